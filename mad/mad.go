@@ -1,0 +1,96 @@
+// Package mad carries management datagrams: the packet that goes to and comes
+// from a port, the transport seam that ports implement, and (Engine) the pure
+// transaction engine that matches responses, retries, backs off and bounds
+// what is in flight. The RMPP engine is here too.
+//
+// Nothing in this package reads a clock or starts a goroutine: callers pass
+// the time in, so real-time daemons and the virtual-time simulator use the
+// same code.
+package mad
+
+import (
+	"time"
+
+	"heddle/ib"
+)
+
+// Time is a moment in nanoseconds since an epoch of the caller's choosing:
+// process start in real time, 0 in a simulation.
+type Time int64
+
+// Add returns t + d.
+func (t Time) Add(d time.Duration) Time { return t + Time(d) }
+
+// Sub returns t - u.
+func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
+
+// Never is later than every moment.
+const Never Time = 1<<63 - 1
+
+// GRH is the global route header of a packet that has one.
+type GRH struct {
+	GID          ib.GID // the peer's GID
+	GIDIndex     uint8  // index into the local GID table
+	HopLimit     uint8
+	TrafficClass uint8
+	FlowLabel    uint32 // 20 bits
+}
+
+// Addr is the far end of a packet: its destination when sent, its source when
+// received.
+type Addr struct {
+	LID       ib.LID // LIDPermissive for a directed route
+	QP        uint32 // remote QP: 0 or 1
+	SL        ib.SL
+	PathBits  uint8
+	PKeyIndex uint16
+	HasGRH    bool
+	GRH       GRH // meaningful only with HasGRH
+}
+
+// SendStatus tells what a packet handed up by a transport is.
+type SendStatus uint8
+
+const (
+	// Received is a MAD from the wire.
+	Received SendStatus = iota
+	// Failed is one of our own requests that the transport reports as not
+	// answered or not deliverable (status 110 of umad and of ibsim). Only the
+	// header of Data is meaningful.
+	Failed
+)
+
+// Packet is one MAD, or one whole RMPP message where the transport segments
+// and reassembles (Data may then be longer or shorter than 256 bytes).
+type Packet struct {
+	Addr    Addr
+	Status  SendStatus
+	LocalQP uint32 // our QP: 0 for SMPs, 1 for GMPs
+	// Timeout is how long a transport that keeps time itself (umad) may wait
+	// for the response of this try; 0 = no response expected.
+	Timeout time.Duration
+	Data    []byte
+}
+
+// Transport is a port of a fabric through which MADs are sent and received:
+// transport/umad, transport/ibsim, or a simulated port in the same process.
+// Send and Recv may be called from different goroutines, each from one at a
+// time unless the implementation says otherwise.
+type Transport interface {
+	// Send hands p to the port, best effort, and does not keep p or p.Data.
+	Send(p *Packet) error
+	// Recv blocks until a packet arrives and fills p, reusing p.Data's
+	// capacity. It returns an error once the port is closed or lost.
+	Recv(p *Packet) error
+	// SetIsSM sets or clears CapabilityMask.IsSM of the port.
+	SetIsSM(on bool) error
+	// PortGUID is the GUID of the port.
+	PortGUID() ib.GUID
+	// SegmentsRMPP reports whether Data of SA messages may be a whole
+	// multi-segment message (kernel RMPP).
+	SegmentsRMPP() bool
+	// MaxInFlight is how many unanswered requests the port takes without
+	// losing them; 0 = no limit known.
+	MaxInFlight() int
+	Close() error
+}
