@@ -1,0 +1,56 @@
+# Heddle: an InfiniBand subnet manager. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := build
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X heddle/internal/version.Version=$(VERSION)
+export CGO_ENABLED ?= 0
+
+# How long each fuzz target runs under `make fuzz`.
+FUZZTIME ?= 20s
+
+.PHONY: help build run test test-long test-kernel bench bench-peers fuzz lint deps clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+build: ## bin/heddle, one static binary
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/heddle ./cmd/heddle
+
+run: build ## a simulated 648-host fat tree, its subnet manager and the status page
+	bin/heddle up
+
+deps: ## install the Debian packages the tests use, where we may
+	@./internal/deps/install.sh
+
+test: deps ## everything that must hold, interop with the real tools included
+	@./internal/deps/test.sh -timeout 9m ./...
+
+test-long: deps ## the full matrices, stress counts and fault campaigns
+	@HEDDLE_LONG=1 ./internal/deps/test.sh -timeout 170m ./...
+
+test-kernel: ## transport/umad against a real kernel's ib_umad, in QEMU
+	@HEDDLE_KERNEL=1 $(GO) test -count=1 -timeout 30m -v ./transport/umad/...
+
+bench: build deps ## the numbers of docs/benchmarks.md, peers measured in the same run
+	$(GO) run ./internal/bench
+
+bench-peers: build deps ## the slow peer runs too, each bounded
+	$(GO) run ./internal/bench -peers
+
+fuzz: ## every fuzz target for FUZZTIME
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  dir=$$($(GO) list -f '{{.Dir}}' $$pkg); \
+	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go 2>/dev/null | sed 's/^func //'); do \
+	    echo "== $$pkg $$f"; \
+	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 50x $$pkg; \
+	  done; done
+
+lint: ## gofmt, go vet, go fix, staticcheck
+	@test -z "$$(gofmt -l .)" || { echo "not gofmt'ed:"; gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+
+clean: ## remove what was built
+	rm -rf bin

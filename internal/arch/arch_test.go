@@ -1,0 +1,233 @@
+// Package arch holds the test that keeps the rooms of ARCHITECTURE.md apart:
+// who may import whom, and which packages must stay pure.
+package arch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "heddle"
+
+// rule says what a package, and every package below it, may import of this
+// module. Paths are relative to the module; "x/..." means x and all below.
+type rule struct {
+	pkg    string
+	may    []string
+	pure   bool
+	reason string
+}
+
+// rules are looked up by the longest matching pkg.
+var rules = []rule{
+	{"ib", []string{"ib/..."}, true, "the wire stands alone: other people's tools import it"},
+	{"fabric", []string{"ib/..."}, true, "graphs and netlists know only wire values"},
+	{"mad", []string{"ib/..."}, true, "the transaction engine knows MADs, not managers or devices"},
+	{"route", []string{"fabric", "ib/..."}, true, "tables are values over a graph"},
+	{"route/check", []string{"route", "fabric", "ib/..."}, true, "the judge must not know any engine"},
+	{"route/engine", []string{"route", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},
+	{"route/osmdump", []string{"route", "fabric", "ib/..."}, true, "dump files are a view of tables"},
+	{"subnet", []string{"route", "fabric", "ib/..."}, true, "the published state knows nobody who makes it"},
+	{"store", []string{"ib/..."}, false, "what survives a restart is told in wire values"},
+	{"sm", []string{"subnet", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core: it never meets an edge"},
+	{"sa", []string{"subnet", "store", "route/...", "mad", "fabric", "ib/..."}, true, "answers come from the snapshot, not from the manager"},
+	{"sim", []string{"mad", "fabric", "ib/..."}, true, "the simulated subnet must not know any manager"},
+	{"sim/live", []string{"sim", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
+	{"sim/ibsimd", []string{"sim", "sim/live", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
+	{"sim/umadfs", []string{"sim", "sim/live", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
+	{"transport", []string{"mad", "ib/..."}, false, "an edge carries MADs and knows nothing above them"},
+	{"api", []string{"subnet", "sm", "route/...", "fabric", "ib/...", "internal/version", "web"}, false, "the API reads snapshots and sends commands"},
+	{"web", nil, false, "the page is static files"},
+	{"daemon", []string{"api", "web", "sm", "sa", "subnet", "store", "route/...", "mad", "fabric", "ib/...", "internal/version"}, false, "the shell of the managers: ports are handed in"},
+	{"lab", []string{"sm", "sa", "subnet", "store", "route/...", "sim", "mad", "fabric", "ib/..."}, false, "managers joined with the simulator in virtual time"},
+	{"cmd/heddle", []string{"..."}, false, "wiring may see everything"},
+	{"internal", []string{"..."}, false, "tools and test support"},
+}
+
+// impure are the imports that a pure package must not have, with the reason.
+var impure = map[string]string{
+	"os":        "files and the environment are an edge's business",
+	"net":       "sockets are an edge's business",
+	"net/http":  "sockets are an edge's business",
+	"log":       "a core emits typed notices; the shell logs them",
+	"log/slog":  "a core emits typed notices; the shell logs them",
+	"syscall":   "system calls are an edge's business",
+	"math/rand": "use math/rand/v2 with a generator that the caller passes in",
+}
+
+// impureCalls are functions that a pure package must not call.
+var impureCalls = map[string][]string{
+	"time":    {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
+	"rand/v2": {"Int", "IntN", "Uint32", "Uint64", "Float64", "Perm", "Shuffle", "N"},
+}
+
+// mayRunGoroutines are pure packages whose work is parallel by design; their
+// results do not depend on the number of workers (their tests show it).
+var mayRunGoroutines = []string{"route"}
+
+type file struct {
+	pkg  string // module-relative directory
+	name string
+	test bool
+	ast  *ast.File
+}
+
+func TestImportRules(t *testing.T) {
+	for _, f := range sources(t) {
+		if f.test {
+			continue // tests may reach across; those that join managers with sim live in lab
+		}
+		r, ok := ruleFor(f.pkg)
+		if !ok {
+			t.Errorf("%s: package %s has no rule in internal/arch: add one with its reason", f.name, f.pkg)
+			continue
+		}
+		for _, im := range f.ast.Imports {
+			p := strings.Trim(im.Path.Value, `"`)
+			rel, own := strings.CutPrefix(p, module+"/")
+			if own {
+				if rel != f.pkg && !allowed(r.may, rel) {
+					t.Errorf("%s imports %s: %s (%s)", f.name, p, r.pkg, r.reason)
+				}
+				continue
+			}
+			if strings.HasPrefix(r.pkg, "ib") && strings.Contains(p, ".") {
+				t.Errorf("%s imports %s: ib uses the standard library alone", f.name, p)
+			}
+			if why := impure[p]; r.pure && why != "" {
+				t.Errorf("%s imports %s: %s is pure; %s", f.name, p, r.pkg, why)
+			}
+		}
+	}
+}
+
+func TestPureCores(t *testing.T) {
+	for _, f := range sources(t) {
+		r, ok := ruleFor(f.pkg)
+		if f.test || !ok || !r.pure {
+			continue
+		}
+		local := map[string]string{} // local name → what impureCalls knows it as
+		for _, im := range f.ast.Imports {
+			p := strings.Trim(im.Path.Value, `"`)
+			switch p {
+			case "time":
+				local[localName(im, "time")] = "time"
+			case "math/rand/v2":
+				local[localName(im, "rand")] = "rand/v2"
+			}
+		}
+		root, _, _ := strings.Cut(f.pkg, "/")
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				if !slices.Contains(mayRunGoroutines, root) {
+					t.Errorf("%s starts a goroutine: %s is a pure core, its shell runs it", f.name, f.pkg)
+				}
+			case *ast.SelectorExpr:
+				x, ok := n.X.(*ast.Ident)
+				if !ok || x.Obj != nil {
+					break
+				}
+				if pkg, ok := local[x.Name]; ok && slices.Contains(impureCalls[pkg], n.Sel.Name) {
+					t.Errorf("%s uses %s.%s: %s is a pure core; time and randomness are passed in", f.name, x.Name, n.Sel.Name, f.pkg)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestNoSleeps keeps wall-clock waiting out of the tests: they wait for a
+// condition or use virtual time.
+func TestNoSleeps(t *testing.T) {
+	for _, f := range sources(t) {
+		if !f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" && s.Sel.Name == "Sleep" {
+					t.Errorf("%s sleeps: wait for a condition or use virtual time", f.name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+func localName(im *ast.ImportSpec, std string) string {
+	if im.Name != nil {
+		return im.Name.Name
+	}
+	return std
+}
+
+func ruleFor(pkg string) (rule, bool) {
+	best, found := rule{}, false
+	for _, r := range rules {
+		if (pkg == r.pkg || strings.HasPrefix(pkg, r.pkg+"/")) && len(r.pkg) >= len(best.pkg) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+func allowed(may []string, rel string) bool {
+	return slices.ContainsFunc(may, func(m string) bool {
+		if base, all := strings.CutSuffix(m, "..."); all {
+			base = strings.TrimSuffix(base, "/")
+			return base == "" || rel == base || strings.HasPrefix(rel, base+"/")
+		}
+		return rel == m
+	})
+}
+
+func sources(t *testing.T) []file {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	var out []file
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, p)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			switch base := path.Base(rel); {
+			case rel == ".":
+				return nil
+			case strings.HasPrefix(base, "."), base == "testdata", base == "bin", rel == "tools", strings.HasPrefix(base, "sys-"):
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") || !strings.Contains(rel, "/") {
+			return nil
+		}
+		f, err := parser.ParseFile(fset, p, nil, 0)
+		if err != nil {
+			return err
+		}
+		out = append(out, file{pkg: path.Dir(rel), name: rel, test: strings.HasSuffix(rel, "_test.go"), ast: f})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) == 0 {
+		t.Fatal("no source files found")
+	}
+	return out
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the tests compare Heddle with, if they are
+# lacking and this user may install them. Without them the tests that need
+# them are skipped, and the list at the end of the run says so.
+set -euo pipefail
+
+want=(
+  opensm:opensm
+  osmtest:opensm
+  ibsim:ibsim-utils
+  smpquery:infiniband-diags
+  ibdmchk:ibutils
+  chromium:chromium
+)
+lack=()
+for w in "${want[@]}"; do
+  PATH=$PATH:/usr/sbin:/sbin command -v "${w%%:*}" >/dev/null || lack+=("${w##*:}")
+done
+[ ${#lack[@]} -eq 0 ] && exit 0
+
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+  echo "deps: lacking ${lack[*]}; install them to run every test (Debian: apt-get install ${lack[*]})" >&2
+  exit 0
+fi
+echo "deps: installing ${lack[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update </dev/null
+apt-get -qq -y --no-install-recommends install $(printf '%s\n' "${lack[@]}" | sort -u) </dev/null >/dev/null
