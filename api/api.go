@@ -1,0 +1,238 @@
+// Package api serves what a manager knows over HTTP: status, nodes, links and
+// events as JSON with an OpenAPI description, Prometheus metrics, health
+// probes and the status page.
+//
+// Handlers read one published snapshot and render it; the few that change
+// something hand a command to the manager and say so. Reading is open to
+// whoever can reach the address, which is loopback unless TLS and credentials
+// are configured; writing needs the token of the daemon's token file, or the
+// Unix socket that only its owner can open.
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"heddle/internal/version"
+	"heddle/web"
+)
+
+// Backend is what the API needs of a running manager. Every method may be
+// called from many goroutines and must not block on the fabric.
+type Backend interface {
+	// Status is the state in a few numbers.
+	Status() Status
+	// Nodes and Links list what the last sweep found, in GUID order.
+	Nodes() []Node
+	Links() []Link
+	// Drawing places the fabric on levels for the page.
+	Drawing() Drawing
+	// Events returns those with a number greater than after, oldest first,
+	// and a channel that is closed when there are more.
+	Events(after uint64) ([]Event, <-chan struct{})
+	// Sweep asks for a full sweep and returns at once.
+	Sweep(ctx context.Context) error
+	// Ready reports whether the subnet is up (or this manager is a working
+	// standby), with the reason where it is not.
+	Ready() (bool, string)
+}
+
+// Status is the body of /v1/status.
+type Status struct {
+	Version      string    `json:"version" doc:"version of the program"`
+	State        string    `json:"state" doc:"DISCOVERING, STANDBY, MASTER or NOTACTIVE"`
+	Phase        string    `json:"phase" doc:"what the sweep is doing now; idle between sweeps"`
+	SubnetUp     bool      `json:"subnet_up"`
+	Port         string    `json:"port" doc:"the port through which the subnet is managed"`
+	PortGUID     string    `json:"port_guid"`
+	LID          int       `json:"lid"`
+	Priority     int       `json:"priority"`
+	Master       string    `json:"master,omitempty" doc:"port GUID of the master, where it is not this manager"`
+	Engine       string    `json:"engine" doc:"the routing engine whose tables are installed"`
+	EngineReason string    `json:"engine_reason,omitempty" doc:"why engines before it in the chain were passed over"`
+	Generation   uint64    `json:"generation" doc:"number of the published state"`
+	Switches     int       `json:"switches"`
+	CAs          int       `json:"cas"`
+	Routers      int       `json:"routers"`
+	EndPorts     int       `json:"endports"`
+	Links        int       `json:"links" doc:"cables with both ends up"`
+	LinksActive  int       `json:"links_active"`
+	LIDs         int       `json:"lids" doc:"LIDs given"`
+	Problems     int       `json:"problems" doc:"nodes, ports and links that are left out or degraded"`
+	Sweeps       uint64    `json:"sweeps"`
+	Resweeps     uint64    `json:"light_sweeps"`
+	SMPsSent     uint64    `json:"smps_sent"`
+	SMPsRetried  uint64    `json:"smps_retried"`
+	SMPsTimedOut uint64    `json:"smps_timed_out"`
+	LastSweep    SweepInfo `json:"last_sweep"`
+	Started      time.Time `json:"started"`
+	UpSince      time.Time `json:"up_since,omitzero"`
+}
+
+// SweepInfo tells how the last full sweep went.
+type SweepInfo struct {
+	Seconds      float64            `json:"seconds"`
+	Phases       map[string]float64 `json:"phases" doc:"seconds of each phase"`
+	BlocksSent   int                `json:"lft_blocks_sent"`
+	Transition   string             `json:"transition" doc:"dynamic, discard or static, and why"`
+	Finished     time.Time          `json:"finished,omitzero"`
+	EnginePassed []string           `json:"engines_passed_over,omitempty"`
+}
+
+// Node is one row of /v1/nodes.
+type Node struct {
+	GUID        string `json:"guid"`
+	Description string `json:"description"`
+	Type        string `json:"type"`
+	Ports       int    `json:"ports"`
+	LID         int    `json:"lid"`
+	LMC         int    `json:"lmc"`
+	State       string `json:"state" doc:"ok, or what is wrong with it"`
+	Path        string `json:"path" doc:"directed route from the manager"`
+}
+
+// Link is one row of /v1/links: a cable, its lower end first.
+type Link struct {
+	A     LinkEnd `json:"a"`
+	B     LinkEnd `json:"b"`
+	Width string  `json:"width"`
+	Speed string  `json:"speed"`
+	MTU   int     `json:"mtu"`
+	VLs   int     `json:"vls"`
+	State string  `json:"state"`
+}
+
+// LinkEnd is one end of a link.
+type LinkEnd struct {
+	GUID        string `json:"guid"`
+	Description string `json:"description"`
+	Port        int    `json:"port"`
+	State       string `json:"state"`
+}
+
+// Drawing is the fabric on levels: hosts are counted at the switch they hang
+// on, switches are drawn one by one.
+type Drawing struct {
+	Generation uint64       `json:"generation"`
+	Levels     [][]DrawNode `json:"levels" doc:"from the leaf switches up"`
+	Links      []DrawLink   `json:"links" doc:"between switches"`
+}
+
+// DrawNode is a switch of the drawing.
+type DrawNode struct {
+	ID    int    `json:"id"`
+	GUID  string `json:"guid"`
+	Name  string `json:"name"`
+	Hosts int    `json:"hosts"`
+	Up    int    `json:"hosts_active"`
+	State string `json:"state"`
+}
+
+// DrawLink joins two switches of the drawing: N cables of which Up are Active.
+type DrawLink struct {
+	A  int `json:"a"`
+	B  int `json:"b"`
+	N  int `json:"n"`
+	Up int `json:"up"`
+}
+
+// Event is something that happened, as the log has it.
+type Event struct {
+	Seq     uint64            `json:"seq"`
+	Time    time.Time         `json:"time"`
+	Level   string            `json:"level" enum:"debug,info,warn,error"`
+	Kind    string            `json:"kind"`
+	Message string            `json:"message"`
+	Attrs   map[string]string `json:"attrs,omitempty"`
+}
+
+// Options of a server.
+type Options struct {
+	// Token allows writing; empty refuses it to everybody but AllowWrite.
+	Token string
+	// AllowWrite is set on the handler behind the owner's Unix socket.
+	AllowWrite bool
+	// Hosts are the names under which clients may address the server, beside
+	// loopback names and addresses.
+	Hosts []string
+	// Metrics is what /metrics shows.
+	Metrics prometheus.Gatherer
+	// ReadToken, if set, is needed for reading too (addresses other than loopback).
+	ReadToken string
+}
+
+// New returns the handler of a manager's API.
+func New(b Backend, o Options) http.Handler {
+	mux := http.NewServeMux()
+	cfg := huma.DefaultConfig("Heddle", version.Version)
+	cfg.DocsPath = "" // its page would load scripts from a public host
+	cfg.CreateHooks = nil
+	a := humago.New(mux, cfg)
+
+	huma.Get(a, "/v1/status", func(context.Context, *struct{}) (*body[Status], error) {
+		return reply(b.Status()), nil
+	})
+	huma.Get(a, "/v1/nodes", func(context.Context, *struct{}) (*body[[]Node], error) {
+		return reply(nonNil(b.Nodes())), nil
+	})
+	huma.Get(a, "/v1/links", func(context.Context, *struct{}) (*body[[]Link], error) {
+		return reply(nonNil(b.Links())), nil
+	})
+	huma.Get(a, "/v1/drawing", func(context.Context, *struct{}) (*body[Drawing], error) {
+		return reply(b.Drawing()), nil
+	})
+	huma.Get(a, "/v1/events", func(_ context.Context, in *eventsInput) (*body[[]Event], error) {
+		ev, _ := b.Events(in.After)
+		return reply(nonNil(ev)), nil
+	})
+	huma.Register(a, huma.Operation{
+		OperationID: "sweep", Method: http.MethodPost, Path: "/v1/sweep",
+		Summary: "Start a full sweep", DefaultStatus: http.StatusAccepted,
+		MaxBodyBytes: 4096,
+	}, func(ctx context.Context, _ *struct{}) (*struct{}, error) {
+		if err := b.Sweep(ctx); err != nil {
+			return nil, huma.Error503ServiceUnavailable(err.Error())
+		}
+		return nil, nil
+	})
+
+	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) { stream(b, w, r) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		b.Status() // proves that the published state can be read
+		w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ready, why := b.Ready()
+		if !ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		w.Write([]byte(why + "\n"))
+	})
+	if o.Metrics != nil {
+		mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
+	}
+	mux.Handle("GET /", web.Handler())
+	return guard(mux, o)
+}
+
+type eventsInput struct {
+	After uint64 `query:"after" doc:"only events with a greater number"`
+}
+
+type body[T any] struct{ Body T }
+
+func reply[T any](v T) *body[T] { return &body[T]{v} }
+
+// nonNil makes an empty list print as [] and not as null.
+func nonNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}

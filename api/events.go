@@ -1,0 +1,58 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// keepAlive is how often a silent event stream says that it lives.
+const keepAlive = 15 * time.Second
+
+// stream sends events as server-sent events, numbered, so that a client that
+// comes back with Last-Event-ID misses none that are still kept.
+func stream(b Backend, w http.ResponseWriter, r *http.Request) {
+	flush := http.NewResponseController(w)
+	after, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64)
+	if s := r.URL.Query().Get("after"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			refuse(w, http.StatusBadRequest, "after must be the number of an event")
+			return
+		}
+		after = n
+	}
+	// The server bounds how long a reply may take; a stream has no end.
+	flush.SetWriteDeadline(time.Time{})
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	for {
+		events, more := b.Events(after)
+		for _, e := range events {
+			j, err := json.Marshal(e)
+			if err != nil {
+				return
+			}
+			if _, err := fmt.Fprintf(w, "id: %d\ndata: %s\n\n", e.Seq, j); err != nil {
+				return
+			}
+			after = e.Seq
+		}
+		if flush.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-more:
+		case <-tick.C:
+			if _, err := fmt.Fprint(w, ": alive\n\n"); err != nil {
+				return
+			}
+		}
+	}
+}

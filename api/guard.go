@@ -1,0 +1,76 @@
+package api
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// maxBody bounds every request body.
+const maxBody = 1 << 16
+
+// guard checks who may do what before any handler runs: the Host header (a
+// page of a stranger's must not reach us by a name that it makes point here),
+// the Origin, the tokens, and the size of the body.
+func guard(next http.Handler, o Options) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !hostAllowed(r.Host, o.Hosts) && !o.AllowWrite {
+			refuse(w, http.StatusForbidden, "this server does not answer to the name "+r.Host+"; use 127.0.0.1, localhost or a name given with --api-host")
+			return
+		}
+		if o.ReadToken != "" && !tokenIs(r, o.ReadToken) && !(o.Token != "" && tokenIs(r, o.Token)) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, http.StatusUnauthorized, "this address needs a bearer token")
+			return
+		}
+		if writes(r.Method) && !o.AllowWrite && !(o.Token != "" && tokenIs(r, o.Token)) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, http.StatusUnauthorized, "changing something needs the bearer token from the daemon's token file, or its Unix socket")
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		head := w.Header()
+		head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		head.Set("X-Content-Type-Options", "nosniff")
+		head.Set("Referrer-Policy", "no-referrer")
+		next.ServeHTTP(w, r)
+	})
+	return cross.Handler(h)
+}
+
+func writes(method string) bool {
+	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
+}
+
+func refuse(w http.ResponseWriter, code int, why string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	w.Write([]byte(why + "\n"))
+}
+
+// tokenIs compares in constant time whatever the lengths are.
+func tokenIs(r *http.Request, want string) bool {
+	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
+	return ok && subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// hostAllowed reports whether the Host header names loopback or one of the
+// names that the operator gave.
+func hostAllowed(hostport string, names []string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if host == "localhost" || slices.Contains(names, host) {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}

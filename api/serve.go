@@ -1,0 +1,167 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// maxConns bounds the connections of a listener; more wait in the kernel's
+// queue.
+const maxConns = 256
+
+// Listen opens the address for the API. An address that is not loopback is
+// refused unless TLS and a read token are given.
+func Listen(addr string, tlsConf *tls.Config, readToken string) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("api address %q: want HOST:PORT: %w", addr, err)
+	}
+	if !isLoopback(host) && (tlsConf == nil || readToken == "") {
+		return nil, fmt.Errorf("api address %q can be reached from outside this machine: give --api-tls-cert, --api-tls-key and --api-read-token-file, or use 127.0.0.1", addr)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("api address %q: %w", addr, err)
+	}
+	l = bound(l, maxConns)
+	if tlsConf != nil {
+		l = tls.NewListener(l, tlsConf)
+	}
+	return l, nil
+}
+
+// ListenUnix opens the owner's socket: whoever can connect may write. A
+// socket file that a dead daemon left is replaced.
+func ListenUnix(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("api socket: %w", err)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		c.Close()
+		return nil, fmt.Errorf("api socket %s: another daemon serves it", path)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("api socket: %w", err)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("api socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("api socket: %w", err)
+	}
+	return bound(l, maxConns), nil
+}
+
+// Serve answers on l until ctx ends, then lets requests finish for a moment.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      60 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if s.Shutdown(grace) != nil {
+			s.Close()
+		}
+		<-done
+		return nil
+	}
+}
+
+// NewToken writes a fresh random token to path, readable by its owner alone,
+// and returns it.
+func NewToken(path string) (string, error) {
+	token := rand.Text()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".token-*") // created with mode 0600
+	if err != nil {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(token + "\n")
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err := errors.Join(err, tmp.Close()); err != nil {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	if err := os.Rename(tmp.Name(), path); err != nil {
+		return "", fmt.Errorf("api token: %w", err)
+	}
+	return token, nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}
+
+// bound lets at most n connections of l be open at once.
+func bound(l net.Listener, n int) net.Listener {
+	return &boundListener{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
+}
+
+type boundListener struct {
+	net.Listener
+	slots  chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (b *boundListener) Accept() (net.Conn, error) {
+	select {
+	case b.slots <- struct{}{}:
+	case <-b.closed:
+		return nil, net.ErrClosed
+	}
+	c, err := b.Listener.Accept()
+	if err != nil {
+		<-b.slots
+		return nil, err
+	}
+	return &boundConn{Conn: c, release: func() { <-b.slots }}, nil
+}
+
+func (b *boundListener) Close() error {
+	b.once.Do(func() { close(b.closed) })
+	return b.Listener.Close()
+}
+
+type boundConn struct {
+	net.Conn
+	once    sync.Once
+	release func()
+}
+
+func (c *boundConn) Close() error {
+	c.once.Do(c.release)
+	return c.Conn.Close()
+}

@@ -1,0 +1,205 @@
+// The status page: polls the status, follows the event stream and draws the
+// fabric. No libraries; the server has already placed the switches on levels.
+
+const $ = id => document.getElementById(id);
+const css = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const num = n => n.toLocaleString('en-US');
+
+async function get(path) {
+  const r = await fetch(path, { headers: { Accept: 'application/json' } });
+  if (!r.ok) throw new Error(`${path}: ${r.status}`);
+  return r.json();
+}
+
+// ---- numbers ----
+
+let drawn = -1; // generation of the drawing on the canvas
+
+async function refresh() {
+  let s;
+  try {
+    s = await get('v1/status');
+  } catch (e) {
+    badge('up', 'manager not answering', 'bad');
+    $('summary').textContent = 'The manager does not answer; trying again.';
+    return;
+  }
+  badge('state', s.state, s.state === 'MASTER' ? 'good' : 'warn');
+  badge('up', s.subnet_up ? 'SUBNET UP' : s.phase, s.subnet_up ? 'good' : 'warn');
+  $('summary').textContent = `port ${s.port} ${s.port_guid}, LID ${s.lid}, priority ${s.priority}` +
+    (s.master ? `; master is ${s.master}` : '');
+  $('version').textContent = `Heddle ${s.version}`;
+  counts([
+    ['switches', s.switches], ['hosts', s.cas], ['routers', s.routers || null],
+    ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
+    ['LIDs', s.lids], ['problems', s.problems, '', s.problems > 0],
+    ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
+    ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, '', s.smps_timed_out > 0],
+  ]);
+  sweep(s);
+  if (s.generation !== drawn) {
+    const d = await get('v1/drawing');
+    drawn = d.generation;
+    draw(d);
+  }
+}
+
+function badge(id, text, kind) {
+  $(id).textContent = text;
+  $(id).className = `badge ${kind}`;
+}
+
+function counts(rows) {
+  $('counts').replaceChildren(...rows.filter(r => r[1] !== null).map(([name, n, more, bad]) => {
+    const d = document.createElement('div');
+    if (bad) d.className = 'bad';
+    const b = document.createElement('b'), t = document.createElement('span');
+    b.textContent = num(n);
+    t.textContent = more ? `${name} ${more}` : name;
+    d.append(b, t);
+    return d;
+  }));
+}
+
+const phaseOrder = ['discover', 'assign', 'links', 'route', 'verify', 'plan', 'distribute', 'arm', 'activate'];
+
+function sweep(s) {
+  const p = s.last_sweep.phases || {};
+  const names = Object.keys(p).sort((a, b) => phaseOrder.indexOf(a) - phaseOrder.indexOf(b));
+  const most = Math.max(...Object.values(p), 1e-9);
+  $('phases').replaceChildren(...names.map(n => {
+    const row = document.createElement('div');
+    row.className = 'phase';
+    const a = document.createElement('span'), bar = document.createElement('i'), v = document.createElement('span');
+    a.textContent = n;
+    bar.style.width = `${100 * p[n] / most}%`;
+    v.textContent = seconds(p[n]);
+    row.append(a, bar, v);
+    return row;
+  }));
+  const l = s.last_sweep;
+  $('transition').textContent = l.seconds ? `${seconds(l.seconds)} in all; ${num(l.lft_blocks_sent)} LFT blocks sent; ${l.transition || 'no change of routes'}` : 'none yet';
+  $('engine').textContent = s.engine ? `routes by ${s.engine}` + (s.engine_reason ? `; ${s.engine_reason}` : '') : '';
+}
+
+const seconds = t => t < 1 ? `${(t * 1000).toFixed(t < 0.01 ? 1 : 0)} ms` : `${t.toFixed(2)} s`;
+
+// ---- drawing ----
+
+const canvas = document.querySelector('#canvas canvas');
+let picture = null, spots = [];
+
+function draw(d) {
+  picture = d;
+  const dpr = devicePixelRatio || 1, w = canvas.clientWidth, h = canvas.clientHeight;
+  canvas.width = w * dpr;
+  canvas.height = h * dpr;
+  const g = canvas.getContext('2d');
+  g.scale(dpr, dpr);
+  g.clearRect(0, 0, w, h);
+  spots = [];
+  const good = css('--good'), warn = css('--warn'), bad = css('--bad'), soft = css('--soft'), ink = css('--ink'), card = css('--card');
+  const levels = d.levels || [];
+  if (!levels.length) {
+    g.fillStyle = soft;
+    g.fillText('nothing discovered yet', 12, 20);
+    return;
+  }
+  const left = 74, top = 30, bottom = h - 56, at = new Map();
+  levels.forEach((row, i) => {
+    const y = levels.length === 1 ? (top + bottom) / 2 : bottom - i * (bottom - top) / (levels.length - 1);
+    row.forEach((n, j) => at.set(n.id, { x: left + (w - left - 12) * (j + 0.5) / row.length, y, n, level: i }));
+  });
+  // Links: faint where there are many, always plain where something is wrong.
+  const links = d.links || [];
+  const alpha = Math.max(0.06, Math.min(0.7, 60 / Math.sqrt(links.length * 12 + 1)));
+  const strokes = (list, colour, a, width) => {
+    g.globalAlpha = a;
+    g.strokeStyle = colour;
+    g.lineWidth = width;
+    g.beginPath();
+    for (const l of list) {
+      const p = at.get(l.a), q = at.get(l.b);
+      if (!p || !q) continue;
+      g.moveTo(p.x, p.y);
+      if (p.level === q.level) g.quadraticCurveTo((p.x + q.x) / 2, p.y - Math.min(60, 8 + Math.abs(p.x - q.x) / 4), q.x, q.y);
+      else g.lineTo(q.x, q.y);
+    }
+    g.stroke();
+    g.globalAlpha = 1;
+  };
+  strokes(links.filter(l => l.up === l.n), good, alpha, 1);
+  strokes(links.filter(l => l.up > 0 && l.up < l.n), warn, 0.9, 1.5);
+  strokes(links.filter(l => l.up === 0), bad, 0.9, 1.5);
+
+  g.font = '12px system-ui, sans-serif';
+  g.textBaseline = 'middle';
+  levels.forEach((row, i) => {
+    const size = Math.max(2.5, Math.min(12, 0.38 * (w - left) / row.length));
+    const y = at.get(row[0].id).y;
+    g.fillStyle = soft;
+    g.fillText(`level ${i + 1}`, 4, y - 7);
+    g.fillText(`${row.length} switch${row.length === 1 ? '' : 'es'}`, 4, y + 8);
+    for (const n of row) {
+      const { x } = at.get(n.id);
+      g.fillStyle = n.state === 'ok' ? ink : bad;
+      g.fillRect(x - size / 2, y - size / 2, size, size);
+      spots.push({ x, y, r: size / 2 + 3, text: `${n.name}\n${n.guid}\n${n.hosts} hosts, ${n.hosts_active} active\n${n.state}` });
+      if (n.hosts) { // the hosts of a switch: a bar whose filled part is what is active
+        const by = y + size / 2 + 5, bh = Math.min(26, 3 + n.hosts);
+        const bw = Math.max(2, size * 0.8);
+        g.fillStyle = bad;
+        g.fillRect(x - bw / 2, by, bw, bh);
+        g.fillStyle = good;
+        g.fillRect(x - bw / 2, by, bw, bh * n.hosts_active / n.hosts);
+      }
+    }
+  });
+  const hosts = levels.flat().reduce((a, n) => a + n.hosts, 0);
+  g.fillStyle = soft;
+  g.fillText(`${num(hosts)} hosts: the bar below a switch is what hangs on it`, left, h - 10);
+  g.fillStyle = card;
+}
+
+canvas.addEventListener('mousemove', e => {
+  const b = canvas.getBoundingClientRect(), x = e.clientX - b.left, y = e.clientY - b.top;
+  const hit = spots.find(s => Math.abs(s.x - x) <= s.r && Math.abs(s.y - y) <= s.r);
+  const tip = $('tip');
+  tip.hidden = !hit;
+  if (!hit) return;
+  tip.textContent = hit.text;
+  tip.style.left = `${Math.min(x + 12, b.width - 220)}px`;
+  tip.style.top = `${y + 12}px`;
+});
+canvas.addEventListener('mouseleave', () => { $('tip').hidden = true; });
+addEventListener('resize', () => picture && draw(picture));
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => picture && draw(picture));
+
+// ---- events ----
+
+const kept = 200;
+
+function addEvent(e) {
+  const li = document.createElement('li'), t = document.createElement('time'), m = document.createElement('span');
+  const when = new Date(e.time);
+  t.dateTime = e.time;
+  t.textContent = when.toLocaleTimeString('en-GB');
+  const attrs = Object.entries(e.attrs || {}).map(([k, v]) => `${k}=${v}`).join(' ');
+  m.textContent = attrs ? `${e.message} (${attrs})` : e.message;
+  m.className = e.level;
+  li.append(t, m);
+  const log = $('log');
+  log.prepend(li);
+  while (log.children.length > kept) log.lastElementChild.remove();
+}
+
+const source = new EventSource('v1/events/stream');
+source.onmessage = m => { addEvent(JSON.parse(m.data)); soon(); };
+
+let due = 0;
+function soon() { // an event usually means new numbers; at most one look each quarter second
+  if (!due) due = setTimeout(() => { due = 0; refresh(); }, 250);
+}
+
+refresh();
+setInterval(refresh, 2000);
