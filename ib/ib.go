@@ -97,6 +97,7 @@ const DefaultSubnetPrefix SubnetPrefix = 0xFE80000000000000
 // NodeType is NodeInfo.NodeType.
 type NodeType uint8
 
+// The node types (IBA §14.2.5.3).
 const (
 	NodeCA     NodeType = 1
 	NodeSwitch NodeType = 2
@@ -106,6 +107,8 @@ const (
 // PortState is PortInfo.PortState; 0 in a Set means "no change".
 type PortState uint8
 
+// The port states (IBA §14.2.5.6). ActiveDefer is shown only to a requester
+// that sets attribute modifier bit 15.
 const (
 	StateNoChange    PortState = 0
 	StateDown        PortState = 1
@@ -118,6 +121,7 @@ const (
 // PhysState is PortInfo.PortPhysicalState; 0 in a Set means "no change".
 type PhysState uint8
 
+// The physical states (IBA §14.2.5.6). A Set takes 0 to 3 only.
 const (
 	PhysNoChange      PhysState = 0
 	PhysSleep         PhysState = 1
@@ -131,6 +135,15 @@ const (
 
 // MTU is an MTU code: 1 = 256 … 5 = 4096 bytes.
 type MTU uint8
+
+// The MTU codes.
+const (
+	MTU256  MTU = 1
+	MTU512  MTU = 2
+	MTU1024 MTU = 3
+	MTU2048 MTU = 4
+	MTU4096 MTU = 5
+)
 
 // Bytes is the payload size, 0 for a code that is not defined.
 func (m MTU) Bytes() int {

@@ -8,6 +8,8 @@ const MADLen = 256
 // Class is a management class (IBA §13.4.4).
 type Class uint8
 
+// The management classes. Vendors have 0x09–0x0F (no OUI) and 0x30–0x4F (RMPP
+// header and OUI).
 const (
 	ClassSubnLID Class = 0x01 // subnet management, LID routed
 	ClassSubnDR  Class = 0x81 // subnet management, directed route
@@ -16,12 +18,17 @@ const (
 	ClassBM      Class = 0x05
 	ClassDM      Class = 0x06
 	ClassCM      Class = 0x07
+	ClassSNMP    Class = 0x08
+	ClassDevAdm  Class = 0x10
+	ClassBoot    Class = 0x11
+	ClassBIS     Class = 0x12
 	ClassCC      Class = 0x21
 )
 
 // Method is a MAD method, R bit included (IBA §13.4.5).
 type Method uint8
 
+// The methods of all classes.
 const (
 	MethodGet             Method = 0x01
 	MethodSet             Method = 0x02
@@ -53,6 +60,7 @@ type AttrID uint16
 // direction bit and must be masked off.
 type Status uint16
 
+// The status values of all classes (IBA §13.4.7).
 const (
 	StatusOK            Status = 0x0000
 	StatusBusy          Status = 0x0001
@@ -61,6 +69,18 @@ const (
 	StatusBadMethod     Status = 0x0008
 	StatusBadMethodAttr Status = 0x000C
 	StatusInvalidField  Status = 0x001C
+)
+
+// The class-specific status values of subnet administration (IBA §15.2.3).
+const (
+	StatusSANoResources       Status = 0x0100
+	StatusSAReqInvalid        Status = 0x0200
+	StatusSANoRecords         Status = 0x0300
+	StatusSATooManyRecords    Status = 0x0400
+	StatusSAInvalidGID        Status = 0x0500
+	StatusSAInsufficientComps Status = 0x0600
+	StatusSAReqDenied         Status = 0x0700
+	StatusSAPrioritySuggested Status = 0x0800
 )
 
 // MAD is one 256-byte management datagram as it is on the wire, big-endian.
@@ -91,3 +111,10 @@ func (m *MAD) SetHeader(c Class, classVersion uint8, method Method, attr AttrID,
 	m.SetAttrID(attr)
 	m.SetAttrMod(attrMod)
 }
+
+// SetClass writes the class and its version.
+func (m *MAD) SetClass(c Class, version uint8) { m[1], m[2] = byte(c), version }
+
+// SetClassSpecific writes bytes 6–7: hop pointer and hop count of a
+// directed-route SMP, 0 elsewhere.
+func (m *MAD) SetClassSpecific(v uint16) { binary.BigEndian.PutUint16(m[6:8], v) }
