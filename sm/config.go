@@ -1,0 +1,122 @@
+package sm
+
+import (
+	"time"
+
+	"heddle/ib"
+	"heddle/route"
+)
+
+// Transition says how a change of tables is applied.
+type Transition uint8
+
+const (
+	// TransitionAuto takes the gentlest way that is proved: dynamic, else by
+	// stages, else discard, drain and write.
+	TransitionAuto Transition = iota
+	// TransitionDiscard discards what would close a cycle even where writing
+	// in place is clean.
+	TransitionDiscard
+	// TransitionStatic discards every destination that changes, drains, and writes.
+	TransitionStatic
+	// TransitionStatic2003 takes all ports down, writes and brings them up
+	// again: the method of the 2003 report, for reproducing its experiment.
+	// On real hardware every link bounces. Never the default.
+	TransitionStatic2003
+)
+
+// Config is what a manager is told at start. The zero value of a field takes
+// the default that its comment names; Default fills them in.
+type Config struct {
+	PortGUID ib.GUID // port GUID of the port we work through (required)
+	Priority uint8   // 0–15, higher wins the mastership
+	SMKey    uint64  // key shared by all managers of the subnet; OpenSM's default is 1
+	// PlanOnly makes the core discover and compute without writing to the
+	// fabric or claiming IsSM; the result is Output.Plan.
+	PlanOnly bool
+
+	Prefix        ib.SubnetPrefix // default fe80::/64
+	LMC           uint8           // 0–7, of CA and router ports
+	LMCPort0      uint8           // 0–7, of enhanced switch ports 0
+	MKey          ib.MKey         // M_Key given to every port; 0 = none
+	MKeyLease     uint16          // seconds, 0 = never expires
+	MKeyProtect   uint8           // M_KeyProtectBits 0–3
+	MaxMTU        ib.MTU          // upper limit of NeighborMTU; default 5 (4096)
+	MaxOpVLs      uint8           // upper limit of OperationalVLs as a code 1–5; default 5
+	LinkWidth     ib.LinkWidth    // widths to enable; 0 = leave as it is
+	LinkSpeed     uint8           // LinkSpeedEnabled mask; 0 = leave as it is
+	LinkSpeedExt  uint8           // LinkSpeedExtEnabled; 0 = leave as it is
+	SubnetTimeOut uint8           // 4.096 µs × 2^n; default 18
+	PacketLife    uint8           // switch LifeTimeValue, 4.096 µs × 2^n; default 18
+	HOQLife       uint8           // head-of-queue life towards switches, 4.096 µs × 2^n; default 18
+	LeafHOQLife   uint8           // towards CAs; default 16
+	VLStallCount  uint8           // 0–7; default 7
+	LocalPhyErr   uint8           // threshold for trap 129, 0–15; default 8
+	OverrunErr    uint8           // threshold for trap 130, 0–15; default 8
+	MasterSMSL    ib.SL
+	NoReregister  bool // do not ask clients to renew their SA registrations
+	// QoS programs SL2VL (identity modulo the lanes of the link) and VL
+	// arbitration (all lanes alike) on every link. Without it they are
+	// programmed only when the installed tables need more than one lane.
+	QoS bool
+
+	// Engines is the chain: the first whose tables verify is taken.
+	Engines []route.Engine
+	// Explicit: the operator named the engine. Tables that do not verify are
+	// then refused, or installed if AllowUnsafe, and no other engine is tried.
+	Explicit    bool
+	AllowUnsafe bool
+	Roots       []ib.GUID // roots for up*/down*; none = found
+	RouteSeed   uint64
+	MaxVLs      int
+	Transition  Transition
+
+	Window     int           // SMPs in flight at the start; default 4 (8 on ports known to take it)
+	MaxWindow  int           // most SMPs in flight; default 32, the transport's limit if lower
+	SMPTimeout time.Duration // of one try; default 200 ms
+	SMPRetries int           // tries after the first; default 3
+	// TransportTimed: the port keeps the time of a try itself (umad) and
+	// reports failures; the core's own timers are then only a safety net.
+	TransportTimed bool
+
+	SweepInterval time.Duration // between light sweeps; default 10 s, < 0 = off
+	RetryInterval time.Duration // until what was left out is tried again; default 10 s, doubling to 16 ×
+	TrapSettle    time.Duration // a sweep asked for by a trap waits this long for more; default 50 ms
+	TrapMinGap    time.Duration // least time between two sweeps asked for by traps; default 1 s when they keep coming
+	PollInterval  time.Duration // of the master by a standby; default 10 s
+	PollRetries   int           // unanswered polls before the master is taken for dead; default 4
+	DrainTime     time.Duration // least time between discard and write; default computed from lifetimes
+}
+
+// Default returns c with every zero field that has a default filled in.
+func (c Config) Default() Config {
+	def(&c.SMKey, 0)
+	def(&c.Prefix, ib.DefaultSubnetPrefix)
+	def(&c.MaxMTU, 5)
+	def(&c.MaxOpVLs, 5)
+	def(&c.SubnetTimeOut, 18)
+	def(&c.PacketLife, 18)
+	def(&c.HOQLife, 18)
+	def(&c.LeafHOQLife, 16)
+	def(&c.VLStallCount, 7)
+	def(&c.LocalPhyErr, 8)
+	def(&c.OverrunErr, 8)
+	def(&c.Window, 4)
+	def(&c.MaxWindow, 32)
+	def(&c.SMPTimeout, 200*time.Millisecond)
+	def(&c.SMPRetries, 3)
+	def(&c.SweepInterval, 10*time.Second)
+	def(&c.RetryInterval, 10*time.Second)
+	def(&c.TrapSettle, 50*time.Millisecond)
+	def(&c.TrapMinGap, time.Second)
+	def(&c.PollInterval, 10*time.Second)
+	def(&c.PollRetries, 4)
+	return c
+}
+
+func def[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}

@@ -1,0 +1,104 @@
+package sm
+
+import (
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// Event is something that happens to a Core: one of the types below.
+type Event interface{ event() }
+
+// Start is the first event.
+type Start struct {
+	Stored *store.State // what the store held; nil = nothing
+}
+
+// Received is a packet from QP0 of our port, or a Failed one of ours. P need
+// only live for the call.
+type Received struct{ P *mad.Packet }
+
+// Timer says that the deadline of the last Output has come. Early or spurious
+// ones are harmless.
+type Timer struct{}
+
+// Persisted answers Output.Persist: everything up to PersistGen Gen is
+// durable, or Err says why not; nothing that depends on it is then sent.
+type Persisted struct {
+	Gen uint64
+	Err error
+}
+
+// JobDone is the result of an Output.Jobs entry.
+type JobDone struct{ Result *JobResult }
+
+// Sweep asks for a full sweep. With Audit the tables of all switches are read
+// back too.
+type Sweep struct{ Audit bool }
+
+// PortLost says that our port is gone (device removed, transport closed).
+type PortLost struct{}
+
+// Stop ends the manager: IsSM is released and everything is left Active.
+type Stop struct{}
+
+func (Start) event()     {}
+func (Received) event()  {}
+func (Timer) event()     {}
+func (Persisted) event() {}
+func (JobDone) event()   {}
+func (Sweep) event()     {}
+func (PortLost) event()  {}
+func (Stop) event()      {}
+
+// IsSMChange is what to do with CapabilityMask.IsSM of the port.
+type IsSMChange int8
+
+// The changes.
+const (
+	IsSMKeep    IsSMChange = 0
+	IsSMClaim   IsSMChange = 1
+	IsSMRelease IsSMChange = -1
+)
+
+// Output is what a Step wants done, in the order of the package comment. It
+// owns its buffers: the packets in Sends live until Reset.
+type Output struct {
+	Persist    []store.Op
+	PersistGen uint64 // to be returned in Persisted
+	IsSM       IsSMChange
+	Sends      []mad.Packet
+	Jobs       []*Job
+	Publish    *subnet.Snapshot
+	Notices    []Notice
+	Plan       *Plan
+	Timer      mad.Time
+	Stopped    bool // Stop is complete; the core wants no further events
+
+	bufs []*ib.MAD
+}
+
+// Reset empties o for the next Step, keeping its buffers.
+func (o *Output) Reset() {
+	clear(o.Notices)
+	clear(o.Jobs)
+	clear(o.Persist)
+	*o = Output{
+		Persist: o.Persist[:0], Sends: o.Sends[:0], Jobs: o.Jobs[:0], Notices: o.Notices[:0],
+		Timer: mad.Never, bufs: o.bufs,
+	}
+}
+
+// send copies p, its data into a buffer of o.
+func (o *Output) send(p *mad.Packet) {
+	i := len(o.Sends)
+	if i == len(o.bufs) {
+		o.bufs = append(o.bufs, new(ib.MAD))
+	}
+	q := *p
+	q.Data = o.bufs[i][:copy(o.bufs[i][:], p.Data)]
+	o.Sends = append(o.Sends, q)
+}
+
+func (o *Output) notify(n Notice) { o.Notices = append(o.Notices, n) }

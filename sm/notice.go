@@ -1,0 +1,253 @@
+package sm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"heddle/ib"
+	"heddle/subnet"
+)
+
+// Level is how much a notice matters.
+type Level uint8
+
+// The levels, ascending.
+const (
+	Debug Level = iota
+	Info
+	Warn
+	Error
+)
+
+// Kind is what a notice is about. One kind per fact, so that logs and event
+// streams can be filtered and counted.
+type Kind uint8
+
+// The kinds.
+const (
+	KindState         Kind = 1 + iota // our SM state changed: Text says from, to and why
+	KindSubnetUp                      // the subnet is up: Up has the counts
+	KindSweepStart                    // a full sweep begins: Text says why
+	KindSweepEnd                      // a full sweep ended: Report
+	KindNodeNew                       // a node appeared
+	KindNodeGone                      // a node disappeared
+	KindLinkUp                        // a link came up
+	KindLinkDown                      // a link went down
+	KindNodeSilent                    // a node or the far end of a link does not answer
+	KindNodeGarbage                   // a node answers nonsense
+	KindDuplicateGUID                 // two nodes claim one GUID
+	KindLinkMismatch                  // the two ends of a link disagree
+	KindTooFar                        // more than 63 hops away
+	KindMKeyRefused                   // a port does not accept our M_Key
+	KindLIDConflict                   // a port wanted a LID that another one has; it was moved
+	KindNoLID                         // no LID left for a port
+	KindTableTooSmall                 // a switch's LFT cannot hold the LIDs of the subnet
+	KindSetFailed                     // a Set was refused or not answered
+	KindEnginePassed                  // an engine's tables do not verify: Text says why
+	KindRouteRefused                  // no tables that may be installed
+	KindRouted                        // tables chosen; Text names engine and transition
+	KindUnsafe                        // tables that do not verify are installed because the operator allows it
+	KindTrap                          // a trap that has no kind of its own
+	KindTrapStorm                     // one trap keeps coming and is now ignored
+	KindPortUnhealthy                 // trap 129–131 keep coming from a port
+	KindSecurity                      // trap 256–259: a bad key
+	KindOtherSM                       // another manager was seen, lost or ignored
+	KindHandover                      // mastership handed over or received
+	KindPersistFailed                 // the store could not be written
+	KindPortDown                      // our own port has no link
+	KindForeignChange                 // somebody else changed a table entry
+	KindStaleMAD                      // an answer to nothing we asked
+)
+
+var kindNames = [...]string{
+	KindState: "state", KindSubnetUp: "subnet_up", KindSweepStart: "sweep_start", KindSweepEnd: "sweep_end",
+	KindNodeNew: "node_new", KindNodeGone: "node_gone", KindLinkUp: "link_up", KindLinkDown: "link_down",
+	KindNodeSilent: "node_silent", KindNodeGarbage: "node_garbage", KindDuplicateGUID: "duplicate_guid",
+	KindLinkMismatch: "link_mismatch", KindTooFar: "too_far", KindMKeyRefused: "mkey_refused",
+	KindLIDConflict: "lid_conflict", KindNoLID: "no_lid", KindTableTooSmall: "table_too_small",
+	KindSetFailed: "set_failed", KindEnginePassed: "engine_passed", KindRouteRefused: "route_refused",
+	KindRouted: "routed", KindUnsafe: "unsafe", KindTrap: "trap", KindTrapStorm: "trap_storm",
+	KindPortUnhealthy: "port_unhealthy", KindSecurity: "security", KindOtherSM: "other_sm",
+	KindHandover: "handover", KindPersistFailed: "persist_failed", KindPortDown: "port_down",
+	KindForeignChange: "foreign_change", KindStaleMAD: "stale_mad",
+}
+
+// String is the name that logs and the API use.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) && kindNames[k] != "" {
+		return kindNames[k]
+	}
+	return "kind" + strconv.Itoa(int(k))
+}
+
+// Where names a port for people: node GUID, description, port number, LID and
+// the directed path that leads there. The zero value is "nowhere".
+type Where struct {
+	Node ib.GUID
+	Desc string
+	Port int // -1: the node as a whole
+	LID  ib.LID
+	Path []byte // output ports from the manager, first hop first
+	set  bool
+}
+
+// IsSet reports whether w names something.
+func (w Where) IsSet() bool { return w.set }
+
+// PathString prints a directed path as diagnostics take it: 0,1,7.
+func PathString(p []byte) string {
+	var b strings.Builder
+	b.WriteByte('0')
+	for _, h := range p {
+		b.WriteByte(',')
+		b.WriteString(strconv.Itoa(int(h)))
+	}
+	return b.String()
+}
+
+// String prints w in one line.
+func (w Where) String() string {
+	if !w.set {
+		return ""
+	}
+	var b strings.Builder
+	if w.Node != 0 {
+		b.WriteString(w.Node.String())
+	} else {
+		b.WriteString("unknown node")
+	}
+	if w.Desc != "" {
+		fmt.Fprintf(&b, " %q", w.Desc)
+	}
+	if w.Port >= 0 {
+		fmt.Fprintf(&b, " port %d", w.Port)
+	}
+	if w.LID != 0 {
+		fmt.Fprintf(&b, " LID %v", w.LID)
+	}
+	fmt.Fprintf(&b, " path %s", PathString(w.Path))
+	return b.String()
+}
+
+// Notice is a typed fact for logs, events and people.
+type Notice struct {
+	Kind  Kind
+	Level Level
+	Where Where // the port or node it is about, if any
+	Peer  Where // the second one, if two are involved
+	Text  string
+	Err   error
+	TID   uint64
+	Dur   time.Duration
+
+	Up     *subnet.Counts // KindSubnetUp
+	Report *SweepReport   // KindSweepEnd, KindSubnetUp
+}
+
+// String prints the notice in one line.
+func (n *Notice) String() string {
+	var b strings.Builder
+	b.WriteString(n.Kind.String())
+	if n.Where.set {
+		b.WriteString(": ")
+		b.WriteString(n.Where.String())
+	}
+	if n.Peer.set {
+		b.WriteString(" / ")
+		b.WriteString(n.Peer.String())
+	}
+	if n.Text != "" {
+		b.WriteString(": ")
+		b.WriteString(n.Text)
+	}
+	if n.Err != nil {
+		b.WriteString(": ")
+		b.WriteString(n.Err.Error())
+	}
+	return b.String()
+}
+
+// SweepReport tells how a full sweep went.
+type SweepReport struct {
+	Reason     string
+	Took       time.Duration
+	Phases     [NumPhases]time.Duration // by Phase
+	SMPs       uint64                   // requests sent, retries not counted
+	Retried    uint64
+	TimedOut   uint64
+	LIDsSet    int // ports that were given a LID they did not show
+	PortSets   int // Set(PortInfo) without a change of state
+	Armed      int // Set(PortInfo) to Armed
+	Activated  int // Set(PortInfo) to Active
+	BlocksRead int
+	BlocksSent int // Set(LinearForwardingTable)
+	TopsSent   int // Set(SwitchInfo) that changed LinearFDBTop
+	Engine     string
+	PassedOver []string
+	Transition string // mode and reason
+	Problems   int
+	Again      bool // another sweep follows, because something changed meanwhile
+}
+
+// Phase is what a Core is doing.
+type Phase uint8
+
+// The phases of a full sweep in their order; PhaseIdle between sweeps.
+const (
+	PhaseIdle       Phase = iota
+	PhaseDiscover         // reading the fabric
+	PhaseAssign           // LIDs and port parameters
+	PhaseReadback         // reading installed tables
+	PhaseRoute            // computing, proving and planning
+	PhaseDiscard          // discarding destinations
+	PhaseDrain            // waiting until packets in flight have left
+	PhaseDistribute       // writing blocks
+	PhaseTop              // LinearFDBTop
+	PhaseLanes            // SL2VL and VL arbitration
+	PhaseArm              // links to Armed
+	PhaseActivate         // links to Active
+	PhaseLight            // light sweep
+	NumPhases
+)
+
+var phaseNames = [NumPhases]string{"idle", "discover", "assign", "readback", "route", "discard", "drain",
+	"distribute", "top", "lanes", "arm", "activate", "light"}
+
+// String is the name that status and metrics use.
+func (p Phase) String() string {
+	if p < NumPhases {
+		return phaseNames[p]
+	}
+	return "phase?"
+}
+
+// AttrStat counts the SMPs of one attribute.
+type AttrStat struct {
+	Attr              ib.AttrID
+	Sent              uint64 // requests, retries not counted
+	Retried, TimedOut uint64
+}
+
+// Status is a copy of a Core's state in a few numbers.
+type Status struct {
+	State      subnet.SMState
+	Phase      Phase
+	Done, Todo int // progress of the phase: items done, items known so far
+	Up         bool
+	PortGUID   ib.GUID
+	LID        ib.LID
+	Priority   uint8
+	Master     subnet.SM
+	Window     int // SMPs allowed in flight now
+	InFlight   int
+	Sweeps     uint64 // full sweeps finished
+	Light      uint64 // light sweeps finished
+	Traps      uint64
+	Sent       uint64
+	Retried    uint64
+	TimedOut   uint64
+	Attrs      []AttrStat // in ascending attribute order
+	Last       *SweepReport
+}

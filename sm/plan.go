@@ -1,0 +1,47 @@
+package sm
+
+import (
+	"heddle/ib"
+	"heddle/subnet"
+)
+
+// Plan is what a manager would do to the fabric it found: the result of
+// Config.PlanOnly. Nothing was written.
+type Plan struct {
+	Snapshot *subnet.Snapshot // what was found; its Graph and Tables are the wanted ones
+	Master   subnet.SM        // the master that owns the subnet now; GUID 0 if none answers
+
+	LIDs    []PlannedLID // end ports whose LID would change, ascending port GUID
+	Blocks  []PlannedSwitch
+	Sets    []PlannedSMPs // SMPs that write, by attribute, in the order they are sent
+	Total   int           // their sum
+	Engine  string
+	Passed  []string // "engine: reason" of each engine passed over
+	Refused string   // why nothing would be installed; empty if something would
+	// Transition is the mode in which tables would change, with the reason.
+	Transition string
+	// Clean: the change is free of loops and cyclic dependencies at every step.
+	Clean     bool
+	SecondsAt float64 // predicted seconds, from the round-trip time seen in discovery
+}
+
+// PlannedLID is a change of an end port's LID.
+type PlannedLID struct {
+	Where    Where
+	GUID     ib.GUID
+	Old, New ib.LID
+	Why      string
+}
+
+// PlannedSwitch says how many LFT blocks of a switch would be written.
+type PlannedSwitch struct {
+	Where  Where
+	Blocks int
+}
+
+// PlannedSMPs counts the Set SMPs of one attribute.
+type PlannedSMPs struct {
+	Attr ib.AttrID
+	What string
+	N    int
+}

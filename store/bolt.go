@@ -1,0 +1,262 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"heddle/ib"
+)
+
+// FileName is the store's file in a state directory.
+const FileName = "heddle.db"
+
+const formatVersion = 1
+
+var (
+	bucketMeta      = []byte("meta")
+	bucketLIDs      = []byte("guid2lid")
+	bucketMKeys     = []byte("guid2mkey")
+	bucketNeighbors = []byte("neighbors")
+	keyVersion      = []byte("version")
+
+	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
+	errInjected = errors.New("store: injected failure")
+)
+
+// CorruptError says that the file is not what Apply wrote. The file is left
+// untouched: the operator moves it away (LIDs are then taken from the fabric)
+// or restores a copy.
+type CorruptError struct {
+	Path string
+	What string
+	Err  error
+}
+
+// Error implements error.
+func (e *CorruptError) Error() string {
+	s := fmt.Sprintf("store: %s is damaged: %s", e.Path, e.What)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s + "; the file was left as it is: restore a copy, or move it away to take the LIDs from the fabric"
+}
+
+// Unwrap returns the cause.
+func (e *CorruptError) Unwrap() error { return e.Err }
+
+// Bolt is a Store in one bbolt file of mode 0600. Every Apply is one synced
+// transaction.
+type Bolt struct {
+	db   *bolt.DB
+	path string
+}
+
+// Open opens or creates the store file at path. It waits up to a second for
+// another process to let go of it.
+func Open(path string) (s *Bolt, err error) {
+	fresh := true
+	if fi, err := os.Stat(path); err == nil {
+		if !fi.Mode().IsRegular() {
+			return nil, fmt.Errorf("store: %s is not a regular file", path)
+		}
+		if fi.Mode().Perm()&0o077 != 0 {
+			return nil, fmt.Errorf("store: %s holds keys but has mode %#o: run chmod 600 on it", path, fi.Mode().Perm())
+		}
+		if fresh = fi.Size() == 0; !fresh {
+			if err := headerCheck(path); err != nil {
+				return nil, err
+			}
+		}
+	} else if !os.IsNotExist(err) {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	defer func() {
+		if r := recover(); r != nil { // bbolt panics on some kinds of damage
+			s, err = nil, &CorruptError{Path: path, What: fmt.Sprint(r)}
+		}
+	}()
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
+	switch {
+	case errors.Is(err, bolt.ErrTimeout):
+		return nil, fmt.Errorf("store: %s is in use by another process: stop the other manager, or give this one its own state directory", path)
+	case err != nil && !fresh && !os.IsPermission(err):
+		return nil, &CorruptError{Path: path, What: "not a readable bbolt file", Err: err}
+	case err != nil:
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	b := &Bolt{db: db, path: path}
+	if err := b.init(fresh); err != nil {
+		db.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// headerCheck refuses files whose two meta pages are both damaged before
+// bbolt may touch them.
+func headerCheck(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	defer f.Close()
+	var b [32]byte
+	if _, err := f.ReadAt(b[:], 0); err != nil {
+		return &CorruptError{Path: path, What: "shorter than its header", Err: err}
+	}
+	const boltMagic = 0xED0CDAED
+	if binary.NativeEndian.Uint32(b[16:]) != boltMagic {
+		return &CorruptError{Path: path, What: "no bbolt file (bad magic number)"}
+	}
+	return nil
+}
+
+func (b *Bolt) init(fresh bool) error {
+	if !fresh {
+		return b.db.View(func(tx *bolt.Tx) error {
+			m := tx.Bucket(bucketMeta)
+			if m == nil {
+				return &CorruptError{Path: b.path, What: "it has no bucket meta"}
+			}
+			v := m.Get(keyVersion)
+			if len(v) != 1 {
+				return &CorruptError{Path: b.path, What: "no format version"}
+			}
+			if v[0] != formatVersion {
+				return fmt.Errorf("store: %s has format %d, this program writes format %d: use the version of heddle that wrote it, or move the file away", b.path, v[0], formatVersion)
+			}
+			for _, n := range [][]byte{bucketLIDs, bucketMKeys, bucketNeighbors} {
+				if tx.Bucket(n) == nil {
+					return &CorruptError{Path: b.path, What: fmt.Sprintf("it has no bucket %s", n)}
+				}
+			}
+			return nil
+		})
+	}
+	return b.db.Update(func(tx *bolt.Tx) error {
+		for _, n := range [][]byte{bucketMeta, bucketLIDs, bucketMKeys, bucketNeighbors} {
+			if _, err := tx.CreateBucketIfNotExists(n); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket(bucketMeta).Put(keyVersion, []byte{formatVersion})
+	})
+}
+
+// Load implements Store.
+func (b *Bolt) Load() (st *State, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			st, err = nil, &CorruptError{Path: b.path, What: fmt.Sprint(r)}
+		}
+	}()
+	out := &State{}
+	err = b.db.View(func(tx *bolt.Tx) error {
+		if err := b.scan(tx, bucketLIDs, 8, 3, func(k, v []byte) error {
+			e := LIDEntry{GUID: guid(k), LID: ib.LID(binary.BigEndian.Uint16(v)), LMC: v[2]}
+			op := Op{Kind: PutLID, GUID: e.GUID, LID: e.LID, LMC: e.LMC}
+			out.LIDs = append(out.LIDs, e)
+			return op.check()
+		}); err != nil {
+			return err
+		}
+		if err := b.scan(tx, bucketMKeys, 8, 8, func(k, v []byte) error {
+			out.MKeys = append(out.MKeys, MKeyEntry{guid(k), ib.MKey(binary.BigEndian.Uint64(v))})
+			return nil
+		}); err != nil {
+			return err
+		}
+		return b.scan(tx, bucketNeighbors, 9, 8, func(k, v []byte) error {
+			out.Neighbors = append(out.Neighbors, NeighborEntry{guid(k), k[8], guid(v)})
+			return nil
+		})
+	})
+	if errors.Is(err, bolt.ErrDatabaseNotOpen) {
+		return nil, ErrClosed
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func guid(b []byte) ib.GUID { return ib.GUID(binary.BigEndian.Uint64(b)) }
+
+// scan reads a bucket whose values are vlen bytes and a checksum over key and
+// value.
+func (b *Bolt) scan(tx *bolt.Tx, name []byte, klen, vlen int, f func(k, v []byte) error) error {
+	return tx.Bucket(name).ForEach(func(k, v []byte) error {
+		if len(k) != klen || len(v) != vlen+4 {
+			return &CorruptError{Path: b.path, What: fmt.Sprintf("bucket %s: entry %x has %d+%d bytes", name, k, len(k), len(v))}
+		}
+		if sum(k, v[:vlen]) != binary.BigEndian.Uint32(v[vlen:]) {
+			return &CorruptError{Path: b.path, What: fmt.Sprintf("bucket %s: entry %x fails its checksum", name, k)}
+		}
+		if err := f(k, v[:vlen]); err != nil {
+			return &CorruptError{Path: b.path, What: fmt.Sprintf("bucket %s: entry %x", name, k), Err: err}
+		}
+		return nil
+	})
+}
+
+func sum(k, v []byte) uint32 {
+	return crc32.Update(crc32.Checksum(k, castagnoli), castagnoli, v)
+}
+
+// Apply implements Store: one transaction, synced before it returns.
+func (b *Bolt) Apply(ops []Op) error {
+	for i := range ops {
+		if err := ops[i].check(); err != nil {
+			return err
+		}
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	err := b.db.Update(func(tx *bolt.Tx) error {
+		lids, mkeys, nbrs := tx.Bucket(bucketLIDs), tx.Bucket(bucketMKeys), tx.Bucket(bucketNeighbors)
+		var err error
+		for i := range ops {
+			o := &ops[i]
+			k := binary.BigEndian.AppendUint64(nil, uint64(o.GUID))
+			switch o.Kind {
+			case PutLID:
+				err = put(lids, k, append(binary.BigEndian.AppendUint16(nil, uint16(o.LID)), o.LMC))
+			case DeleteLID:
+				err = lids.Delete(k)
+			case PutMKey:
+				err = put(mkeys, k, binary.BigEndian.AppendUint64(nil, uint64(o.MKey)))
+			case DeleteMKey:
+				err = mkeys.Delete(k)
+			case PutNeighbor:
+				err = put(nbrs, append(k, o.Port), binary.BigEndian.AppendUint64(nil, uint64(o.Peer)))
+			case DeleteNeighbor:
+				err = nbrs.Delete(append(k, o.Port))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, bolt.ErrDatabaseNotOpen):
+		return ErrClosed
+	case err != nil:
+		return fmt.Errorf("store: writing %s: %w", b.path, err)
+	}
+	return nil
+}
+
+func put(bk *bolt.Bucket, k, v []byte) error {
+	return bk.Put(k, binary.BigEndian.AppendUint32(v, sum(k, v)))
+}
+
+// Close implements Store.
+func (b *Bolt) Close() error { return b.db.Close() }

@@ -1,0 +1,88 @@
+package store
+
+import (
+	"maps"
+
+	"heddle/ib"
+)
+
+type nodePort struct {
+	node ib.GUID
+	port uint8
+}
+
+// Memory is a Store without a file. The zero value is not usable; see
+// NewMemory.
+type Memory struct {
+	lids      map[ib.GUID]LIDEntry
+	mkeys     map[ib.GUID]ib.MKey
+	neighbors map[nodePort]ib.GUID
+	closed    bool
+	// FailNext makes that many following Apply calls fail, for tests.
+	FailNext int
+}
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory {
+	return &Memory{lids: map[ib.GUID]LIDEntry{}, mkeys: map[ib.GUID]ib.MKey{}, neighbors: map[nodePort]ib.GUID{}}
+}
+
+// Load implements Store.
+func (m *Memory) Load() (*State, error) {
+	if m.closed {
+		return nil, ErrClosed
+	}
+	st := &State{}
+	for _, e := range m.lids {
+		st.LIDs = append(st.LIDs, e)
+	}
+	for g, k := range m.mkeys {
+		st.MKeys = append(st.MKeys, MKeyEntry{g, k})
+	}
+	for np, g := range m.neighbors {
+		st.Neighbors = append(st.Neighbors, NeighborEntry{np.node, np.port, g})
+	}
+	st.sort()
+	return st, nil
+}
+
+// Apply implements Store.
+func (m *Memory) Apply(ops []Op) error {
+	if m.closed {
+		return ErrClosed
+	}
+	if m.FailNext > 0 {
+		m.FailNext--
+		return errInjected
+	}
+	for i := range ops {
+		if err := ops[i].check(); err != nil {
+			return err
+		}
+	}
+	for _, o := range ops {
+		switch o.Kind {
+		case PutLID:
+			m.lids[o.GUID] = LIDEntry{o.GUID, o.LID, o.LMC}
+		case DeleteLID:
+			delete(m.lids, o.GUID)
+		case PutMKey:
+			m.mkeys[o.GUID] = o.MKey
+		case DeleteMKey:
+			delete(m.mkeys, o.GUID)
+		case PutNeighbor:
+			m.neighbors[nodePort{o.GUID, o.Port}] = o.Peer
+		case DeleteNeighbor:
+			delete(m.neighbors, nodePort{o.GUID, o.Port})
+		}
+	}
+	return nil
+}
+
+// Close implements Store.
+func (m *Memory) Close() error { m.closed = true; return nil }
+
+// Reopen makes a closed store usable again with what it held, as a file would.
+func (m *Memory) Reopen() *Memory {
+	return &Memory{lids: maps.Clone(m.lids), mkeys: maps.Clone(m.mkeys), neighbors: maps.Clone(m.neighbors)}
+}

@@ -1,0 +1,119 @@
+// Package store keeps what a subnet manager must remember across restarts:
+// which LIDs belong to which port GUID, and which M_Key a port was given.
+// Forwarding tables are not kept: what is installed is read back from the
+// switches by every new master.
+//
+// Store is the seam. Open gives the implementation on a bbolt file, NewMemory
+// the one for tests and for simulated managers; both pass the same
+// conformance suite. A Store has one user at a time; its methods must not be
+// called concurrently.
+//
+// Promises: Apply is atomic (all operations or none) and, for Open, durable
+// when it returns. A damaged file is an error that leaves the file as it is;
+// nothing is repaired or deleted silently. The bytes on disk are described in
+// docs/format/store.md.
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"heddle/ib"
+)
+
+// LIDEntry is the LID range of one end port: LID … LID + 2^LMC - 1.
+type LIDEntry struct {
+	GUID ib.GUID // port GUID
+	LID  ib.LID  // base LID, 0x0001–0xBFFF
+	LMC  uint8   // 0–7
+}
+
+// MKeyEntry is the M_Key that a port was given or is about to be given.
+type MKeyEntry struct {
+	GUID ib.GUID // port GUID; for a switch that of port 0
+	MKey ib.MKey
+}
+
+// NeighborEntry says which end port was found behind a switch port, so that
+// the key of a port can be guessed before its NodeInfo has been read.
+type NeighborEntry struct {
+	Node ib.GUID // node GUID of the switch
+	Port uint8
+	Peer ib.GUID // port GUID (for a switch port 0's) on the far side
+}
+
+// State is everything a store holds, each list in ascending GUID order.
+type State struct {
+	LIDs      []LIDEntry
+	MKeys     []MKeyEntry
+	Neighbors []NeighborEntry
+}
+
+// OpKind is what an Op does.
+type OpKind uint8
+
+const (
+	// PutLID sets the LID range of a port GUID.
+	PutLID OpKind = 1 + iota
+	// DeleteLID forgets the LID range of a port GUID.
+	DeleteLID
+	// PutMKey sets the M_Key of a port GUID.
+	PutMKey
+	// DeleteMKey forgets it.
+	DeleteMKey
+	// PutNeighbor sets what is behind port Port of node GUID: Peer.
+	PutNeighbor
+	// DeleteNeighbor forgets it.
+	DeleteNeighbor
+)
+
+// Op is one change. Only the fields that Kind names are meaningful.
+type Op struct {
+	Kind OpKind
+	GUID ib.GUID
+	LID  ib.LID
+	LMC  uint8
+	MKey ib.MKey
+	Port uint8
+	Peer ib.GUID
+}
+
+// Store is what survives a restart.
+type Store interface {
+	// Load returns everything, or an error that names the damaged entry.
+	Load() (*State, error)
+	// Apply makes the changes durable, all or none.
+	Apply(ops []Op) error
+	// Close releases the store. Apply and Load fail afterwards.
+	Close() error
+}
+
+// ErrClosed is returned by a store that has been closed.
+var ErrClosed = errors.New("store: closed")
+
+// check refuses operations that no correct manager makes.
+func (o *Op) check() error {
+	switch o.Kind {
+	case PutLID:
+		if !o.LID.IsUnicast() || o.LMC > 7 || int(o.LID)+1<<o.LMC-1 > int(ib.LIDMaxUnicast) {
+			return fmt.Errorf("store: port %v: LID %d with LMC %d is no unicast range", o.GUID, o.LID, o.LMC)
+		}
+	case DeleteLID, PutMKey, DeleteMKey, PutNeighbor, DeleteNeighbor:
+	default:
+		return fmt.Errorf("store: unknown operation %d", o.Kind)
+	}
+	return nil
+}
+
+func (s *State) sort() {
+	slices.SortFunc(s.LIDs, func(a, b LIDEntry) int { return cmp.Compare(a.GUID, b.GUID) })
+	slices.SortFunc(s.MKeys, func(a, b MKeyEntry) int { return cmp.Compare(a.GUID, b.GUID) })
+	slices.SortFunc(s.Neighbors, func(a, b NeighborEntry) int {
+		if c := cmp.Compare(a.Node, b.Node); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.Port, b.Port)
+	})
+}

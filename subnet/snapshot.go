@@ -1,0 +1,389 @@
+// Package subnet is the published state of a subnet: what the manager found,
+// which addresses it gave out, the tables it installed, and the state of every
+// link. A Snapshot is built once, after a sweep, and never changed: SA
+// queries, the API, metrics and dumps read it from any goroutine without
+// locks, and nobody sees half a change.
+//
+// Nodes are in ascending node-GUID order, the ports of a node in port order,
+// and all lookups are by dense index; GUIDs, LIDs and GIDs are resolved once at
+// the border.
+package subnet
+
+import (
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/route"
+)
+
+// SMState is the state of a subnet manager as SMInfo carries it (IBA
+// §14.2.5.13).
+type SMState uint8
+
+// The states; Discovering before Standby as on the wire.
+const (
+	NotActive   SMState = 0
+	Discovering SMState = 1
+	Standby     SMState = 2
+	Master      SMState = 3
+)
+
+// String prints the state as the field does.
+func (s SMState) String() string {
+	switch s {
+	case NotActive:
+		return "NOTACTIVE"
+	case Discovering:
+		return "DISCOVERING"
+	case Standby:
+		return "STANDBY"
+	case Master:
+		return "MASTER"
+	}
+	return "SMSTATE?"
+}
+
+// Ref names a port by node index and port number; Node is -1 for "nothing".
+type Ref struct {
+	Node int32
+	Port uint8
+}
+
+// NoRef is the Ref of nothing.
+var NoRef = Ref{Node: -1}
+
+// Node is one node of the subnet.
+type Node struct {
+	Info  smp.NodeInfo // as read through the first port that was found
+	Desc  string       // NodeDescription up to the first NUL
+	First int32        // index in Snapshot.Ports of its port 0
+	// SwitchIndex is the index in Graph.Switches, -1 for other nodes.
+	SwitchIndex int32
+	Switch      smp.SwitchInfo // switches only
+	Path        []byte         // directed route from the manager: output ports, first hop first
+	OK          bool           // false: found, but left out of the subnet (see Snapshot.Problems)
+}
+
+// Port is one port of a node. Of CAs and routers only the ports that were
+// found (those with a cable into this subnet) are Known.
+type Port struct {
+	GUID    ib.GUID // port GUID; switch external ports have that of port 0
+	Info    smp.PortInfo
+	Peer    Ref     // the far end of the cable, NoRef if none is known
+	Node    int32   // its node
+	EndPort int32   // index in Graph.EndPorts, -1 if it has no LID
+	LID     ib.LID  // base LID given to it; external switch ports have that of port 0
+	LMC     uint8   // likewise
+	Num     uint8   // port number
+	MTU     ib.MTU  // of the link: NeighborMTU, MTUCap for ports without a link
+	Rate    ib.Rate // of the link
+	Known   bool    // Info was read in the last sweep
+	// DefaultPKey is the default partition's entry in the port's P_Key
+	// table: full, limited or 0 if it is not there or was not read.
+	DefaultPKey ib.PKey
+}
+
+// State is the logical state of the port as last read or set.
+func (p *Port) State() ib.PortState { return p.Info.PortState }
+
+// SM is another subnet manager of the subnet.
+type SM struct {
+	GUID     ib.GUID
+	LID      ib.LID
+	Priority uint8
+	State    SMState
+	ActCount uint32
+}
+
+// Problem is a node, port or link that was left out or is degraded, as the
+// last sweep saw it.
+type Problem struct {
+	Node string // node GUID, description, port and directed path, as notices print them
+	GUID ib.GUID
+	Port uint8
+	Text string // what is wrong
+}
+
+// Counts are the numbers of a snapshot.
+type Counts struct {
+	Switches, CAs, Routers int
+	EndPorts               int // ports with a LID
+	LIDs                   int // LIDs given, LMC ranges in full
+	Links                  int // cables between two known ports
+	LinksActive            int // of them with both ends Active
+	Problems               int
+}
+
+// Snapshot is the state of the subnet after a sweep. It is immutable.
+type Snapshot struct {
+	Gen      uint64
+	State    SMState // of this manager
+	Up       bool    // this manager is master and has brought the subnet up
+	Prefix   ib.SubnetPrefix
+	PortGUID ib.GUID // the port through which this manager works
+	Self     Ref     // the same, NoRef before the first sweep
+	LID      ib.LID  // its LID, 0 if none
+	Priority uint8
+	ActCount uint32
+	SMKey    uint64 // never shown; SA requests that carry it are trusted
+	Master   SM     // the master: this manager or another one; GUID 0 if unknown
+	SMs      []SM   // other managers, ascending GUID
+
+	Nodes    []Node
+	Ports    []Port
+	Problems []Problem
+	Counts   Counts
+
+	// Graph and Tables are what is installed; nil until a master has brought
+	// the subnet up. Row s of Tables.LFT belongs to Graph.Switches[s].
+	Graph       *fabric.Graph
+	Tables      *route.Tables
+	SwitchNode  []int32 // node index of Graph.Switches[s]
+	EndPortPort []int32 // index in Ports of Graph.EndPorts[e]
+	Engine      string
+	PassedOver  []string // "engine: reason" of each engine of the chain before it
+	Transition  string   // mode of the last change and its reason
+	PacketLife  uint8    // lifetime code of every path, 4.096 µs × 2^n
+	SweepNanos  int64    // how long the last sweep took
+	lidPort     []int32  // index in Ports by LID, -1
+	guidPort    []guidRef
+}
+
+type guidRef struct {
+	guid ib.GUID
+	port int32
+}
+
+// Finish builds the lookups and counts. The builder of a snapshot calls it
+// once before publishing; nobody else does.
+func (s *Snapshot) Finish() {
+	top := 0
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		if p.EndPort >= 0 && p.LID != 0 {
+			top = max(top, int(p.LID)+1<<p.LMC-1)
+		}
+	}
+	s.lidPort = make([]int32, top+1)
+	for i := range s.lidPort {
+		s.lidPort[i] = -1
+	}
+	c := Counts{Problems: len(s.Problems)}
+	s.guidPort = s.guidPort[:0]
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.OK {
+			switch n.Info.NodeType {
+			case ib.NodeSwitch:
+				c.Switches++
+			case ib.NodeRouter:
+				c.Routers++
+			default:
+				c.CAs++
+			}
+		}
+	}
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		if p.Peer.Node >= 0 {
+			q := s.Port(p.Peer)
+			if q != nil && (p.Node < p.Peer.Node || p.Node == p.Peer.Node && p.Num <= p.Peer.Port) {
+				c.Links++
+				if p.State() == ib.StateActive && q.State() == ib.StateActive {
+					c.LinksActive++
+				}
+			}
+		}
+		if p.EndPort < 0 {
+			continue
+		}
+		c.EndPorts++
+		s.guidPort = append(s.guidPort, guidRef{p.GUID, int32(i)})
+		if p.LID != 0 {
+			c.LIDs += 1 << p.LMC
+			for l := 0; l < 1<<p.LMC; l++ {
+				s.lidPort[int(p.LID)+l] = int32(i)
+			}
+		}
+	}
+	slices.SortFunc(s.guidPort, func(a, b guidRef) int {
+		switch {
+		case a.guid < b.guid:
+			return -1
+		case a.guid > b.guid:
+			return 1
+		}
+		return int(a.port - b.port)
+	})
+	s.Counts = c
+}
+
+// Port returns the port that r names, nil if there is none.
+func (s *Snapshot) Port(r Ref) *Port {
+	if i := s.PortIndex(r); i >= 0 {
+		return &s.Ports[i]
+	}
+	return nil
+}
+
+// PortIndex returns the index in Ports of the port that r names, or -1.
+func (s *Snapshot) PortIndex(r Ref) int32 {
+	if r.Node < 0 || int(r.Node) >= len(s.Nodes) || int(r.Port) > int(s.Nodes[r.Node].Info.NumPorts) {
+		return -1
+	}
+	return s.Nodes[r.Node].First + int32(r.Port)
+}
+
+// PortByLID returns the index in Ports of the end port that owns lid, or -1.
+func (s *Snapshot) PortByLID(lid ib.LID) int32 {
+	if int(lid) >= len(s.lidPort) {
+		return -1
+	}
+	return s.lidPort[lid]
+}
+
+// PortByGUID returns the index in Ports of the end port with that port GUID,
+// or -1.
+func (s *Snapshot) PortByGUID(g ib.GUID) int32 {
+	i, ok := slices.BinarySearchFunc(s.guidPort, g, func(r guidRef, g ib.GUID) int {
+		switch {
+		case r.guid < g:
+			return -1
+		case r.guid > g:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return -1
+	}
+	return s.guidPort[i].port
+}
+
+// PortByGID resolves a unicast GID of this subnet (or of the default prefix),
+// or returns -1.
+func (s *Snapshot) PortByGID(g ib.GID) int32 {
+	if p := g.Prefix(); p != s.Prefix && p != ib.DefaultSubnetPrefix {
+		return -1
+	}
+	return s.PortByGUID(g.GUID())
+}
+
+// NodeByGUID returns the index of the node with that node GUID, or -1.
+func (s *Snapshot) NodeByGUID(g ib.GUID) int32 {
+	i, ok := slices.BinarySearchFunc(s.Nodes, g, func(n Node, g ib.GUID) int {
+		switch {
+		case n.Info.NodeGUID < g:
+			return -1
+		case n.Info.NodeGUID > g:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		return -1
+	}
+	return int32(i)
+}
+
+// NodePorts returns the ports of node n, port 0 first.
+func (s *Snapshot) NodePorts(n int32) []Port {
+	nd := &s.Nodes[n]
+	return s.Ports[nd.First : int(nd.First)+int(nd.Info.NumPorts)+1]
+}
+
+// LFT returns the installed forwarding table of switch node n, nil if unknown.
+func (s *Snapshot) LFT(n int32) []byte {
+	if i := s.Nodes[n].SwitchIndex; i >= 0 && s.Tables != nil && int(i) < len(s.Tables.LFT) {
+		return s.Tables.LFT[i]
+	}
+	return nil
+}
+
+// PathAttr are the attributes of a path.
+type PathAttr struct {
+	MTU  ib.MTU
+	Rate ib.Rate
+	SL   ib.SL
+	Hops uint8 // switches crossed
+}
+
+// Path walks the installed tables from port src (index in Ports) to lid and
+// returns what the path can carry. ok is false where there is none.
+func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
+	dst := s.PortByLID(lid)
+	if dst < 0 || src < 0 {
+		return a, false
+	}
+	p, q := &s.Ports[src], &s.Ports[dst]
+	a.MTU, a.Rate = p.MTU, p.Rate
+	if p.Num == 0 { // switch port 0 has no wire of its own
+		a.MTU, a.Rate = q.MTU, q.Rate
+	}
+	if src == dst {
+		return a, true
+	}
+	var at Ref
+	if p.Num == 0 && s.Nodes[p.Node].SwitchIndex >= 0 {
+		at = Ref{p.Node, 0}
+	} else if at = p.Peer; at.Node < 0 {
+		return a, false
+	}
+	first := int32(-1)
+	for a.Hops = 0; a.Hops <= 64; a.Hops++ {
+		n := &s.Nodes[at.Node]
+		if n.SwitchIndex < 0 || s.Tables == nil { // arrived at a CA
+			if !s.owns(at, dst) {
+				return a, false
+			}
+			break
+		}
+		if first < 0 {
+			first = n.SwitchIndex
+		}
+		row := s.Tables.LFT[n.SwitchIndex]
+		if int(lid) >= len(row) {
+			return a, false
+		}
+		out := row[lid]
+		if out == 0 {
+			if q.Num != 0 || q.Node != at.Node {
+				return a, false
+			}
+			s.setSL(&a, first, n.SwitchIndex)
+			return a, true
+		}
+		if int(out) > int(n.Info.NumPorts) {
+			return a, false
+		}
+		o := &s.Ports[n.First+int32(out)]
+		if o.Peer.Node < 0 {
+			return a, false
+		}
+		a.MTU, a.Rate = min(a.MTU, o.MTU), ib.MinRate(a.Rate, o.Rate)
+		if s.Nodes[o.Peer.Node].SwitchIndex < 0 {
+			if !s.owns(o.Peer, dst) {
+				return a, false
+			}
+			a.Hops++
+			s.setSL(&a, first, n.SwitchIndex)
+			a.MTU, a.Rate = min(a.MTU, q.MTU), ib.MinRate(a.Rate, q.Rate)
+			return a, true
+		}
+		at = o.Peer
+	}
+	a.MTU, a.Rate = min(a.MTU, q.MTU), ib.MinRate(a.Rate, q.Rate)
+	return a, a.Hops <= 64
+}
+
+func (s *Snapshot) owns(at Ref, dst int32) bool {
+	return s.Nodes[at.Node].First+int32(at.Port) == dst
+}
+
+func (s *Snapshot) setSL(a *PathAttr, src, dst int32) {
+	if t := s.Tables; t.SL != nil {
+		a.SL = t.SL[int(src)*len(t.LFT)+int(dst)]
+	}
+}
