@@ -1,0 +1,515 @@
+package mad
+
+import (
+	"errors"
+	"math/bits"
+	"time"
+
+	"heddle/ib"
+)
+
+// Config sets up an Engine. The zero value of every field means its default.
+type Config struct {
+	// Window is how many unanswered requests there may be at the start;
+	// default 16, never above MaxWindow.
+	Window int
+	// MaxWindow is what the window may grow to, 1..4096; default 64. Set it to
+	// the transport's MaxInFlight (see Tuned).
+	MaxWindow int
+	// MaxQueued bounds the requests that wait for the window; default 1<<20.
+	MaxQueued int
+	// Timeout is how long the first try of a request waits for its answer;
+	// default 200 ms. Every further try waits twice as long as the one before,
+	// up to MaxTimeout, default 8 × Timeout.
+	Timeout    time.Duration
+	MaxTimeout time.Duration
+	// Retries is how many tries follow the first one; default 3, negative
+	// means none.
+	Retries int
+	// TransportTimed says that the transport times tries itself and reports
+	// each unanswered one as Failed (umad). The engine's own timers then
+	// only guard against a report that never comes.
+	TransportTimed bool
+	// FirstTID shifts the transaction IDs that the engine gives out, so that
+	// answers meant for an earlier life of the process are not taken for ours.
+	FirstTID uint32
+}
+
+// Tuned returns c with MaxWindow lowered to what the transport takes
+// (Transport.MaxInFlight; 0 = no limit known).
+func (c Config) Tuned(maxInFlight int) Config {
+	if maxInFlight > 0 {
+		if c.MaxWindow == 0 || c.MaxWindow > maxInFlight {
+			c.MaxWindow = maxInFlight
+		}
+		if c.Window == 0 {
+			c.Window = c.MaxWindow
+		}
+	}
+	return c
+}
+
+const maxMaxWindow = 4096
+
+func (c *Config) setDefaults() {
+	if c.MaxWindow <= 0 {
+		c.MaxWindow = 64
+	}
+	c.MaxWindow = min(c.MaxWindow, maxMaxWindow)
+	if c.Window <= 0 {
+		c.Window = 16
+	}
+	c.Window = min(c.Window, c.MaxWindow)
+	if c.MaxQueued <= 0 {
+		c.MaxQueued = 1 << 20
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = 200 * time.Millisecond
+	}
+	if c.MaxTimeout <= 0 {
+		c.MaxTimeout = 8 * c.Timeout
+	}
+	switch {
+	case c.Retries == 0:
+		c.Retries = 3
+	case c.Retries < 0:
+		c.Retries = 0
+	}
+}
+
+// Priority orders requests that wait for the window.
+type Priority uint8
+
+const (
+	// Normal requests go out in the order of their Submit calls.
+	Normal Priority = iota
+	// Urgent requests overtake all Normal ones and may exceed the window by
+	// one: polls of another SM must not wait behind a sweep.
+	Urgent
+)
+
+// Request is one request that expects an answer. The engine copies it.
+type Request struct {
+	Addr Addr
+	// MAD is the request as it goes out, except for the transaction ID, which
+	// the engine writes.
+	MAD ib.MAD
+	// Timeout of the first try; 0 = Config.Timeout.
+	Timeout time.Duration
+	// Retries after the first try; 0 = Config.Retries, negative = none.
+	Retries int
+	// Token is the caller's own key; it comes back in the Completion.
+	Token    uint64
+	Priority Priority
+}
+
+// Completion tells how a request ended. Every submitted request completes
+// exactly once unless it is cancelled.
+type Completion struct {
+	Token uint64
+	// Err is nil (MAD holds the answer, whose status may still be an error),
+	// ErrTimeout, ErrFailed or an *AnswerError.
+	Err error
+	// MAD is the answer and Data all of it where it is a whole RMPP message.
+	// Both belong to the packet given to Receive; nil with Err.
+	MAD  *ib.MAD
+	Data []byte
+	// Request is the request as it was sent. Valid until the next Poll.
+	Request *ib.MAD
+	Addr    Addr
+	Class   ib.Class
+	Method  ib.Method
+	Attr    ib.AttrID
+	AttrMod uint32
+	// Tries is how often it was sent.
+	Tries int
+	// RTT is the time from the last send to the answer, 0 with Err. After more
+	// than one try it cannot be known which one was answered.
+	RTT time.Duration
+	// Elapsed is the time from the first send to the end.
+	Elapsed time.Duration
+}
+
+// Kind tells what became of a packet given to Receive.
+type Kind uint8
+
+const (
+	// KindStale: nothing is left to do. A late or repeated answer, an answer
+	// nobody asked for, or something too short to be a MAD.
+	KindStale Kind = iota
+	// KindCompletion: the returned Completion is valid.
+	KindCompletion
+	// KindUnsolicited: not an answer (trap, SMInfo or SA request,
+	// TrapRepress …); it is the caller's.
+	KindUnsolicited
+	// KindRetry: the present try of a request ended without a usable answer;
+	// Poll sends it again.
+	KindRetry
+)
+
+var (
+	// ErrTimeout: no answer to any try.
+	ErrTimeout = errors.New("mad: no answer")
+	// ErrFailed: the transport reported that the last try could not be
+	// delivered or answered, without a time-out (status 110 of ibsim).
+	ErrFailed = errors.New("mad: not delivered")
+	// ErrQueueFull: Config.MaxQueued requests are waiting already.
+	ErrQueueFull = errors.New("mad: request queue is full")
+)
+
+type slotState uint8
+
+const (
+	slotFree     slotState = iota
+	slotInFlight           // sent, waiting for the answer
+	slotPause              // a try failed at once; short pause before the next
+	slotReady              // waits for the window to be sent again
+)
+
+type slot struct {
+	mad       ib.MAD
+	addr      Addr
+	token     uint64
+	seq       uint64 // orders timers of the same instant
+	timeout   time.Duration
+	firstSent Time
+	sent      Time
+	due       Time // when the present try ends
+	gen       uint32
+	heapPos   int32
+	prev      int32 // ready list
+	next      int32 // ready or free list
+	stat      int32
+	retries   int32 // tries left after the present one
+	tries     int32
+	state     slotState
+	charged   bool // counts against the window
+	released  bool // this try no longer counts because it takes so long
+	timedOut  bool // some try got no answer in time
+	bad       AnswerKind
+	badHdr    [24]byte
+}
+
+// Engine matches answers to requests, retries with growing time-outs, and
+// bounds what is in flight. It is a pure state machine for one port: no
+// clock, no goroutine, no I/O; not safe for concurrent use.
+//
+// The loop around it: give packets to Receive and due timers to Expire, call
+// Poll after both and after Submit, and come back at NextTimer.
+//
+// A request is answered by a MAD with the R bit, the low 32 bits of its
+// transaction ID, its class, attribute and modifier, from the same directed
+// route or LID. An answer that comes back with something else there never
+// completes a request with foreign data: the try is repeated, and if nothing
+// better comes, the completion carries an *AnswerError.
+//
+// Fire-and-forget MADs (answers, TrapRepress, traps) do not go through the
+// engine.
+type Engine struct {
+	cfg      Config
+	slots    []slot
+	maxSlots int
+	slotBits uint
+	genMask  uint32
+	free     int32
+	used     int // slots not free
+	charged  int // slots that count against the window
+	seq      uint64
+
+	urgent, normal queue
+	readyHead      int32
+	readyTail      int32
+	timers         timerHeap
+	win            window
+	stats          statTable
+	pkt            Packet
+	short          ib.MAD // answers shorter than a MAD, zero padded
+}
+
+// NewEngine returns an idle engine.
+func NewEngine(c Config) *Engine {
+	c.setDefaults()
+	e := &Engine{cfg: c, free: -1, readyHead: -1, readyTail: -1}
+	e.maxSlots = max(4*c.MaxWindow, 64) + 1
+	e.slotBits = uint(bits.Len(uint(e.maxSlots - 1)))
+	e.genMask = 1<<(32-e.slotBits) - 1
+	e.win.init(c.Window, c.MaxWindow)
+	e.stats.init()
+	return e
+}
+
+// Submit queues a request; Poll sends it. The only error is ErrQueueFull.
+func (e *Engine) Submit(r *Request) error {
+	if e.urgent.n+e.normal.n >= e.cfg.MaxQueued {
+		return ErrQueueFull
+	}
+	if r.Priority == Urgent {
+		e.urgent.push(r)
+	} else {
+		e.normal.push(r)
+	}
+	return nil
+}
+
+// Poll sends what the window allows: urgent requests, then retries, then
+// normal requests. The packet given to send is reused; its Data points at
+// the request inside the engine and stays intact until the next Poll.
+func (e *Engine) Poll(now Time, send func(*Packet)) {
+	for e.urgent.n > 0 && e.charged <= e.win.size && e.used < e.maxSlots {
+		e.start(now, &e.urgent, send)
+	}
+	for e.charged < e.win.size {
+		switch {
+		case e.readyHead >= 0:
+			i := e.readyHead
+			e.unready(i)
+			e.sendTry(now, i, send)
+		case e.normal.n > 0 && e.used < e.maxSlots:
+			e.start(now, &e.normal, send)
+		default:
+			return
+		}
+	}
+}
+
+func (e *Engine) start(now Time, q *queue, send func(*Packet)) {
+	i := e.alloc()
+	s := &e.slots[i]
+	q.pop(s)
+	if s.timeout <= 0 {
+		s.timeout = e.cfg.Timeout
+	}
+	switch {
+	case s.retries == 0:
+		s.retries = int32(e.cfg.Retries)
+	case s.retries < 0:
+		s.retries = 0
+	}
+	s.mad.SetTID(uint64(s.gen<<e.slotBits | uint32(i)))
+	s.stat = e.stats.index(s.mad.Class(), s.mad.Method(), s.mad.AttrID())
+	s.firstSent = now
+	e.sendTry(now, i, send)
+}
+
+func (e *Engine) sendTry(now Time, i int32, send func(*Packet)) {
+	s := &e.slots[i]
+	st := &e.stats.rows[s.stat]
+	st.Sent++
+	if s.tries > 0 {
+		st.Retried++
+	}
+	d := s.timeout
+	for k := int32(0); k < s.tries && d < e.cfg.MaxTimeout; k++ {
+		d *= 2
+	}
+	if s.tries > 0 {
+		d = max(min(d, e.cfg.MaxTimeout), s.timeout)
+	}
+	s.tries++
+	s.sent = now
+	wait := d
+	if e.cfg.TransportTimed {
+		wait += max(d/4, 50*time.Millisecond)
+	}
+	s.due = now.Add(wait)
+	s.state = slotInFlight
+	s.charged, s.released = true, false
+	e.charged++
+	e.seq++
+	s.seq = e.seq
+	// A try that takes a quarter of its time stops holding up the others.
+	e.timers.push(e.slots, i, now.Add(wait/4))
+
+	e.pkt = Packet{Addr: s.addr, LocalQP: localQP(s.mad.Class()), Timeout: d, Data: s.mad[:]}
+	send(&e.pkt)
+}
+
+func localQP(c ib.Class) uint32 {
+	if c == ib.ClassSubnLID || c == ib.ClassSubnDR {
+		return 0
+	}
+	return 1
+}
+
+// NextTimer is when Expire must be called next; Never if nothing waits.
+func (e *Engine) NextTimer() Time {
+	if len(e.timers) == 0 {
+		return Never
+	}
+	return e.timers[0].at
+}
+
+// Expire ends the tries whose time is over at now. Requests with tries left
+// wait for Poll; done is called for each of the others.
+func (e *Engine) Expire(now Time, done func(Completion)) {
+	for len(e.timers) > 0 && e.timers[0].at <= now {
+		i := e.timers[0].slot
+		s := &e.slots[i]
+		e.timers.remove(e.slots, 0)
+		switch {
+		case s.state == slotPause:
+			e.ready(i)
+		case !s.released && s.due > now:
+			s.released = true
+			e.uncharge(s)
+			e.timers.push(e.slots, i, s.due)
+		default:
+			e.stats.rows[s.stat].TimedOut++
+			s.timedOut = true
+			e.win.onTimeout(now)
+			if e.endTry(now, i, false) {
+				done(e.finish(now, i, e.failure(s, ErrTimeout)))
+			}
+		}
+	}
+}
+
+// endTry takes the slot out of flight. It reports whether no try is left;
+// otherwise the slot waits for its next one, after a short pause when the
+// failure came at once, so that the tries are not all spent in one instant.
+func (e *Engine) endTry(now Time, i int32, pause bool) bool {
+	s := &e.slots[i]
+	e.uncharge(s)
+	if s.heapPos >= 0 {
+		e.timers.remove(e.slots, int(s.heapPos))
+	}
+	if s.retries <= 0 {
+		return true
+	}
+	s.retries--
+	if pause && now.Sub(s.sent) < s.timeout/4 {
+		s.state = slotPause
+		d := min(time.Millisecond<<min(2*s.tries-2, 20), s.timeout)
+		e.timers.push(e.slots, i, now.Add(d))
+		return false
+	}
+	e.ready(i)
+	return false
+}
+
+// failure is the error of a request that ran out of tries: the wrong answer
+// it got, if it got one, otherwise err.
+func (e *Engine) failure(s *slot, err error) error {
+	if s.bad == 0 {
+		return err
+	}
+	return newAnswerError(s.bad, &s.mad, &s.badHdr)
+}
+
+// finish frees the slot and describes how the request ended.
+func (e *Engine) finish(now Time, i int32, err error) Completion {
+	s := &e.slots[i]
+	c := Completion{
+		Token: s.token, Err: err, Request: &s.mad, Addr: s.addr,
+		Class: s.mad.Class(), Method: s.mad.Method(), Attr: s.mad.AttrID(), AttrMod: s.mad.AttrMod(),
+		Tries: int(s.tries), Elapsed: now.Sub(s.firstSent),
+	}
+	if err != nil {
+		e.stats.rows[s.stat].Errors++
+	}
+	e.release(i)
+	return c
+}
+
+func (e *Engine) uncharge(s *slot) {
+	if s.charged {
+		s.charged = false
+		e.charged--
+	}
+}
+
+// alloc takes a free slot; there is one. Its generation, and so its
+// transaction ID, is one it did not have before.
+func (e *Engine) alloc() int32 {
+	i := e.free
+	if i >= 0 {
+		e.free = e.slots[i].next
+	} else {
+		i = int32(len(e.slots))
+		e.slots = append(e.slots, slot{gen: e.cfg.FirstTID & e.genMask, heapPos: -1})
+	}
+	e.used++
+	s := &e.slots[i]
+	s.gen = (s.gen + 1) & e.genMask
+	if s.gen == 0 {
+		s.gen = 1
+	}
+	s.prev, s.next, s.heapPos = -1, -1, -1
+	s.tries, s.bad, s.timedOut, s.charged, s.released = 0, 0, false, false, false
+	return i
+}
+
+// release frees a slot in whatever state it is.
+func (e *Engine) release(i int32) {
+	s := &e.slots[i]
+	e.uncharge(s)
+	if s.heapPos >= 0 {
+		e.timers.remove(e.slots, int(s.heapPos))
+	}
+	if s.state == slotReady {
+		e.unready(i)
+	}
+	s.state = slotFree
+	s.next = e.free
+	e.free = i
+	e.used--
+}
+
+func (e *Engine) ready(i int32) {
+	s := &e.slots[i]
+	s.state = slotReady
+	s.prev, s.next = e.readyTail, -1
+	if e.readyTail >= 0 {
+		e.slots[e.readyTail].next = i
+	} else {
+		e.readyHead = i
+	}
+	e.readyTail = i
+}
+
+func (e *Engine) unready(i int32) {
+	s := &e.slots[i]
+	if s.prev >= 0 {
+		e.slots[s.prev].next = s.next
+	} else {
+		e.readyHead = s.next
+	}
+	if s.next >= 0 {
+		e.slots[s.next].prev = s.prev
+	} else {
+		e.readyTail = s.prev
+	}
+	s.prev, s.next = -1, -1
+}
+
+// Cancel forgets every request whose token is in [first, last], queued or in
+// flight, and returns how many there were. They do not complete; answers that
+// still come are recognised as stale. Its cost grows with the queue.
+func (e *Engine) Cancel(first, last uint64) int {
+	n := e.urgent.cancel(first, last) + e.normal.cancel(first, last)
+	for i := range e.slots {
+		s := &e.slots[i]
+		if s.state != slotFree && s.token >= first && s.token <= last {
+			e.release(int32(i))
+			n++
+		}
+	}
+	return n
+}
+
+// CancelAll forgets every request, and returns how many there were.
+func (e *Engine) CancelAll() int { return e.Cancel(0, 1<<64-1) }
+
+// Idle reports whether no request is queued or in flight.
+func (e *Engine) Idle() bool { return e.used == 0 && e.Queued() == 0 }
+
+// Queued is how many requests wait to be sent for the first time. A caller
+// with very many of them keeps memory low by submitting only while Queued is
+// below a few windows.
+func (e *Engine) Queued() int { return e.urgent.n + e.normal.n }
+
+// Outstanding is how many requests were sent and have not completed.
+func (e *Engine) Outstanding() int { return e.used }
+
+// Window is the present size of the window.
+func (e *Engine) Window() int { return e.win.size }

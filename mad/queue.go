@@ -1,0 +1,140 @@
+package mad
+
+import (
+	"time"
+
+	"heddle/ib"
+)
+
+// queue is a first-in first-out queue of requests in chunks. A request is
+// kept without the zeros at its end (a LID-routed SMP has 128 of them), so a
+// long queue takes about half the memory of the MADs in it. Used chunks are
+// kept for reuse: in steady state nothing is allocated.
+type queue struct {
+	n          int // requests waiting, cancelled ones not counted
+	head, tail *chunk
+	spare      *chunk
+	spares     int
+}
+
+const (
+	chunkLen  = 128
+	maxSpares = 8
+)
+
+type chunk struct {
+	next     *chunk
+	from, to int
+	meta     [chunkLen]queued
+	body     []byte
+}
+
+type queued struct {
+	addr      Addr
+	cancelled bool
+	retries   int16
+	end       uint32 // end of the MAD in body; it starts where the one before ends
+	timeout   time.Duration
+	token     uint64
+}
+
+func (q *queue) push(r *Request) {
+	c := q.tail
+	if c == nil || c.to == chunkLen {
+		c = q.grow()
+	}
+	n := ib.MADLen
+	for n > 0 && r.MAD[n-1] == 0 {
+		n--
+	}
+	c.body = append(c.body, r.MAD[:n]...)
+	m := &c.meta[c.to]
+	*m = queued{addr: r.Addr, timeout: r.Timeout, token: r.Token, end: uint32(len(c.body)),
+		retries: int16(max(-1, min(r.Retries, 1<<10)))}
+	if m.addr.QP == 0 {
+		m.addr.QP = localQP(r.MAD.Class())
+	}
+	c.to++
+	q.n++
+}
+
+func (q *queue) grow() *chunk {
+	c := q.spare
+	if c != nil {
+		q.spare = c.next
+		q.spares--
+		c.next, c.from, c.to, c.body = nil, 0, 0, c.body[:0]
+	} else {
+		c = &chunk{body: make([]byte, 0, chunkLen*144)}
+	}
+	if q.tail == nil {
+		q.head = c
+	} else {
+		q.tail.next = c
+	}
+	q.tail = c
+	return c
+}
+
+// pop moves the oldest request into s; there is one (n > 0).
+func (q *queue) pop(s *slot) {
+	for {
+		c := q.head
+		if c.from == c.to {
+			q.drop()
+			continue
+		}
+		k := c.from
+		c.from++
+		m := &c.meta[k]
+		if m.cancelled {
+			continue
+		}
+		start := uint32(0)
+		if k > 0 {
+			start = c.meta[k-1].end
+		}
+		n := copy(s.mad[:], c.body[start:m.end])
+		clear(s.mad[n:])
+		s.addr, s.timeout, s.token, s.retries = m.addr, m.timeout, m.token, int32(m.retries)
+		q.n--
+		if c.from == c.to && (c.to == chunkLen || q.n == 0) {
+			q.drop()
+		}
+		return
+	}
+}
+
+// drop gives the head chunk back.
+func (q *queue) drop() {
+	c := q.head
+	q.head = c.next
+	if q.head == nil {
+		q.tail = nil
+	}
+	if q.spares < maxSpares {
+		c.next = q.spare
+		q.spare = c
+		q.spares++
+	}
+}
+
+func (q *queue) cancel(first, last uint64) int {
+	n := 0
+	for c := q.head; c != nil; c = c.next {
+		for k := c.from; k < c.to; k++ {
+			m := &c.meta[k]
+			if !m.cancelled && m.token >= first && m.token <= last {
+				m.cancelled = true
+				n++
+			}
+		}
+	}
+	q.n -= n
+	if q.n == 0 {
+		for q.head != nil {
+			q.drop()
+		}
+	}
+	return n
+}
