@@ -1,0 +1,159 @@
+// Package check proves forwarding tables, independently of every engine.
+//
+// Verify takes a Graph and any Tables for it, however they came about, and
+// says whether they are safe to install:
+//
+//   - delivery and no loops, for every LID from the switch of every LID;
+//   - deadlock freedom by an acyclic channel dependency graph, lane by lane
+//     (W. J. Dally and C. L. Seitz, 1987; J. Duato, 1995), for the traffic that
+//     can exist on data lanes: paths with a CA or router port at one end at
+//     least. Dependencies are taken per destination tree, and only from
+//     channels that such traffic can enter by. Paths between switch port 0s
+//     are judged apart, because a fat tree's roots can reach each other only
+//     by a turn that data traffic never makes; VL15 is exempt.
+//
+// Nothing here is shared with the engines but the types. A Report does not
+// depend on the number of workers. Everything is safe for concurrent use.
+package check
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"heddle/fabric"
+	"heddle/ib"
+)
+
+// Options of Verify.
+type Options struct {
+	Workers  int // parallelism, 0 = 1; the result is the same for any number
+	Examples int // how many Failures and Cycles to describe; 0 = 8
+}
+
+// Kind says what is wrong with an entry.
+type Kind uint8
+
+// What can be wrong at a switch with the entry for a LID.
+const (
+	DeadEnd   Kind = iota + 1 // no entry, or a port that leads nowhere
+	Loop                      // the packet comes round again
+	WrongPort                 // delivered, but to another end port
+)
+
+// String names the kind in lower case.
+func (k Kind) String() string {
+	switch k {
+	case DeadEnd:
+		return "dead end"
+	case Loop:
+		return "loop"
+	case WrongPort:
+		return "wrong delivery"
+	}
+	return "unknown"
+}
+
+// Failure is one LID that is not delivered, and where its packets end.
+type Failure struct {
+	Kind   Kind
+	LID    ib.LID
+	Switch int32 // where the packet stops, is misdelivered, or goes round
+	Entry  byte  // the entry there
+	Pairs  int64 // LID pairs that fail here
+}
+
+// Hop is an output channel of a path: switch, port and data lane.
+type Hop struct {
+	Switch int32
+	Port   uint8
+	Lane   uint8
+}
+
+// Dependency is one edge of a cycle: packets that hold In wait for Out, as
+// those from Src to Dst do, whose whole path is given.
+type Dependency struct {
+	In, Out Hop
+	Src     int32 // index in Graph.EndPorts
+	Dst     ib.LID
+	Path    []Hop
+}
+
+// Cycle is a cycle of the channel dependency graph, edge by edge: the Out of
+// each is the In of the next.
+type Cycle struct {
+	Edges      []Dependency
+	SwitchOnly bool // it needs traffic between switch port 0s
+}
+
+// Report is the verdict. Pairs are ordered pairs (source LID, destination LID)
+// of different end ports.
+type Report struct {
+	// UnreachablePairs counts the pairs whose switches are connected but
+	// whose packets do not arrive.
+	UnreachablePairs int64
+	// DisconnectedPairs counts the pairs that no cable connects; they are no
+	// failure of the tables.
+	DisconnectedPairs int64
+	// Loops counts the forwarding loops, summed over all LIDs up to the top,
+	// also those that nobody owns.
+	Loops int64
+	// CreditCycles counts the strongly connected components of the channel
+	// dependency graph that hold a cycle, for traffic with a CA or router port at one
+	// end at least.
+	CreditCycles int
+	// CreditCyclesSwitch counts those that only exist because of traffic
+	// between switch port 0s.
+	CreditCyclesSwitch int
+
+	// The rest describes the delivered paths between different CA or router
+	// ports: one for each pair (source port, destination LID).
+	Paths          int64
+	MaxHops        int     // links between switches on the longest path
+	AvgHops        float64 // mean of the same
+	MaxChannelLoad int64   // most paths over one channel (a cable's direction between switches)
+	AvgChannelLoad float64 // mean over all channels
+	VLsUsed        int     // data lanes that some path uses
+
+	Failures []Failure // examples, by ascending LID
+	Cycles   []Cycle   // examples, at most one for each component counted
+}
+
+// OK reports whether the tables may be installed: every connected pair is
+// delivered, nothing loops, no traffic of CAs can deadlock.
+func (r *Report) OK() bool { return r.UnreachablePairs == 0 && r.Loops == 0 && r.CreditCycles == 0 }
+
+// Err is nil if the report is OK, else says in one line why not.
+func (r *Report) Err() error {
+	if r.OK() {
+		return nil
+	}
+	var why []string
+	if r.UnreachablePairs > 0 {
+		why = append(why, fmt.Sprintf("%d unreachable pairs", r.UnreachablePairs))
+	}
+	if r.Loops > 0 {
+		why = append(why, fmt.Sprintf("%d loops", r.Loops))
+	}
+	if r.CreditCycles > 0 {
+		why = append(why, fmt.Sprintf("%d credit cycles", r.CreditCycles))
+	}
+	return errors.New("check: " + strings.Join(why, ", "))
+}
+
+// String prints the cycle one dependency a line, with the switches' GUIDs.
+func (c *Cycle) String(g *fabric.Graph) string {
+	var b strings.Builder
+	hop := func(h Hop) { fmt.Fprintf(&b, "%v port %d lane %d", g.Switches[h.Switch].GUID, h.Port, h.Lane) }
+	for _, e := range c.Edges {
+		hop(e.In)
+		b.WriteString(" waits for ")
+		hop(e.Out)
+		fmt.Fprintf(&b, " (port %v to LID %d:", g.EndPorts[e.Src].GUID, e.Dst)
+		for _, h := range e.Path {
+			fmt.Fprintf(&b, " %v/%d", g.Switches[h.Switch].GUID, h.Port)
+		}
+		b.WriteString(")\n")
+	}
+	return b.String()
+}

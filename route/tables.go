@@ -1,0 +1,140 @@
+package route
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"heddle/fabric"
+	"heddle/ib"
+)
+
+// RowLen is the length of a row that holds LIDs 0..top: the smallest multiple
+// of BlockLen greater than top.
+func RowLen(top ib.LID) int { return (int(top)/BlockLen + 1) * BlockLen }
+
+// New returns single-lane tables for n switches and LIDs 1..top with every
+// entry Drop. The rows share one allocation.
+func New(engine string, n int, top ib.LID) *Tables {
+	w := RowLen(top)
+	slab := make([]byte, n*w)
+	if len(slab) > 0 {
+		slab[0] = Drop
+		for k := 1; k < len(slab); k *= 2 {
+			copy(slab[k:], slab[:k])
+		}
+	}
+	t := &Tables{Engine: engine, LFT: make([][]byte, n), TopLID: top, NumVLs: 1}
+	for s := range t.LFT {
+		t.LFT[s] = slab[s*w : (s+1)*w : (s+1)*w]
+	}
+	return t
+}
+
+// Clone returns a deep copy. Rows that are nil (not known) stay nil.
+func (t *Tables) Clone() *Tables {
+	c := *t
+	c.LFT = make([][]byte, len(t.LFT))
+	for s, row := range t.LFT {
+		c.LFT[s] = bytes.Clone(row)
+	}
+	c.SL = slices.Clone(t.SL)
+	return &c
+}
+
+// Row is the table of switch s; nil if it is not known.
+func (t *Tables) Row(s int32) []byte { return t.LFT[s] }
+
+// Entry is what switch s does with lid: an output port, 0 for itself, or Drop.
+// LIDs beyond TopLID or beyond the row are dropped, as a switch does with LIDs
+// above its LinearFDBTop (IBA §14.2.5.4).
+func (t *Tables) Entry(s int32, lid ib.LID) byte {
+	row := t.LFT[s]
+	if lid > t.TopLID || int(lid) >= len(row) {
+		return Drop
+	}
+	return row[lid]
+}
+
+// Block copies the 64 entries of block b of switch s into dst: the payload of
+// a Set(LinearForwardingTable). Entries beyond the row are Drop.
+func (t *Tables) Block(s int32, b uint16, dst *[BlockLen]byte) {
+	row := t.LFT[s]
+	n := 0
+	if at := int(b) * BlockLen; at < len(row) {
+		n = copy(dst[:], row[at:])
+	}
+	for ; n < BlockLen; n++ {
+		dst[n] = Drop
+	}
+}
+
+// Equal reports whether t and u forward alike: same top, same lanes, same
+// service levels and the same entries up to the top. The engine's name does
+// not count; a row that is not known equals nothing but another unknown one.
+func (t *Tables) Equal(u *Tables) bool {
+	if t.TopLID != u.TopLID || len(t.LFT) != len(u.LFT) || !slices.Equal(t.SL, u.SL) {
+		return false
+	}
+	for s := range t.LFT {
+		a, b := t.LFT[s], u.LFT[s]
+		if (a == nil) != (b == nil) {
+			return false
+		}
+		n := int(t.TopLID) + 1
+		if a != nil && !bytes.Equal(a[:min(n, len(a))], b[:min(n, len(b))]) {
+			return false
+		}
+	}
+	return true
+}
+
+// Remap returns t, made for the switches of graph from, with its rows in the
+// order of graph to: switches are matched by node GUID, a switch that from
+// does not have gets a nil row (not known). Rows are shared, not copied.
+// Service levels are dropped: they belong to the pairs of the old graph.
+func (t *Tables) Remap(from, to *fabric.Graph) *Tables {
+	r := *t
+	r.LFT = make([][]byte, len(to.Switches))
+	r.SL = nil
+	// Both lists ascend by GUID.
+	i := 0
+	for s := range to.Switches {
+		for i < len(from.Switches) && from.Switches[i].GUID < to.Switches[s].GUID {
+			i++
+		}
+		if i < len(from.Switches) && from.Switches[i].GUID == to.Switches[s].GUID && i < len(t.LFT) {
+			r.LFT[s] = t.LFT[i]
+		}
+	}
+	return &r
+}
+
+// ForEach calls fn(worker, i) for every i in [0, n) on up to workers
+// goroutines and returns when all calls have; worker, in [0, workers), names
+// the goroutine, so that it can own scratch. Which worker gets which i is not
+// determined: results must go to places that i alone decides.
+func ForEach(workers, n int, fn func(worker, i int)) {
+	workers = min(max(workers, 1), n)
+	if workers <= 1 {
+		for i := range n {
+			fn(0, i)
+		}
+		return
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				fn(w, i)
+			}
+		})
+	}
+	wg.Wait()
+}
