@@ -4,6 +4,26 @@ package smp
 // attribute: UnmarshalBinary is Decode, AppendBinary appends what Put writes.
 
 // UnmarshalBinary is Decode.
+func (c *CableInfo) UnmarshalBinary(b []byte) error { return c.Decode(b) }
+
+// AppendBinary appends the CableInfoLen bytes that Put writes.
+func (c *CableInfo) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, CableInfoLen)
+	c.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (p *ExtendedPortInfo) UnmarshalBinary(b []byte) error { return p.Decode(b) }
+
+// AppendBinary appends the ExtendedPortInfoLen bytes that Put writes.
+func (p *ExtendedPortInfo) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, ExtendedPortInfoLen)
+	p.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
 func (g *GUIDInfo) UnmarshalBinary(b []byte) error { return g.Decode(b) }
 
 // AppendBinary appends the GUIDInfoLen bytes that Put writes.
@@ -14,11 +34,51 @@ func (g *GUIDInfo) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // UnmarshalBinary is Decode.
+func (g *GeneralInfo) UnmarshalBinary(b []byte) error { return g.Decode(b) }
+
+// AppendBinary appends the GeneralInfoLen bytes that Put writes.
+func (g *GeneralInfo) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, GeneralInfoLen)
+	g.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (h *HierarchyInfo) UnmarshalBinary(b []byte) error { return h.Decode(b) }
+
+// AppendBinary appends the HierarchyInfoLen bytes that Put writes.
+func (h *HierarchyInfo) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, HierarchyInfoLen)
+	h.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
 func (t *LFT) UnmarshalBinary(b []byte) error { return t.Decode(b) }
 
 // AppendBinary appends the LFTLen bytes that Put writes.
 func (t *LFT) AppendBinary(b []byte) ([]byte, error) {
 	b, tail := grow(b, LFTLen)
+	t.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (l *LedInfo) UnmarshalBinary(b []byte) error { return l.Decode(b) }
+
+// AppendBinary appends the LedInfoLen bytes that Put writes.
+func (l *LedInfo) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, LedInfoLen)
+	l.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (t *LinkSpeedWidthPairs) UnmarshalBinary(b []byte) error { return t.Decode(b) }
+
+// AppendBinary appends the LinkSpeedWidthPairsLen bytes that Put writes.
+func (t *LinkSpeedWidthPairs) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, LinkSpeedWidthPairsLen)
 	t.Put(tail)
 	return b, nil
 }
@@ -84,6 +144,16 @@ func (p *PortInfo) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // UnmarshalBinary is Decode.
+func (p *PortInfoExtended) UnmarshalBinary(b []byte) error { return p.Decode(b) }
+
+// AppendBinary appends the PortInfoExtendedLen bytes that Put writes.
+func (p *PortInfoExtended) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, PortInfoExtendedLen)
+	p.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
 func (t *RFT) UnmarshalBinary(b []byte) error { return t.Decode(b) }
 
 // AppendBinary appends the RFTLen bytes that Put writes.
@@ -124,11 +194,31 @@ func (s *SwitchInfo) AppendBinary(b []byte) ([]byte, error) {
 }
 
 // UnmarshalBinary is Decode.
+func (t *SwitchPortStateTable) UnmarshalBinary(b []byte) error { return t.Decode(b) }
+
+// AppendBinary appends the SwitchPortStateTableLen bytes that Put writes.
+func (t *SwitchPortStateTable) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, SwitchPortStateTableLen)
+	t.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
 func (t *VLArb) UnmarshalBinary(b []byte) error { return t.Decode(b) }
 
 // AppendBinary appends the VLArbLen bytes that Put writes.
 func (t *VLArb) AppendBinary(b []byte) ([]byte, error) {
 	b, tail := grow(b, VLArbLen)
 	t.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (v *VendorDiag) UnmarshalBinary(b []byte) error { return v.Decode(b) }
+
+// AppendBinary appends the VendorDiagLen bytes that Put writes.
+func (v *VendorDiag) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VendorDiagLen)
+	v.Put(tail)
 	return b, nil
 }

@@ -48,6 +48,21 @@ func (n *NodeInfo) Decode(b []byte) error {
 	case b[36] > b[3]:
 		return ib.BadValue("NodeInfo", "LocalPortNum", int(b[36]))
 	}
+	n.get(b)
+	return nil
+}
+
+// DecodeTemplate reads the attribute as a query of subnet administration
+// carries it: any field may be 0, and nothing is checked but the length.
+func (n *NodeInfo) DecodeTemplate(b []byte) error {
+	if len(b) != NodeInfoLen && len(b) != DataLen {
+		return check("NodeInfo", b, NodeInfoLen)
+	}
+	n.get(b[:NodeInfoLen])
+	return nil
+}
+
+func (n *NodeInfo) get(b []byte) {
 	be := binary.BigEndian
 	lv := be.Uint32(b[36:])
 	*n = NodeInfo{
@@ -56,7 +71,6 @@ func (n *NodeInfo) Decode(b []byte) error {
 		PortGUID: ib.GUID(be.Uint64(b[20:])), PartitionCap: be.Uint16(b[28:]), DeviceID: be.Uint16(b[30:]),
 		Revision: be.Uint32(b[32:]), LocalPortNum: uint8(lv >> 24), VendorID: lv & 0xFFFFFF,
 	}
-	return nil
 }
 
 // Put writes the 40 bytes.
