@@ -1,0 +1,584 @@
+package ibsim
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+)
+
+// Options says where to attach.
+type Options struct {
+	// Node is the node's id in the netlist, else its description; at most 31
+	// bytes. Empty: the first node. A CA is attached at port 1, a switch at
+	// port 0.
+	Node string
+	// SockName is the base name of the server's sockets; default "sim".
+	SockName string
+	// Server is the host of a server in remote (UDP) mode; empty = local
+	// sockets. Port is its control port; default 7070.
+	Server string
+	Port   int
+	// IsSM claims the port as SM at once; refused if another client of the
+	// node did.
+	IsSM bool
+}
+
+func (o *Options) where() string {
+	if o.Server != "" {
+		return fmt.Sprintf("%s port %d", o.Server, o.Port)
+	}
+	return fmt.Sprintf("socket name %q", o.SockName)
+}
+
+// Errors that Dial and a Conn wrap.
+var (
+	// ErrNoServer: nobody serves that name or address.
+	ErrNoServer = errors.New("no simulator is serving there")
+	// ErrRefused: the server knows no such node, has no free client slot, or
+	// another SM client holds the node.
+	ErrRefused = errors.New("the simulator refused")
+	// ErrLost: the server went away.
+	ErrLost = errors.New("the simulator is gone")
+	// ErrClosed: Close was called.
+	ErrClosed = errors.New("port is closed")
+)
+
+// Conn is a client of one port. It implements mad.Transport.
+type Conn struct {
+	o        Options
+	slot     uint32
+	node     string
+	maxFly   int
+	portGUID ib.GUID
+	portNum  uint8
+	control  int // fd
+	data     int // fd
+
+	closed atomic.Bool
+	lost   atomic.Bool
+
+	ctlMu sync.Mutex // one control exchange at a time
+	isSM  bool       // guarded by ctlMu
+
+	sendMu sync.Mutex
+	out    [dataLen]byte // guarded by sendMu
+
+	recvMu sync.Mutex
+	in     batch // guarded by recvMu
+}
+
+var _ mad.Transport = (*Conn)(nil)
+
+// dialTimeout bounds the start where the context has no deadline.
+const dialTimeout = 5 * time.Second
+
+// Dial attaches to a port. It fails at once if nobody serves the name, and
+// when ctx ends (after 5 s if it has no deadline) if the server is silent.
+func Dial(ctx context.Context, o Options) (*Conn, error) {
+	if o.SockName == "" {
+		o.SockName = "sim"
+	}
+	if o.Port == 0 {
+		o.Port = 7070
+	}
+	c, err := dial(ctx, o)
+	if err != nil {
+		node := "its first node"
+		if o.Node != "" {
+			node = fmt.Sprintf("node %q", o.Node)
+		}
+		return nil, fmt.Errorf("ibsim: attach to %s at %s: %w", node, o.where(), err)
+	}
+	return c, nil
+}
+
+func dial(ctx context.Context, o Options) (_ *Conn, err error) {
+	if len(o.Node) >= nodeIDLen {
+		return nil, fmt.Errorf("the protocol carries names of at most %d bytes", nodeIDLen-1)
+	}
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, dialTimeout)
+		defer cancel()
+	}
+	c := &Conn{o: o, control: -1, data: -1, maxFly: stockInFlight}
+	defer func() {
+		if err != nil {
+			c.closeFDs()
+		}
+	}()
+	id, peer, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+
+	var info [44]byte
+	ne := binary.NativeEndian
+	ne.PutUint32(info[0:], id)
+	if o.IsSM {
+		ne.PutUint32(info[8:], 1)
+	}
+	copy(info[12:], o.Node)
+	r, err := c.exchange(ctx, ctlConnect, info[:])
+	if err != nil {
+		if errors.Is(err, ErrRefused) {
+			err = fmt.Errorf("%w: no such node, no free client slot, or the node has an SM already", ErrRefused)
+		}
+		return nil, err
+	}
+	b := r.data()
+	c.slot, c.isSM = ne.Uint32(b[0:]), o.IsSM
+	c.node = text(b[12:44])
+	if ne.Uint32(b[offExtMagic:]) == extMagic {
+		if n := ne.Uint32(b[offExtMax:]); n > 0 && n <= 1<<16 {
+			c.maxFly = int(n)
+		}
+	}
+	to, err := peer(c.slot)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(c.data, to); err != nil {
+		return nil, fmt.Errorf("connect data socket of slot %d: %w", c.slot, err)
+	}
+	if err := c.learnPort(ctx); err != nil {
+		return nil, err
+	}
+	tv := unix.NsecToTimeval(int64(probeEvery))
+	if err := unix.SetsockoptTimeval(c.data, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		return nil, err
+	}
+	if err := unix.SetsockoptTimeval(c.data, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv); err != nil {
+		return nil, err
+	}
+	c.in.init()
+	return c, nil
+}
+
+// open makes both sockets, binds them (the server connects to the data
+// socket as soon as it is asked to) and connects the control socket. It
+// returns what the server is to be told, and where slot n's data socket is.
+func (c *Conn) open(ctx context.Context) (id uint32, peer func(slot uint32) (unix.Sockaddr, error), err error) {
+	if c.o.Server != "" {
+		return c.openUDP(ctx)
+	}
+	if c.control, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return 0, nil, err
+	}
+	if c.data, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return 0, nil, err
+	}
+	// The id is a process ID to ibsim, but any number does that is free under
+	// this name: one process may attach many times.
+	for n := uint32(0); ; n++ {
+		id = uint32(os.Getpid())&(1<<22-1) | n<<22
+		err = unix.Bind(c.control, c.name("ctl", int(id)))
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EADDRINUSE) || n == 511 {
+			return 0, nil, fmt.Errorf("bind control socket: %w", err)
+		}
+	}
+	if err := unix.Bind(c.data, c.name("in", int(id))); err != nil {
+		return 0, nil, fmt.Errorf("bind data socket: %w", err)
+	}
+	if err := unix.Connect(c.control, c.name("ctl", -1)); err != nil {
+		if errors.Is(err, unix.ECONNREFUSED) {
+			err = ErrNoServer
+		}
+		return 0, nil, err
+	}
+	return id, func(slot uint32) (unix.Sockaddr, error) { return c.name("out", int(slot)), nil }, nil
+}
+
+// name is an abstract socket name. The protocol counts the NUL after it.
+func (c *Conn) name(kind string, n int) *unix.SockaddrUnix {
+	s := "@" + c.o.SockName + ":" + kind
+	if n >= 0 {
+		s += fmt.Sprint(n)
+	}
+	return &unix.SockaddrUnix{Name: s + "\x00"}
+}
+
+func (c *Conn) openUDP(ctx context.Context) (id uint32, peer func(slot uint32) (unix.Sockaddr, error), err error) {
+	ips, err := net.DefaultResolver.LookupIP(ctx, "ip4", c.o.Server)
+	if err != nil {
+		return 0, nil, err
+	}
+	at := func(port int) unix.Sockaddr {
+		a := &unix.SockaddrInet4{Port: port}
+		copy(a.Addr[:], ips[0].To4())
+		return a
+	}
+	for _, fd := range []*int{&c.control, &c.data} {
+		if *fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return 0, nil, err
+		}
+	}
+	if err := unix.Bind(c.data, &unix.SockaddrInet4{}); err != nil {
+		return 0, nil, fmt.Errorf("bind data socket: %w", err)
+	}
+	sa, err := unix.Getsockname(c.data)
+	if err != nil {
+		return 0, nil, err
+	}
+	if err := unix.Connect(c.control, at(c.o.Port)); err != nil {
+		return 0, nil, err
+	}
+	id = uint32(sa.(*unix.SockaddrInet4).Port)
+	return id, func(slot uint32) (unix.Sockaddr, error) {
+		if slot > 1<<15 {
+			return nil, fmt.Errorf("server gave slot %d", slot)
+		}
+		return at(c.o.Port + 1 + int(slot)), nil
+	}, nil
+}
+
+// learnPort asks the attached port for its NodeInfo by SMP: the one of the
+// control channel does not tell the port.
+func (c *Conn) learnPort(ctx context.Context) error {
+	var m ib.MAD
+	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, nil)
+	m.SetTID(1)
+	var b [dataLen]byte
+	putPacket(&b, &mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]})
+	if _, err := unix.Write(c.data, b[:]); err != nil {
+		return c.ioError("ask for NodeInfo", err)
+	}
+	var p mad.Packet
+	for {
+		n, err := await(ctx, c.data, b[:])
+		if err != nil {
+			return c.ioError("wait for NodeInfo", err)
+		}
+		if !getPacket(&p, b[:n]) || len(p.Data) < ib.MADLen {
+			continue
+		}
+		r := (*ib.MAD)(p.Data)
+		if !r.Method().IsResponse() || r.AttrID() != smp.AttrNodeInfo {
+			continue
+		}
+		var ni smp.NodeInfo
+		if err := ni.Decode(smp.Data(r)[:smp.NodeInfoLen]); err != nil {
+			return fmt.Errorf("NodeInfo of the attached port: %w", err)
+		}
+		c.portGUID, c.portNum = ni.PortGUID, ni.LocalPortNum
+		return nil
+	}
+}
+
+// exchange does one control request.
+func (c *Conn) exchange(ctx context.Context, typ uint32, data []byte) (*ctl, error) {
+	if c.lost.Load() {
+		return nil, ErrLost
+	}
+	var m ctl
+	m.set(c.slot, typ, data)
+	if _, err := unix.Write(c.control, m[:]); err != nil {
+		return nil, c.ioError("control request", err)
+	}
+	for {
+		n, err := await(ctx, c.control, m[:])
+		if err != nil {
+			return nil, c.ioError("control request", err)
+		}
+		if n != ctlLen || binary.NativeEndian.Uint32(m[0:]) != ctlMagic {
+			continue
+		}
+		switch m.typ() {
+		case typ:
+			return &m, nil
+		case ctlError:
+			return nil, ErrRefused
+		}
+		// Otherwise the late answer to a request that was given up.
+	}
+}
+
+// await waits for a datagram as long as ctx allows.
+func await(ctx context.Context, fd int, b []byte) (int, error) {
+	for {
+		n, _, err := unix.Recvfrom(fd, b, unix.MSG_DONTWAIT)
+		if err == nil {
+			return n, nil
+		}
+		if err == unix.EINTR {
+			continue
+		}
+		if err != unix.EAGAIN {
+			return 0, err
+		}
+		if err := ctx.Err(); err != nil {
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = errors.New("the simulator does not answer")
+			}
+			return 0, err
+		}
+		// Short slices, so that a cancelled context is noticed.
+		wait := 50 * time.Millisecond
+		if dl, ok := ctx.Deadline(); ok {
+			wait = max(time.Millisecond, min(wait, time.Until(dl)))
+		}
+		fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		if _, err := unix.Poll(fds[:], int(wait.Milliseconds())+1); err != nil && err != unix.EINTR {
+			return 0, err
+		}
+	}
+}
+
+// ioError turns what a vanished server looks like into ErrLost or ErrNoServer.
+func (c *Conn) ioError(what string, err error) error {
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.ECONNRESET):
+		if c.portGUID == 0 {
+			return fmt.Errorf("%s: %w", what, ErrNoServer)
+		}
+		c.fail()
+		return fmt.Errorf("ibsim: %s: %s at %s: %w", what, c.node, c.o.where(), ErrLost)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// fail marks the server as gone and wakes Recv.
+func (c *Conn) fail() {
+	if !c.lost.Swap(true) {
+		unix.Shutdown(c.data, unix.SHUT_RDWR)
+	}
+}
+
+// ended is the error after Close or loss, nil before.
+func (c *Conn) ended() error {
+	switch {
+	case c.closed.Load():
+		return fmt.Errorf("ibsim: %s at %s: %w", c.node, c.o.where(), ErrClosed)
+	case c.lost.Load():
+		return fmt.Errorf("ibsim: %s at %s: %w", c.node, c.o.where(), ErrLost)
+	}
+	return nil
+}
+
+// Send implements mad.Transport. MADs longer than 256 bytes do not pass.
+func (c *Conn) Send(p *mad.Packet) error {
+	if len(p.Data) < 24 || len(p.Data) > ib.MADLen {
+		return fmt.Errorf("ibsim: send: %d bytes are not one MAD", len(p.Data))
+	}
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if err := c.ended(); err != nil {
+		return err
+	}
+	putPacket(&c.out, p)
+	for {
+		_, err := unix.Write(c.data, c.out[:])
+		switch err {
+		case nil:
+			return nil
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			// The server has not read for a second.
+			return fmt.Errorf("ibsim: send: the simulator at %s does not take packets", c.o.where())
+		}
+		if e := c.ended(); e != nil {
+			return e
+		}
+		return c.ioError("send", err)
+	}
+}
+
+// Recv implements mad.Transport.
+func (c *Conn) Recv(p *mad.Packet) error {
+	c.recvMu.Lock()
+	defer c.recvMu.Unlock()
+	for {
+		for c.in.next < c.in.n {
+			b := c.in.take()
+			if getPacket(p, b) {
+				return nil
+			}
+		}
+		if err := c.ended(); err != nil {
+			return err
+		}
+		err := c.in.fill(c.data)
+		switch err {
+		case nil, unix.EINTR:
+		case unix.EAGAIN:
+			if c.ended() == nil && !c.serverLives() {
+				c.fail()
+			}
+		default:
+			if e := c.ended(); e != nil {
+				return e
+			}
+			return c.ioError("receive", err)
+		}
+	}
+}
+
+// serverLives looks for the server's control socket by connecting a socket
+// to it, which sends nothing. Over UDP only a send can tell.
+func (c *Conn) serverLives() bool {
+	if c.o.Server != "" {
+		return true
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	return !errors.Is(unix.Connect(fd, c.name("ctl", -1)), unix.ECONNREFUSED)
+}
+
+// ctlTimeout bounds a control exchange after Dial.
+const ctlTimeout = 2 * time.Second
+
+func (c *Conn) request(what string, typ uint32, data []byte) (*ctl, error) {
+	c.ctlMu.Lock()
+	defer c.ctlMu.Unlock()
+	return c.requestLocked(what, typ, data)
+}
+
+func (c *Conn) requestLocked(what string, typ uint32, data []byte) (*ctl, error) {
+	if err := c.ended(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ctlTimeout)
+	defer cancel()
+	r, err := c.exchange(ctx, typ, data)
+	if err != nil {
+		return nil, fmt.Errorf("ibsim: %s of %s at %s: %w", what, c.node, c.o.where(), err)
+	}
+	return r, nil
+}
+
+// SetIsSM implements mad.Transport. Only a client with IsSM set is given
+// requests; others get the answers to their own.
+func (c *Conn) SetIsSM(on bool) error {
+	c.ctlMu.Lock()
+	defer c.ctlMu.Unlock()
+	var b [4]byte
+	if on {
+		binary.NativeEndian.PutUint32(b[:], 1)
+	}
+	if _, err := c.requestLocked("set IsSM", ctlSetIsSM, b[:]); err != nil {
+		return err
+	}
+	c.isSM = on
+	return nil
+}
+
+// NodeInfo returns the node's NodeInfo as the control channel tells it; with
+// ibsim itself its PortGUID and LocalPortNum are not those of the port.
+func (c *Conn) NodeInfo() (smp.NodeInfo, error) {
+	var ni smp.NodeInfo
+	r, err := c.request("get NodeInfo", ctlGetNodeInfo, make([]byte, 64))
+	if err != nil {
+		return ni, err
+	}
+	err = ni.Decode(r.data()[:smp.NodeInfoLen])
+	return ni, err
+}
+
+// PortInfo returns the PortInfo of a port of the node, 0 = the attached one.
+func (c *Conn) PortInfo(port uint8) (smp.PortInfo, error) {
+	var pi smp.PortInfo
+	b := make([]byte, 64)
+	b[0] = port
+	r, err := c.request("get PortInfo", ctlGetPortInfo, b)
+	if err != nil {
+		return pi, err
+	}
+	err = pi.Decode(r.data()[:smp.PortInfoLen])
+	return pi, err
+}
+
+// PKeys returns the first 32 entries of the port's P_Key table.
+func (c *Conn) PKeys() ([]ib.PKey, error) {
+	r, err := c.request("get P_Keys", ctlGetPKeys, make([]byte, 64))
+	if err != nil {
+		return nil, err
+	}
+	k := make([]ib.PKey, 32)
+	for i := range k {
+		k[i] = ib.PKey(binary.BigEndian.Uint16(r.data()[2*i:]))
+	}
+	return k, nil
+}
+
+// PortGUID implements mad.Transport.
+func (c *Conn) PortGUID() ib.GUID { return c.portGUID }
+
+// PortNum is the number of the attached port; 0 on a switch with ibsim the
+// port that NodeInfo names.
+func (c *Conn) PortNum() uint8 { return c.portNum }
+
+// Node is the id of the attached node.
+func (c *Conn) Node() string { return c.node }
+
+// SegmentsRMPP implements mad.Transport: every packet is one MAD.
+func (c *Conn) SegmentsRMPP() bool { return false }
+
+// MaxInFlight implements mad.Transport.
+func (c *Conn) MaxInFlight() int { return c.maxFly }
+
+// Close clears IsSM, gives the client slot back and ends Recv.
+func (c *Conn) Close() error {
+	c.ctlMu.Lock()
+	if c.closed.Load() {
+		c.ctlMu.Unlock()
+		return nil
+	}
+	if !c.lost.Load() {
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		if c.isSM {
+			c.exchange(ctx, ctlSetIsSM, make([]byte, 4))
+		}
+		c.exchange(ctx, ctlDisconnect, nil)
+		cancel()
+	}
+	c.closed.Store(true)
+	c.ctlMu.Unlock()
+	unix.Shutdown(c.data, unix.SHUT_RDWR)
+	// Both calls have left the descriptors once their locks are ours.
+	c.recvMu.Lock()
+	defer c.recvMu.Unlock()
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.ctlMu.Lock()
+	defer c.ctlMu.Unlock()
+	c.closeFDs()
+	return nil
+}
+
+func (c *Conn) closeFDs() {
+	for _, fd := range []*int{&c.control, &c.data} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// text is a NUL-terminated string.
+func text(b []byte) string {
+	for i, v := range b {
+		if v == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
