@@ -1,0 +1,403 @@
+package umad
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"heddle/ib"
+	"heddle/internal/umadabi"
+	"heddle/mad"
+)
+
+// Options say which port to open and for whom.
+type Options struct {
+	// Name is the port: "mlx5_0/1", "mlx5_0", "umad0", "0x<port GUID>", or
+	// empty for the first InfiniBand port.
+	Name string
+	// SMI names the device for QP0 where it is another one than that of QP1
+	// (planarized HCAs); empty means the same.
+	SMI string
+	// Client opens the port without taking any unsolicited method, beside a
+	// subnet manager or other clients. A port without QP0 will do then.
+	Client bool
+	// SAMethods are the methods that the SA agent takes, unless Client; nil
+	// means all that an SA can be asked.
+	SAMethods []ib.Method
+	// Agents are further classes whose requests are wanted.
+	Agents []Agent
+	// Sys and Dev are where to look; empty is DefaultSys and DefaultDev.
+	Sys, Dev string
+}
+
+// Agent is a management class on QP1 whose requests the port takes.
+type Agent struct {
+	Class   ib.Class
+	Version uint8
+	OUI     uint32 // vendor classes 0x30..0x4f
+	Methods []ib.Method
+	RMPP    bool // the kernel does RMPP for it
+}
+
+// SMMethods are what a subnet manager takes on QP0.
+var SMMethods = []ib.Method{ib.MethodGet, ib.MethodSet, ib.MethodTrap, ib.MethodTrapRepress}
+
+// SAMethods are what a subnet administration takes on QP1.
+var SAMethods = []ib.Method{
+	ib.MethodGet, ib.MethodSet, ib.MethodGetTable, ib.MethodGetTraceTable, ib.MethodGetMulti, ib.MethodDelete,
+}
+
+// maxInFlight is how many answers may be under way to the port without a
+// receive queue (ib_core's recv_queue_size, 512 by default) overflowing, with
+// room for others.
+const maxInFlight = 128
+
+// Port is an open port. It implements mad.Transport.
+type Port struct {
+	opts   Options
+	dev    Device
+	qp1    *file
+	qp0    *file // == qp1 unless Options.SMI
+	merged chan received
+	done   chan struct{} // closed by Close
+	wg     sync.WaitGroup
+	once   sync.Once
+
+	fixed [256]int16 // agent for a class, -1 = none yet
+
+	mu   sync.Mutex
+	more map[agentKey]uint32 // agents made on demand; guarded by mu
+	issm int                 // descriptor, -1 = closed; guarded by mu
+}
+
+type agentKey struct {
+	class, version uint8
+	oui            uint32
+}
+
+type received struct {
+	p   mad.Packet
+	err error
+}
+
+// Open opens a manager's port; see Options.Name for the name.
+func Open(name string) (*Port, error) { return OpenPort(Options{Name: name}) }
+
+// OpenPort opens a port.
+func OpenPort(o Options) (*Port, error) {
+	if o.Dev == "" {
+		o.Dev = DefaultDev
+	}
+	devs, err := Discover(o.Sys)
+	if err != nil {
+		return nil, err
+	}
+	d, err := find(devs, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	smi := d
+	if o.SMI != "" {
+		if smi, err = find(devs, o.SMI); err != nil {
+			return nil, err
+		}
+	}
+	if !o.Client && !smi.IsInfiniBand() {
+		return nil, &Error{Op: "open", Device: smi.Name(), Kind: ErrNoSMI, Hint: fmt.Sprintf("its link layer is %s: a subnet manager needs InfiniBand", smi.LinkLayer)}
+	}
+	p := &Port{opts: o, dev: *d, done: make(chan struct{}), more: map[agentKey]uint32{}, issm: -1}
+	if p.qp1, err = openFile(o.Dev, *d); err != nil {
+		return nil, err
+	}
+	p.qp0 = p.qp1
+	if smi.Umad != d.Umad {
+		if p.qp0, err = openFile(o.Dev, *smi); err != nil {
+			p.qp1.f.Close()
+			return nil, err
+		}
+	}
+	if err := p.register(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	if p.qp0 != p.qp1 {
+		p.merged = make(chan received)
+		p.wg.Go(func() { p.pump(p.qp0) })
+		p.wg.Go(func() { p.pump(p.qp1) })
+	}
+	return p, nil
+}
+
+// register makes the standing agents.
+func (p *Port) register() error {
+	for i := range p.fixed {
+		p.fixed[i] = -1
+	}
+	sm, sa := SMMethods, p.opts.SAMethods
+	if sa == nil {
+		sa = SAMethods
+	}
+	if p.opts.Client {
+		sm, sa = nil, nil
+	}
+	agents := []struct {
+		f *file
+		a umadabi.Agent
+	}{
+		{p.qp0, umadabi.Agent{QPN: 0, Class: uint8(ib.ClassSubnDR), Version: 1, Methods: umadabi.MaskOf(sm...)}},
+		{p.qp0, umadabi.Agent{QPN: 0, Class: uint8(ib.ClassSubnLID), Version: 1, Methods: umadabi.MaskOf(sm...)}},
+		{p.qp1, umadabi.Agent{QPN: 1, Class: uint8(ib.ClassSA), Version: 2, Methods: umadabi.MaskOf(sa...), RMPP: 1}},
+		{p.qp1, umadabi.Agent{QPN: 1, Class: uint8(ib.ClassPerf), Version: 1}},
+	}
+	for _, x := range agents {
+		id, err := x.f.register(x.a)
+		if errors.Is(err, syscall.EPROTONOSUPPORT) && x.a.QPN == 0 && p.opts.Client {
+			continue
+		}
+		if err != nil {
+			return registerError(x.f, &x.a, err)
+		}
+		p.fixed[x.a.Class] = int16(id)
+	}
+	for _, a := range p.opts.Agents {
+		reg := umadabi.Agent{QPN: 1, Class: uint8(a.Class), Version: a.Version, OUI: a.OUI, Methods: umadabi.MaskOf(a.Methods...)}
+		if a.RMPP {
+			reg.RMPP = 1
+		}
+		id, err := p.qp1.register(reg)
+		if err != nil {
+			return registerError(p.qp1, &reg, err)
+		}
+		p.more[agentKey{reg.Class, reg.Version, reg.OUI}] = id
+	}
+	return nil
+}
+
+func registerError(f *file, a *umadabi.Agent, err error) error {
+	op := fmt.Sprintf("register for class %#02x on QP%d of", a.Class, a.QPN)
+	switch {
+	case errors.Is(err, syscall.EINVAL) && a.Methods != (umadabi.Mask{}):
+		return &Error{
+			Op: op, Device: f.dev.Name(), Kind: ErrBusy, Err: err,
+			Hint: "its methods are taken: stop the other manager (opensm?), use another port, or open the port as a client",
+		}
+	case errors.Is(err, syscall.EPROTONOSUPPORT):
+		return &Error{Op: op, Device: f.dev.Name(), Kind: ErrNoSMI, Err: err, Hint: "name the device that carries the SMI"}
+	}
+	return wrap(op, f.dev.Name(), err)
+}
+
+// Device describes the port as it was when it was opened.
+func (p *Port) Device() Device { return p.dev }
+
+// Refresh reads the port's present state (LID, state, tables) from sysfs.
+func (p *Port) Refresh() Device {
+	d := p.dev
+	sys := p.opts.Sys
+	if sys == "" {
+		sys = DefaultSys
+	}
+	d.read(sys)
+	return d
+}
+
+// PortGUID implements mad.Transport.
+func (p *Port) PortGUID() ib.GUID { return p.dev.PortGUID }
+
+// SegmentsRMPP implements mad.Transport: the kernel does RMPP for the SA class.
+func (p *Port) SegmentsRMPP() bool { return true }
+
+// MaxInFlight implements mad.Transport.
+func (p *Port) MaxInFlight() int { return maxInFlight }
+
+// rmppRetries is how often the kernel repeats unacknowledged segments of an
+// answer.
+const rmppRetries = 3
+
+// Send implements mad.Transport.
+func (p *Port) Send(k *mad.Packet) error {
+	if len(k.Data) < umadabi.MADHeaderLen {
+		return &Error{Op: "send through", Device: p.dev.Name(), Err: fmt.Errorf("a MAD of %d bytes has no header", len(k.Data))}
+	}
+	class := k.Data[1]
+	f := p.qp1
+	if ib.Class(class) == ib.ClassSubnDR || ib.Class(class) == ib.ClassSubnLID {
+		f = p.qp0
+	}
+	id, err := p.agent(f, k.Data)
+	if err != nil {
+		return err
+	}
+	var retries uint32
+	if len(k.Data) > 26 && ib.Class(class) == ib.ClassSA && k.Data[26]&1 != 0 {
+		retries = rmppRetries
+	}
+	return f.send(id, retries, k)
+}
+
+// agent finds the agent for a MAD, making one for a class that was not used
+// before.
+func (p *Port) agent(f *file, m []byte) (uint32, error) {
+	if id := p.fixed[m[1]]; id >= 0 {
+		return uint32(id), nil
+	}
+	k := agentKey{class: m[1], version: m[2]}
+	if k.class >= 0x30 && k.class <= 0x4F && len(m) >= 40 {
+		k.oui = uint32(m[37])<<16 | uint32(m[38])<<8 | uint32(m[39])
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if id, ok := p.more[k]; ok {
+		return id, nil
+	}
+	reg := umadabi.Agent{QPN: 1, Class: k.class, Version: k.version, OUI: k.oui}
+	if f == p.qp0 && (ib.Class(k.class) == ib.ClassSubnDR || ib.Class(k.class) == ib.ClassSubnLID) {
+		reg.QPN = 0
+	}
+	id, err := f.register(reg)
+	if err != nil {
+		return 0, registerError(f, &reg, err)
+	}
+	p.more[k] = id
+	return id, nil
+}
+
+// Recv implements mad.Transport.
+func (p *Port) Recv(k *mad.Packet) error {
+	if p.merged == nil {
+		return p.qp1.recv(k)
+	}
+	select {
+	case r := <-p.merged:
+		if r.err != nil {
+			return r.err
+		}
+		data := append(k.Data[:0], r.p.Data...)
+		*k = r.p
+		k.Data = data
+		return nil
+	case <-p.done:
+		return &Error{Op: "receive from", Device: p.dev.Name(), Kind: ErrClosed}
+	}
+}
+
+// pump reads one of two devices.
+func (p *Port) pump(f *file) {
+	for {
+		var r received
+		r.err = f.recv(&r.p)
+		select {
+		case p.merged <- r:
+		case <-p.done:
+			return
+		}
+		if r.err != nil {
+			return
+		}
+	}
+}
+
+// SetIsSM implements mad.Transport: the issm device is held open while the
+// port's IsSM bit is to be set. ErrBusy means that another program holds it.
+func (p *Port) SetIsSM(on bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.done:
+		return &Error{Op: "set IsSM of", Device: p.dev.Name(), Kind: ErrClosed}
+	default:
+	}
+	if on == (p.issm >= 0) {
+		return nil
+	}
+	if !on {
+		fd := p.issm
+		p.issm = -1
+		return wrap("clear IsSM of", p.dev.Name(), unix.Close(fd))
+	}
+	d := &p.qp0.dev
+	if d.Issm == "" {
+		return &Error{Op: "set IsSM of", Device: d.Name(), Kind: ErrNoSMI, Hint: "the port has no issm device"}
+	}
+	fd, err := openRetry(filepath.Join(p.opts.Dev, d.Issm))
+	if err == unix.EAGAIN {
+		return &Error{
+			Op: "set IsSM of", Device: d.Name(), Kind: ErrBusy, Err: err,
+			Hint: "another program holds " + d.Issm + " open; stop it first",
+		}
+	}
+	if err != nil {
+		return wrap("set IsSM of", d.Name(), err)
+	}
+	p.issm = fd
+	return nil
+}
+
+func openRetry(path string) (int, error) {
+	for {
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// Close implements mad.Transport. It ends a Recv in progress, gives up all
+// methods and clears IsSM.
+func (p *Port) Close() error {
+	var err error
+	p.once.Do(func() {
+		close(p.done)
+		p.mu.Lock()
+		if p.issm >= 0 {
+			unix.Close(p.issm)
+			p.issm = -1
+		}
+		p.mu.Unlock()
+		err = wrap("close", p.dev.Name(), p.qp1.f.Close())
+		if p.qp0 != p.qp1 {
+			err = errors.Join(err, wrap("close", p.qp0.dev.Name(), p.qp0.f.Close()))
+		}
+		p.wg.Wait()
+	})
+	return err
+}
+
+// reopenEvery is how often Reopen looks for the device.
+const reopenEvery = 500 * time.Millisecond
+
+// Reopen closes a port that was lost and waits until it can be opened again,
+// under whatever name the device has then: it is known by its port GUID. It
+// returns an error only if ctx ends first or the port cannot be had for
+// another reason than its absence.
+func Reopen(ctx context.Context, old *Port) (*Port, error) {
+	old.Close()
+	o := old.opts
+	o.Name = old.dev.PortGUID.String()
+	if o.SMI != "" {
+		o.SMI = old.opts.SMI
+	}
+	t := time.NewTicker(reopenEvery)
+	defer t.Stop()
+	for {
+		p, err := OpenPort(o)
+		if err == nil {
+			p.opts.Name = old.opts.Name
+			return p, nil
+		}
+		if !errors.Is(err, ErrNoDevice) && !errors.Is(err, ErrRemoved) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), err)
+		case <-t.C:
+		}
+	}
+}
