@@ -1,0 +1,623 @@
+package check
+
+import (
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// depth values of a switch in the tree of one LID; positive: delivered, one
+// more than the number of links to the destination's switch.
+const (
+	unknown int32 = 0
+	lost    int32 = -1 // ends at a dead end or a wrong port
+	open    int32 = -2 // on the path being walked
+	looping int32 = -3 // goes round or leads into what does
+)
+
+// judge is what all workers share, read-only.
+type judge struct {
+	g      *fabric.Graph
+	t      *route.Tables
+	n      int
+	top    int     // highest LID of graph or tables
+	stride int     // ports per switch in out, a power of two
+	shift  uint    // log2 of stride
+	out    []int32 // channel by switch<<shift | port, or -1
+	to     []int32 // by channel: the switch it enters
+	row    []int32 // by channel: index of its first dependency bit
+	col    []int32 // by channel: its column at the switch it leaves
+	nbits  int     // dependency bits of one lane
+	lanes  int
+	lidsAt []int64 // by switch: LIDs of the end ports on it
+	casAt  []int32 // by switch: CA and router ports on it
+	lidsOf []int64 // by end port: its LIDs
+	comp   []int32 // by switch: its connected component
+	inComp []int64 // by component: LIDs
+	total  int64   // LIDs of all end ports
+	keep   int     // examples
+}
+
+// scratch belongs to one worker.
+type scratch struct {
+	tile  []byte  // entries of one block, LID by LID
+	ch    []int32 // by switch: output channel for the LID at hand, or -1
+	depth []int32
+	order []int32 // switches, each after the one it sends to
+	stack []int32
+	flow  []int64
+	mask  []uint16 // lanes that traffic with a CA at an end brings here
+	smask []uint16 // lanes that traffic between switches brings here
+	seen  []bool
+	load  []int64
+	ca    [][]uint64 // dependencies by lane, traffic with a CA at one end
+	sw    [][]uint64 // those of traffic between switch port 0s
+	used  uint32     // lanes used
+	part  partial
+}
+
+// partial sums of a Report; addition commutes, so the total does not depend on
+// who did what.
+type partial struct {
+	unreachable, disconnected, loops, paths, hops int64
+	maxHops                                       int32
+}
+
+// Verify proves t for g, or finds what is wrong with it. The tables' rows must
+// be in the graph's switch order. CAs that hang on no switch (cabled to one
+// another) count as connected to nobody.
+func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
+	j := newJudge(g, t, o)
+	workers := max(o.Workers, 1)
+	blocks := route.RowLen(ib.LID(j.top)) / route.BlockLen
+	ws := make([]*scratch, min(workers, blocks))
+	failures := make([][]Failure, blocks)
+	route.ForEach(len(ws), blocks, func(w, b int) {
+		if ws[w] == nil {
+			ws[w] = j.newScratch()
+		}
+		failures[b] = j.block(ws[w], b)
+	})
+
+	r := &Report{}
+	first := ws[0]
+	for _, w := range ws {
+		if w == nil {
+			continue
+		}
+		if first == nil {
+			first = w
+		}
+		r.UnreachablePairs += w.part.unreachable
+		r.DisconnectedPairs += w.part.disconnected
+		r.Loops += w.part.loops
+		r.Paths += w.part.paths
+		r.AvgHops += float64(w.part.hops) // exact: integers below 2^53
+		r.MaxHops = max(r.MaxHops, int(w.part.maxHops))
+		if w == first {
+			continue
+		}
+		first.used |= w.used
+		for c, v := range w.load {
+			first.load[c] += v
+		}
+		for v := range j.lanes {
+			for k, x := range w.ca[v] {
+				first.ca[v][k] |= x
+			}
+			for k, x := range w.sw[v] {
+				first.sw[v][k] |= x
+			}
+		}
+	}
+	if r.Paths > 0 {
+		r.AvgHops /= float64(r.Paths)
+	}
+	for _, f := range failures {
+		if left := j.keep - len(r.Failures); left > 0 {
+			r.Failures = append(r.Failures, f[:min(left, len(f))]...)
+		}
+	}
+	var sum int64
+	for _, v := range first.load {
+		sum += v
+		r.MaxChannelLoad = max(r.MaxChannelLoad, v)
+	}
+	if len(first.load) > 0 {
+		r.AvgChannelLoad = float64(sum) / float64(len(first.load))
+	}
+	for v := first.used; v != 0; v &= v - 1 {
+		r.VLsUsed++
+	}
+	for v := range j.lanes {
+		j.cycles(r, uint8(v), first.ca[v], first.sw[v])
+	}
+	return r
+}
+
+func newJudge(g *fabric.Graph, t *route.Tables, o Options) *judge {
+	n := len(g.Switches)
+	j := &judge{
+		g: g, t: t, n: n, top: int(max(g.TopLID, t.TopLID)),
+		to: make([]int32, len(g.Channels)), row: make([]int32, len(g.Channels)), col: make([]int32, len(g.Channels)),
+		lanes: 1, lidsAt: make([]int64, n), casAt: make([]int32, n), lidsOf: make([]int64, len(g.EndPorts)),
+		comp: make([]int32, n), keep: o.Examples,
+	}
+	if j.keep == 0 {
+		j.keep = 8
+	}
+	if t.SL != nil {
+		j.lanes = min(max(t.NumVLs, 1), 15)
+	}
+	most := uint8(0)
+	for c := range g.Channels {
+		most = max(most, g.Channels[c].OutPort)
+	}
+	for j.stride = 1; j.stride <= int(most); j.stride *= 2 {
+		j.shift++
+	}
+	j.out = make([]int32, n*j.stride)
+	for i := range j.out {
+		j.out[i] = -1
+	}
+	for c := range g.Channels {
+		k := &g.Channels[c]
+		j.to[c] = k.To
+		j.col[c] = int32(c) - g.Off[k.From]
+		j.row[c] = int32(j.nbits)
+		j.nbits += int(g.Off[k.To+1] - g.Off[k.To])
+		j.out[int(k.From)<<j.shift|int(k.OutPort)] = int32(c)
+	}
+	for _, e := range g.LIDOwner {
+		if e == fabric.NoLID {
+			continue
+		}
+		j.total++
+		j.lidsOf[e]++
+		if s := g.EndPorts[e].Switch; s >= 0 {
+			j.lidsAt[s]++
+		}
+	}
+	for e := range g.EndPorts {
+		if p := &g.EndPorts[e]; p.Switch >= 0 && p.Type != ib.NodeSwitch && j.lidsOf[e] > 0 {
+			j.casAt[p.Switch]++
+		}
+	}
+	j.components()
+	return j
+}
+
+// components labels the parts that cables between switches connect.
+func (j *judge) components() {
+	for s := range j.comp {
+		j.comp[s] = -1
+	}
+	var stack []int32
+	for s := range j.n {
+		if j.comp[s] >= 0 {
+			continue
+		}
+		id := int32(len(j.inComp))
+		j.inComp = append(j.inComp, 0)
+		stack = append(stack[:0], int32(s))
+		j.comp[s] = id
+		for len(stack) > 0 {
+			u := stack[len(stack)-1]
+			stack = stack[:len(stack)-1]
+			j.inComp[id] += j.lidsAt[u]
+			for c := j.g.Off[u]; c < j.g.Off[u+1]; c++ {
+				if v := j.to[c]; j.comp[v] < 0 {
+					j.comp[v] = id
+					stack = append(stack, v)
+				}
+			}
+		}
+	}
+}
+
+func (j *judge) newScratch() *scratch {
+	s := &scratch{
+		tile: make([]byte, route.BlockLen*j.n), ch: make([]int32, j.n), depth: make([]int32, j.n),
+		order: make([]int32, 0, j.n), flow: make([]int64, j.n), mask: make([]uint16, j.n), smask: make([]uint16, j.n),
+		seen: make([]bool, j.n), load: make([]int64, len(j.to)),
+		ca: make([][]uint64, j.lanes), sw: make([][]uint64, j.lanes),
+	}
+	for v := range j.lanes {
+		s.ca[v] = make([]uint64, (j.nbits+63)/64)
+		s.sw[v] = make([]uint64, (j.nbits+63)/64)
+	}
+	return s
+}
+
+// block judges the LIDs of one LFT block.
+func (j *judge) block(w *scratch, b int) []Failure {
+	lo := b * route.BlockLen
+	j.transpose(w, lo)
+	var fails []Failure
+	for l := max(lo, 1); l < lo+route.BlockLen && l <= j.top; l++ {
+		entries := w.tile[(l-lo)*j.n : (l-lo+1)*j.n]
+		owner := int32(fabric.NoLID)
+		if l < len(j.g.LIDOwner) {
+			owner = j.g.LIDOwner[l]
+		}
+		dst, port := int32(-1), uint8(0)
+		if owner != fabric.NoLID {
+			e := &j.g.EndPorts[owner]
+			dst, port = e.Switch, e.Port
+			if dst < 0 {
+				w.part.disconnected += j.total - j.lidsOf[owner]
+			} else {
+				w.part.disconnected += j.total - j.inComp[j.comp[dst]]
+			}
+		}
+		bad := j.walk(w, entries, dst, port)
+		if dst < 0 {
+			continue // only loops matter
+		}
+		if bad {
+			fails = j.blame(w, fails, ib.LID(l), owner, entries)
+		}
+		isCA := j.g.EndPorts[owner].Type != ib.NodeSwitch
+		if j.lanes == 1 {
+			j.single(w, dst, isCA, bad)
+		} else {
+			j.multi(w, dst, isCA)
+		}
+		if isCA {
+			j.measure(w, dst)
+		}
+	}
+	return fails
+}
+
+// transpose turns rows of switches into rows of LIDs, entries as the switches
+// act on them: LIDs above the top or the capacity are dropped.
+func (j *judge) transpose(w *scratch, lo int) {
+	n := j.n
+	for s := range n {
+		end := lo + route.BlockLen
+		row := j.t.LFT[s]
+		end = min(end, len(row), int(j.t.TopLID)+1)
+		if limit := int(j.g.Switches[s].LinearFDBCap); limit > 0 {
+			end = min(end, limit)
+		}
+		i := 0
+		if lo < end {
+			at := s
+			for _, p := range row[lo:end] {
+				w.tile[at] = p
+				at += n
+			}
+			i = end - lo
+		}
+		for ; i < route.BlockLen; i++ {
+			w.tile[i*n+s] = route.Drop
+		}
+	}
+}
+
+// walk follows the entries for one LID from every switch and fills w.depth and
+// w.order. It reports whether any switch in reach of a cable does not deliver.
+func (j *judge) walk(w *scratch, entries []byte, dst int32, port uint8) bool {
+	depth, ch, out, to := w.depth, w.ch, j.out, j.to
+	order := w.order[:0]
+	stride := j.stride
+	for s := range entries {
+		p := int(entries[s])
+		depth[s] = unknown
+		ch[s] = -1
+		if p < stride {
+			ch[s] = out[s<<j.shift|p]
+		}
+	}
+	bad := false
+	if dst >= 0 {
+		ch[dst] = -1
+		order = append(order, dst)
+		depth[dst] = 1
+		if entries[dst] != port {
+			depth[dst] = lost
+			bad = true
+		}
+	}
+	stack := w.stack[:0]
+	for s := range entries {
+		if depth[s] != unknown {
+			continue
+		}
+		u := int32(s)
+		for depth[u] == unknown {
+			c := ch[u]
+			if c < 0 {
+				depth[u] = lost
+				order = append(order, u)
+				break
+			}
+			depth[u] = open
+			stack = append(stack, u)
+			u = to[c]
+		}
+		d := depth[u]
+		if d > 0 {
+			for i := len(stack) - 1; i >= 0; i-- {
+				d++
+				v := stack[i]
+				depth[v] = d
+				order = append(order, v)
+			}
+			stack = stack[:0]
+			continue
+		}
+		if d == open {
+			w.part.loops++
+			d = looping
+		}
+		if dst < 0 || j.comp[s] == j.comp[dst] {
+			bad = true
+		}
+		for i := len(stack) - 1; i >= 0; i-- {
+			depth[stack[i]] = d
+			if d == lost {
+				order = append(order, stack[i])
+			}
+		}
+		stack = stack[:0]
+	}
+	w.order, w.stack = order, stack
+	return bad
+}
+
+// mark adds the dependency c1→c2 to a set.
+func (j *judge) mark(set []uint64, c1, c2 int32) {
+	b := uint32(j.row[c1] + j.col[c2])
+	if m := uint64(1) << (b & 63); set[b>>6]&m == 0 {
+		set[b>>6] |= m
+	}
+}
+
+// single records the dependencies of one LID in single-lane tables.
+func (j *judge) single(w *scratch, dst int32, isCA, bad bool) {
+	w.used |= 1
+	if isCA {
+		// Every switch may send: port 0 of one, if not a CA on it.
+		set := w.ca[0]
+		for _, u := range w.order {
+			c1 := w.ch[u]
+			if c1 < 0 {
+				continue
+			}
+			if c2 := w.ch[j.to[c1]]; c2 >= 0 {
+				j.mark(set, c1, c2)
+			}
+		}
+		if bad {
+			for u, d := range w.depth {
+				if d == looping {
+					j.mark(set, w.ch[u], w.ch[j.to[w.ch[u]]])
+				}
+			}
+		}
+		return
+	}
+	seen := w.seen
+	for s, k := range j.casAt {
+		seen[s] = k > 0
+	}
+	for i := len(w.order) - 1; i >= 0; i-- {
+		u := w.order[i]
+		c1 := w.ch[u]
+		if c1 < 0 {
+			continue
+		}
+		v := j.to[c1]
+		set := w.sw[0]
+		if seen[u] {
+			seen[v] = true
+			set = w.ca[0]
+		}
+		if c2 := w.ch[v]; c2 >= 0 {
+			j.mark(set, c1, c2)
+		}
+	}
+	if bad {
+		j.loopMasks(w, func(u int32) (uint16, uint16) {
+			if seen[u] {
+				return 1, 0
+			}
+			return 0, 1
+		})
+	}
+}
+
+// loopMasks records the dependencies of switches whose packets go round, by
+// spreading the lanes they start on until nothing changes.
+func (j *judge) loopMasks(w *scratch, start func(u int32) (ca, sw uint16)) {
+	for u := range w.depth {
+		if w.depth[u] == looping {
+			w.mask[u], w.smask[u] = start(int32(u))
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for u, d := range w.depth {
+			if d != looping {
+				continue
+			}
+			v := j.to[w.ch[u]]
+			if w.mask[u]|w.mask[v] != w.mask[v] || w.smask[u]|w.smask[v] != w.smask[v] {
+				w.mask[v] |= w.mask[u]
+				w.smask[v] |= w.smask[u]
+				changed = true
+			}
+		}
+	}
+	for u, d := range w.depth {
+		if d == looping {
+			j.markLanes(w, w.ch[u], w.ch[j.to[w.ch[u]]], w.mask[u], w.smask[u])
+		}
+	}
+}
+
+func (j *judge) markLanes(w *scratch, c1, c2 int32, ca, sw uint16) {
+	for v := range j.lanes {
+		if ca>>v&1 != 0 {
+			j.mark(w.ca[v], c1, c2)
+		} else if sw>>v&1 != 0 {
+			j.mark(w.sw[v], c1, c2)
+		}
+	}
+}
+
+// lane is the data lane of packets from one switch to another: the service
+// level's, all links mapping level to lane alike.
+func (j *judge) lane(src, dst int32) uint8 {
+	if j.lanes == 1 {
+		return 0
+	}
+	return uint8(int(j.t.SL[int(src)*j.n+int(dst)]) % j.lanes)
+}
+
+// multi records the dependencies of one LID lane by lane.
+func (j *judge) multi(w *scratch, dst int32, isCA bool) {
+	start := func(u int32) (uint16, uint16) {
+		m := uint16(1) << j.lane(u, dst)
+		if isCA || j.casAt[u] > 0 {
+			return m, 0
+		}
+		return 0, m
+	}
+	for _, u := range w.order {
+		w.mask[u], w.smask[u] = start(u)
+		w.used |= uint32(w.mask[u])
+	}
+	for i := len(w.order) - 1; i >= 0; i-- {
+		u := w.order[i]
+		c1 := w.ch[u]
+		if c1 < 0 {
+			continue
+		}
+		v := j.to[c1]
+		w.mask[v] |= w.mask[u]
+		w.smask[v] |= w.smask[u]
+		if c2 := w.ch[v]; c2 >= 0 {
+			j.markLanes(w, c1, c2, w.mask[u], w.smask[u])
+		}
+	}
+	for _, d := range w.depth {
+		if d == looping {
+			j.loopMasks(w, start)
+			return
+		}
+	}
+}
+
+// measure adds the delivered paths from CA ports to one CA's LID.
+func (j *judge) measure(w *scratch, dst int32) {
+	flow := w.flow
+	var paths, hops int64
+	maxHops := int32(0)
+	for s, k := range j.casAt {
+		flow[s] = int64(k)
+	}
+	for i := len(w.order) - 1; i >= 0; i-- {
+		u := w.order[i]
+		d := w.depth[u]
+		f := flow[u]
+		if d <= 0 || f == 0 {
+			continue
+		}
+		if k := int64(j.casAt[u]); k > 0 {
+			paths += k
+			hops += k * int64(d-1)
+			maxHops = max(maxHops, d-1)
+		}
+		if c := w.ch[u]; c >= 0 {
+			w.load[c] += f
+			flow[j.to[c]] += f
+		}
+	}
+	if w.depth[dst] > 0 {
+		paths-- // the port itself
+	}
+	w.part.paths += paths
+	w.part.hops += hops
+	w.part.maxHops = max(w.part.maxHops, maxHops)
+}
+
+// blame counts the pairs that a LID fails and describes where they end.
+func (j *judge) blame(w *scratch, fails []Failure, l ib.LID, owner int32, entries []byte) []Failure {
+	e := &j.g.EndPorts[owner]
+	dst := e.Switch
+	at := make([]int32, j.n) // where packets from a switch end
+	pairs := make([]int64, j.n)
+	for s := range at {
+		at[s] = -1
+	}
+	for _, u := range w.order {
+		at[u] = u
+		if c := w.ch[u]; c >= 0 {
+			at[u] = at[j.to[c]]
+		}
+	}
+	for s := range j.n {
+		if j.comp[s] != j.comp[dst] || w.depth[s] > 0 {
+			continue
+		}
+		k := j.lidsAt[s]
+		if int32(s) == dst {
+			k -= j.lidsOf[owner]
+		}
+		w.part.unreachable += k
+		if at[s] < 0 {
+			j.loopHeads(w, at, int32(s))
+		}
+		pairs[at[s]] += k
+	}
+	for s, k := range pairs {
+		if len(fails) >= j.keep {
+			break
+		}
+		if k == 0 {
+			continue
+		}
+		f := Failure{Kind: DeadEnd, LID: l, Switch: int32(s), Entry: entries[s], Pairs: k}
+		switch {
+		case w.depth[s] == looping:
+			f.Kind = Loop
+		case j.leadsToEndPort(int32(s), entries[s]):
+			f.Kind = WrongPort
+		}
+		fails = append(fails, f)
+	}
+	return fails
+}
+
+// loopHeads sets at, for s and all it leads to, to the lowest switch of the
+// loop there.
+func (j *judge) loopHeads(w *scratch, at []int32, s int32) {
+	const here = -2
+	u := s
+	for at[u] == -1 {
+		at[u] = here
+		u = j.to[w.ch[u]]
+	}
+	head := at[u]
+	if head == here { // a loop not met before, and u is on it
+		head = u
+		for v := j.to[w.ch[u]]; v != u; v = j.to[w.ch[v]] {
+			head = min(head, v)
+		}
+	}
+	for u = s; at[u] == here; u = j.to[w.ch[u]] {
+		at[u] = head
+	}
+}
+
+func (j *judge) leadsToEndPort(s int32, port byte) bool {
+	for i := range j.g.EndPorts {
+		if e := &j.g.EndPorts[i]; e.Switch == s && e.Port == port {
+			return true
+		}
+	}
+	return false
+}
