@@ -1,0 +1,158 @@
+package sim
+
+import (
+	"heddle/ib"
+	"heddle/ib/pm"
+)
+
+// Error counters, in the order of CounterSelect2 of PortCountersExtended.
+const (
+	errSymbol = iota
+	errRecovery
+	errDowned
+	errRcv
+	errRcvRemPhys
+	errRelay
+	errDiscard
+	errXmitConstraint
+	errRcvConstraint
+	errIntegrity
+	errOverrun
+	errVL15Dropped
+	errXmitWait
+	errQP1Dropped
+	numErrs
+)
+
+// errMax32 is where PortCounters stops counting each of them.
+var errMax32 = [numErrs]uint64{0xFFFF, 0xFF, 0xFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFF, 0xFF, 0xF, 0xF, 0xFFFF,
+	0xFFFFFFFF, 0xFFFF}
+
+// detailAttr describes an attribute that is a row of n counters of the same
+// width from byte 4 on.
+type detailAttr struct {
+	attr ib.AttrID
+	bits uint8
+	n    uint8
+}
+
+// The rows that devices keep.
+const (
+	detRcvErrors = iota
+	detXmitDiscards
+	detOpRcv
+	detFlowCtl
+	detVLPackets
+	detVLData
+	detVLFlowCtlErrors
+	detVLXmitWait
+	numDetails
+)
+
+var details = [numDetails]detailAttr{
+	detRcvErrors:       {pm.AttrPortRcvErrorDetails, 16, 6},
+	detXmitDiscards:    {pm.AttrPortXmitDiscardDetails, 16, 4},
+	detOpRcv:           {pm.AttrPortOpRcvCounters, 32, 2},
+	detFlowCtl:         {pm.AttrPortFlowCtlCounters, 32, 2},
+	detVLPackets:       {pm.AttrPortVLOpPackets, 16, 16},
+	detVLData:          {pm.AttrPortVLOpData, 32, 16},
+	detVLFlowCtlErrors: {pm.AttrPortVLXmitFlowCtlUpdateErrors, 2, 16},
+	detVLXmitWait:      {pm.AttrPortVLXmitWait, 16, 16},
+}
+
+// Places in detRcvErrors and detXmitDiscards.
+const (
+	relayDLID       = 3 // DLID mapping
+	relayVL         = 4 // VL mapping
+	discardInactive = 0
+)
+
+// pmState is what the PMA keeps of a port beyond its traffic.
+type pmState struct {
+	err [numErrs]uint64
+	// row is made when one of the detail attributes is first read or counted;
+	// the counters by VL count from then on.
+	row *[numDetails][16]uint64
+	smp sampler
+}
+
+func (m *pmState) rows() *[numDetails][16]uint64 {
+	if m.row == nil {
+		m.row = new([numDetails][16]uint64)
+	}
+	return m.row
+}
+
+func sat32(c *uint32, n uint32) {
+	if v := *c + n; v >= n {
+		*c = v
+	} else {
+		*c = 1<<32 - 1
+	}
+}
+
+// sent counts a MAD that leaves.
+func (c *counters) sent(dlid ib.LID) {
+	c.xmitPkts++
+	c.xmitData += madWords
+	sat32(&c.xmitPkts32, 1)
+	sat32(&c.xmitData32, madWords)
+	if dlid.IsMulticast() {
+		c.mxmit++
+	} else {
+		c.uxmit++
+	}
+}
+
+// received counts a MAD that arrives.
+func (c *counters) received(dlid ib.LID) {
+	c.rcvPkts++
+	c.rcvData += madWords
+	sat32(&c.rcvPkts32, 1)
+	sat32(&c.rcvData32, madWords)
+	if dlid.IsMulticast() {
+		c.mrcv++
+	} else {
+		c.urcv++
+	}
+}
+
+// countVL counts a packet by VL at a port where somebody has asked.
+func (s *Subnet) countVL(c *portCold, f *flight) {
+	if c.pm.row == nil {
+		return
+	}
+	vl := 15
+	if !f.smp {
+		vl = int(f.sl) % ib.VLsOf(s.cfg.VLCap)
+	}
+	c.pm.row[detVLPackets][vl]++
+	c.pm.row[detVLData][vl] += madWords
+}
+
+func (s *Subnet) countError(p int32, which int) { s.coldOf(p).pm.err[which]++ }
+
+func (s *Subnet) countDowned(p int32)   { s.countError(p, errDowned) }
+func (s *Subnet) countVL15Drop(p int32) { s.countError(p, errVL15Dropped) }
+
+// countDiscard: an outbound packet could not leave.
+func (s *Subnet) countDiscard(p int32) {
+	c := s.coldOf(p)
+	c.pm.err[errDiscard]++
+	c.pm.rows()[detXmitDiscards][discardInactive]++
+}
+
+// countRelayError: a switch could not forward what came in on p.
+func (s *Subnet) countRelayError(p int32, why int) {
+	c := s.coldOf(p)
+	c.pm.err[errRelay]++
+	c.pm.rows()[detRcvErrors][why]++
+}
+
+func (s *Subnet) countConstraint(p int32, inbound bool) {
+	if inbound {
+		s.countError(p, errRcvConstraint)
+	} else {
+		s.countError(p, errXmitConstraint)
+	}
+}

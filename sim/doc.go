@@ -1,0 +1,48 @@
+// Package sim is a simulated InfiniBand subnet: switches, channel adapters and
+// routers that answer real 256-byte management datagrams, cables between them
+// that come and go, and a discrete-event kernel with virtual time.
+//
+// A Subnet is built from a fabric.Fabric. Programs attach to a port of it with
+// Attach and then send and receive MADs through the Endpoint as through a real
+// port: directed-route SMPs are processed hop by hop by the SMI of every node
+// (IBA Vol. 1, §14.2.2), LID-routed packets follow the forwarding tables that
+// are really installed, and every node has an SMA and a PMA of its own that
+// keep the attributes, the M_Key, the port state machine, the counters and the
+// traps.
+//
+//	s, _ := sim.New(f, sim.Config{Seed: 1})
+//	e, _ := s.Attach("")
+//	e.OnPacket = func(p *mad.Packet) { ... }
+//	e.Send(&mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: smp[:]})
+//	s.RunUntil(s.NextEvent())
+//
+// # Promises
+//
+// The same fabric, Config and sequence of calls give the same packets at the
+// same virtual times, in the same order: events are ordered by time and then
+// by the order in which they were asked for, and every node draws from its own
+// random stream derived from (Config.Seed, node GUID), so adding a node does
+// not reshuffle the others.
+//
+// With all latencies and probabilities zero, Send runs a packet, and the
+// answer to it, to the end before it returns, without the event queue and
+// without allocation. A Send from inside a callback is queued and runs as soon
+// as the packet in hand is done, so managers may answer from OnPacket without
+// growing the stack.
+//
+// Nothing in this package reads a clock, starts a goroutine or opens a file. A
+// Subnet and its Endpoints belong to one goroutine; sim/live shares one
+// between several under a lock and ties virtual to real time.
+//
+// # What devices choose
+//
+// Where the specification leaves room the devices behave so: a Set applies
+// every valid field and answers 0x001C if one was not; PortState equal to the
+// present state answers 0x001C; counters count every packet of every VL
+// (VL15 too) as 72 words, as ibsim does; the 32-bit and the 64-bit traffic
+// counters are cleared independently, error counters are one set with two
+// widths; a switch delivers its own LID to port 0 whatever
+// its table says; port 0 of a switch is always Active; enabled widths and
+// speeds take effect when the link trains again; a CA that is told to change
+// another of its ports answers success and the present data.
+package sim

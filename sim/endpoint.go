@@ -1,0 +1,258 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+)
+
+// maxEndpoints is bounded by the 16-bit tag in transaction ids; tag 0 marks
+// packets of the agents.
+const maxEndpoints = 1<<16 - 1
+
+// Endpoint is a program's hold on a port: what an open user-MAD device is to
+// real hardware. Any number of endpoints may share a port. The callbacks run
+// while a packet is being delivered; they may Send, and must not keep p.
+type Endpoint struct {
+	s    *Subnet
+	idx  int32 // in Subnet.eps; the tag is idx+1
+	port int32
+	next int32 // next endpoint of the port in order of attaching, -1: last
+	issm bool
+	gone bool
+
+	// OnPacket takes what arrives for this endpoint: responses to what it
+	// sent, and what Accepts takes. The packet is valid only during the call.
+	OnPacket func(p *mad.Packet)
+	// Accepts decides about MADs that answer no request of anybody (traps,
+	// SMInfo, SA requests, …). The first endpoint of the port that accepts
+	// gets the packet, a multicast packet goes to each. nil: accepts all while
+	// IsSM is set through this endpoint, nothing otherwise.
+	Accepts func(p *mad.Packet) bool
+	// OnUndeliverable takes a packet of this endpoint, or the answer that an
+	// agent gave to it, that was lost anywhere, as it was at that moment; nil
+	// ignores losses as real hardware does.
+	OnUndeliverable func(p *mad.Packet)
+}
+
+// Attach opens port 1 of a CA or router, or port 0 of a switch. The node is
+// named by its netlist id, else its description; "" is the first node.
+func (s *Subnet) Attach(node string) (*Endpoint, error) {
+	n, err := s.Node(node)
+	if err != nil {
+		return nil, err
+	}
+	num := 1
+	if s.devs[n].isSwitch() {
+		num = 0
+	}
+	return s.AttachPort(node, num)
+}
+
+// AttachPort opens a port that has LIDs: any port of a CA or router, port 0 of
+// a switch.
+func (s *Subnet) AttachPort(node string, num int) (*Endpoint, error) {
+	p, err := s.portIndex(node, num)
+	if err != nil {
+		return nil, err
+	}
+	if s.endPort(p) != p {
+		return nil, fmt.Errorf("sim: %s is an external port of a switch: attach to port 0", s.portName(p))
+	}
+	e := &Endpoint{s: s, port: p, next: -1}
+	if n := len(s.freeEps); n > 0 {
+		e.idx = s.freeEps[n-1]
+		s.freeEps = s.freeEps[:n-1]
+		s.eps[e.idx] = e
+	} else {
+		if len(s.eps) >= maxEndpoints {
+			return nil, errors.New("sim: 65,535 endpoints are attached, no more fit the tag of transaction ids")
+		}
+		e.idx = int32(len(s.eps))
+		s.eps = append(s.eps, e)
+	}
+	if h := s.ports[p].ep; h < 0 {
+		s.ports[p].ep = e.idx
+	} else {
+		last := s.eps[h]
+		for last.next >= 0 {
+			last = s.eps[last.next]
+		}
+		last.next = e.idx
+	}
+	return e, nil
+}
+
+// Close detaches the endpoint; IsSM is cleared if no other endpoint of the
+// port holds it.
+func (e *Endpoint) Close() {
+	if e.gone {
+		return
+	}
+	if e.issm {
+		_ = e.SetIsSM(false)
+	}
+	e.gone = true
+	link := &e.s.ports[e.port].ep
+	for *link != e.idx {
+		link = &e.s.eps[*link].next
+	}
+	*link = e.next
+	e.s.eps[e.idx] = nil
+	e.s.freeEps = append(e.s.freeEps, e.idx)
+}
+
+// Tag is what bits 63..48 of this endpoint's transaction ids hold on the wire.
+func (e *Endpoint) Tag() uint16 { return uint16(e.idx + 1) }
+
+// ErrBusy is returned when another endpoint of the port holds IsSM.
+var ErrBusy = errors.New("sim: another endpoint of the port holds IsSM")
+
+// SetIsSM sets or clears CapabilityMask.IsSM of the port, which trap 144
+// announces. Only one endpoint of a port can hold it.
+func (e *Endpoint) SetIsSM(on bool) error {
+	if e.gone {
+		return errors.New("sim: endpoint is closed")
+	}
+	if on == e.issm {
+		return nil
+	}
+	s := e.s
+	if on {
+		for i := s.ports[e.port].ep; i >= 0; i = s.eps[i].next {
+			if s.eps[i].issm {
+				return ErrBusy
+			}
+		}
+	}
+	e.issm = on
+	m := s.infos[e.port].CapabilityMask &^ ib.CapIsSM
+	if on {
+		m |= ib.CapIsSM
+	}
+	s.setCapMask(e.port, m)
+	return nil
+}
+
+// IsSM reports whether this endpoint holds IsSM.
+func (e *Endpoint) IsSM() bool { return e.issm }
+
+// PortGUID is the GUID of the port.
+func (e *Endpoint) PortGUID() ib.GUID { return e.s.guidOf(e.port) }
+
+// NodeIndex is the index of the node in the fabric.
+func (e *Endpoint) NodeIndex() int { return int(e.s.ports[e.port].dev) }
+
+// NodeID is the netlist id of the node.
+func (e *Endpoint) NodeID() string { return e.s.f.Nodes[e.NodeIndex()].ID }
+
+// PortNum is the number of the port; 0 on a switch.
+func (e *Endpoint) PortNum() uint8 { return e.s.ports[e.port].num }
+
+// LID is the base LID of the port, 0 before it has one.
+func (e *Endpoint) LID() ib.LID { return e.s.ports[e.port].lid }
+
+// LMC is the LMC of the port.
+func (e *Endpoint) LMC() uint8 { return e.s.ports[e.port].lmc }
+
+// PortInfo is the PortInfo of the port as its SMA would answer locally.
+func (e *Endpoint) PortInfo() smp.PortInfo { return e.s.portInfo(e.port, e.port) }
+
+// PortInfoOf is the PortInfo of another port of the same node; an unknown
+// number gives that of the endpoint's own.
+func (e *Endpoint) PortInfoOf(num uint8) smp.PortInfo {
+	d := &e.s.devs[e.s.ports[e.port].dev]
+	if num > d.nports || num == 0 {
+		return e.PortInfo()
+	}
+	return e.s.portInfo(d.first+int32(num), e.port)
+}
+
+// NodeInfo is the NodeInfo of the node as seen through the port.
+func (e *Endpoint) NodeInfo() smp.NodeInfo { return e.s.nodeInfo(e.port) }
+
+// NodeDescription is the description that the node answers with.
+func (e *Endpoint) NodeDescription() smp.NodeDescription {
+	return e.s.devs[e.s.ports[e.port].dev].desc
+}
+
+// PKeys appends the P_Key table of the port to b, empty slots included.
+func (e *Endpoint) PKeys(b []ib.PKey) []ib.PKey {
+	n := e.s.pkeyCap(e.port)
+	for i := range n {
+		b = append(b, e.s.pkeyAt(e.port, i))
+	}
+	return b
+}
+
+// GIDs appends the GID table of the port: the port GUID first, then the alias
+// GUIDs that are set.
+func (e *Endpoint) GIDs(b []ib.GID) []ib.GID {
+	pre := e.s.infos[e.port].GidPrefix
+	b = append(b, ib.MakeGID(pre, e.PortGUID()))
+	if c := e.s.ports[e.port].cold; c != nil {
+		for _, g := range c.guids {
+			if g != 0 {
+				b = append(b, ib.MakeGID(pre, g))
+			}
+		}
+	}
+	return b
+}
+
+// Send puts p on the wire at the present time. p and p.Data are not kept; Data
+// is cut or padded to 256 bytes. Bits 63..48 of the transaction id of a
+// request become the endpoint's tag, by which the answer finds its way back;
+// answers (R bit, or TrapRepress) keep the id they have. A directed-route SMP
+// must be as its originator would write it: HopPointer 0, or HopCount+1 for an
+// answer.
+func (e *Endpoint) Send(p *mad.Packet) {
+	if e.gone {
+		return
+	}
+	s := e.s
+	f := s.newFlight()
+	n := copy(f.mad[:], p.Data)
+	clear(f.mad[n:])
+	f.origin = e
+	f.port = e.port
+	f.dlid = p.Addr.LID
+	f.dqp, f.sqp = p.Addr.QP, p.LocalQP
+	f.sl = p.Addr.SL & 0xF
+	f.smp = f.mad.Class().IsSMP()
+	pt := &s.ports[e.port]
+	f.slid = pt.lid | ib.LID(p.Addr.PathBits)&(1<<pt.lmc-1)
+	f.pkeyIdx = p.Addr.PKeyIndex
+	if !f.smp {
+		f.pkey = s.pkeyAt(e.port, int(p.Addr.PKeyIndex))
+	}
+	f.hasGRH = p.Addr.HasGRH
+	if f.hasGRH {
+		f.grh = p.Addr.GRH
+		f.grh.GID = s.gidAt(e.port, p.Addr.GRH.GIDIndex)
+	}
+	if m := f.mad.Method(); !m.IsResponse() && m != ib.MethodTrapRepress {
+		f.mad.SetTID(f.mad.TID()&(1<<48-1) | uint64(e.Tag())<<48)
+	}
+	f.stage = stSend
+	s.start(f)
+}
+
+func (s *Subnet) gidAt(p int32, i uint8) ib.GID {
+	g := s.guidOf(p)
+	if c := s.ports[p].cold; i > 0 && c != nil && int(i) < len(c.guids) {
+		g = c.guids[i]
+	}
+	return ib.MakeGID(s.infos[p].GidPrefix, g)
+}
+
+// accepts applies the default rule.
+func (e *Endpoint) accepts(p *mad.Packet) bool {
+	if e.Accepts != nil {
+		return e.Accepts(p)
+	}
+	return e.issm
+}

@@ -1,0 +1,591 @@
+package sim
+
+import (
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+)
+
+// flight is one MAD under way, with the parts of its local route header that
+// matter. Flights are recycled.
+type flight struct {
+	mad    ib.MAD
+	origin *Endpoint // who is told if it is lost; nil: an agent's own trap
+	wait   time.Duration
+	id     int32
+	port   int32 // the port it leaves by or has arrived at
+	dqp    uint32
+	sqp    uint32
+	slid   ib.LID
+	dlid   ib.LID
+	pkey   ib.PKey
+	epoch  uint16
+	hops   uint16
+	sl     ib.SL
+	stage  stage
+	smp    bool // VL15
+	hasGRH bool
+	local  bool // never left its port: the answer does not either
+	noloss bool // chance has spoken
+	grh    mad.GRH
+
+	pkeyIdx uint16
+}
+
+type stage uint8
+
+const (
+	stSend    stage = iota // at the port that sends: loss, duplication, delay
+	stLaunch               // at the port that sends: routing
+	stArrive               // has crossed a cable
+	stDeliver              // at its destination
+	stServe                // the agent has done its work
+	stDone
+)
+
+// DropReason says why a packet was lost.
+type DropReason uint8
+
+const (
+	DropRandom    DropReason = iota // Config.Drop or a port's error rate
+	DropLink                        // no cable, link not up, or lost while under way
+	DropState                       // port state does not let data packets pass
+	DropNode                        // node is down
+	DropRoute                       // illegal directed route
+	DropNoLID                       // no forwarding entry, or nobody has the LID
+	DropLoop                        // hop limit
+	DropKey                         // M_Key or P_Key refused
+	DropVersion                     // BaseVersion is not 1
+	DropMute                        // SMA does not answer
+	DropQueue                       // SMA queue full
+	DropNobody                      // no endpoint takes it
+	DropUnmatched                   // response to nobody who is here
+	DropSL                          // SL mapped to VL15
+	numDropReasons
+)
+
+var dropNames = [numDropReasons]string{"random", "link", "state", "node", "route", "no-lid", "loop", "key",
+	"version", "mute", "queue", "nobody", "unmatched", "sl"}
+
+func (r DropReason) String() string {
+	if r < numDropReasons {
+		return dropNames[r]
+	}
+	return "?"
+}
+
+// madWords is what a MAD adds to the data counters, in 4-byte words: 288
+// bytes with its headers.
+const madWords = 72
+
+func (s *Subnet) newFlight() *flight {
+	if n := len(s.idle); n > 0 {
+		f := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		f.hops, f.wait, f.local, f.noloss, f.origin, f.pkey, f.hasGRH, f.sl = 0, 0, false, false, nil, 0, false, 0
+		return f
+	}
+	f := &flight{id: int32(len(s.flights))}
+	s.flights = append(s.flights, f)
+	return f
+}
+
+func (s *Subnet) cloneFlight(f *flight) *flight {
+	g := s.newFlight()
+	id := g.id
+	*g = *f
+	g.id = id
+	return g
+}
+
+// start runs f as far as it comes at this moment, and then whatever was sent
+// meanwhile; inside another packet's run it only queues f.
+func (s *Subnet) start(f *flight) {
+	if s.busy {
+		s.work = append(s.work, f)
+		return
+	}
+	s.busy = true
+	s.run(f)
+	for s.head < len(s.work) {
+		g := s.work[s.head]
+		s.head++
+		if s.head == len(s.work) {
+			s.work, s.head = s.work[:0], 0
+		}
+		s.run(g)
+	}
+	s.busy = false
+}
+
+func (s *Subnet) run(f *flight) {
+	for {
+		if f.wait > 0 {
+			at := s.k.now.Add(f.wait)
+			f.wait = 0
+			s.k.push(at, evFlight, f.id)
+			return
+		}
+		switch f.stage {
+		case stSend:
+			s.send(f)
+		case stLaunch:
+			s.launch(f)
+		case stArrive:
+			s.arrive(f)
+		case stDeliver:
+			s.deliver(f)
+		case stServe:
+			s.serve(f)
+		case stDone:
+			f.origin = nil
+			s.idle = append(s.idle, f)
+			return
+		}
+	}
+}
+
+// send decides the fate that chance has for a MAD that leaves its port.
+func (s *Subnet) send(f *flight) {
+	s.stats.Sent++
+	f.stage = stLaunch
+	if s.cfg.TraceHash {
+		s.mix(1, f)
+	}
+	c := &s.cfg
+	if f.noloss || c.Drop == 0 && c.Duplicate == 0 && c.Reorder == 0 {
+		return
+	}
+	r := &s.devs[s.ports[f.port].dev].rng
+	if r.chance(c.Duplicate) {
+		g := s.cloneFlight(f)
+		g.stage, g.noloss = stSend, true
+		g.wait = time.Duration(r.below(uint64(c.ReorderMax) + 1))
+		s.start(g)
+	}
+	if r.chance(c.Drop) {
+		s.drop(f, DropRandom)
+		return
+	}
+	if r.chance(c.Reorder) {
+		f.wait = time.Duration(r.below(uint64(c.ReorderMax) + 1))
+	}
+}
+
+// drop ends f and tells its origin.
+func (s *Subnet) drop(f *flight, why DropReason) {
+	f.stage = stDone
+	f.wait = 0
+	s.stats.Drops[why]++
+	if s.cfg.TraceHash {
+		s.mix(uint64(why)<<8|2, f)
+	}
+	if s.OnDrop != nil {
+		pt := &s.ports[f.port]
+		s.OnDrop(why, int(pt.dev), pt.num, s.packet(f, s.endPort(f.port)))
+	}
+	if e := f.origin; e != nil && !e.gone && e.OnUndeliverable != nil {
+		p := s.packet(f, e.port)
+		p.Status = mad.Failed
+		e.OnUndeliverable(p)
+	}
+}
+
+// launch routes a MAD out of the end port that sends it.
+func (s *Subnet) launch(f *flight) {
+	d := &s.devs[s.ports[f.port].dev]
+	if d.down {
+		s.drop(f, DropNode)
+		return
+	}
+	if f.mad.Class() == ib.ClassSubnDR && drStartsHere(&f.mad) {
+		s.drOriginate(f, d)
+		return
+	}
+	if f.local && f.mad.Method().IsResponse() {
+		f.stage = stDeliver
+		return
+	}
+	s.lidOriginate(f, d)
+}
+
+// lidOriginate routes f by its DLID out of end port f.port.
+func (s *Subnet) lidOriginate(f *flight, d *device) {
+	p := &s.ports[f.port]
+	switch {
+	case f.dlid == 0:
+		s.drop(f, DropNoLID)
+	case p.ownsLID(f.dlid):
+		if !f.smp && p.state != ib.StateActive {
+			s.drop(f, DropState)
+			return
+		}
+		f.local = true
+		f.stage = stDeliver
+	case d.isSwitch():
+		if f.dlid == ib.LIDPermissive {
+			f.local = true
+			f.stage = stDeliver
+			return
+		}
+		s.forward(f, d)
+	default:
+		s.cross(f, f.port)
+	}
+}
+
+func (p *port) ownsLID(l ib.LID) bool {
+	return p.lid != 0 && l>>p.lmc == p.lid>>p.lmc
+}
+
+// cross sends f out of port out, over the cable.
+func (s *Subnet) cross(f *flight, out int32) {
+	o := &s.ports[out]
+	if o.peer < 0 || o.phys != ib.PhysLinkUp {
+		f.port = out
+		s.countDiscard(out)
+		s.drop(f, DropLink)
+		return
+	}
+	if !f.smp {
+		if o.state != ib.StateActive {
+			f.port = out
+			s.countDiscard(out)
+			s.drop(f, DropState)
+			return
+		}
+		if o.check&filterOut != 0 && !s.filterPKey(out, f) {
+			f.port = out
+			s.drop(f, DropKey)
+			return
+		}
+	}
+	in := &s.ports[o.peer]
+	if o.errPct != 0 && s.portError(out, f) || in.errPct != 0 && s.portError(o.peer, f) {
+		f.port = out
+		s.drop(f, DropRandom)
+		return
+	}
+	s.stats.Hops++
+	o.cnt.sent(f.dlid)
+	if c := o.cold; c != nil {
+		s.countVL(c, f)
+	}
+	f.port = o.peer
+	f.epoch = in.epoch
+	f.stage = stArrive
+	f.wait = s.cfg.HopLatency
+	if s.cfg.Jitter != 0 {
+		f.wait += time.Duration(s.devs[o.dev].rng.below(uint64(s.cfg.Jitter) + 1))
+	}
+}
+
+// arrive takes f off the cable at port f.port.
+func (s *Subnet) arrive(f *flight) {
+	in := &s.ports[f.port]
+	if in.phys != ib.PhysLinkUp || in.epoch != f.epoch {
+		s.drop(f, DropLink)
+		return
+	}
+	d := &s.devs[in.dev]
+	in.cnt.received(f.dlid)
+	if f.smp {
+		if f.dlid == ib.LIDPermissive && f.mad.Class() == ib.ClassSubnDR {
+			s.drArrive(f, d)
+			return
+		}
+	} else {
+		if in.state != ib.StateActive {
+			if in.state != ib.StateArmed {
+				s.drop(f, DropState)
+				return
+			}
+			if s.cfg.AutoActive {
+				s.setState(f.port, ib.StateActive)
+			}
+		}
+		if in.check&filterIn != 0 && !s.filterPKey(f.port, f) {
+			s.drop(f, DropKey)
+			return
+		}
+	}
+	if f.hops++; int(f.hops) > s.cfg.HopLimit {
+		s.countDiscard(f.port)
+		s.drop(f, DropLoop)
+		return
+	}
+	e := in
+	if d.isSwitch() {
+		e = &s.ports[d.first]
+		if !e.ownsLID(f.dlid) && (f.dlid != ib.LIDPermissive || !f.smp) {
+			s.forward(f, d)
+			return
+		}
+	} else if !e.ownsLID(f.dlid) && !f.dlid.IsMulticast() && (f.dlid != ib.LIDPermissive || !f.smp) {
+		s.drop(f, DropNoLID)
+		return
+	}
+	if f.mad.Class() == ib.ClassSubnDR {
+		s.drArriveLID(f, d)
+		return
+	}
+	f.stage = stDeliver
+}
+
+// forward sends f on by the tables of switch d; f.port is the ingress port,
+// port 0 for what the switch sends itself.
+func (s *Subnet) forward(f *flight, d *device) {
+	w := d.sw
+	if f.dlid.IsMulticast() {
+		s.forwardMulticast(f, d)
+		return
+	}
+	out := byte(noRoute)
+	if f.dlid <= w.info.LinearFDBTop {
+		out = w.route(f.dlid)
+	}
+	in := s.ports[f.port].num
+	if out == 0 || out > d.nports {
+		// An entry for port 0 with a foreign LID leads to an end port that
+		// does not own it.
+		s.countRelayError(f.port, relayDLID)
+		s.drop(f, DropNoLID)
+		return
+	}
+	if !f.smp && w.sl2vl != nil && w.vl(in, out, f.sl) == 15 {
+		s.countRelayError(f.port, relayVL)
+		s.drop(f, DropSL)
+		return
+	}
+	s.cross(f, d.first+int32(out))
+}
+
+// forwardMulticast copies f to every port of its group but the ingress.
+func (s *Subnet) forwardMulticast(f *flight, d *device) {
+	in := s.ports[f.port].num
+	mask := d.multicastPorts(f.dlid, in)
+	if mask.empty() {
+		s.countRelayError(f.port, relayDLID)
+		s.drop(f, DropNoLID)
+		return
+	}
+	for p := range int(d.nports) + 1 {
+		if uint8(p) == in || !mask.has(uint8(p)) {
+			continue
+		}
+		g := s.cloneFlight(f)
+		g.origin = nil
+		if p == 0 {
+			g.stage = stDeliver
+		} else {
+			s.cross(g, d.first+int32(p))
+		}
+		s.start(g)
+	}
+	f.stage = stDone
+}
+
+// deliver hands f to whoever it is for at the port it has reached.
+func (s *Subnet) deliver(f *flight) {
+	pt := &s.ports[f.port]
+	d := &s.devs[pt.dev]
+	if d.down {
+		s.drop(f, DropNode)
+		return
+	}
+	m := &f.mad
+	if m.BaseVersion() != 1 {
+		s.drop(f, DropVersion)
+		return
+	}
+	ep := f.port
+	if d.isSwitch() {
+		ep = d.first
+	}
+	if !f.smp && !f.local && !s.checkPKey(ep, f) {
+		s.drop(f, DropKey)
+		return
+	}
+	meth := m.Method()
+	if meth.IsResponse() {
+		s.deliverByTag(f, ep, DropUnmatched)
+		return
+	}
+	if f.smp {
+		switch {
+		case meth == ib.MethodTrap:
+			s.deliverRequest(f, ep)
+			return
+		case meth == ib.MethodTrapRepress && s.tagHere(f, ep) != nil:
+			s.deliverByTag(f, ep, DropUnmatched)
+			return
+		case m.AttrID() == smp.AttrSMInfo && (meth == ib.MethodGet || meth == ib.MethodSet) &&
+			s.infos[ep].CapabilityMask.Has(ib.CapIsSM):
+			s.deliverRequest(f, ep)
+			return
+		}
+	} else if m.Class() != ib.ClassPerf || meth != ib.MethodGet && meth != ib.MethodSet {
+		s.deliverRequest(f, ep)
+		return
+	}
+	if d.muted {
+		s.drop(f, DropMute)
+		return
+	}
+	f.stage = stServe
+	if lat := s.cfg.SMALatency; lat > 0 {
+		if q := s.cfg.SMAQueue; q > 0 && d.smaLoad >= q {
+			s.countVL15Drop(ep)
+			s.drop(f, DropQueue)
+			return
+		}
+		d.smaLoad++
+		d.smaFree = max(d.smaFree, s.k.now).Add(lat)
+		f.wait = d.smaFree.Sub(s.k.now)
+	}
+}
+
+// serve lets the agent of the node answer f.
+func (s *Subnet) serve(f *flight) {
+	pt := &s.ports[f.port]
+	d := &s.devs[pt.dev]
+	if s.cfg.SMALatency > 0 {
+		d.smaLoad--
+	}
+	if d.down {
+		s.drop(f, DropNode)
+		return
+	}
+	if f.smp {
+		s.sma(f, d)
+	} else {
+		s.pma(f, d)
+	}
+}
+
+// reply turns f around: the agent has written status and data.
+func (s *Subnet) reply(f *flight, d *device, status ib.Status) {
+	m := &f.mad
+	m.SetMethod(ib.MethodGetResp)
+	if m.Class() == ib.ClassSubnDR {
+		status |= drDirection
+	}
+	m.SetStatus(status)
+	if d.isSwitch() {
+		f.port = d.first
+	}
+	f.slid, f.dlid = f.dlid, f.slid
+	if !s.ports[f.port].ownsLID(f.slid) {
+		f.slid = s.ports[f.port].lid
+	}
+	f.dqp, f.sqp = f.sqp, f.dqp
+	if f.hasGRH {
+		f.grh.GID = s.gidAt(f.port, 0)
+	}
+	f.hops = 0
+	f.stage = stSend
+	if d.quirk != nil {
+		s.applyQuirkReply(f, d)
+	}
+}
+
+// tagHere is the endpoint at end port ep that f's transaction id names.
+func (s *Subnet) tagHere(f *flight, ep int32) *Endpoint {
+	tag := int(f.mad[8])<<8 | int(f.mad[9])
+	if tag == 0 || tag > len(s.eps) {
+		return nil
+	}
+	if e := s.eps[tag-1]; e != nil && e.port == ep {
+		return e
+	}
+	return nil
+}
+
+func (s *Subnet) deliverByTag(f *flight, ep int32, why DropReason) {
+	e := s.tagHere(f, ep)
+	if e == nil {
+		s.drop(f, why)
+		return
+	}
+	s.handUp(f, e)
+	f.stage = stDone
+}
+
+// deliverRequest gives f to the first endpoint of ep that accepts it, or, if
+// it was multicast, to each.
+func (s *Subnet) deliverRequest(f *flight, ep int32) {
+	p := s.packet(f, ep)
+	taken := false
+	for i := s.ports[ep].ep; i >= 0; {
+		e := s.eps[i]
+		i = e.next
+		if e.accepts(p) {
+			taken = true
+			s.handUp(f, e)
+			if !f.dlid.IsMulticast() {
+				break
+			}
+		}
+	}
+	if !taken {
+		s.drop(f, DropNobody)
+		return
+	}
+	f.stage = stDone
+}
+
+func (s *Subnet) handUp(f *flight, e *Endpoint) {
+	s.stats.Delivered++
+	if s.cfg.TraceHash {
+		s.mix(uint64(e.idx)<<8|3, f)
+	}
+	if e.OnPacket != nil {
+		e.OnPacket(s.packet(f, e.port))
+	}
+}
+
+// packet describes f to an endpoint at end port ep; the data is f's own. One
+// packet is shown at a time, so one is enough for all.
+func (s *Subnet) packet(f *flight, ep int32) *mad.Packet {
+	p := &s.pkt
+	*p = mad.Packet{LocalQP: f.dqp, Data: f.mad[:]}
+	p.Addr = mad.Addr{LID: f.slid, QP: f.sqp, SL: f.sl}
+	pt := &s.ports[ep]
+	if pt.ownsLID(f.dlid) {
+		p.Addr.PathBits = uint8(f.dlid - pt.lid)
+	}
+	if f.hasGRH {
+		p.Addr.HasGRH, p.Addr.GRH = true, f.grh
+	}
+	if !f.smp {
+		p.Addr.PKeyIndex = f.pkeyIdx
+	}
+	return p
+}
+
+// mix adds an occurrence to the running hash.
+func (s *Subnet) mix(what uint64, f *flight) {
+	h := s.hash
+	add := func(v uint64) {
+		h = (h ^ v) * 0x9E3779B97F4A7C15
+		h ^= h >> 29
+	}
+	add(what)
+	add(uint64(s.k.now))
+	add(uint64(uint32(f.port))<<32 | uint64(f.slid)<<16 | uint64(f.dlid))
+	for i := 0; i < len(f.mad); i += 8 {
+		var v uint64
+		for _, b := range f.mad[i : i+8] {
+			v = v<<8 | uint64(b)
+		}
+		add(v)
+	}
+	s.hash = h
+}
+
+// TraceHash is a hash over everything sent, delivered and lost so far, with
+// its time; 0 unless Config.TraceHash is set. Two runs that agree on it went
+// the same way.
+func (s *Subnet) TraceHash() uint64 { return s.hash }

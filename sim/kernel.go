@@ -1,0 +1,183 @@
+package sim
+
+import (
+	"math/bits"
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+)
+
+// event is one entry of the event queue. It holds no pointer, so the
+// collector never looks into the queue: arg is an index into a side table.
+type event struct {
+	at  mad.Time
+	seq uint64
+	arg int32
+	kin eventKind
+}
+
+type eventKind uint8
+
+const (
+	evFunc   eventKind = iota // arg: index into kernel.fns
+	evFlight                  // arg: index into Subnet.flights
+)
+
+// kernel is the event queue: a 4-ary heap of values ordered by (time, seq).
+type kernel struct {
+	now    mad.Time
+	seq    uint64
+	q      []event
+	fns    []func()
+	freeFn []int32
+}
+
+func (a *event) before(b *event) bool {
+	return a.at < b.at || a.at == b.at && a.seq < b.seq
+}
+
+func (k *kernel) push(at mad.Time, kind eventKind, arg int32) {
+	k.seq++
+	k.q = append(k.q, event{at: max(at, k.now), seq: k.seq, arg: arg, kin: kind})
+	i := len(k.q) - 1
+	e := k.q[i]
+	for i > 0 {
+		p := (i - 1) / 4
+		if !e.before(&k.q[p]) {
+			break
+		}
+		k.q[i] = k.q[p]
+		i = p
+	}
+	k.q[i] = e
+}
+
+func (k *kernel) pop() event {
+	top := k.q[0]
+	n := len(k.q) - 1
+	e := k.q[n]
+	k.q = k.q[:n]
+	if n == 0 {
+		return top
+	}
+	i := 0
+	for {
+		c := 4*i + 1
+		if c >= n {
+			break
+		}
+		m := c
+		for j := c + 1; j < min(c+4, n); j++ {
+			if k.q[j].before(&k.q[m]) {
+				m = j
+			}
+		}
+		if !k.q[m].before(&e) {
+			break
+		}
+		k.q[i] = k.q[m]
+		i = m
+	}
+	k.q[i] = e
+	return top
+}
+
+// pushFunc queues fn in a recycled slot of the side table.
+func (k *kernel) pushFunc(at mad.Time, fn func()) {
+	var i int32
+	if n := len(k.freeFn); n > 0 {
+		i = k.freeFn[n-1]
+		k.freeFn = k.freeFn[:n-1]
+		k.fns[i] = fn
+	} else {
+		i = int32(len(k.fns))
+		k.fns = append(k.fns, fn)
+	}
+	k.push(at, evFunc, i)
+}
+
+func (k *kernel) takeFunc(i int32) func() {
+	fn := k.fns[i]
+	k.fns[i] = nil
+	k.freeFn = append(k.freeFn, i)
+	return fn
+}
+
+// Now is the present virtual time; 0 when the Subnet was made.
+func (s *Subnet) Now() mad.Time { return s.k.now }
+
+// At runs fn at time t, or at the next step of the queue if t is past. Events
+// of one moment run in the order in which they were asked for.
+func (s *Subnet) At(t mad.Time, fn func()) { s.k.pushFunc(t, fn) }
+
+// After runs fn once d has passed.
+func (s *Subnet) After(d time.Duration, fn func()) { s.k.pushFunc(s.k.now.Add(d), fn) }
+
+// NextEvent is the time of the earliest event, mad.Never if there is none.
+func (s *Subnet) NextEvent() mad.Time {
+	if len(s.k.q) == 0 {
+		return mad.Never
+	}
+	return s.k.q[0].at
+}
+
+// Step runs the earliest event and reports whether there was one.
+func (s *Subnet) Step() bool {
+	if len(s.k.q) == 0 {
+		return false
+	}
+	e := s.k.pop()
+	s.k.now = e.at
+	switch e.kin {
+	case evFunc:
+		s.k.takeFunc(e.arg)()
+	case evFlight:
+		s.start(s.flights[e.arg])
+	}
+	return true
+}
+
+// RunUntil runs all events due up to t and leaves the time at t (or where it
+// was, if that is later).
+func (s *Subnet) RunUntil(t mad.Time) {
+	for len(s.k.q) > 0 && s.k.q[0].at <= t {
+		s.Step()
+	}
+	s.k.now = max(s.k.now, t)
+}
+
+// stream is one entity's random stream (SplitMix64, Steele, Lea and Flood
+// 2014). Its only state is a counter, so 100,000 of them cost 800 kB.
+type stream uint64
+
+// newStream derives the stream of an entity from the seed of the run and the
+// entity's GUID, so streams do not depend on how many other entities exist.
+func newStream(seed uint64, g ib.GUID) stream {
+	st := stream(seed)
+	a := st.next()
+	st = stream(a ^ uint64(g))
+	return stream(st.next())
+}
+
+func (r *stream) next() uint64 {
+	*r += 0x9E3779B97F4A7C15
+	z := uint64(*r)
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	return z ^ z>>31
+}
+
+// chance is true with probability p.
+func (r *stream) chance(p float64) bool {
+	return p > 0 && float64(r.next()>>11)*(1.0/(1<<53)) < p
+}
+
+// below is uniform in [0, n).
+func (r *stream) below(n uint64) uint64 {
+	if n == 0 {
+		return 0
+	}
+	hi, _ := bits.Mul64(r.next(), n)
+	return hi
+}

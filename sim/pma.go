@@ -1,0 +1,340 @@
+package sim
+
+import (
+	"encoding/binary"
+
+	"heddle/ib"
+	"heddle/ib/pm"
+	"heddle/mad"
+)
+
+const pmaCaps = pm.CapExtendedWidth | pm.CapXmitWait | pm.CapQP1Dropped | 1<<2
+
+// pma is the performance management agent (IBA §16.1).
+func (s *Subnet) pma(f *flight, d *device) {
+	m := &f.mad
+	if m.ClassVersion() != pm.ClassVersion {
+		s.reply(f, d, ib.StatusBadVersion)
+		return
+	}
+	s.stats.GMPs++
+	set := m.Method() == ib.MethodSet
+	data := pm.Data(m)
+	var st ib.Status
+	switch attr := m.AttrID(); {
+	case m.AttrMod() != 0:
+		st = ib.StatusInvalidField
+	case attr == pm.AttrClassPortInfo:
+		st = s.pmaClassPortInfo(d, data)
+	case attr == pm.AttrPortCounters:
+		st = s.pmaPorts(f, d, data, set, s.pmaCounters)
+	case attr == pm.AttrPortCountersExtended:
+		st = s.pmaPorts(f, d, data, set, s.pmaExtended)
+	case attr == pm.AttrPortSamplesControl:
+		st = s.pmaPorts(f, d, data, set, s.pmaSamplesControl)
+	case attr == pm.AttrPortSamplesResult && !set:
+		st = s.pmaSamplesResult(f, data)
+	default:
+		st = s.pmaDetails(f, d, attr, data, set)
+	}
+	s.reply(f, d, st)
+}
+
+func (s *Subnet) pmaClassPortInfo(d *device, data []byte) ib.Status {
+	c := ib.ClassPortInfo{BaseVersion: 1, ClassVersion: pm.ClassVersion, CapabilityMask: pmaCaps,
+		CapabilityMask2: pm.Cap2ExtendedCounters, RespTimeValue: defaultRespTime}
+	if d.isSwitch() {
+		c.CapabilityMask |= pm.CapAllPortSelect
+	}
+	clear(data)
+	c.Put(data)
+	return ib.StatusOK
+}
+
+// pmaPorts finds the ports that PortSelect names and calls fn with them:
+// one port, or all external ports of a switch.
+func (s *Subnet) pmaPorts(f *flight, d *device, data []byte, set bool,
+	fn func(first, last int32, data []byte, set bool) ib.Status) ib.Status {
+	sel := data[1]
+	switch {
+	case d.isSwitch() && sel == pm.AllPorts:
+		return fn(d.first+1, d.first+int32(d.nports), data, set)
+	case sel > d.nports, !d.isSwitch() && sel != s.ports[f.port].num:
+		return ib.StatusInvalidField
+	}
+	return fn(d.first+int32(sel), d.first+int32(sel), data, set)
+}
+
+// errSel is the CounterSelect bit of PortCounters for each error counter.
+var errSel = [numErrs]uint16{pm.SelSymbolError, pm.SelLinkErrorRecovery, pm.SelLinkDowned, pm.SelRcvErrors,
+	pm.SelRcvRemotePhysErrors, pm.SelRcvSwitchRelayErrors, pm.SelXmitDiscards, pm.SelXmitConstraintErrors,
+	pm.SelRcvConstraintErrors, pm.SelLocalLinkIntegrity, pm.SelExcessiveBufOverrun, pm.SelVL15Dropped}
+
+func (s *Subnet) pmaCounters(first, last int32, data []byte, set bool) ib.Status {
+	var in pm.PortCounters
+	_ = in.Decode(data)
+	if set {
+		val := errsOf32(&in)
+		for p := first; p <= last; p++ {
+			c := &s.ports[p].cnt
+			for _, w := range [...]struct {
+				sel uint16
+				dst *uint32
+				val uint32
+			}{{pm.SelXmitData, &c.xmitData32, in.PortXmitData}, {pm.SelRcvData, &c.rcvData32, in.PortRcvData},
+				{pm.SelXmitPkts, &c.xmitPkts32, in.PortXmitPkts}, {pm.SelRcvPkts, &c.rcvPkts32, in.PortRcvPkts}} {
+				if in.CounterSelect&w.sel != 0 {
+					*w.dst = w.val
+				}
+			}
+			for i, v := range val {
+				on := in.CounterSelect&errSel[i] != 0 || i == errXmitWait && in.CounterSelect2&pm.Sel2XmitWait != 0
+				if on && (v != 0 || s.ports[p].cold != nil) {
+					s.coldOf(p).pm.err[i] = v
+				}
+			}
+		}
+	}
+	out := pm.PortCounters{PortSelect: in.PortSelect, CounterSelect: in.CounterSelect, CounterSelect2: in.CounterSelect2}
+	var sum [numErrs]uint64
+	for p := first; p <= last; p++ {
+		c := &s.ports[p].cnt
+		sat32(&out.PortXmitData, c.xmitData32)
+		sat32(&out.PortRcvData, c.rcvData32)
+		sat32(&out.PortXmitPkts, c.xmitPkts32)
+		sat32(&out.PortRcvPkts, c.rcvPkts32)
+		if c := s.ports[p].cold; c != nil {
+			for i, v := range c.pm.err {
+				sum[i] += v
+			}
+		}
+	}
+	setErrs32(&out, &sum)
+	clear(data)
+	out.Put(data)
+	return ib.StatusOK
+}
+
+func errsOf32(p *pm.PortCounters) [numErrs]uint64 {
+	return [numErrs]uint64{uint64(p.SymbolErrorCounter), uint64(p.LinkErrorRecoveryCounter), uint64(p.LinkDownedCounter),
+		uint64(p.PortRcvErrors), uint64(p.PortRcvRemotePhysicalErrors), uint64(p.PortRcvSwitchRelayErrors),
+		uint64(p.PortXmitDiscards), uint64(p.PortXmitConstraintErrors), uint64(p.PortRcvConstraintErrors),
+		uint64(p.LocalLinkIntegrityErrors), uint64(p.ExcessiveBufferOverrunErrors), uint64(p.VL15Dropped),
+		uint64(p.PortXmitWait), uint64(p.QP1Dropped)}
+}
+
+func setErrs32(p *pm.PortCounters, sum *[numErrs]uint64) {
+	v := func(i int) uint64 { return min(sum[i], errMax32[i]) }
+	p.SymbolErrorCounter, p.LinkErrorRecoveryCounter = uint16(v(errSymbol)), uint8(v(errRecovery))
+	p.LinkDownedCounter, p.PortRcvErrors = uint8(v(errDowned)), uint16(v(errRcv))
+	p.PortRcvRemotePhysicalErrors, p.PortRcvSwitchRelayErrors = uint16(v(errRcvRemPhys)), uint16(v(errRelay))
+	p.PortXmitDiscards, p.PortXmitConstraintErrors = uint16(v(errDiscard)), uint8(v(errXmitConstraint))
+	p.PortRcvConstraintErrors, p.LocalLinkIntegrityErrors = uint8(v(errRcvConstraint)), uint8(v(errIntegrity))
+	p.ExcessiveBufferOverrunErrors, p.VL15Dropped = uint8(v(errOverrun)), uint16(v(errVL15Dropped))
+	p.PortXmitWait, p.QP1Dropped = uint32(v(errXmitWait)), uint16(v(errQP1Dropped))
+}
+
+// traffic64 lists the 64-bit traffic counters in the order of CounterSelect.
+func (c *counters) traffic64() [8]*uint64 {
+	return [8]*uint64{&c.xmitData, &c.rcvData, &c.xmitPkts, &c.rcvPkts, &c.uxmit, &c.urcv, &c.mxmit, &c.mrcv}
+}
+
+func (s *Subnet) pmaExtended(first, last int32, data []byte, set bool) ib.Status {
+	be := binary.BigEndian
+	sel, sel2 := be.Uint16(data[2:]), be.Uint32(data[4:])
+	// 8 traffic counters at byte 8, then the error counters at 72.
+	if set {
+		for p := first; p <= last; p++ {
+			for i, c := range s.ports[p].cnt.traffic64() {
+				if sel&(1<<i) != 0 {
+					*c = be.Uint64(data[8+8*i:])
+				}
+			}
+			for i := range numErrs {
+				v := be.Uint64(data[72+8*i:])
+				if sel2&(1<<i) != 0 && (v != 0 || s.ports[p].cold != nil) {
+					s.coldOf(p).pm.err[i] = v
+				}
+			}
+		}
+	}
+	var traffic [8]uint64
+	var errs [numErrs]uint64
+	for p := first; p <= last; p++ {
+		for i, c := range s.ports[p].cnt.traffic64() {
+			traffic[i] += *c
+		}
+		if c := s.ports[p].cold; c != nil {
+			for i, v := range c.pm.err {
+				errs[i] += v
+			}
+		}
+	}
+	clear(data[8:])
+	for i, v := range traffic {
+		be.PutUint64(data[8+8*i:], v)
+	}
+	for i, v := range errs {
+		be.PutUint64(data[72+8*i:], v)
+	}
+	return ib.StatusOK
+}
+
+// pmaDetails answers the attributes that are rows of like counters.
+func (s *Subnet) pmaDetails(f *flight, d *device, attr ib.AttrID, data []byte, set bool) ib.Status {
+	for k := range details {
+		if details[k].attr == attr {
+			return s.pmaPorts(f, d, data, set, func(first, last int32, data []byte, set bool) ib.Status {
+				return s.pmaRow(k, first, last, data, set)
+			})
+		}
+	}
+	return ib.StatusBadMethodAttr
+}
+
+func (s *Subnet) pmaRow(k int, first, last int32, data []byte, set bool) ib.Status {
+	a := &details[k]
+	sel := binary.BigEndian.Uint16(data[2:])
+	var sum [16]uint64
+	for p := first; p <= last; p++ {
+		row := &s.coldOf(p).pm.rows()[k]
+		for i := range int(a.n) {
+			if set && sel&(1<<i) != 0 {
+				row[i] = getBits(data[4:], i, int(a.bits))
+			}
+			sum[i] += row[i]
+		}
+	}
+	clear(data[4:])
+	for i := range int(a.n) {
+		putBits(data[4:], i, int(a.bits), sum[i])
+	}
+	return ib.StatusOK
+}
+
+// getBits reads the i-th field of a row of fields of 2, 16 or 32 bits.
+func getBits(b []byte, i, bits int) uint64 {
+	switch bits {
+	case 2:
+		return uint64(b[i/4]>>(6-i%4*2)) & 3
+	case 16:
+		return uint64(binary.BigEndian.Uint16(b[2*i:]))
+	}
+	return uint64(binary.BigEndian.Uint32(b[4*i:]))
+}
+
+// putBits writes it, stopping at all ones.
+func putBits(b []byte, i, bits int, v uint64) {
+	v = min(v, 1<<bits-1)
+	switch bits {
+	case 2:
+		b[i/4] |= byte(v) << (6 - i%4*2)
+	case 16:
+		binary.BigEndian.PutUint16(b[2*i:], uint16(v))
+	default:
+		binary.BigEndian.PutUint32(b[4*i:], uint32(v))
+	}
+}
+
+// sampler is the one sampling engine of a port.
+type sampler struct {
+	control [80]byte // as last set
+	result  [15]uint32
+	status  uint8 // 0 done, 1 waiting, 2 running
+	runs    uint32
+}
+
+// sampleTick is the length of a tick of the samplers.
+const sampleTick = 1000 // ns
+
+// pmaSamplesControl starts the sampler of a port if it rests.
+func (s *Subnet) pmaSamplesControl(first, last int32, data []byte, set bool) ib.Status {
+	if first != last {
+		return ib.StatusInvalidField
+	}
+	c := s.coldOf(first)
+	sm := &c.pm.smp
+	be := binary.BigEndian
+	if set && sm.status == 0 {
+		copy(sm.control[:], data)
+		sm.status = 1
+		sm.runs++
+		start := s.k.now + mad.Time(be.Uint32(data[28:]))*sampleTick
+		end := start + mad.Time(be.Uint32(data[32:]))*sampleTick
+		var base [15]uint64
+		s.At(start, func() {
+			sm.status = 2
+			base = s.sampled(first, sm)
+		})
+		s.At(end, func() {
+			now := s.sampled(first, sm)
+			for i := range now {
+				sm.result[i] = uint32(min(now[i]-base[i], 1<<32-1))
+			}
+			sm.status = 0
+		})
+	}
+	out := sm.control
+	out[1] = data[1]
+	out[2] = 0
+	out[3] = 4    // 32-bit counters
+	out[4] = 0x08 // counter 0 does the mandatory events, as do all others
+	for i := range 9 {
+		setMask3(out[4:], 5+3*i)
+	}
+	for i := range 5 {
+		setMask3(out[8:], 1+3*i)
+	}
+	out[11] = sm.status
+	copy(data, out[:])
+	clear(data[len(out):])
+	return ib.StatusOK
+}
+
+// setMask3 sets the lowest of the 3 bits at bit position bit (0 = MSB).
+func setMask3(b []byte, bit int) { b[(bit+2)/8] |= 0x80 >> ((bit + 2) % 8) }
+
+// sampled reads what the sampler's 15 selectors name.
+func (s *Subnet) sampled(p int32, sm *sampler) (v [15]uint64) {
+	c := &s.ports[p].cnt
+	for i := range v {
+		switch binary.BigEndian.Uint16(sm.control[38+2*i:]) {
+		case 1:
+			v[i] = c.xmitData
+		case 2:
+			v[i] = c.rcvData
+		case 3:
+			v[i] = c.xmitPkts
+		case 4:
+			v[i] = c.rcvPkts
+		}
+	}
+	return v
+}
+
+// pmaSamplesResult answers for the port that was asked; a switch for the port
+// whose sampler was last started.
+func (s *Subnet) pmaSamplesResult(f *flight, data []byte) ib.Status {
+	p := f.port
+	d := &s.devs[s.ports[p].dev]
+	if d.isSwitch() {
+		best := uint32(0)
+		for q := d.first; q <= d.first+int32(d.nports); q++ {
+			if c := s.ports[q].cold; c != nil && c.pm.smp.runs > best {
+				best, p = c.pm.smp.runs, q
+			}
+		}
+	}
+	clear(data)
+	c := s.ports[p].cold
+	if c == nil {
+		return ib.StatusOK
+	}
+	sm := &c.pm.smp
+	copy(data[0:2], sm.control[36:38])
+	data[3] = sm.status
+	for i, v := range sm.result {
+		binary.BigEndian.PutUint32(data[4+4*i:], v)
+	}
+	return ib.StatusOK
+}
