@@ -1,0 +1,320 @@
+package ibsimd
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/sim"
+)
+
+// client is one attached program.
+//
+// Lock order: the driver's lock, then mu; sendMu, then mu.
+type client struct {
+	srv  *Server
+	slot int
+	udp  bool
+	id   uint32 // process id, or UDP port of the client's data socket
+	ctl  unix.Sockaddr
+	ctlP int // UDP port of the client's control socket
+	node string
+	all  bool // connected as SM: takes requests of every class while it is SM
+
+	// Guarded by the driver's lock.
+	ep      *sim.Endpoint
+	tag     uint64 // bits 63..48 of its transaction ids
+	pend    pending
+	cur     *dataMsg // request being sent at this moment and not completed
+	curTID  uint64
+	used    [4]uint64 // classes that it has sent requests of
+	late    uint64    // answers dropped because their request had been returned
+	expired uint64    // requests returned because nobody answered
+
+	flagged atomic.Bool // Flush has been asked for
+	dead    atomic.Bool // the peer is gone
+
+	mu   sync.Mutex
+	ring []dataMsg // power of two; guarded by mu
+	head int       // guarded by mu
+	n    int       // guarded by mu
+	lost uint64    // guarded by mu
+
+	sendMu  sync.Mutex
+	fd      int   // -1 once closed; guarded by sendMu, written by the loop only
+	waiting bool  // for EPOLLOUT; guarded by sendMu
+	out     mmsgs // guarded by sendMu
+}
+
+// expectsAnswer reports whether the sender of m, or for an answer its
+// receiver, waits for an answer. RMPP acknowledgements look like requests.
+func expectsAnswer(m *ib.MAD) bool {
+	switch m.Method() &^ ib.MethodResponseBit {
+	case ib.MethodSend, ib.MethodTrap, ib.MethodTrapRepress:
+		return false
+	}
+	return m.Class() != ib.ClassSA || !rmppActive(m) || m[offRMPPType] == rmppData || m[offRMPPType] == 0
+}
+
+const (
+	offRMPPType  = 25
+	offRMPPFlags = 26
+	rmppData     = 1
+)
+
+func rmppActive(m *ib.MAD) bool { return m[offRMPPFlags]&1 != 0 }
+
+// handle takes a message from the client's socket. msg may be changed. The
+// driver's lock is held.
+func (c *client) handle(msg *dataMsg, now mad.Time) {
+	m := msg.MAD()
+	n := msg.Length()
+	clear(m[n:])
+	resp := m.Method().IsResponse()
+	if m.Class() == ib.ClassSubnDR {
+		if resp != smp.Direction(m) {
+			return // as ibsim
+		}
+		if resp && smp.HopPointer(m) == 0 {
+			smp.SetHopPointer(m, smp.HopCount(m)+1)
+		}
+	}
+	pkt := &c.srv.pkt
+	*pkt = mad.Packet{Addr: mad.Addr{LID: msg.DLID(), QP: msg.DQP()}, LocalQP: msg.SQP(), Data: m[:]}
+	if s := msg.SLID(); s != 0 && s != ib.LIDPermissive {
+		pkt.Addr.PathBits = uint8(s & (1<<c.ep.LMC() - 1))
+	}
+	if resp || !expectsAnswer(m) {
+		if resp {
+			if d := c.srv.tagged(m.TID()); d != nil {
+				if i := d.pend.find(m.TID() & tidMask); i >= 0 {
+					d.pend.ents[i].respLen = int16(n)
+				}
+			}
+		} else {
+			c.noteClass(m.Class())
+		}
+		c.ep.Send(pkt)
+		return
+	}
+	c.noteClass(m.Class())
+	tid := m.TID() & tidMask
+	m.SetTID(c.tag | tid)
+	if i := c.pend.find(tid); i >= 0 {
+		c.pend.remove(i) // tried again
+	}
+	c.cur, c.curTID = msg, tid
+	c.ep.Send(pkt)
+	if c.cur == nil {
+		return
+	}
+	c.cur = nil
+	if c.srv.opt.AnswerTimeout < 0 {
+		return
+	}
+	if c.pend.n >= maxPending {
+		c.expireOne(c.pend.first, now)
+		c.pend.remove(c.pend.first)
+	}
+	c.pend.add(tid, c.srv.deadline(now)).msg = *msg
+}
+
+func (c *client) noteClass(k ib.Class) { c.used[k>>6] |= 1 << (k & 63) }
+
+// accepts decides about requests of others: see the package comment.
+func (c *client) accepts(p *mad.Packet) bool {
+	if !c.ep.IsSM() {
+		return false
+	}
+	k := (*ib.MAD)(p.Data).Class()
+	switch k {
+	case ib.ClassSubnLID, ib.ClassSubnDR, ib.ClassSA:
+		return true
+	}
+	return c.all || c.used[k>>6]&(1<<(k&63)) != 0
+}
+
+// take gives a packet of the subnet to the client. The driver's lock is held.
+func (c *client) take(p *mad.Packet) {
+	m := (*ib.MAD)(p.Data)
+	if m.Method() == ib.MethodTrapRepress {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.room()
+	if t == nil {
+		return
+	}
+	length := ib.MADLen
+	if m.Method().IsResponse() {
+		tid := m.TID() & tidMask
+		if c.cur != nil && tid == c.curTID {
+			c.cur = nil
+		} else if i := c.pend.find(tid); i >= 0 {
+			e := &c.pend.ents[i]
+			if e.returned {
+				c.late++
+				return
+			}
+			if e.respLen > 0 {
+				length = int(e.respLen)
+			}
+			c.pend.remove(i)
+		}
+	}
+	counted := m.Class() == ib.ClassSA && (m.Method() == ib.MethodGetTableResp || rmppActive(m))
+	if length == ib.MADLen && !counted && tailUnused(m) {
+		length = ib.MADLen - tailLen
+	}
+	dlid, slid := c.ep.LID(), p.Addr.LID
+	if m.Class() == ib.ClassSubnDR {
+		dlid, slid = ib.LIDPermissive, ib.LIDPermissive
+	}
+	t.PutHeader(dlid, slid, p.LocalQP, p.Addr.QP, 0, length)
+	*t.MAD() = *m
+	if m.Class() == ib.ClassSubnDR {
+		smp.SetHopPointer(t.MAD(), 0)
+	}
+	c.push()
+}
+
+// undeliverable hears of a packet of the client, or of an answer to it, that
+// was lost. The driver's lock is held.
+func (c *client) undeliverable(p *mad.Packet) {
+	m := (*ib.MAD)(p.Data)
+	if !expectsAnswer(m) || m.Method().IsResponse() && m.TID()&^tidMask != c.tag {
+		return
+	}
+	tid := m.TID() & tidMask
+	now := c.srv.now
+	if c.cur != nil && tid == c.curTID {
+		if !c.giveBack(c.cur) {
+			return // stays open
+		}
+		c.cur = nil
+		c.pend.add(tid, c.srv.deadline(now)).returned = true
+		return
+	}
+	if i := c.pend.find(tid); i >= 0 && !c.pend.ents[i].returned {
+		c.expireOne(i, c.srv.drv.Now())
+	}
+}
+
+// expireOne returns an open request to the client, and remembers it for a
+// while.
+func (c *client) expireOne(i int32, now mad.Time) {
+	e := &c.pend.ents[i]
+	e.returned = e.returned || c.giveBack(&e.msg)
+	c.pend.renew(i, c.srv.deadline(now))
+}
+
+// expire does what is due and returns when to come again.
+func (c *client) expire(now mad.Time) mad.Time {
+	for c.pend.next() <= now {
+		i := c.pend.first
+		if c.pend.ents[i].returned {
+			c.pend.remove(i)
+			continue
+		}
+		c.expireOne(i, now)
+		c.expired++
+	}
+	return c.pend.next()
+}
+
+// giveBack queues a request of the client with status 110; false if the queue
+// is full.
+func (c *client) giveBack(msg *dataMsg) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.room()
+	if t == nil {
+		return false
+	}
+	*t = *msg
+	t.PutHeader(msg.DLID(), msg.SLID(), msg.DQP(), msg.SQP(), statusTimedOut, msg.Length())
+	c.push()
+	return true
+}
+
+// room returns the next free place of the queue, nil if it is full. mu is held.
+func (c *client) room() *dataMsg {
+	if c.n == len(c.ring) {
+		if c.n >= c.srv.opt.Queue {
+			c.lost++
+			return nil
+		}
+		r := make([]dataMsg, max(16, 2*len(c.ring)))
+		for i := range c.n {
+			r[i] = c.ring[(c.head+i)&(len(c.ring)-1)]
+		}
+		c.ring, c.head = r, 0
+	}
+	return &c.ring[(c.head+c.n)&(len(c.ring)-1)]
+}
+
+// push makes what was written to room part of the queue. mu and the driver's
+// lock are held.
+func (c *client) push() {
+	c.n++
+	if !c.flagged.Swap(true) {
+		c.srv.drv.AfterUnlock(c)
+	}
+}
+
+// Flush writes the queue to the socket, as far as it takes it.
+func (c *client) Flush() {
+	c.flagged.Store(false)
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	for c.fd >= 0 && !c.dead.Load() {
+		c.mu.Lock()
+		ring, head, n := c.ring, c.head, c.n
+		c.mu.Unlock()
+		// What lies in ring[head:head+n] does not change until head moves.
+		var sent int
+		var err unix.Errno
+		switch {
+		case n == 0:
+			if c.waiting {
+				c.waiting = false
+				c.srv.watch(c, false)
+			}
+			return
+		case n == 1:
+			if err = sendOne(c.fd, &ring[head]); err == 0 {
+				sent = 1
+			}
+		default:
+			k := min(n, batch)
+			for i := range k {
+				c.out.set(i, &ring[(head+i)&(len(ring)-1)][0], dataLen)
+			}
+			sent, err = sendBatch(c.fd, &c.out, k)
+		}
+		if sent > 0 {
+			c.mu.Lock()
+			c.head = (c.head + sent) & (len(c.ring) - 1)
+			c.n -= sent
+			c.mu.Unlock()
+		}
+		switch err {
+		case 0, unix.EINTR:
+		case unix.EAGAIN, unix.ENOBUFS:
+			if !c.waiting {
+				c.waiting = true
+				c.srv.watch(c, true)
+			}
+			return
+		default:
+			c.dead.Store(true)
+			c.srv.kick()
+			return
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package ibsimd
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+
+	"heddle/ib"
+)
+
+// Sizes of the two kinds of datagram. Every other size is rejected.
+const (
+	ctlLen  = 80
+	dataLen = 288
+
+	ctlMagic   = 0xdeadbeef
+	ctlPayload = 64
+	nodeIDLen  = 32
+)
+
+// ctlOp is the type of a control message.
+type ctlOp uint32
+
+const (
+	opError       ctlOp = 0
+	opConnect     ctlOp = 1
+	opDisconnect  ctlOp = 2
+	opGetPort     ctlOp = 3
+	opGetVendor   ctlOp = 4
+	opGetGID      ctlOp = 5
+	opGetGUID     ctlOp = 6
+	opGetNodeInfo ctlOp = 7
+	opGetPortInfo ctlOp = 8
+	opSetIsSM     ctlOp = 9
+	opGetPKeys    ctlOp = 10
+)
+
+var (
+	errCtlSize  = errors.New("ibsimd: control message is not 80 bytes")
+	errCtlMagic = errors.New("ibsimd: control message without the magic number")
+)
+
+// ctlMsg is a control message. Integers are in the order of the machine,
+// except where a payload is said to be in wire order.
+type ctlMsg struct {
+	Client uint32
+	Op     ctlOp
+	Len    uint32 // payload bytes used, as the sender says; echoed
+	Data   [ctlPayload]byte
+}
+
+func (c *ctlMsg) Decode(b []byte) error {
+	if len(b) != ctlLen {
+		return errCtlSize
+	}
+	ne := binary.NativeEndian
+	if ne.Uint32(b) != ctlMagic {
+		return errCtlMagic
+	}
+	c.Client, c.Op, c.Len = ne.Uint32(b[4:]), ctlOp(ne.Uint32(b[8:])), ne.Uint32(b[12:])
+	copy(c.Data[:], b[16:])
+	return nil
+}
+
+func (c *ctlMsg) Put(b *[ctlLen]byte) {
+	ne := binary.NativeEndian
+	ne.PutUint32(b[:], ctlMagic)
+	ne.PutUint32(b[4:], c.Client)
+	ne.PutUint32(b[8:], uint32(c.Op))
+	ne.PutUint32(b[12:], c.Len)
+	copy(b[16:], c.Data[:])
+}
+
+// clientInfo is the payload of CONNECT, both ways.
+type clientInfo struct {
+	ID     uint32 // request: process id or UDP port of the data socket; reply: slot
+	QP     uint32
+	IsSM   bool
+	NodeID string // at most 31 bytes; longer ones are cut
+
+	// InFlight, in a reply, is how many requests the client may have in
+	// flight; see InFlight. 0: not said.
+	InFlight uint32
+}
+
+// In a reply to CONNECT, the word after ibsim's 44 bytes is inFlightMagic and
+// the next one the number of requests that may be in flight. ibsim leaves
+// zeros there and its clients do not look.
+const (
+	inFlightAt    = 44
+	inFlightMagic = 0x4864646c // "Hddl"
+)
+
+// InFlight reads from the payload of a CONNECT reply (at least 52 bytes,
+// machine order) how many unanswered requests the server takes from one client
+// without losing any; 0 if the server does not say, as ibsim.
+func InFlight(payload []byte) int {
+	if len(payload) < inFlightAt+8 || binary.NativeEndian.Uint32(payload[inFlightAt:]) != inFlightMagic {
+		return 0
+	}
+	return int(min(binary.NativeEndian.Uint32(payload[inFlightAt+4:]), 1<<20))
+}
+
+func (i *clientInfo) Decode(b *[ctlPayload]byte) {
+	ne := binary.NativeEndian
+	name := b[12 : 12+nodeIDLen-1]
+	if n := bytes.IndexByte(name, 0); n >= 0 {
+		name = name[:n]
+	}
+	*i = clientInfo{ID: ne.Uint32(b[:]), QP: ne.Uint32(b[4:]), IsSM: ne.Uint32(b[8:]) != 0, NodeID: string(name),
+		InFlight: uint32(InFlight(b[:]))}
+}
+
+func (i *clientInfo) Put(b *[ctlPayload]byte) {
+	ne := binary.NativeEndian
+	clear(b[:])
+	ne.PutUint32(b[:], i.ID)
+	ne.PutUint32(b[4:], i.QP)
+	if i.IsSM {
+		ne.PutUint32(b[8:], 1)
+	}
+	copy(b[12:12+nodeIDLen-1], i.NodeID)
+	if i.InFlight != 0 {
+		ne.PutUint32(b[inFlightAt:], inFlightMagic)
+		ne.PutUint32(b[inFlightAt+4:], i.InFlight)
+	}
+}
+
+// dataMsg is a data message as it is on the socket. LIDs are 16 bits big
+// endian followed by 16 zero bits, all else is big endian.
+type dataMsg [dataLen]byte
+
+const (
+	offDLID   = 0
+	offSLID   = 4
+	offDQP    = 8
+	offSQP    = 12
+	offStatus = 16
+	offPad    = 20
+	offLength = 24
+	offMAD    = 32
+)
+
+// statusTimedOut is what a returned request carries (ETIMEDOUT).
+const statusTimedOut = 110
+
+func (d *dataMsg) MAD() *ib.MAD   { return (*ib.MAD)(d[offMAD:]) }
+func (d *dataMsg) DLID() ib.LID   { return ib.LID(binary.BigEndian.Uint16(d[offDLID:])) }
+func (d *dataMsg) SLID() ib.LID   { return ib.LID(binary.BigEndian.Uint16(d[offSLID:])) }
+func (d *dataMsg) DQP() uint32    { return binary.BigEndian.Uint32(d[offDQP:]) }
+func (d *dataMsg) SQP() uint32    { return binary.BigEndian.Uint32(d[offSQP:]) }
+func (d *dataMsg) Status() uint32 { return binary.BigEndian.Uint32(d[offStatus:]) }
+
+// Length is the number of MAD bytes that are meant, 0–256.
+func (d *dataMsg) Length() int { return int(min(binary.BigEndian.Uint64(d[offLength:]), ib.MADLen)) }
+
+// PutHeader writes everything before the MAD.
+func (d *dataMsg) PutHeader(dlid, slid ib.LID, dqp, sqp, status uint32, length int) {
+	be := binary.BigEndian
+	be.PutUint32(d[offDLID:], uint32(dlid)<<16)
+	be.PutUint32(d[offSLID:], uint32(slid)<<16)
+	be.PutUint32(d[offDQP:], dqp)
+	be.PutUint32(d[offSQP:], sqp)
+	be.PutUint32(d[offStatus:], status)
+	be.PutUint32(d[offPad:], 0)
+	be.PutUint64(d[offLength:], uint64(length))
+}
+
+// tailLen is how many bytes at the end of a received MAD the preload library
+// damages when it is told that they are there.
+const tailLen = 32
+
+func tailUnused(m *ib.MAD) bool {
+	t := m[ib.MADLen-tailLen:]
+	be := binary.BigEndian
+	return be.Uint64(t)|be.Uint64(t[8:])|be.Uint64(t[16:])|be.Uint64(t[24:]) == 0
+}
