@@ -1,0 +1,166 @@
+package fabric
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"heddle/ib"
+)
+
+// GraphOptions say what a Graph is to hold.
+type GraphOptions struct {
+	// Up reports whether the link at this port is up; both ends are asked.
+	// nil: every cable is.
+	Up func(Ref) bool
+	// LinearFDBCap of every switch; 0: 49152, a full unicast LID space.
+	LinearFDBCap uint16
+	// FDBCap gives the capacity by node instead.
+	FDBCap func(node int) uint16
+	// VLs is the number of data VLs of every link, 1–15; 0: 1.
+	VLs uint8
+}
+
+// maxFDBCap is the LinearFDBCap of a switch that holds every unicast LID.
+const maxFDBCap = uint16(ib.LIDMaxUnicast) + 1
+
+// SwitchNodes lists the nodes that are switches in the order of
+// Graph.Switches: ascending GUID, nodes with the same GUID in index order.
+func (f *Fabric) SwitchNodes() []int32 {
+	var sw []int32
+	for i := range f.Nodes {
+		if f.Nodes[i].IsSwitch() {
+			sw = append(sw, int32(i))
+		}
+	}
+	slices.SortStableFunc(sw, func(a, b int32) int { return cmp.Compare(f.Nodes[a].GUID, f.Nodes[b].GUID) })
+	return sw
+}
+
+// EndPortRefs lists the ports that Graph makes EndPorts of, in their order:
+// port 0 of every switch, every port of a CA or router whose link is up.
+func (f *Fabric) EndPortRefs(o GraphOptions) []Ref {
+	ends := endPorts(f)
+	if o.Up == nil {
+		return ends
+	}
+	return slices.DeleteFunc(ends, func(e Ref) bool { return e.Port != 0 && !f.up(e, o.Up) })
+}
+
+// up reports whether the cable at a cabled port is up at both ends.
+func (f *Fabric) up(r Ref, up func(Ref) bool) bool {
+	return up == nil || up(r) && up(f.Nodes[r.Node].Ports[r.Port].Peer)
+}
+
+// Graph makes the Graph of a fabric with the LIDs that its ports have. End
+// ports without a LID are there but own none. It fails with a *LIDError if
+// two ports claim a LID, or a range leaves the unicast space.
+func (f *Fabric) Graph(o GraphOptions) (*Graph, error) {
+	order := f.SwitchNodes()
+	index := make([]int32, len(f.Nodes)) // node → switch, -1 otherwise
+	for i := range index {
+		index[i] = -1
+	}
+	for s, n := range order {
+		index[n] = int32(s)
+	}
+	vls := max(o.VLs, 1)
+	g := &Graph{
+		Switches:    make([]SwitchNode, len(order)),
+		Off:         make([]int32, len(order)+1),
+		PortChannel: make([][]int32, len(order)),
+	}
+	total, numPorts := 0, 0
+	for s, n := range order {
+		node := &f.Nodes[n]
+		fdb := o.LinearFDBCap
+		if o.FDBCap != nil {
+			fdb = o.FDBCap(int(n))
+		} else if fdb == 0 {
+			fdb = maxFDBCap
+		}
+		g.Switches[s] = SwitchNode{GUID: node.GUID, NumPorts: uint8(node.NumPorts), LinearFDBCap: fdb}
+		numPorts += len(node.Ports)
+		for p := 1; p < len(node.Ports); p++ {
+			if f.isChannel(n, p, index, o.Up) {
+				total++
+			}
+		}
+	}
+	g.Channels = make([]Channel, 0, total)
+	slab := make([]int32, numPorts)
+	for i := range slab {
+		slab[i] = -1
+	}
+	for s, n := range order {
+		ports := f.Nodes[n].Ports
+		g.PortChannel[s], slab = slab[:len(ports):len(ports)], slab[len(ports):]
+		for p := 1; p < len(ports); p++ {
+			if !f.isChannel(n, p, index, o.Up) {
+				continue
+			}
+			port := &ports[p]
+			g.PortChannel[s][p] = int32(len(g.Channels))
+			g.Channels = append(g.Channels, Channel{
+				From: int32(s), To: index[port.Peer.Node],
+				OutPort: uint8(p), InPort: port.Peer.Port, VLs: vls,
+				Gbps: float32(float64(port.Width.Lanes()) * port.Speed.LaneGbps()),
+			})
+		}
+		g.Off[s+1] = int32(len(g.Channels))
+	}
+	for i := range g.Channels {
+		c := &g.Channels[i]
+		c.Rev = g.PortChannel[c.To][c.InPort]
+	}
+	return g, f.addEndPorts(g, index, o)
+}
+
+// isChannel reports whether port p of switch n leads to another switch.
+func (f *Fabric) isChannel(n int32, p int, index []int32, up func(Ref) bool) bool {
+	peer := f.Nodes[n].Ports[p].Peer
+	return peer.Node >= 0 && peer.Node != n && index[peer.Node] >= 0 && f.up(Ref{n, uint8(p)}, up)
+}
+
+func (f *Fabric) addEndPorts(g *Graph, index []int32, o GraphOptions) error {
+	refs := f.EndPortRefs(o)
+	g.EndPorts = make([]EndPort, len(refs))
+	top := 0
+	for i, r := range refs {
+		n := &f.Nodes[r.Node]
+		p := &n.Ports[r.Port]
+		e := EndPort{GUID: p.GUID, NodeGUID: n.GUID, Type: n.Type, PortNum: r.Port, Switch: index[r.Node], LID: p.LID, LMC: p.LMC}
+		if e.Switch >= 0 {
+			g.Switches[e.Switch].EndPort = int32(i)
+		} else {
+			e.Switch, e.Port = index[p.Peer.Node], p.Peer.Port
+			if e.Switch < 0 {
+				e.Port = 0
+			}
+		}
+		g.EndPorts[i] = e
+		if p.LID == 0 {
+			continue
+		}
+		last := int(p.LID) + p.LIDCount() - 1
+		if !p.LID.IsUnicast() || last > int(ib.LIDMaxUnicast) {
+			return &LIDError{LID: p.LID, A: f.PortName(r), Reason: fmt.Sprintf("its %d LIDs leave the unicast range 1–%d", p.LIDCount(), ib.LIDMaxUnicast)}
+		}
+		top = max(top, last)
+	}
+	g.TopLID = ib.LID(top)
+	g.LIDOwner = make([]int32, top+1)
+	for i := range g.LIDOwner {
+		g.LIDOwner[i] = NoLID
+	}
+	for i, r := range refs {
+		p := f.Port(r)
+		for l := int(p.LID); l < int(p.LID)+p.LIDCount(); l++ {
+			if was := g.LIDOwner[l]; was != NoLID {
+				return &LIDError{LID: ib.LID(l), A: f.PortName(refs[was]), B: f.PortName(r), Reason: "two ports cannot have one LID; change one of them"}
+			}
+			g.LIDOwner[l] = int32(i)
+		}
+	}
+	return nil
+}
