@@ -1,0 +1,219 @@
+package mad
+
+import (
+	"time"
+
+	"heddle/ib"
+)
+
+// RMPPSender sends one message in segments (IBA §13.6.6, as the Linux kernel
+// does it): one segment, then as many as the ACKs allow, again from the last
+// acknowledged one when no ACK comes. It is pure, like Engine.
+type RMPPSender struct {
+	cfg      *RMPPConfig
+	msg      []byte // header, then data
+	hdr      int
+	segs     uint32
+	last     uint32 // acknowledged
+	next     uint32 // to be sent
+	highest  uint32 // sent
+	win      uint32 // NewWindowLast
+	reply    bool   // double-sided: turn the direction at the end
+	repeated bool   // something was sent again since the last progress
+
+	rto      time.Duration
+	srtt     time.Duration
+	sent     Time // last send
+	progress Time
+	due      Time
+	done     bool
+	err      error
+	out      ib.MAD
+}
+
+// NewRMPPSender prepares the message, which it keeps until it is done: the
+// header of the class (RMPPHeaderLen bytes, in which only RRespTime of the RMPP
+// fields matters) and after it any number of data bytes. With reply, the
+// message is the first half of a double-sided transfer (a GetMulti request):
+// its end gives the peer the window for the answer. cfg may be nil.
+func NewRMPPSender(cfg *RMPPConfig, msg []byte, reply bool) (*RMPPSender, error) {
+	s := new(RMPPSender)
+	if err := s.init(cfg, msg, reply); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *RMPPSender) init(cfg *RMPPConfig, msg []byte, reply bool) error {
+	var c RMPPConfig
+	if cfg != nil {
+		c = *cfg
+	}
+	c.setDefaults()
+	if len(msg) < rmppHeaderEnd {
+		return ErrNoRMPP
+	}
+	class := ib.Class(msg[1])
+	hdr := RMPPHeaderLen(class)
+	if hdr == 0 || len(msg) < hdr {
+		return ErrNoRMPP
+	}
+	*s = RMPPSender{cfg: &c, msg: msg, hdr: hdr, segs: uint32(RMPPSegments(class, len(msg)-hdr)),
+		next: 1, win: 1, reply: reply, rto: max(c.AckTimeout/4, c.MinAckTimeout), due: Never}
+	return nil
+}
+
+// Start sends the first segment.
+func (s *RMPPSender) Start(now Time, send func(*ib.MAD)) {
+	s.progress = now
+	s.push(now, send)
+}
+
+// Done reports whether the transfer has ended; Err then tells how.
+func (s *RMPPSender) Done() bool { return s.done }
+
+// Err is nil if everything was acknowledged, else an *RMPPError.
+func (s *RMPPSender) Err() error { return s.err }
+
+// NextTimer is when Expire must be called; Never when done.
+func (s *RMPPSender) NextTimer() Time { return s.due }
+
+func (s *RMPPSender) end(err error) {
+	s.done, s.err, s.due = true, err, Never
+}
+
+// push sends what the window allows.
+func (s *RMPPSender) push(now Time, send func(*ib.MAD)) {
+	for s.next <= min(s.win, s.segs) {
+		s.segment(s.next)
+		send(&s.out)
+		s.highest = max(s.highest, s.next)
+		s.next++
+	}
+	s.sent = now
+	s.arm(now)
+}
+
+func (s *RMPPSender) arm(now Time) { s.due = min(now.Add(s.rto), s.giveUp()) }
+
+func (s *RMPPSender) giveUp() Time {
+	return s.progress.Add(s.cfg.AckTimeout * time.Duration(s.cfg.Retries+1))
+}
+
+// segment builds segment k. PayloadLength counts the class header of every
+// segment: the first one tells the whole transfer, the last one its own.
+func (s *RMPPSender) segment(k uint32) {
+	m := &s.out
+	per := ib.MADLen - s.hdr
+	data := s.msg[s.hdr:]
+	part := data[min(int(k-1)*per, len(data)):min(int(k)*per, len(data))]
+	copy(m[:], s.msg[:s.hdr])
+	n := copy(m[s.hdr:], part)
+	clear(m[s.hdr+n:])
+	extra := s.hdr - rmppHeaderEnd
+	var flags uint8
+	length := 0
+	if k == s.segs {
+		flags |= RMPPLast
+		length = extra + len(part)
+	}
+	if k == 1 {
+		flags |= RMPPFirst
+		length = extra*int(s.segs) + len(data)
+	}
+	putRMPP(m, RMPPData, flags, 0, k, uint32(length))
+}
+
+// Receive takes an ACK, STOP or ABORT of this transfer.
+func (s *RMPPSender) Receive(now Time, m *ib.MAD, send func(*ib.MAD)) {
+	if s.done {
+		return
+	}
+	switch t := RMPPTypeOf(m); {
+	case t == RMPPNone:
+	case m[offRMPPVersion] != 1:
+		s.abort(m, RMPPBadVersion, send)
+	case t == RMPPAck && m[offRMPPStatus] != 0:
+		s.abort(m, RMPPBadStatus, send)
+	case t == RMPPAck:
+		s.ack(now, m, send)
+	case t == RMPPStop, t == RMPPAbort:
+		s.end(&RMPPError{Type: t, Status: RMPPStatus(m[offRMPPStatus]), ByPeer: true})
+	case t != RMPPData:
+		s.abort(m, RMPPBadType, send)
+	}
+}
+
+func (s *RMPPSender) ack(now Time, m *ib.MAD, send func(*ib.MAD)) {
+	seg, win := rmppData(m)
+	switch {
+	case win < seg:
+		s.abort(m, RMPPWindowSmall, send)
+		return
+	case seg > s.highest:
+		s.abort(m, RMPPSegmentBig, send)
+		return
+	case seg < s.last, seg == s.last && win <= s.win:
+		return // an old one
+	case win < s.win && seg < s.segs:
+		s.abort(m, RMPPWindowSmall, send)
+		return
+	}
+	if seg > s.last {
+		if !s.repeated {
+			s.measure(now.Sub(s.sent))
+		}
+		s.last = seg
+		s.progress = now
+		s.repeated = false
+	}
+	if s.last == s.segs {
+		s.end(nil)
+		if s.reply {
+			rmppReply(&s.out, m)
+			putRMPP(&s.out, RMPPAck, 0, 0, 0, 1)
+			send(&s.out)
+		}
+		return
+	}
+	s.win = max(s.win, win)
+	s.next = max(s.next, s.last+1)
+	s.push(now, send)
+}
+
+// measure adapts the time-out to how fast ACKs come.
+func (s *RMPPSender) measure(rtt time.Duration) {
+	if s.srtt == 0 {
+		s.srtt = rtt
+	} else {
+		s.srtt += (rtt - s.srtt) / 8
+	}
+	s.rto = max(s.cfg.MinAckTimeout, min(4*s.srtt, s.cfg.AckTimeout))
+}
+
+// abort ends the transfer because of m and tells the peer.
+func (s *RMPPSender) abort(m *ib.MAD, st RMPPStatus, send func(*ib.MAD)) {
+	rmppReply(&s.out, m)
+	putRMPP(&s.out, RMPPAbort, 0, st, 0, 0)
+	send(&s.out)
+	s.end(&RMPPError{Type: RMPPAbort, Status: st})
+}
+
+// Expire repeats what was not acknowledged in time, or gives up.
+func (s *RMPPSender) Expire(now Time, send func(*ib.MAD)) {
+	if s.done || now < s.due {
+		return
+	}
+	if now >= s.giveUp() {
+		n := copy(s.out[:], s.msg[:s.hdr])
+		clear(s.out[n:])
+		putRMPP(&s.out, RMPPAbort, 0, RMPPTooManyTries, 0, 0)
+		send(&s.out)
+		s.end(&RMPPError{Type: RMPPAbort, Status: RMPPTooManyTries})
+		return
+	}
+	s.rto = min(2*s.rto, s.cfg.AckTimeout)
+	s.repeated = true
+	s.next = s.last + 1
+	s.push(now, send)
+}
