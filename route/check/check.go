@@ -113,7 +113,7 @@ type Report struct {
 	AvgHops        float64 // mean of the same
 	MaxChannelLoad int64   // most paths over one channel (a cable's direction between switches)
 	AvgChannelLoad float64 // mean over all channels
-	VLsUsed        int     // data lanes that some path uses
+	VLsUsed        int     // data lanes of the delivered paths with a CA at one end; 1 for single-lane tables
 
 	Failures []Failure // examples, by ascending LID
 	Cycles   []Cycle   // examples, at most one for each component counted

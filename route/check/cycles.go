@@ -73,6 +73,22 @@ func (j *judge) succ(set []uint64, c int32, fn func(d int32)) {
 	}
 }
 
+// nextSucc is the first channel from column at on that depends on c's release.
+func (j *judge) nextSucc(set []uint64, c, at int32) (int32, bool) {
+	v := j.to[c]
+	first, k := j.g.Off[v], j.g.Off[v+1]-j.g.Off[v]
+	lo := uint32(j.row[c])
+	for at < k {
+		b := lo + uint32(at)
+		if word := set[b>>6] >> (b & 63); word != 0 {
+			at += int32(bits.TrailingZeros64(word))
+			return first + at, at < k
+		}
+		at += 64 - int32(b&63)
+	}
+	return 0, false
+}
+
 // acyclic peels channels that nothing waits for until none is left or a cycle
 // is all that remains.
 func (j *judge) acyclic(set []uint64) bool {
@@ -105,10 +121,7 @@ func (j *judge) tangles(set []uint64) (id []int32, count int) {
 	num := make([]int32, m) // order of discovery from 1; 0 = not yet
 	low := make([]int32, m)
 	on := make([]bool, m)
-	type frame struct {
-		c    int32
-		kids []int32
-	}
+	type frame struct{ c, at int32 } // at: successors looked at already
 	var frames []frame
 	var stack []int32
 	next := int32(0)
@@ -117,9 +130,7 @@ func (j *judge) tangles(set []uint64) (id []int32, count int) {
 		num[c], low[c] = next, next
 		stack = append(stack, c)
 		on[c] = true
-		var kids []int32
-		j.succ(set, c, func(d int32) { kids = append(kids, d) })
-		frames = append(frames, frame{c, kids})
+		frames = append(frames, frame{c, 0})
 	}
 	for r := range m {
 		if num[r] != 0 {
@@ -128,9 +139,9 @@ func (j *judge) tangles(set []uint64) (id []int32, count int) {
 		enter(int32(r))
 		for len(frames) > 0 {
 			f := &frames[len(frames)-1]
-			if len(f.kids) > 0 {
-				d := f.kids[0]
-				f.kids = f.kids[1:]
+			d, more := j.nextSucc(set, f.c, f.at)
+			if more {
+				f.at = j.col[d] + 1
 				if num[d] == 0 {
 					enter(d)
 				} else if on[d] {

@@ -488,7 +488,9 @@ func (j *judge) multi(w *scratch, dst int32, isCA bool) {
 	}
 	for _, u := range w.order {
 		w.mask[u], w.smask[u] = start(u)
-		w.used |= uint32(w.mask[u])
+		if w.depth[u] > 0 {
+			w.used |= uint32(w.mask[u])
+		}
 	}
 	for i := len(w.order) - 1; i >= 0; i-- {
 		u := w.order[i]

@@ -1,0 +1,324 @@
+package check_test
+
+import (
+	"testing"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/engine/minhop"
+	"heddle/route/engine/updn"
+	"heddle/route/routetest"
+
+	"pgregory.net/rapid"
+)
+
+// naive is the slow and obvious twin of check.Verify: it walks every path of
+// every pair, and finds components by Warshall's transitive closure.
+func naive(g *fabric.Graph, t *route.Tables) *check.Report {
+	r := &check.Report{}
+	n := len(g.Switches)
+	lanes := 1
+	if t.SL != nil {
+		lanes = t.NumVLs
+	}
+	entry := func(s int32, l int) byte {
+		row := t.LFT[s]
+		c := int(g.Switches[s].LinearFDBCap)
+		if l >= len(row) || l > int(t.TopLID) || (c > 0 && l >= c) {
+			return route.Drop
+		}
+		return row[l]
+	}
+	next := func(s int32, l int) int32 { // channel or -1
+		p := entry(s, l)
+		for c := g.Off[s]; c < g.Off[s+1]; c++ {
+			if g.Channels[c].OutPort == p {
+				return c
+			}
+		}
+		return -1
+	}
+	near := make([][]bool, n)
+	for s := range near {
+		near[s] = make([]bool, n)
+		near[s][s] = true
+	}
+	for _, c := range g.Channels {
+		near[c.From][c.To] = true
+	}
+	closure(near)
+
+	m := len(g.Channels)
+	ca, all := make([][][]bool, lanes), make([][][]bool, lanes)
+	for v := range lanes {
+		ca[v], all[v] = square(m), square(m)
+	}
+	load := make([]int64, m)
+	used := map[int]bool{}
+	var hops int64
+	top := int(max(g.TopLID, t.TopLID))
+	for l := 1; l <= top; l++ {
+		// Loops: switches that come back to themselves.
+		owner := int32(fabric.NoLID)
+		if l < len(g.LIDOwner) {
+			owner = g.LIDOwner[l]
+		}
+		dst := int32(-1)
+		if owner != fabric.NoLID {
+			dst = g.EndPorts[owner].Switch
+		}
+		for s := range int32(n) {
+			lowest, u := s, s
+			for range n + 1 {
+				c := next(u, l)
+				if u == dst || c < 0 {
+					lowest = -1
+					break
+				}
+				u = g.Channels[c].To
+				lowest = min(lowest, u)
+				if u == s {
+					break
+				}
+			}
+			if u == s && lowest == s && s != dst && next(s, l) >= 0 {
+				r.Loops++
+			}
+		}
+		if owner == fabric.NoLID {
+			continue
+		}
+		for src := 1; src < len(g.LIDOwner); src++ {
+			from := g.LIDOwner[src]
+			if from == fabric.NoLID || from == owner {
+				continue
+			}
+			a, b := &g.EndPorts[from], &g.EndPorts[owner]
+			if a.Switch < 0 || dst < 0 || !near[a.Switch][dst] {
+				r.DisconnectedPairs++
+				if a.Switch < 0 || dst < 0 {
+					continue
+				}
+			}
+			lane := 0
+			if t.SL != nil {
+				lane = int(t.SL[int(a.Switch)*n+int(dst)]) % lanes
+			}
+			var path []int32
+			u, ok := a.Switch, false
+			for range 3 * n {
+				if u == dst {
+					ok = entry(u, l) == b.Port
+					break
+				}
+				c := next(u, l)
+				if c < 0 {
+					break
+				}
+				path = append(path, c)
+				u = g.Channels[c].To
+			}
+			if !ok && near[a.Switch][dst] {
+				r.UnreachablePairs++
+			}
+			isCA := a.Type != ib.NodeSwitch || b.Type != ib.NodeSwitch
+			if isCA && ok {
+				used[lane] = true
+			}
+			for i := 1; i < len(path); i++ {
+				all[lane][path[i-1]][path[i]] = true
+				if isCA {
+					ca[lane][path[i-1]][path[i]] = true
+				}
+			}
+			if ok && a.Type != ib.NodeSwitch && b.Type != ib.NodeSwitch && ib.LID(src) == a.LID {
+				r.Paths++
+				hops += int64(len(path))
+				r.MaxHops = max(r.MaxHops, len(path))
+				for _, c := range path {
+					load[c]++
+				}
+			}
+		}
+	}
+	if r.Paths > 0 {
+		r.AvgHops = float64(hops) / float64(r.Paths)
+	}
+	for _, v := range load {
+		r.MaxChannelLoad = max(r.MaxChannelLoad, v)
+		r.AvgChannelLoad += float64(v)
+	}
+	if m > 0 {
+		r.AvgChannelLoad /= float64(m)
+	}
+	r.VLsUsed = len(used)
+	if lanes == 1 {
+		r.VLsUsed = 1
+	}
+	for v := range lanes {
+		direct := square(m)
+		for i := range direct {
+			copy(direct[i], ca[v][i])
+		}
+		closure(ca[v])
+		r.CreditCycles += len(tangles(ca[v]))
+		edges := square(m)
+		for i := range edges {
+			copy(edges[i], all[v][i])
+		}
+		closure(all[v])
+		for _, comp := range tangles(all[v]) {
+			for _, i := range comp {
+				for _, j := range comp {
+					if edges[i][j] && !direct[i][j] {
+						r.CreditCyclesSwitch++
+						goto next
+					}
+				}
+			}
+		next:
+		}
+	}
+	return r
+}
+
+func square(n int) [][]bool {
+	a := make([][]bool, n)
+	for i := range a {
+		a[i] = make([]bool, n)
+	}
+	return a
+}
+
+func closure(a [][]bool) {
+	for k := range a {
+		for i := range a {
+			if a[i][k] {
+				for j := range a {
+					a[i][j] = a[i][j] || a[k][j]
+				}
+			}
+		}
+	}
+}
+
+// tangles groups the nodes that reach themselves.
+func tangles(a [][]bool) [][]int {
+	var out [][]int
+	seen := make([]bool, len(a))
+	for i := range a {
+		if !a[i][i] || seen[i] {
+			continue
+		}
+		var comp []int
+		for j := range a {
+			if a[i][j] && a[j][i] {
+				seen[j] = true
+				comp = append(comp, j)
+			}
+		}
+		out = append(out, comp)
+	}
+	return out
+}
+
+// sameVerdict compares what naive knows.
+func sameVerdict(t interface{ Fatalf(string, ...any) }, got, want *check.Report) {
+	a, b := *got, *want
+	a.Failures, a.Cycles, b.Failures, b.Cycles = nil, nil, nil, nil
+	if !close(a.AvgHops, b.AvgHops) || !close(a.AvgChannelLoad, b.AvgChannelLoad) {
+		t.Fatalf("averages: Verify %+v\nnaive %+v", a, b)
+	}
+	a.AvgHops, a.AvgChannelLoad = b.AvgHops, b.AvgChannelLoad
+	if x, y := a, b; !equal(&x, &y) {
+		t.Fatalf("Verify %+v\nnaive  %+v", a, b)
+	}
+}
+
+func close(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
+
+func equal(a, b *check.Report) bool {
+	return a.UnreachablePairs == b.UnreachablePairs && a.DisconnectedPairs == b.DisconnectedPairs && a.Loops == b.Loops &&
+		a.CreditCycles == b.CreditCycles && a.CreditCyclesSwitch == b.CreditCyclesSwitch && a.Paths == b.Paths &&
+		a.MaxHops == b.MaxHops && a.MaxChannelLoad == b.MaxChannelLoad && a.VLsUsed == b.VLsUsed
+}
+
+// drawNet is a small random net, sometimes in several parts, sometimes with
+// short tables or CAs on no switch.
+func drawNet(t *rapid.T) *fabric.Graph {
+	draw := func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "d") }
+	n := rapid.IntRange(1, 10).Draw(t, "switches")
+	b := routetest.Random(n, rapid.IntRange(0, n).Draw(t, "extra"), 2, 3, draw)
+	if rapid.IntRange(0, 3).Draw(t, "parts") == 0 {
+		s := b.Switches(2)
+		b.Link(s, s+1)
+		b.Host(s, 1)
+	}
+	if rapid.IntRange(0, 5).Draw(t, "loose") == 0 {
+		b.Host(-1, 1)
+	}
+	if rapid.IntRange(0, 5).Draw(t, "short") == 0 {
+		b.Cap = map[int]int{draw(n): rapid.IntRange(1, 20).Draw(t, "cap")}
+	}
+	return b.Graph()
+}
+
+func TestNaiveTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawNet(t)
+		var e route.Engine = minhop.Engine{}
+		if rapid.Bool().Draw(t, "updn") {
+			e = updn.Engine{}
+		}
+		tb, err := e.Compute(g, route.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(0, 6).Draw(t, "damage") {
+			s := rapid.IntRange(0, len(g.Switches)-1).Draw(t, "s")
+			l := rapid.IntRange(1, int(g.TopLID)).Draw(t, "l")
+			p := rapid.IntRange(-1, int(g.Switches[s].NumPorts)+1).Draw(t, "p")
+			tb.LFT[s][l] = byte(p)
+		}
+		if rapid.IntRange(0, 7).Draw(t, "low top") == 0 {
+			tb.TopLID--
+		}
+		if rapid.IntRange(0, 2).Draw(t, "lanes") == 0 {
+			tb.NumVLs = rapid.IntRange(1, 3).Draw(t, "vls")
+			tb.SL = make([]ib.SL, len(g.Switches)*len(g.Switches))
+			for i := range tb.SL {
+				tb.SL[i] = ib.SL(rapid.IntRange(0, 3).Draw(t, "sl"))
+			}
+		}
+		got := check.Verify(g, tb, check.Options{Workers: rapid.IntRange(1, 4).Draw(t, "workers")})
+		sameVerdict(t, got, naive(g, tb))
+		for _, c := range got.Cycles {
+			checkCycle(t, g, &c)
+		}
+	})
+}
+
+// checkCycle sees that a cycle is one, and that each path proves its edge.
+func checkCycle(t *rapid.T, g *fabric.Graph, c *check.Cycle) {
+	if len(c.Edges) < 2 {
+		t.Fatalf("cycle of %d edges", len(c.Edges))
+	}
+	for i, e := range c.Edges {
+		if next := c.Edges[(i+1)%len(c.Edges)]; e.Out != next.In {
+			t.Fatalf("edge %d does not lead to the next: %+v", i, c.Edges)
+		}
+		if e.Src < 0 {
+			t.Fatalf("edge %d has no path: %+v", i, e)
+		}
+		proven := false
+		for k := 1; k < len(e.Path); k++ {
+			proven = proven || e.Path[k-1] == e.In && e.Path[k] == e.Out
+		}
+		if !proven {
+			t.Fatalf("the path does not go through its edge: %+v", e)
+		}
+	}
+	_ = c.String(g)
+}
