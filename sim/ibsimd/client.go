@@ -168,7 +168,7 @@ func (c *client) take(p *mad.Packet) {
 		}
 	}
 	counted := m.Class() == ib.ClassSA && (m.Method() == ib.MethodGetTableResp || rmppActive(m))
-	if length == ib.MADLen && !counted && tailUnused(m) {
+	if length == ib.MADLen && !counted && !m.Class().IsSMP() && tailUnused(m) {
 		length = ib.MADLen - tailLen
 	}
 	dlid, slid := c.ep.LID(), p.Addr.LID

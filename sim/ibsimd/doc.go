@@ -33,7 +33,7 @@
 //     that its program has not registered. A client that connected as SM
 //     (SIM_SET_ISSM) is given everything, as with ibsim.
 //   - A length below 256 that a responder states is passed on; 224 is stated
-//     where the last 32 bytes of a MAD are unused, because the preload library
+//     where the last 32 bytes of a GMP are unused, because the preload library
 //     damages them otherwise. A table answer of the SA keeps the length that
 //     the SA stated: clients count records by it.
 //   - GetNodeInfo states the GUID that makes the preload library compute the

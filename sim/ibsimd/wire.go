@@ -88,7 +88,7 @@ type clientInfo struct {
 // zeros there and its clients do not look.
 const (
 	inFlightAt    = 44
-	inFlightMagic = 0x4864646c // "Hddl"
+	inFlightMagic = 0x48444C45
 )
 
 // InFlight reads from the payload of a CONNECT reply (at least 52 bytes,
@@ -98,7 +98,7 @@ func InFlight(payload []byte) int {
 	if len(payload) < inFlightAt+8 || binary.NativeEndian.Uint32(payload[inFlightAt:]) != inFlightMagic {
 		return 0
 	}
-	return int(min(binary.NativeEndian.Uint32(payload[inFlightAt+4:]), 1<<20))
+	return int(min(binary.NativeEndian.Uint32(payload[inFlightAt+4:]), 1<<16))
 }
 
 func (i *clientInfo) Decode(b *[ctlPayload]byte) {
