@@ -1,0 +1,179 @@
+package umadfs
+
+import (
+	"syscall"
+
+	"heddle/internal/umadabi"
+)
+
+// wake is called when a packet was queued for the file of h: it serves the
+// reads that wait, or tells poll.
+func (c *conn) wake(h *handle) {
+	for len(h.reads) > 0 && h.file.Readable() {
+		rd := h.reads[0]
+		h.reads = append(h.reads[:0], h.reads[1:]...)
+		delete(c.pending, rd.unique)
+		c.take(h, rd)
+	}
+	if h.notify && h.file.Readable() {
+		h.notify = false
+		b := appendReply(c.out[:0], 0, 0)
+		le.PutUint32(b[4:], notifyPoll)
+		c.reply(le.AppendUint64(b, h.kh))
+	}
+}
+
+// readUmad serves a read of a umad device: at once, or held until a packet
+// comes unless the caller does not want to wait.
+func (c *conn) readUmad(r *request, h *handle) {
+	off, size, flags := le.Uint64(r.body[8:]), le.Uint32(r.body[16:]), le.Uint32(r.body[32:])
+	rest := h.rest[r.tid]
+	delete(h.rest, r.tid)
+	if off > 0 {
+		// A later part of one large read(2).
+		n := min(len(rest), int(size))
+		if n < len(rest) {
+			h.rest[r.tid] = rest[n:]
+		}
+		c.reply(append(c.ok(r.unique), rest[:n]...))
+		return
+	}
+	rd := heldRead{unique: r.unique, size: size, tid: r.tid}
+	if h.file.Readable() && len(h.reads) == 0 || int(size) < h.file.HeaderLen() {
+		c.take(h, rd)
+		return
+	}
+	if flags&syscall.O_NONBLOCK != 0 {
+		c.fail(r.unique, syscall.EAGAIN)
+		return
+	}
+	h.reads = append(h.reads, rd)
+	c.pending[rd.unique] = func() {
+		for i, x := range h.reads {
+			if x.unique == rd.unique {
+				h.reads = append(h.reads[:i], h.reads[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// take answers a read with the next packet. A message that does not fit needs
+// the ENOSPC protocol: an error and a filled buffer, of which a FUSE reply can
+// be only one; see memory.go.
+func (c *conn) take(h *handle, rd heldRead) {
+	size := int(rd.size)
+	if next := h.file.NextLen(); next > size && size >= splitFrom && c.direct {
+		// The kernel splits large reads: what did the caller ask for?
+		if call, ok := callerOf(rd.tid); ok && call.nr == syscall.SYS_READ && call.count >= uint64(next) {
+			msg, e := h.file.Read(next)
+			if e == 0 {
+				if h.rest == nil {
+					h.rest = map[uint32][]byte{}
+				}
+				h.rest[rd.tid] = msg[size:]
+				c.reply(append(c.ok(rd.unique), msg[:size]...))
+				return
+			}
+		}
+	}
+	msg, e := h.file.Read(size)
+	switch e {
+	case 0:
+		c.reply(append(c.ok(rd.unique), msg...))
+	case syscall.ENOSPC:
+		if c.direct && fillCaller(rd.tid, msg) {
+			c.fail(rd.unique, e)
+			return
+		}
+		c.replyBroken(rd.unique, msg)
+	default:
+		c.fail(rd.unique, e)
+	}
+}
+
+// writeUmad takes a write, putting together the parts of one that the kernel
+// split.
+func (c *conn) writeUmad(r *request, h *handle) {
+	off, size := le.Uint64(r.body[8:]), le.Uint32(r.body[16:])
+	data := r.body[40:]
+	if int(size) != len(data) {
+		c.fail(r.unique, syscall.EINVAL)
+		return
+	}
+	written := func(e syscall.Errno) {
+		if e != 0 {
+			c.fail(r.unique, e)
+			return
+		}
+		b := le.AppendUint32(c.ok(r.unique), size)
+		c.reply(append(b, 0, 0, 0, 0))
+	}
+	if off == 0 && len(data) >= splitFrom && c.direct {
+		call, ok := callerOf(r.tid)
+		if ok && call.nr == syscall.SYS_WRITE && call.count > uint64(len(data)) && call.count <= maxMessage {
+			if h.parts == nil {
+				h.parts = map[uint32]*part{}
+			}
+			h.parts[r.tid] = &part{data: append([]byte(nil), data...), total: int(call.count)}
+			written(0)
+			return
+		}
+	}
+	if p := h.parts[r.tid]; p != nil {
+		delete(h.parts, r.tid)
+		if off == uint64(len(p.data)) && off > 0 {
+			p.data = append(p.data, data...)
+			if len(p.data) < p.total {
+				h.parts[r.tid] = p
+				written(0)
+				return
+			}
+			data = p.data
+		}
+	}
+	written(h.file.Write(data))
+}
+
+// maxMessage is the largest RMPP message that a write may hold.
+const maxMessage = 64 << 20
+
+func (c *conn) ioctl(r *request, h *handle) {
+	code, inSize, outSize := le.Uint32(r.body[12:]), le.Uint32(r.body[24:]), le.Uint32(r.body[28:])
+	arg := r.body[32:]
+	if uint64(inSize) > uint64(len(arg)) || inSize > 256 || outSize > 256 {
+		c.fail(r.unique, syscall.EINVAL)
+		return
+	}
+	e := syscall.ENOTTY
+	buf := make([]byte, max(inSize, outSize))
+	copy(buf, arg[:inSize])
+	if h.file != nil {
+		e = h.file.Ioctl(code, buf)
+	}
+	b := le.AppendUint32(c.ok(r.unique), uint32(-int32(e)))
+	b = append(b, make([]byte, 12)...)
+	if e == 0 || code == umadabi.RegisterAgent2 {
+		b = append(b, buf[:outSize]...) // an error too may change the structure
+	}
+	c.reply(b)
+}
+
+func (c *conn) poll(r *request, h *handle) {
+	kh, flags := le.Uint64(r.body[8:]), le.Uint32(r.body[16:])
+	events := uint32(pollIn | pollOut)
+	if h.file != nil {
+		events = pollOut
+		switch {
+		case h.file.Dead():
+			events |= pollErr
+		case h.file.Readable():
+			events |= pollIn
+		}
+		if flags&pollScheduleNotify != 0 {
+			h.kh, h.notify = kh, true
+		}
+	}
+	b := le.AppendUint32(c.ok(r.unique), events)
+	c.reply(append(b, 0, 0, 0, 0))
+}

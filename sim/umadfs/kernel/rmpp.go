@@ -1,0 +1,201 @@
+package kernel
+
+import (
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+)
+
+// rmpp is the kernel's RMPP for one agent: messages written go out in
+// segments, segments that arrive become messages to be read. The engines are
+// package mad's; here they meet the agent's timers and pending requests.
+type rmpp struct {
+	a    *agent
+	cfg  mad.RMPPConfig // of receptions
+	recv map[recvKey]*reception
+}
+
+// ackTimeout is how long the kernel waits for an acknowledgement at most.
+const ackTimeout = 2 * time.Second
+
+// maxReceptions bounds the messages that an agent puts together at a time;
+// segments of further ones are not taken.
+const maxReceptions = 1024
+
+// recvKey tells receptions apart as the kernel does.
+type recvKey struct {
+	tid     uint64
+	qp      uint32
+	lid     ib.LID
+	class   uint8
+	version uint8
+	method  uint8
+}
+
+type reception struct {
+	timer
+	key    recvKey
+	engine *mad.RMPPReceiver
+	packet mad.Packet // where segments come from, and our answers go
+}
+
+func newRMPP(a *agent) *rmpp {
+	return &rmpp{a: a, recv: map[recvKey]*reception{}}
+}
+
+func (r *rmpp) close() {
+	for _, x := range r.recv {
+		r.a.file.port.timers.stop(&x.timer)
+	}
+	clear(r.recv)
+}
+
+// send starts the transfer of the message in s. The message stays pending
+// until it is acknowledged and, if one is expected, the response is there.
+func (r *rmpp) send(s *send) {
+	f, p := r.a.file, r.a.file.port
+	cfg := mad.RMPPConfig{AckTimeout: ackTimeout, Retries: int(s.retries)}
+	if s.timeout > 0 && s.timeout < ackTimeout {
+		cfg.AckTimeout = s.timeout
+	}
+	cfg.MinAckTimeout = cfg.AckTimeout // the kernel's time-out does not adapt
+	engine, err := mad.NewRMPPSender(&cfg, s.packet.Data, s.timeout > 0 && !s.response)
+	if err != nil {
+		p.release(s)
+		return
+	}
+	s.engine = engine
+	s.fire = func() {
+		s.engine.Expire(p.wire.Now(), s.segment)
+		f.advance(s)
+	}
+	f.sends[s.key] = s
+	engine.Start(p.wire.Now(), s.segment)
+	f.advance(s)
+}
+
+// segment puts one segment of the message on the wire.
+func (s *send) segment(m *ib.MAD) {
+	k := s.packet
+	k.Data = m[:]
+	s.agent.file.port.wire.Send(&k)
+}
+
+// advance looks how a transfer stands after something happened to it.
+func (f *File) advance(s *send) {
+	p := f.port
+	if !s.engine.Done() {
+		p.timers.set(&s.timer, s.engine.NextTimer())
+		return
+	}
+	err := s.engine.Err()
+	switch {
+	case err == nil && s.timeout > 0 && !s.response:
+		// All acknowledged: now the response has its time. There are no
+		// further tries.
+		s.engine = nil
+		s.retries = 0
+		s.fire = func() { f.expired(s) }
+		p.timers.set(&s.timer, p.wire.Now().Add(s.timeout))
+		return
+	case err != nil:
+		if e, ok := err.(*mad.RMPPError); ok && e.Status == mad.RMPPTooManyTries && !e.ByPeer {
+			f.complete(s)
+		}
+	}
+	p.release(s)
+}
+
+// receive takes an RMPP packet for the agent.
+func (r *rmpp) receive(pk *mad.Packet) {
+	if len(pk.Data) < ib.MADLen {
+		return
+	}
+	m := (*ib.MAD)(pk.Data)
+	switch mad.RMPPTypeOf(m) {
+	case mad.RMPPAck, mad.RMPPStop, mad.RMPPAbort:
+		// It answers a segment of ours: a request's if it has the R bit.
+		k := sendKey{tid: tid(m[:]), class: m[1], response: m[3]&0x80 == 0}
+		if k.response {
+			k.lid = pk.Addr.LID
+		}
+		if s := r.a.file.sends[k]; s != nil && s.agent == r.a && s.engine != nil {
+			s.engine.Receive(r.a.file.port.wire.Now(), m, s.segment)
+			r.a.file.advance(s)
+			return
+		}
+		// Else it is for a reception: the turn of a double-sided transfer, or
+		// the sender giving up. Their method differs by the R bit in an ACK.
+		for _, method := range [2]uint8{m[3], m[3] ^ 0x80} {
+			if x := r.recv[r.key(pk, m, method)]; x != nil {
+				r.step(x, pk, m)
+				return
+			}
+		}
+	default:
+		k := r.key(pk, m, m[3])
+		x := r.recv[k]
+		if x == nil {
+			if len(r.recv) >= maxReceptions {
+				return
+			}
+			x = &reception{key: k, engine: mad.NewRMPPReceiver(&r.cfg)}
+			x.pos = -1
+			x.fire = func() {
+				x.engine.Expire(r.a.file.port.wire.Now(), x.answer(r))
+				r.settle(x)
+			}
+			r.recv[k] = x
+		}
+		r.step(x, pk, m)
+	}
+}
+
+func (r *rmpp) key(pk *mad.Packet, m *ib.MAD, method uint8) recvKey {
+	return recvKey{tid: tid(m[:]), qp: pk.Addr.QP, lid: pk.Addr.LID, class: m[1], version: m[2], method: method}
+}
+
+// answer sends what a reception has to say back to where its segments came
+// from.
+func (x *reception) answer(r *rmpp) func(*ib.MAD) {
+	return func(m *ib.MAD) {
+		k := x.packet
+		k.Data = m[:]
+		r.a.file.port.wire.Send(&k)
+	}
+}
+
+func (r *rmpp) step(x *reception, pk *mad.Packet, m *ib.MAD) {
+	x.packet = mad.Packet{Addr: pk.Addr, LocalQP: pk.LocalQP}
+	done := x.engine.Receive(r.a.file.port.wire.Now(), m, x.answer(r))
+	r.settle(x)
+	if !done {
+		return
+	}
+	// The reception lingers to acknowledge repeated segments; its message is
+	// the reader's now.
+	msg := x.engine.Message()
+	whole := *pk
+	whole.Data = msg
+	if isResponse(msg) {
+		s := r.a.match(&whole)
+		if s == nil {
+			r.a.file.port.dropped++
+			return
+		}
+		r.a.file.port.release(s)
+	}
+	r.a.queue(&whole, msg, true)
+}
+
+// settle keeps the timer of a reception, or forgets it.
+func (r *rmpp) settle(x *reception) {
+	p := r.a.file.port
+	if x.engine.Ended() || x.engine.NextTimer() == mad.Never {
+		p.timers.stop(&x.timer)
+		delete(r.recv, x.key)
+		return
+	}
+	p.timers.set(&x.timer, x.engine.NextTimer())
+}

@@ -1,0 +1,109 @@
+package umadfs
+
+import (
+	"fmt"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/sim"
+	"heddle/sim/umadfs/kernel"
+)
+
+// hca is one node's adapter: the ports that programs on it see.
+type hca struct {
+	node  int // index in the fabric
+	ports []*port
+	refs  int // mounts
+}
+
+// port is one port's kernel state and the endpoint under it. It is also the
+// kernel.Wire. Under the driver's lock.
+type port struct {
+	ep     *sim.Endpoint
+	subnet *sim.Subnet
+	kernel *kernel.Port
+	gids   []ib.GID
+}
+
+func (p *port) Now() mad.Time               { return p.subnet.Now() }
+func (p *port) At(t mad.Time, fn func())    { p.subnet.At(t, fn) }
+func (p *port) Send(pk *mad.Packet)         { p.ep.Send(pk) }
+func (p *port) SetIsSM(on bool) error       { return p.ep.SetIsSM(on) }
+func (p *port) LMC() uint8                  { return p.ep.LMC() }
+func (p *port) NumGIDs() int                { p.gids = p.ep.GIDs(p.gids[:0]); return len(p.gids) }
+func (p *port) accepts(pk *mad.Packet) bool { return p.kernel.Accepts(pk) }
+func newPort(s *sim.Subnet, e *sim.Endpoint) *port {
+	p := &port{ep: e, subnet: s}
+	p.kernel = kernel.New(p, true)
+	e.OnPacket = p.kernel.Deliver
+	e.Accepts = p.accepts
+	return p
+}
+
+// openHCA attaches to every port of a node that has LIDs.
+func openHCA(s *sim.Subnet, name string) (*hca, error) {
+	index, err := s.Node(name)
+	if err != nil {
+		return nil, err
+	}
+	n := &s.Fabric().Nodes[index]
+	first, last := 1, n.NumPorts
+	if n.Type == ib.NodeSwitch {
+		first, last = 0, 0
+	}
+	h := &hca{node: index}
+	for num := first; num <= last; num++ {
+		ep, err := s.AttachPort(name, num)
+		if err != nil {
+			h.close()
+			return nil, fmt.Errorf("umadfs: attach to port %d: %w", num, err)
+		}
+		h.ports = append(h.ports, newPort(s, ep))
+	}
+	if len(h.ports) == 0 {
+		return nil, fmt.Errorf("umadfs: node %q has no ports", name)
+	}
+	return h, nil
+}
+
+func (h *hca) close() {
+	for _, p := range h.ports {
+		p.ep.Close()
+	}
+}
+
+// laneTenths is the data rate of one lane in tenths of Gb/s, and the name, as
+// the kernel prints them in the port's rate file.
+func laneTenths(s ib.LinkSpeed) (int, string) {
+	switch s {
+	case ib.SpeedDDR:
+		return 50, " DDR"
+	case ib.SpeedQDR:
+		return 100, " QDR"
+	case ib.SpeedFDR10:
+		return 100, " FDR10"
+	case ib.SpeedFDR:
+		return 140, " FDR"
+	case ib.SpeedEDR:
+		return 250, " EDR"
+	case ib.SpeedHDR:
+		return 500, " HDR"
+	case ib.SpeedNDR:
+		return 1000, " NDR"
+	case ib.SpeedXDR:
+		return 2000, " XDR"
+	}
+	return 25, ""
+}
+
+func rateText(p *port) string {
+	pi := p.ep.PortInfo()
+	lanes := max(pi.LinkWidthActive.Lanes(), 1)
+	tenths, name := laneTenths(pi.ActiveSpeed())
+	tenths *= lanes
+	half := ""
+	if tenths%10 != 0 {
+		half = ".5"
+	}
+	return fmt.Sprintf("%d%s Gb/sec (%dX%s)", tenths/10, half, lanes, name)
+}
