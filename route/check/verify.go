@@ -53,6 +53,7 @@ type scratch struct {
 	ca    [][]uint64 // dependencies by lane, traffic with a CA at one end
 	sw    [][]uint64 // those of traffic between switch port 0s
 	used  uint32     // lanes used
+	round bool       // some packets of the LID at hand go round
 	part  partial
 }
 
@@ -259,7 +260,7 @@ func (j *judge) block(w *scratch, b int) []Failure {
 		}
 		isCA := j.g.EndPorts[owner].Type != ib.NodeSwitch
 		if j.lanes == 1 {
-			j.single(w, dst, isCA, bad)
+			j.single(w, dst, isCA)
 		} else {
 			j.multi(w, dst, isCA)
 		}
@@ -311,6 +312,7 @@ func (j *judge) walk(w *scratch, entries []byte, dst int32, port uint8) bool {
 		}
 	}
 	bad := false
+	w.round = false
 	if dst >= 0 {
 		ch[dst] = -1
 		order = append(order, dst)
@@ -352,6 +354,9 @@ func (j *judge) walk(w *scratch, entries []byte, dst int32, port uint8) bool {
 			w.part.loops++
 			d = looping
 		}
+		if d == looping {
+			w.round = true
+		}
 		if dst < 0 || j.comp[s] == j.comp[dst] {
 			bad = true
 		}
@@ -376,7 +381,7 @@ func (j *judge) mark(set []uint64, c1, c2 int32) {
 }
 
 // single records the dependencies of one LID in single-lane tables.
-func (j *judge) single(w *scratch, dst int32, isCA, bad bool) {
+func (j *judge) single(w *scratch, dst int32, isCA bool) {
 	w.used |= 1
 	if isCA {
 		// Every switch may send: port 0 of one, if not a CA on it.
@@ -390,7 +395,7 @@ func (j *judge) single(w *scratch, dst int32, isCA, bad bool) {
 				j.mark(set, c1, c2)
 			}
 		}
-		if bad {
+		if w.round {
 			for u, d := range w.depth {
 				if d == looping {
 					j.mark(set, w.ch[u], w.ch[j.to[w.ch[u]]])
@@ -419,7 +424,7 @@ func (j *judge) single(w *scratch, dst int32, isCA, bad bool) {
 			j.mark(set, c1, c2)
 		}
 	}
-	if bad {
+	if w.round {
 		j.loopMasks(w, func(u int32) (uint16, uint16) {
 			if seen[u] {
 				return 1, 0
@@ -505,11 +510,8 @@ func (j *judge) multi(w *scratch, dst int32, isCA bool) {
 			j.markLanes(w, c1, c2, w.mask[u], w.smask[u])
 		}
 	}
-	for _, d := range w.depth {
-		if d == looping {
-			j.loopMasks(w, start)
-			return
-		}
+	if w.round {
+		j.loopMasks(w, start)
 	}
 }
 
