@@ -116,7 +116,7 @@ const (
 // ServiceLeaseForever as ServiceLease never ends.
 const ServiceLeaseForever uint32 = 0xFFFFFFFF
 
-// ServiceRecord is the record of that name, 176 bytes (IBA §15.2.5.14).
+// ServiceRecord is the record of that name, 176 bytes (IBA §15.2.5).
 type ServiceRecord struct {
 	ServiceID    uint64
 	ServiceGID   ib.GID
@@ -250,7 +250,7 @@ const (
 	InformCompProducer      CompMask = 1 << 15
 )
 
-// InformInfoRecord is a subscription, 60 bytes (IBA §15.2.5.12).
+// InformInfoRecord is a subscription, 60 bytes (IBA §15.2.5).
 type InformInfoRecord struct {
 	SubscriberGID ib.GID
 	Enum          uint16

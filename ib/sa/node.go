@@ -34,7 +34,7 @@ const (
 )
 
 // NodeRecord is the record of that name, 108 bytes, one for each end port
-// (IBA §15.2.5.2).
+// (IBA §15.2.5).
 type NodeRecord struct {
 	LID             ib.LID
 	NodeInfo        smp.NodeInfo
@@ -124,7 +124,7 @@ const (
 // has it, without legacy speeds faked for old readers.
 const PortInfoRawOption uint8 = 0x80
 
-// PortInfoRecord is the record of that name, 68 bytes (IBA §15.2.5.3).
+// PortInfoRecord is the record of that name, 68 bytes (IBA §15.2.5).
 type PortInfoRecord struct {
 	LID      ib.LID
 	PortNum  uint8
@@ -154,7 +154,7 @@ func (r *PortInfoRecord) Put(b []byte) {
 // Component bits of SwitchInfoRecord.
 const SwitchInfoCompLID CompMask = 1 << 0
 
-// SwitchInfoRecord is the record of that name, 24 bytes (IBA §15.2.5.5).
+// SwitchInfoRecord is the record of that name, 24 bytes (IBA §15.2.5).
 type SwitchInfoRecord struct {
 	LID        ib.LID
 	SwitchInfo smp.SwitchInfo
@@ -187,7 +187,7 @@ const (
 	SMInfoCompSMState  CompMask = 1 << 6
 )
 
-// SMInfoRecord is the record of that name, 25 bytes (IBA §15.2.5.10).
+// SMInfoRecord is the record of that name, 25 bytes (IBA §15.2.5).
 type SMInfoRecord struct {
 	LID    ib.LID
 	SMInfo smp.SMInfo
@@ -219,7 +219,7 @@ const (
 	LinkCompToLID    CompMask = 1 << 3
 )
 
-// LinkRecord is one direction of a cable, 6 bytes (IBA §15.2.5.13).
+// LinkRecord is one direction of a cable, 6 bytes (IBA §15.2.5).
 type LinkRecord struct {
 	FromLID  ib.LID
 	FromPort uint8

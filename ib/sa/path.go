@@ -136,7 +136,7 @@ const (
 )
 
 // MultiPathRecord is a query for paths between sets of ports, 24 bytes and 16
-// for each GID (IBA §15.2.5.20). The answer is PathRecords.
+// for each GID (IBA §15.2.5). The answer is PathRecords.
 type MultiPathRecord struct {
 	RawTraffic             bool
 	FlowLabel              uint32 // 20 bits

@@ -24,7 +24,7 @@ const (
 	SLtoVLCompOutputPort CompMask = 1 << 2
 )
 
-// SLtoVLRecord is SLtoVLMappingTableRecord, 16 bytes (IBA §15.2.5.4).
+// SLtoVLRecord is SLtoVLMappingTableRecord, 16 bytes (IBA §15.2.5).
 type SLtoVLRecord struct {
 	LID                   ib.LID
 	InputPort, OutputPort uint8
@@ -55,7 +55,7 @@ const (
 	VLArbCompBlock      CompMask = 1 << 2
 )
 
-// VLArbRecord is VLArbitrationTableRecord, 72 bytes (IBA §15.2.5.9). Block is
+// VLArbRecord is VLArbitrationTableRecord, 72 bytes (IBA §15.2.5). Block is
 // the part: 1 and 2 low priority, 3 and 4 high.
 type VLArbRecord struct {
 	LID        ib.LID
@@ -88,7 +88,7 @@ const (
 	PKeyCompPortNum CompMask = 1 << 2
 )
 
-// PKeyTableRecord is P_KeyTableRecord, 72 bytes (IBA §15.2.5.11).
+// PKeyTableRecord is P_KeyTableRecord, 72 bytes (IBA §15.2.5).
 type PKeyTableRecord struct {
 	LID       ib.LID
 	Block     uint16
@@ -120,7 +120,7 @@ const (
 	LFTCompBlock CompMask = 1 << 1
 )
 
-// LFTRecord is LinearForwardingTableRecord, 72 bytes (IBA §15.2.5.6).
+// LFTRecord is LinearForwardingTableRecord, 72 bytes (IBA §15.2.5).
 type LFTRecord struct {
 	LID   ib.LID
 	Block uint16
@@ -144,7 +144,7 @@ func (r *LFTRecord) Put(b []byte) {
 	r.LFT.Put(b[8:])
 }
 
-// RFTRecord is RandomForwardingTableRecord, 72 bytes (IBA §15.2.5.7).
+// RFTRecord is RandomForwardingTableRecord, 72 bytes (IBA §15.2.5).
 type RFTRecord struct {
 	LID   ib.LID
 	Block uint16
@@ -175,7 +175,7 @@ const (
 	MFTCompBlock    CompMask = 1 << 3
 )
 
-// MFTRecord is MulticastForwardingTableRecord, 72 bytes (IBA §15.2.5.8).
+// MFTRecord is MulticastForwardingTableRecord, 72 bytes (IBA §15.2.5).
 type MFTRecord struct {
 	LID      ib.LID
 	Position uint8  // 4 bits
@@ -207,7 +207,7 @@ const (
 	GUIDInfoCompGUID0 CompMask = 1 << 4
 )
 
-// GUIDInfoRecord is the record of that name, 72 bytes (IBA §15.2.5.18).
+// GUIDInfoRecord is the record of that name, 72 bytes (IBA §15.2.5).
 type GUIDInfoRecord struct {
 	LID      ib.LID
 	Block    uint8
@@ -258,7 +258,7 @@ func (r *PortInfoExtendedRecord) Put(b []byte) {
 	clear(b[68:])
 }
 
-// TraceRecord is one node of a traced path, 46 bytes (IBA §15.2.5.19; the
+// TraceRecord is one node of a traced path, 46 bytes (IBA §15.2.5; the
 // layout is that of a public implementation).
 type TraceRecord struct {
 	GIDPrefix    ib.SubnetPrefix
