@@ -39,6 +39,27 @@ func (b *Net) port(s int) int {
 // Link cables two switches on their next free ports.
 func (b *Net) Link(s, t int) { b.links = append(b.links, [4]int{s, b.port(s), t, b.port(t)}) }
 
+// Unlink pulls the first cable between two switches; their port numbers stay.
+func (b *Net) Unlink(s, t int) {
+	for i, l := range b.links {
+		if l[0] == s && l[2] == t || l[0] == t && l[2] == s {
+			b.links = slices.Delete(b.links, i, i+1)
+			return
+		}
+	}
+}
+
+// Damaged is b with so many cables pulled; draw(k) returns a number in [0, k).
+func Damaged(b *Net, cables int, draw func(k int) int) *Net {
+	for range cables {
+		if len(b.links) > 0 {
+			i := draw(len(b.links))
+			b.links = slices.Delete(b.links, i, i+1)
+		}
+	}
+	return b
+}
+
 // Host hangs a CA port with so many LIDs on a switch; on none if s is -1.
 func (b *Net) Host(s, lids int) {
 	p := 0
