@@ -30,7 +30,7 @@ const (
 type Config struct {
 	PortGUID ib.GUID // port GUID of the port we work through (required)
 	Priority uint8   // 0–15, higher wins the mastership
-	SMKey    uint64  // key shared by all managers of the subnet; OpenSM's default is 1
+	SMKey    uint64  // key shared by all managers of the subnet; 1 is the usual one, 0 trusts any
 	// PlanOnly makes the core discover and compute without writing to the
 	// fabric or claiming IsSM; the result is Output.Plan.
 	PlanOnly bool
@@ -79,18 +79,21 @@ type Config struct {
 	// reports failures; the core's own timers are then only a safety net.
 	TransportTimed bool
 
+	// FirstTID shifts transaction IDs, so that answers meant for an earlier
+	// life of the process are not taken for ours; the shell draws it.
+	FirstTID uint32
+
 	SweepInterval time.Duration // between light sweeps; default 10 s, < 0 = off
 	RetryInterval time.Duration // until what was left out is tried again; default 10 s, doubling to 16 ×
 	TrapSettle    time.Duration // a sweep asked for by a trap waits this long for more; default 50 ms
 	TrapMinGap    time.Duration // least time between two sweeps asked for by traps; default 1 s when they keep coming
 	PollInterval  time.Duration // of the master by a standby; default 10 s
 	PollRetries   int           // unanswered polls before the master is taken for dead; default 4
-	DrainTime     time.Duration // least time between discard and write; default computed from lifetimes
+	DrainTime     time.Duration // between discard and write; default computed from lifetimes
 }
 
 // Default returns c with every zero field that has a default filled in.
 func (c Config) Default() Config {
-	def(&c.SMKey, 0)
 	def(&c.Prefix, ib.DefaultSubnetPrefix)
 	def(&c.MaxMTU, 5)
 	def(&c.MaxOpVLs, 5)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/mad"
 	"heddle/subnet"
 )
 
@@ -181,6 +182,7 @@ type SweepReport struct {
 	PortSets   int // Set(PortInfo) without a change of state
 	Armed      int // Set(PortInfo) to Armed
 	Activated  int // Set(PortInfo) to Active
+	Downed     int // links taken down (static2003)
 	BlocksRead int
 	BlocksSent int // Set(LinearForwardingTable)
 	TopsSent   int // Set(SwitchInfo) that changed LinearFDBTop
@@ -223,13 +225,6 @@ func (p Phase) String() string {
 	return "phase?"
 }
 
-// AttrStat counts the SMPs of one attribute.
-type AttrStat struct {
-	Attr              ib.AttrID
-	Sent              uint64 // requests, retries not counted
-	Retried, TimedOut uint64
-}
-
 // Status is a copy of a Core's state in a few numbers.
 type Status struct {
 	State      subnet.SMState
@@ -248,6 +243,6 @@ type Status struct {
 	Sent       uint64
 	Retried    uint64
 	TimedOut   uint64
-	Attrs      []AttrStat // in ascending attribute order
+	MADs       mad.Stats // by attribute and method
 	Last       *SweepReport
 }

@@ -1,7 +1,12 @@
 package sm
 
 import (
+	"cmp"
+	"slices"
+
 	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/route"
 	"heddle/subnet"
 )
 
@@ -45,3 +50,91 @@ type PlannedSMPs struct {
 	What string
 	N    int
 }
+
+// emitPlan ends a plan-only run.
+func (c *Core) emitPlan(r *JobResult) {
+	f := c.f
+	p := &Plan{Engine: r.Engine, Passed: r.Passed, Master: c.master.public()}
+	if r.Err != nil {
+		p.Refused = r.Err.Error()
+	}
+	sets := map[ib.AttrID]int{}
+	for i := range f.ports {
+		q := &f.ports[i]
+		if !f.nodes[q.node].ok() || !q.has(pKnown) {
+			continue
+		}
+		if q.lid != 0 && q.lid != q.info.LID {
+			why := "new"
+			if q.info.LID != 0 {
+				why = "shows LID " + q.info.LID.String()
+			}
+			p.LIDs = append(p.LIDs, PlannedLID{Where: f.where(q.node, int(q.num)), GUID: q.guid, Old: q.info.LID, New: q.lid, Why: why})
+		}
+		if w, ext, ok := c.portWanted(q.node, q.num); ok && c.differs(&w, &q.info, ext) {
+			sets[smp.AttrPortInfo]++
+		}
+		if c.moves(q) {
+			switch q.info.PortState {
+			case ib.StateInit:
+				sets[planMove] += 2
+			case ib.StateArmed:
+				sets[planMove]++
+			}
+		}
+	}
+	slices.SortFunc(p.LIDs, func(a, b PlannedLID) int { return cmp.Compare(a.GUID, b.GUID) })
+	for i := range f.nodes {
+		if n := &f.nodes[i]; n.isSwitch() && n.ok() && (n.sw.PortStateChange || n.sw.LifeTimeValue != c.cfg.PacketLife) {
+			sets[smp.AttrSwitchInfo]++
+		}
+	}
+	if r.Plan != nil {
+		p.Transition = r.Plan.Mode.String() + ": " + r.Plan.Reason
+		p.Clean = r.Plan.Mode == route.ModeNone || r.Plan.Mode == route.ModeDynamic
+		by := make([]int, len(f.swNode))
+		for _, b := range r.Plan.DiscardBlocks {
+			by[b.Switch]++
+		}
+		for _, b := range r.Plan.Blocks {
+			by[b.Switch]++
+		}
+		for s, k := range by {
+			if k > 0 {
+				p.Blocks = append(p.Blocks, PlannedSwitch{Where: f.where(f.swNode[s], -1), Blocks: k})
+				sets[smp.AttrLFT] += k
+			}
+			if f.nodes[f.swNode[s]].lft.top != r.Tables.TopLID {
+				sets[planTop]++
+			}
+		}
+	}
+	for _, row := range [...]PlannedSMPs{
+		{Attr: smp.AttrPortInfo, What: "LIDs and port parameters", N: sets[smp.AttrPortInfo]},
+		{Attr: smp.AttrSwitchInfo, What: "switch parameters", N: sets[smp.AttrSwitchInfo]},
+		{Attr: smp.AttrLFT, What: "forwarding blocks", N: sets[smp.AttrLFT]},
+		{Attr: smp.AttrSwitchInfo, What: "LinearFDBTop", N: sets[planTop]},
+		{Attr: smp.AttrPortInfo, What: "port states (Armed, Active)", N: sets[planMove]},
+	} {
+		p.Sets = append(p.Sets, row)
+		p.Total += row.N
+	}
+	seconds := c.meanRTT().Seconds() * float64(p.Total) / float64(max(c.eng.Window(), 1))
+	if r.Plan != nil {
+		seconds += r.Plan.Drain.Seconds()
+	}
+	p.SecondsAt = seconds
+	c.wanted = r.Tables
+	c.enter(PhaseIdle)
+	c.wantSweep = false
+	c.publish()
+	p.Snapshot = c.snap
+	c.out.Plan = p
+	c.out.notify(Notice{Kind: KindSweepEnd, Level: Info, Text: "plan complete; nothing was written"})
+}
+
+// Keys of emitPlan's counts that are no attribute of their own.
+const (
+	planMove ib.AttrID = 0xFFFE
+	planTop  ib.AttrID = 0xFFFD
+)

@@ -103,6 +103,7 @@ type Problem struct {
 	Node string // node GUID, description, port and directed path, as notices print them
 	GUID ib.GUID
 	Port uint8
+	Kind string // the kind of notice that told it
 	Text string // what is wrong
 }
 

@@ -1,0 +1,311 @@
+package sm
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"heddle/ib"
+	"heddle/store"
+)
+
+// lidRange is base LID and LMC of an end port.
+type lidRange struct {
+	lid ib.LID
+	lmc uint8
+}
+
+// lidSpace says which LIDs are taken; index is the LID.
+type lidSpace struct {
+	used  [1 << 16 / 64]uint64
+	limit int // first LID that cannot be given
+	next  int // all LIDs below are taken or were passed over
+}
+
+func (s *lidSpace) free(r lidRange) bool {
+	n := 1 << r.lmc
+	if r.lid == 0 || int(r.lid)&(n-1) != 0 || int(r.lid)+n > s.limit {
+		return false
+	}
+	for l := int(r.lid); l < int(r.lid)+n; l++ {
+		if s.used[l>>6]&(1<<(l&63)) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *lidSpace) take(r lidRange) {
+	for l := int(r.lid); l < int(r.lid)+1<<r.lmc; l++ {
+		s.used[l>>6] |= 1 << (l & 63)
+	}
+}
+
+func (s *lidSpace) release(r lidRange) {
+	for l := int(r.lid); l < int(r.lid)+1<<r.lmc; l++ {
+		s.used[l>>6] &^= 1 << (l & 63)
+	}
+	s.next = 0
+}
+
+// find returns the lowest free range, lid 0 if there is none.
+func (s *lidSpace) find(lmc uint8) lidRange {
+	n := 1 << lmc
+	start := max(s.next, n)
+	if lmc == 0 {
+		start = max(s.next, 1)
+	}
+	start = (start + n - 1) &^ (n - 1)
+	for l := start; l+n <= s.limit; l += n {
+		if r := (lidRange{ib.LID(l), lmc}); s.free(r) {
+			if lmc == 0 {
+				s.next = l
+			}
+			return r
+		}
+	}
+	return lidRange{}
+}
+
+// endPort is a port that needs a LID, in the order of port GUIDs.
+type endPort struct {
+	idx int32 // in fab.ports
+	lmc uint8
+}
+
+// endPorts lists the ports that need LIDs, ascending port GUID.
+func (c *Core) endPorts() []endPort {
+	f := c.f
+	var eps []endPort
+	for i := range f.ports {
+		p := &f.ports[i]
+		n := &f.nodes[p.node]
+		if !p.has(pEnd) || !n.ok() {
+			continue
+		}
+		lmc := c.cfg.LMC
+		if n.isSwitch() {
+			if lmc = 0; n.sw.EnhancedPort0 {
+				lmc = c.cfg.LMCPort0
+			}
+		} else if p.node != f.self.Node && !p.has(pLinked) {
+			continue // no link of this subnet leads to it
+		}
+		eps = append(eps, endPort{int32(i), lmc})
+	}
+	slices.SortFunc(eps, func(a, b endPort) int {
+		return cmp.Or(cmp.Compare(f.ports[a.idx].guid, f.ports[b.idx].guid), cmp.Compare(a.idx, b.idx))
+	})
+	// Two ports with one port GUID cannot both have its LID.
+	out := eps[:0]
+	for _, e := range eps {
+		if len(out) > 0 && f.ports[out[len(out)-1].idx].guid == f.ports[e.idx].guid {
+			first, p := &f.ports[out[len(out)-1].idx], &f.ports[e.idx]
+			p.flags |= pLeft
+			c.problem(Where{}, Notice{Kind: KindDuplicateGUID, Level: Error, Where: f.where(p.node, int(p.num)), Peer: f.where(first.node, int(first.num)),
+				Text: "port GUID " + p.guid.String() + " is already in use by the second port named; this one is left out: give it a GUID of its own"})
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// lidLimit is the first LID that some switch's table cannot hold. Switches
+// whose tables are too small for the subnet at all are left out.
+func (c *Core) lidLimit(eps []endPort) int {
+	f := c.f
+	need := 1
+	for _, e := range eps {
+		need += 1 << e.lmc
+	}
+	limit := int(ib.LIDMaxUnicast) + 1
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		if !n.isSwitch() || !n.ok() {
+			continue
+		}
+		if lim := int(n.sw.LinearFDBCap); lim < need {
+			text := "its linear forwarding table holds " + strconv.Itoa(lim) + " LIDs but the subnet needs " + strconv.Itoa(need) + "; the switch is left out: take it out of the fabric or use a smaller LMC"
+			if lim == 0 {
+				text = "it has no linear forwarding table, only a random one, which is not supported; the switch is left out"
+			}
+			c.problem(Where{}, Notice{Kind: KindTableTooSmall, Level: Error, Where: f.where(int32(i), -1), Text: text})
+			c.leaveOut(int32(i), text)
+			continue
+		}
+		limit = min(limit, int(n.sw.LinearFDBCap))
+	}
+	return limit
+}
+
+// assignLIDs gives every end port its LID. In this order a range is kept, if
+// it is aligned, within every switch's table and free:
+//
+//  1. what this mastership gave the port before;
+//  2. on the first sweep of a mastership, what an Active port has;
+//  3. what the store says;
+//  4. what a port that is not Active has, if the store reserves it for nobody;
+//  5. the lowest range that neither the fabric nor the store uses; when there
+//     is none left, ranges of ports that are not here are given up.
+//
+// A port that cannot keep its range gets another one, and the move is
+// reported.
+func (c *Core) assignLIDs() []store.Op {
+	f := c.f
+	eps := c.endPorts()
+	outBefore := c.countOut()
+	limit := c.lidLimit(eps)
+	if c.countOut() != outBefore { // links of the switches left out are gone
+		for i := range f.ports {
+			f.ports[i].flags &^= pLinked
+		}
+		c.linkUp()
+		eps = c.endPorts()
+	}
+	sp := &lidSpace{limit: limit}
+	give := func(e endPort, r lidRange) bool {
+		p := &f.ports[e.idx]
+		r.lmc = e.lmc
+		if p.lid != 0 || !sp.free(r) {
+			return false
+		}
+		sp.take(r)
+		p.lid, p.lmc = r.lid, r.lmc
+		return true
+	}
+	for _, e := range eps {
+		if r, ok := c.lids[f.ports[e.idx].guid]; ok {
+			give(e, r)
+		}
+	}
+	if c.firstTime {
+		// Where two Active ports claim one range the one that the store names
+		// keeps it, else the lower GUID.
+		for pass := range 2 {
+			for _, e := range eps {
+				p := &f.ports[e.idx]
+				if !c.inUse(p) {
+					continue
+				}
+				if pass == 0 && c.stored[p.guid].lid != p.info.LID {
+					continue
+				}
+				give(e, lidRange{lid: p.info.LID})
+			}
+		}
+	}
+	for _, e := range eps {
+		if r, ok := c.stored[f.ports[e.idx].guid]; ok {
+			give(e, r)
+		}
+	}
+	reserved := c.reserve(sp, eps)
+	for _, e := range eps {
+		if p := &f.ports[e.idx]; p.info.LID.IsUnicast() {
+			give(e, lidRange{lid: p.info.LID})
+		}
+	}
+	var ops []store.Op
+	for _, e := range eps {
+		p := &f.ports[e.idx]
+		if p.lid == 0 {
+			r := sp.find(e.lmc)
+			for r.lid == 0 && len(reserved) > 0 {
+				old := reserved[len(reserved)-1]
+				reserved = reserved[:len(reserved)-1]
+				sp.release(c.stored[old])
+				delete(c.stored, old)
+				delete(c.lids, old)
+				ops = append(ops, store.Op{Kind: store.DeleteLID, GUID: old})
+				r = sp.find(e.lmc)
+			}
+			if r.lid == 0 {
+				p.flags |= pLeft
+				c.problem(Where{}, Notice{Kind: KindNoLID, Level: Error, Where: f.where(p.node, int(p.num)),
+					Text: "no LID left: all " + strconv.Itoa(limit-1) + " that the smallest forwarding table holds are in use; the port is left out: use a smaller LMC or larger switches"})
+				continue
+			}
+			sp.take(r)
+			p.lid, p.lmc = r.lid, r.lmc
+		}
+		c.noteMove(p)
+		r := lidRange{p.lid, p.lmc}
+		c.lids[p.guid] = r
+		if c.stored[p.guid] != r {
+			c.stored[p.guid] = r
+			ops = append(ops, store.Op{Kind: store.PutLID, GUID: p.guid, LID: r.lid, LMC: r.lmc})
+		}
+	}
+	return ops
+}
+
+func (c *Core) countOut() (n int) {
+	for i := range c.f.nodes {
+		if !c.f.nodes[i].ok() {
+			n++
+		}
+	}
+	return n
+}
+
+// inUse reports whether connections may depend on the LID that a port shows.
+func (c *Core) inUse(p *port) bool {
+	if !p.info.LID.IsUnicast() {
+		return false
+	}
+	if p.num == 0 && c.f.nodes[p.node].isSwitch() {
+		// A base port 0 has no states; its LID is in use if some master set it up.
+		return p.info.MasterSMLID != 0
+	}
+	return p.info.PortState >= ib.StateArmed
+}
+
+// reserve takes the ranges of ports that are known but not here, so that they
+// find them free when they return. It returns their GUIDs, descending.
+func (c *Core) reserve(sp *lidSpace, eps []endPort) []ib.GUID {
+	if len(c.stored) == 0 {
+		return nil
+	}
+	absent := make([]ib.GUID, 0, 16)
+	f := c.f
+	guids := make([]ib.GUID, 0, len(c.stored))
+	for g := range c.stored {
+		guids = append(guids, g)
+	}
+	slices.Sort(guids)
+	i := 0
+	for _, g := range guids {
+		for i < len(eps) && f.ports[eps[i].idx].guid < g {
+			i++
+		}
+		if i < len(eps) && f.ports[eps[i].idx].guid == g {
+			continue
+		}
+		if r := c.stored[g]; sp.free(r) {
+			sp.take(r)
+			absent = append(absent, g)
+		}
+	}
+	slices.Reverse(absent)
+	return absent
+}
+
+// noteMove reports a port whose LID changes although somebody may be using it.
+func (c *Core) noteMove(p *port) {
+	old, had := c.lids[p.guid]
+	var text string
+	switch {
+	case had && old.lid != p.lid:
+		text = "its LID " + old.lid.String() + " cannot be kept (alignment, LMC or the smallest forwarding table)"
+	case !had && c.firstTime && c.inUse(p) && p.info.LID != p.lid:
+		text = "it shows LID " + p.info.LID.String() + ", which another port has or which does not fit"
+	case !had && c.stored[p.guid].lid != 0 && c.stored[p.guid].lid != p.lid && p.info.LID != p.lid:
+		text = "its stored LID " + c.stored[p.guid].lid.String() + " is in use by another port or does not fit"
+	case !had && !c.firstTime && p.info.LID.IsUnicast() && p.info.LID != p.lid && c.inUse(p):
+		text = "it joined with LID " + p.info.LID.String() + ", which another port has"
+	default:
+		return
+	}
+	c.out.notify(Notice{Kind: KindLIDConflict, Level: Warn, Where: c.f.where(p.node, int(p.num)), Text: text + "; it gets LID " + p.lid.String()})
+}

@@ -1,0 +1,405 @@
+package sm
+
+import (
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// Core is one subnet manager. See the package comment for how it is driven.
+type Core struct {
+	cfg Config
+	eng *mad.Engine
+	now mad.Time
+	out *Output
+	req mad.Request // scratch
+
+	state    subnet.SMState
+	started  bool
+	stopping bool
+	up       bool // the subnet is up in this mastership
+
+	// The sweep under way.
+	phase      Phase
+	phaseStart mad.Time
+	sweepStart mad.Time
+	todo       queue // work items of the phase that are not requests yet
+	pend       int   // items of the phase that are not finished
+	phaseTotal int
+	errs       int  // failed items of the sweep that another sweep may mend
+	again      bool // something changed meanwhile
+	againWhy   string
+	report     SweepReport
+	attempts   int // sweeps in a row that ended with errs or again
+	conflicts  int // fingerprint of the disagreements of the last discovery
+	recheck    bool
+	madBase    mad.Stats
+
+	f    *fab // being discovered or the one that is managed
+	last *fab // of the sweep before, for comparing
+	snap *subnet.Snapshot
+	gen  uint64 // of the last snapshot
+
+	// What lasts beyond a sweep, keyed by GUID: resolved once at discovery.
+	lids      map[ib.GUID]lidRange
+	stored    map[ib.GUID]lidRange
+	mkeys     map[ib.GUID]ib.MKey
+	neighbors map[nodePort]ib.GUID
+	lfts      map[ib.GUID]*lft
+	firstTime bool              // first configuring sweep of this mastership
+	tookOver  bool              // this mastership came from a master that died
+	noted     map[string]uint64 // facts told, by the sweep that last saw them
+
+	persistGen  uint64
+	persistWait bool
+
+	// Routing.
+	jobGen   uint64
+	jobBusy  bool
+	jobDone  *JobResult
+	setsDone bool
+	wanted   *route.Tables
+	result   *JobResult
+	dist     distribution
+	engine   string
+	passed   []string
+	transit  string
+
+	// Other managers.
+	others      []otherSM // ascending GUID, of the last discovery
+	master      otherSM   // the master we poll; GUID 0 if none
+	polling     bool
+	pollAt      mad.Time
+	pollMissed  int
+	pollBusy    bool
+	waitHand    bool // master that waits for the handover of a lower one
+	actCount    uint32
+	ignoredSMs  map[ib.GUID]bool
+	reactivate  mad.Time
+	lightAt     mad.Time
+	retryAt     mad.Time
+	retryWait   int // doublings of RetryInterval
+	auditAt     mad.Time
+	resumeAt    mad.Time // drain or settle time is over
+	trapAt      mad.Time // sweep asked for by traps
+	lastTrapRun mad.Time
+	trapRuns    int
+	sweepWhy    string
+	wantSweep   bool
+	wantAudit   bool
+	traps       trapTable
+	trapCount   uint64
+	sweeps      uint64
+	lights      uint64
+	lastReport  *SweepReport
+	upCounts    subnet.Counts
+}
+
+// New returns a manager that waits for Start.
+func New(cfg Config) *Core {
+	cfg = cfg.Default()
+	return &Core{
+		cfg: cfg,
+		eng: mad.NewEngine(mad.Config{
+			Window: cfg.Window, MaxWindow: cfg.MaxWindow, Timeout: cfg.SMPTimeout, Retries: cfg.SMPRetries,
+			TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
+		}),
+		state: subnet.NotActive,
+		lids:  map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
+		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, ignoredSMs: map[ib.GUID]bool{},
+		pollAt: mad.Never, lightAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
+		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never,
+		transit: "none yet",
+	}
+}
+
+// Step applies one event at time now, which never goes back, and appends to
+// out what must happen. The caller resets out.
+func (c *Core) Step(now mad.Time, ev Event, out *Output) {
+	c.now, c.out = max(now, c.now), out
+	switch ev := ev.(type) {
+	case Received:
+		c.onReceived(ev.P)
+	case Timer:
+	case Start:
+		c.onStart(ev)
+	case Persisted:
+		c.onPersisted(ev)
+	case JobDone:
+		c.onJobDone(ev.Result)
+	case Sweep:
+		c.wantAudit = c.wantAudit || ev.Audit
+		c.askSweep("asked for by command")
+	case PortLost:
+		c.onPortLost()
+	case Stop:
+		c.onStop()
+	}
+	if !c.stopping {
+		c.eng.Expire(c.now, c.onCompletion)
+		c.onTimers()
+	}
+	c.pump()
+	out.Timer = c.nextTimer()
+	c.out = nil
+}
+
+func (c *Core) onStart(ev Start) {
+	if c.started {
+		return
+	}
+	c.started = true
+	if st := ev.Stored; st != nil {
+		for _, e := range st.LIDs {
+			c.stored[e.GUID] = lidRange{e.LID, e.LMC}
+		}
+		for _, e := range st.MKeys {
+			c.mkeys[e.GUID] = e.MKey
+		}
+		for _, e := range st.Neighbors {
+			c.neighbors[nodePort{e.Node, e.Port}] = e.Peer
+		}
+	}
+	if !c.cfg.PlanOnly {
+		c.out.IsSM = IsSMClaim
+	}
+	c.becomeDiscovering("started")
+}
+
+func (c *Core) onStop() {
+	if c.stopping {
+		return
+	}
+	c.stopping = true
+	c.eng.CancelAll()
+	c.todo.clear()
+	c.pend = 0
+	if c.started && !c.cfg.PlanOnly {
+		c.out.IsSM = IsSMRelease
+	}
+	c.out.Stopped = true
+}
+
+// onPortLost forgets what was under way; the shell may Start a new core when
+// the device is back.
+func (c *Core) onPortLost() {
+	c.out.notify(Notice{Kind: KindPortDown, Level: Error, Text: "the port is gone: close the other users of it or plug it in again"})
+	c.stopping = true
+	c.eng.CancelAll()
+	c.todo.clear()
+	c.out.Stopped = true
+}
+
+// pump turns work items into requests as the window allows, and finishes
+// phases whose items are all done. A phase that has nothing to do ends at
+// once, so this loops until something is under way.
+func (c *Core) pump() {
+	for !c.stopping {
+		for {
+			room := c.eng.Window() - c.eng.Outstanding()
+			for c.todo.n > 0 && c.eng.Queued() < max(room, 1) {
+				it := c.todo.pop()
+				if c.build(it, &c.req) {
+					c.req.Token = uint64(it)
+					if err := c.eng.Submit(&c.req); err != nil {
+						c.todo.push(it)
+						break
+					}
+				} else {
+					c.finishItem()
+				}
+			}
+			c.eng.Poll(c.now, c.send)
+			if c.todo.n == 0 || c.eng.Queued() > 0 {
+				break
+			}
+			if c.eng.Outstanding() >= c.eng.Window() {
+				break
+			}
+		}
+		if c.pend > 0 || !c.nextPhase() {
+			return
+		}
+	}
+}
+
+func (c *Core) send(p *mad.Packet) {
+	c.actCount++
+	c.out.send(p)
+}
+
+// add puts an item of the present phase on the work list.
+func (c *Core) add(it item) {
+	c.pend++
+	c.phaseTotal++
+	c.todo.push(it)
+}
+
+func (c *Core) finishItem() { c.pend-- }
+
+// enter starts a phase; its items are added next.
+func (c *Core) enter(p Phase) {
+	c.report.Phases[c.phase] += c.now.Sub(c.phaseStart)
+	c.phase, c.phaseStart = p, c.now
+	c.pend, c.phaseTotal = 0, 0
+	c.todo.clear()
+}
+
+// nextPhase is called when a phase has no unfinished items. It reports
+// whether there is more to do now.
+func (c *Core) nextPhase() bool {
+	switch c.phase {
+	case PhaseIdle:
+		return c.startAskedSweep()
+	case PhaseDiscover:
+		return c.discovered()
+	case PhaseAssign:
+		return c.assigned()
+	case PhaseReadback:
+		return c.readBack()
+	case PhaseRoute:
+		return c.routed()
+	case PhaseDiscard, PhaseDrain, PhaseDistribute, PhaseTop:
+		return c.distributed()
+	case PhaseLanes:
+		return c.lanesSet()
+	case PhaseArm:
+		return c.armed()
+	case PhaseActivate:
+		return c.activated()
+	case PhaseLight:
+		return c.lightDone()
+	}
+	return false
+}
+
+// onReceived takes a packet from the port.
+func (c *Core) onReceived(p *mad.Packet) {
+	if c.stopping || !c.started {
+		return
+	}
+	comp, kind := c.eng.Receive(c.now, p)
+	switch kind {
+	case mad.KindCompletion:
+		c.onCompletion(comp)
+	case mad.KindUnsolicited:
+		if p.Status == mad.Received && len(p.Data) >= ib.MADLen {
+			c.onRequest(p, (*ib.MAD)(p.Data[:ib.MADLen]))
+		}
+	}
+}
+
+// onRequest takes what is not an answer: SMInfo of other managers, traps.
+func (c *Core) onRequest(p *mad.Packet, m *ib.MAD) {
+	if !m.Class().IsSMP() || m.BaseVersion() != 1 || m.ClassVersion() != smp.ClassVersion {
+		return
+	}
+	switch {
+	case m.AttrID() == smp.AttrSMInfo && m.Method() == ib.MethodGet:
+		c.onGetSMInfo(p, m)
+	case m.AttrID() == smp.AttrSMInfo && m.Method() == ib.MethodSet:
+		c.onSetSMInfo(p, m)
+	case m.AttrID() == smp.AttrNotice && m.Method() == ib.MethodTrap:
+		c.onTrap(p, m)
+	}
+}
+
+// nextTimer is the earliest moment at which something is due.
+func (c *Core) nextTimer() mad.Time {
+	if c.stopping || !c.started {
+		return mad.Never
+	}
+	t := c.eng.NextTimer()
+	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.pollAt} {
+		t = min(t, u)
+	}
+	if c.phase == PhaseIdle {
+		for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate} {
+			t = min(t, u)
+		}
+	}
+	return t
+}
+
+// onTimers does what has come due.
+func (c *Core) onTimers() {
+	if c.trapAt <= c.now {
+		c.trapAt = mad.Never
+		c.lastTrapRun = c.now
+		c.askSweep(c.sweepWhy)
+	}
+	if c.pollAt <= c.now {
+		c.onPollTimer()
+	}
+	if c.resumeAt <= c.now {
+		c.resumeAt = mad.Never
+		c.onResume()
+	}
+	if c.phase != PhaseIdle {
+		return
+	}
+	switch {
+	case c.reactivate <= c.now:
+		c.reactivate = mad.Never
+		c.askSweep("our port had no link")
+	case c.retryAt <= c.now:
+		c.retryAt = mad.Never
+		c.askSweep("trying again what was left out")
+	case c.auditAt <= c.now:
+		c.auditAt = mad.Never
+		c.startAudit()
+	case c.lightAt <= c.now:
+		c.lightAt = mad.Never
+		c.startLight()
+	}
+}
+
+// persist hands ops to the shell; what depends on them waits for Persisted.
+func (c *Core) persist(ops []store.Op) {
+	c.out.Persist = append(c.out.Persist, ops...)
+	c.persistGen++
+	c.out.PersistGen = c.persistGen
+	c.persistWait = true
+}
+
+func (c *Core) onPersisted(ev Persisted) {
+	if !c.persistWait || ev.Gen != c.persistGen {
+		return
+	}
+	c.persistWait = false
+	if ev.Err != nil {
+		c.out.notify(Notice{Kind: KindPersistFailed, Level: Error, Err: ev.Err,
+			Text: "LIDs and keys could not be stored, so none is given out: make room or mend the state directory; it is tried again"})
+		c.errs++
+		c.endSweep()
+		return
+	}
+	if c.phase == PhaseAssign {
+		c.startSets()
+	}
+}
+
+// Status copies the state out.
+func (c *Core) Status() Status {
+	s := Status{
+		State: c.state, Phase: c.phase, Todo: c.phaseTotal, Done: c.phaseTotal - c.pend, Up: c.up,
+		PortGUID: c.cfg.PortGUID, LID: c.ownLID(), Priority: c.cfg.Priority,
+		Sweeps: c.sweeps, Light: c.lights, Traps: c.trapCount, Last: c.lastReport,
+	}
+	c.eng.Stats(&s.MADs)
+	for _, a := range s.MADs.Attrs {
+		s.Sent += a.Sent
+		s.Retried += a.Retried
+		s.TimedOut += a.TimedOut
+	}
+	switch {
+	case c.state == subnet.Master:
+		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master}
+	case c.master.info.GUID != 0:
+		s.Master = c.master.public()
+	}
+	return s
+}

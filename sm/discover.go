@@ -1,0 +1,549 @@
+package sm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// Discovery reads the fabric from scratch in propagation order (R. Casado et
+// al., 2003, §2.2): every answer triggers the questions it makes possible. A
+// link between two switches is asked from both ends, except the one by which a
+// switch was found, whose answer proves both ends; so a cable, a duplicate
+// GUID or a moved node cannot be mistaken silently.
+
+// askSweep wants a full sweep: now if nothing is under way, else after it.
+func (c *Core) askSweep(why string) {
+	if c.phase == PhaseIdle || c.phase == PhaseLight {
+		c.wantSweep, c.sweepWhy = true, why
+		return
+	}
+	c.again, c.againWhy = true, why
+}
+
+// startAskedSweep starts a sweep that was asked for, if there is one.
+func (c *Core) startAskedSweep() bool {
+	if !c.wantSweep || c.state == subnet.Standby || c.state == subnet.NotActive {
+		return false
+	}
+	c.startSweep(c.sweepWhy)
+	return true
+}
+
+// startSweep begins a full sweep.
+func (c *Core) startSweep(why string) {
+	c.eng.CancelAll()
+	c.pollBusy = false
+	c.wantSweep, c.again, c.recheck = false, false, false
+	c.errs = 0
+	c.trapAt, c.retryAt, c.auditAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never, mad.Never, mad.Never
+	c.jobGen++ // a result of the sweep before is stale
+	c.jobDone = nil
+	c.report = SweepReport{Reason: why}
+	c.eng.Stats(&c.madBase)
+	c.phaseStart, c.sweepStart = c.now, c.now
+	c.out.notify(Notice{Kind: KindSweepStart, Level: Info, Text: why})
+	c.startDiscover()
+}
+
+func (c *Core) startDiscover() {
+	if c.f != nil && c.f.graph != nil {
+		c.last = c.f
+	}
+	c.f = newFab(c.last)
+	c.others = c.others[:0]
+	c.enter(PhaseDiscover)
+	c.add(mk(opNodeInfo, -1, 0, 0))
+}
+
+// mkeyGuess is the key to try on the unknown node behind r.
+func (c *Core) mkeyGuess(r ref, try uint32) (ib.MKey, bool) {
+	var keys [4]ib.MKey
+	n := 0
+	add := func(k ib.MKey) {
+		if !slices.Contains(keys[:n], k) {
+			keys[n] = k
+			n++
+		}
+	}
+	if len(c.mkeys) > 0 {
+		g := c.cfg.PortGUID
+		if r.Node >= 0 {
+			g = c.neighbors[nodePort{c.f.nodes[r.Node].info.NodeGUID, r.Port}]
+		}
+		if k, ok := c.mkeys[g]; ok {
+			add(k)
+		}
+	}
+	add(c.cfg.MKey)
+	add(0)
+	if int(try) >= n {
+		return 0, false
+	}
+	return keys[try], true
+}
+
+// keyOf is the key that the port with this GUID is thought to want.
+func (c *Core) keyOf(g ib.GUID, used ib.MKey) ib.MKey {
+	if len(c.mkeys) > 0 {
+		if k, ok := c.mkeys[g]; ok {
+			return k
+		}
+	}
+	return used
+}
+
+// onNodeInfo takes the answer of whoever is behind from, or of our own node.
+func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
+	f := c.f
+	from := ref{Node: it.node(), Port: it.port()}
+	var ni smp.NodeInfo
+	err := answer(comp)
+	if err == nil {
+		if err = ni.Decode(smp.Data(comp.MAD)); err == nil {
+			err = saneNodeInfo(&ni, from.Node < 0)
+		}
+		if err != nil {
+			c.garbage(f.behind(from), smp.AttrNodeInfo, err)
+		}
+	} else if mad.Unanswered(err) {
+		if _, more := c.mkeyGuess(from, it.extra()+1); more {
+			c.add(mk(opNodeInfo, it.node(), it.port(), it.extra()+1))
+			return
+		}
+		c.silent(from, err)
+	} else {
+		c.garbage(f.behind(from), smp.AttrNodeInfo, err)
+	}
+	if err != nil {
+		if from.Node >= 0 {
+			f.port(from).flags |= pSilent
+		}
+		return
+	}
+	used, _ := c.mkeyGuess(from, it.extra())
+	idx, known := f.byGUID[ni.NodeGUID]
+	if !known {
+		c.newNode(from, &ni, used)
+		return
+	}
+	n := &f.nodes[idx]
+	if n.info.NodeType != ni.NodeType || n.info.NumPorts != ni.NumPorts ||
+		n.isSwitch() && n.info.PortGUID != ni.PortGUID {
+		c.duplicate(from, idx, int(ni.LocalPortNum), "the two differ in type, port count or port GUID")
+		return
+	}
+	if from.Node < 0 {
+		return
+	}
+	to := ref{Node: idx, Port: ni.LocalPortNum}
+	c.link(from, to)
+	if q := f.port(to); !n.isSwitch() && q.peer == subnet.NoRef {
+		c.newPort(from, to, &ni, used)
+	}
+}
+
+// saneNodeInfo refuses what no node can say.
+func saneNodeInfo(ni *smp.NodeInfo, own bool) error {
+	switch {
+	case ni.NodeGUID == 0:
+		return errors.New("node GUID 0")
+	case ni.PortGUID == 0:
+		return errors.New("port GUID 0")
+	case ni.LocalPortNum == 0 && !(own && ni.NodeType == ib.NodeSwitch):
+		return errors.New("local port 0 on a wire")
+	}
+	return nil
+}
+
+// newNode adds a node that was not seen before and asks all about it.
+func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
+	f := c.f
+	var path pathRef
+	if from.Node < 0 {
+		path = f.addPath(nil)
+	} else {
+		path = f.addPath(c.hop(from))
+	}
+	idx := f.addNode(ni, path)
+	n := &f.nodes[idx]
+	at := ref{Node: idx, Port: ni.LocalPortNum}
+	if from.Node < 0 {
+		f.self = at
+		c.cfg.PortGUID = ni.PortGUID
+	} else {
+		c.link(from, at)
+	}
+	c.add(mk(opNodeDesc, idx, ni.LocalPortNum, 0))
+	if !n.isSwitch() {
+		c.newPort(from, at, ni, used)
+		return
+	}
+	p0 := f.portOf(idx, 0)
+	p0.path, p0.mkey = path, c.keyOf(ni.PortGUID, used)
+	if from.Node >= 0 {
+		q := f.port(at)
+		q.peer = from
+		q.flags |= pProved
+	}
+	c.add(mk(opSwitchInfo, idx, 0, 0))
+	for p := 0; p <= int(ni.NumPorts); p++ {
+		c.add(mk(opPortInfo, idx, uint8(p), 0))
+	}
+}
+
+// newPort adds the port of a CA or router by which it was reached.
+func (c *Core) newPort(from, at ref, ni *smp.NodeInfo, used ib.MKey) {
+	f := c.f
+	q := f.port(at)
+	q.guid = ni.PortGUID
+	q.mkey = c.keyOf(ni.PortGUID, used)
+	if from.Node < 0 {
+		q.path = f.nodes[at.Node].path
+	} else {
+		q.path = f.addPath(c.hop(from))
+		q.peer = from
+		q.flags |= pProved
+	}
+	c.add(mk(opPortInfo, at.Node, at.Port, 0))
+}
+
+// hop is the directed route through port r.
+func (c *Core) hop(r ref) []byte {
+	p := c.f.agentPath(r.Node, r.Port)
+	return append(slices.Clone(p), r.Port)
+}
+
+// link notes that asking through a reached b.
+func (c *Core) link(a, b ref) {
+	p := c.f.port(a)
+	p.peer = b
+	p.flags |= pMeasured
+}
+
+// onPortInfo takes a PortInfo of the discovery.
+func (c *Core) onPortInfo(it item, comp *mad.Completion) {
+	f := c.f
+	n, num := it.node(), it.port()
+	p := f.portOf(n, num)
+	err := answer(comp)
+	var se *StatusError
+	if errors.As(err, &se) && se.Status&ib.StatusInvalidField == ib.StatusInvalidField && it.extra() == 0 {
+		p.flags |= pNoExt // an agent that does not know the extended-speed bit
+		c.add(mk(opPortInfo, n, num, 1))
+		return
+	}
+	if err == nil {
+		err = p.info.Decode(smp.Data(comp.MAD))
+	}
+	if err == nil && (p.info.PortState < ib.StateDown || p.info.PortState > ib.StateActiveDefer) && !(f.nodes[n].isSwitch() && num == 0) {
+		err = fmt.Errorf("port state %d", p.info.PortState)
+	}
+	if err != nil {
+		c.unread(n, int(num), smp.AttrPortInfo, err)
+		return
+	}
+	p.flags |= pKnown
+	ap := f.agentPort(n, num)
+	if ap == p && p.info.MKey != 0 {
+		p.mkey = p.info.MKey
+	}
+	nd := &f.nodes[n]
+	if nd.isSwitch() {
+		if num == 0 {
+			c.endPortFound(n, p)
+			return
+		}
+		if p.upPhys() && !p.has(pProved) {
+			c.askBehind(n, num)
+		}
+		return
+	}
+	c.endPortFound(n, p)
+	if n == f.self.Node && num == f.self.Port && p.upPhys() {
+		c.askBehind(n, num)
+	}
+}
+
+// endPortFound asks what only ports with a LID have.
+func (c *Core) endPortFound(n int32, p *port) {
+	p.flags |= pEnd
+	if c.f.nodes[n].info.PartitionCap > 0 && !c.cfg.PlanOnly {
+		c.add(mk(opPKeys, n, p.num, 0))
+	}
+	if p.info.CapabilityMask.Has(ib.CapIsSM) && (ref{Node: n, Port: p.num}) != c.f.self {
+		c.add(mk(opSMInfo, n, p.num, 0))
+	}
+}
+
+// askBehind asks who is at the far end of a port that is up.
+func (c *Core) askBehind(n int32, p uint8) {
+	if len(c.f.agentPath(n, p)) >= smp.MaxHops {
+		c.f.portOf(n, p).flags |= pSilent
+		c.problem(c.f.behind(ref{Node: n, Port: p}), Notice{Kind: KindTooFar, Level: Warn, Where: c.f.where(n, int(p)),
+			Text: "what is behind this port is more than 63 hops away, which no directed route reaches: run the manager nearer to the middle"})
+		return
+	}
+	c.add(mk(opNodeInfo, n, p, 0))
+}
+
+func (c *Core) onNodeDesc(it item, comp *mad.Completion) {
+	n := &c.f.nodes[it.node()]
+	var d smp.NodeDescription
+	if err := answer(comp); err == nil && d.Decode(smp.Data(comp.MAD)) == nil {
+		n.desc = d.String()
+		n.flags |= nDesc
+	}
+}
+
+func (c *Core) onSwitchInfo(it item, comp *mad.Completion) {
+	n := &c.f.nodes[it.node()]
+	err := answer(comp)
+	if err == nil {
+		err = n.sw.Decode(smp.Data(comp.MAD))
+	}
+	if err != nil {
+		c.unread(it.node(), -1, smp.AttrSwitchInfo, err)
+		return
+	}
+	n.flags |= nSwitchInfo
+}
+
+func (c *Core) onPKeys(it item, comp *mad.Completion) {
+	var t smp.PKeyTable
+	p := c.f.portOf(it.node(), it.port())
+	if err := answer(comp); err != nil || t.Decode(smp.Data(comp.MAD)) != nil {
+		return // optional where enforcement is not built in; the default partition is assumed
+	}
+	p.flags |= pPKeys
+	for i := range min(len(t), int(c.f.nodes[it.node()].info.PartitionCap)) {
+		if k := t[i]; k|0x8000 == ib.PKeyDefaultFull && k > p.pkey {
+			p.pkey = k
+		}
+	}
+}
+
+// StatusError is an answer that says no.
+type StatusError struct {
+	Status ib.Status
+}
+
+// Error implements error.
+func (e *StatusError) Error() string { return "status " + e.Status.String() }
+
+// answer is nil if the request was answered with status 0.
+func answer(comp *mad.Completion) error {
+	if comp.Err != nil {
+		return comp.Err
+	}
+	if st := smp.StatusOf(comp.MAD); st != 0 {
+		return &StatusError{st}
+	}
+	return nil
+}
+
+// problem reports something that is left out and remembers it for the
+// snapshot.
+func (c *Core) problem(at Where, n Notice) {
+	if !n.Where.set {
+		n.Where = at
+	}
+	text := n.Text
+	if n.Err != nil {
+		text = strings.TrimPrefix(text+": "+n.Err.Error(), ": ")
+	}
+	c.f.problems = append(c.f.problems, subnet.Problem{
+		Node: n.Where.String(), GUID: n.Where.Node, Port: uint8(max(n.Where.Port, 0)), Kind: n.Kind.String(), Text: text})
+	if !c.noteOnce(n.Kind.String() + n.Where.Node.String() + strconv.Itoa(n.Where.Port) + n.Peer.String()) {
+		n.Level = Debug // told before; it is still so
+	}
+	c.out.notify(n)
+}
+
+// silent reports that nobody answers behind r.
+func (c *Core) silent(r ref, err error) {
+	at := c.f.behind(r)
+	n := Notice{Kind: KindNodeSilent, Level: Warn, Where: at, Err: err,
+		Text: "the link is up but the far end does not answer; it is left out and asked again"}
+	if r.Node < 0 {
+		n.Text = "our own node does not answer on the local port; it is asked again"
+	} else {
+		n.Peer = c.f.where(r.Node, int(r.Port))
+		if c.last != nil { // say who was there before
+			if i, ok := c.last.byGUID[c.f.nodes[r.Node].info.NodeGUID]; ok && int(r.Port) <= int(c.last.nodes[i].info.NumPorts) {
+				if q := c.last.portOf(i, r.Port).peer; q.Node >= 0 {
+					was := c.last.where(q.Node, int(q.Port))
+					was.Path = at.Path
+					n.Where = was
+				}
+			}
+		}
+	}
+	c.problem(at, n)
+}
+
+func (c *Core) garbage(at Where, attr ib.AttrID, err error) {
+	c.problem(at, Notice{Kind: KindNodeGarbage, Level: Warn, Err: err,
+		Text: "left out, because it answers Get(" + ib.AttrName(ib.ClassSubnDR, attr) + ") with nonsense"})
+}
+
+// unread reports an attribute of a known node that could not be read.
+func (c *Core) unread(n int32, p int, attr ib.AttrID, err error) {
+	kind, what := KindNodeSilent, "does not answer"
+	if !mad.Unanswered(err) {
+		kind, what = KindNodeGarbage, "answers nonsense to"
+	}
+	rest := "the port is left out"
+	if p <= 0 || !c.f.nodes[n].isSwitch() {
+		rest = "the node is left out"
+	}
+	c.problem(Where{}, Notice{Kind: kind, Level: Warn, Where: c.f.where(n, p), Err: err,
+		Text: what + " Get(" + ib.AttrName(ib.ClassSubnDR, attr) + "); " + rest + " and asked again"})
+}
+
+// duplicate reports a second node or port with a GUID that is taken.
+func (c *Core) duplicate(from ref, idx int32, port int, why string) {
+	f := c.f
+	if from.Node >= 0 {
+		f.port(from).flags |= pBadPeer | pSilent
+	}
+	second := f.where(idx, port)
+	second.Path = f.behind(from).Path
+	c.problem(Where{}, Notice{Kind: KindDuplicateGUID, Level: Error, Where: second, Peer: f.where(idx, port),
+		Text: "this node GUID is already in use by the second node named (" + why + "); this one is left out: give it a GUID of its own"})
+}
+
+// discovered ends a discovery.
+func (c *Core) discovered() bool {
+	f := c.f
+	if len(f.nodes) == 0 { // not even our own node answered
+		c.errs++
+		c.endSweep()
+		return true
+	}
+	own := f.port(f.self)
+	if !own.has(pKnown) || !f.nodes[f.self.Node].isSwitch() && !own.upPhys() {
+		return c.ownPortDown(own.has(pKnown))
+	}
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		if n.isSwitch() {
+			if n.flags&nSwitchInfo == 0 {
+				c.leaveOut(int32(i), "SwitchInfo could not be read")
+			} else if !f.portOf(int32(i), 0).has(pKnown) {
+				c.leaveOut(int32(i), "PortInfo of port 0 could not be read")
+			}
+		}
+	}
+	if bad := c.checkLinks(false); bad != 0 && bad != c.conflicts && !c.recheck {
+		// A cable may have been moved while we looked: look once more.
+		c.recheck = true
+		c.report.Reason += "; the ends of a link disagreed, discovered again"
+		problems := c.again
+		c.startDiscover()
+		c.again = problems
+		return true
+	}
+	c.conflicts = c.checkLinks(true)
+	c.linkUp()
+	c.markNew()
+	if f.nodes[0].flags&nOut != 0 {
+		c.errs++
+		c.endSweep()
+		return true
+	}
+	return c.decide()
+}
+
+// leaveOut takes a node out of the subnet.
+func (c *Core) leaveOut(n int32, why string) {
+	nd := &c.f.nodes[n]
+	nd.flags |= nOut
+	nd.out = why
+	nd.lft = nil
+}
+
+// checkLinks compares what the two ends of each link say. It returns a
+// fingerprint of the disagreements, 0 if there are none, and reports them if
+// told to.
+func (c *Core) checkLinks(report bool) int {
+	f := c.f
+	sum := 0
+	for i := range f.ports {
+		p := &f.ports[i]
+		if !p.has(pMeasured) || p.has(pBadPeer) {
+			continue
+		}
+		a, b := ref{Node: p.node, Port: p.num}, p.peer
+		q := f.port(b)
+		if q.peer == a {
+			continue
+		}
+		// A loopback plug on a switch port answers with the port itself.
+		if a == b {
+			continue
+		}
+		sum = sum*31 + int(a.Node)<<8 + int(a.Port) + 1
+		if !report {
+			continue
+		}
+		switch {
+		case q.peer != subnet.NoRef:
+			c.duplicate(a, b.Node, int(b.Port), "seen behind "+f.where(a.Node, int(a.Port)).String()+
+				" and behind "+f.where(q.peer.Node, int(q.peer.Port)).String())
+		default:
+			p.flags |= pBadPeer
+			c.problem(Where{}, Notice{Kind: KindLinkMismatch, Level: Warn, Where: f.where(a.Node, int(a.Port)), Peer: f.where(b.Node, int(b.Port)),
+				Text: "the first end says it leads to the second, but the second is " + q.info.PortState.String() + " or leads nowhere; the link is left out and looked at again"})
+		}
+	}
+	return sum
+}
+
+// linkUp marks the links that are part of the subnet: both ends known, up,
+// agreeing, and of nodes that are not left out.
+func (c *Core) linkUp() {
+	f := c.f
+	for i := range f.ports {
+		p := &f.ports[i]
+		if p.peer == subnet.NoRef || !p.has(pKnown) || p.has(pBadPeer) {
+			continue
+		}
+		q := f.port(p.peer)
+		if !q.has(pKnown) || !p.upPhys() || !q.upPhys() || q.has(pBadPeer) ||
+			!f.nodes[p.node].ok() || !f.nodes[q.node].ok() {
+			continue
+		}
+		if q.peer != (ref{Node: p.node, Port: p.num}) {
+			continue
+		}
+		p.flags |= pLinked
+	}
+}
+
+// ownPortDown: our port has no link (or cannot be read), so there is no
+// subnet to manage; forget it and look again when it may have come back.
+func (c *Core) ownPortDown(read bool) bool {
+	text := "our port has no link: check the cable; looked at again every retry interval"
+	if !read {
+		text = "PortInfo of our own port cannot be read"
+	}
+	c.out.notify(Notice{Kind: KindPortDown, Level: Error, Where: c.f.where(c.f.self.Node, int(c.f.self.Port)), Text: text})
+	if c.state == subnet.Master {
+		c.up = false
+		c.last = nil
+		c.setState(subnet.Discovering, "our port has no link")
+	}
+	c.errs = 0
+	c.endSweep()
+	c.retryAt = mad.Never
+	c.reactivate = c.now.Add(c.cfg.RetryInterval)
+	return true
+}

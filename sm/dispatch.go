@@ -1,0 +1,183 @@
+package sm
+
+import (
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// build turns an item into a request. It reports false if there is nothing
+// left to ask (the node was left out meanwhile).
+func (c *Core) build(it item, r *mad.Request) bool {
+	f := c.f
+	n, p, x := it.node(), it.port(), it.extra()
+	r.Addr = mad.Addr{LID: ib.LIDPermissive}
+	r.Timeout, r.Retries, r.Priority = 0, 0, mad.Normal
+	if it.op() == opNodeInfo || it.op() == opLightProbe {
+		key, _ := c.mkeyGuess(ref{Node: n, Port: p}, x)
+		var path []byte
+		if n >= 0 {
+			var buf [smp.MaxHops + 1]byte
+			path = append(append(buf[:0], f.agentPath(n, p)...), p)
+		}
+		if x > 0 { // another key: one try after the first is enough
+			r.Retries = 1
+		}
+		smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeInfo, 0, key, path)
+		return true
+	}
+	if !f.nodes[n].ok() && it.op() >= opSetSwitch {
+		return false
+	}
+	key := f.agentPort(n, p).mkey
+	get := func(attr ib.AttrID, mod uint32) { smp.NewDR(&r.MAD, ib.MethodGet, attr, mod, key, f.agentPath(n, p)) }
+	set := func(attr ib.AttrID, mod uint32) []byte {
+		smp.NewDR(&r.MAD, ib.MethodSet, attr, mod, key, f.agentPath(n, p))
+		return smp.Data(&r.MAD)
+	}
+	switch it.op() {
+	case opNodeDesc, opLightDesc, opDescNow:
+		get(smp.AttrNodeDescription, 0)
+	case opSwitchInfo, opLightSwitch:
+		get(smp.AttrSwitchInfo, 0)
+	case opPortInfo:
+		get(smp.AttrPortInfo, smp.PortInfoMod(p, x == 0))
+	case opLightPort:
+		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.portOf(n, p).has(pNoExt)))
+	case opPKeys:
+		get(smp.AttrPKeyTable, 0)
+	case opSMInfo, opLightSM:
+		get(smp.AttrSMInfo, 0)
+	case opSetSwitch:
+		c.buildSetSwitch(n, x, set(smp.AttrSwitchInfo, 0))
+	case opSetPort:
+		pi, ext, ok := c.portWanted(n, p)
+		if !ok {
+			return false
+		}
+		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, ext)))
+	case opArm, opActive, opDown:
+		pi := f.portOf(n, p).info
+		c.keepForState(&pi)
+		switch it.op() {
+		case opArm:
+			pi.PortState = ib.StateArmed
+		case opActive:
+			pi.PortState = ib.StateActive
+		default:
+			pi.PortState = ib.StateDown
+		}
+		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, false)))
+	case opSetPKeys:
+		t := smp.PKeyTable{ib.PKeyDefaultFull}
+		t.Put(set(smp.AttrPKeyTable, 0))
+	case opGetLFT:
+		get(smp.AttrLFT, x)
+	case opSetLFT:
+		c.wanted.Block(f.nodes[n].gsw, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
+	case opDropLFT:
+		c.buildDrop(n, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
+	case opGetSL:
+		get(smp.AttrSLtoVL, slMod(&f.nodes[n], uint8(x), p))
+	case opSetSL:
+		t := c.slWanted(n, p)
+		t.Put(set(smp.AttrSLtoVL, slMod(&f.nodes[n], uint8(x), p)))
+	case opGetArb:
+		get(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.nodes[n], p)))
+	case opSetArb:
+		t := c.arbWanted(n, p, uint16(x))
+		t.Put(set(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.nodes[n], p))))
+	default:
+		return false
+	}
+	return true
+}
+
+// onCompletion takes the end of a request.
+func (c *Core) onCompletion(comp mad.Completion) {
+	it := item(comp.Token)
+	switch it.op() {
+	case opPoll:
+		c.onPoll(&comp)
+		return
+	case opHandover:
+		c.onHandoverDone(&comp)
+		return
+	case opAcknowledge:
+		return
+	case opDescNow:
+		c.onDescNow(it, &comp)
+		return
+	}
+	c.finishItem()
+	switch it.op() {
+	case opNodeInfo:
+		c.onNodeInfo(it, &comp)
+	case opNodeDesc:
+		c.onNodeDesc(it, &comp)
+	case opSwitchInfo:
+		c.onSwitchInfo(it, &comp)
+	case opPortInfo:
+		c.onPortInfo(it, &comp)
+	case opPKeys:
+		c.onPKeys(it, &comp)
+	case opSMInfo:
+		c.onSMInfo(it, &comp)
+	case opSetSwitch:
+		c.onSetSwitch(it, &comp)
+	case opSetPort:
+		c.onSetPort(it, &comp)
+	case opArm, opActive:
+		c.onSetState(it, &comp)
+	case opDown:
+		c.onDownDone(it, &comp)
+	case opSetPKeys:
+		c.onSetPKeys(it, &comp)
+	case opGetLFT:
+		c.onGetLFT(it, &comp)
+	case opSetLFT, opDropLFT:
+		c.onSetLFT(it, &comp)
+	case opGetSL:
+		c.onGetSL(it, &comp)
+	case opGetArb:
+		c.onGetArb(it, &comp)
+	case opSetSL, opSetArb:
+		c.onSetLane(it, &comp)
+	case opLightSwitch:
+		c.onLightSwitch(it, &comp)
+	case opLightProbe:
+		c.onLightProbe(it, &comp)
+	case opLightDesc:
+		c.onNodeDesc(it, &comp)
+	case opLightSM:
+		c.onLightSM(it, &comp)
+	case opLightPort:
+		c.onLightPort(it, &comp)
+	}
+}
+
+// setFailed reports a Set that did not do what it should, and makes the sweep
+// end with another try to come.
+func (c *Core) setFailed(n int32, p int, what string, err error) {
+	c.errs++
+	if p >= 0 {
+		c.f.portOf(n, uint8(p)).flags |= pFailed
+	}
+	kind, text := KindSetFailed, what+" failed; it is tried again"
+	if mad.Unanswered(err) && c.f.agentPort(n, uint8(max(p, 0))).info.MKeyProtectBits != 0 {
+		kind, text = KindMKeyRefused, what+" is not answered: the port is locked with an M_Key we do not have; give it with the configuration"
+	}
+	c.problem(Where{}, Notice{Kind: kind, Level: Warn, Where: c.f.where(n, p), Err: err, Text: text})
+}
+
+func (c *Core) ownLID() ib.LID {
+	if c.f == nil || c.f.self == subnet.NoRef {
+		return 0
+	}
+	p := c.f.agentPort(c.f.self.Node, c.f.self.Port)
+	if p.lid != 0 && p.info.LID == p.lid {
+		return p.lid
+	}
+	return p.info.LID
+}

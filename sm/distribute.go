@@ -1,0 +1,330 @@
+package sm
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/route"
+)
+
+var errUnchanged = errors.New("the state did not change")
+
+// distribution is a transition under way.
+type distribution struct {
+	res   *JobResult
+	stage int // stages of distributed, in their order
+}
+
+const (
+	stageDown = iota
+	stageLowered
+	stageDiscard
+	stageDrain
+	stageWrite
+	stageTop
+	stageDone
+)
+
+// takeLFTs joins the switches of a new discovery with what is known of their
+// tables. A switch that shows signs of a reset has lost them.
+func (c *Core) takeLFTs() {
+	f := c.f
+	for _, ni := range f.swNode {
+		n := &f.nodes[ni]
+		l := c.lfts[n.info.NodeGUID]
+		if l == nil {
+			l = &lft{}
+			c.lfts[n.info.NodeGUID] = l
+		}
+		p0 := f.portOf(ni, 0)
+		if len(l.known) > 0 && (n.sw.LinearFDBTop != l.top || p0.info.LID != p0.lid || p0.info.MasterSMLID != c.smLID() || c.allInit(ni)) {
+			if n.sw.LinearFDBTop != l.top && n.sw.LinearFDBTop != 0 {
+				c.out.notify(Notice{Kind: KindForeignChange, Level: Warn, Where: f.where(ni, -1),
+					Text: "LinearFDBTop was changed by somebody else; the table is read back"})
+			}
+			l.forgetAll()
+		}
+		if c.wantAudit {
+			l.forgetAll()
+		}
+		l.top = n.sw.LinearFDBTop
+		n.lft = l
+	}
+	c.wantAudit = false
+}
+
+// allInit reports whether every link of a switch came up anew, as after a
+// reset.
+func (c *Core) allInit(ni int32) bool {
+	any := false
+	for i := range c.f.nodePorts(ni) {
+		p := c.f.portOf(ni, uint8(i))
+		if p.num == 0 || !p.has(pKnown) || p.info.PortState == ib.StateDown {
+			continue
+		}
+		if p.info.PortState >= ib.StateArmed {
+			return false
+		}
+		any = true
+	}
+	return any
+}
+
+// missing calls fn for each block that is in force at a switch and not known.
+// Blocks above LinearFDBTop forward nothing and are simply written; a switch
+// whose top is 0 forwards nothing at all, so a fresh one is not read.
+func (c *Core) missing(fn func(ni int32, b int)) {
+	for _, ni := range c.f.swNode {
+		l := c.f.nodes[ni].lft
+		if l == nil || l.top == 0 {
+			continue
+		}
+		last := int(min(l.top, ib.LID(c.f.nodes[ni].sw.LinearFDBCap-1))) / route.BlockLen
+		for b := 0; b <= last; b++ {
+			if !bitGet(l.known, b) {
+				fn(ni, b)
+			}
+		}
+	}
+}
+
+func (c *Core) needReadback() bool {
+	need := false
+	c.missing(func(int32, int) { need = true })
+	return need
+}
+
+// startReadback reads the blocks that are not known. A result of a job that
+// still reads the rows is awaited first.
+func (c *Core) startReadback() bool {
+	c.enter(PhaseReadback)
+	return true
+}
+
+func (c *Core) readBack() bool {
+	if c.jobBusy && c.jobDone == nil {
+		return false // a stale job still reads the rows; its result resumes us
+	}
+	if c.phaseTotal == 0 {
+		c.missing(func(ni int32, b int) {
+			c.report.BlocksRead++
+			c.add(mk(opGetLFT, ni, 0, uint32(b)))
+		})
+		if c.pend > 0 {
+			return true
+		}
+	}
+	c.enter(PhaseRoute)
+	return true
+}
+
+func (c *Core) onGetLFT(it item, comp *mad.Completion) {
+	n := &c.f.nodes[it.node()]
+	err := answer(comp)
+	if err != nil || n.lft == nil {
+		if n.lft != nil && c.phase != PhaseLight {
+			c.setFailed(it.node(), -1, "reading back the forwarding table", err)
+		}
+		return
+	}
+	b := int(it.extra())
+	data := (*[route.BlockLen]byte)(smp.Data(comp.MAD))
+	if c.phase == PhaseLight { // audit of a suspect block
+		c.audited(it.node(), b, data)
+		return
+	}
+	n.lft.set(b, data)
+}
+
+// startDistribution begins a transition.
+func (c *Core) startDistribution(r *JobResult) {
+	c.dist = distribution{res: r, stage: stageDown}
+	c.enter(PhaseDistribute)
+}
+
+// distributed moves a transition on; each stage's answers are all in before
+// the next begins.
+func (c *Core) distributed() bool {
+	if c.resumeAt != mad.Never {
+		return false
+	}
+	d := &c.dist
+	plan := d.res.Plan
+	stage := d.stage
+	d.stage++
+	switch stage {
+	case stageDown:
+		if c.cfg.Transition == TransitionStatic2003 && len(plan.Blocks) > 0 && !c.quiet() {
+			c.startDown()
+		}
+	case stageLowered: // links that were taken down need a moment to train
+		if c.report.Downed > 0 {
+			c.enter(PhaseDrain)
+			c.resumeAt = c.now.Add(max(c.cfg.DrainTime, settleTime))
+			return false
+		}
+	case stageDiscard:
+		if len(plan.DiscardBlocks) > 0 {
+			c.enter(PhaseDiscard)
+			for _, b := range plan.DiscardBlocks {
+				c.report.BlocksSent++
+				c.add(mk(opDropLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
+			}
+		}
+	case stageDrain:
+		if len(plan.DiscardBlocks) > 0 {
+			c.enter(PhaseDrain)
+			wait := plan.Drain
+			if c.cfg.DrainTime > 0 {
+				wait = c.cfg.DrainTime
+			}
+			c.resumeAt = c.now.Add(wait)
+			return wait <= 0
+		}
+	case stageWrite:
+		if c.errs > 0 && len(plan.DiscardBlocks) > 0 && c.discardIncomplete() {
+			// A switch that did not take its discard may still send by the old
+			// entry, so the new ones must wait: the next sweep plans anew.
+			c.endSweep()
+			return true
+		}
+		c.enter(PhaseDistribute)
+		for _, b := range plan.Blocks {
+			c.report.BlocksSent++
+			c.add(mk(opSetLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
+		}
+	case stageTop:
+		c.enter(PhaseTop)
+		for _, ni := range c.f.swNode {
+			if n := &c.f.nodes[ni]; n.lft.top != c.wanted.TopLID {
+				if c.rowWritten(ni) {
+					c.report.TopsSent++
+					c.add(mk(opSetSwitch, ni, 0, 3))
+				}
+			}
+		}
+	default:
+		c.shareRows()
+		return c.startLanes()
+	}
+	return true
+}
+
+// settleTime is how long links are given to train after static2003 took them
+// down.
+const settleTime = 100 * time.Millisecond
+
+// rowWritten reports whether every wanted block of a switch is known to be in
+// place, so that LinearFDBTop may be raised over it.
+func (c *Core) rowWritten(ni int32) bool {
+	n := &c.f.nodes[ni]
+	row := c.wanted.LFT[n.gsw]
+	for b := 0; b < len(row)/route.BlockLen; b++ {
+		if !bitGet(n.lft.known, b) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *Core) discardIncomplete() bool {
+	for _, b := range c.dist.res.Plan.DiscardBlocks {
+		if !bitGet(c.f.nodes[c.f.swNode[b.Switch]].lft.known, int(b.Block)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Core) buildDrop(n int32, b uint16, dst *[route.BlockLen]byte) {
+	r := c.dist.res
+	r.Plan.DiscardContent(r.installed, r.Tables, route.BlockDiff{Switch: c.f.nodes[n].gsw, Block: b}, dst)
+}
+
+// suspectTime is how long a copy of a Set may still wander about in the
+// fabric after its answer came.
+const suspectTime = 5 * time.Second
+
+func (c *Core) onSetLFT(it item, comp *mad.Completion) {
+	n := &c.f.nodes[it.node()]
+	l, b := n.lft, int(it.extra())
+	if l == nil {
+		return
+	}
+	if err := answer(comp); err != nil {
+		l.forget(b) // it may have been applied
+		c.setFailed(it.node(), -1, "Set(LinearForwardingTable)", err)
+		return
+	}
+	l.set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)))
+	// The network may deliver an older copy of a Set late. Where two writes to
+	// one switch come close to each other, the block is read again later.
+	if comp.Tries > 1 || l.anyOld && c.now.Sub(l.wrote) < suspectTime {
+		bitSet(&l.suspect, b)
+		c.auditAt = c.now.Add(suspectTime)
+	}
+	l.wrote, l.anyOld = c.now, true
+}
+
+// onResume continues a transition whose wait is over.
+func (c *Core) onResume() {}
+
+// shareRows lets what is installed point at the wanted rows, which the
+// snapshot holds anyway.
+func (c *Core) shareRows() {
+	for s, ni := range c.f.swNode {
+		l := c.f.nodes[ni].lft
+		row := c.wanted.LFT[s]
+		if !l.shared && len(l.row) >= len(row) && c.rowWritten(ni) && slices.Equal(l.row[:len(row)], row) {
+			l.adopt(row)
+		}
+	}
+}
+
+// startDown takes every link down, the farthest first, so that the way to
+// each is still there (static2003 only).
+func (c *Core) startDown() {
+	f := c.f
+	c.enter(PhaseDiscard)
+	type far struct {
+		hops int
+		p    *port
+	}
+	var list []far
+	for i := range f.ports {
+		p := &f.ports[i]
+		if !p.has(pLinked) || p.num == 0 || p.info.PortState < ib.StateArmed || !f.nodes[p.node].isSwitch() {
+			continue
+		}
+		// Each cable once, from the end that is nearer to us.
+		q := f.port(p.peer)
+		hp, hq := len(f.agentPath(p.node, p.num)), len(f.agentPath(q.node, q.num))
+		if f.nodes[q.node].isSwitch() && (hq < hp || hq == hp && q.node < p.node) {
+			continue
+		}
+		if q.node == f.self.Node {
+			continue // the last one cannot be reached once it is down
+		}
+		list = append(list, far{hp, p})
+	}
+	slices.SortStableFunc(list, func(a, b far) int { return b.hops - a.hops })
+	for _, x := range list {
+		c.report.Downed++
+		c.add(mk(opDown, x.p.node, x.p.num, 0))
+	}
+}
+
+// onDownDone: both ends come back in Init, whatever the answer shows.
+func (c *Core) onDownDone(it item, comp *mad.Completion) {
+	p := c.f.portOf(it.node(), it.port())
+	if comp.Err != nil {
+		c.setFailed(it.node(), int(it.port()), "taking the link down", comp.Err)
+		return
+	}
+	p.info.PortState = ib.StateInit
+	c.f.port(p.peer).info.PortState = ib.StateInit
+}

@@ -1,0 +1,97 @@
+package sm
+
+// item is one piece of work of a phase, small enough that a full subnet's
+// list costs little: it becomes a request only when the window has room, and
+// is the request's token.
+//
+//	bits 63:56 op   55:32 node   31:24 port   23:0 extra
+type item uint64
+
+// op is what an item does.
+type op uint8
+
+const (
+	opNodeInfo   op = 1 + iota // ask who is behind (node, port); extra: which key is tried
+	opNodeDesc                 // NodeDescription of node
+	opSwitchInfo               // SwitchInfo of node
+	opPortInfo                 // PortInfo; extra 1: without the extended-speed bit
+	opPKeys                    // P_KeyTable block 0 of an end port
+	opSMInfo                   // SMInfo of (node, port)
+
+	opSetSwitch // Set(SwitchInfo): extra 1 clear PortStateChange, 2 lower the top, 3 raise it
+	opSetPort   // Set(PortInfo) without a change of state
+	opSetPKeys
+	opArm
+	opActive
+	opDown // static2003 only
+	opGetLFT
+	opSetLFT
+	opDropLFT // write block extra with the discarded destinations
+	opGetSL   // SL2VL; extra: input port
+	opSetSL
+	opGetArb // VLArb; extra: part
+	opSetArb
+
+	opLightSwitch
+	opLightProbe
+	opLightDesc
+	opLightSM
+	opLightPort
+
+	opPoll
+	opHandover
+	opAcknowledge
+	opDescNow // NodeDescription after trap 144
+)
+
+func mk(o op, node int32, port uint8, extra uint32) item {
+	return item(o)<<56 | item(uint32(node)&0xFFFFFF)<<32 | item(port)<<24 | item(extra&0xFFFFFF)
+}
+
+func (i item) op() op        { return op(i >> 56) }
+func (i item) port() uint8   { return uint8(i >> 24) }
+func (i item) extra() uint32 { return uint32(i) & 0xFFFFFF }
+
+// node is the node index, -1 for none.
+func (i item) node() int32 {
+	n := int32(i >> 32 & 0xFFFFFF)
+	if n == 0xFFFFFF {
+		return -1
+	}
+	return n
+}
+
+// queue is a first-in first-out list of items.
+type queue struct {
+	buf  []item
+	head int
+	n    int
+}
+
+func (q *queue) push(it item) {
+	if q.n == len(q.buf) {
+		grown := make([]item, max(64, 2*len(q.buf)))
+		for i := range q.n {
+			grown[i] = q.buf[(q.head+i)%len(q.buf)]
+		}
+		q.buf, q.head = grown, 0
+	}
+	i := q.head + q.n
+	if i >= len(q.buf) {
+		i -= len(q.buf)
+	}
+	q.buf[i] = it
+	q.n++
+}
+
+func (q *queue) pop() item {
+	it := q.buf[q.head]
+	q.head++
+	if q.head == len(q.buf) {
+		q.head = 0
+	}
+	q.n--
+	return it
+}
+
+func (q *queue) clear() { q.head, q.n = 0, 0 }

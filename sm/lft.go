@@ -1,0 +1,89 @@
+package sm
+
+import (
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/route"
+)
+
+// lft is what a switch holds as far as this mastership has read it back or
+// had it acknowledged. Blocks that are neither are not known.
+type lft struct {
+	row     []byte // whole blocks; shared rows are never written
+	shared  bool   // row belongs to published tables
+	known   []uint64
+	suspect []uint64 // written while a late copy of an older write may be under way
+	top     ib.LID   // LinearFDBTop as read or acknowledged
+	wrote   mad.Time // when a block was last written
+	anyOld  bool     // wrote is meaningful
+}
+
+func bitGet(b []uint64, i int) bool { return i>>6 < len(b) && b[i>>6]&(1<<(i&63)) != 0 }
+
+func bitSet(b *[]uint64, i int) {
+	for len(*b) <= i>>6 {
+		*b = append(*b, 0)
+	}
+	(*b)[i>>6] |= 1 << (i & 63)
+}
+
+func bitClear(b []uint64, i int) {
+	if i>>6 < len(b) {
+		b[i>>6] &^= 1 << (i & 63)
+	}
+}
+
+// set notes the content of block b.
+func (l *lft) set(b int, data *[route.BlockLen]byte) {
+	end := (b + 1) * route.BlockLen
+	if l.shared && (end > len(l.row) || [route.BlockLen]byte(l.row[end-route.BlockLen:end]) != *data) {
+		l.row = append([]byte(nil), l.row...)
+		l.shared = false
+	}
+	if !l.shared {
+		for len(l.row) < end {
+			l.row = append(l.row, route.Drop)
+		}
+		copy(l.row[end-route.BlockLen:end], data[:])
+	}
+	bitSet(&l.known, b)
+}
+
+func (l *lft) forget(b int) { bitClear(l.known, b) }
+
+// forgetAll is for a switch that may have lost its tables.
+func (l *lft) forgetAll() {
+	*l = lft{}
+}
+
+// forgetAbove drops what is known of blocks that hold only LIDs above top.
+func (l *lft) forgetAbove(top ib.LID) {
+	for b := int(top)/route.BlockLen + 1; b <= len(l.known)*64; b++ {
+		bitClear(l.known, b)
+	}
+}
+
+// installed is the row as a planner may use it: nil if a block that is in
+// force is not known; otherwise what is known from the start, which is all
+// that the switch forwards by.
+func (l *lft) installed() []byte {
+	if l == nil {
+		return nil
+	}
+	if l.top == 0 {
+		return []byte{}
+	}
+	n := 0
+	for bitGet(l.known, n) && (n+1)*route.BlockLen <= len(l.row) {
+		n++
+	}
+	if need := int(l.top)/route.BlockLen + 1; n < need {
+		return nil
+	}
+	return l.row[: n*route.BlockLen : n*route.BlockLen]
+}
+
+// adopt shares the rows of tables that are known to be installed in full.
+func (l *lft) adopt(row []byte) {
+	l.row, l.shared = row, true
+}

@@ -1,0 +1,140 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/route"
+)
+
+// startLight asks every switch for its PortStateChange bit, silent far ends
+// whether they answer now, nodes without a description for it, and other
+// managers for their state. Whatever differs leads to a full sweep.
+func (c *Core) startLight() {
+	f := c.f
+	if f == nil || f.graph == nil {
+		c.askSweep("nothing is known of the subnet")
+		return
+	}
+	c.enter(PhaseLight)
+	own := f.self
+	if !f.nodes[own.Node].isSwitch() {
+		c.add(mk(opLightPort, own.Node, own.Port, 0))
+	}
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		if n.isSwitch() && n.ok() {
+			c.add(mk(opLightSwitch, int32(i), 0, 0))
+		}
+		if n.flags&nDesc == 0 {
+			c.add(mk(opLightDesc, int32(i), n.info.LocalPortNum, 0))
+		}
+	}
+	for i := range f.ports {
+		p := &f.ports[i]
+		if p.has(pSilent) && p.has(pKnown) && !p.has(pBadPeer) && len(f.agentPath(p.node, p.num)) < smp.MaxHops {
+			c.add(mk(opLightProbe, p.node, p.num, 0))
+		}
+	}
+	for i := range c.others {
+		c.add(mk(opLightSM, c.others[i].at.Node, c.others[i].at.Port, 0))
+	}
+}
+
+func (c *Core) lightDone() bool {
+	c.enter(PhaseIdle)
+	c.lights++
+	if !c.wantSweep {
+		c.armLight()
+	}
+	return c.wantSweep
+}
+
+func (c *Core) onLightSwitch(it item, comp *mad.Completion) {
+	n := &c.f.nodes[it.node()]
+	var sw smp.SwitchInfo
+	err := answer(comp)
+	if err == nil {
+		err = sw.Decode(smp.Data(comp.MAD))
+	}
+	w := func() string { return c.f.where(it.node(), -1).String() }
+	switch {
+	case err != nil:
+		c.askSweep("a light sweep got no answer from " + w())
+	case sw.PortStateChange:
+		c.askSweep("a port changed state at " + w())
+	case n.lft != nil && sw.LinearFDBTop != n.lft.top:
+		c.askSweep("LinearFDBTop changed at " + w())
+	}
+}
+
+func (c *Core) onLightProbe(it item, comp *mad.Completion) {
+	if answer(comp) == nil {
+		c.askSweep("what did not answer before does now: " + c.f.behind(ref{Node: it.node(), Port: it.port()}).String())
+	}
+}
+
+// onLightPort looks at our own port, which no switch reports when its cable
+// is gone.
+func (c *Core) onLightPort(it item, comp *mad.Completion) {
+	var pi smp.PortInfo
+	p := c.f.portOf(it.node(), it.port())
+	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
+		c.askSweep("our own port does not answer")
+		return
+	}
+	if pi.PortState != p.info.PortState || pi.LID != p.info.LID || pi.MasterSMLID != p.info.MasterSMLID {
+		c.askSweep("our own port changed")
+	}
+}
+
+func (c *Core) onLightSM(it item, comp *mad.Completion) {
+	var si smp.SMInfo
+	i := slices.IndexFunc(c.others, func(o otherSM) bool { return o.at == ref{Node: it.node(), Port: it.port()} })
+	if i < 0 {
+		return
+	}
+	if err := answer(comp); err != nil || si.Decode(smp.Data(comp.MAD)) != nil || si.GUID != c.others[i].info.GUID {
+		c.out.notify(Notice{Kind: KindOtherSM, Level: Info, Where: c.f.where(it.node(), int(it.port())), Err: err, Text: "a standby manager does not answer any more"})
+		c.others = slices.Delete(c.others, i, i+1)
+		c.publishState()
+		return
+	}
+	c.others[i].info = si
+	if c.keyFits(&si) && (si.SMState == smp.SMMaster || c.takesFromUs(&si)) {
+		c.askSweep("another manager is master or ranks above us: " + si.GUID.String())
+	}
+}
+
+// startAudit reads the blocks again of which an older copy may have been
+// delivered late.
+func (c *Core) startAudit() {
+	if c.f == nil || c.f.graph == nil {
+		return
+	}
+	c.enter(PhaseLight)
+	for _, ni := range c.f.swNode {
+		l := c.f.nodes[ni].lft
+		if l == nil {
+			continue
+		}
+		for b := 0; b < len(l.suspect)*64; b++ {
+			if bitGet(l.suspect, b) && bitGet(l.known, b) {
+				c.add(mk(opGetLFT, ni, 0, uint32(b)))
+			}
+		}
+		l.suspect = nil
+	}
+}
+
+func (c *Core) audited(n int32, b int, data *[route.BlockLen]byte) {
+	l := c.f.nodes[n].lft
+	if at := b * route.BlockLen; at+route.BlockLen <= len(l.row) && [route.BlockLen]byte(l.row[at:at+route.BlockLen]) == *data {
+		return
+	}
+	l.set(b, data)
+	c.out.notify(Notice{Kind: KindForeignChange, Level: Warn, Where: c.f.where(n, -1),
+		Text: "a block of its forwarding table is not what was written; it is written again"})
+	c.askSweep("a forwarding table is not what was written")
+}

@@ -1,0 +1,400 @@
+package sm
+
+import (
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/store"
+)
+
+// configure gives out LIDs and sets every port's parameters, without moving
+// any port's state. It runs after a discovery of which we are the master.
+func (c *Core) configure() bool {
+	c.enter(PhaseAssign)
+	ops := c.assignLIDs()
+	c.buildGraph()
+	c.takeLFTs()
+	ops = append(ops, c.keyOps()...)
+	if c.cfg.PlanOnly {
+		return c.startReadback()
+	}
+	if len(ops) > 0 {
+		c.persist(ops)
+		return false
+	}
+	c.startSets()
+	return true
+}
+
+// keyOps lists the keys and neighbours to remember before keys are set.
+func (c *Core) keyOps() []store.Op {
+	f := c.f
+	var ops []store.Op
+	if c.cfg.MKey == 0 && len(c.mkeys) == 0 {
+		return nil
+	}
+	for i := range f.ports {
+		p := &f.ports[i]
+		if p.lid == 0 {
+			continue
+		}
+		if k, ok := c.mkeys[p.guid]; !ok && c.cfg.MKey != 0 || ok && k != c.cfg.MKey {
+			// A port that is about to get a new key still answers to the old
+			// one: both are tried (mkeyGuess takes the configured key next).
+			c.mkeys[p.guid] = c.cfg.MKey
+			ops = append(ops, store.Op{Kind: store.PutMKey, GUID: p.guid, MKey: c.cfg.MKey})
+		}
+	}
+	for i := range f.ports {
+		p := &f.ports[i]
+		if !p.has(pLinked) || p.num == 0 {
+			continue
+		}
+		np := nodePort{f.nodes[p.node].info.NodeGUID, p.num}
+		peer := f.agentPort(p.peer.Node, p.peer.Port).guid
+		if f.nodes[p.node].isSwitch() && c.neighbors[np] != peer {
+			c.neighbors[np] = peer
+			ops = append(ops, store.Op{Kind: store.PutNeighbor, GUID: np.node, Port: np.port, Peer: peer})
+		}
+	}
+	return ops
+}
+
+// startSets puts the Sets that move no port's state on the list: our own port
+// first, then switches, end ports and external switch ports.
+func (c *Core) startSets() {
+	f := c.f
+	c.setPortIfDiffers(f.self.Node, f.agentPort(f.self.Node, f.self.Port))
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		if n.isSwitch() && n.ok() && (n.sw.PortStateChange || n.sw.LifeTimeValue != c.cfg.PacketLife) {
+			c.add(mk(opSetSwitch, int32(i), 0, 1))
+		}
+	}
+	own := f.agentPort(f.self.Node, f.self.Port)
+	for _, ends := range [2]bool{true, false} {
+		for i := range f.ports {
+			p := &f.ports[i]
+			if p != own && p.has(pEnd) == ends {
+				c.setPortIfDiffers(p.node, p)
+			}
+		}
+	}
+	// Routing can be computed while the ports are being set up, unless it has
+	// to wait for what switches hold.
+	if !c.needReadback() {
+		c.startJob()
+	}
+}
+
+func (c *Core) setPortIfDiffers(n int32, p *port) {
+	if !c.f.nodes[n].ok() || !p.has(pKnown) {
+		return
+	}
+	if p.has(pEnd) && p.lid != 0 && p.has(pPKeys) && p.pkey == 0 {
+		c.add(mk(opSetPKeys, n, p.num, 0))
+	}
+	if w, ext, ok := c.portWanted(n, p.num); ok && c.differs(&w, &p.info, ext) {
+		c.report.PortSets++
+		if p.has(pEnd) && w.LID != p.info.LID {
+			c.report.LIDsSet++
+		}
+		c.add(mk(opSetPort, n, p.num, 0))
+	}
+}
+
+// portWanted is the PortInfo that a Set without a change of state carries.
+// ext says that the extended-speed bit goes with it; ok is false for ports
+// that nothing is set on. Pitfalls: IBA §14.2.5.6 and smp.md §6.4.
+func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
+	f := c.f
+	nd := &f.nodes[n]
+	p := f.portOf(n, num)
+	w = p.info
+	c.keepForState(&w)
+	w.LinkDownDefaultState = ib.PhysPolling
+	cfg := &c.cfg
+	if p.has(pEnd) {
+		if p.lid == 0 {
+			return w, false, false
+		}
+		w.LID, w.LMC = p.lid, p.lmc
+		w.MasterSMLID = c.smLID()
+		w.GidPrefix = cfg.Prefix
+		w.MKey = cfg.MKey
+		w.MKeyLeasePeriod = cfg.MKeyLease
+		w.MKeyProtectBits = cfg.MKeyProtect
+		w.MasterSMSL = cfg.MasterSMSL
+		w.SubnetTimeOut = cfg.SubnetTimeOut
+		w.LocalPhyErrors, w.OverrunErrors = cfg.LocalPhyErr, cfg.OverrunErr
+		isNew := c.firstTime || nd.flags&nNew != 0 || p.info.MasterSMLID != w.MasterSMLID || p.info.LID != w.LID
+		w.ClientReregister = isNew && !cfg.NoReregister && !nd.isSwitch() &&
+			p.info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported)
+	}
+	wire := num != 0
+	if wire {
+		if !p.has(pLinked) {
+			return w, false, p.has(pEnd)
+		}
+		q := f.port(p.peer)
+		// A change of MTU or lanes under traffic needs the link bounced, so a
+		// link that is in use keeps what it has if that is at all possible.
+		mtu := min(mtuCap(p), mtuCap(q), cfg.MaxMTU)
+		if p.info.PortState < ib.StateArmed || p.info.NeighborMTU == 0 || p.info.NeighborMTU > min(mtuCap(p), mtuCap(q)) {
+			w.NeighborMTU = mtu
+		}
+		if p.info.PortState < ib.StateArmed || p.info.OperationalVLs == 0 {
+			if vls := min(max(p.info.VLCap, 1), max(q.info.VLCap, 1), cfg.MaxOpVLs); vls != p.info.OperationalVLs {
+				w.OperationalVLs = vls
+			}
+		}
+		if nd.isSwitch() {
+			w.VLStallCount = cfg.VLStallCount
+			if w.HOQLife = cfg.HOQLife; !f.nodes[p.peer.Node].isSwitch() {
+				w.HOQLife = cfg.LeafHOQLife
+			}
+			w.PartitionEnforcementInbound, w.PartitionEnforcementOutbound = false, false
+		}
+		if cfg.LinkWidth != 0 && p.info.LinkWidthEnabled != cfg.LinkWidth&p.info.LinkWidthSupported {
+			w.LinkWidthEnabled = cfg.LinkWidth & p.info.LinkWidthSupported
+		}
+		if v := ib.SpeedBits(cfg.LinkSpeed) & p.info.LinkSpeedSupported; v != 0 && v != p.info.LinkSpeedEnabled {
+			w.LinkSpeedEnabled = v
+		}
+		capMask := f.agentPort(n, num).info.CapabilityMask
+		peerMask := f.agentPort(p.peer.Node, p.peer.Port).info.CapabilityMask
+		if v := ib.SpeedExtBits(cfg.LinkSpeedExt); v != 0 && v != p.info.LinkSpeedExtEnabled &&
+			capMask.Has(ib.CapIsExtendedSpeedsSupported) && peerMask.Has(ib.CapIsExtendedSpeedsSupported) {
+			w.LinkSpeedExtEnabled, ext = v, true
+		}
+	}
+	return w, ext, true
+}
+
+func mtuCap(p *port) ib.MTU {
+	if p.info.MTUCap < 1 || p.info.MTUCap > 5 {
+		return 5 // a reserved code says nothing
+	}
+	return p.info.MTUCap
+}
+
+// smLID is the LID that every port is told to send its traps to.
+func (c *Core) smLID() ib.LID {
+	return c.f.agentPort(c.f.self.Node, c.f.self.Port).lid
+}
+
+// keepForState makes a PortInfo that was read fit to be written back
+// unchanged: where 0 means no change it is 0, and nothing that is invalid in a
+// Set stays in.
+func (c *Core) keepForState(w *smp.PortInfo) {
+	w.ClearForSet()
+	if w.NeighborMTU < 1 || w.NeighborMTU > 5 {
+		w.NeighborMTU = max(min(w.MTUCap, 5), 1)
+	}
+}
+
+// differs reports whether a Set of w would change what was read in p.
+func (c *Core) differs(w, p *smp.PortInfo, ext bool) bool {
+	return w.LID != p.LID || w.MasterSMLID != p.MasterSMLID || w.LMC != p.LMC || w.GidPrefix != p.GidPrefix ||
+		w.MKey != p.MKey || w.MKeyLeasePeriod != p.MKeyLeasePeriod || w.MKeyProtectBits != p.MKeyProtectBits ||
+		w.MasterSMSL != p.MasterSMSL || w.SubnetTimeOut != p.SubnetTimeOut ||
+		w.LocalPhyErrors != p.LocalPhyErrors || w.OverrunErrors != p.OverrunErrors ||
+		w.ClientReregister || ext ||
+		w.NeighborMTU != p.NeighborMTU || w.OperationalVLs != 0 ||
+		w.VLStallCount != p.VLStallCount || w.HOQLife != p.HOQLife ||
+		w.PartitionEnforcementInbound != p.PartitionEnforcementInbound ||
+		w.PartitionEnforcementOutbound != p.PartitionEnforcementOutbound ||
+		w.LinkWidthEnabled != 0 || w.LinkSpeedEnabled != 0
+}
+
+func (c *Core) onSetPort(it item, comp *mad.Completion) {
+	f := c.f
+	n, num := it.node(), it.port()
+	p := f.portOf(n, num)
+	if comp.Err != nil {
+		c.setFailed(n, int(num), "Set(PortInfo)", comp.Err)
+		return
+	}
+	var pi smp.PortInfo
+	if err := pi.Decode(smp.Data(comp.MAD)); err != nil {
+		c.setFailed(n, int(num), "Set(PortInfo)", err)
+		return
+	}
+	pi.ClientReregister = false
+	before := p.info
+	p.info = pi
+	if f.agentPort(n, num) == p {
+		p.mkey = pi.MKey
+		if pi.MKey == 0 && pi.MKeyProtectBits == 1 {
+			p.mkey = c.cfg.MKey
+		}
+	}
+	if p.has(pEnd) && (pi.LID != p.lid || pi.LMC != p.lmc) {
+		c.setFailed(n, int(num), "giving LID "+p.lid.String(), statusOf(comp))
+		return
+	}
+	// Part of a Set may be applied under an error status; parameters that an
+	// agent does not keep are not worth another sweep.
+	if st := smp.StatusOf(comp.MAD); st != 0 && before.PortState == pi.PortState {
+		c.out.notify(Notice{Kind: KindSetFailed, Level: Debug, Where: f.where(n, int(num)), Err: &StatusError{st},
+			Text: "Set(PortInfo) was answered with an error; what the port now shows is taken"})
+	}
+}
+
+func (c *Core) onSetPKeys(it item, comp *mad.Completion) {
+	if err := answer(comp); err != nil {
+		c.out.notify(Notice{Kind: KindSetFailed, Level: Warn, Where: c.f.where(it.node(), int(it.port())), Err: err,
+			Text: "the default partition could not be entered in the P_Key table"})
+		return
+	}
+	c.f.portOf(it.node(), it.port()).pkey = ib.PKeyDefaultFull
+}
+
+// buildSetSwitch fills Set(SwitchInfo): what 1 clears PortStateChange and sets
+// the packet lifetime, what 2 and 3 set LinearFDBTop and leave an unseen
+// PortStateChange alone.
+func (c *Core) buildSetSwitch(n int32, what uint32, b []byte) {
+	sw := c.f.nodes[n].sw
+	sw.LifeTimeValue = c.cfg.PacketLife
+	if what != 1 {
+		sw.PortStateChange = false
+		sw.LinearFDBTop = c.wanted.TopLID
+	}
+	sw.Put(b)
+}
+
+func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
+	n := &c.f.nodes[it.node()]
+	var sw smp.SwitchInfo
+	err := answer(comp)
+	if err == nil {
+		err = sw.Decode(smp.Data(comp.MAD))
+	}
+	if it.extra() == 1 {
+		if err != nil {
+			c.setFailed(it.node(), -1, "Set(SwitchInfo)", err)
+			return
+		}
+		n.sw = sw
+		return
+	}
+	if err == nil && sw.LinearFDBTop != c.wanted.TopLID {
+		err = &StatusError{ib.StatusInvalidField}
+	}
+	if err != nil {
+		c.setFailed(it.node(), -1, "Set(SwitchInfo) of LinearFDBTop", err)
+		return
+	}
+	n.sw = sw
+	n.lft.top = sw.LinearFDBTop
+	n.lft.forgetAbove(sw.LinearFDBTop)
+	if sw.PortStateChange {
+		c.askSweep("a port of " + c.f.where(it.node(), -1).String() + " changed state during the sweep")
+	}
+}
+
+// assigned ends the phase of Sets.
+func (c *Core) assigned() bool {
+	if c.persistWait {
+		return false
+	}
+	if own := c.f.agentPort(c.f.self.Node, c.f.self.Port); own.lid == 0 || own.info.LID != own.lid {
+		c.endSweep() // without a LID of our own nothing can reach us; it was reported
+		return true
+	}
+	if c.needReadback() {
+		return c.startReadback()
+	}
+	c.enter(PhaseRoute)
+	return true
+}
+
+// startArm moves every link of the subnet that is in Init to Armed.
+func (c *Core) startArm() {
+	c.enter(PhaseArm)
+	for i := range c.f.ports {
+		if p := &c.f.ports[i]; c.moves(p) && p.info.PortState == ib.StateInit {
+			c.report.Armed++
+			c.add(mk(opArm, p.node, p.num, 0))
+		}
+	}
+}
+
+// moves reports whether a port's state is ours to move: a link of the subnet
+// whose two ends were set up, or an enhanced port 0.
+func (c *Core) moves(p *port) bool {
+	f := c.f
+	n := &f.nodes[p.node]
+	if !p.has(pKnown) || !n.ok() || p.has(pFailed) {
+		return false
+	}
+	if p.num == 0 {
+		return n.isSwitch() && n.sw.EnhancedPort0 && p.lid != 0
+	}
+	if !p.has(pLinked) || p.has(pEnd) && p.lid == 0 {
+		return false
+	}
+	q := f.port(p.peer)
+	return !q.has(pFailed) && !(q.has(pEnd) && q.lid == 0)
+}
+
+func (c *Core) armed() bool {
+	c.enter(PhaseActivate)
+	for i := range c.f.ports {
+		p := &c.f.ports[i]
+		if !c.moves(p) || p.info.PortState != ib.StateArmed {
+			continue
+		}
+		if p.num != 0 {
+			if q := c.f.port(p.peer); q.info.PortState < ib.StateArmed {
+				continue // the far end did not come along
+			}
+		}
+		c.report.Activated++
+		c.add(mk(opActive, p.node, p.num, 0))
+	}
+	return true
+}
+
+// onSetState takes the answer to a change of state. The state in the answer
+// counts, not the status: agents answer 0x001C when a port got there by
+// itself, and success when it did not move.
+func (c *Core) onSetState(it item, comp *mad.Completion) {
+	f := c.f
+	n, num := it.node(), it.port()
+	p := f.portOf(n, num)
+	want, what := ib.StateArmed, "moving the port to Armed"
+	if it.op() == opActive {
+		want, what = ib.StateActive, "moving the port to Active"
+	}
+	if comp.Err != nil {
+		c.setFailed(n, int(num), what, comp.Err)
+		return
+	}
+	var pi smp.PortInfo
+	if err := pi.Decode(smp.Data(comp.MAD)); err != nil {
+		c.setFailed(n, int(num), what, err)
+		return
+	}
+	pi.ClientReregister = false
+	p.info = pi
+	if pi.PortState < want {
+		if p.num == 0 {
+			return // port 0 of a switch that has no states after all
+		}
+		c.setFailed(n, int(num), what, statusOf(comp))
+	}
+}
+
+func statusOf(comp *mad.Completion) error {
+	if st := smp.StatusOf(comp.MAD); st != 0 {
+		return &StatusError{st}
+	}
+	return errUnchanged
+}
+
+// activated ends the configuring part of a sweep.
+func (c *Core) activated() bool {
+	c.endSweep()
+	return true
+}

@@ -1,0 +1,455 @@
+package sm
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// otherSM is another manager as its SMInfo last told.
+type otherSM struct {
+	info smp.SMInfo
+	at   ref // in the fab of the discovery that found it
+	path []byte
+	mkey ib.MKey
+	lid  ib.LID
+}
+
+func (o *otherSM) public() subnet.SM {
+	return subnet.SM{GUID: o.info.GUID, LID: o.lid, Priority: o.info.Priority,
+		State: subnet.SMState(o.info.SMState), ActCount: o.info.ActCount}
+}
+
+// own is our SMInfo.
+func (c *Core) own() smp.SMInfo {
+	return smp.SMInfo{GUID: c.cfg.PortGUID, SMKey: c.cfg.SMKey, ActCount: c.actCount,
+		Priority: c.cfg.Priority, SMState: smp.SMState(c.state)}
+}
+
+// beatsUs reports whether o ranks above us (IBA §14.4.1).
+func (c *Core) beatsUs(o *smp.SMInfo) bool {
+	own := c.own()
+	return o.Beats(&own)
+}
+
+// takesFromUs reports whether a master that is us gives the subnet to o. A
+// master that took over from a dead one keeps the subnet against an equal
+// priority with a lower GUID: when the first comes back there is no second
+// change unless its priority says so. Two masters that meet always settle it.
+func (c *Core) takesFromUs(o *smp.SMInfo) bool {
+	if c.tookOver && o.Priority == c.cfg.Priority && o.SMState != smp.SMMaster {
+		return false
+	}
+	return o.SMState != smp.SMNotActive && c.beatsUs(o)
+}
+
+// keyFits applies the SM_Key rule: another key means another subnet's
+// manager, unless we have none.
+func (c *Core) keyFits(o *smp.SMInfo) bool { return c.cfg.SMKey == 0 || o.SMKey == c.cfg.SMKey }
+
+func (c *Core) onSMInfo(it item, comp *mad.Completion) {
+	f := c.f
+	n, num := it.node(), it.port()
+	p := f.portOf(n, num)
+	var si smp.SMInfo
+	err := answer(comp)
+	if err == nil {
+		err = si.Decode(smp.Data(comp.MAD))
+	}
+	if err != nil {
+		// The IsSM bit may be on with nobody behind it any more.
+		c.out.notify(Notice{Kind: KindOtherSM, Level: Debug, Where: f.where(n, int(num)), Err: err, Text: "IsSM is set but no manager answers"})
+		return
+	}
+	if si.GUID != p.guid {
+		c.out.notify(Notice{Kind: KindOtherSM, Level: Warn, Where: f.where(n, int(num)),
+			Text: "a manager answers with the port GUID " + si.GUID.String() + ", which is not that of its port; it is ignored"})
+		return
+	}
+	if !c.keyFits(&si) {
+		if !c.ignoredSMs[si.GUID] {
+			c.ignoredSMs[si.GUID] = true
+			c.out.notify(Notice{Kind: KindOtherSM, Level: Warn, Where: f.where(n, int(num)),
+				Text: "a manager with another SM_Key is ignored: give both the same key if they are to share the subnet"})
+		}
+		return
+	}
+	delete(c.ignoredSMs, si.GUID)
+	c.others = append(c.others, otherSM{info: si, at: ref{Node: n, Port: num},
+		path: slices.Clone(f.agentPath(n, num)), mkey: f.agentPort(n, num).mkey, lid: p.info.LID})
+}
+
+// decide settles who is master, after a discovery (smp.md: IBA §14.4.1).
+func (c *Core) decide() bool {
+	slices.SortFunc(c.others, func(a, b otherSM) int { return cmp.Compare(a.info.GUID, b.info.GUID) })
+	var master, highest *otherSM
+	for i := range c.others {
+		o := &c.others[i]
+		if o.info.SMState == smp.SMMaster && (master == nil || o.info.Beats(&master.info)) {
+			master = o
+		}
+		if o.info.SMState != smp.SMNotActive && (highest == nil || o.info.Beats(&highest.info)) {
+			highest = o
+		}
+	}
+	if c.cfg.PlanOnly {
+		if master != nil {
+			c.master = *master
+		}
+		return c.configure()
+	}
+	if c.state == subnet.Master {
+		switch {
+		case highest != nil && c.takesFromUs(&highest.info):
+			c.handover(*highest)
+			return true
+		case master != nil:
+			c.awaitHandover(*master)
+			return true
+		}
+		c.waitHand = false
+		c.stopPolling()
+		return c.configure()
+	}
+	switch {
+	case master != nil:
+		c.becomeStandby(*master, "a master is there: "+master.info.GUID.String())
+		return true
+	case highest != nil && c.beatsUs(&highest.info):
+		c.becomeStandby(*highest, "a manager of higher rank is starting: "+highest.info.GUID.String())
+		return true
+	}
+	c.becomeMaster("no other manager ranks above us")
+	return c.configure()
+}
+
+func (c *Core) setState(s subnet.SMState, why string) {
+	if c.state == s {
+		return
+	}
+	c.out.notify(Notice{Kind: KindState, Level: Info, Text: c.state.String() + " to " + s.String() + ": " + why})
+	c.state = s
+	c.publishState()
+}
+
+func (c *Core) becomeDiscovering(why string) {
+	c.stopPolling()
+	c.up = false
+	c.setState(subnet.Discovering, why)
+	c.wantSweep, c.sweepWhy = true, why
+	if c.phase != PhaseIdle {
+		c.abortSweep()
+	}
+}
+
+func (c *Core) becomeMaster(why string) {
+	if c.state == subnet.Master {
+		return
+	}
+	c.stopPolling()
+	c.master = otherSM{}
+	c.firstTime = true
+	c.attempts = 0
+	// Installed means read back in this mastership.
+	clear(c.lfts)
+	clear(c.lids)
+	c.setState(subnet.Master, why)
+}
+
+func (c *Core) becomeStandby(m otherSM, why string) {
+	c.tookOver = false
+	c.waitHand = false
+	c.up = false
+	c.abortSweep()
+	c.wantSweep = false
+	c.master = m
+	c.setState(subnet.Standby, why)
+	c.startPolling()
+	c.publish()
+	if m.info.SMState == smp.SMMaster && !c.f.port(c.f.self).info.CapabilityMask.Has(ib.CapIsCapabilityMaskNoticeSupported) {
+		c.trapToMaster(0) // our own agent cannot tell the master that we are here
+	}
+}
+
+func (c *Core) becomeNotActive(why string) {
+	c.stopPolling()
+	c.up = false
+	c.abortSweep()
+	c.wantSweep = false
+	c.setState(subnet.NotActive, why)
+}
+
+// abortSweep drops what is under way; nothing that was written is undone.
+func (c *Core) abortSweep() {
+	c.eng.CancelAll()
+	c.pollBusy = false
+	c.persistWait = false
+	c.jobGen++
+	c.jobDone = nil
+	c.resumeAt, c.lightAt, c.retryAt, c.auditAt = mad.Never, mad.Never, mad.Never, mad.Never
+	c.enter(PhaseIdle)
+}
+
+// handover gives the subnet to a manager of higher rank.
+func (c *Core) handover(to otherSM) {
+	c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "handing over to " + to.info.GUID.String() + " priority " + strconv.Itoa(int(to.info.Priority))})
+	own := c.own() // the data of the Set still says Master
+	c.becomeStandby(to, "handed over to "+to.info.GUID.String())
+	c.submitSM(opHandover, ib.MethodSet, smp.SMModHandover, &to, &own)
+}
+
+// awaitHandover: another master of lower rank exists. It finds us at its next
+// sweep and hands over; until then we configure nothing and poll it.
+func (c *Core) awaitHandover(m otherSM) {
+	c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "waiting for the handover of " + m.info.GUID.String()})
+	c.abortSweep()
+	c.waitHand = true
+	c.master = m
+	c.startPolling()
+	c.trapToMaster(smp.ChangeSMPriority)
+}
+
+func (c *Core) startPolling() {
+	c.polling = true
+	c.pollMissed, c.pollBusy = 0, false
+	c.pollAt = c.now.Add(c.cfg.PollInterval)
+}
+
+func (c *Core) stopPolling() {
+	c.polling, c.pollBusy = false, false
+	c.pollAt = mad.Never
+	c.eng.Cancel(uint64(opPoll)<<56, uint64(opPoll)<<56|1<<56-1)
+}
+
+func (c *Core) onPollTimer() {
+	c.pollAt = mad.Never
+	if !c.polling {
+		return
+	}
+	if c.pollBusy { // the answer of the last poll is still awaited
+		c.pollAt = c.now.Add(c.cfg.PollInterval)
+		return
+	}
+	c.pollAt = c.now.Add(c.cfg.PollInterval)
+	c.pollBusy = true
+	c.submitSM(opPoll, ib.MethodGet, 0, &c.master, nil)
+}
+
+// submitSM sends an SMInfo request to another manager by directed route.
+func (c *Core) submitSM(o op, method ib.Method, mod uint32, to *otherSM, data *smp.SMInfo) {
+	r := mad.Request{Token: uint64(mk(o, -1, 0, 0)), Priority: mad.Urgent, Addr: mad.Addr{LID: ib.LIDPermissive}}
+	smp.NewDR(&r.MAD, method, smp.AttrSMInfo, mod, to.mkey, to.path)
+	if data != nil {
+		data.Put(smp.Data(&r.MAD))
+	}
+	if o == opPoll {
+		r.Retries = -1 // the next poll is the retry
+	}
+	_ = c.eng.Submit(&r) // a full queue is a missed poll: the timer asks again
+}
+
+// onPoll takes the answer of the manager we poll, or its absence.
+func (c *Core) onPoll(comp *mad.Completion) {
+	c.pollBusy = false
+	if !c.polling {
+		return
+	}
+	var si smp.SMInfo
+	err := answer(comp)
+	if err == nil {
+		err = si.Decode(smp.Data(comp.MAD))
+	}
+	alive := err == nil && si.GUID == c.master.info.GUID &&
+		(si.SMState == smp.SMMaster || (si.SMState == smp.SMStandby || si.SMState == smp.SMDiscovering) && c.beatsUs(&si))
+	if !alive {
+		c.pollMissed++
+		// An answer that says it is no longer master needs no more proof.
+		if err == nil || c.pollMissed > c.cfg.PollRetries {
+			c.masterLost(err)
+		}
+		return
+	}
+	c.pollMissed = 0
+	c.master.info = si
+	switch {
+	case si.SMState != smp.SMMaster:
+	case c.waitHand && c.beatsUs(&si):
+		c.waitHand = false // it has been given a higher priority: settle it anew
+		c.askSweep("the other master now ranks above us")
+	case !c.waitHand && si.Priority < c.cfg.Priority:
+		c.trapToMaster(smp.ChangeSMPriority)
+	}
+}
+
+func (c *Core) masterLost(err error) {
+	why := "the master " + c.master.info.GUID.String() + " does not answer any more"
+	if err == nil {
+		why = c.master.info.GUID.String() + " is no longer master"
+	}
+	c.out.notify(Notice{Kind: KindOtherSM, Level: Warn, Err: err, Text: why})
+	wasMaster := c.master.info.SMState == smp.SMMaster
+	c.master = otherSM{}
+	if c.state == subnet.Master {
+		c.waitHand = false
+		c.firstTime = true
+		c.stopPolling()
+		c.askSweep(why)
+		return
+	}
+	c.tookOver = wasMaster
+	c.becomeDiscovering(why)
+}
+
+// onHandoverDone: the receiver of our handover answered, or did not.
+func (c *Core) onHandoverDone(comp *mad.Completion) {
+	if err := answer(comp); err != nil && c.state == subnet.Standby {
+		c.out.notify(Notice{Kind: KindHandover, Level: Warn, Err: err, Text: "the handover was not accepted; looking again"})
+		c.tookOver = false
+		c.becomeDiscovering("the handover was not accepted")
+	}
+}
+
+// onGetSMInfo answers another manager, or sminfo.
+func (c *Core) onGetSMInfo(p *mad.Packet, m *ib.MAD) {
+	prot, key, locked := c.ownProtection()
+	ok := !locked || smp.MKey(m) == key
+	if !ok && prot >= 2 {
+		return
+	}
+	own := c.own()
+	if !ok && prot == 1 {
+		own.SMKey = 0
+	}
+	c.reply(p, m, &own, 0)
+}
+
+// ownProtection is how our own port's M_Key guards it.
+func (c *Core) ownProtection() (prot uint8, key ib.MKey, locked bool) {
+	if c.f == nil || c.f.self.Node < 0 {
+		return 0, 0, false
+	}
+	p := c.f.agentPort(c.f.self.Node, c.f.self.Port)
+	return p.info.MKeyProtectBits, p.info.MKey, p.info.MKey != 0
+}
+
+// reply answers an SMInfo request in the class it came in.
+func (c *Core) reply(p *mad.Packet, m *ib.MAD, own *smp.SMInfo, st ib.Status) {
+	r := *m
+	clear(smp.Data(&r))
+	own.Put(smp.Data(&r))
+	smp.Respond(&r, st)
+	q := mad.Packet{Addr: p.Addr, LocalQP: 0, Data: r[:]}
+	c.actCount++
+	c.out.send(&q)
+}
+
+// onSetSMInfo takes a signal of another manager. The answer carries our
+// SMInfo from before the transition.
+func (c *Core) onSetSMInfo(p *mad.Packet, m *ib.MAD) {
+	if _, key, locked := c.ownProtection(); locked && smp.MKey(m) != key {
+		return
+	}
+	var from smp.SMInfo
+	own := c.own()
+	if from.Decode(smp.Data(m)) != nil || !c.keyFits(&from) {
+		c.reply(p, m, &own, ib.StatusInvalidField)
+		return
+	}
+	sig := m.AttrMod()
+	legal := from.SMState == smp.SMMaster
+	if sig == smp.SMModAcknowledge {
+		legal = from.SMState == smp.SMStandby
+	}
+	switch c.state {
+	case subnet.NotActive:
+		legal = legal && sig == smp.SMModStandby
+	case subnet.Discovering:
+		legal = legal && sig == smp.SMModHandover
+	case subnet.Standby:
+		legal = legal && sig >= smp.SMModHandover && sig <= smp.SMModDiscover && sig != smp.SMModStandby
+	case subnet.Master:
+		legal = legal && sig == smp.SMModHandover || sig == smp.SMModAcknowledge
+	}
+	if c.cfg.PlanOnly {
+		legal = false
+	}
+	if !legal {
+		c.reply(p, m, &own, ib.StatusInvalidField)
+		return
+	}
+	c.reply(p, m, &own, 0)
+	sender := c.senderOf(p, m, from)
+	switch {
+	case sig == smp.SMModHandover:
+		c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "handover received from " + from.GUID.String()})
+		c.onHandover(sender)
+	case sig == smp.SMModAcknowledge:
+	case c.state == subnet.NotActive: // STANDBY
+		c.tookOver = false
+		c.master = sender
+		c.setState(subnet.Standby, "told to by "+from.GUID.String())
+		c.startPolling()
+	case sig == smp.SMModDisable:
+		c.becomeNotActive("told to by " + from.GUID.String())
+	case sig == smp.SMModDiscover:
+		c.becomeDiscovering("told to by " + from.GUID.String())
+	}
+}
+
+func (c *Core) onHandover(from otherSM) {
+	switch c.state {
+	case subnet.Discovering:
+		c.askSweep("handover while discovering")
+	case subnet.Standby:
+		c.tookOver = false
+		c.becomeMaster("handover from " + from.info.GUID.String())
+		c.wantSweep, c.sweepWhy = true, "handover"
+		c.acknowledge(from)
+	case subnet.Master:
+		c.waitHand = false
+		c.stopPolling()
+		c.firstTime = true
+		clear(c.lfts)
+		clear(c.lids)
+		c.askSweep("handover")
+		c.acknowledge(from)
+	}
+}
+
+// acknowledge tells the old master that the handover arrived. OpenSM does not
+// need it and may answer with an error, which is ignored.
+func (c *Core) acknowledge(to otherSM) {
+	own := c.own()
+	own.SMState = smp.SMStandby // legal from a Standby: what we were when the signal came
+	if to.path == nil {
+		return
+	}
+	c.submitSM(opAcknowledge, ib.MethodSet, smp.SMModAcknowledge, &to, &own)
+}
+
+// senderOf finds the directed route to the sender of a signal: from the last
+// discovery, else the way the signal came, turned round.
+func (c *Core) senderOf(p *mad.Packet, m *ib.MAD, from smp.SMInfo) otherSM {
+	for i := range c.others {
+		if c.others[i].info.GUID == from.GUID {
+			o := c.others[i]
+			o.info = from
+			return o
+		}
+	}
+	o := otherSM{info: from, lid: p.Addr.LID}
+	if m.Class() == ib.ClassSubnDR {
+		n := int(smp.HopCount(m))
+		if n <= smp.MaxHops {
+			for h := n; h >= 1; h-- {
+				o.path = append(o.path, smp.ReturnPath(m)[h])
+			}
+		}
+	}
+	return o
+}

@@ -1,0 +1,344 @@
+package sm
+
+import (
+	"slices"
+	"strconv"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// maxAttempts is how many sweeps in a row are made at once when something
+// failed or changed meanwhile, before the subnet is declared up without it.
+const maxAttempts = 3
+
+// endSweep closes a full sweep: it publishes what was reached, says that the
+// subnet is up, and arms what comes next.
+func (c *Core) endSweep() {
+	finished := c.phase == PhaseActivate
+	c.enter(PhaseIdle)
+	c.sweeps++
+	r := c.report
+	r.Took = c.now.Sub(c.sweepStart)
+	c.statSweep(&r)
+	c.prune()
+	r.Problems = len(c.f.problems)
+	c.compare()
+
+	mendable := c.errs > 0 || c.again
+	if finished {
+		c.firstTime = c.firstTime && c.errs > 0
+	}
+	immediately := mendable && c.state == subnet.Master && c.attempts < maxAttempts
+	if c.again && c.state != subnet.Standby {
+		immediately = c.attempts < maxAttempts
+	}
+	r.Again = immediately
+	if c.state == subnet.Master && finished && !immediately && !c.up {
+		c.up = true
+	}
+	c.out.notify(Notice{Kind: KindSweepEnd, Level: Info, Dur: r.Took, Text: r.summary(), Report: &r})
+	c.lastReport = &r
+	wasUp := c.snap != nil && c.snap.Up
+	c.publish()
+	if c.up && !wasUp && c.state == subnet.Master {
+		counts := c.snap.Counts
+		c.upCounts = counts
+		c.out.notify(Notice{Kind: KindSubnetUp, Level: Info, Dur: r.Took, Up: &counts, Report: &r, Text: countsText(counts)})
+	}
+	c.keepSmall(finished)
+	switch {
+	case immediately:
+		c.attempts++
+		c.sweepWhy = "something failed in the sweep before"
+		if c.again {
+			c.sweepWhy = c.againWhy
+		}
+		c.wantSweep = true
+	case c.again && c.state == subnet.Master:
+		c.trapAt, c.sweepWhy = c.now.Add(c.cfg.TrapMinGap), c.againWhy
+	case mendable || len(c.f.problems) > 0:
+		// Left out for now; the interval grows while nothing changes.
+		c.retryAt = c.now.Add(c.cfg.RetryInterval << min(c.retryWait, 4))
+		c.retryWait++
+	default:
+		c.retryWait = 0
+	}
+	if !mendable {
+		c.attempts = 0
+	}
+	c.again = false
+	c.armLight()
+}
+
+// armLight sets the time of the next light sweep.
+func (c *Core) armLight() {
+	c.lightAt = mad.Never
+	if c.state == subnet.Master && c.cfg.SweepInterval > 0 && !c.waitHand {
+		c.lightAt = c.now.Add(c.cfg.SweepInterval)
+	}
+}
+
+// keepSmall drops what is not needed between sweeps.
+func (c *Core) keepSmall(finished bool) {
+	if finished && c.state == subnet.Master {
+		c.last = nil
+	}
+	if len(c.todo.buf) > 4096 {
+		c.todo = queue{}
+	}
+	c.result, c.dist.res = nil, nil
+}
+
+func countsText(n subnet.Counts) string {
+	s := strconv.Itoa(n.Switches) + " switches, " + strconv.Itoa(n.CAs) + " CAs, " + strconv.Itoa(n.LinksActive) + " of " +
+		strconv.Itoa(n.Links) + " links active, " + strconv.Itoa(n.LIDs) + " LIDs"
+	if n.Routers > 0 {
+		s += ", " + strconv.Itoa(n.Routers) + " routers"
+	}
+	if n.Problems > 0 {
+		s += ", " + strconv.Itoa(n.Problems) + " problems"
+	}
+	return s
+}
+
+func (r *SweepReport) summary() string {
+	return r.Reason + ": " + strconv.FormatUint(r.SMPs, 10) + " SMPs, " + strconv.Itoa(r.BlocksSent) + " LFT blocks sent, " +
+		strconv.Itoa(r.Armed) + " ports armed, " + strconv.Itoa(r.Problems) + " problems"
+}
+
+func (c *Core) statSweep(r *SweepReport) {
+	var st mad.Stats
+	c.eng.Stats(&st)
+	for _, a := range st.Attrs {
+		r.SMPs += a.Sent - a.Retried
+		r.Retried += a.Retried
+		r.TimedOut += a.TimedOut
+	}
+	for _, a := range c.madBase.Attrs {
+		r.SMPs -= a.Sent - a.Retried
+		r.Retried -= a.Retried
+		r.TimedOut -= a.TimedOut
+	}
+}
+
+// compare tells what appeared and what disappeared since the last sweep, once
+// a first one is there to compare with.
+func (c *Core) compare() {
+	if c.last == nil || c.f == nil || len(c.f.nodes) == 0 {
+		return
+	}
+	report := func(a, b *fab, k Kind, text string) {
+		n := 0
+		for i := range a.nodes {
+			if _, ok := b.byGUID[a.nodes[i].info.NodeGUID]; ok {
+				continue
+			}
+			if n++; n > 64 { // a whole rack: the counts say the rest
+				break
+			}
+			c.out.notify(Notice{Kind: k, Level: Info, Where: a.where(int32(i), -1), Text: text})
+		}
+	}
+	report(c.f, c.last, KindNodeNew, "joined the subnet")
+	report(c.last, c.f, KindNodeGone, "left the subnet")
+	c.compareLinks()
+}
+
+func (c *Core) compareLinks() {
+	f, g := c.f, c.last
+	n := 0
+	for i := range f.nodes {
+		if !f.nodes[i].isSwitch() {
+			continue
+		}
+		j, ok := g.byGUID[f.nodes[i].info.NodeGUID]
+		if !ok || g.nodes[j].info.NumPorts != f.nodes[i].info.NumPorts {
+			continue
+		}
+		for k := 1; k <= int(f.nodes[i].info.NumPorts); k++ {
+			p, q := f.portOf(int32(i), uint8(k)), g.portOf(j, uint8(k))
+			if p.has(pLinked) == q.has(pLinked) {
+				continue
+			}
+			if n++; n > 64 {
+				return
+			}
+			kind, text := KindLinkUp, "the link is up"
+			if q.has(pLinked) {
+				kind, text = KindLinkDown, "the link is down"
+			}
+			c.out.notify(Notice{Kind: kind, Level: Info, Where: f.where(int32(i), k), Text: text})
+		}
+	}
+}
+
+// markNew finds the nodes that were not in the last sweep of this mastership.
+func (c *Core) markNew() {
+	for i := range c.f.nodes {
+		n := &c.f.nodes[i]
+		if c.snap == nil || !c.snap.Up || c.snap.NodeByGUID(n.info.NodeGUID) < 0 {
+			n.flags |= nNew
+		}
+	}
+}
+
+// noteOnce reports whether a fact is news: it was not told in this sweep nor
+// in the one before.
+func (c *Core) noteOnce(key string) bool {
+	if c.noted == nil {
+		c.noted = map[string]uint64{}
+	}
+	_, told := c.noted[key]
+	c.noted[key] = c.sweeps
+	return !told
+}
+
+// prune forgets the facts that the last sweep did not confirm.
+func (c *Core) prune() {
+	for k, s := range c.noted {
+		if s+1 < c.sweeps {
+			delete(c.noted, k)
+		}
+	}
+}
+
+// publish builds a snapshot of what is known and hands it out.
+func (c *Core) publish() {
+	s := c.buildSnapshot()
+	c.gen++
+	s.Gen = c.gen
+	s.Finish()
+	c.snap = s
+	c.out.Publish = s
+}
+
+// publishState publishes the last snapshot again with our new state.
+func (c *Core) publishState() {
+	s := &subnet.Snapshot{}
+	if c.snap != nil {
+		*s = *c.snap
+	} else {
+		s.Self = subnet.NoRef
+	}
+	c.fillHead(s)
+	if c.state != subnet.Master {
+		s.Up = false
+	}
+	c.gen++
+	s.Gen = c.gen
+	if c.snap == nil {
+		s.Finish()
+	}
+	c.snap = s
+	c.out.Publish = s
+}
+
+func (c *Core) fillHead(s *subnet.Snapshot) {
+	s.State, s.Up = c.state, c.up
+	s.Prefix, s.PortGUID, s.Priority = c.cfg.Prefix, c.cfg.PortGUID, c.cfg.Priority
+	s.SMKey, s.ActCount = c.cfg.SMKey, c.actCount
+	s.Engine, s.PassedOver, s.Transition = c.engine, c.passed, c.transit
+	s.PacketLife = c.cfg.SubnetTimeOut
+	s.LID = c.ownLID()
+	s.Master = subnet.SM{}
+	switch {
+	case c.state == subnet.Master && !c.waitHand:
+		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master, ActCount: c.actCount}
+	case c.master.info.GUID != 0:
+		s.Master = c.master.public()
+	}
+	s.SMs = nil
+	for i := range c.others {
+		s.SMs = append(s.SMs, c.others[i].public())
+	}
+}
+
+func (c *Core) buildSnapshot() *subnet.Snapshot {
+	f := c.f
+	s := &subnet.Snapshot{Self: subnet.NoRef, SweepNanos: int64(c.now.Sub(c.sweepStart))}
+	c.fillHead(s)
+	if f == nil {
+		return s
+	}
+	s.Problems = f.problems
+	order := make([]int32, len(f.nodes)) // snapshot index → fab index
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		switch x, y := f.nodes[a].info.NodeGUID, f.nodes[b].info.NodeGUID; {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	at := make([]int32, len(order)) // fab index → snapshot index
+	for i, o := range order {
+		at[o] = int32(i)
+	}
+	s.Nodes = make([]subnet.Node, len(order))
+	s.Ports = make([]subnet.Port, 0, len(f.ports))
+	portAt := make([]int32, len(f.ports))
+	paths := slices.Clone(f.paths)
+	for i, o := range order {
+		n := &f.nodes[o]
+		s.Nodes[i] = subnet.Node{Info: n.info, Desc: n.desc, First: int32(len(s.Ports)), SwitchIndex: -1, Switch: n.sw,
+			Path: paths[n.path.off : n.path.off+uint32(n.path.n) : n.path.off+uint32(n.path.n)], OK: n.ok()}
+		for k := range f.nodePorts(o) {
+			p := f.portOf(o, uint8(k))
+			portAt[int(n.first)+k] = int32(len(s.Ports))
+			q := subnet.Port{GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: int32(i), EndPort: -1,
+				Num: p.num, Known: p.has(pKnown), DefaultPKey: p.pkey, LID: p.lid, LMC: p.lmc}
+			q.Info.MKey = 0 // keys are nobody's business
+			if n.isSwitch() && k > 0 {
+				p0 := f.portOf(o, 0)
+				q.GUID, q.LID, q.LMC = p0.guid, p0.lid, p0.lmc
+			}
+			if p.has(pLinked) {
+				q.Peer = ref{Node: at[p.peer.Node], Port: p.peer.Port}
+				q.Rate = c.rate(p)
+				q.MTU = p.info.NeighborMTU
+			}
+			if q.MTU < 1 || q.MTU > 5 {
+				q.MTU = min(max(p.info.MTUCap, 1), 5)
+			}
+			if q.Rate == 0 && p.num == 0 {
+				q.Rate = ib.RateOf(ib.Width4x, ib.SpeedSDR)
+			}
+			s.Ports = append(s.Ports, q)
+		}
+	}
+	if f.self.Node >= 0 {
+		s.Self = ref{Node: at[f.self.Node], Port: f.self.Port}
+	}
+	if f.graph == nil {
+		// Not ours to manage: the LIDs that ports show are those in force.
+		e := int32(0)
+		for i := range s.Ports {
+			if p := &s.Ports[i]; p.LID == 0 && p.Known && p.Info.LID.IsUnicast() && (p.Num == 0 || s.Nodes[p.Node].Info.NodeType != ib.NodeSwitch) {
+				p.LID, p.LMC, p.EndPort = p.Info.LID, p.Info.LMC, e
+				e++
+			}
+		}
+		return s
+	}
+	s.Graph, s.Tables = f.graph, c.wanted
+	s.SwitchNode = make([]int32, len(f.swNode))
+	for i, ni := range f.swNode {
+		s.SwitchNode[i] = at[ni]
+		s.Nodes[at[ni]].SwitchIndex = int32(i)
+	}
+	s.EndPortPort = make([]int32, len(f.epPort))
+	for e, pi := range f.epPort {
+		s.EndPortPort[e] = portAt[pi]
+		s.Ports[portAt[pi]].EndPort = int32(e)
+	}
+	if s.Tables != nil && len(s.Tables.LFT) != len(f.swNode) {
+		s.Tables = nil // of another set of switches: nothing was installed for this one
+	}
+	return s
+}

@@ -1,0 +1,273 @@
+package sm
+
+import (
+	"strconv"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// Traps are repressed first and thought about afterwards, so that a noisy
+// agent stops. What they ask for is throttled by issuer, trap and port: a
+// flapping link costs a few sweeps, not one for each flap, and the light sweep
+// sees what an ignored trap would have said.
+const (
+	trapWindow = 5 * time.Second // a source that is quiet for so long starts anew
+	trapNoisy  = 10              // from this arrival in the window on it is ignored
+	trapSlots  = 256
+)
+
+type trapSource struct {
+	lid   ib.LID
+	trap  uint16
+	port  uint8
+	count uint32
+	last  mad.Time
+}
+
+// trapTable remembers the latest sources; the one heard longest ago makes
+// room.
+type trapTable struct {
+	src []trapSource
+}
+
+// count notes an arrival and returns how many there were in the window.
+func (t *trapTable) count(now mad.Time, lid ib.LID, trap uint16, port uint8) uint32 {
+	oldest := 0
+	for i := range t.src {
+		s := &t.src[i]
+		if s.lid == lid && s.trap == trap && s.port == port {
+			if now.Sub(s.last) > trapWindow {
+				s.count = 0
+			}
+			s.count++
+			s.last = now
+			return s.count
+		}
+		if s.last < t.src[oldest].last {
+			oldest = i
+		}
+	}
+	n := trapSource{lid, trap, port, 1, now}
+	if len(t.src) < trapSlots {
+		t.src = append(t.src, n)
+	} else {
+		t.src[oldest] = n
+	}
+	return 1
+}
+
+// onTrap takes a trap. Only a master answers: to a standby's silence the
+// agent keeps repeating until the master hears it.
+func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
+	if c.state != subnet.Master || c.cfg.PlanOnly {
+		return
+	}
+	var n smp.Notice
+	if n.Decode(smp.Data(m)) != nil {
+		return
+	}
+	c.trapCount++
+	c.repress(p, m)
+	issuer := n.IssuerLID
+	if issuer == 0 {
+		issuer = p.Addr.LID
+	}
+	if issuer == 0 {
+		issuer = c.ownLID()
+	}
+	var port uint8
+	if !n.IsGeneric {
+		c.trapNotice(KindTrap, Info, issuer, 0, "vendor trap of "+strconv.Itoa(int(n.Producer)))
+		return
+	}
+	switch n.TrapNumber {
+	case smp.TrapPortStateChange:
+		var d smp.DetailLID
+		d.Get(&n.DataDetails)
+		if n.IssuerLID == 0 {
+			issuer = d.LID
+		}
+	case smp.TrapLocalPhyErrors, smp.TrapBufferOverrun, smp.TrapFlowCtlWatchdog:
+		var d smp.DetailPort
+		d.Get(&n.DataDetails)
+		issuer, port = d.LID, d.PortNum
+	}
+	switch k := c.traps.count(c.now, issuer, n.TrapNumber, port); {
+	case k == trapNoisy:
+		c.trapNotice(KindTrapStorm, Warn, issuer, port, "trap "+strconv.Itoa(int(n.TrapNumber))+" keeps coming and is ignored until it stops: look at the cable and the device")
+		fallthrough
+	case k > trapNoisy:
+		if c.phase == PhaseIdle && c.lightAt != mad.Never {
+			c.lightAt = min(c.lightAt, c.now.Add(trapWindow))
+		}
+		return
+	}
+	switch n.TrapNumber {
+	case smp.TrapPortStateChange:
+		c.sweepOnTrap("trap 128: a port changed state at LID " + issuer.String())
+	case smp.TrapLocalChange:
+		c.onTrap144(&n, issuer)
+	case smp.TrapSystemImageGUID:
+		c.onTrap145(&n, issuer)
+	case smp.TrapLocalPhyErrors, smp.TrapBufferOverrun, smp.TrapFlowCtlWatchdog:
+		c.trapNotice(KindPortUnhealthy, Warn, issuer, port, "trap "+strconv.Itoa(int(n.TrapNumber))+": errors on the link pass the threshold")
+		c.lightSoon()
+	case smp.TrapBadMKey, smp.TrapBadPKey, smp.TrapBadQKey, smp.TrapBadPKeySwitchPort:
+		c.trapNotice(KindSecurity, Warn, issuer, 0, "trap "+strconv.Itoa(int(n.TrapNumber))+": somebody used a wrong key")
+		c.lightSoon()
+	default:
+		c.trapNotice(KindTrap, Info, issuer, 0, "trap "+strconv.Itoa(int(n.TrapNumber)))
+		c.lightSoon()
+	}
+}
+
+// repress answers with TrapRepress: same transaction and notice, the key of
+// the port, LID routed to where the trap came from (IBA §13.4.9).
+func (c *Core) repress(p *mad.Packet, m *ib.MAD) {
+	var r ib.MAD
+	key := c.cfg.MKey
+	if c.snap != nil && len(c.mkeys) > 0 {
+		if i := c.snap.PortByLID(p.Addr.LID); i >= 0 {
+			key = c.keyOf(c.snap.Ports[i].GUID, key)
+		}
+	}
+	smp.NewLID(&r, ib.MethodTrapRepress, smp.AttrNotice, 0, key)
+	r.SetTID(m.TID())
+	copy(smp.Data(&r), smp.Data(m))
+	a := mad.Addr{LID: p.Addr.LID, SL: p.Addr.SL}
+	if a.LID == 0 {
+		if a.LID = c.ownLID(); a.LID == 0 {
+			return
+		}
+	}
+	q := mad.Packet{Addr: a, Data: r[:]}
+	c.actCount++
+	c.out.send(&q)
+}
+
+func (c *Core) trapNotice(k Kind, lv Level, lid ib.LID, port uint8, text string) {
+	n := Notice{Kind: k, Level: lv, Text: text}
+	if c.snap != nil {
+		if i := c.snap.PortByLID(lid); i >= 0 {
+			q := &c.snap.Ports[i]
+			nd := &c.snap.Nodes[q.Node]
+			n.Where = Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: lid, Path: nd.Path, set: true}
+			if port != 0 {
+				n.Where.Port = int(port)
+			}
+		}
+	}
+	if !n.Where.set {
+		n.Text += " from LID " + lid.String() + ", which nobody has"
+	}
+	c.out.notify(n)
+}
+
+// sweepOnTrap asks for a full sweep after a short wait for more of the same;
+// sweeps that keep being asked for are made less often.
+func (c *Core) sweepOnTrap(why string) {
+	if c.phase != PhaseIdle && c.phase != PhaseLight {
+		c.askSweep(why)
+		return
+	}
+	if c.trapAt != mad.Never {
+		return
+	}
+	if c.now.Sub(c.lastTrapRun) > 10*c.cfg.TrapMinGap {
+		c.trapRuns = 0
+	}
+	c.trapRuns++
+	c.trapAt = c.now.Add(c.cfg.TrapSettle)
+	if c.trapRuns > maxAttempts {
+		c.trapAt = max(c.trapAt, c.lastTrapRun.Add(c.cfg.TrapMinGap))
+	}
+	c.sweepWhy = why
+}
+
+// lightSoon brings the next light sweep forward.
+func (c *Core) lightSoon() {
+	if c.phase == PhaseIdle && c.state == subnet.Master && c.up {
+		c.lightAt = min(c.lightAt, c.now.Add(c.cfg.TrapSettle))
+	}
+}
+
+// onTrap144 is about capabilities and other local changes. When only the
+// description changed it is read again; else the subnet is.
+func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
+	var d smp.DetailChange
+	d.Get(&n.DataDetails)
+	if d.OtherLocalChanges && d.ChangeFlags == smp.ChangeNodeDescription {
+		if c.phase == PhaseIdle {
+			if i, p, ok := c.portByLID(issuer); ok {
+				r := mad.Request{Token: uint64(mk(opDescNow, i, p, 0)), Addr: mad.Addr{LID: ib.LIDPermissive}}
+				smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeDescription, 0, c.f.agentPort(i, p).mkey, c.f.agentPath(i, p))
+				_ = c.eng.Submit(&r) // lost with a full queue: the next sweep reads it
+				return
+			}
+		}
+		return
+	}
+	c.sweepOnTrap("trap 144: capabilities or local settings changed at LID " + issuer.String())
+}
+
+// portByLID finds an end port of the fabric at hand.
+func (c *Core) portByLID(lid ib.LID) (n int32, p uint8, ok bool) {
+	if c.f == nil || c.f.graph == nil || int(lid) >= len(c.f.graph.LIDOwner) {
+		return 0, 0, false
+	}
+	e := c.f.graph.LIDOwner[lid]
+	if e < 0 {
+		return 0, 0, false
+	}
+	q := &c.f.ports[c.f.epPort[e]]
+	return q.node, q.num, true
+}
+
+func (c *Core) onDescNow(it item, comp *mad.Completion) {
+	if c.phase != PhaseIdle || c.f == nil || int(it.node()) >= len(c.f.nodes) {
+		return
+	}
+	c.onNodeDesc(it, comp)
+	c.publish()
+}
+
+func (c *Core) onTrap145(n *smp.Notice, issuer ib.LID) {
+	var d smp.DetailImage
+	d.Get(&n.DataDetails)
+	i, _, ok := c.portByLID(issuer)
+	if !ok || c.phase != PhaseIdle {
+		c.sweepOnTrap("trap 145: the system image GUID changed at LID " + issuer.String())
+		return
+	}
+	c.f.nodes[i].info.SystemImageGUID = d.SystemImageGUID
+	c.publish()
+}
+
+// trapToMaster tells the master that we are here: trap 144, about our
+// priority if flags say so.
+func (c *Core) trapToMaster(flags smp.ChangeFlags) {
+	if c.f == nil || c.f.self == subnet.NoRef || c.cfg.PlanOnly {
+		return
+	}
+	own := c.f.agentPort(c.f.self.Node, c.f.self.Port)
+	to := c.master.lid
+	if own.info.MasterSMLID.IsUnicast() {
+		to = own.info.MasterSMLID
+	}
+	if !own.info.LID.IsUnicast() || !to.IsUnicast() || own.info.PortState != ib.StateActive && !c.f.nodes[c.f.self.Node].isSwitch() {
+		return // nothing is routed yet; the master's sweep finds the IsSM bit
+	}
+	n := smp.NewTrap(smp.TrapLocalChange, smp.ProducerCA, own.info.LID, smp.DetailChange{
+		LID: own.info.LID, OtherLocalChanges: flags != 0, ChangeFlags: flags, CapabilityMask: own.info.CapabilityMask | ib.CapIsSM})
+	var m ib.MAD
+	smp.NewLID(&m, ib.MethodTrap, smp.AttrNotice, 0, 0)
+	c.actCount++
+	m.SetTID(uint64(0x7FFF0000 | c.actCount&0xFFFF))
+	n.Put(smp.Data(&m))
+	q := mad.Packet{Addr: mad.Addr{LID: to, SL: own.info.MasterSMSL}, Data: m[:]}
+	c.out.send(&q)
+}
