@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"runtime"
+	"testing"
+
+	"heddle/ib"
+	"heddle/ib/pm"
+	"heddle/ib/smp"
+	"heddle/mad"
+)
+
+// TestFastPathAllocates is the ceiling of the fast path: no allocation for an
+// SMP or GMP and its answer when nothing is delayed.
+func TestFastPathAllocates(t *testing.T) {
+	b := newBed(t, chain(), Config{}, "H1")
+	b.configure()
+	answers := 0
+	b.e.OnPacket = func(p *mad.Packet) { answers++ }
+	var lft smp.LFT
+	for _, c := range []struct {
+		name string
+		make func(m *ib.MAD)
+		to   mad.Addr
+	}{
+		{"NodeInfo", func(m *ib.MAD) { smp.NewDR(m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, toH2) }, dr},
+		{"PortInfo", func(m *ib.MAD) { smp.NewDR(m, ib.MethodGet, smp.AttrPortInfo, 2, 0, toS2) }, dr},
+		{"Set(PortInfo)", func(m *ib.MAD) {
+			smp.NewDR(m, ib.MethodSet, smp.AttrPortInfo, 1, 0, toS2)
+			(&smp.PortInfo{NeighborMTU: 4}).Put(smp.Data(m))
+		}, dr},
+		{"Set(LFT)", func(m *ib.MAD) { smp.NewDR(m, ib.MethodSet, smp.AttrLFT, 7, 0, toS2); lft.Put(smp.Data(m)) }, dr},
+		{"SLtoVL", func(m *ib.MAD) { smp.NewDR(m, ib.MethodGet, smp.AttrSLtoVL, 0x102, 0, toS2) }, dr},
+		{"PKeyTable", func(m *ib.MAD) { smp.NewDR(m, ib.MethodGet, smp.AttrPKeyTable, 0, 0, toH2) }, dr},
+		{"by LID", func(m *ib.MAD) { smp.NewLID(m, ib.MethodGet, smp.AttrSwitchInfo, 0, 0) }, mad.Addr{LID: 3}},
+		{"PortCounters", func(m *ib.MAD) { pm.New(m, ib.MethodGet, pm.AttrPortCounters, 0); pm.SetPortSelect(m, 1) }, mad.Addr{LID: 4, QP: 1}},
+	} {
+		var m ib.MAD
+		c.make(&m)
+		p := mad.Packet{Addr: c.to, LocalQP: c.to.QP, Data: m[:]}
+		answers = 0
+		n := testing.AllocsPerRun(100, func() { b.e.Send(&p) })
+		if answers != 101 {
+			t.Errorf("%s: %d answers", c.name, answers)
+		}
+		if n != 0 {
+			t.Errorf("%s: %v allocations", c.name, n)
+		}
+	}
+}
+
+func benchmarkDR(b *testing.B, leaves, spines, hosts int, path []byte) {
+	bd := newBed(b, tree(leaves, spines, hosts), Config{}, "h0.0")
+	answers := 0
+	bd.e.OnPacket = func(p *mad.Packet) { answers++ }
+	var m ib.MAD
+	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, path)
+	p := mad.Packet{Addr: dr, Data: m[:]}
+	b.ReportAllocs()
+	for b.Loop() {
+		bd.e.Send(&p)
+	}
+	if answers == 0 {
+		b.Fatal("no answers")
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(2*len(path)), "ns/hop")
+}
+
+func BenchmarkDirectedRoute(b *testing.B) {
+	b.Run("4x2x4", func(b *testing.B) { benchmarkDR(b, 4, 2, 4, []byte{1, 5, 2, 1}) })
+	b.Run("200x54x54", func(b *testing.B) { benchmarkDR(b, 200, 54, 54, []byte{1, 60, 150, 1}) })
+}
+
+// BenchmarkDiscovery asks every node of an 11,664-host fabric once.
+func BenchmarkDiscovery(b *testing.B) {
+	f := tree(216, 54, 54)
+	bd := newBed(b, f, Config{}, "h0.0")
+	answers := 0
+	bd.e.OnPacket = func(p *mad.Packet) { answers++ }
+	var m ib.MAD
+	path := []byte{1, 55, 1, 1}
+	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, path)
+	p := mad.Packet{Addr: dr, Data: m[:]}
+	ip := smp.InitialPath(&m)
+	b.ReportAllocs()
+	for b.Loop() {
+		for l := range 216 {
+			for h := range 54 {
+				ip[2], ip[3], ip[4] = byte(55+h), byte(l+1), byte(h+1)
+				bd.e.Send(&p)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(216*54), "ns/smp")
+}
+
+func BenchmarkNew(b *testing.B) {
+	f := tree(216, 54, 54)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	keep, _ := New(f, Config{})
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := New(f, Config{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB")
+	runtime.KeepAlive(keep)
+}
+
+// BenchmarkEvents measures the event queue with latency on every hop.
+func BenchmarkEvents(b *testing.B) {
+	bd := newBed(b, tree(4, 2, 4), Config{HopLatency: 200, SMALatency: 1000}, "h0.0")
+	bd.e.OnPacket = func(p *mad.Packet) {}
+	var m ib.MAD
+	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, []byte{1, 5, 2, 1})
+	p := mad.Packet{Addr: dr, Data: m[:]}
+	b.ReportAllocs()
+	for b.Loop() {
+		bd.e.Send(&p)
+		for bd.s.Step() {
+		}
+	}
+}
