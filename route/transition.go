@@ -147,7 +147,7 @@ func PlanTransition(g *fabric.Graph, installed, wanted *Tables, o TransitionOpti
 	x := newExtended(g, installed, wanted)
 	p.choose(x, changed, o)
 	if p.Mode == ModeDiscard || p.Mode == ModeStatic {
-		p.stage(x, diff, o)
+		p.stage(x, diff)
 	} else {
 		p.Blocks = diff
 	}
@@ -215,11 +215,14 @@ func (p *Plan) choose(x *extended, changed []ib.LID, o TransitionOptions) {
 }
 
 // stage splits the blocks into the two phases.
-func (p *Plan) stage(x *extended, diff []BlockDiff, o TransitionOptions) {
+func (p *Plan) stage(x *extended, diff []BlockDiff) {
 	for _, b := range diff {
 		if x.needsDiscard(p.Discard, b) {
 			p.DiscardBlocks = append(p.DiscardBlocks, b)
 		}
+	}
+	if len(p.DiscardBlocks) == 0 {
+		p.Drain, p.DrainHops = 0, 0 // nothing installed has to leave
 	}
 	var mid, end [BlockLen]byte
 	k := 0

@@ -1,0 +1,378 @@
+package route_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/engine/minhop"
+	"heddle/route/engine/updn"
+	"heddle/route/routetest"
+
+	"pgregory.net/rapid"
+)
+
+var limited = route.TransitionOptions{
+	SwitchLifetime: time.Second, HOQLife: time.Second / 2,
+	SMPTime: 30 * time.Microsecond, DirectedTime: 10 * time.Microsecond, Window: 4,
+}
+
+// hub is a ring of four switches 0–3 with a hub 4, and four CAs (LIDs 1–4) on
+// switch 5 behind the hub; a CA on each ring switch (LIDs 5–8) sends to them.
+// For LID i+1, the installed tables send from ring switch i over i+1, the
+// wanted ones from i+1 over i+2; everybody else goes straight to the hub.
+func hub() (g *fabric.Graph, installed, wanted *route.Tables) {
+	b := &routetest.Net{}
+	b.Switches(6)
+	for i := range 4 {
+		b.Link(i, (i+1)%4)
+	}
+	for i := range 4 {
+		b.Link(i, 4)
+	}
+	b.Link(4, 5)
+	for range 4 {
+		b.Host(5, 1)
+	}
+	for i := range 4 {
+		b.Host(i, 1)
+	}
+	g = b.Graph()
+	port := func(s, to int32) byte {
+		for _, c := range g.Channels[g.Off[s]:g.Off[s+1]] {
+			if c.To == to {
+				return c.OutPort
+			}
+		}
+		panic("no cable")
+	}
+	base, err := updn.Engine{}.Compute(g, route.Options{Roots: []ib.GUID{g.Switches[4].GUID}})
+	if err != nil {
+		panic(err)
+	}
+	for l := ib.LID(1); l <= g.TopLID; l++ {
+		for i := range int32(4) {
+			if g.EndPorts[g.LIDOwner[l]].Switch != i {
+				base.LFT[i][l] = port(i, 4)
+			}
+		}
+	}
+	installed, wanted = base.Clone(), base.Clone()
+	for i := range int32(4) {
+		l := ib.LID(i + 1)
+		installed.LFT[i][l] = port(i, (i+1)%4)
+		wanted.LFT[(i+1)%4][l] = port((i+1)%4, (i+2)%4)
+	}
+	return g, installed, wanted
+}
+
+// TestUnionIsNotEnough is the counter-example of the design: both tables are
+// deadlock-free, even the union of their dependency graphs is, but packets
+// that leave one switch by an old entry and the next by a new one close a cycle
+// round the ring.
+func TestUnionIsNotEnough(t *testing.T) {
+	g, installed, wanted := hub()
+	for name, tb := range map[string]*route.Tables{"installed": installed, "wanted": wanted} {
+		if r := check.Verify(g, tb, check.Options{}); !r.OK() {
+			t.Fatalf("%s: %v", name, r.Err())
+		}
+	}
+	union := func(l ib.LID, s int32) [][]byte { // each table for itself
+		return [][]byte{{installed.Entry(s, l)}, {wanted.Entry(s, l)}}
+	}
+	if cyclic(g, wanted.TopLID, union) {
+		t.Fatal("the union of the two dependency graphs has a cycle: no counter-example")
+	}
+	p := route.PlanTransition(g, installed, wanted, limited)
+	if p.Mode != route.ModeDiscard {
+		t.Fatalf("mode %v (%s), want discard", p.Mode, p.Reason)
+	}
+	if !slices.Equal(p.Discard, []ib.LID{4}) {
+		t.Errorf("discards %v; leaving out one of the four destinations opens the cycle, here the last", p.Discard)
+	}
+	if !slices.Equal(p.DiscardBlocks, []route.BlockDiff{{Switch: 0}, {Switch: 3}}) {
+		t.Errorf("first phase %v, want block 0 of switches 0 and 3, whose entries for LID 4 move", p.DiscardBlocks)
+	}
+	if p.DrainHops != 4 || p.Drain != 6*time.Second {
+		t.Errorf("drain %v over %d switches, want 6s over 4", p.Drain, p.DrainHops)
+	}
+	if len(p.Blocks) != 4 || p.SMPs != 6 || p.Predicted != p.Drain+6*40*time.Microsecond/4 {
+		t.Errorf("%d blocks, %d SMPs, %v", len(p.Blocks), p.SMPs, p.Predicted)
+	}
+	var mid [route.BlockLen]byte
+	p.DiscardContent(installed, wanted, p.DiscardBlocks[1], &mid)
+	for l := ib.LID(1); l < route.BlockLen; l++ {
+		want := installed.Entry(3, l)
+		if l == 4 {
+			want = route.Drop
+		}
+		if mid[l] != want {
+			t.Errorf("first phase writes %d for LID %d, want %d", mid[l], l, want)
+		}
+	}
+
+	o := limited
+	o.SwitchLifetime = route.Unlimited
+	if p := route.PlanTransition(g, installed, wanted, o); p.Mode != route.ModeRefused || len(p.DiscardBlocks) != 0 || !strings.Contains(p.Reason, "unlimited") {
+		t.Errorf("with unlimited lifetimes: %v (%s), want refused", p.Mode, p.Reason)
+	}
+	o.Force = route.ModeDynamic
+	if p := route.PlanTransition(g, installed, wanted, o); p.Mode != route.ModeDynamic || !p.Forced || len(p.Blocks) == 0 {
+		t.Errorf("forced: %v (%s)", p.Mode, p.Reason)
+	}
+	o = limited
+	o.Force = route.ModeStatic
+	if p := route.PlanTransition(g, installed, wanted, o); p.Mode != route.ModeStatic || len(p.Discard) != 4 || len(p.DiscardBlocks) != 4 {
+		t.Errorf("forced: %v, %v", p.Mode, p.Discard)
+	}
+	o = route.TransitionOptions{Quiet: true}
+	if p := route.PlanTransition(g, installed, wanted, o); p.Mode != route.ModeDynamic || p.SMPs != 4 {
+		t.Errorf("quiet: %v (%s)", p.Mode, p.Reason)
+	}
+}
+
+func TestNothingToDo(t *testing.T) {
+	g, installed, _ := hub()
+	if p := route.PlanTransition(g, installed, installed.Clone(), limited); p.Mode != route.ModeNone || p.SMPs != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestFirstTables(t *testing.T) {
+	g, _, wanted := hub()
+	p := route.PlanTransition(g, nil, wanted, route.TransitionOptions{Quiet: true})
+	if p.Mode != route.ModeDynamic || p.SMPs != len(g.Switches) || p.UnknownRows != len(g.Switches) {
+		t.Errorf("nothing known, no traffic: %+v", p)
+	}
+	empty := route.New("", len(g.Switches), g.TopLID)
+	if p := route.PlanTransition(g, empty, wanted, limited); p.Mode != route.ModeDynamic || len(p.DiscardBlocks) != 0 {
+		t.Errorf("empty tables: %+v", p)
+	}
+	// The destination-rooted order: switch 5 has the first LID.
+	if p.Blocks[0].Switch != 5 || p.Blocks[1].Switch != 4 {
+		t.Errorf("order %v, want switches 5, 4, then the ring", p.Blocks)
+	}
+}
+
+func TestUnknownRow(t *testing.T) {
+	g, installed, _ := hub()
+	wanted := installed.Clone()
+	installed.LFT[4] = nil
+	p := route.PlanTransition(g, installed, wanted, limited)
+	if p.Mode != route.ModeDiscard || len(p.DiscardBlocks) != 1 || p.DiscardBlocks[0].Switch != 4 || p.Drain == 0 {
+		t.Fatalf("%+v", p)
+	}
+	var mid [route.BlockLen]byte
+	p.DiscardContent(installed, wanted, p.DiscardBlocks[0], &mid)
+	for l, e := range mid {
+		if e != route.Drop {
+			t.Errorf("LID %d: %d", l, e)
+		}
+	}
+	if len(p.Blocks) != 1 || p.SMPs != 2 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestTransientLoop: two switches that send a LID round by each other's old and
+// new entry.
+func TestTransientLoop(t *testing.T) {
+	b := &routetest.Net{}
+	b.Switches(3)
+	b.Link(0, 1) // port 1 of both
+	b.Link(0, 2) // port 2 of 0
+	b.Link(1, 2) // port 2 of 1
+	b.Host(2, 1)
+	g := b.Graph()
+	a := route.New("", 3, g.TopLID)
+	a.LFT[2][1] = 3
+	w := a.Clone()
+	a.LFT[0][1], a.LFT[1][1] = 1, 2
+	w.LFT[0][1], w.LFT[1][1] = 2, 1
+	p := route.PlanTransition(g, a, w, limited)
+	if p.Mode != route.ModeDiscard || !slices.Equal(p.Discard, []ib.LID{1}) || !strings.Contains(p.Reason, "1 for loops") {
+		t.Errorf("%+v", p)
+	}
+}
+
+// cyclic says by brute force whether the mix of entries allows a dependency
+// cycle for traffic with a CA at one end, or a loop. mix gives the sets of
+// entries to hold together: a packet stays within one set if there are several
+// (the union of graphs), or moves freely in the one set (the extended graph).
+func cyclic(g *fabric.Graph, top ib.LID, mix func(l ib.LID, s int32) [][]byte) bool {
+	n, m := len(g.Switches), len(g.Channels)
+	dep := make([][]bool, m)
+	for c := range dep {
+		dep[c] = make([]bool, m)
+	}
+	ca := make([]bool, n)
+	for i := range g.EndPorts {
+		if e := &g.EndPorts[i]; e.Type != ib.NodeSwitch {
+			ca[e.Switch] = true
+		}
+	}
+	for l := ib.LID(1); l <= top; l++ {
+		for k := range mix(l, 0) {
+			from := func(s int32) (out []int32) {
+				for _, p := range mix(l, s)[k] {
+					for c := g.Off[s]; c < g.Off[s+1]; c++ {
+						if g.Channels[c].OutPort == p {
+							out = append(out, c)
+						}
+					}
+				}
+				return out
+			}
+			seen := make([]bool, n)
+			var visit func(s int32)
+			visit = func(s int32) {
+				if seen[s] {
+					return
+				}
+				seen[s] = true
+				for _, c1 := range from(s) {
+					for _, c2 := range from(g.Channels[c1].To) {
+						dep[c1][c2] = true
+					}
+					visit(g.Channels[c1].To)
+				}
+			}
+			for s := range int32(n) {
+				if ca[s] || g.EndPorts[g.LIDOwner[l]].Type != ib.NodeSwitch {
+					visit(s)
+				}
+			}
+			// Loops.
+			reach := make([][]bool, n)
+			for s := range reach {
+				reach[s] = make([]bool, n)
+				for _, c := range from(int32(s)) {
+					reach[s][g.Channels[c].To] = true
+				}
+			}
+			if selfReach(reach) {
+				return true
+			}
+		}
+	}
+	return selfReach(dep)
+}
+
+func selfReach(a [][]bool) bool {
+	for k := range a {
+		for i := range a {
+			if a[i][k] {
+				for j := range a {
+					a[i][j] = a[i][j] || a[k][j]
+				}
+			}
+		}
+	}
+	for i := range a {
+		if a[i][i] {
+			return true
+		}
+	}
+	return false
+}
+
+// TestPlansAgainstBruteForce: dynamic plans mix without a cycle, discarding
+// ones without the discarded destinations' old entries, and nothing is
+// discarded needlessly as a whole.
+func TestPlansAgainstBruteForce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "d") }
+		n := rapid.IntRange(2, 8).Draw(t, "switches")
+		g := routetest.Random(n, draw(n), 2, 1, draw).Graph()
+		tables := func() *route.Tables {
+			tb, err := updn.Engine{}.Compute(g, route.Options{Roots: []ib.GUID{g.Switches[draw(n)].GUID}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return tb
+		}
+		a, w := tables(), tables()
+		o := limited
+		o.Workers = 1 + draw(4)
+		p := route.PlanTransition(g, a, w, o)
+		if !slices.Equal(p.Blocks, route.PlanTransition(g, a, w, limited).Blocks) {
+			t.Fatal("another number of workers, another plan")
+		}
+		both := func(l ib.LID, s int32) [][]byte { return [][]byte{{a.Entry(s, l), w.Entry(s, l)}} }
+		dirty := cyclic(g, g.TopLID, both)
+		switch p.Mode {
+		case route.ModeNone:
+			if !a.Equal(w) {
+				t.Fatal("the tables differ but nothing is to be done")
+			}
+		case route.ModeDynamic:
+			if dirty {
+				t.Fatal("dynamic, but the mix has a cycle")
+			}
+		case route.ModeDiscard:
+			if !dirty {
+				t.Fatalf("discards %v needlessly", p.Discard)
+			}
+			held := held(t, a, w, p)
+			if cyclic(g, g.TopLID, func(l ib.LID, s int32) [][]byte { return [][]byte{{held[s][l], w.Entry(s, l)}} }) {
+				t.Fatalf("a cycle is left after discarding %v", p.Discard)
+			}
+		default:
+			t.Fatalf("mode %v: %s", p.Mode, p.Reason)
+		}
+	})
+}
+
+// held is what the switches hold after the first phase of a plan; it checks that the second
+// makes the wanted tables of it and writes nothing in vain.
+func held(t *rapid.T, a, w *route.Tables, p *route.Plan) [][]byte {
+	h := a.Clone()
+	for _, b := range p.DiscardBlocks {
+		var blk [route.BlockLen]byte
+		p.DiscardContent(a, w, b, &blk)
+		copy(h.LFT[b.Switch][int(b.Block)*route.BlockLen:], blk[:])
+	}
+	want := route.Diff(h, w)
+	got := slices.Clone(p.Blocks)
+	slices.SortFunc(got, func(x, y route.BlockDiff) int {
+		if x.Switch != y.Switch {
+			return int(x.Switch) - int(y.Switch)
+		}
+		return int(x.Block) - int(y.Block)
+	})
+	if !slices.Equal(got, want) {
+		t.Fatalf("second phase %v, want %v", got, want)
+	}
+	return h.LFT
+}
+
+func BenchmarkPlanTransition(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		net  *routetest.Net
+	}{{"5832", routetest.Tree(36, 18)}, {"11664", routetest.Tree(36, 36)}, {"full", routetest.FullSubnet()}} {
+		g := c.net.Graph()
+		old, err := minhop.Engine{}.Compute(g, route.Options{Workers: 2})
+		if err != nil {
+			b.Fatal(err)
+		}
+		wanted, err := updn.Engine{}.Compute(g, route.Options{Workers: 2})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			o := limited
+			o.Workers = 2
+			for b.Loop() {
+				p := route.PlanTransition(g, old, wanted, o)
+				b.ReportMetric(float64(len(p.Discard)), "discards")
+			}
+		})
+	}
+}
