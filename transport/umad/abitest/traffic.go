@@ -367,7 +367,7 @@ func rmppLarge(e *Env) error {
 		return err
 	}
 	defer p.close()
-	for i, n := range []int{200 * 64, 200*64 + 1, 300_000} {
+	for i, n := range []int{200 * 64, 200*64 + 1, 300_000, 1_300_000} {
 		rh, rm, err := p.ask(e, e.to(p.aid, 20_000, 0), message(ib.MethodGetTable, uint32(0x70+i), 200, false))
 		if err != nil {
 			return err
@@ -376,7 +376,7 @@ func rmppLarge(e *Env) error {
 		if err != nil {
 			return fmt.Errorf("%d bytes: write answer: %w", n, err)
 		}
-		_, m, err := p.a.read(1<<20, 15*time.Second)
+		_, m, err := p.a.read(3<<19, 15*time.Second)
 		if err != nil {
 			return fmt.Errorf("%d bytes: %w", n, err)
 		}
