@@ -57,16 +57,15 @@ type Core struct {
 	persistWait bool
 
 	// Routing.
-	jobGen   uint64
-	jobBusy  bool
-	jobDone  *JobResult
-	setsDone bool
-	wanted   *route.Tables
-	result   *JobResult
-	dist     distribution
-	engine   string
-	passed   []string
-	transit  string
+	jobGen  uint64
+	jobBusy bool
+	jobDone *JobResult
+	wanted  *route.Tables
+	result  *JobResult
+	dist    distribution
+	engine  string
+	passed  []string
+	transit string
 
 	// Other managers.
 	others      []otherSM // ascending GUID, of the last discovery
@@ -389,8 +388,17 @@ func (c *Core) Status() Status {
 		PortGUID: c.cfg.PortGUID, LID: c.ownLID(), Priority: c.cfg.Priority,
 		Sweeps: c.sweeps, Light: c.lights, Traps: c.trapCount, Last: c.lastReport,
 	}
-	c.eng.Stats(&s.MADs)
-	for _, a := range s.MADs.Attrs {
+	var st mad.Stats
+	c.eng.Stats(&st)
+	s.Window, s.InFlight = st.Window, st.Outstanding
+	for _, a := range st.Attrs {
+		if k := len(s.Attrs); k == 0 || s.Attrs[k-1].Attr != a.Attr {
+			s.Attrs = append(s.Attrs, AttrStat{Attr: a.Attr})
+		}
+		row := &s.Attrs[len(s.Attrs)-1]
+		row.Sent += a.Sent
+		row.Retried += a.Retried
+		row.TimedOut += a.TimedOut
 		s.Sent += a.Sent
 		s.Retried += a.Retried
 		s.TimedOut += a.TimedOut
@@ -402,4 +410,10 @@ func (c *Core) Status() Status {
 		s.Master = c.master.public()
 	}
 	return s
+}
+
+// Quiescent reports whether the core is between sweeps with none asked for:
+// nothing but timers and the fabric will make it do anything.
+func (c *Core) Quiescent() bool {
+	return c.phase == PhaseIdle && !c.wantSweep && c.trapAt == mad.Never && c.eng.Idle()
 }

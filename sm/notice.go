@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"heddle/ib"
-	"heddle/mad"
 	"heddle/subnet"
 )
 
@@ -225,6 +224,13 @@ func (p Phase) String() string {
 	return "phase?"
 }
 
+// AttrStat counts the SMPs of one attribute.
+type AttrStat struct {
+	Attr              ib.AttrID
+	Sent              uint64 // packets, retries included
+	Retried, TimedOut uint64
+}
+
 // Status is a copy of a Core's state in a few numbers.
 type Status struct {
 	State      subnet.SMState
@@ -243,6 +249,6 @@ type Status struct {
 	Sent       uint64
 	Retried    uint64
 	TimedOut   uint64
-	MADs       mad.Stats // by attribute and method
+	Attrs      []AttrStat // in ascending attribute order
 	Last       *SweepReport
 }

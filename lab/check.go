@@ -1,0 +1,181 @@
+package lab
+
+import (
+	"fmt"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/check"
+)
+
+// Check judges what the fabric really holds in the part that a manager can
+// reach: every connected pair delivered, no loop, no credit cycle, no LID
+// twice, changed or beyond a switch's table, every link Active. It looks at
+// the simulated switches, never at what the manager believes.
+func (c *Cluster) Check(m *Manager) error {
+	reach := c.reachable(m)
+	g, rows := c.Sim.Graph()
+	sub, lft, err := part(g, rows, func(guid ib.GUID) bool { return reach[guid] })
+	if err != nil {
+		return err
+	}
+	seen := map[ib.LID]ib.GUID{}
+	for i := range sub.EndPorts {
+		e := &sub.EndPorts[i]
+		if e.LID == 0 {
+			return fmt.Errorf("lab: port %v has no LID", e.GUID)
+		}
+		if was, ok := c.lids[e.GUID]; ok && was != e.LID {
+			return fmt.Errorf("lab: the LID of port %v changed from %v to %v", e.GUID, was, e.LID)
+		}
+		for l := e.LID; l < e.LID+1<<e.LMC; l++ {
+			if other, ok := seen[l]; ok {
+				return fmt.Errorf("lab: LID %v belongs to %v and %v", l, other, e.GUID)
+			}
+			seen[l] = e.GUID
+			for s := range sub.Switches {
+				if int(l) >= int(sub.Switches[s].LinearFDBCap) {
+					return fmt.Errorf("lab: LID %v does not fit switch %v", l, sub.Switches[s].GUID)
+				}
+			}
+		}
+	}
+	if err := c.linksActive(reach); err != nil {
+		return err
+	}
+	t := &route.Tables{Engine: "held", LFT: lft, TopLID: sub.TopLID, NumVLs: 1}
+	rep := check.Verify(sub, t, check.Options{})
+	if err := rep.Err(); err != nil {
+		if len(rep.Failures) > 0 {
+			f := rep.Failures[0]
+			return fmt.Errorf("lab: %w; %v of LID %v at switch %v entry %d", err, f.Kind, f.LID, sub.Switches[f.Switch].GUID, f.Entry)
+		}
+		return fmt.Errorf("lab: %w", err)
+	}
+	return nil
+}
+
+// reachable are the node GUIDs that cables in order join with the manager.
+func (c *Cluster) reachable(m *Manager) map[ib.GUID]bool {
+	start := m.ep.NodeIndex()
+	seen := make([]bool, len(c.Fabric.Nodes))
+	out := map[ib.GUID]bool{}
+	queue := []int{start}
+	seen[start] = true
+	for len(queue) > 0 {
+		n := queue[0]
+		queue = queue[1:]
+		nd := &c.Fabric.Nodes[n]
+		out[nd.GUID] = true
+		if !nd.IsSwitch() && n != start {
+			continue // datagrams do not pass through a CA
+		}
+		for p := 1; p <= nd.NumPorts; p++ {
+			if !nd.IsSwitch() && p != int(m.ep.PortNum()) {
+				continue
+			}
+			r, ok := c.Sim.Peer(n, p)
+			if !ok || seen[r.Node] || !c.Sim.Up(int(r.Node)) || c.Sim.PortInfo(n, p).PortPhysicalState != ib.PhysLinkUp {
+				continue
+			}
+			seen[r.Node] = true
+			queue = append(queue, int(r.Node))
+		}
+	}
+	return out
+}
+
+// linksActive checks that both ends of every cable in order are Active.
+func (c *Cluster) linksActive(reach map[ib.GUID]bool) error {
+	for n := range c.Fabric.Nodes {
+		nd := &c.Fabric.Nodes[n]
+		if !reach[nd.GUID] || !nd.IsSwitch() {
+			continue
+		}
+		for p := 1; p <= nd.NumPorts; p++ {
+			r, ok := c.Sim.Peer(n, p)
+			pi := c.Sim.PortInfo(n, p)
+			if !ok || !c.Sim.Up(int(r.Node)) || pi.PortPhysicalState != ib.PhysLinkUp {
+				continue
+			}
+			qi := c.Sim.PortInfo(int(r.Node), int(r.Port))
+			if pi.PortState != ib.StateActive || qi.PortState != ib.StateActive {
+				return fmt.Errorf("lab: link %s[%d] – %s[%d] is %v – %v", nd.ID, p, c.Fabric.Nodes[r.Node].ID, r.Port, pi.PortState, qi.PortState)
+			}
+		}
+	}
+	return nil
+}
+
+// part is the graph of the nodes that keep says, with its rows.
+func part(g *fabric.Graph, rows [][]byte, keep func(ib.GUID) bool) (*fabric.Graph, [][]byte, error) {
+	out := &fabric.Graph{}
+	index := make([]int32, len(g.Switches))
+	var lft [][]byte
+	for s := range g.Switches {
+		index[s] = -1
+		if keep(g.Switches[s].GUID) {
+			index[s] = int32(len(out.Switches))
+			out.Switches = append(out.Switches, g.Switches[s])
+			lft = append(lft, rows[s])
+		}
+	}
+	for _, e := range g.EndPorts {
+		if !keep(e.NodeGUID) {
+			continue
+		}
+		if e.Switch >= 0 {
+			e.Switch = index[e.Switch]
+		}
+		if e.Type != ib.NodeSwitch && e.Switch < 0 {
+			continue // a CA's port that has no link
+		}
+		if e.Type == ib.NodeSwitch {
+			out.Switches[e.Switch].EndPort = int32(len(out.EndPorts))
+		}
+		out.TopLID = max(out.TopLID, e.LID+1<<e.LMC-1)
+		out.EndPorts = append(out.EndPorts, e)
+	}
+	out.LIDOwner = slices.Repeat([]int32{fabric.NoLID}, int(out.TopLID)+1)
+	for i, e := range out.EndPorts {
+		for l := range 1 << e.LMC {
+			out.LIDOwner[int(e.LID)+l] = int32(i)
+		}
+	}
+	for s := range g.Switches {
+		if index[s] < 0 {
+			continue
+		}
+		out.Off = append(out.Off, int32(len(out.Channels)))
+		row := slices.Repeat([]int32{-1}, int(g.Switches[s].NumPorts)+1)
+		for _, ch := range g.Channels[g.Off[s]:g.Off[s+1]] {
+			if index[ch.To] < 0 {
+				continue
+			}
+			ch.From, ch.To = index[ch.From], index[ch.To]
+			row[ch.OutPort] = int32(len(out.Channels))
+			out.Channels = append(out.Channels, ch)
+		}
+		out.PortChannel = append(out.PortChannel, row)
+	}
+	out.Off = append(out.Off, int32(len(out.Channels)))
+	for i := range out.Channels {
+		ch := &out.Channels[i]
+		ch.Rev = out.PortChannel[ch.To][ch.InPort]
+		if ch.Rev < 0 {
+			return nil, nil, fmt.Errorf("lab: link of switch %v port %d is up at one end only", out.Switches[ch.From].GUID, ch.OutPort)
+		}
+	}
+	w := route.RowLen(out.TopLID)
+	for s := range lft {
+		row := make([]byte, w)
+		for l := range row {
+			row[l] = route.Drop
+		}
+		copy(row, lft[s])
+		lft[s] = row
+	}
+	return out, lft, nil
+}

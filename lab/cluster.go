@@ -1,0 +1,310 @@
+// Package lab joins managers with a simulated subnet in virtual time: real
+// datagrams, the real core, no goroutines, and a run that its seed repeats
+// exactly. Tests of what a manager does to a fabric live here, and so do the
+// experiments.
+//
+//	c, _ := lab.NewCluster(fab, sim.Config{Seed: 1})
+//	m := c.Start("H-1", lab.DefaultConfig(), nil)
+//	err := c.RunUntil(time.Minute, m.Up)
+//	err = c.Check(m) // what the switches really hold
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/route/engine/minhop"
+	"heddle/route/engine/updn"
+	"heddle/sim"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// Cluster is a simulated subnet and the managers on it. It is used by one
+// goroutine.
+type Cluster struct {
+	Sim      *sim.Subnet
+	Fabric   *fabric.Fabric
+	Managers []*Manager
+
+	lids map[ib.GUID]ib.LID // every LID that a port was ever seen with
+}
+
+// NewCluster makes a cluster without managers.
+func NewCluster(f *fabric.Fabric, sc sim.Config) (*Cluster, error) {
+	s, err := sim.New(f, sc)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{Sim: s, Fabric: f, lids: map[ib.GUID]ib.LID{}}, nil
+}
+
+// DefaultConfig is a manager with the automatic engine chain and the usual
+// SM_Key.
+func DefaultConfig() sm.Config {
+	return sm.Config{SMKey: 1, Engines: []route.Engine{minhop.Engine{}, updn.Engine{}}}
+}
+
+// Manager is a core on a port of the simulated subnet, with the shell that
+// drives it in virtual time.
+type Manager struct {
+	Node    string
+	Store   *store.Memory
+	Snap    *subnet.Snapshot
+	Plan    *sm.Plan
+	Notices []sm.Notice
+	Stopped bool
+	Dead    bool
+	Workers int           // of routing jobs; 0 = 1
+	JobTime time.Duration // virtual time that a routing job takes
+	// KillAfter, if > 0, is how many more SMPs the manager sends before it
+	// dies without a word.
+	KillAfter int
+	// OnSend, if set, sees every packet before it is sent.
+	OnSend func(p *mad.Packet)
+	Sent   int // packets sent
+	Writes int // Set requests among them
+
+	c     *Cluster
+	core  *sm.Core
+	ep    *sim.Endpoint
+	out   sm.Output
+	inbox []sm.Event
+	bufs  []*received
+	spare []*received
+	busy  bool
+	armed mad.Time
+}
+
+type received struct {
+	p   mad.Packet
+	buf []byte
+}
+
+// Start attaches a manager to a node and starts it. A nil st is an empty
+// store.
+func (c *Cluster) Start(node string, cfg sm.Config, st *store.Memory) (*Manager, error) {
+	m, err := c.Attach(node, cfg, st)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.Start()
+}
+
+// Attach is Start without the first event, for hooks to be set before.
+func (c *Cluster) Attach(node string, cfg sm.Config, st *store.Memory) (*Manager, error) {
+	ep, err := c.Sim.Attach(node)
+	if err != nil {
+		return nil, err
+	}
+	if st == nil {
+		st = store.NewMemory()
+	}
+	cfg.PortGUID = ep.PortGUID()
+	m := &Manager{Node: node, Store: st, c: c, core: sm.New(cfg), ep: ep, armed: mad.Never}
+	ep.OnPacket = m.receive
+	c.Managers = append(c.Managers, m)
+	return m, nil
+}
+
+// Start gives an attached manager its first event.
+func (m *Manager) Start() error {
+	state, err := m.Store.Load()
+	if err != nil {
+		return err
+	}
+	m.step(sm.Start{Stored: state})
+	return nil
+}
+
+// receive queues a packet: deliveries may come while a Send is under way.
+func (m *Manager) receive(p *mad.Packet) {
+	if m.Dead {
+		return
+	}
+	var r *received
+	if n := len(m.spare); n > 0 {
+		r, m.spare = m.spare[n-1], m.spare[:n-1]
+	} else {
+		r = &received{}
+	}
+	r.buf = append(r.buf[:0], p.Data...)
+	r.p = *p
+	r.p.Data = r.buf
+	m.bufs = append(m.bufs, r)
+	m.step(sm.Received{P: &r.p})
+}
+
+// step gives the core an event, and those that follow from it.
+func (m *Manager) step(ev sm.Event) {
+	m.inbox = append(m.inbox, ev)
+	if m.busy {
+		return
+	}
+	m.busy = true
+	for i := 0; i < len(m.inbox) && !m.Dead; i++ {
+		ev := m.inbox[i]
+		m.inbox[i] = nil
+		m.out.Reset()
+		m.core.Step(m.c.Sim.Now(), ev, &m.out)
+		m.do()
+		if _, ok := ev.(sm.Received); ok {
+			m.spare = append(m.spare, m.bufs[0])
+			m.bufs = append(m.bufs[:0], m.bufs[1:]...)
+		}
+	}
+	m.inbox = m.inbox[:0]
+	m.busy = false
+}
+
+// do does what the core wants, in the order that sm promises.
+func (m *Manager) do() {
+	out := &m.out
+	if len(out.Persist) > 0 {
+		m.inbox = append(m.inbox, sm.Persisted{Gen: out.PersistGen, Err: m.Store.Apply(out.Persist)})
+	}
+	if out.IsSM != sm.IsSMKeep {
+		_ = m.ep.SetIsSM(out.IsSM == sm.IsSMClaim) // a node that is down has no port to set it on
+	}
+	for i := range out.Sends {
+		p := &out.Sends[i]
+		if m.OnSend != nil {
+			m.OnSend(p)
+		}
+		m.Sent++
+		if p.Data[3] == byte(ib.MethodSet) {
+			m.Writes++
+		}
+		m.ep.Send(p)
+		if m.KillAfter > 0 {
+			if m.KillAfter--; m.KillAfter == 0 {
+				m.Kill()
+				return
+			}
+		}
+	}
+	for _, j := range out.Jobs {
+		r := j.Run(max(m.Workers, 1))
+		if m.JobTime > 0 {
+			m.c.Sim.After(m.JobTime, func() { m.stepIfAlive(sm.JobDone{Result: r}) })
+		} else {
+			m.inbox = append(m.inbox, sm.JobDone{Result: r})
+		}
+	}
+	if out.Publish != nil {
+		m.Snap = out.Publish
+		m.c.remember(m)
+	}
+	m.Notices = append(m.Notices, out.Notices...)
+	if out.Plan != nil {
+		m.Plan = out.Plan
+	}
+	if out.Stopped {
+		m.Stopped, m.Dead = true, true
+		m.ep.Close()
+		return
+	}
+	m.arm(out.Timer)
+}
+
+// arm makes sure that the core is woken at t; an earlier wake-up that is
+// pending will do and looks again.
+func (m *Manager) arm(t mad.Time) {
+	if t == mad.Never || m.armed <= t {
+		return
+	}
+	m.armed = t
+	m.c.Sim.At(t, func() {
+		if m.armed != t {
+			return // an earlier one has come in between
+		}
+		m.armed = mad.Never
+		m.stepIfAlive(sm.Timer{})
+	})
+}
+
+func (m *Manager) stepIfAlive(ev sm.Event) {
+	if !m.Dead {
+		m.step(ev)
+	}
+}
+
+// Kill ends the manager as kill -9 would: IsSM goes with the file descriptor,
+// nothing else is done.
+func (m *Manager) Kill() {
+	m.Dead = true
+	m.ep.Close()
+}
+
+// Stop ends the manager in order.
+func (m *Manager) Stop() { m.stepIfAlive(sm.Stop{}) }
+
+// Sweep asks for a full sweep.
+func (m *Manager) Sweep(audit bool) { m.stepIfAlive(sm.Sweep{Audit: audit}) }
+
+// Up reports whether this manager is master of a subnet that is up.
+func (m *Manager) Up() bool {
+	return !m.Dead && m.Snap != nil && m.Snap.Up && m.Snap.State == subnet.Master
+}
+
+// Status is the core's.
+func (m *Manager) Status() sm.Status { return m.core.Status() }
+
+// State is the manager's state.
+func (m *Manager) State() subnet.SMState { return m.core.Status().State }
+
+// Idle reports whether the core is between sweeps with nothing asked for.
+func (m *Manager) Idle() bool { return m.core.Quiescent() }
+
+// Events prints the notices of at least some level, a line each.
+func (m *Manager) Events(lv sm.Level) (lines []string) {
+	for i := range m.Notices {
+		if n := &m.Notices[i]; n.Level >= lv {
+			lines = append(lines, n.String())
+		}
+	}
+	return lines
+}
+
+// ErrStuck is returned by RunUntil when the limit passes.
+var ErrStuck = errors.New("lab: the condition did not come true in time")
+
+// RunUntil runs events until cond holds, at most for limit of virtual time.
+func (c *Cluster) RunUntil(limit time.Duration, cond func() bool) error {
+	end := c.Sim.Now().Add(limit)
+	for !cond() {
+		t := c.Sim.NextEvent()
+		if t > end || t == mad.Never {
+			c.Sim.RunUntil(end)
+			if cond() {
+				return nil
+			}
+			return fmt.Errorf("%w (%v)", ErrStuck, limit)
+		}
+		c.Sim.Step()
+	}
+	return nil
+}
+
+// Run runs for d of virtual time.
+func (c *Cluster) Run(d time.Duration) { c.Sim.RunUntil(c.Sim.Now().Add(d)) }
+
+// remember notes the LIDs of a master's subnet, for Check.
+func (c *Cluster) remember(m *Manager) {
+	if !m.Snap.Up {
+		return
+	}
+	for i := range m.Snap.Ports {
+		if p := &m.Snap.Ports[i]; p.EndPort >= 0 && p.LID != 0 {
+			if _, ok := c.lids[p.GUID]; !ok {
+				c.lids[p.GUID] = p.LID
+			}
+		}
+	}
+}
