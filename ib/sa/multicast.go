@@ -213,7 +213,7 @@ func (r *InformInfo) get(b []byte) {
 
 // Decode reads the attribute.
 func (r *InformInfo) Decode(b []byte) error {
-	b, err := rec("InformInfo", b, InformInfoLen, 40)
+	b, err := rec("InformInfo", b, InformInfoLen, InformInfoLen)
 	if err != nil {
 		return err
 	}
