@@ -49,7 +49,7 @@ var rateTenths = [numRates]uint16{
 // data rate, so that 30 and 60 Gb/s of 8b/10b links come before 25 and 50.
 var ratesByNet = [...]Rate{
 	Rate2p5, Rate5, Rate10, Rate14, Rate20, Rate30, Rate25, Rate28, Rate40, Rate60, Rate50, Rate56, Rate80,
-	Rate120, Rate100, Rate112, Rate200, Rate168, Rate300, Rate400, Rate600, Rate800, Rate1200, Rate1600, Rate2400,
+	Rate120, Rate100, Rate112, Rate168, Rate200, Rate300, Rate400, Rate600, Rate800, Rate1200, Rate1600, Rate2400,
 }
 
 var rateOrder = func() (o [numRates]uint8) {
