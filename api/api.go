@@ -80,6 +80,11 @@ type SweepInfo struct {
 	Seconds      float64            `json:"seconds"`
 	Phases       map[string]float64 `json:"phases" doc:"seconds of each phase"`
 	BlocksSent   int                `json:"lft_blocks_sent"`
+	BlocksRead   int                `json:"lft_blocks_read"`
+	PortSets     int                `json:"port_sets" doc:"Set(PortInfo) that changed parameters"`
+	Armed        int                `json:"ports_armed"`
+	Activated    int                `json:"ports_activated"`
+	SMPs         uint64             `json:"smps"`
 	Transition   string             `json:"transition" doc:"dynamic, discard or static, and why"`
 	Finished     time.Time          `json:"finished,omitzero"`
 	EnginePassed []string           `json:"engines_passed_over,omitempty"`

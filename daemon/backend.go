@@ -1,0 +1,288 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"heddle/api"
+	"heddle/ib"
+	"heddle/internal/version"
+	"heddle/sm"
+	"heddle/subnet"
+)
+
+// askTime is how long a reader waits for the loop before it takes the last
+// status that the loop left.
+const askTime = 200 * time.Millisecond
+
+// fresh returns the core's status: asked of the loop, or the last one known.
+func (d *Daemon) fresh() sm.Status {
+	reply := make(chan sm.Status, 1)
+	t := time.NewTimer(askTime)
+	defer t.Stop()
+	select {
+	case d.ask <- reply:
+		st := <-reply
+		return st
+	case <-t.C:
+	}
+	if st := d.status.Load(); st != nil {
+		return *st
+	}
+	return sm.Status{}
+}
+
+// Status implements api.Backend.
+func (d *Daemon) Status() api.Status {
+	st := d.fresh()
+	out := api.Status{
+		Version: version.Version, State: st.State.String(), Phase: st.Phase.String(), SubnetUp: st.Up,
+		Port: d.cfg.PortName, PortGUID: st.PortGUID.String(), LID: int(st.LID), Priority: int(st.Priority),
+		Sweeps: st.Sweeps, Resweeps: st.Light, SMPsSent: st.Sent, SMPsRetried: st.Retried, SMPsTimedOut: st.TimedOut,
+		Started: d.started,
+	}
+	if st.State != subnet.Master && st.Master.GUID != 0 {
+		out.Master = st.Master.GUID.String()
+	}
+	if s := d.Snapshot(); s != nil {
+		c := s.Counts
+		out.Generation, out.Engine, out.EngineReason = s.Gen, s.Engine, joined(s.PassedOver)
+		out.Switches, out.CAs, out.Routers, out.EndPorts = c.Switches, c.CAs, c.Routers, c.EndPorts
+		out.Links, out.LinksActive, out.LIDs, out.Problems = c.Links, c.LinksActive, c.LIDs, c.Problems
+	}
+	out.LastSweep.Phases = map[string]float64{}
+	if r := st.Last; r != nil {
+		out.LastSweep.Seconds = r.Took.Seconds()
+		out.LastSweep.BlocksSent, out.LastSweep.BlocksRead = r.BlocksSent, r.BlocksRead
+		out.LastSweep.PortSets, out.LastSweep.Armed, out.LastSweep.Activated = r.PortSets, r.Armed, r.Activated
+		out.LastSweep.SMPs = r.SMPs
+		out.LastSweep.Transition = r.Transition
+		out.LastSweep.EnginePassed = r.PassedOver
+		for p, t := range r.Phases {
+			if t > 0 {
+				out.LastSweep.Phases[sm.Phase(p).String()] = t.Seconds()
+			}
+		}
+	}
+	return out
+}
+
+func joined(passed []string) string {
+	switch len(passed) {
+	case 0:
+		return ""
+	case 1:
+		return "passed over " + passed[0]
+	}
+	return fmt.Sprintf("passed over %s and %d more", passed[0], len(passed)-1)
+}
+
+// Ready implements api.Backend.
+func (d *Daemon) Ready() (bool, string) {
+	st := d.fresh()
+	switch {
+	case st.Up:
+		return true, "subnet up"
+	case st.State == subnet.Standby:
+		return true, "standby"
+	}
+	return false, fmt.Sprintf("%s, %s", st.State, st.Phase)
+}
+
+// Events implements api.Backend.
+func (d *Daemon) Events(after uint64) ([]api.Event, <-chan struct{}) { return d.events.since(after) }
+
+// Sweep implements api.Backend.
+func (d *Daemon) Sweep(context.Context) error {
+	select {
+	case d.sweeps <- sm.Sweep{}:
+		return nil
+	default:
+		return errors.New("a sweep has been asked for already and has not begun yet")
+	}
+}
+
+// Nodes implements api.Backend.
+func (d *Daemon) Nodes() []api.Node {
+	s := d.Snapshot()
+	if s == nil {
+		return nil
+	}
+	bad := map[ib.GUID]string{}
+	for _, p := range s.Problems {
+		if p.GUID != 0 && bad[p.GUID] == "" {
+			bad[p.GUID] = p.Text
+		}
+	}
+	out := make([]api.Node, 0, len(s.Nodes))
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		row := api.Node{
+			GUID: n.Info.NodeGUID.String(), Description: n.Desc, Type: n.Info.NodeType.String(),
+			Ports: int(n.Info.NumPorts), Path: sm.PathString(n.Path), State: "ok",
+		}
+		for _, p := range s.NodePorts(int32(i)) {
+			if p.EndPort >= 0 && p.LID != 0 {
+				row.LID, row.LMC = int(p.LID), int(p.LMC)
+				break
+			}
+		}
+		if why := bad[n.Info.NodeGUID]; why != "" {
+			row.State = why
+		} else if !n.OK {
+			row.State = "left out"
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// Links implements api.Backend.
+func (d *Daemon) Links() []api.Link {
+	s := d.Snapshot()
+	if s == nil {
+		return nil
+	}
+	var out []api.Link
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		q := s.Port(p.Peer)
+		if q == nil || p.Peer.Node < p.Node || p.Peer.Node == p.Node && p.Peer.Port < p.Num {
+			continue
+		}
+		l := api.Link{
+			A: linkEnd(s, p), B: linkEnd(s, q), Width: p.Info.LinkWidthActive.String(),
+			Speed: p.Info.ActiveSpeed().String(), MTU: p.MTU.Bytes(), VLs: ib.VLsOf(p.Info.OperationalVLs), State: "down",
+		}
+		switch {
+		case p.State() == ib.StateActive && q.State() == ib.StateActive:
+			l.State = "active"
+		case p.State() >= ib.StateInit && q.State() >= ib.StateInit:
+			l.State = "not active"
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func linkEnd(s *subnet.Snapshot, p *subnet.Port) api.LinkEnd {
+	n := &s.Nodes[p.Node]
+	return api.LinkEnd{GUID: n.Info.NodeGUID.String(), Description: n.Desc, Port: int(p.Num), State: p.State().String()}
+}
+
+// drawingCache keeps the drawing of one snapshot; many pages look at it.
+type drawingCache struct {
+	mu   sync.Mutex
+	made bool        // guarded by mu
+	last api.Drawing // guarded by mu
+}
+
+// Drawing implements api.Backend.
+func (d *Daemon) Drawing() api.Drawing {
+	s := d.Snapshot()
+	if s == nil {
+		return api.Drawing{Levels: [][]api.DrawNode{}, Links: []api.DrawLink{}}
+	}
+	d.drawn.mu.Lock()
+	defer d.drawn.mu.Unlock()
+	if !d.drawn.made || d.drawn.last.Generation != s.Gen {
+		d.drawn.last, d.drawn.made = draw(s), true
+	}
+	return d.drawn.last
+}
+
+// draw places the switches on levels by their distance from the hosts: a
+// switch with hosts is on the first level, the others one above the lowest
+// neighbour. Within a level they stand in GUID order, which is cabling order
+// in most fabrics. A fabric without levels (a torus) is one row.
+func draw(s *subnet.Snapshot) api.Drawing {
+	level := make([]int, len(s.Nodes))
+	var queue []int32
+	hosts, up := make([]int, len(s.Nodes)), make([]int, len(s.Nodes))
+	for i := range s.Nodes {
+		if s.Nodes[i].SwitchIndex < 0 {
+			continue
+		}
+		for _, p := range s.NodePorts(int32(i)) {
+			q := s.Port(p.Peer)
+			if q == nil || s.Nodes[q.Node].Info.NodeType == ib.NodeSwitch {
+				continue
+			}
+			hosts[i]++
+			if p.State() == ib.StateActive && q.State() == ib.StateActive {
+				up[i]++
+			}
+		}
+		if hosts[i] > 0 {
+			level[i] = 1
+			queue = append(queue, int32(i))
+		}
+	}
+	if len(queue) == 0 { // no hosts at all: start anywhere
+		for i := range s.Nodes {
+			if s.Nodes[i].SwitchIndex >= 0 {
+				level[i] = 1
+				queue = append(queue, int32(i))
+				break
+			}
+		}
+	}
+	cables := map[[2]int]*api.DrawLink{}
+	for len(queue) > 0 {
+		i := queue[0]
+		queue = queue[1:]
+		for _, p := range s.NodePorts(i) {
+			j := p.Peer.Node
+			if j < 0 || s.Nodes[j].SwitchIndex < 0 {
+				continue
+			}
+			if level[j] == 0 {
+				level[j] = level[i] + 1
+				queue = append(queue, j)
+			}
+			if j < i || j == i {
+				continue
+			}
+			k := [2]int{int(i), int(j)}
+			l := cables[k]
+			if l == nil {
+				l = &api.DrawLink{A: k[0], B: k[1]}
+				cables[k] = l
+			}
+			l.N++
+			if q := s.Port(p.Peer); q != nil && p.State() == ib.StateActive && q.State() == ib.StateActive {
+				l.Up++
+			}
+		}
+	}
+	out := api.Drawing{Generation: s.Gen, Levels: [][]api.DrawNode{}, Links: make([]api.DrawLink, 0, len(cables))}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.SwitchIndex < 0 {
+			continue
+		}
+		at := max(level[i], 1)
+		for len(out.Levels) < at {
+			out.Levels = append(out.Levels, []api.DrawNode{})
+		}
+		state := "ok"
+		if !n.OK {
+			state = "left out"
+		}
+		out.Levels[at-1] = append(out.Levels[at-1], api.DrawNode{
+			ID: i, GUID: n.Info.NodeGUID.String(), Name: n.Desc, Hosts: hosts[i], Up: up[i], State: state,
+		})
+	}
+	for _, l := range cables {
+		out.Links = append(out.Links, *l)
+	}
+	slices.SortFunc(out.Links, func(a, b api.DrawLink) int {
+		return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B))
+	})
+	return out
+}

@@ -1,0 +1,364 @@
+// Package daemon is the real-time shell of the managers: it owns the clock,
+// the port, the store and the workers, feeds the pure core (package sm) one
+// event at a time from one goroutine, and does what the core's output lists,
+// in the order that package sm documents. SA queries never pass through that
+// goroutine: workers answer them from the published snapshot.
+//
+// A Daemon is made by New, run once by Run, and serves the API (it implements
+// api.Backend) from any goroutine while it runs.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// Errors of Run that callers decide on.
+var (
+	// ErrPortLost: the port is gone (device removed, simulator ended).
+	ErrPortLost = errors.New("the port is lost")
+	// ErrStandby: with Once, another manager is master.
+	ErrStandby = errors.New("another subnet manager is master")
+	// ErrRefused: with Once, the subnet cannot be brought up.
+	ErrRefused = errors.New("the subnet was not brought up")
+)
+
+// Config is what a daemon is made of. Port, Core and Store are required.
+type Config struct {
+	Port     mad.Transport
+	PortName string // as the user gave it, for messages
+	Core     sm.Config
+	Store    store.Store
+	Log      *slog.Logger
+	// Once ends Run when the subnet is up, with everything left Active.
+	Once bool
+	// OnUp is called each time the subnet has come up, from the loop.
+	OnUp func(*subnet.Snapshot)
+	// OnPublish is called with every snapshot of a master, from the loop.
+	OnPublish func(*subnet.Snapshot)
+	// OnPlan is called with the result of Core.PlanOnly.
+	OnPlan func(*sm.Plan)
+	// Progress is called about ten times a second while a sweep goes on.
+	Progress func(sm.Status)
+	// SingleMAD: the far ends cannot reassemble RMPP, so table answers are
+	// one MAD of whole records (ibsim's clients).
+	SingleMAD bool
+}
+
+const (
+	smpQueue      = 4096 // packets for the core; the port's own queues bound what is outstanding
+	saQueue       = 1024 // SA requests waiting for a worker; the next is answered BUSY
+	stopTime      = 5 * time.Second
+	progressEvery = 100 * time.Millisecond
+)
+
+// Daemon runs one manager on one port.
+type Daemon struct {
+	cfg     Config
+	log     *slog.Logger
+	core    *sm.Core
+	started time.Time // epoch of mad.Time
+	events  *ring
+
+	snap   atomic.Pointer[subnet.Snapshot]
+	status atomic.Pointer[sm.Status] // as of the last notice or snapshot
+	phases phaseTimes
+	sa     saStats
+	drawn  drawingCache
+
+	packets chan *mad.Packet // to the loop
+	queries chan *mad.Packet // to the SA workers
+	free    freeList
+	jobs    chan *sm.JobResult
+	sweeps  chan sm.Sweep
+	ask     chan chan sm.Status
+	lost    chan error
+	jobSlot chan struct{} // one computation at a time
+
+	sendMu sync.Mutex // Port.Send is for one caller at a time
+}
+
+// New prepares a daemon; nothing runs yet.
+func New(cfg Config) *Daemon {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Core.PortGUID = cfg.Port.PortGUID()
+	return &Daemon{
+		cfg:     cfg,
+		log:     cfg.Log,
+		core:    sm.New(cfg.Core),
+		started: time.Now(),
+		events:  newRing(keptEvents),
+		packets: make(chan *mad.Packet, smpQueue),
+		queries: make(chan *mad.Packet, saQueue),
+		free:    make(freeList, smpQueue),
+		jobs:    make(chan *sm.JobResult, 1),
+		sweeps:  make(chan sm.Sweep, 1),
+		ask:     make(chan chan sm.Status),
+		lost:    make(chan error, 1),
+		jobSlot: make(chan struct{}, 1),
+	}
+}
+
+// Snapshot is the newest published state, nil before the first.
+func (d *Daemon) Snapshot() *subnet.Snapshot { return d.snap.Load() }
+
+func (d *Daemon) now() mad.Time { return mad.Time(time.Since(d.started)) }
+
+// Run manages the subnet until ctx ends, the port is lost or, with Once, the
+// subnet is up. It closes neither the port nor the store.
+func (d *Daemon) Run(ctx context.Context) error {
+	stored, err := d.cfg.Store.Load()
+	if err != nil {
+		return err
+	}
+	go d.receive() // ends when the port is closed, which the caller does after Run
+	work, endWork := context.WithCancel(context.Background())
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() { d.answer(work) })
+	}
+	defer func() {
+		endWork()
+		workers.Wait()
+	}()
+	l := loop{d: d, ctx: ctx, timer: time.NewTimer(time.Hour)}
+	defer l.timer.Stop()
+	return l.run(sm.Start{Stored: stored})
+}
+
+// receive sorts what the port brings: SMPs to the loop, SA requests to the
+// workers. Everything else is for agents that this manager does not have.
+func (d *Daemon) receive() {
+	for {
+		p := d.free.get()
+		if err := d.cfg.Port.Recv(p); err != nil {
+			d.lost <- err
+			return
+		}
+		if len(p.Data) < 24 {
+			d.free.put(p)
+			continue
+		}
+		switch ib.Class(p.Data[1]) {
+		case ib.ClassSubnLID, ib.ClassSubnDR:
+			d.packets <- p
+		case ib.ClassSA:
+			select {
+			case d.queries <- p:
+			default:
+				d.busy(p)
+			}
+		default:
+			d.free.put(p)
+		}
+	}
+}
+
+func (d *Daemon) send(p *mad.Packet) error {
+	d.sendMu.Lock()
+	defer d.sendMu.Unlock()
+	return d.cfg.Port.Send(p)
+}
+
+// loop is the goroutine that owns the core.
+type loop struct {
+	d     *Daemon
+	ctx   context.Context
+	out   sm.Output
+	timer *time.Timer
+	due   mad.Time
+
+	stopping   bool
+	stopped    bool
+	result     error
+	sendFailed uint64
+}
+
+func (l *loop) run(first sm.Event) error {
+	d := l.d
+	l.step(first)
+	cancelled := l.ctx.Done()
+	var stopBy <-chan time.Time
+	var progress <-chan time.Time
+	if d.cfg.Progress != nil {
+		t := time.NewTicker(progressEvery)
+		defer t.Stop()
+		progress = t.C
+	}
+	for !l.stopped {
+		select {
+		case p := <-d.packets:
+			l.step(sm.Received{P: p})
+			d.free.put(p)
+		case <-l.timer.C:
+			l.step(sm.Timer{})
+		case r := <-d.jobs:
+			l.step(sm.JobDone{Result: r})
+		case s := <-d.sweeps:
+			l.step(s)
+		case a := <-d.ask:
+			a <- d.core.Status()
+		case <-progress:
+			d.cfg.Progress(d.core.Status())
+		case err := <-d.lost:
+			if l.stopping {
+				return l.result
+			}
+			l.step(sm.PortLost{})
+			return fmt.Errorf("%w: %s: %w", ErrPortLost, d.cfg.PortName, err)
+		case <-cancelled:
+			cancelled = nil
+			l.stop(nil)
+		case <-stopBy:
+			return errors.Join(l.result, errors.New("the manager did not stop in time; IsSM may still be set"))
+		}
+		if l.stopping && stopBy == nil {
+			stopBy = time.After(stopTime)
+		}
+	}
+	return l.result
+}
+
+// stop ends the run with err once the core has let go of the subnet.
+func (l *loop) stop(err error) {
+	if l.stopping {
+		return
+	}
+	l.stopping = true
+	l.result = err
+	l.step(sm.Stop{})
+}
+
+// step hands one event to the core and does what it asks for.
+func (l *loop) step(ev sm.Event) {
+	d := l.d
+	l.out.Reset()
+	d.core.Step(d.now(), ev, &l.out)
+	out := &l.out
+	var then sm.Event
+	if len(out.Persist) > 0 || out.PersistGen != 0 {
+		then = sm.Persisted{Gen: out.PersistGen, Err: d.cfg.Store.Apply(out.Persist)}
+	}
+	switch out.IsSM {
+	case sm.IsSMClaim, sm.IsSMRelease:
+		if err := d.cfg.Port.SetIsSM(out.IsSM == sm.IsSMClaim); err != nil {
+			d.note(slog.LevelError, "issm", "IsSM of the port cannot be changed", map[string]string{"err": err.Error()})
+		}
+	}
+	for i := range out.Sends {
+		if err := d.send(&out.Sends[i]); err != nil {
+			l.sendFailed++
+			if l.sendFailed == 1 || l.sendFailed%1000 == 0 {
+				d.note(slog.LevelWarn, "send_failed", "the port does not take a MAD; it will be sent again",
+					map[string]string{"err": err.Error(), "count": fmt.Sprint(l.sendFailed)})
+			}
+		}
+	}
+	for _, j := range out.Jobs {
+		go d.compute(j)
+	}
+	if out.Publish != nil {
+		d.snap.Store(out.Publish)
+		if d.cfg.OnPublish != nil && out.Publish.State == subnet.Master {
+			d.cfg.OnPublish(out.Publish)
+		}
+	}
+	var up bool
+	var refused error
+	for i := range out.Notices {
+		n := &out.Notices[i]
+		d.tell(n)
+		switch n.Kind {
+		case sm.KindSubnetUp:
+			up = true
+		case sm.KindRouteRefused, sm.KindPortDown:
+			refused = fmt.Errorf("%w: %s", ErrRefused, n)
+		}
+	}
+	l.arm(out.Timer)
+	l.stopped = l.stopped || out.Stopped
+	// The status is copied when something worth telling happened; whoever
+	// wants it fresher asks the loop.
+	if told := len(out.Notices) > 0 || out.Publish != nil; told {
+		st := d.core.Status()
+		d.status.Store(&st)
+		if up && d.cfg.OnUp != nil {
+			d.cfg.OnUp(d.snap.Load())
+		}
+		if d.cfg.Once && !l.stopping {
+			switch {
+			case up:
+				l.stop(nil)
+				return
+			case refused != nil:
+				l.stop(refused)
+				return
+			case st.State == subnet.Standby:
+				l.stop(fmt.Errorf("%w: port GUID %v, priority %d", ErrStandby, st.Master.GUID, st.Master.Priority))
+				return
+			}
+		}
+	}
+	if out.Plan != nil && d.cfg.OnPlan != nil && !l.stopping {
+		d.cfg.OnPlan(out.Plan)
+		l.stop(nil)
+		return
+	}
+	if then != nil {
+		l.step(then)
+	}
+}
+
+func (l *loop) arm(due mad.Time) {
+	if due == l.due {
+		return
+	}
+	l.due = due
+	if due == mad.Never {
+		l.timer.Stop()
+		return
+	}
+	l.timer.Reset(max(0, due.Sub(l.d.now())))
+}
+
+// compute runs a routing job; one at a time, and never on the core that the
+// SA needs to go on answering.
+func (d *Daemon) compute(j *sm.Job) {
+	d.jobSlot <- struct{}{}
+	r := j.Run(max(1, runtime.GOMAXPROCS(0)))
+	<-d.jobSlot
+	d.jobs <- r
+}
+
+// freeList recycles packets between the receiver and whoever used them.
+type freeList chan *mad.Packet
+
+func (f freeList) get() *mad.Packet {
+	select {
+	case p := <-f:
+		return p
+	default:
+		return &mad.Packet{Data: make([]byte, 0, ib.MADLen)}
+	}
+}
+
+func (f freeList) put(p *mad.Packet) {
+	select {
+	case f <- p:
+	default:
+	}
+}

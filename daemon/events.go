@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"sync"
+
+	"heddle/api"
+)
+
+// keptEvents is how many events the ring keeps; older ones are in the log.
+const keptEvents = 1000
+
+// ring keeps the newest events and wakes whoever waits for more. Any
+// goroutine may use it.
+type ring struct {
+	mu    sync.Mutex
+	last  uint64      // number of the newest event; guarded by mu
+	kept  []api.Event // oldest first; guarded by mu
+	more  chan struct{}
+	limit int
+}
+
+func newRing(limit int) *ring {
+	return &ring{more: make(chan struct{}), limit: limit}
+}
+
+// add numbers e and keeps it; the oldest goes when the ring is full.
+func (r *ring) add(e api.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last++
+	e.Seq = r.last
+	if len(r.kept) == r.limit {
+		copy(r.kept, r.kept[1:])
+		r.kept = r.kept[:r.limit-1]
+	}
+	r.kept = append(r.kept, e)
+	close(r.more)
+	r.more = make(chan struct{})
+}
+
+// since returns the kept events after number n, and a channel that is closed
+// when there is another.
+func (r *ring) since(n uint64) ([]api.Event, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := r.last - uint64(len(r.kept)) // number before the oldest kept
+	skip := 0
+	if n > first {
+		skip = int(min(n-first, uint64(len(r.kept))))
+	}
+	return append([]api.Event(nil), r.kept[skip:]...), r.more
+}
