@@ -31,7 +31,7 @@ func (s *Subnet) reset(dev int32, preset bool) {
 	d := &s.devs[dev]
 	n := &s.f.Nodes[dev]
 	d.desc.Set(n.Desc)
-	d.traps, d.trapAt = nil, 0
+	d.traps, d.trapAt, d.trapTimer = nil, 0, 0
 	d.boots++
 	fastest := ib.SpeedNone
 	for i := 1; i < len(n.Ports); i++ {

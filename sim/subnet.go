@@ -71,11 +71,12 @@ type device struct {
 	sysimg ib.GUID
 	desc   smp.NodeDescription
 
-	smaFree mad.Time // when the SMA has done all it was given
-	smaLoad int      // requests that wait for it
-	traps   []*pendingTrap
-	trapAt  mad.Time // no trap before
-	boots   uint32   // number of resets
+	smaFree   mad.Time // when the SMA has done all it was given
+	smaLoad   int      // requests that wait for it
+	traps     []*pendingTrap
+	trapAt    mad.Time // no trap before
+	trapTimer mad.Time // when traps are looked at again; 0: no plan
+	boots     uint32   // number of resets
 }
 
 func (d *device) isSwitch() bool { return d.sw != nil }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"time"
 
 	"heddle/ib"
 	"heddle/ib/smp"
@@ -16,9 +15,8 @@ type pendingTrap struct {
 	notice smp.Notice
 	tid    uint64
 	ep     int32
+	due    mad.Time
 	sent   int
-	gone   bool
-	boots  uint32
 }
 
 // trapsPending bounds the traps a node remembers; further ones are lost.
@@ -44,9 +42,8 @@ func (s *Subnet) trap(ep int32, n smp.Notice) {
 		return
 	}
 	s.trapTID++
-	t := &pendingTrap{notice: n, tid: s.trapTID & (1<<48 - 1), ep: ep, boots: d.boots}
-	d.traps = append(d.traps, t)
-	s.fireTrap(t)
+	d.traps = append(d.traps, &pendingTrap{notice: n, tid: s.trapTID & (1<<48 - 1), ep: ep, due: s.k.now})
+	s.pumpTraps(d)
 }
 
 // canTrap: LID and SM LID known, port Active (IBA §14.2.5.1).
@@ -55,16 +52,21 @@ func (s *Subnet) canTrap(ep int32) bool {
 	return pt.lid != 0 && s.infos[ep].MasterSMLID != 0 && pt.state == ib.StateActive
 }
 
-// fireTrap sends t now, or when the node may next send one, and plans its
-// repetition.
-func (s *Subnet) fireTrap(t *pendingTrap) {
-	d := &s.devs[s.ports[t.ep].dev]
-	if t.gone || t.boots != d.boots || d.down {
+// pumpTraps sends the trap that is due, if the node may send one now, and
+// plans the next. The one that has waited longest goes first, so a trap that
+// nobody represses does not hold up the others.
+func (s *Subnet) pumpTraps(d *device) {
+	if d.down || len(d.traps) == 0 {
 		return
 	}
-	again := func() { s.fireTrap(t) }
-	if d.trapAt > s.k.now {
-		s.At(d.trapAt, again)
+	t := d.traps[0]
+	for _, u := range d.traps[1:] {
+		if u.due < t.due {
+			t = u
+		}
+	}
+	if at := max(t.due, d.trapAt); at > s.k.now {
+		s.armTraps(d, at)
 		return
 	}
 	if s.canTrap(t.ep) {
@@ -74,15 +76,29 @@ func (s *Subnet) fireTrap(t *pendingTrap) {
 			s.stats.TrapRepeats++
 		}
 		t.sent++
-		s.sendTrap(t)
 		d.trapAt = s.k.now + s.trapGap(t.ep)
+		s.sendTrap(t)
 	}
+	t.due = s.k.now + max(s.trapGap(t.ep), mad.Time(s.cfg.TrapMinInterval))
 	if m := s.cfg.TrapMax; m > 0 && t.sent > m {
 		s.forget(t)
+	}
+	s.pumpTraps(d)
+}
+
+// armTraps plans the next look at d's traps, unless an earlier one is planned.
+func (s *Subnet) armTraps(d *device, at mad.Time) {
+	if d.trapTimer != 0 && d.trapTimer <= at {
 		return
 	}
-	gap := max(s.trapGap(t.ep), mad.Time(s.cfg.TrapMinInterval))
-	s.After(time.Duration(gap), again)
+	d.trapTimer = at
+	boots := d.boots
+	s.At(at, func() {
+		if d.boots == boots && d.trapTimer == at {
+			d.trapTimer = 0
+			s.pumpTraps(d)
+		}
+	})
 }
 
 func (s *Subnet) sendTrap(t *pendingTrap) {
@@ -103,7 +119,6 @@ func (s *Subnet) sendTrap(t *pendingTrap) {
 // forget ends the repetition of t.
 func (s *Subnet) forget(t *pendingTrap) {
 	d := &s.devs[s.ports[t.ep].dev]
-	t.gone = true
 	if i := slices.Index(d.traps, t); i >= 0 {
 		d.traps = slices.Delete(d.traps, i, i+1)
 	}

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,6 +77,7 @@ type lab struct {
 	driver *live.Driver
 	dir    string
 	env    []string
+	limit  time.Duration // for one command
 }
 
 func newLab(t testing.TB, f *fabric.Fabric, c sim.Config) *lab {
@@ -84,7 +87,7 @@ func newLab(t testing.TB, f *fabric.Fabric, c sim.Config) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, dir: t.TempDir(), driver: live.New(s)}
+	l := &lab{t: t, dir: t.TempDir(), driver: live.New(s), limit: 40 * time.Second}
 	l.name = fmt.Sprintf("umadfs-test-%d-%s", os.Getpid(), filepath.Base(filepath.Dir(l.dir)))
 	l.server, err = Listen(l.driver, l.name)
 	if err != nil {
@@ -114,7 +117,7 @@ func (l *lab) command(node string, out *bytes.Buffer, argv ...string) *Command {
 // time limit with status want.
 func (l *lab) run(want int, node string, argv ...string) string {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), l.limit)
 	defer cancel()
 	var out bytes.Buffer
 	code, err := l.command(node, &out, argv...).Run(ctx)
@@ -140,6 +143,7 @@ type job struct {
 	done   chan struct{}
 	code   int
 	err    error
+	pid    atomic.Int64
 }
 
 // start runs a command in the background; it is ended with the test.
@@ -149,6 +153,7 @@ func (l *lab) start(node string, argv ...string) *job {
 	j := &job{l: l, name: argv[0], log: newWatcher(), cancel: cancel, done: make(chan struct{})}
 	c := l.command(node, nil, argv...)
 	c.Out, c.Err = j.log, j.log
+	c.Started = func(pid int) { j.pid.Store(int64(pid)) }
 	go func() {
 		defer close(j.done)
 		j.code, j.err = c.Run(ctx)
@@ -166,9 +171,24 @@ func (j *job) stop() {
 // wait waits until the output holds text.
 func (j *job) wait(text string, limit time.Duration) {
 	j.l.t.Helper()
-	if !j.log.wait(text, limit) {
-		j.l.t.Fatalf("%s did not say %q within %v:\n%s", j.name, text, limit, tail(j.log.String(), 4000))
+	j.waitN(text, 1, limit)
+}
+
+// waitN waits until the output holds text n times.
+func (j *job) waitN(text string, n int, limit time.Duration) {
+	j.l.t.Helper()
+	if !j.log.wait(text, n, limit) {
+		j.l.t.Fatalf("%s did not say %q %d times within %v:\n%s", j.name, text, n, limit, tail(j.log.String(), 4000))
 	}
+}
+
+// kill ends the command as nothing it can catch.
+func (j *job) kill() {
+	j.l.t.Helper()
+	if err := syscall.Kill(int(j.pid.Load()), syscall.SIGKILL); err != nil {
+		j.l.t.Errorf("kill %s: %v", j.name, err)
+	}
+	<-j.done
 }
 
 // opensm starts OpenSM on a node, whose port GUID it gets, and waits for the

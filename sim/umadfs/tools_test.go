@@ -3,7 +3,6 @@ package umadfs
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"heddle/sim"
 )
@@ -30,16 +29,5 @@ func TestIbstat(t *testing.T) {
 	out = l.run(0, "H1", "smpquery", "-D", "nodedesc", "0,1,7,1")
 	if !strings.Contains(out, "host4") {
 		t.Errorf("nodedesc 0,1,7,1:\n%s", out)
-	}
-}
-
-func TestOpenSM(t *testing.T) {
-	tool(t, "opensm", "saquery")
-	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
-	sm := l.opensm("H1")
-	sm.wait("SUBNET UP", 20*time.Second)
-	out := l.run(0, "H2", "saquery", "NR")
-	if n := strings.Count(out, "NodeRecord dump"); n != 8 {
-		t.Errorf("%d node records, want 8:\n%s", n, out)
 	}
 }

@@ -8,11 +8,10 @@ import (
 
 // watcher keeps a program's output and wakes who waits for a text in it.
 type watcher struct {
-	mu      sync.Mutex
-	cond    *sync.Cond
-	text    strings.Builder
-	ended   bool
-	timeout bool
+	mu    sync.Mutex
+	cond  *sync.Cond
+	text  strings.Builder
+	ended bool
 }
 
 func newWatcher() *watcher {
@@ -42,8 +41,9 @@ func (w *watcher) String() string {
 	return w.text.String()
 }
 
-// wait waits until the output holds text, the program ends or time is up.
-func (w *watcher) wait(text string, limit time.Duration) bool {
+// wait waits until the output holds text n times, the program ends or time is
+// up.
+func (w *watcher) wait(text string, n int, limit time.Duration) bool {
 	late := false
 	t := time.AfterFunc(limit, func() {
 		w.mu.Lock()
@@ -54,8 +54,8 @@ func (w *watcher) wait(text string, limit time.Duration) bool {
 	defer t.Stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for !late && !w.ended && !strings.Contains(w.text.String(), text) {
+	for !late && !w.ended && strings.Count(w.text.String(), text) < n {
 		w.cond.Wait()
 	}
-	return strings.Contains(w.text.String(), text)
+	return strings.Count(w.text.String(), text) >= n
 }
