@@ -286,9 +286,9 @@ func selfReach(a [][]bool) bool {
 // discarded needlessly as a whole.
 func TestPlansAgainstBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		draw := func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "d") }
-		n := rapid.IntRange(2, 8).Draw(t, "switches")
-		g := routetest.Random(n, draw(n), 2, 1, draw).Graph()
+		draw := routetest.Draws(rapid.SliceOfN(rapid.Uint64(), 4, 4).Draw(t, "seed")...)
+		n := 4 + draw(6)
+		g := routetest.Random(n, draw(2*n), 2, 1, draw).Graph()
 		tables := func() *route.Tables {
 			tb, err := updn.Engine{}.Compute(g, route.Options{Roots: []ib.GUID{g.Switches[draw(n)].GUID}})
 			if err != nil {

@@ -248,9 +248,9 @@ func equal(a, b *check.Report) bool {
 // drawNet is a small random net, sometimes in several parts, sometimes with
 // short tables or CAs on no switch.
 func drawNet(t *rapid.T) *fabric.Graph {
-	draw := func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "d") }
-	n := rapid.IntRange(1, 10).Draw(t, "switches")
-	b := routetest.Random(n, rapid.IntRange(0, n).Draw(t, "extra"), 2, 3, draw)
+	draw := routetest.Draws(rapid.SliceOfN(rapid.Uint64(), 4, 4).Draw(t, "seed")...)
+	n := 1 + draw(10)
+	b := routetest.Random(n, draw(n+1), 2, 3, draw)
 	if rapid.IntRange(0, 3).Draw(t, "parts") == 0 {
 		s := b.Switches(2)
 		b.Link(s, s+1)

@@ -81,8 +81,8 @@ func shortest(t rapid.TB, g *fabric.Graph, tb *route.Tables) {
 
 func TestShortestOnRandomNets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		draw := func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "d") }
-		n := rapid.IntRange(1, 14).Draw(t, "switches")
+		draw := routetest.Draws(rapid.SliceOfN(rapid.Uint64(), 4, 4).Draw(t, "seed")...)
+		n := 1 + draw(14)
 		b := routetest.Random(n, draw(2*n), 3, 4, draw)
 		if draw(3) == 0 { // a second part, and two CAs cabled to each other
 			s := b.Switches(2)
@@ -200,7 +200,7 @@ func TestShortTables(t *testing.T) {
 // TestStable: after a cable is pulled only entries that must move do.
 func TestStable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		draw := func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "d") }
+		draw := routetest.Draws(rapid.SliceOfN(rapid.Uint64(), 4, 4).Draw(t, "seed")...)
 		g := routetest.Tree(6, 6).Graph()
 		before := compute(t, g, route.Options{})
 		h := without(g, int32(draw(len(g.Channels))))

@@ -81,8 +81,8 @@ func legal(t rapid.TB, g *fabric.Graph, tb *route.Tables, order []int32) {
 
 func TestLegalOnRandomNets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		draw := func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "d") }
-		n := rapid.IntRange(1, 24).Draw(t, "switches")
+		draw := routetest.Draws(rapid.SliceOfN(rapid.Uint64(), 4, 4).Draw(t, "seed")...)
+		n := 1 + draw(24)
 		b := routetest.Random(n, draw(2*n), 2, 3, draw)
 		if draw(4) == 0 {
 			s := b.Switches(3)
@@ -160,7 +160,7 @@ func TestOneRootOfATorus(t *testing.T) {
 // stays reachable without a cycle.
 func TestDamagedTree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		draw := func(k int) int { return rapid.IntRange(0, k-1).Draw(t, "d") }
+		draw := routetest.Draws(rapid.SliceOfN(rapid.Uint64(), 4, 4).Draw(t, "seed")...)
 		g := routetest.Damaged(routetest.Tree(6, 6), 1+draw(20), draw).Graph()
 		v := check.Verify(g, compute(t, g, route.Options{}), check.Options{})
 		if !v.OK() {
