@@ -210,6 +210,11 @@ func (e *Engine) answered(now Time, i int32, m *ib.MAD, p *Packet) Completion {
 		st.RTTCount++
 		st.RTTSum += rtt
 		st.RTTMax = max(st.RTTMax, rtt)
+		if e.srtt == unknownRTT {
+			e.srtt = rtt
+		} else {
+			e.srtt += (rtt - e.srtt) / 8
+		}
 	}
 	c := e.finish(now, i, nil)
 	c.MAD, c.Data, c.RTT = m, p.Data, rtt
@@ -247,7 +252,6 @@ func (e *Engine) failed(now Time, m *ib.MAD) (Completion, Kind) {
 	if e.cfg.TransportTimed {
 		st.TimedOut++
 		s.timedOut = true
-		e.win.onTimeout(now)
 		err = ErrTimeout
 	} else {
 		st.Failed++

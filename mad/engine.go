@@ -49,7 +49,10 @@ func (c Config) Tuned(maxInFlight int) Config {
 	return c
 }
 
-const maxMaxWindow = 4096
+const (
+	maxMaxWindow = 4096
+	unknownRTT   = time.Hour
+)
 
 func (c *Config) setDefaults() {
 	if c.MaxWindow <= 0 {
@@ -214,6 +217,7 @@ type Engine struct {
 	free     int32
 	used     int // slots not free
 	charged  int // slots that count against the window
+	srtt     time.Duration
 	seq      uint64
 
 	urgent, normal queue
@@ -234,6 +238,7 @@ func NewEngine(c Config) *Engine {
 	e.slotBits = uint(bits.Len(uint(e.maxSlots - 1)))
 	e.genMask = 1<<(32-e.slotBits) - 1
 	e.win.init(c.Window, c.MaxWindow)
+	e.srtt = unknownRTT
 	e.stats.init()
 	return e
 }
@@ -317,8 +322,8 @@ func (e *Engine) sendTry(now Time, i int32, send func(*Packet)) {
 	e.charged++
 	e.seq++
 	s.seq = e.seq
-	// A try that takes a quarter of its time stops holding up the others.
-	e.timers.push(e.slots, i, now.Add(wait/4))
+	// A try that takes far longer than others do stops holding them up.
+	e.timers.push(e.slots, i, now.Add(max(wait/32, min(16*e.srtt, wait/4))))
 
 	e.pkt = Packet{Addr: s.addr, LocalQP: localQP(s.mad.Class()), Timeout: d, Data: s.mad[:]}
 	send(&e.pkt)
@@ -356,7 +361,6 @@ func (e *Engine) Expire(now Time, done func(Completion)) {
 		default:
 			e.stats.rows[s.stat].TimedOut++
 			s.timedOut = true
-			e.win.onTimeout(now)
 			if e.endTry(now, i, false) {
 				done(e.finish(now, i, e.failure(s, ErrTimeout)))
 			}
