@@ -104,6 +104,10 @@ func (s *Subnet) cloneFlight(f *flight) *flight {
 // meanwhile; inside another packet's run it only queues f.
 func (s *Subnet) start(f *flight) {
 	if s.busy {
+		if len(s.work) == cap(s.work) && s.head > len(s.work)/2 {
+			s.work = s.work[:copy(s.work, s.work[s.head:])]
+			s.head = 0
+		}
 		s.work = append(s.work, f)
 		return
 	}
