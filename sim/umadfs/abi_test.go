@@ -26,7 +26,7 @@ func abiChild() int {
 	to := &devs[len(devs)-1]
 	e := &abitest.Env{
 		Sys: umad.DefaultSys, Dev: umad.DefaultDev, A: devs[0].Umad, B: to.Umad,
-		Issm: devs[0].Issm, CA: devs[0].CA, Port: devs[0].Port, SMI: true, ShortTID: true,
+		Issm: devs[0].Issm, CA: devs[0].CA, Port: devs[0].Port, SMI: true, ShortTID: true, WakesReads: true,
 		To: umadabi.Header{LID: uint16(to.LID)},
 		Remove: func() error {
 			// The test's side has the key to the socket: it is told so.

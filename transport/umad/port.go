@@ -175,6 +175,11 @@ func (p *Port) register() error {
 			return registerError(p.qp1, &reg, err)
 		}
 		p.more[agentKey{reg.Class, reg.Version, reg.OUI}] = id
+		if p.fixed[reg.Class] >= 0 {
+			// Answers must go out through the agent that took the request: the
+			// kernel looks there for what an acknowledgement acknowledges.
+			p.fixed[reg.Class] = int16(id)
+		}
 	}
 	return nil
 }

@@ -40,6 +40,9 @@ type Env struct {
 	// ShortTID says that the path between the ports keeps only the lower 48
 	// bits of a transaction ID.
 	ShortTID bool
+	// WakesReads says that a read that blocks ends when the device goes away.
+	// Linux 6.1 wakes only those who poll.
+	WakesReads bool
 	// Remove takes the device A away, for the last check; nil skips it.
 	Remove func() error
 }

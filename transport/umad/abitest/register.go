@@ -41,6 +41,8 @@ var Checks = []Check{
 	{"RMPP time-out", rmppTimeout},
 	{"RMPP by the process", userRMPP},
 	{"issm", issm},
+	{"transport traffic", transportTraffic},
+	{"transport managers and issm", transportManager},
 	{"hot removal", removal},
 }
 
@@ -255,8 +257,7 @@ func writeErrors(e *Env) error {
 	if err != nil {
 		return err
 	}
-	m := append(request(plainClass, plainVersion, ib.MethodGet, 1), 0)
-	for _, c := range []struct {
+	for i, c := range []struct {
 		what string
 		id   uint32
 		n    int
@@ -269,6 +270,7 @@ func writeErrors(e *Env) error {
 		{"unregistered agent", 7, 256, syscall.EIO},
 		{"agent 40", 40, 256, syscall.EINVAL},
 	} {
+		m := append(request(plainClass, plainVersion, ib.MethodGet, uint32(i)), 0)
 		if err := want(c.what, d.write(e.to(c.id, 0, 0), m[:c.n]), c.no); err != nil {
 			return err
 		}
@@ -339,11 +341,19 @@ func removal(e *Env) error {
 	if err != nil {
 		return err
 	}
-	if err := unix.SetNonblock(r.fd, false); err != nil {
-		return err
+	if e.WakesReads {
+		if err := unix.SetNonblock(r.fd, false); err != nil {
+			return err
+		}
 	}
 	got := make(chan error, 1)
 	go func() {
+		if !e.WakesReads {
+			if _, err := r.events(patience); err != nil {
+				got <- err
+				return
+			}
+		}
 		_, err := unix.Read(r.fd, make([]byte, 512))
 		for err == unix.EINTR {
 			_, err = unix.Read(r.fd, make([]byte, 512))
@@ -355,11 +365,11 @@ func removal(e *Env) error {
 	}
 	select {
 	case err := <-got:
-		if err := want("blocked reader", err, syscall.EIO); err != nil {
+		if err := want("reader that waited", err, syscall.EIO); err != nil {
 			return err
 		}
 	case <-time.After(patience):
-		return fmt.Errorf("the blocked reader still waits")
+		return fmt.Errorf("the reader still waits")
 	}
 	if err := want("writer", r.write(e.to(id, 0, 0), request(plainClass, plainVersion, ib.MethodGet, 1)), syscall.EIO); err != nil {
 		return err

@@ -74,9 +74,16 @@ func requestResponse(e *Env) error {
 	case !bytes.Equal(m[16:], rm[16:]) || m[3] != 0x81:
 		return errors.New("the response's bytes changed")
 	}
-	// A second copy answers nothing any more.
-	if err := p.b.write(answerTo(rh, p.bid), rm); err != nil {
-		return fmt.Errorf("write response again: %w", err)
+	// A second copy answers nothing any more. While the hardware still sends
+	// the first it is refused as a duplicate.
+	for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
+		err := p.b.write(answerTo(rh, p.bid), rm)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, syscall.EINVAL) || time.Now().After(end) {
+			return fmt.Errorf("write response again: %w", err)
+		}
 	}
 	if _, _, err := p.a.read(4096, quiet); !errors.Is(err, errNothing) {
 		return fmt.Errorf("a second response was delivered: %v", err)
