@@ -43,7 +43,7 @@ func (c *Core) startSweep(why string) {
 	c.pollBusy = false
 	c.wantSweep, c.again, c.recheck = false, false, false
 	c.errs = 0
-	c.trapAt, c.retryAt, c.auditAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never, mad.Never, mad.Never
+	c.trapAt, c.retryAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never, mad.Never
 	c.jobGen++ // a result of the sweep before is stale
 	c.jobDone = nil
 	c.report = SweepReport{Reason: why}

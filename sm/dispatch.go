@@ -43,7 +43,7 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		get(smp.AttrSwitchInfo, 0)
 	case opPortInfo:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, x == 0))
-	case opLightPort:
+	case opLightPort, opPortAgain:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.portOf(n, p).has(pNoExt)))
 	case opPKeys:
 		get(smp.AttrPKeyTable, 0)
@@ -144,6 +144,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onGetArb(it, &comp)
 	case opSetSL, opSetArb:
 		c.onSetLane(it, &comp)
+	case opPortAgain:
+		c.onPortAgain(it, &comp)
 	case opLightSwitch:
 		c.onLightSwitch(it, &comp)
 	case opLightProbe:

@@ -32,6 +32,8 @@ const (
 	opGetArb // VLArb; extra: part
 	opSetArb
 
+	opPortAgain // PortInfo after PortStateChange was cleared
+
 	opLightSwitch
 	opLightProbe
 	opLightDesc

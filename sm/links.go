@@ -275,6 +275,9 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 			c.setFailed(it.node(), -1, "Set(SwitchInfo)", err)
 			return
 		}
+		if n.sw.PortStateChange {
+			c.readAgain(it.node())
+		}
 		n.sw = sw
 		return
 	}
@@ -290,6 +293,30 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 	n.lft.forgetAbove(sw.LinearFDBTop)
 	if sw.PortStateChange {
 		c.askSweep("a port of " + c.f.where(it.node(), -1).String() + " changed state during the sweep")
+	}
+}
+
+// readAgain looks once more at the ports of a switch whose PortStateChange was
+// cleared: what happened between reading a port and clearing the bit would be
+// seen by nobody. Ports in Init need no second look, because the answers to
+// the Sets that move them show their state. Bringing up a fresh fabric so
+// costs one more Get for each port without a cable.
+func (c *Core) readAgain(n int32) {
+	for i := range c.f.nodePorts(n) {
+		if p := c.f.portOf(n, uint8(i)); p.num != 0 && p.has(pKnown) && p.info.PortState != ib.StateInit {
+			c.add(mk(opPortAgain, n, p.num, 0))
+		}
+	}
+}
+
+func (c *Core) onPortAgain(it item, comp *mad.Completion) {
+	var pi smp.PortInfo
+	if err := answer(comp); err != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
+		c.errs++
+		return
+	}
+	if p := c.f.portOf(it.node(), it.port()); pi.PortState != p.info.PortState {
+		c.askSweep("port changed state during the sweep: " + c.f.where(it.node(), int(it.port())).String())
 	}
 }
 

@@ -1,0 +1,167 @@
+package lab
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"heddle/fabric"
+	"heddle/mad"
+	"heddle/sim"
+	"heddle/sm"
+)
+
+// Trial is one seeded run of a manager on a fabric that misbehaves for a
+// while and then stops. Everything follows from the seed: a failing one
+// replays exactly.
+type Trial struct {
+	Seed   uint64
+	Fabric *fabric.Fabric
+	Faults int           // links and switches that fail or return
+	Span   time.Duration // during which they do
+	Settle time.Duration // how long the manager has afterwards
+	Loss   float64       // of every MAD during the span; duplicates and reordering alike
+	Kills  int           // the manager dies this often during the span and is started again
+
+	Log []string // what was done, for a failing seed
+	c   *Cluster
+	m   *Manager
+	cfg sm.Config
+	rng *rand.Rand
+}
+
+// TrialConfig has short intervals, so that a trial takes little virtual time.
+func TrialConfig() sm.Config {
+	cfg := DefaultConfig()
+	cfg.SMPTimeout = 20 * time.Millisecond
+	cfg.SweepInterval = time.Second
+	cfg.RetryInterval = 500 * time.Millisecond
+	cfg.TrapMinGap = 200 * time.Millisecond
+	cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife = 10, 10, 10 // 4 ms: short drains
+	return cfg
+}
+
+// Run runs the trial and returns what is wrong with its end, nil if nothing.
+func (t *Trial) Run() error {
+	t.rng = rand.New(rand.NewPCG(t.Seed, 0x6865646C65))
+	var err error
+	t.c, err = NewCluster(t.Fabric, sim.Config{
+		Seed: t.Seed, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond, Jitter: 2 * time.Microsecond,
+		TrainDelay: time.Duration(t.rng.IntN(3)) * time.Millisecond,
+		Drop:       t.Loss, Duplicate: t.Loss, Reorder: t.Loss, ReorderMax: 30 * time.Millisecond, TraceHash: true,
+	})
+	if err != nil {
+		return err
+	}
+	t.cfg = TrialConfig()
+	node := ""
+	for i := range t.Fabric.Nodes {
+		if !t.Fabric.Nodes[i].IsSwitch() {
+			node = t.Fabric.Nodes[i].ID
+			break
+		}
+	}
+	if t.m, err = t.c.Start(node, t.cfg, nil); err != nil {
+		return err
+	}
+	t.plan()
+	t.c.Run(t.Span)
+	t.c.Sim.SetDrop(0)
+	t.c.Sim.SetDuplicate(0)
+	t.c.Sim.SetReorder(0)
+	t.note("calm")
+	end := t.c.Sim.Now().Add(t.Settle)
+	last := fmt.Errorf("lab: the subnet did not come up")
+	good := 0
+	for t.c.Sim.Now() < end {
+		t.c.Run(500 * time.Millisecond)
+		last = t.judge()
+		if last != nil {
+			good = 0
+			continue
+		}
+		if good++; good == 3 { // and stays so
+			return nil
+		}
+	}
+	return last
+}
+
+func (t *Trial) judge() error {
+	if !t.m.Up() || !t.m.Idle() {
+		if !t.m.linked() {
+			return nil // cut off: there is no subnet to bring up
+		}
+		return fmt.Errorf("lab: %v after calm: %+v", t.m.State(), t.m.Status())
+	}
+	return t.c.Check(t.m)
+}
+
+// linked reports whether the manager's own port has a link.
+func (m *Manager) linked() bool { return m.ep.PortInfo().PortState > 1 }
+
+func (t *Trial) note(format string, a ...any) {
+	t.Log = append(t.Log, fmt.Sprintf("%12v ", time.Duration(t.c.Sim.Now()))+fmt.Sprintf(format, a...))
+}
+
+// plan draws what will happen and when.
+func (t *Trial) plan() {
+	type cable struct {
+		node string
+		port int
+	}
+	var cables []cable
+	var switches []string
+	for i := range t.Fabric.Nodes {
+		n := &t.Fabric.Nodes[i]
+		if !n.IsSwitch() {
+			continue
+		}
+		switches = append(switches, n.ID)
+		for p := 1; p <= n.NumPorts; p++ {
+			if n.Ports[p].Cabled() {
+				cables = append(cables, cable{n.ID, p})
+			}
+		}
+	}
+	at := func() mad.Time { return mad.Time(t.rng.Int64N(int64(t.Span))) }
+	s := t.c.Sim
+	for range t.Faults {
+		when, back := at(), at()
+		if t.rng.IntN(4) > 0 {
+			x := cables[t.rng.IntN(len(cables))]
+			s.At(when, func() { t.note("link %s[%d] down: %v", x.node, x.port, s.LinkDown(x.node, x.port)) })
+			if t.rng.IntN(3) > 0 {
+				s.At(max(when, back), func() { t.note("link %s[%d] up: %v", x.node, x.port, s.LinkUp(x.node, x.port)) })
+			}
+			continue
+		}
+		x := switches[t.rng.IntN(len(switches))]
+		s.At(when, func() { t.note("switch %s down: %v", x, s.NodeDown(x)) })
+		if t.rng.IntN(4) > 0 {
+			s.At(max(when, back), func() { t.note("switch %s up, tables empty: %v", x, s.NodeUp(x)) })
+		}
+	}
+	for range t.Kills {
+		s.At(at(), func() {
+			t.note("manager killed")
+			old := t.m
+			old.Kill()
+			m, err := t.c.Start(old.Node, t.cfg, old.Store.Reopen())
+			if err != nil {
+				t.note("restart: %v", err)
+				return
+			}
+			t.m = m
+		})
+	}
+}
+
+// Report is what a failing trial prints.
+func (t *Trial) Report(err error) string {
+	return fmt.Sprintf("seed %d: %v\n%s\nmanager:\n%s", t.Seed, err, strings.Join(t.Log, "\n"), strings.Join(t.m.Events(sm.Debug), "\n"))
+}
+
+// Hash identifies the run: the same seed gives the same hash.
+func (t *Trial) Hash() uint64 { return t.c.Sim.TraceHash() }
