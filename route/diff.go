@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"heddle/fabric"
-	"heddle/ib"
 )
 
 // BlockDiff names one LFT block of one switch: what one Set(LinearForwardingTable)
@@ -118,20 +117,20 @@ func EntriesChanged(installed, wanted *Tables) int {
 		if installed != nil && s < len(installed.LFT) {
 			have = installed.LFT[s]
 		}
-		for l := 1; l <= int(wanted.TopLID) && l < len(row); l++ {
-			if l >= len(have) || have[l] != row[l] {
-				n++
+		end := min(int(wanted.TopLID)+1, len(row))
+		both := min(end, len(have))
+		for at := 0; at < both; at += BlockLen {
+			a, b := have[at:min(at+BlockLen, both)], row[at:min(at+BlockLen, both)]
+			if bytes.Equal(a, b) {
+				continue
+			}
+			for i := range a {
+				if a[i] != b[i] && at+i > 0 {
+					n++
+				}
 			}
 		}
+		n += end - max(both, 1)
 	}
 	return n
-}
-
-// limit is the first LID that switch s cannot hold (its LinearFDBCap; 0 means
-// the capacity is not stated and does not bind).
-func limit(g *fabric.Graph, s int32) ib.LID {
-	if c := g.Switches[s].LinearFDBCap; c != 0 {
-		return ib.LID(c)
-	}
-	return ib.LIDMaxUnicast + 1
 }

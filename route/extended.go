@@ -22,6 +22,7 @@ type extended struct {
 	col               []int32 // by channel: its column at the switch it leaves
 	nbits             int64
 	port              []int32 // channel by switch·256 + port, or -1
+	to                []int32 // by channel: the switch it enters
 	hasCA             []bool  // by switch: a CA or router port hangs on it
 }
 
@@ -35,7 +36,7 @@ func newExtended(g *fabric.Graph, installed, wanted *Tables) *extended {
 	n := len(g.Switches)
 	x := &extended{
 		g: g, installed: installed, wanted: wanted,
-		row: make([]int64, len(g.Channels)), col: make([]int32, len(g.Channels)),
+		row: make([]int64, len(g.Channels)), col: make([]int32, len(g.Channels)), to: make([]int32, len(g.Channels)),
 		port: make([]int32, n*256), hasCA: make([]bool, n),
 	}
 	for i := range x.port {
@@ -44,6 +45,7 @@ func newExtended(g *fabric.Graph, installed, wanted *Tables) *extended {
 	for c := range g.Channels {
 		ch := &g.Channels[c]
 		x.col[c] = int32(c) - g.Off[ch.From]
+		x.to[c] = ch.To
 		x.row[c] = x.nbits
 		x.nbits += int64(g.Off[ch.To+1] - g.Off[ch.To])
 		x.port[int(ch.From)<<8|int(ch.OutPort)] = int32(c)
@@ -64,6 +66,7 @@ type walker struct {
 	seen     []bool
 	stack    []int32
 	state    []uint8
+	tile     []byte  // wanted entries of one block, LID by LID
 	edges    []int64 // dependencies of the last mixed destination
 	from     []int32 // their first channel
 	to       []int32 // and their second
@@ -71,7 +74,7 @@ type walker struct {
 
 func (x *extended) newWalker() *walker {
 	n := len(x.g.Switches)
-	return &walker{old: make([]int32, n), new: make([]int32, n), seen: make([]bool, n), state: make([]uint8, n)}
+	return &walker{old: make([]int32, n), new: make([]int32, n), seen: make([]bool, n), state: make([]uint8, n), tile: make([]byte, BlockLen*n)}
 }
 
 // load fills w with the channels of both entries for l; where they agree,
@@ -84,6 +87,40 @@ func (x *extended) load(w *walker, l ib.LID, withOld bool) {
 		if withOld {
 			if f := effective(x.installed, int32(s), int(l)); f != e {
 				w.old[s] = x.port[s<<8|int(f)]
+			}
+		}
+	}
+}
+
+// loadBlock fills tile, LID by LID, with the wanted entries of 64 LIDs.
+func (x *extended) loadBlock(tile []byte, block int) {
+	n := len(x.g.Switches)
+	var b [BlockLen]byte
+	for s := range n {
+		x.wanted.Block(int32(s), uint16(block), &b)
+		at := s
+		for _, e := range b {
+			tile[at] = e
+			at += n
+		}
+	}
+}
+
+// wantedDeps adds to d what packets from anywhere to one LID do by its wanted
+// entries, one for each switch.
+func (x *extended) wantedDeps(w *walker, entries []byte, d depSet) {
+	ch := w.new
+	for s, e := range entries {
+		ch[s] = x.port[s<<8|int(e)]
+	}
+	for _, c1 := range ch {
+		if c1 < 0 {
+			continue
+		}
+		if c2 := ch[x.to[c1]]; c2 >= 0 {
+			b := x.row[c1] + int64(x.col[c2])
+			if m := uint64(1) << (b & 63); d[b>>6]&m == 0 {
+				d[b>>6] |= m
 			}
 		}
 	}
@@ -114,7 +151,7 @@ func (x *extended) deps(w *walker, l ib.LID, emit func(c1, c2 int32)) {
 			if c1 < 0 {
 				continue
 			}
-			v := x.g.Channels[c1].To
+			v := x.to[c1]
 			if c2 := w.new[v]; c2 >= 0 {
 				emit(c1, c2)
 			}
@@ -141,7 +178,7 @@ func (x *extended) reach(w *walker) {
 			if c < 0 {
 				continue
 			}
-			if v := x.g.Channels[c].To; !w.seen[v] {
+			if v := x.to[c]; !w.seen[v] {
 				w.seen[v] = true
 				w.stack = append(w.stack, v)
 			}
@@ -166,7 +203,7 @@ func (x *extended) loops(w *walker) bool {
 					if c < 0 {
 						continue
 					}
-					v := x.g.Channels[c].To
+					v := x.to[c]
 					if w.state[v] == open {
 						return true
 					}
@@ -214,9 +251,17 @@ func (x *extended) analyse(changed []ib.LID, workers int) verdict {
 			walkers[worker], base[worker], mixed[worker] = x.newWalker(), x.newSet(), x.newSet()
 		}
 		w, bs, ms := walkers[worker], base[worker], mixed[worker]
+		n := len(x.g.Switches)
+		x.loadBlock(w.tile, b)
 		for l := max(b*BlockLen, 1); l < (b+1)*BlockLen && l <= int(top); l++ {
-			x.load(w, ib.LID(l), false)
-			x.deps(w, ib.LID(l), func(c1, c2 int32) { bs.set(x.row[c1] + int64(x.col[c2])) })
+			switch {
+			case l > int(x.wanted.TopLID):
+			case x.fromAnywhere(ib.LID(l)):
+				x.wantedDeps(w, w.tile[(l-b*BlockLen)*n:][:n], bs)
+			default:
+				x.load(w, ib.LID(l), false)
+				x.deps(w, ib.LID(l), func(c1, c2 int32) { bs.set(x.row[c1] + int64(x.col[c2])) })
+			}
 			if i := isChanged[l]; i > 0 {
 				x.load(w, ib.LID(l), true)
 				if x.loops(w) {

@@ -1,6 +1,16 @@
 // Package route holds forwarding tables, their differences and the transition
 // from one set of tables to another. Engines (route/engine/*) compute tables,
 // route/check proves them.
+//
+//	t, err := minhop.Engine{}.Compute(g, route.Options{Workers: 2})
+//	…
+//	if err := check.Verify(g, t, check.Options{Workers: 2}).Err(); err != nil { … }
+//	plan := route.PlanTransition(g, installed, t, route.TransitionOptions{…})
+//
+// Everything is a pure function of its arguments: the same graph, options and
+// tables give the same result, whatever the number of workers. Tables are plain
+// values; who changes them must be alone, any number of goroutines may read
+// them. LIDs are inputs: nothing here gives any out.
 package route
 
 import (

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -265,10 +266,21 @@ func (p *Plan) DiscardContent(installed, wanted *Tables, b BlockDiff, dst *[Bloc
 // cleared first, or there is no traffic.
 func changedLIDs(installed, wanted *Tables) []ib.LID {
 	differs := make([]bool, int(max(wanted.TopLID, installed.TopLID))+1)
-	for s := range wanted.LFT {
-		for l := 1; l < len(differs); l++ {
-			if effective(installed, int32(s), l) != effective(wanted, int32(s), l) {
-				differs[l] = true
+	top := int(min(wanted.TopLID, installed.TopLID))
+	for s, row := range wanted.LFT {
+		var have []byte
+		if s < len(installed.LFT) {
+			have = installed.LFT[s]
+		}
+		for at := 0; at < len(differs); at += BlockLen {
+			end := at + BlockLen
+			if end <= top+1 && end <= len(have) && end <= len(row) && bytes.Equal(have[at:end], row[at:end]) {
+				continue
+			}
+			for l := max(at, 1); l < min(end, len(differs)); l++ {
+				if effective(installed, int32(s), l) != effective(wanted, int32(s), l) {
+					differs[l] = true
+				}
 			}
 		}
 	}

@@ -365,7 +365,20 @@ func BenchmarkPlanTransition(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Run(c.name, func(b *testing.B) {
+		few := old.Clone() // as after a link failure
+		for i := range 20 {
+			l := 1 + i*int(g.TopLID)/20
+			few.LFT[i][l] = route.Drop
+		}
+		b.Run(c.name+"/few", func(b *testing.B) {
+			b.ReportAllocs()
+			o := limited
+			o.Workers = 2
+			for b.Loop() {
+				route.PlanTransition(g, old, few, o)
+			}
+		})
+		b.Run(c.name+"/all", func(b *testing.B) {
 			b.ReportAllocs()
 			o := limited
 			o.Workers = 2
