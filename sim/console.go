@@ -498,7 +498,7 @@ func (s *Subnet) cmdStats(_ []string, out *strings.Builder) error {
 
 func (s *Subnet) cmdHelp(_ []string, out *strings.Builder) error {
 	for _, c := range commands {
-		fmt.Fprintf(out, "%-40s %s\n", strings.TrimSpace(c.name+" "+c.args), c.help)
+		fmt.Fprintf(out, "%-46s %s\n", strings.TrimSpace(c.name+" "+c.args), c.help)
 	}
 	return nil
 }

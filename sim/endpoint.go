@@ -224,7 +224,10 @@ func (e *Endpoint) Send(p *mad.Packet) {
 	f.sl = p.Addr.SL & 0xF
 	f.smp = f.mad.Class().IsSMP()
 	pt := &s.ports[e.port]
-	f.slid = pt.lid | ib.LID(p.Addr.PathBits)&(1<<pt.lmc-1)
+	f.slid = pt.lid
+	if bits := int(p.Addr.PathBits); bits < pt.lids() {
+		f.slid += ib.LID(bits)
+	}
 	f.pkeyIdx = p.Addr.PKeyIndex
 	if !f.smp {
 		f.pkey = s.pkeyAt(e.port, int(p.Addr.PKeyIndex))

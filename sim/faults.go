@@ -170,9 +170,9 @@ func (s *Subnet) NodeDown(node string) error {
 		return nil
 	}
 	d.down = true // first, so that it reports nothing
-	for p := d.first; p <= d.first+int32(d.nports); p++ {
+	s.setState(d.first, ib.StateDown)
+	for p := d.first + 1; p <= d.first+int32(d.nports); p++ {
 		s.fall(p, -1)
-		s.setState(p, ib.StateDown)
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (s *Subnet) NodeUp(node string) error {
 	d.down = false
 	s.reset(int32(i), false)
 	for p := d.first + 1; p <= d.first+int32(d.nports); p++ {
-		s.kick(p, p)
+		s.kick(p, -1)
 	}
 	return nil
 }

@@ -240,9 +240,14 @@ func (s *Subnet) lidOriginate(f *flight, d *device) {
 	}
 }
 
+// ownsLID reports whether l is one of the port's LIDs: those of its LMC, or
+// those of its virtual functions.
 func (p *port) ownsLID(l ib.LID) bool {
-	return p.lid != 0 && l>>p.lmc == p.lid>>p.lmc
+	return p.lid != 0 && (l>>p.lmc == p.lid>>p.lmc || uint16(l-p.lid) <= p.extra)
 }
+
+// lids is how many LIDs the port has from its base on.
+func (p *port) lids() int { return max(1<<p.lmc, int(p.extra)+1) }
 
 // cross sends f out of port out, over the cable.
 func (s *Subnet) cross(f *flight, out int32) {

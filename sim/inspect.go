@@ -101,6 +101,9 @@ type EndPortLID struct {
 	GUID ib.GUID
 	LID  ib.LID
 	LMC  uint8
+	// Num is how many LIDs the port has from LID on: 1<<LMC, or more on a port
+	// with virtual functions.
+	Num int
 }
 
 // LIDs lists the end ports that have a LID, in the order of the fabric.
@@ -108,7 +111,7 @@ func (s *Subnet) LIDs() (l []EndPortLID) {
 	for i := range s.ports {
 		pt := &s.ports[i]
 		if pt.lid != 0 && !s.devs[pt.dev].down {
-			l = append(l, EndPortLID{Node: int(pt.dev), Port: pt.num, GUID: s.guidOf(int32(i)), LID: pt.lid, LMC: pt.lmc})
+			l = append(l, EndPortLID{Node: int(pt.dev), Port: pt.num, GUID: s.guidOf(int32(i)), LID: pt.lid, LMC: pt.lmc, Num: pt.lids()})
 		}
 	}
 	return l
@@ -232,20 +235,21 @@ func (s *Subnet) graphEndPorts(g *fabric.Graph, index []int32) {
 		g.EndPorts = append(g.EndPorts, e)
 	}
 	slices.SortStableFunc(g.EndPorts, func(a, b fabric.EndPort) int { return cmp.Compare(a.GUID, b.GUID) })
+	byGUID := make(map[ib.GUID]int32, len(g.EndPorts))
 	for i := range g.EndPorts {
-		if e := &g.EndPorts[i]; e.LID != 0 {
-			g.TopLID = max(g.TopLID, e.LID+1<<e.LMC-1)
-		}
+		byGUID[g.EndPorts[i].GUID] = int32(i)
+	}
+	lids := s.LIDs()
+	for _, l := range lids {
+		g.TopLID = max(g.TopLID, l.LID+ib.LID(l.Num-1))
 	}
 	g.LIDOwner = make([]int32, int(g.TopLID)+1)
 	for i := range g.LIDOwner {
 		g.LIDOwner[i] = fabric.NoLID
 	}
-	for i := range g.EndPorts {
-		if e := &g.EndPorts[i]; e.LID != 0 {
-			for l := range 1 << e.LMC {
-				g.LIDOwner[int(e.LID)+l] = int32(i)
-			}
+	for _, l := range lids {
+		for k := range l.Num {
+			g.LIDOwner[int(l.LID)+k] = byGUID[l.GUID]
 		}
 	}
 }

@@ -96,9 +96,8 @@ func (s *Subnet) trainNow(p, quiet int32) {
 
 // fall takes the link at p down at both ends.
 func (s *Subnet) fall(p, quiet int32) {
-	q := s.ports[p].peer
-	ends := [2]int32{p, q}
-	for _, x := range ends {
+	fell := false
+	for _, x := range [2]int32{p, s.ports[p].peer} {
 		if x < 0 {
 			continue
 		}
@@ -107,13 +106,18 @@ func (s *Subnet) fall(p, quiet int32) {
 		if pt.phys != ib.PhysLinkUp {
 			continue
 		}
+		fell = true
 		pt.phys = ib.PhysPolling
 		if s.infos[x].LinkDownDefaultState == ib.PhysSleep {
 			pt.phys = ib.PhysSleep
 		}
 		s.countDowned(x)
 		s.setState(x, ib.StateDown)
-		s.reportChange(x, quiet)
+	}
+	if fell {
+		q := s.ports[p].peer
+		s.reportChange(p, quiet)
+		s.reportChange(q, quiet)
 	}
 }
 

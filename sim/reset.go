@@ -104,6 +104,9 @@ func (s *Subnet) reset(dev int32, preset bool) {
 				pi.CapabilityMask |= ib.CapIsSM
 			}
 		}
+		if fp.NumLIDs > 1 {
+			pt.extra = fp.NumLIDs - 1
+		}
 		if preset && fp.LID.IsUnicast() {
 			pt.lid, pt.lmc = fp.LID, fp.LMC
 		}

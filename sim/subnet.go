@@ -93,6 +93,7 @@ type port struct {
 	phys   ib.PhysState
 	lmc    uint8
 	lid    ib.LID
+	extra  uint16 // LIDs beyond the base that follow it, as those of virtual functions do
 	epoch  uint16 // counts trainings and losses of the link
 	errPct float32
 	errAt  ib.AttrID
