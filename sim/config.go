@@ -38,6 +38,7 @@ type Config struct {
 	// the gap is 4.096 µs·2^SubnetTimeOut if that is longer. 0 = 1 s.
 	TrapMinInterval time.Duration
 	// TrapMax bounds the repetitions of one trap; 0 = until it is repressed.
+	// Then the event queue is never empty while a trap waits: run it by time.
 	TrapMax int
 
 	// LinearFDBCap (0 = 49152), MulticastFDBCap (0 = 1024) and EnhancedPort0

@@ -64,8 +64,9 @@ func (s *Subnet) AttachPort(node string, num int) (*Endpoint, error) {
 	}
 	e := &Endpoint{s: s, port: p, next: -1}
 	if n := len(s.freeEps); n > 0 {
-		e.idx = s.freeEps[n-1]
-		s.freeEps = s.freeEps[:n-1]
+		// The slot free for longest: a late answer finds it empty.
+		e.idx = s.freeEps[0]
+		s.freeEps = s.freeEps[:copy(s.freeEps, s.freeEps[1:n])]
 		s.eps[e.idx] = e
 	} else {
 		if len(s.eps) >= maxEndpoints {

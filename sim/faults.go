@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"heddle/ib"
 )
@@ -10,6 +11,9 @@ import (
 type Quirks struct {
 	// Mute: the SMA and PMA answer nothing. SMPs still pass through a switch.
 	Mute bool
+	// Slow is how much longer than Config.SMALatency the agents take for a
+	// request; further ones wait.
+	Slow time.Duration
 	// Garbage: the data of every answer is random.
 	Garbage bool
 	// WrongTID: answers carry a transaction id that nobody asked with, except

@@ -295,3 +295,25 @@ func TestRecable(t *testing.T) {
 		t.Error("a cable that never was got pulled")
 	}
 }
+
+// TestSlowAgent holds up the requests to one node only.
+func TestSlowAgent(t *testing.T) {
+	b := newBed(t, chain(), Config{}, "H1")
+	if err := b.s.SetQuirks("S1", &Quirks{Slow: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range [][]byte{toS1, toS1, toS2} {
+		b.raw(nil, p, dr)
+	}
+	if len(b.got) != 1 {
+		t.Fatalf("%d answers at once", len(b.got))
+	}
+	b.s.RunUntil(mad.Time(time.Millisecond))
+	if len(b.got) != 2 {
+		t.Errorf("%d answers after 1 ms", len(b.got))
+	}
+	b.s.RunUntil(mad.Time(2 * time.Millisecond))
+	if len(b.got) != 3 {
+		t.Errorf("%d answers after 2 ms", len(b.got))
+	}
+}

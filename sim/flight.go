@@ -29,6 +29,7 @@ type flight struct {
 	hasGRH bool
 	local  bool // never left its port: the answer does not either
 	noloss bool // chance has spoken
+	queued bool // waits for an agent
 	grh    mad.GRH
 
 	pkeyIdx uint16
@@ -444,13 +445,18 @@ func (s *Subnet) deliver(f *flight) {
 		return
 	}
 	f.stage = stServe
-	if lat := s.cfg.SMALatency; lat > 0 {
+	lat := s.cfg.SMALatency
+	if d.quirk != nil {
+		lat += d.quirk.Slow
+	}
+	if lat > 0 {
 		if q := s.cfg.SMAQueue; q > 0 && d.smaLoad >= q {
 			s.countVL15Drop(ep)
 			s.drop(f, DropQueue)
 			return
 		}
 		d.smaLoad++
+		f.queued = true
 		d.smaFree = max(d.smaFree, s.k.now).Add(lat)
 		f.wait = d.smaFree.Sub(s.k.now)
 	}
@@ -460,7 +466,8 @@ func (s *Subnet) deliver(f *flight) {
 func (s *Subnet) serve(f *flight) {
 	pt := &s.ports[f.port]
 	d := &s.devs[pt.dev]
-	if s.cfg.SMALatency > 0 {
+	if f.queued {
+		f.queued = false
 		d.smaLoad--
 	}
 	if d.down {

@@ -176,6 +176,9 @@ func (s *Subnet) Trace(node, port int, dlid ib.LID, sl ib.SL) (hops []Hop, err e
 			return hops, fail("port %s is %v", s.portName(d.first+int32(out)), o.state)
 		}
 		p = o.peer
+		if st := s.ports[p].state; st != ib.StateActive && st != ib.StateArmed {
+			return hops, fail("port %s is %v", s.portName(p), st)
+		}
 		in = s.ports[p].num
 	}
 	return hops, fail("still under way after %d hops", len(hops))

@@ -126,3 +126,36 @@ func BenchmarkEvents(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSMA measures one request to a neighbour switch, by attribute.
+func BenchmarkSMA(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		method ib.Method
+		attr   ib.AttrID
+		am     uint32
+	}{
+		{"GetNodeInfo", ib.MethodGet, smp.AttrNodeInfo, 0},
+		{"GetPortInfo", ib.MethodGet, smp.AttrPortInfo, 2},
+		{"SetPortInfo", ib.MethodSet, smp.AttrPortInfo, 2},
+		{"GetLFT", ib.MethodGet, smp.AttrLFT, 9},
+		{"SetLFT", ib.MethodSet, smp.AttrLFT, 9},
+		{"GetPKeyTable", ib.MethodGet, smp.AttrPKeyTable, 0},
+		{"GetSLtoVL", ib.MethodGet, smp.AttrSLtoVL, 0x102},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			bd := newBed(b, chain(), Config{}, "H1")
+			bd.e.OnPacket = func(p *mad.Packet) {}
+			var m ib.MAD
+			smp.NewDR(&m, c.method, c.attr, c.am, 0, toS1)
+			if c.method == ib.MethodSet && c.attr == smp.AttrPortInfo {
+				(&smp.PortInfo{NeighborMTU: 4}).Put(smp.Data(&m))
+			}
+			p := mad.Packet{Addr: dr, Data: m[:]}
+			b.ReportAllocs()
+			for b.Loop() {
+				bd.e.Send(&p)
+			}
+		})
+	}
+}
