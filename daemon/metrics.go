@@ -50,14 +50,14 @@ func (d *Daemon) Metrics() prometheus.Gatherer {
 type collector struct {
 	d *Daemon
 
-	build, state, up, lid                                  *prometheus.Desc
-	nodes, links, lids, endports, problems, events         *prometheus.Desc
-	sent, retried, timedOut, failed, rtt, window, inFlight *prometheus.Desc
-	sweeps, traps, generation                              *prometheus.Desc
-	lastPhase, lastBlocks, lastTook                        *prometheus.Desc
-	saAnswers, saBusy                                      *prometheus.Desc
-	phaseSeconds                                           *prometheus.HistogramVec
-	sweepSeconds                                           prometheus.Histogram
+	build, state, up, lid                          *prometheus.Desc
+	nodes, links, lids, endports, problems, events *prometheus.Desc
+	sent, retried, timedOut, window, inFlight      *prometheus.Desc
+	sweeps, traps, generation                      *prometheus.Desc
+	lastPhase, lastBlocks, lastTook                *prometheus.Desc
+	saAnswers, saBusy                              *prometheus.Desc
+	phaseSeconds                                   *prometheus.HistogramVec
+	sweepSeconds                                   prometheus.Histogram
 }
 
 func newCollector(d *Daemon) *collector {
@@ -78,11 +78,9 @@ func newCollector(d *Daemon) *collector {
 		endports:   desc("endports", "Ports with a LID."),
 		problems:   desc("problems", "Nodes, ports and links that are left out or degraded."),
 		events:     desc("events_total", "Events since the start."),
-		sent:       desc("smps_sent_total", "SMPs sent as requests, retries included.", "attribute", "method"),
-		retried:    desc("smps_retried_total", "SMPs sent again.", "attribute", "method"),
-		timedOut:   desc("smps_timed_out_total", "Tries of SMPs that were not answered in time.", "attribute", "method"),
-		failed:     desc("smps_failed_total", "SMP requests given up or answered with an error.", "attribute", "method"),
-		rtt:        desc("smp_rtt_seconds", "Round trips of SMPs answered at the first try.", "attribute", "method"),
+		sent:       desc("smps_sent_total", "SMP requests sent, retries not counted.", "attribute"),
+		retried:    desc("smps_retried_total", "SMPs sent again.", "attribute"),
+		timedOut:   desc("smps_timed_out_total", "Tries of SMPs that were not answered in time.", "attribute"),
 		window:     desc("smp_window", "SMPs that may be in flight now."),
 		inFlight:   desc("smps_in_flight", "SMPs in flight."),
 		sweeps:     desc("sweeps_total", "Sweeps finished.", "kind"),
@@ -120,15 +118,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(c.up, b2f(st.Up))
 	gauge(c.lid, float64(st.LID))
-	for _, a := range st.MADs.Attrs {
-		name, method := ib.AttrName(a.Class, a.Attr), a.Method.String()
-		count(c.sent, a.Sent, name, method)
-		count(c.retried, a.Retried, name, method)
-		count(c.timedOut, a.TimedOut, name, method)
-		count(c.failed, a.Errors, name, method)
-		if a.RTTCount > 0 {
-			ch <- prometheus.MustNewConstSummary(c.rtt, a.RTTCount, a.RTTSum.Seconds(), nil, name, method)
-		}
+	for _, a := range st.Attrs {
+		name := ib.AttrName(ib.ClassSubnLID, a.Attr)
+		count(c.sent, a.Sent, name)
+		count(c.retried, a.Retried, name)
+		count(c.timedOut, a.TimedOut, name)
 	}
 	gauge(c.window, float64(st.Window))
 	gauge(c.inFlight, float64(st.InFlight))

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"heddle/sim/umadfs"
+)
+
+func newAttach() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "attach NODE[@SOCKNAME] -- COMMAND [ARG...]",
+		GroupID: "sim",
+		Short:   "Run any user-MAD program on a simulated node",
+		Long: `Runs COMMAND in a private mount namespace in which the user-MAD device
+/dev/infiniband/umad0 is NODE's HCA (or switch port 0) on the simulator that
+serves SOCKNAME ('heddle sim --socket SOCKNAME'; default: IBSIM_SOCKNAME, else
+sim). NODE is a netlist id or a node description.
+
+The device behaves as the kernel's does: agents and method masks, transaction
+ids, RMPP, time-outs and retries, one IsSM holder. The state is the simulator's,
+so programs attached to one NODE share it as they would share a real HCA.
+
+Needs /dev/fuse, and the right to mount: root, or user namespaces. The exit
+status is COMMAND's.`,
+		Example: `  heddle attach Hca1 -- ibstat
+  heddle attach 'H-0-0@my-fabric' -- saquery NR`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return usagef("want a node and a command: heddle attach NODE[@SOCKNAME] -- COMMAND [ARG...]")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node, sock := nodeAndSocket(args[0])
+			code, err := umadfs.Attach(cmd.Context(), node, sock, args[1:],
+				umadfs.Stdio{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
+			if err != nil || code != 0 {
+				return &exitError{max(code, 1), err}
+			}
+			return nil
+		},
+	}
+	c.Flags().SetInterspersed(false)
+	return c
+}

@@ -1,0 +1,298 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// maxConfig bounds a configuration file, in bytes.
+const maxConfig = 1 << 20
+
+// Settings come from, in falling priority: flags, HEDDLE_* variables, the
+// YAML file, the defaults. All three name a setting by its flag.
+
+// envNotSettings are HEDDLE_* variables that are not settings of a command.
+var envNotSettings = []string{"HEDDLE_REQUIRE", "HEDDLE_LONG", "HEDDLE_KERNEL"}
+
+func configHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "config",
+		Short: "How settings are given: flags, environment, file",
+		Long: `Every flag of a command can be given in three ways. The first that is there wins:
+
+  1. the flag                       heddle sm --priority 10
+  2. an environment variable        HEDDLE_PRIORITY=10 heddle sm
+  3. a YAML file, by command        sm:
+     (--config FILE or                port: umad:mlx5_0/1
+     HEDDLE_CONFIG)                   priority: 10
+                                      log-level: debug
+
+A flag --log-level is HEDDLE_LOG_LEVEL in the environment and log-level in the
+file. A flag that can be given more than once takes a list in the file. A key
+that does not exist is an error, which names the nearest one that does.`,
+	}
+}
+
+// applyConfig fills the flags of cmd that the command line did not set.
+func applyConfig(cmd *cobra.Command, environ []string) error {
+	if cmd.DisableFlagParsing {
+		return nil
+	}
+	env, err := envSettings(cmd.Root(), environ)
+	if err != nil {
+		return err
+	}
+	if v, ok := env["config"]; ok && !cmd.Flags().Changed("config") {
+		if err := cmd.Flags().Set("config", v); err != nil {
+			return err
+		}
+	}
+	set := map[string]bool{}
+	cmd.Flags().Visit(func(f *pflag.Flag) { set[f.Name] = true })
+	for _, name := range slices.Sorted(mapKeys(env)) {
+		f := cmd.Flags().Lookup(name)
+		if f == nil || set[name] {
+			continue // a setting of another command, or overridden
+		}
+		if err := cmd.Flags().Set(name, env[name]); err != nil {
+			return usagef("%s: %w", envName(name), err)
+		}
+		set[name] = true
+	}
+	path, err := cmd.Flags().GetString("config")
+	if err != nil || path == "" {
+		return nil
+	}
+	return applyFile(cmd, path, set)
+}
+
+// envSettings collects HEDDLE_* by flag name and refuses those that no
+// command knows.
+func envSettings(root *cobra.Command, environ []string) (map[string]string, error) {
+	known := map[string]bool{"config": true}
+	for _, c := range allCommands(root) {
+		c.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+	}
+	env := map[string]string{}
+	for _, kv := range environ {
+		key, value, _ := strings.Cut(kv, "=")
+		rest, ok := strings.CutPrefix(key, "HEDDLE_")
+		if !ok || slices.Contains(envNotSettings, key) {
+			continue
+		}
+		name := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
+		if !known[name] {
+			var names []string
+			for n := range known {
+				names = append(names, envName(n))
+			}
+			return nil, usagef("environment: no setting is called %s%s", key, didYouMean(key, names))
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+func envName(flag string) string {
+	return "HEDDLE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+func allCommands(root *cobra.Command) []*cobra.Command {
+	out := []*cobra.Command{root}
+	for _, c := range root.Commands() {
+		out = append(out, allCommands(c)...)
+	}
+	return out
+}
+
+// applyFile reads the YAML file: command names on the first level (nested for
+// commands of commands), flag names below. The whole file is checked, also
+// what is for other commands.
+func applyFile(cmd *cobra.Command, path string, set map[string]bool) error {
+	st, err := os.Stat(path)
+	if err != nil {
+		return usagef("configuration: %w", err)
+	}
+	if st.Size() > maxConfig {
+		return usagef("configuration %s: %d bytes are more than a configuration has (at most %d)", path, st.Size(), maxConfig)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return usagef("configuration: %w", err)
+	}
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return usagef("configuration %s: %w", path, err)
+	}
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if err := applySection(cmd, cmd.Root(), doc.Body, path, set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func applySection(cmd, section *cobra.Command, body ast.Node, path string, set map[string]bool) error {
+	values, err := mapping(body, path)
+	if err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, v := range values {
+		key := v.Key.String()
+		where := position(path, v.Key)
+		if seen[key] {
+			return usagef("%s: %s is given twice", where, key)
+		}
+		seen[key] = true
+		if sub := child(section, key); sub != nil {
+			if err := applySection(cmd, sub, v.Value, path, set); err != nil {
+				return err
+			}
+			continue
+		}
+		f := section.Flags().Lookup(key)
+		if f == nil || section == cmd.Root() || key == "config" {
+			return usagef("%s: no setting is called %q%s", where, key, didYouMean(key, settingNames(section)))
+		}
+		if section != cmd || set[key] {
+			continue
+		}
+		if err := setFromNode(cmd, f, v.Value); err != nil {
+			return usagef("%s: %s: %w", where, key, err)
+		}
+	}
+	return nil
+}
+
+func mapping(n ast.Node, path string) ([]*ast.MappingValueNode, error) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values, nil
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, nil
+	case *ast.NullNode:
+		return nil, nil
+	}
+	return nil, usagef("%s: want settings as 'name: value', below the name of a command", position(path, n))
+}
+
+func setFromNode(cmd *cobra.Command, f *pflag.Flag, n ast.Node) error {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		s, err := scalar(n)
+		if err != nil {
+			return err
+		}
+		return cmd.Flags().Set(f.Name, s)
+	}
+	list, ok := f.Value.(pflag.SliceValue)
+	if !ok {
+		return fmt.Errorf("takes one value, not a list")
+	}
+	var all []string
+	for _, v := range seq.Values {
+		s, err := scalar(v)
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+	}
+	f.Changed = true
+	return list.Replace(all)
+}
+
+func scalar(n ast.Node) (string, error) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, nil
+	case *ast.LiteralNode:
+		return n.Value.Value, nil
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, nil
+	}
+	return "", fmt.Errorf("want one value (a number, a word, true or false)")
+}
+
+func position(path string, n ast.Node) string {
+	p := n.GetToken().Position
+	return fmt.Sprintf("%s:%d:%d", path, p.Line, p.Column)
+}
+
+func child(c *cobra.Command, name string) *cobra.Command {
+	for _, s := range c.Commands() {
+		if s.Name() == name {
+			return s
+		}
+	}
+	return nil
+}
+
+func settingNames(c *cobra.Command) []string {
+	var names []string
+	for _, s := range c.Commands() {
+		names = append(names, s.Name())
+	}
+	if c.HasParent() {
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	}
+	return names
+}
+
+// flagError names the nearest flag to one that does not exist.
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if asError(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
+		return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), didYouMean("--"+unknown.GetSpecifiedName(), names))
+	}
+	return &usageError{err}
+}
+
+// didYouMean names the nearest of the known names, if one is near.
+func didYouMean(got string, known []string) string {
+	if len(known) == 0 {
+		return ""
+	}
+	slices.Sort(known)
+	best := slices.MinFunc(known, func(a, b string) int {
+		return cmp.Compare(distance(got, a), distance(got, b))
+	})
+	if distance(got, best) <= max(2, len(got)/2) {
+		return fmt.Sprintf("; did you mean %q?", best)
+	}
+	return fmt.Sprintf("; the nearest is %q", best)
+}
+
+// distance is Levenshtein's: single-letter changes from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diag
+			if a[i] != b[j] {
+				cost++
+			}
+			diag = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

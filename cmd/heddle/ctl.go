@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+)
+
+// defaultAPI is where a daemon's API is bound unless told otherwise.
+const defaultAPI = "127.0.0.1:7480"
+
+// maxReply bounds what ctl reads of an answer: a full subnet's links as JSON
+// are some tens of megabytes.
+const maxReply = 256 << 20
+
+func newCtl() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "ctl",
+		GroupID: "manage",
+		Short:   "Ask a running manager: status, nodes, links; start a sweep",
+		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
+
+Reading needs nothing. What changes something (sweep) needs the token that the
+daemon wrote to its token file, readable by its own user; ctl finds it when it
+runs as that user on the same machine.`,
+		Args: subcommandOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	status := ctlCommand("status", "State, counts and the last sweep", http.MethodGet, "/v1/status", printStatus)
+	nodes := ctlCommand("nodes", "Every node with its LID and directed route", http.MethodGet, "/v1/nodes", printNodes)
+	links := ctlCommand("links", "Every cable with the state of both ends", http.MethodGet, "/v1/links", printLinks)
+	sweep := ctlCommand("sweep", "Start a full sweep", http.MethodPost, "/v1/sweep", func(w io.Writer, _ []byte) error {
+		_, err := fmt.Fprintln(w, "sweep asked for; 'heddle ctl status' shows how it goes")
+		return err
+	})
+	for _, s := range []*cobra.Command{status, nodes, links, sweep} {
+		c.AddCommand(s)
+	}
+	return c
+}
+
+// subcommandOnly refuses words that are no subcommand, naming the nearest.
+func subcommandOnly(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, s := range cmd.Commands() {
+		names = append(names, s.Name())
+	}
+	return usagef("%s: unknown command %q%s", cmd.CommandPath(), args[0], didYouMean(args[0], names))
+}
+
+func ctlCommand(name, short, method, path string, show func(io.Writer, []byte) error) *cobra.Command {
+	var addr, tokenFile string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   name,
+		Short: short,
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			body, err := call(cmd.Context(), addr, tokenFile, method, path)
+			if err != nil {
+				return err
+			}
+			if !asJSON {
+				return show(cmd.OutOrStdout(), body)
+			}
+			if len(body) == 0 {
+				body = []byte("{}")
+			}
+			return printJSON(cmd.OutOrStdout(), json.RawMessage(body))
+		},
+	}
+	c.Flags().StringVar(&addr, "api", defaultAPI, "`ADDR` of the manager's API: HOST:PORT, or unix:PATH")
+	c.Flags().StringVar(&tokenFile, "token-file", "", "`FILE` with the token (default: where the daemon of this user puts it)")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the API's JSON")
+	return c
+}
+
+// call makes one request of the API and returns the body of a good answer.
+func call(ctx context.Context, addr, tokenFile, method, path string) ([]byte, error) {
+	tr := &http.Transport{}
+	url := "http://" + addr + path
+	if sock, ok := strings.CutPrefix(addr, "unix:"); ok {
+		url = "http://localhost" + path
+		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", sock)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	if err != nil {
+		return nil, usagef("--api %q: %w", addr, err)
+	}
+	token, err := readToken(addr, tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	client := &http.Client{Transport: tr, Timeout: 30 * time.Second}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("asking the manager at %s: %w\nIs it running ('heddle sm' or 'heddle up'), and is --api its address?", addr, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of the manager at %s: %w", addr, err)
+	}
+	if resp.StatusCode >= 300 {
+		return nil, fmt.Errorf("the manager at %s says %s: %s", addr, resp.Status, problem(body))
+	}
+	return body, nil
+}
+
+// problem is the human part of an error body.
+func problem(body []byte) string {
+	var p struct{ Detail string }
+	if json.Unmarshal(body, &p) == nil && p.Detail != "" {
+		return p.Detail
+	}
+	return strings.TrimSpace(string(body))
+}
+
+// runtimeDir is where daemons of this user keep tokens and sockets.
+func runtimeDir() string {
+	if os.Geteuid() == 0 {
+		return "/run/heddle"
+	}
+	if d := os.Getenv("XDG_RUNTIME_DIR"); d != "" {
+		return filepath.Join(d, "heddle")
+	}
+	return filepath.Join(os.TempDir(), "heddle-"+strconv.Itoa(os.Geteuid()))
+}
+
+// tokenPath is where the daemon with that API address keeps its token.
+func tokenPath(addr string) string {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		port = "api"
+	}
+	return filepath.Join(runtimeDir(), "token-"+port)
+}
+
+func readToken(addr, file string) (string, error) {
+	given := file != ""
+	if !given {
+		file = tokenPath(addr)
+	}
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) && !given || errors.Is(err, fs.ErrPermission) && !given {
+		return "", nil // reading works without
+	}
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+func printStatus(w io.Writer, body []byte) error {
+	var s api.Status
+	if err := json.Unmarshal(body, &s); err != nil {
+		return err
+	}
+	up := "not up"
+	if s.SubnetUp {
+		up = "SUBNET UP"
+		if !s.UpSince.IsZero() {
+			up += " since " + s.UpSince.Local().Format(time.DateTime)
+		}
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, a...)) }
+	row("state", "%s, %s (%s)", s.State, up, s.Phase)
+	row("port", "%s %s LID %d priority %d", s.Port, s.PortGUID, s.LID, s.Priority)
+	if s.Master != "" {
+		row("master", "%s", s.Master)
+	}
+	row("nodes", "%d switches, %d CAs, %d routers", s.Switches, s.CAs, s.Routers)
+	row("links", "%d, %d active", s.Links, s.LinksActive)
+	row("LIDs", "%d given to %d ports", s.LIDs, s.EndPorts)
+	if s.Engine != "" {
+		row("routes", "%s %s", s.Engine, s.EngineReason)
+	}
+	row("problems", "%d", s.Problems)
+	row("sweeps", "%d full, %d light", s.Sweeps, s.Resweeps)
+	if l := s.LastSweep; l.Seconds > 0 {
+		row("last sweep", "%.3f s, %d LFT blocks sent, %s", l.Seconds, l.BlocksSent, l.Transition)
+	}
+	row("SMPs", "%d sent, %d retried, %d timed out", s.SMPsSent, s.SMPsRetried, s.SMPsTimedOut)
+	return t.Flush()
+}
+
+func printNodes(w io.Writer, body []byte) error {
+	var nodes []api.Node
+	if err := json.Unmarshal(body, &nodes); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "GUID\tTYPE\tPORTS\tLID\tDESCRIPTION\tSTATE\tPATH")
+	for _, n := range nodes {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\n", n.GUID, n.Type, n.Ports, n.LID, n.Description, n.State, n.Path)
+	}
+	return t.Flush()
+}
+
+func printLinks(w io.Writer, body []byte) error {
+	var links []api.Link
+	if err := json.Unmarshal(body, &links); err != nil {
+		return err
+	}
+	slices.SortStableFunc(links, func(a, b api.Link) int { return strings.Compare(a.A.Description, b.A.Description) })
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "FROM\tPORT\tTO\tPORT\tWIDTH\tSPEED\tMTU\tVLS\tSTATE")
+	for _, l := range links {
+		fmt.Fprintf(t, "%s\t%d\t%s\t%d\t%s\t%s\t%d\t%d\t%s\n", l.A.Description, l.A.Port, l.B.Description, l.B.Port,
+			l.Width, l.Speed, l.MTU, l.VLs, l.State)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/osmdump"
+	"heddle/subnet"
+)
+
+// writeDump writes what a manager published in OpenSM's dump forms.
+func writeDump(dir string, s *subnet.Snapshot) error {
+	if s == nil || s.Graph == nil || s.Tables == nil {
+		return fmt.Errorf("--dump: there are no tables to write")
+	}
+	f := snapshotFabric(s)
+	sm := -1
+	if s.Self != subnet.NoRef {
+		sm = int(s.Self.Node)
+	}
+	state := func(r fabric.Ref) ib.PortState {
+		if p := s.Port(subnet.Ref{Node: r.Node, Port: r.Port}); p != nil {
+			return p.State()
+		}
+		return ib.StateDown
+	}
+	return dumpFiles(dir, f, s.Graph, s.Tables, osmdump.SubnetOptions{SM: sm, State: state})
+}
+
+// dumpFabric writes tables computed offline.
+func dumpFabric(dir string, f *fabric.Fabric, g *fabric.Graph, t *route.Tables) error {
+	return dumpFiles(dir, f, g, t, osmdump.SubnetOptions{SM: -1})
+}
+
+func dumpFiles(dir string, f *fabric.Fabric, g *fabric.Graph, t *route.Tables, o osmdump.SubnetOptions) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("--dump: %w", err)
+	}
+	for _, d := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{"opensm-subnet.lst", func(w io.Writer) error { return osmdump.WriteSubnet(w, f, o) }},
+		{"opensm.fdbs", func(w io.Writer) error { return osmdump.WriteFDBs(w, g, t) }},
+		{"opensm.mcfdbs", func(w io.Writer) error { return osmdump.WriteMCFDBs(w, g, nil) }},
+	} {
+		if err := writeFile(filepath.Join(dir, d.name), d.write); err != nil {
+			return fmt.Errorf("--dump: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeFile replaces a file by a whole new one, so that a reader never sees
+// half of it.
+func writeFile(path string, write func(io.Writer) error) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	err = write(tmp)
+	if err == nil {
+		err = tmp.Chmod(0o644)
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+// snapshotFabric is the discovered subnet as a fabric, node by node.
+func snapshotFabric(s *subnet.Snapshot) *fabric.Fabric {
+	f := &fabric.Fabric{Nodes: make([]fabric.Node, len(s.Nodes))}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		fn := &f.Nodes[i]
+		*fn = fabric.Node{
+			ID: n.Info.NodeGUID.String(), Desc: n.Desc, Type: n.Info.NodeType, GUID: n.Info.NodeGUID, SystemImageGUID: n.Info.SystemImageGUID,
+			VendorID: n.Info.VendorID, DeviceID: n.Info.DeviceID, Revision: n.Info.Revision, NumPorts: int(n.Info.NumPorts),
+			EnhancedPort0: n.Switch.EnhancedPort0, Ports: make([]fabric.Port, n.Info.NumPorts+1),
+		}
+		for j, p := range s.NodePorts(int32(i)) {
+			fn.Ports[j] = fabric.Port{
+				GUID: p.GUID, Peer: fabric.Ref{Node: p.Peer.Node, Port: p.Peer.Port},
+				Width: p.Info.LinkWidthActive, Speed: p.Info.ActiveSpeed(), LID: p.LID, LMC: p.LMC,
+			}
+		}
+	}
+	return f
+}

@@ -1,0 +1,122 @@
+// Command heddle is an InfiniBand subnet manager, a simulated subnet to run it
+// on, and the tools around them, in one binary.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// exitError carries an exit status that is not 1, with a message or without.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// run is main without the process: arguments and streams in, exit status out.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		if exit.err != nil {
+			fmt.Fprintf(stderr, "heddle: %v\n", exit.err)
+		}
+		return exit.code
+	}
+	var usage *usageError
+	fmt.Fprintf(stderr, "heddle: %v\n", err)
+	if errors.As(err, &usage) {
+		fmt.Fprintf(stderr, "See '%s --help'.\n", cmd.CommandPath())
+		return 2
+	}
+	return 1
+}
+
+// usageError is a wrong command line or configuration.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(format string, a ...any) error { return &usageError{fmt.Errorf(format, a...)} }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "heddle",
+		Short: "An InfiniBand subnet manager for fabrics that never stand still",
+		Long: `Heddle manages an InfiniBand subnet: it discovers switches and hosts, gives out
+LIDs, computes routes that are proven free of deadlock before a byte of them is
+sent, keeps them while cables and switches come and go, and answers path queries.
+It brings its own simulated subnet, which speaks real MADs.
+
+See it work, without hardware:    heddle up
+Manage a real subnet:             heddle sm --port umad:mlx5_0/1
+Look at a subnet before managing: heddle plan --port umad:mlx5_0/1`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q%s", args[0], didYouMean(args[0], commandNames()))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return applyConfig(cmd, os.Environ())
+		},
+	}
+	root.PersistentFlags().String("config", "", "YAML `FILE` with settings by command (see 'heddle help config')")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return flagError(cmd, err)
+	})
+	root.AddGroup(
+		&cobra.Group{ID: "manage", Title: "Managing a subnet:"},
+		&cobra.Group{ID: "sim", Title: "Simulating one:"},
+		&cobra.Group{ID: "offline", Title: "Studying one offline:"},
+	)
+	for _, c := range subcommands() {
+		root.AddCommand(c)
+	}
+	root.AddCommand(configHelp())
+	root.SetHelpCommandGroupID("")
+	return root
+}
+
+func commandNames() []string {
+	var names []string
+	for _, c := range subcommands() {
+		names = append(names, c.Name())
+	}
+	return names
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"heddle/daemon"
+	"heddle/sm"
+)
+
+func newPlan() *cobra.Command {
+	var f smFlags
+	var port string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:     "plan --port PORT",
+		GroupID: "manage",
+		Short:   "Show what managing a subnet would change; nothing is written",
+		Long: `Discovers the subnet and computes what 'heddle sm' with the same settings would
+do to it: LIDs that would change, forwarding-table blocks, SMPs by attribute,
+and how the tables would change and whether that is free of deadlock.
+
+It only reads: no Set is sent and IsSM is not claimed, so another manager may
+own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if port == "" {
+				return usagef("which port? Give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
+			}
+			cfg, err := f.config()
+			if err != nil {
+				return err
+			}
+			cfg.PlanOnly = true
+			log, err := f.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			st, err := f.openStore()
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			p, single, err := openPort(cmd.Context(), port)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			if n := p.MaxInFlight(); n > 0 {
+				cfg.MaxWindow = n
+			}
+			var plan *sm.Plan
+			dc := daemon.Config{Port: p, PortName: port, Core: cfg, Store: st, Log: log, SingleMAD: single,
+				OnPlan: func(pl *sm.Plan) { plan = pl }}
+			if onTerminal(cmd.ErrOrStderr()) {
+				dc.Progress = progressLine(cmd.ErrOrStderr())
+			}
+			if err := daemon.New(dc).Run(cmd.Context()); err != nil {
+				return err
+			}
+			if plan == nil {
+				return fmt.Errorf("the discovery was interrupted; there is no plan")
+			}
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), planJSON(plan))
+			}
+			return printPlan(cmd.OutOrStdout(), plan)
+		},
+	}
+	c.Flags().StringVar(&port, "port", "", portHelp)
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	f.register(c.Flags())
+	for _, name := range []string{"api", "api-socket", "api-host", "token-file", "api-tls-cert", "api-tls-key", "api-read-token-file", "dump"} {
+		c.Flags().MarkHidden(name) // of no use here, but one configuration serves sm and plan
+	}
+	return c
+}
+
+type planView struct {
+	Switches   int            `json:"switches"`
+	CAs        int            `json:"cas"`
+	Links      int            `json:"links"`
+	Master     string         `json:"master,omitempty"`
+	LIDs       []plannedLID   `json:"lids"`
+	Blocks     int            `json:"lft_blocks"`
+	BySwitch   map[string]int `json:"lft_blocks_by_switch"`
+	SMPs       map[string]int `json:"smps"`
+	Total      int            `json:"smps_total"`
+	Engine     string         `json:"engine"`
+	PassedOver []string       `json:"engines_passed_over,omitempty"`
+	Refused    string         `json:"refused,omitempty"`
+	Transition string         `json:"transition"`
+	Clean      bool           `json:"deadlock_free"`
+	Seconds    float64        `json:"predicted_seconds"`
+	Problems   []string       `json:"problems"`
+}
+
+type plannedLID struct {
+	Port string `json:"port"`
+	GUID string `json:"port_guid"`
+	Old  int    `json:"old"`
+	New  int    `json:"new"`
+	Why  string `json:"why,omitempty"`
+}
+
+func planJSON(p *sm.Plan) planView {
+	v := planView{
+		LIDs: []plannedLID{}, BySwitch: map[string]int{}, SMPs: map[string]int{}, Total: p.Total, Engine: p.Engine,
+		PassedOver: p.Passed, Refused: p.Refused, Transition: p.Transition, Clean: p.Clean, Seconds: p.SecondsAt,
+		Problems: []string{},
+	}
+	if s := p.Snapshot; s != nil {
+		v.Switches, v.CAs, v.Links = s.Counts.Switches, s.Counts.CAs, s.Counts.Links
+		for _, pr := range s.Problems {
+			v.Problems = append(v.Problems, pr.Node+": "+pr.Text)
+		}
+	}
+	if p.Master.GUID != 0 {
+		v.Master = p.Master.GUID.String()
+	}
+	for _, l := range p.LIDs {
+		v.LIDs = append(v.LIDs, plannedLID{l.Where.String(), l.GUID.String(), int(l.Old), int(l.New), l.Why})
+	}
+	for _, b := range p.Blocks {
+		v.Blocks += b.Blocks
+		v.BySwitch[b.Where.Node.String()] += b.Blocks
+	}
+	for _, s := range p.Sets {
+		v.SMPs[s.What] += s.N
+	}
+	return v
+}
+
+// shownLIDs is how many changes of LIDs are listed one by one.
+const shownLIDs = 20
+
+func printPlan(w io.Writer, p *sm.Plan) error {
+	v := planJSON(p)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, a...)) }
+	row("found", "%d switches, %d CAs, %d links", v.Switches, v.CAs, v.Links)
+	if v.Master != "" {
+		row("master now", "%s (LID %d, priority %d)", v.Master, p.Master.LID, p.Master.Priority)
+	}
+	row("LIDs to change", "%d", len(v.LIDs))
+	for i, l := range v.LIDs {
+		if i == shownLIDs {
+			row("", "… and %d more (--json lists all)", len(v.LIDs)-i)
+			break
+		}
+		row("", "%s: %d to %d %s", l.Port, l.Old, l.New, l.Why)
+	}
+	for _, e := range v.PassedOver {
+		row("passed over", "%s", e)
+	}
+	if v.Refused != "" {
+		row("refused", "%s", v.Refused)
+	} else {
+		row("engine", "%s", v.Engine)
+		row("LFT blocks", "%d on %d switches", v.Blocks, len(v.BySwitch))
+		row("transition", "%s", v.Transition)
+		free := "yes, at every step"
+		if !v.Clean {
+			free = "only by discarding and draining first"
+		}
+		row("deadlock-free", "%s", free)
+	}
+	for _, s := range p.Sets {
+		row("SMPs", "%d %s", s.N, s.What)
+	}
+	row("SMPs in all", "%d, about %.2f s", v.Total, v.Seconds)
+	for _, pr := range v.Problems {
+		row("problem", "%s", pr)
+	}
+	row("", "nothing was written")
+	return t.Flush()
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"maps"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// printJSON writes one indented JSON value and a line end.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// onTerminal reports whether w is a terminal, where progress is shown.
+func onTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func asError[T error](err error, target *T) bool { return errors.As(err, target) }
+
+func mapKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"heddle/fabric"
+	"heddle/route"
+	"heddle/route/check"
+)
+
+// netlistFlags say how a netlist file is read.
+type netlistFlags struct {
+	netlist string
+	allowDo bool
+	include bool
+}
+
+func (f *netlistFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.netlist, "netlist", "", "netlist `FILE` as ibnetdiscover prints it and ibsim reads it; - is standard input")
+	fs.BoolVar(&f.allowDo, "allow-do", false, "let the netlist's 'do' lines give console commands")
+	fs.BoolVar(&f.include, "allow-include", false, "let the netlist include files from its own directory")
+}
+
+// read reads the netlist.
+func (f *netlistFlags) read(stdin io.Reader) (*fabric.Fabric, []string, error) {
+	if f.netlist == "" {
+		return nil, nil, usagef("which fabric? Give --netlist FILE ('heddle topo gen' makes one)")
+	}
+	o := fabric.NetlistOptions{Name: f.netlist, AllowDo: f.allowDo}
+	if f.netlist == "-" {
+		o.Name = "standard input"
+		return readNetlist(stdin, o)
+	}
+	file, err := os.Open(f.netlist)
+	if err != nil {
+		return nil, nil, usagef("--netlist: %w", err)
+	}
+	defer file.Close()
+	if f.include {
+		root, err := os.OpenRoot(filepath.Dir(f.netlist))
+		if err != nil {
+			return nil, nil, usagef("--netlist: %w", err)
+		}
+		defer root.Close()
+		o.Include = root.FS()
+	}
+	return readNetlist(bufio.NewReader(file), o)
+}
+
+// routeResult is the JSON contract of `heddle route`.
+type routeResult struct {
+	Engine             string   `json:"engine"`
+	PassedOver         []string `json:"passed_over,omitempty"`
+	Switches           int      `json:"switches"`
+	EndPorts           int      `json:"endports"`
+	LIDs               int      `json:"lids"`
+	SecondsCompute     float64  `json:"seconds_compute"`
+	SecondsVerify      float64  `json:"seconds_verify"`
+	VLsUsed            int      `json:"vls_used"`
+	UnreachablePairs   int64    `json:"unreachable_pairs"`
+	DisconnectedPairs  int64    `json:"disconnected_pairs"`
+	Loops              int64    `json:"loops"`
+	CreditCycles       int      `json:"credit_cycles"`
+	CreditCyclesSwitch int      `json:"credit_cycles_switch"`
+	MaxHops            int      `json:"max_hops"`
+	AvgHops            float64  `json:"avg_hops"`
+	MaxChannelLoad     int64    `json:"max_channel_load"`
+	AvgChannelLoad     float64  `json:"avg_channel_load"`
+	BytesRSS           int64    `json:"bytes_rss"`
+	Verified           bool     `json:"verified"`
+	Cycle              []string `json:"cycle,omitempty"`
+}
+
+func newRoute() *cobra.Command {
+	var n netlistFlags
+	var f smFlags
+	var vls, lidsPerPort, workers int
+	var seed uint64
+	var dump string
+	var asJSON, noVerify bool
+	c := &cobra.Command{
+		Use:     "route --netlist FILE",
+		GroupID: "offline",
+		Short:   "Compute and prove routes of a netlist offline",
+		Long: `Computes forwarding tables for the fabric of a netlist and proves them: every
+connected pair of LIDs is delivered, nothing loops, and no traffic of hosts can
+deadlock. LIDs are given in ascending port-GUID order.
+
+Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
+		Example: `  heddle topo gen fattree 648 | heddle route --netlist - --engine minhop
+  heddle route --netlist fabric.net --engine updn --roots roots.txt --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if lidsPerPort < 1 {
+				return usagef("--lids-per-port %d: want 1 or more", lidsPerPort)
+			}
+			fab, _, err := n.read(cmd.InOrStdin())
+			if err != nil {
+				return err
+			}
+			chain, explicit, err := f.chain()
+			if err != nil {
+				return err
+			}
+			roots, err := readRoots(f.roots)
+			if err != nil {
+				return err
+			}
+			if err := fabric.AssignLIDs(fab, lidsPerPort); err != nil {
+				return err
+			}
+			g, err := fab.Graph(fabric.GraphOptions{})
+			if err != nil {
+				return err
+			}
+			if workers <= 0 {
+				workers = runtime.GOMAXPROCS(0)
+			}
+			o := route.Options{Workers: workers, Seed: seed, Roots: roots, MaxVLs: vls}
+			tables, res, err := routeOffline(g, chain, explicit, o, noVerify)
+			if tables != nil && dump != "" {
+				err = errors.Join(err, dumpFabric(dump, fab, g, tables))
+			}
+			if res != nil {
+				if asJSON {
+					err = errors.Join(err, printJSON(cmd.OutOrStdout(), res))
+				} else {
+					err = errors.Join(err, printRoute(cmd.OutOrStdout(), res))
+				}
+			}
+			return err
+		},
+	}
+	n.register(c.Flags())
+	f.routing(c.Flags())
+	c.Flags().IntVar(&vls, "vls", 8, "data lanes that may be used")
+	c.Flags().IntVar(&lidsPerPort, "lids-per-port", 1, "LIDs for each CA port")
+	c.Flags().IntVar(&workers, "workers", 0, "cores to use; 0 = all. The result is the same for any number")
+	c.Flags().Uint64Var(&seed, "seed", 0, "seed for engines that randomise")
+	c.Flags().StringVar(&dump, "dump", "", "`DIR` to write OpenSM-style dump files to")
+	c.Flags().BoolVar(&noVerify, "no-verify", false, "leave out the proof")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// routeOffline takes the first engine of the chain whose tables verify; the
+// result of the last one if none does.
+func routeOffline(g *fabric.Graph, chain []route.Engine, explicit bool, o route.Options, noVerify bool) (*route.Tables, *routeResult, error) {
+	var passed []string
+	for i, e := range chain {
+		begin := time.Now()
+		t, err := e.Compute(g, o)
+		took := time.Since(begin)
+		last := i == len(chain)-1
+		if err != nil {
+			passed = append(passed, e.Name()+": "+err.Error())
+			if last {
+				return nil, nil, fmt.Errorf("no routes: %s", strings.Join(passed, "; "))
+			}
+			continue
+		}
+		res := &routeResult{
+			Engine: e.Name(), PassedOver: passed, Switches: len(g.Switches), EndPorts: len(g.EndPorts),
+			LIDs: lidCount(g), SecondsCompute: took.Seconds(), BytesRSS: peakRSS(),
+		}
+		if noVerify {
+			return t, res, nil
+		}
+		begin = time.Now()
+		r := check.Verify(g, t, check.Options{Workers: o.Workers})
+		res.SecondsVerify = time.Since(begin).Seconds()
+		res.fill(g, r)
+		res.BytesRSS = peakRSS()
+		err = r.Err()
+		if err == nil {
+			return t, res, nil
+		}
+		if last {
+			return t, res, fmt.Errorf("%s: the tables do not verify: %w", e.Name(), err)
+		}
+		passed = append(passed, e.Name()+": "+err.Error())
+	}
+	return nil, nil, usagef("--engine: none given")
+}
+
+func (res *routeResult) fill(g *fabric.Graph, r *check.Report) {
+	res.Verified = r.OK()
+	res.VLsUsed, res.UnreachablePairs, res.DisconnectedPairs = r.VLsUsed, r.UnreachablePairs, r.DisconnectedPairs
+	res.Loops, res.CreditCycles, res.CreditCyclesSwitch = r.Loops, r.CreditCycles, r.CreditCyclesSwitch
+	res.MaxHops, res.AvgHops = r.MaxHops, r.AvgHops
+	res.MaxChannelLoad, res.AvgChannelLoad = r.MaxChannelLoad, r.AvgChannelLoad
+	for i := range r.Cycles {
+		if r.Cycles[i].SwitchOnly {
+			continue
+		}
+		for _, d := range r.Cycles[i].Edges {
+			res.Cycle = append(res.Cycle, fmt.Sprintf("%s port %d lane %d waits for %s port %d lane %d, on the path from %s to LID %d",
+				g.Switches[d.In.Switch].GUID, d.In.Port, d.In.Lane, g.Switches[d.Out.Switch].GUID, d.Out.Port, d.Out.Lane,
+				g.EndPorts[d.Src].GUID, d.Dst))
+		}
+		break
+	}
+}
+
+func lidCount(g *fabric.Graph) int {
+	n := 0
+	for _, e := range g.LIDOwner {
+		if e != fabric.NoLID {
+			n++
+		}
+	}
+	return n
+}
+
+func printRoute(w io.Writer, r *routeResult) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, a...)) }
+	for _, p := range r.PassedOver {
+		row("passed over", "%s", p)
+	}
+	row("engine", "%s", r.Engine)
+	row("fabric", "%d switches, %d end ports, %d LIDs", r.Switches, r.EndPorts, r.LIDs)
+	row("computed in", "%.3f s", r.SecondsCompute)
+	if r.SecondsVerify > 0 {
+		row("verified in", "%.3f s", r.SecondsVerify)
+		row("unreachable pairs", "%d", r.UnreachablePairs)
+		row("loops", "%d", r.Loops)
+		row("credit cycles", "%d (and %d of traffic between switches alone)", r.CreditCycles, r.CreditCyclesSwitch)
+		row("hops", "%.2f on average, %d at most", r.AvgHops, r.MaxHops)
+		row("paths over a channel", "%.1f on average, %d at most", r.AvgChannelLoad, r.MaxChannelLoad)
+		row("lanes", "%d", r.VLsUsed)
+	}
+	row("memory", "%.0f MiB", float64(r.BytesRSS)/(1<<20))
+	for _, e := range r.Cycle {
+		row("cycle", "%s", e)
+	}
+	return t.Flush()
+}
+
+// peakRSS is the most memory this process has held, in bytes; 0 if unknown.
+func peakRSS() int64 {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for _, l := range strings.Split(string(b), "\n") {
+		if rest, ok := strings.CutPrefix(l, "VmHWM:"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			if err == nil {
+				return kb << 10
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"heddle/fabric"
+	"heddle/sim"
+	"heddle/sim/ibsimd"
+	"heddle/sim/live"
+	"heddle/sim/umadfs"
+)
+
+// simFlags are the properties of a simulated subnet.
+type simFlags struct {
+	seed       uint64
+	hop, sma   time.Duration
+	drop       float64
+	fdbCap     uint16
+	enhanced   bool
+	trapGap    time.Duration
+	lidsPer    int
+	ignoreLIDs bool
+}
+
+func (f *simFlags) register(fs *pflag.FlagSet) {
+	fs.Uint64Var(&f.seed, "seed", 1, "seed of everything random")
+	fs.DurationVar(&f.hop, "latency", 0, "time a MAD takes over one cable")
+	fs.DurationVar(&f.sma, "sma-latency", 0, "time a node takes to answer one SMP")
+	fs.Float64Var(&f.drop, "drop", 0, "share of MADs to lose at every hop, 0 to 1")
+	fs.Uint16Var(&f.fdbCap, "linear-fdb-cap", 0, "LinearFDBCap of the switches; 0 = 49152")
+	fs.BoolVar(&f.enhanced, "enhanced-port0", false, "give every switch an enhanced port 0")
+	fs.DurationVar(&f.trapGap, "trap-interval", time.Second, "shortest time between repetitions of a trap")
+	fs.BoolVar(&f.ignoreLIDs, "ignore-lids", false, "start without the LIDs that the netlist has")
+	fs.IntVar(&f.lidsPer, "lids-per-port", 0, "preset this many LIDs for each CA port (a power of two), in port-GUID order; 0 = none")
+}
+
+func (f *simFlags) config() (sim.Config, error) {
+	if f.drop < 0 || f.drop >= 1 {
+		return sim.Config{}, usagef("--drop %v: want a share from 0 to below 1", f.drop)
+	}
+	if f.hop < 0 || f.sma < 0 || f.trapGap < 0 {
+		return sim.Config{}, usagef("times must not be negative")
+	}
+	return sim.Config{
+		Seed: f.seed, HopLatency: f.hop, SMALatency: f.sma, Drop: f.drop, LinearFDBCap: f.fdbCap,
+		EnhancedPort0: f.enhanced, TrapMinInterval: f.trapGap, IgnoreLIDs: f.ignoreLIDs,
+	}, nil
+}
+
+func newSim() *cobra.Command {
+	var n netlistFlags
+	var f simFlags
+	var name string
+	var udp int
+	var quiet bool
+	c := &cobra.Command{
+		Use:     "sim --netlist FILE --socket NAME",
+		GroupID: "sim",
+		Short:   "Simulate a subnet for real tools",
+		Long: `Simulates the fabric of a netlist and serves it to programs on this machine:
+
+  ibsim's protocol    IBSIM_SOCKNAME=NAME SIM_HOST=NODE ibsim-run COMMAND
+                      (also on UDP loopback with --udp PORT)
+  user-MAD devices    heddle attach NODE@NAME -- COMMAND
+  heddle itself       heddle sm --port ibsim:NODE@NAME
+
+Prints READY when it serves. Reads console commands from standard input, one a
+line ('help' lists them: link down, node up, drop, dump …), and goes on serving
+when that ends.`,
+		Example: `  heddle topo gen fattree 648 > tree.net
+  heddle sim --netlist tree.net --socket tree`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if name == "" {
+				return usagef("under which name? Give --socket NAME; clients say IBSIM_SOCKNAME=NAME")
+			}
+			if n.netlist == "-" {
+				return usagef("--netlist -: standard input is the console; give a file")
+			}
+			cfg, err := f.config()
+			if err != nil {
+				return err
+			}
+			fab, dos, err := n.read(nil)
+			if err != nil {
+				return err
+			}
+			if f.lidsPer > 0 {
+				if err := fabric.AssignLIDs(fab, f.lidsPer); err != nil {
+					return err
+				}
+			}
+			s, err := sim.New(fab, cfg)
+			if err != nil {
+				return err
+			}
+			for _, line := range dos {
+				if _, err := s.Exec(line); err != nil {
+					return fmt.Errorf("%s: do %s: %w", n.netlist, line, err)
+				}
+			}
+			return serveSim(cmd, s, name, udp, quiet)
+		},
+	}
+	n.register(c.Flags())
+	f.register(c.Flags())
+	c.Flags().StringVar(&name, "socket", "", "`NAME` of the sockets, as IBSIM_SOCKNAME")
+	c.Flags().IntVar(&udp, "udp", 0, "serve ibsim's remote protocol too, on this UDP `PORT` of loopback (and those after it)")
+	c.Flags().BoolVar(&quiet, "no-console", false, "do not read standard input")
+	return c
+}
+
+func serveSim(cmd *cobra.Command, s *sim.Subnet, name string, udp int, quiet bool) error {
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	d := live.New(s)
+	defer d.Close()
+	srv, err := ibsimd.Listen(d, ibsimd.Options{SockName: name, UDPPort: udp})
+	if err != nil {
+		return err
+	}
+	defer srv.Close()
+	um, err := umadfs.Listen(d, name)
+	if err != nil {
+		return err
+	}
+	defer um.Close()
+	fmt.Fprintln(cmd.OutOrStdout(), "READY")
+	if !quiet {
+		go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(ctx) }()
+	select {
+	case <-ctx.Done():
+		srv.Close()
+		<-done
+		return nil
+	case err := <-done:
+		return err
+	}
+}
+
+// maxConsoleLine bounds a console command, in bytes.
+const maxConsoleLine = 4096
+
+// console executes commands until the input ends or one says quit.
+func console(in io.Reader, out io.Writer, d *live.Driver, quit func()) {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxConsoleLine)
+	for lines.Scan() {
+		var reply string
+		var err error
+		d.Do(func(s *sim.Subnet) { reply, err = s.Exec(lines.Text()) })
+		if errors.Is(err, sim.ErrQuit) {
+			quit()
+			return
+		}
+		if err != nil {
+			fmt.Fprintf(out, "error: %v\n", err)
+			continue
+		}
+		if reply != "" {
+			fmt.Fprintln(out, reply)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		fmt.Fprintf(out, "error: console: %v; no more commands are read\n", err)
+	}
+}

@@ -1,0 +1,457 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"heddle/api"
+	"heddle/daemon"
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/route/engine/minhop"
+	"heddle/route/engine/updn"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// smFlags are the settings of a manager, shared by sm, up and plan.
+type smFlags struct {
+	engine      []string
+	roots       string
+	allowUnsafe bool
+	priority    uint8
+	smKey       string
+	mkey        string
+	mkeyLease   uint16
+	mkeyProtect uint8
+	prefix      string
+	lmc         uint8
+	mtu         int
+	maxVLs      int
+	timeout     time.Duration
+	retries     int
+	window      int
+	sweep       time.Duration
+	poll        time.Duration
+	pollRetries int
+	transition  string
+	logLevel    string
+	logFormat   string
+
+	state     string
+	dump      string
+	api       string
+	apiSocket string
+	apiHosts  []string
+	tokenFile string
+	tlsCert   string
+	tlsKey    string
+	readToken string
+}
+
+var engines = map[string]func() route.Engine{
+	"minhop": func() route.Engine { return minhop.Engine{} },
+	"updn":   func() route.Engine { return updn.Engine{} },
+}
+
+// autoChain is what --engine auto stands for.
+var autoChain = []string{"minhop", "updn"}
+
+func (f *smFlags) routing(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&f.engine, "engine", []string{"auto"}, "routing `ENGINE`s tried in order: minhop, updn; auto takes the first of minhop, updn whose tables are proved")
+	fs.StringVar(&f.roots, "roots", "", "`FILE` with the node GUIDs of the up*/down* roots, one a line (default: found)")
+	fs.BoolVar(&f.allowUnsafe, "allow-unsafe", false, "install the tables of a named engine even if they do not verify (may deadlock)")
+}
+
+func (f *smFlags) register(fs *pflag.FlagSet) {
+	f.routing(fs)
+	fs.Uint8Var(&f.priority, "priority", 0, "priority of this manager, 0 to 15; the highest becomes master")
+	fs.StringVar(&f.smKey, "sm-key", "1", "SM_Key shared by the managers of the subnet (OpenSM's default is 1)")
+	fs.StringVar(&f.mkey, "m-key", "0", "M_Key to give every port; 0 for none")
+	fs.Uint16Var(&f.mkeyLease, "m-key-lease", 0, "M_Key lease in seconds; 0 = it never expires")
+	fs.Uint8Var(&f.mkeyProtect, "m-key-protect", 0, "M_Key protection bits, 0 to 3")
+	fs.StringVar(&f.prefix, "subnet-prefix", "0xfe80000000000000", "subnet prefix of the GIDs")
+	fs.Uint8Var(&f.lmc, "lmc", 0, "LMC of CA ports, 0 to 7: 2^LMC LIDs for each")
+	fs.IntVar(&f.mtu, "max-mtu", 4096, "largest MTU to set on links, in bytes")
+	fs.IntVar(&f.maxVLs, "max-vls", 8, "most data lanes to use on a link: 1, 2, 4, 8 or 15")
+	fs.DurationVar(&f.timeout, "smp-timeout", 200*time.Millisecond, "how long one try of an SMP waits for its answer")
+	fs.IntVar(&f.retries, "smp-retries", 3, "tries after the first")
+	fs.IntVar(&f.window, "window", 0, "most SMPs in flight; 0 = 32, or what the port takes")
+	fs.DurationVar(&f.sweep, "sweep-interval", 10*time.Second, "time between light sweeps; 0 = none")
+	fs.DurationVar(&f.poll, "poll-interval", 10*time.Second, "how often a standby asks the master whether it lives")
+	fs.IntVar(&f.pollRetries, "poll-retries", 4, "unanswered polls after which the master is taken for dead")
+	fs.StringVar(&f.transition, "transition", "auto", "how tables change: auto, discard, static, or static2003 (takes all links down: experiments only)")
+	f.logging(fs)
+	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys); default: nothing is kept")
+	fs.StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to, each time the subnet is up")
+	fs.StringVar(&f.api, "api", defaultAPI, "`ADDR` of the API and the page; empty for none")
+	fs.StringVar(&f.apiSocket, "api-socket", "", "Unix socket `PATH` for the API, for its owner alone; may write without a token")
+	fs.StringSliceVar(&f.apiHosts, "api-host", nil, "further `NAME` under which clients may address the API")
+	fs.StringVar(&f.tokenFile, "token-file", "", "`FILE` to write the API's token to (default: in the runtime directory of this user)")
+	fs.StringVar(&f.tlsCert, "api-tls-cert", "", "certificate `FILE`, needed for an address that is not loopback")
+	fs.StringVar(&f.tlsKey, "api-tls-key", "", "its key `FILE`")
+	fs.StringVar(&f.readToken, "api-read-token-file", "", "`FILE` with a token that reading needs; needed for an address that is not loopback")
+}
+
+func (f *smFlags) logging(fs *pflag.FlagSet) {
+	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fs.StringVar(&f.logFormat, "log-format", "text", "text or json")
+}
+
+// logger writes to w as the flags say.
+func (f *smFlags) logger(w io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, usagef("--log-level %q: want debug, info, warn or error", f.logLevel)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, usagef("--log-format %q: want text or json", f.logFormat)
+}
+
+// chain turns --engine into engines; explicit is false for auto.
+func (f *smFlags) chain() (list []route.Engine, explicit bool, err error) {
+	names := f.engine
+	if len(names) == 1 && names[0] == "auto" {
+		names = autoChain
+	} else {
+		explicit = true
+	}
+	for _, n := range names {
+		mk, ok := engines[n]
+		if !ok {
+			return nil, false, usagef("--engine: no engine is called %q%s", n, didYouMean(n, []string{"auto", "minhop", "updn"}))
+		}
+		list = append(list, mk())
+	}
+	return list, explicit, nil
+}
+
+func (f *smFlags) config() (c sm.Config, err error) {
+	if c.Engines, c.Explicit, err = f.chain(); err != nil {
+		return c, err
+	}
+	if c.Roots, err = readRoots(f.roots); err != nil {
+		return c, err
+	}
+	if c.SMKey, err = strconv.ParseUint(f.smKey, 0, 64); err != nil {
+		return c, usagef("--sm-key %q: want a 64-bit number", f.smKey)
+	}
+	key, err := strconv.ParseUint(f.mkey, 0, 64)
+	if err != nil {
+		return c, usagef("--m-key: want a 64-bit number")
+	}
+	prefix, err := strconv.ParseUint(f.prefix, 0, 64)
+	if err != nil {
+		return c, usagef("--subnet-prefix %q: want a 64-bit number", f.prefix)
+	}
+	c.MKey, c.MKeyLease, c.MKeyProtect = ib.MKey(key), f.mkeyLease, f.mkeyProtect
+	c.Prefix = ib.SubnetPrefix(prefix)
+	c.AllowUnsafe = f.allowUnsafe
+	c.Priority, c.LMC = f.priority, f.lmc
+	switch {
+	case f.priority > 15:
+		return c, usagef("--priority %d: want 0 to 15", f.priority)
+	case f.lmc > 7:
+		return c, usagef("--lmc %d: want 0 to 7", f.lmc)
+	case f.mkeyProtect > 3:
+		return c, usagef("--m-key-protect %d: want 0 to 3", f.mkeyProtect)
+	case f.timeout <= 0, f.retries < 0, f.window < 0:
+		return c, usagef("--smp-timeout must be positive, --smp-retries and --window not negative")
+	case f.poll <= 0, f.pollRetries < 1:
+		return c, usagef("--poll-interval and --poll-retries must be positive")
+	}
+	if c.MaxMTU = ib.MTUOf(f.mtu); c.MaxMTU == 0 {
+		return c, usagef("--max-mtu %d: want 256, 512, 1024, 2048 or 4096", f.mtu)
+	}
+	for code := uint8(1); code <= 5; code++ {
+		if ib.VLsOf(code) == f.maxVLs {
+			c.MaxOpVLs = code
+		}
+	}
+	if c.MaxOpVLs == 0 {
+		return c, usagef("--max-vls %d: want 1, 2, 4, 8 or 15", f.maxVLs)
+	}
+	c.SMPTimeout, c.SMPRetries = f.timeout, f.retries
+	if f.window > 0 {
+		c.MaxWindow = f.window
+		c.Window = min(4, f.window)
+	}
+	if c.SweepInterval = f.sweep; f.sweep <= 0 {
+		c.SweepInterval = -1
+	}
+	c.PollInterval, c.PollRetries = f.poll, f.pollRetries
+	modes := map[string]sm.Transition{"auto": sm.TransitionAuto, "discard": sm.TransitionDiscard,
+		"static": sm.TransitionStatic, "static2003": sm.TransitionStatic2003}
+	mode, ok := modes[f.transition]
+	if !ok {
+		return c, usagef("--transition %q: want auto, discard, static or static2003", f.transition)
+	}
+	c.Transition = mode
+	return c, nil
+}
+
+// readRoots reads node GUIDs, one a line, # to the end of a line ignored.
+func readRoots(path string) ([]ib.GUID, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, usagef("--roots: %w", err)
+	}
+	var roots []ib.GUID
+	for i, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		g, err := strconv.ParseUint(line, 0, 64)
+		if err != nil {
+			return nil, usagef("%s:%d: %q is no GUID (want 0x and up to 16 hex digits)", path, i+1, line)
+		}
+		roots = append(roots, ib.GUID(g))
+	}
+	return roots, nil
+}
+
+// openStore opens what survives a restart; without a directory it lives in
+// memory.
+func (f *smFlags) openStore() (store.Store, error) {
+	if f.state == "" {
+		return store.NewMemory(), nil
+	}
+	if err := os.MkdirAll(f.state, 0o700); err != nil {
+		return nil, fmt.Errorf("--state: %w", err)
+	}
+	return store.Open(filepath.Join(f.state, "heddle.db"))
+}
+
+func newSM() *cobra.Command {
+	var f smFlags
+	var port string
+	var once bool
+	c := &cobra.Command{
+		Use:     "sm --port PORT",
+		GroupID: "manage",
+		Short:   "Manage a subnet",
+		Long: `Runs a subnet manager on a port: discovers the subnet, gives out LIDs, sets up
+links, computes and proves routes, writes what differs, brings the links to
+Active, and then watches. Prints SUBNET UP when the subnet is up.
+
+With --once it then lets go of the subnet, leaving all as it is, and exits.
+It exits with 1 if the subnet was not brought up, and with 3 if another manager
+is master.
+
+SIGINT or SIGTERM end it; the subnet stays as it is.`,
+		Example: `  heddle sm --port umad:mlx5_0/1 --state /var/lib/heddle
+  heddle sm --port ibsim:Spine0@my-fabric --once`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if port == "" {
+				return usagef("which port? Give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
+			}
+			cfg, err := f.config()
+			if err != nil {
+				return err
+			}
+			log, err := f.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			st, err := f.openStore()
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			for {
+				p, single, err := openPort(cmd.Context(), port)
+				if err != nil {
+					return err
+				}
+				err = f.manage(cmd, managed{port: p, name: port, single: single, core: cfg, store: st, log: log, once: once})
+				if !errors.Is(err, daemon.ErrPortLost) || once || !strings.HasPrefix(port, "umad:") {
+					return exitStatus(err)
+				}
+				log.Error("the device is gone; waiting for it to come back", "port", port, "err", err)
+				if err := waitForPort(cmd.Context(), port); err != nil {
+					return err
+				}
+			}
+		},
+	}
+	c.Flags().StringVar(&port, "port", "", portHelp)
+	c.Flags().BoolVar(&once, "once", false, "bring the subnet up, let go of it and exit")
+	f.register(c.Flags())
+	return c
+}
+
+// exitStatus maps the ways in which a manager ends to exit codes.
+func exitStatus(err error) error {
+	if errors.Is(err, daemon.ErrStandby) {
+		return &exitError{3, err}
+	}
+	return err
+}
+
+// waitForPort returns when the port can be opened again.
+func waitForPort(ctx context.Context, port string) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * time.Second):
+		}
+		if p, _, err := openPort(ctx, port); err == nil {
+			return p.Close()
+		}
+	}
+}
+
+// managed is what a manager runs on.
+type managed struct {
+	port   mad.Transport
+	name   string
+	single bool
+	core   sm.Config
+	store  store.Store
+	log    *slog.Logger
+	once   bool
+}
+
+// manage runs a daemon with its API until the command's context ends.
+func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
+	defer m.port.Close()
+	if n := m.port.MaxInFlight(); n > 0 {
+		if m.core.MaxWindow == 0 || n < m.core.MaxWindow {
+			m.core.MaxWindow = n
+		}
+	}
+	_, timed := m.port.(interface{ TimesOut() bool })
+	m.core.TransportTimed = timed
+	out, errOut := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	cfg := daemon.Config{
+		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once, SingleMAD: m.single,
+	}
+	var dumpErr error
+	cfg.OnUp = func(s *subnet.Snapshot) {
+		if f.dump != "" {
+			if dumpErr = writeDump(f.dump, s); dumpErr != nil {
+				m.log.Error("the dump files could not be written", "err", dumpErr)
+			}
+		}
+		fmt.Fprintln(out, "SUBNET UP")
+	}
+	if onTerminal(errOut) {
+		cfg.Progress = progressLine(errOut)
+	}
+	d := daemon.New(cfg)
+	ctx, cancel := context.WithCancel(cmd.Context())
+	defer cancel()
+	servers, err := f.serve(ctx, d, m.log, m.once && !cmd.Flags().Changed("api"))
+	if err != nil {
+		return err
+	}
+	err = d.Run(ctx)
+	cancel()
+	for _, done := range servers {
+		<-done
+	}
+	return errors.Join(err, dumpErr)
+}
+
+// serve starts the API where the flags want it. quiet leaves out the default
+// address, for a manager that is gone in a second.
+func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, log *slog.Logger, quiet bool) (running []chan struct{}, err error) {
+	o := api.Options{Hosts: f.apiHosts, Metrics: d.Metrics()}
+	start := func(l net.Listener, o api.Options) {
+		done := make(chan struct{})
+		running = append(running, done)
+		go func() {
+			defer close(done)
+			if err := api.Serve(ctx, l, api.New(d, o)); err != nil {
+				log.Error("the API ended", "addr", l.Addr().String(), "err", err)
+			}
+		}()
+	}
+	if f.apiSocket != "" {
+		l, err := api.ListenUnix(f.apiSocket)
+		if err != nil {
+			return nil, err
+		}
+		own := o
+		own.AllowWrite = true
+		start(l, own)
+	}
+	if f.api == "" || quiet {
+		return running, nil
+	}
+	var tlsConf *tls.Config
+	if f.tlsCert != "" || f.tlsKey != "" {
+		cert, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
+		if err != nil {
+			return nil, fmt.Errorf("--api-tls-cert, --api-tls-key: %w", err)
+		}
+		tlsConf = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	}
+	if f.readToken != "" {
+		b, err := os.ReadFile(f.readToken)
+		if err != nil {
+			return nil, fmt.Errorf("--api-read-token-file: %w", err)
+		}
+		if o.ReadToken = strings.TrimSpace(string(b)); len(o.ReadToken) < 16 {
+			return nil, usagef("--api-read-token-file %s: want at least 16 characters", f.readToken)
+		}
+	}
+	l, err := api.Listen(f.api, tlsConf, o.ReadToken)
+	if err != nil {
+		return nil, err
+	}
+	file := f.tokenFile
+	if file == "" {
+		file = tokenPath(l.Addr().String())
+	}
+	if o.Token, err = api.NewToken(file); err != nil {
+		log.Warn("the API will only read", "err", err)
+	}
+	log.Info("the API is served", "addr", l.Addr().String(), "token_file", file)
+	start(l, o)
+	return running, nil
+}
+
+// progressLine shows the phase on one line of a terminal.
+func progressLine(w io.Writer) func(sm.Status) {
+	var shown bool
+	return func(s sm.Status) {
+		if s.Phase == sm.PhaseIdle || s.Phase == sm.PhaseLight {
+			if shown {
+				fmt.Fprint(w, "\r\x1b[K")
+				shown = false
+			}
+			return
+		}
+		shown = true
+		fmt.Fprintf(w, "\r\x1b[K%-10s %d of %d, %d SMPs sent, %d in flight", s.Phase, s.Done, s.Todo, s.Sent, s.InFlight)
+	}
+}

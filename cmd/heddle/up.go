@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"heddle/fabric"
+	"heddle/sim"
+	"heddle/sim/ibsimd"
+	"heddle/sim/live"
+	"heddle/sim/umadfs"
+)
+
+func newUp() *cobra.Command {
+	var f smFlags
+	var sf simFlags
+	var n netlistFlags
+	var topo []string
+	var node, socket string
+	c := &cobra.Command{
+		Use:     "up",
+		GroupID: "sim",
+		Short:   "A simulated subnet, its manager, API and page, in one process",
+		Long: `Simulates a fat tree of 648 hosts (or what --topo or --netlist says), manages it,
+and serves the API and the status page on 127.0.0.1:7480. Prints SUBNET UP.
+
+Real tools can look at it while it runs: the simulated subnet is served under
+the name that --socket gives, for ibsim-run and 'heddle attach'. Commands on
+standard input take links and nodes down and up ('help' lists them).`,
+		Example: `  heddle up
+  heddle up --topo torus,8x8 --engine updn
+  echo 'node down "S-1-3"' | heddle up --netlist tree.net`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := f.config()
+			if err != nil {
+				return err
+			}
+			simCfg, err := sf.config()
+			if err != nil {
+				return err
+			}
+			var fab *fabric.Fabric
+			if n.netlist != "" {
+				fab, _, err = n.read(nil)
+			} else if len(topo) > 0 {
+				fab, err = fabric.Generate(topo[0], topo[1:], sf.seed)
+			}
+			if err != nil {
+				return err
+			}
+			log, err := f.logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			st, err := f.openStore()
+			if err != nil {
+				return err
+			}
+			defer st.Close()
+			s, err := sim.New(fab, simCfg)
+			if err != nil {
+				return err
+			}
+			d := live.New(s)
+			defer d.Close()
+			srv, err := ibsimd.Listen(d, ibsimd.Options{SockName: socket})
+			if err != nil {
+				return err
+			}
+			defer srv.Close()
+			go srv.Serve(cmd.Context())
+			um, err := umadfs.Listen(d, socket)
+			if err != nil {
+				return err
+			}
+			defer um.Close()
+			port, err := d.Port(node)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := cancellable(cmd)
+			defer cancel()
+			go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
+			errOut := cmd.ErrOrStderr()
+			if f.api != "" {
+				fmt.Fprintf(errOut, "page:  http://%s/\n", f.api)
+			}
+			fmt.Fprintf(errOut, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach NODE@%s -- saquery NR\n", socket, socket)
+			cmd.SetContext(ctx)
+			return f.manage(cmd, managed{port: port, name: "sim:" + portName(port, fab), core: cfg, store: st, log: log})
+		},
+	}
+	c.Flags().StringSliceVar(&topo, "topo", []string{"fattree", "648"}, "fabric as 'heddle topo gen' makes it: KIND,PARAM,…")
+	c.Flags().StringVar(&node, "node", "", "node that the manager sits on (default: the first)")
+	c.Flags().StringVar(&socket, "socket", "heddle-up", "`NAME` under which tools find the subnet")
+	n.register(c.Flags())
+	sf.register(c.Flags())
+	f.register(c.Flags())
+	return c
+}

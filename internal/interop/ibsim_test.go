@@ -1,0 +1,231 @@
+// Package interop holds the tests that join the built binary with programs
+// that other people wrote: Debian's ibsim, OpenSM, infiniband-diags, osmtest
+// and ibdmchk, and a browser.
+package interop
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"heddle/api"
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/internal/need"
+)
+
+// upTime bounds a bring-up on a busy machine.
+const upTime = 90 * time.Second
+
+// ibsim starts Debian's ibsim on a net and returns the environment of its
+// clients.
+func (b *built) ibsim(t *testing.T) (*proc, []string) {
+	t.Helper()
+	env := []string{"IBSIM_SOCKNAME=" + socketName()}
+	p := start(t, b.dir, env, need.Tool(t, "ibsim"), "-s", "-n", "-N", "20000", "-S", "3000", "-P", "200000", b.path)
+	// ibsim says nothing when it serves; its control socket answers.
+	waitServing(t, b, env)
+	return p, env
+}
+
+// waitServing waits until a client can attach.
+func waitServing(t *testing.T, b *built, env []string) {
+	t.Helper()
+	out, err := run(t, 30*time.Second, b.dir, append(env, "SIM_HOST="+b.sm), "ibsim-run", "smpquery", "-D", "nodeinfo", "0")
+	if err != nil {
+		t.Fatalf("the simulator does not serve: %v\n%s", err, out)
+	}
+}
+
+// status asks a manager's API.
+func status(t *testing.T, dir, addr string) api.Status {
+	t.Helper()
+	var s api.Status
+	if err := json.Unmarshal([]byte(must(t, 10*time.Second, dir, nil, heddle, "ctl", "status", "--json", "--api", addr)), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// lids asks a manager's API for the LID of every node by its GUID.
+func lids(t *testing.T, dir, addr string) map[ib.GUID]int {
+	t.Helper()
+	var nodes []api.Node
+	if err := json.Unmarshal([]byte(must(t, 10*time.Second, dir, nil, heddle, "ctl", "nodes", "--json", "--api", addr)), &nodes); err != nil {
+		t.Fatal(err)
+	}
+	out := map[ib.GUID]int{}
+	for _, n := range nodes {
+		g, err := ib.ParseGUID(n.GUID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[g] = n.LID
+	}
+	return out
+}
+
+// TestManageIbsim brings up a fabric that someone else's simulator runs, so
+// that someone else's tools find everything in order.
+func TestManageIbsim(t *testing.T) {
+	for _, n := range testNets {
+		t.Run(n.name, func(t *testing.T) {
+			if n.long {
+				need.Long(t)
+			}
+			need.Tool(t, "ibsim")
+			need.Tool(t, "smpquery")
+			b := n.build(t)
+			_, env := b.ibsim(t)
+			port := "ibsim:" + b.sm + "@" + strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+
+			dump := filepath.Join(b.dir, "dump")
+			out := must(t, upTime, b.dir, nil, heddle, "sm", "--port", port, "--once", "--state", filepath.Join(b.dir, "state"), "--dump", dump)
+			if !strings.Contains(out, "SUBNET UP\n") {
+				t.Fatalf("no SUBNET UP:\n%s", tail(out))
+			}
+			checkDump(t, dump)
+
+			addr := freeAddr(t)
+			sm := start(t, b.dir, nil, heddle, "sm", "--port", port, "--state", filepath.Join(b.dir, "state"), "--api", addr)
+			sm.await("SUBNET UP\n", 0, upTime)
+			st := status(t, b.dir, addr)
+			if l := st.LastSweep; l.BlocksSent != 0 || l.Armed != 0 || l.Activated != 0 {
+				t.Errorf("a second manager on an unchanged fabric sent %d LFT blocks, armed %d and activated %d ports; want none", l.BlocksSent, l.Armed, l.Activated)
+			}
+			if n.engine != "" && st.Engine != n.engine {
+				t.Errorf("routes by %q (%s), want %q", st.Engine, st.EngineReason, n.engine)
+			}
+			checkTools(t, &b, env, lids(t, b.dir, addr))
+			sm.stop(syscall.SIGTERM)
+			if sm.err != nil {
+				t.Errorf("heddle sm ended with %v on SIGTERM", sm.err)
+			}
+		})
+	}
+}
+
+// checkDump lets ibdmchk, an independent judge, walk the tables.
+func checkDump(t *testing.T, dir string) {
+	t.Helper()
+	// The exit status says nothing: Debian's build crashes while cleaning up.
+	out, _ := run(t, upTime, dir, nil, need.Tool(t, "ibdmchk"), "-s", "opensm-subnet.lst", "-f", "opensm.fdbs")
+	if !strings.Contains(out, "CA to CA paths") || !strings.Contains(out, "no credit loops found") || strings.Contains(out, "-E-") {
+		t.Errorf("ibdmchk finds the routes wrong:\n%s", tail(out))
+	}
+}
+
+// checkTools runs infiniband-diags against a running manager's subnet and
+// compares what they find with the netlist.
+func checkTools(t *testing.T, b *built, env []string, lid map[ib.GUID]int) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	client := b.cas[r.IntN(len(b.cas))]
+	cenv := append(env, "SIM_HOST="+client)
+	tool := func(args ...string) string {
+		t.Helper()
+		return must(t, upTime, b.dir, cenv, "ibsim-run", args...)
+	}
+	lidOf := func(id string) int { return lid[b.fab.Nodes[b.fab.Find(id)].GUID] }
+
+	got, err := fabric.ReadNetlist(strings.NewReader(tool("ibnetdiscover")), fabric.NetlistOptions{Name: "ibnetdiscover"})
+	if err != nil {
+		t.Fatalf("reading what ibnetdiscover printed: %v", err)
+	}
+	if d := diff(cables(got), cables(b.fab)); d != "" {
+		t.Errorf("ibnetdiscover differs from the netlist:\n%s", d)
+	}
+	links := tool("iblinkinfo")
+	if s := regexp.MustCompile(`(?m)^.*(Initialize|Armed|Init).*$`).FindString(links); s != "" {
+		t.Errorf("a link is not Active: %s", s)
+	}
+	if n := strings.Count(links, "Active/  LinkUp"); n < b.fab.NumLinks() {
+		t.Errorf("iblinkinfo shows %d Active ends for %d cables", n, b.fab.NumLinks())
+	}
+	expect := func(out, re string) {
+		t.Helper()
+		if !regexp.MustCompile(re).MatchString(out) {
+			t.Errorf("want %q in:\n%s", re, tail(out))
+		}
+	}
+	smNode := &b.fab.Nodes[b.fab.Find(b.sm)]
+	sm := lid[smNode.GUID]
+	expect(tool("sminfo"), fmt.Sprintf(`sm lid %d sm guid %#x,.*SMINFO_MASTER`, sm, uint64(smNode.Ports[0].GUID)))
+	all := 0
+	for range lid {
+		all++
+	}
+	expect(tool("ibroute", fmt.Sprint(sm)), fmt.Sprintf(`(?m)^%d valid lids dumped`, len(endLIDs(b, lid))))
+	for range 12 {
+		from, to := b.cas[r.IntN(len(b.cas))], b.cas[r.IntN(len(b.cas))]
+		if from != to {
+			expect(tool("ibtracert", fmt.Sprint(lidOf(from)), fmt.Sprint(lidOf(to))), fmt.Sprintf(`(?m)^To ca \{%#x\}`, uint64(b.fab.Nodes[b.fab.Find(to)].GUID)))
+		}
+	}
+	host := fmt.Sprint(lidOf(b.cas[r.IntN(len(b.cas))]))
+	swPort := "1"
+	for p := 1; p <= smNode.NumPorts; p++ {
+		if smNode.Ports[p].Cabled() {
+			swPort = fmt.Sprint(p)
+			break
+		}
+	}
+	swLID := fmt.Sprint(sm)
+	for _, q := range []struct{ args, want string }{
+		{"nodeinfo " + host, `NumPorts`}, {"nodedesc " + host, `Node Description`},
+		{"portinfo " + host + " 1", `LinkState:\.+Active`}, {"portinfo " + swLID + " " + swPort, `LinkState:\.+Active`},
+		{"switchinfo " + swLID, `LinearFdbTop`}, {"pkeys " + host + " 0", `0xffff`}, {"sl2vl " + swLID + " " + swPort, `SL2VL table`},
+		{"vlarb " + swLID + " " + swPort, `VLArbitration tables`}, {"guidinfo " + host, `(?i)guid`},
+	} {
+		expect(tool(append([]string{"smpquery"}, strings.Fields(q.args)...)...), q.want)
+	}
+	expect(tool("perfquery", host), `PortXmitData`)
+	expect(tool("perfquery", "-x", host), `PortUnicastXmitPkts`)
+	expect(tool("ibqueryerrors"), `, 0 bad nodes found`)
+	expect(tool("saquery", "-p"), `PathRecord dump`)
+	expect(tool("saquery", "--slid", host, "--dlid", swLID, "PR"), `PathRecord dump`)
+	expect(tool("saquery", "-N"), `NodeRecord dump`)
+	expect(tool("saquery", "CPI"), `SA ClassPortInfo`)
+}
+
+// endLIDs are the LIDs that the switches must know: one for each switch and
+// each cabled CA port.
+func endLIDs(b *built, lid map[ib.GUID]int) []string {
+	var out []string
+	for i := range b.fab.Nodes {
+		n := &b.fab.Nodes[i]
+		if n.IsSwitch() {
+			out = append(out, n.ID)
+			continue
+		}
+		for p := 1; p <= n.NumPorts; p++ {
+			if n.Ports[p].Cabled() {
+				out = append(out, n.ID)
+			}
+		}
+	}
+	return out
+}
+
+// TestDumpOfTools keeps cables honest: it must see a difference.
+func TestDumpOfTools(t *testing.T) {
+	read := func(s string) *fabric.Fabric {
+		f, err := fabric.ReadNetlist(bytes.NewReader([]byte(s)), fabric.NetlistOptions{Name: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	a := read("Switch 2 \"S\"\n[1] \"H\"[1]\n\nHca 1 \"H\"\n[1] \"S\"[1]\n")
+	b := read("Switch 2 \"S\"\n[2] \"H\"[1]\n\nHca 1 \"H\"\n[1] \"S\"[2]\n")
+	if diff(cables(a), cables(b)) == "" || diff(cables(a), cables(a)) != "" {
+		t.Error("cables does not tell fabrics apart")
+	}
+}
