@@ -65,7 +65,7 @@ func (c *conn) take(h *handle, rd heldRead) {
 	size := int(rd.size)
 	if next := h.file.NextLen(); next > size && size >= splitFrom && c.direct {
 		// The kernel splits large reads: what did the caller ask for?
-		if call, ok := callerOf(rd.tid); ok && call.nr == syscall.SYS_READ && call.count >= uint64(next) {
+		if call, ok := callerOf(rd.tid); ok && call.nr == syscall.SYS_READ && call.count >= uint64(next) && len(h.rest) < maxParts {
 			msg, e := h.file.Read(next)
 			if e == 0 {
 				if h.rest == nil {
@@ -111,7 +111,7 @@ func (c *conn) writeUmad(r *request, h *handle) {
 	}
 	if off == 0 && len(data) >= splitFrom && c.direct {
 		call, ok := callerOf(r.tid)
-		if ok && call.nr == syscall.SYS_WRITE && call.count > uint64(len(data)) && call.count <= maxMessage {
+		if ok && call.nr == syscall.SYS_WRITE && call.count > uint64(len(data)) && call.count <= maxMessage && len(h.parts) < maxParts {
 			if h.parts == nil {
 				h.parts = map[uint32]*part{}
 			}
@@ -135,8 +135,12 @@ func (c *conn) writeUmad(r *request, h *handle) {
 	written(h.file.Write(data))
 }
 
-// maxMessage is the largest RMPP message that a write may hold.
-const maxMessage = 64 << 20
+// maxMessage is the largest RMPP message that a write may hold; maxParts how
+// many threads may be in the middle of a large read or write of one file.
+const (
+	maxMessage = 64 << 20
+	maxParts   = 16
+)
 
 func (c *conn) ioctl(r *request, h *handle) {
 	code, inSize, outSize := le.Uint32(r.body[12:]), le.Uint32(r.body[24:]), le.Uint32(r.body[28:])

@@ -25,7 +25,6 @@ type File struct {
 	sends   map[sendKey]*send
 	recv    []*received // from head on
 	head    int
-	nbytes  int
 	nrecv   int // received MADs in recv, completions apart
 }
 
@@ -53,7 +52,10 @@ func (f *File) Close() {
 	outer := f.port.enter()
 	f.OnReady = nil
 	f.dropAgents()
-	f.recv, f.head, f.nbytes, f.nrecv = nil, 0, 0, 0
+	for _, r := range f.recv[f.head:] {
+		f.port.held -= len(r.data)
+	}
+	f.recv, f.head, f.nrecv = nil, 0, 0
 	delete(f.port.files, f)
 	f.port.leave(outer)
 }
@@ -193,7 +195,7 @@ func (f *File) Read(size int) (msg []byte, e syscall.Errno) {
 		f.recv = slices.Delete(f.recv, 0, f.head)
 		f.head = 0
 	}
-	f.nbytes -= len(r.data)
+	f.port.held -= len(r.data)
 	if r.hdr.Status == 0 {
 		f.nrecv--
 	}
@@ -221,7 +223,7 @@ func (f *File) ready() {
 // it. Above the limits it is lost, as on a real host.
 func (a *agent) queue(pk *mad.Packet, m []byte, message bool) {
 	f := a.file
-	if f.nrecv >= maxQueued || f.nbytes+len(m) > maxQueuedBytes {
+	if f.nrecv >= maxQueued || f.port.held+len(m) > maxHeld {
 		f.port.dropped++
 		return
 	}
@@ -254,6 +256,6 @@ func (f *File) complete(s *send) {
 
 func (f *File) put(r *received) {
 	f.recv = append(f.recv, r)
-	f.nbytes += len(r.data)
+	f.port.held += len(r.data)
 	f.ready()
 }

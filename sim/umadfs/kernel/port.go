@@ -39,12 +39,14 @@ type Wire interface {
 	NumGIDs() int
 }
 
-// Limits of what one open file may hold. The first is the kernel's own since
-// 6.11, the second keeps a stranger from filling the simulator's memory with
-// unread RMPP messages.
+// Limits of what is kept. The first is the kernel's own since 6.11, for one
+// open file; the others, for a port, keep a stranger from filling the
+// simulator's memory with messages that nobody reads or finishes and with
+// requests that wait for ever.
 const (
-	maxQueued      = 200000
-	maxQueuedBytes = 256 << 20
+	maxQueued  = 200000
+	maxHeld    = 256 << 20 // bytes, unread or partly received
+	maxPending = 1 << 17   // sends
 )
 
 // The largest version of a class that can be registered (MAX_MGMT_VERSION).
@@ -76,6 +78,8 @@ type Port struct {
 	armed   mad.Time // earliest moment asked of wire.At, Never if none
 	expire  func()   // p.onTimer, made once
 	free    []*send
+	held    int    // bytes, see maxHeld
+	pending int    // sends that are not released
 	dropped uint64 // received MADs that nobody took
 }
 

@@ -38,6 +38,7 @@ type reception struct {
 	key    recvKey
 	engine *mad.RMPPReceiver
 	packet mad.Packet // where segments come from, and our answers go
+	held   int        // bytes counted in Port.held
 }
 
 func newRMPP(a *agent) *rmpp {
@@ -47,6 +48,7 @@ func newRMPP(a *agent) *rmpp {
 func (r *rmpp) close() {
 	for _, x := range r.recv {
 		r.a.file.port.timers.stop(&x.timer)
+		r.a.file.port.held -= x.held
 	}
 	clear(r.recv)
 }
@@ -138,6 +140,7 @@ func (r *rmpp) receive(pk *mad.Packet) {
 		x := r.recv[k]
 		if x == nil {
 			if len(r.recv) >= maxReceptions {
+				r.a.file.port.dropped++
 				return
 			}
 			x = &reception{key: k, engine: mad.NewRMPPReceiver(&r.cfg)}
@@ -167,6 +170,15 @@ func (x *reception) answer(r *rmpp) func(*ib.MAD) {
 }
 
 func (r *rmpp) step(x *reception, pk *mad.Packet, m *ib.MAD) {
+	p := r.a.file.port
+	if p.held+ib.MADLen > maxHeld {
+		p.dropped++ // the sender will try again
+		return
+	}
+	if !x.engine.Complete() {
+		p.held += ib.MADLen
+		x.held += ib.MADLen
+	}
 	x.packet = mad.Packet{Addr: pk.Addr, LocalQP: pk.LocalQP}
 	done := x.engine.Receive(r.a.file.port.wire.Now(), m, x.answer(r))
 	r.settle(x)
@@ -175,6 +187,8 @@ func (r *rmpp) step(x *reception, pk *mad.Packet, m *ib.MAD) {
 	}
 	// The reception lingers to acknowledge repeated segments; its message is
 	// the reader's now.
+	p.held -= x.held
+	x.held = 0
 	msg := x.engine.Message()
 	whole := *pk
 	whole.Data = msg
@@ -194,6 +208,8 @@ func (r *rmpp) settle(x *reception) {
 	p := r.a.file.port
 	if x.engine.Ended() || x.engine.NextTimer() == mad.Never {
 		p.timers.stop(&x.timer)
+		p.held -= x.held
+		x.held = 0
 		delete(r.recv, x.key)
 		return
 	}

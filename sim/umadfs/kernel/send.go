@@ -75,6 +75,9 @@ func (f *File) Write(b []byte) syscall.Errno {
 	if !raw && f.sends[key] != nil {
 		return syscall.EINVAL
 	}
+	if f.port.pending >= maxPending {
+		return syscall.ENOMEM
+	}
 
 	outer := f.port.enter()
 	defer f.port.leave(outer)
@@ -138,6 +141,7 @@ func (f *File) expired(s *send) {
 }
 
 func (p *Port) newSend() *send {
+	p.pending++
 	if n := len(p.free); n > 0 {
 		s := p.free[n-1]
 		p.free = p.free[:n-1]
@@ -150,6 +154,7 @@ func (p *Port) newSend() *send {
 
 // release ends the waiting of s and takes it back.
 func (p *Port) release(s *send) {
+	p.pending--
 	p.timers.stop(&s.timer)
 	if f := s.agent.file; f.sends[s.key] == s {
 		delete(f.sends, s.key)
