@@ -35,11 +35,11 @@ func (b *batch) init() {
 	}
 }
 
-// fill waits for at least one datagram and fetches what is there.
+// fill fetches the datagrams that are there.
 func (b *batch) fill(fd int) error {
 	b.n, b.next = 0, 0
 	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.hdr[0])),
-		batchLen, unix.MSG_WAITFORONE, 0, 0)
+		batchLen, unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {
 		return errno
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -63,20 +64,29 @@ type Conn struct {
 	maxFly   int
 	portGUID ib.GUID
 	portNum  uint8
-	control  int // fd
-	data     int // fd
+	control  int             // fd
+	data     int             // fd, not blocking
+	file     *os.File        // owns data once attached
+	raw      syscall.RawConn // of file
 
 	closed atomic.Bool
 	lost   atomic.Bool
+	heard  atomic.Uint64 // calls that fetched something
+	quit   chan struct{} // ends watch
+	watch  sync.WaitGroup
 
 	ctlMu sync.Mutex // one control exchange at a time
 	isSM  bool       // guarded by ctlMu
 
-	sendMu sync.Mutex
-	out    [dataLen]byte // guarded by sendMu
+	sendMu  sync.Mutex
+	out     [dataLen]byte         // guarded by sendMu
+	outErr  error                 // of write; guarded by sendMu
+	writeFn func(fd uintptr) bool // write, kept so that a call allocates nothing
 
 	recvMu sync.Mutex
-	in     batch // guarded by recvMu
+	in     batch                 // guarded by recvMu
+	inErr  error                 // of fill; guarded by recvMu
+	fillFn func(fd uintptr) bool // fill
 }
 
 var _ mad.Transport = (*Conn)(nil)
@@ -113,7 +123,7 @@ func dial(ctx context.Context, o Options) (_ *Conn, err error) {
 		ctx, cancel = context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 	}
-	c := &Conn{o: o, control: -1, data: -1, maxFly: stockInFlight}
+	c := &Conn{o: o, control: -1, data: -1, maxFly: stockInFlight(o.Server != "")}
 	defer func() {
 		if err != nil {
 			c.closeFDs()
@@ -156,14 +166,17 @@ func dial(ctx context.Context, o Options) (_ *Conn, err error) {
 	if err := c.learnPort(ctx); err != nil {
 		return nil, err
 	}
-	tv := unix.NsecToTimeval(int64(probeEvery))
-	if err := unix.SetsockoptTimeval(c.data, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+	if err := unix.SetNonblock(c.data, true); err != nil {
 		return nil, err
 	}
-	if err := unix.SetsockoptTimeval(c.data, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv); err != nil {
+	c.file = os.NewFile(uintptr(c.data), "ibsim:"+c.node)
+	if c.raw, err = c.file.SyscallConn(); err != nil {
 		return nil, err
 	}
 	c.in.init()
+	c.writeFn, c.fillFn = c.write, c.fill
+	c.quit = make(chan struct{})
+	c.watch.Go(c.watchServer)
 	return c, nil
 }
 
@@ -352,12 +365,15 @@ func (c *Conn) ioError(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// fail marks the server as gone and wakes Recv.
+// fail marks the server as gone and wakes Recv and Send.
 func (c *Conn) fail() {
-	if !c.lost.Swap(true) {
-		unix.Shutdown(c.data, unix.SHUT_RDWR)
+	if !c.lost.Swap(true) && c.file != nil {
+		c.file.SetDeadline(past)
 	}
 }
+
+// past is a deadline that ends every wait at once.
+var past = time.Unix(1, 0)
 
 // ended is the error after Close or loss, nil before.
 func (c *Conn) ended() error {
@@ -381,21 +397,38 @@ func (c *Conn) Send(p *mad.Packet) error {
 		return err
 	}
 	putPacket(&c.out, p)
-	for {
-		_, err := unix.Write(c.data, c.out[:])
-		switch err {
-		case nil:
-			return nil
-		case unix.EINTR:
-			continue
-		case unix.EAGAIN:
-			// The server has not read for a second.
+	if c.write(uintptr(c.data)) && c.outErr == nil {
+		return nil
+	}
+	if c.outErr == unix.EAGAIN {
+		// The server's queue is full. A second is long for it.
+		c.file.SetWriteDeadline(time.Now().Add(sendTimeout))
+		if err := c.raw.Write(c.writeFn); err != nil {
+			if e := c.ended(); e != nil {
+				return e
+			}
 			return fmt.Errorf("ibsim: send: the simulator at %s does not take packets", c.o.where())
 		}
-		if e := c.ended(); e != nil {
-			return e
+	}
+	if c.outErr == nil {
+		return nil
+	}
+	if e := c.ended(); e != nil {
+		return e
+	}
+	return c.ioError("send", c.outErr)
+}
+
+// sendTimeout is how long Send waits for a server that does not read.
+const sendTimeout = time.Second
+
+// write sends c.out; false if the queue is full.
+func (c *Conn) write(fd uintptr) bool {
+	for {
+		_, c.outErr = unix.Write(int(fd), c.out[:])
+		if c.outErr != unix.EINTR {
+			return c.outErr != unix.EAGAIN
 		}
-		return c.ioError("send", err)
 	}
 }
 
@@ -405,27 +438,53 @@ func (c *Conn) Recv(p *mad.Packet) error {
 	defer c.recvMu.Unlock()
 	for {
 		for c.in.next < c.in.n {
-			b := c.in.take()
-			if getPacket(p, b) {
+			if getPacket(p, c.in.take()) {
 				return nil
 			}
 		}
 		if err := c.ended(); err != nil {
 			return err
 		}
-		err := c.in.fill(c.data)
-		switch err {
-		case nil, unix.EINTR:
-		case unix.EAGAIN:
-			if c.ended() == nil && !c.serverLives() {
-				c.fail()
-			}
-		default:
+		err := c.raw.Read(c.fillFn)
+		if err == nil {
+			err = c.inErr
+		}
+		if err != nil {
 			if e := c.ended(); e != nil {
 				return e
 			}
 			return c.ioError("receive", err)
 		}
+		c.heard.Add(1)
+	}
+}
+
+// fill fetches what has arrived; false if nothing has.
+func (c *Conn) fill(fd uintptr) bool {
+	for {
+		c.inErr = c.in.fill(int(fd))
+		if c.inErr != unix.EINTR {
+			return c.inErr != unix.EAGAIN
+		}
+	}
+}
+
+// watchServer notices the end of a server of which nothing is heard.
+func (c *Conn) watchServer() {
+	t := time.NewTicker(probeEvery)
+	defer t.Stop()
+	for last := uint64(0); ; {
+		select {
+		case <-c.quit:
+			return
+		case <-t.C:
+		}
+		n := c.heard.Load()
+		if n == last && !c.serverLives() {
+			c.fail()
+			return
+		}
+		last = n
 	}
 }
 
@@ -552,7 +611,9 @@ func (c *Conn) Close() error {
 	}
 	c.closed.Store(true)
 	c.ctlMu.Unlock()
-	unix.Shutdown(c.data, unix.SHUT_RDWR)
+	close(c.quit)
+	c.watch.Wait()
+	c.file.SetDeadline(past)
 	// Both calls have left the descriptors once their locks are ours.
 	c.recvMu.Lock()
 	defer c.recvMu.Unlock()
@@ -565,6 +626,10 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) closeFDs() {
+	if c.file != nil {
+		c.file.Close()
+		c.data = -1
+	}
 	for _, fd := range []*int{&c.control, &c.data} {
 		if *fd >= 0 {
 			unix.Close(*fd)

@@ -2,6 +2,9 @@ package ibsim
 
 import (
 	"encoding/binary"
+	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"heddle/ib"
@@ -38,10 +41,30 @@ const (
 	extMagic    = 0x48444C45
 )
 
-// stockInFlight is what ibsim takes without losing or blocking: a unix
-// datagram queue holds net.unix.max_dgram_qlen = 10 packets, and two places
-// stay free for unsolicited ones.
-const stockInFlight = 8
+// stockInFlight is how many requests ibsim itself takes without a writer ever
+// having to wait: over UDP what the default socket buffers surely hold, over
+// local sockets twice what a unix datagram queue does (requests in the
+// server's, answers in ours), less some places for what comes unasked. ibsim
+// burns processor time while our queue is full, but nothing is lost.
+func stockInFlight(udp bool) int {
+	if udp {
+		return 32
+	}
+	return max(1, min(2*queueLen()-4, 64))
+}
+
+// queueLen is net.unix.max_dgram_qlen; 10 unless an administrator changed it.
+func queueLen() int {
+	b, err := os.ReadFile("/proc/sys/net/unix/max_dgram_qlen")
+	if err != nil {
+		return 10
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || n < 1 {
+		return 10
+	}
+	return n
+}
 
 // ctl is one control message; integers are in the machine's byte order.
 type ctl [ctlLen]byte
@@ -104,5 +127,6 @@ func getPacket(p *mad.Packet, b []byte) bool {
 	return true
 }
 
-// probeEvery is how often a silent Recv looks whether the server still lives.
+// probeEvery is how often a client that hears nothing looks whether the server
+// still lives.
 const probeEvery = time.Second
