@@ -21,7 +21,7 @@ func chain() *fabric.Fabric {
 		{ID: "H1", Desc: "host one", Type: ib.NodeCA, GUID: 0x100, NumPorts: 2, VendorID: 0x2C9, Ports: []fabric.Port{free, p(1, 1), free}},
 		{ID: "S1", Desc: "switch one", Type: ib.NodeSwitch, GUID: 0x200, NumPorts: 3, Ports: []fabric.Port{free, p(0, 1), p(2, 1), free}},
 		{ID: "S2", Desc: "switch two", Type: ib.NodeSwitch, GUID: 0x201, NumPorts: 3, Ports: []fabric.Port{free, p(1, 2), p(3, 1), free}},
-		{ID: "H2", Desc: "host two", Type: ib.NodeCA, GUID: 0x110, NumPorts: 1, Ports: []fabric.Port{free, p(2, 2)}},
+		{ID: "H2", Desc: "host two", Type: ib.NodeCA, GUID: 0x110, NumPorts: 1, VendorID: 0x1175, Ports: []fabric.Port{free, p(2, 2)}},
 	}}
 }
 

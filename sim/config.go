@@ -58,6 +58,10 @@ type Config struct {
 	// HideExtendedSpeeds makes devices hide LinkSpeedExt* from a Get(PortInfo)
 	// without AttributeModifier bit 31, as some do.
 	HideExtendedSpeeds bool
+	// ExtendedErrorCounters makes the PMA announce the 64-bit error counters
+	// of PortCountersExtended. Through ibsim's preload library tools read
+	// their last ones as garbage, so it is off unless asked for.
+	ExtendedErrorCounters bool
 	// AutoActive lets an Armed port become Active by itself when it receives a
 	// data packet.
 	AutoActive bool

@@ -227,6 +227,10 @@ func (s *Subnet) lidOriginate(f *flight, d *device) {
 			s.drop(f, DropState)
 			return
 		}
+		if f.mad.Class() == ib.ClassSubnDR {
+			s.drArriveLID(f, d) // a mixed route whose LID part is no way at all
+			return
+		}
 		f.local = true
 		f.stage = stDeliver
 	case d.isSwitch():

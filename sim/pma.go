@@ -8,7 +8,11 @@ import (
 	"heddle/mad"
 )
 
-const pmaCaps = pm.CapExtendedWidth | pm.CapXmitWait | pm.CapQP1Dropped | 1<<2
+// pmaCaps of every device; capMask2Valid comes with CapabilityMask2.
+const (
+	pmaCaps       = pm.CapExtendedWidth | pm.CapXmitWait | pm.CapQP1Dropped
+	capMask2Valid = 1 << 2
+)
 
 // pma is the performance management agent (IBA §16.1).
 func (s *Subnet) pma(f *flight, d *device) {
@@ -42,7 +46,11 @@ func (s *Subnet) pma(f *flight, d *device) {
 
 func (s *Subnet) pmaClassPortInfo(d *device, data []byte) ib.Status {
 	c := ib.ClassPortInfo{BaseVersion: 1, ClassVersion: pm.ClassVersion, CapabilityMask: pmaCaps,
-		CapabilityMask2: pm.Cap2ExtendedCounters, RespTimeValue: defaultRespTime}
+		RespTimeValue: defaultRespTime}
+	if s.cfg.ExtendedErrorCounters {
+		c.CapabilityMask |= capMask2Valid
+		c.CapabilityMask2 = pm.Cap2ExtendedCounters
+	}
 	if d.isSwitch() {
 		c.CapabilityMask |= pm.CapAllPortSelect
 	}

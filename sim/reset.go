@@ -62,7 +62,7 @@ func (s *Subnet) reset(dev int32, preset bool) {
 		pt.phys = ib.PhysPolling
 		s.setState(p, ib.StateDown)
 		*pi = smp.PortInfo{
-			LinkDownDefaultState: ib.PhysPolling, NeighborMTU: 1, VLCap: s.cfg.VLCap, OperationalVLs: 1,
+			LinkDownDefaultState: ib.PhysPolling, NeighborMTU: s.cfg.MTUCap, VLCap: s.cfg.VLCap, OperationalVLs: s.cfg.VLCap,
 			VLArbitrationHighCap: vlArbCap, VLArbitrationLowCap: vlArbCap, MTUCap: s.cfg.MTUCap,
 			LocalPhyErrors: 8, OverrunErrors: 8,
 		}

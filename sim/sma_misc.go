@@ -146,10 +146,11 @@ func (s *Subnet) smaSwitchPortStateTable(r *smaRequest) ib.Status {
 	return ib.StatusOK
 }
 
-// vendorsWithExtendedPortInfo have attribute 0xFF90 (OUIs of Mellanox).
+// hasExtendedPortInfo reports whether a vendor's devices have attribute
+// 0xFF90: Mellanox's OUIs, and nodes of which the netlist says no vendor.
 func hasExtendedPortInfo(vendor uint32) bool {
 	switch vendor & 0xFFFFFF {
-	case 0x0002C9, 0x00C903, 0x506B4B, 0x248A07, 0x7CFE90, 0xB8599F:
+	case 0, 0x0002C9, 0x00C903, 0x506B4B, 0x248A07, 0x7CFE90, 0xB8599F:
 		return true
 	}
 	return false

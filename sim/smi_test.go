@@ -159,6 +159,13 @@ func TestMixedRoute(t *testing.T) {
 	if guid(r) != 0x201 {
 		t.Errorf("LID part only: %v", guid(r))
 	}
+	// From a switch to itself by LID, then out of its port.
+	e := b.e
+	b.e = b.attach("S2")
+	if r = b.raw(func(m *ib.MAD) { smp.SetDrSLID(m, 3) }, []byte{2}, mad.Addr{LID: 3}); guid(r) != 0x110 {
+		t.Errorf("LID part to itself: %v", guid(r))
+	}
+	b.e = e
 	// One hop to S1, then by LID to H2.
 	r = b.raw(func(m *ib.MAD) { smp.SetDrDLID(m, 4) }, toS1, dr)
 	if guid(r) != 0x110 {
