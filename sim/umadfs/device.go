@@ -86,7 +86,7 @@ func (c *conn) take(h *handle, rd heldRead) {
 			c.fail(rd.unique, e)
 			return
 		}
-		c.replyBroken(rd.unique, msg)
+		c.replyBroken(rd.unique, msg, size)
 	default:
 		c.fail(rd.unique, e)
 	}

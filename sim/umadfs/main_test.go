@@ -3,6 +3,7 @@ package umadfs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -99,8 +100,11 @@ func newLab(t testing.TB, f *fabric.Fabric, c sim.Config) *lab {
 	})
 	l.env = append(os.Environ(), "OSM_TMP_DIR="+l.dir, "OSM_CACHE_DIR="+l.dir, "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	// Can this machine mount at all?
-	if code, err := l.command("S0", nil, "true").Run(t.Context()); err != nil || code != 0 {
-		need.Missing(t, "fuse", fmt.Sprintf("attach does not work here: exit %d, %v", code, err))
+	if code, err := l.command("", nil, "true").Run(t.Context()); err != nil || code != 0 {
+		if _, ok := errors.AsType[*CannotError](err); ok {
+			need.Missing(t, "fuse", err.Error())
+		}
+		t.Fatalf("attach: exit status %d, %v", code, err)
 	}
 	return l
 }

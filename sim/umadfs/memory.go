@@ -76,9 +76,12 @@ var unreadable = sync.OnceValue(func() []byte {
 	return b
 })
 
-// replyBroken answers a read with a reply whose last byte cannot be read: the
-// kernel has copied msg to the caller by then, and makes EIO of the failure.
-func (c *conn) replyBroken(unique uint64, msg []byte) {
+// replyBroken answers a read of size bytes with a reply whose last byte cannot
+// be read: the kernel has copied the rest of msg to the caller by then, and
+// makes EIO of the failure. A reply above size would be refused before
+// anything is copied, so a msg that fills the buffer loses its last byte.
+func (c *conn) replyBroken(unique uint64, msg []byte, size int) {
+	msg = msg[:min(len(msg), size-1)]
 	page := unreadable()
 	if page == nil || c.closed {
 		c.fail(unique, syscall.ENOSPC)

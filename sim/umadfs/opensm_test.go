@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"heddle/fabric"
 	"heddle/internal/need"
 	"heddle/sim"
 )
@@ -211,4 +212,61 @@ func attachChild() int {
 		return 1
 	}
 	return code
+}
+
+// TestWithoutTracing: where the callers' memory cannot be written, ENOSPC
+// becomes EIO with the buffer filled, which OpenSM, osmtest and transport/umad
+// understand.
+func TestWithoutTracing(t *testing.T) {
+	t.Parallel()
+	need.Tool(t, "osmtest")
+	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
+	l.server.pidns = "" // as if the callers' thread ids meant nothing here
+	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	l.run(0, "H3", l.self("client")...)
+	l.flow("H2", "c")
+}
+
+// TestNets: OpenSM brings up larger fabrics, and the SA's whole tables arrive,
+// above the size where the kernel splits reads and writes.
+func TestNets(t *testing.T) {
+	tool(t, "opensm", "saquery")
+	for _, c := range []struct {
+		kind   string
+		params []string
+		long   bool
+	}{
+		{"mport", []string{"8", "3"}, false},
+		{"torus", []string{"8x8"}, true},
+		{"irregular", []string{"32"}, true},
+		{"mport", []string{"12", "3"}, true},
+		{"xgft", []string{"2;18,36;1,18"}, true},
+		{"dragonfly", []string{"4", "2", "2"}, true},
+	} {
+		t.Run(c.kind+" "+strings.Join(c.params, " "), func(t *testing.T) {
+			if c.long {
+				need.Long(t)
+			}
+			f, err := fabric.Generate(c.kind, c.params, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := newLab(t, f, sim.Config{Seed: 1})
+			l.limit = 5 * time.Minute
+			start := time.Now()
+			l.opensm(f.Nodes[0].ID).wait("SUBNET UP", 4*time.Minute)
+			t.Logf("%d nodes: SUBNET UP after %v", len(f.Nodes), time.Since(start).Round(time.Millisecond))
+			host := f.Nodes[len(f.Nodes)/3].ID
+			if n := strings.Count(l.run(0, host, "saquery", "-t", "60000", "NR"), "NodeRecord dump"); n != len(f.Nodes) {
+				t.Errorf("%d node records, want %d", n, len(f.Nodes))
+			}
+			// Every pair of nodes has a path: 64 bytes each, in one message.
+			start = time.Now()
+			want := len(f.Nodes) * len(f.Nodes)
+			if n := strings.Count(l.run(0, host, "saquery", "-t", "60000", "PR"), "PathRecord dump"); n != want {
+				t.Errorf("%d path records, want %d", n, want)
+			}
+			t.Logf("%d path records, %d bytes, in %v", want, want*64, time.Since(start).Round(time.Millisecond))
+		})
+	}
 }
