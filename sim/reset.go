@@ -13,7 +13,7 @@ const (
 		ib.CapIsDRNoticeSupported | ib.CapIsCapabilityMaskNoticeSupported | ib.CapIsOtherLocalChangesNotice
 	caCaps = baseCaps | ib.CapIsAutomaticMigrationSupported | ib.CapIsCommunicationManagementSupported |
 		ib.CapIsClientReregistrationSupported
-	switchCaps  = baseCaps | ib.CapIsMulticastFDBTopSupported
+	switchCaps  = baseCaps | ib.CapIsMulticastFDBTopSupported | ib.CapIsPKeySwitchExternalPortTrap
 	switch0Caps = switchCaps | ib.CapIsClientReregistrationSupported // enhanced port 0
 )
 
@@ -33,9 +33,9 @@ func (s *Subnet) reset(dev int32, preset bool) {
 	d.desc.Set(n.Desc)
 	d.traps, d.trapAt, d.trapTimer = nil, 0, 0
 	d.boots++
-	fastest := ib.SpeedNone
+	fastest, widths := ib.SpeedNone, ib.LinkWidth(0)
 	for i := 1; i < len(n.Ports); i++ {
-		fastest = max(fastest, n.Ports[i].Speed)
+		fastest, widths = max(fastest, n.Ports[i].Speed), widths|n.Ports[i].Width
 	}
 	if fastest == ib.SpeedNone {
 		fastest = ib.SpeedQDR
@@ -85,7 +85,7 @@ func (s *Subnet) reset(dev int32, preset bool) {
 		}
 		pi.GidPrefix = ib.DefaultSubnetPrefix
 		pi.SubnetTimeOut, pi.RespTimeValue = defaultSubnetTimeOut, defaultRespTime
-		pi.CapabilityMask2 = cap2For(max(speed, fastest), width)
+		pi.CapabilityMask2 = cap2For(max(speed, fastest), widths)
 		pi.GUIDCap = defaultGUIDCap
 		switch {
 		case d.sw == nil:
@@ -122,7 +122,8 @@ func (s *Subnet) reset(dev int32, preset bool) {
 	}
 }
 
-// cap2For is CapabilityMask2 of a node whose fastest port does v.
+// cap2For is CapabilityMask2 of a node whose fastest port does v and whose
+// ports have the widths w.
 func cap2For(v ib.LinkSpeed, w ib.LinkWidth) ib.CapMask2 {
 	m := ib.Cap2IsSetNodeDescriptionSupported | ib.Cap2IsPortInfoExtendedSupported |
 		ib.Cap2IsSwitchPortStateTableSupported

@@ -117,7 +117,7 @@ func (s *Subnet) smaPortInfoExtended(r *smaRequest) ib.Status {
 		}
 		be.PutUint16(r.data[off:], v)
 	}
-	if s.ports[p].phys == ib.PhysLinkUp && s.infos[p].LinkSpeedExtActive.Fastest() >= ib.SpeedHDR {
+	if s.ports[p].phys == ib.PhysLinkUp && s.infos[p].ActiveSpeedOf(ib.CapIsExtendedSpeedsSupported, false) >= ib.SpeedHDR {
 		be.PutUint16(r.data[4:], 2) // RS-FEC
 	}
 	return st

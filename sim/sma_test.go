@@ -12,10 +12,15 @@ import (
 // ping asks the PMA at lid: a data packet there and back.
 func (b *bed) ping(lid ib.LID) (*ib.MAD, bool) {
 	b.Helper()
+	r := b.pingAddr(mad.Addr{LID: lid})
+	return r, r != nil && r.Status() == ib.StatusOK
+}
+
+func (b *bed) pingAddr(to mad.Addr) *ib.MAD {
+	b.Helper()
 	var m ib.MAD
 	pm.New(&m, ib.MethodGet, pm.AttrClassPortInfo, 0)
-	r := b.do(&m, mad.Addr{LID: lid})
-	return r, r != nil && r.Status() == ib.StatusOK
+	return b.do(&m, to)
 }
 
 type raw64 [64]byte
