@@ -214,6 +214,7 @@ func New(f *fabric.Fabric, c Config) (*Subnet, error) {
 	for i := range s.ports {
 		s.trainNow(int32(i), everyone)
 	}
+	s.stats = Stats{} // what it took to power on is not news
 	return s, nil
 }
 
