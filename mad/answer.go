@@ -182,6 +182,16 @@ func (e *Engine) Receive(now Time, p *Packet) (Completion, Kind) {
 		s := &e.slots[i]
 		if s.sameWay(m, &p.Addr) {
 			bad := header(&s.mad, m)
+			if bad == 0 && m.Status()&ib.StatusBusy != 0 {
+				// The agent dropped the request and asks to have it later.
+				if s.state != slotInFlight {
+					return e.stale()
+				}
+				if s.retries > 0 {
+					e.endTry(now, i, true)
+					return Completion{}, KindRetry
+				}
+			}
 			if bad == 0 {
 				return e.answered(now, i, m, p), KindCompletion
 			}

@@ -204,7 +204,8 @@ type slot struct {
 // transaction ID, its class, attribute and modifier, from the same directed
 // route or LID. An answer that comes back with something else there never
 // completes a request with foreign data: the try is repeated, and if nothing
-// better comes, the completion carries an *AnswerError.
+// better comes, the completion carries an *AnswerError. An answer with status
+// busy is repeated too; the one to the last try completes the request.
 //
 // Fire-and-forget MADs (answers, TrapRepress, traps) do not go through the
 // engine.

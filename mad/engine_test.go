@@ -45,7 +45,7 @@ func respond(req *ib.MAD) ib.MAD {
 //	new [window=N] [max=N] [timeout=D] [retries=N] [queue=N] [timed]
 //	submit token=N [get|set] attr=A [mod=M] (path=P.P.P | lid=L [class=C]) [urgent] [timeout=D] [retries=N]
 //	poll at=D               sends what may be sent
-//	answer at=D token=N [status=Received] [tid=… class=… method=… attr=… mod=… version=… lid=… path=…]
+//	answer at=D token=N [status=S] [tid=… class=… method=… attr=… mod=… version=… lid=… path=…]
 //	                        an answer to the last try of token N, with parts of it replaced
 //	failed at=D token=N     status 110 for the last try
 //	request at=D method=M attr=A   something unsolicited
@@ -106,6 +106,9 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) string {
 		a := tr.addr[token]
 		if d.HasArg("tid") {
 			m.SetTID(uint64(num(t, d, "tid")))
+		}
+		if d.HasArg("status") {
+			m.SetStatus(m.Status() | ib.Status(num(t, d, "status")))
 		}
 		if d.HasArg("class") {
 			m[1] = byte(num(t, d, "class"))
