@@ -11,6 +11,7 @@ want=(
   smpquery:infiniband-diags
   ibdmchk:ibutils
   chromium:chromium
+  chromedriver:chromium-driver
 )
 lack=()
 for w in "${want[@]}"; do

@@ -44,7 +44,7 @@ func opensmFiles(t *testing.T, priority int) (dir string, args []string) {
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return dir, []string{"-F", conf, "-e", "-f", filepath.Join(dir, "opensm.log"), "-p", fmt.Sprint(priority)}
+	return dir, []string{"-F", conf, "-e", "-f", "stdout", "-p", fmt.Sprint(priority)}
 }
 
 // seenLIDs are the LIDs that ibnetdiscover finds, by node and port.

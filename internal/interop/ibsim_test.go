@@ -116,7 +116,7 @@ func TestManageIbsim(t *testing.T) {
 func checkDump(t *testing.T, dir string) {
 	t.Helper()
 	// The exit status says nothing: Debian's build crashes while cleaning up.
-	out, _ := run(t, upTime, dir, nil, need.Tool(t, "ibdmchk"), "-s", "opensm-subnet.lst", "-f", "opensm.fdbs")
+	out, _ := run(t, upTime, dir, nil, need.Tool(t, "ibdmchk"), "-s", "opensm-subnet.lst", "-f", "opensm.fdbs", "-m", "opensm.mcfdbs")
 	if !strings.Contains(out, "CA to CA paths") || !strings.Contains(out, "no credit loops found") || strings.Contains(out, "-E-") {
 		t.Errorf("ibdmchk finds the routes wrong:\n%s", tail(out))
 	}
@@ -158,15 +158,16 @@ func checkTools(t *testing.T, b *built, env []string, lid map[ib.GUID]int) {
 	smNode := &b.fab.Nodes[b.fab.Find(b.sm)]
 	sm := lid[smNode.GUID]
 	expect(tool("sminfo"), fmt.Sprintf(`sm lid %d sm guid %#x,.*SMINFO_MASTER`, sm, uint64(smNode.Ports[0].GUID)))
-	all := 0
-	for range lid {
-		all++
+	// Where LinearFDBTop begins a block, ibroute stops one short of it.
+	want := endPorts(b)
+	if want%64 == 0 {
+		want--
 	}
-	expect(tool("ibroute", fmt.Sprint(sm)), fmt.Sprintf(`(?m)^%d valid lids dumped`, len(endLIDs(b, lid))))
+	expect(tool("ibroute", fmt.Sprint(sm)), fmt.Sprintf(`(?m)^%d valid lids dumped`, want))
 	for range 12 {
 		from, to := b.cas[r.IntN(len(b.cas))], b.cas[r.IntN(len(b.cas))]
 		if from != to {
-			expect(tool("ibtracert", fmt.Sprint(lidOf(from)), fmt.Sprint(lidOf(to))), fmt.Sprintf(`(?m)^To ca \{%#x\}`, uint64(b.fab.Nodes[b.fab.Find(to)].GUID)))
+			expect(tool("ibtracert", fmt.Sprint(lidOf(from)), fmt.Sprint(lidOf(to))), fmt.Sprintf(`(?m)^To ca \{%v\}`, b.fab.Nodes[b.fab.Find(to)].GUID))
 		}
 	}
 	host := fmt.Sprint(lidOf(b.cas[r.IntN(len(b.cas))]))
@@ -186,8 +187,8 @@ func checkTools(t *testing.T, b *built, env []string, lid map[ib.GUID]int) {
 	} {
 		expect(tool(append([]string{"smpquery"}, strings.Fields(q.args)...)...), q.want)
 	}
-	expect(tool("perfquery", host), `PortXmitData`)
-	expect(tool("perfquery", "-x", host), `PortUnicastXmitPkts`)
+	expect(tool("perfquery", host, "1"), `PortXmitData`)
+	expect(tool("perfquery", "-x", host, "1"), `PortUnicastXmitPkts`)
 	expect(tool("ibqueryerrors"), `, 0 bad nodes found`)
 	expect(tool("saquery", "-p"), `PathRecord dump`)
 	expect(tool("saquery", "--slid", host, "--dlid", swLID, "PR"), `PathRecord dump`)
@@ -195,23 +196,22 @@ func checkTools(t *testing.T, b *built, env []string, lid map[ib.GUID]int) {
 	expect(tool("saquery", "CPI"), `SA ClassPortInfo`)
 }
 
-// endLIDs are the LIDs that the switches must know: one for each switch and
-// each cabled CA port.
-func endLIDs(b *built, lid map[ib.GUID]int) []string {
-	var out []string
+// endPorts counts the ports with a LID: one for each switch and each cabled
+// CA port.
+func endPorts(b *built) (n int) {
 	for i := range b.fab.Nodes {
-		n := &b.fab.Nodes[i]
-		if n.IsSwitch() {
-			out = append(out, n.ID)
+		nd := &b.fab.Nodes[i]
+		if nd.IsSwitch() {
+			n++
 			continue
 		}
-		for p := 1; p <= n.NumPorts; p++ {
-			if n.Ports[p].Cabled() {
-				out = append(out, n.ID)
+		for p := 1; p <= nd.NumPorts; p++ {
+			if nd.Ports[p].Cabled() {
+				n++
 			}
 		}
 	}
-	return out
+	return n
 }
 
 // TestDumpOfTools keeps cables honest: it must see a difference.
