@@ -122,7 +122,8 @@ type LinkEnd struct {
 }
 
 // Drawing is the fabric on levels: hosts are counted at the switch they hang
-// on, switches are drawn one by one.
+// on, switches are drawn one by one. Hosts and cables that have been there
+// since the manager started and are gone count as not active.
 type Drawing struct {
 	Generation uint64       `json:"generation"`
 	Levels     [][]DrawNode `json:"levels" doc:"from the leaf switches up"`

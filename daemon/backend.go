@@ -175,11 +175,54 @@ func linkEnd(s *subnet.Snapshot, p *subnet.Port) api.LinkEnd {
 	return api.LinkEnd{GUID: n.Info.NodeGUID.String(), Description: n.Desc, Port: int(p.Num), State: p.State().String()}
 }
 
-// drawingCache keeps the drawing of one snapshot; many pages look at it.
+// drawingCache keeps the drawing of one snapshot, as many pages look at it,
+// and what it has drawn since the start, so that what is gone is drawn as
+// gone and not left out.
 type drawingCache struct {
-	mu   sync.Mutex
-	made bool        // guarded by mu
-	last api.Drawing // guarded by mu
+	mu     sync.Mutex
+	made   bool               // guarded by mu
+	last   api.Drawing        // guarded by mu
+	hosts  map[ib.GUID]int    // most hosts a switch has had; guarded by mu
+	cables map[[2]ib.GUID]int // most cables two switches have had; guarded by mu
+}
+
+// remember raises what was drawn before to what is there now, and puts what
+// is missing now into d.
+func (c *drawingCache) remember(d *api.Drawing, s *subnet.Snapshot) {
+	if c.hosts == nil {
+		c.hosts, c.cables = map[ib.GUID]int{}, map[[2]ib.GUID]int{}
+	}
+	for i := range d.Levels {
+		for j := range d.Levels[i] {
+			n := &d.Levels[i][j]
+			g := s.Nodes[n.ID].Info.NodeGUID
+			c.hosts[g] = max(c.hosts[g], n.Hosts)
+			n.Hosts = c.hosts[g]
+		}
+	}
+	now := map[[2]ib.GUID]bool{}
+	for i := range d.Links {
+		l := &d.Links[i]
+		k := [2]ib.GUID{s.Nodes[l.A].Info.NodeGUID, s.Nodes[l.B].Info.NodeGUID} // nodes are in GUID order
+		now[k] = true
+		c.cables[k] = max(c.cables[k], l.N)
+		l.N = c.cables[k]
+	}
+	for k, n := range c.cables {
+		if now[k] {
+			continue
+		}
+		if a, b := s.NodeByGUID(k[0]), s.NodeByGUID(k[1]); a >= 0 && b >= 0 {
+			d.Links = append(d.Links, api.DrawLink{A: int(a), B: int(b), N: n})
+		}
+	}
+	sortLinks(d.Links)
+}
+
+func sortLinks(l []api.DrawLink) {
+	slices.SortFunc(l, func(a, b api.DrawLink) int {
+		return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B))
+	})
 }
 
 // Drawing implements api.Backend.
@@ -192,6 +235,7 @@ func (d *Daemon) Drawing() api.Drawing {
 	defer d.drawn.mu.Unlock()
 	if !d.drawn.made || d.drawn.last.Generation != s.Gen {
 		d.drawn.last, d.drawn.made = draw(s), true
+		d.drawn.remember(&d.drawn.last, s)
 	}
 	return d.drawn.last
 }
@@ -281,8 +325,6 @@ func draw(s *subnet.Snapshot) api.Drawing {
 	for _, l := range cables {
 		out.Links = append(out.Links, *l)
 	}
-	slices.SortFunc(out.Links, func(a, b api.DrawLink) int {
-		return cmp.Or(cmp.Compare(a.A, b.A), cmp.Compare(a.B, b.B))
-	})
+	sortLinks(out.Links)
 	return out
 }

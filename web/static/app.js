@@ -98,7 +98,7 @@ function draw(d) {
   g.scale(dpr, dpr);
   g.clearRect(0, 0, w, h);
   spots = [];
-  const good = css('--good'), warn = css('--warn'), bad = css('--bad'), soft = css('--soft'), ink = css('--ink'), card = css('--card');
+  const good = css('--good'), warn = css('--warn'), bad = css('--bad'), soft = css('--soft'), ink = css('--ink');
   const levels = d.levels || [];
   if (!levels.length) {
     g.fillStyle = soft;
@@ -157,8 +157,7 @@ function draw(d) {
   });
   const hosts = levels.flat().reduce((a, n) => a + n.hosts, 0);
   g.fillStyle = soft;
-  g.fillText(`${num(hosts)} hosts: the bar below a switch is what hangs on it`, left, h - 10);
-  g.fillStyle = card;
+  g.fillText(`${num(hosts)} hosts: the bar below a switch is what hangs on it; red is what has gone`, left, h - 10);
 }
 
 canvas.addEventListener('mousemove', e => {
@@ -184,9 +183,16 @@ function addEvent(e) {
   const when = new Date(e.time);
   t.dateTime = e.time;
   t.textContent = when.toLocaleTimeString('en-GB');
-  const attrs = Object.entries(e.attrs || {}).map(([k, v]) => `${k}=${v}`).join(' ');
-  m.textContent = attrs ? `${e.message} (${attrs})` : e.message;
+  m.textContent = e.message;
   m.className = e.level;
+  const a = { ...e.attrs }, where = [a.node || a.node_guid, a.port && `port ${a.port}`].filter(Boolean).join(' ');
+  if (where) {
+    const w = document.createElement('b');
+    w.textContent = `${where}: `;
+    m.prepend(w);
+  }
+  // The rest is there for who points at it.
+  m.title = Object.entries(a).map(([k, v]) => `${k} ${v}`).join('\n');
   li.append(t, m);
   const log = $('log');
   log.prepend(li);
