@@ -25,14 +25,14 @@ status is COMMAND's.`,
 		Example: `  heddle attach Hca1 -- ibstat
   heddle attach 'H-0-0@my-fabric' -- saquery NR`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 {
+			if len(command(args)) == 0 {
 				return usagef("want a node and a command: heddle attach NODE[@SOCKNAME] -- COMMAND [ARG...]")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node, sock := nodeAndSocket(args[0])
-			code, err := umadfs.Attach(cmd.Context(), node, sock, args[1:],
+			code, err := umadfs.Attach(cmd.Context(), node, sock, command(args),
 				umadfs.Stdio{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 			if err != nil || code != 0 {
 				return &exitError{max(code, 1), err}
@@ -40,6 +40,16 @@ status is COMMAND's.`,
 			return nil
 		},
 	}
+	// What follows the node is the command's, options included.
 	c.Flags().SetInterspersed(false)
 	return c
+}
+
+// command is the command in the arguments of attach, behind the node and,
+// usually, a --.
+func command(args []string) []string {
+	if len(args) > 1 && args[1] == "--" {
+		return args[2:]
+	}
+	return args[min(1, len(args)):]
 }
