@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"heddle/sim/umadfs"
@@ -32,7 +34,8 @@ status is COMMAND's.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node, sock := nodeAndSocket(args[0])
-			code, err := umadfs.Attach(cmd.Context(), node, sock, command(args),
+			// Attach hands signals on to the command, whose end is ours.
+			code, err := umadfs.Attach(context.WithoutCancel(cmd.Context()), node, sock, command(args),
 				umadfs.Stdio{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 			if err != nil || code != 0 {
 				return &exitError{max(code, 1), err}

@@ -1,0 +1,84 @@
+package interop
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"heddle/internal/need"
+)
+
+// TestManageVirtualDevice runs heddle sm on a virtual user-MAD device and real
+// clients beside it, some on the very same HCA: over umad a table arrives
+// whole.
+func TestManageVirtualDevice(t *testing.T) {
+	need.FUSE(t)
+	need.Tool(t, "saquery")
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+	sim, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	attach := func(node string, args ...string) []string {
+		return append([]string{"attach", node + "@" + sock, "--"}, args...)
+	}
+	tool := func(node string, args ...string) string {
+		t.Helper()
+		return must(t, time.Minute, b.dir, nil, heddle, attach(node, args...)...)
+	}
+	state := filepath.Join(b.dir, "state")
+	manager := b.cas[0]
+	if out := tool(manager, heddle, "sm", "--port", "umad:heddle0/1", "--once", "--state", state); !strings.Contains(out, "SUBNET UP\n") {
+		t.Fatalf("no SUBNET UP:\n%s", tail(out))
+	}
+	if out := tool(b.cas[1], "ibstat"); !strings.Contains(out, "State: Active") {
+		t.Errorf("after --once a port is not Active:\n%s", out)
+	}
+
+	addr := freeAddr(t)
+	sm := start(t, b.dir, nil, heddle, attach(manager, heddle, "sm", "--port", "umad:heddle0/1", "--state", state, "--api", addr)...)
+	sm.await("SUBNET UP\n", 0, upTime)
+	if l := status(t, b.dir, addr).LastSweep; l.BlocksSent != 0 || l.Armed != 0 || l.Activated != 0 {
+		t.Errorf("a second manager on an unchanged fabric sent %d LFT blocks, armed %d and activated %d ports; want none", l.BlocksSent, l.Armed, l.Activated)
+	}
+	nodes, ports := len(b.fab.Nodes), endPorts(&b)
+	for _, node := range []string{b.cas[3], manager} { // elsewhere, and on the manager's own HCA
+		for _, c := range []struct {
+			want int
+			dump string
+			args []string
+		}{
+			{ports, "NodeRecord dump", []string{"saquery", "-N"}},
+			{ports, "NodeRecord dump", []string{"saquery", "NR"}},
+			{ports * ports, "PathRecord dump", []string{"saquery", "-p"}},
+			{1, "PathRecord dump", []string{"saquery", "--slid", "2", "--dlid", "3", "PR"}},
+		} {
+			if n := strings.Count(tool(node, c.args...), c.dump); n != c.want {
+				t.Errorf("%s on %s: %d records, want %d", strings.Join(c.args, " "), node, n, c.want)
+			}
+		}
+		if out := tool(node, "sminfo"); !strings.Contains(out, "SMINFO_MASTER") {
+			t.Errorf("sminfo on %s: %s", node, out)
+		}
+	}
+	if n := len(regexp.MustCompile(`(?m)^(Ca|Switch)\s`).FindAllString(tool(b.cas[2], "ibnetdiscover"), -1)); n != nodes {
+		t.Errorf("ibnetdiscover finds %d nodes, want %d", n, nodes)
+	}
+	// A cable goes: the trap arrives through the device and the manager acts.
+	fmt.Fprintf(sim.in, "link down %q[1]\n", b.cas[5])
+	sm.await("link_down", 0, time.Minute)
+	// A second manager on the same HCA is told why it cannot.
+	out, err := run(t, time.Minute, b.dir, nil, heddle, attach(manager, heddle, "sm", "--port", "umad:heddle0/1", "--once")...)
+	if err == nil || !strings.Contains(out, "another") {
+		t.Errorf("a second manager on one HCA: %v\n%s", err, tail(out))
+	}
+	sm.stop(syscall.SIGTERM)
+	if sm.err != nil {
+		t.Errorf("heddle sm ended with %v on SIGTERM", sm.err)
+	}
+	if out := tool(manager, "ibstat"); strings.Contains(out, "0x0661ca6e") {
+		t.Errorf("IsSM is still set:\n%s", out)
+	}
+}
