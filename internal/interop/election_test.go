@@ -40,7 +40,7 @@ func opensmFiles(t *testing.T, priority int) (dir string, args []string) {
 	t.Helper()
 	dir = t.TempDir()
 	conf := filepath.Join(dir, "opensm.conf")
-	text := "sminfo_polling_timeout 300\npolling_retry_number 2\nsweep_interval 1\n"
+	text := "sminfo_polling_timeout 300\npolling_retry_number 2\nsweep_interval 1\nforce_log_flush TRUE\n"
 	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 
 	"heddle/api"
 	"heddle/fabric"
-	"heddle/ib"
 	"heddle/internal/need"
 )
 
@@ -54,24 +53,6 @@ func status(t *testing.T, dir, addr string) api.Status {
 	return s
 }
 
-// lids asks a manager's API for the LID of every node by its GUID.
-func lids(t *testing.T, dir, addr string) map[ib.GUID]int {
-	t.Helper()
-	var nodes []api.Node
-	if err := json.Unmarshal([]byte(must(t, 10*time.Second, dir, nil, heddle, "ctl", "nodes", "--json", "--api", addr)), &nodes); err != nil {
-		t.Fatal(err)
-	}
-	out := map[ib.GUID]int{}
-	for _, n := range nodes {
-		g, err := ib.ParseGUID(n.GUID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[g] = n.LID
-	}
-	return out
-}
-
 // TestManageIbsim brings up a fabric that someone else's simulator runs, so
 // that someone else's tools find everything in order.
 func TestManageIbsim(t *testing.T) {
@@ -103,7 +84,7 @@ func TestManageIbsim(t *testing.T) {
 			if n.engine != "" && st.Engine != n.engine {
 				t.Errorf("routes by %q (%s), want %q", st.Engine, st.EngineReason, n.engine)
 			}
-			checkTools(t, &b, env, lids(t, b.dir, addr))
+			checkTools(t, &b, env)
 			sm.stop(syscall.SIGTERM)
 			if sm.err != nil {
 				t.Errorf("heddle sm ended with %v on SIGTERM", sm.err)
@@ -124,7 +105,7 @@ func checkDump(t *testing.T, dir string) {
 
 // checkTools runs infiniband-diags against a running manager's subnet and
 // compares what they find with the netlist.
-func checkTools(t *testing.T, b *built, env []string, lid map[ib.GUID]int) {
+func checkTools(t *testing.T, b *built, env []string) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	client := b.cas[r.IntN(len(b.cas))]
@@ -133,14 +114,23 @@ func checkTools(t *testing.T, b *built, env []string, lid map[ib.GUID]int) {
 		t.Helper()
 		return must(t, upTime, b.dir, cenv, "ibsim-run", args...)
 	}
-	lidOf := func(id string) int { return lid[b.fab.Nodes[b.fab.Find(id)].GUID] }
-
 	got, err := fabric.ReadNetlist(strings.NewReader(tool("ibnetdiscover")), fabric.NetlistOptions{Name: "ibnetdiscover"})
 	if err != nil {
 		t.Fatalf("reading what ibnetdiscover printed: %v", err)
 	}
 	if d := diff(cables(got), cables(b.fab)); d != "" {
-		t.Errorf("ibnetdiscover differs from the netlist:\n%s", d)
+		t.Fatalf("ibnetdiscover differs from the netlist:\n%s", d)
+	}
+	// The LIDs are the manager's; what the discovery saw is taken for them.
+	lidOf := func(id string) int {
+		n := &got.Nodes[got.FindGUID(b.fab.Nodes[b.fab.Find(id)].GUID)]
+		for p := range n.Ports {
+			if l := n.Ports[p].LID; l != 0 {
+				return int(l)
+			}
+		}
+		t.Fatalf("%s has no LID", id)
+		return 0
 	}
 	links := tool("iblinkinfo")
 	if s := regexp.MustCompile(`(?m)^.*(Initialize|Armed|Init).*$`).FindString(links); s != "" {
@@ -156,7 +146,7 @@ func checkTools(t *testing.T, b *built, env []string, lid map[ib.GUID]int) {
 		}
 	}
 	smNode := &b.fab.Nodes[b.fab.Find(b.sm)]
-	sm := lid[smNode.GUID]
+	sm := lidOf(b.sm)
 	expect(tool("sminfo"), fmt.Sprintf(`sm lid %d sm guid %#x,.*SMINFO_MASTER`, sm, uint64(smNode.Ports[0].GUID)))
 	// Where LinearFDBTop begins a block, ibroute stops one short of it.
 	want := endPorts(b)

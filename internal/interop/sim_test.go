@@ -1,0 +1,51 @@
+package interop
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"heddle/internal/need"
+)
+
+// TestOpenSMOnSim is the reverse of TestManageIbsim: someone else's manager
+// brings up a fabric that our simulator runs, and someone else's tools find
+// everything in order.
+func TestOpenSMOnSim(t *testing.T) {
+	for _, n := range testNets {
+		t.Run(n.name, func(t *testing.T) {
+			if n.long {
+				need.Long(t)
+			}
+			need.Tool(t, "opensm")
+			b := n.build(t)
+			_, env := b.simulate(t)
+			osm := b.opensm(t, env, b.sm, 0)
+			osm.await("SUBNET UP", 0, upTime)
+			checkTools(t, &b, env)
+			osm.stop(syscall.SIGINT)
+		})
+	}
+}
+
+// TestManageSim: our own manager on our own simulator, through the protocol,
+// with the same tools as witnesses.
+func TestManageSim(t *testing.T) {
+	for _, n := range testNets {
+		t.Run(n.name, func(t *testing.T) {
+			if n.long {
+				need.Long(t)
+			}
+			need.Tool(t, "smpquery")
+			b := n.build(t)
+			_, env := b.simulate(t)
+			sm := start(t, b.dir, nil, heddle, "sm", "--api", "", "--port", "ibsim:"+b.sm+"@"+strings.TrimPrefix(env[0], "IBSIM_SOCKNAME="))
+			sm.await("SUBNET UP\n", 0, upTime)
+			checkTools(t, &b, env)
+			sm.stop(syscall.SIGTERM)
+			if sm.err != nil {
+				t.Errorf("heddle sm ended with %v on SIGTERM", sm.err)
+			}
+		})
+	}
+}
