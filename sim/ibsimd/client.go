@@ -141,9 +141,6 @@ func (c *client) accepts(p *mad.Packet) bool {
 // take gives a packet of the subnet to the client. The driver's lock is held.
 func (c *client) take(p *mad.Packet) {
 	m := (*ib.MAD)(p.Data)
-	if m.Method() == ib.MethodTrapRepress {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.room()

@@ -22,8 +22,9 @@
 //   - Only requests are returned. Answers, notices, TrapRepress and RMPP
 //     acknowledgements that are lost are lost silently: nobody waits for them,
 //     and the preload library would hand them to the wrong agent.
-//   - TrapRepress reaches the node it is sent to. It is never handed to a
-//     client.
+//   - TrapRepress reaches the node it is sent to. Where it answers a trap that
+//     a client sent, it is handed to that client: OpenSM waits for it, and
+//     would never sweep again after it became master by handover.
 //   - Directed routes are processed hop by hop by the simulation, M_Keys are
 //     checked, mixed routes work. Clients nevertheless see HopPointer 0 in
 //     everything, as with ibsim, and may answer with it.
