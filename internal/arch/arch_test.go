@@ -30,6 +30,7 @@ var rules = []rule{
 	{"ib", []string{"ib/..."}, true, "the wire stands alone: other people's tools import it"},
 	{"fabric", []string{"ib/..."}, true, "graphs and netlists know only wire values"},
 	{"mad", []string{"ib/..."}, true, "the transaction engine knows MADs, not managers or devices"},
+	{"mad/madtest", []string{"mad", "ib/...", "internal/need"}, false, "test support: the conformance suite of transports runs in real time"},
 	{"route", []string{"fabric", "ib/..."}, true, "tables are values over a graph"},
 	{"route/check", []string{"route", "fabric", "ib/..."}, true, "the judge must not know any engine"},
 	{"route/engine", []string{"route", "route/engine", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},
