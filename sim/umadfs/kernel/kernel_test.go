@@ -125,7 +125,7 @@ func request(class, version uint8, method ib.Method, tid uint32) []byte {
 
 func read(t testing.TB, f *File) (h umadabi.Header, m []byte) {
 	t.Helper()
-	b, e := f.Read(1 << 20)
+	b, e := f.Read(1 << 25)
 	if e != 0 {
 		t.Fatal(e)
 	}
@@ -340,4 +340,42 @@ func FuzzFile(f *testing.F) {
 		}
 		clean(t, p, x)
 	})
+}
+
+// TestManyMessages: finished messages that linger do not stand in the way of
+// new ones, however fast they come.
+func TestManyMessages(t *testing.T) {
+	n := newNet(1, 2)
+	f, g := open(t, n.ports[1].port), open(t, n.ports[2].port)
+	fid := register(t, f, umadabi.Agent{QPN: 1, Class: 3, Version: 2, RMPP: 1})
+	gid := register(t, g, umadabi.Agent{QPN: 1, Class: 3, Version: 2, RMPP: 1, Methods: umadabi.MaskOf(ib.MethodGetTable)})
+	for i := range 3 * maxLingering {
+		if e := f.Write(packet(fid, 2, 1000, 0, request(3, 2, ib.MethodGetTable, uint32(i+1)))); e != 0 {
+			t.Fatal(e)
+		}
+		_, m := read(t, g)
+		size := 56 + 64
+		if i%1000 == 0 {
+			size = maxLingerBytes * 2 / 3
+		}
+		ans := make([]byte, size)
+		copy(ans, m[:24])
+		ans[3], ans[26] = 0x92, 1
+		if e := g.Write(packet(gid, 1, 0, 0, ans)); e != 0 {
+			t.Fatal(e)
+		}
+		if h, got := read(t, f); h.Status != 0 || len(got) != size {
+			t.Fatalf("message %d: status %d, %d bytes", i, h.Status, len(got))
+		}
+		r := f.agents[fid].rmpp
+		if len(r.recv) > maxLingering || r.waiting > maxLingerBytes || r.open != 0 {
+			t.Fatalf("message %d: %d receptions, %d open, %d bytes", i, len(r.recv), r.open, r.waiting)
+		}
+	}
+	n.run(mad.Time(time.Minute))
+	if r := f.agents[fid].rmpp; len(r.recv) != 0 || r.waiting != 0 || len(r.done) != r.head {
+		t.Errorf("after a minute: %d receptions, %d bytes, %d in done", len(r.recv), r.waiting, len(r.done)-r.head)
+	}
+	clean(t, n.ports[1].port, f)
+	clean(t, n.ports[2].port, g)
 }

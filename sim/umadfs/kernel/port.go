@@ -47,6 +47,7 @@ const (
 	maxQueued  = 200000
 	maxHeld    = 256 << 20 // bytes, unread or partly received
 	maxPending = 1 << 17   // sends
+	maxMessage = 64 << 20  // bytes of one RMPP message
 )
 
 // The largest version of a class that can be registered (MAX_MGMT_VERSION).

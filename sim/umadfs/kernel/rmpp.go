@@ -11,17 +11,27 @@ import (
 // segments, segments that arrive become messages to be read. The engines are
 // package mad's; here they meet the agent's timers and pending requests.
 type rmpp struct {
-	a    *agent
-	cfg  mad.RMPPConfig // of receptions
-	recv map[recvKey]*reception
+	a       *agent
+	cfg     mad.RMPPConfig // of receptions
+	recv    map[recvKey]*reception
+	open    int          // receptions in recv that are not complete
+	done    []*reception // complete ones that linger, oldest first from head on
+	head    int
+	waiting int // bytes of the lingering messages
 }
 
 // ackTimeout is how long the kernel waits for an acknowledgement at most.
 const ackTimeout = 2 * time.Second
 
 // maxReceptions bounds the messages that an agent puts together at a time;
-// segments of further ones are not taken.
-const maxReceptions = 1024
+// segments of further ones are not taken. Complete ones linger to acknowledge
+// repeated segments, the oldest of them being forgotten first when they are
+// many or large.
+const (
+	maxReceptions  = 1024
+	maxLingering   = 4096
+	maxLingerBytes = 16 << 20
+)
 
 // recvKey tells receptions apart as the kernel does.
 type recvKey struct {
@@ -39,10 +49,12 @@ type reception struct {
 	engine *mad.RMPPReceiver
 	packet mad.Packet // where segments come from, and our answers go
 	held   int        // bytes counted in Port.held
+	size   int        // of the message when complete
+	gone   bool       // not in recv any more
 }
 
 func newRMPP(a *agent) *rmpp {
-	return &rmpp{a: a, recv: map[recvKey]*reception{}}
+	return &rmpp{a: a, cfg: mad.RMPPConfig{MaxBytes: maxMessage}, recv: map[recvKey]*reception{}}
 }
 
 func (r *rmpp) close() {
@@ -51,6 +63,7 @@ func (r *rmpp) close() {
 		r.a.file.port.held -= x.held
 	}
 	clear(r.recv)
+	r.open, r.done, r.head, r.waiting = 0, nil, 0, 0
 }
 
 // send starts the transfer of the message in s. The message stays pending
@@ -139,7 +152,7 @@ func (r *rmpp) receive(pk *mad.Packet) {
 		k := r.key(pk, m, m[3])
 		x := r.recv[k]
 		if x == nil {
-			if len(r.recv) >= maxReceptions {
+			if r.open >= maxReceptions {
 				r.a.file.port.dropped++
 				return
 			}
@@ -150,6 +163,7 @@ func (r *rmpp) receive(pk *mad.Packet) {
 				r.settle(x)
 			}
 			r.recv[k] = x
+			r.open++
 		}
 		r.step(x, pk, m)
 	}
@@ -173,6 +187,7 @@ func (r *rmpp) step(x *reception, pk *mad.Packet, m *ib.MAD) {
 	p := r.a.file.port
 	if p.held+ib.MADLen > maxHeld {
 		p.dropped++ // the sender will try again
+		r.settle(x)
 		return
 	}
 	if !x.engine.Complete() {
@@ -180,16 +195,16 @@ func (r *rmpp) step(x *reception, pk *mad.Packet, m *ib.MAD) {
 		x.held += ib.MADLen
 	}
 	x.packet = mad.Packet{Addr: pk.Addr, LocalQP: pk.LocalQP}
-	done := x.engine.Receive(r.a.file.port.wire.Now(), m, x.answer(r))
-	r.settle(x)
+	done := x.engine.Receive(p.wire.Now(), m, x.answer(r))
 	if !done {
+		r.settle(x)
 		return
 	}
 	// The reception lingers to acknowledge repeated segments; its message is
 	// the reader's now.
-	p.held -= x.held
-	x.held = 0
 	msg := x.engine.Message()
+	r.settle(x)
+	r.linger(x, len(msg))
 	whole := *pk
 	whole.Data = msg
 	if isResponse(msg) {
@@ -205,13 +220,57 @@ func (r *rmpp) step(x *reception, pk *mad.Packet, m *ib.MAD) {
 
 // settle keeps the timer of a reception, or forgets it.
 func (r *rmpp) settle(x *reception) {
-	p := r.a.file.port
-	if x.engine.Ended() || x.engine.NextTimer() == mad.Never {
-		p.timers.stop(&x.timer)
-		p.held -= x.held
-		x.held = 0
-		delete(r.recv, x.key)
+	if x.gone {
 		return
 	}
-	p.timers.set(&x.timer, x.engine.NextTimer())
+	if x.engine.Ended() || x.engine.NextTimer() == mad.Never {
+		r.forget(x)
+		return
+	}
+	r.a.file.port.timers.set(&x.timer, x.engine.NextTimer())
+}
+
+// linger keeps a complete reception for a while.
+func (r *rmpp) linger(x *reception, size int) {
+	r.a.file.port.held -= x.held
+	x.held = 0
+	if x.gone {
+		return
+	}
+	r.open--
+	x.size = size
+	r.waiting += size
+	r.done = append(r.done, x)
+	for len(r.done)-r.head > maxLingering || r.waiting > maxLingerBytes {
+		old := r.done[r.head]
+		r.done[r.head] = nil
+		r.head++
+		if !old.gone {
+			r.forget(old)
+		}
+	}
+	if r.head > len(r.done)/2 {
+		r.done = r.done[:copy(r.done, r.done[r.head:])]
+		r.head = 0
+	}
+}
+
+// forget ends a reception. It may still be in done.
+func (r *rmpp) forget(x *reception) {
+	p := r.a.file.port
+	p.timers.stop(&x.timer)
+	p.held -= x.held
+	x.held = 0
+	if x.size > 0 {
+		r.waiting -= x.size
+	} else {
+		r.open--
+	}
+	x.gone = true
+	x.engine = nil
+	delete(r.recv, x.key)
+	for r.head < len(r.done) && r.done[r.head].gone {
+		r.done[r.head] = nil
+		r.head++
+	}
 }
