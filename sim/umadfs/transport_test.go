@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -257,7 +260,7 @@ func rateChild() int {
 		const n = 20000
 		sent := 0
 		start := time.Now()
-		for got := 0; got < n; got++ {
+		for got := range n {
 			for sent < n && sent-got < window {
 				sent++
 				m.SetTID(uint64(sent))
@@ -330,5 +333,58 @@ func TestSimulatorEnds(t *testing.T) {
 	<-j.done
 	if j.err == nil || !strings.Contains(j.err.Error(), "the simulator ended") {
 		t.Errorf("exit status %d, %v", j.code, j.err)
+	}
+}
+
+// TestSignals: signals to attach reach the command, whose exit status is
+// attach's; and when attach is killed the command goes with it.
+func TestSignals(t *testing.T) {
+	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
+	attach := func(script string) (*exec.Cmd, *watcher) {
+		t.Helper()
+		argv := l.self("attach", l.name, "H1", "sh", "-c", script)
+		cmd := exec.CommandContext(t.Context(), argv[2], argv[3:]...)
+		cmd.Env = append(l.env, argv[1])
+		w := newWatcher()
+		cmd.Stdout, cmd.Stderr = w, w
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if !w.wait("ready", 1, 10*time.Second) {
+			t.Fatalf("the command did not start: %s", w.String())
+		}
+		return cmd, w
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1} {
+		cmd, w := attach("trap 'exit 42' TERM HUP USR1; echo ready; while :; do sleep 0.05; done")
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 42 {
+			t.Errorf("%v: exit status %d, %v\n%s", sig, cmd.ProcessState.ExitCode(), err, w.String())
+		}
+	}
+	// The command holds the output open as long as it lives.
+	r, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	argv := l.self("attach", l.name, "H1", "sh", "-c", "echo ready; exec sleep 100")
+	cmd := exec.CommandContext(t.Context(), argv[2], argv[3:]...)
+	cmd.Env = append(l.env, argv[1])
+	cmd.Stdout = out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	_ = r.SetReadDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.ReadFull(r, make([]byte, len("ready\n"))); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the command still runs: %v", err)
 	}
 }

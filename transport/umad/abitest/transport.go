@@ -140,7 +140,7 @@ func transportManager(e *Env) error {
 	err = p.SetIsSM(true)
 	unix.Close(fd)
 	if !errors.Is(err, umad.ErrBusy) {
-		return fmt.Errorf("IsSM held by another: %v", err)
+		return fmt.Errorf("issm held by another: %v", err)
 	}
 	const isSM = 2
 	for _, on := range []bool{true, false, true} {
@@ -157,7 +157,7 @@ func transportManager(e *Env) error {
 	}
 	var k mad.Packet
 	if err := p.Recv(&k); !errors.Is(err, umad.ErrClosed) {
-		return fmt.Errorf("Recv after Close: %v", err)
+		return fmt.Errorf("receive after Close: %v", err)
 	}
 	return nil
 }

@@ -247,7 +247,7 @@ func dependsOf(ko []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range strings.Split(string(b), "\x00") {
+	for line := range strings.SplitSeq(string(b), "\x00") {
 		if deps, ok := strings.CutPrefix(line, "depends="); ok && deps != "" {
 			return strings.Split(strings.ReplaceAll(deps, "-", "_"), ","), nil
 		}
