@@ -52,9 +52,10 @@ type Config struct {
 	OnPlan func(*sm.Plan)
 	// Progress is called about ten times a second while a sweep goes on.
 	Progress func(sm.Status)
-	// SingleMAD: the far ends cannot reassemble RMPP, so table answers are
-	// one MAD of whole records (ibsim's clients).
-	SingleMAD bool
+	// SingleMAD reports whether the requester of an SA query cannot reassemble
+	// RMPP, so that a table answer is one MAD of whole records; nil: all can.
+	// It is called from the SA workers.
+	SingleMAD func(*mad.Packet) bool
 }
 
 const (

@@ -28,12 +28,19 @@ func (s *saStats) each(f func(attr string, n uint64)) {
 // when the query's turn comes.
 func (d *Daemon) answer(ctx context.Context) {
 	var buf []byte
+	single := d.cfg.SingleMAD
+	switch {
+	case !d.cfg.Port.SegmentsRMPP():
+		single = func(*mad.Packet) bool { return true }
+	case single == nil:
+		single = func(*mad.Packet) bool { return false }
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case p := <-d.queries:
-			req := sa.Request{From: p.Addr, Data: p.Data, SingleMAD: d.cfg.SingleMAD || !d.cfg.Port.SegmentsRMPP()}
+			req := sa.Request{From: p.Addr, Data: p.Data, SingleMAD: single(p)}
 			reply, ok := sa.Answer(d.snap.Load(), &req, buf[:0])
 			buf = reply
 			if ok {

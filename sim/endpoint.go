@@ -36,6 +36,9 @@ type Endpoint struct {
 	// agent gave to it, that was lost anywhere, as it was at that moment; nil
 	// ignores losses as real hardware does.
 	OnUndeliverable func(p *mad.Packet)
+	// SingleMAD says that what is attached here cannot reassemble RMPP
+	// messages, as clients of ibsim's protocol cannot.
+	SingleMAD bool
 }
 
 // Attach opens port 1 of a CA or router, or port 0 of a switch. The node is
@@ -104,6 +107,13 @@ func (e *Endpoint) Close() {
 	*link = e.next
 	e.s.eps[e.idx] = nil
 	e.s.freeEps = append(e.s.freeEps, e.idx)
+}
+
+// SingleMAD reports whether the request with this transaction id came from an
+// endpoint that cannot reassemble RMPP messages.
+func (s *Subnet) SingleMAD(tid uint64) bool {
+	tag := int(tid >> 48)
+	return tag > 0 && tag <= len(s.eps) && s.eps[tag-1] != nil && s.eps[tag-1].SingleMAD
 }
 
 // Tag is what bits 63..48 of this endpoint's transaction ids hold on the wire.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,8 @@ and how the tables would change and whether that is free of deadlock.
 
 It only reads: no Set is sent and IsSM is not claimed, so another manager may
 own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
+		Example: `  heddle plan --port umad:mlx5_0/1 --state /var/lib/heddle
+  heddle plan --port ibsim:Spine0@my-fabric --engine updn --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if port == "" {
@@ -35,7 +38,8 @@ own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
 				return err
 			}
 			cfg.PlanOnly = true
-			log, err := f.logger(cmd.ErrOrStderr())
+			tty := newTerminal(cmd)
+			log, err := f.logger(tty)
 			if err != nil {
 				return err
 			}
@@ -44,7 +48,7 @@ own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
 				return err
 			}
 			defer st.Close()
-			p, single, err := openPort(cmd.Context(), port)
+			p, err := openPort(cmd.Context(), port)
 			if err != nil {
 				return err
 			}
@@ -53,12 +57,12 @@ own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
 				cfg.MaxWindow = n
 			}
 			var plan *sm.Plan
-			dc := daemon.Config{Port: p, PortName: port, Core: cfg, Store: st, Log: log, SingleMAD: single,
+			dc := daemon.Config{Port: p, PortName: port, Core: cfg, Store: st, Log: log,
 				OnPlan: func(pl *sm.Plan) { plan = pl }}
-			if onTerminal(cmd.ErrOrStderr()) {
-				dc.Progress = progressLine(cmd.ErrOrStderr())
-			}
-			if err := daemon.New(dc).Run(cmd.Context()); err != nil {
+			dc.Progress = tty.progress()
+			err = daemon.New(dc).Run(cmd.Context())
+			tty.clear()
+			if err != nil {
 				return err
 			}
 			if plan == nil {
@@ -73,6 +77,9 @@ own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
 	c.Flags().StringVar(&port, "port", "", portHelp)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	f.register(c.Flags())
+	// The plan is what one wants to see, not how it was made.
+	f.logLevel = "warn"
+	c.Flags().Lookup("log-level").DefValue = f.logLevel
 	for _, name := range []string{"api", "api-socket", "api-host", "token-file", "api-tls-cert", "api-tls-key", "api-read-token-file", "dump"} {
 		c.Flags().MarkHidden(name) // of no use here, but one configuration serves sm and plan
 	}
@@ -151,7 +158,11 @@ func printPlan(w io.Writer, p *sm.Plan) error {
 			row("", "… and %d more (--json lists all)", len(v.LIDs)-i)
 			break
 		}
-		row("", "%s: %d to %d %s", l.Port, l.Old, l.New, l.Why)
+		old := strconv.Itoa(l.Old)
+		if l.Old == 0 {
+			old = "none"
+		}
+		row("", "%s: %s to %d (%s)", l.Port, old, l.New, l.Why)
 	}
 	for _, e := range v.PassedOver {
 		row("passed over", "%s", e)
@@ -169,7 +180,9 @@ func printPlan(w io.Writer, p *sm.Plan) error {
 		row("deadlock-free", "%s", free)
 	}
 	for _, s := range p.Sets {
-		row("SMPs", "%d %s", s.N, s.What)
+		if s.N > 0 {
+			row("SMPs", "%d %s", s.N, s.What)
+		}
 	}
 	row("SMPs in all", "%d, about %.2f s", v.Total, v.Seconds)
 	for _, pr := range v.Problems {

@@ -2,46 +2,66 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"heddle/mad"
 	"heddle/transport/ibsim"
+	"heddle/transport/rmpp"
 	"heddle/transport/umad"
 )
 
 const portHelp = "`PORT` to manage the subnet through: umad:DEVICE/PORT or ibsim:NODE[@SOCKNAME][,rmpp=on]"
 
-// openPort opens what --port names. singleMAD says that the far ends cannot
-// reassemble RMPP.
-func openPort(ctx context.Context, spec string) (port mad.Transport, singleMAD bool, err error) {
+// openPort opens what --port names.
+func openPort(ctx context.Context, spec string) (mad.Transport, error) {
 	kind, rest, ok := strings.Cut(spec, ":")
 	if !ok {
-		return nil, false, usagef("--port %q: want umad:DEVICE/PORT (a real HCA) or ibsim:NODE[@SOCKNAME] (a simulator)", spec)
+		return nil, usagef("--port %q: want umad:DEVICE/PORT (a real HCA) or ibsim:NODE[@SOCKNAME] (a simulator)", spec)
 	}
 	switch kind {
 	case "umad":
 		p, err := umad.Open(rest)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
-		return p, false, nil
+		return p, nil
 	case "ibsim":
-		o, rmpp, err := ibsimOptions(rest)
+		o, segment, err := ibsimOptions(rest)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		p, err := ibsim.Dial(ctx, o)
 		if err != nil {
-			return nil, false, err
+			return nil, ibsimHint(err, o.SockName)
 		}
-		return p, !rmpp, nil
+		if segment {
+			return rmpp.Over(p), nil
+		}
+		return p, nil
 	}
-	return nil, false, usagef("--port %q: no transport is called %q%s", spec, kind, didYouMean(kind, []string{"umad", "ibsim"}))
+	return nil, usagef("--port %q: no transport is called %q%s", spec, kind, didYouMean(kind, []string{"umad", "ibsim"}))
 }
 
-func ibsimOptions(rest string) (o ibsim.Options, rmpp bool, err error) {
+// ibsimHint adds to an error of attaching what to do about it.
+func ibsimHint(err error, sock string) error {
+	if sock == "" {
+		sock = "sim"
+	}
+	switch {
+	case errors.Is(err, ibsim.ErrNoServer):
+		return fmt.Errorf("%w\nStart one with 'heddle sim --netlist FILE --socket %s', or ibsim with IBSIM_SOCKNAME=%s", err, sock, sock)
+	case errors.Is(err, ibsim.ErrRefused):
+		return fmt.Errorf("%w\nNodes are named by netlist id or description; 'attached' on the simulator's console lists who is there", err)
+	}
+	return err
+}
+
+// ibsimOptions reads NODE[@SOCKNAME][,rmpp=on]. Without RMPP a table answer is
+// one MAD, which is all that clients of stock ibsim can take.
+func ibsimOptions(rest string) (o ibsim.Options, segment bool, err error) {
 	where, opts, _ := strings.Cut(rest, ",")
 	o.Node, o.SockName, _ = strings.Cut(where, "@")
 	if o.SockName == "" {
@@ -53,14 +73,14 @@ func ibsimOptions(rest string) (o ibsim.Options, rmpp bool, err error) {
 	for _, kv := range strings.Split(opts, ",") {
 		switch kv {
 		case "rmpp=on":
-			rmpp = true
+			segment = true
 		case "rmpp=off":
-			rmpp = false
+			segment = false
 		default:
 			return o, false, usagef("--port: ibsim takes rmpp=on or rmpp=off, not %q", kv)
 		}
 	}
-	return o, rmpp, nil
+	return o, segment, nil
 }
 
 // nodeAndSocket splits NODE[@SOCKNAME]; the name of the simulator is sim, or
@@ -74,18 +94,4 @@ func nodeAndSocket(s string) (node, sock string) {
 		sock = "sim"
 	}
 	return node, sock
-}
-
-// lidList prints at most n of a list of names.
-func shorten[T any](list []T, n int) string {
-	more := ""
-	if len(list) > n {
-		more = fmt.Sprintf(" and %d more", len(list)-n)
-		list = list[:n]
-	}
-	parts := make([]string, len(list))
-	for i, v := range list {
-		parts[i] = fmt.Sprint(v)
-	}
-	return strings.Join(parts, ", ") + more
 }

@@ -64,7 +64,7 @@ type smFlags struct {
 	readToken string
 }
 
-var engines = map[string]func() route.Engine{
+var engineMakers = map[string]func() route.Engine{
 	"minhop": func() route.Engine { return minhop.Engine{} },
 	"updn":   func() route.Engine { return updn.Engine{} },
 }
@@ -72,30 +72,31 @@ var engines = map[string]func() route.Engine{
 // autoChain is what --engine auto stands for.
 var autoChain = []string{"minhop", "updn"}
 
-func (f *smFlags) routing(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&f.engine, "engine", []string{"auto"}, "routing `ENGINE`s tried in order: minhop, updn; auto takes the first of minhop, updn whose tables are proved")
+// engines are the flags that choose routes, on a subnet or offline.
+func (f *smFlags) engines(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&f.engine, "engine", []string{"auto"}, "routing `ENGINE[,ENGINE...]`, tried in order: minhop, updn; auto takes the first of both whose tables are proved")
 	fs.StringVar(&f.roots, "roots", "", "`FILE` with the node GUIDs of the up*/down* roots, one a line (default: found)")
-	fs.BoolVar(&f.allowUnsafe, "allow-unsafe", false, "install the tables of a named engine even if they do not verify (may deadlock)")
 }
 
 func (f *smFlags) register(fs *pflag.FlagSet) {
-	f.routing(fs)
-	fs.Uint8Var(&f.priority, "priority", 0, "priority of this manager, 0 to 15; the highest becomes master")
-	fs.StringVar(&f.smKey, "sm-key", "1", "SM_Key shared by the managers of the subnet (OpenSM's default is 1)")
-	fs.StringVar(&f.mkey, "m-key", "0", "M_Key to give every port; 0 for none")
-	fs.Uint16Var(&f.mkeyLease, "m-key-lease", 0, "M_Key lease in seconds; 0 = it never expires")
-	fs.Uint8Var(&f.mkeyProtect, "m-key-protect", 0, "M_Key protection bits, 0 to 3")
-	fs.StringVar(&f.prefix, "subnet-prefix", "0xfe80000000000000", "subnet prefix of the GIDs")
-	fs.Uint8Var(&f.lmc, "lmc", 0, "LMC of CA ports, 0 to 7: 2^LMC LIDs for each")
-	fs.IntVar(&f.mtu, "max-mtu", 4096, "largest MTU to set on links, in bytes")
-	fs.IntVar(&f.maxVLs, "max-vls", 8, "most data lanes to use on a link: 1, 2, 4, 8 or 15")
-	fs.DurationVar(&f.timeout, "smp-timeout", 200*time.Millisecond, "how long one try of an SMP waits for its answer")
-	fs.IntVar(&f.retries, "smp-retries", 3, "tries after the first")
-	fs.IntVar(&f.window, "window", 0, "most SMPs in flight; 0 = 32, or what the port takes")
-	fs.DurationVar(&f.sweep, "sweep-interval", 10*time.Second, "time between light sweeps; 0 = none")
-	fs.DurationVar(&f.poll, "poll-interval", 10*time.Second, "how often a standby asks the master whether it lives")
-	fs.IntVar(&f.pollRetries, "poll-retries", 4, "unanswered polls after which the master is taken for dead")
-	fs.StringVar(&f.transition, "transition", "auto", "how tables change: auto, discard, static, or static2003 (takes all links down: experiments only)")
+	f.engines(fs)
+	fs.BoolVar(&f.allowUnsafe, "allow-unsafe", false, "install the tables of a named engine even if they do not verify (may deadlock)")
+	fs.Uint8Var(&f.priority, "priority", 0, "priority of this manager, `0-15`; the highest becomes master")
+	fs.StringVar(&f.smKey, "sm-key", "1", "SM_Key, a 64-bit `KEY` shared by the managers of the subnet (OpenSM has 1 too)")
+	fs.StringVar(&f.mkey, "m-key", "0", "M_Key, a 64-bit `KEY` to protect every port with; 0 for none")
+	fs.Uint16Var(&f.mkeyLease, "m-key-lease", 0, "M_Key lease in `SECONDS`; 0 = it never expires")
+	fs.Uint8Var(&f.mkeyProtect, "m-key-protect", 0, "M_Key protection bits, `0-3`")
+	fs.StringVar(&f.prefix, "subnet-prefix", "0xfe80000000000000", "subnet `PREFIX` of the GIDs, 64 bits")
+	fs.Uint8Var(&f.lmc, "lmc", 0, "LMC of CA ports, `0-7`: 2^LMC LIDs for each")
+	fs.IntVar(&f.mtu, "max-mtu", 4096, "largest MTU to set on links, in `BYTES`: 256, 512, 1024, 2048 or 4096")
+	fs.IntVar(&f.maxVLs, "max-vls", 8, "`MOST` data lanes to use on a link: 1, 2, 4, 8 or 15")
+	fs.DurationVar(&f.timeout, "smp-timeout", 200*time.Millisecond, "`TIME` that one try of an SMP waits for its answer")
+	fs.IntVar(&f.retries, "smp-retries", 3, "`TRIES` after the first")
+	fs.IntVar(&f.window, "window", 0, "`MOST` SMPs in flight; 0 = 32, or what the port takes")
+	fs.DurationVar(&f.sweep, "sweep-interval", 10*time.Second, "`TIME` between light sweeps; 0 = none")
+	fs.DurationVar(&f.poll, "poll-interval", 10*time.Second, "`TIME` between a standby's questions whether the master lives")
+	fs.IntVar(&f.pollRetries, "poll-retries", 4, "unanswered `POLLS` after which the master is taken for dead")
+	fs.StringVar(&f.transition, "transition", "auto", "`HOW` tables change: auto, discard, static, or static2003 (takes all links down: experiments only)")
 	f.logging(fs)
 	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys); default: nothing is kept")
 	fs.StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to, each time the subnet is up")
@@ -109,8 +110,8 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 }
 
 func (f *smFlags) logging(fs *pflag.FlagSet) {
-	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	fs.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fs.StringVar(&f.logLevel, "log-level", "info", "`LEVEL` from which to log: debug, info, warn or error")
+	fs.StringVar(&f.logFormat, "log-format", "text", "`FORM` of the log: text or json")
 }
 
 // logger writes to w as the flags say.
@@ -138,7 +139,7 @@ func (f *smFlags) chain() (list []route.Engine, explicit bool, err error) {
 		explicit = true
 	}
 	for _, n := range names {
-		mk, ok := engines[n]
+		mk, ok := engineMakers[n]
 		if !ok {
 			return nil, false, usagef("--engine: no engine is called %q%s", n, didYouMean(n, []string{"auto", "minhop", "updn"}))
 		}
@@ -276,7 +277,8 @@ SIGINT or SIGTERM end it; the subnet stays as it is.`,
 			if err != nil {
 				return err
 			}
-			log, err := f.logger(cmd.ErrOrStderr())
+			tty := newTerminal(cmd)
+			log, err := f.logger(tty)
 			if err != nil {
 				return err
 			}
@@ -286,11 +288,11 @@ SIGINT or SIGTERM end it; the subnet stays as it is.`,
 			}
 			defer st.Close()
 			for {
-				p, single, err := openPort(cmd.Context(), port)
+				p, err := openPort(cmd.Context(), port)
 				if err != nil {
 					return err
 				}
-				err = f.manage(cmd, managed{port: p, name: port, single: single, core: cfg, store: st, log: log, once: once})
+				err = f.manage(cmd, managed{port: p, name: port, core: cfg, store: st, log: log, once: once, tty: tty})
 				if !errors.Is(err, daemon.ErrPortLost) || once || !strings.HasPrefix(port, "umad:") {
 					return exitStatus(err)
 				}
@@ -323,7 +325,7 @@ func waitForPort(ctx context.Context, port string) error {
 			return ctx.Err()
 		case <-time.After(2 * time.Second):
 		}
-		if p, _, err := openPort(ctx, port); err == nil {
+		if p, err := openPort(ctx, port); err == nil {
 			return p.Close()
 		}
 	}
@@ -333,11 +335,12 @@ func waitForPort(ctx context.Context, port string) error {
 type managed struct {
 	port   mad.Transport
 	name   string
-	single bool
+	single func(*mad.Packet) bool // requesters that cannot reassemble RMPP
 	core   sm.Config
 	store  store.Store
 	log    *slog.Logger
 	once   bool
+	tty    *terminal
 }
 
 // manage runs a daemon with its API until the command's context ends.
@@ -350,22 +353,23 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	}
 	_, timed := m.port.(interface{ TimesOut() bool })
 	m.core.TransportTimed = timed
-	out, errOut := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	out := cmd.OutOrStdout()
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once, SingleMAD: m.single,
 	}
 	var dumpErr error
+	var up bool
 	cfg.OnUp = func(s *subnet.Snapshot) {
 		if f.dump != "" {
 			if dumpErr = writeDump(f.dump, s); dumpErr != nil {
 				m.log.Error("the dump files could not be written", "err", dumpErr)
 			}
 		}
+		up = true
+		m.tty.clear()
 		fmt.Fprintln(out, "SUBNET UP")
 	}
-	if onTerminal(errOut) {
-		cfg.Progress = progressLine(errOut)
-	}
+	cfg.Progress = m.tty.progress()
 	d := daemon.New(cfg)
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
@@ -374,6 +378,10 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 		return err
 	}
 	err = d.Run(ctx)
+	m.tty.clear()
+	if err == nil && m.once && !up {
+		err = fmt.Errorf("%w: interrupted", daemon.ErrRefused)
+	}
 	cancel()
 	for _, done := range servers {
 		<-done
@@ -438,20 +446,4 @@ func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, log *slog.Logger,
 	log.Info("the API is served", "addr", l.Addr().String(), "token_file", file)
 	start(l, o)
 	return running, nil
-}
-
-// progressLine shows the phase on one line of a terminal.
-func progressLine(w io.Writer) func(sm.Status) {
-	var shown bool
-	return func(s sm.Status) {
-		if s.Phase == sm.PhaseIdle || s.Phase == sm.PhaseLight {
-			if shown {
-				fmt.Fprint(w, "\r\x1b[K")
-				shown = false
-			}
-			return
-		}
-		shown = true
-		fmt.Fprintf(w, "\r\x1b[K%-10s %d of %d, %d SMPs sent, %d in flight", s.Phase, s.Done, s.Todo, s.Sent, s.InFlight)
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"heddle/sim/ibsimd"
 	"heddle/sim/live"
 	"heddle/sim/umadfs"
+	"heddle/transport/rmpp"
 )
 
 func newUp() *cobra.Command {
@@ -42,15 +43,19 @@ standard input take links and nodes down and up ('help' lists them).`,
 				return err
 			}
 			var fab *fabric.Fabric
+			if n.netlist == "-" {
+				return usagef("--netlist -: standard input is the console; give a file")
+			}
 			if n.netlist != "" {
 				fab, _, err = n.read(nil)
 			} else if len(topo) > 0 {
-				fab, err = fabric.Generate(topo[0], topo[1:], sf.seed)
+				fab, err = generate(topo[0], topo[1:], sf.seed)
 			}
 			if err != nil {
 				return err
 			}
-			log, err := f.logger(cmd.ErrOrStderr())
+			tty := newTerminal(cmd)
+			log, err := f.logger(tty)
 			if err != nil {
 				return err
 			}
@@ -83,17 +88,17 @@ standard input take links and nodes down and up ('help' lists them).`,
 			ctx, cancel := cancellable(cmd)
 			defer cancel()
 			go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
-			errOut := cmd.ErrOrStderr()
 			if f.api != "" {
-				fmt.Fprintf(errOut, "page:  http://%s/\n", f.api)
+				fmt.Fprintf(tty, "page:  http://%s/\n", f.api)
 			}
-			fmt.Fprintf(errOut, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach NODE@%s -- saquery NR\n", socket, socket)
+			fmt.Fprintf(tty, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach NODE@%s -- saquery NR\n", socket, socket)
 			cmd.SetContext(ctx)
-			return f.manage(cmd, managed{port: port, name: "sim:" + portName(port, fab), core: cfg, store: st, log: log})
+			return f.manage(cmd, managed{port: rmpp.Over(port), single: port.SingleMAD,
+				name: "sim:" + portName(port, fab), core: cfg, store: st, log: log, tty: tty})
 		},
 	}
-	c.Flags().StringSliceVar(&topo, "topo", []string{"fattree", "648"}, "fabric as 'heddle topo gen' makes it: KIND,PARAM,…")
-	c.Flags().StringVar(&node, "node", "", "node that the manager sits on (default: the first)")
+	c.Flags().StringSliceVar(&topo, "topo", []string{"fattree", "648"}, "fabric as 'heddle topo gen' makes it: `KIND,PARAM...`")
+	c.Flags().StringVar(&node, "node", "", "`NODE` that the manager sits on, by netlist id or description (default: the first)")
 	c.Flags().StringVar(&socket, "socket", "heddle-up", "`NAME` under which tools find the subnet")
 	n.register(c.Flags())
 	sf.register(c.Flags())

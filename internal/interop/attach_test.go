@@ -82,3 +82,43 @@ func TestManageVirtualDevice(t *testing.T) {
 		t.Errorf("IsSM is still set:\n%s", out)
 	}
 }
+
+// TestUpServesBothKindsOfClients: on `heddle up` a client on a virtual device
+// gets a table whole, one under ibsim-run what fits a MAD, intact.
+func TestUpServesBothKindsOfClients(t *testing.T) {
+	need.FUSE(t)
+	need.Tool(t, "saquery")
+	dir, sock := t.TempDir(), socketName()
+	up := start(t, dir, nil, heddle, "up", "--topo", "xgft,2,4,4,1,2", "--api", "", "--socket", sock)
+	up.await("SUBNET UP\n", 0, upTime)
+	whole := must(t, time.Minute, dir, nil, heddle, "attach", "host-3@"+sock, "--", "saquery", "NR")
+	if n := strings.Count(whole, "NodeRecord dump"); n != 22 {
+		t.Errorf("%d NodeRecords through a virtual device, want 22", n)
+	}
+	env := []string{"IBSIM_SOCKNAME=" + sock, "SIM_HOST=host-3"}
+	for _, c := range []struct {
+		query, dump string
+		n           int
+	}{{"NR", "NodeRecord dump", 1}, {"PR", "PathRecord dump", 2}, {"CPI", "SA ClassPortInfo", 1}} {
+		out := must(t, time.Minute, dir, env, "ibsim-run", "saquery", c.query)
+		if n := strings.Count(out, c.dump); n != c.n {
+			t.Errorf("%d of %q under ibsim-run, want %d:\n%s", n, c.dump, c.n, tail(out))
+		}
+	}
+}
+
+// TestRealRMPPOverIbsim: between peers that can, ibsim's protocol carries
+// segments.
+func TestRealRMPPOverIbsim(t *testing.T) {
+	need.FUSE(t)
+	need.Tool(t, "saquery")
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+	_, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	sm := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.sm+"@"+sock+",rmpp=on", "--api", "")
+	sm.await("SUBNET UP\n", 0, upTime)
+	out := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[2]+"@"+sock, "--", "saquery", "-p")
+	if n, want := strings.Count(out, "PathRecord dump"), endPorts(&b)*endPorts(&b); n != want {
+		t.Errorf("%d PathRecords, want %d", n, want)
+	}
+}

@@ -1,6 +1,7 @@
 package ibsimd
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 
@@ -164,6 +165,9 @@ func (c *client) take(p *mad.Packet) {
 			c.pend.remove(i)
 		}
 	}
+	if length == ib.MADLen {
+		length = tableLen(m)
+	}
 	counted := m.Class() == ib.ClassSA && (m.Method() == ib.MethodGetTableResp || rmppActive(m))
 	if length == ib.MADLen && !counted && !m.Class().IsSMP() && tailUnused(m) {
 		length = ib.MADLen - tailLen
@@ -178,6 +182,20 @@ func (c *client) take(p *mad.Packet) {
 		smp.SetHopPointer(t.MAD(), 0)
 	}
 	c.push()
+}
+
+// tableLen is the length of a table answer in one segment: the clients count
+// records by it. An answerer in this process has no other way to tell it.
+func tableLen(m *ib.MAD) int {
+	if m.Class() != ib.ClassSA || m.Method() != ib.MethodGetTableResp || m[offRMPPType] != rmppData || m[offRMPPFlags]&7 != 7 {
+		return ib.MADLen
+	}
+	const before = 36 // bytes that PayloadLength does not count
+	n := binary.BigEndian.Uint32(m[32:36])
+	if n < 20 || n > ib.MADLen-before {
+		return ib.MADLen
+	}
+	return before + int(n)
 }
 
 // undeliverable hears of a packet of the client, or of an answer to it, that

@@ -187,6 +187,7 @@ func (s *Server) attach(c *client, in *clientInfo) error {
 		return err
 	}
 	c.ep, c.tag, c.node = ep, uint64(ep.Tag())<<48, ep.NodeID()
+	ep.SingleMAD = true // the preload library has no RMPP
 	ep.OnPacket, ep.Accepts, ep.OnUndeliverable = c.take, c.accepts, c.undeliverable
 	for len(s.byTag) <= int(ep.Tag()) {
 		s.byTag = append(s.byTag, nil)

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 
@@ -206,4 +207,15 @@ func (p *Port) Close() error {
 	p.mu.Unlock()
 	p.ready.Broadcast()
 	return nil
+}
+
+// SingleMAD reports whether the requester of p cannot reassemble RMPP
+// messages: the simulator knows what is attached to it.
+func (p *Port) SingleMAD(q *mad.Packet) bool {
+	if len(q.Data) < 16 {
+		return false
+	}
+	s := p.d.Begin()
+	defer p.d.End()
+	return s.SingleMAD(binary.BigEndian.Uint64(q.Data[8:16]))
 }
