@@ -49,6 +49,9 @@ func (d *Daemon) Status() api.Status {
 	if st.State != subnet.Master && st.Master.GUID != 0 {
 		out.Master = st.Master.GUID.String()
 	}
+	if t := d.upAt.Load(); t != 0 {
+		out.UpSince = time.Unix(0, t)
+	}
 	if s := d.Snapshot(); s != nil {
 		c := s.Counts
 		out.Generation, out.Engine, out.EngineReason = s.Gen, s.Engine, joined(s.PassedOver)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -74,6 +75,7 @@ type Daemon struct {
 	events  *ring
 
 	snap   atomic.Pointer[subnet.Snapshot]
+	upAt   atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
 	status atomic.Pointer[sm.Status] // as of the last notice or snapshot
 	phases phaseTimes
 	sa     saStats
@@ -97,6 +99,8 @@ func New(cfg Config) *Daemon {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Core.PortGUID = cfg.Port.PortGUID()
+	// Answers to an earlier process on this port must not look like ours.
+	cfg.Core.FirstTID = rand.Uint32()
 	return &Daemon{
 		cfg:     cfg,
 		log:     cfg.Log,
@@ -297,6 +301,12 @@ func (l *loop) step(ev sm.Event) {
 	if told := len(out.Notices) > 0 || out.Publish != nil; told {
 		st := d.core.Status()
 		d.status.Store(&st)
+		switch {
+		case !st.Up:
+			d.upAt.Store(0)
+		case d.upAt.Load() == 0:
+			d.upAt.Store(time.Now().UnixNano())
+		}
 		if up && d.cfg.OnUp != nil {
 			d.cfg.OnUp(d.snap.Load())
 		}

@@ -351,8 +351,8 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 			m.core.MaxWindow = n
 		}
 	}
-	_, timed := m.port.(interface{ TimesOut() bool })
-	m.core.TransportTimed = timed
+	timed, ok := m.port.(interface{ KeepsTime() bool })
+	m.core.TransportTimed = ok && timed.KeepsTime()
 	out := cmd.OutOrStdout()
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once, SingleMAD: m.single,
