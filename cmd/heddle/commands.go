@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,9 +28,36 @@ func cancellable(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 func readNetlist(r io.Reader, o fabric.NetlistOptions) (*fabric.Fabric, []string, error) {
 	f, err := fabric.ReadNetlist(r, o)
 	if err != nil {
-		return nil, nil, usagef("netlist: %w", err)
+		return nil, nil, inputError("netlist", err)
 	}
 	return f, f.Console, nil
+}
+
+// inputError is an input that cannot be read: exit status 2, as for a wrong
+// command line, but no help on the command would help.
+func inputError(what string, err error) error {
+	var where *fabric.NetlistError
+	if errors.As(err, &where) {
+		return &exitError{2, errors.New(strings.TrimPrefix(where.Error(), "fabric: "))}
+	}
+	return &exitError{2, fmt.Errorf("%s: %w", what, err)}
+}
+
+// generate makes a fabric as 'topo gen' and 'up --topo' name it.
+func generate(kind string, params []string, seed uint64) (*fabric.Fabric, error) {
+	var names []string
+	for _, k := range fabric.Kinds() {
+		names = append(names, k.Name)
+	}
+	if !slices.Contains(names, kind) {
+		all := strings.Join(names, ", ")
+		return nil, usagef("no kind of fabric is called %q%s (kinds: %s)", kind, didYouMean(kind, names), all)
+	}
+	f, err := fabric.Generate(kind, params, seed)
+	if err != nil {
+		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "fabric: "))
+	}
+	return f, nil
 }
 
 // portName is the description of the node that a simulated port belongs to.

@@ -2,11 +2,14 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/cobra"
@@ -36,8 +39,10 @@ func configHelp() *cobra.Command {
                                       log-level: debug
 
 A flag --log-level is HEDDLE_LOG_LEVEL in the environment and log-level in the
-file. A flag that can be given more than once takes a list in the file. A key
-that does not exist is an error, which names the nearest one that does.`,
+file; a command of a command (ctl status) is a section in a section. A flag that
+can be given more than once takes a list in the file. An empty variable counts
+as not there. A key or variable that does not exist is an error, which names the
+nearest one that does; the whole file is checked, whatever the command.`,
 	}
 }
 
@@ -55,6 +60,7 @@ func applyConfig(cmd *cobra.Command, environ []string) error {
 			return err
 		}
 	}
+	delete(env, "config")
 	set := map[string]bool{}
 	cmd.Flags().Visit(func(f *pflag.Flag) { set[f.Name] = true })
 	for _, name := range slices.Sorted(mapKeys(env)) {
@@ -63,7 +69,7 @@ func applyConfig(cmd *cobra.Command, environ []string) error {
 			continue // a setting of another command, or overridden
 		}
 		if err := cmd.Flags().Set(name, env[name]); err != nil {
-			return usagef("%s: %w", envName(name), err)
+			return usagef("%s %w", envName(name), valueError(f, env[name], err))
 		}
 		set[name] = true
 	}
@@ -89,6 +95,9 @@ func envSettings(root *cobra.Command, environ []string) (map[string]string, erro
 			continue
 		}
 		name := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
+		if value == "" {
+			continue
+		}
 		if !known[name] {
 			var names []string
 			for n := range known {
@@ -130,6 +139,11 @@ func applyFile(cmd *cobra.Command, path string, set map[string]bool) error {
 	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
+		var syntax yaml.Error
+		if errors.As(err, &syntax) && syntax.GetToken() != nil {
+			at := syntax.GetToken().Position
+			return usagef("%s:%d:%d: %s", path, at.Line, at.Column, syntax.GetMessage())
+		}
 		return usagef("configuration %s: %w", path, err)
 	}
 	for _, doc := range file.Docs {
@@ -166,11 +180,12 @@ func applySection(cmd, section *cobra.Command, body ast.Node, path string, set m
 		if f == nil || section == cmd.Root() || key == "config" {
 			return usagef("%s: no setting is called %q%s", where, key, didYouMean(key, settingNames(section)))
 		}
-		if section != cmd || set[key] {
-			continue
+		if section == cmd && set[key] {
+			continue // said by a flag or the environment
 		}
-		if err := setFromNode(cmd, f, v.Value); err != nil {
-			return usagef("%s: %s: %w", where, key, err)
+		// Settings of other commands are set too: it checks them.
+		if err := setFromNode(section, f, v.Value); err != nil {
+			return usagef("%s: %s%w", where, key, err)
 		}
 	}
 	return nil
@@ -195,11 +210,14 @@ func setFromNode(cmd *cobra.Command, f *pflag.Flag, n ast.Node) error {
 		if err != nil {
 			return err
 		}
-		return cmd.Flags().Set(f.Name, s)
+		if err := cmd.Flags().Set(f.Name, s); err != nil {
+			return fmt.Errorf(" %w", valueError(f, s, err))
+		}
+		return nil
 	}
 	list, ok := f.Value.(pflag.SliceValue)
 	if !ok {
-		return fmt.Errorf("takes one value, not a list")
+		return errors.New(": takes one value, not a list")
 	}
 	var all []string
 	for _, v := range seq.Values {
@@ -222,7 +240,7 @@ func scalar(n ast.Node) (string, error) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return n.GetToken().Value, nil
 	}
-	return "", fmt.Errorf("want one value (a number, a word, true or false)")
+	return "", errors.New(": want one value (a number, a word, true or false)")
 }
 
 func position(path string, n ast.Node) string {
@@ -258,7 +276,32 @@ func flagError(cmd *cobra.Command, err error) error {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 		return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), didYouMean("--"+unknown.GetSpecifiedName(), names))
 	}
+	var value *pflag.InvalidValueError
+	if asError(err, &value) {
+		return usagef("--%s %w", value.GetFlag().Name, valueError(value.GetFlag(), value.GetValue(), value))
+	}
 	return &usageError{err}
+}
+
+// valueError says what a flag wants instead of a value that it refused.
+func valueError(f *pflag.Flag, value string, err error) error {
+	var want string
+	switch f.Value.Type() {
+	case "duration":
+		want = "a time with its unit, such as 10s or 200ms"
+	case "bool":
+		want = "true or false"
+	case "float64":
+		want = "a number"
+	case "int", "int64", "uint", "uint8", "uint16", "uint64":
+		want = "a whole number"
+	default:
+		return fmt.Errorf("%q: %w", value, err)
+	}
+	if errors.Is(err, strconv.ErrRange) {
+		return fmt.Errorf("%q: want %s; this one is out of range", value, want)
+	}
+	return fmt.Errorf("%q: want %s", value, want)
 }
 
 // didYouMean names the nearest of the known names, if one is near.
@@ -268,12 +311,21 @@ func didYouMean(got string, known []string) string {
 	}
 	slices.Sort(known)
 	best := slices.MinFunc(known, func(a, b string) int {
-		return cmp.Compare(distance(got, a), distance(got, b))
+		return cmp.Or(cmp.Compare(distance(got, a), distance(got, b)), cmp.Compare(samePrefix(got, b), samePrefix(got, a)))
 	})
 	if distance(got, best) <= max(2, len(got)/2) {
 		return fmt.Sprintf("; did you mean %q?", best)
 	}
 	return fmt.Sprintf("; the nearest is %q", best)
+}
+
+// samePrefix is how many bytes a and b begin with alike.
+func samePrefix(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // distance is Levenshtein's: single-letter changes from a to b.

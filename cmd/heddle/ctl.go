@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,9 @@ func newCtl() *cobra.Command {
 Reading needs nothing. What changes something (sweep) needs the token that the
 daemon wrote to its token file, readable by its own user; ctl finds it when it
 runs as that user on the same machine.`,
+		Example: `  heddle ctl status
+  heddle ctl links --json
+  heddle ctl sweep --api unix:/run/heddle/api.sock`,
 		Args: subcommandOnly,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -64,7 +68,7 @@ func subcommandOnly(cmd *cobra.Command, args []string) error {
 	for _, s := range cmd.Commands() {
 		names = append(names, s.Name())
 	}
-	return usagef("%s: unknown command %q%s", cmd.CommandPath(), args[0], didYouMean(args[0], names))
+	return usagef("%s: unknown command %q%s", cmd.Name(), args[0], didYouMean(args[0], names))
 }
 
 func ctlCommand(name, short, method, path string, show func(io.Writer, []byte) error) *cobra.Command {
@@ -97,14 +101,14 @@ func ctlCommand(name, short, method, path string, show func(io.Writer, []byte) e
 // call makes one request of the API and returns the body of a good answer.
 func call(ctx context.Context, addr, tokenFile, method, path string) ([]byte, error) {
 	tr := &http.Transport{}
-	url := "http://" + addr + path
+	target := "http://" + addr + path
 	if sock, ok := strings.CutPrefix(addr, "unix:"); ok {
-		url = "http://localhost" + path
+		target = "http://localhost" + path
 		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", sock)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, url, nil)
+	req, err := http.NewRequestWithContext(ctx, method, target, nil)
 	if err != nil {
 		return nil, usagef("--api %q: %w", addr, err)
 	}
@@ -118,6 +122,10 @@ func call(ctx context.Context, addr, tokenFile, method, path string) ([]byte, er
 	client := &http.Client{Transport: tr, Timeout: 30 * time.Second}
 	resp, err := client.Do(req)
 	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the address is told once
+		}
 		return nil, fmt.Errorf("asking the manager at %s: %w\nIs it running ('heddle sm' or 'heddle up'), and is --api its address?", addr, err)
 	}
 	defer resp.Body.Close()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -112,7 +113,11 @@ Look at a subnet before managing: heddle plan --port umad:mlx5_0/1`,
 		root.AddCommand(c)
 	}
 	root.AddCommand(configHelp())
-	root.SetHelpCommandGroupID("")
+	for _, c := range allCommands(root) {
+		completeFlags(c)
+	}
+	root.SetHelpCommand(newHelp())
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 100 "))
 	return root
 }
 
@@ -120,6 +125,45 @@ func commandNames() []string {
 	var names []string
 	for _, c := range subcommands() {
 		names = append(names, c.Name())
+	}
+	return names
+}
+
+// newHelp is `heddle help COMMAND`, which refuses a command that is not there.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND...]",
+		Short: "Explain a command",
+		Long:  "Shows what 'heddle COMMAND --help' shows.",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			c, _, err := cmd.Root().Find(args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return childNames(c), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c := cmd.Root()
+			for _, a := range args {
+				sub := child(c, a)
+				if sub == nil {
+					return usagef("there is no help on %q%s", a, didYouMean(a, childNames(c)))
+				}
+				c = sub
+			}
+			c.InitDefaultHelpFlag()
+			return c.Help()
+		},
+	}
+}
+
+// childNames are the names of the commands of c.
+func childNames(c *cobra.Command) []string {
+	var names []string
+	for _, s := range c.Commands() {
+		if !s.Hidden {
+			names = append(names, s.Name())
+		}
 	}
 	return names
 }

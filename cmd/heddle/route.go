@@ -46,7 +46,7 @@ func (f *netlistFlags) read(stdin io.Reader) (*fabric.Fabric, []string, error) {
 	}
 	file, err := os.Open(f.netlist)
 	if err != nil {
-		return nil, nil, usagef("--netlist: %w", err)
+		return nil, nil, inputError("--netlist", err)
 	}
 	defer file.Close()
 	if f.include {
@@ -145,11 +145,11 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 		},
 	}
 	n.register(c.Flags())
-	f.routing(c.Flags())
-	c.Flags().IntVar(&vls, "vls", 8, "data lanes that may be used")
-	c.Flags().IntVar(&lidsPerPort, "lids-per-port", 1, "LIDs for each CA port")
-	c.Flags().IntVar(&workers, "workers", 0, "cores to use; 0 = all. The result is the same for any number")
-	c.Flags().Uint64Var(&seed, "seed", 0, "seed for engines that randomise")
+	f.engines(c.Flags())
+	c.Flags().IntVar(&vls, "vls", 8, "`MOST` data lanes to use")
+	c.Flags().IntVar(&lidsPerPort, "lids-per-port", 1, "`N` LIDs for each CA port")
+	c.Flags().IntVar(&workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
+	c.Flags().Uint64Var(&seed, "seed", 0, "`SEED` for engines that draw lots")
 	c.Flags().StringVar(&dump, "dump", "", "`DIR` to write OpenSM-style dump files to")
 	c.Flags().BoolVar(&noVerify, "no-verify", false, "leave out the proof")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -31,15 +31,15 @@ type simFlags struct {
 }
 
 func (f *simFlags) register(fs *pflag.FlagSet) {
-	fs.Uint64Var(&f.seed, "seed", 1, "seed of everything random")
-	fs.DurationVar(&f.hop, "latency", 0, "time a MAD takes over one cable")
-	fs.DurationVar(&f.sma, "sma-latency", 0, "time a node takes to answer one SMP")
-	fs.Float64Var(&f.drop, "drop", 0, "share of MADs to lose at every hop, 0 to 1")
-	fs.Uint16Var(&f.fdbCap, "linear-fdb-cap", 0, "LinearFDBCap of the switches; 0 = 49152")
+	fs.Uint64Var(&f.seed, "seed", 1, "`SEED` of everything random")
+	fs.DurationVar(&f.hop, "latency", 0, "`TIME` a MAD takes over one cable (default 0s)")
+	fs.DurationVar(&f.sma, "sma-latency", 0, "`TIME` a node takes to answer one SMP (default 0s)")
+	fs.Float64Var(&f.drop, "drop", 0, "`SHARE` of MADs to lose at every hop, 0 to 1")
+	fs.Uint16Var(&f.fdbCap, "linear-fdb-cap", 0, "LinearFDBCap, `LIDS` that a switch's table holds; 0 = 49152")
 	fs.BoolVar(&f.enhanced, "enhanced-port0", false, "give every switch an enhanced port 0")
-	fs.DurationVar(&f.trapGap, "trap-interval", time.Second, "shortest time between repetitions of a trap")
+	fs.DurationVar(&f.trapGap, "trap-interval", time.Second, "shortest `TIME` between repetitions of a trap")
 	fs.BoolVar(&f.ignoreLIDs, "ignore-lids", false, "start without the LIDs that the netlist has")
-	fs.IntVar(&f.lidsPer, "lids-per-port", 0, "preset this many LIDs for each CA port (a power of two), in port-GUID order; 0 = none")
+	fs.IntVar(&f.lidsPer, "lids-per-port", 0, "preset `N` LIDs for each CA port (a power of two), in port-GUID order; 0 = none")
 }
 
 func (f *simFlags) config() (sim.Config, error) {

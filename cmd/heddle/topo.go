@@ -16,8 +16,13 @@ func newTopo() *cobra.Command {
 		Use:     "topo",
 		GroupID: "offline",
 		Short:   "Make a fabric's netlist, or look at one",
-		Args:    subcommandOnly,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: `Makes netlists of generated fabrics and describes netlists. A netlist is the text
+that ibnetdiscover prints and ibsim reads: 'heddle sim', 'heddle route' and
+'heddle up' take one with --netlist.`,
+		Example: `  heddle topo gen fattree 648 > tree.net
+  heddle topo info tree.net`,
+		Args: subcommandOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(newTopoGen())
 	return c
@@ -53,9 +58,9 @@ Every kind takes speed=EDR, width=4x and total=HOSTS (leave out the rest).`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := fabric.Generate(args[0], args[1:], seed)
+			f, err := generate(args[0], args[1:], seed)
 			if err != nil {
-				return &usageError{err}
+				return err
 			}
 			w := bufio.NewWriter(cmd.OutOrStdout())
 			if err := fabric.WriteNetlist(w, f); err != nil {
@@ -64,6 +69,6 @@ Every kind takes speed=EDR, width=4x and total=HOSTS (leave out the rest).`,
 			return w.Flush()
 		},
 	}
-	c.Flags().Uint64Var(&seed, "seed", 1, "seed of the random kinds")
+	c.Flags().Uint64Var(&seed, "seed", 1, "`SEED` of the random kinds")
 	return c
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -32,7 +33,7 @@ func newVersion() *cobra.Command {
 // noArgs refuses arguments with the command's name in the message.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no argument, got %q", cmd.CommandPath(), args[0])
+		return usagef("%s takes no argument, got %q", strings.TrimPrefix(cmd.CommandPath(), "heddle "), args[0])
 	}
 	return nil
 }

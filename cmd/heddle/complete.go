@@ -1,0 +1,38 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// flagValues are the words that flags take, for shell completion.
+var flagValues = map[string][]string{
+	"engine":     {"auto", "minhop", "updn"},
+	"log-format": {"text", "json"},
+	"log-level":  {"debug", "info", "warn", "error"},
+	"max-mtu":    {"256", "512", "1024", "2048", "4096"},
+	"max-vls":    {"1", "2", "4", "8", "15"},
+	"port":       {"umad:", "ibsim:"},
+	"transition": {"auto", "discard", "static", "static2003"},
+}
+
+// flagDirs are the flags that take a directory.
+var flagDirs = []string{"state", "dump"}
+
+// completeFlags tells the shell what the flags of c take. Other flags take
+// files, which is what shells complete by themselves.
+func completeFlags(c *cobra.Command) {
+	for name, values := range flagValues {
+		directive := cobra.ShellCompDirectiveNoFileComp
+		if name == "port" {
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		if c.Flags().Lookup(name) != nil {
+			c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, directive))
+		}
+	}
+	for _, name := range flagDirs {
+		if c.Flags().Lookup(name) != nil {
+			c.MarkFlagDirname(name)
+		}
+	}
+}
