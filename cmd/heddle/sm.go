@@ -130,14 +130,14 @@ func (f *smFlags) logger(w io.Writer) (*slog.Logger, error) {
 	return nil, usagef("--log-format %q: want text or json", f.logFormat)
 }
 
-// chain turns --engine into engines; explicit is false for auto.
+// chain turns --engine into engines. explicit is true for one engine named
+// alone: there is then nothing to fall back on.
 func (f *smFlags) chain() (list []route.Engine, explicit bool, err error) {
 	names := f.engine
 	if len(names) == 1 && names[0] == "auto" {
 		names = autoChain
-	} else {
-		explicit = true
 	}
+	explicit = len(names) == 1
 	for _, n := range names {
 		mk, ok := engineMakers[n]
 		if !ok {
