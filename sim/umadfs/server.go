@@ -346,9 +346,12 @@ func sendHello(c *net.UnixConn, h hello, fd int) error {
 		return err
 	}
 	b = append(le.AppendUint32(nil, uint32(len(b))), b...)
-	n, _, err := c.WriteMsgUnix(b[:4], unix.UnixRights(fd), nil)
-	if err == nil {
+	n, _, err := c.WriteMsgUnix(b, unix.UnixRights(fd), nil)
+	if err == nil && n < len(b) {
 		_, err = c.Write(b[n:])
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return nil // refused before it was read; the answer says why
 	}
 	return err
 }

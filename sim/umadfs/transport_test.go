@@ -190,7 +190,10 @@ func lostChild() int {
 	}
 	fmt.Println("REMOVE")
 	var r mad.Packet
-	if err := p.Recv(&r); !errors.Is(err, umad.ErrRemoved) {
+	for err == nil { // opensm asks who the other SM is
+		err = p.Recv(&r)
+	}
+	if !errors.Is(err, umad.ErrRemoved) {
 		return complain("Recv: %v", err)
 	}
 	var m ib.MAD
@@ -210,7 +213,11 @@ func lostChild() int {
 		return complain("Reopen: %v", err)
 	}
 	defer q.Close()
-	if err := errors.Join(q.Send(&k), q.Recv(&r)); err != nil || r.Status != mad.Received {
+	err = q.Send(&k)
+	for err == nil && (len(r.Data) < ib.MADLen || r.Data[3] != byte(ib.MethodGetResp)) {
+		err = q.Recv(&r)
+	}
+	if err != nil || r.Status != mad.Received {
 		return complain("after Reopen: status %d, %v", r.Status, err)
 	}
 	if err := q.SetIsSM(true); err != nil {
