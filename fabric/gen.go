@@ -197,15 +197,6 @@ func (g *generator) intOption(name string, def, lo, hi int) (int, error) {
 // known fails if there is an option that nobody asked for. A kind calls it
 // once it has read its own.
 func (g *generator) known() error {
-	rest := 0
-	for _, n := range g.used {
-		if _, ok := g.opts[n]; ok {
-			rest++
-		}
-	}
-	if rest == len(g.opts) {
-		return nil
-	}
 	least := ""
 	for n := range g.opts {
 		asked := false
@@ -215,6 +206,9 @@ func (g *generator) known() error {
 		if !asked && (least == "" || n < least) {
 			least = n
 		}
+	}
+	if least == "" {
+		return nil
 	}
 	return g.fail(least+"="+g.opts[least], "there is no such option")
 }
