@@ -94,7 +94,7 @@ func run(path string) error {
 	}
 	fmt.Printf("\n%d passed, %d failed, %d skipped\n", passed, failed, len(skipped))
 	if failed > 0 || len(broken) > 0 {
-		return fmt.Errorf("%d tests failed", failed)
+		return fmt.Errorf("%d tests failed, %d tests and packages in all", failed, len(broken))
 	}
 	if passed == 0 {
 		return fmt.Errorf("no test was run")
