@@ -388,3 +388,6 @@ func (s *Snapshot) setSL(a *PathAttr, src, dst int32) {
 		a.SL = t.SL[int(src)*len(t.LFT)+int(dst)]
 	}
 }
+
+// GID is the GID of the port with index i in Ports.
+func (s *Snapshot) GID(i int32) ib.GID { return ib.MakeGID(s.Prefix, s.Ports[i].GUID) }
