@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os/exec"
 
 	"github.com/spf13/cobra"
 
@@ -14,18 +15,20 @@ func newAttach() *cobra.Command {
 		GroupID: "sim",
 		Short:   "Run any user-MAD program on a simulated node",
 		Long: `Runs COMMAND in a private mount namespace in which the user-MAD device
-/dev/infiniband/umad0 is NODE's HCA (or switch port 0) on the simulator that
-serves SOCKNAME ('heddle sim --socket SOCKNAME'; default: IBSIM_SOCKNAME, else
-sim). NODE is a netlist id or a node description.
+/dev/infiniband/umad0 (device heddle0) is NODE's HCA, or switch port 0, on the
+simulator that serves SOCKNAME ('heddle sim --socket SOCKNAME'; default:
+IBSIM_SOCKNAME, else sim). NODE is a netlist id or a node description.
 
 The device behaves as the kernel's does: agents and method masks, transaction
 ids, RMPP, time-outs and retries, one IsSM holder. The state is the simulator's,
 so programs attached to one NODE share it as they would share a real HCA.
 
 Needs /dev/fuse, and the right to mount: root, or user namespaces. The exit
-status is COMMAND's.`,
+status is COMMAND's, 127 if there is no such command, and 1 if it could not be
+attached.`,
 		Example: `  heddle attach Hca1 -- ibstat
-  heddle attach 'H-0-0@my-fabric' -- saquery NR`,
+  heddle attach 'host-1@my-fabric' -- saquery NR
+  heddle attach host-1@my-fabric -- heddle sm --port umad:heddle0/1`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(command(args)) == 0 {
 				return usagef("want a node and a command: heddle attach NODE[@SOCKNAME] -- COMMAND [ARG...]")
@@ -33,6 +36,9 @@ status is COMMAND's.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := exec.LookPath(command(args)[0]); err != nil {
+				return &exitError{127, err} // as a shell ends
+			}
 			node, sock := nodeAndSocket(args[0])
 			// Attach hands signals on to the command, whose end is ours.
 			code, err := umadfs.Attach(context.WithoutCancel(cmd.Context()), node, sock, command(args),

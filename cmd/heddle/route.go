@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -125,6 +126,11 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 			g, err := fab.Graph(fabric.GraphOptions{})
 			if err != nil {
 				return err
+			}
+			for _, r := range roots {
+				if !slices.ContainsFunc(g.Switches, func(s fabric.SwitchNode) bool { return s.GUID == r }) {
+					return &exitError{2, fmt.Errorf("--roots %s: the fabric has no switch with node GUID %v", f.roots, r)}
+				}
 			}
 			if workers <= 0 {
 				workers = runtime.GOMAXPROCS(0)

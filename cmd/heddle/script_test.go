@@ -35,8 +35,8 @@ const patience = 60 * time.Second
 //	                                 standard output matches
 //	say NAME PATTERN LINE            write a line to its standard input; read
 //	                                 its output up to a line that matches
-//	stop NAME CODE                   interrupt it and want that exit status
-//	errors NAME PATTERN              its standard error, once stopped, matches
+//	finish NAME CODE                 interrupt it and want that exit status
+//	errors NAME PATTERN              its standard error, once finished, matches
 //	json FILE KEY…                   FILE is an object that has these keys
 //
 // $SOCK is a socket name of the script's own.
@@ -60,7 +60,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "start": start, "say": say, "stop": stop, "errors": errorsMatch, "json": jsonKeys,
+			"exits": exits, "start": start, "say": say, "finish": finish, "errors": errorsMatch, "json": jsonKeys,
 		},
 	})
 }
@@ -170,8 +170,8 @@ func say(ts *testscript.TestScript, neg bool, args []string) {
 	p.await(ts, args[1])
 }
 
-func stop(ts *testscript.TestScript, neg bool, args []string) {
-	want(ts, neg, args, 2, "stop NAME CODE")
+func finish(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, "finish NAME CODE")
 	p := proc(ts, args[0])
 	p.cmd.Process.Signal(syscall.SIGINT)
 	timer := time.AfterFunc(patience, func() { p.cmd.Process.Kill() })

@@ -55,6 +55,25 @@ func (f *simFlags) config() (sim.Config, error) {
 	}, nil
 }
 
+// subnet makes the simulated subnet and runs the netlist's console commands.
+func (f *simFlags) subnet(fab *fabric.Fabric, cfg sim.Config, dos []string) (*sim.Subnet, error) {
+	if f.lidsPer > 0 {
+		if err := fabric.AssignLIDs(fab, f.lidsPer); err != nil {
+			return nil, fmt.Errorf("--lids-per-port %d: %w", f.lidsPer, err)
+		}
+	}
+	s, err := sim.New(fab, cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range dos {
+		if _, err := s.Exec(line); err != nil {
+			return nil, &exitError{2, fmt.Errorf("the netlist's command 'do %s': %w", line, err)}
+		}
+	}
+	return s, nil
+}
+
 func newSim() *cobra.Command {
 	var n netlistFlags
 	var f simFlags
@@ -93,19 +112,9 @@ when that ends.`,
 			if err != nil {
 				return err
 			}
-			if f.lidsPer > 0 {
-				if err := fabric.AssignLIDs(fab, f.lidsPer); err != nil {
-					return err
-				}
-			}
-			s, err := sim.New(fab, cfg)
+			s, err := f.subnet(fab, cfg, dos)
 			if err != nil {
 				return err
-			}
-			for _, line := range dos {
-				if _, err := s.Exec(line); err != nil {
-					return fmt.Errorf("%s: do %s: %w", n.netlist, line, err)
-				}
 			}
 			return serveSim(cmd, s, name, udp, quiet)
 		},

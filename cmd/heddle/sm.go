@@ -341,6 +341,7 @@ type managed struct {
 	log    *slog.Logger
 	once   bool
 	tty    *terminal
+	page   func(url string) // told where the page is; may be nil
 }
 
 // manage runs a daemon with its API until the command's context ends.
@@ -373,7 +374,7 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	d := daemon.New(cfg)
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	servers, err := f.serve(ctx, d, m.log, m.once && !cmd.Flags().Changed("api"))
+	servers, err := f.serve(ctx, d, m, m.once && !cmd.Flags().Changed("api"))
 	if err != nil {
 		return err
 	}
@@ -391,7 +392,7 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 
 // serve starts the API where the flags want it. quiet leaves out the default
 // address, for a manager that is gone in a second.
-func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, log *slog.Logger, quiet bool) (running []chan struct{}, err error) {
+func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet bool) (running []chan struct{}, err error) {
 	o := api.Options{Hosts: f.apiHosts, Metrics: d.Metrics()}
 	start := func(l net.Listener, o api.Options) {
 		done := make(chan struct{})
@@ -399,7 +400,7 @@ func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, log *slog.Logger,
 		go func() {
 			defer close(done)
 			if err := api.Serve(ctx, l, api.New(d, o)); err != nil {
-				log.Error("the API ended", "addr", l.Addr().String(), "err", err)
+				m.log.Error("the API ended", "addr", l.Addr().String(), "err", err)
 			}
 		}()
 	}
@@ -441,9 +442,16 @@ func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, log *slog.Logger,
 		file = tokenPath(l.Addr().String())
 	}
 	if o.Token, err = api.NewToken(file); err != nil {
-		log.Warn("the API will only read", "err", err)
+		m.log.Warn("the API will only read", "err", err)
 	}
-	log.Info("the API is served", "addr", l.Addr().String(), "token_file", file)
+	m.log.Info("the API is served", "addr", l.Addr().String(), "token_file", file)
+	if m.page != nil {
+		scheme := "http"
+		if tlsConf != nil {
+			scheme = "https"
+		}
+		m.page(scheme + "://" + l.Addr().String() + "/")
+	}
 	start(l, o)
 	return running, nil
 }

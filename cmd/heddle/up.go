@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/fabric"
-	"heddle/sim"
 	"heddle/sim/ibsimd"
 	"heddle/sim/live"
 	"heddle/sim/umadfs"
@@ -43,11 +42,12 @@ standard input take links and nodes down and up ('help' lists them).`,
 				return err
 			}
 			var fab *fabric.Fabric
+			var dos []string
 			if n.netlist == "-" {
 				return usagef("--netlist -: standard input is the console; give a file")
 			}
 			if n.netlist != "" {
-				fab, _, err = n.read(nil)
+				fab, dos, err = n.read(nil)
 			} else if len(topo) > 0 {
 				fab, err = generate(topo[0], topo[1:], sf.seed)
 			}
@@ -64,7 +64,7 @@ standard input take links and nodes down and up ('help' lists them).`,
 				return err
 			}
 			defer st.Close()
-			s, err := sim.New(fab, simCfg)
+			s, err := sf.subnet(fab, simCfg, dos)
 			if err != nil {
 				return err
 			}
@@ -88,13 +88,12 @@ standard input take links and nodes down and up ('help' lists them).`,
 			ctx, cancel := cancellable(cmd)
 			defer cancel()
 			go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
-			if f.api != "" {
-				fmt.Fprintf(tty, "page:  http://%s/\n", f.api)
-			}
-			fmt.Fprintf(tty, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach NODE@%s -- saquery NR\n", socket, socket)
+			name := portName(port, fab)
+			fmt.Fprintf(tty, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach %s@%s -- saquery NR\n", socket, name, socket)
+			page := func(url string) { fmt.Fprintf(tty, "page:  %s\n", url) }
 			cmd.SetContext(ctx)
 			return f.manage(cmd, managed{port: rmpp.Over(port), single: port.SingleMAD,
-				name: "sim:" + portName(port, fab), core: cfg, store: st, log: log, tty: tty})
+				name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty})
 		},
 	}
 	c.Flags().StringSliceVar(&topo, "topo", []string{"fattree", "648"}, "fabric as 'heddle topo gen' makes it: `KIND,PARAM...`")

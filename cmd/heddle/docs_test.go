@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+var update = flag.Bool("update", false, "write docs/cli.md anew")
+
+const cliDoc = "../../docs/cli.md"
+
+// TestReference holds docs/cli.md to what the commands say of themselves.
+// Regenerate it with: go test ./cmd/heddle -run TestReference -update
+func TestReference(t *testing.T) {
+	got := reference(newRoot())
+	if *update {
+		if err := os.WriteFile(cliDoc, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(cliDoc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("docs/cli.md is not what the commands say (-file +commands); run go test ./cmd/heddle -run TestReference -update\n%s", d)
+	}
+}
+
+// reference is the manual of every command, in the order of help.
+func reference(root *cobra.Command) []byte {
+	var b bytes.Buffer
+	b.WriteString("# The commands\n\nGenerated from the commands' own help; `heddle help COMMAND` shows the same.\n\n")
+	var list []*cobra.Command
+	for _, c := range allCommands(root) {
+		if c.Hidden || c.Name() == "help" && c.Parent() == root {
+			continue
+		}
+		list = append(list, c)
+		fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), c.Short)
+	}
+	for _, c := range list {
+		manual(&b, c)
+	}
+	return b.Bytes()
+}
+
+func manual(b *bytes.Buffer, c *cobra.Command) {
+	fmt.Fprintf(b, "\n## %s\n\n", c.CommandPath())
+	if c.Runnable() {
+		fmt.Fprintf(b, "```text\n%s\n```\n\n", strings.TrimSuffix(c.UseLine(), " [flags]"))
+	}
+	text := c.Long
+	if text == "" {
+		text = c.Short
+	}
+	fmt.Fprintf(b, "```text\n%s\n```\n", strings.TrimSpace(text))
+	if c.Example != "" {
+		fmt.Fprintf(b, "\nExamples:\n\n```sh\n%s\n```\n", unindent(c.Example))
+	}
+	var flags bytes.Buffer
+	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "help" {
+			return
+		}
+		arg, usage := pflag.UnquoteUsage(f)
+		name := "--" + f.Name
+		if arg != "" {
+			name += " " + arg
+		}
+		if d := strings.Trim(f.DefValue, "[]"); d != "" && d != "false" && d != "0" && d != "0s" {
+			usage += " (default " + d + ")"
+		}
+		fmt.Fprintf(&flags, "| `%s` | %s |\n", name, strings.ReplaceAll(usage, "|", "\\|"))
+	})
+	if flags.Len() > 0 {
+		fmt.Fprintf(b, "\n| flag | |\n|---|---|\n%s", flags.Bytes())
+	}
+}
+
+func unindent(s string) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimPrefix(lines[i], "  ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestDocumentedCommands checks every heddle command that the documents and
+// the help texts show: the command is there, and so is each of its flags.
+func TestDocumentedCommands(t *testing.T) {
+	texts := map[string]string{}
+	for _, name := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
+		b, err := os.ReadFile("../../" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[name] = string(b)
+	}
+	for _, c := range allCommands(newRoot()) {
+		if c.Name() == "completion" || c.HasParent() && c.Parent().Name() == "completion" {
+			continue // cobra's own words
+		}
+		texts["help of "+c.CommandPath()] = c.Long + "\n" + c.Example
+	}
+	found := 0
+	for where, text := range texts {
+		for _, line := range commandLines(text) {
+			found++
+			if err := checkLine(line); err != nil {
+				t.Errorf("%s: %q: %v", where, line, err)
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d commands were found in the documents", found)
+	}
+}
+
+var (
+	quoted = regexp.MustCompile("[`']((?:bin/)?heddle [^`'\n]+)[`']")
+	inLine = regexp.MustCompile(`(?m)(?:^|[ |;])((?:bin/)?heddle (?:up|sm|plan|ctl|sim|attach|topo|route|version|help|completion)\b[^|;>\n]*)`)
+)
+
+// commandLines are the heddle commands in a text: in code quotes, and at the
+// beginning of a line or of a part of a pipeline in an indented block.
+func commandLines(text string) []string {
+	var out []string
+	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
+		out = append(out, m[1])
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "  ") || strings.HasPrefix(line, "heddle ") || strings.HasPrefix(line, "bin/heddle ") {
+			for _, m := range inLine.FindAllStringSubmatch(line, -1) {
+				out = append(out, m[1])
+			}
+		}
+	}
+	return out
+}
+
+func checkLine(line string) error {
+	words := strings.Fields(line)[1:]
+	c := newRoot()
+	c.InitDefaultCompletionCmd()
+	if words[0] == "help" {
+		words = words[1:]
+	}
+	for len(words) > 0 {
+		// "ctl status | nodes" in prose names several; the first is enough.
+		sub := child(c, strings.Trim(words[0], ",.`'"))
+		if sub == nil {
+			break
+		}
+		c, words = sub, words[1:]
+	}
+	if !c.HasParent() && len(words) > 0 && !strings.HasPrefix(words[0], "-") && !placeholder(words[0]) {
+		return fmt.Errorf("there is no command %q", words[0])
+	}
+	for _, w := range words {
+		if w == "--" {
+			break
+		}
+		name, ok := strings.CutPrefix(w, "--")
+		if !ok {
+			continue
+		}
+		name, _, _ = strings.Cut(strings.Trim(name, ",.`'()[]"), "=")
+		c.InitDefaultHelpFlag()
+		if c.Flags().Lookup(name) == nil && c.InheritedFlags().Lookup(name) == nil {
+			return fmt.Errorf("%s has no flag --%s", c.CommandPath(), name)
+		}
+	}
+	return nil
+}
+
+// placeholder reports words such as COMMAND, which stand for others.
+func placeholder(w string) bool { return strings.ToUpper(w) == w }
