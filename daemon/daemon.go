@@ -32,6 +32,8 @@ var (
 	ErrPortLost = errors.New("the port is lost")
 	// ErrStandby: with Once, another manager is master.
 	ErrStandby = errors.New("another subnet manager is master")
+	// ErrBusy: the port cannot be claimed, another manager runs on it.
+	ErrBusy = errors.New("the port cannot be claimed (is another subnet manager running on it?)")
 	// ErrRefused: with Once, the subnet cannot be brought up.
 	ErrRefused = errors.New("the subnet was not brought up")
 )
@@ -190,6 +192,7 @@ type loop struct {
 	stopping   bool
 	stopped    bool
 	result     error
+	claimed    bool // IsSM was ours
 	sendFailed uint64
 }
 
@@ -260,7 +263,16 @@ func (l *loop) step(ev sm.Event) {
 	}
 	switch out.IsSM {
 	case sm.IsSMClaim, sm.IsSMRelease:
-		if err := d.cfg.Port.SetIsSM(out.IsSM == sm.IsSMClaim); err != nil {
+		claim := out.IsSM == sm.IsSMClaim
+		err := d.cfg.Port.SetIsSM(claim)
+		if err != nil && claim && !l.claimed {
+			// Before anything is sent: two managers on one port would take
+			// each other's answers.
+			l.stopped, l.result = true, fmt.Errorf("%w: %s: %w", ErrBusy, d.cfg.PortName, err)
+			return
+		}
+		l.claimed = l.claimed || claim
+		if err != nil {
 			d.note(slog.LevelError, "issm", "IsSM of the port cannot be changed", map[string]string{"err": err.Error()})
 		}
 	}
