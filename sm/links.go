@@ -223,6 +223,10 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 	pi.ClientReregister = false
 	before := p.info
 	p.info = pi
+	if num != 0 && (pi.PortState < before.PortState || before.PortState == ib.StateDown && pi.PortState != ib.StateDown) {
+		// The PortStateChange that told of it may be cleared already.
+		c.askSweep("port changed state during the sweep: " + f.where(n, int(num)).String())
+	}
 	if f.agentPort(n, num) == p {
 		p.mkey = pi.MKey
 		if pi.MKey == 0 && pi.MKeyProtectBits == 1 {
