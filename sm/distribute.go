@@ -261,13 +261,17 @@ func (c *Core) onSetLFT(it item, comp *mad.Completion) {
 		return
 	}
 	l.set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)))
-	// The network may deliver an older copy of a Set late. Where two writes to
-	// one switch come close to each other, the block is read again later.
-	if comp.Tries > 1 || l.anyOld && c.now.Sub(l.wrote) < suspectTime {
+	// The network may deliver an older copy of a Set late. Where two writes of
+	// one block come close to each other, it is read again later.
+	if c.now.Sub(l.wrote) >= suspectTime {
+		clear(l.recent)
+	}
+	if comp.Tries > 1 || bitGet(l.recent, b) {
 		bitSet(&l.suspect, b)
 		c.auditAt = c.now.Add(suspectTime)
 	}
-	l.wrote, l.anyOld = c.now, true
+	bitSet(&l.recent, b)
+	l.wrote = c.now
 }
 
 // onResume continues a transition whose wait is over.

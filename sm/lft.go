@@ -14,8 +14,8 @@ type lft struct {
 	known   []uint64
 	suspect []uint64 // written while a late copy of an older write may be under way
 	top     ib.LID   // LinearFDBTop as read or acknowledged
-	wrote   mad.Time // when a block was last written
-	anyOld  bool     // wrote is meaningful
+	recent  []uint64 // written less than suspectTime before wrote
+	wrote   mad.Time // when a block was last written; meaningful if recent is not empty
 }
 
 func bitGet(b []uint64, i int) bool { return i>>6 < len(b) && b[i>>6]&(1<<(i&63)) != 0 }
