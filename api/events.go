@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// keepAlive is how often a silent event stream says that it lives.
-const keepAlive = 15 * time.Second
+// keepAlive is how often a silent event stream says that it lives, and
+// stalled how long a client may take none of it before it is let go.
+const (
+	keepAlive = 15 * time.Second
+	stalled   = 30 * time.Second
+)
 
 // stream sends events as server-sent events, numbered, so that a client that
 // comes back with Last-Event-ID misses none that are still kept.
@@ -24,13 +28,14 @@ func stream(b Backend, w http.ResponseWriter, r *http.Request) {
 		}
 		after = n
 	}
-	// The server bounds how long a reply may take; a stream has no end.
-	flush.SetWriteDeadline(time.Time{})
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
 	for {
+		// The server bounds how long a reply may take. A stream has no end, so
+		// each part of it has that bound instead.
+		flush.SetWriteDeadline(time.Now().Add(stalled))
 		events, more := b.Events(after)
 		for _, e := range events {
 			j, err := json.Marshal(e)
@@ -50,6 +55,7 @@ func stream(b Backend, w http.ResponseWriter, r *http.Request) {
 			return
 		case <-more:
 		case <-tick.C:
+			flush.SetWriteDeadline(time.Now().Add(stalled))
 			if _, err := fmt.Fprint(w, ": alive\n\n"); err != nil {
 				return
 			}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -30,6 +31,9 @@ func Listen(addr string, tlsConf *tls.Config, readToken string) (net.Listener, e
 		return nil, fmt.Errorf("api address %q can be reached from outside this machine: give --api-tls-cert, --api-tls-key and --api-read-token-file, or use 127.0.0.1", addr)
 	}
 	l, err := net.Listen("tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("api address %q: %w; is another manager running? --api names another address, --api \"\" none", addr, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("api address %q: %w", addr, err)
 	}
@@ -50,15 +54,20 @@ func ListenUnix(path string) (net.Listener, error) {
 		c.Close()
 		return nil, fmt.Errorf("api socket %s: another daemon serves it", path)
 	}
+	if st, err := os.Lstat(path); err == nil && st.Mode()&os.ModeSocket == 0 {
+		return nil, fmt.Errorf("api socket %s: there is a file that is no socket; name another place or remove it", path)
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("api socket: %w", err)
 	}
-	l, err := net.Listen("unix", path)
+	// On Linux the file takes the mode of the socket, so that there is no
+	// moment at which others may connect.
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = syscall.Fchmod(int(fd), 0o600) }), err)
+	}}
+	l, err := private.Listen(context.Background(), "unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("api socket: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		l.Close()
 		return nil, fmt.Errorf("api socket: %w", err)
 	}
 	return bound(l, maxConns), nil
