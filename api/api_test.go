@@ -1,0 +1,321 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fake is a manager that does nothing.
+type fake struct {
+	mu     sync.Mutex
+	events []Event
+	more   chan struct{}
+	sweeps int
+	err    error
+	notUp  string
+}
+
+func newFake(events int) *fake {
+	f := &fake{more: make(chan struct{})}
+	for range events {
+		f.add()
+	}
+	return f
+}
+
+func (f *fake) add() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = append(f.events, Event{Seq: uint64(len(f.events) + 1), Level: "info", Kind: "test", Message: "line\nbreak"})
+	close(f.more)
+	f.more = make(chan struct{})
+}
+
+func (f *fake) Status() Status   { return Status{State: "MASTER"} }
+func (f *fake) Nodes() []Node    { return nil }
+func (f *fake) Links() []Link    { return nil }
+func (f *fake) Drawing() Drawing { return Drawing{} }
+func (f *fake) Ready() (bool, string) {
+	return f.notUp == "", "ready" + f.notUp
+}
+
+func (f *fake) Sweep(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sweeps++
+	return f.err
+}
+
+func (f *fake) Events(after uint64) ([]Event, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]Event(nil), f.events[min(after, uint64(len(f.events))):]...), f.more
+}
+
+// ask makes one request of a handler; head holds further header lines.
+func ask(h http.Handler, method, target string, body io.Reader, head ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, body)
+	r.Host = "127.0.0.1:7480"
+	for _, line := range head {
+		k, v, _ := strings.Cut(line, ": ")
+		if k == "Host" {
+			r.Host = v
+		} else {
+			r.Header.Set(k, v)
+		}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestHostMustBeOurs(t *testing.T) {
+	h := New(newFake(0), Options{Hosts: []string{"sm.example.org"}})
+	for host, want := range map[string]int{
+		"127.0.0.1:7480":          200,
+		"127.0.0.1":               200,
+		"127.8.9.1:80":            200,
+		"localhost:7480":          200,
+		"[::1]:7480":              200,
+		"[::1]":                   200,
+		"sm.example.org:7480":     200,
+		"sm.example.org":          200,
+		"example.org":             403,
+		"evil.example.org:7480":   403,
+		"localhost.example.org":   403,
+		"192.0.2.1:7480":          403,
+		"0.0.0.0:7480":            403,
+		"127.0.0.1.example.org":   403,
+		"[2001:db8::1]:7480":      403,
+		"":                        403,
+		"127.0.0.1:7480:7480":     403,
+		"[::ffff:192.0.2.1]:7480": 403,
+	} {
+		for _, path := range []string{"/v1/status", "/", "/healthz"} {
+			w := ask(h, "GET", path, nil, "Host: "+host)
+			if refused := w.Code == 403; refused != (want == 403) {
+				t.Errorf("Host %q, GET %s: status %d", host, path, w.Code)
+			}
+		}
+	}
+	// Whoever can open the owner's socket may call the server what they like.
+	if w := ask(New(newFake(0), Options{AllowWrite: true}), "GET", "/v1/status", nil, "Host: anything"); w.Code != 200 {
+		t.Errorf("on the owner's socket: status %d", w.Code)
+	}
+}
+
+func TestWritingNeedsTheToken(t *testing.T) {
+	const token = "0123456789abcdef"
+	for _, c := range []struct {
+		name   string
+		o      Options
+		head   []string
+		want   int
+		sweeps int
+	}{
+		{"no token", Options{Token: token}, nil, 401, 0},
+		{"another", Options{Token: token}, []string{"Authorization: Bearer " + token + "0"}, 401, 0},
+		{"its beginning", Options{Token: token}, []string{"Authorization: Bearer 0123"}, 401, 0},
+		{"empty", Options{Token: token}, []string{"Authorization: Bearer "}, 401, 0},
+		{"another scheme", Options{Token: token}, []string{"Authorization: Basic " + token}, 401, 0},
+		{"right", Options{Token: token}, []string{"Authorization: Bearer " + token}, 202, 1},
+		{"there is none", Options{}, []string{"Authorization: Bearer "}, 401, 0},
+		{"there is none, nothing sent", Options{}, nil, 401, 0},
+		{"the owner's socket", Options{AllowWrite: true}, nil, 202, 1},
+		{"the reader's token", Options{Token: token, ReadToken: "reader reader reader"}, []string{"Authorization: Bearer reader reader reader"}, 401, 0},
+		{"from a stranger's page", Options{Token: token}, []string{"Authorization: Bearer " + token, "Origin: http://example.org"}, 403, 0},
+		{"from a stranger's page, by the browser's word", Options{Token: token}, []string{"Authorization: Bearer " + token, "Sec-Fetch-Site: cross-site"}, 403, 0},
+		{"from a stranger's page to the owner's socket", Options{AllowWrite: true}, []string{"Origin: http://example.org"}, 403, 0},
+		{"from our page", Options{Token: token}, []string{"Authorization: Bearer " + token, "Origin: http://127.0.0.1:7480"}, 202, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(0)
+			w := ask(New(f, c.o), "POST", "/v1/sweep", nil, c.head...)
+			if w.Code != c.want || f.sweeps != c.sweeps {
+				t.Errorf("status %d, %d sweeps; want %d, %d", w.Code, f.sweeps, c.want, c.sweeps)
+			}
+			if w.Code == 401 && w.Header().Get("WWW-Authenticate") == "" {
+				t.Error("401 without WWW-Authenticate")
+			}
+			if strings.Contains(w.Body.String(), token) {
+				t.Error("the token is in the answer")
+			}
+		})
+	}
+	// Other methods are no way around.
+	f := newFake(0)
+	for _, m := range []string{"GET", "HEAD", "OPTIONS"} {
+		ask(New(f, Options{Token: token}), m, "/v1/sweep", nil)
+	}
+	if f.sweeps != 0 {
+		t.Errorf("%d sweeps by reading", f.sweeps)
+	}
+}
+
+func TestReadingMayNeedAToken(t *testing.T) {
+	o := Options{Token: "writer writer writer", ReadToken: "reader reader reader"}
+	h := New(newFake(0), o)
+	for _, path := range []string{"/v1/status", "/", "/healthz", "/readyz", "/openapi.json", "/v1/events/stream"} {
+		if w := ask(h, "GET", path, nil); w.Code != 401 {
+			t.Errorf("GET %s without a token: status %d", path, w.Code)
+		}
+	}
+	for _, token := range []string{o.Token, o.ReadToken} {
+		if w := ask(h, "GET", "/v1/status", nil, "Authorization: Bearer "+token); w.Code != 200 {
+			t.Errorf("with %q: status %d", token, w.Code)
+		}
+	}
+}
+
+func TestBodiesAreBounded(t *testing.T) {
+	var read int
+	var err error
+	h := guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var b []byte
+		b, err = io.ReadAll(r.Body)
+		read = len(b)
+	}), Options{AllowWrite: true})
+	ask(h, "POST", "/", strings.NewReader(strings.Repeat("x", maxBody)))
+	if read != maxBody || err != nil {
+		t.Errorf("%d bytes read, %v", read, err)
+	}
+	ask(h, "POST", "/", strings.NewReader(strings.Repeat("x", maxBody+1)))
+	var large *http.MaxBytesError
+	if read != maxBody || !errors.As(err, &large) {
+		t.Errorf("%d bytes read, %v", read, err)
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	f := newFake(2)
+	h := New(f, Options{AllowWrite: true})
+	for _, path := range []string{"/v1/nodes", "/v1/links"} {
+		if w := ask(h, "GET", path, nil); strings.TrimSpace(w.Body.String()) != "[]" {
+			t.Errorf("GET %s of nothing: %s, want []", path, w.Body)
+		}
+	}
+	var events []Event
+	if err := json.Unmarshal(ask(h, "GET", "/v1/events?after=1", nil).Body.Bytes(), &events); err != nil || len(events) != 1 || events[0].Seq != 2 {
+		t.Errorf("events after 1: %v, %v", events, err)
+	}
+	if w := ask(h, "GET", "/v1/events?after=x", nil); w.Code != 422 && w.Code != 400 {
+		t.Errorf("events after x: status %d", w.Code)
+	}
+	if w := ask(h, "GET", "/v1/events/stream?after=x", nil); w.Code != 400 {
+		t.Errorf("stream after x: status %d", w.Code)
+	}
+	w := ask(h, "GET", "/", nil)
+	for _, k := range []string{"Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy"} {
+		if w.Header().Get(k) == "" {
+			t.Errorf("the page has no %s", k)
+		}
+	}
+	f.err = errors.New("stopping")
+	if w := ask(h, "POST", "/v1/sweep", nil); w.Code != 503 || !strings.Contains(w.Body.String(), "stopping") {
+		t.Errorf("a sweep that is refused: status %d %s", w.Code, w.Body)
+	}
+	if w := ask(h, "GET", "/readyz", nil); w.Code != 200 {
+		t.Errorf("readyz: status %d", w.Code)
+	}
+	f.notUp = " no: discovering"
+	if w := ask(h, "GET", "/readyz", nil); w.Code != 503 || !strings.Contains(w.Body.String(), "discovering") {
+		t.Errorf("readyz: status %d %s", w.Code, w.Body)
+	}
+	if w := ask(h, "GET", "/healthz", nil); w.Code != 200 {
+		t.Errorf("healthz: status %d", w.Code)
+	}
+	if w := ask(h, "GET", "/no/such/thing", nil); w.Code != 404 {
+		t.Errorf("unknown path: status %d", w.Code)
+	}
+}
+
+// TestStreamGoesOn reads a stream, comes back with Last-Event-ID, and is told
+// what it missed and then what is new.
+func TestStreamGoesOn(t *testing.T) {
+	f := newFake(2)
+	srv := httptest.NewServer(New(f, Options{}))
+	defer srv.Close()
+	open := func(last string) (*bufio.Scanner, func()) {
+		r, err := http.NewRequest("GET", srv.URL+"/v1/events/stream", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if last != "" {
+			r.Header.Set("Last-Event-ID", last)
+		}
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ct := resp.Header.Get("Content-Type"); ct != "text/event-stream" {
+			t.Fatalf("content type %q", ct)
+		}
+		return bufio.NewScanner(resp.Body), func() { resp.Body.Close() }
+	}
+	next := func(s *bufio.Scanner) string {
+		id := ""
+		for s.Scan() {
+			switch line := s.Text(); {
+			case strings.HasPrefix(line, "id: "):
+				id = line[4:]
+			case strings.HasPrefix(line, "data: "):
+				var e Event
+				if err := json.Unmarshal([]byte(line[6:]), &e); err != nil || e.Message != "line\nbreak" {
+					t.Fatalf("event %q: %v", line, err)
+				}
+			case line == "":
+				return id
+			}
+		}
+		t.Fatalf("the stream ended: %v", s.Err())
+		return ""
+	}
+	s, done := open("")
+	for _, want := range []string{"1", "2"} {
+		if got := next(s); got != want {
+			t.Errorf("event %s, want %s", got, want)
+		}
+	}
+	f.add()
+	if got := next(s); got != "3" {
+		t.Errorf("event %s, want 3", got)
+	}
+	done()
+	f.add()
+	s, done = open("2")
+	defer done()
+	for _, want := range []string{"3", "4"} {
+		if got := next(s); got != want {
+			t.Errorf("after coming back: event %s, want %s", got, want)
+		}
+	}
+	f.add()
+	if got := next(s); got != "5" {
+		t.Errorf("event %s, want 5", got)
+	}
+}
+
+func TestSilentStreamSaysThatItLives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*keepAlive+time.Second)
+		defer cancel()
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/v1/events/stream", nil).WithContext(ctx)
+		f := newFake(0)
+		f.more = make(chan struct{})
+		stream(f, w, r)
+		if got := strings.Count(w.Body.String(), ": alive\n\n"); got != 2 {
+			t.Errorf("%d signs of life in %v, want 2", got, 2*keepAlive)
+		}
+	})
+}
