@@ -43,6 +43,9 @@ func (r *ring) add(e api.Event) {
 func (r *ring) since(n uint64) ([]api.Event, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if n > r.last {
+		n = 0 // a number of an earlier run: nothing of this one was seen
+	}
 	first := r.last - uint64(len(r.kept)) // number before the oldest kept
 	skip := 0
 	if n > first {
