@@ -112,22 +112,44 @@ func (c *Core) endPorts() []endPort {
 }
 
 // lidLimit is the first LID that some switch's table cannot hold. Switches
-// whose tables are too small for the subnet at all are left out.
+// whose tables are too small for the subnet are left out if that costs fewer
+// end ports than running out of LIDs would.
 func (c *Core) lidLimit(eps []endPort) int {
 	f := c.f
-	need := 1
-	for _, e := range eps {
-		need += 1 << e.lmc
-	}
+	need := needed(eps)
 	limit := int(ib.LIDMaxUnicast) + 1
+	for i := range f.nodes {
+		if n := &f.nodes[i]; n.isSwitch() && n.ok() {
+			limit = min(limit, int(n.sw.LinearFDBCap))
+		}
+	}
+	if limit >= need {
+		return limit
+	}
+	// Try the table sizes from the smallest up: with switches below a size left
+	// out, as many LIDs are of use as ports are still joined, or as fit.
+	sizes := []int{limit, need}
+	for i := range f.nodes {
+		if n := &f.nodes[i]; n.isSwitch() && n.ok() && int(n.sw.LinearFDBCap) < need {
+			sizes = append(sizes, int(n.sw.LinearFDBCap))
+		}
+	}
+	slices.Sort(sizes)
+	best, most := limit, 0
+	for _, size := range slices.Compact(sizes) {
+		if use := min(c.joined(eps, size), size-1); use > most {
+			best, most = size, use
+		}
+	}
+	limit = int(ib.LIDMaxUnicast) + 1
 	for i := range f.nodes {
 		n := &f.nodes[i]
 		if !n.isSwitch() || !n.ok() {
 			continue
 		}
-		if lim := int(n.sw.LinearFDBCap); lim < need {
-			text := "its linear forwarding table holds " + strconv.Itoa(lim) + " LIDs but the subnet needs " + strconv.Itoa(need) + "; the switch is left out: take it out of the fabric or use a smaller LMC"
-			if lim == 0 {
+		if size := int(n.sw.LinearFDBCap); size < best {
+			text := "its linear forwarding table holds " + strconv.Itoa(size) + " LIDs but the subnet needs " + strconv.Itoa(need) + "; the switch is left out: take it out of the fabric or use a smaller LMC"
+			if size == 0 {
 				text = "it has no linear forwarding table, only a random one, which is not supported; the switch is left out"
 			}
 			c.problem(Where{}, Notice{Kind: KindTableTooSmall, Level: Error, Where: f.where(int32(i), -1), Text: text})
@@ -137,6 +159,48 @@ func (c *Core) lidLimit(eps []endPort) int {
 		limit = min(limit, int(n.sw.LinearFDBCap))
 	}
 	return limit
+}
+
+// needed is the size of the smallest table that holds LIDs for all of eps.
+func needed(eps []endPort) int {
+	need := 1
+	for _, e := range eps {
+		need += 1 << e.lmc
+	}
+	return need
+}
+
+// joined is how many LIDs the end ports need that links join with our own port
+// when switches whose tables hold fewer than size LIDs are left out.
+func (c *Core) joined(eps []endPort, size int) int {
+	f := c.f
+	in := make([]bool, len(f.nodes))
+	out := func(n int32) bool {
+		nd := &f.nodes[n]
+		return !nd.ok() || nd.isSwitch() && int(nd.sw.LinearFDBCap) < size
+	}
+	queue := []int32{f.self.Node}
+	in[f.self.Node] = true
+	for len(queue) > 0 {
+		n := queue[0]
+		queue = queue[1:]
+		if out(n) || !f.nodes[n].isSwitch() && n != f.self.Node {
+			continue
+		}
+		for i := range f.nodePorts(n) {
+			if p := f.portOf(n, uint8(i)); p.has(pLinked) && !in[p.peer.Node] && !out(p.peer.Node) {
+				in[p.peer.Node] = true
+				queue = append(queue, p.peer.Node)
+			}
+		}
+	}
+	lids := 0
+	for _, e := range eps {
+		if n := f.ports[e.idx].node; in[n] && !out(n) {
+			lids += 1 << e.lmc
+		}
+	}
+	return lids
 }
 
 // assignLIDs gives every end port its LID. In this order a range is kept, if
@@ -207,6 +271,9 @@ func (c *Core) assignLIDs() []store.Op {
 		}
 	}
 	var ops []store.Op
+	if needed(eps) > limit {
+		eps = c.byNeed(eps)
+	}
 	for _, e := range eps {
 		p := &f.ports[e.idx]
 		if p.lid == 0 {
@@ -238,6 +305,26 @@ func (c *Core) assignLIDs() []store.Op {
 		}
 	}
 	return ops
+}
+
+// byNeed is eps in the order in which LIDs that may run out are given: our own
+// port, without which there is no manager, then switches, without which others
+// are cut off.
+func (c *Core) byNeed(eps []endPort) []endPort {
+	f := c.f
+	own := f.agentPort(f.self.Node, f.self.Port)
+	rank := func(e endPort) int {
+		switch p := &f.ports[e.idx]; {
+		case p == own:
+			return 0
+		case f.nodes[p.node].isSwitch():
+			return 1
+		}
+		return 2
+	}
+	out := slices.Clone(eps)
+	slices.SortStableFunc(out, func(a, b endPort) int { return rank(a) - rank(b) })
+	return out
 }
 
 func (c *Core) countOut() (n int) {
