@@ -75,6 +75,8 @@ func wrap(op, device string, err error) error {
 	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ENODEV),
 		errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENOTCONN):
 		e.Kind = ErrRemoved
+	case errors.Is(err, syscall.EBUSY):
+		e.Kind = ErrBusy
 	case errors.Is(err, os.ErrPermission):
 		e.Kind = ErrPermission
 		e.Hint = "run as root, or give your group the device files by a udev rule"

@@ -39,7 +39,7 @@ func (p *Port) take(h *Holder) syscall.Errno {
 	outer := p.enter()
 	defer p.leave(outer)
 	if err := p.wire.SetIsSM(true); err != nil {
-		return syscall.EIO
+		return syscall.EBUSY // an SM beside this device: one that speaks ibsim's protocol
 	}
 	p.issm.holder = h
 	return 0
