@@ -28,10 +28,18 @@ func (d *Daemon) tell(n *sm.Notice) {
 	if text == "" {
 		text = strings.ReplaceAll(n.Kind.String(), "_", " ")
 	}
+	text = lead[n.Kind] + text
 	if n.Kind == sm.KindSweepEnd && n.Report != nil {
 		d.phases.add(n.Report)
 	}
 	d.note(levels[n.Level], n.Kind.String(), text, attrs)
+}
+
+// lead begins the messages of notices whose text only says why.
+var lead = map[sm.Kind]string{
+	sm.KindSweepStart:   "sweep begins: ",
+	sm.KindSweepEnd:     "sweep ends: ",
+	sm.KindEnginePassed: "engine passed over: ",
 }
 
 var levels = [...]slog.Level{sm.Debug: slog.LevelDebug, sm.Info: slog.LevelInfo, sm.Warn: slog.LevelWarn, sm.Error: slog.LevelError}
