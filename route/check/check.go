@@ -129,15 +129,17 @@ func (r *Report) Err() error {
 		return nil
 	}
 	var why []string
-	if r.UnreachablePairs > 0 {
-		why = append(why, fmt.Sprintf("%d unreachable pairs", r.UnreachablePairs))
+	count := func(n int64, what string) {
+		if n > 1 {
+			what += "s"
+		}
+		if n > 0 {
+			why = append(why, fmt.Sprintf("%d %s", n, what))
+		}
 	}
-	if r.Loops > 0 {
-		why = append(why, fmt.Sprintf("%d loops", r.Loops))
-	}
-	if r.CreditCycles > 0 {
-		why = append(why, fmt.Sprintf("%d credit cycles", r.CreditCycles))
-	}
+	count(r.UnreachablePairs, "unreachable pair")
+	count(r.Loops, "loop")
+	count(int64(r.CreditCycles), "credit cycle")
 	return errors.New("check: " + strings.Join(why, ", "))
 }
 
