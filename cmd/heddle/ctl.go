@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -206,7 +205,7 @@ func printStatus(w io.Writer, body []byte) error {
 	row("links", "%d, %d active", s.Links, s.LinksActive)
 	row("LIDs", "%d given to %d ports", s.LIDs, s.EndPorts)
 	if s.Engine != "" {
-		row("routes", "%s %s", s.Engine, s.EngineReason)
+		row("routes", "%s", strings.TrimSpace(s.Engine+" "+s.EngineReason))
 	}
 	row("problems", "%d", s.Problems)
 	row("sweeps", "%d full, %d light", s.Sweeps, s.Resweeps)
@@ -235,7 +234,6 @@ func printLinks(w io.Writer, body []byte) error {
 	if err := json.Unmarshal(body, &links); err != nil {
 		return err
 	}
-	slices.SortStableFunc(links, func(a, b api.Link) int { return strings.Compare(a.A.Description, b.A.Description) })
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FROM\tPORT\tTO\tPORT\tWIDTH\tSPEED\tMTU\tVLS\tSTATE")
 	for _, l := range links {
