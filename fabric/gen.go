@@ -276,14 +276,6 @@ func mul(v ...int) int {
 	return p
 }
 
-func power(b, e int) int {
-	p := 1
-	for range e {
-		p = mul(p, b)
-	}
-	return p
-}
-
 // addHosts adds n hosts and returns the index of the first. Hosts beyond
 // total are left out: indices from first+made on do not exist.
 func (g *generator) addHosts(n, ports int) (made int) {

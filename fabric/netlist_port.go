@@ -47,7 +47,7 @@ func (n *netlist) portLine(l []byte) error {
 		if at, err = n.newAlias(name, col, at, e); err != nil {
 			return err
 		}
-	} else if at, err = n.peer(l, name, col, at, &e); err != nil {
+	} else if at, err = n.peer(l, name, at, &e); err != nil {
 		return err
 	}
 	if err := n.portTail(l, at, &e, &node.Ports[num]); err != nil {
@@ -100,7 +100,7 @@ func (n *netlist) newAlias(name string, col, at int, e cableEnd) (int, error) {
 
 // peer reads what follows the name of the peer: the number of its port, which
 // is 1 if it is not given, and what ibnetdiscover adds.
-func (n *netlist) peer(l []byte, name string, col, at int, e *cableEnd) (int, error) {
+func (n *netlist) peer(l []byte, name string, at int, e *cableEnd) (int, error) {
 	e.peerPort = 1
 	if k := bytes.IndexByte([]byte(name), '@'); k >= 0 {
 		e.viaAlias = true
@@ -111,7 +111,7 @@ func (n *netlist) peer(l []byte, name string, col, at int, e *cableEnd) (int, er
 		name = n.prefix + "#" + name
 	}
 	e.peer = n.name(name)
-	col = skipSpace(l, at)
+	col := skipSpace(l, at)
 	if col >= len(l) || l[col] != '[' {
 		return at, nil
 	}

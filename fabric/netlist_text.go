@@ -72,7 +72,7 @@ func parseHex(l []byte, at int) (v uint64, end int, ok bool) {
 		case isDigit(c):
 			c -= '0'
 		case c|0x20 >= 'a' && c|0x20 <= 'f':
-			c = c|0x20 - 'a' + 10
+			c = c | 0x20 - 'a' + 10
 		default:
 			return v, end, end > at
 		}
