@@ -39,7 +39,6 @@ func (x engineEnd) NextTimer() Time { return x.e.NextTimer() }
 type agents struct {
 	l      *lossy
 	silent byte
-	agents int
 }
 
 func (a agents) Receive(_ Time, m *ib.MAD) {
