@@ -53,11 +53,9 @@ func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
 	for s := range dist {
 		dist[s] = far
 	}
-	if barred != nil {
-		for s, b := range barred {
-			if b {
-				dist[s] = far - 1 // never entered: looks visited
-			}
+	for s, b := range barred {
+		if b {
+			dist[s] = far - 1 // never entered: looks visited
 		}
 	}
 	dist[dst] = 0

@@ -100,11 +100,7 @@ func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
 		dist[s] = far
 		below[s] = false
 	}
-	if barred != nil {
-		for s, b := range barred {
-			below[s] = b // looks visited, but has no distance
-		}
-	}
+	copy(below, barred) // looks visited, but has no distance
 
 	// Who can go down to dst: search upwards from it.
 	dist[dst], below[dst] = 0, true
