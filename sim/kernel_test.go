@@ -73,7 +73,7 @@ func TestStreams(t *testing.T) {
 		}
 		return v
 	}
-	if draw(1, 2) != draw(1, 2) || draw(1, 2) == draw(1, 3) || draw(1, 2) == draw(2, 2) || draw(0, 0) == [4]uint64{} {
+	if again := draw(1, 2); draw(1, 2) != again || draw(1, 2) == draw(1, 3) || draw(1, 2) == draw(2, 2) || draw(0, 0) == [4]uint64{} {
 		t.Error("streams are not what they should be")
 	}
 	r := newStream(7, 7)
