@@ -37,6 +37,7 @@ var rules = []rule{
 	{"route/osmdump", []string{"route", "fabric", "ib/..."}, true, "dump files are a view of tables"},
 	{"subnet", []string{"route", "fabric", "ib/..."}, true, "the published state knows nobody who makes it"},
 	{"store", []string{"ib/..."}, false, "what survives a restart is told in wire values"},
+	{"store/storetest", []string{"store", "ib/..."}, false, "test support: the conformance suite of stores"},
 	{"sm", []string{"subnet", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core: it never meets an edge"},
 	{"sa", []string{"subnet", "store", "route/...", "mad", "fabric", "ib/..."}, true, "answers come from the snapshot, not from the manager"},
 	{"sim", []string{"mad", "fabric", "ib/..."}, true, "the simulated subnet must not know any manager"},
