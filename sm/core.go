@@ -55,10 +55,12 @@ type Core struct {
 
 	persistGen  uint64
 	persistWait bool
+	unsaved     []store.Op // handed to the shell, not known to be durable
 
 	// Routing.
 	jobGen  uint64
-	jobBusy bool
+	jobsOut int    // jobs whose results have not come back, stale ones too
+	jobLast uint64 // generation of the last job asked for
 	jobDone *JobResult
 	wanted  *route.Tables
 	result  *JobResult
@@ -358,13 +360,17 @@ func (c *Core) onTimers() {
 
 // persist hands ops to the shell; what depends on them waits for Persisted.
 func (c *Core) persist(ops []store.Op) {
-	c.out.Persist = append(c.out.Persist, ops...)
+	c.unsaved = append(c.unsaved, ops...)
+	c.out.Persist = append(c.out.Persist, c.unsaved...)
 	c.persistGen++
 	c.out.PersistGen = c.persistGen
 	c.persistWait = true
 }
 
 func (c *Core) onPersisted(ev Persisted) {
+	if ev.Gen == c.persistGen && ev.Err == nil {
+		c.unsaved = nil
+	}
 	if !c.persistWait || ev.Gen != c.persistGen {
 		return
 	}

@@ -106,7 +106,7 @@ func (c *Core) startReadback() bool {
 }
 
 func (c *Core) readBack() bool {
-	if c.jobBusy && c.jobDone == nil {
+	if c.jobsOut > 0 {
 		return false // a stale job still reads the rows; its result resumes us
 	}
 	if c.phaseTotal == 0 {

@@ -18,7 +18,7 @@ func (c *Core) configure() bool {
 	if c.cfg.PlanOnly {
 		return c.startReadback()
 	}
-	if len(ops) > 0 {
+	if len(ops)+len(c.unsaved) > 0 {
 		c.persist(ops)
 		return false
 	}
@@ -218,6 +218,10 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 	var pi smp.PortInfo
 	if err := pi.Decode(smp.Data(comp.MAD)); err != nil {
 		c.setFailed(n, int(num), "Set(PortInfo)", err)
+		return
+	}
+	if num != 0 && pi.PortState == ib.StateNoChange {
+		c.setFailed(n, int(num), "Set(PortInfo)", statusOf(comp)) // refused whole: the answer is what we sent
 		return
 	}
 	pi.ClientReregister = false

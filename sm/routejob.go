@@ -95,7 +95,8 @@ func (c *Core) installed() *route.Tables {
 // startJob asks for tables. The result comes back as JobDone.
 func (c *Core) startJob() {
 	c.jobGen++
-	c.jobBusy, c.jobDone = true, nil
+	c.jobsOut++
+	c.jobLast, c.jobDone = c.jobGen, nil
 	inst := c.installed()
 	j := &Job{
 		Gen: c.jobGen, graph: c.f.graph, engines: c.cfg.Engines, explicit: c.cfg.Explicit, allowUnsafe: c.cfg.AllowUnsafe,
@@ -151,7 +152,7 @@ func (c *Core) meanRTT() time.Duration {
 }
 
 func (c *Core) onJobDone(r *JobResult) {
-	c.jobBusy = false
+	c.jobsOut--
 	if r == nil || r.Gen != c.jobGen {
 		return // of a sweep that was given up
 	}
@@ -165,7 +166,7 @@ func (c *Core) routed() bool {
 	}
 	r := c.jobDone
 	if r == nil {
-		if !c.jobBusy {
+		if c.jobLast != c.jobGen { // not asked for in this sweep
 			c.startJob()
 		}
 		return false
