@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"runtime/debug"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -53,8 +54,9 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 // Bolt is a Store in one bbolt file of mode 0600. Every Apply is one synced
 // transaction.
 type Bolt struct {
-	db   *bolt.DB
-	path string
+	db     *bolt.DB
+	path   string
+	closed bool
 }
 
 // Open opens or creates the store file at path. It waits up to a second for
@@ -81,6 +83,7 @@ func Open(path string) (s *Bolt, err error) {
 			s, err = nil, &CorruptError{Path: path, What: fmt.Sprint(r)}
 		}
 	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
 	switch {
 	case errors.Is(err, bolt.ErrTimeout):
@@ -98,8 +101,8 @@ func Open(path string) (s *Bolt, err error) {
 	return b, nil
 }
 
-// headerCheck refuses files whose two meta pages are both damaged before
-// bbolt may touch them.
+// headerCheck refuses a file that does not begin as bbolt's do before bbolt
+// may touch it.
 func headerCheck(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -119,7 +122,14 @@ func headerCheck(path string) error {
 
 func (b *Bolt) init(fresh bool) error {
 	if !fresh {
-		return b.db.View(func(tx *bolt.Tx) error {
+		unborn := false
+		err := b.db.View(func(tx *bolt.Tx) error {
+			// bbolt made the file but nothing was ever committed: its maker
+			// died right then.
+			if first, _ := tx.Cursor().First(); first == nil && tx.ID() <= 1 {
+				unborn = true
+				return nil
+			}
 			m := tx.Bucket(bucketMeta)
 			if m == nil {
 				return &CorruptError{Path: b.path, What: "it has no bucket meta"}
@@ -131,13 +141,16 @@ func (b *Bolt) init(fresh bool) error {
 			if v[0] != formatVersion {
 				return fmt.Errorf("store: %s has format %d, this program writes format %d: use the version of heddle that wrote it, or move the file away", b.path, v[0], formatVersion)
 			}
-			for _, n := range [][]byte{bucketLIDs, bucketMKeys, bucketNeighbors} {
-				if tx.Bucket(n) == nil {
+			for i := range entryKinds {
+				if n := entryKinds[i].bucket; tx.Bucket(n) == nil {
 					return &CorruptError{Path: b.path, What: fmt.Sprintf("it has no bucket %s", n)}
 				}
 			}
 			return nil
 		})
+		if err != nil || !unborn {
+			return err
+		}
 	}
 	return b.db.Update(func(tx *bolt.Tx) error {
 		for _, n := range [][]byte{bucketMeta, bucketLIDs, bucketMKeys, bucketNeighbors} {
@@ -151,35 +164,24 @@ func (b *Bolt) init(fresh bool) error {
 
 // Load implements Store.
 func (b *Bolt) Load() (st *State, err error) {
+	if b.closed {
+		return nil, ErrClosed
+	}
 	defer func() {
 		if r := recover(); r != nil {
 			st, err = nil, &CorruptError{Path: b.path, What: fmt.Sprint(r)}
 		}
 	}()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // pages beyond the end of a cut-off file
 	out := &State{}
 	err = b.db.View(func(tx *bolt.Tx) error {
-		if err := b.scan(tx, bucketLIDs, 8, 3, func(k, v []byte) error {
-			e := LIDEntry{GUID: guid(k), LID: ib.LID(binary.BigEndian.Uint16(v)), LMC: v[2]}
-			op := Op{Kind: PutLID, GUID: e.GUID, LID: e.LID, LMC: e.LMC}
-			out.LIDs = append(out.LIDs, e)
-			return op.check()
-		}); err != nil {
-			return err
+		for _, kind := range entryKinds {
+			if err := b.scan(tx, kind, out); err != nil {
+				return err
+			}
 		}
-		if err := b.scan(tx, bucketMKeys, 8, 8, func(k, v []byte) error {
-			out.MKeys = append(out.MKeys, MKeyEntry{guid(k), ib.MKey(binary.BigEndian.Uint64(v))})
-			return nil
-		}); err != nil {
-			return err
-		}
-		return b.scan(tx, bucketNeighbors, 9, 8, func(k, v []byte) error {
-			out.Neighbors = append(out.Neighbors, NeighborEntry{guid(k), k[8], guid(v)})
-			return nil
-		})
+		return nil
 	})
-	if errors.Is(err, bolt.ErrDatabaseNotOpen) {
-		return nil, ErrClosed
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -188,18 +190,56 @@ func (b *Bolt) Load() (st *State, err error) {
 
 func guid(b []byte) ib.GUID { return ib.GUID(binary.BigEndian.Uint64(b)) }
 
-// scan reads a bucket whose values are vlen bytes and a checksum over key and
-// value.
-func (b *Bolt) scan(tx *bolt.Tx, name []byte, klen, vlen int, f func(k, v []byte) error) error {
-	return tx.Bucket(name).ForEach(func(k, v []byte) error {
-		if len(k) != klen || len(v) != vlen+4 {
-			return &CorruptError{Path: b.path, What: fmt.Sprintf("bucket %s: entry %x has %d+%d bytes", name, k, len(k), len(v))}
+// entryKind is one kind of entry, each in its bucket: keys of klen bytes,
+// values of vlen bytes and a checksum over key and value.
+type entryKind struct {
+	bucket     []byte
+	klen, vlen int
+	take       func(st *State, k, v []byte) error
+}
+
+var entryKinds = [...]entryKind{
+	{bucketLIDs, 8, 3, func(st *State, k, v []byte) error {
+		e := LIDEntry{GUID: guid(k), LID: ib.LID(binary.BigEndian.Uint16(v)), LMC: v[2]}
+		op := Op{Kind: PutLID, GUID: e.GUID, LID: e.LID, LMC: e.LMC}
+		if err := op.check(); err != nil {
+			return err
 		}
-		if sum(k, v[:vlen]) != binary.BigEndian.Uint32(v[vlen:]) {
-			return &CorruptError{Path: b.path, What: fmt.Sprintf("bucket %s: entry %x fails its checksum", name, k)}
-		}
-		if err := f(k, v[:vlen]); err != nil {
-			return &CorruptError{Path: b.path, What: fmt.Sprintf("bucket %s: entry %x", name, k), Err: err}
+		st.LIDs = append(st.LIDs, e)
+		return nil
+	}},
+	{bucketMKeys, 8, 8, func(st *State, k, v []byte) error {
+		st.MKeys = append(st.MKeys, MKeyEntry{guid(k), ib.MKey(binary.BigEndian.Uint64(v))})
+		return nil
+	}},
+	{bucketNeighbors, 9, 8, func(st *State, k, v []byte) error {
+		st.Neighbors = append(st.Neighbors, NeighborEntry{guid(k), k[8], guid(v)})
+		return nil
+	}},
+}
+
+// decode appends the entry to st, or returns what is wrong with it and
+// appends nothing.
+func (e *entryKind) decode(st *State, k, v []byte) error {
+	switch {
+	case len(k) != e.klen || len(v) != e.vlen+4:
+		return fmt.Errorf("it has %d+%d bytes instead of %d+%d", len(k), len(v), e.klen, e.vlen+4)
+	case sum(k, v[:e.vlen]) != binary.BigEndian.Uint32(v[e.vlen:]):
+		return errChecksum
+	}
+	return e.take(st, k, v[:e.vlen])
+}
+
+var errChecksum = errors.New("it fails its checksum")
+
+func (b *Bolt) scan(tx *bolt.Tx, e entryKind, st *State) error {
+	bk := tx.Bucket(e.bucket)
+	if bk == nil {
+		return &CorruptError{Path: b.path, What: fmt.Sprintf("it has no bucket %s", e.bucket)}
+	}
+	return bk.ForEach(func(k, v []byte) error {
+		if err := e.decode(st, k, v); err != nil {
+			return &CorruptError{Path: b.path, What: fmt.Sprintf("bucket %s: entry %x", e.bucket, k), Err: err}
 		}
 		return nil
 	})
@@ -211,6 +251,9 @@ func sum(k, v []byte) uint32 {
 
 // Apply implements Store: one transaction, synced before it returns.
 func (b *Bolt) Apply(ops []Op) error {
+	if b.closed {
+		return ErrClosed
+	}
 	for i := range ops {
 		if err := ops[i].check(); err != nil {
 			return err
@@ -245,10 +288,7 @@ func (b *Bolt) Apply(ops []Op) error {
 		}
 		return nil
 	})
-	switch {
-	case errors.Is(err, bolt.ErrDatabaseNotOpen):
-		return ErrClosed
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("store: writing %s: %w", b.path, err)
 	}
 	return nil
@@ -259,4 +299,4 @@ func put(bk *bolt.Bucket, k, v []byte) error {
 }
 
 // Close implements Store.
-func (b *Bolt) Close() error { return b.db.Close() }
+func (b *Bolt) Close() error { b.closed = true; return b.db.Close() }

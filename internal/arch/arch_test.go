@@ -38,6 +38,7 @@ var rules = []rule{
 	{"subnet", []string{"route", "fabric", "ib/..."}, true, "the published state knows nobody who makes it"},
 	{"store", []string{"ib/..."}, false, "what survives a restart is told in wire values"},
 	{"store/storetest", []string{"store", "ib/..."}, false, "test support: the conformance suite of stores"},
+	{"store/storetest", []string{"store", "ib/..."}, false, "test support: the conformance suite of stores"},
 	{"sm", []string{"subnet", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core: it never meets an edge"},
 	{"sa", []string{"subnet", "store", "route/...", "mad", "fabric", "ib/..."}, true, "answers come from the snapshot, not from the manager"},
 	{"sim", []string{"mad", "fabric", "ib/..."}, true, "the simulated subnet must not know any manager"},

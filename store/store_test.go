@@ -1,0 +1,404 @@
+package store_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"heddle/store"
+	"heddle/store/storetest"
+)
+
+func TestMemory(t *testing.T) {
+	kept := map[string]*store.Memory{}
+	storetest.Run(t, func(t *testing.T) store.Store {
+		m := kept[t.Name()]
+		if m == nil {
+			m = store.NewMemory()
+		} else {
+			m = m.Reopen()
+		}
+		kept[t.Name()] = m
+		return m
+	})
+}
+
+func TestBolt(t *testing.T) {
+	dir := t.TempDir()
+	storetest.Run(t, func(t *testing.T) store.Store {
+		s, err := store.Open(filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "_")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	})
+}
+
+// TestMemoryFails: the seam by which transcripts make a write fail.
+func TestMemoryFails(t *testing.T) {
+	m := store.NewMemory()
+	m.FailNext = 1
+	op := []store.Op{{Kind: store.PutLID, GUID: 1, LID: 1}}
+	if m.Apply(op) == nil {
+		t.Fatal("the injected failure did not come")
+	}
+	if st, err := m.Load(); err != nil || len(st.LIDs) != 0 {
+		t.Fatalf("%+v, %v after a failed Apply", st, err)
+	}
+	if err := m.Apply(op); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// some makes a file with one entry of each kind and returns its path.
+func some(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), store.FileName)
+	s, err := store.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply([]store.Op{
+		{Kind: store.PutLID, GUID: 0x0002C90300A1B2C3, LID: 0x1234, LMC: 2},
+		{Kind: store.PutMKey, GUID: 0x0002C90300A1B2C3, MKey: 0x8877665544332211},
+		{Kind: store.PutNeighbor, GUID: 0x0002C90200000001, Port: 36, Peer: 0x0002C90300A1B2C3},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// crc32c is CRC-32C bit by bit, apart from the table that the store uses.
+func crc32c(b []byte) uint32 {
+	c := ^uint32(0)
+	for _, x := range b {
+		c ^= uint32(x)
+		for range 8 {
+			c = c>>1 ^ 0x82F63B78&-(c&1)
+		}
+	}
+	return ^c
+}
+
+// TestFormat holds the file to docs/format/store.md, bucket by bucket.
+func TestFormat(t *testing.T) {
+	if crc32c([]byte("123456789")) != 0xE3069283 { // RFC 3720, B.4
+		t.Fatal("the test's own CRC-32C is wrong")
+	}
+	path := some(t)
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	got := map[string]string{}
+	if err := db.View(func(tx *bolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bolt.Bucket) error {
+			return b.ForEach(func(k, v []byte) error {
+				if string(name) == "meta" {
+					got["meta "+string(k)] = hex.EncodeToString(v)
+					return nil
+				}
+				n := len(v) - 4
+				if crc32c(append(bytes.Clone(k), v[:n]...)) != binary.BigEndian.Uint32(v[n:]) {
+					t.Errorf("%s %x: checksum %x", name, k, v[n:])
+				}
+				got[string(name)+" "+hex.EncodeToString(k)] = hex.EncodeToString(v[:n])
+				return nil
+			})
+		})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"meta version":                 "01",
+		"guid2lid 0002c90300a1b2c3":    "1234" + "02",      // LID, LMC
+		"guid2mkey 0002c90300a1b2c3":   "8877665544332211", // M_Key
+		"neighbors 0002c9020000000124": "0002c90300a1b2c3", // port 36 = 0x24: port GUID behind it
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the file holds\n%v, not\n%v", got, want)
+	}
+	doc, err := os.ReadFile("../docs/format/store.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{store.FileName, "`meta`", "`guid2lid`", "`guid2mkey`", "`neighbors`", "mode 0600", "CRC-32C", "1 byte: 1"} {
+		if !bytes.Contains(doc, []byte(w)) {
+			t.Errorf("docs/format/store.md does not say %q", w)
+		}
+	}
+}
+
+func TestMode(t *testing.T) {
+	path := some(t)
+	fi, err := os.Stat(path)
+	if err != nil || fi.Mode() != 0o600 {
+		t.Fatalf("mode %v, %v", fi.Mode(), err)
+	}
+	for _, mode := range []os.FileMode{0o640, 0o604, 0o660, 0o602, 0o601, 0o644} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, path, "chmod 600")
+	}
+	if err := os.Chmod(path, 0o400); err != nil { // stricter is fine, for whoever may read it
+		t.Fatal(err)
+	}
+	if s, err := store.Open(path); err == nil {
+		s.Close()
+	}
+	refused(t, t.TempDir(), "not a regular file")
+}
+
+// refused opens path, wants an error that contains what, and the file left
+// as it was.
+func refused(t *testing.T, path, what string) error {
+	t.Helper()
+	before, _ := os.ReadFile(path)
+	fi, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(path)
+	if err == nil {
+		_, err = s.Load()
+		s.Close()
+	}
+	switch {
+	case err == nil:
+		t.Fatalf("%s was accepted; want an error with %q", path, what)
+	case !strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), path):
+		t.Errorf("the error %q does not say %q and the file", err, what)
+	}
+	after, _ := os.ReadFile(path)
+	if fi2, err := os.Stat(path); err != nil || fi2.Mode() != fi.Mode() || !bytes.Equal(before, after) {
+		t.Errorf("the refused file was changed (%v)", err)
+	}
+	return err
+}
+
+func TestInUse(t *testing.T) {
+	path := some(t)
+	s, err := store.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused(t, path, "in use by another process")
+	if _, err := s.Load(); err != nil {
+		t.Fatalf("the first holder: %v", err)
+	}
+	s.Close()
+	if s, err = store.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
+// edit changes a file with bbolt itself.
+func edit(t *testing.T, path string, f func(tx *bolt.Tx) error) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Update(f); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// entry is a value with its checksum right.
+func entry(k, v []byte) []byte {
+	return binary.BigEndian.AppendUint32(v, crc32c(append(bytes.Clone(k), v...)))
+}
+
+func TestDamagedEntry(t *testing.T) {
+	g := []byte{0, 2, 0xC9, 3, 0, 0xA1, 0xB2, 0xC3}
+	for _, c := range []struct {
+		name, bucket string
+		key, val     []byte
+		want         string
+	}{
+		{"LID 0", "guid2lid", g, entry(g, []byte{0, 0, 0}), "no unicast range"},
+		{"LID multicast", "guid2lid", g, entry(g, []byte{0xC0, 0, 0}), "no unicast range"},
+		{"LMC 8", "guid2lid", g, entry(g, []byte{0, 1, 8}), "no unicast range"},
+		{"LMC range", "guid2lid", g, entry(g, []byte{0xBF, 0xFF, 1}), "no unicast range"},
+		{"short", "guid2lid", g, entry(g, []byte{0, 1}), "8+6 bytes instead of 8+7"},
+		{"long", "guid2lid", g, entry(g, []byte{0, 1, 0, 0}), "8+8 bytes"},
+		{"empty", "guid2lid", g, nil, "8+0 bytes"},
+		{"short key", "guid2lid", g[:7], entry(g[:7], []byte{0, 1, 0}), "7+7 bytes"},
+		{"checksum", "guid2lid", g, append(entry(g, []byte{0, 1, 0})[:6], 0xFF), "checksum"},
+		{"moved", "guid2mkey", g, entry(g[:7], make([]byte, 8)), "checksum"},
+		{"key length", "guid2mkey", g, entry(g, make([]byte, 7)), "8+11 bytes"},
+		{"no port", "neighbors", g, entry(g, make([]byte, 8)), "8+12 bytes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := some(t)
+			edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte(c.bucket)).Put(c.key, c.val) })
+			err := refused(t, path, c.want)
+			var ce *store.CorruptError
+			if !errors.As(err, &ce) || ce.Path != path || !strings.Contains(ce.What, hex.EncodeToString(c.key)) {
+				t.Errorf("%#v does not name the entry", err)
+			}
+			for _, w := range []string{"damaged", c.bucket, "restore a copy"} {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%q does not say %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+func TestOtherVersion(t *testing.T) {
+	for v, want := range map[string]string{"\x02": "format 2", "\x00": "format 0", "": "no format version", "\x01\x01": "no format version"} {
+		path := some(t)
+		edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("version"), []byte(v)) })
+		refused(t, path, want)
+	}
+	for _, b := range []string{"meta", "guid2lid", "guid2mkey", "neighbors"} {
+		path := some(t)
+		edit(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(b)) })
+		refused(t, path, "no bucket "+b)
+	}
+}
+
+// TestUnborn: a maker that died between making the file and its first
+// transaction left nothing that could be lost.
+func TestUnborn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), store.FileName)
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	for range 2 {
+		s, err := store.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := s.Load(); err != nil || len(st.LIDs) != 0 {
+			t.Fatalf("%+v, %v", st, err)
+		}
+		s.Close()
+	}
+	empty := filepath.Join(t.TempDir(), store.FileName)
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(empty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
+// TestDamagedFile: whatever becomes of the bytes, opening and loading ends
+// with an error or with entries that were stored, never with a crash or other
+// values, and leaves the file as it is. That entries are missed where a page's
+// own header is damaged is bbolt's limit, which docs/format/store.md tells.
+func TestDamagedFile(t *testing.T) {
+	path := some(t)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := s.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	dir := t.TempDir()
+	var tries, loaded, fewer, corrupt int
+	try := func(name string, b []byte) {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(path)
+		var st *store.State
+		if err == nil {
+			st, err = s.Load()
+			s.Close()
+		}
+		if err == nil {
+			loaded++
+			if !partOf(st.LIDs, want.LIDs) || !partOf(st.MKeys, want.MKeys) || !partOf(st.Neighbors, want.Neighbors) {
+				t.Errorf("%s: loaded %+v", name, st)
+			}
+			if !reflect.DeepEqual(st, want) {
+				fewer++
+			}
+		}
+		if tries++; err != nil && errors.As(err, new(*store.CorruptError)) {
+			corrupt++
+		}
+		if err != nil && !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v does not name the file", name, err)
+		}
+		if after, _ := os.ReadFile(path); !bytes.Equal(after, b) {
+			t.Errorf("%s: the file was changed", name)
+		}
+		os.Remove(path)
+	}
+	for _, n := range []int{1, 16, 31, 32, 100, 4095, 4096, 5000, 8192, 12288, 16384, 20480, len(whole) - 1} {
+		if n < len(whole) {
+			try("cut", whole[:n])
+		}
+	}
+	text := bytes.Repeat([]byte("not a database\n"), 4000)
+	try("text", text)
+	try("zeros", make([]byte, len(whole)))
+	page := os.Getpagesize()
+	for at := 0; at+page <= len(whole); at += page {
+		b := bytes.Clone(whole)
+		clear(b[at : at+page])
+		try("zero page", b)
+		b = bytes.Clone(whole)
+		for i := at; i < at+page; i++ {
+			b[i] = 0xFF
+		}
+		try("ones", b)
+	}
+	// Single bytes, in the used part of each page.
+	for at := 0; at+page <= len(whole); at += page {
+		for off := range 200 {
+			b := bytes.Clone(whole)
+			b[at+off] ^= 0x01
+			try(fmt.Sprintf("byte %d.%d", at/page, off), b)
+		}
+	}
+	t.Logf("%d files: %d loaded (%d with fewer entries), %d called damaged", tries, loaded, fewer, corrupt)
+	if loaded+corrupt != tries {
+		t.Errorf("%d files were refused without being called damaged", tries-loaded-corrupt)
+	}
+}
+
+func partOf[T comparable](part, whole []T) bool {
+	for _, e := range part {
+		if !slices.Contains(whole, e) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,295 @@
+// Package storetest holds what every store.Store must do, as a suite that each
+// implementation runs.
+package storetest
+
+import (
+	"cmp"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"heddle/ib"
+	"heddle/store"
+)
+
+// Run tests the stores that open makes. The first store that a test opens is
+// empty; once it is closed, opening again with the same t gives what it held.
+// The suite closes what it opens.
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, open func() store.Store)
+	}{
+		{"Empty", empty},
+		{"Kinds", kinds},
+		{"Sorted", sorted},
+		{"LastOpCounts", lastOpCounts},
+		{"Atomic", atomic},
+		{"RefusesNonsense", refusesNonsense},
+		{"Survives", survives},
+		{"LoadIsACopy", loadIsACopy},
+		{"Closed", closed},
+		{"Model", model},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.run(t, func() store.Store { return open(t) })
+		})
+	}
+}
+
+func load(t testing.TB, s store.Store) *store.State {
+	t.Helper()
+	st, err := s.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func apply(t testing.TB, s store.Store, ops ...store.Op) {
+	t.Helper()
+	if err := s.Apply(ops); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func holds(t testing.TB, s store.Store, want *store.State) {
+	t.Helper()
+	got := load(t, s)
+	if !equal(want, got) {
+		t.Fatalf("the store holds %+v, not %+v", got, want)
+	}
+}
+
+func equal(a, b *store.State) bool {
+	return slices.Equal(a.LIDs, b.LIDs) && slices.Equal(a.MKeys, b.MKeys) && slices.Equal(a.Neighbors, b.Neighbors)
+}
+
+func shut(t testing.TB, s store.Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func empty(t *testing.T, open func() store.Store) {
+	s := open()
+	defer shut(t, s)
+	holds(t, s, &store.State{})
+	apply(t, s) // nothing to do is no error
+	holds(t, s, &store.State{})
+	apply(t, s, store.Op{Kind: store.DeleteLID, GUID: 1}, store.Op{Kind: store.DeleteMKey, GUID: 1},
+		store.Op{Kind: store.DeleteNeighbor, GUID: 1, Port: 1}) // forgetting the unknown is none either
+	holds(t, s, &store.State{})
+}
+
+func kinds(t *testing.T, open func() store.Store) {
+	s := open()
+	defer shut(t, s)
+	apply(t, s,
+		store.Op{Kind: store.PutLID, GUID: 0x11, LID: 0x10, LMC: 3},
+		store.Op{Kind: store.PutMKey, GUID: 0x11, MKey: 0x1122334455667788},
+		store.Op{Kind: store.PutMKey, GUID: 0x12}, // key 0 is a key too: "the port has none"
+		store.Op{Kind: store.PutNeighbor, GUID: 0x21, Port: 255, Peer: 0x11},
+		store.Op{Kind: store.PutNeighbor, GUID: 0x21, Port: 0, Peer: 0x12})
+	holds(t, s, &store.State{
+		LIDs:      []store.LIDEntry{{GUID: 0x11, LID: 0x10, LMC: 3}},
+		MKeys:     []store.MKeyEntry{{GUID: 0x11, MKey: 0x1122334455667788}, {GUID: 0x12}},
+		Neighbors: []store.NeighborEntry{{Node: 0x21, Port: 0, Peer: 0x12}, {Node: 0x21, Port: 255, Peer: 0x11}},
+	})
+	// The lists are apart: forgetting the LID of a port leaves its key.
+	apply(t, s, store.Op{Kind: store.DeleteLID, GUID: 0x11}, store.Op{Kind: store.DeleteNeighbor, GUID: 0x21, Port: 255})
+	holds(t, s, &store.State{
+		MKeys:     []store.MKeyEntry{{GUID: 0x11, MKey: 0x1122334455667788}, {GUID: 0x12}},
+		Neighbors: []store.NeighborEntry{{Node: 0x21, Port: 0, Peer: 0x12}},
+	})
+	apply(t, s, store.Op{Kind: store.DeleteMKey, GUID: 0x11}, store.Op{Kind: store.DeleteMKey, GUID: 0x12},
+		store.Op{Kind: store.DeleteNeighbor, GUID: 0x21})
+	holds(t, s, &store.State{})
+}
+
+func sorted(t *testing.T, open func() store.Store) {
+	s := open()
+	defer shut(t, s)
+	var ops []store.Op
+	for _, g := range []ib.GUID{0xFFFFFFFFFFFFFFFF, 3, 0x8000000000000000, 0x100, 0xFF, 1} {
+		ops = append(ops, store.Op{Kind: store.PutLID, GUID: g, LID: ib.LID(len(ops) + 1)},
+			store.Op{Kind: store.PutMKey, GUID: g, MKey: 1},
+			store.Op{Kind: store.PutNeighbor, GUID: g, Port: 200}, store.Op{Kind: store.PutNeighbor, GUID: g, Port: 9})
+	}
+	apply(t, s, ops...)
+	st := load(t, s)
+	if len(st.LIDs) != 6 || !slices.IsSortedFunc(st.LIDs, func(a, b store.LIDEntry) int { return cmp.Compare(a.GUID, b.GUID) }) {
+		t.Errorf("LIDs %v", st.LIDs)
+	}
+	if len(st.MKeys) != 6 || !slices.IsSortedFunc(st.MKeys, func(a, b store.MKeyEntry) int { return cmp.Compare(a.GUID, b.GUID) }) {
+		t.Errorf("M_Keys %v", st.MKeys)
+	}
+	if len(st.Neighbors) != 12 || !slices.IsSortedFunc(st.Neighbors, compareNeighbors) {
+		t.Errorf("neighbors %v", st.Neighbors)
+	}
+}
+
+func compareNeighbors(a, b store.NeighborEntry) int {
+	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Port, b.Port))
+}
+
+func lastOpCounts(t *testing.T, open func() store.Store) {
+	s := open()
+	defer shut(t, s)
+	apply(t, s,
+		store.Op{Kind: store.PutLID, GUID: 1, LID: 1}, store.Op{Kind: store.DeleteLID, GUID: 1},
+		store.Op{Kind: store.DeleteLID, GUID: 2}, store.Op{Kind: store.PutLID, GUID: 2, LID: 2},
+		store.Op{Kind: store.PutLID, GUID: 3, LID: 3}, store.Op{Kind: store.PutLID, GUID: 3, LID: 4, LMC: 2})
+	holds(t, s, &store.State{LIDs: []store.LIDEntry{{GUID: 2, LID: 2}, {GUID: 3, LID: 4, LMC: 2}}})
+}
+
+// atomic: an operation that is refused takes the whole list with it, wherever
+// it stands.
+func atomic(t *testing.T, open func() store.Store) {
+	s := open()
+	defer shut(t, s)
+	apply(t, s, store.Op{Kind: store.PutLID, GUID: 1, LID: 1})
+	good := []store.Op{{Kind: store.DeleteLID, GUID: 1}, {Kind: store.PutLID, GUID: 2, LID: 2}, {Kind: store.PutMKey, GUID: 2, MKey: 9}}
+	for at := range len(good) + 1 {
+		if err := s.Apply(slices.Insert(slices.Clone(good), at, store.Op{Kind: store.PutLID, GUID: 9})); err == nil {
+			t.Fatal("LID 0 was accepted")
+		}
+		holds(t, s, &store.State{LIDs: []store.LIDEntry{{GUID: 1, LID: 1}}})
+	}
+	apply(t, s, good...)
+	holds(t, s, &store.State{LIDs: []store.LIDEntry{{GUID: 2, LID: 2}}, MKeys: []store.MKeyEntry{{GUID: 2, MKey: 9}}})
+}
+
+func refusesNonsense(t *testing.T, open func() store.Store) {
+	s := open()
+	defer shut(t, s)
+	for _, op := range []store.Op{
+		{},
+		{Kind: store.DeleteNeighbor + 1, GUID: 1},
+		{Kind: 255},
+		{Kind: store.PutLID, GUID: 1},
+		{Kind: store.PutLID, GUID: 1, LID: 0xC000},
+		{Kind: store.PutLID, GUID: 1, LID: 0xFFFF},
+		{Kind: store.PutLID, GUID: 1, LID: 1, LMC: 8},
+		{Kind: store.PutLID, GUID: 1, LID: 0xBFFF, LMC: 1}, // 0xC000 is multicast
+	} {
+		if err := s.Apply([]store.Op{op}); err == nil {
+			t.Errorf("%+v was accepted", op)
+		}
+	}
+	holds(t, s, &store.State{})
+	apply(t, s, store.Op{Kind: store.PutLID, GUID: 1, LID: 0xBFFF}, store.Op{Kind: store.PutLID, GUID: 2, LID: 0xBF80, LMC: 7})
+}
+
+func survives(t *testing.T, open func() store.Store) {
+	want := &store.State{
+		LIDs:      []store.LIDEntry{{GUID: 1, LID: 1}, {GUID: 2, LID: 8, LMC: 3}},
+		MKeys:     []store.MKeyEntry{{GUID: 2, MKey: 0xFFFFFFFFFFFFFFFF}},
+		Neighbors: []store.NeighborEntry{{Node: 7, Port: 36, Peer: 2}},
+	}
+	s := open()
+	apply(t, s, store.Op{Kind: store.PutLID, GUID: 1, LID: 1}, store.Op{Kind: store.PutLID, GUID: 2, LID: 8, LMC: 3},
+		store.Op{Kind: store.PutLID, GUID: 3, LID: 3})
+	apply(t, s, store.Op{Kind: store.DeleteLID, GUID: 3}, store.Op{Kind: store.PutMKey, GUID: 2, MKey: 0xFFFFFFFFFFFFFFFF},
+		store.Op{Kind: store.PutNeighbor, GUID: 7, Port: 36, Peer: 2})
+	for range 3 {
+		shut(t, s)
+		s = open()
+		holds(t, s, want)
+	}
+	shut(t, s)
+}
+
+func loadIsACopy(t *testing.T, open func() store.Store) {
+	s := open()
+	defer shut(t, s)
+	apply(t, s, store.Op{Kind: store.PutLID, GUID: 1, LID: 1}, store.Op{Kind: store.PutMKey, GUID: 1, MKey: 5})
+	first := load(t, s)
+	apply(t, s, store.Op{Kind: store.PutLID, GUID: 1, LID: 2}, store.Op{Kind: store.DeleteMKey, GUID: 1})
+	if first.LIDs[0].LID != 1 || first.MKeys[0].MKey != 5 {
+		t.Error("a later Apply changed a State that Load had returned")
+	}
+	first.LIDs[0].LID = 9
+	holds(t, s, &store.State{LIDs: []store.LIDEntry{{GUID: 1, LID: 2}}})
+}
+
+func closed(t *testing.T, open func() store.Store) {
+	s := open()
+	apply(t, s, store.Op{Kind: store.PutLID, GUID: 1, LID: 1})
+	shut(t, s)
+	if _, err := s.Load(); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("Load: %v", err)
+	}
+	for _, ops := range [][]store.Op{nil, {{Kind: store.PutLID, GUID: 2, LID: 2}}} {
+		if err := s.Apply(ops); !errors.Is(err, store.ErrClosed) {
+			t.Errorf("Apply of %d operations: %v", len(ops), err)
+		}
+	}
+	shut(t, s) // once more does no harm
+	s = open()
+	defer shut(t, s)
+	holds(t, s, &store.State{LIDs: []store.LIDEntry{{GUID: 1, LID: 1}}})
+}
+
+// model compares a random life of one store with maps.
+func model(t *testing.T, open func() store.Store) {
+	s := open()
+	type np struct {
+		g ib.GUID
+		p uint8
+	}
+	lids, keys, nbrs := map[ib.GUID]store.LIDEntry{}, map[ib.GUID]ib.MKey{}, map[np]ib.GUID{}
+	want := func() *store.State {
+		st := &store.State{}
+		for _, e := range lids {
+			st.LIDs = append(st.LIDs, e)
+		}
+		for g, k := range keys {
+			st.MKeys = append(st.MKeys, store.MKeyEntry{GUID: g, MKey: k})
+		}
+		for n, g := range nbrs {
+			st.Neighbors = append(st.Neighbors, store.NeighborEntry{Node: n.g, Port: n.p, Peer: g})
+		}
+		slices.SortFunc(st.LIDs, func(a, b store.LIDEntry) int { return cmp.Compare(a.GUID, b.GUID) })
+		slices.SortFunc(st.MKeys, func(a, b store.MKeyEntry) int { return cmp.Compare(a.GUID, b.GUID) })
+		slices.SortFunc(st.Neighbors, compareNeighbors)
+		return st
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for step := range 40 {
+		var ops []store.Op
+		for range rng.IntN(12) {
+			op := store.Op{
+				Kind: store.PutLID + store.OpKind(rng.IntN(int(store.DeleteNeighbor))),
+				GUID: ib.GUID(rng.IntN(10)),
+				LID:  ib.LID(1 + rng.IntN(0xBF80)), LMC: uint8(rng.IntN(8)),
+				MKey: ib.MKey(rng.Uint64()),
+				Port: uint8(rng.IntN(3)), Peer: ib.GUID(rng.Uint64()),
+			}
+			ops = append(ops, op)
+			switch op.Kind {
+			case store.PutLID:
+				lids[op.GUID] = store.LIDEntry{GUID: op.GUID, LID: op.LID, LMC: op.LMC}
+			case store.DeleteLID:
+				delete(lids, op.GUID)
+			case store.PutMKey:
+				keys[op.GUID] = op.MKey
+			case store.DeleteMKey:
+				delete(keys, op.GUID)
+			case store.PutNeighbor:
+				nbrs[np{op.GUID, op.Port}] = op.Peer
+			case store.DeleteNeighbor:
+				delete(nbrs, np{op.GUID, op.Port})
+			}
+		}
+		apply(t, s, ops...)
+		if step%8 == 7 {
+			shut(t, s)
+			s = open()
+		}
+		holds(t, s, want())
+	}
+	shut(t, s)
+}
