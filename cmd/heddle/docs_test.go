@@ -127,6 +127,7 @@ func TestDocumentedCommands(t *testing.T) {
 }
 
 var (
+	wordOnly = regexp.MustCompile(`^[a-z]+$`)
 	quoted = regexp.MustCompile("[`']((?:bin/)?heddle [^`'\n]+)[`']")
 	inLine = regexp.MustCompile(`(?m)(?:^|[ |;])((?:bin/)?heddle (?:up|sm|plan|ctl|sim|attach|topo|route|version|help|completion)\b[^|;>\n]*)`)
 )
@@ -165,6 +166,9 @@ func checkLine(line string) error {
 	}
 	if !c.HasParent() && len(words) > 0 && !strings.HasPrefix(words[0], "-") && !placeholder(words[0]) {
 		return fmt.Errorf("there is no command %q", words[0])
+	}
+	if len(c.Commands()) > 0 && c.HasParent() && len(words) > 0 && wordOnly.MatchString(words[0]) && !placeholder(words[0]) {
+		return fmt.Errorf("%s has no command %q", c.CommandPath(), words[0])
 	}
 	for _, w := range words {
 		if w == "--" {

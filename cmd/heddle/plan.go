@@ -57,8 +57,10 @@ own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
 				cfg.MaxWindow = n
 			}
 			var plan *sm.Plan
-			dc := daemon.Config{Port: p, PortName: port, Core: cfg, Store: st, Log: log,
-				OnPlan: func(pl *sm.Plan) { plan = pl }}
+			dc := daemon.Config{
+				Port: p, PortName: port, Core: cfg, Store: st, Log: log,
+				OnPlan: func(pl *sm.Plan) { plan = pl },
+			}
 			dc.Progress = tty.progress()
 			err = daemon.New(dc).Run(cmd.Context())
 			tty.clear()

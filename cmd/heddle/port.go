@@ -70,7 +70,7 @@ func ibsimOptions(rest string) (o ibsim.Options, segment bool, err error) {
 	if opts == "" {
 		return o, false, nil
 	}
-	for _, kv := range strings.Split(opts, ",") {
+	for kv := range strings.SplitSeq(opts, ",") {
 		switch kv {
 		case "rmpp=on":
 			segment = true

@@ -202,8 +202,10 @@ func (f *smFlags) config() (c sm.Config, err error) {
 		c.SweepInterval = -1
 	}
 	c.PollInterval, c.PollRetries = f.poll, f.pollRetries
-	modes := map[string]sm.Transition{"auto": sm.TransitionAuto, "discard": sm.TransitionDiscard,
-		"static": sm.TransitionStatic, "static2003": sm.TransitionStatic2003}
+	modes := map[string]sm.Transition{
+		"auto": sm.TransitionAuto, "discard": sm.TransitionDiscard,
+		"static": sm.TransitionStatic, "static2003": sm.TransitionStatic2003,
+	}
 	mode, ok := modes[f.transition]
 	if !ok {
 		return c, usagef("--transition %q: want auto, discard, static or static2003", f.transition)

@@ -92,8 +92,10 @@ standard input take links and nodes down and up ('help' lists them).`,
 			fmt.Fprintf(tty, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach %s@%s -- saquery NR\n", socket, name, socket)
 			page := func(url string) { fmt.Fprintf(tty, "page:  %s\n", url) }
 			cmd.SetContext(ctx)
-			return f.manage(cmd, managed{port: rmpp.Over(port), single: port.SingleMAD,
-				name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty})
+			return f.manage(cmd, managed{
+				port: rmpp.Over(port), single: port.SingleMAD,
+				name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty,
+			})
 		},
 	}
 	c.Flags().StringSliceVar(&topo, "topo", []string{"fattree", "648"}, "fabric as 'heddle topo gen' makes it: `KIND,PARAM...`")
