@@ -3,6 +3,7 @@ package fabric
 import (
 	"math/bits"
 	"strconv"
+	"strings"
 )
 
 func genTorus(g *generator) error { return g.grid(true) }
@@ -30,11 +31,12 @@ func (g *generator) addGrid(d []int, hosts, ports, port int) int {
 	first := g.b.Len()
 	coord := make([]int, len(d))
 	for i := range n {
-		name := "sw"
+		var name strings.Builder
+		name.WriteString("sw")
 		for _, c := range coord {
-			name += "-" + strconv.Itoa(c)
+			name.WriteString("-" + strconv.Itoa(c))
 		}
-		g.b.AddSwitch(name, ports)
+		g.b.AddSwitch(name.String(), ports)
 		for k := len(d) - 1; k >= 0; k-- {
 			if coord[k]++; coord[k] < d[k] {
 				break

@@ -1,6 +1,9 @@
 package fabric
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // genIrregular makes the random networks of Bermúdez et al. (2003), §3.1:
 // switches of four ports, joined at random so that all hang together, no
@@ -109,7 +112,7 @@ func (g *generator) randomNet(n, ports, links int) [][]int {
 		s := free[k]
 		var can []int
 		for _, t := range free {
-			if t != s && !contains(net[s], t) {
+			if t != s && !slices.Contains(net[s], t) {
 				can = append(can, t)
 			}
 		}
@@ -129,13 +132,4 @@ func (g *generator) randomNet(n, ports, links int) [][]int {
 		free = kept
 	}
 	return net
-}
-
-func contains(v []int, x int) bool {
-	for _, y := range v {
-		if y == x {
-			return true
-		}
-	}
-	return false
 }

@@ -26,7 +26,7 @@ func genFatTree(g *generator) error {
 	if err != nil {
 		return err
 	}
-	sizes := ""
+	var sizes strings.Builder
 	for _, k := range wellKnown {
 		if k.hosts == v[0] {
 			if k.hosts == 2853 && g.total < 0 {
@@ -34,9 +34,9 @@ func genFatTree(g *generator) error {
 			}
 			return g.xgft(k.m, k.w)
 		}
-		sizes += fmt.Sprintf(" %d", k.hosts)
+		sizes.WriteString(fmt.Sprintf(" %d", k.hosts))
 	}
-	return g.fail(g.pos[0], "there is no well-known fat tree of this size; there are%s; use xgft or mport for others", sizes)
+	return g.fail(g.pos[0], "there is no well-known fat tree of this size; there are%s; use xgft or mport for others", sizes.String())
 }
 
 func genKary(g *generator) error {
@@ -142,7 +142,7 @@ func (g *generator) xgft(m, w []int) error {
 	// l+1 from m to w; the digits below it, all of radix w, keep their
 	// weight.
 	below := 1
-	for l := 0; l < h; l++ {
+	for l := range h {
 		mm, ww := m[l], w[l]
 		for i := range count[l] {
 			if l == 0 && i >= hosts {
