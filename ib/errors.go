@@ -2,6 +2,7 @@ package ib
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 )
 
@@ -42,10 +43,8 @@ func CheckLen(typ string, b []byte, want int, areas ...int) error {
 	if len(b) == want {
 		return nil
 	}
-	for _, a := range areas {
-		if len(b) == a {
-			return nil
-		}
+	if slices.Contains(areas, len(b)) {
+		return nil
 	}
 	return lenError(typ, len(b), want)
 }

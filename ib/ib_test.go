@@ -92,7 +92,7 @@ func TestRates(t *testing.T) {
 			}
 		}
 	}
-	for r := ib.Rate(0); r < 64; r++ {
+	for r := range ib.Rate(64) {
 		if r.Valid() != seen[r] || (r.Gbps() != 0) != seen[r] || (r.Order() != 0) != seen[r] {
 			t.Errorf("code %d: valid %v, %v Gb/s, order %d", r, r.Valid(), r.Gbps(), r.Order())
 		}

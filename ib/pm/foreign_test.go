@@ -2,6 +2,7 @@ package pm
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	"heddle/ib"
@@ -36,9 +37,7 @@ func TestLibibmad(t *testing.T) {
 		names[fmt.Sprint("FECUncorrectableBlockCtrLane", i)] = fmt.Sprintf("FECUncorrectableLane[%d]", i)
 	}
 	samples := map[string]string{}
-	for k, v := range names {
-		samples[k] = v
-	}
+	maps.Copy(samples, names)
 	for i := range 15 {
 		samples[fmt.Sprint("CounterSelect", i)] = fmt.Sprintf("CounterSelect[%d]", i)
 	}

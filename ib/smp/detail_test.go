@@ -195,7 +195,7 @@ func TestDetailAllocations(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if reflect.TypeOf(m).Size() != NoticeDetailsLen {
+	if reflect.TypeFor[DetailRaw]().Size() != NoticeDetailsLen {
 		t.Error("DetailRaw keeps every byte")
 	}
 }
