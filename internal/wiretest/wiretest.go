@@ -277,7 +277,7 @@ func Read(t testing.TB, path string) []Entry {
 		}
 		e := &out[len(out)-1]
 		if strings.Contains(l, "=") {
-			for _, f := range strings.Fields(l) {
+			for f := range strings.FieldsSeq(l) {
 				k, v, _ := strings.Cut(f, "=")
 				e.Fields = append(e.Fields, [2]string{k, v})
 			}
@@ -330,7 +330,7 @@ func Foreign(t *testing.T, e *Entry, v any, names map[string]string) {
 
 func lookup(v reflect.Value, path string) (reflect.Value, error) {
 	v = reflect.Indirect(v)
-	for _, p := range strings.Split(path, ".") {
+	for p := range strings.SplitSeq(path, ".") {
 		name, idx, hasIdx := strings.Cut(p, "[")
 		if name != "" {
 			v = v.FieldByName(name)

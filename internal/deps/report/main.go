@@ -107,7 +107,7 @@ func reason(b *strings.Builder) string {
 	if b == nil {
 		return "no reason given"
 	}
-	for _, l := range strings.Split(b.String(), "\n") {
+	for l := range strings.SplitSeq(b.String(), "\n") {
 		l = strings.TrimSpace(l)
 		if l == "" || strings.HasPrefix(l, "===") || strings.HasPrefix(l, "---") {
 			continue
