@@ -46,7 +46,7 @@ func TestTranscripts(t *testing.T) {
 				b.s.cfg.HopLatency, b.s.cfg.TrainDelay = c.HopLatency, c.TrainDelay
 				b.narrate(&out)
 			case "exec":
-				for _, l := range strings.Split(d.Input, "\n") {
+				for l := range strings.SplitSeq(d.Input, "\n") {
 					text, err := b.s.Exec(l)
 					out.WriteString(text)
 					if err != nil {
