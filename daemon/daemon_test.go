@@ -53,8 +53,10 @@ func newRig(t *testing.T, once bool, kind string, params ...string) *rig {
 	r.port = port
 	t.Cleanup(func() { port.Close() })
 	core := sm.Config{Engines: []route.Engine{minhop.Engine{}, updn.Engine{}}, SMKey: 1, MaxWindow: port.MaxInFlight()}
-	r.d = daemon.New(daemon.Config{Port: port, PortName: "test", Core: core, Store: store.NewMemory(), Once: once,
-		OnUp: func(s *subnet.Snapshot) { r.up <- s }})
+	r.d = daemon.New(daemon.Config{
+		Port: port, PortName: "test", Core: core, Store: store.NewMemory(), Once: once,
+		OnUp: func(s *subnet.Snapshot) { r.up <- s },
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { r.end <- r.d.Run(ctx) }()
 	t.Cleanup(func() {
@@ -140,8 +142,10 @@ func TestAPIOfARunningManager(t *testing.T) {
 	}
 	text, _ := io.ReadAll(resp.Body)
 	resp.Body.Close()
-	for _, want := range []string{`heddle_nodes{type="switch"} 6`, `heddle_sm_state{state="MASTER"} 1`, `heddle_subnet_up 1`, `heddle_lids 22`,
-		`heddle_links{state="active"} 24`, `heddle_smps_sent_total{attribute="NodeInfo"}`, `heddle_sweep_phase_seconds_count{phase="discover"}`} {
+	for _, want := range []string{
+		`heddle_nodes{type="switch"} 6`, `heddle_sm_state{state="MASTER"} 1`, `heddle_subnet_up 1`, `heddle_lids 22`,
+		`heddle_links{state="active"} 24`, `heddle_smps_sent_total{attribute="NodeInfo"}`, `heddle_sweep_phase_seconds_count{phase="discover"}`,
+	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("/metrics lacks %s", want)
 		}
