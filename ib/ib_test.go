@@ -18,8 +18,10 @@ func TestClassPortInfoLaws(t *testing.T) {
 
 // TestHeaderLaws: two bytes of the 24 are reserved (IBA §13.4.2).
 func TestHeaderLaws(t *testing.T) {
-	h := ib.Header{BaseVersion: 1, Class: ib.ClassSubnDR, ClassVersion: 1, Method: ib.MethodGetResp, Status: 0x801C,
-		ClassSpecific: 0x0203, TID: 0x0102030405060708, AttrID: 0x15, AttrMod: 0x80000007}
+	h := ib.Header{
+		BaseVersion: 1, Class: ib.ClassSubnDR, ClassVersion: 1, Method: ib.MethodGetResp, Status: 0x801C,
+		ClassSpecific: 0x0203, TID: 0x0102030405060708, AttrID: 0x15, AttrMod: 0x80000007,
+	}
 	b, _ := h.AppendBinary(nil)
 	want := "01 81 01 81 801c 0203 0102030405060708 0015 0000 80000007"
 	if got := fmt.Sprintf("%x", b); got != strings.ReplaceAll(want, " ", "") {
@@ -135,29 +137,79 @@ func TestStrings(t *testing.T) {
 		got  fmt.Stringer
 		want string
 	}{
-		{ib.StateDown, "Down"}, {ib.StateInit, "Initialize"}, {ib.StateArmed, "Armed"}, {ib.StateActive, "Active"},
-		{ib.StateActiveDefer, "ActiveDefer"}, {ib.PortState(9), "state 9"}, {ib.StateNoChange, "NoChange"},
-		{ib.PhysSleep, "Sleep"}, {ib.PhysPolling, "Polling"}, {ib.PhysDisabled, "Disabled"},
-		{ib.PhysTraining, "PortConfigurationTraining"}, {ib.PhysLinkUp, "LinkUp"}, {ib.PhysErrorRecovery, "LinkErrorRecovery"},
-		{ib.PhysTest, "PhyTest"}, {ib.PhysState(12), "phys state 12"}, {ib.PhysNoChange, "NoChange"},
-		{ib.NodeCA, "Channel Adapter"}, {ib.NodeSwitch, "Switch"}, {ib.NodeRouter, "Router"}, {ib.NodeType(0), "node type 0"},
-		{ib.LID(17), "17"}, {ib.LID(0xC001), "0xc001"}, {ib.GUID(0x2C9), "0x00000000000002c9"}, {ib.PKey(0x7FFF), "0x7fff"},
-		{ib.QKeyGSI, "0x80010000"}, {ib.DefaultSubnetPrefix, "0xfe80000000000000"},
-		{ib.MKey(5), "hidden"}, {ib.MKey(0), "none"},
-		{ib.MTU4096, "4096"}, {ib.MTU(6), "MTU code 6"}, {ib.Rate2p5, "2.5 Gb/s"}, {ib.Rate100, "100 Gb/s"}, {ib.Rate(1), "rate code 1"},
-		{ib.Width4x, "4X"}, {ib.Width1x | ib.Width4x | ib.Width2x, "1X or 2X or 4X"}, {ib.LinkWidth(0), "none"}, {ib.LinkWidth(0x40), "0x40"},
-		{ib.SpeedEDR, "EDR"}, {ib.SpeedFDR10, "FDR10"}, {ib.LinkSpeed(77), "speed 77"},
-		{ib.SpeedBits(7), "2.5 Gbps or 5.0 Gbps or 10.0 Gbps"}, {ib.SpeedBits(0), "none"},
-		{ib.SpeedExtBitHDR, "53.125 Gbps"}, {ib.SpeedExt2BitXDR, "212.5 Gbps"}, {ib.SpeedExtBits(17), "14.0625 Gbps or 0x10"},
-		{ib.ClassSubnLID, "Subn"}, {ib.ClassSubnDR, "SubnDR"}, {ib.ClassSA, "SA"}, {ib.ClassPerf, "Perf"}, {ib.ClassCC, "CC"},
-		{ib.ClassCM, "CM"}, {ib.Class(0x0A), "Vendor0a"}, {ib.Class(0x30), "Vendor30"}, {ib.Class(0x77), "class 0x77"},
-		{ib.ClassBM, "BM"}, {ib.ClassDM, "DevMgt"}, {ib.ClassSNMP, "SNMP"}, {ib.ClassDevAdm, "DevAdm"}, {ib.ClassBoot, "BootMgt"}, {ib.ClassBIS, "BIS"},
-		{ib.MethodGet, "Get"}, {ib.MethodSet, "Set"}, {ib.MethodGetResp, "GetResp"}, {ib.MethodTrapRepress, "TrapRepress"},
-		{ib.MethodGetTableResp, "GetTableResp"}, {ib.Method(0x33), "method 0x33"},
+		{ib.StateDown, "Down"},
+		{ib.StateInit, "Initialize"},
+		{ib.StateArmed, "Armed"},
+		{ib.StateActive, "Active"},
+		{ib.StateActiveDefer, "ActiveDefer"},
+		{ib.PortState(9), "state 9"},
+		{ib.StateNoChange, "NoChange"},
+		{ib.PhysSleep, "Sleep"},
+		{ib.PhysPolling, "Polling"},
+		{ib.PhysDisabled, "Disabled"},
+		{ib.PhysTraining, "PortConfigurationTraining"},
+		{ib.PhysLinkUp, "LinkUp"},
+		{ib.PhysErrorRecovery, "LinkErrorRecovery"},
+		{ib.PhysTest, "PhyTest"},
+		{ib.PhysState(12), "phys state 12"},
+		{ib.PhysNoChange, "NoChange"},
+		{ib.NodeCA, "Channel Adapter"},
+		{ib.NodeSwitch, "Switch"},
+		{ib.NodeRouter, "Router"},
+		{ib.NodeType(0), "node type 0"},
+		{ib.LID(17), "17"},
+		{ib.LID(0xC001), "0xc001"},
+		{ib.GUID(0x2C9), "0x00000000000002c9"},
+		{ib.PKey(0x7FFF), "0x7fff"},
+		{ib.QKeyGSI, "0x80010000"},
+		{ib.DefaultSubnetPrefix, "0xfe80000000000000"},
+		{ib.MKey(5), "hidden"},
+		{ib.MKey(0), "none"},
+		{ib.MTU4096, "4096"},
+		{ib.MTU(6), "MTU code 6"},
+		{ib.Rate2p5, "2.5 Gb/s"},
+		{ib.Rate100, "100 Gb/s"},
+		{ib.Rate(1), "rate code 1"},
+		{ib.Width4x, "4X"},
+		{ib.Width1x | ib.Width4x | ib.Width2x, "1X or 2X or 4X"},
+		{ib.LinkWidth(0), "none"},
+		{ib.LinkWidth(0x40), "0x40"},
+		{ib.SpeedEDR, "EDR"},
+		{ib.SpeedFDR10, "FDR10"},
+		{ib.LinkSpeed(77), "speed 77"},
+		{ib.SpeedBits(7), "2.5 Gbps or 5.0 Gbps or 10.0 Gbps"},
+		{ib.SpeedBits(0), "none"},
+		{ib.SpeedExtBitHDR, "53.125 Gbps"},
+		{ib.SpeedExt2BitXDR, "212.5 Gbps"},
+		{ib.SpeedExtBits(17), "14.0625 Gbps or 0x10"},
+		{ib.ClassSubnLID, "Subn"},
+		{ib.ClassSubnDR, "SubnDR"},
+		{ib.ClassSA, "SA"},
+		{ib.ClassPerf, "Perf"},
+		{ib.ClassCC, "CC"},
+		{ib.ClassCM, "CM"},
+		{ib.Class(0x0A), "Vendor0a"},
+		{ib.Class(0x30), "Vendor30"},
+		{ib.Class(0x77), "class 0x77"},
+		{ib.ClassBM, "BM"},
+		{ib.ClassDM, "DevMgt"},
+		{ib.ClassSNMP, "SNMP"},
+		{ib.ClassDevAdm, "DevAdm"},
+		{ib.ClassBoot, "BootMgt"},
+		{ib.ClassBIS, "BIS"},
+		{ib.MethodGet, "Get"},
+		{ib.MethodSet, "Set"},
+		{ib.MethodGetResp, "GetResp"},
+		{ib.MethodTrapRepress, "TrapRepress"},
+		{ib.MethodGetTableResp, "GetTableResp"},
+		{ib.Method(0x33), "method 0x33"},
 		{ib.AttrID(0x15), "0x0015"},
-		{ib.CapIsSM | ib.CapIsTrapSupported | 1, "bit0|IsSM|IsTrapSupported"}, {ib.CapMask(0), "none"},
+		{ib.CapIsSM | ib.CapIsTrapSupported | 1, "bit0|IsSM|IsTrapSupported"},
+		{ib.CapMask(0), "none"},
 		{ib.Cap2IsLinkSpeedNDRSupported | 1<<15, "IsLinkSpeedNDRSupported|bit15"},
-		{ib.StatusOK, "ok"}, {ib.StatusBusy, "busy (0x0001)"}, {ib.Status(0x0300), "class-specific code 3 (0x0300)"},
+		{ib.StatusOK, "ok"},
+		{ib.StatusBusy, "busy (0x0001)"},
+		{ib.Status(0x0300), "class-specific code 3 (0x0300)"},
 		{ib.MakeGID(ib.DefaultSubnetPrefix, 0x100001), "fe80::10:1"},
 	} {
 		if got := c.got.String(); got != c.want {
@@ -228,10 +280,17 @@ func TestAttrName(t *testing.T) {
 		attr  ib.AttrID
 		want  string
 	}{
-		{ib.ClassSubnDR, 0x11, "NodeInfo"}, {ib.ClassSubnLID, 0x19, "LinearForwardingTable"}, {ib.ClassSA, 0x11, "NodeRecord"},
-		{ib.ClassPerf, 0x12, "PortCounters"}, {ib.ClassCC, 0x13, "CongestionLog"}, {ib.ClassSA, 0x35, "PathRecord"},
-		{ib.ClassSubnLID, 0x01, "attribute 0x0001"}, {ib.ClassDM, 0x01, "ClassPortInfo"}, {ib.ClassDM, 0x02, "Notice"},
-		{ib.ClassSubnLID, 0xFF90, "ExtendedPortInfo"}, {ib.ClassSA, 0x99, "attribute 0x0099"},
+		{ib.ClassSubnDR, 0x11, "NodeInfo"},
+		{ib.ClassSubnLID, 0x19, "LinearForwardingTable"},
+		{ib.ClassSA, 0x11, "NodeRecord"},
+		{ib.ClassPerf, 0x12, "PortCounters"},
+		{ib.ClassCC, 0x13, "CongestionLog"},
+		{ib.ClassSA, 0x35, "PathRecord"},
+		{ib.ClassSubnLID, 0x01, "attribute 0x0001"},
+		{ib.ClassDM, 0x01, "ClassPortInfo"},
+		{ib.ClassDM, 0x02, "Notice"},
+		{ib.ClassSubnLID, 0xFF90, "ExtendedPortInfo"},
+		{ib.ClassSA, 0x99, "attribute 0x0099"},
 	} {
 		if got := ib.AttrName(c.class, c.attr); got != c.want {
 			t.Errorf("%v %v: %q, want %q", c.class, c.attr, got, c.want)
@@ -249,8 +308,10 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %v, %v", s, got, err)
 		}
 	}
-	for _, s := range []string{"", "0x", "0x10000000000000000", "+1", "1_0", "xyz", "0002:c903:0000", "00:02:c9:03:00:00:12", "0002:c903:0000:12345",
-		"::", "00:02:c9:03:00:00:12:3g", "0002:c903:0000:1234:5678"} {
+	for _, s := range []string{
+		"", "0x", "0x10000000000000000", "+1", "1_0", "xyz", "0002:c903:0000", "00:02:c9:03:00:00:12", "0002:c903:0000:12345",
+		"::", "00:02:c9:03:00:00:12:3g", "0002:c903:0000:1234:5678",
+	} {
 		if got, err := ib.ParseGUID(s); err == nil {
 			t.Errorf("%q gave %v", s, got)
 		}

@@ -251,8 +251,10 @@ func (s Status) Text(c Class) string {
 	return t + " (" + hex(uint64(s), 4) + ")"
 }
 
-var saStatus = [...]string{1: "no resources", "request invalid", "no records", "too many records",
-	"invalid GID", "insufficient components", "request denied", "priority suggested"}
+var saStatus = [...]string{
+	1: "no resources", "request invalid", "no records", "too many records",
+	"invalid GID", "insufficient components", "request denied", "priority suggested",
+}
 
 // AttrName is the name of an attribute of class c, or its number. Attribute
 // ids mean different things in different classes.

@@ -13,11 +13,15 @@ var area = []int{DataLen}
 func TestLaws(t *testing.T) {
 	wiretest.Laws[PortCounters](t, wiretest.Attr{Name: "PortCounters", Len: 44, Also: area, Bits: 344})
 	wiretest.Laws[PortCountersExtended](t, wiretest.Attr{Name: "PortCountersExtended", Len: 184, Also: area, Bits: 56 + 22*64})
-	wiretest.Laws[PortSamplesControl](t, wiretest.Attr{Name: "PortSamplesControl", Len: 80, Also: area,
-		Bits: 640 - 5 - 2 - 1 - 6 - 32})
+	wiretest.Laws[PortSamplesControl](t, wiretest.Attr{
+		Name: "PortSamplesControl", Len: 80, Also: area,
+		Bits: 640 - 5 - 2 - 1 - 6 - 32,
+	})
 	wiretest.Laws[PortSamplesResult](t, wiretest.Attr{Name: "PortSamplesResult", Len: 64, Also: area, Bits: 16 + 2 + 15*32})
-	wiretest.Laws[PortSamplesResultExtended](t, wiretest.Attr{Name: "PortSamplesResultExtended", Len: 128, Also: area,
-		Bits: 16 + 2 + 2 + 15*64})
+	wiretest.Laws[PortSamplesResultExtended](t, wiretest.Attr{
+		Name: "PortSamplesResultExtended", Len: 128, Also: area,
+		Bits: 16 + 2 + 2 + 15*64,
+	})
 	wiretest.Laws[PortRcvErrorDetails](t, wiretest.Attr{Name: "PortRcvErrorDetails", Len: 16, Also: area, Bits: 24 + 6*16})
 	wiretest.Laws[PortXmitDiscardDetails](t, wiretest.Attr{Name: "PortXmitDiscardDetails", Len: 12, Also: area, Bits: 24 + 4*16})
 	wiretest.Laws[PortOpRcvCounters](t, wiretest.Attr{Name: "PortOpRcvCounters", Len: 12, Also: area, Bits: 24 + 64})
@@ -28,8 +32,10 @@ func TestLaws(t *testing.T) {
 	wiretest.Laws[PortVLCounters32](t, wiretest.Attr{Name: "PortVLCounters32", Len: 68, Also: area, Bits: 24 + 512})
 	wiretest.Laws[PortVLXmitTimeCong](t, wiretest.Attr{Name: "PortVLXmitTimeCong", Len: 64, Also: area, Bits: 24 + 480})
 	wiretest.Laws[PortVLXmitFlowCtlUpdateErrors](t, wiretest.Attr{Name: "PortVLXmitFlowCtlUpdateErrors", Len: 8, Also: area, Bits: 24 + 32})
-	wiretest.Laws[PortExtendedSpeedsCounters](t, wiretest.Attr{Name: "PortExtendedSpeedsCounters", Len: 152, Also: area,
-		Bits: 8 + 64 + 32 + 12*16 + 24*32 + 96})
+	wiretest.Laws[PortExtendedSpeedsCounters](t, wiretest.Attr{
+		Name: "PortExtendedSpeedsCounters", Len: 152, Also: area,
+		Bits: 8 + 64 + 32 + 12*16 + 24*32 + 96,
+	})
 }
 
 func FuzzPortCounters(f *testing.F)         { wiretest.Fuzz[PortCounters](f, 44, 192) }
@@ -51,6 +57,7 @@ func FuzzPortVLXmitTimeCong(f *testing.F)     { wiretest.Fuzz[PortVLXmitTimeCong
 func FuzzPortVLXmitFlowCtlUpdateErrors(f *testing.F) {
 	wiretest.Fuzz[PortVLXmitFlowCtlUpdateErrors](f, 8, 192)
 }
+
 func FuzzPortExtendedSpeedsCounters(f *testing.F) {
 	wiretest.Fuzz[PortExtendedSpeedsCounters](f, 152, 192)
 }

@@ -40,9 +40,11 @@ func TestLaws(t *testing.T) {
 // TestHeader: the fields of bytes 24–55, and nothing else, both ways; no
 // allocation.
 func TestHeader(t *testing.T) {
-	h := Header{RMPPVersion: 1, RMPPType: RMPPData, RRespTime: NoRRespTime, RMPPFlags: RMPPActive | RMPPFirst | RMPPLast,
+	h := Header{
+		RMPPVersion: 1, RMPPType: RMPPData, RRespTime: NoRRespTime, RMPPFlags: RMPPActive | RMPPFirst | RMPPLast,
 		RMPPStatus: 7, SegmentNumber: 1, PayloadLength: 132, SMKey: 0x0102030405060708, AttrOffset: 14,
-		ComponentMask: PathCompDGID | PathCompSGID}
+		ComponentMask: PathCompDGID | PathCompSGID,
+	}
 	b := bytes.Repeat([]byte{0xEE}, 100)
 	h.Put(b)
 	want, _ := bytesOf("01 01 ff 07 00000001 00000084 0102030405060708 000e 0000 000000000000000c")
@@ -76,10 +78,12 @@ func TestHeader(t *testing.T) {
 
 // TestMultiPathRecord: as long as its counts say, both ways.
 func TestMultiPathRecord(t *testing.T) {
-	r := MultiPathRecord{RawTraffic: true, FlowLabel: 0xABCDE, HopLimit: 9, TClass: 8, Reversible: true, NumbPath: 5,
+	r := MultiPathRecord{
+		RawTraffic: true, FlowLabel: 0xABCDE, HopLimit: 9, TClass: 8, Reversible: true, NumbPath: 5,
 		PKey: 0x8001, QoSClass: 0xABC, SL: 7, MTUSelector: 2, MTU: 4, RateSelector: 1, Rate: ib.Rate100,
 		PacketLifeTimeSelector: 3, PacketLifeTime: 18, ServiceID: 0x1122334455667788, IndependenceSelector: 2,
-		SGIDCount: 1, DGIDCount: 2}
+		SGIDCount: 1, DGIDCount: 2,
+	}
 	for i := range 3 {
 		r.GIDs[i] = ib.MakeGID(ib.DefaultSubnetPrefix, ib.GUID(i+1))
 	}

@@ -42,8 +42,10 @@ func TestWire(t *testing.T) {
 	}
 
 	b := record("noderecord", AttrNodeRecord, NodeRecordLen, 0)
-	nr := NodeRecord{LID: 1, NodeInfo: smp.NodeInfo{BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeCA, NumPorts: 1,
-		SystemImageGUID: 0x100000, NodeGUID: 0x100000, PortGUID: 0x100001, PartitionCap: 0x40, Revision: 0xA1, LocalPortNum: 1}}
+	nr := NodeRecord{LID: 1, NodeInfo: smp.NodeInfo{
+		BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeCA, NumPorts: 1,
+		SystemImageGUID: 0x100000, NodeGUID: 0x100000, PortGUID: 0x100001, PartitionCap: 0x40, Revision: 0xA1, LocalPortNum: 1,
+	}}
 	nr.NodeDescription.Set("H1")
 	var nr2 NodeRecord
 	if err := nr2.Decode(b); err != nil || nr2 != nr {
@@ -141,8 +143,10 @@ func TestWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mc := MCMemberRecord{MGID: mgid, QKey: 0xB1B, MLID: 0xC000, MTUSelector: SelExactly, MTU: ib.MTU2048, PKey: 0xFFFF,
-		RateSelector: SelExactly, Rate: ib.Rate10, PacketLifeTimeSelector: SelExactly, PacketLifeTime: 18, Scope: 2}
+	mc := MCMemberRecord{
+		MGID: mgid, QKey: 0xB1B, MLID: 0xC000, MTUSelector: SelExactly, MTU: ib.MTU2048, PKey: 0xFFFF,
+		RateSelector: SelExactly, Rate: ib.Rate10, PacketLifeTimeSelector: SelExactly, PacketLifeTime: 18, Scope: 2,
+	}
 	var mc2 MCMemberRecord
 	if err := mc2.Decode(b); err != nil || mc2 != mc {
 		t.Errorf("%v\n%+v, want\n%+v", err, mc2, mc)
@@ -154,10 +158,12 @@ func TestWire(t *testing.T) {
 	if err := c.Decode(Data(m)); err != nil {
 		t.Fatal(err)
 	}
-	if want := (ClassPortInfo{BaseVersion: 1, ClassVersion: 2, CapabilityMask: ib.ClassCapNotice | CapUDMulticast | CapMultiPath | CapPortInfoCapMatch,
+	if want := (ClassPortInfo{
+		BaseVersion: 1, ClassVersion: 2, CapabilityMask: ib.ClassCapNotice | CapUDMulticast | CapMultiPath | CapPortInfoCapMatch,
 		CapabilityMask2: Cap2MulticastTop | Cap2AliasGUIDs | Cap2FullPortInfo | Cap2ExtSpeeds | Cap2MulticastService |
 			Cap2PortInfoCap2Match | Cap2SendOnlyFull | Cap2Width2x | Cap2HDR,
-		RespTimeValue: 0x10, RedirectQP: 1, RedirectQKey: ib.QKeyGSI, TrapQKey: ib.QKeyGSI}); c != want {
+		RespTimeValue: 0x10, RedirectQP: 1, RedirectQKey: ib.QKeyGSI, TrapQKey: ib.QKeyGSI,
+	}); c != want {
 		t.Errorf("%+v, want %+v", c, want)
 	}
 
@@ -195,8 +201,10 @@ func TestMoreWire(t *testing.T) {
 	}{
 		{
 			"SwitchInfoRecord LID 1", "000100007800000004000003000000900000004030", SwitchInfoRecordLen, new(SwitchInfoRecord),
-			&SwitchInfoRecord{LID: 1, SwitchInfo: smp.SwitchInfo{LinearFDBCap: 30720, MulticastFDBCap: 1024, LinearFDBTop: 3,
-				LifeTimeValue: 18, PartitionEnforcementCap: 64, FilterRawInboundCap: true, FilterRawOutboundCap: true}},
+			&SwitchInfoRecord{LID: 1, SwitchInfo: smp.SwitchInfo{
+				LinearFDBCap: 30720, MulticastFDBCap: 1024, LinearFDBTop: 3,
+				LifeTimeValue: 18, PartitionEnforcementCap: 64, FilterRawInboundCap: true, FilterRawOutboundCap: true,
+			}},
 		},
 		{
 			"P_KeyTableRecord LID 2, port 1", "0002000001000000ffff", PKeyTableRecordLen, new(PKeyTableRecord),
@@ -213,39 +221,51 @@ func TestMoreWire(t *testing.T) {
 		{
 			"PathRecord", "0000000000000000fe800000000000000000000000100004fe80000000000000000000000010000100030002000000000080ffff0000848392",
 			PathRecordLen, new(PathRecord),
-			&PathRecord{DGID: gid(0x100004), SGID: gid(0x100001), DLID: 3, SLID: 2, Reversible: true, PKey: 0xFFFF,
-				MTUSelector: 2, MTU: ib.MTU2048, RateSelector: 2, Rate: ib.Rate10, PacketLifeTimeSelector: 2, PacketLifeTime: 18},
+			&PathRecord{
+				DGID: gid(0x100004), SGID: gid(0x100001), DLID: 3, SLID: 2, Reversible: true, PKey: 0xFFFF,
+				MTUSelector: 2, MTU: ib.MTU2048, RateSelector: 2, Rate: ib.Rate10, PacketLifeTimeSelector: 2, PacketLifeTime: 18,
+			},
 		},
 		{
 			"MCMember join", "ff12401bffff000000000000fffffffffe8000000000000000000000001000010000000000000000ffff00000000000001",
 			MCMemberRecordLen, new(MCMemberRecord),
-			&MCMemberRecord{MGID: ib.GID{0xFF, 0x12, 0x40, 0x1B, 0xFF, 0xFF, 12: 0xFF, 0xFF, 0xFF, 0xFF}, PortGID: gid(0x100001),
-				PKey: 0xFFFF, JoinState: JoinFull},
+			&MCMemberRecord{
+				MGID: ib.GID{0xFF, 0x12, 0x40, 0x1B, 0xFF, 0xFF, 12: 0xFF, 0xFF, 0xFF, 0xFF}, PortGID: gid(0x100001),
+				PKey: 0xFFFF, JoinState: JoinFull,
+			},
 		},
 		{
 			"ServiceRecord Set", "0000000000001234fe800000000000000000000000100001ffff00000000003c00000000000000000000000000000000" +
 				"6578616d706c652e73657276696365" + strings.Repeat("00", 49) + "0102030405060708090a0b0c0d0e0f10",
 			ServiceRecordLen, new(ServiceRecord),
-			&ServiceRecord{ServiceID: 0x1234, ServiceGID: gid(0x100001), ServicePKey: 0xFFFF, ServiceLease: 60, ServiceName: svcName,
-				Data8: [16]uint8{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}},
+			&ServiceRecord{
+				ServiceID: 0x1234, ServiceGID: gid(0x100001), ServicePKey: 0xFFFF, ServiceLease: 60, ServiceName: svcName,
+				Data8: [16]uint8{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+			},
 		},
 		{
 			"InformInfo subscribe to trap 64", "00000000000000000000000000000000ffff000000000101000300400000001200000004",
 			InformInfoLen, new(InformInfo),
-			&InformInfo{LIDRangeBegin: InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: uint16(smp.NoticeSubnetManagement),
-				TrapNumber: smp.TrapGIDInService, RespTimeValue: 18, Producer: smp.ProducerClassManager},
+			&InformInfo{
+				LIDRangeBegin: InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: uint16(smp.NoticeSubnetManagement),
+				TrapNumber: smp.TrapGIDInService, RespTimeValue: 18, Producer: smp.ProducerClassManager,
+			},
 		},
 		{
 			"InformInfo unsubscribe, QPN 1", "00000000000000000000000000000000ffff000000000100000300400000011200000004",
 			InformInfoLen, new(InformInfo),
-			&InformInfo{LIDRangeBegin: InformAllLIDs, IsGeneric: 1, Type: uint16(smp.NoticeSubnetManagement),
-				TrapNumber: smp.TrapGIDInService, QPN: 1, RespTimeValue: 18, Producer: smp.ProducerClassManager},
+			&InformInfo{
+				LIDRangeBegin: InformAllLIDs, IsGeneric: 1, Type: uint16(smp.NoticeSubnetManagement),
+				TrapNumber: smp.TrapGIDInService, QPN: 1, RespTimeValue: 18, Producer: smp.ProducerClassManager,
+			},
 		},
 		{
 			"InformInfoRecord", "fe800000000000000000000000100001000000000000000000000000000000000000000000000000" +
 				"ffff000000000101000300400000001200000004", InformInfoRecordLen, new(InformInfoRecord),
-			&InformInfoRecord{SubscriberGID: gid(0x100001), InformInfo: InformInfo{LIDRangeBegin: InformAllLIDs, IsGeneric: 1,
-				Subscribe: 1, Type: 3, TrapNumber: 64, RespTimeValue: 18, Producer: 4}},
+			&InformInfoRecord{SubscriberGID: gid(0x100001), InformInfo: InformInfo{
+				LIDRangeBegin: InformAllLIDs, IsGeneric: 1,
+				Subscribe: 1, Type: 3, TrapNumber: 64, RespTimeValue: 18, Producer: 4,
+			}},
 		},
 	} {
 		b, err := bytesOf(c.hex)
@@ -326,8 +346,10 @@ func TestLibibmad(t *testing.T) {
 					t.Errorf("line %d: R bit %v", e.Line, resp)
 				}
 			}
-			wiretest.Foreign(t, &common, &h, map[string]string{"MadMethod": "Method", "MadClassVersion": "ClassVersion",
-				"MadMgmtClass": "Class", "MadBaseVersion": "BaseVersion", "MadTRID": "TID", "MadAttr": "AttrID", "MadModifier": "AttrMod"})
+			wiretest.Foreign(t, &common, &h, map[string]string{
+				"MadMethod": "Method", "MadClassVersion": "ClassVersion",
+				"MadMgmtClass": "Class", "MadBaseVersion": "BaseVersion", "MadTRID": "TID", "MadAttr": "AttrID", "MadModifier": "AttrMod",
+			})
 		case "PathRecord":
 			v = new(PathRecord)
 		case "MCMemberRecord":

@@ -15,10 +15,14 @@ func TestDetails(t *testing.T) {
 	g1 := ib.GID{0xFE, 0x80, 8: 1, 15: 2}
 	g2 := ib.GID{0xFE, 0x80, 8: 3, 15: 4}
 	const G1, G2 = "fe800000000000000100000000000002", "fe800000000000000300000000000004"
-	change := DetailChange{LID: 0x0102, OtherLocalChanges: true, CapabilityMask: 0x11223344,
-		ChangeFlags: ChangeNodeDescription | ChangeSMPriority, CapabilityMask2: 0x5566}
-	mkey := DetailMKey{LID: 0x0102, DrSLID: 0xFFFF, Method: ib.MethodSet, AttrID: AttrPortInfo, AttrMod: 0x80000001, MKey: 0x1122334455667788,
-		DRNotice: true, PathTruncated: true, HopCount: 30, ReturnPath: [30]byte{1, 2, 29: 0xAB}}
+	change := DetailChange{
+		LID: 0x0102, OtherLocalChanges: true, CapabilityMask: 0x11223344,
+		ChangeFlags: ChangeNodeDescription | ChangeSMPriority, CapabilityMask2: 0x5566,
+	}
+	mkey := DetailMKey{
+		LID: 0x0102, DrSLID: 0xFFFF, Method: ib.MethodSet, AttrID: AttrPortInfo, AttrMod: 0x80000001, MKey: 0x1122334455667788,
+		DRNotice: true, PathTruncated: true, HopCount: 30, ReturnPath: [30]byte{1, 2, 29: 0xAB},
+	}
 	key := DetailKey{LID1: 0x0102, LID2: 0x0304, Key: 0x80010000, SL: 5, QP1: 0x010203, QP2: 0x040506, GID1: g1, GID2: g2}
 	for _, c := range []struct {
 		traps []uint16
@@ -34,8 +38,11 @@ func TestDetails(t *testing.T) {
 		{[]uint16{256}, mkey, "0000 0102 ffff 02 00 0015 80000001 1122334455667788 00 de 0102" + strings.Repeat("00", 27) + "ab"},
 		{[]uint16{257, 258}, key, "0000 0102 0304 80010000 50 010203 00 040506 " + G1 + G2},
 		{
-			[]uint16{259}, DetailSwitchPKey{DataValid: 0xFF, LID1: 0x0102, LID2: 0x0304, PKey: 0x8001, SL: 5, QP1: 0x010203, QP2: 0x040506,
-				GID1: g1, GID2: g2, SwitchLID: 0x0506, PortNum: 9},
+			[]uint16{259},
+			DetailSwitchPKey{
+				DataValid: 0xFF, LID1: 0x0102, LID2: 0x0304, PKey: 0x8001, SL: 5, QP1: 0x010203, QP2: 0x040506,
+				GID1: g1, GID2: g2, SwitchLID: 0x0506, PortNum: 9,
+			},
 			"00ff 0102 0304 8001 50 010203 00 040506 " + G1 + G2 + " 0506 09",
 		},
 		{[]uint16{1144, 63, 70, 260, 0}, DetailRaw{0: 1, 53: 2}, "01" + strings.Repeat("00", 52) + "02"},
@@ -65,8 +72,10 @@ func TestDetails(t *testing.T) {
 // TestDetailsReserved: bytes that a form does not use are ignored when read
 // and 0 when written, and every used bit comes back.
 func TestDetailsReserved(t *testing.T) {
-	used := map[uint16]int{64: 128, 68: 65, 128: 16, 129: 24, 144: 16 + 1 + 32 + 16 + 16, 145: 80,
-		256: 16 + 16 + 8 + 16 + 32 + 64 + 8 + 240, 257: 16 + 16 + 32 + 4 + 24 + 24 + 256, 259: 16 + 16 + 16 + 16 + 4 + 48 + 256 + 16 + 8, 1144: 432}
+	used := map[uint16]int{
+		64: 128, 68: 65, 128: 16, 129: 24, 144: 16 + 1 + 32 + 16 + 16, 145: 80,
+		256: 16 + 16 + 8 + 16 + 32 + 64 + 8 + 240, 257: 16 + 16 + 32 + 4 + 24 + 24 + 256, 259: 16 + 16 + 16 + 16 + 4 + 48 + 256 + 16 + 8, 1144: 432,
+	}
 	for trap, bits := range used {
 		n := NewTrap(trap, ProducerCA, 1, nil)
 		for i := range n.DataDetails {
@@ -134,8 +143,10 @@ func TestCCNotice(t *testing.T) {
 
 // TestTrapTypes: the types of IBA §14.2.5.1, and a name for each.
 func TestTrapTypes(t *testing.T) {
-	for trap, want := range map[uint16]NoticeType{64: 3, 65: 3, 66: 3, 67: 3, 68: 3, 69: 3, 128: 1, 129: 1, 130: 1, 131: 1, 144: 4, 145: 4,
-		256: 2, 257: 2, 258: 2, 259: 2, 1144: 4} {
+	for trap, want := range map[uint16]NoticeType{
+		64: 3, 65: 3, 66: 3, 67: 3, 68: 3, 69: 3, 128: 1, 129: 1, 130: 1, 131: 1, 144: 4, 145: 4,
+		256: 2, 257: 2, 258: 2, 259: 2, 1144: 4,
+	} {
 		if TrapType(trap) != want {
 			t.Errorf("trap %d is %v, want %v", trap, TrapType(trap), want)
 		}

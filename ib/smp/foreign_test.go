@@ -45,8 +45,10 @@ func TestLibibmad(t *testing.T) {
 	smInfo := map[string]string{
 		"SmInfoGuid": "GUID", "SmInfoKey": "SMKey", "SmActivity": "ActCount", "SmPriority": "Priority", "SmState": "SMState",
 	}
-	guids := map[string]string{"GUID0": "[0]", "GUID1": "[1]", "GUID2": "[2]", "GUID3": "[3]", "GUID4": "[4]",
-		"GUID5": "[5]", "GUID6": "[6]", "GUID7": "[7]"}
+	guids := map[string]string{
+		"GUID0": "[0]", "GUID1": "[1]", "GUID2": "[2]", "GUID3": "[3]", "GUID4": "[4]",
+		"GUID5": "[5]", "GUID6": "[6]", "GUID7": "[7]",
+	}
 	entries := wiretest.Read(t, "testdata/libibmad.txt")
 	if len(entries) == 0 {
 		t.Fatal("nothing to compare")
@@ -82,7 +84,8 @@ func TestLibibmad(t *testing.T) {
 			var d DetailChange
 			d.Get(&v.(*Notice).DataDetails)
 			wiretest.Foreign(t, e, &d, map[string]string{
-				"NoticeDataTrap144LID": "LID", "NoticeDataTrap144CapMask": "CapabilityMask"})
+				"NoticeDataTrap144LID": "LID", "NoticeDataTrap144CapMask": "CapabilityMask",
+			})
 			continue
 		}
 		if e.Name == "Notice" { // the LID of trap 128

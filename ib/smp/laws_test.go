@@ -60,6 +60,7 @@ func FuzzExtendedPortInfo(f *testing.F) { wiretest.Fuzz[ExtendedPortInfo](f, 64)
 func FuzzLinkSpeedWidthPairs(f *testing.F) {
 	wiretest.Fuzz[LinkSpeedWidthPairs](f, 64)
 }
+
 func FuzzSwitchPortStateTable(f *testing.F) {
 	wiretest.Fuzz[SwitchPortStateTable](f, 64)
 }

@@ -90,8 +90,10 @@ func TestAccessors(t *testing.T) {
 	InitialPath(&m)[5] = 7
 	ReturnPath(&m)[5] = 8
 	Data(&m)[0] = 9
-	want := ib.MAD{6: 3, 7: 5, 24: 0x11, 25: 0x22, 26: 0x33, 27: 0x44, 28: 0x55, 29: 0x66, 30: 0x77, 31: 0x88, 32: 1, 33: 2, 34: 3, 35: 4,
-		64: 9, 133: 7, 197: 8}
+	want := ib.MAD{
+		6: 3, 7: 5, 24: 0x11, 25: 0x22, 26: 0x33, 27: 0x44, 28: 0x55, 29: 0x66, 30: 0x77, 31: 0x88, 32: 1, 33: 2, 34: 3, 35: 4,
+		64: 9, 133: 7, 197: 8,
+	}
 	if m != want {
 		t.Errorf("%x, want\n%x", m[:], want[:])
 	}
@@ -113,9 +115,16 @@ func TestAccessors(t *testing.T) {
 // TestAttrMods: the modifiers of IBA §14.2.5, both ways.
 func TestAttrMods(t *testing.T) {
 	for _, c := range []struct{ got, want uint32 }{
-		{PortInfoMod(7, false), 7}, {PortInfoMod(7, true), 0x80000007}, {PKeyMod(3, 2), 0x00030002}, {SLtoVLMod(1, 4), 0x0104},
-		{SLtoVLAllIn | SLtoVLAllOut, 0x00030000}, {VLArbMod(VLArbHigh1, 36), 0x00040024}, {MFTMod(5, 2), 0x20000005},
-		{MFTMod(511, 15), 0xF00001FF}, {HierarchyMod(2, 1), 0x0201}, {SwitchPortStateBlock(1), 1},
+		{PortInfoMod(7, false), 7},
+		{PortInfoMod(7, true), 0x80000007},
+		{PKeyMod(3, 2), 0x00030002},
+		{SLtoVLMod(1, 4), 0x0104},
+		{SLtoVLAllIn | SLtoVLAllOut, 0x00030000},
+		{VLArbMod(VLArbHigh1, 36), 0x00040024},
+		{MFTMod(5, 2), 0x20000005},
+		{MFTMod(511, 15), 0xF00001FF},
+		{HierarchyMod(2, 1), 0x0201},
+		{SwitchPortStateBlock(1), 1},
 	} {
 		if c.got != c.want {
 			t.Errorf("%#x, want %#x", c.got, c.want)
@@ -152,8 +161,10 @@ func TestNodeInfoNonsense(t *testing.T) {
 		field string
 		edit  func(b []byte)
 	}{
-		{"NodeType", func(b []byte) { b[2] = 0 }}, {"NodeType", func(b []byte) { b[2] = 4 }},
-		{"NumPorts", func(b []byte) { b[3], b[36] = 0, 0 }}, {"NumPorts", func(b []byte) { b[3] = 255 }},
+		{"NodeType", func(b []byte) { b[2] = 0 }},
+		{"NodeType", func(b []byte) { b[2] = 4 }},
+		{"NumPorts", func(b []byte) { b[3], b[36] = 0, 0 }},
+		{"NumPorts", func(b []byte) { b[3] = 255 }},
 		{"LocalPortNum", func(b []byte) { b[36] = 37 }},
 	} {
 		b, _ := good.AppendBinary(nil)
@@ -259,8 +270,10 @@ func TestClearForSet(t *testing.T) {
 
 // TestPutCutsToWidth: an overflowing field does not touch its neighbours.
 func TestPutCutsToWidth(t *testing.T) {
-	p := PortInfo{LMC: 0xFF, HOQLife: 0xFF, SubnetTimeOut: 0xFF, MasterSMSL: 0xFF, PortState: 0xFF, LinkRoundTripLatency: 0xFFFFFFFF,
-		LinkSpeedExtEnabled: 0xFF, MulticastPKeyTrapSuppressionEnabled: 0}
+	p := PortInfo{
+		LMC: 0xFF, HOQLife: 0xFF, SubnetTimeOut: 0xFF, MasterSMSL: 0xFF, PortState: 0xFF, LinkRoundTripLatency: 0xFFFFFFFF,
+		LinkSpeedExtEnabled: 0xFF, MulticastPKeyTrapSuppressionEnabled: 0,
+	}
 	b := make([]byte, 64)
 	p.Put(b)
 	for i, want := range map[int]byte{34: 0x07, 42: 0x1F, 51: 0x1F, 36: 0x0F, 32: 0x0F, 56: 0, 57: 0xFF, 63: 0x1F} {

@@ -40,11 +40,15 @@ func TestWire(t *testing.T) {
 
 	var ni NodeInfo
 	get("nodeinfo-ca", AttrNodeInfo, 0, &ni)
-	check("nodeinfo-ca", ni, NodeInfo{BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeCA, NumPorts: 1, SystemImageGUID: 0x100000,
-		NodeGUID: 0x100000, PortGUID: 0x100001, PartitionCap: 64, Revision: 0xA1, LocalPortNum: 1})
+	check("nodeinfo-ca", ni, NodeInfo{
+		BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeCA, NumPorts: 1, SystemImageGUID: 0x100000,
+		NodeGUID: 0x100000, PortGUID: 0x100001, PartitionCap: 64, Revision: 0xA1, LocalPortNum: 1,
+	})
 	m := get("nodeinfo-switch", AttrNodeInfo, 0, &ni)
-	check("nodeinfo-switch", ni, NodeInfo{BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeSwitch, NumPorts: 4, SystemImageGUID: 0x200000,
-		NodeGUID: 0x200000, PortGUID: 0x200000, PartitionCap: 8, Revision: 0xA1, LocalPortNum: 1})
+	check("nodeinfo-switch", ni, NodeInfo{
+		BaseVersion: 1, ClassVersion: 1, NodeType: ib.NodeSwitch, NumPorts: 4, SystemImageGUID: 0x200000,
+		NodeGUID: 0x200000, PortGUID: 0x200000, PartitionCap: 8, Revision: 0xA1, LocalPortNum: 1,
+	})
 	check("path", string(Path(m)), "\x01")
 	m = get("nodeinfo-resp", AttrNodeInfo, 0, &ni)
 	check("hop count", HopCount(m), uint8(2))
@@ -56,8 +60,10 @@ func TestWire(t *testing.T) {
 	check("nodedesc", nd.String(), "S1")
 
 	var si SwitchInfo
-	want := SwitchInfo{LinearFDBCap: 30720, MulticastFDBCap: 1024, LinearFDBTop: 5, LifeTimeValue: 18, PartitionEnforcementCap: 64,
-		FilterRawInboundCap: true, FilterRawOutboundCap: true}
+	want := SwitchInfo{
+		LinearFDBCap: 30720, MulticastFDBCap: 1024, LinearFDBTop: 5, LifeTimeValue: 18, PartitionEnforcementCap: 64,
+		FilterRawInboundCap: true, FilterRawOutboundCap: true,
+	}
 	get("switchinfo", AttrSwitchInfo, 0, &si)
 	check("switchinfo", si, want)
 	get("switchinfo-top", AttrSwitchInfo, 0, &si)
@@ -67,22 +73,26 @@ func TestWire(t *testing.T) {
 	check("switchinfo-clear", si, want)
 
 	var pi PortInfo
-	ca := PortInfo{GidPrefix: ib.DefaultSubnetPrefix, LID: 1, MasterSMLID: 1,
+	ca := PortInfo{
+		GidPrefix: ib.DefaultSubnetPrefix, LID: 1, MasterSMLID: 1,
 		CapabilityMask: ib.CapIsSM | ib.CapIsTrapSupported | ib.CapIsSLMappingSupported | ib.CapIsExtendedSpeedsSupported |
 			ib.CapIsCapabilityMask2Supported | ib.CapIsVendorClassSupported | ib.CapIsCapabilityMaskNoticeSupported,
 		MKeyLeasePeriod: 4089, LocalPortNum: 1, LinkWidthEnabled: ib.Width4x, LinkWidthSupported: 31, LinkWidthActive: ib.Width4x,
 		LinkSpeedSupported: 7, PortState: ib.StateActive, PortPhysicalState: ib.PhysLinkUp, LinkDownDefaultState: ib.PhysPolling,
 		LinkSpeedActive: ib.SpeedBitSDR, LinkSpeedEnabled: ib.SpeedBitSDR, NeighborMTU: ib.MTU2048, VLCap: 4,
 		VLArbitrationHighCap: 8, VLArbitrationLowCap: 8, MTUCap: ib.MTU2048, VLStallCount: 7, OperationalVLs: 4, GUIDCap: 32,
-		SubnetTimeOut: 31, CapabilityMask2: ib.Cap2IsLinkWidth2xSupported | ib.Cap2IsLinkSpeedHDRSupported}
+		SubnetTimeOut: 31, CapabilityMask2: ib.Cap2IsLinkWidth2xSupported | ib.Cap2IsLinkSpeedHDRSupported,
+	}
 	get("portinfo-ca", AttrPortInfo, 1, &pi)
 	check("portinfo-ca", pi, ca)
 	check("rate", pi.ActiveRate(), ib.Rate10)
 	get("portinfo-qdr", AttrPortInfo, 3, &pi)
-	check("portinfo-qdr", pi, PortInfo{LocalPortNum: 1, LinkWidthEnabled: ib.Width4x, LinkWidthSupported: 31, LinkWidthActive: ib.Width4x,
+	check("portinfo-qdr", pi, PortInfo{
+		LocalPortNum: 1, LinkWidthEnabled: ib.Width4x, LinkWidthSupported: 31, LinkWidthActive: ib.Width4x,
 		LinkSpeedSupported: 7, PortState: ib.StateActive, PortPhysicalState: ib.PhysLinkUp, LinkDownDefaultState: ib.PhysPolling,
 		LinkSpeedActive: ib.SpeedBitQDR, LinkSpeedEnabled: ib.SpeedBitQDR, NeighborMTU: ib.MTU2048, VLCap: 4,
-		VLArbitrationHighCap: 8, VLArbitrationLowCap: 8, MTUCap: ib.MTU2048, VLStallCount: 7, HOQLife: 18, OperationalVLs: 4})
+		VLArbitrationHighCap: 8, VLArbitrationLowCap: 8, MTUCap: ib.MTU2048, VLStallCount: 7, HOQLife: 18, OperationalVLs: 4,
+	})
 	check("rate", pi.ActiveRate(), ib.Rate40)
 	get("portinfo-set-lid", AttrPortInfo, 1, &pi)
 	set := ca
