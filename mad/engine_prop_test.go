@@ -63,8 +63,10 @@ func TestEveryRequestCompletesOnce(t *testing.T) {
 			Retries:   rapid.IntRange(1, 4).Draw(t, "retries"),
 			FirstTID:  rapid.Uint32().Draw(t, "first TID"),
 		}
-		w := &wire{t: t, loss: rapid.IntRange(0, 60).Draw(t, "loss"), dup: rapid.IntRange(0, 40).Draw(t, "dup"),
-			jitter: rapid.SampledFrom([]int{0, 100, 30_000}).Draw(t, "jitter")}
+		w := &wire{
+			t: t, loss: rapid.IntRange(0, 60).Draw(t, "loss"), dup: rapid.IntRange(0, 40).Draw(t, "dup"),
+			jitter: rapid.SampledFrom([]int{0, 100, 30_000}).Draw(t, "jitter"),
+		}
 		fails := rapid.IntRange(0, 20).Draw(t, "fails")
 		garbles := rapid.IntRange(0, 20).Draw(t, "garbles")
 		e := NewEngine(cfg)

@@ -73,8 +73,10 @@ func (tr *transcript) run(t *testing.T, d *datadriven.TestData) string {
 	at := func() Time { return Time(dur(t, d, "at")) }
 	switch d.Cmd {
 	case "new":
-		tr.e = NewEngine(Config{Window: num(t, d, "window"), MaxWindow: num(t, d, "max"), Timeout: dur(t, d, "timeout"),
-			Retries: num(t, d, "retries"), MaxQueued: num(t, d, "queue"), TransportTimed: d.HasArg("timed")})
+		tr.e = NewEngine(Config{
+			Window: num(t, d, "window"), MaxWindow: num(t, d, "max"), Timeout: dur(t, d, "timeout"),
+			Retries: num(t, d, "retries"), MaxQueued: num(t, d, "queue"), TransportTimed: d.HasArg("timed"),
+		})
 		tr.sent, tr.addr = map[uint64]ib.MAD{}, map[uint64]Addr{}
 	case "submit":
 		method := ib.MethodGet

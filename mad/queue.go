@@ -49,8 +49,10 @@ func (q *queue) push(r *Request) {
 	}
 	c.body = append(c.body, r.MAD[:n]...)
 	m := &c.meta[c.to]
-	*m = queued{addr: r.Addr, timeout: r.Timeout, token: r.Token, end: uint32(len(c.body)),
-		retries: int16(max(-1, min(r.Retries, 1<<10)))}
+	*m = queued{
+		addr: r.Addr, timeout: r.Timeout, token: r.Token, end: uint32(len(c.body)),
+		retries: int16(max(-1, min(r.Retries, 1<<10))),
+	}
 	if m.addr.QP == 0 {
 		m.addr.QP = localQP(r.MAD.Class())
 	}

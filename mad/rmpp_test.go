@@ -407,8 +407,11 @@ func TestRMPPReceiverErrors(t *testing.T) {
 		{"type", []*ib.MAD{edit(seg(1, 3, 0), offRMPPType, 5)}, RMPPError{Type: RMPPAbort, Status: RMPPBadType}},
 		{"status", []*ib.MAD{edit(seg(1, 3, 0), offRMPPStatus, 5)}, RMPPError{Type: RMPPAbort, Status: RMPPBadStatus}},
 		{"too long", []*ib.MAD{seg(1, 3, 0), seg(2, 1, 0), seg(3, 1, 0), seg(4, 1, 0), seg(5, 1, 0)}, RMPPError{Type: RMPPStop, Status: RMPPResources}},
-		{"aborted", []*ib.MAD{seg(1, 3, 0), edit(edit(seg(2, 1, 0), offRMPPType, 4), offRMPPStatus, 126)},
-			RMPPError{Type: RMPPAbort, Status: RMPPTooManyTries, ByPeer: true}},
+		{
+			"aborted",
+			[]*ib.MAD{seg(1, 3, 0), edit(edit(seg(2, 1, 0), offRMPPType, 4), offRMPPStatus, 126)},
+			RMPPError{Type: RMPPAbort, Status: RMPPTooManyTries, ByPeer: true},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewRMPPReceiver(&RMPPConfig{MaxBytes: 600})

@@ -58,8 +58,10 @@ func (s *RMPPSender) init(cfg *RMPPConfig, msg []byte, reply bool) error {
 	if hdr == 0 || len(msg) < hdr {
 		return ErrNoRMPP
 	}
-	*s = RMPPSender{cfg: &c, msg: msg, hdr: hdr, segs: uint32(RMPPSegments(class, len(msg)-hdr)),
-		next: 1, win: 1, reply: reply, rto: max(c.AckTimeout/4, c.MinAckTimeout), due: Never}
+	*s = RMPPSender{
+		cfg: &c, msg: msg, hdr: hdr, segs: uint32(RMPPSegments(class, len(msg)-hdr)),
+		next: 1, win: 1, reply: reply, rto: max(c.AckTimeout/4, c.MinAckTimeout), due: Never,
+	}
 	return nil
 }
 

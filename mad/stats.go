@@ -46,8 +46,10 @@ func (e *Engine) Stats(dst *Stats) {
 	slices.SortFunc(a, func(x, y AttrStats) int {
 		return cmp.Or(cmp.Compare(x.Class, y.Class), cmp.Compare(x.Attr, y.Attr), cmp.Compare(x.Method, y.Method))
 	})
-	*dst = Stats{Attrs: a, Stale: e.stats.stale, Unsolicited: e.stats.unsolicited,
-		Window: e.win.size, Queued: e.Queued(), Outstanding: e.used}
+	*dst = Stats{
+		Attrs: a, Stale: e.stats.stale, Unsolicited: e.stats.unsolicited,
+		Window: e.win.size, Queued: e.Queued(), Outstanding: e.used,
+	}
 }
 
 // statTable finds the row of an attribute by an open-addressed index: a
