@@ -17,10 +17,14 @@ import (
 // snapshot is a switch (LID 1) with hosts hosts on ports 1… (LIDs 2…, or
 // aligned ranges with lmc).
 func snapshot(hosts int, lmc uint8) *subnet.Snapshot {
-	s := &subnet.Snapshot{Gen: 1, State: subnet.Master, Up: true, Prefix: ib.DefaultSubnetPrefix, SMKey: 7, PacketLife: 18,
-		Self: subnet.NoRef}
-	sw := subnet.Node{Desc: "Switch", SwitchIndex: 0, OK: true,
-		Info: smp.NodeInfo{NodeType: ib.NodeSwitch, NumPorts: uint8(hosts), NodeGUID: 0x100, PortGUID: 0x100}}
+	s := &subnet.Snapshot{
+		Gen: 1, State: subnet.Master, Up: true, Prefix: ib.DefaultSubnetPrefix, SMKey: 7, PacketLife: 18,
+		Self: subnet.NoRef,
+	}
+	sw := subnet.Node{
+		Desc: "Switch", SwitchIndex: 0, OK: true,
+		Info: smp.NodeInfo{NodeType: ib.NodeSwitch, NumPorts: uint8(hosts), NodeGUID: 0x100, PortGUID: 0x100},
+	}
 	s.Nodes = append(s.Nodes, sw)
 	for p := range hosts + 1 {
 		port := subnet.Port{Node: 0, Num: uint8(p), EndPort: -1, LID: 1, Peer: subnet.NoRef, Known: true, GUID: 0x100, MTU: ib.MTU4096, Rate: ib.RateOf(2, ib.SpeedEDR)}
@@ -39,12 +43,16 @@ func snapshot(hosts int, lmc uint8) *subnet.Snapshot {
 	lft[1] = 0
 	for h := 1; h <= hosts; h++ {
 		guid := ib.GUID(0x1000 + 16*h)
-		s.Nodes = append(s.Nodes, subnet.Node{Desc: fmt.Sprintf("Host%d", h), SwitchIndex: -1, OK: true, First: int32(len(s.Ports)),
-			Info: smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: guid, PortGUID: guid + 1, LocalPortNum: 1}})
+		s.Nodes = append(s.Nodes, subnet.Node{
+			Desc: fmt.Sprintf("Host%d", h), SwitchIndex: -1, OK: true, First: int32(len(s.Ports)),
+			Info: smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: guid, PortGUID: guid + 1, LocalPortNum: 1},
+		})
 		lid := ib.LID((h + 1) << lmc)
 		s.Ports = append(s.Ports, subnet.Port{Node: int32(h), EndPort: -1, Peer: subnet.NoRef},
-			subnet.Port{Node: int32(h), Num: 1, EndPort: int32(h), LID: lid, LMC: lmc, GUID: guid + 1, Known: true,
-				Peer: subnet.Ref{Node: 0, Port: uint8(h)}, MTU: ib.MTU2048, Rate: ib.RateOf(2, ib.SpeedHDR), DefaultPKey: ib.PKeyDefaultFull})
+			subnet.Port{
+				Node: int32(h), Num: 1, EndPort: int32(h), LID: lid, LMC: lmc, GUID: guid + 1, Known: true,
+				Peer: subnet.Ref{Node: 0, Port: uint8(h)}, MTU: ib.MTU2048, Rate: ib.RateOf(2, ib.SpeedHDR), DefaultPKey: ib.PKeyDefaultFull,
+			})
 		s.Ports[len(s.Ports)-1].Info.PortState = ib.StateActive
 		for l := range 1 << lmc {
 			lft[int(lid)+l] = byte(h)
@@ -162,7 +170,8 @@ func TestStatusCodes(t *testing.T) {
 		{"class version 1", old, ib.StatusBadVersion},
 		{"half a service id", path(wire.PathCompServiceID8, wire.PathRecord{}), ib.StatusSAInsufficientComps},
 		{"LID and GID disagree", path(wire.PathCompDGID|wire.PathCompDLID|wire.PathCompSLID, wire.PathRecord{
-			DGID: ib.MakeGID(ib.DefaultSubnetPrefix, 0x1011), DLID: 3, SLID: 2}), ib.StatusSAReqInvalid},
+			DGID: ib.MakeGID(ib.DefaultSubnetPrefix, 0x1011), DLID: 3, SLID: 2,
+		}), ib.StatusSAReqInvalid},
 		{"foreign GID", path(wire.PathCompDGID|wire.PathCompSLID, wire.PathRecord{DGID: ib.MakeGID(5, 0x1011), SLID: 2}), ib.StatusSANoRecords},
 	} {
 		b := answer(t, s, 2, c.q, false)
@@ -190,8 +199,14 @@ func TestSilence(t *testing.T) {
 		from ib.LID
 		q    []byte
 	}{
-		{"no snapshot", nil, 2, q}, {"standby", standby, 2, q}, {"stranger", s, 99, q}, {"wrong key", s, 2, key},
-		{"ACK", s, 2, ack}, {"response", s, 2, resp}, {"short", s, 2, q[:50]}, {"empty", s, 2, nil},
+		{"no snapshot", nil, 2, q},
+		{"standby", standby, 2, q},
+		{"stranger", s, 99, q},
+		{"wrong key", s, 2, key},
+		{"ACK", s, 2, ack},
+		{"response", s, 2, resp},
+		{"short", s, 2, q[:50]},
+		{"empty", s, 2, nil},
 	} {
 		if b, ok := sa.Answer(c.s, &sa.Request{From: mad.Addr{LID: c.from}, Data: c.q}, nil); ok {
 			t.Errorf("%s: answered with %v", c.name, status(b))

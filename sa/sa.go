@@ -84,8 +84,10 @@ func Answer(s *subnet.Snapshot, req *Request, resp []byte) ([]byte, bool) {
 	if h.SMKey != 0 && h.SMKey != s.SMKey {
 		return resp, false
 	}
-	q := query{s: s, req: req, mask: h.ComponentMask, mod: (*ib.MAD)(m).AttrMod(), data: m[wire.DataOffset:],
-		trusted: h.SMKey != 0, me: -1}
+	q := query{
+		s: s, req: req, mask: h.ComponentMask, mod: (*ib.MAD)(m).AttrMod(), data: m[wire.DataOffset:],
+		trusted: h.SMKey != 0, me: -1,
+	}
 	if lid := req.From.LID; lid == 0 {
 		q.me = s.PortIndex(s.Self)
 	} else if q.me = s.PortByLID(lid); q.me < 0 {
