@@ -211,6 +211,7 @@ func (s *Subnet) linkUpDown(up bool, a []string, out *strings.Builder) error {
 }
 
 func (s *Subnet) cmdUnlink(a []string, out *strings.Builder) error { return s.linkEach(a, false, out) }
+
 func (s *Subnet) cmdRelink(a []string, out *strings.Builder) error { return s.linkEach(a, true, out) }
 
 func (s *Subnet) linkEach(a []string, up bool, out *strings.Builder) error {
@@ -506,17 +507,25 @@ func (s *Subnet) cmdHelp(_ []string, out *strings.Builder) error {
 // counterNames are the fields of PerformanceSet in the order of the arrays
 // that hold them.
 var (
-	trafficNames = []string{"PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts", "PortUnicastXmitPkts",
-		"PortUnicastRcvPkts", "PortMulticastXmitPkts", "PortMulticastRcvPkts"}
-	errorNames = []string{"SymbolErrorCounter", "LinkErrorRecoveryCounter", "LinkDownedCounter", "PortRcvErrors",
+	trafficNames = []string{
+		"PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts", "PortUnicastXmitPkts",
+		"PortUnicastRcvPkts", "PortMulticastXmitPkts", "PortMulticastRcvPkts",
+	}
+	errorNames = []string{
+		"SymbolErrorCounter", "LinkErrorRecoveryCounter", "LinkDownedCounter", "PortRcvErrors",
 		"PortRcvRemotePhysicalErrors", "PortRcvSwitchRelayErrors", "PortXmitDiscards", "PortXmitConstraintErrors",
 		"PortRcvConstraintErrors", "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "VL15Dropped",
-		"PortXmitWait", "QP1Dropped"}
+		"PortXmitWait", "QP1Dropped",
+	}
 	detailNames = [numDetails][]string{
-		detRcvErrors: {"PortLocalPhysicalErrors", "PortMalformedPacketErrors", "PortBufferOverrunErrors",
-			"PortDLIDMappingErrors", "PortVLMappingErrors", "PortLoopingErrors"},
-		detXmitDiscards: {"PortInactiveDiscards", "PortNeighborMTUDiscards", "PortSwLifetimeLimitDiscards",
-			"PortSwHOQLifetimeLimitDiscards"},
+		detRcvErrors: {
+			"PortLocalPhysicalErrors", "PortMalformedPacketErrors", "PortBufferOverrunErrors",
+			"PortDLIDMappingErrors", "PortVLMappingErrors", "PortLoopingErrors",
+		},
+		detXmitDiscards: {
+			"PortInactiveDiscards", "PortNeighborMTUDiscards", "PortSwLifetimeLimitDiscards",
+			"PortSwHOQLifetimeLimitDiscards",
+		},
 		detOpRcv:           {"PortOpRcvPkts", "PortOpRcvData"},
 		detFlowCtl:         {"PortXmitFlowPkts", "PortRcvFlowPkts"},
 		detVLPackets:       byVL("PortVLOpPackets"),
@@ -524,8 +533,10 @@ var (
 		detVLFlowCtlErrors: byVL("PortVLXmitFlowCtlUpdateErrors"),
 		detVLXmitWait:      byVL("PortVLXmitWait"),
 	}
-	detailAttrNames = [numDetails]string{"PortRcvErrorDetails", "PortXmitDiscardDetails", "PortOpRcvCounters",
-		"PortFlowCtlCounters", "PortVLOpPackets", "PortVLOpData", "PortVLXmitFlowCtlUpdateErrors", "PortVLXmitWaitCounters"}
+	detailAttrNames = [numDetails]string{
+		"PortRcvErrorDetails", "PortXmitDiscardDetails", "PortOpRcvCounters",
+		"PortFlowCtlCounters", "PortVLOpPackets", "PortVLOpData", "PortVLXmitFlowCtlUpdateErrors", "PortVLXmitWaitCounters",
+	}
 )
 
 func byVL(name string) (n []string) {

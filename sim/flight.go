@@ -67,8 +67,10 @@ const (
 	numDropReasons
 )
 
-var dropNames = [numDropReasons]string{"random", "link", "state", "node", "route", "no-lid", "loop", "key",
-	"version", "mute", "queue", "nobody", "unmatched", "sl"}
+var dropNames = [numDropReasons]string{
+	"random", "link", "state", "node", "route", "no-lid", "loop", "key",
+	"version", "mute", "queue", "nobody", "unmatched", "sl",
+}
 
 func (r DropReason) String() string {
 	if r < numDropReasons {

@@ -226,8 +226,10 @@ func (s *Subnet) graphEndPorts(g *fabric.Graph, index []int32) {
 		if d.down || s.endPort(int32(i)) != int32(i) || pt.num == 0 && !d.isSwitch() {
 			continue
 		}
-		e := fabric.EndPort{GUID: s.guidOf(int32(i)), NodeGUID: d.guid, Type: d.typ, PortNum: pt.num, Switch: -1,
-			LID: pt.lid, LMC: pt.lmc}
+		e := fabric.EndPort{
+			GUID: s.guidOf(int32(i)), NodeGUID: d.guid, Type: d.typ, PortNum: pt.num, Switch: -1,
+			LID: pt.lid, LMC: pt.lmc,
+		}
 		if d.isSwitch() {
 			e.Switch = index[pt.dev] - 1
 		} else if q := pt.peer; q >= 0 && pt.phys == ib.PhysLinkUp {
@@ -276,9 +278,11 @@ func (s *Subnet) graphChannels(g *fabric.Graph, sw, index []int32) {
 			}
 			row[p] = int32(len(g.Channels))
 			pi := s.portInfo(d.first+int32(p), d.first)
-			g.Channels = append(g.Channels, fabric.Channel{From: int32(i), To: to, OutPort: uint8(p),
+			g.Channels = append(g.Channels, fabric.Channel{
+				From: int32(i), To: to, OutPort: uint8(p),
 				InPort: s.ports[pt.peer].num, VLs: uint8(max(ib.VLsOf(pi.OperationalVLs), 1)),
-				Gbps: float32(ib.RateOf(pi.LinkWidthActive, pi.ActiveSpeedOf(s.infos[d.first].CapabilityMask, false)).Gbps())})
+				Gbps: float32(ib.RateOf(pi.LinkWidthActive, pi.ActiveSpeedOf(s.infos[d.first].CapabilityMask, false)).Gbps()),
+			})
 		}
 		g.PortChannel = append(g.PortChannel, row)
 	}

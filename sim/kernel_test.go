@@ -123,8 +123,10 @@ func TestSameSeedSameRun(t *testing.T) {
 	f := tree(2, 2, 2)
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
-		c := Config{Seed: seed, HopLatency: 100, SMALatency: 500, Jitter: 50, Drop: 0.05, Duplicate: 0.05,
-			Reorder: 0.1, ReorderMax: 2000, TrainDelay: 300, TraceHash: true}
+		c := Config{
+			Seed: seed, HopLatency: 100, SMALatency: 500, Jitter: 50, Drop: 0.05, Duplicate: 0.05,
+			Reorder: 0.1, ReorderMax: 2000, TrainDelay: 300, TraceHash: true,
+		}
 		if rapid.Bool().Draw(t, "fast") {
 			c = Config{Seed: seed, TraceHash: true}
 		}

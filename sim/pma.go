@@ -45,8 +45,10 @@ func (s *Subnet) pma(f *flight, d *device) {
 }
 
 func (s *Subnet) pmaClassPortInfo(d *device, data []byte) ib.Status {
-	c := ib.ClassPortInfo{BaseVersion: 1, ClassVersion: pm.ClassVersion, CapabilityMask: pmaCaps,
-		RespTimeValue: defaultRespTime}
+	c := ib.ClassPortInfo{
+		BaseVersion: 1, ClassVersion: pm.ClassVersion, CapabilityMask: pmaCaps,
+		RespTimeValue: defaultRespTime,
+	}
 	if s.cfg.ExtendedErrorCounters {
 		c.CapabilityMask |= capMask2Valid
 		c.CapabilityMask2 = pm.Cap2ExtendedCounters
@@ -62,7 +64,8 @@ func (s *Subnet) pmaClassPortInfo(d *device, data []byte) ib.Status {
 // pmaPorts finds the ports that PortSelect names and calls fn with them:
 // one port, or all external ports of a switch.
 func (s *Subnet) pmaPorts(f *flight, d *device, data []byte, set bool,
-	fn func(first, last int32, data []byte, set bool) ib.Status) ib.Status {
+	fn func(first, last int32, data []byte, set bool) ib.Status,
+) ib.Status {
 	sel := data[1]
 	switch {
 	case d.isSwitch() && sel == pm.AllPorts:
@@ -74,9 +77,11 @@ func (s *Subnet) pmaPorts(f *flight, d *device, data []byte, set bool,
 }
 
 // errSel is the CounterSelect bit of PortCounters for each error counter.
-var errSel = [numErrs]uint16{pm.SelSymbolError, pm.SelLinkErrorRecovery, pm.SelLinkDowned, pm.SelRcvErrors,
+var errSel = [numErrs]uint16{
+	pm.SelSymbolError, pm.SelLinkErrorRecovery, pm.SelLinkDowned, pm.SelRcvErrors,
 	pm.SelRcvRemotePhysErrors, pm.SelRcvSwitchRelayErrors, pm.SelXmitDiscards, pm.SelXmitConstraintErrors,
-	pm.SelRcvConstraintErrors, pm.SelLocalLinkIntegrity, pm.SelExcessiveBufOverrun, pm.SelVL15Dropped}
+	pm.SelRcvConstraintErrors, pm.SelLocalLinkIntegrity, pm.SelExcessiveBufOverrun, pm.SelVL15Dropped,
+}
 
 func (s *Subnet) pmaCounters(first, last int32, data []byte, set bool) ib.Status {
 	var in pm.PortCounters
@@ -89,8 +94,12 @@ func (s *Subnet) pmaCounters(first, last int32, data []byte, set bool) ib.Status
 				sel uint16
 				dst *uint32
 				val uint32
-			}{{pm.SelXmitData, &c.xmitData32, in.PortXmitData}, {pm.SelRcvData, &c.rcvData32, in.PortRcvData},
-				{pm.SelXmitPkts, &c.xmitPkts32, in.PortXmitPkts}, {pm.SelRcvPkts, &c.rcvPkts32, in.PortRcvPkts}} {
+			}{
+				{pm.SelXmitData, &c.xmitData32, in.PortXmitData},
+				{pm.SelRcvData, &c.rcvData32, in.PortRcvData},
+				{pm.SelXmitPkts, &c.xmitPkts32, in.PortXmitPkts},
+				{pm.SelRcvPkts, &c.rcvPkts32, in.PortRcvPkts},
+			} {
 				if in.CounterSelect&w.sel != 0 {
 					*w.dst = w.val
 				}
@@ -124,11 +133,13 @@ func (s *Subnet) pmaCounters(first, last int32, data []byte, set bool) ib.Status
 }
 
 func errsOf32(p *pm.PortCounters) [numErrs]uint64 {
-	return [numErrs]uint64{uint64(p.SymbolErrorCounter), uint64(p.LinkErrorRecoveryCounter), uint64(p.LinkDownedCounter),
+	return [numErrs]uint64{
+		uint64(p.SymbolErrorCounter), uint64(p.LinkErrorRecoveryCounter), uint64(p.LinkDownedCounter),
 		uint64(p.PortRcvErrors), uint64(p.PortRcvRemotePhysicalErrors), uint64(p.PortRcvSwitchRelayErrors),
 		uint64(p.PortXmitDiscards), uint64(p.PortXmitConstraintErrors), uint64(p.PortRcvConstraintErrors),
 		uint64(p.LocalLinkIntegrityErrors), uint64(p.ExcessiveBufferOverrunErrors), uint64(p.VL15Dropped),
-		uint64(p.PortXmitWait), uint64(p.QP1Dropped)}
+		uint64(p.PortXmitWait), uint64(p.QP1Dropped),
+	}
 }
 
 func setErrs32(p *pm.PortCounters, sum *[numErrs]uint64) {

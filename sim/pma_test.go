@@ -77,10 +77,12 @@ func TestCountersCount(t *testing.T) {
 func TestCountersSelect(t *testing.T) {
 	b := newBed(t, chain(), Config{}, "H1")
 	b.configure()
-	for _, l := range []string{"SymbolErrorCounter=70000", "LinkErrorRecoveryCounter=3", "LinkDownedCounter=4", "PortRcvErrors=5",
+	for _, l := range []string{
+		"SymbolErrorCounter=70000", "LinkErrorRecoveryCounter=3", "LinkDownedCounter=4", "PortRcvErrors=5",
 		"PortRcvRemotePhysicalErrors=6", "PortRcvSwitchRelayErrors=7", "PortXmitDiscards=8", "PortXmitConstraintErrors=9",
 		"PortRcvConstraintErrors=10", "LocalLinkIntegrityErrors=11", "ExcessiveBufferOverrunErrors=99", "QP1Dropped=13",
-		"VL15Dropped=14", "PortXmitWait=15", "PortXmitData=4294967290"} {
+		"VL15Dropped=14", "PortXmitWait=15", "PortXmitData=4294967290",
+	} {
 		if _, err := b.s.Exec(`performanceset S2[2] PortCounters.` + l); err != nil {
 			t.Fatal(err)
 		}
@@ -183,8 +185,10 @@ func TestErrorsAreCounted(t *testing.T) {
 func TestDetailRows(t *testing.T) {
 	b := newBed(t, chain(), Config{}, "H1")
 	b.configure()
-	for _, l := range []string{"PortVLXmitFlowCtlUpdateErrors.PortVLXmitFlowCtlUpdateErrors5=2", "PortVLXmitFlowCtlUpdateErrors.PortVLXmitFlowCtlUpdateErrors6=9",
-		"PortVLOpData.PortVLOpData15=4294967297", "PortVLXmitWaitCounters.PortVLXmitWait3=65537"} {
+	for _, l := range []string{
+		"PortVLXmitFlowCtlUpdateErrors.PortVLXmitFlowCtlUpdateErrors5=2", "PortVLXmitFlowCtlUpdateErrors.PortVLXmitFlowCtlUpdateErrors6=9",
+		"PortVLOpData.PortVLOpData15=4294967297", "PortVLXmitWaitCounters.PortVLXmitWait3=65537",
+	} {
 		if _, err := b.s.Exec("performanceset S2[2] " + l); err != nil {
 			t.Fatal(err)
 		}

@@ -26,8 +26,10 @@ func (s *Subnet) sma(f *flight, d *device) {
 		s.reply(f, d, ib.StatusBadVersion)
 		return
 	}
-	r := smaRequest{d: d, ep: s.endPort(f.port), in: f.port, am: m.AttrMod(), set: m.Method() == ib.MethodSet,
-		key: smp.MKey(m), data: smp.Data(m)}
+	r := smaRequest{
+		d: d, ep: s.endPort(f.port), in: f.port, am: m.AttrMod(), set: m.Method() == ib.MethodSet,
+		key: smp.MKey(m), data: smp.Data(m),
+	}
 	attr := m.AttrID()
 	if attr != smp.AttrSMInfo { // the manager's own attribute: it checks for itself
 		if !s.checkMKey(f, r.ep, m.Method() == ib.MethodGet) {

@@ -200,8 +200,10 @@ func TestPortInfoFields(t *testing.T) {
 		{"LID not aligned", toH2, 1, func(p *smp.PortInfo) { p.LID, p.LMC = 6, 2 }, bad, func(p *smp.PortInfo) bool { return p.LID == 4 && p.LMC == 0 }},
 		{"LMC", toH2, 1, func(p *smp.PortInfo) { p.LID, p.LMC = 128, 7 }, ok, func(p *smp.PortInfo) bool { return p.LMC == 7 }},
 		{"LMC of base port 0", toS2, 0, func(p *smp.PortInfo) { p.LID, p.LMC = 4, 1 }, bad, func(p *smp.PortInfo) bool { return p.LMC == 0 }},
-		{"SM LID 0, other fields kept", toH2, 1, func(p *smp.PortInfo) { p.MasterSMLID, p.MasterSMSL = 0, 5 }, bad,
-			func(p *smp.PortInfo) bool { return p.MasterSMLID == 1 && p.MasterSMSL == 5 }},
+		{
+			"SM LID 0, other fields kept", toH2, 1, func(p *smp.PortInfo) { p.MasterSMLID, p.MasterSMSL = 0, 5 }, bad,
+			func(p *smp.PortInfo) bool { return p.MasterSMLID == 1 && p.MasterSMSL == 5 },
+		},
 		{"NeighborMTU 0", toH2, 1, func(p *smp.PortInfo) { p.NeighborMTU = 0 }, bad, func(p *smp.PortInfo) bool { return p.NeighborMTU == 4 }},
 		{"NeighborMTU above MTUCap", toH2, 1, func(p *smp.PortInfo) { p.NeighborMTU = 6 }, bad, nil},
 		{"OperationalVLs 0", toH2, 1, func(p *smp.PortInfo) { p.OperationalVLs = 0 }, ok, func(p *smp.PortInfo) bool { return p.OperationalVLs == 4 }},

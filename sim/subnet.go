@@ -176,8 +176,10 @@ func New(f *fabric.Fabric, c Config) (*Subnet, error) {
 	first := int32(0)
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
-		s.devs[i] = device{first: first, node: int32(i), nports: uint8(n.NumPorts), typ: n.Type, guid: n.GUID,
-			sysimg: n.SystemImageGUID, rng: newStream(c.Seed, n.GUID)}
+		s.devs[i] = device{
+			first: first, node: int32(i), nports: uint8(n.NumPorts), typ: n.Type, guid: n.GUID,
+			sysimg: n.SystemImageGUID, rng: newStream(c.Seed, n.GUID),
+		}
 		if n.Type == ib.NodeSwitch {
 			s.devs[i].sw = &switchState{}
 		}

@@ -207,9 +207,20 @@ func TestInjectTraps(t *testing.T) {
 		n    uint16
 		ok   bool
 	}{
-		{"S2", 2, 128, true}, {"H2", 1, 128, false}, {"S2", 2, 129, true}, {"S2", 2, 130, true}, {"H2", 1, 131, true},
-		{"H2", 1, 144, true}, {"H2", 1, 145, true}, {"H2", 1, 256, true}, {"H2", 1, 257, true}, {"H2", 1, 258, true},
-		{"S2", 2, 259, true}, {"H2", 1, 64, false}, {"H9", 1, 144, false}, {"S2", 9, 129, false},
+		{"S2", 2, 128, true},
+		{"H2", 1, 128, false},
+		{"S2", 2, 129, true},
+		{"S2", 2, 130, true},
+		{"H2", 1, 131, true},
+		{"H2", 1, 144, true},
+		{"H2", 1, 145, true},
+		{"H2", 1, 256, true},
+		{"H2", 1, 257, true},
+		{"H2", 1, 258, true},
+		{"S2", 2, 259, true},
+		{"H2", 1, 64, false},
+		{"H9", 1, 144, false},
+		{"S2", 9, 129, false},
 	} {
 		b, traps := trapBed(t, Config{})
 		err := b.s.InjectTrap(c.node, c.port, c.n)

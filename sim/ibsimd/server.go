@@ -123,8 +123,10 @@ func Listen(d *live.Driver, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{drv: d, opt: o, log: o.Log, epfd: -1, wake: -1, ctl: -1, ctlIP: -1, next: mad.Never,
-		done: make(chan struct{})}
+	s := &Server{
+		drv: d, opt: o, log: o.Log, epfd: -1, wake: -1, ctl: -1, ctlIP: -1, next: mad.Never,
+		done: make(chan struct{}),
+	}
 	for i := range s.bufs {
 		s.rx.set(i, &s.bufs[i][0], len(s.bufs[i]))
 	}

@@ -70,9 +70,11 @@ func epollNow(ep int, ev []unix.EpollEvent) (int, unix.Errno) {
 // built in C does not find the socket.
 
 func ctlName(base string) string { return "@" + base + ":ctl\x00" }
+
 func outName(base string, slot int) string {
 	return fmt.Sprintf("@%s:out%d\x00", base, slot)
 }
+
 func inName(base string, id uint32) string {
 	return fmt.Sprintf("@%s:in%d\x00", base, id)
 }

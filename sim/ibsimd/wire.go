@@ -107,8 +107,10 @@ func (i *clientInfo) Decode(b *[ctlPayload]byte) {
 	if n := bytes.IndexByte(name, 0); n >= 0 {
 		name = name[:n]
 	}
-	*i = clientInfo{ID: ne.Uint32(b[:]), QP: ne.Uint32(b[4:]), IsSM: ne.Uint32(b[8:]) != 0, NodeID: string(name),
-		InFlight: uint32(InFlight(b[:]))}
+	*i = clientInfo{
+		ID: ne.Uint32(b[:]), QP: ne.Uint32(b[4:]), IsSM: ne.Uint32(b[8:]) != 0, NodeID: string(name),
+		InFlight: uint32(InFlight(b[:])),
+	}
 }
 
 func (i *clientInfo) Put(b *[ctlPayload]byte) {

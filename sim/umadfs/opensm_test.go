@@ -128,8 +128,18 @@ func TestOsmtestLong(t *testing.T) {
 	need.Long(t)
 	need.Tool(t, "osmtest")
 	for _, args := range [][]string{
-		{"e"}, {"t"}, {"m", "-M", "2"}, {"m", "-M", "3"}, {"m", "-M", "4"}, {"v", "-G"}, {"s", "-G"},
-		{"f", "-s", "1"}, {"f", "-s", "2"}, {"f", "-s", "3"}, {"f", "-s", "4"}, {"a"},
+		{"e"},
+		{"t"},
+		{"m", "-M", "2"},
+		{"m", "-M", "3"},
+		{"m", "-M", "4"},
+		{"v", "-G"},
+		{"s", "-G"},
+		{"f", "-s", "1"},
+		{"f", "-s", "2"},
+		{"f", "-s", "3"},
+		{"f", "-s", "4"},
+		{"a"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			l := newLab(t, smallNet(t), sim.Config{Seed: 1})
