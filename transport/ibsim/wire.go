@@ -114,8 +114,10 @@ func getPacket(p *mad.Packet, b []byte) bool {
 		clear(b[32+n:])
 		n = ib.MADLen
 	}
-	*p = mad.Packet{Data: append(p.Data[:0], b[32:32+n]...), LocalQP: be.Uint32(b[8:]),
-		Addr: mad.Addr{LID: ib.LID(be.Uint16(b[4:])), QP: be.Uint32(b[12:])}}
+	*p = mad.Packet{
+		Data: append(p.Data[:0], b[32:32+n]...), LocalQP: be.Uint32(b[8:]),
+		Addr: mad.Addr{LID: ib.LID(be.Uint16(b[4:])), QP: be.Uint32(b[12:])},
+	}
 	if be.Uint32(b[16:]) == 0 {
 		return true
 	}
