@@ -128,8 +128,8 @@ func TestDocumentedCommands(t *testing.T) {
 
 var (
 	wordOnly = regexp.MustCompile(`^[a-z]+$`)
-	quoted = regexp.MustCompile("[`']((?:bin/)?heddle [^`'\n]+)[`']")
-	inLine = regexp.MustCompile(`(?m)(?:^|[ |;])((?:bin/)?heddle (?:up|sm|plan|ctl|sim|attach|topo|route|version|help|completion)\b[^|;>\n]*)`)
+	quoted   = regexp.MustCompile("[`']((?:bin/)?heddle [^`'\n]+)[`']")
+	inLine   = regexp.MustCompile(`(?m)(?:^|[ |;])((?:bin/)?heddle (?:up|sm|plan|ctl|sim|attach|topo|route|version|help|completion)\b[^|;>\n]*)`)
 )
 
 // commandLines are the heddle commands in a text: in code quotes, and at the
