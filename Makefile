@@ -47,10 +47,13 @@ fuzz: ## every fuzz target for FUZZTIME
 	    $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 50x $$pkg; \
 	  done; done
 
-lint: ## gofmt, go vet, go fix, staticcheck
-	@test -z "$$(gofmt -l .)" || { echo "not gofmt'ed:"; gofmt -l .; exit 1; }
+TOOL := $(GO) tool -modfile=tools/go.mod
+
+lint: ## gofumpt, go vet, go fix, staticcheck (pinned in tools/go.mod)
+	@l="$$($(TOOL) gofumpt -l .)" && test -z "$$l" || { echo "not formatted by gofumpt:"; echo "$$l"; exit 1; }
 	$(GO) vet ./...
-	$(GO) tool -modfile=tools/go.mod staticcheck ./...
+	$(GO) fix -diff ./...
+	$(TOOL) staticcheck ./...
 
 clean: ## remove what was built
 	rm -rf bin
