@@ -320,12 +320,10 @@ func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
 	}
 	p, q := &s.Ports[src], &s.Ports[dst]
 	a.MTU, a.Rate = p.MTU, p.Rate
-	if p.Num == 0 { // switch port 0 has no wire of its own
-		a.MTU, a.Rate = q.MTU, q.Rate
-	}
 	if src == dst {
 		return a, true
 	}
+	onWire := p.Num != 0 // switch port 0 has no wire of its own: the first hop's counts
 	var at Ref
 	if p.Num == 0 && s.Nodes[p.Node].SwitchIndex >= 0 {
 		at = Ref{p.Node, 0}
@@ -362,6 +360,9 @@ func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
 		o := &s.Ports[n.First+int32(out)]
 		if o.Peer.Node < 0 {
 			return a, false
+		}
+		if !onWire {
+			a.MTU, a.Rate, onWire = o.MTU, o.Rate, true
 		}
 		a.MTU, a.Rate = min(a.MTU, o.MTU), ib.MinRate(a.Rate, o.Rate)
 		if s.Nodes[o.Peer.Node].SwitchIndex < 0 {
