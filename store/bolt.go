@@ -10,6 +10,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"heddle/ib"
 )
@@ -86,7 +87,7 @@ func Open(path string) (s *Bolt, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
 	switch {
-	case errors.Is(err, bolt.ErrTimeout):
+	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("store: %s is in use by another process: stop the other manager, or give this one its own state directory", path)
 	case err != nil && !fresh && !os.IsPermission(err):
 		return nil, &CorruptError{Path: path, What: "not a readable bbolt file", Err: err}
