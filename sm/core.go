@@ -76,6 +76,7 @@ type Core struct {
 	pollAt      mad.Time
 	pollMissed  int
 	pollBusy    bool
+	called      bool // an equal master was told of us
 	waitHand    bool // master that waits for the handover of a lower one
 	actCount    uint32
 	ignoredSMs  map[ib.GUID]bool

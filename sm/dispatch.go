@@ -109,6 +109,9 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case opDescNow:
 		c.onDescNow(it, &comp)
 		return
+	case opOwnInfo:
+		c.onOwnInfo(it, &comp)
+		return
 	}
 	c.finishItem()
 	switch it.op() {

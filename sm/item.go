@@ -44,6 +44,7 @@ const (
 	opHandover
 	opAcknowledge
 	opDescNow // NodeDescription after trap 144
+	opOwnInfo // our own PortInfo, for a trap to the master; extra: its change flags
 )
 
 func mk(o op, node int32, port uint8, extra uint32) item {

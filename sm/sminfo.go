@@ -216,7 +216,7 @@ func (c *Core) awaitHandover(m otherSM) {
 
 func (c *Core) startPolling() {
 	c.polling = true
-	c.pollMissed, c.pollBusy = 0, false
+	c.pollMissed, c.pollBusy, c.called = 0, false, false
 	c.pollAt = c.now.Add(c.cfg.PollInterval)
 }
 
@@ -281,9 +281,32 @@ func (c *Core) onPoll(comp *mad.Completion) {
 	case c.waitHand && c.beatsUs(&si):
 		c.waitHand = false // it has been given a higher priority: settle it anew
 		c.askSweep("the other master now ranks above us")
-	case !c.waitHand && si.Priority < c.cfg.Priority:
-		c.trapToMaster(smp.ChangeSMPriority)
+	case c.waitHand || si.Priority < c.cfg.Priority:
+		c.callMaster(smp.ChangeSMPriority)
+	case !c.called && !c.beatsUs(&si):
+		// It may keep the subnet against an equal priority, so it is told once.
+		c.called = true
+		c.callMaster(smp.ChangeSMPriority)
 	}
+}
+
+// callMaster tells the master that we are here, from the LID that our port has
+// by now: when we looked the master may not have given it one yet, and then
+// our agent's trap about IsSM was lost too.
+func (c *Core) callMaster(flags smp.ChangeFlags) {
+	self := c.f.self
+	r := mad.Request{Token: uint64(mk(opOwnInfo, -1, 0, uint32(flags))), Addr: mad.Addr{LID: ib.LIDPermissive}}
+	smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrPortInfo, smp.PortInfoMod(self.Port, false), c.f.agentPort(self.Node, self.Port).mkey, nil)
+	_ = c.eng.Submit(&r) // the next poll calls again
+}
+
+func (c *Core) onOwnInfo(it item, comp *mad.Completion) {
+	var pi smp.PortInfo
+	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil || !c.polling || c.f.self == subnet.NoRef {
+		return
+	}
+	c.f.agentPort(c.f.self.Node, c.f.self.Port).info = pi
+	c.trapToMaster(smp.ChangeFlags(it.extra()))
 }
 
 func (c *Core) masterLost(err error) {

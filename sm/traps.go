@@ -255,8 +255,8 @@ func (c *Core) trapToMaster(flags smp.ChangeFlags) {
 	}
 	own := c.f.agentPort(c.f.self.Node, c.f.self.Port)
 	to := c.master.lid
-	if own.info.MasterSMLID.IsUnicast() {
-		to = own.info.MasterSMLID
+	if own.info.MasterSMLID.IsUnicast() && !(c.waitHand && to.IsUnicast()) {
+		to = own.info.MasterSMLID // of two masters each may have told our port of itself
 	}
 	if !own.info.LID.IsUnicast() || !to.IsUnicast() || own.info.PortState != ib.StateActive && !c.f.nodes[c.f.self.Node].isSwitch() {
 		return // nothing is routed yet; the master's sweep finds the IsSM bit
