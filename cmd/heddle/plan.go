@@ -43,7 +43,7 @@ own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
 			if err != nil {
 				return err
 			}
-			st, err := f.openStore()
+			st, err := f.peekStore()
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -239,6 +240,9 @@ func readRoots(path string) ([]ib.GUID, error) {
 	return roots, nil
 }
 
+// stateFile is the store in the directory of --state.
+const stateFile = "heddle.db"
+
 // openStore opens what survives a restart; without a directory it lives in
 // memory.
 func (f *smFlags) openStore() (store.Store, error) {
@@ -248,7 +252,40 @@ func (f *smFlags) openStore() (store.Store, error) {
 	if err := os.MkdirAll(f.state, 0o700); err != nil {
 		return nil, fmt.Errorf("--state: %w", err)
 	}
-	return store.Open(filepath.Join(f.state, "heddle.db"))
+	return store.Open(filepath.Join(f.state, stateFile))
+}
+
+// peekStore is the state in memory as a plan reads it: nothing is made, kept
+// or held.
+func (f *smFlags) peekStore() (store.Store, error) {
+	m := store.NewMemory()
+	if f.state == "" {
+		return m, nil
+	}
+	path := filepath.Join(f.state, stateFile)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	b, err := store.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--state: %w (a plan can do without: ports that are Active keep their LIDs)", err)
+	}
+	defer b.Close()
+	st, err := b.Load()
+	if err != nil {
+		return nil, fmt.Errorf("--state: %w", err)
+	}
+	var ops []store.Op
+	for _, e := range st.LIDs {
+		ops = append(ops, store.Op{Kind: store.PutLID, GUID: e.GUID, LID: e.LID, LMC: e.LMC})
+	}
+	for _, e := range st.MKeys {
+		ops = append(ops, store.Op{Kind: store.PutMKey, GUID: e.GUID, MKey: e.MKey})
+	}
+	for _, e := range st.Neighbors {
+		ops = append(ops, store.Op{Kind: store.PutNeighbor, GUID: e.Node, Port: e.Port, Peer: e.Peer})
+	}
+	return m, m.Apply(ops)
 }
 
 func newSM() *cobra.Command {
