@@ -80,18 +80,16 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		issuer = c.ownLID()
 	}
 	var port uint8
-	if !n.IsGeneric {
-		c.trapNotice(KindTrap, Info, issuer, 0, "vendor trap of "+strconv.Itoa(int(n.Producer)))
-		return
-	}
-	switch n.TrapNumber {
-	case smp.TrapPortStateChange:
+	vendor := !n.IsGeneric // its number is a device ID
+	switch {
+	case vendor:
+	case n.TrapNumber == smp.TrapPortStateChange:
 		var d smp.DetailLID
 		d.Get(&n.DataDetails)
 		if n.IssuerLID == 0 {
 			issuer = d.LID
 		}
-	case smp.TrapLocalPhyErrors, smp.TrapBufferOverrun, smp.TrapFlowCtlWatchdog:
+	case n.TrapNumber >= smp.TrapLocalPhyErrors && n.TrapNumber <= smp.TrapFlowCtlWatchdog:
 		var d smp.DetailPort
 		d.Get(&n.DataDetails)
 		issuer, port = d.LID, d.PortNum
@@ -101,9 +99,13 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		c.trapNotice(KindTrapStorm, Warn, issuer, port, "trap "+strconv.Itoa(int(n.TrapNumber))+" keeps coming and is ignored until it stops: look at the cable and the device")
 		fallthrough
 	case k > trapNoisy:
-		if c.phase == PhaseIdle && c.lightAt != mad.Never {
+		if c.phase == PhaseIdle { // also where light sweeps are off
 			c.lightAt = min(c.lightAt, c.now.Add(trapWindow))
 		}
+		return
+	}
+	if vendor {
+		c.trapNotice(KindTrap, Info, issuer, 0, "vendor trap of "+strconv.Itoa(int(n.Producer)))
 		return
 	}
 	switch n.TrapNumber {
