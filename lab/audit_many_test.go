@@ -43,6 +43,9 @@ func oneMaster(c *Cluster, limit time.Duration, ms ...*Manager) (*Manager, error
 		if last == nil && master == nil {
 			last = fmt.Errorf("no master")
 		}
+		if good == 0 {
+			clear(c.lids) // each manager has a store of its own
+		}
 		if last == nil {
 			last = c.Check(master)
 		}

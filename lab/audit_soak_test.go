@@ -1,0 +1,147 @@
+package lab
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/sim"
+	"heddle/sm"
+)
+
+// soak runs two managers, one of them slow to compute, through everything that
+// can go wrong at once, and judges the calm afterwards.
+func soak(seed uint64) error {
+	f := trialFabric(seed)
+	rng := rand.New(rand.NewPCG(seed, 77))
+	sc := timed(seed)
+	sc.TrainDelay = time.Duration(rng.IntN(3)) * 10 * time.Millisecond
+	loss := []float64{0, 0.01, 0.05, 0.2}[rng.IntN(4)]
+	sc.Duplicate, sc.Reorder, sc.ReorderMax = loss, loss, 30*time.Millisecond
+	c, err := NewCluster(f, sc)
+	if err != nil {
+		return err
+	}
+	c.Sim.SetDrop(loss)
+	hosts := cas(f)
+	cfgs := make([]sm.Config, 2)
+	lmc := uint8(rng.IntN(3))
+	jobs := time.Duration(rng.IntN(3)) * 40 * time.Millisecond
+	var ms []*Manager
+	var log []string
+	note := func(format string, a ...any) {
+		log = append(log, fmt.Sprintf("%12v ", time.Duration(c.Sim.Now()))+fmt.Sprintf(format, a...))
+	}
+	start := func(i int, again *Manager) {
+		var err error
+		var m *Manager
+		if again != nil {
+			m, err = c.Attach(hosts[i], cfgs[i], again.Store.Reopen())
+		} else {
+			m, err = c.Attach(hosts[i], cfgs[i], nil)
+		}
+		if err != nil {
+			note("start: %v", err)
+			return
+		}
+		m.JobTime = jobs
+		_ = m.Start()
+		note("manager %s started", hosts[i])
+		if again != nil {
+			ms[i] = m
+		} else {
+			ms = append(ms, m)
+		}
+	}
+	for i := range cfgs {
+		cfgs[i] = pollConfig(uint8(rng.IntN(2)))
+		cfgs[i].LMC = lmc
+		start(i, nil)
+	}
+	cab, sws := cables(f), switches(f)
+	span := 4 * time.Second
+	for range 3 + rng.IntN(14) {
+		at := mad.Time(rng.Int64N(int64(span)))
+		r := cab[rng.IntN(len(cab))]
+		id, p := f.Nodes[r.Node].ID, int(r.Port)
+		sw := sws[rng.IntN(len(sws))]
+		host := hosts[2+rng.IntN(len(hosts)-2)]
+		i := rng.IntN(2)
+		lid := ib.LID(1 + rng.IntN(20))
+		what := rng.IntN(12)
+		c.Sim.At(at, func() {
+			note("event %d: %s %d, %s, %s, manager %d", what, id, p, f.Nodes[sw].ID, host, i)
+			switch what {
+			case 0, 1:
+				_ = c.Sim.LinkDown(id, p)
+			case 2, 3:
+				for _, r := range cab {
+					_ = c.Sim.LinkUp(f.Nodes[r.Node].ID, int(r.Port))
+				}
+			case 4:
+				_ = c.Sim.NodeUp(f.Nodes[sw].ID)
+			case 5:
+				_ = c.Sim.NodeDown(f.Nodes[sw].ID)
+				c.Sim.After(300*time.Millisecond, func() { _ = c.Sim.NodeUp(f.Nodes[sw].ID) })
+			case 6:
+				_ = c.Sim.NodeUp(host)
+			case 7, 8:
+				ms[i].Kill()
+				start(i, ms[i])
+			case 9:
+				_ = c.Sim.MuteSMA(f.Nodes[sw].ID, true)
+				c.Sim.After(500*time.Millisecond, func() { _ = c.Sim.MuteSMA(f.Nodes[sw].ID, false) })
+			case 10:
+				_ = c.Sim.LinkDown(hosts[i], 1)
+				c.Sim.After(700*time.Millisecond, func() { _ = c.Sim.LinkUp(hosts[i], 1) })
+			case 11:
+				ms[i].Sweep(true)
+			}
+			_ = lid
+		})
+	}
+	c.Run(span)
+	note("calm")
+	for _, r := range cab {
+		_ = c.Sim.LinkUp(f.Nodes[r.Node].ID, int(r.Port))
+	}
+	c.Sim.SetDrop(0)
+	c.Sim.SetDuplicate(0)
+	c.Sim.SetReorder(0)
+	clear(c.lids)
+	m, err := oneMaster(c, 40*time.Second, ms...)
+	if err == nil {
+		before := m.Status().Sweeps
+		c.Run(30 * time.Second)
+		if n := m.Status().Sweeps - before; n > 3 {
+			err = fmt.Errorf("%d full sweeps of a calm subnet\n%s", n, tail(m))
+		}
+	}
+	if err == nil {
+		err = c.Check(m)
+	}
+	if err == nil {
+		err = healthyDelivered(c)
+	}
+	if err != nil {
+		return fmt.Errorf("seed %d, loss %v, jobs %v: %w\n%s", seed, loss, jobs, err, strings.Join(log, "\n"))
+	}
+	return nil
+}
+
+// TestAuditSoak: two managers, faults of every kind at once, then calm: one
+// master, all delivered, nothing left to do.
+func TestAuditSoak(t *testing.T) {
+	first, n := seeds(25, 2000)
+	for s := first; s < first+n; s++ {
+		if err := soak(s); err != nil {
+			t.Fatalf("replay with HEDDLE_SEED=%d\n%v", s, err)
+		}
+	}
+}
+
+var _ sim.Config
