@@ -40,8 +40,10 @@ func write(t testing.TB, f *fabric.Fabric) string {
 
 // TestRoundTrip: read, written and read again is equal, for every kind.
 func TestRoundTrip(t *testing.T) {
-	for _, args := range []string{"xgft 2 4,4 1,2", "kary 3 3", "mport 6 2", "torus 4x4 speed=HDR", "mesh 3x3 width=12x", "hypercube 3",
-		"hyperx 3x3 trunk=2", "dragonfly 4 2 2", "dragonfly+ 4 4 4 2", "irregular 32", "fattree 324"} {
+	for _, args := range []string{
+		"xgft 2 4,4 1,2", "kary 3 3", "mport 6 2", "torus 4x4 speed=HDR", "mesh 3x3 width=12x", "hypercube 3",
+		"hyperx 3x3 trunk=2", "dragonfly 4 2 2", "dragonfly+ 4 4 4 2", "irregular 32", "fattree 324",
+	} {
 		a := strings.Fields(args)
 		f := generate(t, a[0], a[1:]...)
 		for _, lids := range []int{0, 1, 4} {
