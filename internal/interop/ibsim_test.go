@@ -170,10 +170,15 @@ func checkTools(t *testing.T, b *built, env []string) {
 	}
 	swLID := fmt.Sprint(sm)
 	for _, q := range []struct{ args, want string }{
-		{"nodeinfo " + host, `NumPorts`}, {"nodedesc " + host, `Node Description`},
-		{"portinfo " + host + " 1", `LinkState:\.+Active`}, {"portinfo " + swLID + " " + swPort, `LinkState:\.+Active`},
-		{"switchinfo " + swLID, `LinearFdbTop`}, {"pkeys " + host + " 0", `0xffff`}, {"sl2vl " + swLID + " " + swPort, `SL2VL table`},
-		{"vlarb " + swLID + " " + swPort, `VLArbitration tables`}, {"guidinfo " + host, `(?i)guid`},
+		{"nodeinfo " + host, `NumPorts`},
+		{"nodedesc " + host, `Node Description`},
+		{"portinfo " + host + " 1", `LinkState:\.+Active`},
+		{"portinfo " + swLID + " " + swPort, `LinkState:\.+Active`},
+		{"switchinfo " + swLID, `LinearFdbTop`},
+		{"pkeys " + host + " 0", `0xffff`},
+		{"sl2vl " + swLID + " " + swPort, `SL2VL table`},
+		{"vlarb " + swLID + " " + swPort, `VLArbitration tables`},
+		{"guidinfo " + host, `(?i)guid`},
 	} {
 		expect(tool(append([]string{"smpquery"}, strings.Fields(q.args)...)...), q.want)
 	}

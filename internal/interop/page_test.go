@@ -33,7 +33,8 @@ func openBrowser(t *testing.T) *browser {
 	b.do(http.MethodPost, "/session", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{
 		"goog:chromeOptions": map[string]any{"binary": chromium, "args": []string{
 			"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-			"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,1000", "--user-data-dir=" + t.TempDir()}},
+			"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1280,1000", "--user-data-dir=" + t.TempDir(),
+		}},
 		"goog:loggingPrefs": map[string]string{"browser": "ALL"},
 	}}}, &s)
 	b.base += "/session/" + s.SessionID
