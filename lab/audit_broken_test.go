@@ -172,7 +172,10 @@ func TestAuditDuplicateGUID(t *testing.T) {
 	hosts := cas(f)
 	sws := switches(f)
 	for _, x := range [][2]string{
-		{hosts[3], hosts[5]}, {f.Nodes[sws[3]].ID, f.Nodes[sws[7]].ID}, {hosts[3], f.Nodes[sws[5]].ID}, {f.Nodes[sws[5]].ID, hosts[3]},
+		{hosts[3], hosts[5]},
+		{f.Nodes[sws[3]].ID, f.Nodes[sws[7]].ID},
+		{hosts[3], f.Nodes[sws[5]].ID},
+		{f.Nodes[sws[5]].ID, hosts[3]},
 		{hosts[5], hosts[0]},
 	} {
 		t.Run(strings.Join(x[:], " "), func(t *testing.T) {

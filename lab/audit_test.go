@@ -207,5 +207,7 @@ func TestAuditDuringSweep(t *testing.T) {
 	}
 }
 
-var _ = ib.LID(0)
-var _ route.Engine
+var (
+	_ = ib.LID(0)
+	_ route.Engine
+)

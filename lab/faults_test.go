@@ -29,8 +29,10 @@ func trialFabric(seed uint64) *fabric.Fabric {
 }
 
 func trial(seed uint64) *Trial {
-	return &Trial{Seed: seed, Fabric: trialFabric(seed), Faults: int(seed % 7), Span: 3 * time.Second, Settle: 60 * time.Second,
-		Loss: []float64{0, 0.01, 0.05, 0.1}[seed/4%4], Kills: int(seed / 16 % 3)}
+	return &Trial{
+		Seed: seed, Fabric: trialFabric(seed), Faults: int(seed % 7), Span: 3 * time.Second, Settle: 60 * time.Second,
+		Loss: []float64{0, 0.01, 0.05, 0.1}[seed/4%4], Kills: int(seed / 16 % 3),
+	}
 }
 
 // seeds is how many trials a test runs: HEDDLE_SEEDS, else more with
