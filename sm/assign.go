@@ -102,8 +102,10 @@ func (c *Core) endPorts() []endPort {
 		if len(out) > 0 && f.ports[out[len(out)-1].idx].guid == f.ports[e.idx].guid {
 			first, p := &f.ports[out[len(out)-1].idx], &f.ports[e.idx]
 			p.flags |= pLeft
-			c.problem(Where{}, Notice{Kind: KindDuplicateGUID, Level: Error, Where: f.where(p.node, int(p.num)), Peer: f.where(first.node, int(first.num)),
-				Text: "port GUID " + p.guid.String() + " is already in use by the second port named; this one is left out: give it a GUID of its own"})
+			c.problem(Where{}, Notice{
+				Kind: KindDuplicateGUID, Level: Error, Where: f.where(p.node, int(p.num)), Peer: f.where(first.node, int(first.num)),
+				Text: "port GUID " + p.guid.String() + " is already in use by the second port named; this one is left out: give it a GUID of its own",
+			})
 			continue
 		}
 		out = append(out, e)
@@ -289,8 +291,10 @@ func (c *Core) assignLIDs() []store.Op {
 			}
 			if r.lid == 0 {
 				p.flags |= pLeft
-				c.problem(Where{}, Notice{Kind: KindNoLID, Level: Error, Where: f.where(p.node, int(p.num)),
-					Text: "no LID left: all " + strconv.Itoa(limit-1) + " that the smallest forwarding table holds are in use; the port is left out: use a smaller LMC or larger switches"})
+				c.problem(Where{}, Notice{
+					Kind: KindNoLID, Level: Error, Where: f.where(p.node, int(p.num)),
+					Text: "no LID left: all " + strconv.Itoa(limit-1) + " that the smallest forwarding table holds are in use; the port is left out: use a smaller LMC or larger switches",
+				})
 				continue
 			}
 			sp.take(r)

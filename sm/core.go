@@ -377,8 +377,10 @@ func (c *Core) onPersisted(ev Persisted) {
 	}
 	c.persistWait = false
 	if ev.Err != nil {
-		c.out.notify(Notice{Kind: KindPersistFailed, Level: Error, Err: ev.Err,
-			Text: "LIDs and keys could not be stored, so none is given out: make room or mend the state directory; it is tried again"})
+		c.out.notify(Notice{
+			Kind: KindPersistFailed, Level: Error, Err: ev.Err,
+			Text: "LIDs and keys could not be stored, so none is given out: make room or mend the state directory; it is tried again",
+		})
 		c.errs++
 		c.endSweep()
 		return

@@ -287,8 +287,10 @@ func (c *Core) endPortFound(n int32, p *port) {
 func (c *Core) askBehind(n int32, p uint8) {
 	if len(c.f.agentPath(n, p)) >= smp.MaxHops {
 		c.f.portOf(n, p).flags |= pSilent
-		c.problem(c.f.behind(ref{Node: n, Port: p}), Notice{Kind: KindTooFar, Level: Warn, Where: c.f.where(n, int(p)),
-			Text: "what is behind this port is more than 63 hops away, which no directed route reaches: run the manager nearer to the middle"})
+		c.problem(c.f.behind(ref{Node: n, Port: p}), Notice{
+			Kind: KindTooFar, Level: Warn, Where: c.f.where(n, int(p)),
+			Text: "what is behind this port is more than 63 hops away, which no directed route reaches: run the manager nearer to the middle",
+		})
 		return
 	}
 	c.add(mk(opNodeInfo, n, p, 0))
@@ -360,7 +362,8 @@ func (c *Core) problem(at Where, n Notice) {
 		text = strings.TrimPrefix(text+": "+n.Err.Error(), ": ")
 	}
 	c.f.problems = append(c.f.problems, subnet.Problem{
-		Node: n.Where.String(), GUID: n.Where.Node, Port: uint8(max(n.Where.Port, 0)), Kind: n.Kind.String(), Text: text})
+		Node: n.Where.String(), GUID: n.Where.Node, Port: uint8(max(n.Where.Port, 0)), Kind: n.Kind.String(), Text: text,
+	})
 	if !c.noteOnce(n.Kind.String() + n.Where.Node.String() + strconv.Itoa(n.Where.Port) + n.Peer.String()) {
 		n.Level = Debug // told before; it is still so
 	}
@@ -370,8 +373,10 @@ func (c *Core) problem(at Where, n Notice) {
 // silent reports that nobody answers behind r.
 func (c *Core) silent(r ref, err error) {
 	at := c.f.behind(r)
-	n := Notice{Kind: KindNodeSilent, Level: Warn, Where: at, Err: err,
-		Text: "the link is up but the far end does not answer; it is left out and asked again"}
+	n := Notice{
+		Kind: KindNodeSilent, Level: Warn, Where: at, Err: err,
+		Text: "the link is up but the far end does not answer; it is left out and asked again",
+	}
 	if r.Node < 0 {
 		n.Text = "our own node does not answer on the local port; it is asked again"
 	} else {
@@ -390,8 +395,10 @@ func (c *Core) silent(r ref, err error) {
 }
 
 func (c *Core) garbage(at Where, attr ib.AttrID, err error) {
-	c.problem(at, Notice{Kind: KindNodeGarbage, Level: Warn, Err: err,
-		Text: "left out, because it answers Get(" + ib.AttrName(ib.ClassSubnDR, attr) + ") with nonsense"})
+	c.problem(at, Notice{
+		Kind: KindNodeGarbage, Level: Warn, Err: err,
+		Text: "left out, because it answers Get(" + ib.AttrName(ib.ClassSubnDR, attr) + ") with nonsense",
+	})
 }
 
 // unread reports an attribute of a known node that could not be read.
@@ -404,8 +411,10 @@ func (c *Core) unread(n int32, p int, attr ib.AttrID, err error) {
 	if p <= 0 || !c.f.nodes[n].isSwitch() {
 		rest = "the node is left out"
 	}
-	c.problem(Where{}, Notice{Kind: kind, Level: Warn, Where: c.f.where(n, p), Err: err,
-		Text: what + " Get(" + ib.AttrName(ib.ClassSubnDR, attr) + "); " + rest + " and asked again"})
+	c.problem(Where{}, Notice{
+		Kind: kind, Level: Warn, Where: c.f.where(n, p), Err: err,
+		Text: what + " Get(" + ib.AttrName(ib.ClassSubnDR, attr) + "); " + rest + " and asked again",
+	})
 }
 
 // duplicate reports a second node or port with a GUID that is taken.
@@ -416,8 +425,10 @@ func (c *Core) duplicate(from ref, idx int32, port int, why string) {
 	}
 	second := f.where(idx, port)
 	second.Path = f.behind(from).Path
-	c.problem(Where{}, Notice{Kind: KindDuplicateGUID, Level: Error, Where: second, Peer: f.where(idx, port),
-		Text: "this node GUID is already in use by the second node named (" + why + "); this one is left out: give it a GUID of its own"})
+	c.problem(Where{}, Notice{
+		Kind: KindDuplicateGUID, Level: Error, Where: second, Peer: f.where(idx, port),
+		Text: "this node GUID is already in use by the second node named (" + why + "); this one is left out: give it a GUID of its own",
+	})
 }
 
 // discovered ends a discovery.
@@ -500,8 +511,10 @@ func (c *Core) checkLinks(report bool) int {
 				" and behind "+f.where(q.peer.Node, int(q.peer.Port)).String())
 		default:
 			p.flags |= pBadPeer
-			c.problem(Where{}, Notice{Kind: KindLinkMismatch, Level: Warn, Where: f.where(a.Node, int(a.Port)), Peer: f.where(b.Node, int(b.Port)),
-				Text: "the first end says it leads to the second, but the second is " + q.info.PortState.String() + " or leads nowhere; the link is left out and looked at again"})
+			c.problem(Where{}, Notice{
+				Kind: KindLinkMismatch, Level: Warn, Where: f.where(a.Node, int(a.Port)), Peer: f.where(b.Node, int(b.Port)),
+				Text: "the first end says it leads to the second, but the second is " + q.info.PortState.String() + " or leads nowhere; the link is left out and looked at again",
+			})
 		}
 	}
 	return sum

@@ -43,8 +43,10 @@ func (c *Core) takeLFTs() {
 		p0 := f.portOf(ni, 0)
 		if len(l.known) > 0 && (n.sw.LinearFDBTop != l.top || p0.info.LID != p0.lid || p0.info.MasterSMLID != c.smLID() || c.allInit(ni)) {
 			if n.sw.LinearFDBTop != l.top && n.sw.LinearFDBTop != 0 {
-				c.out.notify(Notice{Kind: KindForeignChange, Level: Warn, Where: f.where(ni, -1),
-					Text: "LinearFDBTop was changed by somebody else; the table is read back"})
+				c.out.notify(Notice{
+					Kind: KindForeignChange, Level: Warn, Where: f.where(ni, -1),
+					Text: "LinearFDBTop was changed by somebody else; the table is read back",
+				})
 			}
 			l.forgetAll()
 		}

@@ -43,8 +43,10 @@ func (c *Core) buildGraph() {
 	for e, pi := range f.epPort {
 		p := &f.ports[pi]
 		n := &f.nodes[p.node]
-		ep := fabric.EndPort{GUID: p.guid, NodeGUID: n.info.NodeGUID, Type: n.info.NodeType,
-			PortNum: p.num, Switch: -1, LID: p.lid, LMC: p.lmc}
+		ep := fabric.EndPort{
+			GUID: p.guid, NodeGUID: n.info.NodeGUID, Type: n.info.NodeType,
+			PortNum: p.num, Switch: -1, LID: p.lid, LMC: p.lmc,
+		}
 		switch {
 		case n.isSwitch():
 			ep.Switch = n.gsw
@@ -78,8 +80,10 @@ func (c *Core) buildGraph() {
 	for s, ni := range f.swNode {
 		n := &f.nodes[ni]
 		np := int(n.info.NumPorts) + 1
-		g.Switches[s] = fabric.SwitchNode{GUID: n.info.NodeGUID, NumPorts: n.info.NumPorts,
-			LinearFDBCap: n.sw.LinearFDBCap, EndPort: p0[s]}
+		g.Switches[s] = fabric.SwitchNode{
+			GUID: n.info.NodeGUID, NumPorts: n.info.NumPorts,
+			LinearFDBCap: n.sw.LinearFDBCap, EndPort: p0[s],
+		}
 		g.PortChannel[s], slab = slab[:np:np], slab[np:]
 		g.Off[s] = int32(len(g.Channels))
 		for num := 1; num < np; num++ {
@@ -92,8 +96,10 @@ func (c *Core) buildGraph() {
 				continue
 			}
 			g.PortChannel[s][num] = int32(len(g.Channels))
-			g.Channels = append(g.Channels, fabric.Channel{From: int32(s), To: q.gsw, OutPort: uint8(num),
-				InPort: p.peer.Port, Rev: -1, VLs: c.lanes(p), Gbps: float32(c.rate(p).Gbps())})
+			g.Channels = append(g.Channels, fabric.Channel{
+				From: int32(s), To: q.gsw, OutPort: uint8(num),
+				InPort: p.peer.Port, Rev: -1, VLs: c.lanes(p), Gbps: float32(c.rate(p).Gbps()),
+			})
 		}
 	}
 	g.Off[len(f.swNode)] = int32(len(g.Channels))

@@ -134,7 +134,9 @@ func (c *Core) audited(n int32, b int, data *[route.BlockLen]byte) {
 		return
 	}
 	l.set(b, data)
-	c.out.notify(Notice{Kind: KindForeignChange, Level: Warn, Where: c.f.where(n, -1),
-		Text: "a block of its forwarding table is not what was written; it is written again"})
+	c.out.notify(Notice{
+		Kind: KindForeignChange, Level: Warn, Where: c.f.where(n, -1),
+		Text: "a block of its forwarding table is not what was written; it is written again",
+	})
 	c.askSweep("a forwarding table is not what was written")
 }

@@ -244,15 +244,19 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 	// Part of a Set may be applied under an error status; parameters that an
 	// agent does not keep are not worth another sweep.
 	if st := smp.StatusOf(comp.MAD); st != 0 && before.PortState == pi.PortState {
-		c.out.notify(Notice{Kind: KindSetFailed, Level: Debug, Where: f.where(n, int(num)), Err: &StatusError{st},
-			Text: "Set(PortInfo) was answered with an error; what the port now shows is taken"})
+		c.out.notify(Notice{
+			Kind: KindSetFailed, Level: Debug, Where: f.where(n, int(num)), Err: &StatusError{st},
+			Text: "Set(PortInfo) was answered with an error; what the port now shows is taken",
+		})
 	}
 }
 
 func (c *Core) onSetPKeys(it item, comp *mad.Completion) {
 	if err := answer(comp); err != nil {
-		c.out.notify(Notice{Kind: KindSetFailed, Level: Warn, Where: c.f.where(it.node(), int(it.port())), Err: err,
-			Text: "the default partition could not be entered in the P_Key table"})
+		c.out.notify(Notice{
+			Kind: KindSetFailed, Level: Warn, Where: c.f.where(it.node(), int(it.port())), Err: err,
+			Text: "the default partition could not be entered in the P_Key table",
+		})
 		return
 	}
 	c.f.portOf(it.node(), it.port()).pkey = ib.PKeyDefaultFull

@@ -213,8 +213,10 @@ const (
 	NumPhases
 )
 
-var phaseNames = [NumPhases]string{"idle", "discover", "assign", "readback", "route", "discard", "drain",
-	"distribute", "top", "lanes", "arm", "activate", "light"}
+var phaseNames = [NumPhases]string{
+	"idle", "discover", "assign", "readback", "route", "discard", "drain",
+	"distribute", "top", "lanes", "arm", "activate", "light",
+}
 
 // String is the name that status and metrics use.
 func (p Phase) String() string {

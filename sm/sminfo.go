@@ -21,14 +21,18 @@ type otherSM struct {
 }
 
 func (o *otherSM) public() subnet.SM {
-	return subnet.SM{GUID: o.info.GUID, LID: o.lid, Priority: o.info.Priority,
-		State: subnet.SMState(o.info.SMState), ActCount: o.info.ActCount}
+	return subnet.SM{
+		GUID: o.info.GUID, LID: o.lid, Priority: o.info.Priority,
+		State: subnet.SMState(o.info.SMState), ActCount: o.info.ActCount,
+	}
 }
 
 // own is our SMInfo.
 func (c *Core) own() smp.SMInfo {
-	return smp.SMInfo{GUID: c.cfg.PortGUID, SMKey: c.cfg.SMKey, ActCount: c.actCount,
-		Priority: c.cfg.Priority, SMState: smp.SMState(c.state)}
+	return smp.SMInfo{
+		GUID: c.cfg.PortGUID, SMKey: c.cfg.SMKey, ActCount: c.actCount,
+		Priority: c.cfg.Priority, SMState: smp.SMState(c.state),
+	}
 }
 
 // beatsUs reports whether o ranks above us (IBA §14.4.1).
@@ -67,21 +71,27 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 		return
 	}
 	if si.GUID != p.guid {
-		c.out.notify(Notice{Kind: KindOtherSM, Level: Warn, Where: f.where(n, int(num)),
-			Text: "a manager answers with the port GUID " + si.GUID.String() + ", which is not that of its port; it is ignored"})
+		c.out.notify(Notice{
+			Kind: KindOtherSM, Level: Warn, Where: f.where(n, int(num)),
+			Text: "a manager answers with the port GUID " + si.GUID.String() + ", which is not that of its port; it is ignored",
+		})
 		return
 	}
 	if !c.keyFits(&si) {
 		if !c.ignoredSMs[si.GUID] {
 			c.ignoredSMs[si.GUID] = true
-			c.out.notify(Notice{Kind: KindOtherSM, Level: Warn, Where: f.where(n, int(num)),
-				Text: "a manager with another SM_Key is ignored: give both the same key if they are to share the subnet"})
+			c.out.notify(Notice{
+				Kind: KindOtherSM, Level: Warn, Where: f.where(n, int(num)),
+				Text: "a manager with another SM_Key is ignored: give both the same key if they are to share the subnet",
+			})
 		}
 		return
 	}
 	delete(c.ignoredSMs, si.GUID)
-	c.others = append(c.others, otherSM{info: si, at: ref{Node: n, Port: num},
-		path: slices.Clone(f.agentPath(n, num)), mkey: f.agentPort(n, num).mkey, lid: p.info.LID})
+	c.others = append(c.others, otherSM{
+		info: si, at: ref{Node: n, Port: num},
+		path: slices.Clone(f.agentPath(n, num)), mkey: f.agentPort(n, num).mkey, lid: p.info.LID,
+	})
 }
 
 // decide settles who is master, after a discovery (smp.md: IBA §14.4.1).

@@ -286,13 +286,17 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	paths := slices.Clone(f.paths)
 	for i, o := range order {
 		n := &f.nodes[o]
-		s.Nodes[i] = subnet.Node{Info: n.info, Desc: n.desc, First: int32(len(s.Ports)), SwitchIndex: -1, Switch: n.sw,
-			Path: paths[n.path.off : n.path.off+uint32(n.path.n) : n.path.off+uint32(n.path.n)], OK: n.ok()}
+		s.Nodes[i] = subnet.Node{
+			Info: n.info, Desc: n.desc, First: int32(len(s.Ports)), SwitchIndex: -1, Switch: n.sw,
+			Path: paths[n.path.off : n.path.off+uint32(n.path.n) : n.path.off+uint32(n.path.n)], OK: n.ok(),
+		}
 		for k := range f.nodePorts(o) {
 			p := f.portOf(o, uint8(k))
 			portAt[int(n.first)+k] = int32(len(s.Ports))
-			q := subnet.Port{GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: int32(i), EndPort: -1,
-				Num: p.num, Known: p.has(pKnown), DefaultPKey: p.pkey, LID: p.lid, LMC: p.lmc}
+			q := subnet.Port{
+				GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: int32(i), EndPort: -1,
+				Num: p.num, Known: p.has(pKnown), DefaultPKey: p.pkey, LID: p.lid, LMC: p.lmc,
+			}
 			q.Info.MKey = 0 // keys are nobody's business
 			if n.isSwitch() && k > 0 {
 				p0 := f.portOf(o, 0)

@@ -264,7 +264,8 @@ func (c *Core) trapToMaster(flags smp.ChangeFlags) {
 		return // nothing is routed yet; the master's sweep finds the IsSM bit
 	}
 	n := smp.NewTrap(smp.TrapLocalChange, smp.ProducerCA, own.info.LID, smp.DetailChange{
-		LID: own.info.LID, OtherLocalChanges: flags != 0, ChangeFlags: flags, CapabilityMask: own.info.CapabilityMask | ib.CapIsSM})
+		LID: own.info.LID, OtherLocalChanges: flags != 0, ChangeFlags: flags, CapabilityMask: own.info.CapabilityMask | ib.CapIsSM,
+	})
 	var m ib.MAD
 	smp.NewLID(&m, ib.MethodTrap, smp.AttrNotice, 0, 0)
 	c.actCount++
