@@ -248,35 +248,44 @@ func trimEOL(b []byte) []byte {
 	return b
 }
 
-// keywords lead the lines that ibsim knows. The longer of two that begin
-// alike comes first.
-var keywords []keyword
+// keywords lead the lines that ibsim knows.
+var keywords = []string{"Switch", "Hca", "Ca", "Rt", "switchguid", "hcaguids", "caguid", "rtguid",
+	"vendid", "devid", "sysimgguid", "width", "speed", "extspeed", "module", "include", "do"}
 
-type keyword struct {
-	word string
-	run  func(n *netlist, l []byte, at int) error
-}
-
-func init() { // a literal would refer to itself by way of include
-	keywords = []keyword{
-		{"switchguid", func(n *netlist, l []byte, at int) error { return n.guidBase(l, at, ib.NodeSwitch) }},
-		{"hcaguids", func(n *netlist, l []byte, at int) error { return n.guidBase(l, at, ib.NodeCA) }},
-		{"caguid", func(n *netlist, l []byte, at int) error { return n.guidBase(l, at, ib.NodeCA) }},
-		{"rtguid", func(n *netlist, l []byte, at int) error { return n.guidBase(l, at, ib.NodeRouter) }},
-		{"vendid", (*netlist).vendid},
-		{"devid", (*netlist).devid},
-		{"sysimgguid", (*netlist).sysimgguid},
-		{"Switch", func(n *netlist, l []byte, at int) error { return n.nodeHeader(l, at, ib.NodeSwitch) }},
-		{"Hca", func(n *netlist, l []byte, at int) error { return n.nodeHeader(l, at, ib.NodeCA) }},
-		{"Ca", func(n *netlist, l []byte, at int) error { return n.nodeHeader(l, at, ib.NodeCA) }},
-		{"Rt", func(n *netlist, l []byte, at int) error { return n.nodeHeader(l, at, ib.NodeRouter) }},
-		{"width", (*netlist).widthLine},
-		{"speed", (*netlist).speedLine},
-		{"extspeed", (*netlist).extSpeedLine},
-		{"module", (*netlist).module},
-		{"include", (*netlist).include},
-		{"do", (*netlist).do},
+// run reads a line that begins with a keyword; what follows it is at column
+// at.
+func (n *netlist) run(keyword string, l []byte, at int) error {
+	switch keyword {
+	case "Switch":
+		return n.nodeHeader(l, at, ib.NodeSwitch)
+	case "Hca", "Ca":
+		return n.nodeHeader(l, at, ib.NodeCA)
+	case "Rt":
+		return n.nodeHeader(l, at, ib.NodeRouter)
+	case "switchguid":
+		return n.guidBase(l, at, ib.NodeSwitch)
+	case "hcaguids", "caguid":
+		return n.guidBase(l, at, ib.NodeCA)
+	case "rtguid":
+		return n.guidBase(l, at, ib.NodeRouter)
+	case "vendid":
+		return n.vendid(l, at)
+	case "devid":
+		return n.devid(l, at)
+	case "sysimgguid":
+		return n.sysimgguid(l, at)
+	case "width":
+		return n.widthLine(l, at)
+	case "speed":
+		return n.speedLine(l, at)
+	case "extspeed":
+		return n.extSpeedLine(l, at)
+	case "module":
+		return n.module(l, at)
+	case "include":
+		return n.include(l, at)
 	}
+	return n.do(l, at)
 }
 
 // statement reads a line.
@@ -296,17 +305,14 @@ func (n *netlist) statement(l []byte) error {
 	}
 	n.node = -1
 	for _, k := range keywords {
-		if !hasPrefix(l, k.word) {
-			continue
-		}
-		if at := len(k.word); at == len(l) || !isWord(l[at]) || isDigit(l[at]) {
-			return k.run(n, l, at)
+		if at := len(k); hasPrefix(l, k) && (at == len(l) || !isWord(l[at]) || isDigit(l[at])) {
+			return n.run(k, l, at)
 		}
 	}
 	return nil
 }
 
-// number reads the value after '='; lo and hi bound it.
+// value reads the number after '='; lo and hi bound it.
 func (n *netlist) value(l []byte, at int, lo, hi uint64) (uint64, error) {
 	at = skipSpace(l, at)
 	if at >= len(l) || l[at] != '=' {

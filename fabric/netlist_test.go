@@ -60,7 +60,7 @@ func TestRoundTrip(t *testing.T) {
 			if again := write(t, g); again != text {
 				t.Errorf("%s: written twice differs", args)
 			}
-			for _, l := range strings.Split(text, "\n") {
+			for l := range strings.SplitSeq(text, "\n") {
 				if len(l) > 254 {
 					t.Errorf("%s: a line of %d bytes, ibsim reads 254", args, len(l))
 				}
