@@ -80,7 +80,7 @@ func (n testNet) build(t *testing.T) built {
 func exampleNet(t *testing.T, name string) []byte {
 	t.Helper()
 	list := must(t, 10*time.Second, "", nil, need.Tool(t, "dpkg"), "-L", "ibsim-utils")
-	for _, l := range strings.Split(list, "\n") {
+	for l := range strings.SplitSeq(list, "\n") {
 		if strings.HasSuffix(l, "/net-examples/"+name) {
 			b, err := os.ReadFile(l)
 			if err != nil {
