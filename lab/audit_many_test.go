@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,11 +58,11 @@ func oneMaster(c *Cluster, limit time.Duration, ms ...*Manager) (*Manager, error
 			return master, nil
 		}
 	}
-	s := ""
+	var s strings.Builder
 	for _, m := range ms {
-		s += "\n--- " + m.Node + fmt.Sprintf(" %+v\n", m.Status()) + tail(m)
+		s.WriteString("\n--- " + m.Node + fmt.Sprintf(" %+v\n", m.Status()) + tail(m))
 	}
-	return nil, fmt.Errorf("%w%s", last, s)
+	return nil, fmt.Errorf("%w%s", last, s.String())
 }
 
 // TestAuditManagers: managers of all ranks start at all moments, die, come
