@@ -113,7 +113,7 @@ func (b *board) do(d *datadriven.TestData) {
 			fmt.Fprintln(&b.out, err)
 		}
 	case "exec":
-		for _, l := range strings.Split(d.Input, "\n") {
+		for l := range strings.SplitSeq(d.Input, "\n") {
 			text, err := b.c.Sim.Exec(l)
 			b.out.WriteString(text)
 			must(err)
@@ -192,7 +192,7 @@ func (b *board) fabric(d *datadriven.TestData) {
 func draw(text string) (*fabric.Fabric, error) {
 	var fb fabric.Builder
 	ids := map[string]int{}
-	for _, l := range strings.Split(text, "\n") {
+	for l := range strings.SplitSeq(text, "\n") {
 		w := strings.Fields(l)
 		switch {
 		case len(w) == 3 && (w[0] == "switch" || w[0] == "ca"):
