@@ -103,7 +103,7 @@ func discovery(t *testing.T, bench *ibtools.Bench, f *fabric.Fabric, client stri
 		t.Errorf("ibnetdiscover shows %d cable ends, want %d", got, cables)
 	}
 	r = bench.Run(60*time.Second, client, "iblinkinfo", "-l")
-	for _, line := range strings.Split(r.Out, "\n") {
+	for line := range strings.SplitSeq(r.Out, "\n") {
 		if strings.Contains(line, "LinkUp") && !strings.Contains(line, "Active/") {
 			t.Errorf("a link is not active: %s", line)
 		}

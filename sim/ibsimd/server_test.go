@@ -74,9 +74,6 @@ func serve(t testing.TB, f *fabric.Fabric, cfg sim.Config, o Options) *bed {
 	return &bed{d, srv}
 }
 
-// do runs fn on the subnet.
-func (b *bed) do(fn func(*sim.Subnet)) { b.drv.Do(fn) }
-
 func (b *bed) dial(t testing.TB, node string) *ibsim.Conn {
 	t.Helper()
 	c, err := ibsim.Dial(t.Context(), ibsim.Options{Node: node, SockName: b.srv.SockName()})
