@@ -92,9 +92,11 @@ func environ() []string {
 	var out []string
 	for _, kv := range os.Environ() {
 		switch key, _, _ := strings.Cut(kv, "="); key {
-		case "LD_PRELOAD", "IBSIM_SOCKNAME", "SIM_HOST", "SIM_SET_ISSM", "HEDDLE_REQUIRE", "HEDDLE_LONG":
+		case "LD_PRELOAD", "IBSIM_SOCKNAME", "SIM_HOST", "SIM_SET_ISSM":
 		default:
-			out = append(out, kv)
+			if !strings.HasPrefix(key, "HEDDLE_") {
+				out = append(out, kv)
+			}
 		}
 	}
 	return out
