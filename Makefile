@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build run test test-long test-kernel bench bench-peers fuzz lint deps clean
+.PHONY: help build run test test-long test-kernel bench bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,10 @@ lint: ## gofumpt, go vet, go fix, staticcheck (pinned in tools/go.mod)
 	$(GO) vet ./...
 	$(GO) fix -diff ./...
 	$(TOOL) staticcheck ./...
+
+fmt: ## write what lint's formatters want
+	$(TOOL) gofumpt -w .
+	$(GO) fix ./...
 
 clean: ## remove what was built
 	rm -rf bin
