@@ -249,8 +249,10 @@ func trimEOL(b []byte) []byte {
 }
 
 // keywords lead the lines that ibsim knows.
-var keywords = []string{"Switch", "Hca", "Ca", "Rt", "switchguid", "hcaguids", "caguid", "rtguid",
-	"vendid", "devid", "sysimgguid", "width", "speed", "extspeed", "module", "include", "do"}
+var keywords = []string{
+	"Switch", "Hca", "Ca", "Rt", "switchguid", "hcaguids", "caguid", "rtguid",
+	"vendid", "devid", "sysimgguid", "width", "speed", "extspeed", "module", "include", "do",
+}
 
 // run reads a line that begins with a keyword; what follows it is at column
 // at.
