@@ -108,12 +108,13 @@ func (p *program) stop(sig syscall.Signal) float64 {
 	return 0
 }
 
-// output runs a program to its end.
-func output(dir string, name string, args ...string) ([]byte, error) {
+// output runs a program to its end, with further environment.
+func output(dir string, env []string, name string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	out, err := cmd.Output()
