@@ -61,7 +61,7 @@ function counts(rows) {
   }));
 }
 
-const phaseOrder = ['discover', 'assign', 'links', 'route', 'verify', 'plan', 'distribute', 'arm', 'activate'];
+const phaseOrder = ['discover', 'assign', 'readback', 'route', 'discard', 'drain', 'distribute', 'top', 'lanes', 'arm', 'activate'];
 
 function sweep(s) {
   const p = s.last_sweep.phases || {};
