@@ -47,6 +47,7 @@ type Core struct {
 	lids      map[ib.GUID]lidRange
 	stored    map[ib.GUID]lidRange
 	mkeys     map[ib.GUID]ib.MKey
+	keyList   []ib.MKey // the different ones, ascending
 	neighbors map[nodePort]ib.GUID
 	lfts      map[ib.GUID]*lft
 	firstTime bool              // first configuring sweep of this mastership

@@ -58,14 +58,33 @@ func (c *Core) startDiscover() {
 		c.last = c.f
 	}
 	c.f = newFab(c.last)
+	c.collectKeys()
 	c.others = c.others[:0]
 	c.enter(PhaseDiscover)
 	c.add(mk(opNodeInfo, -1, 0, 0))
 }
 
-// mkeyGuess is the key to try on the unknown node behind r.
+// maxKeys bounds the keys that are tried on a port that does not answer.
+const maxKeys = 8
+
+// collectKeys lists the different keys that the store knows of. There is one
+// as a rule, two while the keys of a subnet are being changed.
+func (c *Core) collectKeys() {
+	c.keyList = c.keyList[:0]
+	for _, k := range c.mkeys {
+		if !slices.Contains(c.keyList, k) {
+			c.keyList = append(c.keyList, k)
+		}
+	}
+	slices.Sort(c.keyList)
+	c.keyList = c.keyList[:min(len(c.keyList), maxKeys)]
+}
+
+// mkeyGuess is the key to try on the unknown node behind r at the given try:
+// the one stored for whoever was there last, the configured one, any other
+// that some port of the subnet may have, none. A wrong key shows as silence.
 func (c *Core) mkeyGuess(r ref, try uint32) (ib.MKey, bool) {
-	var keys [4]ib.MKey
+	var keys [maxKeys + 3]ib.MKey
 	n := 0
 	add := func(k ib.MKey) {
 		if !slices.Contains(keys[:n], k) {
@@ -83,6 +102,9 @@ func (c *Core) mkeyGuess(r ref, try uint32) (ib.MKey, bool) {
 		}
 	}
 	add(c.cfg.MKey)
+	for _, k := range c.keyList {
+		add(k)
+	}
 	add(0)
 	if int(try) >= n {
 		return 0, false
@@ -90,14 +112,16 @@ func (c *Core) mkeyGuess(r ref, try uint32) (ib.MKey, bool) {
 	return keys[try], true
 }
 
-// keyOf is the key that the port with this GUID is thought to want.
-func (c *Core) keyOf(g ib.GUID, used ib.MKey) ib.MKey {
-	if len(c.mkeys) > 0 {
-		if k, ok := c.mkeys[g]; ok {
-			return k
-		}
+// nextHiddenKey is the key to read a port with whose key is hidden from the
+// one used before (M_KeyProtectBits 1): only the right key shows itself.
+func (c *Core) nextHiddenKey(try uint32) (ib.MKey, bool) {
+	if try == 0 {
+		return c.cfg.MKey, true
 	}
-	return used
+	if int(try) <= len(c.keyList) {
+		return c.keyList[try-1], true
+	}
+	return 0, false
 }
 
 // onNodeInfo takes the answer of whoever is behind from, or of our own node.
@@ -187,7 +211,7 @@ func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
 		return
 	}
 	p0 := f.portOf(idx, 0)
-	p0.path, p0.mkey = path, c.keyOf(ni.PortGUID, used)
+	p0.path, p0.mkey = path, used
 	if from.Node >= 0 {
 		q := f.port(at)
 		q.peer = from
@@ -204,7 +228,7 @@ func (c *Core) newPort(from, at ref, ni *smp.NodeInfo, used ib.MKey) {
 	f := c.f
 	q := f.port(at)
 	q.guid = ni.PortGUID
-	q.mkey = c.keyOf(ni.PortGUID, used)
+	q.mkey = used
 	if from.Node < 0 {
 		q.path = f.nodes[at.Node].path
 	} else {
@@ -235,9 +259,9 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 	p := f.portOf(n, num)
 	err := answer(comp)
 	var se *StatusError
-	if errors.As(err, &se) && se.Status&ib.StatusInvalidField == ib.StatusInvalidField && it.extra() == 0 {
+	if errors.As(err, &se) && se.Status&ib.StatusInvalidField == ib.StatusInvalidField && it.extra()&1 == 0 {
 		p.flags |= pNoExt // an agent that does not know the extended-speed bit
-		c.add(mk(opPortInfo, n, num, 1))
+		c.add(mk(opPortInfo, n, num, it.extra()|1))
 		return
 	}
 	if err == nil {
@@ -254,6 +278,19 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 	ap := f.agentPort(n, num)
 	if ap == p && p.info.MKey != 0 {
 		p.mkey = p.info.MKey
+	}
+	if ap == p && p.info.MKey == 0 && p.info.MKeyProtectBits == 1 {
+		for try := it.extra() >> 1; ; try++ {
+			k, more := c.nextHiddenKey(try)
+			if !more {
+				break
+			}
+			if k != p.mkey {
+				p.mkey = k
+				c.add(mk(opPortInfo, n, num, it.extra()&1|(try+1)<<1))
+				return
+			}
+		}
 	}
 	nd := &f.nodes[n]
 	if nd.isSwitch() {

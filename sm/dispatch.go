@@ -42,7 +42,7 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	case opSwitchInfo, opLightSwitch:
 		get(smp.AttrSwitchInfo, 0)
 	case opPortInfo:
-		get(smp.AttrPortInfo, smp.PortInfoMod(p, x == 0))
+		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
 	case opLightPort, opPortAgain:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.portOf(n, p).has(pNoExt)))
 	case opPKeys:

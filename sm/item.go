@@ -14,7 +14,7 @@ const (
 	opNodeInfo   op = 1 + iota // ask who is behind (node, port); extra: which key is tried
 	opNodeDesc                 // NodeDescription of node
 	opSwitchInfo               // SwitchInfo of node
-	opPortInfo                 // PortInfo; extra 1: without the extended-speed bit
+	opPortInfo                 // PortInfo; extra bit 0: without the extended-speed bit; above: keys tried
 	opPKeys                    // P_KeyTable block 0 of an end port
 	opSMInfo                   // SMInfo of (node, port)
 

@@ -26,24 +26,55 @@ func (c *Core) configure() bool {
 	return true
 }
 
-// keyOps lists the keys and neighbours to remember before keys are set.
+// keyOps lists the keys and neighbours to remember before keys are set. The
+// store always holds every key that some port of the subnet may have: each
+// port is stored with the key that it shows until it shows the new one, which
+// is stored aside (for GUID 0) before any port gets it. So a manager that dies
+// in the middle of a change, and is then given a third key, still finds its
+// way in.
 func (c *Core) keyOps() []store.Op {
 	f := c.f
 	var ops []store.Op
-	if c.cfg.MKey == 0 && len(c.mkeys) == 0 {
+	want := c.cfg.MKey
+	if want == 0 && len(c.mkeys) == 0 {
 		return nil
 	}
+	put := func(g ib.GUID, key ib.MKey) {
+		if k, ok := c.mkeys[g]; ok && k == key {
+			return
+		}
+		c.mkeys[g] = key
+		ops = append(ops, store.Op{Kind: store.PutMKey, GUID: g, MKey: key})
+	}
+	drop := func(g ib.GUID) {
+		if _, ok := c.mkeys[g]; ok {
+			delete(c.mkeys, g)
+			ops = append(ops, store.Op{Kind: store.DeleteMKey, GUID: g})
+		}
+	}
+	changing := false
 	for i := range f.ports {
 		p := &f.ports[i]
 		if p.lid == 0 {
 			continue
 		}
-		if k, ok := c.mkeys[p.guid]; !ok && c.cfg.MKey != 0 || ok && k != c.cfg.MKey {
-			// A port that is about to get a new key still answers to the old
-			// one: both are tried (mkeyGuess takes the configured key next).
-			c.mkeys[p.guid] = c.cfg.MKey
-			ops = append(ops, store.Op{Kind: store.PutMKey, GUID: p.guid, MKey: c.cfg.MKey})
+		_, ok := c.mkeys[p.guid]
+		switch shown := p.info.MKey; {
+		case shown != 0 && shown != want:
+			put(p.guid, shown)
+			changing = true
+		case shown == 0 && ok && p.info.MKeyProtectBits == 1:
+			changing = true // it may have a key that we do not see
+		case want == 0:
+			drop(p.guid) // the key is gone for good
+		default:
+			put(p.guid, want)
 		}
+	}
+	if changing && want != 0 {
+		put(0, want)
+	} else if !changing {
+		drop(0)
 	}
 	for i := range f.ports {
 		p := &f.ports[i]

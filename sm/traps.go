@@ -132,10 +132,8 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 func (c *Core) repress(p *mad.Packet, m *ib.MAD) {
 	var r ib.MAD
 	key := c.cfg.MKey
-	if c.snap != nil && len(c.mkeys) > 0 {
-		if i := c.snap.PortByLID(p.Addr.LID); i >= 0 {
-			key = c.keyOf(c.snap.Ports[i].GUID, key)
-		}
+	if n, num, ok := c.portByLID(p.Addr.LID); ok {
+		key = c.f.agentPort(n, num).mkey
 	}
 	smp.NewLID(&r, ib.MethodTrapRepress, smp.AttrNotice, 0, key)
 	r.SetTID(m.TID())
