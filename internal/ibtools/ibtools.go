@@ -272,9 +272,12 @@ func (p *Proc) WaitForFile(path, text string, limit time.Duration) error {
 	}
 }
 
+// Pid is the process id.
+func (p *Proc) Pid() int { return p.cmd.Process.Pid }
+
 // Ibsim starts Debian's ibsim on a netlist, waits until it serves, and returns
-// a bench for it.
-func Ibsim(t testing.TB, netlist, sock string) *Bench {
+// it with a bench for it.
+func Ibsim(t testing.TB, netlist, sock string) (*Bench, *Proc) {
 	t.Helper()
 	path := need.Tool(t, "ibsim")
 	b := New(t, sock)
@@ -292,7 +295,7 @@ func Ibsim(t testing.TB, netlist, sock string) *Bench {
 			t.Fatalf("ibsim does not serve:\n%s", p.Output())
 		}
 	}
-	return b
+	return b, p
 }
 
 // Serving reports whether a simulator listens at a socket name.

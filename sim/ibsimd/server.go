@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -74,13 +75,17 @@ type Server struct {
 	rx      mmsgs
 	bufs    [batch]rxBuf
 	reply   [ctlLen]byte
-	probed  time.Time
+	probed  mad.Time
+	busy    bool // the last wait found much to do
 
 	// Guarded by the driver's lock.
 	byTag []*client // by endpoint tag
 	pkt   mad.Packet
 	now   mad.Time // of the batch being handled
-	next  mad.Time // earliest deadline of all clients, or earlier
+
+	// next is the earliest deadline of all clients, or earlier. Written under
+	// the driver's lock.
+	next atomic.Int64
 
 	closeMu sync.Mutex
 	closed  bool          // guarded by closeMu
@@ -124,9 +129,10 @@ func Listen(d *live.Driver, o Options) (*Server, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
-		drv: d, opt: o, log: o.Log, epfd: -1, wake: -1, ctl: -1, ctlIP: -1, next: mad.Never,
+		drv: d, opt: o, log: o.Log, epfd: -1, wake: -1, ctl: -1, ctlIP: -1,
 		done: make(chan struct{}),
 	}
+	s.next.Store(int64(mad.Never))
 	for i := range s.bufs {
 		s.rx.set(i, &s.bufs[i][0], len(s.bufs[i]))
 	}
@@ -194,7 +200,9 @@ func (s *Server) SockName() string { return s.opt.SockName }
 // held.
 func (s *Server) deadline(now mad.Time) mad.Time {
 	d := now.Add(max(s.opt.AnswerTimeout, time.Millisecond))
-	s.next = min(s.next, d)
+	if int64(d) < s.next.Load() {
+		s.next.Store(int64(d))
+	}
 	return d
 }
 
@@ -263,7 +271,7 @@ func (s *Server) closeFDs() {
 
 func (s *Server) loop(ctx context.Context) error {
 	evs := make([]unix.EpollEvent, 64)
-	s.probed = time.Now()
+	s.probed = s.drv.Now()
 	for {
 		n, err := s.wait(evs)
 		if err != nil {
@@ -291,25 +299,30 @@ func (s *Server) loop(ctx context.Context) error {
 				}
 			}
 		}
-		s.timers(n == 0)
+		s.timers()
 	}
 }
 
-// wait waits for something to do, until the next deadline or probe.
+// wait waits for something to do, until the next deadline or probe. While
+// there is work it asks without sleeping first, which is the cheaper call.
 func (s *Server) wait(evs []unix.EpollEvent) (int, error) {
-	n, e := epollNow(s.epfd, evs)
-	if e == 0 && n == 0 && s.opt.Spin > 0 {
-		for end := time.Now().Add(s.opt.Spin); n == 0 && e == 0 && time.Now().Before(end); {
-			n, e = epollNow(s.epfd, evs)
+	if s.busy {
+		n, e := epollNow(s.epfd, evs)
+		if e == 0 && n == 0 && s.opt.Spin > 0 {
+			for end := time.Now().Add(s.opt.Spin); n == 0 && e == 0 && time.Now().Before(end); {
+				n, e = epollNow(s.epfd, evs)
+			}
+		}
+		if e != 0 && e != unix.EINTR {
+			return 0, e
+		}
+		if n > 0 {
+			return n, nil
 		}
 	}
-	if e != 0 && e != unix.EINTR {
-		return 0, e
-	}
-	if n > 0 {
-		return n, nil
-	}
 	n, err := unix.EpollWait(s.epfd, evs, s.patience())
+	// More than one event, or a full batch, says that there will be more.
+	s.busy = n > 1 || s.opt.Spin > 0
 	if err == unix.EINTR {
 		return 0, nil
 	}
@@ -318,14 +331,11 @@ func (s *Server) wait(evs []unix.EpollEvent) (int, error) {
 
 // patience is how long to wait, in milliseconds.
 func (s *Server) patience() int {
-	s.drv.Begin()
-	next := s.next
-	s.drv.End()
 	ms := -1
 	if len(s.clients) > 0 {
 		ms = int(probeEvery.Milliseconds())
 	}
-	if next != mad.Never {
+	if next := mad.Time(s.next.Load()); next != mad.Never {
 		d := next.Sub(s.drv.Now())
 		left := int(max(0, min(d, time.Hour)).Milliseconds()) + 1
 		if ms < 0 || left < ms {
@@ -336,25 +346,23 @@ func (s *Server) patience() int {
 }
 
 // timers gives back what nobody answers and looks for dead clients.
-func (s *Server) timers(idle bool) {
-	if len(s.clients) == 0 {
-		return
-	}
-	s.drv.Begin()
-	if now := s.drv.Now(); s.next <= now {
-		s.now, s.next = now, mad.Never
+func (s *Server) timers() {
+	now := s.drv.Now()
+	if mad.Time(s.next.Load()) <= now {
+		s.drv.Begin()
+		s.now = s.drv.Now()
+		next := mad.Never
 		for _, c := range s.clients {
 			if c != nil {
-				s.next = min(s.next, c.expire(now))
+				next = min(next, c.expire(s.now))
 			}
 		}
+		s.next.Store(int64(next))
+		s.drv.End()
 	}
-	s.drv.End()
-	if now := time.Now(); idle || now.Sub(s.probed) >= probeEvery {
-		if now.Sub(s.probed) >= probeEvery {
-			s.probed = now
-			s.probe()
-		}
+	if now.Sub(s.probed) >= probeEvery {
+		s.probed = now
+		s.probe()
 	}
 }
 
@@ -374,6 +382,9 @@ func (s *Server) ready(c *client, ev uint32) {
 	default:
 		s.release(c, e.Error())
 		return
+	}
+	if n > 1 {
+		s.busy = true
 	}
 	s.drv.Begin()
 	s.now = s.drv.Now()
