@@ -53,9 +53,7 @@ own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
 				return err
 			}
 			defer p.Close()
-			if n := p.MaxInFlight(); n > 0 {
-				cfg.MaxWindow = n
-			}
+			suit(&cfg, p)
 			var plan *sm.Plan
 			dc := daemon.Config{
 				Port: p, PortName: port, Core: cfg, Store: st, Log: log,

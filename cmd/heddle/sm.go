@@ -93,7 +93,7 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.maxVLs, "max-vls", 8, "`MOST` data lanes to use on a link: 1, 2, 4, 8 or 15")
 	fs.DurationVar(&f.timeout, "smp-timeout", 200*time.Millisecond, "`TIME` that one try of an SMP waits for its answer")
 	fs.IntVar(&f.retries, "smp-retries", 3, "`TRIES` after the first")
-	fs.IntVar(&f.window, "window", 0, "`MOST` SMPs in flight; 0 = 32, or what the port takes")
+	fs.IntVar(&f.window, "window", 0, "`MOST` SMPs in flight; 0 = 32 on a device, 512 in a simulation, less if the port takes less")
 	fs.DurationVar(&f.sweep, "sweep-interval", 10*time.Second, "`TIME` between light sweeps; 0 = none")
 	fs.DurationVar(&f.poll, "poll-interval", 10*time.Second, "`TIME` between a standby's questions whether the master lives")
 	fs.IntVar(&f.pollRetries, "poll-retries", 4, "unanswered `POLLS` after which the master is taken for dead")
@@ -383,16 +383,34 @@ type managed struct {
 	page   func(url string) // told where the page is; may be nil
 }
 
+// Most SMPs in flight where the user does not say: on a real subnet little,
+// as VL15 has no flow control and a port that is swamped drops in silence; in
+// a simulation what keeps it busy without time-outs.
+const (
+	windowReal = 32
+	windowSim  = 512
+)
+
+// suit fits the core to the port: who keeps the time of a try, and how many
+// SMPs may be in flight.
+func suit(c *sm.Config, p mad.Transport) {
+	timed, ok := p.(interface{ KeepsTime() bool })
+	c.TransportTimed = ok && timed.KeepsTime()
+	if c.MaxWindow == 0 {
+		c.MaxWindow = windowSim
+		if c.TransportTimed {
+			c.MaxWindow = windowReal
+		}
+	}
+	if n := p.MaxInFlight(); n > 0 {
+		c.MaxWindow = min(c.MaxWindow, n)
+	}
+}
+
 // manage runs a daemon with its API until the command's context ends.
 func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	defer m.port.Close()
-	if n := m.port.MaxInFlight(); n > 0 {
-		if m.core.MaxWindow == 0 || n < m.core.MaxWindow {
-			m.core.MaxWindow = n
-		}
-	}
-	timed, ok := m.port.(interface{ KeepsTime() bool })
-	m.core.TransportTimed = ok && timed.KeepsTime()
+	suit(&m.core, m.port)
 	out := cmd.OutOrStdout()
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once, SingleMAD: m.single,
