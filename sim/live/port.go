@@ -24,6 +24,7 @@ const QueueLen = 4096
 type Port struct {
 	d    *Driver
 	ep   *sim.Endpoint // guarded by d.mu
+	gone bool          // guarded by d.mu
 	guid ib.GUID
 
 	mu     sync.Mutex
@@ -122,7 +123,7 @@ func (p *Port) grow() {
 func (p *Port) Send(q *mad.Packet) error {
 	p.d.Begin()
 	defer p.d.End()
-	if p.d.closed {
+	if p.d.closed || p.gone {
 		return ErrClosed
 	}
 	p.ep.Send(q)
@@ -201,7 +202,10 @@ func (p *Port) Lost() uint64 {
 // Close implements mad.Transport. It detaches from the node, clears IsSM if
 // the port had it, and ends a waiting Recv.
 func (p *Port) Close() error {
-	p.d.Do(func(*sim.Subnet) { p.ep.Close() })
+	p.d.Do(func(*sim.Subnet) {
+		p.gone = true
+		p.ep.Close()
+	})
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
