@@ -36,6 +36,7 @@ type Core struct {
 	attempts   int // sweeps in a row that ended with errs or again
 	conflicts  int // fingerprint of the disagreements of the last discovery
 	recheck    bool
+	descRead   bool // a light sweep read a description
 	madBase    mad.Stats
 
 	f    *fab // being discovered or the one that is managed

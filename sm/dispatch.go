@@ -155,6 +155,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onLightProbe(it, &comp)
 	case opLightDesc:
 		c.onNodeDesc(it, &comp)
+		c.descRead = c.descRead || c.f.nodes[it.node()].flags&nDesc != 0
 	case opLightSM:
 		c.onLightSM(it, &comp)
 	case opLightPort:

@@ -45,6 +45,10 @@ func (c *Core) startLight() {
 func (c *Core) lightDone() bool {
 	c.enter(PhaseIdle)
 	c.lights++
+	if c.descRead {
+		c.descRead = false
+		c.publish()
+	}
 	if !c.wantSweep {
 		c.armLight()
 	}

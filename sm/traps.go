@@ -201,12 +201,16 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 	var d smp.DetailChange
 	d.Get(&n.DataDetails)
 	if d.OtherLocalChanges && d.ChangeFlags == smp.ChangeNodeDescription {
-		if c.phase == PhaseIdle {
-			if i, p, ok := c.portByLID(issuer); ok {
+		i, p, ok := c.portByLID(issuer)
+		switch {
+		case !ok: // nor do we know whether it was read before or after
+			c.sweepOnTrap("trap 144: the description of LID " + issuer.String() + " changed")
+		default:
+			c.f.nodes[i].flags &^= nDesc // until it is read the light sweeps ask for it
+			if c.phase == PhaseIdle {
 				r := mad.Request{Token: uint64(mk(opDescNow, i, p, 0)), Addr: mad.Addr{LID: ib.LIDPermissive}}
 				smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeDescription, 0, c.f.agentPort(i, p).mkey, c.f.agentPath(i, p))
-				_ = c.eng.Submit(&r) // lost with a full queue: the next sweep reads it
-				return
+				_ = c.eng.Submit(&r)
 			}
 		}
 		return
