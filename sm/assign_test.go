@@ -1,0 +1,352 @@
+package sm
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/store"
+)
+
+// TestLIDSpace compares the bit set with a map, over random ranges.
+func TestLIDSpace(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for round := range 50 {
+		s := &lidSpace{limit: 2 + rng.IntN(300)}
+		used := map[int]bool{}
+		free := func(lid, lmc int) bool {
+			n := 1 << lmc
+			if lid == 0 || lid%n != 0 || lid+n > s.limit {
+				return false
+			}
+			for l := lid; l < lid+n; l++ {
+				if used[l] {
+					return false
+				}
+			}
+			return true
+		}
+		var taken []lidRange
+		for range 200 {
+			lmc := rng.IntN(4)
+			r := lidRange{ib.LID(rng.IntN(s.limit + 2)), uint8(lmc)}
+			if s.free(r) != free(int(r.lid), lmc) {
+				t.Fatalf("round %d: LID %d LMC %d of %d: free %v", round, r.lid, lmc, s.limit, s.free(r))
+			}
+			if rng.IntN(2) == 0 { // the lowest that fits
+				r = s.find(uint8(lmc))
+				want := 0
+				for l := 1 << lmc; l < s.limit && want == 0; l += 1 << lmc {
+					if free(l, lmc) {
+						want = l
+					}
+				}
+				if int(r.lid) != want {
+					t.Fatalf("round %d: found LID %d LMC %d of %d, want %d", round, r.lid, lmc, s.limit, want)
+				}
+			}
+			if s.free(r) {
+				s.take(r)
+				taken = append(taken, r)
+				for l := int(r.lid); l < int(r.lid)+1<<r.lmc; l++ {
+					used[l] = true
+				}
+			} else if len(taken) > 0 && rng.IntN(3) == 0 {
+				i := rng.IntN(len(taken))
+				r := taken[i]
+				taken = append(taken[:i], taken[i+1:]...)
+				s.release(r)
+				for l := int(r.lid); l < int(r.lid)+1<<r.lmc; l++ {
+					delete(used, l)
+				}
+			}
+		}
+	}
+}
+
+// show is what an end port shows at discovery. GUID 100 is our own host's;
+// 0 as state means Init.
+type show struct {
+	guid  ib.GUID
+	lid   ib.LID
+	state ib.PortState
+}
+
+// found makes a core that has just discovered one switch (GUID 1) with hosts
+// on its ports, as in hosts; the first is our own.
+func found(cfg Config, fdbcap uint16, hosts ...show) *Core {
+	c := New(cfg)
+	c.firstTime = true
+	c.f = newFab(nil)
+	f := c.f
+	add := func(ni smp.NodeInfo) int32 { return f.addNode(&ni, f.addPath(nil)) }
+	for i, h := range hosts {
+		n := add(smp.NodeInfo{NodeType: ib.NodeCA, NodeGUID: h.guid, PortGUID: h.guid, NumPorts: 1, LocalPortNum: 1})
+		if i == 0 {
+			add(smp.NodeInfo{NodeType: ib.NodeSwitch, NodeGUID: 1, PortGUID: 1, NumPorts: uint8(len(hosts))})
+			f.self = ref{Node: 0, Port: 1}
+			f.nodes[1].sw.LinearFDBCap = fdbcap
+			f.nodes[1].flags |= nSwitchInfo
+			f.portOf(1, 0).flags |= pKnown | pEnd
+		}
+		state := max(h.state, ib.StateInit)
+		p, q := f.portOf(n, 1), f.portOf(1, uint8(i+1))
+		p.info.LID, p.info.PortState, q.info.PortState = h.lid, state, state
+		p.flags |= pKnown | pEnd
+		q.flags |= pKnown
+		p.peer, q.peer = ref{Node: 1, Port: uint8(i + 1)}, ref{Node: n, Port: 1}
+	}
+	c.out = &Output{}
+	c.linkUp()
+	return c
+}
+
+// given are the ranges after assignLIDs, as text in GUID order.
+func (c *Core) given() string {
+	s := ""
+	for _, e := range c.endPorts() {
+		p := &c.f.ports[e.idx]
+		s += fmt.Sprintf("%d:%d ", uint64(p.guid), uint16(p.lid))
+		if p.lmc > 0 {
+			s = s[:len(s)-1] + fmt.Sprintf("/%d ", p.lmc)
+		}
+	}
+	return s
+}
+
+func kinds(o *Output) (s string) {
+	for i := range o.Notices {
+		s += o.Notices[i].Kind.String() + " "
+	}
+	return s
+}
+
+const active = ib.StateActive
+
+// TestAssign: the order of claims on a LID, as the comment of assignLIDs has
+// it.
+func TestAssign(t *testing.T) {
+	st := func(l ...lidRange) map[ib.GUID]lidRange { // by GUID 100, 101, …
+		m := map[ib.GUID]lidRange{}
+		for i, r := range l {
+			if r.lid != 0 {
+				m[100+ib.GUID(i)] = r
+			}
+		}
+		return m
+	}
+	for _, x := range []struct {
+		name   string
+		cfg    Config
+		cap    uint16
+		hosts  []show
+		stored map[ib.GUID]lidRange
+		before map[ib.GUID]lidRange // of this mastership
+		later  bool                 // not the first sweep of it
+		want   string
+		told   string
+	}{
+		{name: "from nothing: in GUID order, lowest first", hosts: []show{{guid: 102}, {guid: 100}, {guid: 101}}, want: "1:1 100:2 101:3 102:4 "},
+		{
+			name: "an Active port's LID wins over the store", hosts: []show{{100, 7, active}, {101, 9, active}},
+			stored: st(lidRange{lid: 5}, lidRange{lid: 6}), want: "1:1 100:7 101:9 ",
+		},
+		{
+			name: "the store wins over a port in Init", hosts: []show{{100, 7, 0}, {101, 9, 0}},
+			stored: st(lidRange{lid: 5}, lidRange{lid: 6}), want: "1:1 100:5 101:6 ",
+		},
+		{name: "a port in Init keeps what nobody else wants", hosts: []show{{100, 7, 0}, {101, 0, 0}}, want: "1:1 100:7 101:2 "},
+		{
+			name: "but not what the store reserves for an absent one", hosts: []show{{100, 7, 0}},
+			stored: map[ib.GUID]lidRange{200: {lid: 7}}, want: "1:1 100:2 ",
+		},
+		{
+			name: "two Active ports with one LID: the stored one keeps it", hosts: []show{{100, 7, active}, {101, 7, active}},
+			stored: st(lidRange{}, lidRange{lid: 7}), want: "1:1 100:2 101:7 ", told: "lid_conflict ",
+		},
+		{name: "neither stored: the lower GUID keeps it", hosts: []show{{101, 7, active}, {100, 7, active}}, want: "1:1 100:7 101:2 ", told: "lid_conflict "},
+		{
+			name: "what this mastership gave wins over what a port shows", later: true, hosts: []show{{100, 7, active}, {101, 9, active}},
+			before: st(lidRange{lid: 3}, lidRange{lid: 4}), want: "1:1 100:3 101:4 ",
+		},
+		{
+			name: "a newcomer with a LID in use is moved", later: true, hosts: []show{{100, 3, active}, {101, 3, active}},
+			before: st(lidRange{lid: 3}), want: "1:1 100:3 101:2 ", told: "lid_conflict ",
+		},
+		{name: "multicast and permissive LIDs are none", hosts: []show{{100, 0xC000, active}, {101, 0xFFFF, active}}, want: "1:1 100:2 101:3 "},
+		{name: "a LID beyond the table is moved", cap: 16, hosts: []show{{100, 15, active}, {101, 16, active}}, want: "1:1 100:15 101:2 ", told: "lid_conflict "},
+		{name: "a stored LID beyond the table is moved", cap: 16, hosts: []show{{guid: 100}}, stored: st(lidRange{lid: 16}), want: "1:1 100:2 ", told: "lid_conflict "},
+		{name: "LMC aligns", cfg: Config{LMC: 2}, hosts: []show{{guid: 100}, {guid: 101}}, want: "1:1 100:4/2 101:8/2 "},
+		{
+			name: "an Active LID that LMC does not allow is moved", cfg: Config{LMC: 1}, hosts: []show{{100, 6, active}, {101, 9, active}},
+			want: "1:1 100:6/1 101:2/1 ", told: "lid_conflict ",
+		},
+		{
+			name: "a changed LMC keeps what is still aligned", cfg: Config{LMC: 1}, hosts: []show{{guid: 100}, {guid: 101}},
+			stored: st(lidRange{lid: 4}, lidRange{lid: 8, lmc: 3}), want: "1:1 100:4/1 101:8/1 ",
+		},
+		{
+			name: "ranges may not overlap", cfg: Config{LMC: 2}, hosts: []show{{100, 8, active}, {101, 10, active}},
+			want: "1:1 100:8/2 101:4/2 ", told: "lid_conflict ",
+		},
+		{
+			name: "none left: the absent give theirs up, the lowest GUID first", cap: 4, hosts: []show{{guid: 100}, {guid: 101}},
+			stored: map[ib.GUID]lidRange{200: {lid: 1}, 201: {lid: 2}, 202: {lid: 3}}, want: "1:1 100:2 101:3 ",
+		},
+		{name: "none left at all: our own port and switches first", cap: 3, hosts: []show{{guid: 100}, {guid: 101}}, want: "1:2 100:1 101:0 ", told: "no_lid "},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			fdb := x.cap
+			if fdb == 0 {
+				fdb = 0xC000
+			}
+			c := found(x.cfg, fdb, x.hosts...)
+			c.firstTime = !x.later
+			for g, r := range x.stored {
+				c.stored[g] = r
+			}
+			for g, r := range x.before {
+				c.lids[g] = r
+				c.stored[g] = r
+			}
+			ops := c.assignLIDs()
+			if got := c.given(); got != x.want {
+				t.Errorf("given %s, want %s", got, x.want)
+			}
+			if got := kinds(c.out); got != x.told {
+				t.Errorf("told %q, want %q", got, x.told)
+			}
+			c.fits(t, fdb)
+			// What is to be stored is exactly what changed.
+			m := store.NewMemory()
+			for g, r := range x.stored {
+				if err := m.Apply([]store.Op{{Kind: store.PutLID, GUID: g, LID: r.lid, LMC: r.lmc}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for g, r := range x.before {
+				if err := m.Apply([]store.Op{{Kind: store.PutLID, GUID: g, LID: r.lid, LMC: r.lmc}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := m.Apply(ops); err != nil {
+				t.Fatal(err)
+			}
+			state, err := m.Load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			inStore := map[ib.GUID]lidRange{}
+			for _, e := range state.LIDs {
+				inStore[e.GUID] = lidRange{e.LID, e.LMC}
+			}
+			for g, r := range c.stored {
+				if inStore[g] != r {
+					t.Errorf("port %v: stored %v, believed stored %v", g, inStore[g], r)
+				}
+			}
+			if len(inStore) != len(c.stored) {
+				t.Errorf("%d entries stored, %d believed", len(inStore), len(c.stored))
+			}
+			// Once more: nothing moves, nothing is stored.
+			before := c.given()
+			for i := range c.f.ports {
+				p := &c.f.ports[i]
+				p.info.LID, p.lid = p.lid, 0
+			}
+			c.firstTime = false
+			if ops := c.assignLIDs(); len(ops) != 0 || c.given() != before {
+				t.Errorf("a second time: %d operations, given %s", len(ops), c.given())
+			}
+		})
+	}
+}
+
+// fits judges the ranges given: aligned, unicast, within the table, apart.
+func (c *Core) fits(t *testing.T, fdb uint16) {
+	t.Helper()
+	owner := map[int]ib.GUID{}
+	for i := range c.f.ports {
+		p := &c.f.ports[i]
+		if p.lid == 0 {
+			continue
+		}
+		n := 1 << p.lmc
+		if int(p.lid)%n != 0 || int(p.lid)+n > min(int(fdb), int(ib.LIDMaxUnicast)+1) {
+			t.Errorf("port %v has LID %d LMC %d in tables of %d", p.guid, p.lid, p.lmc, fdb)
+		}
+		for l := int(p.lid); l < int(p.lid)+n; l++ {
+			if g, ok := owner[l]; ok {
+				t.Errorf("LID %d belongs to %v and %v", l, g, p.guid)
+			}
+			owner[l] = p.guid
+		}
+	}
+}
+
+// TestAssignRandom: whatever ports show and the store says, ranges are sound,
+// a LID in use is not moved without being told, and a restart changes nothing.
+func TestAssignRandom(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	for round := range 400 {
+		cfg := Config{LMC: uint8(rng.IntN(3))}
+		fdb := uint16(8 + rng.IntN(60))
+		var hosts []show
+		for i := range 1 + rng.IntN(10) {
+			h := show{guid: 100 + ib.GUID(i), lid: ib.LID(rng.IntN(24))}
+			if h.lid != 0 && rng.IntN(2) == 0 {
+				h.state = active
+			}
+			hosts = append(hosts, h)
+		}
+		c := found(cfg, fdb, hosts...)
+		for range rng.IntN(8) {
+			lmc := rng.IntN(3)
+			c.stored[100+ib.GUID(rng.IntN(14))] = lidRange{ib.LID(1+rng.IntN(20)) << lmc, uint8(lmc)}
+		}
+		shown := map[ib.GUID]ib.LID{}
+		for _, h := range hosts {
+			if h.state == active {
+				shown[h.guid] = h.lid
+			}
+		}
+		c.assignLIDs()
+		c.fits(t, fdb)
+		moved := 0
+		for i := range c.f.ports {
+			if p := &c.f.ports[i]; p.lid != 0 && shown[p.guid] != 0 && p.has(pEnd) && p.lid != shown[p.guid] {
+				moved++
+			}
+		}
+		told := 0
+		for i := range c.out.Notices {
+			if n := &c.out.Notices[i]; n.Kind == KindLIDConflict {
+				told++
+			}
+		}
+		if told < moved {
+			t.Errorf("round %d: %d Active ports were moved, %d told", round, moved, told)
+		}
+		// The manager restarts on what it left, all links Active.
+		var again []show
+		for _, h := range hosts {
+			n := c.f.byGUID[h.guid]
+			if p := c.f.portOf(n, 1); p.lid != 0 {
+				again = append(again, show{h.guid, p.lid, active})
+			}
+		}
+		if len(again) == 0 || again[0].guid != hosts[0].guid || c.f.portOf(1, 0).lid == 0 || len(again) != len(hosts) {
+			continue
+		}
+		d := found(cfg, fdb, again...)
+		for g, r := range c.stored {
+			d.stored[g] = r
+		}
+		d.assignLIDs()
+		if c.given() != d.given() {
+			t.Fatalf("round %d: a restart changed %s to %s", round, c.given(), d.given())
+		}
+	}
+}
