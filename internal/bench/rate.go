@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -19,7 +21,7 @@ const (
 // queries, with the same client against both.
 func (b *bench) rates(sizes []int) error {
 	t := b.table("SMPs answered a second through ibsim's protocol",
-		"hosts", "clients", "window", "heddle sim", "ibsim", "ratio")
+		"hosts", "clients", "window", "heddle sim", "ibsim", "ratio", "CPU an SMP, heddle sim", "ibsim")
 	// ibsim stops for good when a client has more in flight than the two
 	// socket queues hold, so the deep windows are ours alone.
 	cases := []struct {
@@ -31,49 +33,53 @@ func (b *bench) rates(sizes []int) error {
 		if err != nil {
 			return err
 		}
-		names := make([]string, len(sims))
+		names, pids := make([]string, len(sims)), make([]int, len(sims))
 		for i, sim := range sims {
 			p, name, err := b.serve(sim, net)
 			if err != nil {
 				return err
 			}
 			defer p.stop(syscall.SIGKILL)
-			names[i] = name
+			names[i], pids[i] = name, p.cmd.Process.Pid
 		}
 		for _, c := range cases {
 			// In turn, so that what else the machine does hits both.
-			var all [2][]float64
+			var all, cpu [2][]float64
 			for range loadTurns * b.runs {
 				for i, name := range names {
 					if i == 1 && !c.both {
 						continue
 					}
-					r, err := load(name, c.clients, c.window)
+					busy := cpuTime(pids[i])
+					r, n, err := load(name, c.clients, c.window)
 					if err != nil {
 						return fmt.Errorf("%s, %d clients, window %d: %w", sims[i], c.clients, c.window, err)
 					}
 					all[i] = append(all[i], r)
+					cpu[i] = append(cpu[i], (cpuTime(pids[i])-busy).Seconds()*1e6/float64(n))
 				}
 			}
 			ours := mid(all[0])
-			theirs, ratio := "-", "-"
+			theirs, ratio, theirCPU := "-", "-", "-"
 			if c.both {
 				v := mid(all[1])
 				theirs, ratio = fmt.Sprintf("%.0f", v), fmt.Sprintf("%.2f", ours/v)
+				theirCPU = fmt.Sprintf("%.1f µs", mid(cpu[1]))
 			}
-			t.row("%d|%d|%d|%.0f|%s|%s", n, c.clients, c.window, ours, theirs, ratio)
+			t.row("%d|%d|%d|%.0f|%s|%s|%.1f µs|%s", n, c.clients, c.window, ours, theirs, ratio, mid(cpu[0]), theirCPU)
 		}
 	}
 	return nil
 }
 
-// load runs clients at once and returns the answers a second of all.
-func load(name string, clients, window int) (float64, error) {
+// load runs clients at once and returns how many answers they
+// got, and how many a second.
+func load(name string, clients, window int) (rate float64, total int, err error) {
 	conns := make([]*client, clients)
 	for i := range conns {
 		c, err := attach(name, i)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		defer c.close()
 		conns[i] = c
@@ -85,9 +91,24 @@ func load(name string, clients, window int) (float64, error) {
 		wg.Go(func() { counts[i], errs[i] = c.ask(window, begin.Add(loadTime)) })
 	}
 	wg.Wait()
-	total := 0
 	for _, n := range counts {
 		total += n
 	}
-	return float64(total) / time.Since(begin).Seconds(), errors.Join(errs...)
+	return float64(total) / time.Since(begin).Seconds(), max(total, 1), errors.Join(errs...)
+}
+
+// cpuTime is the processor time that a process has used.
+func cpuTime(pid int) (sum time.Duration) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	for _, f := range tasks {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue // the thread has ended
+		}
+		var ns int64
+		if _, err := fmt.Sscan(string(text), &ns); err == nil {
+			sum += time.Duration(ns)
+		}
+	}
+	return sum
 }
