@@ -58,8 +58,11 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		}
 		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, ext)))
 	case opArm, opActive, opDown:
-		pi := f.portOf(n, p).info
-		c.keepForState(&pi)
+		// What is wanted, not what was read: an answer with nonsense in it must
+		// not become the port's key or LID.
+		pi, _, _ := c.portWanted(n, p)
+		pi.LinkWidthEnabled, pi.LinkSpeedEnabled, pi.LinkSpeedExtEnabled = 0, 0, 0
+		pi.OperationalVLs, pi.ClientReregister = 0, false
 		switch it.op() {
 		case opArm:
 			pi.PortState = ib.StateArmed
