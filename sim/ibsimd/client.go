@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"heddle/ib"
+	"heddle/ib/pm"
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sim"
@@ -24,7 +25,7 @@ type client struct {
 	ctl  unix.Sockaddr
 	ctlP int // UDP port of the client's control socket
 	node string
-	all  bool // connected as SM: takes requests of every class while it is SM
+	all  bool // connected as SM, which servers of other classes do: see accepts
 
 	// Guarded by the driver's lock.
 	ep      *sim.Endpoint
@@ -132,12 +133,15 @@ func (c *client) accepts(p *mad.Packet) bool {
 		return false
 	}
 	k := (*ib.MAD)(p.Data).Class()
+	manager := !c.all || c.uses(ib.ClassSubnDR) || c.uses(ib.ClassSubnLID)
 	switch k {
 	case ib.ClassSubnLID, ib.ClassSubnDR, ib.ClassSA:
-		return true
+		return manager
 	}
-	return c.all || c.used[k>>6]&(1<<(k&63)) != 0
+	return c.all || c.uses(k)
 }
+
+func (c *client) uses(k ib.Class) bool { return c.used[k>>6]&(1<<(k&63)) != 0 }
 
 // take gives a packet of the subnet to the client. The driver's lock is held.
 func (c *client) take(p *mad.Packet) {
@@ -178,8 +182,11 @@ func (c *client) take(p *mad.Packet) {
 	}
 	t.PutHeader(dlid, slid, p.LocalQP, p.Addr.QP, 0, length)
 	*t.MAD() = *m
-	if m.Class() == ib.ClassSubnDR {
+	switch m.Class() {
+	case ib.ClassSubnDR:
 		smp.SetHopPointer(t.MAD(), 0)
+	case ib.ClassPerf:
+		hideDamaged(t.MAD())
 	}
 	c.push()
 }
@@ -196,6 +203,17 @@ func tableLen(m *ib.MAD) int {
 		return ib.MADLen
 	}
 	return before + int(n)
+}
+
+// hideDamaged takes the second group of PortCountersExtended out of the
+// capabilities of a PMA: it reaches into the last bytes of the MAD, which
+// clients under the preload library see as garbage and report as errors.
+func hideDamaged(m *ib.MAD) {
+	const capMask2 = 64 + 4 // in ClassPortInfo: 27 bits, then RespTimeValue
+	if m.AttrID() == pm.AttrClassPortInfo && m.Method() == ib.MethodGetResp {
+		be := binary.BigEndian
+		be.PutUint32(m[capMask2:], be.Uint32(m[capMask2:])&^(pm.Cap2ExtendedCounters<<5))
+	}
 }
 
 // undeliverable hears of a packet of the client, or of an answer to it, that

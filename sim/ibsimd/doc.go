@@ -30,9 +30,13 @@
 //     everything, as with ibsim, and may answer with it.
 //   - A client that set IsSM after it had connected, as subnet managers do, is
 //     given requests of the subnet management and SA classes, and of those
-//     classes that it has used itself: the preload library crashes on a class
-//     that its program has not registered. A client that connected as SM
-//     (SIM_SET_ISSM) is given everything, as with ibsim.
+//     classes that it has used itself. A client that connected as SM
+//     (SIM_SET_ISSM), as servers of other classes must, is given every class
+//     but those two, and these too once it has sent an SMP. The reason is that
+//     the preload library crashes on a class that its program has not
+//     registered, and that OpenSM asks every port with IsSM for SMInfo.
+//   - The second group of PortCountersExtended is taken out of what PMAs say
+//     they support, because it lies where the preload library damages MADs.
 //   - A length below 256 that a responder states is passed on; 224 is stated
 //     where the last 32 bytes of a GMP are unused, because the preload library
 //     damages them otherwise. A table answer of the SA keeps the length that

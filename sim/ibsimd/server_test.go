@@ -493,3 +493,25 @@ func (r *raw) die() {
 		r.fd = -1
 	}
 }
+
+// Serving must not allocate: the number of messages is in the millions.
+func TestNoAllocationPerRequest(t *testing.T) {
+	b := serve(t, star(t, 2), sim.Config{}, Options{})
+	c := newRaw(t, b.srv.SockName(), "H1", false)
+	var d dataMsg
+	smp.NewDR(d.MAD(), ib.MethodGet, smp.AttrNodeInfo, 0, 0, []byte{1, 2})
+	d.PutHeader(ib.LIDPermissive, ib.LIDPermissive, 0, 0, 0, ib.MADLen)
+	in := make([]byte, dataLen)
+	round := func() {
+		if _, err := unix.Write(c.fd, d[:]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := unix.Read(c.fd, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	round()
+	if n := testing.AllocsPerRun(2000, round); n > 0 {
+		t.Errorf("%v allocations a request", n)
+	}
+}
