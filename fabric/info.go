@@ -24,6 +24,7 @@ type Info struct {
 	Diameter   int            `json:"diameter"`     // most cables between two switches of one part
 	MinDegree  int            `json:"min_degree"`   // cables to other switches, over the switches
 	MaxDegree  int            `json:"max_degree"`
+	Degrees    map[int]int    `json:"degrees"`  // switches by degree
 	Levels     []int          `json:"levels"`   // switches by Layout level, leaves first
 	FatTree    bool           `json:"fat_tree"` // every cable between switches joins neighbouring levels, and hosts hang on the first alone
 }
@@ -31,7 +32,7 @@ type Info struct {
 // Info examines the fabric. Its cost is one breadth-first search for each
 // switch.
 func (f *Fabric) Info() Info {
-	in := Info{LinkTypes: map[string]int{}}
+	in := Info{LinkTypes: map[string]int{}, Degrees: map[int]int{}}
 	level := f.Layout()
 	index := make([]int32, len(f.Nodes)) // of switches, -1 for others
 	var adj [][]int32
@@ -85,6 +86,7 @@ func (f *Fabric) Info() Info {
 			in.MinDegree = d
 		}
 		in.MaxDegree = max(in.MaxDegree, len(adj[s]))
+		in.Degrees[len(adj[s])]++
 	}
 	in.MinDegree = max(in.MinDegree, 0)
 	for i := range f.Nodes {
