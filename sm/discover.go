@@ -401,7 +401,12 @@ func (c *Core) problem(at Where, n Notice) {
 	c.f.problems = append(c.f.problems, subnet.Problem{
 		Node: n.Where.String(), GUID: n.Where.Node, Port: uint8(max(n.Where.Port, 0)), Kind: n.Kind.String(), Text: text,
 	})
-	if !c.noteOnce(n.Kind.String() + n.Where.Node.String() + strconv.Itoa(n.Where.Port) + n.Peer.String()) {
+	// Not the LIDs nor the descriptions: those may come later than the problem.
+	key := n.Kind.String() + n.Where.Node.String() + strconv.Itoa(n.Where.Port) + n.Peer.Node.String() + strconv.Itoa(n.Peer.Port)
+	if n.Where.Node == 0 && !n.Peer.set {
+		key += PathString(n.Where.Path) // all that tells it from another unknown node
+	}
+	if !c.noteOnce(key) {
 		n.Level = Debug // told before; it is still so
 	}
 	c.out.notify(n)

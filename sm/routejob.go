@@ -189,8 +189,13 @@ func (c *Core) routed() bool {
 		if c.cfg.Explicit {
 			text = "the tables of the engine asked for do not verify and are refused; what is installed stays: name another engine, or allow unsafe tables"
 		}
-		c.out.notify(Notice{Kind: KindRouteRefused, Level: Error, Err: r.Err, Text: text})
+		n := Notice{Kind: KindRouteRefused, Level: Error, Err: r.Err, Text: text}
+		if !c.noteOnce("refused " + r.Err.Error()) {
+			n.Level = Debug // told before; it is still so
+		}
+		c.out.notify(n)
 		c.errs++
+		c.attempts = maxAttempts // the same fabric gives the same tables: no haste
 		c.endSweep()
 		return true
 	case r.Unsafe != "":
