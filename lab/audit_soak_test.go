@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"heddle/ib"
 	"heddle/mad"
-	"heddle/sim"
 	"heddle/sm"
 )
 
@@ -71,7 +69,6 @@ func soak(seed uint64) error {
 		sw := sws[rng.IntN(len(sws))]
 		host := hosts[2+rng.IntN(len(hosts)-2)]
 		i := rng.IntN(2)
-		lid := ib.LID(1 + rng.IntN(20))
 		what := rng.IntN(12)
 		c.Sim.At(at, func() {
 			note("event %d: %s %d, %s, %s, manager %d", what, id, p, f.Nodes[sw].ID, host, i)
@@ -101,7 +98,6 @@ func soak(seed uint64) error {
 			case 11:
 				ms[i].Sweep(true)
 			}
-			_ = lid
 		})
 	}
 	c.Run(span)
@@ -143,5 +139,3 @@ func TestAuditSoak(t *testing.T) {
 		}
 	}
 }
-
-var _ sim.Config

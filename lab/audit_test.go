@@ -7,10 +7,8 @@ import (
 	"time"
 
 	"heddle/fabric"
-	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/route"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/store"
@@ -206,8 +204,3 @@ func TestAuditDuringSweep(t *testing.T) {
 		}
 	}
 }
-
-var (
-	_ = ib.LID(0)
-	_ route.Engine
-)
