@@ -2,6 +2,7 @@ package sm
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -204,9 +205,7 @@ func TestAssign(t *testing.T) {
 			}
 			c := found(x.cfg, fdb, x.hosts...)
 			c.firstTime = !x.later
-			for g, r := range x.stored {
-				c.stored[g] = r
-			}
+			maps.Copy(c.stored, x.stored)
 			for g, r := range x.before {
 				c.lids[g] = r
 				c.stored[g] = r
@@ -341,9 +340,7 @@ func TestAssignRandom(t *testing.T) {
 			continue
 		}
 		d := found(cfg, fdb, again...)
-		for g, r := range c.stored {
-			d.stored[g] = r
-		}
+		maps.Copy(d.stored, c.stored)
 		d.assignLIDs()
 		if c.given() != d.given() {
 			t.Fatalf("round %d: a restart changed %s to %s", round, c.given(), d.given())

@@ -542,8 +542,11 @@ func TestPollAnswers(t *testing.T) {
 		state smp.SMState
 		alive bool
 	}{
-		{9, smp.SMMaster, true}, {0, smp.SMMaster, true},
-		{9, smp.SMStandby, true}, {0, smp.SMStandby, false}, {9, smp.SMNotActive, false},
+		{9, smp.SMMaster, true},
+		{0, smp.SMMaster, true},
+		{9, smp.SMStandby, true},
+		{0, smp.SMStandby, false},
+		{9, smp.SMNotActive, false},
 	} {
 		d := inState(t, subnet.Standby)
 		d.says.Priority, d.says.SMState = c.prio, c.state

@@ -254,8 +254,15 @@ func TestSpuriousEvents(t *testing.T) {
 	}
 	short := &mad.Packet{Data: make([]byte, 24)}
 	for _, ev := range []sm.Event{
-		sm.Timer{}, sm.Start{}, sm.Persisted{Gen: 1}, sm.Persisted{Gen: 99, Err: fmt.Errorf("no")}, sm.JobDone{}, sm.JobDone{Result: &sm.JobResult{}},
-		sm.JobDone{Result: &sm.JobResult{Gen: 1}}, sm.Received{P: short}, sm.Received{P: &mad.Packet{}},
+		sm.Timer{},
+		sm.Start{},
+		sm.Persisted{Gen: 1},
+		sm.Persisted{Gen: 99, Err: fmt.Errorf("no")},
+		sm.JobDone{},
+		sm.JobDone{Result: &sm.JobResult{}},
+		sm.JobDone{Result: &sm.JobResult{Gen: 1}},
+		sm.Received{P: short},
+		sm.Received{P: &mad.Packet{}},
 	} {
 		h.step(ev)
 	}
