@@ -131,7 +131,7 @@ func (r *raw) exchange(b *testing.B, n, window int, path ...byte) {
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, path)
 	sent := 0
-	for got := 0; got < n; got++ {
+	for got := range n {
 		for sent < n && sent-got < window {
 			sent++
 			m.SetTID(uint64(sent))

@@ -35,17 +35,15 @@ type Options struct {
 	// 4096, rounded up to a power of two.
 	Queue int
 	// Spin is how long the serving thread looks for the next message before
-	// it sleeps. 0 is DefaultSpin, negative not at all.
+	// it sleeps; normally 0. It pays only where a processor is free for it.
 	Spin time.Duration
 	// Log takes what happens to clients; nil: nothing.
 	Log *slog.Logger
 }
 
-// Defaults of Options.
-const (
-	DefaultAnswerTimeout = 800 * time.Millisecond
-	DefaultSpin          = 0
-)
+// DefaultAnswerTimeout is what Options.AnswerTimeout is if not set: about what
+// a kernel takes for all its tries.
+const DefaultAnswerTimeout = 800 * time.Millisecond
 
 // inFlight is what clients are told that they may have in flight: the local
 // sockets push back and the queue takes the answers, a UDP socket drops what
@@ -90,6 +88,7 @@ type Server struct {
 	closeMu sync.Mutex
 	closed  bool          // guarded by closeMu
 	serving bool          // guarded by closeMu
+	gone    bool          // descriptors are closed; guarded by closeMu
 	done    chan struct{} // closed when Serve has ended
 }
 
@@ -122,9 +121,6 @@ func Listen(d *live.Driver, o Options) (*Server, error) {
 		q *= 2
 	}
 	o.Queue = q
-	if o.Spin == 0 {
-		o.Spin = DefaultSpin
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -188,7 +184,13 @@ func (s *Server) watch(c *client, out bool) {
 	_ = s.epoll(unix.EPOLL_CTL_MOD, c.fd, int32(c.slot), ev)
 }
 
+// kick interrupts the loop. It may be called at any time, also too late.
 func (s *Server) kick() {
+	s.closeMu.Lock()
+	defer s.closeMu.Unlock()
+	if s.gone {
+		return
+	}
 	one := [8]byte{1}
 	_, _ = unix.Write(s.wake, one[:])
 }
@@ -262,6 +264,9 @@ func (s *Server) isClosed() bool {
 }
 
 func (s *Server) closeFDs() {
+	s.closeMu.Lock()
+	defer s.closeMu.Unlock()
+	s.gone = true
 	for _, fd := range []int{s.epfd, s.wake, s.ctl, s.ctlIP} {
 		if fd >= 0 {
 			unix.Close(fd)
