@@ -28,6 +28,7 @@ type NetlistOptions struct {
 	MaxPorts   int // of all nodes together; 1,048,576
 	MaxBytes   int // of all files together; 256 MiB
 	MaxInclude int // files open at the same time; 9
+	MaxFiles   int // files read in all; 1,000
 	MaxConsole int // `do` lines; 10,000
 }
 
@@ -42,6 +43,7 @@ func (o *NetlistOptions) fill() {
 	def(&o.MaxPorts, 1<<20)
 	def(&o.MaxBytes, 256<<20)
 	def(&o.MaxInclude, 9)
+	def(&o.MaxFiles, 1000)
 	def(&o.MaxConsole, 10000)
 	if o.Name == "" {
 		o.Name = "netlist"
@@ -323,7 +325,11 @@ func (n *netlist) value(l []byte, at int, lo, hi uint64) (uint64, error) {
 	at = skipSpace(l, at+1)
 	v, end, ok := parseUint(l, at)
 	if !ok || v < lo || v > hi {
-		return 0, n.err(at, "%q is not a number from %d to %#x", word(l, at, end), lo, hi)
+		top := strconv.FormatUint(hi, 10)
+		if hi > 255 {
+			top = "0x" + strconv.FormatUint(hi, 16)
+		}
+		return 0, n.err(at, "%q is not a number from %d to %s", word(l, at, end), lo, top)
 	}
 	return v, nil
 }
@@ -418,6 +424,9 @@ func (n *netlist) include(l []byte, at int) error {
 		return n.err(col, "include of %s is not allowed here; put the text of the file in its place", quoteName(name))
 	case n.depth >= n.o.MaxInclude:
 		return n.err(col, "include of %s: %d files include one another already; does a file include itself?", quoteName(name), n.depth)
+	}
+	if len(n.files) >= n.o.MaxFiles {
+		return n.err(col, "include of %s: %d files were read already; raise MaxFiles if you trust the netlist", quoteName(name), len(n.files))
 	}
 	name = path.Clean(name)
 	if !fs.ValidPath(name) {
