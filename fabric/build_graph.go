@@ -27,7 +27,7 @@ const maxFDBCap = uint16(ib.LIDMaxUnicast) + 1
 // SwitchNodes lists the nodes that are switches in the order of
 // Graph.Switches: ascending GUID, nodes with the same GUID in index order.
 func (f *Fabric) SwitchNodes() []int32 {
-	var sw []int32
+	sw := make([]int32, 0, f.Count(ib.NodeSwitch))
 	for i := range f.Nodes {
 		if f.Nodes[i].IsSwitch() {
 			sw = append(sw, int32(i))

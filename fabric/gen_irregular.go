@@ -34,8 +34,8 @@ func genIrregular(g *generator) error {
 		links = min(n*3/2, most)
 	}
 	switch {
-	case n > 1<<14:
-		return g.fail(g.pos[0], "an irregular network has at most %d switches", 1<<14)
+	case n > 1<<12 || n*links > 1<<26: // the time to join them grows as n·links
+		return g.fail("", "%d switches with %d links are more than is made at random: at most %d switches, fewer with more than %d links", n, links, 1<<12, 1<<14)
 	case links < n-1:
 		return g.fail("", "%d links cannot connect %d switches; at least %d are needed", links, n, n-1)
 	case links > most:

@@ -79,7 +79,7 @@ func AssignLIDs(f *Fabric, perPort int) error {
 
 // endPorts lists the ports that can have LIDs by ascending GUID.
 func endPorts(f *Fabric) []Ref {
-	var ends []Ref
+	ends := make([]Ref, 0, len(f.Nodes)+16)
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		if n.IsSwitch() {

@@ -286,3 +286,28 @@ func TestKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestGenerateAnything: no parameters make Generate panic, or run for long.
+func TestGenerateAnything(t *testing.T) {
+	var names []string
+	for _, k := range fabric.Kinds() {
+		names = append(names, k.Name)
+	}
+	value := rapid.OneOf(
+		rapid.Custom(func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(-1, 9).Draw(t, "small")) }),
+		rapid.Custom(func(t *rapid.T) string { return fmt.Sprint(rapid.IntRange(-1<<40, 1<<40).Draw(t, "large")) }),
+		rapid.Custom(func(t *rapid.T) string {
+			return rapid.SampledFrom([]string{"hosts", "ports", "links", "trunk", "total", "speed", "width", "x"}).Draw(t, "name") + "=" +
+				rapid.SampledFrom([]string{"1", "0", "17", "254", "4096", "NDR", "12x", ""}).Draw(t, "value")
+		}),
+		rapid.StringMatching(`[0-9x,;() ]{0,8}`),
+	)
+	rapid.Check(t, func(rt *rapid.T) {
+		kind := rapid.SampledFrom(names).Draw(rt, "kind")
+		params := rapid.SliceOfN(value, 0, 5).Draw(rt, "params")
+		f, err := fabric.Generate(kind, params, 1)
+		if err == nil && len(f.Nodes) == 0 || err != nil && !strings.HasPrefix(err.Error(), "fabric: generate ") {
+			rt.Errorf("%s %q: %v, %v", kind, params, f, err)
+		}
+	})
+}
