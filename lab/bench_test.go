@@ -16,6 +16,7 @@ func BenchmarkBringUp(b *testing.B) {
 		b.Run(hosts, func(b *testing.B) {
 			f := gen(b, "fattree", hosts)
 			b.ReportAllocs()
+			sent := 0
 			for b.Loop() {
 				c, err := NewCluster(f, sim.Config{})
 				if err != nil {
@@ -29,6 +30,7 @@ func BenchmarkBringUp(b *testing.B) {
 				if err := c.RunUntil(time.Minute, m.Up); err != nil {
 					b.Fatal(err)
 				}
+				sent += m.Sent
 				b.ReportMetric(float64(m.Sent), "SMPs")
 				var ms runtime.MemStats
 				runtime.GC()
@@ -41,6 +43,7 @@ func BenchmarkBringUp(b *testing.B) {
 					}
 				}
 			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(sent), "ns/SMP")
 		})
 	}
 }
