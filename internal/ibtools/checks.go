@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"heddle/internal/proc"
 )
 
 // Check is one command and what its output must contain.
@@ -92,7 +94,7 @@ func Checks() []Check {
 }
 
 // Failure says why r does not satisfy c; nil if it does.
-func (c *Check) Failure(r Result) error {
+func (c *Check) Failure(r proc.Result) error {
 	switch {
 	case r.Err != nil:
 		return r.Err

@@ -67,16 +67,15 @@ func TestManageVirtualDevice(t *testing.T) {
 		t.Errorf("ibnetdiscover finds %d nodes, want %d", n, nodes)
 	}
 	// A cable goes: the trap arrives through the device and the manager acts.
-	fmt.Fprintf(sim.in, "link down %q[1]\n", b.cas[5])
+	fmt.Fprintf(sim.In, "link down %q[1]\n", b.cas[5])
 	sm.await("link_down", 0, time.Minute)
 	// A second manager on the same HCA is told why it cannot.
 	out, err := run(t, time.Minute, b.dir, nil, heddle, attach(manager, heddle, "sm", "--port", "umad:heddle0/1", "--once")...)
 	if err == nil || !strings.Contains(out, "another") {
 		t.Errorf("a second manager on one HCA: %v\n%s", err, tail(out))
 	}
-	sm.stop(syscall.SIGTERM)
-	if sm.err != nil {
-		t.Errorf("heddle sm ended with %v on SIGTERM", sm.err)
+	if err := sm.stop(syscall.SIGTERM); err != nil {
+		t.Errorf("heddle sm ended with %v on SIGTERM", err)
 	}
 	if out := tool(manager, "ibstat"); strings.Contains(out, "0x0661ca6e") {
 		t.Errorf("IsSM is still set:\n%s", out)

@@ -18,7 +18,7 @@ import (
 
 // simulate starts our simulator on a net and returns the environment of its
 // clients.
-func (b *built) simulate(t *testing.T, args ...string) (*proc, []string) {
+func (b *built) simulate(t *testing.T, args ...string) (program, []string) {
 	t.Helper()
 	name := socketName()
 	p := start(t, b.dir, nil, heddle, append([]string{"sim", "--netlist", b.path, "--socket", name}, args...)...)
@@ -27,7 +27,7 @@ func (b *built) simulate(t *testing.T, args ...string) (*proc, []string) {
 }
 
 // opensm starts OpenSM on a node through ibsim's protocol.
-func (b *built) opensm(t *testing.T, env []string, node string, priority int) *proc {
+func (b *built) opensm(t *testing.T, env []string, node string, priority int) program {
 	t.Helper()
 	dir, args := opensmFiles(t, priority)
 	env = append(env, "SIM_HOST="+node, "OSM_TMP_DIR="+dir, "OSM_CACHE_DIR="+dir)
@@ -82,13 +82,13 @@ func TestElection(t *testing.T) {
 			b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
 			_, env := b.simulate(t)
 			sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
-			startHeddle := func() (*proc, string) {
+			startHeddle := func() (program, string) {
 				addr := freeAddr(t)
 				p := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.cas[0]+"@"+sock, "--api", addr, "--priority", fmt.Sprint(c.heddle),
 					"--state", filepath.Join(b.dir, "state"), "--sweep-interval", "500ms", "--poll-interval", "300ms", "--poll-retries", "2")
 				return p, addr
 			}
-			startOpenSM := func() *proc { return b.opensm(t, env, b.cas[1], c.opensm) }
+			startOpenSM := func() program { return b.opensm(t, env, b.cas[1], c.opensm) }
 			const limit = 60 * time.Second
 
 			hed, addr := startHeddle()

@@ -25,7 +25,7 @@ const upTime = 90 * time.Second
 
 // ibsim starts Debian's ibsim on a net and returns the environment of its
 // clients.
-func (b *built) ibsim(t *testing.T) (*proc, []string) {
+func (b *built) ibsim(t *testing.T) (program, []string) {
 	t.Helper()
 	env := []string{"IBSIM_SOCKNAME=" + socketName()}
 	p := start(t, b.dir, env, need.Tool(t, "ibsim"), "-s", "-n", "-N", "20000", "-S", "3000", "-P", "200000", b.path)
@@ -85,9 +85,8 @@ func TestManageIbsim(t *testing.T) {
 				t.Errorf("routes by %q (%s), want %q", st.Engine, st.EngineReason, n.engine)
 			}
 			checkTools(t, &b, env)
-			sm.stop(syscall.SIGTERM)
-			if sm.err != nil {
-				t.Errorf("heddle sm ended with %v on SIGTERM", sm.err)
+			if err := sm.stop(syscall.SIGTERM); err != nil {
+				t.Errorf("heddle sm ended with %v on SIGTERM", err)
 			}
 		})
 	}

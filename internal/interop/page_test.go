@@ -119,7 +119,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("the drawing has %d colours; is it there?", colours)
 	}
 	// A cable goes: the page follows by itself.
-	fmt.Fprintln(up.in, `link down "host-9"[1]`)
+	fmt.Fprintln(up.In, `link down "host-9"[1]`)
 	b.awaitText("647\nlinks active", 60*time.Second)
 
 	var red int

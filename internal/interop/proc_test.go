@@ -1,21 +1,18 @@
 package interop
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"heddle/internal/proc"
 )
 
 // heddle is the binary under test, built once.
@@ -41,133 +38,49 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A proc is a program that runs beside the test until it is stopped.
-type proc struct {
-	t    *testing.T
-	name string
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	done chan struct{}
-	err  error
-
-	mu   sync.Mutex
-	out  bytes.Buffer  // standard output and error; guarded by mu
-	more chan struct{} // closed when out has grown; guarded by mu
+// A program runs beside the test until it is stopped.
+type program struct {
+	*proc.Proc
+	t *testing.T
 }
 
-// start runs a program with extra environment in dir and stops it when the
-// test ends. It dies with the test process.
-func start(t *testing.T, dir string, env []string, name string, args ...string) *proc {
+// start runs a program with further environment in dir and stops it when the
+// test ends.
+func start(t *testing.T, dir string, env []string, name string, args ...string) program {
 	t.Helper()
-	p := &proc{t: t, name: filepath.Base(name), cmd: exec.Command(name, args...), done: make(chan struct{}), more: make(chan struct{})}
-	p.cmd.Dir = dir
-	p.cmd.Env = append(environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = p, p
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	in, err := p.cmd.StdinPipe()
+	p, err := proc.Start(proc.Command(dir, env, name, args...))
 	if err != nil {
-		t.Fatal(err)
-	}
-	p.in = in
-	started := make(chan error)
-	go func() {
-		// Pdeathsig fires when the thread that forked ends: keep it.
-		runtime.LockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = p.cmd.Wait()
-			close(p.done)
-		}
-	}()
-	if err := <-started; err != nil {
 		t.Fatalf("starting %s: %v", name, err)
 	}
-	t.Cleanup(func() { p.stop(syscall.SIGKILL) })
-	return p
-}
-
-// environ is this process' environment without what would change the tools.
-func environ() []string {
-	var out []string
-	for _, kv := range os.Environ() {
-		switch key, _, _ := strings.Cut(kv, "="); key {
-		case "LD_PRELOAD", "IBSIM_SOCKNAME", "SIM_HOST", "SIM_SET_ISSM":
-		default:
-			if !strings.HasPrefix(key, "HEDDLE_") {
-				out = append(out, kv)
-			}
-		}
-	}
-	return out
-}
-
-// Write collects output.
-func (p *proc) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.out.Write(b)
-	close(p.more)
-	p.more = make(chan struct{})
-	return len(b), nil
-}
-
-func (p *proc) output() (string, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.String(), p.more
+	t.Cleanup(p.Kill)
+	return program{p, t}
 }
 
 // await waits until the output matches, from offset from on, and returns the
 // offset behind the match.
-func (p *proc) await(re string, from int, limit time.Duration) int {
+func (p program) await(re string, from int, limit time.Duration) int {
 	p.t.Helper()
-	r := regexp.MustCompile(re)
-	deadline := time.After(limit)
-	for {
-		s, more := p.output()
-		if m := r.FindStringIndex(s[min(from, len(s)):]); m != nil {
-			return from + m[1]
-		}
-		select {
-		case <-more:
-		case <-p.done:
-			if s, _ := p.output(); !r.MatchString(s[min(from, len(s)):]) {
-				p.t.Fatalf("%s ended (%v) without saying %q:\n%s", p.name, p.err, re, tail(s))
-			}
-		case <-deadline:
-			p.t.Fatalf("%s did not say %q within %v:\n%s", p.name, re, limit, tail(s))
-		}
+	at, err := p.Await(re, from, limit)
+	if err != nil {
+		p.t.Fatal(tail(err.Error()))
 	}
+	return at
 }
 
-// stop sends a signal and waits; a program that does not end is killed.
-func (p *proc) stop(sig syscall.Signal) {
-	syscall.Kill(-p.cmd.Process.Pid, sig)
-	select {
-	case <-p.done:
-	case <-time.After(10 * time.Second):
-		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-		<-p.done
-	}
+// stop sends a signal, waits, and returns how the program ended.
+func (p program) stop(sig syscall.Signal) error {
+	p.StopWith(sig, 10*time.Second)
+	return p.Err()
 }
 
 // run runs a program to its end and returns what it printed.
 func run(t *testing.T, limit time.Duration, dir string, env []string, name string, args ...string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(environ(), env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	if ctx.Err() != nil {
-		err = fmt.Errorf("not done within %v: %w", limit, ctx.Err())
+	r := proc.Run(limit, proc.Command(dir, env, name, args...))
+	if r.Err == nil && r.Code != 0 {
+		r.Err = fmt.Errorf("exit status %d", r.Code)
 	}
-	return string(out), err
+	return r.Out, r.Err
 }
 
 // must is run that fails the test on an error.

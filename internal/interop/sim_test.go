@@ -42,9 +42,8 @@ func TestManageSim(t *testing.T) {
 			sm := start(t, b.dir, nil, heddle, "sm", "--api", "", "--port", "ibsim:"+b.sm+"@"+strings.TrimPrefix(env[0], "IBSIM_SOCKNAME="))
 			sm.await("SUBNET UP\n", 0, upTime)
 			checkTools(t, &b, env)
-			sm.stop(syscall.SIGTERM)
-			if sm.err != nil {
-				t.Errorf("heddle sm ended with %v on SIGTERM", sm.err)
+			if err := sm.stop(syscall.SIGTERM); err != nil {
+				t.Errorf("heddle sm ended with %v on SIGTERM", err)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/internal/ibtools"
+	"heddle/internal/proc"
 	"heddle/internal/need"
 	"heddle/sim"
 )
@@ -69,7 +70,7 @@ func TestPing(t *testing.T) {
 		return f[len(f)-1]
 	}
 	to := lid("H2")
-	var last ibtools.Result
+	var last proc.Result
 	for range 20 { // the server needs a moment to attach
 		last = bench.Run(20*time.Second, "H1", "ibping", "-c", "3", "-f", to)
 		if strings.Contains(last.Out, "3 received") || strings.Contains(last.Out, " 0% packet loss") {
