@@ -123,7 +123,7 @@ func (b *bench) count(s *program, sim, name string) (uint64, error) {
 			}
 		}
 	} else {
-		if _, err := fmt.Fprintln(s.in, "stats"); err != nil {
+		if _, err := fmt.Fprintln(s.In, "stats"); err != nil {
 			return 0, err
 		}
 		if _, err := s.await("smps ", time.Minute); err != nil {
@@ -133,7 +133,7 @@ func (b *bench) count(s *program, sim, name string) (uint64, error) {
 		if _, err := s.await("traps ", time.Minute); err != nil {
 			return 0, err
 		}
-		said, _ = s.output()
+		said = s.Output()
 	}
 	m := re.FindStringSubmatch(said)
 	if m == nil {

@@ -5,107 +5,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"heddle/internal/proc"
 )
 
 // A program that is measured, or that serves one that is.
-type program struct {
-	cmd   *exec.Cmd
-	begin time.Time
-	done  chan struct{}
-	in    io.WriteCloser
+type program struct{ *proc.Proc }
 
-	mu   sync.Mutex
-	out  bytes.Buffer  // guarded by mu
-	more chan struct{} // guarded by mu
-}
-
-// launch starts a program with further environment, its output collected.
+// launch starts a program with further environment.
 func launch(dir string, env []string, name string, args ...string) (*program, error) {
-	p := &program{cmd: exec.Command(name, args...), done: make(chan struct{}), more: make(chan struct{})}
-	p.cmd.Dir = dir
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = p, p
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	in, err := p.cmd.StdinPipe()
+	p, err := proc.Start(proc.Command(dir, env, name, args...))
 	if err != nil {
 		return nil, err
 	}
-	p.in = in
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // Pdeathsig fires when the forking thread ends
-		p.begin = time.Now()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.cmd.Wait()
-			close(p.done)
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *program) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.out.Write(b)
-	close(p.more)
-	p.more = make(chan struct{})
-	return len(b), nil
-}
-
-func (p *program) output() (string, <-chan struct{}) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.String(), p.more
+	return &program{p}, nil
 }
 
 var errLimit = errors.New("limit")
 
 // await returns the time from the start to the moment the output has text.
 func (p *program) await(text string, limit time.Duration) (time.Duration, error) {
-	deadline := time.After(limit - time.Since(p.begin))
-	for {
-		s, more := p.output()
-		if strings.Contains(s, text) {
-			return time.Since(p.begin), nil
-		}
-		select {
-		case <-more:
-		case <-p.done:
-			if s, _ := p.output(); !strings.Contains(s, text) {
-				return 0, fmt.Errorf("%s ended without saying %q:\n%s", p.cmd.Path, text, last(s))
-			}
-		case <-deadline:
-			return limit, errLimit
-		}
+	err := p.WaitFor(text, limit-time.Since(p.Begin))
+	took := time.Since(p.Begin)
+	switch {
+	case err == nil:
+		return took, nil
+	case took >= limit:
+		return limit, errLimit
 	}
+	return 0, errors.New(last(err.Error()))
 }
 
 // stop ends the program and returns the most memory it held, in MiB.
 func (p *program) stop(sig syscall.Signal) float64 {
-	p.cmd.Process.Signal(sig)
-	select {
-	case <-p.done:
-	case <-time.After(20 * time.Second):
-		p.cmd.Process.Kill()
-		<-p.done
-	}
-	if ru, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		return float64(ru.Maxrss) / 1024
-	}
-	return 0
+	p.StopWith(sig, 20*time.Second)
+	return p.PeakMiB()
 }
 
 // output runs a program to its end, with further environment.

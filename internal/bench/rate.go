@@ -40,7 +40,7 @@ func (b *bench) rates(sizes []int) error {
 				return err
 			}
 			defer p.stop(syscall.SIGKILL)
-			names[i], pids[i] = name, p.cmd.Process.Pid
+			names[i], pids[i] = name, p.Pid()
 		}
 		for _, c := range cases {
 			// In turn, so that what else the machine does hits both.
