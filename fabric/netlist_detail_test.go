@@ -184,13 +184,13 @@ Switch 4 "root"
 [2] "rack2@up"[9]
 `
 	f := read(t, text, fabric.NetlistOptions{})
-	got := ""
+	var got strings.Builder
 	for a, b := range f.Links {
-		got += fmt.Sprintf("%s-%s ", f.PortName(a), f.PortName(b))
+		got.WriteString(fmt.Sprintf("%s-%s ", f.PortName(a), f.PortName(b)))
 	}
 	want := `"rack1#leaf"[1]-"rack1#h"[1] "rack1#leaf"[2]-"rack2#leaf"[2] "rack1#leaf"[3]-"root"[1] "rack2#leaf"[4]-"root"[2] `
-	if got != want {
-		t.Errorf("cables %s\nwant   %s", got, want)
+	if got.String() != want {
+		t.Errorf("cables %s\nwant   %s", got.String(), want)
 	}
 	if d := f.Diff(read(t, write(t, f), fabric.NetlistOptions{})); d != "" {
 		t.Error(d)

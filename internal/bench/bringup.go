@@ -148,7 +148,8 @@ func ourPhases(socket string) (map[string]float64, error) {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", socket)
-		}}}
+		},
+	}}
 	defer c.CloseIdleConnections()
 	resp, err := c.Get("http://localhost/v1/status")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"heddle/internal/ibtools"
-	"heddle/internal/proc"
 	"heddle/internal/need"
+	"heddle/internal/proc"
 	"heddle/sim"
 )
 
