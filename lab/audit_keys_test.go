@@ -73,7 +73,7 @@ func TestAuditKeys(t *testing.T) {
 					t.Fatal(err)
 				}
 				m.Kill()
-				if m, err = up(c, next, prot, 0, m.Store.Reopen()); err != nil {
+				if _, err = up(c, next, prot, 0, m.Store.Reopen()); err != nil {
 					t.Fatalf("protection %d, killed after %d of the change to B, then %d: %v", prot, kill, uint64(next), err)
 				}
 			}
