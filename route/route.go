@@ -29,6 +29,9 @@ const BlockLen = 64
 // Every row has the same length, a multiple of BlockLen greater than TopLID.
 type Tables struct {
 	Engine string
+	// Note tells the operator what the engine did not do as asked, such as a
+	// given root that no switch has; "" if nothing.
+	Note   string
 	LFT    [][]byte
 	TopLID ib.LID
 	NumVLs int // data lanes the tables need; 1 for single-lane tables

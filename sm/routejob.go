@@ -178,6 +178,9 @@ func (c *Core) routed() bool {
 			c.out.notify(Notice{Kind: KindEnginePassed, Level: Info, Text: p})
 		}
 	}
+	if r.Tables != nil && r.Tables.Note != "" && c.noteOnce("note "+r.Tables.Note) {
+		c.out.notify(Notice{Kind: KindRouted, Level: Warn, Text: r.Engine + ": " + r.Tables.Note})
+	}
 	c.report.Engine, c.report.PassedOver = r.Engine, r.Passed
 	if c.cfg.PlanOnly {
 		c.emitPlan(r)

@@ -65,6 +65,7 @@ func (f *netlistFlags) read(stdin io.Reader) (*fabric.Fabric, []string, error) {
 type routeResult struct {
 	Engine             string   `json:"engine"`
 	PassedOver         []string `json:"passed_over,omitempty"`
+	Note               string   `json:"note,omitempty"`
 	Switches           int      `json:"switches"`
 	EndPorts           int      `json:"endports"`
 	LIDs               int      `json:"lids"`
@@ -179,7 +180,7 @@ func routeOffline(g *fabric.Graph, chain []route.Engine, explicit bool, o route.
 			continue
 		}
 		res := &routeResult{
-			Engine: e.Name(), PassedOver: passed, Switches: len(g.Switches), EndPorts: len(g.EndPorts),
+			Engine: e.Name(), PassedOver: passed, Note: t.Note, Switches: len(g.Switches), EndPorts: len(g.EndPorts),
 			LIDs: lidCount(g), SecondsCompute: took.Seconds(), BytesRSS: peakRSS(),
 		}
 		if noVerify {
@@ -238,6 +239,9 @@ func printRoute(w io.Writer, r *routeResult) error {
 		row("passed over", "%s", p)
 	}
 	row("engine", "%s", r.Engine)
+	if r.Note != "" {
+		row("note", "%s", r.Note)
+	}
 	row("fabric", "%d switches, %d end ports, %d LIDs", r.Switches, r.EndPorts, r.LIDs)
 	row("computed in", "%.3f s", r.SecondsCompute)
 	if r.SecondsVerify > 0 {

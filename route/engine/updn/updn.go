@@ -36,7 +36,11 @@ func (Engine) Name() string { return "updn" }
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	r := Rank(g, o.Roots, o.Workers)
 	p := split(g, r.Order)
-	return engine.Spread(g, "updn", o, func() engine.Planner { return p.fresh() })
+	t, err := engine.Spread(g, "updn", o, func() engine.Planner { return p.fresh() })
+	if t != nil {
+		t.Note = r.Note
+	}
+	return t, err
 }
 
 // links are the channels of a graph by direction, shared by all planners.
