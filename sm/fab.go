@@ -162,7 +162,12 @@ func (f *fab) addNode(ni *smp.NodeInfo, path pathRef) int32 {
 func (f *fab) where(n int32, p int) Where {
 	nd := &f.nodes[n]
 	w := Where{Node: nd.info.NodeGUID, Desc: nd.desc, Port: p, set: true}
-	ap := uint8(max(p, 0))
+	ap := uint8(0)
+	if p > int(nd.info.NumPorts) {
+		p = -1 // of another node that claims this one's GUID; there is nothing here to look up
+	} else if p > 0 {
+		ap = uint8(p)
+	}
 	if nd.isSwitch() {
 		w.LID = f.portOf(n, 0).lid
 	} else if p > 0 {
