@@ -243,67 +243,41 @@ func (d *Daemon) Drawing() api.Drawing {
 	return d.drawn.last
 }
 
-// draw places the switches on levels by their distance from the hosts: a
-// switch with hosts is on the first level, the others one above the lowest
-// neighbour. Within a level they stand in GUID order, which is cabling order
-// in most fabrics. A fabric without levels (a torus) is one row.
+// draw places the switches on the levels of fabric.Layout. Within a level they
+// stand in GUID order, which is cabling order in most fabrics. A fabric
+// without levels (a torus) is one row.
 func draw(s *subnet.Snapshot) api.Drawing {
-	level := make([]int, len(s.Nodes))
-	var queue []int32
+	level := s.Fabric().Layout()
 	hosts, up := make([]int, len(s.Nodes)), make([]int, len(s.Nodes))
+	cables := map[[2]int]*api.DrawLink{}
 	for i := range s.Nodes {
 		if s.Nodes[i].SwitchIndex < 0 {
 			continue
 		}
 		for _, p := range s.NodePorts(int32(i)) {
 			q := s.Port(p.Peer)
-			if q == nil || s.Nodes[q.Node].Info.NodeType == ib.NodeSwitch {
+			if q == nil {
 				continue
 			}
-			hosts[i]++
-			if p.State() == ib.StateActive && q.State() == ib.StateActive {
-				up[i]++
-			}
-		}
-		if hosts[i] > 0 {
-			level[i] = 1
-			queue = append(queue, int32(i))
-		}
-	}
-	if len(queue) == 0 { // no hosts at all: start anywhere
-		for i := range s.Nodes {
-			if s.Nodes[i].SwitchIndex >= 0 {
-				level[i] = 1
-				queue = append(queue, int32(i))
-				break
-			}
-		}
-	}
-	cables := map[[2]int]*api.DrawLink{}
-	for len(queue) > 0 {
-		i := queue[0]
-		queue = queue[1:]
-		for _, p := range s.NodePorts(i) {
-			j := p.Peer.Node
-			if j < 0 || s.Nodes[j].SwitchIndex < 0 {
-				continue
-			}
-			if level[j] == 0 {
-				level[j] = level[i] + 1
-				queue = append(queue, j)
-			}
-			if j < i || j == i {
-				continue
-			}
-			k := [2]int{int(i), int(j)}
-			l := cables[k]
-			if l == nil {
-				l = &api.DrawLink{A: k[0], B: k[1]}
-				cables[k] = l
-			}
-			l.N++
-			if q := s.Port(p.Peer); q != nil && p.State() == ib.StateActive && q.State() == ib.StateActive {
-				l.Up++
+			active := p.State() == ib.StateActive && q.State() == ib.StateActive
+			j := int(q.Node)
+			switch {
+			case s.Nodes[j].Info.NodeType != ib.NodeSwitch:
+				hosts[i]++
+				if active {
+					up[i]++
+				}
+			case s.Nodes[j].SwitchIndex >= 0 && j > i: // each cable once, no loopback
+				k := [2]int{i, j}
+				l := cables[k]
+				if l == nil {
+					l = &api.DrawLink{A: i, B: j}
+					cables[k] = l
+				}
+				l.N++
+				if active {
+					l.Up++
+				}
 			}
 		}
 	}

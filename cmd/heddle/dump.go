@@ -19,7 +19,7 @@ func writeDump(dir string, s *subnet.Snapshot) error {
 	if s == nil || s.Graph == nil || s.Tables == nil {
 		return fmt.Errorf("--dump: there are no tables to write")
 	}
-	f := snapshotFabric(s)
+	f := s.Fabric()
 	sm := -1
 	if s.Self != subnet.NoRef {
 		sm = int(s.Self.Node)
@@ -73,25 +73,4 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return err
 	}
 	return os.Rename(tmp.Name(), path)
-}
-
-// snapshotFabric is the discovered subnet as a fabric, node by node.
-func snapshotFabric(s *subnet.Snapshot) *fabric.Fabric {
-	f := &fabric.Fabric{Nodes: make([]fabric.Node, len(s.Nodes))}
-	for i := range s.Nodes {
-		n := &s.Nodes[i]
-		fn := &f.Nodes[i]
-		*fn = fabric.Node{
-			ID: n.Info.NodeGUID.String(), Desc: n.Desc, Type: n.Info.NodeType, GUID: n.Info.NodeGUID, SystemImageGUID: n.Info.SystemImageGUID,
-			VendorID: n.Info.VendorID, DeviceID: n.Info.DeviceID, Revision: n.Info.Revision, NumPorts: int(n.Info.NumPorts),
-			EnhancedPort0: n.Switch.EnhancedPort0, Ports: make([]fabric.Port, n.Info.NumPorts+1),
-		}
-		for j, p := range s.NodePorts(int32(i)) {
-			fn.Ports[j] = fabric.Port{
-				GUID: p.GUID, Peer: fabric.Ref{Node: p.Peer.Node, Port: p.Peer.Port},
-				Width: p.Info.LinkWidthActive, Speed: p.Info.ActiveSpeed(), LID: p.LID, LMC: p.LMC,
-			}
-		}
-	}
-	return f
 }

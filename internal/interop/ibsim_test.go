@@ -178,6 +178,7 @@ func checkTools(t *testing.T, b *built, env []string) {
 		{"sl2vl " + swLID + " " + swPort, `SL2VL table`},
 		{"vlarb " + swLID + " " + swPort, `VLArbitration tables`},
 		{"guidinfo " + host, `(?i)guid`},
+		{"mepi " + swLID + " " + swPort, `(?i)ExtPortInfo|LinkSpeed`},
 	} {
 		expect(tool(append([]string{"smpquery"}, strings.Fields(q.args)...)...), q.want)
 	}

@@ -1,0 +1,25 @@
+package subnet
+
+import "heddle/fabric"
+
+// Fabric is the subnet as a fabric, node by node in the same order: for what
+// works on fabrics, such as layouts and dump files. It is made anew each time.
+func (s *Snapshot) Fabric() *fabric.Fabric {
+	f := &fabric.Fabric{Nodes: make([]fabric.Node, len(s.Nodes))}
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		fn := &f.Nodes[i]
+		*fn = fabric.Node{
+			ID: n.Info.NodeGUID.String(), Desc: n.Desc, Type: n.Info.NodeType, GUID: n.Info.NodeGUID, SystemImageGUID: n.Info.SystemImageGUID,
+			VendorID: n.Info.VendorID, DeviceID: n.Info.DeviceID, Revision: n.Info.Revision, NumPorts: int(n.Info.NumPorts),
+			EnhancedPort0: n.Switch.EnhancedPort0, Ports: make([]fabric.Port, n.Info.NumPorts+1),
+		}
+		for j, p := range s.NodePorts(int32(i)) {
+			fn.Ports[j] = fabric.Port{
+				GUID: p.GUID, Peer: fabric.Ref{Node: p.Peer.Node, Port: p.Peer.Port},
+				Width: p.Info.LinkWidthActive, Speed: p.Info.ActiveSpeed(), LID: p.LID, LMC: p.LMC,
+			}
+		}
+	}
+	return f
+}
