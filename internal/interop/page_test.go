@@ -95,6 +95,21 @@ func (b *browser) awaitText(text string, limit time.Duration) {
 	}
 }
 
+// awaitPixels waits until JavaScript finds in the drawing's pixels, d, what it
+// looks for: the page fetches its drawing after its figures.
+func (b *browser) awaitPixels(what, js string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); {
+		var found bool
+		b.script(`const c = document.querySelector('canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+		`+js, &found)
+		if found {
+			return
+		}
+	}
+	b.t.Errorf("the drawing does not show %s", what)
+}
+
 // TestPage opens the status page of `heddle up` in a real browser: the page's
 // own code must fetch, draw and show, follow what happens, and leave no error
 // on the browser's console.
@@ -110,26 +125,16 @@ func TestPage(t *testing.T) {
 		b.awaitText(want, 30*time.Second)
 	}
 	// The drawing must have ink: switches and links in their colours.
-	var colours int
-	b.script(`const c = document.querySelector('canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-		const seen = new Set();
+	b.awaitPixels("three colours", `const seen = new Set();
 		for (let i = 0; i < d.length; i += 4) if (d[i + 3]) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
-		return seen.size`, &colours)
-	if colours < 3 {
-		t.Errorf("the drawing has %d colours; is it there?", colours)
-	}
+		return seen.size >= 3`)
 	// A cable goes: the page follows by itself.
 	fmt.Fprintln(up.In, `link down "host-9"[1]`)
 	b.awaitText("647\nlinks active", 60*time.Second)
 
-	var red int
-	b.script(`const c = document.querySelector('canvas'), d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-		let n = 0;
-		for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200 && d[i] > 150 && d[i + 1] < 90) n++;
-		return n`, &red)
-	if red == 0 {
-		t.Error("the host that has gone is not drawn as gone")
-	}
+	b.awaitPixels("the host that has gone in red", `for (let i = 0; i < d.length; i += 4)
+			if (d[i + 3] > 200 && d[i] > 150 && d[i + 1] < 90) return true;
+		return false`)
 	var shot string
 	b.do(http.MethodGet, "/screenshot", nil, &shot)
 	png, err := base64.StdEncoding.DecodeString(shot)

@@ -60,6 +60,7 @@ type stage struct {
 	Argv   []string `json:"argv"`
 	Socket string   `json:"socket"`
 	UserNS bool     `json:"userns"`
+	Parent int      `json:"parent"` // the process whose end ends the command
 }
 
 // Attach runs argv with node's simulated HCA as its umad devices and returns
@@ -110,7 +111,7 @@ func (c *Command) run(ctx context.Context, userNS bool) (int, error) {
 		reportW.Close()
 		return 0, fmt.Errorf("umadfs: attach: %w", err)
 	}
-	plan, err := json.Marshal(stage{Nodes: c.Nodes, Argv: c.Argv, Socket: c.Socket, UserNS: userNS})
+	plan, err := json.Marshal(stage{Nodes: c.Nodes, Argv: c.Argv, Socket: c.Socket, UserNS: userNS, Parent: os.Getpid()})
 	if err != nil {
 		reportW.Close()
 		return 0, fmt.Errorf("umadfs: attach: %w", err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -33,7 +34,13 @@ var children = map[string]func() int{}
 var suiteRun func() int
 
 func TestMain(m *testing.M) {
-	Stage()
+	// The runtime may move main to any thread, and what a thread loses at exec
+	// must not matter: so the stage never runs on the first one here.
+	runtime.LockOSThread()
+	staged := make(chan struct{})
+	go func() { defer close(staged); Stage() }()
+	<-staged
+	runtime.UnlockOSThread()
 	suiteRun = m.Run
 	if what, ok := os.LookupEnv(childEnv); ok {
 		run := children[what]

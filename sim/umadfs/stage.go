@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -101,6 +102,16 @@ func becomeCommand(text string) error {
 	}
 	if err := mountDevices(&st, sock); err != nil {
 		return err
+	}
+	// The death signal belongs to a thread, not to the process, and the
+	// thread that calls exec is the one that stays: ask for it again on this
+	// one, and then see that the parent has not gone already.
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fail("tie the command's life to heddle's", err, "")
+	}
+	if os.Getppid() != st.Parent {
+		return fail("tie the command's life to heddle's", errors.New("heddle has ended"), "")
 	}
 	// The address space that the kernel shows of us is the command's from
 	// here on; descriptors 3 and 4 close.
