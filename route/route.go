@@ -27,6 +27,9 @@ const BlockLen = 64
 // Tables are the forwarding tables of all switches of a Graph: LFT[s][lid] is
 // the output port of switch s for lid, 0 for the switch itself, Drop for none.
 // Every row has the same length, a multiple of BlockLen greater than TopLID.
+//
+// Tables are never changed once an engine has returned them, so rows (and
+// Class, SL, Lanes) may be shared between an older and a newer set.
 type Tables struct {
 	Engine string
 	// Note tells the operator what the engine did not do as asked, such as a
@@ -35,20 +38,73 @@ type Tables struct {
 	LFT    [][]byte
 	TopLID ib.LID
 	NumVLs int // data lanes the tables need; 1 for single-lane tables
-	// SL gives the service level of a path by source and destination switch,
-	// SL[src*len(LFT)+dst]; nil means SL 0 everywhere.
-	SL []ib.SL
+
+	// SL gives the service level of a path from a switch (and whatever hangs
+	// on it) to a class of LIDs: SL[src*NumClasses+Class[lid]]. nil means
+	// SL 0 everywhere. Read it with PathSL.
+	SL         []ib.SL
+	Class      []int32 // by LID, 0..TopLID; -1 for LIDs that nobody owns
+	NumClasses int
+	// Lanes are the switches' SL-to-VL tables; nil means that each link uses
+	// lane SL mod (its data VLs). Read it with VL.
+	Lanes *Lanes
+
+	// Multicast are the trees of the multicast groups; nil means none.
+	Multicast *Multicast
+
+	// Memo is what the engine remembers for Update: distances, loads, layers.
+	// Nobody else looks into it. It is immutable, as the tables are.
+	Memo any
 }
 
-// Options are what every engine takes.
+// Lanes are the SL-to-VL tables of all switches (IBA §14.2.5.8). Most tables of
+// a fabric are alike, so each distinct one is held once.
+type Lanes struct {
+	Rows [][16]ib.VL // the distinct tables
+	// Index[s][in*Stride[s]+out] is the row of Rows for packets that enter
+	// switch s by port in (0: its own) and leave by port out; Stride[s] is one
+	// more than the switch has ports.
+	Index  [][]uint8
+	Stride []uint16
+}
+
+// Options are what every engine takes. Each engine's documentation says which
+// it uses; the others do nothing. GUIDs that the graph does not have are
+// named in Tables.Note.
 type Options struct {
 	Workers int    // parallelism; results are the same for any number; 0 = 1
 	Seed    uint64 // for engines that randomise
-	Roots   []ib.GUID
-	MaxVLs  int
-	// Previous are the tables now installed, if any; engines keep entries
+	MaxVLs  int    // most data lanes to use; 0 = as many as every link between switches has
+	// Previous are the tables now installed, if any, with their rows in the
+	// order of the graph's switches (nil rows: not known); engines keep entries
 	// that are still as good as the best.
 	Previous *Tables
+	// Rebalance asks Update to give up what it could keep.
+	Rebalance bool
+
+	Roots        []ib.GUID // node GUIDs: roots of updn, dnup; top switches of ftree, vftree
+	ConnectRoots bool      // updn, dnup: roots reach each other, by a legal path if there is one
+	// IDs break ties between switches of one rank (updn, dnup): smaller first.
+	IDs map[ib.GUID]uint64
+
+	ComputeNodes   []ib.GUID // ftree, vftree: port GUIDs balanced first; nil: every CA
+	IONodes        []ib.GUID // ftree, vftree: port GUIDs that may use reverse hops
+	MaxReverseHops int
+
+	HopWeights   []HopWeight         // minhop, updn, dnup, sssp, dfsssp: cost of a hop, default 1
+	PortOrder    map[ib.GUID][]uint8 // by node GUID: ports in the order to try (dor, minhop's ties)
+	RoutingOrder []ib.GUID           // port GUIDs routed first, in this order
+	Unbalanced   []ib.GUID           // port GUIDs that do not count as load
+
+	// SpreadLanes lets dfsssp and lash use lanes that deadlock freedom does not need.
+	SpreadLanes bool
+}
+
+// HopWeight replaces the cost 1 of leaving a switch by a port.
+type HopWeight struct {
+	Switch ib.GUID
+	Port   uint8
+	Weight uint8 // 1–255
 }
 
 // Engine computes tables. It is a pure function: same graph and options, same
@@ -56,4 +112,52 @@ type Options struct {
 type Engine interface {
 	Name() string
 	Compute(g *fabric.Graph, o Options) (*Tables, error)
+}
+
+// Updater is an engine that can carry its tables over a change of the fabric,
+// recomputing only what the change touches.
+type Updater interface {
+	Engine
+	// Update returns tables for g. from are the graph and the tables that
+	// Compute or Update of the same engine, with the same options, returned
+	// last; d is fabric.Diff(from.Graph, g). Rows that do not change are shared
+	// with from. The result need not be what Compute would give, but paths
+	// are as short. With o.Rebalance, or if the change is too large to be worth
+	// it, Update computes from scratch.
+	Update(from Solution, g *fabric.Graph, d *fabric.Delta, o Options) (*Tables, error)
+}
+
+// Solution is a graph with tables for it.
+type Solution struct {
+	Graph  *fabric.Graph
+	Tables *Tables
+}
+
+// Group is a multicast group as routing sees it.
+type Group struct {
+	MLID    ib.LID  // 0xC000–0xFFFE
+	SL      ib.SL   // the group's service level; another lane is tried if it closes a cycle
+	Members []int32 // indices in Graph.EndPorts, ascending: full members, and send-only ones
+	Senders []int32 // those of Members that only send
+}
+
+// Tree is the spanning tree of one multicast group: at each of its switches
+// the ports that packets of the group leave by (but the one they came in by).
+type Tree struct {
+	MLID     ib.LID
+	SL       ib.SL
+	Switches []int32     // ascending
+	Ports    [][4]uint64 // by position in Switches: bit p of word p/64 is port p; port 0 is the switch itself
+}
+
+// Multicast holds the trees of all groups.
+type Multicast struct {
+	Trees   []Tree // ascending MLID
+	Refused []RefusedGroup
+}
+
+// RefusedGroup is a group without a tree, and why.
+type RefusedGroup struct {
+	MLID   ib.LID
+	Reason string
 }

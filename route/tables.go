@@ -39,8 +39,60 @@ func (t *Tables) Clone() *Tables {
 	for s, row := range t.LFT {
 		c.LFT[s] = bytes.Clone(row)
 	}
-	c.SL = slices.Clone(t.SL)
+	c.SL, c.Class = slices.Clone(t.SL), slices.Clone(t.Class)
 	return &c
+}
+
+// PathSL is the service level that packets take from an end port on switch
+// src to lid.
+func (t *Tables) PathSL(src int32, lid ib.LID) ib.SL {
+	if t.SL == nil || int(lid) >= len(t.Class) || t.Class[lid] < 0 {
+		return 0
+	}
+	return t.SL[int(src)*t.NumClasses+int(t.Class[lid])]
+}
+
+// VL is the lane that packets of service level sl take on the link that
+// leaves switch s by port out, having entered by port in (0: injected by the
+// switch itself). vls is the number of data VLs of that link.
+func (t *Tables) VL(s int32, in, out uint8, sl ib.SL, vls uint8) ib.VL {
+	if t.Lanes == nil {
+		return ib.VL(uint8(sl) % max(vls, 1))
+	}
+	return t.Lanes.VL(s, in, out, sl)
+}
+
+// VL looks up one entry of a switch's SL-to-VL tables.
+func (l *Lanes) VL(s int32, in, out uint8, sl ib.SL) ib.VL {
+	return l.Rows[l.Index[s][int(in)*int(l.Stride[s])+int(out)]][sl&15]
+}
+
+// SwitchClasses sets Class so that every LID of a switch's end ports is of
+// one class, the switch's index.
+func (t *Tables) SwitchClasses(g *fabric.Graph) {
+	t.NumClasses = len(g.Switches)
+	t.Class = make([]int32, int(t.TopLID)+1)
+	for l := range t.Class {
+		t.Class[l] = -1
+		if l < len(g.LIDOwner) {
+			if e := g.LIDOwner[l]; e != fabric.NoLID {
+				t.Class[l] = g.EndPorts[e].Switch
+			}
+		}
+	}
+}
+
+// Budget is how many data lanes an engine may use on g: as many as every
+// link between switches has, at most maxVLs if that is not 0.
+func Budget(g *fabric.Graph, maxVLs int) int {
+	b := 15
+	for c := range g.Channels {
+		b = min(b, int(max(g.Channels[c].VLs, 1)))
+	}
+	if maxVLs > 0 {
+		b = min(b, maxVLs)
+	}
+	return b
 }
 
 // Row is the table of switch s; nil if it is not known.
@@ -74,7 +126,7 @@ func (t *Tables) Block(s int32, b uint16, dst *[BlockLen]byte) {
 // service levels and the same entries up to the top. The engine's name does
 // not count; a row that is not known equals nothing but another unknown one.
 func (t *Tables) Equal(u *Tables) bool {
-	if t.TopLID != u.TopLID || len(t.LFT) != len(u.LFT) || !slices.Equal(t.SL, u.SL) {
+	if t.TopLID != u.TopLID || len(t.LFT) != len(u.LFT) || !slices.Equal(t.SL, u.SL) || !slices.Equal(t.Class, u.Class) {
 		return false
 	}
 	for s := range t.LFT {
@@ -97,7 +149,7 @@ func (t *Tables) Equal(u *Tables) bool {
 func (t *Tables) Remap(from, to *fabric.Graph) *Tables {
 	r := *t
 	r.LFT = make([][]byte, len(to.Switches))
-	r.SL = nil
+	r.SL, r.Class, r.NumClasses, r.Lanes, r.Multicast, r.Memo = nil, nil, 0, nil, nil, nil
 	// Both lists ascend by GUID.
 	i := 0
 	for s := range to.Switches {

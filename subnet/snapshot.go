@@ -351,7 +351,7 @@ func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
 			if q.Num != 0 || q.Node != at.Node {
 				return a, false
 			}
-			s.setSL(&a, first, n.SwitchIndex)
+			a.SL = s.Tables.PathSL(first, lid)
 			return a, true
 		}
 		if int(out) > int(n.Info.NumPorts) {
@@ -370,7 +370,7 @@ func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
 				return a, false
 			}
 			a.Hops++
-			s.setSL(&a, first, n.SwitchIndex)
+			a.SL = s.Tables.PathSL(first, lid)
 			a.MTU, a.Rate = min(a.MTU, q.MTU), ib.MinRate(a.Rate, q.Rate)
 			return a, true
 		}
@@ -382,12 +382,6 @@ func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
 
 func (s *Snapshot) owns(at Ref, dst int32) bool {
 	return s.Nodes[at.Node].First+int32(at.Port) == dst
-}
-
-func (s *Snapshot) setSL(a *PathAttr, src, dst int32) {
-	if t := s.Tables; t.SL != nil {
-		a.SL = t.SL[int(src)*len(t.LFT)+int(dst)]
-	}
 }
 
 // GID is the GID of the port with index i in Ports.

@@ -83,7 +83,7 @@ func bed(t *testing.T) *Snapshot {
 	s.Tables = &route.Tables{TopLID: 11, LFT: [][]byte{
 		{d, d, 0, 2, 2, d, d, d, 1, 1, 1, 1},
 		{d, d, 2, 0, 1, d, d, d, 2, 3, 2, 3},
-	}, SL: []ib.SL{0, 1, 2, 3}}
+	}, SL: []ib.SL{0, 1, 2, 3}, NumClasses: 2, Class: []int32{-1, -1, 0, 1, 1, -1, -1, -1, 0, 0, 0, 0}}
 	s.Graph = &fabric.Graph{}
 	s.Finish()
 	return s

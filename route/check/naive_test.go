@@ -104,7 +104,7 @@ func naive(g *fabric.Graph, t *route.Tables) *check.Report {
 			}
 			lane := 0
 			if t.SL != nil {
-				lane = int(t.SL[int(a.Switch)*n+int(dst)]) % lanes
+				lane = int(t.SL[int(a.Switch)*t.NumClasses+int(dst)]) % lanes
 			}
 			var path []int32
 			u, ok := a.Switch, false
@@ -287,6 +287,7 @@ func TestNaiveTwin(t *testing.T) {
 		}
 		if rapid.IntRange(0, 2).Draw(t, "lanes") == 0 {
 			tb.NumVLs = rapid.IntRange(1, 3).Draw(t, "vls")
+			tb.SwitchClasses(g)
 			tb.SL = make([]ib.SL, len(g.Switches)*len(g.Switches))
 			for i := range tb.SL {
 				tb.SL[i] = ib.SL(rapid.IntRange(0, 3).Draw(t, "sl"))

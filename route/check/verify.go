@@ -479,7 +479,7 @@ func (j *judge) lane(src, dst int32) uint8 {
 	if j.lanes == 1 {
 		return 0
 	}
-	return uint8(int(j.t.SL[int(src)*j.n+int(dst)]) % j.lanes)
+	return uint8(int(j.t.SL[int(src)*j.t.NumClasses+int(dst)]) % j.lanes)
 }
 
 // multi records the dependencies of one LID lane by lane.

@@ -1,0 +1,143 @@
+package fabric
+
+import (
+	"cmp"
+
+	"heddle/ib"
+)
+
+// Delta says how one Graph became another: what is the same, under which
+// index, and what is not.
+type Delta struct {
+	// Switch gives, by switch of the new graph, its index in the old one, or
+	// -1; OldSwitch the other way round. Switches are the same if their GUID is.
+	Switch, OldSwitch []int32
+	// Channel gives, by channel of the new graph, its index in the old one,
+	// or -1; OldChannel the other way round. Channels are the same if they join
+	// the same ports of the same switches.
+	Channel, OldChannel []int32
+	// LIDs are those, ascending, whose destination is not the same: the end
+	// port that owns the LID, or the switch or port that it hangs on.
+	LIDs []ib.LID
+	// SameSwitches says that both graphs have the same switches, so that
+	// indices and rows need no translation; SameChannels the same of channels.
+	SameSwitches, SameChannels bool
+}
+
+// Diff compares two graphs. It takes time proportional to their channels and
+// LIDs.
+func Diff(old, now *Graph) *Delta {
+	d := &Delta{
+		Switch: make([]int32, len(now.Switches)), OldSwitch: make([]int32, len(old.Switches)),
+		Channel: make([]int32, len(now.Channels)), OldChannel: make([]int32, len(old.Channels)),
+	}
+	same := match(len(old.Switches), len(now.Switches), func(i, j int) int {
+		return cmp.Compare(old.Switches[i].GUID, now.Switches[j].GUID)
+	}, func(i, j int32) { d.pair(i, j) })
+	d.SameSwitches = same
+
+	fill(d.Channel)
+	fill(d.OldChannel)
+	kept := 0
+	for s := range now.Switches {
+		o := d.Switch[s]
+		if o < 0 {
+			continue
+		}
+		// Channels of a switch ascend by output port in both.
+		lo, hi := now.Off[s], now.Off[s+1]
+		olo, ohi := old.Off[o], old.Off[o+1]
+		match(int(ohi-olo), int(hi-lo), func(i, j int) int {
+			return cmp.Compare(old.Channels[olo+int32(i)].OutPort, now.Channels[lo+int32(j)].OutPort)
+		}, func(i, j int32) {
+			if i < 0 || j < 0 {
+				return
+			}
+			a, b := &old.Channels[olo+i], &now.Channels[lo+j]
+			if a.InPort == b.InPort && d.Switch[b.To] == a.To {
+				d.Channel[lo+j], d.OldChannel[olo+i] = olo+i, lo+j
+				kept++
+			}
+		})
+	}
+	d.SameChannels = d.SameSwitches && kept == len(now.Channels) && kept == len(old.Channels)
+
+	for l := range max(len(old.LIDOwner), len(now.LIDOwner)) {
+		if !d.sameLID(old, now, l) {
+			d.LIDs = append(d.LIDs, ib.LID(l))
+		}
+	}
+	return d
+}
+
+func (d *Delta) pair(i, j int32) {
+	if j >= 0 {
+		d.Switch[j] = i
+	}
+	if i >= 0 {
+		d.OldSwitch[i] = j
+	}
+}
+
+// sameLID reports whether packets to LID l go to the same place in both.
+func (d *Delta) sameLID(old, now *Graph, l int) bool {
+	a, b := old.owner(l), now.owner(l)
+	if a == nil || b == nil {
+		return a == b
+	}
+	at := int32(-1)
+	if b.Switch >= 0 {
+		at = d.Switch[b.Switch]
+		if at < 0 {
+			return false // on a switch that is new
+		}
+	}
+	return a.GUID == b.GUID && a.PortNum == b.PortNum && a.Type == b.Type && a.Switch == at && a.Port == b.Port
+}
+
+func (g *Graph) owner(l int) *EndPort {
+	if l >= len(g.LIDOwner) || g.LIDOwner[l] == NoLID {
+		return nil
+	}
+	return &g.EndPorts[g.LIDOwner[l]]
+}
+
+func fill(a []int32) {
+	for i := range a {
+		a[i] = -1
+	}
+}
+
+// match walks two ascending lists and calls pair for each element of either:
+// (i, j) where they are equal, with -1 for what only the other has. It reports
+// whether the lists are equal.
+func match(n, m int, compare func(i, j int) int, pair func(i, j int32)) bool {
+	same := true
+	i, j := 0, 0
+	for i < n || j < m {
+		c := 0
+		switch {
+		case i == n:
+			c = 1
+		case j == m:
+			c = -1
+		default:
+			c = compare(i, j)
+		}
+		switch {
+		case c < 0:
+			pair(int32(i), -1)
+			i++
+			same = false
+		case c > 0:
+			pair(-1, int32(j))
+			j++
+			same = false
+		default:
+			pair(int32(i), int32(j))
+			i++
+			j++
+		}
+	}
+	return same
+}
