@@ -35,6 +35,7 @@ var rules = []rule{
 	{"route/check", []string{"route", "fabric", "ib/..."}, true, "the judge must not know any engine"},
 	{"route/engine", []string{"route", "route/engine", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},
 	{"route/osmdump", []string{"route", "fabric", "ib/..."}, true, "dump files are a view of tables"},
+	{"route/osmconf", []string{"route", "ib/..."}, true, "input files become options"},
 	{"subnet", []string{"route", "fabric", "ib/..."}, true, "the published state knows nobody who makes it"},
 	{"store", []string{"ib/..."}, false, "what survives a restart is told in wire values"},
 	{"store/storetest", []string{"store", "ib/..."}, false, "test support: the conformance suite of stores"},
