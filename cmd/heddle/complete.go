@@ -6,7 +6,7 @@ import (
 
 // flagValues are the words that flags take, for shell completion.
 var flagValues = map[string][]string{
-	"engine":     {"auto", "minhop", "updn"},
+	"engine":     append([]string{"auto"}, engineNames()...),
 	"log-format": {"text", "json"},
 	"log-level":  {"debug", "info", "warn", "error"},
 	"max-mtu":    {"256", "512", "1024", "2048", "4096"},

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -88,7 +87,7 @@ type routeResult struct {
 
 func newRoute() *cobra.Command {
 	var n netlistFlags
-	var f smFlags
+	var f engineFlags
 	var vls, lidsPerPort, workers int
 	var seed uint64
 	var dump string
@@ -117,26 +116,27 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 			if err != nil {
 				return err
 			}
-			roots, err := readRoots(f.roots)
+			o, err := f.options()
 			if err != nil {
 				return err
 			}
 			if err := fabric.AssignLIDs(fab, lidsPerPort); err != nil {
 				return err
 			}
-			g, err := fab.Graph(fabric.GraphOptions{})
+			if vls < 1 || vls > 15 {
+				return usagef("--vls %d: want 1 to 15", vls)
+			}
+			g, err := fab.Graph(fabric.GraphOptions{VLs: uint8(vls)})
 			if err != nil {
 				return err
 			}
-			for _, r := range roots {
-				if !slices.ContainsFunc(g.Switches, func(s fabric.SwitchNode) bool { return s.GUID == r }) {
-					return &exitError{2, fmt.Errorf("--roots %s: the fabric has no switch with node GUID %v", f.roots, r)}
-				}
+			if err := f.mustHaveRoots(g, o.Roots); err != nil {
+				return err
 			}
 			if workers <= 0 {
 				workers = runtime.GOMAXPROCS(0)
 			}
-			o := route.Options{Workers: workers, Seed: seed, Roots: roots, MaxVLs: vls}
+			o.Workers, o.Seed, o.MaxVLs = workers, seed, vls
 			tables, res, err := routeOffline(g, chain, explicit, o, noVerify)
 			if tables != nil && dump != "" {
 				err = errors.Join(err, dumpFabric(dump, fab, g, tables))
@@ -152,8 +152,8 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 		},
 	}
 	n.register(c.Flags())
-	f.engines(c.Flags())
-	c.Flags().IntVar(&vls, "vls", 8, "`MOST` data lanes to use")
+	f.register(c.Flags())
+	c.Flags().IntVar(&vls, "vls", 8, "data lanes that every link has, `1-15`")
 	c.Flags().IntVar(&lidsPerPort, "lids-per-port", 1, "`N` LIDs for each CA port")
 	c.Flags().IntVar(&workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
 	c.Flags().Uint64Var(&seed, "seed", 0, "`SEED` for engines that draw lots")

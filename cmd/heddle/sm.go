@@ -22,9 +22,6 @@ import (
 	"heddle/daemon"
 	"heddle/ib"
 	"heddle/mad"
-	"heddle/route"
-	"heddle/route/engine/minhop"
-	"heddle/route/engine/updn"
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
@@ -32,8 +29,7 @@ import (
 
 // smFlags are the settings of a manager, shared by sm, up and plan.
 type smFlags struct {
-	engine      []string
-	roots       string
+	engines     engineFlags
 	allowUnsafe bool
 	priority    uint8
 	smKey       string
@@ -65,22 +61,8 @@ type smFlags struct {
 	readToken string
 }
 
-var engineMakers = map[string]func() route.Engine{
-	"minhop": func() route.Engine { return minhop.Engine{} },
-	"updn":   func() route.Engine { return updn.Engine{} },
-}
-
-// autoChain is what --engine auto stands for.
-var autoChain = []string{"minhop", "updn"}
-
-// engines are the flags that choose routes, on a subnet or offline.
-func (f *smFlags) engines(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&f.engine, "engine", []string{"auto"}, "routing `ENGINE[,ENGINE...]`, tried in order: minhop, updn; auto takes the first of both whose tables are proved")
-	fs.StringVar(&f.roots, "roots", "", "`FILE` with the node GUIDs of the up*/down* roots, one a line (default: found)")
-}
-
 func (f *smFlags) register(fs *pflag.FlagSet) {
-	f.engines(fs)
+	f.engines.register(fs)
 	fs.BoolVar(&f.allowUnsafe, "allow-unsafe", false, "install the tables of a named engine even if they do not verify (may deadlock)")
 	fs.Uint8Var(&f.priority, "priority", 0, "priority of this manager, `0-15`; the highest becomes master")
 	fs.StringVar(&f.smKey, "sm-key", "1", "SM_Key, a 64-bit `KEY` shared by the managers of the subnet (OpenSM has 1 too)")
@@ -131,31 +113,15 @@ func (f *smFlags) logger(w io.Writer) (*slog.Logger, error) {
 	return nil, usagef("--log-format %q: want text or json", f.logFormat)
 }
 
-// chain turns --engine into engines. explicit is true for one engine named
-// alone: there is then nothing to fall back on.
-func (f *smFlags) chain() (list []route.Engine, explicit bool, err error) {
-	names := f.engine
-	if len(names) == 1 && names[0] == "auto" {
-		names = autoChain
-	}
-	explicit = len(names) == 1
-	for _, n := range names {
-		mk, ok := engineMakers[n]
-		if !ok {
-			return nil, false, usagef("--engine: no engine is called %q%s", n, didYouMean(n, []string{"auto", "minhop", "updn"}))
-		}
-		list = append(list, mk())
-	}
-	return list, explicit, nil
-}
-
 func (f *smFlags) config() (c sm.Config, err error) {
-	if c.Engines, c.Explicit, err = f.chain(); err != nil {
+	if c.Engines, c.Explicit, err = f.engines.chain(); err != nil {
 		return c, err
 	}
-	if c.Roots, err = readRoots(f.roots); err != nil {
+	o, err := f.engines.options()
+	if err != nil {
 		return c, err
 	}
+	c.Roots = o.Roots
 	if c.SMKey, err = strconv.ParseUint(f.smKey, 0, 64); err != nil {
 		return c, usagef("--sm-key %q: want a 64-bit number", f.smKey)
 	}
@@ -213,31 +179,6 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	}
 	c.Transition = mode
 	return c, nil
-}
-
-// readRoots reads node GUIDs, one a line, # to the end of a line ignored.
-func readRoots(path string) ([]ib.GUID, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, usagef("--roots: %w", err)
-	}
-	var roots []ib.GUID
-	for i, line := range strings.Split(string(text), "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		line = strings.TrimSpace(line)
-		if line == "" {
-			continue
-		}
-		g, err := strconv.ParseUint(line, 0, 64)
-		if err != nil {
-			return nil, usagef("%s:%d: %q is no GUID (want 0x and up to 16 hex digits)", path, i+1, line)
-		}
-		roots = append(roots, ib.GUID(g))
-	}
-	return roots, nil
 }
 
 // stateFile is the store in the directory of --state.
