@@ -33,6 +33,7 @@ var rules = []rule{
 	{"mad/madtest", []string{"mad", "ib/...", "internal/need"}, false, "test support: the conformance suite of transports runs in real time"},
 	{"route", []string{"fabric", "ib/..."}, true, "tables are values over a graph"},
 	{"route/check", []string{"route", "fabric", "ib/..."}, true, "the judge must not know any engine"},
+	{"route/mcast", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "trees of groups fit in with tables, whoever made those"},
 	{"route/engine", []string{"route", "route/engine", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},
 	{"route/osmdump", []string{"route", "fabric", "ib/..."}, true, "dump files are a view of tables"},
 	{"route/osmconf", []string{"route", "ib/..."}, true, "input files become options"},
@@ -52,7 +53,8 @@ var rules = []rule{
 	{"api", []string{"subnet", "sm", "route/...", "fabric", "ib/...", "internal/version", "web"}, false, "the API reads snapshots and sends commands"},
 	{"web", nil, false, "the page is static files"},
 	{"daemon", []string{"api", "web", "sm", "sa", "subnet", "store", "route/...", "mad", "fabric", "ib/...", "internal/version"}, false, "the shell of the managers: ports are handed in"},
-	{"lab", []string{"sm", "sa", "subnet", "store", "route/...", "sim", "mad", "fabric", "ib/..."}, false, "managers joined with the simulator in virtual time"},
+	{"lab", []string{"lab/report", "sm", "sa", "subnet", "store", "route/...", "sim", "mad", "fabric", "ib/..."}, false, "managers joined with the simulator in virtual time"},
+	{"lab/report", nil, false, "a report is words and numbers; it knows no manager"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may see everything"},
 	{"internal", []string{"..."}, false, "tools and test support"},
 }

@@ -1,0 +1,161 @@
+// Package report shows what an experiment measured: as text for a terminal, as
+// JSON for programs, and as one HTML file with plots that needs nothing from
+// anywhere else (uPlot 1.6.32, MIT licence, is inside it).
+package report
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// Report is one experiment.
+type Report struct {
+	Name     string    `json:"name"`
+	Title    string    `json:"title"`
+	Source   string    `json:"source"` // the publication that the experiment is from
+	Intro    string    `json:"intro"`
+	Seed     uint64    `json:"seed"`
+	Sections []Section `json:"sections"`
+}
+
+// Section is a table, a plot of some of its columns, or both.
+type Section struct {
+	Title string  `json:"title"`
+	Text  string  `json:"text,omitempty"`
+	Table Table   `json:"table"`
+	Plots []Plot  `json:"plots,omitempty"`
+	Claim []Claim `json:"claims,omitempty"`
+}
+
+// Table has a header and rows of numbers and words.
+type Table struct {
+	Columns []string `json:"columns"`
+	Rows    [][]any  `json:"rows"` // string, int or float64
+}
+
+// Plot draws columns of its section's table over its first one.
+type Plot struct {
+	Title   string `json:"title"`
+	X       string `json:"x"` // axis labels
+	Y       string `json:"y"`
+	Columns []int  `json:"columns"` // indices in Table.Columns
+	Log     bool   `json:"log,omitempty"`
+}
+
+// Claim holds what was published against what was measured.
+type Claim struct {
+	What      string `json:"what"`
+	Published string `json:"published"`
+	Measured  string `json:"measured"`
+	Holds     bool   `json:"holds"`
+}
+
+// Cell formats a value of a table: three significant digits, no exponent.
+func Cell(v any) string {
+	switch v := v.(type) {
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+			return strconv.FormatFloat(v, 'f', 0, 64)
+		}
+		digits := 2 - int(math.Floor(math.Log10(math.Abs(v))))
+		return strconv.FormatFloat(v, 'f', min(max(digits, 0), 9), 64)
+	case nil:
+		return "-"
+	}
+	return fmt.Sprint(v)
+}
+
+// Text writes the report for a terminal.
+func (r *Report) Text(w io.Writer) error {
+	fmt.Fprintf(w, "%s\n%s\n\n%s\n\n", r.Title, strings.Repeat("=", len(r.Title)), r.Intro)
+	for _, s := range r.Sections {
+		fmt.Fprintf(w, "%s\n%s\n", s.Title, strings.Repeat("-", len(s.Title)))
+		if s.Text != "" {
+			fmt.Fprintf(w, "%s\n", s.Text)
+		}
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(t, "%s\t\n", strings.Join(s.Table.Columns, "\t"))
+		for _, row := range s.Table.Rows {
+			for _, v := range row {
+				fmt.Fprintf(t, "%s\t", Cell(v))
+			}
+			fmt.Fprintln(t)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		for _, c := range s.Claim {
+			verdict := "holds"
+			if !c.Holds {
+				verdict = "DOES NOT HOLD"
+			}
+			fmt.Fprintf(w, "  %s: published %s; measured %s: %s\n", c.What, c.Published, c.Measured, verdict)
+		}
+		fmt.Fprintln(w)
+	}
+	_, err := fmt.Fprintf(w, "Source: %s\n", r.Source)
+	return err
+}
+
+// JSON writes the report for programs.
+func (r *Report) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+//go:embed uplot/uPlot.iife.min.js
+var plotJS string
+
+//go:embed uplot/uPlot.min.css
+var plotCSS string
+
+//go:embed report.html
+var page string
+
+var pageTemplate = template.Must(template.New("report").Funcs(template.FuncMap{
+	"cell":   Cell,
+	"number": func(v any) bool { _, word := v.(string); return !word },
+	"series": series,
+}).Parse(page))
+
+// HTML writes the report as a page of its own.
+func (r *Report) HTML(w io.Writer) error {
+	return pageTemplate.Execute(w, struct {
+		*Report
+		JS  template.JS
+		CSS template.CSS
+	}{r, template.JS(plotJS), template.CSS(plotCSS)})
+}
+
+// drawing is what the page's script needs for one plot.
+type drawing struct {
+	Title  string   `json:"title"`
+	X      string   `json:"x"`
+	Y      string   `json:"y"`
+	Log    bool     `json:"log"`
+	Labels []string `json:"labels"`
+	Data   [][]any  `json:"data"`
+}
+
+// series is the drawing of a plot, for the page's script.
+func series(s Section, p Plot) (string, error) {
+	d := drawing{Title: p.Title, X: p.X, Y: p.Y, Log: p.Log}
+	for _, c := range append([]int{0}, p.Columns...) {
+		d.Labels = append(d.Labels, s.Table.Columns[c])
+		var col []any
+		for _, row := range s.Table.Rows {
+			col = append(col, row[c])
+		}
+		d.Data = append(d.Data, col)
+	}
+	text, err := json.Marshal(d)
+	return string(text), err
+}
