@@ -1,0 +1,320 @@
+package layer
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// CDG is the channel dependency graph of one layer: how many paths make each
+// dependency, and an order of the channels in which every dependency goes
+// forward. It is kept acyclic one dependency at a time (D. J. Pearce and P. H.
+// J. Kelly, "A dynamic topological sort algorithm for directed acyclic
+// graphs", 2006); taking dependencies away costs nothing, the order stays
+// valid.
+type CDG struct {
+	g     *Graph
+	count []int32 // by dependency: paths that make it
+	succ  []uint64
+	pred  []uint64
+	ord   []int32 // by channel: its place
+	w     *search
+}
+
+// search is scratch that the layers of one computation share.
+type search struct {
+	mark       []bool
+	fwd, back  []int32
+	places     []int32
+	visits     int64 // channels looked at so far
+	heap       []int32
+	indegree   []int32
+	colour     []uint8
+	stack, ats []int32
+}
+
+func newSearch(g *Graph) *search {
+	return &search{mark: make([]bool, g.Channels())}
+}
+
+func newCDG(g *Graph, w *search) *CDG {
+	l := &CDG{
+		g: g, w: w, count: make([]int32, g.edges), succ: make([]uint64, g.words), pred: make([]uint64, g.backs),
+		ord: make([]int32, g.Channels()),
+	}
+	for c := range l.ord {
+		l.ord[c] = int32(c)
+	}
+	return l
+}
+
+func (l *CDG) clone(w *search) *CDG {
+	return &CDG{
+		g: l.g, w: w, count: slices.Clone(l.count), succ: slices.Clone(l.succ), pred: slices.Clone(l.pred), ord: slices.Clone(l.ord),
+	}
+}
+
+// translate is l for another graph: channel c of it was channel was[c] of
+// l's, or is new (-1). Dependencies of channels that are gone are dropped.
+func (l *CDG) translate(g *Graph, was []int32, w *search) *CDG {
+	n := newCDG(g, w)
+	order := make([]int32, 0, len(was)) // channels by their old place, new ones last
+	for c := range was {
+		order = append(order, int32(c))
+	}
+	slices.SortStableFunc(order, func(a, b int32) int {
+		x, y := was[a], was[b]
+		switch {
+		case x < 0 && y < 0:
+			return 0
+		case x < 0:
+			return 1
+		case y < 0:
+			return -1
+		}
+		return int(l.ord[x] - l.ord[y])
+	})
+	for i, c := range order {
+		n.ord[c] = int32(i)
+	}
+	for c1, o1 := range was {
+		if o1 < 0 {
+			continue
+		}
+		v := g.To[c1]
+		for c2 := g.Off[v]; c2 < g.Off[v+1]; c2++ {
+			if o2 := was[c2]; o2 >= 0 {
+				if k := l.count[l.g.edge(o1, o2)]; k > 0 {
+					n.set(int32(c1), c2)
+					n.count[g.edge(int32(c1), c2)] = k
+				}
+			}
+		}
+	}
+	return n
+}
+
+func (l *CDG) set(c1, c2 int32) {
+	g := l.g
+	k := g.col[c2]
+	l.succ[g.word[c1]+k>>6] |= 1 << (k & 63)
+	k = g.col[g.Rev[c1]]
+	l.pred[g.back[c2]+k>>6] |= 1 << (k & 63)
+}
+
+func (l *CDG) unset(c1, c2 int32) {
+	g := l.g
+	k := g.col[c2]
+	l.succ[g.word[c1]+k>>6] &^= 1 << (k & 63)
+	k = g.col[g.Rev[c1]]
+	l.pred[g.back[c2]+k>>6] &^= 1 << (k & 63)
+}
+
+// add counts the dependencies of a path without looking for cycles.
+func (l *CDG) add(path []int32) {
+	for i := 1; i < len(path); i++ {
+		l.more(path[i-1], path[i], 1)
+	}
+}
+
+// more counts k paths with a dependency.
+func (l *CDG) more(c1, c2, k int32) {
+	e := l.g.edge(c1, c2)
+	if l.count[e] == 0 {
+		l.set(c1, c2)
+	}
+	l.count[e] += k
+}
+
+// remove takes a path out.
+func (l *CDG) remove(path []int32) {
+	for i := 1; i < len(path); i++ {
+		l.less(path[i-1], path[i])
+	}
+}
+
+func (l *CDG) less(c1, c2 int32) {
+	e := l.g.edge(c1, c2)
+	if l.count[e]--; l.count[e] == 0 {
+		l.unset(c1, c2)
+	}
+}
+
+// try adds a path if that closes no cycle; else it changes nothing and answers
+// false. The layer must be acyclic and ordered.
+func (l *CDG) try(path []int32) bool {
+	for i := 1; i < len(path); i++ {
+		c1, c2 := path[i-1], path[i]
+		if l.count[l.g.edge(c1, c2)] == 0 && !l.insert(c1, c2) {
+			l.remove(path[:i])
+			return false
+		}
+		l.more(c1, c2, 1)
+	}
+	return true
+}
+
+// insert makes room for the dependency c1→c2 in the order; false if it would
+// close a cycle.
+func (l *CDG) insert(c1, c2 int32) bool {
+	lo, hi := l.ord[c2], l.ord[c1]
+	if hi < lo {
+		return true
+	}
+	if c1 == c2 {
+		return false
+	}
+	w := l.w
+	w.fwd, w.back = w.fwd[:0], w.back[:0]
+	ok := l.forward(c2, c1, hi)
+	if ok {
+		l.backward(c1, lo)
+	}
+	for _, c := range w.fwd {
+		w.mark[c] = false
+	}
+	for _, c := range w.back {
+		w.mark[c] = false
+	}
+	if ok {
+		l.shift()
+	}
+	return ok
+}
+
+// forward collects what c reaches at places up to hi; false if that includes
+// goal.
+func (l *CDG) forward(c, goal, hi int32) bool {
+	g, w := l.g, l.w
+	w.mark[c] = true
+	w.fwd = append(w.fwd, c)
+	for h := 0; h < len(w.fwd); h++ {
+		e := w.fwd[h]
+		first := g.Off[g.To[e]]
+		at, end := g.word[e], int32(g.words)
+		if int(e)+1 < len(g.word) {
+			end = g.word[e+1]
+		}
+		for ; at < end; at++ {
+			for b := l.succ[at]; b != 0; b &= b - 1 {
+				d := first + int32(bits.TrailingZeros64(b))
+				w.visits++
+				if l.ord[d] < hi {
+					if !w.mark[d] {
+						w.mark[d] = true
+						w.fwd = append(w.fwd, d)
+					}
+				} else if d == goal {
+					return false
+				}
+			}
+			first += 64
+		}
+	}
+	return true
+}
+
+// backward collects what reaches c at places from lo on.
+func (l *CDG) backward(c, lo int32) {
+	g, w := l.g, l.w
+	w.mark[c] = true
+	w.back = append(w.back, c)
+	for h := 0; h < len(w.back); h++ {
+		e := w.back[h]
+		first := g.Off[g.From[e]]
+		at, end := g.back[e], int32(g.backs)
+		if int(e)+1 < len(g.back) {
+			end = g.back[e+1]
+		}
+		for ; at < end; at++ {
+			for b := l.pred[at]; b != 0; b &= b - 1 {
+				d := g.Rev[first+int32(bits.TrailingZeros64(b))]
+				w.visits++
+				if l.ord[d] > lo && !w.mark[d] {
+					w.mark[d] = true
+					w.back = append(w.back, d)
+				}
+			}
+			first += 64
+		}
+	}
+}
+
+// shift gives the places of both sets to back first, then fwd.
+func (l *CDG) shift() {
+	w := l.w
+	byPlace := func(a, b int32) int { return int(l.ord[a] - l.ord[b]) }
+	slices.SortFunc(w.back, byPlace)
+	slices.SortFunc(w.fwd, byPlace)
+	w.places = w.places[:0]
+	for _, c := range w.back {
+		w.places = append(w.places, l.ord[c])
+	}
+	for _, c := range w.fwd {
+		w.places = append(w.places, l.ord[c])
+	}
+	slices.Sort(w.places)
+	i := 0
+	for _, c := range w.back {
+		l.ord[c] = w.places[i]
+		i++
+	}
+	for _, c := range w.fwd {
+		l.ord[c] = w.places[i]
+		i++
+	}
+}
+
+// order finds an order of the channels for all dependencies at once (A. B.
+// Kahn, 1962); false, and nothing is changed, if there is a cycle.
+func (l *CDG) order() bool {
+	g, w := l.g, l.w
+	m := g.Channels()
+	if w.indegree == nil {
+		w.indegree, w.heap = make([]int32, m), make([]int32, 0, m)
+	}
+	in, queue := w.indegree, w.heap[:0]
+	for c := range m {
+		k := int32(0)
+		end := int32(g.backs)
+		if c+1 < m {
+			end = g.back[c+1]
+		}
+		for at := g.back[c]; at < end; at++ {
+			k += int32(bits.OnesCount64(l.pred[at]))
+		}
+		in[c] = k
+		if k == 0 {
+			queue = append(queue, int32(c))
+		}
+	}
+	for h := 0; h < len(queue); h++ {
+		for d := l.next(queue[h], 0); d >= 0; d = l.next(queue[h], g.col[d]+1) {
+			if in[d]--; in[d] == 0 {
+				queue = append(queue, d)
+			}
+		}
+	}
+	w.heap = queue
+	if len(queue) < m {
+		return false
+	}
+	for i, c := range queue {
+		l.ord[c] = int32(i)
+	}
+	return true
+}
+
+// next is the first channel from column at on that depends on c's release, or
+// -1.
+func (l *CDG) next(c, at int32) int32 {
+	g := l.g
+	first := g.Off[g.To[c]]
+	k := g.Off[g.To[c]+1] - first
+	for at < k {
+		if b := l.succ[g.word[c]+at>>6] >> (at & 63); b != 0 {
+			return first + at + int32(bits.TrailingZeros64(b))
+		}
+		at = (at | 63) + 1
+	}
+	return -1
+}

@@ -1,0 +1,193 @@
+package layer
+
+// Split layers all pairs by breaking cycles; ok is false if Max layers do not
+// do. Every cycle found costs a scan of the columns and the paths that move.
+func Split(p *Paths) (l *Layers, ok bool) {
+	l = newLayers(p)
+	l.fill()
+	for k := 0; k < len(l.cdg); k++ {
+		if l.cdg[k].order() {
+			continue
+		}
+		if !l.breakCycles(k) {
+			return l, false
+		}
+		l.cdg[k].order()
+	}
+	l.compact()
+	return l, true
+}
+
+// breakCycles searches layer k depth first; each time the search comes back
+// to a channel it is at, the weakest dependency of that cycle is taken out.
+func (l *Layers) breakCycles(k int) bool {
+	const white, grey, black = 0, 1, 2
+	d, w := l.cdg[k], l.w
+	m := l.p.Graph.Channels()
+	if w.colour == nil {
+		w.colour = make([]uint8, m)
+	}
+	clear(w.colour)
+	for r := range m {
+		if w.colour[r] != white {
+			continue
+		}
+		stack, ats := append(w.stack[:0], int32(r)), append(w.ats[:0], 0)
+		w.colour[r] = grey
+		for len(stack) > 0 {
+			top := len(stack) - 1
+			c := stack[top]
+			e := d.next(c, ats[top])
+			if e < 0 {
+				w.colour[c] = black
+				stack, ats = stack[:top], ats[:top]
+				continue
+			}
+			if w.colour[e] == white {
+				ats[top] = d.g.col[e] + 1
+				w.colour[e] = grey
+				stack, ats = append(stack, e), append(ats, 0)
+				continue
+			}
+			if w.colour[e] == black {
+				ats[top] = d.g.col[e] + 1
+				continue
+			}
+			// The cycle is from e on the stack up to c and back to e.
+			c1, c2, least := c, e, d.count[d.g.edge(c, e)]
+			for i := top; stack[i] != e; i-- {
+				if v := d.count[d.g.edge(stack[i-1], stack[i])]; v < least {
+					c1, c2, least = stack[i-1], stack[i], v
+				}
+			}
+			if !l.expel(k, c1, c2) {
+				return false
+			}
+			// What the search stands on may be gone: step back below it.
+			for i := 1; i < len(stack); i++ {
+				if d.count[d.g.edge(stack[i-1], stack[i])] == 0 {
+					for _, c := range stack[i:] {
+						w.colour[c] = white
+					}
+					stack, ats = stack[:i], ats[:i]
+					break
+				}
+			}
+		}
+		w.stack, w.ats = stack, ats
+	}
+	return true
+}
+
+// expel moves all pairs that make a dependency of layer k to the next layer.
+func (l *Layers) expel(k int, c1, c2 int32) bool {
+	if k+1 == len(l.cdg) {
+		if len(l.cdg) == Max {
+			l.Used = Max + 1
+			return false
+		}
+		l.grow()
+	}
+	p := l.p
+	u, v := p.Graph.From[c1], p.Graph.From[c2]
+	for i := range p.Cols {
+		c := &p.Cols[i]
+		if p.next(c, u) != c1 || p.next(c, v) != c2 {
+			continue
+		}
+		// Everybody behind u in the tree of this column.
+		l.node = append(l.node[:0], u)
+		for h := 0; h < len(l.node); h++ {
+			s := l.node[h]
+			for o := p.Graph.Off[s]; o < p.Graph.Off[s+1]; o++ {
+				if t := p.Graph.To[o]; p.next(c, t) == p.Graph.Rev[o] {
+					l.node = append(l.node, t)
+				}
+			}
+			if p.counts(c, s) && int(l.SL[l.at(s, c.Class)]) == k {
+				l.unit(s, c.Class)
+				l.removeUnit(l.cdg[k])
+				l.addUnit(l.cdg[k+1])
+				l.put(s, c.Class, k+1)
+			}
+		}
+	}
+	return true
+}
+
+// compactWork bounds the channels that compact may look at.
+const compactWork = 400_000_000
+
+// compact tries to empty the last layers: their pairs go to the first layer
+// that stays acyclic.
+func (l *Layers) compact() {
+	limit := l.w.visits + compactWork
+	for k := len(l.cdg) - 1; k > 0; k-- {
+		left := 0
+		l.eachUnit(func(src, class int32) {
+			if int(l.SL[l.at(src, class)]) != k || l.w.visits > limit {
+				return
+			}
+			l.unit(src, class)
+			if len(l.ends) == 0 {
+				l.put(src, class, 0)
+				return
+			}
+			for j := range k {
+				if l.tryUnit(l.cdg[j]) {
+					l.removeUnit(l.cdg[k])
+					l.put(src, class, j)
+					return
+				}
+			}
+			left++
+		})
+		if left > 0 || l.w.visits > limit {
+			break
+		}
+		l.cdg = l.cdg[:k]
+	}
+	l.Used = len(l.cdg)
+}
+
+// eachUnit calls fn for each pair that gets a layer.
+func (l *Layers) eachUnit(fn func(src, class int32)) {
+	for s := range int32(l.p.Graph.Switches()) {
+		first := int32(0)
+		if l.p.Symmetric {
+			first = s + 1
+		}
+		for c := first; c < int32(len(l.p.Class)); c++ {
+			fn(s, c)
+		}
+	}
+}
+
+// Fit layers pair by pair, most Max layers; ok is false if they do not do.
+func Fit(p *Paths) (l *Layers, ok bool) {
+	l = newLayers(p)
+	ok = true
+	l.eachUnit(func(src, class int32) {
+		if !ok {
+			return
+		}
+		l.unit(src, class)
+		if len(l.ends) == 0 {
+			return
+		}
+		for k := 0; ; k++ {
+			if k == len(l.cdg) {
+				if k == Max {
+					l.Used, ok = Max+1, false
+					return
+				}
+				l.grow()
+			}
+			if l.tryUnit(l.cdg[k]) {
+				l.put(src, class, k)
+				return
+			}
+		}
+	})
+	return l, ok
+}

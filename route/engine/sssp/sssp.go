@@ -1,0 +1,260 @@
+// Package sssp routes every LID along a shortest path, the load balanced over
+// the whole network rather than switch by switch, and, as dfsssp, puts the
+// paths into as many virtual lanes as deadlock freedom needs.
+//
+// Engine sssp is the global balancing of T. Hoefler, T. Schneider and A.
+// Lumsdaine, "Optimized Routing for Large-Scale InfiniBand Networks" (2009),
+// with hops before weights; see route/engine/spt for the trees and how workers
+// share them. Cost: O(LIDs × channels). It promises no deadlock freedom.
+//
+// Engine dfsssp adds the layers of J. Domke, T. Hoefler and W. Nagel,
+// "Deadlock-Free Oblivious Routing for Arbitrary Topologies" (2011); see
+// route/engine/layer. A service level is given to each pair of source switch and destination
+// switch, or of source switch and destination LID where that takes fewer lanes. Cost: O(LIDs ×
+// switches) to count dependencies; then, for each cycle, a scan of the LIDs
+// and the paths that move. Memory: the tables, one byte for each pair, and for
+// each lane four bytes for each possible dependency (channels × ports).
+//
+// Invariants: every entry is on a path of least cost (hops, or
+// Options.HopWeights) among the switches whose tables hold the LID; what no
+// cable reaches is Drop; LIDs of one port take different neighbours, then
+// links, as far as there are any. With dfsssp no lane has a cycle for traffic that can
+// exist, or the engine refuses and names the lanes it needs.
+package sssp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/engine/spt"
+)
+
+// Engine computes sssp tables. The zero value is ready to use.
+type Engine struct{}
+
+// Name is "sssp".
+func (Engine) Name() string { return "sssp" }
+
+// Compute returns the tables; Options.Workers, Previous, HopWeights and
+// Unbalanced are used.
+func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	r, err := newRouter("sssp", g, o)
+	if err != nil {
+		return nil, err
+	}
+	if o.Previous != nil {
+		r.keep(o.Previous.LFT, o.Previous.TopLID)
+	}
+	r.run(r.cols, o.Workers)
+	r.t.Memo = &memo{load: r.net.Load}
+	return r.t, nil
+}
+
+// router fills tables with balanced shortest paths.
+type router struct {
+	g    *fabric.Graph
+	t    *route.Tables
+	net  *spt.Net
+	cols []spt.Column // one for each LID that can be delivered, by switch, then LID
+	lids []ib.LID     // by column
+	ca   []bool       // by switch: CA or router ports with LIDs hang on it
+	host []bool       // by column: its port is one of those
+
+	prev   [][]byte // rows to keep entries of; nil: none
+	picked []int32  // columns being routed, as indices of cols
+	shared []bool   // by switch: the row belongs to other tables and is copied before it is written
+}
+
+func newRouter(name string, g *fabric.Graph, o route.Options) (*router, error) {
+	n := len(g.Switches)
+	if o.Previous != nil && len(o.Previous.LFT) != n {
+		return nil, fmt.Errorf("%s: previous tables are for %d switches, the graph has %d", name, len(o.Previous.LFT), n)
+	}
+	r := &router{g: g, t: route.New(name, n, g.TopLID), ca: make([]bool, n)}
+	r.net = &spt.Net{
+		Off: g.Off, To: make([]int32, len(g.Channels)), Rev: make([]int32, len(g.Channels)),
+		Load: make([]uint64, len(g.Channels)), Sources: make([]uint32, n),
+	}
+	for c := range g.Channels {
+		r.net.To[c], r.net.Rev[c] = g.Channels[c].To, g.Channels[c].Rev
+	}
+	unused := r.costs(o)
+	light := make([]bool, len(g.EndPorts))
+	unused = append(unused, r.unbalanced(o, light)...)
+	if len(unused) > 0 {
+		r.t.Note = "not in the fabric: " + strings.Join(unused, ", ")
+	}
+	r.columns(light)
+	return r, nil
+}
+
+// costs sets the cost of the channels and returns the weights that no channel takes.
+func (r *router) costs(o route.Options) (unused []string) {
+	for _, w := range o.HopWeights {
+		s, ok := slices.BinarySearchFunc(r.g.Switches, w.Switch, func(a fabric.SwitchNode, b ib.GUID) int {
+			switch {
+			case a.GUID < b:
+				return -1
+			case a.GUID > b:
+				return 1
+			}
+			return 0
+		})
+		if !ok {
+			unused = append(unused, fmt.Sprintf("switch %v with a hop weight", w.Switch))
+			continue
+		}
+		if int(w.Port) >= len(r.g.PortChannel[s]) || r.g.PortChannel[s][w.Port] < 0 {
+			continue // leads to no switch (now)
+		}
+		if r.net.Cost == nil {
+			r.net.Cost = make([]uint8, len(r.g.Channels))
+			for c := range r.net.Cost {
+				r.net.Cost[c] = 1
+			}
+		}
+		r.net.Cost[r.g.PortChannel[s][w.Port]] = max(w.Weight, 1)
+	}
+	return unused
+}
+
+// unbalanced marks the end ports that do not count as load.
+func (r *router) unbalanced(o route.Options, light []bool) (unused []string) {
+	for _, guid := range o.Unbalanced {
+		found := false
+		for e := range r.g.EndPorts {
+			if r.g.EndPorts[e].GUID == guid {
+				light[e], found = true, true
+			}
+		}
+		if !found {
+			unused = append(unused, fmt.Sprintf("port %v that does not count as load", guid))
+		}
+	}
+	return unused
+}
+
+// columns lists the LIDs by destination switch, writes the entries of their
+// own switches, and counts who sends.
+func (r *router) columns(light []bool) {
+	g := r.g
+	n := len(g.Switches)
+	var limits []ib.LID // distinct table sizes that bind, ascending
+	for s := range g.Switches {
+		if c := ib.LID(g.Switches[s].LinearFDBCap); c != 0 && c <= g.TopLID {
+			limits = append(limits, c)
+		}
+	}
+	slices.Sort(limits)
+	limits = slices.Compact(limits)
+	r.net.Barred = make([][]bool, len(limits)+1)
+	for k, limit := range limits {
+		b := make([]bool, n)
+		for s := range b {
+			c := ib.LID(g.Switches[s].LinearFDBCap)
+			b[s] = c != 0 && c <= limit
+		}
+		r.net.Barred[k+1] = b
+	}
+
+	off := make([]int32, n+1)
+	for _, e := range g.LIDOwner {
+		if e != fabric.NoLID && g.EndPorts[e].Switch >= 0 {
+			off[g.EndPorts[e].Switch+1]++
+		}
+	}
+	for s := range n {
+		off[s+1] += off[s]
+	}
+	order := make([]ib.LID, off[n])
+	for l, e := range g.LIDOwner {
+		if e != fabric.NoLID && g.EndPorts[e].Switch >= 0 {
+			s := g.EndPorts[e].Switch
+			order[off[s]] = ib.LID(l)
+			off[s]++
+		}
+	}
+	r.cols = make([]spt.Column, 0, len(order))
+	r.lids = make([]ib.LID, 0, len(order))
+	r.host = make([]bool, 0, len(order))
+	last, siblings := int32(-1), uint8(0)
+	for _, l := range order {
+		e := g.LIDOwner[l]
+		p := &g.EndPorts[e]
+		class := 0
+		for class < len(limits) && limits[class] <= l {
+			class++
+		}
+		host := p.Type != ib.NodeSwitch
+		if host && e != last && !light[e] {
+			r.net.Sources[p.Switch]++
+		}
+		r.ca[p.Switch] = r.ca[p.Switch] || host
+		siblings++
+		if e != last {
+			siblings = 0
+		}
+		last = e
+		if class > 0 && r.net.Barred[class][p.Switch] {
+			continue // its own switch cannot hold it
+		}
+		r.t.LFT[p.Switch][l] = p.Port
+		c := spt.Column{Dst: p.Switch, Class: uint8(class), Siblings: siblings}
+		if host && !light[e] {
+			c.Paths = 1
+		}
+		r.cols = append(r.cols, c)
+		r.lids = append(r.lids, l)
+		r.host = append(r.host, host)
+	}
+}
+
+// keep takes rows whose entries stay where they are as good as the best.
+func (r *router) keep(rows [][]byte, top ib.LID) {
+	r.prev = make([][]byte, len(rows))
+	for s, row := range rows {
+		r.prev[s] = row[:min(len(row), int(top)+1)]
+	}
+}
+
+// run routes some columns.
+func (r *router) run(cols []spt.Column, workers int) { spt.Run(r.net, cols, r, workers) }
+
+func (r *router) column(col int) int {
+	if r.picked != nil {
+		return int(r.picked[col])
+	}
+	return col
+}
+
+// Keep implements spt.Sink.
+func (r *router) Keep(col int, s int32) int32 {
+	if r.prev == nil {
+		return -1
+	}
+	l := int(r.lids[r.column(col)])
+	row := r.prev[s]
+	if l >= len(row) || int(row[l]) >= len(r.g.PortChannel[s]) {
+		return -1
+	}
+	return r.g.PortChannel[s][row[l]]
+}
+
+// Set implements spt.Sink.
+func (r *router) Set(col int, s, c int32) {
+	l := r.lids[r.column(col)]
+	port := r.g.Channels[c].OutPort
+	row := r.t.LFT[s]
+	if row[l] == port {
+		return
+	}
+	if r.shared != nil && r.shared[s] {
+		row = slices.Clone(row)
+		r.t.LFT[s], r.shared[s] = row, false
+	}
+	row[l] = port
+}
