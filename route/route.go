@@ -1,11 +1,11 @@
-// Package route holds forwarding tables, their differences and the transition
-// from one set of tables to another. Engines (route/engine/*) compute tables,
-// route/check proves them.
+// Package route holds forwarding tables and their differences. Engines
+// (route/engine/*) compute tables, route/check proves them, route/transition
+// plans the change from one set of tables to another.
 //
 //	t, err := minhop.Engine{}.Compute(g, route.Options{Workers: 2})
 //	…
 //	if err := check.Verify(g, t, check.Options{Workers: 2}).Err(); err != nil { … }
-//	plan := route.PlanTransition(g, installed, t, route.TransitionOptions{…})
+//	plan := transition.New(g, installed, t, transition.Options{…})
 //
 // Everything is a pure function of its arguments: the same graph, options and
 // tables give the same result, whatever the number of workers. Tables are plain

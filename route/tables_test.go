@@ -3,7 +3,6 @@ package route_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"heddle/ib"
 	"heddle/route"
@@ -122,16 +121,5 @@ func TestDiffUnknown(t *testing.T) {
 	}
 	if n := route.EntriesChanged(a, w); n != 100+37 {
 		t.Errorf("%d entries", n)
-	}
-}
-
-func TestLifetime(t *testing.T) {
-	for _, c := range []struct {
-		code uint8
-		want time.Duration
-	}{{0, 4096 * time.Nanosecond}, {18, 1073741824 * time.Nanosecond}, {19, 2147483648 * time.Nanosecond}, {20, route.Unlimited}, {31, route.Unlimited}} {
-		if got := route.Lifetime(c.code); got != c.want {
-			t.Errorf("code %d: %v, want %v", c.code, got, c.want)
-		}
 	}
 }

@@ -79,8 +79,8 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		get(smp.AttrLFT, x)
 	case opSetLFT:
 		c.wanted.Block(f.nodes[n].gsw, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
-	case opDropLFT:
-		c.buildDrop(n, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
+	case opStageLFT:
+		c.buildStage(n, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
 	case opGetSL:
 		get(smp.AttrSLtoVL, slMod(&f.nodes[n], uint8(x), p))
 	case opSetSL:
@@ -142,7 +142,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onSetPKeys(it, &comp)
 	case opGetLFT:
 		c.onGetLFT(it, &comp)
-	case opSetLFT, opDropLFT:
+	case opSetLFT, opStageLFT:
 		c.onSetLFT(it, &comp)
 	case opGetSL:
 		c.onGetSL(it, &comp)

@@ -17,14 +17,14 @@ var errUnchanged = errors.New("the state did not change")
 type distribution struct {
 	res   *JobResult
 	stage int // stages of distributed, in their order
+	next  int // stage of the plan to write next
 }
 
 const (
 	stageDown = iota
 	stageLowered
-	stageDiscard
+	stageWrite // once for each stage of the plan
 	stageDrain
-	stageWrite
 	stageTop
 	stageDone
 )
@@ -160,7 +160,7 @@ func (c *Core) distributed() bool {
 	d.stage++
 	switch stage {
 	case stageDown:
-		if c.cfg.Transition == TransitionStatic2003 && len(plan.Blocks) > 0 && !c.quiet() {
+		if c.cfg.Transition == TransitionStatic2003 && len(plan.Stages) > 0 && !c.quiet() {
 			c.startDown()
 		}
 	case stageLowered: // links that were taken down need a moment to train
@@ -169,35 +169,42 @@ func (c *Core) distributed() bool {
 			c.resumeAt = c.now.Add(max(c.cfg.DrainTime, settleTime))
 			return false
 		}
-	case stageDiscard:
-		if len(plan.DiscardBlocks) > 0 {
+	case stageWrite:
+		if d.next > 0 && d.next < len(plan.Stages) && c.errs > 0 && c.stageIncomplete() {
+			// A switch that did not take a block may still send by the old
+			// entry, so the new ones must wait: the next sweep plans anew.
+			c.endSweep()
+			return true
+		}
+		if d.next == len(plan.Stages) {
+			return true
+		}
+		st := &plan.Stages[d.next]
+		d.next++
+		op := opStageLFT
+		if d.next == len(plan.Stages) {
+			op = opSetLFT
+		}
+		c.enter(PhaseDistribute)
+		if st.Discards {
 			c.enter(PhaseDiscard)
-			for _, b := range plan.DiscardBlocks {
-				c.report.BlocksSent++
-				c.add(mk(opDropLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
-			}
+		}
+		for _, b := range st.LFT {
+			c.report.BlocksSent++
+			c.add(mk(op, c.f.swNode[b.Switch], 0, uint32(b.Block)))
 		}
 	case stageDrain:
-		if len(plan.DiscardBlocks) > 0 {
+		if d.next < len(plan.Stages) {
+			d.stage = stageWrite
+		}
+		if d.next > 0 && plan.Stages[d.next-1].Drain > 0 {
 			c.enter(PhaseDrain)
-			wait := plan.Drain
+			wait := plan.Stages[d.next-1].Drain
 			if c.cfg.DrainTime > 0 {
 				wait = c.cfg.DrainTime
 			}
 			c.resumeAt = c.now.Add(wait)
 			return wait <= 0
-		}
-	case stageWrite:
-		if c.errs > 0 && len(plan.DiscardBlocks) > 0 && c.discardIncomplete() {
-			// A switch that did not take its discard may still send by the old
-			// entry, so the new ones must wait: the next sweep plans anew.
-			c.endSweep()
-			return true
-		}
-		c.enter(PhaseDistribute)
-		for _, b := range plan.Blocks {
-			c.report.BlocksSent++
-			c.add(mk(opSetLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
 		}
 	case stageTop:
 		c.enter(PhaseTop)
@@ -233,8 +240,10 @@ func (c *Core) rowWritten(ni int32) bool {
 	return true
 }
 
-func (c *Core) discardIncomplete() bool {
-	for _, b := range c.dist.res.Plan.DiscardBlocks {
+// stageIncomplete reports whether a block of the stage just written was not
+// taken.
+func (c *Core) stageIncomplete() bool {
+	for _, b := range c.dist.res.Plan.Stages[c.dist.next-1].LFT {
 		if !bitGet(c.f.nodes[c.f.swNode[b.Switch]].lft.known, int(b.Block)) {
 			return true
 		}
@@ -242,9 +251,8 @@ func (c *Core) discardIncomplete() bool {
 	return false
 }
 
-func (c *Core) buildDrop(n int32, b uint16, dst *[route.BlockLen]byte) {
-	r := c.dist.res
-	r.Plan.DiscardContent(r.installed, r.Tables, route.BlockDiff{Switch: c.f.nodes[n].gsw, Block: b}, dst)
+func (c *Core) buildStage(n int32, b uint16, dst *[route.BlockLen]byte) {
+	c.dist.res.Plan.Block(c.dist.next-1, route.BlockDiff{Switch: c.f.nodes[n].gsw, Block: b}, dst)
 }
 
 // suspectTime is how long a copy of a Set may still wander about in the

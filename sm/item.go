@@ -26,8 +26,8 @@ const (
 	opDown // static2003 only
 	opGetLFT
 	opSetLFT
-	opDropLFT // write block extra with the discarded destinations
-	opGetSL   // SL2VL; extra: input port
+	opStageLFT // write block extra as the stage of the transition wants it
+	opGetSL    // SL2VL; extra: input port
 	opSetSL
 	opGetArb // VLArb; extra: part
 	opSetArb

@@ -6,7 +6,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
-	"heddle/route"
+	"heddle/route/transition"
 	"heddle/subnet"
 )
 
@@ -91,13 +91,12 @@ func (c *Core) emitPlan(r *JobResult) {
 	}
 	if r.Plan != nil {
 		p.Transition = r.Plan.Mode.String() + ": " + r.Plan.Reason
-		p.Clean = r.Plan.Mode == route.ModeNone || r.Plan.Mode == route.ModeDynamic
+		p.Clean = r.Plan.Mode == transition.ModeNone || r.Plan.Mode == transition.ModeDynamic
 		by := make([]int, len(f.swNode))
-		for _, b := range r.Plan.DiscardBlocks {
-			by[b.Switch]++
-		}
-		for _, b := range r.Plan.Blocks {
-			by[b.Switch]++
+		for _, st := range r.Plan.Stages {
+			for _, b := range st.LFT {
+				by[b.Switch]++
+			}
 		}
 		for s, k := range by {
 			if k > 0 {

@@ -10,6 +10,7 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/check"
+	"heddle/route/transition"
 )
 
 // Job is a computation that the shell runs on a bounded pool: routing,
@@ -25,7 +26,7 @@ type Job struct {
 	allowUnsafe bool
 	opt         route.Options
 	installed   *route.Tables
-	transition  route.TransitionOptions
+	transition  transition.Options
 }
 
 // JobResult is what a Job found.
@@ -34,12 +35,12 @@ type JobResult struct {
 	Engine     string
 	Tables     *route.Tables // nil if nothing may be installed
 	Report     *check.Report
-	Plan       *route.Plan
+	Plan       *transition.Plan
 	Passed     []string // "engine: reason" of each engine of the chain before Engine
 	Unsafe     string   // why the tables do not verify, if AllowUnsafe let them through
 	Err        error    // why there are no tables
 	installed  *route.Tables
-	transition route.TransitionOptions
+	transition transition.Options
 }
 
 var errNoEngine = errors.New("no routing engine is configured")
@@ -73,7 +74,7 @@ func (j *Job) Run(workers int) *JobResult {
 		return r
 	}
 	j.transition.Workers = o.Workers
-	r.Plan = route.PlanTransition(j.graph, j.installed, r.Tables, j.transition)
+	r.Plan = transition.New(j.graph, j.installed, r.Tables, j.transition)
 	return r
 }
 
@@ -102,17 +103,17 @@ func (c *Core) startJob() {
 		Gen: c.jobGen, graph: c.f.graph, engines: c.cfg.Engines, explicit: c.cfg.Explicit, allowUnsafe: c.cfg.AllowUnsafe,
 		opt:       route.Options{Seed: c.cfg.RouteSeed, Roots: c.cfg.Roots, MaxVLs: c.cfg.MaxVLs},
 		installed: inst,
-		transition: route.TransitionOptions{
-			Quiet: c.quiet(), SwitchLifetime: route.Lifetime(c.cfg.PacketLife),
-			HOQLife: route.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
+		transition: transition.Options{
+			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.cfg.PacketLife),
+			HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
 			SMPTime: c.meanRTT(), Window: c.eng.Window(),
 		},
 	}
 	switch c.cfg.Transition {
 	case TransitionDiscard:
-		j.transition.Force = route.ModeDiscard
+		j.transition.Force = transition.ModeDiscard
 	case TransitionStatic:
-		j.transition.Force = route.ModeStatic
+		j.transition.Force = transition.ModeStatic
 	case TransitionStatic2003:
 		j.transition.Quiet = true // every link is down while tables are written
 	}
@@ -204,7 +205,7 @@ func (c *Core) routed() bool {
 	case r.Unsafe != "":
 		c.out.notify(Notice{Kind: KindUnsafe, Level: Error, Text: "tables of " + r.Engine + " are installed although they do not verify: " + r.Unsafe})
 	}
-	if r.Plan.Mode == route.ModeRefused {
+	if r.Plan.Mode == transition.ModeRefused {
 		// Our own lifetimes are limited (or this would not be offered), so
 		// only an operator's unlimited ones lead here.
 		c.out.notify(Notice{Kind: KindRouteRefused, Level: Error, Text: "the change of tables cannot be made safely: " + r.Plan.Reason})
@@ -216,7 +217,7 @@ func (c *Core) routed() bool {
 	c.engine, c.passed = r.Engine, r.Passed
 	c.transit = r.Plan.Mode.String() + ": " + r.Plan.Reason
 	c.report.Transition = c.transit
-	if r.Plan.Mode != route.ModeNone {
+	if r.Plan.Mode != transition.ModeNone {
 		c.out.notify(Notice{Kind: KindRouted, Level: Info, Dur: r.Plan.Predicted, Text: r.Engine + ", " + c.transit +
 			", " + strconv.Itoa(r.Plan.SMPs) + " blocks to write"})
 	}

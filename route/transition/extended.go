@@ -1,4 +1,4 @@
-package route
+package transition
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/route"
 )
 
 // extended is the multi-valued routing function {installed, wanted} over a
@@ -17,7 +18,7 @@ import (
 // for c2, which leaves the switch that c1 enters. A row is a channel's bits.
 type extended struct {
 	g                 *fabric.Graph
-	installed, wanted *Tables
+	installed, wanted *route.Tables
 	row               []int64 // by channel: first bit of its row
 	col               []int32 // by channel: its column at the switch it leaves
 	nbits             int64
@@ -32,7 +33,7 @@ func (d depSet) has(b int64) bool { return d[b>>6]&(1<<(b&63)) != 0 }
 func (d depSet) set(b int64)      { d[b>>6] |= 1 << (b & 63) }
 func (d depSet) clear(b int64)    { d[b>>6] &^= 1 << (b & 63) }
 
-func newExtended(g *fabric.Graph, installed, wanted *Tables) *extended {
+func newExtended(g *fabric.Graph, installed, wanted *route.Tables) *extended {
 	n := len(g.Switches)
 	x := &extended{
 		g: g, installed: installed, wanted: wanted,
@@ -74,7 +75,7 @@ type walker struct {
 
 func (x *extended) newWalker() *walker {
 	n := len(x.g.Switches)
-	return &walker{old: make([]int32, n), new: make([]int32, n), seen: make([]bool, n), state: make([]uint8, n), tile: make([]byte, BlockLen*n)}
+	return &walker{old: make([]int32, n), new: make([]int32, n), seen: make([]bool, n), state: make([]uint8, n), tile: make([]byte, route.BlockLen*n)}
 }
 
 // load fills w with the channels of both entries for l; where they agree,
@@ -95,7 +96,7 @@ func (x *extended) load(w *walker, l ib.LID, withOld bool) {
 // loadBlock fills tile, LID by LID, with the wanted entries of 64 LIDs.
 func (x *extended) loadBlock(tile []byte, block int) {
 	n := len(x.g.Switches)
-	var b [BlockLen]byte
+	var b [route.BlockLen]byte
 	for s := range n {
 		x.wanted.Block(int32(s), uint16(block), &b)
 		at := s
@@ -246,18 +247,18 @@ func (x *extended) analyse(changed []ib.LID, workers int) verdict {
 	for i, l := range changed {
 		isChanged[l] = int32(i) + 1
 	}
-	ForEach(workers, RowLen(top)/BlockLen, func(worker, b int) {
+	route.ForEach(workers, route.RowLen(top)/route.BlockLen, func(worker, b int) {
 		if walkers[worker] == nil {
 			walkers[worker], base[worker], mixed[worker] = x.newWalker(), x.newSet(), x.newSet()
 		}
 		w, bs, ms := walkers[worker], base[worker], mixed[worker]
 		n := len(x.g.Switches)
 		x.loadBlock(w.tile, b)
-		for l := max(b*BlockLen, 1); l < (b+1)*BlockLen && l <= int(top); l++ {
+		for l := max(b*route.BlockLen, 1); l < (b+1)*route.BlockLen && l <= int(top); l++ {
 			switch {
 			case l > int(x.wanted.TopLID):
 			case x.fromAnywhere(ib.LID(l)):
-				x.wantedDeps(w, w.tile[(l-b*BlockLen)*n:][:n], bs)
+				x.wantedDeps(w, w.tile[(l-b*route.BlockLen)*n:][:n], bs)
 			default:
 				x.load(w, ib.LID(l), false)
 				x.deps(w, ib.LID(l), func(c1, c2 int32) { bs.set(x.row[c1] + int64(x.col[c2])) })
@@ -435,15 +436,15 @@ func (x *extended) longestInstalled(lids []ib.LID) int {
 // needsDiscard reports whether the first phase writes block b: it holds an
 // entry of a discarded destination that changes and is not Drop already, or
 // its switch's table is not known.
-func (x *extended) needsDiscard(discard []ib.LID, b BlockDiff) bool {
+func (x *extended) needsDiscard(discard []ib.LID, b route.BlockDiff) bool {
 	if int(b.Switch) >= len(x.installed.LFT) || x.installed.LFT[b.Switch] == nil {
 		return true
 	}
-	first := ib.LID(b.Block) * BlockLen
+	first := ib.LID(b.Block) * route.BlockLen
 	i, _ := slices.BinarySearch(discard, first)
-	for ; i < len(discard) && discard[i] < first+BlockLen; i++ {
+	for ; i < len(discard) && discard[i] < first+route.BlockLen; i++ {
 		have := effective(x.installed, b.Switch, int(discard[i]))
-		if have != Drop && have != effective(x.wanted, b.Switch, int(discard[i])) {
+		if have != route.Drop && have != effective(x.wanted, b.Switch, int(discard[i])) {
 			return true
 		}
 	}

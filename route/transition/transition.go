@@ -1,4 +1,4 @@
-package route
+package transition
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/route"
 )
 
 // Mode is how a change of tables is applied. None of them takes a port out of
@@ -15,7 +16,7 @@ import (
 type Mode uint8
 
 const (
-	// ModeAuto lets PlanTransition choose; it is never the result.
+	// ModeAuto lets New choose; it is never the result.
 	ModeAuto Mode = iota
 	// ModeNone: the wanted tables are installed already.
 	ModeNone
@@ -63,8 +64,8 @@ func Lifetime(code uint8) time.Duration {
 	return 4096 * time.Nanosecond << code
 }
 
-// TransitionOptions are what PlanTransition needs to know besides the tables.
-type TransitionOptions struct {
+// Options are what New needs to know besides the tables.
+type Options struct {
 	Workers int
 	// Force is a mode to use whatever the analysis says (ModeDynamic,
 	// ModeDiscard or ModeStatic); ModeAuto chooses.
@@ -84,12 +85,13 @@ type TransitionOptions struct {
 	Window                int
 }
 
-// Plan is a transition plan: what to write, in which phases, and why.
+// Plan is a transition plan: what to write, in which stages, and why.
 //
-// The caller writes DiscardBlocks (content from DiscardContent), waits until
-// all are acknowledged, lets Drain pass, then writes Blocks (content from
-// Tables.Block of the wanted tables). With no DiscardBlocks there is nothing
-// to wait for.
+// The caller carries out Stages one after the other: it writes what a stage
+// lists, in any order but best in the order given, waits until everything is
+// acknowledged, and then lets the stage's Drain pass. If a block of a stage is not
+// acknowledged and another stage follows, the transition ends there and a new
+// one is planned from what is then installed.
 type Plan struct {
 	Mode   Mode
 	Forced bool
@@ -99,20 +101,29 @@ type Plan struct {
 	EntriesChanged int
 	UnknownRows    int // switches whose installed table is not known
 
-	Discard       []ib.LID    // destinations that are dropped for a while, ascending
-	DiscardBlocks []BlockDiff // first phase, ascending switch, block
-	Drain         time.Duration
-	DrainHops     int         // switches on the longest path of a discarded destination
-	Blocks        []BlockDiff // last phase, destination-rooted order
+	Discard []ib.LID // destinations that are dropped for a while, ascending
+	Stages  []Stage
 
-	SMPs      int           // blocks of both phases
-	Predicted time.Duration // for both phases and the drain
+	SMPs      int           // LFT blocks, SL2VL tables and MFT blocks of all stages
+	Drain     time.Duration // sum over the stages
+	Predicted time.Duration // for all stages, drains included
 	// NeedsRepath says that service levels change, so hosts must resolve
 	// their paths again.
 	NeedsRepath bool
+
+	installed, wanted *route.Tables
 }
 
-// PlanTransition plans the change from the installed to the wanted tables of
+// Stage is what may be written at a time. The last stage writes the wanted
+// tables.
+type Stage struct {
+	Discards  bool              // it clears entries for a while
+	LFT       []route.BlockDiff // contents by Plan.Block, destination-rooted order
+	Drain     time.Duration     // how long to wait after the last acknowledgement
+	DrainHops int               // switches on the longest path that has to empty
+}
+
+// New plans the change from the installed to the wanted tables of
 // one graph.
 //
 // While blocks are being written a packet may leave one switch by an old entry
@@ -126,11 +137,11 @@ type Plan struct {
 //
 // All lanes are taken together, which is exact for single-lane tables and
 // errs towards discarding for others.
-func PlanTransition(g *fabric.Graph, installed, wanted *Tables, o TransitionOptions) *Plan {
+func New(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Plan {
 	if installed == nil {
-		installed = &Tables{LFT: make([][]byte, len(wanted.LFT))}
+		installed = &route.Tables{LFT: make([][]byte, len(wanted.LFT))}
 	}
-	p := &Plan{EntriesChanged: EntriesChanged(installed, wanted)}
+	p := &Plan{EntriesChanged: route.EntriesChanged(installed, wanted), installed: installed, wanted: wanted}
 	for _, row := range installed.LFT {
 		if row == nil {
 			p.UnknownRows++
@@ -140,7 +151,7 @@ func PlanTransition(g *fabric.Graph, installed, wanted *Tables, o TransitionOpti
 	changed := changedLIDs(installed, wanted)
 	p.LIDsChanged = len(changed)
 
-	diff := Diff(installed, wanted)
+	diff := route.Diff(installed, wanted)
 	if len(diff) == 0 {
 		p.Mode, p.Reason = ModeNone, "the wanted tables are installed"
 		return p
@@ -149,18 +160,24 @@ func PlanTransition(g *fabric.Graph, installed, wanted *Tables, o TransitionOpti
 	p.choose(x, changed, o)
 	if p.Mode == ModeDiscard || p.Mode == ModeStatic {
 		p.stage(x, diff)
+	} else if p.Mode == ModeRefused {
+		return p
 	} else {
-		p.Blocks = diff
+		p.Stages = []Stage{{LFT: diff}}
 	}
-	OrderRooted(g, p.Blocks)
-	p.SMPs = len(p.DiscardBlocks) + len(p.Blocks)
+	last := &p.Stages[len(p.Stages)-1]
+	route.OrderRooted(g, last.LFT)
+	for i := range p.Stages {
+		p.SMPs += len(p.Stages[i].LFT)
+		p.Drain += p.Stages[i].Drain
+	}
 	window := max(o.Window, 1)
 	p.Predicted = time.Duration(p.SMPs)*(o.SMPTime+o.DirectedTime)/time.Duration(window) + p.Drain
 	return p
 }
 
 // choose decides mode, reason and the destinations to discard.
-func (p *Plan) choose(x *extended, changed []ib.LID, o TransitionOptions) {
+func (p *Plan) choose(x *extended, changed []ib.LID, o Options) {
 	if o.Quiet && (o.Force == ModeAuto || o.Force == ModeDynamic) {
 		p.Mode, p.Reason = ModeDynamic, "no data traffic can be in the subnet: any order is safe"
 		p.Forced = o.Force == ModeDynamic
@@ -205,58 +222,70 @@ func (p *Plan) choose(x *extended, changed []ib.LID, o TransitionOptions) {
 		p.Reason += "; but switch or head-of-queue lifetimes are unlimited, so packets in flight may never drain"
 		return
 	}
-	p.DrainHops = x.longestInstalled(p.Discard)
+	hops := x.longestInstalled(p.Discard)
 	if p.UnknownRows > 0 {
 		// Before an unknown table and after it a packet may go a longest path.
-		p.DrainHops = max(p.DrainHops, x.longestInstalled(nil)) * 2
+		hops = max(hops, x.longestInstalled(nil)) * 2
 	}
 	// A packet leaves each switch at the latest when its lifetime has passed;
 	// one that just then reached the head of a queue may stay HOQLife more.
-	p.Drain = time.Duration(p.DrainHops) * (o.SwitchLifetime + o.HOQLife)
+	p.Stages = []Stage{{Discards: true, DrainHops: hops, Drain: time.Duration(hops) * (o.SwitchLifetime + o.HOQLife)}}
 }
 
-// stage splits the blocks into the two phases.
-func (p *Plan) stage(x *extended, diff []BlockDiff) {
+// stage splits the blocks into the two stages.
+func (p *Plan) stage(x *extended, diff []route.BlockDiff) {
+	var first, last Stage
+	if len(p.Stages) > 0 {
+		first = p.Stages[0]
+	}
 	for _, b := range diff {
 		if x.needsDiscard(p.Discard, b) {
-			p.DiscardBlocks = append(p.DiscardBlocks, b)
+			first.LFT = append(first.LFT, b)
 		}
 	}
-	if len(p.DiscardBlocks) == 0 {
-		p.Drain, p.DrainHops = 0, 0 // nothing installed has to leave
+	if len(first.LFT) == 0 { // nothing installed has to leave
+		p.Stages = []Stage{{LFT: diff}}
+		return
 	}
-	var mid, end [BlockLen]byte
+	p.Stages = []Stage{first, {}}
+	var mid, end [route.BlockLen]byte
 	k := 0
 	for _, b := range diff {
-		if k < len(p.DiscardBlocks) && p.DiscardBlocks[k] == b {
+		if k < len(first.LFT) && first.LFT[k] == b {
 			k++
-			p.DiscardContent(x.installed, x.wanted, b, &mid)
+			p.Block(0, b, &mid)
 			x.wanted.Block(b.Switch, b.Block, &end)
 			if mid == end {
 				continue // the discard is all that was to be written
 			}
 		}
-		p.Blocks = append(p.Blocks, b)
+		last.LFT = append(last.LFT, b)
 	}
+	p.Stages[1] = last
 }
 
-// DiscardContent fills dst with what the first phase writes to a block: the
-// installed entries, with Drop where a discarded destination changes; Drop
-// everywhere if the switch's table is not known.
-func (p *Plan) DiscardContent(installed, wanted *Tables, b BlockDiff, dst *[BlockLen]byte) {
-	for i := range dst {
-		dst[i] = Drop
-	}
-	if installed == nil || int(b.Switch) >= len(installed.LFT) || installed.LFT[b.Switch] == nil {
+// Block fills dst with what stage k writes to a block: in the last stage the
+// wanted entries; in a stage that discards the installed ones, with Drop where
+// a discarded destination changes, and Drop everywhere if the switch's table
+// is not known.
+func (p *Plan) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
+	if k == len(p.Stages)-1 {
+		p.wanted.Block(b.Switch, b.Block, dst)
 		return
 	}
-	installed.Block(b.Switch, b.Block, dst)
-	first := ib.LID(b.Block) * BlockLen
+	for i := range dst {
+		dst[i] = route.Drop
+	}
+	if int(b.Switch) >= len(p.installed.LFT) || p.installed.LFT[b.Switch] == nil {
+		return
+	}
+	p.installed.Block(b.Switch, b.Block, dst)
+	first := ib.LID(b.Block) * route.BlockLen
 	i, _ := slices.BinarySearch(p.Discard, first)
-	for ; i < len(p.Discard) && p.Discard[i] < first+BlockLen; i++ {
+	for ; i < len(p.Discard) && p.Discard[i] < first+route.BlockLen; i++ {
 		l := p.Discard[i]
-		if dst[l-first] != wanted.Entry(b.Switch, l) {
-			dst[l-first] = Drop
+		if dst[l-first] != p.wanted.Entry(b.Switch, l) {
+			dst[l-first] = route.Drop
 		}
 	}
 }
@@ -264,7 +293,7 @@ func (p *Plan) DiscardContent(installed, wanted *Tables, b BlockDiff, dst *[Bloc
 // changedLIDs lists, ascending, the LIDs with a known installed entry that
 // differs from the wanted one. Entries not known count as Drop: they are
 // cleared first, or there is no traffic.
-func changedLIDs(installed, wanted *Tables) []ib.LID {
+func changedLIDs(installed, wanted *route.Tables) []ib.LID {
 	differs := make([]bool, int(max(wanted.TopLID, installed.TopLID))+1)
 	top := int(min(wanted.TopLID, installed.TopLID))
 	for s, row := range wanted.LFT {
@@ -272,8 +301,8 @@ func changedLIDs(installed, wanted *Tables) []ib.LID {
 		if s < len(installed.LFT) {
 			have = installed.LFT[s]
 		}
-		for at := 0; at < len(differs); at += BlockLen {
-			end := at + BlockLen
+		for at := 0; at < len(differs); at += route.BlockLen {
+			end := at + route.BlockLen
 			if end <= top+1 && end <= len(have) && end <= len(row) && bytes.Equal(have[at:end], row[at:end]) {
 				continue
 			}
@@ -295,13 +324,13 @@ func changedLIDs(installed, wanted *Tables) []ib.LID {
 
 // effective is the entry a switch acts on: Drop where the row is not known or
 // ends, or above the top.
-func effective(t *Tables, s int32, l int) byte {
+func effective(t *route.Tables, s int32, l int) byte {
 	if int(s) >= len(t.LFT) {
-		return Drop
+		return route.Drop
 	}
 	row := t.LFT[s]
 	if l >= len(row) || l > int(t.TopLID) {
-		return Drop
+		return route.Drop
 	}
 	return row[l]
 }

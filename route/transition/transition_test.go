@@ -1,6 +1,7 @@
-package route_test
+package transition_test
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +14,12 @@ import (
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
 	"heddle/route/routetest"
+	"heddle/route/transition"
 
 	"pgregory.net/rapid"
 )
 
-var limited = route.TransitionOptions{
+var limited = transition.Options{
 	SwitchLifetime: time.Second, HOQLife: time.Second / 2,
 	SMPTime: 30 * time.Microsecond, DirectedTime: 10 * time.Microsecond, Window: 4,
 }
@@ -88,24 +90,24 @@ func TestUnionIsNotEnough(t *testing.T) {
 	if cyclic(g, wanted.TopLID, union) {
 		t.Fatal("the union of the two dependency graphs has a cycle: no counter-example")
 	}
-	p := route.PlanTransition(g, installed, wanted, limited)
-	if p.Mode != route.ModeDiscard {
+	p := transition.New(g, installed, wanted, limited)
+	if p.Mode != transition.ModeDiscard {
 		t.Fatalf("mode %v (%s), want discard", p.Mode, p.Reason)
 	}
 	if !slices.Equal(p.Discard, []ib.LID{4}) {
 		t.Errorf("discards %v; leaving out one of the four destinations opens the cycle, here the last", p.Discard)
 	}
-	if !slices.Equal(p.DiscardBlocks, []route.BlockDiff{{Switch: 0}, {Switch: 3}}) {
-		t.Errorf("first phase %v, want block 0 of switches 0 and 3, whose entries for LID 4 move", p.DiscardBlocks)
+	if !slices.Equal(p.Stages[0].LFT, []route.BlockDiff{{Switch: 0}, {Switch: 3}}) {
+		t.Errorf("first phase %v, want block 0 of switches 0 and 3, whose entries for LID 4 move", p.Stages[0].LFT)
 	}
-	if p.DrainHops != 4 || p.Drain != 6*time.Second {
-		t.Errorf("drain %v over %d switches, want 6s over 4", p.Drain, p.DrainHops)
+	if p.Stages[0].DrainHops != 4 || p.Drain != 6*time.Second {
+		t.Errorf("drain %v over %d switches, want 6s over 4", p.Drain, p.Stages[0].DrainHops)
 	}
-	if len(p.Blocks) != 4 || p.SMPs != 6 || p.Predicted != p.Drain+6*40*time.Microsecond/4 {
-		t.Errorf("%d blocks, %d SMPs, %v", len(p.Blocks), p.SMPs, p.Predicted)
+	if len(p.Stages[1].LFT) != 4 || p.SMPs != 6 || p.Predicted != p.Drain+6*40*time.Microsecond/4 {
+		t.Errorf("%d blocks, %d SMPs, %v", len(p.Stages[1].LFT), p.SMPs, p.Predicted)
 	}
 	var mid [route.BlockLen]byte
-	p.DiscardContent(installed, wanted, p.DiscardBlocks[1], &mid)
+	p.Block(0, p.Stages[0].LFT[1], &mid)
 	for l := ib.LID(1); l < route.BlockLen; l++ {
 		want := installed.Entry(3, l)
 		if l == 4 {
@@ -117,45 +119,45 @@ func TestUnionIsNotEnough(t *testing.T) {
 	}
 
 	o := limited
-	o.SwitchLifetime = route.Unlimited
-	if p := route.PlanTransition(g, installed, wanted, o); p.Mode != route.ModeRefused || len(p.DiscardBlocks) != 0 || !strings.Contains(p.Reason, "unlimited") {
+	o.SwitchLifetime = transition.Unlimited
+	if p := transition.New(g, installed, wanted, o); p.Mode != transition.ModeRefused || len(p.Stages) != 0 || !strings.Contains(p.Reason, "unlimited") {
 		t.Errorf("with unlimited lifetimes: %v (%s), want refused", p.Mode, p.Reason)
 	}
-	o.Force = route.ModeDynamic
-	if p := route.PlanTransition(g, installed, wanted, o); p.Mode != route.ModeDynamic || !p.Forced || len(p.Blocks) == 0 {
+	o.Force = transition.ModeDynamic
+	if p := transition.New(g, installed, wanted, o); p.Mode != transition.ModeDynamic || !p.Forced || len(p.Stages) != 1 {
 		t.Errorf("forced: %v (%s)", p.Mode, p.Reason)
 	}
 	o = limited
-	o.Force = route.ModeStatic
-	if p := route.PlanTransition(g, installed, wanted, o); p.Mode != route.ModeStatic || len(p.Discard) != 4 || len(p.DiscardBlocks) != 4 {
+	o.Force = transition.ModeStatic
+	if p := transition.New(g, installed, wanted, o); p.Mode != transition.ModeStatic || len(p.Discard) != 4 || len(p.Stages[0].LFT) != 4 {
 		t.Errorf("forced: %v, %v", p.Mode, p.Discard)
 	}
-	o = route.TransitionOptions{Quiet: true}
-	if p := route.PlanTransition(g, installed, wanted, o); p.Mode != route.ModeDynamic || p.SMPs != 4 {
+	o = transition.Options{Quiet: true}
+	if p := transition.New(g, installed, wanted, o); p.Mode != transition.ModeDynamic || p.SMPs != 4 {
 		t.Errorf("quiet: %v (%s)", p.Mode, p.Reason)
 	}
 }
 
 func TestNothingToDo(t *testing.T) {
 	g, installed, _ := hub()
-	if p := route.PlanTransition(g, installed, installed.Clone(), limited); p.Mode != route.ModeNone || p.SMPs != 0 {
+	if p := transition.New(g, installed, installed.Clone(), limited); p.Mode != transition.ModeNone || p.SMPs != 0 {
 		t.Errorf("%+v", p)
 	}
 }
 
 func TestFirstTables(t *testing.T) {
 	g, _, wanted := hub()
-	p := route.PlanTransition(g, nil, wanted, route.TransitionOptions{Quiet: true})
-	if p.Mode != route.ModeDynamic || p.SMPs != len(g.Switches) || p.UnknownRows != len(g.Switches) {
+	p := transition.New(g, nil, wanted, transition.Options{Quiet: true})
+	if p.Mode != transition.ModeDynamic || p.SMPs != len(g.Switches) || p.UnknownRows != len(g.Switches) {
 		t.Errorf("nothing known, no traffic: %+v", p)
 	}
 	empty := route.New("", len(g.Switches), g.TopLID)
-	if p := route.PlanTransition(g, empty, wanted, limited); p.Mode != route.ModeDynamic || len(p.DiscardBlocks) != 0 {
+	if p := transition.New(g, empty, wanted, limited); p.Mode != transition.ModeDynamic || len(p.Stages) != 1 {
 		t.Errorf("empty tables: %+v", p)
 	}
 	// The destination-rooted order: switch 5 has the first LID.
-	if p.Blocks[0].Switch != 5 || p.Blocks[1].Switch != 4 {
-		t.Errorf("order %v, want switches 5, 4, then the ring", p.Blocks)
+	if b := p.Stages[0].LFT; b[0].Switch != 5 || b[1].Switch != 4 {
+		t.Errorf("order %v, want switches 5, 4, then the ring", b)
 	}
 }
 
@@ -163,18 +165,18 @@ func TestUnknownRow(t *testing.T) {
 	g, installed, _ := hub()
 	wanted := installed.Clone()
 	installed.LFT[4] = nil
-	p := route.PlanTransition(g, installed, wanted, limited)
-	if p.Mode != route.ModeDiscard || len(p.DiscardBlocks) != 1 || p.DiscardBlocks[0].Switch != 4 || p.Drain == 0 {
+	p := transition.New(g, installed, wanted, limited)
+	if p.Mode != transition.ModeDiscard || len(p.Stages) != 2 || p.Stages[0].LFT[0].Switch != 4 || p.Drain == 0 {
 		t.Fatalf("%+v", p)
 	}
 	var mid [route.BlockLen]byte
-	p.DiscardContent(installed, wanted, p.DiscardBlocks[0], &mid)
+	p.Block(0, p.Stages[0].LFT[0], &mid)
 	for l, e := range mid {
 		if e != route.Drop {
 			t.Errorf("LID %d: %d", l, e)
 		}
 	}
-	if len(p.Blocks) != 1 || p.SMPs != 2 {
+	if len(p.Stages[1].LFT) != 1 || p.SMPs != 2 {
 		t.Errorf("%+v", p)
 	}
 }
@@ -194,8 +196,8 @@ func TestTransientLoop(t *testing.T) {
 	w := a.Clone()
 	a.LFT[0][1], a.LFT[1][1] = 1, 2
 	w.LFT[0][1], w.LFT[1][1] = 2, 1
-	p := route.PlanTransition(g, a, w, limited)
-	if p.Mode != route.ModeDiscard || !slices.Equal(p.Discard, []ib.LID{1}) || !strings.Contains(p.Reason, "1 for loops") {
+	p := transition.New(g, a, w, limited)
+	if p.Mode != transition.ModeDiscard || !slices.Equal(p.Discard, []ib.LID{1}) || !strings.Contains(p.Reason, "1 for loops") {
 		t.Errorf("%+v", p)
 	}
 }
@@ -299,22 +301,22 @@ func TestPlansAgainstBruteForce(t *testing.T) {
 		a, w := tables(), tables()
 		o := limited
 		o.Workers = 1 + draw(4)
-		p := route.PlanTransition(g, a, w, o)
-		if !slices.Equal(p.Blocks, route.PlanTransition(g, a, w, limited).Blocks) {
+		p := transition.New(g, a, w, o)
+		if !reflect.DeepEqual(p.Stages, transition.New(g, a, w, limited).Stages) {
 			t.Fatal("another number of workers, another plan")
 		}
 		both := func(l ib.LID, s int32) [][]byte { return [][]byte{{a.Entry(s, l), w.Entry(s, l)}} }
 		dirty := cyclic(g, g.TopLID, both)
 		switch p.Mode {
-		case route.ModeNone:
+		case transition.ModeNone:
 			if !a.Equal(w) {
 				t.Fatal("the tables differ but nothing is to be done")
 			}
-		case route.ModeDynamic:
+		case transition.ModeDynamic:
 			if dirty {
 				t.Fatal("dynamic, but the mix has a cycle")
 			}
-		case route.ModeDiscard:
+		case transition.ModeDiscard:
 			if !dirty {
 				t.Fatalf("discards %v needlessly", p.Discard)
 			}
@@ -330,15 +332,15 @@ func TestPlansAgainstBruteForce(t *testing.T) {
 
 // held is what the switches hold after the first phase of a plan; it checks that the second
 // makes the wanted tables of it and writes nothing in vain.
-func held(t *rapid.T, a, w *route.Tables, p *route.Plan) [][]byte {
+func held(t *rapid.T, a, w *route.Tables, p *transition.Plan) [][]byte {
 	h := a.Clone()
-	for _, b := range p.DiscardBlocks {
+	for _, b := range p.Stages[0].LFT {
 		var blk [route.BlockLen]byte
-		p.DiscardContent(a, w, b, &blk)
+		p.Block(0, b, &blk)
 		copy(h.LFT[b.Switch][int(b.Block)*route.BlockLen:], blk[:])
 	}
 	want := route.Diff(h, w)
-	got := slices.Clone(p.Blocks)
+	got := slices.Clone(p.Stages[len(p.Stages)-1].LFT)
 	slices.SortFunc(got, func(x, y route.BlockDiff) int {
 		if x.Switch != y.Switch {
 			return int(x.Switch) - int(y.Switch)
@@ -375,7 +377,7 @@ func BenchmarkPlanTransition(b *testing.B) {
 			o := limited
 			o.Workers = 2
 			for b.Loop() {
-				route.PlanTransition(g, old, few, o)
+				transition.New(g, old, few, o)
 			}
 		})
 		b.Run(c.name+"/all", func(b *testing.B) {
@@ -383,9 +385,20 @@ func BenchmarkPlanTransition(b *testing.B) {
 			o := limited
 			o.Workers = 2
 			for b.Loop() {
-				p := route.PlanTransition(g, old, wanted, o)
+				p := transition.New(g, old, wanted, o)
 				b.ReportMetric(float64(len(p.Discard)), "discards")
 			}
 		})
+	}
+}
+
+func TestLifetime(t *testing.T) {
+	for _, c := range []struct {
+		code uint8
+		want time.Duration
+	}{{0, 4096 * time.Nanosecond}, {18, 1073741824 * time.Nanosecond}, {19, 2147483648 * time.Nanosecond}, {20, transition.Unlimited}, {31, transition.Unlimited}} {
+		if got := transition.Lifetime(c.code); got != c.want {
+			t.Errorf("code %d: %v, want %v", c.code, got, c.want)
+		}
 	}
 }
