@@ -1,0 +1,118 @@
+// Package dor routes meshes, hypercubes, tori and HyperX networks in dimension
+// order: a packet first gets its first coordinate right, then the second, and
+// so on (H. Sullivan and T. R. Bashkow, 1977). On meshes, hypercubes and
+// HyperX no cycle of channel dependencies can form, with one lane. Rings of
+// five switches and more need a second lane and a date line each (W. J. Dally
+// and C. L. Seitz, "Deadlock-free message routing in multiprocessor
+// interconnection networks", 1987): the service level of a path says, one bit
+// for each ring, whether it crosses the date line there, and the SL-to-VL
+// tables choose the lane from the bit of the dimension that a packet moves
+// in. A ring of four is a square of a hypercube and needs no date line, one
+// of three is a full mesh.
+//
+// The grid is found from the cabling, whatever the port numbers are; the
+// dimension whose ports are lowest, or first in Options.PortOrder, is routed
+// first, and parallel cables are taken in turn. A torus with failed links is
+// recognised too: on the rings they cut packets take the way that is left.
+// What has no way in dimension order is refused; the engine torus has more.
+//
+// Where no grid is found and Options.PortOrder is given, dimensions are what
+// it says, as for OpenSM's dor: each switch takes the first port in its order
+// that is on a shortest path, and the result is refused if it has a cycle.
+//
+// Cost: O(switches × degree²) to find the grid, O(switches² × dimensions) for
+// the next hops, O(switches × LIDs) for the tables.
+package dor
+
+import (
+	"fmt"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/engine/grid"
+)
+
+// Engine computes dimension-order tables. The zero value is ready to use.
+type Engine struct{}
+
+// Name is "dor".
+func (Engine) Name() string { return "dor" }
+
+// Compute returns the tables; Options.Workers, MaxVLs and PortOrder are used.
+func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	t, err := compute(g, o)
+	if err != nil {
+		return nil, fmt.Errorf("dor: %w", err)
+	}
+	return t, nil
+}
+
+// levelBits are the bits of a service level.
+const levelBits = 4
+
+func compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	var order func(s int32) []uint8
+	if len(o.PortOrder) > 0 {
+		order = func(s int32) []uint8 { return o.PortOrder[g.Switches[s].GUID] }
+	}
+	n := grid.NewNet(g, order)
+	opt := grid.Options{Engine: "dor", Budget: route.Budget(g, o.MaxVLs), Workers: o.Workers}
+	gr, err := grid.Find(n, true)
+	if err != nil {
+		if len(o.PortOrder) == 0 {
+			return nil, err
+		}
+		if t := grid.ByPorts(n, opt); t != nil {
+			return t, nil
+		}
+		return nil, fmt.Errorf("%w; the order of ports that was given closes a cycle", err)
+	}
+	used := uint8(0)
+	for _, d := range gr.Dims {
+		bit := uint8(grid.NoBit)
+		if d.Kind == grid.Ring && d.Size > 3 {
+			bit = used
+			used++
+		}
+		opt.Bits = append(opt.Bits, bit)
+	}
+	if used > levelBits {
+		return nil, fmt.Errorf("the %v has %d rings, the service level has bits for the date lines of %d", gr, used, levelBits)
+	}
+	t, err := grid.Route(n, gr, opt)
+	if err != nil {
+		return nil, err
+	}
+	t.Note = unused(g, o)
+	return t, nil
+}
+
+// unused names the switches of PortOrder that the graph does not have.
+func unused(g *fabric.Graph, o route.Options) string {
+	have := 0
+	for i := range g.Switches {
+		if _, ok := o.PortOrder[g.Switches[i].GUID]; ok {
+			have++
+		}
+	}
+	if have == len(o.PortOrder) {
+		return ""
+	}
+	var low ib.GUID
+	for guid := range o.PortOrder {
+		if (low == 0 || guid < low) && !has(g, guid) {
+			low = guid
+		}
+	}
+	return fmt.Sprintf("the port order names %d switches that are not there, such as %v", len(o.PortOrder)-have, low)
+}
+
+func has(g *fabric.Graph, guid ib.GUID) bool {
+	for i := range g.Switches {
+		if g.Switches[i].GUID == guid {
+			return true
+		}
+	}
+	return false
+}

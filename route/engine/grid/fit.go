@@ -1,0 +1,388 @@
+package grid
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+)
+
+// Damage that fitAny still looks for.
+const (
+	maxShapes = 48 // shapes tried, least damage first
+	maxSeeds  = 4  // switches tried as the first one placed, for each shape
+)
+
+// shape is a whole grid that a net may be the remains of.
+type shape struct {
+	dims    []Dim
+	failed  int // least number of switches and links that must be missing
+	broken  int // most links that may be missing between switches that are there
+	missing int
+}
+
+// fitAny fits a net into the least damaged torus or mesh of up to three
+// dimensions; nil if there is none.
+func fitAny(n *Net) *Grid {
+	for _, sh := range shapes(n) {
+		for _, s := range seeds(n, sh.dims) {
+			if g := fit(n, sh, []Placed{{Switch: s}}); g != nil {
+				return g
+			}
+		}
+	}
+	return nil
+}
+
+// shapes lists the whole grids that need the least damage to become the net:
+// all sizes of two or more in ascending order, each ring or path.
+func shapes(n *Net) []shape {
+	size, links, degree := n.size(), len(n.to)/2, 0
+	for s := range int32(size) {
+		degree = max(degree, n.degree(s))
+	}
+	if degree > 6 {
+		return nil
+	}
+	limit := 2 + size/8
+	var out []shape
+	try := func(sizes ...int) {
+		cells := 1
+		for _, k := range sizes {
+			cells *= k
+		}
+		missing := cells - size
+		if missing < 0 || missing > limit {
+			return
+		}
+	kinds:
+		for kinds := range 1 << len(sizes) {
+			dims := make([]Dim, len(sizes))
+			most, least, full := 0, 0, 0
+			for i, k := range sizes {
+				dims[i] = Dim{Kind(kinds >> i & 1), k}
+				if dims[i].Kind == Ring && k < 3 || i > 0 && k == sizes[i-1] && dims[i].Kind > dims[i-1].Kind {
+					continue kinds // no ring, or the same as another order
+				}
+				most += dims[i].degree()
+				if dims[i].Kind == Ring {
+					least += 2
+				} else {
+					least++
+				}
+				full += dims[i].links() * (cells / k)
+			}
+			lack := full - links
+			shared := min(missing*(missing-1)/2, missing*len(sizes))
+			sh := shape{dims: dims, missing: missing, failed: missing + max(0, lack-missing*most), broken: lack - (missing*least - shared)}
+			if degree == most && lack >= 0 && sh.broken >= 0 && sh.failed <= limit {
+				out = append(out, sh)
+			}
+		}
+	}
+	top := size + limit
+	for a := 2; a <= top; a++ {
+		try(a)
+		for b := a; a*b <= top; b++ {
+			try(a, b)
+			for c := b; a*b*c <= top; c++ {
+				try(a, b, c)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b shape) int {
+		return cmp.Or(cmp.Compare(a.failed, b.failed), cmp.Compare(a.missing, b.missing), cmp.Compare(a.broken, b.broken))
+	})
+	return out[:min(len(out), maxShapes)]
+}
+
+// seeds lists switches that can stand in the first cell of a grid: a corner of
+// its paths, and far from damage if there is a choice.
+func seeds(n *Net, dims []Dim) []int32 {
+	degree, inner := 0, 0
+	for _, d := range dims {
+		inner += d.degree()
+		if d.Kind == Ring {
+			degree += 2
+		} else {
+			degree++
+		}
+	}
+	type seed struct {
+		s    int32
+		lack int
+	}
+	var all []seed
+	for s := range int32(n.size()) {
+		if n.degree(s) != degree {
+			continue
+		}
+		lack := 0
+		for _, v := range n.neighbours(s) {
+			lack += inner - n.degree(v)
+			for _, w := range n.neighbours(v) {
+				lack += inner - n.degree(w)
+			}
+		}
+		all = append(all, seed{s, lack})
+	}
+	slices.SortStableFunc(all, func(a, b seed) int { return cmp.Compare(a.lack, b.lack) })
+	var out []int32
+	for _, s := range all[:min(len(all), maxSeeds)] {
+		out = append(out, s.s)
+	}
+	return out
+}
+
+// Placed is a switch whose cell is given.
+type Placed struct {
+	Switch int32
+	Coord  [3]int
+}
+
+// Fit fits a net into a given whole grid with some switches given their
+// cells. Dims are paths or rings, three at most.
+func Fit(n *Net, dims []Dim, given []Placed) (*Grid, error) {
+	if err := connected(n); err != nil {
+		return nil, err
+	}
+	sh := shape{dims: dims}
+	cells, full := 1, 0
+	for _, d := range dims {
+		cells *= d.Size
+	}
+	for _, d := range dims {
+		full += d.links() * (cells / d.Size)
+	}
+	sh.missing, sh.broken = cells-n.size(), full-len(n.to)/2
+	if sh.missing < 0 || sh.broken < 0 {
+		return nil, fmt.Errorf("a %s has %d switches and %d links, the net %d and %d", shapeName(dims), cells, full, n.size(), len(n.to)/2)
+	}
+	if len(given) > 0 {
+		if g := fit(n, sh, given); g != nil {
+			return g, nil
+		}
+	} else {
+		for _, s := range seeds(n, dims) {
+			if g := fit(n, sh, []Placed{{Switch: s}}); g != nil {
+				g.settle(n)
+				return g, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("the links between the switches are not those of a %s", shapeName(dims))
+}
+
+// fitter places switches one by one, those first whose cell follows from
+// others, and goes back where that leads nowhere.
+type fitter struct {
+	n      *Net
+	g      *Grid
+	nbOff  []int32
+	nb     []int32 // cells next to cell c: nb[nbOff[c]:nbOff[c+1]]
+	placed []int32 // in order: the way back
+	around []uint8 // by switch: neighbours that are placed
+	broken int     // missing links between placed switches that may still be found
+	steps  int     // placements left
+	queue  []int32
+	queued []bool
+}
+
+// fit returns the net in the shape, or nil. The number of steps is bounded:
+// a net that is no grid ends in too many of them.
+func fit(n *Net, sh shape, given []Placed) *Grid {
+	f := &fitter{
+		n: n, g: newGrid(sh.dims, n.size()), broken: sh.broken, steps: 5000 + 60*n.size(),
+		around: make([]uint8, n.size()), queued: make([]bool, n.size()),
+	}
+	f.nbOff = make([]int32, len(f.g.Switch)+1)
+	for c := range int32(len(f.g.Switch)) {
+		for d, dim := range sh.dims {
+			v := f.g.at(c, d)
+			if dim.Kind == Ring || v+1 < dim.Size {
+				f.nb = append(f.nb, f.g.moved(c, d, (v+1)%dim.Size))
+			}
+			if dim.Kind == Ring || v > 0 {
+				f.nb = append(f.nb, f.g.moved(c, d, (v-1+dim.Size)%dim.Size))
+			}
+		}
+		f.nbOff[c+1] = int32(len(f.nb))
+	}
+	for _, p := range given {
+		var c int32
+		for d := range sh.dims {
+			c += int32(p.Coord[d]) * f.g.stride[d]
+		}
+		if f.g.Cell[p.Switch] == c {
+			continue
+		}
+		if f.g.Cell[p.Switch] >= 0 || f.g.Switch[c] >= 0 || f.cost(p.Switch, c) < 0 {
+			return nil
+		}
+		f.place(p.Switch, c)
+	}
+	if !f.search() {
+		return nil
+	}
+	return f.g
+}
+
+func (f *fitter) next(c int32) []int32 { return f.nb[f.nbOff[c]:f.nbOff[c+1]] }
+
+// cost is how many links would be missing if switch v stood in the free cell
+// c; -1 if it cannot.
+func (f *fitter) cost(v, c int32) int {
+	linked, broken, free := 0, 0, 0
+	for _, x := range f.next(c) {
+		w := f.g.Switch[x]
+		switch {
+		case w < 0:
+			free++
+		case f.n.link(v, w) >= 0:
+			linked++
+		default:
+			broken++
+		}
+	}
+	if linked != int(f.around[v]) || broken > f.broken || f.n.degree(v)-linked > free {
+		return -1
+	}
+	return broken
+}
+
+func (f *fitter) place(v, c int32) {
+	f.broken -= f.cost(v, c)
+	f.g.Cell[v], f.g.Switch[c] = c, v
+	f.placed = append(f.placed, v)
+	f.steps--
+	for _, w := range f.n.neighbours(v) {
+		f.around[w]++
+		f.enqueue(w)
+	}
+	// Whoever might have stood here has a choice less.
+	for _, x := range f.next(c) {
+		if w := f.g.Switch[x]; w >= 0 {
+			for _, u := range f.n.neighbours(w) {
+				f.enqueue(u)
+			}
+		}
+	}
+}
+
+func (f *fitter) enqueue(w int32) {
+	if !f.queued[w] && f.g.Cell[w] < 0 {
+		f.queued[w] = true
+		f.queue = append(f.queue, w)
+	}
+}
+
+// undo takes switches back until so many are placed.
+func (f *fitter) undo(keep int) {
+	for len(f.placed) > keep {
+		v := f.placed[len(f.placed)-1]
+		f.placed = f.placed[:len(f.placed)-1]
+		c := f.g.Cell[v]
+		f.g.Cell[v], f.g.Switch[c] = -1, -1
+		for _, w := range f.n.neighbours(v) {
+			f.around[w]--
+		}
+		for _, x := range f.next(c) {
+			if w := f.g.Switch[x]; w >= 0 && f.n.link(v, w) < 0 {
+				f.broken++
+			}
+		}
+	}
+	f.clear()
+}
+
+func (f *fitter) clear() {
+	for _, w := range f.queue {
+		f.queued[w] = false
+	}
+	f.queue = f.queue[:0]
+}
+
+// choices lists the cells where an unplaced switch with a placed neighbour
+// can stand, those first that leave fewer links missing.
+func (f *fitter) choices(v int32, out []int32) []int32 {
+	out = out[:0]
+	for _, w := range f.n.neighbours(v) {
+		c := f.g.Cell[w]
+		if c < 0 {
+			continue
+		}
+		for _, x := range f.next(c) {
+			if f.g.Switch[x] < 0 && f.cost(v, x) >= 0 && !slices.Contains(out, x) {
+				out = append(out, x)
+			}
+		}
+		break
+	}
+	slices.SortStableFunc(out, func(a, b int32) int { return cmp.Compare(f.cost(v, a), f.cost(v, b)) })
+	return out
+}
+
+// force places every switch that has one choice; false if one has none.
+func (f *fitter) force() bool {
+	var buf [8]int32
+	for len(f.queue) > 0 {
+		v := f.queue[0]
+		f.queue = f.queue[1:]
+		f.queued[v] = false
+		if f.g.Cell[v] >= 0 || f.around[v] == 0 {
+			continue
+		}
+		switch c := f.choices(v, buf[:]); len(c) {
+		case 0:
+			return false
+		case 1:
+			f.place(v, c[0])
+		}
+		if f.steps <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (f *fitter) search() bool {
+	if !f.force() {
+		f.clear()
+		return false
+	}
+	if len(f.placed) == f.n.size() {
+		return true
+	}
+	best, fewest := int32(-1), 1<<30
+	var buf [8]int32
+	for v, c := range f.g.Cell {
+		if c < 0 && f.around[v] > 0 {
+			if k := len(f.choices(int32(v), buf[:])); k < fewest {
+				best, fewest = int32(v), k
+			}
+		}
+	}
+	if best < 0 {
+		return false
+	}
+	keep := len(f.placed)
+	for _, c := range f.choices(best, nil) {
+		f.place(best, c)
+		if f.search() {
+			return true
+		}
+		f.undo(keep)
+		if f.steps <= 0 {
+			return false
+		}
+	}
+	return false
+}
+
+// Find is the index of the switch with a node GUID.
+func (n *Net) Find(guid ib.GUID) (int32, bool) {
+	i, ok := slices.BinarySearchFunc(n.g.Switches, guid, func(s fabric.SwitchNode, g ib.GUID) int { return cmp.Compare(s.GUID, g) })
+	return int32(i), ok
+}

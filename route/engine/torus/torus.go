@@ -1,0 +1,193 @@
+// Package torus routes two- and three-dimensional tori and meshes as OpenSM's
+// torus-2QoS does (torus-2QoS(8)): in dimension order, with a date line on
+// each ring.
+//
+// Bit 0, 1 or 2 of a path's service level says whether it crosses the date
+// line of x, y or z. The lane of a hop along a dimension is the bit of that
+// dimension, so two lanes do for three rings; a second class of service,
+// levels 8 to 15, has as many lanes again if there are four. Date lines lie
+// between the last and the first position of each ring.
+//
+// Failures: a ring that is cut once is a path, and packets go the way that is
+// left; their service level stays. Where the switch is missing at which a path
+// would turn, it turns one step earlier into the next dimension; the turn that
+// follows is against the order, and the hop after it takes lanes 2 and 3. What
+// is left of a damaged torus is proved free of cycles before it is returned.
+// Path levels depend on the coordinates alone: as long as those stay they do
+// not change with failures.
+//
+// With a Config the sizes are given, and the first of its seeds whose switches
+// are all there fixes coordinates and date lines. Without, sizes and
+// coordinates are found from the cabling: the lowest GUID is the origin, the
+// dimension with the lowest ports is x; pairs of dimensions of two are routed
+// as rings of four.
+//
+// Cost: O(switches × degree²) to find a whole torus, a bounded search to fit a
+// damaged one, O(switches² × dimensions + switches × LIDs) for the tables, and
+// O(switches² × diameter) to prove a damaged one.
+package torus
+
+import (
+	"fmt"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/engine/grid"
+)
+
+// Engine computes torus tables. The zero value finds the torus by itself.
+type Engine struct {
+	Config *Config
+}
+
+// Name is "torus".
+func (Engine) Name() string { return "torus" }
+
+// Compute returns the tables; Options.Workers and MaxVLs are used, and
+// PortOrder for the order of parallel cables.
+func (e Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	t, err := e.compute(g, o)
+	if err != nil {
+		return nil, fmt.Errorf("torus: %w", err)
+	}
+	return t, nil
+}
+
+func (e Engine) compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	var order func(s int32) []uint8
+	if len(o.PortOrder) > 0 {
+		order = func(s int32) []uint8 { return o.PortOrder[g.Switches[s].GUID] }
+	}
+	n := grid.NewNet(g, order)
+	opt := grid.Options{
+		Engine: "torus", Budget: route.Budget(g, o.MaxVLs), Workers: o.Workers, Around: true, Classes: true,
+	}
+	axes := []int{0, 1, 2} // by dimension of the grid: 0 x, 1 y, 2 z
+	var gr *grid.Grid
+	var err error
+	if e.Config != nil {
+		opt.HostOrder = e.Config.PortOrder
+		gr, axes, err = e.Config.place(n)
+	} else {
+		gr, err = found(n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for d, dim := range gr.Dims {
+		bit := uint8(grid.NoBit)
+		if dim.Kind == grid.Ring {
+			bit = uint8(axes[d])
+		}
+		opt.Bits = append(opt.Bits, bit)
+	}
+	t, err := grid.Route(n, gr, opt)
+	if err != nil {
+		return nil, err
+	}
+	if t.Lanes != nil && !twoClasses(t) {
+		t.Note = fmt.Sprintf("one class of service: a second one would need more than the %d lanes there are", opt.Budget)
+	}
+	return t, nil
+}
+
+// twoClasses reports whether levels 8 to 15 have lanes of their own.
+func twoClasses(t *route.Tables) bool {
+	for _, r := range t.Lanes.Rows {
+		if r[0] != r[8] {
+			return true
+		}
+	}
+	return false
+}
+
+// found finds a torus or mesh of up to three dimensions from the cabling.
+func found(n *grid.Net) (*grid.Grid, error) {
+	gr, err := grid.Find(n, true)
+	if err != nil {
+		return nil, err
+	}
+	gr = gr.Square()
+	for _, d := range gr.Dims {
+		if d.Kind == grid.Full && d.Size > 2 {
+			return nil, fmt.Errorf("the switches form a %v, which is no torus; dor routes it", gr)
+		}
+	}
+	if len(gr.Dims) > 3 {
+		return nil, fmt.Errorf("the switches form a %v, three dimensions at most are routed; dor takes more", gr)
+	}
+	return gr, nil
+}
+
+// place fits the net into the configured torus.
+func (c *Config) place(n *grid.Net) (gr *grid.Grid, axes []int, err error) {
+	var dims []grid.Dim
+	for d, k := range c.Size {
+		if k == 1 {
+			continue
+		}
+		kind := grid.Ring
+		if c.Open[d] || k == 2 {
+			kind = grid.Path
+		}
+		dims = append(dims, grid.Dim{Kind: kind, Size: k})
+		axes = append(axes, d)
+	}
+	if len(c.Seeds) == 0 {
+		gr, err = grid.Fit(n, dims, nil)
+		return gr, axes, err
+	}
+	var first error
+	for i := range c.Seeds {
+		given, err := c.Seeds[i].place(n, c, axes)
+		if err == nil {
+			if gr, err = grid.Fit(n, dims, given); err == nil {
+				return gr, axes, nil
+			}
+		}
+		if first == nil {
+			first = fmt.Errorf("seed %d: %w", i+1, err)
+		}
+	}
+	return nil, nil, first
+}
+
+// place gives the switches of a seed their coordinates.
+func (s *Seed) place(n *grid.Net, c *Config, axes []int) ([]grid.Placed, error) {
+	var given []grid.Placed
+	put := func(guid ib.GUID, move, by int) error {
+		i, ok := n.Find(guid)
+		if !ok {
+			return fmt.Errorf("switch %v is not there", guid)
+		}
+		p := grid.Placed{Switch: i}
+		for j, d := range axes {
+			k := c.Size[d]
+			v := (k - s.Dateline[d]) % k
+			if d == move {
+				v += by
+			}
+			if c.Open[d] && (v < 0 || v >= k) {
+				return fmt.Errorf("the link from %v to %v leaves the mesh; move the origin with %c_dateline", s.From, guid, "xyz"[d])
+			}
+			p.Coord[j] = (v + k) % k
+		}
+		given = append(given, p)
+		return nil
+	}
+	if err := put(s.From, -1, 0); err != nil {
+		return nil, err
+	}
+	for _, d := range axes {
+		for i, guid := range [2]ib.GUID{s.Plus[d], s.Minus[d]} {
+			if guid == 0 {
+				continue
+			}
+			if err := put(guid, d, 1-2*i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return given, nil
+}
