@@ -12,11 +12,13 @@
 // search for a destination serves all its LIDs, and the weights are minimised
 // along the shortest-path graph alone.
 //
-// Large networks are routed in rounds: one tree for each of 16 destinations
-// against the same weights, which workers share out. The rounds do not depend
-// on the number of workers, and so neither does the result. Cost: O(channels) for
-// a tree and O(switches × distance) for its load, O(trees × channels)
-// together; memory: a few hundred KiB for each of the 16.
+// Each tree heeds all before it, so they are made one after the other; what
+// workers share is the searches, for 16 destinations ahead. (Routing several
+// destinations against the same weights, or shards of them that balance for
+// themselves, doubles the largest load of a fat tree: all take the same way at
+// the same moment.) The result does not depend on the number of workers. Cost:
+// O(channels) for a search and for a tree, O(trees × channels) together;
+// memory: a few hundred KiB for each destination searched ahead.
 package spt
 
 import (
@@ -47,8 +49,8 @@ type Column struct {
 	Siblings uint8
 }
 
-// Sink says what was and takes what is. Run calls Keep from many goroutines
-// and Set from one; columns are numbered as Run was given them.
+// Sink says what was and takes what is. Columns are numbered as Run was given
+// them. One goroutine calls it.
 type Sink interface {
 	// Keep is the channel that s shall use for a column if it is on a
 	// shortest path; -1: none.
@@ -58,138 +60,79 @@ type Sink interface {
 	Set(col int, s, c int32)
 }
 
-const (
-	// slots is how many destinations of a large network are routed against
-	// the same weights.
-	slots = 16
-	// large is the number of table entries from which a network is large.
-	large = 1 << 19
-)
+// ahead is how many destinations are searched at once.
+const ahead = 16
 
 // Run routes the columns, which stand in ascending order of Dst, those of one
 // destination by ascending Class, and those of one port side by side.
 func Run(net *Net, cols []Column, sink Sink, workers int) {
-	type span struct{ from, to int }
-	var spans []span
-	for i := 0; i < len(cols); {
-		j := i + 1
-		for j < len(cols) && cols[j].Dst == cols[i].Dst {
-			j++
+	var plans [ahead]*plan
+	t := newTree(net)
+	for at := 0; at < len(cols); {
+		// Searches for the next destinations (and classes), then their trees.
+		var first [ahead + 1]int
+		k := 0
+		for end := at; k < ahead && end < len(cols); k++ {
+			first[k] = end
+			for end++; end < len(cols) && cols[end].Dst == cols[end-1].Dst && cols[end].Class == cols[end-1].Class; end++ {
+			}
+			first[k+1] = end
 		}
-		spans = append(spans, span{i, j})
-		i = j
-	}
-	width := 1
-	if len(cols)*(len(net.Off)-1) >= large {
-		width = slots
-	}
-	width = min(width, len(spans))
-	if width == 0 {
-		return
-	}
-	team := make([]*tree, width)
-	for k := range team {
-		team[k] = newTree(net, k)
-	}
-	// Neighbours in the list are neighbours in the network, so a team takes
-	// destinations far apart.
-	teams := (len(spans) + width - 1) / width
-	for first := range teams {
-		for round := 0; ; round++ {
-			busy := 0
-			for k, t := range team {
-				t.col = -1
-				if at := first + k*teams; at < len(spans) && spans[at].from+round < spans[at].to {
-					t.col = spans[at].from + round
-					busy++
-				}
+		route.ForEach(workers, k, func(_, i int) {
+			if plans[i] == nil {
+				plans[i] = newPlan(net)
 			}
-			if busy == 0 {
-				break
-			}
-			route.ForEach(workers, width, func(_, k int) {
-				if t := team[k]; t.col >= 0 {
-					t.grow(cols[t.col], round == 0, sink)
-				}
-			})
-			for _, t := range team {
-				if t.col >= 0 {
-					t.settle(sink)
+			c := &cols[first[i]]
+			plans[i].search(net, c.Dst, c.Class)
+			plans[i].fan(net)
+		})
+		for i := range k {
+			for col := first[i]; col < first[i+1]; col++ {
+				t.plan = plans[i]
+				t.choose(col, sink)
+				t.settle(cols[col].Paths, col, sink)
+				if col+1 < len(cols) && cols[col+1].Siblings > 0 {
+					t.remember()
+				} else {
+					t.forget()
 				}
 			}
 		}
+		at = first[k]
 	}
 }
 
 const far = ^uint32(0)
 
-// tree routes one column at a time.
-type tree struct {
-	net   *Net
-	turn  int // where ties are resolved first
-	col   int
-	class uint8
-	dst   int32
-
+// plan is the shortest paths to one destination.
+type plan struct {
 	dist  []uint32
-	order []int32 // switches with a path, each after every one it may send to
+	order []int32 // switches with a path, each after every one it may send to; the destination first
 	cand  []int32 // channels on shortest paths: cand[net.Off[s]:][:cnt[s]]
 	cnt   []int32
 	ring  [][]int32 // switches to look at, by distance modulo 256
-
-	weight []uint64 // by switch: of its path
-	flow   []uint32 // by switch: paths that come by
-	next   []int32  // by switch: the channel taken
-
-	mine []int32 // channels that earlier columns of the port took
-	used []uint8 // by channel: how many of them
-	near []uint8 // by channel: how many of them went to the same neighbour
 }
 
-func newTree(net *Net, turn int) *tree {
+func newPlan(net *Net) *plan {
 	n, m := len(net.Off)-1, len(net.To)
-	return &tree{
-		net: net, turn: turn, dist: make([]uint32, n), order: make([]int32, 0, n), cand: make([]int32, m), cnt: make([]int32, n),
-		weight: make([]uint64, n), flow: make([]uint32, n), next: make([]int32, n),
-	}
-}
-
-// grow chooses the channels of a column.
-func (t *tree) grow(c Column, fresh bool, sink Sink) {
-	if c.Siblings == 0 {
-		t.forget()
-	} else {
-		t.remember()
-	}
-	if fresh || c.Class != t.class {
-		t.dst, t.class = c.Dst, c.Class
-		t.search()
-		t.fan()
-	}
-	t.choose(sink)
-	t.count(c.Paths)
-}
-
-func (t *tree) barred() []bool {
-	if int(t.class) < len(t.net.Barred) {
-		return t.net.Barred[t.class]
-	}
-	return nil
+	return &plan{dist: make([]uint32, n), order: make([]int32, 0, n), cand: make([]int32, m), cnt: make([]int32, n)}
 }
 
 // search finds the cost from every switch to the destination: breadth first,
 // or with weights in Dial's buckets (R. B. Dial, 1969).
-func (t *tree) search() {
-	net := t.net
-	off, to, dist := net.Off, net.To, t.dist
+func (p *plan) search(net *Net, dst int32, class uint8) {
+	off, to, dist := net.Off, net.To, p.dist
 	for s := range dist {
 		dist[s] = far
 	}
-	barred := t.barred()
-	dist[t.dst] = 0
-	order := t.order[:0]
+	var barred []bool
+	if int(class) < len(net.Barred) {
+		barred = net.Barred[class]
+	}
+	dist[dst] = 0
+	order := p.order[:0]
 	if net.Cost == nil {
-		order = append(order, t.dst)
+		order = append(order, dst)
 		for h := 0; h < len(order); h++ {
 			u := order[h]
 			d := dist[u] + 1
@@ -200,16 +143,16 @@ func (t *tree) search() {
 				}
 			}
 		}
-		t.order = order
+		p.order = order
 		return
 	}
-	if t.ring == nil {
-		t.ring = make([][]int32, 256)
+	if p.ring == nil {
+		p.ring = make([][]int32, 256)
 	}
-	t.ring[0] = append(t.ring[0], t.dst)
+	p.ring[0] = append(p.ring[0], dst)
 	for d, left := uint32(0), 1; left > 0; d++ {
-		bucket := t.ring[d&255]
-		t.ring[d&255] = bucket[:0]
+		bucket := p.ring[d&255]
+		p.ring[d&255] = bucket[:0]
 		left -= len(bucket)
 		for _, u := range bucket {
 			if dist[u] != d {
@@ -221,35 +164,52 @@ func (t *tree) search() {
 				// Channels cost at least 1, so the bucket at hand gets no more.
 				if e := d + uint32(net.Cost[net.Rev[c]]); e < dist[v] && (barred == nil || !barred[v]) {
 					dist[v] = e
-					t.ring[e&255] = append(t.ring[e&255], v)
+					p.ring[e&255] = append(p.ring[e&255], v)
 					left++
 				}
 			}
 		}
 	}
-	t.order = order
+	p.order = order
 }
 
 // fan lists the channels on shortest paths.
-func (t *tree) fan() {
-	net := t.net
-	for _, s := range t.order[1:] {
+func (p *plan) fan(net *Net) {
+	for _, s := range p.order[1:] {
 		first, end := net.Off[s], net.Off[s+1]
-		cand := t.cand[first:end]
+		cand := p.cand[first:end]
 		k := int32(0)
-		d := t.dist[s]
+		d := p.dist[s]
 		for c := first; c < end; c++ {
 			cost := uint32(1)
 			if net.Cost != nil {
 				cost = uint32(net.Cost[c])
 			}
-			if e := t.dist[net.To[c]]; e != far && e+cost == d {
+			if e := p.dist[net.To[c]]; e != far && e+cost == d {
 				cand[k] = c
 				k++
 			}
 		}
-		t.cnt[s] = k
+		p.cnt[s] = k
 	}
+}
+
+// tree routes one column at a time.
+type tree struct {
+	*plan
+	net    *Net
+	weight []uint64 // by switch: of its path
+	flow   []uint32 // by switch: paths that come by
+	next   []int32  // by switch: the channel taken
+
+	mine []int32 // channels that earlier columns of the port took
+	used []uint8 // by channel: how many of them
+	near []uint8 // by channel: how many of them went to the same neighbour
+}
+
+func newTree(net *Net) *tree {
+	n := len(net.Off) - 1
+	return &tree{net: net, weight: make([]uint64, n), flow: make([]uint32, n), next: make([]int32, n)}
 }
 
 // forget begins with another port.
@@ -288,22 +248,17 @@ const (
 )
 
 // choose takes, nearest switches first, the channel with the lightest path.
-func (t *tree) choose(sink Sink) {
+func (t *tree) choose(col int, sink Sink) {
 	net := t.net
-	t.weight[t.dst] = 0
+	t.weight[t.order[0]] = 0
 	for _, s := range t.order[1:] {
 		cand := t.cand[net.Off[s]:][:t.cnt[s]]
-		best, least := int32(-1), ^uint64(0)
-		keep := sink.Keep(t.col, s)
-		at := 0
-		if len(cand) > 1 {
-			at = t.turn % len(cand)
+		keep := sink.Keep(col, s)
+		best, least := cand[0], ^uint64(0)
+		if len(cand) == 1 {
+			keep = best
 		}
-		for range cand {
-			c := cand[at]
-			if at++; at == len(cand) {
-				at = 0
-			}
+		for _, c := range cand {
 			w := net.Load[c]
 			if net.Capacity != nil {
 				w /= uint64(net.Capacity[c])
@@ -324,23 +279,18 @@ func (t *tree) choose(sink Sink) {
 	}
 }
 
-// count lets the paths of every switch flow to the destination.
-func (t *tree) count(paths uint32) {
+// settle makes the choices known and lets the paths of every switch flow to
+// the destination.
+func (t *tree) settle(paths uint32, col int, sink Sink) {
 	net := t.net
 	for _, s := range t.order {
 		t.flow[s] = net.Sources[s] * paths
 	}
 	for i := len(t.order) - 1; i > 0; i-- {
 		s := t.order[i]
-		t.flow[net.To[t.next[s]]] += t.flow[s]
-	}
-}
-
-// settle makes the choices known.
-func (t *tree) settle(sink Sink) {
-	for _, s := range t.order[1:] {
 		c := t.next[s]
-		t.net.Load[c] += uint64(t.flow[s])
-		sink.Set(t.col, s, c)
+		t.flow[net.To[c]] += t.flow[s]
+		net.Load[c] += uint64(t.flow[s])
+		sink.Set(col, s, c)
 	}
 }

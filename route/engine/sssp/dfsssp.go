@@ -4,6 +4,7 @@ import (
 	"heddle/fabric"
 	"heddle/route"
 	"heddle/route/engine/layer"
+	"heddle/route/engine/spt"
 )
 
 // DFEngine computes dfsssp tables. The zero value is ready to use.
@@ -30,7 +31,7 @@ func (DFEngine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	if o.Previous != nil {
 		r.keep(o.Previous.LFT, o.Previous.TopLID)
 	}
-	r.run(r.cols, o.Workers)
+	spt.Run(r.net, r.cols, r, o.Workers)
 	if err := r.layer(o); err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	if o.Previous != nil {
 		r.keep(o.Previous.LFT, o.Previous.TopLID)
 	}
-	r.run(r.cols, o.Workers)
+	spt.Run(r.net, r.cols, r, o.Workers)
 	r.t.Memo = &memo{load: r.net.Load}
 	return r.t, nil
 }
@@ -220,9 +220,6 @@ func (r *router) keep(rows [][]byte, top ib.LID) {
 		r.prev[s] = row[:min(len(row), int(top)+1)]
 	}
 }
-
-// run routes some columns.
-func (r *router) run(cols []spt.Column, workers int) { spt.Run(r.net, cols, r, workers) }
 
 func (r *router) column(col int) int {
 	if r.picked != nil {
