@@ -222,6 +222,7 @@ func (c *Core) assignLIDs() []store.Op {
 	eps := c.endPorts()
 	outBefore := c.countOut()
 	limit := c.lidLimit(eps)
+	c.limit = limit
 	if c.countOut() != outBefore { // links of the switches left out are gone
 		for i := range f.ports {
 			f.ports[i].flags &^= pLinked

@@ -68,6 +68,7 @@ type Config struct {
 	AllowUnsafe bool
 	Roots       []ib.GUID // roots for up*/down*; none = found
 	RouteSeed   uint64
+	Route       route.Options // further options of the engines; Seed, MaxVLs and Roots of this Config count
 	MaxVLs      int
 	Transition  Transition
 
@@ -90,6 +91,22 @@ type Config struct {
 	PollInterval  time.Duration // of the master by a standby; default 10 s
 	PollRetries   int           // unanswered polls before the master is taken for dead; default 4
 	DrainTime     time.Duration // between discard and write; default computed from lifetimes
+	// FullInterval is the time between full sweeps that nothing asks for; 0 =
+	// none. Traps and light sweeps lead to sweeps of a region.
+	FullInterval time.Duration
+	// ImproveDelay: when the tables of an engine later in the chain were kept
+	// over a change, the engines before it are tried again after so much quiet;
+	// default 10 s, < 0 = only by full sweeps.
+	ImproveDelay time.Duration
+
+	// Damping of links that keep failing (see damp.go). DampFree failures in a
+	// row are free (default 3), each further one keeps the link out for twice
+	// as long as the one before, beginning with DampDelay (default 1 s); from
+	// DampHold failures on (default 8, < 0 = no damping) it is held down until
+	// it was quiet for DampQuiet (default 60 s), doubled for each hold that
+	// follows, 16 × at most.
+	DampFree, DampHold   int
+	DampDelay, DampQuiet time.Duration
 }
 
 // Default returns c with every zero field that has a default filled in.
@@ -114,6 +131,11 @@ func (c Config) Default() Config {
 	def(&c.TrapMinGap, time.Second)
 	def(&c.PollInterval, 10*time.Second)
 	def(&c.PollRetries, 4)
+	def(&c.ImproveDelay, 10*time.Second)
+	def(&c.DampFree, 3)
+	def(&c.DampHold, 8)
+	def(&c.DampDelay, time.Second)
+	def(&c.DampQuiet, time.Minute)
 	return c
 }
 

@@ -39,10 +39,21 @@ type Core struct {
 	descRead   bool // a light sweep read a description
 	madBase    mad.Stats
 
+	reg      region
+	suspects []suspicion // what the next sweep looks at, if it is one of a region
+	wantFull bool        // the next sweep reads everything
+	sound    bool        // the last sweep went through without an error, so c.f is what there is
+	damped   []*damping
+	dampAt   mad.Time
+
 	f    *fab // being discovered or the one that is managed
 	last *fab // of the sweep before, for comparing
 	snap *subnet.Snapshot
-	gen  uint64 // of the last snapshot
+	// The fabric that snap was built from, and its indices there by node of
+	// that fabric.
+	snapOf *fab
+	snapAt []int32
+	gen    uint64 // of the last snapshot
 
 	// What lasts beyond a sweep, keyed by GUID: resolved once at discovery.
 	lids      map[ib.GUID]lidRange
@@ -51,6 +62,7 @@ type Core struct {
 	keyList   []ib.MKey // the different ones, ascending
 	neighbors map[nodePort]ib.GUID
 	lfts      map[ib.GUID]*lft
+	limit     int               // first LID that some switch's table does not hold
 	firstTime bool              // first configuring sweep of this mastership
 	tookOver  bool              // this mastership came from a master that died
 	noted     map[string]uint64 // facts told, by the sweep that last saw them
@@ -65,11 +77,21 @@ type Core struct {
 	jobLast uint64 // generation of the last job asked for
 	jobDone *JobResult
 	wanted  *route.Tables
-	result  *JobResult
-	dist    distribution
-	engine  string
-	passed  []string
-	transit string
+	changed bool // routing has to be computed in this sweep
+	base    *solution
+	groups  []Group // multicast groups
+
+	wantRoute bool // the next sweep computes tables from scratch, whatever it finds
+	anew      bool // this one does
+	rebalance bool // without regard to what is installed
+	improving bool // only to try the engines before the one in use
+	improveAt mad.Time
+	fullAt    mad.Time
+	result    *JobResult
+	dist      distribution
+	engine    string
+	passed    []string
+	transit   string
 
 	// Other managers.
 	others      []otherSM // ascending GUID, of the last discovery
@@ -97,6 +119,7 @@ type Core struct {
 	traps       trapTable
 	trapCount   uint64
 	sweeps      uint64
+	fullSweeps  uint64
 	lights      uint64
 	lastReport  *SweepReport
 	upCounts    subnet.Counts
@@ -115,7 +138,7 @@ func New(cfg Config) *Core {
 		lids:  map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
 		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
-		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never,
+		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		transit: "none yet",
 	}
 }
@@ -136,7 +159,13 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.onJobDone(ev.Result)
 	case Sweep:
 		c.wantAudit = c.wantAudit || ev.Audit
+		c.rebalance = c.rebalance || ev.Rebalance
 		c.askSweep("asked for by command")
+	case Reroute:
+		c.rebalance = c.rebalance || ev.Rebalance
+		c.reroute("new tables asked for by command")
+	case SetGroups:
+		c.setGroups(ev.Groups)
 	case PortLost:
 		c.onPortLost()
 	case Stop:
@@ -321,7 +350,7 @@ func (c *Core) nextTimer() mad.Time {
 		t = min(t, u)
 	}
 	if c.phase == PhaseIdle {
-		for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate} {
+		for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate, c.dampAt, c.improveAt, c.fullAt} {
 			t = min(t, u)
 		}
 	}
@@ -333,7 +362,7 @@ func (c *Core) onTimers() {
 	if c.trapAt <= c.now {
 		c.trapAt = mad.Never
 		c.lastTrapRun = c.now
-		c.askSweep(c.sweepWhy)
+		c.ask(c.sweepWhy)
 	}
 	if c.pollAt <= c.now {
 		c.onPollTimer()
@@ -352,6 +381,15 @@ func (c *Core) onTimers() {
 	case c.retryAt <= c.now:
 		c.retryAt = mad.Never
 		c.askSweep("trying again what was left out")
+	case c.dampAt <= c.now:
+		c.releaseDamped()
+	case c.improveAt <= c.now:
+		c.improveAt = mad.Never
+		c.improving = true
+		c.reroute("the engines before " + c.engine + " are tried again")
+	case c.fullAt <= c.now:
+		c.fullAt = mad.Never
+		c.askSweep("it is time for a full sweep")
 	case c.auditAt <= c.now:
 		c.auditAt = mad.Never
 		c.startAudit()

@@ -21,6 +21,12 @@ import (
 
 // askSweep wants a full sweep: now if nothing is under way, else after it.
 func (c *Core) askSweep(why string) {
+	c.wantFull = true
+	c.ask(why)
+}
+
+// ask wants a sweep: of the suspects, unless everything is to be read.
+func (c *Core) ask(why string) {
 	if c.phase == PhaseIdle || c.phase == PhaseLight {
 		c.wantSweep, c.sweepWhy = true, why
 		return
@@ -37,8 +43,11 @@ func (c *Core) startAskedSweep() bool {
 	return true
 }
 
-// startSweep begins a full sweep.
+// startSweep begins a sweep: of the region that is under suspicion if
+// everything else is known for sure, else a full one.
 func (c *Core) startSweep(why string) {
+	c.endRegion()
+	part := c.regionFits()
 	c.eng.CancelAll()
 	c.pollBusy = false
 	c.wantSweep, c.again, c.recheck = false, false, false
@@ -46,14 +55,24 @@ func (c *Core) startSweep(why string) {
 	c.trapAt, c.retryAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never, mad.Never
 	c.jobGen++ // a result of the sweep before is stale
 	c.jobDone = nil
-	c.report = SweepReport{Reason: why}
+	c.report = SweepReport{Reason: why, Region: part}
+	c.wantFull, c.sound, c.changed = false, false, false
+	c.anew = c.wantRoute
+	c.changed = c.anew
+	c.wantRoute = false
 	c.eng.Stats(&c.madBase)
 	c.phaseStart, c.sweepStart = c.now, c.now
 	c.out.notify(Notice{Kind: KindSweepStart, Level: Info, Text: why})
+	if part {
+		c.startRegion()
+		return
+	}
 	c.startDiscover()
 }
 
 func (c *Core) startDiscover() {
+	c.suspects = c.suspects[:0]
+	c.improving = false
 	if c.f != nil && c.f.graph != nil {
 		c.last = c.f
 	}
@@ -153,7 +172,7 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 		return
 	}
 	used, _ := c.mkeyGuess(from, it.extra())
-	idx, known := f.byGUID[ni.NodeGUID]
+	idx, known := f.find(ni.NodeGUID)
 	if !known {
 		c.newNode(from, &ni, used)
 		return
@@ -168,6 +187,11 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 		return
 	}
 	to := ref{Node: idx, Port: ni.LocalPortNum}
+	if c.reg.on {
+		if c.metAgain(from, to); c.reg.give != "" {
+			return
+		}
+	}
 	c.link(from, to)
 	if q := f.port(to); !n.isSwitch() && q.peer == subnet.NoRef {
 		c.newPort(from, to, &ni, used)
@@ -198,6 +222,12 @@ func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
 	}
 	idx := f.addNode(ni, path)
 	n := &f.nodes[idx]
+	n.via = from
+	if c.reg.on {
+		c.touch(idx)
+		n.flags |= nNew
+		c.reg.born = true
+	}
 	at := ref{Node: idx, Port: ni.LocalPortNum}
 	if from.Node < 0 {
 		f.self = at
@@ -229,6 +259,10 @@ func (c *Core) newPort(from, at ref, ni *smp.NodeInfo, used ib.MKey) {
 	q := f.port(at)
 	q.guid = ni.PortGUID
 	q.mkey = used
+	if c.reg.on {
+		c.touch(at.Node)
+		c.reg.born = c.reg.born || q.lid == 0
+	}
 	if from.Node < 0 {
 		q.path = f.nodes[at.Node].path
 	} else {
@@ -322,6 +356,9 @@ func (c *Core) endPortFound(n int32, p *port) {
 
 // askBehind asks who is at the far end of a port that is up.
 func (c *Core) askBehind(n int32, p uint8) {
+	if c.noteHeld(ref{Node: n, Port: p}, false) {
+		return
+	}
 	if len(c.f.agentPath(n, p)) >= smp.MaxHops {
 		c.f.portOf(n, p).flags |= pSilent
 		c.problem(c.f.behind(ref{Node: n, Port: p}), Notice{
@@ -391,6 +428,13 @@ func answer(comp *mad.Completion) error {
 // problem reports something that is left out and remembers it for the
 // snapshot.
 func (c *Core) problem(at Where, n Notice) {
+	if c.reg.on && c.phase == PhaseDiscover {
+		if !n.Where.set {
+			n.Where = at
+		}
+		c.giveUp(n.Kind.String() + ": " + n.Where.String())
+		return
+	}
 	if !n.Where.set {
 		n.Where = at
 	}
@@ -423,8 +467,8 @@ func (c *Core) silent(r ref, err error) {
 		n.Text = "our own node does not answer on the local port; it is asked again"
 	} else {
 		n.Peer = c.f.where(r.Node, int(r.Port))
-		if c.last != nil { // say who was there before
-			if i, ok := c.last.byGUID[c.f.nodes[r.Node].info.NodeGUID]; ok && int(r.Port) <= int(c.last.nodes[i].info.NumPorts) {
+		if c.last != nil && c.last != c.f { // say who was there before
+			if i, ok := c.last.find(c.f.nodes[r.Node].info.NodeGUID); ok && int(r.Port) <= int(c.last.nodes[i].info.NumPorts) {
 				if q := c.last.portOf(i, r.Port).peer; q.Node >= 0 {
 					was := c.last.where(q.Node, int(q.Port))
 					was.Path = at.Path
@@ -475,6 +519,9 @@ func (c *Core) duplicate(from ref, idx int32, port int, why string) {
 
 // discovered ends a discovery.
 func (c *Core) discovered() bool {
+	if c.reg.on {
+		return c.explored()
+	}
 	f := c.f
 	if len(f.nodes) == 0 { // not even our own node answered
 		c.errs++
@@ -505,6 +552,7 @@ func (c *Core) discovered() bool {
 		return true
 	}
 	c.conflicts = c.checkLinks(true)
+	c.markFlaps()
 	c.linkUp()
 	c.markNew()
 	if f.nodes[0].flags&nOut != 0 {
@@ -562,24 +610,14 @@ func (c *Core) checkLinks(report bool) int {
 	return sum
 }
 
-// linkUp marks the links that are part of the subnet: both ends known, up,
-// agreeing, and of nodes that are not left out.
+// linkUp marks the links that are part of the subnet.
 func (c *Core) linkUp() {
 	f := c.f
 	for i := range f.ports {
 		p := &f.ports[i]
-		if p.peer == subnet.NoRef || !p.has(pKnown) || p.has(pBadPeer) {
-			continue
+		if c.linkable(p) {
+			p.flags |= pLinked
 		}
-		q := f.port(p.peer)
-		if !q.has(pKnown) || !p.upPhys() || !q.upPhys() || q.has(pBadPeer) ||
-			!f.nodes[p.node].ok() || !f.nodes[q.node].ok() {
-			continue
-		}
-		if q.peer != (ref{Node: p.node, Port: p.num}) {
-			continue
-		}
-		p.flags |= pLinked
 	}
 }
 

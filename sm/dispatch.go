@@ -14,6 +14,9 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	n, p, x := it.node(), it.port(), it.extra()
 	r.Addr = mad.Addr{LID: ib.LIDPermissive}
 	r.Timeout, r.Retries, r.Priority = 0, 0, mad.Normal
+	if n >= 0 && !f.nodes[n].path.set {
+		return false
+	}
 	if it.op() == opNodeInfo || it.op() == opLightProbe {
 		key, _ := c.mkeyGuess(ref{Node: n, Port: p}, x)
 		var path []byte
@@ -43,7 +46,7 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		get(smp.AttrSwitchInfo, 0)
 	case opPortInfo:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
-	case opLightPort, opPortAgain:
+	case opLightPort, opPortAgain, opReread:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.portOf(n, p).has(pNoExt)))
 	case opPKeys:
 		get(smp.AttrPKeyTable, 0)
@@ -152,6 +155,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onSetLane(it, &comp)
 	case opPortAgain:
 		c.onPortAgain(it, &comp)
+	case opReread:
+		c.onReread(it, &comp)
 	case opLightSwitch:
 		c.onLightSwitch(it, &comp)
 	case opLightProbe:

@@ -33,8 +33,10 @@ const (
 // tables. A switch that shows signs of a reset has lost them.
 func (c *Core) takeLFTs() {
 	f := c.f
-	for _, ni := range f.swNode {
-		n := &f.nodes[ni]
+	c.scopeNodes(func(ni int32, n *node) {
+		if n.gsw < 0 {
+			return
+		}
 		l := c.lfts[n.info.NodeGUID]
 		if l == nil {
 			l = &lft{}
@@ -49,13 +51,14 @@ func (c *Core) takeLFTs() {
 				})
 			}
 			l.forgetAll()
+			c.changed = true
 		}
 		if c.wantAudit {
 			l.forgetAll()
 		}
 		l.top = n.sw.LinearFDBTop
 		n.lft = l
-	}
+	})
 	c.wantAudit = false
 }
 
@@ -80,10 +83,10 @@ func (c *Core) allInit(ni int32) bool {
 // Blocks above LinearFDBTop forward nothing and are simply written; a switch
 // whose top is 0 forwards nothing at all, so a fresh one is not read.
 func (c *Core) missing(fn func(ni int32, b int)) {
-	for _, ni := range c.f.swNode {
-		l := c.f.nodes[ni].lft
-		if l == nil || l.top == 0 {
-			continue
+	c.scopeNodes(func(ni int32, n *node) {
+		l := n.lft
+		if n.gsw < 0 || l == nil || l.top == 0 || l.full && int(l.top) < len(l.row) {
+			return
 		}
 		last := int(min(l.top, ib.LID(c.f.nodes[ni].sw.LinearFDBCap-1))) / route.BlockLen
 		for b := 0; b <= last; b++ {
@@ -91,7 +94,7 @@ func (c *Core) missing(fn func(ni int32, b int)) {
 				fn(ni, b)
 			}
 		}
-	}
+	})
 }
 
 func (c *Core) needReadback() bool {
@@ -293,7 +296,10 @@ func (c *Core) shareRows() {
 	for s, ni := range c.f.swNode {
 		l := c.f.nodes[ni].lft
 		row := c.wanted.LFT[s]
-		if !l.shared && len(l.row) >= len(row) && c.rowWritten(ni) && slices.Equal(l.row[:len(row)], row) {
+		if l.full && len(l.row) == len(row) && &l.row[0] == &row[0] {
+			continue
+		}
+		if len(l.row) >= len(row) && c.rowWritten(ni) && slices.Equal(l.row[:len(row)], row) {
 			l.adopt(row)
 		}
 	}
@@ -304,6 +310,7 @@ func (c *Core) shareRows() {
 func (c *Core) startDown() {
 	f := c.f
 	c.enter(PhaseDiscard)
+	c.reg.wide = c.reg.on
 	type far struct {
 		hops int
 		p    *port

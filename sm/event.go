@@ -34,8 +34,31 @@ type Persisted struct {
 type JobDone struct{ Result *JobResult }
 
 // Sweep asks for a full sweep. With Audit the tables of all switches are read
-// back too.
-type Sweep struct{ Audit bool }
+// back too; with Rebalance tables are computed without regard to those that
+// are installed.
+type Sweep struct{ Audit, Rebalance bool }
+
+// Reroute asks for tables to be computed from scratch by the whole chain,
+// without reading the fabric again; with Rebalance without regard to those that
+// are installed.
+type Reroute struct{ Rebalance bool }
+
+// SetGroups replaces the multicast groups of the subnet.
+type SetGroups struct{ Groups []Group }
+
+// Group is a multicast group as a manager routes it.
+type Group struct {
+	MGID ib.GID
+	MLID ib.LID // 0xC000–0xFFFE, another for each group
+	SL   ib.SL
+	PKey ib.PKey
+	MTU  ib.MTU
+	Rate ib.Rate
+	// Members are the port GUIDs of full members and of those that only send;
+	// ports that the subnet does not have (yet) do not count. Senders are those
+	// of Members that only send.
+	Members, Senders []ib.GUID
+}
 
 // PortLost says that our port is gone (device removed, transport closed).
 type PortLost struct{}
@@ -49,6 +72,8 @@ func (Timer) event()     {}
 func (Persisted) event() {}
 func (JobDone) event()   {}
 func (Sweep) event()     {}
+func (Reroute) event()   {}
+func (SetGroups) event() {}
 func (PortLost) event()  {}
 func (Stop) event()      {}
 

@@ -36,6 +36,8 @@ const (
 	pPKeys                          // P_Key block was read
 	pBadPeer                        // the far end is no part of the subnet, reported
 	pLeft                           // end port left out: no LID for it
+	pHeld                           // it flaps: held down, nothing behind it is asked or routed to
+	pAsked                          // read in this sweep because a way leads over it
 )
 
 type port struct {
@@ -61,8 +63,12 @@ type nodeFlags uint8
 const (
 	nSwitchInfo nodeFlags = 1 << iota
 	nDesc
-	nOut // left out of the subnet
-	nNew // was not there in the last sweep
+	nOut     // left out of the subnet
+	nNew     // was not there in the last sweep
+	nGone    // not there any more: its slots wait for its return or the next full sweep
+	nTouched // of the region that the sweep explores
+	nSuspect // a switch of the region that is still to be read
+	nRead    // a switch of the region that was read
 )
 
 type node struct {
@@ -72,6 +78,7 @@ type node struct {
 	first int32 // index of port 0 in fab.ports
 	gsw   int32 // index in graph.Switches, -1
 	path  pathRef
+	via   ref // the port that path's last hop leaves by; NoRef for our own node
 	flags nodeFlags
 	lft   *lft // switches of a master
 	out   string
@@ -89,6 +96,7 @@ type fab struct {
 	byGUID map[ib.GUID]int32
 	paths  []byte
 	self   ref // our port
+	gone   int // nodes that are gone and still have slots
 
 	graph    *fabric.Graph
 	swNode   []int32 // node of graph.Switches[i]
@@ -147,10 +155,26 @@ func (f *fab) agentPort(n int32, p uint8) *port {
 	return f.portOf(n, p)
 }
 
-// addNode appends a node with its ports.
+// find returns the node with a GUID, unless it is gone.
+func (f *fab) find(g ib.GUID) (int32, bool) {
+	i, ok := f.byGUID[g]
+	return i, ok && f.nodes[i].flags&nGone == 0
+}
+
+// addNode appends a node with its ports. One that was here before gets its
+// old place.
 func (f *fab) addNode(ni *smp.NodeInfo, path pathRef) int32 {
+	if i, ok := f.byGUID[ni.NodeGUID]; ok && f.nodes[i].info.NumPorts == ni.NumPorts {
+		n := &f.nodes[i]
+		*n = node{info: *ni, first: n.first, gsw: -1, path: path, via: subnet.NoRef}
+		for p := range f.nodePorts(i) {
+			f.ports[int(n.first)+p] = port{node: i, num: uint8(p), peer: subnet.NoRef, guid: ni.PortGUID}
+		}
+		f.gone--
+		return i
+	}
 	i := int32(len(f.nodes))
-	f.nodes = append(f.nodes, node{info: *ni, first: int32(len(f.ports)), gsw: -1, path: path})
+	f.nodes = append(f.nodes, node{info: *ni, first: int32(len(f.ports)), gsw: -1, path: path, via: subnet.NoRef})
 	for p := 0; p <= int(ni.NumPorts); p++ {
 		f.ports = append(f.ports, port{node: i, num: uint8(p), peer: subnet.NoRef, guid: ni.PortGUID})
 	}

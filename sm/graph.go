@@ -8,11 +8,10 @@ import (
 	"heddle/ib"
 )
 
-// buildGraph makes the dense graph of what is part of the subnet: switches in
-// node-GUID order, end ports with a LID in port-GUID order.
-func (c *Core) buildGraph() {
+// listGraph lists what is part of the subnet: switches and end ports with a
+// LID.
+func (c *Core) listGraph() {
 	f := c.f
-	g := &fabric.Graph{}
 	f.swNode = f.swNode[:0]
 	for i := range f.nodes {
 		f.nodes[i].gsw = -1
@@ -20,24 +19,35 @@ func (c *Core) buildGraph() {
 			f.swNode = append(f.swNode, int32(i))
 		}
 	}
-	slices.SortFunc(f.swNode, func(a, b int32) int {
-		return cmp.Compare(f.nodes[a].info.NodeGUID, f.nodes[b].info.NodeGUID)
-	})
-	slots := 0
-	for s, ni := range f.swNode {
-		f.nodes[ni].gsw = int32(s)
-		slots += int(f.nodes[ni].info.NumPorts) + 1
-	}
 	f.epPort = f.epPort[:0]
 	for i := range f.ports {
 		if f.ports[i].lid != 0 {
 			f.epPort = append(f.epPort, int32(i))
 		}
 	}
+	c.sortLists()
+}
+
+// sortLists puts switches in node-GUID order and end ports in port-GUID order.
+func (c *Core) sortLists() {
+	f := c.f
+	slices.SortFunc(f.swNode, func(a, b int32) int {
+		return cmp.Compare(f.nodes[a].info.NodeGUID, f.nodes[b].info.NodeGUID)
+	})
 	slices.SortFunc(f.epPort, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(f.ports[a].guid, f.ports[b].guid), cmp.Compare(a, b))
 	})
+}
 
+// buildGraph makes the dense graph of what is listed.
+func (c *Core) buildGraph() {
+	f := c.f
+	g := &fabric.Graph{}
+	slots := 0
+	for s, ni := range f.swNode {
+		f.nodes[ni].gsw = int32(s)
+		slots += int(f.nodes[ni].info.NumPorts) + 1
+	}
 	g.EndPorts = make([]fabric.EndPort, len(f.epPort))
 	p0 := make([]int32, len(f.swNode))
 	for e, pi := range f.epPort {
@@ -74,8 +84,8 @@ func (c *Core) buildGraph() {
 	g.Off = make([]int32, len(f.swNode)+1)
 	g.PortChannel = make([][]int32, len(f.swNode))
 	slab := make([]int32, slots)
-	for i := range slab {
-		slab[i] = -1
+	if f.graph != nil {
+		g.Channels = make([]fabric.Channel, 0, len(f.graph.Channels)+256)
 	}
 	for s, ni := range f.swNode {
 		n := &f.nodes[ni]
@@ -86,28 +96,51 @@ func (c *Core) buildGraph() {
 		}
 		g.PortChannel[s], slab = slab[:np:np], slab[np:]
 		g.Off[s] = int32(len(g.Channels))
-		for num := 1; num < np; num++ {
-			p := f.portOf(ni, uint8(num))
-			if !p.has(pLinked) || p.peer.Node == ni {
-				continue
-			}
-			q := &f.nodes[p.peer.Node]
-			if q.gsw < 0 {
-				continue
-			}
-			g.PortChannel[s][num] = int32(len(g.Channels))
-			g.Channels = append(g.Channels, fabric.Channel{
-				From: int32(s), To: q.gsw, OutPort: uint8(num),
-				InPort: p.peer.Port, Rev: -1, VLs: c.lanes(p), Gbps: float32(c.rate(p).Gbps()),
-			})
-		}
+		g.Channels = c.channels(int32(s), g.Channels)
 	}
 	g.Off[len(f.swNode)] = int32(len(g.Channels))
+	linkChannels(g)
+	f.graph = g
+}
+
+// channels appends the channels that leave switch s of the graph.
+func (c *Core) channels(s int32, list []fabric.Channel) []fabric.Channel {
+	f := c.f
+	ni := f.swNode[s]
+	ports := f.nodePorts(ni)
+	for num := 1; num < len(ports); num++ {
+		p := &ports[num]
+		if !p.has(pLinked) || p.peer.Node == ni {
+			continue
+		}
+		q := &f.nodes[p.peer.Node]
+		if q.gsw < 0 {
+			continue
+		}
+		list = append(list, fabric.Channel{
+			From: s, To: q.gsw, OutPort: uint8(num),
+			InPort: p.peer.Port, Rev: -1, VLs: c.lanes(p), Gbps: float32(c.rate(p).Gbps()),
+		})
+	}
+	return list
+}
+
+// linkChannels fills PortChannel, whose rows are there, and the way back of
+// each channel.
+func linkChannels(g *fabric.Graph) {
+	for _, row := range g.PortChannel {
+		for i := range row {
+			row[i] = -1
+		}
+	}
+	for i := range g.Channels {
+		ch := &g.Channels[i]
+		g.PortChannel[ch.From][ch.OutPort] = int32(i)
+	}
 	for i := range g.Channels {
 		ch := &g.Channels[i]
 		ch.Rev = g.PortChannel[ch.To][ch.InPort]
 	}
-	f.graph = g
 }
 
 // lanes is how many data lanes a link has or will have.

@@ -33,6 +33,7 @@ const (
 	opSetArb
 
 	opPortAgain // PortInfo after PortStateChange was cleared
+	opReread    // PortInfo of a port that is known, in a sweep of a region
 
 	opLightSwitch
 	opLightProbe

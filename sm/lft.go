@@ -11,6 +11,7 @@ import (
 type lft struct {
 	row     []byte // whole blocks; shared rows are never written
 	shared  bool   // row belongs to published tables
+	full    bool   // every block of row is known, and row reaches over top
 	known   []uint64
 	suspect []uint64 // written while a late copy of an older write may be under way
 	top     ib.LID   // LinearFDBTop as read or acknowledged
@@ -38,7 +39,7 @@ func (l *lft) set(b int, data *[route.BlockLen]byte) {
 	end := (b + 1) * route.BlockLen
 	if l.shared && (end > len(l.row) || [route.BlockLen]byte(l.row[end-route.BlockLen:end]) != *data) {
 		l.row = append([]byte(nil), l.row...)
-		l.shared = false
+		l.shared, l.full = false, false
 	}
 	if !l.shared {
 		for len(l.row) < end {
@@ -49,7 +50,10 @@ func (l *lft) set(b int, data *[route.BlockLen]byte) {
 	bitSet(&l.known, b)
 }
 
-func (l *lft) forget(b int) { bitClear(l.known, b) }
+func (l *lft) forget(b int) {
+	l.full = false
+	bitClear(l.known, b)
+}
 
 // forgetAll is for a switch that may have lost its tables.
 func (l *lft) forgetAll() {
@@ -58,6 +62,10 @@ func (l *lft) forgetAll() {
 
 // forgetAbove drops what is known of blocks that hold only LIDs above top.
 func (l *lft) forgetAbove(top ib.LID) {
+	if int(top) >= len(l.known)*64*route.BlockLen {
+		return
+	}
+	l.full = l.full && int(top)/route.BlockLen+1 >= len(l.row)/route.BlockLen
 	for b := int(top)/route.BlockLen + 1; b <= len(l.known)*64; b++ {
 		bitClear(l.known, b)
 	}
@@ -73,6 +81,9 @@ func (l *lft) installed() []byte {
 	if l.top == 0 {
 		return []byte{}
 	}
+	if l.full && int(l.top) < len(l.row) {
+		return l.row
+	}
 	n := 0
 	for bitGet(l.known, n) && (n+1)*route.BlockLen <= len(l.row) {
 		n++
@@ -85,5 +96,5 @@ func (l *lft) installed() []byte {
 
 // adopt shares the rows of tables that are known to be installed in full.
 func (l *lft) adopt(row []byte) {
-	l.row, l.shared = row, true
+	l.row, l.shared, l.full = row, true, true
 }

@@ -27,7 +27,7 @@ func (c *Core) startLight() {
 		if n.isSwitch() && n.ok() {
 			c.add(mk(opLightSwitch, int32(i), 0, 0))
 		}
-		if n.flags&nDesc == 0 {
+		if n.flags&(nDesc|nGone) == 0 {
 			c.add(mk(opLightDesc, int32(i), n.info.LocalPortNum, 0))
 		}
 	}
@@ -67,7 +67,7 @@ func (c *Core) onLightSwitch(it item, comp *mad.Completion) {
 	case err != nil:
 		c.askSweep("a light sweep got no answer from " + w())
 	case sw.PortStateChange:
-		c.askSweep("a port changed state at " + w())
+		c.askRegion(it.node(), "a port changed state at "+w())
 	case n.lft != nil && sw.LinearFDBTop != n.lft.top:
 		c.askSweep("LinearFDBTop changed at " + w())
 	}

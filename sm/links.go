@@ -11,8 +11,19 @@ import (
 // any port's state. It runs after a discovery of which we are the master.
 func (c *Core) configure() bool {
 	c.enter(PhaseAssign)
-	ops := c.assignLIDs()
-	c.buildGraph()
+	var ops []store.Op
+	if c.reg.on {
+		var fits bool
+		if ops, fits = c.assignRegion(); !fits {
+			return c.explored()
+		}
+		c.graphRegion()
+	} else {
+		ops = c.assignLIDs()
+		c.listGraph()
+		c.buildGraph()
+		c.changed = true
+	}
 	c.takeLFTs()
 	ops = append(ops, c.keyOps()...)
 	if c.cfg.PlanOnly {
@@ -53,10 +64,9 @@ func (c *Core) keyOps() []store.Op {
 		}
 	}
 	changing := false
-	for i := range f.ports {
-		p := &f.ports[i]
+	c.scope(func(p *port) {
 		if p.lid == 0 {
-			continue
+			return
 		}
 		_, ok := c.mkeys[p.guid]
 		switch shown := p.info.MKey; {
@@ -70,16 +80,15 @@ func (c *Core) keyOps() []store.Op {
 		default:
 			put(p.guid, want)
 		}
-	}
+	})
 	if changing && want != 0 {
 		put(0, want)
-	} else if !changing {
+	} else if !changing && !c.reg.on {
 		drop(0)
 	}
-	for i := range f.ports {
-		p := &f.ports[i]
+	c.scope(func(p *port) {
 		if !p.has(pLinked) || p.num == 0 {
-			continue
+			return
 		}
 		np := nodePort{f.nodes[p.node].info.NodeGUID, p.num}
 		peer := f.agentPort(p.peer.Node, p.peer.Port).guid
@@ -87,7 +96,7 @@ func (c *Core) keyOps() []store.Op {
 			c.neighbors[np] = peer
 			ops = append(ops, store.Op{Kind: store.PutNeighbor, GUID: np.node, Port: np.port, Peer: peer})
 		}
-	}
+	})
 	return ops
 }
 
@@ -96,24 +105,22 @@ func (c *Core) keyOps() []store.Op {
 func (c *Core) startSets() {
 	f := c.f
 	c.setPortIfDiffers(f.self.Node, f.agentPort(f.self.Node, f.self.Port))
-	for i := range f.nodes {
-		n := &f.nodes[i]
+	c.scopeNodes(func(ni int32, n *node) {
 		if n.isSwitch() && n.ok() && (n.sw.PortStateChange || n.sw.LifeTimeValue != c.cfg.PacketLife) {
-			c.add(mk(opSetSwitch, int32(i), 0, 1))
+			c.add(mk(opSetSwitch, ni, 0, 1))
 		}
-	}
+	})
 	own := f.agentPort(f.self.Node, f.self.Port)
 	for _, ends := range [2]bool{true, false} {
-		for i := range f.ports {
-			p := &f.ports[i]
+		c.scope(func(p *port) {
 			if p != own && p.has(pEnd) == ends {
 				c.setPortIfDiffers(p.node, p)
 			}
-		}
+		})
 	}
 	// Routing can be computed while the ports are being set up, unless it has
 	// to wait for what switches hold.
-	if !c.needReadback() {
+	if c.changed && !c.needReadback() {
 		c.startJob()
 	}
 }
@@ -260,7 +267,7 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 	p.info = pi
 	if num != 0 && (pi.PortState < before.PortState || before.PortState == ib.StateDown && pi.PortState != ib.StateDown) {
 		// The PortStateChange that told of it may be cleared already.
-		c.askSweep("port changed state during the sweep: " + f.where(n, int(num)).String())
+		c.askRegion(n, "port changed state during the sweep: "+f.where(n, int(num)).String())
 	}
 	if f.agentPort(n, num) == p {
 		p.mkey = pi.MKey
@@ -335,7 +342,7 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 	n.lft.top = sw.LinearFDBTop
 	n.lft.forgetAbove(sw.LinearFDBTop)
 	if sw.PortStateChange {
-		c.askSweep("a port of " + c.f.where(it.node(), -1).String() + " changed state during the sweep")
+		c.askRegion(it.node(), "a port of "+c.f.where(it.node(), -1).String()+" changed state during the sweep")
 	}
 }
 
@@ -359,7 +366,7 @@ func (c *Core) onPortAgain(it item, comp *mad.Completion) {
 		return
 	}
 	if p := c.f.portOf(it.node(), it.port()); pi.PortState != p.info.PortState {
-		c.askSweep("port changed state during the sweep: " + c.f.where(it.node(), int(it.port())).String())
+		c.askRegion(it.node(), "port changed state during the sweep: "+c.f.where(it.node(), int(it.port())).String())
 	}
 }
 
@@ -382,12 +389,12 @@ func (c *Core) assigned() bool {
 // startArm moves every link of the subnet that is in Init to Armed.
 func (c *Core) startArm() {
 	c.enter(PhaseArm)
-	for i := range c.f.ports {
-		if p := &c.f.ports[i]; c.moves(p) && p.info.PortState == ib.StateInit {
+	c.scope(func(p *port) {
+		if c.moves(p) && p.info.PortState == ib.StateInit {
 			c.report.Armed++
 			c.add(mk(opArm, p.node, p.num, 0))
 		}
-	}
+	})
 }
 
 // moves reports whether a port's state is ours to move: a link of the subnet
@@ -410,19 +417,18 @@ func (c *Core) moves(p *port) bool {
 
 func (c *Core) armed() bool {
 	c.enter(PhaseActivate)
-	for i := range c.f.ports {
-		p := &c.f.ports[i]
+	c.scope(func(p *port) {
 		if !c.moves(p) || p.info.PortState != ib.StateArmed {
-			continue
+			return
 		}
 		if p.num != 0 {
 			if q := c.f.port(p.peer); q.info.PortState < ib.StateArmed {
-				continue // the far end did not come along
+				return // the far end did not come along
 			}
 		}
 		c.report.Activated++
 		c.add(mk(opActive, p.node, p.num, 0))
-	}
+	})
 	return true
 }
 

@@ -59,6 +59,9 @@ const (
 	KindPortDown                      // our own port has no link
 	KindForeignChange                 // somebody else changed a table entry
 	KindStaleMAD                      // an answer to nothing we asked
+	KindLinkHeld                      // a link flaps and is held down
+	KindLinkReleased                  // a link that was held down may come back
+	KindGroupRefused                  // a multicast group has no tree: Text says why
 )
 
 var kindNames = [...]string{
@@ -72,6 +75,7 @@ var kindNames = [...]string{
 	KindPortUnhealthy: "port_unhealthy", KindSecurity: "security", KindOtherSM: "other_sm",
 	KindHandover: "handover", KindPersistFailed: "persist_failed", KindPortDown: "port_down",
 	KindForeignChange: "foreign_change", KindStaleMAD: "stale_mad",
+	KindLinkHeld: "link_held", KindLinkReleased: "link_released", KindGroupRefused: "group_refused",
 }
 
 // String is the name that logs and the API use.
@@ -189,6 +193,9 @@ type SweepReport struct {
 	PassedOver []string
 	Transition string // mode and reason
 	Problems   int
+	Updated    bool // the tables before were carried over the change
+	Region     bool // only what changed was read, not everything
+	Read       int  // switches that a sweep of a region read whole
 	Again      bool // another sweep follows, because something changed meanwhile
 }
 

@@ -88,6 +88,7 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 		return
 	}
 	delete(c.ignoredSMs, si.GUID)
+	c.others = slices.DeleteFunc(c.others, func(o otherSM) bool { return c.reg.on && o.info.GUID == si.GUID })
 	c.others = append(c.others, otherSM{
 		info: si, at: ref{Node: n, Port: num},
 		path: slices.Clone(f.agentPath(n, num)), mkey: f.agentPort(n, num).mkey, lid: p.info.LID,
@@ -196,6 +197,8 @@ func (c *Core) becomeNotActive(why string) {
 
 // abortSweep drops what is under way; nothing that was written is undone.
 func (c *Core) abortSweep() {
+	c.endRegion()
+	c.sound = false
 	c.eng.CancelAll()
 	c.pollBusy = false
 	c.persistWait = false

@@ -71,7 +71,8 @@ func TestTrapWhenNotMaster(t *testing.T) {
 	}
 }
 
-// §14.3: what each trap leads to: a full sweep, a light one, or neither.
+// §14.3: what each trap leads to: a sweep of the region (which reads no
+// description again), a light one, or neither.
 func TestTrapReactions(t *testing.T) {
 	vendor := trapMAD(smp.TrapPortStateChange, 2, 0)
 	smp.Data(&vendor)[0] &^= 0x80 // not generic
@@ -83,17 +84,17 @@ func TestTrapReactions(t *testing.T) {
 		return m
 	}
 	for _, c := range []struct {
-		name        string
-		m           ib.MAD
-		full, light uint64
-		desc        int // Get(NodeDescription)
+		name         string
+		m            ib.MAD
+		sweep, light uint64
+		desc         int // Get(NodeDescription)
 	}{
-		{"128", trapMAD(smp.TrapPortStateChange, 2, 0), 1, 0, 4},
-		{"144 capabilities", change(0), 1, 0, 4},
-		{"144 link width", change(smp.ChangeLinkWidthEnabled), 1, 0, 4},
-		{"144 priority", change(smp.ChangeSMPriority), 1, 0, 4},
+		{"128", trapMAD(smp.TrapPortStateChange, 2, 0), 1, 0, 0},
+		{"144 capabilities", change(0), 1, 0, 0},
+		{"144 link width", change(smp.ChangeLinkWidthEnabled), 1, 0, 0},
+		{"144 priority", change(smp.ChangeSMPriority), 1, 0, 0},
 		{"144 description", change(smp.ChangeNodeDescription), 0, 0, 1},
-		{"144 description and width", change(smp.ChangeNodeDescription | smp.ChangeLinkWidthEnabled), 1, 0, 4},
+		{"144 description and width", change(smp.ChangeNodeDescription | smp.ChangeLinkWidthEnabled), 1, 0, 0},
 		{"145", trapMAD(smp.TrapSystemImageGUID, 2, 0), 0, 0, 0},
 		{"129", trapMAD(smp.TrapLocalPhyErrors, 2, 1), 0, 1, 0},
 		{"130", trapMAD(smp.TrapBufferOverrun, 2, 1), 0, 1, 0},
@@ -111,9 +112,9 @@ func TestTrapReactions(t *testing.T) {
 			was := d.m.Status()
 			d.trap(c.m)
 			st := d.m.Status()
-			if st.Sweeps-was.Sweeps != c.full || st.Light-was.Light != c.light || d.count(ib.MethodGet, smp.AttrNodeDescription) != c.desc {
-				t.Errorf("%d full and %d light sweeps, %d descriptions read; want %d, %d, %d", st.Sweeps-was.Sweeps, st.Light-was.Light,
-					d.count(ib.MethodGet, smp.AttrNodeDescription), c.full, c.light, c.desc)
+			if st.Sweeps-was.Sweeps != c.sweep || st.Light-was.Light != c.light || d.count(ib.MethodGet, smp.AttrNodeDescription) != c.desc {
+				t.Errorf("%d sweeps and %d light ones, %d descriptions read; want %d, %d, %d", st.Sweeps-was.Sweeps, st.Light-was.Light,
+					d.count(ib.MethodGet, smp.AttrNodeDescription), c.sweep, c.light, c.desc)
 			}
 			if st.Traps-was.Traps != 1 || d.count(ib.MethodTrapRepress, smp.AttrNotice) != 1 {
 				t.Errorf("%d traps counted, %d repressed", st.Traps-was.Traps, d.count(ib.MethodTrapRepress, smp.AttrNotice))

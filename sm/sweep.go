@@ -19,6 +19,12 @@ func (c *Core) endSweep() {
 	finished := c.phase == PhaseActivate
 	c.enter(PhaseIdle)
 	c.sweeps++
+	if !c.reg.on {
+		c.fullSweeps++
+	}
+	defer c.forgetNew()
+	c.sound = finished && c.errs == 0
+	c.wantFull = c.wantFull || c.errs > 0
 	r := c.report
 	r.Took = c.now.Sub(c.sweepStart)
 	c.statSweep(&r)
@@ -41,7 +47,8 @@ func (c *Core) endSweep() {
 	c.out.notify(Notice{Kind: KindSweepEnd, Level: Info, Dur: r.Took, Text: r.summary(), Report: &r})
 	c.lastReport = &r
 	wasUp := c.snap != nil && c.snap.Up
-	c.publish()
+	c.publishSweep()
+	c.endRegion()
 	if c.up && !wasUp && c.state == subnet.Master {
 		counts := c.snap.Counts
 		c.upCounts = counts
@@ -70,6 +77,16 @@ func (c *Core) endSweep() {
 	}
 	c.again = false
 	c.armLight()
+	if c.cfg.FullInterval > 0 && c.fullAt == mad.Never {
+		c.fullAt = c.now.Add(c.cfg.FullInterval)
+	}
+}
+
+// forgetNew: what was new in a full sweep is so no more.
+func (c *Core) forgetNew() {
+	for i := range c.f.nodes {
+		c.f.nodes[i].flags &^= nNew
+	}
 }
 
 // armLight sets the time of the next light sweep.
@@ -104,7 +121,11 @@ func countsText(n subnet.Counts) string {
 }
 
 func (r *SweepReport) summary() string {
-	return r.Reason + ": " + strconv.FormatUint(r.SMPs, 10) + " SMPs, " + strconv.Itoa(r.BlocksSent) + " LFT blocks sent, " +
+	what := ""
+	if r.Region {
+		what = "region of " + strconv.Itoa(r.Read) + " switches, "
+	}
+	return r.Reason + ": " + what + strconv.FormatUint(r.SMPs, 10) + " SMPs, " + strconv.Itoa(r.BlocksSent) + " LFT blocks sent, " +
 		strconv.Itoa(r.Armed) + " ports armed, " + strconv.Itoa(r.Problems) + " problems"
 }
 
@@ -132,7 +153,7 @@ func (c *Core) compare() {
 	report := func(a, b *fab, k Kind, text string) {
 		n := 0
 		for i := range a.nodes {
-			if _, ok := b.byGUID[a.nodes[i].info.NodeGUID]; ok {
+			if _, ok := b.find(a.nodes[i].info.NodeGUID); ok || a.nodes[i].flags&nGone != 0 {
 				continue
 			}
 			if n++; n > 64 { // a whole rack: the counts say the rest
@@ -153,7 +174,7 @@ func (c *Core) compareLinks() {
 		if !f.nodes[i].isSwitch() {
 			continue
 		}
-		j, ok := g.byGUID[f.nodes[i].info.NodeGUID]
+		j, ok := g.find(f.nodes[i].info.NodeGUID)
 		if !ok || g.nodes[j].info.NumPorts != f.nodes[i].info.NumPorts {
 			continue
 		}
@@ -191,14 +212,14 @@ func (c *Core) noteOnce(key string) bool {
 		c.noted = map[string]uint64{}
 	}
 	_, told := c.noted[key]
-	c.noted[key] = c.sweeps
+	c.noted[key] = c.fullSweeps
 	return !told
 }
 
 // prune forgets the facts that the last sweep did not confirm.
 func (c *Core) prune() {
 	for k, s := range c.noted {
-		if s+1 < c.sweeps {
+		if s+1 < c.fullSweeps {
 			delete(c.noted, k)
 		}
 	}
@@ -255,6 +276,76 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 	}
 }
 
+// snapPort is a port as a snapshot shows it; at gives the snapshot's index of
+// a node.
+func (c *Core) snapPort(at []int32, p *port) subnet.Port {
+	f := c.f
+	q := subnet.Port{
+		GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: at[p.node], EndPort: -1,
+		Num: p.num, Known: p.has(pKnown), DefaultPKey: p.pkey, LID: p.lid, LMC: p.lmc, Held: p.has(pHeld),
+	}
+	q.Info.MKey = 0 // keys are nobody's business
+	if f.nodes[p.node].isSwitch() && p.num > 0 {
+		p0 := f.portOf(p.node, 0)
+		q.GUID, q.LID, q.LMC = p0.guid, p0.lid, p0.lmc
+	}
+	if p.has(pLinked) {
+		q.Peer = ref{Node: at[p.peer.Node], Port: p.peer.Port}
+		q.Rate = c.rate(p)
+		q.MTU = p.info.NeighborMTU
+	}
+	if q.MTU < 1 || q.MTU > 5 {
+		q.MTU = min(max(p.info.MTUCap, 1), 5)
+	}
+	if q.Rate == 0 && p.num == 0 {
+		q.Rate = ib.RateOf(ib.Width4x, ib.SpeedSDR)
+	}
+	return q
+}
+
+// publishSweep publishes what a sweep found. After a sweep of a region that
+// changed no node and no address the last snapshot is carried over.
+func (c *Core) publishSweep() {
+	old, r := c.snap, &c.reg
+	if !r.on || old == nil || c.snapOf != c.f || r.born || r.died || r.anew || r.moved || r.wide || old.Graph == nil {
+		c.publish()
+		return
+	}
+	f := c.f
+	s := &subnet.Snapshot{}
+	*s = *old
+	c.fillHead(s)
+	s.SweepNanos = int64(c.now.Sub(c.sweepStart))
+	s.Problems = append(c.heldProblems(), f.problems...)
+	s.Graph, s.Tables = f.graph, c.wanted
+	touched := make([]int32, 0, len(r.nodes))
+	if len(r.nodes) > 0 {
+		s.Ports = slices.Clone(old.Ports)
+		s.Nodes = slices.Clone(old.Nodes)
+	}
+	for _, n := range r.nodes {
+		if f.nodes[n].flags&nGone != 0 {
+			continue
+		}
+		i := c.snapAt[n]
+		nd := &s.Nodes[i]
+		nd.Switch = f.nodes[n].sw
+		touched = append(touched, i)
+		ports := f.nodePorts(n)
+		for k := range ports {
+			q := &s.Ports[int(nd.First)+k]
+			e := q.EndPort
+			*q = c.snapPort(c.snapAt, &ports[k])
+			q.EndPort = e
+		}
+	}
+	s.Carry(old, touched)
+	c.gen++
+	s.Gen = c.gen
+	c.snap = s
+	c.out.Publish = s
+}
+
 func (c *Core) buildSnapshot() *subnet.Snapshot {
 	f := c.f
 	s := &subnet.Snapshot{Self: subnet.NoRef, SweepNanos: int64(c.now.Sub(c.sweepStart))}
@@ -262,10 +353,12 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	if f == nil {
 		return s
 	}
-	s.Problems = f.problems
-	order := make([]int32, len(f.nodes)) // snapshot index → fab index
-	for i := range order {
-		order[i] = int32(i)
+	s.Problems = append(c.heldProblems(), f.problems...)
+	order := make([]int32, 0, len(f.nodes)) // snapshot index → fab index
+	for i := range f.nodes {
+		if f.nodes[i].flags&nGone == 0 {
+			order = append(order, int32(i))
+		}
 	}
 	slices.SortFunc(order, func(a, b int32) int {
 		switch x, y := f.nodes[a].info.NodeGUID, f.nodes[b].info.NodeGUID; {
@@ -276,7 +369,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		}
 		return 0
 	})
-	at := make([]int32, len(order)) // fab index → snapshot index
+	at := make([]int32, len(f.nodes)) // fab index → snapshot index
 	for i, o := range order {
 		at[o] = int32(i)
 	}
@@ -291,31 +384,11 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 			Path: paths[n.path.off : n.path.off+uint32(n.path.n) : n.path.off+uint32(n.path.n)], OK: n.ok(),
 		}
 		for k := range f.nodePorts(o) {
-			p := f.portOf(o, uint8(k))
 			portAt[int(n.first)+k] = int32(len(s.Ports))
-			q := subnet.Port{
-				GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: int32(i), EndPort: -1,
-				Num: p.num, Known: p.has(pKnown), DefaultPKey: p.pkey, LID: p.lid, LMC: p.lmc,
-			}
-			q.Info.MKey = 0 // keys are nobody's business
-			if n.isSwitch() && k > 0 {
-				p0 := f.portOf(o, 0)
-				q.GUID, q.LID, q.LMC = p0.guid, p0.lid, p0.lmc
-			}
-			if p.has(pLinked) {
-				q.Peer = ref{Node: at[p.peer.Node], Port: p.peer.Port}
-				q.Rate = c.rate(p)
-				q.MTU = p.info.NeighborMTU
-			}
-			if q.MTU < 1 || q.MTU > 5 {
-				q.MTU = min(max(p.info.MTUCap, 1), 5)
-			}
-			if q.Rate == 0 && p.num == 0 {
-				q.Rate = ib.RateOf(ib.Width4x, ib.SpeedSDR)
-			}
-			s.Ports = append(s.Ports, q)
+			s.Ports = append(s.Ports, c.snapPort(at, f.portOf(o, uint8(k))))
 		}
 	}
+	c.snapOf, c.snapAt = f, at
 	if f.self.Node >= 0 {
 		s.Self = ref{Node: at[f.self.Node], Port: f.self.Port}
 	}

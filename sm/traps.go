@@ -110,6 +110,7 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	}
 	switch n.TrapNumber {
 	case smp.TrapPortStateChange:
+		c.suspectLID(issuer, true)
 		c.sweepOnTrap("trap 128: a port changed state at LID " + issuer.String())
 	case smp.TrapLocalChange:
 		c.onTrap144(&n, issuer)
@@ -167,11 +168,11 @@ func (c *Core) trapNotice(k Kind, lv Level, lid ib.LID, port uint8, text string)
 	c.out.notify(n)
 }
 
-// sweepOnTrap asks for a full sweep after a short wait for more of the same;
+// sweepOnTrap asks for a sweep after a short wait for more of the same;
 // sweeps that keep being asked for are made less often.
 func (c *Core) sweepOnTrap(why string) {
 	if c.phase != PhaseIdle && c.phase != PhaseLight {
-		c.askSweep(why)
+		c.ask(why)
 		return
 	}
 	if c.trapAt != mad.Never {
@@ -204,6 +205,7 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 		i, p, ok := c.portByLID(issuer)
 		switch {
 		case !ok: // nor do we know whether it was read before or after
+			c.wantFull = true
 			c.sweepOnTrap("trap 144: the description of LID " + issuer.String() + " changed")
 		default:
 			c.f.nodes[i].flags &^= nDesc // until it is read the light sweeps ask for it
@@ -215,6 +217,7 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 		}
 		return
 	}
+	c.suspectLID(issuer, false)
 	c.sweepOnTrap("trap 144: capabilities or local settings changed at LID " + issuer.String())
 }
 
@@ -244,6 +247,7 @@ func (c *Core) onTrap145(n *smp.Notice, issuer ib.LID) {
 	d.Get(&n.DataDetails)
 	i, _, ok := c.portByLID(issuer)
 	if !ok || c.phase != PhaseIdle {
+		c.wantFull = true
 		c.sweepOnTrap("trap 145: the system image GUID changed at LID " + issuer.String())
 		return
 	}

@@ -80,6 +80,7 @@ type Port struct {
 	MTU     ib.MTU  // of the link: NeighborMTU, MTUCap for ports without a link
 	Rate    ib.Rate // of the link
 	Known   bool    // Info was read in the last sweep
+	Held    bool    // the link fails again and again and is kept out
 	// DefaultPKey is the default partition's entry in the port's P_Key
 	// table: full, limited or 0 if it is not there or was not read.
 	DefaultPKey ib.PKey
@@ -218,6 +219,38 @@ func (s *Snapshot) Finish() {
 		}
 		return int(a.port - b.port)
 	})
+	s.Counts = c
+}
+
+// Carry finishes a snapshot that is a copy of old, a finished one, but for the
+// head, the problems, and the state and links of some nodes' ports; nodes are
+// all those that such a link joins, as it was or as it is. It takes time
+// proportional to their ports.
+func (s *Snapshot) Carry(old *Snapshot, nodes []int32) {
+	c := old.Counts
+	c.Problems = len(s.Problems)
+	in := make(map[int32]bool, len(nodes))
+	for _, n := range nodes {
+		in[n] = true
+	}
+	count := func(t *Snapshot, sign int) {
+		for _, n := range nodes {
+			ports := t.NodePorts(n)
+			for i := range ports {
+				p := &ports[i]
+				q := t.Port(p.Peer)
+				if q == nil || in[p.Peer.Node] && (n > p.Peer.Node || n == p.Peer.Node && p.Num > p.Peer.Port) {
+					continue
+				}
+				c.Links += sign
+				if p.State() == ib.StateActive && q.State() == ib.StateActive {
+					c.LinksActive += sign
+				}
+			}
+		}
+	}
+	count(old, -1)
+	count(s, 1)
 	s.Counts = c
 }
 
