@@ -39,6 +39,7 @@ const (
 	DeadEnd   Kind = iota + 1 // no entry, or a port that leads nowhere
 	Loop                      // the packet comes round again
 	WrongPort                 // delivered, but to another end port
+	BadLane                   // the way on is a link without the lane that the packet is to take
 )
 
 // String names the kind in lower case.
@@ -50,6 +51,8 @@ func (k Kind) String() string {
 		return "loop"
 	case WrongPort:
 		return "wrong delivery"
+	case BadLane:
+		return "lane that the link does not have"
 	}
 	return "unknown"
 }
@@ -89,6 +92,10 @@ type Cycle struct {
 // Report is the verdict. Pairs are ordered pairs (source LID, destination LID)
 // of different end ports.
 type Report struct {
+	// Malformed says what the tables promise or need and do not hold: missing
+	// rows or service levels, numbers out of range, more lanes than NumVLs
+	// claims; "" if nothing. But for the claim, nothing else was looked at.
+	Malformed string
 	// UnreachablePairs counts the pairs whose switches are connected but
 	// whose packets do not arrive.
 	UnreachablePairs int64
@@ -99,7 +106,7 @@ type Report struct {
 	// also those that nobody owns.
 	Loops int64
 	// CreditCycles counts the strongly connected components of the channel
-	// dependency graph that hold a cycle, for traffic with a CA or router port at one
+	// dependency graph (of pairs of channel and lane) that hold a cycle, for traffic with a CA or router port at one
 	// end at least.
 	CreditCycles int
 	// CreditCyclesSwitch counts those that only exist because of traffic
@@ -113,7 +120,9 @@ type Report struct {
 	AvgHops        float64 // mean of the same
 	MaxChannelLoad int64   // most paths over one channel (a cable's direction between switches)
 	AvgChannelLoad float64 // mean over all channels
-	VLsUsed        int     // data lanes of the delivered paths with a CA at one end; 1 for single-lane tables
+	// VLsUsed is how many data lanes the delivered paths with a CA at one end
+	// take between switches; 1 for single-lane tables, and at least.
+	VLsUsed int
 
 	Failures []Failure // examples, by ascending LID
 	Cycles   []Cycle   // examples, at most one for each component counted
@@ -121,7 +130,9 @@ type Report struct {
 
 // OK reports whether the tables may be installed: every connected pair is
 // delivered, nothing loops, no traffic of CAs can deadlock.
-func (r *Report) OK() bool { return r.UnreachablePairs == 0 && r.Loops == 0 && r.CreditCycles == 0 }
+func (r *Report) OK() bool {
+	return r.Malformed == "" && r.UnreachablePairs == 0 && r.Loops == 0 && r.CreditCycles == 0
+}
 
 // Err is nil if the report is OK, else says in one line why not.
 func (r *Report) Err() error {
@@ -129,6 +140,9 @@ func (r *Report) Err() error {
 		return nil
 	}
 	var why []string
+	if r.Malformed != "" {
+		why = append(why, r.Malformed)
+	}
 	count := func(n int64, what string) {
 		if n > 1 {
 			what += "s"
@@ -143,7 +157,8 @@ func (r *Report) Err() error {
 	return errors.New("check: " + strings.Join(why, ", "))
 }
 
-// String prints the cycle one dependency a line, with the switches' GUIDs.
+// String prints the cycle one dependency a line, with the switches' GUIDs and
+// for each a path that makes it, its hops as switch/port/lane.
 func (c *Cycle) String(g *fabric.Graph) string {
 	var b strings.Builder
 	hop := func(h Hop) { fmt.Fprintf(&b, "%v port %d lane %d", g.Switches[h.Switch].GUID, h.Port, h.Lane) }
@@ -153,7 +168,7 @@ func (c *Cycle) String(g *fabric.Graph) string {
 		hop(e.Out)
 		fmt.Fprintf(&b, " (port %v to LID %d:", g.EndPorts[e.Src].GUID, e.Dst)
 		for _, h := range e.Path {
-			fmt.Fprintf(&b, " %v/%d", g.Switches[h.Switch].GUID, h.Port)
+			fmt.Fprintf(&b, " %v/%d/%d", g.Switches[h.Switch].GUID, h.Port, h.Lane)
 		}
 		b.WriteString(")\n")
 	}

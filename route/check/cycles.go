@@ -7,106 +7,146 @@ import (
 	"heddle/ib"
 )
 
-// cycles looks for cycles in the dependencies of one lane and adds them to r.
-func (j *judge) cycles(r *Report, lane uint8, ca, sw []uint64) {
-	all := make([]uint64, len(ca))
+// Nodes of the dependency graph are numbered lane·channels + channel.
+
+// cycles looks for cycles in the dependencies and adds them to r.
+func (j *judge) cycles(r *Report, ca, sw planes) {
+	all := make(planes, len(ca))
 	for i := range all {
-		all[i] = ca[i] | sw[i]
+		switch {
+		case sw[i] == nil:
+			all[i] = ca[i]
+		case ca[i] == nil:
+			all[i] = sw[i]
+		default:
+			all[i] = make([]uint64, len(ca[i]))
+			for k := range all[i] {
+				all[i][k] = ca[i][k] | sw[i][k]
+			}
+		}
 	}
 	if j.acyclic(all) {
 		return
 	}
 	id, count := j.tangles(ca)
 	r.CreditCycles += count
-	j.describe(r, lane, ca, ca, id, count, false)
+	j.describe(r, ca, ca, id, count, false)
 
 	id, count = j.tangles(all)
 	byswitch := make([]bool, count+1)
-	for c := range j.to {
-		k := id[c]
+	for x := range id {
+		k := id[x]
 		if k == 0 {
 			continue
 		}
-		j.succ(all, int32(c), func(d int32) {
-			if id[d] == k && !j.has(ca, int32(c), d) {
+		j.succ(all, int32(x), func(y int32) {
+			if id[y] == k && !j.has(ca, int32(x), y) {
 				byswitch[k] = true
 			}
 		})
 	}
+	found := 0
 	for k := 1; k <= count; k++ {
 		if byswitch[k] {
-			r.CreditCyclesSwitch++
-		} else {
-			for c := range id {
-				if id[c] == int32(k) {
-					id[c] = 0
-				}
-			}
+			found++
 		}
 	}
-	if r.CreditCyclesSwitch > 0 {
-		j.describe(r, lane, ca, all, id, count, true)
+	if found == 0 {
+		return
 	}
+	for x, k := range id {
+		if !byswitch[k] {
+			id[x] = 0
+		}
+	}
+	r.CreditCyclesSwitch += found
+	j.describe(r, ca, all, id, count, true)
 }
 
-func (j *judge) has(set []uint64, c1, c2 int32) bool {
+func (j *judge) split(x int32) (c int32, lane int) {
+	m := int32(len(j.to))
+	return x % m, int(x / m)
+}
+
+func (j *judge) has(set planes, x, y int32) bool {
+	c1, l1 := j.split(x)
+	c2, l2 := j.split(y)
+	p := set[l1*j.lanes+l2]
 	b := uint32(j.row[c1] + j.col[c2])
-	return set[b>>6]>>(b&63)&1 != 0
+	return p != nil && p[b>>6]>>(b&63)&1 != 0
 }
 
-// succ calls fn for each channel that depends on c's release.
-func (j *judge) succ(set []uint64, c int32, fn func(d int32)) {
+// succ calls fn for each node that waits for x.
+func (j *judge) succ(set planes, x int32, fn func(y int32)) {
+	c, l1 := j.split(x)
 	v := j.to[c]
-	first, k := j.g.Off[v], j.g.Off[v+1]-j.g.Off[v]
+	k := j.g.Off[v+1] - j.g.Off[v]
 	lo := uint32(j.row[c])
-	for i := int32(0); i < k; {
-		b := lo + uint32(i)
-		word := set[b>>6] >> (b & 63)
-		step := min(64-int32(b&63), k-i)
-		if step < 64 {
-			word &= 1<<step - 1
+	for l2, p := range set[l1*j.lanes : (l1+1)*j.lanes] {
+		if p == nil {
+			continue
 		}
-		for ; word != 0; word &= word - 1 {
-			fn(first + i + int32(bits.TrailingZeros64(word)))
+		first := int32(l2*len(j.to)) + j.g.Off[v]
+		for i := int32(0); i < k; {
+			b := lo + uint32(i)
+			word := p[b>>6] >> (b & 63)
+			step := min(64-int32(b&63), k-i)
+			if step < 64 {
+				word &= 1<<step - 1
+			}
+			for ; word != 0; word &= word - 1 {
+				fn(first + i + int32(bits.TrailingZeros64(word)))
+			}
+			i += step
 		}
-		i += step
 	}
 }
 
-// nextSucc is the first channel from column at on that depends on c's release.
-func (j *judge) nextSucc(set []uint64, c, at int32) (int32, bool) {
+// nextSucc is the first node that waits for x, in the order of lanes and
+// columns, from lane l2 and column at on.
+func (j *judge) nextSucc(set planes, x int32, l2, at int32) (y, lane, col int32, ok bool) {
+	c, l1 := j.split(x)
 	v := j.to[c]
 	first, k := j.g.Off[v], j.g.Off[v+1]-j.g.Off[v]
 	lo := uint32(j.row[c])
-	for at < k {
-		b := lo + uint32(at)
-		if word := set[b>>6] >> (b & 63); word != 0 {
-			at += int32(bits.TrailingZeros64(word))
-			return first + at, at < k
+	for ; int(l2) < j.lanes; l2, at = l2+1, 0 {
+		p := set[l1*j.lanes+int(l2)]
+		if p == nil {
+			continue
 		}
-		at += 64 - int32(b&63)
+		for at < k {
+			b := lo + uint32(at)
+			if word := p[b>>6] >> (b & 63); word != 0 {
+				at += int32(bits.TrailingZeros64(word))
+				if at < k {
+					return l2*int32(len(j.to)) + first + at, l2, at, true
+				}
+				break
+			}
+			at += 64 - int32(b&63)
+		}
 	}
-	return 0, false
+	return 0, 0, 0, false
 }
 
-// acyclic peels channels that nothing waits for until none is left or a cycle
+// acyclic peels nodes that nothing waits for until none is left or a cycle
 // is all that remains.
-func (j *judge) acyclic(set []uint64) bool {
-	m := len(j.to)
+func (j *judge) acyclic(set planes) bool {
+	m := len(j.to) * j.lanes
 	in := make([]int32, m)
-	for c := range m {
-		j.succ(set, int32(c), func(d int32) { in[d]++ })
+	for x := range m {
+		j.succ(set, int32(x), func(y int32) { in[y]++ })
 	}
 	queue := make([]int32, 0, m)
-	for c, k := range in {
+	for x, k := range in {
 		if k == 0 {
-			queue = append(queue, int32(c))
+			queue = append(queue, int32(x))
 		}
 	}
 	for h := 0; h < len(queue); h++ {
-		j.succ(set, queue[h], func(d int32) {
-			if in[d]--; in[d] == 0 {
-				queue = append(queue, d)
+		j.succ(set, queue[h], func(y int32) {
+			if in[y]--; in[y] == 0 {
+				queue = append(queue, y)
 			}
 		})
 	}
@@ -114,23 +154,23 @@ func (j *judge) acyclic(set []uint64) bool {
 }
 
 // tangles numbers, from 1, the strongly connected components of two
-// channels and more (R. E. Tarjan, 1972, without recursion); 0 is the rest.
-func (j *judge) tangles(set []uint64) (id []int32, count int) {
-	m := len(j.to)
+// nodes and more (R. E. Tarjan, 1972, without recursion); 0 is the rest.
+func (j *judge) tangles(set planes) (id []int32, count int) {
+	m := len(j.to) * j.lanes
 	id = make([]int32, m)
 	num := make([]int32, m) // order of discovery from 1; 0 = not yet
 	low := make([]int32, m)
 	on := make([]bool, m)
-	type frame struct{ c, at int32 } // at: successors looked at already
+	type frame struct{ x, lane, at int32 } // where to look on
 	var frames []frame
 	var stack []int32
 	next := int32(0)
-	enter := func(c int32) {
+	enter := func(x int32) {
 		next++
-		num[c], low[c] = next, next
-		stack = append(stack, c)
-		on[c] = true
-		frames = append(frames, frame{c, 0})
+		num[x], low[x] = next, next
+		stack = append(stack, x)
+		on[x] = true
+		frames = append(frames, frame{x, 0, 0})
 	}
 	for r := range m {
 		if num[r] != 0 {
@@ -139,37 +179,37 @@ func (j *judge) tangles(set []uint64) (id []int32, count int) {
 		enter(int32(r))
 		for len(frames) > 0 {
 			f := &frames[len(frames)-1]
-			d, more := j.nextSucc(set, f.c, f.at)
+			y, lane, at, more := j.nextSucc(set, f.x, f.lane, f.at)
 			if more {
-				f.at = j.col[d] + 1
-				if num[d] == 0 {
-					enter(d)
-				} else if on[d] {
-					low[f.c] = min(low[f.c], num[d])
+				f.lane, f.at = lane, at+1
+				if num[y] == 0 {
+					enter(y)
+				} else if on[y] {
+					low[f.x] = min(low[f.x], num[y])
 				}
 				continue
 			}
-			c := f.c
+			x := f.x
 			frames = frames[:len(frames)-1]
 			if len(frames) > 0 {
-				p := frames[len(frames)-1].c
-				low[p] = min(low[p], low[c])
+				p := frames[len(frames)-1].x
+				low[p] = min(low[p], low[x])
 			}
-			if low[c] != num[c] {
+			if low[x] != num[x] {
 				continue
 			}
-			if stack[len(stack)-1] == c { // alone: no channel waits for itself
+			if stack[len(stack)-1] == x { // alone: no channel waits for itself
 				stack = stack[:len(stack)-1]
-				on[c] = false
+				on[x] = false
 				continue
 			}
 			count++
 			for {
-				d := stack[len(stack)-1]
+				y := stack[len(stack)-1]
 				stack = stack[:len(stack)-1]
-				on[d] = false
-				id[d] = int32(count)
-				if d == c {
+				on[y] = false
+				id[y] = int32(count)
+				if y == x {
 					break
 				}
 			}
@@ -179,64 +219,69 @@ func (j *judge) tangles(set []uint64) (id []int32, count int) {
 }
 
 // describe adds one cycle of each component numbered in id.
-func (j *judge) describe(r *Report, lane uint8, ca, set []uint64, id []int32, count int, switchOnly bool) {
+func (j *judge) describe(r *Report, ca, set planes, id []int32, count int, switchOnly bool) {
 	first := make([]int32, count+1)
-	for c := len(id) - 1; c >= 0; c-- {
-		first[id[c]] = int32(c) + 1
+	for x := len(id) - 1; x >= 0; x-- {
+		first[id[x]] = int32(x) + 1
 	}
 	for k := 1; k <= count && len(r.Cycles) < j.keep; k++ {
 		if first[k] == 0 {
 			continue
 		}
-		chans := j.shortCycle(set, id, first[k]-1)
+		nodes := j.shortCycle(set, id, first[k]-1)
 		cy := Cycle{SwitchOnly: switchOnly}
-		for i, c1 := range chans {
-			c2 := chans[(i+1)%len(chans)]
-			cy.Edges = append(cy.Edges, j.explain(c1, c2, lane, !j.has(ca, c1, c2)))
+		for i, x := range nodes {
+			y := nodes[(i+1)%len(nodes)]
+			cy.Edges = append(cy.Edges, j.explain(x, y, !j.has(ca, x, y)))
 		}
 		r.Cycles = append(r.Cycles, cy)
 	}
 }
 
-// shortCycle is a shortest cycle through channel c inside its component.
-func (j *judge) shortCycle(set []uint64, id []int32, c int32) []int32 {
+// shortCycle is a shortest cycle through node x inside its component.
+func (j *judge) shortCycle(set planes, id []int32, x int32) []int32 {
 	from := make([]int32, len(id))
 	for i := range from {
 		from[i] = -1
 	}
-	queue := []int32{c}
+	queue := []int32{x}
 	for h := 0; h < len(queue); h++ {
 		closed := int32(-1)
-		j.succ(set, queue[h], func(d int32) {
-			if d == c && closed < 0 {
+		j.succ(set, queue[h], func(y int32) {
+			if y == x && closed < 0 {
 				closed = queue[h]
 			}
-			if id[d] == id[c] && from[d] < 0 && d != c {
-				from[d] = queue[h]
-				queue = append(queue, d)
+			if id[y] == id[x] && from[y] < 0 && y != x {
+				from[y] = queue[h]
+				queue = append(queue, y)
 			}
 		})
 		if closed < 0 {
 			continue
 		}
 		var back []int32
-		for d := closed; d != c; d = from[d] {
-			back = append(back, d)
+		for y := closed; y != x; y = from[y] {
+			back = append(back, y)
 		}
-		out := []int32{c}
+		out := []int32{x}
 		for i := len(back) - 1; i >= 0; i-- {
 			out = append(out, back[i])
 		}
 		return out
 	}
-	return nil // not reached: c lies on a cycle of its component
+	return nil // not reached: x lies on a cycle of its component
 }
 
-// explain finds a path that makes the dependency c1→c2 on a lane.
-func (j *judge) explain(c1, c2 int32, lane uint8, switches bool) Dependency {
+// explain finds a path that makes the dependency of node y on node x.
+func (j *judge) explain(x, y int32, switches bool) Dependency {
 	g := j.g
-	hop := func(c int32) Hop { return Hop{g.Channels[c].From, g.Channels[c].OutPort, lane} }
-	d := Dependency{In: hop(c1), Out: hop(c2), Src: -1}
+	c1, l1 := j.split(x)
+	c2, l2 := j.split(y)
+	d := Dependency{
+		In:  Hop{g.Channels[c1].From, g.Channels[c1].OutPort, uint8(l1)},
+		Out: Hop{g.Channels[c2].From, g.Channels[c2].OutPort, uint8(l2)},
+		Src: -1,
+	}
 	u, v := g.Channels[c1].From, g.Channels[c2].From
 	for l := 1; l < len(g.LIDOwner); l++ {
 		owner := g.LIDOwner[l]
@@ -247,23 +292,46 @@ func (j *judge) explain(c1, c2 int32, lane uint8, switches bool) Dependency {
 			continue
 		}
 		dst := &g.EndPorts[owner]
+		over := j.over(u, l, dst.Switch)
 		for e := range g.EndPorts {
 			src := &g.EndPorts[e]
-			if src.Switch < 0 || j.lidsOf[e] == 0 || j.lane(src.Switch, dst.Switch) != lane ||
+			if src.Switch < 0 || !over[src.Switch] || j.lidsOf[e] == 0 ||
 				(src.Type == ib.NodeSwitch && dst.Type == ib.NodeSwitch) != switches {
 				continue
 			}
-			if path, ok := j.path(src.Switch, l, c1, lane); ok {
-				d.Src, d.Dst, d.Path = int32(e), ib.LID(l), path
-				return d
+			path := j.path(src, l, dst.Switch)
+			for i := 1; i < len(path); i++ {
+				if path[i-1] == d.In && path[i] == d.Out {
+					d.Src, d.Dst, d.Path = int32(e), ib.LID(l), path
+					return d
+				}
 			}
 		}
 	}
 	return d
 }
 
-// channel is where switch s sends l, or -1; the destination's own switch sends
-// nowhere.
+// over says of every switch whether its packets to l pass switch u.
+func (j *judge) over(u int32, l int, dst int32) []bool {
+	over := make([]bool, j.n)
+	for s := range over {
+		at := int32(s)
+		for range j.n + 1 {
+			if at == u || over[at] {
+				over[s] = true
+				break
+			}
+			c := j.channel(at, l)
+			if at == dst || c < 0 {
+				break
+			}
+			at = j.to[c]
+		}
+	}
+	return over
+}
+
+// channel is where switch s sends l, or -1.
 func (j *judge) channel(s int32, l int) int32 {
 	row := j.t.LFT[s]
 	limit := int(j.g.Switches[s].LinearFDBCap)
@@ -273,20 +341,44 @@ func (j *judge) channel(s int32, l int) int32 {
 	return j.out[int(s)<<j.shift|int(row[l])]
 }
 
-// path walks from switch s towards l; ok if it goes over channel through.
-func (j *judge) path(s int32, l int, through int32, lane uint8) (hops []Hop, ok bool) {
-	dst := j.g.EndPorts[j.g.LIDOwner[l]].Switch
-	for range j.n + 1 {
+// level is the service level of packets from switch s to l.
+func (j *judge) level(s int32, l int) ib.SL {
+	col, step := j.levels(l)
+	if col == nil {
+		return 0
+	}
+	return col[int(s)*step]
+}
+
+// lane is the data lane of packets that enter switch s by port in and leave
+// by channel c; ok if the link has it.
+func (j *judge) lane(s int32, in uint8, c int32, sl ib.SL) (lane uint8, ok bool) {
+	if j.hop == nil {
+		return uint8(sl) % uint8(j.lanes), true
+	}
+	lane = uint8(j.lanesOf(s, in, c)[sl])
+	return lane, lane < j.vls[c]
+}
+
+// path walks from an end port towards l: as far as packets get, but at most
+// twice round a loop.
+func (j *judge) path(src *fabric.EndPort, l int, dst int32) (hops []Hop) {
+	s, in := src.Switch, src.Port
+	sl := j.level(s, l)
+	for range 3*j.n + 1 {
 		if s == dst {
-			return hops, ok
+			return hops
 		}
 		c := j.channel(s, l)
 		if c < 0 {
-			return hops, ok
+			return hops
 		}
-		ok = ok || c == through
+		lane, ok := j.lane(s, in, c, sl)
+		if !ok {
+			return hops
+		}
 		hops = append(hops, Hop{s, j.g.Channels[c].OutPort, lane})
-		s = j.to[c]
+		s, in = j.to[c], j.g.Channels[c].InPort
 	}
-	return hops, ok
+	return hops
 }

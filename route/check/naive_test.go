@@ -20,8 +20,10 @@ func naive(g *fabric.Graph, t *route.Tables) *check.Report {
 	r := &check.Report{}
 	n := len(g.Switches)
 	lanes := 1
-	if t.SL != nil {
-		lanes = t.NumVLs
+	if t.SL != nil || t.Lanes != nil {
+		for _, c := range g.Channels {
+			lanes = max(lanes, int(c.VLs))
+		}
 	}
 	entry := func(s int32, l int) byte {
 		row := t.LFT[s]
@@ -51,12 +53,10 @@ func naive(g *fabric.Graph, t *route.Tables) *check.Report {
 	closure(near)
 
 	m := len(g.Channels)
-	ca, all := make([][][]bool, lanes), make([][][]bool, lanes)
-	for v := range lanes {
-		ca[v], all[v] = square(m), square(m)
-	}
+	ca, all := square(m*lanes), square(m*lanes) // nodes: channel·lanes + lane
 	load := make([]int64, m)
 	used := map[int]bool{}
+	top1 := 0 // highest lane, plus one
 	var hops int64
 	top := int(max(g.TopLID, t.TopLID))
 	for l := 1; l <= top; l++ {
@@ -102,35 +102,43 @@ func naive(g *fabric.Graph, t *route.Tables) *check.Report {
 					continue
 				}
 			}
-			lane := 0
-			if t.SL != nil {
-				lane = int(t.SL[int(a.Switch)*t.NumClasses+int(dst)]) % lanes
-			}
-			var path []int32
-			u, ok := a.Switch, false
+			sl := t.PathSL(a.Switch, ib.LID(l))
+			var path, nodes []int32
+			u, in, ok := a.Switch, a.Port, false
 			for range 3 * n {
 				if u == dst {
-					ok = entry(u, l) == b.Port
+					ok = entry(u, l) == b.Port && (t.Lanes == nil || b.Port == 0 || t.VL(u, in, b.Port, sl, 15) < 15)
 					break
 				}
 				c := next(u, l)
 				if c < 0 {
 					break
 				}
+				lane := t.VL(u, in, g.Channels[c].OutPort, sl, g.Channels[c].VLs)
+				if t.SL == nil && t.Lanes == nil {
+					lane = 0
+				}
+				if uint8(lane) >= g.Channels[c].VLs {
+					break
+				}
+				top1 = max(top1, int(lane)+1)
 				path = append(path, c)
-				u = g.Channels[c].To
+				nodes = append(nodes, c*int32(lanes)+int32(lane))
+				u, in = g.Channels[c].To, g.Channels[c].InPort
 			}
 			if !ok && near[a.Switch][dst] {
 				r.UnreachablePairs++
 			}
 			isCA := a.Type != ib.NodeSwitch || b.Type != ib.NodeSwitch
-			if isCA && ok {
-				used[lane] = true
-			}
-			for i := 1; i < len(path); i++ {
-				all[lane][path[i-1]][path[i]] = true
-				if isCA {
-					ca[lane][path[i-1]][path[i]] = true
+			for i, x := range nodes {
+				if isCA && ok {
+					used[int(x)%lanes] = true
+				}
+				if i > 0 {
+					all[nodes[i-1]][x] = true
+					if isCA {
+						ca[nodes[i-1]][x] = true
+					}
 				}
 			}
 			if ok && a.Type != ib.NodeSwitch && b.Type != ib.NodeSwitch && ib.LID(src) == a.LID {
@@ -153,33 +161,28 @@ func naive(g *fabric.Graph, t *route.Tables) *check.Report {
 	if m > 0 {
 		r.AvgChannelLoad /= float64(m)
 	}
-	r.VLsUsed = len(used)
-	if lanes == 1 {
-		r.VLsUsed = 1
+	r.VLsUsed = max(len(used), 1)
+	if top1 > t.NumVLs {
+		r.Malformed = "claim"
 	}
-	for v := range lanes {
-		direct := square(m)
-		for i := range direct {
-			copy(direct[i], ca[v][i])
-		}
-		closure(ca[v])
-		r.CreditCycles += len(tangles(ca[v]))
-		edges := square(m)
-		for i := range edges {
-			copy(edges[i], all[v][i])
-		}
-		closure(all[v])
-		for _, comp := range tangles(all[v]) {
-			for _, i := range comp {
-				for _, j := range comp {
-					if edges[i][j] && !direct[i][j] {
-						r.CreditCyclesSwitch++
-						goto next
-					}
+	direct, edges := square(m*lanes), square(m*lanes)
+	for i := range direct {
+		copy(direct[i], ca[i])
+		copy(edges[i], all[i])
+	}
+	closure(ca)
+	r.CreditCycles = len(tangles(ca))
+	closure(all)
+	for _, comp := range tangles(all) {
+		for _, i := range comp {
+			for _, j := range comp {
+				if edges[i][j] && !direct[i][j] {
+					r.CreditCyclesSwitch++
+					goto next
 				}
 			}
-		next:
 		}
+	next:
 	}
 	return r
 }
@@ -242,7 +245,7 @@ func close(a, b float64) bool { return a-b < 1e-9 && b-a < 1e-9 }
 func equal(a, b *check.Report) bool {
 	return a.UnreachablePairs == b.UnreachablePairs && a.DisconnectedPairs == b.DisconnectedPairs && a.Loops == b.Loops &&
 		a.CreditCycles == b.CreditCycles && a.CreditCyclesSwitch == b.CreditCyclesSwitch && a.Paths == b.Paths &&
-		a.MaxHops == b.MaxHops && a.MaxChannelLoad == b.MaxChannelLoad && a.VLsUsed == b.VLsUsed
+		(a.Malformed == "") == (b.Malformed == "") && a.MaxHops == b.MaxHops && a.MaxChannelLoad == b.MaxChannelLoad && a.VLsUsed == b.VLsUsed
 }
 
 // drawNet is a small random net, sometimes in several parts, sometimes with
@@ -285,20 +288,78 @@ func TestNaiveTwin(t *testing.T) {
 		if rapid.IntRange(0, 7).Draw(t, "low top") == 0 {
 			tb.TopLID--
 		}
-		if rapid.IntRange(0, 2).Draw(t, "lanes") == 0 {
-			tb.NumVLs = rapid.IntRange(1, 3).Draw(t, "vls")
-			tb.SwitchClasses(g)
-			tb.SL = make([]ib.SL, len(g.Switches)*len(g.Switches))
-			for i := range tb.SL {
-				tb.SL[i] = ib.SL(rapid.IntRange(0, 3).Draw(t, "sl"))
-			}
-		}
+		drawLanes(t, g, tb)
 		got := check.Verify(g, tb, check.Options{Workers: rapid.IntRange(1, 4).Draw(t, "workers")})
 		sameVerdict(t, got, naive(g, tb))
 		for _, c := range got.Cycles {
 			checkCycle(t, g, &c)
 		}
 	})
+}
+
+// drawLanes gives the tables service levels and lanes, or leaves them alone.
+func drawLanes(t *rapid.T, g *fabric.Graph, tb *route.Tables) {
+	kind := rapid.IntRange(0, 6).Draw(t, "lanes")
+	draw := routetest.Draws(rapid.Uint64().Draw(t, "lane seed"))
+	most := 1 + draw(3)
+	for c := range g.Channels {
+		g.Channels[c].VLs = uint8(most)
+	}
+	if kind == 0 {
+		return
+	}
+	tb.NumVLs = 3 - draw(6)/5
+	if kind != 1 { // links of different lanes
+		for c := range g.Channels {
+			if draw(3) == 0 {
+				v := uint8(1 + draw(3))
+				g.Channels[c].VLs, g.Channels[g.Channels[c].Rev].VLs = v, v
+			}
+		}
+	}
+	if kind != 2 {
+		tb.SwitchClasses(g)
+		if kind > 3 { // classes of any LIDs
+			tb.NumClasses = 1 + draw(5)
+			for l := range tb.Class {
+				tb.Class[l] = int32(draw(tb.NumClasses+1)) - 1
+			}
+		}
+		tb.SL = make([]ib.SL, len(g.Switches)*tb.NumClasses)
+		for i := range tb.SL {
+			tb.SL[i] = ib.SL(draw(4))
+		}
+	}
+	if kind == 2 || kind > 4 {
+		tb.Lanes = drawSLToVL(g, kind == 6, draw)
+	}
+}
+
+// drawSLToVL makes SL-to-VL tables: lanes that every link has or, if wild, any.
+func drawSLToVL(g *fabric.Graph, wild bool, draw func(int) int) *route.Lanes {
+	lanes := &route.Lanes{Rows: make([][16]ib.VL, 6)}
+	least := uint8(15)
+	for _, c := range g.Channels {
+		least = min(least, c.VLs)
+	}
+	for i := range lanes.Rows {
+		for sl := range lanes.Rows[i] {
+			lanes.Rows[i][sl] = ib.VL(draw(int(least)))
+			if wild && draw(12) == 0 {
+				lanes.Rows[i][sl] = ib.VL([]int{0, 1, 2, 15}[draw(4)])
+			}
+		}
+	}
+	for s := range g.Switches {
+		k := int(g.Switches[s].NumPorts) + 1
+		lanes.Stride = append(lanes.Stride, uint16(k))
+		row := make([]uint8, k*k)
+		for i := range row {
+			row[i] = uint8(draw(len(lanes.Rows)))
+		}
+		lanes.Index = append(lanes.Index, row)
+	}
+	return lanes
 }
 
 // checkCycle sees that a cycle is one, and that each path proves its edge.

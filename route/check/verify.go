@@ -1,6 +1,9 @@
 package check
 
 import (
+	"fmt"
+	"math/bits"
+
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
@@ -27,34 +30,40 @@ type judge struct {
 	to     []int32 // by channel: the switch it enters
 	row    []int32 // by channel: index of its first dependency bit
 	col    []int32 // by channel: its column at the switch it leaves
-	nbits  int     // dependency bits of one lane
-	lanes  int
-	lidsAt []int64 // by switch: LIDs of the end ports on it
-	casAt  []int32 // by switch: CA and router ports on it
-	lidsOf []int64 // by end port: its LIDs
-	comp   []int32 // by switch: its connected component
-	inComp []int64 // by component: LIDs
-	total  int64   // LIDs of all end ports
-	keep   int     // examples
+	nbits  int     // dependency bits of one pair of lanes
+	lanes  int     // data lanes that packets may be on
+	vls    []uint8 // by channel: its data lanes
+	mode   mode
+	hop    *hopLanes // in mode general
+	lidsAt []int64   // by switch: LIDs of the end ports on it
+	casAt  []int32   // by switch: CA and router ports on it
+	lidsOf []int64   // by end port: its LIDs
+	comp   []int32   // by switch: its connected component
+	inComp []int64   // by component: LIDs
+	total  int64     // LIDs of all end ports
+	keep   int       // examples
 }
 
 // scratch belongs to one worker.
 type scratch struct {
-	tile  []byte  // entries of one block, LID by LID
-	ch    []int32 // by switch: output channel for the LID at hand, or -1
-	depth []int32
-	order []int32 // switches, each after the one it sends to
-	stack []int32
-	flow  []int64
-	mask  []uint16 // lanes that traffic with a CA at an end brings here
-	smask []uint16 // lanes that traffic between switches brings here
-	seen  []bool
-	load  []int64
-	ca    [][]uint64 // dependencies by lane, traffic with a CA at one end
-	sw    [][]uint64 // those of traffic between switch port 0s
-	used  uint32     // lanes used
-	round bool       // some packets of the LID at hand go round
-	part  partial
+	tile    []byte  // entries of one block, LID by LID
+	ch      []int32 // by switch: output channel for the LID at hand, or -1
+	depth   []int32
+	order   []int32 // switches, each after the one it sends to
+	stack   []int32
+	flow    []int64
+	mask    []uint16 // lanes that traffic with a CA at an end brings here
+	smask   []uint16 // lanes that traffic between switches brings here
+	seen    []bool
+	load    []int64
+	ca      planes      // dependencies of traffic with a CA at one end
+	sw      planes      // those of traffic between switch port 0s
+	used    uint32      // lanes of delivered paths with a CA at one end
+	lanes   uint32      // lanes of all packets between switches
+	round   bool        // some packets of the LID at hand go round
+	state   []laneState // by switch, in mode general
+	refused bool        // some packets of the LID at hand are on a lane that a link does not have
+	part    partial
 }
 
 // partial sums of a Report; addition commutes, so the total does not depend on
@@ -68,6 +77,9 @@ type partial struct {
 // be in the graph's switch order. CAs that hang on no switch (cabled to one
 // another) count as connected to nobody.
 func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
+	if m := malformed(g, t); m != "" {
+		return &Report{Malformed: m}
+	}
 	j := newJudge(g, t, o)
 	workers := max(o.Workers, 1)
 	blocks := route.RowLen(ib.LID(j.top)) / route.BlockLen
@@ -99,17 +111,12 @@ func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
 			continue
 		}
 		first.used |= w.used
+		first.lanes |= w.lanes
 		for c, v := range w.load {
 			first.load[c] += v
 		}
-		for v := range j.lanes {
-			for k, x := range w.ca[v] {
-				first.ca[v][k] |= x
-			}
-			for k, x := range w.sw[v] {
-				first.sw[v][k] |= x
-			}
-		}
+		first.ca.join(w.ca)
+		first.sw.join(w.sw)
 	}
 	if r.Paths > 0 {
 		r.AvgHops /= float64(r.Paths)
@@ -127,12 +134,11 @@ func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
 	if len(first.load) > 0 {
 		r.AvgChannelLoad = float64(sum) / float64(len(first.load))
 	}
-	for v := first.used; v != 0; v &= v - 1 {
-		r.VLsUsed++
+	r.VLsUsed = max(bits.OnesCount32(first.used), 1)
+	if most := bits.Len32(first.lanes); t.NumVLs > 0 && most > t.NumVLs {
+		r.Malformed = fmt.Sprintf("the tables claim %d data lanes but use lane %d", t.NumVLs, most-1)
 	}
-	for v := range j.lanes {
-		j.cycles(r, uint8(v), first.ca[v], first.sw[v])
-	}
+	j.cycles(r, first.ca, first.sw)
 	return r
 }
 
@@ -146,9 +152,6 @@ func newJudge(g *fabric.Graph, t *route.Tables, o Options) *judge {
 	}
 	if j.keep == 0 {
 		j.keep = 8
-	}
-	if t.SL != nil {
-		j.lanes = min(max(t.NumVLs, 1), 15)
 	}
 	most := uint8(0)
 	for c := range g.Channels {
@@ -185,6 +188,7 @@ func newJudge(g *fabric.Graph, t *route.Tables, o Options) *judge {
 		}
 	}
 	j.components()
+	j.chooseMode()
 	return j
 }
 
@@ -221,11 +225,12 @@ func (j *judge) newScratch() *scratch {
 		tile: make([]byte, route.BlockLen*j.n), ch: make([]int32, j.n), depth: make([]int32, j.n),
 		order: make([]int32, 0, j.n), flow: make([]int64, j.n), mask: make([]uint16, j.n), smask: make([]uint16, j.n),
 		seen: make([]bool, j.n), load: make([]int64, len(j.to)),
-		ca: make([][]uint64, j.lanes), sw: make([][]uint64, j.lanes),
+		ca: make(planes, j.lanes*j.lanes), sw: make(planes, j.lanes*j.lanes),
 	}
-	for v := range j.lanes {
-		s.ca[v] = make([]uint64, (j.nbits+63)/64)
-		s.sw[v] = make([]uint64, (j.nbits+63)/64)
+	j.plane(s.ca, 0, 0)
+	j.plane(s.sw, 0, 0)
+	if j.mode == general {
+		s.state = make([]laneState, j.n)
 	}
 	return s
 }
@@ -255,14 +260,20 @@ func (j *judge) block(w *scratch, b int) []Failure {
 		if dst < 0 {
 			continue // only loops matter
 		}
+		isCA := j.g.EndPorts[owner].Type != ib.NodeSwitch
+		switch j.mode {
+		case single:
+			j.single(w, isCA)
+		case uniform:
+			j.uniform(w, l, isCA)
+		case general:
+			if j.general(w, l, dst, port, isCA); w.refused {
+				fails = j.slow(w, fails, ib.LID(l), owner, entries)
+				continue
+			}
+		}
 		if bad {
 			fails = j.blame(w, fails, ib.LID(l), owner, entries)
-		}
-		isCA := j.g.EndPorts[owner].Type != ib.NodeSwitch
-		if j.lanes == 1 {
-			j.single(w, dst, isCA)
-		} else {
-			j.multi(w, dst, isCA)
 		}
 		if isCA {
 			j.measure(w, dst)
@@ -381,8 +392,9 @@ func (j *judge) mark(set []uint64, c1, c2 int32) {
 }
 
 // single records the dependencies of one LID in single-lane tables.
-func (j *judge) single(w *scratch, dst int32, isCA bool) {
+func (j *judge) single(w *scratch, isCA bool) {
 	w.used |= 1
+	w.lanes |= 1
 	if isCA {
 		// Every switch may send: port 0 of one, if not a CA on it.
 		set := w.ca[0]
@@ -463,58 +475,6 @@ func (j *judge) loopMasks(w *scratch, start func(u int32) (ca, sw uint16)) {
 	}
 }
 
-func (j *judge) markLanes(w *scratch, c1, c2 int32, ca, sw uint16) {
-	for v := range j.lanes {
-		if ca>>v&1 != 0 {
-			j.mark(w.ca[v], c1, c2)
-		} else if sw>>v&1 != 0 {
-			j.mark(w.sw[v], c1, c2)
-		}
-	}
-}
-
-// lane is the data lane of packets from one switch to another: the service
-// level's, all links mapping level to lane alike.
-func (j *judge) lane(src, dst int32) uint8 {
-	if j.lanes == 1 {
-		return 0
-	}
-	return uint8(int(j.t.SL[int(src)*j.t.NumClasses+int(dst)]) % j.lanes)
-}
-
-// multi records the dependencies of one LID lane by lane.
-func (j *judge) multi(w *scratch, dst int32, isCA bool) {
-	start := func(u int32) (uint16, uint16) {
-		m := uint16(1) << j.lane(u, dst)
-		if isCA || j.casAt[u] > 0 {
-			return m, 0
-		}
-		return 0, m
-	}
-	for _, u := range w.order {
-		w.mask[u], w.smask[u] = start(u)
-		if w.depth[u] > 0 {
-			w.used |= uint32(w.mask[u])
-		}
-	}
-	for i := len(w.order) - 1; i >= 0; i-- {
-		u := w.order[i]
-		c1 := w.ch[u]
-		if c1 < 0 {
-			continue
-		}
-		v := j.to[c1]
-		w.mask[v] |= w.mask[u]
-		w.smask[v] |= w.smask[u]
-		if c2 := w.ch[v]; c2 >= 0 {
-			j.markLanes(w, c1, c2, w.mask[u], w.smask[u])
-		}
-	}
-	if w.round {
-		j.loopMasks(w, start)
-	}
-}
-
 // measure adds the delivered paths from CA ports to one CA's LID.
 func (j *judge) measure(w *scratch, dst int32) {
 	flow := w.flow
@@ -546,82 +506,4 @@ func (j *judge) measure(w *scratch, dst int32) {
 	w.part.paths += paths
 	w.part.hops += hops
 	w.part.maxHops = max(w.part.maxHops, maxHops)
-}
-
-// blame counts the pairs that a LID fails and describes where they end.
-func (j *judge) blame(w *scratch, fails []Failure, l ib.LID, owner int32, entries []byte) []Failure {
-	e := &j.g.EndPorts[owner]
-	dst := e.Switch
-	at := make([]int32, j.n) // where packets from a switch end
-	pairs := make([]int64, j.n)
-	for s := range at {
-		at[s] = -1
-	}
-	for _, u := range w.order {
-		at[u] = u
-		if c := w.ch[u]; c >= 0 {
-			at[u] = at[j.to[c]]
-		}
-	}
-	for s := range j.n {
-		if j.comp[s] != j.comp[dst] || w.depth[s] > 0 {
-			continue
-		}
-		k := j.lidsAt[s]
-		if int32(s) == dst {
-			k -= j.lidsOf[owner]
-		}
-		w.part.unreachable += k
-		if at[s] < 0 {
-			j.loopHeads(w, at, int32(s))
-		}
-		pairs[at[s]] += k
-	}
-	for s, k := range pairs {
-		if len(fails) >= j.keep {
-			break
-		}
-		if k == 0 {
-			continue
-		}
-		f := Failure{Kind: DeadEnd, LID: l, Switch: int32(s), Entry: entries[s], Pairs: k}
-		switch {
-		case w.depth[s] == looping:
-			f.Kind = Loop
-		case j.leadsToEndPort(int32(s), entries[s]):
-			f.Kind = WrongPort
-		}
-		fails = append(fails, f)
-	}
-	return fails
-}
-
-// loopHeads sets at, for s and all it leads to, to the lowest switch of the
-// loop there.
-func (j *judge) loopHeads(w *scratch, at []int32, s int32) {
-	const here = -2
-	u := s
-	for at[u] == -1 {
-		at[u] = here
-		u = j.to[w.ch[u]]
-	}
-	head := at[u]
-	if head == here { // a loop not met before, and u is on it
-		head = u
-		for v := j.to[w.ch[u]]; v != u; v = j.to[w.ch[v]] {
-			head = min(head, v)
-		}
-	}
-	for u = s; at[u] == here; u = j.to[w.ch[u]] {
-		at[u] = head
-	}
-}
-
-func (j *judge) leadsToEndPort(s int32, port byte) bool {
-	for i := range j.g.EndPorts {
-		if e := &j.g.EndPorts[i]; e.Switch == s && e.Port == port {
-			return true
-		}
-	}
-	return false
 }
