@@ -1,0 +1,211 @@
+package nue
+
+import (
+	"math"
+	"slices"
+
+	"heddle/ib"
+)
+
+const (
+	// improveWork bounds improving, in channels searched.
+	improveWork = 96 << 20
+	maxPasses   = 40
+	steep       = 16.0 // how much dearer than a link its load is, at the top
+	power       = 8
+)
+
+// improver routes LIDs anew, one after another, where that lowers the sum over
+// all channels of a steep function of their load (plus the length of the
+// paths): each step goes down, so it ends. Prices are that function's slope,
+// which makes the search a step of the conditional gradient method for convex
+// cost flows.
+type improver struct {
+	*job
+	load  []uint64
+	price []uint64
+	scale float64
+	old   []step // the tree to beat
+	tree  []step // the one that tries
+	flow  []uint32
+}
+
+type step struct {
+	u, c int32
+	f    uint32
+}
+
+func (m *improver) slope(load uint64) uint64 {
+	x := float64(load) / m.scale
+	x *= x
+	x *= x
+	x *= x
+	return uint64(float64(1<<32) * (1 + steep*min(x, 1<<12)))
+}
+
+// cost is the integral of the slope.
+func (m *improver) cost(load uint64) float64 {
+	x := float64(load) / m.scale
+	p := x * x
+	p *= p
+	p *= p
+	p *= x
+	return float64(load) + float64(steep*m.scale/(power+1)*p)
+}
+
+func (m *improver) add(c int32, f uint32) {
+	m.load[c] += uint64(f)
+	m.price[c] = m.slope(m.load[c])
+}
+
+func (m *improver) sub(c int32, f uint32) {
+	m.load[c] -= uint64(f)
+	m.price[c] = m.slope(m.load[c])
+}
+
+// improve lowers the load of the fullest channels while the work it may do
+// lasts. It is not parallel: every step sees what all others did.
+func (j *job) improve(passes int) {
+	if j.most <= j.floor() {
+		return
+	}
+	m := &improver{job: j, load: make([]uint64, len(j.to)), flow: make([]uint32, j.n)}
+	for _, t := range j.tours {
+		for c, k := range t.load {
+			m.load[c] += uint64(k)
+		}
+	}
+	m.price = make([]uint64, len(j.to))
+	for _, t := range j.tours {
+		t.price = m.price
+		t.caching = false
+		clear(t.blocked)
+	}
+	work := int64(improveWork)
+	stale := 0
+	for pass := 0; pass < passes && work > 0 && stale < 3; pass++ {
+		m.scale = float64(j.most)
+		for c := range m.price {
+			m.price[c] = m.slope(m.load[c])
+		}
+		changed := false
+		for _, t := range j.tours {
+			t.work = work
+			for _, d := range t.dest {
+				for i, l := range t.behind(d)[:t.cas[d]] {
+					if t.work <= 0 {
+						break
+					}
+					if i == 0 || t.limit {
+						t.prepare(d, l)
+					}
+					if m.again(t, d, l) {
+						changed = true
+					}
+				}
+			}
+			work = t.work
+		}
+		now := slices.Max(m.load)
+		if now >= j.most {
+			stale++
+		} else {
+			stale = 0
+		}
+		j.most = now
+		if !changed {
+			break
+		}
+	}
+	j.sum = 0
+	for _, k := range m.load {
+		j.sum += k
+	}
+	// Where the loads are of which layer does not matter any more.
+	clear(j.tours[0].load)
+	for _, t := range j.tours[1:] {
+		clear(t.load)
+	}
+	for c, k := range m.load {
+		j.tours[0].load[c] = uint32(k)
+	}
+}
+
+// again routes one LID anew if that is better, and reports whether it was.
+func (m *improver) again(t *tour, d int32, l ib.LID) bool {
+	t.work -= int64(len(t.to))
+	t.read(d, l)
+	m.old = m.flows(t, m.old)
+	var was float64
+	for _, s := range m.old {
+		if x := t.v[t.to[s.c]].next; x >= 0 {
+			t.drop(s.c, x)
+		}
+		if s.f > 0 {
+			was += m.cost(m.load[s.c])
+			m.sub(s.c, s.f)
+			was -= m.cost(m.load[s.c])
+		}
+	}
+	t.begin(d)
+	t.finish()
+	if len(t.order) == t.want {
+		m.tree = m.flows(t, m.tree)
+		var is float64
+		for _, s := range m.tree {
+			if s.f > 0 {
+				is -= m.cost(m.load[s.c])
+				m.load[s.c] += uint64(s.f)
+				is += m.cost(m.load[s.c])
+			}
+		}
+		if is < was*(1-1e-9) {
+			for _, s := range m.tree {
+				m.price[s.c] = m.slope(m.load[s.c])
+			}
+			t.write(l)
+			return true
+		}
+		for _, s := range m.tree {
+			m.load[s.c] -= uint64(s.f)
+		}
+	}
+	t.undo()
+	m.restore(t, d, m.old)
+	return false
+}
+
+// flows lists the channels of the tree at hand with the paths over them.
+func (m *improver) flows(t *tour, into []step) []step {
+	into = into[:0]
+	for i := len(t.order) - 1; i > 0; i-- {
+		u := t.order[i]
+		c := t.v[u].next
+		f := m.flow[u] + t.hosts[u]
+		m.flow[u] = 0
+		m.flow[t.to[c]] += f
+		into = append(into, step{u, c, f})
+	}
+	m.flow[t.order[0]] = 0
+	return into
+}
+
+// restore takes a tree back in that was taken out; the rest is as it was, so
+// it closes no cycle.
+func (m *improver) restore(t *tour, d int32, old []step) {
+	left := t.work
+	t.work = math.MaxInt64
+	t.begin(d)
+	for _, s := range old {
+		t.v[s.u].next = s.c
+	}
+	for _, s := range old {
+		if s.f > 0 {
+			m.add(s.c, s.f)
+		}
+		if x := t.v[t.to[s.c]].next; x >= 0 && !t.add(s.c, x) {
+			panic("nue: a tree that was there closes a cycle")
+		}
+	}
+	t.work = left - (math.MaxInt64 - t.work)
+}

@@ -1,0 +1,374 @@
+// Package nue holds the routing engine that always succeeds: free of
+// deadlocks with any number of lanes, also a single one, on any fabric.
+//
+// Source: J. Domke, T. Hoefler, S. Matsuoka, "Routing on the Dependency Graph:
+// A New Approach to Deadlock-Free High-Performance Routing", HPDC 2016.
+//
+// Destinations are dealt out to the layers, one a lane. Within a layer, each
+// destination's tree is searched in the complete channel dependency graph: a
+// channel is taken only if what depends on what stays without a cycle, counting
+// all trees of the layer. The escape paths over a spanning tree are taken in
+// first, so that there is always some tree left. What differs from the paper:
+//
+//   - Whether a dependency closes a cycle is answered by an order of the
+//     channels that is mended as the graph grows (Pearce and Kelly), nearly
+//     always by one comparison.
+//   - The fallback is not the escape tree but the highest tree in that order,
+//     and only for what was cut off.
+//   - One lane is tried first; if all shortest paths fit into it, as on a fat
+//     tree, no more are used.
+//   - Small fabrics are routed again and again, tree by tree, to lower the load
+//     of the fullest channels.
+package nue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// Engine is the Nue engine. It uses the options Workers, Seed (where the search
+// for the root of the escape tree begins), MaxVLs, and Previous (trees that
+// the dependency graph allows are kept).
+type Engine struct{}
+
+// Name is "nue".
+func (Engine) Name() string { return "nue" }
+
+const (
+	// mendWork bounds the mending of the orders of all layers, in
+	// dependencies looked at.
+	mendWork = 400 << 20
+	// rounds is how often layers that are computed side by side tell each
+	// other their loads.
+	rounds = 16
+)
+
+var errPrevious = errors.New("nue: the previous tables are for another number of switches than the graph has")
+
+// Compute routes g. It never refuses a graph: components are routed each by
+// itself. Switches whose tables are too short for a LID are routed around
+// where up/down paths allow it.
+//
+// Complexity: O(LIDs · channels) where shortest paths fit in, with a factor
+// log(channels) for detours; mending and improving are bounded.
+func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	if o.Previous != nil && len(o.Previous.LFT) != len(g.Switches) {
+		return nil, fmt.Errorf("%w: %d, %d", errPrevious, len(o.Previous.LFT), len(g.Switches))
+	}
+	w := newNet(g)
+	j := solve(w, o, route.Budget(g, o.MaxVLs))
+	route.ForEach(o.Workers, len(j.tours), func(_, k int) { j.tours[k].switches() })
+	return j.tables(), nil
+}
+
+const (
+	// trialWork bounds the trials, in channels searched; each searches most
+	// of them several times.
+	trialWork = 24 << 20
+	maxTrials = 32
+	// trialPasses is how often a trial is improved before it is judged.
+	trialPasses = 3
+	// good is how far above the lower bound the fullest channel may be for
+	// a single lane to be taken without looking further, in percent.
+	good = 2
+)
+
+// solve routes all LIDs of hosts.
+//
+// A single lane is tried first: if all hosts' paths are shortest paths and the
+// load is even, that is it. Otherwise all lanes are used, with several ways to
+// begin; the best is worked out. If a single lane was as good, it is taken.
+func solve(w *net, o route.Options, budget int) *job {
+	single := newJob(w, o, 1, way{})
+	clean := single.run(true)
+	if clean {
+		single.improve(maxPasses)
+		if single.most <= single.least()*(100+good)/100 {
+			return single
+		}
+	}
+	cost := 0
+	for s := range w.n {
+		cost += int(w.cas[s]) * len(w.to)
+	}
+	trials := min(maxTrials, max(1, trialWork/max(cost, 1)))
+	if o.Previous != nil && !o.Rebalance {
+		trials = 1
+	}
+	jobs := make([]*job, trials)
+	alone := o
+	if trials > 1 {
+		alone.Workers = 1
+	}
+	route.ForEach(o.Workers, trials, func(_, i int) {
+		k := newJob(w, alone, budget, ways(i, o.Seed))
+		k.run(false)
+		if trials > 1 {
+			k.improve(trialPasses)
+		}
+		jobs[i] = k
+	})
+	best := jobs[0]
+	for _, k := range jobs[1:] {
+		if k.better(best) {
+			best = k
+		}
+	}
+	best.improve(maxPasses)
+	if clean && budget > 1 && !best.better(single) {
+		return single
+	}
+	return best
+}
+
+// way is how a job begins: with which order, and whether it may be mended
+// before the trees are improved.
+type way struct {
+	deep  bool
+	fixed bool
+	drawn bool // the root is drawn, not searched for
+	seed  uint64
+}
+
+func ways(i int, seed uint64) way {
+	return way{deep: i&1 != 0, fixed: i&2 != 0, drawn: i >= 4, seed: mix(seed + uint64(i/4))}
+}
+
+// mix is the output function of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, 2014).
+func mix(x uint64) uint64 {
+	x += 0x9E3779B97F4A7C15
+	x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+	x = (x ^ x>>27) * 0x94D049BB133111EB
+	return x ^ x>>31
+}
+
+// job is one computation with a given number of layers.
+type job struct {
+	*net
+	o     route.Options
+	t     *route.Tables
+	of    []int32 // by switch: the layer of its LIDs
+	tours []*tour // by layer
+	most  uint64  // load of the fullest channel
+	sum   uint64  // load of all channels
+}
+
+// tour is the work of one layer.
+type tour struct {
+	*router
+	job   *job
+	dest  []int32  // the layer's destination switches
+	load  []uint32 // by channel: paths of this layer
+	stack []int32
+}
+
+func newJob(w *net, o route.Options, layers int, how way) *job {
+	j := &job{net: w, o: o, t: route.New("nue", w.n, w.g.TopLID), of: partition(w, layers)}
+	j.tours = make([]*tour, layers)
+	for s := range int32(w.n) {
+		for _, l := range w.behind(s) {
+			j.t.LFT[s][l] = w.g.EndPorts[w.g.LIDOwner[l]].Port
+		}
+	}
+	route.ForEach(o.Workers, layers, func(_, k int) {
+		t := &tour{job: j, router: newRouter(newLayer(w, mendWork/int64(layers))), load: make([]uint32, len(w.to))}
+		dest := make([]bool, w.n)
+		for s, of := range j.of {
+			if int(of) == k && w.off[s+1] > w.off[s] {
+				t.dest = append(t.dest, int32(s))
+				dest[s] = true
+			}
+		}
+		with := t.dest
+		if i := slices.IndexFunc(with, func(s int32) bool { return w.cas[s] > 0 }); i > 0 || len(with) > 0 && i < 0 {
+			with = slices.DeleteFunc(slices.Clone(with), func(s int32) bool { return w.cas[s] == 0 })
+			if len(with) == 0 {
+				with = t.dest
+			}
+		}
+		var e *escape
+		if how.drawn && w.n > 0 {
+			e = &escape{}
+			e.grow(w, w.able(int32(mix(how.seed+uint64(k))%uint64(w.n))), how.deep)
+		} else {
+			e = chooseRoot(w, with, o.Seed, how.deep)
+		}
+		t.start(e, dest)
+		t.fixed = how.fixed
+		j.tours[k] = t
+	})
+	return j
+}
+
+// run routes all LIDs. If strict, it gives up and returns false as soon as
+// some path of a host is not a shortest one.
+func (j *job) run(strict bool) bool {
+	turns := rounds
+	if len(j.tours) == 1 {
+		turns = 1
+	}
+	for q := range turns {
+		ok := true
+		route.ForEach(j.o.Workers, len(j.tours), func(_, k int) {
+			t := j.tours[k]
+			lo, hi := len(t.dest)*q/turns, len(t.dest)*(q+1)/turns
+			if !t.hosted(t.dest[lo:hi], strict) && strict {
+				ok = false // one layer only
+			}
+		})
+		if !ok {
+			return false
+		}
+		if turns > 1 {
+			j.share()
+		}
+	}
+	for _, t := range j.tours {
+		t.fixed = false
+	}
+	j.weigh()
+	return true
+}
+
+// weigh finds the loads of all layers together.
+func (j *job) weigh() {
+	j.most, j.sum = 0, 0
+	for c := range j.to {
+		load := uint64(0)
+		for _, t := range j.tours {
+			load += uint64(t.load[c])
+		}
+		j.most = max(j.most, load)
+		j.sum += load
+	}
+}
+
+// least is a lower bound on the load of the fullest channel, if all paths are
+// shortest paths.
+func (j *job) least() uint64 {
+	k := uint64(max(len(j.to), 1))
+	return max(j.floor(), (j.sum+k-1)/k)
+}
+
+// better reports whether the load of j is lower than that of k: at the
+// fullest channel, else overall.
+func (j *job) better(k *job) bool {
+	return j.most < k.most || j.most == k.most && j.sum < k.sum
+}
+
+// share makes the prices of every layer those of the load of all.
+func (j *job) share() {
+	for c := range j.to {
+		p := hop
+		for _, t := range j.tours {
+			p += uint64(t.load[c])
+		}
+		for _, t := range j.tours {
+			t.price[c] = p
+		}
+	}
+}
+
+// hosted routes the LIDs behind switches that have hosts.
+func (t *tour) hosted(dest []int32, strict bool) bool {
+	for _, d := range dest {
+		if t.cas[d] == 0 {
+			continue
+		}
+		for i, l := range t.behind(d)[:t.cas[d]] {
+			if i == 0 || t.limit {
+				t.prepare(d, l)
+			}
+			if !t.route(d) && strict {
+				return false
+			}
+			t.count(t.load)
+			t.write(l)
+		}
+	}
+	return true
+}
+
+// switches routes the LIDs of switches, after all others and in the order
+// that those left. Port 0 of a switch with hosts takes the tree of its last.
+func (t *tour) switches() {
+	t.fixed = true
+	for _, d := range t.dest {
+		lids := t.behind(d)
+		for _, l := range lids[t.cas[d]:] {
+			if t.cas[d] > 0 && !t.limit {
+				t.read(d, lids[t.cas[d]-1])
+				t.again()
+			} else {
+				t.prepare(d, l)
+				t.route(d)
+			}
+			t.write(l)
+		}
+	}
+	t.fixed = false
+}
+
+// again takes the dependencies of the tree at hand in once more.
+func (r *router) again() {
+	for _, u := range r.order {
+		if c := r.v[u].next; c >= 0 {
+			if x := r.v[r.to[c]].next; x >= 0 {
+				r.used[r.base[c]+x]++
+			}
+		}
+	}
+}
+
+// read makes the tree of LID l behind switch d, as the tables have it, the
+// one at hand.
+func (t *tour) read(d int32, l ib.LID) {
+	t.begin(d)
+	for s := range int32(t.n) {
+		t.stack = t.stack[:0]
+		for u := s; t.v[u].next == none; {
+			p := t.job.t.LFT[u][l]
+			if p == route.Drop {
+				break
+			}
+			c := t.g.PortChannel[u][p]
+			t.v[u].next = c
+			t.stack = append(t.stack, u)
+			u = t.to[c]
+		}
+		for i := len(t.stack) - 1; i >= 0; i-- {
+			t.order = append(t.order, t.stack[i])
+		}
+	}
+}
+
+// write puts the tree at hand into the tables.
+func (t *tour) write(l ib.LID) {
+	for _, u := range t.order {
+		if c := t.v[u].next; c >= 0 {
+			t.job.t.LFT[u][l] = t.g.Channels[c].OutPort
+		}
+	}
+}
+
+// tables finishes the job.
+func (j *job) tables() *route.Tables {
+	t := j.t
+	t.NumVLs = len(j.tours)
+	if t.NumVLs > 1 {
+		t.SwitchClasses(j.g)
+		t.SL = make([]ib.SL, j.n*t.NumClasses)
+		for s := range j.n {
+			row := t.SL[s*t.NumClasses:][:t.NumClasses]
+			for d := range row {
+				row[d] = ib.SL(j.of[d])
+			}
+		}
+	}
+	return t
+}

@@ -1,0 +1,434 @@
+package nue
+
+import (
+	"math"
+
+	"heddle/ib"
+)
+
+const (
+	hop  = uint64(1) << 40 // the price of a link beside that of its load
+	none = int32(-2)       // next of a switch without a route
+	here = int32(-1)       // next of the destination
+)
+
+// vertex is what the search knows of a switch.
+type vertex struct {
+	cost uint64 // price of its path
+	next int32  // the channel it sends to: none, here or a channel
+	np   int32  // place of that channel in the order; the highest at the destination
+}
+
+// router finds trees in one layer.
+type router struct {
+	*layer
+	price []uint64 // by channel: what one path more over it costs
+	fixed bool     // the order may not be mended
+
+	v     []vertex
+	order []int32 // switches with a route, each after the one it sends to
+	want  int     // switches that can have a route
+
+	dist []int32 // links to the destination of the plan
+	plan []int32 // switches by ascending dist, the destination first
+	cand []int32 // channels on a shortest path from plan[i+1]: cand[end[i-1]:end[i]]
+	end  []int32
+	bars bool // some switches' tables are too short for the LID
+	bar  []bool
+
+	heap  []item
+	tent  []uint64 // by switch: the cheapest in the heap
+	tried []uint32 // by channel: the run that refused it
+	run   uint32
+	pin   []int32 // by switch: the only channel it may take, or none
+	top   []int32 // by switch: its channel in the highest tree, or none
+	flow  []uint32
+}
+
+type item struct {
+	cost uint64
+	ch   int32
+}
+
+func newRouter(y *layer) *router {
+	n, m := y.n, len(y.to)
+	r := &router{
+		layer: y, price: make([]uint64, m), v: make([]vertex, n), order: make([]int32, 0, n),
+		dist: make([]int32, n), plan: make([]int32, 0, n), cand: make([]int32, 0, m), end: make([]int32, 0, n),
+		bar: make([]bool, n), tent: make([]uint64, n), tried: make([]uint32, m),
+		pin: make([]int32, n), top: make([]int32, n), flow: make([]uint32, n),
+	}
+	for c := range r.price {
+		r.price[c] = hop
+	}
+	for s := range r.pin {
+		r.pin[s] = none
+	}
+	return r
+}
+
+// prepare plans for LID l behind switch d: which switches can have a route,
+// how far they are, and by which channels they are that far. The plan holds
+// for all LIDs of the switch, unless some table is too short for one.
+//
+// Complexity: O(channels).
+func (r *router) prepare(d int32, l ib.LID) {
+	r.bars = false
+	if r.limit {
+		for s := range int32(r.n) {
+			r.bar[s] = s != d && !r.holds(s, l)
+			r.bars = r.bars || r.bar[s]
+		}
+	}
+	for s := range r.dist {
+		r.dist[s] = -1
+	}
+	off := r.g.Off
+	r.plan, r.cand, r.end = append(r.plan[:0], d), r.cand[:0], r.end[:0]
+	r.dist[d] = 0
+	for k := 0; k < len(r.plan); k++ {
+		v := r.plan[k]
+		for c := off[v]; c < off[v+1]; c++ {
+			if u := r.to[c]; r.dist[u] < 0 && !(r.bars && r.bar[u]) {
+				r.dist[u] = r.dist[v] + 1
+				r.plan = append(r.plan, u)
+			}
+		}
+	}
+	r.want = len(r.plan)
+	for _, u := range r.plan[1:] {
+		near := r.dist[u] - 1
+		for c := off[u]; c < off[u+1]; c++ {
+			if r.dist[r.to[c]] == near {
+				r.cand = append(r.cand, c)
+			}
+		}
+		r.end = append(r.end, int32(len(r.cand)))
+	}
+}
+
+func (r *router) begin(d int32) {
+	for s := range r.v {
+		r.v[s].next = none
+	}
+	r.v[d] = vertex{next: here, np: math.MaxInt32}
+	r.order = append(r.order[:0], d)
+	r.recent = r.recent[:0]
+}
+
+// settle gives switch u the channel c, whose dependency has been taken in.
+func (r *router) settle(u, c int32, cost uint64) {
+	r.v[u] = vertex{cost: cost, next: c, np: r.pos[c]}
+	r.order = append(r.order, u)
+}
+
+// try takes in the dependency of c on what the switch it enters sends to.
+func (r *router) try(c int32) bool {
+	x := r.v[r.to[c]].next
+	if x < 0 {
+		return true
+	}
+	if r.pos[c] < r.pos[x] {
+		r.used[r.base[c]+x]++
+		return true
+	}
+	if r.fixed || !r.add(c, x) {
+		return false
+	}
+	// The order has been mended.
+	for _, u := range r.order {
+		if c := r.v[u].next; c >= 0 {
+			r.v[u].np = r.pos[c]
+		}
+	}
+	return true
+}
+
+// shortest routes the switches of the plan over shortest paths, as far as
+// the dependency graph allows, and returns how many it left out. Channels
+// whose dependency goes forward are preferred, the cheapest of them; if
+// there is none, the order is mended for the cheapest that allows it.
+//
+// Complexity: O(channels on shortest paths), and the mending.
+func (r *router) shortest(d int32) (left int) {
+	r.begin(d)
+	lo := int32(0)
+	for i, u := range r.plan[1:] {
+		cand := r.cand[lo:r.end[i]]
+		lo = r.end[i]
+		best, least := none, uint64(math.MaxUint64)
+		for _, c := range cand {
+			v := &r.v[r.to[c]]
+			if v.next == none || r.pos[c] >= v.np {
+				continue
+			}
+			if k := v.cost + r.price[c]; k < least {
+				best, least = c, k
+			}
+		}
+		if best >= 0 {
+			if x := r.v[r.to[best]].next; x >= 0 {
+				r.used[r.base[best]+x]++
+			}
+		} else if best, least = r.mendFor(cand); best < 0 {
+			left++
+			continue
+		}
+		r.settle(u, best, least)
+	}
+	return left
+}
+
+// mendFor finds the cheapest of some channels that may be used after mending
+// the order.
+func (r *router) mendFor(cand []int32) (best int32, least uint64) {
+	if r.fixed {
+		return none, 0
+	}
+	r.run++
+	for {
+		best, least = none, math.MaxUint64
+		for _, c := range cand {
+			v := &r.v[r.to[c]]
+			if v.next == none || r.tried[c] == r.run {
+				continue
+			}
+			if k := v.cost + r.price[c]; k < least {
+				best, least = c, k
+			}
+		}
+		if best < 0 || r.try(best) {
+			return best, least
+		}
+		r.tried[best] = r.run
+	}
+}
+
+// finish routes what has no route yet, the cheapest paths first (Dijkstra's
+// algorithm from the destination, on switches with a route, each of which has
+// settled for one channel).
+//
+// Complexity: O(channels · log channels), and the mending.
+func (r *router) finish() {
+	r.run++
+	r.heap = r.heap[:0]
+	for s := range r.tent {
+		r.tent[s] = math.MaxUint64
+	}
+	off := r.g.Off
+	for _, v := range r.order {
+		r.relax(v)
+	}
+	for len(r.heap) > 0 && len(r.order) < r.want {
+		it := r.pop()
+		u := r.from[it.ch]
+		if r.v[u].next != none || it.cost != r.tent[u] || r.tried[it.ch] == r.run {
+			continue
+		}
+		if r.try(it.ch) {
+			r.settle(u, it.ch, it.cost)
+			r.relax(u)
+			continue
+		}
+		// The next best way on, if there is one already.
+		r.tried[it.ch] = r.run
+		best, least := none, uint64(math.MaxUint64)
+		for c := off[u]; c < off[u+1]; c++ {
+			if r.tried[c] == r.run || r.pin[u] != none && r.pin[u] != c {
+				continue
+			}
+			v := &r.v[r.to[c]]
+			if v.next == none {
+				continue
+			}
+			if k := v.cost + r.price[c]; k < least {
+				best, least = c, k
+			}
+		}
+		r.tent[u] = least
+		if best >= 0 {
+			r.push(item{least, best})
+		}
+	}
+}
+
+// relax offers the neighbours of v the way through it.
+func (r *router) relax(v int32) {
+	for o := r.g.Off[v]; o < r.g.Off[v+1]; o++ {
+		u := r.to[o]
+		if r.v[u].next != none || r.bars && r.bar[u] {
+			continue
+		}
+		c := r.rev[o]
+		if k := r.v[v].cost + r.price[c]; k < r.tent[u] && (r.pin[u] == none || r.pin[u] == c) {
+			r.tent[u] = k
+			r.push(item{k, c})
+		}
+	}
+}
+
+// undo takes the tree at hand out again.
+func (r *router) undo() {
+	for _, u := range r.order {
+		if c := r.v[u].next; c >= 0 {
+			if x := r.v[r.to[c]].next; x >= 0 {
+				r.drop(c, x)
+			}
+		}
+	}
+	r.forget()
+}
+
+// highest finds the tree in which every switch takes the channel that stands
+// highest in the order among those that begin a path along the order. It
+// leaves out no switch that such a path leads from, so none at all while the
+// escape paths are held: channels are met from the highest down, so what a
+// switch sends to stands above everything that is still to come.
+//
+// Complexity: O(channels).
+func (r *router) highest(d int32) {
+	for s := range r.top {
+		r.top[s] = none
+	}
+	r.top[d] = here
+	for i := len(r.at) - 1; i >= 0; i-- {
+		c := r.at[i]
+		u := r.from[c]
+		if r.top[u] == none && r.top[r.to[c]] != none && !(r.bars && r.bar[u]) {
+			r.top[u] = c
+		}
+	}
+}
+
+// maxPins is how many times more and more switches are pinned to the highest
+// tree before it is taken as it is.
+const maxPins = 8
+
+// route finds the tree of the plan's destination and takes its dependencies
+// in: shortest paths first, then detours; if that ends in an impasse, then
+// again in the order as it is, with the switches that were cut off, and all on
+// their way, pinned to the highest tree. It reports whether only shortest
+// paths were used from where there are hosts.
+func (r *router) route(d int32) bool {
+	clean := true
+	if r.shortest(d) > 0 {
+		for _, u := range r.plan {
+			if r.v[u].next == none && r.hosts[u] > 0 {
+				clean = false
+				break
+			}
+		}
+		r.finish()
+	}
+	if len(r.order) < r.want {
+		r.impasse(d)
+	}
+	return clean
+}
+
+// impasse routes a destination that the search could not finish. The highest
+// tree can only be smaller than what the search found if escape paths lead
+// through tables that are too short.
+func (r *router) impasse(d int32) {
+	r.highest(d)
+	reach := 0
+	for _, c := range r.top {
+		if c != none {
+			reach++
+		}
+	}
+	if reach <= len(r.order) {
+		return
+	}
+	r.undo()
+	was := r.fixed
+	r.fixed = true
+	r.want = min(r.want, reach)
+	pinned := false
+	for round := 0; ; round++ {
+		r.begin(d)
+		r.finish()
+		if len(r.order) == r.want {
+			break
+		}
+		for _, u := range r.plan {
+			if r.v[u].next == none || round == maxPins {
+				pinned = true
+				for x := u; r.top[x] >= 0 && r.pin[x] == none; x = r.to[r.top[x]] {
+					r.pin[x] = r.top[x]
+				}
+			}
+		}
+		r.undo()
+	}
+	if pinned {
+		for s := range r.pin {
+			r.pin[s] = none
+		}
+	}
+	r.want = len(r.plan)
+	r.fixed = was
+}
+
+// count adds the flow of the tree at hand, one path from every host to one
+// LID, to load and price.
+func (r *router) count(load []uint32) {
+	for i := len(r.order) - 1; i > 0; i-- {
+		u := r.order[i]
+		f := r.flow[u] + r.hosts[u]
+		r.flow[u] = 0
+		if f > 0 {
+			c := r.v[u].next
+			load[c] += f
+			r.price[c] += uint64(f)
+			r.flow[r.to[c]] += f
+		}
+	}
+	r.flow[r.order[0]] = 0
+}
+
+func (r *router) push(it item) {
+	h := append(r.heap, it)
+	i := len(h) - 1
+	for i > 0 {
+		p := (i - 1) / 4
+		if !it.less(h[p]) {
+			break
+		}
+		h[i] = h[p]
+		i = p
+	}
+	h[i] = it
+	r.heap = h
+}
+
+func (it item) less(o item) bool { return it.cost < o.cost || it.cost == o.cost && it.ch < o.ch }
+
+func (r *router) pop() item {
+	h := r.heap
+	first := h[0]
+	last := h[len(h)-1]
+	h = h[:len(h)-1]
+	i := 0
+	for {
+		k := 4*i + 1
+		if k >= len(h) {
+			break
+		}
+		for j := k + 1; j < min(k+3, len(h)-1)+1 && j < 4*i+5; j++ {
+			if h[j].less(h[k]) {
+				k = j
+			}
+		}
+		if !h[k].less(last) {
+			break
+		}
+		h[i] = h[k]
+		i = k
+	}
+	if len(h) > 0 {
+		h[i] = last
+	}
+	r.heap = h
+	return first
+}
