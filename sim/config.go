@@ -41,6 +41,9 @@ type Config struct {
 	// Then the event queue is never empty while a trap waits: run it by time.
 	TrapMax int
 
+	// NoTraps makes agents that send no traps, which IBA leaves optional.
+	NoTraps bool
+
 	// LinearFDBCap (0 = 49152), MulticastFDBCap (0 = 1024) and EnhancedPort0
 	// (all switches, whatever the fabric says) describe the switches.
 	LinearFDBCap, MulticastFDBCap uint16

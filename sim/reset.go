@@ -96,6 +96,9 @@ func (s *Subnet) reset(dev int32, preset bool) {
 			pi.CapabilityMask = switchCaps
 			pi.GUIDCap = 1
 		}
+		if s.cfg.NoTraps {
+			pi.CapabilityMask &^= ib.CapIsTrapSupported
+		}
 		if fastest > ib.SpeedFDR10 {
 			pi.CapabilityMask |= ib.CapIsExtendedSpeedsSupported
 		}
