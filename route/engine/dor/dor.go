@@ -25,6 +25,7 @@
 package dor
 
 import (
+	"errors"
 	"fmt"
 
 	"heddle/fabric"
@@ -58,16 +59,24 @@ func compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	}
 	n := grid.NewNet(g, order)
 	opt := grid.Options{Engine: "dor", Budget: route.Budget(g, o.MaxVLs), Workers: o.Workers}
-	gr, err := grid.Find(n, true)
-	if err != nil {
-		if len(o.PortOrder) == 0 {
-			return nil, err
+	var t *route.Tables
+	err := grid.Find(n, true, func(gr *grid.Grid) (err error) {
+		t, err = one(n, gr, opt)
+		return err
+	})
+	if errors.Is(err, grid.ErrNoGrid) && len(o.PortOrder) > 0 {
+		if t = grid.ByPorts(n, opt); t == nil {
+			return nil, fmt.Errorf("%w; the order of ports that was given closes a cycle", err)
 		}
-		if t := grid.ByPorts(n, opt); t != nil {
-			return t, nil
-		}
-		return nil, fmt.Errorf("%w; the order of ports that was given closes a cycle", err)
+	} else if err != nil {
+		return nil, err
 	}
+	t.Note = unused(g, o)
+	return t, nil
+}
+
+// one routes one grid.
+func one(n *grid.Net, gr *grid.Grid, opt grid.Options) (*route.Tables, error) {
 	used := uint8(0)
 	for _, d := range gr.Dims {
 		bit := uint8(grid.NoBit)
@@ -80,12 +89,7 @@ func compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	if used > levelBits {
 		return nil, fmt.Errorf("the %v has %d rings, the service level has bits for the date lines of %d", gr, used, levelBits)
 	}
-	t, err := grid.Route(n, gr, opt)
-	if err != nil {
-		return nil, err
-	}
-	t.Note = unused(g, o)
-	return t, nil
+	return grid.Route(n, gr, opt)
 }
 
 // unused names the switches of PortOrder that the graph does not have.

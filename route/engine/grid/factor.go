@@ -49,7 +49,7 @@ func factor(n *Net) (*Grid, error) {
 		}
 	}
 	if len(roots) > maxDims {
-		return nil, fmt.Errorf("the switches form no grid: their links run in %d unrelated directions", len(roots))
+		return nil, fmt.Errorf("their links run in %d unrelated directions", len(roots))
 	}
 	var dims []Dim
 	coord := make([][]int32, 0, len(roots)) // by dimension, switch
@@ -57,7 +57,7 @@ func factor(n *Net) (*Grid, error) {
 	for _, r := range roots {
 		part, count := n.parts(func(k int32) bool { return root[k] == r })
 		if product *= count; product > size {
-			return nil, fmt.Errorf("the switches form no grid: %d of them do not fill the cells that their links span", size)
+			return nil, fmt.Errorf("%d of them do not fill the cells that their links span", size)
 		}
 		dim, pos, err := line(n, part, count, func(k int32) bool { return root[k] == r })
 		if err != nil {
@@ -74,7 +74,7 @@ func factor(n *Net) (*Grid, error) {
 	}
 	g := newGrid(dims, size)
 	if product != size || want != links {
-		return nil, fmt.Errorf("the switches form no grid: a %s has %d switches and %d links, the net %d and %d", shapeName(dims), product, want, size, links)
+		return nil, fmt.Errorf("a %s has %d switches and %d links, the net %d and %d", shapeName(dims), product, want, size, links)
 	}
 	for s := range size {
 		var c int32
@@ -82,7 +82,7 @@ func factor(n *Net) (*Grid, error) {
 			c += coord[d][s] * g.stride[d]
 		}
 		if g.Switch[c] >= 0 {
-			return nil, fmt.Errorf("the switches form no grid: %v and %v would be in one place", n.guid(g.Switch[c]), n.guid(int32(s)))
+			return nil, fmt.Errorf("%v and %v would be in one place", n.guid(g.Switch[c]), n.guid(int32(s)))
 		}
 		g.Cell[s], g.Switch[c] = c, int32(s)
 	}
@@ -172,7 +172,7 @@ func line(n *Net, part []int32, count int, in func(k int32) bool) (Dim, []int32,
 		for k := n.off[s]; k < n.off[s+1]; k++ {
 			if in(k) {
 				if part[s] == part[n.to[k]] {
-					return Dim{}, nil, fmt.Errorf("the switches form no grid: the links near %v cross", n.guid(s))
+					return Dim{}, nil, fmt.Errorf("the links near %v cross", n.guid(s))
 				}
 				ends = append(ends, uint64(part[s])<<32|uint64(part[n.to[k]]))
 			}
@@ -209,7 +209,7 @@ func line(n *Net, part []int32, count int, in func(k int32) bool) (Dim, []int32,
 		kind, start = Ring, 0
 	}
 	if most > 2 || kind == Path && m != count-1 || kind == Ring && m != count {
-		return Dim{}, nil, fmt.Errorf("the switches form no grid: %d rows of them are joined by %d links, as neither a path nor a ring nor a full mesh is", count, m)
+		return Dim{}, nil, fmt.Errorf("%d rows of them are joined by %d links, as neither a path nor a ring nor a full mesh is", count, m)
 	}
 	for prev, p, i := int32(-1), int32(start), int32(0); i < int32(count); i++ {
 		pos[p] = i

@@ -13,6 +13,7 @@ import (
 const (
 	maxShapes = 48 // shapes tried, least damage first
 	maxSeeds  = 4  // switches tried as the first one placed, for each shape
+	maxTries  = 16 // fits that are offered to the caller
 )
 
 // shape is a whole grid that a net may be the remains of.
@@ -23,17 +24,78 @@ type shape struct {
 	missing int
 }
 
-// fitAny fits a net into the least damaged torus or mesh of up to three
-// dimensions; nil if there is none.
-func fitAny(n *Net) *Grid {
+// offer hands the fits that a search finds to the caller until it takes one.
+type offer struct {
+	try   func(*Grid) error
+	tries int
+	seen  map[uint64]bool // ways to lay the links along dimensions
+	first error           // why the first was not taken
+	taken bool
+}
+
+// end reports whether the search is over.
+func (o *offer) end() bool { return o.taken || o.tries >= maxTries }
+
+func (o *offer) put(n *Net, g *Grid) {
+	if o.seen == nil {
+		o.seen = map[uint64]bool{}
+	}
+	sign := g.signature(n)
+	if o.seen[sign] {
+		return
+	}
+	o.seen[sign] = true
+	o.tries++
+	err := o.try(g)
+	if o.taken = err == nil; o.first == nil {
+		o.first = err
+	}
+}
+
+// signature tells fits apart that lay links along different lines. Mirrored
+// and turned fits have the same.
+func (g *Grid) signature(n *Net) uint64 {
+	const prime = 1099511628211 // FNV-1a
+	sign := uint64(14695981039346656037)
+	names := make([]uint64, len(g.Dims)) // dimensions by first appearance
+	next := uint64(1)
+	for s := range int32(n.size()) {
+		for k := n.off[s]; k < n.off[s+1]; k++ {
+			d, _ := g.direction(g.Cell[s], g.Cell[n.to[k]])
+			if names[d] == 0 {
+				names[d] = next
+				next++
+			}
+			sign = (sign ^ names[d]) * prime
+		}
+	}
+	for _, d := range g.Dims {
+		sign = (sign ^ uint64(d.Size)<<1 ^ uint64(d.Kind)) * prime
+	}
+	return sign
+}
+
+// fitAny offers the ways to fit a net into a torus or mesh of up to three
+// dimensions, the least damaged first.
+func fitAny(n *Net, o *offer) {
 	for _, sh := range shapes(n) {
 		for _, s := range seeds(n, sh.dims) {
-			if g := fit(n, sh, []Placed{{Switch: s}}); g != nil {
-				return g
+			found := false
+			fit(n, sh, []Placed{{Switch: s}}, func(g *Grid) bool {
+				found = true
+				c := g.clone()
+				c.settle(n, true)
+				o.put(n, c)
+				return o.end()
+			})
+			if o.end() {
+				return
+			}
+			if found {
+				break // another seed gives the same
 			}
 		}
 	}
-	return nil
 }
 
 // shapes lists the whole grids that need the least damage to become the net:
@@ -46,7 +108,7 @@ func shapes(n *Net) []shape {
 	if degree > 6 {
 		return nil
 	}
-	limit := 2 + size/8
+	limit := 4 + size/8
 	var out []shape
 	try := func(sizes ...int) {
 		cells := 1
@@ -143,12 +205,13 @@ type Placed struct {
 }
 
 // Fit fits a net into a given whole grid with some switches given their
-// cells. Dims are paths or rings, three at most.
-func Fit(n *Net, dims []Dim, given []Placed) (*Grid, error) {
+// cells, and offers what it finds to try until that returns no error. Dims are
+// paths or rings, three at most. The error is that of the first try, or says
+// in one line why there is no fit.
+func Fit(n *Net, dims []Dim, given []Placed, try func(*Grid) error) error {
 	if err := connected(n); err != nil {
-		return nil, err
+		return err
 	}
-	sh := shape{dims: dims}
 	cells, full := 1, 0
 	for _, d := range dims {
 		cells *= d.Size
@@ -156,23 +219,36 @@ func Fit(n *Net, dims []Dim, given []Placed) (*Grid, error) {
 	for _, d := range dims {
 		full += d.links() * (cells / d.Size)
 	}
-	sh.missing, sh.broken = cells-n.size(), full-len(n.to)/2
+	sh := shape{dims: dims, missing: cells - n.size(), broken: full - len(n.to)/2}
 	if sh.missing < 0 || sh.broken < 0 {
-		return nil, fmt.Errorf("a %s has %d switches and %d links, the net %d and %d", shapeName(dims), cells, full, n.size(), len(n.to)/2)
+		return fmt.Errorf("a %s has %d switches and %d links, the net %d and %d", shapeName(dims), cells, full, n.size(), len(n.to)/2)
 	}
+	o := offer{try: try}
 	if len(given) > 0 {
-		if g := fit(n, sh, given); g != nil {
-			return g, nil
-		}
+		fit(n, sh, given, func(g *Grid) bool {
+			o.put(n, g.clone())
+			return o.end()
+		})
 	} else {
 		for _, s := range seeds(n, dims) {
-			if g := fit(n, sh, []Placed{{Switch: s}}); g != nil {
-				g.settle(n)
-				return g, nil
+			fit(n, sh, []Placed{{Switch: s}}, func(g *Grid) bool {
+				c := g.clone()
+				c.settle(n, false)
+				o.put(n, c)
+				return o.end()
+			})
+			if o.tries > 0 {
+				break
 			}
 		}
 	}
-	return nil, fmt.Errorf("the links between the switches are not those of a %s", shapeName(dims))
+	switch {
+	case o.taken:
+		return nil
+	case o.first != nil:
+		return o.first
+	}
+	return fmt.Errorf("the links between the switches are not those of a %s", shapeName(dims))
 }
 
 // fitter places switches one by one, those first whose cell follows from
@@ -188,13 +264,15 @@ type fitter struct {
 	steps  int     // placements left
 	queue  []int32
 	queued []bool
+	found  func(*Grid) bool
 }
 
-// fit returns the net in the shape, or nil. The number of steps is bounded:
-// a net that is no grid ends in too many of them.
-func fit(n *Net, sh shape, given []Placed) *Grid {
+// fit calls found with every way the net lies in the shape until it returns
+// true. The number of steps is bounded: a net that is no grid ends in too many
+// of them.
+func fit(n *Net, sh shape, given []Placed, found func(*Grid) bool) {
 	f := &fitter{
-		n: n, g: newGrid(sh.dims, n.size()), broken: sh.broken, steps: 5000 + 60*n.size(),
+		n: n, found: found, g: newGrid(sh.dims, n.size()), broken: sh.broken, steps: 5000 + 60*n.size(),
 		around: make([]uint8, n.size()), queued: make([]bool, n.size()),
 	}
 	f.nbOff = make([]int32, len(f.g.Switch)+1)
@@ -219,14 +297,11 @@ func fit(n *Net, sh shape, given []Placed) *Grid {
 			continue
 		}
 		if f.g.Cell[p.Switch] >= 0 || f.g.Switch[c] >= 0 || f.cost(p.Switch, c) < 0 {
-			return nil
+			return
 		}
 		f.place(p.Switch, c)
 	}
-	if !f.search() {
-		return nil
-	}
-	return f.g
+	f.search()
 }
 
 func (f *fitter) next(c int32) []int32 { return f.nb[f.nbOff[c]:f.nbOff[c+1]] }
@@ -347,13 +422,14 @@ func (f *fitter) force() bool {
 	return true
 }
 
+// search places the rest; true ends it.
 func (f *fitter) search() bool {
 	if !f.force() {
 		f.clear()
-		return false
+		return f.steps <= 0
 	}
 	if len(f.placed) == f.n.size() {
-		return true
+		return f.found(f.g)
 	}
 	best, fewest := int32(-1), 1<<30
 	var buf [8]int32
@@ -375,7 +451,7 @@ func (f *fitter) search() bool {
 		}
 		f.undo(keep)
 		if f.steps <= 0 {
-			return false
+			return true
 		}
 	}
 	return false

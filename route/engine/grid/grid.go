@@ -71,6 +71,12 @@ func newGrid(dims []Dim, switches int) *Grid {
 	return g
 }
 
+func (g *Grid) clone() *Grid {
+	c := *g
+	c.Cell, c.Switch = slices.Clone(g.Cell), slices.Clone(g.Switch)
+	return &c
+}
+
 // at is the coordinate of a cell in dimension d.
 func (g *Grid) at(c int32, d int) int { return int(c/g.stride[d]) % g.Dims[d].Size }
 
@@ -113,27 +119,35 @@ func shapeName(dims []Dim) string {
 	return b.String()
 }
 
-// Find finds the grid of a net. fit allows damage: the net is then fitted into
-// a torus or mesh of up to three dimensions. The error says in one line why
-// there is no grid.
-func Find(n *Net, fit bool) (*Grid, error) {
+// Find finds the grid of a net and offers it to try. With damaged, the net is
+// fitted into tori and meshes of up to three dimensions as well, and those are
+// offered until try returns no error. The error is that of the first try, or
+// says in one line why there is no grid.
+func Find(n *Net, damaged bool, try func(*Grid) error) error {
 	if err := connected(n); err != nil {
-		return nil, err
+		return err
 	}
 	g, err := factor(n)
 	if err == nil {
-		g.settle(n)
-		return g, nil
+		g.settle(n, true)
+		return try(g)
 	}
-	if fit {
-		if g := fitAny(n); g != nil {
-			g.settle(n)
-			return g, nil
-		}
-		return nil, fmt.Errorf("%w, and no damaged torus or mesh", err)
+	if !damaged {
+		return fmt.Errorf("%w%w", ErrNoGrid, err)
 	}
-	return nil, err
+	o := offer{try: try}
+	fitAny(n, &o)
+	switch {
+	case o.taken:
+		return nil
+	case o.first != nil:
+		return o.first
+	}
+	return fmt.Errorf("%w%w, and no damaged torus or mesh", ErrNoGrid, err)
 }
+
+// ErrNoGrid is in the errors of Find that say that there is no grid.
+var ErrNoGrid = errors.New("the switches form no grid: ")
 
 func connected(n *Net) error {
 	if n.size() == 0 {
@@ -146,9 +160,9 @@ func connected(n *Net) error {
 }
 
 // settle brings a grid that was found by itself into the form that depends
-// least on how it was found: dimensions by the ports that lead along them,
-// rings from the switch with the lowest GUID on, upwards by the lower ports.
-func (g *Grid) settle(n *Net) {
+// least on how it was found: dimensions by the ports that lead along them (if
+// sort says so), rings from the switch with the lowest GUID on, upwards by the lower ports.
+func (g *Grid) settle(n *Net, sort bool) {
 	D := len(g.Dims)
 	sum, count, votes := make([]int64, D), make([]int64, D), make([]int64, D)
 	up, down := make([]int32, D), make([]int32, D)
@@ -181,10 +195,12 @@ func (g *Grid) settle(n *Net) {
 	for d := range order {
 		order[d] = d
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		// mean rank, compared without dividing
-		return cmp.Compare(sum[a]*max(count[b], 1), sum[b]*max(count[a], 1))
-	})
+	if sort {
+		slices.SortStableFunc(order, func(a, b int) int {
+			// mean rank, compared without dividing
+			return cmp.Compare(sum[a]*max(count[b], 1), sum[b]*max(count[a], 1))
+		})
+	}
 	first := int32(0) // switches ascend by GUID
 	dims := make([]Dim, D)
 	for i, d := range order {

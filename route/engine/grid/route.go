@@ -139,11 +139,16 @@ func (r *router) tooFew(need int) string {
 			worst = c
 		}
 	}
+	are := "are"
+	if r.o.Budget == 1 {
+		are = "is"
+	}
+	why := fmt.Sprintf("the %v needs %d lanes, %d %s allowed", r.gr, need, r.o.Budget, are)
 	if worst >= 0 && int(max(g.Channels[worst].VLs, 1)) <= r.o.Budget {
 		c := &g.Channels[worst]
-		return fmt.Sprintf("needs %d lanes, %d are allowed (link %v port %d has %d)", need, r.o.Budget, g.Switches[c.From].GUID, c.OutPort, max(c.VLs, 1))
+		why += fmt.Sprintf(" (link %v port %d has %d)", g.Switches[c.From].GUID, c.OutPort, max(c.VLs, 1))
 	}
-	return fmt.Sprintf("needs %d lanes, %d are allowed", need, r.o.Budget)
+	return why
 }
 
 func permutations(n int) [][]int {
@@ -405,13 +410,23 @@ func (r *router) around(c int32, d, q int, dst int32) int32 {
 			} else {
 				side = r.step(c, e, dir)
 			}
-			if side < 0 || cost >= bestCost || !r.linked(c, side) || r.leg(side, d, q, dst) < 0 {
+			if side < 0 || cost >= bestCost || !r.linked(c, side) {
 				continue
 			}
-			// From the line's other end the destination must be in reach.
-			end := r.gr.moved(side, d, q)
-			if r.gr.Switch[end] < 0 || int(r.coord[int(end)*D+e]) != want && r.leg(end, e, want, dst) == cut {
+			switch r.leg(side, d, q, dst) {
+			case cut:
 				continue
+			case early:
+				// The next one is missing too: on in the same direction.
+				if cost > 0 || r.around(side, d, q, dst) < 0 {
+					continue
+				}
+			default:
+				// From the line's end the destination must be in reach.
+				end := r.gr.moved(side, d, q)
+				if r.gr.Switch[end] < 0 || int(r.coord[int(end)*D+e]) != want && r.leg(end, e, want, dst) == cut {
+					continue
+				}
 			}
 			best, bestCost = side, cost
 		}

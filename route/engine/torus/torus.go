@@ -63,17 +63,39 @@ func (e Engine) compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	opt := grid.Options{
 		Engine: "torus", Budget: route.Budget(g, o.MaxVLs), Workers: o.Workers, Around: true, Classes: true,
 	}
-	axes := []int{0, 1, 2} // by dimension of the grid: 0 x, 1 y, 2 z
-	var gr *grid.Grid
+	var t *route.Tables
+	try := func(axes []int) func(gr *grid.Grid) error {
+		return func(gr *grid.Grid) (err error) {
+			t, err = one(n, gr, axes, opt)
+			return err
+		}
+	}
 	var err error
 	if e.Config != nil {
 		opt.HostOrder = e.Config.PortOrder
-		gr, axes, err = e.Config.place(n)
+		err = e.Config.fit(n, try)
 	} else {
-		gr, err = found(n)
+		each := try([]int{0, 1, 2})
+		err = grid.Find(n, true, func(gr *grid.Grid) error { return each(gr.Square()) })
 	}
 	if err != nil {
 		return nil, err
+	}
+	if t.Lanes != nil && !twoClasses(t) {
+		t.Note = fmt.Sprintf("one class of service: a second one would need more than the %d lanes there are", opt.Budget)
+	}
+	return t, nil
+}
+
+// one routes one grid; axes says which of its dimensions are x, y and z.
+func one(n *grid.Net, gr *grid.Grid, axes []int, opt grid.Options) (*route.Tables, error) {
+	for _, d := range gr.Dims {
+		if d.Kind == grid.Full && d.Size > 2 {
+			return nil, fmt.Errorf("the switches form a %v, which is no torus; dor routes it", gr)
+		}
+	}
+	if len(gr.Dims) > 3 {
+		return nil, fmt.Errorf("the switches form a %v, three dimensions at most are routed; dor takes more", gr)
 	}
 	for d, dim := range gr.Dims {
 		bit := uint8(grid.NoBit)
@@ -82,14 +104,7 @@ func (e Engine) compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 		}
 		opt.Bits = append(opt.Bits, bit)
 	}
-	t, err := grid.Route(n, gr, opt)
-	if err != nil {
-		return nil, err
-	}
-	if t.Lanes != nil && !twoClasses(t) {
-		t.Note = fmt.Sprintf("one class of service: a second one would need more than the %d lanes there are", opt.Budget)
-	}
-	return t, nil
+	return grid.Route(n, gr, opt)
 }
 
 // twoClasses reports whether levels 8 to 15 have lanes of their own.
@@ -102,27 +117,11 @@ func twoClasses(t *route.Tables) bool {
 	return false
 }
 
-// found finds a torus or mesh of up to three dimensions from the cabling.
-func found(n *grid.Net) (*grid.Grid, error) {
-	gr, err := grid.Find(n, true)
-	if err != nil {
-		return nil, err
-	}
-	gr = gr.Square()
-	for _, d := range gr.Dims {
-		if d.Kind == grid.Full && d.Size > 2 {
-			return nil, fmt.Errorf("the switches form a %v, which is no torus; dor routes it", gr)
-		}
-	}
-	if len(gr.Dims) > 3 {
-		return nil, fmt.Errorf("the switches form a %v, three dimensions at most are routed; dor takes more", gr)
-	}
-	return gr, nil
-}
-
-// place fits the net into the configured torus.
-func (c *Config) place(n *grid.Net) (gr *grid.Grid, axes []int, err error) {
+// fit fits the net into the configured torus, by the first seed whose switches
+// are all there.
+func (c *Config) fit(n *grid.Net, try func(axes []int) func(*grid.Grid) error) error {
 	var dims []grid.Dim
+	var axes []int // by dimension: 0 x, 1 y, 2 z
 	for d, k := range c.Size {
 		if k == 1 {
 			continue
@@ -135,22 +134,22 @@ func (c *Config) place(n *grid.Net) (gr *grid.Grid, axes []int, err error) {
 		axes = append(axes, d)
 	}
 	if len(c.Seeds) == 0 {
-		gr, err = grid.Fit(n, dims, nil)
-		return gr, axes, err
+		return grid.Fit(n, dims, nil, try(axes))
 	}
 	var first error
 	for i := range c.Seeds {
 		given, err := c.Seeds[i].place(n, c, axes)
 		if err == nil {
-			if gr, err = grid.Fit(n, dims, given); err == nil {
-				return gr, axes, nil
-			}
+			err = grid.Fit(n, dims, given, try(axes))
+		}
+		if err == nil {
+			return nil
 		}
 		if first == nil {
 			first = fmt.Errorf("seed %d: %w", i+1, err)
 		}
 	}
-	return nil, nil, first
+	return first
 }
 
 // place gives the switches of a seed their coordinates.
