@@ -1,10 +1,15 @@
 package lab
 
 import (
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
+	"heddle/route"
+	"heddle/route/engine/minhop"
+	"heddle/route/engine/updn"
 	"heddle/sim"
 	"heddle/sm"
 )
@@ -46,4 +51,92 @@ func BenchmarkBringUp(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(sent), "ns/SMP")
 		})
 	}
+}
+
+// BenchmarkLinkFailure takes links between switches down and up at random. The
+// time is that of the processor from the trap to verified tables: all steps of
+// the core until the routing job starts, and the job.
+func BenchmarkLinkFailure(b *testing.B) {
+	for _, e := range []route.Engine{minhop.Engine{}, updn.Engine{}} {
+		for _, hosts := range []string{"324", "11664"} {
+			b.Run(e.Name()+"/"+hosts, func(b *testing.B) { linkFailures(b, e, hosts) })
+		}
+	}
+}
+
+func linkFailures(b *testing.B, e route.Engine, hosts string) {
+	f := gen(b, "fattree", hosts)
+	cfg := DefaultConfig()
+	cfg.Engines = []route.Engine{e}
+	cfg.DampHold = -1
+	cfg.SweepInterval = -1
+	c, err := NewCluster(f, sim.Config{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := c.Start(firstCA(f), cfg, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	m.Workers = 2
+	if err := c.RunUntil(time.Minute, m.Up); err != nil {
+		b.Fatal(err)
+	}
+	c.Run(20 * time.Second)
+	began := time.Now()
+	m.Clock = func() time.Duration { return time.Since(began) }
+	var step, job, total []time.Duration
+	updated := 0
+	m.OnJob = func(r *sm.JobResult) {
+		step, job, total = append(step, m.StepCPU), append(job, m.JobCPU), append(total, m.StepCPU+m.JobCPU)
+		if r.Updated {
+			updated++
+		}
+	}
+	type cable struct {
+		id   string
+		port int
+	}
+	var cables []cable
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		for p := 1; n.IsSwitch() && p <= n.NumPorts; p++ {
+			if n.Ports[p].Cabled() && f.Nodes[n.Ports[p].Peer.Node].IsSwitch() {
+				cables = append(cables, cable{n.ID, p})
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	smps, rounds := 0, 0
+	var after []time.Duration
+	for b.Loop() {
+		x := cables[rng.IntN(len(cables))]
+		for _, change := range []func(string, int) error{c.Sim.LinkDown, c.Sim.LinkUp} {
+			m.StepCPU, m.JobCPU = 0, 0
+			sent := m.Sent
+			if err := change(x.id, x.port); err != nil {
+				b.Fatal(err)
+			}
+			c.Run(20 * time.Second)
+			if !m.Idle() {
+				b.Fatal("not idle")
+			}
+			smps += m.Sent - sent
+			rounds++
+			after = append(after, m.StepCPU)
+		}
+	}
+	if len(total) == 0 {
+		b.Fatal("no job was started")
+	}
+	median := func(l []time.Duration) float64 {
+		slices.Sort(l)
+		return float64(l[len(l)/2].Microseconds()) / 1000
+	}
+	b.ReportMetric(median(total), "median-ms")
+	b.ReportMetric(median(step), "step-ms")
+	b.ReportMetric(median(job), "job-ms")
+	b.ReportMetric(median(after), "allsteps-ms")
+	b.ReportMetric(float64(smps)/float64(rounds), "SMPs")
+	b.ReportMetric(float64(updated)/float64(len(total)), "updated")
 }

@@ -68,6 +68,12 @@ type Manager struct {
 	KillAfter int
 	// OnSend, if set, sees every packet before it is sent.
 	OnSend func(p *mad.Packet)
+	// Clock, if set, is a real clock by which the time that the core takes for
+	// its steps and that routing jobs take is added up in StepCPU and JobCPU.
+	Clock           func() time.Duration
+	StepCPU, JobCPU time.Duration
+	// OnJob, if set, sees the result of every routing job.
+	OnJob  func(r *sm.JobResult)
 	Sent   int // packets sent
 	Writes int // Set requests among them
 
@@ -152,7 +158,9 @@ func (m *Manager) step(ev sm.Event) {
 		ev := m.inbox[i]
 		m.inbox[i] = nil
 		m.out.Reset()
+		began := m.clock()
 		m.core.Step(m.c.Sim.Now(), ev, &m.out)
+		m.StepCPU += m.clock() - began
 		m.do()
 		if _, ok := ev.(sm.Received); ok {
 			m.spare = append(m.spare, m.bufs[0])
@@ -161,6 +169,13 @@ func (m *Manager) step(ev sm.Event) {
 	}
 	m.inbox = m.inbox[:0]
 	m.busy = false
+}
+
+func (m *Manager) clock() time.Duration {
+	if m.Clock == nil {
+		return 0
+	}
+	return m.Clock()
 }
 
 // do does what the core wants, in the order that sm promises.
@@ -190,7 +205,12 @@ func (m *Manager) do() {
 		}
 	}
 	for _, j := range out.Jobs {
+		began := m.clock()
 		r := j.Run(max(m.Workers, 1))
+		m.JobCPU += m.clock() - began
+		if m.OnJob != nil {
+			m.OnJob(r)
+		}
 		if m.JobTime > 0 {
 			m.c.Sim.After(m.JobTime, func() { m.stepIfAlive(sm.JobDone{Result: r}) })
 		} else {
@@ -247,6 +267,12 @@ func (m *Manager) Stop() { m.stepIfAlive(sm.Stop{}) }
 
 // Sweep asks for a full sweep.
 func (m *Manager) Sweep(audit bool) { m.stepIfAlive(sm.Sweep{Audit: audit}) }
+
+// Reroute asks for tables from scratch.
+func (m *Manager) Reroute(rebalance bool) { m.stepIfAlive(sm.Reroute{Rebalance: rebalance}) }
+
+// SetGroups replaces the multicast groups.
+func (m *Manager) SetGroups(g []sm.Group) { m.stepIfAlive(sm.SetGroups{Groups: g}) }
 
 // Up reports whether this manager is master of a subnet that is up.
 func (m *Manager) Up() bool {

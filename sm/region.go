@@ -645,6 +645,7 @@ func (c *Core) dropUnreachable(n int32) {
 		if first >= 0 {
 			if q := f.portOf(n, uint8(first)); nd.via.Node < 0 || f.port(nd.via).peer.Node != n {
 				nd.via, nd.path = q.peer, q.path
+				nd.info.LocalPortNum, nd.info.PortGUID = q.num, q.guid
 			}
 			return
 		}
