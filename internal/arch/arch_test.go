@@ -36,6 +36,7 @@ var rules = []rule{
 	{"route/mcast", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "trees of groups fit in with tables, whoever made those"},
 	{"route/transition", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "a plan is a function of tables, whoever made them"},
 	{"route/engine", []string{"route", "route/engine", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},
+	{"route/engine/dnup", []string{"route/engine/updn"}, true, "dnup is updn upside down, and knows nothing else"},
 	{"route/engine/layer", []string{"route", "fabric", "ib/..."}, true, "shared by engines: layers of any engine's paths"},
 	{"route/engine/spt", []string{"route"}, true, "shared by engines: trees over any network"},
 	{"route/engine/sssp", []string{"route", "route/engine/layer", "route/engine/spt", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -54,4 +55,25 @@ func Long(t testing.TB) {
 	if os.Getenv("HEDDLE_LONG") == "" {
 		t.Skip("long: runs in make test-long")
 	}
+}
+
+// Seeds lists the seeds that a random test is to try: HEDDLE_SEED alone if it
+// is set, else 0, 1, … as many as HEDDLE_SEEDS says, else long of them with
+// HEDDLE_LONG, else quick.
+func Seeds(quick, long int) []uint64 {
+	if s, err := strconv.ParseUint(os.Getenv("HEDDLE_SEED"), 10, 64); err == nil {
+		return []uint64{s}
+	}
+	n := quick
+	if os.Getenv("HEDDLE_LONG") != "" {
+		n = long
+	}
+	if k, err := strconv.Atoi(os.Getenv("HEDDLE_SEEDS")); err == nil && k > 0 {
+		n = k
+	}
+	all := make([]uint64, n)
+	for i := range all {
+		all[i] = uint64(i)
+	}
+	return all
 }

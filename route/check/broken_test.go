@@ -180,7 +180,7 @@ func TestRing(t *testing.T) {
 // bottom that no CA's packet makes; that is reported apart.
 func TestSwitchOnly(t *testing.T) {
 	g := routetest.Tree(6, 6).Graph()
-	r := check.Verify(g, tables(t, updn.Engine{}, g), check.Options{})
+	r := check.Verify(g, tables(t, minhop.Engine{}, g), check.Options{})
 	if !r.OK() || r.CreditCyclesSwitch == 0 || len(r.Cycles) == 0 || !r.Cycles[0].SwitchOnly {
 		t.Errorf("%+v", r)
 	}
@@ -225,6 +225,83 @@ func TestNoSwitches(t *testing.T) {
 	for _, e := range []route.Engine{minhop.Engine{}, updn.Engine{}} {
 		if tb := tables(t, e, g); len(tb.LFT) != 0 {
 			t.Errorf("%s: %d rows", e.Name(), len(tb.LFT))
+		}
+	}
+}
+
+func contains(s, part string) bool { return strings.Contains(s, part) }
+
+// oneLane makes SL-to-VL tables that put everything between switches on one lane.
+func oneLane(g *fabric.Graph, lane ib.VL) *route.Lanes {
+	l := &route.Lanes{Rows: make([][16]ib.VL, 1)}
+	for sl := range l.Rows[0] {
+		l.Rows[0][sl] = lane
+	}
+	for s := range g.Switches {
+		k := int(g.Switches[s].NumPorts) + 1
+		l.Stride = append(l.Stride, uint16(k))
+		l.Index = append(l.Index, make([]uint8, k*k))
+	}
+	return l
+}
+
+func TestBadLane(t *testing.T) {
+	g, tb := line(t)
+	tb.Lanes = oneLane(g, 2)
+	tb.NumVLs = 3
+	if r := check.Verify(g, tb, check.Options{}); !r.OK() || r.VLsUsed != 1 {
+		t.Errorf("%+v", r)
+	}
+	c := g.PortChannel[1][2] // to switch 2
+	g.Channels[c].VLs = 2
+	r := check.Verify(g, tb, check.Options{})
+	if r.OK() || len(r.Failures) == 0 || r.Failures[0] != (check.Failure{Kind: check.BadLane, LID: 3, Switch: 1, Entry: 2, Pairs: 4}) {
+		t.Errorf("%+v", r)
+	}
+	tb.Lanes = oneLane(g, 15) // discarded at every link, also to hosts
+	if r := check.Verify(g, tb, check.Options{}); r.OK() || r.UnreachablePairs != 30-3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestMalformed: tables that cannot be read are refused, not walked.
+func TestMalformed(t *testing.T) {
+	for what, c := range map[string]func(g *fabric.Graph, tb *route.Tables){
+		"rows":             func(g *fabric.Graph, tb *route.Tables) { tb.LFT = tb.LFT[:2] },
+		"service levels":   func(g *fabric.Graph, tb *route.Tables) { tb.SL = tb.SL[:8] },
+		"classes for":      func(g *fabric.Graph, tb *route.Tables) { tb.Class = tb.Class[:3] },
+		"is of class":      func(g *fabric.Graph, tb *route.Tables) { tb.Class[2] = 3 },
+		"of class -2":      func(g *fabric.Graph, tb *route.Tables) { tb.Class[2] = -2 },
+		"service level 16": func(g *fabric.Graph, tb *route.Tables) { tb.SL[4] = 16 },
+		"strides":          func(g *fabric.Graph, tb *route.Tables) { tb.Lanes = oneLane(g, 0); tb.Lanes.Stride = nil },
+		"entries with":     func(g *fabric.Graph, tb *route.Tables) { tb.Lanes = oneLane(g, 0); tb.Lanes.Index[1] = nil },
+		"stride 2":         func(g *fabric.Graph, tb *route.Tables) { tb.Lanes = oneLane(g, 0); tb.Lanes.Stride[1] = 2 },
+		"number 1 of 1":    func(g *fabric.Graph, tb *route.Tables) { tb.Lanes = oneLane(g, 0); tb.Lanes.Index[1][0] = 1 },
+		"lane 16":          func(g *fabric.Graph, tb *route.Tables) { tb.Lanes = oneLane(g, 16) },
+		"claim 1 data":     func(g *fabric.Graph, tb *route.Tables) { tb.SL[1] = 1; g.Channels[0].VLs = 2 },
+		"group 0x0001": func(g *fabric.Graph, tb *route.Tables) {
+			tb.Multicast = &route.Multicast{Trees: []route.Tree{{MLID: 1}}}
+		},
+		"ports of 0": func(g *fabric.Graph, tb *route.Tables) {
+			tb.Multicast = &route.Multicast{Trees: []route.Tree{{MLID: 0xC000, Switches: []int32{0}}}}
+		},
+		"switch 3 at": func(g *fabric.Graph, tb *route.Tables) {
+			tb.Multicast = &route.Multicast{Trees: []route.Tree{{MLID: 0xC000, Switches: []int32{3}, Ports: make([][4]uint64, 1)}}}
+		},
+	} {
+		g, tb := line(t)
+		for c := range g.Channels {
+			g.Channels[c].VLs = 1
+		}
+		tb.SwitchClasses(g)
+		tb.SL = make([]ib.SL, 9)
+		if r := check.Verify(g, tb, check.Options{}); !r.OK() {
+			t.Fatal(r.Err())
+		}
+		c(g, tb)
+		r := check.Verify(g, tb, check.Options{Workers: 2})
+		if r.OK() || !strings.Contains(r.Err().Error(), what) {
+			t.Errorf("%s: %v", what, r.Err())
 		}
 	}
 }

@@ -8,6 +8,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -55,62 +56,101 @@ const (
 // tree's up-traffic on few second-level links). LIDs of one port take
 // different neighbours first, then different links, as far as there are any.
 //
-// With o.Previous, an entry that is still in the fan is kept.
+// With o.Previous, an entry that is still in the fan is kept. The LIDs of
+// o.RoutingOrder are spread before all others, in that order; ports of
+// o.Unbalanced count as load neither as source nor as destination; among
+// equally loaded choices o.PortOrder decides. GUIDs that the graph does not
+// have are named in the Note of the tables.
 func Spread(g *fabric.Graph, name string, o route.Options, planner func() Planner) (*route.Tables, error) {
+	t, _, err := SpreadLoads(g, name, o, planner)
+	return t, err
+}
+
+// SpreadLoads is Spread; it also returns the load of every channel: the paths
+// from loading ports to all their LIDs that take it.
+func SpreadLoads(g *fabric.Graph, name string, o route.Options, planner func() Planner) (*route.Tables, []uint64, error) {
 	n := len(g.Switches)
 	if o.Previous != nil && len(o.Previous.LFT) != n {
-		return nil, fmt.Errorf("%s: previous tables are for %d switches, the graph has %d", name, len(o.Previous.LFT), n)
+		return nil, nil, fmt.Errorf("%s: previous tables are for %d switches, the graph has %d", name, len(o.Previous.LFT), n)
 	}
 	t := route.New(name, n, g.TopLID)
-	sp := &spread{g: g, t: t, prev: o.Previous, hosts: make([]uint32, n), parallel: make([]bool, n)}
-	sp.prepare()
+	sp := newSpread(g, o)
+	sp.t, sp.prev = t, o.Previous
+	t.Note = sp.note
+
+	base := make([]uint64, len(g.Channels))
+	if len(sp.first) > 0 {
+		w := sp.newWorker(planner(), 0)
+		for i, e := range sp.first {
+			if s := g.EndPorts[e].Switch; s >= 0 {
+				w.spread1(s, sp.ahead[i])
+			}
+		}
+		base = w.load
+	}
 
 	parts := 1
 	if n*int(g.TopLID) > oneShard {
 		parts = shards
 	}
 	cut := sp.cut(parts)
+	loads := make([][]uint64, parts)
 	route.ForEach(o.Workers, parts, func(_, k int) {
 		w := sp.newWorker(planner(), sp.leaves[cut[k]])
+		copy(w.load, base)
 		for d := cut[k]; d < cut[k+1]; d++ {
-			w.destination(int32(d))
+			w.spread1(int32(d), sp.lids[sp.off[d]:sp.off[d+1]])
 		}
+		loads[k] = w.load
 	})
-	return t, nil
+	sum := loads[0]
+	for _, l := range loads[1:] {
+		for c, x := range l {
+			sum[c] += x - base[c]
+		}
+	}
+	return t, sum, nil
 }
 
 // spread is shared by all workers; only t is written, each LID's column by one
 // of them.
 type spread struct {
+	*wishes
 	g        *fabric.Graph
 	t        *route.Tables
 	prev     *route.Tables
-	hosts    []uint32 // by switch: CA and router ports with LIDs
+	hosts    []uint32 // by switch: loading ports with LIDs
 	parallel []bool   // by switch: two of its channels lead to one switch
-	off      []int32  // LIDs behind switch s are lids[off[s]:off[s+1]], ascending
+	off      []int32  // LIDs behind switch s, but those of first, are lids[off[s]:off[s+1]], ascending
 	lids     []ib.LID
-	limits   []ib.LID // distinct table sizes that bind, ascending
-	leaves   []int    // by switch: switches before it that have hosts
-	width    int      // most LIDs in one batch
+	ahead    [][]ib.LID // the LIDs of each of first
+	limits   []ib.LID   // distinct table sizes that bind, ascending
+	leaves   []int      // by switch: switches before it that have hosts
+	width    int        // most LIDs in one batch
 }
 
-func (sp *spread) prepare() {
-	g := sp.g
+func newSpread(g *fabric.Graph, o route.Options) *spread {
 	n := len(g.Switches)
-	sp.off = make([]int32, n+1)
-	has := make([]bool, len(g.EndPorts))
-	for _, e := range g.LIDOwner {
-		if e == fabric.NoLID {
-			continue
+	sp := &spread{wishes: readWishes(g, o), g: g, parallel: make([]bool, n), off: make([]int32, n+1)}
+	sp.hosts = sp.wishes.hosts(g)
+	apart := make([]int32, len(g.EndPorts)) // by end port: 1 + its place in first
+	for i, e := range sp.first {
+		apart[e] = int32(i) + 1
+	}
+	sp.ahead = make([][]ib.LID, len(sp.first))
+	at := func(e int32) int32 {
+		if e == fabric.NoLID || apart[e] > 0 {
+			return -1
 		}
-		p := &g.EndPorts[e]
-		if p.Switch < 0 {
-			continue
-		}
-		sp.off[p.Switch+1]++
-		if p.Type != ib.NodeSwitch && !has[e] {
-			has[e] = true
-			sp.hosts[p.Switch]++
+		return g.EndPorts[e].Switch
+	}
+	for l, e := range g.LIDOwner {
+		if s := at(e); s >= 0 {
+			sp.off[s+1]++
+		} else if e != fabric.NoLID && apart[e] > 0 {
+			i := apart[e] - 1
+			sp.ahead[i] = append(sp.ahead[i], ib.LID(l))
+			sp.width = max(sp.width, len(sp.ahead[i]))
 		}
 	}
 	for s := range n {
@@ -121,12 +161,10 @@ func (sp *spread) prepare() {
 	sp.lids = make([]ib.LID, sp.off[n])
 	next := slices.Clone(sp.off)
 	for l, e := range g.LIDOwner {
-		if e == fabric.NoLID || g.EndPorts[e].Switch < 0 {
-			continue
+		if s := at(e); s >= 0 {
+			sp.lids[next[s]] = ib.LID(l)
+			next[s]++
 		}
-		s := g.EndPorts[e].Switch
-		sp.lids[next[s]] = ib.LID(l)
-		next[s]++
 	}
 	sp.leaves = make([]int, n+1)
 	for s := range n {
@@ -153,6 +191,7 @@ func (sp *spread) prepare() {
 			last[c.To] = int32(s)
 		}
 	}
+	return sp
 }
 
 // cut splits the destination switches into runs of about equal work.
@@ -184,11 +223,11 @@ type worker struct {
 	load   []uint64 // by channel: paths so far
 	flow   []uint32 // by switch·width + index in the batch: paths that arrive
 	barred []bool
-	turn   int // where ties are resolved first
+	turn   int  // where ties are resolved first
+	rank   bool // the candidates at hand are in the order to try
 	key    [256]uint64
 	round  [256]uint64
 	slot   [256]uint8 // by port: 1 + its index among the candidates
-	index  int        // LIDs of the destination spread already
 }
 
 func (sp *spread) newWorker(p Planner, turn int) *worker {
@@ -200,13 +239,11 @@ func (sp *spread) newWorker(p Planner, turn int) *worker {
 	}
 }
 
-// destination fills the columns of all LIDs behind switch d.
-func (w *worker) destination(d int32) {
-	lids := w.lids[w.off[d]:w.off[d+1]]
+// spread1 fills the columns of lids, which are behind switch d.
+func (w *worker) spread1(d int32, lids []ib.LID) {
 	if len(lids) == 0 {
 		return
 	}
-	w.index = 0
 	planned := -1 // the class of LIDs the fan is for
 	for len(lids) > 0 {
 		class, _ := slices.BinarySearchFunc(w.limits, lids[0], func(a, b ib.LID) int {
@@ -226,7 +263,6 @@ func (w *worker) destination(d int32) {
 		if w.barred == nil || !w.barred[d] {
 			w.pass(d, lids[:k])
 		}
-		w.index += k
 		lids = lids[k:]
 	}
 }
@@ -246,14 +282,14 @@ func (w *worker) bar(class int) {
 	}
 }
 
-// take is how many of lids make the next batch: of one kind (switch port 0 or
-// not), of one class, whole ports if possible.
+// take is how many of lids make the next batch: of one kind (loading or not),
+// of one class, whole ports if possible.
 func (w *worker) take(lids []ib.LID, class int) int {
 	owner := func(i int) int32 { return w.g.LIDOwner[lids[i]] }
-	sw := w.g.EndPorts[owner(0)].Type == ib.NodeSwitch
+	idle := w.unloaded[owner(0)]
 	k := 0
 	for k < len(lids) && k < w.width &&
-		(w.g.EndPorts[owner(k)].Type == ib.NodeSwitch) == sw &&
+		w.unloaded[owner(k)] == idle &&
 		(class == len(w.limits) || lids[k] < w.limits[class]) {
 		k++
 	}
@@ -273,7 +309,7 @@ func (w *worker) pass(d int32, lids []ib.LID) {
 	for _, l := range lids {
 		w.t.LFT[d][l] = g.EndPorts[g.LIDOwner[l]].Port
 	}
-	hosts := g.EndPorts[g.LIDOwner[lids[0]]].Type != ib.NodeSwitch
+	hosts := !w.unloaded[g.LIDOwner[lids[0]]]
 	multi := false // some port has several of the LIDs
 	for i := 1; i < len(lids); i++ {
 		multi = multi || g.LIDOwner[lids[i]] == g.LIDOwner[lids[i-1]]
@@ -283,6 +319,10 @@ func (w *worker) pass(d int32, lids []ib.LID) {
 		cand := w.fan.Cand[g.Off[s]:][:w.fan.Cnt[s]]
 		row := w.t.LFT[s]
 		in := w.flow[int(s)*width:][:len(lids)]
+		w.rank = w.ordered != nil && w.ordered[s]
+		if w.rank {
+			slices.SortFunc(cand, func(a, b int32) int { return cmp.Or(cmp.Compare(w.place[a], w.place[b]), cmp.Compare(a, b)) })
+		}
 		if hosts {
 			h := w.hosts[s]
 			for i := range in {
@@ -316,6 +356,9 @@ func (w *worker) pass(d int32, lids []ib.LID) {
 // that the parts do not all resolve ties alike, and returns that first index.
 func (w *worker) rotate(cand []int32) int {
 	at := w.turn % len(cand)
+	if w.rank {
+		at = 0
+	}
 	k := 0
 	for _, c := range cand[at:] {
 		w.key[k&255] = w.load[c]

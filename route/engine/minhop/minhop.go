@@ -2,11 +2,18 @@
 // over the equally short ones.
 //
 // For each destination switch one breadth-first search over the cables gives
-// the distance of every switch (E. F. Moore, 1959); the channels that lead one
-// step nearer are the choices among which engine.Spread balances. Cost:
-// O(switches × channels) for the searches and O(switches × LIDs × choices) for
-// the spreading, on all workers; memory: the tables plus a few hundred KiB for
-// each worker.
+// the distance of every switch (E. F. Moore, 1959), or, where hops have
+// weights, a search with buckets (R. B. Dial, 1969); the channels that lead
+// nearer by their cost are the choices among which engine.Spread balances.
+// Cost: O(switches × channels) for the searches and O(switches × LIDs ×
+// choices) for the spreading, on all workers; memory: the tables plus a few
+// hundred KiB for each worker.
+//
+// Update repairs the distances in place (G. Ramalingam and T. Reps, "An
+// incremental algorithm for a generalization of the shortest-path problem",
+// 1996): for each destination only switches whose distance changes, and their
+// neighbours, are visited. It keeps one byte for each pair of switches;
+// tables with a cost above 254 are computed from scratch each time.
 //
 // Invariants: every entry is on a shortest path among the switches whose
 // tables hold the LID; what no cable reaches is Drop; LIDs of one port leave
@@ -24,22 +31,76 @@ import (
 // Engine computes min-hop tables. The zero value is ready to use.
 type Engine struct{}
 
+var _ route.Updater = Engine{}
+
 // Name is "minhop".
 func (Engine) Name() string { return "minhop" }
 
-// Compute returns the tables; Options.Workers and Options.Previous are used.
+// Compute returns the tables. Options.Workers, Previous, HopWeights,
+// PortOrder, RoutingOrder and Unbalanced are used.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
-	to := make([]uint16, len(g.Channels)) // an index fits: no more switches than LIDs
+	weights, note := engine.Weights(g, o)
+	n := len(g.Switches)
+	m := &memo{dist: make([][]uint8, n)}
+	to := ends(g)
+	t, loads, err := engine.SpreadLoads(g, "minhop", o, func() engine.Planner {
+		if weights != nil {
+			return newWeighted(g, weights, m)
+		}
+		return &planner{g: g, m: m, to: to, dist: make([]uint16, n), queue: make([]uint16, 0, n)}
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.Note = engine.Notes(note, t.Note)
+	m.loads = loads
+	if engine.Complete(g, m.dist) {
+		t.Memo = m
+	}
+	return t, nil
+}
+
+// Update implements route.Updater.
+func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
+	m, ok := from.Tables.Memo.(*memo)
+	if ok {
+		if ch := engine.NewChange(from, g, d, o); ch != nil {
+			weights, note := engine.Weights(g, o)
+			now := &memo{dist: ch.Rows(m.dist, none)}
+			r := newRepair(ch, weights, now)
+			if t, loads := ch.Update("minhop", m.loads, r.worker); t != nil {
+				now.loads = loads
+				t.Note = engine.Notes(note, t.Note)
+				t.Memo = now
+				return t, nil
+			}
+		}
+	}
+	return e.Compute(g, engine.Restart(from, g, o))
+}
+
+// memo is what Update needs of the last tables. Rows are shared between
+// memos: whoever changes one copies it first.
+type memo struct {
+	dist  [][]uint8 // by destination switch: the cost from every switch, or none
+	loads []uint64  // by channel
+}
+
+// none stands for no route; costs are below it.
+const none = 255
+
+// ends are the channels' To; an index fits, there are no more switches than LIDs.
+func ends(g *fabric.Graph) []uint16 {
+	to := make([]uint16, len(g.Channels))
 	for c := range g.Channels {
 		to[c] = uint16(g.Channels[c].To)
 	}
-	return engine.Spread(g, "minhop", o, func() engine.Planner {
-		return &planner{g: g, to: to, dist: make([]uint16, len(g.Switches)), queue: make([]uint16, 0, len(g.Switches))}
-	})
+	return to
 }
 
 type planner struct {
 	g     *fabric.Graph
+	m     *memo
 	to    []uint16
 	dist  []uint16
 	queue []uint16
@@ -86,5 +147,84 @@ func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
 			}
 		}
 		f.Cnt[s] = int32(k)
+	}
+	if barred == nil && dist[queue[len(queue)-1]] < none {
+		row := make([]uint8, len(dist))
+		for s, d := range dist {
+			row[s] = uint8(min(d, none))
+		}
+		p.m.dist[dst] = row
+	}
+}
+
+// weighted is planner where hops have weights.
+type weighted struct {
+	g       *fabric.Graph
+	m       *memo
+	weights []uint8
+	dist    []int32
+	done    []bool
+	queue   [256][]int32 // by cost mod 256: switches to visit
+	order   []int32
+}
+
+func newWeighted(g *fabric.Graph, weights []uint8, m *memo) *weighted {
+	n := len(g.Switches)
+	return &weighted{g: g, m: m, weights: weights, dist: make([]int32, n), done: make([]bool, n), order: make([]int32, 0, n)}
+}
+
+// Plan implements engine.Planner.
+func (p *weighted) Plan(dst int32, barred []bool, f *engine.Fan) {
+	g, dist := p.g, p.dist
+	const far = 1 << 30
+	for s := range dist {
+		dist[s] = far
+	}
+	clear(p.done)
+	copy(p.done, barred)
+	p.done[dst] = false
+	dist[dst] = 0
+	p.order = p.order[:0]
+	p.queue[0] = append(p.queue[0][:0], dst)
+	for at, left := 0, 1; left > 0; at++ {
+		for i := 0; i < len(p.queue[at&255]); i++ {
+			u := p.queue[at&255][i]
+			left--
+			if p.done[u] || int(dist[u]) != at {
+				continue
+			}
+			p.done[u] = true
+			p.order = append(p.order, u)
+			for c := g.Off[u]; c < g.Off[u+1]; c++ {
+				ch := &g.Channels[c]
+				if d := dist[u] + int32(p.weights[ch.Rev]); d < dist[ch.To] && !p.done[ch.To] {
+					dist[ch.To] = d
+					p.queue[d&255] = append(p.queue[d&255], ch.To)
+					left++
+				}
+			}
+		}
+		p.queue[at&255] = p.queue[at&255][:0]
+	}
+	f.Order = f.Order[:0]
+	for h := len(p.order) - 1; h > 0; h-- {
+		s := p.order[h]
+		f.Order = append(f.Order, s)
+		cand := f.Cand[g.Off[s]:g.Off[s+1]]
+		k := 0
+		for c := g.Off[s]; c < g.Off[s+1]; c++ {
+			if dist[g.Channels[c].To]+int32(p.weights[c]) == dist[s] {
+				cand[k] = c
+				k++
+			}
+		}
+		f.Cnt[s] = int32(k)
+	}
+	if barred == nil && dist[p.order[len(p.order)-1]] < none {
+		row := make([]uint8, len(dist))
+		for s, d := range dist {
+			row[s] = uint8(min(d, none))
+		}
+		p.m.dist[dst] = row
 	}
 }

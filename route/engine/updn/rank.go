@@ -3,126 +3,114 @@ package updn
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/engine"
 )
 
 // Ranking is the order of switches that directs the cables.
 type Ranking struct {
-	// Order holds all switches, upper ones first.
+	// Order holds all switches, upper ones first. Every switch but the first
+	// of its part of the fabric has a cable to one before it.
 	Order []int32
-	// Roots are the switches at level 0, ascending.
+	// Roots are the switches at level 0, the first of each part before the others.
 	Roots []int32
 	// Found says that at least one root was found rather than given.
 	Found bool
 	// Note tells the operator what was not done as asked; "" if nothing.
 	Note string
+
+	hosts int // CA and router ports
 }
 
 // share is the part of the hosts (in percent) that counts when roots are
 // looked for; the rest may be far away for a broken link or two.
 const share = 95
 
-// Rank orders the switches below the given roots; parts of the fabric without
-// one get roots of their own, as follows. The reach of a switch is the least
-// distance within which 95 % of its part's CA ports lie. The switches of least
-// reach are the centre: in a tree they are the tops. If no cable joins two of
-// them, all are roots; else (torus, mesh, irregular nets) the one with the
-// least sum of distances to CA ports, then the lowest GUID, is the only root.
+// Rank orders the switches below o.Roots; parts of the fabric without one get
+// roots of their own, as follows. The reach of a switch is the least distance
+// within which 95 % of its part's CA ports lie. The switches of least reach
+// are the centre: in a tree they are the tops. If no cable joins two of them,
+// all are roots; else (torus, mesh, irregular nets) the one with the least sum
+// of distances to CA ports, then the lowest GUID, is the only root.
 //
-// Up*/down* with several roots can leave two switches without a legal path: no
-// root is above both. Only pairs with a CA on one side matter. A root that
-// some CA of its part does not lie below is then put just under one of its
-// neighbours, so that it keeps most of its links downward but can be reached
-// from everywhere; if that does not help either, one root remains.
-func Rank(g *fabric.Graph, given []ib.GUID, workers int) *Ranking {
+// A switch's level is its distance from the nearest root. Up*/down* with
+// several roots would leave two switches without a legal path where no root is
+// above both, as a spine that lost its link to a leaf and that leaf. So the
+// order is grown from the first root of a part: the next switch is always, of
+// those with a cable to one already placed, the one with the lowest level, then
+// the lowest ID (o.IDs, else the GUID). Everything hangs below the first
+// root, hence every pair of switches, roots too, has a legal path; and nearly
+// all cables keep the direction that their levels give them: in a fat tree one
+// leaf is placed above one middle switch of each group, and that one above its
+// tops, while all shortest paths between leaves stay legal. With a single root
+// the order is by level, then ID.
+//
+// Cost: O(switches + channels) for each switch with CAs if roots have to be
+// found, on all workers, else O(channels + switches·log switches).
+func Rank(g *fabric.Graph, o route.Options) *Ranking {
+	return rank(g, o, o.Roots, false)
+}
+
+// rank is Rank with given in place of o.Roots; mirrored turns the levels upside
+// down and grows the order from a switch that is farthest from the roots.
+func rank(g *fabric.Graph, o route.Options, given []ib.GUID, mirrored bool) *Ranking {
 	r := &ranker{g: g, n: len(g.Switches)}
 	r.prepare()
 	out := &Ranking{}
-	first := make([]int32, len(r.size)) // by part: the root to fall back to
+	first := make([]int32, len(r.size)) // by part: the root that the order is grown from
 	for k := range first {
 		first[k] = -1
 	}
-	missing := 0
 	isRoot := make([]bool, r.n)
 	for _, guid := range given {
-		s, ok := slices.BinarySearchFunc(g.Switches, guid, func(a fabric.SwitchNode, b ib.GUID) int { return cmp.Compare(a.GUID, b) })
-		if !ok {
-			missing++
+		s := engine.Switch(g, guid)
+		if s < 0 {
 			continue
 		}
 		isRoot[s] = true
 		if k := r.part[s]; first[k] < 0 {
-			first[k] = int32(s)
+			first[k] = s
 		}
 	}
-	if missing > 0 {
-		out.note("%d of %d given roots are not in the fabric", missing, len(given))
+	var missing []ib.GUID
+	for _, guid := range o.Roots {
+		if engine.Switch(g, guid) < 0 {
+			missing = append(missing, guid)
+		}
 	}
+	out.Note = engine.Missing("roots", missing)
 	out.Found = slices.Contains(first, -1)
 	if out.Found {
-		if len(given) > missing {
-			out.note("a part of the fabric had no given root; found some")
-		}
-		r.find(isRoot, first, workers)
-	}
-
-	r.level(isRoot)
-	r.sort()
-	if bad := r.incomplete(isRoot); len(bad) > 0 && !r.everyPair() {
-		for _, s := range bad {
-			r.demote(s, isRoot)
-		}
-		r.sort()
-		if r.everyPair() {
-			out.note("%d of %d roots do not have every CA below them and are ranked under a neighbour", len(bad), count(isRoot))
-			for _, s := range bad {
-				isRoot[s] = false
-			}
-		} else {
-			all := count(isRoot)
-			clear(isRoot)
+		if len(o.Roots) > len(missing) {
+			lacking := 0
 			for _, s := range first {
-				isRoot[s] = true
+				if s < 0 {
+					lacking++
+				}
 			}
-			r.level(isRoot)
-			r.sort()
-			out.note("%d roots leave CAs without a legal path; only the first of each part is used", all)
+			out.Note = engine.Notes(out.Note, fmt.Sprintf("%d of %d parts of the fabric had no given root; found some", lacking, len(first)))
 		}
+		r.find(isRoot, first, o.Workers)
 	}
-	out.Order = r.order
+	out.Roots = slices.Clone(first)
 	for s, is := range isRoot {
-		if is {
+		if is && first[r.part[s]] != int32(s) {
 			out.Roots = append(out.Roots, int32(s))
 		}
 	}
+	r.levels(isRoot)
+	if mirrored {
+		r.mirror()
+	}
+	r.keys(o.IDs)
+	out.Order = r.grow(first, mirrored)
+	out.hosts = r.hosts
 	return out
-}
-
-func (r *Ranking) note(format string, a ...any) {
-	if r.Note != "" {
-		r.Note += "; "
-	}
-	r.Note += fmt.Sprintf(format, a...)
-}
-
-func count(set []bool) int {
-	n := 0
-	for _, b := range set {
-		if b {
-			n++
-		}
-	}
-	return n
-}
-
-// place is a switch's position in the order: compared field by field.
-type place struct {
-	level, guid int32 // switches are numbered by GUID
-	under, self int32 // for a demoted root: level and guid are its neighbour's, under is 1
 }
 
 type ranker struct {
@@ -131,45 +119,42 @@ type ranker struct {
 	part   []int32 // by switch: its connected part
 	size   []int   // by part: switches
 	weight []int64 // by switch: CA and router ports; 1 in a part without any
-	hosts  []bool
+	hosts  int     // CA and router ports in all
 	total  []int64 // by part: weight
-	place  []place
-	order  []int32
-	tops   []int32  // switches with no channel up
-	sets   []uint64 // by switch × words: which of tops can be climbed to
-	words  int
+	level  []int32
+	sorted []int32 // switches by ascending level, then ID
+	key    []int32 // by switch: its place in sorted
 }
 
 func (r *ranker) prepare() {
 	g := r.g
 	r.part = make([]int32, r.n)
 	r.weight = make([]int64, r.n)
-	r.hosts = make([]bool, r.n)
-	r.place = make([]place, r.n)
 	for i := range g.EndPorts {
 		if e := &g.EndPorts[i]; e.Switch >= 0 && e.Type != ib.NodeSwitch {
 			r.weight[e.Switch]++
-			r.hosts[e.Switch] = true
+			r.hosts++
 		}
 	}
 	for s := range r.part {
 		r.part[s] = -1
 	}
+	queue := make([]int32, 0, r.n)
 	for s := range r.n {
 		if r.part[s] >= 0 {
 			continue
 		}
 		k := int32(len(r.size))
-		queue := []int32{int32(s)}
+		queue = append(queue[:0], int32(s))
 		r.part[s] = k
 		var total int64
 		for h := 0; h < len(queue); h++ {
 			u := queue[h]
 			total += r.weight[u]
-			for _, c := range g.Channels[g.Off[u]:g.Off[u+1]] {
-				if r.part[c.To] < 0 {
-					r.part[c.To] = k
-					queue = append(queue, c.To)
+			for c := g.Off[u]; c < g.Off[u+1]; c++ {
+				if v := g.Channels[c].To; r.part[v] < 0 {
+					r.part[v] = k
+					queue = append(queue, v)
 				}
 			}
 		}
@@ -202,7 +187,7 @@ func (r *ranker) find(isRoot []bool, first []int32, workers int) {
 	sum := make([]int64, r.n)
 	longest := 0
 	for _, d := range dist {
-		if d != far {
+		if d != unreached {
 			longest = max(longest, int(d))
 		}
 	}
@@ -214,7 +199,7 @@ func (r *ranker) find(isRoot []bool, first []int32, workers int) {
 		}
 		clear(hist)
 		for i, u := range from {
-			if d := dist[i*r.n+s]; d != far {
+			if d := dist[i*r.n+s]; d != unreached {
 				hist[d] += r.weight[u]
 				sum[s] += r.weight[u] * int64(d)
 			}
@@ -242,9 +227,9 @@ func (r *ranker) find(isRoot []bool, first []int32, workers int) {
 	}
 	joined := make([]bool, len(first))
 	central := func(s int32) bool { return first[r.part[s]] < 0 && reach[s] == reach[best[r.part[s]]] }
-	for _, c := range r.g.Channels {
-		if central(c.From) && central(c.To) {
-			joined[r.part[c.From]] = true
+	for c := range r.g.Channels {
+		if ch := &r.g.Channels[c]; central(ch.From) && central(ch.To) {
+			joined[r.part[ch.From]] = true
 		}
 	}
 	for s := range int32(r.n) {
@@ -255,17 +240,19 @@ func (r *ranker) find(isRoot []bool, first []int32, workers int) {
 	copy(first, best)
 }
 
+const unreached = 0xFFFF
+
 // distances fills dist with the links from s to every switch.
 func (r *ranker) distances(s int32, dist []uint16, queue []int32) []int32 {
 	for i := range dist {
-		dist[i] = far
+		dist[i] = unreached
 	}
 	dist[s] = 0
 	queue = append(queue[:0], s)
 	for h := 0; h < len(queue); h++ {
 		u := queue[h]
 		for c := r.g.Off[u]; c < r.g.Off[u+1]; c++ {
-			if v := r.g.Channels[c].To; dist[v] == far {
+			if v := r.g.Channels[c].To; dist[v] == unreached {
 				dist[v] = dist[u] + 1
 				queue = append(queue, v)
 			}
@@ -274,145 +261,120 @@ func (r *ranker) distances(s int32, dist []uint16, queue []int32) []int32 {
 	return queue
 }
 
-// level places every switch by its distance from the nearest root.
-func (r *ranker) level(isRoot []bool) {
+// levels gives every switch its distance from the nearest root.
+func (r *ranker) levels(isRoot []bool) {
+	r.level = make([]int32, r.n)
 	queue := make([]int32, 0, r.n)
-	for s := range r.place {
-		r.place[s] = place{level: -1, guid: int32(s), self: int32(s)}
+	for s := range r.level {
+		r.level[s] = -1
 		if isRoot[s] {
-			r.place[s].level = 0
+			r.level[s] = 0
 			queue = append(queue, int32(s))
 		}
 	}
 	for h := 0; h < len(queue); h++ {
 		u := queue[h]
-		for _, c := range r.g.Channels[r.g.Off[u]:r.g.Off[u+1]] {
-			if r.place[c.To].level < 0 {
-				r.place[c.To].level = r.place[u].level + 1
-				queue = append(queue, c.To)
+		for c := r.g.Off[u]; c < r.g.Off[u+1]; c++ {
+			if v := r.g.Channels[c].To; r.level[v] < 0 {
+				r.level[v] = r.level[u] + 1
+				queue = append(queue, v)
 			}
 		}
 	}
 }
 
-// sort makes the order from the places, and finds which tops every switch can
-// climb to.
-func (r *ranker) sort() {
-	r.order = r.order[:0]
+// keys makes r.key, which is smaller for what comes first: by level, then ID.
+// Switches whose tables are too short for some LIDs come after all others, the
+// shorter the later, so that nothing depends on them without need.
+func (r *ranker) keys(ids map[ib.GUID]uint64) {
+	g := r.g
+	id := make([]uint64, r.n)
+	var caps []uint16
+	short := func(s int32) bool { c := g.Switches[s].LinearFDBCap; return c != 0 && ib.LID(c) <= g.TopLID }
+	r.sorted = make([]int32, r.n)
 	for s := range int32(r.n) {
-		r.order = append(r.order, s)
-	}
-	slices.SortFunc(r.order, func(a, b int32) int {
-		p, q := r.place[a], r.place[b]
-		return cmp.Or(cmp.Compare(p.level, q.level), cmp.Compare(p.guid, q.guid),
-			cmp.Compare(p.under, q.under), cmp.Compare(p.self, q.self))
-	})
-	rank := make([]int32, r.n)
-	for i, s := range r.order {
-		rank[s] = int32(i)
-	}
-	r.tops = r.tops[:0]
-	up := func(c *fabric.Channel) bool { return rank[c.To] < rank[c.From] }
-	for _, s := range r.order {
-		if !slices.ContainsFunc(r.g.Channels[r.g.Off[s]:r.g.Off[s+1]], func(c fabric.Channel) bool { return up(&c) }) {
-			r.tops = append(r.tops, s)
+		r.sorted[s] = s
+		guid := g.Switches[s].GUID
+		id[s] = uint64(guid)
+		if x, ok := ids[guid]; ok {
+			id[s] = x
+		}
+		if short(s) {
+			caps = append(caps, g.Switches[s].LinearFDBCap)
 		}
 	}
-	r.words = (len(r.tops) + 63) / 64
-	r.sets = make([]uint64, r.n*r.words)
-	for i, s := range r.tops {
-		r.set(s)[i>>6] |= 1 << (i & 63)
+	if len(caps) > 0 {
+		slices.Sort(caps)
+		caps = slices.Compact(caps)
+		for s := range int32(r.n) {
+			if short(s) {
+				at, _ := slices.BinarySearch(caps, g.Switches[s].LinearFDBCap)
+				r.level[s] += int32(r.n * (len(caps) - at))
+			}
+		}
 	}
-	for _, s := range r.order {
-		mine := r.set(s)
-		for c := r.g.Off[s]; c < r.g.Off[s+1]; c++ {
-			if ch := &r.g.Channels[c]; up(ch) {
-				for i, w := range r.set(ch.To) {
-					mine[i] |= w
+	slices.SortFunc(r.sorted, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(r.level[a], r.level[b]), cmp.Compare(id[a], id[b]), cmp.Compare(a, b))
+	})
+	r.key = make([]int32, r.n)
+	for i, s := range r.sorted {
+		r.key[s] = int32(i)
+	}
+}
+
+// mirror turns the levels of each part round.
+func (r *ranker) mirror() {
+	deepest := make([]int32, len(r.size))
+	for s, l := range r.level {
+		deepest[r.part[s]] = max(deepest[r.part[s]], l)
+	}
+	for s := range r.level {
+		r.level[s] = deepest[r.part[s]] - r.level[s]
+	}
+}
+
+// grow makes the order of all switches, part after part. It begins a part
+// with its first root, unless that has a short table or the levels are
+// mirrored: then with the smallest key.
+func (r *ranker) grow(first []int32, mirrored bool) []int32 {
+	least := make([]int32, len(first))
+	for k := range least {
+		least[k] = -1
+	}
+	for _, s := range r.sorted {
+		if k := r.part[s]; least[k] < 0 {
+			least[k] = s
+		}
+	}
+	order := make([]int32, 0, r.n)
+	met := make([]bool, r.n)
+	wait := make([]uint64, (r.n+63)/64) // keys of the switches next to those placed
+	for k, s := range first {
+		if mirrored || r.level[s] > 0 {
+			s = least[k]
+		}
+		met[s] = true
+		low := int(r.key[s]) >> 6 // no word before it has a bit
+		wait[low] |= 1 << (r.key[s] & 63)
+		for {
+			for low < len(wait) && wait[low] == 0 {
+				low++
+			}
+			if low == len(wait) {
+				break
+			}
+			u := r.sorted[low<<6+bits.TrailingZeros64(wait[low])]
+			wait[low] &= wait[low] - 1
+			order = append(order, u)
+			for c := r.g.Off[u]; c < r.g.Off[u+1]; c++ {
+				if v := r.g.Channels[c].To; !met[v] {
+					met[v] = true
+					at := int(r.key[v]) >> 6
+					wait[at] |= 1 << (r.key[v] & 63)
+					low = min(low, at)
 				}
 			}
 		}
 	}
-}
-
-func (r *ranker) set(s int32) []uint64 { return r.sets[int(s)*r.words : (int(s)+1)*r.words] }
-
-// incomplete lists the roots that some switch with a CA in their part cannot
-// climb to.
-func (r *ranker) incomplete(isRoot []bool) []int32 {
-	var bad []int32
-	for i, top := range r.tops {
-		if !isRoot[top] {
-			continue
-		}
-		for s := range int32(r.n) {
-			if r.hosts[s] && r.part[s] == r.part[top] && r.set(s)[i>>6]>>(i&63)&1 == 0 {
-				bad = append(bad, top)
-				break
-			}
-		}
-	}
-	return bad
-}
-
-// everyPair reports whether each switch with a CA shares a top with every
-// switch of its part: then up*/down* joins them, both ways.
-func (r *ranker) everyPair() bool {
-	distinct := func(keep func(s int32) bool) []int32 {
-		var all []int32
-		for s := range int32(r.n) {
-			if keep(s) {
-				all = append(all, s)
-			}
-		}
-		compare := func(a, b int32) int {
-			return cmp.Or(cmp.Compare(r.part[a], r.part[b]), slices.Compare(r.set(a), r.set(b)))
-		}
-		slices.SortFunc(all, compare)
-		return slices.CompactFunc(all, func(a, b int32) bool { return compare(a, b) == 0 })
-	}
-	with := distinct(func(s int32) bool { return r.hosts[s] })
-	all := distinct(func(int32) bool { return true })
-	for _, a := range with {
-		for _, b := range all {
-			if r.part[a] == r.part[b] && !r.meet(a, b) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func (r *ranker) meet(a, b int32) bool {
-	x, y := r.set(a), r.set(b)
-	for i := range x {
-		if x[i]&y[i] != 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// demote places root s just under that neighbour from which most tops can be
-// climbed to.
-func (r *ranker) demote(s int32, isRoot []bool) {
-	best, most := int32(-1), -1
-	for c := r.g.Off[s]; c < r.g.Off[s+1]; c++ {
-		v := r.g.Channels[c].To
-		if isRoot[v] {
-			continue
-		}
-		k := 0
-		for _, w := range r.set(v) {
-			for ; w != 0; w &= w - 1 {
-				k++
-			}
-		}
-		if k > most || k == most && v < best {
-			best, most = v, k
-		}
-	}
-	if best >= 0 {
-		r.place[s] = place{level: r.place[best].level, guid: best, under: 1, self: s}
-	}
+	return order
 }

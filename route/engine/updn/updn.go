@@ -1,27 +1,37 @@
-// Package updn routes by up*/down* in the form that InfiniBand can hold.
+// Package updn routes by up*/down* in a form that InfiniBand can hold.
 //
 // A total order of the switches makes one end of every cable the upper one;
 // legal paths never go up after they went down (M. D. Schroeder et al.,
 // "Autonet", 1991). An InfiniBand switch decides by destination alone and does
-// not know which way a packet came, so the routes follow the rule of
-// A. Bermúdez, R. Casado, F. J. Quiles, T. M. Pinkston and J. Duato ("Evaluation
-// of a subnet management mechanism for InfiniBand networks", 2003): if a switch has
-// any way to a destination that only goes down, the ways up are ignored; of
-// what remains the shortest are taken, and engine.Spread balances among them.
-// A packet thus goes up until the destination is below, then down: no cycle of
-// channel dependencies can form, on any topology, with one lane.
+// not know which way a packet came (A. Bermúdez, R. Casado, F. J. Quiles,
+// T. M. Pinkston and J. Duato, "Evaluation of a subnet management mechanism for
+// InfiniBand networks", 2003, therefore ignore all ways up where there is one
+// that only goes down). Here, for each destination, from the top down: a switch
+// that some switch above it may send down to takes the shortest way that only
+// goes down; every other takes the shortest legal way, and if both up and down
+// are shortest, engine.Spread balances among both. A packet thus goes up, then
+// down: no cycle of channel dependencies can form, on any topology, with one
+// lane, for traffic of CAs and switches alike; and no path is longer than
+// under the rule of 2003.
 //
-// The order is by distance from the nearest root, then by node GUID. Rank says
-// how roots are found and what happens to roots that not every CA lies below.
-// Where the roots of a fat tree can reach each other by no legal path (only
-// switch port 0 traffic would want to), their entries take the shortest way to
-// a switch that has a legal one; no path of a CA enters there.
+// The order is by distance from the nearest root, then by ID or node GUID, and
+// grown so that one switch of each part of the fabric lies above all others
+// (Rank): so every pair has a legal path, also two roots, whether
+// Options.ConnectRoots asks for it or not.
 //
-// Cost: O(switches × channels) for the searches, then as for min-hop.
+// Compute costs O(switches × channels) for the choices, on all workers, then
+// as for min-hop; finding roots as much again. Update repairs, for each
+// destination, the distances of the switches whose neighbourhood changed,
+// from the bottom up and then from the top down (the order makes both acyclic),
+// which costs O(switches × ports) for a link that nobody's distance depends on.
+// It keeps two bytes for each pair of switches.
 package updn
 
 import (
+	"slices"
+
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/route"
 	"heddle/route/engine"
 )
@@ -29,24 +39,82 @@ import (
 // Engine computes up*/down* tables. The zero value is ready to use.
 type Engine struct{}
 
+var _ route.Updater = Engine{}
+
 // Name is "updn".
 func (Engine) Name() string { return "updn" }
 
-// Compute returns the tables; Options.Workers, Roots and Previous are used.
+// Compute returns the tables. Options.Workers, Previous, Roots, IDs,
+// HopWeights, PortOrder, RoutingOrder and Unbalanced are used.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
-	r := Rank(g, o.Roots, o.Workers)
-	p := split(g, r.Order)
-	t, err := engine.Spread(g, "updn", o, func() engine.Planner { return p.fresh() })
-	if t != nil {
-		t.Note = r.Note
-	}
-	return t, err
+	return compute(g, o, "updn", false)
 }
 
-// links are the channels of a graph by direction, shared by all planners.
-type links struct {
+// Update implements route.Updater. Roots that were found stay the roots, and
+// are again when they return, until Compute is called, a part of the fabric has
+// none, or the fabric has grown: switches never seen, more cables or a quarter
+// more CA ports than when they were found. Distances are those that Compute
+// would give with these roots (Roots).
+func (Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
+	return update(from, g, d, o, "updn", false)
+}
+
+// Mirrored is the engine upside down: what is farthest from the roots comes
+// first in the order, so that traffic turns at the bottom. Package dnup
+// offers it.
+type Mirrored struct{}
+
+var _ route.Updater = Mirrored{}
+
+// Name is "dnup".
+func (Mirrored) Name() string { return "dnup" }
+
+// Compute is as Engine's.
+func (Mirrored) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	return compute(g, o, "dnup", true)
+}
+
+// Update is as Engine's.
+func (Mirrored) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
+	return update(from, g, d, o, "dnup", true)
+}
+
+// Roots are the GUIDs of the roots that tables were made with, the first of
+// each part of the fabric before the others; nil if the tables do not say.
+// Roots that are gone but would be used again are among them.
+func Roots(t *route.Tables) []ib.GUID {
+	if m, ok := t.Memo.(*memo); ok {
+		return slices.Clone(m.roots)
+	}
+	return nil
+}
+
+func compute(g *fabric.Graph, o route.Options, name string, mirrored bool) (*route.Tables, error) {
+	r := rank(g, o, o.Roots, mirrored)
+	weights, note := engine.Weights(g, o)
+	n := len(g.Switches)
+	m := &memo{dist: make([][]uint8, n), down: make([][]uint8, n)}
+	s := newShape(g, r.Order, weights)
+	t, loads, err := engine.SpreadLoads(g, name, o, func() engine.Planner { return s.planner(m) })
+	if err != nil {
+		return nil, err
+	}
+	t.Note = engine.Notes(r.Note, note, t.Note)
+	m.loads, m.order = loads, r.Order
+	m.learn(g, o, r)
+	if engine.Complete(g, m.dist) {
+		t.Memo = m
+	}
+	return t, nil
+}
+
+// shape is the graph directed by an order, shared by all planners.
+type shape struct {
 	g       *fabric.Graph
 	order   []int32 // switches from the top down
+	pos     []int32 // by switch: its place in order
+	weights []uint8 // by channel; nil: all 1
+	isUp    []bool  // by channel
 	upOff   []int32
 	up      []int32 // channels of s that go up are up[upOff[s]:upOff[s+1]]
 	upTo    []uint16
@@ -55,163 +123,154 @@ type links struct {
 	downTo  []uint16
 }
 
-// split sorts the channels into those that go up and those that go down.
-func split(g *fabric.Graph, order []int32) *links {
-	n := len(g.Switches)
-	rank := make([]int32, n)
-	for i, s := range order {
-		rank[s] = int32(i)
+// newShape sorts the channels into those that go up and those that go down.
+func newShape(g *fabric.Graph, order []int32, weights []uint8) *shape {
+	n, m := len(g.Switches), len(g.Channels)
+	s := &shape{
+		g: g, order: order, weights: weights, pos: make([]int32, n), isUp: make([]bool, m),
+		upOff: make([]int32, n+1), downOff: make([]int32, n+1),
+		up: make([]int32, 0, m/2), upTo: make([]uint16, 0, m/2), down: make([]int32, 0, m/2), downTo: make([]uint16, 0, m/2),
 	}
-	l := &links{g: g, order: order, upOff: make([]int32, n+1), downOff: make([]int32, n+1)}
-	for s := range n {
-		for c := g.Off[s]; c < g.Off[s+1]; c++ {
+	for i, u := range order {
+		s.pos[u] = int32(i)
+	}
+	for u := range n {
+		at := s.pos[u]
+		for c := g.Off[u]; c < g.Off[u+1]; c++ {
 			to := g.Channels[c].To
-			if rank[to] < rank[s] {
-				l.up = append(l.up, c)
-				l.upTo = append(l.upTo, uint16(to))
+			if s.pos[to] < at {
+				s.isUp[c] = true
+				s.up, s.upTo = append(s.up, c), append(s.upTo, uint16(to))
 			} else {
-				l.down = append(l.down, c)
-				l.downTo = append(l.downTo, uint16(to))
+				s.down, s.downTo = append(s.down, c), append(s.downTo, uint16(to))
 			}
 		}
-		l.upOff[s+1] = int32(len(l.up))
-		l.downOff[s+1] = int32(len(l.down))
+		s.upOff[u+1], s.downOff[u+1] = int32(len(s.up)), int32(len(s.down))
 	}
-	return l
+	return s
+}
+
+func (s *shape) cost(c int32) uint32 {
+	if s.weights == nil {
+		return 1
+	}
+	return uint32(s.weights[c])
 }
 
 type planner struct {
-	*links
-	dist   []uint16 // links to the destination by the route taken
-	below  []bool   // the destination lies below: the route goes down
-	queue  []uint16
-	climb  []int32
-	stuck  []int32
-	strand []int32
+	*shape
+	m       *memo
+	dist    []uint32 // cost to the destination by the route taken
+	only    []uint32 // cost of the cheapest way that only goes down
+	entered []bool   // a switch above may send down to it
+	low     []int32  // entered switches with a route, from the top down
 }
 
-const far = 0xFFFF
+const far = 1 << 30
 
-func (l *links) fresh() *planner {
-	n := len(l.order)
-	return &planner{links: l, dist: make([]uint16, n), below: make([]bool, n), queue: make([]uint16, 0, n)}
+func (s *shape) planner(m *memo) *planner {
+	n := len(s.order)
+	return &planner{shape: s, m: m, dist: make([]uint32, n), only: make([]uint32, n), entered: make([]bool, n)}
 }
 
 // Plan implements engine.Planner.
 func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
-	dist, below := p.dist, p.below
+	dist, only := p.dist, p.only
 	for s := range dist {
-		dist[s] = far
-		below[s] = false
+		dist[s], only[s] = far, far
 	}
-	copy(below, barred) // looks visited, but has no distance
+	clear(p.entered)
 
-	// Who can go down to dst: search upwards from it.
-	dist[dst], below[dst] = 0, true
-	queue := append(p.queue[:0], uint16(dst))
-	for h := 0; h < len(queue); h++ {
-		v := queue[h]
-		d := dist[v] + 1
-		for _, u := range p.upTo[p.upOff[v]:p.upOff[v+1]] {
-			if !below[u] {
-				below[u] = true
-				dist[u] = d
-				queue = append(queue, u)
+	// Who can go down to dst: upwards from it.
+	only[dst] = 0
+	for i := p.pos[dst]; i >= 0; i-- {
+		v := p.order[i]
+		d := only[v]
+		if d == far {
+			continue
+		}
+		for k := p.upOff[v]; k < p.upOff[v+1]; k++ {
+			u := p.upTo[k]
+			if barred != nil && barred[u] {
+				continue
 			}
+			w := uint32(1)
+			if p.weights != nil {
+				w = uint32(p.weights[p.g.Channels[p.up[k]].Rev])
+			}
+			only[u] = min(only[u], d+w)
 		}
 	}
-	p.queue = queue
 
-	// Everybody else goes up; from the top down, so that what lies above is
-	// settled first.
-	p.climb, p.stuck = p.climb[:0], p.stuck[:0]
+	// From the top down, so that what lies above is settled first.
+	f.Order, p.low = f.Order[:0], p.low[:0]
 	for _, s := range p.order {
-		if below[s] {
+		if s == dst {
+			dist[s] = 0
 			continue
 		}
-		lo, hi := p.upOff[s], p.upOff[s+1]
-		cand := f.Cand[p.g.Off[s]:p.g.Off[s+1]]
-		best, k := uint16(far), 0
-		for i, u := range p.upTo[lo:hi] {
-			switch d := dist[u]; {
-			case d > best || d == far:
-			case d < best:
-				best, k = d, 1
-				cand[0] = p.up[lo+int32(i)]
-			default:
-				cand[k] = p.up[lo+int32(i)]
-				k++
-			}
-		}
-		if k == 0 {
-			p.stuck = append(p.stuck, s)
+		if barred != nil && barred[s] {
 			continue
 		}
-		dist[s] = best + 1
-		f.Cnt[s] = int32(k)
-		p.climb = append(p.climb, s)
-	}
-
-	f.Order = f.Order[:0]
-	if len(p.stuck) > 0 {
-		p.rescue(f)
-	}
-	for i := len(p.climb) - 1; i >= 0; i-- {
-		f.Order = append(f.Order, p.climb[i])
-	}
-	for h := len(queue) - 1; h > 0; h-- {
-		s := int32(queue[h])
-		want := dist[s] - 1
+		best, k := only[s], int32(0)
 		cand := f.Cand[p.g.Off[s]:p.g.Off[s+1]]
-		k := 0
-		lo := p.downOff[s]
-		for i, v := range p.downTo[lo:p.downOff[s+1]] {
-			if dist[v] == want && below[v] {
-				cand[k] = p.down[lo+int32(i)]
-				k++
-			}
-		}
-		f.Cnt[s] = int32(k)
-		f.Order = append(f.Order, s)
-	}
-}
-
-// rescue gives switches without a legal path the shortest way to one that has
-// one, as far as cables go.
-func (p *planner) rescue(f *engine.Fan) {
-	g := p.g
-	routed := func(s int32) bool { return p.dist[s] != far }
-	// Layer by layer: those next to a routed switch, then those next to them.
-	strand := p.strand[:0]
-	for left := p.stuck; len(left) > 0; {
-		layer := len(strand)
-		rest := left[:0]
-		for _, s := range left {
-			cand := f.Cand[g.Off[s]:g.Off[s+1]]
-			k := 0
-			for c := g.Off[s]; c < g.Off[s+1]; c++ {
-				if routed(g.Channels[c].To) {
-					cand[k] = c
+		if !p.entered[s] {
+			for i := p.upOff[s]; i < p.upOff[s+1]; i++ {
+				d := dist[p.upTo[i]] + 1
+				if p.weights != nil {
+					d += uint32(p.weights[p.up[i]]) - 1
+				}
+				switch {
+				case d > best || d >= far:
+				case d < best:
+					best, k = d, 1
+					cand[0] = p.up[i]
+				default:
+					cand[k] = p.up[i]
 					k++
 				}
 			}
-			if k == 0 {
-				rest = append(rest, s)
-				continue
+		}
+		if best >= far {
+			continue
+		}
+		dist[s] = best
+		if best == only[s] {
+			mixed := k > 0
+			for i := p.downOff[s]; i < p.downOff[s+1]; i++ {
+				v := p.downTo[i]
+				if d := only[v]; d != far && d+p.cost(p.down[i]) == best {
+					p.entered[v] = true
+					cand[k] = p.down[i]
+					k++
+				}
 			}
-			f.Cnt[s] = int32(k)
-			strand = append(strand, s)
+			if mixed {
+				sortChannels(cand[:k])
+			}
 		}
-		if len(strand) == layer {
-			break // no cable leads there
+		f.Cnt[s] = k
+		if p.entered[s] {
+			p.low = append(p.low, s)
+		} else {
+			f.Order = append(f.Order, s)
 		}
-		for _, s := range strand[layer:] {
-			p.dist[s] = far - 1
-		}
-		left = rest
 	}
-	p.strand = strand
-	for i := len(strand) - 1; i >= 0; i-- {
-		f.Order = append(f.Order, strand[i])
+	// Those that go up first, from the bottom up; then what they come down to.
+	for i, j := 0, len(f.Order)-1; i < j; i, j = i+1, j-1 {
+		f.Order[i], f.Order[j] = f.Order[j], f.Order[i]
+	}
+	f.Order = append(f.Order, p.low...)
+	if barred == nil {
+		p.m.store(dst, p.dist, p.only, p.entered)
+	}
+}
+
+// sortChannels sorts the few choices of one switch.
+func sortChannels(c []int32) {
+	for i := 1; i < len(c); i++ {
+		for j := i; j > 0 && c[j] < c[j-1]; j-- {
+			c[j], c[j-1] = c[j-1], c[j]
+		}
 	}
 }

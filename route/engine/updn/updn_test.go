@@ -23,8 +23,8 @@ func compute(t rapid.TB, g *fabric.Graph, o route.Options) *route.Tables {
 	return tb
 }
 
-// legal walks every path with a CA at one end: up, then down, and down
-// wherever the destination lies below (the 2003 rule).
+// legal walks every path: up, then down; and no path is longer than by the
+// rule of 2003, which goes down wherever the destination lies below.
 func legal(t rapid.TB, g *fabric.Graph, tb *route.Tables, order []int32) {
 	t.Helper()
 	n := len(g.Switches)
@@ -32,22 +32,28 @@ func legal(t rapid.TB, g *fabric.Graph, tb *route.Tables, order []int32) {
 	for i, s := range order {
 		rank[s] = i
 	}
-	ca := make([]bool, n)
-	for i := range g.EndPorts {
-		if e := &g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
-			ca[e.Switch] = true
-		}
-	}
-	// below[s][d]: a path from s to d only goes down.
-	below := make([][]bool, n)
+	const far = 1 << 20
+	// down[s][d] and rule[s][d]: links of the shortest way that only goes
+	// down, and by the rule of 2003.
+	down, rule := make([][]int, n), make([][]int, n)
 	for i := n - 1; i >= 0; i-- {
 		s := order[i]
-		below[s] = make([]bool, n)
-		below[s][s] = true
+		down[s] = slices.Repeat([]int{far}, n)
+		down[s][s] = 0
 		for _, c := range g.Channels[g.Off[s]:g.Off[s+1]] {
 			if rank[c.To] > rank[s] {
-				for d, b := range below[c.To] {
-					below[s][d] = below[s][d] || b
+				for d, x := range down[c.To] {
+					down[s][d] = min(down[s][d], x+1)
+				}
+			}
+		}
+	}
+	for _, s := range order {
+		rule[s] = slices.Clone(down[s])
+		for d, x := range down[s] {
+			for _, c := range g.Channels[g.Off[s]:g.Off[s+1]] {
+				if x >= far && rank[c.To] < rank[s] {
+					rule[s][d] = min(rule[s][d], rule[c.To][d]+1)
 				}
 			}
 		}
@@ -55,25 +61,22 @@ func legal(t rapid.TB, g *fabric.Graph, tb *route.Tables, order []int32) {
 	for l := 1; l <= int(g.TopLID); l++ {
 		e := &g.EndPorts[g.LIDOwner[l]]
 		for s := range int32(n) {
-			if e.Switch < 0 || (e.Type == ib.NodeSwitch && !ca[s]) {
-				continue
+			if e.Switch < 0 || rule[s][e.Switch] >= far {
+				continue // another part; Verify knows
 			}
-			down := false
-			for u := s; u != e.Switch; {
-				p := tb.Entry(u, ib.LID(l))
-				if p == route.Drop {
-					break // another part; Verify knows
-				}
-				c := g.Channels[g.PortChannel[u][p]]
+			fell := false
+			hops := 0
+			for u := s; u != e.Switch; hops++ {
+				c := g.Channels[g.PortChannel[u][tb.Entry(u, ib.LID(l))]]
 				up := rank[c.To] < rank[u]
-				if up && down {
+				if up && fell {
 					t.Fatalf("from switch %d to LID %d: up again at switch %d", s, l, u)
 				}
-				if up && below[u][e.Switch] {
-					t.Fatalf("from switch %d to LID %d: up at switch %d though the destination lies below", s, l, u)
-				}
-				down = !up
+				fell = !up
 				u = c.To
+			}
+			if hops > rule[s][e.Switch] {
+				t.Fatalf("from switch %d to LID %d: %d links, want at most %d", s, l, hops, rule[s][e.Switch])
 			}
 		}
 	}
@@ -101,7 +104,7 @@ func TestLegalOnRandomNets(t *testing.T) {
 		if !r.OK() {
 			t.Fatalf("%v: %+v", r.Err(), r)
 		}
-		legal(t, g, tb, updn.Rank(g, roots, 1).Order)
+		legal(t, g, tb, updn.Rank(g, route.Options{Roots: roots}).Order)
 		if !compute(t, g, route.Options{Roots: roots, Workers: 4, Previous: tb}).Equal(tb) {
 			t.Fatal("previous tables were as good and yet changed")
 		}
@@ -128,7 +131,7 @@ func TestAnyNumberOfWorkers(t *testing.T) {
 // over them.
 func TestRootsOfATree(t *testing.T) {
 	g := routetest.Tree(12, 12).Graph() // 72 leaves, 72 middle, 36 tops
-	r := updn.Rank(g, nil, 2)
+	r := updn.Rank(g, route.Options{Workers: 2})
 	var want []int32
 	for s := int32(144); s < 180; s++ {
 		want = append(want, s)
@@ -147,7 +150,7 @@ func TestRootsOfATree(t *testing.T) {
 
 func TestOneRootOfATorus(t *testing.T) {
 	g := routetest.Torus(8, 8, 1).Graph()
-	r := updn.Rank(g, nil, 1)
+	r := updn.Rank(g, route.Options{})
 	if !slices.Equal(r.Roots, []int32{0}) {
 		t.Errorf("roots %v, want the lowest GUID alone", r.Roots)
 	}
@@ -169,14 +172,15 @@ func TestDamagedTree(t *testing.T) {
 	})
 }
 
-func TestDemotedRoot(t *testing.T) {
+// TestRootWithoutLeaf: a spine that not every leaf is cabled to stays in use.
+func TestRootWithoutLeaf(t *testing.T) {
 	b := routetest.Tree2(4, 2, 2)
 	b.Unlink(3, 5) // leaf 3 loses spine 5
 	g := b.Graph()
 	roots := []ib.GUID{g.Switches[4].GUID, g.Switches[5].GUID}
-	r := updn.Rank(g, roots, 1)
-	if !slices.Equal(r.Roots, []int32{4}) || r.Note == "" {
-		t.Errorf("roots %v, note %q; want spine 4 alone and a note", r.Roots, r.Note)
+	r := updn.Rank(g, route.Options{Roots: roots})
+	if !slices.Equal(r.Roots, []int32{4, 5}) || r.Note != "" {
+		t.Errorf("roots %v, note %q; want both spines and no note", r.Roots, r.Note)
 	}
 	tb := compute(t, g, route.Options{Roots: roots})
 	v := check.Verify(g, tb, check.Options{})
@@ -198,7 +202,7 @@ func TestDemotedRoot(t *testing.T) {
 
 func TestUnknownRoot(t *testing.T) {
 	g := routetest.Tree2(4, 2, 2).Graph()
-	r := updn.Rank(g, []ib.GUID{0xdead}, 1)
+	r := updn.Rank(g, route.Options{Roots: []ib.GUID{0xdead}})
 	if !slices.Equal(r.Roots, []int32{4, 5}) || r.Note == "" || !r.Found {
 		t.Errorf("%+v", r)
 	}

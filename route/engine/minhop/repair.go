@@ -1,0 +1,225 @@
+package minhop
+
+import (
+	"slices"
+
+	"heddle/route/engine"
+)
+
+// repair is what the workers of one Update share.
+type repair struct {
+	ch      *engine.Change
+	m       *memo
+	to      []uint16
+	weights []uint8 // by channel; nil: all 1
+	weak    []int32 // switches that were there before and lost a channel
+}
+
+func newRepair(ch *engine.Change, weights []uint8, m *memo) *repair {
+	r := &repair{ch: ch, m: m, to: ends(ch.G), weights: weights}
+	for _, c := range ch.Lost {
+		if s := ch.OldSwitch[ch.Old.Channels[c].From]; s >= 0 {
+			r.weak = append(r.weak, s)
+		}
+	}
+	slices.Sort(r.weak)
+	r.weak = slices.Compact(r.weak)
+	return r
+}
+
+func (r *repair) cost(c int32) int {
+	if r.weights == nil {
+		return 1
+	}
+	return int(r.weights[c])
+}
+
+func (r *repair) worker() engine.Repairer { return &repairer{repair: r} }
+
+// repairer repairs the distances to one destination after another.
+type repairer struct {
+	*repair
+	queue [none][]int32 // by cost: switches to look at
+	most  int           // no queue after it has any
+	was   []change
+	plan  *planner
+	fan   engine.Fan
+}
+
+type change struct {
+	s   int32
+	old uint8
+}
+
+// May implements engine.Repairer.
+func (r *repairer) May(dst, c int32) bool {
+	row := r.m.dist[dst]
+	s := r.ch.G.Channels[c].From
+	return row[s] != none && int(row[r.to[c]])+r.cost(c) == int(row[s])
+}
+
+// Cost implements engine.Repairer.
+func (r *repairer) Cost(dst, s int32) int {
+	if d := r.m.dist[dst][s]; d != none {
+		return int(d)
+	}
+	return engine.Far
+}
+
+// Repair implements engine.Repairer.
+func (r *repairer) Repair(dst int32, touched []int32) ([]int32, bool) {
+	g := r.ch.G
+	row := r.m.dist[dst]
+	if row == nil { // new, or without LIDs before: all entries are chosen
+		r.whole(dst)
+		return touched, r.m.dist[dst] != nil
+	}
+	touched = append(touched, r.weak...)
+	owned := !r.ch.SameSwitches
+	set := func(s int32, d uint8) {
+		if !owned {
+			owned = true
+			row = slices.Clone(row)
+			r.m.dist[dst] = row
+		}
+		row[s] = d
+	}
+
+	// What nothing holds at its old distance, nearest first, loses it.
+	r.was, r.most = r.was[:0], 0
+	for _, s := range r.weak {
+		if s != dst && row[s] != none {
+			r.push(s, int(row[s]))
+		}
+	}
+	for at := 0; at <= r.most; at++ {
+		for i := 0; i < len(r.queue[at]); i++ {
+			s := r.queue[at][i]
+			if int(row[s]) != at || r.held(row, s) {
+				continue
+			}
+			r.was = append(r.was, change{s, row[s]})
+			for c := g.Off[s]; c < g.Off[s+1]; c++ {
+				x := int32(r.to[c])
+				if row[x] != none && x != dst && int(row[x]) == at+r.cost(g.Channels[c].Rev) {
+					r.push(x, int(row[x]))
+					touched = append(touched, x)
+				}
+			}
+			set(s, none)
+		}
+		r.queue[at] = r.queue[at][:0]
+	}
+
+	// New distances, again nearest first: from the neighbours that kept
+	// theirs, and over new channels.
+	lost := len(r.was)
+	r.most = 0
+	for _, w := range r.was {
+		for c := g.Off[w.s]; c < g.Off[w.s+1]; c++ {
+			if d := row[r.to[c]]; d != none {
+				if !r.push(w.s, int(d)+r.cost(c)) {
+					return touched, false
+				}
+			}
+		}
+	}
+	for _, c := range r.ch.New {
+		s := g.Channels[c].From
+		if d := row[r.to[c]]; d != none && int(d)+r.cost(c) < reach(row[s]) {
+			if !r.push(s, int(d)+r.cost(c)) {
+				return touched, false
+			}
+		}
+	}
+	for at := 0; at <= r.most; at++ {
+		for i := 0; i < len(r.queue[at]); i++ {
+			s := r.queue[at][i]
+			if int(row[s]) <= at {
+				continue
+			}
+			r.was = append(r.was, change{s, row[s]})
+			set(s, uint8(at))
+			for c := g.Off[s]; c < g.Off[s+1]; c++ {
+				x := int32(r.to[c])
+				d := at + r.cost(g.Channels[c].Rev)
+				if d < reach(row[x]) && !r.push(x, d) {
+					return touched, false
+				}
+			}
+		}
+		r.queue[at] = r.queue[at][:0]
+	}
+	// Switches whose distance changed, and those that came over one that is
+	// farther now (noted above) or may do so no more.
+	for i, w := range r.was {
+		touched = append(touched, w.s)
+		if i < lost {
+			continue
+		}
+		for c := g.Off[w.s]; c < g.Off[w.s+1]; c++ {
+			if x := int32(r.to[c]); w.old != none && row[x] != none && int(row[x]) == int(w.old)+r.cost(g.Channels[c].Rev) {
+				touched = append(touched, x)
+			}
+		}
+	}
+	return touched, true
+}
+
+// reach is the cost that an entry of a row stands for.
+func reach(d uint8) int {
+	if d == none {
+		return engine.Far
+	}
+	return int(d)
+}
+
+// push puts a switch in line; false if the cost is too high to be kept.
+func (r *repairer) push(s int32, d int) bool {
+	if d >= none {
+		for i := range r.queue {
+			r.queue[i] = r.queue[i][:0]
+		}
+		return false
+	}
+	r.queue[d] = append(r.queue[d], s)
+	r.most = max(r.most, d)
+	return true
+}
+
+// held reports whether some channel of s leads nearer by its cost.
+func (r *repairer) held(row []uint8, s int32) bool {
+	g := r.ch.G
+	d := int(row[s])
+	if r.weights == nil {
+		for _, v := range r.to[g.Off[s]:g.Off[s+1]] {
+			if int(row[v])+1 == d {
+				return true
+			}
+		}
+		return false
+	}
+	for c := g.Off[s]; c < g.Off[s+1]; c++ {
+		if int(row[r.to[c]])+int(r.weights[c]) == d {
+			return true
+		}
+	}
+	return false
+}
+
+// whole makes a row from scratch.
+func (r *repairer) whole(dst int32) {
+	g := r.ch.G
+	n := len(g.Switches)
+	if r.fan.Cand == nil {
+		r.fan = engine.Fan{Order: make([]int32, 0, n), Cand: make([]int32, len(g.Channels)), Cnt: make([]int32, n)}
+	}
+	if r.weights != nil {
+		newWeighted(g, r.weights, r.m).Plan(dst, nil, &r.fan)
+		return
+	}
+	if r.plan == nil {
+		r.plan = &planner{g: g, m: r.m, to: r.to, dist: make([]uint16, n), queue: make([]uint16, 0, n)}
+	}
+	r.plan.Plan(dst, nil, &r.fan)
+}

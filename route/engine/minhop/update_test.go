@@ -1,0 +1,67 @@
+package minhop_test
+
+import (
+	"fmt"
+	"testing"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/internal/need"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/engine/minhop"
+	"heddle/route/routetest"
+)
+
+// nets are small fabrics of many kinds.
+func nets(draw func(int) int) map[string]*routetest.Net {
+	return map[string]*routetest.Net{
+		"tree":      routetest.Tree(4, 4),
+		"two level": routetest.Tree2(6, 3, 4),
+		"torus":     routetest.Torus(4, 4, 2),
+		"random":    routetest.Random(10+draw(20), draw(30), 3, 1, draw),
+		"lmc":       routetest.Random(6+draw(10), draw(20), 2, 4, draw),
+		"line":      routetest.Random(2+draw(4), 0, 2, 1, draw),
+	}
+}
+
+// TestUpdate: after every step the tables are right, as short as those
+// computed from scratch, no entry moved without need, rows that did not
+// change are shared, and the number of workers does not matter.
+func TestUpdate(t *testing.T) {
+	for _, seed := range need.Seeds(40, 1000) {
+		draw := routetest.Draws(seed, 1)
+		for name, b := range nets(draw) {
+			w := routetest.NewWear(b.Graph())
+			o := route.Options{Workers: 1 + draw(3)}
+			g := w.Graph()
+			tb := compute(t, g, o)
+			for step := range 12 {
+				what := w.Step(draw)
+				h := w.Graph()
+				if len(h.Switches) == 0 {
+					continue
+				}
+				ctx := fmt.Sprintf("%s, seed %d, step %d (%s)", name, seed, step, what)
+				from := route.Solution{Graph: g, Tables: tb}
+				d := fabric.Diff(g, h)
+				now, err := minhop.Engine{}.Update(from, h, d, o)
+				if err != nil {
+					t.Fatalf("%s: %v", ctx, err)
+				}
+				shortest(t, h, now)
+				allowed := func(_ int32, l ib.LID, c int32) bool { return minhop.Allowed(h, now, l, c, 1) }
+				if err := routetest.CheckUpdate(from, h, d, now, allowed); err != nil {
+					t.Fatalf("%s: %v", ctx, err)
+				}
+				if err := minhop.CheckMemo(h, now, o); err != nil {
+					t.Fatalf("%s: %v", ctx, err)
+				}
+				if r := check.Verify(h, now, check.Options{}); r.UnreachablePairs != 0 || r.Loops != 0 {
+					t.Fatalf("%s: %v", ctx, r.Err())
+				}
+				g, tb = h, now
+			}
+		}
+	}
+}

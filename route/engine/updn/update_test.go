@@ -1,0 +1,75 @@
+package updn_test
+
+import (
+	"fmt"
+	"testing"
+
+	"heddle/fabric"
+	"heddle/internal/need"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/engine/updn"
+	"heddle/route/routetest"
+)
+
+// nets are small fabrics of many kinds.
+func nets(draw func(int) int) map[string]*routetest.Net {
+	return map[string]*routetest.Net{
+		"tree":      routetest.Tree(4, 4),
+		"two level": routetest.Tree2(6, 3, 4),
+		"torus":     routetest.Torus(4, 4, 2),
+		"random":    routetest.Random(10+draw(20), draw(30), 3, 1, draw),
+		"lmc":       routetest.Random(6+draw(10), draw(20), 2, 4, draw),
+		"line":      routetest.Random(2+draw(4), 0, 2, 1, draw),
+	}
+}
+
+// TestUpdate: after every step the tables are proved right, costs and order
+// are those of computing from scratch with the same roots, no entry moved
+// without need, rows that did not change are shared.
+func TestUpdate(t *testing.T) {
+	for _, seed := range need.Seeds(40, 1000) {
+		draw := routetest.Draws(seed, 2)
+		for name, b := range nets(draw) {
+			mirrored := draw(4) == 0
+			e := route.Updater(updn.Engine{})
+			if mirrored {
+				e = updn.Mirrored{}
+			}
+			w := routetest.NewWear(b.Graph())
+			o := route.Options{Workers: 1 + draw(3)}
+			g := w.Graph()
+			for range draw(3) {
+				o.Roots = append(o.Roots, g.Switches[draw(len(g.Switches))].GUID)
+			}
+			tb, err := e.Compute(g, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for step := range 12 {
+				what := w.Step(draw)
+				h := w.Graph()
+				if len(h.Switches) == 0 {
+					continue
+				}
+				ctx := fmt.Sprintf("%s, seed %d, step %d (%s)", name, seed, step, what)
+				from := route.Solution{Graph: g, Tables: tb}
+				d := fabric.Diff(g, h)
+				now, err := e.Update(from, h, d, o)
+				if err != nil {
+					t.Fatalf("%s: %v", ctx, err)
+				}
+				if r := check.Verify(h, now, check.Options{}); !r.OK() || r.CreditCyclesSwitch > 0 {
+					t.Fatalf("%s: %v", ctx, r.Err())
+				}
+				if err := routetest.CheckUpdate(from, h, d, now, updn.Judge(h, now, o)); err != nil {
+					t.Fatalf("%s: %v", ctx, err)
+				}
+				if err := updn.CheckMemo(h, now, o, mirrored); err != nil {
+					t.Fatalf("%s: %v", ctx, err)
+				}
+				g, tb = h, now
+			}
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package routetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// Wear is a graph that things happen to: links, switches and hosts fail and
+// return, hosts move, cables are plugged elsewhere. LIDs stay with their
+// ports.
+type Wear struct {
+	base     *fabric.Graph
+	cables   []cable
+	switchUp []bool
+	ends     []fabric.EndPort // where they are now
+	endUp    []bool
+	lids     []int // by end port: how many LIDs
+}
+
+type cable struct {
+	a, b fabric.Channel // both directions
+	up   bool
+}
+
+// NewWear begins with everything up.
+func NewWear(g *fabric.Graph) *Wear {
+	w := &Wear{base: g, switchUp: slices.Repeat([]bool{true}, len(g.Switches)), ends: slices.Clone(g.EndPorts)}
+	for c := range g.Channels {
+		if r := g.Channels[c].Rev; int(r) > c {
+			w.cables = append(w.cables, cable{g.Channels[c], g.Channels[r], true})
+		}
+	}
+	w.endUp = slices.Repeat([]bool{true}, len(w.ends))
+	w.lids = make([]int, len(w.ends))
+	for _, e := range g.LIDOwner {
+		if e != fabric.NoLID {
+			w.lids[e]++
+		}
+	}
+	return w
+}
+
+// Switch sets whether switch s, by its index in the first graph, is up.
+func (w *Wear) Switch(s int, up bool) { w.switchUp[s] = up }
+
+// Cables is how many there are.
+func (w *Wear) Cables() int { return len(w.cables) }
+
+// Cable sets whether cable i is up. Cables are in the order of the first
+// graph's channels.
+func (w *Wear) Cable(i int, up bool) { w.cables[i].up = up }
+
+// End sets whether end port e of the first graph, not a switch's, is up.
+func (w *Wear) End(e int, up bool) { w.endUp[e] = up }
+
+// Step lets one thing happen and says what; draw(k) returns a number in [0, k).
+func (w *Wear) Step(draw func(k int) int) string {
+	var hosts []int
+	for e := range w.ends {
+		if w.ends[e].Type != ib.NodeSwitch {
+			hosts = append(hosts, e)
+		}
+	}
+	if len(w.cables) == 0 || len(hosts) == 0 {
+		s := draw(len(w.switchUp))
+		w.switchUp[s] = !w.switchUp[s]
+		return fmt.Sprintf("switch %d up: %v", s, w.switchUp[s])
+	}
+	switch draw(12) {
+	case 0, 1, 2:
+		i := draw(len(w.cables))
+		w.cables[i].up = !w.cables[i].up
+		return fmt.Sprintf("cable %d up: %v", i, w.cables[i].up)
+	case 3:
+		for range 1 + draw(4) {
+			w.cables[draw(len(w.cables))].up = false
+		}
+		return "some cables down"
+	case 4:
+		for range 1 + draw(8) {
+			w.cables[draw(len(w.cables))].up = true
+		}
+		return "some cables up"
+	case 5:
+		s := draw(len(w.switchUp))
+		w.switchUp[s] = !w.switchUp[s]
+		return fmt.Sprintf("switch %d up: %v", s, w.switchUp[s])
+	case 6:
+		for s := range w.switchUp {
+			w.switchUp[s] = true
+		}
+		return "all switches up"
+	case 7, 8:
+		e := hosts[draw(len(hosts))]
+		w.endUp[e] = !w.endUp[e]
+		return fmt.Sprintf("host %d up: %v", e, w.endUp[e])
+	case 9:
+		a, b := &w.ends[hosts[draw(len(hosts))]], &w.ends[hosts[draw(len(hosts))]]
+		a.Switch, b.Switch = b.Switch, a.Switch
+		a.Port, b.Port = b.Port, a.Port
+		return "two hosts changed places"
+	case 10:
+		i, j := draw(len(w.cables)), draw(len(w.cables))
+		p, q := &w.cables[i], &w.cables[j]
+		if p.a.From != q.b.From && q.a.From != p.b.From && i != j {
+			p.b, q.b = q.b, p.b
+			for _, c := range []*cable{p, q} {
+				c.a.To, c.a.InPort, c.b.To, c.b.InPort = c.b.From, c.b.OutPort, c.a.From, c.a.OutPort
+			}
+		}
+		return fmt.Sprintf("cables %d and %d crossed", i, j)
+	}
+	for i := range w.cables {
+		w.cables[i].up = true
+	}
+	for e := range w.endUp {
+		w.endUp[e] = true
+	}
+	return "all cables and hosts up"
+}
+
+// Graph is what there is now. TopLID is the highest LID that is left.
+func (w *Wear) Graph() *fabric.Graph {
+	r := &fabric.Graph{Off: []int32{0}}
+	index := make([]int32, len(w.switchUp))
+	for s, up := range w.switchUp {
+		index[s] = -1
+		if up {
+			index[s] = int32(len(r.Switches))
+			r.Switches = append(r.Switches, w.base.Switches[s])
+			r.PortChannel = append(r.PortChannel, slices.Repeat([]int32{-1}, len(w.base.PortChannel[s])))
+			r.Off = append(r.Off, 0)
+		}
+	}
+	for _, c := range w.cables {
+		if !c.up || index[c.a.From] < 0 || index[c.a.To] < 0 {
+			continue
+		}
+		for _, ch := range []fabric.Channel{c.a, c.b} {
+			ch.From, ch.To = index[ch.From], index[ch.To]
+			r.Channels = append(r.Channels, ch)
+		}
+	}
+	slices.SortFunc(r.Channels, func(a, b fabric.Channel) int {
+		return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.OutPort, b.OutPort))
+	})
+	for i := range r.Channels {
+		c := &r.Channels[i]
+		r.Off[c.From+1]++
+		r.PortChannel[c.From][c.OutPort] = int32(i)
+	}
+	for s := range r.Switches {
+		r.Off[s+1] += r.Off[s]
+	}
+	for i := range r.Channels {
+		c := &r.Channels[i]
+		c.Rev = r.PortChannel[c.To][c.InPort]
+	}
+	r.LIDOwner = []int32{fabric.NoLID}
+	for i, e := range w.ends {
+		if !w.endUp[i] || e.Switch >= 0 && index[e.Switch] < 0 {
+			continue
+		}
+		k := int32(len(r.EndPorts))
+		if e.Switch >= 0 {
+			e.Switch = index[e.Switch]
+			if e.Type == ib.NodeSwitch {
+				r.Switches[e.Switch].EndPort = k
+			}
+		}
+		r.EndPorts = append(r.EndPorts, e)
+		for l := int(e.LID); l < int(e.LID)+w.lids[i]; l++ {
+			for len(r.LIDOwner) <= l {
+				r.LIDOwner = append(r.LIDOwner, fabric.NoLID)
+			}
+			r.LIDOwner[l] = k
+		}
+	}
+	r.TopLID = ib.LID(len(r.LIDOwner) - 1)
+	return r
+}
+
+// Loads counts the paths over every channel, from CA and router ports with
+// LIDs to all LIDs of such ports, by walking every one.
+func Loads(g *fabric.Graph, t *route.Tables) []uint64 {
+	hosts := make([]uint64, len(g.Switches))
+	has := make([]bool, len(g.EndPorts))
+	counts := func(e int32) bool {
+		return e != fabric.NoLID && g.EndPorts[e].Switch >= 0 && g.EndPorts[e].Type != ib.NodeSwitch
+	}
+	for _, e := range g.LIDOwner {
+		if counts(e) && !has[e] {
+			has[e] = true
+			hosts[g.EndPorts[e].Switch]++
+		}
+	}
+	loads := make([]uint64, len(g.Channels))
+	for l, e := range g.LIDOwner {
+		if !counts(e) {
+			continue
+		}
+		for s := range g.Switches {
+			u := int32(s)
+			for range g.Switches {
+				p := t.Entry(u, ib.LID(l))
+				if hosts[s] == 0 || int(p) >= len(g.PortChannel[u]) || g.PortChannel[u][p] < 0 {
+					break
+				}
+				c := g.PortChannel[u][p]
+				loads[c] += hosts[s]
+				u = g.Channels[c].To
+			}
+		}
+	}
+	return loads
+}
+
+// CheckUpdate says how tables now, made from others by a change, fall short: an entry
+// that moved without need, or a row that is the same and yet not shared; nil
+// if they do not. allowed says whether switch s of the new graph may send LID
+// l by channel c.
+func CheckUpdate(from route.Solution, h *fabric.Graph, d *fabric.Delta, now *route.Tables, allowed func(s int32, l ib.LID, c int32) bool) error {
+	touched := map[ib.LID]bool{}
+	for _, l := range d.LIDs {
+		touched[l] = true
+	}
+	for s, row := range now.LFT {
+		o := d.Switch[s]
+		if len(row) != route.RowLen(h.TopLID) {
+			return fmt.Errorf("switch %d has a row of %d entries", s, len(row))
+		}
+		if o < 0 {
+			continue
+		}
+		was := from.Tables.LFT[o]
+		if slices.Equal(was, row) && &was[0] != &row[0] {
+			return fmt.Errorf("the row of switch %d is the same and yet copied", s)
+		}
+		for l := 1; l <= int(h.TopLID) && l < len(was); l++ {
+			if was[l] == row[l] || touched[ib.LID(l)] || int(was[l]) >= len(h.PortChannel[s]) {
+				continue
+			}
+			if c := h.PortChannel[s][was[l]]; c >= 0 && d.Channel[c] >= 0 && allowed(int32(s), ib.LID(l), c) {
+				return fmt.Errorf("switch %d: LID %d moved from port %d to %d without need", s, l, was[l], row[l])
+			}
+		}
+	}
+	return nil
+}
