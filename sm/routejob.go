@@ -53,7 +53,7 @@ type solution struct {
 	engine string
 	tables *route.Tables
 	report *check.Report
-	proof  *proof
+	proof  *check.Proof
 	passed []string // the engines before it in the chain, and why not
 }
 
@@ -110,7 +110,7 @@ func (j *Job) compute(engines []route.Engine, o route.Options, r *JobResult) *so
 	r.Passed = nil
 	for _, e := range engines {
 		t, err := e.Compute(j.graph, o)
-		var pr *proof
+		var pr *check.Proof
 		if err == nil {
 			t, pr, err = j.prove(t, nil, nil, o)
 		}
@@ -118,7 +118,7 @@ func (j *Job) compute(engines []route.Engine, o route.Options, r *JobResult) *so
 			r.Unsafe, err = err.Error(), nil
 		}
 		if err == nil {
-			return &solution{graph: j.graph, engine: e.Name(), tables: t, report: pr.report, proof: pr, passed: r.Passed}
+			return &solution{graph: j.graph, engine: e.Name(), tables: t, report: pr.Report(), proof: pr, passed: r.Passed}
 		}
 		r.Passed = append(r.Passed, e.Name()+": "+err.Error())
 		r.Err = err
@@ -152,7 +152,7 @@ func (j *Job) update(o route.Options) (*solution, string) {
 		if err != nil {
 			return nil, b.engine + ": " + err.Error()
 		}
-		return &solution{graph: j.graph, engine: b.engine, tables: t, report: pr.report, proof: pr, passed: b.passed}, ""
+		return &solution{graph: j.graph, engine: b.engine, tables: t, report: pr.Report(), proof: pr, passed: b.passed}, ""
 	}
 	return nil, ""
 }
