@@ -10,7 +10,11 @@
 //     least. Dependencies are taken per destination tree, and only from
 //     channels that such traffic can enter by. Paths between switch port 0s
 //     are judged apart, because a fat tree's roots can reach each other only
-//     by a turn that data traffic never makes; VL15 is exempt.
+//     by a turn that data traffic never makes; VL15 is exempt. The lane of each
+//     channel is the one that the SL of (source, destination) maps to there;
+//   - multicast: each tree is a tree and reaches its group, and its packets'
+//     dependencies, from any channel of the tree at a switch to any other, are
+//     taken together with those of unicast.
 //
 // Nothing here is shared with the engines but the types. A Report does not
 // depend on the number of workers. Everything is safe for concurrent use.
@@ -23,12 +27,16 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/route"
 )
 
 // Options of Verify.
 type Options struct {
 	Workers  int // parallelism, 0 = 1; the result is the same for any number
 	Examples int // how many Failures and Cycles to describe; 0 = 8
+	// Groups are the multicast groups that the trees of the tables are for. nil:
+	// not known; then trees are only seen to be trees, whoever they reach.
+	Groups []route.Group
 }
 
 // Kind says what is wrong with an entry.
@@ -74,7 +82,8 @@ type Hop struct {
 }
 
 // Dependency is one edge of a cycle: packets that hold In wait for Out, as
-// those from Src to Dst do, whose whole path is given.
+// those from Src to Dst do, whose whole path is given; if Dst is the LID of a
+// multicast group, the path as far as Out.
 type Dependency struct {
 	In, Out Hop
 	Src     int32 // index in Graph.EndPorts
@@ -112,6 +121,9 @@ type Report struct {
 	// CreditCyclesSwitch counts those that only exist because of traffic
 	// between switch port 0s.
 	CreditCyclesSwitch int
+	// MulticastFailures counts the groups whose tree is none, or does not give
+	// each member on its side of the fabric exactly one copy.
+	MulticastFailures int
 
 	// The rest describes the delivered paths between different CA or router
 	// ports: one for each pair (source port, destination LID).
@@ -126,12 +138,14 @@ type Report struct {
 
 	Failures []Failure // examples, by ascending LID
 	Cycles   []Cycle   // examples, at most one for each component counted
+	// Multicast are examples, by ascending MLID, groups without a tree last.
+	Multicast []MulticastFailure
 }
 
 // OK reports whether the tables may be installed: every connected pair is
 // delivered, nothing loops, no traffic of CAs can deadlock.
 func (r *Report) OK() bool {
-	return r.Malformed == "" && r.UnreachablePairs == 0 && r.Loops == 0 && r.CreditCycles == 0
+	return r.Malformed == "" && r.UnreachablePairs == 0 && r.Loops == 0 && r.CreditCycles == 0 && r.MulticastFailures == 0
 }
 
 // Err is nil if the report is OK, else says in one line why not.
@@ -154,6 +168,7 @@ func (r *Report) Err() error {
 	count(r.UnreachablePairs, "unreachable pair")
 	count(r.Loops, "loop")
 	count(int64(r.CreditCycles), "credit cycle")
+	count(int64(r.MulticastFailures), "multicast failure")
 	return errors.New("check: " + strings.Join(why, ", "))
 }
 

@@ -308,6 +308,9 @@ func (j *judge) explain(x, y int32, switches bool) Dependency {
 			}
 		}
 	}
+	if !switches {
+		j.explainTree(&d, c1, c2)
+	}
 	return d
 }
 
@@ -353,6 +356,9 @@ func (j *judge) level(s int32, l int) ib.SL {
 // lane is the data lane of packets that enter switch s by port in and leave
 // by channel c; ok if the link has it.
 func (j *judge) lane(s int32, in uint8, c int32, sl ib.SL) (lane uint8, ok bool) {
+	if j.mode == single {
+		return 0, true
+	}
 	if j.hop == nil {
 		return uint8(sl) % uint8(j.lanes), true
 	}

@@ -2,6 +2,7 @@ package check
 
 import (
 	"math/bits"
+	"slices"
 
 	"heddle/ib"
 	"heddle/route"
@@ -74,6 +75,9 @@ func (j *judge) chooseMode() {
 	switch {
 	case t.SL == nil && t.Lanes == nil:
 		j.mode = single
+		if t.Multicast != nil && slices.ContainsFunc(t.Multicast.Trees, func(tr route.Tree) bool { return tr.SL != 0 }) {
+			j.lanes = int(most)
+		}
 	case t.Lanes == nil && (least == most || len(j.vls) == 0):
 		j.mode, j.lanes = uniform, int(most)
 	default:

@@ -24,6 +24,9 @@ func malformed(g *fabric.Graph, t *route.Tables) string {
 			return m
 		}
 	}
+	if t.Multicast != nil {
+		return badTrees(n, t.Multicast)
+	}
 	return ""
 }
 

@@ -93,6 +93,7 @@ func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
 	})
 
 	r := &Report{}
+	r.MulticastFailures, r.Multicast = j.trees(ws, o)
 	first := ws[0]
 	for _, w := range ws {
 		if w == nil {
