@@ -1,0 +1,297 @@
+// Package mcast computes the spanning trees of multicast groups.
+//
+// Build gives each group a tree of little depth, the trees spread evenly over
+// switches and cables, and sees to it that the dependencies between channels
+// that its packets bring do not close a cycle with those of the unicast traffic
+// and of the other trees on the same lane. Where the tree of shortest paths
+// would, a tree is grown that never takes a turn which closes a cycle (on
+// tables of up*/down* such a tree goes up to its root and down from it, on
+// dimension-ordered ones it keeps the order of dimensions); where there is none,
+// the group moves to a service level of another lane; and if no lane takes it,
+// it has no tree, and Multicast.Refused says why.
+//
+// A tree that is still good is kept, with branches for members who came and
+// without those of members who left: packets of a group that does not change
+// never take another way.
+//
+// Cost for each group that has no tree yet: a breadth-first search from every
+// switch with a member, O(members × channels), and the insertion of its
+// dependencies into a topological order (D. J. Pearce and P. H. J. Kelly, 2006).
+// The result depends on the arguments alone.
+package mcast
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// Options of Build.
+type Options struct {
+	Workers int
+	// Previous are the trees in use and the graph they were made for. Trees
+	// that are still good are kept.
+	Previous      *route.Multicast
+	PreviousGraph *fabric.Graph
+	// Deps are the dependencies of the unicast tables, if the caller has
+	// them; nil: they are computed.
+	Deps *Deps
+}
+
+// Build computes the trees of all groups for graph g with the unicast tables
+// t. Groups may come in any order; of two with the same MLID the first counts.
+func Build(g *fabric.Graph, t *route.Tables, groups []route.Group, o Options) *route.Multicast {
+	out := &route.Multicast{}
+	if len(groups) == 0 {
+		return out
+	}
+	b := newBuilder(g, t, o)
+	list := slices.Clone(groups)
+	slices.SortStableFunc(list, func(x, y route.Group) int { return cmp.Compare(x.MLID, y.MLID) })
+	list = slices.CompactFunc(list, func(x, y route.Group) bool { return x.MLID == y.MLID })
+	demands := make([]demand, 0, len(list))
+	for _, grp := range list {
+		demands = append(demands, b.connected(gather(g, grp)))
+	}
+	trees := make([]*route.Tree, len(list))
+
+	// First what stays as it is, then what must be extended, then the rest:
+	// the newcomer has to fit in with what is there.
+	prev := remap(o.Previous, o.PreviousGraph, g)
+	for i := range demands {
+		if old := prev[demands[i].MLID]; old != nil {
+			trees[i] = b.keep(&demands[i], old)
+		}
+	}
+	for i := range demands {
+		d := &demands[i]
+		if trees[i] != nil || len(d.at) == 0 {
+			continue
+		}
+		tree, why := b.build(d, prev[d.MLID])
+		if tree == nil {
+			out.Refused = append(out.Refused, route.RefusedGroup{MLID: d.MLID, Reason: why})
+			continue
+		}
+		trees[i] = tree
+	}
+	for _, tr := range trees {
+		if tr != nil {
+			out.Trees = append(out.Trees, *tr)
+		}
+	}
+	return out
+}
+
+type builder struct {
+	g     *fabric.Graph
+	t     *route.Tables
+	deps  *Deps
+	dist  map[int32][]uint16 // by switch: distances of all others
+	queue []int32
+	load  []int32 // by channel, the lower of a cable's two: trees
+	trees []int32 // by switch: trees
+	need  []int32
+	recv  []int32
+	pos   []int32
+	plan  *plan
+	comp  []int32
+}
+
+func newBuilder(g *fabric.Graph, t *route.Tables, o Options) *builder {
+	n := len(g.Switches)
+	b := &builder{
+		g: g, t: t, deps: o.Deps, dist: map[int32][]uint16{},
+		load: make([]int32, len(g.Channels)), trees: make([]int32, n),
+		need: make([]int32, n), recv: make([]int32, n), pos: make([]int32, n),
+		plan: newPlan(n), comp: make([]int32, n),
+	}
+	if b.deps == nil {
+		b.deps = NewDeps(g, t, o.Workers)
+	}
+	for s := range b.comp {
+		b.comp[s] = -1
+	}
+	for s := range int32(n) {
+		if b.comp[s] >= 0 {
+			continue
+		}
+		for v, d := range b.search(s) {
+			if d != far {
+				b.comp[v] = s
+			}
+		}
+	}
+	return b
+}
+
+const far = 0xFFFF
+
+// search is a breadth-first search from s.
+func (b *builder) search(s int32) []uint16 {
+	dist := make([]uint16, len(b.g.Switches))
+	for i := range dist {
+		dist[i] = far
+	}
+	dist[s] = 0
+	queue := append(b.queue[:0], s)
+	for h := 0; h < len(queue); h++ {
+		u := queue[h]
+		for c := b.g.Off[u]; c < b.g.Off[u+1]; c++ {
+			if v := b.g.Channels[c].To; dist[v] == far {
+				dist[v] = dist[u] + 1
+				queue = append(queue, v)
+			}
+		}
+	}
+	b.queue = queue
+	return dist
+}
+
+func (b *builder) distances(s int32) []uint16 {
+	d, ok := b.dist[s]
+	if !ok {
+		d = b.search(s)
+		b.dist[s] = d
+	}
+	return d
+}
+
+// connected leaves out the members that no cable joins to the most: a managed
+// subnet is connected, so there are none but while it falls apart.
+func (b *builder) connected(d demand) demand {
+	if len(d.at) == 0 {
+		return d
+	}
+	count := map[int32]int{}
+	most := b.comp[d.at[0]]
+	for _, s := range d.at {
+		count[b.comp[s]]++
+	}
+	for _, s := range d.at {
+		if count[b.comp[s]] > count[most] {
+			most = b.comp[s]
+		}
+	}
+	if count[most] == len(d.at) {
+		return d
+	}
+	kept := demand{Group: d.Group}
+	for i, s := range d.at {
+		if b.comp[s] == most {
+			kept.at, kept.host = append(kept.at, s), append(kept.host, d.host[i])
+		}
+	}
+	return kept
+}
+
+// roots lists switches by how good a root they are: the least depth first,
+// then the fewest trees that pass already.
+func (b *builder) roots(d *demand, most int) []int32 {
+	n := len(b.g.Switches)
+	ecc := make([]uint16, n)
+	sum := make([]int64, n)
+	for _, m := range d.at {
+		for s, x := range b.distances(m) {
+			ecc[s] = max(ecc[s], x)
+			sum[s] += int64(x)
+		}
+	}
+	var list []int32
+	for s := range int32(n) {
+		if ecc[s] != far {
+			list = append(list, s)
+		}
+	}
+	slices.SortFunc(list, func(x, y int32) int {
+		return cmp.Or(cmp.Compare(ecc[x], ecc[y]), cmp.Compare(b.trees[x], b.trees[y]), cmp.Compare(sum[x], sum[y]), cmp.Compare(x, y))
+	})
+	return list[:min(most, len(list))]
+}
+
+// tryRoots bounds how many roots are tried on a lane before it is given up.
+const tryRoots = 16
+
+// build makes a tree for a group that has none, or whose tree no longer fits.
+func (b *builder) build(d *demand, old *route.Tree) (*route.Tree, string) {
+	roots := b.roots(d, tryRoots)
+	tried := map[ib.VL]bool{}
+	for _, sl := range b.levels(d.SL) {
+		tried[b.lane(sl)] = true
+		if old != nil && old.SL == sl {
+			if t := b.extend(d, old); t != nil {
+				return t, ""
+			}
+		}
+		b.shortest(d, roots[0], b.plan)
+		if t := b.finish(d, b.plan, sl); b.accept(&t) {
+			return &t, ""
+		}
+		for _, r := range roots {
+			if b.grow(d, r, sl, b.plan) {
+				if t := b.finish(d, b.plan, sl); b.accept(&t) {
+					return &t, ""
+				}
+			}
+		}
+	}
+	return nil, fmt.Sprintf("on each of %d lanes every tree that was tried (%d roots) closes a cycle of channel dependencies with the traffic there", len(tried), len(roots))
+}
+
+// levels lists service levels to try: the group's own, then one for each other
+// lane, the lanes beyond those of the unicast tables first.
+func (b *builder) levels(own ib.SL) []ib.SL {
+	list := []ib.SL{own}
+	seen := map[ib.VL]bool{b.lane(own): true}
+	for k := range 16 {
+		sl := ib.SL((max(b.t.NumVLs, 1) + k) % 16)
+		if v := b.lane(sl); !seen[v] {
+			seen[v] = true
+			list = append(list, sl)
+		}
+	}
+	return list
+}
+
+// lane stands for the lane of a service level: that on the first channel.
+// Where lanes differ by link it only serves to tell levels apart.
+func (b *builder) lane(sl ib.SL) ib.VL {
+	if len(b.g.Channels) == 0 {
+		return 0
+	}
+	c := &b.g.Channels[0]
+	return b.t.VL(c.From, 0, c.OutPort, sl, c.VLs)
+}
+
+// accept puts a tree's dependencies into the graph unless they close a cycle.
+func (b *builder) accept(t *route.Tree) bool {
+	if !b.deps.add(b.dependencies(t)) {
+		return false
+	}
+	b.count(t, 1)
+	return true
+}
+
+// dependencies of a tree: a packet that came over one of its channels may
+// wait for any other that leaves the switch.
+func (b *builder) dependencies(t *route.Tree) (list []edge) {
+	g := b.g
+	for i, s := range t.Switches {
+		ports(&t.Ports[i], func(out uint8) {
+			if int(out) >= len(g.PortChannel[s]) || g.PortChannel[s][out] < 0 {
+				return
+			}
+			c2 := g.PortChannel[s][out]
+			for c := g.Off[s]; c < g.Off[s+1]; c++ {
+				if c1 := g.Channels[c].Rev; c1 >= 0 && c != c2 && b.uses(t, c1) {
+					list = b.turn(list, c1, c2, t.SL)
+				}
+			}
+		})
+	}
+	return list
+}

@@ -1,0 +1,242 @@
+package mcast
+
+import (
+	"math/bits"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// demand is a group by switch: where packets enter and where they are wanted.
+type demand struct {
+	route.Group
+	at    []int32     // switches with a member, ascending
+	host  [][4]uint64 // by position in at: ports of the members that receive
+	sends []bool      // by position in at: some member sends (every member may)
+}
+
+// gather sorts a group's members by switch. Members that hang on no switch
+// are left out: no packet comes to them.
+func gather(g *fabric.Graph, grp route.Group) demand {
+	d := demand{Group: grp}
+	members := slices.Clone(grp.Members)
+	members = slices.DeleteFunc(members, func(e int32) bool {
+		return e < 0 || int(e) >= len(g.EndPorts) || g.EndPorts[e].Switch < 0
+	})
+	slices.SortFunc(members, func(a, b int32) int {
+		return int(g.EndPorts[a].Switch) - int(g.EndPorts[b].Switch)
+	})
+	for _, e := range members {
+		p := &g.EndPorts[e]
+		k := len(d.at) - 1
+		if k < 0 || d.at[k] != p.Switch {
+			d.at = append(d.at, p.Switch)
+			d.host = append(d.host, [4]uint64{})
+			k++
+		}
+		if !slices.Contains(grp.Senders, e) {
+			d.host[k][p.Port>>6] |= 1 << (p.Port & 63)
+		}
+	}
+	return d
+}
+
+// plan is a tree under construction: its switches, and the channel that leads
+// each towards the root (-1 for the root).
+type plan struct {
+	in     []bool  // by switch
+	parent []int32 // by switch in the tree
+	list   []int32 // switches in the tree, in the order they came
+}
+
+func newPlan(n int) *plan {
+	return &plan{in: make([]bool, n), parent: make([]int32, n)}
+}
+
+func (p *plan) reset() {
+	for _, s := range p.list {
+		p.in[s] = false
+	}
+	p.list = p.list[:0]
+}
+
+func (p *plan) add(s, parent int32) {
+	p.in[s] = true
+	p.parent[s] = parent
+	p.list = append(p.list, s)
+}
+
+// mask is a set of ports.
+type mask = [4]uint64
+
+func set(m *mask, p uint8)      { m[p>>6] |= 1 << (p & 63) }
+func has(m *mask, p uint8) bool { return m[p>>6]&(1<<(p&63)) != 0 }
+
+// ports calls fn for each port of m, ascending.
+func ports(m *mask, fn func(p uint8)) {
+	for w, b := range m {
+		for ; b != 0; b &= b - 1 {
+			fn(uint8(w<<6 + bits.TrailingZeros64(b)))
+		}
+	}
+}
+
+// finish turns a plan into a tree. Branches without members are cut off; a
+// port is set where somebody behind it receives, so packets do not travel to
+// where there are only senders.
+func (b *builder) finish(d *demand, p *plan, sl ib.SL) route.Tree {
+	g := b.g
+	// need: members below or at; recv: receivers below or at. Children come
+	// after their parents in list.
+	for _, s := range p.list {
+		b.need[s], b.recv[s] = 0, 0
+	}
+	total := int32(0)
+	for i, s := range d.at {
+		b.need[s] = 1
+		for _, w := range d.host[i] {
+			b.recv[s] += int32(bits.OnesCount64(w))
+		}
+		total += b.recv[s]
+	}
+	for i := len(p.list) - 1; i > 0; i-- {
+		s := p.list[i]
+		up := g.Channels[p.parent[s]].To
+		b.need[up] += b.need[s]
+		b.recv[up] += b.recv[s]
+	}
+	root := p.list[0]
+	// A root with a single branch and no member of its own is not needed, nor
+	// what follows down to where branches part.
+	kids := map[int32]int{}
+	for _, s := range p.list[1:] {
+		if b.need[s] > 0 {
+			kids[g.Channels[p.parent[s]].To]++
+		}
+	}
+	for !slices.Contains(d.at, root) && kids[root] == 1 {
+		for _, s := range p.list {
+			if c := p.parent[s]; c >= 0 && b.need[s] > 0 && g.Channels[c].To == root {
+				p.parent[s] = -1
+				b.need[root] = 0
+				root = s
+				break
+			}
+		}
+	}
+	t := route.Tree{MLID: d.MLID, SL: sl}
+	for _, s := range p.list {
+		if b.need[s] > 0 {
+			t.Switches = append(t.Switches, s)
+		}
+	}
+	slices.Sort(t.Switches)
+	t.Ports = make([]mask, len(t.Switches))
+	for i, s := range t.Switches {
+		b.pos[s] = int32(i)
+	}
+	for i, s := range d.at {
+		t.Ports[b.pos[s]] = d.host[i]
+	}
+	for _, s := range p.list {
+		c := p.parent[s]
+		if b.need[s] == 0 || c < 0 {
+			continue
+		}
+		ch := &g.Channels[c]
+		if b.recv[s] > 0 { // the parent sends down
+			set(&t.Ports[b.pos[ch.To]], ch.InPort)
+		}
+		if b.recv[s] < total { // and gets what is wanted elsewhere
+			set(&t.Ports[b.pos[s]], ch.OutPort)
+		}
+	}
+	return t
+}
+
+// shortest plans the tree of shortest paths from root to all members: from
+// the farthest on, each takes the neighbour on its way that is in the tree
+// already, else the one whose cable the fewest trees use.
+func (b *builder) shortest(d *demand, root int32, p *plan) {
+	g := b.g
+	dist := b.distances(root)
+	p.reset()
+	p.add(root, -1)
+	order := slices.Clone(d.at)
+	slices.SortStableFunc(order, func(x, y int32) int { return int(dist[y]) - int(dist[x]) })
+	var path []int32 // channels from a member towards the tree
+	for _, s := range order {
+		path = path[:0]
+		for !p.in[s] {
+			best := int32(-1)
+			for c := g.Off[s]; c < g.Off[s+1]; c++ {
+				to := g.Channels[c].To
+				if dist[to]+1 != dist[s] {
+					continue
+				}
+				if best < 0 || b.better(p, c, best) {
+					best = c
+				}
+			}
+			path = append(path, best)
+			s = g.Channels[best].To
+		}
+		for i := len(path) - 1; i >= 0; i-- {
+			p.add(g.Channels[path[i]].From, path[i])
+		}
+	}
+}
+
+// better prefers channel c to best for the next step towards the root.
+func (b *builder) better(p *plan, c, best int32) bool {
+	x, y := p.in[b.g.Channels[c].To], p.in[b.g.Channels[best].To]
+	if x != y {
+		return x
+	}
+	return b.cable(c) < b.cable(best)
+}
+
+// cable is how many trees use the cable of a channel.
+func (b *builder) cable(c int32) int32 {
+	if r := b.g.Channels[c].Rev; r >= 0 && r < c {
+		c = r
+	}
+	return b.load[c]
+}
+
+// count adds a tree to, or takes it from, the load of its cables and switches.
+func (b *builder) count(t *route.Tree, by int32) {
+	b.eachChannel(t, func(c int32) {
+		if r := b.g.Channels[c].Rev; r > c || r < 0 || !b.uses(t, r) {
+			if r >= 0 && r < c {
+				c = r
+			}
+			b.load[c] += by
+		}
+	})
+	for _, s := range t.Switches {
+		b.trees[s] += by
+	}
+}
+
+// uses reports whether a tree sends over a channel.
+func (b *builder) uses(t *route.Tree, c int32) bool {
+	ch := &b.g.Channels[c]
+	i, ok := slices.BinarySearch(t.Switches, ch.From)
+	return ok && has(&t.Ports[i], ch.OutPort)
+}
+
+// eachChannel calls fn for every channel that a tree sends over.
+func (b *builder) eachChannel(t *route.Tree, fn func(c int32)) {
+	for i, s := range t.Switches {
+		ports(&t.Ports[i], func(p uint8) {
+			if int(p) < len(b.g.PortChannel[s]) {
+				if c := b.g.PortChannel[s][p]; c >= 0 {
+					fn(c)
+				}
+			}
+		})
+	}
+}
