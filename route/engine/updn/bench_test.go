@@ -1,0 +1,12 @@
+package updn_test
+
+import (
+	"testing"
+
+	"heddle/route/engine/updn"
+	"heddle/route/routetest"
+)
+
+func BenchmarkCompute(b *testing.B) { routetest.BenchCompute(b, updn.Engine{}) }
+
+func BenchmarkUpdate(b *testing.B) { routetest.BenchUpdate(b, updn.Engine{}) }
