@@ -452,6 +452,7 @@ func (c *Core) Status() Status {
 		s.Retried += a.Retried
 		s.TimedOut += a.TimedOut
 	}
+	s.Damped = c.dampedLinks()
 	switch {
 	case c.state == subnet.Master:
 		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master}

@@ -32,7 +32,7 @@ type damping struct {
 	count int      // failures in a row
 	holds int      // holds in a row
 	held  bool     // held down, and told so
-	last  mad.Time // last sign of life
+	last  mad.Time // last failure, sign of life while it was kept out, or release
 	until mad.Time // kept out until then
 }
 
@@ -136,7 +136,8 @@ func (c *Core) releaseDamped() {
 			d.until = 0
 			if d.held {
 				d.held = false
-				d.count = c.cfg.DampHold - 1 // the next failure holds it again
+				d.last = c.now
+				d.count = c.cfg.DampHold - 1 // a failure soon after holds it again
 				c.tellReleased(d)
 			}
 			for _, e := range [2]nodePort{d.a, d.b} {
@@ -199,6 +200,21 @@ func (c *Core) markFlaps() {
 			}
 		}
 	}
+}
+
+// dampedLinks lists the links that are kept out.
+func (c *Core) dampedLinks() (out []DampedLink) {
+	for _, d := range c.damped {
+		if d.until <= c.now || c.f == nil {
+			continue
+		}
+		w := Where{Node: d.a.node, Port: int(d.a.port), set: true}
+		if i, ok := c.f.find(d.a.node); ok {
+			w = c.f.where(i, int(d.a.port))
+		}
+		out = append(out, DampedLink{Where: w, Failures: d.count, Held: d.held, Quiet: d.until.Sub(d.last), Left: d.until.Sub(c.now)})
+	}
+	return out
 }
 
 // heldProblems are the links kept out, as a snapshot shows them.

@@ -260,4 +260,14 @@ type Status struct {
 	TimedOut   uint64
 	Attrs      []AttrStat // in ascending attribute order
 	Last       *SweepReport
+	Damped     []DampedLink // links kept out for failing again and again
+}
+
+// DampedLink is a link that is kept out of the subnet for a while.
+type DampedLink struct {
+	Where    Where         // one end, a switch port
+	Failures int           // in a row
+	Held     bool          // held down; else only let back in later
+	Quiet    time.Duration // how long it must be quiet
+	Left     time.Duration // how much of that is left
 }
