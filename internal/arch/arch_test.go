@@ -63,8 +63,9 @@ var rules = []rule{
 	{"api", []string{"subnet", "sm", "route/...", "fabric", "ib/...", "internal/version", "web"}, false, "the API reads snapshots and sends commands"},
 	{"web", nil, false, "the page is static files"},
 	{"daemon", []string{"api", "web", "sm", "sa", "subnet", "store", "route/...", "mad", "fabric", "ib/...", "internal/version"}, false, "the shell of the managers: ports are handed in"},
-	{"lab", []string{"lab/report", "sm", "sa", "subnet", "store", "route/...", "sim", "mad", "fabric", "ib/..."}, false, "managers joined with the simulator in virtual time"},
+	{"lab", []string{"sm", "sa", "subnet", "store", "route/...", "sim", "mad", "fabric", "ib/..."}, false, "managers joined with the simulator in virtual time"},
 	{"lab/report", nil, false, "a report is words and numbers; it knows no manager"},
+	{"lab/experiment", []string{"lab", "lab/report", "sm", "route/...", "sim", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may see everything"},
 	{"internal", []string{"..."}, false, "tools and test support"},
 }

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"heddle/lab/experiment"
+)
+
+func newLab() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "lab",
+		GroupID: "offline",
+		Short:   "Repeat published experiments in virtual time",
+		Args:    noArgs,
+	}
+	c.AddCommand(newLabList(), newLabRun())
+	return c
+}
+
+func newLabList() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "The experiments that can be run",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				type row struct {
+					Name  string `json:"name"`
+					Title string `json:"title"`
+				}
+				var rows []row
+				for _, e := range experiment.All() {
+					rows = append(rows, row{e.Name, e.Title})
+				}
+				return printJSON(cmd.OutOrStdout(), rows)
+			}
+			t := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, e := range experiment.All() {
+				fmt.Fprintf(t, "%s\t%s\n", e.Name, e.Title)
+			}
+			return t.Flush()
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+func newLabRun() *cobra.Command {
+	var o experiment.Options
+	var out string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "run NAME",
+		Short: "Run an experiment: what was published, what is measured",
+		Long: `Runs an experiment on simulated subnets in virtual time: the manager is the real
+one, the datagrams are real, and a seed repeats the run. Prints tables, and with
+--out writes them with plots as one HTML file that needs nothing else, and as
+JSON.`,
+		Example: `  heddle lab run change-assimilation
+  heddle lab run change-assimilation --runs 1 --out results`,
+		Args: cobra.MatchAll(cobra.ExactArgs(1)),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			for _, e := range experiment.All() {
+				names = append(names, e.Name)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := experiment.Find(args[0])
+			if err != nil {
+				return &usageError{err}
+			}
+			if o.Runs < 0 {
+				return usagef("--runs %d: want 0 or more", o.Runs)
+			}
+			for _, n := range o.Sizes {
+				if n < 2 {
+					return usagef("--sizes: a network of %d switches has nothing to take away; want 2 or more", n)
+				}
+			}
+			tty := newTerminal(cmd)
+			if tty.shows {
+				o.Progress = tty.show
+			}
+			r, err := e.Run(o)
+			tty.clear()
+			if err != nil {
+				return err
+			}
+			if out != "" {
+				if err := os.MkdirAll(out, 0o755); err != nil {
+					return usagef("--out: %w", err)
+				}
+				for ext, write := range map[string]func(io.Writer) error{".html": r.HTML, ".json": r.JSON} {
+					if err := writeFile(filepath.Join(out, e.Name+ext), write); err != nil {
+						return fmt.Errorf("--out: %w", err)
+					}
+				}
+			}
+			if asJSON {
+				return r.JSON(cmd.OutOrStdout())
+			}
+			return r.Text(cmd.OutOrStdout())
+		},
+	}
+	c.Flags().Uint64Var(&o.Seed, "seed", 1, "`SEED` of the networks")
+	c.Flags().IntVar(&o.Runs, "runs", 0, "`N` networks of each size; 0 = the experiment's own number")
+	c.Flags().IntSliceVar(&o.Sizes, "sizes", nil, "`N[,N...]` switches; default: as published")
+	c.Flags().StringVar(&out, "out", "", "`DIR` for an HTML page with plots, and JSON")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
