@@ -11,7 +11,12 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/engine/dnup"
+	"heddle/route/engine/dor"
 	"heddle/route/engine/minhop"
+	"heddle/route/engine/nue"
+	"heddle/route/engine/sssp"
+	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
 	"heddle/route/osmconf"
 )
@@ -31,6 +36,7 @@ type engineFlags struct {
 	ioNodes      string
 	reverseHops  int
 	spreadLanes  bool
+	torusConfig  string
 }
 
 // engineKind is an engine that --engine can name.
@@ -43,6 +49,15 @@ type engineKind struct {
 var engineKinds = []engineKind{
 	{"minhop", func(*engineFlags) (route.Engine, error) { return minhop.Engine{}, nil }},
 	{"updn", func(*engineFlags) (route.Engine, error) { return updn.Engine{}, nil }},
+	{"dnup", func(*engineFlags) (route.Engine, error) { return dnup.Engine{}, nil }},
+	{"dor", func(*engineFlags) (route.Engine, error) { return dor.Engine{}, nil }},
+	{"torus", func(f *engineFlags) (route.Engine, error) {
+		c, err := readInput("--torus-config", f.torusConfig, torus.ParseConfig)
+		return torus.Engine{Config: c}, err
+	}},
+	{"sssp", func(*engineFlags) (route.Engine, error) { return sssp.Engine{}, nil }},
+	{"dfsssp", func(*engineFlags) (route.Engine, error) { return sssp.DFEngine{}, nil }},
+	{"nue", func(*engineFlags) (route.Engine, error) { return nue.Engine{}, nil }},
 }
 
 // autoChain is what --engine auto stands for.
@@ -69,6 +84,7 @@ func (f *engineFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.computeNodes, "compute-nodes", "", "ftree, vftree: `FILE` with the port GUIDs to balance first, one a line (default: all CAs)")
 	fs.StringVar(&f.ioNodes, "io-nodes", "", "ftree, vftree: `FILE` with the port GUIDs of I/O nodes, one a line")
 	fs.IntVar(&f.reverseHops, "max-reverse-hops", 0, "ftree, vftree: `HOPS` in the wrong direction that a path between I/O nodes may take")
+	fs.StringVar(&f.torusConfig, "torus-config", "", "torus: `FILE` as torus-2QoS.conf with sizes, seeds and date lines (default: found)")
 	fs.BoolVar(&f.spreadLanes, "spread-lanes", false, "dfsssp, lash: use lanes too that deadlock freedom does not need")
 }
 

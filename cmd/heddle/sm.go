@@ -117,11 +117,10 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	if c.Engines, c.Explicit, err = f.engines.chain(); err != nil {
 		return c, err
 	}
-	o, err := f.engines.options()
-	if err != nil {
+	if c.Route, err = f.engines.options(); err != nil {
 		return c, err
 	}
-	c.Roots = o.Roots
+	c.Roots = c.Route.Roots
 	if c.SMKey, err = strconv.ParseUint(f.smKey, 0, 64); err != nil {
 		return c, usagef("--sm-key %q: want a 64-bit number", f.smKey)
 	}
