@@ -29,6 +29,7 @@ type Core struct {
 	todo       queue // work items of the phase that are not requests yet
 	pend       int   // items of the phase that are not finished
 	phaseTotal int
+	refused    bool // no tables could be installed
 	errs       int  // failed items of the sweep that another sweep may mend
 	again      bool // something changed meanwhile
 	againWhy   string

@@ -51,7 +51,7 @@ func (c *Core) startSweep(why string) {
 	c.eng.CancelAll()
 	c.pollBusy = false
 	c.wantSweep, c.again, c.recheck = false, false, false
-	c.errs = 0
+	c.errs, c.refused = 0, false
 	c.trapAt, c.retryAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never, mad.Never
 	c.jobGen++ // a result of the sweep before is stale
 	c.jobDone = nil

@@ -323,8 +323,7 @@ func (c *Core) routed() bool {
 			n.Level = Debug // told before; it is still so
 		}
 		c.out.notify(n)
-		c.errs++
-		c.attempts = maxAttempts // the same fabric gives the same tables: no haste
+		c.refused = true
 		c.endSweep()
 		return true
 	case r.Unsafe != "":
@@ -334,7 +333,7 @@ func (c *Core) routed() bool {
 		// Our own lifetimes are limited (or this would not be offered), so
 		// only an operator's unlimited ones lead here.
 		c.out.notify(Notice{Kind: KindRouteRefused, Level: Error, Text: "the change of tables cannot be made safely: " + r.Plan.Reason})
-		c.errs++
+		c.refused = true
 		c.endSweep()
 		return true
 	}

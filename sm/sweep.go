@@ -23,7 +23,16 @@ func (c *Core) endSweep() {
 		c.fullSweeps++
 	}
 	defer c.forgetNew()
-	c.sound = finished && c.errs == 0
+	// Routes that are refused do not make the fabric less known, but what came
+	// up in the region is still to be brought up.
+	c.sound = c.errs == 0 && (finished || c.refused && c.reg.on)
+	if c.sound && c.refused {
+		for _, n := range c.reg.nodes {
+			if nd := &c.f.nodes[n]; nd.ok() && nd.isSwitch() {
+				c.suspect(nd.info.NodeGUID, wholeSwitch)
+			}
+		}
+	}
 	c.wantFull = c.wantFull || c.errs > 0
 	r := c.report
 	r.Took = c.now.Sub(c.sweepStart)
@@ -32,11 +41,12 @@ func (c *Core) endSweep() {
 	r.Problems = len(c.f.problems)
 	c.compare()
 
-	mendable := c.errs > 0 || c.again
+	mendable := c.errs > 0 || c.again || c.refused
 	if finished {
 		c.firstTime = c.firstTime && c.errs > 0
 	}
-	immediately := mendable && c.state == subnet.Master && c.attempts < maxAttempts
+	// The same fabric gives the same tables: there is no haste after a refusal.
+	immediately := (c.errs > 0 || c.again) && c.state == subnet.Master && c.attempts < maxAttempts
 	if c.again && c.state != subnet.Standby {
 		immediately = c.attempts < maxAttempts
 	}
