@@ -1,0 +1,364 @@
+package osmdump
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"heddle/ib"
+)
+
+// Bounds of what is read: far above any subnet, far below what hurts.
+const (
+	maxLine     = 64 << 10
+	maxSwitches = 1 << 16
+	maxRoutes   = 1 << 28 // entries of all switches together
+)
+
+// Route is one entry of a switch's table.
+type Route struct {
+	LID  ib.LID
+	Port uint8
+}
+
+// SwitchRoutes are the entries of one switch as the dump lists them.
+type SwitchRoutes struct {
+	GUID   ib.GUID // node GUID
+	Routes []Route
+}
+
+// Routes are dumped unicast tables.
+type Routes struct {
+	Switches []SwitchRoutes // in the order of the file
+	// Owner is the port GUID that the dump gives for a LID; only
+	// opensm-lfts.dump and its relatives have any.
+	Owner map[ib.LID]ib.GUID
+}
+
+// ReadRoutes reads unicast tables: OpenSM's opensm-lfts.dump and opensm.fdbs,
+// and what dump_lfts and dump_fts of infiniband-diags print. Lines that are
+// neither a switch nor a route are ignored, as OpenSM does. Errors name the
+// line.
+func ReadRoutes(r io.Reader) (*Routes, error) {
+	d := &Routes{Owner: map[ib.LID]ib.GUID{}}
+	seen := map[ib.GUID]bool{}
+	var at *SwitchRoutes
+	total := 0
+	begin := func(guid string) error {
+		v, err := hex(guid, 64)
+		if err != nil || v == 0 {
+			return fmt.Errorf("%q is no switch GUID", clip(guid))
+		}
+		if seen[ib.GUID(v)] {
+			return fmt.Errorf("switch %v comes a second time", ib.GUID(v))
+		}
+		if len(d.Switches) >= maxSwitches {
+			return fmt.Errorf("more than %d switches", maxSwitches)
+		}
+		seen[ib.GUID(v)] = true
+		d.Switches = append(d.Switches, SwitchRoutes{GUID: ib.GUID(v)})
+		at = &d.Switches[len(d.Switches)-1]
+		return nil
+	}
+	err := lines(r, func(text string) error {
+		switch {
+		case strings.HasPrefix(text, "Multicast mlids"):
+			return errors.New("this is a dump of multicast tables; unicast ones (opensm-lfts.dump, opensm.fdbs) are needed")
+		case strings.HasPrefix(text, "Unicast lids"):
+			_, guid, ok := strings.Cut(text, " guid 0x")
+			if !ok {
+				return errors.New("a switch without its GUID")
+			}
+			return begin("0x" + word(guid))
+		case strings.HasPrefix(text, "dump_ucast_routes: Switch "):
+			return begin(word(strings.TrimPrefix(text, "dump_ucast_routes: Switch ")))
+		case !strings.HasPrefix(text, "0x"):
+			return nil
+		}
+		f := strings.Fields(text)
+		if len(f) < 2 {
+			return errors.New("a route needs a LID and a port")
+		}
+		port := f[1]
+		if port == ":" {
+			if len(f) < 3 {
+				return errors.New("a route needs a LID and a port")
+			}
+			if port = f[2]; port == "UNREACHABLE" {
+				return nil
+			}
+		}
+		lid, err := unicast(f[0])
+		if err != nil {
+			return err
+		}
+		p, err := strconv.ParseUint(port, 10, 8)
+		if err != nil {
+			return fmt.Errorf("%q is no port (want 0 to 255)", clip(port))
+		}
+		if at == nil {
+			return errors.New("a route before any switch")
+		}
+		if total++; total > maxRoutes {
+			return fmt.Errorf("more than %d routes", maxRoutes)
+		}
+		at.Routes = append(at.Routes, Route{lid, uint8(p)})
+		if _, guid, ok := strings.Cut(text, "portguid 0x"); ok {
+			guid, _, _ = strings.Cut(word(guid), ":")
+			v, err := strconv.ParseUint(guid, 16, 64)
+			if err != nil {
+				return fmt.Errorf("%q is no port GUID", clip(guid))
+			}
+			if was, ok := d.Owner[lid]; ok && was != ib.GUID(v) {
+				return fmt.Errorf("LID %d is said to belong to port %v and to port %v", lid, was, ib.GUID(v))
+			}
+			d.Owner[lid] = ib.GUID(v)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(d.Switches) == 0 {
+		return nil, errors.New("no switch in it: want opensm-lfts.dump, opensm.fdbs or the output of dump_lfts")
+	}
+	return d, nil
+}
+
+// PathSL is the service level towards one LID.
+type PathSL struct {
+	LID ib.LID
+	SL  ib.SL
+}
+
+// SourceSLs are the service levels of the paths from one port.
+type SourceSLs struct {
+	// GUID is the port's, or its node's if Node says so.
+	GUID ib.GUID
+	Node bool
+	SLs  []PathSL
+}
+
+// ReadPathSL reads opensm-path-sl.dump, in the form that WritePathSL writes or
+// as the lines "node GUID, LID in decimal, SL" that ibdmchk takes as well.
+// Errors name the line.
+func ReadPathSL(r io.Reader) ([]SourceSLs, error) {
+	var out []SourceSLs
+	total := 0
+	add := func(l ib.LID, sl string) error {
+		v, err := strconv.ParseUint(sl, 10, 8)
+		if err != nil || v > 15 {
+			return fmt.Errorf("%q is no service level (want 0 to 15)", clip(sl))
+		}
+		if total++; total > maxRoutes {
+			return fmt.Errorf("more than %d paths", maxRoutes)
+		}
+		s := &out[len(out)-1]
+		s.SLs = append(s.SLs, PathSL{l, ib.SL(v)})
+		return nil
+	}
+	begin := func(guid string, node bool) error {
+		v, err := hex(guid, 64)
+		if err != nil || v == 0 {
+			return fmt.Errorf("%q is no GUID", clip(guid))
+		}
+		if n := len(out); n == 0 || out[n-1].GUID != ib.GUID(v) || out[n-1].Node != node {
+			out = append(out, SourceSLs{GUID: ib.GUID(v), Node: node})
+		}
+		return nil
+	}
+	err := lines(r, func(text string) error {
+		if guid, ok := port(text); ok {
+			return begin(guid, false)
+		}
+		if !strings.HasPrefix(text, "0x") {
+			return nil
+		}
+		f := strings.Fields(text)
+		if len(f) < 3 {
+			return errors.New("want \"0xLID : SL\" or \"0xGUID LID SL\"")
+		}
+		if f[1] == ":" {
+			if len(out) == 0 || out[len(out)-1].Node {
+				return errors.New("a path before any port")
+			}
+			l, err := unicast(f[0])
+			if err != nil {
+				return err
+			}
+			return add(l, f[2])
+		}
+		if err := begin(f[0], true); err != nil {
+			return err
+		}
+		l, err := strconv.ParseUint(f[1], 10, 16)
+		if err != nil || !ib.LID(l).IsUnicast() {
+			return fmt.Errorf("%q is no unicast LID (want 1 to %d, in decimal)", clip(f[1]), ib.LIDMaxUnicast)
+		}
+		return add(ib.LID(l), f[2])
+	})
+	return out, err
+}
+
+// LaneRow is the SL-to-VL table for packets that enter by one port and leave
+// by another.
+type LaneRow struct {
+	In, Out uint8
+	VL      [16]ib.VL
+}
+
+// PortLanes are the SL-to-VL tables of a switch, or the one of a CA port with
+// In and Out 0.
+type PortLanes struct {
+	GUID   ib.GUID // the port's; for switches that of port 0
+	Switch bool
+	Rows   []LaneRow
+}
+
+// ReadSL2VL reads opensm-sl2vl.dump, or the lines "node GUID, in, out, eight
+// bytes with two lanes each" that ibdmchk takes as well. Errors name the line.
+func ReadSL2VL(r io.Reader) ([]PortLanes, error) {
+	var out []PortLanes
+	total := 0
+	ports := func(in, egress string) (LaneRow, error) {
+		i, err1 := strconv.ParseUint(in, 10, 8)
+		o, err2 := strconv.ParseUint(egress, 10, 8)
+		if err := errors.Join(err1, err2); err != nil {
+			return LaneRow{}, fmt.Errorf("%q and %q are no ports (want 0 to 255)", clip(in), clip(egress))
+		}
+		if total++; total > maxRoutes/16 {
+			return LaneRow{}, fmt.Errorf("more than %d tables", maxRoutes/16)
+		}
+		return LaneRow{In: uint8(i), Out: uint8(o)}, nil
+	}
+	err := lines(r, func(text string) error {
+		if guid, ok := port(text); ok {
+			v, err := hex(guid, 64)
+			if err != nil || v == 0 {
+				return fmt.Errorf("%q is no GUID", clip(guid))
+			}
+			out = append(out, PortLanes{GUID: ib.GUID(v), Switch: strings.HasPrefix(text, "Switch")})
+			return nil
+		}
+		f := strings.Fields(text)
+		if len(f) == 0 || f[0][0] < '0' || f[0][0] > '9' {
+			return nil
+		}
+		if !strings.HasPrefix(f[0], "0x") {
+			if len(f) != 19 || f[2] != ":" {
+				return errors.New("want two ports, a colon and 16 lanes")
+			}
+			if len(out) == 0 {
+				return errors.New("a table before any port")
+			}
+			row, err := ports(f[0], f[1])
+			if err != nil {
+				return err
+			}
+			for sl, w := range f[3:] {
+				v, err := strconv.ParseUint(w, 10, 8)
+				if err != nil || v > 15 {
+					return fmt.Errorf("%q is no lane (want 0 to 15)", clip(w))
+				}
+				row.VL[sl] = ib.VL(v)
+			}
+			at := &out[len(out)-1]
+			at.Rows = append(at.Rows, row)
+			return nil
+		}
+		if len(f) < 11 {
+			return errors.New("want a GUID, two ports and eight bytes")
+		}
+		guid, err := hex(f[0], 64)
+		if err != nil || guid == 0 {
+			return fmt.Errorf("%q is no GUID", clip(f[0]))
+		}
+		row, err := ports(f[1], f[2])
+		if err != nil {
+			return err
+		}
+		for i, w := range f[3:11] {
+			v, err := hex(w, 8)
+			if err != nil {
+				return fmt.Errorf("%q is no byte (want 0x00 to 0xff)", clip(w))
+			}
+			row.VL[2*i], row.VL[2*i+1] = ib.VL(v>>4), ib.VL(v&15)
+		}
+		if n := len(out); n == 0 || out[n-1].GUID != ib.GUID(guid) || !out[n-1].Switch {
+			out = append(out, PortLanes{GUID: ib.GUID(guid), Switch: true})
+		}
+		at := &out[len(out)-1]
+		at.Rows = append(at.Rows, row)
+		return nil
+	})
+	return out, err
+}
+
+// lines calls fn with every line, without blanks at its ends, and puts the
+// line's number before the error.
+func lines(r io.Reader, fn func(text string) error) error {
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 0, 4096), maxLine)
+	n := 0
+	for sc.Scan() {
+		n++
+		text := strings.TrimSpace(sc.Text())
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		if err := fn(text); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("line %d: %w", n+1, err)
+	}
+	return nil
+}
+
+// port is the GUID of a line that begins a block for a port.
+func port(text string) (guid string, ok bool) {
+	for _, kind := range []string{"Channel Adapter ", "Switch ", "Router "} {
+		if rest, ok := strings.CutPrefix(text, kind); ok {
+			guid, _, _ := strings.Cut(rest, ",")
+			return strings.TrimSpace(guid), true
+		}
+	}
+	return "", false
+}
+
+// unicast reads a LID in hex.
+func unicast(s string) (ib.LID, error) {
+	v, err := hex(s, 16)
+	if err != nil || !ib.LID(v).IsUnicast() {
+		return 0, fmt.Errorf("%q is no unicast LID (want 0x1 to %#x)", clip(s), uint16(ib.LIDMaxUnicast))
+	}
+	return ib.LID(v), nil
+}
+
+// hex reads a number with 0x before it.
+func hex(s string, bits int) (uint64, error) {
+	digits, ok := strings.CutPrefix(s, "0x")
+	if !ok {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseUint(digits, 16, bits)
+}
+
+// word is the first word of s.
+func word(s string) string {
+	if i := strings.IndexAny(s, " \t"); i >= 0 {
+		return s[:i]
+	}
+	return s
+}
+
+func clip(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "…"
+	}
+	return s
+}
