@@ -55,8 +55,8 @@ type Sink interface {
 	// Keep is the channel that s shall use for a column if it is on a
 	// shortest path; -1: none.
 	Keep(col int, s int32) int32
-	// Set tells that s uses channel c for a column. Switches without a path
-	// are not told of.
+	// Set tells that s uses channel c for a column; -1: it has no path. The
+	// destination itself is not told of.
 	Set(col int, s, c int32)
 }
 
@@ -292,5 +292,12 @@ func (t *tree) settle(paths uint32, col int, sink Sink) {
 		t.flow[net.To[c]] += t.flow[s]
 		net.Load[c] += uint64(t.flow[s])
 		sink.Set(col, s, c)
+	}
+	if len(t.order) < len(t.dist) {
+		for s, d := range t.dist {
+			if d == far {
+				sink.Set(col, int32(s), -1)
+			}
+		}
 	}
 }

@@ -25,11 +25,11 @@ package sssp
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/engine"
 	"heddle/route/engine/spt"
 )
 
@@ -82,60 +82,19 @@ func newRouter(name string, g *fabric.Graph, o route.Options) (*router, error) {
 	for c := range g.Channels {
 		r.net.To[c], r.net.Rev[c] = g.Channels[c].To, g.Channels[c].Rev
 	}
-	unused := r.costs(o)
+	r.net.Cost, r.t.Note = engine.Weights(g, o)
 	light := make([]bool, len(g.EndPorts))
-	unused = append(unused, r.unbalanced(o, light)...)
-	if len(unused) > 0 {
-		r.t.Note = "not in the fabric: " + strings.Join(unused, ", ")
+	var missing []ib.GUID
+	for _, guid := range o.Unbalanced {
+		if e := engine.Port(g, guid); e >= 0 {
+			light[e] = true
+		} else {
+			missing = append(missing, guid)
+		}
 	}
+	r.t.Note = engine.Notes(r.t.Note, engine.Missing("unbalanced ports", missing))
 	r.columns(light)
 	return r, nil
-}
-
-// costs sets the cost of the channels and returns the weights that no channel takes.
-func (r *router) costs(o route.Options) (unused []string) {
-	for _, w := range o.HopWeights {
-		s, ok := slices.BinarySearchFunc(r.g.Switches, w.Switch, func(a fabric.SwitchNode, b ib.GUID) int {
-			switch {
-			case a.GUID < b:
-				return -1
-			case a.GUID > b:
-				return 1
-			}
-			return 0
-		})
-		if !ok {
-			unused = append(unused, fmt.Sprintf("switch %v with a hop weight", w.Switch))
-			continue
-		}
-		if int(w.Port) >= len(r.g.PortChannel[s]) || r.g.PortChannel[s][w.Port] < 0 {
-			continue // leads to no switch (now)
-		}
-		if r.net.Cost == nil {
-			r.net.Cost = make([]uint8, len(r.g.Channels))
-			for c := range r.net.Cost {
-				r.net.Cost[c] = 1
-			}
-		}
-		r.net.Cost[r.g.PortChannel[s][w.Port]] = max(w.Weight, 1)
-	}
-	return unused
-}
-
-// unbalanced marks the end ports that do not count as load.
-func (r *router) unbalanced(o route.Options, light []bool) (unused []string) {
-	for _, guid := range o.Unbalanced {
-		found := false
-		for e := range r.g.EndPorts {
-			if r.g.EndPorts[e].GUID == guid {
-				light[e], found = true, true
-			}
-		}
-		if !found {
-			unused = append(unused, fmt.Sprintf("port %v that does not count as load", guid))
-		}
-	}
-	return unused
 }
 
 // columns lists the LIDs by destination switch, writes the entries of their
@@ -244,7 +203,10 @@ func (r *router) Keep(col int, s int32) int32 {
 // Set implements spt.Sink.
 func (r *router) Set(col int, s, c int32) {
 	l := r.lids[r.column(col)]
-	port := r.g.Channels[c].OutPort
+	port := byte(route.Drop)
+	if c >= 0 {
+		port = r.g.Channels[c].OutPort
+	}
 	row := r.t.LFT[s]
 	if row[l] == port {
 		return
