@@ -2,56 +2,65 @@ package transition
 
 import "slices"
 
-// inserter keeps a topological order of the channels while dependencies are
+// inserter keeps a topological order of the nodes while dependencies are
 // added one at a time, and refuses one that would close a cycle (D. J. Pearce
 // and P. H. J. Kelly, "A dynamic topological sort algorithm for directed
 // acyclic graphs", 2006). Taking dependencies away needs no work: the order
 // stays valid.
 type inserter struct {
-	x      *extended
+	x      *layout
 	deps   depSet
-	ord    []int32 // by channel: its place
+	ord    []int32 // by node: its place
 	budget int     // visits left; negative: insert answers false for want of it
 	mark   []bool
 	fwd    []int32
 	back   []int32
 	places []int32
-	into   []int32 // channels by the switch they enter
-	inOff  []int32
+	added  []int64 // bits set since the last keep
 }
 
-func (t *inserter) init() {
-	g := t.x.g
-	t.mark = make([]bool, len(g.Channels))
-	t.inOff = make([]int32, len(g.Switches)+1)
-	for i := range g.Channels {
-		t.inOff[g.Channels[i].To+1]++
-	}
-	for s := range g.Switches {
-		t.inOff[s+1] += t.inOff[s]
-	}
-	t.into = make([]int32, len(g.Channels))
-	next := slices.Clone(t.inOff)
-	for i := range g.Channels {
-		to := g.Channels[i].To
-		t.into[next[to]] = int32(i)
-		next[to]++
-	}
+func newInserter(x *layout, deps depSet, ord []int32, budget int) *inserter {
+	return &inserter{x: x, deps: deps, ord: ord, budget: budget, mark: make([]bool, x.nodes())}
 }
 
-// insert makes room for the dependency c1→c2 in the order; false if it would
+// edge is a dependency between two nodes.
+type edge struct {
+	u, v int32
+	bit  int64
+}
+
+// all inserts a whole set of dependencies, or none if one would close a cycle.
+func (t *inserter) all(edges []edge) bool {
+	t.added = t.added[:0]
+	for _, e := range edges {
+		if t.deps.has(e.bit) {
+			continue
+		}
+		if !t.insert(e.u, e.v) {
+			for _, b := range t.added {
+				t.deps.clear(b)
+			}
+			return false
+		}
+		t.deps.set(e.bit)
+		t.added = append(t.added, e.bit)
+	}
+	return true
+}
+
+// insert makes room for the dependency u→v in the order; false if it would
 // close a cycle or the budget is used up. The caller sets the bit.
-func (t *inserter) insert(c1, c2 int32) bool {
-	if c1 == c2 {
+func (t *inserter) insert(u, v int32) bool {
+	if u == v {
 		return false
 	}
-	lo, hi := t.ord[c2], t.ord[c1]
+	lo, hi := t.ord[v], t.ord[u]
 	if hi < lo {
 		return true
 	}
-	ok := t.forward(c2, c1, hi)
+	ok := t.forward(v, u, hi)
 	if ok {
-		t.backward(c1, lo)
+		t.backward(u, lo)
 	}
 	for _, c := range t.fwd {
 		t.mark[c] = false
@@ -92,19 +101,16 @@ func (t *inserter) forward(c, goal, hi int32) bool {
 
 // backward collects what reaches c at places from lo on.
 func (t *inserter) backward(c, lo int32) {
-	g := t.x.g
 	t.mark[c] = true
 	t.back = append(t.back, c)
 	for h := 0; h < len(t.back); h++ {
-		d := t.back[h]
-		at := g.Channels[d].From
-		for _, e := range t.into[t.inOff[at]:t.inOff[at+1]] {
+		t.x.pred(t.deps, t.back[h], func(e int32) {
 			t.budget--
-			if t.ord[e] > lo && !t.mark[e] && t.deps.has(t.x.row[e]+int64(t.x.col[d])) {
+			if t.ord[e] > lo && !t.mark[e] {
 				t.mark[e] = true
 				t.back = append(t.back, e)
 			}
-		}
+		})
 	}
 }
 

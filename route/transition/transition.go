@@ -1,9 +1,32 @@
+// Package transition plans the change from the forwarding tables that the
+// switches hold to the wanted ones: what to write, in which stages, and what
+// to wait for in between, so that traffic can flow meanwhile without a
+// forwarding loop or a credit cycle.
+//
+//	p := transition.New(g, installed, wanted, transition.Options{…})
+//	for k, st := range p.Stages {
+//		… write st.SL2VL, st.LFT (contents: p.Block(k, …)), st.MFT; wait for the answers
+//		… let st.Drain pass
+//	}
+//
+// While tables are being written a packet may leave one switch by an old entry
+// and the next by a new one, and hosts keep the service level of an established
+// connection until they are told otherwise. So the graph that must be free of
+// cycles is the extended one: at each switch and destination the set {installed
+// entry, wanted entry}, for each pair the set {old, new} of service levels, at
+// each pair of ports {old, new} SL-to-VL table, with every dependency between
+// lanes of channels that data traffic can reach in that multi-valued routing
+// function. The union of the two tables' own dependency graphs is not enough
+// (TestUnionIsNotEnough). The data traffic is that of route/check: packets with
+// a CA or router port at one end at least.
+//
+// A plan is a pure function of its arguments and does not depend on the number of
+// workers. It must not be changed once made; any number of goroutines may read
+// it.
 package transition
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 	"time"
 
 	"heddle/fabric"
@@ -20,16 +43,21 @@ const (
 	ModeAuto Mode = iota
 	// ModeNone: the wanted tables are installed already.
 	ModeNone
-	// ModeDynamic: blocks may be written in any order while traffic flows.
+	// ModeDynamic: one stage; everything may be written in any order while
+	// traffic flows.
 	ModeDynamic
+	// ModeStaged: an order of updates in several stages, with a drain between two,
+	// in which every stage is free of cycles and loops. Nothing is discarded.
+	ModeStaged
 	// ModeDiscard: entries of the destinations that would close a cycle or a
 	// loop are set to Drop first; after the drain time everything is written.
 	ModeDiscard
 	// ModeStatic: like ModeDiscard, for every destination that changes.
 	ModeStatic
 	// ModeRefused: the change is not clean and cannot be staged, because
-	// packets may stay in the network without limit. Nothing should be written
-	// unless the operator forces a mode.
+	// packets may stay in the network, or hosts with their old service
+	// levels, without limit. Nothing should be written unless the operator
+	// forces a mode.
 	ModeRefused
 )
 
@@ -42,6 +70,8 @@ func (m Mode) String() string {
 		return "none"
 	case ModeDynamic:
 		return "dynamic"
+	case ModeStaged:
+		return "staged"
 	case ModeDiscard:
 		return "discard"
 	case ModeStatic:
@@ -68,7 +98,8 @@ func Lifetime(code uint8) time.Duration {
 type Options struct {
 	Workers int
 	// Force is a mode to use whatever the analysis says (ModeDynamic,
-	// ModeDiscard or ModeStatic); ModeAuto chooses.
+	// ModeStaged, ModeDiscard or ModeStatic); ModeAuto chooses. ModeStaged is
+	// used if there is such an order.
 	Force Mode
 	// Quiet says that no data packet can be in the subnet nor enter it (no
 	// link between switches is Armed or Active): then any order will do.
@@ -77,260 +108,139 @@ type Options struct {
 	// the longest head-of-queue limit of any switch port; Unlimited if one
 	// has no limit. 0 counts as not known, which is Unlimited.
 	SwitchLifetime, HOQLife time.Duration
-	// SMPTime (k) is the mean round trip of one SMP, DirectedTime (r) what
+	// RepathTime is how long hosts take, at most, to use the new service level
+	// of a pair after they could have learnt of it. 0: without limit; then
+	// a change in which an old level could deadlock on the wanted tables is refused.
+	RepathTime time.Duration
+
+	// Held are service levels that hosts may use besides the installed
+	// tables' own, from transitions before that they were not told of.
+	Held *Held
+	// Frozen are switches that are not part of the graph (their agent does
+	// not answer, so they can be neither read nor written) but are cabled to
+	// it and still forward by what they held.
+	Frozen []Frozen
+
+	// ComputeTime (PCt) is what computing the wanted tables took, SMPTime (k)
+	// the mean time of one SMP from request to answer, DirectedTime (r) what
 	// directed routing adds to it, Window how many are in flight at a time
-	// (0 = 1): equations 1 to 3 of the live-migration reconfiguration paper
-	// (E. Tasoulas et al., 2015), with pipelining.
-	SMPTime, DirectedTime time.Duration
-	Window                int
+	// (0 = 1). The prediction is RCt = PCt + LFTDt with LFTDt = n·m·(k + r):
+	// equations 1 to 3 of the live-migration reconfiguration paper (E. Tasoulas
+	// et al., 2015), where n·m is the number of SMPs. Theirs are not
+	// pipelined; ours divides LFTDt by the window, and adds the drains.
+	//
+	// k and r are measured by the caller: k + r is the mean round trip of the
+	// SMPs it sent on directed routes, k that of those sent by LID.
+	ComputeTime, SMPTime, DirectedTime time.Duration
+	Window                             int
+}
+
+// Frozen is a switch outside the graph that forwards by entries which cannot
+// be changed. Its hosts are taken to send on any service level in use.
+type Frozen struct {
+	GUID ib.GUID
+	// Row are its entries as last known, those that its LinearFDBTop puts in force;
+	// nil if nothing is known, then it is taken to forward nothing.
+	Row    []byte
+	Cables []FrozenCable // up, to switches of the graph or other frozen ones
+}
+
+// FrozenCable is a cable between two switches, seen from a frozen one.
+type FrozenCable struct {
+	Port     uint8
+	Peer     ib.GUID // node GUID of the switch at the other end
+	PeerPort uint8
+	VLs      uint8 // data lanes, 0 = 1
 }
 
 // Plan is a transition plan: what to write, in which stages, and why.
 //
 // The caller carries out Stages one after the other: it writes what a stage
 // lists, in any order but best in the order given, waits until everything is
-// acknowledged, and then lets the stage's Drain pass. If a block of a stage is not
-// acknowledged and another stage follows, the transition ends there and a new
-// one is planned from what is then installed.
+// acknowledged, and then lets the stage's Drain and Repath pass. If something of
+// a stage is not acknowledged and another stage follows, the transition ends
+// there and a new one is planned from what is then installed.
+//
+// New service levels may be handed out to hosts from the beginning of the
+// last stage on, with Repath from the beginning of that stage's wait on.
 type Plan struct {
 	Mode   Mode
 	Forced bool
 	Reason string // one line for logs and the API
 
-	LIDsChanged    int // destinations with an entry that differs
+	LIDsChanged    int // destinations with an entry or a service level that differs
 	EntriesChanged int
 	UnknownRows    int // switches whose installed table is not known
 
 	Discard []ib.LID // destinations that are dropped for a while, ascending
+	Groups  []ib.LID // multicast groups whose tree is cut to what both trees share for a while
+	Held    int      // (switch, destination) entries dropped until hosts use new levels
 	Stages  []Stage
 
-	SMPs      int           // LFT blocks, SL2VL tables and MFT blocks of all stages
-	Drain     time.Duration // sum over the stages
-	Predicted time.Duration // for all stages, drains included
+	SMPs   int           // LFT blocks, SL2VL tables and MFT blocks of all stages
+	Drain  time.Duration // sum over the stages
+	Repath time.Duration // sum over the stages
+	// Distribution is LFTDt of Options, Predicted RCt with the waits.
+	Distribution, Predicted time.Duration
 	// NeedsRepath says that service levels change, so hosts must resolve
-	// their paths again.
+	// their paths again, RepathPairs for how many pairs (source end port, LID).
 	NeedsRepath bool
+	RepathPairs int64
 
 	installed, wanted *route.Tables
+	content           content
 }
 
-// Stage is what may be written at a time. The last stage writes the wanted
-// tables.
+// Stage is what may be written at a time. After the last stage the wanted
+// tables are installed.
 type Stage struct {
-	Discards  bool              // it clears entries for a while
-	LFT       []route.BlockDiff // contents by Plan.Block, destination-rooted order
+	Discards  bool              // it clears entries or cuts trees for a while
+	SL2VL     []LaneTable       // contents: the wanted tables'
+	LFT       []route.BlockDiff // contents: Plan.Block; destination-rooted order
+	MFT       []McastBlock      // contents: Plan.McastBlock
 	Drain     time.Duration     // how long to wait after the last acknowledgement
 	DrainHops int               // switches on the longest path that has to empty
+	Repath    time.Duration     // how long to wait, besides, for hosts to use new levels
 }
 
-// New plans the change from the installed to the wanted tables of
-// one graph.
+// New plans the change from the installed to the wanted tables of one graph.
+// nil rows of installed (or all, if installed is nil) are not known: they are
+// discarded whole unless the subnet is quiet. Service levels and lanes of
+// installed are those that hosts and switches use now; nil levels are 0, nil
+// lanes SL modulo the lanes of the link. A wanted state without Multicast leaves
+// the groups of the installed one alone only if that has none either.
 //
-// While blocks are being written a packet may leave one switch by an old entry
-// and the next by a new one. So the graph that must be free of cycles is the
-// extended one: at each switch and destination the set {installed entry,
-// wanted entry}, with every dependency that traffic can reach in that
-// multi-valued routing function. The union of the two tables' dependency
-// graphs is not enough (TestUnionIsNotEnough). Rows of installed that are nil
-// (or all, if installed is nil) are not known: they are discarded whole
-// unless the subnet is quiet.
-//
-// All lanes are taken together, which is exact for single-lane tables and
-// errs towards discarding for others.
+// In order of preference the result is dynamic, staged by an order of
+// updates, staged by discarding the fewest destinations that a greedy search
+// finds, and static. Time and memory: see analyse, inOrder and search; the
+// whole is bounded by a multiple of switches × LIDs for a graph's size.
 func New(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Plan {
 	if installed == nil {
 		installed = &route.Tables{LFT: make([][]byte, len(wanted.LFT))}
 	}
-	p := &Plan{EntriesChanged: route.EntriesChanged(installed, wanted), installed: installed, wanted: wanted}
-	for _, row := range installed.LFT {
-		if row == nil {
-			p.UnknownRows++
-		}
+	x := newMixer(g, installed, wanted, &o)
+	ch := x.compare(o.Quiet)
+	p := &Plan{
+		EntriesChanged: ch.entries, UnknownRows: ch.unknown, LIDsChanged: len(ch.lids),
+		RepathPairs: ch.pairs, NeedsRepath: ch.pairs > 0, installed: installed, wanted: wanted,
 	}
-	p.NeedsRepath = installed.SL != nil && !slices.Equal(installed.SL, wanted.SL)
-	changed := changedLIDs(installed, wanted)
-	p.LIDsChanged = len(changed)
-
-	diff := route.Diff(installed, wanted)
-	if len(diff) == 0 {
+	if len(ch.diff) == 0 && len(ch.lanes) == 0 && len(ch.trees) == 0 && len(ch.lids) == 0 {
 		p.Mode, p.Reason = ModeNone, "the wanted tables are installed"
 		return p
 	}
-	x := newExtended(g, installed, wanted)
-	p.choose(x, changed, o)
-	if p.Mode == ModeDiscard || p.Mode == ModeStatic {
-		p.stage(x, diff)
-	} else if p.Mode == ModeRefused {
+	b := &builder{p: p, x: x, ch: ch, o: &o}
+	b.choose()
+	if p.Mode == ModeRefused {
 		return p
-	} else {
-		p.Stages = []Stage{{LFT: diff}}
 	}
-	last := &p.Stages[len(p.Stages)-1]
-	route.OrderRooted(g, last.LFT)
 	for i := range p.Stages {
-		p.SMPs += len(p.Stages[i].LFT)
-		p.Drain += p.Stages[i].Drain
+		st := &p.Stages[i]
+		route.OrderRooted(g, st.LFT)
+		p.SMPs += len(st.LFT) + len(st.SL2VL) + len(st.MFT)
+		p.Drain += st.Drain
+		p.Repath += st.Repath
 	}
-	window := max(o.Window, 1)
-	p.Predicted = time.Duration(p.SMPs)*(o.SMPTime+o.DirectedTime)/time.Duration(window) + p.Drain
+	p.Distribution = time.Duration(p.SMPs) * (o.SMPTime + o.DirectedTime) / time.Duration(max(o.Window, 1))
+	p.Predicted = o.ComputeTime + p.Distribution + p.Drain + p.Repath
 	return p
-}
-
-// choose decides mode, reason and the destinations to discard.
-func (p *Plan) choose(x *extended, changed []ib.LID, o Options) {
-	if o.Quiet && (o.Force == ModeAuto || o.Force == ModeDynamic) {
-		p.Mode, p.Reason = ModeDynamic, "no data traffic can be in the subnet: any order is safe"
-		p.Forced = o.Force == ModeDynamic
-		return
-	}
-	v := x.analyse(changed, o.Workers)
-	switch {
-	case v.clean && p.UnknownRows == 0:
-		p.Mode, p.Reason = ModeDynamic, "old and new entries mix without a cycle or a loop"
-	case v.clean:
-		p.Mode = ModeDiscard
-		p.Reason = fmt.Sprintf("tables of %d switches are not known and are cleared first", p.UnknownRows)
-	case v.gaveUp != "":
-		p.Mode, p.Reason = ModeStatic, v.gaveUp
-		p.Discard = changed
-	default:
-		p.Mode = ModeDiscard
-		p.Discard = v.discard
-		p.Reason = fmt.Sprintf("mixing old and new entries would close cycles: %d of %d changed destinations are discarded first (%d for loops, %d for credit cycles)",
-			len(v.discard), len(changed), v.loops, len(v.discard)-v.loops)
-	}
-	if o.Force != ModeAuto && o.Force != p.Mode {
-		p.Forced = true
-		p.Reason = fmt.Sprintf("%v forced (%v would be chosen: %s)", o.Force, p.Mode, p.Reason)
-		p.Mode = o.Force
-		switch p.Mode {
-		case ModeStatic:
-			p.Discard = changed
-		case ModeDynamic:
-			p.Discard = nil
-		}
-	}
-	if p.Mode != ModeDiscard && p.Mode != ModeStatic {
-		return
-	}
-	if len(p.Discard) == 0 && p.UnknownRows == 0 {
-		return // forced, but nothing needs it
-	}
-	if o.SwitchLifetime <= 0 || o.HOQLife <= 0 {
-		p.Mode = ModeRefused
-		p.Discard = nil
-		p.Reason += "; but switch or head-of-queue lifetimes are unlimited, so packets in flight may never drain"
-		return
-	}
-	hops := x.longestInstalled(p.Discard)
-	if p.UnknownRows > 0 {
-		// Before an unknown table and after it a packet may go a longest path.
-		hops = max(hops, x.longestInstalled(nil)) * 2
-	}
-	// A packet leaves each switch at the latest when its lifetime has passed;
-	// one that just then reached the head of a queue may stay HOQLife more.
-	p.Stages = []Stage{{Discards: true, DrainHops: hops, Drain: time.Duration(hops) * (o.SwitchLifetime + o.HOQLife)}}
-}
-
-// stage splits the blocks into the two stages.
-func (p *Plan) stage(x *extended, diff []route.BlockDiff) {
-	var first, last Stage
-	if len(p.Stages) > 0 {
-		first = p.Stages[0]
-	}
-	for _, b := range diff {
-		if x.needsDiscard(p.Discard, b) {
-			first.LFT = append(first.LFT, b)
-		}
-	}
-	if len(first.LFT) == 0 { // nothing installed has to leave
-		p.Stages = []Stage{{LFT: diff}}
-		return
-	}
-	p.Stages = []Stage{first, {}}
-	var mid, end [route.BlockLen]byte
-	k := 0
-	for _, b := range diff {
-		if k < len(first.LFT) && first.LFT[k] == b {
-			k++
-			p.Block(0, b, &mid)
-			x.wanted.Block(b.Switch, b.Block, &end)
-			if mid == end {
-				continue // the discard is all that was to be written
-			}
-		}
-		last.LFT = append(last.LFT, b)
-	}
-	p.Stages[1] = last
-}
-
-// Block fills dst with what stage k writes to a block: in the last stage the
-// wanted entries; in a stage that discards the installed ones, with Drop where
-// a discarded destination changes, and Drop everywhere if the switch's table
-// is not known.
-func (p *Plan) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
-	if k == len(p.Stages)-1 {
-		p.wanted.Block(b.Switch, b.Block, dst)
-		return
-	}
-	for i := range dst {
-		dst[i] = route.Drop
-	}
-	if int(b.Switch) >= len(p.installed.LFT) || p.installed.LFT[b.Switch] == nil {
-		return
-	}
-	p.installed.Block(b.Switch, b.Block, dst)
-	first := ib.LID(b.Block) * route.BlockLen
-	i, _ := slices.BinarySearch(p.Discard, first)
-	for ; i < len(p.Discard) && p.Discard[i] < first+route.BlockLen; i++ {
-		l := p.Discard[i]
-		if dst[l-first] != p.wanted.Entry(b.Switch, l) {
-			dst[l-first] = route.Drop
-		}
-	}
-}
-
-// changedLIDs lists, ascending, the LIDs with a known installed entry that
-// differs from the wanted one. Entries not known count as Drop: they are
-// cleared first, or there is no traffic.
-func changedLIDs(installed, wanted *route.Tables) []ib.LID {
-	differs := make([]bool, int(max(wanted.TopLID, installed.TopLID))+1)
-	top := int(min(wanted.TopLID, installed.TopLID))
-	for s, row := range wanted.LFT {
-		var have []byte
-		if s < len(installed.LFT) {
-			have = installed.LFT[s]
-		}
-		for at := 0; at < len(differs); at += route.BlockLen {
-			end := at + route.BlockLen
-			if end <= top+1 && end <= len(have) && end <= len(row) && bytes.Equal(have[at:end], row[at:end]) {
-				continue
-			}
-			for l := max(at, 1); l < min(end, len(differs)); l++ {
-				if effective(installed, int32(s), l) != effective(wanted, int32(s), l) {
-					differs[l] = true
-				}
-			}
-		}
-	}
-	var out []ib.LID
-	for l, d := range differs {
-		if d {
-			out = append(out, ib.LID(l))
-		}
-	}
-	return out
-}
-
-// effective is the entry a switch acts on: Drop where the row is not known or
-// ends, or above the top.
-func effective(t *route.Tables, s int32, l int) byte {
-	if int(s) >= len(t.LFT) {
-		return route.Drop
-	}
-	row := t.LFT[s]
-	if l >= len(row) || l > int(t.TopLID) {
-		return route.Drop
-	}
-	return row[l]
 }

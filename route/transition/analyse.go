@@ -1,0 +1,305 @@
+package transition
+
+import (
+	"fmt"
+	"slices"
+
+	"heddle/ib"
+	"heddle/route"
+)
+
+// insertBudget bounds the visits (nodes looked at, entries loaded) that a
+// search for stages or for a small discard set may make; beyond it all changed
+// destinations are discarded.
+const insertBudget = 60_000_000
+
+// scan calls each for every LID up to the top with its worker's walker.
+// Results must go to sets of the walker or to places that the LID decides.
+func (x *mixer) scan(workers int, each func(w *walker, l ib.LID)) []*walker {
+	top := int(max(x.new.TopLID, x.old.TopLID))
+	for i := range x.frozen {
+		top = max(top, len(x.frozen[i].Row)-1)
+	}
+	blocks := top/route.BlockLen + 1
+	ws := make([]*walker, max(min(workers, blocks), 1))
+	route.ForEach(len(ws), blocks, func(worker, b int) {
+		if ws[worker] == nil {
+			ws[worker] = x.newWalker()
+		}
+		for l := max(b*route.BlockLen, 1); l < (b+1)*route.BlockLen && l <= top; l++ {
+			each(ws[worker], ib.LID(l))
+		}
+	})
+	return ws
+}
+
+// merged is the union of a set of all walkers.
+func (x *mixer) merged(ws []*walker, k int) depSet {
+	var all depSet
+	for _, w := range ws {
+		switch {
+		case w == nil || w.sets[k] == nil:
+		case all == nil:
+			all = w.sets[k]
+		default:
+			for i, v := range w.sets[k] {
+				all[i] |= v
+			}
+		}
+	}
+	if all == nil {
+		all = x.newSet()
+	}
+	return all
+}
+
+// target makes set k of the walker the place where dependencies go.
+func (x *mixer) target(w *walker, k int) {
+	if w.sets[k] == nil {
+		w.sets[k] = x.newSet()
+	}
+	w.into = w.sets[k]
+}
+
+// depsOf adds the dependencies of l under sp to w; false, and nothing added,
+// if some choice of entries loops.
+func (x *mixer) depsOf(w *walker, l ib.LID, sp spec) bool {
+	x.load(w, l, sp)
+	if (x.lanes > 1 || sp&oldEntries != 0) && !x.order(w) {
+		return false
+	}
+	x.deps(w, l, sp)
+	return true
+}
+
+// wantedSingle is depsOf(w, l, wantedOnly) for one lane and packets from
+// anywhere: the loop that most of the time goes into.
+func (x *mixer) wantedSingle(w *walker, l ib.LID) {
+	x.tiles(w, int(l)/route.BlockLen, w.oldToo && w.block == int(l)/route.BlockLen)
+	entries := w.tileNew[int(l)%route.BlockLen*x.n:][:x.n]
+	ch, d := w.a, w.into
+	for s, e := range entries {
+		ch[s] = x.port[s<<8|int(e)]
+	}
+	for _, c1 := range ch {
+		if c1 < 0 {
+			continue
+		}
+		if c2 := ch[x.to[c1]]; c2 >= 0 {
+			b := x.row[c1] + int64(x.col[c2])
+			if m := uint64(1) << (b & 63); d[b>>6]&m == 0 {
+				d[b>>6] |= m
+			}
+		}
+	}
+}
+
+// base adds the dependencies of l by its wanted entries alone to w.into.
+func (x *mixer) base(w *walker, l ib.LID) bool {
+	if x.lanes == 1 && x.fromAnywhere(l) {
+		x.wantedSingle(w, l)
+		return true
+	}
+	return x.depsOf(w, l, wantedOnly)
+}
+
+// verdict is the outcome of analyse.
+type verdict struct {
+	clean bool
+	want  depSet // dependencies of the wanted state, multicast included
+	loop  []bool // by index in change.lids: some mix of entries goes round
+	loops int
+	rings []bool // by index in change.trees: the union of the trees is none
+}
+
+// analyse says whether everything that changes can mix.
+//
+// It takes time proportional to switches × LIDs, on all workers.
+func (x *mixer) analyse(ch *change, workers int) *verdict {
+	v := &verdict{loop: make([]bool, len(ch.lids)), rings: make([]bool, len(ch.trees))}
+	index := ch.index()
+	ws := x.scan(workers, func(w *walker, l ib.LID) {
+		i := int32(-1)
+		if int(l) < len(index) {
+			i = index[l]
+		}
+		if i >= 0 {
+			x.tiles(w, int(l)/route.BlockLen, true)
+		}
+		x.target(w, 0)
+		x.base(w, l)
+		if i < 0 {
+			return
+		}
+		x.target(w, 1)
+		if !x.depsOf(w, l, mixed) {
+			v.loop[i] = true
+		}
+	})
+	for _, lp := range v.loop {
+		if lp {
+			v.loops++
+		}
+	}
+	v.want = x.merged(ws, 0)
+	mix := x.merged(ws, 1)
+	w := x.newWalker()
+	w.into = v.want
+	for _, k := range ch.free {
+		x.treeDeps(w, k, mixed)
+	}
+	for _, k := range ch.trees {
+		x.treeDeps(w, k, wantedOnly)
+	}
+	w.into = mix
+	ring := false
+	for i, k := range ch.trees {
+		v.rings[i] = !x.treeDeps(w, k, mixed)
+		ring = ring || v.rings[i]
+	}
+	if v.loops > 0 || ring {
+		return v
+	}
+	for j := range mix {
+		mix[j] |= v.want[j]
+	}
+	_, v.clean = x.topoOrder(mix)
+	return v
+}
+
+// index gives the place of each LID in lids, or -1.
+func (ch *change) index() []int32 {
+	index := make([]int32, len(ch.touched))
+	for l := range index {
+		index[l] = -1
+	}
+	for i, l := range ch.lids {
+		index[l] = int32(i)
+	}
+	return index
+}
+
+// discards is the outcome of the search for what must be dropped for a while.
+type discards struct {
+	gaveUp string   // why only discarding everything is offered
+	lids   []ib.LID // ascending
+	loops  int      // how many of them are there for a loop
+	levels bool     // too many would have to be held: all whose levels change are
+	hold   []cell   // entries to keep dropped until hosts use their new levels, by LID, switch
+	// Groups whose hosts must use the new level before there is a tree again.
+	heldTrees []int
+	trees     []int // indices in change.trees of groups whose trees must not mix
+}
+
+// search finds, greedily in ascending order, destinations whose old entries
+// must be gone before anything is written, so that the rest can mix.
+func (x *mixer) search(ch *change, v *verdict) *discards {
+	d := &discards{}
+	ord, ok := x.topoOrder(v.want)
+	if !ok {
+		d.gaveUp = "the wanted tables have credit cycles of their own, so all changed destinations are discarded"
+		return d
+	}
+	ins := newInserter(x.layout, v.want, ord, insertBudget)
+	w := x.newWalker()
+	w.skip = v.want
+	// Old service levels stay in use after the last write, so they come first.
+	for _, l := range ch.lids {
+		if ch.levels == nil || int(l) >= len(ch.levels) || !ch.levels[l] {
+			continue
+		}
+		if hold, ok := x.holds(ins, w, l); ok {
+			d.hold = append(d.hold, hold...)
+		} else {
+			d.gaveUp = "too many service levels change to choose whose hosts must be told first: all changed destinations are discarded until they use new ones"
+			d.hold, d.levels = nil, true
+			return d
+		}
+	}
+	held := 0
+	for i, l := range ch.lids {
+		first := held
+		for held < len(d.hold) && d.hold[held].lid == l {
+			held++
+		}
+		if v.loop[i] {
+			d.lids, d.loops = append(d.lids, l), d.loops+1
+			continue
+		}
+		ins.budget -= x.n
+		w.edges = w.edges[:0]
+		x.load(w, l, mixed)
+		// A held entry is dropped before and written last of all, so it does
+		// not mix.
+		for _, c := range d.hold[first:held] {
+			w.a[c.s], w.b[c.s] = -1, -1
+		}
+		if x.lanes > 1 {
+			x.order(w)
+		}
+		x.deps(w, l, mixed)
+		if !ins.all(w.edges) {
+			d.lids = append(d.lids, l)
+		}
+		if ins.budget < 0 {
+			d.gaveUp = fmt.Sprintf("mixing old and new entries would close cycles, and too many to choose among %d changed destinations: all are discarded", len(ch.lids))
+			return d
+		}
+	}
+	for i, k := range ch.trees {
+		w.edges = w.edges[:0]
+		x.treeDeps(w, k, newEntries|newLanes|oldSLs|newSLs)
+		if !ins.all(w.edges) {
+			d.heldTrees = append(d.heldTrees, i)
+		}
+	}
+	for i, k := range ch.trees {
+		if slices.Contains(d.heldTrees, i) {
+			continue
+		}
+		w.edges = w.edges[:0]
+		x.treeDeps(w, k, mixed)
+		if v.rings[i] || !ins.all(w.edges) {
+			d.trees = append(d.trees, i)
+		}
+	}
+	return d
+}
+
+// holds finds the source switches whose hosts must not use their old levels to
+// l on the wanted entries, because that would close a cycle.
+func (x *mixer) holds(ins *inserter, w *walker, l ib.LID) (hold []cell, ok bool) {
+	const after = newEntries | newLanes | oldSLs | newSLs
+	w.edges = w.edges[:0]
+	ins.budget -= x.n
+	if !x.depsOf(w, l, after) {
+		return nil, true // the wanted entries loop: nothing is proved anyway
+	}
+	if ins.all(w.edges) {
+		return nil, true
+	}
+	// One source at a time.
+	for s := range int32(x.managed) {
+		now, all := x.levelsOf(s, l, newSLs), x.levelsOf(s, l, oldSLs|newSLs)
+		if now == all || w.a[s] < 0 {
+			continue
+		}
+		w.edges = w.edges[:0]
+		clear(w.arrive)
+		w.arrive[s] = all
+		x.spread(w, l, after)
+		if !ins.all(w.edges) {
+			hold = append(hold, cell{l, s})
+		}
+	}
+	return hold, ins.budget >= 0
+}
+
+// spread is deps with w.arrive as it stands.
+func (x *mixer) spread(w *walker, l ib.LID, sp spec) {
+	if x.tables {
+		x.depsTables(w, x.fromAnywhere(l), sp)
+	} else if x.lanes > 1 {
+		x.depsModulo(w)
+	}
+}

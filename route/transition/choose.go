@@ -1,0 +1,302 @@
+package transition
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"heddle/ib"
+)
+
+// builder makes a plan.
+type builder struct {
+	p  *Plan
+	x  *mixer
+	ch *change
+	o  *Options
+}
+
+// choose decides mode and reason and fills the stages.
+func (b *builder) choose() {
+	p, o := b.p, b.o
+	if o.Quiet && (o.Force == ModeAuto || o.Force == ModeDynamic || o.Force == ModeStaged) {
+		p.Mode, p.Reason = ModeDynamic, "no data traffic can be in the subnet: any order is safe"
+		p.Forced = o.Force != ModeAuto
+		b.dynamic()
+		return
+	}
+	v := b.x.analyse(b.ch, o.Workers)
+	if v.clean && p.UnknownRows == 0 {
+		p.Mode, p.Reason = ModeDynamic, "old and new entries mix without a cycle or a loop"
+		if len(b.ch.lids) > 0 && len(b.ch.diff) == 0 && len(b.ch.lanes) == 0 {
+			p.Reason = "only service levels change; old and new ones mix without a cycle"
+		}
+		switch o.Force {
+		case ModeAuto, ModeDynamic, ModeStaged:
+			p.Forced = o.Force != ModeAuto
+			b.dynamic()
+		case ModeDiscard:
+			b.forced("dynamic")
+			p.Mode = ModeDiscard
+			b.dynamic() // nothing has to be discarded
+		default:
+			b.forced("dynamic")
+			b.static(v)
+		}
+		return
+	}
+	if o.Force == ModeDynamic {
+		p.Reason = "old and new entries do not mix: " + b.trouble(v)
+		b.forced("discard or staged")
+		p.Mode = ModeDynamic
+		b.dynamic()
+		return
+	}
+	limited := o.SwitchLifetime > 0 && o.HOQLife > 0
+	if (o.Force == ModeAuto || o.Force == ModeStaged) && p.UnknownRows == 0 && limited {
+		if st := b.x.inOrder(b.ch, v, o.Workers); st != nil {
+			p.Mode, p.Forced = ModeStaged, o.Force == ModeStaged
+			p.Reason = fmt.Sprintf("mixing old and new entries at once would close cycles or loops (%s), in %d stages it does not", b.trouble(v), st.stages)
+			b.staged(st)
+			return
+		}
+	}
+	d := &discards{}
+	if v.clean {
+		p.Mode = ModeDiscard
+		p.Reason = fmt.Sprintf("tables of %d switches are not known and are cleared first", p.UnknownRows)
+	} else if d = b.x.search(b.ch, v); d.gaveUp != "" {
+		p.Mode, p.Reason = ModeStatic, d.gaveUp
+	} else {
+		p.Mode = ModeDiscard
+		p.Reason = b.why(d)
+	}
+	if o.Force == ModeStatic && p.Mode != ModeStatic || o.Force == ModeDiscard && p.Mode != ModeDiscard {
+		b.forced(p.Mode.String())
+		p.Mode = o.Force
+	} else {
+		p.Forced = o.Force == p.Mode
+	}
+	if p.Mode == ModeStatic {
+		d.lids, d.trees = b.ch.lids, nil
+		for i := range b.ch.trees {
+			if !slices.Contains(d.heldTrees, i) {
+				d.trees = append(d.trees, i)
+			}
+		}
+	}
+	b.discard(d)
+	if d.waits() && o.RepathTime <= 0 {
+		b.refuse("; but hosts may keep service levels that can deadlock on the wanted tables for ever")
+		return
+	}
+	for i := range p.Stages {
+		if p.Stages[i].Drain < 0 {
+			b.refuse("; but switch or head-of-queue lifetimes are unlimited, so packets in flight may never drain")
+			return
+		}
+	}
+}
+
+func (b *builder) refuse(why string) {
+	b.p.Mode, b.p.Discard, b.p.Groups, b.p.Held, b.p.Stages = ModeRefused, nil, nil, 0, nil
+	b.p.Reason += why
+}
+
+func (b *builder) forced(chosen string) {
+	b.p.Forced = true
+	b.p.Reason = fmt.Sprintf("%v forced (%s would be chosen: %s)", b.o.Force, chosen, b.p.Reason)
+}
+
+// static discards all that changes although nothing would have to be.
+func (b *builder) static(v *verdict) {
+	b.p.Mode = ModeStatic
+	d := &discards{lids: b.ch.lids}
+	for i := range b.ch.trees {
+		d.trees = append(d.trees, i)
+	}
+	b.discard(d)
+	for i := range b.p.Stages {
+		if b.p.Stages[i].Drain < 0 {
+			b.refuse("; but switch or head-of-queue lifetimes are unlimited, so packets in flight may never drain")
+			return
+		}
+	}
+}
+
+func (b *builder) trouble(v *verdict) string {
+	switch {
+	case v.clean:
+		return fmt.Sprintf("tables of %d switches are not known", b.p.UnknownRows)
+	case v.loops > 0:
+		return fmt.Sprintf("%d destinations could loop", v.loops)
+	}
+	return "a credit cycle"
+}
+
+func (b *builder) why(d *discards) string {
+	var parts []string
+	if len(d.lids) > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d changed destinations are discarded first (%d for loops, %d for credit cycles)",
+			len(d.lids), len(b.ch.lids), d.loops, len(d.lids)-d.loops))
+	}
+	if len(d.hold) > 0 {
+		parts = append(parts, fmt.Sprintf("%d entries stay discarded until hosts use new service levels", len(d.hold)))
+	}
+	if k := len(d.trees) + len(d.heldTrees); k > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d multicast trees are cut first", k, len(b.ch.trees)))
+	}
+	if b.p.UnknownRows > 0 {
+		parts = append(parts, fmt.Sprintf("tables of %d switches are not known and are cleared first", b.p.UnknownRows))
+	}
+	if len(parts) == 0 { // only what is discarded for a moment anyway
+		parts = append(parts, "what changes is written last")
+	}
+	return "mixing old and new entries would close cycles: " + strings.Join(parts, ", ")
+}
+
+// dynamic writes everything in one stage.
+func (b *builder) dynamic() {
+	b.p.content = content{p: b.p, trees: b.ch.trees, treeAt: make([]uint8, len(b.ch.trees)), treeCut: make([]uint8, len(b.ch.trees))}
+	b.p.Stages = []Stage{{LFT: b.ch.diff, SL2VL: b.ch.lanes}}
+	b.p.content.groups(&b.p.Stages[0], 0)
+}
+
+// drain is how long packets take to leave a path of so many switches: one
+// leaves each at the latest when its lifetime has passed; one that just then
+// reached the head of a queue may stay the head-of-queue limit more.
+// Negative: without limit.
+func (b *builder) drain(hops int) time.Duration {
+	if b.o.SwitchLifetime <= 0 || b.o.HOQLife <= 0 {
+		return Unlimited
+	}
+	return time.Duration(hops) * (b.o.SwitchLifetime + b.o.HOQLife)
+}
+
+// staged fills the stages of an order of updates.
+func (b *builder) staged(st *staged) {
+	p, ch := b.p, b.ch
+	c := &p.content
+	*c = content{p: p, trees: ch.trees, treeAt: st.trees, treeCut: make([]uint8, len(ch.trees))}
+	c.kind, c.stage = make([]uint8, len(ch.touched)), make([]uint8, len(ch.touched))
+	for i, l := range ch.lids {
+		c.kind[l], c.stage[l] = inStage, st.at[i]
+		if st.at[i] == split {
+			c.kind[l] = inStages
+		}
+	}
+	c.cells = st.cells
+	p.Stages = make([]Stage, st.stages)
+	p.Stages[st.lanes].SL2VL = ch.lanes
+	b.blocks()
+	for k := range p.Stages {
+		c.groups(&p.Stages[k], k)
+	}
+	for k := range p.Stages[:len(p.Stages)-1] {
+		s := &p.Stages[k]
+		lids := st.lids[k]
+		if len(ch.lanes) > 0 {
+			lids = ch.lids // whatever was on a lane by the older state
+		}
+		s.DrainHops = b.x.longest(lids, oldEntries|newEntries, b.o.Workers)
+		for i := range ch.trees {
+			if int(st.trees[i]) == k || len(ch.lanes) > 0 {
+				s.DrainHops = max(s.DrainHops, len(ch.trees[i].switches()))
+			}
+		}
+		s.Drain = b.drain(s.DrainHops)
+	}
+	// A stage that writes nothing needs no wait.
+	p.content.compact(false)
+}
+
+// discard fills the stages: drop, write, and where they must wait, write the
+// destinations dropped and the entries held.
+func (b *builder) discard(d *discards) {
+	p, ch := b.p, b.ch
+	c := &p.content
+	*c = content{
+		p: p, trees: ch.trees, treeAt: make([]uint8, len(ch.trees)), treeCut: make([]uint8, len(ch.trees)),
+		kind: make([]uint8, len(ch.touched)), main: 1, late: 1, hold: slices.Clone(d.hold), x: b.x,
+	}
+	for i := range c.treeAt {
+		c.treeAt[i] = 1
+	}
+	for _, l := range d.lids {
+		c.kind[l] = dropped
+		if len(ch.lanes) > 0 {
+			c.kind[l] = droppedAll
+		}
+	}
+	n := 2
+	if d.levels {
+		for _, l := range ch.lids {
+			if ch.levels[l] {
+				c.kind[l] = droppedAll
+			}
+		}
+	}
+	if len(ch.lanes) > 0 && len(d.lids)+len(d.trees) > 0 || d.levels {
+		// They must not meet old lanes or levels, on which they are not proved.
+		c.late = 2
+		n = 3
+	}
+	for _, i := range d.trees {
+		c.treeCut[i] = cutShared
+		if len(ch.lanes) > 0 {
+			c.treeCut[i], c.treeAt[i] = cutAll, c.late
+		}
+		p.Groups = append(p.Groups, ch.trees[i].mlid())
+	}
+	if len(c.hold) > 0 || len(d.heldTrees) > 0 {
+		c.last = uint8(n)
+		n++
+	}
+	for _, i := range d.heldTrees {
+		c.treeCut[i], c.treeAt[i] = cutAll, c.last
+		p.Groups = append(p.Groups, ch.trees[i].mlid())
+	}
+	slices.Sort(p.Groups)
+	p.Discard, p.Held = d.lids, len(d.hold)
+	p.Stages = make([]Stage, n)
+	first := &p.Stages[0]
+	first.Discards = true
+	p.Stages[1].SL2VL = ch.lanes
+	b.blocks()
+	for k := range p.Stages {
+		c.groups(&p.Stages[k], k)
+	}
+	if len(first.LFT) > 0 || len(first.MFT) > 0 {
+		lids := slices.Clone(d.lids)
+		for _, h := range d.hold {
+			lids = append(lids, h.lid)
+		}
+		slices.Sort(lids)
+		first.DrainHops = b.x.longest(slices.Compact(lids), oldEntries, b.o.Workers)
+		if p.UnknownRows > 0 {
+			// Before an unknown table and after it a packet may go a longest path.
+			all := make([]ib.LID, 0, int(b.x.old.TopLID))
+			for l := ib.LID(1); l <= b.x.old.TopLID; l++ {
+				all = append(all, l)
+			}
+			first.DrainHops = max(first.DrainHops, b.x.longest(all, oldEntries, b.o.Workers)) * 2
+		}
+		for _, i := range append(d.trees, d.heldTrees...) {
+			first.DrainHops = max(first.DrainHops, len(ch.trees[i].switches()))
+		}
+		first.Drain = b.drain(first.DrainHops)
+	}
+	if len(ch.lanes) > 0 && n > 2 {
+		st := &p.Stages[1]
+		st.DrainHops = b.x.longest(ch.lids, mixed, b.o.Workers)
+		st.Drain = b.drain(st.DrainHops)
+	}
+	if d.waits() {
+		p.Stages[n-2].Repath = max(b.o.RepathTime, 0)
+	}
+	c.compact(ch.newLevels())
+}
+
+// waits reports whether hosts have to take new levels before the last stage.
+func (d *discards) waits() bool { return len(d.hold) > 0 || len(d.heldTrees) > 0 || d.levels }

@@ -1,0 +1,305 @@
+package transition
+
+import (
+	"cmp"
+	"slices"
+
+	"heddle/ib"
+	"heddle/route"
+)
+
+// What happens to a destination; 0: its entries are written in stage main.
+const (
+	dropped    = iota + 1 // entries that change are Drop until stage late
+	droppedAll            // so are all that lead to another switch
+	inStage               // written in its own stage, old until then
+	inStages              // entry by entry
+)
+
+// What stage 0 leaves of a multicast tree; 0: all.
+const (
+	cutShared = iota + 1 // what both trees share
+	cutAll
+)
+
+// content says what each stage makes of each entry and tree.
+type content struct {
+	p                *Plan
+	x                *mixer  // where droppedAll matters; nil once the plan is made
+	kind             []uint8 // by LID; nil: all 0
+	stage            []uint8 // by LID, of inStage
+	main, late, last uint8
+	cells            []stagedCell // of inStages, by LID, switch
+	hold             []cell       // Drop until stage last; by LID, switch
+	all              []cell       // entries that droppedAll drops though they do not change
+
+	trees   []treeChange
+	treeAt  []uint8 // by index in trees: the stage
+	treeCut []uint8 // what is left of it before that
+}
+
+// entry is what stage k leaves in force at switch s for l.
+func (c *content) entry(k int, s int32, l ib.LID, old, now byte) byte {
+	if len(c.hold) > 0 && k < int(c.last) && hasCell(c.hold, cell{l, s}) {
+		return route.Drop
+	}
+	at := c.main
+	if int(l) < len(c.kind) {
+		switch c.kind[l] {
+		case dropped, droppedAll:
+			if k >= int(c.late) {
+				return now
+			}
+			if old != now || c.kind[l] == droppedAll && hasCell(c.all, cell{l, s}) {
+				return route.Drop
+			}
+			return old
+		case inStage:
+			at = c.stage[l]
+		case inStages:
+			i, ok := slices.BinarySearchFunc(c.cells, cell{l, s}, func(a stagedCell, b cell) int { return compareCells(a.cell, b) })
+			if ok {
+				at = c.cells[i].stage
+			}
+		}
+	}
+	if k >= int(at) {
+		return now
+	}
+	return old
+}
+
+func compareCells(a, b cell) int { return cmp.Or(cmp.Compare(a.lid, b.lid), cmp.Compare(a.s, b.s)) }
+
+func hasCell(list []cell, c cell) bool {
+	_, ok := slices.BinarySearchFunc(list, c, compareCells)
+	return ok
+}
+
+// Block fills dst with what stage k writes to a block of its LFT list.
+func (p *Plan) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
+	p.wanted.Block(b.Switch, b.Block, dst)
+	if k >= len(p.Stages)-1 {
+		return
+	}
+	if int(b.Switch) >= len(p.installed.LFT) || p.installed.LFT[b.Switch] == nil {
+		if k < int(p.content.main) {
+			for i := range dst {
+				dst[i] = route.Drop
+			}
+			return
+		}
+	}
+	var was [route.BlockLen]byte
+	p.was(b, &was)
+	first := int(b.Block) * route.BlockLen
+	for i := range dst {
+		dst[i] = p.content.entry(k, b.Switch, ib.LID(first+i), was[i], dst[i])
+	}
+}
+
+// was fills dst with the installed entries of a block; Drop where not known.
+func (p *Plan) was(b route.BlockDiff, dst *[route.BlockLen]byte) {
+	if int(b.Switch) < len(p.installed.LFT) {
+		p.installed.Block(b.Switch, b.Block, dst)
+		return
+	}
+	for i := range dst {
+		dst[i] = route.Drop
+	}
+}
+
+// blocks fills the LFT lists of all stages.
+func (b *builder) blocks() {
+	p, c := b.p, &b.p.content
+	special := make([]bool, len(b.ch.touched)/route.BlockLen+1)
+	for l, k := range c.kind {
+		if k != 0 {
+			special[l/route.BlockLen] = true
+		}
+	}
+	diff := b.ch.diff
+	if c.x != nil {
+		diff = b.more(special)
+		c.x = nil
+	}
+	var before, after [route.BlockLen]byte
+	for _, d := range diff {
+		known := int(d.Switch) < len(p.installed.LFT) && p.installed.LFT[d.Switch] != nil
+		if known && int(d.Block) < len(special) && !special[d.Block] {
+			p.Stages[c.main].LFT = append(p.Stages[c.main].LFT, d)
+			continue
+		}
+		p.was(d, &before)
+		wrote := false
+		for k := range p.Stages {
+			p.Block(k, d, &after)
+			if before != after || k == 0 && !known {
+				p.Stages[k].LFT = append(p.Stages[k].LFT, d)
+				wrote = true
+			}
+			before = after
+		}
+		if !wrote && (!known || len(p.installed.LFT[d.Switch]) < (int(d.Block)+1)*route.BlockLen) {
+			// It differs only beyond what the installed row holds.
+			p.Stages[c.main].LFT = append(p.Stages[c.main].LFT, d)
+		}
+	}
+	for k := range p.Stages {
+		slices.SortFunc(p.Stages[k].LFT, compareBlocks)
+	}
+}
+
+func compareBlocks(a, b route.BlockDiff) int {
+	return cmp.Or(cmp.Compare(a.Switch, b.Switch), cmp.Compare(a.Block, b.Block))
+}
+
+// more is the difference with the blocks that hold entries which do not change
+// but are dropped for a while. It notes those entries.
+func (b *builder) more(special []bool) []route.BlockDiff {
+	c, x := &b.p.content, b.x
+	diff := slices.Clone(b.ch.diff)
+	note := func(e cell) {
+		special[int(e.lid)/route.BlockLen] = true
+		d := route.BlockDiff{Switch: e.s, Block: uint16(int(e.lid) / route.BlockLen)}
+		if int(e.s) < len(b.p.wanted.LFT) && int(e.lid) < len(b.p.wanted.LFT[e.s]) {
+			diff = append(diff, d)
+		}
+	}
+	for l, k := range c.kind {
+		if k != droppedAll {
+			continue
+		}
+		for s := range int32(x.managed) {
+			e := effective(x.new, s, l)
+			if e == effective(x.old, s, l) && x.port[int(s)<<8|int(e)] >= 0 {
+				c.all = append(c.all, cell{ib.LID(l), s})
+				note(cell{ib.LID(l), s})
+			}
+		}
+	}
+	for _, h := range c.hold {
+		note(h)
+	}
+	slices.SortFunc(diff, compareBlocks)
+	return slices.Compact(diff)
+}
+
+// compact takes out stages that write nothing. The last one stays if new levels,
+// which hosts may use from it on, must not meet what is discarded before.
+func (c *content) compact(levels bool) {
+	p := c.p
+	for k := len(p.Stages) - 1; k >= 0 && len(p.Stages) > 1; k-- {
+		st := &p.Stages[k]
+		if levels && k == len(p.Stages)-1 && p.Stages[k-1].Discards {
+			continue
+		}
+		if len(st.LFT) > 0 || len(st.MFT) > 0 || len(st.SL2VL) > 0 || st.Repath > 0 {
+			continue
+		}
+		p.Stages = slices.Delete(p.Stages, k, k+1)
+		down := func(v *uint8) {
+			if int(*v) > k && *v < split {
+				*v--
+			}
+		}
+		down(&c.main)
+		down(&c.late)
+		down(&c.last)
+		for i := range c.stage {
+			down(&c.stage[i])
+		}
+		for i := range c.cells {
+			down(&c.cells[i].stage)
+		}
+		for i := range c.treeAt {
+			down(&c.treeAt[i])
+		}
+	}
+	if n := len(p.Stages); n > 0 {
+		p.Stages[n-1].Drain, p.Stages[n-1].DrainHops = 0, 0
+	}
+}
+
+// ports are those by which switch s sends packets of a changed group after
+// stage k; k -1: before the transition.
+func (c *content) ports(k, i int, s int32) [4]uint64 {
+	t := c.trees[i]
+	if k >= int(c.treeAt[i]) {
+		return treePorts(t.now, s)
+	}
+	p := treePorts(t.old, s)
+	if k < 0 {
+		return p
+	}
+	switch c.treeCut[i] {
+	case cutShared:
+		for j, m := range treePorts(t.now, s) {
+			p[j] &= m
+		}
+	case cutAll:
+		return [4]uint64{}
+	}
+	return p
+}
+
+// groups fills the MFT list of stage k.
+func (c *content) groups(st *Stage, k int) {
+	st.MFT = mcastBlocks(len(c.trees),
+		func(i int) (ib.LID, []int32) { return c.trees[i].mlid(), c.trees[i].switches() },
+		func(i int, s int32) [4]uint64 { return c.ports(k-1, i, s) },
+		func(i int, s int32) [4]uint64 { return c.ports(k, i, s) })
+}
+
+// McastBlock fills dst with what stage k writes to a block of its MFT list: the
+// port masks of 32 MLIDs.
+func (p *Plan) McastBlock(k int, b McastBlock, dst *[32]uint16) {
+	*dst = [32]uint16{}
+	first := ib.LID(0xC000) + ib.LID(b.Block)*32
+	put := func(l ib.LID, ports [4]uint64) {
+		dst[l-first] = uint16(ports[b.Position/4] >> (b.Position % 4 * 16))
+	}
+	for _, t := range trees(p.wanted) {
+		if t.MLID >= first && t.MLID < first+32 {
+			put(t.MLID, treePorts(&t, b.Switch))
+		}
+	}
+	for i := range p.content.trees {
+		if l := p.content.trees[i].mlid(); l >= first && l < first+32 {
+			put(l, p.content.ports(k, i, b.Switch))
+		}
+	}
+}
+
+// longest is the largest number of switches on a path to one of lids by the
+// entries that sp allows, counting loops as all switches; at least 1.
+func (x *mixer) longest(lids []ib.LID, sp spec, workers int) int {
+	longest := make([]int32, max(workers, 1))
+	walkers := make([]*walker, max(workers, 1))
+	depths := make([][]int32, max(workers, 1))
+	// One block of 64 at a time, so that tiles serve many.
+	const step = route.BlockLen
+	route.ForEach(workers, (len(lids)+step-1)/step, func(k, b int) {
+		if walkers[k] == nil {
+			walkers[k], depths[k] = x.newWalker(), make([]int32, x.n)
+		}
+		w, depth := walkers[k], depths[k]
+		for _, l := range lids[b*step : min((b+1)*step, len(lids))] {
+			x.load(w, l, sp)
+			if !x.order(w) {
+				longest[k] = int32(x.n)
+				return
+			}
+			for _, u := range w.post {
+				depth[u] = 1
+				for _, c := range [2]int32{w.a[u], w.b[u]} {
+					if c >= 0 {
+						depth[u] = max(depth[u], depth[x.to[c]]+1)
+					}
+				}
+				longest[k] = max(longest[k], depth[u])
+			}
+		}
+	})
+	return max(int(slices.Max(longest)), 1)
+}

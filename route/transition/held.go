@@ -1,0 +1,100 @@
+package transition
+
+import (
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// Held are the service levels that hosts may still use because of tables
+// before the installed ones: who resolved a path two transitions ago and was
+// never told otherwise still sends as it was told then. nil holds none.
+//
+// Levels are kept by (source switch, class of LIDs) as in route.Tables.
+type Held struct {
+	Class      []int32 // by LID; -1: nothing held
+	NumClasses int
+	Mask       []uint16 // by source switch · NumClasses + class: a bit for each level
+}
+
+func (h *Held) levels(s int32, l ib.LID) uint16 {
+	if h == nil || int(l) >= len(h.Class) || h.Class[l] < 0 {
+		return 0
+	}
+	return h.Mask[int(s)*h.NumClasses+int(h.Class[l])]
+}
+
+// Levels are the service levels held for packets from switch s to l, a bit
+// for each.
+func (h *Held) Levels(s int32, l ib.LID) uint16 { return h.levels(s, l) }
+
+// Next is what is held after a transition away from tables that were for the
+// old graph of d: what was held before, and the tables' own levels. The
+// result is for the new graph; pairs of a switch that went are forgotten, as
+// are LIDs whose destination changed (d.LIDs). d may be nil if the graph is
+// the same, then n is its number of switches. Tables without service levels
+// used level 0.
+func (h *Held) Next(old *route.Tables, d *fabric.Delta, n int) *Held {
+	top := len(old.Class)
+	if h != nil {
+		top = max(top, len(h.Class))
+	}
+	r := &Held{Class: make([]int32, top)}
+	type pair struct{ held, old int32 }
+	classes := map[pair]int32{}
+	var kinds []pair
+	for l := range r.Class {
+		p := pair{-1, -1}
+		if h != nil && l < len(h.Class) {
+			p.held = h.Class[l]
+		}
+		if l < len(old.Class) {
+			p.old = old.Class[l]
+		}
+		gone := false
+		if d != nil {
+			_, gone = slices.BinarySearch(d.LIDs, ib.LID(l))
+		}
+		if p == (pair{-1, -1}) || gone {
+			r.Class[l] = -1
+			continue
+		}
+		c, ok := classes[p]
+		if !ok {
+			c = int32(len(kinds))
+			classes[p] = c
+			kinds = append(kinds, p)
+		}
+		r.Class[l] = c
+	}
+	r.NumClasses = len(kinds)
+	if d != nil {
+		n = len(d.Switch)
+	}
+	r.Mask = make([]uint16, n*len(kinds))
+	for s := range n {
+		was := s
+		if d != nil {
+			was = int(d.Switch[s])
+		}
+		if was < 0 {
+			continue
+		}
+		for c, p := range kinds {
+			m := &r.Mask[s*len(kinds)+c]
+			if p.held >= 0 {
+				*m |= h.Mask[was*h.NumClasses+int(p.held)]
+			}
+			switch {
+			case p.old < 0:
+			case old.SL == nil:
+				*m |= 1
+			default:
+				*m |= 1 << (old.SL[was*old.NumClasses+int(p.old)] & 15)
+			}
+		}
+	}
+	return r
+}

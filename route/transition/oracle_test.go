@@ -1,0 +1,582 @@
+package transition_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/engine/updn"
+	"heddle/route/routetest"
+	"heddle/route/transition"
+)
+
+// seeds are those of a campaign: HEDDLE_SEED alone, HEDDLE_SEEDS of them, or
+// so many, more in the long run.
+func seeds(short, long uint64) (first, n uint64) {
+	if v, err := strconv.ParseUint(os.Getenv("HEDDLE_SEED"), 10, 64); err == nil {
+		return v, 1
+	}
+	if v, err := strconv.ParseUint(os.Getenv("HEDDLE_SEEDS"), 10, 64); err == nil {
+		return 1, v
+	}
+	if os.Getenv("HEDDLE_LONG") != "" {
+		return 1, long
+	}
+	return 1, short
+}
+
+// wire is what switches and hosts did since the network was last known to be
+// empty of older packets: the oracle of plans, slow and simple, with nothing of the
+// planner in it.
+type wire struct {
+	g       *fabric.Graph
+	now     [][]byte            // entries in force
+	entries []map[ib.LID][]byte // by switch: every entry that was in force
+	lanes   []*route.Tables     // whose SL-to-VL tables were in force, some or all of them
+	levels  func(src int32, l ib.LID) map[ib.SL]bool
+	masks   map[ib.LID]map[int32][4]uint64   // multicast ports in force, by group, switch
+	used    map[ib.LID]map[int32][][4]uint64 // and every mask that was
+	mlanes  func(mlid ib.LID) map[ib.SL]bool
+	top     ib.LID
+}
+
+func newWire(g *fabric.Graph, installed *route.Tables, top ib.LID) *wire {
+	w := &wire{g: g, top: top, lanes: []*route.Tables{installed}, masks: map[ib.LID]map[int32][4]uint64{}}
+	for s := range g.Switches {
+		row := make([]byte, route.RowLen(top))
+		for l := range row {
+			row[l] = installed.Entry(int32(s), ib.LID(l))
+		}
+		w.now = append(w.now, row)
+	}
+	w.group(installed)
+	for mlid, m := range w.masks {
+		for i := range installed.Multicast.Trees {
+			if t := &installed.Multicast.Trees[i]; t.MLID == mlid {
+				for j, s := range t.Switches {
+					m[s] = t.Ports[j]
+				}
+			}
+		}
+	}
+	w.drained()
+	return w
+}
+
+// group makes room for the groups of tables.
+func (w *wire) group(t *route.Tables) {
+	if t.Multicast == nil {
+		return
+	}
+	for _, tree := range t.Multicast.Trees {
+		if w.masks[tree.MLID] == nil {
+			w.masks[tree.MLID] = map[int32][4]uint64{}
+		}
+	}
+}
+
+// drained: packets that met anything older have left.
+func (w *wire) drained() {
+	w.lanes = w.lanes[len(w.lanes)-1:]
+	w.entries = make([]map[ib.LID][]byte, len(w.now))
+	for s, row := range w.now {
+		w.entries[s] = map[ib.LID][]byte{}
+		for l, e := range row {
+			w.entries[s][ib.LID(l)] = []byte{e}
+		}
+	}
+	w.used = map[ib.LID]map[int32][][4]uint64{}
+	for mlid, m := range w.masks {
+		w.used[mlid] = map[int32][][4]uint64{}
+		for s, p := range m {
+			w.used[mlid][s] = [][4]uint64{p}
+		}
+	}
+}
+
+func (w *wire) write(s int32, block uint16, data *[route.BlockLen]byte) {
+	for i, e := range data {
+		l := ib.LID(block)*route.BlockLen + ib.LID(i)
+		if l > w.top {
+			break
+		}
+		w.now[s][l] = e
+		if !slices.Contains(w.entries[s][l], e) {
+			w.entries[s][l] = append(w.entries[s][l], e)
+		}
+	}
+}
+
+func (w *wire) writeGroup(b transition.McastBlock, data *[32]uint16) {
+	for i, m := range data {
+		l := 0xC000 + ib.LID(b.Block)*32 + ib.LID(i)
+		if w.masks[l] == nil {
+			continue
+		}
+		p := w.masks[l][b.Switch]
+		sh := b.Position % 4 * 16
+		p[b.Position/4] = p[b.Position/4]&^(0xFFFF<<sh) | uint64(m)<<sh
+		w.masks[l][b.Switch] = p
+		w.used[l][b.Switch] = append(w.used[l][b.Switch], p)
+	}
+}
+
+type laneOf struct{ c, v int32 }
+
+// judge looks for a loop or a cycle in all that packets could have done.
+func (w *wire) judge() error {
+	deps := map[laneOf]map[laneOf]bool{}
+	g := w.g
+	vls := func(t *route.Tables, s int32, in uint8, c int32, sl ib.SL) int32 {
+		return int32(t.VL(s, in, g.Channels[c].OutPort, sl, g.Channels[c].VLs))
+	}
+	dep := func(a, b laneOf) {
+		if deps[a] == nil {
+			deps[a] = map[laneOf]bool{}
+		}
+		deps[a][b] = true
+	}
+	hosts := make([][]uint8, len(g.Switches))
+	for i := range g.EndPorts {
+		if e := &g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
+			hosts[e.Switch] = append(hosts[e.Switch], e.Port)
+		}
+	}
+	next := func(s int32, l ib.LID) (out []int32) {
+		for _, e := range w.entries[s][l] {
+			if int(e) < len(g.PortChannel[s]) && g.PortChannel[s][e] >= 0 {
+				out = append(out, g.PortChannel[s][e])
+			}
+		}
+		return out
+	}
+	for l := ib.LID(1); l <= w.top; l++ {
+		// Loops, of any packets.
+		reach := make([][]bool, len(g.Switches))
+		for s := range reach {
+			reach[s] = make([]bool, len(g.Switches))
+			for _, c := range next(int32(s), l) {
+				reach[s][g.Channels[c].To] = true
+			}
+		}
+		if selfReach(reach) {
+			return fmt.Errorf("LID %d loops", l)
+		}
+		toSwitch := int(l) < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID && g.EndPorts[g.LIDOwner[l]].Type == ib.NodeSwitch
+		type at struct {
+			laneOf
+			sl ib.SL
+		}
+		seen := map[at]bool{}
+		var go_ func(x at)
+		go_ = func(x at) {
+			if seen[x] {
+				return
+			}
+			seen[x] = true
+			s := g.Channels[x.c].To
+			for _, c := range next(s, l) {
+				for _, t := range w.lanes {
+					if v := vls(t, s, g.Channels[x.c].InPort, c, x.sl); v < 15 {
+						dep(x.laneOf, laneOf{c, v})
+						go_(at{laneOf{c, v}, x.sl})
+					}
+				}
+			}
+		}
+		for s := range int32(len(g.Switches)) {
+			ports := slices.Clone(hosts[s])
+			if !toSwitch {
+				ports = append(ports, 0)
+			}
+			for _, p := range ports {
+				for sl := range w.levels(s, l) {
+					for _, c := range next(s, l) {
+						for _, t := range w.lanes {
+							if v := vls(t, s, p, c, sl); v < 15 {
+								go_(at{laneOf{c, v}, sl})
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	for mlid, m := range w.used {
+		type cable struct{ a, b int32 }
+		cables := map[cable]bool{}
+		var chans []int32
+		for s, list := range m {
+			for _, c := range g.PortChannel[s] {
+				if c < 0 {
+					continue
+				}
+				p := g.Channels[c].OutPort
+				if slices.ContainsFunc(list, func(q [4]uint64) bool { return q[p/64]>>(p%64)&1 != 0 }) {
+					chans = append(chans, c)
+					cables[cable{min(c, g.Channels[c].Rev), max(c, g.Channels[c].Rev)}] = true
+				}
+			}
+		}
+		// A forest has no ring: peel leaves.
+		for peeled := true; peeled; {
+			peeled = false
+			deg := map[int32]int{}
+			for c := range cables {
+				deg[g.Channels[c.a].From]++
+				deg[g.Channels[c.a].To]++
+			}
+			for c := range cables {
+				if deg[g.Channels[c.a].From] == 1 || deg[g.Channels[c.a].To] == 1 {
+					delete(cables, c)
+					peeled = true
+					break
+				}
+			}
+		}
+		if len(cables) > 0 {
+			return fmt.Errorf("group %v: packets can go round", mlid)
+		}
+		for sl := range w.mlanes(mlid) {
+			for _, c1 := range chans {
+				for _, c2 := range chans {
+					if g.Channels[c1].To != g.Channels[c2].From || g.Channels[c1].Rev == c2 {
+						continue
+					}
+					from, s := map[int32]bool{}, g.Channels[c1].From
+					for in, c := range g.PortChannel[s] {
+						if in > 0 && c < 0 && !slices.Contains(hosts[s], uint8(in)) {
+							continue // no cable
+						}
+						for _, t := range w.lanes {
+							from[vls(t, s, uint8(in), c1, sl)] = true
+						}
+					}
+					for v1 := range from {
+						for _, t := range w.lanes {
+							v2 := vls(t, g.Channels[c2].From, g.Channels[c1].InPort, c2, sl)
+							if v1 < 15 && v2 < 15 {
+								dep(laneOf{c1, v1}, laneOf{c2, v2})
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	state := map[laneOf]int{}
+	var cyclic func(x laneOf) bool
+	cyclic = func(x laneOf) bool {
+		switch state[x] {
+		case 1:
+			return true
+		case 2:
+			return false
+		}
+		state[x] = 1
+		for y := range deps[x] {
+			if cyclic(y) {
+				return true
+			}
+		}
+		state[x] = 2
+		return false
+	}
+	for x := range deps {
+		if cyclic(x) {
+			return fmt.Errorf("credit cycle through port %d of switch %d lane %d", g.Channels[x.c].OutPort, g.Channels[x.c].From, x.v)
+		}
+	}
+	return nil
+}
+
+// play carries a plan out on the wire, in random order within each stage,
+// and judges each stage when it is written (before its wait is over): what can
+// have happened by then contains all that could at any moment of the stage.
+func play(g *fabric.Graph, a, b *route.Tables, held *transition.Held, p *transition.Plan, rng *rand.Rand) error {
+	top := max(a.TopLID, b.TopLID)
+	w := newWire(g, a, top)
+	told := false
+	w.levels = func(s int32, l ib.LID) map[ib.SL]bool {
+		m := map[ib.SL]bool{b.PathSL(s, l): true}
+		if !told {
+			m[a.PathSL(s, l)] = true
+			for v := range ib.SL(16) {
+				if held.Levels(s, l)>>v&1 != 0 {
+					m[v] = true
+				}
+			}
+		}
+		return m
+	}
+	w.mlanes = func(mlid ib.LID) map[ib.SL]bool {
+		m := treeLevels(b, mlid)
+		if !told {
+			maps.Copy(m, treeLevels(a, mlid))
+		}
+		return m
+	}
+	usual, usualTrees := w.levels, w.mlanes
+	w.group(b)
+	for mlid := range w.masks {
+		if w.used[mlid] == nil {
+			w.used[mlid] = map[int32][][4]uint64{}
+		}
+	}
+	for k := range p.Stages {
+		st := &p.Stages[k]
+		w.levels, w.mlanes = usual, usualTrees
+		if len(p.Stages) > 1 && k < len(p.Stages)-1 && st.Discards {
+			// New levels are not told before the last stage.
+			w.mlanes = func(mlid ib.LID) map[ib.SL]bool { return treeLevels(a, mlid) }
+			w.levels = func(s int32, l ib.LID) map[ib.SL]bool {
+				m := map[ib.SL]bool{a.PathSL(s, l): true}
+				for v := range ib.SL(16) {
+					if held.Levels(s, l)>>v&1 != 0 {
+						m[v] = true
+					}
+				}
+				return m
+			}
+		}
+		if len(st.SL2VL) > 0 && a.Lanes != b.Lanes {
+			w.lanes = append(w.lanes, b)
+		}
+		for _, i := range rng.Perm(len(st.LFT)) {
+			var data [route.BlockLen]byte
+			p.Block(k, st.LFT[i], &data)
+			w.write(st.LFT[i].Switch, st.LFT[i].Block, &data)
+		}
+		for _, i := range rng.Perm(len(st.MFT)) {
+			var data [32]uint16
+			p.McastBlock(k, st.MFT[i], &data)
+			w.writeGroup(st.MFT[i], &data)
+		}
+		if err := w.judge(); err != nil {
+			return fmt.Errorf("stage %d of %d: %w", k, len(p.Stages), err)
+		}
+		if st.Repath > 0 {
+			told = true
+		}
+		if st.Drain > 0 {
+			w.drained()
+		}
+	}
+	w.levels, w.mlanes = usual, usualTrees
+	w.drained()
+	if err := w.judge(); err != nil {
+		return fmt.Errorf("afterwards: %w", err)
+	}
+	for s := range w.now {
+		for l := ib.LID(1); l <= b.TopLID; l++ {
+			if w.now[s][l] != b.Entry(int32(s), l) {
+				return fmt.Errorf("switch %d holds %d for LID %d, want %d", s, w.now[s][l], l, b.Entry(int32(s), l))
+			}
+		}
+	}
+	for mlid, m := range w.masks {
+		for s := range int32(len(g.Switches)) {
+			var want [4]uint64
+			for i := 0; b.Multicast != nil && i < len(b.Multicast.Trees); i++ {
+				if t := &b.Multicast.Trees[i]; t.MLID == mlid {
+					if j, ok := slices.BinarySearch(t.Switches, s); ok {
+						want = t.Ports[j]
+					}
+				}
+			}
+			if m[s] != want {
+				return fmt.Errorf("group %v at switch %d: ports %x, want %x", mlid, s, m[s], want)
+			}
+		}
+	}
+	return nil
+}
+
+// randomTables are updn's from a random root, with service levels, lanes and
+// trees as kind says.
+func randomTables(g *fabric.Graph, rng *rand.Rand, levels, lanes, trees bool) *route.Tables {
+	t, err := updn.Engine{}.Compute(g, route.Options{Roots: []ib.GUID{g.Switches[rng.IntN(len(g.Switches))].GUID}})
+	if err != nil {
+		panic(err)
+	}
+	if levels {
+		t.SwitchClasses(g)
+		t.SL = make([]ib.SL, len(g.Switches)*t.NumClasses)
+		for i := range t.SL {
+			t.SL[i] = ib.SL(rng.IntN(4))
+		}
+		t.NumVLs = 4
+	}
+	if lanes {
+		t.Lanes = &route.Lanes{}
+		for range 3 {
+			var row [16]ib.VL
+			for sl := range row {
+				row[sl] = ib.VL(rng.IntN(3))
+				if rng.IntN(12) == 0 {
+					row[sl] = 15
+				}
+			}
+			t.Lanes.Rows = append(t.Lanes.Rows, row)
+		}
+		for s := range g.Switches {
+			st := int(g.Switches[s].NumPorts) + 1
+			index := make([]uint8, st*st)
+			for i := range index {
+				index[i] = uint8(rng.IntN(3))
+			}
+			t.Lanes.Index, t.Lanes.Stride = append(t.Lanes.Index, index), append(t.Lanes.Stride, uint16(st))
+		}
+	}
+	if trees {
+		t.Multicast = &route.Multicast{}
+		for i := range 1 + rng.IntN(3) {
+			if rng.IntN(4) > 0 {
+				t.Multicast.Trees = append(t.Multicast.Trees, randomTree(g, rng, 0xC000+ib.LID(i*20), levels))
+			}
+		}
+	}
+	return t
+}
+
+// randomTree grows a tree over the tables' kind of legal paths: breadth first
+// from a random switch.
+func randomTree(g *fabric.Graph, rng *rand.Rand, mlid ib.LID, levels bool) route.Tree {
+	t := route.Tree{MLID: mlid}
+	if levels {
+		t.SL = ib.SL(rng.IntN(4))
+	}
+	n := len(g.Switches)
+	ports := make([][4]uint64, n)
+	in := make([]bool, n)
+	queue := []int32{int32(rng.IntN(n))}
+	in[queue[0]] = true
+	set := func(s int32, p uint8) { ports[s][p/64] |= 1 << (p % 64) }
+	for len(queue) > 0 {
+		u := queue[0]
+		queue = queue[1:]
+		for _, c := range g.Channels[g.Off[u]:g.Off[u+1]] {
+			if !in[c.To] && rng.IntN(8) > 0 {
+				in[c.To] = true
+				set(u, c.OutPort)
+				set(c.To, c.InPort)
+				queue = append(queue, c.To)
+			}
+		}
+	}
+	for i := range g.EndPorts {
+		if e := &g.EndPorts[i]; e.Switch >= 0 && in[e.Switch] && rng.IntN(2) == 0 {
+			set(e.Switch, e.Port)
+		}
+	}
+	for s := range n {
+		if in[s] {
+			t.Switches, t.Ports = append(t.Switches, int32(s)), append(t.Ports, ports[s])
+		}
+	}
+	return t
+}
+
+// TestPlansOnTheWire plans changes between random tables and holds each stage
+// of the plan against the oracle: single-lane tables, service levels, SL-to-VL
+// tables, links with different numbers of lanes, held levels, multicast trees.
+func TestPlansOnTheWire(t *testing.T) {
+	first, n := seeds(1200, 60_000)
+	modes := map[transition.Mode]int{}
+	needless := 0
+	for seed := first; seed < first+n; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 0x7472))
+		nsw := 3 + rng.IntN(5)
+		g := routetest.Random(nsw, rng.IntN(2*nsw), 1, 1, rng.IntN).Graph()
+		if rng.IntN(3) == 0 {
+			for i := range g.Channels {
+				g.Channels[i].VLs = uint8(1 + rng.IntN(4))
+			}
+			for i := range g.Channels {
+				g.Channels[i].VLs = min(g.Channels[i].VLs, g.Channels[g.Channels[i].Rev].VLs)
+			}
+		}
+		levels, trees := rng.IntN(2) == 0, rng.IntN(4) == 0
+		lanes := levels && rng.IntN(3) == 0
+		a, b := randomTables(g, rng, levels, lanes, trees), randomTables(g, rng, levels, lanes && rng.IntN(3) > 0, trees)
+		if lanes && rng.IntN(3) == 0 {
+			b.Lanes = a.Lanes
+		}
+		if rng.IntN(3) == 0 { // a smaller change
+			keep := rng.IntN(4)
+			for s := range a.LFT {
+				if rng.IntN(4) <= keep {
+					copy(b.LFT[s], a.LFT[s])
+				}
+			}
+			if lanes {
+				b.Lanes = a.Lanes
+			}
+		}
+		var held *transition.Held
+		if levels && rng.IntN(3) == 0 {
+			held = (*transition.Held)(nil).Next(randomTables(g, rng, true, false, false), nil, nsw)
+		}
+		o := limited
+		o.Workers, o.Held, o.RepathTime = 1+rng.IntN(4), held, time.Second
+		if newWire(g, a, a.TopLID).alone(a, held) != nil || newWire(g, b, b.TopLID).alone(b, nil) != nil {
+			continue // damaged above: nothing to keep
+		}
+		p := transition.New(g, a, b, o)
+		modes[p.Mode]++
+		if p.Mode == transition.ModeRefused {
+			t.Fatalf("seed %d: %s", seed, p.Reason)
+		}
+		if err := play(g, a, b, held, p, rng); err != nil {
+			t.Fatalf("seed %d: %v (%s): %v", seed, p.Mode, p.Reason, err)
+		}
+		if p.Mode == transition.ModeDynamic || p.Mode == transition.ModeNone {
+			continue
+		}
+		q := transition.New(g, a, b, transition.Options{Workers: 1, Force: transition.ModeDynamic, Held: held})
+		if play(g, a, b, held, q, rng) == nil {
+			needless++
+			if held == nil {
+				t.Errorf("seed %d: %v (%s) although everything can mix", seed, p.Mode, p.Reason)
+			}
+		}
+	}
+	t.Logf("%v, %d needless", modes, needless)
+	if n > 100 && (modes[transition.ModeDynamic] == 0 || modes[transition.ModeStaged] == 0 || modes[transition.ModeDiscard] == 0) {
+		t.Errorf("not every mode was met: %v", modes)
+	}
+}
+
+// alone judges one state by itself, with what hosts hold.
+func (w *wire) alone(t *route.Tables, held *transition.Held) error {
+	w.levels = func(s int32, l ib.LID) map[ib.SL]bool {
+		m := map[ib.SL]bool{t.PathSL(s, l): true}
+		for v := range ib.SL(16) {
+			if held.Levels(s, l)>>v&1 != 0 {
+				m[v] = true
+			}
+		}
+		return m
+	}
+	w.mlanes = func(mlid ib.LID) map[ib.SL]bool { return treeLevels(t, mlid) }
+	return w.judge()
+}
+
+// treeLevels is the service level of a group's tree, if it has one.
+func treeLevels(t *route.Tables, mlid ib.LID) map[ib.SL]bool {
+	m := map[ib.SL]bool{}
+	for i := 0; t.Multicast != nil && i < len(t.Multicast.Trees); i++ {
+		if t.Multicast.Trees[i].MLID == mlid {
+			m[t.Multicast.Trees[i].SL] = true
+		}
+	}
+	return m
+}

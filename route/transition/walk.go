@@ -1,0 +1,503 @@
+package transition
+
+import (
+	"math/bits"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// spec says which of the two states may be in force: entries, service levels
+// that hosts use, SL-to-VL tables.
+type spec uint8
+
+const (
+	oldEntries spec = 1 << iota
+	newEntries
+	oldSLs // and those held from earlier transitions
+	newSLs
+	oldLanes
+	newLanes
+
+	wantedOnly    = newEntries | newSLs | newLanes
+	installedOnly = oldEntries | oldSLs | oldLanes
+	mixed         = wantedOnly | installedOnly
+)
+
+// mixer is the multi-valued routing function {installed, wanted} over a
+// layout.
+type mixer struct {
+	*layout
+	old, new *route.Tables
+	frozen   []Frozen
+	held     *Held
+	tables   bool   // some tables have Lanes of their own
+	levels   uint16 // service levels in use
+	injected [][]uint8
+	ports    [][]uint8 // by switch: the ports that CA and router ports hang on
+}
+
+// newMixer joins two states. Lanes are numbered from 0; with one lane for
+// everything service levels do not matter.
+func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
+	x := &mixer{layout: newLayout(g, o.Frozen), old: old, new: now, frozen: o.Frozen, held: o.Held}
+	x.levels = levelsOf(old.SL) | levelsOf(now.SL)
+	if old.SL == nil || now.SL == nil {
+		x.levels |= 1
+	}
+	if x.held != nil {
+		for _, m := range x.held.Mask {
+			x.levels |= m
+		}
+	}
+	if x.multicast() {
+		for _, mc := range [2]*route.Multicast{old.Multicast, now.Multicast} {
+			for i := 0; mc != nil && i < len(mc.Trees); i++ {
+				x.levels |= 1 << (mc.Trees[i].SL & 15)
+			}
+		}
+	}
+	x.tables = old.Lanes != nil || now.Lanes != nil
+	least, most := uint8(15), uint8(1)
+	for _, v := range x.vls[:x.m] {
+		least, most = min(least, v), max(most, v)
+	}
+	lanes := 1
+	if x.levels != 1 || x.tables {
+		for m := x.levels; m != 0; m &= m - 1 {
+			lanes = max(lanes, min(bits.TrailingZeros16(m)+1, int(most)))
+		}
+		for _, l := range [2]*route.Lanes{old.Lanes, now.Lanes} {
+			for i := 0; l != nil && i < len(l.Rows); i++ {
+				for _, v := range l.Rows[i] {
+					if v < 15 {
+						lanes = max(lanes, int(v)+1)
+					}
+				}
+			}
+		}
+	}
+	x.setLanes(lanes, x.tables || least != most)
+	if x.tables {
+		x.injected, x.ports = make([][]uint8, x.n), make([][]uint8, x.n)
+		for s := range x.n {
+			x.injected[s] = append(x.injected[s], 0)
+		}
+		for i := range g.EndPorts {
+			if e := &g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
+				x.ports[e.Switch] = append(x.ports[e.Switch], e.Port)
+			}
+		}
+		for i := range o.Frozen {
+			x.ports[x.managed+i] = []uint8{0}
+		}
+		for s := range x.n {
+			x.ports[s] = x.alike(int32(s), x.ports[s])
+			x.injected[s] = x.alike(int32(s), append(x.injected[s], x.ports[s]...))
+		}
+	}
+	return x
+}
+
+func levelsOf(sl []ib.SL) (m uint16) {
+	for _, v := range sl {
+		m |= 1 << (v & 15)
+	}
+	return m
+}
+
+// alike keeps one of the input ports of a switch that map service levels
+// alike, whatever the output port.
+func (x *mixer) alike(s int32, ports []uint8) (keep []uint8) {
+	same := func(l *route.Lanes, a, b uint8) bool {
+		if l == nil || int(s) >= len(l.Index) {
+			return true
+		}
+		st := int(l.Stride[s])
+		if int(a) >= st || int(b) >= st {
+			return a == b
+		}
+		return string(l.Index[s][int(a)*st:(int(a)+1)*st]) == string(l.Index[s][int(b)*st:(int(b)+1)*st])
+	}
+next:
+	for _, p := range ports {
+		for _, q := range keep {
+			if same(x.old.Lanes, p, q) && same(x.new.Lanes, p, q) {
+				continue next
+			}
+		}
+		keep = append(keep, p)
+	}
+	return keep
+}
+
+// walker holds one worker's scratch for walking one destination at a time.
+type walker struct {
+	a, b    []int32 // by switch: channels of the entries that may be in force, or -1
+	arrive  []uint16
+	seen    []bool
+	state   []uint8
+	stack   []int32
+	post    []int32 // switches, each after those it sends to
+	tileNew []byte  // wanted entries of one block, LID by LID
+	tileOld []byte
+	block   int // whose entries the tiles hold
+	oldToo  bool
+
+	slots [][16]uint16 // by 2·switch (+1 for b): lanes by service level on that channel
+	links
+	sets  [2]depSet
+	into  depSet // where dependencies go; nil: edges
+	skip  depSet // dependencies that edges leaves out
+	edges []edge
+}
+
+// links chain the channels in use by the switch they enter.
+type links struct {
+	head, next []int32
+	levels     []uint16
+}
+
+func (x *mixer) newWalker() *walker {
+	n := x.n
+	w := &walker{
+		a: make([]int32, n), b: make([]int32, n), seen: make([]bool, n), state: make([]uint8, n),
+		arrive: make([]uint16, n), tileNew: make([]byte, route.BlockLen*n), tileOld: make([]byte, route.BlockLen*n), block: -1,
+	}
+	if x.tables {
+		w.slots = make([][16]uint16, 2*n)
+		w.links = links{make([]int32, n), make([]int32, 2*n), make([]uint16, 2*n)}
+	}
+	return w
+}
+
+// tiles fills the tiles with the entries of 64 LIDs.
+func (x *mixer) tiles(w *walker, block int, oldToo bool) {
+	if w.block == block && (w.oldToo || !oldToo) {
+		return
+	}
+	if w.block != block {
+		x.tile(w.tileNew, x.new, block)
+	}
+	w.block, w.oldToo = block, oldToo
+	if oldToo {
+		x.tile(w.tileOld, x.old, block)
+	}
+}
+
+func (x *mixer) tile(tile []byte, t *route.Tables, block int) {
+	n := x.n
+	var b [route.BlockLen]byte
+	lo := block * route.BlockLen
+	for s := range n {
+		row, top := []byte(nil), int(t.TopLID)
+		switch {
+		case s >= x.managed:
+			row, top = x.frozen[s-x.managed].Row, len(x.frozen[s-x.managed].Row)-1
+		case s < len(t.LFT):
+			row = t.LFT[s]
+		}
+		k := 0
+		if hi := min(lo+route.BlockLen, len(row), top+1); hi > lo {
+			k = copy(b[:], row[lo:hi])
+		}
+		for ; k < route.BlockLen; k++ {
+			b[k] = route.Drop
+		}
+		at := s
+		for _, e := range b {
+			tile[at] = e
+			at += n
+		}
+	}
+}
+
+// load fills w with the channels of the entries for l that sp says; where
+// there is one only, b is -1.
+func (x *mixer) load(w *walker, l ib.LID, sp spec) {
+	x.tiles(w, int(l)/route.BlockLen, sp&oldEntries != 0)
+	at := int(l) % route.BlockLen * x.n
+	now, was := w.tileNew[at:at+x.n], w.tileOld[at:at+x.n]
+	switch {
+	case sp&oldEntries == 0:
+		for s, e := range now {
+			w.a[s], w.b[s] = x.port[s<<8|int(e)], -1
+		}
+	case sp&newEntries == 0:
+		for s, e := range was {
+			w.a[s], w.b[s] = x.port[s<<8|int(e)], -1
+		}
+	default:
+		for s, e := range now {
+			w.a[s], w.b[s] = x.port[s<<8|int(e)], -1
+			if f := was[s]; f != e {
+				w.b[s] = x.port[s<<8|int(f)]
+			}
+		}
+	}
+}
+
+// fromAnywhere reports whether any switch may send data packets to l: to a CA
+// or router port, or to a LID that nobody owns (any more), all may; to a
+// switch port 0 only CAs do, as far as deadlocks are concerned.
+func (x *mixer) fromAnywhere(l ib.LID) bool {
+	if int(l) >= len(x.g.LIDOwner) {
+		return true
+	}
+	e := x.g.LIDOwner[l]
+	return e == fabric.NoLID || x.g.EndPorts[e].Type != ib.NodeSwitch
+}
+
+// order fills w.post; false if some choice of the entries in w sends a packet
+// round.
+func (x *mixer) order(w *walker) bool {
+	const fresh, open, done = 0, 1, 2
+	clear(w.state)
+	w.post = w.post[:0]
+	for s := range w.a {
+		if w.state[s] != fresh {
+			continue
+		}
+		w.stack = append(w.stack[:0], int32(s))
+		for len(w.stack) > 0 {
+			u := w.stack[len(w.stack)-1]
+			if w.state[u] != fresh {
+				w.stack = w.stack[:len(w.stack)-1]
+				if w.state[u] == open {
+					w.state[u] = done
+					w.post = append(w.post, u)
+				}
+				continue
+			}
+			w.state[u] = open
+			for _, c := range [2]int32{w.a[u], w.b[u]} {
+				if c < 0 {
+					continue
+				}
+				v := x.to[c]
+				if w.state[v] == open {
+					return false
+				}
+				if w.state[v] == fresh {
+					w.stack = append(w.stack, v)
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (x *mixer) add(w *walker, c1, v1, c2, v2 int32) {
+	b := x.bit(c1, v1, c2, v2)
+	switch {
+	case w.into != nil:
+		if m := uint64(1) << (b & 63); w.into[b>>6]&m == 0 {
+			w.into[b>>6] |= m
+		}
+	case w.skip == nil || !w.skip.has(b):
+		w.edges = append(w.edges, edge{c1*x.lanes + v1, c2*x.lanes + v2, b})
+	}
+}
+
+// deps adds every dependency that packets to l can make by the entries that
+// load left in w. With more than one lane the entries must not loop, and order
+// must have been called.
+func (x *mixer) deps(w *walker, l ib.LID, sp spec) {
+	switch {
+	case x.lanes == 1:
+		x.depsSingle(w, x.fromAnywhere(l))
+	case !x.tables:
+		x.start(w, l, sp)
+		x.depsModulo(w)
+	default:
+		x.start(w, l, sp)
+		x.depsTables(w, x.fromAnywhere(l), sp)
+	}
+}
+
+func (x *mixer) depsSingle(w *walker, all bool) {
+	if !all {
+		x.reach(w)
+	}
+	for u := range w.a {
+		if !all && !w.seen[u] {
+			continue
+		}
+		for _, c1 := range [2]int32{w.a[u], w.b[u]} {
+			if c1 < 0 {
+				continue
+			}
+			v := x.to[c1]
+			if c2 := w.a[v]; c2 >= 0 {
+				x.add(w, c1, 0, c2, 0)
+			}
+			if c2 := w.b[v]; c2 >= 0 {
+				x.add(w, c1, 0, c2, 0)
+			}
+		}
+	}
+}
+
+// reach marks in w.seen the switches that packets from CAs can visit.
+func (x *mixer) reach(w *walker) {
+	w.stack = w.stack[:0]
+	for s, ca := range x.hasCA {
+		w.seen[s] = ca
+		if ca {
+			w.stack = append(w.stack, int32(s))
+		}
+	}
+	for len(w.stack) > 0 {
+		u := w.stack[len(w.stack)-1]
+		w.stack = w.stack[:len(w.stack)-1]
+		for _, c := range [2]int32{w.a[u], w.b[u]} {
+			if c < 0 {
+				continue
+			}
+			if v := x.to[c]; !w.seen[v] {
+				w.seen[v] = true
+				w.stack = append(w.stack, v)
+			}
+		}
+	}
+}
+
+// start sets w.arrive to the service levels that packets to l start with at
+// each switch.
+func (x *mixer) start(w *walker, l ib.LID, sp spec) {
+	all := x.fromAnywhere(l)
+	for s := range w.arrive {
+		switch {
+		case !all && !x.hasCA[s]:
+			w.arrive[s] = 0
+		case s >= x.managed:
+			w.arrive[s] = x.levels // nobody knows what its hosts use
+		default:
+			w.arrive[s] = x.levelsOf(int32(s), l, sp)
+		}
+	}
+}
+
+func (x *mixer) levelsOf(s int32, l ib.LID, sp spec) (m uint16) {
+	if sp&oldSLs != 0 {
+		m = 1<<(x.old.PathSL(s, l)&15) | x.held.levels(s, l)
+	}
+	if sp&newSLs != 0 {
+		m |= 1 << (x.new.PathSL(s, l) & 15)
+	}
+	return m
+}
+
+// depsModulo is for links that use lane SL modulo their lanes.
+func (x *mixer) depsModulo(w *walker) {
+	for i := len(w.post) - 1; i >= 0; i-- {
+		u := w.post[i]
+		m := w.arrive[u]
+		if m == 0 {
+			continue
+		}
+		for _, c1 := range [2]int32{w.a[u], w.b[u]} {
+			if c1 < 0 {
+				continue
+			}
+			v := x.to[c1]
+			w.arrive[v] |= m
+			for _, c2 := range [2]int32{w.a[v], w.b[v]} {
+				if c2 < 0 {
+					continue
+				}
+				if k := x.vls[c1]; k == x.vls[c2] {
+					f := m
+					for r := m >> k; r != 0; r >>= k {
+						f |= r
+					}
+					for f &= 1<<k - 1; f != 0; f &= f - 1 {
+						v := int32(bits.TrailingZeros16(f))
+						x.add(w, c1, v, c2, v)
+					}
+					continue
+				}
+				for r := m; r != 0; r &= r - 1 {
+					sl := uint8(bits.TrailingZeros16(r))
+					x.add(w, c1, int32(sl%x.vls[c1]), c2, int32(sl%x.vls[c2]))
+				}
+			}
+		}
+	}
+}
+
+// depsTables is for SL-to-VL tables, where the lane depends on the input port
+// as well.
+func (x *mixer) depsTables(w *walker, all bool, sp spec) {
+	for s := range w.head {
+		w.head[s] = -1
+	}
+	for i := len(w.post) - 1; i >= 0; i-- {
+		u := w.post[i]
+		ports := x.ports[u]
+		if all {
+			ports = x.injected[u]
+		}
+		for k, c2 := range [2]int32{w.a[u], w.b[u]} {
+			if c2 < 0 {
+				continue
+			}
+			slot := 2*u + int32(k)
+			out := &w.slots[slot]
+			*out = [16]uint16{}
+			levels := uint16(0)
+			for _, p := range ports {
+				for m := w.arrive[u]; m != 0; m &= m - 1 {
+					sl := bits.TrailingZeros16(m)
+					out[sl] |= x.lanesOf(c2, p, ib.SL(sl), sp)
+					levels |= 1 << sl
+				}
+			}
+			for j := w.head[u]; j >= 0; j = w.next[j] {
+				c1 := w.a[j/2]
+				if j&1 != 0 {
+					c1 = w.b[j/2]
+				}
+				in := &w.slots[j]
+				for m := w.levels[j]; m != 0; m &= m - 1 {
+					sl := bits.TrailingZeros16(m)
+					lanes := x.lanesOf(c2, x.inPort[c1], ib.SL(sl), sp)
+					if in[sl] == 0 {
+						continue // all of that level was dropped on the way
+					}
+					out[sl] |= lanes
+					levels |= 1 << sl
+					for p := in[sl]; p != 0; p &= p - 1 {
+						for q := lanes; q != 0; q &= q - 1 {
+							x.add(w, c1, int32(bits.TrailingZeros16(p)), c2, int32(bits.TrailingZeros16(q)))
+						}
+					}
+				}
+			}
+			w.levels[slot] = levels
+			v := x.to[c2]
+			w.next[slot], w.head[v] = w.head[v], slot
+		}
+	}
+}
+
+// lanesOf are the lanes that service level sl may take on channel c, having
+// entered the switch by port in. Lane 15 discards.
+func (x *mixer) lanesOf(c int32, in uint8, sl ib.SL, sp spec) (m uint16) {
+	if sp&oldLanes != 0 {
+		m = 1 << x.lane(x.old, c, in, sl)
+	}
+	if sp&newLanes != 0 {
+		m |= 1 << x.lane(x.new, c, in, sl)
+	}
+	return m &^ (1 << 15)
+}
+
+func (x *mixer) lane(t *route.Tables, c int32, in uint8, sl ib.SL) uint8 {
+	s := x.from[c]
+	if l := t.Lanes; l != nil && int(s) < len(l.Index) && int(in) < int(l.Stride[s]) {
+		return min(uint8(l.VL(s, in, x.outPort[c], sl)), 15)
+	}
+	return uint8(sl) % x.vls[c]
+}
