@@ -191,6 +191,9 @@ func (j *judge) uniform(w *scratch, l int, isCA bool) {
 
 // markLanes adds c1→c2 on each lane of the masks.
 func (j *judge) markLanes(w *scratch, c1, c2 int32, ca, sw uint16) {
+	if j.quiet {
+		return
+	}
 	b := uint32(j.row[c1] + j.col[c2])
 	at, m := b>>6, uint64(1)<<(b&63)
 	for x := ca; x != 0; x &= x - 1 {
@@ -334,6 +337,9 @@ func (j *judge) pass(w *scratch, u, c1, dst int32, port uint8) (lanes uint16) {
 		}
 		if sw != 0 {
 			next.sw[sl] |= 1 << l2
+		}
+		if j.quiet {
+			continue
 		}
 		for y := ca; y != 0; y &= y - 1 {
 			if set := j.plane(w.ca, bits.TrailingZeros16(y), int(l2)); set[at]&m == 0 {

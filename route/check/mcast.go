@@ -42,18 +42,7 @@ func (j *judge) trees(ws []*scratch, o Options) (failures int, examples []Multic
 	if m != nil {
 		list = m.Trees
 	}
-	groups := slices.Clone(o.Groups)
-	slices.SortStableFunc(groups, func(a, b route.Group) int { return cmp.Compare(a.MLID, b.MLID) })
-	tj := &treeJudge{judge: j, groups: groups, known: o.Groups != nil, endAt: make([]int32, j.n<<8), hosts: make([][]uint8, j.n)}
-	for i := range tj.endAt {
-		tj.endAt[i] = -1
-	}
-	for e := range j.g.EndPorts {
-		if p := &j.g.EndPorts[e]; p.Switch >= 0 {
-			tj.endAt[int(p.Switch)<<8|int(p.Port)] = int32(e)
-			tj.hosts[p.Switch] = append(tj.hosts[p.Switch], p.Port)
-		}
-	}
+	tj := j.newTreeJudge(o.Groups)
 	found := make([]MulticastFailure, len(list))
 	pos := make([][]int32, len(ws))
 	route.ForEach(len(ws), len(list), func(w, i int) {
@@ -84,6 +73,22 @@ type treeJudge struct {
 	known  bool          // groups are given
 	endAt  []int32       // end port by switch<<8 | port, or -1
 	hosts  [][]uint8     // by switch: the ports of its end ports
+}
+
+func (j *judge) newTreeJudge(known []route.Group) *treeJudge {
+	groups := slices.Clone(known)
+	slices.SortStableFunc(groups, func(a, b route.Group) int { return cmp.Compare(a.MLID, b.MLID) })
+	t := &treeJudge{judge: j, groups: groups, known: known != nil, endAt: make([]int32, j.n<<8), hosts: make([][]uint8, j.n)}
+	for i := range t.endAt {
+		t.endAt[i] = -1
+	}
+	for e := range j.g.EndPorts {
+		if p := &j.g.EndPorts[e]; p.Switch >= 0 {
+			t.endAt[int(p.Switch)<<8|int(p.Port)] = int32(e)
+			t.hosts[p.Switch] = append(t.hosts[p.Switch], p.Port)
+		}
+	}
+	return t
 }
 
 // missing lists the groups that have members but neither tree nor refusal.
@@ -141,7 +146,10 @@ func (t *treeJudge) tree(w *scratch, tr *route.Tree, pos []int32) (fail Multicas
 			}
 			if c := t.channelAt(s, p); c >= 0 {
 				w.lanes |= uint32(lanes)
-				t.wait(w, tr, pos, c, lanes)
+				t.wait(tr, pos, c, lanes, func(c1, c2 int32, l1, l2 int) {
+					b := uint32(t.row[c1] + t.col[c2])
+					t.plane(w.ca, l1, l2)[b>>6] |= 1 << (b & 63)
+				})
 			}
 		})
 	}
@@ -262,8 +270,9 @@ func (t *treeJudge) sends(tr *route.Tree, pos []int32, c int32) bool {
 	return at >= 0 && hasPort(&tr.Ports[at], int(k.OutPort))
 }
 
-// wait records what packets on channel c1 of the tree wait for.
-func (t *treeJudge) wait(w *scratch, tr *route.Tree, pos []int32, c1 int32, lanes uint16) {
+// wait calls fn for what packets on channel c1 of the tree, on some lanes, wait
+// for.
+func (t *treeJudge) wait(tr *route.Tree, pos []int32, c1 int32, lanes uint16, fn func(c1, c2 int32, l1, l2 int)) {
 	k := &t.g.Channels[c1]
 	at := pos[k.To]
 	if at < 0 {
@@ -278,9 +287,8 @@ func (t *treeJudge) wait(w *scratch, tr *route.Tree, pos []int32, c1 int32, lane
 		if !ok {
 			return
 		}
-		b := uint32(t.row[c1] + t.col[c2])
 		for x := lanes; x != 0; x &= x - 1 {
-			t.plane(w.ca, bits.TrailingZeros16(x), int(l2))[b>>6] |= 1 << (b & 63)
+			fn(c1, c2, bits.TrailingZeros16(x), int(l2))
 		}
 	})
 }

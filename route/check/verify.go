@@ -42,6 +42,9 @@ type judge struct {
 	inComp []int64   // by component: LIDs
 	total  int64     // LIDs of all end ports
 	keep   int       // examples
+
+	keepCounts bool // of dependencies, for a Proof
+	quiet      bool // do not mark dependencies
 }
 
 // scratch belongs to one worker.
@@ -54,8 +57,9 @@ type scratch struct {
 	flow    []int64
 	mask    []uint16 // lanes that traffic with a CA at an end brings here
 	smask   []uint16 // lanes that traffic between switches brings here
-	seen    []bool
+	above   []int32  // by switch: switches with CAs whose packets come by
 	load    []int64
+	hist    []int64     // paths by links between switches
 	ca      planes      // dependencies of traffic with a CA at one end
 	sw      planes      // those of traffic between switch port 0s
 	used    uint32      // lanes of delivered paths with a CA at one end
@@ -64,6 +68,8 @@ type scratch struct {
 	state   []laneState // by switch, in mode general
 	refused bool        // some packets of the LID at hand are on a lane that a link does not have
 	part    partial
+	caCount counts // how many destinations make a dependency, for a Proof
+	swCount counts
 }
 
 // partial sums of a Report; addition commutes, so the total does not depend on
@@ -77,10 +83,18 @@ type partial struct {
 // be in the graph's switch order. CAs that hang on no switch (cabled to one
 // another) count as connected to nobody.
 func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
+	r, _, _ := verify(g, t, o, false)
+	return r
+}
+
+// verify also returns, if keep is set, the judge and the first worker's
+// scratch with the sums of all.
+func verify(g *fabric.Graph, t *route.Tables, o Options, keep bool) (*Report, *judge, *scratch) {
 	if m := malformed(g, t); m != "" {
-		return &Report{Malformed: m}
+		return &Report{Malformed: m}, nil, nil
 	}
 	j := newJudge(g, t, o)
+	j.keepCounts = keep
 	workers := max(o.Workers, 1)
 	blocks := route.RowLen(ib.LID(j.top)) / route.BlockLen
 	ws := make([]*scratch, min(workers, blocks))
@@ -118,6 +132,11 @@ func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
 		}
 		first.ca.join(w.ca)
 		first.sw.join(w.sw)
+		first.caCount.join(w.caCount)
+		first.swCount.join(w.swCount)
+		for h, k := range w.hist {
+			first.hist[h] += k
+		}
 	}
 	if r.Paths > 0 {
 		r.AvgHops /= float64(r.Paths)
@@ -127,20 +146,25 @@ func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
 			r.Failures = append(r.Failures, f[:min(left, len(f))]...)
 		}
 	}
-	var sum int64
-	for _, v := range first.load {
-		sum += v
-		r.MaxChannelLoad = max(r.MaxChannelLoad, v)
-	}
-	if len(first.load) > 0 {
-		r.AvgChannelLoad = float64(sum) / float64(len(first.load))
-	}
+	r.balance(first.load)
 	r.VLsUsed = max(bits.OnesCount32(first.used), 1)
 	if most := bits.Len32(first.lanes); t.NumVLs > 0 && most > t.NumVLs {
 		r.Malformed = fmt.Sprintf("the tables claim %d data lanes but use lane %d", t.NumVLs, most-1)
 	}
 	j.cycles(r, first.ca, first.sw)
-	return r
+	return r, j, first
+}
+
+// balance fills in what is said of the channels' loads.
+func (r *Report) balance(load []int64) {
+	var sum int64
+	for _, v := range load {
+		sum += v
+		r.MaxChannelLoad = max(r.MaxChannelLoad, v)
+	}
+	if len(load) > 0 {
+		r.AvgChannelLoad = float64(sum) / float64(len(load))
+	}
 }
 
 func newJudge(g *fabric.Graph, t *route.Tables, o Options) *judge {
@@ -225,11 +249,14 @@ func (j *judge) newScratch() *scratch {
 	s := &scratch{
 		tile: make([]byte, route.BlockLen*j.n), ch: make([]int32, j.n), depth: make([]int32, j.n),
 		order: make([]int32, 0, j.n), flow: make([]int64, j.n), mask: make([]uint16, j.n), smask: make([]uint16, j.n),
-		seen: make([]bool, j.n), load: make([]int64, len(j.to)),
+		above: make([]int32, j.n), load: make([]int64, len(j.to)), hist: make([]int64, j.n+1),
 		ca: make(planes, j.lanes*j.lanes), sw: make(planes, j.lanes*j.lanes),
 	}
 	j.plane(s.ca, 0, 0)
 	j.plane(s.sw, 0, 0)
+	if j.keepCounts {
+		s.caCount, s.swCount = make(counts, j.lanes*j.lanes), make(counts, j.lanes*j.lanes)
+	}
 	if j.mode == general {
 		s.state = make([]laneState, j.n)
 	}
@@ -262,16 +289,13 @@ func (j *judge) block(w *scratch, b int) []Failure {
 			continue // only loops matter
 		}
 		isCA := j.g.EndPorts[owner].Type != ib.NodeSwitch
-		switch j.mode {
-		case single:
-			j.single(w, isCA)
-		case uniform:
-			j.uniform(w, l, isCA)
-		case general:
-			if j.general(w, l, dst, port, isCA); w.refused {
-				fails = j.slow(w, fails, ib.LID(l), owner, entries)
-				continue
-			}
+		j.depend(w, l, dst, port, isCA)
+		if w.refused {
+			fails = j.slow(w, fails, ib.LID(l), owner, entries)
+			continue
+		}
+		if j.keepCounts {
+			j.count(w, isCA)
 		}
 		if bad {
 			fails = j.blame(w, fails, ib.LID(l), owner, entries)
@@ -281,6 +305,18 @@ func (j *judge) block(w *scratch, b int) []Failure {
 		}
 	}
 	return fails
+}
+
+// depend records the dependencies of the LID at hand.
+func (j *judge) depend(w *scratch, l int, dst int32, port uint8, isCA bool) {
+	switch j.mode {
+	case single:
+		j.single(w, isCA)
+	case uniform:
+		j.uniform(w, l, isCA)
+	case general:
+		j.general(w, l, dst, port, isCA)
+	}
 }
 
 // transpose turns rows of switches into rows of LIDs, entries as the switches
@@ -397,6 +433,9 @@ func (j *judge) single(w *scratch, isCA bool) {
 	w.used |= 1
 	w.lanes |= 1
 	if isCA {
+		if j.quiet {
+			return
+		}
 		// Every switch may send: port 0 of one, if not a CA on it.
 		set := w.ca[0]
 		for _, u := range w.order {
@@ -417,9 +456,9 @@ func (j *judge) single(w *scratch, isCA bool) {
 		}
 		return
 	}
-	seen := w.seen
+	above := w.above
 	for s, k := range j.casAt {
-		seen[s] = k > 0
+		above[s] = min(k, 1)
 	}
 	for i := len(w.order) - 1; i >= 0; i-- {
 		u := w.order[i]
@@ -428,18 +467,18 @@ func (j *judge) single(w *scratch, isCA bool) {
 			continue
 		}
 		v := j.to[c1]
-		set := w.sw[0]
-		if seen[u] {
-			seen[v] = true
-			set = w.ca[0]
-		}
-		if c2 := w.ch[v]; c2 >= 0 {
+		above[v] += above[u]
+		if c2 := w.ch[v]; c2 >= 0 && !j.quiet {
+			set := w.sw[0]
+			if above[u] > 0 {
+				set = w.ca[0]
+			}
 			j.mark(set, c1, c2)
 		}
 	}
-	if w.round {
+	if w.round && !j.quiet {
 		j.loopMasks(w, func(u int32) (uint16, uint16) {
-			if seen[u] {
+			if above[u] > 0 {
 				return 1, 0
 			}
 			return 0, 1
@@ -494,6 +533,7 @@ func (j *judge) measure(w *scratch, dst int32) {
 		if k := int64(j.casAt[u]); k > 0 {
 			paths += k
 			hops += k * int64(d-1)
+			w.hist[d-1] += k
 			maxHops = max(maxHops, d-1)
 		}
 		if c := w.ch[u]; c >= 0 {
@@ -503,6 +543,7 @@ func (j *judge) measure(w *scratch, dst int32) {
 	}
 	if w.depth[dst] > 0 {
 		paths-- // the port itself
+		w.hist[0]--
 	}
 	w.part.paths += paths
 	w.part.hops += hops

@@ -1,0 +1,257 @@
+// Package cdg counts the dependencies between the channels of a fabric: how
+// many destinations make packets that hold one (channel, lane) wait for
+// another (W. J. Dally and C. L. Seitz, "Deadlock-free message routing in
+// multiprocessor interconnection networks", 1987). Because dependencies are
+// counted, those of one destination can be taken out again, and because
+// copies share what has not changed, a graph can be carried from one set of
+// tables to the next:
+//
+//	shape := cdg.NewShape(g)
+//	deps := cdg.New(shape, lanes)
+//	old := cdg.NewWalker(g, installed)
+//	for l := 1; l <= int(installed.TopLID); l++ {
+//		deps.AddLID(old, ib.LID(l), +1)
+//	}
+//	order := deps.Order() // nil: there is a cycle, deps.Cycle() shows one
+//	…
+//	try, o := deps.Clone(), order.Clone()
+//	for _, d := range try.AddLID(cdg.NewWalker(g, wanted), 7, +1) { // 7's packets by either table
+//		if !o.Insert(try, d) { … } // closes a cycle
+//	}
+//
+// A dependency names the switch where packets wait, the port and lane they
+// came in by and the port and lane they are to leave by. Each ordered pair of
+// ports and pair of lanes of a switch has a count, in one slab for a switch
+// and a pair of lanes; beside it are matrices of bits, so that searches go over
+// 64 channels at a step.
+//
+// Memory: 4 bytes and a bit or two for each pair of ports of a switch, for
+// each pair of lanes that has any dependency there. Clone costs a pointer for
+// each switch.
+package cdg
+
+import (
+	"math/bits"
+	"sync/atomic"
+
+	"heddle/fabric"
+)
+
+// Shape is what the graphs of one fabric have in common: where its channels
+// lead. It is immutable.
+type Shape struct {
+	base []int32 // by switch: number of its port 0; switch s has ports base[s]..base[s+1]-1
+	next []int32 // by number of an output port: that of the input port it is cabled to, or -1
+	at   []int32 // by number of a port: its switch
+}
+
+// NewShape takes the switches and channels of g. Ports keep their numbers as
+// long as the switches and their port counts stay, whatever cables go and
+// come, so graphs can move to the shape of a changed fabric (Graph.Move).
+func NewShape(g *fabric.Graph) *Shape {
+	n := len(g.Switches)
+	s := &Shape{base: make([]int32, n+1)}
+	width := make([]int32, n)
+	for v := range n {
+		width[v] = int32(g.Switches[v].NumPorts)
+	}
+	for c := range g.Channels {
+		k := &g.Channels[c]
+		width[k.From] = max(width[k.From], int32(k.OutPort))
+		width[k.To] = max(width[k.To], int32(k.InPort))
+	}
+	for v, w := range width {
+		s.base[v+1] = s.base[v] + w + 1
+	}
+	s.next, s.at = make([]int32, s.base[n]), make([]int32, s.base[n])
+	for v := range n {
+		for p := s.base[v]; p < s.base[v+1]; p++ {
+			s.next[p], s.at[p] = -1, int32(v)
+		}
+	}
+	for c := range g.Channels {
+		k := &g.Channels[c]
+		s.next[s.base[k.From]+int32(k.OutPort)] = s.base[k.To] + int32(k.InPort)
+	}
+	return s
+}
+
+// Alike reports whether two shapes number switches and ports alike.
+func (s *Shape) Alike(o *Shape) bool {
+	if len(s.base) != len(o.base) {
+		return false
+	}
+	for i, b := range s.base {
+		if o.base[i] != b {
+			return false
+		}
+	}
+	return true
+}
+
+// Dep is a dependency: at Switch, packets that came in by port In on InLane
+// wait for port Out on OutLane.
+type Dep struct {
+	Switch       int32
+	In, InLane   uint8
+	Out, OutLane uint8
+}
+
+// Hop is a node of the graph: the channel that leaves a switch by a port, on
+// a lane.
+type Hop struct {
+	Switch     int32
+	Port, Lane uint8
+}
+
+// Graph holds counted dependencies. Any number of goroutines may read it;
+// who changes it must be alone.
+type Graph struct {
+	shape  *Shape
+	lanes  int
+	sw     []*block
+	owner  *token
+	shared atomic.Bool
+}
+
+// token marks what a Graph may change in place; it has a size, so that each
+// has an address of its own.
+type token struct{ _ byte }
+
+// block is what a Graph knows about a switch.
+type block struct {
+	owner  *token
+	width  int // ports, port 0 included
+	words  int // of a row of bits
+	planes []*plane
+}
+
+// plane has the dependencies of a switch from one lane to another.
+type plane struct {
+	owner *token
+	count []uint32 // by in·width + out
+	fwd   []uint64 // by in: the outs that have a count
+	back  []uint64 // by out: the ins
+}
+
+// New returns a graph without dependencies, for data lanes 0..lanes-1.
+func New(s *Shape, lanes int) *Graph {
+	return &Graph{shape: s, lanes: lanes, sw: make([]*block, len(s.base)-1), owner: &token{}}
+}
+
+// Lanes is the number of lanes that the graph was made for.
+func (g *Graph) Lanes() int { return g.lanes }
+
+// Shape is the shape that the graph is of.
+func (g *Graph) Shape() *Shape { return g.shape }
+
+// Clone returns a copy that shares everything until one of the two is
+// changed. Several goroutines may clone one graph at once.
+func (g *Graph) Clone() *Graph {
+	g.shared.Store(true)
+	c := &Graph{shape: g.shape, lanes: g.lanes, sw: make([]*block, len(g.sw)), owner: &token{}}
+	copy(c.sw, g.sw)
+	return c
+}
+
+// Move gives the graph the shape of a changed fabric, which must be Alike.
+// Dependencies over cables that are gone must have been taken out.
+func (g *Graph) Move(s *Shape) { g.shape = s }
+
+// writable returns the plane of a pair of lanes of a switch for changing it.
+func (g *Graph) writable(v int32, l1, l2 uint8) (*block, *plane) {
+	if g.shared.Load() {
+		g.owner = &token{}
+		g.shared.Store(false)
+	}
+	b := g.sw[v]
+	switch {
+	case b == nil:
+		w := int(g.shape.base[v+1] - g.shape.base[v])
+		b = &block{owner: g.owner, width: w, words: (w + 63) / 64, planes: make([]*plane, g.lanes*g.lanes)}
+		g.sw[v] = b
+	case b.owner != g.owner:
+		c := *b
+		c.owner = g.owner
+		c.planes = append([]*plane(nil), b.planes...)
+		b = &c
+		g.sw[v] = b
+	}
+	at := int(l1)*g.lanes + int(l2)
+	p := b.planes[at]
+	switch {
+	case p == nil:
+		p = &plane{
+			owner: g.owner, count: make([]uint32, b.width*b.width),
+			fwd: make([]uint64, b.width*b.words), back: make([]uint64, b.width*b.words),
+		}
+		b.planes[at] = p
+	case p.owner != g.owner:
+		p = &plane{
+			owner: g.owner, count: append([]uint32(nil), p.count...),
+			fwd: append([]uint64(nil), p.fwd...), back: append([]uint64(nil), p.back...),
+		}
+		b.planes[at] = p
+	}
+	return b, p
+}
+
+// Add changes the count of a dependency by n and returns +1 if it is new, -1
+// if it is gone, else 0. The count must not fall below 0.
+func (g *Graph) Add(d Dep, n int) int {
+	if n == 0 {
+		return 0
+	}
+	b, p := g.writable(d.Switch, d.InLane, d.OutLane)
+	c := &p.count[int(d.In)*b.width+int(d.Out)]
+	was := *c
+	*c = uint32(int(was) + n)
+	if int(was)+n < 0 {
+		panic("cdg: a dependency was taken out that is not there")
+	}
+	if (was == 0) == (*c == 0) {
+		return 0
+	}
+	p.fwd[int(d.In)*b.words+int(d.Out)>>6] ^= 1 << (d.Out & 63)
+	p.back[int(d.Out)*b.words+int(d.In)>>6] ^= 1 << (d.In & 63)
+	if was == 0 {
+		return 1
+	}
+	return -1
+}
+
+// Count is how often a dependency was added.
+func (g *Graph) Count(d Dep) int {
+	b := g.sw[d.Switch]
+	if b == nil {
+		return 0
+	}
+	p := b.planes[int(d.InLane)*g.lanes+int(d.OutLane)]
+	if p == nil {
+		return 0
+	}
+	return int(p.count[int(d.In)*b.width+int(d.Out)])
+}
+
+// Each calls fn for every dependency that has a count, by ascending switch,
+// lanes, input and output port.
+func (g *Graph) Each(fn func(d Dep, n int)) {
+	for v, b := range g.sw {
+		if b == nil {
+			continue
+		}
+		for at, p := range b.planes {
+			if p == nil {
+				continue
+			}
+			for in := range b.width {
+				for w, x := range p.fwd[in*b.words : (in+1)*b.words] {
+					for ; x != 0; x &= x - 1 {
+						out := w<<6 + bits.TrailingZeros64(x)
+						fn(Dep{int32(v), uint8(in), uint8(at / g.lanes), uint8(out), uint8(at % g.lanes)}, int(p.count[in*b.width+out]))
+					}
+				}
+			}
+		}
+	}
+}

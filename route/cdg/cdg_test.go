@@ -1,0 +1,284 @@
+package cdg_test
+
+import (
+	"slices"
+	"testing"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/cdg"
+	"heddle/route/routetest"
+
+	"pgregory.net/rapid"
+)
+
+// model is the obvious twin of a Graph: a map.
+type model map[cdg.Dep]int
+
+// edges lists a model's dependencies as pairs of nodes.
+func (m model) edges(g *fabric.Graph) map[[2]cdg.Hop]bool {
+	out := map[[2]cdg.Hop]bool{}
+	for d, n := range m {
+		if n > 0 {
+			back := g.PortChannel[d.Switch][d.In]
+			k := &g.Channels[back]
+			out[[2]cdg.Hop{{Switch: k.To, Port: k.InPort, Lane: d.InLane}, {Switch: d.Switch, Port: d.Out, Lane: d.OutLane}}] = true
+		}
+	}
+	return out
+}
+
+// reach is the transitive closure of edges.
+func reach(edges map[[2]cdg.Hop]bool) map[[2]cdg.Hop]bool {
+	out := map[[2]cdg.Hop]bool{}
+	nodes := map[cdg.Hop]bool{}
+	for e := range edges {
+		out[e] = true
+		nodes[e[0]], nodes[e[1]] = true, true
+	}
+	for k := range nodes {
+		for i := range nodes {
+			if out[[2]cdg.Hop{i, k}] {
+				for j := range nodes {
+					if out[[2]cdg.Hop{k, j}] {
+						out[[2]cdg.Hop{i, j}] = true
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+func cyclic(r map[[2]cdg.Hop]bool) bool {
+	for e := range r {
+		if e[0] == e[1] {
+			return true
+		}
+	}
+	return false
+}
+
+func drawNet(t *rapid.T) *fabric.Graph {
+	draw := routetest.Draws(rapid.Uint64().Draw(t, "seed"))
+	return routetest.Random(2+draw(4), draw(5), 1, 1, draw).Graph()
+}
+
+func drawDep(t *rapid.T, g *fabric.Graph, lanes int) (cdg.Dep, bool) {
+	c := rapid.IntRange(0, len(g.Channels)-1).Draw(t, "channel")
+	k := &g.Channels[c]
+	next := g.Channels[g.Off[k.To]:g.Off[k.To+1]]
+	out := next[rapid.IntRange(0, len(next)-1).Draw(t, "next")]
+	if out.OutPort == k.InPort {
+		return cdg.Dep{}, false
+	}
+	return cdg.Dep{
+		Switch: k.To, In: k.InPort, InLane: uint8(rapid.IntRange(0, lanes-1).Draw(t, "l1")),
+		Out: out.OutPort, OutLane: uint8(rapid.IntRange(0, lanes-1).Draw(t, "l2")),
+	}, true
+}
+
+// TestTwin changes graphs, clones of them and their orders at random and
+// compares counts, cycles and components with those of maps.
+func TestTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawNet(t)
+		if len(g.Channels) == 0 {
+			return
+		}
+		lanes := rapid.IntRange(1, 2).Draw(t, "lanes")
+		shape := cdg.NewShape(g)
+		type pair struct {
+			d *cdg.Graph
+			m model
+			o *cdg.Order
+		}
+		first := cdg.New(shape, lanes)
+		all := []pair{{first, model{}, first.Order()}}
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			i := rapid.IntRange(0, len(all)-1).Draw(t, "graph")
+			p := &all[i]
+			if len(all) < 4 && rapid.IntRange(0, 5).Draw(t, "clone") == 0 {
+				c := pair{p.d.Clone(), model{}, nil}
+				for d, n := range p.m {
+					c.m[d] = n
+				}
+				if p.o != nil {
+					c.o = p.o.Clone()
+					p.o = p.o.Clone()
+				}
+				all = append(all, c)
+				continue
+			}
+			d, ok := drawDep(t, g, lanes)
+			if !ok {
+				continue
+			}
+			n := rapid.IntRange(-p.m[d], 2).Draw(t, "n")
+			was := p.m[d]
+			p.m[d] += n
+			want := 0
+			if (was > 0) != (p.m[d] > 0) {
+				want = 1
+				if was > 0 {
+					want = -1
+				}
+			}
+			if got := p.d.Add(d, n); got != want {
+				t.Fatalf("Add %+v %d times to %d: %d, want %d", d, n, was, got, want)
+			}
+			ring := cyclic(reach(p.m.edges(g)))
+			if p.d.Acyclic() == ring {
+				t.Fatalf("Acyclic %v, want %v: %v", !ring, ring, p.m)
+			}
+			checkCycle(t, p.d, p.m.edges(g), ring)
+			if want > 0 && p.o != nil {
+				if p.o.Insert(p.d, d) == ring {
+					t.Fatalf("Insert says %v, cycle %v", !ring, ring)
+				}
+			}
+			if ring {
+				p.o = nil
+			} else if p.o == nil {
+				p.o = p.d.Order()
+			}
+			for e := range p.m {
+				if p.m[e] > 0 && p.o != nil && !p.o.Agrees(p.d, e) {
+					t.Fatalf("the order disagrees with %+v", e)
+				}
+			}
+		}
+		for i := range all {
+			for d, n := range all[i].m {
+				if all[i].d.Count(d) != n {
+					t.Fatalf("graph %d: %+v counts %d, want %d", i, d, all[i].d.Count(d), n)
+				}
+			}
+			all[i].d.Each(func(d cdg.Dep, n int) {
+				if all[i].m[d] != n {
+					t.Fatalf("graph %d: %+v is there %d times, want %d", i, d, n, all[i].m[d])
+				}
+			})
+		}
+		a, b := all[0], all[len(all)-1]
+		if got, want := a.d.Tangles(b.d), tangles(a.m.edges(g), b.m.edges(g)); got != want {
+			t.Fatalf("%d tangles, want %d", got, want)
+		}
+	})
+}
+
+func checkCycle(t *rapid.T, d *cdg.Graph, edges map[[2]cdg.Hop]bool, ring bool) {
+	c := d.Cycle()
+	if (len(c) > 0) != ring {
+		t.Fatalf("cycle %v, want one: %v", c, ring)
+	}
+	for i := range c {
+		if !edges[[2]cdg.Hop{c[i], c[(i+1)%len(c)]}] {
+			t.Fatalf("%v is no cycle", c)
+		}
+	}
+}
+
+// tangles counts the components of the union that hold an edge of b alone.
+func tangles(a, b map[[2]cdg.Hop]bool) int {
+	union := map[[2]cdg.Hop]bool{}
+	for e := range a {
+		union[e] = true
+	}
+	for e := range b {
+		union[e] = true
+	}
+	r := reach(union)
+	var heads []cdg.Hop
+	for e := range b {
+		if a[e] || !r[[2]cdg.Hop{e[1], e[0]}] {
+			continue
+		}
+		if !slices.ContainsFunc(heads, func(h cdg.Hop) bool { return r[[2]cdg.Hop{h, e[0]}] && r[[2]cdg.Hop{e[0], h}] }) {
+			heads = append(heads, e[0])
+		}
+	}
+	return len(heads)
+}
+
+// TestWalker: the dependencies of a LID are those of all paths to it.
+func TestWalker(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawNet(t)
+		draw := routetest.Draws(rapid.Uint64().Draw(t, "table seed"))
+		tb := route.New("drawn", len(g.Switches), g.TopLID)
+		for s := range tb.LFT {
+			for l := range tb.LFT[s][:int(g.TopLID)+1] {
+				tb.LFT[s][l] = byte(draw(int(g.Switches[s].NumPorts) + 1))
+			}
+		}
+		for c := range g.Channels {
+			g.Channels[c].VLs = 3
+		}
+		if draw(2) == 0 {
+			tb.SwitchClasses(g)
+			tb.SL = make([]ib.SL, len(g.Switches)*tb.NumClasses)
+			for i := range tb.SL {
+				tb.SL[i] = ib.SL(draw(4))
+			}
+		}
+		if draw(2) == 0 {
+			tb.Lanes = &route.Lanes{Rows: [][16]ib.VL{{0, 1, 2, 0}, {1, 2, 0, 3}, {2, 2, 1, 1}}}
+			for s := range g.Switches {
+				k := int(g.Switches[s].NumPorts) + 1
+				tb.Lanes.Stride = append(tb.Lanes.Stride, uint16(k))
+				row := make([]uint8, k*k)
+				for i := range row {
+					row[i] = uint8(draw(3))
+				}
+				tb.Lanes.Index = append(tb.Lanes.Index, row)
+			}
+		}
+		w := cdg.NewWalker(g, tb)
+		deps := cdg.New(cdg.NewShape(g), 3)
+		for l := ib.LID(1); l <= g.TopLID; l++ {
+			want := model{}
+			dst := g.EndPorts[g.LIDOwner[l]].Switch
+			for e := range g.EndPorts {
+				at, in := g.EndPorts[e].Switch, g.EndPorts[e].Port
+				sl := tb.PathSL(at, l)
+				var last *fabric.Channel
+				was := uint8(0)
+				for range 4 * len(g.Switches) {
+					if at < 0 || at == dst || g.PortChannel[at][tb.LFT[at][l]] < 0 {
+						break
+					}
+					k := &g.Channels[g.PortChannel[at][tb.LFT[at][l]]]
+					lane := uint8(tb.VL(at, in, k.OutPort, sl, k.VLs))
+					if tb.SL == nil && tb.Lanes == nil {
+						lane = 0
+					}
+					if lane >= k.VLs {
+						break
+					}
+					if last != nil {
+						want[cdg.Dep{Switch: at, In: in, InLane: was, Out: k.OutPort, OutLane: lane}] = 1
+					}
+					last, was = k, lane
+					at, in = k.To, k.InPort
+				}
+			}
+			got := model{}
+			w.Each(l, func(d cdg.Dep) { got[d]++ })
+			for d := range want {
+				if got[d] != 1 {
+					t.Fatalf("LID %d: %+v is told %d times", l, d, got[d])
+				}
+			}
+			if len(got) != len(want) {
+				t.Fatalf("LID %d: %v, want %v", l, got, want)
+			}
+			deps.AddLID(w, l, 1)
+		}
+		for l := ib.LID(1); l <= g.TopLID; l++ {
+			deps.AddLID(w, l, -1)
+		}
+		deps.Each(func(d cdg.Dep, n int) { t.Fatalf("%+v is left %d times", d, n) })
+	})
+}

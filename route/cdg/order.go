@@ -1,0 +1,192 @@
+package cdg
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// Order is a topological order of a graph's nodes, kept while dependencies
+// are added (D. J. Pearce and P. H. J. Kelly, "A dynamic topological sort
+// algorithm for directed acyclic graphs", 2006). Dependencies that are taken
+// out leave it as good as it was.
+type Order struct {
+	pos    []int32 // by node
+	shared bool
+	seen   []uint32 // by node: round of the last visit
+	round  uint32
+	fwd    []int32
+	back   []int32
+	pool   []int32
+}
+
+// Order sorts the nodes of g so that each comes before those that wait for it;
+// nil if there is a cycle. Nodes that nothing leads to come first, then those
+// that only they lead to, and so on (A. B. Kahn, 1962): in a fat tree this
+// puts channels up before channels down, so that few later dependencies
+// disagree.
+//
+// Complexity O(dependencies).
+func (g *Graph) Order() *Order {
+	sh, lanes := g.shape, int32(g.lanes)
+	in := make([]int32, g.nodes())
+	for v, b := range g.sw {
+		if b == nil {
+			continue
+		}
+		for at, p := range b.planes {
+			if p == nil {
+				continue
+			}
+			for out := range b.width {
+				x := (sh.base[v]+int32(out))*lanes + int32(at)%lanes
+				for _, w := range p.back[out*b.words : (out+1)*b.words] {
+					in[x] += int32(bits.OnesCount64(w))
+				}
+			}
+		}
+	}
+	o := &Order{pos: make([]int32, len(in))}
+	queue := make([]int32, 0, len(in))
+	for x, k := range in {
+		if k == 0 {
+			queue = append(queue, int32(x))
+		}
+	}
+	for h := 0; h < len(queue); h++ {
+		o.pos[queue[h]] = int32(h)
+		g.successors(queue[h], func(y int32) {
+			if in[y]--; in[y] == 0 {
+				queue = append(queue, y)
+			}
+		})
+	}
+	if len(queue) < len(in) {
+		return nil
+	}
+	return o
+}
+
+// Clone returns a copy. The original must not be changed any more; both may
+// be cloned again, and several goroutines may clone one at once.
+func (o *Order) Clone() *Order { return &Order{pos: o.pos, shared: true} }
+
+// Agrees reports whether a dependency goes forward in the order.
+func (o *Order) Agrees(g *Graph, d Dep) bool {
+	x, y := g.ends(d)
+	return o.pos[x] < o.pos[y]
+}
+
+// Insert makes the order agree with a dependency that g has, and reports
+// whether it can: if not, the dependency closes a cycle, and the order is of
+// no use until it is taken out. g may hold dependencies that are to be
+// inserted later.
+//
+// Complexity: of the nodes between the two ends in the old order, those that
+// the dependency's ends lead to or come from, and their dependencies.
+func (o *Order) Insert(g *Graph, d Dep) bool {
+	x, y := g.ends(d)
+	lo, hi := o.pos[y], o.pos[x]
+	if hi < lo {
+		return true
+	}
+	if o.shared {
+		o.pos, o.shared = slices.Clone(o.pos), false
+	}
+	if o.seen == nil {
+		o.seen = make([]uint32, len(o.pos))
+	}
+	o.round++
+	o.fwd = append(o.fwd[:0], y)
+	o.seen[y] = o.round
+	cycle := x == y
+	for h := 0; h < len(o.fwd) && !cycle; h++ {
+		g.successors(o.fwd[h], func(z int32) {
+			cycle = cycle || z == x
+			if o.pos[z] < hi && o.pos[z] > lo && o.seen[z] != o.round {
+				o.seen[z] = o.round
+				o.fwd = append(o.fwd, z)
+			}
+		})
+	}
+	if cycle {
+		return false
+	}
+	o.back = append(o.back[:0], x)
+	o.seen[x] = o.round
+	for h := 0; h < len(o.back); h++ {
+		g.predecessors(o.back[h], func(z int32) {
+			if o.pos[z] > lo && o.pos[z] < hi && o.seen[z] != o.round {
+				o.seen[z] = o.round
+				o.back = append(o.back, z)
+			}
+		})
+	}
+	byPos := func(a, b int32) int { return cmp.Compare(o.pos[a], o.pos[b]) }
+	slices.SortFunc(o.fwd, byPos)
+	slices.SortFunc(o.back, byPos)
+	o.pool = o.pool[:0]
+	for _, z := range o.back {
+		o.pool = append(o.pool, o.pos[z])
+	}
+	for _, z := range o.fwd {
+		o.pool = append(o.pool, o.pos[z])
+	}
+	slices.Sort(o.pool)
+	for i, z := range o.back {
+		o.pos[z] = o.pool[i]
+	}
+	for i, z := range o.fwd {
+		o.pos[z] = o.pool[len(o.back)+i]
+	}
+	return true
+}
+
+// successors calls fn for the nodes that wait for x.
+func (g *Graph) successors(x int32, fn func(y int32)) {
+	sh, lanes := g.shape, int32(g.lanes)
+	to := sh.next[x/lanes]
+	if to < 0 {
+		return
+	}
+	v := sh.at[to]
+	b := g.sw[v]
+	if b == nil {
+		return
+	}
+	in, l1 := int(to-sh.base[v]), int(x%lanes)
+	for l2, p := range b.planes[l1*g.lanes : (l1+1)*g.lanes] {
+		if p == nil {
+			continue
+		}
+		for w, m := range p.fwd[in*b.words : (in+1)*b.words] {
+			for ; m != 0; m &= m - 1 {
+				fn((sh.base[v]+int32(w<<6+bits.TrailingZeros64(m)))*lanes + int32(l2))
+			}
+		}
+	}
+}
+
+// predecessors calls fn for the nodes that x waits for.
+func (g *Graph) predecessors(x int32, fn func(y int32)) {
+	sh, lanes := g.shape, int32(g.lanes)
+	port := x / lanes
+	v := sh.at[port]
+	b := g.sw[v]
+	if b == nil {
+		return
+	}
+	out, l2 := int(port-sh.base[v]), int(x%lanes)
+	for l1 := range g.lanes {
+		p := b.planes[l1*g.lanes+l2]
+		if p == nil {
+			continue
+		}
+		for w, m := range p.back[out*b.words : (out+1)*b.words] {
+			for ; m != 0; m &= m - 1 {
+				in := int32(w<<6 + bits.TrailingZeros64(m))
+				fn(sh.next[sh.base[v]+in]*lanes + int32(l1))
+			}
+		}
+	}
+}
