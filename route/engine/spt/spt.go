@@ -10,7 +10,11 @@
 // first weights so large that detours hardly pay; here cost (hops, or the
 // operator's weights) comes first and paths never detour, so one breadth-first
 // search for a destination serves all its LIDs, and the weights are minimised
-// along the shortest-path graph alone.
+// along the shortest-path graph alone. Two things go beyond that paper. A
+// switch heeds what the tree at hand has already sent its candidates, so that
+// one tree does not pile up on one of many equal ways. And in small networks
+// every tree is taken out and made again, twice, with squared weights, which
+// lowers the largest load by up to a third.
 //
 // Each tree heeds all before it, so they are made one after the other; what
 // workers share is the searches, for 16 destinations ahead. (Routing several
@@ -18,7 +22,8 @@
 // themselves, doubles the largest load of a fat tree: all take the same way at
 // the same moment.) The result does not depend on the number of workers. Cost:
 // O(channels) for a search and for a tree, O(trees × channels) together;
-// memory: a few hundred KiB for each destination searched ahead.
+// memory: a few hundred KiB for each destination searched ahead, and four
+// bytes for each table entry of a small network.
 package spt
 
 import (
@@ -63,11 +68,57 @@ type Sink interface {
 // ahead is how many destinations are searched at once.
 const ahead = 16
 
+const (
+	// small is the number of table entries up to which trees are made again.
+	small = 1 << 19
+	// again is how often.
+	again = 2
+)
+
 // Run routes the columns, which stand in ascending order of Dst, those of one
 // destination by ascending Class, and those of one port side by side.
 func Run(net *Net, cols []Column, sink Sink, workers int) {
-	var plans [ahead]*plan
-	t := newTree(net)
+	r := &runner{net: net, cols: cols, sink: sink, workers: workers, tree: newTree(net)}
+	n := len(net.Off) - 1
+	if len(cols)*n > small {
+		r.pass(false)
+		return
+	}
+	r.made = make([][]int32, len(cols))
+	slab := make([]int32, len(cols)*n)
+	for i := range r.made {
+		r.made[i] = slab[i*n : (i+1)*n]
+	}
+	for k := range 1 + again {
+		r.pass(k > 0)
+	}
+	for i := range cols {
+		dst := cols[i].Dst
+		for s, c := range r.made[i] {
+			if int32(s) != dst {
+				sink.Set(i, int32(s), c)
+			}
+		}
+	}
+}
+
+// runner makes all trees, perhaps several times.
+type runner struct {
+	*tree
+	net     *Net
+	cols    []Column
+	sink    Sink
+	workers int
+	plans   [ahead]*plan
+	made    [][]int32 // by column and switch: the channel taken; nil if trees are made once
+}
+
+// pass makes every tree; after the first time what a tree loads is taken off
+// before it is made again.
+func (r *runner) pass(again bool) {
+	net, cols, t, plans := r.net, r.cols, r.tree, &r.plans
+	t.steep = again
+	t.forget()
 	for at := 0; at < len(cols); {
 		// Searches for the next destinations (and classes), then their trees.
 		var first [ahead + 1]int
@@ -78,7 +129,7 @@ func Run(net *Net, cols []Column, sink Sink, workers int) {
 			}
 			first[k+1] = end
 		}
-		route.ForEach(workers, k, func(_, i int) {
+		route.ForEach(r.workers, k, func(_, i int) {
 			if plans[i] == nil {
 				plans[i] = newPlan(net)
 			}
@@ -89,8 +140,12 @@ func Run(net *Net, cols []Column, sink Sink, workers int) {
 		for i := range k {
 			for col := first[i]; col < first[i+1]; col++ {
 				t.plan = plans[i]
-				t.choose(col, sink)
-				t.settle(cols[col].Paths, col, sink)
+				if again {
+					t.takeOff(cols[col].Paths, r.made[col])
+				}
+				t.choose(col, r.sink)
+				t.settle(cols[col].Paths, col, r.sink)
+				r.tell(col)
 				if col+1 < len(cols) && cols[col+1].Siblings > 0 {
 					t.remember()
 				} else {
@@ -202,6 +257,8 @@ type tree struct {
 	flow   []uint32 // by switch: paths that come by
 	next   []int32  // by switch: the channel taken
 
+	steep bool // heavy channels weigh more than in proportion
+
 	mine []int32 // channels that earlier columns of the port took
 	used []uint8 // by channel: how many of them
 	near []uint8 // by channel: how many of them went to the same neighbour
@@ -259,14 +316,7 @@ func (t *tree) choose(col int, sink Sink) {
 			keep = best
 		}
 		for _, c := range cand {
-			w := net.Load[c]
-			if net.Capacity != nil {
-				w /= uint64(net.Capacity[c])
-			}
-			w += t.weight[net.To[c]]
-			if len(t.mine) > 0 {
-				w += uint64(t.used[c])*siblingCable + uint64(t.near[c])*siblingPeer
-			}
+			w := t.heavy(c)
 			if c == keep {
 				best, least = c, w
 				break
@@ -279,6 +329,22 @@ func (t *tree) choose(col int, sink Sink) {
 	}
 }
 
+// heavy is the weight of the path that begins with channel c.
+func (t *tree) heavy(c int32) uint64 {
+	w := t.net.Load[c]
+	if t.net.Capacity != nil {
+		w /= uint64(t.net.Capacity[c])
+	}
+	if t.steep {
+		w *= w
+	}
+	w += t.weight[t.net.To[c]]
+	if len(t.mine) > 0 {
+		w += uint64(t.used[c])*siblingCable + uint64(t.near[c])*siblingPeer
+	}
+	return w
+}
+
 // settle makes the choices known and lets the paths of every switch flow to
 // the destination.
 func (t *tree) settle(paths uint32, col int, sink Sink) {
@@ -289,15 +355,59 @@ func (t *tree) settle(paths uint32, col int, sink Sink) {
 	for i := len(t.order) - 1; i > 0; i-- {
 		s := t.order[i]
 		c := t.next[s]
+		if cand := t.cand[net.Off[s]:][:t.cnt[s]]; len(cand) > 1 && sink.Keep(col, s) != c {
+			least := ^uint64(0)
+			for _, e := range cand {
+				v := net.To[e]
+				w := t.heavy(e) + uint64(t.flow[v]-net.Sources[v]*paths)*uint64(t.dist[v])
+				if w < least {
+					c, least = e, w
+				}
+			}
+		}
+		t.next[s] = c
 		t.flow[net.To[c]] += t.flow[s]
 		net.Load[c] += uint64(t.flow[s])
-		sink.Set(col, s, c)
+	}
+}
+
+// tell hands the choices on.
+func (r *runner) tell(col int) {
+	t := r.tree
+	if r.made != nil {
+		row := r.made[col]
+		if len(t.order) < len(row) {
+			for s := range row {
+				row[s] = -1
+			}
+		}
+		for _, s := range t.order[1:] {
+			row[s] = t.next[s]
+		}
+		return
+	}
+	for _, s := range t.order[1:] {
+		r.sink.Set(col, s, t.next[s])
 	}
 	if len(t.order) < len(t.dist) {
 		for s, d := range t.dist {
 			if d == far {
-				sink.Set(col, int32(s), -1)
+				r.sink.Set(col, int32(s), -1)
 			}
 		}
+	}
+}
+
+// takeOff takes the load of a tree made before off its channels.
+func (t *tree) takeOff(paths uint32, made []int32) {
+	net := t.net
+	for _, s := range t.order {
+		t.flow[s] = net.Sources[s] * paths
+	}
+	for i := len(t.order) - 1; i > 0; i-- {
+		s := t.order[i]
+		c := made[s]
+		t.flow[net.To[c]] += t.flow[s]
+		net.Load[c] -= uint64(t.flow[s])
 	}
 }
