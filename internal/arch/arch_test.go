@@ -33,7 +33,7 @@ var rules = []rule{
 	{"mad/madtest", []string{"mad", "ib/...", "internal/need"}, false, "test support: the conformance suite of transports runs in real time"},
 	{"route", []string{"fabric", "ib/..."}, true, "tables are values over a graph"},
 	{"route/check", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "the judge must not know any engine"},
-	{"route/mcast", []string{"route", "fabric", "ib/..."}, true, "trees of groups fit in with tables, whoever made those"},
+	{"route/mcast", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "trees of groups fit in with tables, whoever made those"},
 	{"route/transition", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "a plan is a function of tables, whoever made them"},
 	{"route/cdg", []string{"route", "fabric", "ib/..."}, true, "counted dependencies know tables, not who made or judges them"},
 	{"route/engine", []string{"route", "route/engine", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},

@@ -6,6 +6,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/cdg"
 )
 
 // remap translates the trees of an older graph: switches and cables that are
@@ -160,7 +161,7 @@ func (b *builder) grow(d *demand, root int32, sl ib.SL, p *plan) bool {
 	if slices.Contains(d.at, root) {
 		missing--
 	}
-	var added []edge
+	var added []cdg.Dep
 	defer func() { b.deps.remove(added) }()
 	for h := 0; h < len(p.list) && missing > 0; h++ {
 		u := p.list[h]
@@ -185,7 +186,7 @@ func (b *builder) grow(d *demand, root int32, sl ib.SL, p *plan) bool {
 
 // turns are the dependencies that a new branch by channel c brings at u: from
 // and to every other cable of the tree there.
-func (b *builder) turns(p *plan, u, c int32, sl ib.SL) (list []edge) {
+func (b *builder) turns(p *plan, u, c int32, sl ib.SL) (list []cdg.Dep) {
 	g := b.g
 	back := g.Channels[c].Rev
 	for k := g.Off[u]; k < g.Off[u+1]; k++ {
@@ -202,13 +203,13 @@ func (b *builder) turns(p *plan, u, c int32, sl ib.SL) (list []edge) {
 
 // turn appends the dependencies of packets that come by channel c1, on any
 // lane they may have there, and leave by c2.
-func (b *builder) turn(list []edge, c1, c2 int32, sl ib.SL) []edge {
+func (b *builder) turn(list []cdg.Dep, c1, c2 int32, sl ib.SL) []cdg.Dep {
 	g := b.g
 	a, z := &g.Channels[c1], &g.Channels[c2]
 	v2 := b.t.VL(z.From, a.InPort, z.OutPort, sl, z.VLs)
 	for v1, on := range b.possible(c1, sl) {
-		if on {
-			list = append(list, b.deps.edge(c1, ib.VL(v1), c2, v2))
+		if on && v1 < b.deps.graph.Lanes() && int(v2) < b.deps.graph.Lanes() {
+			list = append(list, dep(a, ib.VL(v1), z, v2))
 		}
 	}
 	return list

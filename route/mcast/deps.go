@@ -1,277 +1,167 @@
 package mcast
 
 import (
-	"math/bits"
-	"slices"
-
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/cdg"
 )
 
-// edge is a dependency between two channels on their lanes: packets that hold
-// the first may wait for the second. It is a bit of Deps.
-type edge struct {
-	from, to int32 // nodes: channel·lanes + lane
-}
-
-// Deps is the graph of the dependencies of unicast tables and multicast
-// trees, kept in a topological order that changes with what is added
-// (D. J. Pearce and P. H. J. Kelly, "A dynamic topological sort algorithm for
-// directed acyclic graphs", 2006).
-//
-// Dependencies of a node are a row of bits: the channels that leave the switch
-// which its channel enters, by lane.
-type Deps struct {
-	g     *fabric.Graph
-	lanes int32
-	row   []int64 // by channel: first bit of the row of its lane 0
-	bits  []uint64
-	count map[edge]int32 // of those that only trees bring: how many times
-	ord   []int32        // by node: its place in the order
-	at    []int32        // by place: the node
-	mark  []bool         // by node: scratch of searches
-	fore  []int32
-	back  []int32
-	stack []int32
-}
-
-// NewDeps computes the dependencies of the unicast tables t: of the paths with
-// a CA or router port at one end at least, which is the traffic that can exist
-// on data lanes. If they hold a cycle already, no tree closes one: t is not
-// for this package to judge.
-func NewDeps(g *fabric.Graph, t *route.Tables, workers int) *Deps {
-	d := &Deps{g: g, lanes: 1, row: make([]int64, len(g.Channels)+1), count: map[edge]int32{}}
-	for c := range g.Channels {
-		d.lanes = max(d.lanes, int32(g.Channels[c].VLs))
-	}
-	for c := range g.Channels {
-		to := g.Channels[c].To
-		d.row[c+1] = d.row[c] + int64(d.lanes)*d.width(to)
-	}
-	d.bits = make([]uint64, (d.row[len(g.Channels)]+63)/64)
-	nodes := len(g.Channels) * int(d.lanes)
-	d.mark = make([]bool, nodes)
-
-	// Each worker has bits of its own, joined at the end.
-	workers = min(max(workers, 1), 8)
-	const run = 64 // LIDs at a time
-	parts := make([]*unicast, workers)
-	route.ForEach(workers, (int(g.TopLID)+run)/run, func(w, k int) {
-		if parts[w] == nil {
-			parts[w] = newUnicast(d, t)
-		}
-		for l := max(k*run, 1); l < (k+1)*run && l < len(g.LIDOwner); l++ {
-			parts[w].lid(ib.LID(l))
-		}
-	})
-	for _, p := range parts {
-		if p != nil {
-			for i, b := range p.bits {
-				d.bits[i] |= b
-			}
-		}
-	}
-	d.sort()
-	return d
-}
-
-// width is how many bits one lane of a channel into switch s needs.
-func (d *Deps) width(s int32) int64 { return int64(d.lanes) * int64(d.g.Off[s+1]-d.g.Off[s]) }
-
-func (d *Deps) node(c int32, v ib.VL) int32 { return c*d.lanes + min(int32(v), d.lanes-1) }
-
-func (d *Deps) edge(c1 int32, v1 ib.VL, c2 int32, v2 ib.VL) edge {
-	return edge{d.node(c1, v1), d.node(c2, v2)}
-}
-
-func (d *Deps) bit(e edge) int64 {
-	c1, v1 := e.from/d.lanes, int64(e.from%d.lanes)
-	s := d.g.Channels[c1].To
-	return d.row[c1] + v1*d.width(s) + int64(e.to-d.g.Off[s]*d.lanes)
-}
-
-func has64(b []uint64, i int64) bool { return b[i>>6]>>(i&63)&1 != 0 }
-
-// next calls fn for each dependency of a node until it returns false.
-func (d *Deps) next(n int32, fn func(to int32) bool) {
-	c := n / d.lanes
-	s := d.g.Channels[c].To
-	w := d.width(s)
-	lo := d.row[c] + int64(n%d.lanes)*w
-	base := d.g.Off[s] * d.lanes
-	for i := lo; i < lo+w; {
-		x := d.bits[i>>6] >> (i & 63)
-		if x == 0 {
-			i = (i | 63) + 1
-			continue
-		}
-		i += int64(bits.TrailingZeros64(x))
-		if i >= lo+w {
-			return
-		}
-		if !fn(base + int32(i-lo)) {
-			return
-		}
-		i++
-	}
-}
-
-// before calls fn for each node that depends on n until it returns false.
-func (d *Deps) before(n int32, fn func(from int32) bool) {
-	s := d.g.Channels[n/d.lanes].From
-	for k := d.g.Off[s]; k < d.g.Off[s+1]; k++ {
-		c1 := d.g.Channels[k].Rev
-		if c1 < 0 {
-			continue
-		}
-		for v := range d.lanes {
-			if e := (edge{c1*d.lanes + v, n}); has64(d.bits, d.bit(e)) && !fn(e.from) {
-				return
-			}
-		}
-	}
-}
-
-// sort makes the first order (A. B. Kahn, 1962). Nodes of a cycle come last.
-func (d *Deps) sort() {
-	n := int32(len(d.mark))
-	in := make([]int32, n)
-	for x := range n {
-		d.next(x, func(to int32) bool { in[to]++; return true })
-	}
-	d.ord, d.at = make([]int32, n), make([]int32, 0, n)
-	placed := make([]bool, n)
-	for x := range n {
-		if in[x] == 0 {
-			d.at = append(d.at, x)
-			placed[x] = true
-		}
-	}
-	for h := 0; h < len(d.at); h++ {
-		d.next(d.at[h], func(to int32) bool {
-			if in[to]--; in[to] == 0 {
-				d.at = append(d.at, to)
-				placed[to] = true
-			}
-			return true
-		})
-	}
-	for x := range n {
-		if !placed[x] {
-			d.at = append(d.at, x)
-		}
-	}
-	for i, x := range d.at {
-		d.ord[x] = int32(i)
-	}
+// deps are the dependencies of unicast tables and multicast trees, in an order
+// that shows them free of cycles.
+type deps struct {
+	graph *cdg.Graph
+	order *cdg.Order // nil: the unicast tables have a cycle of their own
 }
 
 // add puts dependencies in. If they would close a cycle it changes nothing
 // and returns false.
-func (d *Deps) add(list []edge) bool {
+func (d *deps) add(list []cdg.Dep) bool {
+	if d.order == nil {
+		return len(list) == 0
+	}
 	for i, e := range list {
-		if d.count[e] > 0 {
-			d.count[e]++
-			continue
-		}
-		b := d.bit(e)
-		if has64(d.bits, b) {
-			continue // unicast traffic brings it too
-		}
-		if !d.insert(e) {
-			d.remove(list[:i])
+		if d.graph.Add(e, 1) > 0 && !d.order.Insert(d.graph, e) {
+			d.remove(list[:i+1])
 			return false
 		}
-		d.bits[b>>6] |= 1 << (b & 63)
-		d.count[e] = 1
 	}
 	return true
 }
 
 // remove takes dependencies out that add put in.
-func (d *Deps) remove(list []edge) {
+func (d *deps) remove(list []cdg.Dep) {
+	if d.order == nil {
+		return
+	}
 	for _, e := range list {
-		switch n := d.count[e]; {
-		case n > 1:
-			d.count[e] = n - 1
-		case n == 1:
-			delete(d.count, e)
-			b := d.bit(e)
-			d.bits[b>>6] &^= 1 << (b & 63)
-		}
+		d.graph.Add(e, -1)
 	}
 }
 
-// insert makes the order fit a new dependency; false if there is a way back.
-func (d *Deps) insert(e edge) bool {
-	lo, hi := d.ord[e.to], d.ord[e.from]
-	if e.from == e.to {
-		return false
+// Unicast computes the dependencies of the unicast tables t: of the paths with
+// a CA or router port at one end at least, which is the traffic that can exist
+// on data lanes.
+func Unicast(g *fabric.Graph, t *route.Tables, workers int) *cdg.Graph {
+	lanes := 1
+	for c := range g.Channels {
+		lanes = max(lanes, int(g.Channels[c].VLs))
 	}
-	if hi < lo {
-		return true
-	}
-	// Forward from e.to, as far as e.from's place.
-	ok := true
-	d.fore = append(d.fore[:0], e.to)
-	d.mark[e.to] = true
-	for h := 0; h < len(d.fore) && ok; h++ {
-		d.next(d.fore[h], func(to int32) bool {
-			if to == e.from {
-				ok = false
-			}
-			if !d.mark[to] && d.ord[to] < hi {
-				d.mark[to] = true
-				d.fore = append(d.fore, to)
-			}
-			return ok
-		})
-	}
-	if ok {
-		d.back = append(d.back[:0], e.from)
-		d.mark[e.from] = true
-		for h := 0; h < len(d.back); h++ {
-			d.before(d.back[h], func(from int32) bool {
-				if !d.mark[from] && d.ord[from] > lo {
-					d.mark[from] = true
-					d.back = append(d.back, from)
-				}
-				return true
-			})
+	shape := cdg.NewShape(g)
+	// Each worker has a graph of its own, joined at the end.
+	workers = min(max(workers, 1), 8)
+	const run = 64 // LIDs at a time
+	parts := make([]*walker, workers)
+	route.ForEach(workers, int(g.TopLID)/run+1, func(w, k int) {
+		if parts[w] == nil {
+			parts[w] = newWalker(g, t, cdg.New(shape, lanes))
 		}
-		d.shift()
-	}
-	for _, x := range d.fore {
-		d.mark[x] = false
-	}
-	if ok {
-		for _, x := range d.back {
-			d.mark[x] = false
+		for l := max(k*run, 1); l < (k+1)*run && l < len(g.LIDOwner); l++ {
+			parts[w].lid(ib.LID(l))
+		}
+	})
+	all := cdg.New(shape, lanes)
+	for _, p := range parts {
+		if p != nil {
+			p.deps.Each(func(d cdg.Dep, _ int) { all.Add(d, 1) })
 		}
 	}
-	return ok
+	return all
 }
 
-// shift gives the places of both sets to the backward set first.
-func (d *Deps) shift() {
-	byOrder := func(x, y int32) int { return int(d.ord[x]) - int(d.ord[y]) }
-	slices.SortFunc(d.back, byOrder)
-	slices.SortFunc(d.fore, byOrder)
-	d.stack = d.stack[:0]
-	for _, x := range d.back {
-		d.stack = append(d.stack, d.ord[x])
+// walker collects the dependencies of unicast paths.
+type walker struct {
+	g       *fabric.Graph
+	t       *route.Tables
+	deps    *cdg.Graph
+	hasCA   []bool
+	hosts   [][]uint8    // by switch: ports by which packets are injected
+	seen    [][16]uint16 // by channel and lane: service levels that came this way
+	touched []int32
+}
+
+func newWalker(g *fabric.Graph, t *route.Tables, into *cdg.Graph) *walker {
+	w := &walker{
+		g: g, t: t, deps: into,
+		hasCA: make([]bool, len(g.Switches)), hosts: make([][]uint8, len(g.Switches)), seen: make([][16]uint16, len(g.Channels)),
 	}
-	for _, x := range d.fore {
-		d.stack = append(d.stack, d.ord[x])
-	}
-	slices.Sort(d.stack)
-	k := 0
-	for _, set := range [2][]int32{d.back, d.fore} {
-		for _, x := range set {
-			d.ord[x] = d.stack[k]
-			d.at[d.stack[k]] = x
-			k++
+	for i := range g.EndPorts {
+		e := &g.EndPorts[i]
+		if e.Switch < 0 {
+			continue
+		}
+		if e.Type != ib.NodeSwitch {
+			w.hasCA[e.Switch] = true
+		}
+		// Without tables of their own all ports are alike.
+		if t.Lanes != nil || len(w.hosts[e.Switch]) == 0 {
+			w.hosts[e.Switch] = append(w.hosts[e.Switch], e.Port)
 		}
 	}
+	return w
+}
+
+// out is the channel by which switch s sends packets for l; -1 if it does not.
+func (w *walker) out(s int32, l ib.LID) int32 {
+	p := w.t.Entry(s, l)
+	if int(p) >= len(w.g.PortChannel[s]) {
+		return -1
+	}
+	return w.g.PortChannel[s][p]
+}
+
+// lid walks the paths to one LID from every switch, each up to where another
+// with the same service level has come by the same channel and lane.
+func (w *walker) lid(l ib.LID) {
+	g := w.g
+	owner := g.LIDOwner[l]
+	if owner == fabric.NoLID || g.EndPorts[owner].Switch < 0 {
+		return
+	}
+	dst := &g.EndPorts[owner]
+	for s := range int32(len(g.Switches)) {
+		if s == dst.Switch || dst.Type == ib.NodeSwitch && !w.hasCA[s] {
+			continue
+		}
+		sl := w.t.PathSL(s, l)
+		c := w.out(s, l)
+		if c < 0 {
+			continue
+		}
+		for _, in := range w.hosts[s] {
+			w.path(c, w.t.VL(s, in, g.Channels[c].OutPort, sl, g.Channels[c].VLs), sl, l)
+		}
+	}
+	for _, c := range w.touched {
+		w.seen[c] = [16]uint16{}
+	}
+	w.touched = w.touched[:0]
+}
+
+func (w *walker) path(c1 int32, v1 ib.VL, sl ib.SL, l ib.LID) {
+	g := w.g
+	for int(v1) < w.deps.Lanes() && w.seen[c1][v1]>>sl&1 == 0 {
+		w.seen[c1][v1] |= 1 << sl
+		w.touched = append(w.touched, c1)
+		s := g.Channels[c1].To
+		c2 := w.out(s, l)
+		if c2 < 0 {
+			return
+		}
+		a, z := &g.Channels[c1], &g.Channels[c2]
+		v2 := w.t.VL(s, a.InPort, z.OutPort, sl, z.VLs)
+		if int(v2) >= w.deps.Lanes() {
+			return
+		}
+		d := dep(a, v1, z, v2)
+		if w.deps.Count(d) == 0 {
+			w.deps.Add(d, 1)
+		}
+		c1, v1 = c2, v2
+	}
+}
+
+// dep is the dependency of packets that came by channel a and leave by z.
+func dep(a *fabric.Channel, v1 ib.VL, z *fabric.Channel, v2 ib.VL) cdg.Dep {
+	return cdg.Dep{Switch: a.To, In: a.InPort, InLane: uint8(v1), Out: z.OutPort, OutLane: uint8(v2)}
 }

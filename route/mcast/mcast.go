@@ -28,6 +28,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/cdg"
 )
 
 // Options of Build.
@@ -37,9 +38,9 @@ type Options struct {
 	// that are still good are kept.
 	Previous      *route.Multicast
 	PreviousGraph *fabric.Graph
-	// Deps are the dependencies of the unicast tables, if the caller has
-	// them; nil: they are computed.
-	Deps *Deps
+	// Unicast are the dependencies of the unicast tables, if the caller has
+	// them (it may go on using them); nil: Build computes them.
+	Unicast *cdg.Graph
 }
 
 // Build computes the trees of all groups for graph g with the unicast tables
@@ -90,13 +91,12 @@ func Build(g *fabric.Graph, t *route.Tables, groups []route.Group, o Options) *r
 type builder struct {
 	g     *fabric.Graph
 	t     *route.Tables
-	deps  *Deps
+	deps  deps
 	dist  map[int32][]uint16 // by switch: distances of all others
 	queue []int32
 	load  []int32 // by channel, the lower of a cable's two: trees
 	trees []int32 // by switch: trees
 	need  []int32
-	recv  []int32
 	pos   []int32
 	plan  *plan
 	comp  []int32
@@ -105,14 +105,17 @@ type builder struct {
 func newBuilder(g *fabric.Graph, t *route.Tables, o Options) *builder {
 	n := len(g.Switches)
 	b := &builder{
-		g: g, t: t, deps: o.Deps, dist: map[int32][]uint16{},
+		g: g, t: t, dist: map[int32][]uint16{},
 		load: make([]int32, len(g.Channels)), trees: make([]int32, n),
-		need: make([]int32, n), recv: make([]int32, n), pos: make([]int32, n),
+		need: make([]int32, n), pos: make([]int32, n),
 		plan: newPlan(n), comp: make([]int32, n),
 	}
-	if b.deps == nil {
-		b.deps = NewDeps(g, t, o.Workers)
+	if o.Unicast != nil {
+		b.deps.graph = o.Unicast.Clone()
+	} else {
+		b.deps.graph = Unicast(g, t, o.Workers)
 	}
+	b.deps.order = b.deps.graph.Order()
 	for s := range b.comp {
 		b.comp[s] = -1
 	}
@@ -218,6 +221,9 @@ const tryRoots = 16
 
 // build makes a tree for a group that has none, or whose tree no longer fits.
 func (b *builder) build(d *demand, old *route.Tree) (*route.Tree, string) {
+	if b.deps.order == nil {
+		return nil, "the unicast tables have a cycle of channel dependencies of their own"
+	}
 	roots := b.roots(d, tryRoots)
 	tried := map[ib.VL]bool{}
 	for _, sl := range b.levels(d.SL) {
@@ -278,7 +284,7 @@ func (b *builder) accept(t *route.Tree) bool {
 
 // dependencies of a tree: a packet that came over one of its channels may
 // wait for any other that leaves the switch.
-func (b *builder) dependencies(t *route.Tree) (list []edge) {
+func (b *builder) dependencies(t *route.Tree) (list []cdg.Dep) {
 	g := b.g
 	for i, s := range t.Switches {
 		ports(&t.Ports[i], func(out uint8) {

@@ -88,7 +88,7 @@ func TestTrees(t *testing.T) {
 			}
 			with := *tb
 			with.Multicast = m
-			if err := check.Verify(g, &with, check.Options{Workers: 2}).Err(); err != nil {
+			if err := check.Verify(g, &with, check.Options{Workers: 2, Groups: groups}).Err(); err != nil {
 				t.Errorf("%v: %v", n, err)
 			}
 			again := mcast.Build(g, tb, groups, mcast.Options{Workers: 3, Previous: m, PreviousGraph: g})

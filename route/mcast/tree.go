@@ -12,9 +12,8 @@ import (
 // demand is a group by switch: where packets enter and where they are wanted.
 type demand struct {
 	route.Group
-	at    []int32     // switches with a member, ascending
-	host  [][4]uint64 // by position in at: ports of the members that receive
-	sends []bool      // by position in at: some member sends (every member may)
+	at   []int32     // switches with a member, ascending
+	host [][4]uint64 // by position in at: ports of the members that receive
 }
 
 // gather sorts a group's members by switch. Members that hang on no switch
@@ -83,29 +82,22 @@ func ports(m *mask, fn func(p uint8)) {
 	}
 }
 
-// finish turns a plan into a tree. Branches without members are cut off; a
-// port is set where somebody behind it receives, so packets do not travel to
-// where there are only senders.
+// finish turns a plan into a tree. Branches without members are cut off. A
+// branch with senders alone is set in both directions, as OpenSM does and tools
+// that read the tables expect; packets end where it does.
 func (b *builder) finish(d *demand, p *plan, sl ib.SL) route.Tree {
 	g := b.g
-	// need: members below or at; recv: receivers below or at. Children come
-	// after their parents in list.
+	// need: switches with members below or at. Children come after their
+	// parents in list.
 	for _, s := range p.list {
-		b.need[s], b.recv[s] = 0, 0
+		b.need[s] = 0
 	}
-	total := int32(0)
-	for i, s := range d.at {
+	for _, s := range d.at {
 		b.need[s] = 1
-		for _, w := range d.host[i] {
-			b.recv[s] += int32(bits.OnesCount64(w))
-		}
-		total += b.recv[s]
 	}
 	for i := len(p.list) - 1; i > 0; i-- {
 		s := p.list[i]
-		up := g.Channels[p.parent[s]].To
-		b.need[up] += b.need[s]
-		b.recv[up] += b.recv[s]
+		b.need[g.Channels[p.parent[s]].To] += b.need[s]
 	}
 	root := p.list[0]
 	// A root with a single branch and no member of its own is not needed, nor
@@ -146,12 +138,8 @@ func (b *builder) finish(d *demand, p *plan, sl ib.SL) route.Tree {
 			continue
 		}
 		ch := &g.Channels[c]
-		if b.recv[s] > 0 { // the parent sends down
-			set(&t.Ports[b.pos[ch.To]], ch.InPort)
-		}
-		if b.recv[s] < total { // and gets what is wanted elsewhere
-			set(&t.Ports[b.pos[s]], ch.OutPort)
-		}
+		set(&t.Ports[b.pos[ch.To]], ch.InPort)
+		set(&t.Ports[b.pos[s]], ch.OutPort)
 	}
 	return t
 }
