@@ -287,8 +287,8 @@ func (b *builder) discard(d *discards) {
 		}
 		first.Drain = b.drain(first.DrainHops)
 	}
-	if len(ch.lanes) > 0 && n > 2 {
-		st := &p.Stages[1]
+	for k := 1; k < n-1; k++ { // what is written last meets new entries, levels and lanes only
+		st := &p.Stages[k]
 		st.DrainHops = b.x.longest(ch.lids, mixed, b.o.Workers)
 		st.Drain = b.drain(st.DrainHops)
 	}

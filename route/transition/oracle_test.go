@@ -494,19 +494,26 @@ func TestPlansOnTheWire(t *testing.T) {
 	needless := 0
 	for seed := first; seed < first+n; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 0x7472))
-		nsw := 3 + rng.IntN(5)
-		g := routetest.Random(nsw, rng.IntN(2*nsw), 1, 1, rng.IntN).Graph()
+		nsw := 3 + rng.IntN(6)
+		net := routetest.Random(nsw, rng.IntN(2*nsw), 1, 1, rng.IntN)
+		if rng.IntN(3) == 0 { // rings, of which a cable may be cut
+			net = &routetest.Net{}
+			net.Switches(nsw)
+			for i := range nsw {
+				net.Host(i, 1)
+				if i > 0 || rng.IntN(2) == 0 {
+					net.Link(i, (i+1)%nsw)
+				}
+			}
+		}
+		whole := net.Graph()
+		g := routetest.Damaged(net, rng.IntN(3), rng.IntN).Graph()
 		if rng.IntN(3) == 0 {
-			for i := range g.Channels {
-				g.Channels[i].VLs = uint8(1 + rng.IntN(4))
-			}
-			for i := range g.Channels {
-				g.Channels[i].VLs = min(g.Channels[i].VLs, g.Channels[g.Channels[i].Rev].VLs)
-			}
+			unlike(whole, g, rng)
 		}
 		levels, trees := rng.IntN(2) == 0, rng.IntN(4) == 0
 		lanes := levels && rng.IntN(3) == 0
-		a, b := randomTables(g, rng, levels, lanes, trees), randomTables(g, rng, levels, lanes && rng.IntN(3) > 0, trees)
+		a, b := randomTables(whole, rng, levels, lanes, trees), randomTables(g, rng, levels, lanes && rng.IntN(3) > 0, trees)
 		if lanes && rng.IntN(3) == 0 {
 			b.Lanes = a.Lanes
 		}
@@ -552,6 +559,20 @@ func TestPlansOnTheWire(t *testing.T) {
 	t.Logf("%v, %d needless", modes, needless)
 	if n > 100 && (modes[transition.ModeDynamic] == 0 || modes[transition.ModeStaged] == 0 || modes[transition.ModeDiscard] == 0) {
 		t.Errorf("not every mode was met: %v", modes)
+	}
+}
+
+// unlike gives links different numbers of lanes, in both graphs the same.
+func unlike(whole, part *fabric.Graph, rng *rand.Rand) {
+	for i := range whole.Channels {
+		whole.Channels[i].VLs = uint8(1 + rng.IntN(4))
+	}
+	for i := range whole.Channels {
+		c := &whole.Channels[i]
+		c.VLs = min(c.VLs, whole.Channels[c.Rev].VLs)
+		if d := part.PortChannel[c.From][c.OutPort]; d >= 0 {
+			part.Channels[d].VLs = c.VLs
+		}
 	}
 }
 

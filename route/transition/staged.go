@@ -97,6 +97,8 @@ type sorter struct {
 	budget int
 	dist   []int32
 	flips  map[int32]uint8 // of the destination at hand, by switch: its stage
+	// settled is how many of st.cells are of earlier stages, and sorted.
+	settled int
 }
 
 // firstBroken sorts the destinations so that those come first that some
@@ -168,9 +170,10 @@ func (s *sorter) pick(u int32, l ib.LID, k uint8) {
 // recall fills flips with what was decided about a split destination.
 func (s *sorter) recall(l ib.LID) {
 	s.flips = map[int32]uint8{}
-	i, _ := slices.BinarySearchFunc(s.st.cells, l, func(c stagedCell, l ib.LID) int { return cmp.Compare(c.lid, l) })
-	for ; i < len(s.st.cells) && s.st.cells[i].lid == l; i++ {
-		s.flips[s.st.cells[i].s] = s.st.cells[i].stage
+	cells := s.st.cells[:s.settled]
+	i, _ := slices.BinarySearchFunc(cells, l, func(c stagedCell, l ib.LID) int { return cmp.Compare(c.lid, l) })
+	for ; i < len(cells) && cells[i].lid == l; i++ {
+		s.flips[cells[i].s] = cells[i].stage
 	}
 }
 
@@ -239,7 +242,8 @@ func (s *sorter) stage(fixed depSet, v *verdict, workers int) (took, left int) {
 	}
 	s.budget = ins.budget
 	slices.Sort(st.lids[k])
-	slices.SortFunc(st.cells, func(a, b stagedCell) int { return cmp.Or(cmp.Compare(a.lid, b.lid), cmp.Compare(a.s, b.s)) })
+	slices.SortFunc(st.cells, func(a, b stagedCell) int { return compareCells(a.cell, b.cell) })
+	s.settled = len(st.cells)
 	return took, left
 }
 
