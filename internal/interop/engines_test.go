@@ -1,0 +1,321 @@
+package interop
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/internal/need"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/engine/dnup"
+	"heddle/route/engine/dor"
+	"heddle/route/engine/file"
+	"heddle/route/engine/lash"
+	"heddle/route/engine/nue"
+	"heddle/route/engine/sssp"
+	"heddle/route/engine/torus"
+	"heddle/route/engine/updn"
+	"heddle/route/osmdump"
+)
+
+// judged are the engines that promise freedom from deadlock. Each must route
+// the nets whose kind is in on, and may refuse the others.
+var judged = []struct {
+	engine route.Engine
+	on     string // kinds of nets, "all" for every net
+}{
+	{updn.Engine{}, "all"},
+	{dnup.Engine{}, "xgft"},
+	{dor.Engine{}, "torus mesh hypercube hyperx"},
+	{torus.Engine{}, "torus mesh"},
+	{sssp.DFEngine{}, "all"},
+	{lash.Engine{}, "all"},
+	{nue.Engine{}, "all"},
+}
+
+// judgeNets are nets that ibdmchk reads in little time. The long ones are for
+// make test-long.
+var judgeNets = []struct {
+	name string
+	long bool
+}{
+	{"xgft 3 3,3,3 1,3,3", false},
+	{"torus 5x5", false},
+	{"irregular 16", false},
+	{"mesh 4x5", false},
+	{"hypercube 4", false},
+	{"fattree 324", true},
+	{"xgft 2 6,6 1,3", false},
+	{"mport 4 3", false},
+	{"torus 8x8", true},
+	{"torus 4x4x4", true},
+	{"torus 3x5x6", true},
+	{"mesh 3x4x4", true},
+	{"hypercube 6", true},
+	{"hyperx 4x4 trunk=2", false},
+	{"dragonfly 4 2 2", true},
+	{"dragonfly+ 4 4 4 4", true},
+	{"irregular 32", false},
+	{"irregular 48", true},
+}
+
+// judge holds ibdmchk's verdict.
+type judge struct {
+	out      string
+	reached  bool // every CA reaches every other one
+	loops    bool // credit loops
+	complain string
+}
+
+// judgement writes the dump files of tables and lets ibdmchk walk them. With
+// lanes it is given the files of path levels and SL-to-VL tables as well.
+func judgement(t *testing.T, f *fabric.Fabric, g *fabric.Graph, tb *route.Tables, lanes bool) judge {
+	t.Helper()
+	tool := need.Tool(t, "ibdmchk")
+	dir := t.TempDir()
+	write := func(name string, fn func(b *bytes.Buffer) error) {
+		t.Helper()
+		var b bytes.Buffer
+		if err := fn(&b); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("opensm-subnet.lst", func(b *bytes.Buffer) error { return osmdump.WriteSubnet(b, f, osmdump.SubnetOptions{SM: -1}) })
+	write("opensm.fdbs", func(b *bytes.Buffer) error { return osmdump.WriteFDBs(b, g, tb) })
+	write("opensm.mcfdbs", func(b *bytes.Buffer) error { return osmdump.WriteMCFDBs(b, g, osmdump.Groups(g, tb.Multicast)) })
+	args := []string{"-s", "opensm-subnet.lst", "-f", "opensm.fdbs", "-m", "opensm.mcfdbs"}
+	if lanes {
+		write("opensm-path-sl.dump", func(b *bytes.Buffer) error { return osmdump.WritePathSL(b, g, tb) })
+		write("opensm-sl2vl.dump", func(b *bytes.Buffer) error { return osmdump.WriteSL2VL(b, g, tb) })
+		args = append(args, "-c", "opensm-path-sl.dump", "-d", "opensm-sl2vl.dump")
+	}
+	return ibdmchk(t, tool, dir, args, g)
+}
+
+func ibdmchk(t *testing.T, tool, dir string, args []string, g *fabric.Graph) judge {
+	t.Helper()
+	// The exit status says nothing: Debian's build crashes while cleaning up.
+	out, _ := run(t, upTime, dir, nil, tool, args...)
+	j := judge{out: out}
+	cas := 0
+	for i := range g.EndPorts {
+		if g.EndPorts[i].Type == ib.NodeCA && g.EndPorts[i].LID != 0 {
+			cas++
+		}
+	}
+	j.reached = strings.Contains(out, fmt.Sprintf("Scanned:%d CA to CA paths", cas*(cas-1)))
+	none := strings.Contains(out, "no credit loops found")
+	j.loops = strings.Contains(out, "credit loops in routing")
+	if none == j.loops {
+		t.Fatalf("ibdmchk came to no verdict on credit loops:\n%s", tail(out))
+	}
+	for l := range strings.SplitSeq(out, "\n") {
+		if strings.Contains(l, "-E-") && !strings.Contains(l, "credit loops in routing") && j.complain == "" {
+			j.complain = l
+		}
+	}
+	return j
+}
+
+// judgeNet generates a net with LIDs and its graph.
+func judgeNet(t *testing.T, name string, lids int) (*fabric.Fabric, *fabric.Graph) {
+	t.Helper()
+	words := strings.Fields(name)
+	f, err := fabric.Generate(words[0], words[1:], 11)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fabric.AssignLIDs(f, lids); err != nil {
+		t.Fatal(err)
+	}
+	g, err := f.Graph(fabric.GraphOptions{VLs: 15})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, g
+}
+
+// TestEnginesJudged: ibdmchk, which shares nothing with us, agrees with our
+// own proof on every engine and net.
+func TestEnginesJudged(t *testing.T) {
+	need.Tool(t, "ibdmchk")
+	for _, n := range judgeNets {
+		t.Run(n.name, func(t *testing.T) {
+			if n.long {
+				need.Long(t)
+			}
+			kind := strings.Fields(n.name)[0]
+			f, g := judgeNet(t, n.name, 1)
+			for _, e := range judged {
+				tb, err := e.engine.Compute(g, route.Options{Workers: 2})
+				if err != nil {
+					if e.on == "all" || slices.Contains(strings.Fields(e.on), kind) {
+						t.Errorf("%s: %v", e.engine.Name(), err)
+					}
+					continue
+				}
+				r := check.Verify(g, tb, check.Options{Workers: 2})
+				if !r.OK() {
+					t.Errorf("%s: %v", e.engine.Name(), r.Err())
+				}
+				lanes := tb.SL != nil || tb.Lanes != nil
+				j := judgement(t, f, g, tb, lanes)
+				if !j.reached || j.loops || j.complain != "" {
+					t.Errorf("%s (%d lanes): ibdmchk: reached %v, credit loops %v, %s\n%s", e.engine.Name(), tb.NumVLs, j.reached, j.loops, j.complain, tail(j.out))
+				}
+			}
+		})
+	}
+}
+
+// TestJudgesSeeLanes: without the files of levels and lanes the same tables
+// have credit loops, so ibdmchk does read them; and where our proof finds a
+// cycle ibdmchk does.
+func TestJudgesSeeLanes(t *testing.T) {
+	need.Tool(t, "ibdmchk")
+	f, g := judgeNet(t, "torus 5x5", 1)
+	for _, e := range []route.Engine{dor.Engine{}, torus.Engine{}} {
+		tb, err := e.Compute(g, route.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tb.NumVLs < 2 {
+			t.Errorf("%s: %d lanes", e.Name(), tb.NumVLs)
+		}
+		plain := *tb
+		plain.SL, plain.Class, plain.NumClasses, plain.Lanes, plain.NumVLs = nil, nil, 0, nil, 1
+		if j := judgement(t, f, g, &plain, false); !j.loops || !j.reached {
+			t.Errorf("%s on one lane: ibdmchk finds no credit loop\n%s", e.Name(), tail(j.out))
+		}
+		if r := check.Verify(g, &plain, check.Options{}); r.CreditCycles == 0 {
+			t.Errorf("%s on one lane: our proof finds no cycle", e.Name())
+		}
+		// The levels alone, all on one lane, do not help either.
+		flat := *tb
+		flat.Lanes = &route.Lanes{Rows: make([][16]ib.VL, 1), Stride: tb.Lanes.Stride}
+		for _, x := range tb.Lanes.Index {
+			flat.Lanes.Index = append(flat.Lanes.Index, make([]uint8, len(x)))
+		}
+		if j := judgement(t, f, g, &flat, true); !j.loops {
+			t.Errorf("%s with all levels on lane 0: ibdmchk finds no credit loop\n%s", e.Name(), tail(j.out))
+		}
+	}
+}
+
+// TestSeveralLIDsJudged: ports with two LIDs each. ibdmchk's own option for
+// that wants LIDs as no subnet has them, so it is shown one LID of each port
+// after the other.
+func TestSeveralLIDsJudged(t *testing.T) {
+	need.Tool(t, "ibdmchk")
+	for _, name := range []string{"torus 5x5", "irregular 16"} {
+		f, g := judgeNet(t, name, 2)
+		tables := make([]*route.Tables, len(judged))
+		for i, e := range judged {
+			var err error
+			if tables[i], err = e.engine.Compute(g, route.Options{}); err != nil && e.on == "all" {
+				t.Errorf("%s: %v", e.engine.Name(), err)
+			}
+		}
+		for k := range 2 {
+			for i := range f.Nodes {
+				for p := range f.Nodes[i].Ports {
+					port := &f.Nodes[i].Ports[p]
+					if port.LMC > 0 || k > 0 && port.LID != 0 && !f.Nodes[i].IsSwitch() {
+						port.LMC = 0
+						port.LID += ib.LID(k)
+					}
+				}
+			}
+			one, err := f.Graph(fabric.GraphOptions{VLs: 15})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, tb := range tables {
+				if tb == nil {
+					continue
+				}
+				j := judgement(t, f, one, tb, tb.SL != nil || tb.Lanes != nil)
+				if !j.reached || j.loops || j.complain != "" {
+					t.Errorf("%s on %s, LIDs %d: ibdmchk: reached %v, credit loops %v, %s\n%s", judged[i].engine.Name(), name, k, j.reached, j.loops, j.complain, tail(j.out))
+				}
+			}
+		}
+	}
+}
+
+// TestPeerUpDn: on a random irregular net without given roots OpenSM's updn
+// installs tables with credit loops: ibdmchk says so, and so does our proof of
+// the very tables it dumped. Ours have none.
+func TestPeerUpDn(t *testing.T) {
+	tool := need.Tool(t, "ibdmchk")
+	b := testNet{name: "irregular-32", gen: []string{"irregular", "32"}}.build(t)
+	_, env := b.simulate(t)
+	dir, args := opensmFiles(t, 0)
+	env = append(env, "SIM_HOST="+b.sm, "OSM_TMP_DIR="+dir, "OSM_CACHE_DIR="+dir)
+	osm := start(t, dir, env, "ibsim-run", append([]string{need.Tool(t, "opensm"), "-R", "updn", "-D", "0x43"}, args...)...)
+	osm.await("SUBNET UP", 0, upTime)
+	osm.stop(syscall.SIGINT)
+
+	dump, err := os.Open(filepath.Join(dir, "opensm-lfts.dump"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dump.Close()
+	d, err := osmdump.ReadRoutes(dump)
+	if err != nil {
+		t.Fatalf("reading what OpenSM dumped: %v", err)
+	}
+	// The graph has the LIDs that OpenSM gave.
+	lid := map[ib.GUID]ib.LID{}
+	for l, guid := range d.Owner {
+		lid[guid] = l
+	}
+	for i := range b.fab.Nodes {
+		for p := range b.fab.Nodes[i].Ports {
+			b.fab.Nodes[i].Ports[p].LID = 0
+			if n := &b.fab.Nodes[i]; p == 0 || !n.IsSwitch() {
+				n.Ports[p].LID = lid[n.Ports[p].GUID]
+			}
+		}
+	}
+	g, err := b.fab.Graph(fabric.GraphOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := file.Engine{Dump: d}.Compute(g, route.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := check.Verify(g, theirs, check.Options{Workers: 2})
+	if r.UnreachablePairs != 0 || r.CreditCycles == 0 {
+		t.Errorf("our proof of OpenSM's tables: %d unreachable pairs, %d credit cycles; want 0 and some", r.UnreachablePairs, r.CreditCycles)
+	}
+	if j := ibdmchk(t, tool, dir, []string{"-s", "opensm-subnet.lst", "-f", "opensm.fdbs", "-m", "opensm.mcfdbs"}, g); !j.loops {
+		t.Errorf("ibdmchk finds no credit loop in OpenSM's tables\n%s", tail(j.out))
+	}
+	// Our files of their tables say the same.
+	if j := judgement(t, b.fab, g, theirs, false); !j.loops || !j.reached {
+		t.Errorf("ibdmchk finds no credit loop in our dump of OpenSM's tables\n%s", tail(j.out))
+	}
+	ours, err := updn.Engine{}.Compute(g, route.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := check.Verify(g, ours, check.Options{Workers: 2}); !r.OK() {
+		t.Error(r.Err())
+	}
+	if j := judgement(t, b.fab, g, ours, false); j.loops || !j.reached || j.complain != "" {
+		t.Errorf("our updn: ibdmchk: %s\n%s", j.complain, tail(j.out))
+	}
+}
