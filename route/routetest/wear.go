@@ -186,12 +186,14 @@ func (w *Wear) Graph() *fabric.Graph {
 }
 
 // Loads counts the paths over every channel, from CA and router ports with
-// LIDs to all LIDs of such ports, by walking every one.
-func Loads(g *fabric.Graph, t *route.Tables) []uint64 {
+// LIDs to all LIDs of such ports, those that do not count left out, by walking
+// every one.
+func Loads(g *fabric.Graph, t *route.Tables, without []ib.GUID) []uint64 {
 	hosts := make([]uint64, len(g.Switches))
 	has := make([]bool, len(g.EndPorts))
 	counts := func(e int32) bool {
-		return e != fabric.NoLID && g.EndPorts[e].Switch >= 0 && g.EndPorts[e].Type != ib.NodeSwitch
+		return e != fabric.NoLID && g.EndPorts[e].Switch >= 0 && g.EndPorts[e].Type != ib.NodeSwitch &&
+			!slices.Contains(without, g.EndPorts[e].GUID)
 	}
 	for _, e := range g.LIDOwner {
 		if counts(e) && !has[e] {

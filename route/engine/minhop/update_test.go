@@ -60,6 +60,15 @@ func TestUpdate(t *testing.T) {
 				if r := check.Verify(h, now, check.Options{}); r.UnreachablePairs != 0 || r.Loops != 0 {
 					t.Fatalf("%s: %v", ctx, r.Err())
 				}
+				p := o
+				p.Previous = tb.Remap(g, h)
+				full, err := minhop.Engine{}.Compute(h, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a, b := route.EntriesChanged(p.Previous, now), route.EntriesChanged(p.Previous, full); a > b {
+					t.Fatalf("%s: %d entries changed, %d from scratch", ctx, a, b)
+				}
 				g, tb = h, now
 			}
 		}

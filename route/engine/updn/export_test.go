@@ -31,8 +31,8 @@ func CheckMemo(g *fabric.Graph, t *route.Tables, o route.Options, mirrored bool)
 			return fmt.Errorf("destination %d: costs %v (down %v), want %v (%v)", d, m.dist[d], m.down[d], want.dist[d], want.down[d])
 		}
 	}
-	if len(o.Unbalanced) == 0 && !slices.Equal(m.loads, routetest.Loads(g, t)) {
-		return fmt.Errorf("loads %v, counted %v", m.loads, routetest.Loads(g, t))
+	if count := routetest.Loads(g, t, o.Unbalanced); !slices.Equal(m.loads, count) {
+		return fmt.Errorf("loads %v, counted %v", m.loads, count)
 	}
 	return nil
 }
@@ -42,4 +42,17 @@ func Judge(g *fabric.Graph, t *route.Tables, o route.Options) func(s int32, l ib
 	m := t.Memo.(*memo)
 	r := &repairer{repair: &repair{shape: newShape(g, m.order, nil), m: m}}
 	return func(_ int32, l ib.LID, c int32) bool { return r.May(g.EndPorts[g.LIDOwner[l]].Switch, c) }
+}
+
+// SameCosts compares what two tables remember of the costs.
+func SameCosts(g *fabric.Graph, t, u *route.Tables) error {
+	a, b := t.Memo.(*memo), u.Memo.(*memo)
+	for d := range g.Switches {
+		for s := range g.Switches {
+			if x, y := a.dist[d][s]&cost, b.dist[d][s]&cost; x != y {
+				return fmt.Errorf("from switch %d to %d: cost %d, from scratch %d", s, d, x, y)
+			}
+		}
+	}
+	return nil
 }

@@ -27,18 +27,17 @@ type Ranking struct {
 	hosts int // CA and router ports
 }
 
-// share is the part of the hosts (in percent) that counts when roots are
-// looked for; the rest may be far away for a broken link or two.
-const share = 95
-
 // Rank orders the switches below o.Roots; parts of the fabric without one get
 // roots of their own, as follows. The reach of a switch is the least distance
-// within which 95 % of its part's CA ports lie. The switches of least reach
-// are the centre: in a tree they are the tops. If no cable joins two of them,
-// all are roots; else (torus, mesh, irregular nets) the one with the least sum
-// of distances to CA ports, then the lowest GUID, is the only root.
+// within which more than half of its part's CA ports lie: broken links do not
+// show. The switches of least reach are the centre: in an even tree the tops. If no cable joins two of them,
+// all are roots, the lowest GUID first; else (torus, mesh, irregular nets) the switch with the least
+// sum of distances to CA ports, then the lowest GUID, is the only root.
 //
-// A switch's level is its distance from the nearest root. Up*/down* with
+// A switch's level is its distance from the nearest root. Where a switch
+// without CAs would only have cables up, all to one level, nobody could pass
+// it: it is lifted above them, as a top that has lost too many links to be
+// found a root, or a middle switch without one to the tops. Up*/down* with
 // several roots would leave two switches without a legal path where no root is
 // above both, as a spine that lost its link to a leaf and that leaf. So the
 // order is grown from the first root of a part: the next switch is always, of
@@ -106,10 +105,12 @@ func rank(g *fabric.Graph, o route.Options, given []ib.GUID, mirrored bool) *Ran
 	r.levels(isRoot)
 	if mirrored {
 		r.mirror()
+	} else {
+		r.lift()
 	}
 	r.keys(o.IDs)
 	out.Order = r.grow(first, mirrored)
-	out.hosts = r.hosts
+	out.hosts = r.count
 	return out
 }
 
@@ -119,7 +120,8 @@ type ranker struct {
 	part   []int32 // by switch: its connected part
 	size   []int   // by part: switches
 	weight []int64 // by switch: CA and router ports; 1 in a part without any
-	hosts  int     // CA and router ports in all
+	hosts  []bool
+	count  int     // CA and router ports in all
 	total  []int64 // by part: weight
 	level  []int32
 	sorted []int32 // switches by ascending level, then ID
@@ -130,10 +132,12 @@ func (r *ranker) prepare() {
 	g := r.g
 	r.part = make([]int32, r.n)
 	r.weight = make([]int64, r.n)
+	r.hosts = make([]bool, r.n)
 	for i := range g.EndPorts {
 		if e := &g.EndPorts[i]; e.Switch >= 0 && e.Type != ib.NodeSwitch {
 			r.weight[e.Switch]++
-			r.hosts++
+			r.hosts[e.Switch] = true
+			r.count++
 		}
 	}
 	for s := range r.part {
@@ -204,7 +208,7 @@ func (r *ranker) find(isRoot []bool, first []int32, workers int) {
 				sum[s] += r.weight[u] * int64(d)
 			}
 		}
-		need := (r.total[k]*share + 99) / 100
+		need := r.total[k]/2 + 1
 		for d, c := range hist {
 			if need -= c; need <= 0 {
 				reach[s] = int32(d)
@@ -212,16 +216,10 @@ func (r *ranker) find(isRoot []bool, first []int32, workers int) {
 			}
 		}
 	}
-	better := func(a, b int32) bool {
-		if reach[a] != reach[b] {
-			return reach[a] < reach[b]
-		}
-		return sum[a] < sum[b] // then the lower index, which comes first
-	}
-	best := slices.Clone(first)
+	best, chosen := slices.Clone(first), slices.Clone(first) // by part: of least reach, the first root
 	for s := range int32(r.n) {
 		k := r.part[s]
-		if first[k] < 0 && (best[k] < 0 || better(s, best[k])) {
+		if first[k] < 0 && (best[k] < 0 || reach[s] < reach[best[k]]) {
 			best[k] = s
 		}
 	}
@@ -233,11 +231,21 @@ func (r *ranker) find(isRoot []bool, first []int32, workers int) {
 		}
 	}
 	for s := range int32(r.n) {
-		if k := r.part[s]; central(s) && (!joined[k] || best[k] == s) {
+		k := r.part[s]
+		if first[k] >= 0 || !joined[k] && !central(s) {
+			continue
+		}
+		if now := chosen[k]; now < 0 || joined[k] && sum[s] < sum[now] {
+			chosen[k] = s
+		}
+		isRoot[s] = isRoot[s] || !joined[k]
+	}
+	for k, s := range chosen {
+		if first[k] < 0 {
+			first[k] = s
 			isRoot[s] = true
 		}
 	}
-	copy(first, best)
 }
 
 const unreached = 0xFFFF
@@ -281,6 +289,28 @@ func (r *ranker) levels(isRoot []bool) {
 			}
 		}
 	}
+}
+
+// lift gives switches without CAs whose neighbours are all of one level, below
+// the roots, the level above those. No other level depends on theirs.
+func (r *ranker) lift() {
+	g := r.g
+	lifted := slices.Clone(r.level)
+	for s := range int32(r.n) {
+		lo, hi := g.Off[s], g.Off[s+1]
+		if r.hosts[s] || lo == hi || r.level[s] == 0 {
+			continue
+		}
+		l := r.level[g.Channels[lo].To]
+		same := l > 0
+		for c := lo; c < hi && same; c++ {
+			same = r.level[g.Channels[c].To] == l
+		}
+		if same {
+			lifted[s] = l - 1
+		}
+	}
+	r.level = lifted
 }
 
 // keys makes r.key, which is smaller for what comes first: by level, then ID.

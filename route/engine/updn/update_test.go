@@ -68,6 +68,16 @@ func TestUpdate(t *testing.T) {
 				if err := updn.CheckMemo(h, now, o, mirrored); err != nil {
 					t.Fatalf("%s: %v", ctx, err)
 				}
+				p := o
+				p.Roots = updn.Roots(now)
+				p.Previous = tb.Remap(g, h)
+				full, err := e.Compute(h, p)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a, b := route.EntriesChanged(p.Previous, now), route.EntriesChanged(p.Previous, full); a > b {
+					t.Fatalf("%s: %d entries changed, %d from scratch", ctx, a, b)
+				}
 				g, tb = h, now
 			}
 		}
