@@ -90,7 +90,10 @@ type Config struct {
 	TrapMinGap    time.Duration // least time between two sweeps asked for by traps; default 1 s when they keep coming
 	PollInterval  time.Duration // of the master by a standby; default 10 s
 	PollRetries   int           // unanswered polls before the master is taken for dead; default 4
-	DrainTime     time.Duration // between discard and write; default computed from lifetimes
+	// RepathTime is how long hosts take, at most, to use the new service level
+	// of a path after the SA tells it; default 30 s, < 0 = they may never do.
+	RepathTime time.Duration
+	DrainTime  time.Duration // between discard and write; default computed from lifetimes
 	// FullInterval is the time between full sweeps that nothing asks for; 0 =
 	// none. Traps and light sweeps lead to sweeps of a region.
 	FullInterval time.Duration
@@ -132,6 +135,7 @@ func (c Config) Default() Config {
 	def(&c.PollInterval, 10*time.Second)
 	def(&c.PollRetries, 4)
 	def(&c.ImproveDelay, 10*time.Second)
+	def(&c.RepathTime, 30*time.Second)
 	def(&c.DampFree, 3)
 	def(&c.DampHold, 8)
 	def(&c.DampDelay, time.Second)

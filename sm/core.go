@@ -5,6 +5,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
+	"heddle/route/transition"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -63,6 +64,7 @@ type Core struct {
 	keyList   []ib.MKey // the different ones, ascending
 	neighbors map[nodePort]ib.GUID
 	lfts      map[ib.GUID]*lft
+	mfts      map[ib.GUID]*mft
 	limit     int               // first LID that some switch's table does not hold
 	firstTime bool              // first configuring sweep of this mastership
 	tookOver  bool              // this mastership came from a master that died
@@ -80,7 +82,15 @@ type Core struct {
 	wanted  *route.Tables
 	changed bool // routing has to be computed in this sweep
 	base    *solution
-	groups  []Group // multicast groups
+	served  *solution        // graph and tables last distributed in full
+	held    *transition.Held // service levels that hosts may still use besides
+	heldAt  mad.Time         // when that began
+	groups  []Group          // multicast groups, ascending MLID
+
+	wantGroups bool // the groups changed
+	lanesSetUp bool // SL2VL and VL arbitration were set up in this mastership
+	lanesPre   bool // … are being set up before the first tables that need them
+	lanesOf    map[ib.GUID]laneUse
 
 	wantRoute bool // the next sweep computes tables from scratch, whatever it finds
 	anew      bool // this one does
@@ -137,7 +147,7 @@ func New(cfg Config) *Core {
 		}),
 		state: subnet.NotActive,
 		lids:  map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
-		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, ignoredSMs: map[ib.GUID]bool{},
+		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		transit: "none yet",

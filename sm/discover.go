@@ -58,7 +58,8 @@ func (c *Core) startSweep(why string) {
 	c.report = SweepReport{Reason: why, Region: part}
 	c.wantFull, c.sound, c.changed = false, false, false
 	c.anew = c.wantRoute
-	c.changed = c.anew
+	c.changed = c.anew || c.wantGroups
+	c.wantGroups = false
 	c.wantRoute = false
 	c.eng.Stats(&c.madBase)
 	c.phaseStart, c.sweepStart = c.now, c.now

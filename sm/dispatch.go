@@ -81,14 +81,20 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	case opGetLFT:
 		get(smp.AttrLFT, x)
 	case opSetLFT:
-		c.wanted.Block(f.nodes[n].gsw, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
-	case opStageLFT:
 		c.buildStage(n, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
+	case opGetMFT:
+		get(smp.AttrMFT, smp.MFTMod(uint16(x), p))
+	case opSetMFT:
+		c.buildMFT(n, uint16(x), p, set(smp.AttrMFT, smp.MFTMod(uint16(x), p)))
 	case opGetSL:
 		get(smp.AttrSLtoVL, slMod(&f.nodes[n], uint8(x), p))
 	case opSetSL:
-		t := c.slWanted(n, p)
-		t.Put(set(smp.AttrSLtoVL, slMod(&f.nodes[n], uint8(x), p)))
+		t := c.slWanted(n, uint8(x), p)
+		mod := slMod(&f.nodes[n], uint8(x), p)
+		if x&slAllIn != 0 {
+			mod = smp.SLtoVLAllIn | uint32(p)
+		}
+		t.Put(set(smp.AttrSLtoVL, mod))
 	case opGetArb:
 		get(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.nodes[n], p)))
 	case opSetArb:
@@ -145,8 +151,12 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onSetPKeys(it, &comp)
 	case opGetLFT:
 		c.onGetLFT(it, &comp)
-	case opSetLFT, opStageLFT:
+	case opSetLFT:
 		c.onSetLFT(it, &comp)
+	case opGetMFT:
+		c.onGetMFT(it, &comp)
+	case opSetMFT:
+		c.onSetMFT(it, &comp)
 	case opGetSL:
 		c.onGetSL(it, &comp)
 	case opGetArb:

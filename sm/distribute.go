@@ -18,6 +18,7 @@ type distribution struct {
 	res   *JobResult
 	stage int // stages of distributed, in their order
 	next  int // stage of the plan to write next
+	errs  int // of the sweep, before the stage under way
 }
 
 const (
@@ -58,6 +59,15 @@ func (c *Core) takeLFTs() {
 		}
 		l.top = n.sw.LinearFDBTop
 		n.lft = l
+		m := c.mfts[n.info.NodeGUID]
+		if m == nil {
+			m = &mft{}
+			c.mfts[n.info.NodeGUID] = m
+		}
+		if l.known == nil {
+			m.blocks = nil
+		}
+		n.mft = m
 	})
 	c.wantAudit = false
 }
@@ -100,6 +110,7 @@ func (c *Core) missing(fn func(ni int32, b int)) {
 func (c *Core) needReadback() bool {
 	need := false
 	c.missing(func(int32, int) { need = true })
+	c.missingMFT(func(int32, uint16, uint8) { need = true })
 	return need
 }
 
@@ -118,6 +129,10 @@ func (c *Core) readBack() bool {
 		c.missing(func(ni int32, b int) {
 			c.report.BlocksRead++
 			c.add(mk(opGetLFT, ni, 0, uint32(b)))
+		})
+		c.missingMFT(func(ni int32, b uint16, pos uint8) {
+			c.report.BlocksRead++
+			c.add(mk(opGetMFT, ni, pos, uint32(b)))
 		})
 		if c.pend > 0 {
 			return true
@@ -173,9 +188,12 @@ func (c *Core) distributed() bool {
 			return false
 		}
 	case stageWrite:
-		if d.next > 0 && d.next < len(plan.Stages) && c.errs > 0 && c.stageIncomplete() {
+		if d.next > 0 && d.next < len(plan.Stages) && c.errs > d.errs {
 			// A switch that did not take a block may still send by the old
 			// entry, so the new ones must wait: the next sweep plans anew.
+			if c.served != nil {
+				c.wanted = c.served.tables // what hosts are told until then
+			}
 			c.endSweep()
 			return true
 		}
@@ -184,27 +202,34 @@ func (c *Core) distributed() bool {
 		}
 		st := &plan.Stages[d.next]
 		d.next++
-		op := opStageLFT
-		if d.next == len(plan.Stages) {
-			op = opSetLFT
-		}
+		d.errs = c.errs
 		c.enter(PhaseDistribute)
 		if st.Discards {
 			c.enter(PhaseDiscard)
 		}
+		c.stageLanes(st.SL2VL)
+		for _, b := range st.MFT {
+			c.report.GroupBlocks++
+			c.add(mk(opSetMFT, c.f.swNode[b.Switch], b.Position, uint32(b.Block)))
+		}
 		for _, b := range st.LFT {
 			c.report.BlocksSent++
-			c.add(mk(op, c.f.swNode[b.Switch], 0, uint32(b.Block)))
+			c.add(mk(opSetLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
 		}
 	case stageDrain:
 		if d.next < len(plan.Stages) {
 			d.stage = stageWrite
 		}
-		if d.next > 0 && plan.Stages[d.next-1].Drain > 0 {
+		if d.next > 0 && (plan.Stages[d.next-1].Drain > 0 || plan.Stages[d.next-1].Repath > 0) {
 			c.enter(PhaseDrain)
-			wait := plan.Stages[d.next-1].Drain
-			if c.cfg.DrainTime > 0 {
+			st := &plan.Stages[d.next-1]
+			wait := st.Drain
+			if c.cfg.DrainTime > 0 && wait > 0 {
 				wait = c.cfg.DrainTime
+			}
+			if st.Repath > 0 {
+				c.publishSweep() // hosts that ask are told the new service levels from now on
+				wait += st.Repath
 			}
 			c.resumeAt = c.now.Add(wait)
 			return wait <= 0
@@ -212,7 +237,7 @@ func (c *Core) distributed() bool {
 	case stageTop:
 		c.enter(PhaseTop)
 		for _, ni := range c.f.swNode {
-			if n := &c.f.nodes[ni]; n.lft.top != c.wanted.TopLID {
+			if n := &c.f.nodes[ni]; n.lft.top != c.wanted.TopLID || n.sw.MulticastFDBTop != c.mcastTop(ni) {
 				if c.rowWritten(ni) {
 					c.report.TopsSent++
 					c.add(mk(opSetSwitch, ni, 0, 3))
@@ -221,6 +246,10 @@ func (c *Core) distributed() bool {
 		}
 	default:
 		c.shareRows()
+		c.served = &solution{graph: c.f.graph, tables: c.wanted}
+		if c.held = d.res.held; plan.NeedsRepath {
+			c.heldAt = c.now
+		}
 		return c.startLanes()
 	}
 	return true
@@ -241,17 +270,6 @@ func (c *Core) rowWritten(ni int32) bool {
 		}
 	}
 	return true
-}
-
-// stageIncomplete reports whether a block of the stage just written was not
-// taken.
-func (c *Core) stageIncomplete() bool {
-	for _, b := range c.dist.res.Plan.Stages[c.dist.next-1].LFT {
-		if !bitGet(c.f.nodes[c.f.swNode[b.Switch]].lft.known, int(b.Block)) {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *Core) buildStage(n int32, b uint16, dst *[route.BlockLen]byte) {

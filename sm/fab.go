@@ -81,6 +81,7 @@ type node struct {
 	via   ref // the port that path's last hop leaves by; NoRef for our own node
 	flags nodeFlags
 	lft   *lft // switches of a master
+	mft   *mft // likewise
 	out   string
 }
 

@@ -1,10 +1,229 @@
 package sm
 
-import "heddle/route"
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/route/transition"
+	"heddle/subnet"
+)
+
+// firstMLID is the lowest multicast LID; a block of a switch's multicast table
+// holds the masks of 32 of them for 16 ports.
+const firstMLID ib.LID = 0xC000
+
+// mft is what a switch's multicast table holds as far as this mastership has
+// read it back or had it acknowledged, by position and block.
+type mft struct {
+	blocks map[uint32]*smp.MFT
+}
+
+func mftKey(block uint16, pos uint8) uint32 { return uint32(pos)<<16 | uint32(block) }
 
 // setGroups takes the multicast groups of the subnet.
 func (c *Core) setGroups(groups []Group) {
-	c.groups = groups
+	list := slices.Clone(groups)
+	slices.SortStableFunc(list, func(a, b Group) int { return cmp.Compare(a.MLID, b.MLID) })
+	c.groups = list
+	c.wantGroups = true
+	if c.state == subnet.Master && c.started {
+		c.ask("the multicast groups changed")
+	}
 }
 
-func (j *Job) withTrees(t *route.Tables, o route.Options) *route.Tables { return t }
+// routeGroups are the groups as the graph has them. Groups without a member,
+// and those that a table cannot hold, are not routed.
+func (c *Core) routeGroups() []route.Group {
+	if len(c.groups) == 0 {
+		return nil
+	}
+	g := c.f.graph
+	room := 0xFFFF
+	for _, ni := range c.f.swNode {
+		room = min(room, int(c.f.nodes[ni].sw.MulticastFDBCap))
+	}
+	at := func(guids []ib.GUID) (out []int32) {
+		for _, u := range guids {
+			// The port GUIDs of the end ports ascend.
+			i, ok := slices.BinarySearchFunc(c.f.epPort, u, func(pi int32, u ib.GUID) int { return cmp.Compare(c.f.ports[pi].guid, u) })
+			if ok && g.EndPorts[i].Switch >= 0 {
+				out = append(out, int32(i))
+			}
+		}
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	out := make([]route.Group, 0, len(c.groups))
+	last := ib.LID(0)
+	for i := range c.groups {
+		x := &c.groups[i]
+		switch {
+		case x.MLID < firstMLID || x.MLID == 0xFFFF || x.MLID == last:
+			c.groupRefused(x.MLID, "its MLID is not one of a group, or that of another one")
+			continue
+		case int(x.MLID-firstMLID) >= room:
+			c.groupRefused(x.MLID, "the smallest multicast table holds "+strconv.Itoa(room)+" groups")
+			continue
+		}
+		last = x.MLID
+		if m := at(x.Members); len(m) > 0 {
+			out = append(out, route.Group{MLID: x.MLID, SL: x.SL, Members: m, Senders: at(x.Senders)})
+		}
+	}
+	return out
+}
+
+func (c *Core) groupRefused(mlid ib.LID, why string) {
+	if c.noteOnce("group " + mlid.String() + why) {
+		c.out.notify(Notice{Kind: KindGroupRefused, Level: Warn, Text: "multicast group " + mlid.String() + " has no tree: " + why})
+	}
+}
+
+// missingMFT calls fn for each block of a multicast table that holds a group
+// and is not known. Blocks that hold none are not read: nobody sends to those
+// MLIDs, and MulticastFDBTop shuts off those above the groups.
+func (c *Core) missingMFT(fn func(ni int32, block uint16, pos uint8)) {
+	if len(c.groups) == 0 {
+		return
+	}
+	var blocks []uint16
+	for i := range c.groups {
+		if l := c.groups[i].MLID; l >= firstMLID && l < 0xFFFF {
+			blocks = append(blocks, uint16(l-firstMLID)/smp.MFTBlockMLIDs)
+		}
+	}
+	blocks = slices.Compact(blocks) // the groups ascend
+	for _, ni := range c.f.swNode {
+		n := &c.f.nodes[ni]
+		for _, b := range blocks {
+			if int(b)*smp.MFTBlockMLIDs >= int(n.sw.MulticastFDBCap) {
+				continue
+			}
+			for pos := range n.info.NumPorts/16 + 1 {
+				if n.mft.blocks[mftKey(b, pos)] == nil {
+					fn(ni, b, pos)
+				}
+			}
+		}
+	}
+}
+
+// installedTrees are the trees as the switches hold them.
+func (c *Core) installedTrees() *route.Multicast {
+	trees := map[ib.LID]*route.Tree{}
+	for s, ni := range c.f.swNode {
+		n := &c.f.nodes[ni]
+		if n.mft == nil {
+			continue
+		}
+		for key, data := range n.mft.blocks {
+			pos := key >> 16
+			for i, mask := range data {
+				if mask == 0 {
+					continue
+				}
+				l := firstMLID + ib.LID(key&0xFFFF)*smp.MFTBlockMLIDs + ib.LID(i)
+				t := trees[l]
+				if t == nil {
+					t = &route.Tree{MLID: l}
+					trees[l] = t
+				}
+				if k := len(t.Switches); k == 0 || t.Switches[k-1] != int32(s) {
+					t.Switches = append(t.Switches, int32(s))
+					t.Ports = append(t.Ports, [4]uint64{})
+				}
+				t.Ports[len(t.Ports)-1][pos/4] |= uint64(mask) << (pos % 4 * 16)
+			}
+		}
+	}
+	if len(trees) == 0 {
+		return nil
+	}
+	m := &route.Multicast{}
+	for _, t := range trees {
+		t.SL = c.treeSL(t.MLID)
+		m.Trees = append(m.Trees, *t)
+	}
+	slices.SortFunc(m.Trees, func(a, b route.Tree) int { return cmp.Compare(a.MLID, b.MLID) })
+	return m
+}
+
+// treeSL is the service level that packets of a group use now: that of the
+// tree last distributed, else the group's.
+func (c *Core) treeSL(l ib.LID) ib.SL {
+	if c.served != nil && c.served.tables.Multicast != nil {
+		trees := c.served.tables.Multicast.Trees
+		if i, ok := slices.BinarySearchFunc(trees, l, func(t route.Tree, l ib.LID) int { return cmp.Compare(t.MLID, l) }); ok {
+			return trees[i].SL
+		}
+	}
+	for i := range c.groups {
+		if c.groups[i].MLID == l {
+			return c.groups[i].SL
+		}
+	}
+	return 0
+}
+
+func (c *Core) onGetMFT(it item, comp *mad.Completion) {
+	n := &c.f.nodes[it.node()]
+	var t smp.MFT
+	err := answer(comp)
+	if err == nil {
+		err = t.Decode(smp.Data(comp.MAD))
+	}
+	if err != nil {
+		c.setFailed(it.node(), -1, "reading back the multicast table", err)
+		return
+	}
+	n.mft.set(uint16(it.extra()), it.port(), &t)
+}
+
+func (m *mft) set(block uint16, pos uint8, t *smp.MFT) {
+	if m.blocks == nil {
+		m.blocks = map[uint32]*smp.MFT{}
+	}
+	u := *t
+	m.blocks[mftKey(block, pos)] = &u
+}
+
+// buildMFT fills a Set with what the stage of the transition under way writes.
+func (c *Core) buildMFT(n int32, block uint16, pos uint8, dst []byte) {
+	var t smp.MFT
+	p := c.dist.res.Plan
+	p.McastBlock(c.dist.next-1, transition.McastBlock{Switch: c.f.nodes[n].gsw, Block: block, Position: pos}, (*[smp.MFTBlockMLIDs]uint16)(&t))
+	t.Put(dst)
+}
+
+func (c *Core) onSetMFT(it item, comp *mad.Completion) {
+	n := &c.f.nodes[it.node()]
+	block, pos := uint16(it.extra()), it.port()
+	var t smp.MFT
+	err := answer(comp)
+	if err == nil {
+		err = t.Decode(smp.Data(comp.Request))
+	}
+	if err != nil {
+		delete(n.mft.blocks, mftKey(block, pos)) // it may have been applied
+		c.setFailed(it.node(), -1, "Set(MulticastForwardingTable)", err)
+		return
+	}
+	n.mft.set(block, pos, &t)
+}
+
+// mcastTop is the MulticastFDBTop that a switch should have: the highest MLID
+// with a tree, so that what is not read back forwards nothing. Switches that do
+// not have the field, and all while there never was a group, keep theirs.
+func (c *Core) mcastTop(ni int32) ib.LID {
+	n := &c.f.nodes[ni]
+	m := c.wanted.Multicast
+	if m == nil || len(m.Trees) == 0 || !c.f.portOf(ni, 0).info.CapabilityMask.Has(ib.CapIsMulticastFDBTopSupported) {
+		return n.sw.MulticastFDBTop
+	}
+	return m.Trees[len(m.Trees)-1].MLID
+}

@@ -26,11 +26,12 @@ const (
 	opDown // static2003 only
 	opGetLFT
 	opSetLFT
-	opStageLFT // write block extra as the stage of the transition wants it
-	opGetSL    // SL2VL; extra: input port
+	opGetSL // SL2VL; extra: input port
 	opSetSL
 	opGetArb // VLArb; extra: part
 	opSetArb
+	opGetMFT // port: position, extra: block
+	opSetMFT // likewise
 
 	opPortAgain // PortInfo after PortStateChange was cleared
 	opReread    // PortInfo of a port that is known, in a sweep of a region

@@ -4,41 +4,147 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/route"
+	"heddle/route/transition"
 )
 
-// startLanes programs SL2VL and VL arbitration where more than one lane
-// matters: identity modulo the lanes of the link, and all lanes alike. With
-// single-lane tables and no QoS nothing is sent: service level 0 is the only
-// one in use, and every agent maps it to lane 0 after a reset. Tables are read
-// first and only those that differ are written.
+// SL2VL and VL arbitration are set up where more than one lane matters: SL2VL
+// as the tables say, else identity modulo the lanes of the link, and all lanes
+// of a link alike in arbitration. With single-lane tables and no QoS nothing is
+// sent: service level 0 is the only one in use, and every agent maps it to lane
+// 0 after a reset.
+//
+// Where traffic may flow tables are read first, and only those that differ are
+// written. What an earlier master of a running subnet programmed is found only
+// then: until the tables are right it is taken to be the identity.
+
+// slAllIn in the extra field of opSetSL: one table for all input ports.
+const slAllIn = 0x100
+
+// laneUse remembers which SL-to-VL tables a switch was programmed with.
+type laneUse struct {
+	lanes *route.Lanes
+	s     int32 // its index there
+}
+
+// lanesMatter reports whether SL2VL tables have to be right.
+func (c *Core) lanesMatter() bool {
+	return c.cfg.QoS || c.wanted.NumVLs > 1 || c.wanted.Lanes != nil
+}
+
+// startLanes sets the tables of ports whose link comes up; the first time those
+// of all.
 func (c *Core) startLanes() bool {
 	c.enter(PhaseLanes)
-	if !c.cfg.QoS && c.wanted.NumVLs <= 1 {
+	if !c.lanesMatter() {
 		return true
 	}
-	f := c.f
-	for i := range f.ports {
-		p := &f.ports[i]
-		n := &f.nodes[p.node]
-		if p.num == 0 || !c.moves(p) || !c.firstTime && p.info.PortState != ib.StateInit {
-			continue
-		}
-		if c.lanes(p) > 1 && f.agentPort(p.node, p.num).info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
-			if !n.isSwitch() {
-				c.add(mk(opGetSL, p.node, p.num, 0))
+	if c.lanesSetUp {
+		c.scope(func(p *port) {
+			if p.info.PortState == ib.StateInit {
+				c.portLanes(p)
 			}
-			for in := 0; n.isSwitch() && in <= int(n.info.NumPorts); in++ {
+		})
+		c.hostLanes()
+		return true
+	}
+	for i := range c.f.ports {
+		c.portLanes(&c.f.ports[i])
+	}
+	return true
+}
+
+// portLanes has the tables of one port set.
+func (c *Core) portLanes(p *port) {
+	f := c.f
+	n := &f.nodes[p.node]
+	if p.num == 0 || !c.moves(p) || c.lanes(p) <= 1 {
+		return
+	}
+	if f.agentPort(p.node, p.num).info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
+		switch {
+		case !n.isSwitch():
+			c.add(mk(opGetSL, p.node, p.num, 0))
+		case p.info.PortState == ib.StateInit && c.oneTable(p.node, p.num):
+			c.add(mk(opSetSL, p.node, p.num, slAllIn))
+		default:
+			for in := range int(n.info.NumPorts) + 1 {
 				c.add(mk(opGetSL, p.node, p.num, uint32(in)))
 			}
 		}
-		if c.lanes(p) > 1 && p.info.VLArbitrationLowCap > 0 {
-			c.add(mk(opGetArb, p.node, p.num, uint32(smp.VLArbLow0)))
-		}
-		if c.lanes(p) > 1 && p.info.VLArbitrationHighCap > 0 {
-			c.add(mk(opGetArb, p.node, p.num, uint32(smp.VLArbHigh0)))
+	}
+	if p.info.VLArbitrationLowCap > 0 {
+		c.add(mk(opGetArb, p.node, p.num, uint32(smp.VLArbLow0)))
+	}
+	if p.info.VLArbitrationHighCap > 0 {
+		c.add(mk(opGetArb, p.node, p.num, uint32(smp.VLArbHigh0)))
+	}
+}
+
+// oneTable reports whether one Set can program an output port of a switch for
+// all input ports.
+func (c *Core) oneTable(n int32, out uint8) bool {
+	nd := &c.f.nodes[n]
+	if nd.sw.OptimizedSLtoVLMappingProgramming&1 == 0 {
+		return false
+	}
+	first := c.slWanted(n, 0, out)
+	for in := 1; in <= int(nd.info.NumPorts); in++ {
+		if uint8(in) != out && c.slWanted(n, uint8(in), out) != first {
+			return false
 		}
 	}
 	return true
+}
+
+// hostLanes sets the tables towards hosts that differ from those last set: the
+// transition plan leaves them out, for no host waits for another.
+func (c *Core) hostLanes() {
+	f := c.f
+	for s, ni := range f.swNode {
+		n := &f.nodes[ni]
+		was, ok := c.lanesOf[n.info.NodeGUID]
+		if !ok || was.lanes == c.wanted.Lanes && was.s == int32(s) {
+			continue
+		}
+		for out := 1; out <= int(n.info.NumPorts); out++ {
+			p := f.portOf(ni, uint8(out))
+			if !p.has(pLinked) || f.nodes[p.peer.Node].isSwitch() || p.info.PortState < ib.StateArmed || c.lanes(p) <= 1 {
+				continue
+			}
+			for in := range int(n.info.NumPorts) + 1 {
+				if in != out && slTable(was.lanes, was.s, uint8(in), uint8(out), c.lanes(p)) != c.slWanted(ni, uint8(in), uint8(out)) {
+					c.add(mk(opSetSL, ni, uint8(out), uint32(in)))
+				}
+			}
+		}
+	}
+}
+
+// stageLanes puts the SL2VL tables of a stage of a transition on the list.
+func (c *Core) stageLanes(list []transition.LaneTable) {
+	for i := 0; i < len(list); {
+		x := list[i]
+		k := i + 1
+		for k < len(list) && list[k].Switch == x.Switch && list[k].Out == x.Out {
+			k++
+		}
+		ni := c.f.swNode[x.Switch]
+		if k-i > 1 && c.oneTable(ni, x.Out) {
+			c.add(mk(opSetSL, ni, x.Out, slAllIn))
+		} else {
+			for _, y := range list[i:k] {
+				c.add(mk(opSetSL, ni, y.Out, uint32(y.In)))
+			}
+		}
+		i = k
+	}
+}
+
+// needLanesFirst reports whether the lanes have to be set up before tables that
+// need them may be written: the subnet ran on single-lane tables so far.
+func (c *Core) needLanesFirst() bool {
+	return c.lanesMatter() && !c.lanesSetUp && !c.firstTime && !c.quiet()
 }
 
 // slMod is the modifier of the SL2VL table for packets from port in to port
@@ -57,10 +163,22 @@ func arbPort(n *node, p uint8) uint8 {
 	return p
 }
 
-func (c *Core) slWanted(n int32, out uint8) (t smp.SLtoVL) {
-	lanes := c.lanes(c.f.portOf(n, out))
+// slWanted is the SL2VL table of a port for packets that came in by port in.
+func (c *Core) slWanted(n int32, in, out uint8) smp.SLtoVL {
+	nd := &c.f.nodes[n]
+	vls := c.lanes(c.f.portOf(n, out))
+	if c.lanesPre || nd.gsw < 0 {
+		return slTable(nil, 0, in, out, vls)
+	}
+	return slTable(c.wanted.Lanes, nd.gsw, in, out, vls)
+}
+
+func slTable(l *route.Lanes, s int32, in, out, vls uint8) (t smp.SLtoVL) {
+	if l != nil && int(s) < len(l.Index) && int(max(in, out)) < int(l.Stride[s]) {
+		return smp.SLtoVL(l.Rows[l.Index[s][int(in)*int(l.Stride[s])+int(out)]])
+	}
 	for sl := range t {
-		t[sl] = ib.VL(uint8(sl) % lanes)
+		t[sl] = ib.VL(uint8(sl) % vls)
 	}
 	return t
 }
@@ -86,7 +204,7 @@ func (c *Core) onGetSL(it item, comp *mad.Completion) {
 		c.laneError(it, err)
 		return
 	}
-	if t != c.slWanted(it.node(), it.port()) {
+	if t != c.slWanted(it.node(), uint8(it.extra()), it.port()) {
 		c.add(mk(opSetSL, it.node(), it.port(), it.extra()))
 	}
 }
@@ -112,7 +230,13 @@ func (c *Core) onGetArb(it item, comp *mad.Completion) {
 }
 
 func (c *Core) onSetLane(it item, comp *mad.Completion) {
-	if err := answer(comp); err != nil {
+	err := answer(comp)
+	if err != nil && it.op() == opSetSL && c.dist.next > 0 && c.phase != PhaseLanes {
+		c.lanesSetUp = false
+		c.setFailed(it.node(), int(it.port()), "Set(SLtoVLMappingTable)", err)
+		return
+	}
+	if err != nil {
 		c.laneError(it, err)
 	}
 }
@@ -126,6 +250,27 @@ func (c *Core) laneError(it item, err error) {
 }
 
 func (c *Core) lanesSet() bool {
+	if c.lanesPre {
+		c.lanesPre = false
+		if c.errs > 0 {
+			c.endSweep()
+			return true
+		}
+		c.lanesSetUp = true
+		for s, ni := range c.f.swNode {
+			c.lanesOf[c.f.nodes[ni].info.NodeGUID] = laneUse{nil, int32(s)}
+		}
+		c.startDistribution(c.result)
+		return true
+	}
+	if c.lanesMatter() && c.errs == 0 {
+		c.lanesSetUp = true
+		if c.changed {
+			for s, ni := range c.f.swNode {
+				c.lanesOf[c.f.nodes[ni].info.NodeGUID] = laneUse{c.wanted.Lanes, int32(s)}
+			}
+		}
+	}
 	c.startArm()
 	return true
 }

@@ -309,6 +309,7 @@ func (c *Core) buildSetSwitch(n int32, what uint32, b []byte) {
 	if what != 1 {
 		sw.PortStateChange = false
 		sw.LinearFDBTop = c.wanted.TopLID
+		sw.MulticastFDBTop = c.mcastTop(n)
 	}
 	sw.Put(b)
 }

@@ -61,6 +61,7 @@ const (
 	KindStaleMAD                      // an answer to nothing we asked
 	KindLinkHeld                      // a link flaps and is held down
 	KindLinkReleased                  // a link that was held down may come back
+	KindRepath                        // hosts must resolve their paths again
 	KindGroupRefused                  // a multicast group has no tree: Text says why
 )
 
@@ -75,7 +76,7 @@ var kindNames = [...]string{
 	KindPortUnhealthy: "port_unhealthy", KindSecurity: "security", KindOtherSM: "other_sm",
 	KindHandover: "handover", KindPersistFailed: "persist_failed", KindPortDown: "port_down",
 	KindForeignChange: "foreign_change", KindStaleMAD: "stale_mad",
-	KindLinkHeld: "link_held", KindLinkReleased: "link_released", KindGroupRefused: "group_refused",
+	KindLinkHeld: "link_held", KindLinkReleased: "link_released", KindGroupRefused: "group_refused", KindRepath: "repath",
 }
 
 // String is the name that logs and the API use.
@@ -175,28 +176,29 @@ func (n *Notice) String() string {
 
 // SweepReport tells how a full sweep went.
 type SweepReport struct {
-	Reason     string
-	Took       time.Duration
-	Phases     [NumPhases]time.Duration // by Phase
-	SMPs       uint64                   // requests sent, retries not counted
-	Retried    uint64
-	TimedOut   uint64
-	LIDsSet    int // ports that were given a LID they did not show
-	PortSets   int // Set(PortInfo) without a change of state
-	Armed      int // Set(PortInfo) to Armed
-	Activated  int // Set(PortInfo) to Active
-	Downed     int // links taken down (static2003)
-	BlocksRead int
-	BlocksSent int // Set(LinearForwardingTable)
-	TopsSent   int // Set(SwitchInfo) that changed LinearFDBTop
-	Engine     string
-	PassedOver []string
-	Transition string // mode and reason
-	Problems   int
-	Updated    bool // the tables before were carried over the change
-	Region     bool // only what changed was read, not everything
-	Read       int  // switches that a sweep of a region read whole
-	Again      bool // another sweep follows, because something changed meanwhile
+	Reason      string
+	Took        time.Duration
+	Phases      [NumPhases]time.Duration // by Phase
+	SMPs        uint64                   // requests sent, retries not counted
+	Retried     uint64
+	TimedOut    uint64
+	LIDsSet     int // ports that were given a LID they did not show
+	PortSets    int // Set(PortInfo) without a change of state
+	Armed       int // Set(PortInfo) to Armed
+	Activated   int // Set(PortInfo) to Active
+	Downed      int // links taken down (static2003)
+	BlocksRead  int
+	BlocksSent  int // Set(LinearForwardingTable)
+	GroupBlocks int // Set(MulticastForwardingTable)
+	TopsSent    int // Set(SwitchInfo) that changed LinearFDBTop or MulticastFDBTop
+	Engine      string
+	PassedOver  []string
+	Transition  string // mode and reason
+	Problems    int
+	Updated     bool // the tables before were carried over the change
+	Region      bool // only what changed was read, not everything
+	Read        int  // switches that a sweep of a region read whole
+	Again       bool // another sweep follows, because something changed meanwhile
 }
 
 // Phase is what a Core is doing.

@@ -1,18 +1,25 @@
 package sm
 
 import (
+	"slices"
+
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/route"
 	"heddle/route/check"
+	"heddle/route/mcast"
 )
 
 // prove verifies tables, with the help of the proof of the last solution if
-// they come from it, and adds the trees of the multicast groups. The tables it
-// returns are those to install; it returns an error if they may not be.
+// they come from it, and adds the trees of the multicast groups, which it
+// verifies too. The tables it returns are those to install; it returns an error
+// if they may not be.
 func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Options) (*route.Tables, *check.Proof, error) {
 	co := check.Options{Workers: o.Workers}
-	if len(j.groups) > 0 {
-		t = j.withTrees(t, o)
+	if t.Multicast != nil { // carried along from the last solution; of other members
+		u := *t
+		u.Multicast = nil
+		t = &u
 	}
 	var p *check.Proof
 	if b != nil {
@@ -20,5 +27,79 @@ func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Optio
 	} else {
 		p = check.Prove(j.graph, t, co)
 	}
-	return t, p, p.Err()
+	if err := p.Err(); err != nil || len(j.groups) == 0 {
+		return t, p, err
+	}
+	mo := mcast.Options{Workers: o.Workers}
+	if j.base != nil {
+		mo.Previous, mo.PreviousGraph = j.base.tables.Multicast, j.base.graph
+	}
+	u := *t
+	u.Multicast = mcast.Build(j.graph, t, j.groups, mo)
+	co.Groups = accepted(j.groups, u.Multicast)
+	q := p.Update(j.graph, fabric.Diff(j.graph, j.graph), &u, co)
+	if err := q.Err(); err != nil {
+		// Unicast must not suffer for it.
+		u.Multicast = &route.Multicast{}
+		for _, g := range j.groups {
+			u.Multicast.Refused = append(u.Multicast.Refused, route.RefusedGroup{MLID: g.MLID, Reason: "the trees do not verify: " + err.Error()})
+		}
+		return &u, p, nil
+	}
+	return &u, q, nil
+}
+
+// accepted are the groups that have trees.
+func accepted(groups []route.Group, m *route.Multicast) []route.Group {
+	out := make([]route.Group, 0, len(groups))
+	for _, g := range groups {
+		if !slices.ContainsFunc(m.Refused, func(r route.RefusedGroup) bool { return r.MLID == g.MLID }) {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// inUse completes the entries that are installed with the service levels and
+// lanes that are in use, which belong to the tables last distributed, in the
+// order of the new graph. Where there are none hosts use level 0 and links the
+// lanes that levels are modulo theirs.
+func (j *Job) inUse() *route.Tables {
+	t := *j.installed
+	s := j.served
+	if s == nil {
+		return &t
+	}
+	old := s.tables
+	t.NumVLs = max(old.NumVLs, 1)
+	if s.graph == j.graph {
+		t.SL, t.Class, t.NumClasses, t.Lanes = old.SL, old.Class, old.NumClasses, old.Lanes
+		return &t
+	}
+	d := fabric.Diff(s.graph, j.graph)
+	if d.SameSwitches {
+		t.SL, t.Class, t.NumClasses, t.Lanes = old.SL, old.Class, old.NumClasses, old.Lanes
+		return &t
+	}
+	if old.SL != nil {
+		k := old.NumClasses
+		t.Class, t.NumClasses = old.Class, k
+		t.SL = make([]ib.SL, len(d.Switch)*k)
+		for now, was := range d.Switch {
+			if was >= 0 {
+				copy(t.SL[now*k:(now+1)*k], old.SL[int(was)*k:])
+			}
+		}
+	}
+	if old.Lanes != nil {
+		t.Lanes = &route.Lanes{
+			Rows: old.Lanes.Rows, Index: make([][]uint8, len(d.Switch)), Stride: make([]uint16, len(d.Switch)),
+		}
+		for now, was := range d.Switch {
+			if was >= 0 {
+				t.Lanes.Index[now], t.Lanes.Stride[now] = old.Lanes.Index[was], old.Lanes.Stride[was]
+			}
+		}
+	}
+	return &t
 }

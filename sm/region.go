@@ -670,7 +670,7 @@ func (c *Core) dropUnreachable(n int32) {
 		})
 	}
 	nd.flags = nd.flags&nTouched | nGone | nOut | nDesc
-	nd.path.set, nd.lft, nd.gsw = false, nil, -1
+	nd.path.set, nd.lft, nd.mft, nd.gsw = false, nil, nil, -1
 	f.gone++
 }
 

@@ -1,195 +1,20 @@
 package sm
 
 import (
-	"errors"
 	"strconv"
 	"time"
 
-	"heddle/fabric"
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/route"
-	"heddle/route/check"
 	"heddle/route/transition"
 )
-
-// Job is a computation that the shell runs on a bounded pool: routing,
-// proving and planning a transition. It is a pure function of its inputs, so
-// it may run anywhere and its result does not depend on when. The core does
-// not touch the inputs before the result is back.
-type Job struct {
-	Gen uint64 // generation; a result of an older one is dropped
-
-	graph       *fabric.Graph
-	engines     []route.Engine
-	explicit    bool
-	allowUnsafe bool
-	opt         route.Options
-	mode        jobMode
-	base        *solution // the last good one, nil if none
-	groups      []Group
-	installed   *route.Tables
-	transition  transition.Options
-}
-
-// jobMode says how much of the last solution a job may keep.
-type jobMode uint8
-
-const (
-	// jobUpdate carries the last solution over the change of the fabric, if
-	// its engine can, else it does what jobFull does.
-	jobUpdate jobMode = iota
-	// jobFull tries the engines of the chain in their order, from scratch.
-	jobFull
-	// jobImprove tries the engines of the chain before that of the last
-	// solution, which is kept if none of them will do.
-	jobImprove
-)
-
-// solution is a graph with tables that were proved for it, by which the next
-// job saves work. It is immutable.
-type solution struct {
-	graph  *fabric.Graph
-	engine string
-	tables *route.Tables
-	report *check.Report
-	proof  *check.Proof
-	passed []string // the engines before it in the chain, and why not
-}
-
-// JobResult is what a Job found.
-type JobResult struct {
-	Gen        uint64
-	Engine     string
-	Tables     *route.Tables // nil if nothing may be installed
-	Report     *check.Report
-	Plan       *transition.Plan
-	Passed     []string // "engine: reason" of each engine of the chain before Engine
-	Unsafe     string   // why the tables do not verify, if AllowUnsafe let them through
-	Err        error    // why there are no tables
-	Updated    bool     // the last solution was carried over the change
-	Fallback   string   // why it could not be, though it was tried
-	installed  *route.Tables
-	transition transition.Options
-	next       *solution
-}
-
-var errNoEngine = errors.New("no routing engine is configured")
-
-// Run computes on up to workers goroutines.
-func (j *Job) Run(workers int) *JobResult {
-	r := &JobResult{Gen: j.Gen, Err: errNoEngine, installed: j.installed, transition: j.transition}
-	o := j.opt
-	o.Workers = max(workers, 1)
-	var s *solution
-	switch {
-	case j.base == nil || j.mode == jobFull:
-	case j.mode == jobUpdate:
-		s, r.Fallback = j.update(o)
-		r.Updated = s != nil
-	case j.mode == jobImprove:
-		s = j.improve(o, r)
-	}
-	if s == nil {
-		s = j.compute(j.engines, o, r)
-	}
-	if s == nil {
-		return r
-	}
-	r.Engine, r.Tables, r.Report, r.Passed, r.Err = s.engine, s.tables, s.report, s.passed, nil
-	if r.Unsafe == "" {
-		r.next = s
-	}
-	j.transition.Workers = o.Workers
-	r.Plan = transition.New(j.graph, j.installed, r.Tables, j.transition)
-	return r
-}
-
-// compute tries engines in order, from scratch.
-func (j *Job) compute(engines []route.Engine, o route.Options, r *JobResult) *solution {
-	r.Passed = nil
-	for _, e := range engines {
-		t, err := e.Compute(j.graph, o)
-		var pr *check.Proof
-		if err == nil {
-			t, pr, err = j.prove(t, nil, nil, o)
-		}
-		if err != nil && t != nil && j.explicit && j.allowUnsafe {
-			r.Unsafe, err = err.Error(), nil
-		}
-		if err == nil {
-			return &solution{graph: j.graph, engine: e.Name(), tables: t, report: pr.Report(), proof: pr, passed: r.Passed}
-		}
-		r.Passed = append(r.Passed, e.Name()+": "+err.Error())
-		r.Err = err
-		if j.explicit {
-			break
-		}
-	}
-	return nil
-}
-
-// update carries the last solution over to the new graph, or says why not.
-func (j *Job) update(o route.Options) (*solution, string) {
-	b := j.base
-	for _, e := range j.engines {
-		if e.Name() != b.engine {
-			continue
-		}
-		u, ok := e.(route.Updater)
-		if !ok {
-			return nil, ""
-		}
-		d := fabric.Diff(b.graph, j.graph)
-		if lanesChanged(b.graph, j.graph, d) {
-			return nil, "the lanes of a link changed"
-		}
-		t, err := u.Update(route.Solution{Graph: b.graph, Tables: b.tables}, j.graph, d, o)
-		if err != nil {
-			return nil, b.engine + ": " + err.Error()
-		}
-		t, pr, err := j.prove(t, b, d, o)
-		if err != nil {
-			return nil, b.engine + ": " + err.Error()
-		}
-		return &solution{graph: j.graph, engine: b.engine, tables: t, report: pr.Report(), proof: pr, passed: b.passed}, ""
-	}
-	return nil, ""
-}
-
-// improve tries the engines before that of the last solution, whose graph has
-// not changed. If none will do, the solution stays.
-func (j *Job) improve(o route.Options, r *JobResult) *solution {
-	b := j.base
-	for i, e := range j.engines {
-		if e.Name() != b.engine || b.graph != j.graph {
-			continue
-		}
-		if s := j.compute(j.engines[:i], o, r); s != nil {
-			return s
-		}
-		kept := *b
-		kept.passed = r.Passed
-		return &kept
-	}
-	return nil
-}
-
-// lanesChanged reports whether a link that stayed has another number of lanes.
-func lanesChanged(old, now *fabric.Graph, d *fabric.Delta) bool {
-	for c, o := range d.Channel {
-		if o >= 0 && old.Channels[o].VLs != now.Channels[c].VLs {
-			return true
-		}
-	}
-	return false
-}
 
 // installed is what the switches of the graph hold, as read back or
 // acknowledged.
 func (c *Core) installed() *route.Tables {
 	g := c.f.graph
-	t := &route.Tables{Engine: "installed", LFT: make([][]byte, len(g.Switches)), NumVLs: 1}
+	t := &route.Tables{Engine: "installed", LFT: make([][]byte, len(g.Switches)), NumVLs: 1, Multicast: c.installedTrees()}
 	for s, ni := range c.f.swNode {
 		l := c.f.nodes[ni].lft
 		t.LFT[s] = l.installed()
@@ -213,12 +38,15 @@ func (c *Core) startJob() {
 	}
 	j := &Job{
 		Gen: c.jobGen, graph: c.f.graph, engines: c.cfg.Engines, explicit: c.cfg.Explicit, allowUnsafe: c.cfg.AllowUnsafe,
-		opt: opt, mode: jobFull, base: c.base, groups: c.groups, installed: inst,
+		opt: opt, mode: jobFull, base: c.base, groups: c.routeGroups(), installed: inst, served: c.served,
 		transition: transition.Options{
 			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.cfg.PacketLife),
 			HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
-			SMPTime: c.meanRTT(), Window: c.eng.Window(),
+			SMPTime: c.meanRTT(), Window: c.eng.Window(), RepathTime: max(c.cfg.RepathTime, 0),
 		},
+	}
+	if c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime) {
+		j.transition.Held = c.held
 	}
 	switch c.cfg.Transition {
 	case TransitionDiscard:
@@ -307,6 +135,9 @@ func (c *Core) routed() bool {
 	if r.Tables != nil && r.Tables.Note != "" && c.noteOnce("note "+r.Tables.Note) {
 		c.out.notify(Notice{Kind: KindRouted, Level: Warn, Text: r.Engine + ": " + r.Tables.Note})
 	}
+	for _, g := range r.Refused {
+		c.groupRefused(g.MLID, g.Reason)
+	}
 	c.report.Engine, c.report.PassedOver, c.report.Updated = r.Engine, r.Passed, r.Updated
 	if c.cfg.PlanOnly {
 		c.emitPlan(r)
@@ -348,7 +179,19 @@ func (c *Core) routed() bool {
 	c.report.Transition = c.transit
 	if r.Plan.Mode != transition.ModeNone {
 		c.out.notify(Notice{Kind: KindRouted, Level: Info, Dur: r.Plan.Predicted, Text: r.Engine + ", " + c.transit +
-			", " + strconv.Itoa(r.Plan.SMPs) + " blocks to write"})
+			", " + planText(r.Plan)})
+	}
+	if r.Plan.NeedsRepath {
+		c.out.notify(Notice{Kind: KindRepath, Level: Warn, Text: "service levels of " + strconv.FormatInt(r.Plan.RepathPairs, 10) +
+			" pairs of ports change: their hosts must resolve the paths again"})
+	}
+	if c.needLanesFirst() {
+		c.lanesPre = true
+		c.enter(PhaseLanes)
+		for i := range c.f.ports {
+			c.portLanes(&c.f.ports[i])
+		}
+		return true
 	}
 	c.startDistribution(r)
 	return true
@@ -368,4 +211,25 @@ func (c *Core) planImprove(r *JobResult) {
 func (c *Core) reroute(why string) {
 	c.wantRoute = true
 	c.ask(why)
+}
+
+// planText counts what a plan writes.
+func planText(p *transition.Plan) string {
+	var lft, lanes, mft int
+	for i := range p.Stages {
+		lft += len(p.Stages[i].LFT)
+		lanes += len(p.Stages[i].SL2VL)
+		mft += len(p.Stages[i].MFT)
+	}
+	s := strconv.Itoa(lft) + " blocks to write"
+	if lanes > 0 {
+		s += ", " + strconv.Itoa(lanes) + " lane tables"
+	}
+	if mft > 0 {
+		s += ", " + strconv.Itoa(mft) + " multicast blocks"
+	}
+	if len(p.Stages) > 1 {
+		s += ", in " + strconv.Itoa(len(p.Stages)) + " stages"
+	}
+	return s
 }

@@ -166,10 +166,17 @@ func (c *Core) becomeMaster(why string) {
 	c.master = otherSM{}
 	c.firstTime = true
 	c.attempts = 0
-	// Installed means read back in this mastership.
-	clear(c.lfts)
+	c.forgetTables()
 	clear(c.lids)
 	c.setState(subnet.Master, why)
+}
+
+// forgetTables: installed means read back in this mastership.
+func (c *Core) forgetTables() {
+	clear(c.lfts)
+	clear(c.mfts)
+	clear(c.lanesOf)
+	c.served, c.held, c.lanesSetUp = nil, nil, false
 }
 
 func (c *Core) becomeStandby(m otherSM, why string) {
@@ -450,7 +457,7 @@ func (c *Core) onHandover(from otherSM) {
 		c.waitHand = false
 		c.stopPolling()
 		c.firstTime = true
-		clear(c.lfts)
+		c.forgetTables()
 		clear(c.lids)
 		c.askSweep("handover")
 		c.acknowledge(from)

@@ -1,0 +1,207 @@
+package sm
+
+import (
+	"errors"
+
+	"heddle/fabric"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/transition"
+)
+
+// Job is a computation that the shell runs on a bounded pool: routing,
+// proving and planning a transition. It is a pure function of its inputs, so
+// it may run anywhere and its result does not depend on when. The core does
+// not touch the inputs before the result is back.
+type Job struct {
+	Gen uint64 // generation; a result of an older one is dropped
+
+	graph       *fabric.Graph
+	engines     []route.Engine
+	explicit    bool
+	allowUnsafe bool
+	opt         route.Options
+	mode        jobMode
+	base        *solution // the last good one, nil if none
+	groups      []route.Group
+	installed   *route.Tables
+	served      *solution // the tables whose service levels and lanes are in use, nil if none
+	transition  transition.Options
+}
+
+// jobMode says how much of the last solution a job may keep.
+type jobMode uint8
+
+const (
+	// jobUpdate carries the last solution over the change of the fabric, if
+	// its engine can, else it does what jobFull does.
+	jobUpdate jobMode = iota
+	// jobFull tries the engines of the chain in their order, from scratch.
+	jobFull
+	// jobImprove tries the engines of the chain before that of the last
+	// solution, which is kept if none of them will do.
+	jobImprove
+)
+
+// solution is a graph with tables that were proved for it, by which the next
+// job saves work. It is immutable.
+type solution struct {
+	graph  *fabric.Graph
+	engine string
+	tables *route.Tables
+	report *check.Report
+	proof  *check.Proof
+	passed []string // the engines before it in the chain, and why not
+}
+
+// JobResult is what a Job found.
+type JobResult struct {
+	Gen        uint64
+	Engine     string
+	Tables     *route.Tables // nil if nothing may be installed
+	Report     *check.Report
+	Plan       *transition.Plan
+	Passed     []string // "engine: reason" of each engine of the chain before Engine
+	Unsafe     string   // why the tables do not verify, if AllowUnsafe let them through
+	Err        error    // why there are no tables
+	Updated    bool     // the last solution was carried over the change
+	Fallback   string   // why it could not be, though it was tried
+	Refused    []route.RefusedGroup
+	held       *transition.Held
+	installed  *route.Tables
+	transition transition.Options
+	next       *solution
+}
+
+var errNoEngine = errors.New("no routing engine is configured")
+
+// Run computes on up to workers goroutines.
+func (j *Job) Run(workers int) *JobResult {
+	r := &JobResult{Gen: j.Gen, Err: errNoEngine, installed: j.installed, transition: j.transition}
+	o := j.opt
+	o.Workers = max(workers, 1)
+	var s *solution
+	switch {
+	case j.base == nil || j.mode == jobFull:
+	case j.mode == jobUpdate:
+		s, r.Fallback = j.update(o)
+		r.Updated = s != nil
+	case j.mode == jobImprove:
+		s = j.improve(o, r)
+	}
+	if s == nil {
+		s = j.compute(j.engines, o, r)
+	}
+	if s == nil {
+		return r
+	}
+	r.Engine, r.Tables, r.Report, r.Passed, r.Err = s.engine, s.tables, s.report, s.passed, nil
+	if r.Unsafe == "" {
+		r.next = s
+	}
+	if m := r.Tables.Multicast; m != nil {
+		r.Refused = m.Refused
+	}
+	j.plan(r, o.Workers)
+	return r
+}
+
+// plan plans the transition from what is installed.
+func (j *Job) plan(r *JobResult, workers int) {
+	t := j.transition
+	t.Workers = workers
+	inst := j.inUse()
+	r.installed = inst
+	r.held = t.Held
+	if t.Held != nil && j.served != nil && j.served.graph != j.graph {
+		r.held = t.Held.Next(inst, fabric.Diff(j.served.graph, j.graph), 0)
+		t.Held = r.held
+	}
+	r.Plan = transition.New(j.graph, inst, r.Tables, t)
+	if r.Plan.NeedsRepath {
+		r.held = t.Held.Next(inst, nil, len(j.graph.Switches))
+	}
+}
+
+// compute tries engines in order, from scratch.
+func (j *Job) compute(engines []route.Engine, o route.Options, r *JobResult) *solution {
+	r.Passed = nil
+	for _, e := range engines {
+		t, err := e.Compute(j.graph, o)
+		var pr *check.Proof
+		if err == nil {
+			t, pr, err = j.prove(t, nil, nil, o)
+		}
+		if err != nil && t != nil && j.explicit && j.allowUnsafe {
+			r.Unsafe, err = err.Error(), nil
+		}
+		if err == nil {
+			return &solution{graph: j.graph, engine: e.Name(), tables: t, report: pr.Report(), proof: pr, passed: r.Passed}
+		}
+		r.Passed = append(r.Passed, e.Name()+": "+err.Error())
+		r.Err = err
+		if j.explicit {
+			break
+		}
+	}
+	return nil
+}
+
+// update carries the last solution over to the new graph, or says why not.
+func (j *Job) update(o route.Options) (*solution, string) {
+	b := j.base
+	for _, e := range j.engines {
+		if e.Name() != b.engine {
+			continue
+		}
+		u, ok := e.(route.Updater)
+		if !ok {
+			return nil, ""
+		}
+		d := fabric.Diff(b.graph, j.graph)
+		if lanesChanged(b.graph, j.graph, d) {
+			return nil, "the lanes of a link changed"
+		}
+		t := b.tables
+		if !d.SameChannels || len(d.LIDs) > 0 {
+			var err error
+			if t, err = u.Update(route.Solution{Graph: b.graph, Tables: b.tables}, j.graph, d, o); err != nil {
+				return nil, b.engine + ": " + err.Error()
+			}
+		}
+		t, pr, err := j.prove(t, b, d, o)
+		if err != nil {
+			return nil, b.engine + ": " + err.Error()
+		}
+		return &solution{graph: j.graph, engine: b.engine, tables: t, report: pr.Report(), proof: pr, passed: b.passed}, ""
+	}
+	return nil, ""
+}
+
+// improve tries the engines before that of the last solution, whose graph has
+// not changed. If none will do, the solution stays.
+func (j *Job) improve(o route.Options, r *JobResult) *solution {
+	b := j.base
+	for i, e := range j.engines {
+		if e.Name() != b.engine || b.graph != j.graph {
+			continue
+		}
+		if s := j.compute(j.engines[:i], o, r); s != nil {
+			return s
+		}
+		kept := *b
+		kept.passed = r.Passed
+		return &kept
+	}
+	return nil
+}
+
+// lanesChanged reports whether a link that stayed has another number of lanes.
+func lanesChanged(old, now *fabric.Graph, d *fabric.Delta) bool {
+	for c, o := range d.Channel {
+		if o >= 0 && old.Channels[o].VLs != now.Channels[c].VLs {
+			return true
+		}
+	}
+	return false
+}
