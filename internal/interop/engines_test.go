@@ -23,6 +23,7 @@ import (
 	"heddle/route/engine/sssp"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
+	"heddle/route/mcast"
 	"heddle/route/osmdump"
 )
 
@@ -77,7 +78,7 @@ type judge struct {
 
 // judgement writes the dump files of tables and lets ibdmchk walk them. With
 // lanes it is given the files of path levels and SL-to-VL tables as well.
-func judgement(t *testing.T, f *fabric.Fabric, g *fabric.Graph, tb *route.Tables, lanes bool) judge {
+func judgement(t *testing.T, f *fabric.Fabric, g *fabric.Graph, tb *route.Tables, lanes bool, more ...string) judge {
 	t.Helper()
 	tool := need.Tool(t, "ibdmchk")
 	dir := t.TempDir()
@@ -100,7 +101,7 @@ func judgement(t *testing.T, f *fabric.Fabric, g *fabric.Graph, tb *route.Tables
 		write("opensm-sl2vl.dump", func(b *bytes.Buffer) error { return osmdump.WriteSL2VL(b, g, tb) })
 		args = append(args, "-c", "opensm-path-sl.dump", "-d", "opensm-sl2vl.dump")
 	}
-	return ibdmchk(t, tool, dir, args, g)
+	return ibdmchk(t, tool, dir, append(args, more...), g)
 }
 
 func ibdmchk(t *testing.T, tool, dir string, args []string, g *fabric.Graph) judge {
@@ -209,6 +210,59 @@ func TestJudgesSeeLanes(t *testing.T) {
 		}
 		if j := judgement(t, f, g, &flat, true); !j.loops {
 			t.Errorf("%s with all levels on lane 0: ibdmchk finds no credit loop\n%s", e.Name(), tail(j.out))
+		}
+	}
+}
+
+// TestMulticastJudged: ibdmchk finds every member of every group in its tree
+// and, counting the trees as traffic, no credit loop.
+func TestMulticastJudged(t *testing.T) {
+	need.Tool(t, "ibdmchk")
+	for _, name := range []string{"xgft 3 3,3,3 1,3,3", "torus 5x5", "irregular 16", "mesh 4x5"} {
+		f, g := judgeNet(t, name, 1)
+		// One group of all CAs, others of some of them.
+		groups := make([]route.Group, 4)
+		for i := range groups {
+			groups[i].MLID = ib.LID(0xC000 + i)
+			for e := range g.EndPorts {
+				if g.EndPorts[e].Type == ib.NodeCA && (i == 0 || e%(i+1) == 0) {
+					groups[i].Members = append(groups[i].Members, int32(e))
+				}
+			}
+		}
+		for _, e := range judged {
+			tb, err := e.engine.Compute(g, route.Options{Workers: 2})
+			if err != nil {
+				continue // TestEnginesJudged tells
+			}
+			with := *tb
+			with.Multicast = mcast.Build(g, tb, groups, mcast.Options{})
+			for _, tree := range with.Multicast.Trees {
+				if with.Lanes == nil { // a group may have moved to a lane of its own
+					with.NumVLs = max(with.NumVLs, int(tree.SL)%15+1)
+				}
+			}
+			if r := check.Verify(g, &with, check.Options{Workers: 2}); !r.OK() {
+				t.Errorf("%s on %s: %v", e.engine.Name(), name, r.Err())
+			}
+			if len(with.Multicast.Trees) == 0 {
+				t.Errorf("%s on %s: no group has a tree: %v", e.engine.Name(), name, with.Multicast.Refused)
+			}
+			// With -M ibdmchk takes all trees for traffic of level 0.
+			var args []string
+			if !slices.ContainsFunc(with.Multicast.Trees, func(t route.Tree) bool { return t.SL != 0 }) {
+				args = append(args, "-M")
+			}
+			j := judgement(t, f, g, &with, tb.SL != nil || tb.Lanes != nil, args...)
+			if !j.reached || j.loops || j.complain != "" {
+				t.Errorf("%s on %s: ibdmchk %v: reached %v, credit loops %v, %s\n%s", e.engine.Name(), name, args, j.reached, j.loops, j.complain, tail(j.out))
+			}
+			for _, tree := range with.Multicast.Trees {
+				hcas := fmt.Sprintf("and:%d HCAs", len(groups[tree.MLID-0xC000].Members))
+				if !strings.Contains(j.out, fmt.Sprintf("Multicast Group:0x%X has:%d switches %s", uint16(tree.MLID), len(tree.Switches), hcas)) {
+					t.Errorf("%s on %s: ibdmchk does not find group %#x with %d switches %s\n%s", e.engine.Name(), name, uint16(tree.MLID), len(tree.Switches), hcas, tail(j.out))
+				}
+			}
 		}
 	}
 }
