@@ -2,9 +2,9 @@ package sssp
 
 import (
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/route"
 	"heddle/route/engine/layer"
-	"heddle/route/engine/spt"
 )
 
 // DFEngine computes dfsssp tables. The zero value is ready to use.
@@ -17,21 +17,19 @@ func (DFEngine) Name() string { return "dfsssp" }
 type memo struct {
 	load   []uint64 // by channel: paths over it
 	layers *layer.Layers
-	fine   bool // classes are LIDs, not switches
+	fine   bool     // classes are LIDs, not switches
+	lids   []ib.LID // by column of the layers' paths
+	top    ib.LID
 }
 
 // Compute returns the tables; Options.Workers, MaxVLs, Previous, HopWeights,
 // Unbalanced and SpreadLanes are used. Too few lanes are an error that says
 // how many it takes.
 func (DFEngine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
-	r, err := newRouter("dfsssp", g, o)
+	r, err := compute("dfsssp", g, o)
 	if err != nil {
 		return nil, err
 	}
-	if o.Previous != nil {
-		r.keep(o.Previous.LFT, o.Previous.TopLID)
-	}
-	spt.Run(r.net, r.cols, r, o.Workers)
 	if err := r.layer(o); err != nil {
 		return nil, err
 	}
@@ -66,7 +64,7 @@ func (r *router) layer(o route.Options) error {
 func (r *router) finish(l *layer.Layers, fine bool) {
 	t := r.t
 	t.NumVLs = l.Used
-	t.Memo = &memo{load: r.net.Load, layers: l, fine: fine}
+	t.Memo = &memo{load: r.net.Load, layers: l, fine: fine, lids: r.lids, top: t.TopLID}
 	if l.Used == 1 {
 		t.SL, t.Class, t.NumClasses = nil, nil, 0
 		return

@@ -42,16 +42,26 @@ func (Engine) Name() string { return "sssp" }
 // Compute returns the tables; Options.Workers, Previous, HopWeights and
 // Unbalanced are used.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
-	r, err := newRouter("sssp", g, o)
+	r, err := compute("sssp", g, o)
 	if err != nil {
 		return nil, err
 	}
+	r.t.Memo = &memo{load: r.net.Load}
+	return r.t, nil
+}
+
+// compute routes everything.
+func compute(name string, g *fabric.Graph, o route.Options) (*router, error) {
+	n := len(g.Switches)
+	if o.Previous != nil && len(o.Previous.LFT) != n {
+		return nil, fmt.Errorf("%s: previous tables are for %d switches, the graph has %d", name, len(o.Previous.LFT), n)
+	}
+	r := newRouter(g, o, route.New(name, n, g.TopLID), nil)
 	if o.Previous != nil {
 		r.keep(o.Previous.LFT, o.Previous.TopLID)
 	}
 	spt.Run(r.net, r.cols, r, o.Workers)
-	r.t.Memo = &memo{load: r.net.Load}
-	return r.t, nil
+	return r, nil
 }
 
 // router fills tables with balanced shortest paths.
@@ -66,15 +76,14 @@ type router struct {
 
 	prev   [][]byte // rows to keep entries of; nil: none
 	picked []int32  // columns being routed, as indices of cols
+	dirty  []bool   // by column: some entry has changed
 	shared []bool   // by switch: the row belongs to other tables and is copied before it is written
 }
 
-func newRouter(name string, g *fabric.Graph, o route.Options) (*router, error) {
+// newRouter prepares to fill t; rows of it that are shared are copied first.
+func newRouter(g *fabric.Graph, o route.Options, t *route.Tables, shared []bool) *router {
 	n := len(g.Switches)
-	if o.Previous != nil && len(o.Previous.LFT) != n {
-		return nil, fmt.Errorf("%s: previous tables are for %d switches, the graph has %d", name, len(o.Previous.LFT), n)
-	}
-	r := &router{g: g, t: route.New(name, n, g.TopLID), ca: make([]bool, n)}
+	r := &router{g: g, t: t, ca: make([]bool, n), shared: shared}
 	r.net = &spt.Net{
 		Off: g.Off, To: make([]int32, len(g.Channels)), Rev: make([]int32, len(g.Channels)),
 		Load: make([]uint64, len(g.Channels)), Sources: make([]uint32, n),
@@ -94,7 +103,19 @@ func newRouter(name string, g *fabric.Graph, o route.Options) (*router, error) {
 	}
 	r.t.Note = engine.Notes(r.t.Note, engine.Missing("unbalanced ports", missing))
 	r.columns(light)
-	return r, nil
+	return r
+}
+
+// limits are the distinct table sizes that some LID is too high for, ascending.
+func limits(g *fabric.Graph) []ib.LID {
+	var l []ib.LID
+	for s := range g.Switches {
+		if c := ib.LID(g.Switches[s].LinearFDBCap); c != 0 && c <= g.TopLID {
+			l = append(l, c)
+		}
+	}
+	slices.Sort(l)
+	return slices.Compact(l)
 }
 
 // columns lists the LIDs by destination switch, writes the entries of their
@@ -102,14 +123,7 @@ func newRouter(name string, g *fabric.Graph, o route.Options) (*router, error) {
 func (r *router) columns(light []bool) {
 	g := r.g
 	n := len(g.Switches)
-	var limits []ib.LID // distinct table sizes that bind, ascending
-	for s := range g.Switches {
-		if c := ib.LID(g.Switches[s].LinearFDBCap); c != 0 && c <= g.TopLID {
-			limits = append(limits, c)
-		}
-	}
-	slices.Sort(limits)
-	limits = slices.Compact(limits)
+	limits := limits(g)
 	r.net.Barred = make([][]bool, len(limits)+1)
 	for k, limit := range limits {
 		b := make([]bool, n)
@@ -161,7 +175,7 @@ func (r *router) columns(light []bool) {
 		if class > 0 && r.net.Barred[class][p.Switch] {
 			continue // its own switch cannot hold it
 		}
-		r.t.LFT[p.Switch][l] = p.Port
+		r.set(p.Switch, l, p.Port)
 		c := spt.Column{Dst: p.Switch, Class: uint8(class), Siblings: siblings}
 		if host && !light[e] {
 			c.Paths = 1
@@ -202,18 +216,26 @@ func (r *router) Keep(col int, s int32) int32 {
 
 // Set implements spt.Sink.
 func (r *router) Set(col int, s, c int32) {
-	l := r.lids[r.column(col)]
+	i := r.column(col)
 	port := byte(route.Drop)
 	if c >= 0 {
 		port = r.g.Channels[c].OutPort
 	}
+	if r.set(s, r.lids[i], port) && r.dirty != nil {
+		r.dirty[i] = true
+	}
+}
+
+// set writes an entry and reports whether it is another than before.
+func (r *router) set(s int32, l ib.LID, port byte) bool {
 	row := r.t.LFT[s]
 	if row[l] == port {
-		return
+		return false
 	}
 	if r.shared != nil && r.shared[s] {
 		row = slices.Clone(row)
 		r.t.LFT[s], r.shared[s] = row, false
 	}
 	row[l] = port
+	return true
 }

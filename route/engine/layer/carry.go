@@ -1,0 +1,280 @@
+package layer
+
+import (
+	"slices"
+
+	"heddle/ib"
+)
+
+// Change says how the paths that were layered became others.
+type Change struct {
+	// Switch gives, by switch of now, its index of old, or -1; Gone the other
+	// way round. Channel and GoneChannel do the same for channels.
+	Switch, Gone         []int32
+	Channel, GoneChannel []int32
+	// Column gives, by column of now, its index of old, or -1 if it is new:
+	// those of one class of old are of one class now.
+	Column []int32
+	// Touched tells, by column of now, that some entry of its tree may differ.
+	Touched []bool
+}
+
+// Carry layers the paths p that have become of those of old: pairs whose paths are the
+// same keep their layer, others keep it if it stays acyclic, else they move to the
+// first that does, or to a new one as long as there are no more than budget.
+// It is nil if that is not enough. old is not changed.
+//
+// The cost is that of copying the layers, of walking the paths of the pairs
+// that changed, and of the searches that putting them in takes.
+func Carry(old *Layers, p *Paths, ch *Change, budget int) *Layers {
+	c := &carrier{Change: ch, was: &Layers{p: old.p, SL: old.SL}}
+	c.now = &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: newSearch(p.Graph)}
+	same := identity(ch.Channel, len(ch.GoneChannel))
+	for _, d := range old.cdg {
+		if same {
+			n := d.clone(c.now.w)
+			n.g = p.Graph
+			c.now.cdg = append(c.now.cdg, n)
+		} else {
+			c.now.cdg = append(c.now.cdg, d.translate(p.Graph, ch.Channel, c.now.w))
+		}
+	}
+	c.now.Used = len(c.now.cdg)
+	c.classes()
+	c.levels()
+	c.mark()
+	c.takeOut()
+	if !c.putIn(budget) {
+		return nil
+	}
+	return c.now
+}
+
+func identity(m []int32, n int) bool {
+	if len(m) != n {
+		return false
+	}
+	for i, k := range m {
+		if k != int32(i) {
+			return false
+		}
+	}
+	return true
+}
+
+type carrier struct {
+	*Change
+	was, now *Layers // was is a view of old with scratch of its own
+	class    []int32 // by class of now: its index of old, or -1
+	gone     []int32 // by class of old: its index now, or -1
+	changed  []bool  // by pair of now
+	todo     [][2]int32
+	path     []int32
+}
+
+// classes matches classes by their columns; in symmetric layerings they are switches.
+func (c *carrier) classes() {
+	o, p := c.was.p, c.now.p
+	c.class, c.gone = make([]int32, len(p.Class)), make([]int32, len(o.Class))
+	for k := range c.class {
+		c.class[k] = -1
+	}
+	for k := range c.gone {
+		c.gone[k] = -1
+	}
+	if p.Symmetric || len(p.Class) == p.Graph.Switches() && len(o.Class) == o.Graph.Switches() && c.bySwitch() {
+		copy(c.class, c.Switch)
+		copy(c.gone, c.Gone)
+		return
+	}
+	for i, k := range c.Column {
+		if k >= 0 {
+			c.class[p.Cols[i].Class], c.gone[o.Cols[k].Class] = o.Cols[k].Class, p.Cols[i].Class
+		}
+	}
+}
+
+// bySwitch reports whether classes are switches.
+func (c *carrier) bySwitch() bool {
+	for i := range c.now.p.Cols {
+		if c.now.p.Cols[i].Class != c.now.p.Cols[i].Dst {
+			return false
+		}
+	}
+	for i := range c.was.p.Cols {
+		if c.was.p.Cols[i].Class != c.was.p.Cols[i].Dst {
+			return false
+		}
+	}
+	return true
+}
+
+// levels copies what was.
+func (c *carrier) levels() {
+	k := len(c.now.p.Class)
+	for s, o := range c.Switch {
+		if o < 0 {
+			continue
+		}
+		row, from := c.now.SL[s*k:(s+1)*k], c.was.SL[int(o)*len(c.was.p.Class):]
+		for i, was := range c.class {
+			if was >= 0 {
+				row[i] = from[was]
+			}
+		}
+	}
+}
+
+// note marks a pair as changed, once.
+func (c *carrier) note(src, class int32) {
+	if c.now.p.Symmetric && src > class {
+		src, class = class, src
+	}
+	if at := c.now.at(src, class); !c.changed[at] {
+		c.changed[at] = true
+		c.todo = append(c.todo, [2]int32{src, class})
+	}
+}
+
+// mark finds the pairs of which some path is not what it was, or counts now
+// and did not, or the other way round.
+func (c *carrier) mark() {
+	o, p := c.was.p, c.now.p
+	c.changed = make([]bool, len(c.now.SL))
+	n := p.Graph.Switches()
+	state := make([]uint8, n) // of a switch's path in the tree at hand
+	const unknown, same, other, open = 0, 1, 2, 3
+	var stack []int32
+	moved := false // some switch is new, or sends or does not as it did not or did
+	for s, k := range c.Switch {
+		moved = moved || k < 0 || o.CA[k] != p.CA[s]
+	}
+	kept := make([]bool, len(o.Cols))
+	for i := range p.Cols {
+		col := &p.Cols[i]
+		k := c.Column[i]
+		if k < 0 {
+			for s := range n {
+				c.note(int32(s), col.Class)
+			}
+			continue
+		}
+		kept[k] = true
+		was := &o.Cols[k]
+		if moved && !(col.CA && was.CA) || col.CA != was.CA {
+			for s, k := range c.Switch {
+				if k < 0 || o.counts(was, k) != p.counts(col, int32(s)) {
+					c.note(int32(s), col.Class)
+				}
+			}
+		}
+		if !c.Touched[i] {
+			continue
+		}
+		clear(state)
+		for s := range n {
+			u := int32(s)
+			for state[u] == unknown {
+				state[u] = open
+				stack = append(stack, u)
+				next := p.next(col, u)
+				before := int32(-1)
+				if k := c.Switch[u]; k >= 0 {
+					before = o.next(was, k)
+				}
+				switch {
+				case next < 0 && before < 0 && c.Switch[u] >= 0:
+					state[u] = same
+				case next < 0 || before < 0 || c.Channel[next] != before:
+					state[u] = other
+				default:
+					u = p.Graph.To[next]
+				}
+			}
+			// All below lead to u: one that differs makes all above it differ.
+			for i := len(stack) - 1; i >= 0; i-- {
+				if stack[i] != u {
+					state[stack[i]] = state[u]
+				}
+			}
+			stack = stack[:0]
+			if state[s] == other {
+				c.note(int32(s), col.Class)
+			}
+		}
+	}
+	for k := range o.Cols {
+		if kept[k] || c.gone[o.Cols[k].Class] < 0 {
+			continue
+		}
+		for s := range n { // a class that lost a column
+			c.note(int32(s), c.gone[o.Cols[k].Class])
+		}
+	}
+}
+
+// takeOut takes the paths that were of changed pairs, and of those that are no
+// more, out of their layers.
+func (c *carrier) takeOut() {
+	for _, t := range c.todo {
+		if src, class := c.Switch[t[0]], c.class[t[1]]; src >= 0 && class >= 0 {
+			c.remove(src, class)
+		}
+	}
+	if !slices.Contains(c.Gone, -1) && !slices.Contains(c.gone, -1) {
+		return
+	}
+	c.was.eachUnit(func(src, class int32) {
+		if c.Gone[src] < 0 || c.gone[class] < 0 {
+			c.remove(src, class)
+		}
+	})
+}
+
+// remove takes out a pair as it was, as far as its channels are still there.
+func (c *carrier) remove(src, class int32) {
+	w := c.was
+	w.unit(src, class)
+	d := c.now.cdg[w.SL[w.at(src, class)]]
+	begin := int32(0)
+	for _, end := range w.ends {
+		for i := begin + 1; i < end; i++ {
+			c1, c2 := c.GoneChannel[w.path[i-1]], c.GoneChannel[w.path[i]]
+			if c1 >= 0 && c2 >= 0 {
+				d.less(c1, c2)
+			}
+		}
+		begin = end
+	}
+}
+
+// putIn finds layers for the changed pairs.
+func (c *carrier) putIn(budget int) bool {
+	l := c.now
+	for _, t := range c.todo {
+		src, class := t[0], t[1]
+		l.unit(src, class)
+		if len(l.ends) == 0 {
+			continue
+		}
+		old := int(l.SL[l.at(src, class)])
+		if l.tryUnit(l.cdg[old]) {
+			l.put(src, class, old)
+			continue
+		}
+		found := false
+		for k := 0; !found; k++ {
+			if k == len(l.cdg) {
+				if k >= min(budget, Max) {
+					return false
+				}
+				l.grow()
+			}
+			if k != old && l.tryUnit(l.cdg[k]) {
+				l.put(src, class, k)
+				found = true
+			}
+		}
+	}
+	return true
+}

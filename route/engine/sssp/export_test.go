@@ -1,0 +1,14 @@
+package sssp
+
+import "heddle/route"
+
+// Audit holds the layers that the tables remember to their paths.
+func Audit(t *route.Tables) error {
+	if m := t.Memo.(*memo); m.layers != nil {
+		return m.layers.Audit()
+	}
+	return nil
+}
+
+// Loads are the loads that the tables remember.
+func Loads(t *route.Tables) []uint64 { return t.Memo.(*memo).load }
