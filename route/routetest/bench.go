@@ -28,10 +28,14 @@ func BenchCompute(b *testing.B, e route.Engine) {
 	}
 }
 
-// BenchUpdate measures how e carries its tables over what happens to the tree
-// of 11,664 hosts: one link fails or returns, below (leaf) or above (top) its
-// middle switches; a switch or a host fails.
-func BenchUpdate(b *testing.B, e route.Updater) {
+// BenchUpdateLink measures how e carries its tables over a link of the tree of
+// 11,664 hosts that fails, below or above the middle switches, or returns.
+func BenchUpdateLink(b *testing.B, e route.Updater) { benchUpdate(b, e, true) }
+
+// BenchUpdate measures the same for a switch or a host that fails.
+func BenchUpdate(b *testing.B, e route.Updater) { benchUpdate(b, e, false) }
+
+func benchUpdate(b *testing.B, e route.Updater, links bool) {
 	g := Tree(36, 36).Graph()
 	t, err := e.Compute(g, route.Options{Workers: 2})
 	if err != nil {
@@ -53,16 +57,20 @@ func BenchUpdate(b *testing.B, e route.Updater) {
 	for _, c := range []struct {
 		name string
 		do   func(w *Wear, up bool)
+		link bool
 		back bool
 	}{
-		{"LeafLink", link(0, leaves), false},
-		{"TopLink", link(leaves, leaves+middles), false},
-		{"LinkReturns", link(0, leaves+middles), true},
-		{"Leaf", func(w *Wear, up bool) { w.Switch(draw(leaves), up) }, false},
-		{"Middle", func(w *Wear, up bool) { w.Switch(leaves+draw(middles), up) }, false},
-		{"Top", func(w *Wear, up bool) { w.Switch(leaves+middles+draw(324), up) }, false},
-		{"Host", func(w *Wear, up bool) { w.End(draw(11664), up) }, false},
+		{"Leaf", link(0, leaves), true, false},
+		{"Top", link(leaves, leaves+middles), true, false},
+		{"Returns", link(0, leaves+middles), true, true},
+		{"Leaf", func(w *Wear, up bool) { w.Switch(draw(leaves), up) }, false, false},
+		{"Middle", func(w *Wear, up bool) { w.Switch(leaves+draw(middles), up) }, false, false},
+		{"Top", func(w *Wear, up bool) { w.Switch(leaves+middles+draw(324), up) }, false, false},
+		{"Host", func(w *Wear, up bool) { w.End(draw(11664), up) }, false, false},
 	} {
+		if c.link != links {
+			continue
+		}
 		b.Run(c.name, func(b *testing.B) {
 			type step struct {
 				from route.Solution

@@ -254,3 +254,38 @@ func CheckUpdate(from route.Solution, h *fabric.Graph, d *fabric.Delta, now *rou
 	}
 	return nil
 }
+
+// Kind is a small fabric and what to call it.
+type Kind struct {
+	Name  string
+	Graph *fabric.Graph
+}
+
+// Kinds are small fabrics of many kinds, some random; always the same for the
+// same draws.
+func Kinds(draw func(k int) int) []Kind {
+	all := []Kind{
+		{"tree", Tree(4, 4).Graph()},
+		{"two level", Tree2(6, 3, 4).Graph()},
+		{"torus", Torus(4, 4, 2).Graph()},
+		{"random", Random(10+draw(20), draw(30), 3, 1, draw).Graph()},
+		{"lmc", Random(6+draw(10), draw(20), 2, 4, draw).Graph()},
+		{"line", Random(2+draw(4), 0, 2, 1, draw).Graph()},
+	}
+	for _, k := range [][]string{{"irregular", "16"}, {"dragonfly", "4", "2", "2"}, {"hypercube", "4"}} {
+		f, err := fabric.Generate(k[0], k[1:], uint64(draw(1<<30)))
+		if err == nil {
+			err = fabric.AssignLIDs(f, 1+draw(2))
+		}
+		if err == nil {
+			var g *fabric.Graph
+			if g, err = f.Graph(fabric.GraphOptions{}); err == nil {
+				all = append(all, Kind{k[0], g})
+			}
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	return all
+}

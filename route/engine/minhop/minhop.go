@@ -62,8 +62,7 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 
 // Update implements route.Updater.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
-	m, ok := from.Tables.Memo.(*memo)
-	if ok {
+	if m, ok := from.Tables.Memo.(*memo); ok {
 		if ch := engine.NewChange(from, g, d, o); ch != nil {
 			weights, note := engine.Weights(g, o)
 			now := &memo{dist: ch.Rows(m.dist, none)}

@@ -86,8 +86,9 @@ func cheapest(g *fabric.Graph, tb *route.Tables, o route.Options) error {
 func TestHopWeights(t *testing.T) {
 	for _, seed := range need.Seeds(60, 1000) {
 		draw := routetest.Draws(seed, 3)
-		for name, b := range nets(draw) {
-			w := routetest.NewWear(b.Graph())
+		for i, k := range routetest.Kinds(draw) {
+			name, draw := k.Name, routetest.Draws(seed, uint64(i), 7)
+			w := routetest.NewWear(k.Graph)
 			g := w.Graph()
 			o := route.Options{Workers: 1 + draw(3), HopWeights: weigh(g, draw, []int{3, 20, 255}[draw(3)])}
 			tb := compute(t, g, o)
@@ -189,8 +190,9 @@ func TestRoutingOrder(t *testing.T) {
 func TestUpdateWithOptions(t *testing.T) {
 	for _, seed := range need.Seeds(30, 500) {
 		draw := routetest.Draws(seed, 4)
-		for name, b := range nets(draw) {
-			w := routetest.NewWear(b.Graph())
+		for i, k := range routetest.Kinds(draw) {
+			name, draw := k.Name, routetest.Draws(seed, uint64(i), 7)
+			w := routetest.NewWear(k.Graph)
 			g := w.Graph()
 			o := route.Options{PortOrder: map[ib.GUID][]uint8{}}
 			for e := range g.EndPorts {

@@ -9,4 +9,6 @@ import (
 
 func BenchmarkCompute(b *testing.B) { routetest.BenchCompute(b, updn.Engine{}) }
 
+func BenchmarkUpdateLink(b *testing.B) { routetest.BenchUpdateLink(b, updn.Engine{}) }
+
 func BenchmarkUpdate(b *testing.B) { routetest.BenchUpdate(b, updn.Engine{}) }

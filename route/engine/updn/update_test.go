@@ -12,31 +12,20 @@ import (
 	"heddle/route/routetest"
 )
 
-// nets are small fabrics of many kinds.
-func nets(draw func(int) int) map[string]*routetest.Net {
-	return map[string]*routetest.Net{
-		"tree":      routetest.Tree(4, 4),
-		"two level": routetest.Tree2(6, 3, 4),
-		"torus":     routetest.Torus(4, 4, 2),
-		"random":    routetest.Random(10+draw(20), draw(30), 3, 1, draw),
-		"lmc":       routetest.Random(6+draw(10), draw(20), 2, 4, draw),
-		"line":      routetest.Random(2+draw(4), 0, 2, 1, draw),
-	}
-}
-
 // TestUpdate: after every step the tables are proved right, costs and order
 // are those of computing from scratch with the same roots, no entry moved
 // without need, rows that did not change are shared.
 func TestUpdate(t *testing.T) {
 	for _, seed := range need.Seeds(40, 1000) {
 		draw := routetest.Draws(seed, 2)
-		for name, b := range nets(draw) {
+		for i, k := range routetest.Kinds(draw) {
+			name, draw := k.Name, routetest.Draws(seed, uint64(i), 7)
 			mirrored := draw(4) == 0
 			e := route.Updater(updn.Engine{})
 			if mirrored {
 				e = updn.Mirrored{}
 			}
-			w := routetest.NewWear(b.Graph())
+			w := routetest.NewWear(k.Graph)
 			o := route.Options{Workers: 1 + draw(3)}
 			g := w.Graph()
 			for range draw(3) {
