@@ -106,6 +106,11 @@ func (e *escape) deep(w *net, root int32) {
 	}
 }
 
+// has reports whether channel c is in the forest.
+func (e *escape) has(w *net, c int32) bool {
+	return e.parent[w.from[c]] == c || e.parent[w.to[c]] == w.rev[c]
+}
+
 // legal adds up the lengths of the shortest paths to d that first go up and
 // then down, weighted by the hosts at their sources. scratch has 2n entries.
 func (e *escape) legal(w *net, d int32, scratch []int32) (sum uint64) {
@@ -201,12 +206,9 @@ func chooseRoot(w *net, dests []int32, seed uint64, deep bool) *escape {
 	return &e
 }
 
-// start puts the channels in the order of e – those that go up from the
-// farthest switches on, then those that go down – and takes in the
-// dependencies of the escape paths: from every switch over the forest to every
-// switch of dest. No tree may close a cycle with them, so a destination can
-// always fall back to a path.
-func (y *layer) start(e *escape, dest []bool) {
+// start puts the channels in the order of e: those that go up, from the last
+// switches on, then those that go down.
+func (y *layer) start(e *escape) {
 	for c := range y.at {
 		y.at[c] = int32(c)
 	}
@@ -219,11 +221,12 @@ func (y *layer) start(e *escape, dest []bool) {
 	}
 	slices.SortFunc(y.at, func(a, b int32) int { return cmp.Or(cmp.Compare(key(a), key(b)), cmp.Compare(a, b)) })
 	y.setOrder()
-	y.holdEscape(e, dest)
 }
 
-// holdEscape takes in the dependencies of the escape paths and reports whether
-// none of them closes a cycle.
+// holdEscape takes in the dependencies of the escape paths, from every switch
+// over the forest to every switch of dest, and reports whether none of them
+// closes a cycle. No tree that is taken in later may close one with them, so
+// every destination keeps a way.
 func (y *layer) holdEscape(e *escape, dest []bool) bool {
 	ok := true
 	below := make([]int32, y.n) // destinations in the subtree of a switch
@@ -250,7 +253,7 @@ func (y *layer) holdEscape(e *escape, dest []bool) bool {
 	for v := range int32(y.n) {
 		near = near[:0]
 		for c := y.g.Off[v]; c < y.g.Off[v+1]; c++ {
-			if e.parent[v] == c || e.parent[y.to[c]] == y.rev[c] {
+			if e.has(y.net, c) {
 				near = append(near, c)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 const (
 	// improveWork bounds improving, in channels searched.
-	improveWork = 96 << 20
+	improveWork = 64 << 20
 	maxPasses   = 40
 	steep       = 16.0 // how much dearer than a link its load is, at the top
 	power       = 8
@@ -25,6 +25,7 @@ type improver struct {
 	load  []uint64
 	price []uint64
 	scale float64
+	hot   uint64 // only LIDs that use a channel with so much load are looked at
 	old   []step // the tree to beat
 	tree  []step // the one that tries
 	flow  []uint32
@@ -35,15 +36,19 @@ type step struct {
 	f    uint32
 }
 
-func (m *improver) slope(load uint64) uint64 {
-	x := float64(load) / m.scale
+const link = uint64(1) << 32 // the price of a link while improving
+
+// slope is the price of one path more over a channel with some load, where
+// scale is the load of the fullest.
+func slope(load uint64, scale float64) uint64 {
+	x := float64(load) / scale
 	x *= x
 	x *= x
 	x *= x
-	return uint64(float64(1<<32) * (1 + steep*min(x, 1<<12)))
+	return uint64(float64(link) * (1 + steep*min(x, 1<<12)))
 }
 
-// cost is the integral of the slope.
+// cost is the integral of the slope, in links.
 func (m *improver) cost(load uint64) float64 {
 	x := float64(load) / m.scale
 	p := x * x
@@ -55,12 +60,39 @@ func (m *improver) cost(load uint64) float64 {
 
 func (m *improver) add(c int32, f uint32) {
 	m.load[c] += uint64(f)
-	m.price[c] = m.slope(m.load[c])
+	m.price[c] = slope(m.load[c], m.scale)
 }
 
 func (m *improver) sub(c int32, f uint32) {
 	m.load[c] -= uint64(f)
-	m.price[c] = m.slope(m.load[c])
+	m.price[c] = slope(m.load[c], m.scale)
+}
+
+// newImprover adds up the loads of all layers and makes their prices one.
+func newImprover(j *job) *improver {
+	m := &improver{
+		job: j, load: make([]uint64, len(j.to)), flow: make([]uint32, j.n), price: make([]uint64, len(j.to)),
+	}
+	for _, t := range j.tours {
+		for c, k := range t.load {
+			m.load[c] += uint64(k)
+		}
+		t.price, t.loads = m.price, m.load
+		t.toll = 0
+		t.caching = false
+		clear(t.blocked)
+	}
+	return m
+}
+
+func (m *improver) rescale(most uint64) {
+	m.scale = float64(max(most, 1))
+	for c, k := range m.load {
+		m.price[c] = slope(k, m.scale)
+	}
+	for _, t := range m.tours {
+		t.scale = m.scale
+	}
 }
 
 // improve lowers the load of the fullest channels while the work it may do
@@ -69,24 +101,19 @@ func (j *job) improve(passes int) {
 	if j.most <= j.floor() {
 		return
 	}
-	m := &improver{job: j, load: make([]uint64, len(j.to)), flow: make([]uint32, j.n)}
-	for _, t := range j.tours {
-		for c, k := range t.load {
-			m.load[c] += uint64(k)
-		}
-	}
-	m.price = make([]uint64, len(j.to))
-	for _, t := range j.tours {
-		t.price = m.price
-		t.caching = false
-		clear(t.blocked)
-	}
+	m := newImprover(j)
 	work := int64(improveWork)
 	stale := 0
+	lids := 0
+	for _, k := range j.cas {
+		lids += int(k)
+	}
+	all := int64(lids*len(j.to)) < improveWork/int64(maxPasses)
 	for pass := 0; pass < passes && work > 0 && stale < 3; pass++ {
-		m.scale = float64(j.most)
-		for c := range m.price {
-			m.price[c] = m.slope(m.load[c])
+		m.rescale(j.most)
+		m.hot = 0
+		if !all {
+			m.hot = j.most - j.most/8
 		}
 		changed := false
 		for _, t := range j.tours {
@@ -133,9 +160,12 @@ func (j *job) improve(passes int) {
 
 // again routes one LID anew if that is better, and reports whether it was.
 func (m *improver) again(t *tour, d int32, l ib.LID) bool {
-	t.work -= int64(len(t.to))
 	t.read(d, l)
 	m.old = m.flows(t, m.old)
+	if m.hot > 0 && !slices.ContainsFunc(m.old, func(s step) bool { return s.f > 0 && m.load[s.c] >= m.hot }) {
+		return false
+	}
+	t.work -= int64(len(t.to))
 	var was float64
 	for _, s := range m.old {
 		if x := t.v[t.to[s.c]].next; x >= 0 {
@@ -149,26 +179,21 @@ func (m *improver) again(t *tour, d int32, l ib.LID) bool {
 	}
 	t.begin(d)
 	t.finish()
-	if len(t.order) == t.want {
-		m.tree = m.flows(t, m.tree)
-		var is float64
+	m.tree = m.flows(t, m.tree)
+	var is float64
+	for _, s := range m.tree {
+		if s.f > 0 {
+			is += m.cost(m.load[s.c])
+			m.sub(s.c, s.f)
+			is -= m.cost(m.load[s.c])
+		}
+	}
+	if len(t.order) == t.want && is < was*(1-1e-9) {
 		for _, s := range m.tree {
-			if s.f > 0 {
-				is -= m.cost(m.load[s.c])
-				m.load[s.c] += uint64(s.f)
-				is += m.cost(m.load[s.c])
-			}
+			m.add(s.c, s.f)
 		}
-		if is < was*(1-1e-9) {
-			for _, s := range m.tree {
-				m.price[s.c] = m.slope(m.load[s.c])
-			}
-			t.write(l)
-			return true
-		}
-		for _, s := range m.tree {
-			m.load[s.c] -= uint64(s.f)
-		}
+		t.write(l)
+		return true
 	}
 	t.undo()
 	m.restore(t, d, m.old)

@@ -26,8 +26,9 @@ type net struct {
 	cas  []int32
 	lids []ib.LID
 
-	short []bool // by switch: its table does not hold all LIDs
-	limit bool   // there is such a switch
+	size  []int32 // by switch: switches that cables connect, itself too
+	short []bool  // by switch: its table does not hold all LIDs
+	limit bool    // there is such a switch
 }
 
 func newNet(g *fabric.Graph) *net {
@@ -79,12 +80,36 @@ func newNet(g *fabric.Graph) *net {
 		w.lids[*at] = ib.LID(l)
 		*at++
 	}
+	w.components()
 	w.short = make([]bool, n)
 	for s := range int32(n) {
 		w.short[s] = !w.holds(s, g.TopLID)
 		w.limit = w.limit || w.short[s]
 	}
 	return w
+}
+
+func (w *net) components() {
+	w.size = make([]int32, w.n)
+	list := make([]int32, 0, w.n)
+	for s := range int32(w.n) {
+		if w.size[s] > 0 {
+			continue
+		}
+		list = append(list[:0], s)
+		w.size[s] = 1
+		for i := 0; i < len(list); i++ {
+			for c := w.g.Off[list[i]]; c < w.g.Off[list[i]+1]; c++ {
+				if v := w.to[c]; w.size[v] == 0 {
+					w.size[v] = 1
+					list = append(list, v)
+				}
+			}
+		}
+		for _, v := range list {
+			w.size[v] = int32(len(list))
+		}
+	}
 }
 
 // behind is the LIDs behind switch d, those of CA and router ports first.

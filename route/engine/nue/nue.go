@@ -42,7 +42,7 @@ func (Engine) Name() string { return "nue" }
 const (
 	// mendWork bounds the mending of the orders of all layers, in
 	// dependencies looked at.
-	mendWork = 400 << 20
+	mendWork = 96 << 20
 	// rounds is how often layers that are computed side by side tell each
 	// other their loads.
 	rounds = 16
@@ -61,7 +61,13 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 		return nil, fmt.Errorf("%w: %d, %d", errPrevious, len(o.Previous.LFT), len(g.Switches))
 	}
 	w := newNet(g)
-	j := solve(w, o, route.Budget(g, o.MaxVLs))
+	budget := route.Budget(g, o.MaxVLs)
+	if o.Previous != nil && !o.Rebalance {
+		if j := resume(w, o, budget); j != nil {
+			return j.tables(), nil
+		}
+	}
+	j := solve(w, o, budget)
 	route.ForEach(o.Workers, len(j.tours), func(_, k int) { j.tours[k].switches() })
 	return j.tables(), nil
 }
@@ -92,12 +98,28 @@ func solve(w *net, o route.Options, budget int) *job {
 			return single
 		}
 	}
-	cost := 0
-	for s := range w.n {
-		cost += int(w.cas[s]) * len(w.to)
+	best := begin(w, o, budget)
+	best.improve(maxPasses)
+	if clean && budget > 1 && !best.better(single) {
+		return single
 	}
-	trials := min(maxTrials, max(1, trialWork/max(cost, 1)))
-	if o.Previous != nil && !o.Rebalance {
+	return best
+}
+
+// begin tries several ways to begin and returns the job that went best. In a
+// large fabric only two are tried, with one LID for each switch.
+func begin(w *net, o route.Options, budget int) *job {
+	full, thin := 0, 0
+	for s := range w.n {
+		full += int(w.cas[s]) * len(w.to)
+		thin += int(min(w.cas[s], 1)) * len(w.to)
+	}
+	trials := min(maxTrials, trialWork/max(full, 1))
+	small := trials >= 3
+	if !small {
+		trials = 2
+	}
+	if trialWork/max(thin, 1) == 0 {
 		trials = 1
 	}
 	jobs := make([]*job, trials)
@@ -107,23 +129,27 @@ func solve(w *net, o route.Options, budget int) *job {
 	}
 	route.ForEach(o.Workers, trials, func(_, i int) {
 		k := newJob(w, alone, budget, ways(i, o.Seed))
+		k.thin = !small && trials > 1
 		k.run(false)
-		if trials > 1 {
+		if small && trials > 1 {
 			k.improve(trialPasses)
 		}
 		jobs[i] = k
 	})
-	best := jobs[0]
-	for _, k := range jobs[1:] {
-		if k.better(best) {
-			best = k
+	best := 0
+	for i, k := range jobs {
+		if k.better(jobs[best]) {
+			best = i
 		}
 	}
-	best.improve(maxPasses)
-	if clean && budget > 1 && !best.better(single) {
-		return single
+	if !jobs[best].thin {
+		jobs[best].o.Workers = o.Workers
+		return jobs[best]
 	}
-	return best
+	clear(jobs)
+	k := newJob(w, o, budget, ways(best, o.Seed))
+	k.run(false)
+	return k
 }
 
 // way is how a job begins: with which order, and whether it may be mended
@@ -132,11 +158,15 @@ type way struct {
 	deep  bool
 	fixed bool
 	drawn bool // the root is drawn, not searched for
+	bare  bool // the escape paths are not taken in
 	seed  uint64
 }
 
+// ways is the i-th way to begin. Where paths are short beside the lanes there
+// are, an order that grew wide and is mended does best; where they are not,
+// that runs into impasses, and an order that grew deep and is kept does well.
 func ways(i int, seed uint64) way {
-	return way{deep: i&1 != 0, fixed: i&2 != 0, drawn: i >= 4, seed: mix(seed + uint64(i/4))}
+	return way{deep: i%3 == 1, fixed: i%3 > 0, drawn: i >= 3, seed: mix(seed + uint64(i/3))}
 }
 
 // mix is the output function of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, 2014).
@@ -154,6 +184,7 @@ type job struct {
 	t     *route.Tables
 	of    []int32 // by switch: the layer of its LIDs
 	tours []*tour // by layer
+	thin  bool    // only one LID for each switch is routed
 	most  uint64  // load of the fullest channel
 	sum   uint64  // load of all channels
 }
@@ -165,6 +196,7 @@ type tour struct {
 	dest  []int32  // the layer's destination switches
 	load  []uint32 // by channel: paths of this layer
 	stack []int32
+	left  []lidAt // LIDs without a tree that was kept
 }
 
 func newJob(w *net, o route.Options, layers int, how way) *job {
@@ -198,7 +230,10 @@ func newJob(w *net, o route.Options, layers int, how way) *job {
 		} else {
 			e = chooseRoot(w, with, o.Seed, how.deep)
 		}
-		t.start(e, dest)
+		t.start(e)
+		if !how.bare {
+			t.holdEscape(e, dest)
+		}
 		t.fixed = how.fixed
 		j.tours[k] = t
 	})
@@ -283,6 +318,8 @@ func (t *tour) hosted(dest []int32, strict bool) bool {
 		for i, l := range t.behind(d)[:t.cas[d]] {
 			if i == 0 || t.limit {
 				t.prepare(d, l)
+			} else if t.job.thin {
+				break
 			}
 			if !t.route(d) && strict {
 				return false
@@ -325,24 +362,33 @@ func (r *router) again() {
 	}
 }
 
-// read makes the tree of LID l behind switch d, as the tables have it, the
-// one at hand.
+// read makes the tree of LID l behind switch d, as far as the tables have it,
+// the one at hand. Its dependencies are not looked at.
 func (t *tour) read(d int32, l ib.LID) {
+	const walked = int32(-1)
 	t.begin(d)
 	for s := range int32(t.n) {
 		t.stack = t.stack[:0]
-		for u := s; t.v[u].next == none; {
+		u := s
+		for t.v[u].next == none {
 			p := t.job.t.LFT[u][l]
-			if p == route.Drop {
+			if int(p) >= len(t.g.PortChannel[u]) || t.g.PortChannel[u][p] < 0 {
 				break
 			}
 			c := t.g.PortChannel[u][p]
-			t.v[u].next = c
+			t.v[u] = vertex{next: c, np: walked}
 			t.stack = append(t.stack, u)
 			u = t.to[c]
 		}
+		leads := t.v[u].next != none && t.v[u].np != walked // neither a dead end nor a loop
 		for i := len(t.stack) - 1; i >= 0; i-- {
-			t.order = append(t.order, t.stack[i])
+			u := t.stack[i]
+			if !leads {
+				t.v[u].next = none
+				continue
+			}
+			c := t.v[u].next
+			t.settle(u, c, t.v[t.to[c]].cost+t.price[c])
 		}
 	}
 }
@@ -360,6 +406,11 @@ func (t *tour) write(l ib.LID) {
 func (j *job) tables() *route.Tables {
 	t := j.t
 	t.NumVLs = len(j.tours)
+	m := &memo{of: j.of}
+	for _, t := range j.tours {
+		m.order = append(m.order, t.at)
+	}
+	t.Memo = m
 	if t.NumVLs > 1 {
 		t.SwitchClasses(j.g)
 		t.SL = make([]ib.SL, j.n*t.NumClasses)

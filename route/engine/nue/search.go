@@ -24,6 +24,7 @@ type router struct {
 	*layer
 	price []uint64 // by channel: what one path more over it costs
 	fixed bool     // the order may not be mended
+	toll  uint64   // price of a channel whose dependency goes back
 
 	v     []vertex
 	order []int32 // switches with a route, each after the one it sends to
@@ -43,6 +44,12 @@ type router struct {
 	pin   []int32 // by switch: the only channel it may take, or none
 	top   []int32 // by switch: its channel in the highest tree, or none
 	flow  []uint32
+
+	// While loads is set, finish adds the paths of the tree to it as they come
+	// and raises prices by the slope at scale.
+	loads []uint64
+	scale float64
+	way   []int32
 }
 
 type item struct {
@@ -53,7 +60,7 @@ type item struct {
 func newRouter(y *layer) *router {
 	n, m := y.n, len(y.to)
 	r := &router{
-		layer: y, price: make([]uint64, m), v: make([]vertex, n), order: make([]int32, 0, n),
+		layer: y, toll: hop / 2, price: make([]uint64, m), v: make([]vertex, n), order: make([]int32, 0, n),
 		dist: make([]int32, n), plan: make([]int32, 0, n), cand: make([]int32, 0, m), end: make([]int32, 0, n),
 		bar: make([]bool, n), tent: make([]uint64, n), tried: make([]uint32, m),
 		pin: make([]int32, n), top: make([]int32, n), flow: make([]uint32, n),
@@ -206,7 +213,8 @@ func (r *router) mendFor(cand []int32) (best int32, least uint64) {
 
 // finish routes what has no route yet, the cheapest paths first (Dijkstra's
 // algorithm from the destination, on switches with a route, each of which has
-// settled for one channel).
+// settled for one channel). If prices rise meanwhile, offers are looked at
+// again when it is their turn.
 //
 // Complexity: O(channels · log channels), and the mending.
 func (r *router) finish() {
@@ -225,23 +233,27 @@ func (r *router) finish() {
 		if r.v[u].next != none || it.cost != r.tent[u] || r.tried[it.ch] == r.run {
 			continue
 		}
-		if r.try(it.ch) {
-			r.settle(u, it.ch, it.cost)
-			r.relax(u)
-			continue
+		if r.loads == nil || r.offer(it.ch) <= it.cost {
+			if r.try(it.ch) {
+				r.settle(u, it.ch, it.cost)
+				if r.loads != nil && r.hosts[u] > 0 {
+					r.send(u, r.hosts[u])
+				}
+				r.relax(u)
+				continue
+			}
+			r.tried[it.ch] = r.run
 		}
 		// The next best way on, if there is one already.
-		r.tried[it.ch] = r.run
 		best, least := none, uint64(math.MaxUint64)
 		for c := off[u]; c < off[u+1]; c++ {
 			if r.tried[c] == r.run || r.pin[u] != none && r.pin[u] != c {
 				continue
 			}
-			v := &r.v[r.to[c]]
-			if v.next == none {
+			if r.v[r.to[c]].next == none {
 				continue
 			}
-			if k := v.cost + r.price[c]; k < least {
+			if k := r.offer(c); k < least {
 				best, least = c, k
 			}
 		}
@@ -260,10 +272,35 @@ func (r *router) relax(v int32) {
 			continue
 		}
 		c := r.rev[o]
-		if k := r.v[v].cost + r.price[c]; k < r.tent[u] && (r.pin[u] == none || r.pin[u] == c) {
+		if k := r.offer(c); k < r.tent[u] && (r.pin[u] == none || r.pin[u] == c) {
 			r.tent[u] = k
 			r.push(item{k, c})
 		}
+	}
+}
+
+// offer is the price of the path that begins with c.
+func (r *router) offer(c int32) uint64 {
+	v := &r.v[r.to[c]]
+	k := v.cost + r.price[c]
+	if r.pos[c] >= v.np {
+		k += r.toll
+	}
+	return k
+}
+
+// send adds paths from u to the loads, and what that costs to the prices on
+// their way.
+func (r *router) send(u int32, paths uint32) {
+	r.way = r.way[:0]
+	for c := r.v[u].next; c >= 0; c = r.v[r.to[c]].next {
+		r.loads[c] += uint64(paths)
+		r.price[c] = slope(r.loads[c], r.scale)
+		r.way = append(r.way, c)
+	}
+	for i := len(r.way) - 1; i >= 0; i-- {
+		c := r.way[i]
+		r.v[r.from[c]].cost = r.v[r.to[c]].cost + r.price[c]
 	}
 }
 

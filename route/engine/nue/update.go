@@ -1,0 +1,560 @@
+package nue
+
+import (
+	"bytes"
+	"cmp"
+	"math"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// memo is what Update needs to know of the tables before: which layer each
+// switch's LIDs are in, and each layer's order of the channels. Nobody
+// changes it.
+type memo struct {
+	of    []int32
+	order [][]int32
+}
+
+// tooLarge is the share of all channels (one in so many) that may come or go
+// for Update to be worth it.
+const tooLarge = 8
+
+// Update carries tables over a change. Every destination stays in its layer,
+// so no pair of those that stay takes another service level. Trees, or what is
+// left of them, are taken into the dependency graph in the order that proved
+// them; what was cut off, or is new, then searches its way within it. A tree
+// that cannot be mended so is routed anew; for that the escape paths are taken
+// in, and if what stays does not allow them, that layer is computed from
+// scratch. Cables that are new get LIDs of their switch whose way is
+// shorter by them, and their share of those whose way is as long.
+//
+// Complexity: O(LIDs · switches), to count the dependencies and loads, and the
+// searches.
+func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
+	if from.Tables == nil {
+		return e.Compute(g, o)
+	}
+	old, ok := from.Tables.Memo.(*memo)
+	changed := 0
+	for _, c := range d.Channel {
+		if c < 0 {
+			changed++
+		}
+	}
+	for _, c := range d.OldChannel {
+		if c < 0 {
+			changed++
+		}
+	}
+	if !ok || o.Rebalance || changed*tooLarge > len(g.Channels)+tooLarge*tooLarge || len(old.order) > route.Budget(g, o.MaxVLs) ||
+		len(from.Tables.LFT) != len(from.Graph.Switches) {
+		return e.Compute(g, o)
+	}
+	w := newNet(g)
+	u := &update{job: &job{net: w, o: o, t: route.New("nue", w.n, g.TopLID), of: make([]int32, w.n)}, from: from, d: d, old: old}
+	u.layers()
+	u.entries()
+	route.ForEach(o.Workers, len(u.tours), func(_, k int) { u.layer(k) })
+	u.useNew()
+	t := u.tables()
+	for s, o := range d.Switch {
+		if o >= 0 && bytes.Equal(t.LFT[s], from.Tables.LFT[o]) {
+			t.LFT[s] = from.Tables.LFT[o]
+		}
+	}
+	return t, nil
+}
+
+// update is one computation of Update.
+type update struct {
+	*job
+	from route.Solution
+	d    *fabric.Delta
+	old  *memo
+	anew []bool // by LID: its destination is not what it was
+}
+
+// layers gives every switch the layer it had; a new one that of the first
+// neighbour that has one.
+func (u *update) layers() {
+	for s, o := range u.d.Switch {
+		u.of[s] = -1
+		if o >= 0 {
+			u.of[s] = u.old.of[o]
+		}
+	}
+	for again := true; again; {
+		again = false
+		for s := range u.of {
+			if u.of[s] >= 0 {
+				continue
+			}
+			for c := u.g.Off[s]; c < u.g.Off[s+1]; c++ {
+				if k := u.of[u.to[c]]; k >= 0 {
+					u.of[s] = k
+					again = true
+					break
+				}
+			}
+		}
+	}
+	for s := range u.of {
+		u.of[s] = max(u.of[s], 0)
+	}
+	u.tours = make([]*tour, len(u.old.order))
+	for k := range u.tours {
+		u.tours[k] = &tour{job: u.job}
+	}
+	for s := range int32(u.n) {
+		if t := u.tours[u.of[s]]; u.off[s+1] > u.off[s] {
+			t.dest = append(t.dest, s)
+		}
+	}
+}
+
+// entries copies what still leads somewhere.
+func (u *update) entries() {
+	u.anew = make([]bool, int(u.g.TopLID)+1)
+	for _, l := range u.d.LIDs {
+		if l <= u.g.TopLID {
+			u.anew[l] = true
+		}
+	}
+	top := min(u.g.TopLID, u.from.Tables.TopLID)
+	var leads [256]bool
+	for s, o := range u.d.Switch {
+		row := u.t.LFT[s]
+		if o >= 0 {
+			n := copy(row, u.from.Tables.LFT[o][:min(int(top)+1, len(u.from.Tables.LFT[o]))])
+			clear(leads[:])
+			for p, c := range u.g.PortChannel[s] {
+				leads[p] = c >= 0 && u.d.Channel[c] >= 0
+			}
+			for l, p := range row[:n] {
+				if !leads[p] || u.anew[l] {
+					row[l] = route.Drop
+				}
+			}
+		}
+		for _, l := range u.behind(int32(s)) {
+			row[l] = u.g.EndPorts[u.g.LIDOwner[l]].Port
+		}
+	}
+}
+
+// layer keeps and completes the trees of one layer.
+func (u *update) layer(k int) {
+	t := u.tours[k]
+	t.load = make([]uint32, len(u.to))
+	t.keepAll(func() { t.arrange(u.old.order[k], u.d) })
+}
+
+// resume keeps the trees of the previous tables and completes what is not
+// there. It does so in one layer, if that holds all of them, else in all lanes
+// allowed. It returns nil if there is little to keep.
+func resume(w *net, o route.Options, budget int) *job {
+	for layers := 1; ; layers = budget {
+		j := newJob(w, o, layers, way{bare: true})
+		whole := 0
+		for s, row := range j.t.LFT {
+			prev := o.Previous.LFT[s]
+			n := min(int(o.Previous.TopLID)+1, len(prev), len(row))
+			for l := 1; l < n; l++ {
+				if p := prev[l]; row[l] == route.Drop && int(p) < len(w.g.PortChannel[s]) && w.g.PortChannel[s][p] >= 0 {
+					row[l] = p
+					whole++
+				}
+			}
+		}
+		if 2*whole < len(w.lids)*w.n {
+			return nil
+		}
+		refused := make([]int, layers)
+		route.ForEach(o.Workers, layers, func(_, k int) {
+			t := j.tours[k]
+			at := slices.Clone(t.at)
+			refused[k] = t.keepAll(func() {
+				copy(t.at, at)
+				t.setOrder()
+			})
+		})
+		if layers == budget || refused[0] == 0 {
+			return j
+		}
+	}
+}
+
+// fitting is, of some forests, the one whose escape paths go least against
+// an order of the channels.
+func (t *tour) fitting(pos []int32) *escape {
+	const roots = 12
+	var e escape
+	best, least := 0, math.MaxInt
+	grow := func(i int) {
+		e.grow(t.net, t.able(int32(i/2*t.n/roots)), i&1 != 0)
+	}
+	for i := range 2 * roots {
+		grow(i)
+		against := 0
+		for v := range int32(t.n) {
+			for x := t.g.Off[v]; x < t.g.Off[v+1]; x++ {
+				for o := t.g.Off[v]; o < t.g.Off[v+1]; o++ {
+					if o != x && e.has(t.net, o) && e.has(t.net, x) && pos[t.rev[o]] > pos[x] {
+						against++
+					}
+				}
+			}
+		}
+		if against < least {
+			best, least = i, against
+		}
+	}
+	grow(best)
+	return &e
+}
+
+// arrange makes the order of the channels what it was. Of new cables, the
+// direction to the lower switch comes first of all and the other last, or the
+// other way round where the lower switch has no other cable yet.
+func (t *tour) arrange(was []int32, d *fabric.Delta) {
+	var up, down []int32
+	for c, o := range d.Channel {
+		if o >= 0 {
+			continue
+		}
+		a, b := t.from[c], t.to[c]
+		if na, nb := d.Switch[a] < 0, d.Switch[b] < 0; na != nb && na || na == nb && a > b {
+			up = append(up, int32(c))
+		} else {
+			down = append(down, int32(c))
+		}
+	}
+	slices.SortFunc(up, func(a, b int32) int { return cmp.Or(cmp.Compare(t.from[b], t.from[a]), cmp.Compare(a, b)) })
+	slices.SortFunc(down, func(a, b int32) int { return cmp.Or(cmp.Compare(t.to[a], t.to[b]), cmp.Compare(a, b)) })
+	at := append(t.at[:0], up...)
+	for _, o := range was {
+		if c := d.OldChannel[o]; c >= 0 {
+			at = append(at, c)
+		}
+	}
+	t.at = append(at, down...)
+	t.setOrder()
+}
+
+// keepAll takes in the trees that are there, as far as they are, and
+// completes them. It returns how many were refused. order puts the channels
+// of an empty layer in order.
+//
+// If some tree cannot be completed so, the layer is begun again with the
+// escape paths, which leave each a way, but may refuse trees that were there.
+func (t *tour) keepAll(order func()) (refused int) {
+	var was []int32 // the order of the first try
+	for _, escapes := range []bool{false, true} {
+		t.router = newRouter(newLayer(t.job.net, mendWork/int64(len(t.job.tours))))
+		clear(t.load)
+		order()
+		if escapes {
+			t.holdEscape(t.fitting(was), t.dests())
+		}
+		refused = 0
+		t.left = t.left[:0]
+		for _, d := range t.dest {
+			for i, l := range t.behind(d) {
+				t.read(d, l)
+				whole := t.whole(d, l)
+				admitted := t.admit()
+				if !whole || !admitted {
+					t.left = append(t.left, lidAt{d, l, i < int(t.cas[d]), admitted})
+					if !admitted {
+						refused++
+					}
+					continue
+				}
+				if i < int(t.cas[d]) {
+					t.count(t.load)
+				}
+				t.trim(l)
+			}
+		}
+		if t.complete() {
+			break
+		}
+		was = t.pos
+	}
+	return refused
+}
+
+func (t *tour) dests() []bool {
+	is := make([]bool, t.n)
+	for _, d := range t.dest {
+		is[d] = true
+	}
+	return is
+}
+
+type lidAt struct {
+	d    int32
+	l    ib.LID
+	host bool
+	part bool // what there is of its tree is in the layer
+}
+
+// whole reports whether the tree at hand has all switches.
+func (t *tour) whole(d int32, l ib.LID) bool {
+	if len(t.order) == int(t.size[d]) {
+		return true
+	}
+	if !t.limit {
+		return false
+	}
+	t.prepare(d, l)
+	return len(t.order) >= t.want
+}
+
+// trim empties the entries for a LID at switches that have no way to it.
+func (t *tour) trim(l ib.LID) {
+	if len(t.order) == t.n {
+		return
+	}
+	for s := range t.v {
+		if t.v[s].next == none {
+			t.job.t.LFT[s][l] = route.Drop
+		}
+	}
+}
+
+// admit takes in the dependencies of the tree at hand; all or none.
+func (t *tour) admit() bool {
+	for i, u := range t.order[1:] {
+		if !t.try(t.v[u].next) {
+			t.order = t.order[:i+1]
+			t.undo()
+			return false
+		}
+	}
+	return true
+}
+
+// complete routes the LIDs that are left: from what there is of their trees
+// if that is enough, else anew. It returns false if some cannot reach all.
+// Prices are as in improving, so that detours go where there is room.
+func (t *tour) complete() bool {
+	if len(t.left) == 0 {
+		return true
+	}
+	t.scale = float64(max(slices.Max(t.load), 1))
+	t.toll = link / 2
+	loads := make([]uint64, len(t.load))
+	for c, k := range t.load {
+		loads[c] = uint64(k)
+		t.price[c] = slope(loads[c], t.scale)
+	}
+	for _, x := range t.left {
+		t.prepare(x.d, x.l)
+		t.read(x.d, x.l)
+		if x.host {
+			t.loads = loads
+		}
+		done := x.part
+		if done {
+			for _, u := range t.order[1:] {
+				if x.host && t.hosts[u] > 0 {
+					t.send(u, t.hosts[u])
+				}
+			}
+			t.finish()
+			if done = len(t.order) == t.want; !done {
+				t.undo()
+				t.takeBack()
+			}
+		}
+		if !done {
+			t.loads = nil
+			t.route(x.d)
+			if len(t.order) < t.want && !t.limit {
+				t.undo()
+				return false
+			}
+			t.erase(x.l)
+			if x.host {
+				t.loads = loads
+				for _, u := range t.order[1:] {
+					if t.hosts[u] > 0 {
+						t.send(u, t.hosts[u])
+					}
+				}
+			}
+		}
+		t.loads = nil
+		t.write(x.l)
+		t.trim(x.l)
+	}
+	for c, k := range loads {
+		t.load[c] = uint32(k)
+	}
+	return true
+}
+
+// takeBack takes the paths of the tree at hand off the loads.
+func (r *router) takeBack() {
+	if r.loads == nil {
+		return
+	}
+	for _, u := range r.order[1:] {
+		for c := r.v[u].next; c >= 0 && r.hosts[u] > 0; c = r.v[r.to[c]].next {
+			r.loads[c] -= uint64(r.hosts[u])
+			r.price[c] = slope(r.loads[c], r.scale)
+		}
+	}
+}
+
+// erase empties the entries for a LID but where it is.
+func (t *tour) erase(l ib.LID) {
+	for s, row := range t.job.t.LFT {
+		if int32(s) != t.g.EndPorts[t.g.LIDOwner[l]].Switch {
+			row[l] = route.Drop
+		}
+	}
+}
+
+// newWork bounds the search for better trees over new cables, in channels.
+const newWork = 8 << 20
+
+// useNew lets LIDs take new cables: those that come nearer by them at the
+// switch before are routed anew if the load allows it, and those that stay as
+// near move over, at that switch alone, until the cable has its share.
+func (u *update) useNew() {
+	var m *improver
+	for c := range int32(len(u.to)) {
+		if u.d.Channel[c] >= 0 || u.d.Switch[u.net.from[c]] < 0 {
+			continue
+		}
+		if m == nil {
+			m = newImprover(u.job)
+			m.rescale(slices.Max(m.load))
+			for _, t := range u.tours {
+				t.work = newWork / int64(len(u.tours))
+			}
+		}
+		for _, t := range u.tours {
+			m.useNew(t, c)
+		}
+	}
+}
+
+func (m *improver) useNew(t *tour, c int32) {
+	u, v := t.from[c], t.to[c]
+	for _, d := range t.dest {
+		if d == u {
+			continue
+		}
+		for i, l := range t.behind(d) {
+			p := m.t.LFT[u][l]
+			if p == route.Drop || t.g.PortChannel[u][p] == c || !t.holds(v, l) || t.work <= 0 {
+				continue
+			}
+			far, _ := t.hops(u, d, l, -1)
+			near, through := t.hops(v, d, l, u)
+			host := i < int(t.cas[d])
+			switch {
+			case through || near+1 > far:
+			case near+1 < far && host:
+				t.prepare(d, l)
+				m.again(t, d, l)
+			case near+1 < far || host:
+				t.work -= int64(t.n)
+				t.read(d, l)
+				m.move(t, u, c, l, near+1 < far, host)
+			}
+		}
+	}
+}
+
+// hops counts the links from s to d, and tells whether the way leads through
+// a switch.
+func (t *tour) hops(s, d int32, l ib.LID, by int32) (n int, through bool) {
+	for ; s != d; n++ {
+		through = through || s == by
+		p := t.job.t.LFT[s][l]
+		if p == route.Drop {
+			return 1 << 20, through
+		}
+		s = t.to[t.g.PortChannel[s][p]]
+	}
+	return n, through
+}
+
+// move sends the tree at hand over channel c at switch u, if no cycle closes
+// and, unless it must, that makes the load more even.
+func (m *improver) move(t *tour, u, c int32, l ib.LID, must, host bool) {
+	x := t.v[u].next
+	f := uint32(0)
+	if host {
+		f = t.gather(u)
+	}
+	next := func(c int32) int32 { return t.v[t.to[c]].next }
+	along := func(c int32, f func(c int32, paths uint32), paths uint32) (cost float64) {
+		for ; c >= 0; c = next(c) {
+			cost -= m.cost(m.load[c])
+			f(c, paths)
+			cost += m.cost(m.load[c])
+		}
+		return cost
+	}
+	if f > 0 && along(x, m.sub, f)+along(c, m.add, f) >= 0 && !must {
+		along(c, m.sub, f)
+		along(x, m.add, f)
+		return
+	}
+	ok := true
+	if y := next(c); y >= 0 {
+		ok = t.add(c, y)
+	}
+	// The channels into u that send on to x.
+	in := t.stack[:0]
+	for o := t.g.Off[u]; o < t.g.Off[u+1] && ok; o++ {
+		if z := t.rev[o]; t.v[t.to[o]].next == z {
+			if ok = t.add(z, c); ok {
+				in = append(in, z)
+			} else if y := next(c); y >= 0 {
+				t.drop(c, y)
+			}
+		}
+	}
+	t.stack = in
+	if !ok {
+		for _, z := range in {
+			t.drop(z, c)
+		}
+		along(c, m.sub, f)
+		along(x, m.add, f)
+		return
+	}
+	for _, z := range in {
+		t.drop(z, x)
+	}
+	if y := next(x); y >= 0 {
+		t.drop(x, y)
+	}
+	m.t.LFT[u][l] = t.g.Channels[c].OutPort
+}
+
+// gather is how many paths of the tree at hand lead through u.
+func (t *tour) gather(u int32) (f uint32) {
+	for i := len(t.order) - 1; i > 0; i-- {
+		s := t.order[i]
+		if s == u {
+			f = t.flow[s] + t.hosts[s]
+			break
+		}
+		t.flow[t.to[t.v[s].next]] += t.flow[s] + t.hosts[s]
+	}
+	for _, s := range t.order {
+		t.flow[s] = 0
+	}
+	return f
+}
