@@ -3,6 +3,7 @@ package route
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -80,6 +81,14 @@ func (t *Tables) SwitchClasses(g *fabric.Graph) {
 			}
 		}
 	}
+}
+
+// Refusal is why an engine has no tables, in one line that begins with its name.
+func Refusal(engine string, err error) string {
+	if text := err.Error(); strings.HasPrefix(text, engine+": ") {
+		return text
+	}
+	return engine + ": " + err.Error()
 }
 
 // Budget is how many data lanes an engine may use on g: as many as every

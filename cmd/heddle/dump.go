@@ -42,14 +42,29 @@ func dumpFiles(dir string, f *fabric.Fabric, g *fabric.Graph, t *route.Tables, o
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--dump: %w", err)
 	}
-	for _, d := range []struct {
+	type dump struct {
 		name  string
 		write func(io.Writer) error
-	}{
+	}
+	dumps := []dump{
 		{"opensm-subnet.lst", func(w io.Writer) error { return osmdump.WriteSubnet(w, f, o) }},
 		{"opensm.fdbs", func(w io.Writer) error { return osmdump.WriteFDBs(w, g, t) }},
-		{"opensm.mcfdbs", func(w io.Writer) error { return osmdump.WriteMCFDBs(w, g, nil) }},
-	} {
+		{"opensm.mcfdbs", func(w io.Writer) error { return osmdump.WriteMCFDBs(w, g, osmdump.Groups(g, t.Multicast)) }},
+	}
+	lanes := []dump{
+		{"opensm-path-sl.dump", func(w io.Writer) error { return osmdump.WritePathSL(w, g, t) }},
+		{"opensm-sl2vl.dump", func(w io.Writer) error { return osmdump.WriteSL2VL(w, g, t) }},
+	}
+	if t.NumVLs > 1 || t.SL != nil || t.Lanes != nil {
+		dumps = append(dumps, lanes...)
+	} else { // what other tables left there would mislead
+		for _, d := range lanes {
+			if err := os.Remove(filepath.Join(dir, d.name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return fmt.Errorf("--dump: %w", err)
+			}
+		}
+	}
+	for _, d := range dumps {
 		if err := writeFile(filepath.Join(dir, d.name), d.write); err != nil {
 			return fmt.Errorf("--dump: %w", err)
 		}

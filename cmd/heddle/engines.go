@@ -13,12 +13,15 @@ import (
 	"heddle/route"
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/dor"
+	"heddle/route/engine/file"
+	"heddle/route/engine/lash"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/nue"
 	"heddle/route/engine/sssp"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
 	"heddle/route/osmconf"
+	"heddle/route/osmdump"
 )
 
 // engineFlags choose and direct the routing engines, on a subnet or offline.
@@ -37,6 +40,9 @@ type engineFlags struct {
 	reverseHops  int
 	spreadLanes  bool
 	torusConfig  string
+	fdbs         string
+	pathSL       string
+	sl2vl        string
 }
 
 // engineKind is an engine that --engine can name.
@@ -57,7 +63,9 @@ var engineKinds = []engineKind{
 	}},
 	{"sssp", func(*engineFlags) (route.Engine, error) { return sssp.Engine{}, nil }},
 	{"dfsssp", func(*engineFlags) (route.Engine, error) { return sssp.DFEngine{}, nil }},
+	{"lash", func(*engineFlags) (route.Engine, error) { return lash.Engine{}, nil }},
 	{"nue", func(*engineFlags) (route.Engine, error) { return nue.Engine{}, nil }},
+	{"file", (*engineFlags).fileEngine},
 }
 
 // autoChain is what --engine auto stands for.
@@ -85,6 +93,9 @@ func (f *engineFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.ioNodes, "io-nodes", "", "ftree, vftree: `FILE` with the port GUIDs of I/O nodes, one a line")
 	fs.IntVar(&f.reverseHops, "max-reverse-hops", 0, "ftree, vftree: `HOPS` in the wrong direction that a path between I/O nodes may take")
 	fs.StringVar(&f.torusConfig, "torus-config", "", "torus: `FILE` as torus-2QoS.conf with sizes, seeds and date lines (default: found)")
+	fs.StringVar(&f.fdbs, "fdbs", "", "file: tables as `FILE` opensm.fdbs or opensm-lfts.dump")
+	fs.StringVar(&f.pathSL, "path-sl", "", "file: service levels as `FILE` opensm-path-sl.dump")
+	fs.StringVar(&f.sl2vl, "sl2vl", "", "file: SL-to-VL tables as `FILE` opensm-sl2vl.dump")
 	fs.BoolVar(&f.spreadLanes, "spread-lanes", false, "dfsssp, lash: use lanes too that deadlock freedom does not need")
 }
 
@@ -118,6 +129,23 @@ func (f *engineFlags) chain() (list []route.Engine, explicit bool, err error) {
 		list = append(list, e)
 	}
 	return list, explicit, nil
+}
+
+// fileEngine reads the dumps that the engine "file" takes its tables from.
+func (f *engineFlags) fileEngine() (route.Engine, error) {
+	if f.fdbs == "" {
+		return nil, usagef("--engine file: which tables? Give --fdbs FILE")
+	}
+	var e file.Engine
+	var err error
+	if e.Dump, err = readInput("--fdbs", f.fdbs, osmdump.ReadRoutes); err != nil {
+		return nil, err
+	}
+	if e.SLs, err = readInput("--path-sl", f.pathSL, osmdump.ReadPathSL); err != nil {
+		return nil, err
+	}
+	e.SL2VL, err = readInput("--sl2vl", f.sl2vl, osmdump.ReadSL2VL)
+	return e, err
 }
 
 // options reads the engines' input files.

@@ -19,6 +19,7 @@ import (
 	"heddle/fabric"
 	"heddle/route"
 	"heddle/route/check"
+	"heddle/route/mcast"
 )
 
 // netlistFlags say how a netlist file is read.
@@ -82,7 +83,20 @@ type routeResult struct {
 	AvgChannelLoad     float64  `json:"avg_channel_load"`
 	BytesRSS           int64    `json:"bytes_rss"`
 	Verified           bool     `json:"verified"`
+	Groups             int      `json:"multicast_groups"`
+	GroupsRefused      []string `json:"multicast_refused,omitempty"`
+	MulticastFailures  int      `json:"multicast_failures"`
 	Cycle              []string `json:"cycle,omitempty"`
+}
+
+func (res *routeResult) multicast(m *route.Multicast) {
+	if m == nil {
+		return
+	}
+	res.Groups = len(m.Trees)
+	for _, r := range m.Refused {
+		res.GroupsRefused = append(res.GroupsRefused, fmt.Sprintf("group %#x: %s", uint16(r.MLID), r.Reason))
+	}
 }
 
 func newRoute() *cobra.Command {
@@ -90,7 +104,7 @@ func newRoute() *cobra.Command {
 	var f engineFlags
 	var vls, lidsPerPort, workers int
 	var seed uint64
-	var dump string
+	var dump, groupFile string
 	var asJSON, noVerify bool
 	c := &cobra.Command{
 		Use:     "route --netlist FILE",
@@ -112,7 +126,7 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 			if err != nil {
 				return err
 			}
-			chain, explicit, err := f.chain()
+			chain, _, err := f.chain()
 			if err != nil {
 				return err
 			}
@@ -137,7 +151,19 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 				workers = runtime.GOMAXPROCS(0)
 			}
 			o.Workers, o.Seed, o.MaxVLs = workers, seed, vls
-			tables, res, err := routeOffline(g, chain, explicit, o, noVerify)
+			lines, err := readInput("--groups", groupFile, readGroups)
+			if err != nil {
+				return err
+			}
+			var groups []route.Group
+			for i := range lines {
+				grp, err := lines[i].onGraph(g)
+				if err != nil {
+					return usagef("--groups %s: %w", groupFile, err)
+				}
+				groups = append(groups, grp)
+			}
+			tables, res, err := routeOffline(g, chain, groups, o, noVerify)
 			if tables != nil && dump != "" {
 				err = errors.Join(err, dumpFabric(dump, fab, g, tables))
 			}
@@ -157,6 +183,7 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 	c.Flags().IntVar(&lidsPerPort, "lids-per-port", 1, "`N` LIDs for each CA port")
 	c.Flags().IntVar(&workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
 	c.Flags().Uint64Var(&seed, "seed", 0, "`SEED` for engines that draw lots")
+	c.Flags().StringVar(&groupFile, "groups", "", groupsHelp)
 	c.Flags().StringVar(&dump, "dump", "", "`DIR` to write OpenSM-style dump files to")
 	c.Flags().BoolVar(&noVerify, "no-verify", false, "leave out the proof")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -165,7 +192,7 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 
 // routeOffline takes the first engine of the chain whose tables verify; the
 // result of the last one if none does.
-func routeOffline(g *fabric.Graph, chain []route.Engine, explicit bool, o route.Options, noVerify bool) (*route.Tables, *routeResult, error) {
+func routeOffline(g *fabric.Graph, chain []route.Engine, groups []route.Group, o route.Options, noVerify bool) (*route.Tables, *routeResult, error) {
 	var passed []string
 	for i, e := range chain {
 		begin := time.Now()
@@ -173,21 +200,25 @@ func routeOffline(g *fabric.Graph, chain []route.Engine, explicit bool, o route.
 		took := time.Since(begin)
 		last := i == len(chain)-1
 		if err != nil {
-			passed = append(passed, e.Name()+": "+err.Error())
+			passed = append(passed, route.Refusal(e.Name(), err))
 			if last {
 				return nil, nil, fmt.Errorf("no routes: %s", strings.Join(passed, "; "))
 			}
 			continue
 		}
+		if len(groups) > 0 {
+			t = mcast.Join(g, t, mcast.Build(g, t, groups, mcast.Options{Workers: o.Workers}))
+		}
 		res := &routeResult{
 			Engine: e.Name(), PassedOver: passed, Note: t.Note, Switches: len(g.Switches), EndPorts: len(g.EndPorts),
 			LIDs: lidCount(g), SecondsCompute: took.Seconds(), BytesRSS: peakRSS(),
 		}
+		res.multicast(t.Multicast)
 		if noVerify {
 			return t, res, nil
 		}
 		begin = time.Now()
-		r := check.Verify(g, t, check.Options{Workers: o.Workers})
+		r := check.Verify(g, t, check.Options{Workers: o.Workers, Groups: groups})
 		res.SecondsVerify = time.Since(begin).Seconds()
 		res.fill(g, r)
 		res.BytesRSS = peakRSS()
@@ -198,7 +229,7 @@ func routeOffline(g *fabric.Graph, chain []route.Engine, explicit bool, o route.
 		if last {
 			return t, res, fmt.Errorf("%s: the tables do not verify: %w", e.Name(), err)
 		}
-		passed = append(passed, e.Name()+": "+err.Error())
+		passed = append(passed, route.Refusal(e.Name(), err))
 	}
 	return nil, nil, usagef("--engine: none given")
 }
@@ -206,6 +237,7 @@ func routeOffline(g *fabric.Graph, chain []route.Engine, explicit bool, o route.
 func (res *routeResult) fill(g *fabric.Graph, r *check.Report) {
 	res.Verified = r.OK()
 	res.VLsUsed, res.UnreachablePairs, res.DisconnectedPairs = r.VLsUsed, r.UnreachablePairs, r.DisconnectedPairs
+	res.MulticastFailures = r.MulticastFailures
 	res.Loops, res.CreditCycles, res.CreditCyclesSwitch = r.Loops, r.CreditCycles, r.CreditCyclesSwitch
 	res.MaxHops, res.AvgHops = r.MaxHops, r.AvgHops
 	res.MaxChannelLoad, res.AvgChannelLoad = r.MaxChannelLoad, r.AvgChannelLoad
@@ -252,6 +284,12 @@ func printRoute(w io.Writer, r *routeResult) error {
 		row("hops", "%.2f on average, %d at most", r.AvgHops, r.MaxHops)
 		row("paths over a channel", "%.1f on average, %d at most", r.AvgChannelLoad, r.MaxChannelLoad)
 		row("lanes", "%d", r.VLsUsed)
+	}
+	if r.Groups > 0 {
+		row("multicast trees", "%d", r.Groups)
+	}
+	for _, g := range r.GroupsRefused {
+		row("refused", "%s", g)
 	}
 	row("memory", "%.0f MiB", float64(r.BytesRSS)/(1<<20))
 	for _, e := range r.Cycle {

@@ -88,6 +88,25 @@ func Build(g *fabric.Graph, t *route.Tables, groups []route.Group, o Options) *r
 	return out
 }
 
+// Join returns the tables t with trees, claiming the data lanes that these use
+// besides.
+func Join(g *fabric.Graph, t *route.Tables, m *route.Multicast) *route.Tables {
+	with := *t
+	with.Multicast = m
+	for i := range m.Trees {
+		tr := &m.Trees[i]
+		b := builder{g: g, t: t}
+		b.eachChannel(tr, func(c int32) {
+			for v, on := range b.possible(c, tr.SL) {
+				if on {
+					with.NumVLs = max(with.NumVLs, v+1)
+				}
+			}
+		})
+	}
+	return &with
+}
+
 type builder struct {
 	g     *fabric.Graph
 	t     *route.Tables

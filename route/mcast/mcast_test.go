@@ -70,6 +70,9 @@ func TestTrees(t *testing.T) {
 			g := graph(t, load(t, n, 3), nil, vls)
 			tb := tables(t, g)
 			groups := randomGroups(g, rand.New(rand.NewPCG(1, 2)), 24, 12)
+			for i := range groups {
+				groups[i].SL = ib.SL(i % 3)
+			}
 			m := mcast.Build(g, tb, groups, mcast.Options{Workers: 2})
 			if len(m.Trees)+len(m.Refused) != len(groups) {
 				t.Errorf("%v: %d trees and %d refused of %d groups", n, len(m.Trees), len(m.Refused), len(groups))
@@ -86,9 +89,7 @@ func TestTrees(t *testing.T) {
 					t.Fatalf("%v, group %v: %v", n, groups[i].MLID, err)
 				}
 			}
-			with := *tb
-			with.Multicast = m
-			if err := check.Verify(g, &with, check.Options{Workers: 2, Groups: groups}).Err(); err != nil {
+			if err := check.Verify(g, mcast.Join(g, tb, m), check.Options{Workers: 2, Groups: groups}).Err(); err != nil {
 				t.Errorf("%v: %v", n, err)
 			}
 			again := mcast.Build(g, tb, groups, mcast.Options{Workers: 3, Previous: m, PreviousGraph: g})
