@@ -8,6 +8,7 @@ import (
 
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/cdg"
 )
 
 // MulticastFailure is a group whose tree does not give each member exactly one
@@ -73,6 +74,7 @@ type treeJudge struct {
 	known  bool          // groups are given
 	endAt  []int32       // end port by switch<<8 | port, or -1
 	hosts  [][]uint8     // by switch: the ports of its end ports
+	pos    []int32       // scratch of each
 }
 
 func (j *judge) newTreeJudge(known []route.Group) *treeJudge {
@@ -371,4 +373,28 @@ func badTrees(n int, m *route.Multicast) string {
 		}
 	}
 	return ""
+}
+
+// each calls fn once for each dependency of a tree.
+func (t *treeJudge) each(tr *route.Tree, fn func(d cdg.Dep)) {
+	if t.pos == nil {
+		t.pos = make([]int32, t.n)
+		for s := range t.pos {
+			t.pos[s] = -1
+		}
+	}
+	for i, s := range tr.Switches {
+		t.pos[s] = int32(i)
+	}
+	for i, s := range tr.Switches {
+		eachPort(&tr.Ports[i], func(p int) {
+			if c := t.channelAt(s, p); c >= 0 {
+				lanes, _ := t.lanesInto(tr, t.pos, s, p)
+				t.wait(tr, t.pos, c, lanes, func(c1, c2 int32, l1, l2 int) { fn(t.dep(c1, c2, l1, l2)) })
+			}
+		})
+	}
+	for _, s := range tr.Switches {
+		t.pos[s] = -1
+	}
 }

@@ -43,8 +43,9 @@ type judge struct {
 	total  int64     // LIDs of all end ports
 	keep   int       // examples
 
-	keepCounts bool // of dependencies, for a Proof
-	quiet      bool // do not mark dependencies
+	keepCounts bool     // of dependencies, for a Proof
+	usedBy     []uint16 // by LID: lanes of delivered paths with a CA at one end
+	quiet      bool     // do not mark dependencies
 }
 
 // scratch belongs to one worker.
@@ -65,6 +66,7 @@ type scratch struct {
 	used    uint32      // lanes of delivered paths with a CA at one end
 	lanes   uint32      // lanes of all packets between switches
 	round   bool        // some packets of the LID at hand go round
+	bad     bool        // some connected switch does not deliver the LID at hand
 	state   []laneState // by switch, in mode general
 	refused bool        // some packets of the LID at hand are on a lane that a link does not have
 	part    partial
@@ -94,7 +96,9 @@ func verify(g *fabric.Graph, t *route.Tables, o Options, keep bool) (*Report, *j
 		return &Report{Malformed: m}, nil, nil
 	}
 	j := newJudge(g, t, o)
-	j.keepCounts = keep
+	if keep {
+		j.keepCounts, j.usedBy = true, make([]uint16, j.top+1)
+	}
 	workers := max(o.Workers, 1)
 	blocks := route.RowLen(ib.LID(j.top)) / route.BlockLen
 	ws := make([]*scratch, min(workers, blocks))
@@ -252,8 +256,10 @@ func (j *judge) newScratch() *scratch {
 		above: make([]int32, j.n), load: make([]int64, len(j.to)), hist: make([]int64, j.n+1),
 		ca: make(planes, j.lanes*j.lanes), sw: make(planes, j.lanes*j.lanes),
 	}
-	j.plane(s.ca, 0, 0)
-	j.plane(s.sw, 0, 0)
+	if !j.quiet {
+		j.plane(s.ca, 0, 0)
+		j.plane(s.sw, 0, 0)
+	}
 	if j.keepCounts {
 		s.caCount, s.swCount = make(counts, j.lanes*j.lanes), make(counts, j.lanes*j.lanes)
 	}
@@ -289,7 +295,13 @@ func (j *judge) block(w *scratch, b int) []Failure {
 			continue // only loops matter
 		}
 		isCA := j.g.EndPorts[owner].Type != ib.NodeSwitch
+		was := w.used
+		w.used = 0
 		j.depend(w, l, dst, port, isCA)
+		if j.keepCounts {
+			j.usedBy[l] = uint16(w.used)
+		}
+		w.used |= was
 		if w.refused {
 			fails = j.slow(w, fails, ib.LID(l), owner, entries)
 			continue

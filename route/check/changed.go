@@ -1,0 +1,194 @@
+package check
+
+import (
+	"bytes"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// changes finds the LIDs to judge, and for each the switches whose entries
+// differ or lead over a cable that came or went; false if there are too many.
+func (u *update) changes() bool {
+	n := u.now.n
+	lists := make([][]uint16, n)
+	touched := u.touchedPorts()
+	route.ForEach(u.o.Workers, n, func(_, s int) { lists[s] = u.rowChanges(int32(s), touched[s]) })
+
+	u.first = make([]int32, u.top+2)
+	total := 0
+	for _, list := range lists {
+		for _, l := range list {
+			u.first[l+1]++
+		}
+		total += len(list)
+	}
+	if total > n*u.top/8 {
+		return false
+	}
+	for l := 1; l < len(u.first); l++ {
+		u.first[l] += u.first[l-1]
+	}
+	u.at = make([]int32, total)
+	next := slices.Clone(u.first)
+	for s, list := range lists {
+		for _, l := range list {
+			u.at[next[l]] = int32(s)
+			next[l]++
+		}
+	}
+	u.whole = make([]bool, u.top+1)
+	for _, l := range u.d.LIDs {
+		u.whole[l] = true
+	}
+	if u.now.mode != single {
+		u.levelChanges()
+	}
+	for l := 1; l <= u.top; l++ {
+		if u.whole[l] || u.first[l+1] > u.first[l] || len(u.weights) > 0 {
+			u.todo = append(u.todo, int32(l))
+		}
+	}
+	return true
+}
+
+// touchedPorts gives by switch the ports whose channel came or went; nil where
+// none did.
+func (u *update) touchedPorts() [][]uint8 {
+	out := make([][]uint8, u.now.n)
+	if u.d.SameChannels {
+		return out
+	}
+	mark := func(g *fabric.Graph, to []int32) {
+		for c := range g.Channels {
+			if to[c] < 0 {
+				k := &g.Channels[c]
+				out[k.From] = append(out[k.From], k.OutPort)
+			}
+		}
+	}
+	mark(u.old.g, u.d.OldChannel)
+	mark(u.now.g, u.d.Channel)
+	return out
+}
+
+// rowChanges lists the LIDs that switch s treats otherwise.
+func (u *update) rowChanges(s int32, ports []uint8) (out []uint16) {
+	a, b := u.old.known(s), u.now.known(s)
+	if len(ports) > 0 {
+		var hot [256]bool
+		for _, p := range ports {
+			hot[p] = true
+		}
+		for l := 1; l < max(len(a), len(b)); l++ {
+			x, y := byte(route.Drop), byte(route.Drop)
+			if l < len(a) {
+				x = a[l]
+			}
+			if l < len(b) {
+				y = b[l]
+			}
+			if x != y || hot[x] {
+				out = append(out, uint16(l))
+			}
+		}
+		return out
+	}
+	k := min(len(a), len(b))
+	if k > 0 && &a[0] == &b[0] {
+		a, b, out = tail(a, k), tail(b, k), nil
+	} else {
+		out = differences(a[:k], b[:k])
+		a, b = tail(a, k), tail(b, k)
+	}
+	for i, x := range append(a, b...) { // one of them is empty
+		if x != route.Drop && k+i > 0 {
+			out = append(out, uint16(k+i))
+		}
+	}
+	return out
+}
+
+func tail(row []byte, k int) []byte { return row[k:len(row):len(row)] }
+
+// differences lists the indices, but 0, at which two rows differ.
+func differences(a, b []byte) (out []uint16) {
+	const big = 16 * route.BlockLen
+	for lo := 0; lo < len(a); lo += big {
+		hi := min(lo+big, len(a))
+		if bytes.Equal(a[lo:hi], b[lo:hi]) {
+			continue
+		}
+		for at := lo; at < hi; at += route.BlockLen {
+			end := min(at+route.BlockLen, hi)
+			if bytes.Equal(a[at:end], b[at:end]) {
+				continue
+			}
+			for l := max(at, 1); l < end; l++ {
+				if a[l] != b[l] {
+					out = append(out, uint16(l))
+				}
+			}
+		}
+	}
+	return out
+}
+
+// known is the part of the row of switch s that the switch looks at.
+func (j *judge) known(s int32) []byte {
+	row := j.t.LFT[s]
+	end := min(len(row), int(j.t.TopLID)+1)
+	if limit := int(j.g.Switches[s].LinearFDBCap); limit > 0 {
+		end = min(end, limit)
+	}
+	return row[:end:end]
+}
+
+// levelChanges marks the LIDs to which some switch has another service level.
+func (u *update) levelChanges() {
+	a, b := u.old.t, u.now.t
+	if sameSlice(a.SL, b.SL) && sameSlice(a.Class, b.Class) && a.NumClasses == b.NumClasses {
+		return
+	}
+	if a.NumClasses == b.NumClasses && a.SL != nil && b.SL != nil {
+		k := a.NumClasses
+		other := make([]bool, k)
+		for s := range u.now.n {
+			x, y := a.SL[s*k:(s+1)*k], b.SL[s*k:(s+1)*k]
+			for i := range x {
+				if x[i] != y[i] {
+					other[i] = true
+				}
+			}
+		}
+		for l := 1; l <= u.top; l++ {
+			x, y := class(a, l), class(b, l)
+			if x != y || x >= 0 && other[x] {
+				u.whole[l] = true
+			}
+		}
+		return
+	}
+	route.ForEach(u.o.Workers, u.top, func(_, i int) {
+		l := i + 1
+		for s := range int32(u.now.n) {
+			if a.PathSL(s, ib.LID(l)) != b.PathSL(s, ib.LID(l)) {
+				u.whole[l] = true
+				return
+			}
+		}
+	})
+}
+
+func class(t *route.Tables, l int) int32 {
+	if l >= len(t.Class) {
+		return -1
+	}
+	return t.Class[l]
+}
+
+func sameSlice[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}

@@ -1,0 +1,300 @@
+package check_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/internal/need"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/engine/minhop"
+	"heddle/route/engine/updn"
+	"heddle/route/routetest"
+)
+
+// world is a fabric whose cables and hosts come and go, with tables.
+type world struct {
+	f      *fabric.Fabric
+	draw   func(int) int
+	down   map[fabric.Ref]bool
+	vls    uint8
+	g      *fabric.Graph
+	t      *route.Tables
+	groups []route.Group
+}
+
+var worlds = []string{
+	"xgft 2 3,4 1,3", "xgft 3 2,3,3 1,2,2", "kary 2 3", "mport 4 3", "torus 3x3", "mesh 3x2", "hypercube 3",
+	"irregular 6", "irregular 9", "dragonfly 2 2 1", "xgft 2 4,4 1,2",
+}
+
+func newWorld(tb testing.TB, seed uint64) *world {
+	w := &world{draw: routetest.Draws(seed, 77), down: map[fabric.Ref]bool{}, vls: 1}
+	words := strings.Fields(worlds[w.draw(len(worlds))])
+	f, err := fabric.Generate(words[0], words[1:], seed)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := fabric.AssignLIDs(f, 1+w.draw(2)); err != nil {
+		tb.Fatal(err)
+	}
+	w.f = f
+	if w.draw(3) == 0 {
+		w.vls = uint8(1 + w.draw(3))
+	}
+	w.graph(tb)
+	w.route(tb)
+	w.lanes()
+	w.multicast()
+	return w
+}
+
+func (w *world) graph(tb testing.TB) {
+	g, err := w.f.Graph(fabric.GraphOptions{VLs: w.vls, Up: func(r fabric.Ref) bool { return !w.down[r] }})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w.g = g
+}
+
+// route computes tables and shares the rows that are as before.
+func (w *world) route(tb testing.TB) {
+	var e route.Engine = minhop.Engine{}
+	if w.draw(2) == 0 {
+		e = updn.Engine{}
+	}
+	o := route.Options{}
+	if w.t != nil && w.draw(4) > 0 {
+		o.Previous = w.t
+	}
+	t, err := e.Compute(w.g, o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if was := w.t; was != nil {
+		for s := range t.LFT {
+			if slices.Equal(t.LFT[s], was.LFT[s]) {
+				t.LFT[s] = was.LFT[s]
+			}
+		}
+		t.SL, t.Class, t.NumClasses, t.Lanes, t.NumVLs, t.Multicast = was.SL, was.Class, was.NumClasses, was.Lanes, was.NumVLs, was.Multicast
+		if t.SL != nil && len(t.Class) <= int(t.TopLID) {
+			t.SL, t.Class = nil, nil
+		}
+	}
+	w.t = t
+}
+
+func (w *world) lanes() {
+	kind := w.draw(5)
+	if w.vls == 1 || kind < 2 {
+		return
+	}
+	w.t.NumVLs = int(w.vls)
+	if kind > 2 {
+		w.t.NumClasses = 1 + w.draw(4)
+		w.t.Class = make([]int32, int(w.t.TopLID)+1)
+		for l := range w.t.Class {
+			w.t.Class[l] = int32(w.draw(w.t.NumClasses+1)) - 1
+		}
+		w.t.SL = make([]ib.SL, len(w.g.Switches)*w.t.NumClasses)
+		for i := range w.t.SL {
+			w.t.SL[i] = ib.SL(w.draw(4))
+		}
+	}
+	if kind < 4 {
+		w.t.Lanes = drawSLToVL(w.g, false, w.draw)
+	}
+}
+
+func (w *world) multicast() {
+	if w.draw(3) > 0 {
+		return
+	}
+	w.t.Multicast = &route.Multicast{}
+	w.groups = nil
+	for k := range 1 + w.draw(2) {
+		grp := route.Group{MLID: ib.LID(0xC000 + k)}
+		for e := range w.g.EndPorts {
+			if w.draw(3) == 0 {
+				grp.Members = append(grp.Members, int32(e))
+			}
+		}
+		tr := grow(w.g, &grp, w.draw)
+		if w.vls == 1 {
+			tr.SL = 0
+		}
+		w.t.Multicast.Trees = append(w.t.Multicast.Trees, tr)
+	}
+}
+
+// mutable returns a copy of the tables with a row of its own for switch s.
+func (w *world) mutable(s int) []byte {
+	t := *w.t
+	t.LFT = slices.Clone(t.LFT)
+	t.LFT[s] = slices.Clone(t.LFT[s])
+	w.t = &t
+	return t.LFT[s]
+}
+
+// change does one thing to the fabric or the tables.
+func (w *world) change(tb testing.TB) {
+	switch k := w.draw(20); {
+	case k < 6: // a cable goes or comes
+		for range 50 {
+			n := w.draw(len(w.f.Nodes))
+			p := 1 + w.draw(len(w.f.Nodes[n].Ports))
+			r := fabric.Ref{Node: int32(n), Port: uint8(p)}
+			if p >= len(w.f.Nodes[n].Ports) || w.f.Nodes[n].Ports[p].Peer.Node < 0 {
+				continue
+			}
+			w.down[r] = !w.down[r]
+			break
+		}
+		w.graph(tb)
+		if w.draw(8) > 0 {
+			w.route(tb)
+		}
+		if w.t.Multicast != nil && w.draw(4) > 0 {
+			t := *w.t
+			w.t = &t
+			w.t.Multicast = nil
+			w.multicast()
+		}
+	case k < 8: // two end ports change their LIDs
+		refs := w.f.EndPortRefs(fabric.GraphOptions{})
+		a, b := w.f.Port(refs[w.draw(len(refs))]), w.f.Port(refs[w.draw(len(refs))])
+		if a.LMC == b.LMC {
+			a.LID, b.LID = b.LID, a.LID
+		}
+		w.graph(tb)
+		if w.draw(8) > 0 {
+			w.route(tb)
+		}
+	case k < 9: // a port loses its LID or gets a new one
+		refs := w.f.EndPortRefs(fabric.GraphOptions{})
+		a := w.f.Port(refs[w.draw(len(refs))])
+		if a.LMC == 0 && a.LID != 0 {
+			top := ib.LID(0)
+			for _, r := range refs {
+				top = max(top, w.f.Port(r).LID+3)
+			}
+			a.LID = []ib.LID{0, top + 1, top + ib.LID(w.draw(90))}[w.draw(3)]
+		}
+		w.graph(tb)
+		w.route(tb)
+	case k < 13: // entries by hand
+		for range 1 + w.draw(3) {
+			s := w.draw(len(w.g.Switches))
+			row := w.mutable(s)
+			row[1+w.draw(int(w.t.TopLID))] = byte(w.draw(int(w.g.Switches[s].NumPorts)+3) - 1)
+		}
+	case k < 17: // another path, sound or not
+		s := w.draw(len(w.g.Switches))
+		row := w.mutable(s)
+		for range 1 + w.draw(4) {
+			l := 1 + w.draw(int(w.t.TopLID))
+			if out := w.g.Channels[w.g.Off[s]:w.g.Off[s+1]]; len(out) > 0 {
+				if next := out[w.draw(len(out))]; int(w.t.LFT[next.To][l]) != int(next.InPort) && int(row[l]) < len(w.g.PortChannel[s]) && w.g.PortChannel[s][row[l]] >= 0 {
+					row[l] = next.OutPort
+				}
+			}
+		}
+	case k < 18 && w.t.SL != nil: // other service levels
+		t := *w.t
+		t.SL = slices.Clone(t.SL)
+		for range 3 {
+			t.SL[w.draw(len(t.SL))] = ib.SL(w.draw(4))
+		}
+		w.t = &t
+	case k < 19:
+		t := *w.t
+		w.t = &t
+		w.t.Multicast = nil
+		w.multicast()
+	default:
+		w.route(tb)
+	}
+}
+
+// campaign carries proofs over random changes and compares each to a full
+// verification, and now and then goes back to an old proof.
+func campaign(tb testing.TB, seed uint64, steps int) (carried, sound int) {
+	w := newWorld(tb, seed)
+	type kept struct {
+		p *check.Proof
+		w world
+	}
+	o := check.Options{Workers: 1 + w.draw(3)}
+	p := check.Prove(w.g, w.t, o)
+	old := kept{p, *w}
+	for step := range steps {
+		g := w.g
+		w.change(tb)
+		if w.draw(4) == 0 {
+			w.change(tb)
+		}
+		p = p.Update(w.g, fabric.Diff(g, w.g), w.t, o)
+		want := check.Verify(w.g, w.t, check.Options{})
+		got := *p.Report()
+		if p.Carried() {
+			carried++
+			got.Cycles, want.Cycles = nil, nil
+		}
+		if want.OK() {
+			sound++
+		}
+		compare(tb, seed, step, &got, want)
+		if !want.OK() && w.draw(2) == 0 {
+			w.t = nil
+			w.route(tb)
+			p = check.Prove(w.g, w.t, o)
+		}
+		switch w.draw(12) {
+		case 0:
+			old = kept{p, *w}
+		case 1: // another line of proofs from an old one
+			g, t := w.g, w.t
+			q := old.p.Update(g, fabric.Diff(old.w.g, g), t, o)
+			compare(tb, seed, step, q.Report(), check.Verify(g, t, check.Options{}))
+			compare(tb, seed, step, old.p.Report(), check.Verify(old.w.g, old.w.t, check.Options{}))
+		}
+	}
+	return carried, sound
+}
+
+func compare(tb testing.TB, seed uint64, step int, got, want *check.Report) {
+	a, b := *got, *want
+	a.Failures, a.Cycles, a.Multicast, b.Failures, b.Cycles, b.Multicast = nil, nil, nil, nil, nil, nil
+	a.Malformed, b.Malformed = "", ""
+	if (got.Malformed == "") != (want.Malformed == "") || !same(&a, &b) {
+		tb.Helper()
+		tb.Fatalf("seed %d, step %d:\nUpdate %+v\nVerify %+v", seed, step, a, b)
+	}
+}
+
+func same(a, b *check.Report) bool {
+	return equal(a, b) && a.AvgHops == b.AvgHops && a.AvgChannelLoad == b.AvgChannelLoad
+}
+
+// TestUpdateIsVerify: over random changes, an update says what a full
+// verification says.
+func TestUpdateIsVerify(t *testing.T) {
+	seeds := need.Seeds(150, 5000)
+	var mu sync.Mutex
+	var carried, sound, steps int
+	for _, seed := range seeds {
+		c, s := campaign(t, seed, 12)
+		mu.Lock()
+		carried, sound, steps = carried+c, sound+s, steps+12
+		mu.Unlock()
+	}
+	if len(seeds) > 50 && (carried*3 < sound || sound*4 < steps) {
+		t.Errorf("%d of %d changes carried over, %d sound: the test shows little", carried, steps, sound)
+	}
+	t.Logf("%d changes, %d sound, %d carried over", steps, sound, carried)
+}
