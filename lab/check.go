@@ -46,6 +46,7 @@ func (c *Cluster) Check(m *Manager) error {
 		return err
 	}
 	t := &route.Tables{Engine: "held", LFT: lft, TopLID: sub.TopLID, NumVLs: 1}
+	c.heldLanes(m, sub, t)
 	rep := check.Verify(sub, t, check.Options{})
 	if err := rep.Err(); err != nil {
 		if len(rep.Failures) > 0 {
@@ -55,6 +56,40 @@ func (c *Cluster) Check(m *Manager) error {
 		return fmt.Errorf("lab: %w", err)
 	}
 	return nil
+}
+
+// heldLanes adds the service levels that the manager tells and, where there is
+// more than one, the SL-to-VL tables that the switches hold.
+func (c *Cluster) heldLanes(m *Manager, g *fabric.Graph, t *route.Tables) {
+	told := m.Snap.Tables
+	if told == nil || told.SL == nil && told.Lanes == nil || len(told.LFT) != len(g.Switches) {
+		return
+	}
+	t.NumVLs, t.SL, t.Class, t.NumClasses = told.NumVLs, told.SL, told.Class, told.NumClasses
+	node := map[ib.GUID]int{}
+	for i := range c.Fabric.Nodes {
+		node[c.Fabric.Nodes[i].GUID] = i
+	}
+	l := &route.Lanes{Index: make([][]uint8, len(g.Switches)), Stride: make([]uint16, len(g.Switches))}
+	rows := map[[16]ib.VL]uint8{}
+	for s := range g.Switches {
+		n, ports := node[g.Switches[s].GUID], int(g.Switches[s].NumPorts)+1
+		l.Stride[s] = uint16(ports)
+		l.Index[s] = make([]uint8, ports*ports)
+		for in := range ports {
+			for out := range ports {
+				row := [16]ib.VL(c.Sim.SLtoVL(n, uint8(in), uint8(out)))
+				k, ok := rows[row]
+				if !ok {
+					k = uint8(len(l.Rows))
+					rows[row] = k
+					l.Rows = append(l.Rows, row)
+				}
+				l.Index[s][in*ports+out] = k
+			}
+		}
+	}
+	t.Lanes = l
 }
 
 // reachable are the node GUIDs that cables in order join with the manager.

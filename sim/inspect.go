@@ -298,6 +298,15 @@ func (s *Subnet) graphChannels(g *fabric.Graph, sw, index []int32) {
 	}
 }
 
+// SLtoVL is the SL to VL mapping of a switch for packets from port in to port
+// out.
+func (s *Subnet) SLtoVL(node int, in, out uint8) smp.SLtoVL {
+	if w := s.devs[node].sw; w != nil && w.sl2vl != nil && w.sl2vl[out] != nil {
+		return w.sl2vl[out][in]
+	}
+	return s.defaultSLtoVL()
+}
+
 // Tables is all that a switch has been told, for comparison in tests.
 type Tables struct {
 	Info smp.SwitchInfo

@@ -130,6 +130,10 @@ func (c *Core) stageLanes(list []transition.LaneTable) {
 			k++
 		}
 		ni := c.f.swNode[x.Switch]
+		if p := c.f.portOf(ni, x.Out); !p.has(pLinked) || c.lanes(p) <= 1 {
+			i = k // nothing leaves by it; its tables are set when it comes up
+			continue
+		}
 		if k-i > 1 && c.oneTable(ni, x.Out) {
 			c.add(mk(opSetSL, ni, x.Out, slAllIn))
 		} else {
@@ -166,7 +170,10 @@ func arbPort(n *node, p uint8) uint8 {
 // slWanted is the SL2VL table of a port for packets that came in by port in.
 func (c *Core) slWanted(n int32, in, out uint8) smp.SLtoVL {
 	nd := &c.f.nodes[n]
-	vls := c.lanes(c.f.portOf(n, out))
+	vls := uint8(1)
+	if p := c.f.portOf(n, out); p.has(pLinked) {
+		vls = c.lanes(p)
+	}
 	if c.lanesPre || nd.gsw < 0 {
 		return slTable(nil, 0, in, out, vls)
 	}
