@@ -69,17 +69,17 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	}
 	t := route.New("lash", len(g.Switches), g.TopLID)
 	n.expand(t, best.trees, o.Previous)
-	finish(t, g, best.trees, best.layers)
+	n.finish(t, best.trees, best.layers)
 	return t, nil
 }
 
 // finish writes the layers to the tables.
-func finish(t *route.Tables, g *fabric.Graph, trees *trees, l *layer.Layers) {
+func (n *net) finish(t *route.Tables, trees *trees, l *layer.Layers) {
 	t.NumVLs = l.Used
-	t.Memo = &memo{trees: trees, layers: l}
+	t.Memo = &memo{net: n, rows: trees.rows, layers: l}
 	if l.Used > 1 {
 		t.SL = l.SL
-		t.SwitchClasses(g)
+		t.SwitchClasses(n.g)
 	}
 }
 
@@ -475,6 +475,8 @@ func (n *net) cable(cables []int32, load []uint64, l ib.LID, prev *route.Tables,
 
 // memo is what Update wants to know.
 type memo struct {
-	trees  *trees
+	net    *net
+	rows   [][]byte // the trees; rows are shared between memos
 	layers *layer.Layers
+	kept   bool // Update kept the levels of what stayed
 }

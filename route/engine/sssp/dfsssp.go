@@ -20,6 +20,7 @@ type memo struct {
 	fine   bool     // classes are LIDs, not switches
 	lids   []ib.LID // by column of the layers' paths
 	top    ib.LID
+	kept   bool // Update kept the levels of what stayed
 }
 
 // Compute returns the tables; Options.Workers, MaxVLs, Previous, HopWeights,

