@@ -177,17 +177,30 @@ func (ch *Change) Rows(old [][]uint8, fill uint8) [][]uint8 {
 	if ch.SameSwitches {
 		copy(rows, old)
 	} else {
-		route.ForEach(ch.o.Workers, len(rows), func(_, d int) {
-			if k := ch.Switch[d]; k >= 0 && old[k] != nil {
-				row := make([]uint8, len(rows))
-				for s, o := range ch.Switch {
-					row[s] = fill
-					if o >= 0 {
-						row[s] = old[k][o]
-					}
-				}
-				rows[d] = row
+		var runs [][3]int // from, to in the new row; from in the old one, -1 for fill
+		for s, o := range ch.Switch {
+			if k := len(runs) - 1; k >= 0 && (o < 0) == (runs[k][2] < 0) && (o < 0 || int(o) == runs[k][2]+s-runs[k][0]) {
+				runs[k][1] = s + 1
+				continue
 			}
+			runs = append(runs, [3]int{s, s + 1, int(o)})
+		}
+		route.ForEach(ch.o.Workers, len(rows), func(_, d int) {
+			k := ch.Switch[d]
+			if k < 0 || old[k] == nil {
+				return
+			}
+			row := make([]uint8, len(rows))
+			for _, r := range runs {
+				if r[2] >= 0 {
+					copy(row[r[0]:r[1]], old[k][r[2]:])
+					continue
+				}
+				for s := r[0]; s < r[1]; s++ {
+					row[s] = fill
+				}
+			}
+			rows[d] = row
 		})
 	}
 	for d := range rows {
