@@ -3,6 +3,7 @@ package updn_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"heddle/fabric"
@@ -106,6 +107,10 @@ func TestIDs(t *testing.T) {
 	turned := updn.Rank(g, o).Order
 	if plain[0] != 5 || turned[0] != 5 {
 		t.Fatalf("the root is not first: %v, %v", plain, turned)
+	}
+	o.IDs[0xbeef] = 1
+	if note := updn.Rank(g, o).Note; !strings.Contains(note, "ids") || !strings.Contains(note, "beef") {
+		t.Errorf("note %q does not name the ID of no switch", note)
 	}
 	if !slices.Equal(plain[1:5], []int32{1, 4, 6, 9}) || !slices.Equal(turned[1:5], []int32{9, 6, 4, 1}) {
 		t.Errorf("level 1 is %v by GUID and %v by ID", plain[1:5], turned[1:5])

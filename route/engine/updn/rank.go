@@ -82,7 +82,7 @@ func rank(g *fabric.Graph, o route.Options, given []ib.GUID, mirrored bool) *Ran
 			missing = append(missing, guid)
 		}
 	}
-	out.Note = engine.Missing("roots", missing)
+	out.Note = engine.Notes(engine.Missing("roots", missing), missingIDs(g, o.IDs))
 	out.Found = slices.Contains(first, -1)
 	if out.Found {
 		if len(o.Roots) > len(missing) {
@@ -112,6 +112,17 @@ func rank(g *fabric.Graph, o route.Options, given []ib.GUID, mirrored bool) *Ran
 	out.Order = r.grow(first, mirrored)
 	out.hosts = r.count
 	return out
+}
+
+func missingIDs(g *fabric.Graph, ids map[ib.GUID]uint64) string {
+	var missing []ib.GUID
+	for guid := range ids {
+		if engine.Switch(g, guid) < 0 {
+			missing = append(missing, guid)
+		}
+	}
+	slices.Sort(missing)
+	return engine.Missing("ids", missing)
 }
 
 type ranker struct {
