@@ -259,6 +259,11 @@ func (r *router) whole() bool {
 	return r.gr.Missing() == 0 && links == len(r.n.to)/2
 }
 
+// moved is cell c with coordinate d set to v.
+func (r *router) moved(c int32, d, v int) int32 {
+	return c + int32(v-int(r.coord[int(c)*len(r.gr.Dims)+d]))*r.gr.stride[d]
+}
+
 // step is the cell next to c in a path or ring, or -1 at the end of a path.
 func (r *router) step(c int32, d, dir int) int32 {
 	dim := r.gr.Dims[d]
@@ -269,7 +274,7 @@ func (r *router) step(c int32, d, dir int) int32 {
 		}
 		v = (v + dim.Size) % dim.Size
 	}
-	return r.gr.moved(c, d, v)
+	return r.moved(c, d, v)
 }
 
 // linked reports whether both cells have switches with a cable between them.
@@ -324,7 +329,7 @@ const (
 // leg is the next cell from c towards coordinate q in dimension d.
 func (r *router) leg(c int32, d, q int, dst int32) int32 {
 	dim := r.gr.Dims[d]
-	end := r.gr.moved(c, d, q)
+	end := r.moved(c, d, q)
 	missing := 0
 	if r.gr.Switch[end] < 0 {
 		missing = 1
@@ -404,7 +409,7 @@ func (r *router) around(c int32, d, q int, dst int32) int32 {
 			}
 			var side int32
 			if r.gr.Dims[e].Kind == Full {
-				if side = r.gr.moved(c, e, want); dir < 0 || want == have {
+				if side = r.moved(c, e, want); dir < 0 || want == have {
 					continue
 				}
 			} else {
@@ -423,7 +428,7 @@ func (r *router) around(c int32, d, q int, dst int32) int32 {
 				}
 			default:
 				// From the line's end the destination must be in reach.
-				end := r.gr.moved(side, d, q)
+				end := r.moved(side, d, q)
 				if r.gr.Switch[end] < 0 || int(r.coord[int(end)*D+e]) != want && r.leg(end, e, want, dst) == cut {
 					continue
 				}
@@ -513,12 +518,20 @@ func (r *router) walk() (turns bool, err error) {
 	})
 	for d, res := range results {
 		if res.fails {
-			return false, fmt.Errorf("no way in dimension order from switch %v at %s to switch %v at %s of the %v, which has %d switches and %d links missing",
-				r.n.guid(res.src), r.gr.where(r.gr.Cell[res.src]), r.n.guid(int32(d)), r.gr.where(r.gr.Cell[d]), r.gr, r.gr.Missing(), r.missingLinks())
+			return false, fmt.Errorf("no way in dimension order from switch %v at %s to switch %v at %s: %s and %s are missing from the %v",
+				r.n.guid(res.src), r.gr.where(r.gr.Cell[res.src]), r.n.guid(int32(d)), r.gr.where(r.gr.Cell[d]),
+				count(r.gr.Missing(), "switch", "switches"), count(r.missingLinks(), "link between others", "links between others"), r.gr)
 		}
 		turns = turns || res.turns
 	}
 	return turns, nil
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return fmt.Sprint(n, " ", many)
 }
 
 // missingLinks counts the links missing between switches that are there.
@@ -527,7 +540,7 @@ func (r *router) missingLinks() int {
 	for c := range int32(len(r.gr.Switch)) {
 		for d, dim := range r.gr.Dims {
 			for v := range dim.Size {
-				to := r.gr.moved(c, d, v)
+				to := r.moved(c, d, v)
 				if to <= c || r.gr.Switch[c] < 0 || r.gr.Switch[to] < 0 {
 					continue
 				}

@@ -106,24 +106,11 @@ func TestClasses(t *testing.T) {
 // TestOneFailurePerRing: with at most one failed switch or link on each ring
 // four lanes always do.
 func TestOneFailurePerRing(t *testing.T) {
-	tries := 6
-	if testing.Short() {
-		tries = 2
-	}
-	campaign(t, tries)
-}
-
-func TestOneFailurePerRingLong(t *testing.T) {
-	need.Long(t)
-	campaign(t, 300)
-}
-
-func campaign(t *testing.T, tries int) {
 	for _, sizes := range [][]int{{4, 4}, {5, 5}, {6, 5}, {8, 8}, {7, 3}, {4, 4, 4}, {5, 5, 5}, {4, 5, 6}, {3, 3, 3}, {6, 6, 4}} {
 		name := strings.Trim(strings.ReplaceAll(fmt.Sprint(sizes), " ", "x"), "[]")
 		g := graph(t, 8, "torus "+name)
-		for try := range tries {
-			draw := routetest.Draws(uint64(try), uint64(len(g.Switches)))
+		for _, seed := range need.Seeds(4, 300) {
+			draw := routetest.Draws(seed, uint64(len(g.Switches)))
 			switches, cables := onePerRing(g, sizes, draw)
 			d := routetest.Without(g, switches, cables)
 			for _, budget := range []int{2, 4, 8} {
@@ -186,8 +173,8 @@ func onePerRing(g *fabric.Graph, sizes []int, draw func(int) int) (switches, cab
 func TestAnyFailures(t *testing.T) {
 	for _, net := range []string{"torus 5x5", "torus 3x4x5", "mesh 4x4", "mesh 3x3x3", "hypercube 5", "torus 8x8"} {
 		g := graph(t, 8, net)
-		for try := range 12 {
-			draw := routetest.Draws(uint64(try), 77)
+		for _, seed := range need.Seeds(12, 200) {
+			draw := routetest.Draws(seed, 77)
 			var switches, cables []int32
 			for range draw(4) {
 				switches = append(switches, int32(draw(len(g.Switches))))
