@@ -75,6 +75,9 @@ func Route(n *Net, gr *Grid, o Options) (*route.Tables, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.Around && o.Classes && legal > 1 && 4*legal <= o.Budget {
+		spare = legal // keeps the lane tables as they are when a switch fails
+	}
 	return r.tables(legal, spare), nil
 }
 
@@ -632,9 +635,7 @@ func (r *router) tables(legal, spare int) *route.Tables {
 	t.NumVLs = legal + spare
 	second := 0 // first lane of the second class
 	if r.o.Classes && 2*t.NumVLs <= r.o.Budget {
-		if second = t.NumVLs; r.o.Around && 4*legal <= r.o.Budget {
-			second = 2 * legal // the lanes between are left for failures
-		}
+		second = t.NumVLs
 		t.NumVLs += second
 	}
 	t.Lanes = r.lanes(legal, spare, second)

@@ -6,7 +6,9 @@
 // line of x, y or z. The lane of a hop along a dimension is the bit of that
 // dimension, so two lanes do for three rings; a second class of service,
 // levels 8 to 15, has as many lanes again if there are four. Date lines lie
-// between the last and the first position of each ring.
+// between the last and the first position of each ring. With eight lanes the
+// SL-to-VL tables of links between switches are those of torus-2QoS, and no
+// failure changes them.
 //
 // Failures: a ring that is cut once is a path, and packets go the way that is
 // left; their service level stays. Where the switch is missing at which a path
