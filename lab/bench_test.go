@@ -70,6 +70,7 @@ func linkFailures(b *testing.B, e route.Engine, hosts string) {
 	cfg.Engines = []route.Engine{e}
 	cfg.DampHold = -1
 	cfg.SweepInterval = -1
+	cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife = 10, 10, 10 // short drains
 	c, err := NewCluster(f, sim.Config{})
 	if err != nil {
 		b.Fatal(err)

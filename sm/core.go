@@ -30,6 +30,7 @@ type Core struct {
 	todo       queue // work items of the phase that are not requests yet
 	pend       int   // items of the phase that are not finished
 	phaseTotal int
+	armAll     bool // links came up that were not brought up because no tables could be installed
 	refused    bool // no tables could be installed
 	errs       int  // failed items of the sweep that another sweep may mend
 	again      bool // something changed meanwhile

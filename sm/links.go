@@ -390,6 +390,8 @@ func (c *Core) assigned() bool {
 // startArm moves every link of the subnet that is in Init to Armed.
 func (c *Core) startArm() {
 	c.enter(PhaseArm)
+	c.reg.wide = c.reg.wide || c.armAll && c.reg.on
+	c.armAll = false
 	c.scope(func(p *port) {
 		if c.moves(p) && p.info.PortState == ib.StateInit {
 			c.report.Armed++

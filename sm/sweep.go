@@ -24,14 +24,10 @@ func (c *Core) endSweep() {
 	}
 	defer c.forgetNew()
 	// Routes that are refused do not make the fabric less known, but what came
-	// up in the region is still to be brought up.
-	c.sound = c.errs == 0 && (finished || c.refused && c.reg.on)
+	// up is still to be brought up.
+	c.sound = c.errs == 0 && (finished || c.refused)
 	if c.sound && c.refused {
-		for _, n := range c.reg.nodes {
-			if nd := &c.f.nodes[n]; nd.ok() && nd.isSwitch() {
-				c.suspect(nd.info.NodeGUID, wholeSwitch)
-			}
-		}
+		c.armAll = true
 	}
 	c.wantFull = c.wantFull || c.errs > 0
 	r := c.report
@@ -75,7 +71,7 @@ func (c *Core) endSweep() {
 		c.wantSweep = true
 	case c.again && c.state == subnet.Master:
 		c.trapAt, c.sweepWhy = c.now.Add(c.cfg.TrapMinGap), c.againWhy
-	case mendable || len(c.f.problems) > 0:
+	case mendable && !c.refused || c.errs > 0 || len(c.f.problems) > 0:
 		// Left out for now; the interval grows while nothing changes.
 		c.retryAt = c.now.Add(c.cfg.RetryInterval << min(c.retryWait, 4))
 		c.retryWait++
