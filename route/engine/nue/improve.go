@@ -9,8 +9,8 @@ import (
 
 const (
 	// improveWork bounds improving, in channels searched.
-	improveWork = 64 << 20
-	maxPasses   = 40
+	improveWork = 32 << 20
+	maxPasses   = 24
 	steep       = 16.0 // how much dearer than a link its load is, at the top
 	power       = 8
 )
@@ -71,12 +71,9 @@ func (m *improver) sub(c int32, f uint32) {
 // newImprover adds up the loads of all layers and makes their prices one.
 func newImprover(j *job) *improver {
 	m := &improver{
-		job: j, load: make([]uint64, len(j.to)), flow: make([]uint32, j.n), price: make([]uint64, len(j.to)),
+		job: j, load: j.loads(), flow: make([]uint32, j.n), price: make([]uint64, len(j.to)),
 	}
 	for _, t := range j.tours {
-		for c, k := range t.load {
-			m.load[c] += uint64(k)
-		}
 		t.price, t.loads = m.price, m.load
 		t.toll = 0
 		t.caching = false
@@ -144,18 +141,21 @@ func (j *job) improve(passes int) {
 			break
 		}
 	}
-	j.sum = 0
-	for _, k := range m.load {
-		j.sum += k
-	}
-	// Where the loads are of which layer does not matter any more.
-	clear(j.tours[0].load)
-	for _, t := range j.tours[1:] {
+	m.done()
+}
+
+// done gives the loads back. Which of them are of which layer does not matter
+// any more.
+func (m *improver) done() {
+	for _, t := range m.tours {
 		clear(t.load)
+		t.loads = nil
 	}
+	m.base = make([]uint32, len(m.to))
 	for c, k := range m.load {
-		j.tours[0].load[c] = uint32(k)
+		m.base[c] = uint32(k)
 	}
+	m.weigh()
 }
 
 // again routes one LID anew if that is better, and reports whether it was.

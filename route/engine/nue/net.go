@@ -27,6 +27,7 @@ type net struct {
 	lids []ib.LID
 
 	size  []int32 // by switch: switches that cables connect, itself too
+	comp  []int32 // by switch: the lowest of those
 	short []bool  // by switch: its table does not hold all LIDs
 	limit bool    // there is such a switch
 }
@@ -90,7 +91,7 @@ func newNet(g *fabric.Graph) *net {
 }
 
 func (w *net) components() {
-	w.size = make([]int32, w.n)
+	w.size, w.comp = make([]int32, w.n), make([]int32, w.n)
 	list := make([]int32, 0, w.n)
 	for s := range int32(w.n) {
 		if w.size[s] > 0 {
@@ -107,7 +108,7 @@ func (w *net) components() {
 			}
 		}
 		for _, v := range list {
-			w.size[v] = int32(len(list))
+			w.size[v], w.comp[v] = int32(len(list)), s
 		}
 	}
 }

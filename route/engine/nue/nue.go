@@ -75,8 +75,8 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 const (
 	// trialWork bounds the trials, in channels searched; each searches most
 	// of them several times.
-	trialWork = 24 << 20
-	maxTrials = 32
+	trialWork = 12 << 20
+	maxTrials = 12
 	// trialPasses is how often a trial is improved before it is judged.
 	trialPasses = 3
 	// good is how far above the lower bound the fullest channel may be for
@@ -182,11 +182,12 @@ type job struct {
 	*net
 	o     route.Options
 	t     *route.Tables
-	of    []int32 // by switch: the layer of its LIDs
-	tours []*tour // by layer
-	thin  bool    // only one LID for each switch is routed
-	most  uint64  // load of the fullest channel
-	sum   uint64  // load of all channels
+	of    []int32  // by switch: the layer of its LIDs
+	tours []*tour  // by layer
+	base  []uint32 // by channel: paths that no layer counts; nil if there are none
+	thin  bool     // only one LID for each switch is routed
+	most  uint64   // load of the fullest channel
+	sum   uint64   // load of all channels
 }
 
 // tour is the work of one layer.
@@ -270,14 +271,24 @@ func (j *job) run(strict bool) bool {
 	return true
 }
 
-// weigh finds the loads of all layers together.
+// loads are those of all layers together.
+func (j *job) loads() []uint64 {
+	load := make([]uint64, len(j.to))
+	for c, k := range j.base {
+		load[c] = uint64(k)
+	}
+	for _, t := range j.tours {
+		for c, k := range t.load {
+			load[c] += uint64(k)
+		}
+	}
+	return load
+}
+
+// weigh finds the most and the sum of the loads.
 func (j *job) weigh() {
 	j.most, j.sum = 0, 0
-	for c := range j.to {
-		load := uint64(0)
-		for _, t := range j.tours {
-			load += uint64(t.load[c])
-		}
+	for _, load := range j.loads() {
 		j.most = max(j.most, load)
 		j.sum += load
 	}
@@ -409,6 +420,11 @@ func (j *job) tables() *route.Tables {
 	m := &memo{of: j.of}
 	for _, t := range j.tours {
 		m.order = append(m.order, t.at)
+		m.used = append(m.used, t.used)
+	}
+	m.load = make([]uint32, len(j.to))
+	for c, k := range j.loads() {
+		m.load[c] = uint32(k)
 	}
 	t.Memo = m
 	if t.NumVLs > 1 {

@@ -2,14 +2,12 @@ package nue_test
 
 import (
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"heddle/fabric"
 	"heddle/ib"
-	"heddle/internal/need"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/nue"
@@ -131,6 +129,9 @@ func TestEveryTopology(t *testing.T) {
 		for _, lids := range []int{1, 4} {
 			g := generate(t, lids, what)
 			for _, b := range budgets {
+				if lids > 1 && b != 1 && b != 3 {
+					continue
+				}
 				t.Run(what+" "+strconv.Itoa(lids)+" "+strconv.Itoa(b), func(t *testing.T) {
 					judge(t, g, compute(t, g, route.Options{MaxVLs: b, Workers: 2}), b)
 				})
@@ -262,7 +263,7 @@ func TestAsGoodAsOpenSM(t *testing.T) {
 		if float64(r.MaxChannelLoad) > 1.02*x.load {
 			t.Errorf("%s, %d lanes: fullest channel %d, OpenSM's %v", x.what, x.lanes, r.MaxChannelLoad, x.load)
 		}
-		if r.AvgHops > 1.06*x.hops {
+		if r.AvgHops > 1.05*x.hops {
 			t.Errorf("%s, %d lanes: %.3f hops, OpenSM's %.3f", x.what, x.lanes, r.AvgHops, x.hops)
 		}
 	}
@@ -312,6 +313,3 @@ func TestPreviousOfAnotherFabric(t *testing.T) {
 		t.Error("no error")
 	}
 }
-
-var _ = slices.Max[[]int]
-var _ = need.Long

@@ -12,11 +12,13 @@ import (
 )
 
 // memo is what Update needs to know of the tables before: which layer each
-// switch's LIDs are in, and each layer's order of the channels. Nobody
-// changes it.
+// switch's LIDs are in, each layer's order of the channels and how many trees
+// use each dependency, and the loads. Nobody changes it.
 type memo struct {
 	of    []int32
 	order [][]int32
+	used  [][]uint16 // by layer: what layer.used was
+	load  []uint32   // by channel: paths between hosts
 }
 
 // tooLarge is the share of all channels (one in so many) that may come or go
@@ -32,8 +34,9 @@ const tooLarge = 8
 // scratch. Cables that are new get LIDs of their switch whose way is
 // shorter by them, and their share of those whose way is as long.
 //
-// Complexity: O(LIDs · switches), to count the dependencies and loads, and the
-// searches.
+// Complexity: O(LIDs + dependencies + touched LIDs · switches) and the searches
+// if no switch is new; else O(LIDs · switches), to count the dependencies and
+// loads.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	if from.Tables == nil {
 		return e.Compute(g, o)
@@ -58,7 +61,9 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	u := &update{job: &job{net: w, o: o, t: route.New("nue", w.n, g.TopLID), of: make([]int32, w.n)}, from: from, d: d, old: old}
 	u.layers()
 	u.entries()
-	route.ForEach(o.Workers, len(u.tours), func(_, k int) { u.layer(k) })
+	if !u.splice() {
+		route.ForEach(o.Workers, len(u.tours), func(_, k int) { u.layer(k) })
+	}
 	u.useNew()
 	t := u.tables()
 	for s, o := range d.Switch {
@@ -264,20 +269,9 @@ func (t *tour) keepAll(order func()) (refused int) {
 		t.left = t.left[:0]
 		for _, d := range t.dest {
 			for i, l := range t.behind(d) {
-				t.read(d, l)
-				whole := t.whole(d, l)
-				admitted := t.admit()
-				if !whole || !admitted {
-					t.left = append(t.left, lidAt{d, l, i < int(t.cas[d]), admitted})
-					if !admitted {
-						refused++
-					}
-					continue
+				if !t.keep(d, l, i < int(t.cas[d])) {
+					refused++
 				}
-				if i < int(t.cas[d]) {
-					t.count(t.load)
-				}
-				t.trim(l)
 			}
 		}
 		if t.complete() {
@@ -286,6 +280,23 @@ func (t *tour) keepAll(order func()) (refused int) {
 		was = t.pos
 	}
 	return refused
+}
+
+// keep takes in the tree of a LID, or what there is of it, and notes what is
+// left to do. It returns false if that closes a cycle.
+func (t *tour) keep(d int32, l ib.LID, host bool) bool {
+	t.read(d, l)
+	whole := t.whole(d, l)
+	admitted := t.admit()
+	if !whole || !admitted {
+		t.left = append(t.left, lidAt{d, l, host, admitted})
+		return admitted
+	}
+	if host {
+		t.count(t.load)
+	}
+	t.trim(l)
+	return true
 }
 
 func (t *tour) dests() []bool {
@@ -346,12 +357,17 @@ func (t *tour) complete() bool {
 	if len(t.left) == 0 {
 		return true
 	}
-	t.scale = float64(max(slices.Max(t.load), 1))
-	t.toll = link / 2
 	loads := make([]uint64, len(t.load))
 	for c, k := range t.load {
 		loads[c] = uint64(k)
-		t.price[c] = slope(loads[c], t.scale)
+		if t.job.base != nil {
+			loads[c] += uint64(t.job.base[c])
+		}
+	}
+	t.scale = float64(max(slices.Max(loads), 1))
+	t.toll = link / 2
+	for c, k := range loads {
+		t.price[c] = slope(k, t.scale)
 	}
 	for _, x := range t.left {
 		t.prepare(x.d, x.l)
@@ -395,6 +411,9 @@ func (t *tour) complete() bool {
 	}
 	for c, k := range loads {
 		t.load[c] = uint32(k)
+		if t.job.base != nil {
+			t.load[c] -= t.job.base[c]
+		}
 	}
 	return true
 }
@@ -419,142 +438,4 @@ func (t *tour) erase(l ib.LID) {
 			row[l] = route.Drop
 		}
 	}
-}
-
-// newWork bounds the search for better trees over new cables, in channels.
-const newWork = 8 << 20
-
-// useNew lets LIDs take new cables: those that come nearer by them at the
-// switch before are routed anew if the load allows it, and those that stay as
-// near move over, at that switch alone, until the cable has its share.
-func (u *update) useNew() {
-	var m *improver
-	for c := range int32(len(u.to)) {
-		if u.d.Channel[c] >= 0 || u.d.Switch[u.net.from[c]] < 0 {
-			continue
-		}
-		if m == nil {
-			m = newImprover(u.job)
-			m.rescale(slices.Max(m.load))
-			for _, t := range u.tours {
-				t.work = newWork / int64(len(u.tours))
-			}
-		}
-		for _, t := range u.tours {
-			m.useNew(t, c)
-		}
-	}
-}
-
-func (m *improver) useNew(t *tour, c int32) {
-	u, v := t.from[c], t.to[c]
-	for _, d := range t.dest {
-		if d == u {
-			continue
-		}
-		for i, l := range t.behind(d) {
-			p := m.t.LFT[u][l]
-			if p == route.Drop || t.g.PortChannel[u][p] == c || !t.holds(v, l) || t.work <= 0 {
-				continue
-			}
-			far, _ := t.hops(u, d, l, -1)
-			near, through := t.hops(v, d, l, u)
-			host := i < int(t.cas[d])
-			switch {
-			case through || near+1 > far:
-			case near+1 < far && host:
-				t.prepare(d, l)
-				m.again(t, d, l)
-			case near+1 < far || host:
-				t.work -= int64(t.n)
-				t.read(d, l)
-				m.move(t, u, c, l, near+1 < far, host)
-			}
-		}
-	}
-}
-
-// hops counts the links from s to d, and tells whether the way leads through
-// a switch.
-func (t *tour) hops(s, d int32, l ib.LID, by int32) (n int, through bool) {
-	for ; s != d; n++ {
-		through = through || s == by
-		p := t.job.t.LFT[s][l]
-		if p == route.Drop {
-			return 1 << 20, through
-		}
-		s = t.to[t.g.PortChannel[s][p]]
-	}
-	return n, through
-}
-
-// move sends the tree at hand over channel c at switch u, if no cycle closes
-// and, unless it must, that makes the load more even.
-func (m *improver) move(t *tour, u, c int32, l ib.LID, must, host bool) {
-	x := t.v[u].next
-	f := uint32(0)
-	if host {
-		f = t.gather(u)
-	}
-	next := func(c int32) int32 { return t.v[t.to[c]].next }
-	along := func(c int32, f func(c int32, paths uint32), paths uint32) (cost float64) {
-		for ; c >= 0; c = next(c) {
-			cost -= m.cost(m.load[c])
-			f(c, paths)
-			cost += m.cost(m.load[c])
-		}
-		return cost
-	}
-	if f > 0 && along(x, m.sub, f)+along(c, m.add, f) >= 0 && !must {
-		along(c, m.sub, f)
-		along(x, m.add, f)
-		return
-	}
-	ok := true
-	if y := next(c); y >= 0 {
-		ok = t.add(c, y)
-	}
-	// The channels into u that send on to x.
-	in := t.stack[:0]
-	for o := t.g.Off[u]; o < t.g.Off[u+1] && ok; o++ {
-		if z := t.rev[o]; t.v[t.to[o]].next == z {
-			if ok = t.add(z, c); ok {
-				in = append(in, z)
-			} else if y := next(c); y >= 0 {
-				t.drop(c, y)
-			}
-		}
-	}
-	t.stack = in
-	if !ok {
-		for _, z := range in {
-			t.drop(z, c)
-		}
-		along(c, m.sub, f)
-		along(x, m.add, f)
-		return
-	}
-	for _, z := range in {
-		t.drop(z, x)
-	}
-	if y := next(x); y >= 0 {
-		t.drop(x, y)
-	}
-	m.t.LFT[u][l] = t.g.Channels[c].OutPort
-}
-
-// gather is how many paths of the tree at hand lead through u.
-func (t *tour) gather(u int32) (f uint32) {
-	for i := len(t.order) - 1; i > 0; i-- {
-		s := t.order[i]
-		if s == u {
-			f = t.flow[s] + t.hosts[s]
-			break
-		}
-		t.flow[t.to[t.v[s].next]] += t.flow[s] + t.hosts[s]
-	}
-	for _, s := range t.order {
-		t.flow[s] = 0
-	}
-	return f
 }
