@@ -25,6 +25,7 @@ import (
 	"heddle/route/engine/updn"
 	"heddle/route/mcast"
 	"heddle/route/osmdump"
+	"heddle/route/routetest"
 )
 
 // judged are the engines that promise freedom from deadlock. Each must route
@@ -314,39 +315,7 @@ func TestSeveralLIDsJudged(t *testing.T) {
 func TestPeerUpDn(t *testing.T) {
 	tool := need.Tool(t, "ibdmchk")
 	b := testNet{name: "irregular-32", gen: []string{"irregular", "32"}}.build(t)
-	_, env := b.simulate(t)
-	dir, args := opensmFiles(t, 0)
-	env = append(env, "SIM_HOST="+b.sm, "OSM_TMP_DIR="+dir, "OSM_CACHE_DIR="+dir)
-	osm := start(t, dir, env, "ibsim-run", append([]string{need.Tool(t, "opensm"), "-R", "updn", "-D", "0x43"}, args...)...)
-	osm.await("SUBNET UP", 0, upTime)
-	osm.stop(syscall.SIGINT)
-
-	dump, err := os.Open(filepath.Join(dir, "opensm-lfts.dump"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dump.Close()
-	d, err := osmdump.ReadRoutes(dump)
-	if err != nil {
-		t.Fatalf("reading what OpenSM dumped: %v", err)
-	}
-	// The graph has the LIDs that OpenSM gave.
-	lid := map[ib.GUID]ib.LID{}
-	for l, guid := range d.Owner {
-		lid[guid] = l
-	}
-	for i := range b.fab.Nodes {
-		for p := range b.fab.Nodes[i].Ports {
-			b.fab.Nodes[i].Ports[p].LID = 0
-			if n := &b.fab.Nodes[i]; p == 0 || !n.IsSwitch() {
-				n.Ports[p].LID = lid[n.Ports[p].GUID]
-			}
-		}
-	}
-	g, err := b.fab.Graph(fabric.GraphOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, g, d := b.peerRoutes(t, "-R", "updn")
 	theirs, err := file.Engine{Dump: d}.Compute(g, route.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -371,5 +340,166 @@ func TestPeerUpDn(t *testing.T) {
 	}
 	if j := judgement(t, b.fab, g, ours, false); j.loops || !j.reached || j.complain != "" {
 		t.Errorf("our updn: ibdmchk: %s\n%s", j.complain, tail(j.out))
+	}
+}
+
+// peerRoutes lets OpenSM bring up a fabric on our simulator and returns where
+// its dumps are, the graph with the LIDs that it gave, and its tables.
+func (b *built) peerRoutes(t *testing.T, options ...string) (dir string, g *fabric.Graph, d *osmdump.Routes) {
+	t.Helper()
+	tool := need.Tool(t, "opensm")
+	_, env := b.simulate(t)
+	dir, args := opensmFiles(t, 0)
+	env = append(env, "SIM_HOST="+b.sm, "OSM_TMP_DIR="+dir, "OSM_CACHE_DIR="+dir)
+	osm := start(t, dir, env, "ibsim-run", append(append([]string{tool, "-D", "0x43"}, options...), args...)...)
+	osm.await("SUBNET UP", 0, upTime)
+	osm.stop(syscall.SIGINT)
+	dump, err := os.Open(filepath.Join(dir, "opensm-lfts.dump"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dump.Close()
+	if d, err = osmdump.ReadRoutes(dump); err != nil {
+		t.Fatalf("reading what OpenSM dumped: %v", err)
+	}
+	lid := map[ib.GUID]ib.LID{}
+	for l, guid := range d.Owner {
+		lid[guid] = l
+	}
+	for i := range b.fab.Nodes {
+		for p := range b.fab.Nodes[i].Ports {
+			n := &b.fab.Nodes[i]
+			n.Ports[p].LID = 0
+			if p == 0 || !n.IsSwitch() {
+				n.Ports[p].LID = lid[n.Ports[p].GUID]
+			}
+		}
+	}
+	if g, err = b.fab.Graph(fabric.GraphOptions{VLs: 8}); err != nil {
+		t.Fatal(err)
+	}
+	return dir, g, d
+}
+
+// TestPeerTorus: from one torus-2QoS.conf OpenSM and we make the same tables,
+// lane tables included, also round a failed switch and a failed cable.
+func TestPeerTorus(t *testing.T) {
+	need.Tool(t, "opensm")
+	for _, c := range []struct {
+		name   string
+		failed func(b *built)
+	}{
+		{"whole", nil},
+		{"without a switch", func(b *built) { b.fail(t, 0x200000+3*7+2, 0) }},
+		{"without a cable", func(b *built) { b.fail(t, 0x200000+2*7+3, 1) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := testNet{name: "torus-5x7", gen: []string{"torus", "5x7"}}.build(t) // odd: no two ways are as short
+			if c.failed != nil {
+				c.failed(&b)
+			}
+			peerTorus(t, &b)
+		})
+	}
+}
+
+// fail takes a switch, or the cable at one of its ports, out of the netlist.
+func (b *built) fail(t *testing.T, guid ib.GUID, port uint8) {
+	t.Helper()
+	node := b.fab.FindGUID(guid)
+	for p := range b.fab.Nodes[node].Ports {
+		here := &b.fab.Nodes[node].Ports[p]
+		if !here.Cabled() || port != 0 && p != int(port) {
+			continue
+		}
+		there := b.fab.Port(here.Peer)
+		here.Peer, there.Peer = fabric.NoRef, fabric.NoRef
+	}
+	var text bytes.Buffer
+	if err := fabric.WriteNetlist(&text, b.fab); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(b.path, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func peerTorus(t *testing.T, b *built) {
+	t.Helper()
+	conf := "torus 5 7 1\nxp_link 0x200000 0x200007\nyp_link 0x200000 0x200001\n"
+	path := filepath.Join(b.dir, "torus-2QoS.conf")
+	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir, g, d := b.peerRoutes(t, "-R", "torus-2QoS,no_fallback", "-Q", "--torus_config", path)
+	// A switch without cables is none that anybody sees.
+	var gone []int32
+	for s := range g.Switches {
+		if g.Off[s] == g.Off[s+1] {
+			gone = append(gone, int32(s))
+		}
+	}
+	g = routetest.Without(g, gone, nil)
+	theirs, err := file.Engine{Dump: d}.Compute(g, route.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := torus.ParseConfig(strings.NewReader(conf))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := torus.Engine{Config: c}.Compute(g, route.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	differ := 0
+	for s := range g.Switches {
+		for l, e := range g.LIDOwner {
+			if e != fabric.NoLID && ours.LFT[s][l] != theirs.LFT[s][l] {
+				differ++
+			}
+		}
+	}
+	if differ > 0 {
+		t.Errorf("%d entries differ from OpenSM's", differ)
+	}
+	dump, err := os.Open(filepath.Join(dir, "opensm-sl2vl.dump"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dump.Close()
+	lanes, err := osmdump.ReadSL2VL(dump)
+	if err != nil {
+		t.Fatalf("reading what OpenSM dumped: %v", err)
+	}
+	rows := 0
+	for _, p := range lanes {
+		if !p.Switch {
+			continue
+		}
+		s := slices.IndexFunc(g.Switches, func(s fabric.SwitchNode) bool { return s.GUID == p.GUID })
+		if s < 0 {
+			t.Fatalf("OpenSM has a switch %v that we have not", p.GUID)
+		}
+		for _, r := range p.Rows {
+			if r.In == 0 || g.PortChannel[s][r.Out] < 0 || r.In == r.Out || g.PortChannel[s][r.In] < 0 {
+				continue
+			}
+			rows++
+			for sl, vl := range r.VL {
+				if own := ours.VL(int32(s), r.In, r.Out, ib.SL(sl), 8); own != vl {
+					t.Fatalf("switch %v in %d out %d level %d: lane %d, OpenSM's %d", p.GUID, r.In, r.Out, sl, own, vl)
+				}
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("no lane table was compared")
+	}
+	// Their tables with our path levels are free of cycles.
+	mixed := *ours
+	mixed.LFT = theirs.LFT
+	if r := check.Verify(g, &mixed, check.Options{}); !r.OK() {
+		t.Error(r.Err())
 	}
 }
