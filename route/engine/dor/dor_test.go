@@ -48,11 +48,27 @@ func TestGrids(t *testing.T) {
 		net   string
 		lanes int
 	}{
-		{"mesh 6x6", 1}, {"mesh 7", 1}, {"mesh 2x3x4", 1}, {"mesh 3x4x5 hosts=2", 1}, {"mesh 3x3x3x3", 1},
-		{"hypercube 1", 1}, {"hypercube 5", 1}, {"hypercube 8", 1},
-		{"hyperx 4x4", 1}, {"hyperx 3x5x2 trunk=2", 1}, {"hyperx 7", 1},
-		{"torus 4x4", 1}, {"torus 3x3", 1}, {"torus 2x2", 1}, {"torus 3x4x4", 1},
-		{"torus 5", 2}, {"torus 8x8", 2}, {"torus 5x6", 2}, {"torus 4x4x8", 2}, {"torus 6x5x7", 2}, {"torus 2x5x3", 2},
+		{"mesh 6x6", 1},
+		{"mesh 7", 1},
+		{"mesh 2x3x4", 1},
+		{"mesh 3x4x5 hosts=2", 1},
+		{"mesh 3x3x3x3", 1},
+		{"hypercube 1", 1},
+		{"hypercube 5", 1},
+		{"hypercube 8", 1},
+		{"hyperx 4x4", 1},
+		{"hyperx 3x5x2 trunk=2", 1},
+		{"hyperx 7", 1},
+		{"torus 4x4", 1},
+		{"torus 3x3", 1},
+		{"torus 2x2", 1},
+		{"torus 3x4x4", 1},
+		{"torus 5", 2},
+		{"torus 8x8", 2},
+		{"torus 5x6", 2},
+		{"torus 4x4x8", 2},
+		{"torus 6x5x7", 2},
+		{"torus 2x5x3", 2},
 		{"torus 5x5x5x5", 2},
 	} {
 		t.Run(c.net, func(t *testing.T) {
