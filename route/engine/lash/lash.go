@@ -14,8 +14,8 @@
 // and in which order pairs are fitted in. The engine tries balanced trees
 // (route/engine/spt) and trees that always take the first port, and both ways
 // of filling layers that route/engine/layer knows, and keeps what takes
-// fewest; balanced trees, pair by pair, if that is a draw. Fabrics above a
-// size get fewer tries.
+// fewest; what loads the fullest cable least, if that is a draw. Fabrics above
+// a size get fewer tries.
 //
 // Cost: O(switches × channels) for the trees, O(pairs × hops) look-ups to fit
 // the pairs in, plus the search for cycles: O(channels × ports) at worst for
@@ -106,7 +106,7 @@ func (n *net) best(o route.Options) *attempt {
 	pairs := len(n.g.Switches) * len(n.g.Switches)
 	balanced := n.grow(o, true)
 	best := n.try(balanced, layer.Fit)
-	if best.ok && best.layers.Used == 1 || pairs > somePairs {
+	if best.ok && best.layers.Used == 1 && pairs > fewPairs || pairs > somePairs {
 		return best
 	}
 	type way struct {
@@ -114,7 +114,7 @@ func (n *net) best(o route.Options) *attempt {
 		fill func(*layer.Paths) (*layer.Layers, bool)
 	}
 	ways := []way{{false, layer.Fit}}
-	if pairs <= fewPairs {
+	if pairs <= fewPairs && !(best.ok && best.layers.Used == 1) {
 		ways = append(ways, way{true, layer.Split}, way{false, layer.Split})
 	}
 	ordered := n.grow(o, false)

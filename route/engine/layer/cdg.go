@@ -304,6 +304,40 @@ func (l *CDG) order() bool {
 	return true
 }
 
+// nearOrder is an order of the channels in which only the dependencies that a
+// search depth first finds to close a cycle go back.
+func (l *CDG) nearOrder() []int32 {
+	g, w := l.g, l.w
+	m := g.Channels()
+	ord := make([]int32, m)
+	place := int32(m)
+	seen := make([]bool, m)
+	for r := range m {
+		if seen[r] {
+			continue
+		}
+		seen[r] = true
+		stack, ats := append(w.stack[:0], int32(r)), append(w.ats[:0], 0)
+		for len(stack) > 0 {
+			top := len(stack) - 1
+			e := l.next(stack[top], ats[top])
+			if e < 0 {
+				place--
+				ord[stack[top]] = place
+				stack, ats = stack[:top], ats[:top]
+				continue
+			}
+			ats[top] = g.col[e] + 1
+			if !seen[e] {
+				seen[e] = true
+				stack, ats = append(stack, e), append(ats, 0)
+			}
+		}
+		w.stack, w.ats = stack, ats
+	}
+	return ord
+}
+
 // next is the first channel from column at on that depends on c's release, or
 // -1.
 func (l *CDG) next(c, at int32) int32 {

@@ -93,16 +93,29 @@ type Layers struct {
 	path []int32
 	ends []int32 // in path: where each path of a unit ends
 	node []int32
+	way  []byte  // by channel: the way that it is of its switch
+	base []int32 // the order of channels that layers begin with; nil: any
 }
 
 func newLayers(p *Paths) *Layers {
-	l := &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: newSearch(p.Graph)}
+	l := &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: newSearch(p.Graph), way: make([]byte, p.Graph.Channels())}
+	for _, ways := range p.Ways {
+		for w, c := range ways {
+			if c >= 0 {
+				l.way[c] = byte(w)
+			}
+		}
+	}
 	l.grow()
 	return l
 }
 
 func (l *Layers) grow() {
-	l.cdg = append(l.cdg, newCDG(l.p.Graph, l.w))
+	d := newCDG(l.p.Graph, l.w)
+	if l.base != nil {
+		copy(d.ord, l.base)
+	}
+	l.cdg = append(l.cdg, d)
 	l.Used = len(l.cdg)
 }
 

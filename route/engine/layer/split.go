@@ -90,9 +90,11 @@ func (l *Layers) expel(k int, c1, c2 int32) bool {
 	}
 	p := l.p
 	u, v := p.Graph.From[c1], p.Graph.From[c2]
+	first, second, w1, w2 := p.Rows[u], p.Rows[v], l.way[c1], l.way[c2]
 	for i := range p.Cols {
 		c := &p.Cols[i]
-		if p.next(c, u) != c1 || p.next(c, v) != c2 {
+		// The destination's own switch sends to none of its channels.
+		if first[c.Row] != w1 || second[c.Row] != w2 {
 			continue
 		}
 		// Everybody behind u in the tree of this column.
@@ -100,7 +102,7 @@ func (l *Layers) expel(k int, c1, c2 int32) bool {
 		for h := 0; h < len(l.node); h++ {
 			s := l.node[h]
 			for o := p.Graph.Off[s]; o < p.Graph.Off[s+1]; o++ {
-				if t := p.Graph.To[o]; p.next(c, t) == p.Graph.Rev[o] {
+				if t := p.Graph.To[o]; p.Rows[t][c.Row] == l.way[p.Graph.Rev[o]] && t != c.Dst {
 					l.node = append(l.node, t)
 				}
 			}
@@ -166,6 +168,15 @@ func (l *Layers) eachUnit(fn func(src, class int32)) {
 // Fit layers pair by pair, most Max layers; ok is false if they do not do.
 func Fit(p *Paths) (l *Layers, ok bool) {
 	l = newLayers(p)
+	l.fill()
+	if l.cdg[0].order() {
+		return l, true
+	}
+	// An order in which most dependencies of all paths go forward is a good
+	// beginning for each layer: few have to be put right later.
+	l.base = l.cdg[0].nearOrder()
+	l.cdg = l.cdg[:0]
+	l.grow()
 	ok = true
 	l.eachUnit(func(src, class int32) {
 		if !ok {
