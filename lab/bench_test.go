@@ -55,7 +55,8 @@ func BenchmarkBringUp(b *testing.B) {
 
 // BenchmarkLinkFailure takes links between switches down and up at random. The
 // time is that of the processor from the trap to verified tables: all steps of
-// the core until the routing job starts, and the job.
+// the core until the routing job starts, and the job without the transition
+// plan, which is told apart.
 func BenchmarkLinkFailure(b *testing.B) {
 	for _, e := range []route.Engine{minhop.Engine{}, updn.Engine{}} {
 		for _, hosts := range []string{"324", "11664"} {
@@ -70,7 +71,7 @@ func linkFailures(b *testing.B, e route.Engine, hosts string) {
 	cfg.Engines = []route.Engine{e}
 	cfg.DampHold = -1
 	cfg.SweepInterval = -1
-	cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife = 10, 10, 10 // short drains
+	cfg.DrainTime = time.Millisecond
 	c, err := NewCluster(f, sim.Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -86,7 +87,7 @@ func linkFailures(b *testing.B, e route.Engine, hosts string) {
 	c.Run(20 * time.Second)
 	began := time.Now()
 	m.Clock = func() time.Duration { return time.Since(began) }
-	var step, job, total []time.Duration
+	var step, job, plan, total []time.Duration
 	updated := 0
 	refused := 0
 	m.OnJob = func(r *sm.JobResult) {
@@ -94,7 +95,7 @@ func linkFailures(b *testing.B, e route.Engine, hosts string) {
 			refused++ // such as min-hop tables of a damaged tree: the next engine's turn
 			return
 		}
-		step, job, total = append(step, m.StepCPU), append(job, m.JobCPU), append(total, m.StepCPU+m.JobCPU)
+		step, job, plan, total = append(step, m.StepCPU), append(job, m.JobCPU), append(plan, m.PlanCPU), append(total, m.StepCPU+m.JobCPU)
 		if r.Updated {
 			updated++
 		}
@@ -118,7 +119,7 @@ func linkFailures(b *testing.B, e route.Engine, hosts string) {
 	for b.Loop() {
 		x := cables[rng.IntN(len(cables))]
 		for _, change := range []func(string, int) error{c.Sim.LinkDown, c.Sim.LinkUp} {
-			m.StepCPU, m.JobCPU = 0, 0
+			m.StepCPU, m.JobCPU, m.PlanCPU = 0, 0, 0
 			sent := m.Sent
 			if err := change(x.id, x.port); err != nil {
 				b.Fatal(err)
@@ -142,6 +143,7 @@ func linkFailures(b *testing.B, e route.Engine, hosts string) {
 	b.ReportMetric(median(total), "median-ms")
 	b.ReportMetric(median(step), "step-ms")
 	b.ReportMetric(median(job), "job-ms")
+	b.ReportMetric(median(plan), "plan-ms")
 	b.ReportMetric(median(after), "allsteps-ms")
 	b.ReportMetric(float64(smps)/float64(rounds), "SMPs")
 	b.ReportMetric(float64(refused), "refused")

@@ -69,9 +69,10 @@ type Manager struct {
 	// OnSend, if set, sees every packet before it is sent.
 	OnSend func(p *mad.Packet)
 	// Clock, if set, is a real clock by which the time that the core takes for
-	// its steps and that routing jobs take is added up in StepCPU and JobCPU.
-	Clock           func() time.Duration
-	StepCPU, JobCPU time.Duration
+	// its steps, that routing jobs take to find and prove tables, and to plan
+	// the transition, is added up in StepCPU, JobCPU and PlanCPU.
+	Clock                    func() time.Duration
+	StepCPU, JobCPU, PlanCPU time.Duration
 	// OnJob, if set, sees the result of every routing job.
 	OnJob  func(r *sm.JobResult)
 	Sent   int // packets sent
@@ -206,8 +207,11 @@ func (m *Manager) do() {
 	}
 	for _, j := range out.Jobs {
 		began := m.clock()
-		r := j.Run(max(m.Workers, 1))
-		m.JobCPU += m.clock() - began
+		r := j.Solve(max(m.Workers, 1))
+		proved := m.clock()
+		j.Plan(r, max(m.Workers, 1))
+		m.JobCPU += proved - began
+		m.PlanCPU += m.clock() - proved
 		if m.OnJob != nil {
 			m.OnJob(r)
 		}

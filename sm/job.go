@@ -75,8 +75,15 @@ type JobResult struct {
 
 var errNoEngine = errors.New("no routing engine is configured")
 
-// Run computes on up to workers goroutines.
+// Run computes on up to workers goroutines: Solve, then Plan.
 func (j *Job) Run(workers int) *JobResult {
+	r := j.Solve(workers)
+	j.Plan(r, workers)
+	return r
+}
+
+// Solve finds tables and proves them.
+func (j *Job) Solve(workers int) *JobResult {
 	r := &JobResult{Gen: j.Gen, Err: errNoEngine, installed: j.installed, transition: j.transition}
 	o := j.opt
 	o.Workers = max(workers, 1)
@@ -102,14 +109,17 @@ func (j *Job) Run(workers int) *JobResult {
 	if m := r.Tables.Multicast; m != nil {
 		r.Refused = m.Refused
 	}
-	j.plan(r, o.Workers)
 	return r
 }
 
-// plan plans the transition from what is installed.
-func (j *Job) plan(r *JobResult, workers int) {
+// Plan plans the transition from what is installed to what Solve found, if it
+// found anything.
+func (j *Job) Plan(r *JobResult, workers int) {
+	if r.Tables == nil {
+		return
+	}
 	t := j.transition
-	t.Workers = workers
+	t.Workers = max(workers, 1)
 	inst := j.inUse()
 	r.installed = inst
 	r.held = t.Held
