@@ -1,6 +1,7 @@
 package grid
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -209,6 +210,9 @@ func line(n *Net, part []int32, count int, in func(k int32) bool) (Dim, []int32,
 		kind, start = Ring, 0
 	}
 	if most > 2 || kind == Path && m != count-1 || kind == Ring && m != count {
+		if count == n.size() {
+			return Dim{}, nil, errors.New("their cables give no rows and columns")
+		}
 		return Dim{}, nil, fmt.Errorf("%d rows of them are joined by %d links, as neither a path nor a ring nor a full mesh is", count, m)
 	}
 	for prev, p, i := int32(-1), int32(start), int32(0); i < int32(count); i++ {

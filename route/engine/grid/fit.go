@@ -12,7 +12,7 @@ import (
 // Damage that fitAny still looks for.
 const (
 	maxShapes = 48 // shapes tried, least damage first
-	maxSeeds  = 4  // switches tried as the first one placed, for each shape
+	maxSeeds  = 6  // switches tried as the first one placed, for each shape
 	maxTries  = 16 // fits that are offered to the caller
 )
 
@@ -160,25 +160,28 @@ func shapes(n *Net) []shape {
 	return out[:min(len(out), maxShapes)]
 }
 
-// seeds lists switches that can stand in the first cell of a grid: a corner of
-// its paths, and far from damage if there is a choice.
+// seeds lists switches that can stand in the first cell of a grid, a corner of
+// its paths: those of its degree, first the ones whose surroundings lack as
+// little against the inside of the grid as a corner's do.
 func seeds(n *Net, dims []Dim) []int32 {
-	degree, inner := 0, 0
+	inner, corner := 0, cellDegree(dims, nil)
 	for _, d := range dims {
 		inner += d.degree()
-		if d.Kind == Ring {
-			degree += 2
-		} else {
-			degree++
-		}
 	}
+	// What a corner's surroundings lack: two steps far, path after path.
+	want := 0
+	at := make([]int, len(dims))
+	each(dims, at, func() {
+		want += inner - cellDegree(dims, at)
+		each(dims, at, func() { want += inner - cellDegree(dims, at) })
+	})
 	type seed struct {
-		s    int32
-		lack int
+		s   int32
+		off int
 	}
 	var all []seed
 	for s := range int32(n.size()) {
-		if n.degree(s) != degree {
+		if n.degree(s) != corner {
 			continue
 		}
 		lack := 0
@@ -188,14 +191,56 @@ func seeds(n *Net, dims []Dim) []int32 {
 				lack += inner - n.degree(w)
 			}
 		}
-		all = append(all, seed{s, lack})
+		all = append(all, seed{s, max(lack-want, want-lack)})
 	}
-	slices.SortStableFunc(all, func(a, b seed) int { return cmp.Compare(a.lack, b.lack) })
+	slices.SortStableFunc(all, func(a, b seed) int { return cmp.Compare(a.off, b.off) })
 	var out []int32
 	for _, s := range all[:min(len(all), maxSeeds)] {
 		out = append(out, s.s)
 	}
 	return out
+}
+
+// cellDegree is how many neighbours the cell with coordinates at has in a
+// whole grid of paths and rings; nil: the first cell.
+func cellDegree(dims []Dim, at []int) (k int) {
+	for d, dim := range dims {
+		v := 0
+		if at != nil {
+			v = at[d]
+		}
+		switch {
+		case dim.Kind == Ring:
+			k += 2
+		default:
+			if v > 0 {
+				k++
+			}
+			if v < dim.Size-1 {
+				k++
+			}
+		}
+	}
+	return k
+}
+
+// each moves at to every neighbouring cell in turn and calls fn there.
+func each(dims []Dim, at []int, fn func()) {
+	for d, dim := range dims {
+		was := at[d]
+		for _, step := range [2]int{1, -1} {
+			v := was + step
+			if v < 0 || v >= dim.Size {
+				if dim.Kind != Ring {
+					continue
+				}
+				v = (v + dim.Size) % dim.Size
+			}
+			at[d] = v
+			fn()
+		}
+		at[d] = was
+	}
 }
 
 // Placed is a switch whose cell is given.

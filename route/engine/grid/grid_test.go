@@ -133,7 +133,7 @@ func TestWhole(t *testing.T) {
 // TestDamaged: a torus or mesh with some failures is found, and not as
 // something that takes more failures.
 func TestDamaged(t *testing.T) {
-	for _, net := range []string{"torus 5x5", "torus 6x8", "torus 5x6x7", "torus 8x8x8", "mesh 6x6", "mesh 5x5x5", "torus 4x4x4", "torus 3x3x5"} {
+	for _, net := range []string{"torus 5x5", "torus 6x8", "torus 5x6x7", "torus 8x8x8", "mesh 6x6", "mesh 16x20", "mesh 5x5x5", "torus 4x4x4", "torus 3x3x5"} {
 		whole := graph(t, net)
 		for _, seed := range need.Seeds(4, 60) {
 			draw := routetest.Draws(seed, uint64(len(whole.Switches)))
