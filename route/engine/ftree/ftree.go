@@ -1,0 +1,123 @@
+// Package ftree routes fat trees: k-ary n-trees, extended generalised fat
+// trees and those that a machine room makes of them.
+//
+// Sources: F. Petrini and M. Vanneschi, "k-ary n-trees: high performance
+// networks for massively parallel architectures" (1997); S. Öhring, M. Ibel,
+// S. Das and M. Kumar, "On generalized fat trees" (1995); E. Zahavi, G.
+// Johnson, D. Kerbyson and M. Lang, "Optimized InfiniBand fat-tree routing for
+// shift all-to-all communication patterns" (2010).
+//
+// Switches are ranked, and every cable must join neighbouring ranks. A packet
+// goes up until its destination lies below, no higher than it must, then down:
+// no cycle of channel dependencies can form. Each destination has a column of
+// its own, one switch and one cable at each level, which is chosen by the
+// digits of its number in the order of the tree: with k cables up from a
+// switch, number j takes cable j mod k on the first level, j div k mod k on the
+// second, and so on (d-mod-k). Whoever goes up towards a destination takes the
+// cable of the same digit. On a whole tree with as many cables up as down the
+// paths of every shift permutation are then free of contention. Cables have
+// digits by what they lead to, not by port number, so the cabling order does
+// not matter.
+//
+// Where the cable of a digit is missing, in damaged or uneven trees, the
+// destinations of a switch go to its cables with the fewest so far; packets of
+// others on their way up, to cables drawn by digit, then by rendezvous (D.
+// Thaler and C. Ravishankar, 1998). None of it depends on what happened
+// before, only on the digits, which Update keeps. So a failed cable moves only
+// the paths that used it, and its return moves them back.
+//
+// What has no path up then down, such as one top switch and another or, in a
+// damaged tree, hosts and a switch that no common switch is above, goes down to
+// a pivot and up again. There is one pivot, a switch that can reach all, and
+// every turn from down to up is at it or a switch above it: with only one way
+// down from each of those to the pivot, no cycle can pass a turn. If one pivot
+// is not enough several are used and the tables are searched for cycles. CA
+// ports have no such paths among themselves, unless they are I/O nodes.
+//
+// Cost: O(channels × switches/64) words for who is below whom and O(switches ×
+// LIDs) bytes of entries.
+package ftree
+
+import (
+	"errors"
+	"fmt"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// Engine computes fat-tree tables. The zero value is ready to use.
+type Engine struct{}
+
+// Name is "ftree".
+func (Engine) Name() string { return "ftree" }
+
+// Compute returns the tables, or says why the fabric is no tree that it could
+// route: cables within a rank, or two CA ports without a path up then down.
+//
+// Options used: Workers; Roots, the top switches (else the lowest rank is that
+// of the switches with many CAs, and the others follow); ComputeNodes, which
+// are numbered in the order of the tree before all others (nil: every CA is);
+// IONodes, which may be without a path up then down if MaxReverseHops hops up
+// after one down are enough. The tables of one graph are always the same, so
+// Previous is of no use.
+func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	t, err := newTree(g, o, nil)
+	if err != nil {
+		return nil, err
+	}
+	return t.tables(o)
+}
+
+// tables fills the tables of a finished tree.
+func (t *tree) tables(o route.Options) (*route.Tables, error) {
+	g := t.g
+	tb := route.New("ftree", t.n, g.TopLID)
+	ws := make([]*scratch, max(o.Workers, 1))
+	route.ForEach(o.Workers, t.n, func(w, i int) {
+		if ws[w] == nil {
+			ws[w] = t.newScratch()
+		}
+		t.fill(int32(i), tb.LFT[i], ws[w])
+	})
+	tb.Note, tb.Memo = t.note, t
+	if err := t.judge(tb.LFT, o); err != nil {
+		return nil, err
+	}
+	return tb, nil
+}
+
+var _ route.Updater = Engine{}
+
+// errLayout says that the layout of an older tree does not fit.
+var errLayout = errors.New("ftree: the tree has changed too much")
+
+// newTree ranks the fabric, lays the columns out and finds every
+// destination's. With old, the layout is kept as far as it goes.
+func newTree(g *fabric.Graph, o route.Options, was *past) (*tree, error) {
+	for s := range g.Switches {
+		if c := ib.LID(g.Switches[s].LinearFDBCap); c != 0 && c <= g.TopLID {
+			return nil, fmt.Errorf("ftree: the table of switch %v ends at LID %d, the fabric's LIDs at %d", g.Switches[s].GUID, c-1, g.TopLID)
+		}
+	}
+	t := &tree{g: g, n: len(g.Switches)}
+	t.words = (t.n + 63) / 64
+	t.options(o)
+	t.findParts()
+	if err := t.rank(o); err != nil {
+		return nil, err
+	}
+	if was == nil {
+		t.layOut()
+		t.numbers()
+	} else if err := t.keepLayout(was); err != nil {
+		return nil, err
+	}
+	if !t.slotCables() {
+		return nil, errLayout
+	}
+	t.columns(o.Workers)
+	t.pivots(was)
+	return t, nil
+}

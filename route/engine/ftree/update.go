@@ -1,0 +1,345 @@
+package ftree
+
+import (
+	"bytes"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// past is what a tree was before a change.
+type past struct {
+	old *tree
+	d   *fabric.Delta
+}
+
+// Update returns tables for the changed fabric. Numbers, labels and pivot stay
+// as they were, so that only those entries move whose cable is gone, back, or
+// no longer leads there as directly; a switch that returns has its labels
+// again. If the layout does not fit the changed tree, or the tree cannot be
+// routed with it, Update computes from scratch.
+//
+// Cost: O(channels × switches/64) words, and the entries that may change; with
+// other switches than before, O(switches × LIDs) bytes.
+func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
+	if from.Tables == nil || o.Rebalance {
+		return e.Compute(g, o)
+	}
+	old, ok := from.Tables.Memo.(*tree)
+	if !ok || old.g != from.Graph || len(from.Tables.LFT) != old.n {
+		return e.Compute(g, o)
+	}
+	t, err := newTree(g, o, &past{old, d})
+	if err != nil {
+		return e.Compute(g, o) // it may rank or lay out otherwise, or says why not
+	}
+	tb := &route.Tables{Engine: "ftree", Note: t.note, LFT: make([][]byte, t.n), TopLID: g.TopLID, NumVLs: 1, Memo: t}
+	c := t.compare(old, d)
+	ws := make([]*scratch, max(o.Workers, 1))
+	route.ForEach(o.Workers, t.n, func(w, i int) {
+		if ws[w] == nil {
+			ws[w] = t.newScratch()
+		}
+		s := int32(i)
+		var was []byte
+		if os := d.Switch[s]; os >= 0 {
+			was = from.Tables.LFT[os]
+		}
+		tb.LFT[s] = c.row(s, was, from.Tables.TopLID, ws[w])
+	})
+	if err := t.judge(tb.LFT, o); err != nil {
+		return e.Compute(g, o)
+	}
+	return tb, nil
+}
+
+// keepLayout takes the layout of the old tree over.
+func (t *tree) keepLayout(was *past) error {
+	old, d, g := was.old, was.d, t.g
+	if t.height != old.height {
+		return errLayout
+	}
+	t.label, t.width, t.base = make([]int32, t.n), make([]int32, t.n), make([]int32, t.n)
+	t.start, t.number = make([]int32, t.n), make([]int32, t.n)
+	t.ghosts = slices.Clone(old.ghosts)
+	for s, now := range d.OldSwitch {
+		if now < 0 {
+			t.ghosts = append(t.ghosts, ghost{old.g.Switches[s].GUID, old.level[s], old.label[s], old.width[s], old.base[s], old.start[s], old.number[s]})
+		}
+	}
+	next := int32(0) // after all numbers
+	for _, k := range old.key {
+		next = max(next, k+1)
+	}
+	known := make([]bool, t.n)
+	for s := range t.n {
+		if os := d.Switch[s]; os >= 0 {
+			t.start[s], t.number[s] = old.start[os], old.number[os]
+			if old.level[os] == t.level[s] || t.level[s] < 0 {
+				t.label[s], t.width[s], t.base[s] = old.label[os], old.width[os], old.base[os]
+				known[s] = true
+			}
+			continue
+		}
+		i := slices.IndexFunc(t.ghosts, func(h ghost) bool { return h.guid == g.Switches[s].GUID })
+		t.start[s], t.number[s] = next, next
+		next += t.cas[s]
+		if i >= 0 {
+			h := t.ghosts[i]
+			t.start[s], t.number[s] = h.start, h.number
+			if h.level == t.level[s] {
+				t.label[s], t.width[s], t.base[s] = h.label, h.width, h.base
+				known[s] = true
+			}
+			t.ghosts = slices.Delete(t.ghosts, i, i+1)
+		}
+	}
+	for _, s := range t.order {
+		if !known[s] && !t.adopt(s, known) {
+			return errLayout
+		}
+	}
+	// A part that had no CAs has no layout yet.
+	for k, ca := range t.hasCA {
+		if ca && slices.ContainsFunc(t.order, func(s int32) bool { return t.part[s] == int32(k) && t.width[s] == 0 && len(t.ups(s)) > 0 }) {
+			return errLayout
+		}
+	}
+	t.keepNumbers(was)
+	return nil
+}
+
+// adopt gives a switch that is new on its level the layout of its peers, and
+// the lowest label that they leave free.
+func (t *tree) adopt(s int32, known []bool) bool {
+	g := t.g
+	if len(t.ups(s)) > 0 {
+		for _, c := range t.ups(s) {
+			for _, c2 := range t.downs(g.Channels[c].To) {
+				if v := g.Channels[c2].To; known[v] && t.base[v] > t.base[s] {
+					t.width[s], t.base[s] = t.width[v], t.base[v]
+				}
+			}
+		}
+		if t.base[s] == 0 {
+			return false
+		}
+	}
+	if len(t.downs(s)) > 0 {
+		var taken []int32
+		for _, c := range t.downs(s) {
+			for _, c2 := range t.ups(g.Channels[c].To) {
+				if v := g.Channels[c2].To; known[v] {
+					taken = append(taken, t.label[v])
+				}
+			}
+		}
+		x := int32(0)
+		for slices.Contains(taken, x) {
+			x++
+		}
+		t.label[s] = x
+	}
+	known[s] = true
+	return true
+}
+
+// keepNumbers gives the ports that are still there their numbers, and others
+// the lowest that is free on their switch.
+func (t *tree) keepNumbers(was *past) {
+	old, g := was.old, t.g
+	t.key = make([]int32, len(t.dst))
+	changed := make([]bool, len(g.LIDOwner))
+	for _, l := range was.d.LIDs {
+		if int(l) < len(changed) {
+			changed[l] = true
+		}
+	}
+	for s := range int32(t.n) {
+		fresh := false
+		t.owners(s, func(e *fabric.EndPort, lids []ib.LID) {
+			l := lids[0]
+			if changed[l] || int(l) >= len(old.g.LIDOwner) {
+				fresh = true
+				return
+			}
+			for i, m := range lids {
+				t.key[m] = old.key[l] + int32(i)
+			}
+		})
+		if !fresh {
+			continue
+		}
+		var taken []int32
+		t.owners(s, func(e *fabric.EndPort, lids []ib.LID) {
+			if l := lids[0]; !changed[l] && int(l) < len(old.g.LIDOwner) && t.isCompute(e) {
+				taken = append(taken, t.key[l])
+			}
+		})
+		slices.Sort(taken)
+		free := t.start[s]
+		t.owners(s, func(e *fabric.EndPort, lids []ib.LID) {
+			l := lids[0]
+			if !changed[l] && int(l) < len(old.g.LIDOwner) {
+				return
+			}
+			for {
+				if _, ok := slices.BinarySearch(taken, free); !ok {
+					break
+				}
+				free++
+			}
+			for i, m := range lids {
+				t.key[m] = free + int32(i)
+			}
+			free++
+		})
+	}
+	t.switchKeys()
+}
+
+// comparison says which entries a change may touch.
+type comparison struct {
+	t, old *tree
+	all    bool     // everything
+	row1   []bool   // by switch: its whole row
+	lids   []ib.LID // everywhere
+	diff   []uint64 // by switch: destination switches that it reaches otherwise than before
+	differ []bool   // by switch: diff is not empty
+	exit   []bool   // by switch: its way to the pivot
+}
+
+func (t *tree) compare(old *tree, d *fabric.Delta) *comparison {
+	c := &comparison{t: t, old: old}
+	g := t.g
+	c.all = !d.SameSwitches || t.height != old.height || t.many != nil || old.many != nil
+	if c.all {
+		return c
+	}
+	for k, part := range t.part {
+		if part != old.part[k] { // parts have split or joined
+			c.all = true
+			return c
+		}
+	}
+	c.row1, c.differ, c.exit = make([]bool, t.n), make([]bool, t.n), make([]bool, t.n)
+	c.diff = make([]uint64, t.n*t.words)
+	for s := range int32(t.n) {
+		c.exit[s] = t.exit[s] != old.exit[s] || t.pivot[t.part[s]] != old.pivot[t.part[s]]
+		c.row1[s] = t.local(old, d, s)
+		mine := c.diff[int(s)*t.words:][:t.words]
+		for p := range t.reach {
+			was := old.reach1(p, s)
+			for i, w := range t.reach1(p, s) {
+				mine[i] |= w ^ was[i]
+			}
+		}
+		c.differ[s] = slices.ContainsFunc(mine, func(w uint64) bool { return w != 0 })
+	}
+	// The columns, by LID.
+	seen := d.LIDs
+	for l := 1; l < len(g.LIDOwner); l++ {
+		same := l < len(old.g.LIDOwner) && t.dst[l] == old.dst[l] && t.key[l] == old.key[l]
+		for p := 0; same && p < t.height; p++ {
+			a, b := t.chain[p][l], old.chain[p][l]
+			same = t.pos[p][l] == old.pos[p][l] && (a < 0) == (b < 0) && (a < 0 || d.Channel[a] == b)
+		}
+		if !same {
+			c.lids = append(c.lids, ib.LID(l))
+		}
+	}
+	c.lids = append(c.lids, seen...)
+	slices.Sort(c.lids)
+	c.lids = slices.Compact(c.lids)
+	return c
+}
+
+// local reports whether a switch's own cables differ from before, or what
+// they lead to.
+func (t *tree) local(old *tree, d *fabric.Delta, s int32) bool {
+	g, og := t.g, old.g
+	if t.level[s] != old.level[s] || t.base[s] != old.base[s] || t.width[s] != old.width[s] || g.Off[s+1]-g.Off[s] != og.Off[s+1]-og.Off[s] {
+		return true
+	}
+	for c := g.Off[s]; c < g.Off[s+1]; c++ {
+		to := g.Channels[c].To
+		if d.Channel[c] < 0 || t.level[to] != old.level[to] || t.label[to] != old.label[to] {
+			return true
+		}
+	}
+	return !t.hasCA[t.part[s]] && (len(t.plain[t.part[s]]) != len(old.plain[old.part[s]]) || !bytes.Equal(t.plain[t.part[s]], old.plain[old.part[s]]))
+}
+
+// row is the row of switch s: was, if it is still right.
+func (c *comparison) row(s int32, was []byte, oldTop ib.LID, w *scratch) []byte {
+	t := c.t
+	size := route.RowLen(t.g.TopLID)
+	if was == nil || len(was) != size || c.all || c.row1[s] {
+		row := w.row
+		for i := range row {
+			row[i] = route.Drop
+		}
+		t.fill(s, row, w)
+		if bytes.Equal(row, was) {
+			return was
+		}
+		return bytes.Clone(row)
+	}
+	row := was
+	shared := true
+	put := func(l ib.LID) {
+		v := byte(route.Drop)
+		if int(l) < len(t.g.LIDOwner) {
+			v = t.entry(s, l)
+		} else if int(l) >= size {
+			return
+		}
+		if row[l] != v {
+			if shared {
+				row, shared = bytes.Clone(was), false
+			}
+			row[l] = v
+		}
+	}
+	for _, l := range c.lids {
+		put(l)
+	}
+	near := w.odd
+	clear(near)
+	touched := false
+	add := func(u int32) {
+		if c.differ[u] {
+			touched = true
+			for i, x := range c.diff[int(u)*t.words:][:t.words] {
+				near[i] |= x
+			}
+		}
+	}
+	add(s)
+	for _, ch := range t.g.Channels[t.g.Off[s]:t.g.Off[s+1]] {
+		add(ch.To)
+	}
+	if c.exit[s] && t.level[s] >= 0 {
+		touched = true
+		all := t.reach1(t.height, s)
+		for i := range near {
+			near[i] |= ^all[i]
+		}
+	}
+	if !touched {
+		return row
+	}
+	for i, set := range near {
+		each(set, i, func(d int32) {
+			if int(d) >= t.n {
+				return
+			}
+			for _, l := range t.lids[t.lidOff[d]:t.lidOff[d+1]] {
+				put(l)
+			}
+		})
+	}
+	return row
+}
