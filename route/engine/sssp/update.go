@@ -34,7 +34,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 // paths stay keep their service level, others if the lane stays free of cycles, else
 // they move to another lane, and to one more if there is any left. Where that
 // is not enough the new tables are layered afresh, and if those need too many
-// lanes, computed from scratch. On top of sssp's the cost is a copy of the
+// lanes, computed from scratch, at last without regard to what was. On top of sssp's the cost is a copy of the
 // layers (four bytes for each possible dependency) and of the service levels, and a walk
 // of the paths that changed.
 func (e DFEngine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
@@ -52,7 +52,13 @@ func (e DFEngine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, 
 			}
 		}
 	}
-	return e.Compute(g, engine.Restart(from, g, o))
+	again := engine.Restart(from, g, o)
+	t, err := e.Compute(g, again)
+	if err != nil && again.Previous != nil {
+		again.Previous = nil
+		return e.Compute(g, again)
+	}
+	return t, err
 }
 
 // change tells the layering what became of columns.
