@@ -3,9 +3,11 @@ package sm
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/route"
 	"heddle/route/transition"
 	"heddle/subnet"
 )
@@ -25,9 +27,24 @@ type Plan struct {
 	Refused string   // why nothing would be installed; empty if something would
 	// Transition is the mode in which tables would change, with the reason.
 	Transition string
+	Mode       transition.Mode
+	Stages     []PlannedStage // one after the other
+	// RepathPairs is how many pairs (source port, LID) change their service
+	// level, so that hosts must resolve the paths again.
+	RepathPairs int64
+	Refusals    []route.RefusedGroup // multicast groups without a tree
 	// Clean: the change is free of loops and cyclic dependencies at every step.
 	Clean     bool
 	SecondsAt float64 // predicted seconds, from the round-trip time seen in discovery
+}
+
+// PlannedStage is a stage of the change of tables: what is written before
+// everything is acknowledged and the waits have passed.
+type PlannedStage struct {
+	Discards        bool // it clears entries, or cuts multicast trees, for a while
+	LFT, SL2VL, MFT int  // blocks and tables written
+	Drain           time.Duration
+	Repath          time.Duration // wait for hosts to use new service levels
 }
 
 // PlannedLID is a change of an end port's LID.
@@ -92,6 +109,15 @@ func (c *Core) emitPlan(r *JobResult) {
 	if r.Plan != nil {
 		p.Transition = r.Plan.Mode.String() + ": " + r.Plan.Reason
 		p.Clean = r.Plan.Mode == transition.ModeNone || r.Plan.Mode == transition.ModeDynamic
+		p.Mode, p.RepathPairs, p.Refusals = r.Plan.Mode, r.Plan.RepathPairs, r.Refused
+		for i := range r.Plan.Stages {
+			st := &r.Plan.Stages[i]
+			p.Stages = append(p.Stages, PlannedStage{
+				Discards: st.Discards, LFT: len(st.LFT), SL2VL: len(st.SL2VL), MFT: len(st.MFT), Drain: st.Drain, Repath: st.Repath,
+			})
+			sets[smp.AttrSLtoVL] += len(st.SL2VL)
+			sets[smp.AttrMFT] += len(st.MFT)
+		}
 		by := make([]int, len(f.swNode))
 		for _, st := range r.Plan.Stages {
 			for _, b := range st.LFT {
@@ -111,16 +137,21 @@ func (c *Core) emitPlan(r *JobResult) {
 	for _, row := range [...]PlannedSMPs{
 		{Attr: smp.AttrPortInfo, What: "LIDs and port parameters", N: sets[smp.AttrPortInfo]},
 		{Attr: smp.AttrSwitchInfo, What: "switch parameters", N: sets[smp.AttrSwitchInfo]},
+		{Attr: smp.AttrSLtoVL, What: "lane tables", N: sets[smp.AttrSLtoVL]},
 		{Attr: smp.AttrLFT, What: "forwarding blocks", N: sets[smp.AttrLFT]},
+		{Attr: smp.AttrMFT, What: "multicast blocks", N: sets[smp.AttrMFT]},
 		{Attr: smp.AttrSwitchInfo, What: "LinearFDBTop", N: sets[planTop]},
 		{Attr: smp.AttrPortInfo, What: "port states (Armed, Active)", N: sets[planMove]},
 	} {
+		if row.N == 0 && (row.Attr == smp.AttrSLtoVL || row.Attr == smp.AttrMFT) {
+			continue // of no account in most subnets
+		}
 		p.Sets = append(p.Sets, row)
 		p.Total += row.N
 	}
 	seconds := c.meanRTT().Seconds() * float64(p.Total) / float64(max(c.eng.Window(), 1))
 	if r.Plan != nil {
-		seconds += r.Plan.Drain.Seconds()
+		seconds += r.Plan.Drain.Seconds() + r.Plan.Repath.Seconds()
 	}
 	p.SecondsAt = seconds
 	c.wanted = r.Tables
