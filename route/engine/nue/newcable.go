@@ -54,7 +54,7 @@ func (m *improver) useNew(t *tour, c int32) {
 			case near+1 < far && host:
 				t.prepare(d, l)
 				m.again(t, d, l)
-			case near+1 < far || host:
+			case near+1 < far || host && m.load[t.g.PortChannel[u][p]] > m.load[c]:
 				t.work -= int64(t.n)
 				t.read(d, l)
 				m.move(t, u, c, l, near+1 < far, host)

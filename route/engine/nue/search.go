@@ -7,9 +7,12 @@ import (
 )
 
 const (
-	hop  = uint64(1) << 40 // the price of a link beside that of its load
-	none = int32(-2)       // next of a switch without a route
-	here = int32(-1)       // next of the destination
+	hop = uint64(1) << 40 // the price of a link beside that of its load
+	// idleToll is how much more, in tolls, a switch without hosts pays if the
+	// order must be mended for it: its own packets may take a detour.
+	idleToll = 15
+	none     = int32(-2) // next of a switch without a route
+	here     = int32(-1) // next of the destination
 )
 
 // vertex is what the search knows of a switch.
@@ -223,9 +226,16 @@ func (r *router) finish() {
 	for s := range r.tent {
 		r.tent[s] = math.MaxUint64
 	}
-	off := r.g.Off
-	for _, v := range r.order {
-		r.relax(v)
+	if 2*len(r.order) <= r.n {
+		for _, v := range r.order {
+			r.relax(v)
+		}
+	} else {
+		for u := range int32(r.n) {
+			if r.v[u].next == none && !(r.bars && r.bar[u]) {
+				r.ask(u)
+			}
+		}
 	}
 	for len(r.heap) > 0 && len(r.order) < r.want {
 		it := r.pop()
@@ -244,23 +254,24 @@ func (r *router) finish() {
 			}
 			r.tried[it.ch] = r.run
 		}
-		// The next best way on, if there is one already.
-		best, least := none, uint64(math.MaxUint64)
-		for c := off[u]; c < off[u+1]; c++ {
-			if r.tried[c] == r.run || r.pin[u] != none && r.pin[u] != c {
-				continue
-			}
-			if r.v[r.to[c]].next == none {
-				continue
-			}
-			if k := r.offer(c); k < least {
-				best, least = c, k
-			}
+		r.ask(u)
+	}
+}
+
+// ask looks for the best way from u over neighbours that have one.
+func (r *router) ask(u int32) {
+	best, least := none, uint64(math.MaxUint64)
+	for c := r.g.Off[u]; c < r.g.Off[u+1]; c++ {
+		if r.v[r.to[c]].next == none || r.tried[c] == r.run || r.pin[u] != none && r.pin[u] != c {
+			continue
 		}
-		r.tent[u] = least
-		if best >= 0 {
-			r.push(item{least, best})
+		if k := r.offer(c); k < least {
+			best, least = c, k
 		}
+	}
+	r.tent[u] = least
+	if best >= 0 {
+		r.push(item{least, best})
 	}
 }
 
@@ -285,6 +296,9 @@ func (r *router) offer(c int32) uint64 {
 	k := v.cost + r.price[c]
 	if r.pos[c] >= v.np {
 		k += r.toll
+		if r.hosts[r.from[c]] == 0 {
+			k += r.toll * idleToll
+		}
 	}
 	return k
 }

@@ -365,13 +365,19 @@ func (t *tour) complete() bool {
 		}
 	}
 	t.scale = float64(max(slices.Max(loads), 1))
-	t.toll = link / 2
+	t.toll = link * (1 + steep) / 2
 	for c, k := range loads {
 		t.price[c] = slope(k, t.scale)
 	}
 	for _, x := range t.left {
-		t.prepare(x.d, x.l)
+		if t.limit {
+			t.prepare(x.d, x.l)
+		}
 		t.read(x.d, x.l)
+		t.want = int(t.size[x.d])
+		if t.limit {
+			t.want = len(t.plan)
+		}
 		if x.host {
 			t.loads = loads
 		}
@@ -390,6 +396,7 @@ func (t *tour) complete() bool {
 		}
 		if !done {
 			t.loads = nil
+			t.prepare(x.d, x.l)
 			t.route(x.d)
 			if len(t.order) < t.want && !t.limit {
 				t.undo()
