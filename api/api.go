@@ -38,6 +38,10 @@ type Backend interface {
 	Events(after uint64) ([]Event, <-chan struct{})
 	// Sweep asks for a full sweep and returns at once.
 	Sweep(ctx context.Context) error
+	// Reroute asks for tables from scratch, by the whole chain of engines and
+	// without reading the fabric again, and returns at once. With rebalance
+	// those that are installed do not count.
+	Reroute(ctx context.Context, rebalance bool) error
 	// Ready reports whether the subnet is up (or this manager is a working
 	// standby), with the reason where it is not.
 	Ready() (bool, string)
@@ -70,13 +74,27 @@ type Status struct {
 	SMPsSent     uint64    `json:"smps_sent"`
 	SMPsRetried  uint64    `json:"smps_retried"`
 	SMPsTimedOut uint64    `json:"smps_timed_out"`
+	Damped       []Damped  `json:"damped_links" doc:"links kept out because they fail again and again"`
 	LastSweep    SweepInfo `json:"last_sweep"`
 	Started      time.Time `json:"started"`
 	UpSince      time.Time `json:"up_since,omitzero"`
 }
 
-// SweepInfo tells how the last full sweep went.
+// Damped is a link that is kept out of the subnet for a while.
+type Damped struct {
+	Port     string  `json:"port" doc:"one end, a switch port"`
+	Failures int     `json:"failures" doc:"in a row"`
+	Held     bool    `json:"held" doc:"held down until it is quiet, and not just let back in later"`
+	Quiet    float64 `json:"quiet_seconds" doc:"how long it must be quiet"`
+	Left     float64 `json:"left_seconds"`
+}
+
+// SweepInfo tells how the last sweep went that read the fabric or a region of it.
 type SweepInfo struct {
+	Reason       string             `json:"reason" doc:"what asked for it"`
+	Region       bool               `json:"region" doc:"only what had changed was read"`
+	Updated      bool               `json:"updated" doc:"routes were carried over the change, not computed anew"`
+	GroupBlocks  int                `json:"mft_blocks_sent"`
 	Seconds      float64            `json:"seconds"`
 	Phases       map[string]float64 `json:"phases" doc:"seconds of each phase"`
 	BlocksSent   int                `json:"lft_blocks_sent"`
@@ -208,6 +226,17 @@ func New(b Backend, o Options) http.Handler {
 		return nil, nil
 	})
 
+	huma.Register(a, huma.Operation{
+		OperationID: "reroute", Method: http.MethodPost, Path: "/v1/reroute",
+		Summary: "Compute routes from scratch", DefaultStatus: http.StatusAccepted,
+		MaxBodyBytes: 4096,
+	}, func(ctx context.Context, in *rerouteInput) (*struct{}, error) {
+		if err := b.Reroute(ctx, in.Rebalance); err != nil {
+			return nil, huma.Error503ServiceUnavailable(err.Error())
+		}
+		return nil, nil
+	})
+
 	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) { stream(b, w, r) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		b.Status() // proves that the published state can be read
@@ -229,6 +258,10 @@ func New(b Backend, o Options) http.Handler {
 
 type eventsInput struct {
 	After uint64 `query:"after" doc:"only events with a greater number"`
+}
+
+type rerouteInput struct {
+	Rebalance bool `query:"rebalance" doc:"without regard to the tables that are installed: even load, more to write"`
 }
 
 type body[T any] struct{ Body T }

@@ -17,12 +17,13 @@ import (
 
 // fake is a manager that does nothing.
 type fake struct {
-	mu     sync.Mutex
-	events []Event
-	more   chan struct{}
-	sweeps int
-	err    error
-	notUp  string
+	mu       sync.Mutex
+	events   []Event
+	more     chan struct{}
+	reroutes []bool
+	sweeps   int
+	err      error
+	notUp    string
 }
 
 func newFake(events int) *fake {
@@ -53,6 +54,13 @@ func (f *fake) Sweep(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sweeps++
+	return f.err
+}
+
+func (f *fake) Reroute(_ context.Context, rebalance bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reroutes = append(f.reroutes, rebalance)
 	return f.err
 }
 
@@ -219,6 +227,14 @@ func TestAnswers(t *testing.T) {
 		if w.Header().Get(k) == "" {
 			t.Errorf("the page has no %s", k)
 		}
+	}
+	for path, code := range map[string]int{"/v1/reroute": 202, "/v1/reroute?rebalance=true": 202, "/v1/reroute?rebalance=often": 422} {
+		if w := ask(h, "POST", path, nil); w.Code != code {
+			t.Errorf("POST %s: status %d, want %d: %s", path, w.Code, code, w.Body)
+		}
+	}
+	if n := len(f.reroutes); n != 2 || f.reroutes[0] == f.reroutes[1] {
+		t.Errorf("rerouted %v, want once plainly and once rebalanced", f.reroutes)
 	}
 	f.err = errors.New("stopping")
 	if w := ask(h, "POST", "/v1/sweep", nil); w.Code != 503 || !strings.Contains(w.Body.String(), "stopping") {

@@ -58,12 +58,20 @@ func (d *Daemon) Status() api.Status {
 		out.Switches, out.CAs, out.Routers, out.EndPorts = c.Switches, c.CAs, c.Routers, c.EndPorts
 		out.Links, out.LinksActive, out.LIDs, out.Problems = c.Links, c.LinksActive, c.LIDs, c.Problems
 	}
+	out.Damped = make([]api.Damped, len(st.Damped))
+	for i, l := range st.Damped {
+		out.Damped[i] = api.Damped{
+			Port: l.Where.String(), Failures: l.Failures, Held: l.Held, Quiet: l.Quiet.Seconds(), Left: l.Left.Seconds(),
+		}
+	}
 	out.LastSweep.Phases = map[string]float64{}
 	if r := st.Last; r != nil {
 		out.LastSweep.Seconds = r.Took.Seconds()
 		out.LastSweep.BlocksSent, out.LastSweep.BlocksRead = r.BlocksSent, r.BlocksRead
 		out.LastSweep.PortSets, out.LastSweep.Armed, out.LastSweep.Activated = r.PortSets, r.Armed, r.Activated
 		out.LastSweep.SMPs = r.SMPs
+		out.LastSweep.Reason, out.LastSweep.Region, out.LastSweep.Updated = r.Reason, r.Region, r.Updated
+		out.LastSweep.GroupBlocks = r.GroupBlocks
 		out.LastSweep.Transition = r.Transition
 		out.LastSweep.EnginePassed = r.PassedOver
 		for p, t := range r.Phases {
@@ -101,12 +109,20 @@ func (d *Daemon) Ready() (bool, string) {
 func (d *Daemon) Events(after uint64) ([]api.Event, <-chan struct{}) { return d.events.since(after) }
 
 // Sweep implements api.Backend.
-func (d *Daemon) Sweep(context.Context) error {
+func (d *Daemon) Sweep(context.Context) error { return d.command(sm.Sweep{}) }
+
+// Reroute implements api.Backend.
+func (d *Daemon) Reroute(_ context.Context, rebalance bool) error {
+	return d.command(sm.Reroute{Rebalance: rebalance})
+}
+
+// command hands the core an event that an operator asked for.
+func (d *Daemon) command(ev sm.Event) error {
 	select {
-	case d.sweeps <- sm.Sweep{}:
+	case d.commands <- ev:
 		return nil
 	default:
-		return errors.New("a sweep has been asked for already and has not begun yet")
+		return errors.New("a sweep or rerouting has been asked for already and has not begun yet")
 	}
 }
 
@@ -163,6 +179,8 @@ func (d *Daemon) Links() []api.Link {
 			Speed: p.Info.ActiveSpeed().String(), MTU: p.MTU.Bytes(), VLs: ib.VLsOf(p.Info.OperationalVLs), State: "down",
 		}
 		switch {
+		case p.Held || q.Held:
+			l.State = "held down"
 		case p.State() == ib.StateActive && q.State() == ib.StateActive:
 			l.State = "active"
 		case p.State() >= ib.StateInit && q.State() >= ib.StateInit:

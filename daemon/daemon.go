@@ -44,6 +44,7 @@ type Config struct {
 	PortName string // as the user gave it, for messages
 	Core     sm.Config
 	Store    store.Store
+	Groups   []sm.Group // multicast groups that are always there
 	Log      *slog.Logger
 	// Once ends Run when the subnet is up, with everything left Active.
 	Once bool
@@ -83,14 +84,14 @@ type Daemon struct {
 	sa     saStats
 	drawn  drawingCache
 
-	packets chan *mad.Packet // to the loop
-	queries chan *mad.Packet // to the SA workers
-	free    freeList
-	jobs    chan *sm.JobResult
-	sweeps  chan sm.Sweep
-	ask     chan chan sm.Status
-	lost    chan error
-	jobSlot chan struct{} // one computation at a time
+	packets  chan *mad.Packet // to the loop
+	queries  chan *mad.Packet // to the SA workers
+	free     freeList
+	jobs     chan *sm.JobResult
+	commands chan sm.Event // of operators
+	ask      chan chan sm.Status
+	lost     chan error
+	jobSlot  chan struct{} // one computation at a time
 
 	sendMu sync.Mutex // Port.Send is for one caller at a time
 }
@@ -104,19 +105,19 @@ func New(cfg Config) *Daemon {
 	// Answers to an earlier process on this port must not look like ours.
 	cfg.Core.FirstTID = rand.Uint32()
 	return &Daemon{
-		cfg:     cfg,
-		log:     cfg.Log,
-		core:    sm.New(cfg.Core),
-		started: time.Now(),
-		events:  newRing(keptEvents),
-		packets: make(chan *mad.Packet, smpQueue),
-		queries: make(chan *mad.Packet, saQueue),
-		free:    make(freeList, smpQueue),
-		jobs:    make(chan *sm.JobResult, 1),
-		sweeps:  make(chan sm.Sweep, 1),
-		ask:     make(chan chan sm.Status),
-		lost:    make(chan error, 1),
-		jobSlot: make(chan struct{}, 1),
+		cfg:      cfg,
+		log:      cfg.Log,
+		core:     sm.New(cfg.Core),
+		started:  time.Now(),
+		events:   newRing(keptEvents),
+		packets:  make(chan *mad.Packet, smpQueue),
+		queries:  make(chan *mad.Packet, saQueue),
+		free:     make(freeList, smpQueue),
+		jobs:     make(chan *sm.JobResult, 1),
+		commands: make(chan sm.Event, 1),
+		ask:      make(chan chan sm.Status),
+		lost:     make(chan error, 1),
+		jobSlot:  make(chan struct{}, 1),
 	}
 }
 
@@ -144,7 +145,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}()
 	l := loop{d: d, ctx: ctx, timer: time.NewTimer(time.Hour)}
 	defer l.timer.Stop()
-	return l.run(sm.Start{Stored: stored})
+	first := []sm.Event{sm.Start{Stored: stored}}
+	if len(d.cfg.Groups) > 0 {
+		first = append(first, sm.SetGroups{Groups: d.cfg.Groups})
+	}
+	return l.run(first)
 }
 
 // receive sorts what the port brings: SMPs to the loop, SA requests to the
@@ -196,9 +201,11 @@ type loop struct {
 	sendFailed uint64
 }
 
-func (l *loop) run(first sm.Event) error {
+func (l *loop) run(first []sm.Event) error {
 	d := l.d
-	l.step(first)
+	for _, ev := range first {
+		l.step(ev)
+	}
 	cancelled := l.ctx.Done()
 	var stopBy <-chan time.Time
 	var progress <-chan time.Time
@@ -216,8 +223,8 @@ func (l *loop) run(first sm.Event) error {
 			l.step(sm.Timer{})
 		case r := <-d.jobs:
 			l.step(sm.JobDone{Result: r})
-		case s := <-d.sweeps:
-			l.step(s)
+		case ev := <-d.commands:
+			l.step(ev)
 		case a := <-d.ask:
 			a <- d.core.Status()
 		case <-progress:

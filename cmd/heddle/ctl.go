@@ -33,10 +33,10 @@ func newCtl() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ctl",
 		GroupID: "manage",
-		Short:   "Ask a running manager: status, nodes, links; start a sweep",
+		Short:   "Ask a running manager: status, nodes, links; sweep, reroute",
 		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
 
-Reading needs nothing. What changes something (sweep) needs the token that the
+Reading needs nothing. What changes something (sweep, reroute) needs the token that the
 daemon wrote to its token file, readable by its own user; ctl finds it when it
 runs as that user on the same machine.`,
 		Example: `  heddle ctl status
@@ -52,7 +52,14 @@ runs as that user on the same machine.`,
 		_, err := fmt.Fprintln(w, "sweep asked for; 'heddle ctl status' shows how it goes")
 		return err
 	})
-	for _, s := range []*cobra.Command{status, nodes, links, sweep} {
+	var rebalance bool
+	path := func() string { return "/v1/reroute?rebalance=" + strconv.FormatBool(rebalance) }
+	reroute := ctlCommandTo("reroute", "Compute all routes from scratch, without reading the fabric again", http.MethodPost, path, func(w io.Writer, _ []byte) error {
+		_, err := fmt.Fprintln(w, "routes asked for; 'heddle ctl status' shows how it goes")
+		return err
+	})
+	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "without regard to the tables that are installed: even load again after many changes, more to write")
+	for _, s := range []*cobra.Command{status, nodes, links, sweep, reroute} {
 		c.AddCommand(s)
 	}
 	return c
@@ -71,6 +78,11 @@ func subcommandOnly(cmd *cobra.Command, args []string) error {
 }
 
 func ctlCommand(name, short, method, path string, show func(io.Writer, []byte) error) *cobra.Command {
+	return ctlCommandTo(name, short, method, func() string { return path }, show)
+}
+
+// ctlCommandTo is ctlCommand for a path that depends on flags.
+func ctlCommandTo(name, short, method string, path func() string, show func(io.Writer, []byte) error) *cobra.Command {
 	var addr, tokenFile string
 	var asJSON bool
 	c := &cobra.Command{
@@ -78,7 +90,7 @@ func ctlCommand(name, short, method, path string, show func(io.Writer, []byte) e
 		Short: short,
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := call(cmd.Context(), addr, tokenFile, method, path)
+			body, err := call(cmd.Context(), addr, tokenFile, method, path())
 			if err != nil {
 				return err
 			}
@@ -210,7 +222,21 @@ func printStatus(w io.Writer, body []byte) error {
 	row("problems", "%d", s.Problems)
 	row("sweeps", "%d full, %d light", s.Sweeps, s.Resweeps)
 	if l := s.LastSweep; l.Seconds > 0 {
-		row("last sweep", "%.3f s, %d LFT blocks sent, %s", l.Seconds, l.BlocksSent, l.Transition)
+		what := "everything read"
+		if l.Region {
+			what = "a region read"
+		}
+		if l.Updated {
+			what += ", routes carried over"
+		}
+		row("last sweep", "%.3f s (%s), %s, %d LFT blocks sent, %s", l.Seconds, l.Reason, what, l.BlocksSent, l.Transition)
+	}
+	for _, d := range s.Damped {
+		how := "let back in"
+		if d.Held {
+			how = "held down, let back"
+		}
+		row("damped", "%s failed %d times in a row, %s after %.0f s of quiet", d.Port, d.Failures, how, d.Left)
 	}
 	row("SMPs", "%d sent, %d retried, %d timed out", s.SMPsSent, s.SMPsRetried, s.SMPsTimedOut)
 	return t.Flush()

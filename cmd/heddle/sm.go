@@ -47,6 +47,9 @@ type smFlags struct {
 	poll        time.Duration
 	pollRetries int
 	transition  string
+	groups      string
+	dampHold    int
+	dampQuiet   time.Duration
 	logLevel    string
 	logFormat   string
 
@@ -80,6 +83,9 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.poll, "poll-interval", 10*time.Second, "`TIME` between a standby's questions whether the master lives")
 	fs.IntVar(&f.pollRetries, "poll-retries", 4, "unanswered `POLLS` after which the master is taken for dead")
 	fs.StringVar(&f.transition, "transition", "auto", "`HOW` tables change: auto, discard, static, or static2003 (takes all links down: experiments only)")
+	fs.StringVar(&f.groups, "groups", "", groupsHelp)
+	fs.IntVar(&f.dampHold, "damp-failures", 8, "`FAILURES` of a link in a row after which it is held down; 0 = never")
+	fs.DurationVar(&f.dampQuiet, "damp-quiet", time.Minute, "`TIME` that a link held down must be quiet before it is let back in")
 	f.logging(fs)
 	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys); default: nothing is kept")
 	fs.StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to, each time the subnet is up")
@@ -166,6 +172,12 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	}
 	if c.SweepInterval = f.sweep; f.sweep <= 0 {
 		c.SweepInterval = -1
+	}
+	if f.dampHold < 0 || f.dampQuiet <= 0 {
+		return c, usagef("--damp-failures must not be negative, --damp-quiet must be positive")
+	}
+	if c.DampHold, c.DampQuiet = f.dampHold, f.dampQuiet; f.dampHold == 0 {
+		c.DampHold = -1
 	}
 	c.PollInterval, c.PollRetries = f.poll, f.pollRetries
 	modes := map[string]sm.Transition{
@@ -354,6 +366,15 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	out := cmd.OutOrStdout()
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once, SingleMAD: m.single,
+	}
+	groups, err := readInput("--groups", f.groups, readGroups)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		cfg.Groups = append(cfg.Groups, sm.Group{
+			MGID: g.MGID, MLID: g.MLID, SL: g.SL, PKey: ib.PKeyDefaultFull, MTU: 4, Members: g.Members, Senders: g.Senders,
+		})
 	}
 	var dumpErr error
 	var up bool
