@@ -23,9 +23,9 @@ import (
 var (
 	heddle = flag.String("heddle", "bin/heddle", "program to measure")
 	hosts  = flag.String("hosts", "324,648,5832,11664", "fat trees to bring up")
-	peers  = flag.Bool("peers", false, "let slow peer runs take up to 30 minutes instead of 2")
+	limit  = flag.Duration("limit", 2*time.Minute, "how long one run of a peer may take")
 	runs   = flag.Int("runs", 5, "runs of what takes under 20 s")
-	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory (default all)")
+	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, routes (default all but routes)")
 )
 
 const short = 20 * time.Second
@@ -51,10 +51,7 @@ func run() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{bin: bin, dir: dir, limit: 2 * time.Minute, runs: max(1, *runs), nets: map[int]string{}}
-	if *peers {
-		b.limit = 30 * time.Minute
-	}
+	b := &bench{bin: bin, dir: dir, limit: *limit, runs: max(1, *runs), nets: map[int]string{}}
 	if b.opensm, err = find("opensm"); err != nil {
 		return err
 	}
@@ -74,8 +71,8 @@ func run() error {
 	for _, part := range []struct {
 		name string
 		do   func([]int) error
-	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}} {
-		if *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
+	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"routes", b.routes}} {
+		if *only == "" && part.name == "routes" || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}
 		begin := time.Now()

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// routed is what is known of one engine's tables on one net.
+type routed struct {
+	Engine  string  `json:"engine"`
+	Seconds float64 `json:"seconds_compute"`
+	Verify  float64 `json:"seconds_verify"`
+	Lanes   int     `json:"vls_used"`
+	MaxLoad float64 `json:"max_channel_load"`
+	RSS     float64 `json:"bytes_rss"`
+	Pattern *struct {
+		Shift     float64 `json:"shift_max_load"`
+		Random    float64 `json:"random_max_load"`
+		Bisection float64 `json:"effective_bisection"`
+	} `json:"patterns"`
+
+	failed string // why there are no tables
+}
+
+// dumpLimit is the size of the largest net whose OpenSM tables are dumped and
+// judged: the dumps of larger ones are gigabytes.
+const dumpLimit = 5832
+
+// routes compares engines: time, lanes, load under patterns, memory. OpenSM
+// routes the net on the simulator and dumps its tables, which go through the
+// same measure as ours.
+func (b *bench) routes(sizes []int) error {
+	t := b.table("Routes by engine", "hosts", "engine", "manager", "compute", "verify", "lanes",
+		"max load, all to all", "shifts", "random permutations", "effective bisection", "peak memory")
+	worst := map[string]float64{}
+	for _, n := range sizes {
+		net, err := b.net(n)
+		if err != nil {
+			return err
+		}
+		for _, e := range []string{"minhop", "updn", "ftree", "lash", "dfsssp", "nue"} {
+			ours, err := b.ourRoutes(net, "--engine", e, "--patterns")
+			if err != nil {
+				return fmt.Errorf("heddle, %s: %w", e, err)
+			}
+			theirs, err := b.theirRoutes(net, e, n <= dumpLimit)
+			if err != nil {
+				return fmt.Errorf("OpenSM, %s: %w", e, err)
+			}
+			t.routed(n, e, "heddle", &ours)
+			t.routed(n, e, "OpenSM", &theirs)
+			if theirs.MaxLoad > 0 && ours.MaxLoad > 0 {
+				worst[e] = max(worst[e], ours.MaxLoad/theirs.MaxLoad)
+			}
+		}
+	}
+	fmt.Println()
+	for _, e := range []string{"minhop", "updn", "ftree", "lash", "dfsssp", "nue"} {
+		if worst[e] > 0 {
+			fmt.Printf("%s: maximum channel load at most %.3f of OpenSM's.\n", e, worst[e])
+		}
+	}
+	return b.irregular()
+}
+
+// irregular compares the maximum channel load on random nets: the median over
+// five seeds.
+func (b *bench) irregular() error {
+	t := b.table("Maximum channel load on irregular nets of 32 switches, all to all, five seeds",
+		"engine", "heddle ÷ OpenSM, median", "lanes, heddle", "lanes, OpenSM")
+	for _, e := range []string{"minhop", "updn", "lash", "dfsssp", "nue"} {
+		var ratio, ours, theirs []float64
+		for seed := range 5 {
+			text, err := output(b.dir, nil, b.bin, "topo", "gen", "irregular", "32", "--seed", strconv.Itoa(seed+1))
+			if err != nil {
+				return err
+			}
+			net := filepath.Join(b.dir, fmt.Sprintf("irregular%d.net", seed))
+			if err := os.WriteFile(net, text, 0o644); err != nil {
+				return err
+			}
+			x, err := b.ourRoutes(net, "--engine", e, "--no-verify")
+			if err == nil && x.failed == "" {
+				x, err = b.ourRoutes(net, "--engine", e)
+			}
+			if err != nil {
+				return fmt.Errorf("heddle, %s: %w", e, err)
+			}
+			y, err := b.theirRoutes(net, e, true)
+			if err != nil {
+				return fmt.Errorf("OpenSM, %s: %w", e, err)
+			}
+			if x.MaxLoad > 0 && y.MaxLoad > 0 {
+				ratio = append(ratio, x.MaxLoad/y.MaxLoad)
+				ours, theirs = append(ours, float64(x.Lanes)), append(theirs, float64(y.Lanes))
+			}
+		}
+		if len(ratio) == 0 {
+			t.row("%s|no tables from one of both||", e)
+			continue
+		}
+		t.row("%s|%.3f|%.0f|%.0f", e, mid(ratio), mid(ours), mid(theirs))
+	}
+	return nil
+}
+
+func (t table) routed(n int, engine, who string, r *routed) {
+	if r.failed != "" {
+		t.row("%d|%s|%s|%s||||||", n, engine, who, r.failed)
+		return
+	}
+	num := func(v float64, form string) string {
+		if v == 0 {
+			return "-"
+		}
+		return fmt.Sprintf(form, v)
+	}
+	shift, random, bisection := 0.0, 0.0, 0.0
+	if p := r.Pattern; p != nil {
+		shift, random, bisection = p.Shift, p.Random, p.Bisection
+	}
+	t.row("%d|%s|%s|%s|%s|%s|%s|%s|%s|%s|%s", n, engine, who, num(r.Seconds, "%.4f s"), num(r.Verify, "%.4f s"), num(float64(r.Lanes), "%.0f"),
+		num(r.MaxLoad, "%.0f"), num(shift, "%.2f"), num(random, "%.2f"), num(bisection, "%.3f"), num(r.RSS/(1<<20), "%.0f MiB"))
+}
+
+// ourRoutes runs `heddle route`; the median time of the runs counts. Tables
+// that do not verify are no failure here: min-hop has cycles where OpenSM's
+// has.
+func (b *bench) ourRoutes(net string, args ...string) (r routed, err error) {
+	var secs []float64
+	for range b.runs {
+		r = routed{}
+		out, err := output(b.dir, nil, b.bin, append([]string{"route", "--netlist", net, "--json"}, args...)...)
+		if jerr := json.Unmarshal(out, &r); jerr != nil {
+			if err == nil {
+				return r, jerr
+			}
+			r.failed = "refused"
+			return r, nil
+		}
+		secs = append(secs, r.Seconds)
+		if r.Seconds > short.Seconds()/4 {
+			break
+		}
+	}
+	r.Seconds = mid(secs)
+	return r, nil
+}
+
+// theirRoutes lets OpenSM route a net on a fresh simulator.
+func (b *bench) theirRoutes(net, engine string, dump bool) (r routed, err error) {
+	s, name, err := b.serve("heddle sim", net)
+	if err != nil {
+		return r, err
+	}
+	defer s.stop(syscall.SIGKILL)
+	tmp, err := os.MkdirTemp(b.dir, "routes")
+	if err != nil {
+		return r, err
+	}
+	defer os.RemoveAll(tmp)
+	conf := filepath.Join(tmp, "conf")
+	// Nue takes one lane unless it is told to take all that there are.
+	if err := os.WriteFile(conf, []byte("nue_max_num_vls 0\n"), 0o644); err != nil {
+		return r, err
+	}
+	log, level := filepath.Join(tmp, "log"), "0x07"
+	if dump {
+		level = "0x47"
+	}
+	p, err := launch(tmp, []string{"IBSIM_SOCKNAME=" + name, "OSM_TMP_DIR=" + tmp, "OSM_CACHE_DIR=" + tmp, "LD_PRELOAD="},
+		"ibsim-run", b.opensm, "-o", "-e", "-F", conf, "-f", log, "-D", level, "-R", engine)
+	if err != nil {
+		return r, err
+	}
+	took, err := p.await("Exiting SM", b.limit)
+	if err != nil {
+		r.RSS = p.stop(syscall.SIGKILL) * (1 << 20)
+		if errors.Is(err, errLimit) {
+			r.failed, err = fmt.Sprintf("> %.0f s", took.Seconds()), nil
+		}
+		return r, err
+	}
+	mem := p.stop(syscall.SIGINT) * (1 << 20)
+	phases, err := theirPhases(log)
+	if err != nil {
+		return r, err
+	}
+	if dump {
+		args := []string{
+			"--engine", "file", "--fdbs", filepath.Join(tmp, "opensm-lfts.dump"), "--patterns",
+		}
+		for flag, file := range map[string]string{"--path-sl": "opensm-path-sl.dump", "--sl2vl": "opensm-sl2vl.dump"} {
+			if _, err := os.Stat(filepath.Join(tmp, file)); err == nil {
+				args = append(args, flag, filepath.Join(tmp, file))
+			}
+		}
+		b2 := *b
+		b2.runs = 1
+		if r, err = b2.ourRoutes(net, args...); err != nil {
+			return r, err
+		}
+	}
+	r.Verify, r.RSS, r.Seconds = 0, mem, phases["route"]
+	return r, nil
+}
