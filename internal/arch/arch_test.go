@@ -46,6 +46,7 @@ var rules = []rule{
 	{"route/engine/torus", []string{"route", "route/engine/grid", "fabric", "ib/..."}, true, "torus shares the grid with dor, and knows no other engine or the judge"},
 	{"route/engine/file", []string{"route", "route/osmdump", "fabric", "ib/..."}, true, "tables come from dumps that the caller has read"},
 	{"route/routetest", []string{"route", "fabric", "ib/..."}, true, "test support: graphs, and what happens to them"},
+	{"route/engine/vftree", []string{"route", "route/engine", "route/engine/ftree", "fabric", "ib/..."}, true, "vftree adds lanes to the fat tree of ftree"},
 	{"route/osmdump", []string{"route", "fabric", "ib/..."}, true, "dump files are a view of tables"},
 	{"route/osmconf", []string{"route", "ib/..."}, true, "input files become options"},
 	{"subnet", []string{"route", "fabric", "ib/..."}, true, "the published state knows nobody who makes it"},
