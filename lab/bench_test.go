@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heddle/route"
+	"heddle/route/engine/ftree"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
 	"heddle/sim"
@@ -53,19 +54,20 @@ func BenchmarkBringUp(b *testing.B) {
 	}
 }
 
-// BenchmarkLinkFailure takes links between switches down and up at random. The
+// BenchmarkLinkFailure takes links between switches, or to hosts, down and up at random. The
 // time is that of the processor from the trap to verified tables: all steps of
 // the core until the routing job starts, and the job without the transition
 // plan, which is told apart.
 func BenchmarkLinkFailure(b *testing.B) {
-	for _, e := range []route.Engine{minhop.Engine{}, updn.Engine{}} {
+	for _, e := range []route.Engine{minhop.Engine{}, updn.Engine{}, ftree.Engine{}} {
 		for _, hosts := range []string{"324", "11664"} {
-			b.Run(e.Name()+"/"+hosts, func(b *testing.B) { linkFailures(b, e, hosts) })
+			b.Run(e.Name()+"/"+hosts, func(b *testing.B) { linkFailures(b, e, hosts, false) })
 		}
+		b.Run(e.Name()+"/host/11664", func(b *testing.B) { linkFailures(b, e, "11664", true) })
 	}
 }
 
-func linkFailures(b *testing.B, e route.Engine, hosts string) {
+func linkFailures(b *testing.B, e route.Engine, hosts string, host bool) {
 	f := gen(b, "fattree", hosts)
 	cfg := DefaultConfig()
 	cfg.Engines = []route.Engine{e}
@@ -108,7 +110,7 @@ func linkFailures(b *testing.B, e route.Engine, hosts string) {
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		for p := 1; n.IsSwitch() && p <= n.NumPorts; p++ {
-			if n.Ports[p].Cabled() && f.Nodes[n.Ports[p].Peer.Node].IsSwitch() {
+			if q := n.Ports[p].Peer; q.Valid() && f.Nodes[q.Node].IsSwitch() != host && f.Nodes[q.Node].ID != m.Node {
 				cables = append(cables, cable{n.ID, p})
 			}
 		}

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/mad"
+	"heddle/route"
 	"heddle/sim"
 	"heddle/sm"
 )
@@ -23,6 +25,10 @@ type Trial struct {
 	Settle time.Duration // how long the manager has afterwards
 	Loss   float64       // of every MAD during the span; duplicates and reordering alike
 	Kills  int           // the manager dies this often during the span and is started again
+	// Engines is the chain, nil for the usual one; Groups how many multicast
+	// groups there are.
+	Engines []route.Engine
+	Groups  int
 
 	Log []string // what was done, for a failing seed
 	c   *Cluster
@@ -39,6 +45,9 @@ func TrialConfig() sm.Config {
 	cfg.RetryInterval = 500 * time.Millisecond
 	cfg.TrapMinGap = 200 * time.Millisecond
 	cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife = 10, 10, 10 // 4 ms: short drains
+	cfg.RepathTime = 50 * time.Millisecond
+	cfg.ImproveDelay = time.Second
+	cfg.DampDelay, cfg.DampQuiet = 200*time.Millisecond, 5*time.Second
 	return cfg
 }
 
@@ -55,6 +64,9 @@ func (t *Trial) Run() error {
 		return err
 	}
 	t.cfg = TrialConfig()
+	if t.Engines != nil {
+		t.cfg.Engines = t.Engines
+	}
 	node := ""
 	for i := range t.Fabric.Nodes {
 		if !t.Fabric.Nodes[i].IsSwitch() {
@@ -65,6 +77,7 @@ func (t *Trial) Run() error {
 	if t.m, err = t.c.Start(node, t.cfg, nil); err != nil {
 		return err
 	}
+	t.m.SetGroups(t.groups())
 	t.plan()
 	t.c.Run(t.Span)
 	t.c.Sim.SetDrop(0)
@@ -154,8 +167,23 @@ func (t *Trial) plan() {
 				return
 			}
 			t.m = m
+			m.SetGroups(t.groups())
 		})
 	}
+}
+
+// groups draws the multicast groups.
+func (t *Trial) groups() (list []sm.Group) {
+	for i := range t.Groups {
+		g := sm.Group{MLID: 0xC000 + ib.LID(i*7), PKey: ib.PKeyDefaultFull, MTU: 4}
+		for k := range t.Fabric.Nodes {
+			if n := &t.Fabric.Nodes[k]; !n.IsSwitch() && (k+i)%(i+2) != 0 {
+				g.Members = append(g.Members, n.Ports[1].GUID)
+			}
+		}
+		list = append(list, g)
+	}
+	return list
 }
 
 // Report is what a failing trial prints.

@@ -7,6 +7,13 @@ import (
 	"time"
 
 	"heddle/fabric"
+	"heddle/route"
+	"heddle/route/engine/ftree"
+	"heddle/route/engine/lash"
+	"heddle/route/engine/nue"
+	"heddle/route/engine/sssp"
+	"heddle/route/engine/torus"
+	"heddle/route/engine/updn"
 )
 
 func trialFabric(seed uint64) *fabric.Fabric {
@@ -29,11 +36,21 @@ func trialFabric(seed uint64) *fabric.Fabric {
 }
 
 func trial(seed uint64) *Trial {
-	return &Trial{
+	tr := &Trial{
 		Seed: seed, Fabric: trialFabric(seed), Faults: int(seed % 7), Span: 3 * time.Second, Settle: 60 * time.Second,
 		Loss: []float64{0, 0.01, 0.05, 0.1}[seed/4%4], Kills: int(seed / 16 % 3),
 	}
+	if seed%3 == 0 {
+		tr.Groups = int(seed / 3 % 4)
+	}
+	if e := seed / 5 % 8; seed%5 == 0 && int(e) < len(trialEngines) {
+		tr.Engines = []route.Engine{trialEngines[e], updn.Engine{}}
+	}
+	return tr
 }
+
+// trialEngines are those that need lanes, at least on some of the nets.
+var trialEngines = []route.Engine{torus.Engine{}, sssp.DFEngine{}, lash.Engine{}, nue.Engine{}, ftree.Engine{}}
 
 // seeds is how many trials a test runs: HEDDLE_SEEDS, else more with
 // HEDDLE_LONG.
