@@ -11,7 +11,7 @@ import (
 // insertBudget bounds the visits (nodes looked at, entries loaded) that a
 // search for stages or for a small discard set may make; beyond it all changed
 // destinations are discarded.
-const insertBudget = 60_000_000
+const insertBudget = 40_000_000
 
 // scan calls each for every LID up to the top with its worker's walker.
 // Results must go to sets of the walker or to places that the LID decides.
@@ -72,11 +72,15 @@ func (x *mixer) depsOf(w *walker, l ib.LID, sp spec) bool {
 	return true
 }
 
-// wantedSingle is depsOf(w, l, wantedOnly) for one lane and packets from
-// anywhere: the loop that most of the time goes into.
-func (x *mixer) wantedSingle(w *walker, l ib.LID) {
-	x.tiles(w, int(l)/route.BlockLen, w.oldToo && w.block == int(l)/route.BlockLen)
-	entries := w.tileNew[int(l)%route.BlockLen*x.n:][:x.n]
+// oneSingle is depsOf for one lane, the wanted or the installed entries alone and
+// packets from anywhere: the loop that most of the time goes into.
+func (x *mixer) oneSingle(w *walker, l ib.LID, sp spec) {
+	x.tiles(w, int(l)/route.BlockLen, sp&oldEntries != 0 || w.oldToo && w.block == int(l)/route.BlockLen)
+	tile := w.tileNew
+	if sp&oldEntries != 0 {
+		tile = w.tileOld
+	}
+	entries := tile[int(l)%route.BlockLen*x.n:][:x.n]
 	ch, d := w.a, w.into
 	for s, e := range entries {
 		ch[s] = x.port[s<<8|int(e)]
@@ -94,13 +98,19 @@ func (x *mixer) wantedSingle(w *walker, l ib.LID) {
 	}
 }
 
-// base adds the dependencies of l by its wanted entries alone to w.into.
-func (x *mixer) base(w *walker, l ib.LID) bool {
-	if x.lanes == 1 && x.fromAnywhere(l) {
-		x.wantedSingle(w, l)
+// one adds the dependencies of l by its wanted or its installed entries alone
+// to w.into. With one lane loops are not looked for.
+func (x *mixer) one(w *walker, l ib.LID, sp spec) bool {
+	if x.lanes > 1 {
+		return x.depsOf(w, l, sp)
+	}
+	if x.fromAnywhere(l) {
+		x.oneSingle(w, l, sp)
 		return true
 	}
-	return x.depsOf(w, l, wantedOnly)
+	x.load(w, l, sp)
+	x.deps(w, l, sp)
+	return true
 }
 
 // verdict is the outcome of analyse.
@@ -109,14 +119,16 @@ type verdict struct {
 	want  depSet // dependencies of the wanted state, multicast included
 	loop  []bool // by index in change.lids: some mix of entries goes round
 	loops int
-	rings []bool // by index in change.trees: the union of the trees is none
+	// By index in change.lids: some switch drops it that will not.
+	broken []bool
+	rings  []bool // by index in change.trees: the union of the trees is none
 }
 
 // analyse says whether everything that changes can mix.
 //
 // It takes time proportional to switches × LIDs, on all workers.
 func (x *mixer) analyse(ch *change, workers int) *verdict {
-	v := &verdict{loop: make([]bool, len(ch.lids)), rings: make([]bool, len(ch.trees))}
+	v := &verdict{loop: make([]bool, len(ch.lids)), broken: make([]bool, len(ch.lids)), rings: make([]bool, len(ch.trees))}
 	index := ch.index()
 	ws := x.scan(workers, func(w *walker, l ib.LID) {
 		i := int32(-1)
@@ -127,7 +139,7 @@ func (x *mixer) analyse(ch *change, workers int) *verdict {
 			x.tiles(w, int(l)/route.BlockLen, true)
 		}
 		x.target(w, 0)
-		x.base(w, l)
+		x.one(w, l, wantedOnly)
 		if i < 0 {
 			return
 		}
@@ -135,6 +147,7 @@ func (x *mixer) analyse(ch *change, workers int) *verdict {
 		if !x.depsOf(w, l, mixed) {
 			v.loop[i] = true
 		}
+		v.broken[i] = x.broken(w, l)
 	})
 	for _, lp := range v.loop {
 		if lp {
@@ -167,6 +180,18 @@ func (x *mixer) analyse(ch *change, workers int) *verdict {
 	return v
 }
 
+// broken reports whether some switch sends l nowhere by its installed entry
+// but on by the wanted one; load must have been called for both.
+func (x *mixer) broken(w *walker, l ib.LID) bool {
+	at := int(l) % route.BlockLen * x.n
+	for s, c := range w.a {
+		if c >= 0 && w.b[s] < 0 && w.tileOld[at+s] != w.tileNew[at+s] {
+			return true
+		}
+	}
+	return false
+}
+
 // index gives the place of each LID in lids, or -1.
 func (ch *change) index() []int32 {
 	index := make([]int32, len(ch.touched))
@@ -181,19 +206,21 @@ func (ch *change) index() []int32 {
 
 // discards is the outcome of the search for what must be dropped for a while.
 type discards struct {
-	gaveUp string   // why only discarding everything is offered
-	lids   []ib.LID // ascending
-	loops  int      // how many of them are there for a loop
-	levels bool     // too many would have to be held: all whose levels change are
-	hold   []cell   // entries to keep dropped until hosts use their new levels, by LID, switch
+	gaveUp string       // why only discarding everything is offered
+	lids   []ib.LID     // ascending
+	loops  int          // how many of them are there for a loop
+	rooted []stagedCell // entries of destinations that are written in rooted order; stages from 0
+	levels bool         // too many would have to be held: all whose levels change are
+	hold   []cell       // entries to keep dropped until hosts use their new levels, by LID, switch
 	// Groups whose hosts must use the new level before there is a tree again.
 	heldTrees []int
 	trees     []int // indices in change.trees of groups whose trees must not mix
 }
 
-// search finds, greedily in ascending order, destinations whose old entries
-// must be gone before anything is written, so that the rest can mix.
-func (x *mixer) search(ch *change, v *verdict) *discards {
+// search decides, greedily in ascending order, which destinations are written
+// in rooted order (if that is allowed) because their entries cannot all mix, and of
+// which the old entries must be gone before anything is written.
+func (x *mixer) search(ch *change, v *verdict, rooted bool) *discards {
 	d := &discards{}
 	ord, ok := x.topoOrder(v.want)
 	if !ok {
@@ -222,12 +249,14 @@ func (x *mixer) search(ch *change, v *verdict) *discards {
 		for held < len(d.hold) && d.hold[held].lid == l {
 			held++
 		}
-		if v.loop[i] {
-			d.lids, d.loops = append(d.lids, l), d.loops+1
-			continue
-		}
 		ins.budget -= x.n
 		w.edges = w.edges[:0]
+		if v.loop[i] {
+			if !rooted || first < held || !x.tryRooted(ins, w, d, l) {
+				d.lids, d.loops = append(d.lids, l), d.loops+1
+			}
+			continue
+		}
 		x.load(w, l, mixed)
 		// A held entry is dropped before and written last of all, so it does
 		// not mix.
@@ -238,10 +267,11 @@ func (x *mixer) search(ch *change, v *verdict) *discards {
 			x.order(w)
 		}
 		x.deps(w, l, mixed)
-		if !ins.all(w.edges) {
+		if !ins.all(w.edges) && (!rooted || first < held || !x.tryRooted(ins, w, d, l)) {
 			d.lids = append(d.lids, l)
 		}
 		if ins.budget < 0 {
+			d.rooted = nil
 			d.gaveUp = fmt.Sprintf("mixing old and new entries would close cycles, and too many to choose among %d changed destinations: all are discarded", len(ch.lids))
 			return d
 		}
@@ -265,6 +295,25 @@ func (x *mixer) search(ch *change, v *verdict) *discards {
 	}
 	return d
 }
+
+// tryRooted inserts the dependencies of rooted order.
+func (x *mixer) tryRooted(ins *inserter, w *walker, d *discards, l ib.LID) bool {
+	w.edges = w.edges[:0]
+	ins.budget -= x.n
+	if !x.rootedDeps(w, l, mixed) || !ins.all(w.edges) {
+		return false
+	}
+	x.load(w, l, mixed)
+	n := len(d.rooted)
+	if d.rooted = x.rank(w, l, d.rooted); slices.ContainsFunc(d.rooted[n:], func(c stagedCell) bool { return c.stage > maxRooted }) {
+		d.rooted = d.rooted[:n]
+		return false
+	}
+	return true
+}
+
+// maxRooted is the last stage of a rooted order.
+const maxRooted = 200
 
 // holds finds the source switches whose hosts must not use their old levels to
 // l on the wanted entries, because that would close a cycle.

@@ -26,7 +26,20 @@ func (b *builder) choose() {
 		b.dynamic()
 		return
 	}
-	v := b.x.analyse(b.ch, o.Workers)
+	quick, rooted := false, []stagedCell(nil)
+	if o.Force == ModeAuto || o.Force == ModeDynamic || o.Force == ModeStaged {
+		quick, rooted = b.x.quickly(b.ch, o)
+	}
+	if len(rooted) > 0 && o.Force != ModeDynamic {
+		p.Mode, p.Forced = ModeStaged, o.Force == ModeStaged
+		b.rootedStages(rooted, "a loop or a credit cycle")
+		return
+	}
+	v := &verdict{clean: true}
+	if !quick || len(rooted) > 0 {
+		b.x.build()
+		v = b.x.analyse(b.ch, o.Workers)
+	}
 	if v.clean && p.UnknownRows == 0 {
 		p.Mode, p.Reason = ModeDynamic, "old and new entries mix without a cycle or a loop"
 		if len(b.ch.lids) > 0 && len(b.ch.diff) == 0 && len(b.ch.lanes) == 0 {
@@ -53,24 +66,33 @@ func (b *builder) choose() {
 		b.dynamic()
 		return
 	}
+	order := o.Force == ModeAuto || o.Force == ModeStaged
+	d := &discards{}
+	if !v.clean {
+		d = b.x.search(b.ch, v, order)
+	}
 	limited := o.SwitchLifetime > 0 && o.HOQLife > 0
-	if (o.Force == ModeAuto || o.Force == ModeStaged) && p.UnknownRows == 0 && limited {
+	switch {
+	case d.gaveUp != "":
+		p.Mode, p.Reason = ModeStatic, d.gaveUp
+	case v.clean:
+		p.Mode = ModeDiscard
+		p.Reason = fmt.Sprintf("tables of %d switches are not known and are cleared first", p.UnknownRows)
+	case order && d.nothing() && p.UnknownRows == 0:
+		p.Mode, p.Forced = ModeStaged, o.Force == ModeStaged
+		b.rootedStages(d.rooted, b.trouble(v))
+		return
+	default:
+		p.Mode = ModeDiscard
+		p.Reason = b.why(d)
+	}
+	if order && p.UnknownRows == 0 && limited && !v.clean {
 		if st := b.x.inOrder(b.ch, v, o.Workers); st != nil {
 			p.Mode, p.Forced = ModeStaged, o.Force == ModeStaged
-			p.Reason = fmt.Sprintf("mixing old and new entries at once would close cycles or loops (%s), in %d stages it does not", b.trouble(v), st.stages)
+			p.Reason = fmt.Sprintf("mixing old and new entries at once would close cycles or loops (%s), in %d stages with a drain between them it does not", b.trouble(v), st.stages)
 			b.staged(st)
 			return
 		}
-	}
-	d := &discards{}
-	if v.clean {
-		p.Mode = ModeDiscard
-		p.Reason = fmt.Sprintf("tables of %d switches are not known and are cleared first", p.UnknownRows)
-	} else if d = b.x.search(b.ch, v); d.gaveUp != "" {
-		p.Mode, p.Reason = ModeStatic, d.gaveUp
-	} else {
-		p.Mode = ModeDiscard
-		p.Reason = b.why(d)
 	}
 	if o.Force == ModeStatic && p.Mode != ModeStatic || o.Force == ModeDiscard && p.Mode != ModeDiscard {
 		b.forced(p.Mode.String())
@@ -107,6 +129,20 @@ func (b *builder) refuse(why string) {
 func (b *builder) forced(chosen string) {
 	b.p.Forced = true
 	b.p.Reason = fmt.Sprintf("%v forced (%s would be chosen: %s)", b.o.Force, chosen, b.p.Reason)
+}
+
+// rootedStages fills the stages of a plan that discards nothing and needs no
+// drain.
+func (b *builder) rootedStages(rooted []stagedCell, trouble string) {
+	b.discard(&discards{rooted: rooted})
+	n := 0
+	for i := range rooted {
+		if i == 0 || rooted[i].lid != rooted[i-1].lid {
+			n++
+		}
+	}
+	b.p.Reason = fmt.Sprintf("mixing old and new entries at once would close cycles or loops (%s): %d of %d changed destinations are written from the root outwards, in %d stages",
+		trouble, n, len(b.ch.lids), len(b.p.Stages))
 }
 
 // static discards all that changes although nothing would have to be.
@@ -242,6 +278,12 @@ func (b *builder) discard(d *discards) {
 		c.late = 2
 		n = 3
 	}
+	c.cells = slices.Clone(d.rooted)
+	for i := range c.cells {
+		c.kind[c.cells[i].lid] = inStages
+		c.cells[i].stage += c.main
+		n = max(n, int(c.cells[i].stage)+1)
+	}
 	for _, i := range d.trees {
 		c.treeCut[i] = cutShared
 		if len(ch.lanes) > 0 {
@@ -287,15 +329,29 @@ func (b *builder) discard(d *discards) {
 		}
 		first.Drain = b.drain(first.DrainHops)
 	}
-	for k := 1; k < n-1; k++ { // what is written last meets new entries, levels and lanes only
-		st := &p.Stages[k]
-		st.DrainHops = b.x.longest(ch.lids, mixed, b.o.Workers)
-		st.Drain = b.drain(st.DrainHops)
+	// What is dropped until lanes are new, or levels are, meets nothing old.
+	if c.late > c.main {
+		b.drainAll(&p.Stages[c.late-1])
+	}
+	if c.last > 0 {
+		b.drainAll(&p.Stages[c.last-1])
 	}
 	if d.waits() {
 		p.Stages[n-2].Repath = max(b.o.RepathTime, 0)
 	}
 	c.compact(ch.newLevels())
+}
+
+// drainAll waits after a stage until all packets have left that met any
+// old state.
+func (b *builder) drainAll(st *Stage) {
+	st.DrainHops = b.x.longest(b.ch.lids, mixed, b.o.Workers)
+	st.Drain = b.drain(st.DrainHops)
+}
+
+// nothing reports whether nothing is discarded.
+func (d *discards) nothing() bool {
+	return d.gaveUp == "" && len(d.lids)+len(d.hold)+len(d.trees)+len(d.heldTrees) == 0
 }
 
 // waits reports whether hosts have to take new levels before the last stage.

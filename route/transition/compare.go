@@ -104,7 +104,7 @@ func (x *mixer) compareRow(ch *change, s int32, have, row []byte, from int) {
 // compareLevels finds the LIDs to which some source uses other service levels
 // than the wanted ones. LIDs of one class before and after are alike.
 func (x *mixer) compareLevels(ch *change, quiet bool) {
-	if quiet || x.lanes == 1 && x.old.SL == nil && x.new.SL == nil && x.held == nil || x.sameLevels() {
+	if quiet || x.old.SL == nil && x.new.SL == nil && x.held == nil || x.sameLevels() {
 		return
 	}
 	known := false
@@ -186,6 +186,7 @@ func (x *mixer) compareLanes(ch *change) {
 	if a == b || a == nil && b == nil {
 		return
 	}
+	x.build()
 	for s := range int32(x.managed) {
 		ports := x.g.Switches[s].NumPorts
 		for out := uint8(1); out <= ports && out != 0; out++ {

@@ -93,8 +93,11 @@ func (p *Plan) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
 	var was [route.BlockLen]byte
 	p.was(b, &was)
 	first := int(b.Block) * route.BlockLen
+	same := len(p.content.hold)+len(p.content.all) == 0 // what does not change stays as it is
 	for i := range dst {
-		dst[i] = p.content.entry(k, b.Switch, ib.LID(first+i), was[i], dst[i])
+		if !same || was[i] != dst[i] {
+			dst[i] = p.content.entry(k, b.Switch, ib.LID(first+i), was[i], dst[i])
+		}
 	}
 }
 
@@ -152,6 +155,48 @@ func (b *builder) blocks() {
 
 func compareBlocks(a, b route.BlockDiff) int {
 	return cmp.Or(cmp.Compare(a.Switch, b.Switch), cmp.Compare(a.Block, b.Block))
+}
+
+// rooted sorts blocks so that switches nearer to the destinations of a block
+// come first: writing a new tree from its root outwards leaves no transient
+// loop among switches that had no entry, and few where entries move. The
+// distance is the number of links by the wanted entries to the first destination
+// of the block that changes.
+func (b *builder) rooted(blocks []route.BlockDiff) {
+	x := b.x
+	lid := make([]ib.LID, len(b.ch.touched)/route.BlockLen+1)
+	for l := len(b.ch.touched) - 1; l > 0; l-- {
+		if b.ch.touched[l] {
+			lid[l/route.BlockLen] = ib.LID(l)
+		}
+	}
+	far := int32(64) // no path of a subnet is longer (IBA §14.2.2)
+	key := make([]int32, len(blocks))
+	count := make([]int32, far+2)
+	for i, d := range blocks {
+		l := ib.LID(0)
+		if int(d.Block) < len(lid) {
+			l = lid[d.Block]
+		}
+		u := d.Switch
+		for ; key[i] < far; key[i]++ {
+			e := effective(x.new, u, int(l))
+			if int(e) >= len(x.g.PortChannel[u]) || x.g.PortChannel[u][e] < 0 {
+				break
+			}
+			u = x.g.Channels[x.g.PortChannel[u][e]].To
+		}
+		count[key[i]+1]++
+	}
+	for k := range far {
+		count[k+1] += count[k]
+	}
+	out := make([]route.BlockDiff, len(blocks))
+	for i, d := range blocks {
+		out[count[key[i]]] = d
+		count[key[i]]++
+	}
+	copy(blocks, out)
 }
 
 // more is the difference with the blocks that hold entries which do not change

@@ -11,7 +11,12 @@ import (
 // maxStages bounds the stages of an order of updates; each costs a drain.
 const maxStages = 6
 
-// order is a staged order: when each changed entry is written.
+// stageBudget bounds the visits that the search for an order may make, and
+// changed LIDs × switches: of a large change some destination fits in no
+// order nearly always, and finding that out costs more than the rest of a plan.
+const stageBudget = 6_000_000
+
+// staged is an order of updates: when each changed entry is written.
 type staged struct {
 	stages int
 	lids   [][]ib.LID // by stage: those with entries that are written in it
@@ -52,6 +57,9 @@ func (x *mixer) inOrder(ch *change, v *verdict, workers int) *staged {
 	if len(ch.lanes) > 0 {
 		return x.lanesInOrder(ch, workers)
 	}
+	if len(ch.lids)*x.n > stageBudget {
+		return nil
+	}
 	index := ch.index()
 	st := &staged{at: make([]uint8, len(ch.lids)), trees: make([]uint8, len(ch.trees))}
 	for i := range st.at {
@@ -60,22 +68,16 @@ func (x *mixer) inOrder(ch *change, v *verdict, workers int) *staged {
 	for i := range st.trees {
 		st.trees[i] = pending
 	}
-	// What does not change is in force all the time, with every level.
-	fixed := x.merged(x.scan(workers, func(w *walker, l ib.LID) {
-		if int(l) >= len(index) || index[l] < 0 {
-			x.target(w, 0)
-			x.base(w, l)
+	s := &sorter{x: x, ch: ch, st: st, index: index, budget: stageBudget, picks: stageBudget / 2, w: x.newWalker(), dist: make([]int32, x.n)}
+	for _, first := range [2]bool{true, false} {
+		for i := range ch.lids {
+			if v.broken[i] == first {
+				s.todo = append(s.todo, int32(i))
+			}
 		}
-	}), 0)
-	tw := x.newWalker()
-	tw.into = fixed
-	for _, k := range ch.free {
-		x.treeDeps(tw, k, mixed)
 	}
-	s := &sorter{x: x, ch: ch, st: st, budget: insertBudget, w: x.newWalker(), dist: make([]int32, x.n)}
-	s.firstBroken()
 	for st.stages = 0; st.stages < maxStages; st.stages++ {
-		took, left := s.stage(fixed, v, workers)
+		took, left := s.stage(v, workers)
 		if s.budget < 0 || took == 0 {
 			return nil
 		}
@@ -92,39 +94,15 @@ type sorter struct {
 	x      *mixer
 	ch     *change
 	st     *staged
+	index  []int32 // by LID: its place in ch.lids, or -1
 	w      *walker
 	todo   []int32 // indices in ch.lids, in the order to try
 	budget int
+	picks  int // the same for trying switch by switch
 	dist   []int32
 	flips  map[int32]uint8 // of the destination at hand, by switch: its stage
 	// settled is how many of st.cells are of earlier stages, and sorted.
 	settled int
-}
-
-// firstBroken sorts the destinations so that those come first that some
-// switch drops now and will not.
-func (s *sorter) firstBroken() {
-	broken := make([]bool, len(s.ch.lids))
-	for i, l := range s.ch.lids {
-		s.todo = append(s.todo, int32(i))
-		s.x.load(s.w, l, mixed)
-		for u := range s.w.a {
-			if s.w.a[u] >= 0 && s.w.b[u] < 0 && effective(s.x.old, int32(u), int(l)) != effective(s.x.new, int32(u), int(l)) {
-				broken[i] = true
-				break
-			}
-		}
-	}
-	s.budget -= len(s.todo) * s.x.n
-	slices.SortStableFunc(s.todo, func(a, b int32) int {
-		switch {
-		case broken[a] == broken[b]:
-			return 0
-		case broken[a]:
-			return -1
-		}
-		return 1
-	})
 }
 
 // now loads the state of a destination before stage k: written entries are
@@ -181,22 +159,17 @@ const anyLevel = oldSLs | newSLs | oldLanes | newLanes
 
 // stage takes what it can in the next stage; it says how much that was and
 // how much is left.
-func (s *sorter) stage(fixed depSet, v *verdict, workers int) (took, left int) {
+func (s *sorter) stage(v *verdict, workers int) (took, left int) {
 	x, w, st := s.x, s.w, s.st
 	k := uint8(st.stages)
-	base := slices.Clone(fixed)
-	w.into = base
-	for i := range s.ch.lids {
-		if st.at[i] == split {
-			s.recall(s.ch.lids[i])
-		}
-		s.now(int32(i), k)
-		if !x.order(w) {
-			return 0, 1 // what is installed loops
-		}
-		x.deps(w, s.ch.lids[i], anyLevel)
+	base, ok := s.base(k, v, workers)
+	if !ok {
+		return 0, 1 // what is installed loops
 	}
-	s.budget -= len(s.ch.lids) * x.n
+	w.into = base
+	for _, t := range s.ch.free {
+		x.treeDeps(w, t, mixed)
+	}
 	for i, t := range s.ch.trees {
 		sp := spec(anyLevel | newEntries)
 		if st.trees[i] == pending {
@@ -215,7 +188,7 @@ func (s *sorter) stage(fixed depSet, v *verdict, workers int) (took, left int) {
 	rest := s.todo[:0:0]
 	for _, i := range s.todo {
 		ins.budget -= x.n
-		all, some := s.take(ins, i, k)
+		all, some := s.take(ins, i, k, v.loop[i])
 		if some {
 			took++
 			st.lids[k] = append(st.lids[k], s.ch.lids[i])
@@ -247,37 +220,83 @@ func (s *sorter) stage(fixed depSet, v *verdict, workers int) (took, left int) {
 	return took, left
 }
 
+// base is the union of what all destinations do before stage k; false if one
+// loops.
+func (s *sorter) base(k uint8, v *verdict, workers int) (depSet, bool) {
+	x, st := s.x, s.st
+	s.budget -= len(s.ch.lids) * x.n / 4
+	bad := make([]bool, len(s.ch.lids))
+	base := x.merged(x.scan(workers, func(w *walker, l ib.LID) {
+		x.target(w, 0)
+		i := int32(-1)
+		if int(l) < len(s.index) {
+			i = s.index[l]
+		}
+		switch {
+		case i < 0:
+			x.one(w, l, wantedOnly)
+		case st.at[i] == split: // below
+		case st.at[i] != pending:
+			bad[i] = !x.one(w, l, newEntries|anyLevel)
+		case v.loop[i] && x.lanes == 1:
+			bad[i] = !x.depsOf(w, l, oldEntries|anyLevel)
+		default:
+			bad[i] = !x.one(w, l, oldEntries|anyLevel)
+		}
+	}), 0)
+	s.w.into = base
+	for i, l := range s.ch.lids {
+		if st.at[i] == split {
+			s.recall(l)
+			s.now(int32(i), k)
+			if !x.order(s.w) {
+				return nil, false
+			}
+			x.deps(s.w, l, anyLevel)
+		}
+	}
+	return base, !slices.Contains(bad, true)
+}
+
 // take tries to write a destination in stage k: all that is left of it, or
 // what is possible switch by switch.
-func (s *sorter) take(ins *inserter, i int32, k uint8) (all, some bool) {
+func (s *sorter) take(ins *inserter, i int32, k uint8, loops bool) (all, some bool) {
 	x, w, st, l := s.x, s.w, s.st, s.ch.lids[i]
 	was := st.at[i]
+	if was == pending && !loops {
+		w.edges = w.edges[:0]
+		if x.depsOf(w, l, mixed) && ins.all(w.edges) {
+			st.at[i] = k
+			return true, true
+		}
+	}
 	s.flips = map[int32]uint8{}
 	if was == split {
 		s.recall(l)
 	}
 	order := s.rooted(l)
-	for _, u := range order {
-		s.flips[u] = k
-	}
 	st.at[i] = split
-	if s.fits(ins, i, k) {
-		if was == pending {
-			st.at[i] = k
-		} else {
+	if was == split {
+		for _, u := range order {
+			s.flips[u] = k
+		}
+		if s.fits(ins, i, k) {
 			for _, u := range order {
 				st.cells = append(st.cells, stagedCell{cell{l, u}, k})
 			}
+			return true, true
 		}
-		return true, true
-	}
-	for _, u := range order {
-		delete(s.flips, u)
+		for _, u := range order {
+			delete(s.flips, u)
+		}
 	}
 	before := len(st.cells)
 	for _, u := range order {
+		if s.picks -= x.n; s.picks < 0 {
+			break // switch by switch is for small changes
+		}
 		s.flips[u] = k
-		if ins.budget -= x.n; s.fits(ins, i, k) {
+		if s.fits(ins, i, k) {
 			st.cells = append(st.cells, stagedCell{cell{l, u}, k})
 		} else {
 			delete(s.flips, u)

@@ -32,6 +32,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/cdg"
 )
 
 // Mode is how a change of tables is applied. None of them takes a port out of
@@ -120,6 +121,14 @@ type Options struct {
 	// not answer, so they can be neither read nor written) but are cabled to
 	// it and still forward by what they held.
 	Frozen []Frozen
+
+	// Proved are the dependencies of the wanted tables, counted or not, for
+	// the graph and the data traffic that check.Verify judges, and ProvedOrder an
+	// order of them (nil: it is found). With them a small change is planned
+	// without looking at the destinations that stay as they are. Neither is
+	// changed.
+	Proved      *cdg.Graph
+	ProvedOrder *cdg.Order
 
 	// ComputeTime (PCt) is what computing the wanted tables took, SMPTime (k)
 	// the mean time of one SMP from request to answer, DirectedTime (r) what
@@ -235,7 +244,7 @@ func New(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Plan {
 	}
 	for i := range p.Stages {
 		st := &p.Stages[i]
-		route.OrderRooted(g, st.LFT)
+		b.rooted(st.LFT)
 		p.SMPs += len(st.LFT) + len(st.SL2VL) + len(st.MFT)
 		p.Drain += st.Drain
 		p.Repath += st.Repath

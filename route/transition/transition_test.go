@@ -10,7 +10,6 @@ import (
 	"heddle/ib"
 	"heddle/route"
 	"heddle/route/check"
-	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
 	"heddle/route/routetest"
 	"heddle/route/transition"
@@ -290,45 +289,6 @@ func selfReach(a [][]bool) bool {
 		}
 	}
 	return false
-}
-
-func BenchmarkPlanTransition(b *testing.B) {
-	for _, c := range []struct {
-		name string
-		net  *routetest.Net
-	}{{"5832", routetest.Tree(36, 18)}, {"11664", routetest.Tree(36, 36)}, {"full", routetest.FullSubnet()}} {
-		g := c.net.Graph()
-		old, err := minhop.Engine{}.Compute(g, route.Options{Workers: 2})
-		if err != nil {
-			b.Fatal(err)
-		}
-		wanted, err := updn.Engine{}.Compute(g, route.Options{Workers: 2})
-		if err != nil {
-			b.Fatal(err)
-		}
-		few := old.Clone() // as after a link failure
-		for i := range 20 {
-			l := 1 + i*int(g.TopLID)/20
-			few.LFT[i][l] = route.Drop
-		}
-		b.Run(c.name+"/few", func(b *testing.B) {
-			b.ReportAllocs()
-			o := limited
-			o.Workers = 2
-			for b.Loop() {
-				transition.New(g, old, few, o)
-			}
-		})
-		b.Run(c.name+"/all", func(b *testing.B) {
-			b.ReportAllocs()
-			o := limited
-			o.Workers = 2
-			for b.Loop() {
-				p := transition.New(g, old, wanted, o)
-				b.ReportMetric(float64(len(p.Discard)), "discards")
-			}
-		})
-	}
 }
 
 func TestLifetime(t *testing.T) {

@@ -29,6 +29,8 @@ const (
 // layout.
 type mixer struct {
 	*layout
+	g        *fabric.Graph
+	managed  int // switches of g
 	old, new *route.Tables
 	frozen   []Frozen
 	held     *Held
@@ -38,11 +40,13 @@ type mixer struct {
 	ports    [][]uint8 // by switch: the ports that CA and router ports hang on
 }
 
-// newMixer joins two states. Lanes are numbered from 0; with one lane for
-// everything service levels do not matter.
+// newMixer joins two states. Much of what it is for needs build first.
 func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
-	x := &mixer{layout: newLayout(g, o.Frozen), old: old, new: now, frozen: o.Frozen, held: o.Held}
-	x.levels = levelsOf(old.SL) | levelsOf(now.SL)
+	x := &mixer{old: old, new: now, g: g, managed: len(g.Switches), frozen: o.Frozen, held: o.Held}
+	x.levels = levelsOf(now.SL)
+	if len(old.SL) != len(now.SL) || len(old.SL) > 0 && &old.SL[0] != &now.SL[0] {
+		x.levels |= levelsOf(old.SL)
+	}
 	if old.SL == nil || now.SL == nil {
 		x.levels |= 1
 	}
@@ -51,20 +55,32 @@ func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
 			x.levels |= m
 		}
 	}
-	if x.multicast() {
-		for _, mc := range [2]*route.Multicast{old.Multicast, now.Multicast} {
-			for i := 0; mc != nil && i < len(mc.Trees); i++ {
-				x.levels |= 1 << (mc.Trees[i].SL & 15)
-			}
+	for _, mc := range [2]*route.Multicast{old.Multicast, now.Multicast} {
+		for i := 0; mc != nil && i < len(mc.Trees); i++ {
+			x.levels |= 1 << (mc.Trees[i].SL & 15)
 		}
 	}
 	x.tables = old.Lanes != nil || now.Lanes != nil
+	return x
+}
+
+// single reports whether everything is on one lane, so that service levels
+// do not matter.
+func (x *mixer) single() bool { return x.levels == 1 && !x.tables }
+
+// build makes the layout. Lanes are numbered from 0.
+func (x *mixer) build() {
+	if x.layout != nil {
+		return
+	}
+	g, old, now := x.g, x.old, x.new
+	x.layout = newLayout(g, x.frozen)
 	least, most := uint8(15), uint8(1)
 	for _, v := range x.vls[:x.m] {
 		least, most = min(least, v), max(most, v)
 	}
 	lanes := 1
-	if x.levels != 1 || x.tables {
+	if !x.single() {
 		for m := x.levels; m != 0; m &= m - 1 {
 			lanes = max(lanes, min(bits.TrailingZeros16(m)+1, int(most)))
 		}
@@ -79,25 +95,22 @@ func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
 		}
 	}
 	x.setLanes(lanes, x.tables || least != most)
-	if x.tables {
-		x.injected, x.ports = make([][]uint8, x.n), make([][]uint8, x.n)
-		for s := range x.n {
-			x.injected[s] = append(x.injected[s], 0)
-		}
-		for i := range g.EndPorts {
-			if e := &g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
-				x.ports[e.Switch] = append(x.ports[e.Switch], e.Port)
-			}
-		}
-		for i := range o.Frozen {
-			x.ports[x.managed+i] = []uint8{0}
-		}
-		for s := range x.n {
-			x.ports[s] = x.alike(int32(s), x.ports[s])
-			x.injected[s] = x.alike(int32(s), append(x.injected[s], x.ports[s]...))
+	if !x.tables {
+		return
+	}
+	x.injected, x.ports = make([][]uint8, x.n), make([][]uint8, x.n)
+	for i := range g.EndPorts {
+		if e := &g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
+			x.ports[e.Switch] = append(x.ports[e.Switch], e.Port)
 		}
 	}
-	return x
+	for i := range x.frozen {
+		x.ports[x.managed+i] = []uint8{0}
+	}
+	for s := range x.n {
+		x.ports[s] = x.alike(int32(s), x.ports[s])
+		x.injected[s] = x.alike(int32(s), append([]uint8{0}, x.ports[s]...))
+	}
 }
 
 func levelsOf(sl []ib.SL) (m uint16) {
@@ -147,6 +160,11 @@ type walker struct {
 
 	slots [][16]uint16 // by 2·switch (+1 for b): lanes by service level on that channel
 	links
+	// For rooted order.
+	old, now, rank []int32
+	postNow        []int32
+	later          []uint16
+
 	sets  [2]depSet
 	into  depSet // where dependencies go; nil: edges
 	skip  depSet // dependencies that edges leaves out
@@ -404,24 +422,7 @@ func (x *mixer) depsModulo(w *walker) {
 			v := x.to[c1]
 			w.arrive[v] |= m
 			for _, c2 := range [2]int32{w.a[v], w.b[v]} {
-				if c2 < 0 {
-					continue
-				}
-				if k := x.vls[c1]; k == x.vls[c2] {
-					f := m
-					for r := m >> k; r != 0; r >>= k {
-						f |= r
-					}
-					for f &= 1<<k - 1; f != 0; f &= f - 1 {
-						v := int32(bits.TrailingZeros16(f))
-						x.add(w, c1, v, c2, v)
-					}
-					continue
-				}
-				for r := m; r != 0; r &= r - 1 {
-					sl := uint8(bits.TrailingZeros16(r))
-					x.add(w, c1, int32(sl%x.vls[c1]), c2, int32(sl%x.vls[c2]))
-				}
+				x.addLevels(w, c1, c2, m)
 			}
 		}
 	}
@@ -444,38 +445,15 @@ func (x *mixer) depsTables(w *walker, all bool, sp spec) {
 				continue
 			}
 			slot := 2*u + int32(k)
-			out := &w.slots[slot]
-			*out = [16]uint16{}
-			levels := uint16(0)
-			for _, p := range ports {
-				for m := w.arrive[u]; m != 0; m &= m - 1 {
-					sl := bits.TrailingZeros16(m)
-					out[sl] |= x.lanesOf(c2, p, ib.SL(sl), sp)
-					levels |= 1 << sl
-				}
-			}
+			w.slots[slot], w.levels[slot] = [16]uint16{}, 0
+			x.inject(w, slot, c2, ports, w.arrive[u], sp)
 			for j := w.head[u]; j >= 0; j = w.next[j] {
 				c1 := w.a[j/2]
 				if j&1 != 0 {
 					c1 = w.b[j/2]
 				}
-				in := &w.slots[j]
-				for m := w.levels[j]; m != 0; m &= m - 1 {
-					sl := bits.TrailingZeros16(m)
-					lanes := x.lanesOf(c2, x.inPort[c1], ib.SL(sl), sp)
-					if in[sl] == 0 {
-						continue // all of that level was dropped on the way
-					}
-					out[sl] |= lanes
-					levels |= 1 << sl
-					for p := in[sl]; p != 0; p &= p - 1 {
-						for q := lanes; q != 0; q &= q - 1 {
-							x.add(w, c1, int32(bits.TrailingZeros16(p)), c2, int32(bits.TrailingZeros16(q)))
-						}
-					}
-				}
+				x.passOn(w, slot, c2, j, c1, sp)
 			}
-			w.levels[slot] = levels
 			v := x.to[c2]
 			w.next[slot], w.head[v] = w.head[v], slot
 		}

@@ -1,0 +1,74 @@
+package transition_test
+
+import (
+	"testing"
+
+	"heddle/fabric"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/engine/updn"
+	"heddle/route/routetest"
+	"heddle/route/transition"
+)
+
+// BenchmarkNew plans changes of three sizes: a few entries with nothing else
+// known (few), one link lost with the proof of the wanted tables at hand (link),
+// all destinations balanced in another order (all).
+func BenchmarkNew(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		net  func() *routetest.Net
+	}{
+		{"5832", func() *routetest.Net { return routetest.Tree(36, 18) }},
+		{"11664", func() *routetest.Net { return routetest.Tree(36, 36) }},
+		{"full", routetest.FullSubnet},
+	} {
+		g := c.net().Graph()
+		o := route.Options{Workers: 2}
+		old, err := updn.Engine{}.Compute(g, o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		other := o
+		for i := len(g.EndPorts) - 1; i >= 0; i-- {
+			other.RoutingOrder = append(other.RoutingOrder, g.EndPorts[i].GUID)
+		}
+		wanted, err := updn.Engine{}.Compute(g, other)
+		if err != nil {
+			b.Fatal(err)
+		}
+		few := old.Clone()
+		for i := range 20 {
+			few.LFT[i][1+i*int(g.TopLID)/20] = route.Drop
+		}
+		to := limited
+		to.Workers = 2
+		run := func(name string, g *fabric.Graph, a, w *route.Tables, o transition.Options) {
+			b.Run(c.name+"/"+name, func(b *testing.B) {
+				b.ReportAllocs()
+				var p *transition.Plan
+				for b.Loop() {
+					p = transition.New(g, a, w, o)
+				}
+				b.ReportMetric(float64(len(p.Discard)), "discards")
+				b.ReportMetric(float64(p.LIDsChanged), "LIDs")
+				b.ReportMetric(float64(len(p.Stages)), "stages")
+			})
+		}
+		run("few", g, old, few, to)
+		run("all", g, old, wanted, to)
+
+		cut := c.net()
+		cut.Unlink(0, int(g.Channels[g.Off[0]].To))
+		h := cut.Graph()
+		d := fabric.Diff(g, h)
+		next, err := updn.Engine{}.Update(route.Solution{Graph: g, Tables: old}, h, d, o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		proof := check.Prove(h, next, check.Options{Workers: 2})
+		run("link-alone", h, old, next, to)
+		to.Proved, to.ProvedOrder = proof.Dependencies()
+		run("link", h, old, next, to)
+	}
+}
