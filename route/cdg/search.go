@@ -199,7 +199,12 @@ func (s *search) all(stop bool) bool {
 // Acyclic reports whether no packets wait for one another in a ring.
 //
 // Complexity O(channels × lanes), with a few words of bits each.
-func (g *Graph) Acyclic() bool { return !newSearch([]*Graph{g}).all(true) }
+func (g *Graph) Acyclic() bool {
+	if n := narrowed(g); n != nil {
+		return n.postorder(true) != nil
+	}
+	return !newSearch([]*Graph{g}).all(true)
+}
 
 // Cycle returns the nodes of a cycle, each waiting for the next and the last
 // for the first; nil if there is none.
@@ -235,6 +240,10 @@ func (g *Graph) Cycle() []Hop {
 // Complexity as of Acyclic.
 func (g *Graph) Tangles(more *Graph) int {
 	of := []*Graph{g, more}
+	if n := narrowed(of...); n != nil {
+		id, big := n.components(n.postorder(false))
+		return g.foreign(more, id, big)
+	}
 	s := newSearch(of)
 	s.post = make([]int32, 0, 1024)
 	s.all(false)

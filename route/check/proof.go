@@ -145,7 +145,13 @@ func newUpdate(p *Proof, g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Op
 	if g == p.g {
 		u.now, u.shape = old.with(t), p.st.shape
 	} else {
-		u.now, u.shape = newJudge(g, t, o), cdg.NewShape(g)
+		route.ForEach(o.Workers, 2, func(_, i int) {
+			if i == 0 {
+				u.now = newJudge(g, t, o)
+			} else {
+				u.shape = cdg.NewShape(g)
+			}
+		})
 	}
 	u.now.quiet = true
 	now := u.now
@@ -272,12 +278,8 @@ func (u *update) settle() bool {
 	}
 	u.ca.Move(u.shape)
 	u.sw.Move(u.shape)
-	for _, d := range fresh {
-		if u.ca.Count(d) > 0 && !u.order.Insert(u.ca, d) {
-			return false
-		}
-	}
-	return true
+	fresh = slices.DeleteFunc(fresh, func(d cdg.Dep) bool { return u.ca.Count(d) == 0 })
+	return u.order.InsertAll(u.ca, fresh)
 }
 
 // trees judges the multicast trees and carries their dependencies over.
