@@ -18,6 +18,7 @@ import (
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/dor"
 	"heddle/route/engine/file"
+	"heddle/route/engine/ftree"
 	"heddle/route/engine/lash"
 	"heddle/route/engine/nue"
 	"heddle/route/engine/sssp"
@@ -36,6 +37,7 @@ var judged = []struct {
 }{
 	{updn.Engine{}, "all"},
 	{dnup.Engine{}, "xgft"},
+	{ftree.Engine{}, "xgft fattree mport kary"},
 	{dor.Engine{}, "torus mesh hypercube hyperx"},
 	{torus.Engine{}, "torus mesh"},
 	{sssp.DFEngine{}, "all"},

@@ -16,6 +16,7 @@ import (
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/dor"
 	"heddle/route/engine/file"
+	"heddle/route/engine/ftree"
 	"heddle/route/engine/lash"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/nue"
@@ -50,6 +51,7 @@ var engines = []promise{
 	{engine: updn.Engine{}, must: always},
 	{engine: dnup.Engine{}, must: always},
 	{engine: nue.Engine{}, must: always},
+	{engine: ftree.Engine{}, must: onTree},
 	{engine: sssp.DFEngine{}, must: onTree, lanes: true},
 	{engine: lash.Engine{}, must: onTree, lanes: true},
 	{engine: dor.Engine{}, must: func(n net, lanes int) bool { return n.grid > 0 && n.grid <= lanes }},
@@ -99,28 +101,48 @@ func damaged(g *fabric.Graph, switches, cables int, seed uint64) *fabric.Graph {
 	return routetest.Without(g, ss, cs)
 }
 
-// shapes are the regular nets, whole and damaged.
-func shapes(t testing.TB) []net {
+// small are the regular nets.
+var small = []net{
+	{name: "xgft 2 4,4 1,2", tree: true},
+	{name: "xgft 3 3,3,3 1,3,3", tree: true},
+	{name: "kary 3 3", tree: true},
+	{name: "mport 4 3", tree: true},
+	{name: "torus 5x5", grid: 2, torus: 2},
+	{name: "torus 4x4", grid: 1, torus: 2},
+	{name: "torus 8x8", grid: 2, torus: 2},
+	{name: "torus 3x4x5", grid: 2, torus: 2},
+	{name: "mesh 4x5", grid: 1, torus: 1},
+	{name: "mesh 3x3x3", grid: 1, torus: 1},
+	{name: "hypercube 4", grid: 1, torus: 2},
+	{name: "hypercube 5", grid: 1, torus: 2},
+	{name: "hyperx 4x4", grid: 1},
+	{name: "hyperx 3x4 trunk=2", grid: 1},
+	{name: "dragonfly 4 2 2"},
+	{name: "dragonfly+ 3 3 2 3"},
+	{name: "irregular 16"},
+}
+
+// large are more of them, for make test-long.
+var large = []net{
+	{name: "fattree 324", tree: true},
+	{name: "fattree 648", tree: true},
+	{name: "xgft 3 4,4,4 1,2,2", tree: true},
+	{name: "kary 4 3", tree: true},
+	{name: "mport 8 3", tree: true},
+	{name: "torus 10x10", grid: 2, torus: 2},
+	{name: "torus 6x6x6", grid: 2, torus: 2},
+	{name: "mesh 10x10", grid: 1, torus: 1},
+	{name: "hypercube 7", grid: 1},
+	{name: "hyperx 6x6", grid: 1},
+	{name: "hyperx 3x3x3 trunk=2", grid: 1},
+	{name: "dragonfly+ 4 4 4 4"},
+	{name: "irregular 64"},
+}
+
+// shapes are nets, whole and damaged.
+func shapes(t testing.TB, list []net) []net {
 	var nets []net
-	for _, n := range []net{
-		{name: "xgft 2 4,4 1,2", tree: true},
-		{name: "xgft 3 3,3,3 1,3,3", tree: true},
-		{name: "kary 3 3", tree: true},
-		{name: "mport 4 3", tree: true},
-		{name: "torus 5x5", grid: 2, torus: 2},
-		{name: "torus 4x4", grid: 1, torus: 2},
-		{name: "torus 8x8", grid: 2, torus: 2},
-		{name: "torus 3x4x5", grid: 2, torus: 2},
-		{name: "mesh 4x5", grid: 1, torus: 1},
-		{name: "mesh 3x3x3", grid: 1, torus: 1},
-		{name: "hypercube 4", grid: 1, torus: 2},
-		{name: "hypercube 5", grid: 1, torus: 2},
-		{name: "hyperx 4x4", grid: 1},
-		{name: "hyperx 3x4 trunk=2", grid: 1},
-		{name: "dragonfly 4 2 2"},
-		{name: "dragonfly+ 3 3 2 3"},
-		{name: "irregular 16"},
-	} {
+	for _, n := range list {
 		n.graph = generate(t, n.name)
 		nets = append(nets, n)
 		d := net{name: n.name + " damaged", graph: damaged(n.graph, 1, 2, 7)}
@@ -134,8 +156,15 @@ func shapes(t testing.TB) []net {
 }
 
 // TestMatrix: every engine on every kind of fabric with every budget.
-func TestMatrix(t *testing.T) {
-	for _, n := range shapes(t) {
+func TestMatrix(t *testing.T) { matrix(t, small) }
+
+func TestMatrixLarge(t *testing.T) {
+	need.Long(t)
+	matrix(t, large)
+}
+
+func matrix(t *testing.T, list []net) {
+	for _, n := range shapes(t, list) {
 		t.Run(n.name, func(t *testing.T) {
 			for _, p := range engines {
 				for _, lanes := range budgets {
@@ -215,7 +244,7 @@ func (p promise) judge(t testing.TB, what string, g *fabric.Graph, tb *route.Tab
 // ones.
 func TestUpdate(t *testing.T) {
 	rounds := 3
-	for _, n := range shapes(t) {
+	for _, n := range shapes(t, small) {
 		if strings.Contains(n.name, " without ") {
 			continue
 		}
