@@ -3,8 +3,16 @@
 // scripts) reads ours:
 //
 //   - opensm.fdbs: WriteFDBs
+//   - opensm-lfts.dump: WriteLFTs
 //   - opensm.mcfdbs: WriteMCFDBs
 //   - opensm-subnet.lst: WriteSubnet
+//   - opensm-sl2vl.dump: WriteSL2VL
+//   - opensm-path-sl.dump, which OpenSM itself does not write: WritePathSL
+//
+// and reads them back, with the variants that others print: ReadRoutes,
+// ReadPathSL, ReadSL2VL. Readers take files from strangers: lines, switches and
+// entries are bounded, memory is in proportion to the file, errors name the
+// line.
 //
 // The forms are OpenSM 3.3's, without its slips: names are kept from
 // breaking the line, vendor and device ids are right on both sides, NDR has a
