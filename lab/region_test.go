@@ -212,7 +212,9 @@ func TestRegionOracle(t *testing.T) {
 // switches only, whatever the size of the fabric.
 func TestRegionCost(t *testing.T) {
 	f := gen(t, "fattree", "324")
-	c, m := bringUp(t, f, sim.Config{}, TrialConfig())
+	cfg := TrialConfig()
+	cfg.SweepInterval = -1
+	c, m := bringUp(t, f, sim.Config{}, cfg)
 	c.Run(5 * time.Second)
 	var sw int
 	for i := range f.Nodes {
@@ -237,7 +239,7 @@ func TestRegionCost(t *testing.T) {
 		if err := change(f.Nodes[sw].ID, 1); err != nil {
 			t.Fatal(err)
 		}
-		c.Run(600 * time.Millisecond) // less than the interval of light sweeps
+		c.Run(5 * time.Second)
 		total := 0
 		for _, n := range asked {
 			total += n

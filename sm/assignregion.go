@@ -189,29 +189,26 @@ func (c *Core) hostsMoved() bool {
 }
 
 // patchLists brings the lists of switches and end ports up to date with the
-// region, without looking at the rest.
+// region, without looking at the rest. They stay sorted.
 func (c *Core) patchLists() {
 	f := c.f
-	sw := f.swNode[:0]
-	for _, ni := range f.swNode {
-		if n := &f.nodes[ni]; n.ok() && n.flags&nNew == 0 {
-			sw = append(sw, ni)
-		}
-	}
+	f.swNode = slices.DeleteFunc(f.swNode, func(ni int32) bool { return !f.nodes[ni].ok() || f.nodes[ni].flags&nNew != 0 })
 	for _, ni := range c.reg.nodes {
 		if n := &f.nodes[ni]; n.isSwitch() && n.ok() && n.flags&nNew != 0 && f.portOf(ni, 0).lid != 0 {
-			sw = append(sw, ni)
+			f.swNode = insertSorted(f.swNode, ni, c.bySwitch)
 		}
 	}
-	f.swNode = sw
-	ep := f.epPort[:0]
-	for _, pi := range f.epPort {
-		if f.ports[pi].lid != 0 {
-			ep = append(ep, pi)
-		}
+	f.epPort = slices.DeleteFunc(f.epPort, func(pi int32) bool { return f.ports[pi].lid == 0 })
+	for _, pi := range c.reg.added {
+		f.epPort = insertSorted(f.epPort, pi, c.byEndPort)
 	}
-	ep = append(ep, c.reg.added...)
-	slices.Sort(ep)
-	f.epPort = slices.Compact(ep)
-	c.sortLists()
+}
+
+// insertSorted inserts x into a sorted list, if it is not there.
+func insertSorted(list []int32, x int32, compare func(a, b int32) int) []int32 {
+	i, found := slices.BinarySearchFunc(list, x, compare)
+	if found {
+		return list
+	}
+	return slices.Insert(list, i, x)
 }

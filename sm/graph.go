@@ -30,13 +30,16 @@ func (c *Core) listGraph() {
 
 // sortLists puts switches in node-GUID order and end ports in port-GUID order.
 func (c *Core) sortLists() {
-	f := c.f
-	slices.SortFunc(f.swNode, func(a, b int32) int {
-		return cmp.Compare(f.nodes[a].info.NodeGUID, f.nodes[b].info.NodeGUID)
-	})
-	slices.SortFunc(f.epPort, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(f.ports[a].guid, f.ports[b].guid), cmp.Compare(a, b))
-	})
+	slices.SortFunc(c.f.swNode, c.bySwitch)
+	slices.SortFunc(c.f.epPort, c.byEndPort)
+}
+
+func (c *Core) bySwitch(a, b int32) int {
+	return cmp.Compare(c.f.nodes[a].info.NodeGUID, c.f.nodes[b].info.NodeGUID)
+}
+
+func (c *Core) byEndPort(a, b int32) int {
+	return cmp.Or(cmp.Compare(c.f.ports[a].guid, c.f.ports[b].guid), cmp.Compare(a, b))
 }
 
 // buildGraph makes the dense graph of what is listed.
