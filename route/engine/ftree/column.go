@@ -15,17 +15,18 @@ import (
 func (t *tree) columns(workers int) {
 	m := len(t.dst)
 	t.pos, t.chain = make([][]uint16, t.height+1), make([][]int32, t.height+1)
+	t.plan, t.peer = make([][]uint16, t.height+1), make([][]uint16, t.height+1)
 	rest := slices.Clone(t.key) // what is left of the number, level by level
 	at := slices.Clone(t.dst)   // where the column has got to
 	class := t.classes()
 	good := t.useful()
 
-	for l := range t.height {
-		pos, chain := make([]uint16, m), make([]int32, m)
-		t.pos[l], t.chain[l] = pos, chain
+	for l := range t.height + 1 {
+		pos, chain, plan, peer := make([]uint16, m), make([]int32, m), make([]uint16, m), make([]uint16, m)
+		t.pos[l], t.chain[l], t.plan[l], t.peer[l] = pos, chain, plan, peer
 		off := make([]int32, t.n+1)
 		for d, s := range at {
-			pos[d], chain[d] = none, -1
+			pos[d], chain[d], plan[d], peer[d] = none, -1, none, none
 			if s >= 0 && int(t.level[s]) == l {
 				off[s+1]++
 			}
@@ -39,6 +40,7 @@ func (t *tree) columns(workers int) {
 			if s >= 0 && int(t.level[s]) == l {
 				bucket[next[s]] = int32(d)
 				next[s]++
+				peer[d] = uint16(t.label[s])
 			}
 		}
 		work := make([]placer, max(workers, 1))
@@ -53,10 +55,6 @@ func (t *tree) columns(workers int) {
 			}
 		}
 	}
-	t.pos[t.height], t.chain[t.height] = make([]uint16, m), make([]int32, m)
-	for d := range t.chain[t.height] {
-		t.pos[t.height][d], t.chain[t.height][d] = none, -1
-	}
 	// Below a switch that is not at the bottom its column is that of its
 	// first child, so that those who go up to it find it.
 	for d, s := range t.dst {
@@ -66,7 +64,7 @@ func (t *tree) columns(workers int) {
 			if len(downs) > 0 {
 				x = uint16(t.label[s])
 			}
-			t.pos[t.level[s]-1][d] = x
+			t.pos[t.level[s]-1][d], t.plan[t.level[s]-1][d] = x, x
 			if len(downs) == 0 {
 				break
 			}
@@ -143,12 +141,13 @@ type placer struct {
 func (p *placer) place(t *tree, l int, s int32, dests, rest []int32, class []uint8, good []bool) {
 	slots := t.slots(s)
 	base := int32(len(slots))
-	pos, chain := t.pos[l], t.chain[l]
+	pos, chain, plan := t.pos[l], t.chain[l], t.plan[l]
 	p.load = append(p.load[:0], make([]int32, base)...)
 	p.left = p.left[:0]
 	for _, d := range dests {
 		digit := rest[d] % base
 		c := slots[digit]
+		plan[d] = uint16(digit)
 		if class[d] == other || c < 0 || !good[c] {
 			p.left = append(p.left, d)
 			continue

@@ -36,10 +36,14 @@ func (t *tree) newScratch() *scratch {
 func (t *tree) fill(u int32, row []byte, w *scratch) {
 	t.sort(u, w)
 	g := t.g
-	var pos []uint16
+	var pos, plan, peer []uint16
 	if l := t.level[u]; l >= 0 {
-		pos = t.pos[l]
+		pos, plan, peer = t.pos[l], t.plan[l], t.peer[l]
+		if l == 0 {
+			plan = pos
+		}
 	}
+	label := uint16(t.label[u])
 	size := t.partSize[t.part[u]]
 	for l := 1; l <= int(g.TopLID); l++ {
 		d := t.dst[l]
@@ -50,7 +54,11 @@ func (t *tree) fill(u int32, row []byte, w *scratch) {
 		case fixed:
 			row[l] = w.port[d]
 		case digit:
-			if x := pos[l]; int(x) < len(w.by) && w.by[x] != 0 {
+			x := plan[l]
+			if peer[l] == label {
+				x = pos[l]
+			}
+			if int(x) < len(w.by) && w.by[x] != 0 {
 				row[l] = w.by[x]
 				break
 			}
@@ -170,8 +178,9 @@ func (t *tree) step(u, d int32, at int) int32 {
 	return t.stepUp(u, d, at)
 }
 
-// stepUp takes the cable of the column's digit if it leads there as directly
-// as any, else one drawn by the number's next digit, else the first in an
+// stepUp takes the cable of the column's digit (what that would be without any
+// damage, if u is not like the column's switches: it has no part in the shift)
+// if it leads there as directly as any, else one drawn by the number's next digit, else the first in an
 // order drawn for the number.
 func (t *tree) stepUp(u, d int32, at int) int32 {
 	g := t.g
@@ -184,6 +193,9 @@ func (t *tree) stepUp(u, d int32, at int) int32 {
 	leads := func(c int32) bool { return has(reach[int(g.Channels[c].To)*t.words:], d) }
 	slots := t.slots(u)
 	x := int(t.pos[lu][at])
+	if lu > 0 && int32(t.peer[lu][at]) != t.label[u] {
+		x = int(t.plan[lu][at])
+	}
 	if x < len(slots) && slots[x] >= 0 && leads(slots[x]) {
 		return slots[x]
 	}

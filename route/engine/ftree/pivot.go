@@ -36,10 +36,13 @@ func (t *tree) pivots(was *past) {
 			continue
 		}
 		worth := 1
-		if t.oneWayDown(s) {
-			worth = 2
-			if old[s] {
-				worth = 3
+		if old[s] {
+			worth = 3
+		}
+		if best[k] < 2 || worth == 3 {
+			worth++
+			if !t.oneWayDown(s) {
+				worth = 1
 			}
 		}
 		if worth > best[k] {

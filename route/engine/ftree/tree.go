@@ -54,6 +54,8 @@ type tree struct {
 	key   []int32    // by destination: its number
 	pos   [][]uint16 // [level][destination]: the digit of its column's cable up from this level
 	chain [][]int32  // [level][destination]: that cable, as a channel up; -1 for none
+	plan  [][]uint16 // [level][destination]: the digit that it would be if no cable was missing
+	peer  [][]uint16 // [level][destination]: the label of its column's switch
 
 	pivot  []int32 // by part; -1 for none
 	exit   []uint8 // by switch: the port towards its part's pivot

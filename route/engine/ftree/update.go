@@ -33,7 +33,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	}
 	t, err := newTree(g, o, &past{old, d})
 	if err != nil {
-		return e.Compute(g, o) // it may rank or lay out otherwise, or says why not
+		return e.again(from, g, d, o) // it may lay out otherwise, or says why not
 	}
 	tb := &route.Tables{Engine: "ftree", Note: t.note, LFT: make([][]byte, t.n), TopLID: g.TopLID, NumVLs: 1, Memo: t}
 	c := t.compare(old, d)
@@ -50,7 +50,21 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 		tb.LFT[s] = c.row(s, was, from.Tables.TopLID, ws[w])
 	})
 	if err := t.judge(tb.LFT, o); err != nil {
-		return e.Compute(g, o)
+		return e.again(from, g, d, o)
+	}
+	return tb, nil
+}
+
+// again computes from scratch and shares the rows that come out the same.
+func (e Engine) again(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
+	tb, err := e.Compute(g, o)
+	if err != nil {
+		return nil, err
+	}
+	for s, os := range d.Switch {
+		if os >= 0 && bytes.Equal(tb.LFT[s], from.Tables.LFT[os]) {
+			tb.LFT[s] = from.Tables.LFT[os]
+		}
 	}
 	return tb, nil
 }
@@ -242,9 +256,9 @@ func (t *tree) compare(old *tree, d *fabric.Delta) *comparison {
 	seen := d.LIDs
 	for l := 1; l < len(g.LIDOwner); l++ {
 		same := l < len(old.g.LIDOwner) && t.dst[l] == old.dst[l] && t.key[l] == old.key[l]
-		for p := 0; same && p < t.height; p++ {
+		for p := 0; same && p <= t.height; p++ {
 			a, b := t.chain[p][l], old.chain[p][l]
-			same = t.pos[p][l] == old.pos[p][l] && (a < 0) == (b < 0) && (a < 0 || d.Channel[a] == b)
+			same = t.pos[p][l] == old.pos[p][l] && t.plan[p][l] == old.plan[p][l] && t.peer[p][l] == old.peer[p][l] && (a < 0) == (b < 0) && (a < 0 || d.Channel[a] == b)
 		}
 		if !same {
 			c.lids = append(c.lids, ib.LID(l))
