@@ -52,16 +52,36 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 // levelBits are the bits of a service level.
 const levelBits = 4
 
-func compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+// Update is Compute with the switches where they were before, those that
+// return included, so that no service level changes without need. Where they do not
+// fit there any more it computes from scratch.
+func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
+	if m, ok := from.Tables.Memo.(*grid.Memo); ok && !o.Rebalance {
+		n, opt := setup(g, o)
+		if gr := m.Place(n); gr != nil {
+			if t, err := one(n, gr, opt, m); err == nil {
+				t.Note = unused(g, o)
+				grid.Share(t, from.Tables, d)
+				return t, nil
+			}
+		}
+	}
+	return e.Compute(g, o)
+}
+
+func setup(g *fabric.Graph, o route.Options) (*grid.Net, grid.Options) {
 	var order func(s int32) []uint8
 	if len(o.PortOrder) > 0 {
 		order = func(s int32) []uint8 { return o.PortOrder[g.Switches[s].GUID] }
 	}
-	n := grid.NewNet(g, order)
-	opt := grid.Options{Engine: "dor", Budget: route.Budget(g, o.MaxVLs), Workers: o.Workers}
+	return grid.NewNet(g, order), grid.Options{Engine: "dor", Budget: route.Budget(g, o.MaxVLs), Workers: o.Workers}
+}
+
+func compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	n, opt := setup(g, o)
 	var t *route.Tables
 	err := grid.Find(n, true, func(gr *grid.Grid) (err error) {
-		t, err = one(n, gr, opt)
+		t, err = one(n, gr, opt, nil)
 		return err
 	})
 	if errors.Is(err, grid.ErrNoGrid) && len(o.PortOrder) > 0 {
@@ -75,8 +95,8 @@ func compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	return t, nil
 }
 
-// one routes one grid.
-func one(n *grid.Net, gr *grid.Grid, opt grid.Options) (*route.Tables, error) {
+// one routes one grid, and remembers it on top of old.
+func one(n *grid.Net, gr *grid.Grid, opt grid.Options, old *grid.Memo) (*route.Tables, error) {
 	used := uint8(0)
 	for _, d := range gr.Dims {
 		bit := uint8(grid.NoBit)
@@ -89,7 +109,12 @@ func one(n *grid.Net, gr *grid.Grid, opt grid.Options) (*route.Tables, error) {
 	if used > levelBits {
 		return nil, fmt.Errorf("the %v has %d rings, the service level has bits for the date lines of %d", gr, used, levelBits)
 	}
-	return grid.Route(n, gr, opt)
+	t, err := grid.Route(n, gr, opt)
+	if err != nil {
+		return nil, err
+	}
+	t.Memo = gr.Memo(n, nil, old)
+	return t, nil
 }
 
 // unused names the switches of PortOrder that the graph does not have.

@@ -63,35 +63,35 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseErrors(t *testing.T) {
-	for in, want := range map[string]string{
-		"":                                                   `line 1: the file ends without saying how large the torus is; begin it with a line such as "torus 4 4 4"`,
-		"# nothing\n":                                        `line 1: the file ends without`,
-		"xp_link 1 2\n":                                      `line 1: "xp_link" comes before the size of the torus`,
-		"torus 4 4\n":                                        `line 1: torus wants three sizes, such as "torus 4 4 1" (1 for a dimension that is not there), got 2`,
-		"torus 4 x 4\n":                                      `line 1: torus wants sizes from 1 to 49151, each with t or m after it if it differs, got "x"`,
-		"torus 0 4 4\n":                                      `line 1: torus wants sizes from 1`,
-		"torus t 4 4\n":                                      `line 1: torus wants sizes from 1`,
-		"torus 300 300 300\n":                                `line 1: the torus would have more than 49151 switches; make it smaller`,
-		"torus 4 4 4\n\nmesh 4 4 4\n":                        `line 3: a second "mesh" line; keep one`,
-		"torus 4 4 4\nwibble\n":                              `line 2: unknown keyword "wibble"; known are torus,`,
-		"torus 4 4 4\nxp_link 0x1\n":                         `line 2: xp_link wants the node GUIDs of two switches, got 1 words`,
-		"torus 4 4 4\nxp_link 0x1 zwei\n":                    `line 2: xp_link wants the node GUIDs of two switches, such as 0x200000, got "zwei"`,
-		"torus 4 4 4\nxp_link 7 7\n":                         `line 2: xp_link joins switch 0x0000000000000007 with itself; name two switches`,
-		"torus 4 4 1\nzp_link 1 2\n":                         `line 2: zp_link, but the size of z is 1; take the line out or make the size larger`,
-		"torus 4 4 4\nxp_link 1 2\nyp_link 2 1":              `line 3: yp_link begins at switch 0x0000000000000002, the seed's other links at 0x0000000000000001; all must begin at one (next_seed begins another seed)`,
-		"torus 4 4 4\ny_dateline 4\n":                        `line 2: y_dateline wants a whole number from -3 to 3, got "4"`,
-		"torus 4 4 4\ny_dateline\n":                          `line 2: y_dateline wants a whole number from -3 to 3`,
-		"torus 4 4 4\ny_dateline 2\n":                        `line 2: seed 1 has a date line and no link; give it one such as "xp_link FROM TO"`,
-		"torus 4 4 4\nport_order\n":                          `line 2: port_order wants at least one port number`,
-		"torus 4 4 4\nport_order 1 256\n":                    `line 2: port_order wants port numbers from 0 to 255, got "256"`,
-		"torus 4 4 4\nmax_changes -1\n":                      `line 2: max_changes wants a whole number from 0`,
-		"torus 4 4 4\n" + strings.Repeat("next_seed\n", 300): `line 258: more than 256 seeds; leave some out`,
-		strings.Repeat("\n", 10001):                          `line 10001: more than 10000 lines; this is no torus-2QoS.conf`,
-		"torus 4 4 4\n" + strings.Repeat("a", 5000) + "\n":   `line 2: longer than 4096 bytes; this is no torus-2QoS.conf`,
-		"torus 4 4 4\n" + strings.Repeat("b", 100) + "\n":    `line 2: unknown keyword "` + strings.Repeat("b", 40) + `…"; known`,
+	for _, c := range [][2]string{
+		{"", `line 1: the file ends without saying how large the torus is; begin it with a line such as "torus 4 4 4"`},
+		{"# nothing\n", `line 1: the file ends without`},
+		{"xp_link 1 2\n", `line 1: "xp_link" comes before the size of the torus`},
+		{"torus 4 4\n", `line 1: torus wants three sizes, such as "torus 4 4 1" (1 for a dimension that is not there), got 2`},
+		{"torus 4 x 4\n", `line 1: torus wants sizes from 1 to 49151, each with t or m after it if it differs, got "x"`},
+		{"torus 0 4 4\n", `line 1: torus wants sizes from 1`},
+		{"torus t 4 4\n", `line 1: torus wants sizes from 1`},
+		{"torus 300 300 300\n", `line 1: the torus would have more than 49151 switches; make it smaller`},
+		{"torus 4 4 4\n\nmesh 4 4 4\n", `line 3: a second "mesh" line; keep one`},
+		{"torus 4 4 4\nwibble\n", `line 2: unknown keyword "wibble"; known are torus,`},
+		{"torus 4 4 4\nxp_link 0x1\n", `line 2: xp_link wants the node GUIDs of two switches, got 1 words`},
+		{"torus 4 4 4\nxp_link 0x1 zwei\n", `line 2: xp_link wants the node GUIDs of two switches, such as 0x200000, got "zwei"`},
+		{"torus 4 4 4\nxp_link 7 7\n", `line 2: xp_link joins switch 0x0000000000000007 with itself; name two switches`},
+		{"torus 4 4 1\nzp_link 1 2\n", `line 2: zp_link, but the size of z is 1; take the line out or make the size larger`},
+		{"torus 4 4 4\nxp_link 1 2\nyp_link 2 1", `line 3: yp_link begins at switch 0x0000000000000002, the seed's other links at 0x0000000000000001; all must begin at one (next_seed begins another seed)`},
+		{"torus 4 4 4\ny_dateline 4\n", `line 2: y_dateline wants a whole number from -3 to 3, got "4"`},
+		{"torus 4 4 4\ny_dateline\n", `line 2: y_dateline wants a whole number from -3 to 3`},
+		{"torus 4 4 4\ny_dateline 2\n", `line 2: seed 1 has a date line and no link; give it one such as "xp_link FROM TO"`},
+		{"torus 4 4 4\nport_order\n", `line 2: port_order wants at least one port number`},
+		{"torus 4 4 4\nport_order 1 256\n", `line 2: port_order wants port numbers from 0 to 255, got "256"`},
+		{"torus 4 4 4\nmax_changes -1\n", `line 2: max_changes wants a whole number from 0`},
+		{"torus 4 4 4\n" + strings.Repeat("next_seed\n", 300), `line 258: more than 256 seeds; leave some out`},
+		{strings.Repeat("\n", 10001), `line 10001: more than 10000 lines; this is no torus-2QoS.conf`},
+		{"torus 4 4 4\n" + strings.Repeat("a", 5000) + "\n", `line 2: longer than 4096 bytes; this is no torus-2QoS.conf`},
+		{"torus 4 4 4\n" + strings.Repeat("b", 100) + "\n", `line 2: unknown keyword "` + strings.Repeat("b", 40) + `…"; known`},
 	} {
-		if _, err := torus.ParseConfig(strings.NewReader(in)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%.40q: got  %v\nwant %s", in, err, want)
+		if _, err := torus.ParseConfig(strings.NewReader(c[0])); err == nil || !strings.HasPrefix(err.Error(), c[1]) {
+			t.Errorf("%.40q: got  %v\nwant %s", c[0], err, c[1])
 		}
 	}
 }

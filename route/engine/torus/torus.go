@@ -56,25 +56,48 @@ func (e Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	return t, nil
 }
 
-func (e Engine) compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+// Update is Compute with the switches where they were before, those that
+// return included, so that no path's service level changes. Where they do not
+// fit there any more it computes from scratch.
+func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
+	if m, ok := from.Tables.Memo.(*grid.Memo); ok && !o.Rebalance {
+		n, opt := e.setup(g, o)
+		if gr := m.Place(n); gr != nil {
+			if t, err := one(n, gr, m.Axes, opt, m); err == nil {
+				note(t, opt)
+				grid.Share(t, from.Tables, d)
+				return t, nil
+			}
+		}
+	}
+	return e.Compute(g, o)
+}
+
+func (e Engine) setup(g *fabric.Graph, o route.Options) (*grid.Net, grid.Options) {
 	var order func(s int32) []uint8
 	if len(o.PortOrder) > 0 {
 		order = func(s int32) []uint8 { return o.PortOrder[g.Switches[s].GUID] }
 	}
-	n := grid.NewNet(g, order)
 	opt := grid.Options{
 		Engine: "torus", Budget: route.Budget(g, o.MaxVLs), Workers: o.Workers, Around: true, Classes: true,
 	}
+	if e.Config != nil {
+		opt.HostOrder = e.Config.PortOrder
+	}
+	return grid.NewNet(g, order), opt
+}
+
+func (e Engine) compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	n, opt := e.setup(g, o)
 	var t *route.Tables
 	try := func(axes []int) func(gr *grid.Grid) error {
 		return func(gr *grid.Grid) (err error) {
-			t, err = one(n, gr, axes, opt)
+			t, err = one(n, gr, axes, opt, nil)
 			return err
 		}
 	}
 	var err error
 	if e.Config != nil {
-		opt.HostOrder = e.Config.PortOrder
 		err = e.Config.fit(n, try)
 	} else {
 		each := try([]int{0, 1, 2})
@@ -83,14 +106,20 @@ func (e Engine) compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	if err != nil {
 		return nil, err
 	}
-	if t.Lanes != nil && !twoClasses(t) {
-		t.Note = fmt.Sprintf("one class of service: a second one would need more than the %d lanes there are", opt.Budget)
-	}
+	note(t, opt)
 	return t, nil
 }
 
-// one routes one grid; axes says which of its dimensions are x, y and z.
-func one(n *grid.Net, gr *grid.Grid, axes []int, opt grid.Options) (*route.Tables, error) {
+// note says that there is one class of service only.
+func note(t *route.Tables, opt grid.Options) {
+	if t.Lanes != nil && !twoClasses(t) {
+		t.Note = fmt.Sprintf("one class of service: a second one would need more than the %d lanes there are", opt.Budget)
+	}
+}
+
+// one routes one grid, and remembers it on top of old; axes says which of its
+// dimensions are x, y and z.
+func one(n *grid.Net, gr *grid.Grid, axes []int, opt grid.Options, old *grid.Memo) (*route.Tables, error) {
 	for _, d := range gr.Dims {
 		if d.Kind == grid.Full && d.Size > 2 {
 			return nil, fmt.Errorf("the switches form a %v, which is no torus; dor routes it", gr)
@@ -106,7 +135,12 @@ func one(n *grid.Net, gr *grid.Grid, axes []int, opt grid.Options) (*route.Table
 		}
 		opt.Bits = append(opt.Bits, bit)
 	}
-	return grid.Route(n, gr, opt)
+	t, err := grid.Route(n, gr, opt)
+	if err != nil {
+		return nil, err
+	}
+	t.Memo = gr.Memo(n, axes, old)
+	return t, nil
 }
 
 // twoClasses reports whether levels 8 to 15 have lanes of their own.

@@ -241,3 +241,52 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestUpdate: without a configuration too, no failure and no return changes a
+// path's service level, rows that stay are shared, and as few tables as
+// possible change.
+func TestUpdate(t *testing.T) {
+	for _, net := range []string{"torus 5x6", "torus 4x4", "torus 4x4x4"} {
+		g := graph(t, 8, net)
+		first, _ := right(t, torus.Engine{}, g, route.Options{Workers: 2})
+		level := map[[2]ib.GUID]ib.SL{}
+		for s := range g.Switches {
+			for e := range g.EndPorts {
+				level[[2]ib.GUID{g.Switches[s].GUID, g.EndPorts[e].GUID}] = first.PathSL(int32(s), g.EndPorts[e].LID)
+			}
+		}
+		for _, seed := range need.Seeds(6, 200) {
+			draw := routetest.Draws(seed, 8)
+			at := route.Solution{Graph: g, Tables: first}
+			for range 4 {
+				now := g
+				if draw(3) > 0 {
+					// The lowest GUID, where coordinates begin, fails now and then.
+					s := int32(draw(len(g.Switches)) * draw(2))
+					now = routetest.Without(g, []int32{s}, nil)
+				} else if draw(2) > 0 {
+					now = routetest.Without(g, nil, []int32{int32(draw(len(g.Channels)))})
+				}
+				d := fabric.Diff(at.Graph, now)
+				tb, err := torus.Engine{}.Update(at, now, d, route.Options{Workers: 2})
+				if err != nil {
+					t.Fatalf("%s (seed %d): %v", net, seed, err)
+				}
+				if r := check.Verify(now, tb, check.Options{Workers: 2}); !r.OK() {
+					t.Fatalf("%s (seed %d): %v", net, seed, r.Err())
+				}
+				for s := range now.Switches {
+					for e := range now.EndPorts {
+						if sl := tb.PathSL(int32(s), now.EndPorts[e].LID); sl != level[[2]ib.GUID{now.Switches[s].GUID, now.EndPorts[e].GUID}] {
+							t.Fatalf("%s (seed %d): the level from %v to %v has become %d", net, seed, now.Switches[s].GUID, now.EndPorts[e].GUID, sl)
+						}
+					}
+					if o := d.Switch[s]; o >= 0 && slices.Equal(tb.LFT[s], at.Tables.LFT[o]) && &tb.LFT[s][0] != &at.Tables.LFT[o][0] {
+						t.Fatalf("%s (seed %d): the row of switch %d is the same and not shared", net, seed, s)
+					}
+				}
+				at = route.Solution{Graph: now, Tables: tb}
+			}
+		}
+	}
+}
