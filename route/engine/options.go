@@ -82,6 +82,62 @@ func Weights(g *fabric.Graph, o route.Options) (weights []uint8, note string) {
 	return weights, Missing("hop weights", slices.Compact(missing))
 }
 
+// Asked is a hash of the options that say what is wanted: all but Workers,
+// Seed, MaxVLs, Previous and Rebalance. An engine whose Update goes by
+// what it remembers keeps it, and forgets the rest where it differs. O(length
+// of the lists).
+func Asked(o route.Options) uint64 {
+	var h hash
+	lists := [][]ib.GUID{o.Roots, o.IONodes, o.RoutingOrder, o.Unbalanced, o.ComputeNodes}
+	for _, list := range lists {
+		h.add(uint64(len(list)))
+		for _, guid := range list {
+			h.add(uint64(guid))
+		}
+	}
+	for _, is := range []bool{o.ConnectRoots, o.SpreadLanes, o.ComputeNodes != nil} {
+		x := uint64(0)
+		if is {
+			x = 1
+		}
+		h.add(x)
+	}
+	h.add(uint64(o.MaxReverseHops))
+	for _, w := range o.HopWeights {
+		h.add(uint64(w.Switch))
+		h.add(uint64(w.Port)<<8 | uint64(w.Weight))
+	}
+	// Maps have no order: the sum has none either.
+	var sum uint64
+	for guid, id := range o.IDs {
+		k := hash(1)
+		k.add(uint64(guid))
+		k.add(id)
+		sum += uint64(k)
+	}
+	for guid, ports := range o.PortOrder {
+		k := hash(2)
+		k.add(uint64(guid))
+		for _, p := range ports {
+			k.add(uint64(p))
+		}
+		sum += uint64(k)
+	}
+	h.add(sum)
+	return uint64(h)
+}
+
+// hash mixes numbers as G. L. Steele, D. Lea and C. H. Flood do in "Fast
+// splittable pseudorandom number generators", 2014.
+type hash uint64
+
+func (h *hash) add(x uint64) {
+	z := (uint64(*h) ^ x) + 0x9E3779B97F4A7C15
+	z = (z ^ z>>30) * 0xBF58476D1CE4E5B9
+	z = (z ^ z>>27) * 0x94D049BB133111EB
+	*h = hash(z ^ z>>31)
+}
+
 // wishes are the options that concern the spreading, as indices of a graph.
 type wishes struct {
 	unloaded []bool  // by end port: a switch's port 0 or in Options.Unbalanced

@@ -13,7 +13,8 @@
 // incremental algorithm for a generalization of the shortest-path problem",
 // 1996): for each destination only switches whose distance changes, and their
 // neighbours, are visited. It keeps one byte for each pair of switches;
-// tables with a cost above 254 are computed from scratch each time.
+// tables with a cost above 254, or made with other options, are computed from
+// scratch.
 //
 // Invariants: every entry is on a shortest path among the switches whose
 // tables hold the LID; what no cable reaches is Drop; LIDs of one port leave
@@ -41,7 +42,7 @@ func (Engine) Name() string { return "minhop" }
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	weights, note := engine.Weights(g, o)
 	n := len(g.Switches)
-	m := &memo{dist: make([][]uint8, n)}
+	m := &memo{dist: make([][]uint8, n), asked: engine.Asked(o)}
 	to := ends(g)
 	t, loads, err := engine.SpreadLoads(g, "minhop", o, func() engine.Planner {
 		if weights != nil {
@@ -62,10 +63,10 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 
 // Update implements route.Updater.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
-	if m, ok := from.Tables.Memo.(*memo); ok {
+	if m, ok := from.Tables.Memo.(*memo); ok && m.asked == engine.Asked(o) {
 		if ch := engine.NewChange(from, g, d, o); ch != nil {
 			weights, note := engine.Weights(g, o)
-			now := &memo{dist: ch.Rows(m.dist, none)}
+			now := &memo{dist: ch.Rows(m.dist, none), asked: m.asked}
 			r := newRepair(ch, weights, now)
 			if t, loads := ch.Update("minhop", m.loads, r.worker); t != nil {
 				now.loads = loads
@@ -83,6 +84,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 type memo struct {
 	dist  [][]uint8 // by destination switch: the cost from every switch, or none
 	loads []uint64  // by channel
+	asked uint64    // engine.Asked
 }
 
 // none stands for no route; costs are below it.

@@ -18,6 +18,7 @@ type memo struct {
 	dist, down [][]uint8
 	loads      []uint64 // by channel
 	order      []int32
+	asked      uint64 // engine.Asked
 
 	// roots are Options.Roots and those found, gone ones included. known
 	// (ascending), cables and hosts describe the fabric in which some were
@@ -103,7 +104,7 @@ func (m *memo) grown(ch *engine.Change) bool {
 // update carries tables over a change, or computes them anew.
 func update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options, name string, mirrored bool) (*route.Tables, error) {
 	m, ok := from.Tables.Memo.(*memo)
-	if ok && from.Tables.Engine == name {
+	if ok && from.Tables.Engine == name && m.asked == engine.Asked(o) {
 		if ch := engine.NewChange(from, g, d, o); ch != nil {
 			if t := m.carry(ch, o, name, mirrored); t != nil {
 				return t, nil
@@ -115,7 +116,7 @@ func update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Optio
 
 // carry is nil where computing anew is better.
 func (m *memo) carry(ch *engine.Change, o route.Options, name string, mirrored bool) *route.Tables {
-	now := &memo{roots: m.roots, found: m.found, known: m.known, cables: m.cables, hosts: m.hosts}
+	now := &memo{asked: m.asked, roots: m.roots, found: m.found, known: m.known, cables: m.cables, hosts: m.hosts}
 	var r *Ranking
 	if m.found && m.grown(ch) {
 		r = rank(ch.G, o, o.Roots, mirrored)

@@ -24,7 +24,8 @@
 // destination, the distances of the switches whose neighbourhood changed,
 // from the bottom up and then from the top down (the order makes both acyclic),
 // which costs O(switches × ports) for a link that nobody's distance depends on.
-// It keeps two bytes for each pair of switches.
+// It keeps two bytes for each pair of switches. Tables that were made with other
+// options are computed from scratch.
 package updn
 
 import (
@@ -93,7 +94,7 @@ func compute(g *fabric.Graph, o route.Options, name string, mirrored bool) (*rou
 	r := rank(g, o, o.Roots, mirrored)
 	weights, note := engine.Weights(g, o)
 	n := len(g.Switches)
-	m := &memo{dist: make([][]uint8, n), down: make([][]uint8, n)}
+	m := &memo{dist: make([][]uint8, n), down: make([][]uint8, n), asked: engine.Asked(o)}
 	s := newShape(g, r.Order, weights)
 	t, loads, err := engine.SpreadLoads(g, name, o, func() engine.Planner { return s.planner(m) })
 	if err != nil {
