@@ -227,12 +227,20 @@ func (ch *change) newLevels() bool {
 	})
 }
 
-// sortCells orders the changed entries by LID, then switch.
+// sortCells orders the changed entries by LID, then switch; compare lists them
+// by switch.
 func (ch *change) sortCells() {
-	slices.SortFunc(ch.cells, func(a, b cell) int {
-		if a.lid != b.lid {
-			return int(a.lid) - int(b.lid)
-		}
-		return int(a.s - b.s)
-	})
+	next := make([]int32, len(ch.touched)+1)
+	for _, c := range ch.cells {
+		next[c.lid+1]++
+	}
+	for l := range ch.touched {
+		next[l+1] += next[l]
+	}
+	out := make([]cell, len(ch.cells))
+	for _, c := range ch.cells {
+		out[next[c.lid]] = c
+		next[c.lid]++
+	}
+	ch.cells = out
 }

@@ -31,7 +31,7 @@ func (x *mixer) quickly(ch *change, o *Options) (ok bool, rooted []stagedCell) {
 	q := &quick{x: x, deps: o.Proved.Clone(), order: order.Clone()}
 	ch.sortCells()
 	if x.single() {
-		return q.single(ch.cells)
+		return q.single(ch.cells, o.Workers)
 	}
 	x.build()
 	if int(x.lanes) > q.deps.Lanes() {
@@ -40,11 +40,16 @@ func (x *mixer) quickly(ch *change, o *Options) (ok bool, rooted []stagedCell) {
 	w := x.newWalker()
 	for _, l := range ch.lids {
 		w.edges = w.edges[:0]
-		if x.depsOf(w, l, mixed) && q.addAll(x.cdgDeps(q.list[:0], w.edges)) {
-			continue
+		if x.depsOf(w, l, mixed) {
+			if q.list = x.cdgDeps(q.list[:0], w.edges); q.addAll(q.list) {
+				continue
+			}
 		}
 		w.edges = w.edges[:0]
-		if !x.rootedDeps(w, l, mixed) || !q.addAll(x.cdgDeps(q.list[:0], w.edges)) {
+		if !x.rootedDeps(w, l, mixed) {
+			return false, nil
+		}
+		if q.list = x.cdgDeps(q.list[:0], w.edges); !q.addAll(q.list) {
 			return false, nil
 		}
 		x.load(w, l, mixed)
@@ -66,21 +71,21 @@ type quick struct {
 	x     *mixer
 	deps  *cdg.Graph
 	order *cdg.Order
-	// By switch: the search that visited it last, in three ways.
-	seen, seenFresh, seenNew []int32
-	round                    int32
-	stack                    []int32
-	list                     []cdg.Dep
+	list  []cdg.Dep
+	added []cdg.Dep // by the last addAll
 }
 
 // addAll makes room for dependencies, or for none if one closes a cycle.
 func (q *quick) addAll(list []cdg.Dep) bool {
-	q.list = list
-	for i, d := range list {
-		fresh := q.deps.Count(d) == 0
+	q.added = q.added[:0]
+	for _, d := range list {
+		if q.deps.Count(d) > 0 {
+			continue
+		}
 		q.deps.Add(d, 1)
-		if fresh && !q.order.Agrees(q.deps, d) && !q.order.Insert(q.deps, d) {
-			for _, d := range list[:i+1] {
+		q.added = append(q.added, d)
+		if !q.order.Agrees(q.deps, d) && !q.order.Insert(q.deps, d) {
+			for _, d := range q.added {
 				q.deps.Add(d, -1)
 			}
 			return false
@@ -90,7 +95,7 @@ func (q *quick) addAll(list []cdg.Dep) bool {
 }
 
 // channel is where a switch sends l by a table, or -1.
-func (q *quick) channel(t *route.Tables, s int32, l ib.LID) int32 {
+func (q *local) channel(t *route.Tables, s int32, l ib.LID) int32 {
 	e := effective(t, s, int(l))
 	if ports := q.x.g.PortChannel[s]; int(e) < len(ports) {
 		return ports[e]
@@ -99,37 +104,93 @@ func (q *quick) channel(t *route.Tables, s int32, l ib.LID) int32 {
 }
 
 // single adds what the changed entries of single-lane tables allow, destination
-// by destination.
-func (q *quick) single(cells []cell) (ok bool, rooted []stagedCell) {
-	q.seen, q.seenFresh, q.seenNew = make([]int32, q.x.managed), make([]int32, q.x.managed), make([]int32, q.x.managed)
+// by destination. Lists are made in parallel and added in order.
+func (q *quick) single(cells []cell, workers int) (ok bool, rooted []stagedCell) {
+	var groups [][]cell
 	for len(cells) > 0 {
 		n := 1
 		for n < len(cells) && cells[n].lid == cells[0].lid {
 			n++
 		}
-		if !q.loops(cells[:n]) && q.addAll(q.mix(q.list[:0], cells[:n], false)) {
-			cells = cells[n:]
+		groups = append(groups, cells[:n])
+		cells = cells[n:]
+	}
+	x := q.x
+	hasCA := make([]bool, x.managed)
+	for i := range x.g.EndPorts {
+		if e := &x.g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
+			hasCA[e.Switch] = true
+		}
+	}
+	const step = 64
+	type found struct {
+		deps  []cdg.Dep
+		loops bool
+	}
+	lists := make([]found, len(groups))
+	ws := make([]*local, max(workers, 1))
+	route.ForEach(len(ws), (len(groups)+step-1)/step, func(worker, b int) {
+		if ws[worker] == nil {
+			ws[worker] = newLocal(x, hasCA)
+		}
+		w := ws[worker]
+		for i := b * step; i < min((b+1)*step, len(groups)); i++ {
+			f, from := &lists[i], len(w.slab)
+			if f.loops = w.loops(groups[i]); !f.loops {
+				w.slab = w.mix(w.slab, groups[i], false)
+				f.deps = w.slab[from:len(w.slab):len(w.slab)]
+			}
+		}
+	})
+	w := newLocal(x, hasCA)
+	for i, cells := range groups {
+		if !lists[i].loops && q.addAll(lists[i].deps) {
 			continue
 		}
-		for _, c := range cells[:n] {
-			r := q.rank(c)
+		for _, c := range cells {
+			r := w.rank(c)
 			if r > maxRooted {
 				return false, nil
 			}
 			rooted = append(rooted, stagedCell{c, r})
 		}
-		if q.installedLoops(cells[:n]) || !q.addAll(q.mix(q.list[:0], cells[:n], true)) {
+		if w.slab = w.mix(w.slab[:0], cells, true); w.installedLoops(cells) || !q.addAll(w.slab) {
 			return false, nil
 		}
-		cells = cells[n:]
 	}
 	return true, rooted
 }
 
+// local is one worker's scratch for looking at the changed entries of one
+// destination of single-lane tables at a time.
+type local struct {
+	x     *mixer
+	hasCA []bool
+	slab  []cdg.Dep
+	seen  []int32 // by switch: the search that visited it last
+	round int32
+	stack []int32
+	// For destinations looked at as a whole: channels by switch, and what is reached.
+	old, now []int32
+	reached  []bool
+	plain    []bool
+}
+
+func newLocal(x *mixer, hasCA []bool) *local {
+	n := x.managed
+	return &local{x: x, hasCA: hasCA, seen: make([]int32, n), old: make([]int32, n), now: make([]int32, n), reached: make([]bool, 2*n), plain: make([]bool, n)}
+}
+
 // mix lists the dependencies of one destination that only its changed entries
 // allow; in rooted order none leads from a new entry to an old one.
-func (q *quick) mix(list []cdg.Dep, cells []cell, rooted bool) []cdg.Dep {
+func (q *local) mix(list []cdg.Dep, cells []cell, rooted bool) []cdg.Dep {
 	x, g := q.x, q.x.g
+	if !x.fromAnywhere(cells[0].lid) {
+		return q.toSwitch(list, cells[0].lid, rooted)
+	}
+	if len(cells)*16 > x.managed {
+		return q.toCA(list, cells[0].lid, rooted)
+	}
 	for _, c := range cells {
 		old := q.channel(x.old, c.s, c.lid)
 		if old < 0 {
@@ -142,12 +203,6 @@ func (q *quick) mix(list []cdg.Dep, cells []cell, rooted bool) []cdg.Dep {
 				list = append(list, cdg.Dep{Switch: c.s, In: out.OutPort, Out: k.OutPort})
 			}
 		}
-		if !x.fromAnywhere(c.lid) {
-			// Packets that the wanted entries alone would not bring here go on.
-			q.round++
-			list = q.follow(list, old, c.lid, false, rooted)
-			continue
-		}
 		for _, t := range [2]*route.Tables{x.new, x.old} {
 			if next := q.channel(t, k.To, c.lid); next >= 0 {
 				list = append(list, cdg.Dep{Switch: k.To, In: k.InPort, Out: g.Channels[next].OutPort})
@@ -157,38 +212,98 @@ func (q *quick) mix(list []cdg.Dep, cells []cell, rooted bool) []cdg.Dep {
 	return list
 }
 
-// follow lists the dependencies of packets to l from channel c on; fresh says
-// that they came by a new entry and in rooted order meet new ones only.
-func (q *quick) follow(list []cdg.Dep, c int32, l ib.LID, fresh, rooted bool) []cdg.Dep {
-	x, k := q.x, &q.x.g.Channels[c]
-	old, now := q.channel(x.old, k.To, l), q.channel(x.new, k.To, l)
-	changed := effective(x.old, k.To, int(l)) != effective(x.new, k.To, int(l))
-	step := func(next int32, fresh bool) {
-		if next < 0 {
-			return
+// fill sets q.old and q.now for a destination.
+func (q *local) fill(l ib.LID) {
+	for s := range q.old {
+		q.old[s], q.now[s] = q.channel(q.x.old, int32(s), l), q.channel(q.x.new, int32(s), l)
+	}
+}
+
+// toCA is mix for a destination many of whose entries change.
+func (q *local) toCA(list []cdg.Dep, l ib.LID, rooted bool) []cdg.Dep {
+	g := q.x.g
+	q.fill(l)
+	for u, old := range q.old {
+		now := q.now[u]
+		if old >= 0 {
+			k := &g.Channels[old]
+			if c := q.old[k.To]; c >= 0 && (old != now || c != q.now[k.To]) {
+				list = append(list, cdg.Dep{Switch: k.To, In: k.InPort, Out: g.Channels[c].OutPort})
+			}
+			if c := q.now[k.To]; c >= 0 && old != now && c != q.old[k.To] {
+				list = append(list, cdg.Dep{Switch: k.To, In: k.InPort, Out: g.Channels[c].OutPort})
+			}
 		}
-		list = append(list, cdg.Dep{Switch: k.To, In: k.InPort, Out: x.g.Channels[next].OutPort})
-		mark := &q.seen[k.To]
-		if fresh {
-			mark = &q.seenFresh[k.To]
-		}
-		if next != old {
-			mark = &q.seenNew[k.To]
-		}
-		if *mark != q.round {
-			*mark = q.round
-			list = q.follow(list, next, l, fresh, rooted)
+		if now >= 0 && now != old && !rooted {
+			k := &g.Channels[now]
+			if c := q.old[k.To]; c >= 0 && c != q.now[k.To] {
+				list = append(list, cdg.Dep{Switch: k.To, In: k.InPort, Out: g.Channels[c].OutPort})
+			}
 		}
 	}
-	step(now, fresh || rooted && changed)
-	if changed && !(fresh && rooted) {
-		step(old, fresh)
+	return list
+}
+
+// toSwitch is mix for a destination that only CAs send data to: all that they
+// can reach is looked at.
+func (q *local) toSwitch(list []cdg.Dep, l ib.LID, rooted bool) []cdg.Dep {
+	g := q.x.g
+	q.fill(l)
+	// What the wanted entries alone allow is there already.
+	clear(q.plain)
+	for s, ca := range q.hasCA {
+		for u := int32(s); ca && !q.plain[u]; {
+			q.plain[u] = true
+			if q.now[u] < 0 {
+				break
+			}
+			u = g.Channels[q.now[u]].To
+		}
+	}
+	// A place is 2·switch, +1 if packets came there by a new entry in rooted order.
+	clear(q.reached)
+	q.stack = q.stack[:0]
+	visit := func(u int32) {
+		if !q.reached[u] {
+			q.reached[u] = true
+			q.stack = append(q.stack, u)
+		}
+	}
+	for s, ca := range q.hasCA {
+		if ca {
+			visit(int32(2 * s))
+		}
+	}
+	for len(q.stack) > 0 {
+		u := q.stack[len(q.stack)-1]
+		q.stack = q.stack[:len(q.stack)-1]
+		old, now := q.old[u/2], q.now[u/2]
+		if u&1 != 0 {
+			old = now
+		}
+		for i, c1 := range [2]int32{old, now} {
+			if c1 < 0 || i == 1 && now == old {
+				continue
+			}
+			k, fresh := &g.Channels[c1], int32(0)
+			if rooted && (i == 1 || u&1 != 0) {
+				fresh = 1
+			}
+			visit(2*k.To + fresh)
+			c2, d2 := q.now[k.To], q.old[k.To]
+			if c2 >= 0 && !(c1 == now && q.plain[u/2]) {
+				list = append(list, cdg.Dep{Switch: k.To, In: k.InPort, Out: g.Channels[c2].OutPort})
+			}
+			if d2 >= 0 && d2 != c2 && fresh == 0 {
+				list = append(list, cdg.Dep{Switch: k.To, In: k.InPort, Out: g.Channels[d2].OutPort})
+			}
+		}
 	}
 	return list
 }
 
 // rank is the stage of an entry in rooted order.
-func (q *quick) rank(c cell) (r uint8) {
+func (q *local) rank(c cell) (r uint8) {
 	x := q.x
 	u := c.s
 	for hop := 0; ; hop++ {
@@ -208,7 +323,7 @@ func (q *quick) rank(c cell) (r uint8) {
 
 // loops reports whether the mix of entries to a destination goes round: then
 // it does so over an old channel of an entry that changes.
-func (q *quick) loops(cells []cell) bool {
+func (q *local) loops(cells []cell) bool {
 	for _, c := range cells {
 		if old := q.channel(q.x.old, c.s, c.lid); old >= 0 && q.returns(q.x.g.Channels[old].To, c.s, c.lid) {
 			return true
@@ -218,7 +333,7 @@ func (q *quick) loops(cells []cell) bool {
 }
 
 // installedLoops reports whether the installed entries alone go round.
-func (q *quick) installedLoops(cells []cell) bool {
+func (q *local) installedLoops(cells []cell) bool {
 	for _, c := range cells {
 		u := c.s
 		for range q.x.managed + 1 {
@@ -237,7 +352,7 @@ func (q *quick) installedLoops(cells []cell) bool {
 }
 
 // returns reports whether packets to l at switch s may come to switch goal.
-func (q *quick) returns(s, goal int32, l ib.LID) bool {
+func (q *local) returns(s, goal int32, l ib.LID) bool {
 	x := q.x
 	q.round++
 	q.stack = append(q.stack[:0], s)

@@ -86,30 +86,7 @@ func (x *mixer) rootedDeps(w *walker, l ib.LID, sp spec) bool {
 		return false
 	}
 	if x.lanes == 1 {
-		all := x.fromAnywhere(l)
-		if !all {
-			copy(w.b, w.now)
-			x.reach(w)
-		}
-		for u := range w.old {
-			if !all && !w.seen[u] {
-				continue
-			}
-			if c1 := w.old[u]; c1 >= 0 {
-				v := x.to[c1]
-				if c2 := w.old[v]; c2 >= 0 {
-					x.add(w, c1, 0, c2, 0)
-				}
-				if c2 := w.now[v]; c2 >= 0 {
-					x.add(w, c1, 0, c2, 0)
-				}
-			}
-			if c1 := w.now[u]; c1 >= 0 && c1 != w.old[u] {
-				if c2 := w.now[x.to[c1]]; c2 >= 0 {
-					x.add(w, c1, 0, c2, 0)
-				}
-			}
-		}
+		x.rootedSingle(w, x.fromAnywhere(l))
 		return true
 	}
 	x.start(w, l, sp)
@@ -143,6 +120,43 @@ func (x *mixer) rootedDeps(w *walker, l ib.LID, sp spec) bool {
 		x.addLevels(w, c1, w.now[v], m)
 	}
 	return true
+}
+
+// rootedSingle is rootedDeps for one lane: from w.seen packets go by installed
+// entries only so far, to w.fresh they came by wanted ones.
+func (x *mixer) rootedSingle(w *walker, all bool) {
+	for s := range w.seen {
+		w.seen[s], w.fresh[s] = all || x.hasCA[s], all
+	}
+	if !all {
+		for _, u := range slices.Backward(w.post) {
+			if w.seen[u] && w.old[u] >= 0 {
+				w.seen[x.to[w.old[u]]] = true
+			}
+		}
+		for _, u := range slices.Backward(w.postNow) {
+			if c := w.now[u]; c >= 0 && (w.fresh[u] || w.seen[u] && c != w.old[u]) {
+				w.fresh[x.to[c]] = true
+			}
+		}
+	}
+	for u, was := range w.old {
+		now := w.now[u]
+		if was >= 0 && w.seen[u] {
+			v := x.to[was]
+			if c := w.old[v]; c >= 0 {
+				x.add(w, was, 0, c, 0)
+			}
+			if c := w.now[v]; c >= 0 && c != w.old[v] {
+				x.add(w, was, 0, c, 0)
+			}
+		}
+		if now >= 0 && (w.fresh[u] || w.seen[u] && now != was) {
+			if c := w.now[x.to[now]]; c >= 0 {
+				x.add(w, now, 0, c, 0)
+			}
+		}
+	}
 }
 
 // rootedTables is rootedDeps for SL-to-VL tables. A channel has two slots:

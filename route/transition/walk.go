@@ -164,6 +164,7 @@ type walker struct {
 	old, now, rank []int32
 	postNow        []int32
 	later          []uint16
+	fresh          []bool
 
 	sets  [2]depSet
 	into  depSet // where dependencies go; nil: edges
@@ -180,7 +181,7 @@ type links struct {
 func (x *mixer) newWalker() *walker {
 	n := x.n
 	w := &walker{
-		a: make([]int32, n), b: make([]int32, n), seen: make([]bool, n), state: make([]uint8, n),
+		a: make([]int32, n), b: make([]int32, n), seen: make([]bool, n), fresh: make([]bool, n), state: make([]uint8, n),
 		arrive: make([]uint16, n), tileNew: make([]byte, route.BlockLen*n), tileOld: make([]byte, route.BlockLen*n), block: -1,
 	}
 	if x.tables {
