@@ -24,6 +24,7 @@ import (
 	"heddle/route/engine/sssp"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
+	"heddle/route/engine/vftree"
 	"heddle/route/mcast"
 	"heddle/route/osmdump"
 	"heddle/route/routetest"
@@ -38,6 +39,7 @@ var judged = []struct {
 	{updn.Engine{}, "all"},
 	{dnup.Engine{}, "xgft"},
 	{ftree.Engine{}, "xgft fattree mport kary"},
+	{vftree.Engine{}, "xgft fattree mport kary"},
 	{dor.Engine{}, "torus mesh hypercube hyperx"},
 	{torus.Engine{}, "torus mesh"},
 	{sssp.DFEngine{}, "all"},
@@ -328,6 +330,17 @@ func TestPeerUpDn(t *testing.T) {
 	}
 	if j := ibdmchk(t, tool, dir, []string{"-s", "opensm-subnet.lst", "-f", "opensm.fdbs", "-m", "opensm.mcfdbs"}, g); !j.loops {
 		t.Errorf("ibdmchk finds no credit loop in OpenSM's tables\n%s", tail(j.out))
+	}
+	fdbs, err := os.Open(filepath.Join(dir, "opensm.fdbs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fdbs.Close()
+	if d, err = osmdump.ReadRoutes(fdbs); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := (file.Engine{Dump: d}).Compute(g, route.Options{}); err != nil || !slices.EqualFunc(again.LFT, theirs.LFT, bytes.Equal) {
+		t.Errorf("opensm.fdbs and opensm-lfts.dump are not the same tables: %v", err)
 	}
 	// Our files of their tables say the same.
 	if j := judgement(t, b.fab, g, theirs, false); !j.loops || !j.reached {

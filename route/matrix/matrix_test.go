@@ -23,6 +23,7 @@ import (
 	"heddle/route/engine/sssp"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
+	"heddle/route/engine/vftree"
 	"heddle/route/osmdump"
 	"heddle/route/routetest"
 )
@@ -52,6 +53,7 @@ var engines = []promise{
 	{engine: dnup.Engine{}, must: always},
 	{engine: nue.Engine{}, must: always},
 	{engine: ftree.Engine{}, must: onTree},
+	{engine: vftree.Engine{}, must: onTree},
 	{engine: sssp.DFEngine{}, must: onTree, lanes: true},
 	{engine: lash.Engine{}, must: onTree, lanes: true},
 	{engine: dor.Engine{}, must: func(n net, lanes int) bool { return n.grid > 0 && n.grid <= lanes }},
@@ -177,7 +179,7 @@ func matrix(t *testing.T, list []net) {
 
 // TestIrregular: the same on random nets.
 func TestIrregular(t *testing.T) {
-	for _, seed := range need.Seeds(15, 200) {
+	for _, seed := range need.Seeds(12, 200) {
 		n := net{name: fmt.Sprintf("irregular, HEDDLE_SEED=%d", seed), graph: irregular(seed)}
 		for _, p := range engines {
 			for _, lanes := range budgets {
@@ -258,7 +260,7 @@ func TestUpdate(t *testing.T) {
 			}
 		})
 	}
-	for _, seed := range need.Seeds(10, 200) {
+	for _, seed := range need.Seeds(8, 200) {
 		n := net{name: fmt.Sprintf("irregular, HEDDLE_SEED=%d", seed), graph: irregular(seed)}
 		for _, p := range engines {
 			if _, ok := p.engine.(route.Updater); ok {
