@@ -105,7 +105,7 @@ func TestMatrix(t *testing.T) {
 			t.Fatalf("%s: %v", p.kind, err)
 		}
 		for _, budget := range []int{1, 2, 4, 8, full.NumVLs - 1, full.NumVLs} {
-			if budget < 1 || len(g.Switches) > 32 && budget > full.NumVLs {
+			if budget < 1 || len(g.Switches) > 32 && budget != full.NumVLs-1 && budget != full.NumVLs {
 				continue
 			}
 			o := route.Options{MaxVLs: budget, SpreadLanes: budget == 8}
@@ -130,7 +130,7 @@ func TestMatrix(t *testing.T) {
 // TestRandom: random nets; any number of workers; restarts keep what is still
 // as good as the best.
 func TestRandom(t *testing.T) {
-	for _, seed := range need.Seeds(60, 2000) {
+	for _, seed := range need.Seeds(40, 2000) {
 		draw := routetest.Draws(seed, 2)
 		for name, b := range nets(draw) {
 			g := b.Graph()

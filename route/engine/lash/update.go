@@ -51,7 +51,7 @@ func carry(from route.Solution, m *memo, g *fabric.Graph, d *fabric.Delta, o rou
 	p := u.paths(&trees{rows: u.rows})
 	l := layer.Carry(m.layers, p, &layer.Change{
 		Switch: d.Switch, Gone: d.OldSwitch, Channel: u.trunkWas, GoneChannel: u.trunkIs, Column: u.group, Touched: u.touched,
-	}, route.Budget(g, o.MaxVLs))
+	}, route.Budget(g, o.MaxVLs), o.Workers)
 	if l == nil {
 		return nil
 	}
@@ -163,6 +163,9 @@ func (u *update) affect() {
 			continue
 		}
 		s := u.was.graph.From[j]
+		if u.d.OldSwitch[s] < 0 {
+			continue // nobody is left to use it
+		}
 		row := u.m.rows[s]
 		way := byte(int32(j) - u.was.off[s])
 		for i, k := range u.group {

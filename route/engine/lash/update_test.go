@@ -112,7 +112,7 @@ func right(t testing.TB, ctx string, g *fabric.Graph, tb *route.Tables, o route.
 // change are shared, and levels of pairs whose paths stayed are kept.
 func TestUpdate(t *testing.T) {
 	kept, afresh := 0, 0
-	for _, seed := range need.Seeds(25, 800) {
+	for _, seed := range need.Seeds(16, 800) {
 		draw := routetest.Draws(seed, 1)
 		for name, b := range nets(draw) {
 			w := routetest.NewWear(b.Graph())

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"heddle/ib"
+	"heddle/route"
 )
 
 // Change says how the paths that were layered became others.
@@ -26,7 +27,7 @@ type Change struct {
 //
 // The cost is that of copying the layers, of walking the paths of the pairs
 // that changed, and of the searches that putting them in takes.
-func Carry(old *Layers, p *Paths, ch *Change, budget int) *Layers {
+func Carry(old *Layers, p *Paths, ch *Change, budget, workers int) *Layers {
 	c := &carrier{Change: ch, was: &Layers{p: old.p, SL: old.SL}}
 	c.now = &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: newSearch(p.Graph)}
 	same := identity(ch.Channel, len(ch.GoneChannel))
@@ -42,7 +43,7 @@ func Carry(old *Layers, p *Paths, ch *Change, budget int) *Layers {
 	c.now.Used = len(c.now.cdg)
 	c.classes()
 	c.levels()
-	c.mark()
+	c.mark(workers)
 	c.takeOut()
 	if !c.putIn(budget) {
 		return nil
@@ -69,7 +70,6 @@ type carrier struct {
 	gone     []int32 // by class of old: its index now, or -1
 	changed  []bool  // by pair of now
 	todo     [][2]int32
-	path     []int32
 }
 
 // classes matches classes by their columns; in symmetric layerings they are switches.
@@ -138,17 +138,26 @@ func (c *carrier) note(src, class int32) {
 
 // mark finds the pairs of which some path is not what it was, or counts now
 // and did not, or the other way round.
-func (c *carrier) mark() {
+func (c *carrier) mark(workers int) {
 	o, p := c.was.p, c.now.p
 	c.changed = make([]bool, len(c.now.SL))
 	n := p.Graph.Switches()
-	state := make([]uint8, n) // of a switch's path in the tree at hand
-	const unknown, same, other, open = 0, 1, 2, 3
-	var stack []int32
 	moved := false // some switch is new, or sends or does not as it did not or did
 	for s, k := range c.Switch {
 		moved = moved || k < 0 || o.CA[k] != p.CA[s]
 	}
+	// By column, the switches whose paths are not what they were.
+	others := make([][]int32, len(p.Cols))
+	walkers := make([]*walker, max(workers, 1))
+	route.ForEach(workers, len(p.Cols), func(w, i int) {
+		if c.Column[i] < 0 || !c.Touched[i] {
+			return
+		}
+		if walkers[w] == nil {
+			walkers[w] = &walker{state: make([]uint8, n)}
+		}
+		others[i] = c.differ(walkers[w], &o.Cols[c.Column[i]], &p.Cols[i])
+	})
 	kept := make([]bool, len(o.Cols))
 	for i := range p.Cols {
 		col := &p.Cols[i]
@@ -168,39 +177,8 @@ func (c *carrier) mark() {
 				}
 			}
 		}
-		if !c.Touched[i] {
-			continue
-		}
-		clear(state)
-		for s := range n {
-			u := int32(s)
-			for state[u] == unknown {
-				state[u] = open
-				stack = append(stack, u)
-				next := p.next(col, u)
-				before := int32(-1)
-				if k := c.Switch[u]; k >= 0 {
-					before = o.next(was, k)
-				}
-				switch {
-				case next < 0 && before < 0 && c.Switch[u] >= 0:
-					state[u] = same
-				case next < 0 || before < 0 || c.Channel[next] != before:
-					state[u] = other
-				default:
-					u = p.Graph.To[next]
-				}
-			}
-			// All below lead to u: one that differs makes all above it differ.
-			for i := len(stack) - 1; i >= 0; i-- {
-				if stack[i] != u {
-					state[stack[i]] = state[u]
-				}
-			}
-			stack = stack[:0]
-			if state[s] == other {
-				c.note(int32(s), col.Class)
-			}
+		for _, s := range others[i] {
+			c.note(s, col.Class)
 		}
 	}
 	for k := range o.Cols {
@@ -211,6 +189,58 @@ func (c *carrier) mark() {
 			c.note(int32(s), c.gone[o.Cols[k].Class])
 		}
 	}
+}
+
+// walker is one goroutine's scratch.
+type walker struct {
+	state []uint8 // of a switch's path
+	stack []int32
+}
+
+// What is known of a path.
+const (
+	unknown = iota
+	same
+	other
+	open // being walked
+)
+
+// differ lists the switches whose path in the tree of a column is not what it
+// was.
+func (c *carrier) differ(w *walker, was, col *Column) (others []int32) {
+	o, p := c.was.p, c.now.p
+	state, stack := w.state, w.stack[:0]
+	clear(state)
+	for s := range state {
+		u := int32(s)
+		for state[u] == unknown {
+			state[u] = open
+			stack = append(stack, u)
+			next := p.next(col, u)
+			before := int32(-1)
+			if k := c.Switch[u]; k >= 0 {
+				before = o.next(was, k)
+			}
+			switch {
+			case next < 0 && before < 0 && c.Switch[u] >= 0:
+				state[u] = same
+			case next < 0 || before < 0 || c.Channel[next] != before:
+				state[u] = other
+			default:
+				u = p.Graph.To[next]
+			}
+		}
+		// All on the stack lead to u: if it differs, so do they.
+		for _, v := range stack {
+			state[v] = state[u]
+		}
+		stack = stack[:0]
+		if state[s] == other {
+			others = append(others, int32(s))
+		}
+	}
+	w.stack = stack
+	return others
 }
 
 // takeOut takes the paths that were of changed pairs, and of those that are no

@@ -279,8 +279,10 @@ type tree struct {
 	weight []uint64 // by switch: of its path
 	flow   []uint32 // by switch: paths that come by
 	next   []int32  // by switch: the channel taken
+	loose  []int32  // switches that keep nothing
 
-	steep bool // heavy channels weigh more than in proportion
+	patched bool // the tree at hand was, so there are no weights
+	steep   bool // heavy channels weigh more than in proportion
 
 	mine []int32 // channels that earlier columns of the port took
 	used []uint8 // by channel: how many of them
@@ -331,6 +333,9 @@ const (
 func (t *tree) choose(col int, sink Sink) {
 	net := t.net
 	t.weight[t.order[0]] = 0
+	if t.patched = t.patch(col, sink); t.patched {
+		return
+	}
 	for _, s := range t.order[1:] {
 		cand := t.cand[net.Off[s]:][:t.cnt[s]]
 		keep := sink.Keep(col, s)
@@ -352,8 +357,56 @@ func (t *tree) choose(col int, sink Sink) {
 	}
 }
 
+// patch keeps what is to be kept, and chooses for the switches where that
+// leaves something to choose, if they are few: their candidates' paths are
+// walked rather than all weights found.
+func (t *tree) patch(col int, sink Sink) bool {
+	net := t.net
+	left := len(t.order) / 8
+	t.loose = t.loose[:0]
+	for _, s := range t.order[1:] {
+		c := sink.Keep(col, s)
+		if c < 0 || !t.shortest(s, c) {
+			if len(t.loose) == left {
+				return false
+			}
+			t.loose = append(t.loose, s)
+			c = -1
+		}
+		t.next[s] = c
+	}
+	dst := t.order[0]
+	for _, s := range t.loose { // nearest first
+		best, least := int32(-1), ^uint64(0)
+		for _, c := range t.cand[net.Off[s]:][:t.cnt[s]] {
+			w := t.own(c)
+			for v := net.To[c]; v != dst && w < least; v = net.To[t.next[v]] {
+				w += t.own(t.next[v])
+			}
+			if w < least {
+				best, least = c, w
+			}
+		}
+		t.next[s] = best
+	}
+	return true
+}
+
+// shortest reports whether channel c of switch s is on a shortest path.
+func (t *tree) shortest(s, c int32) bool {
+	cost := uint32(1)
+	if t.net.Cost != nil {
+		cost = uint32(t.net.Cost[c])
+	}
+	d := t.dist[t.net.To[c]]
+	return d != far && d+cost == t.dist[s]
+}
+
 // heavy is the weight of the path that begins with channel c.
-func (t *tree) heavy(c int32) uint64 {
+func (t *tree) heavy(c int32) uint64 { return t.own(c) + t.weight[t.net.To[c]] }
+
+// own is the weight of channel c itself.
+func (t *tree) own(c int32) uint64 {
 	w := t.net.Load[c]
 	if t.net.Capacity != nil {
 		w /= uint64(t.net.Capacity[c])
@@ -361,7 +414,6 @@ func (t *tree) heavy(c int32) uint64 {
 	if t.steep {
 		w *= w
 	}
-	w += t.weight[t.net.To[c]]
 	if len(t.mine) > 0 {
 		w += uint64(t.used[c])*siblingCable + uint64(t.near[c])*siblingPeer
 	}
@@ -378,7 +430,7 @@ func (t *tree) settle(paths uint32, col int, sink Sink) {
 	for i := len(t.order) - 1; i > 0; i-- {
 		s := t.order[i]
 		c := t.next[s]
-		if cand := t.cand[net.Off[s]:][:t.cnt[s]]; len(cand) > 1 && sink.Keep(col, s) != c {
+		if cand := t.cand[net.Off[s]:][:t.cnt[s]]; !t.patched && len(cand) > 1 && sink.Keep(col, s) != c {
 			least := ^uint64(0)
 			for _, e := range cand {
 				v := net.To[e]

@@ -91,7 +91,7 @@ func TestLinkLimits(t *testing.T) {
 // TestRandom: random nets, with several LIDs a port, weights, previous tables
 // and short tables; any number of workers.
 func TestRandom(t *testing.T) {
-	for _, seed := range need.Seeds(60, 2000) {
+	for _, seed := range need.Seeds(40, 2000) {
 		draw := routetest.Draws(seed, 2)
 		for name, b := range nets(draw) {
 			g := b.Graph()

@@ -42,7 +42,7 @@ func (e DFEngine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, 
 	if ok && m.layers != nil {
 		if r := carry("dfsssp", from, m, g, d, o); r != nil {
 			p := r.paths(layer.NewGraph(g.Off, r.net.To, r.net.Rev), m.fine)
-			if l := layer.Carry(m.layers, p, r.change(m, d), route.Budget(g, o.MaxVLs)); l != nil {
+			if l := layer.Carry(m.layers, p, r.change(m, d), route.Budget(g, o.MaxVLs), o.Workers); l != nil {
 				r.finish(l, m.fine)
 				r.t.Memo.(*memo).kept = true
 				return r.t, nil
@@ -155,6 +155,9 @@ func (r *router) affected(from route.Solution, d *fabric.Delta, o route.Options)
 			continue
 		}
 		ch := &old.Channels[c]
+		if d.OldSwitch[ch.From] < 0 {
+			continue // nobody is left to use it
+		}
 		for l, p := range from.Tables.LFT[ch.From][:int(from.Tables.TopLID)+1] {
 			if p == ch.OutPort {
 				lid[l] = true
