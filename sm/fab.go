@@ -58,7 +58,7 @@ func (p *port) has(f portFlags) bool { return p.flags&f != 0 }
 
 func (p *port) upPhys() bool { return p.info.PortState > ib.StateDown }
 
-type nodeFlags uint8
+type nodeFlags uint16
 
 const (
 	nSwitchInfo nodeFlags = 1 << iota
@@ -69,6 +69,8 @@ const (
 	nTouched // of the region that the sweep explores
 	nSuspect // a switch of the region that is still to be read
 	nRead    // a switch of the region that was read
+	nMoved   // one of its ports was found in another state than before
+	nSeen    // … or its far ends were looked at to find out why it says so
 )
 
 type node struct {

@@ -396,6 +396,14 @@ func (c *Core) startArm() {
 		if c.moves(p) && p.info.PortState == ib.StateInit {
 			c.report.Armed++
 			c.add(mk(opArm, p.node, p.num, 0))
+			if p.num == 0 {
+				return
+			}
+			// Both ends of a link that comes up begin in Init: if the far one was
+			// read as more it was read before the link failed.
+			if q := c.f.port(p.peer); q.info.PortState >= ib.StateArmed {
+				c.add(mk(opPortAgain, q.node, q.num, 0))
+			}
 		}
 	})
 }

@@ -78,10 +78,18 @@ func (c *Core) suspectLID(lid ib.LID, all bool) {
 	c.suspect(n.Info.NodeGUID, p.Num)
 }
 
-// askRegion wants a switch to be looked at: now if nothing is under way, else
+// askRegion wants a switch, or a CA and its switch, to be looked at: now if nothing is under way, else
 // after it.
 func (c *Core) askRegion(n int32, why string) {
-	c.suspect(c.f.nodes[n].info.NodeGUID, wholeSwitch)
+	nd := &c.f.nodes[n]
+	if nd.isSwitch() {
+		c.suspect(nd.info.NodeGUID, wholeSwitch)
+	} else if q := c.f.portOf(n, nd.info.LocalPortNum).peer; q.Node >= 0 && c.f.nodes[q.Node].isSwitch() {
+		c.suspect(c.f.nodes[q.Node].info.NodeGUID, wholeSwitch)
+		c.suspect(nd.info.NodeGUID, nd.info.LocalPortNum)
+	} else {
+		c.wantFull = true
+	}
 	c.ask(why)
 }
 
@@ -149,7 +157,7 @@ func (c *Core) endRegion() {
 		return
 	}
 	for _, n := range c.reg.nodes {
-		c.f.nodes[n].flags &^= nTouched | nSuspect | nRead | nNew
+		c.f.nodes[n].flags &^= nTouched | nSuspect | nRead | nNew | nMoved | nSeen
 		ports := c.f.nodePorts(n)
 		for i := range ports {
 			ports[i].flags &^= pAsked
@@ -229,7 +237,35 @@ func (c *Core) explored() bool {
 		}
 		return true
 	}
+	if c.readFarEnds() {
+		return true
+	}
 	return c.regionKnown()
+}
+
+// readFarEnds looks at the far ends of switches that say that a port changed
+// state while none shows it: a late copy of one of our own Sets may have moved
+// a port on after its link had come back. It reports whether it asked anything.
+func (c *Core) readFarEnds() bool {
+	f := c.f
+	asked := false
+	for i := 0; i < len(c.reg.nodes); i++ {
+		n := c.reg.nodes[i]
+		nd := &f.nodes[n]
+		if nd.flags&(nRead|nMoved|nSeen) != nRead || !nd.sw.PortStateChange || !nd.path.set {
+			continue
+		}
+		nd.flags |= nSeen
+		for k := range f.nodePorts(n) {
+			p := f.portOf(n, uint8(k))
+			if p.has(pLinked) && p.num != 0 && f.nodes[p.peer.Node].flags&nRead == 0 {
+				c.touch(p.peer.Node)
+				c.add(mk(opReread, p.peer.Node, p.peer.Port, 0))
+				asked = true
+			}
+		}
+	}
+	return asked
 }
 
 // readSwitch asks a switch for everything that may have changed. If its way

@@ -30,6 +30,9 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 	if c.reg.give != "" {
 		return
 	}
+	if pi.PortState != old.PortState {
+		nd.flags |= nMoved
+	}
 	if p.has(pEnd) {
 		c.managerChanged(n, p, &old)
 	}
@@ -75,6 +78,8 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 			c.askBehind(n, num)
 		} else if at == f.self {
 			c.giveUp("our own link changed")
+		} else if peer.Node >= 0 && f.nodes[peer.Node].flags&nRead != 0 {
+			c.add(mk(opReread, peer.Node, peer.Port, 0))
 		} else if peer.Node >= 0 {
 			c.suspicious(peer.Node)
 		}
