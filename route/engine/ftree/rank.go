@@ -17,7 +17,7 @@ const maxHeight = 15
 // rank gives the switches their levels. With given roots a level is the
 // distance from the nearest one. Else the first of these that makes a tree in
 // which all CA ports reach each other counts: the lowest level holds the
-// switches with compute nodes, if there are any given; those with at least
+// switches with compute nodes, if there are any given; those with more than
 // half as many CAs as the fullest, so that an I/O node or two further up do
 // not matter; all with CAs.
 func (t *tree) rank(o route.Options) error {
@@ -171,7 +171,7 @@ func (t *tree) seedsCompute() []bool {
 	return t.everyPart(is)
 }
 
-// seedsFull are the switches with at least half as many CAs as the fullest of
+// seedsFull are the switches with more than half as many CAs as the fullest of
 // their part.
 func (t *tree) seedsFull() []bool {
 	most := make([]int32, len(t.partSize))
@@ -180,7 +180,7 @@ func (t *tree) seedsFull() []bool {
 	}
 	is := make([]bool, t.n)
 	for s, k := range t.cas {
-		is[s] = k > 0 && 2*k >= most[t.part[s]]
+		is[s] = 2*k > most[t.part[s]]
 	}
 	return is
 }

@@ -2,6 +2,7 @@ package ftree_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,4 +162,118 @@ func verifyNamed(t *testing.T, ctx string, g *fabric.Graph, tb *route.Tables) {
 		why += "\n" + c.String(g)
 	}
 	t.Fatalf("%s: %v%s", ctx, r.Err(), why)
+}
+
+// TestReturns: what fails and returns leaves no trace on the paths between
+// hosts (the pivot of paths among switches may have moved), and a host that goes
+// away moves nobody else.
+func TestReturns(t *testing.T) {
+	draw := routetest.Draws(9)
+	for _, k := range append(trees(t, draw), routetest.Kind{Name: "648", Graph: generate(t, "fattree 648", 1)}) {
+		g := k.Graph
+		o := route.Options{Workers: 2}
+		tb := compute(t, g, o)
+		withHosts := make([]bool, len(g.Switches))
+		for s := range withHosts {
+			withHosts[s] = hasHosts(g, int32(s))
+		}
+		for trial := range 30 {
+			w := routetest.NewWear(g)
+			kind := trial % 3
+			which := 0
+			switch kind {
+			case 0:
+				which = draw(w.Cables())
+				w.Cable(which, false)
+			case 1:
+				which = draw(len(g.Switches))
+				w.Switch(which, false)
+			case 2:
+				all := hosts(g)
+				which = int(g.LIDOwner[all[draw(len(all))]])
+				w.End(which, false)
+			}
+			h := w.Graph()
+			d := fabric.Diff(g, h)
+			now, err := ftree.Engine{}.Update(route.Solution{Graph: g, Tables: tb}, h, d, o)
+			if err != nil {
+				continue // two-level trees with a leaf of one cable, and the like
+			}
+			if kind == 2 {
+				for s := range h.Switches {
+					for l, e := range h.LIDOwner {
+						if e != fabric.NoLID && now.LFT[s][l] != tb.LFT[s][l] {
+							t.Fatalf("%s: without host %d LID %d has moved", k.Name, which, l)
+						}
+					}
+				}
+			}
+			back, err := ftree.Engine{}.Update(route.Solution{Graph: h, Tables: now}, g, fabric.Diff(h, g), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for s := range g.Switches {
+				for l, e := range g.LIDOwner {
+					if withHosts[s] && e != fabric.NoLID && g.EndPorts[e].Type != ib.NodeSwitch && back.LFT[s][l] != tb.LFT[s][l] {
+						t.Fatalf("%s, trial %d (%d): LID %d is not as before", k.Name, trial, which, l)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestOneCable: when a cable fails in a large tree, entries move at most for
+// the paths over it and for switches that it cut off.
+func TestOneCable(t *testing.T) {
+	g := generate(t, "xgft 3 6,6,6 1,6,6", 1)
+	tb := compute(t, g, route.Options{})
+	draw := routetest.Draws(2)
+	for range 40 {
+		w := routetest.NewWear(g)
+		w.Cable(draw(w.Cables()), false)
+		h := w.Graph()
+		d := fabric.Diff(g, h)
+		now, err := ftree.Engine{}.Update(route.Solution{Graph: g, Tables: tb}, h, d, route.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range hosts(g) {
+			// Who sent packets of hosts over the cable, directly or not?
+			for s := range g.Switches {
+				if !hasHosts(g, int32(s)) || now.LFT[s][l] == tb.LFT[s][l] {
+					continue
+				}
+				hit := false
+				for u := int32(s); u != g.EndPorts[g.LIDOwner[l]].Switch; {
+					c := g.PortChannel[u][tb.Entry(u, l)]
+					hit = hit || d.OldChannel[c] < 0
+					u = g.Channels[c].To
+				}
+				dest := g.EndPorts[g.LIDOwner[l]].Switch
+				own := slices.ContainsFunc(g.Channels[g.Off[dest]:g.Off[dest+1]], func(c fabric.Channel) bool { return d.OldChannel[g.PortChannel[dest][c.OutPort]] < 0 })
+				if !hit && !own {
+					t.Fatalf("LID %d has moved at switch %d", l, s)
+				}
+			}
+		}
+	}
+}
+
+// TestOtherMemory: tables of another engine, or none, are no start.
+func TestOtherMemory(t *testing.T) {
+	g := generate(t, "xgft 2 4,6 1,3", 1)
+	tb := compute(t, g, route.Options{})
+	other := *tb
+	other.Memo = "other"
+	for _, from := range []*route.Tables{nil, &other} {
+		now, err := ftree.Engine{}.Update(route.Solution{Graph: g, Tables: from}, g, fabric.Diff(g, g), route.Options{})
+		if err != nil || !now.Equal(tb) {
+			t.Errorf("%v", err)
+		}
+	}
+	now, err := ftree.Engine{}.Update(route.Solution{Graph: g, Tables: tb}, g, fabric.Diff(g, g), route.Options{Rebalance: true})
+	if err != nil || !now.Equal(tb) {
+		t.Errorf("rebalanced: %v", err)
+	}
 }
