@@ -14,12 +14,14 @@ import (
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/dor"
 	"heddle/route/engine/file"
+	"heddle/route/engine/ftree"
 	"heddle/route/engine/lash"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/nue"
 	"heddle/route/engine/sssp"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
+	"heddle/route/engine/vftree"
 	"heddle/route/osmconf"
 	"heddle/route/osmdump"
 )
@@ -40,6 +42,7 @@ type engineFlags struct {
 	reverseHops  int
 	spreadLanes  bool
 	torusConfig  string
+	vftreeLanes  int
 	fdbs         string
 	pathSL       string
 	sl2vl        string
@@ -56,6 +59,13 @@ var engineKinds = []engineKind{
 	{"minhop", func(*engineFlags) (route.Engine, error) { return minhop.Engine{}, nil }},
 	{"updn", func(*engineFlags) (route.Engine, error) { return updn.Engine{}, nil }},
 	{"dnup", func(*engineFlags) (route.Engine, error) { return dnup.Engine{}, nil }},
+	{"ftree", func(*engineFlags) (route.Engine, error) { return ftree.Engine{}, nil }},
+	{"vftree", func(f *engineFlags) (route.Engine, error) {
+		if f.vftreeLanes < 0 || f.vftreeLanes > 15 {
+			return nil, usagef("--vftree-lanes %d: want 0 to 15", f.vftreeLanes)
+		}
+		return vftree.Engine{Lanes: f.vftreeLanes}, nil
+	}},
 	{"dor", func(*engineFlags) (route.Engine, error) { return dor.Engine{}, nil }},
 	{"torus", func(f *engineFlags) (route.Engine, error) {
 		c, err := readInput("--torus-config", f.torusConfig, torus.ParseConfig)
@@ -92,6 +102,7 @@ func (f *engineFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.computeNodes, "compute-nodes", "", "ftree, vftree: `FILE` with the port GUIDs to balance first, one a line (default: all CAs)")
 	fs.StringVar(&f.ioNodes, "io-nodes", "", "ftree, vftree: `FILE` with the port GUIDs of I/O nodes, one a line")
 	fs.IntVar(&f.reverseHops, "max-reverse-hops", 0, "ftree, vftree: `HOPS` in the wrong direction that a path between I/O nodes may take")
+	fs.IntVar(&f.vftreeLanes, "vftree-lanes", 0, "vftree: `LANES` to spread pairs of leaf switches over; 0 = as many as help")
 	fs.StringVar(&f.torusConfig, "torus-config", "", "torus: `FILE` as torus-2QoS.conf with sizes, seeds and date lines (default: found)")
 	fs.StringVar(&f.fdbs, "fdbs", "", "file: tables as `FILE` opensm.fdbs or opensm-lfts.dump")
 	fs.StringVar(&f.pathSL, "path-sl", "", "file: service levels as `FILE` opensm-path-sl.dump")

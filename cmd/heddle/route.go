@@ -63,30 +63,59 @@ func (f *netlistFlags) read(stdin io.Reader) (*fabric.Fabric, []string, error) {
 
 // routeResult is the JSON contract of `heddle route`.
 type routeResult struct {
-	Engine             string   `json:"engine"`
-	PassedOver         []string `json:"passed_over,omitempty"`
-	Note               string   `json:"note,omitempty"`
-	Switches           int      `json:"switches"`
-	EndPorts           int      `json:"endports"`
-	LIDs               int      `json:"lids"`
-	SecondsCompute     float64  `json:"seconds_compute"`
-	SecondsVerify      float64  `json:"seconds_verify"`
-	VLsUsed            int      `json:"vls_used"`
-	UnreachablePairs   int64    `json:"unreachable_pairs"`
-	DisconnectedPairs  int64    `json:"disconnected_pairs"`
-	Loops              int64    `json:"loops"`
-	CreditCycles       int      `json:"credit_cycles"`
-	CreditCyclesSwitch int      `json:"credit_cycles_switch"`
-	MaxHops            int      `json:"max_hops"`
-	AvgHops            float64  `json:"avg_hops"`
-	MaxChannelLoad     int64    `json:"max_channel_load"`
-	AvgChannelLoad     float64  `json:"avg_channel_load"`
-	BytesRSS           int64    `json:"bytes_rss"`
-	Verified           bool     `json:"verified"`
-	Groups             int      `json:"multicast_groups"`
-	GroupsRefused      []string `json:"multicast_refused,omitempty"`
-	MulticastFailures  int      `json:"multicast_failures"`
-	Cycle              []string `json:"cycle,omitempty"`
+	Engine             string         `json:"engine"`
+	PassedOver         []string       `json:"passed_over,omitempty"`
+	Note               string         `json:"note,omitempty"`
+	Switches           int            `json:"switches"`
+	EndPorts           int            `json:"endports"`
+	LIDs               int            `json:"lids"`
+	SecondsCompute     float64        `json:"seconds_compute"`
+	SecondsVerify      float64        `json:"seconds_verify"`
+	VLsUsed            int            `json:"vls_used"`
+	UnreachablePairs   int64          `json:"unreachable_pairs"`
+	DisconnectedPairs  int64          `json:"disconnected_pairs"`
+	Loops              int64          `json:"loops"`
+	CreditCycles       int            `json:"credit_cycles"`
+	CreditCyclesSwitch int            `json:"credit_cycles_switch"`
+	MaxHops            int            `json:"max_hops"`
+	AvgHops            float64        `json:"avg_hops"`
+	MaxChannelLoad     int64          `json:"max_channel_load"`
+	AvgChannelLoad     float64        `json:"avg_channel_load"`
+	BytesRSS           int64          `json:"bytes_rss"`
+	Verified           bool           `json:"verified"`
+	Groups             int            `json:"multicast_groups"`
+	GroupsRefused      []string       `json:"multicast_refused,omitempty"`
+	MulticastFailures  int            `json:"multicast_failures"`
+	Patterns           *patternResult `json:"patterns,omitempty"`
+	Cycle              []string       `json:"cycle,omitempty"`
+}
+
+// patternResult is how communication patterns load the channels.
+type patternResult struct {
+	ShiftMax   int     `json:"shift_max_load"`      // most flows over a channel in any shift
+	ShiftMean  float64 `json:"shift_mean_max_load"` // mean over the shifts
+	RandomMax  float64 `json:"random_max_load"`     // mean over random permutations
+	Bisection  float64 `json:"effective_bisection"` // mean share of a flow, 1 is all of a link
+	Rounds     int     `json:"rounds"`              // random permutations, and bisections
+	ShiftsSeen int     `json:"shifts"`
+}
+
+// manyShifts is up to how many shifts all are looked at.
+const manyShifts = 1000
+
+func patterns(g *fabric.Graph, t *route.Tables, o route.Options) *patternResult {
+	p := check.PatternOptions{Workers: o.Workers, Seed: o.Seed}
+	if len(g.EndPorts) > manyShifts {
+		p.Rounds = manyShifts / 4
+	}
+	shift := check.PatternLoad(g, t, check.Shift, p)
+	p.Rounds = 100
+	random := check.PatternLoad(g, t, check.Permutation, p)
+	bisect := check.PatternLoad(g, t, check.Bisect, p)
+	return &patternResult{
+		ShiftMax: shift.MaxLoad, ShiftMean: shift.MeanMaxLoad, RandomMax: random.MeanMaxLoad, Bisection: bisect.MeanShare,
+		Rounds: random.Rounds, ShiftsSeen: shift.Rounds,
+	}
 }
 
 func (res *routeResult) multicast(m *route.Multicast) {
@@ -105,7 +134,7 @@ func newRoute() *cobra.Command {
 	var vls, lidsPerPort, workers int
 	var seed uint64
 	var dump, groupFile string
-	var asJSON, noVerify bool
+	var asJSON, noVerify, withPatterns bool
 	c := &cobra.Command{
 		Use:     "route --netlist FILE",
 		GroupID: "offline",
@@ -167,6 +196,9 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 			if tables != nil && dump != "" {
 				err = errors.Join(err, dumpFabric(dump, fab, g, tables))
 			}
+			if withPatterns && tables != nil && res != nil {
+				res.Patterns = patterns(g, tables, o)
+			}
 			if res != nil {
 				if asJSON {
 					err = errors.Join(err, printJSON(cmd.OutOrStdout(), res))
@@ -185,6 +217,7 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 	c.Flags().Uint64Var(&seed, "seed", 0, "`SEED` for engines that draw lots")
 	c.Flags().StringVar(&groupFile, "groups", "", groupsHelp)
 	c.Flags().StringVar(&dump, "dump", "", "`DIR` to write OpenSM-style dump files to")
+	c.Flags().BoolVar(&withPatterns, "patterns", false, "show the load of shifts and random permutations too, and the effective bisection bandwidth")
 	c.Flags().BoolVar(&noVerify, "no-verify", false, "leave out the proof")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
@@ -284,6 +317,11 @@ func printRoute(w io.Writer, r *routeResult) error {
 		row("hops", "%.2f on average, %d at most", r.AvgHops, r.MaxHops)
 		row("paths over a channel", "%.1f on average, %d at most", r.AvgChannelLoad, r.MaxChannelLoad)
 		row("lanes", "%d", r.VLsUsed)
+	}
+	if p := r.Patterns; p != nil {
+		row("shifts", "%d flows over a channel at most, %.2f in the mean of %d shifts", p.ShiftMax, p.ShiftMean, p.ShiftsSeen)
+		row("random permutations", "%.2f flows over the fullest channel, mean of %d", p.RandomMax, p.Rounds)
+		row("bisection bandwidth", "%.3f of a link for each flow, mean of %d random bisections", p.Bisection, p.Rounds)
 	}
 	if r.Groups > 0 {
 		row("multicast trees", "%d", r.Groups)

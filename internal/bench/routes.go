@@ -19,7 +19,7 @@ type routed struct {
 	MaxLoad float64 `json:"max_channel_load"`
 	RSS     float64 `json:"bytes_rss"`
 	Pattern *struct {
-		Shift     float64 `json:"shift_max_load"`
+		Shift     float64 `json:"shift_mean_max_load"`
 		Random    float64 `json:"random_max_load"`
 		Bisection float64 `json:"effective_bisection"`
 	} `json:"patterns"`
