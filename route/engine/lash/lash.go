@@ -6,9 +6,8 @@
 // All LIDs behind a switch share one tree; where two switches are joined by
 // several cables, the LIDs take them in turn. A pair has one service level for
 // both directions, because a reply goes back on the level of the request (IBA
-// §9.6.1.2.3, reversible paths); this has cost no layer on any net it was
-// measured on. Only pairs with a CA or router port at one end get a layer: no
-// other data traffic exists.
+// §13.5.4, reversible paths), as OpenSM's LASH has it. Only pairs with a CA or
+// router port at one end get a layer: no other data traffic exists.
 //
 // How many layers it takes depends on which of the shortest paths are taken,
 // and in which order pairs are fitted in. The engine tries balanced trees

@@ -15,11 +15,11 @@
 //     (LASH) Routing in Irregular System Area Networks" (2002): pair by pair,
 //     into the first layer that stays acyclic.
 //
-// Dependencies are counted, so that Move can take single pairs out and put
-// them back elsewhere when a path changes.
+// Dependencies are counted, so that Carry can take single pairs out and put
+// them back elsewhere when their paths change.
 //
 // Only traffic that exists counts: a path between switches of which neither
-// has a CA or router port (see Paths.Counts) has no place in any layer.
+// has a CA or router port makes no dependency in any layer.
 package layer
 
 import (
