@@ -45,6 +45,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/engine"
 )
 
 // Engine computes fat-tree tables. The zero value is ready to use.
@@ -60,9 +61,12 @@ func (Engine) Name() string { return "ftree" }
 // of the switches with many CAs, and the others follow); ComputeNodes, which
 // are numbered in the order of the tree before all others (nil: every CA is);
 // IONodes, which may be without a path up then down if MaxReverseHops hops up
-// after one down are enough. The tables of one graph are always the same, so
-// Previous is of no use.
+// after one down are enough; Previous, which the columns are read from if they
+// are as even as fresh ones.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
+	if o.Previous != nil && len(o.Previous.LFT) != len(g.Switches) {
+		return nil, fmt.Errorf("ftree: previous tables are for %d switches, the graph has %d", len(o.Previous.LFT), len(g.Switches))
+	}
 	t, err := newTree(g, o, nil)
 	if err != nil {
 		return nil, err
@@ -94,14 +98,14 @@ var _ route.Updater = Engine{}
 var errLayout = errors.New("ftree: the tree has changed too much")
 
 // newTree ranks the fabric, lays the columns out and finds every
-// destination's. With old, the layout is kept as far as it goes.
+// destination's. The layout of what was before is kept.
 func newTree(g *fabric.Graph, o route.Options, was *past) (*tree, error) {
 	for s := range g.Switches {
 		if c := ib.LID(g.Switches[s].LinearFDBCap); c != 0 && c <= g.TopLID {
 			return nil, fmt.Errorf("ftree: the table of switch %v ends at LID %d, the fabric's LIDs at %d", g.Switches[s].GUID, c-1, g.TopLID)
 		}
 	}
-	t := &tree{g: g, n: len(g.Switches)}
+	t := &tree{g: g, n: len(g.Switches), asked: engine.Asked(o)}
 	t.words = (t.n + 63) / 64
 	t.options(o)
 	t.findParts()
@@ -116,6 +120,9 @@ func newTree(g *fabric.Graph, o route.Options, was *past) (*tree, error) {
 	}
 	if !t.slotCables() {
 		return nil, errLayout
+	}
+	if was == nil {
+		t.renumber(o.Previous, o.Workers)
 	}
 	t.columns(o.Workers)
 	t.pivots(was)

@@ -194,7 +194,10 @@ func (t *tree) judge(rows [][]byte, o route.Options) error {
 
 // leaves is the channel that switch u sends lid by, or -1.
 func (t *tree) leaves(rows [][]byte, u int32, l ib.LID) int32 {
-	p := int(rows[u][l])
+	p := route.Drop
+	if int(l) < len(rows[u]) {
+		p = int(rows[u][l])
+	}
 	if p >= len(t.g.PortChannel[u]) {
 		return -1
 	}

@@ -20,6 +20,7 @@ type tree struct {
 	n     int
 	words int // of a set of switches
 	note  string
+	asked uint64 // the options
 
 	compute []ib.GUID // sorted; nil: every CA
 	io      []ib.GUID

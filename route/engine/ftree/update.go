@@ -7,6 +7,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/engine"
 )
 
 // past is what a tree was before a change.
@@ -28,7 +29,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 		return e.Compute(g, o)
 	}
 	old, ok := from.Tables.Memo.(*tree)
-	if !ok || old.g != from.Graph || len(from.Tables.LFT) != old.n {
+	if !ok || old.asked != engine.Asked(o) || !old.same(from.Graph) || len(from.Tables.LFT) != old.n {
 		return e.Compute(g, o)
 	}
 	t, err := newTree(g, o, &past{old, d})
@@ -47,12 +48,39 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 		if os := d.Switch[s]; os >= 0 {
 			was = from.Tables.LFT[os]
 		}
-		tb.LFT[s] = c.row(s, was, from.Tables.TopLID, ws[w])
+		tb.LFT[s] = c.row(s, was, ws[w])
 	})
 	if err := t.judge(tb.LFT, o); err != nil {
 		return e.again(from, g, d, o)
 	}
 	return tb, nil
+}
+
+// same reports whether g is the graph of the tree, or one just like it.
+func (t *tree) same(g *fabric.Graph) bool {
+	if g == t.g {
+		return true
+	}
+	if len(g.Switches) != t.n || len(g.Channels) != len(t.g.Channels) || len(g.LIDOwner) != len(t.g.LIDOwner) {
+		return false
+	}
+	for s := range g.Switches {
+		if g.Switches[s].GUID != t.g.Switches[s].GUID {
+			return false
+		}
+	}
+	for c := range g.Channels {
+		a, b := &g.Channels[c], &t.g.Channels[c]
+		if a.From != b.From || a.To != b.To || a.OutPort != b.OutPort || a.InPort != b.InPort {
+			return false
+		}
+	}
+	for l, e := range g.LIDOwner {
+		if e == fabric.NoLID && t.dst[l] >= 0 || e != fabric.NoLID && g.EndPorts[e].Switch != t.dst[l] {
+			return false
+		}
+	}
+	return true
 }
 
 // again computes from scratch and shares the rows that come out the same.
@@ -161,7 +189,8 @@ func (t *tree) adopt(s int32, known []bool) bool {
 }
 
 // keepNumbers gives the ports that are still there their numbers, and others
-// the lowest that is free on their switch.
+// the lowest of those that are free on their switch and whose first digit is
+// rarest there.
 func (t *tree) keepNumbers(was *past) {
 	old, g := was.old, t.g
 	t.key = make([]int32, len(t.dst))
@@ -181,34 +210,39 @@ func (t *tree) keepNumbers(was *past) {
 			}
 			for i, m := range lids {
 				t.key[m] = old.key[l] + int32(i)
+				if !changed[m] && int(m) < len(old.g.LIDOwner) {
+					t.key[m] = old.key[m]
+				}
 			}
 		})
 		if !fresh {
 			continue
 		}
+		// Numbers in use, and how often their first digits are.
+		base := max(t.base[s], 1)
 		var taken []int32
+		used := make([]int32, base)
 		t.owners(s, func(e *fabric.EndPort, lids []ib.LID) {
 			if l := lids[0]; !changed[l] && int(l) < len(old.g.LIDOwner) && t.isCompute(e) {
 				taken = append(taken, t.key[l])
+				used[t.key[l]%base]++
 			}
 		})
-		slices.Sort(taken)
-		free := t.start[s]
 		t.owners(s, func(e *fabric.EndPort, lids []ib.LID) {
 			l := lids[0]
 			if !changed[l] && int(l) < len(old.g.LIDOwner) {
 				return
 			}
-			for {
-				if _, ok := slices.BinarySearch(taken, free); !ok {
-					break
-				}
+			least := slices.Min(used)
+			free := t.start[s]
+			for used[free%base] > least || slices.Contains(taken, free) {
 				free++
 			}
+			taken = append(taken, free)
+			used[free%base]++
 			for i, m := range lids {
 				t.key[m] = free + int32(i)
 			}
-			free++
 		})
 	}
 	t.switchKeys()
@@ -253,7 +287,6 @@ func (t *tree) compare(old *tree, d *fabric.Delta) *comparison {
 		c.differ[s] = slices.ContainsFunc(mine, func(w uint64) bool { return w != 0 })
 	}
 	// The columns, by LID.
-	seen := d.LIDs
 	for l := 1; l < len(g.LIDOwner); l++ {
 		same := l < len(old.g.LIDOwner) && t.dst[l] == old.dst[l] && t.key[l] == old.key[l]
 		for p := 0; same && p <= t.height; p++ {
@@ -264,7 +297,7 @@ func (t *tree) compare(old *tree, d *fabric.Delta) *comparison {
 			c.lids = append(c.lids, ib.LID(l))
 		}
 	}
-	c.lids = append(c.lids, seen...)
+	c.lids = append(c.lids, d.LIDs...)
 	slices.Sort(c.lids)
 	c.lids = slices.Compact(c.lids)
 	return c
@@ -287,7 +320,7 @@ func (t *tree) local(old *tree, d *fabric.Delta, s int32) bool {
 }
 
 // row is the row of switch s: was, if it is still right.
-func (c *comparison) row(s int32, was []byte, oldTop ib.LID, w *scratch) []byte {
+func (c *comparison) row(s int32, was []byte, w *scratch) []byte {
 	t := c.t
 	size := route.RowLen(t.g.TopLID)
 	if was == nil || len(was) != size || c.all || c.row1[s] {

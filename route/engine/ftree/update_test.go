@@ -12,6 +12,7 @@ import (
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/ftree"
+	"heddle/route/engine/minhop"
 	"heddle/route/routetest"
 )
 
@@ -275,5 +276,42 @@ func TestOtherMemory(t *testing.T) {
 	now, err := ftree.Engine{}.Update(route.Solution{Graph: g, Tables: tb}, g, fabric.Diff(g, g), route.Options{Rebalance: true})
 	if err != nil || !now.Equal(tb) {
 		t.Errorf("rebalanced: %v", err)
+	}
+}
+
+// TestRestart: a manager that starts over hosts that have come and gone finds
+// the columns in the installed tables; those of another engine are no guide.
+func TestRestart(t *testing.T) {
+	draw := routetest.Draws(12)
+	for _, k := range []string{"fattree 324", "fattree 648", "xgft 3 4,4,8 1,4,4", "xgft 4 3,3,3,6 1,3,3,3"} {
+		g := generate(t, k, 1)
+		tb := compute(t, g, route.Options{})
+		w := routetest.NewWear(g)
+		all := hosts(g)
+		for range 5 {
+			w.End(int(g.LIDOwner[all[draw(len(all)-1)]]), false)
+		}
+		h := w.Graph()
+		d := fabric.Diff(g, h)
+		now, err := ftree.Engine{}.Update(route.Solution{Graph: g, Tables: tb}, h, d, route.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		installed := &route.Tables{Engine: "installed", LFT: now.LFT, TopLID: now.TopLID, NumVLs: 1}
+		again := compute(t, h, route.Options{Previous: installed, Workers: 2})
+		if n := route.EntriesChanged(now, again); n != 0 {
+			t.Errorf("%s: %d entries changed by a restart, without the old tables %d", k, n, route.EntriesChanged(now, compute(t, h, route.Options{})))
+		}
+		short, err := minhop.Engine{}.Compute(g, route.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !compute(t, g, route.Options{Previous: short}).Equal(tb) {
+			t.Errorf("%s: the tables of minhop have left their mark", k)
+		}
+	}
+	g := generate(t, "xgft 2 4,6 1,3", 1)
+	if _, err := (ftree.Engine{}).Compute(g, route.Options{Previous: route.New("x", 3, 5)}); err == nil {
+		t.Error("previous tables of another graph")
 	}
 }
