@@ -52,7 +52,8 @@ func (f *Fabric) up(r Ref, up func(Ref) bool) bool {
 	return up == nil || up(r) && up(f.Nodes[r.Node].Ports[r.Port].Peer)
 }
 
-// Graph makes the Graph of a fabric with the LIDs that its ports have. End
+// Graph makes the Graph of a fabric with the LIDs that its ports have. Netlists
+// say nothing of the MTU; it is 4096 bytes everywhere. End
 // ports without a LID are there but own none. It fails with a *LIDError if
 // two ports claim a LID, or a range leaves the unicast space.
 func (f *Fabric) Graph(o GraphOptions) (*Graph, error) {
@@ -103,7 +104,7 @@ func (f *Fabric) Graph(o GraphOptions) (*Graph, error) {
 			g.PortChannel[s][p] = int32(len(g.Channels))
 			g.Channels = append(g.Channels, Channel{
 				From: int32(s), To: index[port.Peer.Node],
-				OutPort: uint8(p), InPort: port.Peer.Port, VLs: vls,
+				OutPort: uint8(p), InPort: port.Peer.Port, VLs: vls, MTU: ib.MTU4096,
 				Gbps: float32(float64(port.Width.Lanes()) * port.Speed.LaneGbps()),
 			})
 		}
@@ -134,6 +135,7 @@ func (f *Fabric) addEndPorts(g *Graph, index []int32, o GraphOptions) error {
 			g.Switches[e.Switch].EndPort = int32(i)
 		} else {
 			e.Switch, e.Port = index[p.Peer.Node], p.Peer.Port
+			e.MTU, e.Gbps = ib.MTU4096, float32(float64(p.Width.Lanes())*p.Speed.LaneGbps())
 			if e.Switch < 0 {
 				e.Port = 0
 			}

@@ -12,6 +12,7 @@ type Channel struct {
 	InPort   uint8 // port of To
 	Rev      int32 // index of the channel in the other direction
 	VLs      uint8 // data VLs usable on the link, at least 1
+	MTU      ib.MTU
 	Gbps     float32
 }
 
@@ -25,6 +26,9 @@ type EndPort struct {
 	Port     uint8 // the port of Switch that leads to it; 0 for switch port 0
 	LID      ib.LID
 	LMC      uint8
+	// MTU and Gbps are those of its link; 0 for switch port 0, which has none.
+	MTU  ib.MTU
+	Gbps float32
 }
 
 // SwitchNode is a switch of a Graph.

@@ -65,6 +65,7 @@ func (c *Core) buildGraph() {
 			ep.Switch = n.gsw
 			p0[n.gsw] = int32(e)
 		case p.has(pLinked):
+			ep.MTU, ep.Gbps = p.info.NeighborMTU, float32(c.rate(p).Gbps())
 			if q := &f.nodes[p.peer.Node]; q.gsw >= 0 {
 				ep.Switch, ep.Port = q.gsw, p.peer.Port
 			}
@@ -122,7 +123,7 @@ func (c *Core) channels(s int32, list []fabric.Channel) []fabric.Channel {
 		}
 		list = append(list, fabric.Channel{
 			From: s, To: q.gsw, OutPort: uint8(num),
-			InPort: p.peer.Port, Rev: -1, VLs: c.lanes(p), Gbps: float32(c.rate(p).Gbps()),
+			InPort: p.peer.Port, Rev: -1, VLs: c.lanes(p), MTU: p.info.NeighborMTU, Gbps: float32(c.rate(p).Gbps()),
 		})
 	}
 	return list
