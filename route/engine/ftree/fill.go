@@ -199,22 +199,6 @@ func (t *tree) stepUp(u, d int32, at int) int32 {
 	if x < len(slots) && slots[x] >= 0 && leads(slots[x]) {
 		return slots[x]
 	}
-	// The column's switch at the turn, if u is below it and can get there
-	// as directly.
-	turnAt := t.columnSwitch(p, d, at)
-	if turnAt >= 0 && has(t.below1(turnAt), u) {
-		best, most := int32(-1), uint32(0)
-		for y, c := range slots {
-			if c >= 0 && leads(c) && has(t.below1(turnAt), g.Channels[c].To) {
-				if h := draw(t.key[at], y); best < 0 || h > most {
-					best, most = c, h
-				}
-			}
-		}
-		if best >= 0 {
-			return best
-		}
-	}
 	if k := len(slots); k > 1 && x < k {
 		y := (x + 1 + int(t.key[at])/k%(k-1)) % k
 		if c := slots[y]; c >= 0 && leads(c) {

@@ -22,8 +22,7 @@ type past struct {
 // again. If the layout does not fit the changed tree, or the tree cannot be
 // routed with it, Update computes from scratch.
 //
-// Cost: O(channels × switches/64) words, and the entries that may change; with
-// other switches than before, O(switches × LIDs) bytes.
+// Cost: O(channels × switches/64) words, and the entries that may change.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	if from.Tables == nil || o.Rebalance {
 		return e.Compute(g, o)
@@ -262,33 +261,40 @@ type comparison struct {
 func (t *tree) compare(old *tree, d *fabric.Delta) *comparison {
 	c := &comparison{t: t, old: old}
 	g := t.g
-	c.all = !d.SameSwitches || t.height != old.height || t.many != nil || old.many != nil
+	c.all = t.height != old.height || t.many != nil || old.many != nil || !t.sameParts(old, d)
 	if c.all {
 		return c
 	}
-	for k, part := range t.part {
-		if part != old.part[k] { // parts have split or joined
-			c.all = true
-			return c
-		}
-	}
 	c.row1, c.differ, c.exit = make([]bool, t.n), make([]bool, t.n), make([]bool, t.n)
 	c.diff = make([]uint64, t.n*t.words)
+	moves := shiftsOf(d)
+	was := make([]uint64, t.words)
 	for s := range int32(t.n) {
-		c.exit[s] = t.exit[s] != old.exit[s] || t.pivot[t.part[s]] != old.pivot[t.part[s]]
+		os := d.Switch[s]
+		if os < 0 {
+			continue
+		}
+		p, op := t.pivot[t.part[s]], old.pivot[old.part[os]]
+		c.exit[s] = t.exit[s] != old.exit[os] || (p < 0) != (op < 0) || p >= 0 && d.Switch[p] != op
 		c.row1[s] = t.local(old, d, s)
 		mine := c.diff[int(s)*t.words:][:t.words]
+		var any uint64
 		for p := range t.reach {
-			was := old.reach1(p, s)
+			then := old.reach1(p, os)
+			if !d.SameSwitches {
+				then = moved(was, then, moves)
+			}
 			for i, w := range t.reach1(p, s) {
-				mine[i] |= w ^ was[i]
+				w ^= then[i]
+				mine[i] |= w
+				any |= w
 			}
 		}
-		c.differ[s] = slices.ContainsFunc(mine, func(w uint64) bool { return w != 0 })
+		c.differ[s] = any != 0
 	}
 	// The columns, by LID.
 	for l := 1; l < len(g.LIDOwner); l++ {
-		same := l < len(old.g.LIDOwner) && t.dst[l] == old.dst[l] && t.key[l] == old.key[l]
+		same := l < len(old.g.LIDOwner) && sameSwitch(t.dst[l], old.dst[l], d) && t.key[l] == old.key[l]
 		for p := 0; same && p <= t.height; p++ {
 			a, b := t.chain[p][l], old.chain[p][l]
 			same = t.pos[p][l] == old.pos[p][l] && t.plan[p][l] == old.plan[p][l] && t.peer[p][l] == old.peer[p][l] && (a < 0) == (b < 0) && (a < 0 || d.Channel[a] == b)
@@ -303,20 +309,93 @@ func (t *tree) compare(old *tree, d *fabric.Delta) *comparison {
 	return c
 }
 
+// sameParts reports whether the parts are those of before, but for switches
+// that came or went.
+func (t *tree) sameParts(old *tree, d *fabric.Delta) bool {
+	then, now := make([]int32, len(t.partSize)), make([]int32, len(old.partSize))
+	for k := range then {
+		then[k] = -1
+	}
+	for k := range now {
+		now[k] = -1
+	}
+	for s, os := range d.Switch {
+		if os < 0 {
+			continue
+		}
+		k, ok := t.part[s], old.part[os]
+		if then[k] < 0 && now[ok] < 0 {
+			then[k], now[ok] = ok, k
+		}
+		if then[k] != ok || now[ok] != k || t.hasCA[k] != old.hasCA[ok] {
+			return false
+		}
+	}
+	return true
+}
+
+func sameSwitch(s, os int32, d *fabric.Delta) bool {
+	if s < 0 || os < 0 {
+		return s == os
+	}
+	return d.Switch[s] == os
+}
+
+// run is a run of switches that are numbered in a row before and after.
+type run struct{ from, to, n int }
+
+func shiftsOf(d *fabric.Delta) []run {
+	var all []run
+	for s, os := range d.Switch {
+		if os < 0 {
+			continue
+		}
+		if k := len(all) - 1; k >= 0 && all[k].from+all[k].n == int(os) && all[k].to+all[k].n == s {
+			all[k].n++
+			continue
+		}
+		all = append(all, run{int(os), s, 1})
+	}
+	return all
+}
+
+// moved writes a set of old switches to dst as one of new switches.
+func moved(dst, set []uint64, moves []run) []uint64 {
+	clear(dst)
+	for _, m := range moves {
+		for from, to, n := m.from, m.to, m.n; n > 0; {
+			// As many as lie in one word on both sides.
+			k := min(n, 64-from&63, 64-to&63)
+			bits := set[from>>6] >> (from & 63)
+			if k < 64 {
+				bits &= 1<<k - 1
+			}
+			dst[to>>6] |= bits << (to & 63)
+			from, to, n = from+k, to+k, n-k
+		}
+	}
+	return dst
+}
+
 // local reports whether a switch's own cables differ from before, or what
 // they lead to.
 func (t *tree) local(old *tree, d *fabric.Delta, s int32) bool {
-	g, og := t.g, old.g
-	if t.level[s] != old.level[s] || t.base[s] != old.base[s] || t.width[s] != old.width[s] || g.Off[s+1]-g.Off[s] != og.Off[s+1]-og.Off[s] {
+	g, og, os := t.g, old.g, d.Switch[s]
+	if t.level[s] != old.level[os] || t.base[s] != old.base[os] || t.width[s] != old.width[os] || t.label[s] != old.label[os] ||
+		g.Off[s+1]-g.Off[s] != og.Off[os+1]-og.Off[os] {
 		return true
 	}
 	for c := g.Off[s]; c < g.Off[s+1]; c++ {
 		to := g.Channels[c].To
-		if d.Channel[c] < 0 || t.level[to] != old.level[to] || t.label[to] != old.label[to] {
+		was := d.Switch[to]
+		if d.Channel[c] < 0 || t.level[to] != old.level[was] || t.label[to] != old.label[was] {
 			return true
 		}
 	}
-	return !t.hasCA[t.part[s]] && (len(t.plain[t.part[s]]) != len(old.plain[old.part[s]]) || !bytes.Equal(t.plain[t.part[s]], old.plain[old.part[s]]))
+	if t.hasCA[t.part[s]] {
+		return false
+	}
+	return !d.SameSwitches || !bytes.Equal(t.plain[t.part[s]], old.plain[old.part[os]])
 }
 
 // row is the row of switch s: was, if it is still right.

@@ -119,6 +119,9 @@ func TestUpdate(t *testing.T) {
 					continue
 				}
 				verifyNamed(t, ctx, h, now)
+				if err := ftree.Refill(now); err != nil {
+					t.Fatalf("%s: %v", ctx, err)
+				}
 				if err := routetest.CheckUpdate(from, h, d, now, func(int32, ib.LID, int32) bool { return false }); err != nil {
 					t.Fatalf("%s: %v", ctx, err)
 				}
