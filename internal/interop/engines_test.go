@@ -240,14 +240,8 @@ func TestMulticastJudged(t *testing.T) {
 			if err != nil {
 				continue // TestEnginesJudged tells
 			}
-			with := *tb
-			with.Multicast = mcast.Build(g, tb, groups, mcast.Options{})
-			for _, tree := range with.Multicast.Trees {
-				if with.Lanes == nil { // a group may have moved to a lane of its own
-					with.NumVLs = max(with.NumVLs, int(tree.SL)%15+1)
-				}
-			}
-			if r := check.Verify(g, &with, check.Options{Workers: 2}); !r.OK() {
+			with := mcast.Join(g, tb, mcast.Build(g, tb, groups, mcast.Options{}))
+			if r := check.Verify(g, with, check.Options{Workers: 2}); !r.OK() {
 				t.Errorf("%s on %s: %v", e.engine.Name(), name, r.Err())
 			}
 			if len(with.Multicast.Trees) == 0 {
@@ -258,7 +252,7 @@ func TestMulticastJudged(t *testing.T) {
 			if !slices.ContainsFunc(with.Multicast.Trees, func(t route.Tree) bool { return t.SL != 0 }) {
 				args = append(args, "-M")
 			}
-			j := judgement(t, f, g, &with, tb.SL != nil || tb.Lanes != nil, args...)
+			j := judgement(t, f, g, with, tb.SL != nil || tb.Lanes != nil, args...)
 			if !j.reached || j.loops || j.complain != "" {
 				t.Errorf("%s on %s: ibdmchk %v: reached %v, credit loops %v, %s\n%s", e.engine.Name(), name, args, j.reached, j.loops, j.complain, tail(j.out))
 			}
