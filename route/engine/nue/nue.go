@@ -42,7 +42,7 @@ func (Engine) Name() string { return "nue" }
 const (
 	// mendWork bounds the mending of the orders of all layers, in
 	// dependencies looked at.
-	mendWork = 96 << 20
+	mendWork = 192 << 20
 	// rounds is how often layers that are computed side by side tell each
 	// other their loads.
 	rounds = 16
@@ -82,6 +82,11 @@ const (
 	// good is how far above the lower bound the fullest channel may be for
 	// a single lane to be taken without looking further, in percent.
 	good = 2
+	// fair is the same in a large fabric, where looking further takes long.
+	fair = 25
+	// bad is how many times above it the fullest channel may be for a large
+	// fabric to be left as it is.
+	bad = 4
 )
 
 // solve routes all LIDs of hosts.
@@ -90,66 +95,97 @@ const (
 // load is even, that is it. Otherwise all lanes are used, with several ways to
 // begin; the best is worked out. If a single lane was as good, it is taken.
 func solve(w *net, o route.Options, budget int) *job {
-	single := newJob(w, o, 1, way{})
-	clean := single.run(true)
-	if clean {
-		single.improve(maxPasses)
-		if single.most <= single.least()*(100+good)/100 {
+	var single *job
+	near := uint64(good)
+	if full, _ := effort(w); full > trialWork {
+		near = fair
+	}
+	for _, even := range []bool{false, true} {
+		j := newJob(w, o, 1, way{even: even})
+		if !j.run(true) {
+			break
+		}
+		j.improve(maxPasses)
+		if single == nil || j.better(single) {
+			single = j
+		}
+		if single.most <= j.least()*(100+near)/100 {
 			return single
 		}
 	}
 	best := begin(w, o, budget)
 	best.improve(maxPasses)
-	if clean && budget > 1 && !best.better(single) {
+	if single != nil && !best.better(single) {
 		return single
 	}
 	return best
 }
 
-// begin tries several ways to begin and returns the job that went best. In a
-// large fabric only two are tried, with one LID for each switch.
-func begin(w *net, o route.Options, budget int) *job {
-	full, thin := 0, 0
+// effort is what it takes to route all LIDs of hosts, and one for each
+// switch, in channels looked at.
+func effort(w *net) (full, thin int) {
 	for s := range w.n {
 		full += int(w.cas[s]) * len(w.to)
 		thin += int(min(w.cas[s], 1)) * len(w.to)
 	}
+	return full, thin
+}
+
+// begin tries several ways to begin and returns the job that went best. In a
+// large fabric only two are tried, with one LID for each switch.
+func begin(w *net, o route.Options, budget int) *job {
+	full, thin := effort(w)
 	trials := min(maxTrials, trialWork/max(full, 1))
-	small := trials >= 3
-	if !small {
-		trials = 2
-	}
-	if trialWork/max(thin, 1) == 0 {
-		trials = 1
+	if trials < 3 {
+		return beginLarge(w, o, budget, full, thin)
 	}
 	jobs := make([]*job, trials)
 	alone := o
-	if trials > 1 {
-		alone.Workers = 1
-	}
+	alone.Workers = 1
 	route.ForEach(o.Workers, trials, func(_, i int) {
-		k := newJob(w, alone, budget, ways(i, o.Seed))
-		k.thin = !small && trials > 1
-		k.run(false)
-		if small && trials > 1 {
-			k.improve(trialPasses)
-		}
-		jobs[i] = k
+		jobs[i] = newJob(w, alone, budget, ways(i, o.Seed))
+		jobs[i].run(false)
+		jobs[i].improve(trialPasses)
 	})
-	best := 0
-	for i, k := range jobs {
-		if k.better(jobs[best]) {
-			best = i
+	best := jobs[0]
+	for _, k := range jobs {
+		if k.better(best) {
+			best = k
 		}
 	}
-	if !jobs[best].thin {
-		jobs[best].o.Workers = o.Workers
-		return jobs[best]
+	best.o.Workers = o.Workers
+	return best
+}
+
+// beginLarge routes one LID for each switch in two ways and all LIDs in the
+// better one; in the other too if that went badly nevertheless.
+func beginLarge(w *net, o route.Options, budget, full, thin int) *job {
+	first := 1
+	if trialWork/max(thin, 1) > 0 {
+		var jobs [2]*job
+		alone := o
+		alone.Workers = 1
+		route.ForEach(o.Workers, 2, func(_, i int) {
+			k := newJob(w, alone, budget, ways(i, o.Seed))
+			k.thin = true
+			for _, t := range k.tours {
+				t.work = int64(float64(t.work) * float64(thin) / float64(full))
+			}
+			k.run(false)
+			jobs[i] = k
+		})
+		if !jobs[1].better(jobs[0]) {
+			first = 0
+		}
 	}
-	clear(jobs)
-	k := newJob(w, o, budget, ways(best, o.Seed))
-	k.run(false)
-	return k
+	best := newJob(w, o, budget, ways(first, o.Seed))
+	best.run(false)
+	if best.most > bad*best.least() {
+		if k := newJob(w, o, budget, ways(1-first, o.Seed)); k.run(false) && k.better(best) {
+			best = k
+		}
+	}
+	return best
 }
 
 // way is how a job begins: with which order, and whether it may be mended
@@ -158,6 +194,7 @@ type way struct {
 	deep  bool
 	fixed bool
 	drawn bool // the root is drawn, not searched for
+	even  bool // the paths to one LID are spread
 	bare  bool // the escape paths are not taken in
 	seed  uint64
 }
@@ -166,7 +203,7 @@ type way struct {
 // are, an order that grew wide and is mended does best; where they are not,
 // that runs into impasses, and an order that grew deep and is kept does well.
 func ways(i int, seed uint64) way {
-	return way{deep: i%3 == 1, fixed: i%3 > 0, drawn: i >= 3, seed: mix(seed + uint64(i/3))}
+	return way{deep: i%3 == 1, fixed: i%3 > 0, even: i >= 6, drawn: i >= 3, seed: mix(seed + uint64(i/3))}
 }
 
 // mix is the output function of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, 2014).
@@ -235,7 +272,7 @@ func newJob(w *net, o route.Options, layers int, how way) *job {
 		if !how.bare {
 			t.holdEscape(e, dest)
 		}
-		t.fixed = how.fixed
+		t.fixed, t.even = how.fixed, how.even
 		j.tours[k] = t
 	})
 	return j

@@ -27,7 +27,11 @@ type router struct {
 	*layer
 	price []uint64 // by channel: what one path more over it costs
 	fixed bool     // the order may not be mended
-	toll  uint64   // price of a channel whose dependency goes back
+	// even makes shortest count the paths of hosts as they come, so that those
+	// to one LID are spread. Otherwise they run together, which is as good on
+	// whole fat trees, and faster.
+	even bool
+	toll uint64 // price of a channel whose dependency goes back
 
 	v     []vertex
 	order []int32 // switches with a route, each after the one it sends to
@@ -37,7 +41,8 @@ type router struct {
 	plan []int32 // switches by ascending dist, the destination first
 	cand []int32 // channels on a shortest path from plan[i+1]: cand[end[i-1]:end[i]]
 	end  []int32
-	bars bool // some switches' tables are too short for the LID
+	need []bool // by switch: paths of hosts need it
+	bars bool   // some switches' tables are too short for the LID
 	bar  []bool
 
 	heap  []item
@@ -65,7 +70,7 @@ func newRouter(y *layer) *router {
 	r := &router{
 		layer: y, toll: hop / 2, price: make([]uint64, m), v: make([]vertex, n), order: make([]int32, 0, n),
 		dist: make([]int32, n), plan: make([]int32, 0, n), cand: make([]int32, 0, m), end: make([]int32, 0, n),
-		bar: make([]bool, n), tent: make([]uint64, n), tried: make([]uint32, m),
+		bar: make([]bool, n), need: make([]bool, n), tent: make([]uint64, n), tried: make([]uint32, m),
 		pin: make([]int32, n), top: make([]int32, n), flow: make([]uint32, n),
 	}
 	for c := range r.price {
@@ -157,12 +162,15 @@ func (r *router) try(c int32) bool {
 // shortest routes the switches of the plan over shortest paths, as far as
 // the dependency graph allows, and returns how many it left out. Channels
 // whose dependency goes forward are preferred, the cheapest of them; if
-// there is none, the order is mended for the cheapest that allows it.
+// there is none, the order is mended for the cheapest that allows it, but only
+// for switches with hosts and those that these need.
 //
-// Complexity: O(channels on shortest paths), and the mending.
+// Complexity: O(channels on shortest paths), times their length if even, and
+// the mending.
 func (r *router) shortest(d int32) (left int) {
 	r.begin(d)
 	lo := int32(0)
+	hosts := false
 	for i, u := range r.plan[1:] {
 		cand := r.cand[lo:r.end[i]]
 		lo = r.end[i]
@@ -172,29 +180,87 @@ func (r *router) shortest(d int32) (left int) {
 			if v.next == none || r.pos[c] >= v.np {
 				continue
 			}
-			if k := v.cost + r.price[c]; k < least {
+			k := v.cost + r.price[c]
+			if r.even && r.hosts[u] > 0 {
+				k = 0
+				for x := c; x >= 0; x = r.v[r.to[x]].next {
+					k += r.price[x]
+				}
+			}
+			if k < least {
 				best, least = c, k
 			}
 		}
-		if best >= 0 {
-			if x := r.v[r.to[best]].next; x >= 0 {
-				r.used[r.base[best]+x]++
-			}
-		} else if best, least = r.mendFor(cand); best < 0 {
+		if best < 0 {
 			left++
+			hosts = hosts || r.hosts[u] > 0
 			continue
 		}
+		if x := r.v[r.to[best]].next; x >= 0 {
+			r.used[r.base[best]+x]++
+		}
 		r.settle(u, best, least)
+		if r.even {
+			r.charge(u, uint64(r.hosts[u]))
+		}
+	}
+	if r.even {
+		for _, u := range r.order {
+			r.charge(u, -uint64(r.hosts[u]))
+		}
+	}
+	if hosts && !r.fixed {
+		left -= r.mendAll()
 	}
 	return left
+}
+
+// charge adds to the prices on the way from u.
+func (r *router) charge(u int32, paths uint64) {
+	for c := r.v[u].next; c >= 0 && paths != 0; c = r.v[r.to[c]].next {
+		r.price[c] += paths
+	}
+}
+
+// mendAll mends the order for the switches that shortest has left out and that
+// paths of hosts need. It returns for how many that was possible.
+func (r *router) mendAll() (done int) {
+	need := r.need
+	clear(need)
+	for i := len(r.plan) - 1; i > 0; i-- {
+		u := r.plan[i]
+		if r.v[u].next != none || r.hosts[u] == 0 && !need[u] {
+			continue
+		}
+		need[u] = true
+		for _, c := range r.candidates(i) {
+			need[r.to[c]] = true
+		}
+	}
+	for i, u := range r.plan {
+		if i == 0 || r.v[u].next != none || !need[u] {
+			continue
+		}
+		if c, cost := r.mendFor(r.candidates(i)); c >= 0 {
+			r.settle(u, c, cost)
+			done++
+		}
+	}
+	return done
+}
+
+// candidates are the channels on a shortest path from plan[i].
+func (r *router) candidates(i int) []int32 {
+	lo := int32(0)
+	if i > 1 {
+		lo = r.end[i-2]
+	}
+	return r.cand[lo:r.end[i-1]]
 }
 
 // mendFor finds the cheapest of some channels that may be used after mending
 // the order.
 func (r *router) mendFor(cand []int32) (best int32, least uint64) {
-	if r.fixed {
-		return none, 0
-	}
 	r.run++
 	for {
 		best, least = none, math.MaxUint64
