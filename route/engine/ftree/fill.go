@@ -178,10 +178,11 @@ func (t *tree) step(u, d int32, at int) int32 {
 	return t.stepUp(u, d, at)
 }
 
-// stepUp takes the cable of the column's digit (what that would be without any
-// damage, if u is not like the column's switches: it has no part in the shift)
-// if it leads there as directly as any, else one drawn by the number's next digit, else the first in an
-// order drawn for the number.
+// stepUp takes the cable of the column's digit if it leads there as directly
+// as any, else one drawn by the number's next digit, else the first in an order
+// drawn for the number. A switch that is not a peer of the column's, which
+// packets between hosts do not come by, takes the digit that the column would
+// have without damage: it need not change when the column moves.
 func (t *tree) stepUp(u, d int32, at int) int32 {
 	g := t.g
 	lu := int(t.level[u])
