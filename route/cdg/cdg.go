@@ -158,6 +158,29 @@ func (g *Graph) Clone() *Graph {
 // Dependencies over cables that are gone must have been taken out.
 func (g *Graph) Move(s *Shape) { g.shape = s }
 
+// Widen makes room for more lanes; what is there stays on its lane. Orders of
+// the graph are of no use afterwards.
+func (g *Graph) Widen(lanes int) {
+	if lanes <= g.lanes {
+		return
+	}
+	g.owner = &token{}
+	g.shared.Store(false)
+	for v, b := range g.sw {
+		if b == nil {
+			continue
+		}
+		c := *b
+		c.owner = g.owner
+		c.planes = make([]*plane, lanes*lanes)
+		for at, p := range b.planes {
+			c.planes[at/g.lanes*lanes+at%g.lanes] = p
+		}
+		g.sw[v] = &c
+	}
+	g.lanes = lanes
+}
+
 // writable returns the plane of a pair of lanes of a switch for changing it.
 func (g *Graph) writable(v int32, l1, l2 uint8) (*block, *plane) {
 	if g.shared.Load() {

@@ -111,7 +111,11 @@ func TestTwin(t *testing.T) {
 				all = append(all, c)
 				continue
 			}
-			d, ok := drawDep(t, g, lanes)
+			if p.d.Lanes() == lanes && rapid.IntRange(0, 19).Draw(t, "widen") == 0 {
+				p.d.Widen(lanes + 1)
+				p.o = p.d.Order()
+			}
+			d, ok := drawDep(t, g, p.d.Lanes())
 			if !ok {
 				continue
 			}
@@ -166,6 +170,8 @@ func TestTwin(t *testing.T) {
 			})
 		}
 		a, b := all[0], all[len(all)-1]
+		a.d.Widen(lanes + 1)
+		b.d.Widen(lanes + 1)
 		if got, want := a.d.Tangles(b.d), tangles(a.m.edges(g), b.m.edges(g)); got != want {
 			t.Fatalf("%d tangles, want %d", got, want)
 		}

@@ -166,7 +166,7 @@ func (o *Order) InsertAll(g *Graph, deps []Dep) bool {
 		post = s.post
 	}
 	o.pos, o.shared = make([]int32, len(o.pos)), false
-	// Nodes that are not cabled come last: they may be later.
+	// Nodes that no dependency can lead from or to come last.
 	for x := range o.pos {
 		o.pos[x] = int32(len(o.pos) + x)
 	}

@@ -175,7 +175,21 @@ func (s *search) from(v int32, port, lane int, stop bool) bool {
 	return false
 }
 
-// all searches from every node that is cabled.
+// leads reports whether anything at switch v waits for packets on a lane.
+func (s *search) leads(v int32, lane int) bool {
+	for _, g := range s.of {
+		if b := g.sw[v]; b != nil {
+			for _, p := range b.planes[lane*g.lanes : (lane+1)*g.lanes] {
+				if p != nil {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// all searches from every node that others may wait for.
 func (s *search) all(stop bool) bool {
 	sh := s.g.shape
 	for v := range int32(len(s.g.sw)) {
@@ -184,7 +198,7 @@ func (s *search) all(stop bool) bool {
 			seen := s.seen.row(v, lane, words)
 			for p := sh.base[v]; p < sh.base[v+1]; p++ {
 				port := int(p - sh.base[v])
-				if sh.next[p] < 0 || seen[port>>6]>>(port&63)&1 != 0 {
+				if sh.next[p] < 0 || seen[port>>6]>>(port&63)&1 != 0 || !s.leads(sh.at[sh.next[p]], lane) {
 					continue
 				}
 				if s.from(v, port, lane, stop) {

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"heddle/fabric"
 	"heddle/route"
@@ -92,14 +93,20 @@ func BenchmarkUpdate(b *testing.B) {
 			ds[i] = fabric.Diff(g, gs[i])
 		}
 		i := 0
+		var took []time.Duration
 		b.ResetTimer()
 		for b.Loop() {
+			begin := time.Now()
 			q := p.Update(gs[i%len(gs)], ds[i%len(gs)], ts[i%len(gs)], o)
+			took = append(took, time.Since(begin))
 			if !q.Carried() || !q.OK() {
 				b.Fatal(q.Err())
 			}
 			i++
 		}
+		slices.Sort(took)
+		b.ReportMetric(took[len(took)/2].Seconds()*1e3, "ms-median")
+		b.ReportMetric(took[0].Seconds()*1e3, "ms-least")
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/(1<<20), "MiB/proof")
 		b.ReportMetric(float64(changed)/float64(len(gs)), "entries")
 		b.ReportMetric(float64(cols)/float64(len(gs)), "lids")

@@ -155,10 +155,13 @@ func newUpdate(p *Proof, g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Op
 	}
 	u.now.quiet = true
 	now := u.now
-	if now.lanes > 1 && t.NumVLs != old.t.NumVLs {
+	if now.mode == single && old.mode == single { // trees may be on other lanes
+		now.lanes = max(now.lanes, old.lanes)
+	}
+	if now.mode != single && t.NumVLs != old.t.NumVLs {
 		return nil
 	}
-	if now.mode != old.mode || now.lanes != old.lanes || !u.shape.Alike(p.st.shape) || !sameLanes(old.t.Lanes, t.Lanes) {
+	if now.mode != old.mode || now.mode != single && now.lanes != old.lanes || !u.shape.Alike(p.st.shape) || !sameLanes(old.t.Lanes, t.Lanes) {
 		return nil
 	}
 	if g != p.g && !u.sameCables() {
@@ -254,6 +257,11 @@ func (u *update) settle() bool {
 	if !u.trees() {
 		return false
 	}
+	wider := u.now.lanes > u.old.lanes
+	if wider {
+		u.ca.Widen(u.now.lanes)
+		u.sw.Widen(u.now.lanes)
+	}
 	var fresh []cdg.Dep
 	// All that is added first, so that nothing is gone in between.
 	for _, list := range u.ops {
@@ -278,6 +286,10 @@ func (u *update) settle() bool {
 	}
 	u.ca.Move(u.shape)
 	u.sw.Move(u.shape)
+	if wider {
+		u.order = u.ca.Order()
+		return u.order != nil
+	}
 	fresh = slices.DeleteFunc(fresh, func(d cdg.Dep) bool { return u.ca.Count(d) == 0 })
 	return u.order.InsertAll(u.ca, fresh)
 }
