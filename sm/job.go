@@ -124,8 +124,11 @@ func (j *Job) Plan(r *JobResult, workers int) {
 	r.installed = inst
 	r.held = t.Held
 	if t.Held != nil && j.served != nil && j.served.graph != j.graph {
-		r.held = t.Held.Next(inst, fabric.Diff(j.served.graph, j.graph), 0)
+		r.held = t.Held.Next(j.served.tables, fabric.Diff(j.served.graph, j.graph), 0)
 		t.Held = r.held
+	}
+	if r.next != nil && r.next.proof != nil && r.next.tables == r.Tables {
+		t.Proved, t.ProvedOrder = r.next.proof.Dependencies()
 	}
 	r.Plan = transition.New(j.graph, inst, r.Tables, t)
 	if r.Plan.NeedsRepath {

@@ -212,6 +212,16 @@ func (b *builder) more(special []bool) []route.BlockDiff {
 		}
 	}
 	for l, k := range c.kind {
+		if k != 0 && l >= route.RowLen(b.p.wanted.TopLID) {
+			// Rows end before it, and entries beyond stay until LinearFDBTop is
+			// lowered; where that matters they are cleared.
+			for s := range int32(x.managed) {
+				if effective(x.old, s, l) != route.Drop {
+					special[l/route.BlockLen] = true
+					diff = append(diff, route.BlockDiff{Switch: s, Block: uint16(l / route.BlockLen)})
+				}
+			}
+		}
 		if k != droppedAll {
 			continue
 		}

@@ -1,6 +1,8 @@
 package transition_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -298,6 +300,170 @@ func TestLifetime(t *testing.T) {
 	}{{0, 4096 * time.Nanosecond}, {18, 1073741824 * time.Nanosecond}, {19, 2147483648 * time.Nanosecond}, {20, transition.Unlimited}, {31, transition.Unlimited}} {
 		if got := transition.Lifetime(c.code); got != c.want {
 			t.Errorf("code %d: %v, want %v", c.code, got, c.want)
+		}
+	}
+}
+
+// TestWorkers: a plan does not depend on the number of workers, with a proof at
+// hand or without.
+func TestWorkers(t *testing.T) {
+	for seed := range uint64(40) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		net := routetest.Random(6+rng.IntN(8), rng.IntN(12), 2, 1, rng.IntN)
+		whole := net.Graph()
+		g := routetest.Damaged(net, rng.IntN(3), rng.IntN).Graph()
+		levels := rng.IntN(3) == 0
+		a, b := randomTables(whole, rng, levels, false, levels), randomTables(g, rng, levels, false, levels)
+		o := limited
+		o.RepathTime = time.Second
+		if rng.IntN(2) == 0 {
+			o.Proved, o.ProvedOrder = check.Prove(g, b, check.Options{}).Dependencies()
+		}
+		var first string
+		for _, o.Workers = range []int{1, 2, 3, 8} {
+			p := transition.New(g, a, b, o)
+			s := fmt.Sprint(p.Mode, p.Reason, p.Stages, p.Discard, p.Groups, p.SMPs, p.Predicted, p.RepathPairs)
+			var blk [route.BlockLen]byte
+			for k := range p.Stages {
+				for _, d := range p.Stages[k].LFT {
+					p.Block(k, d, &blk)
+					s += fmt.Sprint(blk)
+				}
+			}
+			if first == "" {
+				first = s
+			}
+			if s != first {
+				t.Fatalf("seed %d: %d workers:\n%s\nwant\n%s", seed, o.Workers, s, first)
+			}
+		}
+	}
+}
+
+// TestForced holds every mode that can be forced against the oracle.
+func TestForced(t *testing.T) {
+	first, n := seeds(150, 5000)
+	for seed := first; seed < first+n; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 11))
+		nsw := 3 + rng.IntN(5)
+		net := routetest.Random(nsw, rng.IntN(2*nsw), 1, 1, rng.IntN)
+		whole := net.Graph()
+		g := routetest.Damaged(net, rng.IntN(3), rng.IntN).Graph()
+		levels := rng.IntN(2) == 0
+		a, b := randomTables(whole, rng, levels, false, false), randomTables(g, rng, levels, false, false)
+		if newWire(g, a, a.TopLID).alone(a, nil) != nil || newWire(g, b, b.TopLID).alone(b, nil) != nil {
+			continue
+		}
+		for _, force := range []transition.Mode{transition.ModeStaged, transition.ModeDiscard, transition.ModeStatic} {
+			o := limited
+			o.Force, o.RepathTime = force, time.Second
+			p := transition.New(g, a, b, o)
+			if p.Mode != force && force != transition.ModeStaged && p.Mode != transition.ModeNone && p.Mode != transition.ModeStatic {
+				t.Fatalf("seed %d: %v forced, is %v (%s)", seed, force, p.Mode, p.Reason)
+			}
+			if err := play(g, a, b, nil, p, rng); err != nil {
+				t.Fatalf("seed %d: %v forced: %v (%s): %v", seed, force, p.Mode, p.Reason, err)
+			}
+		}
+	}
+}
+
+// TestFrozen: switches that cannot be written go on forwarding. The graph that
+// is managed lacks them; the oracle sees them.
+func TestFrozen(t *testing.T) {
+	first, n := seeds(400, 20_000)
+	met := 0
+	for seed := first; seed < first+n; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 13))
+		nsw := 4 + rng.IntN(4)
+		whole := routetest.Random(nsw, rng.IntN(2*nsw), 1, 1, rng.IntN).Graph()
+		lost := rng.IntN(nsw)
+		wear := routetest.NewWear(whole)
+		wear.Switch(lost, false)
+		g := wear.Graph()
+		a := randomTables(whole, rng, false, false, false)
+		d := fabric.Diff(whole, g)
+		inst := &route.Tables{LFT: make([][]byte, len(g.Switches)), TopLID: a.TopLID, NumVLs: 1}
+		for s := range inst.LFT {
+			inst.LFT[s] = a.LFT[d.Switch[s]]
+		}
+		b := randomTables(g, rng, false, false, false)
+		f := transition.Frozen{GUID: whole.Switches[lost].GUID, Row: a.LFT[lost][:int(a.TopLID)+1]}
+		for _, c := range whole.Channels[whole.Off[lost]:whole.Off[lost+1]] {
+			f.Cables = append(f.Cables, transition.FrozenCable{Port: c.OutPort, Peer: whole.Switches[c.To].GUID, PeerPort: c.InPort, VLs: c.VLs})
+		}
+		o := limited
+		o.Workers, o.Frozen = 1+rng.IntN(3), []transition.Frozen{f}
+		p := transition.New(g, inst, b, o)
+		if p.Mode == transition.ModeRefused {
+			t.Fatalf("seed %d: %s", seed, p.Reason)
+		}
+		// What the oracle sees: everything, the lost switch with its old row.
+		wanted := route.New("", nsw, a.TopLID)
+		for s := range nsw {
+			if now := d.OldSwitch[s]; now >= 0 {
+				copy(wanted.LFT[s], b.LFT[now])
+			} else {
+				copy(wanted.LFT[s], a.LFT[s])
+			}
+		}
+		if newWire(whole, a, a.TopLID).alone(a, nil) != nil {
+			continue
+		}
+		w := newWire(whole, a, a.TopLID)
+		w.levels = func(int32, ib.LID) map[ib.SL]bool { return map[ib.SL]bool{0: true} }
+		for k := range p.Stages {
+			w.stage = k
+			for _, blk := range p.Stages[k].LFT {
+				var data [route.BlockLen]byte
+				p.Block(k, blk, &data)
+				w.write(d.Switch[blk.Switch], blk.Block, &data)
+			}
+			if err := w.judge(); err != nil {
+				t.Fatalf("seed %d: %v (%s), stage %d: %v", seed, p.Mode, p.Reason, k, err)
+			}
+			if p.Stages[k].Drain > 0 {
+				w.drained()
+			}
+		}
+		o.Frozen = nil
+		if transition.New(g, inst, b, o).Mode != p.Mode {
+			met++
+		}
+	}
+	if n > 1 && met == 0 {
+		t.Error("a frozen switch never made a difference")
+	}
+}
+
+// TestHeld: what hosts hold follows switches and LIDs over changes.
+func TestHeld(t *testing.T) {
+	g := routetest.Random(6, 6, 1, 1, rand.New(rand.NewPCG(1, 1)).IntN).Graph()
+	rng := rand.New(rand.NewPCG(2, 2))
+	a, b := randomTables(g, rng, true, false, false), randomTables(g, rng, true, false, false)
+	var h *transition.Held
+	h = h.Next(a, nil, 6).Next(b, nil, 6)
+	wear := routetest.NewWear(g)
+	wear.Switch(2, false)
+	less := wear.Graph()
+	d := fabric.Diff(g, less)
+	k := h.Next(a, d, 0)
+	for l := ib.LID(1); l <= g.TopLID; l++ {
+		for s := range int32(6) {
+			want := uint16(1)<<a.PathSL(s, l) | 1<<b.PathSL(s, l)
+			if got := h.Levels(s, l); got != want {
+				t.Fatalf("switch %d LID %d: %b, want %b", s, l, got, want)
+			}
+			now := d.OldSwitch[s]
+			if now < 0 {
+				continue
+			}
+			if slices.Contains(d.LIDs, l) {
+				want = 0
+			}
+			if got := k.Levels(now, l); got != want {
+				t.Fatalf("after a change: switch %d LID %d: %b, want %b", s, l, got, want)
+			}
 		}
 	}
 }
