@@ -46,14 +46,14 @@ func verify(t testing.TB, g *fabric.Graph, tb *route.Tables) *check.Report {
 	t.Helper()
 	r := check.Verify(g, tb, check.Options{Workers: 2})
 	if !r.OK() {
-		why := ""
+		var why strings.Builder
 		for _, f := range r.Failures {
-			why += fmt.Sprintf("\n%v: LID %d at switch %d, entry %d", f.Kind, f.LID, f.Switch, f.Entry)
+			why.WriteString(fmt.Sprintf("\n%v: LID %d at switch %d, entry %d", f.Kind, f.LID, f.Switch, f.Entry))
 		}
 		for _, c := range r.Cycles {
-			why += "\n" + c.String(g)
+			why.WriteString("\n" + c.String(g))
 		}
-		t.Fatalf("%v%s", r.Err(), why)
+		t.Fatalf("%v%s", r.Err(), why.String())
 	}
 	return r
 }

@@ -158,14 +158,14 @@ func verifyNamed(t *testing.T, ctx string, g *fabric.Graph, tb *route.Tables) {
 	if r.OK() {
 		return
 	}
-	why := ""
+	var why strings.Builder
 	for _, f := range r.Failures {
-		why += fmt.Sprintf("\n%v: LID %d at switch %d, entry %d", f.Kind, f.LID, f.Switch, f.Entry)
+		why.WriteString(fmt.Sprintf("\n%v: LID %d at switch %d, entry %d", f.Kind, f.LID, f.Switch, f.Entry))
 	}
 	for _, c := range r.Cycles {
-		why += "\n" + c.String(g)
+		why.WriteString("\n" + c.String(g))
 	}
-	t.Fatalf("%s: %v%s", ctx, r.Err(), why)
+	t.Fatalf("%s: %v%s", ctx, r.Err(), why.String())
 }
 
 // TestReturns: what fails and returns leaves no trace on the paths between
