@@ -189,6 +189,11 @@ func TestGroupTakeover(t *testing.T) {
 	if err := delivered(c, g); err != nil {
 		t.Fatal(err)
 	}
+	for i := range f.Nodes {
+		if si, ok := c.Sim.SwitchInfo(i); ok && si.MulticastFDBTop != g.MLID {
+			t.Fatalf("MulticastFDBTop of %s is %v, want %v", f.Nodes[i].ID, si.MulticastFDBTop, g.MLID)
+		}
+	}
 	n, k := restart(t, c, m, true)
 	n.SetGroups([]sm.Group{g})
 	mustUp(t, c, n)

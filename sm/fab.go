@@ -70,6 +70,8 @@ const (
 	nSuspect // a switch of the region that is still to be read
 	nRead    // a switch of the region that was read
 	nMoved   // one of its ports was found in another state than before
+	nReset   // its agent forgot its LID or key
+	nAgain   // its port 0 was read again
 	nSeen    // … or its far ends were looked at to find out why it says so
 )
 

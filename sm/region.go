@@ -157,7 +157,7 @@ func (c *Core) endRegion() {
 		return
 	}
 	for _, n := range c.reg.nodes {
-		c.f.nodes[n].flags &^= nTouched | nSuspect | nRead | nNew | nMoved | nSeen
+		c.f.nodes[n].flags &^= nTouched | nSuspect | nRead | nNew | nMoved | nReset | nSeen | nAgain
 		ports := c.f.nodePorts(n)
 		for i := range ports {
 			ports[i].flags &^= pAsked
@@ -244,7 +244,7 @@ func (c *Core) explored() bool {
 }
 
 // readFarEnds looks at the far ends of switches that say that a port changed
-// state while none shows it: a late copy of one of our own Sets may have moved
+// state while none shows it, and of those that were reset: a late copy of one of our own Sets may have moved
 // a port on after its link had come back. It reports whether it asked anything.
 func (c *Core) readFarEnds() bool {
 	f := c.f
@@ -252,7 +252,14 @@ func (c *Core) readFarEnds() bool {
 	for i := 0; i < len(c.reg.nodes); i++ {
 		n := c.reg.nodes[i]
 		nd := &f.nodes[n]
-		if nd.flags&(nRead|nMoved|nSeen) != nRead || !nd.sw.PortStateChange || !nd.path.set {
+		if nd.flags&(nRead|nReset|nAgain) == nRead && nd.path.set && c.allInit(n) {
+			// It may have been reset after its port 0 was read.
+			nd.flags |= nAgain
+			c.add(mk(opSwitchInfo, n, 0, 0))
+			c.add(mk(opReread, n, 0, 0))
+			asked = true
+		}
+		if nd.flags&(nRead|nSeen) != nRead || nd.flags&(nMoved|nReset) == nMoved || !nd.sw.PortStateChange || !nd.path.set {
 			continue
 		}
 		nd.flags |= nSeen

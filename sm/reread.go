@@ -43,6 +43,7 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 		}
 		if pi.LID != old.LID || pi.MKey != old.MKey {
 			c.relook(n)
+			nd.flags |= nReset
 		}
 	}
 	if num == 0 {
@@ -62,7 +63,7 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 		}
 		p.peer = subnet.NoRef
 		p.flags &^= pMeasured | pProved
-	case was && pi.PortState >= ib.StateArmed && old.PortState >= ib.StateArmed:
+	case was && pi.PortState >= old.PortState && old.PortState >= ib.StateArmed:
 		return // a link that goes down comes back in Init
 	default:
 		if was && old.PortState >= ib.StateArmed {
