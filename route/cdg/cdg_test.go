@@ -1,6 +1,7 @@
 package cdg_test
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -101,12 +102,9 @@ func TestTwin(t *testing.T) {
 			p := &all[i]
 			if len(all) < 4 && rapid.IntRange(0, 5).Draw(t, "clone") == 0 {
 				c := pair{p.d.Clone(), model{}, nil}
-				for d, n := range p.m {
-					c.m[d] = n
-				}
+				maps.Copy(c.m, p.m)
 				if p.o != nil {
 					c.o = p.o.Clone()
-					p.o = p.o.Clone()
 				}
 				all = append(all, c)
 				continue

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 )
 
 // Order is a topological order of a graph's nodes, kept while dependencies
@@ -11,9 +12,9 @@ import (
 // algorithm for directed acyclic graphs", 2006). Dependencies that are taken
 // out leave it as good as it was.
 type Order struct {
-	pos    []int32 // by node
-	shared bool
-	seen   []uint32 // by node: round of the last visit
+	pos    []int32     // by node
+	shared atomic.Bool // pos belongs to a copy too
+	seen   []uint32    // by node: round of the last visit
 	round  uint32
 	fwd    []int32
 	back   []int32
@@ -67,9 +68,14 @@ func (g *Graph) Order() *Order {
 	return o
 }
 
-// Clone returns a copy. The original must not be changed any more; both may
-// be cloned again, and several goroutines may clone one at once.
-func (o *Order) Clone() *Order { return &Order{pos: o.pos, shared: true} }
+// Clone returns a copy that shares the order until one of the two changes it.
+// Several goroutines may clone one at once.
+func (o *Order) Clone() *Order {
+	o.shared.Store(true)
+	c := &Order{pos: o.pos}
+	c.shared.Store(true)
+	return c
+}
 
 // Agrees reports whether a dependency goes forward in the order.
 func (o *Order) Agrees(g *Graph, d Dep) bool {
@@ -90,8 +96,9 @@ func (o *Order) Insert(g *Graph, d Dep) bool {
 	if hi < lo {
 		return true
 	}
-	if o.shared {
-		o.pos, o.shared = slices.Clone(o.pos), false
+	if o.shared.Load() {
+		o.pos = slices.Clone(o.pos)
+		o.shared.Store(false)
 	}
 	if o.seen == nil {
 		o.seen = make([]uint32, len(o.pos))
@@ -165,7 +172,8 @@ func (o *Order) InsertAll(g *Graph, deps []Dep) bool {
 		}
 		post = s.post
 	}
-	o.pos, o.shared = make([]int32, len(o.pos)), false
+	o.pos = make([]int32, len(o.pos))
+	o.shared.Store(false)
 	// Nodes that no dependency can lead from or to come last.
 	for x := range o.pos {
 		o.pos[x] = int32(len(o.pos) + x)

@@ -265,7 +265,7 @@ func (g *Graph) Tangles(more *Graph) int {
 	sh, lanes := g.shape, g.lanes
 	id := make([]int32, g.nodes())
 	left := g.rows() // by input port of the switch that a node enters: not yet in a component
-	for p, to := range sh.next {
+	for _, to := range sh.next {
 		if to < 0 {
 			continue
 		}
@@ -275,7 +275,6 @@ func (g *Graph) Tangles(more *Graph) int {
 			port := to - sh.base[v]
 			left.row(v, lane, words)[port>>6] |= 1 << (port & 63)
 		}
-		_ = p
 	}
 	take := func(x int32) {
 		to := sh.next[x/int32(lanes)]

@@ -22,7 +22,6 @@ import (
 type Proof struct {
 	g      *fabric.Graph
 	t      *route.Tables
-	groups []route.Group
 	report *Report
 	once   sync.Once // for the report's CreditCyclesSwitch
 	lazy   bool
@@ -44,7 +43,7 @@ type state struct {
 // Prove judges t for g as Verify does and remembers what Update needs.
 func Prove(g *fabric.Graph, t *route.Tables, o Options) *Proof {
 	r, j, w := verify(g, t, o, true)
-	p := &Proof{g: g, t: t, groups: o.Groups, report: r}
+	p := &Proof{g: g, t: t, report: r}
 	if !r.OK() {
 		return p
 	}
@@ -393,7 +392,7 @@ func (u *update) proof() *Proof {
 		all |= m
 	}
 	r.VLsUsed = max(bits.OnesCount16(all), 1)
-	return &Proof{g: u.now.g, t: u.now.t, groups: u.o.Groups, report: r, lazy: true, st: st}
+	return &Proof{g: u.now.g, t: u.now.t, report: r, lazy: true, st: st}
 }
 
 // disconnected counts the pairs that no cable joins.

@@ -18,13 +18,12 @@ import (
 
 // world is a fabric whose cables and hosts come and go, with tables.
 type world struct {
-	f      *fabric.Fabric
-	draw   func(int) int
-	down   map[fabric.Ref]bool
-	vls    uint8
-	g      *fabric.Graph
-	t      *route.Tables
-	groups []route.Group
+	f    *fabric.Fabric
+	draw func(int) int
+	down map[fabric.Ref]bool
+	vls  uint8
+	g    *fabric.Graph
+	t    *route.Tables
 }
 
 var worlds = []string{
@@ -116,7 +115,6 @@ func (w *world) multicast() {
 		return
 	}
 	w.t.Multicast = &route.Multicast{}
-	w.groups = nil
 	for k := range 1 + w.draw(2) {
 		grp := route.Group{MLID: ib.LID(0xC000 + k)}
 		for e := range w.g.EndPorts {
