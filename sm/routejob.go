@@ -8,6 +8,7 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/subnet"
 )
 
 // installed is what the switches of the graph hold, as read back or
@@ -209,6 +210,9 @@ func (c *Core) planImprove(r *JobResult) {
 // reroute asks for tables without looking at the fabric. It is a full sweep
 // if the fabric is not known for sure.
 func (c *Core) reroute(why string) {
+	if c.state != subnet.Master {
+		return // a new master computes from scratch anyway
+	}
 	c.wantRoute = true
 	c.ask(why)
 }
