@@ -78,8 +78,10 @@ var engineKinds = []engineKind{
 	{"file", (*engineFlags).fileEngine},
 }
 
-// autoChain is what --engine auto stands for.
-var autoChain = []string{"minhop", "updn"}
+// autoChain is what --engine auto stands for. ftree comes first because it
+// keeps a tree free of deadlock over failures that min-hop does not, and gives
+// back what it gave before when a cable returns.
+var autoChain = []string{"ftree", "minhop", "updn"}
 
 func engineNames() []string {
 	var names []string

@@ -27,9 +27,9 @@ type testNet struct {
 
 var testNets = []testNet{
 	{name: "irregular-32", gen: []string{"irregular", "32"}},
-	{name: "tree-648", gen: []string{"fattree", "648"}, engine: "minhop", long: true},
+	{name: "tree-648", gen: []string{"fattree", "648"}, engine: "ftree", long: true},
 	{name: "torus-8x8", gen: []string{"torus", "8x8"}, engine: "updn"},
-	{name: "tree-324", gen: []string{"fattree", "324"}, engine: "minhop", long: true},
+	{name: "tree-324", gen: []string{"fattree", "324"}, engine: "ftree", long: true},
 	{name: "net.1", file: "net.1", long: true},
 	{name: "net.2sw2path4hca", file: "net.2sw2path4hca", long: true},
 	{name: "net.2sw2path4hca2port", file: "net.2sw2path4hca2port", long: true},

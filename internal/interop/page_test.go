@@ -121,7 +121,7 @@ func TestPage(t *testing.T) {
 	up.await("SUBNET UP\n", 0, upTime)
 
 	b.do(http.MethodPost, "/url", map[string]string{"url": "http://" + addr + "/"}, nil)
-	for _, want := range []string{"SUBNET UP", "MASTER", "36\nswitches", "324\nhosts", "648\nlinks active", "routes by minhop", "Last full sweep"} {
+	for _, want := range []string{"SUBNET UP", "MASTER", "36\nswitches", "324\nhosts", "648\nlinks active", "routes by ftree", "Last full sweep"} {
 		b.awaitText(want, 30*time.Second)
 	}
 	// The drawing must have ink: switches and links in their colours.
