@@ -68,6 +68,8 @@ type Manager struct {
 	KillAfter int
 	// OnSend, if set, sees every packet before it is sent.
 	OnSend func(p *mad.Packet)
+	// OnPublish, if set, is called when a snapshot has been published.
+	OnPublish func()
 	// Clock, if set, is a real clock by which the time that the core takes for
 	// its steps, that routing jobs take to find and prove tables, and to plan
 	// the transition, is added up in StepCPU, JobCPU and PlanCPU.
@@ -224,6 +226,9 @@ func (m *Manager) do() {
 	if out.Publish != nil {
 		m.Snap = out.Publish
 		m.c.remember(m)
+		if m.OnPublish != nil {
+			m.OnPublish()
+		}
 	}
 	m.Notices = append(m.Notices, out.Notices...)
 	if out.Plan != nil {

@@ -37,7 +37,12 @@ func (h *Held) Levels(s int32, l ib.LID) uint16 { return h.levels(s, l) }
 // the same, then n is its number of switches. Tables without service levels
 // used level 0.
 func (h *Held) Next(old *route.Tables, d *fabric.Delta, n int) *Held {
-	top := len(old.Class)
+	// Tables without service levels have no classes either, and use level 0.
+	class := old.Class
+	if old.SL == nil {
+		class = make([]int32, int(old.TopLID)+1)
+	}
+	top := len(class)
 	if h != nil {
 		top = max(top, len(h.Class))
 	}
@@ -50,8 +55,8 @@ func (h *Held) Next(old *route.Tables, d *fabric.Delta, n int) *Held {
 		if h != nil && l < len(h.Class) {
 			p.held = h.Class[l]
 		}
-		if l < len(old.Class) {
-			p.old = old.Class[l]
+		if l < len(class) {
+			p.old = class[l]
 		}
 		gone := false
 		if d != nil {

@@ -448,6 +448,10 @@ func TestHeld(t *testing.T) {
 	less := wear.Graph()
 	d := fabric.Diff(g, less)
 	k := h.Next(a, d, 0)
+	plain := randomTables(g, rng, false, false, false)
+	if got := (*transition.Held)(nil).Next(plain, nil, 6).Levels(3, g.TopLID); got != 1 {
+		t.Errorf("after tables without service levels: %b, want level 0", got)
+	}
 	for l := ib.LID(1); l <= g.TopLID; l++ {
 		for s := range int32(6) {
 			want := uint16(1)<<a.PathSL(s, l) | 1<<b.PathSL(s, l)

@@ -1,0 +1,471 @@
+package lab
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/route/transition"
+	"heddle/sim"
+	"heddle/sm"
+)
+
+// period is when something was so; it still is if until is mad.Never.
+type period struct{ from, until mad.Time }
+
+func (p period) meets(a, b mad.Time) bool { return p.from <= b && p.until >= a }
+
+type heldEntry struct {
+	period
+	port byte
+}
+
+type heldRow struct {
+	period
+	lanes smp.SLtoVL
+}
+
+// toldLevels is what hosts could learn: the service levels of a snapshot.
+type toldLevels struct {
+	period
+	tables *route.Tables
+	index  map[ib.GUID]int32
+}
+
+// flights is the oracle of transitions under traffic. It looks at the
+// simulated switches and nowhere else: after every change it asks where data
+// packets can be at that moment, given which entries, SL-to-VL tables and links
+// were in force when, that a packet leaves a switch within its lifetime and
+// head-of-queue limit, and that a host uses a service level until repath after
+// it was told another. Then it looks for packets that wait for each other in a
+// ring.
+type flights struct {
+	c      *Cluster
+	m      *Manager
+	stay   time.Duration // longest in one switch
+	repath time.Duration
+
+	entries [][][]heldEntry // by node, LID
+	lanes   [][][]heldRow   // by node, in·(ports+1) + out
+	active  [][][]period    // by node, port
+	told    []toldLevels
+	several bool // more than one lane is in use
+
+	err    error
+	looks  int
+	starts *started
+	sent   int // notices seen
+	worst  time.Duration
+}
+
+// started is what could be reached when a transition began.
+type started struct {
+	at     mad.Time
+	window time.Duration
+	pairs  map[[2]int]mad.Time // source node, LID → when it was lost; 0: it is not
+}
+
+func watchFlights(c *Cluster, m *Manager, cfg *sm.Config) *flights {
+	w := &flights{
+		c: c, m: m, repath: cfg.RepathTime,
+		stay: transition.Lifetime(cfg.PacketLife) + transition.Lifetime(max(cfg.HOQLife, cfg.LeafHOQLife)),
+	}
+	n := len(c.Fabric.Nodes)
+	w.entries, w.lanes, w.active = make([][][]heldEntry, n), make([][][]heldRow, n), make([][][]period, n)
+	for i := range c.Fabric.Nodes {
+		ports := c.Fabric.Nodes[i].NumPorts + 1
+		w.active[i] = make([][]period, ports)
+		w.lanes[i] = make([][]heldRow, ports*ports)
+		w.readLinks(i)
+		w.readEntries(i)
+		w.readLanes(i)
+	}
+	w.readTold()
+	m.OnPublish = w.readTold
+	c.Sim.OnChange = func(ch sim.Change) {
+		switch {
+		case w.err != nil:
+			return
+		case ch.Kind == sim.ChangeState:
+			w.readLinks(ch.Node)
+		case ch.Kind == sim.ChangeReset:
+			w.readLinks(ch.Node)
+			w.readEntries(ch.Node)
+			w.readLanes(ch.Node)
+		case ch.Attr == smp.AttrLFT || ch.Attr == smp.AttrSwitchInfo:
+			w.readEntries(ch.Node)
+		case ch.Attr == smp.AttrSLtoVL:
+			w.readLanes(ch.Node)
+		default:
+			return
+		}
+		w.look()
+	}
+	return w
+}
+
+func (w *flights) now() mad.Time { return w.c.Sim.Now() }
+
+// recent drops what no packet can have met.
+func recent[T any](list []T, p func(*T) *period, horizon mad.Time) []T {
+	return slices.DeleteFunc(list, func(x T) bool { return p(&x).until < horizon })
+}
+
+func (w *flights) horizon() mad.Time {
+	return w.now().Add(-time.Duration(len(switches(w.c.Fabric))+1) * w.stay)
+}
+
+func (w *flights) readEntries(n int) {
+	if !w.c.Fabric.Nodes[n].IsSwitch() {
+		return
+	}
+	row := w.c.Sim.LFT(n, nil)
+	for len(w.entries[n]) < len(row) {
+		w.entries[n] = append(w.entries[n], []heldEntry{{period{0, mad.Never}, route.Drop}})
+	}
+	for l := range w.entries[n] {
+		e := byte(route.Drop)
+		if l < len(row) {
+			e = row[l]
+		}
+		list := w.entries[n][l]
+		if last := &list[len(list)-1]; last.port != e {
+			last.until = w.now()
+			list = append(list, heldEntry{period{w.now(), mad.Never}, e})
+		}
+		w.entries[n][l] = recent(list, func(x *heldEntry) *period { return &x.period }, w.horizon())
+	}
+}
+
+func (w *flights) readLanes(n int) {
+	if !w.c.Fabric.Nodes[n].IsSwitch() {
+		return
+	}
+	ports := w.c.Fabric.Nodes[n].NumPorts + 1
+	for i := range w.lanes[n] {
+		row := w.c.Sim.SLtoVL(n, uint8(i/ports), uint8(i%ports))
+		list := w.lanes[n][i]
+		if len(list) == 0 || list[len(list)-1].lanes != row {
+			if len(list) > 0 {
+				list[len(list)-1].until = w.now()
+			}
+			list = append(list, heldRow{period{w.now(), mad.Never}, row})
+		}
+		w.lanes[n][i] = recent(list, func(x *heldRow) *period { return &x.period }, w.horizon())
+	}
+}
+
+func (w *flights) readLinks(n int) {
+	for p := 1; p <= w.c.Fabric.Nodes[n].NumPorts; p++ {
+		up := w.c.Sim.Up(n) && w.c.Sim.PortInfo(n, p).PortState == ib.StateActive
+		list := w.active[n][p]
+		on := len(list) > 0 && list[len(list)-1].until == mad.Never
+		switch {
+		case up && !on:
+			list = append(list, period{w.now(), mad.Never})
+		case !up && on:
+			list[len(list)-1].until = w.now()
+		}
+		w.active[n][p] = recent(list, func(x *period) *period { return x }, w.horizon())
+	}
+}
+
+func (w *flights) isActive(n, p int) bool {
+	list := w.active[n][p]
+	return len(list) > 0 && list[len(list)-1].until == mad.Never
+}
+
+// readTold notes what hosts can learn from the manager.
+func (w *flights) readTold() {
+	s := w.m.Snap
+	if s == nil || s.Tables == nil || s.Graph == nil || len(w.told) > 0 && w.told[len(w.told)-1].tables == s.Tables {
+		return
+	}
+	t := toldLevels{period{w.now(), mad.Never}, s.Tables, map[ib.GUID]int32{}}
+	for i := range s.Graph.Switches {
+		t.index[s.Graph.Switches[i].GUID] = int32(i)
+	}
+	if len(w.told) > 0 {
+		w.told[len(w.told)-1].until = w.now().Add(w.repath)
+	} else {
+		t.from = 0
+	}
+	w.told = append(w.told, t)
+	w.told = recent(w.told, func(x *toldLevels) *period { return &x.period }, w.horizon())
+	for i := range w.told {
+		w.several = w.several || w.told[i].tables.SL != nil || w.told[i].tables.Lanes != nil
+	}
+}
+
+// buffer is a lane of the channel that leaves a node by a port.
+type buffer struct {
+	node int32
+	port uint8
+	lane uint8
+}
+
+// flight is a packet that came into a switch over a buffer some time between
+// from and until.
+type flight struct {
+	buffer
+	sl          ib.SL
+	from, until mad.Time
+}
+
+// look judges this moment.
+func (w *flights) look() {
+	w.reachability()
+	w.looks++
+	waits := map[buffer]map[buffer]bool{}
+	now, begin := w.now(), w.horizon()
+	owners := map[ib.LID]int{}
+	top := 0
+	for _, e := range w.c.Sim.LIDs() {
+		owners[e.LID] = e.Node
+	}
+	for n := range w.entries {
+		top = max(top, len(w.entries[n]))
+	}
+	f := w.c.Fabric
+	for l := 1; l < top; l++ {
+		owner, owned := owners[ib.LID(l)]
+		toSwitch := owned && f.Nodes[owner].IsSwitch()
+		seen := map[flight]bool{}
+		for n := range f.Nodes {
+			if !f.Nodes[n].IsSwitch() || l >= len(w.entries[n]) {
+				continue
+			}
+			var in []uint8
+			if !toSwitch {
+				in = append(in, 0)
+			}
+			for p := 1; p <= f.Nodes[n].NumPorts; p++ {
+				if r, ok := w.c.Sim.Peer(n, p); ok && !f.Nodes[r.Node].IsSwitch() && w.isActive(n, p) {
+					in = append(in, uint8(p))
+				}
+			}
+			if len(in) == 0 {
+				continue
+			}
+			w.levels(f.Nodes[n].GUID, ib.LID(l), func(sl ib.SL, p period) {
+				a, b := max(begin, p.from), min(now, p.until)
+				for _, port := range in {
+					if a <= b {
+						w.forward(waits, seen, n, port, l, flight{sl: sl, from: a, until: b}, false)
+					}
+				}
+			})
+		}
+	}
+	if ring := ringOf(waits); len(ring) > 0 {
+		w.err = fmt.Errorf("at %v packets can wait for each other: %s", now, w.name(ring))
+	}
+}
+
+func (w *flights) name(ring []buffer) (s string) {
+	for _, b := range ring {
+		s += fmt.Sprintf("%s[%d] lane %d, ", w.c.Fabric.Nodes[b.node].ID, b.port, b.lane)
+	}
+	return s
+}
+
+// levels calls fn for the service levels that hosts on a switch may use, and when.
+func (w *flights) levels(guid ib.GUID, l ib.LID, fn func(sl ib.SL, p period)) {
+	if !w.several {
+		fn(0, period{0, mad.Never})
+		return
+	}
+	for i := range w.told {
+		if s, ok := w.told[i].index[guid]; ok {
+			fn(w.told[i].tables.PathSL(s, l), w.told[i].period)
+		}
+	}
+}
+
+// forward sends packets on that are at switch n since x.from..x.until; inFlight
+// says that they came over a channel between switches.
+func (w *flights) forward(waits map[buffer]map[buffer]bool, seen map[flight]bool, n int, in uint8, l int, x flight, inFlight bool) {
+	now := w.now()
+	last := x.until
+	if inFlight {
+		last = min(x.until.Add(w.stay), now)
+	}
+	ports := w.c.Fabric.Nodes[n].NumPorts + 1
+	for _, e := range w.entries[n][l] {
+		p := int(e.port)
+		if p == 0 || p >= ports || !e.meets(x.from, last) {
+			continue
+		}
+		r, ok := w.c.Sim.Peer(n, p)
+		if !ok || !w.c.Fabric.Nodes[r.Node].IsSwitch() || l >= len(w.entries[r.Node]) {
+			continue
+		}
+		from, until := max(x.from, e.from), min(last, e.until)
+		for _, row := range w.lanes[n][int(in)*ports+p] {
+			lane := uint8(row.lanes[x.sl])
+			if lane >= 15 || !row.meets(from, until) {
+				continue
+			}
+			a, b := max(from, row.from), min(until, row.until)
+			next := buffer{int32(n), uint8(p), lane}
+			if inFlight && x.until.Add(w.stay) >= now && w.isActive(n, p) && w.isActive(int(x.node), int(x.port)) {
+				if waits[x.buffer] == nil {
+					waits[x.buffer] = map[buffer]bool{}
+				}
+				waits[x.buffer][next] = true
+			}
+			for _, up := range w.active[n][p] {
+				if !up.meets(a, b) {
+					continue
+				}
+				y := flight{next, x.sl, max(a, up.from), min(b, up.until)}
+				if !seen[y] {
+					seen[y] = true
+					w.forward(waits, seen, int(r.Node), r.Port, l, y, true)
+				}
+			}
+		}
+	}
+}
+
+// ringOf is a ring of buffers that wait for each other, nil if there is none.
+func ringOf(waits map[buffer]map[buffer]bool) []buffer {
+	state := map[buffer]int{}
+	var path, ring []buffer
+	var visit func(b buffer) bool
+	visit = func(b buffer) bool {
+		switch state[b] {
+		case 1:
+			ring = path[slices.Index(path, b):]
+			return true
+		case 2:
+			return false
+		}
+		state[b] = 1
+		path = append(path, b)
+		for c := range waits[b] {
+			if visit(c) {
+				return true
+			}
+		}
+		path = path[:len(path)-1]
+		state[b] = 2
+		return false
+	}
+	for b := range waits {
+		if visit(b) {
+			return ring
+		}
+	}
+	return nil
+}
+
+// delivers says, by switch, whether the entries in force take packets to l.
+func (w *flights) delivers(l, owner int) []bool {
+	f := w.c.Fabric
+	out := make([]bool, len(f.Nodes))
+	for n := range f.Nodes {
+		if !f.Nodes[n].IsSwitch() {
+			continue
+		}
+		at := n
+		for range len(f.Nodes) + 1 {
+			if l >= len(w.entries[at]) {
+				break
+			}
+			e := int(w.entries[at][l][len(w.entries[at][l])-1].port)
+			if e == 0 {
+				out[n] = at == owner
+				break
+			}
+			if e > f.Nodes[at].NumPorts || !w.isActive(at, e) {
+				break
+			}
+			r, ok := w.c.Sim.Peer(at, e)
+			if !ok {
+				break
+			}
+			if !f.Nodes[r.Node].IsSwitch() {
+				out[n] = int(r.Node) == owner
+				break
+			}
+			at = int(r.Node)
+		}
+	}
+	return out
+}
+
+// reachability follows, from the moment that a transition is announced to the
+// end of its sweep, what could be reached when it began. While no link changes
+// nothing may be lost for longer than the plan said.
+func (w *flights) reachability() {
+	for ; w.sent < len(w.m.Notices); w.sent++ {
+		n := &w.m.Notices[w.sent]
+		switch n.Kind {
+		case sm.KindRouted:
+			w.starts = &started{at: w.now(), window: n.Dur}
+		case sm.KindSweepEnd:
+			w.finish()
+			w.starts = nil
+		}
+	}
+	s := w.starts
+	if s == nil {
+		return
+	}
+	for n := range w.active {
+		for _, list := range w.active[n] {
+			for _, p := range list {
+				if p.from > s.at || p.until > s.at && p.until != mad.Never {
+					w.starts = nil // something else happened
+					return
+				}
+			}
+		}
+	}
+	first := s.pairs == nil
+	if first {
+		s.pairs = map[[2]int]mad.Time{}
+	}
+	for _, e := range w.c.Sim.LIDs() {
+		got := w.delivers(int(e.LID), e.Node)
+		for n, ok := range got {
+			pair := [2]int{n, int(e.LID)}
+			lost, known := s.pairs[pair]
+			switch {
+			case first && ok:
+				s.pairs[pair] = 0
+			case known && !ok && lost == 0:
+				s.pairs[pair] = w.now()
+			case known && ok && lost != 0:
+				w.lost(pair, w.now().Sub(lost))
+				s.pairs[pair] = 0
+			}
+		}
+	}
+}
+
+// slack is what a sweep's own questions and answers take besides a plan.
+const slack = 20 * time.Millisecond
+
+func (w *flights) lost(pair [2]int, d time.Duration) {
+	w.worst = max(w.worst, d)
+	if limit := w.starts.window + w.starts.window/4 + slack; d > limit && w.err == nil {
+		w.err = fmt.Errorf("at %v: %s lost LID %d for %v, longer than %v", w.now(), w.c.Fabric.Nodes[pair[0]].ID, pair[1], d, limit)
+	}
+}
+
+func (w *flights) finish() {
+	if w.starts == nil {
+		return
+	}
+	for pair, lost := range w.starts.pairs {
+		if lost != 0 {
+			w.lost(pair, w.now().Sub(lost))
+		}
+	}
+}
