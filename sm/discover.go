@@ -435,6 +435,9 @@ func (c *Core) discovered() bool {
 		c.endSweep()
 		return true
 	}
+	if c.readResetAgain() {
+		return true
+	}
 	own := f.port(f.self)
 	if !own.has(pKnown) || !f.nodes[f.self.Node].isSwitch() && !own.upPhys() {
 		return c.ownPortDown(own.has(pKnown))
@@ -468,6 +471,27 @@ func (c *Core) discovered() bool {
 		return true
 	}
 	return c.decide()
+}
+
+// readResetAgain asks switches whose links all came up anew, but whose port 0
+// showed a LID, once more: they may have been reset after that was read. It
+// reports whether it asked any.
+func (c *Core) readResetAgain() bool {
+	f := c.f
+	asked := false
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		if !n.isSwitch() || n.flags&(nSwitchInfo|nAgain) != nSwitchInfo {
+			continue
+		}
+		if p0 := f.portOf(int32(i), 0); p0.has(pKnown) && p0.info.LID != 0 && c.allInit(int32(i)) {
+			n.flags |= nAgain
+			c.add(mk(opSwitchInfo, int32(i), 0, 0))
+			c.add(mk(opPortInfo, int32(i), 0, 0))
+			asked = true
+		}
+	}
+	return asked
 }
 
 // leaveOut takes a node out of the subnet.

@@ -88,9 +88,10 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 		return
 	}
 	delete(c.ignoredSMs, si.GUID)
-	c.others = slices.DeleteFunc(c.others, func(o otherSM) bool { return c.reg.on && o.info.GUID == si.GUID })
+	at := ref{Node: n, Port: num}
+	c.others = slices.DeleteFunc(c.others, func(o otherSM) bool { return o.at == at || c.reg.on && o.info.GUID == si.GUID })
 	c.others = append(c.others, otherSM{
-		info: si, at: ref{Node: n, Port: num},
+		info: si, at: at,
 		path: slices.Clone(f.agentPath(n, num)), mkey: f.agentPort(n, num).mkey, lid: p.info.LID,
 	})
 }

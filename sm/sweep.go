@@ -91,7 +91,7 @@ func (c *Core) endSweep() {
 // forgetNew: what was new in a full sweep is so no more.
 func (c *Core) forgetNew() {
 	for i := range c.f.nodes {
-		c.f.nodes[i].flags &^= nNew
+		c.f.nodes[i].flags &^= nNew | nAgain
 	}
 }
 
