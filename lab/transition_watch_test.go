@@ -312,7 +312,8 @@ func (w *flights) forward(waits map[buffer]map[buffer]bool, seen map[flight]bool
 			}
 			a, b := max(from, row.from), min(until, row.until)
 			next := buffer{int32(n), uint8(p), lane}
-			if inFlight && x.until.Add(w.stay) >= now && w.isActive(n, p) && w.isActive(int(x.node), int(x.port)) {
+			// Who waits for this entry came while it was in force, or before.
+			if inFlight && min(x.until, e.until, row.until).Add(w.stay) >= now && w.isActive(n, p) && w.isActive(int(x.node), int(x.port)) {
 				if waits[x.buffer] == nil {
 					waits[x.buffer] = map[buffer]bool{}
 				}
