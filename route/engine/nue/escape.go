@@ -111,8 +111,9 @@ func (e *escape) has(w *net, c int32) bool {
 	return e.parent[w.from[c]] == c || e.parent[w.to[c]] == w.rev[c]
 }
 
-// legal adds up the lengths of the shortest paths to d that first go up and
-// then down, weighted by the hosts at their sources. scratch has 2n entries.
+// legal judges the paths to d that first go up and then down: the shorter they
+// are, and the more channels begin a shortest of them, the lower is the sum
+// over all switches, weighted by their hosts. scratch has 2n entries.
 func (e *escape) legal(w *net, d int32, scratch []int32) (sum uint64) {
 	const far = math.MaxInt32 / 2
 	down, any := scratch[:w.n], scratch[w.n:]
@@ -141,9 +142,17 @@ func (e *escape) legal(w *net, d int32, scratch []int32) (sum uint64) {
 			}
 		}
 		any[u] = best
-		if best < far {
-			sum += uint64(best) * uint64(w.hosts[u])
+		if best == far || u == d {
+			continue
 		}
+		ways := uint64(0)
+		for c := off[u]; c < off[u+1]; c++ {
+			v := w.to[c]
+			if e.rank[v] < int32(i) && any[v]+1 == best || e.rank[v] > int32(i) && down[v]+1 == best {
+				ways++
+			}
+		}
+		sum += (uint64(best)*linkWays - min(ways, linkWays)) * uint64(w.hosts[u]+1)
 	}
 	return sum
 }
@@ -152,6 +161,8 @@ const (
 	// rootWork bounds the search for a root, in channels looked at.
 	rootWork = 3 << 20
 	maxRoots = 64
+	// linkWays is how many more ways to choose from are worth a link more.
+	linkWays = 64
 	maxDests = 24
 )
 

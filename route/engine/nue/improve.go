@@ -149,7 +149,8 @@ func (j *job) improve(passes int) {
 func (m *improver) done() {
 	for _, t := range m.tours {
 		clear(t.load)
-		t.loads = nil
+		// From here on the layers may be worked on side by side again.
+		t.price, t.loads = slices.Clone(m.price), nil
 	}
 	m.base = make([]uint32, len(m.to))
 	for c, k := range m.load {

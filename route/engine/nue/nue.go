@@ -103,7 +103,7 @@ func solve(w *net, o route.Options, budget int) *job {
 	for _, even := range []bool{false, true} {
 		j := newJob(w, o, 1, way{even: even})
 		if !j.run(true) {
-			break
+			continue
 		}
 		j.improve(maxPasses)
 		if single == nil || j.better(single) {
@@ -382,7 +382,7 @@ func (t *tour) hosted(dest []int32, strict bool) bool {
 // switches routes the LIDs of switches, after all others and in the order
 // that those left. Port 0 of a switch with hosts takes the tree of its last.
 func (t *tour) switches() {
-	t.fixed = true
+	t.fixed, t.even = true, false
 	for _, d := range t.dest {
 		lids := t.behind(d)
 		for _, l := range lids[t.cas[d]:] {

@@ -175,29 +175,28 @@ func (r *router) shortest(d int32) (left int) {
 		cand := r.cand[lo:r.end[i]]
 		lo = r.end[i]
 		best, least := none, uint64(math.MaxUint64)
-		for _, c := range cand {
-			v := &r.v[r.to[c]]
-			if v.next == none || r.pos[c] >= v.np {
-				continue
-			}
-			k := v.cost + r.price[c]
-			if r.even && r.hosts[u] > 0 {
-				k = 0
-				for x := c; x >= 0; x = r.v[r.to[x]].next {
-					k += r.price[x]
+		if r.even {
+			best, least = r.evenly(u, cand)
+		} else {
+			for _, c := range cand {
+				v := &r.v[r.to[c]]
+				if v.next == none || r.pos[c] >= v.np {
+					continue
+				}
+				if k := v.cost + r.price[c]; k < least {
+					best, least = c, k
 				}
 			}
-			if k < least {
-				best, least = c, k
+			if best >= 0 {
+				if x := r.v[r.to[best]].next; x >= 0 {
+					r.used[r.base[best]+x]++
+				}
 			}
 		}
 		if best < 0 {
 			left++
 			hosts = hosts || r.hosts[u] > 0
 			continue
-		}
-		if x := r.v[r.to[best]].next; x >= 0 {
-			r.used[r.base[best]+x]++
 		}
 		r.settle(u, best, least)
 		if r.even {
@@ -213,6 +212,46 @@ func (r *router) shortest(d int32) (left int) {
 		left -= r.mendAll()
 	}
 	return left
+}
+
+// evenly finds the cheapest of some channels for switch u and takes its
+// dependency in. Prices are as they are now, with the paths that shortest has
+// charged. If some dependency goes forward, those that go back are open too,
+// for a toll of as many paths as lead to one LID.
+func (r *router) evenly(u int32, cand []int32) (best int32, least uint64) {
+	r.run++
+	for {
+		best, least = none, math.MaxUint64
+		forward := false
+		for _, c := range cand {
+			v := &r.v[r.to[c]]
+			if v.next == none || r.tried[c] == r.run {
+				continue
+			}
+			k := v.cost + r.price[c]
+			if r.hosts[u] > 0 {
+				k = 0
+				for x := c; x >= 0; x = r.v[r.to[x]].next {
+					k += r.price[x]
+				}
+			}
+			if r.pos[c] < v.np {
+				forward = true
+			} else {
+				k += r.net.total
+			}
+			if k < least {
+				best, least = c, k
+			}
+		}
+		if !forward {
+			return none, 0
+		}
+		if r.try(best) {
+			return best, least
+		}
+		r.tried[best] = r.run
+	}
 }
 
 // charge adds to the prices on the way from u.

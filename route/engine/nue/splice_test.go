@@ -1,12 +1,14 @@
 package nue
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/check"
 	"heddle/route/routetest"
 )
 
@@ -46,6 +48,57 @@ func TestMemory(t *testing.T) {
 				}
 				remembers(t, h, tb)
 				g = h
+			}
+		})
+	}
+}
+
+// TestHostsMove moves hosts to other switches, adds ports with LIDs above all
+// others, and takes LIDs away.
+func TestHostsMove(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			draw := routetest.Draws(seed, 6)
+			n := 5 + draw(12)
+			g := routetest.Random(n, n, 3, 2, draw).Graph()
+			o := route.Options{MaxVLs: 1 + draw(4), Workers: 2}
+			tb, err := Engine{}.Compute(g, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 8 {
+				h := *g
+				h.EndPorts, h.LIDOwner = slices.Clone(g.EndPorts), slices.Clone(g.LIDOwner)
+				h.PortChannel, h.Switches = slices.Clone(g.PortChannel), slices.Clone(g.Switches)
+				at := int32(draw(n))
+				free := func() uint8 {
+					h.PortChannel[at] = append(slices.Clone(h.PortChannel[at]), -1)
+					h.Switches[at].NumPorts++
+					return h.Switches[at].NumPorts
+				}
+				e := draw(len(h.EndPorts))
+				switch p := &h.EndPorts[e]; {
+				case draw(3) == 0:
+					h.TopLID++
+					h.LIDOwner = append(h.LIDOwner, int32(len(h.EndPorts)))
+					h.EndPorts = append(h.EndPorts, fabric.EndPort{
+						GUID: 1<<40 + ib.GUID(h.TopLID), Type: ib.NodeCA, PortNum: 1, Switch: at, Port: free(), LID: h.TopLID,
+					})
+				case p.Type == ib.NodeSwitch:
+					continue
+				case draw(3) == 0:
+					h.LIDOwner[p.LID] = fabric.NoLID
+				default:
+					p.Switch, p.Port = at, free()
+				}
+				if tb, err = (Engine{}).Update(route.Solution{Graph: g, Tables: tb}, &h, fabric.Diff(g, &h), o); err != nil {
+					t.Fatal(err)
+				}
+				if err := check.Verify(&h, tb, check.Options{}).Err(); err != nil {
+					t.Fatal(err)
+				}
+				remembers(t, &h, tb)
+				g = &h
 			}
 		})
 	}
