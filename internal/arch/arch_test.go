@@ -44,6 +44,7 @@ var rules = []rule{
 	{"route/engine/lash", []string{"route", "route/engine", "route/engine/layer", "route/engine/spt", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},
 	{"route/engine/dor", []string{"route", "route/engine/grid", "fabric", "ib/..."}, true, "dor shares the grid with torus, and knows no other engine or the judge"},
 	{"route/engine/torus", []string{"route", "route/engine/grid", "fabric", "ib/..."}, true, "torus shares the grid with dor, and knows no other engine or the judge"},
+	{"route/engine/nue", []string{"route", "fabric", "ib/..."}, true, "nue shares nothing with other engines, and does not know the judge"},
 	{"route/engine/file", []string{"route", "route/osmdump", "fabric", "ib/..."}, true, "tables come from dumps that the caller has read"},
 	{"route/routetest", []string{"route", "fabric", "ib/..."}, true, "test support: graphs, and what happens to them"},
 	{"route/engine/vftree", []string{"route", "route/engine", "route/engine/ftree", "fabric", "ib/..."}, true, "vftree adds lanes to the fat tree of ftree"},

@@ -225,6 +225,26 @@ func TestWholeTrees(t *testing.T) {
 	}
 }
 
+// TestDamagedTrees: a tree that lost some cables keeps to one lane, and its
+// fullest channel carries little more than the cables left make it.
+func TestDamagedTrees(t *testing.T) {
+	g := generate(t, 1, "xgft 3 6,6,6 1,6,6")
+	for seed := range uint64(3) {
+		draw := routetest.Draws(seed, 8)
+		cut := map[int]bool{}
+		for range 4 {
+			c := draw(len(g.Channels))
+			cut[min(c, int(g.Channels[c].Rev))] = true
+		}
+		h := without(g, cut)
+		r := judge(t, h, compute(t, h, route.Options{Workers: 2}), 1)
+		const limit = 340 // 1.35 · 210 · 6/5
+		if r.MaxChannelLoad > limit || r.AvgHops > 4 {
+			t.Errorf("seed %d: fullest channel %d, at most %d is fair; %.2f hops", seed, r.MaxChannelLoad, limit, r.AvgHops)
+		}
+	}
+}
+
 // TestAsGoodAsOpenSM compares with what OpenSM 3.3.23 makes of the same
 // netlists with -R nue -Q and nue_max_num_vls as given (load of the fullest
 // channel under all-to-all, mean hops between CAs).
