@@ -273,6 +273,11 @@ func TestFewLanes(t *testing.T) {
 			right(t, fmt.Sprintf("seed %d, step %d", seed, step), h, now, o)
 			from = route.Solution{Graph: h, Tables: now}
 		}
+		// Links have fewer lanes than the tables use.
+		o.MaxVLs = max(from.Tables.NumVLs-1, 1)
+		if now, err := (lash.Engine{}).Update(from, from.Graph, fabric.Diff(from.Graph, from.Graph), o); err == nil && now.NumVLs > o.MaxVLs {
+			t.Fatalf("seed %d: %d lanes, %d are allowed", seed, now.NumVLs, o.MaxVLs)
+		}
 	}
 }
 

@@ -23,11 +23,15 @@ type Change struct {
 // Carry layers the paths p that have become of those of old: pairs whose paths are the
 // same keep their layer, others keep it if it stays acyclic, else they move to the
 // first that does, or to a new one as long as there are no more than budget.
-// It is nil if that is not enough. old is not changed.
+// It is nil if that is not enough, or if old has more layers than that: some
+// link now has fewer lanes. old is not changed.
 //
 // The cost is that of copying the layers, of walking the paths of the pairs
 // that changed, and of the searches that putting them in takes.
 func Carry(old *Layers, p *Paths, ch *Change, budget, workers int) *Layers {
+	if len(old.cdg) > min(budget, Max) {
+		return nil
+	}
 	c := &carrier{Change: ch, was: &Layers{p: old.p, SL: old.SL}}
 	c.now = &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: newSearch(p.Graph)}
 	same := identity(ch.Channel, len(ch.GoneChannel))

@@ -155,6 +155,29 @@ func TestOnlyTrafficThatExists(t *testing.T) {
 	}
 }
 
+// TestCarryFewerLanes: layers are not carried over to where there are fewer
+// lanes than they are.
+func TestCarryFewerLanes(t *testing.T) {
+	p := paths(routetest.Torus(6, 1, 1).Graph(), false)
+	l, _ := layer.Split(p)
+	l = l.Spread(4)
+	every := func(n int) []int32 {
+		list := make([]int32, n)
+		for i := range list {
+			list[i] = int32(i)
+		}
+		return list
+	}
+	n, m := every(p.Graph.Switches()), every(p.Graph.Channels())
+	c := &layer.Change{Switch: n, Gone: n, Channel: m, GoneChannel: m, Column: n, Touched: make([]bool, len(n))}
+	if now := layer.Carry(l, p, c, 4, 1); now == nil || now.Used != 4 {
+		t.Error("four layers are not carried over to four lanes")
+	}
+	if layer.Carry(l, p, c, 3, 1) != nil {
+		t.Error("four layers are carried over to three lanes")
+	}
+}
+
 // TestRefuse: the error names what it takes and what limits it.
 func TestRefuse(t *testing.T) {
 	g := routetest.Torus(4, 4, 1).Graph() // 8 lanes a link
