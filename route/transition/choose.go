@@ -26,9 +26,17 @@ func (b *builder) choose() {
 		b.dynamic()
 		return
 	}
-	quick, rooted := false, []stagedCell(nil)
+	recent := b.alive()
+	quick, settled, rooted := false, len(recent) == 0, []stagedCell(nil)
 	if o.Force == ModeAuto || o.Force == ModeDynamic || o.Force == ModeStaged {
-		quick, rooted = b.x.quickly(b.ch, o)
+		quick, settled, rooted = b.x.quickly(b.ch, o, recent)
+	}
+	if len(recent) > 0 && !settled {
+		defer func() {
+			if len(p.Stages) > 0 {
+				b.waitForRecent(recent)
+			}
+		}()
 	}
 	if len(rooted) > 0 && o.Force != ModeDynamic {
 		p.Mode, p.Forced = ModeStaged, o.Force == ModeStaged

@@ -41,6 +41,23 @@ func (x *mixer) compare(quiet bool) *change {
 	ch := &change{}
 	top := int(max(x.new.TopLID, x.old.TopLID))
 	ch.touched = make([]bool, top+1)
+	x.compareRows(ch)
+	if ch.large {
+		ch.cells = nil
+	}
+	x.compareLevels(ch, quiet)
+	x.compareLanes(ch)
+	x.compareTrees(ch)
+	for l := 1; l <= top; l++ {
+		if ch.touched[l] || len(ch.lanes) > 0 || ch.levels != nil && l < len(ch.levels) && ch.levels[l] {
+			ch.lids = append(ch.lids, ib.LID(l))
+		}
+	}
+	return ch
+}
+
+// compareRows fills what change says of rows and entries.
+func (x *mixer) compareRows(ch *change) {
 	same := x.new.TopLID == x.old.TopLID
 	for s, row := range x.new.LFT {
 		var have []byte
@@ -59,18 +76,6 @@ func (x *mixer) compare(quiet bool) *change {
 		}
 		x.compareRow(ch, int32(s), have, row, from)
 	}
-	if ch.large {
-		ch.cells = nil
-	}
-	x.compareLevels(ch, quiet)
-	x.compareLanes(ch)
-	x.compareTrees(ch)
-	for l := 1; l <= top; l++ {
-		if ch.touched[l] || len(ch.lanes) > 0 || ch.levels != nil && l < len(ch.levels) && ch.levels[l] {
-			ch.lids = append(ch.lids, ib.LID(l))
-		}
-	}
-	return ch
 }
 
 func (x *mixer) compareRow(ch *change, s int32, have, row []byte, from int) {

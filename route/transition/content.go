@@ -36,6 +36,8 @@ type content struct {
 	trees   []treeChange
 	treeAt  []uint8 // by index in trees: the stage
 	treeCut []uint8 // what is left of it before that
+	// treeFrom is the stage in which trees are cut.
+	treeFrom uint8
 }
 
 // entry is what stage k leaves in force at switch s for l.
@@ -284,7 +286,7 @@ func (c *content) ports(k, i int, s int32) [4]uint64 {
 		return treePorts(t.now, s)
 	}
 	p := treePorts(t.old, s)
-	if k < 0 {
+	if k < int(c.treeFrom) {
 		return p
 	}
 	switch c.treeCut[i] {

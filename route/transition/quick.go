@@ -9,7 +9,8 @@ import (
 // quickly tries to show that what changes can mix, or be written in rooted
 // order, by adding what the change allows to the dependencies of the wanted
 // tables, which are given. It returns the entries of destinations that need
-// rooted order. ok is false if it has no opinion: for destinations that are
+// rooted order. settled says that packets of recent states may be under way
+// meanwhile. ok is false if it has no opinion: for destinations that are
 // switches it takes packets from anywhere, which may be too many.
 //
 // A dependency that only the mix allows has an old channel at one end. For
@@ -17,25 +18,26 @@ import (
 // the cost is that of changed entries × ports of a switch, and of the
 // dependencies that disagree with the order given. For others it is changed
 // LIDs × switches.
-func (x *mixer) quickly(ch *change, o *Options) (ok bool, rooted []stagedCell) {
+func (x *mixer) quickly(ch *change, o *Options, recent []Recent) (ok, settled bool, rooted []stagedCell) {
 	if o.Proved == nil || ch.large || ch.unknown > 0 || len(ch.lanes) > 0 || len(ch.trees) > 0 || ch.levels != nil || len(o.Frozen) > 0 {
-		return false, nil
+		return false, false, nil
 	}
 	order := o.ProvedOrder
 	if order == nil {
 		order = o.Proved.Order()
 	}
 	if order == nil {
-		return false, nil
+		return false, false, nil
 	}
 	q := &quick{x: x, deps: o.Proved.Clone(), order: order.Clone()}
 	ch.sortCells()
 	if x.single() {
-		return q.single(ch.cells, o.Workers)
+		ok, rooted = q.single(ch.cells, o.Workers)
+		return ok, ok && q.withRecent(recent), rooted
 	}
 	x.build()
 	if int(x.lanes) > q.deps.Lanes() {
-		return false, nil
+		return false, false, nil
 	}
 	w := x.newWalker()
 	for _, l := range ch.lids {
@@ -47,15 +49,15 @@ func (x *mixer) quickly(ch *change, o *Options) (ok bool, rooted []stagedCell) {
 		}
 		w.edges = w.edges[:0]
 		if !x.rootedDeps(w, l, mixed) {
-			return false, nil
+			return false, false, nil
 		}
 		if q.list = x.cdgDeps(q.list[:0], w.edges); !q.addAll(q.list) {
-			return false, nil
+			return false, false, nil
 		}
 		x.load(w, l, mixed)
 		rooted = x.rank(w, l, rooted)
 	}
-	return true, rooted
+	return true, len(recent) == 0, rooted
 }
 
 func (x *mixer) cdgDeps(list []cdg.Dep, edges []edge) []cdg.Dep {
@@ -103,6 +105,18 @@ func (q *local) channel(t *route.Tables, s int32, l ib.LID) int32 {
 	return -1
 }
 
+// hasCA says, by switch, whether a CA or router port hangs on it.
+func (q *quick) hasCA() []bool {
+	x := q.x
+	hasCA := make([]bool, x.managed)
+	for i := range x.g.EndPorts {
+		if e := &x.g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
+			hasCA[e.Switch] = true
+		}
+	}
+	return hasCA
+}
+
 // single adds what the changed entries of single-lane tables allow, destination
 // by destination. Lists are made in parallel and added in order.
 func (q *quick) single(cells []cell, workers int) (ok bool, rooted []stagedCell) {
@@ -115,13 +129,7 @@ func (q *quick) single(cells []cell, workers int) (ok bool, rooted []stagedCell)
 		groups = append(groups, cells[:n])
 		cells = cells[n:]
 	}
-	x := q.x
-	hasCA := make([]bool, x.managed)
-	for i := range x.g.EndPorts {
-		if e := &x.g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
-			hasCA[e.Switch] = true
-		}
-	}
+	x, hasCA := q.x, q.hasCA()
 	const step = 64
 	type found struct {
 		deps  []cdg.Dep

@@ -117,6 +117,10 @@ type Options struct {
 	// Held are service levels that hosts may use besides the installed
 	// tables' own, from transitions before that they were not told of.
 	Held *Held
+	// Recent are states that switches held before the installed one, as far
+	// back as packets may remember them. Where the change does not go together
+	// with what such packets may still do, the plan begins with a wait.
+	Recent []Recent
 	// Frozen are switches that are not part of the graph (their agent does
 	// not answer, so they can be neither read nor written) but are cabled to
 	// it and still forward by what they held.

@@ -471,3 +471,79 @@ func TestHeld(t *testing.T) {
 		}
 	}
 }
+
+// TestBackToBack: a second and a third transition begin while packets that met
+// the tables before the first are still under way.
+func TestBackToBack(t *testing.T) {
+	first, n := seeds(500, 30_000)
+	waits, none := 0, 0
+	for seed := first; seed < first+n; seed++ {
+		rng := rand.New(rand.NewPCG(seed, 19))
+		nsw := 3 + rng.IntN(6)
+		net := routetest.Random(nsw, rng.IntN(2*nsw), 1, 1, rng.IntN)
+		whole := net.Graph()
+		g := routetest.Damaged(net, rng.IntN(2), rng.IntN).Graph()
+		states := []*route.Tables{randomTables(whole, rng, false, false, false)}
+		for range 3 {
+			next := randomTables(g, rng, false, false, false)
+			if last := states[len(states)-1]; rng.IntN(2) == 0 {
+				for s := range next.LFT { // a small change
+					if rng.IntN(3) > 0 {
+						copy(next.LFT[s], last.LFT[s])
+					}
+				}
+			}
+			states = append(states, next)
+		}
+		w := newWire(g, states[0], states[0].TopLID)
+		w.levels = func(int32, ib.LID) map[ib.SL]bool { return map[ib.SL]bool{0: true} }
+		if w.judge() != nil {
+			continue
+		}
+		o := limited
+		for i, b := range states[1:] {
+			if newWire(g, b, b.TopLID).alone(b, nil) != nil {
+				break
+			}
+			o.Proved, o.ProvedOrder = nil, nil
+			if rng.IntN(4) > 0 {
+				o.Proved, o.ProvedOrder = check.Prove(g, b, check.Options{}).Dependencies()
+			}
+			p := transition.New(g, states[i], b, o)
+			if p.Mode == transition.ModeRefused {
+				t.Fatalf("seed %d: %s", seed, p.Reason)
+			}
+			if len(p.Stages) > 0 && len(o.Recent) > 0 {
+				if none++; len(p.Stages[0].LFT) == 0 {
+					waits++
+				}
+			}
+			for k := range p.Stages {
+				w.stage++
+				for _, d := range p.Stages[k].LFT {
+					var data [route.BlockLen]byte
+					p.Block(k, d, &data)
+					w.write(d.Switch, d.Block, &data)
+				}
+				if err := w.judge(); err != nil {
+					t.Fatalf("seed %d: change %d: %v (%s), stage %d of %d: %v", seed, i, p.Mode, p.Reason, k, len(p.Stages), err)
+				}
+				if p.Stages[k].Drain > 0 {
+					w.drained()
+				}
+			}
+			for s := range w.now {
+				for l := ib.LID(1); l <= b.TopLID; l++ {
+					if w.now[s][l] != b.Entry(int32(s), l) {
+						t.Fatalf("seed %d: change %d: switch %d holds %d for LID %d, want %d", seed, i, s, w.now[s][l], l, b.Entry(int32(s), l))
+					}
+				}
+			}
+			o.Recent = append(o.Recent, transition.Recent{Tables: states[i]})
+		}
+	}
+	t.Logf("%d of %d changes wait first", waits, none)
+	if n > 100 && (waits == 0 || waits == none) {
+		t.Error("not both met")
+	}
+}
