@@ -154,6 +154,9 @@ type Tree struct {
 type Multicast struct {
 	Trees   []Tree // ascending MLID
 	Refused []RefusedGroup
+	// Memo is what route/mcast remembers for the next change of the groups.
+	// Nobody else looks into it. It is immutable.
+	Memo any
 }
 
 // RefusedGroup is a group without a tree, and why.

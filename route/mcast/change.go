@@ -77,6 +77,7 @@ func (b *builder) spread(old *route.Tree, s int32, p *plan) {
 	g := b.g
 	p.reset()
 	p.add(s, -1)
+	b.show(old)
 	for h := 0; h < len(p.list); h++ {
 		u := p.list[h]
 		for c := g.Off[u]; c < g.Off[u+1]; c++ {
@@ -171,6 +172,11 @@ func (b *builder) grow(d *demand, root int32, sl ib.SL, p *plan) bool {
 				continue
 			}
 			edges := b.turns(p, u, c, sl)
+			if b.deps.disagree(edges) {
+				if b.work -= len(g.Channels); b.work <= 0 {
+					return false
+				}
+			}
 			if !b.deps.add(edges) {
 				continue
 			}

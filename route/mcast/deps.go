@@ -1,6 +1,8 @@
 package mcast
 
 import (
+	"slices"
+
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
@@ -27,6 +29,11 @@ func (d *deps) add(list []cdg.Dep) bool {
 		}
 	}
 	return true
+}
+
+// disagree reports whether adding dependencies takes a search.
+func (d *deps) disagree(list []cdg.Dep) bool {
+	return d.order != nil && slices.ContainsFunc(list, func(e cdg.Dep) bool { return !d.order.Agrees(d.graph, e) && d.graph.Count(e) == 0 })
 }
 
 // remove takes dependencies out that add put in.

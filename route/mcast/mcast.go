@@ -17,7 +17,10 @@
 // Cost for each group that has no tree yet: a breadth-first search from every
 // switch with a member, O(members × channels), and the insertion of its
 // dependencies into a topological order (D. J. Pearce and P. H. J. Kelly, 2006).
-// The result depends on the arguments alone.
+// Where only groups have changed, and not the fabric nor the unicast tables,
+// the others cost a comparison of their members. The search for turns that
+// close no cycle is bounded, so that in a large fabric a group may be refused
+// that has a tree. The result depends on the arguments alone.
 package mcast
 
 import (
@@ -50,26 +53,33 @@ func Build(g *fabric.Graph, t *route.Tables, groups []route.Group, o Options) *r
 	if len(groups) == 0 {
 		return out
 	}
-	b := newBuilder(g, t, o)
 	list := slices.Clone(groups)
 	slices.SortStableFunc(list, func(x, y route.Group) int { return cmp.Compare(x.MLID, y.MLID) })
 	list = slices.CompactFunc(list, func(x, y route.Group) bool { return x.MLID == y.MLID })
-	demands := make([]demand, 0, len(list))
-	for _, grp := range list {
-		demands = append(demands, b.connected(gather(g, grp)))
-	}
 	trees := make([]*route.Tree, len(list))
+	refused := make([]string, len(list))
 
 	// First what stays as it is, then what must be extended, then the rest:
 	// the newcomer has to fit in with what is there.
-	prev := remap(o.Previous, o.PreviousGraph, g)
-	for i := range demands {
-		if old := prev[demands[i].MLID]; old != nil {
-			trees[i] = b.keep(&demands[i], old)
+	b, prev := resume(g, t, list, trees, refused, o)
+	if b == nil {
+		b, prev = newBuilder(g, t, o), remap(o.Previous, o.PreviousGraph, g)
+	}
+	demands := make([]demand, len(list))
+	for i := range list {
+		if trees[i] == nil && refused[i] == "" {
+			demands[i] = b.connected(gather(g, list[i]))
+			if old := prev[list[i].MLID]; old != nil {
+				trees[i] = b.keep(&demands[i], old)
+			}
 		}
 	}
 	for i := range demands {
 		d := &demands[i]
+		if refused[i] != "" {
+			out.Refused = append(out.Refused, route.RefusedGroup{MLID: list[i].MLID, Reason: refused[i]})
+			continue
+		}
 		if trees[i] != nil || len(d.at) == 0 {
 			continue
 		}
@@ -85,6 +95,7 @@ func Build(g *fabric.Graph, t *route.Tables, groups []route.Group, o Options) *r
 			out.Trees = append(out.Trees, *tr)
 		}
 	}
+	out.Memo = b.memo(list)
 	return out
 }
 
@@ -119,7 +130,16 @@ type builder struct {
 	pos   []int32
 	plan  *plan
 	comp  []int32
+	at    []int32   // by switch: 1 + its position in the tree that is open
+	open  []int32   // the switches of that tree
+	hosts [][]uint8 // by switch: ports to end ports; nil until wanted
+	tops  map[top]int32
+	work  int // what is left for searches
 }
+
+// maxWork bounds the searches of one Build for turns that close no cycle, in
+// channels looked at.
+const maxWork = 1 << 27
 
 func newBuilder(g *fabric.Graph, t *route.Tables, o Options) *builder {
 	n := len(g.Switches)
@@ -127,7 +147,7 @@ func newBuilder(g *fabric.Graph, t *route.Tables, o Options) *builder {
 		g: g, t: t, dist: map[int32][]uint16{},
 		load: make([]int32, len(g.Channels)), trees: make([]int32, n),
 		need: make([]int32, n), pos: make([]int32, n),
-		plan: newPlan(n), comp: make([]int32, n),
+		plan: newPlan(n), comp: make([]int32, n), at: make([]int32, n), tops: map[top]int32{}, work: maxWork,
 	}
 	if o.Unicast != nil {
 		b.deps.graph = o.Unicast.Clone()
@@ -252,17 +272,30 @@ func (b *builder) build(d *demand, old *route.Tree) (*route.Tree, string) {
 				return t, ""
 			}
 		}
+		// A tree that takes turns which nobody took may stand in the way of
+		// later groups; one by way of the top does not.
 		b.shortest(d, roots[0], b.plan)
-		if t := b.finish(d, b.plan, sl); b.accept(&t) {
-			return &t, ""
-		}
-		for _, r := range roots {
-			if b.grow(d, r, sl, b.plan) {
+		t := b.finish(d, b.plan, sl)
+		if b.strange(&t) {
+			if r := b.topFor(d, sl); r >= 0 && b.along(d, r, b.plan) {
 				if t := b.finish(d, b.plan, sl); b.accept(&t) {
 					return &t, ""
 				}
 			}
 		}
+		if b.accept(&t) {
+			return &t, ""
+		}
+		for _, r := range roots {
+			if b.work > 0 && b.grow(d, r, sl, b.plan) {
+				if t := b.finish(d, b.plan, sl); b.accept(&t) {
+					return &t, ""
+				}
+			}
+		}
+	}
+	if b.work <= 0 {
+		return nil, fmt.Sprintf("on each of %d lanes the trees that were tried close a cycle of channel dependencies with the traffic there, and the search for others was given up", len(tried))
 	}
 	return nil, fmt.Sprintf("on each of %d lanes every tree that was tried (%d roots) closes a cycle of channel dependencies with the traffic there", len(tried), len(roots))
 }
@@ -292,31 +325,90 @@ func (b *builder) lane(sl ib.SL) ib.VL {
 	return b.t.VL(c.From, 0, c.OutPort, sl, c.VLs)
 }
 
-// accept puts a tree's dependencies into the graph unless they close a cycle.
+// accept puts a tree's dependencies into the graph unless they close a cycle,
+// or packets would have to take a lane that a link does not have.
 func (b *builder) accept(t *route.Tree) bool {
-	if !b.deps.add(b.dependencies(t)) {
+	b.show(t)
+	if !b.carried(t) || !b.deps.add(b.dependencies(t)) {
 		return false
 	}
 	b.count(t, 1)
 	return true
 }
 
-// dependencies of a tree: a packet that came over one of its channels may
-// wait for any other that leaves the switch.
-func (b *builder) dependencies(t *route.Tree) (list []cdg.Dep) {
-	g := b.g
+// carried reports whether every link of the shown tree has the lanes of the
+// packets that may come there: from any end port of the switch, or over
+// another link of the tree.
+func (b *builder) carried(t *route.Tree) bool {
+	if b.t.Lanes == nil {
+		return true
+	}
+	if b.hosts == nil {
+		b.hosts = make([][]uint8, len(b.g.Switches))
+		for e := range b.g.EndPorts {
+			if p := &b.g.EndPorts[e]; p.Switch >= 0 {
+				b.hosts[p.Switch] = append(b.hosts[p.Switch], p.Port)
+			}
+		}
+	}
 	for i, s := range t.Switches {
+		ok := true
 		ports(&t.Ports[i], func(out uint8) {
-			if int(out) >= len(g.PortChannel[s]) || g.PortChannel[s][out] < 0 {
+			if out == 0 {
 				return
 			}
-			c2 := g.PortChannel[s][out]
-			for c := g.Off[s]; c < g.Off[s+1]; c++ {
-				if c1 := g.Channels[c].Rev; c1 >= 0 && c != c2 && b.uses(t, c1) {
+			vls := uint8(15)
+			if int(out) < len(b.g.PortChannel[s]) && b.g.PortChannel[s][out] >= 0 {
+				vls = b.g.Channels[b.g.PortChannel[s][out]].VLs
+			}
+			from := func(in uint8) {
+				ok = ok && (in == out || uint8(b.t.VL(s, in, out, t.SL, vls)) < vls)
+			}
+			for _, in := range b.hosts[s] {
+				from(in)
+			}
+			ports(&t.Ports[i], from)
+		})
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// show makes t the tree that uses looks at.
+func (b *builder) show(t *route.Tree) {
+	for _, s := range b.open {
+		b.at[s] = 0
+	}
+	b.open = t.Switches
+	for i, s := range t.Switches {
+		b.at[s] = int32(i) + 1
+	}
+}
+
+// dependencies of the shown tree: a packet that came over one of its channels
+// may wait for any other that leaves the switch.
+func (b *builder) dependencies(t *route.Tree) (list []cdg.Dep) {
+	g := b.g
+	var outs, ins []int32
+	for i, s := range t.Switches {
+		outs, ins = outs[:0], ins[:0]
+		for c := g.Off[s]; c < g.Off[s+1]; c++ {
+			if has(&t.Ports[i], g.Channels[c].OutPort) {
+				outs = append(outs, c)
+			}
+			if r := g.Channels[c].Rev; r >= 0 && b.uses(t, r) {
+				ins = append(ins, r)
+			}
+		}
+		for _, c2 := range outs {
+			for _, c1 := range ins {
+				if g.Channels[c1].Rev != c2 {
 					list = b.turn(list, c1, c2, t.SL)
 				}
 			}
-		})
+		}
 	}
 	return list
 }

@@ -194,7 +194,7 @@ func (b *builder) cable(c int32) int32 {
 	return b.load[c]
 }
 
-// count adds a tree to, or takes it from, the load of its cables and switches.
+// count adds the shown tree to, or takes it from, the load of its cables and switches.
 func (b *builder) count(t *route.Tree, by int32) {
 	b.eachChannel(t, func(c int32) {
 		if r := b.g.Channels[c].Rev; r > c || r < 0 || !b.uses(t, r) {
@@ -209,11 +209,92 @@ func (b *builder) count(t *route.Tree, by int32) {
 	}
 }
 
-// uses reports whether a tree sends over a channel.
+// uses reports whether the shown tree sends over a channel.
 func (b *builder) uses(t *route.Tree, c int32) bool {
 	ch := &b.g.Channels[c]
-	i, ok := slices.BinarySearch(t.Switches, ch.From)
-	return ok && has(&t.Ports[i], ch.OutPort)
+	i := b.at[ch.From]
+	return i > 0 && has(&t.Ports[i-1], ch.OutPort)
+}
+
+// strange reports whether a tree takes turns that the traffic there is does
+// not take, and that do not agree with the order of its channels either.
+func (b *builder) strange(t *route.Tree) bool {
+	b.show(t)
+	return b.deps.disagree(b.dependencies(t))
+}
+
+// top names what a root can be for: all groups in one part of the fabric on
+// one service level.
+type top struct {
+	part int32
+	sl   ib.SL
+}
+
+// topFor is the switch under which a group's part of the fabric hangs: the
+// unicast paths of all switches to it make a tree that closes no cycle, as do
+// those to the first root of up*/down*. It is the one nearest to all, then the
+// lowest; -1 if there is none. It is sought once.
+func (b *builder) topFor(d *demand, sl ib.SL) int32 {
+	part := b.comp[d.at[0]]
+	r, ok := b.tops[top{part, sl}]
+	if ok {
+		return r
+	}
+	all := demand{Group: route.Group{MLID: d.MLID}}
+	for s := range int32(len(b.g.Switches)) {
+		if b.comp[s] == part {
+			all.at, all.host = append(all.at, s), append(all.host, mask{})
+		}
+	}
+	r = -1
+	for _, x := range b.roots(&all, len(b.g.Switches)) {
+		if b.work -= len(b.g.Channels); b.work < maxWork/2 {
+			break
+		}
+		if !b.along(&all, x, b.plan) {
+			continue
+		}
+		t := b.finish(&all, b.plan, sl)
+		b.show(&t)
+		if list := b.dependencies(&t); b.carried(&t) && b.deps.add(list) {
+			b.deps.remove(list)
+			r = x
+			break
+		}
+	}
+	b.tops[top{part, sl}] = r
+	return r
+}
+
+// along plans the tree of the unicast paths from all members to switch r; false
+// if some member has none.
+func (b *builder) along(d *demand, r int32, p *plan) bool {
+	g := b.g
+	lid := ib.LID(0)
+	if e := g.Switches[r].EndPort; int(e) < len(g.EndPorts) && g.EndPorts[e].Switch == r {
+		lid = g.EndPorts[e].LID
+	}
+	if lid == 0 {
+		return false
+	}
+	p.reset()
+	p.add(r, -1)
+	var path []int32
+	for _, s := range d.at {
+		path = path[:0]
+		for !p.in[s] {
+			out := b.t.Entry(s, lid)
+			if int(out) >= len(g.PortChannel[s]) || g.PortChannel[s][out] < 0 || len(path) > len(g.Switches) {
+				return false
+			}
+			path = append(path, g.PortChannel[s][out])
+			s = g.Channels[path[len(path)-1]].To
+		}
+		for i := len(path) - 1; i >= 0; i-- {
+			p.add(g.Channels[path[i]].From, path[i])
+		}
+	}
+	return true
 }
 
 // eachChannel calls fn for every channel that a tree sends over.

@@ -1,0 +1,134 @@
+package mcast
+
+import (
+	"maps"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/cdg"
+)
+
+// memo is what Build needs to change some trees and leave the others alone.
+// Nobody changes it.
+type memo struct {
+	g           *fabric.Graph
+	t           *route.Tables
+	groups      []route.Group // ascending MLID
+	graph       *cdg.Graph    // unicast and all trees
+	order       *cdg.Order
+	load, trees []int32
+	comp        []int32
+	tops        map[top]int32
+}
+
+// memo notes where the builder has come to with all groups.
+func (b *builder) memo(list []route.Group) any {
+	if b.deps.order == nil {
+		return nil
+	}
+	m := &memo{
+		g: b.g, t: b.t, groups: slices.Clone(list), graph: b.deps.graph, order: b.deps.order,
+		load: b.load, trees: b.trees, comp: b.comp, tops: b.tops,
+	}
+	for i := range m.groups {
+		m.groups[i].Members, m.groups[i].Senders = slices.Clone(list[i].Members), slices.Clone(list[i].Senders)
+	}
+	unicast := *b.t
+	unicast.Multicast, unicast.Memo = nil, nil // nobody asks for the trees before
+	m.t = &unicast
+	return m
+}
+
+// resume goes on where the last Build ended, if fabric and unicast tables are
+// as they were; else the builder is nil. Trees, or the reasons why there is
+// none, of groups that have not changed are filled in; the trees before of
+// those that have are returned.
+func resume(g *fabric.Graph, t *route.Tables, list []route.Group, trees []*route.Tree, refused []string, o Options) (*builder, map[ib.LID]*route.Tree) {
+	if o.Previous == nil || o.PreviousGraph == nil {
+		return nil, nil
+	}
+	m, ok := o.Previous.Memo.(*memo)
+	if !ok || !m.holds(o.PreviousGraph) || !m.holds(g) || !m.forwards(t) {
+		return nil, nil
+	}
+	n := len(g.Switches)
+	b := &builder{
+		g: g, t: t, dist: map[int32][]uint16{},
+		load: slices.Clone(m.load), trees: slices.Clone(m.trees), need: make([]int32, n), pos: make([]int32, n),
+		plan: newPlan(n), comp: m.comp, at: make([]int32, n), tops: maps.Clone(m.tops), work: maxWork,
+	}
+	b.deps.graph, b.deps.order = m.graph.Clone(), m.order.Clone()
+	old := map[ib.LID]*route.Tree{}
+	for i := range o.Previous.Trees {
+		old[o.Previous.Trees[i].MLID] = &o.Previous.Trees[i]
+	}
+	var same []int // groups that were refused and would be again
+	prev := map[ib.LID]*route.Tree{}
+	i, left := 0, false
+	for k := range m.groups {
+		was := &m.groups[k]
+		for i < len(list) && list[i].MLID < was.MLID {
+			i++
+		}
+		tree := old[was.MLID]
+		there := i < len(list) && list[i].MLID == was.MLID
+		if there && alike(&list[i], was) {
+			if trees[i] = tree; tree == nil {
+				same = append(same, i)
+			}
+			continue
+		}
+		if tree != nil {
+			b.show(tree)
+			b.deps.remove(b.dependencies(tree))
+			b.count(tree, -1)
+			left = true
+			if there {
+				prev[was.MLID] = bare(g, tree)
+			}
+		}
+	}
+	if left { // there may be room now
+		return b, prev
+	}
+	for _, i := range same {
+		for _, r := range o.Previous.Refused {
+			if r.MLID == list[i].MLID {
+				refused[i] = r.Reason
+			}
+		}
+	}
+	return b, prev
+}
+
+// bare is a tree without its ports to end ports, which the demand tells anew.
+func bare(g *fabric.Graph, t *route.Tree) *route.Tree {
+	c := &route.Tree{MLID: t.MLID, SL: t.SL, Switches: t.Switches, Ports: make([]mask, len(t.Ports))}
+	for i, s := range t.Switches {
+		ports(&t.Ports[i], func(p uint8) {
+			if int(p) < len(g.PortChannel[s]) && g.PortChannel[s][p] >= 0 {
+				set(&c.Ports[i], p)
+			}
+		})
+	}
+	return c
+}
+
+func alike(a, b *route.Group) bool {
+	return a.SL == b.SL && slices.Equal(a.Members, b.Members) && slices.Equal(a.Senders, b.Senders)
+}
+
+// holds reports whether the memo is of a graph like g.
+func (m *memo) holds(g *fabric.Graph) bool {
+	return m.g == g || slices.Equal(m.g.Switches, g.Switches) && slices.Equal(m.g.Channels, g.Channels) &&
+		slices.Equal(m.g.EndPorts, g.EndPorts) && slices.Equal(m.g.LIDOwner, g.LIDOwner)
+}
+
+// forwards reports whether the memo is of the very tables t, row by row.
+func (m *memo) forwards(t *route.Tables) bool {
+	row := func(a, b []byte) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+	return m.t.TopLID == t.TopLID && m.t.NumVLs == t.NumVLs && m.t.Lanes == t.Lanes && m.t.NumClasses == t.NumClasses &&
+		slices.EqualFunc(m.t.LFT, t.LFT, row) && slices.Equal(m.t.SL, t.SL) && slices.Equal(m.t.Class, t.Class)
+}
