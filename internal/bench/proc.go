@@ -58,7 +58,7 @@ func output(dir string, env []string, name string, args ...string) ([]byte, erro
 	cmd.Stderr = &errOut
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, last(errOut.String()))
+		return out, fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, last(errOut.String()))
 	}
 	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"syscall"
 )
@@ -84,14 +85,21 @@ func (b *bench) irregular() error {
 			if err := os.WriteFile(net, text, 0o644); err != nil {
 				return err
 			}
-			x, err := b.ourRoutes(net, "--engine", e, "--no-verify")
-			if err == nil && x.failed == "" {
-				x, err = b.ourRoutes(net, "--engine", e)
+			// Without given roots OpenSM's updn installs min-hop tables.
+			var args []string
+			ours2 := []string{"--engine", e}
+			if e == "updn" {
+				root := filepath.Join(b.dir, "root")
+				if err := os.WriteFile(root, []byte("0x200000\n"), 0o644); err != nil {
+					return err
+				}
+				args, ours2 = []string{"-a", root}, append(ours2, "--roots", root)
 			}
+			x, err := b.ourRoutes(net, ours2...)
 			if err != nil {
 				return fmt.Errorf("heddle, %s: %w", e, err)
 			}
-			y, err := b.theirRoutes(net, e, true)
+			y, err := b.theirRoutes(net, e, true, args...)
 			if err != nil {
 				return fmt.Errorf("OpenSM, %s: %w", e, err)
 			}
@@ -104,7 +112,11 @@ func (b *bench) irregular() error {
 			t.row("%s|no tables from one of both||", e)
 			continue
 		}
-		t.row("%s|%.3f|%.0f|%.0f", e, mid(ratio), mid(ours), mid(theirs))
+		said := "as many as there are"
+		if n := mid(theirs); n > 0 {
+			said = fmt.Sprintf("%.0f", n)
+		}
+		t.row("%s|%.3f|%.0f|%s", e, mid(ratio), mid(ours), said)
 	}
 	return nil
 }
@@ -153,7 +165,7 @@ func (b *bench) ourRoutes(net string, args ...string) (r routed, err error) {
 }
 
 // theirRoutes lets OpenSM route a net on a fresh simulator.
-func (b *bench) theirRoutes(net, engine string, dump bool) (r routed, err error) {
+func (b *bench) theirRoutes(net, engine string, dump bool, args ...string) (r routed, err error) {
 	s, name, err := b.serve("heddle sim", net)
 	if err != nil {
 		return r, err
@@ -165,16 +177,20 @@ func (b *bench) theirRoutes(net, engine string, dump bool) (r routed, err error)
 	}
 	defer os.RemoveAll(tmp)
 	conf := filepath.Join(tmp, "conf")
-	// Nue takes one lane unless it is told to take all that there are.
+	// Nue takes one lane unless it is told to take all that there are, and
+	// that takes QoS.
 	if err := os.WriteFile(conf, []byte("nue_max_num_vls 0\n"), 0o644); err != nil {
 		return r, err
+	}
+	if engine == "nue" {
+		args = append(args, "-Q")
 	}
 	log, level := filepath.Join(tmp, "log"), "0x07"
 	if dump {
 		level = "0x47"
 	}
 	p, err := launch(tmp, []string{"IBSIM_SOCKNAME=" + name, "OSM_TMP_DIR=" + tmp, "OSM_CACHE_DIR=" + tmp, "LD_PRELOAD="},
-		"ibsim-run", b.opensm, "-o", "-e", "-F", conf, "-f", log, "-D", level, "-R", engine)
+		"ibsim-run", append([]string{b.opensm, "-o", "-e", "-F", conf, "-f", log, "-D", level, "-R", engine}, args...)...)
 	if err != nil {
 		return r, err
 	}
@@ -192,20 +208,39 @@ func (b *bench) theirRoutes(net, engine string, dump bool) (r routed, err error)
 		return r, err
 	}
 	if dump {
-		args := []string{
-			"--engine", "file", "--fdbs", filepath.Join(tmp, "opensm-lfts.dump"), "--patterns",
-		}
-		for flag, file := range map[string]string{"--path-sl": "opensm-path-sl.dump", "--sl2vl": "opensm-sl2vl.dump"} {
-			if _, err := os.Stat(filepath.Join(tmp, file)); err == nil {
-				args = append(args, flag, filepath.Join(tmp, file))
-			}
-		}
 		b2 := *b
 		b2.runs = 1
-		if r, err = b2.ourRoutes(net, args...); err != nil {
+		if r, err = b2.ourRoutes(net, "--engine", "file", "--fdbs", filepath.Join(tmp, "opensm-lfts.dump"), "--patterns"); err != nil {
 			return r, err
 		}
 	}
 	r.Verify, r.RSS, r.Seconds = 0, mem, phases["route"]
-	return r, nil
+	if engine != "nue" { // which does not say
+		r.Lanes, err = lanesSaid(log)
+	}
+	return r, err
+}
+
+var (
+	lanesNeeded = regexp.MustCompile(`Virtual Lanes needed: (\d+)`)
+	lashLayer   = regexp.MustCompile(`Lanes in layer (\d+): [1-9]`)
+)
+
+// lanesSaid is how many lanes OpenSM's log says that its routes use: its dumps
+// have no service levels when it ends after a sweep.
+func lanesSaid(log string) (int, error) {
+	text, err := os.ReadFile(log)
+	if err != nil {
+		return 0, err
+	}
+	most := 1
+	for _, m := range lanesNeeded.FindAllSubmatch(text, -1) {
+		n, _ := strconv.Atoi(string(m[1]))
+		most = max(most, n)
+	}
+	for _, m := range lashLayer.FindAllSubmatch(text, -1) {
+		n, _ := strconv.Atoi(string(m[1]))
+		most = max(most, n+1)
+	}
+	return most, nil
 }
