@@ -86,6 +86,7 @@ type Core struct {
 	served  *solution        // graph and tables last distributed in full
 	held    *transition.Held // service levels that hosts may still use besides
 	heldAt  mad.Time         // when that began
+	recent  []recentState    // tables before the installed ones that packets may remember
 	groups  []Group          // multicast groups, ascending MLID
 
 	wantGroups bool // the groups changed

@@ -163,6 +163,7 @@ func (c *Core) onGetLFT(it item, comp *mad.Completion) {
 // startDistribution begins a transition.
 func (c *Core) startDistribution(r *JobResult) {
 	c.dist = distribution{res: r, stage: stageDown}
+	c.rememberTables(r)
 	c.enter(PhaseDistribute)
 }
 
@@ -217,6 +218,7 @@ func (c *Core) distributed() bool {
 			c.add(mk(opSetLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
 		}
 	case stageDrain:
+		c.tablesWritten(d.res)
 		if d.next < len(plan.Stages) {
 			d.stage = stageWrite
 		}

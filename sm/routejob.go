@@ -44,6 +44,7 @@ func (c *Core) startJob() {
 			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.cfg.PacketLife),
 			HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
 			SMPTime: c.meanRTT(), Window: c.eng.Window(), RepathTime: max(c.cfg.RepathTime, 0),
+			Recent: c.recentTables(),
 		},
 	}
 	if c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime) {

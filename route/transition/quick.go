@@ -19,7 +19,7 @@ import (
 // dependencies that disagree with the order given. For others it is changed
 // LIDs × switches.
 func (x *mixer) quickly(ch *change, o *Options, recent []Recent) (ok, settled bool, rooted []stagedCell) {
-	if o.Proved == nil || ch.large || ch.unknown > 0 || len(ch.lanes) > 0 || len(ch.trees) > 0 || ch.levels != nil || len(o.Frozen) > 0 {
+	if o.Proved == nil || ch.large || ch.unknown > 0 || len(ch.lanes) > 0 || ch.levels != nil || len(o.Frozen) > 0 {
 		return false, false, nil
 	}
 	order := o.ProvedOrder
@@ -31,6 +31,9 @@ func (x *mixer) quickly(ch *change, o *Options, recent []Recent) (ok, settled bo
 	}
 	q := &quick{x: x, deps: o.Proved.Clone(), order: order.Clone()}
 	ch.sortCells()
+	if !q.trees(ch.trees, recent) {
+		return false, false, nil
+	}
 	if x.single() {
 		ok, rooted = q.single(ch.cells, o.Workers)
 		return ok, ok && q.withRecent(recent), rooted
@@ -58,6 +61,54 @@ func (x *mixer) quickly(ch *change, o *Options, recent []Recent) (ok, settled bo
 		rooted = x.rank(w, l, rooted)
 	}
 	return true, len(recent) == 0, rooted
+}
+
+// trees adds what the mix of old and new multicast trees allows, and of recent
+// ones; false if some mix is no forest or closes a cycle.
+func (q *quick) trees(list []treeChange, recent []Recent) bool {
+	x := q.x
+	more := false
+	for _, r := range recent {
+		more = more || r.Tables.Multicast != nil && r.Tables.Multicast != x.old.Multicast
+	}
+	if len(list) == 0 && !more {
+		return true
+	}
+	x.build()
+	if int(x.lanes) > q.deps.Lanes() {
+		return false
+	}
+	w := x.newWalker()
+	add := func(k treeChange) (ok bool) {
+		w.edges = w.edges[:0]
+		ok = x.treeDeps(w, k, mixed)
+		q.list = x.cdgDeps(q.list[:0], w.edges)
+		return q.addAll(q.list) && ok
+	}
+	for _, k := range list {
+		if !add(k) {
+			return false
+		}
+	}
+	for _, r := range recent {
+		if r.Tables.Multicast == nil || r.Tables.Multicast == x.old.Multicast {
+			continue
+		}
+		for _, t := range [2]*route.Tables{x.old, x.new} {
+			y := &mixer{old: r.Tables, new: t}
+			ch := &change{}
+			y.compareTrees(ch)
+			for _, k := range ch.trees {
+				// Rings do not matter: the recent tree is in force nowhere any more.
+				w.edges = w.edges[:0]
+				x.treeDeps(w, k, mixed)
+				if q.list = x.cdgDeps(q.list[:0], w.edges); !q.addAll(q.list) {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 func (x *mixer) cdgDeps(list []cdg.Dep, edges []edge) []cdg.Dep {

@@ -59,7 +59,7 @@ func (q *quick) withRecent(list []Recent) bool {
 	states := []*route.Tables{x.new, x.old}
 	for _, r := range list {
 		cells, ok := x.recentCells(r.Tables)
-		if !ok {
+		if t := r.Tables; !ok || t.SL != nil || t.Lanes != nil || t.NumVLs > 1 {
 			return false
 		}
 		states = append(states, r.Tables)

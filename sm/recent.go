@@ -1,0 +1,75 @@
+package sm
+
+import (
+	"heddle/fabric"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/route/transition"
+)
+
+// recentState are tables that switches may have acted on before those that are
+// installed now. Packets that met them are in the fabric for a while longer.
+type recentState struct {
+	graph  *fabric.Graph
+	tables *route.Tables
+	until  mad.Time // when they were in force last; Never while they may be
+}
+
+// longestPath is how many switches a path of a subnet has at most (IBA §14.2.2).
+const longestPath = 64
+
+// rememberTables is called before a transition writes anything.
+func (c *Core) rememberTables(r *JobResult) {
+	if len(r.Plan.Stages) == 0 || r.installed == nil {
+		return
+	}
+	if r.transition.Quiet {
+		c.recent = nil // there are no packets that could remember anything
+		return
+	}
+	for _, ni := range c.f.swNode {
+		if l := c.f.nodes[ni].lft; l != nil {
+			l.shared = true // rows that are remembered are not written into
+		}
+	}
+	g := c.f.graph
+	c.recent = append(c.recent, recentState{g, r.installed, mad.Never}, recentState{g, r.Tables, mad.Never})
+}
+
+// tablesWritten is called when all that a stage wrote is acknowledged.
+func (c *Core) tablesWritten(r *JobResult) {
+	for i := range c.recent {
+		if s := &c.recent[i]; s.until == mad.Never || s.tables == r.installed || s.tables == r.Tables {
+			s.until = c.now
+		}
+	}
+}
+
+// recentTables are the states that packets may remember, in the order of the
+// graph's switches.
+func (c *Core) recentTables() (list []transition.Recent) {
+	stay, queue := transition.Lifetime(c.cfg.PacketLife), transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife))
+	if stay < 0 || queue < 0 {
+		c.recent = nil // without limits nobody can say what is still there
+		return nil
+	}
+	keep := c.recent[:0]
+	for _, s := range c.recent {
+		t := s.tables
+		if s.until != mad.Never && c.now.Sub(s.until) >= longestPath*(stay+queue) {
+			continue
+		}
+		keep = append(keep, s)
+		if s.graph != c.f.graph {
+			t = t.Remap(s.graph, c.f.graph)
+		}
+		r := transition.Recent{Tables: t}
+		if s.until != mad.Never {
+			r.Ago = c.now.Sub(s.until)
+		}
+		list = append(list, r)
+	}
+	clear(c.recent[len(keep):])
+	c.recent = keep
+	return list
+}
