@@ -64,8 +64,9 @@ type flights struct {
 
 // started is what could be reached when a transition began.
 type started struct {
-	at     mad.Time
 	window time.Duration
+	worst  time.Duration
+	which  [2]int
 	pairs  map[[2]int]mad.Time // source node, LID → when it was lost; 0: it is not
 }
 
@@ -92,6 +93,9 @@ func watchFlights(c *Cluster, m *Manager, cfg *sm.Config) *flights {
 			return
 		case ch.Kind == sim.ChangeState:
 			w.readLinks(ch.Node)
+			if ch.Old == ib.StateActive {
+				w.starts, w.sent = nil, len(w.m.Notices) // what was planned before is void
+			}
 		case ch.Kind == sim.ChangeReset:
 			w.readLinks(ch.Node)
 			w.readEntries(ch.Node)
@@ -408,25 +412,15 @@ func (w *flights) reachability() {
 		n := &w.m.Notices[w.sent]
 		switch n.Kind {
 		case sm.KindRouted:
-			w.starts = &started{at: w.now(), window: n.Dur}
+			w.starts = &started{window: n.Dur}
 		case sm.KindSweepEnd:
-			w.finish()
+			w.finish(n.Report)
 			w.starts = nil
 		}
 	}
 	s := w.starts
 	if s == nil {
 		return
-	}
-	for n := range w.active {
-		for _, list := range w.active[n] {
-			for _, p := range list {
-				if p.from > s.at || p.until > s.at && p.until != mad.Never {
-					w.starts = nil // something else happened
-					return
-				}
-			}
-		}
 	}
 	first := s.pairs == nil
 	if first {
@@ -454,19 +448,25 @@ func (w *flights) reachability() {
 const slack = 20 * time.Millisecond
 
 func (w *flights) lost(pair [2]int, d time.Duration) {
-	w.worst = max(w.worst, d)
-	if limit := w.starts.window + w.starts.window/4 + slack; d > limit && w.err == nil {
-		w.err = fmt.Errorf("at %v: %s lost LID %d for %v, longer than %v", w.now(), w.c.Fabric.Nodes[pair[0]].ID, pair[1], d, limit)
+	if s := w.starts; d > s.worst {
+		s.worst, s.which = d, pair
 	}
 }
 
-func (w *flights) finish() {
-	if w.starts == nil {
+// finish judges a transition whose sweep ended. One that a switch did not take
+// part in was not carried out as planned.
+func (w *flights) finish(r *sm.SweepReport) {
+	s := w.starts
+	if s == nil || r == nil || r.Problems > 0 {
 		return
 	}
-	for pair, lost := range w.starts.pairs {
+	for pair, lost := range s.pairs {
 		if lost != 0 {
 			w.lost(pair, w.now().Sub(lost))
 		}
+	}
+	w.worst = max(w.worst, s.worst)
+	if limit := s.window + s.window/4 + slack; s.worst > limit && w.err == nil {
+		w.err = fmt.Errorf("at %v: %s lost LID %d for %v, longer than %v", w.now(), w.c.Fabric.Nodes[s.which[0]].ID, s.which[1], s.worst, limit)
 	}
 }
