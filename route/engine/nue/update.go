@@ -168,7 +168,10 @@ func resume(w *net, o route.Options, budget int) *job {
 		for s, row := range j.t.LFT {
 			prev := o.Previous.LFT[s]
 			n := min(int(o.Previous.TopLID)+1, len(prev), len(row))
-			for l := 1; l < n; l++ {
+			for l := 1; l < min(n, len(w.g.LIDOwner)); l++ {
+				if w.g.LIDOwner[l] == fabric.NoLID {
+					continue // packets to nobody must not make dependencies
+				}
 				if p := prev[l]; row[l] == route.Drop && int(p) < len(w.g.PortChannel[s]) && w.g.PortChannel[s][p] >= 0 {
 					row[l] = p
 					whole++
