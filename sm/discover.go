@@ -70,7 +70,7 @@ func (c *Core) startSweep(why string) {
 }
 
 func (c *Core) startDiscover() {
-	c.suspects = c.suspects[:0]
+	c.suspects, c.mute = c.suspects[:0], c.mute[:0]
 	c.improving = false
 	if c.f != nil && c.f.graph != nil {
 		c.last = c.f

@@ -1,8 +1,10 @@
 package sm
 
 import (
+	"bytes"
 	"slices"
 
+	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
@@ -65,12 +67,61 @@ func (c *Core) onLightSwitch(it item, comp *mad.Completion) {
 	w := func() string { return c.f.where(it.node(), -1).String() }
 	switch {
 	case err != nil:
-		c.askSweep("a light sweep got no answer from " + w())
+		c.askAround(it.node(), "a light sweep got no answer from "+w())
 	case sw.PortStateChange:
 		c.askRegion(it.node(), "a port changed state at "+w())
 	case n.lft != nil && sw.LinearFDBTop != n.lft.top:
 		c.askSweep("LinearFDBTop changed at " + w())
 	}
+}
+
+// maxSilent is up to how many switches may be silent at a time for a sweep of
+// what is around them; with more a full one is as cheap.
+const maxSilent = 8
+
+// askAround wants the neighbours of a silent switch to be looked at: if it is
+// dead they say that their links to it are down, and no more needs to be read.
+func (c *Core) askAround(n int32, why string) {
+	f := c.f
+	g := f.nodes[n].info.NodeGUID
+	around := 0
+	for i := range f.nodePorts(n) {
+		if q := f.portOf(n, uint8(i)).peer; i > 0 && q.Node >= 0 && q.Node != n && f.nodes[q.Node].isSwitch() {
+			c.suspect(f.nodes[q.Node].info.NodeGUID, wholeSwitch)
+			around++
+		}
+	}
+	if around == 0 || len(c.mute) >= maxSilent {
+		c.askSweep(why)
+		return
+	}
+	c.mute = append(c.mute, muteSwitch{g, slices.Clone(f.path(f.nodes[n].path))})
+	c.ask(why)
+}
+
+// muteSwitch is a switch that a light sweep got no answer from.
+type muteSwitch struct {
+	guid ib.GUID
+	path []byte // by which it was asked
+}
+
+// settleMute decides about the switches that did not answer, after their
+// neighbours were looked at. One that is gone is no matter. One that is now
+// reached by another way was perhaps only behind a dead one: the next light
+// sweep, at once, will tell. Any other needs a full sweep.
+func (c *Core) settleMute() {
+	f := c.f
+	for _, m := range c.mute {
+		n, ok := f.find(m.guid)
+		switch {
+		case !ok || f.nodes[n].flags&nGone != 0:
+		case bytes.Equal(m.path, f.path(f.nodes[n].path)):
+			c.giveUp(f.where(n, -1).String() + " is linked and did not answer")
+		default:
+			c.lookNow = true
+		}
+	}
+	c.mute = c.mute[:0]
 }
 
 func (c *Core) onLightProbe(it item, comp *mad.Completion) {

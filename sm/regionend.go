@@ -29,6 +29,7 @@ func (c *Core) regionKnown() bool {
 			c.dropUnreachable(n)
 		}
 	}
+	c.settleMute()
 	if r.died && len(f.problems) > 0 {
 		c.giveUp("room was made for what was left out before")
 	}

@@ -100,7 +100,11 @@ func (c *Core) armLight() {
 	c.lightAt = mad.Never
 	if c.state == subnet.Master && c.cfg.SweepInterval > 0 && !c.waitHand {
 		c.lightAt = c.now.Add(c.cfg.SweepInterval)
+		if c.lookNow {
+			c.lightAt = c.now
+		}
 	}
+	c.lookNow = false
 }
 
 // keepSmall drops what is not needed between sweeps.
