@@ -295,6 +295,8 @@ func valueError(f *pflag.Flag, value string, err error) error {
 		want = "a number"
 	case "int", "int64", "uint", "uint8", "uint16", "uint64":
 		want = "a whole number"
+	case "intSlice":
+		want = "whole numbers with commas between them"
 	default:
 		return fmt.Errorf("%q: %w", value, err)
 	}

@@ -65,7 +65,15 @@ one, the datagrams are real, and a seed repeats the run. Prints tables, and with
 JSON.`,
 		Example: `  heddle lab run change-assimilation
   heddle lab run change-assimilation --runs 1 --out results`,
-		Args: cobra.MatchAll(cobra.ExactArgs(1)),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch len(args) {
+			case 0:
+				return usagef("which experiment? 'heddle lab list' shows them")
+			case 1:
+				return nil
+			}
+			return usagef("lab run takes one experiment, got %q besides", args[1])
+		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, e := range experiment.All() {

@@ -148,6 +148,9 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
   heddle route --netlist fabric.net --engine updn --roots roots.txt --json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if workers < 0 {
+				return usagef("--workers %d: want 0 or more", workers)
+			}
 			if lidsPerPort < 1 {
 				return usagef("--lids-per-port %d: want 1 or more", lidsPerPort)
 			}
@@ -176,7 +179,7 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 			if err := f.mustHaveRoots(g, o.Roots); err != nil {
 				return err
 			}
-			if workers <= 0 {
+			if workers == 0 {
 				workers = runtime.GOMAXPROCS(0)
 			}
 			o.Workers, o.Seed, o.MaxVLs = workers, seed, vls
@@ -260,7 +263,11 @@ func routeOffline(g *fabric.Graph, chain []route.Engine, groups []route.Group, o
 			return t, res, nil
 		}
 		if last {
-			return t, res, fmt.Errorf("%s: the tables do not verify: %w", e.Name(), err)
+			hint := ""
+			if r.CreditCycles > 0 && r.UnreachablePairs == 0 && r.Loops == 0 && r.MulticastFailures == 0 {
+				hint = "\nIts paths can deadlock on this fabric; 'updn' and 'nue' never do, name one of them after it: --engine " + e.Name() + ",updn"
+			}
+			return t, res, fmt.Errorf("%s: the tables do not verify: %w%s", e.Name(), err, hint)
 		}
 		passed = append(passed, route.Refusal(e.Name(), err))
 	}
