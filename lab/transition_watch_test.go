@@ -53,6 +53,7 @@ type flights struct {
 	lanes   [][][]heldRow   // by node, in·(ports+1) + out
 	active  [][][]period    // by node, port
 	told    []toldLevels
+	owners  map[ib.LID]int
 	several bool // more than one lane is in use
 
 	err    error
@@ -72,7 +73,7 @@ type started struct {
 
 func watchFlights(c *Cluster, m *Manager, cfg *sm.Config) *flights {
 	w := &flights{
-		c: c, m: m, repath: cfg.RepathTime,
+		c: c, m: m, repath: cfg.RepathTime, owners: map[ib.LID]int{},
 		stay: transition.Lifetime(cfg.PacketLife) + transition.Lifetime(max(cfg.HOQLife, cfg.LeafHOQLife)),
 	}
 	n := len(c.Fabric.Nodes)
@@ -226,17 +227,16 @@ func (w *flights) look() {
 	w.looks++
 	waits := map[buffer]map[buffer]bool{}
 	now, begin := w.now(), w.horizon()
-	owners := map[ib.LID]int{}
 	top := 0
 	for _, e := range w.c.Sim.LIDs() {
-		owners[e.LID] = e.Node
+		w.owners[e.LID] = e.Node // remembered when it is gone
 	}
 	for n := range w.entries {
 		top = max(top, len(w.entries[n]))
 	}
 	f := w.c.Fabric
 	for l := 1; l < top; l++ {
-		owner, owned := owners[ib.LID(l)]
+		owner, owned := w.owners[ib.LID(l)]
 		toSwitch := owned && f.Nodes[owner].IsSwitch()
 		seen := map[flight]bool{}
 		for n := range f.Nodes {
@@ -454,11 +454,18 @@ func (w *flights) lost(pair [2]int, d time.Duration) {
 }
 
 // finish judges a transition whose sweep ended. One that a switch did not take
-// part in was not carried out as planned.
+// part in was not carried out as planned, and one that left a link that came up
+// meanwhile as it was did not know of it.
 func (w *flights) finish(r *sm.SweepReport) {
 	s := w.starts
 	if s == nil || r == nil || r.Problems > 0 {
 		return
+	}
+	for _, c := range cables(w.c.Fabric) {
+		n, p := int(c.Node), int(c.Port)
+		if w.c.Sim.Up(n) && w.c.Sim.PortInfo(n, p).PortPhysicalState == ib.PhysLinkUp && !w.isActive(n, p) {
+			return
+		}
 	}
 	for pair, lost := range s.pairs {
 		if lost != 0 {

@@ -127,6 +127,9 @@ func (j *Job) Plan(r *JobResult, workers int) {
 		r.held = t.Held.Next(j.served.tables, fabric.Diff(j.served.graph, j.graph), 0)
 		t.Held = r.held
 	}
+	if j.served != nil {
+		t.Before = j.served.graph
+	}
 	if r.next != nil && r.next.proof != nil && r.next.tables == r.Tables {
 		t.Proved, t.ProvedOrder = r.next.proof.Dependencies()
 	}

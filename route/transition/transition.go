@@ -117,6 +117,9 @@ type Options struct {
 	// Held are service levels that hosts may use besides the installed
 	// tables' own, from transitions before that they were not told of.
 	Held *Held
+	// Before is the graph that the installed tables were made for, nil if it
+	// is not known. It says which LIDs that nobody owns any more were switches'.
+	Before *fabric.Graph
 	// Recent are states that switches held before the installed one, as far
 	// back as packets may remember them. Where the change does not go together
 	// with what such packets may still do, the plan begins with a wait.

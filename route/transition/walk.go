@@ -30,7 +30,8 @@ const (
 type mixer struct {
 	*layout
 	g        *fabric.Graph
-	managed  int // switches of g
+	before   *fabric.Graph // what LIDs were that nobody has any more
+	managed  int           // switches of g
 	old, new *route.Tables
 	frozen   []Frozen
 	held     *Held
@@ -42,7 +43,7 @@ type mixer struct {
 
 // newMixer joins two states. Much of what it is for needs build first.
 func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
-	x := &mixer{old: old, new: now, g: g, managed: len(g.Switches), frozen: o.Frozen, held: o.Held}
+	x := &mixer{old: old, new: now, g: g, before: o.Before, managed: len(g.Switches), frozen: o.Frozen, held: o.Held}
 	x.levels = levelsOf(now.SL)
 	if len(old.SL) != len(now.SL) || len(old.SL) > 0 && &old.SL[0] != &now.SL[0] {
 		x.levels |= levelsOf(old.SL)
@@ -261,11 +262,13 @@ func (x *mixer) load(w *walker, l ib.LID, sp spec) {
 // or router port, or to a LID that nobody owns (any more), all may; to a
 // switch port 0 only CAs do, as far as deadlocks are concerned.
 func (x *mixer) fromAnywhere(l ib.LID) bool {
-	if int(l) >= len(x.g.LIDOwner) {
-		return true
+	if int(l) < len(x.g.LIDOwner) && x.g.LIDOwner[l] != fabric.NoLID {
+		return x.g.EndPorts[x.g.LIDOwner[l]].Type != ib.NodeSwitch
 	}
-	e := x.g.LIDOwner[l]
-	return e == fabric.NoLID || x.g.EndPorts[e].Type != ib.NodeSwitch
+	if b := x.before; b != nil && int(l) < len(b.LIDOwner) && b.LIDOwner[l] != fabric.NoLID {
+		return b.EndPorts[b.LIDOwner[l]].Type != ib.NodeSwitch
+	}
+	return true
 }
 
 // order fills w.post; false if some choice of the entries in w sends a packet
