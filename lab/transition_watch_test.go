@@ -453,9 +453,20 @@ func (w *flights) lost(pair [2]int, d time.Duration) {
 	}
 }
 
+// believed reports whether the manager takes a link between switches to be up.
+func (w *flights) believed(n, p int) bool {
+	g := w.m.Snap.Graph
+	for s := range g.Switches {
+		if g.Switches[s].GUID == w.c.Fabric.Nodes[n].GUID {
+			return p < len(g.PortChannel[s]) && g.PortChannel[s][p] >= 0
+		}
+	}
+	return false
+}
+
 // finish judges a transition whose sweep ended. One that a switch did not take
-// part in was not carried out as planned, and one that left a link that came up
-// meanwhile as it was did not know of it.
+// part in was not carried out as planned, and one that was planned before the
+// manager heard of a link was for another fabric.
 func (w *flights) finish(r *sm.SweepReport) {
 	s := w.starts
 	if s == nil || r == nil || r.Problems > 0 {
@@ -463,7 +474,8 @@ func (w *flights) finish(r *sm.SweepReport) {
 	}
 	for _, c := range cables(w.c.Fabric) {
 		n, p := int(c.Node), int(c.Port)
-		if w.c.Sim.Up(n) && w.c.Sim.PortInfo(n, p).PortPhysicalState == ib.PhysLinkUp && !w.isActive(n, p) {
+		up := w.c.Sim.Up(n) && w.c.Sim.PortInfo(n, p).PortPhysicalState == ib.PhysLinkUp
+		if up != w.isActive(n, p) || up != w.believed(n, p) {
 			return
 		}
 	}
