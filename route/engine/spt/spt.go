@@ -11,11 +11,19 @@
 // operator's weights) comes first and paths never detour, so one breadth-first
 // search for a destination serves all its LIDs, and the weights are minimised
 // along the shortest-path graph alone. Two things go beyond that paper. A
-// switch heeds what the tree at hand has already sent its candidates, so that
-// one tree does not pile up on one of many equal ways. And in small networks
-// every tree is taken out and made again, twice, with squared weights, and the
-// best of the three rounds stays, which lowers the largest load by up to a
-// third.
+// switch heeds what the tree at hand has already sent its candidates: a tree
+// that spreads does not pile up on one of many equal ways; one that gathers
+// takes, of ways with the same weight, the one that most of it takes already.
+// And in small networks every tree is taken out and made again, twice, with
+// squared weights, and the best of the three rounds stays, which lowers the
+// largest load by up to a third.
+//
+// Trees that gather put the destinations of a leaf of a fat tree on different
+// spines, and all sources of one destination on the same: D-mod-k routes, by
+// which no two flows of a shift share a cable (E. Zahavi et al., "Optimized
+// InfiniBand fat-tree routing for shift all-to-all communication patterns",
+// 2010). On a hypercube they become e-cube routes. Trees that spread have the
+// smaller largest load on some irregular networks.
 //
 // Each tree heeds all before it, so they are made one after the other; what
 // workers share is the searches, for 16 destinations ahead. (Routing several
@@ -45,6 +53,16 @@ type Net struct {
 	// Barred tells, by class, which switches can neither forward nor deliver;
 	// nil entries bar none. A destination is never barred in its classes.
 	Barred [][]bool
+	// Gather has trees gather on equal ways rather than spread over them.
+	Gather bool
+}
+
+// Result tells how the loads came out.
+type Result struct {
+	// Peak is the largest load of a cable, and Least what no shortest paths of
+	// these columns could go below: the paths that come to a switch, shared
+	// evenly by its cables.
+	Peak, Least uint64
 }
 
 // Column asks for one tree.
@@ -80,12 +98,12 @@ const (
 
 // Run routes the columns, which stand in ascending order of Dst, those of one
 // destination by ascending Class, and those of one port side by side.
-func Run(net *Net, cols []Column, sink Sink, workers int) {
-	r := &runner{net: net, cols: cols, sink: sink, workers: workers, tree: newTree(net)}
+func Run(net *Net, cols []Column, sink Sink, workers int) Result {
+	r := &runner{net: net, cols: cols, sink: sink, workers: workers, tree: newTree(net), come: make([]uint64, len(net.Off)-1)}
 	n := len(net.Off) - 1
 	if len(cols)*n > small {
 		r.pass(false)
-		return
+		return Result{net.peak(), net.least(r.come)}
 	}
 	r.made = make([][]int32, len(cols))
 	slab := make([]int32, len(cols)*n)
@@ -93,13 +111,14 @@ func Run(net *Net, cols []Column, sink Sink, workers int) {
 		r.made[i] = slab[i*n : (i+1)*n]
 	}
 	r.pass(false)
-	best, load, least := slices.Clone(slab), slices.Clone(net.Load), net.peak()
-	for range again {
+	best, load := slices.Clone(slab), slices.Clone(net.Load)
+	res := Result{net.peak(), net.least(r.come)}
+	for k := 0; k < again && res.Peak > res.Least; k++ {
 		r.pass(true)
-		if p := net.peak(); p < least {
+		if p := net.peak(); p < res.Peak {
 			copy(best, slab)
 			copy(load, net.Load)
-			least = p
+			res.Peak = p
 		}
 	}
 	copy(net.Load, load)
@@ -111,6 +130,30 @@ func Run(net *Net, cols []Column, sink Sink, workers int) {
 			}
 		}
 	}
+	return res
+}
+
+// least is a bound of the largest load, from the paths that come to each
+// switch from others.
+func (net *Net) least(come []uint64) uint64 {
+	most := uint64(0)
+	for s, v := range come {
+		if v == 0 {
+			continue
+		}
+		first, end := net.Off[s], net.Off[s+1]
+		cables := uint64(end - first)
+		if net.Capacity == nil {
+			v += cables - 1 // round up
+		} else {
+			cables = 0
+			for _, c := range net.Rev[first:end] {
+				cables += uint64(net.Capacity[c])
+			}
+		}
+		most = max(most, v/cables)
+	}
+	return most
 }
 
 // peak is the largest load of a cable.
@@ -134,6 +177,7 @@ type runner struct {
 	workers int
 	plans   [ahead]*plan
 	made    [][]int32 // by column and switch: the channel taken; nil if trees are made once
+	come    []uint64  // by switch: paths of its trees, but for those that begin there
 }
 
 // pass makes every tree; after the first time what a tree loads is taken off
@@ -168,6 +212,9 @@ func (r *runner) pass(again bool) {
 				}
 				t.choose(col, r.sink)
 				t.settle(cols[col].Paths, col, r.sink)
+				if dst := cols[col].Dst; !again {
+					r.come[dst] += uint64(t.flow[dst] - net.Sources[dst]*cols[col].Paths)
+				}
 				r.tell(col)
 				if col+1 < len(cols) && cols[col+1].Siblings > 0 {
 					t.remember()
@@ -431,12 +478,16 @@ func (t *tree) settle(paths uint32, col int, sink Sink) {
 		s := t.order[i]
 		c := t.next[s]
 		if cand := t.cand[net.Off[s]:][:t.cnt[s]]; !t.patched && len(cand) > 1 && sink.Keep(col, s) != c {
-			least := ^uint64(0)
+			least, most := ^uint64(0), uint32(0)
 			for _, e := range cand {
 				v := net.To[e]
-				w := t.heavy(e) + uint64(t.flow[v]-net.Sources[v]*paths)*uint64(t.dist[v])
-				if w < least {
-					c, least = e, w
+				w, came := t.heavy(e), t.flow[v]
+				if !net.Gather {
+					w += uint64(came-net.Sources[v]*paths) * uint64(t.dist[v])
+					came = 0
+				}
+				if w < least || w == least && came > most {
+					c, least, most = e, w, came
 				}
 			}
 		}

@@ -16,6 +16,7 @@ func (DFEngine) Name() string { return "dfsssp" }
 // memo is what Update wants to know.
 type memo struct {
 	load   []uint64 // by channel: paths over it
+	spread bool     // trees spread
 	layers *layer.Layers
 	fine   bool     // classes are LIDs, not switches
 	lids   []ib.LID // by column of the layers' paths
@@ -27,37 +28,74 @@ type memo struct {
 // Unbalanced and SpreadLanes are used. Too few lanes are an error that says
 // how many it takes.
 func (DFEngine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
-	r, err := compute("dfsssp", g, o)
+	ways, err := compute("dfsssp", g, o)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.layer(o); err != nil {
-		return nil, err
-	}
-	return r.t, nil
-}
-
-// layer puts the paths of finished tables into lanes.
-func (r *router) layer(o route.Options) error {
-	graph := layer.NewGraph(r.g.Off, r.net.To, r.net.Rev)
-	var way [2]*layer.Layers
-	var ok [2]bool
-	way[0], ok[0] = layer.Split(r.paths(graph, false))
-	best := 0
-	if !ok[0] || way[0].Used > 1 {
-		way[1], ok[1] = layer.Split(r.paths(graph, true))
-		if ok[1] && (!ok[0] || way[1].Used < way[0].Used) {
-			best = 1
+	best := ways[0].split()
+	// The other trees if these do not fit; or if those load no cable more, take
+	// fewer lanes, and are soon layered.
+	fits := best.fits(route.Budget(g, o.MaxVLs))
+	if few := len(ways[0].cols)*len(g.Switches) <= large; !fits || few && best.layers.Used > 1 {
+		if len(ways) == 1 {
+			other, err := routes("dfsssp", g, o, false)
+			if err != nil {
+				return nil, err
+			}
+			ways = append(ways, other)
+		}
+		if !fits || ways[0].load.Peak == ways[1].load.Peak {
+			if other := ways[1].split(); other.fewer(best) {
+				best = other
+			}
 		}
 	}
-	budget := route.Budget(r.g, o.MaxVLs)
-	if !ok[best] || way[best].Used > budget {
-		return layer.Refuse("dfsssp", way[best].Used, r.g, o)
+	if err := best.take(o); err != nil {
+		return nil, err
+	}
+	return best.r.t, nil
+}
+
+// layering is a way to layer the paths of tables.
+type layering struct {
+	r      *router
+	layers *layer.Layers
+	fine   bool // by LID
+	ok     bool
+}
+
+// split layers by switches and by LIDs and gives the one that takes fewer lanes.
+func (r *router) split() *layering {
+	graph := layer.NewGraph(r.g.Off, r.net.To, r.net.Rev)
+	best := &layering{r: r}
+	best.layers, best.ok = layer.Split(r.paths(graph, false))
+	if !best.ok || best.layers.Used > 1 {
+		fine := &layering{r: r, fine: true}
+		fine.layers, fine.ok = layer.Split(r.paths(graph, true))
+		if fine.fewer(best) {
+			return fine
+		}
+	}
+	return best
+}
+
+// fewer reports whether l takes fewer lanes than m.
+func (l *layering) fewer(m *layering) bool {
+	return l.ok && (!m.ok || l.layers.Used < m.layers.Used)
+}
+
+func (l *layering) fits(budget int) bool { return l.ok && l.layers.Used <= budget }
+
+// take makes the layers those of the tables.
+func (l *layering) take(o route.Options) error {
+	budget := route.Budget(l.r.g, o.MaxVLs)
+	if !l.fits(budget) {
+		return layer.Refuse("dfsssp", l.layers.Used, l.r.g, o)
 	}
 	if o.SpreadLanes {
-		way[best] = way[best].Spread(budget)
+		l.layers = l.layers.Spread(budget)
 	}
-	r.finish(way[best], best == 1)
+	l.r.finish(l.layers, l.fine)
 	return nil
 }
 
@@ -65,7 +103,7 @@ func (r *router) layer(o route.Options) error {
 func (r *router) finish(l *layer.Layers, fine bool) {
 	t := r.t
 	t.NumVLs = l.Used
-	t.Memo = &memo{load: r.net.Load, layers: l, fine: fine, lids: r.lids, top: t.TopLID}
+	t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather, layers: l, fine: fine, lids: r.lids, top: t.TopLID}
 	if l.Used == 1 {
 		t.SL, t.Class, t.NumClasses = nil, nil, 0
 		return

@@ -5,7 +5,10 @@
 // Engine sssp is the global balancing of T. Hoefler, T. Schneider and A.
 // Lumsdaine, "Optimized Routing for Large-Scale InfiniBand Networks" (2009),
 // with hops before weights; see route/engine/spt for the trees and how workers
-// share them. Cost: O(LIDs × channels). It promises no deadlock freedom.
+// share them. Trees that gather are made first: on whole fat trees no two
+// flows of a shift share a cable by them. Where they load some cable more than they must,
+// trees that spread are made too, and those with the smaller largest load are
+// taken. Cost: O(LIDs × channels). It promises no deadlock freedom.
 //
 // Engine dfsssp adds the layers of J. Domke, T. Hoefler and W. Nagel,
 // "Deadlock-Free Oblivious Routing for Arbitrary Topologies" (2011); see
@@ -42,16 +45,47 @@ func (Engine) Name() string { return "sssp" }
 // Compute returns the tables; Options.Workers, Previous, HopWeights and
 // Unbalanced are used.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
-	r, err := compute("sssp", g, o)
+	ways, err := compute("sssp", g, o)
 	if err != nil {
 		return nil, err
 	}
-	r.t.Memo = &memo{load: r.net.Load}
+	r := ways[0]
+	r.t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather}
 	return r.t, nil
 }
 
-// compute routes everything.
-func compute(name string, g *fabric.Graph, o route.Options) (*router, error) {
+const (
+	// large is the number of table entries above which trees that gather are
+	// taken without a look at others if they come within a part in slack of
+	// the least possible load.
+	large = 1 << 19
+	slack = 16
+)
+
+// compute routes everything, with trees that gather and, if those load some
+// cable more than they must, with trees that spread: the ones with the smaller
+// largest load come first. Which they are is decided by the graph and the
+// options alone.
+func compute(name string, g *fabric.Graph, o route.Options) ([]*router, error) {
+	r, err := routes(name, g, o, true)
+	if err != nil || r.load.Peak <= r.load.Least {
+		return []*router{r}, err
+	}
+	if len(r.cols)*len(g.Switches) > large && r.load.Peak <= r.load.Least+r.load.Least/slack {
+		return []*router{r}, nil
+	}
+	s, err := routes(name, g, o, false)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.load.Peak < r.load.Peak:
+		return []*router{s, r}, nil
+	}
+	return []*router{r, s}, nil
+}
+
+// routes makes trees of one kind.
+func routes(name string, g *fabric.Graph, o route.Options, gather bool) (*router, error) {
 	n := len(g.Switches)
 	if o.Previous != nil && len(o.Previous.LFT) != n {
 		return nil, fmt.Errorf("%s: previous tables are for %d switches, the graph has %d", name, len(o.Previous.LFT), n)
@@ -60,7 +94,8 @@ func compute(name string, g *fabric.Graph, o route.Options) (*router, error) {
 	if o.Previous != nil {
 		r.keep(o.Previous.LFT, o.Previous.TopLID)
 	}
-	spt.Run(r.net, r.cols, r, o.Workers)
+	r.net.Gather = gather
+	r.load = spt.Run(r.net, r.cols, r, o.Workers)
 	return r, nil
 }
 
@@ -73,6 +108,7 @@ type router struct {
 	lids []ib.LID     // by column
 	ca   []bool       // by switch: CA or router ports with LIDs hang on it
 	host []bool       // by column: its port is one of those
+	load spt.Result
 
 	prev   [][]byte // rows to keep entries of; nil: none
 	picked []int32  // columns being routed, as indices of cols

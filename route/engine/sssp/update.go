@@ -23,7 +23,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	m, ok := from.Tables.Memo.(*memo)
 	if ok && m.layers == nil {
 		if r := carry("sssp", from, m, g, d, o); r != nil {
-			r.t.Memo = &memo{load: r.net.Load}
+			r.t.Memo = &memo{load: r.net.Load, spread: m.spread}
 			return r.t, nil
 		}
 	}
@@ -47,7 +47,7 @@ func (e DFEngine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, 
 				r.t.Memo.(*memo).kept = true
 				return r.t, nil
 			}
-			if r.layer(o) == nil {
+			if r.split().take(o) == nil {
 				return r.t, nil
 			}
 		}
@@ -139,6 +139,7 @@ func carry(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric
 		}
 	}
 	r.picked = affected
+	r.net.Gather = !m.spread
 	spt.Run(r.net, cols, r, o.Workers)
 	return r
 }
