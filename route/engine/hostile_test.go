@@ -385,3 +385,51 @@ func TestOtherOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestTogether: several updates of one base at once do not disturb each other
+// or the base; the race detector looks on.
+func TestTogether(t *testing.T) {
+	for _, seed := range need.Seeds(3, 100) {
+		draw := routetest.Draws(seed, 9)
+		g := routetest.Random(16, 12, 2, 2, draw).Graph()
+		for c := range g.Channels {
+			g.Channels[c].VLs = 8
+		}
+		for _, s := range subjects {
+			if _, ok := s.Engine.(route.Updater); !ok {
+				continue
+			}
+			o := route.Options{Workers: 2}
+			base, err := compute(s, g, o)
+			if err != nil {
+				continue // no tree
+			}
+			before := base.Clone()
+			var graphs []*fabric.Graph
+			var alone []*route.Tables
+			for range 4 {
+				w := routetest.NewWear(g)
+				w.Cable(draw(w.Cables()), false)
+				w.Step(draw)
+				h := w.Graph()
+				tb, err := carry(s, route.Solution{Graph: g, Tables: base}, h, o)
+				if err != nil {
+					tb = nil
+				}
+				graphs, alone = append(graphs, h), append(alone, tb)
+			}
+			together := make([]*route.Tables, len(graphs))
+			route.ForEach(len(graphs), len(graphs), func(_, i int) {
+				together[i], _ = carry(s, route.Solution{Graph: g, Tables: base}, graphs[i], o)
+			})
+			for i, tb := range together {
+				if (tb == nil) != (alone[i] == nil) || tb != nil && !alike(tb, alone[i]) {
+					t.Errorf("%s, HEDDLE_SEED=%d: other tables than alone", s.Name(), seed)
+				}
+			}
+			if !alike(base, before) {
+				t.Errorf("%s, HEDDLE_SEED=%d: the base has changed", s.Name(), seed)
+			}
+		}
+	}
+}
