@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"time"
+
 	"heddle/fabric"
 	"heddle/mad"
 	"heddle/route"
@@ -48,15 +50,15 @@ func (c *Core) tablesWritten(r *JobResult) {
 // recentTables are the states that packets may remember, in the order of the
 // graph's switches.
 func (c *Core) recentTables() (list []transition.Recent) {
-	stay, queue := transition.Lifetime(c.cfg.PacketLife), transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife))
-	if stay < 0 || queue < 0 {
+	worst := c.inFlight()
+	if worst == 0 {
 		c.recent = nil // without limits nobody can say what is still there
 		return nil
 	}
 	keep := c.recent[:0]
 	for _, s := range c.recent {
 		t := s.tables
-		if s.until != mad.Never && c.now.Sub(s.until) >= longestPath*(stay+queue) {
+		if s.until != mad.Never && c.now.Sub(s.until) >= worst {
 			continue
 		}
 		keep = append(keep, s)
@@ -72,4 +74,14 @@ func (c *Core) recentTables() (list []transition.Recent) {
 	clear(c.recent[len(keep):])
 	c.recent = keep
 	return list
+}
+
+// inFlight is how long a packet can be under way in any subnet; 0 if lifetimes
+// have no limit.
+func (c *Core) inFlight() time.Duration {
+	stay, queue := transition.Lifetime(c.cfg.PacketLife), transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife))
+	if stay < 0 || queue < 0 {
+		return 0
+	}
+	return longestPath * (stay + queue)
 }

@@ -47,7 +47,7 @@ func (c *Core) startJob() {
 			Recent: c.recentTables(),
 		},
 	}
-	if c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime) {
+	if c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime+c.inFlight()) {
 		j.transition.Held = c.held
 	}
 	switch c.cfg.Transition {
