@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -31,6 +32,62 @@ func writeDump(dir string, s *subnet.Snapshot) error {
 		return ib.StateDown
 	}
 	return dumpFiles(dir, f, s.Graph, s.Tables, osmdump.SubnetOptions{SM: sm, State: state})
+}
+
+// dumper keeps the dump files of a manager up to date. Changes are written
+// beside the manager's loop, which must not wait for the files of a large
+// fabric; of several meanwhile the last counts.
+type dumper struct {
+	dir  string
+	told func(error) // what came of a change's files
+	last *route.Tables
+	next chan *subnet.Snapshot
+	done chan struct{}
+	mu   sync.Mutex // one writes at a time
+}
+
+func newDumper(dir string, told func(error)) *dumper {
+	d := &dumper{dir: dir, told: told, next: make(chan *subnet.Snapshot, 1), done: make(chan struct{})}
+	go func() {
+		defer close(d.done)
+		for s := range d.next {
+			d.told(d.write(s))
+		}
+	}()
+	return d
+}
+
+func (d *dumper) write(s *subnet.Snapshot) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return writeDump(d.dir, s)
+}
+
+// up writes at once: who waits for the subnet to be up finds the files.
+func (d *dumper) up(s *subnet.Snapshot) error {
+	if s != nil {
+		d.last = s.Tables
+	}
+	return d.write(s)
+}
+
+// changed is told of every snapshot, from the goroutine that calls up.
+func (d *dumper) changed(s *subnet.Snapshot) {
+	if d.last == nil || !s.Up || s.Tables == nil || s.Tables == d.last {
+		return
+	}
+	d.last = s.Tables
+	select {
+	case <-d.next:
+	default:
+	}
+	d.next <- s
+}
+
+// close waits for what is being written.
+func (d *dumper) close() {
+	close(d.next)
+	<-d.done
 }
 
 // dumpFabric writes tables computed offline.

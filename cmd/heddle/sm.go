@@ -88,7 +88,7 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.dampQuiet, "damp-quiet", time.Minute, "`TIME` that a link held down must be quiet before it is let back in")
 	f.logging(fs)
 	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys); default: nothing is kept")
-	fs.StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to, each time the subnet is up")
+	fs.StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to, when the subnet is up and when routes change")
 	fs.StringVar(&f.api, "api", defaultAPI, "`ADDR` of the API and the page; empty for none")
 	fs.StringVar(&f.apiSocket, "api-socket", "", "Unix socket `PATH` for the API, for its owner alone; may write without a token")
 	fs.StringSliceVar(&f.apiHosts, "api-host", nil, "further `NAME` under which clients may address the API")
@@ -378,9 +378,21 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	}
 	var dumpErr error
 	var up bool
+	var dumps *dumper
+	if f.dump != "" {
+		dumps = newDumper(f.dump, func(err error) {
+			if err != nil {
+				m.log.Error("the dump files could not be written", "err", err)
+				return
+			}
+			m.log.Debug("the dump files are written again", "dir", f.dump)
+		})
+		defer dumps.close()
+		cfg.OnPublish = dumps.changed
+	}
 	cfg.OnUp = func(s *subnet.Snapshot) {
-		if f.dump != "" {
-			if dumpErr = writeDump(f.dump, s); dumpErr != nil {
+		if dumps != nil {
+			if dumpErr = dumps.up(s); dumpErr != nil {
 				m.log.Error("the dump files could not be written", "err", dumpErr)
 			}
 		}
