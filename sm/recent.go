@@ -14,7 +14,8 @@ import (
 type recentState struct {
 	graph  *fabric.Graph
 	tables *route.Tables
-	until  mad.Time // when they were in force last; Never while they may be
+	plan   *transition.Plan // of the transition that left them or made them
+	until  mad.Time         // when they were in force last; Never while they may be
 }
 
 // longestPath is how many switches a path of a subnet has at most (IBA §14.2.2).
@@ -35,7 +36,7 @@ func (c *Core) rememberTables(r *JobResult) {
 		}
 	}
 	g := c.f.graph
-	c.recent = append(c.recent, recentState{g, r.installed, mad.Never}, recentState{g, r.Tables, mad.Never})
+	c.recent = append(c.recent, recentState{g, r.installed, r.Plan, mad.Never}, recentState{g, r.Tables, r.Plan, mad.Never})
 }
 
 // tablesWritten is called when all that a stage wrote is acknowledged.
@@ -65,7 +66,7 @@ func (c *Core) recentTables() (list []transition.Recent) {
 		if s.graph != c.f.graph {
 			t = t.Remap(s.graph, c.f.graph)
 		}
-		r := transition.Recent{Tables: t}
+		r := transition.Recent{Tables: t, Plan: s.plan}
 		if s.until != mad.Never {
 			r.Ago = c.now.Sub(s.until)
 		}

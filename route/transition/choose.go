@@ -29,7 +29,7 @@ func (b *builder) choose() {
 	recent := b.alive()
 	quick, settled, rooted := false, len(recent) == 0, []stagedCell(nil)
 	if o.Force == ModeAuto || o.Force == ModeDynamic || o.Force == ModeStaged {
-		quick, settled, rooted = b.x.quickly(b.ch, o, recent)
+		quick, settled, rooted = b.x.quickly(b.ch, o, recent, b.drain(1))
 	}
 	if len(recent) > 0 && !settled {
 		defer func() {
@@ -286,7 +286,7 @@ func (b *builder) discard(d *discards) {
 		c.late = 2
 		n = 3
 	}
-	c.cells = slices.Clone(d.rooted)
+	c.cells, c.rooted = slices.Clone(d.rooted), true
 	for i := range c.cells {
 		c.kind[c.cells[i].lid] = inStages
 		c.cells[i].stage += c.main

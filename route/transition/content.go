@@ -30,6 +30,7 @@ type content struct {
 	stage            []uint8 // by LID, of inStage
 	main, late, last uint8
 	cells            []stagedCell // of inStages, by LID, switch
+	rooted           bool         // they are in rooted order
 	hold             []cell       // Drop until stage last; by LID, switch
 	all              []cell       // entries that droppedAll drops though they do not change
 

@@ -1,6 +1,8 @@
 package transition
 
 import (
+	"time"
+
 	"heddle/ib"
 	"heddle/route"
 	"heddle/route/cdg"
@@ -18,7 +20,7 @@ import (
 // the cost is that of changed entries × ports of a switch, and of the
 // dependencies that disagree with the order given. For others it is changed
 // LIDs × switches.
-func (x *mixer) quickly(ch *change, o *Options, recent []Recent) (ok, settled bool, rooted []stagedCell) {
+func (x *mixer) quickly(ch *change, o *Options, recent []Recent, stay time.Duration) (ok, settled bool, rooted []stagedCell) {
 	if o.Proved == nil || ch.large || ch.unknown > 0 || len(ch.lanes) > 0 || ch.levels != nil || len(o.Frozen) > 0 {
 		return false, false, nil
 	}
@@ -36,7 +38,7 @@ func (x *mixer) quickly(ch *change, o *Options, recent []Recent) (ok, settled bo
 	}
 	if x.single() {
 		ok, rooted = q.single(ch.cells, o.Workers)
-		return ok, ok && q.withRecent(recent), rooted
+		return ok, ok && q.withRecent(recent, stay), rooted
 	}
 	x.build()
 	if int(x.lanes) > q.deps.Lanes() {

@@ -17,6 +17,25 @@ type Recent struct {
 	Tables *route.Tables
 	// Ago is how long no switch has acted on it any more.
 	Ago time.Duration
+	// Plan is the plan by which it was left, nil if that is not known. Of
+	// destinations that it ordered, packets cannot have gone by a later entry
+	// and then by one of this state.
+	Plan *Plan
+}
+
+// ordered reports whether the entries for l were written in an order that no
+// packet could go by a new one and then by an old one.
+func (p *Plan) ordered(l ib.LID) bool {
+	if p == nil || int(l) >= len(p.content.kind) {
+		return false
+	}
+	switch p.content.kind[l] {
+	case dropped, droppedAll:
+		return true
+	case inStages:
+		return p.content.rooted
+	}
+	return false
 }
 
 // maxHops is the most links on a path of a subnet (IBA §14.2.2).
@@ -50,38 +69,49 @@ func (x *mixer) recentCells(r *route.Tables) (cells []cell, ok bool) {
 	return slices.Compact(ch.cells), true
 }
 
-// withRecent reports whether packets that met recent states can be under way
-// while the change is made, given that the mix of the installed and the wanted
-// state is in q already. For single-lane tables.
-func (q *quick) withRecent(list []Recent) bool {
+// withRecent reports whether packets that met recent states (oldest first) can
+// be under way while the change is made, given that the mix of the installed
+// and the wanted state is in q already. For single-lane tables.
+//
+// A packet meets states in the order of time, except where two of them were
+// mixed. What a switch does with it is decided when it arrives, and it
+// leaves within stay. So what packets to a CA do, who may come from anywhere, is
+// forgotten after twice that time; packets to a switch may be where none could
+// come since, until the last of them has left.
+func (q *quick) withRecent(list []Recent, stay time.Duration) bool {
 	x := q.x
 	hasCA := q.hasCA()
-	states := []*route.Tables{x.new, x.old}
-	for _, r := range list {
+	states := []*route.Tables{x.old, x.new}
+	for i := len(list) - 1; i >= 0; i-- {
+		r := &list[i]
 		cells, ok := x.recentCells(r.Tables)
 		if t := r.Tables; !ok || t.SL != nil || t.Lanes != nil || t.NumVLs > 1 {
 			return false
 		}
-		states = append(states, r.Tables)
 		var pairs []*local
-		for _, t := range states[:len(states)-1] {
+		for _, t := range states {
 			y := *x
 			y.old, y.new = r.Tables, t
 			pairs = append(pairs, newLocal(&y, hasCA))
 		}
+		states = append([]*route.Tables{r.Tables}, states...)
 		w := newLocal(x, hasCA)
 		for len(cells) > 0 {
 			n := 1
 			for n < len(cells) && cells[n].lid == cells[0].lid {
 				n++
 			}
+			l := cells[0].lid
 			w.slab = w.slab[:0]
-			if x.fromAnywhere(cells[0].lid) {
-				for _, p := range pairs {
-					w.slab = p.mix(w.slab, cells[:n], false)
+			switch {
+			case !x.fromAnywhere(l):
+				w.slab = w.among(w.slab, l, states, r.Plan.ordered(l))
+			case stay > 0 && r.Ago >= 2*stay:
+			default:
+				for j, p := range pairs {
+					wanted := j == len(pairs)-1
+					w.slab = p.mix(w.slab, cells[:n], wanted || r.Plan.ordered(l))
 				}
-			} else {
-				w.slab = w.among(w.slab, cells[0].lid, states)
 			}
 			if !q.addAll(w.slab) {
 				return false
@@ -93,35 +123,50 @@ func (q *quick) withRecent(list []Recent) bool {
 }
 
 // among lists the dependencies of packets that CAs send to a switch while any
-// of several states may be met.
-func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables) []cdg.Dep {
+// of several states, oldest first, the last of them the wanted one, may be
+// met; ordered says that nobody meets an older state after a newer one,
+// otherwise that is so of the wanted one only.
+func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered bool) []cdg.Dep {
 	g := q.x.g
-	clear(q.plain)
+	k := len(states)
+	reached := make([]bool, len(g.Switches)*k)
 	q.stack = q.stack[:0]
-	visit := func(u int32) {
-		if !q.plain[u] {
-			q.plain[u] = true
-			q.stack = append(q.stack, u)
+	visit := func(u int32, i int) {
+		if at := int(u)*k + i; !reached[at] {
+			reached[at] = true
+			q.stack = append(q.stack, int32(at))
 		}
 	}
 	for s, ca := range q.hasCA {
 		if ca {
-			visit(int32(s))
+			visit(int32(s), 0)
 		}
 	}
+	oldest := func(i int) int {
+		if ordered || i == k-1 {
+			return i
+		}
+		return 0
+	}
 	for len(q.stack) > 0 {
-		u := q.stack[len(q.stack)-1]
+		at := int(q.stack[len(q.stack)-1])
 		q.stack = q.stack[:len(q.stack)-1]
-		for i, t := range states {
-			c1 := q.channel(t, u, l)
-			if c1 < 0 || i > 0 && c1 == q.channel(states[0], u, l) {
+		u := int32(at / k)
+		for i := oldest(at % k); i < k; i++ {
+			c1 := q.channel(states[i], u, l)
+			if c1 < 0 {
 				continue
 			}
-			k := &g.Channels[c1]
-			visit(k.To)
-			for j, t := range states {
-				if c2 := q.channel(t, k.To, l); c2 >= 0 && (j == 0 || c2 != q.channel(states[0], k.To, l)) {
-					list = append(list, cdg.Dep{Switch: k.To, In: k.InPort, Out: g.Channels[c2].OutPort})
+			h := &g.Channels[c1]
+			// An entry that is the same before counts as the older one.
+			last := i
+			for last > at%k && q.channel(states[last-1], u, l) == c1 {
+				last--
+			}
+			visit(h.To, last)
+			for j := oldest(last); j < k; j++ {
+				if c2 := q.channel(states[j], h.To, l); c2 >= 0 {
+					list = append(list, cdg.Dep{Switch: h.To, In: h.InPort, Out: g.Channels[c2].OutPort})
 				}
 			}
 		}
@@ -143,7 +188,11 @@ func (b *builder) waitForRecent(list []Recent) {
 		y.compareRows(ch)
 		var lids []ib.LID
 		for l, t := range ch.touched {
-			if t && l > 0 {
+			switch {
+			case !t || l == 0:
+			case b.x.single() && b.x.fromAnywhere(ib.LID(l)):
+				hops = max(hops, 2) // see withRecent
+			default:
 				lids = append(lids, ib.LID(l))
 			}
 		}

@@ -539,7 +539,7 @@ func TestBackToBack(t *testing.T) {
 					}
 				}
 			}
-			o.Recent = append(o.Recent, transition.Recent{Tables: states[i]})
+			o.Recent = append(o.Recent, transition.Recent{Tables: states[i], Plan: p})
 		}
 	}
 	t.Logf("%d of %d changes wait first", waits, none)
