@@ -296,6 +296,7 @@ func assimilationReport(seed uint64, runs int, sizes []int, rows [2][2][]mean) *
 	}
 	const us = 1e6
 	kinds := [...]string{"removed", "added"}
+	both := []string{methods[0].name, methods[1].name}
 	var times, smps, entries report.Section
 	for kind, what := range kinds {
 		times = report.Section{
@@ -305,14 +306,14 @@ func assimilationReport(seed uint64, runs int, sizes []int, rows [2][2][]mean) *
 			Table: report.Table{Columns: []string{"switches", "static: discover, us", "compute, us", "tables, us", "ports, us", "work, us", "waiting, us",
 				"incremental: discover, us", "compute, us", "tables, us", "ports, us", "work, us", "waiting, us", "without a wait, %", "of a region, %", "carried over, %"}},
 			Plots: []report.Plot{
-				{Title: "All phases but the waits, switch " + what, X: "switches", Y: "microseconds", Columns: []int{5, 11}, Log: true},
-				{Title: "Waiting, switch " + what, X: "switches", Y: "microseconds", Columns: []int{6, 12}},
+				{Title: "All phases but the waits, switch " + what, X: "switches", Y: "microseconds", Columns: []int{5, 11}, Labels: both, Log: true},
+				{Title: "Waiting, switch " + what, X: "switches", Y: "microseconds", Columns: []int{6, 12}, Labels: both},
 			},
 		}
 		smps = report.Section{
 			Title: "SMPs for a switch that is " + what + " (Figure 9)",
 			Table: report.Table{Columns: []string{"switches", "static: discover", "tables", "ports", "all", "incremental: discover", "tables", "ports", "all"}},
-			Plots: []report.Plot{{Title: "SMPs, switch " + what, X: "switches", Y: "SMPs", Columns: []int{4, 8}}},
+			Plots: []report.Plot{{Title: "SMPs, switch " + what, X: "switches", Y: "SMPs", Columns: []int{4, 8}, Labels: both}},
 		}
 		faster, sooner, fewer := true, true, true
 		for i, n := range sizes {

@@ -46,7 +46,9 @@ type Plot struct {
 	X       string `json:"x"` // axis labels
 	Y       string `json:"y"`
 	Columns []int  `json:"columns"` // indices in Table.Columns
-	Log     bool   `json:"log,omitempty"`
+	// Labels name the lines; nil: the columns' headers.
+	Labels []string `json:"labels,omitempty"`
+	Log    bool     `json:"log,omitempty"`
 }
 
 // Claim holds what was published against what was measured.
@@ -148,8 +150,12 @@ type drawing struct {
 // series is the drawing of a plot, for the page's script.
 func series(s Section, p Plot) (string, error) {
 	d := drawing{Title: p.Title, X: p.X, Y: p.Y, Log: p.Log}
-	for _, c := range append([]int{0}, p.Columns...) {
-		d.Labels = append(d.Labels, s.Table.Columns[c])
+	for i, c := range append([]int{0}, p.Columns...) {
+		label := s.Table.Columns[c]
+		if i > 0 && i <= len(p.Labels) {
+			label = p.Labels[i-1]
+		}
+		d.Labels = append(d.Labels, label)
 		var col []any
 		for _, row := range s.Table.Rows {
 			col = append(col, row[c])
