@@ -343,7 +343,7 @@ func TestWild(t *testing.T) {
 	list := all(t)
 	for k, p := range list {
 		t.Run(fmt.Sprintf("%s-%d", p.engine.Name(), k), func(t *testing.T) {
-			for _, seed := range need.Seeds(10, 300) {
+			for _, seed := range need.Seeds(6, 300) {
 				w := &wild{draw: routetest.Draws(seed, uint64(k)+1000), short: seed%4 == 3}
 				r := trial{t, w, p, fmt.Sprintf("HEDDLE_SEED=%d", seed)}
 				r.run(list)
