@@ -13,7 +13,8 @@ import (
 
 // Update carries tables over a change of the fabric. Trees that used what is
 // gone, or that what is new could shorten, are made again, entries kept where
-// they are as good as the best; the rest is not looked at. Affected trees are
+// they are as good as the best; the rest is not looked at. Once paths were
+// lost, trees spread until all are computed from scratch. Affected trees are
 // found from the rows of the switches that lost a channel, and from one search on the
 // old graph for each end of a new one. Cost: that, O(channels) for each tree
 // made again, and a copy of the rows that change. A switch that is new touches
@@ -23,7 +24,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	m, ok := from.Tables.Memo.(*memo)
 	if ok && m.layers == nil {
 		if r := carry("sssp", from, m, g, d, o); r != nil {
-			r.t.Memo = &memo{load: r.net.Load, spread: m.spread}
+			r.t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather}
 			return r.t, nil
 		}
 	}
@@ -126,7 +127,9 @@ func carry(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric
 		}
 	}
 	r.dirty = make([]bool, len(r.cols))
-	affected := r.affected(from, d, o)
+	affected, lost := r.affected(from, d, o)
+	// What went by a lost cable, gathered again, would double another's load.
+	r.net.Gather = !m.spread && !lost
 	w := &walker{old: old, t: from.Tables, d: d, load: r.net.Load, sources: sources(old, o)}
 	cols := make([]spt.Column, 0, len(affected))
 	for _, i := range affected {
@@ -139,15 +142,16 @@ func carry(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric
 		}
 	}
 	r.picked = affected
-	r.net.Gather = !m.spread
 	spt.Run(r.net, cols, r, o.Workers)
 	return r
 }
 
-// affected lists the columns to be routed again.
-func (r *router) affected(from route.Solution, d *fabric.Delta, o route.Options) []int32 {
+// affected lists the columns to be routed again; lost reports whether some of
+// them used a channel that is gone.
+func (r *router) affected(from route.Solution, d *fabric.Delta, o route.Options) (cols []int32, lost bool) {
 	old := from.Graph
 	lid := make([]bool, int(max(r.g.TopLID, from.Tables.TopLID))+1)
+	gone := make([]bool, len(lid))
 	for _, l := range d.LIDs {
 		lid[l] = true
 	}
@@ -161,18 +165,18 @@ func (r *router) affected(from route.Solution, d *fabric.Delta, o route.Options)
 		}
 		for l, p := range from.Tables.LFT[ch.From][:int(from.Tables.TopLID)+1] {
 			if p == ch.OutPort {
-				lid[l] = true
+				lid[l], gone[l] = true, true
 			}
 		}
 	}
 	dst := r.shortened(old, d, o)
-	var cols []int32
 	for i := 0; i < len(r.cols); {
 		// All LIDs of a port or none, so that they keep apart.
 		j := i
 		any := false
 		for ; j < len(r.cols) && (j == i || r.cols[j].Siblings > 0); j++ {
 			any = any || lid[r.lids[j]] || dst != nil && dst[r.cols[j].Dst]
+			lost = lost || gone[r.lids[j]]
 			// An entry may stay what it is and lead elsewhere.
 			r.dirty[j] = lid[r.lids[j]]
 		}
@@ -182,7 +186,7 @@ func (r *router) affected(from route.Solution, d *fabric.Delta, o route.Options)
 			}
 		}
 	}
-	return cols
+	return cols, lost
 }
 
 // shortened marks the destination switches to which new channels could give
