@@ -218,6 +218,8 @@ func printStatus(w io.Writer, body []byte) error {
 	row("LIDs", "%d given to %d ports", s.LIDs, s.EndPorts)
 	if s.Engine != "" {
 		row("routes", "%s", strings.TrimSpace(s.Engine+" "+s.EngineReason))
+	} else if passed := s.LastSweep.EnginePassed; len(passed) > 0 {
+		row("routes", "none: %s", strings.Join(passed, "; "))
 	}
 	row("problems", "%d", s.Problems)
 	row("sweeps", "%d full, %d light", s.Sweeps, s.Resweeps)
@@ -229,7 +231,10 @@ func printStatus(w io.Writer, body []byte) error {
 		if l.Updated {
 			what += ", routes carried over"
 		}
-		row("last sweep", "%.3f s (%s), %s, %d LFT blocks sent, %s", l.Seconds, l.Reason, what, l.BlocksSent, l.Transition)
+		if l.Transition != "" {
+			l.Transition = ", " + l.Transition
+		}
+		row("last sweep", "%.3f s (%s), %s, %d LFT blocks sent%s", l.Seconds, l.Reason, what, l.BlocksSent, l.Transition)
 	}
 	for _, d := range s.Damped {
 		how := "let back in"

@@ -17,8 +17,10 @@ package vftree
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -46,9 +48,14 @@ var _ route.Updater = Engine{}
 func (e Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	t, err := ftree.Engine{}.Compute(g, o)
 	if err != nil {
-		return nil, fmt.Errorf("vftree: %w", err)
+		return nil, refuse(err)
 	}
 	return e.lanes(g, t, nil, nil, o)
+}
+
+// refuse says that vftree refuses what ftree does.
+func refuse(err error) error {
+	return errors.New("vftree: " + strings.TrimPrefix(err.Error(), "ftree: "))
 }
 
 // Update carries the tables over a change as ftree does. Leaves keep their
@@ -67,7 +74,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	inner.Memo = old.tree
 	t, err := ftree.Engine{}.Update(route.Solution{Graph: from.Graph, Tables: &inner}, g, d, o)
 	if err != nil {
-		return nil, fmt.Errorf("vftree: %w", err)
+		return nil, refuse(err)
 	}
 	return e.lanes(g, t, old, from.Tables, o)
 }

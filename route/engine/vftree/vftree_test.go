@@ -192,7 +192,7 @@ func TestBudget(t *testing.T) {
 	if _, err := (vftree.Engine{Lanes: 16}).Compute(g, route.Options{}); err == nil {
 		t.Error("16 lanes")
 	}
-	if _, err := (vftree.Engine{}).Compute(routetest.Torus(4, 4, 1).Graph(), route.Options{}); err == nil || !strings.Contains(err.Error(), "no tree") {
+	if _, err := (vftree.Engine{}).Compute(routetest.Torus(4, 4, 1).Graph(), route.Options{}); err == nil || !strings.HasPrefix(err.Error(), "vftree: no tree: ") {
 		t.Errorf("a torus: %v", err)
 	}
 }
