@@ -486,7 +486,7 @@ func (t *tree) settle(paths uint32, col int, sink Sink) {
 					w += uint64(came-net.Sources[v]*paths) * uint64(t.dist[v])
 					came = 0
 				}
-				if w < least || w == least && came > most {
+				if w < least || w == least && (came > most || came == most && net.Gather && t.before(v, net.To[c])) {
 					c, least, most = e, w, came
 				}
 			}
@@ -495,6 +495,14 @@ func (t *tree) settle(paths uint32, col int, sink Sink) {
 		t.flow[net.To[c]] += t.flow[s]
 		net.Load[c] += uint64(t.flow[s])
 	}
+}
+
+// before is the order of neighbours that are as good as each other. Switches
+// without hosts have the same order wherever one comes from, whatever ports
+// their cables are on; others that of ports, the order of dimensions in many
+// direct networks.
+func (t *tree) before(u, v int32) bool {
+	return u < v && t.net.Sources[u] == 0 && t.net.Sources[v] == 0
 }
 
 // tell hands the choices on.

@@ -33,6 +33,34 @@ func TestShift(t *testing.T) {
 	}
 }
 
+// TestShiftShuffled: nor do any if cables are on whatever ports.
+func TestShiftShuffled(t *testing.T) {
+	for _, seed := range need.Seeds(3, 200) {
+		draw := routetest.Draws(seed, 5)
+		const k = 12
+		b := &routetest.Net{}
+		b.Switches(2 * k)
+		links := make([]int, k*k)
+		for i := range links {
+			b.Host(i%k, 1)
+			links[i] = i
+			j := draw(i + 1)
+			links[i], links[j] = links[j], links[i]
+		}
+		for _, l := range links {
+			b.Link(l%k, k+l/k)
+		}
+		g := b.Graph()
+		tb, err := sssp.Engine{}.Compute(g, route.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := shift(g, tb, 0); r.MaxLoad != 1 || r.Lost != 0 {
+			t.Errorf("seed %d: %d flows over a cable, %.2f in the mean", seed, r.MaxLoad, r.MeanMaxLoad)
+		}
+	}
+}
+
 // TestShiftLarge: the same with three levels of 36-port switches.
 func TestShiftLarge(t *testing.T) {
 	need.Long(t)

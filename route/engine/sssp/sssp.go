@@ -6,9 +6,9 @@
 // Lumsdaine, "Optimized Routing for Large-Scale InfiniBand Networks" (2009),
 // with hops before weights; see route/engine/spt for the trees and how workers
 // share them. Trees that gather are made first: on whole fat trees no two
-// flows of a shift share a cable by them. Where they load some cable more than they must,
-// trees that spread are made too, and those with the smaller largest load are
-// taken. Cost: O(LIDs × channels). It promises no deadlock freedom.
+// flows of a shift share a cable by them. Where they load some cable more than
+// they must, trees that spread are made too, and those with the smaller largest
+// load are taken. Cost: O(LIDs × channels). It promises no deadlock freedom.
 //
 // Engine dfsssp adds the layers of J. Domke, T. Hoefler and W. Nagel,
 // "Deadlock-Free Oblivious Routing for Arbitrary Topologies" (2011); see
@@ -60,12 +60,15 @@ const (
 	// the least possible load.
 	large = 1 << 19
 	slack = 16
+	// worth is the part of the largest load that gathering is worth where some
+	// switches have no hosts: fewer flows of a permutation meet.
+	worth = 32
 )
 
 // compute routes everything, with trees that gather and, if those load some
 // cable more than they must, with trees that spread: the ones with the smaller
-// largest load come first. Which they are is decided by the graph and the
-// options alone.
+// largest load come first, those that gather if it is a draw. Which they are
+// depends on the graph and the options alone.
 func compute(name string, g *fabric.Graph, o route.Options) ([]*router, error) {
 	r, err := routes(name, g, o, true)
 	if err != nil || r.load.Peak <= r.load.Least {
@@ -79,6 +82,9 @@ func compute(name string, g *fabric.Graph, o route.Options) ([]*router, error) {
 	case err != nil:
 		return nil, err
 	case s.load.Peak < r.load.Peak:
+		if slices.Contains(s.net.Sources, 0) && r.load.Peak <= s.load.Peak+s.load.Peak/worth {
+			break
+		}
 		return []*router{s, r}, nil
 	}
 	return []*router{r, s}, nil
