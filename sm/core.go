@@ -44,7 +44,7 @@ type Core struct {
 
 	reg      region
 	mute     []muteSwitch
-	lookNow  bool // a light sweep is due at once
+	lookNow  bool        // a light sweep is due at once
 	suspects []suspicion // what the next sweep looks at, if it is one of a region
 	wantFull bool        // the next sweep reads everything
 	sound    bool        // the last sweep went through without an error, so c.f is what there is

@@ -34,19 +34,21 @@ func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Optio
 	if j.base != nil {
 		mo.Previous, mo.PreviousGraph = j.base.tables.Multicast, j.base.graph
 	}
-	u := *t
-	u.Multicast = mcast.Build(j.graph, t, j.groups, mo)
+	mo.Unicast, _ = p.Dependencies()
+	u := mcast.Join(j.graph, t, mcast.Build(j.graph, t, j.groups, mo))
 	co.Groups = accepted(j.groups, u.Multicast)
-	q := p.Update(j.graph, fabric.Diff(j.graph, j.graph), &u, co)
+	q := p.Update(j.graph, fabric.Diff(j.graph, j.graph), u, co)
 	if err := q.Err(); err != nil {
 		// Unicast must not suffer for it.
+		without := *t
+		u = &without
 		u.Multicast = &route.Multicast{}
 		for _, g := range j.groups {
 			u.Multicast.Refused = append(u.Multicast.Refused, route.RefusedGroup{MLID: g.MLID, Reason: "the trees do not verify: " + err.Error()})
 		}
-		return &u, p, nil
+		return u, p, nil
 	}
-	return &u, q, nil
+	return u, q, nil
 }
 
 // accepted are the groups that have trees.

@@ -50,10 +50,7 @@ func (d *deps) remove(list []cdg.Dep) {
 // a CA or router port at one end at least, which is the traffic that can exist
 // on data lanes.
 func Unicast(g *fabric.Graph, t *route.Tables, workers int) *cdg.Graph {
-	lanes := 1
-	for c := range g.Channels {
-		lanes = max(lanes, int(g.Channels[c].VLs))
-	}
+	lanes := lanesOf(g)
 	shape := cdg.NewShape(g)
 	// Each worker has a graph of its own, joined at the end.
 	workers = min(max(workers, 1), 8)
@@ -74,6 +71,15 @@ func Unicast(g *fabric.Graph, t *route.Tables, workers int) *cdg.Graph {
 		}
 	}
 	return all
+}
+
+// lanesOf is the number of data lanes of the widest link between switches.
+func lanesOf(g *fabric.Graph) int {
+	lanes := 1
+	for c := range g.Channels {
+		lanes = max(lanes, int(g.Channels[c].VLs))
+	}
+	return lanes
 }
 
 // walker collects the dependencies of unicast paths.

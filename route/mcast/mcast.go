@@ -151,6 +151,7 @@ func newBuilder(g *fabric.Graph, t *route.Tables, o Options) *builder {
 	}
 	if o.Unicast != nil {
 		b.deps.graph = o.Unicast.Clone()
+		b.deps.graph.Widen(lanesOf(g)) // a group may be on a lane that no unicast path uses
 	} else {
 		b.deps.graph = Unicast(g, t, o.Workers)
 	}

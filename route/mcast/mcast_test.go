@@ -92,6 +92,10 @@ func TestTrees(t *testing.T) {
 			if err := check.Verify(g, mcast.Join(g, tb, m), check.Options{Workers: 2, Groups: groups}).Err(); err != nil {
 				t.Errorf("%v: %v", n, err)
 			}
+			known, _ := check.Prove(g, tb, check.Options{}).Dependencies()
+			if !same(m, mcast.Build(g, tb, groups, mcast.Options{Unicast: known})) {
+				t.Errorf("%v: other trees from the dependencies that a proof knows", n)
+			}
 			again := mcast.Build(g, tb, groups, mcast.Options{Workers: 3, Previous: m, PreviousGraph: g})
 			if !same(m, again) {
 				t.Errorf("%v: the same groups get other trees", n)
