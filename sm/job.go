@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/transition"
@@ -121,6 +122,13 @@ func (j *Job) Plan(r *JobResult, workers int) {
 	t := j.transition
 	t.Workers = max(workers, 1)
 	inst := j.inUse()
+	if j.served == nil && sameEntries(inst, r.Tables) {
+		// A manager before us made these tables, so it gave the levels that
+		// we would.
+		u := *inst
+		u.NumVLs, u.SL, u.Class, u.NumClasses, u.Lanes = r.Tables.NumVLs, r.Tables.SL, r.Tables.Class, r.Tables.NumClasses, r.Tables.Lanes
+		inst = &u
+	}
 	r.installed = inst
 	r.held = t.Held
 	if t.Held != nil && j.served != nil && j.served.graph != j.graph {
@@ -154,7 +162,7 @@ func (j *Job) compute(engines []route.Engine, o route.Options, r *JobResult) *so
 		if err == nil {
 			return &solution{graph: j.graph, engine: e.Name(), tables: t, report: pr.Report(), proof: pr, passed: r.Passed}
 		}
-		r.Passed = append(r.Passed, e.Name()+": "+err.Error())
+		r.Passed = append(r.Passed, route.Refusal(e.Name(), err))
 		r.Err = err
 		if j.explicit {
 			break
@@ -182,12 +190,12 @@ func (j *Job) update(o route.Options) (*solution, string) {
 		if !d.SameChannels || len(d.LIDs) > 0 {
 			var err error
 			if t, err = u.Update(route.Solution{Graph: b.graph, Tables: b.tables}, j.graph, d, o); err != nil {
-				return nil, b.engine + ": " + err.Error()
+				return nil, route.Refusal(b.engine, err)
 			}
 		}
 		t, pr, err := j.prove(t, b, d, o)
 		if err != nil {
-			return nil, b.engine + ": " + err.Error()
+			return nil, route.Refusal(b.engine, err)
 		}
 		return &solution{graph: j.graph, engine: b.engine, tables: t, report: pr.Report(), proof: pr, passed: b.passed}, ""
 	}
@@ -220,4 +228,19 @@ func lanesChanged(old, now *fabric.Graph, d *fabric.Delta) bool {
 		}
 	}
 	return false
+}
+
+// sameEntries reports whether every switch is known to forward as t says.
+func sameEntries(inst, t *route.Tables) bool {
+	for s, row := range t.LFT {
+		if s >= len(inst.LFT) || inst.LFT[s] == nil {
+			return false
+		}
+		for l := 1; l <= int(t.TopLID); l++ {
+			if inst.Entry(int32(s), ib.LID(l)) != row[l] {
+				return false
+			}
+		}
+	}
+	return true
 }

@@ -127,7 +127,7 @@ func (c *Core) routed() bool {
 	c.jobDone = nil
 	c.result = r
 	if r.Fallback != "" {
-		c.out.notify(Notice{Kind: KindEnginePassed, Level: Info, Text: "tables could not be carried over the change and were computed from scratch: " + r.Fallback})
+		c.out.notify(Notice{Kind: KindEnginePassed, Level: Info, Text: "tables could not be carried over the change, all are computed anew: " + r.Fallback})
 	}
 	for _, p := range r.Passed {
 		if c.noteOnce("passed " + p) {
@@ -149,7 +149,7 @@ func (c *Core) routed() bool {
 	case r.Tables == nil:
 		text := "no engine's tables may be installed; what is installed stays as it is"
 		if c.cfg.Explicit {
-			text = "the tables of the engine asked for do not verify and are refused; what is installed stays: name another engine, or allow unsafe tables"
+			text = "the engine asked for has no tables that may be installed; what is installed stays: name another engine to take instead"
 		}
 		n := Notice{Kind: KindRouteRefused, Level: Error, Err: r.Err, Text: text}
 		if !c.noteOnce("refused " + r.Err.Error()) {

@@ -50,6 +50,7 @@ type smFlags struct {
 	groups      string
 	dampHold    int
 	dampQuiet   time.Duration
+	repath      time.Duration
 	logLevel    string
 	logFormat   string
 
@@ -86,6 +87,7 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.groups, "groups", "", groupsHelp)
 	fs.IntVar(&f.dampHold, "damp-failures", 8, "`FAILURES` of a link in a row after which it is held down; 0 = never")
 	fs.DurationVar(&f.dampQuiet, "damp-quiet", time.Minute, "`TIME` that a link held down must be quiet before it is let back in")
+	fs.DurationVar(&f.repath, "repath-time", 30*time.Second, "`TIME` that hosts are given to use a new service level, where a change of tables needs it")
 	f.logging(fs)
 	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys); default: nothing is kept")
 	fs.StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to, when the subnet is up and when routes change")
@@ -172,6 +174,9 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	}
 	if c.SweepInterval = f.sweep; f.sweep <= 0 {
 		c.SweepInterval = -1
+	}
+	if c.RepathTime = f.repath; f.repath <= 0 {
+		return c, usagef("--repath-time must be positive")
 	}
 	if f.dampHold < 0 || f.dampQuiet <= 0 {
 		return c, usagef("--damp-failures must not be negative, --damp-quiet must be positive")

@@ -1,0 +1,35 @@
+package interop
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"heddle/internal/need"
+)
+
+// TestRestartWithLanes: a manager that finds its own multi-lane routes installed
+// leaves them alone. It does not take hosts for users of other service levels
+// and drop packets until they have changed.
+func TestRestartWithLanes(t *testing.T) {
+	need.Tool(t, "smpquery")
+	dir := t.TempDir()
+	net := must(t, upTime, dir, nil, heddle, "topo", "gen", "torus", "5x5")
+	if err := os.WriteFile(filepath.Join(dir, "net"), []byte(net), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, engine := range []string{"dor", "dfsssp"} {
+		sock := socketName()
+		sim := start(t, dir, nil, heddle, "sim", "--netlist", "net", "--socket", sock)
+		sim.await("READY\n", 0, upTime)
+		args := []string{"sm", "--api", "", "--once", "--port", "ibsim:host-1@" + sock, "--engine", engine, "--state", filepath.Join(dir, engine)}
+		must(t, upTime, dir, nil, heddle, args...)
+		begin := time.Now()
+		out := must(t, upTime, dir, nil, heddle, append(args, "--log-level", "info")...)
+		if took := time.Since(begin); took > 20*time.Second || !strings.Contains(out, "SUBNET UP") {
+			t.Errorf("%s: the second start took %v:\n%s", engine, took, tail(out))
+		}
+	}
+}
