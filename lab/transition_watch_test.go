@@ -56,6 +56,7 @@ type flights struct {
 	owners  map[ib.LID]int
 	several bool // more than one lane is in use
 
+	slack  time.Duration // what a sweep's own questions and answers take besides a plan
 	err    error
 	looks  int
 	starts *started
@@ -73,7 +74,7 @@ type started struct {
 
 func watchFlights(c *Cluster, m *Manager, cfg *sm.Config) *flights {
 	w := &flights{
-		c: c, m: m, repath: cfg.RepathTime, owners: map[ib.LID]int{},
+		c: c, m: m, repath: cfg.RepathTime, owners: map[ib.LID]int{}, slack: 20 * time.Millisecond,
 		stay: transition.Lifetime(cfg.PacketLife) + transition.Lifetime(max(cfg.HOQLife, cfg.LeafHOQLife)),
 	}
 	n := len(c.Fabric.Nodes)
@@ -444,9 +445,6 @@ func (w *flights) reachability() {
 	}
 }
 
-// slack is what a sweep's own questions and answers take besides a plan.
-const slack = 20 * time.Millisecond
-
 func (w *flights) lost(pair [2]int, d time.Duration) {
 	if s := w.starts; d > s.worst {
 		s.worst, s.which = d, pair
@@ -485,7 +483,7 @@ func (w *flights) finish(r *sm.SweepReport) {
 		}
 	}
 	w.worst = max(w.worst, s.worst)
-	if limit := s.window + s.window/4 + slack; s.worst > limit && w.err == nil {
+	if limit := s.window + s.window/4 + w.slack; s.worst > limit && w.err == nil {
 		w.err = fmt.Errorf("at %v: %s lost LID %d for %v, longer than %v", w.now(), w.c.Fabric.Nodes[s.which[0]].ID, s.which[1], s.worst, limit)
 	}
 }
