@@ -355,7 +355,7 @@ func lengths(g *fabric.Graph, tb *route.Tables, o route.Options) (all []int) {
 // TestOtherOptions: what an engine remembers is not used where the options
 // have changed: paths are as long as when computed from scratch with them.
 func TestOtherOptions(t *testing.T) {
-	for _, s := range []route.Updater{minhop.Engine{}, updn.Engine{}, dnup.Engine{}} {
+	for _, s := range []route.Updater{minhop.Engine{}, updn.Engine{}, dnup.Engine{}, sssp.Engine{}, sssp.DFEngine{}} {
 		for _, seed := range need.Seeds(10, 300) {
 			draw := routetest.Draws(seed, 3)
 			g := routetest.Random(5+draw(10), 4+draw(10), 2, 1, draw).Graph()
@@ -430,6 +430,32 @@ func TestTogether(t *testing.T) {
 			if !alike(base, before) {
 				t.Errorf("%s, HEDDLE_SEED=%d: the base has changed", s.Name(), seed)
 			}
+		}
+	}
+}
+
+// TestUnknownRows: a base whose memory is whole but whose rows are not known
+// leads to a computation from scratch.
+func TestUnknownRows(t *testing.T) {
+	for _, s := range subjects {
+		e, ok := s.Engine.(route.Updater)
+		if !ok {
+			continue
+		}
+		g := routetest.Tree(4, 4).Graph()
+		base, err := e.Compute(g, route.Options{})
+		if err != nil {
+			continue // no fabric for this engine
+		}
+		lost := *base
+		lost.LFT = make([][]byte, len(base.LFT))
+		now, err := e.Update(route.Solution{Graph: g, Tables: &lost}, g, fabric.Diff(g, g), route.Options{})
+		if err != nil {
+			t.Errorf("%s: %v", s.Name(), err)
+			continue
+		}
+		if r := check.Verify(g, now, check.Options{}); r.UnreachablePairs > 0 || r.Loops > 0 {
+			t.Errorf("%s: %v", s.Name(), r.Err())
 		}
 	}
 }

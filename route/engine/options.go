@@ -82,6 +82,17 @@ func Weights(g *fabric.Graph, o route.Options) (weights []uint8, note string) {
 	return weights, Missing("hop weights", slices.Compact(missing))
 }
 
+// Whole reports whether every row of tables is known up to their top: only
+// then can they be carried over a change.
+func Whole(t *route.Tables) bool {
+	for _, row := range t.LFT {
+		if len(row) <= int(t.TopLID) {
+			return false
+		}
+	}
+	return true
+}
+
 // Asked is a hash of the options that say what is wanted: all but Workers,
 // Seed, MaxVLs, Previous and Rebalance. An engine whose Update goes by
 // what it remembers keeps it, and forgets the rest where it differs. O(length

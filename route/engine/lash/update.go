@@ -24,7 +24,7 @@ import (
 // O(switches²); O(channels) for each tree made again; a walk of the paths that
 // changed.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
-	if m, ok := from.Tables.Memo.(*memo); ok {
+	if m, ok := from.Tables.Memo.(*memo); ok && engine.Whole(from.Tables) {
 		if t := carry(from, m, g, d, o); t != nil {
 			return t, nil
 		}

@@ -42,6 +42,9 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 		return e.Compute(g, o)
 	}
 	old, ok := from.Tables.Memo.(*memo)
+	for _, row := range from.Tables.LFT {
+		ok = ok && len(row) > int(from.Tables.TopLID) // known
+	}
 	changed := 0
 	for _, c := range d.Channel {
 		if c < 0 {

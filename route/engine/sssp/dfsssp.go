@@ -21,7 +21,8 @@ type memo struct {
 	fine   bool     // classes are LIDs, not switches
 	lids   []ib.LID // by column of the layers' paths
 	top    ib.LID
-	kept   bool // Update kept the levels of what stayed
+	kept   bool   // Update kept the levels of what stayed
+	asked  uint64 // engine.Asked
 }
 
 // Compute returns the tables; Options.Workers, MaxVLs, Previous, HopWeights,
@@ -103,7 +104,7 @@ func (l *layering) take(o route.Options) error {
 func (r *router) finish(l *layer.Layers, fine bool) {
 	t := r.t
 	t.NumVLs = l.Used
-	t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather, layers: l, fine: fine, lids: r.lids, top: t.TopLID}
+	t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather, layers: l, fine: fine, lids: r.lids, top: t.TopLID, asked: r.asked}
 	if l.Used == 1 {
 		t.SL, t.Class, t.NumClasses = nil, nil, 0
 		return

@@ -50,7 +50,7 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 		return nil, err
 	}
 	r := ways[0]
-	r.t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather}
+	r.t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather, asked: r.asked}
 	return r.t, nil
 }
 
@@ -107,14 +107,15 @@ func routes(name string, g *fabric.Graph, o route.Options, gather bool) (*router
 
 // router fills tables with balanced shortest paths.
 type router struct {
-	g    *fabric.Graph
-	t    *route.Tables
-	net  *spt.Net
-	cols []spt.Column // one for each LID that can be delivered, by switch, then LID
-	lids []ib.LID     // by column
-	ca   []bool       // by switch: CA or router ports with LIDs hang on it
-	host []bool       // by column: its port is one of those
-	load spt.Result
+	asked uint64 // engine.Asked
+	g     *fabric.Graph
+	t     *route.Tables
+	net   *spt.Net
+	cols  []spt.Column // one for each LID that can be delivered, by switch, then LID
+	lids  []ib.LID     // by column
+	ca    []bool       // by switch: CA or router ports with LIDs hang on it
+	host  []bool       // by column: its port is one of those
+	load  spt.Result
 
 	prev   [][]byte // rows to keep entries of; nil: none
 	picked []int32  // columns being routed, as indices of cols
@@ -125,7 +126,7 @@ type router struct {
 // newRouter prepares to fill t; rows of it that are shared are copied first.
 func newRouter(g *fabric.Graph, o route.Options, t *route.Tables, shared []bool) *router {
 	n := len(g.Switches)
-	r := &router{g: g, t: t, ca: make([]bool, n), shared: shared}
+	r := &router{g: g, t: t, ca: make([]bool, n), shared: shared, asked: engine.Asked(o)}
 	r.net = &spt.Net{
 		Off: g.Off, To: make([]int32, len(g.Channels)), Rev: make([]int32, len(g.Channels)),
 		Load: make([]uint64, len(g.Channels)), Sources: make([]uint32, n),

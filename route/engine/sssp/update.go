@@ -24,7 +24,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	m, ok := from.Tables.Memo.(*memo)
 	if ok && m.layers == nil {
 		if r := carry("sssp", from, m, g, d, o); r != nil {
-			r.t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather}
+			r.t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather, asked: r.asked}
 			return r.t, nil
 		}
 	}
@@ -84,7 +84,10 @@ func (r *router) change(m *memo, d *fabric.Delta) *layer.Change {
 // carry is the update of sssp; nil if it is better to compute from scratch.
 func carry(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric.Delta, o route.Options) *router {
 	old := from.Graph
-	if o.Rebalance || len(from.Tables.LFT) != len(old.Switches) || len(limits(old)) > 0 || len(limits(g)) > 0 {
+	if o.Rebalance || m.asked != engine.Asked(o) || len(from.Tables.LFT) != len(old.Switches) || len(limits(old)) > 0 || len(limits(g)) > 0 {
+		return nil
+	}
+	if !engine.Whole(from.Tables) {
 		return nil
 	}
 	width := route.RowLen(g.TopLID)
