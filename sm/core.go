@@ -89,7 +89,9 @@ type Core struct {
 	held    *transition.Held // service levels that hosts may still use besides
 	heldAt  mad.Time         // when that began
 	recent  []recentState    // tables before the installed ones that packets may remember
-	groups  []Group          // multicast groups, ascending MLID
+	// Switches that were left out but may still forward.
+	outsiders map[ib.GUID]*outsider
+	groups    []Group // multicast groups, ascending MLID
 
 	wantGroups bool // the groups changed
 	lanesSetUp bool // SL2VL and VL arbitration were set up in this mastership

@@ -50,6 +50,9 @@ func (c *Core) startJob() {
 	if c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime+c.inFlight()) {
 		j.transition.Held = c.held
 	}
+	if !j.transition.Quiet {
+		j.transition.Frozen, j.transition.Left = c.outside()
+	}
 	switch c.cfg.Transition {
 	case TransitionDiscard:
 		j.transition.Force = transition.ModeDiscard

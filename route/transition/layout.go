@@ -44,10 +44,10 @@ func (d depSet) has(b int64) bool { return d[b>>6]&(1<<(b&63)) != 0 }
 func (d depSet) set(b int64)      { d[b>>6] |= 1 << (b & 63) }
 func (d depSet) clear(b int64)    { d[b>>6] &^= 1 << (b & 63) }
 
-func newLayout(g *fabric.Graph, frozen []Frozen) *layout {
+func newLayout(g *fabric.Graph, frozen []Frozen, left []LeftCable) *layout {
 	n := len(g.Switches)
 	x := &layout{g: g, managed: n, n: n + len(frozen), m: len(g.Channels), lanes: 1}
-	extra := 0
+	extra := 2 * len(left)
 	for i := range frozen {
 		extra += 2 * len(frozen[i].Cables)
 	}
@@ -67,7 +67,7 @@ func newLayout(g *fabric.Graph, frozen []Frozen) *layout {
 		x.to[c], x.from[c], x.vls[c], x.inPort[c], x.outPort[c] = ch.To, ch.From, max(ch.VLs, 1), ch.InPort, ch.OutPort
 		x.port[int(ch.From)<<8|int(ch.OutPort)] = int32(c)
 	}
-	x.addFrozen(frozen)
+	x.addFrozen(frozen, left)
 	x.to, x.from, x.col, x.deg = x.to[:x.m], x.from[:x.m], x.col[:x.m], x.deg[:x.m]
 	for i := range g.EndPorts {
 		if e := &g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
@@ -89,10 +89,11 @@ func newLayout(g *fabric.Graph, frozen []Frozen) *layout {
 	return x
 }
 
-// addFrozen adds the cables of the frozen switches. Each cable is listed at
-// one frozen end at least; ends that nobody has are skipped.
-func (x *layout) addFrozen(frozen []Frozen) {
-	if len(frozen) == 0 {
+// addFrozen adds the cables of the frozen switches, and those left out. Each
+// cable of a frozen switch is listed at one frozen end at least; ends that nobody
+// has are skipped.
+func (x *layout) addFrozen(frozen []Frozen, left []LeftCable) {
+	if len(frozen)+len(left) == 0 {
 		return
 	}
 	index := make(map[ib.GUID]int32, x.n)
@@ -109,6 +110,14 @@ func (x *layout) addFrozen(frozen []Frozen) {
 			x.port[at] = int32(c)
 			x.to[c], x.from[c], x.vls[c], x.inPort[c], x.outPort[c] = to, from, max(vls, 1), in, out
 			x.m++
+		}
+	}
+	for _, c := range left {
+		a, ok := index[c.Switch]
+		b, found := index[c.Peer]
+		if ok && found && a != b {
+			add(a, b, c.Port, c.PeerPort, c.VLs)
+			add(b, a, c.PeerPort, c.Port, c.VLs)
 		}
 	}
 	for i := range frozen {

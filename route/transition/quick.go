@@ -21,7 +21,7 @@ import (
 // dependencies that disagree with the order given. For others it is changed
 // LIDs × switches.
 func (x *mixer) quickly(ch *change, o *Options, recent []Recent, stay time.Duration) (ok, settled bool, rooted []stagedCell) {
-	if o.Proved == nil || ch.large || ch.unknown > 0 || len(ch.lanes) > 0 || ch.levels != nil || len(o.Frozen) > 0 {
+	if o.Proved == nil || ch.large || ch.unknown > 0 || len(ch.lanes) > 0 || ch.levels != nil || len(o.Frozen)+len(o.Left) > 0 {
 		return false, false, nil
 	}
 	order := o.ProvedOrder

@@ -128,6 +128,9 @@ type Options struct {
 	// not answer, so they can be neither read nor written) but are cabled to
 	// it and still forward by what they held.
 	Frozen []Frozen
+	// Left are cables between switches of the graph that are no channels of it
+	// (a port did not answer) although data may still go over them.
+	Left []LeftCable
 
 	// Proved are the dependencies of the wanted tables, counted or not, for
 	// the graph and the data traffic that check.Verify judges, and ProvedOrder an
@@ -167,6 +170,13 @@ type FrozenCable struct {
 	Peer     ib.GUID // node GUID of the switch at the other end
 	PeerPort uint8
 	VLs      uint8 // data lanes, 0 = 1
+}
+
+// LeftCable is a cable between two switches of the graph, by node GUID and port.
+type LeftCable struct {
+	Switch, Peer   ib.GUID
+	Port, PeerPort uint8
+	VLs            uint8 // data lanes, 0 = 1
 }
 
 // Plan is a transition plan: what to write, in which stages, and why.

@@ -34,6 +34,7 @@ type mixer struct {
 	managed  int           // switches of g
 	old, new *route.Tables
 	frozen   []Frozen
+	left     []LeftCable
 	held     *Held
 	tables   bool   // some tables have Lanes of their own
 	levels   uint16 // service levels in use
@@ -43,7 +44,7 @@ type mixer struct {
 
 // newMixer joins two states. Much of what it is for needs build first.
 func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
-	x := &mixer{old: old, new: now, g: g, before: o.Before, managed: len(g.Switches), frozen: o.Frozen, held: o.Held}
+	x := &mixer{old: old, new: now, g: g, before: o.Before, managed: len(g.Switches), frozen: o.Frozen, left: o.Left, held: o.Held}
 	x.levels = levelsOf(now.SL)
 	if len(old.SL) != len(now.SL) || len(old.SL) > 0 && &old.SL[0] != &now.SL[0] {
 		x.levels |= levelsOf(old.SL)
@@ -75,7 +76,7 @@ func (x *mixer) build() {
 		return
 	}
 	g, old, now := x.g, x.old, x.new
-	x.layout = newLayout(g, x.frozen)
+	x.layout = newLayout(g, x.frozen, x.left)
 	least, most := uint8(15), uint8(1)
 	for _, v := range x.vls[:x.m] {
 		least, most = min(least, v), max(most, v)
