@@ -70,7 +70,7 @@ func TestImprove(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Run(time.Second)
-	is("updn", "whole: whole: a link is missing")
+	is("updn", "whole: a link is missing")
 	if !strings.Contains(strings.Join(m.Events(sm.Info), "\n"), "could not be carried over the change") {
 		t.Error("that the update failed is not told")
 	}
@@ -80,7 +80,7 @@ func TestImprove(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Run(2 * time.Second)
-	is("updn", "whole: whole: a link is missing") // quick first
+	is("updn", "whole: a link is missing") // quick first
 	if n != 0 {
 		t.Errorf("the first engine computed %d times before the fabric was quiet", n)
 	}
