@@ -303,8 +303,10 @@ func assimilationReport(seed uint64, runs int, sizes []int, rows [2][2][]mean) *
 			Title: "Time to assimilate a switch that is " + what + " (Figure 7)",
 			Text: "'Work' is all but the waits; computing is the median, all else the mean. The last columns say of the incremental method which part of the changes took no wait, " +
 				"and which part of the sweeps read a region only and computed only what the change touches.",
-			Table: report.Table{Columns: []string{"switches", "static: discover, us", "compute, us", "tables, us", "ports, us", "work, us", "waiting, us",
-				"incremental: discover, us", "compute, us", "tables, us", "ports, us", "work, us", "waiting, us", "without a wait, %", "of a region, %", "carried over, %"}},
+			Table: report.Table{Columns: []string{
+				"switches", "static: discover, us", "compute, us", "tables, us", "ports, us", "work, us", "waiting, us",
+				"incremental: discover, us", "compute, us", "tables, us", "ports, us", "work, us", "waiting, us", "without a wait, %", "of a region, %", "carried over, %",
+			}},
 			Plots: []report.Plot{
 				{Title: "All phases but the waits, switch " + what, X: "switches", Y: "microseconds", Columns: []int{5, 11}, Labels: both, Log: true},
 				{Title: "Waiting, switch " + what, X: "switches", Y: "microseconds", Columns: []int{6, 12}, Labels: both},
@@ -355,8 +357,10 @@ func assimilationReport(seed uint64, runs int, sizes []int, rows [2][2][]mean) *
 		Title: "Entries that a change touches (Figure 8b)",
 		Text: "Of the entries of switches and LIDs that are there before and after; and of all 1,024 that a table of the paper's switches has room for. " +
 			"The paper does not say which it counts.",
-		Table: report.Table{Columns: []string{"switches", "static, removed, %", "static, added, %", "incremental, removed, %", "incremental, added, %",
-			"static, removed, % of table", "static, added, % of table", "incremental, removed, % of table", "incremental, added, % of table"}},
+		Table: report.Table{Columns: []string{
+			"switches", "static, removed, %", "static, added, %", "incremental, removed, %", "incremental, added, %",
+			"static, removed, % of table", "static, added, % of table", "incremental, removed, % of table", "incremental, added, % of table",
+		}},
 		Plots: []report.Plot{
 			{Title: "Entries changed, of those in use", X: "switches", Y: "percent", Columns: []int{1, 2, 3, 4}},
 			{Title: "Entries changed, of the whole table", X: "switches", Y: "percent", Columns: []int{5, 6, 7, 8}},

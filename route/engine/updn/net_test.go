@@ -52,8 +52,15 @@ func TestIrregularWithoutRoots(t *testing.T) {
 // port too, and carry their tables over a failed link.
 func TestAllKinds(t *testing.T) {
 	for _, f := range [][]string{
-		{"fattree", "324"}, {"xgft", "3", "4,4,4", "1,2,2"}, {"torus", "4x4x3"}, {"mesh", "5x4"}, {"hypercube", "5"},
-		{"dragonfly", "4", "2", "2"}, {"dragonfly+", "3", "3", "2", "2"}, {"hyperx", "4x4"}, {"irregular", "24"},
+		{"fattree", "324"},
+		{"xgft", "3", "4,4,4", "1,2,2"},
+		{"torus", "4x4x3"},
+		{"mesh", "5x4"},
+		{"hypercube", "5"},
+		{"dragonfly", "4", "2", "2"},
+		{"dragonfly+", "3", "3", "2", "2"},
+		{"hyperx", "4x4"},
+		{"irregular", "24"},
 	} {
 		for lids := 1; lids <= 2; lids++ {
 			g := generate(t, 1, lids, f[0], f[1:]...)
