@@ -172,7 +172,7 @@ func resume(w *net, o route.Options, budget int) *job {
 			prev := o.Previous.LFT[s]
 			n := min(int(o.Previous.TopLID)+1, len(prev), len(row))
 			for l := 1; l < min(n, len(w.g.LIDOwner)); l++ {
-				if w.g.LIDOwner[l] == fabric.NoLID {
+				if e := w.g.LIDOwner[l]; e == fabric.NoLID || w.g.EndPorts[e].Switch < 0 {
 					continue // packets to nobody must not make dependencies
 				}
 				if p := prev[l]; row[l] == route.Drop && int(p) < len(w.g.PortChannel[s]) && w.g.PortChannel[s][p] >= 0 {
