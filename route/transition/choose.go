@@ -239,11 +239,11 @@ func (b *builder) staged(st *staged) {
 	}
 	for k := range p.Stages[:len(p.Stages)-1] {
 		s := &p.Stages[k]
-		lids := st.lids[k]
-		if len(ch.lanes) > 0 {
-			lids = ch.lids // whatever was on a lane by the older state
+		if len(ch.lanes) > 0 { // whatever was on a lane by the older state
+			s.DrainHops = b.x.longest(ch.lids, oldEntries|newEntries, b.o.Workers)
+		} else {
+			s.DrainHops = int(st.hops[k])
 		}
-		s.DrainHops = b.x.longest(lids, oldEntries|newEntries, b.o.Workers)
 		for i := range ch.trees {
 			if int(st.trees[i]) == k || len(ch.lanes) > 0 {
 				s.DrainHops = max(s.DrainHops, len(ch.trees[i].switches()))

@@ -330,7 +330,8 @@ func (p *Plan) McastBlock(k int, b McastBlock, dst *[32]uint16) {
 }
 
 // longest is the largest number of switches on a path to one of lids by the
-// entries that sp allows, counting loops as all switches; at least 1.
+// entries that sp allows; at least 1. Where they may loop it is that of the
+// longest path that a subnet can have.
 func (x *mixer) longest(lids []ib.LID, sp spec, workers int) int {
 	longest := make([]int32, max(workers, 1))
 	walkers := make([]*walker, max(workers, 1))
@@ -345,19 +346,26 @@ func (x *mixer) longest(lids []ib.LID, sp spec, workers int) int {
 		for _, l := range lids[b*step : min((b+1)*step, len(lids))] {
 			x.load(w, l, sp)
 			if !x.order(w) {
-				longest[k] = int32(x.n)
+				longest[k] = int32(min(x.n, maxHops+1))
 				return
 			}
-			for _, u := range w.post {
-				depth[u] = 1
-				for _, c := range [2]int32{w.a[u], w.b[u]} {
-					if c >= 0 {
-						depth[u] = max(depth[u], depth[x.to[c]]+1)
-					}
-				}
-				longest[k] = max(longest[k], depth[u])
-			}
+			longest[k] = max(longest[k], x.depth(w, depth))
 		}
 	})
 	return max(int(slices.Max(longest)), 1)
+}
+
+// depth is the largest number of switches on a path by the entries in w, which
+// order has been called for.
+func (x *mixer) depth(w *walker, depth []int32) (most int32) {
+	for _, u := range w.post {
+		depth[u] = 1
+		for _, c := range [2]int32{w.a[u], w.b[u]} {
+			if c >= 0 {
+				depth[u] = max(depth[u], depth[x.to[c]]+1)
+			}
+		}
+		most = max(most, depth[u])
+	}
+	return most
 }

@@ -22,6 +22,7 @@ type staged struct {
 	lids   [][]ib.LID // by stage: those with entries that are written in it
 	at     []uint8    // by index in change.lids: the stage; split if entries differ
 	cells  []stagedCell
+	hops   []int32 // by stage: switches on the longest path to one of lids while it is written
 	trees  []uint8 // by index in change.trees
 	lanes  int     // stage in which SL-to-VL tables are written; 0 with nothing to write
 }
@@ -215,8 +216,18 @@ func (s *sorter) stage(v *verdict, workers int) (took, left int) {
 	}
 	s.budget = ins.budget
 	slices.Sort(st.lids[k])
+	st.hops = append(st.hops, 1)
 	slices.SortFunc(st.cells, func(a, b stagedCell) int { return compareCells(a.cell, b.cell) })
 	s.settled = len(st.cells)
+	for _, l := range st.lids[k] {
+		i := s.index[l]
+		if st.at[i] == split {
+			s.recall(l)
+		}
+		if s.now(i, k); x.order(w) {
+			st.hops[k] = max(st.hops[k], x.depth(w, s.dist))
+		}
+	}
 	return took, left
 }
 
