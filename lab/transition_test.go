@@ -3,11 +3,13 @@ package lab
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/route"
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/dor"
@@ -151,7 +153,21 @@ func underTraffic(t testing.TB, e route.Engine, f *fabric.Fabric, seed uint64, c
 		Seed: seed, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond, Jitter: 2 * time.Microsecond,
 		OptimizedSL2VL: rng.IntN(2) == 0,
 	}, cfg)
-	w = watchFlights(c, m, &cfg)
+	var mlids []ib.LID
+	if rng.IntN(3) == 0 {
+		guids, _ := hosts(f)
+		var list []sm.Group
+		for i := range 1 + rng.IntN(3) {
+			rng.Shuffle(len(guids), func(i, j int) { guids[i], guids[j] = guids[j], guids[i] })
+			mlids = append(mlids, 0xC000+ib.LID(i*33))
+			list = append(list, groupOf(mlids[i], slices.Clone(guids[:2+rng.IntN(len(guids)-1)])...))
+		}
+		m.SetGroups(list)
+		if err := settled(c, m, 30*time.Second); err != nil {
+			return &flights{}, m, nil, err
+		}
+	}
+	w = watchFlights(c, m, &cfg, mlids...)
 	if seed%5 == 4 {
 		c.Sim.SetDrop(0.02) // switches seem to be gone that still forward
 		w.slack = time.Second

@@ -24,6 +24,11 @@ type heldEntry struct {
 	port byte
 }
 
+type heldPorts struct {
+	period
+	ports []uint8
+}
+
 type heldRow struct {
 	period
 	lanes smp.SLtoVL
@@ -51,6 +56,8 @@ type flights struct {
 
 	entries [][][]heldEntry // by node, LID
 	lanes   [][][]heldRow   // by node, in·(ports+1) + out
+	groups  []ib.LID        // multicast groups that are watched
+	ports   [][][]heldPorts // by node, index in groups
 	active  [][][]period    // by node, port
 	told    []toldLevels
 	owners  map[ib.LID]int
@@ -72,13 +79,14 @@ type started struct {
 	pairs  map[[2]int]mad.Time // source node, LID → when it was lost; 0: it is not
 }
 
-func watchFlights(c *Cluster, m *Manager, cfg *sm.Config) *flights {
+func watchFlights(c *Cluster, m *Manager, cfg *sm.Config, groups ...ib.LID) *flights {
 	w := &flights{
-		c: c, m: m, repath: cfg.RepathTime, owners: map[ib.LID]int{}, slack: 20 * time.Millisecond,
+		c: c, m: m, groups: groups, repath: cfg.RepathTime, owners: map[ib.LID]int{}, slack: 20 * time.Millisecond,
 		stay: transition.Lifetime(cfg.PacketLife) + transition.Lifetime(max(cfg.HOQLife, cfg.LeafHOQLife)),
 	}
 	n := len(c.Fabric.Nodes)
 	w.entries, w.lanes, w.active = make([][][]heldEntry, n), make([][][]heldRow, n), make([][][]period, n)
+	w.ports = make([][][]heldPorts, n)
 	for i := range c.Fabric.Nodes {
 		ports := c.Fabric.Nodes[i].NumPorts + 1
 		w.active[i] = make([][]period, ports)
@@ -86,6 +94,8 @@ func watchFlights(c *Cluster, m *Manager, cfg *sm.Config) *flights {
 		w.readLinks(i)
 		w.readEntries(i)
 		w.readLanes(i)
+		w.ports[i] = make([][]heldPorts, len(groups))
+		w.readGroups(i)
 	}
 	w.readTold()
 	m.OnPublish = w.readTold
@@ -102,8 +112,12 @@ func watchFlights(c *Cluster, m *Manager, cfg *sm.Config) *flights {
 			w.readLinks(ch.Node)
 			w.readEntries(ch.Node)
 			w.readLanes(ch.Node)
+			w.readGroups(ch.Node)
 		case ch.Attr == smp.AttrLFT || ch.Attr == smp.AttrSwitchInfo:
 			w.readEntries(ch.Node)
+			w.readGroups(ch.Node)
+		case ch.Attr == smp.AttrMFT:
+			w.readGroups(ch.Node)
 		case ch.Attr == smp.AttrSLtoVL:
 			w.readLanes(ch.Node)
 		default:
@@ -162,6 +176,20 @@ func (w *flights) readLanes(n int) {
 			list = append(list, heldRow{period{w.now(), mad.Never}, row})
 		}
 		w.lanes[n][i] = recent(list, func(x *heldRow) *period { return &x.period }, w.horizon())
+	}
+}
+
+func (w *flights) readGroups(n int) {
+	for i, g := range w.groups {
+		p := w.c.Sim.MFT(n, g)
+		list := w.ports[n][i]
+		if len(list) == 0 || !slices.Equal(list[len(list)-1].ports, p) {
+			if len(list) > 0 {
+				list[len(list)-1].until = w.now()
+			}
+			list = append(list, heldPorts{period{w.now(), mad.Never}, p})
+		}
+		w.ports[n][i] = recent(list, func(x *heldPorts) *period { return &x.period }, w.horizon())
 	}
 }
 
@@ -266,6 +294,9 @@ func (w *flights) look() {
 			})
 		}
 	}
+	for i := range w.groups {
+		w.lookGroup(waits, i)
+	}
 	if ring := ringOf(waits); len(ring) > 0 {
 		w.err = fmt.Errorf("at %v packets can wait for each other: %s", now, w.name(ring))
 	}
@@ -291,48 +322,112 @@ func (w *flights) levels(guid ib.GUID, l ib.LID, fn func(sl ib.SL, p period)) {
 	}
 }
 
+// lookGroup adds where packets of a group can be: every switch with ports
+// for it may send.
+func (w *flights) lookGroup(waits map[buffer]map[buffer]bool, i int) {
+	now, begin := w.now(), w.horizon()
+	seen := map[flight]bool{}
+	for n := range w.ports {
+		for _, h := range w.ports[n][i] {
+			for k := range w.told {
+				sl := ib.SL(0)
+				if m := w.told[k].tables.Multicast; m != nil {
+					for j := range m.Trees {
+						if m.Trees[j].MLID == w.groups[i] {
+							sl = m.Trees[j].SL
+						}
+					}
+				}
+				a, b := max(begin, h.from, w.told[k].from), min(now, h.until, w.told[k].until)
+				if a > b {
+					continue
+				}
+				for _, in := range append([]uint8{0}, h.ports...) {
+					if in == 0 || !w.toSwitch(n, int(in)) {
+						w.forwardGroup(waits, seen, n, in, i, flight{sl: sl, from: a, until: b}, false)
+					}
+				}
+			}
+		}
+	}
+}
+
+func (w *flights) toSwitch(n, p int) bool {
+	r, ok := w.c.Sim.Peer(n, p)
+	return ok && w.c.Fabric.Nodes[r.Node].IsSwitch()
+}
+
+// forwardGroup is forward for packets of a group: they leave by all ports but
+// the one that they came in by.
+func (w *flights) forwardGroup(waits map[buffer]map[buffer]bool, seen map[flight]bool, n int, in uint8, i int, x flight, inFlight bool) {
+	last := x.until
+	if inFlight {
+		last = min(x.until.Add(w.stay), w.now())
+	}
+	for _, h := range w.ports[n][i] {
+		if !h.meets(x.from, last) {
+			continue
+		}
+		for _, p := range h.ports {
+			if p != 0 && p != in && w.toSwitch(n, int(p)) {
+				w.leave(waits, n, in, p, x, h.period, inFlight, func(to int, port uint8, y flight) {
+					if !seen[y] {
+						seen[y] = true
+						w.forwardGroup(waits, seen, to, port, i, y, true)
+					}
+				})
+			}
+		}
+	}
+}
+
 // forward sends packets on that are at switch n since x.from..x.until; inFlight
 // says that they came over a channel between switches.
 func (w *flights) forward(waits map[buffer]map[buffer]bool, seen map[flight]bool, n int, in uint8, l int, x flight, inFlight bool) {
+	last := x.until
+	if inFlight {
+		last = min(x.until.Add(w.stay), w.now())
+	}
+	for _, e := range w.entries[n][l] {
+		if e.port == 0 || int(e.port) > w.c.Fabric.Nodes[n].NumPorts || !e.meets(x.from, last) || !w.toSwitch(n, int(e.port)) {
+			continue
+		}
+		w.leave(waits, n, in, e.port, x, e.period, inFlight, func(to int, port uint8, y flight) {
+			if l < len(w.entries[to]) && !seen[y] {
+				seen[y] = true
+				w.forward(waits, seen, to, port, l, y, true)
+			}
+		})
+	}
+}
+
+// leave lets packets x that are at switch n go by port p, to which a table
+// sends them during e, and calls next for what comes in at the other end.
+func (w *flights) leave(waits map[buffer]map[buffer]bool, n int, in, p uint8, x flight, e period, inFlight bool, next func(to int, port uint8, y flight)) {
 	now := w.now()
 	last := x.until
 	if inFlight {
 		last = min(x.until.Add(w.stay), now)
 	}
-	ports := w.c.Fabric.Nodes[n].NumPorts + 1
-	for _, e := range w.entries[n][l] {
-		p := int(e.port)
-		if p == 0 || p >= ports || !e.meets(x.from, last) {
+	r, _ := w.c.Sim.Peer(n, int(p))
+	from, until := max(x.from, e.from), min(last, e.until)
+	for _, row := range w.lanes[n][int(in)*(w.c.Fabric.Nodes[n].NumPorts+1)+int(p)] {
+		lane := uint8(row.lanes[x.sl])
+		if lane >= 15 || !row.meets(from, until) {
 			continue
 		}
-		r, ok := w.c.Sim.Peer(n, p)
-		if !ok || !w.c.Fabric.Nodes[r.Node].IsSwitch() || l >= len(w.entries[r.Node]) {
-			continue
+		out := buffer{int32(n), p, lane}
+		// Who waits for this entry came while it was in force, or before.
+		if inFlight && min(x.until, e.until, row.until).Add(w.stay) >= now && w.isActive(n, int(p)) && w.isActive(int(x.node), int(x.port)) {
+			if waits[x.buffer] == nil {
+				waits[x.buffer] = map[buffer]bool{}
+			}
+			waits[x.buffer][out] = true
 		}
-		from, until := max(x.from, e.from), min(last, e.until)
-		for _, row := range w.lanes[n][int(in)*ports+p] {
-			lane := uint8(row.lanes[x.sl])
-			if lane >= 15 || !row.meets(from, until) {
-				continue
-			}
-			a, b := max(from, row.from), min(until, row.until)
-			next := buffer{int32(n), uint8(p), lane}
-			// Who waits for this entry came while it was in force, or before.
-			if inFlight && min(x.until, e.until, row.until).Add(w.stay) >= now && w.isActive(n, p) && w.isActive(int(x.node), int(x.port)) {
-				if waits[x.buffer] == nil {
-					waits[x.buffer] = map[buffer]bool{}
-				}
-				waits[x.buffer][next] = true
-			}
-			for _, up := range w.active[n][p] {
-				if !up.meets(a, b) {
-					continue
-				}
-				y := flight{next, x.sl, max(a, up.from), min(b, up.until)}
-				if !seen[y] {
-					seen[y] = true
-					w.forward(waits, seen, int(r.Node), r.Port, l, y, true)
-				}
+		a, b := max(from, row.from), min(until, row.until)
+		for _, up := range w.active[n][p] {
+			if up.meets(a, b) {
+				next(int(r.Node), r.Port, flight{out, x.sl, max(a, up.from), min(b, up.until)})
 			}
 		}
 	}
