@@ -20,8 +20,6 @@ type McastBlock struct {
 	Position uint8  // ports 16·Position … 16·Position+15
 }
 
-func (x *mixer) multicast() bool { return x.old.Multicast != nil || x.new.Multicast != nil }
-
 func trees(t *route.Tables) []route.Tree {
 	if t.Multicast == nil {
 		return nil

@@ -322,14 +322,16 @@ func TestWorkers(t *testing.T) {
 		var first string
 		for _, o.Workers = range []int{1, 2, 3, 8} {
 			p := transition.New(g, a, b, o)
-			s := fmt.Sprint(p.Mode, p.Reason, p.Stages, p.Discard, p.Groups, p.SMPs, p.Predicted, p.RepathPairs)
+			var told strings.Builder
+			fmt.Fprint(&told, p.Mode, p.Reason, p.Stages, p.Discard, p.Groups, p.SMPs, p.Predicted, p.RepathPairs)
 			var blk [route.BlockLen]byte
 			for k := range p.Stages {
 				for _, d := range p.Stages[k].LFT {
 					p.Block(k, d, &blk)
-					s += fmt.Sprint(blk)
+					fmt.Fprint(&told, blk)
 				}
 			}
+			s := told.String()
 			if first == "" {
 				first = s
 			}
