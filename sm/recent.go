@@ -16,6 +16,7 @@ type recentState struct {
 	tables *route.Tables
 	plan   *transition.Plan // of the transition that left them or made them
 	until  mad.Time         // when they were in force last; Never while they may be
+	hops   time.Duration    // switches on the longest path of a packet that met them
 }
 
 // longestPath is how many switches a path of a subnet has at most (IBA §14.2.2).
@@ -35,8 +36,18 @@ func (c *Core) rememberTables(r *JobResult) {
 			l.shared = true // rows that are remembered are not written into
 		}
 	}
+	// A path by entries of two states goes by each at most as far as its own do.
+	hops := time.Duration(longestPath)
+	if r.Report != nil {
+		hops = min(hops, 2*time.Duration(r.Report.MaxHops+1))
+	}
+	if n := len(c.recent); n > 0 {
+		hops = max(hops, c.recent[n-1].hops)
+	}
 	g := c.f.graph
-	c.recent = append(c.recent, recentState{g, r.installed, r.Plan, mad.Never}, recentState{g, r.Tables, r.Plan, mad.Never})
+	for _, t := range [2]*route.Tables{r.installed, r.Tables} {
+		c.recent = append(c.recent, recentState{graph: g, tables: t, plan: r.Plan, until: mad.Never, hops: hops})
+	}
 }
 
 // tablesWritten is called when all that a stage wrote is acknowledged.
@@ -59,7 +70,7 @@ func (c *Core) recentTables() (list []transition.Recent) {
 	keep := c.recent[:0]
 	for _, s := range c.recent {
 		t := s.tables
-		if s.until != mad.Never && c.now.Sub(s.until) >= worst {
+		if s.until != mad.Never && c.now.Sub(s.until) >= s.hops*worst/longestPath {
 			continue
 		}
 		keep = append(keep, s)
