@@ -3,6 +3,7 @@ package updn_test
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"heddle/fabric"
@@ -124,13 +125,13 @@ func TestAsFromScratch(t *testing.T) {
 
 // present names the roots of tables that g has.
 func present(g *fabric.Graph, t *route.Tables) string {
-	s := ""
+	var s strings.Builder
 	for _, guid := range updn.Roots(t) {
 		if slices.ContainsFunc(g.Switches, func(w fabric.SwitchNode) bool { return w.GUID == guid }) {
-			s += guid.String() + " "
+			s.WriteString(guid.String() + " ")
 		}
 	}
-	return s
+	return s.String()
 }
 
 // TestManyMoves: a change that is decided in parts gives the same result for
