@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
@@ -37,6 +38,7 @@ type heldRow struct {
 // toldLevels is what hosts could learn: the service levels of a snapshot.
 type toldLevels struct {
 	period
+	graph  *fabric.Graph
 	tables *route.Tables
 	index  map[ib.GUID]int32
 }
@@ -219,7 +221,7 @@ func (w *flights) readTold() {
 	if s == nil || s.Tables == nil || s.Graph == nil || len(w.told) > 0 && w.told[len(w.told)-1].tables == s.Tables {
 		return
 	}
-	t := toldLevels{period{w.now(), mad.Never}, s.Tables, map[ib.GUID]int32{}}
+	t := toldLevels{period{w.now(), mad.Never}, s.Graph, s.Tables, map[ib.GUID]int32{}}
 	for i := range s.Graph.Switches {
 		t.index[s.Graph.Switches[i].GUID] = int32(i)
 	}
@@ -316,7 +318,9 @@ func (w *flights) levels(guid ib.GUID, l ib.LID, fn func(sl ib.SL, p period)) {
 		return
 	}
 	for i := range w.told {
-		if s, ok := w.told[i].index[guid]; ok {
+		g := w.told[i].graph
+		// Nobody is told a path to who is not there.
+		if s, ok := w.told[i].index[guid]; ok && int(l) < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID {
 			fn(w.told[i].tables.PathSL(s, l), w.told[i].period)
 		}
 	}

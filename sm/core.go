@@ -89,6 +89,8 @@ type Core struct {
 	held    *transition.Held // service levels that hosts may still use besides
 	heldAt  mad.Time         // when that began
 	recent  []recentState    // tables before the installed ones that packets may remember
+	// A transition that writes SL-to-VL tables has begun and not ended.
+	lanesUnsure bool
 	// Switches that were left out but may still forward.
 	outsiders map[ib.GUID]*outsider
 	groups    []Group // multicast groups, ascending MLID

@@ -164,6 +164,9 @@ func (c *Core) onGetLFT(it item, comp *mad.Completion) {
 func (c *Core) startDistribution(r *JobResult) {
 	c.dist = distribution{res: r, stage: stageDown}
 	c.rememberTables(r)
+	for i := range r.Plan.Stages {
+		c.lanesUnsure = c.lanesUnsure || len(r.Plan.Stages[i].SL2VL) > 0
+	}
 	c.enter(PhaseDistribute)
 }
 
@@ -249,6 +252,9 @@ func (c *Core) distributed() bool {
 	default:
 		c.shareRows()
 		c.served = &solution{graph: c.f.graph, tables: c.wanted}
+		if d.errs == c.errs { // the last stage was taken by all, as those before
+			c.lanesUnsure = false
+		}
 		if c.held = d.res.held; plan.NeedsRepath {
 			c.heldAt = c.now
 		}

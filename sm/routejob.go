@@ -50,6 +50,10 @@ func (c *Core) startJob() {
 	if c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime+c.inFlight()) {
 		j.transition.Held = c.held
 	}
+	if j.transition.Quiet {
+		c.lanesUnsure = false // all are set up before traffic flows
+	}
+	j.transition.LanesUnknown = c.lanesUnsure
 	if !j.transition.Quiet {
 		j.transition.Frozen, j.transition.Left = c.outside()
 	}

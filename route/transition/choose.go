@@ -26,6 +26,10 @@ func (b *builder) choose() {
 		b.dynamic()
 		return
 	}
+	if o.LanesUnknown {
+		b.allLanes()
+		return
+	}
 	recent := b.alive()
 	quick, settled, rooted := false, len(recent) == 0, []stagedCell(nil)
 	if o.Force == ModeAuto || o.Force == ModeDynamic || o.Force == ModeStaged {
@@ -121,12 +125,7 @@ func (b *builder) choose() {
 		b.refuse("; but hosts may keep service levels that can deadlock on the wanted tables for ever")
 		return
 	}
-	for i := range p.Stages {
-		if p.Stages[i].Drain < 0 {
-			b.refuse("; but switch or head-of-queue lifetimes are unlimited, so packets in flight may never drain")
-			return
-		}
-	}
+	b.limited()
 }
 
 func (b *builder) refuse(why string) {
@@ -153,6 +152,49 @@ func (b *builder) rootedStages(rooted []stagedCell, trouble string) {
 		trouble, n, len(b.ch.lids), len(b.p.Stages))
 }
 
+// allLanes plans for SL-to-VL tables that are not known: every destination is
+// dropped everywhere, then all tables are written, then the entries.
+func (b *builder) allLanes() {
+	p, x, ch := b.p, b.x, b.ch
+	x.build()
+	ch.lanes, ch.lids, ch.trees, ch.free = nil, nil, nil, nil
+	for s := range int32(x.managed) {
+		for _, c := range x.outs[x.outOff[s]:x.outOff[s+1]] {
+			for in := range int(x.g.Switches[s].NumPorts) + 1 {
+				if in != int(x.outPort[c]) {
+					ch.lanes = append(ch.lanes, LaneTable{s, uint8(in), x.outPort[c]})
+				}
+			}
+		}
+	}
+	for l := 1; l < len(ch.touched); l++ {
+		ch.lids = append(ch.lids, ib.LID(l))
+	}
+	x.compareTrees(ch)
+	p.Mode, p.Reason = ModeStatic, "SL-to-VL tables of switches are not known: they are written while nothing is forwarded"
+	p.Forced = b.o.Force == ModeStatic
+	d := &discards{lids: ch.lids, levels: ch.levels != nil}
+	for i := range ch.trees {
+		d.trees = append(d.trees, i)
+	}
+	b.discard(d)
+	if d.waits() && b.o.RepathTime <= 0 {
+		b.refuse("; but hosts may keep service levels that can deadlock on the wanted tables for ever")
+		return
+	}
+	b.limited()
+}
+
+// limited refuses a plan that waits without limit.
+func (b *builder) limited() {
+	for i := range b.p.Stages {
+		if b.p.Stages[i].Drain < 0 {
+			b.refuse("; but switch or head-of-queue lifetimes are unlimited, so packets in flight may never drain")
+			return
+		}
+	}
+}
+
 // static discards all that changes although nothing would have to be.
 func (b *builder) static(v *verdict) {
 	b.p.Mode = ModeStatic
@@ -161,12 +203,7 @@ func (b *builder) static(v *verdict) {
 		d.trees = append(d.trees, i)
 	}
 	b.discard(d)
-	for i := range b.p.Stages {
-		if b.p.Stages[i].Drain < 0 {
-			b.refuse("; but switch or head-of-queue lifetimes are unlimited, so packets in flight may never drain")
-			return
-		}
-	}
+	b.limited()
 }
 
 func (b *builder) trouble(v *verdict) string {

@@ -32,7 +32,7 @@ type content struct {
 	cells            []stagedCell // of inStages, by LID, switch
 	rooted           bool         // they are in rooted order
 	hold             []cell       // Drop until stage last; by LID, switch
-	all              []cell       // entries that droppedAll drops though they do not change
+	links            [][4]uint64  // by switch: the ports that droppedAll drops entries to, those to other switches
 
 	trees   []treeChange
 	treeAt  []uint8 // by index in trees: the stage
@@ -53,7 +53,7 @@ func (c *content) entry(k int, s int32, l ib.LID, old, now byte) byte {
 			if k >= int(c.late) {
 				return now
 			}
-			if old != now || c.kind[l] == droppedAll && hasCell(c.all, cell{l, s}) {
+			if old != now || c.kind[l] == droppedAll && int(s) < len(c.links) && c.links[s][old>>6]>>(old&63)&1 != 0 {
 				return route.Drop
 			}
 			return old
@@ -96,7 +96,7 @@ func (p *Plan) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
 	var was [route.BlockLen]byte
 	p.was(b, &was)
 	first := int(b.Block) * route.BlockLen
-	same := len(p.content.hold)+len(p.content.all) == 0 // what does not change stays as it is
+	same := len(p.content.hold)+len(p.content.links) == 0 // what does not change stays as it is
 	for i := range dst {
 		if !same || was[i] != dst[i] {
 			dst[i] = p.content.entry(k, b.Switch, ib.LID(first+i), was[i], dst[i])
@@ -210,6 +210,9 @@ func (b *builder) more(special []bool) []route.BlockDiff {
 	note := func(e cell) {
 		special[int(e.lid)/route.BlockLen] = true
 		d := route.BlockDiff{Switch: e.s, Block: uint16(int(e.lid) / route.BlockLen)}
+		if len(diff) > 0 && diff[len(diff)-1] == d {
+			return
+		}
 		if int(e.s) < len(b.p.wanted.LFT) && int(e.lid) < len(b.p.wanted.LFT[e.s]) {
 			diff = append(diff, d)
 		}
@@ -225,14 +228,21 @@ func (b *builder) more(special []bool) []route.BlockDiff {
 				}
 			}
 		}
-		if k != droppedAll {
-			continue
+	}
+	if slices.Contains(c.kind, droppedAll) {
+		c.links = make([][4]uint64, x.managed)
+		for i := range x.m {
+			if s := int(x.from[i]); s < x.managed {
+				p := x.outPort[i]
+				c.links[s][p>>6] |= 1 << (p & 63)
+			}
 		}
-		for s := range int32(x.managed) {
-			e := effective(x.new, s, l)
-			if e == effective(x.old, s, l) && x.port[int(s)<<8|int(e)] >= 0 {
-				c.all = append(c.all, cell{ib.LID(l), s})
-				note(cell{ib.LID(l), s})
+	}
+	for s := range c.links {
+		for l, k := range c.kind {
+			e := effective(x.old, int32(s), l)
+			if k == droppedAll && e == effective(x.new, int32(s), l) && c.links[s][e>>6]>>(e&63)&1 != 0 {
+				note(cell{ib.LID(l), int32(s)})
 			}
 		}
 	}

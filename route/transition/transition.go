@@ -114,6 +114,10 @@ type Options struct {
 	// a change in which an old level could deadlock on the wanted tables is refused.
 	RepathTime time.Duration
 
+	// LanesUnknown says that switches may hold other SL-to-VL tables than the
+	// installed ones, as after a transition that broke off. All tables are
+	// written then, while no data flows between switches.
+	LanesUnknown bool
 	// Held are service levels that hosts may use besides the installed
 	// tables' own, from transitions before that they were not told of.
 	Held *Held
@@ -250,7 +254,7 @@ func New(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Plan {
 		EntriesChanged: ch.entries, UnknownRows: ch.unknown, LIDsChanged: len(ch.lids),
 		RepathPairs: ch.pairs, NeedsRepath: ch.pairs > 0, installed: installed, wanted: wanted,
 	}
-	if len(ch.diff) == 0 && len(ch.lanes) == 0 && len(ch.trees) == 0 && len(ch.lids) == 0 {
+	if !o.LanesUnknown && len(ch.diff) == 0 && len(ch.lanes) == 0 && len(ch.trees) == 0 && len(ch.lids) == 0 {
 		p.Mode, p.Reason = ModeNone, "the wanted tables are installed"
 		return p
 	}
