@@ -215,6 +215,7 @@ func (b *bench) theirRoutes(net, engine string, dump bool, args ...string) (r ro
 		}
 	}
 	r.Verify, r.RSS, r.Seconds = 0, mem, phases["route"]
+	r.Lanes = 0
 	if engine != "nue" { // which does not say
 		r.Lanes, err = lanesSaid(log)
 	}
