@@ -225,6 +225,9 @@ func (c *Core) distributed() bool {
 		if d.next < len(plan.Stages) {
 			d.stage = stageWrite
 		}
+		if d.next < len(plan.Stages) && c.errs > d.errs {
+			return true // it breaks off: nobody waits, and no host is told anything new
+		}
 		if d.next > 0 && (plan.Stages[d.next-1].Drain > 0 || plan.Stages[d.next-1].Repath > 0) {
 			c.enter(PhaseDrain)
 			st := &plan.Stages[d.next-1]
