@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -100,9 +101,46 @@ type planView struct {
 	PassedOver []string       `json:"engines_passed_over,omitempty"`
 	Refused    string         `json:"refused,omitempty"`
 	Transition string         `json:"transition"`
+	Mode       string         `json:"mode"`
+	Stages     []plannedStage `json:"stages"`
+	Repath     int64          `json:"repath_pairs"`
+	GroupsOut  []string       `json:"groups_refused,omitempty"`
 	Clean      bool           `json:"deadlock_free"`
 	Seconds    float64        `json:"predicted_seconds"`
 	Problems   []string       `json:"problems"`
+}
+
+type plannedStage struct {
+	Discards bool    `json:"discards"`
+	LFT      int     `json:"lft_blocks"`
+	SL2VL    int     `json:"sl2vl_tables"`
+	MFT      int     `json:"mft_blocks"`
+	Drain    float64 `json:"drain_seconds"`
+	Repath   float64 `json:"repath_seconds"`
+}
+
+// String tells what a stage writes and what it waits for.
+func (s plannedStage) String() string {
+	var parts []string
+	count := func(n int, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	what := "LFT blocks"
+	if s.Discards {
+		what += " that discard"
+	}
+	count(s.LFT, what)
+	count(s.SL2VL, "SL2VL tables")
+	count(s.MFT, "MFT blocks")
+	if s.Drain > 0 {
+		parts = append(parts, fmt.Sprintf("then %.3g s until packets under way have left", s.Drain))
+	}
+	if s.Repath > 0 {
+		parts = append(parts, fmt.Sprintf("then %.3g s until hosts use their new service levels", s.Repath))
+	}
+	return strings.Join(parts, ", ")
 }
 
 type plannedLID struct {
@@ -117,6 +155,7 @@ func planJSON(p *sm.Plan) planView {
 	v := planView{
 		LIDs: []plannedLID{}, BySwitch: map[string]int{}, SMPs: map[string]int{}, Total: p.Total, Engine: p.Engine,
 		PassedOver: p.Passed, Refused: p.Refused, Transition: p.Transition, Clean: p.Clean, Seconds: p.SecondsAt,
+		Mode: p.Mode.String(), Stages: []plannedStage{}, Repath: p.RepathPairs,
 		Problems: []string{},
 	}
 	if s := p.Snapshot; s != nil {
@@ -130,6 +169,12 @@ func planJSON(p *sm.Plan) planView {
 	}
 	for _, l := range p.LIDs {
 		v.LIDs = append(v.LIDs, plannedLID{l.Where.String(), l.GUID.String(), int(l.Old), int(l.New), l.Why})
+	}
+	for _, st := range p.Stages {
+		v.Stages = append(v.Stages, plannedStage{st.Discards, st.LFT, st.SL2VL, st.MFT, st.Drain.Seconds(), st.Repath.Seconds()})
+	}
+	for _, g := range p.Refusals {
+		v.GroupsOut = append(v.GroupsOut, fmt.Sprintf("group %#x: %s", uint16(g.MLID), g.Reason))
 	}
 	for _, b := range p.Blocks {
 		v.Blocks += b.Blocks
@@ -173,9 +218,18 @@ func printPlan(w io.Writer, p *sm.Plan) error {
 		row("engine", "%s", v.Engine)
 		row("LFT blocks", "%d on %d switches", v.Blocks, len(v.BySwitch))
 		row("transition", "%s", v.Transition)
+		for i, st := range v.Stages {
+			row(fmt.Sprintf("stage %d", i+1), "%s", st)
+		}
+		if v.Repath > 0 {
+			row("needs repath", "%d pairs of source port and LID take another service level", v.Repath)
+		}
+		for _, g := range v.GroupsOut {
+			row("refused", "%s", g)
+		}
 		free := "yes, at every step"
 		if !v.Clean {
-			free = "only by discarding and draining first"
+			free = "yes, one stage after the other"
 		}
 		row("deadlock-free", "%s", free)
 	}
