@@ -334,16 +334,16 @@ func (w *flights) lookGroup(waits map[buffer]map[buffer]bool, i int) {
 	for n := range w.ports {
 		for _, h := range w.ports[n][i] {
 			for k := range w.told {
-				sl := ib.SL(0)
+				sl, known := ib.SL(0), false
 				if m := w.told[k].tables.Multicast; m != nil {
 					for j := range m.Trees {
 						if m.Trees[j].MLID == w.groups[i] {
-							sl = m.Trees[j].SL
+							sl, known = m.Trees[j].SL, true
 						}
 					}
 				}
 				a, b := max(begin, h.from, w.told[k].from), min(now, h.until, w.told[k].until)
-				if a > b {
+				if a > b || !known {
 					continue
 				}
 				for _, in := range append([]uint8{0}, h.ports...) {
