@@ -137,6 +137,12 @@ func (j *Job) Plan(r *JobResult, workers int) {
 	}
 	if j.served != nil {
 		t.Before = j.served.graph
+		if m := j.served.tables.Multicast; m != nil {
+			t.GroupLevels = map[ib.LID]uint16{}
+			for i := range m.Trees {
+				t.GroupLevels[m.Trees[i].MLID] = 1 << (m.Trees[i].SL & 15)
+			}
+		}
 	}
 	if r.next != nil && r.next.proof != nil && r.next.tables == r.Tables {
 		t.Proved, t.ProvedOrder = r.next.proof.Dependencies()

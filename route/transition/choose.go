@@ -384,7 +384,7 @@ func (b *builder) discard(d *discards) {
 	if d.waits() {
 		p.Stages[n-2].Repath = max(b.o.RepathTime, 0)
 	}
-	c.compact(ch.newLevels())
+	c.compact(b.x.newLevels(ch))
 }
 
 // drainAll waits after a stage until all packets have left that met any

@@ -226,8 +226,8 @@ func (x *mixer) laneRow(l *route.Lanes, s int32, in, out uint8, c int32) (row [1
 }
 
 // newLevels reports whether hosts or groups take other service levels.
-func (ch *change) newLevels() bool {
-	return ch.levels != nil || slices.ContainsFunc(ch.trees, func(t treeChange) bool {
+func (x *mixer) newLevels(ch *change) bool {
+	return ch.levels != nil || len(x.groups) > 0 && len(ch.trees) > 0 || slices.ContainsFunc(ch.trees, func(t treeChange) bool {
 		return t.old != nil && t.now != nil && t.old.SL != t.now.SL
 	})
 }

@@ -72,6 +72,9 @@ func treePorts(t *route.Tree, s int32) (p [4]uint64) {
 func (x *mixer) treeDeps(w *walker, k treeChange, sp spec) (forest bool) {
 	var list []int32
 	levels := uint16(0)
+	if sp&oldSLs != 0 {
+		levels = x.groups[k.mlid()]
+	}
 	if k.old != nil {
 		if sp&oldSLs != 0 {
 			levels |= 1 << (k.old.SL & 15)

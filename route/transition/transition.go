@@ -128,6 +128,10 @@ type Options struct {
 	// back as packets may remember them. Where the change does not go together
 	// with what such packets may still do, the plan begins with a wait.
 	Recent []Recent
+	// GroupLevels are service levels, a bit for each, that members of a
+	// multicast group may send on besides those of its trees, by MLID: what they were
+	// told before its tree was taken away.
+	GroupLevels map[ib.LID]uint16
 	// Frozen are switches that are not part of the graph (their agent does
 	// not answer, so they can be neither read nor written) but are cabled to
 	// it and still forward by what they held.

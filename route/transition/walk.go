@@ -36,6 +36,7 @@ type mixer struct {
 	frozen   []Frozen
 	left     []LeftCable
 	held     *Held
+	groups   map[ib.LID]uint16
 	tables   bool   // some tables have Lanes of their own
 	levels   uint16 // service levels in use
 	injected [][]uint8
@@ -44,7 +45,7 @@ type mixer struct {
 
 // newMixer joins two states. Much of what it is for needs build first.
 func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
-	x := &mixer{old: old, new: now, g: g, before: o.Before, managed: len(g.Switches), frozen: o.Frozen, left: o.Left, held: o.Held}
+	x := &mixer{old: old, new: now, g: g, before: o.Before, managed: len(g.Switches), frozen: o.Frozen, left: o.Left, held: o.Held, groups: o.GroupLevels}
 	x.levels = levelsOf(now.SL)
 	if len(old.SL) != len(now.SL) || len(old.SL) > 0 && &old.SL[0] != &now.SL[0] {
 		x.levels |= levelsOf(old.SL)
@@ -61,6 +62,9 @@ func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
 		for i := 0; mc != nil && i < len(mc.Trees); i++ {
 			x.levels |= 1 << (mc.Trees[i].SL & 15)
 		}
+	}
+	for _, m := range x.groups {
+		x.levels |= m
 	}
 	x.tables = old.Lanes != nil || now.Lanes != nil
 	return x
