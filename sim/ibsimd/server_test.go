@@ -144,7 +144,7 @@ func TestUndeliverableComesBackAtOnce(t *testing.T) {
 }
 
 func TestUnansweredComesBackLaterAndOnce(t *testing.T) {
-	b := serve(t, star(t, 2), sim.Config{}, Options{AnswerTimeout: 20 * time.Millisecond})
+	b := serve(t, star(t, 2), sim.Config{}, Options{AnswerTimeout: 2 * time.Second})
 	sm, c := b.dial(t, "H1"), b.dial(t, "H2")
 	if err := sm.SetIsSM(true); err != nil {
 		t.Fatal(err)
