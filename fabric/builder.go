@@ -155,9 +155,6 @@ func (b *Builder) SetGUID(i int, g ib.GUID) {
 	}
 }
 
-// SetPortGUID gives port p of CA or router i a GUID of its own.
-func (b *Builder) SetPortGUID(i, p int, g ib.GUID) { b.nodes[i].Ports[p].GUID = g }
-
 // SetLID gives a port its base LID and LMC: port 0 of a switch, or a cabled
 // port of a CA or router.
 func (b *Builder) SetLID(i, p int, lid ib.LID, lmc uint8) {

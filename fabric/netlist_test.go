@@ -80,7 +80,7 @@ func TestOddNames(t *testing.T) {
 		b.Connect(s, 2, h, 1)
 		f, err := b.Build()
 		if err != nil {
-			rt.Skip(err)
+			rt.Fatal(err)
 		}
 		var out bytes.Buffer
 		if err := fabric.WriteNetlist(&out, f); err != nil {

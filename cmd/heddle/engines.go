@@ -95,7 +95,7 @@ func (f *engineFlags) register(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.engine, "engine", []string{"auto"}, "routing `ENGINE[,ENGINE...]`, tried in order: "+strings.Join(engineNames(), ", ")+
 		"; auto is "+strings.Join(autoChain, ",")+". The first whose tables are proved is taken")
 	fs.StringVar(&f.roots, "roots", "", "`FILE` with node GUIDs, one a line: the roots of updn and dnup, the top switches of ftree and vftree (default: found)")
-	fs.BoolVar(&f.connectRoots, "connect-roots", false, "updn, dnup: let the roots reach each other by a legal path")
+	fs.BoolVar(&f.connectRoots, "connect-roots", false, "updn, dnup: let the roots reach each other (they always do here; OpenSM's flag is taken)")
 	fs.StringVar(&f.ids, "ids", "", "updn, dnup: `FILE` with a node GUID and a number a line; of switches of one rank the smaller number is upper")
 	fs.StringVar(&f.hopWeights, "hop-weights", "", "minhop, updn, dnup, sssp, dfsssp: `FILE` with a switch GUID, port and weight (1-255) a line; a hop costs 1 otherwise")
 	fs.StringVar(&f.portOrder, "port-order", "", "dor, minhop, updn, dnup: `FILE` with a switch GUID and its ports in the order to try them, a line each")

@@ -61,14 +61,10 @@ const (
 // o.Unbalanced count as load neither as source nor as destination; among
 // equally loaded choices o.PortOrder decides. GUIDs that the graph does not
 // have are named in the Note of the tables.
-func Spread(g *fabric.Graph, name string, o route.Options, planner func() Planner) (*route.Tables, error) {
-	t, _, err := SpreadLoads(g, name, o, planner)
-	return t, err
-}
-
-// SpreadLoads is Spread; it also returns the load of every channel: the paths
-// from loading ports to all their LIDs that take it.
-func SpreadLoads(g *fabric.Graph, name string, o route.Options, planner func() Planner) (*route.Tables, []uint64, error) {
+//
+// It also returns the load of every channel: the paths from loading ports to all
+// their LIDs that take it.
+func Spread(g *fabric.Graph, name string, o route.Options, planner func() Planner) (*route.Tables, []uint64, error) {
 	n := len(g.Switches)
 	if o.Previous != nil && len(o.Previous.LFT) != n {
 		return nil, nil, fmt.Errorf("%s: previous tables are for %d switches, the graph has %d", name, len(o.Previous.LFT), n)

@@ -250,7 +250,7 @@ type carried struct {
 // Update carries tables over a change. loads are those of the old tables; the
 // new ones are returned. Only entries that are not allowed any more, for LIDs
 // that are new and at switches that are new are chosen: the least loaded of
-// the choices, counting paths as SpreadLoads does. Loads are exact: the paths
+// the choices, counting paths as Spread does. Loads are exact: the paths
 // that an entry moves are found by going up the tree of its LID. The result
 // does not depend on the number of workers. It is nil if a Repairer gave up.
 //

@@ -44,7 +44,7 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	n := len(g.Switches)
 	m := &memo{dist: make([][]uint8, n), asked: engine.Asked(o)}
 	to := ends(g)
-	t, loads, err := engine.SpreadLoads(g, "minhop", o, func() engine.Planner {
+	t, loads, err := engine.Spread(g, "minhop", o, func() engine.Planner {
 		if weights != nil {
 			return newWeighted(g, weights, m)
 		}

@@ -10,8 +10,5 @@ func Audit(t *route.Tables) error {
 	return nil
 }
 
-// Loads are the loads that the tables remember.
-func Loads(t *route.Tables) []uint64 { return t.Memo.(*memo).load }
-
 // Kept reports whether Update could keep the levels of what stayed.
 func Kept(t *route.Tables) bool { return t.Memo.(*memo).kept }

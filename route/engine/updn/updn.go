@@ -96,7 +96,7 @@ func compute(g *fabric.Graph, o route.Options, name string, mirrored bool) (*rou
 	n := len(g.Switches)
 	m := &memo{dist: make([][]uint8, n), down: make([][]uint8, n), asked: engine.Asked(o)}
 	s := newShape(g, r.Order, weights)
-	t, loads, err := engine.SpreadLoads(g, name, o, func() engine.Planner { return s.planner(m) })
+	t, loads, err := engine.Spread(g, name, o, func() engine.Planner { return s.planner(m) })
 	if err != nil {
 		return nil, err
 	}
