@@ -125,8 +125,9 @@ func (b *Bench) RunChecks(t *testing.T, node string, slow bool, checks []Check) 
 		t.Run(c.Name, func(t *testing.T) {
 			r := b.Run(60*time.Second, node, strings.Fields(c.Cmd)...)
 			err := c.Failure(r)
-			// osmtest gives up now and then for want of something of its own
-			// that is no status of any answer; what it asked is asked again.
+			// osmtest's validation ends so once in many runs, after OpenSM has
+			// refused an InformInfo (0x0200). Why is not known: it is logged and
+			// tried once more, and a second failure counts.
 			if err != nil && strings.Contains(r.Out, "(IB_INSUFFICIENT_MEMORY)") {
 				t.Logf("%s: %v; once more", c.Cmd, err)
 				r = b.Run(60*time.Second, node, strings.Fields(c.Cmd)...)
