@@ -41,9 +41,9 @@ func (d *Daemon) answer(ctx context.Context) {
 			return
 		case p := <-d.queries:
 			req := sa.Request{From: p.Addr, Data: p.Data, SingleMAD: single(p)}
-			reply, ok := sa.Answer(d.snap.Load(), &req, buf[:0])
+			reply, v := sa.Answer(&sa.Source{Snap: d.snap.Load(), Opt: &sa.Options{SAKey: d.cfg.Core.SMKey}}, &req, buf[:0])
 			buf = reply
-			if ok {
+			if v == sa.Answered {
 				d.sa.byAttr[p.Data[17]].Add(1)
 				d.reply(p, reply)
 			}

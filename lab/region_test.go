@@ -161,7 +161,7 @@ func differ(a, b *subnet.Snapshot) string {
 		}
 	}
 	for i := range x.Ports {
-		if x.Ports[i] != y.Ports[i] {
+		if !reflect.DeepEqual(x.Ports[i], y.Ports[i]) {
 			fmt.Fprintf(&out, "port of %s\n%+v\n%+v\n", x.Nodes[x.Ports[i].Node].Desc, x.Ports[i], y.Ports[i])
 		}
 	}

@@ -51,7 +51,7 @@ func snapshot(hosts int, lmc uint8) *subnet.Snapshot {
 		s.Ports = append(s.Ports, subnet.Port{Node: int32(h), EndPort: -1, Peer: subnet.NoRef},
 			subnet.Port{
 				Node: int32(h), Num: 1, EndPort: int32(h), LID: lid, LMC: lmc, GUID: guid + 1, Known: true,
-				Peer: subnet.Ref{Node: 0, Port: uint8(h)}, MTU: ib.MTU2048, Rate: ib.RateOf(2, ib.SpeedHDR), DefaultPKey: ib.PKeyDefaultFull,
+				Peer: subnet.Ref{Node: 0, Port: uint8(h)}, MTU: ib.MTU2048, Rate: ib.RateOf(2, ib.SpeedHDR), PKeys: []ib.PKey{ib.PKeyDefaultFull},
 			})
 		s.Ports[len(s.Ports)-1].Info.PortState = ib.StateActive
 		for l := range 1 << lmc {
@@ -80,12 +80,20 @@ func ask(method ib.Method, attr ib.AttrID, mask wire.CompMask, r record) []byte 
 	return m[:]
 }
 
+// source answers from a snapshot, and trusts who knows its key.
+func source(s *subnet.Snapshot) *sa.Source {
+	if s == nil {
+		return &sa.Source{}
+	}
+	return &sa.Source{Snap: s, Opt: &sa.Options{SAKey: s.SMKey}}
+}
+
 // answer sends a query from the port with that LID.
 func answer(t *testing.T, s *subnet.Snapshot, from ib.LID, q []byte, single bool) []byte {
 	t.Helper()
-	b, ok := sa.Answer(s, &sa.Request{From: mad.Addr{LID: from, QP: 1}, Data: q, SingleMAD: single}, nil)
-	if !ok {
-		t.Fatal("no answer")
+	b, v := sa.Answer(source(s), &sa.Request{From: mad.Addr{LID: from, QP: 1}, Data: q, SingleMAD: single}, nil)
+	if v != sa.Answered {
+		t.Fatalf("verdict %d", v)
 	}
 	if binary.BigEndian.Uint64(b[8:]) != 0x1122334455667788 || b[3] != q[3]|0x80 && !(q[3] == byte(ib.MethodSet) && b[3] == byte(ib.MethodGetResp)) {
 		t.Fatalf("method %#x, TID %x", b[3], b[8:16])
@@ -208,7 +216,7 @@ func TestSilence(t *testing.T) {
 		{"short", s, 2, q[:50]},
 		{"empty", s, 2, nil},
 	} {
-		if b, ok := sa.Answer(c.s, &sa.Request{From: mad.Addr{LID: c.from}, Data: c.q}, nil); ok {
+		if b, v := sa.Answer(source(c.s), &sa.Request{From: mad.Addr{LID: c.from}, Data: c.q}, nil); v != sa.Drop {
 			t.Errorf("%s: answered with %v", c.name, status(b))
 		}
 	}
@@ -292,8 +300,8 @@ func TestPaths(t *testing.T) {
 		t.Errorf("second path %v to %v, want 5 to 7", r.SLID, r.DLID)
 	}
 	// Two limited members of the default partition do not see each other.
-	s.Ports[s.PortByGUID(0x1011)].DefaultPKey = ib.PKeyDefaultLimited
-	s.Ports[s.PortByGUID(0x1021)].DefaultPKey = ib.PKeyDefaultLimited
+	s.Ports[s.PortByGUID(0x1011)].PKeys = []ib.PKey{ib.PKeyDefaultLimited}
+	s.Ports[s.PortByGUID(0x1021)].PKeys = []ib.PKey{ib.PKeyDefaultLimited}
 	if _, st := get(ends, wire.PathRecord{SGID: gid(0x1011), DGID: gid(0x1021)}); st != ib.StatusSANoRecords {
 		t.Errorf("two limited members: status %v", st)
 	}
@@ -344,10 +352,10 @@ func BenchmarkPathRecord(b *testing.B) {
 	s := snapshot(36, 0)
 	q := ask(ib.MethodGet, wire.AttrPathRecord, wire.PathCompSLID|wire.PathCompDLID, &wire.PathRecord{SLID: 2, DLID: 30})
 	req := sa.Request{From: mad.Addr{LID: 2}, Data: q}
-	buf := make([]byte, 0, 1024)
+	src, buf := source(s), make([]byte, 0, 1024)
 	b.ReportAllocs()
 	for b.Loop() {
-		sa.Answer(s, &req, buf)
+		sa.Answer(src, &req, buf)
 	}
 }
 
@@ -356,8 +364,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(ask(ib.MethodGetTable, wire.AttrPathRecord, 0, nil), false)
 	f.Add(ask(ib.MethodGet, wire.AttrPortInfoRecord, 1<<63-1, nil), true)
 	f.Fuzz(func(t *testing.T, q []byte, single bool) {
-		b, ok := sa.Answer(s, &sa.Request{From: mad.Addr{LID: 4}, Data: q, SingleMAD: single}, nil)
-		if !ok {
+		b, v := sa.Answer(source(s), &sa.Request{From: mad.Addr{LID: 4}, Data: q, SingleMAD: single}, nil)
+		if v != sa.Answered {
 			return
 		}
 		if len(b) < wire.HeaderLen || b[3]&0x80 == 0 {

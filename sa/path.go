@@ -109,7 +109,7 @@ func (q *query) pairs(r *wire.PathRecord, src int32, sOne bool, dst int32, dOne 
 func (q *query) pair(r *wire.PathRecord, a, b int32, paths int) {
 	s := q.s
 	p, t := &s.Ports[a], &s.Ports[b]
-	if !q.shares(p, t) || !q.visible(p) || !q.visible(t) {
+	if !s.Share(a, b) || !q.visible(p) || !q.visible(t) {
 		return
 	}
 	na, nb := 1<<p.LMC, 1<<t.LMC
@@ -145,14 +145,11 @@ func (q *query) path(r *wire.PathRecord, a, b int32, slid, dlid ib.LID, second b
 		return false
 	}
 	out := wire.PathRecord{
-		SGID: s.GID(a), DGID: s.GID(b), SLID: slid, DLID: dlid, Reversible: true, PKey: ib.PKeyDefaultFull, SL: attr.SL,
+		SGID: s.GID(a), DGID: s.GID(b), SLID: slid, DLID: dlid, Reversible: true, PKey: s.SharedPKey(a, b), SL: attr.SL,
 		MTUSelector: wire.SelExactly, RateSelector: wire.SelExactly, PacketLifeTimeSelector: wire.SelExactly,
 	}
 	if second {
 		out.Preference = 2
-	}
-	if s.Ports[a].DefaultPKey == ib.PKeyDefaultLimited || s.Ports[b].DefaultPKey == ib.PKeyDefaultLimited {
-		out.PKey = ib.PKeyDefaultLimited
 	}
 	if q.has(wire.PathCompPKey) {
 		if r.PKey|0x8000 != ib.PKeyDefaultFull {

@@ -287,7 +287,7 @@ func linkRecords(q *query) {
 		for i := range ports {
 			p := &ports[i]
 			far := s.Port(p.Peer)
-			if far == nil || far.LID == 0 || !q.visible(far) || !q.shares(q.endPort(p), q.endPort(far)) {
+			if far == nil || far.LID == 0 || !q.visible(far) || !s.Share(q.endPort(p), q.endPort(far)) {
 				continue
 			}
 			if q.has(wire.LinkCompFromPort) && want.FromPort != p.Num || q.has(wire.LinkCompToPort) && want.ToPort != far.Num ||

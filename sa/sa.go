@@ -23,6 +23,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
+	"heddle/qos"
 	"heddle/subnet"
 )
 
@@ -51,9 +52,39 @@ const (
 	statusInsufficient ib.Status = 0x0600
 )
 
+// Options are the settings of the answers. They are not changed once in use.
+type Options struct {
+	// SAKey makes a request that carries it in SM_Key trusted; 0 trusts nobody.
+	SAKey uint64
+	// QoS is the policy of path answers; nil: none.
+	QoS *qos.Policy
+	// PathCaching is what PathRecord answers carry in the 3 reserved bits at bit
+	// offset 353, by which hosts are told that they may cache; 0: nothing.
+	PathCaching uint8
+}
+
+// Source is what answers are made from. Each part is immutable.
+type Source struct {
+	Snap *subnet.Snapshot
+	View *View    // groups, services, subscriptions; nil: none yet
+	Opt  *Options // nil: the zero value
+}
+
+// Verdict says what becomes of a request.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Drop     Verdict = iota // no answer, and none will come
+	Answered                // the answer was appended
+	ForCore                 // it changes something: give it to Core
+)
+
 // query is a request being answered.
 type query struct {
 	s       *subnet.Snapshot
+	v       *View
+	opt     *Options
 	req     *Request
 	mask    wire.CompMask
 	mod     uint32
@@ -70,41 +101,28 @@ type query struct {
 	status ib.Status
 }
 
-// Answer appends the answer to resp. It reports false if the request is to be
-// dropped in silence.
-func Answer(s *subnet.Snapshot, req *Request, resp []byte) ([]byte, bool) {
-	m, ok := header(req)
-	if !ok || s == nil || !s.Up || s.State != subnet.Master {
-		return resp, false
-	}
-	var h wire.Header
-	if h.Decode(m) != nil || wire.RMPPTypeOf(m) > wire.RMPPData {
-		return resp, false // an ACK, STOP or ABORT of a transfer
-	}
-	if h.SMKey != 0 && h.SMKey != s.SMKey {
-		return resp, false
-	}
-	q := query{
-		s: s, req: req, mask: h.ComponentMask, mod: (*ib.MAD)(m).AttrMod(), data: m[wire.DataOffset:],
-		trusted: h.SMKey != 0, me: -1,
-	}
-	if lid := req.From.LID; lid == 0 {
-		q.me = s.PortIndex(s.Self)
-	} else if q.me = s.PortByLID(lid); q.me < 0 {
-		return resp, false // nobody of this subnet
+// Answer appends the answer to resp. Requests that change something are for a
+// Core.
+func Answer(src *Source, req *Request, resp []byte) ([]byte, Verdict) {
+	q, m, v := open(src, req)
+	if v != Answered {
+		return resp, v
 	}
 	mm := (*ib.MAD)(m)
 	if mm.ClassVersion() != wire.ClassVersion || mm.BaseVersion() != 1 {
-		return refuse(resp, m, ib.StatusBadVersion), true
+		return refuse(resp, m, ib.StatusBadVersion), Answered
 	}
 	method := mm.Method()
+	if changes(method, mm.AttrID()) {
+		return resp, ForCore
+	}
 	q.table = method == ib.MethodGetTable
 	serve, size := server(mm.AttrID())
 	if serve == nil || method != ib.MethodGet && !q.table || q.table && mm.AttrID() == wire.AttrClassPortInfo {
 		if method != ib.MethodGet && mm.AttrID() == wire.AttrClassPortInfo {
-			return refuse(resp, m, statusInvalid), true
+			return refuse(resp, m, statusInvalid), Answered
 		}
-		return refuse(resp, m, ib.StatusBadMethodAttr), true
+		return refuse(resp, m, ib.StatusBadMethodAttr), Answered
 	}
 	start := len(resp)
 	q.out = append(resp, m[:wire.HeaderLen]...)
@@ -125,10 +143,56 @@ func Answer(s *subnet.Snapshot, req *Request, resp []byte) ([]byte, bool) {
 		}
 	}
 	if q.status != 0 {
-		return refuse(q.out[:start], m, q.status), true
+		return refuse(q.out[:start], m, q.status), Answered
 	}
 	q.finish(start)
-	return q.out, true
+	return q.out, Answered
+}
+
+// open checks what comes before method and attribute: that it is a request to
+// a master, that the SM_Key is 0 or right, and that the requester is one of
+// this subnet. Anything else is dropped.
+func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
+	s := src.Snap
+	m, ok := header(req)
+	if !ok || s == nil || !s.Up || s.State != subnet.Master {
+		return q, nil, Drop
+	}
+	var h wire.Header
+	if h.Decode(m) != nil || wire.RMPPTypeOf(m) > wire.RMPPData {
+		return q, nil, Drop // an ACK, STOP or ABORT of a transfer
+	}
+	opt := src.Opt
+	if opt == nil {
+		opt = &Options{}
+	}
+	if h.SMKey != 0 && h.SMKey != opt.SAKey {
+		return q, nil, Drop
+	}
+	q = query{
+		s: s, v: src.View, opt: opt, req: req, mask: h.ComponentMask, mod: (*ib.MAD)(m).AttrMod(), data: m[wire.DataOffset:],
+		trusted: h.SMKey != 0, me: -1,
+	}
+	if q.v == nil {
+		q.v = &View{}
+	}
+	if lid := req.From.LID; lid == 0 {
+		q.me = s.PortIndex(s.Self)
+	} else if q.me = s.PortByLID(lid); q.me < 0 {
+		return q, nil, Drop // nobody of this subnet
+	}
+	return q, m, Answered
+}
+
+// changes reports whether a request is one that changes something.
+func changes(m ib.Method, a ib.AttrID) bool {
+	switch m {
+	case ib.MethodSet:
+		return a == wire.AttrMCMemberRecord || a == wire.AttrServiceRecord || a == wire.AttrInformInfo || a == wire.AttrGUIDInfoRecord
+	case ib.MethodDelete:
+		return a == wire.AttrMCMemberRecord || a == wire.AttrServiceRecord || a == wire.AttrGUIDInfoRecord
+	}
+	return false
 }
 
 // Busy appends the answer of a manager that has no time for the request.
@@ -232,24 +296,19 @@ func ownsLID(p *subnet.Port, lid ib.LID) bool {
 	return lid >= p.LID && int(lid) < int(p.LID)+1<<p.LMC
 }
 
-// shares reports whether two ports are in one partition with at least one
-// full member (IBA §10.9.3). A port whose table was not read is taken for a
-// full member.
-func (q *query) shares(a, b *subnet.Port) bool {
-	return a == b || a.DefaultPKey != ib.PKeyDefaultLimited || b.DefaultPKey != ib.PKeyDefaultLimited
-}
-
-// endPort is the end port that a port belongs to: port 0 for switch ports.
-func (q *query) endPort(p *subnet.Port) *subnet.Port {
-	if nd := &q.s.Nodes[p.Node]; nd.Info.NodeType == ib.NodeSwitch {
-		return &q.s.Ports[nd.First]
+// endPort is the index of the end port that a port belongs to: port 0 for
+// switch ports.
+func (q *query) endPort(p *subnet.Port) int32 {
+	nd := &q.s.Nodes[p.Node]
+	if nd.Info.NodeType == ib.NodeSwitch {
+		return nd.First
 	}
-	return p
+	return nd.First + int32(p.Num)
 }
 
 // visible reports whether the requester may see a port.
 func (q *query) visible(p *subnet.Port) bool {
-	return q.me < 0 || q.shares(&q.s.Ports[q.me], q.endPort(p))
+	return q.me < 0 || q.s.Share(q.me, q.endPort(p))
 }
 
 // server is what answers an attribute, and the size of its record.
@@ -271,6 +330,14 @@ func server(a ib.AttrID) (func(*query), int) {
 		return lftRecords, wire.LFTRecordLen
 	case wire.AttrPathRecord:
 		return pathRecords, wire.PathRecordLen
+	case wire.AttrMCMemberRecord:
+		return memberRecords, wire.MCMemberRecordLen
+	case wire.AttrServiceRecord:
+		return serviceRecords, wire.ServiceRecordLen
+	case wire.AttrInformInfoRecord:
+		return informRecords, wire.InformInfoRecordLen
+	case wire.AttrGUIDInfoRecord:
+		return guidInfoRecords, wire.GUIDInfoRecordLen
 	}
 	return nil, 0
 }

@@ -2,7 +2,9 @@ package sm
 
 import (
 	"heddle/ib"
+	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/partition"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -47,18 +49,21 @@ type Reroute struct{ Rebalance bool }
 type SetGroups struct{ Groups []Group }
 
 // Group is a multicast group as a manager routes it.
-type Group struct {
-	MGID ib.GID
-	MLID ib.LID // 0xC000–0xFFFE, another for each group
-	SL   ib.SL
-	PKey ib.PKey
-	MTU  ib.MTU
-	Rate ib.Rate
-	// Members are the port GUIDs of full members and of those that only send;
-	// ports that the subnet does not have (yet) do not count. Senders are those
-	// of Members that only send.
-	Members, Senders []ib.GUID
+type Group = subnet.Group
+
+// SetPartitions replaces the partitions of the subnet, in one transaction: the
+// policy is stored first, then the ports that it concerns are changed, what is
+// taken away before what is given. A policy that does not validate changes
+// nothing. Tag comes back in the notice that tells the end.
+type SetPartitions struct {
+	Policy *partition.Policy
+	Tag    uint64
 }
+
+// SetAliases replaces the alias GUIDs of the subnet. The manager programs what
+// differs from what the ports have acknowledged, and again after a port came
+// back; the snapshot shows what is acknowledged.
+type SetAliases struct{ Aliases []subnet.Alias }
 
 // PortLost says that our port is gone (device removed, transport closed).
 type PortLost struct{}
@@ -66,16 +71,18 @@ type PortLost struct{}
 // Stop ends the manager: IsSM is released and everything is left Active.
 type Stop struct{}
 
-func (Start) event()     {}
-func (Received) event()  {}
-func (Timer) event()     {}
-func (Persisted) event() {}
-func (JobDone) event()   {}
-func (Sweep) event()     {}
-func (Reroute) event()   {}
-func (SetGroups) event() {}
-func (PortLost) event()  {}
-func (Stop) event()      {}
+func (Start) event()         {}
+func (Received) event()      {}
+func (Timer) event()         {}
+func (Persisted) event()     {}
+func (JobDone) event()       {}
+func (Sweep) event()         {}
+func (Reroute) event()       {}
+func (SetGroups) event()     {}
+func (SetPartitions) event() {}
+func (SetAliases) event()    {}
+func (PortLost) event()      {}
+func (Stop) event()          {}
 
 // IsSMChange is what to do with CapabilityMask.IsSM of the port.
 type IsSMChange int8
@@ -86,6 +93,12 @@ const (
 	IsSMClaim   IsSMChange = 1
 	IsSMRelease IsSMChange = -1
 )
+
+// Trap is a trap of an agent.
+type Trap struct {
+	Notice smp.Notice
+	From   mad.Addr
+}
 
 // Output is what a Step wants done, in the order of the package comment. It
 // owns its buffers: the packets in Sends live until Reset.
@@ -98,8 +111,10 @@ type Output struct {
 	Publish    *subnet.Snapshot
 	Notices    []Notice
 	Plan       *Plan
-	Timer      mad.Time
-	Stopped    bool // Stop is complete; the core wants no further events
+	// Traps are the traps that were taken, all of them, for subscribers.
+	Traps   []Trap
+	Timer   mad.Time
+	Stopped bool // Stop is complete; the core wants no further events
 
 	bufs []*ib.MAD
 }
@@ -111,7 +126,7 @@ func (o *Output) Reset() {
 	clear(o.Persist)
 	*o = Output{
 		Persist: o.Persist[:0], Sends: o.Sends[:0], Jobs: o.Jobs[:0], Notices: o.Notices[:0],
-		Timer: mad.Never, bufs: o.bufs,
+		Traps: o.Traps[:0], Timer: mad.Never, bufs: o.bufs,
 	}
 }
 

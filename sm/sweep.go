@@ -292,7 +292,7 @@ func (c *Core) snapPort(at []int32, p *port) subnet.Port {
 	f := c.f
 	q := subnet.Port{
 		GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: at[p.node], EndPort: -1,
-		Num: p.num, Known: p.has(pKnown), DefaultPKey: p.pkey, LID: p.lid, LMC: p.lmc, Held: p.has(pHeld),
+		Num: p.num, Known: p.has(pKnown), LID: p.lid, LMC: p.lmc, Held: p.has(pHeld),
 	}
 	q.Info.MKey = 0 // keys are nobody's business
 	if f.nodes[p.node].isSwitch() && p.num > 0 {

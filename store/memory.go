@@ -1,10 +1,16 @@
 package store
 
 import (
+	"bytes"
 	"maps"
 
 	"heddle/ib"
 )
+
+type recordKey struct {
+	table Table
+	key   string
+}
 
 type nodePort struct {
 	node ib.GUID
@@ -17,6 +23,7 @@ type Memory struct {
 	lids      map[ib.GUID]LIDEntry
 	mkeys     map[ib.GUID]ib.MKey
 	neighbors map[nodePort]ib.GUID
+	records   map[recordKey][]byte
 	closed    bool
 	// FailNext makes that many following Apply calls fail, for tests.
 	FailNext int
@@ -24,7 +31,7 @@ type Memory struct {
 
 // NewMemory returns an empty store.
 func NewMemory() *Memory {
-	return &Memory{lids: map[ib.GUID]LIDEntry{}, mkeys: map[ib.GUID]ib.MKey{}, neighbors: map[nodePort]ib.GUID{}}
+	return &Memory{lids: map[ib.GUID]LIDEntry{}, mkeys: map[ib.GUID]ib.MKey{}, neighbors: map[nodePort]ib.GUID{}, records: map[recordKey][]byte{}}
 }
 
 // Load implements Store.
@@ -41,6 +48,9 @@ func (m *Memory) Load() (*State, error) {
 	}
 	for np, g := range m.neighbors {
 		st.Neighbors = append(st.Neighbors, NeighborEntry{np.node, np.port, g})
+	}
+	for k, v := range m.records {
+		st.Records = append(st.Records, Record{k.table, []byte(k.key), bytes.Clone(v)})
 	}
 	st.sort()
 	return st, nil
@@ -74,6 +84,10 @@ func (m *Memory) Apply(ops []Op) error {
 			m.neighbors[nodePort{o.GUID, o.Port}] = o.Peer
 		case DeleteNeighbor:
 			delete(m.neighbors, nodePort{o.GUID, o.Port})
+		case PutRecord:
+			m.records[recordKey{o.Record.Table, string(o.Record.Key)}] = bytes.Clone(o.Record.Value)
+		case DeleteRecord:
+			delete(m.records, recordKey{o.Record.Table, string(o.Record.Key)})
 		}
 	}
 	return nil
@@ -84,5 +98,5 @@ func (m *Memory) Close() error { m.closed = true; return nil }
 
 // Reopen makes a closed store usable again with what it held, as a file would.
 func (m *Memory) Reopen() *Memory {
-	return &Memory{lids: maps.Clone(m.lids), mkeys: maps.Clone(m.mkeys), neighbors: maps.Clone(m.neighbors)}
+	return &Memory{lids: maps.Clone(m.lids), mkeys: maps.Clone(m.mkeys), neighbors: maps.Clone(m.neighbors), records: maps.Clone(m.records)}
 }

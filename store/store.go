@@ -15,6 +15,7 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -44,11 +45,40 @@ type NeighborEntry struct {
 	Peer ib.GUID // port GUID (for a switch port 0's) on the far side
 }
 
-// State is everything a store holds, each list in ascending GUID order.
+// Table names a set of records whose keys and values only their owner
+// understands (docs/format/store.md).
+type Table uint8
+
+// The tables and their owners.
+const (
+	TableGroups        Table = 1 + iota // multicast groups: package sa
+	TableMembers                        // members of groups: package sa
+	TableServices                       // service records: package sa
+	TableSubscriptions                  // event subscriptions: package sa
+	TableAliases                        // alias GUIDs of ports: package sa
+	TablePartitions                     // the partition policy, and what is still to be revoked: package sm
+	tableEnd
+)
+
+// Limits of a record, in bytes.
+const (
+	MaxRecordKey   = 256
+	MaxRecordValue = 16 << 20
+)
+
+// Record is an entry of a table.
+type Record struct {
+	Table      Table
+	Key, Value []byte
+}
+
+// State is everything a store holds, each list in ascending order: by GUID,
+// records by table and key.
 type State struct {
 	LIDs      []LIDEntry
 	MKeys     []MKeyEntry
 	Neighbors []NeighborEntry
+	Records   []Record
 }
 
 // OpKind is what an Op does.
@@ -67,6 +97,10 @@ const (
 	PutNeighbor
 	// DeleteNeighbor forgets it.
 	DeleteNeighbor
+	// PutRecord sets the value of Record.Key in Record.Table.
+	PutRecord
+	// DeleteRecord forgets it.
+	DeleteRecord
 )
 
 // Op is one change. Only the fields that Kind names are meaningful.
@@ -78,6 +112,9 @@ type Op struct {
 	MKey ib.MKey
 	Port uint8
 	Peer ib.GUID
+	// Record belongs to PutRecord and DeleteRecord. Apply does not keep its
+	// bytes.
+	Record Record
 }
 
 // Store is what survives a restart.
@@ -101,6 +138,11 @@ func (o *Op) check() error {
 			return fmt.Errorf("store: port %v: LID %d with LMC %d is no unicast range", o.GUID, o.LID, o.LMC)
 		}
 	case DeleteLID, PutMKey, DeleteMKey, PutNeighbor, DeleteNeighbor:
+	case PutRecord, DeleteRecord:
+		r := &o.Record
+		if r.Table == 0 || r.Table >= tableEnd || len(r.Key) == 0 || len(r.Key) > MaxRecordKey || len(r.Value) > MaxRecordValue {
+			return fmt.Errorf("store: no record can be in table %d with a key of %d and a value of %d bytes", r.Table, len(r.Key), len(r.Value))
+		}
 	default:
 		return fmt.Errorf("store: unknown operation %d", o.Kind)
 	}
@@ -115,5 +157,8 @@ func (s *State) sort() {
 			return c
 		}
 		return cmp.Compare(a.Port, b.Port)
+	})
+	slices.SortFunc(s.Records, func(a, b Record) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), bytes.Compare(a.Key, b.Key))
 	})
 }

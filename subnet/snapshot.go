@@ -15,6 +15,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/partition"
 	"heddle/route"
 )
 
@@ -81,9 +82,13 @@ type Port struct {
 	Rate    ib.Rate // of the link
 	Known   bool    // Info was read in the last sweep
 	Held    bool    // the link fails again and again and is kept out
-	// DefaultPKey is the default partition's entry in the port's P_Key
-	// table: full, limited or 0 if it is not there or was not read.
-	DefaultPKey ib.PKey
+	// PKeys is the P_Key table as it was read back or acknowledged, by index,
+	// without the empty entries at its end; nil if it was not read. Ports with
+	// equal tables share it.
+	PKeys []ib.PKey
+	// Aliases are the alias GUIDs that the port acknowledged, by index in its
+	// GUIDInfo table; index 0 is the port GUID itself and 0 here. nil: none.
+	Aliases []ib.GUID
 }
 
 // State is the logical state of the port as last read or set.
@@ -149,8 +154,10 @@ type Snapshot struct {
 	Transition  string   // mode of the last change and its reason
 	PacketLife  uint8    // lifetime code of every path, 4.096 µs × 2^n
 	SweepNanos  int64    // how long the last sweep took
-	lidPort     []int32  // index in Ports by LID, -1
-	guidPort    []guidRef
+	// Partitions is the policy that is in force, nil before there is one.
+	Partitions *partition.Policy
+	lidPort    []int32 // index in Ports by LID, -1
+	guidPort   []guidRef
 }
 
 type guidRef struct {
@@ -203,6 +210,11 @@ func (s *Snapshot) Finish() {
 		}
 		c.EndPorts++
 		s.guidPort = append(s.guidPort, guidRef{p.GUID, int32(i)})
+		for _, a := range p.Aliases {
+			if a != 0 {
+				s.guidPort = append(s.guidPort, guidRef{a, int32(i)})
+			}
+		}
 		if p.LID != 0 {
 			c.LIDs += 1 << p.LMC
 			for l := 0; l < 1<<p.LMC; l++ {
@@ -278,8 +290,8 @@ func (s *Snapshot) PortByLID(lid ib.LID) int32 {
 	return s.lidPort[lid]
 }
 
-// PortByGUID returns the index in Ports of the end port with that port GUID,
-// or -1.
+// PortByGUID returns the index in Ports of the end port with that port GUID
+// or alias GUID, or -1.
 func (s *Snapshot) PortByGUID(g ib.GUID) int32 {
 	i, ok := slices.BinarySearchFunc(s.guidPort, g, func(r guidRef, g ib.GUID) int {
 		switch {

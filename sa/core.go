@@ -1,0 +1,311 @@
+package sa
+
+import (
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// Core is the part of subnet administration that changes: it takes the
+// requests that Answer passes on, forwards events to subscribers, and owns
+// groups, services, subscriptions and alias GUIDs. Like every manager it is a
+// pure state machine: the shell gives it events, one at a time, and does what
+// the output lists, in the order of its fields.
+//
+// What it keeps is stored before it is told: a reply, a Report or a new View
+// that rests on a change comes out only after Persisted.
+type Core struct {
+	cfg  Config
+	now  mad.Time
+	wall int64 // Unix nanoseconds at mad.Time 0
+	out  *Output
+
+	snap    *subnet.Snapshot
+	started bool
+
+	mc     multicast
+	svc    services
+	inform informs
+	alias  aliases
+
+	ops     []store.Op // of this step
+	replies []Reply    // of this step
+	changed bool       // the view did in this step
+
+	persistGen uint64
+	held       []heldStep // steps whose ops are not durable yet, oldest first
+	view       *View
+}
+
+// Config is what a Core is told at start.
+type Config struct {
+	SAKey uint64 // see Options
+	// FirstTID shifts the transaction ids of Reports.
+	FirstTID uint32
+	// TransportTimed: see mad.Config.
+	TransportTimed bool
+}
+
+// Event is something that happens to a Core: one of the types below.
+type Event interface{ event() }
+
+// Start is the first event. Records are what the store held.
+type Start struct {
+	Records []store.Record
+	Wall    int64 // Unix nanoseconds at the time of this step; leases are kept by it
+}
+
+// Published is a new state of the subnet.
+type Published struct{ Snap *subnet.Snapshot }
+
+// Requests are requests that Answer reported as ForCore, in the order in which
+// they came. They need only live for the call.
+type Requests struct{ List []Request }
+
+// Received is an answer to a Report, or a Failed one of ours.
+type Received struct{ P *mad.Packet }
+
+// Trap is a trap that the subnet manager took.
+type Trap struct {
+	Notice smp.Notice
+	From   mad.Addr
+}
+
+// Timer says that the deadline of the last Output has come.
+type Timer struct{}
+
+// Persisted answers Output.Persist.
+type Persisted struct {
+	Gen uint64
+	Err error
+}
+
+func (Start) event()     {}
+func (Published) event() {}
+func (Requests) event()  {}
+func (Received) event()  {}
+func (Trap) event()      {}
+func (Timer) event()     {}
+func (Persisted) event() {}
+
+// Reply is the answer to a request.
+type Reply struct {
+	To   mad.Addr
+	Data []byte
+}
+
+// Output is what a Step wants done, in this order.
+type Output struct {
+	Persist    []store.Op
+	PersistGen uint64 // to be returned in Persisted
+	Publish    *View  // before Replies: who asks after an answer sees what it said
+	Replies    []Reply
+	Sends      []mad.Packet // Reports
+	// Groups, with GroupsChanged, are all multicast groups for the subnet
+	// manager to route.
+	Groups        []subnet.Group
+	GroupsChanged bool
+	// Aliases, with AliasesChanged, are all alias GUIDs for the subnet manager
+	// to program.
+	Aliases        []subnet.Alias
+	AliasesChanged bool
+	Notices        []Notice
+	Timer          mad.Time
+}
+
+// Notice is something worth logging.
+type Notice struct {
+	Kind string // group_created, service_registered, … : one for each fact
+	Warn bool
+	Text string
+}
+
+// Reset empties o for the next Step.
+func (o *Output) Reset() { *o = Output{Timer: mad.Never} }
+
+// heldStep is what waits for an Apply.
+type heldStep struct {
+	gen     uint64
+	replies []Reply
+	publish *View
+}
+
+// NewCore returns a core that waits for Start.
+func NewCore(cfg Config) *Core {
+	c := &Core{cfg: cfg}
+	c.inform.init(cfg)
+	return c
+}
+
+// Step applies one event at time now, which never goes back, and fills out,
+// which the caller has reset.
+func (c *Core) Step(now mad.Time, ev Event, out *Output) {
+	c.now, c.out = max(now, c.now), out
+	switch ev := ev.(type) {
+	case Start:
+		c.onStart(ev)
+	case Published:
+		c.onPublished(ev.Snap)
+	case Requests:
+		for i := range ev.List {
+			c.onRequest(&ev.List[i])
+		}
+	case Received:
+		c.inform.received(c, ev.P)
+	case Trap:
+		c.inform.trap(c, &ev)
+	case Persisted:
+		c.onPersisted(ev)
+	case Timer:
+	}
+	if c.started {
+		c.svc.expire(c)
+		c.inform.timers(c)
+	}
+	c.flush()
+	out.Timer = min(c.svc.nextTimer(), c.inform.nextTimer())
+	c.out = nil
+}
+
+func (c *Core) onStart(ev Start) {
+	c.started = true
+	c.wall = ev.Wall - int64(c.now)
+	for i := range ev.Records {
+		r := &ev.Records[i]
+		var err error
+		switch r.Table {
+		case store.TableGroups, store.TableMembers:
+			err = c.mc.load(c, r)
+		case store.TableServices:
+			err = c.svc.load(c, r)
+		case store.TableSubscriptions:
+			err = c.inform.load(c, r)
+		case store.TableAliases:
+			err = c.alias.load(c, r)
+		}
+		if err != nil {
+			c.out.Notices = append(c.out.Notices, Notice{Kind: "record_damaged", Warn: true, Text: err.Error()})
+		}
+	}
+	c.changed = true
+	c.out.GroupsChanged, c.out.AliasesChanged = true, true
+}
+
+func (c *Core) onPublished(s *subnet.Snapshot) {
+	old := c.snap
+	c.snap = s
+	c.mc.published(c, old, s)
+	c.alias.published(c, old, s)
+	c.inform.published(c, old, s)
+}
+
+// onRequest takes a request that changes something.
+func (c *Core) onRequest(req *Request) {
+	q, m, v := open(&Source{Snap: c.snap, View: c.view, Opt: &Options{SAKey: c.cfg.SAKey}}, req)
+	if v != Answered {
+		return
+	}
+	mm := (*ib.MAD)(m)
+	method, attr := mm.Method(), mm.AttrID()
+	if !changes(method, attr) {
+		c.reply(req, refuse(nil, m, ib.StatusBadMethodAttr))
+		return
+	}
+	switch attr {
+	case wire.AttrMCMemberRecord:
+		c.mc.request(c, &q, m)
+	case wire.AttrServiceRecord:
+		c.svc.request(c, &q, m)
+	case wire.AttrInformInfo:
+		c.inform.request(c, &q, m)
+	case wire.AttrGUIDInfoRecord:
+		c.alias.request(c, &q, m)
+	}
+}
+
+// reply answers a request once what it changed is durable.
+func (c *Core) reply(req *Request, data []byte) {
+	c.replies = append(c.replies, Reply{To: req.From, Data: data})
+}
+
+// answer replies with one record, laid out by put in recLen bytes.
+func (c *Core) answer(req *Request, m []byte, recLen int, put func(b []byte)) {
+	b := make([]byte, ib.MADLen)
+	copy(b, m[:wire.HeaderLen])
+	respond(b, 0)
+	off := wire.OffsetWords(recLen)
+	b[44], b[45] = byte(off>>8), byte(off)
+	put(b[wire.HeaderLen:])
+	c.reply(req, b)
+}
+
+// save has a record stored; a nil value deletes it.
+func (c *Core) save(t store.Table, key, value []byte) {
+	op := store.Op{Kind: store.PutRecord, Record: store.Record{Table: t, Key: key, Value: value}}
+	if value == nil {
+		op.Kind = store.DeleteRecord
+	}
+	c.ops = append(c.ops, op)
+}
+
+// flush ends a step: what rests on a change waits for it to be durable.
+func (c *Core) flush() {
+	h := heldStep{replies: c.replies}
+	if c.changed {
+		v := &View{}
+		c.mc.view(v)
+		c.svc.view(v)
+		c.inform.view(v)
+		c.view, h.publish = v, v
+	}
+	if c.out.GroupsChanged {
+		c.out.Groups = c.mc.routed()
+	}
+	if c.out.AliasesChanged {
+		c.out.Aliases = c.alias.wanted()
+	}
+	if len(c.ops) > 0 {
+		c.persistGen++
+		c.out.Persist, c.out.PersistGen = c.ops, c.persistGen
+	}
+	h.gen = c.persistGen
+	c.ops, c.replies, c.changed = nil, nil, false
+	if len(c.out.Persist) == 0 && len(c.held) == 0 {
+		c.release(&h)
+		return
+	}
+	if len(h.replies) > 0 || h.publish != nil || len(c.out.Persist) > 0 {
+		c.held = append(c.held, h)
+	}
+}
+
+func (c *Core) release(h *heldStep) {
+	c.out.Replies = append(c.out.Replies, h.replies...)
+	if h.publish != nil {
+		c.out.Publish = h.publish
+	}
+}
+
+// onPersisted lets out what waited. If the store cannot be written the change
+// stands in memory and is told: a subnet without a disk goes on.
+func (c *Core) onPersisted(ev Persisted) {
+	if ev.Err != nil {
+		c.out.Notices = append(c.out.Notices, Notice{
+			Kind: "persist_failed", Warn: true,
+			Text: "what the SA keeps could not be stored and is lost at a restart: make room or mend the state directory: " + ev.Err.Error(),
+		})
+	}
+	n := 0
+	for n < len(c.held) && c.held[n].gen <= ev.Gen {
+		c.release(&c.held[n])
+		n++
+	}
+	c.held = append(c.held[:0], c.held[n:]...)
+}
+
+func (c *Core) notice(kind, text string) {
+	c.out.Notices = append(c.out.Notices, Notice{Kind: kind, Text: text})
+}

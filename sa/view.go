@@ -1,0 +1,57 @@
+package sa
+
+import (
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/mad"
+)
+
+// View is what the SA itself keeps, as queries see it: multicast groups,
+// services and subscriptions. It is immutable; a Core publishes a new one, which
+// shares what has not changed, when something does.
+type View struct {
+	Groups   []*Group        // ascending MGID
+	Services []*Service      // ascending ServiceID, ServiceGID, P_Key
+	Subs     []*Subscription // ascending subscriber GID, Enum
+}
+
+// Group is a multicast group with its members.
+type Group struct {
+	MGID       ib.GID
+	MLID       ib.LID // may be shared with other groups
+	QKey       ib.QKey
+	PKey       ib.PKey
+	MTU        ib.MTU
+	Rate       ib.Rate
+	PacketLife uint8 // lifetime code
+	SL         ib.SL
+	TClass     uint8
+	FlowLabel  uint32 // 20 bits
+	HopLimit   uint8
+	Scope      uint8
+	WellKnown  bool     // it comes from a partition and stays without members
+	Members    []Member // ascending port GID
+}
+
+// Member is a port in a group.
+type Member struct {
+	PortGID   ib.GID
+	PortGUID  ib.GUID // of the port that has the GID, which may be an alias
+	JoinState uint8
+	Proxy     bool // joined by another port
+}
+
+// Service is a registered service.
+type Service struct {
+	Record wire.ServiceRecord
+	Until  mad.Time // when the lease ends; mad.Never
+}
+
+// Subscription is a port's wish to hear of notices.
+type Subscription struct {
+	GID   ib.GID   // of the subscriber
+	Addr  mad.Addr // where Reports go
+	Enum  uint16
+	Info  wire.InformInfo // QPN is the subscriber's
+	Trust bool            // it was made with the SA's key: security traps go to it
+}
