@@ -20,6 +20,7 @@ import (
 	"heddle/route"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
+	"heddle/sa"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/store"
@@ -59,10 +60,12 @@ type Manager struct {
 	Snap    *subnet.Snapshot
 	Plan    *sm.Plan
 	Notices []sm.Notice
-	Stopped bool
-	Dead    bool
-	Workers int           // of routing jobs; 0 = 1
-	JobTime time.Duration // virtual time that a routing job takes
+	// SANotices are those of the SA.
+	SANotices []sa.Notice
+	Stopped   bool
+	Dead      bool
+	Workers   int           // of routing jobs; 0 = 1
+	JobTime   time.Duration // virtual time that a routing job takes
 	// KillAfter, if > 0, is how many more SMPs the manager sends before it
 	// dies without a word.
 	KillAfter int
@@ -89,6 +92,7 @@ type Manager struct {
 	spare []*received
 	busy  bool
 	armed mad.Time
+	sa    *administrator // nil: SA requests are not answered
 }
 
 type received struct {
@@ -128,6 +132,9 @@ func (m *Manager) Start() error {
 	if err != nil {
 		return err
 	}
+	if m.sa != nil {
+		m.sa.start(state.Records)
+	}
 	m.step(sm.Start{Stored: state})
 	return nil
 }
@@ -135,6 +142,10 @@ func (m *Manager) Start() error {
 // receive queues a packet: deliveries may come while a Send is under way.
 func (m *Manager) receive(p *mad.Packet) {
 	if m.Dead {
+		return
+	}
+	if m.sa != nil && len(p.Data) > 1 && ib.Class(p.Data[1]) == ib.ClassSA {
+		m.sa.receive(p)
 		return
 	}
 	var r *received
@@ -228,6 +239,14 @@ func (m *Manager) do() {
 		m.c.remember(m)
 		if m.OnPublish != nil {
 			m.OnPublish()
+		}
+		if m.sa != nil {
+			m.sa.step(sa.Published{Snap: m.Snap})
+		}
+	}
+	if m.sa != nil {
+		for i := range out.Traps {
+			m.sa.step(sa.Trap{Notice: out.Traps[i].Notice, From: out.Traps[i].From})
 		}
 	}
 	m.Notices = append(m.Notices, out.Notices...)

@@ -1,0 +1,285 @@
+package lab
+
+import (
+	"errors"
+	"time"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/mad"
+	"heddle/sa"
+	"heddle/sim"
+	"heddle/sm"
+	"heddle/store"
+)
+
+// administrator is the subnet administrator of a Manager, driven in virtual
+// time: queries are answered at once, as by a worker that has nothing else to
+// do, the rest goes through a core.
+type administrator struct {
+	m     *Manager
+	core  *sa.Core
+	opt   sa.Options
+	view  *sa.View
+	rmpp  *mad.RMPP
+	out   sa.Output
+	inbox []sa.Event
+	busy  bool
+	armed mad.Time // of the core
+	timed mad.Time // of rmpp
+	buf   []byte
+}
+
+// ServeSA gives an attached manager a subnet administrator; call it before
+// Start. What it keeps is in the manager's store.
+func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
+	m.sa = &administrator{
+		m: m, core: sa.NewCore(cfg), opt: opt, armed: mad.Never, timed: mad.Never,
+		rmpp: mad.NewRMPP(mad.RMPPConfig{}),
+	}
+}
+
+// View is what the manager's SA keeps, as queries see it.
+func (m *Manager) View() *sa.View { return m.sa.view }
+
+// start gives the core what the store holds.
+func (a *administrator) start(records []store.Record) {
+	a.step(sa.Start{Records: records, Wall: int64(a.m.c.Sim.Now())})
+}
+
+// receive takes an SA packet from the port.
+func (a *administrator) receive(p *mad.Packet) {
+	whole, kind := a.rmpp.Receive(a.m.c.Sim.Now(), p, a.raw, noDone)
+	a.arm()
+	switch kind {
+	case mad.RMPPUsed:
+		return
+	case mad.RMPPMessage:
+		p = whole
+	}
+	if len(p.Data) < ib.MADLen || p.Status != mad.Received {
+		return
+	}
+	if ib.Method(p.Data[3]).IsResponse() {
+		a.step(sa.Received{P: keep(p)})
+		return
+	}
+	req := sa.Request{From: p.Addr, Data: p.Data}
+	reply, v := sa.Answer(&sa.Source{Snap: a.m.Snap, View: a.view, Opt: &a.opt}, &req, a.buf[:0])
+	a.buf = reply
+	switch v {
+	case sa.Answered:
+		a.send(req.From, reply)
+	case sa.ForCore:
+		a.step(sa.Requests{List: []sa.Request{{From: p.Addr, Data: keep(p).Data}}})
+	}
+}
+
+func keep(p *mad.Packet) *mad.Packet {
+	q := *p
+	q.Data = append([]byte(nil), p.Data...)
+	return &q
+}
+
+func noDone(uint64, error) {}
+
+func (a *administrator) raw(p *mad.Packet) { a.m.ep.Send(p) }
+
+// send sends an answer, by RMPP if it asks for that.
+func (a *administrator) send(to mad.Addr, data []byte) {
+	p := mad.Packet{Addr: to, LocalQP: 1, Data: data}
+	if data[26]&wire.RMPPActive == 0 {
+		a.m.ep.Send(&p)
+		return
+	}
+	p.Data = append([]byte(nil), data...)
+	_ = a.rmpp.Send(a.m.c.Sim.Now(), &p, false, 0, a.raw)
+	a.arm()
+}
+
+// arm has the segmentation woken when something of it is due.
+func (a *administrator) arm() {
+	t := a.rmpp.NextTimer()
+	if t == mad.Never || a.timed <= t {
+		return
+	}
+	a.timed = t
+	a.m.c.Sim.At(t, func() {
+		if a.timed != t {
+			return
+		}
+		a.timed = mad.Never
+		if !a.m.Dead {
+			a.rmpp.Expire(a.m.c.Sim.Now(), a.raw, noDone)
+			a.arm()
+		}
+	})
+}
+
+// step gives the core an event, and those that follow from it.
+func (a *administrator) step(ev sa.Event) {
+	a.inbox = append(a.inbox, ev)
+	if a.busy {
+		return
+	}
+	a.busy = true
+	for i := 0; i < len(a.inbox) && !a.m.Dead; i++ {
+		ev := a.inbox[i]
+		a.out.Reset()
+		a.core.Step(a.m.c.Sim.Now(), ev, &a.out)
+		a.do()
+	}
+	a.inbox = a.inbox[:0]
+	a.busy = false
+}
+
+// do does what the core wants, in the order that sa promises.
+func (a *administrator) do() {
+	out := &a.out
+	if len(out.Persist) > 0 {
+		a.inbox = append(a.inbox, sa.Persisted{Gen: out.PersistGen, Err: a.m.Store.Apply(out.Persist)})
+	}
+	if out.Publish != nil {
+		a.view = out.Publish
+	}
+	for _, r := range out.Replies {
+		a.send(r.To, r.Data)
+	}
+	for i := range out.Sends {
+		a.m.ep.Send(&out.Sends[i])
+	}
+	if out.GroupsChanged {
+		a.m.stepIfAlive(sm.SetGroups{Groups: out.Groups})
+	}
+	if out.AliasesChanged {
+		a.m.stepIfAlive(sm.SetAliases{Aliases: out.Aliases})
+	}
+	a.m.SANotices = append(a.m.SANotices, out.Notices...)
+	t := out.Timer
+	if t == mad.Never || a.armed <= t {
+		return
+	}
+	a.armed = t
+	a.m.c.Sim.At(t, func() {
+		if a.armed != t {
+			return
+		}
+		a.armed = mad.Never
+		if !a.m.Dead {
+			a.step(sa.Timer{})
+		}
+	})
+}
+
+// Client is a program on a host that talks to the SA, with segmentation. It
+// repeats nothing by itself.
+type Client struct {
+	// OnReport, if set, sees the Reports that come; they are answered whatever
+	// it does. A nil function and Deaf leave them unanswered.
+	OnReport func(p *mad.Packet)
+	Deaf     bool
+
+	c     *Cluster
+	ep    *sim.Endpoint
+	rmpp  *mad.RMPP
+	timed mad.Time
+	tid   uint32
+	got   map[uint32][]byte
+}
+
+// Client opens a port of a node.
+func (c *Cluster) Client(node string) (*Client, error) {
+	ep, err := c.Sim.Attach(node)
+	if err != nil {
+		return nil, err
+	}
+	k := &Client{c: c, ep: ep, rmpp: mad.NewRMPP(mad.RMPPConfig{}), timed: mad.Never, got: map[uint32][]byte{}}
+	ep.OnPacket = k.receive
+	ep.Accepts = func(p *mad.Packet) bool { return ib.Class(p.Data[1]) == ib.ClassSA }
+	return k, nil
+}
+
+// Close detaches the client; what is under way to it is lost.
+func (k *Client) Close() { k.ep.Close() }
+
+// Endpoint is the port that the client holds.
+func (k *Client) Endpoint() *sim.Endpoint { return k.ep }
+
+func (k *Client) receive(p *mad.Packet) {
+	whole, kind := k.rmpp.Receive(k.c.Sim.Now(), p, k.raw, noDone)
+	k.arm()
+	switch kind {
+	case mad.RMPPUsed:
+		return
+	case mad.RMPPMessage:
+		p = whole
+	}
+	m := (*ib.MAD)(p.Data[:ib.MADLen:ib.MADLen])
+	if len(p.Data) < ib.MADLen || m.Class() != ib.ClassSA {
+		return
+	}
+	switch {
+	case m.Method().IsResponse():
+		k.got[uint32(m.TID())] = append([]byte(nil), p.Data...)
+	case m.Method() == ib.MethodReport:
+		if k.OnReport != nil {
+			k.OnReport(p)
+		}
+		if !k.Deaf {
+			q := *p
+			q.LocalQP = 1
+			q.Data = append([]byte(nil), p.Data...)
+			q.Data[3] |= byte(ib.MethodResponseBit)
+			k.ep.Send(&q)
+		}
+	}
+}
+
+func (k *Client) raw(p *mad.Packet) { k.ep.Send(p) }
+
+func (k *Client) arm() {
+	t := k.rmpp.NextTimer()
+	if t == mad.Never || k.timed <= t {
+		return
+	}
+	k.timed = t
+	k.c.Sim.At(t, func() {
+		if k.timed != t {
+			return
+		}
+		k.timed = mad.Never
+		k.rmpp.Expire(k.c.Sim.Now(), k.raw, noDone)
+		k.arm()
+	})
+}
+
+// Send sends a request to the master and returns the lower half of its
+// transaction id.
+func (k *Client) Send(m *ib.MAD) uint32 {
+	k.tid++
+	m.SetTID(uint64(k.tid))
+	pi := k.ep.PortInfo()
+	k.ep.Send(&mad.Packet{Addr: mad.Addr{LID: pi.MasterSMLID, QP: 1, SL: pi.MasterSMSL}, LocalQP: 1, Data: m[:]})
+	return k.tid
+}
+
+// Got returns the answer to a request, once.
+func (k *Client) Got(tid uint32) ([]byte, bool) {
+	b, ok := k.got[tid]
+	delete(k.got, tid)
+	return b, ok
+}
+
+// ErrNoAnswer is returned by Ask when the limit passes.
+var ErrNoAnswer = errors.New("lab: the SA does not answer")
+
+// Ask sends a request and runs events until it is answered, at most for limit
+// of virtual time.
+func (k *Client) Ask(limit time.Duration, m *ib.MAD) ([]byte, error) {
+	tid := k.Send(m)
+	_ = k.c.RunUntil(limit, func() bool { return k.got[tid] != nil })
+	if b, ok := k.Got(tid); ok {
+		return b, nil
+	}
+	return nil, ErrNoAnswer
+}

@@ -1,0 +1,61 @@
+package lab
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"heddle/fabric"
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/sa"
+	"heddle/sim"
+)
+
+// serveUp brings a subnet up whose manager serves the SA.
+func serveUp(t testing.TB, f *fabric.Fabric, sc sim.Config) (*Cluster, *Manager) {
+	t.Helper()
+	c, err := NewCluster(f, sc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.Attach(firstCA(f), TrialConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ServeSA(sa.Config{SAKey: 1}, sa.Options{SAKey: 1})
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	mustUp(t, c, m)
+	return c, m
+}
+
+// TestServeSA: a host gets a single record, a table of many segments, and a
+// refusal, over the simulated wire.
+func TestServeSA(t *testing.T) {
+	c, m := serveUp(t, gen(t, "xgft", "2", "4,4", "1,2"), sim.Config{HopLatency: time.Microsecond})
+	host := c.Fabric.Nodes[len(c.Fabric.Nodes)-1].ID
+	k, err := c.Client(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var q ib.MAD
+	wire.New(&q, ib.MethodGet, wire.AttrClassPortInfo, 0, 0)
+	b, err := k.Ask(time.Second, &q)
+	if err != nil || ib.Method(b[3]) != ib.MethodGetResp || binary.BigEndian.Uint16(b[4:]) != 0 {
+		t.Fatalf("ClassPortInfo: %v, %x", err, b)
+	}
+	wire.New(&q, ib.MethodGetTable, wire.AttrPathRecord, 0, 0)
+	if b, err = k.Ask(time.Second, &q); err != nil {
+		t.Fatal(err)
+	}
+	n := m.Snap.Counts.EndPorts
+	if got := (len(b) - wire.HeaderLen) / wire.PathRecordLen; got != n*n {
+		t.Errorf("%d paths in the table, want %d", got, n*n)
+	}
+	wire.New(&q, ib.MethodSet, wire.AttrNodeRecord, 0, 0)
+	if b, err = k.Ask(time.Second, &q); err != nil || ib.Status(binary.BigEndian.Uint16(b[4:])) != ib.StatusBadMethodAttr {
+		t.Errorf("Set of a NodeRecord: %v, %x", err, b)
+	}
+}
