@@ -1,12 +1,14 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -18,13 +20,16 @@ import (
 // FileName is the store's file in a state directory.
 const FileName = "heddle.db"
 
-const formatVersion = 1
+// formatVersion is what is written. Version 1 had no records; opening such a
+// file makes it one of version 2.
+const formatVersion = 2
 
 var (
 	bucketMeta      = []byte("meta")
 	bucketLIDs      = []byte("guid2lid")
 	bucketMKeys     = []byte("guid2mkey")
 	bucketNeighbors = []byte("neighbors")
+	bucketRecords   = []byte("records")
 	keyVersion      = []byte("version")
 
 	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
@@ -57,12 +62,29 @@ func (e *CorruptError) Unwrap() error { return e.Err }
 type Bolt struct {
 	db     *bolt.DB
 	path   string
-	closed bool
+	closed atomic.Bool
 }
 
 // Open opens or creates the store file at path. It waits up to a second for
-// another process to let go of it.
-func Open(path string) (s *Bolt, err error) {
+// another process to let go of it. A file of an older format is brought up to
+// this one, in one transaction.
+func Open(path string) (*Bolt, error) { return open(path, false) }
+
+// Read returns what the store file at path holds and leaves it as it is, also
+// where it has an older format.
+func Read(path string) (*State, error) {
+	if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
+		return &State{}, nil // its maker died before it wrote anything
+	}
+	b, err := open(path, true)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	return b.Load()
+}
+
+func open(path string, readOnly bool) (s *Bolt, err error) {
 	fresh := true
 	if fi, err := os.Stat(path); err == nil {
 		if !fi.Mode().IsRegular() {
@@ -76,7 +98,7 @@ func Open(path string) (s *Bolt, err error) {
 				return nil, err
 			}
 		}
-	} else if !os.IsNotExist(err) {
+	} else if readOnly || !os.IsNotExist(err) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	defer func() {
@@ -85,7 +107,7 @@ func Open(path string) (s *Bolt, err error) {
 		}
 	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second})
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("store: %s is in use by another process: stop the other manager, or give this one its own state directory", path)
@@ -95,7 +117,7 @@ func Open(path string) (s *Bolt, err error) {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	b := &Bolt{db: db, path: path}
-	if err := b.init(fresh); err != nil {
+	if err := b.init(fresh, readOnly); err != nil {
 		db.Close()
 		return nil, err
 	}
@@ -121,41 +143,27 @@ func headerCheck(path string) error {
 	return nil
 }
 
-func (b *Bolt) init(fresh bool) error {
+// init makes the buckets of a new file, or checks those of an old one and adds
+// what its format lacks.
+func (b *Bolt) init(fresh, readOnly bool) error {
+	version := byte(0)
 	if !fresh {
-		unborn := false
-		err := b.db.View(func(tx *bolt.Tx) error {
-			// bbolt made the file but nothing was ever committed: its maker
-			// died right then.
-			if first, _ := tx.Cursor().First(); first == nil && tx.ID() <= 1 {
-				unborn = true
-				return nil
-			}
-			m := tx.Bucket(bucketMeta)
-			if m == nil {
-				return &CorruptError{Path: b.path, What: "it has no bucket meta"}
-			}
-			v := m.Get(keyVersion)
-			if len(v) != 1 {
-				return &CorruptError{Path: b.path, What: "no format version"}
-			}
-			if v[0] != formatVersion {
-				return fmt.Errorf("store: %s has format %d, this program writes format %d: use the version of heddle that wrote it, or move the file away", b.path, v[0], formatVersion)
-			}
-			for i := range entryKinds {
-				if n := entryKinds[i].bucket; tx.Bucket(n) == nil {
-					return &CorruptError{Path: b.path, What: fmt.Sprintf("it has no bucket %s", n)}
-				}
-			}
-			return nil
+		err := b.db.View(func(tx *bolt.Tx) (err error) {
+			version, err = b.check(tx)
+			return err
 		})
-		if err != nil || !unborn {
+		if err != nil || version == formatVersion || readOnly {
 			return err
 		}
 	}
 	return b.db.Update(func(tx *bolt.Tx) error {
-		for _, n := range [][]byte{bucketMeta, bucketLIDs, bucketMKeys, bucketNeighbors} {
-			if _, err := tx.CreateBucketIfNotExists(n); err != nil {
+		if version == 0 {
+			if _, err := tx.CreateBucketIfNotExists(bucketMeta); err != nil {
+				return err
+			}
+		}
+		for i := range entryKinds {
+			if _, err := tx.CreateBucketIfNotExists(entryKinds[i].bucket); err != nil {
 				return err
 			}
 		}
@@ -163,9 +171,35 @@ func (b *Bolt) init(fresh bool) error {
 	})
 }
 
+// check returns the format of a file and refuses one that this program does
+// not know or that lacks a bucket of its format. 0 is a file that bbolt made
+// but in which nothing was ever committed: its maker died right then.
+func (b *Bolt) check(tx *bolt.Tx) (version byte, err error) {
+	if first, _ := tx.Cursor().First(); first == nil && tx.ID() <= 1 {
+		return 0, nil
+	}
+	m := tx.Bucket(bucketMeta)
+	if m == nil {
+		return 0, &CorruptError{Path: b.path, What: "it has no bucket meta"}
+	}
+	v := m.Get(keyVersion)
+	if len(v) != 1 {
+		return 0, &CorruptError{Path: b.path, What: "no format version"}
+	}
+	if v[0] == 0 || v[0] > formatVersion {
+		return 0, fmt.Errorf("store: %s has format %d, this program writes format %d: use the version of heddle that wrote it, or move the file away", b.path, v[0], formatVersion)
+	}
+	for i := range entryKinds {
+		if e := &entryKinds[i]; e.since <= v[0] && tx.Bucket(e.bucket) == nil {
+			return 0, &CorruptError{Path: b.path, What: fmt.Sprintf("it has no bucket %s", e.bucket)}
+		}
+	}
+	return v[0], nil
+}
+
 // Load implements Store.
 func (b *Bolt) Load() (st *State, err error) {
-	if b.closed {
+	if b.closed.Load() {
 		return nil, ErrClosed
 	}
 	defer func() {
@@ -176,31 +210,42 @@ func (b *Bolt) Load() (st *State, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // pages beyond the end of a cut-off file
 	out := &State{}
 	err = b.db.View(func(tx *bolt.Tx) error {
-		for _, kind := range entryKinds {
-			if err := b.scan(tx, kind, out); err != nil {
+		for i := range entryKinds {
+			if err := b.scan(tx, &entryKinds[i], out); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, b.ended(err)
 	}
 	return out, nil
 }
 
 func guid(b []byte) ib.GUID { return ib.GUID(binary.BigEndian.Uint64(b)) }
 
+// ended makes ErrClosed of what bbolt says of a file that was closed while it
+// was being used.
+func (b *Bolt) ended(err error) error {
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return ErrClosed
+	}
+	return err
+}
+
 // entryKind is one kind of entry, each in its bucket: keys of klen bytes,
-// values of vlen bytes and a checksum over key and value.
+// values of vlen bytes (any where it is < 0; take looks at them) and a checksum
+// over key and value.
 type entryKind struct {
 	bucket     []byte
+	since      byte // format in which the bucket came
 	klen, vlen int
-	take       func(st *State, k, v []byte) error
+	take       func(st *State, k, v []byte) error // k and v are bbolt's
 }
 
 var entryKinds = [...]entryKind{
-	{bucketLIDs, 8, 3, func(st *State, k, v []byte) error {
+	{bucketLIDs, 1, 8, 3, func(st *State, k, v []byte) error {
 		e := LIDEntry{GUID: guid(k), LID: ib.LID(binary.BigEndian.Uint16(v)), LMC: v[2]}
 		op := Op{Kind: PutLID, GUID: e.GUID, LID: e.LID, LMC: e.LMC}
 		if err := op.check(); err != nil {
@@ -209,12 +254,20 @@ var entryKinds = [...]entryKind{
 		st.LIDs = append(st.LIDs, e)
 		return nil
 	}},
-	{bucketMKeys, 8, 8, func(st *State, k, v []byte) error {
+	{bucketMKeys, 1, 8, 8, func(st *State, k, v []byte) error {
 		st.MKeys = append(st.MKeys, MKeyEntry{guid(k), ib.MKey(binary.BigEndian.Uint64(v))})
 		return nil
 	}},
-	{bucketNeighbors, 9, 8, func(st *State, k, v []byte) error {
+	{bucketNeighbors, 1, 9, 8, func(st *State, k, v []byte) error {
 		st.Neighbors = append(st.Neighbors, NeighborEntry{guid(k), k[8], guid(v)})
+		return nil
+	}},
+	{bucketRecords, 2, -1, -1, func(st *State, k, v []byte) error {
+		op := Op{Kind: PutRecord, Record: Record{Table(k[0]), k[1:], v}}
+		if err := op.check(); err != nil {
+			return err
+		}
+		st.Records = append(st.Records, Record{Table(k[0]), bytes.Clone(k[1:]), bytes.Clone(v)})
 		return nil
 	}},
 }
@@ -222,19 +275,25 @@ var entryKinds = [...]entryKind{
 // decode appends the entry to st, or returns what is wrong with it and
 // appends nothing.
 func (e *entryKind) decode(st *State, k, v []byte) error {
+	n := len(v) - 4
 	switch {
-	case len(k) != e.klen || len(v) != e.vlen+4:
+	case e.klen >= 0 && (len(k) != e.klen || n != e.vlen):
 		return fmt.Errorf("it has %d+%d bytes instead of %d+%d", len(k), len(v), e.klen, e.vlen+4)
-	case sum(k, v[:e.vlen]) != binary.BigEndian.Uint32(v[e.vlen:]):
+	case len(k) == 0 || n < 0:
+		return fmt.Errorf("it has %d+%d bytes, too few for a table and a checksum", len(k), len(v))
+	case sum(k, v[:n]) != binary.BigEndian.Uint32(v[n:]):
 		return errChecksum
 	}
-	return e.take(st, k, v[:e.vlen])
+	return e.take(st, k, v[:n])
 }
 
 var errChecksum = errors.New("it fails its checksum")
 
-func (b *Bolt) scan(tx *bolt.Tx, e entryKind, st *State) error {
+func (b *Bolt) scan(tx *bolt.Tx, e *entryKind, st *State) error {
 	bk := tx.Bucket(e.bucket)
+	if bk == nil && b.db.IsReadOnly() {
+		return nil // check let it pass: the format has none
+	}
 	if bk == nil {
 		return &CorruptError{Path: b.path, What: fmt.Sprintf("it has no bucket %s", e.bucket)}
 	}
@@ -252,7 +311,7 @@ func sum(k, v []byte) uint32 {
 
 // Apply implements Store: one transaction, synced before it returns.
 func (b *Bolt) Apply(ops []Op) error {
-	if b.closed {
+	if b.closed.Load() {
 		return ErrClosed
 	}
 	for i := range ops {
@@ -264,7 +323,7 @@ func (b *Bolt) Apply(ops []Op) error {
 		return nil
 	}
 	err := b.db.Update(func(tx *bolt.Tx) error {
-		lids, mkeys, nbrs := tx.Bucket(bucketLIDs), tx.Bucket(bucketMKeys), tx.Bucket(bucketNeighbors)
+		lids, mkeys, nbrs, recs := tx.Bucket(bucketLIDs), tx.Bucket(bucketMKeys), tx.Bucket(bucketNeighbors), tx.Bucket(bucketRecords)
 		var err error
 		for i := range ops {
 			o := &ops[i]
@@ -282,6 +341,12 @@ func (b *Bolt) Apply(ops []Op) error {
 				err = put(nbrs, append(k, o.Port), binary.BigEndian.AppendUint64(nil, uint64(o.Peer)))
 			case DeleteNeighbor:
 				err = nbrs.Delete(append(k, o.Port))
+			case PutRecord:
+				r := &o.Record
+				v := append(make([]byte, 0, len(r.Value)+4), r.Value...) // bbolt keeps it until the end
+				err = put(recs, recordEntry(r), v)
+			case DeleteRecord:
+				err = recs.Delete(recordEntry(&o.Record))
 			}
 			if err != nil {
 				return err
@@ -289,10 +354,15 @@ func (b *Bolt) Apply(ops []Op) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("store: writing %s: %w", b.path, err)
+	if err = b.ended(err); err != nil && err != ErrClosed {
+		err = fmt.Errorf("store: writing %s: %w", b.path, err)
 	}
-	return nil
+	return err
+}
+
+// recordEntry is the key of a record in its bucket.
+func recordEntry(r *Record) []byte {
+	return append([]byte{byte(r.Table)}, r.Key...)
 }
 
 func put(bk *bolt.Bucket, k, v []byte) error {
@@ -300,4 +370,7 @@ func put(bk *bolt.Bucket, k, v []byte) error {
 }
 
 // Close implements Store.
-func (b *Bolt) Close() error { b.closed = true; return b.db.Close() }
+func (b *Bolt) Close() error {
+	b.closed.Store(true)
+	return b.db.Close()
+}

@@ -18,19 +18,24 @@ func FuzzEntry(f *testing.F) {
 	seed(0, g, []byte{0xC0, 0, 0})
 	seed(1, g, []byte{1, 2, 3, 4, 5, 6, 7, 8})
 	seed(2, append(bytes.Clone(g), 36), g)
+	seed(3, []byte{1, 2, 3}, []byte("value"))
+	seed(3, []byte{6, 0}, nil)
+	seed(3, []byte{9, 0}, nil)
 	f.Add(uint8(1), []byte{}, []byte{})
+	f.Add(uint8(3), []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, kind uint8, k, v []byte) {
 		e := &entryKinds[int(kind)%len(entryKinds)]
 		var st State
 		if err := e.decode(&st, k, v); err != nil {
-			if len(st.LIDs)+len(st.MKeys)+len(st.Neighbors) != 0 {
+			if len(st.Ops()) != 0 {
 				t.Fatalf("%v, but %+v was taken", err, st)
 			}
-			if len(k) != e.klen || len(v) != e.vlen+4 {
+			n := len(v) - 4
+			if n < 0 || e.klen >= 0 && (len(k) != e.klen || n != e.vlen) {
 				return
 			}
 			// With the right checksum only the values can be wrong.
-			v = binary.BigEndian.AppendUint32(bytes.Clone(v[:e.vlen]), sum(k, v[:e.vlen]))
+			v = binary.BigEndian.AppendUint32(bytes.Clone(v[:n]), sum(k, v[:n]))
 			if err := e.decode(&st, k, v); err != nil {
 				return
 			}
@@ -64,6 +69,8 @@ func encode(e *entryKind, st *State) (k, v []byte) {
 	case len(st.Neighbors) == 1:
 		k = append(be.AppendUint64(nil, uint64(st.Neighbors[0].Node)), st.Neighbors[0].Port)
 		v = be.AppendUint64(nil, uint64(st.Neighbors[0].Peer))
+	case len(st.Records) == 1:
+		k, v = recordEntry(&st.Records[0]), bytes.Clone(st.Records[0].Value)
 	}
 	return k, be.AppendUint32(v, sum(k, v))
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"maps"
+	"sync"
 
 	"heddle/ib"
 )
@@ -20,12 +21,14 @@ type nodePort struct {
 // Memory is a Store without a file. The zero value is not usable; see
 // NewMemory.
 type Memory struct {
+	mu        sync.Mutex // guards everything below
 	lids      map[ib.GUID]LIDEntry
 	mkeys     map[ib.GUID]ib.MKey
 	neighbors map[nodePort]ib.GUID
 	records   map[recordKey][]byte
 	closed    bool
-	// FailNext makes that many following Apply calls fail, for tests.
+	// FailNext makes that many following Apply calls fail, for tests; nobody
+	// else may be using the store while it is set.
 	FailNext int
 }
 
@@ -36,6 +39,8 @@ func NewMemory() *Memory {
 
 // Load implements Store.
 func (m *Memory) Load() (*State, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.closed {
 		return nil, ErrClosed
 	}
@@ -58,6 +63,8 @@ func (m *Memory) Load() (*State, error) {
 
 // Apply implements Store.
 func (m *Memory) Apply(ops []Op) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.closed {
 		return ErrClosed
 	}
@@ -94,9 +101,16 @@ func (m *Memory) Apply(ops []Op) error {
 }
 
 // Close implements Store.
-func (m *Memory) Close() error { m.closed = true; return nil }
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	return nil
+}
 
 // Reopen makes a closed store usable again with what it held, as a file would.
 func (m *Memory) Reopen() *Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return &Memory{lids: maps.Clone(m.lids), mkeys: maps.Clone(m.mkeys), neighbors: maps.Clone(m.neighbors), records: maps.Clone(m.records)}
 }

@@ -1,15 +1,17 @@
 // Package store keeps what a subnet manager must remember across restarts:
-// which LIDs belong to which port GUID, and which M_Key a port was given.
-// Forwarding tables are not kept: what is installed is read back from the
-// switches by every new master.
+// which LIDs belong to which port GUID, which M_Key a port was given, and the
+// records of its other parts (groups, services, subscriptions, partitions), whose
+// bytes only their owners understand. Forwarding tables are not kept: what is
+// installed is read back from the switches by every new master.
 //
 // Store is the seam. Open gives the implementation on a bbolt file, NewMemory
 // the one for tests and for simulated managers; both pass the same
-// conformance suite. A Store has one user at a time; its methods must not be
-// called concurrently.
+// conformance suite. The managers of one process share a Store: its methods may
+// be called concurrently. Operations on one entry are for one owner, as the
+// order of two Apply calls that overlap is anyone's guess.
 //
-// Promises: Apply is atomic (all operations or none) and, for Open, durable
-// when it returns. A damaged file is an error that leaves the file as it is;
+// Promises: Apply is atomic (all operations or none, also to a Load that
+// overlaps) and, for Open, durable when it returns. A damaged file is an error that leaves the file as it is;
 // nothing is repaired or deleted silently. The bytes on disk are described in
 // docs/format/store.md.
 package store
@@ -81,6 +83,24 @@ type State struct {
 	Records   []Record
 }
 
+// Ops are the operations that make an empty store hold s. They share its bytes.
+func (s *State) Ops() []Op {
+	ops := make([]Op, 0, len(s.LIDs)+len(s.MKeys)+len(s.Neighbors)+len(s.Records))
+	for _, e := range s.LIDs {
+		ops = append(ops, Op{Kind: PutLID, GUID: e.GUID, LID: e.LID, LMC: e.LMC})
+	}
+	for _, e := range s.MKeys {
+		ops = append(ops, Op{Kind: PutMKey, GUID: e.GUID, MKey: e.MKey})
+	}
+	for _, e := range s.Neighbors {
+		ops = append(ops, Op{Kind: PutNeighbor, GUID: e.Node, Port: e.Port, Peer: e.Peer})
+	}
+	for _, r := range s.Records {
+		ops = append(ops, Op{Kind: PutRecord, Record: r})
+	}
+	return ops
+}
+
 // OpKind is what an Op does.
 type OpKind uint8
 
@@ -112,8 +132,7 @@ type Op struct {
 	MKey ib.MKey
 	Port uint8
 	Peer ib.GUID
-	// Record belongs to PutRecord and DeleteRecord. Apply does not keep its
-	// bytes.
+	// Record belongs to PutRecord and DeleteRecord, which reads no Value.
 	Record Record
 }
 
@@ -121,7 +140,8 @@ type Op struct {
 type Store interface {
 	// Load returns everything, or an error that names the damaged entry.
 	Load() (*State, error)
-	// Apply makes the changes durable, all or none.
+	// Apply makes the changes durable, all or none; among operations on one
+	// entry the last counts. It keeps nothing of ops.
 	Apply(ops []Op) error
 	// Close releases the store. Apply and Load fail afterwards.
 	Close() error

@@ -72,6 +72,7 @@ func some(t testing.TB) string {
 		{Kind: store.PutLID, GUID: 0x0002C90300A1B2C3, LID: 0x1234, LMC: 2},
 		{Kind: store.PutMKey, GUID: 0x0002C90300A1B2C3, MKey: 0x8877665544332211},
 		{Kind: store.PutNeighbor, GUID: 0x0002C90200000001, Port: 36, Peer: 0x0002C90300A1B2C3},
+		{Kind: store.PutRecord, Record: store.Record{Table: store.TableServices, Key: []byte("key"), Value: []byte("value")}},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -124,10 +125,11 @@ func TestFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"meta version":                 "01",
+		"meta version":                 "02",
 		"guid2lid 0002c90300a1b2c3":    "1234" + "02",      // LID, LMC
 		"guid2mkey 0002c90300a1b2c3":   "8877665544332211", // M_Key
 		"neighbors 0002c9020000000124": "0002c90300a1b2c3", // port 36 = 0x24: port GUID behind it
+		"records 036b6579":             "76616c7565",       // table 3, "key": "value"
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the file holds\n%v, not\n%v", got, want)
@@ -136,7 +138,7 @@ func TestFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []string{store.FileName, "`meta`", "`guid2lid`", "`guid2mkey`", "`neighbors`", "mode 0600", "CRC-32C", "1 byte: 1"} {
+	for _, w := range []string{store.FileName, "`meta`", "`guid2lid`", "`guid2mkey`", "`neighbors`", "mode 0600", "`records`", "CRC-32C", "1 byte: 2"} {
 		if !bytes.Contains(doc, []byte(w)) {
 			t.Errorf("docs/format/store.md does not say %q", w)
 		}
@@ -247,6 +249,11 @@ func TestDamagedEntry(t *testing.T) {
 		{"moved", "guid2mkey", g, entry(g[:7], make([]byte, 8)), "checksum"},
 		{"key length", "guid2mkey", g, entry(g, make([]byte, 7)), "8+11 bytes"},
 		{"no port", "neighbors", g, entry(g, make([]byte, 8)), "8+12 bytes"},
+		{"record checksum", "records", []byte{1, 2}, append(entry([]byte{1, 2}, []byte{9})[:4], 0), "checksum"},
+		{"record short", "records", []byte{1, 2}, []byte{0, 0, 0}, "too few"},
+		{"record table 0", "records", []byte{0, 2}, entry([]byte{0, 2}, nil), "table 0"},
+		{"record table 200", "records", []byte{200, 2}, entry([]byte{200, 2}, nil), "table 200"},
+		{"record no key", "records", []byte{1}, entry([]byte{1}, nil), "key of 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := some(t)
@@ -266,15 +273,123 @@ func TestDamagedEntry(t *testing.T) {
 }
 
 func TestOtherVersion(t *testing.T) {
-	for v, want := range map[string]string{"\x02": "format 2", "\x00": "format 0", "": "no format version", "\x01\x01": "no format version"} {
+	for v, want := range map[string]string{"\x03": "format 3", "\x00": "format 0", "": "no format version", "\x01\x01": "no format version"} {
 		path := some(t)
 		edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte("meta")).Put([]byte("version"), []byte(v)) })
 		refused(t, path, want)
 	}
-	for _, b := range []string{"meta", "guid2lid", "guid2mkey", "neighbors"} {
+	for _, b := range []string{"meta", "guid2lid", "guid2mkey", "neighbors", "records"} {
 		path := some(t)
 		edit(t, path, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(b)) })
 		refused(t, path, "no bucket "+b)
+	}
+}
+
+// version1 makes a file as the first format was.
+func version1(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), store.FileName)
+	g := []byte{0, 2, 0xC9, 3, 0, 0xA1, 0xB2, 0xC3}
+	sw := append(bytes.Clone(g), 36)
+	edit(t, path, func(tx *bolt.Tx) error {
+		for _, e := range []struct {
+			bucket string
+			key    []byte
+			val    []byte
+		}{
+			{"meta", []byte("version"), []byte{1}},
+			{"guid2lid", g, entry(g, []byte{0x12, 0x34, 2})},
+			{"guid2mkey", g, entry(g, []byte{8, 7, 6, 5, 4, 3, 2, 1})},
+			{"neighbors", sw, entry(sw, g)},
+		} {
+			b, err := tx.CreateBucket([]byte(e.bucket))
+			if err != nil {
+				return err
+			}
+			if err := b.Put(e.key, e.val); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return path
+}
+
+// TestMigration: a file of version 1 shows what it holds, to a reader without
+// being changed, and becomes one of version 2 when it is opened.
+func TestMigration(t *testing.T) {
+	path := version1(t)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const g = 0x0002C90300A1B2C3
+	want := &store.State{
+		LIDs:      []store.LIDEntry{{GUID: g, LID: 0x1234, LMC: 2}},
+		MKeys:     []store.MKeyEntry{{GUID: g, MKey: 0x0807060504030201}},
+		Neighbors: []store.NeighborEntry{{Node: g, Port: 36, Peer: g}},
+	}
+	if st, err := store.Read(path); err != nil || !reflect.DeepEqual(st, want) {
+		t.Errorf("read %+v, %v", st, err)
+	}
+	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
+		t.Error("Read changed the file")
+	}
+	for i := range 2 {
+		s, err := store.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := s.Load(); err != nil || !reflect.DeepEqual(st, want) {
+			t.Fatalf("opened %d times: %+v, %v", i+1, st, err)
+		}
+		r := store.Record{Table: store.TableGroups, Key: []byte("k"), Value: []byte("v")}
+		if err := s.Apply([]store.Op{{Kind: store.PutRecord, Record: r}}); err != nil {
+			t.Fatal(err)
+		}
+		want.Records = []store.Record{r}
+		s.Close()
+	}
+	if st, err := store.Read(path); err != nil || !reflect.DeepEqual(st, want) {
+		t.Errorf("read %+v, %v", st, err)
+	}
+	edit(t, path, func(tx *bolt.Tx) error {
+		if v := tx.Bucket([]byte("meta")).Get([]byte("version")); !bytes.Equal(v, []byte{2}) {
+			t.Errorf("the version is %x", v)
+		}
+		return nil
+	})
+	broken := version1(t)
+	edit(t, broken, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("neighbors")) })
+	refused(t, broken, "no bucket neighbors")
+}
+
+// TestRead: the state as operations makes an equal store; what is not there is
+// not made.
+func TestRead(t *testing.T) {
+	st, err := store.Read(some(t))
+	if err != nil || len(st.Records) != 1 {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	m := store.NewMemory()
+	if err := m.Apply(st.Ops()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.Load(); err != nil || !reflect.DeepEqual(got, st) {
+		t.Errorf("%+v, %v; want %+v", got, err, st)
+	}
+	path := filepath.Join(t.TempDir(), store.FileName)
+	if _, err := store.Read(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("Read made a file")
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := store.Read(path); err != nil || len(st.Ops()) != 0 {
+		t.Errorf("an empty file: %+v, %v", st, err)
 	}
 }
 
@@ -343,7 +458,8 @@ func TestDamagedFile(t *testing.T) {
 		}
 		if err == nil {
 			loaded++
-			if !partOf(st.LIDs, want.LIDs) || !partOf(st.MKeys, want.MKeys) || !partOf(st.Neighbors, want.Neighbors) {
+			if !partOf(st.LIDs, want.LIDs) || !partOf(st.MKeys, want.MKeys) || !partOf(st.Neighbors, want.Neighbors) ||
+				len(st.Records) > 0 && !reflect.DeepEqual(st.Records, want.Records) {
 				t.Errorf("%s: loaded %+v", name, st)
 			}
 			if !reflect.DeepEqual(st, want) {

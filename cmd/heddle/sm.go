@@ -223,26 +223,11 @@ func (f *smFlags) peekStore() (store.Store, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
-	b, err := store.Open(path)
+	st, err := store.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("--state: %w (a plan can do without: ports that are Active keep their LIDs)", err)
 	}
-	defer b.Close()
-	st, err := b.Load()
-	if err != nil {
-		return nil, fmt.Errorf("--state: %w", err)
-	}
-	var ops []store.Op
-	for _, e := range st.LIDs {
-		ops = append(ops, store.Op{Kind: store.PutLID, GUID: e.GUID, LID: e.LID, LMC: e.LMC})
-	}
-	for _, e := range st.MKeys {
-		ops = append(ops, store.Op{Kind: store.PutMKey, GUID: e.GUID, MKey: e.MKey})
-	}
-	for _, e := range st.Neighbors {
-		ops = append(ops, store.Op{Kind: store.PutNeighbor, GUID: e.Node, Port: e.Port, Peer: e.Peer})
-	}
-	return m, m.Apply(ops)
+	return m, m.Apply(st.Ops())
 }
 
 func newSM() *cobra.Command {

@@ -3,10 +3,13 @@
 package storetest
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"heddle/ib"
@@ -23,6 +26,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}{
 		{"Empty", empty},
 		{"Kinds", kinds},
+		{"Records", records},
+		{"RecordLimits", recordLimits},
 		{"Sorted", sorted},
 		{"LastOpCounts", lastOpCounts},
 		{"Atomic", atomic},
@@ -31,6 +36,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"LoadIsACopy", loadIsACopy},
 		{"Closed", closed},
 		{"Model", model},
+		{"Shared", shared},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.run(t, func() store.Store { return open(t) })
@@ -63,7 +69,23 @@ func holds(t testing.TB, s store.Store, want *store.State) {
 }
 
 func equal(a, b *store.State) bool {
-	return slices.Equal(a.LIDs, b.LIDs) && slices.Equal(a.MKeys, b.MKeys) && slices.Equal(a.Neighbors, b.Neighbors)
+	return slices.Equal(a.LIDs, b.LIDs) && slices.Equal(a.MKeys, b.MKeys) && slices.Equal(a.Neighbors, b.Neighbors) &&
+		slices.EqualFunc(a.Records, b.Records, func(a, b store.Record) bool {
+			return a.Table == b.Table && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value)
+		})
+}
+
+// record is a Record of text.
+func record(t store.Table, key, value string) store.Record {
+	return store.Record{Table: t, Key: []byte(key), Value: []byte(value)}
+}
+
+func putRecord(t store.Table, key, value string) store.Op {
+	return store.Op{Kind: store.PutRecord, Record: record(t, key, value)}
+}
+
+func deleteRecord(t store.Table, key string) store.Op {
+	return store.Op{Kind: store.DeleteRecord, Record: record(t, key, "")}
 }
 
 func shut(t testing.TB, s store.Store) {
@@ -80,7 +102,7 @@ func empty(t *testing.T, open func() store.Store) {
 	apply(t, s) // nothing to do is no error
 	holds(t, s, &store.State{})
 	apply(t, s, store.Op{Kind: store.DeleteLID, GUID: 1}, store.Op{Kind: store.DeleteMKey, GUID: 1},
-		store.Op{Kind: store.DeleteNeighbor, GUID: 1, Port: 1}) // forgetting the unknown is none either
+		store.Op{Kind: store.DeleteNeighbor, GUID: 1, Port: 1}, deleteRecord(store.TableGroups, "x")) // forgetting the unknown is none either
 	holds(t, s, &store.State{})
 }
 
@@ -107,6 +129,72 @@ func kinds(t *testing.T, open func() store.Store) {
 	apply(t, s, store.Op{Kind: store.DeleteMKey, GUID: 0x11}, store.Op{Kind: store.DeleteMKey, GUID: 0x12},
 		store.Op{Kind: store.DeleteNeighbor, GUID: 0x21})
 	holds(t, s, &store.State{})
+}
+
+// records: tables are apart, keys are any bytes (one may begin another), a value
+// may be empty, and the order is by table and key.
+func records(t *testing.T, open func() store.Store) {
+	s := open()
+	apply(t, s,
+		putRecord(store.TablePartitions, "\x00", "policy"),
+		putRecord(store.TableGroups, "b", "1"), putRecord(store.TableGroups, "ab", "2"), putRecord(store.TableGroups, "a", "3"),
+		putRecord(store.TableGroups, "\xFF\xFF", ""), putRecord(store.TableMembers, "a", "4"))
+	want := []store.Record{
+		record(store.TableGroups, "a", "3"), record(store.TableGroups, "ab", "2"), record(store.TableGroups, "b", "1"),
+		record(store.TableGroups, "\xFF\xFF", ""), record(store.TableMembers, "a", "4"),
+		record(store.TablePartitions, "\x00", "policy"),
+	}
+	holds(t, s, &store.State{Records: want})
+	apply(t, s, deleteRecord(store.TableGroups, "a"), putRecord(store.TableGroups, "b", "five"), deleteRecord(store.TableServices, "a"))
+	want = want[1:]
+	want[1] = record(store.TableGroups, "b", "five")
+	holds(t, s, &store.State{Records: want})
+
+	// The store keeps nothing of what it is given and gives nothing it keeps.
+	op := putRecord(store.TableAliases, "mine", "before")
+	apply(t, s, op)
+	copy(op.Record.Key, "xxxx")
+	copy(op.Record.Value, "xxxxxx")
+	got := load(t, s).Records
+	copy(got[0].Value, "xxx")
+	want = slices.Insert(want, 4, record(store.TableAliases, "mine", "before"))
+	holds(t, s, &store.State{Records: want})
+	shut(t, s)
+	s = open()
+	defer shut(t, s)
+	holds(t, s, &store.State{Records: want})
+}
+
+// recordLimits: the longest key and a value of many pages survive; what is
+// beyond the limits is refused and changes nothing.
+func recordLimits(t *testing.T, open func() store.Store) {
+	s := open()
+	rng := rand.New(rand.NewPCG(3, 4))
+	noise := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		return string(b)
+	}
+	key, value := noise(store.MaxRecordKey), noise(1<<20)
+	apply(t, s, putRecord(store.TableServices, key, value))
+	want := &store.State{Records: []store.Record{record(store.TableServices, key, value)}}
+	holds(t, s, want)
+	for _, op := range []store.Op{
+		putRecord(0, "k", "v"), putRecord(store.TablePartitions+1, "k", "v"), putRecord(255, "k", "v"), deleteRecord(0, "k"),
+		putRecord(store.TableGroups, "", "v"), deleteRecord(store.TableGroups, ""),
+		putRecord(store.TableGroups, key+"x", "v"), deleteRecord(store.TableGroups, key+"x"),
+		{Kind: store.PutRecord, Record: store.Record{Table: store.TableGroups, Key: []byte("k"), Value: make([]byte, store.MaxRecordValue+1)}},
+	} {
+		if err := s.Apply([]store.Op{deleteRecord(store.TableServices, key), op}); err == nil {
+			t.Errorf("kind %d, table %d, a key of %d and a value of %d bytes were accepted", op.Kind, op.Record.Table, len(op.Record.Key), len(op.Record.Value))
+		}
+	}
+	shut(t, s)
+	s = open()
+	defer shut(t, s)
+	holds(t, s, want)
 }
 
 func sorted(t *testing.T, open func() store.Store) {
@@ -141,8 +229,13 @@ func lastOpCounts(t *testing.T, open func() store.Store) {
 	apply(t, s,
 		store.Op{Kind: store.PutLID, GUID: 1, LID: 1}, store.Op{Kind: store.DeleteLID, GUID: 1},
 		store.Op{Kind: store.DeleteLID, GUID: 2}, store.Op{Kind: store.PutLID, GUID: 2, LID: 2},
-		store.Op{Kind: store.PutLID, GUID: 3, LID: 3}, store.Op{Kind: store.PutLID, GUID: 3, LID: 4, LMC: 2})
-	holds(t, s, &store.State{LIDs: []store.LIDEntry{{GUID: 2, LID: 2}, {GUID: 3, LID: 4, LMC: 2}}})
+		store.Op{Kind: store.PutLID, GUID: 3, LID: 3}, store.Op{Kind: store.PutLID, GUID: 3, LID: 4, LMC: 2},
+		putRecord(store.TableGroups, "a", "1"), deleteRecord(store.TableGroups, "a"),
+		deleteRecord(store.TableGroups, "b"), putRecord(store.TableGroups, "b", "2"), putRecord(store.TableGroups, "b", "3"))
+	holds(t, s, &store.State{
+		LIDs:    []store.LIDEntry{{GUID: 2, LID: 2}, {GUID: 3, LID: 4, LMC: 2}},
+		Records: []store.Record{record(store.TableGroups, "b", "3")},
+	})
 }
 
 // atomic: an operation that is refused takes the whole list with it, wherever
@@ -167,7 +260,7 @@ func refusesNonsense(t *testing.T, open func() store.Store) {
 	defer shut(t, s)
 	for _, op := range []store.Op{
 		{},
-		{Kind: store.DeleteNeighbor + 1, GUID: 1},
+		{Kind: store.DeleteRecord + 1, GUID: 1},
 		{Kind: 255},
 		{Kind: store.PutLID, GUID: 1},
 		{Kind: store.PutLID, GUID: 1, LID: 0xC000},
@@ -188,12 +281,13 @@ func survives(t *testing.T, open func() store.Store) {
 		LIDs:      []store.LIDEntry{{GUID: 1, LID: 1}, {GUID: 2, LID: 8, LMC: 3}},
 		MKeys:     []store.MKeyEntry{{GUID: 2, MKey: 0xFFFFFFFFFFFFFFFF}},
 		Neighbors: []store.NeighborEntry{{Node: 7, Port: 36, Peer: 2}},
+		Records:   []store.Record{record(store.TableSubscriptions, "s", "t")},
 	}
 	s := open()
 	apply(t, s, store.Op{Kind: store.PutLID, GUID: 1, LID: 1}, store.Op{Kind: store.PutLID, GUID: 2, LID: 8, LMC: 3},
 		store.Op{Kind: store.PutLID, GUID: 3, LID: 3})
 	apply(t, s, store.Op{Kind: store.DeleteLID, GUID: 3}, store.Op{Kind: store.PutMKey, GUID: 2, MKey: 0xFFFFFFFFFFFFFFFF},
-		store.Op{Kind: store.PutNeighbor, GUID: 7, Port: 36, Peer: 2})
+		store.Op{Kind: store.PutNeighbor, GUID: 7, Port: 36, Peer: 2}, putRecord(store.TableSubscriptions, "s", "t"))
 	for range 3 {
 		shut(t, s)
 		s = open()
@@ -240,7 +334,12 @@ func model(t *testing.T, open func() store.Store) {
 		g ib.GUID
 		p uint8
 	}
+	type tk struct {
+		t store.Table
+		k string
+	}
 	lids, keys, nbrs := map[ib.GUID]store.LIDEntry{}, map[ib.GUID]ib.MKey{}, map[np]ib.GUID{}
+	recs := map[tk]string{}
 	want := func() *store.State {
 		st := &store.State{}
 		for _, e := range lids {
@@ -252,6 +351,12 @@ func model(t *testing.T, open func() store.Store) {
 		for n, g := range nbrs {
 			st.Neighbors = append(st.Neighbors, store.NeighborEntry{Node: n.g, Port: n.p, Peer: g})
 		}
+		for k, v := range recs {
+			st.Records = append(st.Records, record(k.t, k.k, v))
+		}
+		slices.SortFunc(st.Records, func(a, b store.Record) int {
+			return cmp.Or(cmp.Compare(a.Table, b.Table), bytes.Compare(a.Key, b.Key))
+		})
 		slices.SortFunc(st.LIDs, func(a, b store.LIDEntry) int { return cmp.Compare(a.GUID, b.GUID) })
 		slices.SortFunc(st.MKeys, func(a, b store.MKeyEntry) int { return cmp.Compare(a.GUID, b.GUID) })
 		slices.SortFunc(st.Neighbors, compareNeighbors)
@@ -262,11 +367,12 @@ func model(t *testing.T, open func() store.Store) {
 		var ops []store.Op
 		for range rng.IntN(12) {
 			op := store.Op{
-				Kind: store.PutLID + store.OpKind(rng.IntN(int(store.DeleteNeighbor))),
+				Kind: store.PutLID + store.OpKind(rng.IntN(int(store.DeleteRecord))),
 				GUID: ib.GUID(rng.IntN(10)),
 				LID:  ib.LID(1 + rng.IntN(0xBF80)), LMC: uint8(rng.IntN(8)),
 				MKey: ib.MKey(rng.Uint64()),
 				Port: uint8(rng.IntN(3)), Peer: ib.GUID(rng.Uint64()),
+				Record: record(store.TableGroups+store.Table(rng.IntN(6)), fmt.Sprint(rng.IntN(12)), fmt.Sprint(rng.IntN(1e6))),
 			}
 			ops = append(ops, op)
 			switch op.Kind {
@@ -282,6 +388,10 @@ func model(t *testing.T, open func() store.Store) {
 				nbrs[np{op.GUID, op.Port}] = op.Peer
 			case store.DeleteNeighbor:
 				delete(nbrs, np{op.GUID, op.Port})
+			case store.PutRecord:
+				recs[tk{op.Record.Table, string(op.Record.Key)}] = string(op.Record.Value)
+			case store.DeleteRecord:
+				delete(recs, tk{op.Record.Table, string(op.Record.Key)})
 			}
 		}
 		apply(t, s, ops...)
@@ -292,4 +402,49 @@ func model(t *testing.T, open func() store.Store) {
 		holds(t, s, want())
 	}
 	shut(t, s)
+}
+
+// shared: two managers, each with its own entries, use one store at the same
+// time. What each puts in pairs is never seen in halves.
+func shared(t *testing.T, open func() store.Store) {
+	s := open()
+	const rounds = 20
+	var wg sync.WaitGroup
+	for _, table := range []store.Table{store.TableGroups, store.TablePartitions} {
+		wg.Go(func() {
+			for i := range rounds {
+				v := fmt.Sprint(i)
+				if err := s.Apply([]store.Op{putRecord(table, "a", v), putRecord(table, "b", v), putRecord(table, "n"+v, v)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		for range rounds {
+			st, err := s.Load()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			seen := map[store.Table][]string{}
+			for _, r := range st.Records {
+				if k := string(r.Key); k == "a" || k == "b" {
+					seen[r.Table] = append(seen[r.Table], string(r.Value))
+				}
+			}
+			for table, v := range seen {
+				if len(v) != 2 || v[0] != v[1] {
+					t.Errorf("table %d: half of an Apply was seen: %v", table, v)
+				}
+			}
+		}
+	})
+	wg.Wait()
+	shut(t, s)
+	s = open()
+	defer shut(t, s)
+	if n := len(load(t, s).Records); n != 2*(rounds+2) {
+		t.Errorf("%d records, want %d", n, 2*(rounds+2))
+	}
 }
