@@ -234,6 +234,20 @@ func TestPath(t *testing.T) {
 			if ok != c.ok || ok && got != c.want {
 				t.Errorf("%+v, %v; want %+v, %v", got, ok, c.want, c.ok)
 			}
+			hops, traced := s.Trace(s.PortIndex(c.src), c.lid, nil)
+			if traced != c.ok {
+				t.Errorf("traced: %v, want %v", traced, c.ok)
+			}
+			// Path counts links left by switches, Trace the switches: one more
+			// where the last of them is the end itself.
+			if n := len(hops); ok && n > 0 {
+				if hops[n-1].Out == 0 {
+					n--
+				}
+				if n != int(c.want.Hops) {
+					t.Errorf("%d hops traced, want %d: %+v", n, c.want.Hops, hops)
+				}
+			}
 		})
 	}
 	if _, ok := s.Path(-1, 4); ok {
@@ -262,6 +276,9 @@ func TestPathBroken(t *testing.T) {
 			c.spoil(s)
 			if a, ok := s.Path(s.index(hostA, 1), 4); ok {
 				t.Errorf("a path %+v", a)
+			}
+			if hops, ok := s.Trace(s.index(hostA, 1), 4, nil); ok || len(hops) > 65 {
+				t.Errorf("a trace of %d hops", len(hops))
 			}
 		})
 	}
