@@ -96,6 +96,7 @@ type Core struct {
 	groups    []Group // multicast groups, ascending MLID
 
 	wantGroups bool // the groups changed
+	guids      guidTables
 	lanesSetUp bool // SL2VL and VL arbitration were set up in this mastership
 	lanesPre   bool // … are being set up before the first tables that need them
 	lanesOf    map[ib.GUID]laneUse
@@ -159,6 +160,7 @@ func New(cfg Config) *Core {
 		pollAt: mad.Never, lightAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		transit: "none yet",
+		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}
 }
 
@@ -185,6 +187,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.reroute("new tables asked for by command")
 	case SetGroups:
 		c.setGroups(ev.Groups)
+	case SetAliases:
+		c.setAliases(ev.Aliases)
 	case PortLost:
 		c.onPortLost()
 	case Stop:
@@ -305,7 +309,7 @@ func (c *Core) enter(p Phase) {
 func (c *Core) nextPhase() bool {
 	switch c.phase {
 	case PhaseIdle:
-		return c.startAskedSweep()
+		return c.startAskedSweep() || c.startUpkeep()
 	case PhaseDiscover:
 		return c.discovered()
 	case PhaseAssign:
@@ -324,6 +328,8 @@ func (c *Core) nextPhase() bool {
 		return c.activated()
 	case PhaseLight:
 		return c.lightDone()
+	case PhaseUpkeep:
+		return c.upkeepDone()
 	}
 	return false
 }
@@ -369,8 +375,9 @@ func (c *Core) nextTimer() mad.Time {
 		t = min(t, u)
 	}
 	if c.phase == PhaseIdle {
-		for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate, c.dampAt, c.improveAt, c.fullAt} {
-			t = min(t, u)
+		t = min(t, c.idleTimer())
+		if c.mayUpkeep() {
+			t = min(t, c.guids.retry)
 		}
 	}
 	return t

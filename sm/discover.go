@@ -25,11 +25,17 @@ func (c *Core) askSweep(why string) {
 
 // ask wants a sweep: of the suspects, unless everything is to be read.
 func (c *Core) ask(why string) {
-	if c.phase == PhaseIdle || c.phase == PhaseLight {
+	if c.betweenSweeps() {
 		c.wantSweep, c.sweepWhy = true, why
 		return
 	}
 	c.again, c.againWhy = true, why
+}
+
+// betweenSweeps reports whether no sweep is under way that would have to end
+// before the next.
+func (c *Core) betweenSweeps() bool {
+	return c.phase == PhaseIdle || c.phase == PhaseLight || c.phase == PhaseUpkeep
 }
 
 // startAskedSweep starts a sweep that was asked for, if there is one.

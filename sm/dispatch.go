@@ -100,6 +100,11 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	case opSetArb:
 		t := c.arbWanted(n, p, uint16(x))
 		t.Put(set(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.nodes[n], p))))
+	case opGetGUIDs:
+		get(smp.AttrGUIDInfo, x)
+	case opSetGUIDs:
+		t := c.buildGUIDs(f.portOf(n, p), int(x))
+		t.Put(set(smp.AttrGUIDInfo, x))
 	default:
 		return false
 	}
@@ -167,6 +172,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onPortAgain(it, &comp)
 	case opReread:
 		c.onReread(it, &comp)
+	case opGetGUIDs, opSetGUIDs:
+		c.onGUIDs(it, &comp)
 	case opLightSwitch:
 		c.onLightSwitch(it, &comp)
 	case opLightProbe:

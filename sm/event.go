@@ -111,7 +111,8 @@ type Output struct {
 	Publish    *subnet.Snapshot
 	Notices    []Notice
 	Plan       *Plan
-	// Traps are the traps that were taken, all of them, for subscribers.
+	// Traps are the traps that were taken, for subscribers: all but those of a
+	// source that keeps sending them.
 	Traps   []Trap
 	Timer   mad.Time
 	Stopped bool // Stop is complete; the core wants no further events

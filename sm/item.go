@@ -47,6 +47,9 @@ const (
 	opAcknowledge
 	opDescNow // NodeDescription after trap 144
 	opOwnInfo // our own PortInfo, for a trap to the master; extra: its change flags
+
+	opGetGUIDs // GUIDInfo; extra: block
+	opSetGUIDs // likewise
 )
 
 func mk(o op, node int32, port uint8, extra uint32) item {

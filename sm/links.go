@@ -25,6 +25,7 @@ func (c *Core) configure() bool {
 		c.changed = true
 	}
 	c.takeLFTs()
+	c.takeGUIDs()
 	ops = append(ops, c.keyOps()...)
 	if c.cfg.PlanOnly {
 		return c.startReadback()

@@ -63,6 +63,7 @@ const (
 	KindLinkReleased                  // a link that was held down may come back
 	KindRepath                        // hosts must resolve their paths again
 	KindGroupRefused                  // a multicast group has no tree: Text says why
+	KindAliasRefused                  // a port does not get an alias GUID: Text says why
 )
 
 var kindNames = [...]string{
@@ -77,6 +78,7 @@ var kindNames = [...]string{
 	KindHandover: "handover", KindPersistFailed: "persist_failed", KindPortDown: "port_down",
 	KindForeignChange: "foreign_change", KindStaleMAD: "stale_mad",
 	KindLinkHeld: "link_held", KindLinkReleased: "link_released", KindGroupRefused: "group_refused", KindRepath: "repath",
+	KindAliasRefused: "alias_refused",
 }
 
 // String is the name that logs and the API use.
@@ -219,12 +221,13 @@ const (
 	PhaseArm              // links to Armed
 	PhaseActivate         // links to Active
 	PhaseLight            // light sweep
+	PhaseUpkeep           // alias GUIDs and tables that somebody asked for, between sweeps
 	NumPhases
 )
 
 var phaseNames = [NumPhases]string{
 	"idle", "discover", "assign", "readback", "route", "discard", "drain",
-	"distribute", "top", "lanes", "arm", "activate", "light",
+	"distribute", "top", "lanes", "arm", "activate", "light", "upkeep",
 }
 
 // String is the name that status and metrics use.

@@ -177,6 +177,7 @@ func (c *Core) forgetTables() {
 	clear(c.lfts)
 	clear(c.mfts)
 	clear(c.lanesOf)
+	c.forgetGUIDs()
 	c.served, c.held, c.lanesSetUp = nil, nil, false
 }
 
@@ -208,6 +209,7 @@ func (c *Core) abortSweep() {
 	c.endRegion()
 	c.sound = false
 	c.eng.CancelAll()
+	c.dropAskedGUIDs()
 	c.pollBusy = false
 	c.persistWait = false
 	c.jobGen++

@@ -292,7 +292,7 @@ func (c *Core) snapPort(at []int32, p *port) subnet.Port {
 	f := c.f
 	q := subnet.Port{
 		GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: at[p.node], EndPort: -1,
-		Num: p.num, Known: p.has(pKnown), LID: p.lid, LMC: p.lmc, Held: p.has(pHeld),
+		Num: p.num, Known: p.has(pKnown), LID: p.lid, LMC: p.lmc, Held: p.has(pHeld), Aliases: c.aliasesOf(p),
 	}
 	q.Info.MKey = 0 // keys are nobody's business
 	if f.nodes[p.node].isSwitch() && p.num > 0 {
@@ -349,7 +349,7 @@ func (c *Core) publishSweep() {
 			q.EndPort = e
 		}
 	}
-	s.Carry(old, touched)
+	s.Carry(old, c.showHeld(s, old, touched))
 	c.gen++
 	s.Gen = c.gen
 	c.snap = s
@@ -399,6 +399,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		}
 	}
 	c.snapOf, c.snapAt = f, at
+	c.guids.shown = c.guids.shown[:0] // all is shown
 	if f.self.Node >= 0 {
 		s.Self = ref{Node: at[f.self.Node], Port: f.self.Port}
 	}

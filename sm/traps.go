@@ -13,7 +13,11 @@ import (
 // Traps are repressed first and thought about afterwards, so that a noisy
 // agent stops. What they ask for is throttled by issuer, trap and port: a
 // flapping link costs a few sweeps, not one for each flap, and the light sweep
-// sees what an ignored trap would have said.
+// sees what an ignored trap would have said. Subscribers hear of a trap, also
+// one of a vendor, under the same throttle: each is in Output.Traps until its
+// source has become noisy, and again when it was quiet for trapWindow. One that
+// an agent repeats because our answer was lost is told again, for agents do not
+// number their traps in any way that could be relied on.
 const (
 	trapWindow = 5 * time.Second // a source that is quiet for so long starts anew
 	trapNoisy  = 10              // from this arrival in the window on it is ignored
@@ -94,7 +98,11 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		d.Get(&n.DataDetails)
 		issuer, port = d.LID, d.PortNum
 	}
-	switch k := c.traps.count(c.now, issuer, n.TrapNumber, port); {
+	k := c.traps.count(c.now, issuer, n.TrapNumber, port)
+	if k < trapNoisy {
+		c.out.Traps = append(c.out.Traps, Trap{Notice: n, From: p.Addr})
+	}
+	switch {
 	case k == trapNoisy:
 		c.trapNotice(KindTrapStorm, Warn, issuer, port, "trap "+strconv.Itoa(int(n.TrapNumber))+" keeps coming and is ignored until it stops: look at the cable and the device")
 		fallthrough
@@ -171,7 +179,7 @@ func (c *Core) trapNotice(k Kind, lv Level, lid ib.LID, port uint8, text string)
 // sweepOnTrap asks for a sweep after a short wait for more of the same;
 // sweeps that keep being asked for are made less often.
 func (c *Core) sweepOnTrap(why string) {
-	if c.phase != PhaseIdle && c.phase != PhaseLight {
+	if !c.betweenSweeps() {
 		c.ask(why)
 		return
 	}

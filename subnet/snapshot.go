@@ -160,9 +160,12 @@ type Snapshot struct {
 	guidPort   []guidRef
 }
 
+// guidRef is an entry of guidPort, which is in ascending order: a port's own
+// GUID comes before aliases that are the same.
 type guidRef struct {
-	guid ib.GUID
-	port int32
+	guid  ib.GUID
+	port  int32
+	alias bool
 }
 
 // Finish builds the lookups and counts. The builder of a snapshot calls it
@@ -209,12 +212,8 @@ func (s *Snapshot) Finish() {
 			continue
 		}
 		c.EndPorts++
-		s.guidPort = append(s.guidPort, guidRef{p.GUID, int32(i)})
-		for _, a := range p.Aliases {
-			if a != 0 {
-				s.guidPort = append(s.guidPort, guidRef{a, int32(i)})
-			}
-		}
+		s.guidPort = append(s.guidPort, guidRef{p.GUID, int32(i), false})
+		s.guidPort = appendAliases(s.guidPort, p, int32(i))
 		if p.LID != 0 {
 			c.LIDs += 1 << p.LMC
 			for l := 0; l < 1<<p.LMC; l++ {
@@ -222,22 +221,15 @@ func (s *Snapshot) Finish() {
 			}
 		}
 	}
-	slices.SortFunc(s.guidPort, func(a, b guidRef) int {
-		switch {
-		case a.guid < b.guid:
-			return -1
-		case a.guid > b.guid:
-			return 1
-		}
-		return int(a.port - b.port)
-	})
+	slices.SortFunc(s.guidPort, byGUID)
 	s.Counts = c
 }
 
 // Carry finishes a snapshot that is a copy of old, a finished one, but for the
-// head, the problems, and the state and links of some nodes' ports; nodes are
-// all those that such a link joins, as it was or as it is. It takes time
-// proportional to their ports.
+// head, the problems, and the state, links and alias GUIDs of some nodes' ports;
+// nodes are all those, and those that such a link joins, as it was or as it is.
+// It takes time proportional to their ports, and to all end ports where aliases
+// changed.
 func (s *Snapshot) Carry(old *Snapshot, nodes []int32) {
 	c := old.Counts
 	c.Problems = len(s.Problems)
@@ -264,6 +256,7 @@ func (s *Snapshot) Carry(old *Snapshot, nodes []int32) {
 	count(old, -1)
 	count(s, 1)
 	s.Counts = c
+	s.carryAliases(old, nodes)
 }
 
 // Port returns the port that r names, nil if there is none.

@@ -1,0 +1,520 @@
+package sm
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// Alias GUIDs are entries of a port's GUID table (IBA §14.2.5.5). A manager
+// that has just become master does not know what ports hold: aliases that an
+// earlier manager gave to virtual machines which run on. So a block is read
+// before it is written, entries that nobody named are left as they are and shown
+// like our own, and only those are emptied that would give a GUID to two ports.
+// Entries that SetAliases named once are ours: they are emptied when it names
+// them no more.
+//
+// Block 0 of every port that has room for aliases is read once in a mastership,
+// in the background after the subnet is up, and a further block where the one
+// before it is in use: one request for each CA port more, and only once the
+// shell has called SetAliases. Reading all blocks of all ports would be a
+// hundred times that, and tables are filled from the start.
+//
+// An alias moves from one port to another by being taken from the first before
+// it is given to the second, which waits as long as the first has it and is in
+// the subnet. Two ports never hold a GUID at a time by our doing.
+
+// maxGUIDs bounds the entries of a table: GUIDCap has 8 bits.
+const maxGUIDs = 256
+
+// guidTable is the GUID table of a port.
+type guidTable struct {
+	port ib.GUID
+	want []ib.GUID // by index: what the entries that are ours are to hold
+	mine [maxGUIDs / 64]uint64
+	// have is what was read or acknowledged, by index from 1, without the empty
+	// entries at its end; snapshots share it, so it is not written once it is set.
+	have    []ib.GUID
+	known   uint32 // by block: have is right about it
+	refused uint32 // by block: not asked for again before something changes
+	round   uint32 // of setAliases that last named it
+	before  []ib.GUID
+	queued  bool
+	tries   int8
+	retryAt mad.Time // after a failure; 0 = none
+}
+
+// guidTables are the GUID tables of the subnet.
+type guidTables struct {
+	on     bool // SetAliases was called: what ports hold is of interest
+	list   []*guidTable
+	byPort map[ib.GUID]*guidTable
+	wanted []subnet.Alias
+	owner  map[ib.GUID]guidEntry  // who is to have an alias
+	holder map[ib.GUID]*guidTable // who has one, the first that was found
+	round  uint32
+	todo   []*guidTable // to be looked at
+	asked  []*guidTable // asked in the upkeep under way
+	shown  []*guidTable // changed since the last snapshot
+	retry  mad.Time     // when the first of those that failed is due
+}
+
+type guidEntry struct {
+	t *guidTable
+	i uint8
+}
+
+func guidAt(l []ib.GUID, i int) ib.GUID {
+	if i < len(l) {
+		return l[i]
+	}
+	return 0
+}
+
+func guidPut(l []ib.GUID, i int, g ib.GUID) []ib.GUID {
+	for len(l) <= i {
+		l = append(l, 0)
+	}
+	l[i] = g
+	return l
+}
+
+// trimGUIDs cuts the empty entries off the end.
+func trimGUIDs(l []ib.GUID) []ib.GUID {
+	for len(l) > 0 && l[len(l)-1] == 0 {
+		l = l[:len(l)-1]
+	}
+	return slices.Clip(l)
+}
+
+// at is the table of a port, which is made if there is none.
+func (g *guidTables) at(port ib.GUID) *guidTable {
+	t := g.byPort[port]
+	if t == nil {
+		t = &guidTable{port: port}
+		g.byPort[port] = t
+		g.list = append(g.list, t)
+	}
+	return t
+}
+
+func (g *guidTables) queue(t *guidTable) {
+	if !t.queued {
+		t.queued = true
+		g.todo = append(g.todo, t)
+	}
+}
+
+// forgetGUIDs is for a new mastership: nothing is known of any port.
+func (c *Core) forgetGUIDs() {
+	g := &c.guids
+	on, list := g.on, g.wanted
+	*g = guidTables{on: on, byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, retry: mad.Never}
+	c.nameAliases(list)
+}
+
+// setAliases takes the alias GUIDs of the subnet.
+func (c *Core) setAliases(list []subnet.Alias) {
+	g := &c.guids
+	was := g.on
+	g.on = true
+	c.nameAliases(slices.Clone(list))
+	if c.f == nil || c.f.graph == nil || c.state != subnet.Master {
+		return
+	}
+	if !was {
+		c.listGUIDs()
+	}
+	c.lookGUIDs()
+}
+
+// nameAliases settles what the entries that are ours are to hold.
+func (c *Core) nameAliases(list []subnet.Alias) {
+	g := &c.guids
+	g.wanted = list
+	g.owner = make(map[ib.GUID]guidEntry, len(list))
+	g.round++
+	for _, a := range list {
+		t := g.at(a.Port)
+		if t.round != g.round {
+			t.round, t.before, t.want = g.round, t.want, nil
+		}
+		if a.Index == 0 {
+			c.aliasRefused(a, "entry 0 of a port's table is its own GUID and cannot be another")
+			continue
+		}
+		t.mine[a.Index/64] |= 1 << (a.Index % 64)
+		if a.GUID == 0 {
+			continue
+		}
+		if o, ok := g.owner[a.GUID]; ok {
+			loser := a
+			if g.holder[a.GUID] == t && o.t != t {
+				loser = subnet.Alias{Port: o.t.port, Index: o.i, GUID: a.GUID}
+				o.t.want[o.i] = 0
+				g.owner[a.GUID] = guidEntry{t, a.Index}
+				t.want = guidPut(t.want, int(a.Index), a.GUID)
+			}
+			c.aliasRefused(loser, "another entry has it: port "+g.owner[a.GUID].t.port.String()+" index "+strconv.Itoa(int(g.owner[a.GUID].i)))
+			continue
+		}
+		g.owner[a.GUID] = guidEntry{t, a.Index}
+		t.want = guidPut(t.want, int(a.Index), a.GUID)
+	}
+	for _, t := range g.list {
+		if t.round != g.round {
+			t.before, t.want = t.want, nil
+		}
+		if !slices.Equal(t.before, t.want) {
+			t.refused, t.tries, t.retryAt = 0, 0, 0
+		}
+		t.before = nil
+	}
+}
+
+func (c *Core) aliasRefused(a subnet.Alias, why string) {
+	if c.out != nil && c.noteOnce("alias "+a.Port.String()+" "+strconv.Itoa(int(a.Index))+" "+a.GUID.String()+why) {
+		c.out.notify(Notice{
+			Kind: KindAliasRefused, Level: Warn, Where: c.wherePort(a.Port),
+			Text: "port " + a.Port.String() + " does not get the alias GUID " + a.GUID.String() + " at index " + strconv.Itoa(int(a.Index)) + ": " + why,
+		})
+	}
+}
+
+// endPort finds an end port of the fabric at hand by its port GUID.
+func (c *Core) endPort(g ib.GUID) *port {
+	f := c.f
+	if f == nil || f.graph == nil {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(f.epPort, g, func(pi int32, g ib.GUID) int { return cmp.Compare(f.ports[pi].guid, g) })
+	if !ok {
+		return nil
+	}
+	return &f.ports[f.epPort[i]]
+}
+
+func (c *Core) wherePort(g ib.GUID) Where {
+	if p := c.endPort(g); p != nil {
+		return c.f.where(p.node, int(p.num))
+	}
+	return Where{}
+}
+
+// takeGUIDs joins the ports of a new discovery with what is known of their
+// tables. A port whose link came up anew or that forgot its LID may have lost
+// its table.
+func (c *Core) takeGUIDs() {
+	g := &c.guids
+	if !g.on || c.cfg.PlanOnly {
+		return
+	}
+	c.scope(func(p *port) {
+		t := g.byPort[p.guid]
+		switch {
+		case p.lid == 0:
+			if t != nil && len(t.have) > 0 && c.endPort(p.guid) == nil {
+				c.forgetGUIDsOf(t)
+			}
+			return
+		case t != nil:
+			if c.f.nodes[p.node].flags&nNew != 0 || p.num != 0 && p.info.PortState <= ib.StateInit || p.info.LID != p.lid {
+				c.forgetGUIDsOf(t)
+			}
+			g.queue(t)
+		case p.info.GUIDCap > 1:
+			g.queue(g.at(p.guid))
+		}
+		// A port that came may have the GUID of an alias.
+		if o, ok := g.owner[p.guid]; ok {
+			g.queue(o.t)
+		}
+		if h := g.holder[p.guid]; h != nil {
+			g.queue(h)
+		}
+	})
+	if !c.reg.on {
+		for _, t := range g.list {
+			if len(t.have) > 0 && c.endPort(t.port) == nil {
+				c.forgetGUIDsOf(t)
+			}
+		}
+	}
+}
+
+// listGUIDs makes tables for all ports that may hold aliases.
+func (c *Core) listGUIDs() {
+	for _, pi := range c.f.epPort {
+		if p := &c.f.ports[pi]; p.info.GUIDCap > 1 {
+			c.guids.at(p.guid)
+		}
+	}
+}
+
+// lookGUIDs queues the tables that there is something to do about.
+func (c *Core) lookGUIDs() {
+	g := &c.guids
+	for _, t := range g.list {
+		if _, _, ok := c.guidWork(t); ok {
+			g.queue(t)
+		}
+	}
+}
+
+func (c *Core) forgetGUIDsOf(t *guidTable) {
+	c.haveGUIDs(t, nil)
+	t.known, t.refused, t.tries, t.retryAt = 0, 0, 0, 0
+}
+
+// haveGUIDs notes what a port holds.
+func (c *Core) haveGUIDs(t *guidTable, have []ib.GUID) {
+	g := &c.guids
+	old := t.have
+	t.have = trimGUIDs(have)
+	if slices.Equal(old, t.have) {
+		return
+	}
+	g.shown = append(g.shown, t)
+	for _, x := range old {
+		if x != 0 && g.holder[x] == t && !slices.Contains(t.have, x) {
+			delete(g.holder, x)
+			if o, ok := g.owner[x]; ok && o.t != t {
+				g.queue(o.t) // it may have waited for this
+			}
+		}
+	}
+	for i, x := range t.have {
+		if x == 0 || guidAt(old, i) == x {
+			continue
+		}
+		switch h := g.holder[x]; h {
+		case nil:
+			g.holder[x] = t
+		case t:
+		default:
+			if c.noteOnce("alias twice " + x.String()) {
+				c.out.notify(Notice{
+					Kind: KindAliasRefused, Level: Warn, Where: c.wherePort(t.port), Peer: c.wherePort(h.port),
+					Text: "two ports hold the alias GUID " + x.String() + ", which nobody asked for",
+				})
+			}
+		}
+	}
+}
+
+// guidWanted is what entry i of a table is to hold now.
+func (c *Core) guidWanted(t *guidTable, i int) ib.GUID {
+	g := &c.guids
+	x := guidAt(t.have, i)
+	mine := t.mine[i/64]&(1<<(i%64)) != 0
+	if mine {
+		x = guidAt(t.want, i)
+	}
+	if x == 0 {
+		return 0
+	}
+	o, owned := g.owner[x]
+	switch {
+	case c.endPort(x) != nil:
+		c.aliasRefused(subnet.Alias{Port: t.port, Index: uint8(i), GUID: x}, "it is the own GUID of a port of the subnet")
+		return 0
+	case !mine && owned && (o.t != t || int(o.i) != i):
+		return 0 // somebody else is to have it
+	case mine && guidAt(t.have, i) != x && g.holder[x] != nil && g.holder[x] != t:
+		return 0 // its turn comes when the other one has let go of it
+	}
+	return x
+}
+
+// guidWork finds what to ask a port for next: to read a block, or to write one.
+func (c *Core) guidWork(t *guidTable) (block int, read, ok bool) {
+	p := c.endPort(t.port)
+	if p == nil || t.retryAt > c.now {
+		return 0, false, false
+	}
+	most := int(p.info.GUIDCap)
+	for i := max(most, 1); i < len(t.want); i++ {
+		if t.want[i] != 0 {
+			c.aliasRefused(subnet.Alias{Port: t.port, Index: uint8(i), GUID: t.want[i]}, "its table has "+strconv.Itoa(most)+" entries")
+		}
+	}
+	inUse := true // block 0 is looked at in any case
+	for b := 0; b*smp.GUIDBlockLen < most && most > 1; b++ {
+		at := b * smp.GUIDBlockLen
+		bit := uint32(1) << b
+		need := inUse || uint8(t.mine[at/64]>>(at%64)) != 0
+		inUse = false
+		if !need || t.refused&bit != 0 {
+			continue
+		}
+		if t.known&bit == 0 {
+			return b, true, true
+		}
+		for i := max(at, 1); i < min(at+smp.GUIDBlockLen, most); i++ {
+			x := guidAt(t.have, i)
+			inUse = inUse || x != 0
+			if c.guidWanted(t, i) != x {
+				return b, false, true
+			}
+		}
+	}
+	return 0, false, false
+}
+
+// upkeepGUIDs asks up to most ports for the next thing about their tables.
+func (c *Core) upkeepGUIDs(most int) {
+	g := &c.guids
+	if g.retry <= c.now {
+		g.retry = mad.Never
+		for _, t := range g.list {
+			switch {
+			case t.retryAt == 0:
+			case t.retryAt <= c.now:
+				t.retryAt = 0
+				g.queue(t)
+			default:
+				g.retry = min(g.retry, t.retryAt)
+			}
+		}
+	}
+	// One that has to wait for another is queued again when that one is done.
+	for len(g.todo) > 0 && c.pend < most {
+		t := g.todo[0]
+		g.todo = g.todo[1:]
+		t.queued = false
+		b, read, ok := c.guidWork(t)
+		if !ok {
+			continue
+		}
+		o := opSetGUIDs
+		if read {
+			o = opGetGUIDs
+		}
+		p := c.endPort(t.port)
+		g.asked = append(g.asked, t)
+		c.add(mk(o, p.node, p.num, uint32(b)))
+	}
+	if len(g.todo) == 0 {
+		g.todo = nil
+	}
+}
+
+// buildGUIDs fills a block to write. Entry 0 of the table is the port's own
+// GUID, which no Set changes.
+func (c *Core) buildGUIDs(p *port, block int) (b smp.GUIDInfo) {
+	t := c.guids.byPort[p.guid]
+	for k := range b {
+		switch i := block*smp.GUIDBlockLen + k; {
+		case i == 0:
+			b[k] = p.guid
+		case i < int(p.info.GUIDCap):
+			b[k] = c.guidWanted(t, i)
+		}
+	}
+	return b
+}
+
+// onGUIDs takes the answer to reading or writing a block.
+func (c *Core) onGUIDs(it item, comp *mad.Completion) {
+	g := &c.guids
+	p := c.f.portOf(it.node(), it.port())
+	t := g.byPort[p.guid]
+	if t == nil {
+		return
+	}
+	block := int(it.extra())
+	bit := uint32(1) << block
+	var b, asked smp.GUIDInfo
+	err := answer(comp)
+	if err == nil {
+		err = b.Decode(smp.Data(comp.MAD))
+	}
+	set := it.op() == opSetGUIDs
+	if set {
+		_ = asked.Decode(smp.Data(comp.Request))
+	}
+	what := "reading its alias GUIDs"
+	if set {
+		what = "writing its alias GUIDs"
+	}
+	at := block * smp.GUIDBlockLen
+	switch {
+	case err == nil:
+		t.tries = 0
+		have := slices.Clone(t.have)
+		refused := false
+		for k, x := range b {
+			i := at + k
+			if i == 0 || i >= int(p.info.GUIDCap) {
+				continue
+			}
+			if x == p.guid {
+				x = 0 // said again, not another
+			}
+			have = guidPut(have, i, x)
+			if set && x != asked[k] {
+				refused = true
+				c.aliasRefused(subnet.Alias{Port: t.port, Index: uint8(i), GUID: asked[k]}, "the port keeps "+x.String())
+			}
+		}
+		t.known |= bit
+		if refused {
+			t.refused |= bit
+		}
+		c.haveGUIDs(t, have)
+		g.queue(t)
+	case mad.Unanswered(err):
+		// Whether a Set was applied is not known. What it was to hold stays
+		// shown and held until the port says otherwise or leaves.
+		if set {
+			t.known &^= bit
+		}
+		t.retryAt = c.now.Add(c.cfg.RetryInterval << min(t.tries, 4))
+		t.tries = min(t.tries+1, 4)
+		g.retry = min(g.retry, t.retryAt)
+		if c.noteOnce("guids " + t.port.String() + what) {
+			c.out.notify(Notice{Kind: KindSetFailed, Level: Warn, Where: c.f.where(it.node(), int(it.port())), Err: err, Text: what + " failed; it is tried again"})
+		}
+	default:
+		t.refused |= bit
+		lv := Debug // that a port without aliases does not show its table is no matter
+		if len(t.want) > 0 {
+			lv = Warn
+		}
+		c.out.notify(Notice{
+			Kind: KindAliasRefused, Level: lv, Where: c.f.where(it.node(), int(it.port())), Err: err,
+			Text: what + " was refused: block " + strconv.Itoa(block) + " of port " + t.port.String() + " stays as it is until its aliases change or it is reset",
+		})
+		if set { // nobody waits for a port that does not let go
+			have := slices.Clone(t.have)
+			for i := at; i < min(at+smp.GUIDBlockLen, len(have)); i++ {
+				have[i] = 0
+			}
+			c.haveGUIDs(t, have)
+		}
+	}
+}
+
+// dropAskedGUIDs forgets the ports whose answers will not be seen.
+func (c *Core) dropAskedGUIDs() {
+	for _, t := range c.guids.asked {
+		t.known = 0
+	}
+	c.guids.asked = c.guids.asked[:0]
+}
+
+// aliasesOf are the alias GUIDs that a port is known to hold.
+func (c *Core) aliasesOf(p *port) []ib.GUID {
+	if len(c.guids.list) == 0 || !p.has(pEnd) {
+		return nil
+	}
+	if t := c.guids.byPort[p.guid]; t != nil && len(t.have) > 0 {
+		return t.have
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// Upkeep is what is done between sweeps and concerns no route: writing alias
+// GUIDs, and reading tables that somebody asked for. It goes on in portions, so
+// that a sweep, or a light one that is due, waits for one of them at most.
+
+// upkeepPortion is how many requests are made before sweeps have their turn
+// again: some 4 windows.
+const upkeepPortion = 128
+
+// startUpkeep begins a portion. It reports whether there is one.
+func (c *Core) startUpkeep() bool {
+	if !c.mayUpkeep() {
+		return false
+	}
+	if len(c.guids.todo) == 0 && c.guids.retry > c.now {
+		return false
+	}
+	if c.idleTimer() <= c.now {
+		return false // what is due goes first
+	}
+	c.enter(PhaseUpkeep)
+	c.upkeepGUIDs(upkeepPortion)
+	return true
+}
+
+// mayUpkeep reports whether the fabric at hand is one to look after.
+func (c *Core) mayUpkeep() bool {
+	return c.state == subnet.Master && c.up && !c.waitHand && !c.cfg.PlanOnly && c.f != nil && c.f.graph != nil && c.snapOf == c.f
+}
+
+// upkeepDone ends a portion.
+func (c *Core) upkeepDone() bool {
+	c.enter(PhaseIdle)
+	c.guids.asked = c.guids.asked[:0]
+	c.publishHeld()
+	return true
+}
+
+// idleTimer is when the next thing is due that is done between sweeps.
+func (c *Core) idleTimer() mad.Time {
+	t := mad.Never
+	for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate, c.dampAt, c.improveAt, c.fullAt} {
+		t = min(t, u)
+	}
+	return t
+}
+
+// publishHeld publishes what upkeep changed.
+func (c *Core) publishHeld() {
+	if len(c.guids.shown) == 0 || c.snap == nil || c.snapOf != c.f {
+		return
+	}
+	old := c.snap
+	s := &subnet.Snapshot{}
+	*s = *old
+	c.fillHead(s)
+	s.Carry(old, c.showHeld(s, old, nil))
+	c.gen++
+	s.Gen = c.gen
+	c.snap = s
+	c.out.Publish = s
+}
+
+// showHeld brings a copy of the last snapshot up to date with what ports are
+// known to hold. It appends the nodes that it changed, which Carry wants.
+func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) []int32 {
+	for _, t := range c.guids.shown {
+		i := s.PortByPortGUID(t.port)
+		if i < 0 {
+			continue
+		}
+		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
+			s.Ports = slices.Clone(old.Ports)
+		}
+		s.Ports[i].Aliases = nil
+		if len(t.have) > 0 {
+			s.Ports[i].Aliases = t.have
+		}
+		if n := s.Ports[i].Node; !slices.Contains(nodes, n) {
+			nodes = append(nodes, n)
+		}
+	}
+	c.guids.shown = c.guids.shown[:0]
+	return nodes
+}
