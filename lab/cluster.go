@@ -60,6 +60,7 @@ type Manager struct {
 	Snap    *subnet.Snapshot
 	Plan    *sm.Plan
 	Notices []sm.Notice
+	Traps   []sm.Trap // those that subscribers would hear of
 	// SANotices are those of the SA.
 	SANotices []sa.Notice
 	Stopped   bool
@@ -250,6 +251,7 @@ func (m *Manager) do() {
 		}
 	}
 	m.Notices = append(m.Notices, out.Notices...)
+	m.Traps = append(m.Traps, out.Traps...)
 	if out.Plan != nil {
 		m.Plan = out.Plan
 	}
@@ -301,6 +303,9 @@ func (m *Manager) Reroute(rebalance bool) { m.stepIfAlive(sm.Reroute{Rebalance: 
 
 // SetGroups replaces the multicast groups.
 func (m *Manager) SetGroups(g []sm.Group) { m.stepIfAlive(sm.SetGroups{Groups: g}) }
+
+// SetAliases replaces the alias GUIDs.
+func (m *Manager) SetAliases(l []subnet.Alias) { m.stepIfAlive(sm.SetAliases{Aliases: l}) }
 
 // Up reports whether this manager is master of a subnet that is up.
 func (m *Manager) Up() bool {

@@ -82,6 +82,29 @@ func (s *Subnet) PKeys(node, port int, b []ib.PKey) []ib.PKey {
 	return b
 }
 
+// GUIDs is the GUID table of a port as its agent answers for it: the port GUID
+// first.
+func (s *Subnet) GUIDs(node, port int) []ib.GUID {
+	p := s.devs[node].first + int32(port)
+	l := make([]ib.GUID, max(int(s.infos[p].GUIDCap), 1))
+	if c := s.ports[p].cold; c != nil {
+		copy(l, c.guids)
+	}
+	l[0] = s.guidOf(p)
+	return l
+}
+
+// SetGUID writes an alias into a port's GUID table, as a manager would.
+func (s *Subnet) SetGUID(node, port, index int, g ib.GUID) {
+	p := s.devs[node].first + int32(port)
+	if c := s.coldOf(p); index > 0 && index < int(s.infos[p].GUIDCap) {
+		if c.guids == nil {
+			c.guids = make([]ib.GUID, s.infos[p].GUIDCap)
+		}
+		c.guids[index] = g
+	}
+}
+
 // Up reports whether a node is on.
 func (s *Subnet) Up(node int) bool { return !s.devs[node].down }
 

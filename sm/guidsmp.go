@@ -1,0 +1,176 @@
+package sm
+
+import (
+	"slices"
+	"strconv"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// upkeepGUIDs asks up to most ports for the next thing about their tables.
+func (c *Core) upkeepGUIDs(most int) {
+	g := &c.guids
+	if g.retry <= c.now {
+		g.retry = mad.Never
+		for _, t := range g.list {
+			if t.suspect != 0 && t.suspectAt <= c.now {
+				t.known &^= t.suspect
+				t.suspect = 0
+				g.queue(t)
+			}
+			if t.retryAt != 0 && t.retryAt <= c.now {
+				t.retryAt = 0
+				g.queue(t)
+			}
+			if t.suspect != 0 {
+				g.retry = min(g.retry, t.suspectAt)
+			}
+			if t.retryAt != 0 {
+				g.retry = min(g.retry, t.retryAt)
+			}
+		}
+	}
+	// One that has to wait for another is queued again when that one is done.
+	for len(g.todo) > 0 && c.pend < most {
+		t := g.todo[0]
+		g.todo = g.todo[1:]
+		t.queued = false
+		b, read, ok := c.guidWork(t)
+		if !ok {
+			continue
+		}
+		o := opSetGUIDs
+		if read {
+			o = opGetGUIDs
+		}
+		p := c.endPort(t.port)
+		g.asked = append(g.asked, t)
+		c.add(mk(o, p.node, p.num, uint32(b)))
+	}
+	if len(g.todo) == 0 {
+		g.todo = nil
+	}
+}
+
+// buildGUIDs fills a block to write. Entry 0 of the table is the port's own
+// GUID, which no Set changes.
+func (c *Core) buildGUIDs(p *port, block int) (b smp.GUIDInfo) {
+	t := c.guids.byPort[p.guid]
+	for k := range b {
+		switch i := block*smp.GUIDBlockLen + k; {
+		case i == 0:
+			b[k] = p.guid
+		case i < int(p.info.GUIDCap):
+			b[k] = c.guidWanted(t, i)
+		}
+	}
+	return b
+}
+
+// onGUIDs takes the answer to reading or writing a block.
+func (c *Core) onGUIDs(it item, comp *mad.Completion) {
+	g := &c.guids
+	p := c.f.portOf(it.node(), it.port())
+	t := g.byPort[p.guid]
+	if t == nil {
+		return
+	}
+	block := int(it.extra())
+	bit := uint32(1) << block
+	var b, asked smp.GUIDInfo
+	err := answer(comp)
+	if err == nil {
+		err = b.Decode(smp.Data(comp.MAD))
+	}
+	set := it.op() == opSetGUIDs
+	if set {
+		_ = asked.Decode(smp.Data(comp.Request))
+	}
+	what := "reading its alias GUIDs"
+	if set {
+		what = "writing its alias GUIDs"
+	}
+	at := block * smp.GUIDBlockLen
+	switch {
+	case err == nil:
+		t.tries = 0
+		have := slices.Clone(t.have)
+		refused := false
+		for k, x := range b {
+			i := at + k
+			if i == 0 || i >= int(p.info.GUIDCap) {
+				continue
+			}
+			if x == p.guid {
+				x = 0 // said again, not another
+			}
+			have = guidPut(have, i, x)
+			if set && x != asked[k] {
+				refused = true
+				c.aliasRefused(subnet.Alias{Port: t.port, Index: uint8(i), GUID: asked[k]}, "the port keeps "+x.String())
+			}
+		}
+		t.known |= bit
+		if set && comp.Tries > 1 {
+			t.suspect |= bit
+			t.suspectAt = c.now.Add(suspectTime)
+			g.retry = min(g.retry, t.suspectAt)
+		}
+		if refused {
+			t.refused |= bit
+		}
+		c.haveGUIDs(t, have)
+		g.queue(t)
+	case mad.Unanswered(err):
+		// Whether a Set was applied is not known. What it was to hold stays
+		// shown and held until the port says otherwise or leaves.
+		if set {
+			t.known &^= bit
+		}
+		t.retryAt = c.now.Add(c.cfg.RetryInterval << min(t.tries, 4))
+		t.tries = min(t.tries+1, 4)
+		g.retry = min(g.retry, t.retryAt)
+		if c.noteOnce("guids " + t.port.String() + what) {
+			c.out.notify(Notice{Kind: KindSetFailed, Level: Warn, Where: c.f.where(it.node(), int(it.port())), Err: err, Text: what + " failed; it is tried again"})
+		}
+	default:
+		t.refused |= bit
+		lv := Debug // that a port without aliases does not show its table is no matter
+		if len(t.want) > 0 {
+			lv = Warn
+		}
+		c.out.notify(Notice{
+			Kind: KindAliasRefused, Level: lv, Where: c.f.where(it.node(), int(it.port())), Err: err,
+			Text: what + " was refused: block " + strconv.Itoa(block) + " of port " + t.port.String() + " stays as it is until its aliases change or it is reset",
+		})
+		if set { // nobody waits for a port that does not let go
+			have := slices.Clone(t.have)
+			for i := at; i < min(at+smp.GUIDBlockLen, len(have)); i++ {
+				have[i] = 0
+			}
+			c.haveGUIDs(t, have)
+		}
+	}
+}
+
+// dropAskedGUIDs forgets the ports whose answers will not be seen.
+func (c *Core) dropAskedGUIDs() {
+	for _, t := range c.guids.asked {
+		t.known = 0
+	}
+	c.guids.asked = c.guids.asked[:0]
+}
+
+// aliasesOf are the alias GUIDs that a port is known to hold.
+func (c *Core) aliasesOf(p *port) []ib.GUID {
+	if len(c.guids.list) == 0 || !p.has(pEnd) {
+		return nil
+	}
+	if t := c.guids.byPort[p.guid]; t != nil && len(t.have) > 0 {
+		return t.have
+	}
+	return nil
+}
