@@ -1,0 +1,502 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"heddle/ib"
+)
+
+// MaxFile is the size of the largest file that Parse reads, in bytes: 100,000
+// members on lines of their own take a tenth of it.
+const MaxFile = 64 << 20
+
+// Pos is a place in a file. Line and Col count from 1; Col counts bytes.
+type Pos struct {
+	File      string
+	Line, Col int
+}
+
+// String prints file:line:col, as compilers do.
+func (p Pos) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col) }
+
+// ParseError says what is wrong in a file, and where.
+type ParseError struct {
+	Pos  Pos
+	Text string
+}
+
+// Error implements error.
+func (e *ParseError) Error() string { return e.Pos.String() + ": " + e.Text }
+
+// Warning is something in a file that was read, but perhaps not as its author
+// meant it.
+type Warning struct {
+	Pos  Pos
+	Text string
+}
+
+// String prints the warning in one line.
+func (w Warning) String() string { return w.Pos.String() + ": " + w.Text }
+
+// Parse reads OpenSM's partitions.conf; name is the file's, for messages. What
+// OpenSM reads is read in the same way, with these differences, all of them on
+// the side of giving less:
+//
+//   - A mistake rejects the file as a whole, as a *ParseError. OpenSM then
+//     makes every port a full member of the default partition; here nothing
+//     changes.
+//   - A last statement without ";" is a mistake: the file may be cut off.
+//   - "GUID=" without a membership is a mistake; OpenSM takes it for full.
+//   - "both" is both. OpenSM takes it for full unless it runs with
+//     allow_both_pkeys.
+//   - The port of the subnet manager stays a full member of the default
+//     partition whatever the file says.
+//   - scope= in a header counts; OpenSM reads it and makes the group with
+//     link-local scope.
+//   - Lines may be as long as they like.
+//
+// As with OpenSM a file that exists makes all ports limited members of the
+// default partition, and the port of the subnet manager a full one, before its
+// own rules for it come; later members of a partition override earlier ones.
+func Parse(r io.Reader, name string) (*Policy, []Warning, error) {
+	src, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	p := &parser{src: src, file: name, line: 1, byKey: map[ib.PKey]*building{}, byName: map[string]*building{}, groups: map[ib.GID]*building{}}
+	if len(src) > MaxFile {
+		return nil, nil, &ParseError{Pos{name, 1, 1}, "the file is larger than " + strconv.Itoa(MaxFile) + " bytes"}
+	}
+	// As if the file began with "Default=0x7fff : ALL=limited, SELF=full ;".
+	def := p.partition("Default", DefaultKey)
+	def.Members = []Member{{Kind: All, As: Limited}, {Kind: Self, As: Full}}
+	if err := p.parse(); err != nil {
+		return nil, nil, err
+	}
+	pol := p.policy()
+	if err := pol.Validate(); err != nil { // what the grammar does not see
+		return nil, nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return pol, p.warn, nil
+}
+
+// building is a partition that the file has not finished yet.
+type building struct{ Partition }
+
+type parser struct {
+	src  []byte
+	file string
+	at   int // offset of the next byte
+	line int // of the next byte
+	bol  int // offset of the first byte of that line
+
+	order  []*building
+	byKey  map[ib.PKey]*building
+	byName map[string]*building // the first of a name
+	named  bool                 // the default partition has the file's name
+	warn   []Warning
+	groups map[ib.GID]*building // whose a group is
+	next   ib.PKey              // the key that was chosen last
+}
+
+// token is a word or a delimiter.
+type token struct {
+	pos  Pos
+	text string // empty at the end of the file
+}
+
+func (t token) is(s string) bool { return t.text == s }
+
+func (p *parser) pos() Pos { return Pos{p.file, p.line, p.at - p.bol + 1} }
+
+func (p *parser) fail(at Pos, format string, a ...any) error {
+	return &ParseError{at, fmt.Sprintf(format, a...)}
+}
+
+func (p *parser) warnf(at Pos, format string, a ...any) {
+	p.warn = append(p.warn, Warning{at, fmt.Sprintf(format, a...)})
+}
+
+func isSpace(b byte) bool {
+	return b == ' ' || b == '\t' || b == '\r' || b == '\n' || b == '\v' || b == '\f'
+}
+
+func isDelim(b byte) bool { return b == '=' || b == ',' || b == ':' || b == ';' }
+
+// skip passes over white space and comments.
+func (p *parser) skip() {
+	for p.at < len(p.src) {
+		switch b := p.src[p.at]; {
+		case b == '#':
+			for p.at < len(p.src) && p.src[p.at] != '\n' {
+				p.at++
+			}
+		case b == '\n':
+			p.at++
+			p.line, p.bol = p.line+1, p.at
+		case isSpace(b):
+			p.at++
+		default:
+			return
+		}
+	}
+}
+
+// scan returns the next token.
+func (p *parser) scan() token {
+	p.skip()
+	t := token{pos: p.pos()}
+	from := p.at
+	if p.at < len(p.src) && isDelim(p.src[p.at]) {
+		p.at++
+	} else {
+		for p.at < len(p.src) && !isSpace(p.src[p.at]) && !isDelim(p.src[p.at]) && p.src[p.at] != '#' {
+			p.at++
+		}
+	}
+	t.text = string(p.src[from:p.at])
+	return t
+}
+
+// back makes t, the token scanned last, the next one.
+func (p *parser) back(t token) { p.at = p.at - len(t.text) }
+
+// rest returns what is left of the line, without a comment, up to a ";".
+func (p *parser) rest() token {
+	for p.at < len(p.src) && isSpace(p.src[p.at]) && p.src[p.at] != '\n' {
+		p.at++
+	}
+	t := token{pos: p.pos()}
+	from := p.at
+	for p.at < len(p.src) && p.src[p.at] != '\n' && p.src[p.at] != '#' && p.src[p.at] != ';' {
+		p.at++
+	}
+	t.text = strings.TrimSpace(string(p.src[from:p.at]))
+	return t
+}
+
+func quote(t token) string {
+	if t.text == "" {
+		return "the end of the file"
+	}
+	return short(t.text)
+}
+
+// short quotes what may be long.
+func short(s string) string {
+	if len(s) > 64 {
+		s = s[:64] + "…"
+	}
+	return strconv.Quote(s)
+}
+
+func (p *parser) parse() error {
+	for {
+		p.skip()
+		if p.at == len(p.src) {
+			return nil
+		}
+		if err := p.statement(); err != nil {
+			return err
+		}
+	}
+}
+
+// header is what stands before the first colon of a statement.
+type header struct {
+	at     Pos
+	name   string
+	key    ib.PKey
+	index0 bool
+	ipoib  bool
+	def    Membership
+	group  groupFlags
+}
+
+func (p *parser) statement() error {
+	h := header{at: p.pos(), def: Limited}
+	if err := p.header(&h); err != nil {
+		return err
+	}
+	b, err := p.open(&h)
+	if err != nil {
+		return err
+	}
+	return p.members(&h, b)
+}
+
+func (p *parser) header(h *header) error {
+	var words []string
+	t := p.scan()
+	for ; t.text != "" && !isDelim(t.text[0]); t = p.scan() {
+		words = append(words, t.text)
+	}
+	h.name = strings.Join(words, " ")
+	if len(h.name) > maxName {
+		return p.fail(h.at, "the name of a partition is longer than %d bytes", maxName)
+	}
+	if i := strings.IndexFunc(h.name, badInName); i >= 0 {
+		return p.fail(h.at, "the name %s has a character that cannot be printed", short(h.name))
+	}
+	if t.is("=") {
+		key := p.scan()
+		n, err := p.number(key, 0xFFFF, "a P_Key")
+		if err != nil {
+			return err
+		}
+		h.key = ib.PKey(n).Base()
+		t = p.scan()
+	}
+	for t.is(",") {
+		flag := p.scan()
+		if flag.is(":") || flag.is(",") {
+			t = flag
+			continue
+		}
+		val := token{pos: flag.pos}
+		if t = p.scan(); t.is("=") {
+			if val = p.scan(); val.text == "" || isDelim(val.text[0]) {
+				return p.fail(val.pos, "%s= is followed by %s instead of a value", flag.text, quote(val))
+			}
+			t = p.scan()
+		}
+		if err := p.flag(h, flag, val); err != nil {
+			return err
+		}
+	}
+	if !t.is(":") {
+		return p.fail(t.pos, "%s where the partition's members should begin with \":\" or a \",\" should come", quote(t))
+	}
+	return nil
+}
+
+// open finds the partition that a statement belongs to, or begins it.
+func (p *parser) open(h *header) (*building, error) {
+	b := p.byName[h.name]
+	switch {
+	case h.key != 0:
+		b = p.byKey[h.key]
+	case b != nil && h.name != "":
+	default:
+		for p.next++; p.byKey[p.next] != nil; p.next++ {
+		}
+		if p.next >= DefaultKey {
+			return nil, p.fail(h.at, "no P_Key is left for partition %s", short(h.name))
+		}
+		b, h.key = nil, p.next
+	}
+	if b == nil {
+		b = p.partition(h.name, h.key)
+	} else if b.PKey == DefaultKey && !p.named && h.name != "" {
+		b.Name, p.named = h.name, true // the name that the file gives it
+		if p.byName[h.name] == nil {
+			p.byName[h.name] = b
+		}
+	} else if h.name != b.Name && h.name != "" {
+		p.warnf(h.at, "partition %s has P_Key %v of partition %s: the two are one", short(h.name), b.PKey, short(b.Name))
+	}
+	b.Index0 = b.Index0 || h.index0
+	if h.group.set&setSL != 0 {
+		b.SL, b.HasSL = h.group.g.SL, true
+	}
+	if h.ipoib {
+		scopes := h.group.scopes
+		if len(scopes) == 0 {
+			scopes = []uint8{linkLocal}
+		}
+		for _, s := range scopes {
+			g := Broadcast(b.PKey)
+			g.MGID[1] = 0x10 | s
+			h.group.apply(&g)
+			p.addGroup(h.at, b, g)
+		}
+	}
+	return b, nil
+}
+
+func (p *parser) partition(name string, key ib.PKey) *building {
+	b := &building{Partition: Partition{Name: name, PKey: key}}
+	p.order = append(p.order, b)
+	p.byKey[key] = b
+	if p.byName[name] == nil {
+		p.byName[name] = b
+	}
+	return b
+}
+
+func (p *parser) flag(h *header, flag, val token) error {
+	if flag.is("indx0") {
+		h.index0 = true
+		return nil
+	}
+	if flag.text == "" || isDelim(flag.text[0]) {
+		return p.fail(flag.pos, "%s instead of a flag", quote(flag))
+	}
+	switch w := p.keyword(flag, "ipoib", "defmember"); w {
+	case "ipoib":
+		h.ipoib = true
+	case "defmember":
+		as, ok := p.membership(val)
+		if !ok {
+			p.warnf(flag.pos, "defmember=%s is none of full, limited, both: limited is taken", val.text)
+		}
+		h.def = as
+	default:
+		ok, err := p.groupFlag(&h.group, flag, val)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			p.warnf(flag.pos, "unknown flag %s is ignored", short(flag.text))
+		}
+	}
+	return nil
+}
+
+// keyword returns the first of list that begins with what was written, or "".
+// OpenSM compares so, and files rely on it.
+func (p *parser) keyword(t token, list ...string) string {
+	if t.text == "" {
+		return ""
+	}
+	for _, w := range list {
+		if strings.HasPrefix(w, t.text) {
+			if w != t.text {
+				p.warnf(t.pos, "%s is taken for %s", short(t.text), w)
+			}
+			return w
+		}
+	}
+	return ""
+}
+
+// membership reads full, limited or both; anything else is limited and not ok.
+func (p *parser) membership(t token) (as Membership, ok bool) {
+	switch p.keyword(t, "full", "limited", "both") {
+	case "full":
+		return Full, true
+	case "both":
+		return Both, true
+	case "limited":
+		return Limited, true
+	}
+	return Limited, false
+}
+
+func (p *parser) members(h *header, b *building) error {
+	for {
+		t := p.scan()
+		switch {
+		case t.is(";"):
+			return nil
+		case t.is(","):
+			continue
+		case t.text == "":
+			return p.fail(t.pos, "the last statement does not end with \";\": the file may be cut off")
+		case isDelim(t.text[0]):
+			return p.fail(t.pos, "%s instead of a member", quote(t))
+		}
+		if t.is("mgid") {
+			if eq := p.scan(); !eq.is("=") {
+				return p.fail(eq.pos, "mgid is followed by %s instead of \"=\"", quote(eq))
+			}
+			if err := p.group(b); err != nil {
+				return err
+			}
+			continue
+		}
+		m, err := p.member(t)
+		if err != nil {
+			return err
+		}
+		m.As = h.def
+		next := p.scan()
+		if next.is("=") {
+			as := p.scan()
+			if as.text == "" || isDelim(as.text[0]) {
+				return p.fail(as.pos, "%s= is followed by %s: write full, limited or both", t.text, quote(as))
+			}
+			var ok bool
+			if m.As, ok = p.membership(as); !ok {
+				p.warnf(as.pos, "%s is none of full, limited, both: limited is taken", short(as.text))
+			}
+			next = p.scan()
+		}
+		switch {
+		case m.Kind == nobody:
+		case m.Kind == Self && m.As == Limited && b.PKey == DefaultKey:
+			p.warnf(t.pos, "the port of the subnet manager stays a full member of the default partition: nobody would reach it")
+		default:
+			b.Members = append(b.Members, m)
+		}
+		switch {
+		case next.is(","):
+		case next.is(";"), next.is("mgid"):
+			p.back(next)
+		default:
+			return p.fail(next.pos, "%s after member %s, where \",\" or \";\" should come", quote(next), short(t.text))
+		}
+	}
+}
+
+var kindWords = []string{"ALL", "ALL_CAS", "ALL_SWITCHES", "ALL_ROUTERS", "SELF", "NONE"}
+
+var kinds = map[string]Kind{"ALL": All, "ALL_CAS": AllCAs, "ALL_SWITCHES": AllSwitches, "ALL_ROUTERS": AllRouters, "SELF": Self, "NONE": nobody}
+
+// nobody is the kind of NONE.
+const nobody Kind = 0xFF
+
+func (p *parser) member(t token) (m Member, err error) {
+	if t.text[0] >= '0' && t.text[0] <= '9' {
+		n, err := p.number(t, 1<<64-1, "a port GUID")
+		if err == nil && n == 0 {
+			err = p.fail(t.pos, "no port has GUID 0")
+		}
+		return Member{Kind: Port, GUID: ib.GUID(n)}, err
+	}
+	w := p.keyword(t, kindWords...)
+	if w == "" {
+		return m, p.fail(t.pos, "%s is neither a port GUID (0x…) nor one of %s", short(t.text), strings.Join(kindWords, ", "))
+	}
+	return Member{Kind: kinds[w]}, nil
+}
+
+// number reads a number as C does: hexadecimal after 0x, octal after 0.
+func (p *parser) number(t token, most uint64, what string) (uint64, error) {
+	s, base := t.text, 10
+	switch {
+	case strings.HasPrefix(s, "0x"), strings.HasPrefix(s, "0X"):
+		s, base = s[2:], 16
+	case len(s) > 1 && s[0] == '0':
+		base = 8
+	}
+	n, err := strconv.ParseUint(s, base, 64)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax):
+		return 0, p.fail(t.pos, "%s is not %s: a number in hexadecimal with 0x or in decimal", quote(t), what)
+	case err != nil || n > most:
+		return 0, p.fail(t.pos, "%s is too large for %s: %d (%#x) at most", quote(t), what, most, most)
+	}
+	if base == 8 {
+		p.warnf(t.pos, "%s begins with 0 and is read as octal, as C does: %d", t.text, n)
+	}
+	return n, nil
+}
+
+// policy is what the file says, ascending by key. Partitions without a member
+// are none.
+func (p *parser) policy() *Policy {
+	pol := &Policy{}
+	for _, b := range p.order {
+		b.Members = effective(b.Members)
+		if len(b.Members) > 0 {
+			pol.Partitions = append(pol.Partitions, b.Partition)
+		}
+	}
+	pol.sort()
+	return pol
+}

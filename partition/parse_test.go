@@ -1,0 +1,240 @@
+package partition
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"heddle/ib"
+)
+
+func parse(t *testing.T, text string) (*Policy, []Warning) {
+	t.Helper()
+	p, w, err := Parse(strings.NewReader(text), "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, w
+}
+
+// line prints a partition in one line, its groups by MGID.
+func line(q *Partition) string {
+	var b strings.Builder
+	b.WriteString(q.Name + "=" + q.PKey.String())
+	if q.Index0 {
+		b.WriteString(" indx0")
+	}
+	for _, m := range q.Members {
+		b.WriteString(" " + m.String() + "=" + m.As.String())
+	}
+	for _, g := range q.Groups {
+		b.WriteString(" " + g.MGID.String())
+	}
+	return b.String()
+}
+
+// TestParse: what a file says. What OpenSM 3.3.23 makes of most of these was
+// seen (see also TestPartitionsAsOpenSM in internal/interop).
+func TestParse(t *testing.T) {
+	const def = "Default=0x7fff ALL=limited SELF=full"
+	for _, c := range []struct {
+		name, text string
+		want       []string
+		warnings   []string // parts of them, in order
+	}{
+		{"empty", "", []string{def}, nil},
+		{"comment only", "# nothing\n", []string{def}, nil},
+		{"default, many lines", "Default=0x7fff,ipoib:\n ALL=full\n ;\n", []string{"Default=0x7fff ALL=full ff12:401b:ffff::ffff:ffff"}, nil},
+		{"default by name", "Default : ALL=full ;", []string{"Default=0x7fff ALL=full"}, nil},
+		{"default by key", "corp=0xffff: 5=full;", []string{"corp=0x7fff ALL=limited SELF=full 0x0000000000000005=full"}, nil},
+		{"another partition named Default", "Default=3:SELF;", []string{"Default=0x0003 SELF=limited", def}, nil},
+		{"nobody but the floor", "Default=0x7fff : NONE ;", []string{def}, nil},
+		{"the manager stays full", "Default=0x7fff : ALL, SELF=limited ;", []string{"Default=0x7fff ALL=limited"}, []string{"f:1:23: the port of the subnet manager stays"}},
+		{"keys that are left out", "a : SELF; b=2:SELF; c:SELF; a:1; d=0:SELF; e=0x8000:SELF;", []string{
+			"a=0x0001 SELF=limited 0x0000000000000001=limited", "b=0x0002 SELF=limited", "c=0x0003 SELF=limited", "d=0x0004 SELF=limited", "e=0x0005 SELF=limited", def,
+		}, nil},
+		{"a key is 15 bits", "a=0x8005:SELF;", []string{"a=0x0005 SELF=limited", def}, nil},
+		{"without a name each is another", ":SELF; :SELF; =7:SELF;", []string{"=0x0001 SELF=limited", "=0x0002 SELF=limited", "=0x0007 SELF=limited", def}, nil},
+		{"one key, two names", "a=5:1; b=5,indx0:2=full;", []string{"a=0x0005 indx0 0x0000000000000001=limited 0x0000000000000002=full", def}, []string{`f:1:8: partition "b" has P_Key 0x0005 of partition "a"`}},
+		{"later members count", "a=5:1=full,2,1,ALL=both,ALL=limited,2=full;", []string{"a=0x0005 ALL=limited 0x0000000000000002=full", def}, nil},
+		{"prefixes", "a=5,def=f:A,SE=l,ALL_S=b;", []string{"a=0x0005 ALL=full SELF=limited ALL_SWITCHES=both", def}, []string{
+			`f:1:5: "def" is taken for defmember`, `"f" is taken for full`, `"A" is taken for ALL`, `"SE" is taken for SELF`, `"l" is taken for limited`, `"ALL_S" is taken for ALL_SWITCHES`, `"b" is taken for both`,
+		}},
+		{"unknown flags and memberships", "a=5,foo=3,indx,defmember=no:1=full,2=xyz;", []string{"a=0x0005 0x0000000000000001=full 0x0000000000000002=limited", def}, []string{
+			`unknown flag "foo"`, `unknown flag "indx"`, "defmember=no is none", `"xyz" is none of full`,
+		}},
+		{"no members, no partition", "a=5:;b=6:NONE;", []string{def}, nil},
+		{"commas to spare", "a=5,,indx0 : 1,,2, ;", []string{"a=0x0005 indx0 0x0000000000000001=limited 0x0000000000000002=limited", def}, nil},
+		{"white space", "a b\t= 5 ,\n defmember\n=\nfull :\r\n 1 # one\n = limited\n,2;", []string{"a b=0x0005 0x0000000000000001=limited 0x0000000000000002=full", def}, nil},
+		{"octal as in C", "a=010:011;", []string{"a=0x0008 0x0000000000000009=limited", def}, []string{"read as octal", "read as octal"}},
+		{
+			"groups", "a=5,ipoib:\n mgid=ff12:401b::16,rate=3 # IGMP\n\tmgid=ff12:401b:8005::17,mtu=4\nmgid = ff12::1,sl=1,Q_Key=0xDEADBEEF,rate=3,mtu=2\n ALL=full;",
+			[]string{"a=0x0005 ALL=full ff12:401b:8005::ffff:ffff ff12:401b:8005::16 ff12:401b:8005::17 ff12::1", def},
+			nil,
+		},
+		{
+			"groups that cannot be", "a=5,ipoib:\nmgid=ff12:401b:ffff::17\nmgid=ff12:601b::2,mtu=5\nmgid=ff15:401b::1\nmgid=ff12::1\nmgid=ff12::1\nALL;b=6:\nmgid=ff12::1\nALL;",
+			[]string{"a=0x0005 ALL=limited ff12:401b:8005::ffff:ffff ff12::1", "b=0x0006 ALL=limited", def},
+			[]string{"f:2:6: group ff12:401b:ffff::17 is left out: its P_Key", "mtu and rate must be", "no broadcast group ff15:401b:8005::ffff:ffff", "the first one counts", `partition "a" has it`},
+		},
+		{
+			"scopes", "a=5,ipoib,scope=2,scope=5:\nmgid=ff12:401b::1,scope=5,scope=2\nALL;",
+			[]string{"a=0x0005 ALL=limited ff12:401b:8005::ffff:ffff ff15:401b:8005::ffff:ffff ff15:401b:8005::1 ff12:401b:8005::1", def},
+			nil,
+		},
+		{"a group and a member without a comma", "a=5:ALL\nmgid=ff12::1\n,SELF;", []string{"a=0x0005 ALL=limited SELF=limited ff12::1", def}, nil},
+		{"a long line", "a=5:" + strings.Repeat("1,", 5000) + "2;", []string{"a=0x0005 0x0000000000000001=limited 0x0000000000000002=limited", def}, nil},
+	} {
+		p, w := parse(t, c.text)
+		var got []string
+		for i := range p.Partitions {
+			got = append(got, line(&p.Partitions[i]))
+		}
+		if !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s:\n got %q\nwant %q", c.name, got, c.want)
+		}
+		if len(w) != len(c.warnings) {
+			t.Errorf("%s: warnings %q, want %d", c.name, w, len(c.warnings))
+			continue
+		}
+		for i := range w {
+			if !strings.Contains(w[i].String(), c.warnings[i]) {
+				t.Errorf("%s: warning %q, want %q", c.name, w[i], c.warnings[i])
+			}
+		}
+	}
+}
+
+// TestGroupValues: flags of a header are the broadcast group's, and the
+// service level also the partition's.
+func TestGroupValues(t *testing.T) {
+	p, _ := parse(t, "a=0x10,ipoib,rate=16,mtu=5,sl=3,Q_Key=9,TClass=7,FlowLabel=0xfffff:\n mgid=ff12:401b::1,rate=16,mtu=5,TClass=1\n mgid=ff15::1\nALL;")
+	q := p.Find(0x8010)
+	bc := Group{MGID: Broadcast(0x10).MGID, QKey: 9, MTU: 5, Rate: 16, SL: 3, TClass: 7, FlowLabel: 0xFFFFF}
+	ip := Group{MGID: ib.GID{0xFF, 0x12, 0x40, 0x1B, 0x80, 0x10, 15: 1}, QKey: 0x0B1B, MTU: 5, Rate: 16, TClass: 1}
+	other := Group{MGID: ib.GID{0xFF, 0x15, 15: 1}, MTU: 4, Rate: 3}
+	if want := []Group{bc, ip, other}; !reflect.DeepEqual(q.Groups, want) || q.SL != 3 || !q.HasSL {
+		t.Errorf("got %+v\nwant %+v", q, want)
+	}
+}
+
+// TestParseErrors: a mistake rejects the file, and is told with its place.
+func TestParseErrors(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"a=5:1\n;;b=6:1;", `f:2:2: ";" where`},
+		{"a=5;", `f:1:4: ";" where the partition's members should begin`},
+		{"a=5", "f:1:4: the end of the file where"},
+		{"a=6=7:1;", `f:1:4: "=" where`},
+		{"a=x:1;", `f:1:3: "x" is not a P_Key`},
+		{"a=0x10005:1;", "f:1:3: \"0x10005\" is too large for a P_Key"},
+		{"a=5:1 b=6:2;", `f:1:7: "b" after member "1"`},
+		{"a=5:1=full\nb=6:2;", `f:2:1: "b" after member "1"`},
+		{"a=5:1=full", "f:1:11: the end of the file after member"},
+		{"a=5:1,", "f:1:7: the last statement does not end"},
+		{"a=5:0xzz;", `f:1:5: "0xzz" is not a port GUID`},
+		{"a=5:0x1ffffffffffffffff;", "is too large for a port GUID"},
+		{"a=5:0;", "f:1:5: no port has GUID 0"},
+		{"a=5:all;", `f:1:5: "all" is neither`},
+		{"a=5:-1;", `"-1" is neither`},
+		{"a=5:SELF=;", `f:1:10: SELF= is followed by ";"`},
+		{"a=5:defmember=limited:1;", `"defmember" is neither`},
+		{"a=5,mtu=6:1;", "f:1:9: \"6\" is too large for mtu"},
+		{"a=5,mtu:1;", `is not mtu`},
+		{"a=5,mtu=0:1;", "mtu=0 is no MTU"},
+		{"a=5,rate=1:1;", "rate=1 is the code of no rate"},
+		{"a=5,scope=16:1;", "too large for scope"},
+		{"a=5,=:1;", `f:1:5: "=" instead of a flag`},
+		{"a=5:mgid=fe80::1\n1;", "f:1:10: mgid=\"fe80::1\" is not a multicast GID"},
+		{"a=5:mgid,1;", `f:1:9: mgid is followed by ","`},
+		{"a=5:mgid=ff12::1,ALL=full;", `f:1:18: member "ALL" on the line of a multicast group`},
+		{"a=5:mgid=ff12::1,mtu= 9 ;", "f:1:23: \"9\" is too large for mtu"},
+		{"a\x01=5:1;", "cannot be printed"},
+		{strings.Repeat("a", 300) + "=5:1;", "longer than 256 bytes"},
+	} {
+		p, _, err := Parse(strings.NewReader(c.text), "f")
+		var pe *ParseError
+		if p != nil || !errors.As(err, &pe) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, %v; want %q", c.text, p, err, c.want)
+		}
+	}
+}
+
+// TestValidate: what no file can say but a program can.
+func TestValidate(t *testing.T) {
+	if err := Default().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(p *Policy){
+		"no default":       func(p *Policy) { p.Partitions[0].PKey = 5 },
+		"order":            func(p *Policy) { p.Partitions = append(p.Partitions, Partition{PKey: 5}) },
+		"key 0":            func(p *Policy) { p.Partitions[0].PKey = 0 },
+		"membership bit":   func(p *Policy) { p.Partitions[0].PKey = 0xFFFF },
+		"nobody":           func(p *Policy) { p.Partitions[0].Members = nil },
+		"not all":          func(p *Policy) { p.Partitions[0].Members[0].Kind = AllCAs },
+		"membership":       func(p *Policy) { p.Partitions[0].Members[0].As = 0 },
+		"kind":             func(p *Policy) { p.Partitions[0].Members[0].Kind = 9 },
+		"class with GUID":  func(p *Policy) { p.Partitions[0].Members[0].GUID = 9 },
+		"name":             func(p *Policy) { p.Partitions[0].Name = "a;b" },
+		"space in name":    func(p *Policy) { p.Partitions[0].Name = "a  b" },
+		"rate":             func(p *Policy) { p.Partitions[0].Groups[0].Rate = 1 },
+		"unicast":          func(p *Policy) { p.Partitions[0].Groups[0].MGID[0] = 0xFE },
+		"twice":            func(p *Policy) { p.Partitions[0].Groups = append(p.Partitions[0].Groups, Broadcast(DefaultKey)) },
+		"another's P_Key":  func(p *Policy) { p.Partitions[0].Groups[0].MGID[5] = 3 },
+		"flow label":       func(p *Policy) { p.Partitions[0].Groups[0].FlowLabel = 1 << 20 },
+		"service level 16": func(p *Policy) { p.Partitions[0].SL = 16 },
+	} {
+		p := Default()
+		spoil(p)
+		if p.Validate() == nil {
+			t.Errorf("%s: valid", name)
+		}
+	}
+	if (*Policy)(nil).Validate() == nil {
+		t.Error("nil is valid")
+	}
+}
+
+func roundTrip(t *testing.T, p *Policy) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := p.Format(&b); err != nil {
+		t.Fatal(err)
+	}
+	q, w, err := Parse(bytes.NewReader(b.Bytes()), "formatted")
+	if err != nil || len(w) > 0 {
+		t.Fatalf("%v %v\n%s", err, w, b.Bytes())
+	}
+	if !reflect.DeepEqual(p, q) {
+		t.Fatalf("%+v\nbecomes\n%+v\n%s", p, q, b.Bytes())
+	}
+}
+
+// TestFormat: what Format writes is read as the same.
+func TestFormat(t *testing.T) {
+	roundTrip(t, Default())
+	for _, text := range []string{
+		"", "corp=0x7fff,ipoib,sl=3,mtu=5,rate=16:ALL=both,5=full;",
+		"a b=5,indx0,sl=2:\nmgid=ff12::1,sl=2,Q_Key=7,TClass=3,FlowLabel=9\nALL_CAS,SELF=full,7=both;:ALL_SWITCHES,ALL_ROUTERS;",
+		"a=5,ipoib,scope=5,scope=2,sl=4:\nmgid=ff12:601b::2,sl=1\nALL;",
+	} {
+		p, _ := parse(t, text)
+		roundTrip(t, p)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"Default=0x7fff,ipoib:ALL=full;", "a=5,def=f,indx0:mgid=ff12:401b::16,rate=3\n1=b,SELF;", "a:1;b:2;a:3 # c\n;", "=,:;#\n", "a=5,mtu=4,scope=1,scope=2,ipoib:ALL;",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, _, err := Parse(bytes.NewReader(b), "f")
+		if err != nil {
+			return
+		}
+		roundTrip(t, p)
+	})
+}
