@@ -1,14 +1,16 @@
 // Package daemon is the real-time shell of the managers: it owns the clock,
 // the port, the store and the workers, feeds the pure core (package sm) one
 // event at a time from one goroutine, and does what the core's output lists,
-// in the order that package sm documents. SA queries never pass through that
-// goroutine: workers answer them from the published snapshot.
+// in the order that package sm documents. A second goroutine does the same for
+// the core of the SA. Queries pass through neither: workers answer them, on all
+// cores, from what the two have published.
 //
 // A Daemon is made by New, run once by Run, and serves the API (it implements
 // api.Backend) from any goroutine while it runs.
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +23,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sa"
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
@@ -56,6 +59,13 @@ type Config struct {
 	OnPlan func(*sm.Plan)
 	// Progress is called about ten times a second while a sweep goes on.
 	Progress func(sm.Status)
+	// SA are the settings of answers; nil: requests with the manager's SM_Key
+	// are trusted.
+	SA *sa.Options
+	// QueuePerRequester is how many SA requests of one LID may wait, and Queue
+	// how many altogether (at most 65,535); 0: 1,024 and 8,192. Changes and
+	// queries wait in different queues. What is more is answered BUSY.
+	QueuePerRequester, Queue int
 	// SingleMAD reports whether the requester of an SA query cannot reassemble
 	// RMPP, so that a table answer is one MAD of whole records; nil: all can.
 	// It is called from the SA workers.
@@ -64,7 +74,9 @@ type Config struct {
 
 const (
 	smpQueue      = 4096 // packets for the core; the port's own queues bound what is outstanding
-	saQueue       = 1024 // SA requests waiting for a worker; the next is answered BUSY
+	reportQueue   = 1024 // answers to Reports, and traps, for the SA's loop
+	saQueue       = 8192 // SA requests that wait, if not configured
+	saPerSource   = 1024 // of one LID
 	stopTime      = 5 * time.Second
 	progressEvery = 100 * time.Millisecond
 )
@@ -81,11 +93,10 @@ type Daemon struct {
 	upAt   atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
 	status atomic.Pointer[sm.Status] // as of the last notice or snapshot
 	phases phaseTimes
-	sa     saStats
 	drawn  drawingCache
 
 	packets  chan *mad.Packet // to the loop
-	queries  chan *mad.Packet // to the SA workers
+	smpsCut  atomic.Uint64    // requests and traps that found too many there
 	free     freeList
 	jobs     chan *sm.JobResult
 	commands chan sm.Event // of operators
@@ -93,7 +104,20 @@ type Daemon struct {
 	lost     chan error
 	jobSlot  chan struct{} // one computation at a time
 
-	sendMu sync.Mutex // Port.Send is for one caller at a time
+	// The SA. What answers are made from:
+	view    atomic.Pointer[sa.View]
+	options atomic.Pointer[sa.Options]
+	single  func(*mad.Packet) bool
+	sa      saStats
+	// To the workers, and to the SA's loop:
+	queries   *queue
+	changes   *queue
+	published chan struct{}
+	traps     chan sa.Trap
+	reports   chan *mad.Packet
+	// From the SA's loop to the manager's:
+	groups  *latest[[]sm.Group]
+	aliases *latest[[]subnet.Alias]
 }
 
 // New prepares a daemon; nothing runs yet.
@@ -104,25 +128,51 @@ func New(cfg Config) *Daemon {
 	cfg.Core.PortGUID = cfg.Port.PortGUID()
 	// Answers to an earlier process on this port must not look like ours.
 	cfg.Core.FirstTID = rand.Uint32()
-	return &Daemon{
+	if cfg.SA == nil {
+		cfg.SA = &sa.Options{SAKey: cfg.Core.SMKey}
+	}
+	total := min(cmp.Or(cfg.Queue, saQueue), maxFair)
+	each := min(cmp.Or(cfg.QueuePerRequester, saPerSource), total)
+	d := &Daemon{
 		cfg:      cfg,
 		log:      cfg.Log,
 		core:     sm.New(cfg.Core),
 		started:  time.Now(),
 		events:   newRing(keptEvents),
 		packets:  make(chan *mad.Packet, smpQueue),
-		queries:  make(chan *mad.Packet, saQueue),
 		free:     make(freeList, smpQueue),
 		jobs:     make(chan *sm.JobResult, 1),
 		commands: make(chan sm.Event, 1),
 		ask:      make(chan chan sm.Status),
 		lost:     make(chan error, 1),
 		jobSlot:  make(chan struct{}, 1),
+
+		single:    singleMAD(&cfg),
+		queries:   newQueue(each, total),
+		changes:   newQueue(each, total),
+		published: make(chan struct{}, 1),
+		traps:     make(chan sa.Trap, reportQueue),
+		reports:   make(chan *mad.Packet, reportQueue),
+		groups:    newLatest[[]sm.Group](),
+		aliases:   newLatest[[]subnet.Alias](),
 	}
+	d.options.Store(cfg.SA)
+	d.sa.workers = make([]answerStats, runtime.GOMAXPROCS(0))
+	return d
 }
 
 // Snapshot is the newest published state, nil before the first.
 func (d *Daemon) Snapshot() *subnet.Snapshot { return d.snap.Load() }
+
+// View is what the SA keeps, as queries see it; nil before Run.
+func (d *Daemon) View() *sa.View { return d.view.Load() }
+
+// SetOptions changes the settings of answers, for requests whose turn comes
+// after it. The SAKey stays that of the start.
+func (d *Daemon) SetOptions(o sa.Options) {
+	o.SAKey = d.cfg.SA.SAKey
+	d.options.Store(&o)
+}
 
 func (d *Daemon) now() mad.Time { return mad.Time(time.Since(d.started)) }
 
@@ -133,57 +183,30 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	endSA := d.administer(stored.Records)
+	defer endSA()
 	go d.receive() // ends when the port is closed, which the caller does after Run
-	work, endWork := context.WithCancel(context.Background())
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() { d.answer(work) })
-	}
-	defer func() {
-		endWork()
-		workers.Wait()
-	}()
 	l := loop{d: d, ctx: ctx, timer: time.NewTimer(time.Hour)}
 	defer l.timer.Stop()
-	first := []sm.Event{sm.Start{Stored: stored}}
-	if len(d.cfg.Groups) > 0 {
-		first = append(first, sm.SetGroups{Groups: d.cfg.Groups})
-	}
-	return l.run(first)
+	return l.run(sm.Start{Stored: stored})
 }
 
-// receive sorts what the port brings: SMPs to the loop, SA requests to the
-// workers. Everything else is for agents that this manager does not have.
-func (d *Daemon) receive() {
-	for {
-		p := d.free.get()
-		if err := d.cfg.Port.Recv(p); err != nil {
-			d.lost <- err
-			return
-		}
-		if len(p.Data) < 24 {
-			d.free.put(p)
-			continue
-		}
-		switch ib.Class(p.Data[1]) {
-		case ib.ClassSubnLID, ib.ClassSubnDR:
-			d.packets <- p
-		case ib.ClassSA:
-			select {
-			case d.queries <- p:
-			default:
-				d.busy(p)
-			}
-		default:
-			d.free.put(p)
-		}
+// administer restores what the SA kept and starts its goroutines; end stops
+// them and waits for them.
+func (d *Daemon) administer(records []store.Record) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	l := newSALoop(d)
+	l.start(records)
+	running.Go(func() { l.run(ctx) })
+	for i := range d.sa.workers {
+		w := worker{d: d, stats: &d.sa.workers[i]}
+		running.Go(func() { w.run(ctx) })
 	}
-}
-
-func (d *Daemon) send(p *mad.Packet) error {
-	d.sendMu.Lock()
-	defer d.sendMu.Unlock()
-	return d.cfg.Port.Send(p)
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // loop is the goroutine that owns the core.
@@ -201,11 +224,12 @@ type loop struct {
 	sendFailed uint64
 }
 
-func (l *loop) run(first []sm.Event) error {
+func (l *loop) run(start sm.Start) error {
 	d := l.d
-	for _, ev := range first {
-		l.step(ev)
-	}
+	l.step(start)
+	// Before the first sweep needs them.
+	l.setGroups()
+	l.setAliases()
 	cancelled := l.ctx.Done()
 	var stopBy <-chan time.Time
 	var progress <-chan time.Time
@@ -225,6 +249,10 @@ func (l *loop) run(first []sm.Event) error {
 			l.step(sm.JobDone{Result: r})
 		case ev := <-d.commands:
 			l.step(ev)
+		case <-d.groups.bell:
+			l.setGroups()
+		case <-d.aliases.bell:
+			l.setAliases()
 		case a := <-d.ask:
 			a <- d.core.Status()
 		case <-progress:
@@ -246,6 +274,20 @@ func (l *loop) run(first []sm.Event) error {
 		}
 	}
 	return l.result
+}
+
+// setGroups hands the core the groups that the SA wants routed, if they are
+// others than before.
+func (l *loop) setGroups() {
+	if g, ok := l.d.groups.take(); ok {
+		l.step(sm.SetGroups{Groups: g})
+	}
+}
+
+func (l *loop) setAliases() {
+	if a, ok := l.d.aliases.take(); ok {
+		l.step(sm.SetAliases{Aliases: a})
+	}
 }
 
 // stop ends the run with err once the core has let go of the subnet.
@@ -284,7 +326,7 @@ func (l *loop) step(ev sm.Event) {
 		}
 	}
 	for i := range out.Sends {
-		if err := d.send(&out.Sends[i]); err != nil {
+		if err := d.cfg.Port.Send(&out.Sends[i]); err != nil {
 			l.sendFailed++
 			if l.sendFailed == 1 || l.sendFailed%1000 == 0 {
 				d.note(slog.LevelWarn, "send_failed", "the port does not take a MAD; it will be sent again",
@@ -301,6 +343,7 @@ func (l *loop) step(ev sm.Event) {
 			d.cfg.OnPublish(out.Publish)
 		}
 	}
+	d.passOn(out)
 	var up bool
 	var refused error
 	for i := range out.Notices {
@@ -365,11 +408,15 @@ func (l *loop) arm(due mad.Time) {
 	l.timer.Reset(max(0, due.Sub(l.d.now())))
 }
 
-// compute runs a routing job; one at a time, and never on the core that the
-// SA needs to go on answering.
+// compute runs a routing job, one at a time. While the subnet is up a core is
+// left to the SA; until then nobody can ask it anything.
 func (d *Daemon) compute(j *sm.Job) {
 	d.jobSlot <- struct{}{}
-	r := j.Run(max(1, runtime.GOMAXPROCS(0)))
+	workers := runtime.GOMAXPROCS(0)
+	if d.upAt.Load() != 0 {
+		workers = max(1, workers-1)
+	}
+	r := j.Run(workers)
 	<-d.jobSlot
 	d.jobs <- r
 }

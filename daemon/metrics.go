@@ -53,9 +53,9 @@ type collector struct {
 	build, state, up, lid                          *prometheus.Desc
 	nodes, links, lids, endports, problems, events *prometheus.Desc
 	sent, retried, timedOut, window, inFlight      *prometheus.Desc
-	sweeps, traps, generation                      *prometheus.Desc
+	sweeps, traps, smpsCut, generation             *prometheus.Desc
 	lastPhase, lastBlocks, lastTook                *prometheus.Desc
-	saAnswers, saBusy                              *prometheus.Desc
+	sa                                             *saCollector
 	phaseSeconds                                   *prometheus.HistogramVec
 	sweepSeconds                                   prometheus.Histogram
 }
@@ -85,12 +85,12 @@ func newCollector(d *Daemon) *collector {
 		inFlight:   desc("smps_in_flight", "SMPs in flight."),
 		sweeps:     desc("sweeps_total", "Sweeps finished.", "kind"),
 		traps:      desc("traps_total", "Traps received."),
+		smpsCut:    desc("smps_cut_total", "SMP requests and traps thrown away because too many waited."),
 		generation: desc("generation", "Number of the published state."),
 		lastPhase:  desc("last_sweep_phase_seconds", "Seconds of each phase of the last full sweep.", "phase"),
 		lastBlocks: desc("last_sweep_lft_blocks", "LFT blocks that the last full sweep sent."),
 		lastTook:   desc("last_sweep_seconds", "Seconds that the last full sweep took."),
-		saAnswers:  desc("sa_answers_total", "SA requests answered.", "attribute"),
-		saBusy:     desc("sa_busy_total", "SA requests answered BUSY because the queue was full."),
+		sa:         newSACollector(d, desc),
 		phaseSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "heddle_sweep_phase_seconds", Help: "Seconds of each phase of full sweeps.", Buckets: buckets,
 		}, []string{"phase"}),
@@ -129,6 +129,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	count(c.sweeps, st.Sweeps, "full")
 	count(c.sweeps, st.Light, "light")
 	count(c.traps, st.Traps)
+	count(c.smpsCut, c.d.smpsCut.Load())
 	if s := c.d.Snapshot(); s != nil {
 		gauge(c.generation, float64(s.Gen))
 		gauge(c.nodes, float64(s.Counts.Switches), "switch")
@@ -153,8 +154,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	last := c.d.events.last
 	c.d.events.mu.Unlock()
 	count(c.events, last)
-	c.d.sa.each(func(attr string, n uint64) { count(c.saAnswers, n, attr) })
-	count(c.saBusy, c.d.sa.busy.Load())
+	c.sa.collect(ch, gauge, count)
 
 	for _, r := range c.d.phases.take() {
 		for p, t := range r.Phases {

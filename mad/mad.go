@@ -74,8 +74,8 @@ type Packet struct {
 
 // Transport is a port of a fabric through which MADs are sent and received:
 // transport/umad, transport/ibsim, or a simulated port in the same process.
-// Send and Recv may be called from different goroutines, each from one at a
-// time unless the implementation says otherwise.
+// Send may be called from any number of goroutines at once, Recv from one at a
+// time unless the implementation says otherwise, both at the same time.
 type Transport interface {
 	// Send hands p to the port, best effort, and does not keep p or p.Data.
 	Send(p *Packet) error

@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"sync"
+
+	"heddle/ib"
+	"heddle/mad"
+)
+
+// queue is a fair queue between goroutines. Packets that were answered come
+// back to whoever fills it, under the same lock.
+type queue struct {
+	// bell holds something while requests wait and somebody ought to look.
+	// Who takes some but not all rings it again for the next.
+	bell chan struct{}
+
+	mu    sync.Mutex
+	fair  *fair         // guarded by mu
+	spare []*mad.Packet // guarded by mu
+}
+
+func newQueue(perSource, total int) *queue {
+	return &queue{bell: make(chan struct{}, 1), fair: newFair(perSource, total)}
+}
+
+func (q *queue) ring() {
+	select {
+	case q.bell <- struct{}{}:
+	default:
+	}
+}
+
+// put gives p to the queue, unless it is refused. spare is a packet for the
+// next receive, or nil if there is none.
+func (q *queue) put(p *mad.Packet, at mad.Time) (spare *mad.Packet, r refusal) {
+	q.mu.Lock()
+	if r = q.fair.put(p.Addr.LID, query{p, at}); r == accepted {
+		if n := len(q.spare); n > 0 {
+			spare = q.spare[n-1]
+			q.spare = q.spare[:n-1]
+		}
+	}
+	q.mu.Unlock()
+	if r == accepted {
+		q.ring()
+	}
+	return spare, r
+}
+
+// take gives back the packets of the requests in done that are still there,
+// and moves requests that wait into b: all that fit, or only the part of one
+// of share takers. It does not block.
+func (q *queue) take(b, done []query, share int) int {
+	q.mu.Lock()
+	for i := range done {
+		if p := done[i].p; p != nil && cap(p.Data) <= keptData && len(q.spare) < maxSpare {
+			q.spare = append(q.spare, p)
+		}
+	}
+	n := q.fair.len()
+	b = b[:min(len(b), (n+share-1)/share)]
+	n = q.fair.take(b)
+	more := q.fair.len() > 0
+	q.mu.Unlock()
+	if more {
+		q.ring()
+	}
+	return n
+}
+
+// Packets that are kept for later: how many, and how large at most.
+const (
+	maxSpare = saQueue
+	keptData = 16 * ib.MADLen
+)
+
+// load is how many requests wait, and of how many requesters.
+func (q *queue) load() (requests, requesters int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.fair.len(), q.fair.waiting
+}
+
+// latest hands values to one reader that needs only the newest; the writer
+// never waits.
+type latest[T any] struct {
+	bell chan struct{} // holds something while there is a value
+
+	mu  sync.Mutex
+	v   T    // guarded by mu
+	has bool // guarded by mu
+}
+
+func newLatest[T any]() *latest[T] { return &latest[T]{bell: make(chan struct{}, 1)} }
+
+func (l *latest[T]) put(v T) {
+	l.mu.Lock()
+	l.v, l.has = v, true
+	l.mu.Unlock()
+	select {
+	case l.bell <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the value and forgets it; ok is false if there is none.
+func (l *latest[T]) take() (v T, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v, ok = l.v, l.has
+	var none T
+	l.v, l.has = none, false
+	return v, ok
+}

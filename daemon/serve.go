@@ -1,0 +1,236 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/sa"
+	"heddle/sm"
+)
+
+const (
+	// maxBatch is how many requests a worker takes at once, and maxChanges how
+	// many changes are stored in one go.
+	maxBatch   = 16
+	maxChanges = 256
+	// lateAfter is how long a request may wait. Whoever sent it has given up
+	// by then and asks again, so work on it is lost.
+	lateAfter = 5 * time.Second
+	// keptAnswer bounds the buffer that a worker keeps from one answer to the
+	// next.
+	keptAnswer = 1 << 20
+)
+
+// receive sorts what the port brings: SMPs to the manager's loop, SA requests
+// to the queues, answers to Reports to the SA's loop. Everything else is for
+// agents that this manager does not have.
+func (d *Daemon) receive() {
+	p := d.packet(nil)
+	for {
+		if err := d.cfg.Port.Recv(p); err != nil {
+			d.lost <- err
+			return
+		}
+		if len(p.Data) < 24 {
+			continue
+		}
+		switch ib.Class(p.Data[1]) {
+		case ib.ClassSubnLID, ib.ClassSubnDR:
+			if p.Status == mad.Received && !ib.Method(p.Data[3]).IsResponse() && len(d.packets) > smpQueue/2 {
+				// Nobody asked for it: a storm of traps, say. It must not keep
+				// answers from the manager, nor requests from the SA.
+				bump(&d.smpsCut)
+				continue
+			}
+			d.packets <- p
+			p = d.packet(nil)
+		case ib.ClassSA:
+			p = d.packet(d.receiveSA(p))
+		}
+	}
+}
+
+// packet returns p, or one to be used if it is nil.
+func (d *Daemon) packet(p *mad.Packet) *mad.Packet {
+	if p == nil {
+		p = d.free.get()
+	}
+	return p
+}
+
+// receiveSA hands on a packet of the SA class and returns one for the next
+// receive: p itself if nobody keeps it, nil if there is none.
+func (d *Daemon) receiveSA(p *mad.Packet) *mad.Packet {
+	method := ib.Method(p.Data[3])
+	switch {
+	case method == ib.MethodReportResp, p.Status == mad.Failed && method == ib.MethodReport:
+		select {
+		case d.reports <- p:
+			return nil
+		default: // as if it had been lost; the Report is sent again
+			bump(&d.sa.lostRep)
+			return p
+		}
+	case p.Status == mad.Failed:
+		bump(&d.sa.returned)
+		return p
+	case method.IsResponse():
+		return p
+	}
+	bump(&d.sa.requests[attrSlot(p.Data)][methodSlotOf[method]])
+	q := d.queries
+	if method == ib.MethodSet || method == ib.MethodDelete {
+		// Straight to the loop that makes changes: what one requester changes
+		// is changed in the order in which it came.
+		q = d.changes
+	}
+	spare, no := q.put(p, d.now())
+	switch no {
+	case sourceFull:
+		d.busy(p, busyRequester, &d.sa.receiving)
+		return p
+	case everythingFull:
+		d.busy(p, busyQueue, &d.sa.receiving)
+		return p
+	}
+	return spare
+}
+
+// worker answers queries from whatever is published when their turn comes.
+type worker struct {
+	d     *Daemon
+	src   sa.Source
+	req   sa.Request
+	reply mad.Packet
+	buf   []byte
+	batch [maxBatch]query
+	stats *answerStats
+}
+
+func (w *worker) run(ctx context.Context) {
+	d := w.d
+	n := 0
+	for {
+		n = d.queries.take(w.batch[:], w.batch[:n], 2*len(d.sa.workers))
+		if n == 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.queries.bell:
+			}
+			continue
+		}
+		now := d.now()
+		for i := range w.batch[:n] {
+			now = w.serve(&w.batch[i], now)
+		}
+	}
+}
+
+// serve answers one query at time now, and returns the time after it. A query
+// that turns out to be a change is passed on.
+func (w *worker) serve(q *query, now mad.Time) mad.Time {
+	d := w.d
+	if now.Sub(q.at) > lateAfter {
+		d.busy(q.p, busyLate, w.stats)
+		return now
+	}
+	switch d.answer(q.p, &w.src, &w.req, &w.reply, &w.buf, w.stats) {
+	case sa.Drop:
+		bump(&w.stats.dropped)
+	case sa.ForCore:
+		switch _, no := d.changes.put(q.p, q.at); no {
+		case accepted:
+			q.p = nil
+		case sourceFull:
+			d.busy(q.p, busyRequester, w.stats)
+		case everythingFull:
+			d.busy(q.p, busyQueue, w.stats)
+		}
+		return now
+	}
+	now = d.now()
+	w.stats.took[attrSlot(q.p.Data)].addTime(now.Sub(q.at))
+	return now
+}
+
+// answer answers p from what is published, unless it is a change. src, req,
+// reply and buf are the caller's, used again and again.
+func (d *Daemon) answer(p *mad.Packet, src *sa.Source, req *sa.Request, reply *mad.Packet, buf *[]byte, stats *answerStats) sa.Verdict {
+	*src = sa.Source{Snap: d.snap.Load(), View: d.view.Load(), Opt: d.options.Load()}
+	*req = sa.Request{From: p.Addr, Data: p.Data, SingleMAD: d.single(p)}
+	data, v := sa.Answer(src, req, (*buf)[:0])
+	if v == sa.Answered {
+		*reply = mad.Packet{Addr: p.Addr, LocalQP: 1, Data: data}
+		d.reply(p, reply, stats)
+	}
+	if *buf = data; cap(data) > keptAnswer {
+		*buf = nil
+	}
+	return v
+}
+
+// reply sends an answer to the request p. One that is too long for the
+// transfers that are under way becomes BUSY.
+func (d *Daemon) reply(p, answer *mad.Packet, stats *answerStats) {
+	err := d.cfg.Port.Send(answer)
+	switch {
+	case err == nil:
+	case errors.Is(err, mad.ErrRMPPBusy):
+		// The requester asked again while its answer is on the way.
+	case errors.Is(err, mad.ErrRMPPFull):
+		d.busy(p, busyTransfers, stats)
+	default:
+		bump(&stats.unsent)
+		d.log.Debug("an SA answer could not be sent; the requester will ask again",
+			"kind", "send_failed", "lid", p.Addr.LID, "err", err)
+	}
+}
+
+// busy answers a request that is not worked on.
+func (d *Daemon) busy(p *mad.Packet, why busyReason, stats *answerStats) {
+	var b [ib.MADLen]byte
+	data, ok := sa.Busy(&sa.Request{From: p.Addr, Data: p.Data}, b[:0])
+	if !ok {
+		bump(&stats.dropped)
+		return
+	}
+	bump(&stats.busy[why])
+	if err := d.cfg.Port.Send(&mad.Packet{Addr: p.Addr, LocalQP: 1, Data: data}); err != nil {
+		bump(&stats.unsent)
+	}
+}
+
+// singleMAD returns what tells requesters that cannot reassemble RMPP.
+func singleMAD(c *Config) func(*mad.Packet) bool {
+	switch {
+	case !c.Port.SegmentsRMPP():
+		return func(*mad.Packet) bool { return true }
+	case c.SingleMAD == nil:
+		return func(*mad.Packet) bool { return false }
+	}
+	return c.SingleMAD
+}
+
+// passOn tells the SA's loop of a new snapshot, and passes the traps on
+// that the manager took.
+func (d *Daemon) passOn(out *sm.Output) {
+	if out.Publish != nil {
+		select {
+		case d.published <- struct{}{}:
+		default: // it will look at the newest anyway
+		}
+	}
+	for i := range out.Traps {
+		select {
+		case d.traps <- sa.Trap{Notice: out.Traps[i].Notice, From: out.Traps[i].From}:
+		default:
+			bump(&d.sa.lostTraps)
+			d.note(slog.LevelDebug, "trap_not_forwarded", "too many traps at once: subscribers will not hear of this one", nil)
+		}
+	}
+}

@@ -1,0 +1,400 @@
+package daemon
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"heddle/fabric"
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/route/engine/minhop"
+	"heddle/route/engine/updn"
+	"heddle/sa"
+	"heddle/sim"
+	"heddle/sim/live"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// bringUp returns the snapshot of a simulated subnet that is up.
+func bringUp(tb testing.TB, kind string, params ...string) *subnet.Snapshot {
+	tb.Helper()
+	f, err := fabric.Generate(kind, params, 1)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s, err := sim.New(f, sim.Config{Seed: 1})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	drv := live.New(s)
+	defer drv.Close()
+	port, err := drv.Port("")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer port.Close()
+	var snap *subnet.Snapshot
+	d := New(Config{
+		Port: port, Core: sm.Config{Engines: []route.Engine{minhop.Engine{}, updn.Engine{}}, SMKey: 1, MaxWindow: port.MaxInFlight()},
+		Store: store.NewMemory(), Once: true, OnUp: func(s *subnet.Snapshot) { snap = s },
+	})
+	if err := d.Run(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	return snap
+}
+
+// lids are the base LIDs of a snapshot's end ports.
+func lids(s *subnet.Snapshot) (l []ib.LID) {
+	for _, i := range s.EndPortPort {
+		l = append(l, s.Ports[i].LID)
+	}
+	return l
+}
+
+// pathQuery is a PathRecord Get from LID src to LID dst.
+func pathQuery(src, dst ib.LID, tid uint64) *mad.Packet {
+	var m ib.MAD
+	wire.New(&m, ib.MethodGet, wire.AttrPathRecord, 0, wire.PathCompDLID|wire.PathCompSLID|wire.PathCompNumbPath)
+	r := wire.PathRecord{DLID: dst, SLID: src, NumbPath: 1}
+	r.Put(wire.Data(&m))
+	m.SetTID(tid)
+	return &mad.Packet{Addr: mad.Addr{LID: src, QP: 1}, LocalQP: 1, Data: m[:]}
+}
+
+// pipe is a port whose far end is the test: it sends what in brings, and
+// answers go to out, which must not keep them.
+type pipe struct {
+	in  chan *mad.Packet
+	out func(p *mad.Packet) error
+}
+
+func (p *pipe) Recv(q *mad.Packet) error {
+	r, ok := <-p.in
+	if !ok {
+		return errors.New("the test has ended")
+	}
+	data := append(q.Data[:0], r.Data...)
+	*q = *r
+	q.Data = data
+	return nil
+}
+
+func (p *pipe) Send(q *mad.Packet) error { return p.out(q) }
+func (p *pipe) SetIsSM(bool) error       { return nil }
+func (p *pipe) PortGUID() ib.GUID        { return 1 }
+func (p *pipe) SegmentsRMPP() bool       { return true }
+func (p *pipe) MaxInFlight() int         { return 0 }
+func (p *pipe) Close() error             { return nil }
+
+func newPiped(out func(p *mad.Packet) error, c Config) (*Daemon, *pipe) {
+	p := &pipe{in: make(chan *mad.Packet), out: out}
+	c.Port, c.Core.SMKey, c.Store = p, 1, store.NewMemory()
+	return New(c), p
+}
+
+func statusOf(b []byte) ib.Status { return ib.Status(binary.BigEndian.Uint16(b[4:])) }
+func tidOf(b []byte) uint64       { return binary.BigEndian.Uint64(b[8:]) }
+
+// TestAnswersWhileSnapshotsChange: every query is answered once, and by one
+// snapshot or the other, never by half of each.
+func TestAnswersWhileSnapshotsChange(t *testing.T) {
+	const queries, window = 20000, 500
+	var versions [2]*subnet.Snapshot
+	versions[0] = bringUp(t, "xgft", "2", "6,8", "1,3")
+	other := *versions[0]
+	other.PacketLife, other.Gen = versions[0].PacketLife+1, other.Gen+1
+	versions[1] = &other
+	from := lids(versions[0])
+
+	room := make(chan struct{}, window)
+	var mu sync.Mutex
+	seen := make([]int, queries)
+	var byLife [2]int
+	d, p := newPiped(func(p *mad.Packet) error {
+		var r wire.PathRecord
+		if err := r.Decode(p.Data[wire.DataOffset:]); err != nil || statusOf(p.Data) != 0 {
+			t.Errorf("query %d: status %v, %v", tidOf(p.Data), statusOf(p.Data), err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		seen[tidOf(p.Data)]++
+		for v := range versions {
+			if r.PacketLifeTime == versions[v].PacketLife {
+				byLife[v]++
+			}
+		}
+		<-room
+		return nil
+	}, Config{})
+	d.snap.Store(versions[0])
+	end := d.administer(nil)
+	defer end()
+	go d.receive()
+	stop := make(chan struct{})
+	var swapper sync.WaitGroup
+	swapper.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				d.snap.Store(versions[i%2])
+				d.passOn(&sm.Output{Publish: versions[i%2]})
+			}
+		}
+	})
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := range queries {
+		room <- struct{}{}
+		a := rng.IntN(len(from))
+		b := (a + 1 + rng.IntN(len(from)-1)) % len(from) // to itself a port has a path without a life time
+		p.in <- pathQuery(from[a], from[b], uint64(i))
+	}
+	for range window {
+		room <- struct{}{} // until the last one is answered
+	}
+	close(stop)
+	swapper.Wait()
+	close(p.in)
+	for i, n := range seen {
+		if n != 1 {
+			t.Errorf("query %d was answered %d times", i, n)
+		}
+	}
+	if byLife[0]+byLife[1] != queries || byLife[0] == 0 || byLife[1] == 0 {
+		t.Errorf("%v answers by snapshot, of %d", byLife, queries)
+	}
+}
+
+// TestFloodOfOne: a requester that has filled its share is answered BUSY at
+// once, and another one is served as if it were not there.
+func TestFloodOfOne(t *testing.T) {
+	snap := bringUp(t, "xgft", "1", "4", "1")
+	from := lids(snap)
+	flooder, victim := from[1], from[2]
+	var mu sync.Mutex
+	var order []uint64 // of answers that are not BUSY
+	busy := 0
+	done := make(chan struct{}, 1)
+	const share, flood = 300, 1000
+	d, _ := newPiped(func(p *mad.Packet) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if statusOf(p.Data) == ib.StatusBusy {
+			busy++
+			return nil
+		}
+		if order = append(order, tidOf(p.Data)); len(order) == share+1 {
+			done <- struct{}{}
+		}
+		return nil
+	}, Config{QueuePerRequester: share})
+	d.snap.Store(snap)
+	for range flood {
+		d.receiveSA(pathQuery(flooder, victim, 1))
+	}
+	if busy != flood-share {
+		t.Errorf("%d requests were answered BUSY at once, want %d", busy, flood-share)
+	}
+	d.receiveSA(pathQuery(victim, flooder, 2))
+	defer d.administer(nil)()
+	<-done
+	mu.Lock()
+	defer mu.Unlock()
+	bound := maxBatch * len(d.sa.workers)
+	for i, tid := range order {
+		if tid == 2 && i >= bound {
+			t.Errorf("the other requester was served after %d requests, want less than %d", i, bound)
+		}
+	}
+	if n := d.sa.receiving.busy[busyRequester].Load(); n != flood-share {
+		t.Errorf("%d counted as busy", n)
+	}
+}
+
+// TestLate: a request whose requester has given up is answered BUSY without
+// work; the worker's clock decides.
+func TestLate(t *testing.T) {
+	snap := bringUp(t, "xgft", "1", "4", "1")
+	var got []ib.Status
+	d, _ := newPiped(func(p *mad.Packet) error {
+		got = append(got, statusOf(p.Data))
+		return nil
+	}, Config{})
+	d.snap.Store(snap)
+	w := worker{d: d, stats: &d.sa.workers[0]}
+	from := lids(snap)
+	q := query{p: pathQuery(from[0], from[1], 1), at: 1000}
+	w.serve(&q, q.at.Add(lateAfter))
+	w.serve(&q, q.at.Add(lateAfter+1))
+	if len(got) != 2 || got[0] != 0 || got[1] != ib.StatusBusy {
+		t.Errorf("statuses %v", got)
+	}
+}
+
+// TestFullTransfers: an answer for which the port has no transfer left becomes
+// BUSY; one that is on its way already is not answered again.
+func TestFullTransfers(t *testing.T) {
+	snap := bringUp(t, "xgft", "1", "4", "1")
+	var fail error
+	var got []ib.Status
+	d, _ := newPiped(func(p *mad.Packet) error {
+		if p.Data[26]&wire.RMPPActive != 0 {
+			return fail
+		}
+		got = append(got, statusOf(p.Data))
+		return nil
+	}, Config{})
+	d.snap.Store(snap)
+	w := worker{d: d, stats: &d.sa.workers[0]}
+	var m ib.MAD
+	wire.New(&m, ib.MethodGetTable, wire.AttrNodeRecord, 0, 0)
+	for _, c := range []struct {
+		err  error
+		busy int
+	}{{nil, 0}, {mad.ErrRMPPBusy, 0}, {mad.ErrRMPPFull, 1}} {
+		fail, got = c.err, nil
+		w.serve(&query{p: &mad.Packet{Addr: mad.Addr{LID: lids(snap)[1], QP: 1}, Data: m[:]}}, 0)
+		if len(got) != c.busy || c.busy > 0 && got[0] != ib.StatusBusy {
+			t.Errorf("%v: statuses %v", c.err, got)
+		}
+	}
+}
+
+// FuzzServe: whatever the SA class brings, it is answered once, dropped, or
+// given to the core; nothing crashes and packets come back.
+func FuzzServe(f *testing.F) {
+	f.Add(uint16(1), pathQuery(1, 2, 3).Data)
+	for _, method := range saMethods {
+		for _, attr := range saAttrs {
+			var m ib.MAD
+			wire.New(&m, method, attr, 0, ^wire.CompMask(0))
+			f.Add(uint16(2), m[:])
+		}
+	}
+	snap := bringUp(f, "xgft", "1", "4", "1")
+	answers := 0
+	d, _ := newPiped(func(*mad.Packet) error { answers++; return nil }, Config{})
+	d.snap.Store(snap)
+	l := newSALoop(d)
+	l.start(nil)
+	l.look()
+	w := worker{d: d, stats: &d.sa.workers[0]}
+	f.Fuzz(func(t *testing.T, lid uint16, data []byte) {
+		if len(data) < 24 {
+			return // receive does not let it pass
+		}
+		answers = 0
+		d.receiveSA(&mad.Packet{Addr: mad.Addr{LID: ib.LID(lid), QP: 1}, Data: data})
+		if d.queries.take(w.batch[:], nil, 1) > 0 {
+			w.serve(&w.batch[0], d.now())
+			d.queries.take(nil, w.batch[:1], 1)
+		}
+		l.change()
+		l.change()
+		for len(d.reports) > 0 {
+			l.step(sa.Received{P: <-d.reports})
+		}
+		if n, _ := d.changes.load(); n != 0 || answers > 1 {
+			t.Fatalf("%d answers, %d requests left", answers, n)
+		}
+	})
+}
+
+// stream is a port in front of an SA that is kept as busy as it can be: up to
+// window requests are under way. It costs as little as can be, so that a
+// benchmark measures the daemon.
+type stream struct {
+	pipe
+	reqs     []*mad.Packet
+	left     int64 // receiver only
+	i        int   // receiver only
+	window   int64
+	inFlight atomic.Int64
+	answered atomic.Int64
+	refused  atomic.Int64
+	total    int64
+	room     chan struct{}
+	done     chan struct{}
+}
+
+func (s *stream) Recv(q *mad.Packet) error {
+	if s.left == 0 {
+		<-s.done
+		return errors.New("the end")
+	}
+	s.left--
+	if s.inFlight.Add(1) > s.window {
+		<-s.room
+	}
+	r := s.reqs[s.i]
+	if s.i++; s.i == len(s.reqs) {
+		s.i = 0
+	}
+	data := append(q.Data[:0], r.Data...)
+	q.Addr, q.Status, q.LocalQP = r.Addr, r.Status, r.LocalQP
+	q.Data = data
+	return nil
+}
+
+func (s *stream) Send(p *mad.Packet) error {
+	if p.Data[4]|p.Data[5] != 0 {
+		s.refused.Add(1)
+	}
+	// The reader sleeps at a full window until half of it is free.
+	if s.inFlight.Add(-1) == s.window/2 {
+		select {
+		case s.room <- struct{}{}:
+		default:
+		}
+	}
+	if s.answered.Add(1) == s.total {
+		close(s.done)
+	}
+	return nil
+}
+
+// BenchmarkServe is the whole way of a PathRecord query through the daemon:
+// receive, queue, worker, answer, count. ns/op is the time from one answer to
+// the next.
+func BenchmarkServe(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		params []string
+	}{
+		{"648", []string{"2", "18,36", "1,18"}},
+		{"11664", []string{"3", "18,18,36", "1,18,18"}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			snap := bringUp(b, "xgft", c.params...)
+			from := lids(snap)
+			rng := rand.New(rand.NewPCG(1, 1))
+			s := &stream{left: int64(b.N), total: int64(b.N), window: 4096, room: make(chan struct{}, 1), done: make(chan struct{})}
+			for i := range 1 << 16 {
+				s.reqs = append(s.reqs, pathQuery(from[rng.IntN(len(from))], from[rng.IntN(len(from))], uint64(i)))
+			}
+			d := New(Config{Port: s, Core: sm.Config{SMKey: 1}, Store: store.NewMemory()})
+			d.snap.Store(snap)
+			defer d.administer(nil)()
+			b.ReportAllocs()
+			b.ResetTimer()
+			go d.receive()
+			<-s.done
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "answers/s")
+			if n := s.refused.Load(); n > 0 {
+				b.Errorf("%d of %d answers have a status", n, b.N)
+			}
+		})
+	}
+}
