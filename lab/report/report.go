@@ -49,6 +49,20 @@ type Plot struct {
 	// Labels name the lines; nil: the columns' headers.
 	Labels []string `json:"labels,omitempty"`
 	Log    bool     `json:"log,omitempty"`
+
+	// XColumn is the column that is drawn over, if not the first.
+	XColumn int `json:"x_column,omitempty"`
+	// Right are columns with an axis of their own, on the right and linear.
+	Right       []int    `json:"right,omitempty"`
+	RightY      string   `json:"right_y,omitempty"` // its label
+	RightLabels []string `json:"right_labels,omitempty"`
+	// Dots are points x, y of their own, in ascending order of x, on the left
+	// axis and called DotsLabel.
+	Dots      [][2]float64 `json:"dots,omitempty"`
+	DotsLabel string       `json:"dots_label,omitempty"`
+	// Marks are vertical lines.
+	Marks []float64 `json:"marks,omitempty"`
+	Wide  bool      `json:"wide,omitempty"` // as wide as the page
 }
 
 // Claim holds what was published against what was measured.
@@ -142,26 +156,63 @@ type drawing struct {
 	Title  string   `json:"title"`
 	X      string   `json:"x"`
 	Y      string   `json:"y"`
+	RightY string   `json:"right_y"`
 	Log    bool     `json:"log"`
+	Wide   bool     `json:"wide"`
 	Labels []string `json:"labels"`
 	Data   [][]any  `json:"data"`
+	// Right is which of Labels and Data, from the end on, belong to the axis on
+	// the right: their number.
+	Right     int          `json:"right"`
+	Dots      [2][]float64 `json:"dots"` // x, y
+	DotsLabel string       `json:"dots_label"`
+	Marks     []float64    `json:"marks"`
 }
 
 // series is the drawing of a plot, for the page's script.
 func series(s Section, p Plot) (string, error) {
-	d := drawing{Title: p.Title, X: p.X, Y: p.Y, Log: p.Log}
-	for i, c := range append([]int{0}, p.Columns...) {
-		label := s.Table.Columns[c]
-		if i > 0 && i <= len(p.Labels) {
-			label = p.Labels[i-1]
-		}
-		d.Labels = append(d.Labels, label)
+	d := drawing{
+		Title: p.Title, X: p.X, Y: p.Y, RightY: p.RightY, Log: p.Log, Wide: p.Wide, Right: len(p.Right),
+		DotsLabel: p.DotsLabel, Marks: p.Marks,
+	}
+	add := func(c int, label string) {
 		var col []any
 		for _, row := range s.Table.Rows {
-			col = append(col, row[c])
+			v := row[c]
+			if f, ok := number(v); p.Log && ok && f <= 0 && c != p.XColumn {
+				v = nil // has no place on a logarithmic axis
+			}
+			col = append(col, v)
 		}
+		d.Labels = append(d.Labels, label)
 		d.Data = append(d.Data, col)
+	}
+	add(p.XColumn, s.Table.Columns[p.XColumn])
+	lines := func(columns []int, labels []string) {
+		for i, c := range columns {
+			label := s.Table.Columns[c]
+			if i < len(labels) {
+				label = labels[i]
+			}
+			add(c, label)
+		}
+	}
+	lines(p.Columns, p.Labels)
+	lines(p.Right, p.RightLabels)
+	for _, dot := range p.Dots {
+		d.Dots[0], d.Dots[1] = append(d.Dots[0], dot[0]), append(d.Dots[1], dot[1])
 	}
 	text, err := json.Marshal(d)
 	return string(text), err
+}
+
+// number is the value of a cell that is one.
+func number(v any) (float64, bool) {
+	switch v := v.(type) {
+	case int:
+		return float64(v), true
+	case float64:
+		return v, true
+	}
+	return 0, false
 }

@@ -1,0 +1,251 @@
+package live_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"heddle/flood"
+	"heddle/flood/live"
+	"heddle/ib"
+	"heddle/ib/sa"
+	"heddle/mad"
+)
+
+// An sa answers on a transport in this process.
+type fakeSA struct {
+	mu     sync.Mutex
+	ch     chan mad.Packet
+	closed bool
+	rmpp   bool
+	asked  int
+	answer func(n int, m *ib.MAD) []byte // nil: no answer
+}
+
+func newSA(answer func(n int, m *ib.MAD) []byte) *fakeSA {
+	return &fakeSA{ch: make(chan mad.Packet, 1<<14), answer: answer}
+}
+
+func (s *fakeSA) Send(p *mad.Packet) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return io.ErrClosedPipe
+	}
+	s.asked++
+	m := *(*ib.MAD)(p.Data)
+	m.SetMethod(m.Method() | ib.MethodResponseBit)
+	if b := s.answer(s.asked, &m); b != nil {
+		s.ch <- mad.Packet{Addr: p.Addr, LocalQP: 1, Data: b}
+	}
+	return nil
+}
+
+func (s *fakeSA) Recv(p *mad.Packet) error {
+	q, ok := <-s.ch
+	if !ok {
+		return io.EOF
+	}
+	*p = q
+	return nil
+}
+
+func (s *fakeSA) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.ch)
+	}
+	return nil
+}
+
+func (s *fakeSA) SetIsSM(bool) error { return nil }
+func (s *fakeSA) PortGUID() ib.GUID  { return 0x11 }
+func (s *fakeSA) SegmentsRMPP() bool { return s.rmpp }
+func (s *fakeSA) MaxInFlight() int   { return 0 }
+func echo(_ int, m *ib.MAD) []byte   { return m[:] }
+func silent(_ int, _ *ib.MAD) []byte { return nil }
+func at(lid ib.LID) mad.Addr         { return mad.Addr{LID: lid, QP: 1} }
+func config(seed uint64) flood.Config {
+	return flood.Config{Target: flood.Target{SA: at(1)}, Seed: seed}
+}
+
+func open(t *testing.T, s *fakeSA, epoch time.Time) *live.Port {
+	p := live.Open("test", s, epoch)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+func TestRunLoad(t *testing.T) {
+	p := open(t, newSA(echo), time.Now())
+	f := flood.New(config(1))
+	l := flood.NewLoad(f, 961, 20000, time.Minute)
+	if err := live.Run(t.Context(), []live.Flooder{{Flooder: f, Port: p}}, l, nil); err != nil {
+		t.Fatal(err)
+	}
+	tally := l.Tally()
+	if tally.Answered() != 20000 || tally.Errors() != 0 {
+		t.Errorf("%d answered, %d errors", tally.Answered(), tally.Errors())
+	}
+}
+
+func TestRunExperiment(t *testing.T) {
+	epoch := time.Now()
+	var fs []live.Flooder
+	for i := range 3 {
+		fs = append(fs, live.Flooder{Flooder: flood.New(config(uint64(i))), Port: open(t, newSA(echo), epoch)})
+	}
+	x := flood.NewExperiment(flood.Plan{Instances: 4, Rounds: 3, RoundTime: 20 * time.Millisecond}, fs[0].Flooder, []*flood.Flooder{fs[1].Flooder, fs[2].Flooder})
+	if err := live.Run(t.Context(), fs, x, nil); err != nil {
+		t.Fatal(err)
+	}
+	rounds := x.Rounds()
+	if len(rounds) != 3 || rounds[2].Instances != 17 {
+		t.Fatalf("%d rounds", len(rounds))
+	}
+	for i := range rounds {
+		mif := rounds[i].MIF()
+		if rounds[i].SIF.Answered() == 0 || i > 0 && mif.Answered() == 0 {
+			t.Errorf("round %d: SIF %d, MIFs %d answered", i+1, rounds[i].SIF.Answered(), mif.Answered())
+		}
+	}
+}
+
+// TestInterrupt: a run whose SA is silent ends when it is told to, with what
+// was measured.
+func TestInterrupt(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	s := newSA(func(int, *ib.MAD) []byte {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return nil
+	})
+	p := open(t, s, time.Now())
+	f := flood.New(config(1))
+	l := flood.NewLoad(f, 4, 0, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	if err := live.Run(ctx, []live.Flooder{{Flooder: f, Port: p}}, l, nil); err != nil {
+		t.Fatal(err)
+	}
+	if tally := l.Tally(); tally.To <= tally.From {
+		t.Error("nothing was measured")
+	}
+}
+
+// TestTimers: queries that nobody answers time out in real time.
+func TestTimers(t *testing.T) {
+	p := open(t, newSA(silent), time.Now())
+	c := config(1)
+	c.Timeout = time.Millisecond
+	f := flood.New(c)
+	l := flood.NewLoad(f, 2, 10, time.Minute)
+	if err := live.Run(t.Context(), []live.Flooder{{Flooder: f, Port: p}}, l, nil); err != nil {
+		t.Fatal(err)
+	}
+	if tally := l.Tally(); tally.Timeouts != 10 {
+		t.Errorf("%d timeouts, want 10", tally.Timeouts)
+	}
+}
+
+func TestPortLost(t *testing.T) {
+	s := newSA(nil)
+	s.answer = func(n int, m *ib.MAD) []byte {
+		if n == 100 {
+			go s.Close()
+		}
+		return m[:]
+	}
+	p := open(t, s, time.Now())
+	f := flood.New(config(1))
+	l := flood.NewLoad(f, 1, 0, time.Minute)
+	err := live.Run(t.Context(), []live.Flooder{{Flooder: f, Port: p}}, l, nil)
+	if !errors.Is(err, live.ErrPortLost) || !errors.Is(err, io.EOF) {
+		t.Fatalf("error %v", err)
+	}
+	if tally := l.Tally(); tally.Answered() < 99 {
+		t.Errorf("%d answered before the port was lost", tally.Answered())
+	}
+}
+
+// nodeAt is the record of a host at an odd LID, of a switch at an even one.
+func nodeAt(lid ib.LID) sa.NodeRecord {
+	n := sa.NodeRecord{LID: lid}
+	n.NodeInfo.NodeType = ib.NodeCA
+	if lid%2 == 0 {
+		n.NodeInfo.NodeType = ib.NodeSwitch
+	}
+	n.NodeInfo.PortGUID = ib.GUID(lid) << 8
+	return n
+}
+
+// TestEnds: the destinations are the hosts, from a whole table or LID by LID.
+func TestEnds(t *testing.T) {
+	byLID := func(_ int, m *ib.MAD) []byte {
+		if m.Method() != ib.MethodGetResp {
+			m[45] = 14 // a table that is one record long
+			n := nodeAt(1)
+			n.Put(sa.Data(m))
+			return m[:sa.HeaderLen+sa.NodeRecordLen]
+		}
+		lid := ib.LID(m[sa.DataOffset])<<8 | ib.LID(m[sa.DataOffset+1])
+		if lid > 601 {
+			m.SetStatus(ib.StatusSANoRecords)
+			return m[:]
+		}
+		n := nodeAt(lid)
+		n.Put(sa.Data(m))
+		return m[:]
+	}
+	whole := func(_ int, m *ib.MAD) []byte {
+		m[45] = 14
+		b := append([]byte(nil), m[:sa.HeaderLen]...)
+		for lid := ib.LID(601); lid > 0; lid-- {
+			n := nodeAt(lid)
+			var rec [sa.NodeRecordLen]byte
+			n.Put(rec[:])
+			b = append(b, rec[:]...)
+		}
+		return b
+	}
+	for name, c := range map[string]struct {
+		answer func(int, *ib.MAD) []byte
+		rmpp   bool
+	}{"single MADs": {byLID, false}, "single MADs from the SA": {byLID, true}, "whole": {whole, true}} {
+		s := newSA(c.answer)
+		s.rmpp = c.rmpp
+		p := open(t, s, time.Now())
+		got, err := p.Ends(t.Context(), at(1), ib.DefaultSubnetPrefix, false)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if len(got) != 301 {
+			t.Fatalf("%s: %d destinations, want 301", name, len(got))
+		}
+		for i, e := range got {
+			if want := ib.LID(2*i + 1); e.LID != want || e.GID != ib.MakeGID(ib.DefaultSubnetPrefix, ib.GUID(want)<<8) {
+				t.Fatalf("%s: destination %d is %+v", name, i, e)
+			}
+		}
+	}
+}
+
+// TestEndsRefused: an SA that says why not is quoted.
+func TestEndsRefused(t *testing.T) {
+	p := open(t, newSA(func(_ int, m *ib.MAD) []byte {
+		m.SetStatus(ib.StatusSAReqInvalid)
+		return m[:]
+	}), time.Now())
+	if _, err := p.Ends(t.Context(), at(1), ib.DefaultSubnetPrefix, false); err == nil {
+		t.Error("no error")
+	}
+}

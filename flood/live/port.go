@@ -1,0 +1,197 @@
+// Package live drives package flood in real time, on ports of a real or
+// simulated fabric. Each port has a goroutine that receives, notes and asks
+// again in one go, so that an instance costs no more than its query.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"heddle/mad"
+)
+
+// ErrPortLost: a port is gone (device removed, simulator ended).
+var ErrPortLost = errors.New("the port is lost")
+
+// handler is a pure state machine that a port drives: a flood.Flooder, or the
+// asker that prepares one.
+type handler interface {
+	Receive(now mad.Time, p *mad.Packet)
+	Expire(now mad.Time)
+	Poll(now mad.Time, send func(*mad.Packet))
+	NextTimer() mad.Time
+}
+
+// Port is a port that queries go out of. Its methods may be called from any
+// goroutine.
+type Port struct {
+	name  string
+	t     mad.Transport
+	epoch time.Time
+
+	mu     sync.Mutex
+	h      handler // guarded by mu; nil: what comes is dropped
+	then   func()  // called with mu held after h has moved; guarded by mu
+	timer  *time.Timer
+	due    mad.Time // of timer; guarded by mu
+	unsent uint64   // sends that failed; guarded by mu
+	err    error    // why the port is lost; guarded by mu
+	lost   chan struct{}
+	ended  chan struct{} // receive has returned
+}
+
+// Open starts to receive from t, which the port owns from now on. All ports of
+// a run have the same epoch. The name is for messages.
+func Open(name string, t mad.Transport, epoch time.Time) *Port {
+	p := &Port{
+		name: name, t: t, epoch: epoch, due: mad.Never,
+		lost: make(chan struct{}), ended: make(chan struct{}),
+	}
+	p.timer = time.AfterFunc(time.Hour, p.expire)
+	p.timer.Stop()
+	go p.receive()
+	return p
+}
+
+// Name is the port's name in messages.
+func (p *Port) Name() string { return p.name }
+
+// Close closes the transport and waits for the receiver.
+func (p *Port) Close() error {
+	err := p.t.Close()
+	<-p.ended
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.h = nil
+	p.timer.Stop()
+	return err
+}
+
+func (p *Port) now() mad.Time { return mad.Time(time.Since(p.epoch)) }
+
+func (p *Port) receive() {
+	defer close(p.ended)
+	var k mad.Packet
+	for {
+		if err := p.t.Recv(&k); err != nil {
+			p.mu.Lock()
+			p.err = fmt.Errorf("%w: %s: %w", ErrPortLost, p.name, err)
+			p.mu.Unlock()
+			close(p.lost)
+			return
+		}
+		now := p.now()
+		p.mu.Lock()
+		if p.h != nil {
+			p.h.Receive(now, &k)
+			p.poll(now)
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *Port) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = mad.Never
+	if p.h == nil {
+		return
+	}
+	now := p.now()
+	p.h.Expire(now)
+	p.poll(now)
+}
+
+// poll sends what there is to send and sets the timer; mu is held. A timer
+// that is due too early does no harm, so it is moved to earlier moments only.
+func (p *Port) poll(now mad.Time) {
+	p.h.Poll(now, p.send)
+	if due := p.h.NextTimer(); due < p.due {
+		p.due = due
+		p.timer.Reset(max(0, due.Sub(now)))
+	}
+	if p.then != nil {
+		p.then()
+	}
+}
+
+// send is best effort: what does not go out times out.
+func (p *Port) send(k *mad.Packet) {
+	if p.t.Send(k) != nil {
+		p.unsent++
+	}
+}
+
+// use makes h what the port drives.
+func (p *Port) use(h handler, then func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.h, p.then = h, then
+}
+
+// failure is why the port was lost, nil while it is not.
+func (p *Port) failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// asker asks single questions of a port that floods nothing yet.
+type asker struct {
+	engine  *mad.Engine
+	waiting map[uint64]chan<- reply
+	next    uint64
+}
+
+type reply struct {
+	data []byte
+	err  error
+}
+
+func newAsker(t mad.Transport, timed bool) *asker {
+	c := mad.Config{TransportTimed: timed, Timeout: time.Second, Retries: 2}
+	return &asker{engine: mad.NewEngine(c.Tuned(t.MaxInFlight())), waiting: map[uint64]chan<- reply{}}
+}
+
+func (a *asker) Receive(now mad.Time, p *mad.Packet) {
+	if c, kind := a.engine.Receive(now, p); kind == mad.KindCompletion {
+		a.done(c)
+	}
+}
+
+func (a *asker) Expire(now mad.Time)                       { a.engine.Expire(now, a.done) }
+func (a *asker) Poll(now mad.Time, send func(*mad.Packet)) { a.engine.Poll(now, send) }
+func (a *asker) NextTimer() mad.Time                       { return a.engine.NextTimer() }
+
+func (a *asker) done(c mad.Completion) {
+	ch := a.waiting[c.Token]
+	delete(a.waiting, c.Token)
+	ch <- reply{append([]byte(nil), c.Data...), c.Err} // there is room
+}
+
+// ask sends one request and returns the whole answer.
+func (p *Port) ask(ctx context.Context, a *asker, r *mad.Request) ([]byte, error) {
+	ch := make(chan reply, 1)
+	p.mu.Lock()
+	a.next++
+	r.Token = a.next
+	a.waiting[r.Token] = ch
+	err := a.engine.Submit(r)
+	now := p.now()
+	p.poll(now)
+	p.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case got := <-ch:
+		return got.data, got.err
+	case <-p.lost:
+		return nil, p.failure()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
