@@ -158,6 +158,8 @@ type Snapshot struct {
 	Partitions *partition.Policy
 	lidPort    []int32 // index in Ports by LID, -1
 	guidPort   []guidRef
+	wires      []wire     // by index in Ports
+	switches   []crossing // by index in Graph.Switches
 }
 
 // guidRef is an entry of guidPort, which is in ascending order: a port's own
@@ -223,6 +225,7 @@ func (s *Snapshot) Finish() {
 	}
 	slices.SortFunc(s.guidPort, byGUID)
 	s.Counts = c
+	s.lay()
 }
 
 // Carry finishes a snapshot that is a copy of old, a finished one, but for the
@@ -257,6 +260,7 @@ func (s *Snapshot) Carry(old *Snapshot, nodes []int32) {
 	count(s, 1)
 	s.Counts = c
 	s.carryAliases(old, nodes)
+	s.layAgain(nodes)
 }
 
 // Port returns the port that r names, nil if there is none.
@@ -339,87 +343,6 @@ func (s *Snapshot) LFT(n int32) []byte {
 		return s.Tables.LFT[i]
 	}
 	return nil
-}
-
-// PathAttr are the attributes of a path.
-type PathAttr struct {
-	MTU  ib.MTU
-	Rate ib.Rate
-	SL   ib.SL
-	Hops uint8 // switches crossed
-}
-
-// Path walks the installed tables from port src (index in Ports) to lid and
-// returns what the path can carry. ok is false where there is none.
-func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
-	dst := s.PortByLID(lid)
-	if dst < 0 || src < 0 {
-		return a, false
-	}
-	p, q := &s.Ports[src], &s.Ports[dst]
-	a.MTU, a.Rate = p.MTU, p.Rate
-	if src == dst {
-		return a, true
-	}
-	onWire := p.Num != 0 // switch port 0 has no wire of its own: the first hop's counts
-	var at Ref
-	if p.Num == 0 && s.Nodes[p.Node].SwitchIndex >= 0 {
-		at = Ref{p.Node, 0}
-	} else if at = p.Peer; at.Node < 0 {
-		return a, false
-	}
-	first := int32(-1)
-	for a.Hops = 0; a.Hops <= 64; a.Hops++ {
-		n := &s.Nodes[at.Node]
-		if n.SwitchIndex < 0 || s.Tables == nil { // arrived at a CA
-			if !s.owns(at, dst) {
-				return a, false
-			}
-			break
-		}
-		if first < 0 {
-			first = n.SwitchIndex
-		}
-		row := s.Tables.LFT[n.SwitchIndex]
-		if int(lid) >= len(row) {
-			return a, false
-		}
-		out := row[lid]
-		if out == 0 {
-			if q.Num != 0 || q.Node != at.Node {
-				return a, false
-			}
-			a.SL = s.Tables.PathSL(first, lid)
-			return a, true
-		}
-		if int(out) > int(n.Info.NumPorts) {
-			return a, false
-		}
-		o := &s.Ports[n.First+int32(out)]
-		if o.Peer.Node < 0 {
-			return a, false
-		}
-		if !onWire {
-			a.MTU, a.Rate, onWire = o.MTU, o.Rate, true
-		}
-		a.MTU, a.Rate = min(a.MTU, o.MTU), ib.MinRate(a.Rate, o.Rate)
-		if s.Nodes[o.Peer.Node].SwitchIndex < 0 {
-			if !s.owns(o.Peer, dst) {
-				return a, false
-			}
-			a.Hops++
-			a.SL = s.Tables.PathSL(first, lid)
-			a.MTU, a.Rate = min(a.MTU, q.MTU), ib.MinRate(a.Rate, q.Rate)
-			return a, true
-		}
-		at = o.Peer
-	}
-	a.MTU, a.Rate = min(a.MTU, q.MTU), ib.MinRate(a.Rate, q.Rate)
-	return a, a.Hops <= 64
-}
-
-func (s *Snapshot) owns(at Ref, dst int32) bool {
-	return s.Nodes[at.Node].First+int32(at.Port) == dst
 }
 
 // GID is the GID of the port with index i in Ports.

@@ -1,6 +1,7 @@
 package subnet
 
 import (
+	"slices"
 	"testing"
 
 	"heddle/fabric"
@@ -203,6 +204,18 @@ func TestCounts(t *testing.T) {
 
 func TestPath(t *testing.T) {
 	s := bed(t)
+	// Data does not flow where one end is only Armed.
+	if a, ok := s.Path(s.index(hostB, 1), 9); ok {
+		t.Errorf("a path over a link that is not Active: %+v", a)
+	}
+	s.at(sw2, 3).Info.PortState = ib.StateActive
+	old := s
+	s = &Snapshot{}
+	*s = *old
+	s.Carry(old, []int32{sw1, sw2})
+	if _, ok := old.Path(s.index(hostB, 1), 9); ok {
+		t.Error("Carry changed the snapshot that it carried over")
+	}
 	for _, c := range []struct {
 		name string
 		src  Ref
@@ -249,6 +262,10 @@ func TestPath(t *testing.T) {
 				}
 			}
 		})
+	}
+	got, ok := s.Trace(s.index(hostB, 1), 9, nil)
+	if want := []Hop{{sw2, 1, 3}, {sw1, 3, 1}}; !ok || !slices.Equal(got, want) {
+		t.Errorf("the way from B to A: %v, want %v (%v)", got, want, ok)
 	}
 	if _, ok := s.Path(-1, 4); ok {
 		t.Error("a path from nowhere")
