@@ -1,9 +1,24 @@
 package sa
 
 import (
+	"cmp"
+	"slices"
+
 	"heddle/ib"
 	wire "heddle/ib/sa"
+	"heddle/qos"
 )
+
+// end is one side of a path query.
+type end struct {
+	port int32 // index in Ports, -1: every end port
+	// gid is what the answer shows, with named: as it was asked, which may be an
+	// alias.
+	gid   ib.GID
+	lid   ib.LID // 0: every LID of the port
+	named bool
+	hop   uint8 // HopLimit: 0xFF behind a router
+}
 
 // pathRecords answers PathRecord queries (IBA §15.2.5.16).
 func pathRecords(q *query) {
@@ -12,228 +27,373 @@ func pathRecords(q *query) {
 		q.status = statusInvalid
 		return
 	}
-	if q.has(wire.PathCompServiceID8) != q.has(wire.PathCompServiceID56) {
-		q.status = statusInsufficient
-		return
-	}
-	src, sOne, ok := q.end(wire.PathCompSGID, wire.PathCompSLID, r.SGID, r.SLID)
-	if !ok {
-		return
-	}
 	if q.has(wire.PathCompDGID) && r.DGID.IsMulticast() {
-		q.status = statusInvalidGID
-		if q.table {
-			q.status = 0
+		if q.checkPath(&r) {
+			q.groupPath(&r)
 		}
-		return // no groups are kept
+		return
 	}
-	dst, dOne, ok := q.end(wire.PathCompDGID, wire.PathCompDLID, r.DGID, r.DLID)
+	src, dst, ok := q.pathEnds(&r)
 	if !ok {
 		return
 	}
-	if !q.checkValues(&r) {
-		return
-	}
-	paths := 127
-	if q.has(wire.PathCompNumbPath) {
+	paths := maxPaths
+	switch {
+	case !q.table: // NumbPath is 1 then, whatever it says
+		paths, q.limit = 1, q.recLen
+	case q.has(wire.PathCompNumbPath):
 		paths = int(r.NumbPath)
 	}
-	if !q.table {
-		if !sOne || !dOne {
-			q.status = statusInsufficient
-			return
-		}
-		paths, q.limit = 1, q.recLen
-	}
-	q.pairs(&r, src, sOne, dst, dOne, paths)
-	if q.status == statusNoResources && !q.table {
-		q.status = 0
-	}
+	q.pairs(&r, src, dst, paths)
 }
 
-// end resolves one side of the path: an index in Ports and one=true, or every
-// end port. ok is false if the query is answered already.
-func (q *query) end(gidComp, lidComp wire.CompMask, gid ib.GID, lid ib.LID) (port int32, one, ok bool) {
-	port = -1
+// maxPaths is more than two ports can have: 128 LIDs each.
+const maxPaths = 128 * 128
+
+// pathEnds checks a query and finds its ends; ok is false if it is answered
+// already.
+func (q *query) pathEnds(r *wire.PathRecord) (src, dst end, ok bool) {
+	if !q.checkPath(r) {
+		return src, dst, false
+	}
+	if src, ok = q.end(wire.PathCompSGID, wire.PathCompSLID, r.SGID, r.SLID); !ok {
+		return src, dst, false
+	}
+	if q.has(wire.PathCompDGID) && q.foreign(r.DGID) {
+		dst, ok = q.router(r)
+		return src, dst, ok
+	}
+	dst, ok = q.end(wire.PathCompDGID, wire.PathCompDLID, r.DGID, r.DLID)
+	return src, dst, ok
+}
+
+// checkPath refuses values that mean nothing.
+func (q *query) checkPath(r *wire.PathRecord) bool {
+	switch {
+	case q.has(wire.PathCompServiceID8) != q.has(wire.PathCompServiceID56):
+		q.status = statusInsufficient
+	case q.has(wire.PathCompMTU) && (r.MTU < ib.MTU256 || r.MTU > ib.MTU4096),
+		q.has(wire.PathCompRate) && !r.Rate.Valid(),
+		q.has(wire.PathCompPKey) && r.PKey.IsEmpty():
+		q.status = statusInvalid
+	}
+	return q.status == 0
+}
+
+// end resolves one side of a path; ok is false if the query is answered
+// already: nobody of this subnet, so no records, or GID and LID of two ports.
+func (q *query) end(gidComp, lidComp wire.CompMask, gid ib.GID, lid ib.LID) (e end, ok bool) {
+	e.port = -1
 	if q.has(gidComp) {
-		if port = q.s.PortByGID(gid); port < 0 {
-			return -1, true, false // nobody of this subnet: no records
+		if e.port = q.s.PortByGID(gid); e.port < 0 {
+			return e, q.none()
 		}
-		one = true
+		e.gid, e.named = ib.MakeGID(q.s.Prefix, gid.GUID()), true
 	}
 	if q.has(lidComp) {
 		p := q.s.PortByLID(lid)
-		if one && p != port {
+		if e.named && p != e.port {
 			q.status = statusInvalid
-			return -1, true, false
+			return e, false
 		}
-		if port, one = p, true; p < 0 {
-			return -1, true, false
+		if e.port, e.lid = p, lid; p < 0 {
+			return e, q.none()
 		}
 	}
-	return port, one, true
+	return e, true
 }
 
-// checkValues refuses values that mean nothing.
-func (q *query) checkValues(r *wire.PathRecord) bool {
-	bad := q.has(wire.PathCompMTU) && (r.MTU < 1 || r.MTU > 5) ||
-		q.has(wire.PathCompRate) && !r.Rate.Valid() ||
-		q.has(wire.PathCompPKey) && r.PKey&0x7FFF == 0
-	if bad {
-		q.status = statusInvalid
-	}
-	return !bad
+// none ends a query that has no records.
+func (q *query) none() bool {
+	q.full = true
+	return false
 }
 
-// pairs goes through the pairs of ends.
-func (q *query) pairs(r *wire.PathRecord, src int32, sOne bool, dst int32, dOne bool, paths int) {
-	all := q.s.EndPortPort
-	one := func(p int32, is bool) []int32 {
-		if is {
-			return []int32{p}
-		}
-		return all
+// foreign reports whether a GID is one of another subnet.
+func (q *query) foreign(g ib.GID) bool {
+	p := g.Prefix()
+	return p != q.s.Prefix && p != ib.DefaultSubnetPrefix
+}
+
+// router is the router port on the way to a GID of another subnet.
+func (q *query) router(r *wire.PathRecord) (e end, ok bool) {
+	e = end{port: -1, gid: r.DGID, named: true, hop: 0xFF}
+	i := slices.IndexFunc(q.opt.PrefixRoutes, func(x PrefixRoute) bool { return x.Prefix == 0 || x.Prefix == r.DGID.Prefix() })
+	if i < 0 {
+		return e, q.none()
 	}
-	for _, a := range one(src, sOne) {
-		for _, b := range one(dst, dOne) {
+	want := q.opt.PrefixRoutes[i].GUID
+	for _, i := range q.s.EndPortPort {
+		p := &q.s.Ports[i]
+		if q.s.Nodes[p.Node].Info.NodeType == ib.NodeRouter && (want == 0 || p.GUID == want) {
+			e.port = i
+			break
+		}
+	}
+	if e.port < 0 {
+		return e, q.none()
+	}
+	if q.has(wire.PathCompDLID) {
+		if e.lid = r.DLID; !ownsLID(&q.s.Ports[e.port], r.DLID) {
+			q.status = statusInvalid
+		}
+	}
+	return e, q.status == 0
+}
+
+// pairs adds the records of all pairs of ends, up to paths each.
+func (q *query) pairs(r *wire.PathRecord, src, dst end, paths int) {
+	s := q.s
+	if src.port >= 0 && dst.port >= 0 {
+		q.pair(r, src, dst, paths)
+		return
+	}
+	all := func(e end) []int32 {
+		if e.port < 0 {
+			return s.EndPortPort
+		}
+		return []int32{e.port}
+	}
+	dsts := all(dst)
+	for _, a := range all(src) {
+		if !q.visible(&s.Ports[a]) {
+			continue
+		}
+		x, y := src, dst
+		x.port = a
+		for _, b := range dsts {
 			if q.full {
 				return
 			}
-			q.pair(r, a, b, paths)
+			y.port = b
+			q.pair(r, x, y, paths)
 		}
 	}
 }
 
-// pair adds up to paths records from port a to port b: first the LIDs of
-// equal offset, then the others.
-func (q *query) pair(r *wire.PathRecord, a, b int32, paths int) {
-	s := q.s
-	p, t := &s.Ports[a], &s.Ports[b]
-	if !s.Share(a, b) || !q.visible(p) || !q.visible(t) {
-		return
+// pair adds up to paths records between two ports.
+func (q *query) pair(r *wire.PathRecord, src, dst end, paths int) (found int) {
+	w := q.way(r, src, dst)
+	if w.impossible {
+		return 0
 	}
-	na, nb := 1<<p.LMC, 1<<t.LMC
-	for pass := range 2 {
-		for i := range na {
-			for j := range nb {
-				if (i == j) != (pass == 0) {
-					continue
+	var out wire.PathRecord
+	for w.next(q) {
+		if found == paths || q.full {
+			return found
+		}
+		if !w.record(q, r, &out) {
+			continue
+		}
+		rec := q.record()
+		if rec == nil {
+			return found
+		}
+		out.Put(rec)
+		found++
+	}
+	return found
+}
+
+// way is what all paths between two ports have in common, and an iterator
+// over their pairs of LIDs: first those of equal offset, then the others.
+type way struct {
+	src, dst   end
+	level      *qos.Level
+	key        ib.PKey
+	impossible bool
+
+	sLID, dLID   ib.LID // the first of each
+	sLIDs, dLIDs int
+	i, j         int
+	second       bool // not the pairs of equal offset
+	started      bool
+}
+
+// way looks at two ports: whether the requester may see them, and by which
+// key and QoS level they speak.
+func (q *query) way(r *wire.PathRecord, src, dst end) (w way) {
+	s := q.s
+	w.src, w.dst = src, dst
+	p, t := &s.Ports[src.port], &s.Ports[dst.port]
+	if !q.visible(p) || !q.visible(t) || !s.Share(src.port, dst.port) {
+		w.impossible = true
+		return w
+	}
+	if q.opt.QoS != nil {
+		w.level = q.level(r, src.port, dst.port)
+	}
+	if w.key, w.impossible = q.pathKey(r, &w); w.impossible {
+		return w
+	}
+	if !src.named {
+		w.src.gid = s.GID(src.port)
+	}
+	if !dst.named {
+		w.dst.gid = s.GID(dst.port)
+	}
+	w.sLID, w.sLIDs = p.LID, 1<<p.LMC
+	if src.lid != 0 {
+		w.sLID, w.sLIDs = src.lid, 1
+	}
+	w.dLID, w.dLIDs = t.LID, 1<<t.LMC
+	if dst.lid != 0 {
+		w.dLID, w.dLIDs = dst.lid, 1
+	}
+	return w
+}
+
+// next goes to the next pair of LIDs.
+func (w *way) next(q *query) bool {
+	for {
+		switch {
+		case !w.started:
+			w.started = true
+		case !w.second:
+			if w.i, w.j = w.i+1, w.j+1; w.i < w.sLIDs && w.j < w.dLIDs {
+				break
+			}
+			w.second, w.i, w.j = true, 0, 0
+			fallthrough
+		default:
+			for {
+				if w.j++; w.j >= w.dLIDs {
+					w.i, w.j = w.i+1, 0
 				}
-				sl, dl := p.LID+ib.LID(i), t.LID+ib.LID(j)
-				if q.has(wire.PathCompSLID) && sl != r.SLID || q.has(wire.PathCompDLID) && dl != r.DLID {
-					continue
+				if w.i >= w.sLIDs {
+					return false
 				}
-				if paths <= 0 || q.full {
-					return
-				}
-				if q.path(r, a, b, sl, dl, pass > 0) {
-					paths--
+				if w.i != w.j {
+					break
 				}
 			}
 		}
+		// A QoS level may ask for certain path bits, the low LMC bits of the SLID.
+		if w.level == nil || !w.level.HasBits || w.src.lid != 0 || w.i == int(w.level.PathBits)&(w.sLIDs-1) {
+			return true
+		}
 	}
 }
 
-// path adds the record of one pair of LIDs, if there is a path that fits.
-func (q *query) path(r *wire.PathRecord, a, b int32, slid, dlid ib.LID, second bool) bool {
+// lids are the pair of LIDs that the iterator is at.
+func (w *way) lids() (src, dst ib.LID) { return w.sLID + ib.LID(w.i), w.dLID + ib.LID(w.j) }
+
+// record makes the record of the pair of LIDs, if there is a path that fits.
+func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 	s := q.s
-	attr, ok := s.Path(a, dlid)
+	slid, dlid := w.lids()
+	a, ok := s.Path(w.src.port, dlid)
 	if !ok {
 		return false
 	}
-	if _, back := s.Path(b, slid); !back && q.has(wire.PathCompReversible) && r.Reversible {
+	v := pathValues{mtu: a.MTU, rate: a.Rate, life: s.PacketLife}
+	if w.src.port == w.dst.port {
+		v.life = 0 // IBA §15.2.5.16: loopback
+	}
+	back, reversible := s.Path(w.dst.port, slid)
+	if q.has(wire.PathCompReversible) && r.Reversible && !reversible {
 		return false
 	}
-	out := wire.PathRecord{
-		SGID: s.GID(a), DGID: s.GID(b), SLID: slid, DLID: dlid, Reversible: true, PKey: s.SharedPKey(a, b), SL: attr.SL,
-		MTUSelector: wire.SelExactly, RateSelector: wire.SelExactly, PacketLifeTimeSelector: wire.SelExactly,
+	v.limit(w.level, w.src.port == w.dst.port)
+	v.rate = understood(v.rate, &s.Ports[w.src.port])
+	if reversible {
+		v.rate = understood(v.rate, &s.Ports[w.dst.port])
 	}
-	if second {
-		out.Preference = 2
+	if !v.fit(q.mask, r) {
+		return false
 	}
-	if q.has(wire.PathCompPKey) {
-		if r.PKey|0x8000 != ib.PKeyDefaultFull {
+	sl, ok := q.pathSL(r, w, a.SL, dlid)
+	if !ok {
+		return false
+	}
+	// What the way back carries less must not be said to be reversible.
+	if reversible && (back.MTU < v.mtu || back.Rate.Order() < v.rate.Order()) {
+		if reversible = false; q.has(wire.PathCompReversible) && r.Reversible {
 			return false
 		}
-		out.PKey = r.PKey
 	}
-	if q.has(wire.PathCompSL) && r.SL != attr.SL {
-		return false
+	*out = wire.PathRecord{
+		SGID: w.src.gid, DGID: w.dst.gid, SLID: slid, DLID: dlid, HopLimit: w.dst.hop, Reversible: reversible, PKey: w.key, SL: sl,
+		MTUSelector: wire.SelExactly, MTU: v.mtu, RateSelector: wire.SelExactly, Rate: v.rate,
+		PacketLifeTimeSelector: wire.SelExactly, PacketLifeTime: v.life, Reserved3: q.opt.PathCaching,
+		RawTraffic: q.raw(r),
 	}
-	life := s.PacketLife
-	if a == b {
-		life = 0
+	if w.second {
+		out.Preference = 2
 	}
-	if out.MTU, ok = fitMTU(attr.MTU, r, q.has(wire.PathCompMTU|wire.PathCompMTUSelector)); !ok {
-		return false
-	}
-	if out.Rate, ok = fitRate(attr.Rate, r, q.has(wire.PathCompRate|wire.PathCompRateSelector)); !ok {
-		return false
-	}
-	if out.PacketLifeTime, ok = fitLife(life, r, q.has(wire.PathCompPacketLifeTime|wire.PathCompLifeSelector)); !ok {
-		return false
-	}
-	rec := q.record()
-	if rec == nil {
-		return false
-	}
-	out.Put(rec)
 	return true
 }
 
-// fitMTU applies selector and value of the request to what the path carries
-// (sa.md §8.4).
-func fitMTU(v ib.MTU, r *wire.PathRecord, asked bool) (ib.MTU, bool) {
-	if !asked {
-		return v, true
+// groupPath answers with the path to a multicast group. The record has the
+// group's values; a source that is named must be a member.
+func (q *query) groupPath(r *wire.PathRecord) {
+	if !q.table {
+		q.limit = q.recLen
 	}
-	switch r.MTUSelector {
-	case wire.SelGreater:
-		return v, v > r.MTU
-	case wire.SelLess:
-		if v < r.MTU {
-			return v, true
-		}
-		return r.MTU - 1, r.MTU > 1
-	case wire.SelExactly:
-		return r.MTU, v >= r.MTU
+	i, ok := slices.BinarySearchFunc(q.v.Groups, &r.DGID, func(g *Group, id *ib.GID) int { return slices.Compare(g.MGID[:], id[:]) })
+	if !ok || q.me >= 0 && !q.s.HasPKey(q.me, q.v.Groups[i].PKey) {
+		return
 	}
-	return v, true
+	g := q.v.Groups[i]
+	src, ok := q.end(wire.PathCompSGID, wire.PathCompSLID, r.SGID, r.SLID)
+	switch {
+	case !ok:
+		return
+	case src.port < 0:
+		src.port = q.me
+	case !slices.ContainsFunc(g.Members, func(m Member) bool { return m.PortGUID == q.s.Ports[src.port].GUID }):
+		return
+	}
+	if src.port < 0 || !q.s.HasPKey(src.port, g.PKey) || !q.visible(&q.s.Ports[src.port]) {
+		return
+	}
+	if q.has(wire.PathCompDLID) && r.DLID != g.MLID || q.has(wire.PathCompPKey) && r.PKey.Base() != g.PKey.Base() ||
+		q.has(wire.PathCompSL) && r.SL != g.SL || q.has(wire.PathCompTClass) && r.TClass != g.TClass ||
+		q.has(wire.PathCompFlowLabel) && r.FlowLabel != g.FlowLabel || q.has(wire.PathCompHopLimit) && r.HopLimit != g.HopLimit ||
+		q.has(wire.PathCompNumbPath) && q.table && r.NumbPath == 0 || q.raw(r) {
+		return
+	}
+	// A group's values are what they are: nothing is adjusted to a selector.
+	v := pathValues{g.MTU, g.Rate, g.PacketLife}
+	w := v
+	if !w.fit(q.mask, r) || w != v {
+		return
+	}
+	if !src.named {
+		src.gid = q.s.GID(src.port)
+	}
+	if src.lid == 0 {
+		src.lid = q.s.Ports[src.port].LID
+	}
+	out := wire.PathRecord{
+		SGID: src.gid, DGID: g.MGID, SLID: src.lid, DLID: g.MLID, HopLimit: g.HopLimit, FlowLabel: g.FlowLabel, TClass: g.TClass,
+		NumbPath: 1, PKey: g.PKey, SL: g.SL, MTUSelector: wire.SelExactly, MTU: g.MTU, RateSelector: wire.SelExactly, Rate: g.Rate,
+		PacketLifeTimeSelector: wire.SelExactly, PacketLifeTime: g.PacketLife,
+	}
+	if q.has(wire.PathCompPKey) {
+		out.PKey = r.PKey
+	}
+	if b := q.record(); b != nil {
+		out.Put(b)
+	}
 }
 
-func fitRate(v ib.Rate, r *wire.PathRecord, asked bool) (ib.Rate, bool) {
-	if !asked {
-		return v, true
+// partitionSL is the service level of a partition's paths, if it has one.
+func (q *query) partitionSL(k ib.PKey) (ib.SL, bool) {
+	if q.s.Partitions == nil {
+		return 0, false
 	}
-	switch r.RateSelector {
-	case wire.SelGreater:
-		return v, v.Cmp(r.Rate) > 0
-	case wire.SelLess:
-		if v.Cmp(r.Rate) < 0 {
-			return v, true
+	list := q.s.Partitions.Partitions
+	for lo, hi := 0, len(list); lo < hi; {
+		m := int(uint(lo+hi) / 2)
+		switch c := cmp.Compare(list[m].PKey.Base(), k.Base()); {
+		case c == 0:
+			return list[m].SL, list[m].HasSL
+		case c < 0:
+			lo = m + 1
+		default:
+			hi = m
 		}
-		slower := r.Rate.Slower()
-		return slower, slower.Valid()
-	case wire.SelExactly:
-		return v, v.Cmp(r.Rate) == 0
 	}
-	return v, true
-}
-
-func fitLife(v uint8, r *wire.PathRecord, asked bool) (uint8, bool) {
-	if !asked {
-		return v, true
-	}
-	switch r.PacketLifeTimeSelector {
-	case wire.SelGreater:
-		return v, v > r.PacketLifeTime
-	case wire.SelLess:
-		if v < r.PacketLifeTime {
-			return v, true
-		}
-		return r.PacketLifeTime - 1, r.PacketLifeTime > 0
-	case wire.SelExactly:
-		return r.PacketLifeTime, v >= r.PacketLifeTime
-	}
-	return v, true
+	return 0, false
 }

@@ -1,14 +1,15 @@
-// Package sa answers queries of the subnet administration class (0x03) from a
-// published snapshot: ClassPortInfo, NodeRecord, PortInfoRecord,
-// SwitchInfoRecord, SMInfoRecord, LinkRecord, LinearForwardingTableRecord and
-// PathRecord.
+// Package sa is subnet administration (class 0x03 on QP1): Answer answers
+// queries from a published snapshot, Core takes what changes something.
 //
-// Answer is a pure function of snapshot and request; any number of goroutines
-// may call it. The same query gives the same records in the same order: by
-// port GUID, then port number. What is not served is refused with status
-// 0x000C, never with silence. Silence is kept for those who must not learn
-// anything: requests with a wrong SM_Key, and all requests while this manager
-// is not the master of a subnet that is up.
+// Answer is a pure function of snapshot, view and request; any number of
+// goroutines may call it. The same query gives the same records in the same
+// order: by port GUID, then port number. What is not served is refused with
+// status 0x000C, never with silence. Silence is kept for those who must not
+// learn anything: requests with a wrong SM_Key, and all requests while this
+// manager is not the master of a subnet that is up.
+//
+// Nobody sees a port that he shares no partition with (IBA §15.4.1.2); keys and
+// P_Key tables are told only to those who know the SA's key.
 //
 // A whole table is one message: one header and all records behind it, for
 // transports that segment (kernel RMPP agents, and transport/ibsim with
@@ -61,6 +62,14 @@ type Options struct {
 	// PathCaching is what PathRecord answers carry in the 3 reserved bits at bit
 	// offset 353, by which hosts are told that they may cache; 0: nothing.
 	PathCaching uint8
+	// PrefixRoutes are the routers to other subnets; the first that fits counts.
+	PrefixRoutes []PrefixRoute
+}
+
+// PrefixRoute says by which router port GIDs of another subnet are reached.
+type PrefixRoute struct {
+	Prefix ib.SubnetPrefix // 0: any
+	GUID   ib.GUID         // port GUID of the router; 0: the first router of the subnet
 }
 
 // Source is what answers are made from. Each part is immutable.
@@ -89,9 +98,11 @@ type query struct {
 	mask    wire.CompMask
 	mod     uint32
 	data    []byte // of the request, 200 bytes
-	table   bool
+	method  ib.Method
+	attr    ib.AttrID // of the answer
+	table   bool      // any number of records is an answer
 	trusted bool
-	me      int32 // index in Ports of the requester's port
+	me      int32 // index in Ports of the requester's port, -1 if it is not known yet
 
 	out    []byte
 	recLen int
@@ -102,7 +113,7 @@ type query struct {
 }
 
 // Answer appends the answer to resp. Requests that change something are for a
-// Core.
+// Core. It allocates nothing for a PathRecord if resp has room.
 func Answer(src *Source, req *Request, resp []byte) ([]byte, Verdict) {
 	q, m, v := open(src, req)
 	if v != Answered {
@@ -112,28 +123,21 @@ func Answer(src *Source, req *Request, resp []byte) ([]byte, Verdict) {
 	if mm.ClassVersion() != wire.ClassVersion || mm.BaseVersion() != 1 {
 		return refuse(resp, m, ib.StatusBadVersion), Answered
 	}
-	method := mm.Method()
-	if changes(method, mm.AttrID()) {
+	q.method, q.attr = mm.Method(), mm.AttrID()
+	if changes(q.method, q.attr) {
 		return resp, ForCore
-	}
-	q.table = method == ib.MethodGetTable
-	serve, size := server(mm.AttrID())
-	if serve == nil || method != ib.MethodGet && !q.table || q.table && mm.AttrID() == wire.AttrClassPortInfo {
-		if method != ib.MethodGet && mm.AttrID() == wire.AttrClassPortInfo {
-			return refuse(resp, m, statusInvalid), Answered
-		}
-		return refuse(resp, m, ib.StatusBadMethodAttr), Answered
 	}
 	start := len(resp)
 	q.out = append(resp, m[:wire.HeaderLen]...)
-	q.recLen, q.limit = size, maxData
-	switch {
-	case !q.table:
-		q.limit = 2 * size // the second one shows that there are too many
-	case req.SingleMAD:
-		q.limit = singleData / size * size
+	if q.attr == wire.AttrPathRecord && (q.method == ib.MethodGet || q.method == ib.MethodGetTable) {
+		q.room(wire.PathRecordLen)
+		pathRecords(&q)
+	} else {
+		p := new(query) // q itself stays where it costs nothing
+		*p = q
+		p.dispatch()
+		q = *p
 	}
-	serve(&q)
 	if q.status == 0 && !q.table {
 		switch {
 		case q.n == 0:
@@ -143,11 +147,55 @@ func Answer(src *Source, req *Request, resp []byte) ([]byte, Verdict) {
 		}
 	}
 	if q.status != 0 {
-		return refuse(q.out[:start], m, q.status), Answered
+		resp = refuse(q.out[:start], m, q.status)
+		binary.BigEndian.PutUint16(resp[start+16:], uint16(q.attr))
+		return resp, Answered
 	}
 	q.finish(start)
 	return q.out, Answered
 }
+
+// dispatch has a query answered by the function for its method and attribute.
+func (q *query) dispatch() {
+	var serve func(*query)
+	size := 0
+	switch {
+	case q.method == ib.MethodGetMulti && q.attr == wire.AttrMultiPathRecord:
+		serve, size = multiPaths, wire.PathRecordLen
+		q.attr = wire.AttrPathRecord
+	case q.method == ib.MethodGetTraceTable && (q.attr == wire.AttrTraceRecord || q.attr == wire.AttrPathRecord):
+		serve, size = traceRecords, wire.TraceRecordLen
+		q.attr = wire.AttrTraceRecord
+	case q.attr == wire.AttrClassPortInfo && q.method != ib.MethodGet:
+		q.status = statusInvalid
+		return
+	case q.method == ib.MethodGet || q.method == ib.MethodGetTable:
+		serve, size = server(q.attr)
+	}
+	if serve == nil {
+		q.status = ib.StatusBadMethodAttr
+		return
+	}
+	q.room(size)
+	serve(q)
+}
+
+// room says how large records are, and with it how many fit.
+func (q *query) room(size int) {
+	q.recLen, q.limit = size, maxData
+	q.table = q.method != ib.MethodGet
+	switch {
+	case !q.table:
+		q.limit = 2 * size // the second one shows that there are too many
+	case q.req.SingleMAD:
+		q.limit = singleData / size * size
+	}
+}
+
+var (
+	noOptions Options
+	noView    View
+)
 
 // open checks what comes before method and attribute: that it is a request to
 // a master, that the SM_Key is 0 or right, and that the requester is one of
@@ -164,7 +212,7 @@ func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 	}
 	opt := src.Opt
 	if opt == nil {
-		opt = &Options{}
+		opt = &noOptions
 	}
 	if h.SMKey != 0 && h.SMKey != opt.SAKey {
 		return q, nil, Drop
@@ -174,7 +222,7 @@ func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 		trusted: h.SMKey != 0, me: -1,
 	}
 	if q.v == nil {
-		q.v = &View{}
+		q.v = &noView
 	}
 	if lid := req.From.LID; lid == 0 {
 		q.me = s.PortIndex(s.Self)
@@ -240,8 +288,9 @@ func refuse(resp, m []byte, st ib.Status) []byte {
 func (q *query) finish(start int) {
 	h := q.out[start : start+wire.HeaderLen]
 	respond(h, 0)
+	binary.BigEndian.PutUint16(h[16:], uint16(q.attr))
 	var off uint16
-	if q.recLen != wire.ClassPortInfoLen || h[17] != byte(wire.AttrClassPortInfo) {
+	if q.attr != wire.AttrClassPortInfo {
 		off = wire.OffsetWords(q.recLen)
 	}
 	if q.table && q.n == 0 {
@@ -291,26 +340,6 @@ func (q *query) drop() {
 // has reports whether a component is asked for.
 func (q *query) has(c wire.CompMask) bool { return q.mask.Has(c) }
 
-// ownsLID reports whether the port has the LID, any of its LMC range.
-func ownsLID(p *subnet.Port, lid ib.LID) bool {
-	return lid >= p.LID && int(lid) < int(p.LID)+1<<p.LMC
-}
-
-// endPort is the index of the end port that a port belongs to: port 0 for
-// switch ports.
-func (q *query) endPort(p *subnet.Port) int32 {
-	nd := &q.s.Nodes[p.Node]
-	if nd.Info.NodeType == ib.NodeSwitch {
-		return nd.First
-	}
-	return nd.First + int32(p.Num)
-}
-
-// visible reports whether the requester may see a port.
-func (q *query) visible(p *subnet.Port) bool {
-	return q.me < 0 || q.s.Share(q.me, q.endPort(p))
-}
-
 // server is what answers an attribute, and the size of its record.
 func server(a ib.AttrID) (func(*query), int) {
 	switch a {
@@ -328,8 +357,14 @@ func server(a ib.AttrID) (func(*query), int) {
 		return linkRecords, wire.LinkRecordLen
 	case wire.AttrLFTRecord:
 		return lftRecords, wire.LFTRecordLen
-	case wire.AttrPathRecord:
-		return pathRecords, wire.PathRecordLen
+	case wire.AttrSLtoVLRecord:
+		return slToVLRecords, wire.SLtoVLRecordLen
+	case wire.AttrVLArbRecord:
+		return vlArbRecords, wire.VLArbRecordLen
+	case wire.AttrMFTRecord:
+		return mftRecords, wire.MFTRecordLen
+	case wire.AttrPKeyTableRecord:
+		return pKeyRecords, wire.PKeyTableRecordLen
 	case wire.AttrMCMemberRecord:
 		return memberRecords, wire.MCMemberRecordLen
 	case wire.AttrServiceRecord:

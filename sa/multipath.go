@@ -1,0 +1,164 @@
+package sa
+
+import (
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/subnet"
+)
+
+// multiPathComps pairs the components of a MultiPathRecord with those of a
+// PathRecord that mean the same.
+var multiPathComps = [...]struct{ multi, path wire.CompMask }{
+	{wire.MultiPathCompRawTraffic, wire.PathCompRawTraffic},
+	{wire.MultiPathCompFlowLabel, wire.PathCompFlowLabel},
+	{wire.MultiPathCompHopLimit, wire.PathCompHopLimit},
+	{wire.MultiPathCompTClass, wire.PathCompTClass},
+	{wire.MultiPathCompReversible, wire.PathCompReversible},
+	{wire.MultiPathCompPKey, wire.PathCompPKey},
+	{wire.MultiPathCompQoSClass, wire.PathCompQoSClass},
+	{wire.MultiPathCompSL, wire.PathCompSL},
+	{wire.MultiPathCompMTUSelector, wire.PathCompMTUSelector},
+	{wire.MultiPathCompMTU, wire.PathCompMTU},
+	{wire.MultiPathCompRateSelector, wire.PathCompRateSelector},
+	{wire.MultiPathCompRate, wire.PathCompRate},
+	{wire.MultiPathCompLifeSelector, wire.PathCompLifeSelector},
+	{wire.MultiPathCompPacketLifeTime, wire.PathCompPacketLifeTime},
+	{wire.MultiPathCompServiceID8, wire.PathCompServiceID8},
+	{wire.MultiPathCompServiceID56, wire.PathCompServiceID56},
+}
+
+// defaultPaths is how many paths a query gets that does not say.
+const defaultPaths = 127
+
+// multiPaths answers MultiPathRecord queries (IBA §15.2.5.20): paths from
+// some ports to others, all together up to NumbPath.
+func multiPaths(q *query) {
+	var m wire.MultiPathRecord
+	if q.req.Data[26]&wire.RMPPActive == 0 || m.Decode(q.data) != nil {
+		q.status = statusInvalid
+		return
+	}
+	if !q.has(wire.MultiPathCompSGIDCount|wire.MultiPathCompDGIDCount) || m.SGIDCount == 0 || m.DGIDCount == 0 {
+		q.status = statusInsufficient
+		return
+	}
+	paths := defaultPaths
+	if q.has(wire.MultiPathCompNumbPath) {
+		paths = int(m.NumbPath)
+	}
+	r := wire.PathRecord{
+		RawTraffic: m.RawTraffic, FlowLabel: m.FlowLabel, HopLimit: m.HopLimit, TClass: m.TClass, Reversible: m.Reversible,
+		PKey: m.PKey, QoSClass: m.QoSClass, SL: m.SL, MTUSelector: m.MTUSelector, MTU: m.MTU, RateSelector: m.RateSelector, Rate: m.Rate,
+		PacketLifeTimeSelector: m.PacketLifeTimeSelector, PacketLifeTime: m.PacketLifeTime, ServiceID: m.ServiceID,
+	}
+	mask := wire.CompMask(0)
+	for _, c := range multiPathComps {
+		if q.has(c.multi) {
+			mask |= c.path
+		}
+	}
+	q.mask = mask
+	if !q.checkPath(&r) {
+		return
+	}
+	var ends [wire.MaxMultiPathGIDs]end
+	n := int(m.SGIDCount) + int(m.DGIDCount)
+	for i, g := range m.GIDs[:n] {
+		port := q.s.PortByGID(g)
+		if g.IsMulticast() || port < 0 {
+			q.status = statusInvalidGID
+			return
+		}
+		ends[i] = end{port: port, gid: ib.MakeGID(q.s.Prefix, g.GUID()), named: true}
+	}
+	srcs, dsts := ends[:m.SGIDCount], ends[m.SGIDCount:n]
+	if len(srcs) == 2 && len(dsts) == 2 && paths == 2 && q.disjoint(&r, srcs, dsts) {
+		return
+	}
+	for _, a := range srcs {
+		for _, b := range dsts {
+			paths -= q.pair(&r, a, b, paths)
+		}
+	}
+}
+
+// option is a path that may be one of two.
+type option struct {
+	rec   wire.PathRecord
+	ports []int32 // that packets leave by
+}
+
+// disjoint answers what automatic path migration between two ports of each of
+// two nodes asks for: two paths, one from each source and one to each
+// destination, that share as few cables as can be, then as few switches, and
+// that are as short as can be. It reports whether there are two.
+func (q *query) disjoint(r *wire.PathRecord, srcs, dsts []end) bool {
+	var of [2][2][]option
+	for i, a := range srcs {
+		for j, b := range dsts {
+			of[i][j] = q.options(r, a, b)
+		}
+	}
+	var best [2]*option
+	var least int
+	for cross := range 2 {
+		first, second := of[0][cross], of[1][1-cross]
+		for i := range first {
+			for j := range second {
+				c := q.overlap(first[i].ports, second[j].ports)
+				if best[0] == nil || c < least {
+					least, best = c, [2]*option{&first[i], &second[j]}
+				}
+			}
+		}
+	}
+	if best[0] == nil {
+		return false
+	}
+	for _, o := range best {
+		if b := q.record(); b != nil {
+			o.rec.Put(b)
+		}
+	}
+	return true
+}
+
+// maxOptions bounds the search for disjoint paths: LIDs of two ports with the
+// LMC 3, in pairs of equal offset.
+const maxOptions = 8
+
+// options are the paths of equal offset between two ports.
+func (q *query) options(r *wire.PathRecord, a, b end) (list []option) {
+	w := q.way(r, a, b)
+	if w.impossible {
+		return nil
+	}
+	for w.next(q) && !w.second && len(list) < maxOptions {
+		var o option
+		if w.record(q, r, &o.rec) {
+			o.ports, _, _ = q.s.Hops(a.port, o.rec.DLID, nil)
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// overlap weighs two paths: cables that both use, then switches, then hops.
+func (q *query) overlap(a, b []int32) int {
+	const cable, node = 1 << 16, 1 << 8
+	s := q.s
+	sum := len(a) + len(b)
+	for _, x := range a {
+		p := &s.Ports[x]
+		for _, y := range b {
+			t := &s.Ports[y]
+			if x == y || p.Peer == (subnet.Ref{Node: t.Node, Port: t.Num}) {
+				sum += cable
+			}
+			if p.Node == t.Node && s.Nodes[p.Node].SwitchIndex >= 0 {
+				sum += node
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,270 @@
+package sa
+
+import (
+	"slices"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/qos"
+	"heddle/subnet"
+)
+
+// pathValues are what a selector can be asked of.
+type pathValues struct {
+	mtu  ib.MTU
+	rate ib.Rate
+	life uint8 // 4.096 µs × 2^n
+}
+
+// limit applies a QoS level.
+func (v *pathValues) limit(l *qos.Level, loopback bool) {
+	if l == nil {
+		return
+	}
+	if l.MTULimit != 0 {
+		v.mtu = min(v.mtu, l.MTULimit)
+	}
+	if o := l.RateLimit.Order(); o != 0 && o < v.rate.Order() {
+		v.rate = l.RateLimit
+	}
+	if l.HasLife && !loopback {
+		v.life = l.PacketLife
+	}
+}
+
+// The components that a selector and its value make together. One of them
+// alone asks for nothing.
+const (
+	pathCompMTU  = wire.PathCompMTU | wire.PathCompMTUSelector
+	pathCompRate = wire.PathCompRate | wire.PathCompRateSelector
+	pathCompLife = wire.PathCompPacketLifeTime | wire.PathCompLifeSelector
+)
+
+// fit applies the selectors of a query (IBA §15.2.5.16): a path may be asked to
+// carry less than it can, so values are lowered to what was asked, but a rate
+// is not lowered to "exactly", for a sender goes by it.
+func (v *pathValues) fit(mask wire.CompMask, r *wire.PathRecord) bool {
+	if !mask.Any(pathCompMTU | pathCompRate | pathCompLife) {
+		return true
+	}
+	if mask.Has(pathCompMTU) {
+		n, ok := adjust(int(v.mtu), int(r.MTU), 1, r.MTUSelector)
+		if v.mtu = ib.MTU(n); !ok {
+			return false
+		}
+	}
+	if mask.Has(pathCompRate) {
+		have, asked := v.rate.Order(), r.Rate.Order()
+		switch r.RateSelector {
+		case wire.SelGreater:
+			if have <= asked {
+				return false
+			}
+		case wire.SelLess:
+			if have >= asked {
+				if v.rate = r.Rate.Slower(); v.rate == 0 {
+					return false
+				}
+			}
+		case wire.SelExactly:
+			if have != asked {
+				return false
+			}
+		}
+	}
+	if mask.Has(pathCompLife) {
+		n, ok := adjust(int(v.life), int(r.PacketLifeTime), 0, r.PacketLifeTimeSelector)
+		if v.life = uint8(n); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// adjust applies a selector to an ordered value whose smallest is least.
+func adjust(have, asked, least int, sel uint8) (int, bool) {
+	switch sel {
+	case wire.SelGreater:
+		return have, have > asked
+	case wire.SelLess:
+		if have < asked {
+			return have, true
+		}
+		return asked - 1, asked > least
+	case wire.SelExactly:
+		return asked, have >= asked
+	}
+	return have, true
+}
+
+// understood lowers a rate to one that the software of a port knows: codes of
+// 2x links, HDR and NDR came later, each with a capability bit of the port.
+func understood(r ib.Rate, p *subnet.Port) ib.Rate {
+	switch r {
+	case ib.Rate28, ib.Rate50, ib.Rate400, ib.Rate600, ib.Rate800, ib.Rate1200:
+	default:
+		return r
+	}
+	var have ib.CapMask2
+	if p.Info.CapabilityMask.Has(ib.CapIsCapabilityMask2Supported) {
+		have = p.Info.CapabilityMask2
+	}
+	wide, hdr, ndr := have.Has(ib.Cap2IsLinkWidth2xSupported), have.Has(ib.Cap2IsLinkSpeedHDRSupported), have.Has(ib.Cap2IsLinkSpeedNDRSupported)
+	ext := p.Info.CapabilityMask.Has(ib.CapIsExtendedSpeedsSupported)
+	switch r {
+	case ib.Rate800, ib.Rate1200:
+		if ndr {
+			return r
+		}
+		if hdr {
+			return ib.Rate600
+		}
+	case ib.Rate400, ib.Rate600:
+		if wide || hdr || ndr {
+			return r
+		}
+	case ib.Rate50:
+		if wide || hdr || ndr {
+			return r
+		}
+		return ib.Rate40
+	case ib.Rate28:
+		switch {
+		case wide:
+			return r
+		case ext:
+			return ib.Rate25
+		}
+		return ib.Rate20
+	}
+	if ext {
+		return ib.Rate300
+	}
+	return ib.Rate120
+}
+
+// raw reports whether a path for raw packets is asked for, which have no P_Key.
+func (q *query) raw(r *wire.PathRecord) bool { return q.has(wire.PathCompRawTraffic) && r.RawTraffic }
+
+// pathKey is the P_Key of the paths between two ports; none reports that they
+// have none that fits. A key that was asked for is answered as it was asked.
+// Else it is the lowest shared one, with the membership of the source, for the
+// source looks it up in its own table.
+func (q *query) pathKey(r *wire.PathRecord, w *way) (key ib.PKey, none bool) {
+	a, b := q.s.Ports[w.src.port].PKeys, q.s.Ports[w.dst.port].PKeys
+	switch {
+	case q.raw(r):
+		return 0, false
+	case q.has(wire.PathCompPKey):
+		if w.level != nil && len(w.level.PKeys) > 0 && !allows(w.level, r.PKey) {
+			return 0, true
+		}
+		return r.PKey, commonKey(a, b, r.PKey.Base(), nil) == 0
+	case w.level != nil && len(w.level.PKeys) > 0:
+		key = commonKey(a, b, 0, w.level)
+	default:
+		key = commonKey(a, b, 0, nil)
+	}
+	return key, key == 0
+}
+
+func allows(l *qos.Level, k ib.PKey) bool {
+	return slices.ContainsFunc(l.PKeys, func(x ib.PKey) bool { return x.Base() == k.Base() })
+}
+
+// commonKey is the lowest key of table a by which its port reaches the one with
+// table b: one of the two must be a full member. With only it must have that
+// base, with a level be one of the level's. Who is in a partition as full and as
+// limited member goes as full. A table that was not read counts as full member
+// of what the other has. 0: there is none.
+func commonKey(a, b []ib.PKey, only ib.PKey, l *qos.Level) (best ib.PKey) {
+	if len(a) == 1 && len(b) == 1 && a[0] == ib.PKeyDefaultFull && b[0] == ib.PKeyDefaultFull && only == 0 && l == nil {
+		return ib.PKeyDefaultFull
+	}
+	take := func(k ib.PKey) {
+		switch {
+		case k.IsEmpty(), only != 0 && k.Base() != only, l != nil && !allows(l, k):
+		case best == 0, k.Base() < best.Base():
+			best = k
+		case k.Base() == best.Base():
+			best |= k
+		}
+	}
+	switch {
+	case a == nil && b == nil:
+		if only != 0 {
+			return only | 0x8000
+		}
+		take(ib.PKeyDefaultFull)
+	case a == nil:
+		for _, y := range b {
+			take(y | 0x8000)
+		}
+	case b == nil:
+		for _, x := range a {
+			take(x)
+		}
+	default:
+		for _, x := range a {
+			for _, y := range b {
+				if x.Base() == y.Base() && (x.IsFull() || y.IsFull()) {
+					take(x)
+				}
+			}
+		}
+	}
+	return best
+}
+
+// level is what the QoS policy gives to the paths between two ports.
+func (q *query) level(r *wire.PathRecord, a, b int32) *qos.Level {
+	src, dst := q.qosEnd(a), q.qosEnd(b)
+	x := qos.Query{Src: &src, Dst: &dst}
+	if x.HasPKey = q.has(wire.PathCompPKey); x.HasPKey {
+		x.PKey = r.PKey
+	}
+	if x.HasServiceID = q.has(wire.PathCompServiceID8 | wire.PathCompServiceID56); x.HasServiceID {
+		x.ServiceID = r.ServiceID
+	}
+	switch {
+	case q.has(wire.PathCompQoSClass):
+		x.QoSClass, x.HasQoSClass = r.QoSClass, true
+	case q.has(wire.PathCompTClass) && r.TClass != 0:
+		// RDMA CM puts a socket's type of service here if its addresses are IPv6.
+		x.QoSClass, x.HasQoSClass = uint16(r.TClass), true
+	}
+	return q.opt.QoS.Level(&x)
+}
+
+func (q *query) qosEnd(i int32) qos.End {
+	p := &q.s.Ports[i]
+	n := &q.s.Nodes[p.Node]
+	return qos.End{
+		GUID: p.GUID, Node: n.Desc, Port: p.Num, Type: n.Info.NodeType, PKeys: p.PKeys,
+		Self: i == q.s.PortIndex(q.s.Self),
+	}
+}
+
+// pathSL is the service level of a path. Where the routing engine uses lanes
+// it says which, and a packet of another level might close a cycle; else the
+// QoS level does, the partition, or who asks. ok is false if another one was
+// asked for, or if one that nobody prescribes has no lane on the way.
+func (q *query) pathSL(r *wire.PathRecord, w *way, engine ib.SL, dlid ib.LID) (sl ib.SL, ok bool) {
+	asked := q.has(wire.PathCompSL)
+	prescribed := true
+	switch {
+	case q.s.Tables != nil && q.s.Tables.SL != nil:
+		sl = engine
+	case w.level != nil:
+		sl = w.level.SL
+	default:
+		sl, prescribed = q.partitionSL(w.key)
+	}
+	if !asked {
+		return sl, true
+	}
+	if prescribed {
+		return sl, r.SL == sl
+	}
+	return r.SL, r.SL == 0 || q.hasLane(w.src.port, dlid, r.SL)
+}

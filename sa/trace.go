@@ -1,0 +1,88 @@
+package sa
+
+import (
+	"heddle/ib"
+	wire "heddle/ib/sa"
+)
+
+// traceRecords answers SubnAdmGetTraceTable: a PathRecord says which path, and
+// each node on it is a record, in the order in which packets meet them. IDs are
+// GUIDs and so never change (IDGeneration is 0); those of nodes that the
+// requester shares no partition with are 0: the path is told, not who they are.
+func traceRecords(q *query) {
+	var r wire.PathRecord
+	if r.Decode(q.data) != nil {
+		q.status = statusInvalid
+		return
+	}
+	src, dst, ok := q.pathEnds(&r)
+	if !ok {
+		return
+	}
+	if src.port < 0 || dst.port < 0 {
+		q.status = statusInsufficient
+		return
+	}
+	w := q.way(&r, src, dst)
+	if w.impossible {
+		return
+	}
+	var rec wire.PathRecord
+	for w.next(q) {
+		if !w.record(q, &r, &rec) {
+			continue
+		}
+		var buf [66]int32
+		ports, _, _ := q.s.Hops(src.port, rec.DLID, buf[:0])
+		q.trace(src.port, dst.port, ports)
+		return
+	}
+}
+
+// trace adds the records of a path whose packets leave by these ports.
+func (q *query) trace(src, dst int32, ports []int32) {
+	s := q.s
+	entry := int32(-1)
+	for _, exit := range ports {
+		q.traceNode(entry, exit)
+		entry = s.PortIndex(s.Ports[exit].Peer)
+	}
+	switch {
+	case entry < 0: // to oneself
+		q.traceNode(src, dst)
+	case s.Ports[dst].Num == 0: // a switch consumes the packet by its port 0
+		q.traceNode(entry, dst)
+	default:
+		q.traceNode(entry, -1)
+	}
+}
+
+// traceNode adds the record of a node that packets enter and leave by these
+// ports, indices in Ports; -1: they come from or end there.
+func (q *query) traceNode(entry, exit int32) {
+	s := q.s
+	p := &s.Ports[max(entry, exit)]
+	n := &s.Nodes[p.Node]
+	r := wire.TraceRecord{GIDPrefix: s.Prefix, NodeType: n.Info.NodeType}
+	known := q.visible(p)
+	if known {
+		r.NodeID, r.ChassisID = uint64(n.Info.NodeGUID), uint64(n.Info.SystemImageGUID)
+	}
+	port := func(i int32) (num uint8, id ib.GUID) {
+		if i < 0 {
+			return 0, 0
+		}
+		if num = s.Ports[i].Num; known {
+			id = s.Ports[i].GUID
+		}
+		return num, id
+	}
+	var id ib.GUID
+	r.EntryPort, id = port(entry)
+	r.EntryPortID = uint64(id)
+	r.ExitPort, id = port(exit)
+	r.ExitPortID = uint64(id)
+	if b := q.record(); b != nil {
+		r.Put(b)
+	}
+}
