@@ -84,8 +84,8 @@ func multiPaths(q *query) {
 
 // option is a path that may be one of two.
 type option struct {
-	rec   wire.PathRecord
-	ports []int32 // that packets leave by
+	rec  wire.PathRecord
+	hops []subnet.Hop
 }
 
 // disjoint answers what automatic path migration between two ports of each of
@@ -105,7 +105,7 @@ func (q *query) disjoint(r *wire.PathRecord, srcs, dsts []end) bool {
 		first, second := of[0][cross], of[1][1-cross]
 		for i := range first {
 			for j := range second {
-				c := q.overlap(first[i].ports, second[j].ports)
+				c := q.overlap(first[i].hops, second[j].hops)
 				if best[0] == nil || c < least {
 					least, best = c, [2]*option{&first[i], &second[j]}
 				}
@@ -133,10 +133,10 @@ func (q *query) options(r *wire.PathRecord, a, b end) (list []option) {
 	if w.impossible {
 		return nil
 	}
-	for w.next(q) && !w.second && len(list) < maxOptions {
+	for w.next() && !w.second && len(list) < maxOptions {
 		var o option
 		if w.record(q, r, &o.rec) {
-			o.ports, _, _ = q.s.Hops(a.port, o.rec.DLID, nil)
+			o.hops, _ = q.s.Trace(a.port, o.rec.DLID, nil)
 			list = append(list, o)
 		}
 	}
@@ -144,19 +144,20 @@ func (q *query) options(r *wire.PathRecord, a, b end) (list []option) {
 }
 
 // overlap weighs two paths: cables that both use, then switches, then hops.
-func (q *query) overlap(a, b []int32) int {
+func (q *query) overlap(a, b []subnet.Hop) int {
 	const cable, node = 1 << 16, 1 << 8
-	s := q.s
 	sum := len(a) + len(b)
 	for _, x := range a {
-		p := &s.Ports[x]
 		for _, y := range b {
-			t := &s.Ports[y]
-			if x == y || p.Peer == (subnet.Ref{Node: t.Node, Port: t.Num}) {
-				sum += cable
+			if x.Node != y.Node {
+				continue
 			}
-			if p.Node == t.Node && s.Nodes[p.Node].SwitchIndex >= 0 {
-				sum += node
+			sum += node
+			// A cable between two switches is met at both of its ends.
+			for _, p := range [2]uint8{x.In, x.Out} {
+				if p != 0 && (p == y.In || p == y.Out) {
+					sum += cable
+				}
 			}
 		}
 	}

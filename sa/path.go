@@ -178,7 +178,7 @@ func (q *query) pair(r *wire.PathRecord, src, dst end, paths int) (found int) {
 		return 0
 	}
 	var out wire.PathRecord
-	for w.next(q) {
+	for w.next() {
 		if found == paths || q.full {
 			return found
 		}
@@ -244,32 +244,25 @@ func (q *query) way(r *wire.PathRecord, src, dst end) (w way) {
 }
 
 // next goes to the next pair of LIDs.
-func (w *way) next(q *query) bool {
-	for {
-		switch {
-		case !w.started:
-			w.started = true
-		case !w.second:
-			if w.i, w.j = w.i+1, w.j+1; w.i < w.sLIDs && w.j < w.dLIDs {
-				break
-			}
-			w.second, w.i, w.j = true, 0, 0
-			fallthrough
-		default:
-			for {
-				if w.j++; w.j >= w.dLIDs {
-					w.i, w.j = w.i+1, 0
-				}
-				if w.i >= w.sLIDs {
-					return false
-				}
-				if w.i != w.j {
-					break
-				}
-			}
+func (w *way) next() bool {
+	if !w.started {
+		w.started = true
+		return true
+	}
+	if !w.second {
+		if w.i, w.j = w.i+1, w.j+1; w.i < w.sLIDs && w.j < w.dLIDs {
+			return true
 		}
-		// A QoS level may ask for certain path bits, the low LMC bits of the SLID.
-		if w.level == nil || !w.level.HasBits || w.src.lid != 0 || w.i == int(w.level.PathBits)&(w.sLIDs-1) {
+		w.second, w.i, w.j = true, 0, 0
+	}
+	for {
+		if w.j++; w.j >= w.dLIDs {
+			w.i, w.j = w.i+1, 0
+		}
+		if w.i >= w.sLIDs {
+			return false
+		}
+		if w.i != w.j {
 			return true
 		}
 	}

@@ -1,8 +1,6 @@
 package sa
 
 import (
-	"slices"
-
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/qos"
@@ -156,20 +154,10 @@ func (q *query) pathKey(r *wire.PathRecord, w *way) (key ib.PKey, none bool) {
 	case q.raw(r):
 		return 0, false
 	case q.has(wire.PathCompPKey):
-		if w.level != nil && len(w.level.PKeys) > 0 && !allows(w.level, r.PKey) {
-			return 0, true
-		}
-		return r.PKey, commonKey(a, b, r.PKey.Base(), nil) == 0
-	case w.level != nil && len(w.level.PKeys) > 0:
-		key = commonKey(a, b, 0, w.level)
-	default:
-		key = commonKey(a, b, 0, nil)
+		return r.PKey, commonKey(a, b, r.PKey.Base(), w.level) == 0
 	}
+	key = commonKey(a, b, 0, w.level)
 	return key, key == 0
-}
-
-func allows(l *qos.Level, k ib.PKey) bool {
-	return slices.ContainsFunc(l.PKeys, func(x ib.PKey) bool { return x.Base() == k.Base() })
 }
 
 // commonKey is the lowest key of table a by which its port reaches the one with
@@ -183,7 +171,7 @@ func commonKey(a, b []ib.PKey, only ib.PKey, l *qos.Level) (best ib.PKey) {
 	}
 	take := func(k ib.PKey) {
 		switch {
-		case k.IsEmpty(), only != 0 && k.Base() != only, l != nil && !allows(l, k):
+		case k.IsEmpty(), only != 0 && k.Base() != only, l != nil && !l.Allows(k):
 		case best == 0, k.Base() < best.Base():
 			best = k
 		case k.Base() == best.Base():
@@ -192,10 +180,10 @@ func commonKey(a, b []ib.PKey, only ib.PKey, l *qos.Level) (best ib.PKey) {
 	}
 	switch {
 	case a == nil && b == nil:
-		if only != 0 {
-			return only | 0x8000
+		if only == 0 {
+			only = ib.PKeyDefaultFull.Base()
 		}
-		take(ib.PKeyDefaultFull)
+		take(only | 0x8000)
 	case a == nil:
 		for _, y := range b {
 			take(y | 0x8000)

@@ -241,15 +241,21 @@ func (q *query) hasLane(src int32, dlid ib.LID, sl ib.SL) bool {
 	if !ok {
 		return true
 	}
-	var buf [66]int32
-	hops, _, ok := q.s.Hops(src, dlid, buf[:0])
-	in := uint8(0)
-	for _, i := range hops {
-		p := &q.s.Ports[i]
-		if t, known := l.SLtoVL(p.Node, in, p.Num); known && t[sl] == 15 {
+	p := &q.s.Ports[src]
+	if p.Num != 0 && deadLane(l, p.Node, 0, p.Num, sl) {
+		return false
+	}
+	var buf [subnet.MaxHops]subnet.Hop
+	hops, ok := q.s.Trace(src, dlid, buf[:0])
+	for _, h := range hops {
+		if h.Out != 0 && deadLane(l, h.Node, h.In, h.Out, sl) {
 			return false
 		}
-		in = p.Peer.Port
 	}
 	return ok
+}
+
+func deadLane(l lanes, node int32, in, out uint8, sl ib.SL) bool {
+	t, ok := l.SLtoVL(node, in, out)
+	return ok && t[sl&15] == 15
 }

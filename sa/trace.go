@@ -3,6 +3,7 @@ package sa
 import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
+	"heddle/subnet"
 )
 
 // traceRecords answers SubnAdmGetTraceTable: a PathRecord says which path, and
@@ -28,32 +29,40 @@ func traceRecords(q *query) {
 		return
 	}
 	var rec wire.PathRecord
-	for w.next(q) {
+	for w.next() {
 		if !w.record(q, &r, &rec) {
 			continue
 		}
-		var buf [66]int32
-		ports, _, _ := q.s.Hops(src.port, rec.DLID, buf[:0])
-		q.trace(src.port, dst.port, ports)
+		q.trace(src.port, dst.port, rec.DLID)
 		return
 	}
 }
 
-// trace adds the records of a path whose packets leave by these ports.
-func (q *query) trace(src, dst int32, ports []int32) {
+// trace adds the records of the path from a port to another's LID.
+func (q *query) trace(src, dst int32, lid ib.LID) {
 	s := q.s
-	entry := int32(-1)
-	for _, exit := range ports {
-		q.traceNode(entry, exit)
-		entry = s.PortIndex(s.Ports[exit].Peer)
+	var buf [subnet.MaxHops]subnet.Hop
+	hops, _ := s.Trace(src, lid, buf[:0])
+	if s.Ports[src].Num != 0 {
+		entry := int32(-1)
+		if src == dst {
+			entry = src
+		}
+		q.traceNode(entry, src)
+	}
+	for i, h := range hops {
+		first := s.Nodes[h.Node].First
+		entry := first + int32(h.In)
+		if i == 0 && h.In == 0 {
+			entry = -1 // it begins here
+		}
+		q.traceNode(entry, first+int32(h.Out))
 	}
 	switch {
-	case entry < 0: // to oneself
-		q.traceNode(src, dst)
-	case s.Ports[dst].Num == 0: // a switch consumes the packet by its port 0
-		q.traceNode(entry, dst)
-	default:
-		q.traceNode(entry, -1)
+	case src == dst && s.Ports[src].Num == 0:
+		q.traceNode(src, src)
+	case src != dst && s.Ports[dst].Num != 0:
+		q.traceNode(dst, -1)
 	}
 }
 

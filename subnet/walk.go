@@ -78,9 +78,9 @@ type PathAttr struct {
 	Hops uint8 // switches crossed
 }
 
-// maxHops is how many switches a path may cross (IBA §14.2.1.2: the length of
-// a directed route).
-const maxHops = 64
+// MaxHops is the length of the longest path that is walked, in switches: as far
+// as a directed route reaches (IBA §14.2.1.2), and one more.
+const MaxHops = 65
 
 // Path walks the installed tables from port src (index in Ports) to lid and
 // returns what the path can carry. ok is false where there is none: an entry
@@ -130,7 +130,7 @@ func (s *Snapshot) walk(src int32, lid ib.LID, hops *[]Hop) (a PathAttr, ok bool
 		return a, false
 	}
 	first := sw
-	for a.Hops = 0; a.Hops <= maxHops; a.Hops++ {
+	for a.Hops = 0; a.Hops < MaxHops; a.Hops++ {
 		if int(sw) >= len(s.Tables.LFT) {
 			return a, false
 		}
