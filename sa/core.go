@@ -1,6 +1,8 @@
 package sa
 
 import (
+	"time"
+
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
@@ -47,6 +49,18 @@ type Config struct {
 	FirstTID uint32
 	// TransportTimed: see mad.Config.
 	TransportTimed bool
+	// ConsolidateSNM has the IPv6 solicited-node groups of one scope and P_Key
+	// share an MLID even while there are others.
+	ConsolidateSNM bool
+	// ExclusiveMLIDs refuses a new group with status 0x0100 when MLIDs have run
+	// out, where otherwise it shares one with groups that agree with it in
+	// P_Key, MTU, rate and service level.
+	ExclusiveMLIDs bool
+	// RejoinTime is how long ports have to join their groups again after this
+	// manager took the subnet over from another one, until which they are
+	// members as before; 0: nobody has to. It needs a subnet manager that asks
+	// clients to register anew.
+	RejoinTime time.Duration
 }
 
 // Event is something that happens to a Core: one of the types below.
@@ -162,11 +176,12 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case Timer:
 	}
 	if c.started {
+		c.mc.expire(c)
 		c.svc.expire(c)
 		c.inform.timers(c)
 	}
 	c.flush()
-	out.Timer = min(c.svc.nextTimer(), c.inform.nextTimer())
+	out.Timer = min(c.mc.nextTimer(), c.svc.nextTimer(), c.inform.nextTimer())
 	c.out = nil
 }
 
@@ -253,6 +268,7 @@ func (c *Core) save(t store.Table, key, value []byte) {
 
 // flush ends a step: what rests on a change waits for it to be durable.
 func (c *Core) flush() {
+	c.mc.settle(c)
 	h := heldStep{replies: c.replies}
 	if c.changed {
 		v := &View{}

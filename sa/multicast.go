@@ -1,17 +1,198 @@
 package sa
 
 import (
-	"heddle/store"
+	"bytes"
+	"slices"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/mad"
+	"heddle/partition"
 	"heddle/subnet"
 )
 
-// multicast owns the groups and their members.
-type multicast struct{}
+// multicast owns the groups and their members (IBA §15.2.5.17, o15-0.1 and
+// o15-0.2).
+//
+// Views share what has not changed. A group that is in a view is copied before
+// it is changed, once a step, whatever the number of requests in the step.
+type multicast struct {
+	list  []*mcGroup // ascending MGID
+	mlids mlids
+	shown []*Group // of the last view; nil when something changed since
 
-func (x *multicast) load(c *Core, r *store.Record) error          { return nil }
-func (x *multicast) published(c *Core, old, now *subnet.Snapshot) {}
-func (x *multicast) request(c *Core, q *query, m []byte)          { c.reply(q.req, refuse(nil, m, 0x000C)) }
-func (x *multicast) view(v *View)                                 {}
-func (x *multicast) routed() []subnet.Group                       { return nil }
+	counter uint32 // the last number that was part of an MGID which the SA made
+	limit   ib.LID // the highest MLID that every switch can forward
+	policy  *partition.Policy
+	refused bool // a permanent group has no MLID, and that was told
+	aliases int  // members by an alias GUID
+	checked bool // members were compared with a snapshot of a subnet that is up
 
-func memberRecords(q *query) {}
+	takeover takeover
+}
+
+// mcGroup is a group as it is now.
+type mcGroup struct {
+	Group
+	keepers int    // members that keep the group: full and send-only full ones
+	pub     *Group // the group as views have it, nil when it changed since
+}
+
+const (
+	// joinKeeps are the join states that keep a group (and may create it): a
+	// group with none of them is deleted, whoever else is in it.
+	joinKeeps = wire.JoinFull | wire.JoinSendOnlyFull
+	// joinReceives are those to whom packets go; the others only send.
+	joinReceives = wire.JoinFull | wire.JoinNon
+)
+
+// Traps that tell of groups (IBA §14.2.5.1).
+const (
+	trapGroupCreated uint16 = 66
+	trapGroupDeleted uint16 = 67
+)
+
+func compareGID(a, b ib.GID) int { return bytes.Compare(a[:], b[:]) }
+
+// find returns the place of a group in the list.
+func (x *multicast) find(mgid ib.GID) (int, bool) {
+	return slices.BinarySearchFunc(x.list, mgid, func(g *mcGroup, m ib.GID) int { return compareGID(g.MGID, m) })
+}
+
+// group returns the group with that MGID, nil if there is none.
+func (x *multicast) group(mgid ib.GID) *mcGroup {
+	if i, ok := x.find(mgid); ok {
+		return x.list[i]
+	}
+	return nil
+}
+
+// member returns the place of a port GID, of whatever prefix, in the members.
+func (g *Group) member(port ib.GUID) (int, bool) {
+	return slices.BinarySearchFunc(g.Members, port, func(m Member, p ib.GUID) int {
+		switch u := m.PortGID.GUID(); {
+		case u < p:
+			return -1
+		case u > p:
+			return 1
+		}
+		return 0
+	})
+}
+
+// touch says that a group is about to change: what views have of it stays.
+func (x *multicast) touch(c *Core, g *mcGroup) {
+	if g.pub != nil {
+		g.Members = append(make([]Member, 0, len(g.Members)+len(g.Members)/8+1), g.Members...)
+		g.pub = nil
+	}
+	x.shown, c.changed = nil, true
+	x.mlids.touch(g.MLID)
+}
+
+// insert adds a group that has an MLID.
+func (x *multicast) insert(c *Core, g *mcGroup) {
+	i, _ := x.find(g.MGID)
+	x.list = slices.Insert(x.list, i, g)
+	x.mlids.add(g)
+	x.touch(c, g)
+}
+
+// create makes a group part of the subnet.
+func (x *multicast) create(c *Core, g *mcGroup, why string) {
+	x.insert(c, g)
+	x.saveGroup(c, g)
+	c.notice("group_created", "multicast group "+g.MGID.String()+" has MLID "+g.MLID.String()+", P_Key "+g.PKey.String()+": "+why)
+	c.inform.groupEvent(c, trapGroupCreated, &g.Group)
+}
+
+// remove deletes a group and whoever is still in it.
+func (x *multicast) remove(c *Core, g *mcGroup, why string) {
+	x.touch(c, g)
+	i, _ := x.find(g.MGID)
+	x.list = slices.Delete(x.list, i, i+1)
+	x.mlids.remove(g)
+	for k := range g.Members {
+		x.forget(c, g, &g.Members[k])
+	}
+	g.Members, g.keepers = nil, 0
+	x.dropGroup(c, g)
+	c.notice("group_deleted", "multicast group "+g.MGID.String()+" with MLID "+g.MLID.String()+": "+why)
+	c.inform.groupEvent(c, trapGroupDeleted, &g.Group)
+}
+
+// setMember gives a port of a group, at place i of its members, a join state.
+// It is a new member unless there is one.
+func (x *multicast) setMember(c *Core, g *mcGroup, i int, is bool, m Member) {
+	x.touch(c, g)
+	if is {
+		x.count(g, &g.Members[i], -1)
+		g.Members[i] = m
+	} else {
+		g.Members = slices.Insert(g.Members, i, m)
+	}
+	x.count(g, &m, 1)
+	x.takeover.confirm(g.MGID, m.PortGID)
+	x.saveMember(c, g, &m)
+}
+
+// count keeps the numbers that depend on who is a member.
+func (x *multicast) count(g *mcGroup, m *Member, n int) {
+	if m.JoinState&joinKeeps != 0 {
+		g.keepers += n
+	}
+	if m.PortGID.GUID() != m.PortGUID {
+		x.aliases += n
+	}
+}
+
+// forget takes what is kept of a member elsewhere away. The caller takes it
+// out of the group.
+func (x *multicast) forget(c *Core, g *mcGroup, m *Member) {
+	x.count(g, m, -1)
+	x.takeover.confirm(g.MGID, m.PortGID)
+	x.dropMember(c, g, m)
+}
+
+// unkept reports whether nobody keeps a group.
+func (g *mcGroup) unkept() bool { return g.keepers == 0 && !g.WellKnown }
+
+// view puts the groups into a view.
+func (x *multicast) view(v *View) {
+	if x.shown == nil {
+		x.shown = make([]*Group, len(x.list))
+		for i, g := range x.list {
+			if g.pub == nil {
+				p := g.Group
+				g.pub = &p
+			}
+			x.shown[i] = g.pub
+		}
+	}
+	v.Groups = x.shown
+}
+
+// settle ends a step: it finds out whether anything is to be routed in another
+// way than before.
+func (x *multicast) settle(c *Core) {
+	if x.mlids.settle() {
+		c.out.GroupsChanged = true
+	}
+}
+
+// routed are all groups with a member, one for each MLID.
+func (x *multicast) routed() []subnet.Group { return x.mlids.routed() }
+
+// expire does what is due.
+func (x *multicast) expire(c *Core) {
+	if x.takeover.pending != nil && c.now >= x.takeover.until {
+		x.dropUnconfirmed(c)
+	}
+}
+
+func (x *multicast) nextTimer() mad.Time {
+	if x.takeover.pending == nil {
+		return mad.Never
+	}
+	return x.takeover.until
+}

@@ -1,0 +1,229 @@
+package sa
+
+import (
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/subnet"
+)
+
+// Components that a request must carry.
+const (
+	joinComps   = wire.MCMemberCompMGID | wire.MCMemberCompPortGID | wire.MCMemberCompJoinState
+	createComps = joinComps | wire.MCMemberCompQKey | wire.MCMemberCompTClass | wire.MCMemberCompPKey |
+		wire.MCMemberCompSL | wire.MCMemberCompFlowLabel
+	mtuComps  = wire.MCMemberCompMTUSelector | wire.MCMemberCompMTU
+	rateComps = wire.MCMemberCompRateSelector | wire.MCMemberCompRate
+	lifeComps = wire.MCMemberCompLifeSelector | wire.MCMemberCompPacketLifeTime
+)
+
+// membership is a Set or Delete of an MCMemberRecord under way.
+type membership struct {
+	q    *query
+	mask wire.CompMask
+	r    wire.MCMemberRecord
+	port int32 // index in Ports of the port that joins
+}
+
+// request takes a Set or Delete of an MCMemberRecord. The answer goes to who
+// asked, which in a proxy join is not the port that joins.
+func (x *multicast) request(c *Core, q *query, m []byte) {
+	if q.me < 0 {
+		return // nobody whose partitions could be known
+	}
+	j := &membership{q: q, mask: q.mask, port: -1}
+	if err := j.r.Decode(q.data); err != nil {
+		return // a MAD is always long enough
+	}
+	if !j.mask.Has(joinComps) {
+		c.reply(q.req, refuse(nil, m, statusInsufficient))
+		return
+	}
+	var (
+		out wire.MCMemberRecord
+		st  ib.Status
+	)
+	if (*ib.MAD)(m).Method() == ib.MethodDelete {
+		out, st = x.leave(c, j)
+	} else {
+		out, st = x.join(c, j)
+	}
+	if st != 0 {
+		c.reply(q.req, refuse(nil, m, st))
+		return
+	}
+	out.MTUSelector, out.RateSelector, out.PacketLifeTimeSelector = wire.SelExactly, wire.SelExactly, wire.SelExactly
+	c.answer(q.req, m, wire.MCMemberRecordLen, out.Put)
+}
+
+// join makes a port a member of a group, which is created if need be. The
+// checks come in the order in which clients have learnt to expect their
+// status; nothing is changed before all of them have passed.
+func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib.Status) {
+	s, r := j.q.s, &j.r
+	if p := r.PortGID.Prefix(); p != s.Prefix && p != ib.DefaultSubnetPrefix {
+		return out, statusInvalidGID
+	}
+	if j.port = s.PortByGUID(r.PortGID.GUID()); j.port < 0 {
+		return out, statusInvalid
+	}
+	if !s.Share(j.port, j.q.me) {
+		return out, statusInvalid // a proxy join needs a common partition
+	}
+	if j.mask.Has(wire.MCMemberCompPKey) && r.PKey.IsEmpty() {
+		return out, statusInvalid
+	}
+	g := x.group(r.MGID)
+	known := g != nil
+	if !known {
+		if g, st = x.draft(j); st != 0 {
+			return out, st
+		}
+	} else if !j.agrees(&g.Group) {
+		return out, statusInvalid
+	}
+	if !j.selects(&g.Group) || !capable(&s.Ports[j.port], &g.Group) || r.JoinState == 0 || !s.HasPKey(j.port, g.PKey) {
+		return out, statusInvalid
+	}
+	i, is := g.member(r.PortGID.GUID())
+	if is && !x.mayChange(j, &g.Group, &g.Members[i]) {
+		return out, statusInvalid
+	}
+	if !known {
+		if st := x.found(c, j, g); st != 0 {
+			return out, st
+		}
+	}
+	port := &s.Ports[j.port]
+	m := Member{
+		PortGID: ib.MakeGID(s.Prefix, r.PortGID.GUID()), PortGUID: port.GUID, JoinState: r.JoinState,
+		Proxy: j.port != j.q.me,
+	}
+	if is {
+		m.JoinState |= g.Members[i].JoinState
+	}
+	if is && m == g.Members[i] {
+		x.takeover.confirm(g.MGID, m.PortGID)
+	} else {
+		x.setMember(c, g, i, is, m)
+	}
+	out = g.record()
+	out.PortGID, out.JoinState, out.ProxyJoin = r.PortGID, m.JoinState, r.ProxyJoin
+	return out, 0
+}
+
+// found gives a group that was drafted for a join an MLID, and an MGID if the
+// request left that to the SA.
+func (x *multicast) found(c *Core, j *membership, g *mcGroup) ib.Status {
+	asked := ib.LID(0)
+	if j.mask.Has(wire.MCMemberCompMLID) {
+		asked = j.r.MLID
+	}
+	if g.MGID.IsZero() {
+		g.MGID = x.newMGID(c, g.Scope)
+	}
+	if g.MLID = x.choose(c, &g.Group, asked); g.MLID == 0 {
+		return statusNoResources
+	}
+	x.create(c, g, "created by port "+j.q.s.Ports[j.port].GUID.String())
+	return 0
+}
+
+// mayChange reports whether the requester may change a membership that is
+// there (o15-0.2.1): its own port may change what it asked for itself, any
+// member of the partition what was joined by proxy.
+func (x *multicast) mayChange(j *membership, g *Group, m *Member) bool {
+	if m.Proxy {
+		return j.q.s.HasPKey(j.q.me, g.PKey)
+	}
+	return j.q.s.Ports[j.q.me].GUID == m.PortGUID
+}
+
+// leave takes join states from a member, and the member from the group when
+// none is left. With the last of those that keep it the group goes too.
+func (x *multicast) leave(c *Core, j *membership) (out wire.MCMemberRecord, st ib.Status) {
+	g := x.group(j.r.MGID)
+	if g == nil {
+		return out, statusInvalid
+	}
+	i, is := g.member(j.r.PortGID.GUID())
+	if !is {
+		return out, statusInvalid
+	}
+	m := g.Members[i]
+	// o15-0.1.14: some of the member's states, and no other.
+	if j.r.JoinState == 0 || j.r.JoinState&^m.JoinState != 0 || !x.mayChange(j, &g.Group, &m) {
+		return out, statusInvalid
+	}
+	m.JoinState &^= j.r.JoinState
+	if m.JoinState != 0 {
+		x.setMember(c, g, i, true, m)
+	} else {
+		x.takeOut(c, g, i)
+	}
+	if g.unkept() {
+		x.remove(c, g, "its last full member left")
+	}
+	// The answer is the request, with what is left.
+	out = j.r
+	out.Scope, out.JoinState = g.Scope, m.JoinState
+	return out, 0
+}
+
+// takeOut takes the member at place i out of a group.
+func (x *multicast) takeOut(c *Core, g *mcGroup, i int) {
+	x.touch(c, g)
+	x.forget(c, g, &g.Members[i])
+	g.Members = append(g.Members[:i], g.Members[i+1:]...)
+}
+
+// agrees reports whether the components of a request that have one value are
+// those of the group (o15-0.2.4). The MLID is the SA's business and not
+// compared.
+func (j *membership) agrees(g *Group) bool {
+	r := &j.r
+	differs := func(comp wire.CompMask, same bool) bool { return j.mask.Has(comp) && !same }
+	return !differs(wire.MCMemberCompQKey, r.QKey == g.QKey) &&
+		!differs(wire.MCMemberCompPKey, r.PKey.Matches(g.PKey)) &&
+		!differs(wire.MCMemberCompTClass, r.TClass == g.TClass) &&
+		!differs(wire.MCMemberCompSL, r.SL == g.SL) &&
+		!differs(wire.MCMemberCompFlowLabel, r.FlowLabel == g.FlowLabel) &&
+		!differs(wire.MCMemberCompHopLimit, r.HopLimit == g.HopLimit)
+}
+
+// selects reports whether the group has an MTU, a rate and a packet life time
+// as the request wants them.
+func (j *membership) selects(g *Group) bool {
+	r := &j.r
+	return (!j.mask.Has(mtuComps) || selected(r.MTUSelector, int(g.MTU), int(r.MTU))) &&
+		(!j.mask.Has(rateComps) || selected(r.RateSelector, g.Rate.Order(), r.Rate.Order())) &&
+		(!j.mask.Has(lifeComps) || selected(r.PacketLifeTimeSelector, int(g.PacketLife), int(r.PacketLifeTime)))
+}
+
+// selected compares what there is with what is wanted. Rates are given by
+// their place in the order of rates: their codes have none.
+func selected(sel uint8, have, want int) bool {
+	switch sel {
+	case wire.SelGreater:
+		return have > want
+	case wire.SelLess:
+		return have < want
+	case wire.SelExactly:
+		return have == want
+	}
+	return true
+}
+
+// capable reports whether a port can take part in a group: what the group
+// sends must fit the port's link.
+func capable(p *subnet.Port, g *Group) bool {
+	return p.MTU >= g.MTU && p.Rate.Order() >= g.Rate.Order()
+}
+
+// record is the group as a record without a member.
+func (g *Group) record() wire.MCMemberRecord {
+	return wire.MCMemberRecord{
+		MGID: g.MGID, QKey: g.QKey, MLID: g.MLID, MTUSelector: wire.SelExactly, MTU: g.MTU, TClass: g.TClass, PKey: g.PKey,
+		RateSelector: wire.SelExactly, Rate: g.Rate, PacketLifeTimeSelector: wire.SelExactly, PacketLifeTime: g.PacketLife,
+		SL: g.SL, FlowLabel: g.FlowLabel, HopLimit: g.HopLimit, Scope: g.Scope,
+	}
+}

@@ -1,0 +1,94 @@
+package sa
+
+import (
+	"slices"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+)
+
+// memberComps are the components that are a member's, not the group's.
+const memberComps = wire.MCMemberCompPortGID | wire.MCMemberCompJoinState | wire.MCMemberCompProxyJoin
+
+// memberRecords answers Get and GetTable of MCMemberRecord. Who is trusted gets
+// a record for each member; others get one for each group, without what would
+// tell who is in it (IBA §15.2.5.17.1). Both see groups of their partitions
+// only.
+func memberRecords(q *query) {
+	var want wire.MCMemberRecord
+	if want.Decode(q.data) != nil {
+		return // a MAD is always long enough
+	}
+	groups := q.v.Groups
+	if q.has(wire.MCMemberCompMGID) {
+		i, ok := slices.BinarySearchFunc(groups, want.MGID, func(g *Group, m ib.GID) int { return compareGID(g.MGID, m) })
+		if !ok {
+			return
+		}
+		groups = groups[i : i+1]
+	}
+	for _, g := range groups {
+		if q.full {
+			return
+		}
+		if q.me >= 0 && !q.s.HasPKey(q.me, g.PKey) || !q.isGroup(&want, g) {
+			continue
+		}
+		if !q.trusted && !q.mask.Any(memberComps) {
+			q.member(g, nil)
+			continue
+		}
+		members := g.Members
+		if q.has(wire.MCMemberCompPortGID) {
+			i, is := g.member(want.PortGID.GUID())
+			if p := want.PortGID.Prefix(); !is || p != q.s.Prefix && p != ib.DefaultSubnetPrefix {
+				continue
+			}
+			members = members[i : i+1]
+		}
+		for i := range members {
+			m := &members[i]
+			if q.has(wire.MCMemberCompJoinState) && m.JoinState != want.JoinState ||
+				q.has(wire.MCMemberCompProxyJoin) && m.Proxy != want.ProxyJoin {
+				continue
+			}
+			if !q.trusted {
+				q.member(g, nil)
+				break
+			}
+			q.member(g, m)
+			if q.full {
+				return
+			}
+		}
+	}
+}
+
+// isGroup reports whether a group is as the request wants it. MTU, rate and
+// packet life time count only with their selector.
+func (q *query) isGroup(want *wire.MCMemberRecord, g *Group) bool {
+	j := membership{mask: q.mask, r: *want}
+	differs := func(comp wire.CompMask, same bool) bool { return q.has(comp) && !same }
+	return !differs(wire.MCMemberCompQKey, want.QKey == g.QKey) &&
+		!differs(wire.MCMemberCompMLID, want.MLID == g.MLID) &&
+		!differs(wire.MCMemberCompTClass, want.TClass == g.TClass) &&
+		!differs(wire.MCMemberCompPKey, want.PKey == g.PKey) &&
+		!differs(wire.MCMemberCompSL, want.SL == g.SL) &&
+		!differs(wire.MCMemberCompFlowLabel, want.FlowLabel == g.FlowLabel) &&
+		!differs(wire.MCMemberCompHopLimit, want.HopLimit == g.HopLimit) &&
+		!differs(wire.MCMemberCompScope, want.Scope == g.Scope) &&
+		j.selects(g)
+}
+
+// member appends a record of a group, and of one of its members.
+func (q *query) member(g *Group, m *Member) {
+	b := q.record()
+	if b == nil {
+		return
+	}
+	r := g.record()
+	if m != nil {
+		r.PortGID, r.JoinState, r.ProxyJoin = m.PortGID, m.JoinState, m.Proxy
+	}
+	r.Put(b)
+}

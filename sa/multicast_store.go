@@ -1,0 +1,190 @@
+package sa
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/store"
+)
+
+// What is stored of groups is described in docs/format/store.md. Each value
+// begins with the version of its layout.
+const (
+	groupVersion  = 1
+	memberVersion = 1
+	stateVersion  = 1
+
+	groupKeyLen  = 16
+	groupLen     = 2 + wire.MCMemberRecordLen
+	memberKeyLen = 32
+	memberLen    = 11
+	stateLen     = 6
+
+	groupWellKnown = 1 << 0
+	memberProxy    = 1 << 0
+	stateForeign   = 1 << 0
+)
+
+// stateKey is the key, in the table of groups, of what belongs to no group.
+var stateKey = []byte{0}
+
+// GroupRecords are a group and its members as a store keeps them, for Start of
+// a Core that is to take them over.
+func GroupRecords(g *Group) []store.Record {
+	list := []store.Record{groupRecord(g)}
+	for i := range g.Members {
+		list = append(list, memberRecord(g.MGID, &g.Members[i]))
+	}
+	return list
+}
+
+func groupRecord(g *Group) store.Record {
+	b := make([]byte, groupKeyLen+groupLen)
+	key, v := b[:groupKeyLen:groupKeyLen], b[groupKeyLen:]
+	copy(key, g.MGID[:])
+	v[0] = groupVersion
+	if g.WellKnown {
+		v[1] = groupWellKnown
+	}
+	r := g.record()
+	r.Put(v[2:])
+	return store.Record{Table: store.TableGroups, Key: key, Value: v}
+}
+
+func memberRecord(mgid ib.GID, m *Member) store.Record {
+	b := make([]byte, memberKeyLen+memberLen)
+	key, v := b[:memberKeyLen:memberKeyLen], b[memberKeyLen:]
+	copy(key, mgid[:])
+	copy(key[16:], m.PortGID[:])
+	v[0] = memberVersion
+	if m.Proxy {
+		v[1] = memberProxy
+	}
+	v[2] = m.JoinState
+	binary.BigEndian.PutUint64(v[3:], uint64(m.PortGUID))
+	return store.Record{Table: store.TableMembers, Key: key, Value: v}
+}
+
+func decodeGroup(key, v []byte) (g Group, err error) {
+	var r wire.MCMemberRecord
+	switch {
+	case len(key) != groupKeyLen:
+		return g, fmt.Errorf("a key of %d bytes", len(key))
+	case len(v) == 0 || v[0] != groupVersion:
+		return g, errVersion
+	case len(v) != groupLen:
+		return g, fmt.Errorf("%d bytes, want %d", len(v), groupLen)
+	}
+	if err := r.Decode(v[2:]); err != nil {
+		return g, err
+	}
+	switch {
+	case string(r.MGID[:]) != string(key) || !r.MGID.IsMulticast():
+		return g, fmt.Errorf("an MGID of %v", r.MGID)
+	case !r.MLID.IsMulticast():
+		return g, fmt.Errorf("an MLID of %v", r.MLID)
+	case r.MTU < ib.MTU256 || r.MTU > ib.MTU4096 || !r.Rate.Valid():
+		return g, fmt.Errorf("MTU code %d and rate code %d", r.MTU, r.Rate)
+	case r.PKey.IsEmpty():
+		return g, errors.New("no P_Key")
+	}
+	return Group{
+		MGID: r.MGID, MLID: r.MLID, QKey: r.QKey, PKey: r.PKey, MTU: r.MTU, Rate: r.Rate, PacketLife: r.PacketLifeTime, SL: r.SL,
+		TClass: r.TClass, FlowLabel: r.FlowLabel, HopLimit: r.HopLimit, Scope: r.Scope, WellKnown: v[1]&groupWellKnown != 0,
+	}, nil
+}
+
+var errVersion = errors.New("a layout that this version does not know")
+
+func decodeMember(key, v []byte) (mgid ib.GID, m Member, err error) {
+	switch {
+	case len(key) != memberKeyLen:
+		return mgid, m, fmt.Errorf("a key of %d bytes", len(key))
+	case len(v) == 0 || v[0] != memberVersion:
+		return mgid, m, errVersion
+	case len(v) != memberLen:
+		return mgid, m, fmt.Errorf("%d bytes, want %d", len(v), memberLen)
+	case v[2] == 0 || v[2] > 0xF:
+		return mgid, m, fmt.Errorf("a join state of %#x", v[2])
+	}
+	m = Member{
+		PortGID: ib.GID(key[16:]), PortGUID: ib.GUID(binary.BigEndian.Uint64(v[3:])),
+		JoinState: v[2], Proxy: v[1]&memberProxy != 0,
+	}
+	return ib.GID(key[:16]), m, nil
+}
+
+// load takes what the store held, groups before members. A record that cannot
+// be read stays where it is; a member without its group is deleted.
+func (x *multicast) load(c *Core, r *store.Record) error {
+	switch {
+	case r.Table == store.TableMembers:
+		mgid, m, err := decodeMember(r.Key, r.Value)
+		if err != nil {
+			return fmt.Errorf("store: member of a multicast group, key %x: %w", r.Key, err)
+		}
+		g := x.group(mgid)
+		if g == nil {
+			x.dropMember(c, &mcGroup{Group: Group{MGID: mgid}}, &m)
+			return fmt.Errorf("store: port %v is a member of the multicast group %v, which is not stored: forgotten", m.PortGID, mgid)
+		}
+		i, is := g.member(m.PortGID.GUID())
+		if is {
+			return fmt.Errorf("store: port %v is twice in the multicast group %v", m.PortGID, mgid)
+		}
+		x.touch(c, g)
+		g.Members = append(g.Members, Member{})
+		copy(g.Members[i+1:], g.Members[i:])
+		g.Members[i] = m
+		x.count(g, &m, 1)
+	case string(r.Key) == string(stateKey):
+		if len(r.Value) != stateLen || r.Value[0] != stateVersion {
+			return fmt.Errorf("store: state of the multicast groups: %w", errVersion)
+		}
+		x.counter = binary.BigEndian.Uint32(r.Value[2:])
+		x.takeover.foreign = r.Value[1]&stateForeign != 0
+	default:
+		g, err := decodeGroup(r.Key, r.Value)
+		if err != nil {
+			return fmt.Errorf("store: multicast group, key %x: %w", r.Key, err)
+		}
+		if x.group(g.MGID) != nil {
+			return fmt.Errorf("store: the multicast group %v is stored twice", g.MGID)
+		}
+		x.insert(c, &mcGroup{Group: g})
+	}
+	return nil
+}
+
+func (x *multicast) saveGroup(c *Core, g *mcGroup) {
+	r := groupRecord(&g.Group)
+	c.save(r.Table, r.Key, r.Value)
+}
+
+func (x *multicast) dropGroup(c *Core, g *mcGroup) {
+	c.save(store.TableGroups, append([]byte(nil), g.MGID[:]...), nil)
+}
+
+func (x *multicast) saveMember(c *Core, g *mcGroup, m *Member) {
+	r := memberRecord(g.MGID, m)
+	c.save(r.Table, r.Key, r.Value)
+}
+
+func (x *multicast) dropMember(c *Core, g *mcGroup, m *Member) {
+	key := make([]byte, 0, memberKeyLen)
+	c.save(store.TableMembers, append(append(key, g.MGID[:]...), m.PortGID[:]...), nil)
+}
+
+// saveState stores what belongs to no group.
+func (x *multicast) saveState(c *Core) {
+	v := make([]byte, stateLen)
+	v[0] = stateVersion
+	if x.takeover.foreign {
+		v[1] = stateForeign
+	}
+	binary.BigEndian.PutUint32(v[2:], x.counter)
+	c.save(store.TableGroups, stateKey, v)
+}

@@ -1,0 +1,281 @@
+package sa
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/partition"
+	"heddle/subnet"
+)
+
+// published fits the groups to a new state of the subnet. Only the state of a
+// subnet that this manager has brought up counts: what is missing before that
+// may only not have been found yet.
+//
+// A port that is gone leaves its groups at once, as with OpenSM. Keeping it for
+// a while would keep groups alive that nobody is in, and the events that say so
+// late; and a port that comes back is asked by the subnet manager to register
+// anew (IBA §14.4.11), which is what its host would have to do anyway after the
+// link was down.
+func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
+	if s.State != subnet.Master || !s.Up {
+		if m := s.Master.GUID; m != 0 && m != s.PortGUID && !x.takeover.foreign {
+			x.takeover = takeover{foreign: true}
+			x.saveState(c)
+		}
+		return
+	}
+	if old != nil && (old.State != subnet.Master || !old.Up) {
+		old = nil // what was missing then was not acted upon
+	}
+	x.limit = highestMLID(s)
+	if s.Partitions != nil && (s.Partitions != x.policy || old == nil || old.PacketLife != s.PacketLife) {
+		x.apply(c, s)
+	}
+	if !x.checked || old == nil {
+		x.fit(c, s, nil, true)
+	} else if ports := differing(old, s); len(ports) > 0 || x.aliases > 0 {
+		x.fit(c, s, ports, false)
+	}
+	x.checked = true
+	x.takeover.begin(c, x)
+}
+
+// highestMLID is the highest MLID that the smallest multicast table holds.
+func highestMLID(s *subnet.Snapshot) ib.LID {
+	room := int(ib.LIDMaxMulticast-ib.LIDMinMulticast) + 1
+	for i := range s.Nodes {
+		if n := &s.Nodes[i]; n.OK && n.Info.NodeType == ib.NodeSwitch {
+			room = min(room, int(n.Switch.MulticastFDBCap))
+		}
+	}
+	return ib.LID(int(ib.LIDMinMulticast) + room - 1)
+}
+
+// differing are the end ports of old, ascending GUID, that are gone or have
+// other P_Keys.
+func differing(old, s *subnet.Snapshot) (out []ib.GUID) {
+	for _, i := range old.EndPortPort {
+		p := &old.Ports[i]
+		k := s.PortByGUID(p.GUID)
+		if k < 0 || !sameKeys(p.PKeys, s.Ports[k].PKeys) {
+			out = append(out, p.GUID)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// sameKeys compares P_Key tables; ports with equal ones share them.
+func sameKeys(a, b []ib.PKey) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b)) && (a == nil) == (b == nil)
+}
+
+// fit takes members out of their groups whose port is gone, or has the P_Key
+// of the group no more. Members by hardware GUID are looked at if they are
+// among ports, or all is set; those by alias GUID always, because an alias may
+// have gone to another port.
+func (x *multicast) fit(c *Core, s *subnet.Snapshot, ports []ib.GUID, all bool) {
+	var gone []*mcGroup
+	left := 0
+	for _, g := range x.list {
+		k, out := 0, 0 // k is in ports, which ascend as the members do
+		for i := range g.Members {
+			m := &g.Members[i]
+			u := m.PortGID.GUID()
+			look := all || u != m.PortGUID
+			if !look {
+				for k < len(ports) && ports[k] < u {
+					k++
+				}
+				look = k < len(ports) && ports[k] == u
+			}
+			if !look {
+				continue
+			}
+			p := s.PortByGUID(u)
+			if p < 0 {
+				p = s.PortByGUID(m.PortGUID) // of an alias that is not programmed (yet)
+			}
+			switch {
+			case p < 0 || !s.HasPKey(p, g.PKey):
+				x.touch(c, g)
+				x.forget(c, g, &g.Members[i])
+				g.Members[i].JoinState = 0
+				out++
+			case s.Ports[p].GUID != m.PortGUID:
+				moved := *m
+				moved.PortGUID = s.Ports[p].GUID
+				x.setMember(c, g, i, true, moved)
+			}
+		}
+		if out > 0 {
+			left += out
+			g.Members = slices.DeleteFunc(g.Members, func(m Member) bool { return m.JoinState == 0 })
+		}
+		if g.unkept() {
+			gone = append(gone, g)
+		}
+	}
+	for _, g := range gone {
+		x.remove(c, g, "the ports of its full members left the subnet or the partition")
+	}
+	if left > 0 {
+		c.notice("members_left", fmt.Sprintf("%d memberships in multicast groups ended: their ports left the subnet or the partition", left))
+	}
+}
+
+// apply makes the permanent groups those of the partitions (and of the
+// default partition first, so that its broadcast group gets MLID 0xC000 in a
+// new subnet). A group that is no longer permanent stays while it has members
+// that keep it; one that is there without being permanent becomes so.
+func (x *multicast) apply(c *Core, s *subnet.Snapshot) {
+	x.policy = s.Partitions
+	type wish struct {
+		key ib.PKey
+		g   *partition.Group
+	}
+	wanted := map[ib.GID]wish{}
+	var order []ib.GID
+	list := s.Partitions.Partitions
+	def := slices.IndexFunc(list, func(p partition.Partition) bool { return p.PKey == partition.DefaultKey })
+	take := func(p *partition.Partition) {
+		for i := range p.Groups {
+			g := &p.Groups[i]
+			if _, twice := wanted[g.MGID]; !twice {
+				wanted[g.MGID] = wish{p.PKey, g}
+				order = append(order, g.MGID)
+			}
+		}
+	}
+	if def >= 0 {
+		take(&list[def])
+	}
+	for i := range list {
+		if i != def {
+			take(&list[i])
+		}
+	}
+	for _, g := range slices.Clone(x.list) {
+		if _, ok := wanted[g.MGID]; ok || !g.WellKnown {
+			continue
+		}
+		x.touch(c, g)
+		if g.WellKnown = false; g.unkept() {
+			x.remove(c, g, "its partition has it no more")
+		} else {
+			x.saveGroup(c, g)
+		}
+	}
+	refused := false
+	for _, mgid := range order {
+		w := wanted[mgid]
+		g := Group{
+			MGID: mgid, QKey: w.g.QKey, PKey: w.key | 0x8000, MTU: w.g.MTU, Rate: w.g.Rate, PacketLife: s.PacketLife, SL: w.g.SL,
+			TClass: w.g.TClass, FlowLabel: w.g.FlowLabel, HopLimit: w.g.HopLimit, Scope: mgid[1] & 0xF, WellKnown: true,
+		}
+		have := x.group(mgid)
+		if have == nil {
+			if g.MLID = x.choose(c, &g, 0); g.MLID == 0 {
+				if refused = true; !x.refused {
+					c.out.Notices = append(c.out.Notices, Notice{
+						Kind: "group_refused", Warn: true,
+						Text: "the permanent multicast group " + mgid.String() + " has no MLID: the smallest multicast table of a switch holds " +
+							fmt.Sprint(int(x.limit)-int(ib.LIDMinMulticast)+1) + " groups, and all are in use",
+					})
+				}
+				x.policy = nil // the next state of the subnet may have one
+				continue
+			}
+			x.create(c, &mcGroup{Group: g}, "permanent in its partition")
+			continue
+		}
+		g.MLID, g.Members = have.MLID, have.Members
+		if sameGroup(&g, &have.Group) {
+			continue
+		}
+		x.touch(c, have)
+		g.Members = have.Members
+		have.Group = g
+		x.saveGroup(c, have)
+	}
+	x.refused = refused
+}
+
+// sameGroup compares everything but the members.
+func sameGroup(a, b *Group) bool {
+	return a.record() == b.record() && a.WellKnown == b.WellKnown
+}
+
+// takeover is what happens when this manager becomes the master after another
+// one. Meanwhile ports joined and left without it, and there is no way to ask
+// them. So everything stays as it was, MLIDs too, and no packet is lost, while
+// the ports register anew, as the subnet manager asks them to; who has not done
+// so when Config.RejoinTime is over did not want to, and leaves.
+type takeover struct {
+	foreign bool                   // another manager was the master, and that is not settled yet; stored
+	pending map[membershipID]uint8 // memberships that are to be confirmed
+	until   mad.Time               // … by then; only with pending
+}
+
+type membershipID struct{ mgid, port ib.GID }
+
+// begin starts waiting for ports to register anew, if that is to be done.
+func (t *takeover) begin(c *Core, x *multicast) {
+	if !t.foreign || t.pending != nil {
+		return
+	}
+	t.pending = map[membershipID]uint8{}
+	if c.cfg.RejoinTime > 0 {
+		for _, g := range x.list {
+			for i := range g.Members {
+				t.pending[membershipID{g.MGID, g.Members[i].PortGID}] = g.Members[i].JoinState
+			}
+		}
+	}
+	t.until = c.now.Add(c.cfg.RejoinTime)
+}
+
+// confirm says that a membership is known to be as it is kept.
+func (t *takeover) confirm(mgid, port ib.GID) {
+	if t.pending != nil {
+		delete(t.pending, membershipID{mgid, port})
+	}
+}
+
+// dropUnconfirmed ends the wait. Ports that cannot be asked to register anew
+// keep their memberships.
+func (x *multicast) dropUnconfirmed(c *Core) {
+	late := slices.SortedFunc(maps.Keys(x.takeover.pending), func(a, b membershipID) int {
+		return cmp.Or(compareGID(a.mgid, b.mgid), compareGID(a.port, b.port))
+	})
+	x.takeover = takeover{}
+	left := 0
+	for _, id := range late {
+		g := x.group(id.mgid)
+		if g == nil {
+			continue
+		}
+		i, is := g.member(id.port.GUID())
+		if !is || !mayRegister(c.snap, g.Members[i].PortGUID) {
+			continue
+		}
+		x.takeOut(c, g, i)
+		if left++; g.unkept() {
+			x.remove(c, g, "its full members did not join again under this manager")
+		}
+	}
+	x.saveState(c)
+	if left > 0 {
+		c.notice("members_left", fmt.Sprintf("%d memberships in multicast groups ended: their ports did not join again after another manager had been the master", left))
+	}
+}
+
+func mayRegister(s *subnet.Snapshot, port ib.GUID) bool {
+	i := s.PortByGUID(port)
+	return i >= 0 && s.Ports[i].Info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported)
+}
