@@ -26,6 +26,7 @@ import (
 // Backend is what the API needs of a running manager. Every method may be
 // called from many goroutines and must not block on the fabric.
 type Backend interface {
+	Administration
 	// Status is the state in a few numbers.
 	Status() Status
 	// Nodes and Links list what the last sweep found, in GUID order.
@@ -236,6 +237,8 @@ func New(b Backend, o Options) http.Handler {
 		}
 		return nil, nil
 	})
+
+	administration(a, b)
 
 	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) { stream(b, w, r) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -24,6 +24,7 @@ type fake struct {
 	sweeps   int
 	err      error
 	notUp    string
+	config   string
 }
 
 func newFake(events int) *fake {
@@ -68,6 +69,62 @@ func (f *fake) Events(after uint64) ([]Event, <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]Event(nil), f.events[min(after, uint64(len(f.events))):]...), f.more
+}
+
+func (f *fake) Partitions() Partitions        { return Partitions{Config: f.config, Settled: true} }
+func (f *fake) Groups() []Group               { return nil }
+func (f *fake) Services() []Service           { return nil }
+func (f *fake) Subscriptions() []Subscription { return nil }
+
+func (f *fake) SetPartitions(_ context.Context, config string) (Partitions, error) {
+	if strings.Contains(config, "bad") {
+		return Partitions{}, errors.New("line 1: bad")
+	}
+	f.config = config
+	return f.Partitions(), nil
+}
+
+func (f *fake) Path(from, to string) (Path, error) {
+	if to == "nowhere" {
+		return Path{}, errors.New("nowhere: no such port")
+	}
+	return Path{SL: 3}, nil
+}
+
+// TestPartitions: a good configuration is taken, a bad one refused with its
+// reason and without effect, and only who may write may change anything.
+func TestPartitions(t *testing.T) {
+	f := newFake(0)
+	h := New(f, Options{Token: "secret"})
+	put := func(config string, head ...string) *httptest.ResponseRecorder {
+		b, _ := json.Marshal(map[string]string{"config": config})
+		return ask(h, "PUT", "/v1/partitions", strings.NewReader(string(b)), append(head, "Content-Type: application/json")...)
+	}
+	if w := put("Default=0x7fff:ALL=full;"); w.Code != 401 {
+		t.Errorf("without the token: status %d", w.Code)
+	}
+	if w := put("Default=0x7fff:ALL=full;", "Authorization: Bearer secret"); w.Code != 202 || f.config == "" {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	was := f.config
+	if w := put("bad", "Authorization: Bearer secret"); w.Code != 422 || !strings.Contains(w.Body.String(), "line 1: bad") || f.config != was {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	// Larger than other bodies may be.
+	if w := put(strings.Repeat("# comment\n", 100_000), "Authorization: Bearer secret"); w.Code != 202 {
+		t.Errorf("a megabyte: status %d, %s", w.Code, w.Body)
+	}
+	if w := ask(h, "GET", "/v1/path?from=1&to=nowhere", nil); w.Code != 404 || !strings.Contains(w.Body.String(), "no such port") {
+		t.Errorf("status %d, %s", w.Code, w.Body)
+	}
+	if w := ask(h, "GET", "/v1/path?from=1", nil); w.Code != 422 {
+		t.Errorf("without an end: status %d, %s", w.Code, w.Body)
+	}
+	for _, list := range []string{"groups", "services", "subscriptions"} {
+		if w := ask(h, "GET", "/v1/"+list, nil); w.Code != 200 || strings.TrimSpace(w.Body.String()) != "[]" {
+			t.Errorf("%s: status %d, %s", list, w.Code, w.Body)
+		}
+	}
 }
 
 // ask makes one request of a handler; head holds further header lines.

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// maxBody bounds every request body.
+// maxBody bounds every request body but a partition configuration.
 const maxBody = 1 << 16
 
 // guard checks who may do what before any handler runs: the Host header (a
@@ -33,7 +33,11 @@ func guard(next http.Handler, o Options) http.Handler {
 			refuse(w, http.StatusUnauthorized, "changing something needs the bearer token from the daemon's token file, or its Unix socket")
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		limit := int64(maxBody)
+		if r.URL.Path == "/v1/partitions" {
+			limit = maxPartitions
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		head := w.Header()
 		head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		head.Set("X-Content-Type-Options", "nosniff")

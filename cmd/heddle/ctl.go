@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,10 +34,11 @@ func newCtl() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ctl",
 		GroupID: "manage",
-		Short:   "Ask a running manager: status, nodes, links; sweep, reroute",
+		Short:   "Ask a running manager: status, nodes, links, paths, groups; sweep, reroute, partitions",
 		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
 
-Reading needs nothing. What changes something (sweep, reroute) needs the token that the
+Reading needs nothing. What changes something (sweep, reroute,
+partitions apply) needs the token that the
 daemon wrote to its token file, readable by its own user; ctl finds it when it
 runs as that user on the same machine.`,
 		Example: `  heddle ctl status
@@ -59,7 +61,7 @@ runs as that user on the same machine.`,
 		return err
 	})
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "without regard to the tables that are installed: even load again after many changes, more to write")
-	for _, s := range []*cobra.Command{status, nodes, links, sweep, reroute} {
+	for _, s := range append([]*cobra.Command{status, nodes, links, sweep, reroute}, ctlAdministration()...) {
 		c.AddCommand(s)
 	}
 	return c
@@ -83,34 +85,49 @@ func ctlCommand(name, short, method, path string, show func(io.Writer, []byte) e
 
 // ctlCommandTo is ctlCommand for a path that depends on flags.
 func ctlCommandTo(name, short, method string, path func() string, show func(io.Writer, []byte) error) *cobra.Command {
-	var addr, tokenFile string
-	var asJSON bool
+	var o ctlOptions
 	c := &cobra.Command{
 		Use:   name,
 		Short: short,
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			body, err := call(cmd.Context(), addr, tokenFile, method, path())
-			if err != nil {
-				return err
-			}
-			if !asJSON {
-				return show(cmd.OutOrStdout(), body)
-			}
-			if len(body) == 0 {
-				body = []byte("{}")
-			}
-			return printJSON(cmd.OutOrStdout(), json.RawMessage(body))
+			return o.ask(cmd, method, path(), nil, show)
 		},
 	}
-	c.Flags().StringVar(&addr, "api", defaultAPI, "`ADDR` of the manager's API: HOST:PORT, or unix:PATH")
-	c.Flags().StringVar(&tokenFile, "token-file", "", "`FILE` with the token (default: where the daemon of this user puts it)")
-	c.Flags().BoolVar(&asJSON, "json", false, "print the API's JSON")
+	o.register(c)
 	return c
 }
 
+// ctlOptions are the flags that every command of ctl has.
+type ctlOptions struct {
+	addr, tokenFile string
+	asJSON          bool
+}
+
+func (o *ctlOptions) register(c *cobra.Command) {
+	c.Flags().StringVar(&o.addr, "api", defaultAPI, "`ADDR` of the manager's API: HOST:PORT, or unix:PATH")
+	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default: where the daemon of this user puts it)")
+	c.Flags().BoolVar(&o.asJSON, "json", false, "print the API's JSON")
+}
+
+// ask makes a request and shows its answer. A body that is not nil is sent as
+// JSON.
+func (o *ctlOptions) ask(cmd *cobra.Command, method, path string, body any, show func(io.Writer, []byte) error) error {
+	answer, err := call(cmd.Context(), o.addr, o.tokenFile, method, path, body)
+	if err != nil {
+		return err
+	}
+	if !o.asJSON {
+		return show(cmd.OutOrStdout(), answer)
+	}
+	if len(answer) == 0 {
+		answer = []byte("{}")
+	}
+	return printJSON(cmd.OutOrStdout(), json.RawMessage(answer))
+}
+
 // call makes one request of the API and returns the body of a good answer.
-func call(ctx context.Context, addr, tokenFile, method, path string) ([]byte, error) {
+func call(ctx context.Context, addr, tokenFile, method, path string, body any) ([]byte, error) {
 	tr := &http.Transport{}
 	target := "http://" + addr + path
 	if sock, ok := strings.CutPrefix(addr, "unix:"); ok {
@@ -119,9 +136,20 @@ func call(ctx context.Context, addr, tokenFile, method, path string) ([]byte, er
 			return new(net.Dialer).DialContext(ctx, "unix", sock)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, target, nil)
+	var content io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, content)
 	if err != nil {
 		return nil, usagef("--api %q: %w", addr, err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	token, err := readToken(addr, tokenFile)
 	if err != nil {
@@ -140,14 +168,14 @@ func call(ctx context.Context, addr, tokenFile, method, path string) ([]byte, er
 		return nil, fmt.Errorf("asking the manager at %s: %w\nIs it running ('heddle sm' or 'heddle up'), and is --api its address?", addr, err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer of the manager at %s: %w", addr, err)
 	}
 	if resp.StatusCode >= 300 {
-		return nil, fmt.Errorf("the manager at %s says %s: %s", addr, resp.Status, problem(body))
+		return nil, fmt.Errorf("the manager at %s says %s: %s", addr, resp.Status, problem(answer))
 	}
-	return body, nil
+	return answer, nil
 }
 
 // problem is the human part of an error body.

@@ -1,0 +1,164 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Administration is what the API needs of the subnet administrator and of the
+// partitions. Methods may be called from many goroutines.
+type Administration interface {
+	// Partitions is the policy in force and how far it has been carried out.
+	Partitions() Partitions
+	// SetPartitions replaces the policy by a configuration in OpenSM's form. A
+	// configuration with an error changes nothing. It returns when the policy is
+	// stored and being carried out; Partitions tells when it is.
+	SetPartitions(ctx context.Context, config string) (Partitions, error)
+	// Groups, Services and Subscriptions are what the SA keeps.
+	Groups() []Group
+	Services() []Service
+	Subscriptions() []Subscription
+	// Path is the way from one end port to another, each named by LID, GUID,
+	// GID or description.
+	Path(from, to string) (Path, error)
+}
+
+// Partitions is the body of /v1/partitions.
+type Partitions struct {
+	Config      string      `json:"config" doc:"the policy in the form of OpenSM's partitions.conf"`
+	Warnings    []string    `json:"warnings,omitempty" doc:"what was odd in the configuration just given"`
+	Partitions  []Partition `json:"partitions"`
+	Settled     bool        `json:"settled" doc:"every port of the subnet has acknowledged its P_Key table"`
+	Pending     int         `json:"pending_ports" doc:"ports whose table is not yet as it should be"`
+	Quarantined []string    `json:"quarantined,omitempty" doc:"P_Keys that were freed and still wait for a port to give them up"`
+}
+
+// Partition is one partition of the policy.
+type Partition struct {
+	Name    string   `json:"name"`
+	PKey    string   `json:"pkey"`
+	Full    int      `json:"full_members" doc:"ports of the subnet with full membership in their table"`
+	Limited int      `json:"limited_members"`
+	Groups  []string `json:"groups,omitempty" doc:"MGIDs of its permanent multicast groups"`
+}
+
+// Group is a multicast group.
+type Group struct {
+	MGID      string        `json:"mgid"`
+	MLID      string        `json:"mlid"`
+	PKey      string        `json:"pkey"`
+	QKey      string        `json:"qkey"`
+	MTU       int           `json:"mtu"`
+	Rate      string        `json:"rate"`
+	SL        int           `json:"sl"`
+	WellKnown bool          `json:"well_known" doc:"it comes from a partition and stays without members"`
+	Members   []GroupMember `json:"members"`
+}
+
+// GroupMember is a port in a group.
+type GroupMember struct {
+	PortGID   string   `json:"port_gid"`
+	JoinState []string `json:"join_state" doc:"full, non, send_only, send_only_full"`
+	Proxy     bool     `json:"proxy" doc:"joined by another port"`
+}
+
+// Service is a registered service. Its key is not shown.
+type Service struct {
+	ID    string `json:"service_id"`
+	GID   string `json:"gid"`
+	PKey  string `json:"pkey"`
+	Name  string `json:"name"`
+	Lease uint32 `json:"lease_seconds" doc:"4294967295: for ever"`
+}
+
+// Subscription is a port's wish to hear of notices.
+type Subscription struct {
+	GID      string `json:"gid"`
+	LID      int    `json:"lid"`
+	QP       uint32 `json:"qp"`
+	Generic  bool   `json:"generic"`
+	Type     int    `json:"type" doc:"65535: all"`
+	Trap     int    `json:"trap" doc:"65535: all"`
+	Source   string `json:"source" doc:"GID or LID range that it is about"`
+	Producer int    `json:"producer" doc:"16777215: all"`
+}
+
+// Path is the way of packets from one end port to another.
+type Path struct {
+	From    PathEnd   `json:"from"`
+	To      PathEnd   `json:"to"`
+	SL      int       `json:"sl"`
+	MTU     int       `json:"mtu"`
+	Rate    string    `json:"rate"`
+	PKey    string    `json:"pkey" doc:"the lowest P_Key that both share; empty: none, they cannot talk"`
+	Hops    []PathHop `json:"hops" doc:"the switches on the way"`
+	Reverse bool      `json:"reverse" doc:"there is a path back"`
+}
+
+// PathEnd is one end of a path.
+type PathEnd struct {
+	GUID        string `json:"port_guid"`
+	Description string `json:"description"`
+	LID         int    `json:"lid"`
+	Port        int    `json:"port"`
+}
+
+// PathHop is a switch on a path and the port that packets leave it by.
+type PathHop struct {
+	GUID        string `json:"guid"`
+	Description string `json:"description"`
+	Out         int    `json:"out"`
+}
+
+// maxPartitions bounds a partition configuration: the members of a full
+// subnet in some hundred partitions.
+const maxPartitions = 64 << 20
+
+func administration(a huma.API, b Administration) {
+	huma.Get(a, "/v1/partitions", func(context.Context, *struct{}) (*body[Partitions], error) {
+		return reply(b.Partitions()), nil
+	})
+	huma.Register(a, huma.Operation{
+		OperationID: "set-partitions", Method: http.MethodPut, Path: "/v1/partitions",
+		Summary:     "Replace the partitions",
+		Description: "The body is JSON with the whole configuration. With an error in it nothing changes.",
+		// Who asked is answered when the policy is safe; the ports follow.
+		DefaultStatus: http.StatusAccepted,
+		MaxBodyBytes:  maxPartitions,
+	}, func(ctx context.Context, in *partitionsInput) (*body[Partitions], error) {
+		p, err := b.SetPartitions(ctx, in.Body.Config)
+		if err != nil {
+			return nil, huma.Error422UnprocessableEntity(err.Error())
+		}
+		return reply(p), nil
+	})
+	huma.Get(a, "/v1/groups", func(context.Context, *struct{}) (*body[[]Group], error) {
+		return reply(nonNil(b.Groups())), nil
+	})
+	huma.Get(a, "/v1/services", func(context.Context, *struct{}) (*body[[]Service], error) {
+		return reply(nonNil(b.Services())), nil
+	})
+	huma.Get(a, "/v1/subscriptions", func(context.Context, *struct{}) (*body[[]Subscription], error) {
+		return reply(nonNil(b.Subscriptions())), nil
+	})
+	huma.Get(a, "/v1/path", func(_ context.Context, in *pathInput) (*body[Path], error) {
+		p, err := b.Path(in.From, in.To)
+		if err != nil {
+			return nil, huma.Error404NotFound(err.Error())
+		}
+		return reply(p), nil
+	})
+}
+
+type partitionsInput struct {
+	Body struct {
+		Config string `json:"config" doc:"the policy in the form of OpenSM's partitions.conf"`
+	}
+}
+
+type pathInput struct {
+	From string `query:"from" required:"true" doc:"LID, port GUID, GID or node description"`
+	To   string `query:"to" required:"true" doc:"the same"`
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+)
+
+// ctlAdministration are the commands about partitions and what the SA keeps.
+func ctlAdministration() []*cobra.Command {
+	return []*cobra.Command{
+		ctlPath(), ctlPartitions(),
+		ctlCommand("groups", "Multicast groups and their members", http.MethodGet, "/v1/groups", printGroups),
+		ctlCommand("services", "Registered services", http.MethodGet, "/v1/services", printServices),
+		ctlCommand("subscriptions", "Who wants to hear of which events", http.MethodGet, "/v1/subscriptions", printSubscriptions),
+	}
+}
+
+func ctlPath() *cobra.Command {
+	var o ctlOptions
+	c := &cobra.Command{
+		Use:   "paths FROM TO",
+		Short: "The way of packets from one end port to another",
+		Long: `Walks the installed tables from one end port to another and shows the switches
+on the way, and what a path query would be told. Ends are named by LID, port
+GUID, GID or node description.`,
+		Example: `  heddle ctl paths host-1 host-40
+  heddle ctl paths 12 0x0002c90300a1b2c3 --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usagef("paths: want two ends, as LID, port GUID, GID or node description")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v := url.Values{"from": {args[0]}, "to": {args[1]}}
+			return o.ask(cmd, http.MethodGet, "/v1/path?"+v.Encode(), nil, printPath)
+		},
+	}
+	o.register(c)
+	return c
+}
+
+func ctlPartitions() *cobra.Command {
+	c := ctlCommand("partitions", "Partitions and how far they are carried out", http.MethodGet, "/v1/partitions", printPartitions)
+	c.Long = `Shows the partitions in force, how many ports have each P_Key in their table,
+and whether all ports have acknowledged theirs.`
+	var o ctlOptions
+	show := &cobra.Command{
+		Use:   "show",
+		Short: "Print the configuration in force, in the form of OpenSM's partitions.conf",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.ask(cmd, http.MethodGet, "/v1/partitions", nil, func(w io.Writer, body []byte) error {
+				var p api.Partitions
+				if err := json.Unmarshal(body, &p); err != nil {
+					return err
+				}
+				_, err := io.WriteString(w, p.Config)
+				return err
+			})
+		},
+	}
+	o.register(show)
+	var p ctlOptions
+	apply := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Replace the partitions by those of a file ('-' is standard input)",
+		Long: `Replaces the partitions, in one transaction, by those of a file in the form of
+OpenSM's partitions.conf. A file with an error changes nothing. Only the ports
+that the change concerns are written to; what is taken away goes before what is
+given. 'heddle ctl partitions' shows when all ports have acknowledged.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("partitions apply: want one file")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := cmd.InOrStdin()
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return err
+				}
+				defer f.Close()
+				in = f
+			}
+			b, err := io.ReadAll(io.LimitReader(in, 64<<20))
+			if err != nil {
+				return err
+			}
+			return p.ask(cmd, http.MethodPut, "/v1/partitions", map[string]string{"config": string(b)}, printPartitions)
+		},
+	}
+	p.register(apply)
+	c.AddCommand(show, apply)
+	return c
+}
+
+func printPartitions(w io.Writer, body []byte) error {
+	var p api.Partitions
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	for _, s := range p.Warnings {
+		fmt.Fprintf(w, "note: %s\n", s)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tP_KEY\tFULL\tLIMITED\tGROUPS")
+	for _, x := range p.Partitions {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\n", x.Name, x.PKey, x.Full, x.Limited, strings.Join(x.Groups, " "))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	switch {
+	case !p.Settled:
+		fmt.Fprintf(w, "%d ports have not acknowledged their table yet\n", p.Pending)
+	default:
+		fmt.Fprintln(w, "all ports have acknowledged their table")
+	}
+	if len(p.Quarantined) > 0 {
+		fmt.Fprintf(w, "freed but not given up by every port, so granted to nobody: %s\n", strings.Join(p.Quarantined, " "))
+	}
+	return nil
+}
+
+func printPath(w io.Writer, body []byte) error {
+	var p api.Path
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	end := func(e api.PathEnd) string {
+		return fmt.Sprintf("%s %s port %d LID %d", e.Description, e.GUID, e.Port, e.LID)
+	}
+	fmt.Fprintf(w, "from  %s\n", end(p.From))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, h := range p.Hops {
+		if h.Out == 0 {
+			fmt.Fprintf(t, "  %s\t%s\tarrives\n", h.Description, h.GUID)
+			continue
+		}
+		fmt.Fprintf(t, "  %s\t%s\tout by port %d\n", h.Description, h.GUID, h.Out)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "to    %s\n", end(p.To))
+	key := "P_Key " + p.PKey
+	if p.PKey == "" {
+		key = "no common partition: the two cannot talk"
+	}
+	back := ""
+	if !p.Reverse {
+		back = ", no path back"
+	}
+	fmt.Fprintf(w, "SL %d, MTU %d, rate %s, %s%s\n", p.SL, p.MTU, p.Rate, key, back)
+	return nil
+}
+
+func printGroups(w io.Writer, body []byte) error {
+	var groups []api.Group
+	if err := json.Unmarshal(body, &groups); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MGID\tMLID\tP_KEY\tMTU\tRATE\tSL\tMEMBERS")
+	for _, g := range groups {
+		n := fmt.Sprint(len(g.Members))
+		if g.WellKnown {
+			n += " (permanent)"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", g.MGID, g.MLID, g.PKey, g.MTU, g.Rate, g.SL, n)
+	}
+	return t.Flush()
+}
+
+func printServices(w io.Writer, body []byte) error {
+	var list []api.Service
+	if err := json.Unmarshal(body, &list); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SERVICE\tNAME\tGID\tP_KEY\tLEASE")
+	for _, s := range list {
+		lease := fmt.Sprintf("%d s", s.Lease)
+		if s.Lease == 1<<32-1 {
+			lease = "for ever"
+		}
+		fmt.Fprintf(t, "%s\t%q\t%s\t%s\t%s\n", s.ID, s.Name, s.GID, s.PKey, lease)
+	}
+	return t.Flush()
+}
+
+func printSubscriptions(w io.Writer, body []byte) error {
+	var list []api.Subscription
+	if err := json.Unmarshal(body, &list); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SUBSCRIBER\tLID\tQP\tTRAP\tTYPE\tABOUT")
+	for _, s := range list {
+		all := func(v, wild int) string {
+			if v == wild {
+				return "all"
+			}
+			return fmt.Sprint(v)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%s\t%s\t%s\n", s.GID, s.LID, s.QP, all(s.Trap, 0xFFFF), all(s.Type, 0xFFFF), s.Source)
+	}
+	return t.Flush()
+}

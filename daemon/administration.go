@@ -1,0 +1,286 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"heddle/api"
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/partition"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/subnet"
+)
+
+// groupRows shows the multicast groups of the SA.
+func groupRows(v *sa.View) []api.Group {
+	out := make([]api.Group, 0, len(v.Groups))
+	for _, g := range v.Groups {
+		row := api.Group{
+			MGID: g.MGID.String(), MLID: hex16(uint16(g.MLID)), PKey: g.PKey.String(), QKey: fmt.Sprintf("0x%08x", uint32(g.QKey)),
+			MTU: g.MTU.Bytes(), Rate: g.Rate.String(), SL: int(g.SL), WellKnown: g.WellKnown, Members: make([]api.GroupMember, 0, len(g.Members)),
+		}
+		for _, m := range g.Members {
+			row.Members = append(row.Members, api.GroupMember{PortGID: m.PortGID.String(), JoinState: joinStates(m.JoinState), Proxy: m.Proxy})
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+func hex16(v uint16) string { return fmt.Sprintf("0x%04x", v) }
+
+func joinStates(b uint8) (names []string) {
+	for i, n := range [...]string{"full", "non", "send_only", "send_only_full"} {
+		if b&(1<<i) != 0 {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// serviceRows shows the registered services, without their keys.
+func serviceRows(v *sa.View) []api.Service {
+	out := make([]api.Service, 0, len(v.Services))
+	for _, s := range v.Services {
+		r := &s.Record
+		out = append(out, api.Service{
+			ID: fmt.Sprintf("0x%016x", r.ServiceID), GID: r.ServiceGID.String(), PKey: r.ServicePKey.String(),
+			Name: strings.ToValidUTF8(r.Name(), "?"), Lease: r.ServiceLease,
+		})
+	}
+	return out
+}
+
+// subscriptionRows shows who wants to hear of notices.
+func subscriptionRows(v *sa.View) []api.Subscription {
+	out := make([]api.Subscription, 0, len(v.Subs))
+	for _, s := range v.Subs {
+		i := &s.Info
+		row := api.Subscription{
+			GID: s.GID.String(), LID: int(s.Addr.LID), QP: s.Addr.QP, Generic: i.IsGeneric != 0,
+			Type: int(i.Type), Trap: int(i.TrapNumber), Producer: int(i.Producer),
+		}
+		switch {
+		case i.GID != ib.GID{}:
+			row.Source = i.GID.String()
+		case i.LIDRangeBegin == wire.InformAllLIDs:
+			row.Source = "all"
+		default:
+			row.Source = fmt.Sprintf("LIDs %v to %v", i.LIDRangeBegin, i.LIDRangeEnd)
+		}
+		out = append(out, row)
+	}
+	return out
+}
+
+// findPort resolves what people call an end port by: LID, GUID (port or
+// alias), GID, or node description. A node with several ports is found by its
+// first.
+func findPort(s *subnet.Snapshot, name string) (int32, error) {
+	if s == nil || !s.Up {
+		return -1, fmt.Errorf("the subnet is not up yet")
+	}
+	if strings.Contains(name, ":") && !strings.HasPrefix(name, "0x") {
+		if g, err := ib.ParseGID(name); err == nil {
+			if p := s.PortByGID(g); p >= 0 {
+				return p, nil
+			}
+		}
+	}
+	if v, err := strconv.ParseUint(name, 0, 64); err == nil {
+		if v <= 0xBFFF {
+			if p := s.PortByLID(ib.LID(v)); p >= 0 {
+				return p, nil
+			}
+		}
+		if p := s.PortByGUID(ib.GUID(v)); p >= 0 {
+			return p, nil
+		}
+		if n := s.NodeByGUID(ib.GUID(v)); n >= 0 {
+			if p := firstEnd(s, n); p >= 0 {
+				return p, nil
+			}
+		}
+	}
+	found := int32(-1)
+	for i := range s.Nodes {
+		if s.Nodes[i].Desc != name {
+			continue
+		}
+		if p := firstEnd(s, int32(i)); p >= 0 {
+			if found >= 0 {
+				return -1, fmt.Errorf("%q: several nodes are described so; name one by LID or GUID", name)
+			}
+			found = p
+		}
+	}
+	if found < 0 {
+		return -1, fmt.Errorf("%q: no end port has this LID, GUID, GID or node description", name)
+	}
+	return found, nil
+}
+
+func firstEnd(s *subnet.Snapshot, n int32) int32 {
+	ports := s.NodePorts(n)
+	for i := range ports {
+		if ports[i].EndPort >= 0 && ports[i].LID != 0 {
+			return s.Nodes[n].First + int32(i)
+		}
+	}
+	return -1
+}
+
+// Path implements api.Administration.
+func (d *Daemon) Path(from, to string) (api.Path, error) {
+	s := d.Snapshot()
+	a, err := findPort(s, from)
+	if err != nil {
+		return api.Path{}, err
+	}
+	b, err := findPort(s, to)
+	if err != nil {
+		return api.Path{}, err
+	}
+	p, q := &s.Ports[a], &s.Ports[b]
+	out := api.Path{From: pathEnd(s, p), To: pathEnd(s, q), Hops: []api.PathHop{}}
+	hops, _ := s.Trace(a, q.LID, nil)
+	for _, h := range hops {
+		n := &s.Nodes[h.Node]
+		out.Hops = append(out.Hops, api.PathHop{GUID: n.Info.NodeGUID.String(), Description: n.Desc, Out: int(h.Out)})
+	}
+	attr, ok := s.Path(a, q.LID)
+	if !ok {
+		return out, fmt.Errorf("there is no path from %s to %s: after %d switches the tables lead nowhere", name(s, p), name(s, q), len(hops))
+	}
+	out.SL, out.MTU, out.Rate = int(attr.SL), attr.MTU.Bytes(), attr.Rate.String()
+	if k := s.SharedPKey(a, b); k != 0 {
+		out.PKey = k.String()
+	}
+	_, out.Reverse = s.Path(b, p.LID)
+	return out, nil
+}
+
+func name(s *subnet.Snapshot, p *subnet.Port) string {
+	return fmt.Sprintf("%q LID %v", s.Nodes[p.Node].Desc, p.LID)
+}
+
+func pathEnd(s *subnet.Snapshot, p *subnet.Port) api.PathEnd {
+	return api.PathEnd{GUID: p.GUID.String(), Description: s.Nodes[p.Node].Desc, LID: int(p.LID), Port: int(p.Num)}
+}
+
+// Groups implements api.Administration.
+func (d *Daemon) Groups() []api.Group {
+	if v := d.View(); v != nil {
+		return groupRows(v)
+	}
+	return nil
+}
+
+// Services implements api.Administration.
+func (d *Daemon) Services() []api.Service {
+	if v := d.View(); v != nil {
+		return serviceRows(v)
+	}
+	return nil
+}
+
+// Subscriptions implements api.Administration.
+func (d *Daemon) Subscriptions() []api.Subscription {
+	if v := d.View(); v != nil {
+		return subscriptionRows(v)
+	}
+	return nil
+}
+
+// Partitions implements api.Administration.
+func (d *Daemon) Partitions() api.Partitions {
+	s := d.Snapshot()
+	if s == nil || s.Partitions == nil {
+		return api.Partitions{Partitions: []api.Partition{}}
+	}
+	return partitionRows(s, s.Partitions)
+}
+
+// partitionRows shows a policy, and what the ports of the subnet have of it.
+func partitionRows(s *subnet.Snapshot, p *partition.Policy) api.Partitions {
+	var text strings.Builder
+	_ = p.Format(&text) // a Builder takes everything
+	out := api.Partitions{Config: text.String(), Settled: true, Partitions: make([]api.Partition, len(p.Partitions))}
+	at := make(map[ib.PKey]*api.Partition, len(p.Partitions))
+	for i := range p.Partitions {
+		x := &p.Partitions[i]
+		row := &out.Partitions[i]
+		row.Name, row.PKey = x.Name, x.PKey.String()
+		for _, g := range x.Groups {
+			row.Groups = append(row.Groups, g.MGID.String())
+		}
+		at[x.PKey.Base()] = row
+	}
+	grants := partition.Resolve(p)
+	for _, i := range s.EndPortPort {
+		port := &s.Ports[i]
+		have := map[ib.PKey]bool{}
+		for _, k := range port.PKeys {
+			if k.IsEmpty() {
+				continue
+			}
+			have[k] = true
+			row := at[k.Base()]
+			switch {
+			case row == nil:
+			case k.IsFull():
+				row.Full++
+			default:
+				row.Limited++
+			}
+		}
+		if port.PKeys == nil {
+			continue // it has no table that can be read: nothing is pending
+		}
+		want := grants.Of(classOf(s.Nodes[port.Node].Info.NodeType), port.GUID, port.Aliases, i == s.PortIndex(s.Self))
+		same := len(want) == len(have)
+		for _, k := range want {
+			same = same && have[k]
+		}
+		if !same {
+			out.Pending++
+			out.Settled = false
+		}
+	}
+	return out
+}
+
+func classOf(t ib.NodeType) partition.Class {
+	switch t {
+	case ib.NodeSwitch:
+		return partition.Switch
+	case ib.NodeRouter:
+		return partition.Router
+	}
+	return partition.CA
+}
+
+// SetPartitions implements api.Administration.
+func (d *Daemon) SetPartitions(_ context.Context, config string) (api.Partitions, error) {
+	p, warnings, err := partition.Parse(strings.NewReader(config), "partitions")
+	if err != nil {
+		return api.Partitions{}, fmt.Errorf("nothing was changed: %w", err)
+	}
+	s := d.Snapshot()
+	if s == nil || s.State != subnet.Master {
+		return api.Partitions{}, errors.New("nothing was changed: this manager is not the master of a subnet; ask the one that is")
+	}
+	if err := d.command(sm.SetPartitions{Policy: p}); err != nil {
+		return api.Partitions{}, fmt.Errorf("nothing was changed: %w", err)
+	}
+	out := partitionRows(s, p)
+	for _, w := range warnings {
+		out.Warnings = append(out.Warnings, w.String())
+	}
+	return out, nil
+}
