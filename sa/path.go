@@ -1,6 +1,7 @@
 package sa
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 
@@ -156,7 +157,7 @@ func (q *query) pairs(r *wire.PathRecord, src, dst end, paths int) {
 	}
 	dsts := all(dst)
 	for _, a := range all(src) {
-		if !q.visible(&s.Ports[a]) {
+		if !q.sees(a) {
 			continue
 		}
 		x, y := src, dst
@@ -216,7 +217,7 @@ func (q *query) way(r *wire.PathRecord, src, dst end) (w way) {
 	s := q.s
 	w.src, w.dst = src, dst
 	p, t := &s.Ports[src.port], &s.Ports[dst.port]
-	if !q.visible(p) || !q.visible(t) || !s.Share(src.port, dst.port) {
+	if !q.sees(src.port) || !q.sees(dst.port) || !s.Share(src.port, dst.port) {
 		w.impossible = true
 		return w
 	}
@@ -275,7 +276,7 @@ func (w *way) lids() (src, dst ib.LID) { return w.sLID + ib.LID(w.i), w.dLID + i
 func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 	s := q.s
 	slid, dlid := w.lids()
-	a, ok := s.Path(w.src.port, dlid)
+	a, back, ok, reversible := s.RoundTrip(w.src.port, slid, w.dst.port, dlid)
 	if !ok {
 		return false
 	}
@@ -283,7 +284,6 @@ func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 	if w.src.port == w.dst.port {
 		v.life = 0 // IBA §15.2.5.16: loopback
 	}
-	back, reversible := s.Path(w.dst.port, slid)
 	if q.has(wire.PathCompReversible) && r.Reversible && !reversible {
 		return false
 	}
@@ -323,7 +323,7 @@ func (q *query) groupPath(r *wire.PathRecord) {
 	if !q.table {
 		q.limit = q.recLen
 	}
-	i, ok := slices.BinarySearchFunc(q.v.Groups, &r.DGID, func(g *Group, id *ib.GID) int { return slices.Compare(g.MGID[:], id[:]) })
+	i, ok := slices.BinarySearchFunc(q.v.Groups, r.DGID, func(g *Group, id ib.GID) int { return bytes.Compare(g.MGID[:], id[:]) })
 	if !ok || q.me >= 0 && !q.s.HasPKey(q.me, q.v.Groups[i].PKey) {
 		return
 	}
@@ -337,7 +337,7 @@ func (q *query) groupPath(r *wire.PathRecord) {
 	case !slices.ContainsFunc(g.Members, func(m Member) bool { return m.PortGUID == q.s.Ports[src.port].GUID }):
 		return
 	}
-	if src.port < 0 || !q.s.HasPKey(src.port, g.PKey) || !q.visible(&q.s.Ports[src.port]) {
+	if src.port < 0 || !q.s.HasPKey(src.port, g.PKey) || !q.sees(src.port) {
 		return
 	}
 	if q.has(wire.PathCompDLID) && r.DLID != g.MLID || q.has(wire.PathCompPKey) && r.PKey.Base() != g.PKey.Base() ||

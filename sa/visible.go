@@ -15,6 +15,9 @@ func (q *query) visible(p *subnet.Port) bool {
 	return q.me < 0 || q.s.Share(q.me, q.endPort(p))
 }
 
+// sees is visible for an end port, by its index in Ports.
+func (q *query) sees(i int32) bool { return q.me < 0 || q.s.Share(q.me, i) }
+
 // endPort is the index of the end port that a port belongs to: port 0 for
 // switch ports.
 func (q *query) endPort(p *subnet.Port) int32 {

@@ -86,7 +86,26 @@ const MaxHops = 65
 // returns what the path can carry. ok is false where there is none: an entry
 // is missing or leads elsewhere, or a link on the way is not Active.
 func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
-	return s.walk(src, lid, nil)
+	w := s.walk(src, lid)
+	for !w.done {
+		w.step(nil)
+	}
+	return w.attr, w.ok
+}
+
+// RoundTrip is Path from port src to dlid, and from port dst to slid. The two
+// are walked side by side, because a walk mostly waits for memory.
+func (s *Snapshot) RoundTrip(src int32, slid ib.LID, dst int32, dlid ib.LID) (there, back PathAttr, ok, backOK bool) {
+	w, v := s.walk(src, dlid), s.walk(dst, slid)
+	for !w.done || !v.done {
+		if !w.done {
+			w.step(nil)
+		}
+		if !v.done {
+			v.step(nil)
+		}
+	}
+	return w.attr, v.attr, w.ok, v.ok
 }
 
 // Hop is a switch on a path: packets come in by port In and leave by Out, both
@@ -100,76 +119,102 @@ type Hop struct {
 // lid crosses to hops. ok is false where Path has none; what was walked of it
 // is appended all the same.
 func (s *Snapshot) Trace(src int32, lid ib.LID, hops []Hop) (_ []Hop, ok bool) {
-	_, ok = s.walk(src, lid, &hops)
-	return hops, ok
+	w := s.walk(src, lid)
+	for !w.done {
+		w.step(&hops)
+	}
+	return hops, w.ok
 }
 
-func (s *Snapshot) walk(src int32, lid ib.LID, hops *[]Hop) (a PathAttr, ok bool) {
-	dst := s.PortByLID(lid)
-	if dst < 0 || src < 0 {
-		return a, false
+// walker is a packet on its way, at the switch sw.
+type walker struct {
+	s        *Snapshot
+	dst      int32 // index in Ports
+	sw       int32 // index in Graph.Switches
+	first    int32 // the first switch
+	in       int32 // index in Ports of the port that it came in by
+	lid      ib.LID
+	attr     PathAttr
+	steps    uint8
+	onWire   bool // it has crossed a link
+	done, ok bool
+}
+
+// walk starts at port src, and ends there if the path crosses no switch.
+func (s *Snapshot) walk(src int32, lid ib.LID) (w walker) {
+	w.s, w.lid, w.dst = s, lid, s.PortByLID(lid)
+	w.done = true
+	if w.dst < 0 || src < 0 {
+		return w
 	}
-	p, q := &s.Ports[src], &s.Ports[dst]
-	a.MTU, a.Rate = p.MTU, p.Rate
-	if src == dst {
-		return a, true
+	p := &s.Ports[src]
+	w.attr.MTU, w.attr.Rate = p.MTU, p.Rate
+	if src == w.dst {
+		w.ok = true
+		return w
 	}
-	sw, in, onWire := s.Nodes[p.Node].SwitchIndex, src, false
-	if p.Num != 0 || sw < 0 {
-		w := s.wires[src]
-		if w.far < 0 {
-			return a, false
+	if w.sw, w.in = s.Nodes[p.Node].SwitchIndex, src; p.Num != 0 || w.sw < 0 {
+		x := s.wires[src]
+		if x.far < 0 {
+			return w
 		}
-		if w.sw < 0 { // back to back
-			a.MTU, a.Rate = min(a.MTU, q.MTU), slower(a.Rate, q.Rate)
-			return a, w.far == dst
+		if x.sw < 0 { // back to back
+			w.arrive()
+			w.ok = x.far == w.dst
+			return w
 		}
-		sw, in, onWire = w.sw, w.far, true
+		w.sw, w.in, w.onWire = x.sw, x.far, true
 	}
-	if s.Tables == nil {
-		return a, false
+	w.first, w.done = w.sw, s.Tables == nil
+	return w
+}
+
+// step crosses a switch.
+func (w *walker) step(hops *[]Hop) {
+	s := w.s
+	w.done = true
+	if int(w.sw) >= len(s.Tables.LFT) || w.steps == MaxHops {
+		return
 	}
-	first := sw
-	for a.Hops = 0; a.Hops < MaxHops; a.Hops++ {
-		if int(sw) >= len(s.Tables.LFT) {
-			return a, false
-		}
-		row, x := s.Tables.LFT[sw], s.switches[sw]
-		if int(lid) >= len(row) || row[lid] > x.ports {
-			return a, false
-		}
-		out := x.first + int32(row[lid])
-		if hops != nil {
-			*hops = append(*hops, Hop{s.Ports[in].Node, s.Ports[in].Num, row[lid]})
-		}
-		if out == x.first {
-			if out != dst {
-				return a, false
-			}
-			a.SL = s.Tables.PathSL(first, lid)
-			return a, true
-		}
-		w := s.wires[out]
-		if w.far < 0 {
-			return a, false
-		}
-		if onWire {
-			a.MTU, a.Rate = min(a.MTU, w.mtu), slower(a.Rate, w.rate)
-		} else { // port 0 of a switch has no wire of its own: the first hop's counts
-			a.MTU, a.Rate, onWire = w.mtu, w.rate, true
-		}
-		if w.sw < 0 {
-			if w.far != dst {
-				return a, false
-			}
-			a.Hops++
-			a.SL = s.Tables.PathSL(first, lid)
-			a.MTU, a.Rate = min(a.MTU, q.MTU), slower(a.Rate, q.Rate)
-			return a, true
-		}
-		sw, in = w.sw, w.far
+	row, x := s.Tables.LFT[w.sw], s.switches[w.sw]
+	if int(w.lid) >= len(row) || row[w.lid] > x.ports {
+		return
 	}
-	return a, false
+	w.steps++
+	out := x.first + int32(row[w.lid])
+	if hops != nil {
+		*hops = append(*hops, Hop{s.Ports[w.in].Node, s.Ports[w.in].Num, row[w.lid]})
+	}
+	if out == x.first {
+		if w.ok = out == w.dst; w.ok {
+			w.attr.SL = s.Tables.PathSL(w.first, w.lid)
+		}
+		return
+	}
+	l := s.wires[out]
+	if l.far < 0 {
+		return
+	}
+	w.attr.Hops++
+	if w.onWire {
+		w.attr.MTU, w.attr.Rate = min(w.attr.MTU, l.mtu), slower(w.attr.Rate, l.rate)
+	} else { // port 0 of a switch has no wire of its own: the first hop's counts
+		w.attr.MTU, w.attr.Rate, w.onWire = l.mtu, l.rate, true
+	}
+	if l.sw < 0 {
+		if w.ok = l.far == w.dst; w.ok {
+			w.attr.SL = s.Tables.PathSL(w.first, w.lid)
+			w.arrive()
+		}
+		return
+	}
+	w.sw, w.in, w.done = l.sw, l.far, false
+}
+
+// arrive counts the end's own link.
+func (w *walker) arrive() {
+	q := &w.s.Ports[w.dst]
+	w.attr.MTU, w.attr.Rate = min(w.attr.MTU, q.MTU), slower(w.attr.Rate, q.Rate)
 }
 
 // slower is the lower of two rates, in the order in which the SA compares them.
