@@ -102,8 +102,10 @@ func TestVectors(t *testing.T) {
 		offset uint16
 		want   string // "": a copy of the request
 	}{
-		{"NodeRecord", wire.AttrNodeRecord, 1, 0, "0002..", 0, 14,
-			"000200000101010200000000001000000000000000100000000000000010000100400000000000a10100000048636131.."},
+		{
+			"NodeRecord", wire.AttrNodeRecord, 1, 0, "0002..", 0, 14,
+			"000200000101010200000000001000000000000000100000000000000010000100400000000000a10100000048636131..",
+		},
 		{"PortInfoRecord of a CA", wire.AttrPortInfoRecord, 3, 0, "000201..", 0, 9, hcaPort},
 		{"PortInfoRecord of a switch port", wire.AttrPortInfoRecord, 3, 0, "000104..", 0, 9, swPort},
 		{"SwitchInfoRecord", wire.AttrSwitchInfoRecord, 1, 0, "0001..", 0, 3, "000100007800000004000003000000900000004030.."},
@@ -114,11 +116,15 @@ func TestVectors(t *testing.T) {
 		{"GUIDInfoRecord", wire.AttrGUIDInfoRecord, 3, 0, "0002..", 0, 9, "00020000000000000000000000100001.."},
 		{"P_KeyTableRecord", wire.AttrPKeyTableRecord, 7, 1, "0002000001..", 0, 9, "0002000001000000ffff.."},
 		{"P_KeyTableRecord, untrusted", wire.AttrPKeyTableRecord, 7, 0, "0002000001..", ib.StatusSAReqInvalid, 0, ""},
-		{"PathRecord", wire.AttrPathRecord, 0x180C, 0,
+		{
+			"PathRecord", wire.AttrPathRecord, 0x180C, 0,
 			"0000000000000000fe800000000000000000000000100004fe80000000000000000000000010000100000000000000000081..", 0, 8,
-			"0000000000000000fe800000000000000000000000100004fe80000000000000000000000010000100030002000000000080ffff0000848392.."},
-		{"PathRecord, unknown DGID", wire.AttrPathRecord, 0x180C, 0,
-			"0000000000000000fe800000000000000101010101010101fe80000000000000000000000010000100000000000000000081..", ib.StatusSANoRecords, 0, ""},
+			"0000000000000000fe800000000000000000000000100004fe80000000000000000000000010000100030002000000000080ffff0000848392..",
+		},
+		{
+			"PathRecord, unknown DGID", wire.AttrPathRecord, 0x180C, 0,
+			"0000000000000000fe800000000000000101010101010101fe80000000000000000000000010000100000000000000000081..", ib.StatusSANoRecords, 0, "",
+		},
 	} {
 		q := ask(ib.MethodGet, c.attr, c.mask, nil)
 		copy(q[wire.HeaderLen:], unhex(t, c.req))
