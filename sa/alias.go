@@ -1,14 +1,339 @@
 package sa
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/mad"
 	"heddle/store"
 	"heddle/subnet"
 )
 
-// aliases owns the alias GUIDs.
-type aliases struct{}
+const (
+	// aliasWait is how long the answer to a Set or Delete waits for the port to
+	// acknowledge. After that the requester is told BUSY: what it asked for is
+	// kept and still being programmed, and asking again is harmless.
+	aliasWait = 5 * time.Second
+	// maxAliasWaits is how many answers wait; more are BUSY at once.
+	maxAliasWaits = 4096
+	// assignTries is how many GUIDs the SA tries before it assigns none.
+	assignTries = 1000
 
-func (x *aliases) load(c *Core, r *store.Record) error          { return nil }
-func (x *aliases) published(c *Core, old, now *subnet.Snapshot) {}
-func (x *aliases) request(c *Core, q *query, m []byte)          { c.reply(q.req, refuse(nil, m, 0x000C)) }
-func (x *aliases) wanted() []subnet.Alias                       { return nil }
+	guidsPerBlock = 8
+)
+
+// aliases owns the alias GUIDs of ports (GUIDInfoRecord Set and Delete, IBA
+// §15.2.5.18). Who may give a port aliases: the port itself, another of its
+// node, and the trusted.
+//
+// An alias stays until it is deleted: the subnet manager programs it again
+// into a port that has lost it. The GUID that the SA assigned to an index is
+// remembered for that index after its deletion.
+type aliases struct {
+	ports   map[ib.GUID][]aliasEntry // ascending index
+	used    map[ib.GUID]aliasAt      // who has an alias GUID
+	last    uint32                   // the last number given to an assigned GUID
+	waiting []aliasReply             // in the order of their deadlines
+}
+
+// aliasAt names an entry of a port's GUIDInfo table.
+type aliasAt struct {
+	port  ib.GUID
+	index uint8
+}
+
+type aliasEntry struct {
+	index    uint8
+	guid     ib.GUID // 0: none
+	assigned ib.GUID // what the SA has once assigned here, 0: nothing
+}
+
+// aliasReply is an answer that waits for the port.
+type aliasReply struct {
+	to      mad.Addr
+	mad     ib.MAD // the request
+	port    ib.GUID
+	block   uint8
+	mask    uint8 // the entries of the block that it is about
+	refused uint8 // those that somebody else has: shown as 0
+	until   mad.Time
+}
+
+func (x *aliases) load(c *Core, r *store.Record) error {
+	at, e, err := decodeAlias(r.Key, r.Value)
+	if err != nil {
+		return err
+	}
+	if e.guid != 0 {
+		if other, dup := x.used[e.guid]; dup && other != at {
+			return fmt.Errorf("sa: stored alias GUID %v of port %v index %d: port %v index %d has it: it is left out", e.guid, at.port, at.index, other.port, other.index)
+		}
+	}
+	x.put(at, e)
+	return nil
+}
+
+func (x *aliases) entry(at aliasAt) (i int, ok bool) {
+	return slices.BinarySearchFunc(x.ports[at.port], at.index, func(e aliasEntry, i uint8) int { return cmp.Compare(e.index, i) })
+}
+
+func (x *aliases) get(at aliasAt) aliasEntry {
+	if i, ok := x.entry(at); ok {
+		return x.ports[at.port][i]
+	}
+	return aliasEntry{index: at.index}
+}
+
+// put replaces an entry.
+func (x *aliases) put(at aliasAt, e aliasEntry) {
+	if x.ports == nil {
+		x.ports, x.used = map[ib.GUID][]aliasEntry{}, map[ib.GUID]aliasAt{}
+	}
+	list := x.ports[at.port]
+	i, ok := x.entry(at)
+	if ok {
+		if old := list[i].guid; old != 0 {
+			delete(x.used, old)
+		}
+		list[i] = e
+	} else {
+		list = slices.Insert(list, i, e)
+	}
+	x.ports[at.port] = list
+	if e.guid != 0 {
+		x.used[e.guid] = at
+	}
+	if e.assigned>>40 == assignedOUI {
+		x.last = max(x.last, uint32(e.assigned))
+	}
+}
+
+// request takes a Set or Delete of a GUIDInfoRecord.
+func (x *aliases) request(c *Core, q *query, m []byte) {
+	var r wire.GUIDInfoRecord
+	w := aliasReply{to: q.req.From, mad: ib.MAD(m), until: c.now.Add(aliasWait)}
+	st := statusInvalid
+	if r.Decode(q.data) == nil {
+		st = x.apply(c, q, &r, &w)
+	}
+	switch {
+	case st != 0:
+		c.reply(q.req, refuse(nil, m, st))
+	case x.settle(c, &w):
+	case len(x.waiting) >= maxAliasWaits:
+		c.reply(q.req, refuse(nil, m, ib.StatusBusy))
+	default:
+		// A requester that asks again replaces what it asked before.
+		for i := range x.waiting {
+			if o := &x.waiting[i]; o.to == w.to && o.port == w.port && o.block == w.block && o.mad.TID() == w.mad.TID() {
+				x.waiting = slices.Delete(x.waiting, i, i+1)
+				break
+			}
+		}
+		x.waiting = append(x.waiting, w)
+	}
+}
+
+// apply checks the request and changes what is wanted; all or nothing.
+func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply) ib.Status {
+	if !q.has(wire.GUIDInfoCompLID | wire.GUIDInfoCompBlock) {
+		return statusInsufficient
+	}
+	pi := q.s.PortByLID(r.LID)
+	if pi < 0 || int(r.Block)*guidsPerBlock >= int(q.s.Ports[pi].Info.GUIDCap) {
+		return statusNoRecords
+	}
+	p := &q.s.Ports[pi]
+	if !q.trusted && (q.me < 0 || q.s.Ports[q.me].Node != p.Node) {
+		return statusInvalid
+	}
+	w.port, w.block = p.GUID, r.Block
+	w.mask = uint8(q.mask / wire.GUIDInfoCompGUID0)
+	if r.Block == 0 && w.mask&1 != 0 {
+		return statusInvalid // the GUID of the hardware
+	}
+	if n := int(p.Info.GUIDCap) - int(r.Block)*guidsPerBlock; n < guidsPerBlock {
+		w.mask &= 1<<n - 1
+	}
+	del := w.mad.Method() == ib.MethodDelete
+	var want [guidsPerBlock]aliasEntry
+	for i := range want {
+		if w.mask&(1<<i) == 0 {
+			continue
+		}
+		at := aliasAt{p.GUID, r.Block*guidsPerBlock + uint8(i)}
+		old := x.get(at)
+		e := old
+		switch g := r.GUIDInfo[i]; {
+		case del:
+			e.guid = 0
+		case g == 0:
+			e.guid = x.assign(c, q.s, at, &e)
+		case x.taken(q.s, g, at) || slices.ContainsFunc(want[:i], func(o aliasEntry) bool { return o.guid == g }):
+			w.refused |= 1 << i
+		default:
+			e.guid = g
+		}
+		if e.guid != old.guid && old.guid != 0 && c.inGroup(old.guid) {
+			return statusDenied
+		}
+		want[i] = e
+	}
+	for i, e := range want {
+		at := aliasAt{p.GUID, r.Block*guidsPerBlock + uint8(i)}
+		old := x.get(at)
+		if w.mask&(1<<i) == 0 || e == old {
+			continue
+		}
+		x.put(at, e)
+		c.save(store.TableAliases, aliasKey(at), aliasValue(e))
+		c.out.AliasesChanged = true
+		if e.guid != old.guid {
+			c.notice("alias_changed", fmt.Sprintf("alias GUID %d of port %v: %v, before %v", at.index, at.port, e.guid, old.guid))
+		}
+	}
+	return 0
+}
+
+// taken reports whether a GUID is that of a port, or the alias of another
+// entry.
+func (x *aliases) taken(s *subnet.Snapshot, g ib.GUID, at aliasAt) bool {
+	if other, ok := x.used[g]; ok {
+		return other != at
+	}
+	p := s.PortByGUID(g)
+	if p < 0 {
+		return s.NodeByGUID(g) >= 0
+	}
+	port := &s.Ports[p]
+	// An alias that the port still has though nobody wants it is free.
+	return port.GUID == g || port.GUID != at.port
+}
+
+// assignedOUI is the OUI of GUIDs that the SA assigns.
+const assignedOUI = 0x001405
+
+// assign chooses a GUID for an entry: the one it had before if that is free,
+// else the next number.
+func (x *aliases) assign(c *Core, s *subnet.Snapshot, at aliasAt, e *aliasEntry) ib.GUID {
+	if e.assigned != 0 && !x.taken(s, e.assigned, at) {
+		return e.assigned
+	}
+	for range assignTries {
+		if x.last++; x.last == 0 {
+			continue
+		}
+		g := ib.GUID(assignedOUI<<40 | uint64(c.cfg.AssignedGUIDByte)<<32 | uint64(x.last))
+		if !x.taken(s, g, at) {
+			e.assigned = g
+			return g
+		}
+	}
+	return 0
+}
+
+// inGroup reports whether a port with that GUID or alias GUID is a member of a
+// multicast group.
+func (c *Core) inGroup(g ib.GUID) bool {
+	if c.view == nil {
+		return false
+	}
+	for _, gr := range c.view.Groups {
+		for i := range gr.Members {
+			if gr.Members[i].PortGID.GUID() == g {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// settle answers if the port shows what is wanted, or is gone.
+func (x *aliases) settle(c *Core, w *aliasReply) bool {
+	req := &Request{From: w.to}
+	pi := c.snap.PortByPortGUID(w.port)
+	if pi < 0 {
+		c.reply(req, refuse(nil, w.mad[:], statusNoRecords))
+		return true
+	}
+	p := &c.snap.Ports[pi]
+	var r wire.GUIDInfoRecord
+	_ = r.Decode(w.mad[wire.DataOffset:])
+	for i := range r.GUIDInfo {
+		k := w.block*guidsPerBlock + uint8(i)
+		has := ib.GUID(0)
+		if int(k) < len(p.Aliases) {
+			has = p.Aliases[k]
+		}
+		if w.mask&(1<<i) != 0 && has != x.get(aliasAt{w.port, k}).guid {
+			return false
+		}
+		switch {
+		case k == 0:
+			has = p.GUID
+		case w.refused&(1<<i) != 0:
+			has = 0
+		}
+		r.GUIDInfo[i] = has
+	}
+	c.answer(req, w.mad[:], wire.GUIDInfoRecordLen, r.Put)
+	return true
+}
+
+// published answers those whose ports have acknowledged, and forgets what was
+// deleted.
+func (x *aliases) published(c *Core, _, now *subnet.Snapshot) {
+	if !serves(now) {
+		return
+	}
+	x.waiting = slices.DeleteFunc(x.waiting, func(w aliasReply) bool { return x.settle(c, &w) })
+	for _, port := range x.order() {
+		pi := now.PortByPortGUID(port)
+		list := x.ports[port]
+		kept := list[:0]
+		for _, e := range list {
+			if e.guid != 0 || e.assigned != 0 || pi < 0 || int(e.index) < len(now.Ports[pi].Aliases) && now.Ports[pi].Aliases[e.index] != 0 {
+				kept = append(kept, e)
+				continue
+			}
+			c.save(store.TableAliases, aliasKey(aliasAt{port, e.index}), nil)
+		}
+		if x.ports[port] = kept; len(kept) == 0 {
+			delete(x.ports, port)
+		}
+	}
+}
+
+func (x *aliases) order() []ib.GUID { return slices.Sorted(maps.Keys(x.ports)) }
+
+// timers tells those BUSY whose port takes too long.
+func (x *aliases) timers(c *Core) {
+	for len(x.waiting) > 0 && x.waiting[0].until <= c.now {
+		w := &x.waiting[0]
+		c.reply(&Request{From: w.to}, refuse(nil, w.mad[:], ib.StatusBusy))
+		x.waiting = slices.Delete(x.waiting, 0, 1)
+	}
+}
+
+func (x *aliases) nextTimer() mad.Time {
+	if len(x.waiting) == 0 {
+		return mad.Never
+	}
+	return x.waiting[0].until
+}
+
+// wanted is what the ports are to have, by port and index; 0 empties an entry.
+func (x *aliases) wanted() []subnet.Alias {
+	var list []subnet.Alias
+	for _, port := range x.order() {
+		for _, e := range x.ports[port] {
+			list = append(list, subnet.Alias{Port: port, Index: e.index, GUID: e.guid})
+		}
+	}
+	return list
+}

@@ -38,6 +38,7 @@ type Core struct {
 	changed bool       // the view did in this step
 
 	persistGen uint64
+	durable    uint64     // the last generation that Persisted has told of
 	held       []heldStep // steps whose ops are not durable yet, oldest first
 	view       *View
 }
@@ -61,6 +62,13 @@ type Config struct {
 	// members as before; 0: nobody has to. It needs a subnet manager that asks
 	// clients to register anew.
 	RejoinTime time.Duration
+	// DropAfter is how long a subscriber may be away from the subnet, or leave
+	// Reports unanswered, before its subscriptions are dropped. 0: 10 minutes;
+	// negative: never (as OpenSM without drop_event_subscriptions).
+	DropAfter time.Duration
+	// AssignedGUIDByte is the byte behind the OUI 00:14:05 in alias GUIDs that
+	// the SA assigns (OpenSM's sm_assigned_guid): another one for each subnet.
+	AssignedGUIDByte uint8
 }
 
 // Event is something that happens to a Core: one of the types below.
@@ -179,9 +187,11 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.mc.expire(c)
 		c.svc.expire(c)
 		c.inform.timers(c)
+		c.alias.timers(c)
 	}
 	c.flush()
-	out.Timer = min(c.mc.nextTimer(), c.svc.nextTimer(), c.inform.nextTimer())
+	c.inform.reports.send(c)
+	out.Timer = min(c.mc.nextTimer(), c.svc.nextTimer(), c.inform.nextTimer(), c.alias.nextTimer())
 	c.out = nil
 }
 
@@ -212,6 +222,7 @@ func (c *Core) onStart(ev Start) {
 func (c *Core) onPublished(s *subnet.Snapshot) {
 	old := c.snap
 	c.snap = s
+	c.inform.locate(c) // before anything is told to subscribers
 	c.mc.published(c, old, s)
 	c.alias.published(c, old, s)
 	c.inform.published(c, old, s)
@@ -288,6 +299,7 @@ func (c *Core) flush() {
 		c.out.Persist, c.out.PersistGen = c.ops, c.persistGen
 	}
 	h.gen = c.persistGen
+	c.inform.reports.sealed(h.gen)
 	c.ops, c.replies, c.changed = nil, nil, false
 	if len(c.out.Persist) == 0 && len(c.held) == 0 {
 		c.release(&h)
@@ -314,6 +326,7 @@ func (c *Core) onPersisted(ev Persisted) {
 			Text: "what the SA keeps could not be stored and is lost at a restart: make room or mend the state directory: " + ev.Err.Error(),
 		})
 	}
+	c.durable = max(c.durable, ev.Gen)
 	n := 0
 	for n < len(c.held) && c.held[n].gen <= ev.Gen {
 		c.release(&c.held[n])

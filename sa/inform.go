@@ -1,26 +1,303 @@
 package sa
 
 import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/store"
 	"heddle/subnet"
 )
 
-// informs owns the subscriptions, and the Reports on their way.
-type informs struct{}
+// What a subnet may keep of subscriptions. Above it a new one is refused with
+// NO_RESOURCES.
+const (
+	maxSubs        = 1 << 18
+	maxSubsPerPort = 256
+)
 
-func (x *informs) init(cfg Config)                              {}
-func (x *informs) load(c *Core, r *store.Record) error          { return nil }
-func (x *informs) request(c *Core, q *query, m []byte)          { c.reply(q.req, refuse(nil, m, 0x000C)) }
-func (x *informs) view(v *View)                                 {}
-func (x *informs) published(c *Core, old, now *subnet.Snapshot) {}
-func (x *informs) received(c *Core, p *mad.Packet)              {}
-func (x *informs) trap(c *Core, t *Trap)                        {}
-func (x *informs) timers(c *Core)                               {}
-func (x *informs) nextTimer() mad.Time                          { return mad.Never }
+// defaultDropAfter is Config.DropAfter where it is 0.
+const defaultDropAfter = 10 * time.Minute
 
-// groupEvent tells subscribers that a group was created (trap 66) or deleted
-// (trap 67).
-func (x *informs) groupEvent(c *Core, trap uint16, g *Group) {}
+// informs owns the subscriptions, and the Reports on their way (report.go).
+//
+// A subscription is known by the subscriber's port and QP and by what it wants
+// to hear of; a port that comes back with another LID goes on hearing. It ends
+// when the subscriber says so, when the partitions no longer allow what it
+// names (IBA o13-17.1.2), or when its port has been away, or deaf, for
+// Config.DropAfter.
+type informs struct {
+	all     shared[*Subscription] // ascending subscriber GID, Enum
+	drop    time.Duration         // Config.DropAfter
+	dropAt  mad.Time              // when the next port that is away has been so for too long
+	reports reports
+}
 
-func informRecords(q *query) {}
+func (x *informs) init(cfg Config) {
+	x.drop, x.dropAt = cfg.DropAfter, mad.Never
+	if x.drop == 0 {
+		x.drop = defaultDropAfter
+	}
+	x.reports.init(cfg)
+}
+
+func (x *informs) view(v *View) { v.Subs = x.all.view() }
+
+// of returns where the subscriptions of a GID are in the list.
+func (x *informs) of(g ib.GID) (from, to int) {
+	from, _ = slices.BinarySearchFunc(x.all.list, g, func(s *Subscription, g ib.GID) int { return bytes.Compare(s.GID[:], g[:]) })
+	for to = from; to < len(x.all.list) && x.all.list[to].GID == g; to++ {
+	}
+	return from, to
+}
+
+// find returns the subscription of a QP of a port to what info names.
+func (x *informs) find(g ib.GID, qp uint32, info wire.InformInfo) (i int, ok bool) {
+	from, to := x.of(g)
+	want := subscribed(info, qp)
+	for i = from; i < to; i++ {
+		if s := x.all.list[i]; s.Addr.QP == qp && subscribed(s.Info, qp) == want {
+			return i, true
+		}
+	}
+	return to, false
+}
+
+// subscribed is what a subscription is known by: an InformInfo without what
+// does not say what it is about.
+func subscribed(info wire.InformInfo, qp uint32) wire.InformInfo {
+	info.Subscribe, info.QPN, info.RespTimeValue = 1, qp, 0
+	return info
+}
+
+func (x *informs) load(c *Core, r *store.Record) error {
+	s, err := decodeSubscription(r.Key, r.Value)
+	if err != nil {
+		return err
+	}
+	i, ok := x.find(s.GID, s.Addr.QP, s.Info)
+	if ok {
+		x.all.set(i, s)
+		return nil
+	}
+	x.insert(s)
+	return nil
+}
+
+// insert adds s with the lowest Enum that its subscriber does not have, its own
+// if that is free.
+func (x *informs) insert(s *Subscription) {
+	from, to := x.of(s.GID)
+	run := x.all.list[from:to]
+	i, taken := slices.BinarySearchFunc(run, s.Enum, func(s *Subscription, n uint16) int { return cmp.Compare(s.Enum, n) })
+	if taken {
+		for i = 0; i < len(run) && int(run[i].Enum) == i; i++ {
+		}
+		s.Enum = uint16(i)
+	}
+	x.all.insert(from+i, s)
+	x.reports.peer(s).subs++
+}
+
+// remove takes a subscription out.
+func (x *informs) remove(c *Core, i int, kind, why string) {
+	s := x.all.list[i]
+	c.notice(kind, fmt.Sprintf("%v, QP %d, to %s%s", s.GID, s.Addr.QP, informText(&s.Info), why))
+	c.save(store.TableSubscriptions, subscriptionKey(s), nil)
+	x.all.remove(i)
+	x.reports.unsubscribed(s)
+	c.changed = true
+}
+
+// request takes Set(InformInfo) (IBA §13.4.8.3, §15.4.4). What is not honoured
+// comes back with Subscribe 0.
+func (x *informs) request(c *Core, q *query, m []byte) {
+	var r wire.InformInfo
+	st := statusInvalid
+	if r.Decode(q.data[:wire.InformInfoLen]) == nil && q.me >= 0 {
+		switch r.Subscribe {
+		case 1:
+			st = x.subscribe(c, q, r)
+		case 0:
+			st = x.unsubscribe(c, q, r)
+		}
+	}
+	if st != 0 {
+		b := refuse(nil, m, st)
+		b[wire.DataOffset+23] = 0
+		c.reply(q.req, b)
+		return
+	}
+	c.answer(q.req, m, wire.InformInfoLen, r.Put)
+}
+
+func (x *informs) subscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
+	port := &q.s.Ports[q.me]
+	s := &Subscription{GID: ib.MakeGID(q.s.Prefix, port.GUID), Addr: q.req.From, Info: r, Trust: q.trusted}
+	s.Info.QPN = s.Addr.QP
+	if r.IsGeneric > 1 || security(&r) && !q.trusted || !mayHear(q.s, q.me, &r) {
+		return statusInvalid
+	}
+	i, ok := x.find(s.GID, s.Addr.QP, r)
+	if ok {
+		s.Enum = x.all.list[i].Enum
+		x.all.set(i, s)
+		x.reports.heard(s, q.me)
+	} else {
+		from, to := x.of(s.GID)
+		if to-from >= maxSubsPerPort || len(x.all.list) >= maxSubs {
+			return statusNoResources
+		}
+		x.insert(s)
+		x.reports.heard(s, q.me)
+		c.notice("subscribed", fmt.Sprintf("%v, QP %d, to %s", s.GID, s.Addr.QP, informText(&s.Info)))
+	}
+	c.save(store.TableSubscriptions, subscriptionKey(s), subscriptionValue(s))
+	c.changed = true
+	return 0
+}
+
+func (x *informs) unsubscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
+	if r.QPN != q.req.From.QP {
+		return statusInvalid
+	}
+	i, ok := x.find(ib.MakeGID(q.s.Prefix, q.s.Ports[q.me].GUID), r.QPN, r)
+	if !ok {
+		return statusInvalid
+	}
+	x.remove(c, i, "unsubscribed", "")
+	return 0
+}
+
+// security reports whether a subscription asks for a security trap, which only
+// the trusted may. (Who asks for all traps hears of those only if trusted.)
+func security(r *wire.InformInfo) bool {
+	return r.IsGeneric == 1 && r.TrapNumber >= smp.TrapBadMKey && r.TrapNumber <= smp.TrapBadPKeySwitchPort
+}
+
+// mayHear reports whether a port may subscribe to what happens at the sources
+// that r names: it shares a partition with them, and they are of this subnet.
+func mayHear(s *subnet.Snapshot, me int32, r *wire.InformInfo) bool {
+	if !r.GID.IsZero() {
+		p := s.PortByGID(r.GID)
+		return p >= 0 && s.Share(me, p)
+	}
+	if r.LIDRangeBegin == wire.InformAllLIDs {
+		return true
+	}
+	if r.LIDRangeEnd > s.TopLID() {
+		return false
+	}
+	for l, last := int(r.LIDRangeBegin), int32(-1); l <= int(r.LIDRangeEnd); l++ {
+		p := s.PortByLID(ib.LID(l))
+		if p >= 0 && p != last && !s.Share(me, p) {
+			return false
+		}
+		last = p
+	}
+	return true
+}
+
+// published tells subscribers what has changed for them.
+func (x *informs) published(c *Core, old, now *subnet.Snapshot) {
+	if serves(old) && serves(now) && len(x.all.list) > 0 {
+		x.portEvents(c, old, now)
+		x.pathEvents(c, old, now)
+	}
+}
+
+// serves reports whether s is the state of a subnet that this manager has
+// brought up.
+func serves(s *subnet.Snapshot) bool { return s != nil && s.Up && s.State == subnet.Master }
+
+// locate follows the subscribers to where they are in the new state of the
+// subnet, and ends subscriptions to ports that they may not hear of any more.
+func (x *informs) locate(c *Core) {
+	s := c.snap
+	if !serves(s) {
+		return
+	}
+	x.dropAt = mad.Never
+	var gid ib.GID
+	port := int32(-1)
+	for i := 0; i < len(x.all.list); i++ {
+		sub := x.all.list[i]
+		if sub.GID != gid {
+			gid, port = sub.GID, s.PortByPortGUID(sub.GID.GUID())
+		}
+		p := x.reports.peer(sub)
+		p.port = port
+		if port < 0 {
+			p.away(c.now)
+			x.dropAt = min(x.dropAt, x.deadline(p))
+			continue
+		}
+		p.back()
+		if !sub.Info.GID.IsZero() {
+			// One that is not of the subnet now may come back.
+			if at := s.PortByGID(sub.Info.GID); at >= 0 && !s.Share(port, at) {
+				x.remove(c, i, "subscription_dropped", ": it shares no partition with that port any more")
+				i--
+				continue
+			}
+		}
+		to := &s.Ports[port]
+		if sub.Addr.LID != 0 && !ownsLID(to, sub.Addr.LID) {
+			moved := *sub
+			moved.Addr.LID, moved.Addr.PathBits = to.LID, 0
+			x.all.set(i, &moved)
+			c.save(store.TableSubscriptions, subscriptionKey(&moved), subscriptionValue(&moved))
+			c.changed = true
+			p.addr = moved.Addr
+		}
+	}
+}
+
+// deadline is when a subscriber that is away or deaf is given up.
+func (x *informs) deadline(p *peer) mad.Time {
+	if p.silent == mad.Never || x.drop < 0 {
+		return mad.Never
+	}
+	return p.silent.Add(x.drop)
+}
+
+// timers gives up subscribers whose ports have been away for too long, and
+// Reports that nobody answers.
+func (x *informs) timers(c *Core) {
+	if x.dropAt <= c.now {
+		x.dropAt = mad.Never
+		for i := 0; i < len(x.all.list); i++ {
+			p := x.reports.peer(x.all.list[i])
+			switch at := x.deadline(p); {
+			case p.port >= 0:
+			case at <= c.now:
+				x.remove(c, i, "subscription_dropped", ": its port has left the subnet")
+				i--
+			default:
+				x.dropAt = min(x.dropAt, at)
+			}
+		}
+	}
+	x.reports.expire(c)
+}
+
+func (x *informs) nextTimer() mad.Time { return min(x.dropAt, x.reports.nextTimer()) }
+
+// giveUp ends the subscriptions of a subscriber that does not answer.
+func (x *informs) giveUp(c *Core, p *peer) {
+	from, to := x.of(p.gid)
+	for i := to - 1; i >= from; i-- {
+		if x.all.list[i].Addr.QP == p.addr.QP {
+			x.remove(c, i, "subscription_dropped", fmt.Sprintf(": %d Reports in a row were not answered", p.failed))
+		}
+	}
+}
+
+// received takes an answer to a Report.
+func (x *informs) received(c *Core, p *mad.Packet) { x.reports.received(c, p) }

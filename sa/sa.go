@@ -51,6 +51,7 @@ const (
 	statusTooMany      ib.Status = 0x0400
 	statusInvalidGID   ib.Status = 0x0500
 	statusInsufficient ib.Status = 0x0600
+	statusDenied       ib.Status = 0x0700
 )
 
 // Options are the settings of the answers. They are not changed once in use.

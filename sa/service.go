@@ -1,17 +1,286 @@
 package sa
 
 import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/store"
 )
 
-// services owns the registered services.
-type services struct{}
+// What a subnet may keep of services. Above it a new one is refused with
+// NO_RESOURCES.
+const (
+	maxServices        = 1 << 18
+	maxServicesPerPort = 4096 // registered by one port
+)
 
-func (x *services) load(c *Core, r *store.Record) error { return nil }
-func (x *services) request(c *Core, q *query, m []byte) { c.reply(q.req, refuse(nil, m, 0x000C)) }
-func (x *services) view(v *View)                        {}
-func (x *services) expire(c *Core)                      {}
-func (x *services) nextTimer() mad.Time                 { return mad.Never }
+// services owns the registered services (IBA §15.2.5.14). A service is known
+// by ServiceID, ServiceGID and ServiceP_Key; registering it again replaces the
+// rest.
+//
+// Whoever holds the ServiceP_Key may replace or delete a service without a
+// ServiceKey. One with a key takes changes only from who knows the key, from
+// the port that registered it, and from the trusted. (The key is hidden in
+// answers to the untrusted, so a client that deletes the record it was given,
+// as osmtest does, has no key to send.)
+type services struct {
+	all    shared[*Service] // ascending RID
+	byPort map[ib.GUID]int  // how many a port has registered
+	leases leaseHeap
+}
 
-func serviceRecords(q *query) {}
+// lease says when a service ends, unless its Until has changed since.
+type lease struct {
+	until mad.Time
+	rid   serviceRID
+}
+
+// serviceRID is what tells services apart.
+type serviceRID struct {
+	id   uint64
+	gid  ib.GID
+	pkey ib.PKey
+}
+
+func ridOf(r *wire.ServiceRecord) serviceRID {
+	return serviceRID{r.ServiceID, r.ServiceGID, r.ServicePKey}
+}
+
+func (r serviceRID) compare(q serviceRID) int {
+	return cmp.Or(cmp.Compare(r.id, q.id), bytes.Compare(r.gid[:], q.gid[:]), cmp.Compare(r.pkey, q.pkey))
+}
+
+func (x *services) find(r serviceRID) (int, bool) {
+	return slices.BinarySearchFunc(x.all.list, r, func(s *Service, r serviceRID) int { return ridOf(&s.Record).compare(r) })
+}
+
+func (x *services) view(v *View) { v.Services = x.all.view() }
+
+func (x *services) load(c *Core, r *store.Record) error {
+	s, err := decodeService(r.Key, r.Value)
+	if err != nil {
+		return err
+	}
+	if s.Until != mad.Never {
+		// The store has wall time.
+		s.Until = mad.Time(max(max(int64(s.Until), 0)-c.wall, 0))
+	}
+	x.put(s)
+	return nil
+}
+
+// put registers s, in place of one with its RID.
+func (x *services) put(s *Service) {
+	if x.byPort == nil {
+		x.byPort = map[ib.GUID]int{}
+	}
+	rid := ridOf(&s.Record)
+	i, ok := x.find(rid)
+	if ok {
+		x.count(x.all.list[i].By, -1)
+		x.all.set(i, s)
+	} else {
+		x.all.insert(i, s)
+	}
+	x.count(s.By, 1)
+	if s.Until != mad.Never {
+		x.leases.push(lease{s.Until, rid})
+		x.compact()
+	}
+}
+
+func (x *services) count(port ib.GUID, by int) {
+	if x.byPort[port] += by; x.byPort[port] == 0 {
+		delete(x.byPort, port)
+	}
+}
+
+func (x *services) remove(i int) {
+	x.count(x.all.list[i].By, -1)
+	x.all.remove(i)
+}
+
+// compact forgets leases of services that were replaced or deleted once they
+// are the most.
+func (x *services) compact() {
+	if len(x.leases) < 2*len(x.all.list)+64 {
+		return
+	}
+	x.leases = nil
+	for _, s := range x.all.list {
+		if s.Until != mad.Never {
+			x.leases.push(lease{s.Until, ridOf(&s.Record)})
+		}
+	}
+}
+
+// request takes a Set or Delete of a ServiceRecord.
+func (x *services) request(c *Core, q *query, m []byte) {
+	var r wire.ServiceRecord
+	st := statusInvalid
+	if r.Decode(q.data) == nil {
+		if (*ib.MAD)(m).Method() == ib.MethodDelete {
+			r, st = x.delete(c, q, r)
+		} else {
+			r, st = x.register(c, q, r)
+		}
+	}
+	if st != 0 {
+		c.reply(q.req, refuse(nil, m, st))
+		return
+	}
+	if !q.trusted {
+		r.ServiceKey = [16]byte{}
+	}
+	c.answer(q.req, m, wire.ServiceRecordLen, r.Put)
+}
+
+func (x *services) register(c *Core, q *query, r wire.ServiceRecord) (wire.ServiceRecord, ib.Status) {
+	if !q.has(wire.ServiceCompServiceID|wire.ServiceCompServiceGID) || q.me < 0 || !mayOffer(q, &r) {
+		return r, statusInvalid
+	}
+	if !q.has(wire.ServiceCompServiceLease) {
+		r.ServiceLease = wire.ServiceLeaseForever
+	}
+	s := &Service{Record: r, Until: mad.Never, By: q.s.Ports[q.me].GUID}
+	if r.ServiceLease != wire.ServiceLeaseForever {
+		s.Until = c.now.Add(time.Duration(r.ServiceLease) * time.Second)
+	}
+	i, ok := x.find(ridOf(&r))
+	mine := 0
+	switch {
+	case ok && !mayChange(q, x.all.list[i], &r):
+		return r, statusInvalid
+	case ok:
+		if x.all.list[i].By == s.By {
+			mine = 1
+		}
+	case len(x.all.list) >= maxServices:
+		return r, statusNoResources
+	}
+	if x.byPort[s.By]-mine >= maxServicesPerPort {
+		return r, statusNoResources
+	}
+	if !ok {
+		c.notice("service_registered", fmt.Sprintf("service %#x %q of %v, P_Key %v, registered by port %v", r.ServiceID, r.Name(), r.ServiceGID, r.ServicePKey, s.By))
+	}
+	x.put(s)
+	c.save(store.TableServices, serviceKey(&r), serviceValue(s, c.wall))
+	c.changed = true
+	return r, 0
+}
+
+// mayOffer checks the ServiceP_Key: who registers a service in a partition is
+// in it, and so is the port that offers it (IBA C15-0.1.13). A key that is not
+// in the mask is stored as it came; it must not open a partition either.
+func mayOffer(q *query, r *wire.ServiceRecord) bool {
+	k := r.ServicePKey
+	if !q.has(wire.ServiceCompServicePKey) {
+		return k.IsEmpty() || q.s.HasPKey(q.me, k)
+	}
+	if k.IsEmpty() || !q.s.HasPKey(q.me, k) {
+		return false
+	}
+	if r.ServiceGID.IsMulticast() {
+		return true
+	}
+	p := q.s.PortByGID(r.ServiceGID)
+	return p >= 0 && q.s.HasPKey(p, k)
+}
+
+// mayChange reports whether the requester may replace or delete s with the
+// record that it sent (IBA C15-0.1.14).
+func mayChange(q *query, s *Service, r *wire.ServiceRecord) bool {
+	old := &s.Record
+	return q.trusted || old.ServiceKey == [16]byte{} || old.ServiceKey == r.ServiceKey || q.me >= 0 && q.s.Ports[q.me].GUID == s.By
+}
+
+// delete takes the RID from the record whatever the mask says.
+func (x *services) delete(c *Core, q *query, r wire.ServiceRecord) (wire.ServiceRecord, ib.Status) {
+	i, ok := x.find(ridOf(&r))
+	if !ok || !q.seesService(x.all.list[i]) {
+		return r, statusNoRecords
+	}
+	s := x.all.list[i]
+	if !mayChange(q, s, &r) {
+		return r, statusInvalid
+	}
+	x.drop(c, i, "service_deleted")
+	return s.Record, 0
+}
+
+// drop ends a service.
+func (x *services) drop(c *Core, i int, kind string) {
+	r := &x.all.list[i].Record
+	c.notice(kind, fmt.Sprintf("service %#x %q of %v, P_Key %v", r.ServiceID, r.Name(), r.ServiceGID, r.ServicePKey))
+	c.save(store.TableServices, serviceKey(r), nil)
+	x.remove(i)
+	c.changed = true
+}
+
+// expire ends the services whose lease is over.
+func (x *services) expire(c *Core) {
+	for len(x.leases) > 0 && x.leases[0].until <= c.now {
+		l := x.leases.pop()
+		if i, ok := x.find(l.rid); ok && x.all.list[i].Until == l.until {
+			x.drop(c, i, "service_expired")
+		}
+	}
+}
+
+func (x *services) nextTimer() mad.Time {
+	if len(x.leases) == 0 {
+		return mad.Never
+	}
+	return x.leases[0].until
+}
+
+// leaseHeap is a heap by until, then RID, so that what ends together ends in an
+// order that only the services decide.
+type leaseHeap []lease
+
+func (h leaseHeap) less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].until, h[j].until), h[i].rid.compare(h[j].rid)) < 0
+}
+
+func (h *leaseHeap) push(l lease) {
+	*h = append(*h, l)
+	a := *h
+	for i := len(a) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !a.less(i, up) {
+			break
+		}
+		a[i], a[up] = a[up], a[i]
+		i = up
+	}
+}
+
+func (h *leaseHeap) pop() lease {
+	a := *h
+	top, n := a[0], len(a)-1
+	a[0] = a[n]
+	a = a[:n]
+	for i := 0; ; {
+		k := 2*i + 1
+		if k >= n {
+			break
+		}
+		if k+1 < n && a.less(k+1, k) {
+			k++
+		}
+		if !a.less(k, i) {
+			break
+		}
+		a[i], a[k] = a[k], a[i]
+		i = k
+	}
+	*h = a
+	return top
+}

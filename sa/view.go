@@ -45,6 +45,7 @@ type Member struct {
 type Service struct {
 	Record wire.ServiceRecord
 	Until  mad.Time // when the lease ends; mad.Never
+	By     ib.GUID  // the port that registered it; 0: not known
 }
 
 // Subscription is a port's wish to hear of notices.

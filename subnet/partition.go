@@ -9,7 +9,8 @@ import "heddle/ib"
 // Share reports whether two ports, indices in Ports of end ports, share a
 // partition.
 func (s *Snapshot) Share(a, b int32) bool {
-	return a == b || sharedKey(s.Ports[a].PKeys, s.Ports[b].PKeys) != 0
+	x, y := s.Ports[a].PKeys, s.Ports[b].PKeys
+	return a == b || x == nil || y == nil || sharedKey(x, y) != 0
 }
 
 // SharedPKey is the lowest key that two ports share, with bit 15 set if both

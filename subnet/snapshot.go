@@ -279,6 +279,9 @@ func (s *Snapshot) PortIndex(r Ref) int32 {
 	return s.Nodes[r.Node].First + int32(r.Port)
 }
 
+// TopLID is the highest LID that a port has, 0 without one.
+func (s *Snapshot) TopLID() ib.LID { return ib.LID(max(len(s.lidPort), 1) - 1) }
+
 // PortByLID returns the index in Ports of the end port that owns lid, or -1.
 func (s *Snapshot) PortByLID(lid ib.LID) int32 {
 	if int(lid) >= len(s.lidPort) {

@@ -1,0 +1,54 @@
+package sa
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"heddle/ib"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// In the store an entry of a port's GUIDInfo table has as key the port GUID (8
+// bytes) and the index (1), and as value: version 1, the alias GUID (8; 0 = none),
+// the GUID that the SA has once assigned here (8; 0 = none).
+const (
+	aliasKeyLen   = 9
+	aliasVersion  = 1
+	aliasValueLen = 17
+)
+
+func aliasKey(at aliasAt) []byte {
+	b := make([]byte, aliasKeyLen)
+	binary.BigEndian.PutUint64(b, uint64(at.port))
+	b[8] = at.index
+	return b
+}
+
+func aliasValue(e aliasEntry) []byte {
+	b := make([]byte, aliasValueLen)
+	b[0] = aliasVersion
+	binary.BigEndian.PutUint64(b[1:], uint64(e.guid))
+	binary.BigEndian.PutUint64(b[9:], uint64(e.assigned))
+	return b
+}
+
+// AliasRecord is an alias GUID as the store keeps it. One with the OUI of
+// those that the SA assigns counts as assigned.
+func AliasRecord(a subnet.Alias) store.Record {
+	e := aliasEntry{index: a.Index, guid: a.GUID}
+	if a.GUID>>40 == assignedOUI {
+		e.assigned = a.GUID
+	}
+	return store.Record{Table: store.TableAliases, Key: aliasKey(aliasAt{a.Port, a.Index}), Value: aliasValue(e)}
+}
+
+func decodeAlias(key, value []byte) (aliasAt, aliasEntry, error) {
+	if len(key) != aliasKeyLen || key[8] == 0 || len(value) != aliasValueLen || value[0] != aliasVersion {
+		return aliasAt{}, aliasEntry{}, fmt.Errorf("sa: stored alias GUID %x: a key of %d and a value of %d bytes, version %d: it is left out", key, len(key), len(value), version(value))
+	}
+	at := aliasAt{ib.GUID(binary.BigEndian.Uint64(key)), key[8]}
+	return at, aliasEntry{
+		index: at.index, guid: ib.GUID(binary.BigEndian.Uint64(value[1:])), assigned: ib.GUID(binary.BigEndian.Uint64(value[9:])),
+	}, nil
+}

@@ -1,0 +1,39 @@
+package sa
+
+import "slices"
+
+// shared is a sorted list that Views hold: it is copied before the first change
+// after one has taken it, so that what is not changed is shared.
+type shared[T any] struct {
+	list []T
+	held bool // a View has it
+}
+
+// view is the list as it is now, which will not change any more.
+func (s *shared[T]) view() []T {
+	s.held = true
+	return s.list
+}
+
+func (s *shared[T]) own() {
+	if s.held {
+		n := len(s.list)
+		s.list = append(make([]T, 0, n+n/8+4), s.list...)
+		s.held = false
+	}
+}
+
+func (s *shared[T]) insert(i int, v T) {
+	s.own()
+	s.list = slices.Insert(s.list, i, v)
+}
+
+func (s *shared[T]) set(i int, v T) {
+	s.own()
+	s.list[i] = v
+}
+
+func (s *shared[T]) remove(i int) {
+	s.own()
+	s.list = slices.Delete(s.list, i, i+1)
+}
