@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -132,59 +131,32 @@ func (f *floodFlags) run(cmd *cobra.Command) error {
 	}
 	ctx, cancel := cancellable(cmd)
 	defer cancel()
-	type named struct{ flag, spec string }
-	specs := []named{{"--port", f.port}}
+	specs := []portFlag{{"--port", f.port}}
 	if f.sif != "" {
-		specs = []named{{"--sif", f.sif}}
+		specs = []portFlag{{"--sif", f.sif}}
 		for _, m := range f.mifs {
-			specs = append(specs, named{"--mif", m})
+			specs = append(specs, portFlag{"--mif", m})
 		}
-	}
-	epoch := time.Now()
-	var ports []*client
-	defer func() {
-		for _, p := range ports {
-			p.Close()
-		}
-	}()
-	for _, s := range specs {
-		p, err := openClient(ctx, s.flag, s.spec, epoch)
-		if err != nil {
-			return err
-		}
-		ports = append(ports, p)
 	}
 	tty := newTerminal(cmd)
 	defer tty.clear()
-	var ends []flood.End
-	switch {
-	case len(f.dst) > 0:
-		ends, err = parseEnds(f.dst, ports[0].prefix, q)
-	case q != flood.ClassInfo:
-		if tty.shows {
-			tty.show("asking for the nodes")
-		}
-		ends, err = ports[0].Ends(ctx, ports[0].sa, ports[0].prefix, ports[0].timed)
+	target := floodTarget{query: q, dst: f.dst, seed: f.seed, timeout: f.timeout}
+	if f.out != "" {
+		target.dots = f.dots
 	}
+	var say func(string)
+	if tty.shows {
+		say = tty.show
+	}
+	fs, ends, closeAll, err := openFlooders(ctx, specs, target, say)
 	if err != nil {
 		return err
 	}
-	fs := make([]live.Flooder, len(ports))
-	for i, p := range ports {
-		c := flood.Config{
-			Target: flood.Target{SA: p.sa, Own: p.own, Query: q, Ends: ends},
-			Seed:   f.seed + uint64(i), Timeout: f.timeout, MaxInFlight: p.maxInFlight, TransportTimed: p.timed,
-			FirstTID: rand.Uint32(),
-		}
-		if i == 0 && f.out != "" {
-			c.Dots = f.dots
-		}
-		fs[i] = live.Flooder{Flooder: flood.New(c), Port: p.Port}
-	}
+	defer closeAll()
 	if f.port != "" {
-		return f.load(ctx, cmd, tty, fs, len(ends))
+		return f.load(ctx, cmd, tty, fs, ends)
 	}
-	return f.experiment(ctx, cmd, tty, fs, len(ends))
+	return f.experiment(ctx, cmd, tty, fs, ends)
 }
 
 // loadView is the JSON of a plain load.
@@ -264,11 +236,7 @@ type floodView struct {
 }
 
 func (f *floodFlags) experiment(ctx context.Context, cmd *cobra.Command, tty *terminal, fs []live.Flooder, ends int) error {
-	mifs := make([]*flood.Flooder, 0, len(fs)-1)
-	for _, m := range fs[1:] {
-		mifs = append(mifs, m.Flooder)
-	}
-	prog := flood.NewExperiment(flood.Plan{Instances: f.instances, Rounds: f.rounds, RoundTime: f.roundTime}, fs[0].Flooder, mifs)
+	prog := flood.NewExperiment(flood.Plan{Instances: f.instances, Rounds: f.rounds, RoundTime: f.roundTime}, fs[0].Flooder, flooders(fs[1:]))
 	var watch func()
 	if tty.shows {
 		watch = func() {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -84,6 +85,79 @@ func openClient(ctx context.Context, flag, spec string, epoch time.Time) (*clien
 	}
 	c.Port = live.Open(spec, t, epoch)
 	return c, nil
+}
+
+// portFlag is a port and the flag that named it, for messages.
+type portFlag struct{ flag, spec string }
+
+// floodTarget is what flooders ask for.
+type floodTarget struct {
+	query   flood.Query
+	dst     []string // nil: all hosts
+	seed    uint64
+	timeout time.Duration
+	dots    int // of the first flooder
+}
+
+// openFlooders opens the ports and makes a flooder on each. The first asks for
+// the destinations, whose number is returned. Say, if not nil, is told what is
+// being done.
+func openFlooders(ctx context.Context, specs []portFlag, t floodTarget, say func(string)) (fs []live.Flooder, n int, closeAll func(), err error) {
+	epoch := time.Now()
+	var ports []*client
+	shut := func() {
+		for _, p := range ports {
+			p.Close()
+		}
+	}
+	defer func() {
+		if err != nil {
+			shut()
+		}
+	}()
+	for _, s := range specs {
+		p, err := openClient(ctx, s.flag, s.spec, epoch)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		ports = append(ports, p)
+	}
+	first := ports[0]
+	var ends []flood.End
+	switch {
+	case len(t.dst) > 0:
+		ends, err = parseEnds(t.dst, first.prefix, t.query)
+	case t.query != flood.ClassInfo:
+		if say != nil {
+			say("asking for the nodes")
+		}
+		ends, err = first.Ends(ctx, first.sa, first.prefix, first.timed)
+	}
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	for i, p := range ports {
+		c := flood.Config{
+			Target: flood.Target{SA: p.sa, Own: p.own, Query: t.query, Ends: ends},
+			Seed:   t.seed + uint64(i), Timeout: t.timeout, MaxInFlight: p.maxInFlight, TransportTimed: p.timed,
+			// Answers to an earlier process on this port must not look like ours.
+			FirstTID: rand.Uint32(),
+		}
+		if i == 0 {
+			c.Dots = t.dots
+		}
+		fs = append(fs, live.Flooder{Flooder: flood.New(c), Port: p.Port})
+	}
+	return fs, len(ends), shut, nil
+}
+
+// flooders are the pure halves of fs.
+func flooders(fs []live.Flooder) []*flood.Flooder {
+	var out []*flood.Flooder
+	for _, f := range fs {
+		out = append(out, f.Flooder)
+	}
+	return out
 }
 
 // parseEnds reads destinations: LIDs, GIDs and port GUIDs.

@@ -16,7 +16,7 @@ func newLab() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "lab",
 		GroupID: "offline",
-		Short:   "Repeat published experiments in virtual time",
+		Short:   "Repeat published experiments",
 		Args:    noArgs,
 	}
 	c.AddCommand(newLabList(), newLabRun())
@@ -62,8 +62,13 @@ func newLabRun() *cobra.Command {
 		Long: `Runs an experiment on simulated subnets in virtual time: the manager is the real
 one, the datagrams are real, and a seed repeats the run. Prints tables, and with
 --out writes them with plots as one HTML file that needs nothing else, and as
-JSON.`,
+JSON.
+
+sa-flood runs in real time instead: heddle, and OpenSM where it is installed, as
+processes on a simulated subnet of ten hosts. For it --runs is the number of
+rounds and --sizes the numbers of MIFs.`,
 		Example: `  heddle lab run change-assimilation
+  heddle lab run sa-flood --sizes 5 --out results
   heddle lab run change-assimilation --runs 1 --out results`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
@@ -90,10 +95,16 @@ JSON.`,
 				return usagef("--runs %d: want 0 or more", o.Runs)
 			}
 			for _, n := range o.Sizes {
-				if n < 2 {
-					return usagef("--sizes: a network of %d switches has nothing to take away; want 2 or more", n)
+				if n < 1 {
+					return usagef("--sizes %d: want 1 or more", n)
 				}
 			}
+			if o.RoundTime < 0 {
+				return usagef("--round-time %v: want more than 0", o.RoundTime)
+			}
+			rig := newFloodRig(cmd.Context())
+			defer rig.close()
+			o.Rig = rig
 			tty := newTerminal(cmd)
 			if tty.shows {
 				o.Progress = tty.show
@@ -120,8 +131,9 @@ JSON.`,
 		},
 	}
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "`SEED` of the networks")
-	c.Flags().IntVar(&o.Runs, "runs", 0, "`N` networks of each size; 0 = the experiment's own number")
-	c.Flags().IntSliceVar(&o.Sizes, "sizes", nil, "`N[,N...]` switches; default: as published")
+	c.Flags().IntVar(&o.Runs, "runs", 0, "`N` networks of each size, or rounds; 0 = the experiment's own number")
+	c.Flags().IntSliceVar(&o.Sizes, "sizes", nil, "`N[,N...]` switches, or MIFs; default: as published")
+	c.Flags().DurationVar(&o.RoundTime, "round-time", 0, "`T` to measure in each round of sa-flood; default 1s")
 	c.Flags().StringVar(&out, "out", "", "`DIR` for an HTML page with plots, and JSON")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c

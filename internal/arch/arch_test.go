@@ -72,7 +72,7 @@ var rules = []rule{
 	{"flood/figure", []string{"flood", "lab/report", "mad"}, false, "what was measured, as words and numbers"},
 	{"lab", []string{"sm", "sa", "subnet", "partition", "qos", "store", "route/...", "sim", "mad", "fabric", "ib/..."}, false, "managers joined with the simulator in virtual time"},
 	{"lab/report", nil, false, "a report is words and numbers; it knows no manager"},
-	{"lab/experiment", []string{"lab", "lab/report", "sm", "sa", "subnet", "partition", "qos", "mad", "route/...", "sim", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
+	{"lab/experiment", []string{"lab", "lab/report", "flood", "flood/figure", "sm", "sa", "subnet", "partition", "qos", "mad", "route/...", "sim", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may see everything"},
 	{"internal", []string{"..."}, false, "tools and test support"},
 }

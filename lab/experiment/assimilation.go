@@ -48,6 +48,9 @@ func ChangeAssimilation(o Options) (*report.Report, error) {
 	}
 	var rows [2][2][]mean // by kind of change and method, by size
 	for _, n := range sizes {
+		if n < 2 {
+			return nil, fmt.Errorf("a network of %d switches has nothing to take away", n)
+		}
 		var sums [2][2]mean
 		for r := range runs {
 			o.say("%d switches, network %d of %d", n, r+1, runs)

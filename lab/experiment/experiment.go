@@ -1,11 +1,12 @@
 // Package experiment repeats published experiments with Heddle's own manager
-// on its own simulator, in virtual time, and sets what was published against
-// what is measured.
+// on its own simulator, and sets what was published against what is measured.
+// All run in virtual time but for SAFlood, which measures processes.
 package experiment
 
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"heddle/lab/report"
 )
@@ -13,11 +14,16 @@ import (
 // Options of an experiment.
 type Options struct {
 	Seed uint64
-	// Runs is how many networks of each size are drawn; 0 = the experiment's
-	// own number.
+	// Runs is how many networks of each size are drawn, in sa-flood how many
+	// rounds there are; 0 = the experiment's own number.
 	Runs int
-	// Sizes replaces the sizes of the networks; nil = as published.
+	// Sizes replaces the sizes of the networks, in sa-flood the numbers of
+	// MIFs; nil = as published.
 	Sizes []int
+	// RoundTime is how long sa-flood measures in each round; 0 = 1 s.
+	RoundTime time.Duration
+	// Rig runs managers for sa-flood.
+	Rig Rig
 	// Progress, if set, hears what is being done.
 	Progress func(text string)
 }
@@ -33,6 +39,7 @@ type Experiment struct {
 func All() []Experiment {
 	return []Experiment{
 		{"change-assimilation", "How long a subnet takes to assimilate a switch that comes or goes (2003)", ChangeAssimilation},
+		{"sa-flood", "What an SA bears: OpenSM and Heddle under more and more queries (2015)", SAFlood},
 	}
 }
 

@@ -175,11 +175,11 @@ func series(s Section, p Plot) (string, error) {
 		Title: p.Title, X: p.X, Y: p.Y, RightY: p.RightY, Log: p.Log, Wide: p.Wide, Right: len(p.Right),
 		DotsLabel: p.DotsLabel, Marks: p.Marks,
 	}
-	add := func(c int, label string) {
+	add := func(c int, label string, log bool) {
 		var col []any
 		for _, row := range s.Table.Rows {
 			v := row[c]
-			if f, ok := number(v); p.Log && ok && f <= 0 && c != p.XColumn {
+			if f, ok := number(v); log && ok && f <= 0 {
 				v = nil // has no place on a logarithmic axis
 			}
 			col = append(col, v)
@@ -187,18 +187,18 @@ func series(s Section, p Plot) (string, error) {
 		d.Labels = append(d.Labels, label)
 		d.Data = append(d.Data, col)
 	}
-	add(p.XColumn, s.Table.Columns[p.XColumn])
-	lines := func(columns []int, labels []string) {
+	add(p.XColumn, s.Table.Columns[p.XColumn], false)
+	lines := func(columns []int, labels []string, log bool) {
 		for i, c := range columns {
 			label := s.Table.Columns[c]
 			if i < len(labels) {
 				label = labels[i]
 			}
-			add(c, label)
+			add(c, label, log)
 		}
 	}
-	lines(p.Columns, p.Labels)
-	lines(p.Right, p.RightLabels)
+	lines(p.Columns, p.Labels, p.Log)
+	lines(p.Right, p.RightLabels, false)
 	for _, dot := range p.Dots {
 		d.Dots[0], d.Dots[1] = append(d.Dots[0], dot[0]), append(d.Dots[1], dot[1])
 	}

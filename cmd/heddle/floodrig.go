@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"heddle/fabric"
+	"heddle/flood"
+	"heddle/flood/live"
+	process "heddle/internal/proc"
+	"heddle/lab/experiment"
+)
+
+// floodRig runs managers as processes for experiments: this program as the
+// simulator and as the manager, and OpenSM through ibsim's preload library. It
+// implements experiment.Rig.
+type floodRig struct {
+	ctx context.Context
+	dir string // of sockets' names, netlists and OpenSM's files; made when needed
+	n   int
+}
+
+func newFloodRig(ctx context.Context) *floodRig { return &floodRig{ctx: ctx} }
+
+func (r *floodRig) close() {
+	if r.dir != "" {
+		os.RemoveAll(r.dir)
+	}
+}
+
+// opensm finds OpenSM and ibsim-run; daemons may not be in a user's PATH.
+func opensm() (sm string, ok bool) {
+	if _, err := exec.LookPath("ibsim-run"); err != nil {
+		return "", false
+	}
+	for _, name := range []string{"opensm", "/usr/sbin/opensm"} {
+		if p, err := exec.LookPath(name); err == nil {
+			return p, true
+		}
+	}
+	return "", false
+}
+
+// Managers implements experiment.Rig.
+func (r *floodRig) Managers() []string {
+	if _, ok := opensm(); ok {
+		return []string{"OpenSM", "heddle"}
+	}
+	return []string{"heddle"}
+}
+
+// startLimit bounds the bring-up of a subnet of ten hosts.
+const startLimit = time.Minute
+
+// Start implements experiment.Rig. The subnet is the size of the paper's: two
+// switches and ten hosts, the manager on the first.
+func (r *floodRig) Start(manager string) (_ experiment.Flooded, err error) {
+	if r.dir == "" {
+		if r.dir, err = os.MkdirTemp("", "heddle-flood-"); err != nil {
+			return nil, err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	r.n++
+	s := &flooded{rig: r, sock: fmt.Sprintf("flood%d-%d", os.Getpid(), r.n)}
+	defer func() {
+		if err != nil {
+			s.Stop()
+		}
+	}()
+	f, err := fabric.Generate("mesh", []string{"2", "hosts=5"}, 1)
+	if err != nil {
+		return nil, err
+	}
+	for i := range f.Nodes {
+		if !f.Nodes[i].IsSwitch() {
+			s.hosts = append(s.hosts, f.Nodes[i].ID)
+		}
+	}
+	net := filepath.Join(r.dir, s.sock+".net")
+	if err := writeFile(net, func(w io.Writer) error { return fabric.WriteNetlist(w, f) }); err != nil {
+		return nil, err
+	}
+	if err := s.run("READY", nil, self, "sim", "--netlist", net, "--socket", s.sock); err != nil {
+		return nil, err
+	}
+	if manager == "heddle" {
+		return s, s.run("SUBNET UP", nil, self, "sm", "--port", "ibsim:"+s.hosts[0]+"@"+s.sock, "--api", "", "--api-socket", filepath.Join(r.dir, s.sock+".api"))
+	}
+	tmp := filepath.Join(r.dir, s.sock)
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		return nil, err
+	}
+	sm, _ := opensm()
+	env := []string{"IBSIM_SOCKNAME=" + s.sock, "SIM_HOST=" + s.hosts[0], "OSM_TMP_DIR=" + tmp, "OSM_CACHE_DIR=" + tmp}
+	// -d 2 flushes its log, which is its standard output: nothing else says
+	// that the subnet is up.
+	return s, s.run("SUBNET UP", env, "ibsim-run", sm, "-d", "2", "-f", "stdout")
+}
+
+// flooded is a simulated subnet with its manager.
+type flooded struct {
+	rig   *floodRig
+	sock  string
+	hosts []string
+	procs []*process.Proc
+}
+
+// run starts a program and waits until it says that it is ready.
+func (s *flooded) run(ready string, env []string, name string, args ...string) error {
+	p, err := process.Start(process.Command(s.rig.dir, env, name, args...))
+	if err != nil {
+		return err
+	}
+	s.procs = append(s.procs, p)
+	return p.WaitFor(ready, startLimit)
+}
+
+// Stop implements experiment.Flooded.
+func (s *flooded) Stop() {
+	for i := len(s.procs) - 1; i >= 0; i-- {
+		s.procs[i].Stop()
+	}
+	s.procs = nil
+}
+
+// Flood implements experiment.Flooded: SIF and MIFs each on a host of their
+// own, none on the manager's.
+func (s *flooded) Flood(mifs int, p flood.Plan, seed uint64, dots int) ([]flood.Round, error) {
+	if mifs+2 > len(s.hosts) {
+		return nil, fmt.Errorf("%d MIFs: there are %d hosts", mifs, len(s.hosts))
+	}
+	specs := []portFlag{}
+	for _, h := range s.hosts[1 : mifs+2] {
+		specs = append(specs, portFlag{"--mif", "ibsim:" + h + "@" + s.sock})
+	}
+	fs, _, closeAll, err := openFlooders(s.rig.ctx, specs, floodTarget{seed: seed, dots: dots}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll()
+	prog := flood.NewExperiment(p, fs[0].Flooder, flooders(fs[1:]))
+	if err := live.Run(s.rig.ctx, fs, prog, nil); err != nil {
+		return nil, err
+	}
+	return prog.Rounds(), s.rig.ctx.Err()
+}

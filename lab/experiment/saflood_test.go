@@ -1,0 +1,133 @@
+package experiment
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heddle/flood"
+	"heddle/lab/report"
+	"heddle/mad"
+)
+
+// fakeRig has managers whose SAs answer in a time that grows with what is
+// asked of them.
+type fakeRig struct {
+	managers []string
+	service  map[string]time.Duration
+	running  int
+	fail     string
+}
+
+func (r *fakeRig) Managers() []string { return r.managers }
+
+func (r *fakeRig) Start(m string) (Flooded, error) {
+	if m == r.fail {
+		return nil, errors.New("will not start")
+	}
+	r.running++
+	return &fakeSubnet{r, r.service[m]}, nil
+}
+
+type fakeSubnet struct {
+	rig     *fakeRig
+	service time.Duration
+}
+
+func (s *fakeSubnet) Stop() { s.rig.running-- }
+
+func (s *fakeSubnet) Flood(mifs int, p flood.Plan, _ uint64, _ int) ([]flood.Round, error) {
+	var rounds []flood.Round
+	for i := range p.Rounds {
+		end := mad.Time(p.RoundTime)
+		r := flood.Round{Number: i + 1, Instances: 1 + i*mifs*p.Instances, SIF: flood.Tally{To: end}}
+		took := s.service * time.Duration(r.Instances)
+		r.SIF.Response.Add(took)
+		r.SIF.Dots = []flood.Dot{{At: end / 2, Took: took}}
+		for range mifs {
+			t := flood.Tally{To: end}
+			for range i {
+				t.Response.Add(took)
+			}
+			r.MIFs = append(r.MIFs, t)
+		}
+		rounds = append(rounds, r)
+	}
+	return rounds, nil
+}
+
+func claims(r *report.Report, what string) (out []report.Claim) {
+	for _, c := range r.Sections[0].Claim {
+		if strings.Contains(c.What, what) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func TestSAFlood(t *testing.T) {
+	rig := &fakeRig{managers: []string{"OpenSM", "heddle"}, service: map[string]time.Duration{"OpenSM": 200, "heddle": 100}}
+	r, err := SAFlood(Options{Rig: rig})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rig.running != 0 {
+		t.Errorf("%d managers still run", rig.running)
+	}
+	table := r.Sections[0].Table
+	if len(table.Rows) != 18 {
+		t.Fatalf("%d rows, want the paper's 6, and 6 of each manager", len(table.Rows))
+	}
+	for _, row := range table.Rows {
+		if len(row) != len(table.Columns) {
+			t.Fatalf("%d columns, a row of %d", len(table.Columns), len(row))
+		}
+	}
+	for i, want := range []int{193, 385, 577, 769, 961, 121} {
+		for k := range 3 {
+			if got := table.Rows[6*k+i][3]; got != want {
+				t.Errorf("row %d has %v instances at the end, want %d", 6*k+i, got, want)
+			}
+		}
+	}
+	if n := len(r.Sections); n != 1+3*2 {
+		t.Errorf("%d sections, want the table and Figures 2a to 2c of each manager", n)
+	}
+	for _, c := range claims(r, "answered sooner") {
+		if !c.Holds {
+			t.Errorf("%s does not hold: %s", c.What, c.Measured)
+		}
+	}
+	if n := len(claims(r, "OpenSM is saturated")) + len(claims(r, "heddle bears it")); n != 2 {
+		t.Errorf("%d claims on a fifth MIF", n)
+	}
+	if c := claims(r, "heddle answers more"); len(c) != 1 || c[0].Holds {
+		t.Errorf("both answered the same number, and the claim is %+v", c)
+	}
+
+	r, err = SAFlood(Options{Rig: &fakeRig{managers: []string{"heddle"}}, Sizes: []int{2}, Runs: 3, RoundTime: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := r.Sections[0].Table.Rows; len(rows) != 2 || rows[1][3] != 1+2*8*2 || !slices.Contains(rows[1], any(nil)) {
+		t.Errorf("two MIFs alone: %v", rows)
+	}
+	if !strings.Contains(r.Intro, "OpenSM is not installed") {
+		t.Error("nothing says that OpenSM is missing")
+	}
+}
+
+func TestSAFloodRefuses(t *testing.T) {
+	if _, err := SAFlood(Options{}); err == nil {
+		t.Error("ran without a rig")
+	}
+	rig := &fakeRig{managers: []string{"heddle", "OpenSM"}, fail: "OpenSM"}
+	if _, err := SAFlood(Options{Rig: rig, Sizes: []int{9}}); err == nil {
+		t.Error("ran with nine MIFs")
+	}
+	if _, err := SAFlood(Options{Rig: rig, Runs: 2}); err == nil || !strings.Contains(err.Error(), "OpenSM: will not start") || rig.running != 0 {
+		t.Errorf("error %v, %d managers still run", err, rig.running)
+	}
+}
