@@ -23,6 +23,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/partition"
 	"heddle/sa"
 	"heddle/sm"
 	"heddle/store"
@@ -48,7 +49,10 @@ type Config struct {
 	Core     sm.Config
 	Store    store.Store
 	Groups   []sm.Group // multicast groups that are always there
-	Log      *slog.Logger
+	// Partitions replace those that are stored; nil: they stand, or everybody is
+	// a full member of the default partition.
+	Partitions *partition.Policy
+	Log        *slog.Logger
 	// Once ends Run when the subnet is up, with everything left Active.
 	Once bool
 	// OnUp is called each time the subnet has come up, from the loop.
@@ -227,6 +231,9 @@ type loop struct {
 func (l *loop) run(start sm.Start) error {
 	d := l.d
 	l.step(start)
+	if d.cfg.Partitions != nil {
+		l.step(sm.SetPartitions{Policy: d.cfg.Partitions})
+	}
 	// Before the first sweep needs them.
 	l.setGroups()
 	l.setAliases()

@@ -48,6 +48,7 @@ type smFlags struct {
 	pollRetries int
 	transition  string
 	groups      string
+	admin       adminFlags
 	dampHold    int
 	dampQuiet   time.Duration
 	repath      time.Duration
@@ -85,6 +86,7 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.pollRetries, "poll-retries", 4, "unanswered `POLLS` after which the master is taken for dead")
 	fs.StringVar(&f.transition, "transition", "auto", "`HOW` tables change: auto, discard, static, or static2003 (takes all links down: experiments only)")
 	fs.StringVar(&f.groups, "groups", "", groupsHelp)
+	f.admin.register(fs)
 	fs.IntVar(&f.dampHold, "damp-failures", 8, "`FAILURES` of a link in a row after which it is held down; 0 = never")
 	fs.DurationVar(&f.dampQuiet, "damp-quiet", time.Minute, "`TIME` that a link held down must be quiet before it is let back in")
 	fs.DurationVar(&f.repath, "repath-time", 30*time.Second, "`TIME` that hosts are given to use a new service level, where a change of tables needs it")
@@ -357,6 +359,9 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once, SingleMAD: m.single,
 	}
+	if err := f.admin.configure(&cfg, m.log); err != nil {
+		return err
+	}
 	groups, err := readInput("--groups", f.groups, readGroups)
 	if err != nil {
 		return err
@@ -394,6 +399,7 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	d := daemon.New(cfg)
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
+	f.admin.reloadOnHangup(ctx, d, m.log)
 	servers, err := f.serve(ctx, d, m, m.once && !cmd.Flags().Changed("api"))
 	if err != nil {
 		return err
