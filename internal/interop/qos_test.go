@@ -330,7 +330,9 @@ func TestPoliciesRefused(t *testing.T) {
 	rule := func(s string) string {
 		return ok + "qos-match-rules\n qos-match-rule\n" + s + "\n end-qos-match-rule\nend-qos-match-rules\n"
 	}
-	group := func(s string) string { return ok + "port-groups\n port-group\n" + s + "\n end-port-group\nend-port-groups\n" }
+	group := func(s string) string {
+		return ok + "port-groups\n port-group\n" + s + "\n end-port-group\nend-port-groups\n"
+	}
 	for name, c := range map[string]struct {
 		text         string
 		theirs, ours bool // taken
