@@ -156,8 +156,17 @@ type RMPPConfig struct {
 	// of the largest subnet takes 11 MB).
 	MaxBytes int
 	// MaxTransfers bounds what an RMPP port carries at a time in each
-	// direction; default 1024.
-	MaxTransfers int
+	// direction, MaxPerPeer what it does so for one QP of one LID; default 1024
+	// and 64. Receptions that are complete do not count.
+	MaxTransfers, MaxPerPeer int
+	// MaxSending and MaxReceiving bound the bytes of all messages of an RMPP
+	// port in each direction; default 256 MiB and 64 MiB. A single message is
+	// sent whatever its length, and the last one to be received may exceed the
+	// bound by as much as MaxBytes allows.
+	MaxSending, MaxReceiving int
+	// Burst is how many segments a sender sends in a row, even where its window
+	// allows more, before other transfers have their turn; default 64.
+	Burst int
 }
 
 func (c *RMPPConfig) setDefaults() {
@@ -171,18 +180,27 @@ func (c *RMPPConfig) setDefaults() {
 	def(&c.RecvTimeout, 40*time.Second)
 	def(&c.Linger, 10*time.Second)
 	c.MinAckTimeout = min(c.MinAckTimeout, c.AckTimeout)
-	if c.Retries <= 0 {
-		c.Retries = 3
+	for _, x := range []struct {
+		v   *int
+		def int
+	}{
+		{&c.Retries, 3}, {&c.Window, 64}, {&c.MaxBytes, 16 << 20}, {&c.MaxTransfers, 1024}, {&c.MaxPerPeer, 64},
+		{&c.MaxSending, 256 << 20}, {&c.MaxReceiving, 64 << 20}, {&c.Burst, 64},
+	} {
+		if *x.v <= 0 {
+			*x.v = x.def
+		}
 	}
-	if c.Window <= 0 {
-		c.Window = 64
+}
+
+// withDefaults is what a sender or receiver of its own works with.
+func (c *RMPPConfig) withDefaults() *RMPPConfig {
+	var d RMPPConfig
+	if c != nil {
+		d = *c
 	}
-	if c.MaxBytes <= 0 {
-		c.MaxBytes = 16 << 20
-	}
-	if c.MaxTransfers <= 0 {
-		c.MaxTransfers = 1024
-	}
+	d.setDefaults()
+	return &d
 }
 
 // ErrNoRMPP: the class of a message has no RMPP, or the message is shorter

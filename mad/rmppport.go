@@ -2,6 +2,7 @@ package mad
 
 import (
 	"errors"
+	"fmt"
 
 	"heddle/ib"
 )
@@ -9,25 +10,51 @@ import (
 // RMPP carries all segmented transfers of one port over a transport that
 // takes single MADs: it does for such a port what the Linux kernel does for
 // umad. It stands between transport and Engine: packets go to Receive first,
-// and what comes out of it whole goes on. Pure, not safe for concurrent use.
+// and what comes out of it whole goes on. Pure, not safe for concurrent use,
+// but send may deliver an answer, and so call Receive, before it returns.
+//
+// What a peer can take of it is bounded (RMPPConfig.MaxPerPeer), as is the
+// memory of all transfers, and none keeps others from sending
+// (RMPPConfig.Burst). A peer that vanishes costs its transfers until their
+// time-outs.
 type RMPP struct {
 	cfg    RMPPConfig
-	tx     []*rmppTx
-	rx     []*rmppRx
-	txAt   map[rmppKey]*rmppTx
-	rxAt   map[rmppKey]*rmppRx
-	next   Time
-	stale  bool // next must be computed again
-	pkt    Packet
+	tx     map[rmppKey]*rmppTx
+	rx     map[rmppKey]*rmppRx
+	peers  map[rmppPeer]rmppCount
+	alarms alarms
+	sent   int // bytes of the messages in tx
+	got    int // bytes held for receptions that are not complete
+	open   int // receptions in rx that are not complete
+	// complete receptions in the order of their completion, from head on; those
+	// that have ended meanwhile are still there
+	done []*rmppRx
+	head int
+
+	pkt    Packet // what Receive returned last
+	to     *Packet
+	send   func(*Packet)
 	outPkt Packet
+	emit   func(*ib.MAD) // to send, for the peer of to
 }
+
+// maxLinger bounds the complete receptions that are remembered to acknowledge
+// repeated segments.
+const maxLinger = 1024
+
+// rmppPeer is what a program at the other end is known by.
+type rmppPeer struct {
+	lid ib.LID
+	qp  uint32
+}
+
+type rmppCount struct{ tx, rx int }
 
 // rmppKey names a transfer: the peer, and class, method and transaction ID of
 // its DATA packets. Only 48 bits of the transaction ID count, because ibsim
 // writes over the others.
 type rmppKey struct {
-	lid    ib.LID
-	qp     uint32
+	rmppPeer
 	class  ib.Class
 	method ib.Method
 	tid    uint64
@@ -38,14 +65,16 @@ type rmppTx struct {
 	key   rmppKey
 	token uint64
 	pkt   Packet // without data
-	index int
+	alarm alarm
 }
 
 type rmppRx struct {
 	RMPPReceiver
 	key   rmppKey
 	pkt   Packet
-	index int
+	held  int // bytes counted in RMPP.got
+	gone  bool
+	alarm alarm
 }
 
 // RMPPKind tells what became of a packet given to RMPP.Receive.
@@ -62,68 +91,97 @@ const (
 
 var (
 	// ErrRMPPBusy: the same message is on its way already (a request that was
-	// repeated while its answer is being sent).
+	// repeated while its answer is being sent). There is nothing to do.
 	ErrRMPPBusy = errors.New("mad: this message is being sent already")
-	// ErrRMPPFull: RMPPConfig.MaxTransfers are under way.
+	// ErrRMPPFull: there is no room for another transfer. The requester should
+	// be told that we are busy, in a single MAD.
 	ErrRMPPFull = errors.New("mad: too many RMPP transfers")
+	// ErrRMPPPeer is the ErrRMPPFull of a peer that has RMPPConfig.MaxPerPeer
+	// transfers under way.
+	ErrRMPPPeer = fmt.Errorf("%w to one peer", ErrRMPPFull)
 )
 
 // NewRMPP returns a port without transfers.
 func NewRMPP(c RMPPConfig) *RMPP {
 	c.setDefaults()
-	return &RMPP{cfg: c, txAt: map[rmppKey]*rmppTx{}, rxAt: map[rmppKey]*rmppRx{}, next: Never}
+	r := &RMPP{cfg: c, tx: map[rmppKey]*rmppTx{}, rx: map[rmppKey]*rmppRx{}, peers: map[rmppPeer]rmppCount{}}
+	r.emit = func(m *ib.MAD) {
+		r.outPkt = *r.to
+		r.outPkt.Data = m[:]
+		r.send(&r.outPkt)
+	}
+	return r
+}
+
+// via makes emit send to where p goes, and returns what it did before: calls
+// may be nested.
+func (r *RMPP) via(p *Packet, send func(*Packet)) (*Packet, func(*Packet)) {
+	to, old := r.to, r.send
+	r.to, r.send = p, send
+	return to, old
 }
 
 const tidMask = 1<<48 - 1
 
 func keyOf(a *Addr, m *ib.MAD) rmppKey {
-	return rmppKey{lid: a.LID, qp: a.QP, class: m.Class(), method: m.Method(), tid: m.TID() & tidMask}
+	return rmppKey{rmppPeer: rmppPeer{a.LID, a.QP}, class: m.Class(), method: m.Method(), tid: m.TID() & tidMask}
+}
+
+// count notes that a peer has more, or fewer, transfers.
+func (r *RMPP) count(p rmppPeer, tx, rx int) {
+	c := r.peers[p]
+	c.tx += tx
+	c.rx += rx
+	if c == (rmppCount{}) {
+		delete(r.peers, p)
+		return
+	}
+	r.peers[p] = c
 }
 
 // Send starts the transfer of the message p.Data to p.Addr; p.Data is kept
 // until done is called with the token, from Receive or Expire. With reply the
-// message is a request whose answer is segmented too and needs a window.
+// message is a request whose answer is segmented too and needs a window. The
+// error is ErrRMPPBusy, one that is ErrRMPPFull, or ErrNoRMPP; nothing was sent then.
 func (r *RMPP) Send(now Time, p *Packet, reply bool, token uint64, send func(*Packet)) error {
 	if len(p.Data) < rmppHeaderEnd {
 		return ErrNoRMPP
 	}
 	var h ib.MAD
 	copy(h[:rmppHeaderEnd], p.Data)
-	t := &rmppTx{key: keyOf(&p.Addr, &h), token: token, pkt: *p, index: len(r.tx)}
+	t := &rmppTx{key: keyOf(&p.Addr, &h), token: token, pkt: *p, alarm: alarm{pos: -1}}
+	t.alarm.tx = t
 	t.pkt.Data = nil
-	if r.txAt[t.key] != nil {
+	switch {
+	case r.tx[t.key] != nil:
 		return ErrRMPPBusy
-	}
-	if len(r.tx) >= r.cfg.MaxTransfers {
+	case len(r.tx) >= r.cfg.MaxTransfers, r.sent+len(p.Data) > r.cfg.MaxSending && len(r.tx) > 0:
 		return ErrRMPPFull
+	case r.peers[t.key.rmppPeer].tx >= r.cfg.MaxPerPeer:
+		return ErrRMPPPeer
 	}
 	if err := t.init(&r.cfg, p.Data, reply); err != nil {
 		return err
 	}
 	asked := t.key
 	asked.method ^= ib.MethodResponseBit
-	if q := r.rxAt[asked]; q != nil {
+	if q := r.rx[asked]; q != nil {
 		t.win = q.ReplyWindow()
 	}
-	r.tx = append(r.tx, t)
-	r.txAt[t.key] = t
-	r.stale = true
-	t.Start(now, r.via(&t.pkt, send))
+	r.tx[t.key] = t
+	r.sent += len(p.Data)
+	r.count(t.key.rmppPeer, 1, 0)
+	to, old := r.via(&t.pkt, send)
+	t.Start(now, r.emit)
+	r.via(to, old)
+	r.alarms.set(&t.alarm, t.due)
 	return nil
 }
 
-// via sends single MADs to where p goes.
-func (r *RMPP) via(p *Packet, send func(*Packet)) func(*ib.MAD) {
-	return func(m *ib.MAD) {
-		r.outPkt = *p
-		r.outPkt.Data = m[:]
-		send(&r.outPkt)
-	}
-}
-
 // Receive takes a packet from the transport. With RMPPMessage it returns the
-// whole message, valid until the next call, with the address of its sender.
-// done is called if the packet ended a transfer of ours.
+// whole message with the address of its sender: the packet is valid until the
+// next call, its Data belongs to the caller. done is called if the packet ended
+// a transfer of ours.
 func (r *RMPP) Receive(now Time, p *Packet, send func(*Packet), done func(token uint64, err error)) (*Packet, RMPPKind) {
 	if p.Status != Received || len(p.Data) < ib.MADLen {
 		return nil, RMPPPass
@@ -133,99 +191,159 @@ func (r *RMPP) Receive(now Time, p *Packet, send func(*Packet), done func(token 
 	if typ == RMPPNone {
 		return nil, RMPPPass
 	}
-	r.stale = true
 	key := keyOf(&p.Addr, m)
 	if typ != RMPPData {
 		ours := key
 		ours.method ^= ib.MethodResponseBit
-		if t := r.txAt[ours]; t != nil {
-			t.RMPPSender.Receive(now, m, r.via(&t.pkt, send))
-			r.check(t, done)
+		if t := r.tx[ours]; t != nil {
+			to, old := r.via(&t.pkt, send)
+			t.RMPPSender.Receive(now, m, r.emit)
+			r.via(to, old)
+			r.settleTx(t, done)
 			return nil, RMPPUsed
 		}
 	}
-	q := r.rxAt[key]
+	q := r.rx[key]
 	if q == nil {
-		if typ != RMPPData || len(r.rx) >= r.cfg.MaxTransfers {
+		if q = r.accept(key, p, typ); q == nil {
 			return nil, RMPPUsed
 		}
-		q = &rmppRx{key: key, pkt: *p, index: len(r.rx)}
-		q.pkt.Data = nil
-		q.pkt.Timeout = 0
-		q.init(&r.cfg)
-		q.RMPPReceiver.Receive(now, m, r.via(&q.pkt, send))
-		if q.due == Never {
-			return nil, RMPPUsed // not a first segment, or a bad one
-		}
-		r.rx = append(r.rx, q)
-		r.rxAt[key] = q
-		if !q.complete {
-			return nil, RMPPUsed
-		}
-	} else if !q.RMPPReceiver.Receive(now, m, r.via(&q.pkt, send)) {
-		if q.ended {
-			r.dropRx(q)
-		}
+	}
+	to, old := r.via(&q.pkt, send)
+	defer r.via(to, old)
+	if !q.complete && r.got+ib.MADLen > r.cfg.MaxReceiving {
+		q.stop(m, r.emit)
+		r.dropRx(q)
 		return nil, RMPPUsed
 	}
+	whole := q.RMPPReceiver.Receive(now, m, r.emit)
+	r.settleRx(q)
+	if !whole {
+		return nil, RMPPUsed
+	}
+	r.linger(q)
 	r.pkt = q.pkt
 	r.pkt.Data = q.Message()
 	q.msg = nil // it is the caller's now; the rest stays to answer repeats
 	return &r.pkt, RMPPMessage
 }
 
-func (r *RMPP) check(t *rmppTx, done func(token uint64, err error)) {
+// accept begins a reception, if there is room for it.
+func (r *RMPP) accept(key rmppKey, p *Packet, typ RMPPType) *rmppRx {
+	if typ != RMPPData || r.open >= r.cfg.MaxTransfers || r.peers[key.rmppPeer].rx >= r.cfg.MaxPerPeer {
+		return nil
+	}
+	q := &rmppRx{key: key, pkt: *p, alarm: alarm{pos: -1}}
+	q.alarm.rx = q
+	q.pkt.Data = nil
+	q.pkt.Timeout = 0
+	q.init(&r.cfg)
+	r.rx[key] = q
+	r.open++
+	r.count(key.rmppPeer, 0, 1)
+	return q
+}
+
+// settleTx sets the alarm of a transfer, or ends it.
+func (r *RMPP) settleTx(t *rmppTx, done func(token uint64, err error)) {
 	if !t.done {
+		r.alarms.set(&t.alarm, t.due)
 		return
 	}
-	last := r.tx[len(r.tx)-1]
-	r.tx[t.index], last.index = last, t.index
-	r.tx[len(r.tx)-1] = nil
-	r.tx = r.tx[:len(r.tx)-1]
-	delete(r.txAt, t.key)
+	if r.tx[t.key] != t {
+		return // a nested call has ended it
+	}
+	delete(r.tx, t.key)
+	r.alarms.clear(&t.alarm)
+	r.sent -= len(t.msg)
+	r.count(t.key.rmppPeer, -1, 0)
+	t.msg = nil
 	done(t.token, t.err)
 }
 
+// settleRx sets the alarm of a reception and counts its memory, or forgets it:
+// it has ended, or what began it was no first segment.
+func (r *RMPP) settleRx(q *rmppRx) {
+	if q.gone {
+		return
+	}
+	if q.ended || q.due == Never {
+		r.dropRx(q)
+		return
+	}
+	if !q.complete {
+		r.got += cap(q.msg) - q.held
+		q.held = cap(q.msg)
+	}
+	r.alarms.set(&q.alarm, q.due)
+}
+
+// linger moves a complete reception from those that are open to those that
+// only acknowledge repeated segments.
+func (r *RMPP) linger(q *rmppRx) {
+	r.closeRx(q)
+	r.done = append(r.done, q)
+	if len(r.done)-r.head > maxLinger {
+		if old := r.done[r.head]; !old.gone {
+			r.dropRx(old)
+		}
+		r.done[r.head] = nil
+		r.head++
+	}
+	for r.head < len(r.done) && r.done[r.head].gone {
+		r.done[r.head] = nil
+		r.head++
+	}
+	if r.head > maxLinger {
+		n := copy(r.done, r.done[r.head:])
+		clear(r.done[n:])
+		r.done, r.head = r.done[:n], 0
+	}
+}
+
+// closeRx takes a reception from the bounds.
+func (r *RMPP) closeRx(q *rmppRx) {
+	r.got -= q.held
+	q.held = 0
+	r.open--
+	r.count(q.key.rmppPeer, 0, -1)
+}
+
 func (r *RMPP) dropRx(q *rmppRx) {
-	last := r.rx[len(r.rx)-1]
-	r.rx[q.index], last.index = last, q.index
-	r.rx[len(r.rx)-1] = nil
-	r.rx = r.rx[:len(r.rx)-1]
-	delete(r.rxAt, q.key)
+	if q.gone {
+		return
+	}
+	q.gone = true
+	if !q.complete {
+		r.closeRx(q)
+	}
+	r.alarms.clear(&q.alarm)
+	delete(r.rx, q.key)
 }
 
 // NextTimer is when Expire must be called; Never if nothing waits.
-func (r *RMPP) NextTimer() Time {
-	if r.stale {
-		r.next, r.stale = Never, false
-		for _, t := range r.tx {
-			r.next = min(r.next, t.due)
-		}
-		for _, q := range r.rx {
-			r.next = min(r.next, q.due)
-		}
-	}
-	return r.next
-}
+func (r *RMPP) NextTimer() Time { return r.alarms.next() }
 
-// Expire does what is due at now. Receptions that failed are forgotten; their
+// Expire does what is due at now, each transfer once: what is due again at the
+// same moment waits for the next call. Receptions that failed are forgotten; their
 // requester's own time-out tells it.
 func (r *RMPP) Expire(now Time, send func(*Packet), done func(token uint64, err error)) {
-	if now < r.NextTimer() {
-		return
-	}
-	r.stale = true
-	for i := len(r.tx) - 1; i >= 0; i-- {
-		t := r.tx[i]
-		t.RMPPSender.Expire(now, r.via(&t.pkt, send))
-		r.check(t, done)
-	}
-	for i := len(r.rx) - 1; i >= 0; i-- {
-		q := r.rx[i]
-		q.RMPPReceiver.Expire(now, r.via(&q.pkt, send))
-		if q.ended {
-			r.dropRx(q)
+	last := r.alarms.seq
+	for r.alarms.next() <= now && r.alarms.heap[0].seq <= last {
+		a := r.alarms.heap[0]
+		if t := a.tx; t != nil {
+			to, old := r.via(&t.pkt, send)
+			t.RMPPSender.Expire(now, r.emit)
+			r.via(to, old)
+			r.alarms.clear(a) // to have a new place even if it is due at once
+			r.settleTx(t, done)
+			continue
 		}
+		q := a.rx
+		to, old := r.via(&q.pkt, send)
+		q.RMPPReceiver.Expire(now, r.emit)
+		r.via(to, old)
+		r.settleRx(q)
 	}
 }
 

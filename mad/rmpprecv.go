@@ -35,17 +35,13 @@ type RMPPReceiver struct {
 // NewRMPPReceiver waits for a first segment. cfg may be nil.
 func NewRMPPReceiver(cfg *RMPPConfig) *RMPPReceiver {
 	r := new(RMPPReceiver)
-	r.init(cfg)
+	r.init(cfg.withDefaults())
 	return r
 }
 
+// init waits for a first segment; cfg has no defaults any more and is kept.
 func (r *RMPPReceiver) init(cfg *RMPPConfig) {
-	var c RMPPConfig
-	if cfg != nil {
-		c = *cfg
-	}
-	c.setDefaults()
-	*r = RMPPReceiver{cfg: &c, due: Never, repWin: 1}
+	*r = RMPPReceiver{cfg: cfg, due: Never, repWin: 1}
 }
 
 // Complete reports whether the whole message has arrived.
@@ -145,10 +141,7 @@ func (r *RMPPReceiver) data(now Time, m *ib.MAD, send func(*ib.MAD)) bool {
 	}
 	end := r.hdr + int(seg)*r.per
 	if end-r.hdr > r.cfg.MaxBytes+r.per {
-		rmppReply(&r.out, m)
-		putRMPP(&r.out, RMPPStop, 0, RMPPResources, 0, 0)
-		send(&r.out)
-		r.fail(&RMPPError{Type: RMPPStop, Status: RMPPResources})
+		r.stop(m, send)
 		return false
 	}
 	if end > len(r.msg) {
@@ -206,12 +199,20 @@ func (r *RMPPReceiver) ack(m *ib.MAD, send func(*ib.MAD)) {
 
 // abort ends the transfer because of m. A message that is complete stays.
 func (r *RMPPReceiver) abort(m *ib.MAD, st RMPPStatus, send func(*ib.MAD)) {
-	rmppReply(&r.out, m)
-	putRMPP(&r.out, RMPPAbort, 0, st, 0, 0)
-	send(&r.out)
 	if !r.complete {
 		r.fail(&RMPPError{Type: RMPPAbort, Status: st})
 	}
+	rmppReply(&r.out, m)
+	putRMPP(&r.out, RMPPAbort, 0, st, 0, 0)
+	send(&r.out)
+}
+
+// stop ends the transfer because there is no room for it.
+func (r *RMPPReceiver) stop(m *ib.MAD, send func(*ib.MAD)) {
+	r.fail(&RMPPError{Type: RMPPStop, Status: RMPPResources})
+	rmppReply(&r.out, m)
+	putRMPP(&r.out, RMPPStop, 0, RMPPResources, 0, 0)
+	send(&r.out)
 }
 
 // Expire aborts a transfer that took too long, or ends a completed one.

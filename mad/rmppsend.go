@@ -20,6 +20,7 @@ type RMPPSender struct {
 	win      uint32 // NewWindowLast
 	reply    bool   // double-sided: turn the direction at the end
 	repeated bool   // something was sent again since the last progress
+	paused   bool   // the window allows more: it goes on at the next Expire
 
 	rto      time.Duration
 	srtt     time.Duration
@@ -38,18 +39,14 @@ type RMPPSender struct {
 // its end gives the peer the window for the answer. cfg may be nil.
 func NewRMPPSender(cfg *RMPPConfig, msg []byte, reply bool) (*RMPPSender, error) {
 	s := new(RMPPSender)
-	if err := s.init(cfg, msg, reply); err != nil {
+	if err := s.init(cfg.withDefaults(), msg, reply); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
+// init prepares a transfer; cfg has no defaults any more and is kept.
 func (s *RMPPSender) init(cfg *RMPPConfig, msg []byte, reply bool) error {
-	var c RMPPConfig
-	if cfg != nil {
-		c = *cfg
-	}
-	c.setDefaults()
 	if len(msg) < rmppHeaderEnd {
 		return ErrNoRMPP
 	}
@@ -59,8 +56,8 @@ func (s *RMPPSender) init(cfg *RMPPConfig, msg []byte, reply bool) error {
 		return ErrNoRMPP
 	}
 	*s = RMPPSender{
-		cfg: &c, msg: msg, hdr: hdr, segs: uint32(RMPPSegments(class, len(msg)-hdr)),
-		next: 1, win: 1, reply: reply, rto: max(c.AckTimeout/4, c.MinAckTimeout), due: Never,
+		cfg: cfg, msg: msg, hdr: hdr, segs: uint32(RMPPSegments(class, len(msg)-hdr)),
+		next: 1, win: 1, reply: reply, rto: max(cfg.AckTimeout/4, cfg.MinAckTimeout), due: Never,
 	}
 	return nil
 }
@@ -84,19 +81,25 @@ func (s *RMPPSender) end(err error) {
 	s.done, s.err, s.due = true, err, Never
 }
 
-// push sends what the window allows.
+// push sends what the window allows, a burst at a time. The answer may come
+// during send where nothing delays it: the state is right before each call.
 func (s *RMPPSender) push(now Time, send func(*ib.MAD)) {
-	for s.next <= min(s.win, s.segs) {
+	s.paused = false
+	s.sent = now
+	for n := 0; !s.done && s.next <= min(s.win, s.segs); n++ {
+		if n == s.cfg.Burst {
+			s.paused, s.due = true, now
+			return
+		}
 		s.segment(s.next)
-		send(&s.out)
 		s.highest = max(s.highest, s.next)
 		s.next++
+		send(&s.out)
 	}
-	s.sent = now
-	s.arm(now)
+	if !s.done && !s.paused {
+		s.due = min(now.Add(s.rto), s.giveUp())
+	}
 }
-
-func (s *RMPPSender) arm(now Time) { s.due = min(now.Add(s.rto), s.giveUp()) }
 
 func (s *RMPPSender) giveUp() Time {
 	return s.progress.Add(s.cfg.AckTimeout * time.Duration(s.cfg.Retries+1))
@@ -195,23 +198,28 @@ func (s *RMPPSender) measure(rtt time.Duration) {
 
 // abort ends the transfer because of m and tells the peer.
 func (s *RMPPSender) abort(m *ib.MAD, st RMPPStatus, send func(*ib.MAD)) {
+	s.end(&RMPPError{Type: RMPPAbort, Status: st})
 	rmppReply(&s.out, m)
 	putRMPP(&s.out, RMPPAbort, 0, st, 0, 0)
 	send(&s.out)
-	s.end(&RMPPError{Type: RMPPAbort, Status: st})
 }
 
-// Expire repeats what was not acknowledged in time, or gives up.
+// Expire goes on after a burst, repeats what was not acknowledged in time, or
+// gives up.
 func (s *RMPPSender) Expire(now Time, send func(*ib.MAD)) {
 	if s.done || now < s.due {
 		return
 	}
+	if s.paused {
+		s.push(now, send)
+		return
+	}
 	if now >= s.giveUp() {
+		s.end(&RMPPError{Type: RMPPAbort, Status: RMPPTooManyTries})
 		n := copy(s.out[:], s.msg[:s.hdr])
 		clear(s.out[n:])
 		putRMPP(&s.out, RMPPAbort, 0, RMPPTooManyTries, 0, 0)
 		send(&s.out)
-		s.end(&RMPPError{Type: RMPPAbort, Status: RMPPTooManyTries})
 		return
 	}
 	s.rto = min(2*s.rto, s.cfg.AckTimeout)
