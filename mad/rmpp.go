@@ -184,8 +184,14 @@ func (c *RMPPConfig) setDefaults() {
 		v   *int
 		def int
 	}{
-		{&c.Retries, 3}, {&c.Window, 64}, {&c.MaxBytes, 16 << 20}, {&c.MaxTransfers, 1024}, {&c.MaxPerPeer, 64},
-		{&c.MaxSending, 256 << 20}, {&c.MaxReceiving, 64 << 20}, {&c.Burst, 64},
+		{&c.Retries, 3},
+		{&c.Window, 64},
+		{&c.MaxBytes, 16 << 20},
+		{&c.MaxTransfers, 1024},
+		{&c.MaxPerPeer, 64},
+		{&c.MaxSending, 256 << 20},
+		{&c.MaxReceiving, 64 << 20},
+		{&c.Burst, 64},
 	} {
 		if *x.v <= 0 {
 			*x.v = x.def
