@@ -307,6 +307,9 @@ func (m *Manager) SetGroups(g []sm.Group) { m.stepIfAlive(sm.SetGroups{Groups: g
 // SetAliases replaces the alias GUIDs.
 func (m *Manager) SetAliases(l []subnet.Alias) { m.stepIfAlive(sm.SetAliases{Aliases: l}) }
 
+// ReadTables has the lane tables of nodes read; none = all.
+func (m *Manager) ReadTables(nodes ...ib.GUID) { m.stepIfAlive(sm.ReadTables{Nodes: nodes}) }
+
 // Up reports whether this manager is master of a subnet that is up.
 func (m *Manager) Up() bool {
 	return !m.Dead && m.Snap != nil && m.Snap.Up && m.Snap.State == subnet.Master

@@ -82,6 +82,16 @@ func (s *Subnet) PKeys(node, port int, b []ib.PKey) []ib.PKey {
 	return b
 }
 
+// MFTBlock is a block of the multicast table of a switch.
+func (s *Subnet) MFTBlock(node int, block uint16, pos uint8) (t smp.MFT) {
+	if w := s.devs[node].sw; w != nil {
+		if row := w.mft[uint32(pos)<<16|uint32(block)]; row != nil {
+			t = *row
+		}
+	}
+	return t
+}
+
 // GUIDs is the GUID table of a port as its agent answers for it: the port GUID
 // first.
 func (s *Subnet) GUIDs(node, port int) []ib.GUID {
@@ -322,12 +332,22 @@ func (s *Subnet) graphChannels(g *fabric.Graph, sw, index []int32) {
 }
 
 // SLtoVL is the SL to VL mapping of a switch for packets from port in to port
-// out.
+// out, or that of port out of another node.
 func (s *Subnet) SLtoVL(node int, in, out uint8) smp.SLtoVL {
 	if w := s.devs[node].sw; w != nil && w.sl2vl != nil && w.sl2vl[out] != nil {
 		return w.sl2vl[out][in]
+	} else if c := s.ports[s.devs[node].first+int32(out)].cold; w == nil && c != nil && c.sl2vl != nil {
+		return *c.sl2vl
 	}
 	return s.defaultSLtoVL()
+}
+
+// VLArb is block 1–4 of the VL arbitration tables of a port.
+func (s *Subnet) VLArb(node, port, block int) (t smp.VLArb) {
+	if c := s.ports[s.devs[node].first+int32(port)].cold; c != nil && c.vlarb != nil {
+		t = c.vlarb[block-1]
+	}
+	return t
 }
 
 // Tables is all that a switch has been told, for comparison in tests.

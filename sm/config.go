@@ -60,6 +60,10 @@ type Config struct {
 	// programmed only when the installed tables need more than one lane.
 	QoS bool
 
+	// ReadLanes: the lane tables of all nodes are read once the subnet is up if
+	// it has no more switches than this; 0 = only those that ReadTables asks for.
+	ReadLanes int
+
 	// Engines is the chain: the first whose tables verify is taken.
 	Engines []route.Engine
 	// Explicit: the operator named the engine. Tables that do not verify are

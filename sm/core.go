@@ -97,9 +97,16 @@ type Core struct {
 
 	wantGroups bool // the groups changed
 	guids      guidTables
-	lanesSetUp bool // SL2VL and VL arbitration were set up in this mastership
-	lanesPre   bool // … are being set up before the first tables that need them
-	lanesOf    map[ib.GUID]laneUse
+
+	laneTabs    map[ib.GUID]*laneTables
+	laneRows    laneRows
+	tablesShown []int32 // nodes whose lane or multicast tables changed since the last snapshot
+	reads       []tableRead
+	reading     map[ib.GUID]bool // nodes of reads
+	readDone    bool             // all tables of a node were asked for since the last snapshot
+	lanesSetUp  bool             // SL2VL and VL arbitration were set up in this mastership
+	lanesPre    bool             // … are being set up before the first tables that need them
+	lanesOf     map[ib.GUID]laneUse
 
 	wantRoute bool // the next sweep computes tables from scratch, whatever it finds
 	anew      bool // this one does
@@ -156,7 +163,7 @@ func New(cfg Config) *Core {
 		}),
 		state: subnet.NotActive,
 		lids:  map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
-		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, ignoredSMs: map[ib.GUID]bool{},
+		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		transit: "none yet",
@@ -189,6 +196,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.setGroups(ev.Groups)
 	case SetAliases:
 		c.setAliases(ev.Aliases)
+	case ReadTables:
+		c.readTables(ev.Nodes)
 	case PortLost:
 		c.onPortLost()
 	case Stop:
@@ -377,7 +386,7 @@ func (c *Core) nextTimer() mad.Time {
 	if c.phase == PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.mayUpkeep() {
-			t = min(t, c.guids.retry)
+			t = min(t, c.guids.retry, c.readDue())
 		}
 	}
 	return t

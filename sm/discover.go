@@ -82,6 +82,7 @@ func (c *Core) startDiscover() {
 		c.last = c.f
 	}
 	c.f = newFab(c.last)
+	c.tablesShown = c.tablesShown[:0] // indices of another fabric; the next snapshot shows all
 	c.collectKeys()
 	c.others = c.others[:0]
 	c.enter(PhaseDiscover)

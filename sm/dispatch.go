@@ -100,6 +100,8 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	case opSetArb:
 		t := c.arbWanted(n, p, uint16(x))
 		t.Put(set(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.nodes[n], p))))
+	case opReadSL, opReadArb:
+		c.buildRead(it, get)
 	case opGetGUIDs:
 		get(smp.AttrGUIDInfo, x)
 	case opSetGUIDs:
@@ -172,6 +174,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onPortAgain(it, &comp)
 	case opReread:
 		c.onReread(it, &comp)
+	case opReadSL, opReadArb:
+		c.onReadLane(it, &comp)
 	case opGetGUIDs, opSetGUIDs:
 		c.onGUIDs(it, &comp)
 	case opLightSwitch:

@@ -64,10 +64,11 @@ func (c *Core) takeLFTs() {
 			m = &mft{}
 			c.mfts[n.info.NodeGUID] = m
 		}
-		if l.known == nil {
-			m.blocks = nil
-		}
 		n.mft = m
+		if l.known == nil && m.blocks != nil {
+			m.blocks = nil
+			c.mftChanged(ni)
+		}
 	})
 	c.wantAudit = false
 }

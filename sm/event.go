@@ -65,6 +65,14 @@ type SetPartitions struct {
 // back; the snapshot shows what is acknowledged.
 type SetAliases struct{ Aliases []subnet.Alias }
 
+// ReadTables has the SL-to-VL and VL arbitration tables of nodes read that are
+// not known yet, in the background: a snapshot is published when those of a node
+// are in. Tables that the manager reads or writes of its own accord are known in
+// any case.
+type ReadTables struct {
+	Nodes []ib.GUID // node GUIDs; nil = all nodes
+}
+
 // PortLost says that our port is gone (device removed, transport closed).
 type PortLost struct{}
 
@@ -81,6 +89,7 @@ func (Reroute) event()       {}
 func (SetGroups) event()     {}
 func (SetPartitions) event() {}
 func (SetAliases) event()    {}
+func (ReadTables) event()    {}
 func (PortLost) event()      {}
 func (Stop) event()          {}
 

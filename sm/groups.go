@@ -20,7 +20,9 @@ const firstMLID ib.LID = 0xC000
 // mft is what a switch's multicast table holds as far as this mastership has
 // read it back or had it acknowledged, by position and block.
 type mft struct {
-	blocks map[uint32]*smp.MFT
+	blocks map[uint32]*smp.MFT // what they point to is not written once it is set
+	shown  []subnet.MFTBlock   // published; nil: to be made
+	listed bool                // in tablesShown
 }
 
 func mftKey(block uint16, pos uint8) uint32 { return uint32(pos)<<16 | uint32(block) }
@@ -182,6 +184,7 @@ func (c *Core) onGetMFT(it item, comp *mad.Completion) {
 		return
 	}
 	n.mft.set(uint16(it.extra()), it.port(), &t)
+	c.mftChanged(it.node())
 }
 
 func (m *mft) set(block uint16, pos uint8, t *smp.MFT) {
@@ -210,10 +213,12 @@ func (c *Core) onSetMFT(it item, comp *mad.Completion) {
 	}
 	if err != nil {
 		delete(n.mft.blocks, mftKey(block, pos)) // it may have been applied
+		c.mftChanged(it.node())
 		c.setFailed(it.node(), -1, "Set(MulticastForwardingTable)", err)
 		return
 	}
 	n.mft.set(block, pos, &t)
+	c.mftChanged(it.node())
 }
 
 // mcastTop is the MulticastFDBTop that a switch should have: the highest MLID

@@ -50,6 +50,8 @@ const (
 
 	opGetGUIDs // GUIDInfo; extra: block
 	opSetGUIDs // likewise
+	opReadSL   // as opGetSL, for those who want to know
+	opReadArb  // as opGetArb, likewise
 )
 
 func mk(o op, node int32, port uint8, extra uint32) item {

@@ -206,6 +206,7 @@ func (c *Core) arbWanted(n int32, num uint8, part uint16) (t smp.VLArb) {
 
 func (c *Core) onGetSL(it item, comp *mad.Completion) {
 	var t smp.SLtoVL
+	c.holdLane(it, comp)
 	err := answer(comp)
 	if err != nil || t.Decode(smp.Data(comp.MAD)) != nil {
 		c.laneError(it, err)
@@ -218,6 +219,7 @@ func (c *Core) onGetSL(it item, comp *mad.Completion) {
 
 func (c *Core) onGetArb(it item, comp *mad.Completion) {
 	var t smp.VLArb
+	c.holdLane(it, comp)
 	err := answer(comp)
 	if err != nil || t.Decode(smp.Data(comp.MAD)) != nil {
 		c.laneError(it, err)
@@ -237,6 +239,7 @@ func (c *Core) onGetArb(it item, comp *mad.Completion) {
 }
 
 func (c *Core) onSetLane(it item, comp *mad.Completion) {
+	c.holdLane(it, comp)
 	err := answer(comp)
 	if err != nil && it.op() == opSetSL && c.dist.next > 0 && c.phase != PhaseLanes {
 		c.lanesSetUp = false

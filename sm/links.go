@@ -26,6 +26,7 @@ func (c *Core) configure() bool {
 	}
 	c.takeLFTs()
 	c.takeGUIDs()
+	c.takeLanes()
 	ops = append(ops, c.keyOps()...)
 	if c.cfg.PlanOnly {
 		return c.startReadback()

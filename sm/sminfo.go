@@ -178,6 +178,7 @@ func (c *Core) forgetTables() {
 	clear(c.mfts)
 	clear(c.lanesOf)
 	c.forgetGUIDs()
+	c.forgetLanes()
 	c.served, c.held, c.lanesSetUp = nil, nil, false
 }
 

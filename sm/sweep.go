@@ -54,6 +54,7 @@ func (c *Core) endSweep() {
 	c.lastReport = &r
 	wasUp := c.snap != nil && c.snap.Up
 	c.publishSweep()
+	c.readSmall()
 	c.endRegion()
 	if c.up && !wasUp && c.state == subnet.Master {
 		counts := c.snap.Counts
@@ -349,6 +350,7 @@ func (c *Core) publishSweep() {
 			q.EndPort = e
 		}
 	}
+	c.carryTables(s, old)
 	s.Carry(old, c.showHeld(s, old, touched))
 	c.gen++
 	s.Gen = c.gen
@@ -425,6 +427,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		s.EndPortPort[e] = portAt[pi]
 		s.Ports[portAt[pi]].EndPort = int32(e)
 	}
+	c.showTables(s)
 	if s.Tables != nil && len(s.Tables.LFT) != len(f.swNode) {
 		s.Tables = nil // of another set of switches: nothing was installed for this one
 	}

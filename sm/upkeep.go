@@ -20,7 +20,7 @@ func (c *Core) startUpkeep() bool {
 	if !c.mayUpkeep() {
 		return false
 	}
-	if len(c.guids.todo) == 0 && c.guids.retry > c.now {
+	if len(c.guids.todo) == 0 && c.guids.retry > c.now && c.readDue() > c.now {
 		return false
 	}
 	if c.idleTimer() <= c.now {
@@ -28,6 +28,7 @@ func (c *Core) startUpkeep() bool {
 	}
 	c.enter(PhaseUpkeep)
 	c.upkeepGUIDs(upkeepPortion)
+	c.upkeepReads(upkeepPortion)
 	return true
 }
 
@@ -55,13 +56,15 @@ func (c *Core) idleTimer() mad.Time {
 
 // publishHeld publishes what upkeep changed.
 func (c *Core) publishHeld() {
-	if len(c.guids.shown) == 0 || c.snap == nil || c.snapOf != c.f {
+	if len(c.guids.shown) == 0 && !c.readDone || c.snap == nil || c.snapOf != c.f {
 		return
 	}
 	old := c.snap
 	s := &subnet.Snapshot{}
 	*s = *old
 	c.fillHead(s)
+	c.readDone = false
+	c.carryTables(s, old)
 	s.Carry(old, c.showHeld(s, old, nil))
 	c.gen++
 	s.Gen = c.gen

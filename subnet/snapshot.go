@@ -156,10 +156,15 @@ type Snapshot struct {
 	SweepNanos  int64    // how long the last sweep took
 	// Partitions is the policy that is in force, nil before there is one.
 	Partitions *partition.Policy
-	lidPort    []int32 // index in Ports by LID, -1
-	guidPort   []guidRef
-	wires      []wire     // by index in Ports
-	switches   []crossing // by index in Graph.Switches
+	// Lanes, by node, and MFTs, by switch of the graph, are what is known of
+	// lane and multicast tables; SLtoVL, VLArb and MFTBlocks read them.
+	Lanes []*LaneTables
+	MFTs  [][]MFTBlock
+
+	lidPort  []int32 // index in Ports by LID, -1
+	guidPort []guidRef
+	wires    []wire     // by index in Ports
+	switches []crossing // by index in Graph.Switches
 }
 
 // guidRef is an entry of guidPort, which is in ascending order: a port's own

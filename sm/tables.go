@@ -1,0 +1,299 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// What this mastership has read of SL-to-VL, VL arbitration and multicast
+// tables, or had acknowledged, is kept for the snapshot. A subnet that does not
+// need lanes reads none of the first two, so ReadTables has them read in the
+// background where somebody wants to know, and Config.ReadLanes in small subnets
+// once they are up: a switch of 36 ports has 1369 SL-to-VL tables.
+
+// unreadable stands for a table that an agent refuses to show.
+const unreadable = 0xFFFF
+
+// laneTables are those of a node. Both lists are as in subnet.LaneTables.
+type laneTables struct {
+	sl, arb  []uint16
+	shown    *subnet.LaneTables // which may share the lists; nil: to be made
+	complete bool               // all were read
+	listed   bool               // in tablesShown
+	tries    uint8              // to read them that failed
+}
+
+// laneRows holds each different table once. Rows are only appended, so
+// snapshots share them.
+type laneRows struct {
+	sl    []smp.SLtoVL
+	arb   []smp.VLArb
+	slAt  map[smp.SLtoVL]uint16
+	arbAt map[smp.VLArb]uint16
+	same  map[uint64]*subnet.LaneTables // tables of nodes, by hash
+}
+
+func newLaneRows() laneRows {
+	return laneRows{slAt: map[smp.SLtoVL]uint16{}, arbAt: map[smp.VLArb]uint16{}, same: map[uint64]*subnet.LaneTables{}}
+}
+
+func intern[T comparable](rows *[]T, at map[T]uint16, t *T) uint16 {
+	k, ok := at[*t]
+	if !ok && len(*rows) < unreadable-1 {
+		*rows = append(*rows, *t)
+		k = uint16(len(*rows))
+		at[*t] = k
+	}
+	return k
+}
+
+// forgetLanes is for a new mastership.
+func (c *Core) forgetLanes() {
+	clear(c.laneTabs)
+	clear(c.reading)
+	c.laneRows, c.reads, c.readDone = newLaneRows(), nil, false
+}
+
+// lanesOfNode are the tables of a node, which are made if there are none.
+func (c *Core) lanesOfNode(ni int32) *laneTables {
+	n := &c.f.nodes[ni]
+	l := c.laneTabs[n.info.NodeGUID]
+	if l == nil {
+		ports := int(n.info.NumPorts) + 1
+		l = &laneTables{sl: make([]uint16, ports), arb: make([]uint16, 4*ports)}
+		if n.isSwitch() {
+			l.sl = make([]uint16, ports*ports)
+		}
+		c.laneTabs[n.info.NodeGUID] = l
+	}
+	return l
+}
+
+// holdSL notes an SL-to-VL table; 0 for one that is not known, unreadable for
+// one that is not shown.
+func (c *Core) holdSL(ni int32, in, out uint8, k uint16) {
+	l := c.lanesOfNode(ni)
+	at := int(out)
+	if n := &c.f.nodes[ni]; n.isSwitch() {
+		at += int(in) * (int(n.info.NumPorts) + 1)
+	}
+	if l.sl[at] == k {
+		return
+	}
+	c.changeLanes(ni, l)
+	l.sl[at] = k
+}
+
+func (c *Core) holdArb(ni int32, port uint8, block uint32, k uint16) {
+	l := c.lanesOfNode(ni)
+	at := int(port)*4 + int(block) - 1
+	if l.arb[at] == k {
+		return
+	}
+	c.changeLanes(ni, l)
+	l.arb[at] = k
+}
+
+// changeLanes is called before tables are noted.
+func (c *Core) changeLanes(ni int32, l *laneTables) {
+	if l.shown != nil {
+		l.sl, l.arb = slices.Clone(l.sl), slices.Clone(l.arb)
+		l.shown = nil
+	}
+	if !l.listed {
+		l.listed = true
+		c.tablesShown = append(c.tablesShown, ni)
+	}
+}
+
+// holdLane notes the answer to an item that reads or writes a lane table.
+func (c *Core) holdLane(it item, comp *mad.Completion) {
+	ni, p, x := it.node(), it.port(), it.extra()
+	err := answer(comp)
+	if it.op() == opGetArb || it.op() == opSetArb || it.op() == opReadArb {
+		var t smp.VLArb
+		k := uint16(0)
+		switch {
+		case err == nil && t.Decode(smp.Data(comp.MAD)) == nil:
+			k = intern(&c.laneRows.arb, c.laneRows.arbAt, &t)
+		case err != nil && !mad.Unanswered(err) && it.op() != opSetArb:
+			k = unreadable
+		}
+		c.holdArb(ni, p, x, k)
+		return
+	}
+	var t smp.SLtoVL
+	k := uint16(0)
+	from := comp.MAD
+	if it.op() == opSetSL {
+		from = comp.Request // the answer to a Set for many ports is that of one
+	}
+	switch {
+	case err == nil && t.Decode(smp.Data(from)) == nil:
+		k = intern(&c.laneRows.sl, c.laneRows.slAt, &t)
+	case err != nil && !mad.Unanswered(err) && it.op() != opSetSL:
+		k = unreadable
+	}
+	if it.op() == opSetSL && x&slAllIn != 0 {
+		for in := range c.f.nodes[ni].info.NumPorts + 1 {
+			c.holdSL(ni, in, p, k)
+		}
+		return
+	}
+	c.holdSL(ni, uint8(x), p, k)
+}
+
+// takeLanes forgets the tables of nodes that may have lost them: those that are
+// new or were reset.
+func (c *Core) takeLanes() {
+	if len(c.laneTabs) == 0 {
+		return
+	}
+	f := c.f
+	c.scopeNodes(func(ni int32, n *node) {
+		l := c.laneTabs[n.info.NodeGUID]
+		if l == nil {
+			return
+		}
+		lost := n.flags&(nNew|nReset) != 0 || !n.ok()
+		if n.isSwitch() {
+			p0 := f.portOf(ni, 0)
+			lost = lost || p0.info.LID != p0.lid || c.allInit(ni)
+		} else {
+			for i := range f.nodePorts(ni) {
+				p := f.portOf(ni, uint8(i))
+				lost = lost || p.lid != 0 && (p.info.LID != p.lid || p.info.PortState <= ib.StateInit)
+			}
+		}
+		if lost {
+			delete(c.laneTabs, n.info.NodeGUID)
+			c.tablesShown = append(c.tablesShown, ni)
+			for i := range c.reads {
+				if c.reads[i].guid == n.info.NodeGUID {
+					c.reads[i].at = 0
+				}
+			}
+		}
+	})
+	if !c.reg.on {
+		for g := range c.laneTabs {
+			if _, ok := f.find(g); !ok {
+				delete(c.laneTabs, g)
+			}
+		}
+	}
+}
+
+// showLanes is the published form of the tables of a node, nil if nothing is
+// known. Nodes with equal tables share it.
+func (c *Core) showLanes(g ib.GUID) *subnet.LaneTables {
+	l := c.laneTabs[g]
+	if l == nil {
+		return nil
+	}
+	l.listed = false
+	if l.shown != nil {
+		return l.shown
+	}
+	h := uint64(14695981039346656037) // FNV-1a
+	for _, list := range [2][]uint16{l.sl, l.arb} {
+		for _, v := range list {
+			h = (h ^ uint64(v)) * 1099511628211
+		}
+	}
+	r := &c.laneRows
+	// Nodes that share have the same rows: these are only appended.
+	if s := r.same[h]; s != nil && slices.Equal(s.SL, l.sl) && slices.Equal(s.Arb, l.arb) {
+		l.sl, l.arb, l.shown = s.SL, s.Arb, s
+		return s
+	}
+	l.shown = &subnet.LaneTables{SL: l.sl, Arb: l.arb, SLRows: r.sl, ArbRows: r.arb}
+	if c.reading[g] {
+		return l.shown // there is more to come
+	}
+	if len(r.same) >= 1<<12 { // mostly of the past
+		clear(r.same)
+	}
+	r.same[h] = l.shown
+	return l.shown
+}
+
+// mftChanged is called when a block of a switch's multicast table is read or
+// written.
+func (c *Core) mftChanged(ni int32) {
+	m := c.f.nodes[ni].mft
+	m.shown = nil
+	if !m.listed {
+		m.listed = true
+		c.tablesShown = append(c.tablesShown, ni)
+	}
+}
+
+// show is the published form of a multicast table.
+func (m *mft) show() []subnet.MFTBlock {
+	if m == nil {
+		return nil
+	}
+	m.listed = false
+	if len(m.blocks) == 0 {
+		return nil
+	}
+	if m.shown == nil {
+		m.shown = make([]subnet.MFTBlock, 0, len(m.blocks))
+		for key, b := range m.blocks {
+			m.shown = append(m.shown, subnet.MFTBlock{Block: uint16(key), Position: uint8(key >> 16), Masks: b})
+		}
+		slices.SortFunc(m.shown, subnet.CompareMFTBlocks)
+	}
+	return m.shown
+}
+
+// showTables fills the tables of a snapshot that is built anew.
+func (c *Core) showTables(s *subnet.Snapshot) {
+	f := c.f
+	c.tablesShown = c.tablesShown[:0]
+	if len(c.laneTabs) > 0 {
+		s.Lanes = make([]*subnet.LaneTables, len(s.Nodes))
+		for i := range s.Nodes {
+			s.Lanes[i] = c.showLanes(s.Nodes[i].Info.NodeGUID)
+		}
+	}
+	s.MFTs = make([][]subnet.MFTBlock, len(f.swNode))
+	for i, ni := range f.swNode {
+		s.MFTs[i] = f.nodes[ni].mft.show()
+	}
+}
+
+// carryTables brings the tables of a copy of a snapshot up to date.
+func (c *Core) carryTables(s, old *subnet.Snapshot) {
+	f := c.f
+	lanes, mfts := false, false
+	for _, ni := range c.tablesShown {
+		n := &f.nodes[ni]
+		if n.flags&nGone != 0 {
+			continue
+		}
+		i := c.snapAt[ni]
+		l := c.showLanes(n.info.NodeGUID)
+		if l != nil || int(i) < len(old.Lanes) && old.Lanes[i] != nil {
+			if !lanes {
+				lanes = true
+				s.Lanes = make([]*subnet.LaneTables, len(s.Nodes))
+				copy(s.Lanes, old.Lanes)
+			}
+			s.Lanes[i] = l
+		}
+		if n.gsw >= 0 && int(n.gsw) < len(old.MFTs) {
+			if !mfts {
+				mfts = true
+				s.MFTs = slices.Clone(old.MFTs)
+			}
+			s.MFTs[n.gsw] = n.mft.show()
+		}
+	}
+	c.tablesShown = c.tablesShown[:0]
+}
