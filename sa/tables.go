@@ -127,7 +127,8 @@ func guidInfoRecords(q *query) {
 }
 
 // pKeyRecords answers P_KeyTableRecord queries of those who are trusted: the
-// tables as the ports have them, switch external ports included.
+// tables as the ports have them, empty blocks and switch external ports
+// included.
 func pKeyRecords(q *query) {
 	if !q.trusted {
 		q.status = statusInvalid
@@ -136,13 +137,19 @@ func pKeyRecords(q *query) {
 	var want wire.PKeyTableRecord
 	_ = want.Decode(q.data)
 	each(q, wire.PKeyCompLID, func(ep *subnet.Port) {
+		nd := &q.s.Nodes[ep.Node]
 		ports := q.ports(ep)
 		for i := range ports {
 			p := &ports[i]
 			if p.PKeys == nil || q.skips(wire.PKeyCompPortNum, int(want.PortNum), int(p.Num)) {
 				continue
 			}
-			for b := 0; b == 0 || b*smp.PKeyBlockLen < len(p.PKeys); b++ {
+			room := int(nd.Info.PartitionCap)
+			if nd.Info.NodeType == ib.NodeSwitch && p.Num != 0 {
+				room = int(nd.Switch.PartitionEnforcementCap)
+			}
+			room = max(room, len(p.PKeys), 1)
+			for b := 0; b*smp.PKeyBlockLen < room; b++ {
 				if q.skips(wire.PKeyCompBlock, int(want.Block), b) {
 					continue
 				}
@@ -151,7 +158,9 @@ func pKeyRecords(q *query) {
 					return
 				}
 				r := wire.PKeyTableRecord{LID: ep.LID, Block: uint16(b), PortNum: p.Num}
-				copy(r.PKeyTable[:], p.PKeys[b*smp.PKeyBlockLen:])
+				if first := b * smp.PKeyBlockLen; first < len(p.PKeys) {
+					copy(r.PKeyTable[:], p.PKeys[first:])
+				}
 				r.Put(rec)
 			}
 		}

@@ -309,7 +309,10 @@ func (c *Core) snapPort(at []int32, p *port) subnet.Port {
 		q.MTU = min(max(p.info.MTUCap, 1), 5)
 	}
 	if q.Rate == 0 && p.num == 0 {
-		q.Rate = ib.RateOf(ib.Width4x, ib.SpeedSDR)
+		// Port 0 of a switch has no link, but may say how fast it is.
+		if q.Rate = c.rate(p); q.Rate == 0 {
+			q.Rate = ib.RateOf(ib.Width4x, ib.SpeedSDR)
+		}
 	}
 	return q
 }
