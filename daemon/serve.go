@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"heddle/ib"
+	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sa"
 	"heddle/sm"
@@ -78,8 +80,8 @@ func (d *Daemon) receiveSA(p *mad.Packet) *mad.Packet {
 	case p.Status == mad.Failed:
 		bump(&d.sa.returned)
 		return p
-	case method.IsResponse():
-		return p
+	case method.IsResponse(), len(p.Data) >= wire.HeaderLen && wire.RMPPTypeOf(p.Data) > wire.RMPPData:
+		return p // no request: an answer, or an acknowledgement of one of ours
 	}
 	bump(&d.sa.requests[attrSlot(p.Data)][methodSlotOf[method]])
 	q := d.queries
@@ -113,10 +115,20 @@ type worker struct {
 
 func (w *worker) run(ctx context.Context) {
 	d := w.d
-	n := 0
+	n, looked := 0, false
 	for {
 		n = d.queries.take(w.batch[:], w.batch[:n], 2*len(d.sa.workers))
-		if n == 0 {
+		switch {
+		case n > 0:
+			looked = false
+		case !looked:
+			// To look again after the receiver has had its turn is cheaper than
+			// to sleep and be woken.
+			looked = true
+			runtime.Gosched()
+			continue
+		default:
+			looked = false
 			select {
 			case <-ctx.Done():
 				return
