@@ -14,6 +14,7 @@ import (
 	"heddle/api"
 	"heddle/daemon"
 	"heddle/fabric"
+	"heddle/mad"
 	"heddle/route"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
@@ -36,6 +37,12 @@ type rig struct {
 
 func newRig(t *testing.T, once bool, kind string, params ...string) *rig {
 	t.Helper()
+	return newRigOver(t, once, func(p mad.Transport) mad.Transport { return p }, kind, params...)
+}
+
+// newRigOver is newRig with something between port and daemon.
+func newRigOver(t *testing.T, once bool, over func(mad.Transport) mad.Transport, kind string, params ...string) *rig {
+	t.Helper()
 	f, err := fabric.Generate(kind, params, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +61,7 @@ func newRig(t *testing.T, once bool, kind string, params ...string) *rig {
 	t.Cleanup(func() { port.Close() })
 	core := sm.Config{Engines: []route.Engine{minhop.Engine{}, updn.Engine{}}, SMKey: 1, MaxWindow: port.MaxInFlight()}
 	r.d = daemon.New(daemon.Config{
-		Port: port, PortName: "test", Core: core, Store: store.NewMemory(), Once: once,
+		Port: over(port), PortName: "test", Core: core, Store: store.NewMemory(), Once: once,
 		OnUp: func(s *subnet.Snapshot) { r.up <- s },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
