@@ -25,7 +25,7 @@ var (
 	hosts  = flag.String("hosts", "324,648,5832,11664", "fat trees to bring up")
 	limit  = flag.Duration("limit", 2*time.Minute, "how long one run of a peer may take")
 	runs   = flag.Int("runs", 5, "runs of what takes under 20 s")
-	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, routes (default all but routes)")
+	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, sa, routes (default all but routes)")
 )
 
 const short = 20 * time.Second
@@ -71,17 +71,27 @@ func run() error {
 	for _, part := range []struct {
 		name string
 		do   func([]int) error
-	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"routes", b.routes}} {
+	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"sa", b.serveSA}, {"routes", b.routes}} {
 		if *only == "" && part.name == "routes" || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}
 		begin := time.Now()
-		if err := part.do(sizes); err != nil {
+		of := sizes
+		if part.name == "sa" && !given("hosts") {
+			of = saHosts
+		}
+		if err := part.do(of); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s took %.0f s\n", part.name, time.Since(begin).Seconds())
 	}
 	return nil
+}
+
+// given reports whether a flag is on the command line.
+func given(name string) (found bool) {
+	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
 // find looks for a peer where a user's PATH may not lead.

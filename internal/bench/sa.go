@@ -1,0 +1,435 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"heddle/fabric"
+	"heddle/flood"
+)
+
+// saTime is how long each load is measured, in seconds.
+const saTime = "1s"
+
+// saWindows are the numbers of instances: on one port, and for 961 as in the
+// paper's last round one SIF and 192 on each of five MIFs.
+var saWindows = []int{1, 16, 64, 961}
+
+// saHosts are the sizes that are compared unless -hosts is given.
+var saHosts = []int{648, 11664}
+
+// saMaxDst bounds the destinations, which go on a command line.
+const saMaxDst = 4096
+
+// A served is an SA under measure, on a simulator of its own: all are there at
+// once and are asked in turn, so that what else the machine does hits all.
+type served struct {
+	who   string
+	sock  string
+	procs []*program
+	echo  *echoing
+	// busy makes the manager do something and returns when that is over or stop
+	// is closed; by what it does.
+	busy map[string]func(stop <-chan struct{}) error
+}
+
+// What a manager does meanwhile. OpenSM does not route anew without a sweep,
+// nor sweep without routing anew.
+const (
+	idle     = "nothing"
+	sweeping = "sweeps"
+	routing  = "new routes"
+)
+
+// sweepEvery is the least time from one sweep to the next: two managers whose
+// sweeps do not take the same time should make as many. New routes follow each
+// other without a pause, so that there is no time without.
+const sweepEvery = 500 * time.Millisecond
+
+func (s *served) end() {
+	if s.echo != nil {
+		_ = s.echo.end()
+		s.echo = nil
+	}
+	for i := len(s.procs) - 1; i >= 0; i-- {
+		s.procs[i].stop(syscall.SIGKILL)
+	}
+	s.procs = nil
+}
+
+// serveSA measures Heddle's SA and OpenSM's over the same simulator with the
+// same client, idle and while full sweeps with new routes follow each other,
+// and beside them what the sockets and the simulator let through at most.
+func (b *bench) serveSA(sizes []int) error {
+	t := b.table("PathRecord queries through ibsim's protocol", "hosts", "instances", "SA", "meanwhile", "of these a second",
+		"queries/s", "÷ OpenSM", "÷ limit", "median", "99 %", "longest", "busy", "timeouts")
+	for _, n := range sizes {
+		if err := b.saSize(t, n); err != nil {
+			return fmt.Errorf("%d hosts: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) saSize(t table, hosts int) error {
+	net, err := b.net(hosts)
+	if err != nil {
+		return err
+	}
+	nodes, dst, err := floodable(net)
+	if err != nil {
+		return err
+	}
+	var sas []*served
+	defer func() {
+		for _, s := range sas {
+			s.end()
+		}
+	}()
+	for _, start := range []func(string) (*served, error){b.echoSA, b.theirSA, b.ourSA} {
+		s, err := start(net)
+		if s != nil {
+			sas = append(sas, s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	loads := make([]saLoad, 0, 3*len(saWindows))
+	for _, window := range saWindows {
+		l := saLoad{window: window, meanwhile: idle, sas: sas, figures: make([][]flood.Figures, len(sas)), rate: make([][]float64, len(sas))}
+		for range b.runs {
+			for i := range sas {
+				if err := b.floodSA(&l, i, nodes, dst); err != nil {
+					return err
+				}
+			}
+		}
+		loads = append(loads, l)
+		l.print(t, hosts)
+	}
+	// A sweep of one that goes on while another is measured would spoil that:
+	// each has the machine for itself, and ends after its last turn.
+	for _, what := range []string{sweeping, routing} {
+		for _, window := range saWindows {
+			loads = append(loads, saLoad{window: window, meanwhile: what, sas: sas, figures: make([][]flood.Figures, len(sas)), rate: make([][]float64, len(sas))})
+		}
+	}
+	for i, s := range sas {
+		for k := range loads {
+			if l := &loads[k]; s.busy[l.meanwhile] != nil {
+				for range b.runs {
+					if err := b.floodSA(l, i, nodes, dst); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		s.end()
+	}
+	for k := range loads {
+		if loads[k].meanwhile != idle {
+			loads[k].print(t, hosts)
+		}
+	}
+	return nil
+}
+
+// saLoad is one load and what came of it, by SA and run.
+type saLoad struct {
+	window    int
+	meanwhile string
+	sas       []*served
+	figures   [][]flood.Figures
+	rate      [][]float64 // sweeps or new tables a second
+}
+
+// The order of the SAs of one size.
+const (
+	atLimit = iota
+	atTheirs
+	atOurs
+)
+
+// mid is the median of one figure of one SA, 0 if it was not measured.
+func (l *saLoad) mid(sa int, get func(*flood.Figures) float64) float64 {
+	var v []float64
+	for k := range l.figures[sa] {
+		v = append(v, get(&l.figures[sa][k]))
+	}
+	if len(v) == 0 {
+		return 0
+	}
+	return mid(v)
+}
+
+// print prints the medians of one load.
+func (l *saLoad) print(t table, hosts int) {
+	qps := func(f *flood.Figures) float64 { return f.QPS }
+	over := func(x, y float64) string {
+		if y == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2f", x/y)
+	}
+	for i, s := range l.sas {
+		if len(l.figures[i]) == 0 {
+			continue
+		}
+		r := l.mid(i, qps)
+		ratio, part, again := "", "", ""
+		if i == atOurs {
+			ratio = over(r, l.mid(atTheirs, qps))
+		}
+		if i != atLimit {
+			part = over(r, l.mid(atLimit, qps))
+		}
+		if l.meanwhile != idle {
+			again = fmt.Sprintf("%.1f", mid(l.rate[i]))
+		}
+		t.row("%d|%d|%s|%s|%s|%.0f|%s|%s|%s|%s|%s|%.0f|%.0f", hosts, l.window, s.who, l.meanwhile, again, r, ratio, part,
+			microseconds(l.mid(i, func(f *flood.Figures) float64 { return f.Median })),
+			microseconds(l.mid(i, func(f *flood.Figures) float64 { return f.P99 })),
+			microseconds(l.mid(i, func(f *flood.Figures) float64 { return f.Max })),
+			l.mid(i, func(f *flood.Figures) float64 { return float64(f.Busy) }),
+			l.mid(i, func(f *flood.Figures) float64 { return float64(f.Timeouts) }))
+	}
+}
+
+func microseconds(us float64) string {
+	if us >= 1e4 {
+		return fmt.Sprintf("%.1f ms", us/1e3)
+	}
+	return fmt.Sprintf("%.0f µs", us)
+}
+
+// floodable reads from a netlist which nodes to flood from, those after the
+// manager's, and the destinations, spread over the whole fabric.
+func floodable(net string) (nodes []string, dst string, err error) {
+	file, err := os.Open(net)
+	if err != nil {
+		return nil, "", err
+	}
+	defer file.Close()
+	f, err := fabric.ReadNetlist(file, fabric.NetlistOptions{})
+	if err != nil {
+		return nil, "", err
+	}
+	var guids []string
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; !n.IsSwitch() {
+			nodes = append(nodes, n.ID)
+			guids = append(guids, n.Ports[1].GUID.String())
+		}
+	}
+	step := (len(guids) + saMaxDst - 1) / saMaxDst
+	var some []string
+	for i := 0; i < len(guids); i += step {
+		some = append(some, guids[i])
+	}
+	return nodes[1:7], strings.Join(some, ","), nil
+}
+
+// floodSA floods an SA once and notes the figures of all instances together.
+func (b *bench) floodSA(l *saLoad, sa int, nodes []string, dst string) error {
+	s := l.sas[sa]
+	at := func(i int) string { return "ibsim:" + nodes[i] + "@" + s.sock }
+	args := []string{"flood", "--json", "--dst", dst, "--port", at(0), "--window", strconv.Itoa(l.window), "--time", saTime}
+	if l.window == 961 {
+		args = []string{"flood", "--json", "--dst", dst, "--sif", at(0), "--instances", "192", "--rounds", "2", "--round-time", saTime}
+		for i := range 5 {
+			args = append(args, "--mif", at(1+i))
+		}
+	}
+	end := s.keepBusy(l.meanwhile)
+	out, err := output(b.dir, nil, b.bin, args...)
+	rate, busyErr := end()
+	if err = errors.Join(err, busyErr); err != nil {
+		return fmt.Errorf("%s, %d instances: %w", s.who, l.window, err)
+	}
+	// The total is what plain loads have at the top.
+	var x struct {
+		flood.Figures
+		Total *flood.Figures `json:"total"`
+	}
+	if err := json.Unmarshal(out, &x); err != nil {
+		return err
+	}
+	if x.Total != nil {
+		x.Figures = *x.Total
+	}
+	l.figures[sa] = append(l.figures[sa], x.Figures)
+	l.rate[sa] = append(l.rate[sa], rate)
+	return nil
+}
+
+// keepBusy makes the manager do something again and again until end is called,
+// which returns how often a second it was done.
+func (s *served) keepBusy(what string) (end func() (float64, error)) {
+	do := s.busy[what]
+	if do == nil {
+		return func() (float64, error) { return 0, nil }
+	}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	begin := time.Now()
+	var n atomic.Int64
+	pause := time.Duration(0)
+	if what == sweeping {
+		pause = sweepEvery
+	}
+	go func() {
+		for next := begin; ; next = next.Add(max(pause, time.Since(next))) {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-time.After(time.Until(next)):
+			}
+			if err := do(stop); err != nil {
+				done <- err
+				return
+			}
+			n.Add(1)
+		}
+	}()
+	return func() (float64, error) {
+		took := time.Since(begin).Seconds()
+		rate := float64(n.Load()) / took
+		close(stop)
+		return rate, <-done
+	}
+}
+
+// onSim starts a simulator for an SA.
+func (b *bench) onSim(who, net string) (*served, error) {
+	p, name, err := b.serve("heddle sim", net)
+	if err != nil {
+		return nil, err
+	}
+	return &served{who: who, sock: name, procs: []*program{p}}, nil
+}
+
+// echoSA is the limit: a subnet that is up, and an SA that does nothing.
+func (b *bench) echoSA(net string) (*served, error) {
+	s, err := b.onSim("(limit)", net)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := output(b.dir, nil, b.bin, "sm", "--once", "--port", "ibsim:@"+s.sock, "--api", "", "--api-socket", filepath.Join(b.dir, s.sock+".api")); err != nil {
+		return s, err
+	}
+	s.echo, err = startEcho(s.sock)
+	return s, err
+}
+
+func (b *bench) ourSA(netlist string) (*served, error) {
+	s, err := b.onSim("heddle", netlist)
+	if err != nil {
+		return nil, err
+	}
+	api := filepath.Join(b.dir, s.sock+".api")
+	p, err := launch(b.dir, nil, b.bin, "sm", "--port", "ibsim:@"+s.sock, "--api", "", "--api-socket", api)
+	if err != nil {
+		return s, err
+	}
+	s.procs = append(s.procs, p)
+	c := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", api)
+		},
+	}}
+	s.busy = map[string]func(<-chan struct{}) error{
+		sweeping: func(stop <-chan struct{}) error { return ourSweep(c, "/v1/sweep", stop) },
+		routing:  func(stop <-chan struct{}) error { return ourSweep(c, "/v1/reroute?rebalance=true", stop) },
+	}
+	_, err = p.await("SUBNET UP", b.limit)
+	return s, err
+}
+
+// ourSweep asks the manager for a sweep and waits until it has made one.
+func ourSweep(c *http.Client, path string, stop <-chan struct{}) error {
+	before, err := sweepsMade(c)
+	if err != nil {
+		return err
+	}
+	resp, err := c.Post("http://localhost"+path, "application/json", nil)
+	if err != nil {
+		return err
+	}
+	resp.Body.Close()
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("POST %s: %s", path, resp.Status)
+	}
+	for {
+		n, err := sweepsMade(c)
+		if err != nil || n > before {
+			return err
+		}
+		select {
+		case <-stop:
+			return nil
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// sweepsMade is how many sweeps have ended.
+func sweepsMade(c *http.Client) (n uint64, err error) {
+	resp, err := c.Get("http://localhost/v1/status")
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	var st struct {
+		Sweeps uint64 `json:"sweeps"`
+	}
+	err = json.NewDecoder(resp.Body).Decode(&st)
+	return st.Sweeps, err
+}
+
+// theirSA is OpenSM; a hangup makes it sweep and route anew.
+func (b *bench) theirSA(net string) (*served, error) {
+	s, err := b.onSim("OpenSM", net)
+	if err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp(b.dir, "sa")
+	if err != nil {
+		return s, err
+	}
+	p, err := launch(tmp, []string{"IBSIM_SOCKNAME=" + s.sock, "OSM_TMP_DIR=" + tmp, "OSM_CACHE_DIR=" + tmp, "LD_PRELOAD="},
+		"ibsim-run", b.opensm, "-d", "2", "-f", "stdout", "-R", "minhop")
+	if err != nil {
+		return s, err
+	}
+	s.procs = append(s.procs, p)
+	const up = "SUBNET UP"
+	s.busy = map[string]func(<-chan struct{}) error{sweeping: func(stop <-chan struct{}) error {
+		before := strings.Count(p.Output(), up)
+		p.Signal(syscall.SIGHUP)
+		for strings.Count(p.Output(), up) == before {
+			select {
+			case <-stop:
+				return nil
+			case <-p.Done():
+				return fmt.Errorf("OpenSM ended: %s", last(p.Output()))
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+		return nil
+	}}
+	_, err = p.await(up, b.limit)
+	return s, err
+}
