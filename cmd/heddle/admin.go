@@ -33,7 +33,8 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.partitions, "partitions", "", "`FILE` of partitions, in the form of OpenSM's partitions.conf; read again on SIGHUP; default: those stored, else everybody in the default partition")
 	fs.StringVar(&f.qos, "qos-policy", "", "`FILE` with the QoS policy of path answers, in the form of OpenSM's qos-policy.conf; read again on SIGHUP")
 	fs.StringVar(&f.saKey, "sa-key", "1", "64-bit `KEY` that makes an SA request trusted (OpenSM has 1 too); 0 trusts nobody")
-	fs.Uint8Var(&f.pathCaching, "sa-path-caching", 0, "`BITS` to put into the reserved field at bit offset 353 of PathRecord answers, which tell hosts that they may cache (subnet_supports_sa_path_caching): 1; 0 for none")
+	fs.Uint8Var(&f.pathCaching, "subnet-supports-sa-path-caching", 0, "`BITS` to put into the reserved field at bit offset 353 of PathRecord answers, which tells hosts that they may cache paths; without a value 1, 0 for none")
+	fs.Lookup("subnet-supports-sa-path-caching").NoOptDefVal = "1"
 	fs.IntVar(&f.queue, "sa-queue", 0, "`MOST` SA requests that wait, of all hosts; 0 = 8192; what is more is answered BUSY")
 	fs.IntVar(&f.queueEach, "sa-queue-each", 0, "`MOST` of one LID; 0 = 1024")
 }
@@ -46,7 +47,7 @@ func (f *adminFlags) configure(cfg *daemon.Config, log *slog.Logger) error {
 	}
 	switch {
 	case f.pathCaching > 7:
-		return usagef("--sa-path-caching %d: want 0 to 7", f.pathCaching)
+		return usagef("--subnet-supports-sa-path-caching %d: want 0 to 7", f.pathCaching)
 	case f.queue < 0 || f.queue > 65535 || f.queueEach < 0:
 		return usagef("--sa-queue: want 0 to 65535, --sa-queue-each must not be negative")
 	}
