@@ -169,15 +169,18 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 		at := aliasAt{p.GUID, r.Block*guidsPerBlock + uint8(i)}
 		old := x.get(at)
 		e := old
+		free := func(g ib.GUID) bool {
+			return !x.taken(q.s, g, at) && !slices.ContainsFunc(want[:i], func(o aliasEntry) bool { return o.guid == g })
+		}
 		switch g := r.GUIDInfo[i]; {
 		case del:
 			e.guid = 0
 		case g == 0:
-			e.guid = x.assign(c, q.s, at, &e)
-		case x.taken(q.s, g, at) || slices.ContainsFunc(want[:i], func(o aliasEntry) bool { return o.guid == g }):
-			w.refused |= 1 << i
-		default:
+			e.guid = x.assign(c, &e, free)
+		case free(g):
 			e.guid = g
+		default:
+			w.refused |= 1 << i
 		}
 		if e.guid != old.guid && old.guid != 0 && c.inGroup(old.guid) {
 			return statusDenied
@@ -220,8 +223,8 @@ const assignedOUI = 0x001405
 
 // assign chooses a GUID for an entry: the one it had before if that is free,
 // else the next number.
-func (x *aliases) assign(c *Core, s *subnet.Snapshot, at aliasAt, e *aliasEntry) ib.GUID {
-	if e.assigned != 0 && !x.taken(s, e.assigned, at) {
+func (x *aliases) assign(c *Core, e *aliasEntry, free func(ib.GUID) bool) ib.GUID {
+	if e.assigned != 0 && free(e.assigned) {
 		return e.assigned
 	}
 	for range assignTries {
@@ -229,7 +232,7 @@ func (x *aliases) assign(c *Core, s *subnet.Snapshot, at aliasAt, e *aliasEntry)
 			continue
 		}
 		g := ib.GUID(assignedOUI<<40 | uint64(c.cfg.AssignedGUIDByte)<<32 | uint64(x.last))
-		if !x.taken(s, g, at) {
+		if free(g) {
 			e.assigned = g
 			return g
 		}
