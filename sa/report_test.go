@@ -212,8 +212,8 @@ func TestNoLeak(t *testing.T) {
 		s := serviceOf(uint64(i), 1, "s")
 		s.ServiceLease = uint32(1 + rng.IntN(1000))
 		r.want(lid, set(wire.AttrServiceRecord, compRID|wire.ServiceCompServiceLease, s), 0)
-		r.want(lid, inform(trapNumber(0x8000 | uint16(i))), 0)
-		r.want(lid, leave(trapNumber(0x8000 | uint16(i))), 0)
+		r.want(lid, inform(trapNumber(0x8000|uint16(i))), 0)
+		r.want(lid, leave(trapNumber(0x8000|uint16(i))), 0)
 		r.want(lid, del(wire.AttrServiceRecord, compRID, s), 0)
 		r.notices, r.sends = nil, nil
 		if i%1000 == 0 {

@@ -1,0 +1,188 @@
+package lab
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"heddle/fabric"
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/sim"
+	"heddle/subnet"
+)
+
+// listener is a program on a host that has subscribed.
+type listener struct {
+	*Client
+	got    []wire.Notice
+	behind []wire.PathRecord // what follows the notices of traps 68 and 69
+}
+
+// listen subscribes a host to traps.
+func listen(t *testing.T, c *Cluster, node string, traps ...uint16) *listener {
+	t.Helper()
+	k, err := c.Client(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &listener{Client: k}
+	k.OnReport = func(p *mad.Packet) {
+		var n wire.Notice
+		var r wire.PathRecord
+		data := p.Data[wire.DataOffset:]
+		if err := n.Decode(data[:wire.NoticeLen]); err != nil {
+			t.Error(err)
+		}
+		if err := r.Decode(data[wire.NoticeLen : wire.NoticeLen+wire.PathRecordLen]); err != nil {
+			t.Error(err)
+		}
+		l.got, l.behind = append(l.got, n), append(l.behind, r)
+	}
+	for _, n := range traps {
+		info := wire.InformInfo{
+			LIDRangeBegin: wire.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: wire.InformAllTypes, TrapNumber: n, Producer: wire.InformAllProducers,
+		}
+		var m ib.MAD
+		wire.New(&m, ib.MethodSet, wire.AttrInformInfo, 0, 0)
+		info.Put(wire.Data(&m))
+		b, err := k.Ask(time.Second, &m)
+		if err != nil || binary.BigEndian.Uint16(b[4:]) != 0 {
+			t.Fatalf("subscription to trap %d: %v %x", n, err, b)
+		}
+	}
+	return l
+}
+
+// take waits for n Reports and returns them.
+func (l *listener) take(t *testing.T, n int) ([]wire.Notice, []wire.PathRecord) {
+	t.Helper()
+	_ = l.c.RunUntil(20*time.Second, func() bool { return len(l.got) >= n })
+	l.c.Run(5 * time.Second)
+	got, paths := l.got, l.behind
+	l.got, l.behind = nil, nil
+	if len(got) != n {
+		t.Fatalf("%d Reports, want %d: %+v", len(got), n, got)
+	}
+	return got, paths
+}
+
+// caNames are the names of the hosts in the order of the fabric.
+func caNames(f *fabric.Fabric) (list []string) {
+	for i := range f.Nodes {
+		if f.Nodes[i].Type == ib.NodeCA {
+			list = append(list, f.Nodes[i].ID)
+		}
+	}
+	return list
+}
+
+// TestReportsOfASubnet: what happens to hosts and cables reaches those who have
+// subscribed, and them alone.
+func TestReportsOfASubnet(t *testing.T) {
+	f := gen(t, "xgft", "2", "4,4", "1,2")
+	c, m := serveUp(t, f, sim.Config{HopLatency: time.Microsecond})
+	cas := caNames(f)
+	ports := listen(t, c, cas[3], smp.TrapGIDInService, smp.TrapGIDOutOfService)
+	states := listen(t, c, cas[4], smp.TrapPortStateChange)
+	paths := listen(t, c, cas[5], smp.TrapUnPath, smp.TrapRePath)
+
+	port := &m.Snap.Ports[m.Snap.PortByGUID(f.Nodes[f.Find(cas[9])].Ports[1].GUID)]
+	gid := ib.MakeGID(m.Snap.Prefix, port.GUID)
+	leaf := m.Snap.Nodes[port.Peer.Node].Info.NodeGUID
+	leafLID := m.Snap.Ports[m.Snap.Nodes[port.Peer.Node].First].LID
+	for _, step := range []struct {
+		trap uint16
+		do   func(string, int) error
+	}{{smp.TrapGIDOutOfService, c.Sim.LinkDown}, {smp.TrapGIDInService, c.Sim.LinkUp}} {
+		if err := step.do(cas[9], 1); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := ports.take(t, 1)
+		var d smp.DetailGID
+		d.Get(&got[0].DataDetails)
+		if got[0].TrapNumber != step.trap || d.GID != gid || got[0].IssuerLID != m.Snap.LID {
+			t.Errorf("Report %+v of %v, want trap %d of %v", got[0].Notice, d.GID, step.trap, gid)
+		}
+		got, _ = states.take(t, 1)
+		if got[0].TrapNumber != smp.TrapPortStateChange || got[0].IssuerLID != leafLID || got[0].IssuerGID != ib.MakeGID(m.Snap.Prefix, leaf) {
+			t.Errorf("Report %+v, want trap 128 of LID %d", got[0], leafLID)
+		}
+	}
+	if len(paths.got) != 0 {
+		t.Errorf("a host that left and returned changed paths: %+v", paths.got)
+	}
+
+	// A cable between two switches: those who ask hear of exactly the paths from
+	// their own port that are others now.
+	me := m.Snap.PortByGUID(f.Nodes[f.Find(cas[5])].Ports[1].GUID)
+	up := c.uplink(t, m, m.Snap.Ports[me].Peer.Node)
+	for _, do := range []func(string, int) error{c.Sim.LinkDown, c.Sim.LinkUp} {
+		before := m.Snap
+		if err := do(f.Nodes[up.Node].ID, int(up.Port)); err != nil {
+			t.Fatal(err)
+		}
+		c.Run(40 * time.Second) // an improvement may follow
+		got, which := paths.got, paths.behind
+		paths.got, paths.behind = nil, nil
+		told := map[ib.LID]bool{}
+		for i, n := range got {
+			var d smp.DetailPath
+			d.Get(&n.DataDetails)
+			r := which[i]
+			if n.TrapNumber != smp.TrapRePath || d.ComponentMask != uint64(wire.PathCompSGID|wire.PathCompDGID|wire.PathCompDLID) ||
+				r.SGID != m.Snap.GID(me) || r.DGID != m.Snap.GID(m.Snap.PortByLID(r.DLID)) {
+				t.Fatalf("Report %+v about %+v", n.Notice, r)
+			}
+			told[r.DLID] = true
+		}
+		want := 0
+		for lid := ib.LID(1); lid <= m.Snap.TopLID(); lid++ {
+			if changed := walk(before, me, lid) != walk(m.Snap, me, lid); changed != told[lid] {
+				t.Errorf("LID %d: path changed: %v, told: %v", lid, changed, told[lid])
+			} else if changed {
+				want++
+			}
+		}
+		if want == 0 {
+			t.Error("no path has changed: the test proves nothing")
+		}
+	}
+}
+
+// uplink is a port of a leaf that leads to another switch.
+func (c *Cluster) uplink(t *testing.T, m *Manager, leaf int32) fabric.Ref {
+	t.Helper()
+	for _, p := range m.Snap.NodePorts(leaf) {
+		if p.Peer.Node >= 0 && m.Snap.Nodes[p.Peer.Node].SwitchIndex >= 0 {
+			return fabric.Ref{Node: int32(c.Fabric.FindGUID(m.Snap.Nodes[leaf].Info.NodeGUID)), Port: p.Num}
+		}
+	}
+	t.Fatal("the leaf has no uplink")
+	return fabric.Ref{}
+}
+
+// walk is the way from a port to a LID as text.
+func walk(s *subnet.Snapshot, from int32, lid ib.LID) string {
+	at := s.Ports[from].Peer.Node
+	way := ""
+	for range 20 {
+		if at < 0 || s.Nodes[at].SwitchIndex < 0 {
+			return way
+		}
+		row := s.LFT(at)
+		if int(lid) >= len(row) || row[lid] == route.Drop {
+			return "none"
+		}
+		way += fmt.Sprintf("%v/%d ", s.Nodes[at].Info.NodeGUID, row[lid])
+		if row[lid] == 0 {
+			return way
+		}
+		at = s.NodePorts(at)[row[lid]].Peer.Node
+	}
+	return "loop"
+}
