@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,9 @@ import (
 	"heddle/api"
 	"heddle/daemon"
 	"heddle/fabric"
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/engine/minhop"
@@ -23,6 +28,7 @@ import (
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
+	"heddle/transport/rmpp"
 )
 
 // rig is a daemon on a simulated fabric in real time.
@@ -32,6 +38,7 @@ type rig struct {
 	d    *daemon.Daemon
 	port *live.Port
 	up   chan *subnet.Snapshot
+	news chan struct{} // holds something when there is a new snapshot
 	end  chan error
 }
 
@@ -51,7 +58,7 @@ func newRigOver(t *testing.T, once bool, over func(mad.Transport) mad.Transport,
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, sim: live.New(s), up: make(chan *subnet.Snapshot, 16), end: make(chan error, 1)}
+	r := &rig{t: t, sim: live.New(s), up: make(chan *subnet.Snapshot, 16), news: make(chan struct{}, 1), end: make(chan error, 1)}
 	t.Cleanup(r.sim.Close)
 	port, err := r.sim.Port("")
 	if err != nil {
@@ -63,6 +70,12 @@ func newRigOver(t *testing.T, once bool, over func(mad.Transport) mad.Transport,
 	r.d = daemon.New(daemon.Config{
 		Port: over(port), PortName: "test", Core: core, Store: store.NewMemory(), Once: once,
 		OnUp: func(s *subnet.Snapshot) { r.up <- s },
+		OnPublish: func(*subnet.Snapshot) {
+			select {
+			case r.news <- struct{}{}:
+			default:
+			}
+		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { r.end <- r.d.Run(ctx) }()
@@ -251,4 +264,106 @@ func TestPortLost(t *testing.T) {
 		t.Error("Run goes on without its port")
 	}
 	close(r.end)
+}
+
+// TestJoinReachesTheSwitches: a host that joins a group gets its answer, the
+// manager routes the group, and metrics tell of it.
+func TestJoinReachesTheSwitches(t *testing.T) {
+	r := newRig(t, false, "xgft", "2", "4,4", "1,2")
+	snap := r.awaitUp()
+	for i, host := range []string{"host-2", "host-9"} { // on different leaves
+		a := r.asker(host, snap.LID)
+		var m ib.MAD
+		wire.New(&m, ib.MethodSet, wire.AttrMCMemberRecord, 0, wire.MCMemberCompMGID|wire.MCMemberCompPortGID|wire.MCMemberCompJoinState|
+			wire.MCMemberCompQKey|wire.MCMemberCompTClass|wire.MCMemberCompPKey|wire.MCMemberCompSL|wire.MCMemberCompFlowLabel)
+		rec := wire.MCMemberRecord{
+			MGID: ib.MakeGID(0xFF12_A01C_0000_0000, 1), PortGID: ib.MakeGID(snap.Prefix, a.port.PortGUID()),
+			QKey: 0x0B1B, PKey: ib.PKeyDefaultFull, JoinState: 1,
+		}
+		rec.Put(wire.Data(&m))
+		if st := a.ask(&m); st != 0 {
+			t.Fatalf("join %d: status %v", i, st)
+		}
+	}
+	limit := time.After(20 * time.Second)
+	for {
+		switches := 0
+		s := r.d.Snapshot()
+		for i := range s.Nodes {
+			for _, b := range s.MFTBlocks(int32(i)) {
+				if *b.Masks != (smp.MFT{}) {
+					switches++
+				}
+			}
+		}
+		if switches == 3 { // two leaves and one above them
+			break
+		}
+		select {
+		case <-r.news:
+		case <-limit:
+			t.Fatalf("%d switches have the group, want 3", switches)
+		}
+	}
+	text := metrics(t, r.d)
+	for _, want := range []string{
+		`heddle_sa_groups 1`, `heddle_sa_group_members 2`, `heddle_sa_answers_total{attribute="MCMemberRecord"} 2`,
+		`heddle_sa_requests_total{attribute="MCMemberRecord",method="Set"} 2`, `heddle_sa_answer_seconds_count{attribute="MCMemberRecord"} 2`,
+		`heddle_sa_batch_requests_sum 2`, `heddle_sa_persist_seconds_count 2`, `heddle_sa_busy_total{reason="requester"} 0`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("/metrics lacks %s", want)
+		}
+	}
+}
+
+// metrics is what a scrape shows.
+func metrics(t *testing.T, d *daemon.Daemon) string {
+	t.Helper()
+	srv := httptest.NewServer(api.New(d, api.Options{Metrics: d.Metrics()}))
+	defer srv.Close()
+	resp, err := http.Get(srv.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestMetricsAreDocumented holds docs/metrics.md to a scrape, both ways.
+func TestMetricsAreDocumented(t *testing.T) {
+	r := newRigOver(t, false, func(p mad.Transport) mad.Transport { return rmpp.Over(p) }, "xgft", "1", "4", "1")
+	snap := r.awaitUp()
+	a := r.asker("host-2", snap.LID)
+	var m ib.MAD
+	wire.New(&m, ib.MethodGet, wire.AttrClassPortInfo, 0, 0)
+	a.ask(&m)
+	served := map[string]bool{}
+	for line := range strings.Lines(metrics(t, r.d)) {
+		if f := strings.Fields(line); len(f) > 2 && f[1] == "TYPE" && strings.HasPrefix(f[2], "heddle_") {
+			served[f[2]] = true
+		}
+	}
+	doc, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]bool{}
+	for _, name := range regexp.MustCompile("(?m)^\\| `(heddle_[a-z_]+)`").FindAllSubmatch(doc, -1) {
+		told[string(name[1])] = true
+	}
+	for name := range served {
+		if !told[name] {
+			t.Errorf("docs/metrics.md does not tell of %s", name)
+		}
+	}
+	for name := range told {
+		if !served[name] {
+			t.Errorf("%s of docs/metrics.md is not served", name)
+		}
+	}
 }

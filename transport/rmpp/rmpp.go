@@ -95,6 +95,13 @@ func (p *Port) Recv(q *mad.Packet) error {
 	}
 }
 
+// Transfers is how many messages are being sent and received.
+func (p *Port) Transfers() (sending, receiving int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rmpp.Transfers()
+}
+
 func (p *Port) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

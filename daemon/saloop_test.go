@@ -1,0 +1,235 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/mad"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// joinRequest makes the port with that LID a full member of group number n,
+// which is made if it is not there.
+func joinRequest(s *subnet.Snapshot, lid ib.LID, n int) *mad.Packet {
+	var m ib.MAD
+	wire.New(&m, ib.MethodSet, wire.AttrMCMemberRecord, 0, wire.MCMemberCompMGID|wire.MCMemberCompPortGID|wire.MCMemberCompJoinState|
+		wire.MCMemberCompQKey|wire.MCMemberCompTClass|wire.MCMemberCompPKey|wire.MCMemberCompSL|wire.MCMemberCompFlowLabel)
+	mgid := ib.MakeGID(0xFF12_A01C_0000_0000, ib.GUID(n))
+	r := wire.MCMemberRecord{
+		MGID: mgid, PortGID: ib.MakeGID(s.Prefix, s.Ports[s.PortByLID(lid)].GUID), QKey: 0x0B1B, PKey: ib.PKeyDefaultFull, JoinState: 1,
+	}
+	r.Put(wire.Data(&m))
+	m.SetTID(uint64(n))
+	return &mad.Packet{Addr: mad.Addr{LID: lid, QP: 1}, LocalQP: 1, Data: m[:]}
+}
+
+// watchedStore tells of each Apply, and fails those that fail names.
+type watchedStore struct {
+	store.Store
+	applied func(ops []store.Op)
+	fail    error
+}
+
+func (w *watchedStore) Apply(ops []store.Op) error {
+	w.applied(ops)
+	if w.fail != nil {
+		return w.fail
+	}
+	return w.Store.Apply(ops)
+}
+
+// TestChangesAreStoredTogether: requests that wait together are one write to
+// the store, and no answer goes out before it; whoever asks after the answer
+// sees what it said; a disk that is full keeps nobody from joining.
+func TestChangesAreStoredTogether(t *testing.T) {
+	for _, fail := range []error{nil, errors.New("no space")} {
+		t.Run(fmt.Sprint(fail), func(t *testing.T) {
+			const groups = 100
+			snap := bringUp(t, "xgft", "2", "4,4", "1,2")
+			from := lids(snap)
+			var log []string
+			var d *Daemon
+			d, _ = newPiped(func(p *mad.Packet) error {
+				if statusOf(p.Data) != 0 {
+					t.Errorf("group %d: status %v", tidOf(p.Data), statusOf(p.Data))
+				}
+				if n := len(d.View().Groups); n != groups {
+					t.Errorf("an answer says that a group is there, queries see %d", n)
+				}
+				if log[len(log)-1] != "answer" {
+					log = append(log, "answer")
+				}
+				return nil
+			}, Config{})
+			d.cfg.Store = &watchedStore{Store: d.cfg.Store, fail: fail, applied: func(ops []store.Op) { log = append(log, "apply") }}
+			d.snap.Store(snap)
+			l := newSALoop(d)
+			l.start(nil)
+			l.look()
+			for n := range groups {
+				d.receiveSA(joinRequest(snap, from[n%len(from)], n+1))
+			}
+			d.groups.take()
+			log = nil
+			l.change()
+			if !slices.Equal(log, []string{"apply", "answer"}) {
+				t.Errorf("what happened: %v", log)
+			}
+			if g, ok := d.groups.take(); !ok || len(g) != groups {
+				t.Errorf("the manager is to route %d groups, want %d", len(g), groups)
+			}
+			if n := sum(d.sa.changing.took[attrSlotOf[wire.AttrMCMemberRecord]].buckets[:]); n != groups {
+				t.Errorf("%d answers counted, want %d", n, groups)
+			}
+		})
+	}
+}
+
+// TestRestoredBeforeTheFirstAnswer: what was stored is seen by the first query
+// and given to the manager before its first sweep.
+func TestRestoredBeforeTheFirstAnswer(t *testing.T) {
+	snap := bringUp(t, "xgft", "1", "4", "1")
+	from := lids(snap)
+	answers := 0
+	d, _ := newPiped(func(*mad.Packet) error { answers++; return nil }, Config{})
+	d.snap.Store(snap)
+	l := newSALoop(d)
+	l.start(nil)
+	l.look()
+	d.receiveSA(joinRequest(snap, from[1], 5))
+	l.change()
+	if answers != 1 {
+		t.Fatalf("%d answers", answers)
+	}
+	before := d.View().Groups[0]
+
+	st := d.cfg.Store
+	d, _ = newPiped(func(*mad.Packet) error { return nil }, Config{})
+	d.cfg.Store = st
+	kept, err := st.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.administer(kept.Records)()
+	if v := d.View(); len(v.Groups) != 1 || v.Groups[0].MGID != before.MGID || v.Groups[0].MLID != before.MLID || len(v.Groups[0].Members) != 1 {
+		t.Errorf("restored %+v, want %+v", v.Groups, before)
+	}
+	if g, ok := d.groups.take(); !ok || len(g) != 1 || g[0].MLID != before.MLID {
+		t.Errorf("the manager gets %+v", g)
+	}
+}
+
+// TestStandingGroups: groups of the configuration are routed beside the SA's,
+// unless the SA has their MGID or MLID.
+func TestStandingGroups(t *testing.T) {
+	group := func(mgid ib.GUID, mlid ib.LID) sm.Group {
+		return sm.Group{MGID: ib.MakeGID(0xFF12_0000_0000_0000, mgid), MLID: mlid}
+	}
+	standing := []sm.Group{group(1, 0xC001), group(2, 0xC002), group(3, 0xC003)}
+	got := withStanding([]sm.Group{group(9, 0xC002), group(3, 0xC009)}, standing)
+	var mlids []ib.LID
+	for _, g := range got {
+		mlids = append(mlids, g.MLID)
+	}
+	if !slices.Equal(mlids, []ib.LID{0xC002, 0xC009, 0xC001}) {
+		t.Errorf("routed: %v", mlids)
+	}
+	if got := withStanding(nil, standing); len(got) != 3 {
+		t.Errorf("alone: %v", got)
+	}
+}
+
+// TestLatest: the writer never waits, the reader gets the newest, once.
+func TestLatest(t *testing.T) {
+	l := newLatest[int]()
+	for i := range 5 {
+		l.put(i)
+	}
+	<-l.bell
+	if v, ok := l.take(); !ok || v != 4 {
+		t.Errorf("took %d, %v", v, ok)
+	}
+	if v, ok := l.take(); ok {
+		t.Errorf("took %d again", v)
+	}
+	l.put(7)
+	l.take()
+	l.put(8) // the bell still rings for 7
+	<-l.bell
+	if v, ok := l.take(); !ok || v != 8 {
+		t.Errorf("took %d, %v", v, ok)
+	}
+}
+
+// TestNoticeLimit: what is too much in a span is counted and told of when the
+// next one begins.
+func TestNoticeLimit(t *testing.T) {
+	var n noticeLimit
+	told := 0
+	for i := range 3 * noticesPerSpan {
+		if ok, _ := n.allow(mad.Time(i)); ok {
+			told++
+		}
+	}
+	if told != noticesPerSpan {
+		t.Errorf("%d were told, want %d", told, noticesPerSpan)
+	}
+	if ok, cut := n.allow(mad.Time(0).Add(noticeSpan)); !ok || cut != 2*noticesPerSpan {
+		t.Errorf("in the next span: %v, %d left out", ok, cut)
+	}
+}
+
+// TestTrapsNeverHoldTheManager: traps that the SA's loop has no time for are
+// lost and counted.
+func TestTrapsNeverHoldTheManager(t *testing.T) {
+	d, _ := newPiped(nil, Config{})
+	for range reportQueue + 10 {
+		d.passOn(&sm.Output{Traps: make([]sm.Trap, 1)})
+	}
+	if n := d.sa.lostTraps.Load(); n != 10 {
+		t.Errorf("%d traps lost, want 10", n)
+	}
+}
+
+// TestSetOptions: the next answer is made by the new settings, with the old
+// key.
+func TestSetOptions(t *testing.T) {
+	snap := bringUp(t, "xgft", "1", "4", "1")
+	from := lids(snap)
+	var caching uint8
+	d, _ := newPiped(func(p *mad.Packet) error {
+		var r wire.PathRecord
+		if err := r.Decode(p.Data[wire.DataOffset:]); err != nil {
+			t.Error(err)
+		}
+		caching = r.Reserved3
+		return nil
+	}, Config{SA: &sa.Options{SAKey: 7}})
+	d.snap.Store(snap)
+	w := worker{d: d, stats: &d.sa.workers[0]}
+	for _, want := range []uint8{0, 1} {
+		d.SetOptions(sa.Options{PathCaching: want, SAKey: 9})
+		w.serve(&query{p: pathQuery(from[0], from[1], 1)}, 0)
+		if caching != want {
+			t.Errorf("PathCaching %d, want %d", caching, want)
+		}
+	}
+	if k := d.options.Load().SAKey; k != 7 {
+		t.Errorf("SAKey became %d", k)
+	}
+}
+
+func sum(b []atomic.Uint64) (n uint64) {
+	for i := range b {
+		n += b[i].Load()
+	}
+	return n
+}
