@@ -72,7 +72,7 @@ func TestCreateValues(t *testing.T) {
 		{"less", maskMTU | maskRate | maskLife, func(r *wire.MCMemberRecord) { mtu(1, 3)(r); rate(1, ib.Rate10)(r); life(1, 9)(r) }, 2, ib.Rate5, 8},
 		{"less than the port's", maskMTU | maskRate, func(r *wire.MCMemberRecord) { mtu(1, 4)(r); rate(1, ib.Rate200)(r) }, 3, ib.Rate168, 18},
 		{"less than more than the port's", maskMTU | maskRate, func(r *wire.MCMemberRecord) { mtu(1, 5)(r); rate(1, ib.Rate400)(r) }, 4, ib.Rate200, 18},
-		{"largest", maskMTU | maskRate | maskLife, func(r *wire.MCMemberRecord) { mtu(3, 1)(r); rate(3, 0)(r); life(3, 63)(r) }, 4, ib.Rate200, 18},
+		{"largest", maskMTU | maskRate | maskLife, func(r *wire.MCMemberRecord) { mtu(3, 1)(r); rate(3, 2)(r); life(3, 63)(r) }, 4, ib.Rate200, 18},
 	} {
 		w := newWorld(t, sa.Config{}, up(2))
 		r := joining(ours, 2, 1)
@@ -150,7 +150,7 @@ func TestGroupEnds(t *testing.T) {
 		if c.second != 0 {
 			w.must(3, maskJoin, joining(ours, 3, c.second))
 		}
-		if out, st := w.leave(2, maskJoin, joining(ours, 2, c.leaves)); st != 0 || out.JoinState != c.first&^c.leaves {
+		if out, st := w.leave(2, maskJoin, joining(ours, 2, c.leaves)); st != 0 || c.stays && out.JoinState != c.first&^c.leaves || !c.stays && out.JoinState != 0 {
 			t.Errorf("%s: %v, state %#x", c.name, st, out.JoinState)
 		}
 		if is := w.group(ours) != nil; is != c.stays {

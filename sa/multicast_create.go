@@ -83,7 +83,7 @@ func (x *multicast) fitsBroadcast(j *membership, g *Group) bool {
 // broadcastOf is the MGID of the broadcast group of an MGID's scope and
 // partition.
 func broadcastOf(m ib.GID) ib.GID {
-	b := ib.GID{0xFF, m[1], signIPv4 >> 8, signIPv4 & 0xFF, m[4], m[5]}
+	b := ib.GID{0xFF, 0x10 | m[1]&0xF, signIPv4 >> 8, signIPv4 & 0xFF, m[4], m[5]}
 	for i := 12; i < len(b); i++ {
 		b[i] = 0xFF
 	}
@@ -98,15 +98,12 @@ func (j *membership) realize(g *Group, p *subnet.Port) bool {
 	g.MTU = p.MTU
 	if j.mask.Has(mtuComps) && r.MTUSelector != wire.SelLargest {
 		v, ok := realized(r.MTUSelector, int(r.MTU), int(p.MTU))
-		if g.MTU = ib.MTU(v); !ok || g.MTU < ib.MTU256 || g.MTU > ib.MTU4096 {
+		if g.MTU = ib.MTU(v); !ok || g.MTU < ib.MTU256 {
 			return false
 		}
 	}
 	g.Rate = p.Rate
 	if j.mask.Has(rateComps) && r.RateSelector != wire.SelLargest {
-		if !r.Rate.Valid() {
-			return false
-		}
 		switch r.RateSelector {
 		case wire.SelGreater: // the port's, if it is
 		case wire.SelLess:

@@ -38,6 +38,10 @@ func (x *multicast) request(c *Core, q *query, m []byte) {
 		c.reply(q.req, refuse(nil, m, statusInsufficient))
 		return
 	}
+	if st := j.valid(); st != 0 {
+		c.reply(q.req, refuse(nil, m, st))
+		return
+	}
 	var (
 		out wire.MCMemberRecord
 		st  ib.Status
@@ -55,14 +59,28 @@ func (x *multicast) request(c *Core, q *query, m []byte) {
 	c.answer(q.req, m, wire.MCMemberRecordLen, out.Put)
 }
 
+// valid is what is asked of a request whatever it wants.
+func (j *membership) valid() ib.Status {
+	if !validCodes(j.mask, &j.r) {
+		return statusInvalid
+	}
+	if p := j.r.PortGID.Prefix(); p != j.q.s.Prefix && p != ib.DefaultSubnetPrefix {
+		return statusInvalidGID
+	}
+	return 0
+}
+
+// validCodes reports whether MTU and rate, if they are asked for, are codes that
+// are defined.
+func validCodes(mask wire.CompMask, r *wire.MCMemberRecord) bool {
+	return (!mask.Has(mtuComps) || r.MTU >= ib.MTU256 && r.MTU <= ib.MTU4096) && (!mask.Has(rateComps) || r.Rate.Valid())
+}
+
 // join makes a port a member of a group, which is created if need be. The
 // checks come in the order in which clients have learnt to expect their
 // status; nothing is changed before all of them have passed.
 func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib.Status) {
 	s, r := j.q.s, &j.r
-	if p := r.PortGID.Prefix(); p != s.Prefix && p != ib.DefaultSubnetPrefix {
-		return out, statusInvalidGID
-	}
 	if j.port = s.PortByGUID(r.PortGID.GUID()); j.port < 0 {
 		return out, statusInvalid
 	}
@@ -162,6 +180,7 @@ func (x *multicast) leave(c *Core, j *membership) (out wire.MCMemberRecord, st i
 	}
 	if g.unkept() {
 		x.remove(c, g, "its last full member left")
+		m.JoinState = 0 // whatever else it was, it is no more
 	}
 	// The answer is the request, with what is left.
 	out = j.r

@@ -19,6 +19,10 @@ func memberRecords(q *query) {
 	if want.Decode(q.data) != nil {
 		return // a MAD is always long enough
 	}
+	if !validCodes(q.mask, &want) {
+		q.status = statusInvalid
+		return
+	}
 	groups := q.v.Groups
 	if q.has(wire.MCMemberCompMGID) {
 		i, ok := slices.BinarySearchFunc(groups, want.MGID, func(g *Group, m ib.GID) int { return compareGID(g.MGID, m) })
@@ -68,16 +72,9 @@ func memberRecords(q *query) {
 // packet life time count only with their selector.
 func (q *query) isGroup(want *wire.MCMemberRecord, g *Group) bool {
 	j := membership{mask: q.mask, r: *want}
-	differs := func(comp wire.CompMask, same bool) bool { return q.has(comp) && !same }
-	return !differs(wire.MCMemberCompQKey, want.QKey == g.QKey) &&
-		!differs(wire.MCMemberCompMLID, want.MLID == g.MLID) &&
-		!differs(wire.MCMemberCompTClass, want.TClass == g.TClass) &&
-		!differs(wire.MCMemberCompPKey, want.PKey == g.PKey) &&
-		!differs(wire.MCMemberCompSL, want.SL == g.SL) &&
-		!differs(wire.MCMemberCompFlowLabel, want.FlowLabel == g.FlowLabel) &&
-		!differs(wire.MCMemberCompHopLimit, want.HopLimit == g.HopLimit) &&
-		!differs(wire.MCMemberCompScope, want.Scope == g.Scope) &&
-		j.selects(g)
+	return (!q.has(wire.MCMemberCompMLID) || want.MLID == g.MLID) &&
+		(!q.has(wire.MCMemberCompScope) || want.Scope == g.Scope) &&
+		j.agrees(g) && j.selects(g)
 }
 
 // member appends a record of a group, and of one of its members.

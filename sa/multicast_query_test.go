@@ -35,6 +35,8 @@ func TestMulticastQueries(t *testing.T) {
 		{"MLID", wire.MCMemberCompMLID, wire.MCMemberRecord{MLID: 0xC001}, 1, 1},
 		{"Q_Key", wire.MCMemberCompQKey, wire.MCMemberRecord{QKey: 1}, 0, 0},
 		{"P_Key", wire.MCMemberCompPKey, wire.MCMemberRecord{PKey: 0xFFFF}, 3, 4},
+		{"P_Key of a limited member", wire.MCMemberCompPKey, wire.MCMemberRecord{PKey: 0x7FFF}, 3, 4},
+		{"another P_Key", wire.MCMemberCompPKey, wire.MCMemberRecord{PKey: 0x8005}, 0, 0},
 		{"TClass", wire.MCMemberCompTClass, wire.MCMemberRecord{TClass: 1}, 0, 0},
 		{"SL", wire.MCMemberCompSL, wire.MCMemberRecord{SL: 1}, 0, 0},
 		{"FlowLabel", wire.MCMemberCompFlowLabel, wire.MCMemberRecord{FlowLabel: 1}, 0, 0},
@@ -87,6 +89,9 @@ func TestMulticastQueries(t *testing.T) {
 		if st := status(w.get(2, ib.MethodGet, wire.AttrMCMemberRecord, c.mask, &wire.MCMemberRecord{MGID: c.mgid}, c.key)); st != c.want {
 			t.Errorf("Get %v, mask %#x, key %d: %v, want %v", c.mgid, c.mask, c.key, st, c.want)
 		}
+	}
+	if st := status(w.get(2, ib.MethodGetTable, wire.AttrMCMemberRecord, maskMTU, &wire.MCMemberRecord{MTU: 6}, 0)); st != 0x0200 {
+		t.Errorf("an MTU that is none: %v", st)
 	}
 	// A permanent group without members: one record for others, none for the
 	// trusted.
