@@ -1,0 +1,94 @@
+package interop
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"heddle/flood"
+	"heddle/internal/need"
+)
+
+// TestFlood floods real SAs over the socket: someone else's and ours get the
+// same queries from the same client, and answer every one.
+func TestFlood(t *testing.T) {
+	for _, who := range []string{"OpenSM", "heddle"} {
+		t.Run(who, func(t *testing.T) {
+			b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+			if who == "OpenSM" {
+				need.Tool(t, "opensm")
+			}
+			_, env := b.simulate(t)
+			sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+			if who == "OpenSM" {
+				b.opensm(t, env, b.cas[0], 0).await("SUBNET UP", 0, upTime)
+			} else {
+				start(t, b.dir, nil, heddle, "sm", "--api", "", "--api-socket", filepath.Join(b.dir, "api"), "--port", "ibsim:"+b.cas[0]+"@"+sock).await("SUBNET UP\n", 0, upTime)
+			}
+			port := func(i int) string { return "ibsim:" + b.cas[i] + "@" + sock }
+			ask := func(v any, args ...string) {
+				t.Helper()
+				out := must(t, 2*time.Minute, b.dir, nil, heddle, append([]string{"flood", "--json", "--timeout", "20s"}, args...)...)
+				if err := json.Unmarshal([]byte(out), v); err != nil {
+					t.Fatalf("%v: %s", err, tail(out))
+				}
+			}
+			for _, query := range flood.Queries() {
+				for _, window := range []string{"1", "64", "961"} {
+					var f struct {
+						flood.Figures
+						Destinations int `json:"destinations"`
+					}
+					ask(&f, "--port", port(1), "--query", query, "--window", window, "--queries", "2000")
+					if f.Errors != 0 || f.Answered != 2000 || f.QPS <= 0 || f.Median <= 0 || f.P99 < f.Median || f.Max < f.P99 {
+						t.Errorf("%s, window %s: %+v", query, window, f.Figures)
+					}
+					if want := len(b.cas); query != "classportinfo" && f.Destinations != want {
+						t.Errorf("%s: %d destinations, want the %d hosts", query, f.Destinations, want)
+					}
+				}
+			}
+			var x struct {
+				Rounds []flood.RoundFigures `json:"rounds"`
+			}
+			args := []string{"--sif", port(1), "--instances", "192", "--rounds", "2", "--round-time", "300ms"}
+			for i := range 5 {
+				args = append(args, "--mif", port(2+i))
+			}
+			ask(&x, args...)
+			if len(x.Rounds) != 2 || x.Rounds[0].Instances != 1 || x.Rounds[1].Instances != 961 {
+				t.Fatalf("rounds %+v", x.Rounds)
+			}
+			for _, r := range x.Rounds {
+				if r.SIF.Answered == 0 || r.Total.Answered < r.SIF.Answered || r.Total.Timeouts != 0 || r.Total.Wrong != 0 || r.Total.Refused != 0 {
+					t.Errorf("round %d: SIF %+v, total %+v", r.Round, r.SIF, r.Total)
+				}
+			}
+			if r := x.Rounds[1]; r.MIF.Answered == 0 || r.SIF.Median <= x.Rounds[0].SIF.Median {
+				t.Errorf("961 instances do not slow the SA down: median %g us alone, %g us among them", x.Rounds[0].SIF.Median, r.SIF.Median)
+			}
+		})
+	}
+}
+
+// TestFloodDevice floods through a virtual user-MAD device, where the kernel
+// times the queries and the table of nodes comes whole.
+func TestFloodDevice(t *testing.T) {
+	need.FUSE(t)
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+	_, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	sm := start(t, b.dir, nil, heddle, "attach", b.cas[0]+"@"+sock, "--", heddle, "sm", "--api", "", "--api-socket", filepath.Join(b.dir, "api"), "--port", "umad:heddle0/1")
+	sm.await("SUBNET UP\n", 0, upTime)
+	var f struct {
+		flood.Figures
+		Destinations int `json:"destinations"`
+	}
+	out := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[1]+"@"+sock, "--",
+		heddle, "flood", "--json", "--port", "umad:heddle0/1", "--queries", "2000", "--window", "64", "--timeout", "20s")
+	if err := json.Unmarshal([]byte(out), &f); err != nil || f.Answered != 2000 || f.Errors != 0 || f.Destinations != len(b.cas) {
+		t.Errorf("%v: %s", err, tail(out))
+	}
+}
