@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -181,15 +182,12 @@ func (f *floodFlags) load(ctx context.Context, cmd *cobra.Command, tty *terminal
 			tty.show(fmt.Sprintf("%d queries answered, %d not", answered, ended-answered))
 		}
 	}
-	err := live.Run(ctx, fs, prog, watch)
+	failed := live.Run(ctx, fs, prog, watch) // what was measured until then counts
 	tty.clear()
-	if err != nil {
-		return err
-	}
 	t := prog.Tally()
 	v := loadView{f.port, f.query, ends, f.window, flood.FiguresOf(&t)}
 	if f.asJSON {
-		return printJSON(cmd.OutOrStdout(), v)
+		return errors.Join(failed, printJSON(cmd.OutOrStdout(), v))
 	}
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	row := func(k, form string, a ...any) { fmt.Fprintf(w, "%s\t%s\n", k, fmt.Sprintf(form, a...)) }
@@ -198,7 +196,7 @@ func (f *floodFlags) load(ctx context.Context, cmd *cobra.Command, tty *terminal
 	row("response time", "mean %.1f us, median %.1f us, standard deviation %.1f us", v.Mean, v.Median, v.StdDev)
 	row("", "90 %% %.1f us, 99 %% %.1f us, 99.9 %% %.1f us, longest %.1f us", v.P90, v.P99, v.P999, v.Max)
 	row("errors", "%s", errorsText(&v.Figures))
-	return w.Flush()
+	return errors.Join(failed, w.Flush())
 }
 
 // errorsText tells what became of the queries that were not answered.
@@ -262,10 +260,7 @@ func (f *floodFlags) experiment(ctx context.Context, cmd *cobra.Command, tty *te
 			v.SIF, v.Total = &r.SIF, &r.Total
 		}
 	}
-	if err := f.print(cmd.OutOrStdout(), &v, rounds); err != nil {
-		return err
-	}
-	return failed
+	return errors.Join(failed, f.print(cmd.OutOrStdout(), &v, rounds))
 }
 
 func (f *floodFlags) print(w io.Writer, v *floodView, rounds []flood.Round) error {

@@ -39,6 +39,7 @@ type served struct {
 	sock  string
 	procs []*program
 	echo  *echoing
+	over  bool // the subnet was not up within the limit
 	// busy makes the manager do something and returns when that is over or stop
 	// is closed; by what it does.
 	busy map[string]func(stop <-chan struct{}) error
@@ -111,6 +112,9 @@ func (b *bench) saSize(t table, hosts int) error {
 		l := saLoad{window: window, meanwhile: idle, sas: sas, figures: make([][]flood.Figures, len(sas)), rate: make([][]float64, len(sas))}
 		for range b.runs {
 			for i := range sas {
+				if sas[i].over {
+					continue
+				}
 				if err := b.floodSA(&l, i, nodes, dst); err != nil {
 					return err
 				}
@@ -184,6 +188,9 @@ func (l *saLoad) print(t table, hosts int) {
 		return fmt.Sprintf("%.2f", x/y)
 	}
 	for i, s := range l.sas {
+		if s.over && l.meanwhile == idle {
+			t.row("%d|%d|%s|%s||> %.0f s to be up|||||||", hosts, l.window, s.who, l.meanwhile, limit.Seconds())
+		}
 		if len(l.figures[i]) == 0 {
 			continue
 		}
@@ -431,5 +438,9 @@ func (b *bench) theirSA(net string) (*served, error) {
 		return nil
 	}}
 	_, err = p.await(up, b.limit)
+	if errors.Is(err, errLimit) {
+		s.end()
+		s.over, s.busy, err = true, nil, nil
+	}
 	return s, err
 }

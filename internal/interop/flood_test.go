@@ -2,8 +2,10 @@ package interop
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -70,6 +72,32 @@ func TestFlood(t *testing.T) {
 				t.Errorf("961 instances do not slow the SA down: median %g us alone, %g us among them", x.Rounds[0].SIF.Median, r.SIF.Median)
 			}
 		})
+	}
+}
+
+// TestFloodInterrupted: an interrupt ends a flood with what it has measured.
+func TestFloodInterrupted(t *testing.T) {
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+	sim, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	start(t, b.dir, nil, heddle, "sm", "--api", "", "--api-socket", filepath.Join(b.dir, "api"), "--port", "ibsim:"+b.cas[0]+"@"+sock).await("SUBNET UP\n", 0, upTime)
+	dst := b.fab.Nodes[len(b.fab.Nodes)-1].Ports[1].GUID.String()
+	f := start(t, b.dir, nil, heddle, "flood", "--json", "--port", "ibsim:"+b.cas[1]+"@"+sock, "--time", "1h", "--window", "16", "--dst", dst)
+	for at, limit := len(sim.Output()), time.Now().Add(upTime); ; at = len(sim.Output()) {
+		fmt.Fprintln(sim.In, "attached")
+		if _, err := sim.Await(b.cas[1], at, time.Second); err == nil {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatal("the flooder does not attach")
+		}
+	}
+	if err := f.stop(syscall.SIGINT); err != nil {
+		t.Errorf("ended with %v on SIGINT", err)
+	}
+	var got flood.Figures
+	if err := json.Unmarshal([]byte(f.Output()), &got); err != nil || got.Errors != 0 {
+		t.Errorf("%v: %s", err, tail(f.Output()))
 	}
 }
 
