@@ -1,8 +1,6 @@
 package sa
 
 import (
-	"slices"
-
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
@@ -36,62 +34,24 @@ func lftRecords(q *query) {
 	})
 }
 
-// mftRecords answers MulticastForwardingTableRecord queries: the blocks up to
-// the highest multicast LID that the switch has an entry for, all positions of
-// each.
+// mftRecords answers MulticastForwardingTableRecord queries: the blocks that
+// hold a group.
 func mftRecords(q *query) {
 	var want wire.MFTRecord
 	_ = want.Decode(q.data)
 	each(q, wire.MFTCompLID, func(p *subnet.Port) {
-		blocks := q.mftBlocks(p.Node)
-		positions := (int(q.s.Nodes[p.Node].Info.NumPorts) + 16) / 16
-		for b := range blocks {
-			for pos := range positions {
-				if q.skips(wire.MFTCompBlock, int(want.Block), b) || q.skips(wire.MFTCompPosition, int(want.Position), pos) {
-					continue
-				}
-				rec := q.record()
-				if rec == nil {
-					return
-				}
-				r := wire.MFTRecord{LID: p.LID, Block: uint16(b), Position: uint8(pos), MFT: q.mft(p.Node, b, pos)}
-				r.Put(rec)
+		for _, m := range q.s.MFTBlocks(p.Node) {
+			if q.skips(wire.MFTCompBlock, int(want.Block), int(m.Block)) || q.skips(wire.MFTCompPosition, int(want.Position), int(m.Position)) {
+				continue
 			}
+			rec := q.record()
+			if rec == nil {
+				return
+			}
+			r := wire.MFTRecord{LID: p.LID, Block: m.Block, Position: m.Position, MFT: *m.Masks}
+			r.Put(rec)
 		}
 	})
-}
-
-// eachTree calls fn for the multicast trees that cross a switch.
-func (q *query) eachTree(node int32, fn func(mlid ib.LID, ports *[4]uint64)) {
-	t := q.s.Tables
-	sw := q.s.Nodes[node].SwitchIndex
-	if sw < 0 || t == nil || t.Multicast == nil {
-		return
-	}
-	for i := range t.Multicast.Trees {
-		x := &t.Multicast.Trees[i]
-		if j, ok := slices.BinarySearch(x.Switches, sw); ok {
-			fn(x.MLID, &x.Ports[j])
-		}
-	}
-}
-
-// mftBlocks is one more than the number of the last block in use.
-func (q *query) mftBlocks(node int32) (n int) {
-	q.eachTree(node, func(mlid ib.LID, _ *[4]uint64) {
-		b, _ := smp.MFTBlockOf(mlid)
-		n = max(n, int(b)+1)
-	})
-	return n
-}
-
-func (q *query) mft(node int32, block, position int) (t smp.MFT) {
-	q.eachTree(node, func(mlid ib.LID, ports *[4]uint64) {
-		if b, i := smp.MFTBlockOf(mlid); int(b) == block {
-			t[i] = uint16(ports[position/4] >> (position % 4 * 16))
-		}
-	})
-	return t
 }
 
 // guidInfoRecords answers GUIDInfoRecord queries: the port GUID and its aliases.
@@ -167,29 +127,18 @@ func pKeyRecords(q *query) {
 	})
 }
 
-// lanes is what a snapshot knows of SL-to-VL and VL arbitration tables.
-type lanes interface {
-	SLtoVL(node int32, in, out uint8) (smp.SLtoVL, bool)
-	VLArb(node int32, port, block uint8) (smp.VLArb, bool)
-}
-
 // slToVLRecords answers SLtoVLMappingTableRecord queries: one record for each
 // input and output port of a switch, one with ports 0 for other end ports.
 func slToVLRecords(q *query) {
 	var want wire.SLtoVLRecord
 	_ = want.Decode(q.data)
-	l, ok := any(q.s).(lanes)
-	if !ok {
-		q.status = ib.StatusBadMethodAttr
-		return
-	}
 	each(q, wire.SLtoVLCompLID, func(ep *subnet.Port) {
 		add := func(in, out, inShown, outShown uint8) {
 			if q.skips(wire.SLtoVLCompInputPort, int(want.InputPort), int(inShown)) ||
 				q.skips(wire.SLtoVLCompOutputPort, int(want.OutputPort), int(outShown)) {
 				return
 			}
-			t, ok := l.SLtoVL(ep.Node, in, out)
+			t, ok := q.s.SLtoVL(ep.Node, in, out)
 			if !ok {
 				return
 			}
@@ -215,11 +164,6 @@ func slToVLRecords(q *query) {
 func vlArbRecords(q *query) {
 	var want wire.VLArbRecord
 	_ = want.Decode(q.data)
-	l, ok := any(q.s).(lanes)
-	if !ok {
-		q.status = ib.StatusBadMethodAttr
-		return
-	}
 	each(q, wire.VLArbCompLID, func(ep *subnet.Port) {
 		ports := q.ports(ep)
 		for i := range ports {
@@ -227,7 +171,7 @@ func vlArbRecords(q *query) {
 				if q.skips(wire.VLArbCompOutputPort, int(want.OutputPort), int(ports[i].Num)) || q.skips(wire.VLArbCompBlock, int(want.Block), int(b)) {
 					continue
 				}
-				t, ok := l.VLArb(ep.Node, ports[i].Num, b)
+				t, ok := q.s.VLArb(ep.Node, ports[i].Num, b)
 				if !ok {
 					continue
 				}
@@ -246,25 +190,21 @@ func vlArbRecords(q *query) {
 // a LID: a link may map it to lane 15, which means discard. Tables that are not
 // known are taken to have a lane for all.
 func (q *query) hasLane(src int32, dlid ib.LID, sl ib.SL) bool {
-	l, ok := any(q.s).(lanes)
-	if !ok {
-		return true
-	}
 	p := &q.s.Ports[src]
-	if p.Num != 0 && deadLane(l, p.Node, 0, p.Num, sl) {
+	if p.Num != 0 && q.deadLane(p.Node, 0, p.Num, sl) {
 		return false
 	}
 	var buf [subnet.MaxHops]subnet.Hop
 	hops, ok := q.s.Trace(src, dlid, buf[:0])
 	for _, h := range hops {
-		if h.Out != 0 && deadLane(l, h.Node, h.In, h.Out, sl) {
+		if h.Out != 0 && q.deadLane(h.Node, h.In, h.Out, sl) {
 			return false
 		}
 	}
 	return ok
 }
 
-func deadLane(l lanes, node int32, in, out uint8, sl ib.SL) bool {
-	t, ok := l.SLtoVL(node, in, out)
+func (q *query) deadLane(node int32, in, out uint8, sl ib.SL) bool {
+	t, ok := q.s.SLtoVL(node, in, out)
 	return ok && t[sl&15] == 15
 }
