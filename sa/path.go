@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/qos"
+	"heddle/subnet"
 )
 
 // end is one side of a path query.
@@ -288,13 +289,16 @@ func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 		return false
 	}
 	v.limit(w.level, w.src.port == w.dst.port)
-	v.rate = understood(v.rate, &s.Ports[w.src.port])
+	ends := [2]*subnet.Port{&s.Ports[w.src.port], &s.Ports[w.src.port]}
 	if reversible {
-		v.rate = understood(v.rate, &s.Ports[w.dst.port])
+		ends[1] = &s.Ports[w.dst.port]
 	}
+	v.rate = understood(understood(v.rate, ends[0]), ends[1])
 	if !v.fit(q.mask, r) {
 		return false
 	}
+	// A selector may have lowered the rate to one that is not.
+	v.rate = understood(understood(v.rate, ends[0]), ends[1])
 	sl, ok := q.pathSL(r, w, a.SL, dlid)
 	if !ok {
 		return false
