@@ -195,7 +195,9 @@ func (c *Cluster) Client(node string) (*Client, error) {
 	}
 	k := &Client{c: c, ep: ep, rmpp: mad.NewRMPP(mad.RMPPConfig{}), timed: mad.Never, got: map[uint32][]byte{}}
 	ep.OnPacket = k.receive
-	ep.Accepts = func(p *mad.Packet) bool { return ib.Class(p.Data[1]) == ib.ClassSA }
+	ep.Accepts = func(p *mad.Packet) bool { // requests are for a manager on the same port
+		return ib.Class(p.Data[1]) == ib.ClassSA && ib.Method(p.Data[3]) == ib.MethodReport
+	}
 	return k, nil
 }
 
