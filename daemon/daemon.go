@@ -122,6 +122,7 @@ type Daemon struct {
 	// From the SA's loop to the manager's:
 	groups  *latest[[]sm.Group]
 	aliases *latest[[]subnet.Alias]
+	reads   *latest[[]ib.GUID] // nodes whose lane tables are asked for
 }
 
 // New prepares a daemon; nothing runs yet.
@@ -159,6 +160,7 @@ func New(cfg Config) *Daemon {
 		reports:   make(chan *mad.Packet, reportQueue),
 		groups:    newLatest[[]sm.Group](),
 		aliases:   newLatest[[]subnet.Alias](),
+		reads:     newLatest[[]ib.GUID](),
 	}
 	d.options.Store(cfg.SA)
 	d.sa.workers = make([]answerStats, runtime.GOMAXPROCS(0))
@@ -258,6 +260,10 @@ func (l *loop) run(start sm.Start) error {
 			l.step(ev)
 		case <-d.groups.bell:
 			l.setGroups()
+		case <-d.reads.bell:
+			if nodes, ok := d.reads.take(); ok {
+				l.step(sm.ReadTables{Nodes: nodes})
+			}
 		case <-d.aliases.bell:
 			l.setAliases()
 		case a := <-d.ask:

@@ -93,9 +93,12 @@ type latest[T any] struct {
 
 func newLatest[T any]() *latest[T] { return &latest[T]{bell: make(chan struct{}, 1)} }
 
-func (l *latest[T]) put(v T) {
+func (l *latest[T]) put(v T) { l.update(func(T) T { return v }) }
+
+// update makes a new value of the one that has not been taken yet.
+func (l *latest[T]) update(fn func(T) T) {
 	l.mu.Lock()
-	l.v, l.has = v, true
+	l.v, l.has = fn(l.v), true
 	l.mu.Unlock()
 	select {
 	case l.bell <- struct{}{}:

@@ -167,6 +167,9 @@ func (l *saLoop) step(ev sa.Event) {
 		if out.AliasesChanged {
 			d.aliases.put(out.Aliases)
 		}
+		if len(out.Read) > 0 {
+			d.reads.update(func(waiting []ib.GUID) []ib.GUID { return append(waiting, out.Read...) })
+		}
 		l.tell(out.Notices)
 		l.arm(out.Timer)
 	}

@@ -154,6 +154,9 @@ func (a *administrator) do() {
 	if out.AliasesChanged {
 		a.m.stepIfAlive(sm.SetAliases{Aliases: out.Aliases})
 	}
+	if len(out.Read) > 0 {
+		a.m.ReadTables(out.Read...)
+	}
 	a.m.SANotices = append(a.m.SANotices, out.Notices...)
 	t := out.Timer
 	if t == mad.Never || a.armed <= t {

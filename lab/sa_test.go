@@ -54,6 +54,32 @@ func TestServeSA(t *testing.T) {
 	if got := (len(b) - wire.HeaderLen) / wire.PathRecordLen; got != n*n {
 		t.Errorf("%d paths in the table, want %d", got, n*n)
 	}
+	// Nobody has read SL-to-VL tables: they are read now.
+	sw := 0
+	for !c.Fabric.Nodes[sw].IsSwitch() {
+		sw++
+	}
+	ni := m.Snap.NodeByGUID(c.Fabric.Nodes[sw].GUID)
+	want := wire.SLtoVLRecord{LID: m.Snap.NodePorts(ni)[0].LID}
+	wire.New(&q, ib.MethodGetTable, wire.AttrSLtoVLRecord, 0, wire.SLtoVLCompLID)
+	want.Put(wire.Data(&q))
+	if b, err = k.Ask(5*time.Second, &q); err != nil {
+		t.Fatal(err)
+	}
+	recs := b[wire.HeaderLen:]
+	if ports := c.Fabric.Nodes[sw].NumPorts + 1; len(recs) != ports*ports*wire.SLtoVLRecordLen {
+		t.Fatalf("%d bytes of SLtoVLMappingTableRecords for %d ports", len(recs), ports)
+	}
+	for len(recs) > 0 {
+		var r wire.SLtoVLRecord
+		if err := r.Decode(recs[:wire.SLtoVLRecordLen]); err != nil {
+			t.Fatal(err)
+		}
+		if has := c.Sim.SLtoVL(sw, r.InputPort, r.OutputPort); r.SLtoVL != has {
+			t.Fatalf("from %d to %d: %v, the switch has %v", r.InputPort, r.OutputPort, r.SLtoVL, has)
+		}
+		recs = recs[wire.SLtoVLRecordLen:]
+	}
 	wire.New(&q, ib.MethodSet, wire.AttrNodeRecord, 0, 0)
 	if b, err = k.Ask(time.Second, &q); err != nil || ib.Status(binary.BigEndian.Uint16(b[4:])) != ib.StatusBadMethodAttr {
 		t.Errorf("Set of a NodeRecord: %v, %x", err, b)

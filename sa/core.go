@@ -32,6 +32,7 @@ type Core struct {
 	svc    services
 	inform informs
 	alias  aliases
+	wait   waiting
 
 	ops     []store.Op // of this step
 	replies []Reply    // of this step
@@ -134,8 +135,11 @@ type Output struct {
 	// to program.
 	Aliases        []subnet.Alias
 	AliasesChanged bool
-	Notices        []Notice
-	Timer          mad.Time
+	// Read are nodes whose SL-to-VL and VL arbitration tables the subnet manager
+	// is to read: somebody asks for them.
+	Read    []ib.GUID
+	Notices []Notice
+	Timer   mad.Time
 }
 
 // Notice is something worth logging.
@@ -188,10 +192,11 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.svc.expire(c)
 		c.inform.timers(c)
 		c.alias.timers(c)
+		c.wait.expire(c)
 	}
 	c.flush()
 	c.inform.reports.send(c)
-	out.Timer = min(c.mc.nextTimer(), c.svc.nextTimer(), c.inform.nextTimer(), c.alias.nextTimer())
+	out.Timer = min(c.mc.nextTimer(), c.svc.nextTimer(), c.inform.nextTimer(), c.alias.nextTimer(), c.wait.nextTimer())
 	c.out = nil
 }
 
@@ -226,18 +231,25 @@ func (c *Core) onPublished(s *subnet.Snapshot) {
 	c.mc.published(c, old, s)
 	c.alias.published(c, old, s)
 	c.inform.published(c, old, s)
+	c.wait.published(c, s)
 }
 
-// onRequest takes a request that changes something.
+// onRequest takes a request that changes something, or has to wait.
 func (c *Core) onRequest(req *Request) {
-	q, m, v := open(&Source{Snap: c.snap, View: c.view, Opt: &Options{SAKey: c.cfg.SAKey}}, req)
+	q, m, v := open(c.source(), req)
 	if v != Answered {
 		return
 	}
 	mm := (*ib.MAD)(m)
 	method, attr := mm.Method(), mm.AttrID()
 	if !changes(method, attr) {
-		c.reply(req, refuse(nil, m, ib.StatusBadMethodAttr))
+		out, v, nodes := answer(c.source(), req, nil)
+		switch v {
+		case Answered: // it need not wait any more
+			c.reply(req, out)
+		case ForCore:
+			c.wait.park(c, req, m, nodes)
+		}
 		return
 	}
 	switch attr {
@@ -300,6 +312,7 @@ func (c *Core) flush() {
 	}
 	h.gen = c.persistGen
 	c.inform.reports.sealed(h.gen)
+	c.out.Read, c.wait.read = c.wait.read, nil
 	c.ops, c.replies, c.changed = nil, nil, false
 	if len(c.out.Persist) == 0 && len(c.held) == 0 {
 		c.release(&h)

@@ -17,19 +17,21 @@ import (
 // rig is a shell of a Core: time stands where the test puts it, the store is a
 // map, and what the core puts out is kept.
 type rig struct {
-	t       testing.TB
-	cfg     sa.Config
-	core    *sa.Core
-	now     mad.Time
-	wall    int64 // Unix nanoseconds at now
-	snap    *subnet.Snapshot
-	view    *sa.View
-	stored  map[string]store.Record
-	replies []sa.Reply
-	sends   []mad.Packet
-	aliases []subnet.Alias
-	notices []sa.Notice
-	timer   mad.Time
+	t        testing.TB
+	cfg      sa.Config
+	core     *sa.Core
+	now      mad.Time
+	wall     int64 // Unix nanoseconds at now
+	snap     *subnet.Snapshot
+	view     *sa.View
+	stored   map[string]store.Record
+	replies  []sa.Reply
+	sends    []mad.Packet
+	aliases  []subnet.Alias
+	notices  []sa.Notice
+	read     []ib.GUID // nodes whose tables are wanted
+	answered mad.Time  // when the last reply came
+	timer    mad.Time
 	// holdStore keeps back Persisted.
 	holdStore bool
 	gen       uint64
@@ -75,6 +77,10 @@ func (r *rig) step(ev sa.Event) {
 		r.view = out.Publish
 	}
 	r.replies = append(r.replies, out.Replies...)
+	if len(out.Replies) > 0 {
+		r.answered = r.now
+	}
+	r.read = append(r.read, out.Read...)
 	r.sends = append(r.sends, out.Sends...)
 	r.notices = append(r.notices, out.Notices...)
 	if out.AliasesChanged {

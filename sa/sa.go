@@ -87,7 +87,7 @@ type Verdict uint8
 const (
 	Drop     Verdict = iota // no answer, and none will come
 	Answered                // the answer was appended
-	ForCore                 // it changes something: give it to Core
+	ForCore                 // it changes something, or has to wait: give it to Core
 )
 
 // query is a request being answered.
@@ -107,26 +107,35 @@ type query struct {
 
 	out    []byte
 	recLen int
-	n      int  // records found
-	limit  int  // bytes of records that fit
-	full   bool // no more records are wanted
+	n      int       // records found
+	limit  int       // bytes of records that fit
+	full   bool      // no more records are wanted
+	unread []ib.GUID // nodes whose lane tables the answer needs
 	status ib.Status
 }
 
-// Answer appends the answer to resp. Requests that change something are for a
-// Core. It allocates nothing for a PathRecord if resp has room.
+// Answer appends the answer to resp. Requests that change something, and those
+// that need tables which nobody has read, are for a Core. It allocates nothing
+// for a PathRecord if resp has room.
 func Answer(src *Source, req *Request, resp []byte) ([]byte, Verdict) {
+	resp, v, _ := answer(src, req, resp)
+	return resp, v
+}
+
+// answer is Answer; with ForCore it names the nodes whose lane tables must be
+// read first.
+func answer(src *Source, req *Request, resp []byte) ([]byte, Verdict, []ib.GUID) {
 	q, m, v := open(src, req)
 	if v != Answered {
-		return resp, v
+		return resp, v, nil
 	}
 	mm := (*ib.MAD)(m)
 	if mm.ClassVersion() != wire.ClassVersion || mm.BaseVersion() != 1 {
-		return refuse(resp, m, ib.StatusBadVersion), Answered
+		return refuse(resp, m, ib.StatusBadVersion), Answered, nil
 	}
 	q.method, q.attr = mm.Method(), mm.AttrID()
 	if changes(q.method, q.attr) {
-		return resp, ForCore
+		return resp, ForCore, nil
 	}
 	start := len(resp)
 	q.out = append(resp, m[:wire.HeaderLen]...)
@@ -139,6 +148,9 @@ func Answer(src *Source, req *Request, resp []byte) ([]byte, Verdict) {
 		p.dispatch()
 		q = *p
 	}
+	if len(q.unread) > 0 && q.status == 0 {
+		return q.out[:start], ForCore, q.unread
+	}
 	if q.status == 0 && !q.table {
 		switch {
 		case q.n == 0:
@@ -150,10 +162,10 @@ func Answer(src *Source, req *Request, resp []byte) ([]byte, Verdict) {
 	if q.status != 0 {
 		resp = refuse(q.out[:start], m, q.status)
 		binary.BigEndian.PutUint16(resp[start+16:], uint16(q.attr))
-		return resp, Answered
+		return resp, Answered, nil
 	}
 	q.finish(start)
-	return q.out, Answered
+	return q.out, Answered, nil
 }
 
 // dispatch has a query answered by the function for its method and attribute.

@@ -133,6 +133,9 @@ func slToVLRecords(q *query) {
 	var want wire.SLtoVLRecord
 	_ = want.Decode(q.data)
 	each(q, wire.SLtoVLCompLID, func(ep *subnet.Port) {
+		if q.unreadLanes(ep.Node) {
+			return
+		}
 		add := func(in, out, inShown, outShown uint8) {
 			if q.skips(wire.SLtoVLCompInputPort, int(want.InputPort), int(inShown)) ||
 				q.skips(wire.SLtoVLCompOutputPort, int(want.OutputPort), int(outShown)) {
@@ -165,10 +168,15 @@ func vlArbRecords(q *query) {
 	var want wire.VLArbRecord
 	_ = want.Decode(q.data)
 	each(q, wire.VLArbCompLID, func(ep *subnet.Port) {
+		if q.unreadLanes(ep.Node) {
+			return
+		}
 		ports := q.ports(ep)
+		// The one port of a CA's LID may be called 0, as osmtest does.
+		anyPort := want.OutputPort == 0 && q.s.Nodes[ep.Node].Info.NodeType != ib.NodeSwitch
 		for i := range ports {
 			for b := uint8(1); b <= 4; b++ {
-				if q.skips(wire.VLArbCompOutputPort, int(want.OutputPort), int(ports[i].Num)) || q.skips(wire.VLArbCompBlock, int(want.Block), int(b)) {
+				if !anyPort && q.skips(wire.VLArbCompOutputPort, int(want.OutputPort), int(ports[i].Num)) || q.skips(wire.VLArbCompBlock, int(want.Block), int(b)) {
 					continue
 				}
 				t, ok := q.s.VLArb(ep.Node, ports[i].Num, b)

@@ -77,7 +77,11 @@ func (c *Core) upkeepReads(most int) {
 			return
 		}
 		if ok {
-			c.lanesOfNode(ni).complete = true
+			l := c.lanesOfNode(ni)
+			if l.complete = true; !l.listed {
+				l.listed = true
+				c.tablesShown = append(c.tablesShown, ni)
+			}
 			c.readDone = true
 		}
 		delete(c.reading, r.guid)

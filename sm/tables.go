@@ -196,7 +196,7 @@ func (c *Core) showLanes(g ib.GUID) *subnet.LaneTables {
 		return nil
 	}
 	l.listed = false
-	if l.shown != nil {
+	if l.shown != nil && l.shown.Complete == l.complete {
 		return l.shown
 	}
 	h := uint64(14695981039346656037) // FNV-1a
@@ -207,11 +207,11 @@ func (c *Core) showLanes(g ib.GUID) *subnet.LaneTables {
 	}
 	r := &c.laneRows
 	// Nodes that share have the same rows: these are only appended.
-	if s := r.same[h]; s != nil && slices.Equal(s.SL, l.sl) && slices.Equal(s.Arb, l.arb) {
+	if s := r.same[h]; s != nil && slices.Equal(s.SL, l.sl) && slices.Equal(s.Arb, l.arb) && s.Complete == l.complete {
 		l.sl, l.arb, l.shown = s.SL, s.Arb, s
 		return s
 	}
-	l.shown = &subnet.LaneTables{SL: l.sl, Arb: l.arb, SLRows: r.sl, ArbRows: r.arb}
+	l.shown = &subnet.LaneTables{SL: l.sl, Arb: l.arb, SLRows: r.sl, ArbRows: r.arb, Complete: l.complete}
 	if c.reading[g] {
 		return l.shown // there is more to come
 	}

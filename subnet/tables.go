@@ -16,6 +16,14 @@ type LaneTables struct {
 	Arb     []uint16 // by port × 4 + block - 1
 	SLRows  []smp.SLtoVL
 	ArbRows []smp.VLArb
+	// Complete: every table that the node shows is known.
+	Complete bool
+}
+
+// LanesComplete reports whether all SL-to-VL and VL arbitration tables that a
+// node shows are known.
+func (s *Snapshot) LanesComplete(node int32) bool {
+	return int(node) < len(s.Lanes) && s.Lanes[node] != nil && s.Lanes[node].Complete
 }
 
 // MFTBlock is a block of the multicast table of a switch: the masks of 16 ports
