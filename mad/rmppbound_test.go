@@ -308,13 +308,13 @@ func TestRMPPThousand(t *testing.T) {
 	const n = 1000
 	whole := 0
 	b.got = func(_ Time, p *Packet) {
-		if tid := (*ib.MAD)(p.Data[:ib.MADLen]).TID(); len(p.Data) != 56+5000+int(tid) {
+		if tid := (*ib.MAD)(p.Data[:ib.MADLen]).TID() &^ agent; len(p.Data) != 56+5000+int(tid) {
 			t.Errorf("message %d has %d bytes", tid, len(p.Data))
 		}
 		whole++
 	}
 	for i := range uint64(n) {
-		m := message(ib.ClassSA, ib.MethodGetTableResp, i, 5000+int(i))
+		m := message(ib.ClassSA, ib.MethodGetTableResp, i|agent, 5000+int(i))
 		if err := a.p.Send(0, &Packet{Addr: Addr{LID: 2, QP: 1}, LocalQP: 1, Data: m}, false, i, a.send); err != nil {
 			t.Fatal(err)
 		}

@@ -52,7 +52,8 @@ type rmppCount struct{ tx, rx int }
 
 // rmppKey names a transfer: the peer, and class, method and transaction ID of
 // its DATA packets. Only 48 bits of the transaction ID count, because ibsim
-// writes over the others.
+// writes over the others, and of our own requests only 32, because the kernel
+// does.
 type rmppKey struct {
 	rmppPeer
 	class  ib.Class
@@ -127,6 +128,14 @@ func keyOf(a *Addr, m *ib.MAD) rmppKey {
 	return rmppKey{rmppPeer: rmppPeer{a.LID, a.QP}, class: m.Class(), method: m.Method(), tid: m.TID() & tidMask}
 }
 
+// mine is the key under which tx has a transfer with these DATA packets.
+func (k rmppKey) mine() rmppKey {
+	if !k.method.IsResponse() {
+		k.tid &= 1<<32 - 1
+	}
+	return k
+}
+
 // count notes that a peer has more, or fewer, transfers.
 func (r *RMPP) count(p rmppPeer, tx, rx int) {
 	c := r.peers[p]
@@ -149,7 +158,8 @@ func (r *RMPP) Send(now Time, p *Packet, reply bool, token uint64, send func(*Pa
 	}
 	var h ib.MAD
 	copy(h[:rmppHeaderEnd], p.Data)
-	t := &rmppTx{key: keyOf(&p.Addr, &h), token: token, pkt: *p, alarm: alarm{pos: -1}}
+	key := keyOf(&p.Addr, &h)
+	t := &rmppTx{key: key.mine(), token: token, pkt: *p, alarm: alarm{pos: -1}}
 	t.alarm.tx = t
 	t.pkt.Data = nil
 	switch {
@@ -163,9 +173,8 @@ func (r *RMPP) Send(now Time, p *Packet, reply bool, token uint64, send func(*Pa
 	if err := t.init(&r.cfg, p.Data, reply); err != nil {
 		return err
 	}
-	asked := t.key
-	asked.method ^= ib.MethodResponseBit
-	if q := r.rx[asked]; q != nil {
+	key.method ^= ib.MethodResponseBit
+	if q := r.rx[key]; q != nil {
 		t.win = q.ReplyWindow()
 	}
 	r.tx[t.key] = t
@@ -195,7 +204,7 @@ func (r *RMPP) Receive(now Time, p *Packet, send func(*Packet), done func(token 
 	if typ != RMPPData {
 		ours := key
 		ours.method ^= ib.MethodResponseBit
-		if t := r.tx[ours]; t != nil {
+		if t := r.tx[ours.mine()]; t != nil {
 			to, old := r.via(&t.pkt, send)
 			t.RMPPSender.Receive(now, m, r.emit)
 			r.via(to, old)

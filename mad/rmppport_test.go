@@ -21,11 +21,15 @@ type rmppEnd struct {
 	pass int
 }
 
+// agent is what a kernel writes into the upper half of a transaction ID.
+const agent = 0xABC << 32
+
 func (e *rmppEnd) send(p *Packet) {
 	m := *(*ib.MAD)(p.Data)
 	if !m.Method().IsResponse() {
-		// ibsim writes the client's slot over the top of a request's ID.
-		m.SetTID(m.TID()&tidMask | uint64(e.self)<<48)
+		// ibsim writes the client's slot over the top of a request's ID, and the
+		// kernel the agent's number over the upper half.
+		m.SetTID(m.TID()&0xFFFFFFFF | agent | uint64(e.self)<<48)
 	}
 	e.out(&m)
 }
@@ -69,7 +73,7 @@ func TestRMPPPort(t *testing.T) {
 	want := map[uint64][]byte{}
 	count := 0
 	check := func(_ Time, p *Packet) {
-		m := want[(*ib.MAD)(p.Data[:ib.MADLen:ib.MADLen]).TID()&tidMask]
+		m := want[(*ib.MAD)(p.Data[:ib.MADLen:ib.MADLen]).TID()&0xFFFFFFFF]
 		if !bytes.Equal(body(m), body(p.Data)) {
 			t.Errorf("%d bytes of %d, or others", len(p.Data), len(m))
 		}
@@ -81,7 +85,7 @@ func TestRMPPPort(t *testing.T) {
 		if i%2 == 1 {
 			e, to = b, 1
 		}
-		want[i] = message(ib.ClassSA, ib.MethodGetTableResp, i, 300+int(i)*1000)
+		want[i] = message(ib.ClassSA, ib.MethodGetTableResp, i|agent, 300+int(i)*1000)
 		p := &Packet{Addr: Addr{LID: to, QP: 1}, LocalQP: 1, Data: want[i]}
 		if err := e.p.Send(0, p, false, i, e.send); err != nil {
 			t.Fatal(err)
@@ -118,7 +122,7 @@ func TestRMPPPortDoubleSided(t *testing.T) {
 			t.Errorf("from %v, %d bytes", p.Addr.LID, len(p.Data))
 		}
 		tid := (*ib.MAD)(p.Data[:ib.MADLen]).TID()
-		if tid != 77|1<<48 {
+		if tid != 77|agent|1<<48 {
 			t.Errorf("transaction ID %#x", tid)
 		}
 		m := bytes.Clone(resp)

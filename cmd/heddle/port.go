@@ -13,7 +13,7 @@ import (
 	"heddle/transport/umad"
 )
 
-const portHelp = "`PORT` to manage the subnet through: umad:DEVICE/PORT or ibsim:NODE[@SOCKNAME][,rmpp=on]"
+const portHelp = "`PORT` to manage the subnet through: umad:DEVICE/PORT[,rmpp=own] or ibsim:NODE[@SOCKNAME][,rmpp=on]"
 
 // openPort opens what --port names.
 func openPort(ctx context.Context, spec string) (mad.Transport, error) {
@@ -23,9 +23,16 @@ func openPort(ctx context.Context, spec string) (mad.Transport, error) {
 	}
 	switch kind {
 	case "umad":
-		p, err := umad.Open(rest)
+		o, err := umadOptions(rest)
 		if err != nil {
 			return nil, err
+		}
+		p, err := umad.OpenPort(o)
+		if err != nil {
+			return nil, err
+		}
+		if o.OwnRMPP {
+			return rmpp.Over(p), nil
 		}
 		return p, nil
 	case "ibsim":
@@ -57,6 +64,27 @@ func ibsimHint(err error, sock string) error {
 		return fmt.Errorf("%w\nNodes are named by netlist id or description; 'attached' on the simulator's console lists who is there", err)
 	}
 	return err
+}
+
+// umadOptions reads DEVICE/PORT[,rmpp=own]. The kernel segments messages of the
+// SA class unless we are told to.
+func umadOptions(rest string) (o umad.Options, err error) {
+	name, opts, _ := strings.Cut(rest, ",")
+	o.Name = name
+	if opts == "" {
+		return o, nil
+	}
+	for kv := range strings.SplitSeq(opts, ",") {
+		switch kv {
+		case "rmpp=own":
+			o.OwnRMPP = true
+		case "rmpp=kernel":
+			o.OwnRMPP = false
+		default:
+			return o, usagef("--port: umad takes rmpp=own or rmpp=kernel, not %q", kv)
+		}
+	}
+	return o, nil
 }
 
 // ibsimOptions reads NODE[@SOCKNAME][,rmpp=on]. Without RMPP a table answer is

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"heddle/mad"
 	"heddle/mad/madtest"
 	"heddle/sim"
+	"heddle/transport/rmpp"
 	"heddle/transport/umad"
 )
 
@@ -63,6 +65,8 @@ func init() {
 	children["client"] = clientChild
 	children["lost"] = lostChild
 	children["rate"] = rateChild
+	children["own server"] = ownServerChild
+	children["own client"] = ownClientChild
 }
 
 func complain(format string, a ...any) int {
@@ -177,6 +181,115 @@ func clientChild() int {
 		return complain("time-out after %v", d)
 	}
 	return 0
+}
+
+// ownTable is the answer of ownServerChild to a request.
+func ownTable(request []byte) []byte {
+	h := append([]byte(nil), request[:56]...)
+	h[3] |= byte(ib.MethodResponseBit)
+	clear(h[24:36])
+	h[26] = 1
+	for i := range 100_000 {
+		h = append(h, byte(i*7/5), request[15])
+	}
+	return h
+}
+
+// ownServerChild is an SA that does RMPP by itself: tables as answers, requests of
+// several segments sent back as answers.
+func ownServerChild() int {
+	raw, err := umad.OpenPort(umad.Options{OwnRMPP: true})
+	if err != nil {
+		return complain("%v", err)
+	}
+	p := rmpp.Over(raw)
+	defer p.Close()
+	fmt.Printf("SERVING %d .\n", raw.Device().LID)
+	var k mad.Packet
+	for p.Recv(&k) == nil {
+		if k.Status != mad.Received || ib.Class(k.Data[1]) != ib.ClassSA {
+			continue
+		}
+		r := mad.Packet{Addr: k.Addr, LocalQP: 1}
+		switch ib.Method(k.Data[3]) {
+		case ib.MethodGetTable:
+			r.Data = ownTable(k.Data)
+		case ib.MethodGetMulti:
+			r.Data = append([]byte(nil), k.Data...)
+			r.Data[3] |= byte(ib.MethodResponseBit)
+			clear(r.Data[24:36])
+			r.Data[26] = 1
+		default:
+			continue
+		}
+		if err := p.Send(&r); err != nil && !errors.Is(err, mad.ErrRMPPBusy) {
+			return complain("%v", err)
+		}
+	}
+	return 0
+}
+
+// ownClientChild asks opensm's SA, whose kernel does RMPP, doing it itself, and
+// ownServerChild's in both ways.
+func ownClientChild() int {
+	lid, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		return complain("%v", err)
+	}
+	for _, own := range []bool{true, false} {
+		raw, err := umad.OpenPort(umad.Options{Client: true, OwnRMPP: own})
+		if err != nil {
+			return complain("%v", err)
+		}
+		var p mad.Transport = raw
+		if own {
+			p = rmpp.Over(raw)
+		}
+		d := raw.Device()
+		ask := func(to ib.LID, m []byte) ([]byte, error) {
+			k := mad.Packet{Addr: mad.Addr{LID: to, QP: 1, PKeyIndex: d.DefaultPKeyIndex()}, LocalQP: 1, Timeout: 10 * time.Second, Data: m}
+			if err := p.Send(&k); err != nil {
+				return nil, err
+			}
+			var r mad.Packet
+			if err := p.Recv(&r); err != nil || r.Status != mad.Received {
+				return nil, fmt.Errorf("status %d, %w", r.Status, err)
+			}
+			return r.Data, nil
+		}
+		paths, err := ask(d.SMLID, saGetTable(0x35, 1)[:])
+		if n := (len(paths) - 56) / 64; err != nil || n < 64 || (len(paths)-56)%64 != 0 {
+			return complain("own %v: %d paths from opensm, %v", own, n, err)
+		}
+		q := saGetTable(0x11, 2)
+		table, err := ask(ib.LID(lid), q[:])
+		if err != nil || !bytes.Equal(table[56:], ownTable(q[:])[56:]) {
+			return complain("own %v: a table of %d bytes, %v", own, len(table), err)
+		}
+		var m ib.MAD
+		m.SetHeader(ib.ClassSA, 2, ib.MethodGetMulti, 0x3A, 0)
+		m.SetTID(3)
+		m[26] = 1
+		multi := append(m[:56], table[56:5000]...)
+		back, err := ask(ib.LID(lid), multi)
+		if err != nil || !bytes.Equal(back[56:], multi[56:]) {
+			return complain("own %v: %d bytes came back of %d, %v", own, len(back), len(multi), err)
+		}
+		p.Close()
+	}
+	return 0
+}
+
+// TestOwnRMPP: segmentation by the process, against the kernel's and itself.
+func TestOwnRMPP(t *testing.T) {
+	t.Parallel()
+	tool(t, "opensm")
+	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
+	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	server := l.start("H3", l.self("own server")...)
+	server.wait(" .\n", 20*time.Second)
+	lid := strings.Fields(server.log.String())[1]
+	l.run(0, "H2", l.self("own client", lid)...)
 }
 
 // lostChild loses its device and gets it back.

@@ -1,7 +1,8 @@
 // Package rmpp puts segmentation over a port that carries single MADs: table
 // answers longer than a MAD go out, and come in, as the segments that the
 // Linux kernel would make of them. It is what stands between a manager and a
-// simulated port, where there is no kernel.
+// simulated port, where there is no kernel, or a port whose kernel is told to
+// leave RMPP alone (umad.Options.OwnRMPP).
 package rmpp
 
 import (
@@ -19,17 +20,25 @@ type Port struct {
 	mad.Transport
 	epoch time.Time
 
-	mu     sync.Mutex // also serialises Transport.Send
-	rmpp   *mad.RMPP  // guarded by mu
-	timer  *time.Timer
-	due    mad.Time // of timer; guarded by mu
-	closed bool     // guarded by mu
-	err    error    // of the last raw send; guarded by mu
+	mu       sync.Mutex // also serialises Transport.Send
+	rmpp     *mad.RMPP  // guarded by mu
+	messages [][]byte   // in transfer, by token; guarded by mu
+	free     []uint64   // tokens of messages that are not; guarded by mu
+	timer    *time.Timer
+	due      mad.Time // of timer; guarded by mu
+	closed   bool     // guarded by mu
+	err      error    // of the last raw send; guarded by mu
 }
 
-// Over puts segmentation over t.
-func Over(t mad.Transport) *Port {
-	p := &Port{Transport: t, epoch: time.Now(), rmpp: mad.NewRMPP(mad.RMPPConfig{}), due: mad.Never}
+// keepBuffer is the largest buffer that is kept for further messages.
+const keepBuffer = 1 << 20
+
+// Over puts segmentation over t, with the times and bounds of mad.RMPPConfig.
+func Over(t mad.Transport) *Port { return OverWith(t, mad.RMPPConfig{}) }
+
+// OverWith is Over with other times and bounds.
+func OverWith(t mad.Transport, c mad.RMPPConfig) *Port {
+	p := &Port{Transport: t, epoch: time.Now(), rmpp: mad.NewRMPP(c), due: mad.Never}
 	p.timer = time.AfterFunc(time.Hour, p.expire)
 	p.timer.Stop()
 	return p
@@ -41,18 +50,25 @@ func (p *Port) now() mad.Time { return mad.Time(time.Since(p.epoch)) }
 func (p *Port) SegmentsRMPP() bool { return true }
 
 // Send sends one MAD, or starts the transfer of an SA message whose RMPP
-// Active flag is set; its data is copied. A transfer that fails later is
+// Active flag is set and whose RMPP type is 0; its data is copied. (A MAD
+// with a type is a segment already and goes out as it is.) A request so sent
+// gives the peer a window for its answer. The error is one that is
+// mad.ErrRMPPFull where the peer, or all of them, have too many transfers
+// under way: a single MAD can still say so. A transfer that fails later is
 // known to nobody but the requester, who asks again.
 func (p *Port) Send(q *mad.Packet) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.err = nil
 	if !segmented(q.Data) {
 		return p.Transport.Send(q)
 	}
+	token := p.take(q.Data)
 	own := *q
-	own.Data = append([]byte(nil), q.Data...)
-	p.err = nil
-	if err := p.rmpp.Send(p.now(), &own, false, 0, p.raw); err != nil {
+	own.Data = p.messages[token]
+	own.Timeout = 0 // of no single segment
+	if err := p.rmpp.Send(p.now(), &own, !ib.Method(q.Data[3]).IsResponse(), token, p.raw); err != nil {
+		p.give(token, nil)
 		return err
 	}
 	p.arm()
@@ -61,7 +77,28 @@ func (p *Port) Send(q *mad.Packet) error {
 
 // segmented reports whether an SA message is to be sent by RMPP.
 func segmented(b []byte) bool {
-	return len(b) >= sa.HeaderLen && ib.Class(b[1]) == ib.ClassSA && ib.Method(b[3]).IsResponse() && b[26]&sa.RMPPActive != 0
+	return len(b) >= sa.HeaderLen && ib.Class(b[1]) == ib.ClassSA && b[26]&sa.RMPPActive != 0 && b[25] == byte(mad.RMPPNone)
+}
+
+// take copies a message to where its transfer finds it; mu is held.
+func (p *Port) take(b []byte) (token uint64) {
+	if n := len(p.free); n > 0 {
+		token = p.free[n-1]
+		p.free = p.free[:n-1]
+	} else {
+		token = uint64(len(p.messages))
+		p.messages = append(p.messages, nil)
+	}
+	p.messages[token] = append(p.messages[token][:0], b...)
+	return token
+}
+
+// give takes the buffer of a transfer that has ended back; mu is held.
+func (p *Port) give(token uint64, _ error) {
+	if cap(p.messages[token]) > keepBuffer || len(p.free) >= 64 {
+		p.messages[token] = nil
+	}
+	p.free = append(p.free, token)
 }
 
 // raw sends a segment or an acknowledgement; mu is held.
@@ -71,7 +108,8 @@ func (p *Port) raw(q *mad.Packet) {
 	}
 }
 
-// Recv returns the next packet; a message of several segments comes whole.
+// Recv returns the next packet; a message of several segments comes whole. It
+// may be shorter than a MAD: its length is that of header and data.
 func (p *Port) Recv(q *mad.Packet) error {
 	for {
 		if err := p.Transport.Recv(q); err != nil {
@@ -81,11 +119,9 @@ func (p *Port) Recv(q *mad.Packet) error {
 			return nil
 		}
 		p.mu.Lock()
-		whole, kind := p.rmpp.Receive(p.now(), q, p.raw, func(uint64, error) {})
+		whole, kind := p.rmpp.Receive(p.now(), q, p.raw, p.give)
 		if kind == mad.RMPPMessage {
-			data := append(q.Data[:0], whole.Data...)
-			*q = *whole
-			q.Data = data
+			*q = *whole // the message is ours
 		}
 		p.arm()
 		p.mu.Unlock()
@@ -109,7 +145,7 @@ func (p *Port) expire() {
 		return
 	}
 	p.due = mad.Never
-	p.rmpp.Expire(p.now(), p.raw, func(uint64, error) {})
+	p.rmpp.Expire(p.now(), p.raw, p.give)
 	p.arm()
 }
 

@@ -11,7 +11,7 @@
 //
 // A Port implements mad.Transport. The kernel times each try and reports an
 // unanswered request as mad.Failed; it segments and reassembles the RMPP
-// messages of the SA class; it owns the upper 32 bits of the transaction IDs
+// messages of the SA class, unless Options.OwnRMPP; it owns the upper 32 bits of the transaction IDs
 // of requests, the lower 32 are the caller's. Retrying is left to mad.Engine.
 //
 // A Port is a manager's by default: it takes the methods that a subnet manager

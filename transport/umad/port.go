@@ -27,6 +27,11 @@ type Options struct {
 	// Client opens the port without taking any unsolicited method, beside a
 	// subnet manager or other clients. A port without QP0 will do then.
 	Client bool
+	// OwnRMPP registers the SA agent without the kernel's RMPP: the port then
+	// carries single MADs of the SA class, and transport/rmpp over it makes
+	// messages of them. (An answer to a segmented request that is no segment
+	// itself, an error, the kernel takes for one that nobody waits for.)
+	OwnRMPP bool
 	// SAMethods are the methods that the SA agent takes, unless Client; nil
 	// means all that an SA can be asked.
 	SAMethods []ib.Method
@@ -152,7 +157,7 @@ func (p *Port) register() error {
 	}{
 		{p.qp0, umadabi.Agent{QPN: 0, Class: uint8(ib.ClassSubnDR), Version: 1, Methods: umadabi.MaskOf(sm...)}},
 		{p.qp0, umadabi.Agent{QPN: 0, Class: uint8(ib.ClassSubnLID), Version: 1, Methods: umadabi.MaskOf(sm...)}},
-		{p.qp1, umadabi.Agent{QPN: 1, Class: uint8(ib.ClassSA), Version: 2, Methods: umadabi.MaskOf(sa...), RMPP: 1}},
+		{p.qp1, umadabi.Agent{QPN: 1, Class: uint8(ib.ClassSA), Version: 2, Methods: umadabi.MaskOf(sa...), RMPP: p.kernelRMPP()}},
 		{p.qp1, umadabi.Agent{QPN: 1, Class: uint8(ib.ClassPerf), Version: 1}},
 	}
 	for _, x := range agents {
@@ -169,6 +174,9 @@ func (p *Port) register() error {
 		reg := umadabi.Agent{QPN: 1, Class: uint8(a.Class), Version: a.Version, OUI: a.OUI, Methods: umadabi.MaskOf(a.Methods...)}
 		if a.RMPP {
 			reg.RMPP = 1
+		}
+		if a.Class == ib.ClassSA {
+			reg.RMPP = min(reg.RMPP, p.kernelRMPP())
 		}
 		id, err := p.qp1.register(reg)
 		if err != nil {
@@ -215,8 +223,17 @@ func (p *Port) Refresh() Device {
 // PortGUID implements mad.Transport.
 func (p *Port) PortGUID() ib.GUID { return p.dev.PortGUID }
 
-// SegmentsRMPP implements mad.Transport: the kernel does RMPP for the SA class.
-func (p *Port) SegmentsRMPP() bool { return true }
+// kernelRMPP is the RMPP version that SA agents are registered with.
+func (p *Port) kernelRMPP() uint8 {
+	if p.opts.OwnRMPP {
+		return 0
+	}
+	return 1
+}
+
+// SegmentsRMPP implements mad.Transport: the kernel does RMPP for the SA
+// class, unless Options.OwnRMPP.
+func (p *Port) SegmentsRMPP() bool { return !p.opts.OwnRMPP }
 
 // MaxInFlight implements mad.Transport.
 func (p *Port) MaxInFlight() int { return maxInFlight }
@@ -240,7 +257,7 @@ func (p *Port) Send(k *mad.Packet) error {
 		return err
 	}
 	var retries uint32
-	if len(k.Data) > 26 && ib.Class(class) == ib.ClassSA && k.Data[26]&1 != 0 {
+	if len(k.Data) > 26 && ib.Class(class) == ib.ClassSA && k.Data[26]&1 != 0 && p.SegmentsRMPP() {
 		retries = rmppRetries
 	}
 	return f.send(id, retries, k)

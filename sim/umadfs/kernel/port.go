@@ -106,13 +106,12 @@ func New(w Wire, hasSMI bool) *Port {
 
 // agent is one registration of one file.
 type agent struct {
-	file     *File
-	id       uint32 // slot in the file
-	num      uint16 // port-wide number
-	reg      umadabi.Agent
-	noMask   bool // class 0: only sends
-	userRMPP bool
-	rmpp     *rmpp // kernel RMPP, nil without
+	file   *File
+	id     uint32 // slot in the file
+	num    uint16 // port-wide number
+	reg    umadabi.Agent
+	noMask bool  // class 0: only sends
+	rmpp   *rmpp // kernel RMPP, nil without: no rmpp_version, or the process does it
 }
 
 func (a *agent) kernelRMPP() bool { return a.rmpp != nil }
@@ -233,9 +232,10 @@ func (p *Port) receive(pk *mad.Packet) {
 	case s != nil:
 		p.release(s)
 		a.queue(pk, m, false)
-	case a.userRMPP && isRMPPClass(m[1]) && rmppActive(m):
-		// Segments after the first have no request waiting any more; the
-		// process that does RMPP itself sees them all.
+	case isRMPPClass(m[1]) && rmppActive(m):
+		// Segments after the first have no request waiting any more; a process
+		// that does RMPP itself, because the agent has the flag or rmpp_version
+		// 0, sees them all.
 		a.queue(pk, m, false)
 	default:
 		p.dropped++ // nobody asked, or the answer came too late
@@ -314,8 +314,7 @@ func (p *Port) register(f *File, reg umadabi.Agent) (*agent, syscall.Errno) {
 	if len(p.agents) >= 1<<hiBits-1 {
 		return nil, syscall.ENOMEM
 	}
-	a.userRMPP = reg.Flags&umadabi.FlagUserRMPP != 0
-	if reg.RMPP == 1 && !a.userRMPP {
+	if reg.RMPP == 1 && reg.Flags&umadabi.FlagUserRMPP == 0 {
 		a.rmpp = newRMPP(a)
 	}
 	for p.nextNum++; p.nextNum == 0 || p.agents[p.nextNum] != nil; p.nextNum++ {

@@ -71,7 +71,7 @@ func (f *File) Write(b []byte) syscall.Errno {
 	// The kernel's is_duplicate: a second request of a transaction while the
 	// first waits, or a second such response to the same destination. The
 	// segments of a process that does RMPP itself are not compared.
-	raw := a.userRMPP && isRMPPClass(m[1]) && rmppActive(m)
+	raw := !a.kernelRMPP() && isRMPPClass(m[1]) && rmppActive(m)
 	if !raw && f.sends[key] != nil {
 		return syscall.EINVAL
 	}

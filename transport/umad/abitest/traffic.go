@@ -449,8 +449,18 @@ func rmppTimeout(e *Env) error {
 	return nil
 }
 
-// userRMPP: with USER_RMPP the process sees each segment, and answers it.
+// userRMPP: with USER_RMPP, and without any RMPP version, the process sees each
+// segment, and answers it.
 func userRMPP(e *Env) error {
+	for _, reg := range []umadabi.Agent{{Flags: umadabi.FlagUserRMPP, RMPP: 1}, {}} {
+		if err := rawSegments(e, reg); err != nil {
+			return fmt.Errorf("flags %d, version %d: %w", reg.Flags, reg.RMPP, err)
+		}
+	}
+	return nil
+}
+
+func rawSegments(e *Env, reg umadabi.Agent) error {
 	p, err := e.pairOf(3, 2, 1, ib.MethodGetTable)
 	if err != nil {
 		return err
@@ -461,7 +471,8 @@ func userRMPP(e *Env) error {
 		return err
 	}
 	defer u.close()
-	id, _, err := u.register2(umadabi.Agent{QPN: 1, Class: 3, Version: 2, Flags: umadabi.FlagUserRMPP, RMPP: 1})
+	reg.QPN, reg.Class, reg.Version = 1, 3, 2
+	id, _, err := u.register2(reg)
 	if err != nil {
 		return err
 	}
