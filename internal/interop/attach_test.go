@@ -106,18 +106,30 @@ func TestUpServesBothKindsOfClients(t *testing.T) {
 	}
 }
 
-// TestRealRMPPOverIbsim: between peers that can, ibsim's protocol carries
-// segments.
-func TestRealRMPPOverIbsim(t *testing.T) {
+// TestOwnRMPP: segments that we make and put together ourselves, over ibsim's
+// protocol between peers that can, and over a device whose kernel is told to
+// leave them alone, for a client whose kernel does not.
+func TestOwnRMPP(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "saquery")
-	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
-	_, env := b.simulate(t)
-	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
-	sm := start(t, b.dir, nil, heddle, "sm", "--port", "ibsim:"+b.sm+"@"+sock+",rmpp=on", "--api", "")
-	sm.await("SUBNET UP\n", 0, upTime)
-	out := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[2]+"@"+sock, "--", "saquery", "-p")
-	if n, want := strings.Count(out, "PathRecord dump"), endPorts(&b)*endPorts(&b); n != want {
-		t.Errorf("%d PathRecords, want %d", n, want)
+	for _, over := range []string{"ibsim", "umad"} {
+		t.Run(over, func(t *testing.T) {
+			b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+			_, env := b.simulate(t)
+			sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+			args := []string{"sm", "--port", "ibsim:" + b.cas[0] + "@" + sock + ",rmpp=on", "--api", ""}
+			if over == "umad" {
+				args = []string{"attach", b.cas[0] + "@" + sock, "--", heddle, "sm", "--port", "umad:heddle0/1,rmpp=own", "--api", ""}
+			}
+			sm := start(t, b.dir, nil, heddle, args...)
+			sm.await("SUBNET UP\n", 0, upTime)
+			out := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[2]+"@"+sock, "--", "saquery", "-p")
+			if n, want := strings.Count(out, "PathRecord dump"), endPorts(&b)*endPorts(&b); n != want {
+				t.Errorf("%d PathRecords, want %d", n, want)
+			}
+			if err := sm.stop(syscall.SIGTERM); err != nil {
+				t.Errorf("heddle sm ended with %v on SIGTERM", err)
+			}
+		})
 	}
 }

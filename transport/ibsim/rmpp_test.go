@@ -2,12 +2,16 @@ package ibsim
 
 import (
 	"bytes"
+	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"heddle/ib"
+	"heddle/ib/sa"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/transport/rmpp"
 )
 
 // smpDo does one request by directed route and returns the answer's data.
@@ -149,16 +153,16 @@ func TestRMPPOverIbsim(t *testing.T) {
 	for i := range table[56:] {
 		table[56+i] = byte(i * 7 / 5)
 	}
-	sa := newPeer(t, b)
+	server := newPeer(t, b)
 	over := make(chan error, 1)
-	go sa.run(func(k *mad.Packet) bool {
+	go server.run(func(k *mad.Packet) bool {
 		m := (*ib.MAD)(k.Data)
 		if m.Class() != ib.ClassSA || m.Method() != ib.MethodGetTable {
 			return false
 		}
 		copy(table, m[:56])
 		(*ib.MAD)(table[:256]).SetMethod(ib.MethodGetTableResp)
-		if err := sa.r.Send(sa.now(), &mad.Packet{Addr: k.Addr, LocalQP: 1, Data: table}, false, 1, sa.send); err != nil {
+		if err := server.r.Send(server.now(), &mad.Packet{Addr: k.Addr, LocalQP: 1, Data: table}, false, 1, server.send); err != nil {
 			t.Error(err)
 		}
 		return false
@@ -207,4 +211,72 @@ func FuzzDataMessage(f *testing.F) {
 			t.Fatal("another packet comes back")
 		}
 	})
+}
+
+// losing drops one SA packet in twenty that its port sends.
+type losing struct {
+	mad.Transport
+	r *rand.Rand
+}
+
+func (l *losing) Send(p *mad.Packet) error {
+	if ib.Class(p.Data[1]) == ib.ClassSA && l.r.IntN(20) == 0 {
+		return nil
+	}
+	return l.Transport.Send(p)
+}
+
+// Requests and answers of many segments, through ibsim, which loses nothing,
+// and over ports that do.
+func TestRMPPBothWaysOverIbsim(t *testing.T) {
+	s := startIbsim(t)
+	a := s.dialWhenUp(t, Options{SockName: s.name, Node: "Hca1"})
+	b := s.dialWhenUp(t, Options{SockName: s.name, Node: "Hca2", IsSM: true})
+	bringUp(t, a)
+	cfg := mad.RMPPConfig{MinAckTimeout: 5 * time.Millisecond}
+	client := rmpp.OverWith(&losing{a, rand.New(rand.NewPCG(1, 1))}, cfg)
+	server := rmpp.OverWith(&losing{b, rand.New(rand.NewPCG(2, 2))}, cfg)
+
+	message := func(method ib.Method, tid uint64, n int) []byte {
+		var m ib.MAD
+		sa.New(&m, method, sa.AttrMultiPathRecord, 0, 0)
+		m.SetTID(tid)
+		m[26] = sa.RMPPActive
+		msg := m[:sa.HeaderLen:sa.HeaderLen]
+		for i := range n {
+			msg = append(msg, byte(uint64(i)*7+tid))
+		}
+		return msg
+	}
+	go func() {
+		var p mad.Packet
+		for server.Recv(&p) == nil {
+			id := (*ib.MAD)(p.Data[:ib.MADLen]).TID()
+			n := len(p.Data) - sa.HeaderLen
+			if !bytes.Equal(p.Data[sa.HeaderLen:], message(0, id&0xFFFFFFFF, n)[sa.HeaderLen:]) {
+				t.Errorf("request %#x: %d bytes, or others", id, n)
+			}
+			answer := message(ib.MethodGetMultiResp, id, 0)
+			answer = append(answer, message(0, id&0xFFFFFFFF, 8*n)[sa.HeaderLen:]...)
+			if err := server.Send(&mad.Packet{Addr: p.Addr, LocalQP: 1, Data: answer}); err != nil && !errors.Is(err, mad.ErrRMPPBusy) {
+				t.Error(err)
+			}
+		}
+	}()
+	late := time.AfterFunc(30*time.Second, func() { client.Close() })
+	defer late.Stop()
+	for id := range uint64(5) {
+		n := 500 + int(id)*3000
+		if err := client.Send(&mad.Packet{Addr: mad.Addr{LID: 2, QP: 1}, LocalQP: 1, Data: message(ib.MethodGetMulti, id, n)}); err != nil {
+			t.Fatal(err)
+		}
+		var p mad.Packet
+		if err := client.Recv(&p); err != nil {
+			t.Fatalf("request %d: %v", id, err)
+		}
+		if !bytes.Equal(p.Data[sa.HeaderLen:], message(0, id, 8*n)[sa.HeaderLen:]) {
+			t.Errorf("answer %d: %d bytes, or others, of %d", id, len(p.Data), 8*n)
+		}
+	}
+	server.Close()
 }
