@@ -102,7 +102,7 @@ func header(req, m *ib.MAD) AnswerKind {
 	case m.Method() != answerMethod(req.Method()) &&
 		!(req.Method() == ib.MethodGetTraceTable && m.Method() == ib.MethodGetTableResp):
 		return WrongMethod
-	case m.AttrID() != req.AttrID():
+	case m.AttrID() != req.AttrID() && !recordsOf(req.Class(), req.Method()):
 		return WrongAttr
 	case m.AttrMod() != req.AttrMod():
 		if localQP(req.Class()) == 0 && req.AttrID() == attrPortInfo && byte(m.AttrMod()) == byte(req.AttrMod()) {
@@ -111,6 +111,12 @@ func header(req, m *ib.MAD) AnswerKind {
 		return WrongModifier
 	}
 	return 0
+}
+
+// recordsOf reports whether a method asks by one attribute for records of
+// another: paths by a MultiPathRecord, a trace by a PathRecord (IBA §15.2.5.17, 20).
+func recordsOf(c ib.Class, m ib.Method) bool {
+	return c == ib.ClassSA && (m == ib.MethodGetMulti || m == ib.MethodGetTraceTable)
 }
 
 // The directed part of an SMP (IBA §14.2.1.2): hop count, and the initial

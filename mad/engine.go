@@ -177,7 +177,8 @@ type slot struct {
 	timeout   time.Duration
 	firstSent Time
 	sent      Time
-	due       Time // when the present try ends
+	due       Time          // when the present try ends
+	wait      time.Duration // of the present try, for an answer
 	gen       uint32
 	heapPos   int32
 	prev      int32 // ready list
@@ -317,7 +318,7 @@ func (e *Engine) sendTry(now Time, i int32, send func(*Packet)) {
 	if e.cfg.TransportTimed {
 		wait += max(d/4, 50*time.Millisecond)
 	}
-	s.due = now.Add(wait)
+	s.wait, s.due = wait, now.Add(wait)
 	s.state = slotInFlight
 	s.charged, s.released = true, false
 	e.charged++

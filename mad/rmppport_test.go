@@ -17,8 +17,10 @@ type rmppEnd struct {
 	peer ib.LID
 	out  func(*ib.MAD)
 	got  func(now Time, p *Packet)
-	done map[uint64]error
-	pass int
+	// plain, if set, takes what is no segment
+	plain func(now Time, p *Packet)
+	done  map[uint64]error
+	pass  int
 }
 
 // agent is what a kernel writes into the upper half of a transaction ID.
@@ -51,6 +53,9 @@ func (e *rmppEnd) Receive(now Time, m *ib.MAD) {
 		}
 	case RMPPPass:
 		e.pass++
+		if e.plain != nil {
+			e.plain(now, p)
+		}
 	}
 }
 
