@@ -36,13 +36,17 @@ type saLoop struct {
 	of    []int        // where they stand in batch
 }
 
+// rejoinTime is how long ports have to join their multicast groups again after
+// another manager was the master: hosts do so within seconds of being asked to,
+// but a large subnet has many of them.
+const rejoinTime = 5 * time.Minute
+
 func newSALoop(d *Daemon) *saLoop {
-	l := &saLoop{
-		d: d, due: mad.Never, timer: time.NewTimer(time.Hour),
-		core: sa.NewCore(sa.Config{
-			SAKey: d.options.Load().SAKey, FirstTID: d.cfg.Core.FirstTID, TransportTimed: d.cfg.Core.TransportTimed,
-		}),
+	cfg := sa.Config{SAKey: d.options.Load().SAKey, FirstTID: d.cfg.Core.FirstTID, TransportTimed: d.cfg.Core.TransportTimed}
+	if !d.cfg.Core.NoReregister {
+		cfg.RejoinTime = rejoinTime
 	}
+	l := &saLoop{d: d, due: mad.Never, timer: time.NewTimer(time.Hour), core: sa.NewCore(cfg)}
 	l.timer.Stop()
 	return l
 }
