@@ -57,6 +57,7 @@ var rules = []rule{
 	{"store/storetest", []string{"store", "ib/..."}, false, "test support: the conformance suite of stores"},
 	{"sm", []string{"subnet", "partition", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core: it never meets an edge"},
 	{"sa", []string{"subnet", "partition", "qos", "store", "route/...", "mad", "fabric", "ib/..."}, true, "answers come from the snapshot, not from the manager"},
+	{"sa/osmsa", []string{"sa", "store", "subnet", "mad", "ib/..."}, true, "another manager's file becomes what the SA stores"},
 	{"sim", []string{"mad", "fabric", "ib/..."}, true, "the simulated subnet must not know any manager"},
 	{"sim/live", []string{"sim", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
 	{"sim/ibsimd", []string{"sim", "sim/live", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
