@@ -89,6 +89,21 @@ func (x *aliases) get(at aliasAt) aliasEntry {
 	return aliasEntry{index: at.index}
 }
 
+// now is an entry as it is: what a manager before this one has left in the port,
+// if it is not one of ours. A GUID of the form that an SA assigns counts as
+// assigned, so whoever asks for one keeps it.
+func (x *aliases) now(p *subnet.Port, at aliasAt) aliasEntry {
+	i, ok := x.entry(at)
+	if ok {
+		return x.ports[at.port][i]
+	}
+	e := aliasEntry{index: at.index, guid: p.Alias(at.index)}
+	if e.guid>>40 == assignedOUI {
+		e.assigned = e.guid
+	}
+	return e
+}
+
 // put replaces an entry.
 func (x *aliases) put(at aliasAt, e aliasEntry) {
 	if x.ports == nil {
@@ -167,7 +182,7 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 			continue
 		}
 		at := aliasAt{p.GUID, r.Block*guidsPerBlock + uint8(i)}
-		old := x.get(at)
+		old := x.now(p, at)
 		e := old
 		free := func(g ib.GUID) bool {
 			return !x.taken(q.s, g, at) && !slices.ContainsFunc(want[:i], func(o aliasEntry) bool { return o.guid == g })
@@ -189,8 +204,8 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 	}
 	for i, e := range want {
 		at := aliasAt{p.GUID, r.Block*guidsPerBlock + uint8(i)}
-		old := x.get(at)
-		if w.mask&(1<<i) == 0 || e == old {
+		old := x.now(p, at)
+		if _, ours := x.entry(at); w.mask&(1<<i) == 0 || e == old && (ours || e.guid == 0) {
 			continue
 		}
 		x.put(at, e)
@@ -269,10 +284,7 @@ func (x *aliases) settle(c *Core, w *aliasReply) bool {
 	_ = r.Decode(w.mad[wire.DataOffset:])
 	for i := range r.GUIDInfo {
 		k := w.block*guidsPerBlock + uint8(i)
-		has := ib.GUID(0)
-		if int(k) < len(p.Aliases) {
-			has = p.Aliases[k]
-		}
+		has := p.Alias(k)
 		if w.mask&(1<<i) != 0 && has != x.get(aliasAt{w.port, k}).guid {
 			return false
 		}
@@ -300,7 +312,7 @@ func (x *aliases) published(c *Core, _, now *subnet.Snapshot) {
 		list := x.ports[port]
 		kept := list[:0]
 		for _, e := range list {
-			if e.guid != 0 || e.assigned != 0 || pi < 0 || int(e.index) < len(now.Ports[pi].Aliases) && now.Ports[pi].Aliases[e.index] != 0 {
+			if e.guid != 0 || e.assigned != 0 || pi < 0 || now.Ports[pi].Alias(e.index) != 0 {
 				kept = append(kept, e)
 				continue
 			}

@@ -173,6 +173,32 @@ func TestAliasDuplicates(t *testing.T) {
 	}
 }
 
+// TestAliasOfAnother: what a manager before this one gave to a port is its own:
+// it is kept by who asks for any, and can be deleted.
+func TestAliasOfAnother(t *testing.T) {
+	r := newAliasRig(t, 2)
+	const theirs = 0x0014_0500_0000_0077
+	r.publish(r.snapshot([]subnet.Alias{{Port: 0x1011, Index: 1, GUID: theirs}, {Port: 0x1011, Index: 2, GUID: 0xA2}, {Port: 0x1021, Index: 1, GUID: 0xB1}}))
+	r.send(2, set(wire.AttrGUIDInfoRecord, compBlock|wire.GUIDInfoCompGUID0<<1, &wire.GUIDInfoRecord{LID: 2}))
+	var x wire.GUIDInfoRecord
+	if len(r.replies) != 1 || x.Decode(r.replies[0].Data[wire.DataOffset:]) != nil || x.GUIDInfo[1] != theirs {
+		t.Fatalf("replies %+v, %v", r.replies, x.GUIDInfo)
+	}
+	r.send(2, del(wire.AttrGUIDInfoRecord, compBlock|wire.GUIDInfoCompGUID0<<2, &wire.GUIDInfoRecord{LID: 2}))
+	want := []subnet.Alias{{Port: 0x1011, Index: 1, GUID: theirs}, {Port: 0x1011, Index: 2}}
+	if !slices.Equal(r.aliases, want) {
+		t.Fatalf("wanted %v", r.aliases)
+	}
+	r.acknowledge()
+	if len(r.replies) != 1 || status(r.replies[0].Data) != 0 {
+		t.Errorf("%d replies", len(r.replies))
+	}
+	// Nobody else gets a GUID that a port has.
+	if st, y := r.set(3, 3, 0, map[int]ib.GUID{2: theirs}); st != 0 || y.GUIDInfo[2] != 0 {
+		t.Errorf("%v %v", st, y.GUIDInfo)
+	}
+}
+
 // TestAliasInGroup: an alias that is a member of a multicast group cannot be
 // taken away.
 func TestAliasInGroup(t *testing.T) {

@@ -20,6 +20,15 @@ func byGUID(a, b guidRef) int {
 	return cmp.Compare(a.port, b.port)
 }
 
+// Alias is the alias GUID that the port acknowledged at an index of its
+// GUIDInfo table, 0 if there is none.
+func (p *Port) Alias(index uint8) ib.GUID {
+	if int(index) >= len(p.Aliases) {
+		return 0
+	}
+	return p.Aliases[index]
+}
+
 func appendAliases(list []guidRef, p *Port, i int32) []guidRef {
 	for _, a := range p.Aliases {
 		if a != 0 {

@@ -86,7 +86,7 @@ func (k *saClient) ask(method ib.Method, attr ib.AttrID, mask wire.CompMask, key
 func TestOpenSMDump(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "opensm")
-	b := smallTree.build(t)
+	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
 	_, env := b.simulate(t)
 	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
 	conf, dump, log := filepath.Join(b.dir, "opensm.conf"), filepath.Join(b.dir, "opensm-sa.dump"), filepath.Join(b.dir, "osm.log")
