@@ -3,129 +3,160 @@ package sa_test
 import (
 	"bytes"
 	"encoding/binary"
-	"maps"
-	"slices"
 	"testing"
 
 	"heddle/ib"
 	wire "heddle/ib/sa"
-	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/partition"
+	"heddle/route/engine/sssp"
 	"heddle/sa"
-	"heddle/store"
 	"heddle/subnet"
 )
 
-// FuzzRequests sends whatever requests to a core, between traps, changes of the
-// subnet, passing time and restarts: each gets one answer at most, now or
-// later, nothing crashes, and what is kept is bounded.
-func FuzzRequests(f *testing.F) {
-	// Each request is followed by a trap, an answer, a change of the subnet, two
-	// seconds, and its return.
-	seed := func(q ...[]byte) {
-		var b []byte
-		for _, m := range q {
-			b = append(b, 0, 2)
-			b = append(b, m...)
-			b = append(b, 9, 3, 5, 0, 2, 0, 3|7<<3, 0, 0x82, 1, 5, 0)
+const (
+	secretMKey    = 0xDEAD_BEEF_0BAD_F00D
+	secretService = "service-key-1234"
+)
+
+// richSource has something of everything: lanes, LMC, partitions with full and
+// limited members, alias GUIDs, groups, services and subscriptions, and keys
+// that only those may see who know the SA's, 7.
+func richSource(tb testing.TB) *sa.Source {
+	s := fabricSnapshot(tb, sssp.DFEngine{}, 1, 8, "torus", "4x4")
+	s.Partitions = partition.Default()
+	s.Partitions.Partitions = append([]partition.Partition{{Name: "A", PKey: 2, SL: 3, HasSL: true}}, s.Partitions.Partitions...)
+	tables := [][]ib.PKey{nil, {0xFFFF}, {0x7FFF}, {0x7FFF, 0x8002}, {0xFFFF, 0x0002, 0x8003}, {}}
+	for i := range s.Ports {
+		s.Ports[i].PKeys = tables[i%len(tables)]
+		s.Ports[i].Info.MKey = secretMKey
+		if s.Ports[i].EndPort >= 0 && i%3 == 0 {
+			s.Ports[i].Aliases = []ib.GUID{0, ib.GUID(0x9000 + i)}
 		}
-		f.Add(append(b, 4, 0, 9, 3))
 	}
-	table := func(hosts int) *subnet.Snapshot {
-		s := snapshot(hosts, 0)
-		for i := range s.Ports {
-			s.Ports[i].Info.GUIDCap = 12
+	s.Finish()
+	v := &sa.View{}
+	for i := range 3 {
+		g := &sa.Group{MLID: ib.LID(0xC000 + i), PKey: 0x8002, MTU: ib.MTU2048, Rate: ib.Rate10, PacketLife: 18, QKey: 0xB1B}
+		g.MGID = ib.GID{0xFF, 0x12, 15: byte(i)}
+		for _, p := range s.EndPortPort[i : i+3] {
+			g.Members = append(g.Members, sa.Member{PortGID: s.GID(p), PortGUID: s.Ports[p].GUID, JoinState: 1})
 		}
-		return s
+		v.Groups = append(v.Groups, g)
+		x := &sa.Service{Until: mad.Never}
+		x.Record.ServiceID, x.Record.ServiceGID, x.Record.ServicePKey = uint64(i+1), s.GID(s.EndPortPort[i]), 0xFFFF
+		copy(x.Record.ServiceKey[:], secretService)
+		v.Services = append(v.Services, x)
+		v.Subs = append(v.Subs, &sa.Subscription{GID: s.GID(s.EndPortPort[i]), Addr: mad.Addr{LID: s.Ports[s.EndPortPort[i]].LID, QP: 0x123456}})
 	}
-	x, mask := guidInfo(2, 0, map[int]ib.GUID{1: 0})
-	seed(set(wire.AttrServiceRecord, compRID, serviceOf(1, 1, "x")), set(wire.AttrServiceRecord, compRID|wire.ServiceCompServiceLease, serviceOf(2, 1, "y")), del(wire.AttrServiceRecord, compRID, serviceOf(1, 1, "x")))
-	seed(inform(nil), inform(trapNumber(64)), leave(nil))
-	seed(set(wire.AttrGUIDInfoRecord, mask, x), del(wire.AttrGUIDInfoRecord, mask, x))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		hosts := 4
-		r := newRig(t, table(hosts), sa.Config{SAKey: saKey})
-		asked := 0
-		for len(data) >= 2 && asked < 64 {
-			what, lid := data[0], ib.LID(data[1]%8)
-			data = data[2:]
-			switch what % 8 {
-			case 1:
-				r.trap(lid, smp.NewTrap(uint16(what)<<4, 1, lid, nil))
-			case 2:
-				s := gone(hosts, 2+lid%4)
-				if what&0x80 != 0 {
-					s = table(hosts)
-				}
-				r.publish(s)
-			case 3:
-				r.until(r.now.Add(1 << (24 + what>>3)))
-			case 4:
-				s := r.snap
-				r.restart()
-				r.publish(s)
-				asked, r.replies = 0, nil
-			case 5:
-				for _, p := range r.sends {
-					r.answer(p)
-				}
-				r.sends = nil
-			default:
-				var m [ib.MADLen]byte
-				data = data[copy(m[:], data):]
-				m[0], m[1], m[2] = 1, byte(ib.ClassSA), wire.ClassVersion
-				asked++
-				r.step(sa.Requests{List: []sa.Request{{From: mad.Addr{LID: lid, QP: 1}, Data: m[:]}}})
+	return &sa.Source{Snap: s, View: v, Opt: &sa.Options{SAKey: 7, PathCaching: 1, PrefixRoutes: []sa.PrefixRoute{{Prefix: 5}}}}
+}
+
+// FuzzAnswer: whatever is asked, nothing panics, what is answered is well
+// formed, and no key is told to who does not know the SA's.
+func FuzzAnswer(f *testing.F) {
+	src := richSource(f)
+	for _, a := range []ib.AttrID{
+		wire.AttrClassPortInfo, wire.AttrNodeRecord, wire.AttrPortInfoRecord, wire.AttrSLtoVLRecord, wire.AttrSwitchInfoRecord,
+		wire.AttrLFTRecord, wire.AttrRFTRecord, wire.AttrMFTRecord, wire.AttrSMInfoRecord, wire.AttrLinkRecord, wire.AttrGUIDInfoRecord,
+		wire.AttrServiceRecord, wire.AttrPKeyTableRecord, wire.AttrPathRecord, wire.AttrVLArbRecord, wire.AttrMCMemberRecord,
+		wire.AttrTraceRecord, wire.AttrMultiPathRecord, wire.AttrInformInfoRecord, wire.AttrPortInfoExtendedRecord,
+	} {
+		for _, m := range []ib.Method{ib.MethodGet, ib.MethodGetTable, ib.MethodGetTraceTable, ib.MethodGetMulti} {
+			f.Add(ask(m, a, 0, nil), uint16(3), false)
+			f.Add(ask(m, a, 1, nil), uint16(4), true)
+		}
+	}
+	gid := func(i int) ib.GID { return src.Snap.GID(src.Snap.EndPortPort[i]) }
+	multi := wire.MultiPathRecord{SGIDCount: 2, DGIDCount: 2, NumbPath: 2}
+	multi.GIDs = [wire.MaxMultiPathGIDs]ib.GID{gid(1), gid(7), gid(13), gid(19)}
+	q := ask(ib.MethodGetMulti, wire.AttrMultiPathRecord, wire.MultiPathCompSGIDCount|wire.MultiPathCompDGIDCount|wire.MultiPathCompNumbPath, &multi)
+	q[26] = wire.RMPPActive
+	f.Add(q, uint16(3), false)
+	f.Add(ask(ib.MethodGetTraceTable, wire.AttrTraceRecord, 0xC, &wire.PathRecord{SGID: gid(1), DGID: gid(13)}), uint16(3), false)
+	f.Add(ask(ib.MethodGet, wire.AttrPathRecord, 0xC, &wire.PathRecord{SGID: gid(1), DGID: src.View.Groups[1].MGID}), uint16(3), false)
+	f.Add(ask(ib.MethodGet, wire.AttrPathRecord, 0xC, &wire.PathRecord{SGID: gid(1), DGID: ib.MakeGID(5, 9)}), uint16(3), false)
+	f.Fuzz(func(t *testing.T, q []byte, from uint16, single bool) {
+		req := sa.Request{From: mad.Addr{LID: ib.LID(from)}, Data: q, SingleMAD: single}
+		keep := bytes.Clone(q)
+		b, v := sa.Answer(src, &req, nil)
+		if !bytes.Equal(q, keep) {
+			t.Fatal("the request was written to")
+		}
+		if v != sa.Answered {
+			if len(b) != 0 {
+				t.Fatal("an answer that is none")
 			}
+			return
 		}
-		if len(r.replies) > asked {
-			t.Fatalf("%d replies to %d requests", len(r.replies), asked)
-		}
-		for _, p := range r.replies {
-			if len(p.Data) < ib.MADLen || !ib.Method(p.Data[3]).IsResponse() || binary.BigEndian.Uint64(p.Data[36:]) != 0 {
-				t.Fatalf("reply %x", p.Data[:56])
-			}
-		}
-		if s := r.core.Reports(); s.Waiting > 64*s.Peers {
-			t.Fatalf("%+v", s)
+		wellFormed(t, q, b, single)
+		if binary.BigEndian.Uint64(q[36:]) == 0 && status(b) == 0 {
+			noSecrets(t, b)
 		}
 	})
 }
 
-// FuzzStored reads damaged records: each is left out with a notice or kept as
-// it is, and what is kept is stored in the same bytes again.
-func FuzzStored(f *testing.F) {
-	r := newRig(f, snapshot(3, 0), sa.Config{})
-	s := serviceOf(1, 1, "x")
-	s.ServiceLease = 100
-	r.want(2, set(wire.AttrServiceRecord, compRID|wire.ServiceCompServiceLease, s), 0)
-	r.want(2, inform(nil), 0)
-	for _, k := range slices.Sorted(maps.Keys(r.stored)) {
-		rec := r.stored[k]
-		f.Add(uint8(rec.Table), rec.Key, rec.Value)
+func wellFormed(t *testing.T, q, b []byte, single bool) {
+	t.Helper()
+	m := ib.Method(q[3])
+	want := byte(m) | 0x80
+	if m == ib.MethodSet {
+		want = byte(ib.MethodGetResp)
 	}
-	f.Add(uint8(store.TableAliases), []byte{0, 0, 0, 0, 0, 0, 0, 5, 1}, bytes.Repeat([]byte{1}, 17))
-	f.Fuzz(func(t *testing.T, table uint8, key, value []byte) {
-		rec := store.Record{Table: store.Table(table), Key: key, Value: value}
-		core := sa.NewCore(sa.Config{})
-		var out sa.Output
-		out.Reset()
-		core.Step(0, sa.Start{Records: []store.Record{rec}, Wall: 1}, &out)
-		if out.Publish == nil {
-			t.Skip() // it waits for the store
+	if len(b) < wire.HeaderLen || b[3] != want || !bytes.Equal(b[8:16], q[8:16]) || binary.BigEndian.Uint64(b[36:]) != 0 {
+		t.Fatalf("header %x of the answer to %x", b[:min(len(b), wire.HeaderLen)], q[:wire.HeaderLen])
+	}
+	size := int(binary.BigEndian.Uint16(b[44:])) * 8
+	switch {
+	case status(b) != 0:
+		if len(b) != ib.MADLen || !bytes.Equal(b[wire.HeaderLen:], q[wire.HeaderLen:ib.MADLen]) {
+			t.Fatalf("status %v in %d bytes that are no copy", status(b), len(b))
 		}
-		damaged := len(out.Notices) > 0
-		for _, x := range out.Publish.Services {
-			if again := sa.ServiceRecordOf(&sa.Service{Record: x.Record, By: x.By, Until: mad.Never}); !bytes.Equal(again.Key, key) {
-				t.Fatalf("service %x is stored as %x", key, again.Key)
+	case m == ib.MethodGet:
+		if len(b) != ib.MADLen || b[26] != 0 {
+			t.Fatalf("a Get answered with %d bytes, RMPP flags %#x", len(b), b[26])
+		}
+	case b[26]&wire.RMPPActive == 0 || size == 0 && len(b) > wire.HeaderLen || size > 0 && (len(b)-wire.HeaderLen)%size != 0:
+		t.Fatalf("a table of %d bytes in records of %d, RMPP flags %#x", len(b)-wire.HeaderLen, size, b[26])
+	case single && len(b) > ib.MADLen:
+		t.Fatalf("%d bytes for a client that takes one MAD", len(b))
+	}
+}
+
+func noSecrets(t *testing.T, b []byte) {
+	t.Helper()
+	data := b[wire.HeaderLen:]
+	if bytes.Contains(data, binary.BigEndian.AppendUint64(nil, secretMKey)) {
+		t.Error("an M_Key is told")
+	}
+	if bytes.Contains(data, []byte(secretService)) {
+		t.Error("a service key is told")
+	}
+	switch ib.AttrID(binary.BigEndian.Uint16(b[16:])) {
+	case wire.AttrPKeyTableRecord:
+		t.Error("a P_Key table is told")
+	case wire.AttrInformInfoRecord:
+		if bytes.Contains(data, []byte{0x12, 0x34, 0x56}) {
+			t.Error("the QPN of a subscriber is told")
+		}
+	case wire.AttrMCMemberRecord:
+		for size := wire.MCMemberRecordLen; len(data) >= size; data = data[size:] {
+			if !bytes.Equal(data[16:32], make([]byte, 16)) {
+				t.Error("a member of a group is told")
 			}
 		}
-		for _, x := range out.Publish.Subs {
-			if again := sa.SubscriptionRecord(x); damaged || !bytes.Equal(again.Key, key) || len(again.Value) != len(value) {
-				t.Fatalf("subscription %x %x is stored as %x %x", key, value, again.Key, again.Value)
+	}
+}
+
+// TestAliveWithout: a snapshot without tables, ports or a view answers too.
+func TestAliveWithout(t *testing.T) {
+	empty := &subnet.Snapshot{State: subnet.Master, Up: true, Self: subnet.NoRef}
+	empty.Finish()
+	for a := range 256 {
+		for _, m := range []ib.Method{ib.MethodGet, ib.MethodGetTable, ib.MethodGetTraceTable, ib.MethodGetMulti} {
+			if _, v := sa.Answer(&sa.Source{Snap: empty}, &sa.Request{Data: ask(m, ib.AttrID(a), 0, nil)}, nil); v != sa.Answered {
+				t.Errorf("%v of attribute %#x: verdict %d", m, a, v)
 			}
 		}
-		out.Reset()
-		core.Step(1, sa.Published{Snap: snapshot(3, 0)}, &out)
-	})
+	}
 }
