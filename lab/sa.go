@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -57,7 +58,7 @@ func (a *administrator) receive(p *mad.Packet) {
 	case mad.RMPPMessage:
 		p = whole
 	}
-	if len(p.Data) < ib.MADLen || p.Status != mad.Received {
+	if len(p.Data) < wire.HeaderLen || p.Status != mad.Received {
 		return
 	}
 	if ib.Method(p.Data[3]).IsResponse() {
@@ -219,14 +220,13 @@ func (k *Client) receive(p *mad.Packet) {
 	case mad.RMPPMessage:
 		p = whole
 	}
-	m := (*ib.MAD)(p.Data[:ib.MADLen:ib.MADLen])
-	if len(p.Data) < ib.MADLen || m.Class() != ib.ClassSA {
+	if len(p.Data) < wire.HeaderLen || ib.Class(p.Data[1]) != ib.ClassSA {
 		return
 	}
-	switch {
-	case m.Method().IsResponse():
-		k.got[uint32(m.TID())] = append([]byte(nil), p.Data...)
-	case m.Method() == ib.MethodReport:
+	switch method := ib.Method(p.Data[3]); {
+	case method.IsResponse():
+		k.got[binary.BigEndian.Uint32(p.Data[12:])] = append([]byte(nil), p.Data...)
+	case method == ib.MethodReport:
 		if k.OnReport != nil {
 			k.OnReport(p)
 		}

@@ -265,10 +265,16 @@ func Busy(req *Request, resp []byte) ([]byte, bool) {
 	return refuse(resp, m, ib.StatusBusy), true
 }
 
-// header checks that the request is an SA request at all.
+// header checks that the request is an SA request at all. One that came by RMPP
+// has no more data than its sender gave it (a MultiPathRecord of few GIDs): the
+// rest is zeros.
 func header(req *Request) ([]byte, bool) {
-	if len(req.Data) < ib.MADLen {
+	n := len(req.Data)
+	if n < wire.HeaderLen || n < ib.MADLen && req.Data[26]&wire.RMPPActive == 0 {
 		return nil, false
+	}
+	if n < ib.MADLen {
+		req.Data = append(req.Data[:n:n], zeros[:ib.MADLen-n]...)
 	}
 	m := req.Data[:ib.MADLen]
 	mm := (*ib.MAD)(m)
