@@ -96,6 +96,7 @@ type Core struct {
 	groups    []Group // multicast groups, ascending MLID
 
 	wantGroups bool // the groups changed
+	memberAt   memberMemo
 	guids      guidTables
 
 	laneTabs    map[ib.GUID]*laneTables

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
@@ -49,16 +50,18 @@ func (c *Core) routeGroups() []route.Group {
 	for _, ni := range c.f.swNode {
 		room = min(room, int(c.f.nodes[ni].sw.MulticastFDBCap))
 	}
-	at := func(guids []ib.GUID) (out []int32) {
-		for _, u := range guids {
-			// The port GUIDs of the end ports ascend.
-			i, ok := slices.BinarySearchFunc(c.f.epPort, u, func(pi int32, u ib.GUID) int { return cmp.Compare(c.f.ports[pi].guid, u) })
-			if ok && g.EndPorts[i].Switch >= 0 {
-				out = append(out, int32(i))
-			}
+	m := &c.memberAt
+	if len(m.ends) != len(g.EndPorts) || len(m.ends) > 0 && &m.ends[0] != &g.EndPorts[0] {
+		*m = memberMemo{ends: g.EndPorts}
+	}
+	next := make(map[ib.LID]memberList, len(c.groups))
+	at := func(mlid ib.LID, x *Group) memberList {
+		l, ok := m.of[mlid]
+		if !ok || !oneList(l.members, x.Members) || !oneList(l.senders, x.Senders) {
+			l = memberList{members: x.Members, senders: x.Senders, at: endPortsOf(g, x.Members), sendAt: endPortsOf(g, x.Senders)}
 		}
-		slices.Sort(out)
-		return slices.Compact(out)
+		next[mlid] = l
+		return l
 	}
 	out := make([]route.Group, 0, len(c.groups))
 	last := ib.LID(0)
@@ -73,11 +76,53 @@ func (c *Core) routeGroups() []route.Group {
 			continue
 		}
 		last = x.MLID
-		if m := at(x.Members); len(m) > 0 {
-			out = append(out, route.Group{MLID: x.MLID, SL: x.SL, Members: m, Senders: at(x.Senders)})
+		if l := at(x.MLID, x); len(l.at) > 0 {
+			out = append(out, route.Group{MLID: x.MLID, SL: x.SL, Members: l.at, Senders: l.sendAt})
 		}
 	}
+	m.of = next
 	return out
+}
+
+// memberMemo remembers which end ports the members of groups are, while the end
+// ports are the same: lists that are the same ones are not looked into again,
+// neither here nor by the routing job.
+type memberMemo struct {
+	ends []fabric.EndPort
+	of   map[ib.LID]memberList
+}
+
+type memberList struct {
+	members, senders []ib.GUID
+	at, sendAt       []int32
+}
+
+// oneList reports whether two lists are one.
+func oneList(a, b []ib.GUID) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// endPortsOf are the end ports, ascending, that have the GUIDs and a switch. It
+// is quick where the GUIDs ascend.
+func endPortsOf(g *fabric.Graph, guids []ib.GUID) (out []int32) {
+	next := 0 // where the search goes on
+	for k, u := range guids {
+		if k > 0 && u < guids[k-1] {
+			next = 0
+		}
+		for near := 0; next < len(g.EndPorts) && g.EndPorts[next].GUID < u; next++ {
+			if near++; near > 8 {
+				i, _ := slices.BinarySearchFunc(g.EndPorts[next:], u, func(e fabric.EndPort, u ib.GUID) int { return cmp.Compare(e.GUID, u) })
+				next += i
+				break
+			}
+		}
+		if next < len(g.EndPorts) && g.EndPorts[next].GUID == u && g.EndPorts[next].Switch >= 0 {
+			out = append(out, int32(next))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 func (c *Core) groupRefused(mlid ib.LID, why string) {

@@ -21,6 +21,9 @@ func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Optio
 		u.Multicast = nil
 		t = &u
 	}
+	if u, q := j.groupsOnly(t, b, d, o); q != nil {
+		return u, q, nil
+	}
 	var p *check.Proof
 	if b != nil {
 		p = b.proof.Update(j.graph, d, t, co)
@@ -49,6 +52,25 @@ func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Optio
 		return u, p, nil
 	}
 	return u, q, nil
+}
+
+// groupsOnly is prove where nothing but groups changed since the last solution:
+// trees that stay are neither made nor judged again. The proof is nil where that
+// does not hold, or the new trees do not verify.
+func (j *Job) groupsOnly(t *route.Tables, b *solution, d *fabric.Delta, o route.Options) (*route.Tables, *check.Proof) {
+	if b == nil || b != j.base || b.graph != j.graph || len(j.groups) == 0 || b.tables.Multicast == nil {
+		return nil, nil
+	}
+	mo := mcast.Options{Workers: o.Workers, Previous: b.tables.Multicast, PreviousGraph: b.graph}
+	if !mcast.Resumes(j.graph, t, mo) {
+		return nil, nil
+	}
+	u := mcast.Join(j.graph, t, mcast.Build(j.graph, t, j.groups, mo))
+	q := b.proof.Update(j.graph, d, u, check.Options{Workers: o.Workers, Groups: accepted(j.groups, u.Multicast)})
+	if q.Err() != nil {
+		return nil, nil
+	}
+	return u, q
 }
 
 // accepted are the groups that have trees.

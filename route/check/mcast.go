@@ -33,8 +33,9 @@ func (f MulticastFailure) String() string {
 // switch of the tree from any end port there or by any cable of the tree, and
 // leaves by every other port of the tree.
 //
-// Cost of a tree: the sum of squared port counts over its switches.
-func (j *judge) trees(ws []*scratch, o Options) (failures int, examples []MulticastFailure) {
+// Cost of a tree: the sum of squared port counts over its switches, and its
+// members. Trees that skip names are not judged.
+func (j *judge) trees(ws []*scratch, o Options, skip []bool) (failures int, examples []MulticastFailure) {
 	m := j.t.Multicast
 	if m == nil && o.Groups == nil {
 		return 0, nil
@@ -44,19 +45,24 @@ func (j *judge) trees(ws []*scratch, o Options) (failures int, examples []Multic
 		list = m.Trees
 	}
 	tj := j.newTreeJudge(o.Groups)
+	tj.marks = make([][]uint8, len(ws))
 	found := make([]MulticastFailure, len(list))
 	pos := make([][]int32, len(ws))
 	route.ForEach(len(ws), len(list), func(w, i int) {
+		if skip != nil && skip[i] {
+			return
+		}
 		if ws[w] == nil {
 			ws[w] = j.newScratch()
 		}
 		if pos[w] == nil {
+			tj.marks[w] = make([]uint8, len(j.g.EndPorts))
 			pos[w] = make([]int32, j.n)
 			for s := range pos[w] {
 				pos[w][s] = -1
 			}
 		}
-		found[i] = tj.tree(ws[w], &list[i], pos[w])
+		found[i] = tj.tree(ws[w], &list[i], pos[w], tj.marks[w])
 	})
 	for i := range found {
 		if found[i].Reason != "" {
@@ -75,12 +81,11 @@ type treeJudge struct {
 	endAt  []int32       // end port by switch<<8 | port, or -1
 	hosts  [][]uint8     // by switch: the ports of its end ports
 	pos    []int32       // scratch of each
+	marks  [][]uint8     // by worker and end port: scratch of members, all 0
 }
 
 func (j *judge) newTreeJudge(known []route.Group) *treeJudge {
-	groups := slices.Clone(known)
-	slices.SortStableFunc(groups, func(a, b route.Group) int { return cmp.Compare(a.MLID, b.MLID) })
-	t := &treeJudge{judge: j, groups: groups, known: known != nil, endAt: make([]int32, j.n<<8), hosts: make([][]uint8, j.n)}
+	t := &treeJudge{judge: j, groups: byMLID(known), known: known != nil, endAt: make([]int32, j.n<<8), hosts: make([][]uint8, j.n)}
 	for i := range t.endAt {
 		t.endAt[i] = -1
 	}
@@ -97,7 +102,7 @@ func (j *judge) newTreeJudge(known []route.Group) *treeJudge {
 func (t *treeJudge) missing(list []route.Tree) (out []MulticastFailure) {
 	for i := range t.groups {
 		grp := &t.groups[i]
-		if slices.ContainsFunc(list, func(tr route.Tree) bool { return tr.MLID == grp.MLID }) ||
+		if _, ok := slices.BinarySearchFunc(list, grp.MLID, func(tr route.Tree, l ib.LID) int { return cmp.Compare(tr.MLID, l) }); ok ||
 			t.t.Multicast != nil && slices.ContainsFunc(t.t.Multicast.Refused, func(r route.RefusedGroup) bool { return r.MLID == grp.MLID }) {
 			continue
 		}
@@ -109,8 +114,8 @@ func (t *treeJudge) missing(list []route.Tree) (out []MulticastFailure) {
 }
 
 // tree judges one tree and records its dependencies. pos is all -1 before and
-// after.
-func (t *treeJudge) tree(w *scratch, tr *route.Tree, pos []int32) (fail MulticastFailure) {
+// after, marks all 0.
+func (t *treeJudge) tree(w *scratch, tr *route.Tree, pos []int32, marks []uint8) (fail MulticastFailure) {
 	for i, s := range tr.Switches {
 		pos[s] = int32(i)
 	}
@@ -138,7 +143,7 @@ func (t *treeJudge) tree(w *scratch, tr *route.Tree, pos []int32) (fail Multicas
 	}
 	t.shape(tr, pos, links, blame)
 	if t.known {
-		t.members(tr, pos, blame)
+		t.members(tr, pos, marks, blame)
 	}
 	for i, s := range tr.Switches {
 		eachPort(&tr.Ports[i], func(p int) {
@@ -190,12 +195,24 @@ func (t *treeJudge) shape(tr *route.Tree, pos []int32, links int, blame func(int
 	}
 }
 
+// What an end port is to a group.
+const (
+	isMember = 1 << iota
+	isSender // gets no copies
+)
+
 // members compares the tree's ports to end ports with the group.
-func (t *treeJudge) members(tr *route.Tree, pos []int32, blame func(int32, int, string)) {
+func (t *treeJudge) members(tr *route.Tree, pos []int32, marks []uint8, blame func(int32, int, string)) {
 	k, ok := slices.BinarySearchFunc(t.groups, tr.MLID, func(g route.Group, l ib.LID) int { return cmp.Compare(g.MLID, l) })
 	grp := route.Group{}
 	if ok {
 		grp = t.groups[k]
+	}
+	for _, e := range grp.Members {
+		marks[e] |= isMember
+	}
+	for _, e := range grp.Senders {
+		marks[e] |= isSender
 	}
 	for _, e := range grp.Members {
 		p := &t.g.EndPorts[e]
@@ -203,19 +220,72 @@ func (t *treeJudge) members(tr *route.Tree, pos []int32, blame func(int32, int, 
 			continue // no cable joins it to the others
 		}
 		at := pos[p.Switch]
-		if at < 0 || !slices.Contains(grp.Senders, e) && !hasPort(&tr.Ports[at], int(p.Port)) {
+		if at < 0 || marks[e]&isSender == 0 && !hasPort(&tr.Ports[at], int(p.Port)) {
 			blame(p.Switch, int(p.Port), "a member that the tree does not reach")
 		}
 	}
 	for i, s := range tr.Switches {
 		eachPort(&tr.Ports[i], func(p int) {
 			if e := t.endAt[int(s)<<8|p]; e >= 0 && t.channelAt(s, p) < 0 {
-				if !slices.Contains(grp.Members, e) || slices.Contains(grp.Senders, e) {
+				if marks[e] != isMember {
 					blame(s, p, "copies for an end port that is no member")
 				}
 			}
 		})
 	}
+	for _, list := range [2][]int32{grp.Members, grp.Senders} {
+		for _, e := range list {
+			marks[e] = 0
+		}
+	}
+}
+
+// byMLID is a copy of groups in ascending order.
+func byMLID(groups []route.Group) []route.Group {
+	l := slices.Clone(groups)
+	slices.SortStableFunc(l, func(a, b route.Group) int { return cmp.Compare(a.MLID, b.MLID) })
+	return l
+}
+
+func sameTree(a, b *route.Tree) bool {
+	return a.SL == b.SL && sameList(a.Switches, b.Switches) && sameList(a.Ports, b.Ports)
+}
+
+// sameList is slices.Equal that costs nothing for slices that are one.
+func sameList[T comparable](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+// judged says of each tree whether it was judged before for the same members:
+// where the fabric, the lanes and the number of lanes are the same, nothing
+// about it is another. nil: none.
+func (u *update) judged() []bool {
+	was, now, before := u.p.t.Multicast, u.now.t.Multicast, u.p.st.groups
+	if was == nil || now == nil || u.now.g != u.old.g || u.now.t.NumVLs != u.old.t.NumVLs || before == nil || u.o.Groups == nil {
+		return nil
+	}
+	groups := byMLID(u.o.Groups)
+	find := func(l []route.Group, m ib.LID) *route.Group {
+		k, ok := slices.BinarySearchFunc(l, m, func(g route.Group, m ib.LID) int { return cmp.Compare(g.MLID, m) })
+		if !ok {
+			return nil
+		}
+		return &l[k]
+	}
+	out := make([]bool, len(now.Trees))
+	i := 0
+	for k := range now.Trees {
+		tr := &now.Trees[k]
+		for i < len(was.Trees) && was.Trees[i].MLID < tr.MLID {
+			i++
+		}
+		if i == len(was.Trees) || was.Trees[i].MLID != tr.MLID || !sameTree(&was.Trees[i], tr) {
+			continue
+		}
+		a, b := find(before, tr.MLID), find(groups, tr.MLID)
+		out[k] = a != nil && b != nil && sameList(a.Members, b.Members) && sameList(a.Senders, b.Senders)
+	}
+	return out
 }
 
 // lanesInto is the set of lanes of packets that leave switch s by port out of

@@ -38,6 +38,8 @@ type state struct {
 	load  []int64    // by channel
 	hist  []int64    // paths by links between switches
 	used  []uint16   // by LID: lanes of delivered paths with a CA at one end
+	// The groups that the trees were judged for, ascending MLID; nil: not known.
+	groups []route.Group
 }
 
 // Prove judges t for g as Verify does and remembers what Update needs.
@@ -47,7 +49,7 @@ func Prove(g *fabric.Graph, t *route.Tables, o Options) *Proof {
 	if !r.OK() {
 		return p
 	}
-	st := &state{j: j, shape: cdg.NewShape(g), load: w.load, hist: w.hist, used: j.usedBy}
+	st := &state{j: j, shape: cdg.NewShape(g), load: w.load, hist: w.hist, used: j.usedBy, groups: byMLID(o.Groups)}
 	var made [2]*cdg.Graph
 	route.ForEach(o.Workers, 2, func(_, i int) {
 		made[i] = j.graph(st.shape, []counts{w.caCount, w.swCount}[i])
@@ -300,16 +302,13 @@ func (u *update) trees() bool {
 		return true
 	}
 	ws := make([]*scratch, max(u.o.Workers, 1))
-	if n, _ := u.now.trees(ws, u.o); n > 0 {
+	if n, _ := u.now.trees(ws, u.o, u.judged()); n > 0 {
 		return false
 	}
 	for _, w := range ws {
 		if w != nil && u.now.t.NumVLs > 0 && w.lanes>>u.now.t.NumVLs != 0 {
 			return false
 		}
-	}
-	same := func(a, b *route.Tree) bool {
-		return a.SL == b.SL && slices.Equal(a.Switches, b.Switches) && slices.Equal(a.Ports, b.Ports)
 	}
 	var from, to []route.Tree
 	if was != nil {
@@ -336,7 +335,7 @@ func (u *update) trees() bool {
 			each(&nowJudge, u.now, &to[k], 1)
 			k++
 		default:
-			if !keep || !same(&from[i], &to[k]) {
+			if !keep || !sameTree(&from[i], &to[k]) {
 				each(&oldJudge, u.old, &from[i], -1)
 				each(&nowJudge, u.now, &to[k], 1)
 			}
@@ -353,6 +352,7 @@ func (u *update) proof() *Proof {
 	st := &state{
 		j: u.now, shape: u.shape, ca: u.ca, sw: u.sw, order: u.order,
 		load: make([]int64, len(u.now.to)), hist: slices.Clone(u.p.st.hist), used: u.used,
+		groups: byMLID(u.o.Groups),
 	}
 	for c := range st.load {
 		if was := u.d.Channel[c]; was >= 0 {

@@ -111,7 +111,7 @@ func verify(g *fabric.Graph, t *route.Tables, o Options, keep bool) (*Report, *j
 	})
 
 	r := &Report{}
-	r.MulticastFailures, r.Multicast = j.trees(ws, o)
+	r.MulticastFailures, r.Multicast = j.trees(ws, o, nil)
 	first := ws[0]
 	for _, w := range ws {
 		if w == nil {

@@ -48,6 +48,8 @@ type Options struct {
 
 // Build computes the trees of all groups for graph g with the unicast tables
 // t. Groups may come in any order; of two with the same MLID the first counts.
+// Their lists are kept and not to be changed: where the next Build gets the very
+// same ones it does not look into them.
 func Build(g *fabric.Graph, t *route.Tables, groups []route.Group, o Options) *route.Multicast {
 	out := &route.Multicast{}
 	if len(groups) == 0 {

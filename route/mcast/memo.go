@@ -32,9 +32,6 @@ func (b *builder) memo(list []route.Group) any {
 		g: b.g, t: b.t, groups: slices.Clone(list), graph: b.deps.graph, order: b.deps.order,
 		load: b.load, trees: b.trees, comp: b.comp, tops: b.tops,
 	}
-	for i := range m.groups {
-		m.groups[i].Members, m.groups[i].Senders = slices.Clone(list[i].Members), slices.Clone(list[i].Senders)
-	}
 	unicast := *b.t
 	unicast.Multicast, unicast.Memo = nil, nil // nobody asks for the trees before
 	m.t = &unicast
@@ -46,13 +43,10 @@ func (b *builder) memo(list []route.Group) any {
 // none, of groups that have not changed are filled in; the trees before of
 // those that have are returned.
 func resume(g *fabric.Graph, t *route.Tables, list []route.Group, trees []*route.Tree, refused []string, o Options) (*builder, map[ib.LID]*route.Tree) {
-	if o.Previous == nil || o.PreviousGraph == nil {
+	if !Resumes(g, t, o) {
 		return nil, nil
 	}
-	m, ok := o.Previous.Memo.(*memo)
-	if !ok || !m.holds(o.PreviousGraph) || !m.holds(g) || !m.forwards(t) {
-		return nil, nil
-	}
+	m := o.Previous.Memo.(*memo)
 	n := len(g.Switches)
 	b := &builder{
 		g: g, t: t, dist: map[int32][]uint16{},
@@ -117,7 +111,23 @@ func bare(g *fabric.Graph, t *route.Tree) *route.Tree {
 }
 
 func alike(a, b *route.Group) bool {
-	return a.SL == b.SL && slices.Equal(a.Members, b.Members) && slices.Equal(a.Senders, b.Senders)
+	return a.SL == b.SL && sameList(a.Members, b.Members) && sameList(a.Senders, b.Senders)
+}
+
+// sameList is slices.Equal that costs nothing for slices that are one.
+func sameList(a, b []int32) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+// Resumes reports whether Build would go on where the Build of o.Previous
+// ended, so that only groups that changed cost anything and o.Unicast is not
+// looked at.
+func Resumes(g *fabric.Graph, t *route.Tables, o Options) bool {
+	if o.Previous == nil || o.PreviousGraph == nil {
+		return false
+	}
+	m, ok := o.Previous.Memo.(*memo)
+	return ok && m.holds(o.PreviousGraph) && m.holds(g) && m.forwards(t)
 }
 
 // holds reports whether the memo is of a graph like g.

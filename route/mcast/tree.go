@@ -27,6 +27,7 @@ func gather(g *fabric.Graph, grp route.Group) demand {
 	slices.SortFunc(members, func(a, b int32) int {
 		return int(g.EndPorts[a].Switch) - int(g.EndPorts[b].Switch)
 	})
+	senders := slices.Sorted(slices.Values(grp.Senders))
 	for _, e := range members {
 		p := &g.EndPorts[e]
 		k := len(d.at) - 1
@@ -35,7 +36,7 @@ func gather(g *fabric.Graph, grp route.Group) demand {
 			d.host = append(d.host, [4]uint64{})
 			k++
 		}
-		if !slices.Contains(grp.Senders, e) {
+		if _, only := slices.BinarySearch(senders, e); !only {
 			d.host[k][p.Port>>6] |= 1 << (p.Port & 63)
 		}
 	}
