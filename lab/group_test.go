@@ -235,3 +235,33 @@ func TestGroupRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestGroupBurst: while tables are being computed joins gather, so that a burst
+// of them costs a few jobs; all of them are in the end result.
+func TestGroupBurst(t *testing.T) {
+	f := gen(t, "torus", "4x4")
+	c, m := bringUp(t, f, sim.Config{HopLatency: time.Microsecond}, TrialConfig())
+	guids, _ := hosts(f)
+	jobs := 0
+	m.OnJob = func(*sm.JobResult) { jobs++ }
+	m.JobTime = 20 * time.Millisecond
+	var g sm.Group
+	for k := range 200 {
+		g = groupOf(0xC000+ib.LID(k%3), guids[:2+k*(len(guids)-2)/199]...)
+		m.SetGroups([]sm.Group{g})
+		c.Run(time.Millisecond)
+	}
+	if err := c.RunUntil(5*time.Second, func() bool { return m.Idle() && delivered(c, g) == nil }); err != nil {
+		t.Fatalf("%v: %v\n%s", err, delivered(c, g), tail(m))
+	}
+	if jobs > 12 { // one after the other, of 20 ms each
+		t.Errorf("%d routing jobs for a burst of 200 joins in 200 ms", jobs)
+	}
+	for l := range ib.LID(3) {
+		if l+0xC000 != g.MLID {
+			if err := delivered(c, groupOf(0xC000+l, guids[0], guids[1])); err == nil {
+				t.Errorf("group %v is still forwarded", 0xC000+l)
+			}
+		}
+	}
+}

@@ -97,6 +97,7 @@ type Core struct {
 
 	wantGroups bool // the groups changed
 	memberAt   memberMemo
+	heldTrees  heldTrees
 	guids      guidTables
 
 	laneTabs    map[ib.GUID]*laneTables

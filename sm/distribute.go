@@ -66,8 +66,10 @@ func (c *Core) takeLFTs() {
 		}
 		n.mft = m
 		if l.known == nil && m.blocks != nil {
+			for key := range m.blocks {
+				c.mftChanged(ni, uint16(key))
+			}
 			m.blocks = nil
-			c.mftChanged(ni)
 		}
 	})
 	c.wantAudit = false

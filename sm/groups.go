@@ -160,54 +160,11 @@ func (c *Core) missingMFT(fn func(ni int32, block uint16, pos uint8)) {
 	}
 }
 
-// installedTrees are the trees as the switches hold them.
-func (c *Core) installedTrees() *route.Multicast {
-	trees := map[ib.LID]*route.Tree{}
-	for s, ni := range c.f.swNode {
-		n := &c.f.nodes[ni]
-		if n.mft == nil {
-			continue
-		}
-		for key, data := range n.mft.blocks {
-			pos := key >> 16
-			for i, mask := range data {
-				if mask == 0 {
-					continue
-				}
-				l := firstMLID + ib.LID(key&0xFFFF)*smp.MFTBlockMLIDs + ib.LID(i)
-				t := trees[l]
-				if t == nil {
-					t = &route.Tree{MLID: l}
-					trees[l] = t
-				}
-				if k := len(t.Switches); k == 0 || t.Switches[k-1] != int32(s) {
-					t.Switches = append(t.Switches, int32(s))
-					t.Ports = append(t.Ports, [4]uint64{})
-				}
-				t.Ports[len(t.Ports)-1][pos/4] |= uint64(mask) << (pos % 4 * 16)
-			}
-		}
-	}
-	if len(trees) == 0 {
-		return nil
-	}
-	m := &route.Multicast{}
-	for _, t := range trees {
-		t.SL = c.treeSL(t.MLID)
-		m.Trees = append(m.Trees, *t)
-	}
-	slices.SortFunc(m.Trees, func(a, b route.Tree) int { return cmp.Compare(a.MLID, b.MLID) })
-	return m
-}
-
 // treeSL is the service level that packets of a group use now: that of the
 // tree last distributed, else the group's.
 func (c *Core) treeSL(l ib.LID) ib.SL {
-	if c.served != nil && c.served.tables.Multicast != nil {
-		trees := c.served.tables.Multicast.Trees
-		if i, ok := slices.BinarySearchFunc(trees, l, func(t route.Tree, l ib.LID) int { return cmp.Compare(t.MLID, l) }); ok {
-			return trees[i].SL
-		}
+	if t := c.servedTree(l); t != nil {
+		return t.SL
 	}
 	for i := range c.groups {
 		if c.groups[i].MLID == l {
@@ -229,7 +186,7 @@ func (c *Core) onGetMFT(it item, comp *mad.Completion) {
 		return
 	}
 	n.mft.set(uint16(it.extra()), it.port(), &t)
-	c.mftChanged(it.node())
+	c.mftChanged(it.node(), uint16(it.extra()))
 }
 
 func (m *mft) set(block uint16, pos uint8, t *smp.MFT) {
@@ -258,12 +215,12 @@ func (c *Core) onSetMFT(it item, comp *mad.Completion) {
 	}
 	if err != nil {
 		delete(n.mft.blocks, mftKey(block, pos)) // it may have been applied
-		c.mftChanged(it.node())
+		c.mftChanged(it.node(), block)
 		c.setFailed(it.node(), -1, "Set(MulticastForwardingTable)", err)
 		return
 	}
 	n.mft.set(block, pos, &t)
-	c.mftChanged(it.node())
+	c.mftChanged(it.node(), block)
 }
 
 // mcastTop is the MulticastFDBTop that a switch should have: the highest MLID

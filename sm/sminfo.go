@@ -176,6 +176,7 @@ func (c *Core) becomeMaster(why string) {
 func (c *Core) forgetTables() {
 	clear(c.lfts)
 	clear(c.mfts)
+	c.heldTrees = heldTrees{}
 	clear(c.lanesOf)
 	c.forgetGUIDs()
 	c.forgetLanes()

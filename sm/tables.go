@@ -224,7 +224,10 @@ func (c *Core) showLanes(g ib.GUID) *subnet.LaneTables {
 
 // mftChanged is called when a block of a switch's multicast table is read or
 // written.
-func (c *Core) mftChanged(ni int32) {
+func (c *Core) mftChanged(ni int32, block uint16) {
+	if c.heldTrees.blocks != nil {
+		c.heldTrees.blocks[block] = true
+	}
 	m := c.f.nodes[ni].mft
 	m.shown = nil
 	if !m.listed {
