@@ -26,7 +26,6 @@ type multicast struct {
 	policy  *partition.Policy
 	refused bool // a permanent group has no MLID, and that was told
 	aliases int  // members by an alias GUID
-	checked bool // members were compared with a snapshot of a subnet that is up
 
 	takeover takeover
 }

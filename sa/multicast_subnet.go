@@ -36,12 +36,11 @@ func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 	if s.Partitions != nil && (s.Partitions != x.policy || old == nil || old.PacketLife != s.PacketLife) {
 		x.apply(c, s)
 	}
-	if !x.checked || old == nil {
+	if old == nil {
 		x.fit(c, s, nil, true)
 	} else if ports := differing(old, s); len(ports) > 0 || x.aliases > 0 {
 		x.fit(c, s, ports, false)
 	}
-	x.checked = true
 	x.takeover.begin(c, x)
 }
 
