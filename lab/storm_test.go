@@ -9,6 +9,8 @@ import (
 
 	"heddle/ib"
 	wire "heddle/ib/sa"
+	"heddle/ib/smp"
+	"heddle/mad"
 	"heddle/sa"
 	"heddle/sim"
 	"heddle/sm"
@@ -217,4 +219,69 @@ func TestMulticastStorm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMembersReturn: hosts behind a leaf that is cut off leave their groups,
+// though their own links never went down; when the leaf is back each of them
+// is asked to register anew, which is what makes it right to have dropped
+// them.
+func TestMembersReturn(t *testing.T) {
+	f := gen(t, "xgft", "2", "4,4", "1,2")
+	c, m := serveUp(t, f, sim.Config{HopLatency: time.Microsecond})
+	s := newStorm(t, c)
+	want := map[int]map[int]uint8{0: {}}
+	var list []wish
+	for h := range s.hosts {
+		list = append(list, wish{h, ib.MethodSet, 0, wire.JoinFull})
+		want[0][h] = wire.JoinFull
+	}
+	s.all(list)
+	s.check(m, want)
+	away := map[ib.GUID]int{} // the hosts of the last leaf
+	leaf := f.Nodes[f.FindGUID(s.guids[len(s.guids)-1]-1)].Ports[1].Peer.Node
+	for h, u := range s.guids {
+		if f.Nodes[f.FindGUID(u-1)].Ports[1].Peer.Node == leaf {
+			away[u] = h
+			delete(want[0], h)
+		}
+	}
+	var uplinks []int
+	for p := range f.Nodes[leaf].Ports {
+		if q := f.Nodes[leaf].Ports[p].Peer; q.Node >= 0 && f.Nodes[q.Node].IsSwitch() {
+			uplinks = append(uplinks, p)
+		}
+	}
+	for _, p := range uplinks {
+		if err := c.Sim.LinkDown(f.Nodes[leaf].ID, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(away) != 4 || len(uplinks) != 2 {
+		t.Fatalf("%d hosts, %d uplinks", len(away), len(uplinks))
+	}
+	s.check(m, want)
+	asked := 0
+	m.OnSend = func(p *mad.Packet) {
+		var pi smp.PortInfo
+		if k := (*ib.MAD)(p.Data); k.AttrID() == smp.AttrPortInfo && k.Method() == ib.MethodSet && pi.Decode(smp.Data(k)) == nil && pi.ClientReregister {
+			asked++
+		}
+	}
+	for _, p := range uplinks {
+		if err := c.Sim.LinkUp(f.Nodes[leaf].ID, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.check(m, want)
+	if asked != len(away) {
+		t.Errorf("%d ports were asked to register anew, want %d", asked, len(away))
+	}
+	list = nil
+	for _, h := range away {
+		list = append(list, wish{h, ib.MethodSet, 0, wire.JoinFull})
+		want[0][h] = wire.JoinFull
+	}
+	slices.SortFunc(list, func(a, b wish) int { return a.host - b.host })
+	s.all(list)
+	s.check(m, want)
 }
