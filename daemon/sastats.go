@@ -71,14 +71,15 @@ func methodSlotName(i int) string {
 type busyReason uint8
 
 const (
-	busyRequester busyReason = iota // it has its share waiting
-	busyQueue                       // the queue is full
-	busyLate                        // it waited so long that the requester has given up
-	busyTransfers                   // no room for one more RMPP transfer
-	busyReasons   = iota
+	busyRequester     busyReason = iota // it has its share waiting
+	busyQueue                           // the queue is full
+	busyLate                            // it waited so long that the requester has given up
+	busyPeerTransfers                   // the requester has its share of RMPP transfers
+	busyTransfers                       // no room for one more RMPP transfer
+	busyReasons       = iota
 )
 
-var busyNames = [busyReasons]string{"requester", "queue", "late", "transfers"}
+var busyNames = [busyReasons]string{"requester", "queue", "late", "requester_transfers", "transfers"}
 
 // histogram counts durations or sizes by powers of two. One goroutine adds,
 // any may read.

@@ -186,14 +186,16 @@ func (d *Daemon) answer(p *mad.Packet, src *sa.Source, req *sa.Request, reply *m
 	return v
 }
 
-// reply sends an answer to the request p. One that is too long for the
-// transfers that are under way becomes BUSY.
+// reply sends an answer to the request p. A long one for which there is no
+// transfer left becomes BUSY.
 func (d *Daemon) reply(p, answer *mad.Packet, stats *answerStats) {
 	err := d.cfg.Port.Send(answer)
 	switch {
 	case err == nil:
 	case errors.Is(err, mad.ErrRMPPBusy):
 		// The requester asked again while its answer is on the way.
+	case errors.Is(err, mad.ErrRMPPPeer):
+		d.busy(p, busyPeerTransfers, stats)
 	case errors.Is(err, mad.ErrRMPPFull):
 		d.busy(p, busyTransfers, stats)
 	default:

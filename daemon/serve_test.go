@@ -261,12 +261,15 @@ func TestFullTransfers(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		busy int
-	}{{nil, 0}, {mad.ErrRMPPBusy, 0}, {mad.ErrRMPPFull, 1}} {
+	}{{nil, 0}, {mad.ErrRMPPBusy, 0}, {mad.ErrRMPPFull, 1}, {mad.ErrRMPPPeer, 1}} {
 		fail, got = c.err, nil
 		w.serve(&query{p: &mad.Packet{Addr: mad.Addr{LID: lids(snap)[1], QP: 1}, Data: m[:]}}, 0)
 		if len(got) != c.busy || c.busy > 0 && got[0] != ib.StatusBusy {
 			t.Errorf("%v: statuses %v", c.err, got)
 		}
+	}
+	if a, b := w.stats.busy[busyTransfers].Load(), w.stats.busy[busyPeerTransfers].Load(); a != 1 || b != 1 {
+		t.Errorf("counted: %d busy for all transfers, %d for the peer's", a, b)
 	}
 }
 

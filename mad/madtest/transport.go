@@ -3,6 +3,7 @@
 package madtest
 
 import (
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ func RunTransport(t *testing.T, open func(t *testing.T) mad.Transport) {
 	}{
 		{"NodeInfo", nodeInfo},
 		{"KeepsNothing", keepsNothing},
+		{"SendsAtOnce", sendsAtOnce},
 		{"Window", window},
 		{"Engine", engine},
 		{"UnknownPath", unknownPath},
@@ -128,6 +130,36 @@ func nodeInfo(t *testing.T, p *port) {
 	if ni.PortGUID != p.PortGUID() {
 		t.Errorf("NodeInfo says port GUID %v, the transport %v", ni.PortGUID, p.PortGUID())
 	}
+}
+
+// sendsAtOnce: several goroutines may send; each packet goes out whole.
+func sendsAtOnce(t *testing.T, p *port) {
+	const senders, each = 4, 50
+	var sending sync.WaitGroup
+	turns := make(chan struct{}, max(1, min(8, p.MaxInFlight())))
+	for i := range senders {
+		sending.Go(func() {
+			for k := range each {
+				turns <- struct{}{}
+				var m ib.MAD
+				smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, nil)
+				m.SetTID(uint64(1 + i*each + k))
+				if err := p.Send(packet(&m)); err != nil {
+					t.Errorf("send: %v", err)
+				}
+			}
+		})
+	}
+	seen := map[uint32]bool{}
+	for range senders * each {
+		tid := uint32(answer(t, p.next(t), smp.AttrNodeInfo).TID())
+		if tid == 0 || tid > senders*each || seen[tid] {
+			t.Errorf("an answer with transaction ID %d, which is not awaited", tid)
+		}
+		seen[tid] = true
+		<-turns
+	}
+	sending.Wait()
 }
 
 func keepsNothing(t *testing.T, p *port) {

@@ -20,7 +20,7 @@ type Port struct {
 	mad.Transport
 	epoch time.Time
 
-	mu       sync.Mutex // also serialises Transport.Send
+	mu       sync.Mutex // held while segments are sent; not for single MADs
 	rmpp     *mad.RMPP  // guarded by mu
 	messages [][]byte   // in transfer, by token; guarded by mu
 	free     []uint64   // tokens of messages that are not; guarded by mu
@@ -57,12 +57,12 @@ func (p *Port) SegmentsRMPP() bool { return true }
 // under way: a single MAD can still say so. A transfer that fails later is
 // known to nobody but the requester, who asks again.
 func (p *Port) Send(q *mad.Packet) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.err = nil
 	if !segmented(q.Data) {
 		return p.Transport.Send(q)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = nil
 	token := p.take(q.Data)
 	own := *q
 	own.Data = p.messages[token]
@@ -115,7 +115,7 @@ func (p *Port) Recv(q *mad.Packet) error {
 		if err := p.Transport.Recv(q); err != nil {
 			return err
 		}
-		if q.Status != mad.Received || len(q.Data) < ib.MADLen || ib.Class(q.Data[1]) != ib.ClassSA {
+		if q.Status != mad.Received || len(q.Data) < ib.MADLen || ib.Class(q.Data[1]) != ib.ClassSA || q.Data[25] == byte(mad.RMPPNone) {
 			return nil
 		}
 		p.mu.Lock()
