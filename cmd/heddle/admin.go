@@ -39,10 +39,6 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.queueEach, "sa-queue-each", 0, "`MOST` of one LID; 0 = 1024")
 }
 
-// readLanes is how many switches a subnet may have for all lane tables to be
-// read, so that the SA can tell them: a 36-port switch takes 1,369 requests.
-const readLanes = 16
-
 // configure puts the settings into a daemon's configuration.
 func (f *adminFlags) configure(cfg *daemon.Config, log *slog.Logger) error {
 	key, err := strconv.ParseUint(f.saKey, 0, 64)
@@ -56,7 +52,6 @@ func (f *adminFlags) configure(cfg *daemon.Config, log *slog.Logger) error {
 		return usagef("--sa-queue: want 0 to 65535, --sa-queue-each must not be negative")
 	}
 	cfg.Queue, cfg.QueuePerRequester = f.queue, f.queueEach
-	cfg.Core.ReadLanes = readLanes
 	p, o, _, err := f.load(log)
 	if err != nil {
 		return err
