@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -17,6 +18,8 @@ import (
 	"heddle/partition"
 	"heddle/qos"
 	"heddle/sa"
+	"heddle/sa/osmsa"
+	"heddle/store"
 )
 
 // adminFlags are the settings of partitions and of the subnet administrator.
@@ -24,6 +27,7 @@ type adminFlags struct {
 	partitions  string
 	qos         string
 	saKey       string
+	saDB        string
 	pathCaching uint8
 	queue       int
 	queueEach   int
@@ -32,6 +36,7 @@ type adminFlags struct {
 func (f *adminFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.partitions, "partitions", "", "`FILE` of partitions, in the form of OpenSM's partitions.conf; read again on SIGHUP; default: those stored, else everybody in the default partition")
 	fs.StringVar(&f.qos, "qos-policy", "", "`FILE` with the QoS policy of path answers, in the form of OpenSM's qos-policy.conf; read again on SIGHUP")
+	fs.StringVar(&f.saDB, "sa-db", "", "`FILE` that OpenSM kept its SA in (opensm-sa.dump): groups, services, subscriptions and alias GUIDs are taken over, unless the state has some of its own")
 	fs.StringVar(&f.saKey, "sa-key", "1", "64-bit `KEY` that makes an SA request trusted (OpenSM has 1 too); 0 trusts nobody")
 	fs.Uint8Var(&f.pathCaching, "subnet-supports-sa-path-caching", 0, "`BITS` to put into the reserved field at bit offset 353 of PathRecord answers, which tells hosts that they may cache paths; without a value 1, 0 for none")
 	fs.Lookup("subnet-supports-sa-path-caching").NoOptDefVal = "1"
@@ -58,6 +63,45 @@ func (f *adminFlags) configure(cfg *daemon.Config, log *slog.Logger) error {
 	}
 	o.SAKey = key
 	cfg.Partitions, cfg.SA = p, o
+	return nil
+}
+
+// takeOver puts what OpenSM's SA kept into the store, if that has nothing of
+// the kind yet.
+func (f *adminFlags) takeOver(st store.Store, log *slog.Logger) error {
+	if f.saDB == "" {
+		return nil
+	}
+	have, err := st.Load()
+	if err != nil {
+		return err
+	}
+	for i := range have.Records {
+		if have.Records[i].Table != store.TablePartitions {
+			log.Info("--sa-db is left alone: the state has groups, services or subscriptions of its own", "file", f.saDB)
+			return nil
+		}
+	}
+	in, err := os.Open(f.saDB)
+	if err != nil {
+		return fmt.Errorf("--sa-db: %w", err)
+	}
+	defer in.Close()
+	recs, warnings, err := osmsa.Read(in, f.saDB, time.Now().UnixNano())
+	if err != nil {
+		return fmt.Errorf("--sa-db: %w", err)
+	}
+	for _, w := range warnings {
+		log.Warn("OpenSM's SA dump: "+w.Text, "file", f.saDB, "line", w.Line)
+	}
+	ops := make([]store.Op, len(recs))
+	for i := range recs {
+		ops[i] = store.Op{Kind: store.PutRecord, Record: recs[i]}
+	}
+	if err := st.Apply(ops); err != nil {
+		return err
+	}
+	log.Info("what OpenSM's SA kept is taken over", "file", f.saDB, "records", len(recs))
 	return nil
 }
 

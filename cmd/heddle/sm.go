@@ -362,6 +362,9 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	if err := f.admin.configure(&cfg, m.log); err != nil {
 		return err
 	}
+	if err := f.admin.takeOver(m.store, m.log); err != nil {
+		return err
+	}
 	groups, err := readInput("--groups", f.groups, readGroups)
 	if err != nil {
 		return err
