@@ -186,3 +186,62 @@ func walk(s *subnet.Snapshot, from int32, lid ib.LID) string {
 	}
 	return "loop"
 }
+
+// TestAliasesOfAHost: a host asks for alias GUIDs, is answered once its port has them,
+// and is found by them; they come into service and go out of it again.
+func TestAliasesOfAHost(t *testing.T) {
+	f := gen(t, "xgft", "2", "4,4", "1,2")
+	c, m := serveUp(t, f, sim.Config{HopLatency: time.Microsecond})
+	cas := caNames(f)
+	heard := listen(t, c, cas[3], smp.TrapGIDInService, smp.TrapGIDOutOfService)
+	k, err := c.Client(cas[5])
+	if err != nil {
+		t.Fatal(err)
+	}
+	lid := k.Endpoint().PortInfo().LID
+	do := func(method ib.Method) wire.GUIDInfoRecord {
+		t.Helper()
+		var q ib.MAD
+		wire.New(&q, method, wire.AttrGUIDInfoRecord, 0, wire.GUIDInfoCompLID|wire.GUIDInfoCompBlock|wire.GUIDInfoCompGUID0<<1|wire.GUIDInfoCompGUID0<<3)
+		r := wire.GUIDInfoRecord{LID: lid}
+		r.GUIDInfo[3] = 0xA1
+		r.Put(wire.Data(&q))
+		b, err := k.Ask(3*time.Second, &q)
+		if err != nil || binary.BigEndian.Uint16(b[4:]) != 0 {
+			t.Fatalf("%v %x", err, b)
+		}
+		if err := r.Decode(b[wire.DataOffset:]); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r := do(ib.MethodSet)
+	assigned := r.GUIDInfo[1]
+	if assigned != 0x0014_0500_0000_0001 || r.GUIDInfo[3] != 0xA1 {
+		t.Fatalf("aliases %v", r.GUIDInfo)
+	}
+	events := func(want uint16) {
+		t.Helper()
+		got, _ := heard.take(t, 2)
+		for i, g := range []ib.GUID{assigned, 0xA1} {
+			var d smp.DetailGID
+			d.Get(&got[i].DataDetails)
+			if got[i].TrapNumber != want || d.GID != ib.MakeGID(m.Snap.Prefix, g) {
+				t.Errorf("trap %d of %v, want %d of %v", got[i].TrapNumber, d.GID, want, g)
+			}
+		}
+	}
+	events(smp.TrapGIDInService)
+	var q ib.MAD
+	wire.New(&q, ib.MethodGet, wire.AttrPathRecord, 0, wire.PathCompSGID|wire.PathCompDGID)
+	path := wire.PathRecord{SGID: m.Snap.GID(m.Snap.PortByLID(lid)), DGID: ib.MakeGID(m.Snap.Prefix, assigned)}
+	path.Put(wire.Data(&q))
+	b, err := k.Ask(time.Second, &q)
+	if err != nil || path.Decode(b[wire.DataOffset:]) != nil || path.DLID != lid || binary.BigEndian.Uint16(b[4:]) != 0 {
+		t.Errorf("path to the alias: %v, LID %d of %d", err, path.DLID, lid)
+	}
+	if r = do(ib.MethodDelete); r.GUIDInfo[1] != 0 || r.GUIDInfo[3] != 0 {
+		t.Errorf("after the deletion %v", r.GUIDInfo)
+	}
+	events(smp.TrapGIDOutOfService)
+}
