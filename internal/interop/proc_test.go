@@ -19,6 +19,10 @@ import (
 var heddle string
 
 func TestMain(m *testing.M) {
+	if os.Getenv(listenerEnv) != "" {
+		listenForReports()
+		return
+	}
 	code := func() int {
 		dir, err := os.MkdirTemp("", "heddle-interop-")
 		if err != nil {
