@@ -37,7 +37,7 @@ const saMaxDst = 4096
 type served struct {
 	who   string
 	sock  string
-	procs []*program
+	procs []*program // the simulator, then the manager
 	echo  *echoing
 	over  bool // the subnet was not up within the limit
 	// busy makes the manager do something and returns when that is over or stop
@@ -74,7 +74,7 @@ func (s *served) end() {
 // and beside them what the sockets and the simulator let through at most.
 func (b *bench) serveSA(sizes []int) error {
 	t := b.table("PathRecord queries through ibsim's protocol", "hosts", "instances", "SA", "meanwhile", "of these a second",
-		"queries/s", "÷ OpenSM", "÷ limit", "median", "99 %", "longest", "busy", "timeouts")
+		"queries/s", "÷ OpenSM", "÷ limit", "CPU a query", "median", "99 %", "longest", "busy", "timeouts")
 	for _, n := range sizes {
 		if err := b.saSize(t, n); err != nil {
 			return fmt.Errorf("%d hosts: %w", n, err)
@@ -109,7 +109,7 @@ func (b *bench) saSize(t table, hosts int) error {
 	}
 	loads := make([]saLoad, 0, 3*len(saWindows))
 	for _, window := range saWindows {
-		l := saLoad{window: window, meanwhile: idle, sas: sas, figures: make([][]flood.Figures, len(sas)), rate: make([][]float64, len(sas))}
+		l := saLoad{window: window, meanwhile: idle, sas: sas, runs: make([][]saRun, len(sas))}
 		for range b.runs {
 			for i := range sas {
 				if sas[i].over {
@@ -127,7 +127,7 @@ func (b *bench) saSize(t table, hosts int) error {
 	// each has the machine for itself, and ends after its last turn.
 	for _, what := range []string{sweeping, routing} {
 		for _, window := range saWindows {
-			loads = append(loads, saLoad{window: window, meanwhile: what, sas: sas, figures: make([][]flood.Figures, len(sas)), rate: make([][]float64, len(sas))})
+			loads = append(loads, saLoad{window: window, meanwhile: what, sas: sas, runs: make([][]saRun, len(sas))})
 		}
 	}
 	for i, s := range sas {
@@ -155,8 +155,14 @@ type saLoad struct {
 	window    int
 	meanwhile string
 	sas       []*served
-	figures   [][]flood.Figures
-	rate      [][]float64 // sweeps or new tables a second
+	runs      [][]saRun
+}
+
+// saRun is one measurement.
+type saRun struct {
+	flood.Figures         // of all instances together
+	rate          float64 // sweeps or new tables a second
+	cpu           float64 // processor time of the manager for a query, microseconds
 }
 
 // The order of the SAs of one size.
@@ -167,10 +173,10 @@ const (
 )
 
 // mid is the median of one figure of one SA, 0 if it was not measured.
-func (l *saLoad) mid(sa int, get func(*flood.Figures) float64) float64 {
+func (l *saLoad) mid(sa int, get func(*saRun) float64) float64 {
 	var v []float64
-	for k := range l.figures[sa] {
-		v = append(v, get(&l.figures[sa][k]))
+	for k := range l.runs[sa] {
+		v = append(v, get(&l.runs[sa][k]))
 	}
 	if len(v) == 0 {
 		return 0
@@ -180,7 +186,7 @@ func (l *saLoad) mid(sa int, get func(*flood.Figures) float64) float64 {
 
 // print prints the medians of one load.
 func (l *saLoad) print(t table, hosts int) {
-	qps := func(f *flood.Figures) float64 { return f.QPS }
+	qps := func(r *saRun) float64 { return r.QPS }
 	over := func(x, y float64) string {
 		if y == 0 {
 			return ""
@@ -189,34 +195,38 @@ func (l *saLoad) print(t table, hosts int) {
 	}
 	for i, s := range l.sas {
 		if s.over && l.meanwhile == idle {
-			t.row("%d|%d|%s|%s||> %.0f s to be up|||||||", hosts, l.window, s.who, l.meanwhile, limit.Seconds())
+			t.row("%d|%d|%s|%s||> %.0f s to be up||||||||", hosts, l.window, s.who, l.meanwhile, limit.Seconds())
 		}
-		if len(l.figures[i]) == 0 {
+		if len(l.runs[i]) == 0 {
 			continue
 		}
 		r := l.mid(i, qps)
-		ratio, part, again := "", "", ""
+		ratio, part, again, cpu := "", "", "", ""
 		if i == atOurs {
 			ratio = over(r, l.mid(atTheirs, qps))
 		}
 		if i != atLimit {
 			part = over(r, l.mid(atLimit, qps))
+			cpu = microseconds(l.mid(i, func(r *saRun) float64 { return r.cpu }))
 		}
 		if l.meanwhile != idle {
-			again = fmt.Sprintf("%.1f", mid(l.rate[i]))
+			again = fmt.Sprintf("%.1f", l.mid(i, func(r *saRun) float64 { return r.rate }))
 		}
-		t.row("%d|%d|%s|%s|%s|%.0f|%s|%s|%s|%s|%s|%.0f|%.0f", hosts, l.window, s.who, l.meanwhile, again, r, ratio, part,
-			microseconds(l.mid(i, func(f *flood.Figures) float64 { return f.Median })),
-			microseconds(l.mid(i, func(f *flood.Figures) float64 { return f.P99 })),
-			microseconds(l.mid(i, func(f *flood.Figures) float64 { return f.Max })),
-			l.mid(i, func(f *flood.Figures) float64 { return float64(f.Busy) }),
-			l.mid(i, func(f *flood.Figures) float64 { return float64(f.Timeouts) }))
+		t.row("%d|%d|%s|%s|%s|%.0f|%s|%s|%s|%s|%s|%s|%.0f|%.0f", hosts, l.window, s.who, l.meanwhile, again, r, ratio, part, cpu,
+			microseconds(l.mid(i, func(r *saRun) float64 { return r.Median })),
+			microseconds(l.mid(i, func(r *saRun) float64 { return r.P99 })),
+			microseconds(l.mid(i, func(r *saRun) float64 { return r.Max })),
+			l.mid(i, func(r *saRun) float64 { return float64(r.Busy) }),
+			l.mid(i, func(r *saRun) float64 { return float64(r.Timeouts) }))
 	}
 }
 
 func microseconds(us float64) string {
-	if us >= 1e4 {
+	switch {
+	case us >= 1e4:
 		return fmt.Sprintf("%.1f ms", us/1e3)
+	case us < 100:
+		return fmt.Sprintf("%.1f µs", us)
 	}
 	return fmt.Sprintf("%.0f µs", us)
 }
@@ -259,25 +269,38 @@ func (b *bench) floodSA(l *saLoad, sa int, nodes []string, dst string) error {
 			args = append(args, "--mif", at(1+i))
 		}
 	}
+	used := func() time.Duration {
+		if len(s.procs) < 2 {
+			return 0
+		}
+		return cpuTime(s.procs[1].Pid())
+	}
+	before := used()
 	end := s.keepBusy(l.meanwhile)
 	out, err := output(b.dir, nil, b.bin, args...)
+	spent := used() - before
 	rate, busyErr := end()
 	if err = errors.Join(err, busyErr); err != nil {
 		return fmt.Errorf("%s, %d instances: %w", s.who, l.window, err)
 	}
-	// The total is what plain loads have at the top.
+	// A plain load has at the top what an experiment calls the total of its
+	// last round.
 	var x struct {
 		flood.Figures
-		Total *flood.Figures `json:"total"`
+		Total  *flood.Figures       `json:"total"`
+		Rounds []flood.RoundFigures `json:"rounds"`
 	}
 	if err := json.Unmarshal(out, &x); err != nil {
 		return err
 	}
+	answered := x.Answered
+	for i := range x.Rounds {
+		answered += x.Rounds[i].Total.Answered
+	}
 	if x.Total != nil {
 		x.Figures = *x.Total
 	}
-	l.figures[sa] = append(l.figures[sa], x.Figures)
-	l.rate[sa] = append(l.rate[sa], rate)
+	l.runs[sa] = append(l.runs[sa], saRun{x.Figures, rate, float64(spent.Microseconds()) / float64(max(answered, 1))})
 	return nil
 }
 
