@@ -63,6 +63,8 @@ type Config struct {
 	// ReadLanes: the lane tables of all nodes are read once the subnet is up if
 	// it has no more switches than this; 0 = only those that ReadTables asks for.
 	ReadLanes int
+	// PartEnforce says where switches enforce partitions; default EnforceBoth.
+	PartEnforce Enforce
 
 	// Engines is the chain: the first whose tables verify is taken.
 	Engines []route.Engine

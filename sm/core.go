@@ -99,6 +99,7 @@ type Core struct {
 	memberAt   memberMemo
 	heldTrees  heldTrees
 	guids      guidTables
+	pk         pkeys
 
 	laneTabs    map[ib.GUID]*laneTables
 	laneRows    laneRows
@@ -169,6 +170,7 @@ func New(cfg Config) *Core {
 		pollAt: mad.Never, lightAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		transit: "none yet",
+		pk:      newPKeys(),
 		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}
 }
@@ -196,6 +198,8 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.reroute("new tables asked for by command")
 	case SetGroups:
 		c.setGroups(ev.Groups)
+	case SetPartitions:
+		c.setPartitions(ev)
 	case SetAliases:
 		c.setAliases(ev.Aliases)
 	case ReadTables:
@@ -229,10 +233,12 @@ func (c *Core) onStart(ev Start) {
 		for _, e := range st.Neighbors {
 			c.neighbors[nodePort{e.Node, e.Port}] = e.Peer
 		}
+		c.loadPartitions(st.Records)
 	}
 	if !c.cfg.PlanOnly {
 		c.out.IsSM = IsSMClaim
 	}
+	c.savePartitions() // what was set before
 	c.becomeDiscovering("started")
 }
 
@@ -313,6 +319,7 @@ func (c *Core) enter(p Phase) {
 	c.phase, c.phaseStart = p, c.now
 	c.pend, c.phaseTotal = 0, 0
 	c.todo.clear()
+	c.pk.answered()
 }
 
 // nextPhase is called when a phase has no unfinished items. It reports
@@ -388,7 +395,7 @@ func (c *Core) nextTimer() mad.Time {
 	if c.phase == PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.mayUpkeep() {
-			t = min(t, c.guids.retry, c.readDue())
+			t = min(t, c.guids.retry, c.readDue(), c.pk.retry, c.pk.reread)
 		}
 	}
 	return t
@@ -436,19 +443,25 @@ func (c *Core) onTimers() {
 	}
 }
 
-// persist hands ops to the shell; what depends on them waits for Persisted.
+// persist hands ops to the shell; the sweep waits for Persisted.
 func (c *Core) persist(ops []store.Op) {
+	c.save(ops)
+	c.persistWait = true
+}
+
+// save hands ops to the shell, with those that are not known to be durable.
+func (c *Core) save(ops []store.Op) {
 	c.unsaved = append(c.unsaved, ops...)
-	c.out.Persist = append(c.out.Persist, c.unsaved...)
+	c.out.Persist = append(c.out.Persist[:0], c.unsaved...)
 	c.persistGen++
 	c.out.PersistGen = c.persistGen
-	c.persistWait = true
 }
 
 func (c *Core) onPersisted(ev Persisted) {
 	if ev.Gen == c.persistGen && ev.Err == nil {
 		c.unsaved = nil
 	}
+	c.partitionsSaved(ev)
 	if !c.persistWait || ev.Gen != c.persistGen {
 		return
 	}

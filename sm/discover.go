@@ -53,6 +53,7 @@ func (c *Core) startSweep(why string) {
 	c.endRegion()
 	part := c.regionFits()
 	c.eng.CancelAll()
+	c.dropAskedPKeys()
 	c.pollBusy = false
 	c.wantSweep, c.again, c.recheck = false, false, false
 	c.errs, c.refused = 0, false
@@ -353,7 +354,8 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 func (c *Core) endPortFound(n int32, p *port) {
 	p.flags |= pEnd
 	if c.f.nodes[n].info.PartitionCap > 0 && !c.cfg.PlanOnly {
-		c.add(mk(opPKeys, n, p.num, 0))
+		c.pTable(p)
+		c.askPKeys(opPKeys, p, 0)
 	}
 	if p.info.CapabilityMask.Has(ib.CapIsSM) && (ref{Node: n, Port: p.num}) != c.f.self {
 		c.add(mk(opSMInfo, n, p.num, 0))
@@ -396,20 +398,6 @@ func (c *Core) onSwitchInfo(it item, comp *mad.Completion) {
 		return
 	}
 	n.flags |= nSwitchInfo
-}
-
-func (c *Core) onPKeys(it item, comp *mad.Completion) {
-	var t smp.PKeyTable
-	p := c.f.portOf(it.node(), it.port())
-	if err := answer(comp); err != nil || t.Decode(smp.Data(comp.MAD)) != nil {
-		return // optional where enforcement is not built in; the default partition is assumed
-	}
-	p.flags |= pPKeys
-	for i := range min(len(t), int(c.f.nodes[it.node()].info.PartitionCap)) {
-		if k := t[i]; k|0x8000 == ib.PKeyDefaultFull && k > p.pkey {
-			p.pkey = k
-		}
-	}
 }
 
 // StatusError is an answer that says no.
@@ -570,6 +558,7 @@ func (c *Core) ownPortDown(read bool) bool {
 	if c.state == subnet.Master {
 		c.up = false
 		c.last = nil
+		c.forgetPKeys()
 		c.setState(subnet.Discovering, "our port has no link")
 	}
 	c.errs = 0

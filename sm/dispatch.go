@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"slices"
+
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
@@ -49,12 +51,12 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	case opLightPort, opPortAgain, opReread:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.portOf(n, p).has(pNoExt)))
 	case opPKeys:
-		get(smp.AttrPKeyTable, 0)
+		get(smp.AttrPKeyTable, c.pkeyMod(f.portOf(n, p), x))
 	case opSMInfo, opLightSM:
 		get(smp.AttrSMInfo, 0)
 	case opSetSwitch:
 		c.buildSetSwitch(n, x, set(smp.AttrSwitchInfo, 0))
-	case opSetPort:
+	case opSetPort, opEnforce:
 		pi, ext, ok := c.portWanted(n, p)
 		if !ok {
 			return false
@@ -76,8 +78,10 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		}
 		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, false)))
 	case opSetPKeys:
-		t := smp.PKeyTable{ib.PKeyDefaultFull}
-		t.Put(set(smp.AttrPKeyTable, 0))
+		q := f.portOf(n, p)
+		t := pkeyBlock(c.pkeyTarget(q, c.pkeyPass()), x)
+		q.pk.sending = slices.Clone(t[:])
+		t.Put(set(smp.AttrPKeyTable, c.pkeyMod(q, x)))
 	case opGetLFT:
 		get(smp.AttrLFT, x)
 	case opSetLFT:
@@ -142,8 +146,10 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onSwitchInfo(it, &comp)
 	case opPortInfo:
 		c.onPortInfo(it, &comp)
-	case opPKeys:
+	case opPKeys, opSetPKeys:
 		c.onPKeys(it, &comp)
+	case opEnforce:
+		c.onEnforce(it, &comp)
 	case opSMInfo:
 		c.onSMInfo(it, &comp)
 	case opSetSwitch:
@@ -154,8 +160,6 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onSetState(it, &comp)
 	case opDown:
 		c.onDownDone(it, &comp)
-	case opSetPKeys:
-		c.onSetPKeys(it, &comp)
 	case opGetLFT:
 		c.onGetLFT(it, &comp)
 	case opSetLFT:

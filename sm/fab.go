@@ -33,7 +33,6 @@ const (
 	pEnd                            // end port: has a LID
 	pFailed                         // a Set of this sweep failed
 	pLoop                           // cabled to itself
-	pPKeys                          // P_Key block was read
 	pBadPeer                        // the far end is no part of the subnet, reported
 	pLeft                           // end port left out: no LID for it
 	pHeld                           // it flaps: held down, nothing behind it is asked or routed to
@@ -47,8 +46,8 @@ type port struct {
 	peer  ref
 	path  pathRef // CA and router ports, and port 0: the way to the agent
 	node  int32
-	lid   ib.LID // given to it; end ports only
-	pkey  ib.PKey
+	lid   ib.LID     // given to it; end ports only
+	pk    *pkeyTable // nil if nothing is known of it
 	flags portFlags
 	lmc   uint8
 	num   uint8

@@ -174,6 +174,7 @@ func (c *Core) nameAliases(list []subnet.Alias) {
 		}
 		if !slices.Equal(t.before, t.want) {
 			t.refused, t.tries, t.retryAt = 0, 0, 0
+			c.touchPKeys(t.port)
 		}
 		t.before = nil
 	}
@@ -282,6 +283,7 @@ func (c *Core) haveGUIDs(t *guidTable, have []ib.GUID) {
 		return
 	}
 	g.shown = append(g.shown, t)
+	c.touchPKeys(t.port)
 	for _, x := range old {
 		if x != 0 && g.holder[x] == t && !slices.Contains(t.have, x) {
 			delete(g.holder, x)

@@ -15,12 +15,12 @@ const (
 	opNodeDesc                 // NodeDescription of node
 	opSwitchInfo               // SwitchInfo of node
 	opPortInfo                 // PortInfo; extra bit 0: without the extended-speed bit; above: keys tried
-	opPKeys                    // P_KeyTable block 0 of an end port
+	opPKeys                    // P_KeyTable; extra: block
 	opSMInfo                   // SMInfo of (node, port)
 
 	opSetSwitch // Set(SwitchInfo): extra 1 clear PortStateChange, 2 lower the top, 3 raise it
 	opSetPort   // Set(PortInfo) without a change of state
-	opSetPKeys
+	opSetPKeys  // likewise
 	opArm
 	opActive
 	opDown // static2003 only
@@ -52,6 +52,8 @@ const (
 	opSetGUIDs // likewise
 	opReadSL   // as opGetSL, for those who want to know
 	opReadArb  // as opGetArb, likewise
+
+	opEnforce // Set(PortInfo) of what a switch port enforces, between sweeps
 )
 
 func mk(o op, node int32, port uint8, extra uint32) item {

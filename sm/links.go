@@ -112,6 +112,7 @@ func (c *Core) startSets() {
 			c.add(mk(opSetSwitch, ni, 0, 1))
 		}
 	})
+	c.scope(c.sweepPKeys)
 	own := f.agentPort(f.self.Node, f.self.Port)
 	for _, ends := range [2]bool{true, false} {
 		c.scope(func(p *port) {
@@ -130,9 +131,6 @@ func (c *Core) startSets() {
 func (c *Core) setPortIfDiffers(n int32, p *port) {
 	if !c.f.nodes[n].ok() || !p.has(pKnown) {
 		return
-	}
-	if p.has(pEnd) && p.lid != 0 && p.has(pPKeys) && p.pkey == 0 {
-		c.add(mk(opSetPKeys, n, p.num, 0))
 	}
 	if w, ext, ok := c.portWanted(n, p.num); ok && c.differs(&w, &p.info, ext) {
 		c.report.PortSets++
@@ -193,7 +191,8 @@ func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 			if w.HOQLife = cfg.HOQLife; !f.nodes[p.peer.Node].isSwitch() {
 				w.HOQLife = cfg.LeafHOQLife
 			}
-			w.PartitionEnforcementInbound, w.PartitionEnforcementOutbound = false, false
+			e := c.enforceBits(p)
+			w.PartitionEnforcementInbound, w.PartitionEnforcementOutbound = e.in, e.out
 		}
 		if cfg.LinkWidth != 0 && p.info.LinkWidthEnabled != cfg.LinkWidth&p.info.LinkWidthSupported {
 			w.LinkWidthEnabled = cfg.LinkWidth & p.info.LinkWidthSupported
@@ -289,17 +288,6 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 			Text: "Set(PortInfo) was answered with an error; what the port now shows is taken",
 		})
 	}
-}
-
-func (c *Core) onSetPKeys(it item, comp *mad.Completion) {
-	if err := answer(comp); err != nil {
-		c.out.notify(Notice{
-			Kind: KindSetFailed, Level: Warn, Where: c.f.where(it.node(), int(it.port())), Err: err,
-			Text: "the default partition could not be entered in the P_Key table",
-		})
-		return
-	}
-	c.f.portOf(it.node(), it.port()).pkey = ib.PKeyDefaultFull
 }
 
 // buildSetSwitch fills Set(SwitchInfo): what 1 clears PortStateChange and sets

@@ -27,43 +27,50 @@ type Kind uint8
 
 // The kinds.
 const (
-	KindState         Kind = 1 + iota // our SM state changed: Text says from, to and why
-	KindSubnetUp                      // the subnet is up: Up has the counts
-	KindSweepStart                    // a full sweep begins: Text says why
-	KindSweepEnd                      // a full sweep ended: Report
-	KindNodeNew                       // a node appeared
-	KindNodeGone                      // a node disappeared
-	KindLinkUp                        // a link came up
-	KindLinkDown                      // a link went down
-	KindNodeSilent                    // a node or the far end of a link does not answer
-	KindNodeGarbage                   // a node answers nonsense
-	KindDuplicateGUID                 // two nodes claim one GUID
-	KindLinkMismatch                  // the two ends of a link disagree
-	KindTooFar                        // more than 63 hops away
-	KindMKeyRefused                   // a port does not accept our M_Key
-	KindLIDConflict                   // a port wanted a LID that another one has; it was moved
-	KindNoLID                         // no LID left for a port
-	KindTableTooSmall                 // a switch's LFT cannot hold the LIDs of the subnet
-	KindSetFailed                     // a Set was refused or not answered
-	KindEnginePassed                  // an engine's tables do not verify: Text says why
-	KindRouteRefused                  // no tables that may be installed
-	KindRouted                        // tables chosen; Text names engine and transition
-	KindUnsafe                        // tables that do not verify are installed because the operator allows it
-	KindTrap                          // a trap that has no kind of its own
-	KindTrapStorm                     // one trap keeps coming and is now ignored
-	KindPortUnhealthy                 // trap 129–131 keep coming from a port
-	KindSecurity                      // trap 256–259: a bad key
-	KindOtherSM                       // another manager was seen, lost or ignored
-	KindHandover                      // mastership handed over or received
-	KindPersistFailed                 // the store could not be written
-	KindPortDown                      // our own port has no link
-	KindForeignChange                 // somebody else changed a table entry
-	KindStaleMAD                      // an answer to nothing we asked
-	KindLinkHeld                      // a link flaps and is held down
-	KindLinkReleased                  // a link that was held down may come back
-	KindRepath                        // hosts must resolve their paths again
-	KindGroupRefused                  // a multicast group has no tree: Text says why
-	KindAliasRefused                  // a port does not get an alias GUID: Text says why
+	KindState             Kind = 1 + iota // our SM state changed: Text says from, to and why
+	KindSubnetUp                          // the subnet is up: Up has the counts
+	KindSweepStart                        // a full sweep begins: Text says why
+	KindSweepEnd                          // a full sweep ended: Report
+	KindNodeNew                           // a node appeared
+	KindNodeGone                          // a node disappeared
+	KindLinkUp                            // a link came up
+	KindLinkDown                          // a link went down
+	KindNodeSilent                        // a node or the far end of a link does not answer
+	KindNodeGarbage                       // a node answers nonsense
+	KindDuplicateGUID                     // two nodes claim one GUID
+	KindLinkMismatch                      // the two ends of a link disagree
+	KindTooFar                            // more than 63 hops away
+	KindMKeyRefused                       // a port does not accept our M_Key
+	KindLIDConflict                       // a port wanted a LID that another one has; it was moved
+	KindNoLID                             // no LID left for a port
+	KindTableTooSmall                     // a switch's LFT cannot hold the LIDs of the subnet
+	KindSetFailed                         // a Set was refused or not answered
+	KindEnginePassed                      // an engine's tables do not verify: Text says why
+	KindRouteRefused                      // no tables that may be installed
+	KindRouted                            // tables chosen; Text names engine and transition
+	KindUnsafe                            // tables that do not verify are installed because the operator allows it
+	KindTrap                              // a trap that has no kind of its own
+	KindTrapStorm                         // one trap keeps coming and is now ignored
+	KindPortUnhealthy                     // trap 129–131 keep coming from a port
+	KindSecurity                          // trap 256–259: a bad key
+	KindOtherSM                           // another manager was seen, lost or ignored
+	KindHandover                          // mastership handed over or received
+	KindPersistFailed                     // the store could not be written
+	KindPortDown                          // our own port has no link
+	KindForeignChange                     // somebody else changed a table entry
+	KindStaleMAD                          // an answer to nothing we asked
+	KindLinkHeld                          // a link flaps and is held down
+	KindLinkReleased                      // a link that was held down may come back
+	KindRepath                            // hosts must resolve their paths again
+	KindGroupRefused                      // a multicast group has no tree: Text says why
+	KindPartitions                        // other partitions are in force; Tag
+	KindPartitionsApplied                 // … and every port of the subnet holds what they say; Tag
+	KindPartitionsWaiting                 // … but some ports could not be brought up to date yet; Tag
+	KindPartitionsRefused                 // … or not: they stay as they were; Tag, Err
+	KindPKeyQuarantined                   // a P_Key is not given before the last of its old owners has lost it
+	KindPKeyRefused                       // a port cannot have all its P_Keys
+	KindEnforceOff                        // a switch cannot enforce partitions at a port
+	KindAliasRefused                      // a port does not get an alias GUID: Text says why
 )
 
 var kindNames = [...]string{
@@ -78,6 +85,9 @@ var kindNames = [...]string{
 	KindHandover: "handover", KindPersistFailed: "persist_failed", KindPortDown: "port_down",
 	KindForeignChange: "foreign_change", KindStaleMAD: "stale_mad",
 	KindLinkHeld: "link_held", KindLinkReleased: "link_released", KindGroupRefused: "group_refused", KindRepath: "repath",
+	KindPartitions: "partitions", KindPartitionsApplied: "partitions_applied", KindPartitionsWaiting: "partitions_waiting",
+	KindPartitionsRefused: "partitions_refused", KindPKeyQuarantined: "pkey_quarantined", KindPKeyRefused: "pkey_refused",
+	KindEnforceOff:   "enforce_off",
 	KindAliasRefused: "alias_refused",
 }
 
@@ -148,6 +158,7 @@ type Notice struct {
 	Err   error
 	TID   uint64
 	Dur   time.Duration
+	Tag   uint64 // of the event that asked for what it tells
 
 	Up     *subnet.Counts // KindSubnetUp
 	Report *SweepReport   // KindSweepEnd, KindSubnetUp

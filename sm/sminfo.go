@@ -168,6 +168,7 @@ func (c *Core) becomeMaster(why string) {
 	c.firstTime = true
 	c.attempts = 0
 	c.forgetTables()
+	c.masterPKeys()
 	clear(c.lids)
 	c.setState(subnet.Master, why)
 }
@@ -186,6 +187,7 @@ func (c *Core) forgetTables() {
 func (c *Core) becomeStandby(m otherSM, why string) {
 	c.tookOver = false
 	c.waitHand = false
+	c.forgetPKeys()
 	c.up = false
 	c.abortSweep()
 	c.wantSweep = false
@@ -200,6 +202,7 @@ func (c *Core) becomeStandby(m otherSM, why string) {
 
 func (c *Core) becomeNotActive(why string) {
 	c.stopPolling()
+	c.forgetPKeys()
 	c.up = false
 	c.abortSweep()
 	c.wantSweep = false
@@ -212,6 +215,7 @@ func (c *Core) abortSweep() {
 	c.sound = false
 	c.eng.CancelAll()
 	c.dropAskedGUIDs()
+	c.dropAskedPKeys()
 	c.pollBusy = false
 	c.persistWait = false
 	c.jobGen++

@@ -23,6 +23,7 @@ func (c *Core) endSweep() {
 		c.fullSweeps++
 	}
 	defer c.forgetNew()
+	c.pk.look = true
 	// Routes that are refused do not make the fabric less known, but what came
 	// up is still to be brought up.
 	c.sound = c.errs == 0 && (finished || c.refused)
@@ -273,6 +274,7 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 	s.SMKey, s.ActCount = c.cfg.SMKey, c.actCount
 	s.Engine, s.PassedOver, s.Transition = c.engine, c.passed, c.transit
 	s.PacketLife = c.cfg.SubnetTimeOut
+	s.Partitions = c.pk.grants.Policy()
 	s.LID = c.ownLID()
 	s.Master = subnet.SM{}
 	switch {
@@ -294,6 +296,7 @@ func (c *Core) snapPort(at []int32, p *port) subnet.Port {
 	q := subnet.Port{
 		GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: at[p.node], EndPort: -1,
 		Num: p.num, Known: p.has(pKnown), LID: p.lid, LMC: p.lmc, Held: p.has(pHeld), Aliases: c.aliasesOf(p),
+		PKeys: c.pKeysOf(p),
 	}
 	q.Info.MKey = 0 // keys are nobody's business
 	if f.nodes[p.node].isSwitch() && p.num > 0 {
@@ -404,7 +407,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		}
 	}
 	c.snapOf, c.snapAt = f, at
-	c.guids.shown = c.guids.shown[:0] // all is shown
+	c.guids.shown, c.pk.shown, c.pk.news = c.guids.shown[:0], c.pk.shown[:0], false // all is shown
 	if f.self.Node >= 0 {
 		s.Self = ref{Node: at[f.self.Node], Port: f.self.Port}
 	}

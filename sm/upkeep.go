@@ -20,13 +20,14 @@ func (c *Core) startUpkeep() bool {
 	if !c.mayUpkeep() {
 		return false
 	}
-	if len(c.guids.todo) == 0 && c.guids.retry > c.now && c.readDue() > c.now {
+	if len(c.guids.todo) == 0 && c.guids.retry > c.now && c.readDue() > c.now && !c.pkeysDue() {
 		return false
 	}
 	if c.idleTimer() <= c.now {
 		return false // what is due goes first
 	}
 	c.enter(PhaseUpkeep)
+	c.upkeepPKeys(upkeepPortion)
 	c.upkeepGUIDs(upkeepPortion)
 	c.upkeepReads(upkeepPortion)
 	return true
@@ -56,7 +57,7 @@ func (c *Core) idleTimer() mad.Time {
 
 // publishHeld publishes what upkeep changed.
 func (c *Core) publishHeld() {
-	if len(c.guids.shown) == 0 && !c.readDone || c.snap == nil || c.snapOf != c.f {
+	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news || c.snap == nil || c.snapOf != c.f {
 		return
 	}
 	old := c.snap
@@ -92,5 +93,6 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) []int32 {
 		}
 	}
 	c.guids.shown = c.guids.shown[:0]
+	c.showPKeys(s, old)
 	return nodes
 }

@@ -1,0 +1,133 @@
+package sm
+
+import (
+	"strconv"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/partition"
+)
+
+// Enforce says where switches drop packets whose P_Key the end port behind a
+// port does not have (IBA §10.9.7).
+type Enforce uint8
+
+// The choices. A switch enforces only what it says it can; while every port is
+// a full member of the only partition there is nothing to enforce, and switches
+// are not told to.
+const (
+	EnforceBoth Enforce = iota // what comes from the end port and what goes to it
+	EnforceIn                  // what comes from it
+	EnforceOut                 // what goes to it
+	EnforceOff
+)
+
+// enforcement is the two bits of PortInfo.
+type enforcement struct{ in, out bool }
+
+func enforced(pi *smp.PortInfo) enforcement {
+	return enforcement{pi.PartitionEnforcementInbound, pi.PartitionEnforcementOutbound}
+}
+
+// trivialPolicy reports whether every port is a full member of the only
+// partition.
+func trivialPolicy(p *partition.Policy) bool {
+	if len(p.Partitions) != 1 {
+		return false
+	}
+	for _, m := range p.Partitions[0].Members {
+		if m.As != partition.Full {
+			return false
+		}
+	}
+	return true
+}
+
+// enforcing reports whether switches enforce partitions at all.
+func (c *Core) enforcing() bool { return c.cfg.PartEnforce != EnforceOff && !c.pk.trivial }
+
+// enforceWanted is what the port of a switch is to enforce.
+func (c *Core) enforceWanted(p *port) (e enforcement) {
+	if !c.enforcing() || !c.edge(p) {
+		return e
+	}
+	sw := &c.f.nodes[p.node].sw
+	e.in = sw.InboundEnforcementCap && c.cfg.PartEnforce != EnforceOut
+	e.out = sw.OutboundEnforcementCap && c.cfg.PartEnforce != EnforceIn
+	if p.pk != nil && p.pk.refused {
+		return enforcement{}
+	}
+	if e.in || e.out {
+		if need, room := len(c.pkeysWanted(p)), int(sw.PartitionEnforcementCap); need > room {
+			if c.noteOnce("enforce " + c.f.nodes[p.node].info.NodeGUID.String() + strconv.Itoa(int(p.num))) {
+				c.out.notify(Notice{
+					Kind: KindEnforceOff, Level: Warn, Where: c.f.where(p.node, int(p.num)),
+					Text: "the switch does not enforce partitions at this port: it would have to hold " + strconv.Itoa(need) + " P_Keys and has room for " + strconv.Itoa(room),
+				})
+			}
+			return enforcement{}
+		}
+	}
+	return e
+}
+
+// enforceBits is what the port of a switch may be told to enforce now: on a
+// link that carries data no more than before until its table is known to hold
+// the keys of the end port.
+func (c *Core) enforceBits(p *port) enforcement {
+	e := c.enforceWanted(p)
+	if e == (enforcement{}) || p.info.PortState <= ib.StateInit || c.settled(p) {
+		return e
+	}
+	now := enforced(&p.info)
+	return enforcement{e.in && now.in, e.out && now.out}
+}
+
+// enforceStep turns enforcement at a switch port on or off, if that is due.
+func (c *Core) enforceStep(p *port) bool {
+	t := c.pTable(p)
+	if t.asked || t.retryAt > c.now || c.enforceBits(p) == enforced(&p.info) {
+		return false
+	}
+	t.asked = true
+	c.pk.asked = append(c.pk.asked, t)
+	c.add(mk(opEnforce, p.node, p.num, 0))
+	return true
+}
+
+// onEnforce takes the answer to a Set(PortInfo) that changes enforcement.
+func (c *Core) onEnforce(it item, comp *mad.Completion) {
+	p := c.f.portOf(it.node(), it.port())
+	t := c.pTable(p)
+	t.asked = false
+	var pi smp.PortInfo
+	err := comp.Err
+	if err == nil {
+		err = pi.Decode(smp.Data(comp.MAD))
+	}
+	if err == nil && pi.PortState == ib.StateNoChange {
+		err = statusOf(comp) // refused whole: the answer is what we sent
+	}
+	if err != nil {
+		text := "enforcement of partitions could not be changed; it is tried again"
+		if !mad.Unanswered(err) {
+			text = "the switch does not change what it enforces; it is tried again"
+		}
+		c.pkeyRetry(p, text, err)
+		return
+	}
+	pi.ClientReregister = false
+	before := p.info.PortState
+	p.info = pi
+	if pi.PortState != before {
+		c.askRegion(it.node(), "port changed state: "+c.f.where(it.node(), int(it.port())).String())
+	}
+	if c.enforceBits(p) != enforced(&p.info) {
+		c.pkeyRetry(p, "the switch does not take what it is to enforce; it is tried again", nil)
+		return
+	}
+	if c.settled(p) {
+		c.pkeySettled(p)
+	}
+}

@@ -1,0 +1,447 @@
+package sm
+
+import (
+	"slices"
+	"strconv"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/partition"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// A change of partitions is a transaction: the policy is checked, stored, and
+// only then in force; nothing of a policy that does not get so far is ever
+// seen by a port. From then on every port that it concerns is brought up to
+// date, for as long as that takes, whoever does not answer meanwhile.
+//
+// The P_Key of a partition that ends, or that passes to a partition of another
+// name, is in quarantine: ports that have it under the old partition lose it,
+// ports that have it under both keep it, and nobody else is given it before the
+// last of the others is known to have lost it, or has left the subnet (it is
+// cleaned before it comes back). Known means: acknowledged, and no copy of an
+// earlier Set can still be under way. The quarantine is stored with the policy, so
+// that a manager that is started anew keeps it.
+
+// pkeys is what a manager knows and does about partitions.
+type pkeys struct {
+	grants  *partition.Grants // of the policy in force
+	trivial bool
+	index0  func(ib.PKey) bool // nil if no partition wants index 0
+	freed   map[ib.PKey][]string
+	gen     uint64 // of what ports are to hold
+	life    uint32 // of what is known of them
+	tables  map[string][]ib.PKey
+
+	queue  []partitionChange // asked for; the first is being stored if saving
+	saving bool
+	saveAt uint64 // PersistGen of it
+
+	applying bool // the end of the last change has not been told
+	waiting  int  // ports that were told to be waited for
+	tag      uint64
+
+	pass   pkeyPass
+	look   bool // something may be to be done about any port
+	todo   []ref
+	asked  []*pkeyTable
+	shown  []ref    // tables that changed since the last snapshot
+	news   bool     // the policy changed since the last snapshot
+	retry  mad.Time // when the first port is due that failed or is to be read again
+	reread mad.Time // when all are read again, because a predecessor's Sets may arrive late
+}
+
+// partitionChange is a SetPartitions under way.
+type partitionChange struct {
+	policy  *partition.Policy
+	tag     uint64
+	freed   map[ib.PKey][]string
+	encoded []byte
+}
+
+func newPKeys() pkeys {
+	k := pkeys{tables: map[string][]ib.PKey{}, pass: passDone, retry: mad.Never, reread: mad.Never, life: 1}
+	k.adopt(partition.Default(), nil)
+	return k
+}
+
+func (k *pkeys) adopt(p *partition.Policy, freed map[ib.PKey][]string) {
+	k.grants, k.trivial, k.index0 = partition.Resolve(p), trivialPolicy(p), nil
+	if slices.ContainsFunc(p.Partitions, func(q partition.Partition) bool { return q.Index0 }) {
+		k.index0 = k.grants.WantsIndex0
+	}
+	k.freed = freed
+	k.again()
+	k.news = true
+}
+
+// again: what ports are to hold may have changed.
+func (k *pkeys) again() {
+	k.gen++
+	k.look, k.pass, k.todo = true, passRevoke, nil
+}
+
+// answered is called when no request is under way.
+func (k *pkeys) answered() {
+	for _, t := range k.asked {
+		t.asked = false
+	}
+	k.asked = k.asked[:0]
+}
+
+// loadPartitions takes what the store held.
+func (c *Core) loadPartitions(list []store.Record) {
+	p, freed, err := decodePartitions(list)
+	if err != nil {
+		// Whoever was kept apart must not be joined by a damaged file.
+		c.out.notify(Notice{
+			Kind: KindPartitionsRefused, Level: Error, Err: err,
+			Text: "the stored partitions cannot be read, so every port is a limited member of the default partition alone: set the partitions again",
+		})
+		p, freed = closedPolicy(), nil
+	}
+	if p != nil {
+		c.pk.adopt(p, freed)
+	}
+}
+
+// setPartitions begins a change of partitions.
+func (c *Core) setPartitions(ev SetPartitions) {
+	if c.cfg.PlanOnly {
+		return
+	}
+	b, err := encodePolicy(ev.Policy)
+	if err != nil {
+		c.partitionsRefused(ev.Tag, err)
+		return
+	}
+	c.pk.queue = append(c.pk.queue, partitionChange{policy: ev.Policy, tag: ev.Tag, encoded: b})
+	c.savePartitions()
+}
+
+func (c *Core) partitionsRefused(tag uint64, err error) {
+	c.out.notify(Notice{
+		Kind: KindPartitionsRefused, Level: Error, Err: err, Tag: tag,
+		Text: "the partitions stay as they were, because the new ones were refused",
+	})
+}
+
+// savePartitions has the first change of the queue stored.
+func (c *Core) savePartitions() {
+	k := &c.pk
+	if k.saving || len(k.queue) == 0 || !c.started {
+		return
+	}
+	ch := &k.queue[0]
+	ch.freed = k.freeing(ch.policy)
+	k.saving = true
+	c.save(policyOps(ch.encoded, ch.freed))
+	k.saveAt = c.persistGen
+}
+
+// partitionsSaved takes the result of a write of the store. Each write has
+// all that was not known to be durable before it.
+func (c *Core) partitionsSaved(ev Persisted) {
+	k := &c.pk
+	if !k.saving || ev.Gen < k.saveAt || ev.Err != nil && ev.Gen != c.persistGen {
+		return
+	}
+	ch := k.queue[0]
+	k.queue, k.saving = slices.Delete(k.queue, 0, 1), false
+	if ev.Err != nil {
+		c.unsaved = slices.DeleteFunc(c.unsaved, func(o store.Op) bool { return isPolicyOp(&o) })
+		c.partitionsRefused(ch.tag, ev.Err)
+		c.savePartitions()
+		return
+	}
+	k.adopt(ch.policy, ch.freed)
+	k.applying, k.waiting, k.tag = true, 0, ch.tag
+	c.out.notify(Notice{
+		Kind: KindPartitions, Level: Info, Tag: ch.tag,
+		Text: strconv.Itoa(len(ch.policy.Partitions)) + " partitions are in force; ports are brought up to date",
+	})
+	for _, key := range sortedKeys(ch.freed) {
+		if p := ch.policy.Find(key); p != nil {
+			c.out.notify(Notice{
+				Kind: KindPKeyQuarantined, Level: Info, Tag: ch.tag,
+				Text: "P_Key " + key.String() + " was another partition's: " + strconv.Quote(p.Name) + " is given it when every port has let go of it",
+			})
+		}
+	}
+	if c.betweenSweeps() && c.snap != nil && c.phase == PhaseIdle {
+		c.publishHeld()
+	}
+	c.savePartitions()
+}
+
+// freeing lists the keys that are in quarantine under a new policy, with the
+// names of the partitions that had them.
+func (k *pkeys) freeing(p *partition.Policy) map[ib.PKey][]string {
+	out := map[ib.PKey][]string{}
+	for key, names := range k.freed {
+		out[key] = slices.Clone(names)
+	}
+	old := k.grants.Policy()
+	for i := range old.Partitions {
+		q := &old.Partitions[i]
+		if n := p.Find(q.PKey); q.PKey != partition.DefaultKey && (n == nil || n.Name != q.Name) && !slices.Contains(out[q.PKey], q.Name) {
+			out[q.PKey] = append(out[q.PKey], q.Name)
+		}
+	}
+	for key, names := range out {
+		if n := p.Find(key); n != nil && len(names) == 1 && names[0] == n.Name {
+			delete(out, key) // it comes back before anybody else had it
+		}
+	}
+	return out
+}
+
+// forgetPKeys: what ports hold is not known any more.
+func (c *Core) forgetPKeys() { c.pk.life++ }
+
+// masterPKeys is for a new mastership. What a predecessor sent last may still
+// arrive, so tables that matter are read once more when it has.
+func (c *Core) masterPKeys() {
+	c.pk.look = true
+	if !c.pk.trivial || len(c.pk.freed) > 0 {
+		c.pk.reread = c.now.Add(suspectTime)
+	}
+}
+
+// touchPKeys: an end port may be to hold other keys than before.
+func (c *Core) touchPKeys(guid ib.GUID) {
+	p := c.endPort(guid)
+	if p == nil || p.pk == nil {
+		return
+	}
+	p.pk.okGen = 0
+	if p.has(pLinked) {
+		if q := c.f.port(p.peer); q.pk != nil {
+			q.pk.okGen = 0
+		}
+	}
+	c.pk.look = true
+}
+
+// pkeysDue reports whether upkeep has something to do about tables.
+func (c *Core) pkeysDue() bool {
+	k := &c.pk
+	return k.look || k.pass != passDone || min(k.retry, k.reread) <= c.now
+}
+
+// upkeepPKeys asks up to most ports for the next thing about their tables.
+func (c *Core) upkeepPKeys(most int) {
+	k := &c.pk
+	for c.pend < most {
+		if len(k.todo) > 0 {
+			r := k.todo[0]
+			k.todo = k.todo[1:]
+			c.pkeyDo(c.f.port(r))
+			continue
+		}
+		switch {
+		case c.pend > 0:
+			return // the next pass begins when this one is done
+		case k.look || min(k.retry, k.reread) <= c.now:
+			k.look = false
+			k.pass = passRevoke
+		case k.pass != passDone:
+			k.pass++
+		}
+		if k.pass == passDone {
+			c.pkeysDone()
+			if k.pass == passDone && !k.look {
+				return
+			}
+			continue
+		}
+		c.scanPKeys()
+	}
+}
+
+// scanPKeys lists the ports that the pass may concern.
+func (c *Core) scanPKeys() {
+	k, f := &c.pk, c.f
+	k.todo = k.todo[:0]
+	if k.reread <= c.now {
+		k.reread = mad.Never
+		for _, pi := range f.epPort {
+			c.pTable(&f.ports[pi]).forget()
+		}
+	}
+	k.retry = mad.Never
+	add := func(p *port) {
+		t := c.pTable(p)
+		if t.ghost != nil && t.ghostAt <= c.now {
+			t.ghost = nil
+			t.forget()
+		}
+		if t.ghost != nil {
+			k.retry = min(k.retry, t.ghostAt)
+		}
+		if t.okGen == k.gen {
+			return
+		}
+		if t.retryAt > c.now {
+			k.retry = min(k.retry, t.retryAt)
+			return
+		}
+		k.todo = append(k.todo, ref{Node: p.node, Port: p.num})
+	}
+	for _, pi := range f.epPort {
+		p := &f.ports[pi]
+		if p.has(pLinked) && k.pass != passGrant {
+			if q := f.port(p.peer); c.edge(q) && (c.enforcing() || enforced(&q.info) != enforcement{}) {
+				if t := c.pTable(q); t.peer != p.guid {
+					t.peer, t.okGen = p.guid, 0
+				}
+				add(q)
+			}
+		}
+		if k.pass == passRevoke || k.pass == passGrant {
+			add(p)
+		}
+	}
+}
+
+// pkeyDo does for a port what the pass is about.
+func (c *Core) pkeyDo(p *port) {
+	if !c.f.nodes[p.node].ok() || p.lid == 0 && !c.edge(p) {
+		return // it left meanwhile
+	}
+	pass, edge := c.pk.pass, c.edge(p)
+	switch {
+	case edge && pass == passEnforce:
+		if c.enforceStep(p) {
+			return
+		}
+	case edge && c.enforceWanted(p) == (enforcement{}):
+		return
+	case c.pkeyStep(p, pass):
+		return
+	}
+	switch {
+	case edge && pass == passEnforce && (c.enforceWanted(p) == (enforcement{}) || c.settled(p)), !edge && pass == passGrant && c.settled(p):
+		c.pkeySettled(p)
+	}
+}
+
+// pkeysDone ends the passes: keys come out of quarantine, which begins them
+// anew, or the end of a change is told.
+func (c *Core) pkeysDone() {
+	k := &c.pk
+	if c.releaseKeys() {
+		k.again()
+		return
+	}
+	if !k.applying {
+		return
+	}
+	open := 0
+	for _, pi := range c.f.epPort {
+		p := &c.f.ports[pi]
+		if c.pTable(p).okGen != k.gen {
+			open++
+		}
+	}
+	blocked := 0
+	for key := range k.freed {
+		if k.grants.Policy().Find(key) != nil {
+			blocked++
+		}
+	}
+	switch {
+	case open == 0 && blocked == 0:
+		k.applying = false
+		c.out.notify(Notice{Kind: KindPartitionsApplied, Level: Info, Tag: k.tag, Text: "every port of the subnet holds the P_Keys that it is given, and no other"})
+	case open != k.waiting && open > 0:
+		k.waiting = open
+		c.out.notify(Notice{Kind: KindPartitionsWaiting, Level: Warn, Tag: k.tag, Text: strconv.Itoa(open) + " ports could not be brought up to date yet; they are asked again"})
+	}
+}
+
+// releaseKeys lets keys out of quarantine that nobody holds any more who is
+// not given them. It reports whether there were any that somebody waits for.
+func (c *Core) releaseKeys() bool {
+	k, f := &c.pk, c.f
+	if len(k.freed) == 0 || k.reread != mad.Never {
+		return false
+	}
+	held := map[ib.PKey]bool{}
+	for _, pi := range f.epPort {
+		p := &f.ports[pi]
+		t := c.pTable(p)
+		if t.refused || c.pkeyCap(p) == 0 {
+			continue
+		}
+		if t.asked || t.blocks < pkeyBlocks(c.pkeyCap(p)) {
+			return false // it may hold anything
+		}
+		var want []ib.PKey
+		for _, list := range [2][]ib.PKey{t.have, t.ghost} {
+			for _, x := range list {
+				if k.freed[x.Base()] == nil || held[x.Base()] {
+					continue
+				}
+				if want == nil {
+					want = c.granted(p)
+				}
+				held[x.Base()] = !slices.Contains(want, x) && !slices.Contains(want, x|0x8000)
+			}
+		}
+	}
+	// Who is linked and does not answer may hold what it had.
+	for i := range f.ports {
+		if p := &f.ports[i]; p.has(pSilent) && p.info.PortState >= ib.StateArmed {
+			return false
+		}
+	}
+	out := false
+	freed := map[ib.PKey][]string{}
+	for key, names := range k.freed {
+		if held[key] {
+			freed[key] = names
+			continue
+		}
+		out = out || k.grants.Policy().Find(key) != nil
+	}
+	if len(freed) == len(k.freed) {
+		return false
+	}
+	k.freed = freed
+	if !k.saving { // a change that is being stored has them all, which is safe
+		c.save(freedOps(freed))
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[ib.PKey]V) []ib.PKey {
+	out := make([]ib.PKey, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// closedPolicy joins nobody but with the manager.
+func closedPolicy() *partition.Policy {
+	return &partition.Policy{Partitions: []partition.Partition{{
+		Name: "Default", PKey: partition.DefaultKey,
+		Members: []partition.Member{{Kind: partition.All, As: partition.Limited}, {Kind: partition.Self, As: partition.Full}},
+	}}}
+}
+
+// showPKeys brings a copy of the last snapshot up to date with tables that
+// changed.
+func (c *Core) showPKeys(s, old *subnet.Snapshot) {
+	for _, r := range c.pk.shown {
+		i := s.Nodes[c.snapAt[r.Node]].First + int32(r.Port)
+		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
+			s.Ports = slices.Clone(old.Ports)
+		}
+		s.Ports[i].PKeys = c.pKeysOf(c.f.port(r))
+	}
+	c.pk.shown, c.pk.news = c.pk.shown[:0], false
+}

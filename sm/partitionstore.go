@@ -1,0 +1,80 @@
+package sm
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"heddle/ib"
+	"heddle/partition"
+	"heddle/store"
+)
+
+// Records of store.TablePartitions (docs/format/store.md): the policy in force,
+// and the keys in quarantine with the names of the partitions that had them.
+const (
+	recordPolicy = "policy"
+	recordFreed  = "freed"
+)
+
+// encodePolicy checks a policy and makes the bytes that are stored.
+func encodePolicy(p *partition.Policy) ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(p)
+	if err == nil && len(b) > store.MaxRecordValue {
+		err = fmt.Errorf("the policy takes %d bytes, and the store takes %d at most: name classes of ports instead of all of them", len(b), store.MaxRecordValue)
+	}
+	return b, err
+}
+
+func putPartitions(key string, value []byte) store.Op {
+	return store.Op{Kind: store.PutRecord, Record: store.Record{Table: store.TablePartitions, Key: []byte(key), Value: value}}
+}
+
+func policyOps(policy []byte, freed map[ib.PKey][]string) []store.Op {
+	return append([]store.Op{putPartitions(recordPolicy, policy)}, freedOps(freed)...)
+}
+
+// freedOps stores which keys are in quarantine.
+func freedOps(freed map[ib.PKey][]string) []store.Op {
+	if len(freed) == 0 {
+		op := putPartitions(recordFreed, nil)
+		op.Kind = store.DeleteRecord
+		return []store.Op{op}
+	}
+	b, err := json.Marshal(freed) // keys ascending
+	if err != nil {
+		panic("sm: a map of names cannot be encoded: " + err.Error())
+	}
+	return []store.Op{putPartitions(recordFreed, b)}
+}
+
+func isPolicyOp(o *store.Op) bool {
+	return (o.Kind == store.PutRecord || o.Kind == store.DeleteRecord) && o.Record.Table == store.TablePartitions
+}
+
+// decodePartitions reads the records; p is nil if there is no policy.
+func decodePartitions(list []store.Record) (p *partition.Policy, freed map[ib.PKey][]string, err error) {
+	for i := range list {
+		r := &list[i]
+		if r.Table != store.TablePartitions {
+			continue
+		}
+		switch string(r.Key) {
+		case recordPolicy:
+			p = &partition.Policy{}
+			if err := json.Unmarshal(r.Value, p); err != nil {
+				return nil, nil, fmt.Errorf("sm: the stored policy: %w", err)
+			}
+			if err := p.Validate(); err != nil {
+				return nil, nil, fmt.Errorf("sm: the stored policy: %w", err)
+			}
+		case recordFreed:
+			if err := json.Unmarshal(r.Value, &freed); err != nil {
+				return nil, nil, fmt.Errorf("sm: the stored P_Keys in quarantine: %w", err)
+			}
+		}
+	}
+	return p, freed, nil
+}
