@@ -17,6 +17,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/partition"
 	"heddle/route"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
@@ -309,6 +310,11 @@ func (m *Manager) SetAliases(l []subnet.Alias) { m.stepIfAlive(sm.SetAliases{Ali
 
 // ReadTables has the lane tables of nodes read; none = all.
 func (m *Manager) ReadTables(nodes ...ib.GUID) { m.stepIfAlive(sm.ReadTables{Nodes: nodes}) }
+
+// SetPartitions replaces the partitions.
+func (m *Manager) SetPartitions(p *partition.Policy, tag uint64) {
+	m.stepIfAlive(sm.SetPartitions{Policy: p, Tag: tag})
+}
 
 // Up reports whether this manager is master of a subnet that is up.
 func (m *Manager) Up() bool {

@@ -34,6 +34,10 @@ type Quirks struct {
 	// NoExtendedSpeeds: the device knows no extended speeds and refuses
 	// PortInfo with modifier bit 31.
 	NoExtendedSpeeds bool
+	// NoPKeys: the node says that it has no P_Key table, and refuses to show one.
+	NoPKeys bool
+	// KeepPKeys: every Set of a P_Key table is refused.
+	KeepPKeys bool
 	// HideExtendedSpeeds: see Config.HideExtendedSpeeds.
 	HideExtendedSpeeds bool
 }

@@ -171,6 +171,9 @@ func (s *Subnet) nodeInfo(in int32) smp.NodeInfo {
 		DeviceID: n.DeviceID, Revision: n.Revision, LocalPortNum: pt.num, VendorID: n.VendorID,
 	}
 	if q := d.quirk; q != nil {
+		if q.NoPKeys {
+			ni.PartitionCap = 0
+		}
 		if q.NodeGUID != 0 {
 			ni.NodeGUID = q.NodeGUID
 		}

@@ -153,6 +153,9 @@ func (s *Subnet) pkeyAt(p int32, i int) ib.PKey {
 func (s *Subnet) smaPKeyTable(r *smaRequest) ib.Status {
 	port, block := smp.SplitPKeyMod(r.am)
 	p := r.ep
+	if q := r.d.quirk; q != nil && (q.NoPKeys || q.KeepPKeys && r.set) {
+		return ib.StatusBadMethodAttr
+	}
 	if port != 0 {
 		if !r.d.isSwitch() || port > uint16(r.d.nports) {
 			return ib.StatusInvalidField

@@ -356,7 +356,7 @@ func (c *Core) onPortAgain(it item, comp *mad.Completion) {
 		c.errs++
 		return
 	}
-	if p := c.f.portOf(it.node(), it.port()); pi.PortState != p.info.PortState {
+	if p := c.f.portOf(it.node(), it.port()); pi.PortState != p.info.PortState || p.num == 0 && pi.LID != p.info.LID {
 		c.askRegion(it.node(), "port changed state during the sweep: "+c.f.where(it.node(), int(it.port())).String())
 	}
 }
@@ -382,12 +382,20 @@ func (c *Core) startArm() {
 	c.enter(PhaseArm)
 	c.reg.wide = c.reg.wide || c.armAll && c.reg.on
 	c.armAll = false
+	running := !c.quiet()
+	last := int32(-1) // the switch whose port 0 was asked for
 	c.scope(func(p *port) {
 		if c.moves(p) && p.info.PortState == ib.StateInit {
 			c.report.Armed++
 			c.add(mk(opArm, p.node, p.num, 0))
 			if p.num == 0 {
 				return
+			}
+			if running && p.node != last && c.f.nodes[p.node].isSwitch() {
+				// The switch may have been reset since its LID was read or set, and
+				// a Set that came late have cleared its PortStateChange.
+				last = p.node
+				c.add(mk(opPortAgain, p.node, 0, 0))
 			}
 			// Both ends of a link that comes up begin in Init: if the far one was
 			// read as more it was read before the link failed.

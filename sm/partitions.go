@@ -204,6 +204,7 @@ func (c *Core) forgetPKeys() { c.pk.life++ }
 // arrive, so tables that matter are read once more when it has.
 func (c *Core) masterPKeys() {
 	c.pk.look = true
+	c.pk.applying = c.pk.applying || !c.pk.trivial
 	if !c.pk.trivial || len(c.pk.freed) > 0 {
 		c.pk.reread = c.now.Add(suspectTime)
 	}
@@ -338,11 +339,17 @@ func (c *Core) pkeysDone() {
 	if !k.applying {
 		return
 	}
-	open := 0
+	if k.reread != mad.Never {
+		return
+	}
+	open, late := 0, 0
 	for _, pi := range c.f.epPort {
 		p := &c.f.ports[pi]
-		if c.pTable(p).okGen != k.gen {
+		switch t := c.pTable(p); {
+		case t.okGen != k.gen:
 			open++
+		case slices.ContainsFunc(t.ghost, c.strange(p)):
+			late++ // a copy of an earlier Set may still undo it
 		}
 	}
 	blocked := 0
@@ -352,12 +359,20 @@ func (c *Core) pkeysDone() {
 		}
 	}
 	switch {
-	case open == 0 && blocked == 0:
+	case open+late+blocked == 0:
 		k.applying = false
 		c.out.notify(Notice{Kind: KindPartitionsApplied, Level: Info, Tag: k.tag, Text: "every port of the subnet holds the P_Keys that it is given, and no other"})
 	case open != k.waiting && open > 0:
 		k.waiting = open
 		c.out.notify(Notice{Kind: KindPartitionsWaiting, Level: Warn, Tag: k.tag, Text: strconv.Itoa(open) + " ports could not be brought up to date yet; they are asked again"})
+	}
+}
+
+// strange returns a function that reports whether a port is not to hold a key.
+func (c *Core) strange(p *port) func(ib.PKey) bool {
+	want := c.granted(p)
+	return func(k ib.PKey) bool {
+		return !k.IsEmpty() && !slices.Contains(want, k) && !slices.Contains(want, k|0x8000)
 	}
 }
 
@@ -378,16 +393,16 @@ func (c *Core) releaseKeys() bool {
 		if t.asked || t.blocks < pkeyBlocks(c.pkeyCap(p)) {
 			return false // it may hold anything
 		}
-		var want []ib.PKey
+		var strange func(ib.PKey) bool
 		for _, list := range [2][]ib.PKey{t.have, t.ghost} {
 			for _, x := range list {
 				if k.freed[x.Base()] == nil || held[x.Base()] {
 					continue
 				}
-				if want == nil {
-					want = c.granted(p)
+				if strange == nil {
+					strange = c.strange(p)
 				}
-				held[x.Base()] = !slices.Contains(want, x) && !slices.Contains(want, x|0x8000)
+				held[x.Base()] = strange(x)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ type pkeyTable struct {
 	sweep   uint64   // in which block 0 was last read, counted from 1; 0 = in none
 	blocks  uint16   // how many blocks, from the first on, are known
 	tries   uint8    // that failed in a row
-	virgin  bool     // nobody can be using an index of it
+	virgin  bool     // its agent was reset when it was read, and it was not written since
 	refused bool     // the agent has no such table, or does not let us write it
 	asked   bool     // a request is under way
 	okGen   uint64   // of c.pk.gen for which it is as it should be
@@ -65,9 +65,6 @@ const (
 	passDone
 )
 
-// pkeyPortion is how many ports a portion of upkeep asks.
-const pkeyPortion = upkeepPortion
-
 // pTable is the table of a port, made or taken over from the sweep before.
 func (c *Core) pTable(p *port) *pkeyTable {
 	if p.pk == nil && c.last != nil && c.last != c.f {
@@ -97,6 +94,10 @@ func (c *Core) pKeysOf(p *port) []ib.PKey {
 
 // forget: the table has to be read again. What it held may still be there.
 func (t *pkeyTable) forget() { t.blocks, t.okGen, t.virgin = 0, 0, false }
+
+// virgin reports whether nobody can be using an index of a table: its agent was
+// found reset by the sweep under way.
+func (c *Core) virgin(t *pkeyTable) bool { return t.virgin && t.sweep == c.sweeps+1 }
 
 // edge reports whether p is an external port of a switch that faces an end
 // port.
@@ -192,7 +193,9 @@ func (c *Core) pkeysWanted(p *port) []ib.PKey {
 		case c.pk.freed[k.Base()] == nil, slices.Contains(have, k):
 			out = append(out, k)
 		case k.IsFull() && slices.Contains(have, k.Base()) && !slices.Contains(want, k.Base()):
-			out = append(out, k.Base())
+			out = append(out, k.Base()) // not yet more than it was
+		case !k.IsFull() && slices.Contains(have, k|0x8000) && !slices.Contains(want, k|0x8000):
+			out = append(out, k)
 		}
 	}
 	return out
@@ -220,7 +223,7 @@ func (c *Core) pkeyTarget(p *port, pass pkeyPass) []ib.PKey {
 		return partition.Only(t.have, want)
 	}
 	table, err := partition.Place(partition.Placing{
-		Table: t.have, Cap: c.pkeyCap(p), Want: want, Index0: c.pk.index0, Fresh: t.virgin && p.info.PortState <= ib.StateInit,
+		Table: t.have, Cap: c.pkeyCap(p), Want: want, Index0: c.pk.index0, Fresh: c.virgin(t),
 	})
 	if err != nil && c.noteOnce("pkeys overflow "+p.guid.String()+strconv.Itoa(int(p.num))) {
 		c.out.notify(Notice{Kind: KindPKeyRefused, Level: Warn, Where: c.f.where(p.node, int(p.num)), Err: err, Text: "not every key could be given"})
@@ -281,7 +284,7 @@ func (c *Core) settled(p *port) bool {
 		return true
 	}
 	capacity := c.pkeyCap(p)
-	if t.asked || !t.refused && t.blocks < pkeyBlocks(capacity) {
+	if !t.refused && t.blocks < pkeyBlocks(capacity) {
 		return false
 	}
 	return t.refused || capacity == 0 || slices.Equal(t.have, c.pkeyTarget(p, passGrant))
@@ -298,7 +301,11 @@ func (c *Core) sweepPKeys(p *port) {
 	switch {
 	case p.has(pEnd) && p.lid != 0:
 		t := c.pTable(p)
-		if (!up || p.info.LID != p.lid) && t.sweep != c.sweeps+1 {
+		switch reset := p.info.LID != p.lid; {
+		case c.virgin(t):
+		case t.sweep == c.sweeps+1 && reset:
+			t.blocks = min(t.blocks, 1) // of which block 0 was read just now
+		case t.sweep != c.sweeps+1 && (reset || !up):
 			t.forget()
 		}
 		// One that joins while it is Active comes from another part of the
@@ -310,9 +317,7 @@ func (c *Core) sweepPKeys(p *port) {
 		if up {
 			return
 		}
-		if t := c.pTable(p); n.flags&(nNew|nReset) != 0 && t.sweep != c.sweeps+1 {
-			t.forget()
-		}
+		c.pTable(p).forget() // the switch may have been reset
 	default:
 		return
 	}
@@ -466,10 +471,7 @@ func (c *Core) pkeysFailed(p *port, comp *mad.Completion, err error) {
 		t.ghostOf(c.now, sent[:])
 		t.forget()
 	}
-	want := c.pkeysWanted(p)
-	clean := t.blocks > 0 && !slices.ContainsFunc(t.have, func(k ib.PKey) bool {
-		return !k.IsEmpty() && !slices.Contains(want, k) && !slices.Contains(want, k|0x8000)
-	})
+	clean := t.blocks > 0 && (c.edge(p) || !slices.ContainsFunc(t.have, c.strange(p)))
 	if c.phase == PhaseAssign && !clean { // its link stays down as long as it may hold what it must not
 		c.setFailed(p.node, int(p.num), "Set(P_KeyTable)", err)
 		c.pkeyBackoff(p)
