@@ -307,9 +307,9 @@ func TestJoinReachesTheSwitches(t *testing.T) {
 	}
 	text := metrics(t, r.d)
 	for _, want := range []string{
-		`heddle_sa_groups 1`, `heddle_sa_group_members 2`, `heddle_sa_answers_total{attribute="MCMemberRecord"} 2`,
+		`heddle_sa_groups 2`, `heddle_sa_group_members 2`, `heddle_sa_answers_total{attribute="MCMemberRecord"} 2`,
 		`heddle_sa_requests_total{attribute="MCMemberRecord",method="Set"} 2`, `heddle_sa_answer_seconds_count{attribute="MCMemberRecord"} 2`,
-		`heddle_sa_batch_requests_sum 2`, `heddle_sa_persist_seconds_count 2`, `heddle_sa_busy_total{reason="requester"} 0`,
+		`heddle_sa_batch_requests_sum 2`, `heddle_sa_persist_seconds_count 3`, `heddle_sa_busy_total{reason="requester"} 0`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("/metrics lacks %s", want)

@@ -61,7 +61,7 @@ func TestChangesAreStoredTogether(t *testing.T) {
 				if statusOf(p.Data) != 0 {
 					t.Errorf("group %d: status %v", tidOf(p.Data), statusOf(p.Data))
 				}
-				if n := len(d.View().Groups); n != groups {
+				if n := len(d.View().Groups); n != groups+1 { // and the broadcast group
 					t.Errorf("an answer says that a group is there, queries see %d", n)
 				}
 				if log[len(log)-1] != "answer" {
@@ -109,7 +109,7 @@ func TestRestoredBeforeTheFirstAnswer(t *testing.T) {
 	if answers != 1 {
 		t.Fatalf("%d answers", answers)
 	}
-	before := d.View().Groups[0]
+	before := d.View().Groups[1] // after the broadcast group
 
 	st := d.cfg.Store
 	d, _ = newPiped(func(*mad.Packet) error { return nil }, Config{})
@@ -119,7 +119,7 @@ func TestRestoredBeforeTheFirstAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.administer(kept.Records)()
-	if v := d.View(); len(v.Groups) != 1 || v.Groups[0].MGID != before.MGID || v.Groups[0].MLID != before.MLID || len(v.Groups[0].Members) != 1 {
+	if v := d.View(); len(v.Groups) != 2 || v.Groups[1].MGID != before.MGID || v.Groups[1].MLID != before.MLID || len(v.Groups[1].Members) != 1 {
 		t.Errorf("restored %+v, want %+v", v.Groups, before)
 	}
 	if g, ok := d.groups.take(); !ok || len(g) != 1 || g[0].MLID != before.MLID {
