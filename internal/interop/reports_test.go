@@ -112,9 +112,9 @@ func listenForReports() {
 			a.Data[3] |= byte(ib.MethodResponseBit)
 			fail(port.Send(&a))
 			clear(p.Data[8:16])
-			// OpenSM sends what its stack held where the details have no field.
+			// OpenSM sends what its stack held where the notice has no field, and as its toggle and count.
 			n := p.Data[wire.DataOffset : wire.DataOffset+wire.NoticeLen]
-			clear(n[10:16])
+			clear(n[8:16])
 			clear(n[32:64])
 			fmt.Printf("REPORT %x\n", p.Data)
 		}
