@@ -67,12 +67,6 @@ type Options struct {
 	PrefixRoutes []PrefixRoute
 }
 
-// PrefixRoute says by which router port GIDs of another subnet are reached.
-type PrefixRoute struct {
-	Prefix ib.SubnetPrefix // 0: any
-	GUID   ib.GUID         // port GUID of the router; 0: the first router of the subnet
-}
-
 // Source is what answers are made from. Each part is immutable.
 type Source struct {
 	Snap *subnet.Snapshot

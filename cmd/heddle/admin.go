@@ -29,6 +29,7 @@ type adminFlags struct {
 	saKey       string
 	saDB        string
 	pathCaching uint8
+	routes      string
 	queue       int
 	queueEach   int
 }
@@ -37,6 +38,7 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.partitions, "partitions", "", "`FILE` of partitions, in the form of OpenSM's partitions.conf; read again on SIGHUP; default: those stored, else everybody in the default partition")
 	fs.StringVar(&f.qos, "qos-policy", "", "`FILE` with the QoS policy of path answers, in the form of OpenSM's qos-policy.conf; read again on SIGHUP")
 	fs.StringVar(&f.saDB, "sa-db", "", "`FILE` that OpenSM kept its SA in (opensm-sa.dump): groups, services, subscriptions and alias GUIDs are taken over, unless the state has some of its own")
+	fs.StringVar(&f.routes, "prefix-routes", "", "`FILE` of routers to other subnets, in the form of OpenSM's prefix-routes.conf: a subnet prefix and a router's port GUID a line, * for any; read again on SIGHUP")
 	fs.StringVar(&f.saKey, "sa-key", "1", "64-bit `KEY` that makes an SA request trusted (OpenSM has 1 too); 0 trusts nobody")
 	fs.Uint8Var(&f.pathCaching, "subnet-supports-sa-path-caching", 0, "`BITS` to put into the reserved field at bit offset 353 of PathRecord answers, which tells hosts that they may cache paths; without a value 1, 0 for none")
 	fs.Lookup("subnet-supports-sa-path-caching").NoOptDefVal = "1"
@@ -123,6 +125,16 @@ func (f *adminFlags) load(log *slog.Logger) (p *partition.Policy, o *sa.Options,
 		config = string(b)
 	}
 	o = &sa.Options{PathCaching: f.pathCaching}
+	if f.routes != "" {
+		in, err := os.Open(f.routes)
+		if err != nil {
+			return nil, nil, "", fmt.Errorf("--prefix-routes: %w", err)
+		}
+		defer in.Close()
+		if o.PrefixRoutes, err = sa.ParsePrefixRoutes(in, f.routes); err != nil {
+			return nil, nil, "", fmt.Errorf("--prefix-routes: %w", err)
+		}
+	}
 	if f.qos != "" {
 		in, err := os.Open(f.qos)
 		if err != nil {
@@ -158,8 +170,8 @@ func (f *adminFlags) reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *
 				return
 			case <-c:
 			}
-			if f.partitions == "" && f.qos == "" {
-				log.Info("SIGHUP: no file was given to read again (--partitions, --qos-policy)")
+			if f.partitions == "" && f.qos == "" && f.routes == "" {
+				log.Info("SIGHUP: no file was given to read again (--partitions, --qos-policy, --prefix-routes)")
 				continue
 			}
 			if err := f.reload(ctx, d, log); err != nil {
@@ -180,7 +192,7 @@ func (f *adminFlags) reload(ctx context.Context, d *daemon.Daemon, log *slog.Log
 		}
 	}
 	d.SetOptions(*o)
-	log.Info("SIGHUP: partitions and QoS policy were read again")
+	log.Info("SIGHUP: partitions, QoS policy and prefix routes were read again")
 	return nil
 }
 
