@@ -70,7 +70,7 @@ func (a *asker) exchange(to mad.Addr, qp uint32, m *ib.MAD) *ib.MAD {
 			a.t.Fatalf("no answer to request %d: %v", a.tid, err)
 		}
 		w := (*ib.MAD)(p.Data[:ib.MADLen])
-		if p.Status == mad.Received && w.Method() == ib.MethodGetResp && uint32(w.TID()) == uint32(a.tid) {
+		if p.Status == mad.Received && w.Method().IsResponse() && uint32(w.TID()) == uint32(a.tid) {
 			return w
 		}
 	}
