@@ -95,7 +95,7 @@ func gid(g ib.GUID) ib.GID { return ib.MakeGID(ib.DefaultSubnetPrefix, g) }
 // and limits.
 func TestPolicyAsOpenSM(t *testing.T) {
 	need.Tool(t, "opensm")
-	b := testNet{gen: []string{"irregular", "32"}}.build(t)
+	b := testNet{gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
 	sim, env := b.simulate(t)
 	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
 	var cas []*fabric.Node
@@ -242,11 +242,6 @@ end-qos-ulps
 
 	client := ask(t, sock, cas[8].ID)
 	lid := client.smLID()
-	type with struct {
-		service uint64
-		class   int
-		pkey    ib.PKey
-	}
 	var queries []with
 	for _, id := range []uint64{0, 0x5000, 0x5FFF, 0x6000, 0x10000, 0x15000, 0x15100, 0x15101, 0x1FFFF, 0x20000, 0x1060000 + 25000, 0x10648CA, 0x1060000 + 900, 0x1060CBC, 0x6234} {
 		queries = append(queries, with{service: id, class: -1})
@@ -257,28 +252,26 @@ end-qos-ulps
 	for _, k := range []ib.PKey{0xFFFF, 0x7FFF, 0x8010, 0x0010, 0x8020} {
 		queries = append(queries, with{class: -1, pkey: k}, with{class: 11, pkey: k}, with{class: -1, pkey: k, service: 0x5000})
 	}
+	type asked struct {
+		src, dst *fabric.Node
+		with
+		answer sa.PathRecord
+		ok     bool
+	}
+	var theirs []asked
 	some := append(cas[:9:9], sw)
-	asked, levels := 0, map[string]int{}
+	n, levels := 0, map[string]int{}
 	for _, src := range some {
 		for _, dst := range some {
 			for _, w := range queries {
-				mask := sa.PathCompSGID | sa.PathCompDGID | sa.PathCompNumbPath
-				r := sa.PathRecord{SGID: gid(guid(src)), DGID: gid(guid(dst)), NumbPath: 1}
-				q := qos.Query{Src: ends[src], Dst: ends[dst]}
-				if w.service != 0 {
-					mask |= sa.PathCompServiceID8 | sa.PathCompServiceID56
-					r.ServiceID, q.ServiceID, q.HasServiceID = w.service, w.service, true
-				}
-				if w.class >= 0 {
-					mask |= sa.PathCompQoSClass
-					r.QoSClass, q.QoSClass, q.HasQoSClass = uint16(w.class), uint16(w.class), true
-				}
-				if w.pkey != 0 {
-					mask |= sa.PathCompPKey
-					r.PKey, q.PKey, q.HasPKey = w.pkey, w.pkey, true
+				mask, r := w.query(gid(guid(src)), gid(guid(dst)))
+				q := qos.Query{
+					Src: ends[src], Dst: ends[dst], ServiceID: r.ServiceID, HasServiceID: w.service != 0,
+					QoSClass: r.QoSClass, HasQoSClass: w.class >= 0, PKey: r.PKey, HasPKey: w.pkey != 0,
 				}
 				got, ok := client.path(lid, mask, &r)
-				asked++
+				theirs = append(theirs, asked{src, dst, w, got, ok})
+				n++
 				l := ours.Level(&q)
 				levels[l.Name]++
 				if w.pkey != 0 && !(shares(ends[src], ends[dst], w.pkey) && l.Allows(w.pkey)) {
@@ -296,15 +289,55 @@ end-qos-ulps
 				if bad {
 					t.Errorf("%s to %s, %+v: OpenSM says %+v, we %+v", src.ID, dst.ID, w, got, *l)
 				}
-				if t.Failed() && asked > 400 {
+				if t.Failed() && n > 400 {
 					t.FailNow()
 				}
 			}
 		}
 	}
-	t.Logf("%d queries, levels %v", asked, levels)
+	t.Logf("%d queries, levels %v", n, levels)
 	osm.stop(syscall.SIGINT)
+
+	// Our own manager with the same files gives the same answers.
+	sm := start(t, dir, nil, heddle, "sm", "--api", "", "--port", "ibsim:"+self.ID+"@"+sock,
+		"--partitions", filepath.Join(dir, "partitions"), "--qos-policy", filepath.Join(dir, "policy"))
+	sm.await("SUBNET UP\n", 0, upTime)
+	lid = client.smLID()
+	for _, a := range theirs {
+		mask, r := a.query(gid(guid(a.src)), gid(guid(a.dst)))
+		got, ok := client.path(lid, mask, &r)
+		want := a.answer
+		if ok != a.ok || ok && (got.SL != want.SL || got.MTU != want.MTU || got.Rate != want.Rate || got.PacketLifeTime != want.PacketLifeTime || got.PKey.Base() != want.PKey.Base()) {
+			t.Errorf("%s to %s, %+v: OpenSM %v %+v,\nours %v %+v", a.src.ID, a.dst.ID, a.with, a.ok, want, ok, got)
+		}
+	}
+	sm.stop(syscall.SIGTERM)
 	sim.stop(syscall.SIGTERM)
+}
+
+// with is what a query says of itself; a class below 0 is none.
+type with struct {
+	service uint64
+	class   int
+	pkey    ib.PKey
+}
+
+func (w with) query(src, dst ib.GID) (mask sa.CompMask, r sa.PathRecord) {
+	mask = sa.PathCompSGID | sa.PathCompDGID | sa.PathCompNumbPath
+	r = sa.PathRecord{SGID: src, DGID: dst, NumbPath: 1}
+	if w.service != 0 {
+		mask |= sa.PathCompServiceID8 | sa.PathCompServiceID56
+		r.ServiceID = w.service
+	}
+	if w.class >= 0 {
+		mask |= sa.PathCompQoSClass
+		r.QoSClass = uint16(w.class)
+	}
+	if w.pkey != 0 {
+		mask |= sa.PathCompPKey
+		r.PKey = w.pkey
+	}
+	return mask, r
 }
 
 func shares(a, b *qos.End, k ib.PKey) bool {
