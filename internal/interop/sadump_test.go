@@ -50,6 +50,16 @@ func newSAClient(t *testing.T, node, sock string, lid ib.LID) *saClient {
 // status 0.
 func (k *saClient) ask(method ib.Method, attr ib.AttrID, mask wire.CompMask, key uint64, r interface{ Put([]byte) }) []byte {
 	k.t.Helper()
+	b := k.answer(method, attr, mask, key, r)
+	if st := (*ib.MAD)(b).Status(); st != 0 {
+		k.t.Fatalf("attribute %#x: %v", attr, st)
+	}
+	return b[wire.DataOffset:]
+}
+
+// answer sends a request and returns its answer.
+func (k *saClient) answer(method ib.Method, attr ib.AttrID, mask wire.CompMask, key uint64, r interface{ Put([]byte) }) []byte {
+	k.t.Helper()
 	var m ib.MAD
 	wire.New(&m, method, attr, 0, mask)
 	k.tid++
@@ -70,10 +80,7 @@ func (k *saClient) ask(method ib.Method, attr ib.AttrID, mask wire.CompMask, key
 			if uint32((*ib.MAD)(b).TID()) != uint32(k.tid) {
 				continue
 			}
-			if st := (*ib.MAD)(b).Status(); st != 0 {
-				k.t.Fatalf("attribute %#x: %v", attr, st)
-			}
-			return b[wire.DataOffset:]
+			return b
 		case <-limit.C:
 			k.t.Fatalf("no answer to attribute %#x", attr)
 		}
@@ -197,6 +204,93 @@ func TestOpenSMDump(t *testing.T) {
 	}
 	if left := time.Duration(v.Services[0].Until); left < 500*time.Second || left > 600*time.Second {
 		t.Errorf("%v of the lease of 600 s are left", left)
+	}
+}
+
+// TestTakeOverOpenSM: a subnet whose SA OpenSM ran goes on under heddle, which
+// was given OpenSM's dump: the same LIDs, the same groups under the same MLIDs
+// with the same members, and events for who subscribed, and nobody registers
+// again.
+func TestTakeOverOpenSM(t *testing.T) {
+	need.FUSE(t)
+	need.Tool(t, "opensm")
+	b := smallTree.build(t)
+	_, env := b.simulate(t)
+	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
+	conf, dump, log := filepath.Join(b.dir, "opensm.conf"), filepath.Join(b.dir, "opensm-sa.dump"), filepath.Join(b.dir, "osm.log")
+	if err := os.WriteFile(conf, []byte("force_log_flush TRUE\nsa_db_dump TRUE\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	osm := start(t, b.dir, []string{"OSM_TMP_DIR=" + b.dir, "OSM_CACHE_DIR=" + b.dir}, heddle,
+		"attach", b.cas[0]+"@"+sock, "--", "opensm", "-F", conf, "-d", "1", "-e", "-f", log, "-D", "0x03")
+	waitFile(t, log, "SUBNET UP")
+	guid := func(i int) ib.GUID { return b.fab.Nodes[b.fab.Find(b.cas[i])].Ports[1].GUID }
+	gid := func(i int) ib.GID { return ib.MakeGID(ib.DefaultSubnetPrefix, guid(i)) }
+	lid := ib.LID(b.lidOf(t, sock, b.cas[0]))
+	first, second := newSAClient(t, b.cas[1], sock, lid), newSAClient(t, b.cas[2], sock, lid)
+
+	const join = wire.MCMemberCompMGID | wire.MCMemberCompPortGID | wire.MCMemberCompJoinState
+	const create = join | wire.MCMemberCompQKey | wire.MCMemberCompTClass | wire.MCMemberCompPKey | wire.MCMemberCompSL | wire.MCMemberCompFlowLabel
+	var groups []ib.GID
+	for i := range 8 {
+		groups = append(groups, ib.GID{0: 0xFF, 1: 0x15, 2: 0xA0, 15: byte(i)})
+		first.ask(ib.MethodSet, wire.AttrMCMemberRecord, create, 0, &wire.MCMemberRecord{MGID: groups[i], PortGID: gid(1), JoinState: wire.JoinFull, QKey: 1, PKey: 0xFFFF})
+	}
+	// A hole in the MLIDs, which a manager that counts anew would fill.
+	first.ask(ib.MethodDelete, wire.AttrMCMemberRecord, join, 0, &wire.MCMemberRecord{MGID: groups[2], PortGID: gid(1), JoinState: wire.JoinFull})
+	groups = slices.Delete(groups, 2, 3)
+	second.ask(ib.MethodSet, wire.AttrMCMemberRecord, join, 0, &wire.MCMemberRecord{MGID: groups[5], PortGID: gid(2), JoinState: wire.JoinNon})
+	first.ask(ib.MethodSet, wire.AttrInformInfo, 0, 0, &wire.InformInfo{
+		LIDRangeBegin: wire.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: wire.InformAllTypes, TrapNumber: 65, Producer: wire.InformAllProducers,
+	})
+	const key = 1
+	see := func() (list []wire.MCMemberRecord) {
+		for i, g := range groups {
+			for m := 1; m <= 2; m++ {
+				if m == 2 && i != 5 {
+					continue
+				}
+				var r wire.MCMemberRecord
+				if err := r.Decode(first.ask(ib.MethodGet, wire.AttrMCMemberRecord, wire.MCMemberCompMGID|wire.MCMemberCompPortGID, key, &wire.MCMemberRecord{MGID: g, PortGID: gid(m)})); err != nil {
+					t.Fatal(err)
+				}
+				r.Scope = 0 // OpenSM tells what the creator said
+				list = append(list, r)
+			}
+		}
+		return list
+	}
+	before := see()
+	lids := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[3]+"@"+sock, "--", "ibnetdiscover", "-p")
+	if err := osm.stop(syscall.SIGTERM); err != nil {
+		t.Logf("opensm ended: %v", err)
+	}
+
+	sm := start(t, b.dir, nil, heddle, "attach", b.cas[0]+"@"+sock, "--", heddle, "sm", "--port", "umad:heddle0/1", "--api", "",
+		"--state", filepath.Join(b.dir, "state"), "--sa-db", dump)
+	sm.await("SUBNET UP\n", 0, upTime)
+	if after := see(); !slices.Equal(after, before) {
+		t.Errorf("groups under heddle\n%+v\nunder OpenSM\n%+v", after, before)
+	}
+	if now := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[3]+"@"+sock, "--", "ibnetdiscover", "-p"); now != lids {
+		t.Errorf("LIDs or links changed:\n%s\nbefore\n%s", tail(now), tail(lids))
+	}
+	var sub wire.InformInfoRecord
+	if err := sub.Decode(first.ask(ib.MethodGet, wire.AttrInformInfoRecord, wire.InformCompSubscriberGID, 0, &wire.InformInfoRecord{SubscriberGID: gid(1)})); err != nil || sub.InformInfo.TrapNumber != 65 {
+		t.Errorf("subscription %+v, %v", sub, err)
+	}
+	// Started again, the dump does not come before what heddle itself kept.
+	first.ask(ib.MethodDelete, wire.AttrMCMemberRecord, join, 0, &wire.MCMemberRecord{MGID: groups[0], PortGID: gid(1), JoinState: wire.JoinFull})
+	groups = groups[1:]
+	if err := sm.stop(syscall.SIGTERM); err != nil {
+		t.Errorf("heddle sm ended with %v", err)
+	}
+	sm = start(t, b.dir, nil, heddle, "attach", b.cas[0]+"@"+sock, "--", heddle, "sm", "--port", "umad:heddle0/1", "--api", "",
+		"--state", filepath.Join(b.dir, "state"), "--sa-db", dump)
+	sm.await("SUBNET UP\n", 0, upTime)
+	left := first.answer(ib.MethodGet, wire.AttrMCMemberRecord, wire.MCMemberCompMGID, 0, &wire.MCMemberRecord{MGID: ib.GID{0: 0xFF, 1: 0x15, 2: 0xA0}})
+	if st := (*ib.MAD)(left).Status(); st != ib.StatusSANoRecords {
+		t.Errorf("a group that was left is back: %v", st)
 	}
 }
 
