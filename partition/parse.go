@@ -55,8 +55,11 @@ func (w Warning) String() string { return w.Pos.String() + ": " + w.Text }
 //     allow_both_pkeys.
 //   - The port of the subnet manager stays a full member of the default
 //     partition whatever the file says.
-//   - scope= in a header counts; OpenSM reads it and makes the group with
-//     link-local scope.
+//   - scope= in a header counts, and so does the scope in an mgid; OpenSM makes
+//     the group with link-local scope unless the line of the mgid has a scope=.
+//   - A file without any statement is one without a rule for the default
+//     partition; OpenSM takes it for a mistake.
+//   - A header may go over several lines.
 //   - Lines may be as long as they like.
 //
 // As with OpenSM a file that exists makes all ports limited members of the
