@@ -16,12 +16,25 @@ const (
 	recordFreed  = "freed"
 )
 
+// partitionVersion is the version of the layout of both records.
+const partitionVersion = 1
+
+type storedPolicy struct {
+	Version    int
+	Partitions []partition.Partition
+}
+
+type storedFreed struct {
+	Version int
+	Freed   map[ib.PKey][]string
+}
+
 // encodePolicy checks a policy and makes the bytes that are stored.
 func encodePolicy(p *partition.Policy) ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(p)
+	b, err := json.Marshal(storedPolicy{partitionVersion, p.Partitions})
 	if err == nil && len(b) > store.MaxRecordValue {
 		err = fmt.Errorf("the policy takes %d bytes, and the store takes %d at most: name classes of ports instead of all of them", len(b), store.MaxRecordValue)
 	}
@@ -43,7 +56,7 @@ func freedOps(freed map[ib.PKey][]string) []store.Op {
 		op.Kind = store.DeleteRecord
 		return []store.Op{op}
 	}
-	b, err := json.Marshal(freed) // keys ascending
+	b, err := json.Marshal(storedFreed{partitionVersion, freed}) // keys ascending
 	if err != nil {
 		panic("sm: a map of names cannot be encoded: " + err.Error())
 	}
@@ -63,18 +76,31 @@ func decodePartitions(list []store.Record) (p *partition.Policy, freed map[ib.PK
 		}
 		switch string(r.Key) {
 		case recordPolicy:
-			p = &partition.Policy{}
-			if err := json.Unmarshal(r.Value, p); err != nil {
+			var v storedPolicy
+			if err := unmarshalRecord(r.Value, &v, &v.Version); err != nil {
 				return nil, nil, fmt.Errorf("sm: the stored policy: %w", err)
 			}
+			p = &partition.Policy{Partitions: v.Partitions}
 			if err := p.Validate(); err != nil {
 				return nil, nil, fmt.Errorf("sm: the stored policy: %w", err)
 			}
 		case recordFreed:
-			if err := json.Unmarshal(r.Value, &freed); err != nil {
+			var v storedFreed
+			if err := unmarshalRecord(r.Value, &v, &v.Version); err != nil {
 				return nil, nil, fmt.Errorf("sm: the stored P_Keys in quarantine: %w", err)
 			}
+			freed = v.Freed
 		}
 	}
 	return p, freed, nil
+}
+
+func unmarshalRecord(b []byte, v any, version *int) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return err
+	}
+	if *version != partitionVersion {
+		return fmt.Errorf("version %d is not known", *version)
+	}
+	return nil
 }

@@ -248,6 +248,9 @@ func (c *Core) pkeyStep(p *port, pass pkeyPass) bool {
 	case t.asked, t.refused, t.retryAt > c.now:
 		return false
 	case capacity == 0:
+		if !c.edge(p) {
+			c.noPTable(p, nil)
+		}
 		return false
 	case t.blocks < pkeyBlocks(capacity):
 		c.askPKeys(opPKeys, p, uint32(t.blocks))
@@ -447,11 +450,8 @@ func (c *Core) pkeysUnread(p *port, err error) {
 		// Optional where enforcement is not built in; the default partition is
 		// assumed.
 		p.pk.refused = true
-		if c.pkeyCap(p) > 0 && len(c.granted(p)) > 1 && c.noteOnce("pkeys refused "+p.guid.String()+strconv.Itoa(int(p.num))) {
-			c.out.notify(Notice{
-				Kind: KindPKeyRefused, Level: Warn, Where: c.f.where(p.node, int(p.num)), Err: err,
-				Text: "its P_Key table cannot be read, so it is a member of the default partition alone",
-			})
+		if !c.edge(p) {
+			c.noPTable(p, err)
 		}
 	case c.phase == PhaseDiscover: // asked again before its link comes up
 	case c.phase == PhaseAssign:
@@ -459,6 +459,16 @@ func (c *Core) pkeysUnread(p *port, err error) {
 		c.pkeyBackoff(p)
 	default:
 		c.pkeyRetry(p, "its P_Key table could not be read; it is tried again", err)
+	}
+}
+
+// noPTable tells of a port that is to have keys and has no table for them.
+func (c *Core) noPTable(p *port, err error) {
+	if len(c.granted(p)) > 1 && c.noteOnce("pkeys refused "+p.guid.String()) {
+		c.out.notify(Notice{
+			Kind: KindPKeyRefused, Level: Warn, Where: c.f.where(p.node, int(p.num)), Err: err,
+			Text: "it shows no P_Key table, so it is a member of the default partition alone",
+		})
 	}
 }
 
