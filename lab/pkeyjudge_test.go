@@ -105,6 +105,29 @@ func (j *pkeyJudge) onChange(c sim.Change) {
 		j.used[[2]int{c.Node, int(c.Port)}] = true
 	case c.Kind == sim.ChangeSet && c.Attr == smp.AttrPKeyTable:
 		j.written(c)
+	case c.Kind == sim.ChangeSet && c.Attr == smp.AttrPortInfo && j.c.Fabric.Nodes[c.Node].IsSwitch() && c.AttrMod&0xFF != 0:
+		j.passes(c.Node, int(c.AttrMod&0xFF))
+	}
+}
+
+// passes judges that a switch port that enforces partitions lets the packets
+// of its end port through, in all partitions that this has and that every
+// policy gives it.
+func (j *pkeyJudge) passes(node, port int) {
+	pi := j.c.Sim.PortInfo(node, port)
+	r, ok := j.c.Sim.Peer(node, port)
+	if !ok || pi.PortState != ib.StateActive || !pi.PartitionEnforcementInbound && !pi.PartitionEnforcementOutbound || j.c.Fabric.Nodes[r.Node].IsSwitch() {
+		return
+	}
+	table := j.c.Sim.PKeys(node, port, nil)
+	for _, k := range j.c.Sim.PKeys(int(r.Node), int(r.Port), nil) {
+		stays := !k.IsEmpty()
+		for _, e := range j.open() {
+			stays = stays && slices.ContainsFunc(j.of(e, int(r.Node), int(r.Port)), func(x ib.PKey) bool { return x.Base() == k.Base() })
+		}
+		if stays && !slices.Contains(table, k|0x8000) {
+			j.fail("%s[%d] drops the packets of %s with %v: it has %v", j.c.Fabric.Nodes[node].ID, port, j.c.Fabric.Nodes[r.Node].ID, k, partition.Trim(table))
+		}
 	}
 }
 
@@ -130,6 +153,7 @@ func (j *pkeyJudge) written(c sim.Change) {
 	hi := min(lo+smp.PKeyBlockLen, len(table))
 	if n.IsSwitch() && port != 0 {
 		j.edge(c.Node, port, table[lo:hi])
+		j.passes(c.Node, port)
 		return
 	}
 	epochs := j.open()
