@@ -48,7 +48,7 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		get(smp.AttrSwitchInfo, 0)
 	case opPortInfo:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
-	case opLightPort, opPortAgain, opReread:
+	case opLightPort, opPortAgain, opReread, opEnforced:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.portOf(n, p).has(pNoExt)))
 	case opPKeys:
 		get(smp.AttrPKeyTable, c.pkeyMod(f.portOf(n, p), x))
@@ -148,7 +148,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onPortInfo(it, &comp)
 	case opPKeys, opSetPKeys:
 		c.onPKeys(it, &comp)
-	case opEnforce:
+	case opEnforce, opEnforced:
 		c.onEnforce(it, &comp)
 	case opSMInfo:
 		c.onSMInfo(it, &comp)

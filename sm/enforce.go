@@ -87,16 +87,26 @@ func (c *Core) enforceBits(p *port) enforcement {
 // enforceStep turns enforcement at a switch port on or off, if that is due.
 func (c *Core) enforceStep(p *port) bool {
 	t := c.pTable(p)
-	if t.asked || t.retryAt > c.now || c.enforceBits(p) == enforced(&p.info) {
+	verify := t.verifyAt != 0 && t.verifyAt <= c.now
+	o := opEnforce
+	switch {
+	case t.asked, t.retryAt > c.now:
+		return false
+	case c.enforceBits(p) != enforced(&p.info):
+	case verify:
+		o = opEnforced
+		t.verifyAt = 0
+	default:
 		return false
 	}
 	t.asked = true
 	c.pk.asked = append(c.pk.asked, t)
-	c.add(mk(opEnforce, p.node, p.num, 0))
+	c.add(mk(o, p.node, p.num, 0))
 	return true
 }
 
-// onEnforce takes the answer to a Set(PortInfo) that changes enforcement.
+// onEnforce takes the answer to a Set(PortInfo) that changes enforcement, or to
+// a Get that sees whether it still is so.
 func (c *Core) onEnforce(it item, comp *mad.Completion) {
 	p := c.f.portOf(it.node(), it.port())
 	t := c.pTable(p)
@@ -122,6 +132,14 @@ func (c *Core) onEnforce(it item, comp *mad.Completion) {
 	p.info = pi
 	if pi.PortState != before {
 		c.askRegion(it.node(), "port changed state: "+c.f.where(it.node(), int(it.port())).String())
+	}
+	if it.op() == opEnforced {
+		if c.enforceStep(p) { // it was undone
+			return
+		}
+	} else {
+		t.verifyAt = c.now.Add(suspectTime)
+		c.pk.retry = min(c.pk.retry, t.verifyAt)
 	}
 	if c.enforceBits(p) != enforced(&p.info) {
 		c.pkeyRetry(p, "the switch does not take what it is to enforce; it is tried again", nil)

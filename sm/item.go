@@ -53,7 +53,8 @@ const (
 	opReadSL   // as opGetSL, for those who want to know
 	opReadArb  // as opGetArb, likewise
 
-	opEnforce // Set(PortInfo) of what a switch port enforces, between sweeps
+	opEnforce  // Set(PortInfo) of what a switch port enforces, between sweeps
+	opEnforced // Get(PortInfo) of it
 )
 
 func mk(o op, node int32, port uint8, extra uint32) item {

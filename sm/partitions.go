@@ -272,7 +272,7 @@ func (c *Core) scanPKeys() {
 		}
 	}
 	k.retry = mad.Never
-	add := func(p *port) {
+	add := func(p *port, now bool) { // now: this pass is about it
 		t := c.pTable(p)
 		if t.ghost != nil && t.ghostAt <= c.now {
 			t.ghost = nil
@@ -281,6 +281,13 @@ func (c *Core) scanPKeys() {
 		if t.ghost != nil {
 			k.retry = min(k.retry, t.ghostAt)
 		}
+		if t.verifyAt != 0 {
+			if t.verifyAt <= c.now {
+				t.okGen = 0
+			} else {
+				k.retry = min(k.retry, t.verifyAt)
+			}
+		}
 		if t.okGen == k.gen {
 			return
 		}
@@ -288,21 +295,22 @@ func (c *Core) scanPKeys() {
 			k.retry = min(k.retry, t.retryAt)
 			return
 		}
+		if !now {
+			return
+		}
 		k.todo = append(k.todo, ref{Node: p.node, Port: p.num})
 	}
 	for _, pi := range f.epPort {
 		p := &f.ports[pi]
-		if p.has(pLinked) && k.pass != passGrant {
+		if p.has(pLinked) {
 			if q := f.port(p.peer); c.edge(q) && (c.enforcing() || enforced(&q.info) != enforcement{}) {
 				if t := c.pTable(q); t.peer != p.guid {
 					t.peer, t.okGen = p.guid, 0
 				}
-				add(q)
+				add(q, k.pass != passGrant)
 			}
 		}
-		if k.pass == passRevoke || k.pass == passGrant {
-			add(p)
-		}
+		add(p, k.pass == passRevoke || k.pass == passGrant)
 	}
 }
 

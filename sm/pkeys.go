@@ -39,6 +39,9 @@ type pkeyTable struct {
 	wroteAt mad.Time // when a Set was last acknowledged; meaningful if wrote
 	wrote   bool
 	peer    ib.GUID // of the end port whose keys it has; external ports only
+	// verifyAt is when to see whether enforcement is as it was set, because an
+	// older Set(PortInfo) may arrive late; 0 = no need. External ports only.
+	verifyAt mad.Time
 
 	// have is what it holds, by index, without the empty entries at its end.
 	// Snapshots share it.
