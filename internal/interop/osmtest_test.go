@@ -73,12 +73,13 @@ var smallTree = testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}
 // from a node of its own and from the manager's.
 func TestOsmtest(t *testing.T) {
 	need.Tool(t, "osmtest")
-	for i, flows := range [][]string{{"c", "v", "m", "q", "e", "t"}, {"c", "s", "m"}, {"c", "a"}} {
+	for i, flows := range [][]string{{"c", "v", "v -G", "m", "q", "e", "t"}, {"c", "s", "m"}, {"c", "a"}} {
 		t.Run(strings.Join(flows, ""), func(t *testing.T) {
 			t.Parallel()
 			b := newSABed(t, smallTree)
 			for _, f := range flows {
-				b.osmtest(b.cas[3*i], f) // the manager's first
+				args := strings.Fields(f)
+				b.osmtest(b.cas[3*i], args[0], args[1:]...) // the manager's first
 			}
 		})
 	}

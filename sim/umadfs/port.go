@@ -32,16 +32,17 @@ func (p *port) SetIsSM(on bool) error       { return p.ep.SetIsSM(on) }
 func (p *port) LMC() uint8                  { return p.ep.LMC() }
 func (p *port) NumGIDs() int                { p.gids = p.ep.GIDs(p.gids[:0]); return len(p.gids) }
 func (p *port) accepts(pk *mad.Packet) bool { return p.kernel.Accepts(pk) }
-func newPort(s *sim.Subnet, e *sim.Endpoint) *port {
+func newPort(s *sim.Subnet, e *sim.Endpoint, lastNum *uint16) *port {
 	p := &port{ep: e, subnet: s}
-	p.kernel = kernel.New(p, true)
+	p.kernel = kernel.New(p, true, lastNum)
 	e.OnPacket = p.kernel.Deliver
 	e.Accepts = p.accepts
 	return p
 }
 
-// openHCA attaches to every port of a node that has LIDs.
-func openHCA(s *sim.Subnet, name string) (*hca, error) {
+// openHCA attaches to every port of a node that has LIDs; lastNum is for the
+// kernel.
+func openHCA(s *sim.Subnet, name string, lastNum *uint16) (*hca, error) {
 	index, err := s.Node(name)
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func openHCA(s *sim.Subnet, name string) (*hca, error) {
 			h.close()
 			return nil, fmt.Errorf("umadfs: attach to port %d: %w", num, err)
 		}
-		h.ports = append(h.ports, newPort(s, ep))
+		h.ports = append(h.ports, newPort(s, ep, lastNum))
 	}
 	if len(h.ports) == 0 {
 		return nil, fmt.Errorf("umadfs: node %q has no ports", name)

@@ -29,7 +29,7 @@ func newConn(t testing.TB, out *os.File) *conn {
 	}
 	srv := &Server{driver: directDriver{s}, hcas: map[int]*hca{}}
 	c := &conn{srv: srv, fd: int(out.Fd()), handles: map[uint64]*handle{}, pending: map[uint64]func(){}}
-	h, err := openHCA(s, "H6")
+	h, err := openHCA(s, "H6", new(uint16))
 	if err != nil {
 		t.Fatal(err)
 	}

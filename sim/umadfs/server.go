@@ -51,7 +51,8 @@ type Server struct {
 	stops map[*conn]int // eventfd of each mount's loop
 
 	// Under the driver's lock.
-	hcas map[int]*hca // by node
+	hcas    map[int]*hca // by node
+	lastNum uint16       // of an agent of any port
 }
 
 // Listen opens the service's socket for the simulator known as name; an empty
@@ -235,7 +236,7 @@ func (s *Server) mount(h hello, fd int) (*conn, error) {
 			}
 			x := s.hcas[i]
 			if x == nil {
-				if x, err = openHCA(sub, name); err != nil {
+				if x, err = openHCA(sub, name, &s.lastNum); err != nil {
 					break
 				}
 				s.hcas[i] = x

@@ -39,7 +39,7 @@ func newNet(lids ...ib.LID) *net {
 	n := &net{ports: map[ib.LID]*wire{}, lose: func() bool { return false }}
 	for _, l := range lids {
 		w := &wire{n: n, lid: l}
-		w.port = New(w, true)
+		w.port = New(w, true, new(uint16))
 		n.ports[l] = w
 	}
 	return n

@@ -65,8 +65,8 @@ type Port struct {
 	wire    Wire
 	hasSMI  bool
 	files   map[*File]struct{}
-	agents  map[uint16]*agent // by number, TID bits 47..32
-	nextNum uint16
+	agents  map[uint16]*agent    // by number, TID bits 47..32
+	lastNum *uint16              // of an agent, of whatever port
 	owners  map[methodKey]*agent // who takes a method unsolicited
 	issm    issm
 	removed bool
@@ -94,10 +94,12 @@ type methodKey struct {
 }
 
 // New makes the kernel's state of a port. A port without SMI (RoCE) refuses
-// agents on QP0.
-func New(w Wire, hasSMI bool) *Port {
+// agents on QP0. Agents are numbered on from *lastNum, which outlives the port:
+// a transaction ID that was used a moment ago names an old message to its
+// receiver.
+func New(w Wire, hasSMI bool, lastNum *uint16) *Port {
 	p := &Port{
-		wire: w, hasSMI: hasSMI, files: map[*File]struct{}{},
+		wire: w, hasSMI: hasSMI, lastNum: lastNum, files: map[*File]struct{}{},
 		agents: map[uint16]*agent{}, owners: map[methodKey]*agent{}, armed: mad.Never,
 	}
 	p.expire = p.onTimer
@@ -317,9 +319,10 @@ func (p *Port) register(f *File, reg umadabi.Agent) (*agent, syscall.Errno) {
 	if reg.RMPP == 1 && reg.Flags&umadabi.FlagUserRMPP == 0 {
 		a.rmpp = newRMPP(a)
 	}
-	for p.nextNum++; p.nextNum == 0 || p.agents[p.nextNum] != nil; p.nextNum++ {
+	n := p.lastNum
+	for *n++; *n == 0 || p.agents[*n] != nil; *n++ {
 	}
-	a.num = p.nextNum
+	a.num = *n
 	p.agents[a.num] = a
 	if !a.noMask {
 		p.eachMethod(&reg, func(k methodKey) { p.owners[k] = a })
