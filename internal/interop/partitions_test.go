@@ -140,7 +140,7 @@ func pkeysAt(t *testing.T, text string) (keys []ib.PKey) {
 		if !ok || strings.HasPrefix(line, "#") {
 			continue
 		}
-		for _, w := range strings.Fields(list) {
+		for w := range strings.FieldsSeq(list) {
 			k, err := ib.ParsePKey(w)
 			if err != nil {
 				t.Fatalf("%q: %v", line, err)
