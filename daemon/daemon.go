@@ -102,7 +102,7 @@ type Daemon struct {
 	drawn  drawingCache
 
 	packets  chan *mad.Packet // to the loop
-	smpsCut  atomic.Uint64    // requests and traps that found too many there
+	smpsCut  atomic.Uint64    // packets that found too many there
 	free     freeList
 	jobs     chan *sm.JobResult
 	commands chan sm.Event // of operators
@@ -212,8 +212,14 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 		running.Go(func() { w.run(ctx) })
 	}
 	return func() {
+		// Whoever floods must not keep the workers here, and whoever waits need
+		// not wait for a time-out of his own.
+		waited := append(d.queries.end(), d.changes.end()...)
 		cancel()
 		running.Wait()
+		for _, q := range waited {
+			d.busy(q.p, busyStopping, &d.sa.changing)
+		}
 	}
 }
 

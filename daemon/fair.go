@@ -18,6 +18,7 @@ const (
 	accepted       refusal = iota
 	sourceFull             // the requester has its share waiting already
 	everythingFull         // nobody has room
+	ended                  // nobody takes requests any more
 )
 
 // fair is a bounded queue of requests: first come, first served within one

@@ -85,7 +85,7 @@ func newCollector(d *Daemon) *collector {
 		inFlight:   desc("smps_in_flight", "SMPs in flight."),
 		sweeps:     desc("sweeps_total", "Sweeps finished.", "kind"),
 		traps:      desc("traps_total", "Traps received."),
-		smpsCut:    desc("smps_cut_total", "SMP requests and traps thrown away because too many waited."),
+		smpsCut:    desc("smps_cut_total", "SMPs thrown away because too many waited."),
 		generation: desc("generation", "Number of the published state."),
 		lastPhase:  desc("last_sweep_phase_seconds", "Seconds of each phase of the last full sweep.", "phase"),
 		lastBlocks: desc("last_sweep_lft_blocks", "LFT blocks that the last full sweep sent."),

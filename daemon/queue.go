@@ -17,6 +17,7 @@ type queue struct {
 	mu    sync.Mutex
 	fair  *fair         // guarded by mu
 	spare []*mad.Packet // guarded by mu
+	over  bool          // end was called; guarded by mu
 }
 
 func newQueue(perSource, total int) *queue {
@@ -30,11 +31,15 @@ func (q *queue) ring() {
 	}
 }
 
-// put gives p to the queue, unless it is refused. spare is a packet for the
-// next receive, or nil if there is none.
-func (q *queue) put(p *mad.Packet, at mad.Time) (spare *mad.Packet, r refusal) {
+// put gives p to the queue, in the line of requester, unless it is refused.
+// spare is a packet for the next receive, or nil if there is none.
+func (q *queue) put(requester ib.LID, p *mad.Packet, at mad.Time) (spare *mad.Packet, r refusal) {
 	q.mu.Lock()
-	if r = q.fair.put(p.Addr.LID, query{p, at}); r == accepted {
+	if q.over {
+		q.mu.Unlock()
+		return nil, ended
+	}
+	if r = q.fair.put(requester, query{p, at}); r == accepted {
 		if n := len(q.spare); n > 0 {
 			spare = q.spare[n-1]
 			q.spare = q.spare[:n-1]
@@ -49,7 +54,7 @@ func (q *queue) put(p *mad.Packet, at mad.Time) (spare *mad.Packet, r refusal) {
 
 // take gives back the packets of the requests in done that are still there,
 // and moves requests that wait into b: all that fit, or only the part of one
-// of share takers. It does not block.
+// of share takers. It does not block. After end it takes nothing.
 func (q *queue) take(b, done []query, share int) int {
 	q.mu.Lock()
 	for i := range done {
@@ -66,6 +71,15 @@ func (q *queue) take(b, done []query, share int) int {
 		q.ring()
 	}
 	return n
+}
+
+// end has the queue refuse what comes, and returns what waited.
+func (q *queue) end() []query {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.over = true
+	rest := make([]query, q.fair.len())
+	return rest[:q.fair.take(rest)]
 }
 
 // Packets that are kept for later: how many, and how large at most.

@@ -153,7 +153,7 @@ func (l *saLoop) step(ev sa.Event) {
 			r := &out.Replies[i]
 			l.reply = mad.Packet{Addr: r.To, LocalQP: 1, Data: r.Data}
 			if err := d.cfg.Port.Send(&l.reply); err != nil {
-				bump(&d.sa.changing.unsent)
+				d.unsent(askedFor(&l.reply), err, &d.sa.changing)
 			}
 		}
 		for i := range out.Sends {

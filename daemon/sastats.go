@@ -76,10 +76,11 @@ const (
 	busyLate                            // it waited so long that the requester has given up
 	busyPeerTransfers                   // the requester has its share of RMPP transfers
 	busyTransfers                       // no room for one more RMPP transfer
+	busyStopping                        // the manager stops
 	busyReasons       = iota
 )
 
-var busyNames = [busyReasons]string{"requester", "queue", "late", "requester_transfers", "transfers"}
+var busyNames = [busyReasons]string{"requester", "queue", "late", "requester_transfers", "transfers", "stopping"}
 
 // histogram counts durations or sizes by powers of two. One goroutine adds,
 // any may read.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -25,6 +26,9 @@ const (
 	// keptAnswer bounds the buffer that a worker keeps from one answer to the
 	// next.
 	keptAnswer = 1 << 20
+	// maxRequest is how much of a request is kept. There is none that is longer;
+	// what a hostile one has more would fill the queues.
+	maxRequest = ib.MADLen
 )
 
 // receive sorts what the port brings: SMPs to the manager's loop, SA requests
@@ -48,8 +52,15 @@ func (d *Daemon) receive() {
 				bump(&d.smpsCut)
 				continue
 			}
-			d.packets <- p
-			p = d.packet(nil)
+			select {
+			case d.packets <- p:
+				p = d.packet(nil)
+			default:
+				// Answers that nobody asked for, or a loop that waits for its
+				// disk: it asks again for those that it misses, and the SA
+				// does not wait for it.
+				bump(&d.smpsCut)
+			}
 		case ib.ClassSA:
 			p = d.packet(d.receiveSA(p))
 		}
@@ -90,16 +101,33 @@ func (d *Daemon) receiveSA(p *mad.Packet) *mad.Packet {
 		// is changed in the order in which it came.
 		q = d.changes
 	}
-	spare, no := q.put(p, d.now())
-	switch no {
-	case sourceFull:
-		d.busy(p, busyRequester, &d.sa.receiving)
-		return p
-	case everythingFull:
-		d.busy(p, busyQueue, &d.sa.receiving)
+	if len(p.Data) > maxRequest {
+		p.Data = slices.Clone(p.Data[:maxRequest])
+	}
+	spare, no := q.put(d.requester(p.Addr.LID), p, d.now())
+	if no != accepted {
+		d.busy(p, refusals[no], &d.sa.receiving)
 		return p
 	}
 	return spare
+}
+
+// refusals is what a requester is told, and counted under, whose request a
+// queue does not take.
+var refusals = [...]busyReason{sourceFull: busyRequester, everythingFull: busyQueue, ended: busyStopping}
+
+// requester is in whose line a request from lid waits: all LIDs of a port are
+// one requester, and so are all that belong to nobody.
+func (d *Daemon) requester(lid ib.LID) ib.LID {
+	s := d.snap.Load()
+	if s == nil {
+		return 0
+	}
+	i := s.PortByLID(lid)
+	if i < 0 {
+		return 0
+	}
+	return s.Ports[i].LID
 }
 
 // worker answers queries from whatever is published when their turn comes.
@@ -155,13 +183,10 @@ func (w *worker) serve(q *query, now mad.Time) mad.Time {
 	case sa.Drop:
 		bump(&w.stats.dropped)
 	case sa.ForCore:
-		switch _, no := d.changes.put(q.p, q.at); no {
-		case accepted:
+		if _, no := d.changes.put(d.requester(q.p.Addr.LID), q.p, q.at); no != accepted {
+			d.busy(q.p, refusals[no], w.stats)
+		} else {
 			q.p = nil
-		case sourceFull:
-			d.busy(q.p, busyRequester, w.stats)
-		case everythingFull:
-			d.busy(q.p, busyQueue, w.stats)
 		}
 		return now
 	}
@@ -186,12 +211,17 @@ func (d *Daemon) answer(p *mad.Packet, src *sa.Source, req *sa.Request, reply *m
 	return v
 }
 
-// reply sends an answer to the request p. A long one for which there is no
-// transfer left becomes BUSY.
+// reply sends an answer to the request p.
 func (d *Daemon) reply(p, answer *mad.Packet, stats *answerStats) {
-	err := d.cfg.Port.Send(answer)
+	if err := d.cfg.Port.Send(answer); err != nil {
+		d.unsent(p, err, stats)
+	}
+}
+
+// unsent sees to the request p whose answer the port did not take. A long one
+// for which there is no transfer left becomes BUSY.
+func (d *Daemon) unsent(p *mad.Packet, err error, stats *answerStats) {
 	switch {
-	case err == nil:
 	case errors.Is(err, mad.ErrRMPPBusy):
 		// The requester asked again while its answer is on the way.
 	case errors.Is(err, mad.ErrRMPPPeer):
@@ -203,6 +233,14 @@ func (d *Daemon) reply(p, answer *mad.Packet, stats *answerStats) {
 		d.log.Debug("an SA answer could not be sent; the requester will ask again",
 			"kind", "send_failed", "lid", p.Addr.LID, "err", err)
 	}
+}
+
+// askedFor is a request that has this answer, as far as a refusal goes.
+func askedFor(answer *mad.Packet) *mad.Packet {
+	var m ib.MAD
+	copy(m[:wire.HeaderLen], answer.Data)
+	m[3] &^= byte(ib.MethodResponseBit)
+	return &mad.Packet{Addr: answer.Addr, Data: m[:]}
 }
 
 // busy answers a request that is not worked on.

@@ -31,6 +31,12 @@ import (
 // bringUp returns the snapshot of a simulated subnet that is up.
 func bringUp(tb testing.TB, kind string, params ...string) *subnet.Snapshot {
 	tb.Helper()
+	return bringUpWith(tb, sm.Config{}, kind, params...)
+}
+
+// bringUpWith is bringUp with settings of the manager's.
+func bringUpWith(tb testing.TB, core sm.Config, kind string, params ...string) *subnet.Snapshot {
+	tb.Helper()
 	f, err := fabric.Generate(kind, params, 1)
 	if err != nil {
 		tb.Fatal(err)
@@ -47,8 +53,9 @@ func bringUp(tb testing.TB, kind string, params ...string) *subnet.Snapshot {
 	}
 	defer port.Close()
 	var snap *subnet.Snapshot
+	core.Engines, core.SMKey, core.MaxWindow = []route.Engine{minhop.Engine{}, updn.Engine{}}, 1, port.MaxInFlight()
 	d := New(Config{
-		Port: port, Core: sm.Config{Engines: []route.Engine{minhop.Engine{}, updn.Engine{}}, SMKey: 1, MaxWindow: port.MaxInFlight()},
+		Port: port, Core: core,
 		Store: store.NewMemory(), Once: true, OnUp: func(s *subnet.Snapshot) { snap = s },
 	})
 	if err := d.Run(context.Background()); err != nil {

@@ -1,0 +1,184 @@
+package daemon
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/sm"
+	"heddle/subnet"
+)
+
+// inTime fails the test if done does not come.
+func inTime[T any](t *testing.T, what string, done <-chan T) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s: nothing in 30 s", what)
+	}
+}
+
+// torrent brings requests as fast as they are taken, until it is told to stop.
+type torrent struct {
+	pipe
+	rng   *rand.Rand
+	lids  []ib.LID
+	enter func(src ib.LID) *mad.Packet
+	stop  atomic.Bool
+	asked int
+}
+
+func (s *torrent) Recv(p *mad.Packet) error {
+	if s.stop.Load() {
+		return errors.New("the end")
+	}
+	s.asked++
+	q := s.enter(s.lids[s.rng.IntN(len(s.lids))])
+	*p = mad.Packet{Addr: q.Addr, LocalQP: 1, Data: append(p.Data[:0], q.Data...)}
+	return nil
+}
+
+// TestStopInAFlood: who floods does not keep a manager from stopping, and all
+// requests that wait then, or come later, are answered.
+func TestStopInAFlood(t *testing.T) {
+	snap := bringUp(t, "xgft", "2", "4,4", "1,2")
+	for _, c := range []struct {
+		name  string
+		enter func(src ib.LID) *mad.Packet
+	}{
+		{"queries", func(src ib.LID) *mad.Packet { return pathQuery(src, src, 1) }},
+		{"changes", func(src ib.LID) *mad.Packet { return joinRequest(snap, src, 1) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var answers atomic.Int64
+			many := make(chan bool, 1)
+			s := &torrent{rng: rand.New(rand.NewPCG(1, 1)), lids: lids(snap), enter: c.enter}
+			s.out = func(*mad.Packet) error {
+				if answers.Add(1) == 20_000 {
+					many <- true
+				}
+				return nil
+			}
+			cfg := Config{Port: s, Core: sm.Config{SMKey: 1}}
+			d, _ := newPiped(s.out, cfg)
+			d.cfg.Port = s
+			d.snap.Store(snap)
+			end := d.administer(nil)
+			received, ended := make(chan bool), make(chan bool)
+			go func() { d.receive(); close(received) }()
+			inTime(t, "answers", many)
+			go func() { end(); close(ended) }()
+			inTime(t, "the end", ended)
+			s.stop.Store(true)
+			inTime(t, "the end of the port", received)
+			if n := answers.Load(); n != int64(s.asked) {
+				t.Errorf("%d requests had %d answers", s.asked, n)
+			}
+		})
+	}
+}
+
+// TestManagerHoldsNobody: while the manager's loop waits, for its disk say,
+// answers to SMPs that nobody asked for, however many, do not keep the SA from
+// its requests.
+func TestManagerHoldsNobody(t *testing.T) {
+	snap := bringUp(t, "xgft", "1", "4", "1")
+	from := lids(snap)
+	answered := make(chan bool, 1)
+	d, p := newPiped(func(*mad.Packet) error { answered <- true; return nil }, Config{})
+	d.snap.Store(snap)
+	defer d.administer(nil)()
+	go d.receive()
+	defer close(p.in)
+	var m ib.MAD
+	smp.NewLID(&m, ib.MethodGetResp, smp.AttrNodeInfo, 0, 0)
+	sent := make(chan bool)
+	go func() {
+		for range smpQueue + 10 {
+			p.in <- &mad.Packet{Addr: mad.Addr{LID: from[1]}, Data: m[:]}
+		}
+		p.in <- pathQuery(from[1], from[2], 1)
+		close(sent)
+	}()
+	inTime(t, "requests are not received", sent)
+	inTime(t, "an answer", answered)
+	if n := d.smpsCut.Load(); n != 10 {
+		t.Errorf("%d SMPs counted as thrown away", n)
+	}
+}
+
+// TestOnePortIsOneRequester: a port cannot have more than its share by asking
+// from all of its LIDs, nor a stranger by making LIDs up.
+func TestOnePortIsOneRequester(t *testing.T) {
+	const share, lmc = 50, 3
+	snap := bringUpWith(t, sm.Config{LMC: lmc}, "xgft", "1", "4", "1")
+	from := lids(snap)
+	busy := 0
+	d, _ := newPiped(func(*mad.Packet) error { busy++; return nil }, Config{QueuePerRequester: share})
+	d.snap.Store(snap)
+	port := &snap.Ports[snap.PortByLID(from[1])]
+	if port.LMC != lmc {
+		t.Fatalf("the port has LMC %d", port.LMC)
+	}
+	for i := range 10 * share {
+		d.receiveSA(pathQuery(port.LID+ib.LID(i%(1<<lmc)), from[2], 1))
+	}
+	if busy != 9*share {
+		t.Errorf("%d of %d requests of a port were refused", busy, 10*share)
+	}
+	busy = 0
+	for i := range 10 * share {
+		d.receiveSA(pathQuery(0xB000+ib.LID(i), from[2], 1))
+	}
+	if busy != 9*share {
+		t.Errorf("%d of %d requests of strangers were refused", busy, 10*share)
+	}
+}
+
+// TestTableThatWaitedFindsNoTransfer: a table that the core answers later becomes
+// BUSY as well when no transfer is left for it.
+func TestTableThatWaitedFindsNoTransfer(t *testing.T) {
+	snap := bringUp(t, "xgft", "1", "4", "1")
+	whole := *snap
+	whole.Lanes = make([]*subnet.LaneTables, len(snap.Nodes))
+	for i := range whole.Lanes {
+		whole.Lanes[i] = &subnet.LaneTables{Complete: true}
+	}
+	fail := mad.ErrRMPPFull
+	var got []ib.Status
+	d, _ := newPiped(func(p *mad.Packet) error {
+		if p.Data[26]&wire.RMPPActive != 0 {
+			return fail
+		}
+		got = append(got, statusOf(p.Data))
+		if tidOf(p.Data) != 77 || ib.Method(p.Data[3]) != ib.MethodGetTableResp {
+			t.Errorf("a refusal of another request: % x", p.Data[:24])
+		}
+		return nil
+	}, Config{})
+	d.snap.Store(snap)
+	l := newSALoop(d)
+	l.start(nil)
+	l.look()
+	w := worker{d: d, stats: &d.sa.workers[0]}
+	var m ib.MAD
+	wire.New(&m, ib.MethodGetTable, wire.AttrSLtoVLRecord, 0, 0)
+	m.SetTID(77)
+	w.serve(&query{p: &mad.Packet{Addr: mad.Addr{LID: lids(snap)[1], QP: 1}, Data: m[:]}}, 0)
+	l.change()
+	if len(got) != 0 || len(l.list) != 1 {
+		t.Fatalf("statuses %v, %d requests for the core: the tables were to be read first", got, len(l.list))
+	}
+	d.snap.Store(&whole)
+	l.look()
+	if len(got) != 1 || got[0] != ib.StatusBusy {
+		t.Errorf("statuses %v", got)
+	}
+}
