@@ -77,8 +77,12 @@ type Status struct {
 	SMPsTimedOut uint64    `json:"smps_timed_out"`
 	Damped       []Damped  `json:"damped_links" doc:"links kept out because they fail again and again"`
 	LastSweep    SweepInfo `json:"last_sweep"`
-	Started      time.Time `json:"started"`
-	UpSince      time.Time `json:"up_since,omitzero"`
+
+	SA         SAStatus        `json:"sa"`
+	Partitions PartitionStatus `json:"partitions"`
+
+	Started time.Time `json:"started"`
+	UpSince time.Time `json:"up_since,omitzero"`
 }
 
 // Damped is a link that is kept out of the subnet for a while.

@@ -76,7 +76,7 @@ func (f *fake) Groups() []Group               { return nil }
 func (f *fake) Services() []Service           { return nil }
 func (f *fake) Subscriptions() []Subscription { return nil }
 
-func (f *fake) SetPartitions(_ context.Context, config string) (Partitions, error) {
+func (f *fake) SetPartitions(_ context.Context, _, config string) (Partitions, error) {
 	if strings.Contains(config, "bad") {
 		return Partitions{}, errors.New("line 1: bad")
 	}

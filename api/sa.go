@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"heddle/partition"
 )
 
 // Administration is what the API needs of the subnet administrator and of the
@@ -13,9 +15,10 @@ type Administration interface {
 	// Partitions is the policy in force and how far it has been carried out.
 	Partitions() Partitions
 	// SetPartitions replaces the policy by a configuration in OpenSM's form. A
-	// configuration with an error changes nothing. It returns when the policy is
-	// stored and being carried out; Partitions tells when it is.
-	SetPartitions(ctx context.Context, config string) (Partitions, error)
+	// configuration with an error changes nothing; the error calls it by name, if
+	// that is not empty. It returns when the policy is stored and being carried
+	// out; Partitions tells when it is.
+	SetPartitions(ctx context.Context, name, config string) (Partitions, error)
 	// Groups, Services and Subscriptions are what the SA keeps.
 	Groups() []Group
 	Services() []Service
@@ -25,13 +28,34 @@ type Administration interface {
 	Path(from, to string) (Path, error)
 }
 
+// SAStatus is what the subnet administrator has done since the start, and what
+// it keeps.
+type SAStatus struct {
+	Requests      uint64 `json:"requests" doc:"received"`
+	Answered      uint64 `json:"answered" doc:"worked on and answered, errors included, BUSY not"`
+	Busy          uint64 `json:"busy" doc:"answered BUSY"`
+	Dropped       uint64 `json:"dropped" doc:"not to be answered: a wrong SM_Key, a stranger, no master"`
+	Groups        int    `json:"groups"`
+	Members       int    `json:"group_members"`
+	Services      int    `json:"services"`
+	Subscriptions int    `json:"subscriptions"`
+}
+
+// PartitionStatus tells how far the partitions are carried out.
+type PartitionStatus struct {
+	Count       int  `json:"count"`
+	Settled     bool `json:"settled" doc:"every port of the subnet has acknowledged its P_Key table"`
+	Pending     int  `json:"pending_ports" doc:"ports whose table, or that of the switch port before them, is not known to be as it should be"`
+	Quarantined int  `json:"quarantined" doc:"P_Keys that were freed and still wait for a port to give them up"`
+}
+
 // Partitions is the body of /v1/partitions.
 type Partitions struct {
 	Config      string      `json:"config" doc:"the policy in the form of OpenSM's partitions.conf"`
 	Warnings    []string    `json:"warnings,omitempty" doc:"what was odd in the configuration just given"`
 	Partitions  []Partition `json:"partitions"`
 	Settled     bool        `json:"settled" doc:"every port of the subnet has acknowledged its P_Key table"`
-	Pending     int         `json:"pending_ports" doc:"ports whose table is not yet as it should be"`
+	Pending     int         `json:"pending_ports" doc:"ports whose table, or that of the switch port before them, is not known to be as it should be"`
 	Quarantined []string    `json:"quarantined,omitempty" doc:"P_Keys that were freed and still wait for a port to give them up"`
 }
 
@@ -112,9 +136,9 @@ type PathHop struct {
 	Out         int    `json:"out"`
 }
 
-// maxPartitions bounds a partition configuration: the members of a full
-// subnet in some hundred partitions.
-const maxPartitions = 64 << 20
+// maxPartitions bounds the JSON of a partition configuration: the largest that
+// is read, each byte escaped by another.
+const maxPartitions = 2*partition.MaxFile + 8192
 
 func administration(a huma.API, b Administration) {
 	huma.Get(a, "/v1/partitions", func(context.Context, *struct{}) (*body[Partitions], error) {
@@ -128,7 +152,7 @@ func administration(a huma.API, b Administration) {
 		DefaultStatus: http.StatusAccepted,
 		MaxBodyBytes:  maxPartitions,
 	}, func(ctx context.Context, in *partitionsInput) (*body[Partitions], error) {
-		p, err := b.SetPartitions(ctx, in.Body.Config)
+		p, err := b.SetPartitions(ctx, in.Body.Name, in.Body.Config)
 		if err != nil {
 			return nil, huma.Error422UnprocessableEntity(err.Error())
 		}
@@ -155,6 +179,7 @@ func administration(a huma.API, b Administration) {
 type partitionsInput struct {
 	Body struct {
 		Config string `json:"config" doc:"the policy in the form of OpenSM's partitions.conf"`
+		Name   string `json:"name,omitempty" maxLength:"4096" doc:"of the file, for messages"`
 	}
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -199,18 +200,23 @@ func (d *Daemon) Subscriptions() []api.Subscription {
 
 // Partitions implements api.Administration.
 func (d *Daemon) Partitions() api.Partitions {
+	st := d.fresh()
 	s := d.Snapshot()
 	if s == nil || s.Partitions == nil {
 		return api.Partitions{Partitions: []api.Partition{}}
 	}
-	return partitionRows(s, s.Partitions)
+	return partitionRows(s, s.Partitions, &st.Partitions)
 }
 
-// partitionRows shows a policy, and what the ports of the subnet have of it.
-func partitionRows(s *subnet.Snapshot, p *partition.Policy) api.Partitions {
+// partitionRows shows a policy, what the ports of the subnet have of it, and how
+// far it is carried out.
+func partitionRows(s *subnet.Snapshot, p *partition.Policy, st *sm.PartitionStatus) api.Partitions {
 	var text strings.Builder
 	_ = p.Format(&text) // a Builder takes everything
-	out := api.Partitions{Config: text.String(), Settled: true, Partitions: make([]api.Partition, len(p.Partitions))}
+	out := api.Partitions{Config: text.String(), Settled: st.Settled, Pending: st.Pending, Partitions: make([]api.Partition, len(p.Partitions))}
+	for _, k := range st.Quarantined {
+		out.Quarantined = append(out.Quarantined, k.String())
+	}
 	at := make(map[ib.PKey]*api.Partition, len(p.Partitions))
 	for i := range p.Partitions {
 		x := &p.Partitions[i]
@@ -221,53 +227,24 @@ func partitionRows(s *subnet.Snapshot, p *partition.Policy) api.Partitions {
 		}
 		at[x.PKey.Base()] = row
 	}
-	grants := partition.Resolve(p)
 	for _, i := range s.EndPortPort {
-		port := &s.Ports[i]
-		have := map[ib.PKey]bool{}
-		for _, k := range port.PKeys {
-			if k.IsEmpty() {
-				continue
-			}
-			have[k] = true
+		for _, k := range s.Ports[i].PKeys {
 			row := at[k.Base()]
 			switch {
-			case row == nil:
+			case row == nil || k.IsEmpty():
 			case k.IsFull():
 				row.Full++
 			default:
 				row.Limited++
 			}
 		}
-		if port.PKeys == nil {
-			continue // it has no table that can be read: nothing is pending
-		}
-		want := grants.Of(classOf(s.Nodes[port.Node].Info.NodeType), port.GUID, port.Aliases, i == s.PortIndex(s.Self))
-		same := len(want) == len(have)
-		for _, k := range want {
-			same = same && have[k]
-		}
-		if !same {
-			out.Pending++
-			out.Settled = false
-		}
 	}
 	return out
 }
 
-func classOf(t ib.NodeType) partition.Class {
-	switch t {
-	case ib.NodeSwitch:
-		return partition.Switch
-	case ib.NodeRouter:
-		return partition.Router
-	}
-	return partition.CA
-}
-
 // SetPartitions implements api.Administration.
-func (d *Daemon) SetPartitions(_ context.Context, config string) (api.Partitions, error) {
-	p, warnings, err := partition.Parse(strings.NewReader(config), "partitions")
+func (d *Daemon) SetPartitions(ctx context.Context, name, config string) (api.Partitions, error) {
+	p, warnings, err := partition.Parse(strings.NewReader(config), cmp.Or(name, "partitions"))
 	if err != nil {
 		return api.Partitions{}, fmt.Errorf("nothing was changed: %w", err)
 	}
@@ -275,10 +252,11 @@ func (d *Daemon) SetPartitions(_ context.Context, config string) (api.Partitions
 	if s == nil || s.State != subnet.Master {
 		return api.Partitions{}, errors.New("nothing was changed: this manager is not the master of a subnet; ask the one that is")
 	}
-	if err := d.command(sm.SetPartitions{Policy: p}); err != nil {
-		return api.Partitions{}, fmt.Errorf("nothing was changed: %w", err)
+	if err := d.ApplyPartitions(ctx, p); err != nil {
+		return api.Partitions{}, err
 	}
-	out := partitionRows(s, p)
+	st := d.fresh()
+	out := partitionRows(d.Snapshot(), p, &st.Partitions)
 	for _, w := range warnings {
 		out.Warnings = append(out.Warnings, w.String())
 	}

@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -52,6 +50,7 @@ func (d *Daemon) Status() api.Status {
 	if t := d.upAt.Load(); t != 0 {
 		out.UpSince = time.Unix(0, t)
 	}
+	out.SA, out.Partitions = d.saStatus(), partitionStatus(&st)
 	if s := d.Snapshot(); s != nil {
 		c := s.Counts
 		out.Generation, out.Engine, out.EngineReason = s.Gen, s.Engine, joined(s.PassedOver)
@@ -107,24 +106,6 @@ func (d *Daemon) Ready() (bool, string) {
 
 // Events implements api.Backend.
 func (d *Daemon) Events(after uint64) ([]api.Event, <-chan struct{}) { return d.events.since(after) }
-
-// Sweep implements api.Backend.
-func (d *Daemon) Sweep(context.Context) error { return d.command(sm.Sweep{}) }
-
-// Reroute implements api.Backend.
-func (d *Daemon) Reroute(_ context.Context, rebalance bool) error {
-	return d.command(sm.Reroute{Rebalance: rebalance})
-}
-
-// command hands the core an event that an operator asked for.
-func (d *Daemon) command(ev sm.Event) error {
-	select {
-	case d.commands <- ev:
-		return nil
-	default:
-		return errors.New("a sweep or rerouting has been asked for already and has not begun yet")
-	}
-}
 
 // Nodes implements api.Backend.
 func (d *Daemon) Nodes() []api.Node {

@@ -54,7 +54,10 @@ type Config struct {
 	// Partitions replace those that are stored; nil: they stand, or everybody is
 	// a full member of the default partition.
 	Partitions *partition.Policy
-	Log        *slog.Logger
+	// PartitionsErr says why Partitions could not be read, so that those that
+	// are stored stand: it is told at the start.
+	PartitionsErr error
+	Log           *slog.Logger
 	// Once ends Run when the subnet is up, with everything left Active.
 	Once bool
 	// OnUp is called each time the subnet has come up, from the loop.
@@ -68,6 +71,9 @@ type Config struct {
 	// SA are the settings of answers; nil: requests with the manager's SM_Key
 	// are trusted.
 	SA *sa.Options
+	// Registry are the settings of what the SA keeps. What the daemon knows by
+	// itself it fills in: SAKey, FirstTID, TransportTimed and RejoinTime.
+	Registry sa.Config
 	// QueuePerRequester is how many SA requests of one LID may wait, and Queue
 	// how many altogether (at most 65,535); 0: 1,024 and 8,192. Changes and
 	// queries wait in different queues. What is more is answered BUSY.
@@ -105,7 +111,7 @@ type Daemon struct {
 	smpsCut  atomic.Uint64    // packets that found too many there
 	free     freeList
 	jobs     chan *sm.JobResult
-	commands chan sm.Event // of operators
+	commands chan command // of operators
 	ask      chan chan sm.Status
 	lost     chan error
 	jobSlot  chan struct{} // one computation at a time
@@ -149,7 +155,7 @@ func New(cfg Config) *Daemon {
 		packets:  make(chan *mad.Packet, smpQueue),
 		free:     make(freeList, smpQueue),
 		jobs:     make(chan *sm.JobResult, 1),
-		commands: make(chan sm.Event, 1),
+		commands: make(chan command, 1),
 		ask:      make(chan chan sm.Status),
 		lost:     make(chan error, 1),
 		jobSlot:  make(chan struct{}, 1),
@@ -194,8 +200,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	endSA := d.administer(stored.Records)
 	defer endSA()
 	go d.receive() // ends when the port is closed, which the caller does after Run
-	l := loop{d: d, ctx: ctx, timer: time.NewTimer(time.Hour)}
+	l := loop{d: d, ctx: ctx, timer: time.NewTimer(time.Hour), changes: map[uint64]chan<- error{}}
 	defer l.timer.Stop()
+	defer l.unchanged()
 	return l.run(sm.Start{Stored: stored})
 }
 
@@ -236,11 +243,18 @@ type loop struct {
 	result     error
 	claimed    bool // IsSM was ours
 	sendFailed uint64
+
+	changes map[uint64]chan<- error // of partitions, by tag: who waits to hear that one is stored
+	tag     uint64                  // of the last one
 }
 
 func (l *loop) run(start sm.Start) error {
 	d := l.d
 	l.step(start)
+	if err := d.cfg.PartitionsErr; err != nil {
+		d.note(slog.LevelError, sm.KindPartitionsRefused.String(), "the partitions given at the start cannot be read, so those that are stored stay in force: mend the file and send SIGHUP",
+			map[string]string{"err": err.Error()})
+	}
 	if d.cfg.Partitions != nil {
 		l.step(sm.SetPartitions{Policy: d.cfg.Partitions})
 	}
@@ -264,8 +278,8 @@ func (l *loop) run(start sm.Start) error {
 			l.step(sm.Timer{})
 		case r := <-d.jobs:
 			l.step(sm.JobDone{Result: r})
-		case ev := <-d.commands:
-			l.step(ev)
+		case c := <-d.commands:
+			l.command(c)
 		case <-d.groups.bell:
 			l.setGroups()
 		case <-d.reads.bell:
@@ -371,6 +385,8 @@ func (l *loop) step(ev sm.Event) {
 		n := &out.Notices[i]
 		d.tell(n)
 		switch n.Kind {
+		case sm.KindPartitions, sm.KindPartitionsRefused:
+			l.changed(n)
 		case sm.KindSubnetUp:
 			up = true
 		case sm.KindRouteRefused, sm.KindPortDown:

@@ -50,6 +50,12 @@ func newRig(t *testing.T, once bool, kind string, params ...string) *rig {
 // newRigOver is newRig with something between port and daemon.
 func newRigOver(t *testing.T, once bool, over func(mad.Transport) mad.Transport, kind string, params ...string) *rig {
 	t.Helper()
+	return newRigWith(t, func(c *daemon.Config) { c.Once, c.Port = once, over(c.Port) }, kind, params...)
+}
+
+// newRigWith lets change the configuration.
+func newRigWith(t *testing.T, change func(*daemon.Config), kind string, params ...string) *rig {
+	t.Helper()
 	f, err := fabric.Generate(kind, params, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -67,8 +73,8 @@ func newRigOver(t *testing.T, once bool, over func(mad.Transport) mad.Transport,
 	r.port = port
 	t.Cleanup(func() { port.Close() })
 	core := sm.Config{Engines: []route.Engine{minhop.Engine{}, updn.Engine{}}, SMKey: 1, MaxWindow: port.MaxInFlight()}
-	r.d = daemon.New(daemon.Config{
-		Port: over(port), PortName: "test", Core: core, Store: store.NewMemory(), Once: once,
+	cfg := daemon.Config{
+		Port: port, PortName: "test", Core: core, Store: store.NewMemory(),
 		OnUp: func(s *subnet.Snapshot) { r.up <- s },
 		OnPublish: func(*subnet.Snapshot) {
 			select {
@@ -76,7 +82,9 @@ func newRigOver(t *testing.T, once bool, over func(mad.Transport) mad.Transport,
 			default:
 			}
 		},
-	})
+	}
+	change(&cfg)
+	r.d = daemon.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { r.end <- r.d.Run(ctx) }()
 	t.Cleanup(func() {

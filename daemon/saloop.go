@@ -42,7 +42,8 @@ type saLoop struct {
 const rejoinTime = 5 * time.Minute
 
 func newSALoop(d *Daemon) *saLoop {
-	cfg := sa.Config{SAKey: d.options.Load().SAKey, FirstTID: d.cfg.Core.FirstTID, TransportTimed: d.cfg.Core.TransportTimed}
+	cfg := d.cfg.Registry
+	cfg.SAKey, cfg.FirstTID, cfg.TransportTimed = d.options.Load().SAKey, d.cfg.Core.FirstTID, d.cfg.Core.TransportTimed
 	if !d.cfg.Core.NoReregister {
 		cfg.RejoinTime = rejoinTime
 	}

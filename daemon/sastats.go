@@ -5,8 +5,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"heddle/api"
 	"heddle/ib"
 	wire "heddle/ib/sa"
+	"heddle/sm"
 )
 
 // saAttrs are the attributes that are counted apart; any other is counted as
@@ -140,6 +142,38 @@ func (s *saStats) each(f func(*answerStats)) {
 	for i := range s.workers {
 		f(&s.workers[i])
 	}
+}
+
+// saStatus sums up what the SA does.
+func (d *Daemon) saStatus() (out api.SAStatus) {
+	for a := range d.sa.requests {
+		for m := range d.sa.requests[a] {
+			out.Requests += d.sa.requests[a][m].Load()
+		}
+	}
+	d.sa.each(func(w *answerStats) {
+		for a := range w.took {
+			for i := range w.took[a].buckets {
+				out.Answered += w.took[a].buckets[i].Load()
+			}
+		}
+		for r := range w.busy {
+			out.Busy += w.busy[r].Load()
+		}
+		out.Dropped += w.dropped.Load()
+	})
+	if v := d.view.Load(); v != nil {
+		out.Groups, out.Services, out.Subscriptions = len(v.Groups), len(v.Services), len(v.Subs)
+		for _, g := range v.Groups {
+			out.Members += len(g.Members)
+		}
+	}
+	return out
+}
+
+func partitionStatus(st *sm.Status) api.PartitionStatus {
+	p := &st.Partitions
+	return api.PartitionStatus{Count: p.Count, Settled: p.Settled, Pending: p.Pending, Quarantined: len(p.Quarantined)}
 }
 
 // bump adds one to a counter that has one writer.

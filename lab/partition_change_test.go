@@ -236,6 +236,56 @@ func TestPKeyQuarantine(t *testing.T) {
 	}
 }
 
+// TestPartitionStatus: over a subnet that loses MADs, whoever looks sees how many
+// ports are to be brought up to date yet, which keys wait to be given up, and
+// that it is settled exactly when every port and the switch before it holds what
+// it should.
+func TestPartitionStatus(t *testing.T) {
+	c, m := bringUp(t, gen(t, "irregular", "16"), sim.Config{Seed: 1, Drop: 0.1, HopLatency: time.Microsecond}, quietConfig())
+	settled := func() bool { return m.Status().Partitions.Settled }
+	if err := c.RunUntil(time.Minute, settled); err != nil {
+		t.Fatalf("everybody in the default partition: %v: %+v", err, m.Status().Partitions)
+	}
+	m.apply(t, policyOf(t, c, "Default:ALL=full; a=5:H1=full,H2=full,H3=full;"), 1)
+	if got := m.Status().Partitions; !got.Settled || got.Pending != 0 || got.Count != 2 || len(got.Quarantined) > 0 {
+		t.Errorf("applied: %+v", got)
+	}
+	mute := c.Fabric.Nodes[host(c, 2)].ID
+	if err := c.Sim.MuteSMA(mute, true); err != nil {
+		t.Fatal(err)
+	}
+	m.SetPartitions(policyOf(t, c, "Default:ALL=full; b=5:H3,H4=full;"), 2)
+	if settled() {
+		t.Error("settled before anything was written")
+	}
+	c.Run(time.Millisecond)
+	if got := m.Status().Partitions; got.Settled || got.Pending < 3 || !slices.Equal(got.Quarantined, []ib.PKey{5}) {
+		t.Errorf("begun: %+v", got)
+	}
+	c.Run(30 * time.Second)
+	if got := m.Status().Partitions; got.Settled || got.Pending != 1 || !slices.Equal(got.Quarantined, []ib.PKey{5}) {
+		t.Errorf("a port does not answer: %+v", got)
+	}
+	if err := c.Sim.MuteSMA(mute, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RunUntil(2*time.Minute, settled); err != nil {
+		t.Fatalf("%v: %+v", err, m.Status().Partitions)
+	}
+	if got := m.Status().Partitions; got.Pending != 0 || len(got.Quarantined) > 0 {
+		t.Errorf("at the end: %+v", got)
+	}
+	for i, want := range map[int][]ib.PKey{1: {0xFFFF}, 2: {0xFFFF}, 3: {0xFFFF, 5}, 4: {0xFFFF, 0x8005}} {
+		r, _ := c.Sim.Peer(host(c, i), 1)
+		if got := keysAt(c, host(c, i), 1); !slices.Equal(got, want) {
+			t.Errorf("settled, and host %d holds %v, want %v", i, got, want)
+		}
+		if pi := c.Sim.PortInfo(int(r.Node), int(r.Port)); !pi.PartitionEnforcementInbound {
+			t.Errorf("settled, and the switch does not enforce what host %d may send", i)
+		}
+	}
+}
+
 // TestPKeyLimits: ports without a table, that cannot be written, or whose table
 // is too small are told of, and hold up nobody else.
 func TestPKeyLimits(t *testing.T) {

@@ -503,6 +503,7 @@ func (c *Core) Status() Status {
 		s.TimedOut += a.TimedOut
 	}
 	s.Damped = c.dampedLinks()
+	s.Partitions = c.partitionStatus()
 	switch {
 	case c.state == subnet.Master:
 		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master}

@@ -277,6 +277,15 @@ type Status struct {
 	Attrs      []AttrStat // in ascending attribute order
 	Last       *SweepReport
 	Damped     []DampedLink // links kept out for failing again and again
+	Partitions PartitionStatus
+}
+
+// PartitionStatus tells how far the partitions in force are carried out.
+type PartitionStatus struct {
+	Count       int       // partitions in force
+	Settled     bool      // every port of the subnet is known to hold the P_Keys that it is given, and no other
+	Pending     int       // end ports of which that is not known, or not of the switch port that faces them
+	Quarantined []ib.PKey // freed, and not known to be given up by every port; ascending, without the membership bit
 }
 
 // DampedLink is a link that is kept out of the subnet for a while.

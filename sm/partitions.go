@@ -350,13 +350,9 @@ func (c *Core) pkeysDone() {
 	if k.reread != mad.Never {
 		return
 	}
-	open, late := 0, 0
+	open, late := c.openPKeys(c.f), 0
 	for _, pi := range c.f.epPort {
-		p := &c.f.ports[pi]
-		switch t := c.pTable(p); {
-		case t.okGen != k.gen:
-			open++
-		case slices.ContainsFunc(t.ghost, c.strange(p)):
+		if p := &c.f.ports[pi]; p.pk.okGen == k.gen && slices.ContainsFunc(p.pk.ghost, c.strange(p)) {
 			late++ // a copy of an earlier Set may still undo it
 		}
 	}
@@ -374,6 +370,44 @@ func (c *Core) pkeysDone() {
 		k.waiting = open
 		c.out.notify(Notice{Kind: KindPartitionsWaiting, Level: Warn, Tag: k.tag, Text: strconv.Itoa(open) + " ports could not be brought up to date yet; they are asked again"})
 	}
+}
+
+// openPKeys counts the end ports whose table, or that of the switch port that
+// faces them, is not known to be as it should be.
+func (c *Core) openPKeys(f *fab) (n int) {
+	open := func(p *port) bool { return p.pk == nil || p.pk.life != c.pk.life || p.pk.okGen != c.pk.gen }
+	for _, pi := range f.epPort {
+		p := &f.ports[pi]
+		if open(p) {
+			n++
+			continue
+		}
+		if !p.has(pLinked) {
+			continue
+		}
+		q := f.port(p.peer)
+		guards := f.nodes[q.node].isSwitch() && q.num != 0 && q.pk != nil && (c.enforcing() || enforced(&q.info) != enforcement{})
+		if guards && open(q) {
+			n++
+		}
+	}
+	return n
+}
+
+// partitionStatus tells how far the partitions in force are carried out.
+func (c *Core) partitionStatus() PartitionStatus {
+	k := &c.pk
+	s := PartitionStatus{Count: len(k.grants.Policy().Partitions), Quarantined: sortedKeys(k.freed)}
+	f := c.last // a sweep that goes on does not know everybody yet
+	if f == nil {
+		f = c.f
+	}
+	if c.state != subnet.Master || !c.up || f == nil {
+		return s
+	}
+	s.Pending = c.openPKeys(f)
+	s.Settled = s.Pending == 0 && !k.applying && len(k.queue) == 0
+	return s
 }
 
 // strange returns a function that reports whether a port is not to hold a key.

@@ -67,6 +67,14 @@ func isPolicyOp(o *store.Op) bool {
 	return (o.Kind == store.PutRecord || o.Kind == store.DeleteRecord) && o.Record.Table == store.TablePartitions
 }
 
+// StoredPartitions is the policy that a manager stored, nil if there is none. A
+// manager that is given records of which it returns an error lets nobody meet
+// anybody.
+func StoredPartitions(list []store.Record) (*partition.Policy, error) {
+	p, _, err := decodePartitions(list)
+	return p, err
+}
+
 // decodePartitions reads the records; p is nil if there is no policy.
 func decodePartitions(list []store.Record) (p *partition.Policy, freed map[ib.PKey][]string, err error) {
 	for i := range list {

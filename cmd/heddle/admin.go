@@ -1,14 +1,14 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,6 +19,7 @@ import (
 	"heddle/qos"
 	"heddle/sa"
 	"heddle/sa/osmsa"
+	"heddle/sm"
 	"heddle/store"
 )
 
@@ -32,6 +33,10 @@ type adminFlags struct {
 	routes      string
 	queue       int
 	queueEach   int
+	consolidate bool
+	exclusive   bool
+	dropAfter   time.Duration
+	assigned    uint8
 }
 
 func (f *adminFlags) register(fs *pflag.FlagSet) {
@@ -44,27 +49,57 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 	fs.Lookup("subnet-supports-sa-path-caching").NoOptDefVal = "1"
 	fs.IntVar(&f.queue, "sa-queue", 0, "`MOST` SA requests that wait, of all hosts; 0 = 8192; what is more is answered BUSY")
 	fs.IntVar(&f.queueEach, "sa-queue-each", 0, "`MOST` of one LID; 0 = 1024")
+	fs.BoolVar(&f.consolidate, "consolidate-ipv6-snm-req", false, "IPv6 solicited-node groups of one scope and P_Key share an MLID from the start, not only when MLIDs have run out")
+	fs.BoolVar(&f.exclusive, "exclusive-mlids", false, "when MLIDs have run out refuse a new multicast group; default: it shares the MLID of groups with the same P_Key, MTU, rate and SL")
+	fs.DurationVar(&f.dropAfter, "drop-event-subscriptions-after", 10*time.Minute, "`TIME` that a subscriber may be away from the subnet, or leave Reports unanswered, before its subscriptions are dropped; 0 = never (as OpenSM without drop_event_subscriptions)")
+	fs.Uint8Var(&f.assigned, "sm-assigned-guid", 0, "`BYTE` behind the OUI 00:14:05 in alias GUIDs that the SA chooses; give each subnet another")
 }
 
-// configure puts the settings into a daemon's configuration.
-func (f *adminFlags) configure(cfg *daemon.Config, log *slog.Logger) error {
-	key, err := strconv.ParseUint(f.saKey, 0, 64)
-	if err != nil {
+// check refuses values out of their range.
+func (f *adminFlags) check() error {
+	switch _, err := strconv.ParseUint(f.saKey, 0, 64); {
+	case err != nil:
 		return usagef("--sa-key: want a 64-bit number")
-	}
-	switch {
 	case f.pathCaching > 7:
 		return usagef("--subnet-supports-sa-path-caching %d: want 0 to 7", f.pathCaching)
 	case f.queue < 0 || f.queue > 65535 || f.queueEach < 0:
 		return usagef("--sa-queue: want 0 to 65535, --sa-queue-each must not be negative")
+	case f.dropAfter < 0:
+		return usagef("--drop-event-subscriptions-after must not be negative")
 	}
-	cfg.Queue, cfg.QueuePerRequester = f.queue, f.queueEach
-	p, o, _, err := f.load(log)
+	return nil
+}
+
+// configure puts the settings into a daemon's configuration, which has its
+// store already.
+func (f *adminFlags) configure(cfg *daemon.Config, log *slog.Logger) error {
+	key, err := strconv.ParseUint(f.saKey, 0, 64)
 	if err != nil {
 		return err
 	}
-	o.SAKey = key
-	cfg.Partitions, cfg.SA = p, o
+	cfg.Queue, cfg.QueuePerRequester = f.queue, f.queueEach
+	cfg.Registry = sa.Config{ConsolidateSNM: f.consolidate, ExclusiveMLIDs: f.exclusive, DropAfter: f.dropAfter, AssignedGUIDByte: f.assigned}
+	if f.dropAfter == 0 {
+		cfg.Registry.DropAfter = -1
+	}
+	stored, err := cfg.Store.Load()
+	if err != nil {
+		return err
+	}
+	// A damaged policy is the manager's to tell of, and no reason to go on here.
+	inForce, _ := sm.StoredPartitions(stored.Records)
+	if cfg.Partitions, err = f.readPartitions(log); err != nil {
+		if inForce == nil {
+			return err
+		}
+		// A subnet without a manager helps nobody: the partitions that it has
+		// stay in force.
+		cfg.PartitionsErr = err
+	}
+	if cfg.SA, err = f.readOptions(cmp.Or(cfg.Partitions, inForce), log); err != nil {
+		return err
+	}
+	cfg.SA.SAKey = key
 	return nil
 }
 
@@ -107,54 +142,59 @@ func (f *adminFlags) takeOver(st store.Store, log *slog.Logger) error {
 	return nil
 }
 
-// load reads the files; all of them are read before any of them counts. config
-// is the text of the partitions.
-func (f *adminFlags) load(log *slog.Logger) (p *partition.Policy, o *sa.Options, config string, err error) {
-	if f.partitions != "" {
-		b, err := readBounded("--partitions", f.partitions, partition.MaxFile)
-		if err != nil {
-			return nil, nil, "", err
-		}
-		var warnings []partition.Warning
-		if p, warnings, err = partition.Parse(bytes.NewReader(b), f.partitions); err != nil {
-			return nil, nil, "", fmt.Errorf("--partitions: %w", err)
-		}
-		for _, w := range warnings {
-			log.Warn("partitions: " + w.String())
-		}
-		config = string(b)
+// readPartitions reads the file of partitions; nil if there is none.
+func (f *adminFlags) readPartitions(log *slog.Logger) (*partition.Policy, error) {
+	if f.partitions == "" {
+		return nil, nil
 	}
-	o = &sa.Options{PathCaching: f.pathCaching}
+	in, err := os.Open(f.partitions)
+	if err != nil {
+		return nil, fmt.Errorf("--partitions: %w", err)
+	}
+	defer in.Close()
+	p, warnings, err := partition.Parse(in, f.partitions)
+	if err != nil {
+		return nil, fmt.Errorf("--partitions: %w", err)
+	}
+	for _, w := range warnings {
+		log.Warn("partitions: " + w.String())
+	}
+	return p, nil
+}
+
+// readOptions reads the files that answers depend on. parts are the partitions
+// that a QoS policy may name; nil: the default one.
+func (f *adminFlags) readOptions(parts *partition.Policy, log *slog.Logger) (*sa.Options, error) {
+	o := &sa.Options{PathCaching: f.pathCaching}
 	if f.routes != "" {
 		in, err := os.Open(f.routes)
 		if err != nil {
-			return nil, nil, "", fmt.Errorf("--prefix-routes: %w", err)
+			return nil, fmt.Errorf("--prefix-routes: %w", err)
 		}
 		defer in.Close()
 		if o.PrefixRoutes, err = sa.ParsePrefixRoutes(in, f.routes); err != nil {
-			return nil, nil, "", fmt.Errorf("--prefix-routes: %w", err)
+			return nil, fmt.Errorf("--prefix-routes: %w", err)
 		}
 	}
 	if f.qos != "" {
 		in, err := os.Open(f.qos)
 		if err != nil {
-			return nil, nil, "", fmt.Errorf("--qos-policy: %w", err)
+			return nil, fmt.Errorf("--qos-policy: %w", err)
 		}
 		defer in.Close()
-		parts := p
 		if parts == nil {
 			parts = partition.Default()
 		}
 		policy, warnings, err := qos.Parse(in, f.qos, parts)
 		if err != nil {
-			return nil, nil, "", fmt.Errorf("--qos-policy: %w", err)
+			return nil, fmt.Errorf("--qos-policy: %w", err)
 		}
 		for _, w := range warnings {
 			log.Warn("QoS policy: " + w.String())
 		}
 		o.QoS = policy
 	}
-	return p, o, config, nil
+	return o, nil
 }
 
 // reloadOnHangup reads the files again on each SIGHUP until ctx ends. An error
@@ -181,32 +221,32 @@ func (f *adminFlags) reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *
 	}()
 }
 
+// reload reads all files before any of them counts.
 func (f *adminFlags) reload(ctx context.Context, d *daemon.Daemon, log *slog.Logger) error {
-	p, o, config, err := f.load(log)
+	p, err := f.readPartitions(log)
+	if err != nil {
+		return err
+	}
+	parts := p
+	if s := d.Snapshot(); parts == nil && s != nil {
+		parts = s.Partitions // in force
+	}
+	o, err := f.readOptions(parts, log)
 	if err != nil {
 		return err
 	}
 	if p != nil {
-		if _, err := d.SetPartitions(ctx, config); err != nil {
+		if err := d.ApplyPartitions(ctx, p); err != nil {
 			return err
 		}
 	}
 	d.SetOptions(*o)
-	log.Info("SIGHUP: partitions, QoS policy and prefix routes were read again")
+	var read []string
+	for _, file := range []string{f.partitions, f.qos, f.routes} {
+		if file != "" {
+			read = append(read, file)
+		}
+	}
+	log.Info("SIGHUP: read again and in force", "files", strings.Join(read, ", "))
 	return nil
-}
-
-// readBounded reads a file of at most limit bytes, and one more by which its
-// reader sees that it is too large.
-func readBounded(flag, path string, limit int64) ([]byte, error) {
-	in, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	defer in.Close()
-	b, err := io.ReadAll(io.LimitReader(in, limit+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	return b, nil
 }

@@ -4,15 +4,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// portKinds begin the names of ports.
+var portKinds = []string{"umad:", "ibsim:"}
+
 // flagValues are the words that flags take, for shell completion.
 var flagValues = map[string][]string{
-	"engine":     append([]string{"auto"}, engineNames()...),
-	"log-format": {"text", "json"},
-	"log-level":  {"debug", "info", "warn", "error"},
-	"max-mtu":    {"256", "512", "1024", "2048", "4096"},
-	"max-vls":    {"1", "2", "4", "8", "15"},
-	"port":       {"umad:", "ibsim:"},
-	"transition": {"auto", "discard", "static", "static2003"},
+	"engine":       append([]string{"auto"}, engineNames()...),
+	"log-format":   {"text", "json"},
+	"log-level":    {"debug", "info", "warn", "error"},
+	"max-mtu":      {"256", "512", "1024", "2048", "4096"},
+	"max-vls":      {"1", "2", "4", "8", "15"},
+	"mif":          portKinds,
+	"part-enforce": {"both", "in", "out", "off"},
+	"port":         portKinds,
+	"sif":          portKinds,
+	"transition":   {"auto", "discard", "static", "static2003"},
 }
 
 // flagDirs are the flags that take a directory.
@@ -23,7 +29,7 @@ var flagDirs = []string{"state", "dump"}
 func completeFlags(c *cobra.Command) {
 	for name, values := range flagValues {
 		directive := cobra.ShellCompDirectiveNoFileComp
-		if name == "port" {
+		if &values[0] == &portKinds[0] {
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
 		if c.Flags().Lookup(name) != nil {

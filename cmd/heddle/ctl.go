@@ -271,8 +271,30 @@ func printStatus(w io.Writer, body []byte) error {
 		}
 		row("damped", "%s failed %d times in a row, %s after %.0f s of quiet", d.Port, d.Failures, how, d.Left)
 	}
+	busy := ""
+	if n := s.SA.Busy; n > 0 {
+		busy = fmt.Sprintf(", %d answered BUSY", n)
+	}
+	row("SA", "%d requests, %d answered%s", s.SA.Requests, s.SA.Answered, busy)
+	row("kept", "%d groups with %d members, %d services, %d subscriptions", s.SA.Groups, s.SA.Members, s.SA.Services, s.SA.Subscriptions)
+	row("partitions", "%d, %s", s.Partitions.Count, carriedOut(&s.Partitions))
 	row("SMPs", "%d sent, %d retried, %d timed out", s.SMPsSent, s.SMPsRetried, s.SMPsTimedOut)
 	return t.Flush()
+}
+
+// carriedOut tells how far the partitions are.
+func carriedOut(p *api.PartitionStatus) string {
+	text := "all ports have acknowledged their table"
+	switch {
+	case p.Pending > 0:
+		text = fmt.Sprintf("%d ports have not acknowledged their table yet", p.Pending)
+	case !p.Settled:
+		text = "not yet known to be carried out"
+	}
+	if p.Quarantined > 0 {
+		text += fmt.Sprintf("; %d freed P_Keys wait to be given up", p.Quarantined)
+	}
+	return text
 }
 
 func printNodes(w io.Writer, body []byte) error {

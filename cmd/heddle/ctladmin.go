@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/partition"
 )
 
 // ctlAdministration are the commands about partitions and what the SA keeps.
@@ -86,8 +87,10 @@ given. 'heddle ctl partitions' shows when all ports have acknowledged.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			in := cmd.InOrStdin()
-			if args[0] != "-" {
+			in, name := cmd.InOrStdin(), args[0]
+			if name == "-" {
+				name = "standard input"
+			} else {
 				f, err := os.Open(args[0])
 				if err != nil {
 					return err
@@ -95,11 +98,14 @@ given. 'heddle ctl partitions' shows when all ports have acknowledged.`,
 				defer f.Close()
 				in = f
 			}
-			b, err := io.ReadAll(io.LimitReader(in, 64<<20))
+			b, err := io.ReadAll(io.LimitReader(in, partition.MaxFile+1))
 			if err != nil {
 				return err
 			}
-			return p.ask(cmd, http.MethodPut, "/v1/partitions", map[string]string{"config": string(b)}, printPartitions)
+			if len(b) > partition.MaxFile {
+				return fmt.Errorf("%s: larger than %d bytes, the most that a manager reads", name, partition.MaxFile)
+			}
+			return p.ask(cmd, http.MethodPut, "/v1/partitions", map[string]string{"name": name, "config": string(b)}, printPartitions)
 		},
 	}
 	p.register(apply)
@@ -123,12 +129,7 @@ func printPartitions(w io.Writer, body []byte) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	switch {
-	case !p.Settled:
-		fmt.Fprintf(w, "%d ports have not acknowledged their table yet\n", p.Pending)
-	default:
-		fmt.Fprintln(w, "all ports have acknowledged their table")
-	}
+	fmt.Fprintln(w, carriedOut(&api.PartitionStatus{Settled: p.Settled, Pending: p.Pending}))
 	if len(p.Quarantined) > 0 {
 		fmt.Fprintf(w, "freed but not given up by every port, so granted to nobody: %s\n", strings.Join(p.Quarantined, " "))
 	}

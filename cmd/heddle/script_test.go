@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -36,6 +37,8 @@ const patience = 60 * time.Second
 //	say NAME PATTERN LINE            write a line to its standard input; read
 //	                                 its output up to a line that matches
 //	finish NAME CODE                 interrupt it and want that exit status
+//	hangup NAME PATTERN              send it SIGHUP and wait until its standard
+//	                                 error has a line that matches
 //	errors NAME PATTERN              its standard error, once finished, matches
 //	json FILE KEY…                   FILE is an object that has these keys
 //
@@ -60,7 +63,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "start": start, "say": say, "finish": finish, "errors": errorsMatch, "json": jsonKeys,
+			"exits": exits, "start": start, "say": say, "finish": finish, "hangup": hangup, "errors": errorsMatch, "json": jsonKeys,
 		},
 	})
 }
@@ -90,7 +93,52 @@ type background struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	lines  *bufio.Scanner
-	errors strings.Builder
+	errors transcript
+}
+
+// transcript is what a program has written; who waits for more of it is woken.
+type transcript struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+	more chan struct{}   // closed when there is more; guarded by mu
+}
+
+func (t *transcript) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.more != nil {
+		close(t.more)
+		t.more = nil
+	}
+	return t.text.Write(p)
+}
+
+func (t *transcript) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// await waits until what came after the first from bytes matches.
+func (t *transcript) await(from int, re *regexp.Regexp) bool {
+	limit := time.After(patience)
+	for {
+		t.mu.Lock()
+		text := t.text.String()[from:]
+		if t.more == nil {
+			t.more = make(chan struct{})
+		}
+		more := t.more
+		t.mu.Unlock()
+		if re.MatchString(text) {
+			return true
+		}
+		select {
+		case <-more:
+		case <-limit:
+			return false
+		}
+	}
 }
 
 func procs(ts *testscript.TestScript) map[string]*background {
@@ -182,6 +230,16 @@ func finish(ts *testscript.TestScript, neg bool, args []string) {
 	p.cmd.Wait()
 	if code := p.cmd.ProcessState.ExitCode(); strconv.Itoa(code) != args[1] {
 		ts.Fatalf("%s: exit status %d, want %s\n%s", p.cmd, code, args[1], p.errors.String())
+	}
+}
+
+func hangup(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, "hangup NAME PATTERN")
+	p := proc(ts, args[0])
+	from := len(p.errors.String())
+	ts.Check(p.cmd.Process.Signal(syscall.SIGHUP))
+	if !p.errors.await(from, regexp.MustCompile(args[1])) {
+		ts.Fatalf("%s: after SIGHUP no line matches %s\n%s", p.cmd, args[1], p.errors.String())
 	}
 }
 

@@ -47,6 +47,7 @@ type smFlags struct {
 	poll        time.Duration
 	pollRetries int
 	transition  string
+	enforce     string
 	groups      string
 	admin       adminFlags
 	dampHold    int
@@ -85,6 +86,7 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.poll, "poll-interval", 10*time.Second, "`TIME` between a standby's questions whether the master lives")
 	fs.IntVar(&f.pollRetries, "poll-retries", 4, "unanswered `POLLS` after which the master is taken for dead")
 	fs.StringVar(&f.transition, "transition", "auto", "`HOW` tables change: auto, discard, static, or static2003 (takes all links down: experiments only)")
+	fs.StringVar(&f.enforce, "part-enforce", "both", "`WHERE` switches drop packets of partitions that the host behind a port is not in: both, in (what it sends), out (what it is sent) or off")
 	fs.StringVar(&f.groups, "groups", "", groupsHelp)
 	f.admin.register(fs)
 	fs.IntVar(&f.dampHold, "damp-failures", 8, "`FAILURES` of a link in a row after which it is held down; 0 = never")
@@ -196,7 +198,11 @@ func (f *smFlags) config() (c sm.Config, err error) {
 		return c, usagef("--transition %q: want auto, discard, static or static2003", f.transition)
 	}
 	c.Transition = mode
-	return c, nil
+	places := map[string]sm.Enforce{"both": sm.EnforceBoth, "in": sm.EnforceIn, "out": sm.EnforceOut, "off": sm.EnforceOff}
+	if c.PartEnforce, ok = places[f.enforce]; !ok {
+		return c, usagef("--part-enforce %q: want both, in, out or off", f.enforce)
+	}
+	return c, f.admin.check()
 }
 
 // stateFile is the store in the directory of --state.

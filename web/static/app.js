@@ -14,6 +14,16 @@ async function get(path) {
 // ---- numbers ----
 
 let drawn = -1; // generation of the drawing on the canvas
+let asked = null; // when, and how many SA requests had been answered then
+
+// rate is how many SA requests were answered each second since the last look.
+function rate(answered) {
+  const now = performance.now(), last = asked;
+  if (last && now - last.at < 1000) return last.text;
+  const n = last && answered >= last.answered ? (answered - last.answered) * 1000 / (now - last.at) : 0;
+  asked = { at: now, answered, text: n >= 0.5 ? `${num(Math.round(n))}/s` : '' };
+  return asked.text;
+}
 
 async function refresh() {
   let s;
@@ -35,6 +45,10 @@ async function refresh() {
     ['LIDs', s.lids], ['problems', s.problems, '', s.problems > 0],
     ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
     ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, '', s.smps_timed_out > 0],
+    ['SA answers', s.sa.answered, rate(s.sa.answered)], ['answered BUSY', s.sa.busy || null],
+    ['groups', s.sa.groups, `with ${num(s.sa.group_members)} members`],
+    ['services', s.sa.services], ['subscriptions', s.sa.subscriptions],
+    ['partitions', s.partitions.count, carriedOut(s.partitions), s.partitions.pending_ports > 0],
   ]);
   sweep(s);
   if (s.generation !== drawn) {
@@ -42,6 +56,12 @@ async function refresh() {
     drawn = d.generation;
     draw(d);
   }
+}
+
+function carriedOut(p) {
+  if (p.pending_ports > 0) return `${num(p.pending_ports)} ports pending`;
+  if (!p.settled) return 'not yet settled';
+  return p.quarantined > 0 ? `settled, ${num(p.quarantined)} P_Keys freed` : 'settled';
 }
 
 function badge(id, text, kind) {

@@ -1,0 +1,90 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"heddle/partition"
+	"heddle/sm"
+)
+
+// command is what an operator wants of the loop: an event for the core, or other
+// partitions. Who asked for those is told, once, whether they are in force.
+type command struct {
+	ev         sm.Event
+	partitions *partition.Policy
+	told       chan<- error // has room for one
+}
+
+// Sweep implements api.Backend.
+func (d *Daemon) Sweep(context.Context) error { return d.command(sm.Sweep{}) }
+
+// Reroute implements api.Backend.
+func (d *Daemon) Reroute(_ context.Context, rebalance bool) error {
+	return d.command(sm.Reroute{Rebalance: rebalance})
+}
+
+// command hands the core an event that an operator asked for.
+func (d *Daemon) command(ev sm.Event) error {
+	select {
+	case d.commands <- command{ev: ev}:
+		return nil
+	default:
+		return errors.New("a sweep or rerouting has been asked for already and has not begun yet")
+	}
+}
+
+// changeTime is how long a change of partitions may take until it is stored.
+const changeTime = 20 * time.Second
+
+// ApplyPartitions replaces the partitions, of a standby too. It returns when
+// they are stored and in force, or with the reason why nothing was changed;
+// the ports follow.
+func (d *Daemon) ApplyPartitions(ctx context.Context, p *partition.Policy) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, changeTime, fmt.Errorf("it took more than %v", changeTime))
+	defer cancel()
+	told := make(chan error, 1)
+	select {
+	case d.commands <- command{partitions: p, told: told}:
+	case <-ctx.Done():
+		return fmt.Errorf("nothing was changed: %w", context.Cause(ctx))
+	}
+	select {
+	case err := <-told:
+		if err != nil {
+			return fmt.Errorf("nothing was changed: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("whether the partitions are stored is not known yet: %w", context.Cause(ctx))
+	}
+}
+
+// command does what an operator asked for.
+func (l *loop) command(c command) {
+	if c.partitions == nil {
+		l.step(c.ev)
+		return
+	}
+	l.tag++
+	l.changes[l.tag] = c.told
+	l.step(sm.SetPartitions{Policy: c.partitions, Tag: l.tag})
+}
+
+// changed tells who waits for it that a change of partitions is in force, or why
+// it is not.
+func (l *loop) changed(n *sm.Notice) {
+	if told := l.changes[n.Tag]; told != nil {
+		told <- n.Err
+		delete(l.changes, n.Tag)
+	}
+}
+
+// unchanged tells those who still wait at the end.
+func (l *loop) unchanged() {
+	for _, told := range l.changes {
+		told <- errors.New("the manager has ended")
+	}
+}
