@@ -147,7 +147,8 @@ type RMPPConfig struct {
 	MinAckTimeout time.Duration
 	// Window is by how many segments an ACK opens the window; default 64.
 	Window int
-	// RecvTimeout bounds a whole reception, default 40 s.
+	// RecvTimeout bounds a whole reception, default 40 s; a sender gives up at
+	// the latest AckTimeout after it, counted from the first ACK.
 	RecvTimeout time.Duration
 	// Linger is how long a finished reception still answers repeated
 	// segments, default 10 s.
@@ -156,8 +157,9 @@ type RMPPConfig struct {
 	// of the largest subnet takes 11 MB).
 	MaxBytes int
 	// MaxTransfers bounds what an RMPP port carries at a time in each
-	// direction, MaxPerPeer what it does so for one QP of one LID; default 1024
-	// and 64. Receptions that are complete do not count.
+	// direction, MaxPerPeer what it does so for one LID; default 1024
+	// and 64. Receptions that are complete do not count. See RMPP for the
+	// share of a peer.
 	MaxTransfers, MaxPerPeer int
 	// MaxSending and MaxReceiving bound the bytes of all messages of an RMPP
 	// port in each direction; default 256 MiB and 64 MiB. A single message is

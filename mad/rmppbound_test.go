@@ -30,12 +30,13 @@ func (r *RMPP) idle(t testing.TB) {
 func (r *RMPP) check(t testing.TB) {
 	t.Helper()
 	sent, got, open := 0, 0, 0
-	peers := map[rmppPeer]rmppCount{}
+	peers := map[ib.LID]rmppCount{}
 	for k, x := range r.tx {
 		sent += len(x.msg)
-		c := peers[k.rmppPeer]
+		c := peers[k.lid]
 		c.tx++
-		peers[k.rmppPeer] = c
+		c.sent += len(x.msg)
+		peers[k.lid] = c
 		if x.done || x.alarm.pos < 0 || x.alarm.at != x.due {
 			t.Fatalf("a transfer is done: %v, alarm at %v, due at %v", x.done, x.alarm.at, x.due)
 		}
@@ -49,9 +50,10 @@ func (r *RMPP) check(t testing.TB) {
 		}
 		open++
 		got += cap(x.msg)
-		c := peers[k.rmppPeer]
+		c := peers[k.lid]
 		c.rx++
-		peers[k.rmppPeer] = c
+		c.got += cap(x.msg)
+		peers[k.lid] = c
 	}
 	if sent != r.sent || got != r.got || open != r.open || fmt.Sprint(peers) != fmt.Sprint(r.peers) {
 		t.Fatalf("%d, %d, %d, %v counted; there are %d, %d, %d, %v", r.sent, r.got, r.open, r.peers, sent, got, open, peers)
@@ -180,7 +182,7 @@ func TestRMPPPerPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range uint64(6) {
-		if err := send(2+ib.LID(i)%2, 1+uint32(i), i); err != nil {
+		if err := send(2+ib.LID(i), 1, i); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -216,9 +218,11 @@ func TestRMPPPerPeer(t *testing.T) {
 	}
 	for i := range uint64(20) {
 		receive(1, 1<<20+i, RMPPFirst)
+	}
+	for i := range uint64(20) {
 		receive(2+ib.LID(i), 1<<20+i, RMPPFirst)
 	}
-	if p.open != 10 || p.peers[rmppPeer{1, 1}].rx != 4 {
+	if p.open != 10 || p.peers[1].rx != 4 {
 		t.Fatalf("%d open, %v", p.open, p.peers)
 	}
 	for p.NextTimer() != Never {
@@ -304,7 +308,7 @@ func TestRMPPFair(t *testing.T) {
 // A thousand transfers at once, on a bad network.
 func TestRMPPThousand(t *testing.T) {
 	l := &lossy{r: rand.New(rand.NewPCG(4, 4)), loss: 0.05, dup: 0.05, delay: 20 * time.Microsecond, vary: 200 * time.Microsecond}
-	a, b := joined(l, RMPPConfig{MaxPerPeer: 1024})
+	a, b := joined(l, RMPPConfig{MaxTransfers: 2048, MaxPerPeer: 1024})
 	const n = 1000
 	whole := 0
 	b.got = func(_ Time, p *Packet) {

@@ -15,13 +15,16 @@ import (
 //
 // What a peer can take of it is bounded (RMPPConfig.MaxPerPeer), as is the
 // memory of all transfers, and none keeps others from sending
-// (RMPPConfig.Burst). A peer that vanishes costs its transfers until their
-// time-outs.
+// (RMPPConfig.Burst). A peer is a LID, whatever QPs it uses. None may add to
+// what it has, in transfers or in bytes, once that is more than is left for all
+// others, so those that take what they can leave room for one that comes new. A peer that vanishes costs its
+// transfers until their time-outs; one that acknowledges as slowly as can be
+// does so until RMPPConfig.RecvTimeout.
 type RMPP struct {
 	cfg    RMPPConfig
 	tx     map[rmppKey]*rmppTx
 	rx     map[rmppKey]*rmppRx
-	peers  map[rmppPeer]rmppCount
+	peers  map[ib.LID]rmppCount
 	alarms alarms
 	sent   int // bytes of the messages in tx
 	got    int // bytes held for receptions that are not complete
@@ -42,20 +45,16 @@ type RMPP struct {
 // repeated segments.
 const maxLinger = 1024
 
-// rmppPeer is what a program at the other end is known by.
-type rmppPeer struct {
-	lid ib.LID
-	qp  uint32
-}
-
-type rmppCount struct{ tx, rx int }
+// rmppCount is what a peer has under way: transfers, and their bytes.
+type rmppCount struct{ tx, rx, sent, got int }
 
 // rmppKey names a transfer: the peer, and class, method and transaction ID of
 // its DATA packets. Only 48 bits of the transaction ID count, because ibsim
 // writes over the others, and of our own requests only 32, because the kernel
 // does.
 type rmppKey struct {
-	rmppPeer
+	lid    ib.LID
+	qp     uint32
 	class  ib.Class
 	method ib.Method
 	tid    uint64
@@ -97,15 +96,15 @@ var (
 	// ErrRMPPFull: there is no room for another transfer. The requester should
 	// be told that we are busy, in a single MAD.
 	ErrRMPPFull = errors.New("mad: too many RMPP transfers")
-	// ErrRMPPPeer is the ErrRMPPFull of a peer that has RMPPConfig.MaxPerPeer
-	// transfers under way.
+	// ErrRMPPPeer is the ErrRMPPFull of a peer that has its share of transfers
+	// under way, or of their bytes.
 	ErrRMPPPeer = fmt.Errorf("%w to one peer", ErrRMPPFull)
 )
 
 // NewRMPP returns a port without transfers.
 func NewRMPP(c RMPPConfig) *RMPP {
 	c.setDefaults()
-	r := &RMPP{cfg: c, tx: map[rmppKey]*rmppTx{}, rx: map[rmppKey]*rmppRx{}, peers: map[rmppPeer]rmppCount{}}
+	r := &RMPP{cfg: c, tx: map[rmppKey]*rmppTx{}, rx: map[rmppKey]*rmppRx{}, peers: map[ib.LID]rmppCount{}}
 	r.emit = func(m *ib.MAD) {
 		r.outPkt = *r.to
 		r.outPkt.Data = m[:]
@@ -125,7 +124,7 @@ func (r *RMPP) via(p *Packet, send func(*Packet)) (*Packet, func(*Packet)) {
 const tidMask = 1<<48 - 1
 
 func keyOf(a *Addr, m *ib.MAD) rmppKey {
-	return rmppKey{rmppPeer: rmppPeer{a.LID, a.QP}, class: m.Class(), method: m.Method(), tid: m.TID() & tidMask}
+	return rmppKey{lid: a.LID, qp: a.QP, class: m.Class(), method: m.Method(), tid: m.TID() & tidMask}
 }
 
 // mine is the key under which tx has a transfer with these DATA packets.
@@ -136,16 +135,53 @@ func (k rmppKey) mine() rmppKey {
 	return k
 }
 
-// count notes that a peer has more, or fewer, transfers.
-func (r *RMPP) count(p rmppPeer, tx, rx int) {
-	c := r.peers[p]
-	c.tx += tx
-	c.rx += rx
+// count notes that a peer has more, or less, under way.
+func (r *RMPP) count(lid ib.LID, d rmppCount) {
+	r.sent += d.sent
+	r.got += d.got
+	c := r.peers[lid]
+	c = rmppCount{c.tx + d.tx, c.rx + d.rx, c.sent + d.sent, c.got + d.got}
 	if c == (rmppCount{}) {
-		delete(r.peers, p)
+		delete(r.peers, lid)
 		return
 	}
-	r.peers[p] = c
+	r.peers[lid] = c
+}
+
+// Room is the error that Send would return now for want of room, or because the
+// message is on its way; nil if it would begin.
+func (r *RMPP) Room(p *Packet) error {
+	if len(p.Data) < rmppHeaderEnd {
+		return ErrNoRMPP
+	}
+	return r.room(sendKey(p).mine(), len(p.Data))
+}
+
+func sendKey(p *Packet) rmppKey {
+	var h ib.MAD
+	copy(h[:rmppHeaderEnd], p.Data)
+	return keyOf(&p.Addr, &h)
+}
+
+// room is Room for a message of n bytes.
+func (r *RMPP) room(key rmppKey, n int) error {
+	c := r.peers[key.lid]
+	transfers, bytes := r.cfg.MaxTransfers-len(r.tx), r.cfg.MaxSending-r.sent
+	switch {
+	case r.tx[key] != nil:
+		return ErrRMPPBusy
+	case transfers <= 0:
+		return ErrRMPPFull
+	case c.tx >= r.cfg.MaxPerPeer, c.tx > transfers:
+		return ErrRMPPPeer
+	case len(r.tx) == 0:
+		return nil // whatever its length
+	case c.sent+n > bytes-n && c.tx > 0:
+		return ErrRMPPPeer
+	case n > bytes-n:
+		return ErrRMPPFull
+	}
+	return nil
 }
 
 // Send starts the transfer of the message p.Data to p.Addr; p.Data is kept
@@ -156,19 +192,12 @@ func (r *RMPP) Send(now Time, p *Packet, reply bool, token uint64, send func(*Pa
 	if len(p.Data) < rmppHeaderEnd {
 		return ErrNoRMPP
 	}
-	var h ib.MAD
-	copy(h[:rmppHeaderEnd], p.Data)
-	key := keyOf(&p.Addr, &h)
+	key := sendKey(p)
 	t := &rmppTx{key: key.mine(), token: token, pkt: *p, alarm: alarm{pos: -1}}
 	t.alarm.tx = t
 	t.pkt.Data = nil
-	switch {
-	case r.tx[t.key] != nil:
-		return ErrRMPPBusy
-	case len(r.tx) >= r.cfg.MaxTransfers, r.sent+len(p.Data) > r.cfg.MaxSending && len(r.tx) > 0:
-		return ErrRMPPFull
-	case r.peers[t.key.rmppPeer].tx >= r.cfg.MaxPerPeer:
-		return ErrRMPPPeer
+	if err := r.room(t.key, len(p.Data)); err != nil {
+		return err
 	}
 	if err := t.init(&r.cfg, p.Data, reply); err != nil {
 		return err
@@ -178,8 +207,7 @@ func (r *RMPP) Send(now Time, p *Packet, reply bool, token uint64, send func(*Pa
 		t.win = q.ReplyWindow()
 	}
 	r.tx[t.key] = t
-	r.sent += len(p.Data)
-	r.count(t.key.rmppPeer, 1, 0)
+	r.count(key.lid, rmppCount{tx: 1, sent: len(p.Data)})
 	to, old := r.via(&t.pkt, send)
 	t.Start(now, r.emit)
 	r.via(to, old)
@@ -214,13 +242,17 @@ func (r *RMPP) Receive(now Time, p *Packet, send func(*Packet), done func(token 
 	}
 	q := r.rx[key]
 	if q == nil {
-		if q = r.accept(key, p, typ); q == nil {
+		if typ != RMPPData {
+			return nil, RMPPUsed
+		}
+		if q = r.accept(key, p); q == nil {
+			r.refuse(p, m, send)
 			return nil, RMPPUsed
 		}
 	}
 	to, old := r.via(&q.pkt, send)
 	defer r.via(to, old)
-	if !q.complete && r.got+ib.MADLen > r.cfg.MaxReceiving {
+	if room := r.cfg.MaxReceiving - r.got - ib.MADLen; !q.complete && (room < 0 || q.held > 0 && r.peers[key.lid].got > room) {
 		q.stop(m, r.emit)
 		r.dropRx(q)
 		return nil, RMPPUsed
@@ -238,8 +270,9 @@ func (r *RMPP) Receive(now Time, p *Packet, send func(*Packet), done func(token 
 }
 
 // accept begins a reception, if there is room for it.
-func (r *RMPP) accept(key rmppKey, p *Packet, typ RMPPType) *rmppRx {
-	if typ != RMPPData || r.open >= r.cfg.MaxTransfers || r.peers[key.rmppPeer].rx >= r.cfg.MaxPerPeer {
+func (r *RMPP) accept(key rmppKey, p *Packet) *rmppRx {
+	room := r.cfg.MaxTransfers - r.open
+	if n := r.peers[key.lid].rx; room <= 0 || n >= r.cfg.MaxPerPeer || n > room {
 		return nil
 	}
 	q := &rmppRx{key: key, pkt: *p, alarm: alarm{pos: -1}}
@@ -249,8 +282,23 @@ func (r *RMPP) accept(key rmppKey, p *Packet, typ RMPPType) *rmppRx {
 	q.init(&r.cfg)
 	r.rx[key] = q
 	r.open++
-	r.count(key.rmppPeer, 0, 1)
+	r.count(key.lid, rmppCount{rx: 1})
 	return q
+}
+
+// refuse tells the sender of a first segment that there is no room for more.
+func (r *RMPP) refuse(p *Packet, m *ib.MAD, send func(*Packet)) {
+	if seg, _ := rmppData(m); seg != 1 {
+		return // it was told, or what it belongs to is long over
+	}
+	var out ib.MAD
+	rmppReply(&out, m)
+	putRMPP(&out, RMPPStop, 0, RMPPResources, 0, 0)
+	to := *p
+	to.Timeout = 0
+	via, old := r.via(&to, send)
+	r.emit(&out)
+	r.via(via, old)
 }
 
 // settleTx sets the alarm of a transfer, or ends it.
@@ -264,8 +312,7 @@ func (r *RMPP) settleTx(t *rmppTx, done func(token uint64, err error)) {
 	}
 	delete(r.tx, t.key)
 	r.alarms.clear(&t.alarm)
-	r.sent -= len(t.msg)
-	r.count(t.key.rmppPeer, -1, 0)
+	r.count(t.key.lid, rmppCount{tx: -1, sent: -len(t.msg)})
 	t.msg = nil
 	done(t.token, t.err)
 }
@@ -281,7 +328,7 @@ func (r *RMPP) settleRx(q *rmppRx) {
 		return
 	}
 	if !q.complete {
-		r.got += cap(q.msg) - q.held
+		r.count(q.key.lid, rmppCount{got: cap(q.msg) - q.held})
 		q.held = cap(q.msg)
 	}
 	r.alarms.set(&q.alarm, q.due)
@@ -312,10 +359,9 @@ func (r *RMPP) linger(q *rmppRx) {
 
 // closeRx takes a reception from the bounds.
 func (r *RMPP) closeRx(q *rmppRx) {
-	r.got -= q.held
+	r.count(q.key.lid, rmppCount{rx: -1, got: -q.held})
 	q.held = 0
 	r.open--
-	r.count(q.key.rmppPeer, 0, -1)
 }
 
 func (r *RMPP) dropRx(q *rmppRx) {

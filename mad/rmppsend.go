@@ -26,6 +26,7 @@ type RMPPSender struct {
 	srtt     time.Duration
 	sent     Time // last send
 	progress Time
+	began    Time // first ACK
 	due      Time
 	done     bool
 	err      error
@@ -102,7 +103,16 @@ func (s *RMPPSender) push(now Time, send func(*ib.MAD)) {
 }
 
 func (s *RMPPSender) giveUp() Time {
-	return s.progress.Add(s.cfg.AckTimeout * time.Duration(s.cfg.Retries+1))
+	return min(s.progress.Add(s.cfg.AckTimeout*time.Duration(s.cfg.Retries+1)), s.tooLong())
+}
+
+// tooLong is when the peer has given up, even if it still acknowledges
+// something now and then.
+func (s *RMPPSender) tooLong() Time {
+	if s.last == 0 {
+		return Never
+	}
+	return s.began.Add(s.cfg.RecvTimeout + s.cfg.AckTimeout)
 }
 
 // segment builds segment k. PayloadLength counts the class header of every
@@ -168,6 +178,9 @@ func (s *RMPPSender) ack(now Time, m *ib.MAD, send func(*ib.MAD)) {
 		if !s.repeated {
 			s.measure(now.Sub(s.sent))
 		}
+		if s.last == 0 {
+			s.began = now
+		}
 		s.last = seg
 		s.progress = now
 		s.repeated = false
@@ -210,16 +223,20 @@ func (s *RMPPSender) Expire(now Time, send func(*ib.MAD)) {
 	if s.done || now < s.due {
 		return
 	}
-	if s.paused {
-		s.push(now, send)
-		return
-	}
 	if now >= s.giveUp() {
-		s.end(&RMPPError{Type: RMPPAbort, Status: RMPPTooManyTries})
+		why := RMPPTooManyTries
+		if now >= s.tooLong() {
+			why = RMPPTooLong
+		}
+		s.end(&RMPPError{Type: RMPPAbort, Status: why})
 		n := copy(s.out[:], s.msg[:s.hdr])
 		clear(s.out[n:])
-		putRMPP(&s.out, RMPPAbort, 0, RMPPTooManyTries, 0, 0)
+		putRMPP(&s.out, RMPPAbort, 0, why, 0, 0)
 		send(&s.out)
+		return
+	}
+	if s.paused {
+		s.push(now, send)
 		return
 	}
 	s.rto = min(2*s.rto, s.cfg.AckTimeout)

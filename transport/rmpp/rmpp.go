@@ -62,6 +62,9 @@ func (p *Port) Send(q *mad.Packet) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.rmpp.Room(q); err != nil {
+		return err // before a long table is copied
+	}
 	p.err = nil
 	token := p.take(q.Data)
 	own := *q
