@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"heddle/fabric"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
@@ -284,4 +285,38 @@ func TestMembersReturn(t *testing.T) {
 	slices.SortFunc(list, func(a, b wish) int { return a.host - b.host })
 	s.all(list)
 	s.check(m, want)
+}
+
+// TestSecondPortReturns: a port of a CA that was there all the time by another
+// port loses its groups when its link goes, and is asked to register anew when
+// it comes back; the other port is left in peace.
+func TestSecondPortReturns(t *testing.T) {
+	f := chain(t, 3, func(b *fabric.Builder, sw, ca []int) { b.Connect(sw[2], 4, ca[1], 2) })
+	c, m := serveUp(t, f, sim.Config{HopLatency: time.Microsecond})
+	asked := map[uint32]int{} // by port number
+	m.OnSend = func(p *mad.Packet) {
+		var pi smp.PortInfo
+		if k := (*ib.MAD)(p.Data); k.AttrID() == smp.AttrPortInfo && k.Method() == ib.MethodSet && pi.Decode(smp.Data(k)) == nil && pi.ClientReregister {
+			asked[k.AttrMod()&0xFF]++
+		}
+	}
+	for range 3 {
+		if err := c.Sim.LinkDown("H1", 2); err != nil {
+			t.Fatal(err)
+		}
+		mustSettle(t, c, m, time.Minute)
+		c.Run(10 * time.Minute) // full sweeps, and what damping remembers
+		if len(asked) != 0 {
+			t.Fatalf("asked while the port is away: %v", asked)
+		}
+		if err := c.Sim.LinkUp("H1", 2); err != nil {
+			t.Fatal(err)
+		}
+		mustSettle(t, c, m, time.Minute)
+		c.Run(10 * time.Minute)
+		if len(asked) != 1 || asked[2] != 1 {
+			t.Fatalf("asked, by port: %v; want port 2 once", asked)
+		}
+		clear(asked)
+	}
 }

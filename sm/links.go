@@ -165,7 +165,11 @@ func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 		w.MasterSMSL = cfg.MasterSMSL
 		w.SubnetTimeOut = cfg.SubnetTimeOut
 		w.LocalPhyErrors, w.OverrunErrors = cfg.LocalPhyErr, cfg.OverrunErr
-		isNew := c.firstTime || nd.flags&nNew != 0 || p.info.MasterSMLID != w.MasterSMLID || p.info.LID != w.LID
+		// A port that the last snapshot has not, or not as an end of the subnet,
+		// has lost its groups and subscriptions: its node may well have been there
+		// by another port.
+		isNew := c.firstTime || nd.flags&nNew != 0 || p.info.MasterSMLID != w.MasterSMLID || p.info.LID != w.LID ||
+			p.has(pLinked) && c.snap != nil && c.snap.PortByPortGUID(p.guid) < 0
 		w.ClientReregister = isNew && !cfg.NoReregister && !nd.isSwitch() &&
 			p.info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported)
 	}
