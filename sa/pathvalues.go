@@ -149,7 +149,7 @@ func (q *query) raw(r *wire.PathRecord) bool { return q.has(wire.PathCompRawTraf
 // Else it is the lowest shared one, with the membership of the source, for the
 // source looks it up in its own table.
 func (q *query) pathKey(r *wire.PathRecord, w *way) (key ib.PKey, none bool) {
-	a, b := q.s.Ports[w.src.port].PKeys, q.s.Ports[w.dst.port].PKeys
+	a, b := q.s.Ports[w.src.port].Keys(), q.s.Ports[w.dst.port].Keys()
 	switch {
 	case q.raw(r):
 		return 0, false
@@ -163,8 +163,7 @@ func (q *query) pathKey(r *wire.PathRecord, w *way) (key ib.PKey, none bool) {
 // commonKey is the lowest key of table a by which its port reaches the one with
 // table b: one of the two must be a full member. With only it must have that
 // base, with a level be one of the level's. Who is in a partition as full and as
-// limited member goes as full. A table that was not read counts as full member
-// of what the other has. 0: there is none.
+// limited member goes as full. 0: there is none.
 func commonKey(a, b []ib.PKey, only ib.PKey, l *qos.Level) (best ib.PKey) {
 	if len(a) == 1 && len(b) == 1 && a[0] == ib.PKeyDefaultFull && b[0] == ib.PKeyDefaultFull && only == 0 && l == nil {
 		return ib.PKeyDefaultFull
@@ -178,26 +177,10 @@ func commonKey(a, b []ib.PKey, only ib.PKey, l *qos.Level) (best ib.PKey) {
 			best |= k
 		}
 	}
-	switch {
-	case a == nil && b == nil:
-		if only == 0 {
-			only = ib.PKeyDefaultFull.Base()
-		}
-		take(only | 0x8000)
-	case a == nil:
+	for _, x := range a {
 		for _, y := range b {
-			take(y | 0x8000)
-		}
-	case b == nil:
-		for _, x := range a {
-			take(x)
-		}
-	default:
-		for _, x := range a {
-			for _, y := range b {
-				if x.Base() == y.Base() && (x.IsFull() || y.IsFull()) {
-					take(x)
-				}
+			if x.Base() == y.Base() && (x.IsFull() || y.IsFull()) {
+				take(x)
 			}
 		}
 	}

@@ -4,30 +4,38 @@ import "heddle/ib"
 
 // Sharing of partitions (IBA §10.9.3): two ports share one if a key of each has
 // the same 15 bits and one of the two is a full member. A port always shares
-// with itself, and one whose table was not read with everybody.
+// with itself. One whose table was not read counts as full member of the
+// default partition and of no other: that is what every port begins with (IBA
+// §10.9.1), and nothing that a tenant has is opened by an agent that does not
+// answer.
+
+var unread = []ib.PKey{ib.PKeyDefaultFull}
+
+// Keys are the P_Keys that a port counts as having: its table, or the default
+// key where that was not read.
+func (p *Port) Keys() []ib.PKey {
+	if p.PKeys == nil {
+		return unread
+	}
+	return p.PKeys
+}
 
 // Share reports whether two ports, indices in Ports of end ports, share a
 // partition.
 func (s *Snapshot) Share(a, b int32) bool {
-	x, y := s.Ports[a].PKeys, s.Ports[b].PKeys
-	return a == b || x == nil || y == nil || sharedKey(x, y) != 0
+	return a == b || sharedKey(s.Ports[a].Keys(), s.Ports[b].Keys()) != 0
 }
 
 // SharedPKey is the lowest key that two ports share, with bit 15 set if both
-// are full members; 0 if there is none. Where a table was not read the other
-// one's keys count, and the default partition where neither was.
+// are full members; 0 if there is none.
 func (s *Snapshot) SharedPKey(a, b int32) ib.PKey {
-	return sharedKey(s.Ports[a].PKeys, s.Ports[b].PKeys)
+	return sharedKey(s.Ports[a].Keys(), s.Ports[b].Keys())
 }
 
 // HasPKey reports whether a port is a member, full or limited, of the
 // partition of k.
 func (s *Snapshot) HasPKey(port int32, k ib.PKey) bool {
-	t := s.Ports[port].PKeys
-	if t == nil {
-		return true
-	}
-	for _, x := range t {
+	for _, x := range s.Ports[port].Keys() {
 		if x.Base() == k.Base() && !x.IsEmpty() {
 			return true
 		}
@@ -36,14 +44,6 @@ func (s *Snapshot) HasPKey(port int32, k ib.PKey) bool {
 }
 
 func sharedKey(a, b []ib.PKey) ib.PKey {
-	switch {
-	case a == nil && b == nil:
-		return ib.PKeyDefaultFull
-	case a == nil:
-		a = b
-	case b == nil:
-		b = a
-	}
 	if len(a) == 1 && len(b) == 1 && a[0] == ib.PKeyDefaultFull && b[0] == ib.PKeyDefaultFull {
 		return ib.PKeyDefaultFull
 	}
