@@ -10,6 +10,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
+	"heddle/partition"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -19,8 +20,10 @@ const (
 	// acknowledge. After that the requester is told BUSY: what it asked for is
 	// kept and still being programmed, and asking again is harmless.
 	aliasWait = 5 * time.Second
-	// maxAliasWaits is how many answers wait; more are BUSY at once.
-	maxAliasWaits = 4096
+	// maxAliasWaits is how many answers wait, maxAliasWaitsPerPort how many for
+	// one port; more are BUSY at once.
+	maxAliasWaits        = 4096
+	maxAliasWaitsPerPort = 64
 	// assignTries is how many GUIDs the SA tries before it assigns none.
 	assignTries = 1000
 
@@ -140,15 +143,20 @@ func (x *aliases) request(c *Core, q *query, m []byte) {
 	case st != 0:
 		c.reply(q.req, refuse(nil, m, st))
 	case x.settle(c, &w):
-	case len(x.waiting) >= maxAliasWaits:
-		c.reply(q.req, refuse(nil, m, ib.StatusBusy))
 	default:
 		// A requester that asks again replaces what it asked before.
+		x.waiting = slices.DeleteFunc(x.waiting, func(o aliasReply) bool {
+			return o.to == w.to && o.port == w.port && o.block == w.block && o.mad.TID() == w.mad.TID()
+		})
+		mine := 0
 		for i := range x.waiting {
-			if o := &x.waiting[i]; o.to == w.to && o.port == w.port && o.block == w.block && o.mad.TID() == w.mad.TID() {
-				x.waiting = slices.Delete(x.waiting, i, i+1)
-				break
+			if x.waiting[i].port == w.port {
+				mine++
 			}
+		}
+		if mine >= maxAliasWaitsPerPort || len(x.waiting) >= maxAliasWaits {
+			c.reply(q.req, refuse(nil, m, ib.StatusBusy))
+			return
 		}
 		x.waiting = append(x.waiting, w)
 	}
@@ -197,8 +205,11 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 		default:
 			w.refused |= 1 << i
 		}
-		if e.guid != old.guid && old.guid != 0 && c.inGroup(old.guid) {
+		if e.guid != old.guid && old.guid != 0 && c.mc.has(old.guid) {
 			return statusDenied
+		}
+		if e.guid != old.guid && !q.trusted && opens(q.s, pi, e.guid) {
+			return statusInvalid
 		}
 		want[i] = e
 	}
@@ -255,20 +266,30 @@ func (x *aliases) assign(c *Core, e *aliasEntry, free func(ib.GUID) bool) ib.GUI
 	return 0
 }
 
-// inGroup reports whether a port with that GUID or alias GUID is a member of a
-// multicast group.
-func (c *Core) inGroup(g ib.GUID) bool {
-	if c.view == nil {
+// opens reports whether the policy gives an alias GUID the key of a partition
+// that the port is not in. Aliases carry partitions, for virtual ports; a host
+// that could help itself to one that was meant for another would be in the
+// other's partitions.
+func opens(s *subnet.Snapshot, port int32, alias ib.GUID) bool {
+	if s.Partitions == nil || alias == 0 {
 		return false
 	}
-	for _, gr := range c.view.Groups {
-		for i := range gr.Members {
-			if gr.Members[i].PortGID.GUID() == g {
+	for i := range s.Partitions.Partitions {
+		p := &s.Partitions.Partitions[i]
+		for _, m := range p.Members {
+			if m.Kind == partition.Port && m.GUID == alias && !holds(s, port, p.PKey, m.As) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// holds reports whether a port is a member of a partition in that way, or more.
+func holds(s *subnet.Snapshot, port int32, key ib.PKey, as partition.Membership) bool {
+	return slices.ContainsFunc(s.Ports[port].Keys(), func(k ib.PKey) bool {
+		return k.Base() == key.Base() && (k.IsFull() || as == partition.Limited)
+	})
 }
 
 // settle answers if the port shows what is wanted, or is gone.
@@ -304,6 +325,7 @@ func (x *aliases) settle(c *Core, w *aliasReply) bool {
 // deleted.
 func (x *aliases) published(c *Core, _, now *subnet.Snapshot) {
 	if !serves(now) {
+		x.waiting = nil // another one is to answer
 		return
 	}
 	x.waiting = slices.DeleteFunc(x.waiting, func(w aliasReply) bool { return x.settle(c, &w) })

@@ -1,6 +1,8 @@
 package sa
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -41,6 +43,7 @@ type Core struct {
 	persistGen uint64
 	durable    uint64     // the last generation that Persisted has told of
 	held       []heldStep // steps whose ops are not durable yet, oldest first
+	unsaved    unsaved
 	view       *View
 }
 
@@ -155,6 +158,7 @@ func (o *Output) Reset() { *o = Output{Timer: mad.Never} }
 // heldStep is what waits for an Apply.
 type heldStep struct {
 	gen     uint64
+	ops     []store.Op
 	replies []Reply
 	publish *View
 }
@@ -163,6 +167,7 @@ type heldStep struct {
 func NewCore(cfg Config) *Core {
 	c := &Core{cfg: cfg}
 	c.inform.init(cfg)
+	c.mc.joins, c.mc.proxies = map[ib.GUID]int{}, map[membershipID]ib.GUID{}
 	return c
 }
 
@@ -196,7 +201,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	}
 	c.flush()
 	c.inform.reports.send(c)
-	out.Timer = min(c.mc.nextTimer(), c.svc.nextTimer(), c.inform.nextTimer(), c.alias.nextTimer(), c.wait.nextTimer())
+	out.Timer = min(c.mc.nextTimer(c), c.svc.nextTimer(), c.inform.nextTimer(c), c.alias.nextTimer(), c.wait.nextTimer(), c.unsaved.nextTimer())
 	c.out = nil
 }
 
@@ -248,7 +253,7 @@ func (c *Core) onRequest(req *Request) {
 		case Answered: // it need not wait any more
 			c.reply(req, out)
 		case ForCore:
-			c.wait.park(c, req, m, nodes)
+			c.wait.park(c, &q, m, nodes)
 		}
 		return
 	}
@@ -306,9 +311,12 @@ func (c *Core) flush() {
 	if c.out.AliasesChanged {
 		c.out.Aliases = c.alias.wanted()
 	}
+	c.unsaved.overtake(c.ops)
+	c.ops = append(c.ops, c.unsaved.take(c.now)...)
 	if len(c.ops) > 0 {
 		c.persistGen++
 		c.out.Persist, c.out.PersistGen = c.ops, c.persistGen
+		h.ops = c.ops
 	}
 	h.gen = c.persistGen
 	c.inform.reports.sealed(h.gen)
@@ -331,21 +339,33 @@ func (c *Core) release(h *heldStep) {
 }
 
 // onPersisted lets out what waited. If the store cannot be written the change
-// stands in memory and is told: a subnet without a disk goes on.
+// stands in memory and is told, and is stored later: a subnet without a disk
+// goes on.
 func (c *Core) onPersisted(ev Persisted) {
 	if ev.Err != nil {
 		c.out.Notices = append(c.out.Notices, Notice{
 			Kind: "persist_failed", Warn: true,
-			Text: "what the SA keeps could not be stored and is lost at a restart: make room or mend the state directory: " + ev.Err.Error(),
+			Text: "what the SA keeps could not be stored, is tried again and is lost if the manager restarts before: make room or mend the state directory: " + ev.Err.Error(),
 		})
+	} else {
+		c.unsaved.retry = c.now
+		c.unsaved.full = false
 	}
 	c.durable = max(c.durable, ev.Gen)
 	n := 0
 	for n < len(c.held) && c.held[n].gen <= ev.Gen {
-		c.release(&c.held[n])
+		h := &c.held[n]
+		if ev.Err != nil && !c.unsaved.add(h.ops, c.now.Add(retryStore)) && !c.unsaved.full {
+			c.unsaved.full = true
+			c.out.Notices = append(c.out.Notices, Notice{
+				Kind: "unsaved_full", Warn: true,
+				Text: fmt.Sprintf("%d changes wait for the store; what is more is lost at a restart", maxUnsaved),
+			})
+		}
+		c.release(h)
 		n++
 	}
-	c.held = append(c.held[:0], c.held[n:]...)
+	c.held = slices.Delete(c.held, 0, n) // what is gone is not kept from the collector
 }
 
 func (c *Core) notice(kind, text string) {

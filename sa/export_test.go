@@ -11,3 +11,11 @@ func (c *Core) Kept() int {
 	}
 	return n + len(c.alias.used) + cap(c.alias.waiting) + cap(c.held)
 }
+
+// Parked is how many bytes of queries wait for tables.
+func (c *Core) Parked() (n int) {
+	for i := range c.wait.list {
+		n += cap(c.wait.list[i].req.Data)
+	}
+	return n
+}

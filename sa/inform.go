@@ -221,6 +221,7 @@ func serves(s *subnet.Snapshot) bool { return s != nil && s.Up && s.State == sub
 func (x *informs) locate(c *Core) {
 	s := c.snap
 	if !serves(s) {
+		x.reports.silence()
 		return
 	}
 	x.dropAt = mad.Never
@@ -270,7 +271,7 @@ func (x *informs) deadline(p *peer) mad.Time {
 // timers gives up subscribers whose ports have been away for too long, and
 // Reports that nobody answers.
 func (x *informs) timers(c *Core) {
-	if x.dropAt <= c.now {
+	if x.dropAt <= c.now && serves(c.snap) {
 		x.dropAt = mad.Never
 		for i := 0; i < len(x.all.list); i++ {
 			p := x.reports.peer(x.all.list[i])
@@ -287,7 +288,12 @@ func (x *informs) timers(c *Core) {
 	x.reports.expire(c)
 }
 
-func (x *informs) nextTimer() mad.Time { return min(x.dropAt, x.reports.nextTimer()) }
+func (x *informs) nextTimer(c *Core) mad.Time {
+	if !serves(c.snap) {
+		return x.reports.nextTimer() // who is away may be back under another manager
+	}
+	return min(x.dropAt, x.reports.nextTimer())
+}
 
 // giveUp ends the subscriptions of a subscriber that does not answer.
 func (x *informs) giveUp(c *Core, p *peer) {

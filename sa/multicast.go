@@ -27,7 +27,31 @@ type multicast struct {
 	refused bool // a permanent group has no MLID, and that was told
 	aliases int  // members by an alias GUID
 
+	members int                      // of all groups
+	joins   map[ib.GUID]int          // how many memberships each port has asked for
+	proxies map[membershipID]ib.GUID // who asked for those that another port did; not stored
+
 	takeover takeover
+}
+
+// What a subnet may keep of groups. Above it joins are refused with
+// NO_RESOURCES. What a port has asked for counts, not what was asked for in its
+// name; of memberships by proxy that a store held nobody knows who asked.
+const (
+	maxGroups       = 1 << 17
+	maxMembers      = 1 << 21
+	maxJoinsPerPort = 4096
+	// fewJoins are what a port may have whatever others have. Beyond them it gets
+	// at most half of the groups, and of the MLIDs, that are free: whoever comes
+	// later finds some too.
+	fewJoins = 16
+)
+
+// may reports whether a port may have one more of something of which there are
+// that many left, if there is one.
+func (x *multicast) may(port ib.GUID, left int) bool {
+	n := x.joins[port]
+	return n < fewJoins || n <= left
 }
 
 // mcGroup is a group as it is now.
@@ -79,6 +103,14 @@ func (g *Group) member(port ib.GUID) (int, bool) {
 	})
 }
 
+// has reports whether a port GUID or alias GUID is a member of a group.
+func (x *multicast) has(port ib.GUID) bool {
+	return slices.ContainsFunc(x.list, func(g *mcGroup) bool {
+		_, is := g.member(port)
+		return is
+	})
+}
+
 // touch says that a group is about to change: what views have of it stays.
 func (x *multicast) touch(c *Core, g *mcGroup) {
 	if g.pub != nil {
@@ -121,14 +153,17 @@ func (x *multicast) remove(c *Core, g *mcGroup, why string) {
 }
 
 // setMember gives a port of a group, at place i of its members, a join state.
-// It is a new member unless there is one.
-func (x *multicast) setMember(c *Core, g *mcGroup, i int, is bool, m Member) {
+// It is a new member unless there is one. by is the port that asked.
+func (x *multicast) setMember(c *Core, g *mcGroup, i int, is bool, m Member, by ib.GUID) {
 	x.touch(c, g)
 	if is {
 		x.count(g, &g.Members[i], -1)
 		g.Members[i] = m
 	} else {
 		g.Members = slices.Insert(g.Members, i, m)
+	}
+	if m.Proxy && by != 0 {
+		x.proxies[membershipID{g.MGID, m.PortGID}] = by
 	}
 	x.count(g, &m, 1)
 	x.takeover.confirm(g.MGID, m.PortGID)
@@ -143,6 +178,22 @@ func (x *multicast) count(g *mcGroup, m *Member, n int) {
 	if m.PortGID.GUID() != m.PortGUID {
 		x.aliases += n
 	}
+	x.members += n
+	by := x.askedBy(g, m)
+	if x.joins[by] += n; x.joins[by] == 0 {
+		delete(x.joins, by)
+	}
+	if n < 0 && m.Proxy {
+		delete(x.proxies, membershipID{g.MGID, m.PortGID})
+	}
+}
+
+// askedBy is the port that asked for a membership, 0 if that is not known.
+func (x *multicast) askedBy(g *mcGroup, m *Member) ib.GUID {
+	if m.Proxy {
+		return x.proxies[membershipID{g.MGID, m.PortGID}]
+	}
+	return m.PortGUID
 }
 
 // forget takes what is kept of a member elsewhere away. The caller takes it
@@ -184,13 +235,13 @@ func (x *multicast) routed() []subnet.Group { return x.mlids.routed() }
 
 // expire does what is due.
 func (x *multicast) expire(c *Core) {
-	if x.takeover.pending != nil && c.now >= x.takeover.until {
+	if x.takeover.pending != nil && c.now >= x.takeover.until && serves(c.snap) {
 		x.dropUnconfirmed(c)
 	}
 }
 
-func (x *multicast) nextTimer() mad.Time {
-	if x.takeover.pending == nil {
+func (x *multicast) nextTimer(c *Core) mad.Time {
+	if x.takeover.pending == nil || !serves(c.snap) {
 		return mad.Never
 	}
 	return x.takeover.until

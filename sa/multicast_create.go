@@ -74,7 +74,8 @@ func (x *multicast) fitsBroadcast(j *membership, g *Group) bool {
 	}
 	b := broadcastOf(g.MGID)
 	if b == g.MGID {
-		return true
+		// Nobody founds the broadcast group of a partition that it is not in.
+		return ib.PKey(binary.BigEndian.Uint16(b[4:])).Base() == g.PKey.Base()
 	}
 	bc := x.group(b)
 	return bc != nil && j.agrees(&bc.Group)

@@ -102,9 +102,16 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 	if !j.selects(&g.Group) || !capable(&s.Ports[j.port], &g.Group) || r.JoinState == 0 || !s.HasPKey(j.port, g.PKey) {
 		return out, statusInvalid
 	}
+	if !j.q.trusted && !s.HasPKey(j.q.me, g.PKey) {
+		return out, statusInvalid // the answer would tell a proxy of another partition's group
+	}
 	i, is := g.member(r.PortGID.GUID())
 	if is && !x.mayChange(j, &g.Group, &g.Members[i]) {
 		return out, statusInvalid
+	}
+	by := s.Ports[j.q.me].GUID
+	if !is && (x.members >= maxMembers || x.joins[by] >= maxJoinsPerPort) {
+		return out, statusNoResources
 	}
 	if !known {
 		if st := x.found(c, j, g); st != 0 {
@@ -122,7 +129,7 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 	if is && m == g.Members[i] {
 		x.takeover.confirm(g.MGID, m.PortGID)
 	} else {
-		x.setMember(c, g, i, is, m)
+		x.setMember(c, g, i, is, m, by)
 	}
 	out = g.record()
 	out.PortGID, out.JoinState, out.ProxyJoin = r.PortGID, m.JoinState, r.ProxyJoin
@@ -132,6 +139,10 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 // found gives a group that was drafted for a join an MLID, and an MGID if the
 // request left that to the SA.
 func (x *multicast) found(c *Core, j *membership, g *mcGroup) ib.Status {
+	by := j.q.s.Ports[j.q.me].GUID
+	if len(x.list) >= maxGroups || !x.may(by, maxGroups-len(x.list)) {
+		return statusNoResources
+	}
 	asked := ib.LID(0)
 	if j.mask.Has(wire.MCMemberCompMLID) {
 		asked = j.r.MLID
@@ -139,10 +150,10 @@ func (x *multicast) found(c *Core, j *membership, g *mcGroup) ib.Status {
 	if g.MGID.IsZero() {
 		g.MGID = x.newMGID(c, g.Scope)
 	}
-	if g.MLID = x.choose(c, &g.Group, asked); g.MLID == 0 {
+	if g.MLID = x.choose(c, &g.Group, asked, by); g.MLID == 0 {
 		return statusNoResources
 	}
-	x.create(c, g, "created by port "+j.q.s.Ports[j.port].GUID.String())
+	x.create(c, g, "created by port "+by.String())
 	return 0
 }
 
@@ -174,7 +185,7 @@ func (x *multicast) leave(c *Core, j *membership) (out wire.MCMemberRecord, st i
 	}
 	m.JoinState &^= j.r.JoinState
 	if m.JoinState != 0 {
-		x.setMember(c, g, i, true, m)
+		x.setMember(c, g, i, true, m, x.askedBy(g, &m))
 	} else {
 		x.takeOut(c, g, i)
 	}

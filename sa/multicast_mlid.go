@@ -18,6 +18,7 @@ import (
 type mlids struct {
 	trees []*mcTree // by MLID - 0xC000; nil: never used
 	free  int       // no tree below is free
+	used  int       // trees with groups
 	dirty []*mcTree
 }
 
@@ -25,6 +26,7 @@ type mlids struct {
 type mcTree struct {
 	mlid   ib.LID
 	groups []*mcGroup // ascending MGID; none: the MLID is free
+	mixed  bool       // they do not all agree
 	told   *subnet.Group
 	dirty  bool
 }
@@ -57,6 +59,9 @@ func (x *mlids) touch(l ib.LID) {
 
 func (x *mlids) add(g *mcGroup) {
 	t := x.at(g.MLID)
+	if len(t.groups) == 0 {
+		x.used++
+	}
 	i, _ := slices.BinarySearchFunc(t.groups, g.MGID, func(o *mcGroup, m ib.GID) int { return compareGID(o.MGID, m) })
 	t.groups = slices.Insert(t.groups, i, g)
 }
@@ -65,6 +70,7 @@ func (x *mlids) remove(g *mcGroup) {
 	t := x.at(g.MLID)
 	t.groups = slices.DeleteFunc(t.groups, func(o *mcGroup) bool { return o == g })
 	if len(t.groups) == 0 {
+		x.used--
 		x.free = min(x.free, int(g.MLID-ib.LIDMinMulticast))
 	}
 }
@@ -100,8 +106,11 @@ const solicitedLen = 13
 
 // choose gives a new group its MLID: the one that was asked for if it is free,
 // else the lowest free one, else one to share. It returns 0 if there is none.
-func (x *multicast) choose(c *Core, g *Group, asked ib.LID) ib.LID {
-	if asked.IsMulticast() && asked <= x.limit && !x.mlids.inUse(asked) {
+// by is the port that asks, 0 for groups of partitions; one that has more than
+// its part of the MLIDs is to share.
+func (x *multicast) choose(c *Core, g *Group, asked ib.LID, by ib.GUID) ib.LID {
+	may := by == 0 || x.may(by, int(x.limit)-int(ib.LIDMinMulticast)+1-x.mlids.used)
+	if may && asked.IsMulticast() && asked <= x.limit && !x.mlids.inUse(asked) {
 		return asked
 	}
 	if c.cfg.ConsolidateSNM && solicited(g.MGID) {
@@ -115,29 +124,31 @@ func (x *multicast) choose(c *Core, g *Group, asked ib.LID) ib.LID {
 			}
 		}
 	}
-	if l := x.mlids.lowest(x.limit); l != 0 || c.cfg.ExclusiveMLIDs {
-		return l
+	if may {
+		if l := x.mlids.lowest(x.limit); l != 0 {
+			return l
+		}
+	}
+	if c.cfg.ExclusiveMLIDs {
+		return 0
 	}
 	return x.mlids.shared(g, x.limit)
 }
 
 // shared finds the MLID whose packets would reach the fewest ports in vain:
-// that with the fewest members among those whose groups all agree with g.
+// that with the fewest members and groups, as they were routed last, among those
+// whose groups all agree with g.
 func (x *mlids) shared(g *Group, limit ib.LID) ib.LID {
 	best, most := ib.LID(0), 0
 	for _, t := range x.trees {
-		if t == nil || len(t.groups) == 0 || t.mlid > limit {
+		if t == nil || len(t.groups) == 0 || t.mlid > limit || t.mixed || !alike(&t.groups[0].Group, g) {
 			continue
 		}
-		n := 0
-		for _, o := range t.groups {
-			if !alike(&o.Group, g) {
-				n = -1
-				break
-			}
-			n += len(o.Members) + 1
+		n := len(t.groups)
+		if t.told != nil {
+			n += len(t.told.Members)
 		}
-		if n > 0 && (best == 0 || n < most) {
+		if best == 0 || n < most {
 			best, most = t.mlid, n
 		}
 	}
@@ -175,8 +186,10 @@ func (t *mcTree) route() *subnet.Group {
 		receives bool
 	}
 	n := 0
+	t.mixed = false
 	for _, g := range t.groups {
 		n += len(g.Members)
+		t.mixed = t.mixed || !alike(&g.Group, &t.groups[0].Group)
 	}
 	if n == 0 {
 		return nil

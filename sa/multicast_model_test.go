@@ -62,7 +62,7 @@ func (m *model) join(from, lid ib.LID, mgid ib.GID, key ib.PKey, state uint8) ib
 	}
 	g := m.groups[mgid]
 	if g == nil {
-		if state&9 == 0 || !m.holds(lid, key) {
+		if state&9 == 0 || !m.holds(lid, key) || !m.holds(from, key) {
 			return 0x0200
 		}
 		used := map[ib.LID]bool{}
@@ -79,7 +79,7 @@ func (m *model) join(from, lid ib.LID, mgid ib.GID, key ib.PKey, state uint8) ib
 		m.groups[mgid] = g
 	}
 	old, is := g.members[lid]
-	if state == 0 || g.key != key || !m.holds(lid, key) || is && !m.owns(from, lid, g, old) {
+	if state == 0 || g.key != key || !m.holds(lid, key) || !m.holds(from, key) || is && !m.owns(from, lid, g, old) {
 		return 0x0200
 	}
 	g.members[lid] = modelMember{old.state | state, from != lid}

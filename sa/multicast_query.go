@@ -12,8 +12,8 @@ const memberComps = wire.MCMemberCompPortGID | wire.MCMemberCompJoinState | wire
 
 // memberRecords answers Get and GetTable of MCMemberRecord. Who is trusted gets
 // a record for each member; others get one for each group, without what would
-// tell who is in it (IBA §15.2.5.17.1). Both see groups of their partitions
-// only.
+// tell who is in it (IBA §15.2.5.17.1), and may ask for the groups of a port
+// only if it is their own. Both see groups of their partitions only.
 func memberRecords(q *query) {
 	var want wire.MCMemberRecord
 	if want.Decode(q.data) != nil {
@@ -47,6 +47,9 @@ func memberRecords(q *query) {
 			i, is := g.member(want.PortGID.GUID())
 			if p := want.PortGID.Prefix(); !is || p != q.s.Prefix && p != ib.DefaultSubnetPrefix {
 				continue
+			}
+			if !q.trusted && (q.me < 0 || g.Members[i].PortGUID != q.s.Ports[q.me].GUID) {
+				continue // who is a member could be found out by asking for one port after the other
 			}
 			members = members[i : i+1]
 		}

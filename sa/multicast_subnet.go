@@ -109,7 +109,7 @@ func (x *multicast) fit(c *Core, s *subnet.Snapshot, ports []ib.GUID, all bool) 
 			case s.Ports[p].GUID != m.PortGUID:
 				moved := *m
 				moved.PortGUID = s.Ports[p].GUID
-				x.setMember(c, g, i, true, moved)
+				x.setMember(c, g, i, true, moved, x.askedBy(g, m))
 			}
 		}
 		if out > 0 {
@@ -179,7 +179,7 @@ func (x *multicast) apply(c *Core, s *subnet.Snapshot) {
 		}
 		have := x.group(mgid)
 		if have == nil {
-			if g.MLID = x.choose(c, &g, 0); g.MLID == 0 {
+			if g.MLID = x.choose(c, &g, 0, 0); g.MLID == 0 {
 				if refused = true; !x.refused {
 					c.out.Notices = append(c.out.Notices, Notice{
 						Kind: "group_refused", Warn: true,

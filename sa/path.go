@@ -322,7 +322,8 @@ func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 }
 
 // groupPath answers with the path to a multicast group. The record has the
-// group's values; a source that is named must be a member.
+// group's values; a source that is named must be a member, and the requester
+// itself unless that is trusted.
 func (q *query) groupPath(r *wire.PathRecord) {
 	if !q.table {
 		q.limit = q.recLen
@@ -338,6 +339,8 @@ func (q *query) groupPath(r *wire.PathRecord) {
 		return
 	case src.port < 0:
 		src.port = q.me
+	case !q.trusted && src.port != q.me:
+		return // it would tell who is a member
 	case !slices.ContainsFunc(g.Members, func(m Member) bool { return m.PortGUID == q.s.Ports[src.port].GUID }):
 		return
 	}

@@ -165,6 +165,16 @@ func (x *reports) wake(p *peer) {
 	}
 }
 
+// silence forgets all Reports: this manager is not the master any more.
+func (x *reports) silence() {
+	for _, p := range x.peers {
+		p.queue, p.busy, p.queued = nil, false, false
+	}
+	clear(x.ready)
+	x.ready, x.pause = x.ready[:0], mad.Never
+	x.eng.CancelAll()
+}
+
 // sealed says on which generation of the store the events of a step rest.
 func (x *reports) sealed(gen uint64) {
 	for _, r := range x.fresh {

@@ -68,8 +68,10 @@ func (x *services) load(c *Core, r *store.Record) error {
 		return err
 	}
 	if s.Until != mad.Never {
-		// The store has wall time.
-		s.Until = mad.Time(max(max(int64(s.Until), 0)-c.wall, 0))
+		// The store has wall time. It may have been set back since: nothing lasts
+		// longer than its lease.
+		left := mad.Time(max(max(int64(s.Until), 0)-c.wall, 0))
+		s.Until = min(left, c.now.Add(time.Duration(s.Record.ServiceLease)*time.Second))
 	}
 	x.put(s)
 	return nil

@@ -18,8 +18,10 @@ const (
 	// maxUnread is how many nodes one query may have read; for more it is refused
 	// with NO_RESOURCES: ask switch by switch.
 	maxUnread = 64
-	// maxParked bounds the queries that wait; the next is answered BUSY.
-	maxParked = 256
+	// maxParked bounds the queries that wait, and maxParkedPerPort those of one
+	// port; the next is answered BUSY.
+	maxParked        = 256
+	maxParkedPerPort = 16
 	// waitTime is how long a query waits for its tables.
 	waitTime = 4 * time.Second
 )
@@ -32,6 +34,7 @@ type waiting struct {
 
 type waitingQuery struct {
 	req   Request
+	by    ib.GUID // the requester's port, 0: not known
 	until mad.Time
 }
 
@@ -51,14 +54,24 @@ func (q *query) unreadLanes(node int32) bool {
 }
 
 // park takes a query that Answer could not answer.
-func (x *waiting) park(c *Core, req *Request, m []byte, nodes []ib.GUID) {
-	if len(x.list) >= maxParked {
-		c.reply(req, refuse(nil, m, ib.StatusBusy))
+func (x *waiting) park(c *Core, q *query, m []byte, nodes []ib.GUID) {
+	w := waitingQuery{req: *q.req, until: c.now.Add(waitTime)}
+	if q.me >= 0 {
+		w.by = q.s.Ports[q.me].GUID
+	}
+	mine := 0
+	for i := range x.list {
+		if x.list[i].by == w.by {
+			mine++
+		}
+	}
+	if mine >= maxParkedPerPort || len(x.list) >= maxParked {
+		c.reply(q.req, refuse(nil, m, ib.StatusBusy))
 		return
 	}
-	own := *req
-	own.Data = slices.Clone(req.Data)
-	x.list = append(x.list, waitingQuery{own, c.now.Add(waitTime)})
+	// One MAD: a request that came in segments may have megabytes behind it.
+	w.req.Data = slices.Clone(m)
+	x.list = append(x.list, w)
 	x.read = append(x.read, nodes...)
 }
 
