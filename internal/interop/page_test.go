@@ -117,17 +117,32 @@ func TestPage(t *testing.T) {
 	b := openBrowser(t)
 	dir := t.TempDir()
 	addr := freeAddr(t)
-	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--api", addr, "--socket", socketName(), "--token-file", filepath.Join(dir, "token"))
+	sock := socketName()
+	up := start(t, dir, nil, heddle, "up", "--topo", "fattree,324", "--api", addr, "--socket", sock, "--token-file", filepath.Join(dir, "token"))
 	up.await("SUBNET UP\n", 0, upTime)
 
 	b.do(http.MethodPost, "/url", map[string]string{"url": "http://" + addr + "/"}, nil)
-	for _, want := range []string{"SUBNET UP", "MASTER", "36\nswitches", "324\nhosts", "648\nlinks active", "routes by ftree", "Last full sweep"} {
+	for _, want := range []string{"SUBNET UP", "MASTER", "36\nswitches", "324\nhosts", "648\nlinks active", "routes by ftree", "Last sweep", "1\npartitions settled", "1\ngroups"} {
 		b.awaitText(want, 30*time.Second)
 	}
 	// The drawing must have ink: switches and links in their colours.
 	b.awaitPixels("three colours", `const seen = new Set();
 		for (let i = 0; i < d.length; i += 4) if (d[i + 3]) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
 		return seen.size >= 3`)
+	// The SA's figures follow what hosts ask and what an operator changes.
+	must(t, time.Minute, dir, nil, heddle, "flood", "--port", "ibsim:host-5@"+sock, "--queries", "5000", "--window", "4")
+	conf := filepath.Join(dir, "partitions.conf")
+	if err := os.WriteFile(conf, []byte("Default=0x7fff, ipoib : ALL=full ;\nblue=0x2, ipoib : ALL_CAS=full ;\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, time.Minute, dir, nil, heddle, "ctl", "partitions", "apply", conf, "--api", addr, "--token-file", filepath.Join(dir, "token"))
+	b.awaitText("2\npartitions", 30*time.Second)
+	b.awaitText("2\ngroups", 30*time.Second)
+	var answers float64
+	b.script("return Number(document.getElementById('sa').firstChild.firstChild.textContent.replaceAll(',', ''))", &answers)
+	if answers < 5000 {
+		t.Errorf("the page shows %v SA answers", answers)
+	}
 	// A cable goes: the page follows by itself.
 	fmt.Fprintln(up.In, `link down "host-9"[1]`)
 	b.awaitText("647\nlinks active", 60*time.Second)

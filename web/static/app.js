@@ -39,16 +39,21 @@ async function refresh() {
   $('summary').textContent = `port ${s.port} ${s.port_guid}, LID ${s.lid}, priority ${s.priority}` +
     (s.master ? `; master is ${s.master}` : '');
   $('version').textContent = `Heddle ${s.version}`;
-  counts([
+  counts('counts', [
     ['switches', s.switches], ['hosts', s.cas], ['routers', s.routers || null],
     ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
     ['LIDs', s.lids], ['problems', s.problems, '', s.problems > 0],
     ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
     ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, '', s.smps_timed_out > 0],
-    ['SA answers', s.sa.answered, rate(s.sa.answered)], ['answered BUSY', s.sa.busy || null],
-    ['groups', s.sa.groups, `with ${num(s.sa.group_members)} members`],
+  ]);
+  const p = s.partitions;
+  counts('sa', [
+    ['SA answers', s.sa.answered, rate(s.sa.answered)], ['answered BUSY', s.sa.busy],
+    ['groups', s.sa.groups], ['group members', s.sa.group_members],
     ['services', s.sa.services], ['subscriptions', s.sa.subscriptions],
-    ['partitions', s.partitions.count, carriedOut(s.partitions), s.partitions.pending_ports > 0],
+    ['partitions', p.count, p.settled ? 'settled' : 'changing'],
+    ['ports pending', p.pending_ports, '', p.pending_ports > 0],
+    ['P_Keys freed', p.quarantined || null],
   ]);
   sweep(s);
   if (s.generation !== drawn) {
@@ -58,19 +63,13 @@ async function refresh() {
   }
 }
 
-function carriedOut(p) {
-  if (p.pending_ports > 0) return `${num(p.pending_ports)} ports pending`;
-  if (!p.settled) return 'not yet settled';
-  return p.quarantined > 0 ? `settled, ${num(p.quarantined)} P_Keys freed` : 'settled';
-}
-
 function badge(id, text, kind) {
   $(id).textContent = text;
   $(id).className = `badge ${kind}`;
 }
 
-function counts(rows) {
-  $('counts').replaceChildren(...rows.filter(r => r[1] !== null).map(([name, n, more, bad]) => {
+function counts(id, rows) {
+  $(id).replaceChildren(...rows.filter(r => r[1] !== null).map(([name, n, more, bad]) => {
     const d = document.createElement('div');
     if (bad) d.className = 'bad';
     const b = document.createElement('b'), t = document.createElement('span');
@@ -98,7 +97,7 @@ function sweep(s) {
     return row;
   }));
   const l = s.last_sweep;
-  $('transition').textContent = l.seconds ? `${seconds(l.seconds)} in all; ${num(l.lft_blocks_sent)} LFT blocks sent; ${l.transition || 'no change of routes'}` : 'none yet';
+  $('transition').textContent = l.seconds ? `${seconds(l.seconds)} in all, ${l.region ? 'a region' : 'everything'} read; ${num(l.lft_blocks_sent)} LFT blocks sent; ${l.transition || 'no change of routes'}` : 'none yet';
   $('engine').textContent = s.engine ? `routes by ${s.engine}` + (s.engine_reason ? `; ${s.engine_reason}` : '') : '';
 }
 
