@@ -19,10 +19,10 @@ let asked = null; // when, and how many SA requests had been answered then
 // rate is how many SA requests were answered each second since the last look.
 function rate(answered) {
   const now = performance.now(), last = asked;
-  if (last && now - last.at < 1000) return last.text;
+  if (last && now - last.at < 1000) return last.rate;
   const n = last && answered >= last.answered ? (answered - last.answered) * 1000 / (now - last.at) : 0;
-  asked = { at: now, answered, text: n >= 0.5 ? `${num(Math.round(n))}/s` : '' };
-  return asked.text;
+  asked = { at: now, answered, rate: Math.round(n) };
+  return asked.rate;
 }
 
 async function refresh() {
@@ -48,10 +48,10 @@ async function refresh() {
   ]);
   const p = s.partitions;
   counts('sa', [
-    ['SA answers', s.sa.answered, rate(s.sa.answered)], ['answered BUSY', s.sa.busy],
+    ['SA answers', s.sa.answered], ['a second', rate(s.sa.answered)], ['answered BUSY', s.sa.busy],
     ['groups', s.sa.groups], ['group members', s.sa.group_members],
     ['services', s.sa.services], ['subscriptions', s.sa.subscriptions],
-    ['partitions', p.count, p.settled ? 'settled' : 'changing'],
+    ['partitions', p.count, p.settled ? '' : 'changing'],
     ['ports pending', p.pending_ports, '', p.pending_ports > 0],
     ['P_Keys freed', p.quarantined || null],
   ]);
