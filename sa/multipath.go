@@ -57,7 +57,7 @@ func multiPaths(q *query) {
 			mask |= c.path
 		}
 	}
-	q.mask = mask
+	q.mask, q.budget = mask, maxPairs
 	if !q.checkPath(&r) {
 		return
 	}

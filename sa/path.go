@@ -40,6 +40,7 @@ func pathRecords(q *query) {
 		return
 	}
 	paths := maxPaths
+	q.budget = maxPairs
 	switch {
 	case !q.table: // NumbPath is 1 then, whatever it says
 		paths, q.limit = 1, q.recLen
@@ -143,24 +144,22 @@ func (q *query) router(r *wire.PathRecord) (e end, ok bool) {
 	return e, q.status == 0
 }
 
-// pairs adds the records of all pairs of ends, up to paths each.
+// pairs adds the records of all pairs of ends, up to paths each. A query for
+// more pairs than may be is refused before any work is done for it.
 func (q *query) pairs(r *wire.PathRecord, src, dst end, paths int) {
-	s := q.s
 	if src.port >= 0 && dst.port >= 0 {
 		q.pair(r, src, dst, paths)
 		return
 	}
-	all := func(e end) []int32 {
-		if e.port < 0 {
-			return s.EndPortPort
-		}
-		return []int32{e.port}
+	srcs, dsts := q.candidates(r, src), q.candidates(r, dst)
+	whole := q.table && !q.req.SingleMAD
+	if !whole {
+		q.budget = maxPairs / 16 // one path is soon found, if there is any
+	} else if q.mostPairs(srcs, paths)*q.mostPairs(dsts, paths) > q.budget {
+		q.status = statusNoResources
+		return
 	}
-	dsts := all(dst)
-	for _, a := range all(src) {
-		if !q.sees(a) {
-			continue
-		}
+	for _, a := range srcs {
 		x, y := src, dst
 		x.port = a
 		for _, b := range dsts {
@@ -173,10 +172,51 @@ func (q *query) pairs(r *wire.PathRecord, src, dst end, paths int) {
 	}
 }
 
+// candidates are the ports that one side of a path can be: the one that is
+// named, or all that the requester sees and that have the P_Key asked for.
+func (q *query) candidates(r *wire.PathRecord, e end) []int32 {
+	if e.port >= 0 {
+		return []int32{e.port}
+	}
+	list := make([]int32, 0, len(q.s.EndPortPort))
+	keyed := q.has(wire.PathCompPKey) && !q.raw(r)
+	for _, i := range q.s.EndPortPort {
+		if q.sees(i) && (!keyed || q.s.HasPKey(i, r.PKey)) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// mostPairs is how many LIDs of these ports a query goes through that wants so
+// many paths for each pair of ports.
+func (q *query) mostPairs(ports []int32, paths int) (n int) {
+	if paths < maxPaths {
+		return len(ports) // it may be more: spend will tell
+	}
+	for _, i := range ports {
+		n += 1 << q.s.Ports[i].LMC
+	}
+	return n
+}
+
+// spend takes one pair from those that a query may look at; with the last one
+// it ends, and if records may be missing it is refused.
+func (q *query) spend() {
+	if q.budget--; q.budget >= 0 {
+		return
+	}
+	q.full = true
+	if q.n == 0 || q.table && !q.req.SingleMAD {
+		q.status = statusNoResources
+	}
+}
+
 // pair adds up to paths records between two ports.
 func (q *query) pair(r *wire.PathRecord, src, dst end, paths int) (found int) {
 	w := q.way(r, src, dst)
 	if w.impossible {
+		q.spend()
 		return 0
 	}
 	var out wire.PathRecord
@@ -184,6 +224,7 @@ func (q *query) pair(r *wire.PathRecord, src, dst end, paths int) (found int) {
 		if found == paths || q.full {
 			return found
 		}
+		q.spend()
 		if !w.record(q, r, &out) {
 			continue
 		}

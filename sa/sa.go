@@ -41,6 +41,9 @@ const (
 	singleData = 168
 	// maxData bounds the answer to one query.
 	maxData = 128 << 20
+	// maxPairs bounds the pairs of LIDs that one query looks at, whether it finds
+	// a path between them or not: as many as there are paths in maxData.
+	maxPairs = maxData / wire.PathRecordLen
 )
 
 // Status codes of the class (IBA §15.2.1).
@@ -104,6 +107,7 @@ type query struct {
 	n      int       // records found
 	limit  int       // bytes of records that fit
 	full   bool      // no more records are wanted
+	budget int       // pairs of LIDs that a path query may still look at
 	unread []ib.GUID // nodes whose lane tables the answer needs
 	status ib.Status
 }
