@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"heddle/flood"
 )
 
 // portKinds begin the names of ports.
@@ -17,12 +19,13 @@ var flagValues = map[string][]string{
 	"mif":          portKinds,
 	"part-enforce": {"both", "in", "out", "off"},
 	"port":         portKinds,
+	"query":        flood.Queries(),
 	"sif":          portKinds,
 	"transition":   {"auto", "discard", "static", "static2003"},
 }
 
 // flagDirs are the flags that take a directory.
-var flagDirs = []string{"state", "dump"}
+var flagDirs = []string{"state", "dump", "out"}
 
 // completeFlags tells the shell what the flags of c take. Other flags take
 // files, which is what shells complete by themselves.

@@ -53,6 +53,7 @@ GUID, GID or node description.`,
 
 func ctlPartitions() *cobra.Command {
 	c := ctlCommand("partitions", "Partitions and how far they are carried out", http.MethodGet, "/v1/partitions", printPartitions)
+	c.Args = subcommandOnly
 	c.Long = `Shows the partitions in force, how many ports have each P_Key in their table,
 and whether all ports have acknowledged theirs.`
 	var o ctlOptions

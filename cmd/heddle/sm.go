@@ -93,7 +93,7 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.dampQuiet, "damp-quiet", time.Minute, "`TIME` that a link held down must be quiet before it is let back in")
 	fs.DurationVar(&f.repath, "repath-time", 30*time.Second, "`TIME` that hosts are given to use a new service level, where a change of tables needs it")
 	f.logging(fs)
-	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys); default: nothing is kept")
+	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys, partitions, multicast groups, services, subscriptions, alias GUIDs); default: nothing is kept")
 	fs.StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to, when the subnet is up and when routes change")
 	fs.StringVar(&f.api, "api", defaultAPI, "`ADDR` of the API and the page; empty for none")
 	fs.StringVar(&f.apiSocket, "api-socket", "", "Unix socket `PATH` for the API, for its owner alone; may write without a token")
@@ -205,9 +205,6 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	return c, f.admin.check()
 }
 
-// stateFile is the store in the directory of --state.
-const stateFile = "heddle.db"
-
 // openStore opens what survives a restart; without a directory it lives in
 // memory.
 func (f *smFlags) openStore() (store.Store, error) {
@@ -217,7 +214,7 @@ func (f *smFlags) openStore() (store.Store, error) {
 	if err := os.MkdirAll(f.state, 0o700); err != nil {
 		return nil, fmt.Errorf("--state: %w", err)
 	}
-	return store.Open(filepath.Join(f.state, stateFile))
+	return store.Open(filepath.Join(f.state, store.FileName))
 }
 
 // peekStore is the state in memory as a plan reads it: nothing is made, kept
@@ -227,7 +224,7 @@ func (f *smFlags) peekStore() (store.Store, error) {
 	if f.state == "" {
 		return m, nil
 	}
-	path := filepath.Join(f.state, stateFile)
+	path := filepath.Join(f.state, store.FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
@@ -254,7 +251,9 @@ With --once it then lets go of the subnet, leaving all as it is, and exits.
 It exits with 1 if the subnet was not brought up, and with 3 if another manager
 is master.
 
-SIGINT or SIGTERM end it; the subnet stays as it is.`,
+SIGHUP has the files of --partitions, --qos-policy and --prefix-routes read
+again; with an error in one of them nothing changes. SIGINT or SIGTERM end it;
+the subnet stays as it is.`,
 		Example: `  heddle sm --port umad:mlx5_0/1 --state /var/lib/heddle
   heddle sm --port ibsim:Spine0@my-fabric --once`,
 		Args: noArgs,

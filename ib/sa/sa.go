@@ -57,7 +57,7 @@ const (
 	SegmentHeader = 20 // SA header that each segment repeats and PayloadLength counts
 )
 
-// RMPP types (IBA §13.6.2).
+// RMPP types (IBA §13.6.2). The status codes are in package mad.
 const (
 	RMPPNone  uint8 = 0
 	RMPPData  uint8 = 1
@@ -77,22 +77,6 @@ const (
 const (
 	RMPPVersion = 1
 	NoRRespTime = 0x1F
-)
-
-// RMPP status codes (IBA §13.6.2.1).
-const (
-	RMPPStatusOK          uint8 = 0
-	RMPPStatusResX        uint8 = 1   // STOP: resources exhausted
-	RMPPStatusT2L         uint8 = 118 // total time too long
-	RMPPStatusBadLen      uint8 = 119 // inconsistent last flag and payload length
-	RMPPStatusBadSeg      uint8 = 120 // inconsistent first flag and segment number
-	RMPPStatusBadType     uint8 = 121
-	RMPPStatusW2S         uint8 = 122 // new window last too small
-	RMPPStatusS2B         uint8 = 123 // segment number too big
-	RMPPStatusIllegal     uint8 = 124
-	RMPPStatusUnsupported uint8 = 125 // version
-	RMPPStatusTMR         uint8 = 126 // too many retries
-	RMPPStatusUnspecified uint8 = 127
 )
 
 // Bits of ClassPortInfo.CapabilityMask of this class.
