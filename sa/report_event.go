@@ -1,6 +1,8 @@
 package sa
 
 import (
+	"slices"
+
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
@@ -11,6 +13,11 @@ import (
 // maxPathReports is how many changed paths a subscriber is told of one by one;
 // if there are more, it is told that all paths from its port may have changed.
 const maxPathReports = 32
+
+// maxPathChanges bounds the changed paths of a switch that are looked at for
+// each subscriber behind it. Where there are more its subscribers are told
+// likewise, whether those are theirs or not.
+const maxPathChanges = 1024
 
 // emit sends a notice to who has subscribed to it and may hear of it. port is
 // where the subscriber is, an index in the Ports of the present snapshot. A
@@ -153,7 +160,7 @@ func (x *informs) pathEvents(c *Core, old, now *subnet.Snapshot) {
 	if old.Tables == now.Tables && old.Graph == now.Graph || old.Tables == nil || now.Tables == nil || old.Graph == nil || now.Graph == nil {
 		return
 	}
-	var diff *route.PathDiff
+	var diff *pathChanges
 	done := map[int32]bool{} // subscribers' ports
 	for _, s := range x.all.list {
 		if s.Info.IsGeneric != 1 || s.Info.TrapNumber != smp.TrapUnPath && s.Info.TrapNumber != smp.TrapRePath {
@@ -165,32 +172,84 @@ func (x *informs) pathEvents(c *Core, old, now *subnet.Snapshot) {
 		}
 		done[p.port] = true
 		if diff == nil {
-			diff = route.DiffPaths(route.Solution{Graph: old.Graph, Tables: old.Tables}, route.Solution{Graph: now.Graph, Tables: now.Tables}, nil, 1)
+			diff = newPathChanges(old, now)
 		}
 		x.pathsFrom(c, old, now, diff, p.port)
 	}
 }
 
+// maxPathWork bounds the work of comparing all paths, in LIDs with another entry
+// × switches: some 30 ns each, in a step for which joins wait. Where more has
+// changed everybody is told that all paths may have.
+const maxPathWork = 4 << 20
+
+// rerouted reports whether so much has changed that it is not compared.
+func rerouted(old, now *route.Tables) bool {
+	var differs [int(ib.LIDMaxUnicast) + 1]bool
+	n := 0
+	for s := range min(len(old.LFT), len(now.LFT)) {
+		a, b := old.LFT[s], now.LFT[s]
+		if len(a) > 0 && len(b) > 0 && &a[0] == &b[0] {
+			continue
+		}
+		for l := range min(len(a), len(b), len(differs)) {
+			if a[l] != b[l] && !differs[l] {
+				if differs[l], n = true, n+1; n*len(now.LFT) > maxPathWork {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// pathChanges are the changed paths between two states.
+type pathChanges struct {
+	all     bool           // of everybody; then there is no more
+	sources []int32        // end ports, ascending, all of whose paths may have changed
+	from    [][]pathChange // by source switch, ascending LID; more than maxPathChanges: cut
+}
+
+type pathChange struct {
+	lid  ib.LID
+	kind route.PathKind
+}
+
+func newPathChanges(old, now *subnet.Snapshot) *pathChanges {
+	if rerouted(old.Tables, now.Tables) {
+		return &pathChanges{all: true}
+	}
+	d := route.DiffPaths(route.Solution{Graph: old.Graph, Tables: old.Tables}, route.Solution{Graph: now.Graph, Tables: now.Tables}, nil, 1)
+	x := &pathChanges{sources: d.Sources, from: make([][]pathChange, len(now.Graph.Switches))}
+	for _, l := range d.LIDs() {
+		d.To(l, func(from, to int32, k route.PathKind) {
+			for sw := from; sw < to; sw++ {
+				if len(x.from[sw]) <= maxPathChanges {
+					x.from[sw] = append(x.from[sw], pathChange{l, k})
+				}
+			}
+		})
+	}
+	return x
+}
+
 // pathsFrom tells the subscribers at one port of its paths.
-func (x *informs) pathsFrom(c *Core, old, now *subnet.Snapshot, diff *route.PathDiff, port int32) {
+func (x *informs) pathsFrom(c *Core, old, now *subnet.Snapshot, diff *pathChanges, port int32) {
 	src := now.Ports[port].EndPort
 	sgid := now.GID(port)
-	all := false
-	for _, e := range diff.Sources {
-		all = all || e == src
-	}
+	_, all := slices.BinarySearch(diff.sources, src)
+	all = all || diff.all
 	type change struct {
 		lid  ib.LID
 		dgid ib.GID
 		lost bool
 	}
 	var list []change
-	if sw := now.Graph.EndPorts[src].Switch; sw >= 0 {
-		for _, l := range diff.LIDs() {
-			k := diff.Kind(sw, l)
-			if k == 0 || all {
-				continue
-			}
+	if sw := now.Graph.EndPorts[src].Switch; sw >= 0 && !all {
+		changes := diff.from[sw]
+		all = len(changes) > maxPathChanges
+		for i := 0; i < len(changes) && !all; i++ {
+			l, k := changes[i].lid, changes[i].kind
 			was, is := old.PortByLID(l), now.PortByLID(l)
 			if is == port || was < 0 || is < 0 && now.PortByPortGUID(old.Ports[was].GUID) < 0 || is >= 0 && old.PortByPortGUID(now.Ports[is].GUID) < 0 {
 				continue // itself, or a port that came or went
