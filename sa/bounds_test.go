@@ -3,6 +3,8 @@ package sa_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"testing"
 	"time"
 
@@ -301,6 +303,73 @@ func TestAliasInGroupOfTheSameBatch(t *testing.T) {
 	if len(r.replies) != 2 || status(r.replies[0].Data) != 0 || status(r.replies[1].Data) != 0x0700 {
 		for _, x := range r.replies {
 			t.Errorf("status %v", status(x.Data))
+		}
+	}
+}
+
+// TestHostileHost: whatever one host asks for, again and again and always
+// something else, what is kept for it stays within bounds, and others are
+// served as before; a million requests in make test-long.
+func TestHostileHost(t *testing.T) {
+	s := up(4)
+	for i := range s.Ports {
+		s.Ports[i].Info.GUIDCap = 255
+	}
+	s.Nodes[0].Switch.MulticastFDBCap = 16383
+	w := newWorld(t, sa.Config{}, s)
+	rounds := 20_000 / 50
+	if os.Getenv("HEDDLE_LONG") != "" {
+		rounds = 1_000_000 / 50
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	var most, half int
+	for i := range rounds {
+		var list []sa.Request
+		for k := range 50 {
+			n := i*50 + k
+			var q []byte
+			switch rng.IntN(7) {
+			case 0, 1:
+				r := joining(gid(fmt.Sprintf("ff12:a01c::%x:%x", n>>16, n&0xFFFF)), ib.LID(2+rng.IntN(4)), uint8(1+rng.IntN(15)))
+				q = ask(ib.MethodSet, wire.AttrMCMemberRecord, maskCreate, &r)
+			case 2:
+				r := joining(ib.GID{}, 2, wire.JoinFull)
+				q = ask(ib.MethodSet, wire.AttrMCMemberRecord, maskCreate, &r)
+			case 3:
+				r := joining(gid(fmt.Sprintf("ff12:a01c::%x:%x", rng.IntN(n>>16+1), rng.IntN(1<<16))), 2, uint8(1+rng.IntN(15)))
+				q = ask(ib.MethodDelete, wire.AttrMCMemberRecord, maskJoin, &r)
+			case 4:
+				q = set(wire.AttrServiceRecord, compRID|wire.ServiceCompServiceLease, serviceOf(uint64(n), 1, "s"))
+			case 5:
+				q = inform(trapNumber(0x8000 | uint16(n)))
+			case 6:
+				r := wire.GUIDInfoRecord{LID: 2, Block: uint8(rng.IntN(32))}
+				r.GUIDInfo[3] = ib.GUID(n)
+				q = set(wire.AttrGUIDInfoRecord, wire.GUIDInfoCompLID|wire.GUIDInfoCompBlock|wire.GUIDInfoCompGUID0<<3, &r)
+			}
+			list = append(list, sa.Request{From: mad.Addr{LID: 2, QP: 1 + uint32(rng.IntN(2))*uint32(n)}, Data: q})
+		}
+		w.replies, w.notices = nil, nil
+		w.step(sa.Requests{List: list})
+		if i == rounds/2 {
+			half = w.core.Kept() + len(w.view.Groups)
+		}
+		most = max(most, w.core.Kept()+len(w.view.Groups))
+	}
+	t.Logf("%d things are kept, %d half way; %d groups, %d services, %d subscriptions, %d records", most, half, len(w.view.Groups),
+		len(w.view.Services), len(w.view.Subs), len(w.records(store.TableGroups, store.TableMembers, store.TableServices, store.TableSubscriptions, store.TableAliases)))
+	if most > 40_000 {
+		t.Errorf("%d things are kept for one host", most)
+	}
+	for lid := ib.LID(3); lid <= 5; lid++ {
+		r := joining(gid("ff12:a01c:1::"+fmt.Sprint(lid)), lid, wire.JoinFull)
+		r.SL = 5 // agrees with no group of the other's
+		w.must(lid, maskCreate, r)
+		if st := status(w.ask(lid, set(wire.AttrServiceRecord, compRID, serviceOf(1<<40, int(lid)-1, "s")))[0]); st != 0 {
+			t.Errorf("LID %d registers a service: %v", lid, st)
+		}
+		if st := status(w.ask(lid, inform(trapNumber(66)))[0]); st != 0 {
+			t.Errorf("LID %d subscribes: %v", lid, st)
 		}
 	}
 }
