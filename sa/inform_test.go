@@ -359,3 +359,25 @@ func TestDropAway(t *testing.T) {
 		t.Errorf("%d subscriptions, %d stored, %d peers; want 1", len(r.view.Subs), len(r.stored), r.core.Reports().Peers)
 	}
 }
+
+// TestForgedTraps: nobody speaks for another port, or for the manager.
+func TestForgedTraps(t *testing.T) {
+	r := newRig(t, snapshot(3, 0), sa.Config{})
+	r.want(2, inform(nil), 0)
+	for _, n := range []smp.Notice{
+		smp.NewTrap(smp.TrapPortStateChange, smp.ProducerSwitch, 1, smp.DetailLID{LID: 1}),
+		smp.NewTrap(144, smp.ProducerCA, 4, nil),
+		smp.NewTrap(smp.TrapGIDOutOfService, smp.ProducerClassManager, 3, smp.DetailGID{GID: gidOf(1)}),
+		smp.NewTrap(67, smp.ProducerCA, 3, smp.DetailGID{GID: gidOf(1)}),
+		smp.NewTrap(144, smp.ProducerClassManager, 3, nil),
+	} {
+		r.trap(3, n)
+		if got := r.reports(); len(got) != 0 {
+			t.Errorf("a trap %d of LID %d in the name of LID %d was forwarded", n.TrapNumber, 3, n.IssuerLID)
+		}
+	}
+	r.trap(3, smp.NewTrap(144, smp.ProducerCA, 3, nil))
+	if got := r.reports(); len(got) != 1 {
+		t.Errorf("%d Reports of a trap of its own", len(got))
+	}
+}

@@ -77,18 +77,24 @@ func matchesNotice(s *Subscription, n *wire.Notice) bool {
 }
 
 // trap forwards a trap that the subnet manager took. One whose issuer is not
-// known, not even by the LID it came from, goes nowhere.
+// known, not even by the LID it came from, goes nowhere; nor does one in the
+// name of another port, or of what only a manager can know: any host could have
+// others believe that ports and groups are gone.
 func (x *informs) trap(c *Core, t *Trap) {
 	s := c.snap
 	if !serves(s) || len(x.all.list) == 0 {
 		return
 	}
 	n := wire.Notice{Notice: t.Notice}
-	at := s.PortByLID(n.IssuerLID)
-	if at < 0 {
-		if at = s.PortByLID(t.From.LID); at < 0 {
-			return
-		}
+	if n.IsGeneric && (n.Producer == smp.ProducerClassManager || n.TrapNumber >= smp.TrapGIDInService && n.TrapNumber <= smp.TrapRePath) {
+		return
+	}
+	at, from := s.PortByLID(n.IssuerLID), s.PortByLID(t.From.LID)
+	switch {
+	case at < 0 && from < 0, at >= 0 && from >= 0 && at != from:
+		return
+	case at < 0:
+		at = from
 		n.IssuerLID = s.Ports[at].LID
 	}
 	n.IssuerGID = s.GID(at)
