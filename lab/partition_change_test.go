@@ -286,6 +286,40 @@ func TestPartitionStatus(t *testing.T) {
 	}
 }
 
+// TestPartitionsOfAStandby: a standby that is given partitions stores them and
+// writes nothing; when it takes over they are what the ports get.
+func TestPartitionsOfAStandby(t *testing.T) {
+	c, m := bringUp(t, gen(t, "irregular", "16"), sim.Config{}, TrialConfig())
+	m.apply(t, policyOf(t, c, "a=5:H1=full,H2=full;"), 1)
+	b, err := c.Start(c.Fabric.Nodes[host(c, 6)].ID, TrialConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RunUntil(time.Minute, func() bool { return b.State() == subnet.Standby }); err != nil {
+		t.Fatal(err)
+	}
+	b.SetPartitions(policyOf(t, c, "a=5:H1=full,H3=full;"), 2)
+	c.Run(20 * time.Second)
+	if n := lastNotice(b, sm.KindPartitions); n == nil || n.Tag != 2 {
+		t.Errorf("the standby tells %v", n)
+	}
+	if got := b.Status().Partitions; got.Settled || got.Count != 2 {
+		t.Errorf("the standby: %+v", got)
+	}
+	if got := keysAt(c, host(c, 2), 1); !slices.Equal(got, []ib.PKey{0x7FFF, 0x8005}) {
+		t.Errorf("a standby wrote: %v", got)
+	}
+	m.Kill()
+	if err := c.RunUntil(2*time.Minute, func() bool { return b.Up() && b.Status().Partitions.Settled }); err != nil {
+		t.Fatalf("%v: %+v", err, b.Status().Partitions)
+	}
+	for i, want := range map[int][]ib.PKey{1: {0x7FFF, 0x8005}, 2: {0x7FFF}, 3: {0x7FFF, 0x8005}} {
+		if got := keysAt(c, host(c, i), 1); !slices.Equal(got, want) {
+			t.Errorf("host %d holds %v, want %v", i, got, want)
+		}
+	}
+}
+
 // TestPKeyLimits: ports without a table, that cannot be written, or whose table
 // is too small are told of, and hold up nobody else.
 func TestPKeyLimits(t *testing.T) {

@@ -1,0 +1,62 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// openPKeys counts the end ports whose table, or that of the switch port that
+// faces them, is not known to be as it should be.
+func (c *Core) openPKeys(f *fab) (n int) {
+	open := func(p *port) bool { return p.pk == nil || p.pk.life != c.pk.life || p.pk.okGen != c.pk.gen }
+	for _, pi := range f.epPort {
+		p := &f.ports[pi]
+		if open(p) {
+			n++
+			continue
+		}
+		if !p.has(pLinked) {
+			continue
+		}
+		q := f.port(p.peer)
+		guards := f.nodes[q.node].isSwitch() && q.num != 0 && q.pk != nil && (c.enforcing() || enforced(&q.info) != enforcement{})
+		if guards && open(q) {
+			n++
+		}
+	}
+	return n
+}
+
+// partitionStatus tells how far the partitions in force are carried out.
+func (c *Core) partitionStatus() PartitionStatus {
+	k := &c.pk
+	s := PartitionStatus{Count: len(k.grants.Policy().Partitions), Quarantined: sortedKeys(k.freed)}
+	f := c.last // a sweep that goes on does not know everybody yet
+	if f == nil {
+		f = c.f
+	}
+	if c.state != subnet.Master || !c.up || f == nil {
+		return s
+	}
+	// Status is asked for often; who is not settled is looked at again or retried.
+	if k.applying || k.look || k.pass != passDone || k.retry != mad.Never {
+		s.Pending = c.openPKeys(f)
+	}
+	s.Settled = s.Pending == 0 && !k.applying && len(k.queue) == 0
+	return s
+}
+
+// showPKeys brings a copy of the last snapshot up to date with tables that
+// changed.
+func (c *Core) showPKeys(s, old *subnet.Snapshot) {
+	for _, r := range c.pk.shown {
+		i := s.Nodes[c.snapAt[r.Node]].First + int32(r.Port)
+		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
+			s.Ports = slices.Clone(old.Ports)
+		}
+		s.Ports[i].PKeys = c.pKeysOf(c.f.port(r))
+	}
+	c.pk.shown, c.pk.news = c.pk.shown[:0], false
+}
