@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,9 +75,9 @@ type Config struct {
 	// Registry are the settings of what the SA keeps. What the daemon knows by
 	// itself it fills in: SAKey, FirstTID, TransportTimed and RejoinTime.
 	Registry sa.Config
-	// QueuePerRequester is how many SA requests of one LID may wait, and Queue
-	// how many altogether (at most 65,535); 0: 1,024 and 8,192. Changes and
-	// queries wait in different queues. What is more is answered BUSY.
+	// QueuePerRequester is how many SA requests of one port may wait, and Queue
+	// how many altogether (at most 65,535); 0: 1,024 and 8,192. Changes, tables
+	// and other queries wait in different queues. What is more is answered BUSY.
 	QueuePerRequester, Queue int
 	// SingleMAD reports whether the requester of an SA query cannot reassemble
 	// RMPP, so that a table answer is one MAD of whole records; nil: all can.
@@ -85,12 +86,15 @@ type Config struct {
 }
 
 const (
-	smpQueue      = 4096 // packets for the core; the port's own queues bound what is outstanding
-	reportQueue   = 1024 // answers to Reports, and traps, for the SA's loop
-	saQueue       = 8192 // SA requests that wait, if not configured
-	saPerSource   = 1024 // of one LID
-	stopTime      = 5 * time.Second
-	progressEvery = 100 * time.Millisecond
+	smpQueue    = 4096 // packets for the core; the port's own queues bound what is outstanding
+	reportQueue = 1024 // answers to Reports, and traps, for the SA's loop
+	saQueue     = 8192 // SA requests that wait, if not configured
+	saPerSource = 1024 // of one port
+	// maxTableWorkers bounds the memory of tables that are being made, 128 MiB
+	// each at most (sa.Answer).
+	maxTableWorkers = 4
+	stopTime        = 5 * time.Second
+	progressEvery   = 100 * time.Millisecond
 )
 
 // Daemon runs one manager on one port.
@@ -123,6 +127,7 @@ type Daemon struct {
 	sa      saStats
 	// To the workers, and to the SA's loop:
 	queries   *queue
+	tables    *queue // queries that may take long
 	changes   *queue
 	published chan struct{}
 	traps     chan sa.Trap
@@ -162,6 +167,7 @@ func New(cfg Config) *Daemon {
 
 		single:    singleMAD(&cfg),
 		queries:   newQueue(each, total),
+		tables:    newQueue(each, total),
 		changes:   newQueue(each, total),
 		published: make(chan struct{}, 1),
 		traps:     make(chan sa.Trap, reportQueue),
@@ -171,7 +177,9 @@ func New(cfg Config) *Daemon {
 		reads:     newLatest[[]ib.GUID](),
 	}
 	d.options.Store(cfg.SA)
-	d.sa.workers = make([]answerStats, runtime.GOMAXPROCS(0))
+	cores := runtime.GOMAXPROCS(0)
+	d.sa.workers = make([]answerStats, cores)
+	d.sa.tables = make([]answerStats, min(maxTableWorkers, max(1, cores-1)))
 	return d
 }
 
@@ -215,13 +223,17 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 	l.start(records)
 	running.Go(func() { l.run(ctx) })
 	for i := range d.sa.workers {
-		w := worker{d: d, stats: &d.sa.workers[i]}
+		w := worker{d: d, from: d.queries, peers: len(d.sa.workers), most: maxBatch, stats: &d.sa.workers[i]}
+		running.Go(func() { w.run(ctx) })
+	}
+	for i := range d.sa.tables {
+		w := worker{d: d, from: d.tables, peers: len(d.sa.tables), most: 1, stats: &d.sa.tables[i]}
 		running.Go(func() { w.run(ctx) })
 	}
 	return func() {
 		// Whoever floods must not keep the workers here, and whoever waits need
 		// not wait for a time-out of his own.
-		waited := append(d.queries.end(), d.changes.end()...)
+		waited := slices.Concat(d.queries.end(), d.tables.end(), d.changes.end())
 		cancel()
 		running.Wait()
 		for _, q := range waited {

@@ -91,7 +91,7 @@ func (c *saCollector) collect(ch chan<- prometheus.Metric,
 	for _, q := range []struct {
 		q    *queue
 		name string
-	}{{c.d.queries, "queries"}, {c.d.changes, "changes"}} {
+	}{{c.d.queries, "queries"}, {c.d.tables, "tables"}, {c.d.changes, "changes"}} {
 		requests, requesters := q.q.load()
 		gauge(c.waiting, float64(requests), q.name)
 		gauge(c.requesters, float64(requesters), q.name)

@@ -123,7 +123,7 @@ type saStats struct {
 	lostRep   atomic.Uint64 // answers to Reports that found the SA's queue full
 	receiving answerStats
 
-	workers []answerStats
+	workers, tables []answerStats
 
 	// By the SA's loop alone.
 	changing    answerStats
@@ -141,6 +141,9 @@ func (s *saStats) each(f func(*answerStats)) {
 	f(&s.changing)
 	for i := range s.workers {
 		f(&s.workers[i])
+	}
+	for i := range s.tables {
+		f(&s.tables[i])
 	}
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -96,10 +97,13 @@ func (d *Daemon) receiveSA(p *mad.Packet) *mad.Packet {
 	}
 	bump(&d.sa.requests[attrSlot(p.Data)][methodSlotOf[method]])
 	q := d.queries
-	if method == ib.MethodSet || method == ib.MethodDelete {
+	switch {
+	case method == ib.MethodSet, method == ib.MethodDelete:
 		// Straight to the loop that makes changes: what one requester changes
 		// is changed in the order in which it came.
 		q = d.changes
+	case long(p.Data):
+		q = d.tables
 	}
 	if len(p.Data) > maxRequest {
 		p.Data = slices.Clone(p.Data[:maxRequest])
@@ -110,6 +114,20 @@ func (d *Daemon) receiveSA(p *mad.Packet) *mad.Packet {
 		return p
 	}
 	return spare
+}
+
+// long reports whether a query may take as long as thousands of others: a table
+// of which the first component, by which records are found, is not given, or
+// paths of which one end is open.
+func long(m []byte) bool {
+	if len(m) < wire.HeaderLen {
+		return false
+	}
+	mask := wire.CompMask(binary.BigEndian.Uint64(m[48:]))
+	if ib.AttrID(binary.BigEndian.Uint16(m[16:])) == wire.AttrPathRecord {
+		return mask&(wire.PathCompSGID|wire.PathCompSLID) == 0 || mask&(wire.PathCompDGID|wire.PathCompDLID) == 0
+	}
+	return ib.Method(m[3]) == ib.MethodGetTable && mask&1 == 0
 }
 
 // refusals is what a requester is told, and counted under, whose request a
@@ -133,6 +151,9 @@ func (d *Daemon) requester(lid ib.LID) ib.LID {
 // worker answers queries from whatever is published when their turn comes.
 type worker struct {
 	d     *Daemon
+	from  *queue
+	peers int // workers that take from it, this one included
+	most  int // requests it takes at once, up to maxBatch
 	src   sa.Source
 	req   sa.Request
 	reply mad.Packet
@@ -145,7 +166,7 @@ func (w *worker) run(ctx context.Context) {
 	d := w.d
 	n, looked := 0, false
 	for {
-		n = d.queries.take(w.batch[:], w.batch[:n], 2*len(d.sa.workers))
+		n = w.from.take(w.batch[:w.most], w.batch[:n], 2*w.peers)
 		switch {
 		case n > 0:
 			looked = false
@@ -160,7 +181,7 @@ func (w *worker) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-d.queries.bell:
+			case <-w.from.bell:
 			}
 			continue
 		}

@@ -308,9 +308,11 @@ func FuzzServe(f *testing.F) {
 		}
 		answers = 0
 		d.receiveSA(&mad.Packet{Addr: mad.Addr{LID: ib.LID(lid), QP: 1}, Data: data})
-		if d.queries.take(w.batch[:], nil, 1) > 0 {
-			w.serve(&w.batch[0], d.now())
-			d.queries.take(nil, w.batch[:1], 1)
+		for _, q := range []*queue{d.queries, d.tables} {
+			if q.take(w.batch[:], nil, 1) > 0 {
+				w.serve(&w.batch[0], d.now())
+				q.take(nil, w.batch[:1], 1)
+			}
 		}
 		l.change()
 		l.change()

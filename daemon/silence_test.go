@@ -182,3 +182,44 @@ func TestTableThatWaitedFindsNoTransfer(t *testing.T) {
 		t.Errorf("statuses %v", got)
 	}
 }
+
+// TestTablesHoldNobody: while as many hosts as there are cores have tables made
+// that take for ever, who asks for one path gets it.
+func TestTablesHoldNobody(t *testing.T) {
+	snap := bringUp(t, "xgft", "2", "6,8", "1,3")
+	from := lids(snap)
+	forever := make(chan bool)
+	answered := make(chan bool, 1000) // BUSY to those that wait at the end too
+	d, p := newPiped(func(p *mad.Packet) error {
+		if p.Data[26]&wire.RMPPActive != 0 {
+			<-forever // as if it had taken that long to make it
+			return nil
+		}
+		answered <- true
+		return nil
+	}, Config{})
+	d.snap.Store(snap)
+	defer d.administer(nil)()
+	defer close(forever)
+	go d.receive()
+	defer close(p.in)
+	for i := range 3 * len(d.sa.workers) {
+		var m ib.MAD
+		switch i % 3 {
+		case 0:
+			wire.New(&m, ib.MethodGetTable, wire.AttrPathRecord, 0, wire.PathCompDLID)
+			r := wire.PathRecord{DLID: from[i]}
+			r.Put(wire.Data(&m))
+		case 1:
+			wire.New(&m, ib.MethodGetTable, wire.AttrNodeRecord, 0, wire.NodeCompNodeType)
+			wire.Data(&m)[6] = byte(ib.NodeCA)
+		default:
+			wire.New(&m, ib.MethodGetTable, wire.AttrLFTRecord, 0, 0)
+		}
+		p.in <- &mad.Packet{Addr: mad.Addr{LID: from[i], QP: 1}, Data: m[:]}
+	}
+	for range 50 {
+		p.in <- pathQuery(from[40], from[1], 1)
+		inTime(t, "an answer", answered)
+	}
+}
