@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sm"
+	"heddle/store"
 	"heddle/subnet"
 )
 
@@ -222,4 +224,46 @@ func TestTablesHoldNobody(t *testing.T) {
 		p.in <- pathQuery(from[40], from[1], 1)
 		inTime(t, "an answer", answered)
 	}
+}
+
+// TestSlowStore: while the store writes, changes wait up to their bound and are
+// then answered BUSY at once, and queries are answered as ever.
+func TestSlowStore(t *testing.T) {
+	const share, joins = 20, 100
+	snap := bringUp(t, "xgft", "1", "4", "1")
+	from := lids(snap)
+	var busy atomic.Int64
+	var answers atomic.Int64
+	path := make(chan bool, 1)
+	d, _ := newPiped(func(p *mad.Packet) error {
+		switch {
+		case statusOf(p.Data) == ib.StatusBusy:
+			busy.Add(1)
+		case ib.AttrID(p.Data[17]) == wire.AttrPathRecord:
+			path <- true
+		default:
+			answers.Add(1)
+		}
+		return nil
+	}, Config{QueuePerRequester: share})
+	writing, written := make(chan bool, joins), make(chan bool)
+	d.cfg.Store = &watchedStore{Store: d.cfg.Store, applied: func([]store.Op) { writing <- true; <-written }}
+	d.snap.Store(snap)
+	release := sync.OnceFunc(func() { close(written) })
+	defer d.administer(nil)()
+	defer release()
+	d.receiveSA(joinRequest(snap, from[1], 1))
+	inTime(t, "a write", writing) // of the groups of the partitions: the join waits too
+	for n := 1; n < joins; n++ {
+		d.receiveSA(joinRequest(snap, from[1], 1+n))
+	}
+	if n := busy.Load(); n != joins-share {
+		t.Errorf("%d joins were answered BUSY at once, want %d", n, joins-share)
+	}
+	d.receiveSA(pathQuery(from[1], from[2], 1))
+	inTime(t, "a path", path)
+	if n := answers.Load(); n != 0 {
+		t.Errorf("%d joins were answered before they were stored", n)
+	}
+	release()
 }
