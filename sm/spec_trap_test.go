@@ -71,6 +71,33 @@ func TestTrapWhenNotMaster(t *testing.T) {
 	}
 }
 
+// A manager that announces itself while the subnet is handed over to it is
+// answered by the standby that it took for the master; nobody else is.
+func TestTrapOfManagerWhenStandby(t *testing.T) {
+	for _, st := range []subnet.SMState{subnet.NotActive, subnet.Discovering, subnet.Standby} {
+		for _, isSM := range []bool{false, true} {
+			d := inState(t, st)
+			det := smp.DetailChange{LID: 2, OtherLocalChanges: true, ChangeFlags: smp.ChangeSMPriority}
+			if isSM {
+				det.CapabilityMask = ib.CapIsSM
+			}
+			n := smp.NewTrap(smp.TrapLocalChange, smp.ProducerCA, 2, det)
+			var m ib.MAD
+			smp.NewDR(&m, ib.MethodTrap, smp.AttrNotice, 0, 0, []byte{1, 1})
+			n.Put(smp.Data(&m))
+			d.send(&m, mad.Addr{LID: ib.LIDPermissive})
+			d.run(100 * time.Millisecond)
+			want := 0
+			if isSM && st == subnet.Standby {
+				want = 1
+			}
+			if n := d.count(ib.MethodTrapRepress, smp.AttrNotice); n != want {
+				t.Errorf("%v, of a manager %v: %d TrapRepress, want %d", st, isSM, n, want)
+			}
+		}
+	}
+}
+
 // §14.3: what each trap leads to: a sweep of the region (which reads no
 // description again), a light one, or neither.
 func TestTrapReactions(t *testing.T) {

@@ -65,13 +65,18 @@ func (t *trapTable) count(now mad.Time, lid ib.LID, trap uint16, port uint8) uin
 }
 
 // onTrap takes a trap. Only a master answers: to a standby's silence the
-// agent keeps repeating until the master hears it.
+// agent keeps repeating until the master hears it. But a manager that announced
+// itself to us while we handed the subnet over to it has no other master to
+// tell, and OpenSM waits for the answer before it does anything else.
 func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
-	if c.state != subnet.Master || c.cfg.PlanOnly {
+	var n smp.Notice
+	if c.cfg.PlanOnly || n.Decode(smp.Data(m)) != nil {
 		return
 	}
-	var n smp.Notice
-	if n.Decode(smp.Data(m)) != nil {
+	if c.state != subnet.Master {
+		if c.state == subnet.Standby && announces(&n) {
+			c.repress(p, m)
+		}
 		return
 	}
 	c.trapCount++
@@ -134,6 +139,16 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		c.trapNotice(KindTrap, Info, issuer, 0, "trap "+strconv.Itoa(int(n.TrapNumber)))
 		c.lightSoon()
 	}
+}
+
+// announces reports whether a trap is that of a manager about itself.
+func announces(n *smp.Notice) bool {
+	if !n.IsGeneric || n.TrapNumber != smp.TrapLocalChange {
+		return false
+	}
+	var d smp.DetailChange
+	d.Get(&n.DataDetails)
+	return d.CapabilityMask.Has(ib.CapIsSM)
 }
 
 // repress answers with TrapRepress: same transaction and notice, the key of
