@@ -87,6 +87,20 @@ func (k *saClient) answer(method ib.Method, attr ib.AttrID, mask wire.CompMask, 
 	}
 }
 
+// dumpingOpenSM starts OpenSM on the first CA, with the file in which it keeps
+// its SA, and waits until the subnet is up.
+func (b *built) dumpingOpenSM(t *testing.T, sock string) (osm program, dump string) {
+	t.Helper()
+	conf, log := filepath.Join(b.dir, "opensm.conf"), filepath.Join(b.dir, "osm.log")
+	if err := os.WriteFile(conf, []byte("force_log_flush TRUE\nsa_db_dump TRUE\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	osm = start(t, b.dir, []string{"OSM_TMP_DIR=" + b.dir, "OSM_CACHE_DIR=" + b.dir}, heddle,
+		"attach", b.cas[0]+"@"+sock, "--", "opensm", "-F", conf, "-d", "1", "-e", "-f", log, "-D", "0x03")
+	waitFile(t, log, "SUBNET UP")
+	return osm, filepath.Join(b.dir, "opensm-sa.dump")
+}
+
 // TestOpenSMDump: what OpenSM's subnet administrator kept is read from its dump:
 // the same groups under the same MLIDs, members, subscriptions, services and
 // alias GUIDs.
@@ -96,13 +110,7 @@ func TestOpenSMDump(t *testing.T) {
 	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
 	_, env := b.simulate(t)
 	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
-	conf, dump, log := filepath.Join(b.dir, "opensm.conf"), filepath.Join(b.dir, "opensm-sa.dump"), filepath.Join(b.dir, "osm.log")
-	if err := os.WriteFile(conf, []byte("force_log_flush TRUE\nsa_db_dump TRUE\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	osm := start(t, b.dir, []string{"OSM_TMP_DIR=" + b.dir, "OSM_CACHE_DIR=" + b.dir}, heddle,
-		"attach", b.cas[0]+"@"+sock, "--", "opensm", "-F", conf, "-d", "1", "-e", "-f", log, "-D", "0x03")
-	waitFile(t, log, "SUBNET UP")
+	osm, dump := b.dumpingOpenSM(t, sock)
 
 	guid := func(i int) ib.GUID { return b.fab.Nodes[b.fab.Find(b.cas[i])].Ports[1].GUID }
 	gid := func(i int) ib.GID { return ib.MakeGID(ib.DefaultSubnetPrefix, guid(i)) }
@@ -217,13 +225,7 @@ func TestTakeOverOpenSM(t *testing.T) {
 	b := smallTree.build(t)
 	_, env := b.simulate(t)
 	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
-	conf, dump, log := filepath.Join(b.dir, "opensm.conf"), filepath.Join(b.dir, "opensm-sa.dump"), filepath.Join(b.dir, "osm.log")
-	if err := os.WriteFile(conf, []byte("force_log_flush TRUE\nsa_db_dump TRUE\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	osm := start(t, b.dir, []string{"OSM_TMP_DIR=" + b.dir, "OSM_CACHE_DIR=" + b.dir}, heddle,
-		"attach", b.cas[0]+"@"+sock, "--", "opensm", "-F", conf, "-d", "1", "-e", "-f", log, "-D", "0x03")
-	waitFile(t, log, "SUBNET UP")
+	osm, dump := b.dumpingOpenSM(t, sock)
 	guid := func(i int) ib.GUID { return b.fab.Nodes[b.fab.Find(b.cas[i])].Ports[1].GUID }
 	gid := func(i int) ib.GID { return ib.MakeGID(ib.DefaultSubnetPrefix, guid(i)) }
 	lid := ib.LID(b.lidOf(t, sock, b.cas[0]))
