@@ -95,6 +95,32 @@ func (m CapMask2) Has(w CapMask2) bool { return m&w == w }
 // String names the bits that are set.
 func (m CapMask2) String() string { return bitNames(uint64(m), cap2Names[:]) }
 
+// VPortCapMask is VPortInfo.CapabilityMask, the part of CapMask that a virtual
+// port has of its own; bit 0 is the least significant.
+type VPortCapMask uint16
+
+// The bits of VPortCapMask.
+const (
+	VPortCapIsCommunicationManagementSupported VPortCapMask = 1 << 0
+	VPortCapIsSNMPTunnelingSupported           VPortCapMask = 1 << 1
+	VPortCapIsDeviceManagementSupported        VPortCapMask = 1 << 2
+	VPortCapIsVendorClassSupported             VPortCapMask = 1 << 3
+	VPortCapIsBootManagementSupported          VPortCapMask = 1 << 4
+	VPortCapIsSM                               VPortCapMask = 1 << 5
+	VPortCapIsSMDisabled                       VPortCapMask = 1 << 6
+)
+
+var vportCapNames = [16]string{
+	"IsCommunicationManagementSupported", "IsSNMPTunnelingSupported", "IsDeviceManagementSupported",
+	"IsVendorClassSupported", "IsBootManagementSupported", "IsSM", "IsSMdisabled",
+}
+
+// Has reports whether all bits of w are set.
+func (m VPortCapMask) Has(w VPortCapMask) bool { return m&w == w }
+
+// String names the bits that are set.
+func (m VPortCapMask) String() string { return bitNames(uint64(m), vportCapNames[:]) }
+
 func bitNames(v uint64, names []string) string {
 	if v == 0 {
 		return "none"

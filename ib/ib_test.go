@@ -291,6 +291,9 @@ func TestAttrName(t *testing.T) {
 		{ib.ClassDM, 0x02, "Notice"},
 		{ib.ClassSubnLID, 0xFF90, "ExtendedPortInfo"},
 		{ib.ClassSA, 0x99, "attribute 0x0099"},
+		{ib.ClassSubnDR, 0xFFB1, "VPortInfo"},
+		{ib.ClassSA, 0xFFB2, "VNodeRecord"},
+		{ib.ClassPerf, 0xFFB0, "VPortCountersExtended"},
 	} {
 		if got := ib.AttrName(c.class, c.attr); got != c.want {
 			t.Errorf("%v %v: %q, want %q", c.class, c.attr, got, c.want)

@@ -293,7 +293,9 @@ var smpAttrs = map[AttrID]string{
 	0x20: "SMInfo", 0x30: "VendorDiag", 0x31: "LedInfo", 0x32: "CableInfo", 0x33: "PortInfoExtended",
 	0x34: "SwitchPortStateTable", 0x50: "EnhancedQoSArbiterInfo", 0x51: "EnhancedPortVLArbiter",
 	0x52: "EnhancedSLArbiter", 0xFF17: "GeneralInfo", 0xFF18: "ChassisInfo", 0xFF90: "ExtendedPortInfo",
-	0xFF91: "ExtendedNodeInfo", 0xFF92: "ExtendedSwitchInfo", 0xFFD0: "RouterInfo",
+	0xFF91: "ExtendedNodeInfo", 0xFF92: "ExtendedSwitchInfo", 0xFFB0: "VirtualizationInfo", 0xFFB1: "VPortInfo",
+	0xFFB2: "VNodeInfo", 0xFFB3: "VPortState", 0xFFB4: "VNodeDescription", 0xFFB5: "VPortGUIDInfo",
+	0xFFB6: "VPortPartitionTable", 0xFFD0: "RouterInfo",
 }
 
 var saAttrs = map[AttrID]string{
@@ -304,7 +306,8 @@ var saAttrs = map[AttrID]string{
 	0x31: "ServiceRecord", 0x33: "P_KeyTableRecord", 0x35: "PathRecord", 0x36: "VLArbitrationTableRecord",
 	0x38: "MCMemberRecord", 0x39: "TraceRecord", 0x3A: "MultiPathRecord", 0x3B: "ServiceAssociationRecord",
 	0x3C: "HierarchyInfoRecord", 0x3D: "CableInfoRecord", 0x3E: "PortInfoExtendedRecord",
-	0xF3: "InformInfoRecord",
+	0xF3: "InformInfoRecord", 0xFFB0: "VirtualizationInfoRecord", 0xFFB1: "VPortInfoRecord", 0xFFB2: "VNodeRecord",
+	0xFFB5: "VPortGUIDInfoRecord", 0xFFB6: "VPortPartitionTableRecord",
 }
 
 var pmAttrs = map[AttrID]string{
@@ -315,7 +318,7 @@ var pmAttrs = map[AttrID]string{
 	0x1E: "PortSamplesResultExtended", 0x1F: "PortExtendedSpeedsCounters", 0x30: "SwPortVLCongestion",
 	0x31: "PortRcvConCtrl", 0x32: "PortSLRcvFECN", 0x33: "PortSLRcvBECN", 0x34: "PortXmitConCtrl",
 	0x35: "PortVLXmitTimeCong", 0x36: "PortXmitDataSL", 0x37: "PortRcvDataSL",
-	0x38: "PortXmitDataSLExt", 0x39: "PortRcvDataSLExt",
+	0x38: "PortXmitDataSLExt", 0x39: "PortRcvDataSLExt", 0xFFB0: "VPortCountersExtended",
 }
 
 var ccAttrs = map[AttrID]string{

@@ -147,14 +147,8 @@ func (s *Subnet) smaSwitchPortStateTable(r *smaRequest) ib.Status {
 }
 
 // hasExtendedPortInfo reports whether a vendor's devices have attribute
-// 0xFF90: Mellanox's OUIs, and nodes of which the netlist says no vendor.
-func hasExtendedPortInfo(vendor uint32) bool {
-	switch vendor & 0xFFFFFF {
-	case 0, 0x0002C9, 0x00C903, 0x506B4B, 0x248A07, 0x7CFE90, 0xB8599F:
-		return true
-	}
-	return false
-}
+// 0xFF90: NVIDIA's, and nodes of which the netlist says no vendor.
+func hasExtendedPortInfo(vendor uint32) bool { return vendor&0xFFFFFF == 0 || smp.IsNVIDIA(vendor) }
 
 // smaExtendedPortInfo is NVIDIA's attribute that says FDR10.
 func (s *Subnet) smaExtendedPortInfo(r *smaRequest) ib.Status {

@@ -162,3 +162,13 @@ func (p *PortXmitDiscardDetails) AppendBinary(b []byte) ([]byte, error) {
 	p.Put(tail)
 	return b, nil
 }
+
+// UnmarshalBinary is Decode.
+func (p *VPortCountersExtended) UnmarshalBinary(b []byte) error { return p.Decode(b) }
+
+// AppendBinary appends the VPortCountersExtendedLen bytes that Put writes.
+func (p *VPortCountersExtended) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VPortCountersExtendedLen)
+	p.Put(tail)
+	return b, nil
+}

@@ -32,6 +32,7 @@ func TestLaws(t *testing.T) {
 	wiretest.Laws[PortVLCounters32](t, wiretest.Attr{Name: "PortVLCounters32", Len: 68, Also: area, Bits: 24 + 512})
 	wiretest.Laws[PortVLXmitTimeCong](t, wiretest.Attr{Name: "PortVLXmitTimeCong", Len: 64, Also: area, Bits: 24 + 480})
 	wiretest.Laws[PortVLXmitFlowCtlUpdateErrors](t, wiretest.Attr{Name: "PortVLXmitFlowCtlUpdateErrors", Len: 8, Also: area, Bits: 24 + 32})
+	wiretest.Laws[VPortCountersExtended](t, wiretest.Attr{Name: "VPortCountersExtended", Len: 80, Also: area, Bits: 8 + 16 + 16 + 9*64})
 	wiretest.Laws[PortExtendedSpeedsCounters](t, wiretest.Attr{
 		Name: "PortExtendedSpeedsCounters", Len: 152, Also: area,
 		Bits: 8 + 64 + 32 + 12*16 + 24*32 + 96,
@@ -57,6 +58,8 @@ func FuzzPortVLXmitTimeCong(f *testing.F)     { wiretest.Fuzz[PortVLXmitTimeCong
 func FuzzPortVLXmitFlowCtlUpdateErrors(f *testing.F) {
 	wiretest.Fuzz[PortVLXmitFlowCtlUpdateErrors](f, 8, 192)
 }
+
+func FuzzVPortCountersExtended(f *testing.F) { wiretest.Fuzz[VPortCountersExtended](f, 80, 192) }
 
 func FuzzPortExtendedSpeedsCounters(f *testing.F) {
 	wiretest.Fuzz[PortExtendedSpeedsCounters](f, 152, 192)

@@ -38,6 +38,7 @@ const (
 	AttrPortVLXmitTimeCong            ib.AttrID = 0x0035
 	AttrPortXmitDataSL                ib.AttrID = 0x0036
 	AttrPortRcvDataSL                 ib.AttrID = 0x0037
+	AttrVPortCountersExtended         ib.AttrID = 0xFFB0 // proposed
 )
 
 // ClassVersion of performance management.
@@ -70,6 +71,7 @@ const (
 const (
 	Cap2PMKey            uint32 = 1 << 0
 	Cap2ExtendedCounters uint32 = 1 << 1 // second group of PortCountersExtended
+	Cap2Virtualization   uint32 = 1 << 2 // VPortCountersExtended; proposed bit
 )
 
 // ClassPortInfo is the attribute of that name, the same in every class.

@@ -202,3 +202,53 @@ func (r *VLArbRecord) AppendBinary(b []byte) ([]byte, error) {
 	r.Put(tail)
 	return b, nil
 }
+
+// UnmarshalBinary is Decode.
+func (r *VNodeRecord) UnmarshalBinary(b []byte) error { return r.Decode(b) }
+
+// AppendBinary appends the VNodeRecordLen bytes that Put writes.
+func (r *VNodeRecord) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VNodeRecordLen)
+	r.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (r *VPortGUIDInfoRecord) UnmarshalBinary(b []byte) error { return r.Decode(b) }
+
+// AppendBinary appends the VPortGUIDInfoRecordLen bytes that Put writes.
+func (r *VPortGUIDInfoRecord) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VPortGUIDInfoRecordLen)
+	r.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (r *VPortInfoRecord) UnmarshalBinary(b []byte) error { return r.Decode(b) }
+
+// AppendBinary appends the VPortInfoRecordLen bytes that Put writes.
+func (r *VPortInfoRecord) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VPortInfoRecordLen)
+	r.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (r *VPortPartitionTableRecord) UnmarshalBinary(b []byte) error { return r.Decode(b) }
+
+// AppendBinary appends the VPortPartitionTableRecordLen bytes that Put writes.
+func (r *VPortPartitionTableRecord) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VPortPartitionTableRecordLen)
+	r.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (r *VirtualizationInfoRecord) UnmarshalBinary(b []byte) error { return r.Decode(b) }
+
+// AppendBinary appends the VirtualizationInfoRecordLen bytes that Put writes.
+func (r *VirtualizationInfoRecord) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VirtualizationInfoRecordLen)
+	r.Put(tail)
+	return b, nil
+}

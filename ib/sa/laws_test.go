@@ -34,6 +34,11 @@ func TestLaws(t *testing.T) {
 	wiretest.Laws[MFTRecord](t, wiretest.Attr{Name: "MFTRecord", Len: 72, Also: also(), Bits: 29 + 512})
 	wiretest.Laws[GUIDInfoRecord](t, wiretest.Attr{Name: "GUIDInfoRecord", Len: 72, Also: also(), Bits: 24 + 512})
 	wiretest.Laws[PortInfoExtendedRecord](t, wiretest.Attr{Name: "PortInfoExtendedRecord", Len: 72, Also: also(68), Bits: 32 + 176})
+	wiretest.Laws[VirtualizationInfoRecord](t, wiretest.Attr{Name: "VirtualizationInfoRecord", Len: 72, Also: also(), Bits: 48 + 51})
+	wiretest.Laws[VPortInfoRecord](t, wiretest.Attr{Name: "VPortInfoRecord", Len: 72, Also: also(), Bits: 48 + 246})
+	wiretest.Laws[VNodeRecord](t, wiretest.Attr{Name: "VNodeRecord", Len: 136, Also: also(), Bits: 48 + 224 + 512})
+	wiretest.Laws[VPortGUIDInfoRecord](t, wiretest.Attr{Name: "VPortGUIDInfoRecord", Len: 72, Also: also(), Bits: 48 + 512})
+	wiretest.Laws[VPortPartitionTableRecord](t, wiretest.Attr{Name: "VPortPartitionTableRecord", Len: 72, Also: also(), Bits: 48 + 512})
 	wiretest.Laws[TraceRecord](t, wiretest.Attr{Name: "TraceRecord", Len: 48, Also: also(46), Bits: 46*8 - 8})
 }
 
@@ -180,6 +185,14 @@ func FuzzGUIDInfoRecord(f *testing.F)   { wiretest.Fuzz[GUIDInfoRecord](f, 72, 2
 func FuzzTraceRecord(f *testing.F)      { wiretest.Fuzz[TraceRecord](f, 46, 48, 200) }
 func FuzzPortInfoExtendedRecord(f *testing.F) {
 	wiretest.Fuzz[PortInfoExtendedRecord](f, 68, 72, 200)
+}
+
+func FuzzVirtualizationInfoRecord(f *testing.F) { wiretest.Fuzz[VirtualizationInfoRecord](f, 72, 200) }
+func FuzzVPortInfoRecord(f *testing.F)          { wiretest.Fuzz[VPortInfoRecord](f, 72, 200) }
+func FuzzVNodeRecord(f *testing.F)              { wiretest.Fuzz[VNodeRecord](f, 136, 200) }
+func FuzzVPortGUIDInfoRecord(f *testing.F)      { wiretest.Fuzz[VPortGUIDInfoRecord](f, 72, 200) }
+func FuzzVPortPartitionTableRecord(f *testing.F) {
+	wiretest.Fuzz[VPortPartitionTableRecord](f, 72, 200)
 }
 
 func FuzzHeader(f *testing.F) {

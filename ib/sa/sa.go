@@ -44,6 +44,13 @@ const (
 	AttrCableInfoRecord        ib.AttrID = 0x003D
 	AttrPortInfoExtendedRecord ib.AttrID = 0x003E
 	AttrInformInfoRecord       ib.AttrID = 0x00F3
+
+	// The records of virtualization (proposed: as the attributes' own ids).
+	AttrVirtualizationInfoRecord  ib.AttrID = 0xFFB0
+	AttrVPortInfoRecord           ib.AttrID = 0xFFB1
+	AttrVNodeRecord               ib.AttrID = 0xFFB2
+	AttrVPortGUIDInfoRecord       ib.AttrID = 0xFFB5
+	AttrVPortPartitionTableRecord ib.AttrID = 0xFFB6
 )
 
 // ClassVersion of subnet administration.

@@ -82,6 +82,8 @@ const (
 	MFTPortsPerPos = 16
 	PKeyBlockLen   = 32
 	GUIDBlockLen   = 8
+	VPortsPerBlock = 128 // states of a VPortState block
+	VPortBlocks    = 512
 )
 
 // LFTBlockOf is the LFT block, and so the modifier, that holds a LID, and the
@@ -113,3 +115,23 @@ func SwitchPortStateBlock(block uint8) uint32 { return uint32(block & 1) }
 
 // HierarchyMod is the modifier of HierarchyInfo.
 func HierarchyMod(index, port uint8) uint32 { return uint32(index)<<8 | uint32(port) }
+
+// VPortMod is the modifier of VPortInfo, VNodeInfo and VNodeDescription.
+func VPortMod(index uint16) uint32 { return uint32(index) }
+
+// SplitVPortMod is the inverse of VPortMod; ok is false if am names no VPort.
+func SplitVPortMod(am uint32) (index uint16, ok bool) { return uint16(am), am>>16 == 0 }
+
+// VPortStateBlockOf is the VPortState block, and so the modifier, that holds a
+// VPort, and the index in it.
+func VPortStateBlockOf(index uint16) (block uint16, i uint8) {
+	return index / VPortsPerBlock, uint8(index % VPortsPerBlock)
+}
+
+// VPortTableMod is the modifier of VPortGUIDInfo, whose blocks count 8
+// entries each, and of VPortPartitionTable, with 32. Proposed: no public source
+// says how the two numbers share the modifier; this is as in P_KeyTable.
+func VPortTableMod(index, block uint16) uint32 { return uint32(index)<<16 | uint32(block) }
+
+// SplitVPortTableMod is the inverse of VPortTableMod.
+func SplitVPortTableMod(am uint32) (index, block uint16) { return uint16(am >> 16), uint16(am) }

@@ -222,3 +222,43 @@ func (v *VendorDiag) AppendBinary(b []byte) ([]byte, error) {
 	v.Put(tail)
 	return b, nil
 }
+
+// UnmarshalBinary is Decode.
+func (v *VirtualizationInfo) UnmarshalBinary(b []byte) error { return v.Decode(b) }
+
+// AppendBinary appends the VirtualizationInfoLen bytes that Put writes.
+func (v *VirtualizationInfo) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VirtualizationInfoLen)
+	v.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (p *VPortInfo) UnmarshalBinary(b []byte) error { return p.Decode(b) }
+
+// AppendBinary appends the VPortInfoLen bytes that Put writes.
+func (p *VPortInfo) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VPortInfoLen)
+	p.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (n *VNodeInfo) UnmarshalBinary(b []byte) error { return n.Decode(b) }
+
+// AppendBinary appends the VNodeInfoLen bytes that Put writes.
+func (n *VNodeInfo) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VNodeInfoLen)
+	n.Put(tail)
+	return b, nil
+}
+
+// UnmarshalBinary is Decode.
+func (t *VPortState) UnmarshalBinary(b []byte) error { return t.Decode(b) }
+
+// AppendBinary appends the VPortStateLen bytes that Put writes.
+func (t *VPortState) AppendBinary(b []byte) ([]byte, error) {
+	b, tail := grow(b, VPortStateLen)
+	t.Put(tail)
+	return b, nil
+}

@@ -293,8 +293,9 @@ func (t DetailCCKey) Put(d *Details) {
 	copy(d[24:], t.SourceGID[:])
 }
 
-// DetailVendor is the form of notices that are not generic: NVIDIA's devices
-// put the trap number last. All 54 bytes are kept.
+// DetailVendor is the form of notices that are not generic, but for those of
+// virtualization: NVIDIA's devices put the trap number last. All 54 bytes are
+// kept.
 type DetailVendor struct {
 	Payload    [52]byte
 	TrapNumber uint16
@@ -325,12 +326,17 @@ func (t DetailRaw) Put(d *Details) { *d = Details(t) }
 // DetailRaw for a trap number that is not known. Where it must not allocate,
 // call Get of the type that the trap number asks for.
 func (n *Notice) Detail() Detail {
+	d := &n.DataDetails
+	if trap, ok := n.Trap(); ok {
+		if t := vportDetail(trap, d); t != nil {
+			return t
+		}
+	}
 	if !n.IsGeneric {
 		var t DetailVendor
-		t.Get(&n.DataDetails)
+		t.Get(d)
 		return t
 	}
-	d := &n.DataDetails
 	switch n.TrapNumber {
 	case TrapGIDInService, TrapGIDOutOfService, TrapMCGroupCreated, TrapMCGroupDeleted:
 		var t DetailGID
@@ -400,9 +406,9 @@ func TrapType(trap uint16) NoticeType {
 	switch {
 	case trap >= 64 && trap <= 69:
 		return NoticeSubnetManagement
-	case trap >= 128 && trap <= 131:
+	case trap >= 128 && trap <= 131, trap == TrapVPortState:
 		return NoticeUrgent
-	case trap >= 256 && trap <= 259:
+	case trap >= 256 && trap <= 259, trap == TrapVPortBadPKey, trap == TrapVPortBadQKey:
 		return NoticeSecurity
 	}
 	return NoticeInformational
@@ -443,6 +449,14 @@ func TrapName(trap uint16) string {
 		return "bad Q_Key"
 	case TrapBadPKeySwitchPort:
 		return "bad P_Key at a switch port"
+	case TrapVPortChange:
+		return "VPort local change"
+	case TrapVPortState:
+		return "VPort state change"
+	case TrapVPortBadPKey:
+		return "bad P_Key at a VPort"
+	case TrapVPortBadQKey:
+		return "bad Q_Key at a VPort"
 	}
 	return "trap " + strconv.Itoa(int(trap))
 }

@@ -45,7 +45,18 @@ func TestDetails(t *testing.T) {
 			},
 			"00ff 0102 0304 8001 50 010203 00 040506 " + G1 + G2 + " 0506 09",
 		},
-		{[]uint16{1144, 63, 70, 260, 0}, DetailRaw{0: 1, 53: 2}, "01" + strings.Repeat("00", 52) + "02"},
+		{
+			[]uint16{1144},
+			DetailVPortChange{LID: 0x0102, OtherLocalChanges: true, CapabilityMask: 0x1122, ChangeFlags: 0x0019, VPortIndex: 0x0304, VendorTrap: 0x0506},
+			"0000 0102 00 01 1122 0019 0000 0304" + strings.Repeat("00", 38) + "0506",
+		},
+		{[]uint16{1146}, DetailVPortState{LID: 0x0102, VendorTrap: 0x0506}, "0000 0102" + strings.Repeat("00", 48) + "0506"},
+		{
+			[]uint16{1257, 1258},
+			DetailVPortKey{DetailKey: key, VPortIndex: 0x0506, VendorTrap: 0x0708},
+			"0000 0102 0304 80010000 50 010203 00 040506 " + G1 + G2 + " 0506 0708",
+		},
+		{[]uint16{1143, 63, 70, 260, 0}, DetailRaw{0: 1, 53: 2}, "01" + strings.Repeat("00", 52) + "02"},
 	} {
 		want, err := hex.DecodeString(strings.ReplaceAll(c.hex, " ", ""))
 		if err != nil {
@@ -74,7 +85,8 @@ func TestDetails(t *testing.T) {
 func TestDetailsReserved(t *testing.T) {
 	used := map[uint16]int{
 		64: 128, 68: 65, 128: 16, 129: 24, 144: 16 + 1 + 32 + 16 + 16, 145: 80,
-		256: 16 + 16 + 8 + 16 + 32 + 64 + 8 + 240, 257: 16 + 16 + 32 + 4 + 24 + 24 + 256, 259: 16 + 16 + 16 + 16 + 4 + 48 + 256 + 16 + 8, 1144: 432,
+		256: 16 + 16 + 8 + 16 + 32 + 64 + 8 + 240, 257: 16 + 16 + 32 + 4 + 24 + 24 + 256, 259: 16 + 16 + 16 + 16 + 4 + 48 + 256 + 16 + 8, 1143: 432,
+		1144: 16 + 1 + 16 + 16 + 16 + 16, 1146: 32, 1257: 372 + 32, 1258: 372 + 32,
 	}
 	for trap, bits := range used {
 		n := NewTrap(trap, ProducerCA, 1, nil)
@@ -145,12 +157,12 @@ func TestCCNotice(t *testing.T) {
 func TestTrapTypes(t *testing.T) {
 	for trap, want := range map[uint16]NoticeType{
 		64: 3, 65: 3, 66: 3, 67: 3, 68: 3, 69: 3, 128: 1, 129: 1, 130: 1, 131: 1, 144: 4, 145: 4,
-		256: 2, 257: 2, 258: 2, 259: 2, 1144: 4,
+		256: 2, 257: 2, 258: 2, 259: 2, 1143: 4, 1144: 4, 1146: 1, 1257: 2, 1258: 2,
 	} {
 		if TrapType(trap) != want {
 			t.Errorf("trap %d is %v, want %v", trap, TrapType(trap), want)
 		}
-		if named := !strings.HasPrefix(TrapName(trap), "trap "); named != (trap != 1144) {
+		if named := !strings.HasPrefix(TrapName(trap), "trap "); named != (trap != 1143) {
 			t.Errorf("trap %d is called %q", trap, TrapName(trap))
 		}
 	}
@@ -177,6 +189,9 @@ func TestDetailAllocations(t *testing.T) {
 		k DetailCCKey
 		l DetailVendor
 		m DetailRaw
+		n DetailVPortChange
+		o DetailVPortState
+		p DetailVPortKey
 	)
 	if n := testing.AllocsPerRun(100, func() {
 		a.Get(&d)
@@ -203,6 +218,12 @@ func TestDetailAllocations(t *testing.T) {
 		l.Put(&d)
 		m.Get(&d)
 		m.Put(&d)
+		n.Get(&d)
+		n.Put(&d)
+		o.Get(&d)
+		o.Put(&d)
+		p.Get(&d)
+		p.Put(&d)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

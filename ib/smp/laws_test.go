@@ -1,6 +1,7 @@
 package smp
 
 import (
+	"bytes"
 	"testing"
 
 	"heddle/internal/wiretest"
@@ -34,6 +35,10 @@ func TestLaws(t *testing.T) {
 	wiretest.Laws[VendorDiag](t, wiretest.Attr{Name: "VendorDiag", Len: 64, Bits: 512})
 	wiretest.Laws[LedInfo](t, wiretest.Attr{Name: "LedInfo", Len: 4, Also: area, Bits: 1})
 	wiretest.Laws[CableInfo](t, wiretest.Attr{Name: "CableInfo", Len: 64, Bits: 512})
+	wiretest.Laws[VirtualizationInfo](t, wiretest.Attr{Name: "VirtualizationInfo", Len: 64, Bits: 16 + 16 + 3 + 8 + 8})
+	wiretest.Laws[VPortInfo](t, wiretest.Attr{Name: "VPortInfo", Len: 64, Bits: 4 + 2 + 8 + 5*16 + 2*64 + 16 + 8})
+	wiretest.Laws[VNodeInfo](t, wiretest.Attr{Name: "VNodeInfo", Len: 64, Bits: 16 + 8 + 8 + 3*64})
+	wiretest.Laws[VPortState](t, wiretest.Attr{Name: "VPortState", Len: 64, Bits: 512})
 }
 
 // fixNodeInfo makes random bytes a NodeInfo that describes a node.
@@ -64,23 +69,30 @@ func FuzzLinkSpeedWidthPairs(f *testing.F) {
 func FuzzSwitchPortStateTable(f *testing.F) {
 	wiretest.Fuzz[SwitchPortStateTable](f, 64)
 }
-func FuzzGeneralInfo(f *testing.F)   { wiretest.Fuzz[GeneralInfo](f, 16, 64) }
-func FuzzHierarchyInfo(f *testing.F) { wiretest.Fuzz[HierarchyInfo](f, 64) }
-func FuzzVendorDiag(f *testing.F)    { wiretest.Fuzz[VendorDiag](f, 64) }
-func FuzzLedInfo(f *testing.F)       { wiretest.Fuzz[LedInfo](f, 4, 64) }
-func FuzzCableInfo(f *testing.F)     { wiretest.Fuzz[CableInfo](f, 64) }
+func FuzzVirtualizationInfo(f *testing.F) { wiretest.Fuzz[VirtualizationInfo](f, 64) }
+func FuzzVPortInfo(f *testing.F)          { wiretest.Fuzz[VPortInfo](f, 64) }
+func FuzzVNodeInfo(f *testing.F)          { wiretest.Fuzz[VNodeInfo](f, 64) }
+func FuzzVPortState(f *testing.F)         { wiretest.Fuzz[VPortState](f, 64) }
+func FuzzGeneralInfo(f *testing.F)        { wiretest.Fuzz[GeneralInfo](f, 16, 64) }
+func FuzzHierarchyInfo(f *testing.F)      { wiretest.Fuzz[HierarchyInfo](f, 64) }
+func FuzzVendorDiag(f *testing.F)         { wiretest.Fuzz[VendorDiag](f, 64) }
+func FuzzLedInfo(f *testing.F)            { wiretest.Fuzz[LedInfo](f, 4, 64) }
+func FuzzCableInfo(f *testing.F)          { wiretest.Fuzz[CableInfo](f, 64) }
 
 // FuzzNotice also takes the details of every trap through their typed form
 // and back: what the form knows must survive.
 func FuzzNotice(f *testing.F) {
-	for _, trap := range []uint16{0, 64, 68, 128, 129, 144, 145, 256, 257, 258, 259, 1144} {
+	for _, trap := range []uint16{0, 64, 68, 128, 129, 144, 145, 256, 257, 258, 259, 1144, 1146, 1257, 1258, 1310} {
 		n := NewTrap(trap, ProducerSwitch, 7, nil)
 		for i := range n.DataDetails {
 			n.DataDetails[i] = byte(i*7 + 3)
 		}
 		b, _ := n.AppendBinary(nil)
 		f.Add(b)
-		b[0] &= 0x7F // vendor form
+		b[0] &= 0x7F // vendor form, the trap number at the end
+		f.Add(b)
+		b = bytes.Clone(b)
+		b[1], b[2], b[3], b[62], b[63] = 0, 0x02, 0xC9, byte(trap>>8), byte(trap)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

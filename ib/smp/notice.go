@@ -54,7 +54,8 @@ const (
 	ProducerClassManager uint32 = 4
 )
 
-// Trap numbers of generic notices of the subnet management class (IBA §14.2.5.1).
+// Trap numbers of generic notices of the subnet management class (IBA
+// §14.2.5.1), and of virtualization.
 const (
 	TrapGIDInService      uint16 = 64
 	TrapGIDOutOfService   uint16 = 65
@@ -72,6 +73,10 @@ const (
 	TrapBadPKey           uint16 = 257
 	TrapBadQKey           uint16 = 258
 	TrapBadPKeySwitchPort uint16 = 259
+	TrapVPortChange       uint16 = 1144
+	TrapVPortState        uint16 = 1146
+	TrapVPortBadPKey      uint16 = 1257
+	TrapVPortBadQKey      uint16 = 1258
 	// TrapCCBadKey is trap 0 of the congestion control class.
 	TrapCCBadKey uint16 = 0
 )

@@ -53,6 +53,13 @@ const (
 	AttrSwitchPortStateTable ib.AttrID = 0x0034
 	AttrGeneralInfo          ib.AttrID = 0xFF17 // NVIDIA
 	AttrExtendedPortInfo     ib.AttrID = 0xFF90 // NVIDIA
+	AttrVirtualizationInfo   ib.AttrID = 0xFFB0 // to AttrVPortPartitionTable: virtualization
+	AttrVPortInfo            ib.AttrID = 0xFFB1
+	AttrVNodeInfo            ib.AttrID = 0xFFB2
+	AttrVPortState           ib.AttrID = 0xFFB3
+	AttrVNodeDescription     ib.AttrID = 0xFFB4
+	AttrVPortGUIDInfo        ib.AttrID = 0xFFB5
+	AttrVPortPartitionTable  ib.AttrID = 0xFFB6
 )
 
 // ClassVersion of both subnet management classes.

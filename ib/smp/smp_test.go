@@ -337,6 +337,8 @@ func TestAttrNames(t *testing.T) {
 		AttrVendorSpecificMads: "VendorSpecificMadsTable", AttrHierarchyInfo: "HierarchyInfo", AttrSMInfo: "SMInfo",
 		AttrVendorDiag: "VendorDiag", AttrLedInfo: "LedInfo", AttrCableInfo: "CableInfo", AttrPortInfoExtended: "PortInfoExtended",
 		AttrSwitchPortStateTable: "SwitchPortStateTable", AttrGeneralInfo: "GeneralInfo", AttrExtendedPortInfo: "ExtendedPortInfo",
+		AttrVirtualizationInfo: "VirtualizationInfo", AttrVPortInfo: "VPortInfo", AttrVNodeInfo: "VNodeInfo", AttrVPortState: "VPortState",
+		AttrVNodeDescription: "VNodeDescription", AttrVPortGUIDInfo: "VPortGUIDInfo", AttrVPortPartitionTable: "VPortPartitionTable",
 	} {
 		if got := ib.AttrName(ib.ClassSubnDR, a); got != want {
 			t.Errorf("%v is %q, want %q", a, got, want)
