@@ -30,6 +30,13 @@ func (p *PortInfo) IsVirtualizationSupported() bool {
 	return p.CapabilityMask.Has(ib.CapIsCapabilityMask2Supported) && p.CapabilityMask2.Has(ib.Cap2IsVirtualizationSupported)
 }
 
+// VirtCapIsVSwitch is a bit of VirtualizationInfo.CapabilityMask: the adapter
+// is a switch inside. Every VPort has a LID of its own, and a Set of VPortInfo
+// writes PortGUID too (0: the one the adapter was made with), so that one SMP
+// sets or unsets the addresses of a virtual function. Proposed: it stands for
+// the SMP to the hypervisor of Tasoulas et al. (2015), who give no format.
+const VirtCapIsVSwitch uint8 = 1 << 0
+
 // VirtualizationInfo is the attribute of that name, 64 bytes: what a physical
 // port can do, and the switch that turns its VPorts on. Before a Set of
 // something that was read, call ClearForSet.
@@ -40,7 +47,7 @@ type VirtualizationInfo struct {
 	VClientReregister      bool   // one-shot: all VPorts are to register again
 	VPortStateChange       bool   // some VPort changed state; a Set of true clears it (proposed)
 	VirtualizationRevision uint8  // read only
-	CapabilityMask         uint8  // read only; no bits are known
+	CapabilityMask         uint8  // read only; no bits are known but VirtCapIsVSwitch
 }
 
 // Decode reads the attribute.
@@ -74,7 +81,7 @@ func (v *VirtualizationInfo) ClearForSet() { v.VPortStateChange, v.VClientReregi
 
 // VPortInfo is the attribute of that name, 64 bytes: a VPort. A Set takes
 // VPortState, ClientReregister, VPortLID, the violation counters and SLMask,
-// and ignores the rest. Before a Set of something that was read, call
+// and ignores the rest (but see VirtCapIsVSwitch). Before a Set of something that was read, call
 // ClearForSet.
 type VPortInfo struct {
 	VPortState       ib.PortState // 0 no change
