@@ -41,6 +41,10 @@ func init() {
 		{"mute", `A [on|off]`, "make the agents of a node silent", (*Subnet).cmdMute},
 		{"trap", `A[p] NUMBER`, "make a node send a trap", (*Subnet).cmdTrap},
 		{"describe", `A "TEXT"`, "change a node's description", (*Subnet).cmdDescribe},
+		{"hypervisor", `A[p] shared|vswitch|vport N [own]`, "give a host N virtual functions, VPorts with LIDs of their own", (*Subnet).cmdHypervisor},
+		{"vport", `up|down A[p] INDEX | lid A[p] INDEX own|BY | [A[p]]`, "bring a virtual function up or down, say whose LID it uses, or list them", (*Subnet).cmdVPort},
+		{"vm", `place NAME A[p] INDEX [GUID] [own] | move NAME A[p] INDEX | detach|remove NAME | [NAME]`, "place, migrate and end VMs, or list them", (*Subnet).cmdVM},
+		{"probe", `FROM TO [PKEY]`, "send a packet, between VMs, ports A[p] and functions A[p].INDEX, to a GID or LID", (*Subnet).cmdProbe},
 		{"stats", ``, "print what happened so far", (*Subnet).cmdStats},
 		{"start", ``, "accepted for ibsim's scripts, does nothing", func(*Subnet, []string, *strings.Builder) error { return nil }},
 		{"verbose", `[N]`, "accepted for ibsim's scripts, does nothing", func(*Subnet, []string, *strings.Builder) error { return nil }},
@@ -488,6 +492,9 @@ func (s *Subnet) cmdStats(_ []string, out *strings.Builder) error {
 	st := &s.stats
 	fmt.Fprintf(out, "sent %d delivered %d hops %d smps %d gmps %d\n", st.Sent, st.Delivered, st.Hops, st.SMPs, st.GMPs)
 	fmt.Fprintf(out, "lft sets %d mft sets %d portinfo sets %d port transitions %d\n", st.LFTSets, st.MFTSets, st.PortInfoSets, st.PortTransitions)
+	if st.VPortSets+st.VPortTransitions > 0 {
+		fmt.Fprintf(out, "vport sets %d vport transitions %d\n", st.VPortSets, st.VPortTransitions)
+	}
 	fmt.Fprintf(out, "traps %d repeated %d repressed %d\n", st.Traps, st.TrapRepeats, st.TrapsRepressed)
 	for r, n := range st.Drops {
 		if n > 0 {

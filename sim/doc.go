@@ -34,6 +34,25 @@
 // Subnet and its Endpoints belong to one goroutine; sim/live shares one
 // between several under a lock and ties virtual to real time.
 //
+// # Hypervisors
+//
+// AddHypervisor gives the port of a channel adapter virtual functions (VFs) of
+// one of three models: a shared port, a vSwitch, or the VPorts of InfiniBand
+// virtualization. All are the port's: to the topology they add nothing, and a
+// vSwitch is to Graph a leaf that accepts many LIDs. What a manager does with
+// them it does by SMPs to the port; what a host does, by methods: EnableVPort,
+// PlaceVM, MoveVM and their sisters. A VM is a name that holds a function, what
+// its hypervisor carries along when it moves, and the endpoints of the
+// programs in it (AttachVM). Probe sends a data packet from any function or port
+// to any address, through the tables as they are, and says what became of it.
+//
+// Arriving packets are handed out so: those with a GRH to the VPort whose LID
+// and GID they name; others to the default VPort of their LID, its owner;
+// multicast to every endpoint that listens to the group (Endpoint.Listen).
+// VPorts other than 0 send no SMPs, nothing while they are not Active, nothing
+// on SLs that are not theirs, and nothing without a GRH if their LID is
+// another's. docs/virtualization.md has the attributes and what is our choice.
+//
 // # What devices choose
 //
 // Where the specification leaves room the devices behave so: a Set applies

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"heddle/ib"
 	"heddle/ib/smp"
@@ -20,7 +21,8 @@ type Endpoint struct {
 	s    *Subnet
 	idx  int32 // in Subnet.eps; the tag is idx+1
 	port int32
-	next int32 // next endpoint of the port in order of attaching, -1: last
+	vp   *vport // the virtual function it is on, nil: the port itself
+	next int32  // next endpoint of the port in order of attaching, -1: last
 	issm bool
 	gone bool
 
@@ -39,6 +41,8 @@ type Endpoint struct {
 	// SingleMAD says that what is attached here cannot reassemble RMPP
 	// messages, as clients of ibsim's protocol cannot.
 	SingleMAD bool
+
+	groups []ib.GID // what it listens to; nil: everything
 }
 
 // Attach opens port 1 of a CA or router, or port 0 of a switch. The node is
@@ -65,7 +69,23 @@ func (s *Subnet) AttachPort(node string, num int) (*Endpoint, error) {
 	if s.endPort(p) != p {
 		return nil, fmt.Errorf("sim: %s is an external port of a switch: attach to port 0", s.portName(p))
 	}
-	e := &Endpoint{s: s, port: p, next: -1}
+	return s.attach(p, nil)
+}
+
+// AttachVPort opens a virtual function, as a program in its VM does. What it
+// sends has the LID, GIDs and P_Keys of the function; SMPs are lost, and so is
+// everything while the function is not Active. A function whose LID is not its
+// own must send with a GRH (see the package documentation).
+func (s *Subnet) AttachVPort(f VF) (*Endpoint, error) {
+	v, err := s.function(f)
+	if err != nil {
+		return nil, err
+	}
+	return s.attach(v.h.port, v)
+}
+
+func (s *Subnet) attach(p int32, v *vport) (*Endpoint, error) {
+	e := &Endpoint{s: s, port: p, vp: v, next: -1}
 	if n := len(s.freeEps); n > 0 {
 		// The slot free for longest: a late answer finds it empty.
 		e.idx = s.freeEps[0]
@@ -78,16 +98,26 @@ func (s *Subnet) AttachPort(node string, num int) (*Endpoint, error) {
 		e.idx = int32(len(s.eps))
 		s.eps = append(s.eps, e)
 	}
-	if h := s.ports[p].ep; h < 0 {
-		s.ports[p].ep = e.idx
-	} else {
-		last := s.eps[h]
-		for last.next >= 0 {
-			last = s.eps[last.next]
-		}
-		last.next = e.idx
-	}
+	e.join()
 	return e, nil
+}
+
+// join makes e the last endpoint of its port.
+func (e *Endpoint) join() {
+	link := &e.s.ports[e.port].ep
+	for *link >= 0 {
+		link = &e.s.eps[*link].next
+	}
+	*link, e.next = e.idx, -1
+}
+
+// leave takes e off its port.
+func (e *Endpoint) leave() {
+	link := &e.s.ports[e.port].ep
+	for *link != e.idx {
+		link = &e.s.eps[*link].next
+	}
+	*link = e.next
 }
 
 // Close detaches the endpoint; IsSM is cleared if no other endpoint of the
@@ -100,11 +130,7 @@ func (e *Endpoint) Close() {
 		_ = e.SetIsSM(false)
 	}
 	e.gone = true
-	link := &e.s.ports[e.port].ep
-	for *link != e.idx {
-		link = &e.s.eps[*link].next
-	}
-	*link = e.next
+	e.leave()
 	e.s.eps[e.idx] = nil
 	e.s.freeEps = append(e.s.freeEps, e.idx)
 }
@@ -131,6 +157,9 @@ func (e *Endpoint) SetIsSM(on bool) error {
 	if on == e.issm {
 		return nil
 	}
+	if e.vp != nil {
+		return errors.New("sim: a virtual function has no QP0: no manager can run on it")
+	}
 	s := e.s
 	if on {
 		for i := s.ports[e.port].ep; i >= 0; i = s.eps[i].next {
@@ -152,7 +181,12 @@ func (e *Endpoint) SetIsSM(on bool) error {
 func (e *Endpoint) IsSM() bool { return e.issm }
 
 // PortGUID is the GUID of the port.
-func (e *Endpoint) PortGUID() ib.GUID { return e.s.guidOf(e.port) }
+func (e *Endpoint) PortGUID() ib.GUID {
+	if e.vp != nil {
+		return e.s.vguid(e.vp, 0)
+	}
+	return e.s.guidOf(e.port)
+}
 
 // NodeIndex is the index of the node in the fabric.
 func (e *Endpoint) NodeIndex() int { return int(e.s.ports[e.port].dev) }
@@ -164,7 +198,12 @@ func (e *Endpoint) NodeID() string { return e.s.f.Nodes[e.NodeIndex()].ID }
 func (e *Endpoint) PortNum() uint8 { return e.s.ports[e.port].num }
 
 // LID is the base LID of the port, 0 before it has one.
-func (e *Endpoint) LID() ib.LID { return e.s.ports[e.port].lid }
+func (e *Endpoint) LID() ib.LID {
+	if e.vp != nil {
+		return e.s.lidOf(e.vp)
+	}
+	return e.s.ports[e.port].lid
+}
 
 // LMC is the LMC of the port.
 func (e *Endpoint) LMC() uint8 { return e.s.ports[e.port].lmc }
@@ -194,15 +233,30 @@ func (e *Endpoint) NodeDescription() smp.NodeDescription {
 func (e *Endpoint) PKeys(b []ib.PKey) []ib.PKey {
 	n := e.s.pkeyCap(e.port)
 	for i := range n {
-		b = append(b, e.s.pkeyAt(e.port, i))
+		b = append(b, e.pkeyAt(i))
 	}
 	return b
+}
+
+func (e *Endpoint) pkeyAt(i int) ib.PKey {
+	if e.vp != nil {
+		return e.s.vpkeyAt(e.vp, i)
+	}
+	return e.s.pkeyAt(e.port, i)
 }
 
 // GIDs appends the GID table of the port: the port GUID first, then the alias
 // GUIDs that are set.
 func (e *Endpoint) GIDs(b []ib.GID) []ib.GID {
 	pre := e.s.infos[e.port].GidPrefix
+	if e.vp != nil {
+		for i := range e.vp.vguids() {
+			if g := e.s.vguid(e.vp, i); g != 0 {
+				b = append(b, ib.MakeGID(pre, g))
+			}
+		}
+		return b
+	}
 	b = append(b, ib.MakeGID(pre, e.PortGUID()))
 	if c := e.s.ports[e.port].cold; c != nil {
 		for _, g := range c.guids {
@@ -229,30 +283,43 @@ func (e *Endpoint) Send(p *mad.Packet) {
 	n := copy(f.mad[:], p.Data)
 	clear(f.mad[n:])
 	f.origin = e
-	f.port = e.port
-	f.dlid = p.Addr.LID
+	s.address(f, e, p.Addr)
 	f.dqp, f.sqp = p.Addr.QP, p.LocalQP
-	f.sl = p.Addr.SL & 0xF
-	f.smp = f.mad.Class().IsSMP()
-	pt := &s.ports[e.port]
-	f.slid = pt.lid
-	if bits := int(p.Addr.PathBits); bits < pt.lids() {
-		f.slid += ib.LID(bits)
-	}
-	f.pkeyIdx = p.Addr.PKeyIndex
-	if !f.smp {
-		f.pkey = s.pkeyAt(e.port, int(p.Addr.PKeyIndex))
-	}
-	f.hasGRH = p.Addr.HasGRH
-	if f.hasGRH {
-		f.grh = p.Addr.GRH
-		f.grh.GID = s.gidAt(e.port, p.Addr.GRH.GIDIndex)
-	}
 	if m := f.mad.Method(); !m.IsResponse() && m != ib.MethodTrapRepress {
 		f.mad.SetTID(f.mad.TID()&(1<<48-1) | uint64(e.Tag())<<48)
 	}
 	f.stage = stSend
 	s.start(f)
+}
+
+// address writes the headers of f, whose MAD is in place, for a packet from e.
+func (s *Subnet) address(f *flight, e *Endpoint, a mad.Addr) {
+	f.port = e.port
+	f.dlid = a.LID
+	f.sl = a.SL & 0xF
+	f.smp = f.mad.Class().IsSMP()
+	pt := &s.ports[e.port]
+	f.slid = pt.lid
+	f.svp = e.vp
+	if e.vp != nil {
+		f.slid = s.lidOf(e.vp)
+	}
+	if bits := int(a.PathBits); bits < pt.lids() && f.slid == pt.lid {
+		f.slid += ib.LID(bits)
+	}
+	f.pkeyIdx = a.PKeyIndex
+	if !f.smp {
+		f.pkey = e.pkeyAt(int(a.PKeyIndex))
+	}
+	f.hasGRH = a.HasGRH
+	if f.hasGRH {
+		f.grh, f.dgid = a.GRH, a.GRH.GID
+		if e.vp != nil {
+			f.grh.GID = s.vgid(e.vp, a.GRH.GIDIndex)
+		} else {
+			f.grh.GID = s.gidAt(e.port, a.GRH.GIDIndex)
+		}
+	}
 }
 
 func (s *Subnet) gidAt(p int32, i uint8) ib.GID {
@@ -261,6 +328,31 @@ func (s *Subnet) gidAt(p int32, i uint8) ib.GID {
 		g = c.guids[i]
 	}
 	return ib.MakeGID(s.infos[p].GidPrefix, g)
+}
+
+// Listen attaches the endpoint to a multicast group: of multicast packets it
+// gets from now on only those with a GRH for groups that it listens to. A
+// virtual function gets no others anyway. The port must be a member of the
+// group's tree, which a join at the SA makes it.
+func (e *Endpoint) Listen(mgid ib.GID) {
+	if !slices.Contains(e.groups, mgid) {
+		e.groups = append(e.groups, mgid)
+	}
+}
+
+// Ignore is the inverse of Listen.
+func (e *Endpoint) Ignore(mgid ib.GID) {
+	if i := slices.Index(e.groups, mgid); i >= 0 {
+		e.groups = slices.Delete(e.groups, i, i+1)
+	}
+}
+
+// inGroup reports whether f is not multicast, or for a group of e.
+func (e *Endpoint) inGroup(f *flight) bool {
+	if !f.dlid.IsMulticast() || e.groups == nil && e.vp == nil {
+		return true
+	}
+	return f.hasGRH && slices.Contains(e.groups, f.dgid)
 }
 
 // accepts applies the default rule.

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"heddle/ib"
-	"heddle/ib/smp"
 	"heddle/mad"
 )
 
@@ -31,6 +30,11 @@ type flight struct {
 	noloss bool // chance has spoken
 	queued bool // waits for an agent
 	grh    mad.GRH
+	dgid   ib.GID    // with hasGRH: whose GID it is for; grh.GID is the sender's
+	svp    *vport    // the virtual function that sent it, nil: the port
+	dvp    *vport    // the virtual function that it is for, once known
+	except *Endpoint // who sent a copy that loops back
+	probe  *Probe
 
 	pkeyIdx uint16
 }
@@ -64,12 +68,13 @@ const (
 	DropNobody                      // no endpoint takes it
 	DropUnmatched                   // response to nobody who is here
 	DropSL                          // SL mapped to VL15
+	DropVPort                       // virtual function: SMP, SL outside its mask, or no GRH where it needs one
 	numDropReasons
 )
 
 var dropNames = [numDropReasons]string{
 	"random", "link", "state", "node", "route", "no-lid", "loop", "key",
-	"version", "mute", "queue", "nobody", "unmatched", "sl",
+	"version", "mute", "queue", "nobody", "unmatched", "sl", "vport",
 }
 
 func (r DropReason) String() string {
@@ -88,6 +93,7 @@ func (s *Subnet) newFlight() *flight {
 		f := s.idle[n-1]
 		s.idle = s.idle[:n-1]
 		f.hops, f.wait, f.local, f.noloss, f.origin, f.pkey, f.hasGRH, f.sl = 0, 0, false, false, nil, 0, false, 0
+		f.svp, f.dvp, f.except, f.probe = nil, nil, nil, nil
 		return f
 	}
 	f := &flight{id: int32(len(s.flights))}
@@ -193,6 +199,9 @@ func (s *Subnet) drop(f *flight, why DropReason) {
 		pt := &s.ports[f.port]
 		s.OnDrop(why, int(pt.dev), pt.num, s.packet(f, s.endPort(f.port)))
 	}
+	if f.probe != nil {
+		s.probeLost(f, why)
+	}
 	if e := f.origin; e != nil && !e.gone && e.OnUndeliverable != nil {
 		p := s.packet(f, e.port)
 		p.Status = mad.Failed
@@ -211,6 +220,9 @@ func (s *Subnet) launch(f *flight) {
 		s.drOriginate(f, d)
 		return
 	}
+	if f.svp != nil && !s.mayLeave(f) {
+		return
+	}
 	if f.local && f.mad.Method().IsResponse() {
 		f.stage = stDeliver
 		return
@@ -225,7 +237,8 @@ func (s *Subnet) lidOriginate(f *flight, d *device) {
 	case f.dlid == 0:
 		s.drop(f, DropNoLID)
 	case p.ownsLID(f.dlid):
-		if !f.smp && p.state != ib.StateActive {
+		// Among the functions of a port packets need no link.
+		if !f.smp && p.state != ib.StateActive && f.svp == nil {
 			s.drop(f, DropState)
 			return
 		}
@@ -243,6 +256,9 @@ func (s *Subnet) lidOriginate(f *flight, d *device) {
 		}
 		s.forward(f, d)
 	default:
+		if p.hv != nil && f.dlid.IsMulticast() && !f.smp {
+			s.loopMulticast(f)
+		}
 		s.cross(f, f.port)
 	}
 }
@@ -250,6 +266,18 @@ func (s *Subnet) lidOriginate(f *flight, d *device) {
 // ownsLID reports whether l is one of the port's LIDs: those of its LMC, or
 // those of its virtual functions.
 func (p *port) ownsLID(l ib.LID) bool {
+	if p.baseLID(l) {
+		return true
+	}
+	if p.hv == nil {
+		return false
+	}
+	_, ok := p.hv.owner(l)
+	return ok
+}
+
+// baseLID reports whether l is the base LID or one that follows from it.
+func (p *port) baseLID(l ib.LID) bool {
 	return p.lid != 0 && (l>>p.lmc == p.lid>>p.lmc || uint16(l-p.lid) <= p.extra)
 }
 
@@ -286,6 +314,13 @@ func (s *Subnet) cross(f *flight, out int32) {
 	}
 	s.stats.Hops++
 	o.cnt.sent(f.dlid)
+	if h := o.hv; h != nil {
+		v := &h.vps[0]
+		if f.svp != nil {
+			v = f.svp
+		}
+		v.cnt.sent(f.dlid)
+	}
 	if c := o.cold; c != nil {
 		s.countVL(c, f)
 	}
@@ -401,190 +436,6 @@ func (s *Subnet) forwardMulticast(f *flight, d *device) {
 		s.start(g)
 	}
 	f.stage = stDone
-}
-
-// deliver hands f to whoever it is for at the port it has reached.
-func (s *Subnet) deliver(f *flight) {
-	pt := &s.ports[f.port]
-	d := &s.devs[pt.dev]
-	if d.down {
-		s.drop(f, DropNode)
-		return
-	}
-	m := &f.mad
-	if m.BaseVersion() != 1 {
-		s.drop(f, DropVersion)
-		return
-	}
-	ep := f.port
-	if d.isSwitch() {
-		ep = d.first
-	}
-	if !f.smp && !f.local && !s.checkPKey(ep, f) {
-		s.drop(f, DropKey)
-		return
-	}
-	meth := m.Method()
-	if meth.IsResponse() {
-		s.deliverByTag(f, ep, DropUnmatched)
-		return
-	}
-	if f.smp {
-		switch {
-		case meth == ib.MethodTrap:
-			s.deliverRequest(f, ep)
-			return
-		case meth == ib.MethodTrapRepress && s.tagHere(f, ep) != nil:
-			s.deliverByTag(f, ep, DropUnmatched)
-			return
-		case m.AttrID() == smp.AttrSMInfo && (meth == ib.MethodGet || meth == ib.MethodSet) &&
-			s.infos[ep].CapabilityMask.Has(ib.CapIsSM):
-			s.deliverRequest(f, ep)
-			return
-		}
-	} else if m.Class() != ib.ClassPerf || meth != ib.MethodGet && meth != ib.MethodSet {
-		s.deliverRequest(f, ep)
-		return
-	}
-	if d.muted {
-		s.drop(f, DropMute)
-		return
-	}
-	f.stage = stServe
-	lat := s.cfg.SMALatency
-	if d.quirk != nil {
-		lat += d.quirk.Slow
-	}
-	if lat > 0 {
-		if q := s.cfg.SMAQueue; q > 0 && d.smaLoad >= q {
-			s.countVL15Drop(ep)
-			s.drop(f, DropQueue)
-			return
-		}
-		d.smaLoad++
-		f.queued = true
-		d.smaFree = max(d.smaFree, s.k.now).Add(lat)
-		f.wait = d.smaFree.Sub(s.k.now)
-	}
-}
-
-// serve lets the agent of the node answer f.
-func (s *Subnet) serve(f *flight) {
-	pt := &s.ports[f.port]
-	d := &s.devs[pt.dev]
-	if f.queued {
-		f.queued = false
-		d.smaLoad--
-	}
-	if d.down {
-		s.drop(f, DropNode)
-		return
-	}
-	if f.smp {
-		s.sma(f, d)
-	} else {
-		s.pma(f, d)
-	}
-}
-
-// reply turns f around: the agent has written status and data.
-func (s *Subnet) reply(f *flight, d *device, status ib.Status) {
-	m := &f.mad
-	m.SetMethod(ib.MethodGetResp)
-	if m.Class() == ib.ClassSubnDR {
-		status |= drDirection
-	}
-	m.SetStatus(status)
-	if d.isSwitch() {
-		f.port = d.first
-	}
-	f.slid, f.dlid = f.dlid, f.slid
-	if !s.ports[f.port].ownsLID(f.slid) {
-		f.slid = s.ports[f.port].lid
-	}
-	f.dqp, f.sqp = f.sqp, f.dqp
-	if f.hasGRH {
-		f.grh.GID = s.gidAt(f.port, 0)
-	}
-	f.hops = 0
-	f.stage = stSend
-	if d.quirk != nil {
-		s.applyQuirkReply(f, d)
-	}
-}
-
-// tagHere is the endpoint at end port ep that f's transaction id names.
-func (s *Subnet) tagHere(f *flight, ep int32) *Endpoint {
-	tag := int(f.mad[8])<<8 | int(f.mad[9])
-	if tag == 0 || tag > len(s.eps) {
-		return nil
-	}
-	if e := s.eps[tag-1]; e != nil && e.port == ep {
-		return e
-	}
-	return nil
-}
-
-func (s *Subnet) deliverByTag(f *flight, ep int32, why DropReason) {
-	e := s.tagHere(f, ep)
-	if e == nil {
-		s.drop(f, why)
-		return
-	}
-	s.handUp(f, e)
-	f.stage = stDone
-}
-
-// deliverRequest gives f to the first endpoint of ep that accepts it, or, if
-// it was multicast, to each.
-func (s *Subnet) deliverRequest(f *flight, ep int32) {
-	p := s.packet(f, ep)
-	taken := false
-	for i := s.ports[ep].ep; i >= 0; {
-		e := s.eps[i]
-		i = e.next
-		if e.accepts(p) {
-			taken = true
-			s.handUp(f, e)
-			if !f.dlid.IsMulticast() {
-				break
-			}
-		}
-	}
-	if !taken {
-		s.drop(f, DropNobody)
-		return
-	}
-	f.stage = stDone
-}
-
-func (s *Subnet) handUp(f *flight, e *Endpoint) {
-	s.stats.Delivered++
-	if s.cfg.TraceHash {
-		s.mix(uint64(e.idx)<<8|3, f)
-	}
-	if e.OnPacket != nil {
-		e.OnPacket(s.packet(f, e.port))
-	}
-}
-
-// packet describes f to an endpoint at end port ep; the data is f's own. One
-// packet is shown at a time, so one is enough for all.
-func (s *Subnet) packet(f *flight, ep int32) *mad.Packet {
-	p := &s.pkt
-	*p = mad.Packet{LocalQP: f.dqp, Data: f.mad[:]}
-	p.Addr = mad.Addr{LID: f.slid, QP: f.sqp, SL: f.sl}
-	pt := &s.ports[ep]
-	if pt.ownsLID(f.dlid) {
-		p.Addr.PathBits = uint8(f.dlid - pt.lid)
-	}
-	if f.hasGRH {
-		p.Addr.HasGRH, p.Addr.GRH = true, f.grh
-	}
-	if !f.smp {
-		p.Addr.PKeyIndex = f.pkeyIdx
-	}
-	return p
 }
 
 // mix adds an occurrence to the running hash.

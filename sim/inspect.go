@@ -137,14 +137,23 @@ type EndPortLID struct {
 	// Num is how many LIDs the port has from LID on: 1<<LMC, or more on a port
 	// with virtual functions.
 	Num int
+	// VPort of the port that owns LID; 0: the port itself. GUID is the port's.
+	VPort uint16
 }
 
-// LIDs lists the end ports that have a LID, in the order of the fabric.
+// LIDs lists the end ports that have a LID, in the order of the fabric, and
+// after each the LIDs that its virtual functions own.
 func (s *Subnet) LIDs() (l []EndPortLID) {
 	for i := range s.ports {
 		pt := &s.ports[i]
 		if pt.lid != 0 && !s.devs[pt.dev].down {
-			l = append(l, EndPortLID{Node: int(pt.dev), Port: pt.num, GUID: s.guidOf(int32(i)), LID: pt.lid, LMC: pt.lmc, Num: pt.lids()})
+			e := EndPortLID{Node: int(pt.dev), Port: pt.num, GUID: s.guidOf(int32(i)), LID: pt.lid, LMC: pt.lmc, Num: pt.lids()}
+			l = append(l, e)
+			if pt.hv != nil {
+				for _, o := range pt.hv.own {
+					l = append(l, EndPortLID{Node: e.Node, Port: e.Port, GUID: e.GUID, LID: o.lid, Num: 1, VPort: o.idx})
+				}
+			}
 		}
 	}
 	return l

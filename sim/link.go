@@ -15,7 +15,9 @@ type Change struct {
 	// Attr and AttrMod of a ChangeSet.
 	Attr    ib.AttrID
 	AttrMod uint32
-	// Old and New port state of a ChangeState.
+	// VPort of a ChangeVPort.
+	VPort uint16
+	// Old and New state of a ChangeState or ChangeVPort.
 	Old, New ib.PortState
 }
 
@@ -26,6 +28,7 @@ const (
 	ChangeSet   ChangeKind = iota // an SMA carried out a Set
 	ChangeState                   // a port changed its logical state
 	ChangeReset                   // a node came up with empty tables
+	ChangeVPort                   // a VPort changed its state
 )
 
 func (s *Subnet) setState(p int32, st ib.PortState) {

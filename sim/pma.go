@@ -29,11 +29,13 @@ func (s *Subnet) pma(f *flight, d *device) {
 	case m.AttrMod() != 0:
 		st = ib.StatusInvalidField
 	case attr == pm.AttrClassPortInfo:
-		st = s.pmaClassPortInfo(d, data)
+		st = s.pmaClassPortInfo(f, d, data)
 	case attr == pm.AttrPortCounters:
 		st = s.pmaPorts(f, d, data, set, s.pmaCounters)
 	case attr == pm.AttrPortCountersExtended:
 		st = s.pmaPorts(f, d, data, set, s.pmaExtended)
+	case attr == pm.AttrVPortCountersExtended:
+		st = s.pmaVPort(s.ports[f.port].hv, data, set)
 	case attr == pm.AttrPortSamplesControl:
 		st = s.pmaPorts(f, d, data, set, s.pmaSamplesControl)
 	case attr == pm.AttrPortSamplesResult && !set:
@@ -44,7 +46,7 @@ func (s *Subnet) pma(f *flight, d *device) {
 	s.reply(f, d, st)
 }
 
-func (s *Subnet) pmaClassPortInfo(d *device, data []byte) ib.Status {
+func (s *Subnet) pmaClassPortInfo(f *flight, d *device, data []byte) ib.Status {
 	c := ib.ClassPortInfo{
 		BaseVersion: 1, ClassVersion: pm.ClassVersion, CapabilityMask: pmaCaps,
 		RespTimeValue: defaultRespTime,
@@ -52,6 +54,10 @@ func (s *Subnet) pmaClassPortInfo(d *device, data []byte) ib.Status {
 	if s.cfg.ExtendedErrorCounters {
 		c.CapabilityMask |= capMask2Valid
 		c.CapabilityMask2 = pm.Cap2ExtendedCounters
+	}
+	if h := s.ports[f.port].hv; h != nil && h.Model != SharedPort {
+		c.CapabilityMask |= capMask2Valid
+		c.CapabilityMask2 |= pm.Cap2Virtualization
 	}
 	if d.isSwitch() {
 		c.CapabilityMask |= pm.CapAllPortSelect

@@ -120,6 +120,11 @@ func (s *Subnet) reset(dev int32, preset bool) {
 			s.setState(p, ib.StateActive)
 		}
 	}
+	for p := d.first; p <= d.first+int32(d.nports); p++ {
+		if h := s.ports[p].hv; h != nil {
+			s.resetHyper(h)
+		}
+	}
 	if s.OnChange != nil && d.boots > 1 {
 		s.OnChange(Change{At: s.k.now, Kind: ChangeReset, Node: int(dev)})
 	}

@@ -100,7 +100,7 @@ func (s *Subnet) attribute(r *smaRequest, attr ib.AttrID) ib.Status {
 	case smp.AttrExtendedPortInfo:
 		return s.smaExtendedPortInfo(r)
 	}
-	return ib.StatusBadMethodAttr
+	return s.smaVirtual(r, attr)
 }
 
 // otherCAPort is the port of a CA that a Get(PortInfo) names when it is not

@@ -31,6 +31,7 @@ type Subnet struct {
 	busy    bool
 
 	pkt     mad.Packet // what callbacks are shown
+	vms     map[string]*vm
 	trapTID uint64
 	hash    uint64
 	stats   Stats
@@ -49,6 +50,7 @@ type Stats struct {
 	SMPs, GMPs                         uint64 // requests answered by SMAs, by PMAs
 	LFTSets, MFTSets, PortInfoSets     uint64 // Sets carried out
 	PortTransitions                    uint64 // changes of a PortState, of whatever cause
+	VPortSets, VPortTransitions        uint64 // Sets of attributes of virtualization carried out, changes of a VPortState
 	Traps, TrapRepeats, TrapsRepressed uint64
 	Drops                              [numDropReasons]uint64
 }
@@ -100,6 +102,7 @@ type port struct {
 	check  uint8 // enforcement bits of an external port: see portFilter
 	cnt    counters
 	cold   *portCold
+	hv     *hyper // virtual functions; nil: none
 }
 
 // counters are the counters that traffic moves. The 32-bit ones saturate.

@@ -1,0 +1,238 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"heddle/ib"
+)
+
+// vm is a virtual machine: programs that keep together when it moves.
+type vm struct {
+	name string
+	o    VMOptions
+	at   *vport // nil: nowhere, as while it migrates
+	eps  []*Endpoint
+}
+
+// VMOptions is what a hypervisor sets up for a VM wherever it is.
+type VMOptions struct {
+	// GUID that the VM keeps: on a VPort adapter the hypervisor gives it to the
+	// VPort. On the others the manager writes GUIDs. 0: whatever the function has.
+	GUID ib.GUID
+	// OwnLID makes the VPort that the VM is on ask for a LID of its own; on other
+	// models it means nothing.
+	OwnLID bool
+	// PKeys are the keys of a shared port that the VM may use, whatever their
+	// membership bits; nil: all. VPorts have tables of their own.
+	PKeys []ib.PKey
+}
+
+// VMState is where a VM is and what it is known by there.
+type VMState struct {
+	Name  string
+	At    VF // Node is -1 while it is nowhere
+	State ib.PortState
+	LID   ib.LID // 0: none yet
+	GID   ib.GID
+	PKeys []ib.PKey // that its table holds, without empty entries
+}
+
+// PlaceVM starts a VM on a free virtual function, or takes up one that
+// DetachVM left nowhere (whose options are then o). The function comes up.
+func (s *Subnet) PlaceVM(name string, at VF, o VMOptions) error {
+	v, err := s.function(at)
+	if err != nil {
+		return fmt.Errorf("sim: VM %q: %w", name, err)
+	}
+	m := s.vms[name]
+	switch {
+	case name == "":
+		return fmt.Errorf("sim: a VM must have a name")
+	case v.vm != nil:
+		return fmt.Errorf("sim: VM %q: %s VF %d is taken by VM %q", name, s.portName(v.h.port), v.idx, v.vm.name)
+	case m != nil && m.at != nil:
+		return fmt.Errorf("sim: VM %q is on %s VF %d already: move it", name, s.portName(m.at.h.port), m.at.idx)
+	}
+	if m == nil {
+		m = &vm{name: name}
+		if s.vms == nil {
+			s.vms = make(map[string]*vm)
+		}
+		s.vms[name] = m
+	}
+	o.PKeys = slices.Clone(o.PKeys)
+	m.o = o
+	s.settleVM(m, v)
+	return nil
+}
+
+// settleVM puts m on v, which is free.
+func (s *Subnet) settleVM(m *vm, v *vport) {
+	if v.up { // somebody had it up without a VM: plugged out and in again
+		s.setVirtLink(v, false)
+	}
+	m.at, v.vm = v, m
+	v.settle(m)
+	v.h.reindex()
+	for _, e := range m.eps {
+		e.leave()
+		e.port, e.vp = v.h.port, v
+		e.join()
+	}
+	s.setVirtLink(v, true)
+}
+
+// settle applies what the hypervisor sets up for m.
+func (v *vport) settle(m *vm) {
+	v.allow = m.o.PKeys
+	if v.h.Model == VPorts {
+		if m.o.GUID != 0 {
+			v.guid = m.o.GUID
+		}
+		v.own = m.o.OwnLID || v.h.OwnLIDs
+	}
+}
+
+// detach takes m off its function, which goes down and is as it was made, but
+// for what managers wrote. The VM's programs stay there, silent, until it is
+// placed again.
+func (s *Subnet) detach(m *vm) {
+	v := m.at
+	s.setVirtLink(v, false)
+	m.at, v.vm = nil, nil
+	v.allow = nil
+	if v.h.Model == VPorts {
+		v.guid, v.own = v.first, v.h.OwnLIDs
+		v.h.reindex()
+	}
+}
+
+func (s *Subnet) placed(name string) (*vm, error) {
+	m := s.vms[name]
+	if m == nil {
+		return nil, fmt.Errorf("sim: no VM %q", name)
+	}
+	if m.at == nil {
+		return m, fmt.Errorf("sim: VM %q is on no virtual function: place it", name)
+	}
+	return m, nil
+}
+
+// DetachVM takes a VM off its function: the beginning of a migration.
+func (s *Subnet) DetachVM(name string) error {
+	m, err := s.placed(name)
+	if err != nil {
+		return err
+	}
+	s.detach(m)
+	return nil
+}
+
+// MoveVM migrates a VM at this moment: its function goes down, and that at the
+// destination comes up with what its hypervisor carries along. Nothing that a
+// manager writes moves.
+func (s *Subnet) MoveVM(name string, to VF) error {
+	m, err := s.placed(name)
+	if err != nil {
+		return err
+	}
+	v, err := s.function(to)
+	if err != nil {
+		return fmt.Errorf("sim: VM %q: %w", name, err)
+	}
+	if v == m.at {
+		return nil
+	}
+	if v.vm != nil {
+		return fmt.Errorf("sim: VM %q: %s VF %d is taken by VM %q", name, s.portName(v.h.port), v.idx, v.vm.name)
+	}
+	s.detach(m)
+	s.settleVM(m, v)
+	return nil
+}
+
+// RemoveVM ends a VM and closes its endpoints.
+func (s *Subnet) RemoveVM(name string) error {
+	m := s.vms[name]
+	if m == nil {
+		return fmt.Errorf("sim: no VM %q", name)
+	}
+	if m.at != nil {
+		s.detach(m)
+	}
+	for _, e := range m.eps {
+		e.Close()
+	}
+	delete(s.vms, name)
+	return nil
+}
+
+// AttachVM opens the virtual function that a VM is on. The endpoint moves with
+// the VM.
+func (s *Subnet) AttachVM(name string) (*Endpoint, error) {
+	m, err := s.placed(name)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.attach(m.at.h.port, m.at)
+	if err != nil {
+		return nil, err
+	}
+	m.eps = append(m.eps, e)
+	return e, nil
+}
+
+// VM is the state of a VM; ok is false if there is none of that name.
+func (s *Subnet) VM(name string) (st VMState, ok bool) {
+	m := s.vms[name]
+	if m == nil {
+		return st, false
+	}
+	st = VMState{Name: name, At: VF{Node: -1}}
+	if v := m.at; v != nil {
+		st.At, st.State, st.LID, st.GID = s.ref(v), s.vstate(v), s.lidOf(v), s.vgid(v, 0)
+		for i := range s.pkeyCap(v.h.port) {
+			if k := s.vpkeyAt(v, i); k != 0 {
+				st.PKeys = append(st.PKeys, k)
+			}
+		}
+	}
+	return st, true
+}
+
+// VMs lists the names of the VMs in order.
+func (s *Subnet) VMs() (names []string) {
+	for n := range s.vms {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// VPortStatus is a virtual function as it is now.
+type VPortStatus struct {
+	Up    bool // VirtLink
+	State ib.PortState
+	LID   ib.LID // that it sends from; 0: none yet
+	Own   bool   // the LID is its own
+	GUID  ib.GUID
+	SLs   uint16
+	VM    string // "" if there is none on it
+}
+
+// VPort is the state of a virtual function; that of a shared port has the state
+// that its packets meet.
+func (s *Subnet) VPort(f VF) (st VPortStatus, err error) {
+	v, err := s.function(f)
+	if err != nil {
+		return st, err
+	}
+	st = VPortStatus{
+		Up: v.up, State: s.vstate(v), LID: s.lidOf(v), Own: v.own, GUID: s.vguid(v, 0), SLs: v.sls,
+	}
+	if v.vm != nil {
+		st.VM = v.vm.name
+	}
+	return st, nil
+}
