@@ -54,11 +54,14 @@ func ParseModel(w string) (Model, error) {
 type Hypervisor struct {
 	Model Model
 	// VFs is how many virtual functions it has and can have, 1–1024; on a shared
-	// port no more than the GUID table has room for beside the port's own.
+	// port 1–127, what its GUID table has room for beside the port's own.
 	VFs int
 	// OwnLIDs makes every VPort ask for a LID of its own (LIDRequired). It means
 	// nothing on the other models.
 	OwnLIDs bool
+	// VendorTraps makes it send traps about VPorts in NVIDIA's form, as shipping
+	// devices do, and not as generic notices.
+	VendorTraps bool
 }
 
 // VF names a virtual function: its port and its index there, from 1. Index 0
@@ -74,8 +77,9 @@ var ErrNoVF = errors.New("no such virtual function")
 
 // Limits and power-on values of virtual functions.
 const (
-	maxVFs       = 1024
-	vportGUIDCap = 8
+	maxVFs        = 1024
+	vportGUIDCap  = 8
+	sharedGUIDCap = 128
 	// vfGUIDStep keeps the GUIDs that functions are made with apart from those of
 	// ports: function i has its port's plus i times this.
 	vfGUIDStep ib.GUID = 1 << 40
@@ -131,7 +135,7 @@ func (s *Subnet) AddHypervisor(node string, num int, c Hypervisor) error {
 	}
 	limit := maxVFs
 	if c.Model == SharedPort {
-		limit = int(s.infos[p].GUIDCap) - 1
+		limit = sharedGUIDCap - 1
 	}
 	switch {
 	case s.devs[s.ports[p].dev].typ != ib.NodeCA:
@@ -145,7 +149,9 @@ func (s *Subnet) AddHypervisor(node string, num int, c Hypervisor) error {
 	}
 	h := &hyper{Hypervisor: c, port: p, top: uint16(c.VFs), vps: make([]vport, c.VFs+1)}
 	for i := range h.vps {
-		h.vps[i] = vport{h: h, idx: uint16(i), first: s.guidOf(p) + vfGUIDStep*ib.GUID(i)}
+		h.vps[i] = vport{
+			h: h, idx: uint16(i), first: s.guidOf(p) + vfGUIDStep*ib.GUID(i), own: c.Model == VSwitch || c.OwnLIDs,
+		}
 	}
 	s.ports[p].hv = h
 	s.resetHyper(h)
@@ -160,7 +166,7 @@ func (s *Subnet) resetHyper(h *hyper) {
 		v := &h.vps[i]
 		*v = vport{
 			h: h, idx: v.idx, up: v.up, first: v.first, guid: v.first, allow: v.allow, vm: v.vm,
-			state: ib.StateDown, own: h.Model == VSwitch || h.OwnLIDs, by: v.by, sls: 0xFFFF,
+			state: ib.StateDown, own: v.own, by: v.by, sls: 0xFFFF,
 			caps: ib.VPortCapIsCommunicationManagementSupported,
 		}
 		v.desc.Set(fmt.Sprintf("%s VF %d", s.f.Nodes[s.ports[h.port].dev].Desc, i))
@@ -171,6 +177,11 @@ func (s *Subnet) resetHyper(h *hyper) {
 	h.reindex()
 	if h.Model != SharedPort {
 		s.infos[h.port].CapabilityMask2 |= ib.Cap2IsVirtualizationSupported
+		return
+	}
+	s.infos[h.port].GUIDCap = sharedGUIDCap
+	if c := s.ports[h.port].cold; c != nil && c.guids != nil {
+		c.guids = append(c.guids, make([]ib.GUID, sharedGUIDCap-len(c.guids))...)
 	}
 }
 

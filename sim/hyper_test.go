@@ -201,7 +201,7 @@ func TestHypervisorErrors(t *testing.T) {
 		{"h0.1", 2, Hypervisor{Model: VPorts, VFs: 1}},
 		{"h0.1", 1, Hypervisor{Model: VPorts}},
 		{"h0.1", 1, Hypervisor{Model: VPorts, VFs: 1025}},
-		{"h0.1", 1, Hypervisor{Model: SharedPort, VFs: 32}},
+		{"h0.1", 1, Hypervisor{Model: SharedPort, VFs: 128}},
 		{"h0.1", 1, Hypervisor{VFs: 1}},
 		{"nobody", 1, Hypervisor{Model: VPorts, VFs: 1}},
 	} {
@@ -367,15 +367,16 @@ func TestVPortNeedsLID(t *testing.T) {
 func TestHypervisorReboot(t *testing.T) {
 	b := cloud(t, Config{})
 	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 2})
-	if err := b.s.PlaceVM("vm", b.vf("h1.0", 1), VMOptions{GUID: 0xABC, OwnLID: true}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.s.PlaceVM("vm", b.vf("h1.0", 1), VMOptions{GUID: 0xABC, OwnLID: true}))
+	must(t, b.s.SetLIDRequired(b.vf("h1.0", 2), true, 0))
 	b.virtual("h1.0", true, true)
 	b.activate("h1.0", 1, 77)
 	b.set(b.to("h1.0"), smp.AttrVPortPartitionTable, smp.VPortTableMod(1, 0), &smp.VPortPartitionTable{0x8001})
-	if err := b.s.NodeUp("h1.0"); err != nil {
-		t.Fatal(err)
+	must(t, b.s.NodeDown("h1.0"))
+	if st, _ := b.s.VM("vm"); st.State != ib.StateDown {
+		t.Errorf("on a node that is off: %+v", st)
 	}
+	must(t, b.s.NodeUp("h1.0"))
 	vi := b.virtual("h1.0", false, false)
 	if vi.VirtualizationEnable || vi.VPortStateChange {
 		t.Errorf("%+v", vi)
@@ -387,6 +388,9 @@ func TestHypervisorReboot(t *testing.T) {
 	b.virtual("h1.0", true, false)
 	if st, _ := b.s.VM("vm"); st.State != ib.StateInit {
 		t.Errorf("%+v", st)
+	}
+	if p := b.mustVPort("h1.0", 2, nil); !p.LIDRequired {
+		t.Errorf("what the host chose is forgotten: %+v", p)
 	}
 	if pi := b.portInfo(b.to("h1.0"), 1); !pi.IsVirtualizationSupported() {
 		t.Error("the port has lost its capability")

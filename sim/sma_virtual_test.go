@@ -292,7 +292,41 @@ func TestVPortTraps(t *testing.T) {
 	}
 }
 
-// TestReregister is one-shot: the answer shows it, a later Get does not.
+// TestVendorTraps: the same traps in NVIDIA's form.
+func TestVendorTraps(t *testing.T) {
+	b := cloud(t, Config{TrapMax: 1})
+	b.e.Accepts = func(*mad.Packet) bool { return true }
+	var got []smp.Notice
+	take := b.e.OnPacket
+	b.e.OnPacket = func(p *mad.Packet) {
+		m := ib.MAD(p.Data)
+		var n smp.Notice
+		if m.Method() == ib.MethodTrap && n.Decode(smp.Data(&m)) == nil {
+			got = append(got, n)
+		}
+		take(p)
+	}
+	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 1, VendorTraps: true})
+	b.virtual("h1.0", true, true)
+	for _, number := range []uint16{1144, 1146, 1257, 1258} {
+		got = nil
+		must(t, b.s.InjectVPortTrap(b.vf("h1.0", 1), number))
+		b.s.RunUntil(b.s.Now().Add(20 * time.Second))
+		if len(got) == 0 {
+			t.Fatalf("no trap %d", number)
+		}
+		n := got[0]
+		trap, ok := n.Trap()
+		if n.IsGeneric || !ok || trap != number || n.Type != smp.TrapType(number) || n.IssuerLID != b.lid("h1.0") {
+			t.Errorf("%+v", n)
+		}
+		if d, ok := n.Detail().(smp.DetailVPortChange); number == 1144 && (!ok || d.VPortIndex != 1 || d.VendorTrap != 1144) {
+			t.Errorf("%+v", n.Detail())
+		}
+	}
+}
+
+// TestVPortReregister is one-shot: the answer shows it, a later Get does not.
 func TestVPortReregister(t *testing.T) {
 	b := cloud(t, Config{})
 	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 1})

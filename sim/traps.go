@@ -30,8 +30,10 @@ func (s *Subnet) trap(ep int32, n smp.Notice) {
 	if !s.infos[ep].CapabilityMask.Has(ib.CapIsTrapSupported) || d.down || d.muted {
 		return
 	}
-	n.IsGeneric = true
-	n.Producer = uint32(d.typ)
+	if n.Producer == 0 { // not a vendor's
+		n.IsGeneric = true
+		n.Producer = uint32(d.typ)
+	}
 	n.IssuerLID = s.ports[ep].lid
 	for _, t := range d.traps {
 		if t.ep == ep && t.notice == n {

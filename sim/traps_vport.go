@@ -1,16 +1,29 @@
 package sim
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"heddle/ib/smp"
 )
+
+// nvidia is the VendorID of notices in NVIDIA's form from nodes of which the
+// netlist says another.
+const nvidia = 0x0002C9
 
 // vtrap queues a notice about VPorts at their port, which sends, repeats and
 // forgets it as its own.
 func (s *Subnet) vtrap(h *hyper, number uint16, d interface{ Put(*smp.Details) }) {
 	n := smp.Notice{Type: smp.TrapType(number), TrapNumber: number}
 	d.Put(&n.DataDetails)
+	if h.VendorTraps {
+		node := &s.f.Nodes[s.ports[h.port].dev]
+		if n.Producer = node.VendorID & 0xFFFFFF; !smp.IsNVIDIA(n.Producer) {
+			n.Producer = nvidia
+		}
+		n.TrapNumber = node.DeviceID
+		binary.BigEndian.PutUint16(n.DataDetails[len(n.DataDetails)-2:], number)
+	}
 	s.trap(h.port, n)
 }
 

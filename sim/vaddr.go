@@ -97,6 +97,9 @@ func (s *Subnet) gidIndex(p int32, v *vport, g ib.GID) (i int, ok bool) {
 // vstate is the state of v for packets. On a shared port a function is as
 // active as the port, once it is up and has a GUID.
 func (s *Subnet) vstate(v *vport) ib.PortState {
+	if s.devs[s.ports[v.h.port].dev].down {
+		return ib.StateDown
+	}
 	if v.h.Model != SharedPort {
 		return v.state
 	}

@@ -164,7 +164,11 @@ func (b *bed) attachVM(name string) *Endpoint {
 // their transaction, and each sees of the P_Key table what its host lets it.
 func TestSharedPort(t *testing.T) {
 	b := cloud(t, Config{})
-	b.hypervisor("h0.1", Hypervisor{Model: SharedPort, VFs: 3})
+	b.set(b.to("h0.1"), smp.AttrGUIDInfo, 3, &smp.GUIDInfo{7: 0xAAAA}) // the table grows with the functions
+	b.hypervisor("h0.1", Hypervisor{Model: SharedPort, VFs: 127})
+	if _, st := b.set(b.to("h0.1"), smp.AttrGUIDInfo, 15, &smp.GUIDInfo{7: 0xBBBB}); st != ib.StatusOK || b.gid(b.vf("h0.1", 127)).GUID() != 0xBBBB || b.gid(b.vf("h0.1", 31)).GUID() != 0xAAAA {
+		t.Errorf("GUIDs of functions 31 and 127: %v", st)
+	}
 	b.hypervisor("h1.0", Hypervisor{Model: SharedPort, VFs: 3})
 	if pi := b.portInfo(b.to("h0.1"), 1); pi.IsVirtualizationSupported() {
 		t.Error("a shared port claims to have VPorts")
