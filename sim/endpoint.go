@@ -22,6 +22,7 @@ type Endpoint struct {
 	idx  int32 // in Subnet.eps; the tag is idx+1
 	port int32
 	vp   *vport // the virtual function it is on, nil: the port itself
+	vm   *vm    // the VM it is in and moves with, if any
 	next int32  // next endpoint of the port in order of attaching, -1: last
 	issm bool
 	gone bool
@@ -131,6 +132,9 @@ func (e *Endpoint) Close() {
 	}
 	e.gone = true
 	e.leave()
+	if e.vm != nil {
+		e.vm.eps = slices.DeleteFunc(e.vm.eps, func(x *Endpoint) bool { return x == e })
+	}
 	e.s.eps[e.idx] = nil
 	e.s.freeEps = append(e.s.freeEps, e.idx)
 }
@@ -206,10 +210,26 @@ func (e *Endpoint) LID() ib.LID {
 }
 
 // LMC is the LMC of the port.
-func (e *Endpoint) LMC() uint8 { return e.s.ports[e.port].lmc }
+func (e *Endpoint) LMC() uint8 { return e.PortInfo().LMC }
 
-// PortInfo is the PortInfo of the port as its SMA would answer locally.
-func (e *Endpoint) PortInfo() smp.PortInfo { return e.s.portInfo(e.port, e.port) }
+// PortInfo is the PortInfo of the port as its SMA would answer locally. That of
+// a virtual function is what its host shows it: its own state, LID, tables and
+// counters, the rest from the port, without the M_Key.
+func (e *Endpoint) PortInfo() smp.PortInfo {
+	pi := e.s.portInfo(e.port, e.port)
+	v := e.vp
+	if v == nil {
+		return pi
+	}
+	pi.MKey, pi.MKeyViolations = 0, 0
+	pi.CapabilityMask &^= ib.CapIsSM
+	pi.PortState, pi.GUIDCap = e.s.vstate(v), uint8(v.vguids())
+	pi.PKeyViolations, pi.QKeyViolations = v.pviol, v.qviol
+	if lid := e.s.lidOf(v); lid != pi.LID {
+		pi.LID, pi.LMC = lid, 0 // the LMC is that of the port's LID
+	}
+	return pi
+}
 
 // PortInfoOf is the PortInfo of another port of the same node; an unknown
 // number gives that of the endpoint's own.
@@ -221,11 +241,22 @@ func (e *Endpoint) PortInfoOf(num uint8) smp.PortInfo {
 	return e.s.portInfo(d.first+int32(num), e.port)
 }
 
-// NodeInfo is the NodeInfo of the node as seen through the port.
-func (e *Endpoint) NodeInfo() smp.NodeInfo { return e.s.nodeInfo(e.port) }
+// NodeInfo is the NodeInfo of the node as seen through the port; that of the
+// virtual adapter, if the endpoint is on a virtual function.
+func (e *Endpoint) NodeInfo() smp.NodeInfo {
+	ni := e.s.nodeInfo(e.port)
+	if v := e.vp; v != nil {
+		ni.NodeGUID, ni.PortGUID = e.s.vnodeGUID(v), e.s.vguid(v, 0)
+		ni.LocalPortNum, ni.NumPorts = e.s.vnodePorts(v)
+	}
+	return ni
+}
 
 // NodeDescription is the description that the node answers with.
 func (e *Endpoint) NodeDescription() smp.NodeDescription {
+	if e.vp != nil {
+		return e.vp.desc
+	}
 	return e.s.devs[e.s.ports[e.port].dev].desc
 }
 

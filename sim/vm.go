@@ -161,8 +161,8 @@ func (s *Subnet) RemoveVM(name string) error {
 	if m.at != nil {
 		s.detach(m)
 	}
-	for _, e := range m.eps {
-		e.Close()
+	for len(m.eps) > 0 {
+		m.eps[0].Close()
 	}
 	delete(s.vms, name)
 	return nil
@@ -179,6 +179,7 @@ func (s *Subnet) AttachVM(name string) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.vm = m
 	m.eps = append(m.eps, e)
 	return e, nil
 }

@@ -101,6 +101,10 @@ func TestVSwitchMigration(t *testing.T) {
 	if got != 1 || vm.LID() != 100 || vm.NodeIndex() != dst.Node {
 		t.Errorf("%d packets from LID %v", got, vm.LID())
 	}
+	pi, ni, desc := vm.PortInfo(), vm.NodeInfo(), vm.NodeDescription()
+	if pi.LID != 100 || pi.LMC != 0 || pi.PortState != ib.StateActive || ni.PortGUID != 0xA1 || ni.NodeGUID == b.s.devs[dst.Node].guid || desc.String() != "h1.0 VF 2" {
+		t.Errorf("the VM sees %+v %+v %q", pi, ni, desc.String())
+	}
 	// A leaf with one cable and many LIDs.
 	g, _ := b.s.Graph()
 	if len(g.Switches) != 3 || g.LIDOwner[100] != g.LIDOwner[b.lid("h1.0")] {
@@ -301,6 +305,11 @@ func TestVMErrors(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
+	gone, e := b.attachVM("a"), b.attachVM("a")
+	gone.Close()
+	must(t, b.s.DetachVM("a"))
+	e.Close() // while it is nowhere
+	must(t, b.s.PlaceVM("a", f, VMOptions{}))
 	must(t, b.s.MoveVM("a", f))
 	if st, _ := b.s.VM("a"); st.At != f || !slices.Equal(b.s.VMs(), []string{"a", "b"}) {
 		t.Errorf("%+v %v", st, b.s.VMs())

@@ -17,7 +17,8 @@ func newAttach() *cobra.Command {
 		Long: `Runs COMMAND in a private mount namespace in which the user-MAD device
 /dev/infiniband/umad0 (device heddle0) is NODE's HCA, or switch port 0, on the
 simulator that serves SOCKNAME ('heddle sim --socket SOCKNAME'; default:
-IBSIM_SOCKNAME, else sim). NODE is a netlist id or a node description.
+IBSIM_SOCKNAME, else sim). NODE is a netlist id or a node description, or the
+name of a VM, whose HCA is the virtual function that it is on.
 
 The device behaves as the kernel's does: agents and method masks, transaction
 ids, RMPP, time-outs and retries, one IsSM holder. The state is the simulator's,

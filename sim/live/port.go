@@ -57,6 +57,11 @@ func (d *Driver) PortAt(node string, num int) (*Port, error) {
 	return d.open(func(s *sim.Subnet) (*sim.Endpoint, error) { return s.AttachPort(node, num) })
 }
 
+// VM attaches to the virtual function that a VM is on, and moves with it.
+func (d *Driver) VM(name string) (*Port, error) {
+	return d.open(func(s *sim.Subnet) (*sim.Endpoint, error) { return s.AttachVM(name) })
+}
+
 func (d *Driver) open(attach func(*sim.Subnet) (*sim.Endpoint, error)) (*Port, error) {
 	p := &Port{d: d, ring: make([]slot, 64)}
 	p.ready.L = &p.mu

@@ -9,9 +9,28 @@ import (
 	"heddle/sim/umadfs/kernel"
 )
 
+// hcaID is what an adapter belongs to: a node, or a VM, whose adapter is the
+// virtual function that it is on.
+type hcaID struct {
+	node int    // index in the fabric; -1 for a VM
+	vm   string // "" for a node
+}
+
+// idOf looks up a name: first among the nodes, then among the VMs.
+func idOf(s *sim.Subnet, name string) (hcaID, error) {
+	i, err := s.Node(name)
+	if err == nil {
+		return hcaID{node: i}, nil
+	}
+	if _, ok := s.VM(name); ok {
+		return hcaID{node: -1, vm: name}, nil
+	}
+	return hcaID{}, err
+}
+
 // hca is one node's adapter: the ports that programs on it see.
 type hca struct {
-	node  int // index in the fabric
+	id    hcaID
 	ports []*port
 	refs  int // mounts
 }
@@ -40,21 +59,25 @@ func newPort(s *sim.Subnet, e *sim.Endpoint, lastNum *uint16) *port {
 	return p
 }
 
-// openHCA attaches to every port of a node that has LIDs; lastNum is for the
-// kernel.
-func openHCA(s *sim.Subnet, name string, lastNum *uint16) (*hca, error) {
-	index, err := s.Node(name)
-	if err != nil {
-		return nil, err
+// openHCA attaches to every port of a node that has LIDs, or to the function of
+// a VM; lastNum is for the kernel.
+func openHCA(s *sim.Subnet, id hcaID, lastNum *uint16) (*hca, error) {
+	h := &hca{id: id}
+	if id.vm != "" {
+		ep, err := s.AttachVM(id.vm)
+		if err != nil {
+			return nil, fmt.Errorf("umadfs: %w", err)
+		}
+		h.ports = []*port{newPort(s, ep, lastNum)}
+		return h, nil
 	}
-	n := &s.Fabric().Nodes[index]
+	n := &s.Fabric().Nodes[id.node]
 	first, last := 1, n.NumPorts
 	if n.Type == ib.NodeSwitch {
 		first, last = 0, 0
 	}
-	h := &hca{node: index}
 	for num := first; num <= last; num++ {
-		ep, err := s.AttachPort(name, num)
+		ep, err := s.AttachPort(n.ID, num)
 		if err != nil {
 			h.close()
 			return nil, fmt.Errorf("umadfs: attach to port %d: %w", num, err)
@@ -62,7 +85,7 @@ func openHCA(s *sim.Subnet, name string, lastNum *uint16) (*hca, error) {
 		h.ports = append(h.ports, newPort(s, ep, lastNum))
 	}
 	if len(h.ports) == 0 {
-		return nil, fmt.Errorf("umadfs: node %q has no ports", name)
+		return nil, fmt.Errorf("umadfs: node %q has no ports", n.ID)
 	}
 	return h, nil
 }

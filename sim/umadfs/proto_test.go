@@ -27,9 +27,13 @@ func newConn(t testing.TB, out *os.File) *conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := &Server{driver: directDriver{s}, hcas: map[int]*hca{}}
+	srv := &Server{driver: directDriver{s}, hcas: map[hcaID]*hca{}}
 	c := &conn{srv: srv, fd: int(out.Fd()), handles: map[uint64]*handle{}, pending: map[uint64]func(){}}
-	h, err := openHCA(s, "H6", new(uint16))
+	id, err := idOf(s, "H6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := openHCA(s, id, new(uint16))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,8 +51,8 @@ type Server struct {
 	stops map[*conn]int // eventfd of each mount's loop
 
 	// Under the driver's lock.
-	hcas    map[int]*hca // by node
-	lastNum uint16       // of an agent of any port
+	hcas    map[hcaID]*hca
+	lastNum uint16 // of an agent of any port
 }
 
 // Listen opens the service's socket for the simulator known as name; an empty
@@ -68,7 +68,7 @@ func Listen(d Driver, name string) (*Server, error) {
 	}
 	s := &Server{
 		driver: d, ln: ln, pidns: pidNamespace("self"), closing: make(chan struct{}),
-		conns: map[net.Conn]struct{}{}, stops: map[*conn]int{}, hcas: map[int]*hca{},
+		conns: map[net.Conn]struct{}{}, stops: map[*conn]int{}, hcas: map[hcaID]*hca{},
 	}
 	s.wg.Go(s.accept)
 	return s, nil
@@ -113,11 +113,11 @@ func (s *Server) Replug(node string) error { return s.plug(node, true) }
 
 func (s *Server) plug(node string, in bool) (err error) {
 	s.driver.Do(func(sub *sim.Subnet) {
-		var i int
-		if i, err = sub.Node(node); err != nil {
+		var id hcaID
+		if id, err = idOf(sub, node); err != nil {
 			return
 		}
-		h := s.hcas[i]
+		h := s.hcas[id]
 		if h == nil {
 			err = fmt.Errorf("umadfs: nobody is attached to node %q", node)
 			return
@@ -230,16 +230,16 @@ func (s *Server) mount(h hello, fd int) (*conn, error) {
 	}
 	s.driver.Do(func(sub *sim.Subnet) {
 		for _, name := range h.Nodes {
-			var i int
-			if i, err = sub.Node(name); err != nil {
+			var id hcaID
+			if id, err = idOf(sub, name); err != nil {
 				break
 			}
-			x := s.hcas[i]
+			x := s.hcas[id]
 			if x == nil {
-				if x, err = openHCA(sub, name, &s.lastNum); err != nil {
+				if x, err = openHCA(sub, id, &s.lastNum); err != nil {
 					break
 				}
-				s.hcas[i] = x
+				s.hcas[id] = x
 			}
 			x.refs++
 			c.hcas = append(c.hcas, x)
@@ -268,7 +268,7 @@ func (s *Server) mount(h hello, fd int) (*conn, error) {
 func (s *Server) detach(hcas []*hca) {
 	for _, h := range hcas {
 		if h.refs--; h.refs == 0 {
-			delete(s.hcas, h.node)
+			delete(s.hcas, h.id)
 			h.close()
 		}
 	}
