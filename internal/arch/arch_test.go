@@ -35,6 +35,7 @@ var rules = []rule{
 	{"route/check", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "the judge must not know any engine"},
 	{"route/mcast", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "trees of groups fit in with tables, whoever made those"},
 	{"route/transition", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "a plan is a function of tables, whoever made them"},
+	{"route/move", []string{"route", "route/cdg", "route/check", "route/transition", "fabric", "ib/..."}, true, "a move copies entries of tables, whoever made them, and has them judged"},
 	{"route/cdg", []string{"route", "fabric", "ib/..."}, true, "counted dependencies know tables, not who made or judges them"},
 	{"route/engine", []string{"route", "route/engine", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},
 	{"route/engine/dnup", []string{"route/engine/updn"}, true, "dnup is updn upside down, and knows nothing else"},

@@ -1,0 +1,191 @@
+package move
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/cdg"
+)
+
+// column is what all switches do with one LID.
+type column struct {
+	lid   ib.LID
+	old   []byte    // by switch, as installed
+	now   []byte    // old itself as long as nothing has changed
+	owned bool      // somebody has the LID, by the installed owners
+	added []cdg.Dep // dependencies of now that the installed tables do not have
+
+	level []int32 // by switch: links to the destination by now; -1: not delivered
+	stage []uint8 // by switch: when its entry is written; never if it does not change
+	left  []uint8 // by switch: when its old entry goes, if only to be Drop until stage
+	time  []uint8 // by switch: the earliest step, before steps become stages
+	mixed []meet
+}
+
+// never marks an entry that does not change.
+const never = 255
+
+// meet is a place where packets sent by the old entry of switch from may go on by the
+// new one of switch at, which packets do nowhere in the installed tables.
+type meet struct{ from, at int32 }
+
+// column loads a LID's entries.
+func (m *mover) column(l ib.LID) *column {
+	if c := m.cols[l]; c != nil {
+		return c
+	}
+	c := &column{lid: l, old: make([]byte, m.n)}
+	c.owned = int(l) < len(m.g.LIDOwner) && m.g.LIDOwner[l] >= 0
+	for s := range c.old {
+		c.old[s] = m.t.Entry(int32(s), l)
+	}
+	c.now = c.old
+	m.cols[l] = c
+	m.order = append(m.order, c)
+	return c
+}
+
+// next is the channel that entry e of switch s leads to, or -1.
+func (m *mover) next(s int32, e byte) int32 {
+	if ports := m.g.PortChannel[s]; int(e) < len(ports) {
+		return ports[e]
+	}
+	return -1
+}
+
+// toward is the switch that entry e of switch s leads to, or -1.
+func (m *mover) toward(s int32, e byte) int32 {
+	if c := m.next(s, e); c >= 0 {
+		return m.g.Channels[c].To
+	}
+	return -1
+}
+
+// fewest returns the entries of a LID after the fewest switches have taken
+// the entries of its model, such that it is delivered at switch dst from everywhere. mine
+// must deliver at src from wherever model delivers at dst.
+//
+// What packets meet that src sends must lead them to dst, so the switches changed on
+// that way are a path's from src to dst in the graph in which each switch has
+// two ways on: its own entry, for nothing, and its model's, for one change. And a
+// cheapest such path is enough: who is not on it goes by entries that are kept to src, or
+// comes upon the path before.
+//
+// favour, if not nil, says which switches are to be preferred among paths with
+// as few changes.
+func (m *mover) fewest(mine, model []byte, src, dst int32, favour []bool) []byte {
+	const far = 1 << 30
+	change := int32(2 * m.n)
+	if m.cost == nil {
+		m.cost, m.from, m.took = make([]int32, m.n), make([]int32, m.n), make([]bool, m.n)
+	}
+	cost, from, took := m.cost, m.from, m.took
+	for s := range cost {
+		cost[s] = far
+	}
+	// took[s] says whether the best way from s on that is known takes the model's entry; it
+	// belongs to the switch after s, so it is noted there: from and took of v
+	// tell how v is reached.
+	cost[src], from[src] = 0, -1
+	best, bestTook := int32(far), false
+	queue := append(m.queue[:0], src)
+	for h := 0; h < len(queue); h++ {
+		s := queue[h]
+		price := change
+		switch {
+		case mine[s] == model[s]:
+			price = 0
+		case favour == nil || !favour[s]:
+			price++
+		}
+		if s == dst {
+			if cost[s]+price < best {
+				best, bestTook = cost[s]+price, price > 0
+			}
+			continue
+		}
+		reach := func(e byte, price int32, take bool) {
+			v := m.toward(s, e)
+			if v >= 0 && cost[s]+price < cost[v] {
+				cost[v], from[v], took[v] = cost[s]+price, s, take
+				queue = append(queue, v)
+			}
+		}
+		reach(model[s], price, price > 0)
+		if price > 0 {
+			reach(mine[s], 0, false)
+		}
+	}
+	m.queue = queue
+	if best == far {
+		return nil
+	}
+	out := slices.Clone(mine)
+	if bestTook {
+		out[dst] = model[dst]
+	}
+	for v := dst; from[v] >= 0; v = from[v] {
+		if took[v] {
+			out[from[v]] = model[from[v]]
+		}
+	}
+	return out
+}
+
+// levels finds how far each switch is from the destination at dst.
+func (m *mover) levels(c *column, dst int32) {
+	const unknown = -2
+	c.level = make([]int32, m.n)
+	for s := range c.level {
+		c.level[s] = unknown
+	}
+	if dst >= 0 {
+		c.level[dst] = 0
+	}
+	for s := range int32(m.n) {
+		way := m.queue[:0]
+		u := s
+		for u >= 0 && c.level[u] == unknown {
+			c.level[u] = -1
+			way = append(way, u)
+			u = m.toward(u, c.now[u])
+		}
+		d := int32(-1)
+		if u >= 0 {
+			d = c.level[u]
+		}
+		for _, v := range slices.Backward(way) {
+			if d >= 0 {
+				d++
+			}
+			c.level[v] = d
+		}
+		m.queue = way
+	}
+}
+
+// count is what a change of columns costs: a's, and b's if that is not nil.
+func count(a, wasA, b, wasB []byte, oneBlock bool) (x Moved) {
+	for s := range a {
+		k := 0
+		if a[s] != wasA[s] {
+			k++
+		}
+		if b != nil && b[s] != wasB[s] {
+			k++
+		}
+		x.Entries += k
+		if oneBlock {
+			k = min(k, 1)
+		}
+		if k > 0 {
+			x.Switches++
+		}
+		x.SMPs += k
+		x.Blocks = max(x.Blocks, k)
+	}
+	return x
+}
+
+func sameBlock(a, b ib.LID) bool { return a/route.BlockLen == b/route.BlockLen }

@@ -1,0 +1,215 @@
+package move
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/transition"
+)
+
+// finish puts the result together and has it judged.
+func (m *mover) finish() (*Result, error) {
+	cols := m.changed()
+	r := &Result{Moved: m.moved, installed: m.t, cols: cols, Grown: m.top > m.t.TopLID}
+	r.Graph, r.Tables = m.graph(), m.tables(cols)
+	for i := range m.moved {
+		r.Unmerged += m.moved[i].SMPs
+	}
+	r.Blocks = m.blocks(cols)
+	if !m.single() {
+		if err := m.levelled(r); err != nil {
+			return nil, err
+		}
+	}
+	co := check.Options{Workers: m.o.Workers, Groups: m.o.Groups}
+	r.Proof = m.p.Update(r.Graph, fabric.Diff(m.g, r.Graph), r.Tables, co)
+	if rep := r.Proof.Report(); !r.Proof.OK() && (m.base != nil || rep.Malformed != "" || rep.UnreachablePairs > 0 || rep.Loops > 0) {
+		return nil, &unsound{r.Proof.Err()}
+	}
+	var err error
+	if m.single() {
+		err = m.ordered(r)
+	} else {
+		err = m.planned(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for k := range r.Stages {
+		r.Writes += len(r.Stages[k].Blocks)
+	}
+	return r, nil
+}
+
+// ordered finds the stages of single-lane tables.
+func (m *mover) ordered(r *Result) error {
+	if len(r.cols) == 0 {
+		r.Reason = "no entry changes"
+		return nil
+	}
+	p, err := m.plan(r.cols)
+	if err != nil {
+		return err
+	}
+	if r.Stages, err = p.stages(); err != nil {
+		return err
+	}
+	drains := p.epoch()
+	r.Held = p.held
+	switch {
+	case len(r.Stages) == 1:
+		r.Reason = "old and new entries mix without a cycle or a loop: any order"
+	case drains == 0:
+		r.Reason = fmt.Sprintf("from the destinations outwards, in %d stages", len(r.Stages))
+	case p.held > 0:
+		r.Reason = fmt.Sprintf("from the destinations outwards, in %d stages; %d times older packets drain, and %d entries are dropped until then, because new entries close a credit cycle with them", len(r.Stages), drains, p.held)
+	default:
+		r.Reason = fmt.Sprintf("from the destinations outwards, in %d stages; %d times older packets drain, because new entries close a credit cycle with them", len(r.Stages), drains)
+	}
+	return nil
+}
+
+// planned has the stages of tables with several lanes found by route/transition.
+func (m *mover) planned(r *Result) error {
+	to := transition.Options{
+		Workers: m.o.Workers, SwitchLifetime: m.o.SwitchLifetime, HOQLife: m.o.HOQLife, RepathTime: m.o.RepathTime, Before: m.g,
+	}
+	to.Proved, to.ProvedOrder = r.Proof.Dependencies()
+	p := transition.New(r.Graph, m.t, r.Tables, to)
+	r.Reason = p.Reason
+	if p.Mode == transition.ModeRefused {
+		return errors.New("move: no order of updates is safe: " + p.Reason)
+	}
+	r.plan, r.Held, r.Discarded = p, p.Held, p.Discard
+	for i := range p.Stages {
+		st := &p.Stages[i]
+		r.Stages = append(r.Stages, Stage{Blocks: st.LFT, Drain: st.Drain, Hops: st.DrainHops, Repath: st.Repath})
+	}
+	return nil
+}
+
+// blocks lists the blocks in which entries change, each once.
+func (m *mover) blocks(cols []*column) []route.BlockDiff {
+	if len(cols) == 0 {
+		return nil
+	}
+	width := route.RowLen(max(m.t.TopLID, m.top)) / route.BlockLen
+	marks := make([]uint64, (m.n*width+63)/64)
+	for _, c := range cols {
+		b := int(c.lid) / route.BlockLen
+		for s := range c.old {
+			if c.now[s] != c.old[s] {
+				i := s*width + b
+				marks[i>>6] |= 1 << (i & 63)
+			}
+		}
+	}
+	return marked(marks, width)
+}
+
+// marked lists the blocks of a bit for each block of each switch.
+func marked(marks []uint64, width int) (list []route.BlockDiff) {
+	n := 0
+	for _, w := range marks {
+		n += bits.OnesCount64(w)
+	}
+	list = make([]route.BlockDiff, 0, n)
+	for k, w := range marks {
+		for ; w != 0; w &= w - 1 {
+			i := k<<6 + bits.TrailingZeros64(w)
+			list = append(list, route.BlockDiff{Switch: int32(i / width), Block: uint16(i % width)})
+		}
+	}
+	return list
+}
+
+// inBlock are the columns of a block.
+func (r *Result) inBlock(b uint16) []*column {
+	from := func(l int) int {
+		i, _ := slices.BinarySearchFunc(r.cols, l, func(c *column, l int) int { return int(c.lid) - l })
+		return i
+	}
+	return r.cols[from(int(b)*route.BlockLen):from((int(b)+1)*route.BlockLen)]
+}
+
+// classOf is the class of a LID's paths; -1: none.
+func (m *mover) classOf(l ib.LID) int32 {
+	if int(l) >= len(m.class) {
+		return -1
+	}
+	return m.class[l]
+}
+
+// reclass gives l the class of what it follows: its paths are that one's, on the
+// lanes that were proved for them. What moved inside a leaf by the leaf's
+// entry alone keeps the paths it had and so their class.
+func (m *mover) reclass(l ib.LID, class int32, mode Mode, here, there int32) {
+	if m.t.SL == nil || mode == Minimal && here >= 0 && m.ends[here].Switch == m.ends[there].Switch && m.classOf(l) >= 0 {
+		return
+	}
+	if m.classOf(l) == class {
+		return
+	}
+	if len(m.class) <= int(m.top) || len(m.t.Class) > 0 && &m.class[0] == &m.t.Class[0] {
+		m.class = slices.Clone(m.class)
+		for len(m.class) <= int(m.top) {
+			m.class = append(m.class, -1)
+		}
+	}
+	m.class[l] = class
+}
+
+// levelled sees to the service levels of r's tables, and that nobody has to
+// learn another one, unless that is allowed.
+func (m *mover) levelled(r *Result) error {
+	t := r.Tables
+	t.Class = m.class
+	if t.SL == nil {
+		return nil
+	}
+	for len(t.Class) <= int(t.TopLID) {
+		t.Class = append(t.Class[:len(t.Class):len(t.Class)], -1)
+	}
+	for _, c := range m.order {
+		if int(c.lid) >= len(m.g.LIDOwner) || int(c.lid) >= len(m.owner) {
+			continue
+		}
+		a, b := m.g.LIDOwner[c.lid], m.owner[c.lid]
+		if a < 0 || b < 0 || a == b {
+			continue
+		}
+		from, to := m.g.EndPorts[a].Switch, m.ends[b].Switch
+		for s := range int32(m.n) {
+			if was, is := m.t.PathSL(s, c.lid), t.PathSL(s, c.lid); was != is {
+				r.NeedsRepath = true
+				if !m.o.Repath {
+					return fmt.Errorf("move: LID %d: paths to it from hosts on switch %v are on service level %d and would have to be on %d (%s has several lanes): their ends must resolve them anew",
+						c.lid, m.g.Switches[s].GUID, was, is, t.Engine)
+				}
+			}
+		}
+		was, is := m.levelsFrom(from), m.levelsFrom(to)
+		for k := range was {
+			if was[k] != is[k] {
+				r.NeedsRepath = true
+				if !m.o.Repath {
+					return fmt.Errorf("move: LID %d: paths from it to some LIDs are on service level %d and would have to be on %d (%s has several lanes): it must resolve them anew",
+						c.lid, was[k], is[k], t.Engine)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// levelsFrom are the levels of paths from a switch, by class.
+func (m *mover) levelsFrom(s int32) []ib.SL {
+	k := m.t.NumClasses
+	return m.t.SL[int(s)*k : (int(s)+1)*k]
+}

@@ -1,0 +1,367 @@
+package move
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/cdg"
+	"heddle/route/check"
+)
+
+// mover is the work of one call of New.
+type mover struct {
+	p    *check.Proof
+	g    *fabric.Graph
+	t    *route.Tables
+	o    Options
+	n    int
+	top  ib.LID
+	base *cdg.Graph // dependencies of t; nil: not proved
+	deps *cdg.Graph // base, and what moves add
+	ord  *cdg.Order // of deps
+
+	owner []int32          // by LID, 0..top
+	ends  []fabric.EndPort // the graph's own until one changes
+	class []int32          // by LID, of tables with several lanes; t's own until one changes
+	cols  map[ib.LID]*column
+	order []*column // those of cols, as they came
+	moved []Moved
+
+	strict            bool    // see insert
+	closing           []int32 // switches whose entries closed a cycle at the last admit
+	cost, from, queue []int32 // scratch
+	took              []bool
+}
+
+func newMover(p *check.Proof, o Options) (*mover, error) {
+	m := &mover{p: p, g: p.Graph(), t: p.Tables(), o: o, cols: map[ib.LID]*column{}}
+	if m.g == nil || m.t == nil {
+		return nil, errors.New("move: there are no tables in use yet")
+	}
+	m.n, m.top = len(m.g.Switches), max(m.t.TopLID, m.g.TopLID)
+	switch r := p.Report(); {
+	case p.OK():
+		m.base, m.ord = p.Dependencies()
+	case r.Malformed != "" || r.UnreachablePairs > 0 || r.Loops > 0:
+		return nil, fmt.Errorf("move: the tables in use do not deliver, so nothing can be copied from them: %w", p.Err())
+	case !o.Unsafe:
+		return nil, fmt.Errorf("move: the tables in use are not proved: %w", p.Err())
+	}
+	if m.base != nil {
+		m.deps, m.ord = m.base.Clone(), m.ord.Clone()
+	}
+	m.owner = make([]int32, int(m.top)+1)
+	for l := copy(m.owner, m.g.LIDOwner); l < len(m.owner); l++ {
+		m.owner[l] = fabric.NoLID
+	}
+	m.ends, m.class = m.g.EndPorts, m.t.Class
+	return m, nil
+}
+
+// single says that all packets are on lane 0.
+func (m *mover) single() bool { return m.t.SL == nil && m.t.Lanes == nil }
+
+// grow makes room for LIDs up to l.
+func (m *mover) grow(l ib.LID) {
+	for ; m.top < l; m.top++ {
+		m.owner = append(m.owner, fabric.NoLID)
+	}
+}
+
+// port is the index of the end port that has l, which must be cabled to a
+// switch and not be a switch's own.
+func (m *mover) port(l ib.LID) (int32, error) {
+	switch {
+	case l == 0 || l > ib.LIDMaxUnicast:
+		return 0, fmt.Errorf("LID %d is not unicast (1–%d)", l, ib.LIDMaxUnicast)
+	case l > m.top || m.owner[l] == fabric.NoLID:
+		return 0, fmt.Errorf("nobody has LID %d", l)
+	}
+	e := m.owner[l]
+	switch x := &m.ends[e]; {
+	case x.Type == ib.NodeSwitch:
+		return 0, fmt.Errorf("LID %d is that of switch %v: switches do not move", l, x.NodeGUID)
+	case x.Switch < 0:
+		return 0, fmt.Errorf("port %v, which has LID %d, is cabled to no switch", x.GUID, l)
+	}
+	return e, nil
+}
+
+// request carries one request out on the columns.
+func (m *mover) request(q Request) error {
+	if q.Mode > Minimal {
+		return fmt.Errorf("unknown mode %d", uint8(q.Mode))
+	}
+	switch q.Kind {
+	case Copy:
+		return m.copy(q)
+	case Swap:
+		return m.swap(q)
+	case Release:
+		e, err := m.port(q.LID)
+		if err != nil {
+			return err
+		}
+		c := m.column(q.LID)
+		was := c.now
+		c.now = bytes.Repeat([]byte{route.Drop}, m.n)
+		m.admit(c)
+		m.note(Moved{Request: q}, count(c.now, was, nil, nil, true))
+		m.owner[q.LID] = fabric.NoLID
+		m.rebase(e, q.LID)
+		m.reclass(q.LID, -1, Balanced, e, e)
+		return nil
+	}
+	return fmt.Errorf("unknown kind %d", uint8(q.Kind))
+}
+
+func (m *mover) copy(q Request) error {
+	there, err := m.port(q.With)
+	if err != nil {
+		return err
+	}
+	here := int32(fabric.NoLID)
+	switch {
+	case q.LID == 0 || q.LID > ib.LIDMaxUnicast:
+		return fmt.Errorf("LID %d is not unicast (1–%d)", q.LID, ib.LIDMaxUnicast)
+	case q.LID == q.With:
+		return errors.New("a LID cannot be its own model")
+	case q.LID <= m.top && m.owner[q.LID] != fabric.NoLID:
+		if here, err = m.port(q.LID); err != nil {
+			return err
+		}
+	default:
+		for s := range m.g.Switches {
+			if limit := m.g.Switches[s].LinearFDBCap; limit > 0 && int(q.LID) >= int(limit) {
+				return fmt.Errorf("switch %v holds entries of LIDs below %d only (LinearFDBCap)", m.g.Switches[s].GUID, limit)
+			}
+		}
+		m.grow(q.LID)
+	}
+	c, model := m.column(q.LID), m.column(q.With)
+	was := c.now
+	x := Moved{Request: q}
+	if q.Mode == Minimal {
+		x.Mode, x.Why = m.minimal(here, there, c, model, false)
+	}
+	if x.Mode == Balanced {
+		c.now = slices.Clone(model.now)
+		if len(c.added)+len(model.added) > 0 {
+			m.admit(c) // they are the model's, so they close no cycle
+		}
+	}
+	m.note(x, count(c.now, was, nil, nil, true))
+	m.owner[q.LID] = there
+	if here >= 0 {
+		m.rebase(here, q.LID)
+	}
+	if m.ends[there].LID == 0 {
+		m.setBase(there, q.LID)
+	}
+	m.reclass(q.LID, m.classOf(q.With), x.Mode, here, there)
+	return nil
+}
+
+func (m *mover) swap(q Request) error {
+	a, err := m.port(q.LID)
+	if err != nil {
+		return err
+	}
+	b, err := m.port(q.With)
+	if err != nil {
+		return err
+	}
+	if q.LID == q.With {
+		return errors.New("a LID cannot change places with itself")
+	}
+	ca, cb := m.column(q.LID), m.column(q.With)
+	wasA, wasB := ca.now, cb.now
+	x := Moved{Request: q}
+	if q.Mode == Minimal {
+		x.Mode, x.Why = m.minimal(a, b, ca, cb, true)
+	}
+	if x.Mode == Balanced {
+		ca.now, cb.now = wasB, wasA
+		ca.added, cb.added = cb.added, ca.added
+	}
+	m.note(x, count(ca.now, wasA, cb.now, wasB, sameBlock(q.LID, q.With)))
+	m.owner[q.LID], m.owner[q.With] = b, a
+	if a != b {
+		baseA, baseB := m.ends[a].LID == q.LID, m.ends[b].LID == q.With
+		if baseA {
+			m.setBase(a, q.With)
+		}
+		if baseB {
+			m.setBase(b, q.LID)
+		}
+	}
+	classA, classB := m.classOf(q.LID), m.classOf(q.With)
+	m.reclass(q.LID, classB, x.Mode, a, b)
+	m.reclass(q.With, classA, x.Mode, a, b)
+	return nil
+}
+
+// note records a request and what it costs.
+func (m *mover) note(x, cost Moved) {
+	cost.Request, cost.Why = x.Request, x.Why
+	m.moved = append(m.moved, cost)
+}
+
+// minimal tries to move c to the port of model with the fewest changes, and, if
+// both, model to c's. It returns the mode that is left to use, and why if that is
+// not Minimal.
+func (m *mover) minimal(here, there int32, c, model *column, both bool) (Mode, string) {
+	if here < 0 {
+		return Balanced, "the LID is new: no switch has an entry to keep"
+	}
+	src, dst := m.ends[here].Switch, m.ends[there].Switch
+	mine, other := c.now, model.now
+	now, back := m.fewest(mine, other, src, dst, nil), []byte(nil)
+	if both && now != nil {
+		now, back = m.both(mine, other, now, src, dst, sameBlock(c.lid, model.lid))
+	}
+	if now == nil || both && back == nil {
+		return Balanced, "no cable joins the two places"
+	}
+	// What the two depend on now stays while they are looked at, so that in the
+	// end each may take all of the other's entries.
+	stay := append(slices.Clone(c.added), model.added...)
+	for _, d := range stay {
+		m.deps.Add(d, 1)
+	}
+	defer m.remove(stay)
+	c.now = now
+	ok := m.settle(c, mine, other, src)
+	if both {
+		model.now = back
+		ok = m.settle(model, other, mine, dst) && ok
+	}
+	if !ok {
+		return Minimal, "more than the fewest switches change: these alone would close a credit cycle"
+	}
+	return Minimal, ""
+}
+
+// settle admits c, whose entries were mine, with the fewest changes, or else with as many
+// more as it takes to close no cycle; ok says which. It begins then with the switches
+// on the model's path from the old place, and where a kept entry leads into one
+// that changes, by a dependency that may close a cycle, changes the former too, with all
+// farther on along the model's path. That ends at the latest with the model's
+// entries, all of whose dependencies are there.
+func (m *mover) settle(c *column, mine, model []byte, src int32) (ok bool) {
+	if m.admit(c) {
+		return true
+	}
+	now := slices.Clone(mine)
+	take := func(s int32) {
+		for n := 0; s >= 0 && n <= m.n; n++ {
+			now[s] = model[s]
+			s = m.toward(s, model[s])
+		}
+	}
+	take(src)
+	for c.now = now; !m.admit(c); { // each time something more changes
+		for _, s := range m.closing {
+			take(s)
+		}
+	}
+	return false
+}
+
+// both finds the fewest changes of two LIDs that change places, a's known to be
+// aNow if no switch is favoured. In one block each prefers switches that are
+// written for the other anyway; whichever goes first, the better of the two is taken.
+func (m *mover) both(a, b, aNow []byte, src, dst int32, oneBlock bool) (aBest, bBest []byte) {
+	if !oneBlock {
+		return aNow, m.fewest(b, a, dst, src, nil)
+	}
+	differ := func(x, y []byte) []bool {
+		d := make([]bool, m.n)
+		for s := range d {
+			d[s] = x[s] != y[s]
+		}
+		return d
+	}
+	aBest, bBest = aNow, m.fewest(b, a, dst, src, differ(aNow, a))
+	bNow := m.fewest(b, a, dst, src, nil)
+	if bBest == nil || bNow == nil {
+		return nil, nil
+	}
+	second := m.fewest(a, b, src, dst, differ(bNow, b))
+	if second != nil && count(second, a, bNow, b, true).SMPs < count(aBest, a, bBest, b, true).SMPs {
+		return second, bNow
+	}
+	return aBest, bBest
+}
+
+// rebase gives a port another base LID if l was it: its lowest, or none.
+func (m *mover) rebase(e int32, l ib.LID) {
+	if m.ends[e].LID != l {
+		return
+	}
+	next := ib.LID(0)
+	if i := slices.Index(m.owner, e); i > 0 {
+		next = ib.LID(i)
+	}
+	m.setBase(e, next)
+}
+
+func (m *mover) setBase(e int32, l ib.LID) {
+	if len(m.ends) > 0 && &m.ends[0] == &m.g.EndPorts[0] {
+		m.ends = slices.Clone(m.ends)
+	}
+	m.ends[e].LID = l
+}
+
+// graph is the graph with the LIDs at their new owners.
+func (m *mover) graph() *fabric.Graph {
+	g := *m.g
+	g.LIDOwner, g.EndPorts = m.owner, m.ends
+	top := len(g.LIDOwner) - 1
+	for top > 0 && g.LIDOwner[top] == fabric.NoLID {
+		top--
+	}
+	g.LIDOwner, g.TopLID = g.LIDOwner[:top+1:top+1], ib.LID(top)
+	return &g
+}
+
+// changed drops the columns that are what they were, and sorts the others.
+func (m *mover) changed() []*column {
+	list := slices.DeleteFunc(slices.Clone(m.order), func(c *column) bool { return slices.Equal(c.old, c.now) })
+	slices.SortFunc(list, func(a, b *column) int { return cmp.Compare(a.lid, b.lid) })
+	return list
+}
+
+// tables are t with the changed columns written into copies of the rows.
+func (m *mover) tables(cols []*column) *route.Tables {
+	t := *m.t
+	t.Memo = nil
+	t.TopLID = max(t.TopLID, m.top)
+	t.LFT = make([][]byte, m.n)
+	w := route.RowLen(t.TopLID)
+	route.ForEach(m.o.Workers, m.n, func(_, s int) {
+		row, own := m.t.LFT[s], false
+		if len(row) < w {
+			row, own = make([]byte, w), true
+			for k := copy(row, m.t.LFT[s]); k < w; k++ {
+				row[k] = route.Drop
+			}
+		}
+		for _, c := range cols {
+			if e := c.now[s]; e != c.old[s] {
+				if !own {
+					row, own = slices.Clone(row), true
+				}
+				row[c.lid] = e
+			}
+		}
+		t.LFT[s] = row
+	})
+	return &t
+}
