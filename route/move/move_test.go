@@ -147,36 +147,61 @@ var refusals = []string{"must resolve them anew", "must resolve them", "no order
 // TestEngines: every engine on every kind of fabric: after many random moves
 // tables are as right as before, or the move is refused with a reason.
 func TestEngines(t *testing.T) {
-	everyEngine(t, 40)
+	for _, seed := range need.Seeds(1, 4) {
+		everyEngine(t, routetest.Kinds(routetest.Draws(seed, 3)), 40, seed)
+	}
 }
 
-// TestEnginesLong makes thousands of moves with each.
+// TestEnginesLong makes thousands of moves with each on the fabrics of route/matrix,
+// whole and damaged.
 func TestEnginesLong(t *testing.T) {
 	need.Long(t)
-	everyEngine(t, 2000)
+	var kinds []routetest.Kind
+	for _, name := range []string{
+		"xgft 2 4,4 1,2", "xgft 3 3,3,3 1,3,3", "kary 3 3", "mport 4 3", "torus 5x5", "torus 4x4", "torus 8x8", "torus 3x4x5",
+		"mesh 4x5", "mesh 3x3x3", "hypercube 4", "hypercube 5", "hyperx 4x4", "hyperx 3x4 trunk=2", "dragonfly 4 2 2",
+		"dragonfly+ 3 3 2 3", "irregular 16",
+	} {
+		words := strings.Fields(name)
+		f, err := fabric.Generate(words[0], words[1:], 3)
+		if err == nil {
+			err = fabric.AssignLIDs(f, 2)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := f.Graph(fabric.GraphOptions{VLs: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rnd := routetest.Draws(7, uint64(len(kinds)))
+		kinds = append(kinds, routetest.Kind{Name: name, Graph: g}, routetest.Kind{Name: name + " damaged", Graph: routetest.Without(g,
+			[]int32{int32(rnd(len(g.Switches)))}, []int32{int32(rnd(len(g.Channels))), int32(rnd(len(g.Channels)))})})
+	}
+	for _, seed := range need.Seeds(1, 1) {
+		everyEngine(t, kinds, 1000, seed)
+	}
 }
 
-func everyEngine(t *testing.T, moves int) {
-	for _, seed := range need.Seeds(1, 4) {
-		for _, k := range routetest.Kinds(routetest.Draws(seed, 3)) {
-			if len(hosts(k.Graph)) < 2 {
+func everyEngine(t *testing.T, kinds []routetest.Kind, moves int, seed uint64) {
+	for _, k := range kinds {
+		if len(hosts(k.Graph)) < 2 {
+			continue
+		}
+		for _, e := range engines {
+			tb, err := e.Compute(k.Graph, route.Options{Workers: 2})
+			if err != nil {
 				continue
 			}
-			for _, e := range engines {
-				tb, err := e.Compute(k.Graph, route.Options{Workers: 2})
-				if err != nil {
-					continue
+			p := check.Prove(k.Graph, tb, check.Options{Workers: 2})
+			o := options
+			if !p.OK() {
+				if p.Report().UnreachablePairs > 0 {
+					t.Fatal(p.Err())
 				}
-				p := check.Prove(k.Graph, tb, check.Options{Workers: 2})
-				o := options
-				if !p.OK() {
-					if p.Report().UnreachablePairs > 0 {
-						t.Fatal(p.Err())
-					}
-					o.Unsafe = true
-				}
-				t.Run(fmt.Sprintf("%s on %s", e.Name(), k.Name), func(t *testing.T) { wander(t, p, o, moves, seed) })
+				o.Unsafe = true
 			}
+			t.Run(fmt.Sprintf("%s on %s", e.Name(), k.Name), func(t *testing.T) { wander(t, p, o, moves, seed) })
 		}
 	}
 }
@@ -204,6 +229,13 @@ func wander(t *testing.T, p *check.Proof, o move.Options, moves int, seed uint64
 		if o.Unsafe {
 			if rep := check.Verify(r.Graph, r.Tables, check.Options{}); rep.UnreachablePairs > 0 || rep.Loops > 0 {
 				t.Fatal(rep.Err())
+			}
+			was := p.Tables()
+			for k, now := range after(r, was) {
+				if l := anyLoop(r.Graph, was, now); l > 0 && r.Tables.SL == nil {
+					t.Fatalf("seed %d, move %d: LID %d may loop in stage %d", seed, i, l, k)
+				}
+				was = now
 			}
 		} else {
 			judge(t, fmt.Sprintf("seed %d, move %d: %+v", seed, i, list), route.Solution{Graph: p.Graph(), Tables: p.Tables()}, r, i%4 == 0)
