@@ -34,11 +34,16 @@ func TestPublished(t *testing.T) {
 
 // TestSample: inside a leaf one SMP; at most n by copy and 2n by swap.
 func TestSample(t *testing.T) {
-	nets := map[string]*routetest.Net{"324": routetest.Tree2(18, 18, 18), "648": routetest.Tree2(36, 18, 18)}
-	pairs := 2000
-	if testing.Verbose() && !testing.Short() {
-		nets["5832"] = routetest.Tree(36, 18)
-	}
+	sample(t, map[string]*routetest.Net{"324": routetest.Tree2(18, 18, 18), "648": routetest.Tree2(36, 18, 18)})
+}
+
+func TestSampleLarge(t *testing.T) {
+	need.Long(t)
+	sample(t, map[string]*routetest.Net{"5832": routetest.Tree(36, 18), "11664": routetest.Tree(36, 36)})
+}
+
+func sample(t *testing.T, nets map[string]*routetest.Net) {
+	const pairs = 2000
 	for name, net := range nets {
 		g := net.Graph()
 		n := len(g.Switches)
