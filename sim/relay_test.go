@@ -281,10 +281,46 @@ func TestVPortPKeys(t *testing.T) {
 	if p := b.mustVPort("h1.0", 1, func(p *smp.VPortInfo) { p.PKeyViolations = 0 }); p.PKeyViolations != 0 {
 		t.Errorf("%d violations after clearing", p.PKeyViolations)
 	}
-	// Between VPorts of one port too.
+	// Between VPorts of one port too, and between them and the port.
 	give("h1.0", 2, 0x8002)
 	if p := b.probe(b.vf("h1.0", 1), b.vf("h1.0", 2), 1); p.Lost != DropKey {
 		t.Error(p)
+	}
+	if p := b.probeAddr(b.vf("h1.0", 1), mad.Addr{LID: b.lid("h1.0"), HasGRH: true}, 1); p.Arrived || p.Lost != DropKey {
+		t.Error(p)
+	}
+}
+
+// TestRequestsOfVPorts: a request is taken by a program on the VPort that it is
+// for, and by no other on the port.
+func TestRequestsOfVPorts(t *testing.T) {
+	b := relayBed(t, Config{})
+	n := b.vf("h1.0", 1).Node
+	got := -1
+	for i := range 6 {
+		var e *Endpoint
+		var err error
+		if i == 0 {
+			e, err = b.s.AttachPort("h1.0", 1)
+		} else {
+			e, err = b.s.AttachVPort(b.vf("h1.0", i))
+		}
+		must(t, err)
+		e.Accepts = func(*mad.Packet) bool { return true }
+		e.OnPacket = func(p *mad.Packet) { got = i }
+	}
+	var m ib.MAD
+	m.SetHeader(ib.ClassCM, 2, ib.MethodSend, 0, 0)
+	for i := range 6 {
+		a := mad.Addr{LID: b.lid("h1.0"), QP: 1, HasGRH: true, GRH: mad.GRH{GID: ib.MakeGID(ib.DefaultSubnetPrefix, b.s.GUIDs(n, 1)[0])}}
+		if i > 0 {
+			a.LID, a.GRH.GID = b.s.lidOf(&b.s.ports[b.s.devs[n].first+1].hv.vps[i]), b.gid(b.vf("h1.0", i))
+		}
+		got = -1
+		b.e.Send(&mad.Packet{Addr: a, LocalQP: 1, Data: m[:]})
+		if got != i {
+			t.Errorf("a request for VPort %d was taken by a program on %d", i, got)
+		}
 	}
 }
 
@@ -439,6 +475,14 @@ func TestAliasOfVPort(t *testing.T) {
 		if p := b.probeAddr(b.vf("h0.1", 1), a, full); !p.Answered || p.At != b.vf("h1.0", 1) {
 			t.Errorf("%v: %v", guid, p)
 		}
+	}
+	// An agent answers from the GID that it was asked by.
+	var m ib.MAD
+	pm.New(&m, ib.MethodGet, pm.AttrClassPortInfo, 0)
+	alias := ib.MakeGID(ib.DefaultSubnetPrefix, 0xBB)
+	b.do(&m, mad.Addr{LID: b.lid("h1.0"), HasGRH: true, GRH: mad.GRH{GID: alias}})
+	if len(b.got) != 1 || b.got[0].Addr.GRH.GID != alias {
+		t.Errorf("asked %v, answered by %+v", alias, b.got)
 	}
 	if lid, ok := b.s.FindGID(ib.MakeGID(ib.DefaultSubnetPrefix, 0xBB)); !ok || lid != b.lid("h1.0") {
 		t.Error(lid, ok)

@@ -221,6 +221,7 @@ func TestVPortTraps(t *testing.T) {
 	}
 	wait := func(d time.Duration) { b.s.RunUntil(b.s.Now().Add(d)) }
 	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 3})
+	must(t, b.s.SetVPortDescription(b.vf("h1.0", 2), "while off")) // nobody's business yet
 	b.virtual("h1.0", true, true)
 	if l := numbers(); l != nil {
 		t.Errorf("enabling sent %v", l)

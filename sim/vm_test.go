@@ -232,10 +232,19 @@ func TestSharedPort(t *testing.T) {
 		t.Errorf("%d answers", answers)
 	}
 	b.e.OnPacket = take
+	// Without one of its own, the echo of a probe goes to the port.
+	if p := b.probeAddr(a, mad.Addr{LID: b.lid("h1.0")}, 1); !p.Arrived || p.At.Index != 0 || p.Answered || p.Lost != DropUnmatched {
+		t.Errorf("without a GRH: %v", p)
+	}
 	// The GUID moves, and the VM is reached at its GID by its new LID.
 	must(t, b.s.MoveVM("a", b.vf("h1.0", 3)))
 	guids("h0.1", 0)
 	guids("h1.0", 0xC1, 0xB2, 0xA1)
+	must(t, b.s.EnableVPort(a))
+	left, err := b.s.AttachVPort(a)
+	if must(t, err); !slices.Equal(left.PKeys(nil)[:3], []ib.PKey{full, 0x8001, 0x8002}) {
+		t.Errorf("the keys of who left still bound the function: %v", left.PKeys(nil))
+	}
 	st, _ := b.s.VM("a")
 	if st.GID.GUID() != 0xA1 || st.LID != b.lid("h1.0") || st.State != ib.StateActive || !slices.Equal(st.PKeys, []ib.PKey{0x8001}) {
 		t.Errorf("%+v", st)
@@ -279,6 +288,44 @@ func TestVPortMigration(t *testing.T) {
 	}
 	if p := b.probe(b.vf("h1.0", 1), after.At, full); !p.Answered || p.At != after.At {
 		t.Error(p)
+	}
+}
+
+// TestMovedPrograms: those of the VM go along, the others of both ports stay.
+func TestMovedPrograms(t *testing.T) {
+	b := relayBed(t, Config{})
+	src, dst := b.vf("h1.0", 3), b.vf("h0.1", 1)
+	if err := b.s.DisableVPort(dst); err != nil {
+		t.Fatal(err)
+	}
+	// A function that was up is plugged in anew for the VM.
+	must(t, b.s.PlaceVM("vm", src, VMOptions{OwnLID: true}))
+	if st, _ := b.s.VM("vm"); st.State != ib.StateInit {
+		t.Errorf("%+v", st)
+	}
+	got := map[string]int{}
+	count := func(name string, e *Endpoint) {
+		e.Accepts = func(*mad.Packet) bool { return true }
+		e.OnPacket = func(*mad.Packet) { got[name]++ }
+	}
+	count("vm", b.attachVM("vm"))
+	count("vm too", b.attachVM("vm"))
+	count("source", b.attach("h1.0"))
+	count("destination", b.attach("h0.1"))
+	must(t, b.s.MoveVM("vm", dst))
+	b.activate("h0.1", 1, 99)
+	var m ib.MAD
+	m.SetHeader(ib.ClassCM, 2, ib.MethodSend, 0, 0)
+	for _, l := range []ib.LID{b.lid("h1.0"), b.lid("h0.1"), 99} {
+		b.e.Send(&mad.Packet{Addr: mad.Addr{LID: l, QP: 1}, LocalQP: 1, Data: m[:]})
+	}
+	if got["vm"] != 1 || got["vm too"] != 0 || got["source"] != 1 || got["destination"] != 1 {
+		t.Errorf("%v", got)
+	}
+	must(t, b.s.RemoveVM("vm"))
+	b.e.Send(&mad.Packet{Addr: mad.Addr{LID: b.lid("h0.1"), QP: 1}, LocalQP: 1, Data: m[:]})
+	if got["destination"] != 2 {
+		t.Errorf("%v", got)
 	}
 }
 
