@@ -159,3 +159,39 @@ func BenchmarkSMA(b *testing.B) {
 		})
 	}
 }
+
+// TestRelayAllocates: nor do packets between virtual functions.
+func TestRelayAllocates(t *testing.T) {
+	b := relayBed(t, Config{})
+	e, err := b.s.AttachVPort(b.vf("h0.1", 1))
+	must(t, err)
+	answers := 0
+	e.OnPacket = func(p *mad.Packet) { answers++ }
+	var m ib.MAD
+	pm.New(&m, ib.MethodGet, pm.AttrClassPortInfo, 0)
+	p := mad.Packet{
+		Addr:    mad.Addr{LID: b.lid("h1.0"), QP: 1, HasGRH: true, GRH: mad.GRH{GID: b.gid(b.vf("h1.0", 5))}},
+		LocalQP: 1, Data: m[:],
+	}
+	if n := testing.AllocsPerRun(100, func() { e.Send(&p) }); n != 0 || answers != 101 {
+		t.Errorf("%v allocations, %d answers", n, answers)
+	}
+}
+
+// BenchmarkProbe is a probe and its echo between VMs of a vSwitch cloud.
+func BenchmarkProbe(b *testing.B) {
+	bd := cloud(b, Config{})
+	for i, h := range []string{"h0.1", "h1.1"} {
+		bd.hypervisor(h, Hypervisor{Model: VSwitch, VFs: 16})
+		bd.virtual(h, true, true)
+		must(b, bd.s.EnableVPort(bd.vf(h, 16)))
+		bd.activate(h, 16, ib.LID(100+i))
+	}
+	from, to := bd.vf("h0.1", 16), bd.vf("h1.1", 16)
+	b.ReportAllocs()
+	for b.Loop() {
+		if p := bd.probe(from, to, full); !p.Answered {
+			b.Fatal(p)
+		}
+	}
+}

@@ -16,13 +16,34 @@ func TestInVM(t *testing.T) {
 	t.Parallel()
 	tool(t, "opensm", "saquery", "ibstat", "smpquery")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
-	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
 	place := func(f func(s *sim.Subnet) error) {
 		t.Helper()
 		var err error
 		l.driver.Do(func(s *sim.Subnet) { err = f(s) })
 		if err != nil {
 			t.Fatal(err)
+		}
+	}
+	// A manager that does not know virtualization leaves VPorts down.
+	place(func(s *sim.Subnet) error {
+		for h, m := range map[string]sim.Model{"H3": sim.VSwitch, "H4": sim.VPorts} {
+			if err := s.AddHypervisor(h, 1, sim.Hypervisor{Model: m, VFs: 2}); err != nil {
+				return err
+			}
+			f, err := s.VF(h, 1, 1)
+			if err != nil {
+				return err
+			}
+			if err := s.PlaceVM("vm on "+h, f, sim.VMOptions{}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	for _, vm := range []string{"vm on H3", "vm on H4"} {
+		if out := l.run(0, vm, "ibstat"); !strings.Contains(out, "State: Down") {
+			t.Errorf("%s under OpenSM:\n%s", vm, out)
 		}
 	}
 	var lid [2]string
