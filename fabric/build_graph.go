@@ -19,6 +19,9 @@ type GraphOptions struct {
 	FDBCap func(node int) uint16
 	// VLs is the number of data VLs of every link, 1–15; 0: 1.
 	VLs uint8
+	// MoreLIDs gives LIDs that a CA port has beside its range: those of its
+	// virtual functions or virtual ports. nil: none has.
+	MoreLIDs func(Ref) []ib.LID
 }
 
 // maxFDBCap is the LinearFDBCap of a switch that holds every unicast LID.
@@ -126,7 +129,8 @@ func (f *Fabric) isChannel(n int32, p int, index []int32, up func(Ref) bool) boo
 func (f *Fabric) addEndPorts(g *Graph, index []int32, o GraphOptions) error {
 	refs := f.EndPortRefs(o)
 	g.EndPorts = make([]EndPort, len(refs))
-	top := 0
+	g.LIDOwner = []int32{NoLID}
+	var ranges, more []LIDGrant
 	for i, r := range refs {
 		n := &f.Nodes[r.Node]
 		p := &n.Ports[r.Port]
@@ -141,28 +145,24 @@ func (f *Fabric) addEndPorts(g *Graph, index []int32, o GraphOptions) error {
 			}
 		}
 		g.EndPorts[i] = e
+		if o.MoreLIDs != nil {
+			for _, l := range o.MoreLIDs(r) {
+				more = append(more, LIDGrant{l, int32(i)})
+			}
+		}
 		if p.LID == 0 {
 			continue
 		}
-		last := int(p.LID) + p.LIDCount() - 1
-		if !p.LID.IsUnicast() || last > int(ib.LIDMaxUnicast) {
+		if last := int(p.LID) + p.LIDCount() - 1; !p.LID.IsUnicast() || last > int(ib.LIDMaxUnicast) {
 			return &LIDError{LID: p.LID, A: f.PortName(r), Reason: fmt.Sprintf("its %d LIDs leave the unicast range 1–%d", p.LIDCount(), ib.LIDMaxUnicast)}
 		}
-		top = max(top, last)
-	}
-	g.TopLID = ib.LID(top)
-	g.LIDOwner = make([]int32, top+1)
-	for i := range g.LIDOwner {
-		g.LIDOwner[i] = NoLID
-	}
-	for i, r := range refs {
-		p := f.Port(r)
-		for l := int(p.LID); l < int(p.LID)+p.LIDCount(); l++ {
-			if was := g.LIDOwner[l]; was != NoLID {
-				return &LIDError{LID: ib.LID(l), A: f.PortName(refs[was]), B: f.PortName(r), Reason: "two ports cannot have one LID; change one of them"}
-			}
-			g.LIDOwner[l] = int32(i)
+		for k := range p.LIDCount() {
+			ranges = append(ranges, LIDGrant{p.LID + ib.LID(k), int32(i)})
 		}
 	}
-	return nil
+	name := func(e int32) string { return f.PortName(refs[e]) }
+	if err := g.own(ranges, name); err != nil {
+		return err
+	}
+	return g.grant(more, name)
 }

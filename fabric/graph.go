@@ -16,7 +16,10 @@ type Channel struct {
 	Gbps     float32
 }
 
-// EndPort is a port that has LIDs: a CA or router port, or switch port 0.
+// EndPort is a port that has LIDs: a CA or router port, or switch port 0. LID
+// and LMC give its range, as PortInfo does; it may own any LIDs more, those of
+// virtual functions and virtual ports that share its link. All that it owns is
+// in Graph.LIDOwner. A port without a LID owns none.
 type EndPort struct {
 	GUID     ib.GUID
 	NodeGUID ib.GUID
@@ -53,7 +56,8 @@ type Graph struct {
 	// TopLID is the highest LID given to an end port.
 	TopLID ib.LID
 	// LIDOwner[lid] is the index of the end port that has the LID or NoLID;
-	// it has TopLID+1 entries.
+	// it has TopLID+1 entries. It, and not LID and LMC, says which LIDs a port
+	// has: they need not follow one another.
 	LIDOwner []int32
 	// PortChannel[s][p] is the channel that leaves switch s by port p, or -1.
 	PortChannel [][]int32

@@ -30,6 +30,76 @@ func (e *LIDError) Error() string {
 	return s + ": " + e.Reason
 }
 
+// LIDGrant gives a LID to an end port of a Graph, by its index.
+type LIDGrant struct {
+	LID     ib.LID
+	EndPort int32
+}
+
+// WithLIDs is the graph with LIDs more: those that virtual functions or virtual
+// ports have of their own, each at the CA port that they share. LIDs may have
+// any order and values; that a port's LIDs come and go changes nothing else, so
+// Diff names just them. What does not change is shared with g. It fails with a
+// *LIDError if a LID is taken or not unicast, or the port is none that can
+// have more: a switch's, or one without a LID of its own.
+func (g *Graph) WithLIDs(more []LIDGrant) (*Graph, error) {
+	h := *g
+	h.LIDOwner = slices.Clone(g.LIDOwner)
+	err := h.grant(more, func(e int32) string {
+		return fmt.Sprintf("port %v of node %v", h.EndPorts[e].GUID, h.EndPorts[e].NodeGUID)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &h, nil
+}
+
+// LIDsOf lists the LIDs of an end port, ascending. It looks at every LID.
+func (g *Graph) LIDsOf(e int32) []ib.LID {
+	var lids []ib.LID
+	for l, owner := range g.LIDOwner {
+		if owner == e && e >= 0 {
+			lids = append(lids, ib.LID(l))
+		}
+	}
+	return lids
+}
+
+// grant is own for LIDs beside a port's range.
+func (g *Graph) grant(more []LIDGrant, name func(e int32) string) error {
+	for _, m := range more {
+		if m.EndPort < 0 || int(m.EndPort) >= len(g.EndPorts) {
+			return &LIDError{LID: m.LID, A: fmt.Sprintf("end port %d", m.EndPort), Reason: fmt.Sprintf("there are %d end ports", len(g.EndPorts))}
+		}
+		switch e := &g.EndPorts[m.EndPort]; {
+		case e.Type == ib.NodeSwitch:
+			return &LIDError{LID: m.LID, A: name(m.EndPort), Reason: "port 0 of a switch has its base LID and no other"}
+		case e.LID == 0:
+			return &LIDError{LID: m.LID, A: name(m.EndPort), Reason: "the port has no base LID; give it one first"}
+		case !m.LID.IsUnicast():
+			return &LIDError{LID: m.LID, A: name(m.EndPort), Reason: fmt.Sprintf("it is not in the unicast range 1–%d", ib.LIDMaxUnicast)}
+		}
+	}
+	return g.own(more, name)
+}
+
+// own enters the owners of LIDs, all unicast. g.LIDOwner must be g's alone.
+func (g *Graph) own(grants []LIDGrant, name func(e int32) string) error {
+	for _, l := range grants {
+		g.TopLID = max(g.TopLID, l.LID)
+	}
+	for len(g.LIDOwner) <= int(g.TopLID) {
+		g.LIDOwner = append(g.LIDOwner, NoLID)
+	}
+	for _, l := range grants {
+		if was := g.LIDOwner[l.LID]; was != NoLID {
+			return &LIDError{LID: l.LID, A: name(was), B: name(l.EndPort), Reason: "two ports cannot have one LID; change one of them"}
+		}
+		g.LIDOwner[l.LID] = l.EndPort
+	}
+	return nil
+}
+
 // AssignLIDs gives LIDs to every end port of a fabric in ascending order of
 // port GUID, from 1 upwards, one to port 0 of a switch and perPort to every
 // cabled port of a CA or router. If perPort is a power of two up to 128 the

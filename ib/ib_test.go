@@ -206,6 +206,7 @@ func TestStrings(t *testing.T) {
 		{ib.AttrID(0x15), "0x0015"},
 		{ib.CapIsSM | ib.CapIsTrapSupported | 1, "bit0|IsSM|IsTrapSupported"},
 		{ib.CapMask(0), "none"},
+		{ib.VPortCapIsVendorClassSupported | ib.VPortCapIsSMDisabled | 1<<15, "IsVendorClassSupported|IsSMdisabled|bit15"},
 		{ib.Cap2IsLinkSpeedNDRSupported | 1<<15, "IsLinkSpeedNDRSupported|bit15"},
 		{ib.StatusOK, "ok"},
 		{ib.StatusBusy, "busy (0x0001)"},

@@ -12,14 +12,15 @@ import (
 
 // Wear is a graph that things happen to: links, switches and hosts fail and
 // return, hosts move, cables are plugged elsewhere. LIDs stay with their
-// ports.
+// ports, but those beside a port's range move as virtual machines do.
 type Wear struct {
 	base     *fabric.Graph
 	cables   []cable
 	switchUp []bool
 	ends     []fabric.EndPort // where they are now
 	endUp    []bool
-	lids     []int // by end port: how many LIDs
+	lids     []int // by end port: how many LIDs in its range
+	vms      []fabric.LIDGrant
 }
 
 type cable struct {
@@ -37,9 +38,13 @@ func NewWear(g *fabric.Graph) *Wear {
 	}
 	w.endUp = slices.Repeat([]bool{true}, len(w.ends))
 	w.lids = make([]int, len(w.ends))
-	for _, e := range g.LIDOwner {
-		if e != fabric.NoLID {
+	for l, e := range g.LIDOwner {
+		switch {
+		case e == fabric.NoLID:
+		case int(g.EndPorts[e].LID)+w.lids[e] == l:
 			w.lids[e]++
+		default:
+			w.vms = append(w.vms, fabric.LIDGrant{LID: ib.LID(l), EndPort: e})
 		}
 	}
 	return w
@@ -70,6 +75,14 @@ func (w *Wear) Step(draw func(k int) int) string {
 		s := draw(len(w.switchUp))
 		w.switchUp[s] = !w.switchUp[s]
 		return fmt.Sprintf("switch %d up: %v", s, w.switchUp[s])
+	}
+	if len(w.vms) > 0 && draw(3) > 0 {
+		i := draw(len(w.vms))
+		w.vms[i].EndPort = int32(hosts[draw(len(hosts))])
+		if j := draw(len(w.vms)); draw(4) == 0 && j != i {
+			w.vms[i].LID, w.vms[j].LID = w.vms[j].LID, w.vms[i].LID
+		}
+		return fmt.Sprintf("VM with LID %d moved to host %d", w.vms[i].LID, w.vms[i].EndPort)
 	}
 	switch draw(12) {
 	case 0, 1, 2:
@@ -162,11 +175,14 @@ func (w *Wear) Graph() *fabric.Graph {
 		c.Rev = r.PortChannel[c.To][c.InPort]
 	}
 	r.LIDOwner = []int32{fabric.NoLID}
+	there := make([]int32, len(w.ends))
 	for i, e := range w.ends {
+		there[i] = -1
 		if !w.endUp[i] || e.Switch >= 0 && index[e.Switch] < 0 {
 			continue
 		}
 		k := int32(len(r.EndPorts))
+		there[i] = k
 		if e.Switch >= 0 {
 			e.Switch = index[e.Switch]
 			if e.Type == ib.NodeSwitch {
@@ -182,6 +198,16 @@ func (w *Wear) Graph() *fabric.Graph {
 		}
 	}
 	r.TopLID = ib.LID(len(r.LIDOwner) - 1)
+	var vms []fabric.LIDGrant
+	for _, v := range w.vms {
+		if k := there[v.EndPort]; k >= 0 {
+			vms = append(vms, fabric.LIDGrant{LID: v.LID, EndPort: k})
+		}
+	}
+	r, err := r.WithLIDs(vms)
+	if err != nil {
+		panic(err)
+	}
 	return r
 }
 
@@ -287,5 +313,7 @@ func Kinds(draw func(k int) int) []Kind {
 			panic(err)
 		}
 	}
-	return all
+	return append(all,
+		Kind{"tree with VMs", VMs(Tree(4, 4).Graph(), 3, draw)},
+		Kind{"random with VMs", VMs(Random(6+draw(10), draw(20), 3, 1+draw(2), draw).Graph(), 4, draw)})
 }

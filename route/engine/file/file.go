@@ -122,18 +122,20 @@ func (l *loader) mapLIDs() {
 			l.lid[was] = now
 		}
 	}
-	for d := range l.lid {
-		was := ib.LID(d)
-		guid, known := l.Dump.Owner[was]
-		e := l.endPort(guid)
-		if !known || e < 0 || g.EndPorts[e].LID == 0 {
-			continue
-		}
-		base, count := g.EndPorts[e].LID, ib.LID(1)<<g.EndPorts[e].LMC
-		if was < base || was-base >= count {
-			take(was, base+was&(count-1))
-		} else {
-			take(was, was)
+	// LIDs that their port still has come first, then those that it has no more.
+	for _, kept := range []bool{true, false} {
+		for d := range l.lid {
+			was := ib.LID(d)
+			guid, known := l.Dump.Owner[was]
+			e := l.endPort(guid)
+			if !known || e < 0 || g.EndPorts[e].LID == 0 || kept != (was <= g.TopLID && g.LIDOwner[was] == e) {
+				continue
+			}
+			now := was
+			if !kept {
+				now = g.EndPorts[e].LID + was&(1<<g.EndPorts[e].LMC-1)
+			}
+			take(was, now)
 		}
 	}
 	for d := range l.lid {

@@ -155,7 +155,7 @@ func (t *tree) treeOrder() []int32 {
 			leaves = append(leaves, int32(s))
 		}
 	}
-	first := make([]int32, t.n) // lowest LID of a CA in the subtree
+	first := make([]int32, t.n) // lowest base LID of a CA in the subtree
 	for s := range first {
 		first[s] = int32(g.TopLID) + 1
 	}
@@ -196,7 +196,7 @@ func (t *tree) treeOrder() []int32 {
 	return leaves
 }
 
-// owners calls fn for the LIDs of each CA port on a switch.
+// owners calls fn for the LIDs of each CA port on a switch, the base LID first.
 func (t *tree) owners(s int32, fn func(e *fabric.EndPort, lids []ib.LID)) {
 	lids := t.lids[t.lidOff[s]:t.lidOff[s+1]]
 	for i := 0; i < len(lids); {

@@ -29,7 +29,7 @@ type tree struct {
 	partSize []int32
 	hasCA    []bool  // by part
 	cas      []int32 // by switch: CA and router ports with LIDs
-	lidOff   []int32 // LIDs behind switch s are lids[lidOff[s]:lidOff[s+1]], ascending
+	lidOff   []int32 // LIDs behind switch s are lids[lidOff[s]:lidOff[s+1]], port by port
 	lids     []ib.LID
 
 	height int    // the highest level
@@ -145,21 +145,20 @@ func (t *tree) findParts() {
 	t.dst = make([]int32, int(g.TopLID)+1+t.n)
 	t.lidOff = make([]int32, t.n+1)
 	t.dst[0] = -1
-	was := int32(fabric.NoLID)
+	counted := make([]bool, len(g.EndPorts))
 	for l := 1; l <= int(g.TopLID); l++ {
 		t.dst[l] = -1
 		e := g.LIDOwner[l]
 		if e == fabric.NoLID || g.EndPorts[e].Switch < 0 {
-			was = e
 			continue
 		}
 		p := &g.EndPorts[e]
 		t.dst[l] = p.Switch
 		t.lidOff[p.Switch+1]++
-		if e != was && p.Type != ib.NodeSwitch {
+		if !counted[e] && p.Type != ib.NodeSwitch {
 			t.cas[p.Switch]++
 		}
-		was = e
+		counted[e] = true
 	}
 	for s := range t.n {
 		t.dst[int(g.TopLID)+1+s] = int32(s)
@@ -172,6 +171,15 @@ func (t *tree) findParts() {
 			t.lids[next[d]] = ib.LID(l)
 			next[d]++
 		}
+	}
+	// By port, and of a port the base LID first: LIDs beside its range come
+	// and go, and must not change the places of others.
+	for s := range t.n {
+		slices.SortFunc(t.lids[t.lidOff[s]:t.lidOff[s+1]], func(a, b ib.LID) int {
+			e, f := g.LIDOwner[a], g.LIDOwner[b]
+			x, y := g.EndPorts[e].LID, g.EndPorts[f].LID
+			return cmp.Or(cmp.Compare(x, y), cmp.Compare(e, f), cmp.Compare(a-x, b-y))
+		})
 	}
 
 	for s := range t.part {

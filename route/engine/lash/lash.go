@@ -230,7 +230,7 @@ func (n *net) groups() {
 	}
 	group := make([]int32, len(g.Switches)*len(n.bar)) // 1 + group by switch and class
 	class := 0
-	last := int32(-1)
+	counted := make([]bool, len(g.EndPorts)) // its LIDs need not follow one another
 	add := func(e int32, class int, l ib.LID) {
 		p := &g.EndPorts[e]
 		k := &group[int(p.Switch)*len(n.bar)+class]
@@ -258,11 +258,11 @@ func (n *net) groups() {
 	}
 	each(func(e int32, class int, _ ib.LID) {
 		p := &g.EndPorts[e]
-		if p.Type != ib.NodeSwitch && e != last {
+		if p.Type != ib.NodeSwitch && !counted[e] {
 			n.from[p.Switch]++
 			n.ca[p.Switch] = true
+			counted[e] = true
 		}
-		last = e
 		if class == 0 || !n.bar[class][p.Switch] {
 			group[int(p.Switch)*len(n.bar)+class] = 1
 		}

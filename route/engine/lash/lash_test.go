@@ -2,6 +2,7 @@ package lash_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -289,5 +290,18 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := (lash.Engine{}).Compute(g, route.Options{Previous: route.New("x", 3, 9)}); err == nil || !strings.Contains(err.Error(), "3 switches") {
 		t.Errorf("tables of another graph: %v", err)
+	}
+}
+
+// TestScatteredLIDs: a port sends as one, however many LIDs it has and wherever
+// they lie.
+func TestScatteredLIDs(t *testing.T) {
+	for seed := range uint64(20) {
+		draw := routetest.Draws(seed, 41)
+		g := routetest.Random(3+draw(6), draw(8), 3, 1+draw(3), draw).Graph()
+		want := lash.Senders(g)
+		if got := lash.Senders(routetest.VMs(g, 5, draw)); !slices.Equal(got, want) {
+			t.Errorf("seed %d: senders %v with VMs, %v without", seed, got, want)
+		}
 	}
 }

@@ -198,6 +198,7 @@ func (r *router) columns(light []bool) {
 	r.lids = make([]ib.LID, 0, len(order))
 	r.host = make([]bool, 0, len(order))
 	last, siblings := int32(-1), uint8(0)
+	counted := make([]bool, len(g.EndPorts)) // its LIDs need not follow one another
 	for _, l := range order {
 		e := g.LIDOwner[l]
 		p := &g.EndPorts[e]
@@ -206,8 +207,9 @@ func (r *router) columns(light []bool) {
 			class++
 		}
 		host := p.Type != ib.NodeSwitch
-		if host && e != last && !light[e] {
+		if host && !counted[e] && !light[e] {
 			r.net.Sources[p.Switch]++
+			counted[e] = true
 		}
 		r.ca[p.Switch] = r.ca[p.Switch] || host
 		siblings++

@@ -310,3 +310,16 @@ func TestFewLanes(t *testing.T) {
 		}
 	}
 }
+
+// TestScatteredLIDs: a port sends as one, however many LIDs it has and wherever
+// they lie.
+func TestScatteredLIDs(t *testing.T) {
+	for seed := range uint64(20) {
+		draw := routetest.Draws(seed, 41)
+		g := routetest.Random(3+draw(6), draw(8), 3, 1+draw(3), draw).Graph()
+		want := sssp.Senders(g)
+		if got := sssp.Senders(routetest.VMs(g, 5, draw)); !slices.Equal(got, want) {
+			t.Errorf("seed %d: senders %v with VMs, %v without", seed, got, want)
+		}
+	}
+}
