@@ -25,6 +25,16 @@ const (
 	TransitionStatic2003
 )
 
+// VirtualMode says what a manager does with ports that have virtual ports.
+type VirtualMode uint8
+
+// The modes; NVIDIA's manager counts them 2, 1, 0 (virt_enabled).
+const (
+	VirtualOn     VirtualMode = iota // turned on, brought up, and managed
+	VirtualOff                       // turned off at every port that has it on
+	VirtualIgnore                    // as if there were none
+)
+
 // Config is what a manager is told at start. The zero value of a field takes
 // the default that its comment names; Default fills them in.
 type Config struct {
@@ -65,6 +75,18 @@ type Config struct {
 	ReadLanes int
 	// PartEnforce says where switches enforce partitions; default EnforceBoth.
 	PartEnforce Enforce
+
+	// Virtualization says what to do with ports that have virtual ports; default
+	// VirtualOn.
+	Virtualization VirtualMode
+	// VSwitchPrepopulate gives every virtual function of a vSwitch adapter a LID
+	// when the adapter is found, used or not, which the engine routes (§V-A of the
+	// vSwitch paper). Without it a function has one only while a lease is placed
+	// there (§V-B).
+	VSwitchPrepopulate bool
+	// MaxVirtualPorts is how many ports' virtual ports are brought up at a time;
+	// default 64.
+	MaxVirtualPorts int
 
 	// Engines is the chain: the first whose tables verify is taken.
 	Engines []route.Engine
@@ -142,6 +164,7 @@ func (c Config) Default() Config {
 	def(&c.PollRetries, 4)
 	def(&c.ImproveDelay, 10*time.Second)
 	def(&c.RepathTime, 30*time.Second)
+	def(&c.MaxVirtualPorts, 64)
 	def(&c.DampFree, 3)
 	def(&c.DampHold, 8)
 	def(&c.DampDelay, time.Second)

@@ -100,6 +100,8 @@ type Core struct {
 	heldTrees  heldTrees
 	guids      guidTables
 	pk         pkeys
+	virt       virtuals
+	leases     leases
 
 	laneTabs    map[ib.GUID]*laneTables
 	laneRows    laneRows
@@ -171,6 +173,8 @@ func New(cfg Config) *Core {
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		transit: "none yet",
 		pk:      newPKeys(),
+		virt:    newVirtuals(),
+		leases:  newLeases(),
 		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}
 }
@@ -202,6 +206,10 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.setPartitions(ev)
 	case SetAliases:
 		c.setAliases(ev.Aliases)
+	case SetLeases:
+		c.setLeases(ev)
+	case SetMembers:
+		c.setMembers(ev)
 	case ReadTables:
 		c.readTables(ev.Nodes)
 	case PortLost:
@@ -234,6 +242,7 @@ func (c *Core) onStart(ev Start) {
 			c.neighbors[nodePort{e.Node, e.Port}] = e.Peer
 		}
 		c.loadPartitions(st.Records)
+		c.loadFunctionLIDs(st.Records)
 	}
 	if !c.cfg.PlanOnly {
 		c.out.IsSM = IsSMClaim
@@ -327,7 +336,7 @@ func (c *Core) enter(p Phase) {
 func (c *Core) nextPhase() bool {
 	switch c.phase {
 	case PhaseIdle:
-		return c.startAskedSweep() || c.startUpkeep()
+		return c.startAskedSweep() || c.startMoves() || c.startUpkeep()
 	case PhaseDiscover:
 		return c.discovered()
 	case PhaseAssign:
@@ -346,6 +355,8 @@ func (c *Core) nextPhase() bool {
 		return c.activated()
 	case PhaseLight:
 		return c.lightDone()
+	case PhaseMove:
+		return c.moved()
 	case PhaseUpkeep:
 		return c.upkeepDone()
 	}
@@ -395,7 +406,7 @@ func (c *Core) nextTimer() mad.Time {
 	if c.phase == PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.mayUpkeep() {
-			t = min(t, c.guids.retry, c.readDue(), c.pk.retry, c.pk.reread)
+			t = min(t, c.guids.retry, c.readDue(), c.pk.retry, c.pk.reread, c.virt.retry, c.leases.retry)
 		}
 	}
 	return t

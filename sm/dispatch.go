@@ -111,8 +111,10 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	case opSetGUIDs:
 		t := c.buildGUIDs(f.portOf(n, p), int(x))
 		t.Put(set(smp.AttrGUIDInfo, x))
+	case opGetVPKeys, opSetVPKeys:
+		return c.buildVPKeys(it, get, set)
 	default:
-		return false
+		return c.buildVirtual(it, get, set)
 	}
 	return true
 }
@@ -182,6 +184,10 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onReadLane(it, &comp)
 	case opGetGUIDs, opSetGUIDs:
 		c.onGUIDs(it, &comp)
+	case opGetVPKeys, opSetVPKeys:
+		c.onVPKeys(it, &comp)
+	case opGetVirt, opSetVirt, opGetVStates, opGetVPort, opSetVPort, opGetVNode, opGetVDesc, opGetVGUIDs, opSetVGUIDs, opLightVirt:
+		c.onVirtual(it, &comp)
 	case opLightSwitch:
 		c.onLightSwitch(it, &comp)
 	case opLightProbe:

@@ -65,6 +65,26 @@ type SetPartitions struct {
 // back; the snapshot shows what is acknowledged.
 type SetAliases struct{ Aliases []subnet.Alias }
 
+// SetLeases changes the addresses of virtual machines' interfaces and where they
+// are to be: Put replaces the leases of those GUIDs, Drop ends others; with All
+// every lease that is not in Put ends. Leases are durable with who sets them: the
+// manager stores only the LIDs that it gave. What becomes of each is told in
+// Output.Leases. All of one event move together, in common LFT blocks.
+type SetLeases struct {
+	Put  []subnet.Lease
+	Drop []ib.GUID
+	All  bool
+}
+
+// SetMembers replaces the memberships that are added to the partitions of the
+// policy: of a P_Key that the policy has the members, of others the whole
+// partition (partition.Policy.With). They are durable with who sets them, and
+// set before Start those of the store are never in force without them.
+type SetMembers struct {
+	Partitions []partition.Partition
+	Tag        uint64
+}
+
 // ReadTables has the SL-to-VL and VL arbitration tables of nodes read that are
 // not known yet, in the background: a snapshot is published when those of a node
 // are in. Tables that the manager reads or writes of its own accord are known in
@@ -89,6 +109,8 @@ func (Reroute) event()       {}
 func (SetGroups) event()     {}
 func (SetPartitions) event() {}
 func (SetAliases) event()    {}
+func (SetLeases) event()     {}
+func (SetMembers) event()    {}
 func (ReadTables) event()    {}
 func (PortLost) event()      {}
 func (Stop) event()          {}
@@ -123,6 +145,7 @@ type Output struct {
 	// Traps are the traps that were taken, for subscribers: all but those of a
 	// source that keeps sending them.
 	Traps   []Trap
+	Leases  []subnet.LeaseReport // in the order in which it happened
 	Timer   mad.Time
 	Stopped bool // Stop is complete; the core wants no further events
 
@@ -136,7 +159,7 @@ func (o *Output) Reset() {
 	clear(o.Persist)
 	*o = Output{
 		Persist: o.Persist[:0], Sends: o.Sends[:0], Jobs: o.Jobs[:0], Notices: o.Notices[:0],
-		Traps: o.Traps[:0], Timer: mad.Never, bufs: o.bufs,
+		Traps: o.Traps[:0], Leases: o.Leases[:0], Timer: mad.Never, bufs: o.bufs,
 	}
 }
 

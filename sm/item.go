@@ -53,6 +53,21 @@ const (
 	opReadSL   // as opGetSL, for those who want to know
 	opReadArb  // as opGetArb, likewise
 
+	// Of virtual ports; port is the physical one. extra: VPort index in 15:0, block
+	// in 23:16, but for opGetVStates.
+	opGetVirt    // VirtualizationInfo
+	opSetVirt    // likewise
+	opGetVStates // VPortState; extra: block
+	opGetVPort   // VPortInfo
+	opSetVPort   // likewise
+	opGetVNode   // VNodeInfo
+	opGetVDesc   // VNodeDescription
+	opGetVGUIDs  // VPortGUIDInfo
+	opSetVGUIDs  // likewise
+	opGetVPKeys  // VPortPartitionTable
+	opSetVPKeys  // likewise
+	opLightVirt  // VirtualizationInfo, in a light sweep
+
 	opEnforce  // Set(PortInfo) of what a switch port enforces, between sweeps
 	opEnforced // Get(PortInfo) of it
 )

@@ -39,6 +39,7 @@ func (c *Core) startLight() {
 			c.add(mk(opLightProbe, p.node, p.num, 0))
 		}
 	}
+	c.lightVirtuals()
 	for i := range c.others {
 		c.add(mk(opLightSM, c.others[i].at.Node, c.others[i].at.Port, 0))
 	}

@@ -26,6 +26,7 @@ func (c *Core) configure() bool {
 	}
 	c.takeLFTs()
 	c.takeGUIDs()
+	c.takeVirtuals()
 	c.takeLanes()
 	ops = append(ops, c.keyOps()...)
 	if c.cfg.PlanOnly {

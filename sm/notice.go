@@ -232,13 +232,14 @@ const (
 	PhaseArm              // links to Armed
 	PhaseActivate         // links to Active
 	PhaseLight            // light sweep
-	PhaseUpkeep           // alias GUIDs and tables that somebody asked for, between sweeps
+	PhaseMove             // LIDs of virtual machines go elsewhere, between sweeps
+	PhaseUpkeep           // P_Keys, alias GUIDs, virtual ports and tables that somebody asked for, between sweeps
 	NumPhases
 )
 
 var phaseNames = [NumPhases]string{
 	"idle", "discover", "assign", "readback", "route", "discard", "drain",
-	"distribute", "top", "lanes", "arm", "activate", "light", "upkeep",
+	"distribute", "top", "lanes", "arm", "activate", "light", "move", "upkeep",
 }
 
 // String is the name that status and metrics use.

@@ -180,6 +180,7 @@ func (c *Core) forgetTables() {
 	c.heldTrees = heldTrees{}
 	clear(c.lanesOf)
 	c.forgetGUIDs()
+	c.forgetVirtuals()
 	c.forgetLanes()
 	c.served, c.held, c.lanesSetUp = nil, nil, false
 }
@@ -216,6 +217,8 @@ func (c *Core) abortSweep() {
 	c.eng.CancelAll()
 	c.dropAskedGUIDs()
 	c.dropAskedPKeys()
+	c.dropAskedVirtuals()
+	c.dropMoves()
 	c.pollBusy = false
 	c.persistWait = false
 	c.jobGen++

@@ -433,6 +433,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		s.EndPortPort[e] = portAt[pi]
 		s.Ports[portAt[pi]].EndPort = int32(e)
 	}
+	c.showVPorts(s, portAt)
 	c.showTables(s)
 	if s.Tables != nil && len(s.Tables.LFT) != len(f.swNode) {
 		s.Tables = nil // of another set of switches: nothing was installed for this one

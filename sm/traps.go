@@ -117,6 +117,9 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		}
 		return
 	}
+	if c.onVirtualTrap(&n, issuer) {
+		return
+	}
 	if vendor {
 		c.trapNotice(KindTrap, Info, issuer, 0, "vendor trap of "+strconv.Itoa(int(n.Producer)))
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 // Upkeep is what is done between sweeps and concerns no route: writing alias
-// GUIDs, and reading tables that somebody asked for. It goes on in portions, so
+// GUIDs, bringing virtual ports up, and reading tables that somebody asked for. It goes on in portions, so
 // that a sweep, or a light one that is due, waits for one of them at most.
 
 // upkeepPortion is how many requests are made before sweeps have their turn
@@ -20,7 +20,7 @@ func (c *Core) startUpkeep() bool {
 	if !c.mayUpkeep() {
 		return false
 	}
-	if len(c.guids.todo) == 0 && c.guids.retry > c.now && c.readDue() > c.now && !c.pkeysDue() {
+	if len(c.guids.todo) == 0 && c.guids.retry > c.now && c.readDue() > c.now && !c.pkeysDue() && !c.virtualsDue() {
 		return false
 	}
 	if c.idleTimer() <= c.now {
@@ -29,6 +29,7 @@ func (c *Core) startUpkeep() bool {
 	c.enter(PhaseUpkeep)
 	c.upkeepPKeys(upkeepPortion)
 	c.upkeepGUIDs(upkeepPortion)
+	c.upkeepVirtuals(upkeepPortion)
 	c.upkeepReads(upkeepPortion)
 	return true
 }

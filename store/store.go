@@ -59,6 +59,9 @@ const (
 	TableSubscriptions                  // event subscriptions: package sa
 	TableAliases                        // alias GUIDs of ports: package sa
 	TablePartitions                     // the partition policy, and what is still to be revoked: package sm
+	TableFunctionLIDs                   // LIDs of virtual functions by place, and of ports whose LID floats: package sm
+	TableInterfaces                     // interfaces of virtual machines, with what is under way: package vm
+	TableMemberships                    // memberships of partitions that were given by themselves: package vm
 	tableEnd
 )
 

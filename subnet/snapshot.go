@@ -89,6 +89,11 @@ type Port struct {
 	// Aliases are the alias GUIDs that the port acknowledged, by index in its
 	// GUIDInfo table; index 0 is the port GUID itself and 0 here. nil: none.
 	Aliases []ib.GUID
+	// Virtual is set on the entry of a virtual port, which comes behind those of
+	// all physical ports (vport.go).
+	Virtual *Virtual
+	// Adapter is set on a physical port that can hold virtual functions.
+	Adapter *Adapter
 }
 
 // State is the logical state of the port as last read or set.
@@ -116,7 +121,8 @@ type Problem struct {
 // Counts are the numbers of a snapshot.
 type Counts struct {
 	Switches, CAs, Routers int
-	EndPorts               int // ports with a LID
+	EndPorts               int // ports with a LID, without virtual ones
+	VPorts                 int // virtual ports that can be reached
 	LIDs                   int // LIDs given, LMC ranges in full
 	Links                  int // cables between two known ports
 	LinksActive            int // of them with both ends Active
@@ -138,7 +144,9 @@ type Snapshot struct {
 	Master   SM     // the master: this manager or another one; GUID 0 if unknown
 	SMs      []SM   // other managers, ascending GUID
 
-	Nodes    []Node
+	Nodes []Node
+	// Ports are those of the nodes, node by node, and behind them virtual ports, by
+	// the index of their physical port and their own.
 	Ports    []Port
 	Problems []Problem
 	Counts   Counts
@@ -206,7 +214,7 @@ func (s *Snapshot) Finish() {
 	}
 	for i := range s.Ports {
 		p := &s.Ports[i]
-		if p.Peer.Node >= 0 {
+		if p.Peer.Node >= 0 && p.Virtual == nil {
 			q := s.Port(p.Peer)
 			if q != nil && (p.Node < p.Peer.Node || p.Node == p.Peer.Node && p.Num <= p.Peer.Port) {
 				c.Links++
@@ -218,10 +226,14 @@ func (s *Snapshot) Finish() {
 		if p.EndPort < 0 {
 			continue
 		}
-		c.EndPorts++
 		s.guidPort = append(s.guidPort, guidRef{p.GUID, int32(i), false})
 		s.guidPort = appendAliases(s.guidPort, p, int32(i))
-		if p.LID != 0 {
+		if p.Virtual != nil {
+			c.VPorts++
+		} else {
+			c.EndPorts++
+		}
+		if p.LID != 0 && (p.Virtual == nil || p.Virtual.OwnLID) {
 			c.LIDs += 1 << p.LMC
 			for l := 0; l < 1<<p.LMC; l++ {
 				s.lidPort[int(p.LID)+l] = int32(i)

@@ -1,0 +1,274 @@
+// Package vm is the address manager: it knows the network interfaces of virtual
+// machines, which addresses each has (GUIDs, and so GIDs, P_Keys, and a LID of its
+// own if it wants one), on which virtual function it is, and takes them from one
+// hypervisor to another. What it decides are leases (subnet.Lease), which the
+// subnet manager makes so in hardware, and memberships of partitions.
+//
+// Core is a state machine like sm.Core and sa.Core: the shell gives it events, one
+// at a time, and does what the output lists, in the order of its fields. Every
+// operation is stored before it is told or done: a manager that dies in the middle
+// of one finishes it, or undoes it, when it is started again. Operations are
+// idempotent: one that was done already is answered as if it had just been.
+//
+//	created ──attach──► attached ──migrate──► migrating ──finish──► attached, elsewhere
+//	   │                   │  ▲                   │
+//	   │                 detach └────roll back────┘
+//	   ▼                   ▼
+//	delete ◄─────────── detached
+package vm
+
+import (
+	"errors"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/partition"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// State is where an interface stands.
+type State uint8
+
+// The states.
+const (
+	Created   State = iota // it has addresses and no place
+	Attached               // it has a place
+	Migrating              // it has a place, and another one is kept for it
+	Detached               // it had a place; its addresses stay with it
+)
+
+var stateNames = [...]string{"created", "attached", "migrating", "detached"}
+
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "state?"
+}
+
+// Membership is a P_Key that an interface has.
+type Membership struct {
+	PKey ib.PKey // 15 bits: the membership bit is 0
+	Full bool
+}
+
+// Interface is a network interface of a virtual machine.
+type Interface struct {
+	// Name is its key, chosen by who created it: 1–128 characters of letters, digits
+	// and ._:-/ .
+	Name string
+	// GUID is its port GUID (vGUID). Dynamic says that the manager chose it from its
+	// pool; it is given back when the interface is deleted.
+	GUID     ib.GUID
+	Dynamic  bool
+	Aliases  []ib.GUID
+	LIDKind  subnet.LIDKind
+	LID      ib.LID // the one it asked for; else the one that it was last placed with, 0 before
+	Pinned   bool   // it asked for LID
+	Balanced bool   // how its LID moves (subnet.Lease)
+	Keys     []Membership
+	State    State
+	Place    subnet.Place // Attached, Migrating
+	Dest     subnet.Place // Migrating
+	// Doing is the operation that is stored and not finished: attach, finish, roll
+	// back, detach. Empty if nothing is under way.
+	Doing string
+	// Lease is what the subnet manager last said of it; not stored.
+	Lease  subnet.LeaseState
+	Reason string // why it waits, was refused, or was rolled back
+}
+
+// Errors of operations. They are wrapped by what says which interface or value is
+// concerned, and what to do.
+var (
+	ErrNotFound = errors.New("no such interface")
+	ErrConflict = errors.New("conflict") // with another interface, or with the state of this one
+	ErrInvalid  = errors.New("invalid")
+	ErrNoRoom   = errors.New("none left") // of GUIDs, or LIDs
+	ErrStore    = errors.New("could not be stored")
+)
+
+// Config is what a Core is told at start.
+type Config struct {
+	// GUIDFirst to GUIDLast are those that dynamic interfaces get; the default is
+	// 0x0200000000000001–0x02000000ffffffff.
+	GUIDFirst, GUIDLast ib.GUID
+}
+
+// Event is something that happens to a Core.
+type Event interface{ event() }
+
+// Start is the first event. Records are what the store held.
+type Start struct{ Records []store.Record }
+
+// Published is a new state of the subnet.
+type Published struct{ Snap *subnet.Snapshot }
+
+// Reports are what the subnet manager said of leases, in its order.
+type Reports struct{ List []subnet.LeaseReport }
+
+// Requests are operations, in the order in which they came. Those of one event are
+// stored together and move together.
+type Requests struct{ List []Request }
+
+// Request is an operation and the tag of its Reply.
+type Request struct {
+	Tag uint64
+	Op  Op
+}
+
+// Persisted answers Output.Persist.
+type Persisted struct {
+	Gen uint64
+	Err error
+}
+
+// Timer says that the deadline of the last Output has come.
+type Timer struct{}
+
+func (Start) event()     {}
+func (Published) event() {}
+func (Reports) event()   {}
+func (Requests) event()  {}
+func (Persisted) event() {}
+func (Timer) event()     {}
+
+// Op is an operation: one of the types below.
+type Op interface{ op() }
+
+// Create makes an interface, without a place. Of I count Name, GUID (0: a dynamic
+// one), Aliases, LIDKind, LID (0: any), Balanced and Keys.
+type Create struct{ I Interface }
+
+// Attach gives an interface its place. Function 0 is any that is free.
+type Attach struct {
+	Name string
+	At   subnet.Place
+}
+
+// Migrate keeps a place at another hypervisor for an interface. Nothing moves
+// before Finish. Function 0 is any that is free.
+type Migrate struct {
+	Name string
+	To   subnet.Place
+}
+
+// Finish moves a migrating interface's addresses to the place kept for it. If they
+// cannot be there it stays, or is put back, where it was.
+type Finish struct{ Name string }
+
+// RollBack gives up a migration that was not finished.
+type RollBack struct{ Name string }
+
+// Detach takes an interface from its place. It keeps its addresses.
+type Detach struct{ Name string }
+
+// Delete ends an interface that has no place, or, with Force, any.
+type Delete struct {
+	Name  string
+	Force bool
+}
+
+// SetKeys replaces the P_Keys of an interface.
+type SetKeys struct {
+	Name string
+	Keys []Membership
+}
+
+// AddMembers makes GUIDs members of a partition by themselves, whether they are on
+// the fabric or not; a GUID that is a member already takes the new membership.
+type AddMembers struct {
+	PKey   ib.PKey // 15 bits
+	GUIDs  []ib.GUID
+	Full   bool
+	Index0 bool // of the partition
+	IPoIB  bool // the partition has the IPv4 broadcast group
+	// Replace: the GUIDs are all members that the partition has by themselves.
+	Replace bool
+}
+
+// RemoveMembers undoes AddMembers; All ends the whole partition. Without members
+// and without All a partition that AddMembers made stays, empty.
+type RemoveMembers struct {
+	PKey  ib.PKey
+	GUIDs []ib.GUID
+	All   bool
+}
+
+func (Create) op()        {}
+func (Attach) op()        {}
+func (Migrate) op()       {}
+func (Finish) op()        {}
+func (RollBack) op()      {}
+func (Detach) op()        {}
+func (Delete) op()        {}
+func (SetKeys) op()       {}
+func (AddMembers) op()    {}
+func (RemoveMembers) op() {}
+
+// Reply is the end of an operation: what was asked is stored, or Err says why not.
+// Attach, Finish, RollBack and Detach are answered when the subnet manager has made
+// it so (or cannot), unless the subnet is not up or the place is not there: then at
+// once, with Waiting.
+type Reply struct {
+	Tag       uint64
+	Err       error
+	Interface Interface // as it is then; the zero value after Delete
+	Waiting   bool      // it is stored and will be done; Interface.Reason says what it waits for
+}
+
+// View is what a Core keeps, for who asks. It is immutable.
+type View struct {
+	Gen        uint64
+	Interfaces []Interface // by name
+	Partitions []Members   // those of AddMembers, by P_Key
+	Journal    int         // operations that are stored and not finished
+	Pools      Pools
+}
+
+// Members are those of a partition by themselves.
+type Members struct {
+	PKey    ib.PKey // 15 bits
+	Index0  bool
+	IPoIB   bool
+	Full    []ib.GUID // ascending
+	Limited []ib.GUID
+}
+
+// Pools says how much is left.
+type Pools struct {
+	GUIDs, GUIDsUsed uint64 // of the pool of dynamic ones
+	// LIDs is how many the subnet can have, bounded by the smallest LinearFDBCap;
+	// LIDsUsed how many are given, to ports, functions and interfaces.
+	LIDs, LIDsUsed int
+}
+
+// Output is what a Step wants done, in this order.
+type Output struct {
+	Persist    []store.Op
+	PersistGen uint64 // to be returned in Persisted
+	Publish    *View
+	// Partitions, with PartitionsChanged, are all memberships for the subnet
+	// manager's SetMembers.
+	Partitions        []partition.Partition
+	PartitionsChanged bool
+	// Put and Drop, with LeasesChanged, are for its SetLeases; All: Put is all there is.
+	Put           []subnet.Lease
+	Drop          []ib.GUID
+	All           bool
+	LeasesChanged bool
+	Replies       []Reply
+	Notices       []Notice
+	Timer         mad.Time
+}
+
+// Notice is something worth logging.
+type Notice struct {
+	Kind string // vm_created, vm_attached, vm_migrated, vm_rolled_back, …: one for each fact
+	Warn bool
+	Text string
+}
+
+// Reset empties o for the next Step.
+func (o *Output) Reset() { *o = Output{Timer: mad.Never} }
