@@ -29,46 +29,6 @@ func (p *Port) Alias(index uint8) ib.GUID {
 	return p.Aliases[index]
 }
 
-func appendAliases(list []guidRef, p *Port, i int32) []guidRef {
-	for _, a := range p.Aliases {
-		if a != 0 {
-			list = append(list, guidRef{a, i, true})
-		}
-	}
-	return list
-}
-
-// carryAliases replaces the aliases of some nodes' ports in guidPort, which s
-// shares with old until then.
-func (s *Snapshot) carryAliases(old *Snapshot, nodes []int32) {
-	changed := map[int32]bool{}
-	var added []guidRef
-	for _, n := range nodes {
-		ports, before := s.NodePorts(n), old.NodePorts(n)
-		for k := range ports {
-			if i := s.Nodes[n].First + int32(k); ports[k].EndPort >= 0 && !slices.Equal(ports[k].Aliases, before[k].Aliases) {
-				changed[i] = true
-				added = appendAliases(added, &ports[k], i)
-			}
-		}
-	}
-	if len(changed) == 0 {
-		return
-	}
-	slices.SortFunc(added, byGUID)
-	list := make([]guidRef, 0, len(old.guidPort)+len(added))
-	for _, r := range old.guidPort {
-		if r.alias && changed[r.port] {
-			continue
-		}
-		for len(added) > 0 && byGUID(added[0], r) < 0 {
-			list, added = append(list, added[0]), added[1:]
-		}
-		list = append(list, r)
-	}
-	s.guidPort = append(list, added...)
-}
-
 // PortByPortGUID returns the index in Ports of the end port whose own GUID it
 // is, or -1.
 func (s *Snapshot) PortByPortGUID(g ib.GUID) int32 {
@@ -97,20 +57,25 @@ func DiffEndPorts(old, new *Snapshot, gone, came func(i int32)) { //nolint:reviv
 	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
 		return
 	}
-	for len(a) > 0 || len(b) > 0 {
+	var x, y ib.GUID // the last of each: where two ports show a GUID, that is one address
+	for {
+		for len(a) > 0 && (a[0].alias || a[0].guid == x) {
+			a = a[1:]
+		}
+		for len(b) > 0 && (b[0].alias || b[0].guid == y) {
+			b = b[1:]
+		}
 		switch {
-		case len(a) > 0 && a[0].alias:
-			a = a[1:]
-		case len(b) > 0 && b[0].alias:
-			b = b[1:]
+		case len(a) == 0 && len(b) == 0:
+			return
 		case len(b) == 0 || len(a) > 0 && a[0].guid < b[0].guid:
+			x = a[0].guid
 			gone(a[0].port)
-			a = a[1:]
 		case len(a) == 0 || a[0].guid > b[0].guid:
+			y = b[0].guid
 			came(b[0].port)
-			b = b[1:]
 		default:
-			a, b = a[1:], b[1:]
+			x, y = a[0].guid, b[0].guid
 		}
 	}
 }

@@ -169,9 +169,10 @@ type Snapshot struct {
 	Lanes []*LaneTables
 	MFTs  [][]MFTBlock
 
+	vfirst   int32   // index in Ports of the first virtual port
 	lidPort  []int32 // index in Ports by LID, -1
 	guidPort []guidRef
-	wires    []wire     // by index in Ports
+	wires    []wire     // by index in Ports, without virtual ports
 	switches []crossing // by index in Graph.Switches
 }
 
@@ -186,19 +187,11 @@ type guidRef struct {
 // Finish builds the lookups and counts. The builder of a snapshot calls it
 // once before publishing; nobody else does.
 func (s *Snapshot) Finish() {
-	top := 0
-	for i := range s.Ports {
-		p := &s.Ports[i]
-		if p.EndPort >= 0 && p.LID != 0 {
-			top = max(top, int(p.LID)+1<<p.LMC-1)
-		}
-	}
-	s.lidPort = make([]int32, top+1)
-	for i := range s.lidPort {
-		s.lidPort[i] = -1
-	}
 	c := Counts{Problems: len(s.Problems)}
-	s.guidPort = s.guidPort[:0]
+	s.vfirst = int32(len(s.Ports))
+	for s.vfirst > 0 && s.Ports[s.vfirst-1].Virtual != nil {
+		s.vfirst--
+	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.OK {
@@ -223,34 +216,25 @@ func (s *Snapshot) Finish() {
 				}
 			}
 		}
-		if p.EndPort < 0 {
-			continue
-		}
-		s.guidPort = append(s.guidPort, guidRef{p.GUID, int32(i), false})
-		s.guidPort = appendAliases(s.guidPort, p, int32(i))
-		if p.Virtual != nil {
-			c.VPorts++
-		} else {
-			c.EndPorts++
-		}
-		if p.LID != 0 && (p.Virtual == nil || p.Virtual.OwnLID) {
-			c.LIDs += 1 << p.LMC
-			for l := 0; l < 1<<p.LMC; l++ {
-				s.lidPort[int(p.LID)+l] = int32(i)
-			}
-		}
 	}
-	slices.SortFunc(s.guidPort, byGUID)
+	l := lookups{}
+	for i := range s.Ports {
+		l.add(s, int32(i), 1)
+	}
+	l.replace(s, nil, nil)
+	c.EndPorts, c.VPorts, c.LIDs = l.ends, l.vports, l.lids
 	s.Counts = c
 	s.lay()
 }
 
 // Carry finishes a snapshot that is a copy of old, a finished one, but for the
-// head, the problems, and the state, links and alias GUIDs of some nodes' ports;
-// nodes are all those, and those that such a link joins, as it was or as it is.
-// It takes time proportional to their ports, and to all end ports where aliases
-// changed.
-func (s *Snapshot) Carry(old *Snapshot, nodes []int32) {
+// head, the problems, the state, links, LIDs and alias GUIDs of some nodes' ports,
+// and virtual ports; nodes are all those, and those that such a link joins, as it was
+// or as it is. vports are the indices in Ports of the virtual ports that differ, if
+// there are as many as before and in the same order; without them, or if there are
+// not, all are compared. It takes time proportional to what differs, but for copies
+// of the lookups by GUID and by LID where an address changed.
+func (s *Snapshot) Carry(old *Snapshot, nodes []int32, vports ...int32) {
 	c := old.Counts
 	c.Problems = len(s.Problems)
 	in := make(map[int32]bool, len(nodes))
@@ -276,7 +260,7 @@ func (s *Snapshot) Carry(old *Snapshot, nodes []int32) {
 	count(old, -1)
 	count(s, 1)
 	s.Counts = c
-	s.carryAliases(old, nodes)
+	s.relook(old, nodes, vports)
 	s.layAgain(nodes)
 }
 
@@ -299,7 +283,8 @@ func (s *Snapshot) PortIndex(r Ref) int32 {
 // TopLID is the highest LID that a port has, 0 without one.
 func (s *Snapshot) TopLID() ib.LID { return ib.LID(max(len(s.lidPort), 1) - 1) }
 
-// PortByLID returns the index in Ports of the end port that owns lid, or -1.
+// PortByLID returns the index in Ports of the end port that lid leads to, or -1: the
+// one that owns it, not virtual ports that share it.
 func (s *Snapshot) PortByLID(lid ib.LID) int32 {
 	if int(lid) >= len(s.lidPort) {
 		return -1

@@ -35,8 +35,8 @@ func (s *Snapshot) lay() {
 			s.switches[nd.SwitchIndex] = crossing{nd.First, nd.Info.NumPorts}
 		}
 	}
-	s.wires = make([]wire, len(s.Ports))
-	for i := range s.Ports {
+	s.wires = make([]wire, s.vfirst)
+	for i := range s.wires {
 		s.wires[i] = s.wireOf(int32(i))
 	}
 }
@@ -83,7 +83,8 @@ type PathAttr struct {
 const MaxHops = 65
 
 // Path walks the installed tables from port src (index in Ports) to lid and
-// returns what the path can carry. ok is false where there is none: an entry
+// returns what the path can carry; a virtual port sends and receives through its
+// physical one. ok is false where there is none: an entry
 // is missing or leads elsewhere, or a link on the way is not Active.
 func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
 	w := s.walk(src, lid)
@@ -147,6 +148,7 @@ func (s *Snapshot) walk(src int32, lid ib.LID) (w walker) {
 	if w.dst < 0 || src < 0 {
 		return w
 	}
+	src, w.dst = s.Physical(src), s.Physical(w.dst) // what is between virtual ports of one port stays in the adapter
 	p := &s.Ports[src]
 	w.attr.MTU, w.attr.Rate = p.MTU, p.Rate
 	if src == w.dst {
