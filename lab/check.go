@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/route"
 	"heddle/route/check"
+	"heddle/sim"
 )
 
 // Check judges what the fabric really holds in the part that a manager can
@@ -21,26 +22,17 @@ func (c *Cluster) Check(m *Manager) error {
 	if err != nil {
 		return err
 	}
-	seen := map[ib.LID]ib.GUID{}
 	for i := range sub.EndPorts {
 		e := &sub.EndPorts[i]
 		if e.LID == 0 {
 			return fmt.Errorf("lab: port %v has no LID", e.GUID)
 		}
-		if was, ok := c.lids[e.GUID]; ok && was != e.LID {
+		if was, ok := c.lids[e.GUID]; ok && was != e.LID && !c.floats[e.GUID] {
 			return fmt.Errorf("lab: the LID of port %v changed from %v to %v", e.GUID, was, e.LID)
 		}
-		for l := e.LID; l < e.LID+1<<e.LMC; l++ {
-			if other, ok := seen[l]; ok {
-				return fmt.Errorf("lab: LID %v belongs to %v and %v", l, other, e.GUID)
-			}
-			seen[l] = e.GUID
-			for s := range sub.Switches {
-				if int(l) >= int(sub.Switches[s].LinearFDBCap) {
-					return fmt.Errorf("lab: LID %v does not fit switch %v", l, sub.Switches[s].GUID)
-				}
-			}
-		}
+	}
+	if err := c.lidsUnique(sub, reach); err != nil {
+		return err
 	}
 	if err := c.linksActive(reach); err != nil {
 		return err
@@ -54,6 +46,35 @@ func (c *Cluster) Check(m *Manager) error {
 			return fmt.Errorf("lab: %w; %v of LID %v at switch %v entry %d", err, f.Kind, f.LID, sub.Switches[f.Switch].GUID, f.Entry)
 		}
 		return fmt.Errorf("lab: %w", err)
+	}
+	return nil
+}
+
+// lidsUnique checks that every LID has one owner, virtual functions and VPorts
+// among them, and fits the tables of all switches.
+func (c *Cluster) lidsUnique(g *fabric.Graph, reach map[ib.GUID]bool) error {
+	least := int(ib.LIDMaxUnicast) + 1
+	at := ib.GUID(0)
+	for s := range g.Switches {
+		if k := int(g.Switches[s].LinearFDBCap); k < least {
+			least, at = k, g.Switches[s].GUID
+		}
+	}
+	seen := map[ib.LID]sim.EndPortLID{}
+	for _, e := range c.Sim.LIDs() {
+		if !reach[c.Fabric.Nodes[e.Node].GUID] {
+			continue
+		}
+		for k := range e.Num {
+			l := e.LID + ib.LID(k)
+			if o, ok := seen[l]; ok {
+				return fmt.Errorf("lab: LID %v belongs to %v VPort %d and %v VPort %d", l, o.GUID, o.VPort, e.GUID, e.VPort)
+			}
+			seen[l] = e
+			if int(l) >= least {
+				return fmt.Errorf("lab: LID %v does not fit switch %v", l, at)
+			}
+		}
 	}
 	return nil
 }
@@ -157,7 +178,9 @@ func part(g *fabric.Graph, rows [][]byte, keep func(ib.GUID) bool) (*fabric.Grap
 			lft = append(lft, rows[s])
 		}
 	}
-	for _, e := range g.EndPorts {
+	kept := make([]int32, len(g.EndPorts))
+	for i, e := range g.EndPorts {
+		kept[i] = fabric.NoLID
 		if !keep(e.NodeGUID) {
 			continue
 		}
@@ -170,14 +193,17 @@ func part(g *fabric.Graph, rows [][]byte, keep func(ib.GUID) bool) (*fabric.Grap
 		if e.Type == ib.NodeSwitch {
 			out.Switches[e.Switch].EndPort = int32(len(out.EndPorts))
 		}
-		out.TopLID = max(out.TopLID, e.LID+1<<e.LMC-1)
+		kept[i] = int32(len(out.EndPorts))
 		out.EndPorts = append(out.EndPorts, e)
 	}
-	out.LIDOwner = slices.Repeat([]int32{fabric.NoLID}, int(out.TopLID)+1)
-	for i, e := range out.EndPorts {
-		for l := range 1 << e.LMC {
-			out.LIDOwner[int(e.LID)+l] = int32(i)
+	for l, e := range g.LIDOwner { // those of virtual functions too
+		if e == fabric.NoLID || kept[e] == fabric.NoLID {
+			continue
 		}
+		for len(out.LIDOwner) <= l {
+			out.LIDOwner = append(out.LIDOwner, fabric.NoLID)
+		}
+		out.LIDOwner[l], out.TopLID = kept[e], ib.LID(l)
 	}
 	for s := range g.Switches {
 		if index[s] < 0 {

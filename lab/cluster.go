@@ -35,7 +35,8 @@ type Cluster struct {
 	Fabric   *fabric.Fabric
 	Managers []*Manager
 
-	lids map[ib.GUID]ib.LID // every LID that a port was ever seen with
+	lids   map[ib.GUID]ib.LID // every LID that a port was ever seen with
+	floats map[ib.GUID]bool   // ports whose LID may change: a lease's LID floats there
 }
 
 // NewCluster makes a cluster without managers.
@@ -44,7 +45,7 @@ func NewCluster(f *fabric.Fabric, sc sim.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Sim: s, Fabric: f, lids: map[ib.GUID]ib.LID{}}, nil
+	return &Cluster{Sim: s, Fabric: f, lids: map[ib.GUID]ib.LID{}, floats: map[ib.GUID]bool{}}, nil
 }
 
 // DefaultConfig is a manager with the automatic engine chain and the usual
@@ -62,6 +63,7 @@ type Manager struct {
 	Plan    *sm.Plan
 	Notices []sm.Notice
 	Traps   []sm.Trap // those that subscribers would hear of
+	Leases  []subnet.LeaseReport
 	// SANotices are those of the SA.
 	SANotices []sa.Notice
 	Stopped   bool
@@ -246,6 +248,7 @@ func (m *Manager) do() {
 			m.sa.step(sa.Published{Snap: m.Snap})
 		}
 	}
+	m.Leases = append(m.Leases, out.Leases...)
 	if m.sa != nil {
 		for i := range out.Traps {
 			m.sa.step(sa.Trap{Notice: out.Traps[i].Notice, From: out.Traps[i].From})
@@ -316,6 +319,14 @@ func (m *Manager) SetPartitions(p *partition.Policy, tag uint64) {
 	m.stepIfAlive(sm.SetPartitions{Policy: p, Tag: tag})
 }
 
+// SetLeases changes leases, as an address manager does.
+func (m *Manager) SetLeases(ev sm.SetLeases) { m.stepIfAlive(ev) }
+
+// SetMembers replaces the memberships that are added to the partitions.
+func (m *Manager) SetMembers(l []partition.Partition, tag uint64) {
+	m.stepIfAlive(sm.SetMembers{Partitions: l, Tag: tag})
+}
+
 // Up reports whether this manager is master of a subnet that is up.
 func (m *Manager) Up() bool {
 	return !m.Dead && m.Snap != nil && m.Snap.Up && m.Snap.State == subnet.Master
@@ -369,7 +380,7 @@ func (c *Cluster) remember(m *Manager) {
 		return
 	}
 	for i := range m.Snap.Ports {
-		if p := &m.Snap.Ports[i]; p.EndPort >= 0 && p.LID != 0 {
+		if p := &m.Snap.Ports[i]; p.EndPort >= 0 && p.LID != 0 && p.Virtual == nil {
 			if _, ok := c.lids[p.GUID]; !ok {
 				c.lids[p.GUID] = p.LID
 			}
