@@ -27,25 +27,31 @@ func badInName(r rune) bool {
 // Validate says what is wrong with a policy, nil if nothing is. Parse does it
 // too; a policy from elsewhere is to be validated before it is used.
 func (p *Policy) Validate() error {
+	_, err := p.check()
+	return err
+}
+
+// check is Validate; key is the P_Key that the error is about.
+func (p *Policy) check() (key ib.PKey, err error) {
 	if p == nil {
-		return fmt.Errorf("partition: no policy")
+		return 0, fmt.Errorf("partition: no policy")
 	}
 	groups := map[ib.GID]bool{}
 	hasDefault := false
 	for i := range p.Partitions {
 		q := &p.Partitions[i]
 		if i > 0 && q.PKey <= p.Partitions[i-1].PKey {
-			return fmt.Errorf("partition: P_Key %v comes after %v: each may be there once, in ascending order", q.PKey, p.Partitions[i-1].PKey)
+			return q.PKey, fmt.Errorf("partition: P_Key %v comes after %v: each may be there once, in ascending order", q.PKey, p.Partitions[i-1].PKey)
 		}
 		if err := q.validate(groups); err != nil {
-			return fmt.Errorf("partition %q (%v): %w", q.Name, q.PKey, err)
+			return q.PKey, fmt.Errorf("partition %q (%v): %w", q.Name, q.PKey, err)
 		}
 		hasDefault = hasDefault || q.PKey == DefaultKey
 	}
 	if !hasDefault {
-		return fmt.Errorf("partition: the default partition %v is missing", DefaultKey)
+		return DefaultKey, fmt.Errorf("partition: the default partition %v is missing", DefaultKey)
 	}
-	return nil
+	return 0, nil
 }
 
 func (q *Partition) validate(groups map[ib.GID]bool) error {

@@ -25,6 +25,7 @@ import (
 
 // pkeys is what a manager knows and does about partitions.
 type pkeys struct {
+	base    *partition.Policy // in force, without added members
 	grants  *partition.Grants // of the policy in force
 	trivial bool
 	index0  func(ib.PKey) bool // nil if no partition wants index 0
@@ -66,6 +67,7 @@ func newPKeys() pkeys {
 }
 
 func (k *pkeys) adopt(p *partition.Policy, freed map[ib.PKey][]string) {
+	k.base = p
 	k.grants, k.trivial, k.index0 = partition.Resolve(p), trivialPolicy(p), nil
 	if slices.ContainsFunc(p.Partitions, func(q partition.Partition) bool { return q.Index0 }) {
 		k.index0 = k.grants.WantsIndex0

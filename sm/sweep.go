@@ -274,7 +274,7 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 	s.SMKey, s.ActCount = c.cfg.SMKey, c.actCount
 	s.Engine, s.PassedOver, s.Transition = c.engine, c.passed, c.transit
 	s.PacketLife = c.cfg.SubnetTimeOut
-	s.Partitions = c.pk.grants.Policy()
+	s.Partitions, s.BasePartitions = c.pk.grants.Policy(), c.pk.base
 	s.LID = c.ownLID()
 	s.Master = subnet.SM{}
 	switch {

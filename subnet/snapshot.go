@@ -162,8 +162,10 @@ type Snapshot struct {
 	Transition  string   // mode of the last change and its reason
 	PacketLife  uint8    // lifetime code of every path, 4.096 µs × 2^n
 	SweepNanos  int64    // how long the last sweep took
-	// Partitions is the policy that is in force, nil before there is one.
-	Partitions *partition.Policy
+	// Partitions is the policy that is in force, nil before there is one, with the
+	// members that were added to BasePartitions, the one that people gave.
+	Partitions     *partition.Policy
+	BasePartitions *partition.Policy
 	// Lanes, by node, and MFTs, by switch of the graph, are what is known of
 	// lane and multicast tables; SLtoVL, VLArb and MFTBlocks read them.
 	Lanes []*LaneTables
