@@ -205,14 +205,15 @@ func (d *Daemon) Partitions() api.Partitions {
 	if s == nil || s.Partitions == nil {
 		return api.Partitions{Partitions: []api.Partition{}}
 	}
-	return partitionRows(s, s.Partitions, &st.Partitions)
+	return partitionRows(s, cmp.Or(s.BasePartitions, s.Partitions), s.Partitions, &st.Partitions)
 }
 
-// partitionRows shows a policy, what the ports of the subnet have of it, and how
-// far it is carried out.
-func partitionRows(s *subnet.Snapshot, p *partition.Policy, st *sm.PartitionStatus) api.Partitions {
+// partitionRows shows a policy as people may change it, base, and the partitions
+// that are in force, p, which have the members that virtual machines add; what the
+// ports of the subnet have of them, and how far they are carried out.
+func partitionRows(s *subnet.Snapshot, base, p *partition.Policy, st *sm.PartitionStatus) api.Partitions {
 	var text strings.Builder
-	_ = p.Format(&text) // a Builder takes everything
+	_ = base.Format(&text) // a Builder takes everything
 	out := api.Partitions{Config: text.String(), Settled: st.Settled, Pending: st.Pending, Partitions: make([]api.Partition, len(p.Partitions))}
 	for _, k := range st.Quarantined {
 		out.Quarantined = append(out.Quarantined, k.String())
@@ -227,7 +228,10 @@ func partitionRows(s *subnet.Snapshot, p *partition.Policy, st *sm.PartitionStat
 		}
 		at[x.PKey.Base()] = row
 	}
-	for _, i := range s.EndPortPort {
+	for i := range s.Ports {
+		if s.Ports[i].EndPort < 0 {
+			continue
+		}
 		for _, k := range s.Ports[i].PKeys {
 			row := at[k.Base()]
 			switch {
@@ -256,7 +260,11 @@ func (d *Daemon) SetPartitions(ctx context.Context, name, config string) (api.Pa
 		return api.Partitions{}, err
 	}
 	st := d.fresh()
-	out := partitionRows(d.Snapshot(), p, &st.Partitions)
+	inForce := p
+	if s = d.Snapshot(); s.BasePartitions == p {
+		inForce = s.Partitions
+	}
+	out := partitionRows(s, p, inForce, &st.Partitions)
 	for _, w := range warnings {
 		out.Warnings = append(out.Warnings, w.String())
 	}

@@ -19,6 +19,12 @@ func (p *Policy) With(more []Partition) (*Policy, error) {
 	if p == nil {
 		return nil, fmt.Errorf("partition: members cannot be added to no policy")
 	}
+	if len(more) == 0 {
+		if err := p.Validate(); err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
 	out := &Policy{Partitions: slices.Clone(p.Partitions)}
 	at := make(map[ib.PKey]int, len(p.Partitions)+len(more))
 	for i := range out.Partitions {

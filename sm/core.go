@@ -241,8 +241,10 @@ func (c *Core) onStart(ev Start) {
 		for _, e := range st.Neighbors {
 			c.neighbors[nodePort{e.Node, e.Port}] = e.Peer
 		}
-		c.loadPartitions(st.Records)
+		c.loadPartitions(decodePartitions(st.Records))
 		c.loadFunctionLIDs(st.Records)
+	} else {
+		c.loadPartitions(storedPartitions{}, nil)
 	}
 	if !c.cfg.PlanOnly {
 		c.out.IsSM = IsSMClaim

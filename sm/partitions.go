@@ -25,14 +25,16 @@ import (
 
 // pkeys is what a manager knows and does about partitions.
 type pkeys struct {
-	base    *partition.Policy // in force, without added members
-	grants  *partition.Grants // of the policy in force
-	trivial bool
-	index0  func(ib.PKey) bool // nil if no partition wants index 0
-	freed   map[ib.PKey][]string
-	gen     uint64 // of what ports are to hold
-	life    uint32 // of what is known of them
-	tables  map[string][]ib.PKey
+	base         *partition.Policy     // that people gave
+	members      []partition.Partition // that are added to it
+	membersAsked []partition.Partition // that were last asked for: those, or some that were refused
+	grants       *partition.Grants     // of what is in force: base with members
+	trivial      bool
+	index0       func(ib.PKey) bool // nil if no partition wants index 0
+	freed        map[ib.PKey][]string
+	gen          uint64 // of what ports are to hold
+	life         uint32 // of what is known of them
+	tables       map[string][]ib.PKey
 
 	queue  []partitionChange // asked for; the first is being stored if saving
 	saving bool
@@ -52,22 +54,15 @@ type pkeys struct {
 	reread mad.Time // when all are read again, because a predecessor's Sets may arrive late
 }
 
-// partitionChange is a SetPartitions under way.
-type partitionChange struct {
-	policy  *partition.Policy
-	tag     uint64
-	freed   map[ib.PKey][]string
-	encoded []byte
-}
-
 func newPKeys() pkeys {
 	k := pkeys{tables: map[string][]ib.PKey{}, pass: passDone, retry: mad.Never, reread: mad.Never, life: 1}
-	k.adopt(partition.Default(), nil)
+	k.adopt(partition.Default(), nil, partition.Default(), nil)
 	return k
 }
 
-func (k *pkeys) adopt(p *partition.Policy, freed map[ib.PKey][]string) {
-	k.base = p
+// adopt puts p in force, which is base with members.
+func (k *pkeys) adopt(base *partition.Policy, members []partition.Partition, p *partition.Policy, freed map[ib.PKey][]string) {
+	k.base, k.members = base, members
 	k.grants, k.trivial, k.index0 = partition.Resolve(p), trivialPolicy(p), nil
 	if slices.ContainsFunc(p.Partitions, func(q partition.Partition) bool { return q.Index0 }) {
 		k.index0 = k.grants.WantsIndex0
@@ -91,56 +86,6 @@ func (k *pkeys) answered() {
 	k.asked = k.asked[:0]
 }
 
-// loadPartitions takes what the store held.
-func (c *Core) loadPartitions(list []store.Record) {
-	p, freed, err := decodePartitions(list)
-	if err != nil {
-		// Whoever was kept apart must not be joined by a damaged file.
-		c.out.notify(Notice{
-			Kind: KindPartitionsRefused, Level: Error, Err: err,
-			Text: "the stored partitions cannot be read, so every port is a limited member of the default partition alone: set the partitions again",
-		})
-		p, freed = closedPolicy(), nil
-	}
-	if p != nil {
-		c.pk.adopt(p, freed)
-	}
-}
-
-// setPartitions begins a change of partitions.
-func (c *Core) setPartitions(ev SetPartitions) {
-	if c.cfg.PlanOnly {
-		return
-	}
-	b, err := encodePolicy(ev.Policy)
-	if err != nil {
-		c.partitionsRefused(ev.Tag, err)
-		return
-	}
-	c.pk.queue = append(c.pk.queue, partitionChange{policy: ev.Policy, tag: ev.Tag, encoded: b})
-	c.savePartitions()
-}
-
-func (c *Core) partitionsRefused(tag uint64, err error) {
-	c.out.notify(Notice{
-		Kind: KindPartitionsRefused, Level: Error, Err: err, Tag: tag,
-		Text: "the partitions stay as they were, because the new ones were refused",
-	})
-}
-
-// savePartitions has the first change of the queue stored.
-func (c *Core) savePartitions() {
-	k := &c.pk
-	if k.saving || len(k.queue) == 0 || !c.started {
-		return
-	}
-	ch := &k.queue[0]
-	ch.freed = k.freeing(ch.policy)
-	k.saving = true
-	c.save(policyOps(ch.encoded, ch.freed))
-	k.saveAt = c.persistGen
-}
-
 // partitionsSaved takes the result of a write of the store. Each write has
 // all that was not known to be durable before it.
 func (c *Core) partitionsSaved(ev Persisted) {
@@ -148,54 +93,16 @@ func (c *Core) partitionsSaved(ev Persisted) {
 	if !k.saving || ev.Gen < k.saveAt || ev.Err != nil && ev.Gen != c.persistGen {
 		return
 	}
-	ch := k.queue[0]
-	k.queue, k.saving = slices.Delete(k.queue, 0, 1), false
+	k.saving = false
 	if ev.Err != nil {
 		c.unsaved = slices.DeleteFunc(c.unsaved, func(o store.Op) bool { return isPolicyOp(&o) })
-		c.partitionsRefused(ch.tag, ev.Err)
+		c.partitionsRefused(k.queue[0].tag, ev.Err)
+		k.queue = slices.Delete(k.queue, 0, 1)
 		c.savePartitions()
 		return
 	}
-	k.adopt(ch.policy, ch.freed)
-	k.applying, k.waiting, k.tag = true, 0, ch.tag
-	c.out.notify(Notice{
-		Kind: KindPartitions, Level: Info, Tag: ch.tag,
-		Text: strconv.Itoa(len(ch.policy.Partitions)) + " partitions are in force; ports are brought up to date",
-	})
-	for _, key := range sortedKeys(ch.freed) {
-		if p := ch.policy.Find(key); p != nil {
-			c.out.notify(Notice{
-				Kind: KindPKeyQuarantined, Level: Info, Tag: ch.tag,
-				Text: "P_Key " + key.String() + " was another partition's: " + strconv.Quote(p.Name) + " is given it when every port has let go of it",
-			})
-		}
-	}
-	if c.betweenSweeps() && c.snap != nil && c.phase == PhaseIdle {
-		c.publishHeld()
-	}
+	c.partitionsInForce()
 	c.savePartitions()
-}
-
-// freeing lists the keys that are in quarantine under a new policy, with the
-// names of the partitions that had them.
-func (k *pkeys) freeing(p *partition.Policy) map[ib.PKey][]string {
-	out := map[ib.PKey][]string{}
-	for key, names := range k.freed {
-		out[key] = slices.Clone(names)
-	}
-	old := k.grants.Policy()
-	for i := range old.Partitions {
-		q := &old.Partitions[i]
-		if n := p.Find(q.PKey); q.PKey != partition.DefaultKey && (n == nil || n.Name != q.Name) && !slices.Contains(out[q.PKey], q.Name) {
-			out[q.PKey] = append(out[q.PKey], q.Name)
-		}
-	}
-	for key, names := range out {
-		if n := p.Find(key); n != nil && len(names) == 1 && names[0] == n.Name {
-			delete(out, key) // it comes back before anybody else had it
-		}
-	}
-	return out
 }
 
 // forgetPKeys: what ports hold is not known any more.
@@ -431,7 +338,7 @@ func (c *Core) releaseKeys() bool {
 	}
 	k.freed = freed
 	if !k.saving { // a change that is being stored has them all, which is safe
-		c.save(freedOps(freed))
+		c.save(freedOps(freed, addedNames(k.base, k.grants.Policy())))
 	}
 	return out
 }
@@ -443,12 +350,4 @@ func sortedKeys[V any](m map[ib.PKey]V) []ib.PKey {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// closedPolicy joins nobody but with the manager.
-func closedPolicy() *partition.Policy {
-	return &partition.Policy{Partitions: []partition.Partition{{
-		Name: "Default", PKey: partition.DefaultKey,
-		Members: []partition.Member{{Kind: partition.All, As: partition.Limited}, {Kind: partition.Self, As: partition.Full}},
-	}}}
 }

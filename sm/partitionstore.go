@@ -1,16 +1,19 @@
 package sm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"heddle/ib"
 	"heddle/partition"
 	"heddle/store"
 )
 
-// Records of store.TablePartitions (docs/format/store.md): the policy in force,
-// and the keys in quarantine with the names of the partitions that had them.
+// Records of store.TablePartitions (docs/format/store.md): the policy, without
+// the members that were added to it, and the keys in quarantine with the names of
+// the partitions that had them.
 const (
 	recordPolicy = "policy"
 	recordFreed  = "freed"
@@ -27,6 +30,30 @@ type storedPolicy struct {
 type storedFreed struct {
 	Version int
 	Freed   map[ib.PKey][]string
+	// Added are the names of the partitions in force that the policy does not have.
+	Added map[ib.PKey]string `json:",omitempty"`
+}
+
+// storedPartitions is what the records say.
+type storedPartitions struct {
+	policy *partition.Policy // nil if there is none
+	freed  map[ib.PKey][]string
+	added  map[ib.PKey]string
+}
+
+// before is a policy with the partitions that were in force, by P_Key and name.
+func (st *storedPartitions) before() *partition.Policy {
+	p := &partition.Policy{}
+	if st.policy != nil {
+		p.Partitions = slices.Clone(st.policy.Partitions)
+	}
+	for k, name := range st.added {
+		if st.policy == nil || st.policy.Find(k) == nil {
+			p.Partitions = append(p.Partitions, partition.Partition{PKey: k, Name: name})
+		}
+	}
+	slices.SortFunc(p.Partitions, func(a, b partition.Partition) int { return cmp.Compare(a.PKey, b.PKey) })
+	return p
 }
 
 // encodePolicy checks a policy and makes the bytes that are stored.
@@ -45,18 +72,17 @@ func putPartitions(key string, value []byte) store.Op {
 	return store.Op{Kind: store.PutRecord, Record: store.Record{Table: store.TablePartitions, Key: []byte(key), Value: value}}
 }
 
-func policyOps(policy []byte, freed map[ib.PKey][]string) []store.Op {
-	return append([]store.Op{putPartitions(recordPolicy, policy)}, freedOps(freed)...)
-}
+func policyOps(policy []byte) []store.Op { return []store.Op{putPartitions(recordPolicy, policy)} }
 
-// freedOps stores which keys are in quarantine.
-func freedOps(freed map[ib.PKey][]string) []store.Op {
-	if len(freed) == 0 {
+// freedOps stores which keys are in quarantine, and what quarantine has to know of
+// the partitions that members made.
+func freedOps(freed map[ib.PKey][]string, added map[ib.PKey]string) []store.Op {
+	if len(freed)+len(added) == 0 {
 		op := putPartitions(recordFreed, nil)
 		op.Kind = store.DeleteRecord
 		return []store.Op{op}
 	}
-	b, err := json.Marshal(storedFreed{partitionVersion, freed}) // keys ascending
+	b, err := json.Marshal(storedFreed{partitionVersion, freed, added}) // keys ascending
 	if err != nil {
 		panic("sm: a map of names cannot be encoded: " + err.Error())
 	}
@@ -71,12 +97,12 @@ func isPolicyOp(o *store.Op) bool {
 // manager that is given records of which it returns an error lets nobody meet
 // anybody.
 func StoredPartitions(list []store.Record) (*partition.Policy, error) {
-	p, _, err := decodePartitions(list)
-	return p, err
+	st, err := decodePartitions(list)
+	return st.policy, err
 }
 
-// decodePartitions reads the records; p is nil if there is no policy.
-func decodePartitions(list []store.Record) (p *partition.Policy, freed map[ib.PKey][]string, err error) {
+// decodePartitions reads the records.
+func decodePartitions(list []store.Record) (st storedPartitions, err error) {
 	for i := range list {
 		r := &list[i]
 		if r.Table != store.TablePartitions {
@@ -86,21 +112,22 @@ func decodePartitions(list []store.Record) (p *partition.Policy, freed map[ib.PK
 		case recordPolicy:
 			var v storedPolicy
 			if err := unmarshalRecord(r.Value, &v, &v.Version); err != nil {
-				return nil, nil, fmt.Errorf("sm: the stored policy: %w", err)
+				return storedPartitions{}, fmt.Errorf("sm: the stored policy: %w", err)
 			}
-			p = &partition.Policy{Partitions: v.Partitions}
+			p := &partition.Policy{Partitions: v.Partitions}
 			if err := p.Validate(); err != nil {
-				return nil, nil, fmt.Errorf("sm: the stored policy: %w", err)
+				return storedPartitions{}, fmt.Errorf("sm: the stored policy: %w", err)
 			}
+			st.policy = p
 		case recordFreed:
 			var v storedFreed
 			if err := unmarshalRecord(r.Value, &v, &v.Version); err != nil {
-				return nil, nil, fmt.Errorf("sm: the stored P_Keys in quarantine: %w", err)
+				return storedPartitions{}, fmt.Errorf("sm: the stored P_Keys in quarantine: %w", err)
 			}
-			freed = v.Freed
+			st.freed, st.added = v.Freed, v.Added
 		}
 	}
-	return p, freed, nil
+	return st, nil
 }
 
 func unmarshalRecord(b []byte, v any, version *int) error {

@@ -20,22 +20,27 @@ func records(ops []store.Op) (list []store.Record) {
 
 // TestPartitionRecords: what is stored is read back as it was.
 func TestPartitionRecords(t *testing.T) {
-	for _, freed := range []map[ib.PKey][]string{nil, {5: {"a", "b"}, 6: {""}}} {
-		want := partition.Default()
-		b, err := encodePolicy(want)
+	for _, want := range []storedPartitions{
+		{},
+		{freed: map[ib.PKey][]string{5: {"a", "b"}, 6: {""}}},
+		{added: map[ib.PKey]string{9: "vm"}},
+		{freed: map[ib.PKey][]string{5: {"a", "b"}}, added: map[ib.PKey]string{5: "", 9: "vm"}},
+	} {
+		want.policy = partition.Default()
+		b, err := encodePolicy(want.policy)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, got, err := decodePartitions(records(policyOps(b, freed)))
-		if err != nil || !reflect.DeepEqual(p, want) || !reflect.DeepEqual(got, freed) {
-			t.Errorf("%v %v %v", p, got, err)
+		got, err := decodePartitions(records(append(policyOps(b), freedOps(want.freed, want.added)...)))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}
-	if p, _, err := decodePartitions(nil); p != nil || err != nil {
+	if st, err := decodePartitions(nil); st.policy != nil || err != nil {
 		t.Error("a policy from an empty store")
 	}
 	for _, bad := range []string{"", "{", `{"Version":2}`, `{"Version":1}`, `{"Version":1,"Partitions":[{"PKey":"0x8001"}]}`} {
-		if _, _, err := decodePartitions([]store.Record{putPartitions(recordPolicy, []byte(bad)).Record}); err == nil {
+		if _, err := decodePartitions([]store.Record{putPartitions(recordPolicy, []byte(bad)).Record}); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}
@@ -47,10 +52,19 @@ func TestPartitionRecords(t *testing.T) {
 func FuzzPartitionRecords(f *testing.F) {
 	b, _ := encodePolicy(partition.Default())
 	f.Add(b, []byte(`{"Version":1,"Freed":{"0x0005":["a"]}}`))
+	f.Add(b, []byte(`{"Version":1,"Added":{"0x0005":"a","0xffff":"b"}}`))
 	f.Fuzz(func(t *testing.T, policy, freed []byte) {
-		p, _, err := decodePartitions([]store.Record{putPartitions(recordFreed, freed).Record, putPartitions(recordPolicy, policy).Record})
-		if err == nil && p.Validate() != nil {
+		st, err := decodePartitions([]store.Record{putPartitions(recordFreed, freed).Record, putPartitions(recordPolicy, policy).Record})
+		if err != nil {
+			return
+		}
+		if st.policy.Validate() != nil {
 			t.Error("a policy that is not valid")
+		}
+		st.freed = freeing(st.before(), st.policy, st.freed)
+		var again storedPartitions
+		if again, err = decodePartitions(records(freedOps(st.freed, nil))); err != nil || len(st.freed) > 0 && !reflect.DeepEqual(again.freed, st.freed) {
+			t.Errorf("%v is read as %v, %v", st.freed, again.freed, err)
 		}
 	})
 }

@@ -5,9 +5,6 @@ import (
 	"heddle/mad"
 )
 
-// setMembers takes the memberships that are added to the policy's.
-func (c *Core) setMembers(ev SetMembers) {}
-
 // vportKeysDone reports whether the P_Key table of a VPort is as it should be, or
 // can be no better, so that the VPort may become Active. If not, what is next is
 // asked, or has been.
