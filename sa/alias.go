@@ -32,7 +32,8 @@ const (
 
 // aliases owns the alias GUIDs of ports (GUIDInfoRecord Set and Delete, IBA
 // §15.2.5.18). Who may give a port aliases: the port itself, another of its
-// node, and the trusted.
+// node, and the trusted. Entries of virtual machines on a shared port are the
+// address manager's.
 //
 // An alias stays until it is deleted: the subnet manager programs it again
 // into a port that has lost it. The GUID that the SA assigned to an index is
@@ -83,13 +84,6 @@ func (x *aliases) load(c *Core, r *store.Record) error {
 
 func (x *aliases) entry(at aliasAt) (i int, ok bool) {
 	return slices.BinarySearchFunc(x.ports[at.port], at.index, func(e aliasEntry, i uint8) int { return cmp.Compare(e.index, i) })
-}
-
-func (x *aliases) get(at aliasAt) aliasEntry {
-	if i, ok := x.entry(at); ok {
-		return x.ports[at.port][i]
-	}
-	return aliasEntry{index: at.index}
 }
 
 // now is an entry as it is: what a manager before this one has left in the port,
@@ -168,11 +162,11 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 		return statusInsufficient
 	}
 	pi := q.s.PortByLID(r.LID)
-	if pi < 0 || int(r.Block)*guidsPerBlock >= int(q.s.Ports[pi].Info.GUIDCap) {
+	if pi < 0 || q.s.Ports[pi].Virtual != nil || int(r.Block)*guidsPerBlock >= int(q.s.Ports[pi].Info.GUIDCap) {
 		return statusNoRecords
 	}
 	p := &q.s.Ports[pi]
-	if !q.trusted && (q.me < 0 || q.s.Ports[q.me].Node != p.Node) {
+	if !q.trusted && !mayAlias(q, p) {
 		return statusInvalid
 	}
 	w.port, w.block = p.GUID, r.Block
@@ -205,7 +199,7 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 		default:
 			w.refused |= 1 << i
 		}
-		if e.guid != old.guid && old.guid != 0 && c.mc.has(old.guid) {
+		if e.guid != old.guid && (x.held(p, at) || old.guid != 0 && c.mc.has(old.guid)) {
 			return statusDenied
 		}
 		if e.guid != old.guid && !q.trusted && opens(q.s, pi, e.guid) {
@@ -216,7 +210,7 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 	for i, e := range want {
 		at := aliasAt{p.GUID, r.Block*guidsPerBlock + uint8(i)}
 		old := x.now(p, at)
-		if _, ours := x.entry(at); w.mask&(1<<i) == 0 || e == old && (ours || e.guid == 0) {
+		if _, ours := x.entry(at); w.mask&(1<<i) == 0 || e == old && (ours || e.guid == 0 || x.held(p, at)) {
 			continue
 		}
 		x.put(at, e)
@@ -240,8 +234,33 @@ func (x *aliases) taken(s *subnet.Snapshot, g ib.GUID, at aliasAt) bool {
 		return s.NodeByGUID(g) >= 0
 	}
 	port := &s.Ports[p]
+	if port.GUID == g || port.GUID != at.port {
+		return true
+	}
 	// An alias that the port still has though nobody wants it is free.
-	return port.GUID == g || port.GUID != at.port
+	k := slices.Index(port.Aliases, g)
+	return k > 0 && k != int(at.index) && x.held(port, aliasAt{at.port, uint8(k)})
+}
+
+// mayAlias reports whether the requester may give a port aliases: a port of its node
+// may, a virtual machine there may not.
+func mayAlias(q *query, p *subnet.Port) bool {
+	if q.me < 0 || q.s.Ports[q.me].Node != p.Node || q.s.Ports[q.me].Virtual != nil {
+		return false
+	}
+	from := &q.req.From
+	return !from.HasGRH || from.GRH.GID.GUID() == q.s.Ports[q.me].GUID
+}
+
+// held reports whether an entry of a port with functions is that of a virtual
+// machine: the address manager keeps those, and the SA leaves them alone. One that it
+// does not know is taken for that, unless it looks as if an SA had assigned it.
+func (x *aliases) held(p *subnet.Port, at aliasAt) bool {
+	if _, ours := x.entry(at); ours || p.Adapter == nil || p.Adapter.Model != subnet.SharedPort {
+		return false
+	}
+	g := p.Alias(at.index)
+	return g != 0 && g>>40 != assignedOUI
 }
 
 // assignedOUI is the OUI of GUIDs that the SA assigns.
@@ -306,7 +325,7 @@ func (x *aliases) settle(c *Core, w *aliasReply) bool {
 	for i := range r.GUIDInfo {
 		k := w.block*guidsPerBlock + uint8(i)
 		has := p.Alias(k)
-		if w.mask&(1<<i) != 0 && has != x.get(aliasAt{w.port, k}).guid {
+		if w.mask&(1<<i) != 0 && has != x.now(p, aliasAt{w.port, k}).guid {
 			return false
 		}
 		switch {

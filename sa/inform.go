@@ -177,8 +177,10 @@ func (x *informs) unsubscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
 
 // security reports whether a subscription asks for a security trap, which only
 // the trusted may. (Who asks for all traps hears of those only if trusted.)
-func security(r *wire.InformInfo) bool {
-	return r.IsGeneric == 1 && r.TrapNumber >= smp.TrapBadMKey && r.TrapNumber <= smp.TrapBadPKeySwitchPort
+func security(r *wire.InformInfo) bool { return r.IsGeneric == 1 && securityTrap(r.TrapNumber) }
+
+func securityTrap(n uint16) bool {
+	return n >= smp.TrapBadMKey && n <= smp.TrapBadPKeySwitchPort || n == smp.TrapVPortBadPKey || n == smp.TrapVPortBadQKey
 }
 
 // mayHear reports whether a port may subscribe to what happens at the sources
@@ -248,16 +250,31 @@ func (x *informs) locate(c *Core) {
 				continue
 			}
 		}
-		to := &s.Ports[port]
-		if sub.Addr.LID != 0 && !ownsLID(to, sub.Addr.LID) {
+		if to := addressOf(s, port, sub.Addr); to != sub.Addr {
 			moved := *sub
-			moved.Addr.LID, moved.Addr.PathBits = to.LID, 0
+			moved.Addr = to
 			x.all.set(i, &moved)
 			c.save(store.TableSubscriptions, subscriptionKey(&moved), subscriptionValue(&moved))
 			c.changed = true
 			p.addr = moved.Addr
 		}
 	}
+}
+
+// addressOf is where a subscriber is reached that was last heard of at a: its port may
+// have another LID since, or may have come to share one.
+func addressOf(s *subnet.Snapshot, port int32, a mad.Addr) mad.Addr {
+	p := &s.Ports[port]
+	if a.LID == 0 { // the manager's own host
+		return a
+	}
+	if !ownsLID(p, a.LID) && requester(s, &a) != port {
+		a.LID, a.PathBits = p.LID, 0
+	}
+	if !a.HasGRH && s.NeedsGRH(port) {
+		a.HasGRH, a.GRH = true, mad.GRH{GID: s.GID(port), HopLimit: defaultVirtHopLimit}
+	}
+	return a
 }
 
 // deadline is when a subscriber that is away or deaf is given up.

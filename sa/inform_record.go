@@ -30,7 +30,7 @@ func informRecords(q *query) {
 		if !informMatches(q.mask, &r, &want) {
 			continue
 		}
-		if p := q.s.PortByPortGUID(s.GID.GUID()); !q.trusted && (p < 0 || !q.visible(&q.s.Ports[p])) || p >= 0 && !q.visible(&q.s.Ports[p]) {
+		if p := q.s.PortByPortGUID(s.GID.GUID()); !q.trusted && p < 0 || p >= 0 && !q.sees(p) {
 			continue
 		}
 		b := q.record()

@@ -244,9 +244,9 @@ func selected(sel uint8, have, want int) bool {
 }
 
 // capable reports whether a port can take part in a group: what the group
-// sends must fit the port's link.
+// sends must fit the port's link, and its service level must be one of a VPort's.
 func capable(p *subnet.Port, g *Group) bool {
-	return p.MTU >= g.MTU && p.Rate.Order() >= g.Rate.Order()
+	return p.MTU >= g.MTU && p.Rate.Order() >= g.Rate.Order() && mayUse(p, g.SL)
 }
 
 // record is the group as a record without a member.

@@ -20,7 +20,8 @@ import (
 // a while would keep groups alive that nobody is in, and the events that say so
 // late; and a port that comes back is asked by the subnet manager to register
 // anew (IBA §14.4.11), which is what its host would have to do anyway after the
-// link was down.
+// link was down. A virtual port that is at another place in the next state was
+// never gone: members are known by their GUIDs.
 func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 	if s.State != subnet.Master || !s.Up {
 		if m := s.Master.GUID; m != 0 && m != s.PortGUID && !x.takeover.foreign {
@@ -58,11 +59,25 @@ func highestMLID(s *subnet.Snapshot) ib.LID {
 // differing are the end ports of old, ascending GUID, that are gone or have
 // other P_Keys.
 func differing(old, s *subnet.Snapshot) (out []ib.GUID) {
-	for _, i := range old.EndPortPort {
+	if len(old.Ports) == 0 || len(old.Ports) == len(s.Ports) && &old.Ports[0] == &s.Ports[0] {
+		return nil
+	}
+	look := func(i int32) {
 		p := &old.Ports[i]
-		k := s.PortByGUID(p.GUID)
+		k := i // mostly it is where it was
+		if int(k) >= len(s.Ports) || s.Ports[k].GUID != p.GUID || s.Ports[k].EndPort < 0 {
+			k = s.PortByGUID(p.GUID)
+		}
 		if k < 0 || !sameKeys(p.PKeys, s.Ports[k].PKeys) {
 			out = append(out, p.GUID)
+		}
+	}
+	for _, i := range old.EndPortPort {
+		look(i)
+	}
+	for i := old.FirstVPort(); int(i) < len(old.Ports); i++ {
+		if old.Ports[i].EndPort >= 0 {
+			look(i)
 		}
 	}
 	slices.Sort(out)
@@ -276,5 +291,5 @@ func (x *multicast) dropUnconfirmed(c *Core) {
 
 func mayRegister(s *subnet.Snapshot, port ib.GUID) bool {
 	i := s.PortByGUID(port)
-	return i >= 0 && s.Ports[i].Info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported)
+	return i >= 0 && (s.Ports[i].Virtual != nil || s.Ports[i].Info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported))
 }

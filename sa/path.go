@@ -94,13 +94,15 @@ func (q *query) end(gidComp, lidComp wire.CompMask, gid ib.GID, lid ib.LID) (e e
 		e.gid, e.named = ib.MakeGID(q.s.Prefix, gid.GUID()), true
 	}
 	if q.has(lidComp) {
-		p := q.s.PortByLID(lid)
-		if e.named && p != e.port {
+		e.lid = lid
+		switch {
+		case !e.named: // by a LID that several share it is the default one
+			if e.port = q.s.PortByLID(lid); e.port < 0 {
+				return e, q.none()
+			}
+		case !ownsLID(&q.s.Ports[e.port], lid):
 			q.status = statusInvalid
 			return e, false
-		}
-		if e.port, e.lid = p, lid; p < 0 {
-			return e, q.none()
 		}
 	}
 	return e, true
@@ -178,11 +180,19 @@ func (q *query) candidates(r *wire.PathRecord, e end) []int32 {
 	if e.port >= 0 {
 		return []int32{e.port}
 	}
-	list := make([]int32, 0, len(q.s.EndPortPort))
+	list := make([]int32, 0, q.s.Counts.EndPorts+q.s.Counts.VPorts)
 	keyed := q.has(wire.PathCompPKey) && !q.raw(r)
-	for _, i := range q.s.EndPortPort {
+	take := func(i int32) {
 		if q.sees(i) && (!keyed || q.s.HasPKey(i, r.PKey)) {
 			list = append(list, i)
+		}
+	}
+	for _, i := range q.s.EndPortPort {
+		take(i)
+	}
+	for i := q.s.FirstVPort(); int(i) < len(q.s.Ports); i++ {
+		if q.s.Ports[i].EndPort >= 0 {
+			take(i)
 		}
 	}
 	return list
@@ -323,16 +333,17 @@ func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 		return false
 	}
 	v := pathValues{mtu: a.MTU, rate: a.Rate, life: s.PacketLife}
-	if w.src.port == w.dst.port {
+	src, dst := s.Physical(w.src.port), s.Physical(w.dst.port)
+	if src == dst {
 		v.life = 0 // IBA §15.2.5.16: loopback
 	}
 	if q.has(wire.PathCompReversible) && r.Reversible && !reversible {
 		return false
 	}
-	v.limit(w.level, w.src.port == w.dst.port)
-	ends := [2]*subnet.Port{&s.Ports[w.src.port], &s.Ports[w.src.port]}
+	v.limit(w.level, src == dst)
+	ends := [2]*subnet.Port{&s.Ports[src], &s.Ports[src]}
 	if reversible {
-		ends[1] = &s.Ports[w.dst.port]
+		ends[1] = &s.Ports[dst]
 	}
 	v.rate = understood(understood(v.rate, ends[0]), ends[1])
 	if !v.fit(q.mask, r) {
@@ -355,6 +366,9 @@ func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 		MTUSelector: wire.SelExactly, MTU: v.mtu, RateSelector: wire.SelExactly, Rate: v.rate,
 		PacketLifeTimeSelector: wire.SelExactly, PacketLifeTime: v.life, Reserved3: q.opt.PathCaching,
 		RawTraffic: q.raw(r),
+	}
+	if out.HopLimit == 0 {
+		out.HopLimit = q.hopLimit(w.src.port, w.dst.port)
 	}
 	if w.second {
 		out.Preference = 2

@@ -210,10 +210,14 @@ func (q *query) level(r *wire.PathRecord, a, b int32) *qos.Level {
 func (q *query) qosEnd(i int32) qos.End {
 	p := &q.s.Ports[i]
 	n := &q.s.Nodes[p.Node]
-	return qos.End{
+	e := qos.End{
 		GUID: p.GUID, Node: n.Desc, Port: p.Num, Type: n.Info.NodeType, PKeys: p.PKeys,
 		Self: i == q.s.PortIndex(q.s.Self),
 	}
+	if v := p.Virtual; v != nil {
+		e.Node, e.Port = v.Desc, v.Node.LocalPortNum
+	}
+	return e
 }
 
 // pathSL is the service level of a path. Where the routing engine uses lanes
@@ -231,11 +235,17 @@ func (q *query) pathSL(r *wire.PathRecord, w *way, engine ib.SL, dlid ib.LID) (s
 	default:
 		sl, prescribed = q.partitionSL(w.key)
 	}
-	if !asked {
-		return sl, true
+	switch {
+	case !asked:
+	case prescribed && r.SL != sl:
+		return sl, false
+	default:
+		if sl = r.SL; !prescribed && sl != 0 && !q.hasLane(w.src.port, dlid, sl) {
+			return sl, false
+		}
 	}
-	if prescribed {
-		return sl, r.SL == sl
+	if v := q.s.FirstVPort(); w.src.port >= v || w.dst.port >= v {
+		return q.virtualSL(w, sl, asked || prescribed, dlid)
 	}
-	return r.SL, r.SL == 0 || q.hasLane(w.src.port, dlid, r.SL)
+	return sl, true
 }

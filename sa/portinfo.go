@@ -82,38 +82,43 @@ func portInfoRecords(q *query) {
 	}
 	subset := q.mod&wire.PortInfoCapMatch != 0
 	fits := func(have, asked uint32) bool { return have == asked || subset && have&asked == asked }
+	add := func(ep *subnet.Port, num uint8, info smp.PortInfo) {
+		if q.has(wire.PortInfoCompPortNum) && num != want.PortNum ||
+			q.has(wire.PortInfoCompCapabilityMask) && !fits(uint32(info.CapabilityMask), uint32(want.PortInfo.CapabilityMask)) ||
+			q.has(wire.PortInfoCompCapabilityMask2) && !fits(uint32(info.CapabilityMask2), uint32(want.PortInfo.CapabilityMask2)) {
+			return
+		}
+		b := q.record()
+		if b == nil {
+			return
+		}
+		r := wire.PortInfoRecord{LID: ep.LID, PortNum: num, PortInfo: info}
+		if q.has(wire.PortInfoCompOptions) {
+			r.Options = want.Options
+		}
+		if !q.trusted {
+			r.PortInfo.MKey = 0
+		}
+		if r.Put(b); !match(q.mask, portComps, b, q.data) {
+			q.drop()
+			return
+		}
+		if r.Options&wire.PortInfoRawOption == 0 {
+			oldSpeeds(&r.PortInfo, q.s.Ports[q.endPort(ep)].Info.CapabilityMask)
+			r.Put(b)
+		}
+	}
 	each(q, wire.PortInfoCompLID, func(ep *subnet.Port) {
 		ports := q.ports(ep)
 		for i := range ports {
-			p := &ports[i]
-			if !p.Known || q.has(wire.PortInfoCompPortNum) && p.Num != want.PortNum {
-				continue
-			}
-			if q.has(wire.PortInfoCompCapabilityMask) && !fits(uint32(p.Info.CapabilityMask), uint32(want.PortInfo.CapabilityMask)) ||
-				q.has(wire.PortInfoCompCapabilityMask2) && !fits(uint32(p.Info.CapabilityMask2), uint32(want.PortInfo.CapabilityMask2)) {
-				continue
-			}
-			b := q.record()
-			if b == nil {
-				return
-			}
-			r := wire.PortInfoRecord{LID: ep.LID, PortNum: p.Num, PortInfo: p.Info}
-			if q.has(wire.PortInfoCompOptions) {
-				r.Options = want.Options
-			}
-			if !q.trusted {
-				r.PortInfo.MKey = 0
-			}
-			if r.Put(b); !match(q.mask, portComps, b, q.data) {
-				q.drop()
-				continue
-			}
-			if r.Options&wire.PortInfoRawOption == 0 {
-				oldSpeeds(&r.PortInfo, ep.Info.CapabilityMask)
-				r.Put(b)
+			if p := &ports[i]; p.Known {
+				add(ep, p.Num, p.Info)
 			}
 		}
 	})
+	if q.opt.VirtRecords {
+		eachOwnLID(q, wire.PortInfoCompLID, func(p *subnet.Port) { add(p, p.Virtual.Node.LocalPortNum, q.portInfoOf(p)) })
+	}
 }
 
 // oldSpeeds shows a port at an extended speed as QDR in the legacy fields

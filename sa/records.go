@@ -77,11 +77,11 @@ func nodeRecords(q *query) {
 	var want [smp.NodeDescriptionLen]byte
 	copy(want[:], q.data[44:108])
 	desc := smp.NodeDescription(want)
-	each(q, wire.NodeCompLID, func(p *subnet.Port) {
-		n := &q.s.Nodes[p.Node]
-		r := wire.NodeRecord{LID: p.LID, NodeInfo: n.Info}
-		r.NodeInfo.PortGUID, r.NodeInfo.LocalPortNum = p.GUID, p.Num
-		r.NodeDescription.Set(n.Desc)
+	add := func(p *subnet.Port) {
+		r := wire.NodeRecord{LID: p.LID}
+		var is string
+		r.NodeInfo, is = q.nodeInfoOf(p)
+		r.NodeDescription.Set(is)
 		if q.has(wire.NodeCompNodeDescription) && r.NodeDescription.String() != desc.String() {
 			return
 		}
@@ -90,7 +90,11 @@ func nodeRecords(q *query) {
 				q.drop()
 			}
 		}
-	})
+	}
+	each(q, wire.NodeCompLID, add)
+	if q.opt.VirtRecords {
+		eachOwnLID(q, wire.NodeCompLID, add)
+	}
 }
 
 func switchInfoRecords(q *query) {
@@ -130,7 +134,7 @@ func smInfoRecords(q *query) {
 		if q.has(wire.SMInfoCompLID) && port != lidOf || q.has(wire.SMInfoCompGUID) && want.SMInfo.GUID != r.SMInfo.GUID ||
 			q.has(wire.SMInfoCompPriority) && want.SMInfo.Priority != r.SMInfo.Priority ||
 			q.has(wire.SMInfoCompSMState) && want.SMInfo.SMState != r.SMInfo.SMState ||
-			port >= 0 && !q.visible(&s.Ports[port]) {
+			port >= 0 && !q.sees(port) {
 			return
 		}
 		if b := q.record(); b != nil {

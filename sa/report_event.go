@@ -1,23 +1,11 @@
 package sa
 
 import (
-	"slices"
-
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
-	"heddle/route"
 	"heddle/subnet"
 )
-
-// maxPathReports is how many changed paths a subscriber is told of one by one;
-// if there are more, it is told that all paths from its port may have changed.
-const maxPathReports = 32
-
-// maxPathChanges bounds the changed paths of a switch that are looked at for
-// each subscriber behind it. Where there are more its subscribers are told
-// likewise, whether those are theirs or not.
-const maxPathChanges = 1024
 
 // emit sends a notice to who has subscribed to it and may hear of it. port is
 // where the subscriber is, an index in the Ports of the present snapshot. A
@@ -67,7 +55,7 @@ func matchesNotice(s *Subscription, n *wire.Notice) bool {
 		r.Producer != wire.InformAllProducers && r.Producer != n.Producer {
 		return false
 	}
-	if !s.Trust && n.IsGeneric && (n.Type == smp.NoticeSecurity || n.TrapNumber >= smp.TrapBadMKey && n.TrapNumber <= smp.TrapBadPKeySwitchPort) {
+	if trap, ok := n.Trap(); !s.Trust && ok && (n.Type == smp.NoticeSecurity || securityTrap(trap)) {
 		return false
 	}
 	if !r.GID.IsZero() {
@@ -98,7 +86,28 @@ func (x *informs) trap(c *Core, t *Trap) {
 		n.IssuerLID = s.Ports[at].LID
 	}
 	n.IssuerGID = s.GID(at)
-	x.emit(c, &n, false, func(_ *Subscription, port int32) bool { return s.Share(port, at) })
+	may := func(_ *Subscription, port int32) bool { return s.Share(port, at) }
+	x.emit(c, &n, false, may)
+	if generic(&n.Notice) {
+		x.emit(c, &n, false, may)
+	}
+}
+
+// generic makes the vendor's form of a trap about VPorts the generic one, by whose
+// number most subscribers ask for it. It reports whether it is one.
+func generic(n *smp.Notice) bool {
+	trap, ok := n.Trap()
+	if n.IsGeneric || !ok {
+		return false
+	}
+	switch trap {
+	case smp.TrapVPortChange, smp.TrapVPortState, smp.TrapVPortBadPKey, smp.TrapVPortBadQKey:
+	default:
+		return false
+	}
+	n.IsGeneric, n.Producer, n.TrapNumber = true, smp.ProducerCA, trap
+	n.DataDetails[len(n.DataDetails)-2], n.DataDetails[len(n.DataDetails)-1] = 0, 0
+	return true
 }
 
 // own is a notice that the subnet manager itself issues.
@@ -120,9 +129,13 @@ func (x *informs) groupEvent(c *Core, trap uint16, g *Group) {
 	x.emit(c, &n, true, func(_ *Subscription, port int32) bool { return s.HasPKey(port, g.PKey) })
 }
 
-// portEvents tells which GIDs have come (trap 64) and gone (trap 65), aliases
-// included: first those that have gone.
+// portEvents tells which GIDs have come (trap 64) and gone (trap 65), those of VPorts
+// and aliases included: first those that have gone. A GID that is elsewhere now did
+// neither.
 func (x *informs) portEvents(c *Core, old, now *subnet.Snapshot) {
+	if subnet.SameGUIDs(old, now) {
+		return
+	}
 	var gone, came []int32
 	subnet.DiffEndPorts(old, now, func(i int32) { gone = append(gone, i) }, func(i int32) { came = append(came, i) })
 	eachGID(old, now, gone, func(g ib.GUID, port int32) {
@@ -142,166 +155,23 @@ func (x *informs) portEvents(c *Core, old, now *subnet.Snapshot) {
 // are given, then aliases.
 func eachGID(a, b *subnet.Snapshot, ports []int32, fn func(g ib.GUID, port int32)) {
 	for _, i := range ports {
-		fn(a.Ports[i].GUID, i)
+		if g := a.Ports[i].GUID; b.PortByGUID(g) < 0 { // it may be an alias there
+			fn(g, i)
+		}
 	}
-	for _, i := range a.EndPortPort {
+	aliases := func(i int32) {
 		for _, g := range a.Ports[i].Aliases {
-			if g != 0 && b.PortByGUID(g) < 0 {
+			if g != 0 && a.PortByGUID(g) == i && b.PortByGUID(g) < 0 {
 				fn(g, i)
 			}
 		}
 	}
-}
-
-// pathEvents tells subscribers of traps 68 (UnPath) and 69 (RePath) which paths
-// from their own port are lost and which are others now: in another order of
-// ports, with another service level, MTU or rate, or back again. Paths to ports
-// that came or went are told of by traps 64 and 65.
-//
-// The PathRecord behind the notice names the paths by the components in the
-// mask: SGID, DGID and DLID; SGID alone for all paths from the port. Comparing
-// all paths costs time, so it is done only for subscriptions to these two traps
-// by number.
-func (x *informs) pathEvents(c *Core, old, now *subnet.Snapshot) {
-	if old.Tables == now.Tables && old.Graph == now.Graph || old.Tables == nil || now.Tables == nil || old.Graph == nil || now.Graph == nil {
-		return
+	for _, i := range a.EndPortPort {
+		aliases(i)
 	}
-	var diff *pathChanges
-	done := map[int32]bool{} // subscribers' ports
-	for _, s := range x.all.list {
-		if s.Info.IsGeneric != 1 || s.Info.TrapNumber != smp.TrapUnPath && s.Info.TrapNumber != smp.TrapRePath {
-			continue
+	for i := a.FirstVPort(); int(i) < len(a.Ports); i++ {
+		if a.Ports[i].EndPort >= 0 {
+			aliases(i)
 		}
-		p := x.reports.peer(s)
-		if p.port < 0 || done[p.port] || old.PortByPortGUID(s.GID.GUID()) < 0 {
-			continue
-		}
-		done[p.port] = true
-		if diff == nil {
-			diff = newPathChanges(old, now)
-		}
-		x.pathsFrom(c, old, now, diff, p.port)
-	}
-}
-
-// maxPathWork bounds the work of comparing all paths, in LIDs with another entry
-// × switches: some 30 ns each, in a step for which joins wait. Where more has
-// changed everybody is told that all paths may have.
-const maxPathWork = 4 << 20
-
-// rerouted reports whether so much has changed that it is not compared.
-func rerouted(old, now *route.Tables) bool {
-	var differs [int(ib.LIDMaxUnicast) + 1]bool
-	n := 0
-	for s := range min(len(old.LFT), len(now.LFT)) {
-		a, b := old.LFT[s], now.LFT[s]
-		if len(a) > 0 && len(b) > 0 && &a[0] == &b[0] {
-			continue
-		}
-		for l := range min(len(a), len(b), len(differs)) {
-			if a[l] != b[l] && !differs[l] {
-				if differs[l], n = true, n+1; n*len(now.LFT) > maxPathWork {
-					return true
-				}
-			}
-		}
-	}
-	return false
-}
-
-// pathChanges are the changed paths between two states.
-type pathChanges struct {
-	all     bool           // of everybody; then there is no more
-	sources []int32        // end ports, ascending, all of whose paths may have changed
-	from    [][]pathChange // by source switch, ascending LID; more than maxPathChanges: cut
-}
-
-type pathChange struct {
-	lid  ib.LID
-	kind route.PathKind
-}
-
-func newPathChanges(old, now *subnet.Snapshot) *pathChanges {
-	if rerouted(old.Tables, now.Tables) {
-		return &pathChanges{all: true}
-	}
-	d := route.DiffPaths(route.Solution{Graph: old.Graph, Tables: old.Tables}, route.Solution{Graph: now.Graph, Tables: now.Tables}, nil, 1)
-	x := &pathChanges{sources: d.Sources, from: make([][]pathChange, len(now.Graph.Switches))}
-	for _, l := range d.LIDs() {
-		d.To(l, func(from, to int32, k route.PathKind) {
-			for sw := from; sw < to; sw++ {
-				if len(x.from[sw]) <= maxPathChanges {
-					x.from[sw] = append(x.from[sw], pathChange{l, k})
-				}
-			}
-		})
-	}
-	return x
-}
-
-// pathsFrom tells the subscribers at one port of its paths.
-func (x *informs) pathsFrom(c *Core, old, now *subnet.Snapshot, diff *pathChanges, port int32) {
-	src := now.Ports[port].EndPort
-	sgid := now.GID(port)
-	_, all := slices.BinarySearch(diff.sources, src)
-	all = all || diff.all
-	type change struct {
-		lid  ib.LID
-		dgid ib.GID
-		lost bool
-	}
-	var list []change
-	if sw := now.Graph.EndPorts[src].Switch; sw >= 0 && !all {
-		changes := diff.from[sw]
-		all = len(changes) > maxPathChanges
-		for i := 0; i < len(changes) && !all; i++ {
-			l, k := changes[i].lid, changes[i].kind
-			was, is := old.PortByLID(l), now.PortByLID(l)
-			if is == port || was < 0 || is < 0 && now.PortByPortGUID(old.Ports[was].GUID) < 0 || is >= 0 && old.PortByPortGUID(now.Ports[is].GUID) < 0 {
-				continue // itself, or a port that came or went
-			}
-			at := is
-			if at < 0 {
-				at = now.PortByPortGUID(old.Ports[was].GUID)
-			}
-			if !now.Share(port, at) {
-				continue
-			}
-			ch := change{l, old.GID(was), k&route.PathLost != 0 || k&route.PathOwner != 0}
-			if !ch.lost {
-				ch.dgid = now.GID(at)
-			}
-			if list = append(list, ch); len(list) > maxPathReports {
-				all = true
-			}
-		}
-	}
-	if all {
-		x.tellPath(c, now, port, smp.TrapRePath, wire.PathCompSGID, &wire.PathRecord{SGID: sgid})
-		return
-	}
-	for _, ch := range list {
-		trap := smp.TrapRePath
-		if ch.lost {
-			trap = smp.TrapUnPath
-		}
-		x.tellPath(c, now, port, trap, wire.PathCompSGID|wire.PathCompDGID|wire.PathCompDLID, &wire.PathRecord{SGID: sgid, DGID: ch.dgid, DLID: ch.lid})
-	}
-}
-
-// tellPath sends trap 68 or 69 to the subscribers at one port.
-func (x *informs) tellPath(c *Core, s *subnet.Snapshot, port int32, trap uint16, mask wire.CompMask, r *wire.PathRecord) {
-	n := own(s, trap, smp.DetailPath{ComponentMask: uint64(mask)})
-	rep := (*report)(nil)
-	x.reports.event++
-	from, to := x.of(ib.MakeGID(s.Prefix, s.Ports[port].GUID))
-	for _, sub := range x.all.list[from:to] {
-		if !matchesNotice(sub, &n) {
-			continue
-		}
-		if rep == nil {
-			rep = x.reports.make(&n, r)
-		}
-		x.reports.give(c, x.reports.peer(sub), rep)
 	}
 }

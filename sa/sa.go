@@ -66,6 +66,13 @@ type Options struct {
 	// PathCaching is what PathRecord answers carry in the 3 reserved bits at bit
 	// offset 353, by which hosts are told that they may cache; 0: nothing.
 	PathCaching uint8
+	// VirtHopLimit is the HopLimit of paths whose packets must have a GRH although
+	// they stay in the subnet, because an end is a VPort that shares its LID: above
+	// 1, which clients take as that. 0: 2.
+	VirtHopLimit uint8
+	// VirtRecords has NodeRecord and PortInfoRecord answers include the VPorts that
+	// have LIDs of their own, as NVIDIA's OpenSM does with enable_virt_rec_ext.
+	VirtRecords bool
 	// PrefixRoutes are the routers to other subnets; the first that fits counts.
 	PrefixRoutes []PrefixRoute
 }
@@ -100,7 +107,7 @@ type query struct {
 	attr    ib.AttrID // of the answer
 	table   bool      // any number of records is an answer
 	trusted bool
-	me      int32 // index in Ports of the requester's port, -1 if it is not known yet
+	me      int32 // index in Ports of the requester's port, which may be a virtual one; -1 if it is not known yet
 
 	out    []byte
 	recLen int
@@ -235,9 +242,9 @@ func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 	if q.v == nil {
 		q.v = &noView
 	}
-	if lid := req.From.LID; lid == 0 {
+	if req.From.LID == 0 {
 		q.me = s.PortIndex(s.Self)
-	} else if q.me = s.PortByLID(lid); q.me < 0 {
+	} else if q.me = requester(s, &req.From); q.me < 0 {
 		return q, nil, Drop // nobody of this subnet
 	}
 	return q, m, Answered
@@ -391,5 +398,5 @@ func server(a ib.AttrID) (func(*query), int) {
 	case wire.AttrGUIDInfoRecord:
 		return guidInfoRecords, wire.GUIDInfoRecordLen
 	}
-	return nil, 0
+	return virtualServer(a)
 }

@@ -54,22 +54,17 @@ func mftRecords(q *query) {
 	})
 }
 
-// guidInfoRecords answers GUIDInfoRecord queries: the port GUID and its aliases.
+// guidInfoRecords answers GUIDInfoRecord queries: the port GUID and its aliases. A
+// VPort is shown to who asks for its own LID.
 func guidInfoRecords(q *query) {
 	var want wire.GUIDInfoRecord
 	_ = want.Decode(q.data)
-	each(q, wire.GUIDInfoCompLID, func(p *subnet.Port) {
-		for b := 0; b*smp.GUIDBlockLen < int(p.Info.GUIDCap); b++ {
+	add := func(p *subnet.Port, room uint8) {
+		for b := 0; b*smp.GUIDBlockLen < int(room); b++ {
 			if q.skips(wire.GUIDInfoCompBlock, int(want.Block), b) {
 				continue
 			}
-			r := wire.GUIDInfoRecord{LID: p.LID, Block: uint8(b)}
-			if b*smp.GUIDBlockLen < len(p.Aliases) {
-				copy(r.GUIDInfo[:], p.Aliases[b*smp.GUIDBlockLen:])
-			}
-			if b == 0 {
-				r.GUIDInfo[0] = p.GUID
-			}
+			r := wire.GUIDInfoRecord{LID: p.LID, Block: uint8(b), GUIDInfo: guidBlock(p, b*smp.GUIDBlockLen)}
 			fits := true
 			for i, g := range r.GUIDInfo {
 				fits = fits && (!q.has(wire.GUIDInfoCompGUID0<<i) || g == want.GUIDInfo[i])
@@ -83,7 +78,11 @@ func guidInfoRecords(q *query) {
 			}
 			r.Put(rec)
 		}
-	})
+	}
+	each(q, wire.GUIDInfoCompLID, func(p *subnet.Port) { add(p, p.Info.GUIDCap) })
+	if q.has(wire.GUIDInfoCompLID) {
+		eachOwnLID(q, wire.GUIDInfoCompLID, func(p *subnet.Port) { add(p, p.Virtual.Info.GUIDCap) })
+	}
 }
 
 // pKeyRecords answers P_KeyTableRecord queries of those who are trusted: the

@@ -9,7 +9,8 @@ import (
 // traceRecords answers SubnAdmGetTraceTable: a PathRecord says which path, and
 // each node on it is a record, in the order in which packets meet them. IDs are
 // GUIDs and so never change (IDGeneration is 0); those of nodes that the
-// requester shares no partition with are 0: the path is told, not who they are.
+// requester shares no partition with are 0: the path is told, not who they are. The
+// ends of a path of virtual ports are their physical ones.
 func traceRecords(q *query) {
 	var r wire.PathRecord
 	if r.Decode(q.data) != nil {
@@ -33,7 +34,7 @@ func traceRecords(q *query) {
 		if !w.record(q, &r, &rec) {
 			continue
 		}
-		q.trace(src.port, dst.port, rec.DLID)
+		q.trace(q.s.Physical(src.port), q.s.Physical(dst.port), rec.DLID)
 		return
 	}
 }

@@ -39,24 +39,21 @@ func (s *Snapshot) PortByPortGUID(g ib.GUID) int32 {
 	return s.guidPort[i].port
 }
 
+// SameGUIDs reports whether two snapshots share their list of GUIDs, as they do between
+// which no end port came or went or got another address.
+func SameGUIDs(a, b *Snapshot) bool { return sameRefs(a.guidPort, b.guidPort) }
+
+func sameRefs(a, b []guidRef) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
 // DiffEndPorts compares the end ports of two snapshots by port GUID: gone is
 // called for each that new does not have, with its index in old.Ports, and came
 // for each that old does not have, with its index in new.Ports, both in ascending
 // order of GUIDs. Either snapshot may be nil, which has none. Where the two share
 // their list, as snapshots do between which no end port came or went and no
-// alias changed, nothing is compared; else it takes time proportional to the end
-// ports.
+// alias changed, nothing is compared; where new was carried over from old, what
+// differs; else it takes time proportional to the end ports.
 func DiffEndPorts(old, new *Snapshot, gone, came func(i int32)) { //nolint:revive // old and new are what they are
-	var a, b []guidRef
-	if old != nil {
-		a = old.guidPort
-	}
-	if new != nil {
-		b = new.guidPort
-	}
-	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
-		return
-	}
+	a, b := differing(old, new)
 	var x, y ib.GUID // the last of each: where two ports show a GUID, that is one address
 	for {
 		for len(a) > 0 && (a[0].alias || a[0].guid == x) {
@@ -69,13 +66,61 @@ func DiffEndPorts(old, new *Snapshot, gone, came func(i int32)) { //nolint:reviv
 		case len(a) == 0 && len(b) == 0:
 			return
 		case len(b) == 0 || len(a) > 0 && a[0].guid < b[0].guid:
-			x = a[0].guid
-			gone(a[0].port)
+			if x = a[0].guid; new == nil || new.PortByPortGUID(x) < 0 {
+				gone(a[0].port)
+			}
 		case len(a) == 0 || a[0].guid > b[0].guid:
-			y = b[0].guid
-			came(b[0].port)
+			if y = b[0].guid; old == nil || old.PortByPortGUID(y) < 0 {
+				came(b[0].port)
+			}
 		default:
 			x, y = a[0].guid, b[0].guid
+		}
+	}
+}
+
+// differing are the parts of the lists of GUIDs of two snapshots, either of which may
+// be nil, that can differ.
+func differing(old, new *Snapshot) (a, b []guidRef) { //nolint:revive // likewise
+	if old != nil {
+		a = old.guidPort
+	}
+	if new != nil {
+		b = new.guidPort
+	}
+	switch {
+	case sameRefs(a, b):
+		return nil, nil
+	case len(a) > 0 && new != nil && new.delta.from == &a[0]:
+		return new.delta.gone, new.delta.came
+	}
+	return a, b
+}
+
+// DiffPlaces calls fn for the GUIDs that end ports have in two snapshots, as their own
+// or as an alias, but with another LID or at another physical port, in ascending
+// order; was and is are the indices in Ports of who has them. It takes the time of
+// DiffEndPorts.
+func DiffPlaces(old, new *Snapshot, fn func(g ib.GUID, was, is int32)) { //nolint:revive // likewise
+	a, b := differing(old, new)
+	for len(a) > 0 && len(b) > 0 {
+		switch g := a[0].guid; {
+		case g < b[0].guid:
+			a = a[1:]
+		case g > b[0].guid:
+			b = b[1:]
+		default:
+			was, is := old.PortByGUID(g), new.PortByGUID(g)
+			p, q := &old.Ports[was], &new.Ports[is]
+			if p.LID != q.LID || old.Ports[old.Physical(was)].GUID != new.Ports[new.Physical(is)].GUID {
+				fn(g, was, is)
+			}
+			for len(a) > 0 && a[0].guid == g {
+				a = a[1:]
+			}
+			for len(b) > 0 && b[0].guid == g {
+				b = b[1:]
+			}
 		}
 	}
 }

@@ -55,12 +55,24 @@ func (l *lookups) replace(s, old *Snapshot, gone *lookups) {
 	slices.SortFunc(gone.guids, byGUID)
 	s.guidPort = replaceGUIDs(old.guidPort, gone.guids, l.guids)
 	s.lidPort = replaceLIDs(old.lidPort, gone.lidsOf, l.lidsOf)
+	s.delta = delta{}
+	if len(old.guidPort) > 0 {
+		s.delta = delta{&old.guidPort[0], gone.guids, l.guids}
+	}
+}
+
+// delta is what tells guidPort from that of the snapshot that this one was carried
+// over from, whose first entry from is: in order.
+type delta struct {
+	from       *guidRef
+	gone, came []guidRef
 }
 
 // replaceGUIDs is list without gone, which is part of it, and with added; all are in
-// order. If that is no change it is list itself.
+// order. If that is nothing it is list itself; if it is the same, as where a port has
+// another LID, it is a copy, by which comparisons know that there is something.
 func replaceGUIDs(list, gone, added []guidRef) []guidRef {
-	if slices.Equal(gone, added) && list != nil {
+	if len(gone)+len(added) == 0 && list != nil {
 		return list
 	}
 	out := make([]guidRef, 0, len(list)-len(gone)+len(added))

@@ -174,6 +174,7 @@ type Snapshot struct {
 	vfirst   int32   // index in Ports of the first virtual port
 	lidPort  []int32 // index in Ports by LID, -1
 	guidPort []guidRef
+	delta    delta
 	wires    []wire     // by index in Ports, without virtual ports
 	switches []crossing // by index in Graph.Switches
 }
