@@ -27,6 +27,7 @@ import (
 // called from many goroutines and must not block on the fabric.
 type Backend interface {
 	Administration
+	Machines
 	// Status is the state in a few numbers.
 	Status() Status
 	// Nodes and Links list what the last sweep found, in GUID order.
@@ -69,6 +70,9 @@ type Status struct {
 	Links        int       `json:"links" doc:"cables with both ends up"`
 	LinksActive  int       `json:"links_active"`
 	LIDs         int       `json:"lids" doc:"LIDs given"`
+	VPorts       int       `json:"vports" doc:"virtual ports that can be reached"`
+	VMs          int       `json:"vms" doc:"interfaces of virtual machines"`
+	VMsPending   int       `json:"vms_pending" doc:"operations on them that are stored and not finished"`
 	Problems     int       `json:"problems" doc:"nodes, ports and links that are left out or degraded"`
 	Sweeps       uint64    `json:"sweeps"`
 	Resweeps     uint64    `json:"light_sweeps"`
@@ -243,6 +247,7 @@ func New(b Backend, o Options) http.Handler {
 	})
 
 	administration(a, b)
+	machines(a, b)
 
 	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) { stream(b, w, r) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

@@ -17,6 +17,7 @@ import (
 
 // fake is a manager that does nothing.
 type fake struct {
+	fakeMachines
 	mu       sync.Mutex
 	events   []Event
 	more     chan struct{}

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// maxBody bounds every request body but a partition configuration.
+// maxBody bounds every request body but a partition configuration and a batch of
+// operations.
 const maxBody = 1 << 16
 
 // guard checks who may do what before any handler runs: the Host header (a
@@ -34,8 +35,11 @@ func guard(next http.Handler, o Options) http.Handler {
 			return
 		}
 		limit := int64(maxBody)
-		if r.URL.Path == "/v1/partitions" {
+		switch r.URL.Path {
+		case "/v1/partitions":
 			limit = maxPartitions
+		case "/v1/vms:batch":
+			limit = maxBatchLen
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		head := w.Header()

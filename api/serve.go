@@ -30,12 +30,37 @@ func Listen(addr string, tlsConf *tls.Config, readToken string) (net.Listener, e
 	if !isLoopback(host) && (tlsConf == nil || readToken == "") {
 		return nil, fmt.Errorf("api address %q can be reached from outside this machine: give --api-tls-cert, --api-tls-key and --api-read-token-file, or use 127.0.0.1", addr)
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := listen(addr, tlsConf)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("api address %q: %w; is another manager running? --api names another address, --api \"\" none", addr, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("api address %q: %w", addr, err)
+	}
+	return l, nil
+}
+
+// ListenUFM opens the address for the UFM calls. Their password crosses the net
+// with every request, so an address that is not loopback is refused without TLS.
+func ListenUFM(addr string, tlsConf *tls.Config) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("address of the UFM calls %q: want HOST:PORT: %w", addr, err)
+	}
+	if !isLoopback(host) && tlsConf == nil {
+		return nil, fmt.Errorf("address of the UFM calls %q can be reached from outside this machine, and their password would be sent in the clear: give --ufm-tls-cert and --ufm-tls-key, or use 127.0.0.1", addr)
+	}
+	l, err := listen(addr, tlsConf)
+	if err != nil {
+		return nil, fmt.Errorf("address of the UFM calls %q: %w", addr, err)
+	}
+	return l, nil
+}
+
+func listen(addr string, tlsConf *tls.Config) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
 	}
 	l = bound(l, maxConns)
 	if tlsConf != nil {

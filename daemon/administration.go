@@ -136,14 +136,26 @@ func firstEnd(s *subnet.Snapshot, n int32) int32 {
 	return -1
 }
 
+// findEnd is findPort for interfaces of virtual machines too, by their name.
+func (d *Daemon) findEnd(s *subnet.Snapshot, name string) (int32, error) {
+	i, err := findPort(s, name)
+	if x, ok := findInterface(d.Interfaces(), name); err != nil && ok && s != nil {
+		if i := s.PortByGUID(x.GUID); i >= 0 {
+			return i, nil
+		}
+		return -1, fmt.Errorf("%q: an interface that is %v; its port GUID %v cannot be reached on the fabric now", name, x.State, x.GUID)
+	}
+	return i, err
+}
+
 // Path implements api.Administration.
 func (d *Daemon) Path(from, to string) (api.Path, error) {
 	s := d.Snapshot()
-	a, err := findPort(s, from)
+	a, err := d.findEnd(s, from)
 	if err != nil {
 		return api.Path{}, err
 	}
-	b, err := findPort(s, to)
+	b, err := d.findEnd(s, to)
 	if err != nil {
 		return api.Path{}, err
 	}
@@ -167,11 +179,21 @@ func (d *Daemon) Path(from, to string) (api.Path, error) {
 }
 
 func name(s *subnet.Snapshot, p *subnet.Port) string {
-	return fmt.Sprintf("%q LID %v", s.Nodes[p.Node].Desc, p.LID)
+	return fmt.Sprintf("%q LID %v", description(s, p), p.LID)
+}
+
+// description is that of the port's node; of a virtual port its own node's and
+// where that is.
+func description(s *subnet.Snapshot, p *subnet.Port) string {
+	at := s.Nodes[p.Node].Desc
+	if p.Virtual == nil {
+		return at
+	}
+	return fmt.Sprintf("%s (virtual port %d of %s)", p.Virtual.Desc, p.Virtual.Index, at)
 }
 
 func pathEnd(s *subnet.Snapshot, p *subnet.Port) api.PathEnd {
-	return api.PathEnd{GUID: p.GUID.String(), Description: s.Nodes[p.Node].Desc, LID: int(p.LID), Port: int(p.Num)}
+	return api.PathEnd{GUID: p.GUID.String(), Description: description(s, p), LID: int(p.LID), Port: int(p.Num)}
 }
 
 // Groups implements api.Administration.

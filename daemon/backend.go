@@ -51,11 +51,15 @@ func (d *Daemon) Status() api.Status {
 		out.UpSince = time.Unix(0, t)
 	}
 	out.SA, out.Partitions = d.saStatus(), partitionStatus(&st)
+	if v := d.Interfaces(); v != nil {
+		out.VMs, out.VMsPending = len(v.Interfaces), v.Journal
+	}
 	if s := d.Snapshot(); s != nil {
 		c := s.Counts
 		out.Generation, out.Engine, out.EngineReason = s.Gen, s.Engine, joined(s.PassedOver)
 		out.Switches, out.CAs, out.Routers, out.EndPorts = c.Switches, c.CAs, c.Routers, c.EndPorts
 		out.Links, out.LinksActive, out.LIDs, out.Problems = c.Links, c.LinksActive, c.LIDs, c.Problems
+		out.VPorts = c.VPorts
 	}
 	out.Damped = make([]api.Damped, len(st.Damped))
 	for i, l := range st.Damped {
@@ -151,6 +155,9 @@ func (d *Daemon) Links() []api.Link {
 	var out []api.Link
 	for i := range s.Ports {
 		p := &s.Ports[i]
+		if p.Virtual != nil {
+			break // they come last, and share the cable of their physical port
+		}
 		q := s.Port(p.Peer)
 		if q == nil || p.Peer.Node < p.Node || p.Peer.Node == p.Node && p.Peer.Port < p.Num {
 			continue

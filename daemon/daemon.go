@@ -31,6 +31,7 @@ import (
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
+	"heddle/vm"
 )
 
 // Errors of Run that callers decide on.
@@ -79,6 +80,8 @@ type Config struct {
 	// how many altogether (at most 65,535); 0: 1,024 and 8,192. Changes, tables
 	// and other queries wait in different queues. What is more is answered BUSY.
 	QueuePerRequester, Queue int
+	// VM are the settings of the address manager.
+	VM vm.Config
 	// SingleMAD reports whether the requester of an SA query cannot reassemble
 	// RMPP, so that a table answer is one MAD of whole records; nil: all can.
 	// It is called from the SA workers.
@@ -136,6 +139,8 @@ type Daemon struct {
 	groups  *latest[[]sm.Group]
 	aliases *latest[[]subnet.Alias]
 	reads   *latest[[]ib.GUID] // nodes whose lane tables are asked for
+
+	vm vmSide
 }
 
 // New prepares a daemon; nothing runs yet.
@@ -175,6 +180,7 @@ func New(cfg Config) *Daemon {
 		groups:    newLatest[[]sm.Group](),
 		aliases:   newLatest[[]subnet.Alias](),
 		reads:     newLatest[[]ib.GUID](),
+		vm:        newVMSide(),
 	}
 	d.options.Store(cfg.SA)
 	cores := runtime.GOMAXPROCS(0)
@@ -207,6 +213,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	endSA := d.administer(stored.Records)
 	defer endSA()
+	if core := newAddressManager(d.cfg.VM); core != nil {
+		endVM := d.manageAddresses(core, stored.Records)
+		defer endVM()
+	}
 	go d.receive() // ends when the port is closed, which the caller does after Run
 	l := loop{d: d, ctx: ctx, timer: time.NewTimer(time.Hour), changes: map[uint64]chan<- error{}}
 	defer l.timer.Stop()
@@ -262,6 +272,10 @@ type loop struct {
 
 func (l *loop) run(start sm.Start) error {
 	d := l.d
+	// Those of the store are in force from the start: nobody loses a P_Key or an
+	// address because the manager was started again.
+	l.setMembers()
+	l.setLeases()
 	l.step(start)
 	if err := d.cfg.PartitionsErr; err != nil {
 		d.note(slog.LevelError, sm.KindPartitionsRefused.String(), "the partitions given at the start cannot be read, so those that are stored stay in force: mend the file and send SIGHUP",
@@ -300,6 +314,10 @@ func (l *loop) run(start sm.Start) error {
 			}
 		case <-d.aliases.bell:
 			l.setAliases()
+		case <-d.vm.members.bell:
+			l.setMembers()
+		case <-d.vm.leases.bell:
+			l.setLeases()
 		case a := <-d.ask:
 			a <- d.core.Status()
 		case <-progress:

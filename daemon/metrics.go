@@ -56,6 +56,7 @@ type collector struct {
 	sweeps, traps, smpsCut, generation             *prometheus.Desc
 	lastPhase, lastBlocks, lastTook                *prometheus.Desc
 	sa                                             *saCollector
+	vm                                             *vmCollector
 	phaseSeconds                                   *prometheus.HistogramVec
 	sweepSeconds                                   prometheus.Histogram
 }
@@ -91,6 +92,7 @@ func newCollector(d *Daemon) *collector {
 		lastBlocks: desc("last_sweep_lft_blocks", "LFT blocks that the last full sweep sent."),
 		lastTook:   desc("last_sweep_seconds", "Seconds that the last full sweep took."),
 		sa:         newSACollector(d, desc),
+		vm:         newVMCollector(d, desc),
 		phaseSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "heddle_sweep_phase_seconds", Help: "Seconds of each phase of full sweeps.", Buckets: buckets,
 		}, []string{"phase"}),
@@ -155,6 +157,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.d.events.mu.Unlock()
 	count(c.events, last)
 	c.sa.collect(ch, gauge, count)
+	c.vm.collect(ch, gauge, count)
 
 	for _, r := range c.d.phases.take() {
 		for p, t := range r.Phases {

@@ -289,15 +289,20 @@ func singleMAD(c *Config) func(*mad.Packet) bool {
 	return c.SingleMAD
 }
 
-// passOn tells the SA's loop of a new snapshot, and passes the traps on
-// that the manager took.
+// passOn tells the loops of the SA and of the address manager of a new snapshot,
+// and passes on the traps that the manager took and what it says of leases.
 func (d *Daemon) passOn(out *sm.Output) {
 	if out.Publish != nil {
 		select {
 		case d.published <- struct{}{}:
 		default: // it will look at the newest anyway
 		}
+		select {
+		case d.vm.published <- struct{}{}:
+		default:
+		}
 	}
+	d.vm.report(out.Leases)
 	for i := range out.Traps {
 		select {
 		case d.traps <- sa.Trap{Notice: out.Traps[i].Notice, From: out.Traps[i].From}:

@@ -244,6 +244,13 @@ func printStatus(w io.Writer, body []byte) error {
 	row("nodes", "%d switches, %d CAs, %d routers", s.Switches, s.CAs, s.Routers)
 	row("links", "%d, %d active", s.Links, s.LinksActive)
 	row("LIDs", "%d given to %d ports", s.LIDs, s.EndPorts)
+	if s.VPorts > 0 || s.VMs > 0 {
+		pending := ""
+		if s.VMsPending > 0 {
+			pending = fmt.Sprintf(", %d operations under way", s.VMsPending)
+		}
+		row("virtual", "%d VPorts; %d interfaces of VMs%s", s.VPorts, s.VMs, pending)
+	}
 	if s.Engine != "" {
 		row("routes", "%s", strings.TrimSpace(s.Engine+" "+s.EngineReason))
 	} else if passed := s.LastSweep.EnginePassed; len(passed) > 0 {

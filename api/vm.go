@@ -1,0 +1,416 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"heddle/vm"
+)
+
+// Errors of Machines, beside those of package vm.
+var (
+	// ErrNotMaster: the text behind it names the master.
+	ErrNotMaster = errors.New("this manager is not the master of the subnet")
+	// ErrBusy: nothing was done, or it is not known whether it was.
+	ErrBusy = errors.New("busy")
+	// ErrNoPartition: nobody has the P_Key.
+	ErrNoPartition = errors.New("no partition has this P_Key")
+)
+
+// Machines is what the API needs of the address manager. Methods may be called
+// from many goroutines.
+type Machines interface {
+	Memberships
+	// VMs lists interfaces by name, a page of them.
+	VMs(f VMFilter) (VMList, error)
+	// VM is one interface; the error is vm.ErrNotFound if there is none.
+	VM(name string) (VM, error)
+	// Operate does operations and returns their outcomes, one for each, when all
+	// are done, or when ctx ends: those that are not are then stored and go on, and
+	// their interfaces say Waiting. An error says that nothing was done.
+	Operate(ctx context.Context, ops []VMOperation) ([]VMOutcome, error)
+	// Pools says how many GUIDs and LIDs are left.
+	Pools() VMPools
+	// Hypervisors are the ports that can hold virtual functions.
+	Hypervisors() []Hypervisor
+	// VPorts are the virtual ports and functions that the last sweep saw.
+	VPorts() []VPort
+	// PartitionReady says how far a P_Key is in the hardware of its members. The
+	// error is ErrNoPartition if nobody has it.
+	PartitionReady(pkey string) (PartitionReady, error)
+}
+
+// VM is an interface of a virtual machine.
+type VM struct {
+	Name       string   `json:"name"`
+	State      string   `json:"state" doc:"created, attached, migrating or detached"`
+	GUID       string   `json:"guid" doc:"port GUID"`
+	GID        string   `json:"gid,omitempty" doc:"with the prefix of the subnet"`
+	Dynamic    bool     `json:"dynamic_guid" doc:"the manager chose it"`
+	Aliases    []string `json:"alias_guids,omitempty"`
+	LIDKind    string   `json:"lid_kind" doc:"shared, own or floating"`
+	LID        int      `json:"lid" doc:"that it asked for, or was last placed with; 0: none yet"`
+	Pinned     bool     `json:"lid_pinned,omitempty" doc:"it asked for this LID"`
+	Mode       string   `json:"mode" doc:"how its LID moves: minimal or balanced"`
+	Keys       []VMKey  `json:"keys"`
+	Hypervisor *VMPlace `json:"hypervisor,omitempty"`
+	Dest       *VMPlace `json:"destination,omitempty" doc:"kept for it while it migrates"`
+	Doing      string   `json:"doing,omitempty" doc:"the operation that is stored and not finished"`
+	Lease      string   `json:"lease" doc:"what the subnet manager last said: waiting, moving, placed or refused"`
+	Reason     string   `json:"reason,omitempty" doc:"why it waits, was refused or was put back"`
+	Waiting    bool     `json:"waiting,omitempty" doc:"what was asked is stored and will be done"`
+}
+
+// VMKey is a P_Key that an interface has.
+type VMKey struct {
+	PKey       string `json:"pkey" doc:"0x0001 to 0x7fff"`
+	Membership string `json:"membership,omitempty" enum:"full,limited" doc:"full if it is left out"`
+}
+
+// VMPlace is a virtual function.
+type VMPlace struct {
+	PortGUID    string `json:"port_guid"`
+	Description string `json:"description,omitempty" doc:"of the node, if it is there"`
+	Function    int    `json:"function"`
+}
+
+// VMFilter says which interfaces to list. Empty fields allow all.
+type VMFilter struct {
+	State      string `query:"state" enum:"created,attached,migrating,detached" doc:"only those in this state"`
+	Hypervisor string `query:"hypervisor" doc:"only those that are, or will be, at this port GUID, node GUID or node description"`
+	PKey       string `query:"pkey" doc:"only those with this P_Key"`
+	After      string `query:"after" doc:"only those whose names come after this one"`
+	Limit      int    `query:"limit" minimum:"1" maximum:"10000" default:"1000" doc:"so many at most"`
+}
+
+// VMList is a page of interfaces.
+type VMList struct {
+	Total int    `json:"total" doc:"that match, on all pages"`
+	Next  string `json:"next,omitempty" doc:"the after of the next page; empty on the last"`
+	VMs   []VM   `json:"vms"`
+}
+
+// VMOperation is one operation. What its Op does not need stays empty.
+type VMOperation struct {
+	Op   string `json:"op" enum:"create,attach,migrate,finish,rollback,move,detach,delete,keys" doc:"move: migrate, then finish"`
+	Name string `json:"name" minLength:"1" maxLength:"128"`
+	VMAddress
+	VMTarget
+	Force bool `json:"force,omitempty" doc:"delete: also one that has a place"`
+}
+
+// VMAddress is what an interface is created with.
+type VMAddress struct {
+	GUID    string   `json:"guid,omitempty" doc:"port GUID; empty: one of the manager's pool"`
+	Aliases []string `json:"alias_guids,omitempty" maxItems:"127"`
+	LIDKind string   `json:"lid_kind,omitempty" enum:"shared,own,floating" doc:"shared if it is left out; own: a LID that goes along with the interface; floating: likewise on a shared port, which then has this LID"`
+	LID     int      `json:"lid,omitempty" minimum:"0" maximum:"49151" doc:"the one that it must have; 0: any"`
+	Mode    string   `json:"mode,omitempty" enum:"minimal,balanced" doc:"how its LID moves: on the fewest switches (minimal, if it is left out), or on all where the entries differ"`
+	Keys    []VMKey  `json:"keys,omitempty" maxItems:"1024"`
+}
+
+// VMTarget is where an interface is to be.
+type VMTarget struct {
+	Hypervisor string `json:"hypervisor,omitempty" doc:"port GUID, node GUID or node description"`
+	Function   int    `json:"function,omitempty" minimum:"0" maximum:"65535" doc:"0: any that is free"`
+}
+
+// VMOutcome is the end of an operation: VM, or Err.
+type VMOutcome struct {
+	VM  VM
+	Err error
+}
+
+// VMResult is the outcome of one operation of a batch.
+type VMResult struct {
+	Status int    `json:"status" doc:"as if it had been asked for alone: 200, 201, 202 or that of an error"`
+	Error  string `json:"error,omitempty"`
+	VM     *VM    `json:"vm,omitempty"`
+}
+
+// VMPools says how much is left.
+type VMPools struct {
+	GUIDs     uint64 `json:"guids" doc:"in the pool of dynamic GUIDs"`
+	GUIDsUsed uint64 `json:"guids_used"`
+	LIDs      int    `json:"lids" doc:"that the subnet can have, bounded by the smallest LinearFDBCap"`
+	LIDsUsed  int    `json:"lids_used" doc:"given to ports, functions and interfaces"`
+	Journal   int    `json:"journal" doc:"operations that are stored and not finished"`
+}
+
+// Hypervisor is a port that can hold virtual functions.
+type Hypervisor struct {
+	PortGUID    string `json:"port_guid"`
+	NodeGUID    string `json:"node_guid"`
+	Description string `json:"description"`
+	Port        int    `json:"port"`
+	LID         int    `json:"lid"`
+	State       string `json:"state"`
+	Model       string `json:"model" doc:"shared, vswitch or vport"`
+	Functions   int    `json:"functions" doc:"that it can hold"`
+	Used        int    `json:"used" doc:"that interfaces are at, or are kept for them"`
+	VPorts      int    `json:"vports" doc:"that can be reached"`
+}
+
+// VPort is a virtual port.
+type VPort struct {
+	GUID        string   `json:"guid"`
+	PortGUID    string   `json:"port_guid" doc:"of the physical port"`
+	NodeGUID    string   `json:"node_guid" doc:"of the physical port's node"`
+	Node        string   `json:"node" doc:"its description"`
+	Port        int      `json:"port"`
+	Index       int      `json:"index" doc:"VPort index at its port"`
+	Description string   `json:"description" doc:"of the VPort's own node"`
+	LID         int      `json:"lid"`
+	OwnLID      bool     `json:"own_lid"`
+	State       string   `json:"state"`
+	Keys        []string `json:"pkeys"`
+	Aliases     []string `json:"alias_guids,omitempty"`
+	Reachable   bool     `json:"reachable"`
+}
+
+// PartitionReady says how far a P_Key is in the hardware.
+type PartitionReady struct {
+	PKey    string          `json:"pkey"`
+	Ready   bool            `json:"ready" doc:"every member that is on the fabric has the P_Key in its table"`
+	Members int             `json:"members" doc:"that are named, on the fabric or not"`
+	Present int             `json:"present" doc:"members that are on the fabric"`
+	Absent  []string        `json:"absent,omitempty" doc:"GUIDs that are members and not on the fabric, the first thousand"`
+	Pending []PendingMember `json:"pending,omitempty" doc:"those that do not have it yet, the first thousand"`
+}
+
+// PendingMember is a member of a partition that does not have its P_Key yet.
+type PendingMember struct {
+	GUID string `json:"guid"`
+	Why  string `json:"why" doc:"what is missing"`
+}
+
+// maxBatchLen bounds the body of a batch, in bytes.
+const maxBatchLen = 8 << 20
+
+// VMStatus is the HTTP status of an error of an operation.
+func VMStatus(err error) int {
+	switch {
+	case err == nil:
+		return http.StatusOK
+	case errors.Is(err, vm.ErrNotFound), errors.Is(err, ErrNoPartition):
+		return http.StatusNotFound
+	case errors.Is(err, vm.ErrInvalid):
+		return http.StatusBadRequest
+	case errors.Is(err, vm.ErrConflict):
+		return http.StatusConflict
+	case errors.Is(err, vm.ErrNoRoom):
+		return http.StatusInsufficientStorage
+	}
+	return http.StatusServiceUnavailable // the store, a standby, the fabric: not the request's fault
+}
+
+func vmError(err error) error { return huma.NewError(VMStatus(err), err.Error()) }
+
+type vmBody struct {
+	Status int
+	Body   VM
+}
+
+// VMWait says how long a request waits.
+type VMWait struct {
+	Wait float64 `query:"wait" minimum:"0" maximum:"50" default:"20" doc:"seconds to wait until it is done; what is not done by then is stored, goes on, and is answered 202"`
+}
+
+// VMNamed names an interface.
+type VMNamed struct {
+	Name string `path:"name" minLength:"1" maxLength:"128" doc:"of the interface; a / in it is written %2F"`
+}
+
+type vmCreate struct {
+	VMWait
+	Body struct {
+		Name string `json:"name" minLength:"1" maxLength:"128" doc:"letters, digits and ._:-/"`
+		VMAddress
+		VMTarget
+	}
+}
+
+type vmAt struct {
+	VMWait
+	VMNamed
+	Body VMTarget
+}
+
+type vmAlone struct {
+	VMWait
+	VMNamed
+}
+
+type vmDelete struct {
+	VMWait
+	VMNamed
+	Force bool `query:"force" doc:"also if it has a place"`
+}
+
+type vmKeys struct {
+	VMWait
+	VMNamed
+	Body struct {
+		Keys []VMKey `json:"keys" maxItems:"1024"`
+	}
+}
+
+type vmBatch struct {
+	VMWait
+	Body struct {
+		Operations []VMOperation `json:"operations" minItems:"1" maxItems:"10000"`
+	}
+}
+
+type vmBatchReply struct {
+	Results []VMResult `json:"results" doc:"one for each operation, in their order"`
+}
+
+// until bounds how long a request waits.
+func (w VMWait) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, time.Duration(w.Wait*float64(time.Second)))
+}
+
+// operate does one operation.
+func operate(ctx context.Context, m Machines, w VMWait, op VMOperation) (VMOutcome, error) {
+	ctx, cancel := w.until(ctx)
+	defer cancel()
+	out, err := m.Operate(ctx, []VMOperation{op})
+	if err != nil {
+		return VMOutcome{}, vmError(err)
+	}
+	if out[0].Err != nil {
+		return VMOutcome{}, vmError(out[0].Err)
+	}
+	return out[0], nil
+}
+
+func vmReply(ctx context.Context, m Machines, w VMWait, op VMOperation) (*vmBody, error) {
+	out, err := operate(ctx, m, w, op)
+	if err != nil {
+		return nil, err
+	}
+	return &vmBody{done(op.Op, &out.VM), out.VM}, nil
+}
+
+// done is the status of an operation that was not refused.
+func done(op string, v *VM) int {
+	switch {
+	case v.Waiting:
+		return http.StatusAccepted
+	case op == "create":
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
+
+func machines(a huma.API, m Machines) {
+	huma.Get(a, "/v1/vms", func(_ context.Context, in *VMFilter) (*body[VMList], error) {
+		list, err := m.VMs(*in)
+		if err != nil {
+			return nil, vmError(err)
+		}
+		list.VMs = nonNil(list.VMs)
+		return reply(list), nil
+	})
+	huma.Get(a, "/v1/vms/pools", func(context.Context, *struct{}) (*body[VMPools], error) {
+		return reply(m.Pools()), nil
+	})
+	huma.Get(a, "/v1/vms/{name}", func(_ context.Context, in *VMNamed) (*body[VM], error) {
+		v, err := m.VM(in.Name)
+		if err != nil {
+			return nil, vmError(err)
+		}
+		return reply(v), nil
+	})
+	huma.Get(a, "/v1/hypervisors", func(context.Context, *struct{}) (*body[[]Hypervisor], error) {
+		return reply(nonNil(m.Hypervisors())), nil
+	})
+	huma.Get(a, "/v1/vports", func(context.Context, *struct{}) (*body[[]VPort], error) {
+		return reply(nonNil(m.VPorts())), nil
+	})
+	huma.Get(a, "/v1/partitions/{pkey}/ready", func(_ context.Context, in *struct {
+		PKey string `path:"pkey" doc:"0x0001 to 0x7fff"`
+	},
+	) (*body[PartitionReady], error) {
+		r, err := m.PartitionReady(in.PKey)
+		if err != nil {
+			return nil, vmError(err)
+		}
+		return reply(r), nil
+	})
+	changeMachines(a, m)
+}
+
+func changeMachines(a huma.API, m Machines) {
+	write := func(method, path, id, summary string) huma.Operation {
+		return huma.Operation{
+			OperationID: id, Method: method, Path: path, Summary: summary, MaxBodyBytes: maxBody,
+			Errors: []int{400, 401, 404, 409, 422, 503, 507},
+		}
+	}
+	huma.Register(a, write(http.MethodPost, "/v1/vms", "create-vm", "Create an interface, and attach it if a hypervisor is given"),
+		func(ctx context.Context, in *vmCreate) (*vmBody, error) {
+			return vmReply(ctx, m, in.VMWait, VMOperation{Op: "create", Name: in.Body.Name, VMAddress: in.Body.VMAddress, VMTarget: in.Body.VMTarget})
+		})
+	for _, op := range [...][2]string{
+		{"attach", "Give an interface its place"},
+		{"migrate", "Keep a place at another hypervisor; nothing moves yet"},
+		{"move", "Migrate and finish in one"},
+	} {
+		huma.Register(a, write(http.MethodPost, "/v1/vms/{name}/"+op[0], op[0]+"-vm", op[1]),
+			func(ctx context.Context, in *vmAt) (*vmBody, error) {
+				return vmReply(ctx, m, in.VMWait, VMOperation{Op: op[0], Name: in.Name, VMTarget: in.Body})
+			})
+	}
+	for _, op := range [...][2]string{
+		{"finish", "Move the addresses to the place kept for them"},
+		{"rollback", "Give up a migration"},
+		{"detach", "Take an interface from its place"},
+	} {
+		huma.Register(a, write(http.MethodPost, "/v1/vms/{name}/"+op[0], op[0]+"-vm", op[1]),
+			func(ctx context.Context, in *vmAlone) (*vmBody, error) {
+				return vmReply(ctx, m, in.VMWait, VMOperation{Op: op[0], Name: in.Name})
+			})
+	}
+	huma.Register(a, write(http.MethodPut, "/v1/vms/{name}/keys", "set-vm-keys", "Replace the P_Keys of an interface"),
+		func(ctx context.Context, in *vmKeys) (*vmBody, error) {
+			return vmReply(ctx, m, in.VMWait, VMOperation{Op: "keys", Name: in.Name, VMAddress: VMAddress{Keys: in.Body.Keys}})
+		})
+	huma.Register(a, write(http.MethodDelete, "/v1/vms/{name}", "delete-vm", "Delete an interface"),
+		func(ctx context.Context, in *vmDelete) (*struct{ Status int }, error) {
+			out, err := operate(ctx, m, in.VMWait, VMOperation{Op: "delete", Name: in.Name, Force: in.Force})
+			if err != nil {
+				return nil, err
+			}
+			code := http.StatusNoContent
+			if out.VM.Waiting {
+				code = http.StatusAccepted
+			}
+			return &struct{ Status int }{code}, nil
+		})
+	batch := write(http.MethodPost, "/v1/vms:batch", "batch-vms", "Many operations, whose addresses move together")
+	batch.MaxBodyBytes = maxBatchLen
+	huma.Register(a, batch, func(ctx context.Context, in *vmBatch) (*body[vmBatchReply], error) {
+		ctx, cancel := in.until(ctx)
+		defer cancel()
+		out, err := m.Operate(ctx, in.Body.Operations)
+		if err != nil {
+			return nil, vmError(err)
+		}
+		r := vmBatchReply{Results: make([]VMResult, len(out))}
+		for i := range out {
+			op := in.Body.Operations[i].Op
+			if err := out[i].Err; err != nil {
+				r.Results[i] = VMResult{Status: VMStatus(err), Error: err.Error()}
+				continue
+			}
+			r.Results[i] = VMResult{Status: done(op, &out[i].VM), VM: &out[i].VM}
+		}
+		return reply(r), nil
+	})
+}

@@ -1,0 +1,199 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"heddle/api"
+	"heddle/partition"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+	"heddle/vm"
+)
+
+// vmSide is what a Daemon has of its address manager: what the manager's loop,
+// the API's goroutines and the address manager's own (vmLoop) hand each other.
+type vmSide struct {
+	view      atomic.Pointer[vm.View]
+	stats     vmStats
+	ended     chan struct{} // closed when no operation is answered any more
+	published chan struct{}
+	reports   *latest[[]subnet.LeaseReport]
+	asks      *latest[[]*vmAsk]
+	// To the manager's loop:
+	members *latest[[]partition.Partition]
+	leases  *latest[leaseChange]
+}
+
+// maxVMAsks is how many requests with operations may wait for the address manager.
+const maxVMAsks = 1024
+
+func newVMSide() vmSide {
+	return vmSide{
+		ended:     make(chan struct{}),
+		published: make(chan struct{}, 1),
+		reports:   newLatest[[]subnet.LeaseReport](),
+		asks:      newLatest[[]*vmAsk](),
+		members:   newLatest[[]partition.Partition](),
+		leases:    newLatest[leaseChange](),
+	}
+}
+
+func smMembers(m []partition.Partition) sm.Event { return sm.SetMembers{Partitions: m} }
+
+func smLeases(c leaseChange) sm.Event {
+	return sm.SetLeases{Put: c.put, Drop: c.drop, All: c.all}
+}
+
+// newAddressManager makes the address manager of a Daemon.
+func newAddressManager(vm.Config) addressManager { return nil }
+
+// manageAddresses restores what the address manager kept and starts its
+// goroutine; end stops it and waits for it.
+func (d *Daemon) manageAddresses(core addressManager, records []store.Record) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	l := newVMLoop(d, core)
+	l.start(records)
+	running.Go(func() { l.run(ctx) })
+	return func() {
+		cancel()
+		running.Wait()
+		close(d.vm.ended)
+	}
+}
+
+// Interfaces is what the address manager keeps; nil before Run.
+func (d *Daemon) Interfaces() *vm.View { return d.vm.view.Load() }
+
+// master reports, as an error, that this manager is not the master, and who is.
+// The store is local: what a standby changed, the master would not know.
+func (d *Daemon) master() error {
+	st := d.status.Load()
+	switch {
+	case st != nil && st.State == subnet.Master:
+		return nil
+	case st != nil && st.Master.GUID != 0:
+		return fmt.Errorf("%w: ask the master, port GUID %v%s", api.ErrNotMaster, st.Master.GUID, d.described(st.Master))
+	}
+	return fmt.Errorf("%w, and it is not known yet who is", api.ErrNotMaster)
+}
+
+// described names another manager's node, if a snapshot shows it.
+func (d *Daemon) described(m subnet.SM) string {
+	s := d.Snapshot()
+	if s == nil {
+		return ""
+	}
+	if i := s.PortByGUID(m.GUID); i >= 0 {
+		return fmt.Sprintf(" (%q)", s.Nodes[s.Ports[i].Node].Desc)
+	}
+	return ""
+}
+
+// Perform hands operations to the address manager, all at once, and returns when
+// each is answered. When ctx ends first, those that are not are told as Waiting:
+// they are stored and go on. An error says that none was done, or that it is not
+// known.
+func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
+	if err := d.master(); err != nil {
+		return nil, err
+	}
+	if d.Interfaces() == nil {
+		return nil, fmt.Errorf("%w: the address manager has not started yet", api.ErrBusy)
+	}
+	if len(ops) == 0 {
+		return nil, nil
+	}
+	a := &vmAsk{ops: ops, replies: make(chan vmReply, len(ops)), taken: make(chan struct{})}
+	full := false
+	d.vm.asks.update(func(waiting []*vmAsk) []*vmAsk {
+		if full = len(waiting) >= maxVMAsks; full {
+			return waiting
+		}
+		return append(waiting, a)
+	})
+	if full {
+		return nil, fmt.Errorf("%w: %d requests wait for the address manager; ask again in a second", api.ErrBusy, maxVMAsks)
+	}
+	limit := time.NewTimer(changeTime)
+	defer limit.Stop()
+	select {
+	case <-a.taken:
+	case <-limit.C:
+		return nil, fmt.Errorf("%w: after %v it is not known whether this is stored; ask what the interface is now", api.ErrBusy, changeTime)
+	case <-d.vm.ended:
+		return nil, errEnded
+	}
+	out, done := make([]vm.Reply, len(ops)), make([]bool, len(ops))
+	left := len(ops)
+	take := func(r vmReply) {
+		out[r.i], done[r.i] = r.r, true
+		left--
+	}
+	for over := false; left > 0; {
+		select { // what is there already counts, even if nobody waits for more
+		case r := <-a.replies:
+			take(r)
+			continue
+		default:
+		}
+		if over {
+			break
+		}
+		select {
+		case r := <-a.replies:
+			take(r)
+		case <-ctx.Done():
+			over = true
+		case <-d.vm.ended:
+			over = true
+		}
+	}
+	for i := range out {
+		if !done[i] {
+			out[i] = vm.Reply{Interface: d.interfaceNow(opName(ops[i])), Waiting: true}
+		}
+	}
+	return out, nil
+}
+
+var errEnded = errors.New("the manager has ended")
+
+// interfaceNow is an interface as it was last published; only its name if it is
+// not there.
+func (d *Daemon) interfaceNow(name string) vm.Interface {
+	if i, ok := findInterface(d.Interfaces(), name); ok {
+		return *i
+	}
+	return vm.Interface{Name: name}
+}
+
+// opName is the name of the interface that an operation is about, empty for those
+// about memberships.
+func opName(op vm.Op) string {
+	switch op := op.(type) {
+	case vm.Create:
+		return op.I.Name
+	case vm.Attach:
+		return op.Name
+	case vm.Migrate:
+		return op.Name
+	case vm.Finish:
+		return op.Name
+	case vm.RollBack:
+		return op.Name
+	case vm.Detach:
+		return op.Name
+	case vm.Delete:
+		return op.Name
+	case vm.SetKeys:
+		return op.Name
+	}
+	return ""
+}
