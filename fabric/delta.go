@@ -24,12 +24,46 @@ type Delta struct {
 	SameSwitches, SameChannels bool
 }
 
+// SameWires reports whether two graphs share their switches and channels, as
+// those do of which one was made from the other by other LIDs (WithLIDs,
+// route/move). That they do not share them does not say that they differ.
+func SameWires(a, b *Graph) bool {
+	return shared(a.Switches, b.Switches) && shared(a.Off, b.Off) && shared(a.Channels, b.Channels)
+}
+
+func shared[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
 // Diff compares two graphs. It takes time proportional to their channels and
 // LIDs.
 func Diff(old, now *Graph) *Delta {
+	d := newDelta(old, now)
+	ends := d.SameChannels && shared(old.EndPorts, now.EndPorts)
+	for l := range max(len(old.LIDOwner), len(now.LIDOwner)) {
+		if ends && l < len(old.LIDOwner) && l < len(now.LIDOwner) && old.LIDOwner[l] == now.LIDOwner[l] {
+			continue
+		}
+		if !d.sameLID(old, now, l) {
+			d.LIDs = append(d.LIDs, ib.LID(l))
+		}
+	}
+	return d
+}
+
+// newDelta is Diff but for the LIDs.
+func newDelta(old, now *Graph) *Delta {
 	d := &Delta{
 		Switch: make([]int32, len(now.Switches)), OldSwitch: make([]int32, len(old.Switches)),
 		Channel: make([]int32, len(now.Channels)), OldChannel: make([]int32, len(old.Channels)),
+	}
+	if SameWires(old, now) {
+		count(d.Switch)
+		count(d.Channel)
+		copy(d.OldSwitch, d.Switch)
+		copy(d.OldChannel, d.Channel)
+		d.SameSwitches, d.SameChannels = true, true
+		return d
 	}
 	same := match(len(old.Switches), len(now.Switches), func(i, j int) int {
 		return cmp.Compare(old.Switches[i].GUID, now.Switches[j].GUID)
@@ -61,12 +95,6 @@ func Diff(old, now *Graph) *Delta {
 		})
 	}
 	d.SameChannels = d.SameSwitches && kept == len(now.Channels) && kept == len(old.Channels)
-
-	for l := range max(len(old.LIDOwner), len(now.LIDOwner)) {
-		if !d.sameLID(old, now, l) {
-			d.LIDs = append(d.LIDs, ib.LID(l))
-		}
-	}
 	return d
 }
 
@@ -100,6 +128,12 @@ func (g *Graph) owner(l int) *EndPort {
 		return nil
 	}
 	return &g.EndPorts[g.LIDOwner[l]]
+}
+
+func count(a []int32) {
+	for i := range a {
+		a[i] = int32(i)
+	}
 }
 
 func fill(a []int32) {

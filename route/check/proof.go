@@ -143,8 +143,9 @@ type op struct {
 func newUpdate(p *Proof, g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Options) *update {
 	old := p.st.j
 	u := &update{p: p, d: d, old: old, o: o}
-	if g == p.g {
-		u.now, u.shape = old.with(t), p.st.shape
+	wires := fabric.SameWires(g, p.g)
+	if wires {
+		u.now, u.shape = old.with(g, t), p.st.shape
 	} else {
 		route.ForEach(o.Workers, 2, func(_, i int) {
 			if i == 0 {
@@ -165,7 +166,7 @@ func newUpdate(p *Proof, g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Op
 	if now.mode != old.mode || now.mode != single && now.lanes != old.lanes || !u.shape.Alike(p.st.shape) || !sameLanes(old.t.Lanes, t.Lanes) {
 		return nil
 	}
-	if g != p.g && !u.sameCables() {
+	if !wires && !u.sameCables() {
 		return nil
 	}
 	for s := range now.casAt {
@@ -208,12 +209,15 @@ func sameLanes(a, b *route.Lanes) bool {
 		slices.EqualFunc(a.Index, b.Index, func(x, y []uint8) bool { return slices.Equal(x, y) })
 }
 
-// with is j for other tables.
-func (j *judge) with(t *route.Tables) *judge {
+// with is j for other tables, and a graph with the same channels.
+func (j *judge) with(g *fabric.Graph, t *route.Tables) *judge {
 	k := *j
-	k.t = t
+	k.g, k.t = g, t
 	k.top = int(max(j.g.TopLID, t.TopLID))
 	k.lanes = 1
+	if g != j.g {
+		k.settleLIDs()
+	}
 	k.chooseMode()
 	return &k
 }

@@ -176,8 +176,7 @@ func newJudge(g *fabric.Graph, t *route.Tables, o Options) *judge {
 	j := &judge{
 		g: g, t: t, n: n, top: int(max(g.TopLID, t.TopLID)),
 		to: make([]int32, len(g.Channels)), row: make([]int32, len(g.Channels)), col: make([]int32, len(g.Channels)),
-		lanes: 1, lidsAt: make([]int64, n), casAt: make([]int32, n), lidsOf: make([]int64, len(g.EndPorts)),
-		comp: make([]int32, n), keep: o.Examples,
+		lanes: 1, comp: make([]int32, n), keep: o.Examples,
 	}
 	if j.keep == 0 {
 		j.keep = 8
@@ -201,24 +200,35 @@ func newJudge(g *fabric.Graph, t *route.Tables, o Options) *judge {
 		j.nbits += int(g.Off[k.To+1] - g.Off[k.To])
 		j.out[int(k.From)<<j.shift|int(k.OutPort)] = int32(c)
 	}
-	for _, e := range g.LIDOwner {
+	j.components()
+	j.settleLIDs()
+	j.chooseMode()
+	return j
+}
+
+// settleLIDs counts the LIDs of the graph by where they are.
+func (j *judge) settleLIDs() {
+	j.lidsAt, j.casAt, j.lidsOf = make([]int64, j.n), make([]int32, j.n), make([]int64, len(j.g.EndPorts))
+	j.total = 0
+	for _, e := range j.g.LIDOwner {
 		if e == fabric.NoLID {
 			continue
 		}
 		j.total++
 		j.lidsOf[e]++
-		if s := g.EndPorts[e].Switch; s >= 0 {
+		if s := j.g.EndPorts[e].Switch; s >= 0 {
 			j.lidsAt[s]++
 		}
 	}
-	for e := range g.EndPorts {
-		if p := &g.EndPorts[e]; p.Switch >= 0 && p.Type != ib.NodeSwitch && j.lidsOf[e] > 0 {
+	for e := range j.g.EndPorts {
+		if p := &j.g.EndPorts[e]; p.Switch >= 0 && p.Type != ib.NodeSwitch && j.lidsOf[e] > 0 {
 			j.casAt[p.Switch]++
 		}
 	}
-	j.components()
-	j.chooseMode()
-	return j
+	j.inComp = make([]int64, len(j.inComp))
+	for s, k := range j.lidsAt {
+		j.inComp[j.comp[s]] += k
+	}
 }
 
 // components labels the parts that cables between switches connect.
@@ -238,7 +248,6 @@ func (j *judge) components() {
 		for len(stack) > 0 {
 			u := stack[len(stack)-1]
 			stack = stack[:len(stack)-1]
-			j.inComp[id] += j.lidsAt[u]
 			for c := j.g.Off[u]; c < j.g.Off[u+1]; c++ {
 				if v := j.to[c]; j.comp[v] < 0 {
 					j.comp[v] = id

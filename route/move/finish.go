@@ -29,7 +29,7 @@ func (m *mover) finish() (*Result, error) {
 	}
 	co := check.Options{Workers: m.o.Workers, Groups: m.o.Groups}
 	r.Proof = m.p.Update(r.Graph, fabric.Diff(m.g, r.Graph), r.Tables, co)
-	if rep := r.Proof.Report(); !r.Proof.OK() && (m.base != nil || rep.Malformed != "" || rep.UnreachablePairs > 0 || rep.Loops > 0) {
+	if !r.Proof.OK() && (m.base != nil || !delivers(r.Proof)) {
 		return nil, &unsound{r.Proof.Err()}
 	}
 	var err error
