@@ -75,6 +75,8 @@ type Manager struct {
 	KillAfter int
 	// OnSend, if set, sees every packet before it is sent.
 	OnSend func(p *mad.Packet)
+	// OnReceive, if set, sees every packet that comes in, before the core has it.
+	OnReceive func(p *mad.Packet)
 	// OnPublish, if set, is called when a snapshot has been published.
 	OnPublish func()
 	// Clock, if set, is a real clock by which the time that the core takes for
@@ -147,6 +149,9 @@ func (m *Manager) Start() error {
 func (m *Manager) receive(p *mad.Packet) {
 	if m.Dead {
 		return
+	}
+	if m.OnReceive != nil {
+		m.OnReceive(p)
 	}
 	if m.sa != nil && len(p.Data) > 1 && ib.Class(p.Data[1]) == ib.ClassSA {
 		m.sa.receive(p)
