@@ -517,6 +517,7 @@ func (c *Core) Status() Status {
 	}
 	s.Damped = c.dampedLinks()
 	s.Partitions = c.partitionStatus()
+	s.Virtual = c.virtualStatus()
 	switch {
 	case c.state == subnet.Master:
 		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master}

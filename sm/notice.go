@@ -71,6 +71,10 @@ const (
 	KindPKeyRefused                       // a port cannot have all its P_Keys
 	KindEnforceOff                        // a switch cannot enforce partitions at a port
 	KindAliasRefused                      // a port does not get an alias GUID: Text says why
+	KindVPortUp                           // a virtual port was made Active
+	KindVPortDown                         // a virtual port that was Active is not any more
+	KindVPortRefused                      // a virtual port, or all of a port, cannot be managed: Text says why
+	KindVPortDuplicate                    // a virtual port has the GUID of another port, and is not brought up
 )
 
 var kindNames = [...]string{
@@ -89,6 +93,8 @@ var kindNames = [...]string{
 	KindPartitionsRefused: "partitions_refused", KindPKeyQuarantined: "pkey_quarantined", KindPKeyRefused: "pkey_refused",
 	KindEnforceOff:   "enforce_off",
 	KindAliasRefused: "alias_refused",
+	KindVPortUp:      "vport_up", KindVPortDown: "vport_down",
+	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
 }
 
 // String is the name that logs and the API use.
@@ -279,6 +285,7 @@ type Status struct {
 	Last       *SweepReport
 	Damped     []DampedLink // links kept out for failing again and again
 	Partitions PartitionStatus
+	Virtual    VirtualStatus
 }
 
 // PartitionStatus tells how far the partitions in force are carried out.

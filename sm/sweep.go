@@ -296,7 +296,7 @@ func (c *Core) snapPort(at []int32, p *port) subnet.Port {
 	q := subnet.Port{
 		GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: at[p.node], EndPort: -1,
 		Num: p.num, Known: p.has(pKnown), LID: p.lid, LMC: p.lmc, Held: p.has(pHeld), Aliases: c.aliasesOf(p),
-		PKeys: c.pKeysOf(p),
+		PKeys: c.pKeysOf(p), Adapter: c.adapterOf(p),
 	}
 	q.Info.MKey = 0 // keys are nobody's business
 	if f.nodes[p.node].isSwitch() && p.num > 0 {
@@ -357,7 +357,8 @@ func (c *Core) publishSweep() {
 		}
 	}
 	c.carryTables(s, old)
-	s.Carry(old, c.showHeld(s, old, touched))
+	touched, vports := c.showHeld(s, old, touched)
+	s.Carry(old, touched, vports...)
 	c.gen++
 	s.Gen = c.gen
 	c.snap = s
@@ -433,7 +434,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		s.EndPortPort[e] = portAt[pi]
 		s.Ports[portAt[pi]].EndPort = int32(e)
 	}
-	c.showVPorts(s, portAt)
+	c.showVPorts(s)
 	c.showTables(s)
 	if s.Tables != nil && len(s.Tables.LFT) != len(f.swNode) {
 		s.Tables = nil // of another set of switches: nothing was installed for this one

@@ -58,7 +58,7 @@ func (c *Core) idleTimer() mad.Time {
 
 // publishHeld publishes what upkeep changed.
 func (c *Core) publishHeld() {
-	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news || c.snap == nil || c.snapOf != c.f {
+	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() || c.snap == nil || c.snapOf != c.f {
 		return
 	}
 	old := c.snap
@@ -67,7 +67,8 @@ func (c *Core) publishHeld() {
 	c.fillHead(s)
 	c.readDone = false
 	c.carryTables(s, old)
-	s.Carry(old, c.showHeld(s, old, nil))
+	nodes, vports := c.showHeld(s, old, nil)
+	s.Carry(old, nodes, vports...)
 	c.gen++
 	s.Gen = c.gen
 	c.snap = s
@@ -75,8 +76,9 @@ func (c *Core) publishHeld() {
 }
 
 // showHeld brings a copy of the last snapshot up to date with what ports are
-// known to hold. It appends the nodes that it changed, which Carry wants.
-func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) []int32 {
+// known to hold. It appends the nodes that it changed and lists the virtual ports,
+// which Carry wants.
+func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports []int32) {
 	for _, t := range c.guids.shown {
 		i := s.PortByPortGUID(t.port)
 		if i < 0 {
@@ -95,5 +97,5 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) []int32 {
 	}
 	c.guids.shown = c.guids.shown[:0]
 	c.showPKeys(s, old)
-	return nodes
+	return nodes, c.showVirtuals(s, old)
 }

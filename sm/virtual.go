@@ -19,29 +19,43 @@ import (
 type virtuals struct {
 	byPort map[ib.GUID]*adapter // by port GUID of the physical port
 	list   []*adapter           // ascending port GUID
-	byGUID map[ib.GUID]vportRef // VPorts that are known, by port GUID; the first Active one, if several show it
-	todo   []vportRef           // to be looked at
-	asked  int                  // requests under way
-	retry  mad.Time             // when the first that failed is due
-	shown  bool                 // something changed since the last snapshot
+	byGUID map[ib.GUID]vportRef // VPorts that are known and not Down, by port GUID; one of them, if several show it
+	// rivals wait for the one in byGUID to go.
+	rivals map[ib.GUID][]vportRef
+	todo   []*adapter // with something to do; the first MaxVirtualPorts are worked on
+	later  []vportRef // to be looked at when their time has come
+	retry  mad.Time   // when the first of them is due
+
+	shown   []vportRef // changed since the last snapshot; index 0: the adapter's own entry
+	relist  bool       // … and entries came, or those of physical ports changed
+	flush   bool       // what changed is published at the next opportunity
+	shownAt mad.Time   // when changes were published last
+	first   int32      // index in snap.Ports of the first virtual port
 }
 
-// adapter is a CA port with virtual ports or functions. It outlasts sweeps.
+// adapter is a CA port with virtual ports or functions. It outlasts sweeps, and
+// its port's absence.
 type adapter struct {
 	port  ib.GUID
 	at    ref // in Core.f; NoRef while it is not there
 	model subnet.Model
 	info  smp.VirtualizationInfo
-	shows *subnet.Adapter // of info, for snapshots
+	shows *subnet.Adapter // of info, for snapshots; nil: nothing to show
 	step  adapterStep
 	// functions is how many it can hold; vports has one entry for each index that
-	// was ever of interest, by index. Entry 0, the port itself, is not used.
+	// was ever of interest, by index, else nil. Entry 0, the port itself, is not used.
 	functions int
 	vports    []*vport
+	look      []uint16 // VPorts to be looked at
 
+	first   bool // it is treated for the first time since it came, came back or this mastership began
+	running bool // … and had VPorts up, which do not know of us yet
+	asked   int  // requests under way, about it and about its VPorts
+	clears  uint8
 	tries   uint8
-	retryAt mad.Time
-	queued  bool // in virtuals.todo, as a whole
+	retryAt mad.Time // nothing is asked of it before; 0 = at once
+	waiting bool     // in virtuals.later
+	queued  bool     // in virtuals.todo
 }
 
 // adapterStep is what is asked of an adapter next.
@@ -52,25 +66,40 @@ const (
 	adapterEnable                     // Set VirtualizationEnable, clear VPortStateChange
 	adapterStates                     // VPortState, block by block
 	adapterKnown                      // nothing; single VPorts have their own steps
-	adapterRefused                    // it has no usable VPorts: another revision, or it refuses
+	adapterRefused                    // it has no usable VPorts: another revision, or it refuses; or they are turned off
 )
 
-// vport is a virtual port or a function of a vSwitch.
+// vport is a virtual port or a function of a vSwitch. Once made it stays with its
+// adapter.
 type vport struct {
-	index uint16
-	state ib.PortState // as last read or set
-	known vportKnown
-	info  smp.VPortInfo
-	node  smp.VNodeInfo
-	desc  string
-	guids []ib.GUID  // VPortGUIDInfo by index from 1, without empty entries at its end; snapshots share it
-	pk    *pkeyTable // as of physical ports; nil if nothing is known of it
-	shows *subnet.Virtual
+	index  uint16
+	state  ib.PortState // as last read or set; Down to begin with
+	known  vportKnown
+	blocks uint8 // of its GUID table that are known, from the first
+	info   smp.VPortInfo
+	node   smp.VNodeInfo
+	desc   string
+	guids  []ib.GUID  // VPortGUIDInfo by index from 1, without empty entries at its end; snapshots share it
+	pk     *pkeyTable // as of physical ports; nil if nothing is known of it
+	shows  *subnet.Virtual
 
-	tries   uint8
-	retryAt mad.Time
-	refused bool // it does not take what is wanted; not asked again before that changes or it comes up anew
-	queued  bool
+	found   bool // it was up when this manager met it: what is in its tables is in use
+	told    bool // its client was asked to register again, or brought up by us
+	asOwn   bool // vSwitch: it is known to have the GUID that it was made with
+	needed  bool // its LID is of interest while it is Down: another one uses it
+	entered bool // it has an entry in snapshots
+
+	sending  *smp.VPortInfo // a Set that is not built yet
+	asked    uint8          // requests under way
+	refusals uint8          // of Sets of VPortInfo, in a row
+	refused  *functionWant  // what it does not take; not asked again before that changes or it comes up anew
+	noGUIDs  bool           // its GUID table cannot be read or written
+	tries    uint8          // unanswered, in a row
+	retryAt  mad.Time       // nothing is asked of it before; 0 = at once
+	checkAt  mad.Time       // when its VPortInfo is read again, as an older Set may arrive late; 0 = no need
+	lookAt   mad.Time       // when it is looked at again in any case; 0 = no need
+	waiting  bool           // in virtuals.later
+	queued   bool           // in adapter.look
 }
 
 // vportKnown says what has been read of a vport since it came up.
@@ -83,6 +112,8 @@ const (
 	knowGUIDs
 	knowPKeys
 )
+
+const knowAll = knowInfo | knowNode | knowDesc | knowGUIDs
 
 // vportRef names a vport; index 0 is the adapter as a whole.
 type vportRef struct {
@@ -103,5 +134,31 @@ type functionWant struct {
 }
 
 func newVirtuals() virtuals {
-	return virtuals{byPort: map[ib.GUID]*adapter{}, byGUID: map[ib.GUID]vportRef{}, retry: mad.Never}
+	return virtuals{
+		byPort: map[ib.GUID]*adapter{}, byGUID: map[ib.GUID]vportRef{}, rivals: map[ib.GUID][]vportRef{}, retry: mad.Never,
+	}
 }
+
+// vport is the VPort with an index, nil if it was never of interest.
+func (a *adapter) vport(index uint16) *vport {
+	if int(index) >= len(a.vports) {
+		return nil
+	}
+	return a.vports[index]
+}
+
+// ensure is vport that makes one.
+func (a *adapter) ensure(index uint16) *vport {
+	for len(a.vports) <= int(index) {
+		a.vports = append(a.vports, nil)
+	}
+	v := a.vports[index]
+	if v == nil {
+		v = &vport{index: index, state: ib.StateDown}
+		a.vports[index] = v
+	}
+	return v
+}
+
+// vport is the VPort that r names, nil if there is none.
+func (r vportRef) vport() *vport { return r.a.vport(r.index) }

@@ -1,0 +1,421 @@
+package sm
+
+import (
+	"fmt"
+	"slices"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// The requests about virtual ports, and what comes of their answers. Known is
+// what was read or acknowledged: after a Set whose fate is not known VPortInfo is
+// read back, and once more when a late copy of it can have arrived.
+
+// maxClears is how often VPortStateChange is cleared before the states are read
+// although it is set again.
+const maxClears = 4
+
+// buildVirtual fills a request about virtual ports. It reports false if there is
+// nothing to ask.
+func (c *Core) buildVirtual(it item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
+	f := c.f
+	a := c.virt.byPort[f.portOf(it.node(), it.port()).guid]
+	if a == nil {
+		return false
+	}
+	index, block := uint16(it.extra()), uint16(it.extra()>>16)
+	switch it.op() {
+	case opGetVirt, opLightVirt:
+		get(smp.AttrVirtualizationInfo, 0)
+	case opSetVirt:
+		i := a.info
+		i.ClearForSet()
+		i.VirtualizationEnable = c.cfg.Virtualization == VirtualOn
+		if it.extra() == virtReregister {
+			i.VClientReregister = true
+		} else {
+			i.VPortStateChange = true // which clears it
+		}
+		i.Put(set(smp.AttrVirtualizationInfo, 0))
+	case opGetVStates:
+		get(smp.AttrVPortState, it.extra())
+	case opGetVPort:
+		get(smp.AttrVPortInfo, smp.VPortMod(index))
+	case opGetVNode:
+		get(smp.AttrVNodeInfo, smp.VPortMod(index))
+	case opGetVDesc:
+		get(smp.AttrVNodeDescription, smp.VPortMod(index))
+	case opGetVGUIDs:
+		get(smp.AttrVPortGUIDInfo, smp.VPortTableMod(index, block))
+	case opSetVPort:
+		v := a.vport(index)
+		if v == nil || v.sending == nil {
+			return false
+		}
+		v.sending.Put(set(smp.AttrVPortInfo, smp.VPortMod(index)))
+		v.sending = nil
+	case opSetVGUIDs:
+		v := a.vport(index)
+		if v == nil {
+			return false
+		}
+		want := c.functionWanted(vportRef{a, index})
+		var b smp.VPortGUIDInfo
+		for i := range b {
+			switch k := int(block)*smp.GUIDBlockLen + i; {
+			case k == 0:
+				b[i] = v.info.PortGUID
+			case k < int(v.info.GUIDCap):
+				b[i] = vGUIDWanted(v, &want, k)
+			}
+		}
+		b.Put(set(smp.AttrVPortGUIDInfo, smp.VPortTableMod(index, block)))
+	default:
+		return false
+	}
+	return true
+}
+
+// onVirtual takes the answer to a request about virtual ports.
+func (c *Core) onVirtual(it item, comp *mad.Completion) {
+	a := c.virt.byPort[c.f.portOf(it.node(), it.port()).guid]
+	if a == nil {
+		return
+	}
+	if it.op() == opLightVirt {
+		c.onLightVirt(a, comp)
+		return
+	}
+	if a.asked == 0 {
+		return // it was given up
+	}
+	a.asked--
+	c.queueAdapter(a)
+	switch it.op() {
+	case opGetVirt, opSetVirt:
+		c.onVirtInfo(a, it, comp)
+	case opGetVStates:
+		c.onVStates(a, it.extra(), comp)
+	default:
+		r := vportRef{a, uint16(it.extra())}
+		v := r.vport()
+		if v == nil || v.asked == 0 {
+			return
+		}
+		if v.asked--; v.asked == 0 {
+			c.lookVPort(r)
+		}
+		c.onVPort(r, it, comp)
+	}
+}
+
+// adapterFailed: what was asked of an adapter as a whole was not answered, or
+// wrongly.
+func (c *Core) adapterFailed(a *adapter, what string, err error) {
+	w := c.f.where(a.at.Node, int(a.at.Port))
+	if !mad.Unanswered(err) {
+		c.downAll(a)
+		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
+		c.showAdapter(a)
+		c.functionChanged(vportRef{a, 0})
+		if c.noteOnce("virtual " + a.port.String()) {
+			c.out.notify(Notice{
+				Kind: KindVPortRefused, Level: Warn, Where: w, Err: err,
+				Text: what + " was refused: its virtual ports are left alone until the port is reset",
+			})
+		}
+		return
+	}
+	a.step = adapterInfo
+	a.retryAt = c.now.Add(c.cfg.RetryInterval << min(a.tries, 4))
+	a.tries = min(a.tries+1, 4)
+	c.wait(vportRef{a, 0}, a.retryAt)
+	if c.noteOnce("virtual " + a.port.String() + what) {
+		c.out.notify(Notice{Kind: KindSetFailed, Level: Warn, Where: w, Err: err, Text: what + " failed; it is tried again"})
+	}
+}
+
+// onVirtInfo takes VirtualizationInfo as it was read or set.
+func (c *Core) onVirtInfo(a *adapter, it item, comp *mad.Completion) {
+	var i smp.VirtualizationInfo
+	what := "reading its VirtualizationInfo"
+	if it.op() == opSetVirt {
+		what = "setting its VirtualizationInfo"
+	}
+	err := answer(comp)
+	if err == nil {
+		err = i.Decode(smp.Data(comp.MAD))
+	}
+	if err == nil && i.VirtualizationRevision != smp.VirtualizationRevision {
+		err = fmt.Errorf("VirtualizationRevision is %d, only %d is known", i.VirtualizationRevision, smp.VirtualizationRevision)
+	}
+	if err != nil {
+		c.adapterFailed(a, what, err)
+		return
+	}
+	a.tries = 0
+	i.VPortIndexTop = min(i.VPortIndexTop, i.VPortCap)
+	changed := i.VPortStateChange
+	i.ClearForSet()
+	if i != a.info || a.shows == nil {
+		a.info, a.functions = i, int(i.VPortCap)
+		a.model = subnet.VPorts
+		if i.CapabilityMask&smp.VirtCapIsVSwitch != 0 {
+			a.model = subnet.VSwitch
+		}
+		c.showAdapter(a)
+	}
+	on := c.cfg.Virtualization == VirtualOn
+	switch {
+	case it.op() == opSetVirt && a.step != adapterEnable:
+		return // VClientReregister, or something came between
+	case on && (!i.VirtualizationEnable || changed && a.clears < maxClears):
+		if it.op() == opSetVirt {
+			if a.clears++; a.clears >= maxClears && !i.VirtualizationEnable {
+				c.adapterFailed(a, what, errKeeps)
+				return
+			}
+		}
+		a.step = adapterEnable
+	case on:
+		a.step = adapterStates
+	case i.VirtualizationEnable && it.op() == opSetVirt:
+		c.adapterFailed(a, what, errKeeps)
+	case i.VirtualizationEnable:
+		a.step = adapterEnable
+	default: // it is off, and is to be
+		c.downAll(a)
+		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
+		c.showAdapter(a)
+	}
+}
+
+// onVStates takes a block of the states of VPorts.
+func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
+	var t smp.VPortState
+	err := answer(comp)
+	if err == nil {
+		err = t.Decode(smp.Data(comp.MAD))
+	}
+	if err != nil {
+		if a.step == adapterStates {
+			// Refused: the top index may have changed meanwhile.
+			if !mad.Unanswered(err) && a.clears < maxClears {
+				n := a.clears + 1
+				c.lookAdapter(a)
+				a.clears = n
+				return
+			}
+			c.adapterFailed(a, "reading the states of its virtual ports", err)
+		}
+		return
+	}
+	for k, st := range t {
+		i := block*smp.VPortsPerBlock + uint32(k)
+		if i == 0 || i > uint32(a.info.VPortIndexTop) {
+			continue
+		}
+		v := a.vport(uint16(i))
+		if v == nil && st <= ib.StateDown && !(a.first && a.model == subnet.VSwitch && c.cfg.VSwitchPrepopulate) {
+			continue
+		}
+		v = a.ensure(uint16(i))
+		r := vportRef{a, v.index}
+		if st == ib.StateInit && v.state == st {
+			v.forget() // it may have been down meanwhile
+		}
+		c.vportIs(r, st)
+		if st > ib.StateDown || a.first {
+			c.lookVPort(r)
+		}
+		a.running = a.running || a.first && v.state == ib.StateActive && v.found
+	}
+	if a.step != adapterStates || a.statesAsked() {
+		return
+	}
+	for i := int(a.info.VPortIndexTop) + 1; i < len(a.vports); i++ { // those that were taken away
+		if v := a.vports[i]; v != nil {
+			c.vportIs(vportRef{a, v.index}, ib.StateDown)
+			v.forget()
+		}
+	}
+	a.step = adapterKnown
+	c.functionChanged(vportRef{a, 0})
+}
+
+// statesAsked reports whether blocks of states are still to come. While they are
+// asked nothing else is.
+func (a *adapter) statesAsked() bool { return a.asked > 0 }
+
+// onVPort takes an answer about one VPort.
+func (c *Core) onVPort(r vportRef, it item, comp *mad.Completion) {
+	v := r.vport()
+	err := answer(comp)
+	if mad.Unanswered(err) {
+		if it.op() == opSetVPort || it.op() == opSetVGUIDs { // its fate is not known
+			v.known &^= knowInfo
+			v.checkLate(c, r)
+		}
+		if it.op() == opSetVGUIDs {
+			v.known &^= knowGUIDs
+			v.blocks = 0
+		}
+		v.retryAt = c.now.Add(c.cfg.RetryInterval << min(v.tries, 4))
+		v.tries = min(v.tries+1, 4)
+		c.wait(r, v.retryAt)
+		c.vportTrouble(KindSetFailed, r, "it is not answered about; it is tried again", err)
+		return
+	}
+	v.tries = 0
+	switch it.op() {
+	case opGetVPort:
+		c.onVPortInfo(r, comp, err)
+	case opSetVPort:
+		c.onSetVPort(r, comp, err)
+	case opGetVNode:
+		var n smp.VNodeInfo
+		if err == nil {
+			err = n.Decode(smp.Data(comp.MAD))
+		}
+		v.node = n // of one that shows none, none
+		c.vportKnows(r, knowNode, err)
+	case opGetVDesc:
+		var d smp.VNodeDescription
+		if err == nil {
+			err = d.Decode(smp.Data(comp.MAD))
+		}
+		v.desc = d.String()
+		c.vportKnows(r, knowDesc, err)
+	case opGetVGUIDs, opSetVGUIDs:
+		c.onVGUIDs(r, it, comp, err)
+	}
+}
+
+// vportKnows notes that something of a VPort was read, or cannot be.
+func (c *Core) vportKnows(r vportRef, what vportKnown, err error) {
+	if err != nil {
+		c.vportTrouble(KindVPortRefused, r, "an attribute of it cannot be read", err)
+	}
+	r.vport().known |= what
+	c.showVPort(r)
+	c.functionChanged(r)
+}
+
+// checkLate has what was set read again when no copy of an older Set can arrive any
+// more.
+func (v *vport) checkLate(c *Core, r vportRef) {
+	v.checkAt = c.now.Add(suspectTime)
+	c.wait(r, v.checkAt)
+}
+
+func (c *Core) onVPortInfo(r vportRef, comp *mad.Completion, err error) {
+	var i smp.VPortInfo
+	if err == nil {
+		err = i.Decode(smp.Data(comp.MAD))
+	}
+	if err == nil {
+		c.vportInfoRead(r, &i)
+		return
+	}
+	// It does not exist any more, or all are off: what is there is to be read.
+	v := r.vport()
+	v.retryAt = c.now.Add(c.cfg.RetryInterval << min(v.tries, 4))
+	v.tries = min(v.tries+1, 4)
+	c.wait(r, v.retryAt)
+	c.lookAdapter(r.a)
+	c.vportTrouble(KindVPortRefused, r, "its VPortInfo cannot be read; it is tried again", err)
+}
+
+// onSetVPort takes the answer to a Set(VPortInfo). One that was refused may have
+// been so because the host took the VPort down meanwhile: its state is read before
+// anything is concluded.
+func (c *Core) onSetVPort(r vportRef, comp *mad.Completion, err error) {
+	v := r.vport()
+	var asked, i smp.VPortInfo
+	_ = asked.Decode(smp.Data(comp.Request))
+	if err == nil {
+		err = i.Decode(smp.Data(comp.MAD))
+	}
+	if comp.Tries > 1 {
+		v.checkLate(c, r)
+	}
+	want := c.functionWanted(r)
+	if err == nil {
+		c.vportInfoRead(r, &i)
+		switch {
+		case v.info.LIDRequired && v.info.VPortLID != asked.VPortLID,
+			asked.VPortState >= ib.StateArmed && i.VPortState < asked.VPortState,
+			r.a.model == subnet.VSwitch && asked.PortGUID != 0 && i.PortGUID != asked.PortGUID:
+			err = errKeeps
+		default:
+			v.refusals = 0
+			v.asOwn = r.a.model == subnet.VSwitch && asked.PortGUID == 0
+			v.told = v.told || asked.ClientReregister || i.VPortState == ib.StateActive
+			return
+		}
+	}
+	v.known &^= knowInfo
+	if v.refusals++; v.refusals > 2 {
+		c.refuseFunction(r, &want, err)
+	}
+}
+
+// onVGUIDs takes a block of the GUID table of a VPort as it was read or set.
+func (c *Core) onVGUIDs(r vportRef, it item, comp *mad.Completion, err error) {
+	v := r.vport()
+	block := int(it.extra() >> 16)
+	var b, asked smp.VPortGUIDInfo
+	if err == nil {
+		err = b.Decode(smp.Data(comp.MAD))
+	}
+	set := it.op() == opSetVGUIDs
+	want := c.functionWanted(r)
+	if err != nil {
+		v.noGUIDs = true
+		if set || len(want.aliases) > 0 {
+			c.refuseFunction(r, &want, err)
+		}
+		c.vportKnows(r, knowGUIDs, nil)
+		return
+	}
+	if set {
+		_ = asked.Decode(smp.Data(comp.Request))
+		if comp.Tries > 1 {
+			v.checkLate(c, r)
+		}
+	}
+	most := int(v.info.GUIDCap)
+	if v.known&knowInfo == 0 {
+		most = smp.GUIDBlockLen
+	}
+	have := slices.Clone(v.guids)
+	inUse := false
+	for k, g := range b {
+		i := block*smp.GUIDBlockLen + k
+		if i == 0 || i >= most {
+			continue
+		}
+		have = guidPut(have, i, g)
+		inUse = inUse || g != 0
+		if set && g != asked[k] && !v.noGUIDs {
+			v.noGUIDs = true
+			c.refuseFunction(r, &want, errKeeps)
+		}
+	}
+	if have = trimGUIDs(have); !slices.Equal(have, v.guids) {
+		v.guids = have
+		c.showVPort(r)
+	}
+	if set {
+		c.functionChanged(r)
+		return
+	}
+	// A further block is read where the one before it is in use: tables are
+	// filled from the start.
+	if v.blocks = uint8(block) + 1; !inUse || int(v.blocks)*smp.GUIDBlockLen >= max(most, 1) && v.known&knowInfo != 0 {
+		c.vportKnows(r, knowGUIDs, nil)
+	}
+}
