@@ -68,6 +68,20 @@ type Adapter struct {
 	Functions int
 }
 
+func (a *Adapter) String() string {
+	if a == nil {
+		return NoFunctions.String()
+	}
+	return fmt.Sprintf("%v %d %+v", a.Model, a.Functions, a.Info)
+}
+
+func (v *Virtual) String() string {
+	if v == nil {
+		return "not virtual"
+	}
+	return fmt.Sprintf("VPort %d of port %d %q own=%v %+v %+v", v.Index, v.Port, v.Desc, v.OwnLID, v.Info, v.Node)
+}
+
 // Place is a virtual function: a port of a channel adapter and the function's
 // index there: the VPort index, or on a SharedPort the index in the GUID table.
 // The zero Place is nowhere.
