@@ -5,7 +5,8 @@
 // A dump is made for one assignment of LIDs. Where it names the port behind a
 // LID (opensm-lfts.dump and its relatives do), routes follow the port to the
 // LID that it has now. Otherwise (opensm.fdbs) the LIDs must be the same, which
-// is seen where each route ends.
+// is seen where each route ends. LIDs of virtual functions that the dump does not
+// have take the routes of their port.
 //
 // Tables are as good as the file: nothing is balanced or made free of
 // deadlocks, whoever installs them proves them first. Refused is a dump that
@@ -56,6 +57,7 @@ type loader struct {
 	t     *route.Tables
 	lid   []ib.LID          // by LID of the dump: the LID now; 0: the port is gone
 	ports []int32           // end ports by ascending GUID
+	like  []ib.LID          // by LID: the one whose routes it shares; 0: it has its own
 	node  map[ib.GUID]int32 // switch by the node GUID of an end port on it
 }
 
@@ -67,6 +69,7 @@ func (l *loader) load(o route.Options) error {
 	if err := l.entries(); err != nil {
 		return err
 	}
+	l.virtuals()
 	if err := l.arrivals(); err != nil {
 		return err
 	}
@@ -176,6 +179,28 @@ func (l *loader) entries() error {
 	return nil
 }
 
+// virtuals gives LIDs of virtual functions, which a port has beside its own, the
+// routes of their port if the dump knows none: functions come and go, and
+// the dump stays.
+func (l *loader) virtuals() {
+	g := l.g
+	l.like = make([]ib.LID, len(g.LIDOwner))
+	for d, e := range g.LIDOwner {
+		if e == fabric.NoLID || g.EndPorts[e].Switch < 0 {
+			continue
+		}
+		end := &g.EndPorts[e]
+		own := d >= int(end.LID) && d < int(end.LID)+1<<end.LMC
+		if home := l.t.LFT[end.Switch]; own || end.LID == 0 || home[d] != route.Drop || home[end.LID] == route.Drop {
+			continue
+		}
+		l.like[d] = end.LID
+		for _, row := range l.t.LFT {
+			row[d] = row[end.LID]
+		}
+	}
+}
+
 // arrivals checks for every LID that its own switch delivers it to its port.
 func (l *loader) arrivals() error {
 	g := l.g
@@ -226,6 +251,11 @@ func (l *loader) levels() error {
 				return fmt.Errorf("ports on switch %v are given service levels %d and %d to LID %d; there is one for all of them", g.Switches[sw].GUID, *at, p.SL, now)
 			}
 			*at = byte(p.SL)
+		}
+	}
+	for d, base := range l.like {
+		if base != 0 {
+			copy(cols[d*n:(d+1)*n], cols[int(base)*n:(int(base)+1)*n])
 		}
 	}
 	t := l.t

@@ -244,3 +244,44 @@ func TestGone(t *testing.T) {
 		}
 	}
 }
+
+// TestVirtualFunctions: LIDs that a port was given after the dump was made take the
+// port's routes and levels; those that are in the dump keep theirs.
+func TestVirtualFunctions(t *testing.T) {
+	_, g := net(t, "torus", "4x4 hosts=2", 1)
+	e := torus.Engine{}
+	with := func(g *fabric.Graph, more ...fabric.LIDGrant) *fabric.Graph {
+		h, err := g.WithLIDs(more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	host := int32(slices.IndexFunc(g.EndPorts, func(e fabric.EndPort) bool { return e.Type == ib.NodeCA }))
+	old := g.TopLID + 3
+	g = with(g, fabric.LIDGrant{LID: old, EndPort: host})
+	tb, err := e.Compute(g, route.Options{MaxVLs: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := with(g, fabric.LIDGrant{LID: old - 1, EndPort: host}, fabric.LIDGrant{LID: old + 70, EndPort: host + 1})
+	for name, eng := range map[string]file.Engine{"lfts": engine(t, g, tb), "fdbs": {Dump: fdbs(t, g, tb)}} {
+		got, err := eng.Compute(h, route.Options{MaxVLs: 4})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for s := range int32(len(h.Switches)) {
+			for l, like := range map[ib.LID]ib.LID{old: old, old - 1: h.EndPorts[host].LID, old + 70: h.EndPorts[host+1].LID} {
+				if a, b := got.Entry(s, l), tb.Entry(s, like); a != b {
+					t.Errorf("%s: switch %d sends LID %d out of port %d, want %d", name, s, l, a, b)
+				}
+				if a, b := got.PathSL(s, l), tb.PathSL(s, like); name == "lfts" && a != b {
+					t.Errorf("%s: switch %d: level %d to LID %d, want %d", name, s, a, l, b)
+				}
+			}
+		}
+		if r := check.Verify(h, got, check.Options{}); name == "lfts" && !r.OK() {
+			t.Errorf("%s: %v", name, r.Err())
+		}
+	}
+}
