@@ -213,7 +213,7 @@ func sameLanes(a, b *route.Lanes) bool {
 func (j *judge) with(g *fabric.Graph, t *route.Tables) *judge {
 	k := *j
 	k.g, k.t = g, t
-	k.top = int(max(j.g.TopLID, t.TopLID))
+	k.top = int(max(g.TopLID, t.TopLID))
 	k.lanes = 1
 	if g != j.g {
 		k.settleLIDs()

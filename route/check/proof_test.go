@@ -22,8 +22,17 @@ type world struct {
 	draw func(int) int
 	down map[fabric.Ref]bool
 	vls  uint8
-	g    *fabric.Graph
-	t    *route.Tables
+	// plain is the graph without LIDs of VMs, g has them: a VM that moves leaves
+	// everything else of the graph shared.
+	plain, g *fabric.Graph
+	vms      []vm
+	t        *route.Tables
+}
+
+// vm is a LID that a port has beside its own.
+type vm struct {
+	lid  ib.LID
+	port ib.GUID
 }
 
 var worlds = []string{
@@ -57,7 +66,63 @@ func (w *world) graph(tb testing.TB) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w.g = g
+	w.plain = g
+	w.grant()
+}
+
+// grant gives the VMs' LIDs to their ports, as far as they can have them.
+func (w *world) grant() {
+	w.g = w.plain
+	for _, v := range w.vms {
+		e := slices.IndexFunc(w.g.EndPorts, func(e fabric.EndPort) bool { return e.GUID == v.port })
+		if g, err := w.g.WithLIDs([]fabric.LIDGrant{{LID: v.lid, EndPort: int32(e)}}); err == nil {
+			w.g = g
+		}
+	}
+}
+
+// moveVM starts a VM, or lets one go to another host or leave, with or without the
+// entries that it needs there.
+func (w *world) moveVM(tb testing.TB) {
+	var hosts []*fabric.EndPort
+	for e := range w.g.EndPorts {
+		if p := &w.g.EndPorts[e]; p.Type == ib.NodeCA && p.LID != 0 {
+			hosts = append(hosts, p)
+		}
+	}
+	if len(hosts) == 0 {
+		return
+	}
+	to := hosts[w.draw(len(hosts))]
+	w.vms = slices.Clone(w.vms)
+	i := w.draw(len(w.vms) + 1)
+	switch {
+	case i == len(w.vms):
+		w.vms = append(w.vms, vm{w.plain.TopLID + ib.LID(1+w.draw(100)), to.GUID})
+	case w.draw(5) == 0:
+		w.vms = slices.Delete(w.vms, i, i+1)
+		w.grant()
+		return
+	default:
+		w.vms[i].port = to.GUID
+	}
+	w.grant()
+	l := w.vms[i].lid
+	switch w.draw(4) {
+	case 0:
+	case 1:
+		w.route(tb)
+	default:
+		if l > w.t.TopLID {
+			w.route(tb)
+			return
+		}
+		for s := range w.g.Switches {
+			if e := w.t.Entry(int32(s), to.LID); e != w.t.Entry(int32(s), l) {
+				w.mutable(s)[l] = e
+			}
+		}
+	}
 }
 
 // route computes tables and shares the rows that are as before.
@@ -141,7 +206,9 @@ func (w *world) mutable(s int) []byte {
 
 // change does one thing to the fabric or the tables.
 func (w *world) change(tb testing.TB) {
-	switch k := w.draw(20); {
+	switch k := w.draw(25); {
+	case k >= 20:
+		w.moveVM(tb)
 	case k < 6: // a cable goes or comes
 		for range 50 {
 			n := w.draw(len(w.f.Nodes))
