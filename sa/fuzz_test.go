@@ -3,6 +3,7 @@ package sa_test
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"heddle/ib"
@@ -34,7 +35,18 @@ func richSource(tb testing.TB) *sa.Source {
 			s.Ports[i].Aliases = []ib.GUID{0, ib.GUID(0x9000 + i)}
 		}
 	}
+	hosts := slices.DeleteFunc(slices.Sorted(slices.Values(s.EndPortPort)), func(i int32) bool { return s.Ports[i].Num == 0 })
+	for i, p := range hosts[:6] {
+		s.Ports[p].Adapter = &subnet.Adapter{Model: subnet.Model(1 + i%3), Functions: 4}
+		for k := range uint16(3) {
+			q := addVM(s, s.Ports[p].LID, k+1, ib.GUID(0xA000+10*i+int(k)), ib.LID(min(k, 1))*ib.LID(200+10*i+int(k)), tables[(i+int(k))%len(tables)]...)
+			q.Virtual.Info.SLMask = uint16(i * 0x111)
+		}
+	}
 	s.Finish()
+	if err := s.Check(); err != nil {
+		tb.Fatal(err)
+	}
 	v := &sa.View{}
 	for i := range 3 {
 		g := &sa.Group{MLID: ib.LID(0xC000 + i), PKey: 0x8002, MTU: ib.MTU2048, Rate: ib.Rate10, PacketLife: 18, QKey: 0xB1B}
@@ -49,7 +61,7 @@ func richSource(tb testing.TB) *sa.Source {
 		v.Services = append(v.Services, x)
 		v.Subs = append(v.Subs, &sa.Subscription{GID: s.GID(s.EndPortPort[i]), Addr: mad.Addr{LID: s.Ports[s.EndPortPort[i]].LID, QP: 0x123456}})
 	}
-	return &sa.Source{Snap: s, View: v, Opt: &sa.Options{SAKey: 7, PathCaching: 1, PrefixRoutes: []sa.PrefixRoute{{Prefix: 5}}}}
+	return &sa.Source{Snap: s, View: v, Opt: &sa.Options{SAKey: 7, PathCaching: 1, VirtRecords: true, PrefixRoutes: []sa.PrefixRoute{{Prefix: 5}}}}
 }
 
 // FuzzAnswer: whatever is asked, nothing panics, what is answered is well
@@ -61,10 +73,11 @@ func FuzzAnswer(f *testing.F) {
 		wire.AttrLFTRecord, wire.AttrRFTRecord, wire.AttrMFTRecord, wire.AttrSMInfoRecord, wire.AttrLinkRecord, wire.AttrGUIDInfoRecord,
 		wire.AttrServiceRecord, wire.AttrPKeyTableRecord, wire.AttrPathRecord, wire.AttrVLArbRecord, wire.AttrMCMemberRecord,
 		wire.AttrTraceRecord, wire.AttrMultiPathRecord, wire.AttrInformInfoRecord, wire.AttrPortInfoExtendedRecord,
+		wire.AttrVirtualizationInfoRecord, wire.AttrVPortInfoRecord, wire.AttrVNodeRecord, wire.AttrVPortGUIDInfoRecord, wire.AttrVPortPartitionTableRecord,
 	} {
 		for _, m := range []ib.Method{ib.MethodGet, ib.MethodGetTable, ib.MethodGetTraceTable, ib.MethodGetMulti} {
-			f.Add(ask(m, a, 0, nil), uint16(3), false)
-			f.Add(ask(m, a, 1, nil), uint16(4), true)
+			f.Add(ask(m, a, 0, nil), uint16(3), uint64(0), false)
+			f.Add(ask(m, a, 1, nil), uint16(4), uint64(0xA000), true)
 		}
 	}
 	gid := func(i int) ib.GID { return src.Snap.GID(src.Snap.EndPortPort[i]) }
@@ -72,12 +85,15 @@ func FuzzAnswer(f *testing.F) {
 	multi.GIDs = [wire.MaxMultiPathGIDs]ib.GID{gid(1), gid(7), gid(13), gid(19)}
 	q := ask(ib.MethodGetMulti, wire.AttrMultiPathRecord, wire.MultiPathCompSGIDCount|wire.MultiPathCompDGIDCount|wire.MultiPathCompNumbPath, &multi)
 	q[26] = wire.RMPPActive
-	f.Add(q, uint16(3), false)
-	f.Add(ask(ib.MethodGetTraceTable, wire.AttrTraceRecord, 0xC, &wire.PathRecord{SGID: gid(1), DGID: gid(13)}), uint16(3), false)
-	f.Add(ask(ib.MethodGet, wire.AttrPathRecord, 0xC, &wire.PathRecord{SGID: gid(1), DGID: src.View.Groups[1].MGID}), uint16(3), false)
-	f.Add(ask(ib.MethodGet, wire.AttrPathRecord, 0xC, &wire.PathRecord{SGID: gid(1), DGID: ib.MakeGID(5, 9)}), uint16(3), false)
-	f.Fuzz(func(t *testing.T, q []byte, from uint16, single bool) {
+	f.Add(q, uint16(3), uint64(0), false)
+	f.Add(ask(ib.MethodGetTraceTable, wire.AttrTraceRecord, 0xC, &wire.PathRecord{SGID: gid(1), DGID: gid(13)}), uint16(3), uint64(0), false)
+	f.Add(ask(ib.MethodGet, wire.AttrPathRecord, 0xC, &wire.PathRecord{SGID: gid(1), DGID: src.View.Groups[1].MGID}), uint16(3), uint64(0), false)
+	f.Add(ask(ib.MethodGet, wire.AttrPathRecord, 0xC, &wire.PathRecord{SGID: gid(1), DGID: ib.MakeGID(5, 9)}), uint16(3), uint64(0), false)
+	f.Fuzz(func(t *testing.T, q []byte, from uint16, guid uint64, single bool) {
 		req := sa.Request{From: mad.Addr{LID: ib.LID(from)}, Data: q, SingleMAD: single}
+		if guid != 0 {
+			req.From.HasGRH, req.From.GRH.GID = true, ib.MakeGID(ib.DefaultSubnetPrefix, ib.GUID(guid))
+		}
 		keep := bytes.Clone(q)
 		b, v := sa.Answer(src, &req, nil)
 		if !bytes.Equal(q, keep) {
@@ -135,7 +151,7 @@ func noSecrets(t *testing.T, b []byte) {
 		t.Error("a service key is told")
 	}
 	switch ib.AttrID(binary.BigEndian.Uint16(b[16:])) {
-	case wire.AttrPKeyTableRecord:
+	case wire.AttrPKeyTableRecord, wire.AttrVPortPartitionTableRecord:
 		t.Error("a P_Key table is told")
 	case wire.AttrInformInfoRecord:
 		if bytes.Contains(data, []byte{0x12, 0x34, 0x56}) {
