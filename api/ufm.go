@@ -378,10 +378,10 @@ func (u *ufm) partitions(guids bool) map[ib.PKey]*ufmPartition {
 			join(p.PKey, g, false, p.Index0)
 		}
 	}
-	for i := range v.Interfaces {
-		for _, k := range v.Interfaces[i].Keys {
+	for x := range v.All() {
+		for _, k := range x.Keys {
 			at(k.PKey)
-			join(k.PKey, v.Interfaces[i].GUID, k.Full, false)
+			join(k.PKey, x.GUID, k.Full, false)
 		}
 	}
 	if guids {

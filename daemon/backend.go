@@ -52,7 +52,7 @@ func (d *Daemon) Status() api.Status {
 	}
 	out.SA, out.Partitions = d.saStatus(), partitionStatus(&st)
 	if v := d.Interfaces(); v != nil {
-		out.VMs, out.VMsPending = len(v.Interfaces), v.Journal
+		out.VMs, out.VMsPending = v.Len(), v.Journal
 	}
 	if s := d.Snapshot(); s != nil {
 		c := s.Counts

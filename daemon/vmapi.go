@@ -17,16 +17,13 @@ import (
 // Master implements api.Memberships.
 func (d *Daemon) Master() error { return d.master() }
 
-// findInterface looks an interface up by its name.
+// findInterface looks an interface up by its name; v may be nil.
 func findInterface(v *vm.View, name string) (*vm.Interface, bool) {
 	if v == nil {
 		return nil, false
 	}
-	i, ok := slices.BinarySearchFunc(v.Interfaces, name, func(x vm.Interface, name string) int { return strings.Compare(x.Name, name) })
-	if !ok {
-		return nil, false
-	}
-	return &v.Interfaces[i], true
+	x := v.Interface(name)
+	return x, x != nil
 }
 
 func modeName(balanced bool) string {
@@ -91,8 +88,7 @@ func (d *Daemon) VMs(f api.VMFilter) (api.VMList, error) {
 			return out, err
 		}
 	}
-	for i := range v.Interfaces {
-		x := &v.Interfaces[i]
+	for x := range v.All() {
 		switch {
 		case f.State != "" && x.State.String() != f.State,
 			at != 0 && x.Place.Port != at && x.Dest.Port != at,
@@ -138,8 +134,8 @@ func (d *Daemon) Hypervisors() []api.Hypervisor {
 	}
 	used, vports := map[ib.GUID]int{}, map[int32]int{}
 	if v != nil {
-		for i := range v.Interfaces {
-			for _, p := range [...]subnet.Place{v.Interfaces[i].Place, v.Interfaces[i].Dest} {
+		for x := range v.All() {
+			for _, p := range [...]subnet.Place{x.Place, x.Dest} {
 				if p != (subnet.Place{}) {
 					used[p.Port]++
 				}
@@ -453,11 +449,11 @@ func partitionMembers(s *subnet.Snapshot, v *vm.View, key ib.PKey) (full map[ib.
 				}
 			}
 		}
-		for i := range v.Interfaces {
-			for _, k := range v.Interfaces[i].Keys {
+		for x := range v.All() {
+			for _, k := range x.Keys {
 				if k.PKey == key {
 					known = true
-					full[v.Interfaces[i].GUID] = full[v.Interfaces[i].GUID] || k.Full
+					full[x.GUID] = full[x.GUID] || k.Full
 				}
 			}
 		}

@@ -134,8 +134,8 @@ func (c *vmCollector) collect(ch chan<- prometheus.Metric,
 		v = &vm.View{}
 	}
 	var states [4]int
-	for i := range v.Interfaces {
-		states[v.Interfaces[i].State&3]++
+	for x := range v.All() {
+		states[x.State&3]++
 	}
 	for st, n := range states {
 		gauge(c.interfaces, float64(n), vm.State(st).String())

@@ -19,6 +19,9 @@ package vm
 
 import (
 	"errors"
+	"iter"
+	"slices"
+	"strings"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -225,6 +228,29 @@ type View struct {
 	Partitions []Members   // those of AddMembers, by P_Key
 	Journal    int         // operations that are stored and not finished
 	Pools      Pools
+}
+
+// Len is how many interfaces there are.
+func (v *View) Len() int { return len(v.Interfaces) }
+
+// Interface returns the interface of that name, nil if there is none.
+func (v *View) Interface(name string) *Interface {
+	i, ok := slices.BinarySearchFunc(v.Interfaces, name, func(x Interface, name string) int { return strings.Compare(x.Name, name) })
+	if !ok {
+		return nil
+	}
+	return &v.Interfaces[i]
+}
+
+// All yields the interfaces by name. They are the View's: nobody changes them.
+func (v *View) All() iter.Seq[*Interface] {
+	return func(yield func(*Interface) bool) {
+		for i := range v.Interfaces {
+			if !yield(&v.Interfaces[i]) {
+				return
+			}
+		}
+	}
 }
 
 // Members are those of a partition by themselves.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -34,13 +35,12 @@ func newCtl() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ctl",
 		GroupID: "manage",
-		Short:   "Ask a running manager: status, nodes, links, paths, groups; sweep, reroute, partitions",
+		Short:   "Ask a running manager: status, nodes, links, paths, groups; sweep, reroute, partitions, vm",
 		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
 
-Reading needs nothing. What changes something (sweep, reroute,
-partitions apply) needs the token that the
-daemon wrote to its token file, readable by its own user; ctl finds it when it
-runs as that user on the same machine.`,
+Reading needs nothing. What changes something (sweep, reroute, partitions apply,
+vm) needs the token that the daemon wrote to its token file, readable by its own
+user; ctl finds it when it runs as that user on the same machine.`,
 		Example: `  heddle ctl status
   heddle ctl links --json
   heddle ctl sweep --api unix:/run/heddle/api.sock`,
@@ -61,7 +61,7 @@ runs as that user on the same machine.`,
 		return err
 	})
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "without regard to the tables that are installed: even load again after many changes, more to write")
-	for _, s := range append([]*cobra.Command{status, nodes, links, sweep, reroute}, ctlAdministration()...) {
+	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, sweep, reroute}, ctlAdministration(), ctlVirtual()) {
 		c.AddCommand(s)
 	}
 	return c
@@ -158,7 +158,7 @@ func call(ctx context.Context, addr, tokenFile, method, path string, body any) (
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
-	client := &http.Client{Transport: tr, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: tr, Timeout: maxWait + 10*time.Second}
 	resp, err := client.Do(req)
 	if err != nil {
 		var u *url.Error

@@ -33,7 +33,7 @@ func ctlPath() *cobra.Command {
 		Short: "The way of packets from one end port to another",
 		Long: `Walks the installed tables from one end port to another and shows the switches
 on the way, and what a path query would be told. Ends are named by LID, port
-GUID, GID or node description.`,
+GUID, GID or node description, interfaces of virtual machines also by their name.`,
 		Example: `  heddle ctl paths host-1 host-40
   heddle ctl paths 12 0x0002c90300a1b2c3 --json`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -110,7 +110,7 @@ given. 'heddle ctl partitions' shows when all ports have acknowledged.`,
 		},
 	}
 	p.register(apply)
-	c.AddCommand(show, apply)
+	c.AddCommand(show, apply, ctlReady())
 	return c
 }
 

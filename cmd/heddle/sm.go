@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"heddle/api"
 	"heddle/daemon"
 	"heddle/ib"
 	"heddle/mad"
@@ -50,6 +47,7 @@ type smFlags struct {
 	enforce     string
 	groups      string
 	admin       adminFlags
+	vms         vmFlags
 	dampHold    int
 	dampQuiet   time.Duration
 	repath      time.Duration
@@ -89,11 +87,12 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.enforce, "part-enforce", "both", "`WHERE` switches drop packets of partitions that the host behind a port is not in: both, in (what it sends), out (what it is sent) or off")
 	fs.StringVar(&f.groups, "groups", "", groupsHelp)
 	f.admin.register(fs)
+	f.vms.register(fs)
 	fs.IntVar(&f.dampHold, "damp-failures", 8, "`FAILURES` of a link in a row after which it is held down; 0 = never")
 	fs.DurationVar(&f.dampQuiet, "damp-quiet", time.Minute, "`TIME` that a link held down must be quiet before it is let back in")
 	fs.DurationVar(&f.repath, "repath-time", 30*time.Second, "`TIME` that hosts are given to use a new service level, where a change of tables needs it")
 	f.logging(fs)
-	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys, partitions, multicast groups, services, subscriptions, alias GUIDs); default: nothing is kept")
+	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys, partitions, multicast groups, services, subscriptions, alias GUIDs, interfaces of VMs); default: nothing is kept")
 	fs.StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to, when the subnet is up and when routes change")
 	fs.StringVar(&f.api, "api", defaultAPI, "`ADDR` of the API and the page; empty for none")
 	fs.StringVar(&f.apiSocket, "api-socket", "", "Unix socket `PATH` for the API, for its owner alone; may write without a token")
@@ -201,6 +200,9 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	places := map[string]sm.Enforce{"both": sm.EnforceBoth, "in": sm.EnforceIn, "out": sm.EnforceOut, "off": sm.EnforceOff}
 	if c.PartEnforce, ok = places[f.enforce]; !ok {
 		return c, usagef("--part-enforce %q: want both, in, out or off", f.enforce)
+	}
+	if err := f.vms.core(&c); err != nil {
+		return c, err
 	}
 	return c, f.admin.check()
 }
@@ -370,6 +372,9 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	if err := f.admin.takeOver(m.store, m.log); err != nil {
 		return err
 	}
+	if err := f.vms.configure(&cfg); err != nil {
+		return err
+	}
 	groups, err := readInput("--groups", f.groups, readGroups)
 	if err != nil {
 		return err
@@ -412,6 +417,11 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	if err != nil {
 		return err
 	}
+	ufm, err := f.vms.serveUFM(ctx, d, m)
+	if err != nil {
+		return err
+	}
+	servers = append(servers, ufm...)
 	err = d.Run(ctx)
 	m.tty.clear()
 	if err == nil && m.once && !up {
@@ -422,70 +432,4 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 		<-done
 	}
 	return errors.Join(err, dumpErr)
-}
-
-// serve starts the API where the flags want it. quiet leaves out the default
-// address, for a manager that is gone in a second.
-func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet bool) (running []chan struct{}, err error) {
-	o := api.Options{Hosts: f.apiHosts, Metrics: d.Metrics()}
-	start := func(l net.Listener, o api.Options) {
-		done := make(chan struct{})
-		running = append(running, done)
-		go func() {
-			defer close(done)
-			if err := api.Serve(ctx, l, api.New(d, o)); err != nil {
-				m.log.Error("the API ended", "addr", l.Addr().String(), "err", err)
-			}
-		}()
-	}
-	if f.apiSocket != "" {
-		l, err := api.ListenUnix(f.apiSocket)
-		if err != nil {
-			return nil, err
-		}
-		own := o
-		own.AllowWrite = true
-		start(l, own)
-	}
-	if f.api == "" || quiet {
-		return running, nil
-	}
-	var tlsConf *tls.Config
-	if f.tlsCert != "" || f.tlsKey != "" {
-		cert, err := tls.LoadX509KeyPair(f.tlsCert, f.tlsKey)
-		if err != nil {
-			return nil, fmt.Errorf("--api-tls-cert, --api-tls-key: %w", err)
-		}
-		tlsConf = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-	}
-	if f.readToken != "" {
-		b, err := os.ReadFile(f.readToken)
-		if err != nil {
-			return nil, fmt.Errorf("--api-read-token-file: %w", err)
-		}
-		if o.ReadToken = strings.TrimSpace(string(b)); len(o.ReadToken) < 16 {
-			return nil, usagef("--api-read-token-file %s: want at least 16 characters", f.readToken)
-		}
-	}
-	l, err := api.Listen(f.api, tlsConf, o.ReadToken)
-	if err != nil {
-		return nil, err
-	}
-	file := f.tokenFile
-	if file == "" {
-		file = tokenPath(l.Addr().String())
-	}
-	if o.Token, err = api.NewToken(file); err != nil {
-		m.log.Warn("the API will only read", "err", err)
-	}
-	m.log.Info("the API is served", "addr", l.Addr().String(), "token_file", file)
-	if m.page != nil {
-		scheme := "http"
-		if tlsConf != nil {
-			scheme = "https"
-		}
-		m.page(scheme + "://" + l.Addr().String() + "/")
-	}
-	start(l, o)
-	return running, nil
 }

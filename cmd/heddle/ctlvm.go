@@ -1,0 +1,481 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+)
+
+// maxWait is the most that the API waits for an operation.
+const maxWait = 50 * time.Second
+
+// ctlVM are the commands about interfaces of virtual machines.
+func ctlVM() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "vm",
+		Short: "Addresses of virtual machines: create, attach, migrate, detach, delete",
+		Long: `Gives interfaces of virtual machines their addresses (GUID, P_Keys, and a LID of
+their own if wanted) and takes them from one hypervisor to another.
+
+Hypervisors are named by port GUID, node GUID or node description ('heddle ctl
+hypervisors' lists them). What is asked is stored before it is answered; what
+cannot be done yet, because a hypervisor is down, say, is done later. Asking
+again for what is done already does no harm.`,
+		Example: `  heddle ctl vm create web --lid own --pkey 0x8001 --at H1
+  heddle ctl vm move web H7
+  heddle ctl vm list --hypervisor H7`,
+		Args: subcommandOnly,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(vmCreate(), vmList(), vmShow(),
+		vmTo("attach", "Give an interface its place", ""),
+		vmTo("migrate", "Keep a place at another hypervisor for an interface", "Nothing moves before 'heddle ctl vm finish'; 'heddle ctl vm rollback' gives it up."),
+		vmAlone("finish", "Move the addresses to the place kept for them", "If they cannot be there they stay, or are put back, where they were."),
+		vmAlone("rollback", "Give up a migration that was not finished", ""),
+		vmTo("move", "Migrate and finish in one", ""),
+		vmAlone("detach", "Take an interface from its place; it keeps its addresses", ""),
+		vmDelete(), vmKeys(),
+		ctlCommand("pools", "How many GUIDs and LIDs are left", http.MethodGet, "/v1/vms/pools", printPools))
+	return c
+}
+
+// vmOptions are the flags of commands that change an interface.
+type vmOptions struct {
+	ctlOptions
+	wait time.Duration
+}
+
+func (o *vmOptions) register(c *cobra.Command) {
+	o.ctlOptions.register(c)
+	c.Flags().DurationVar(&o.wait, "wait", 20*time.Second, "`TIME` to wait until it is done, 50s at most; it goes on behind it")
+}
+
+// path is the URL path of something about an interface.
+func (o *vmOptions) path(name, what string, more url.Values) (string, error) {
+	if o.wait < 0 || o.wait > maxWait {
+		return "", usagef("--wait %v: want 0s to %v", o.wait, maxWait)
+	}
+	q := url.Values{"wait": {strconv.FormatFloat(o.wait.Seconds(), 'f', -1, 64)}}
+	for k, v := range more {
+		q[k] = v
+	}
+	p := "/v1/vms"
+	if name != "" {
+		p += "/" + url.PathEscape(name)
+	}
+	return p + what + "?" + q.Encode(), nil
+}
+
+// wantArgs refuses any other number of words.
+func wantArgs(n int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("%s: want %s", cmd.Name(), what)
+		}
+		if args[0] == "" {
+			return usagef("%s: the name is empty", cmd.Name())
+		}
+		return nil
+	}
+}
+
+func vmCreate() *cobra.Command {
+	var o vmOptions
+	var a api.VMAddress
+	var t api.VMTarget
+	var keys []string
+	var balanced bool
+	c := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make an interface, and attach it with --at",
+		Long: `Makes an interface of a virtual machine. Its name is up to you: letters, digits
+and ._:-/, 128 at most. It has no place until it is attached.`,
+		Example: `  heddle ctl vm create web --lid own --pkey 0x8001 --at H1
+  heddle ctl vm create db --guid 0x0002c90300000001 --pkey 0x0001`,
+		Args: wantArgs(1, "one name"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := keyArgs(keys)
+			if err != nil {
+				return err
+			}
+			a.Keys = list
+			if n, err := strconv.ParseUint(a.LIDKind, 0, 16); err == nil {
+				a.LIDKind, a.LID = "own", int(n)
+			}
+			if balanced {
+				a.Mode = "balanced"
+			}
+			path, err := o.path("", "", nil)
+			if err != nil {
+				return err
+			}
+			body := struct {
+				Name string `json:"name"`
+				api.VMAddress
+				api.VMTarget
+			}{args[0], a, t}
+			return o.ask(cmd, http.MethodPost, path, body, printVM)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&a.GUID, "guid", "", "port `GUID`; default: one of the manager's pool")
+	f.StringSliceVar(&a.Aliases, "alias", nil, "more `GUIDS`")
+	f.StringVar(&a.LIDKind, "lid", "shared", "`LID` that it is reached at: shared (its port's), own (one that goes along with it), floating (likewise, on a shared port), or the number of its own")
+	f.BoolVar(&balanced, "balanced", false, "move its LID on every switch where the entries differ, not on the fewest: keeps the load balanced")
+	f.StringSliceVar(&keys, "pkey", nil, "`P_KEY` that it has: 0x8001 as full member of partition 1, 0x0001 as limited one")
+	f.StringVar(&t.Hypervisor, "at", "", "`HYPERVISOR` to attach it to")
+	f.IntVar(&t.Function, "function", 0, "`N`th function of the hypervisor; 0 = any that is free")
+	o.register(c)
+	return c
+}
+
+// keyArgs reads P_Keys whose bit 15 says the membership.
+func keyArgs(words []string) ([]api.VMKey, error) {
+	out := []api.VMKey{}
+	for _, w := range words {
+		v, err := strconv.ParseUint(w, 0, 16)
+		if err != nil || v&0x7FFF == 0 {
+			return nil, usagef("P_Key %q: want 0x8001 to 0xffff for a full member, 0x0001 to 0x7fff for a limited one", w)
+		}
+		k := api.VMKey{PKey: fmt.Sprintf("0x%04x", v&0x7FFF), Membership: "limited"}
+		if v&0x8000 != 0 {
+			k.Membership = "full"
+		}
+		out = append(out, k)
+	}
+	return out, nil
+}
+
+// vmTo makes a command that takes an interface to a hypervisor.
+func vmTo(name, short, long string) *cobra.Command {
+	var o vmOptions
+	var t api.VMTarget
+	c := &cobra.Command{
+		Use: name + " NAME HYPERVISOR", Short: short, Long: longer(short, long),
+		Args: wantArgs(2, "the name of an interface, and a hypervisor by port GUID, node GUID or node description"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t.Hypervisor = args[1]
+			path, err := o.path(args[0], "/"+name, nil)
+			if err != nil {
+				return err
+			}
+			return o.ask(cmd, http.MethodPost, path, t, printVM)
+		},
+	}
+	c.Flags().IntVar(&t.Function, "function", 0, "`N`th function of the hypervisor; 0 = any that is free")
+	o.register(c)
+	return c
+}
+
+func longer(short, long string) string {
+	if long == "" {
+		return ""
+	}
+	return short + ".\n" + long
+}
+
+func vmAlone(name, short, long string) *cobra.Command {
+	var o vmOptions
+	c := &cobra.Command{
+		Use: name + " NAME", Short: short, Long: longer(short, long),
+		Args: wantArgs(1, "the name of an interface"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := o.path(args[0], "/"+name, nil)
+			if err != nil {
+				return err
+			}
+			return o.ask(cmd, http.MethodPost, path, nil, printVM)
+		},
+	}
+	o.register(c)
+	return c
+}
+
+func vmDelete() *cobra.Command {
+	var o vmOptions
+	var force bool
+	c := &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete an interface that has no place",
+		Args:  wantArgs(1, "the name of an interface"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := o.path(args[0], "", url.Values{"force": {strconv.FormatBool(force)}})
+			if err != nil {
+				return err
+			}
+			return o.ask(cmd, http.MethodDelete, path, nil, func(w io.Writer, _ []byte) error {
+				_, err := fmt.Fprintf(w, "%s is deleted\n", args[0])
+				return err
+			})
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "also one that has a place")
+	o.register(c)
+	return c
+}
+
+func vmKeys() *cobra.Command {
+	var o vmOptions
+	c := &cobra.Command{
+		Use:     "keys NAME [P_KEY]...",
+		Short:   "Replace the P_Keys of an interface",
+		Long:    "Replaces the P_Keys of an interface: 0x8001 makes it a full member of partition 1,\n0x0001 a limited one. Without any it has those that the partitions give it.",
+		Example: `  heddle ctl vm keys web 0x8001 0x0002`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("keys: want the name of an interface, and P_Keys")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			keys, err := keyArgs(args[1:])
+			if err != nil {
+				return err
+			}
+			path, err := o.path(args[0], "/keys", nil)
+			if err != nil {
+				return err
+			}
+			return o.ask(cmd, http.MethodPut, path, map[string]any{"keys": keys}, printVM)
+		},
+	}
+	o.register(c)
+	return c
+}
+
+func vmShow() *cobra.Command {
+	var o ctlOptions
+	c := &cobra.Command{
+		Use:   "show NAME",
+		Short: "All about one interface",
+		Args:  wantArgs(1, "the name of an interface"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.ask(cmd, http.MethodGet, "/v1/vms/"+url.PathEscape(args[0]), nil, printVM)
+		},
+	}
+	o.register(c)
+	return c
+}
+
+func vmList() *cobra.Command {
+	var o ctlOptions
+	var f api.VMFilter
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "Interfaces, by name",
+		Args:  noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all := api.VMList{VMs: []api.VM{}}
+			q := url.Values{"limit": {"10000"}}
+			for k, v := range map[string]string{"state": f.State, "hypervisor": f.Hypervisor, "pkey": f.PKey} {
+				if v != "" {
+					q.Set(k, v)
+				}
+			}
+			for {
+				answer, err := call(cmd.Context(), o.addr, o.tokenFile, http.MethodGet, "/v1/vms?"+q.Encode(), nil)
+				if err != nil {
+					return err
+				}
+				var page api.VMList
+				if err := json.Unmarshal(answer, &page); err != nil {
+					return err
+				}
+				all.Total, all.VMs = page.Total, append(all.VMs, page.VMs...)
+				if page.Next == "" {
+					break
+				}
+				q.Set("after", page.Next)
+			}
+			if o.asJSON {
+				return printJSON(cmd.OutOrStdout(), all)
+			}
+			return printVMs(cmd.OutOrStdout(), all.VMs)
+		},
+	}
+	c.Flags().StringVar(&f.State, "state", "", "only those that are `STATE`: created, attached, migrating or detached")
+	c.Flags().StringVar(&f.Hypervisor, "hypervisor", "", "only those at `HYPERVISOR`, or on their way there")
+	c.Flags().StringVar(&f.PKey, "pkey", "", "only those with `P_KEY`, 0x0001 to 0x7fff")
+	o.register(c)
+	return c
+}
+
+func ctlReady() *cobra.Command {
+	var o ctlOptions
+	c := &cobra.Command{
+		Use:   "ready P_KEY",
+		Short: "Whether a P_Key is in the hardware of all its members that are on the fabric",
+		Args:  wantArgs(1, "one P_Key, 0x0001 to 0x7fff"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.ask(cmd, http.MethodGet, "/v1/partitions/"+url.PathEscape(args[0])+"/ready", nil, printReady)
+		},
+	}
+	o.register(c)
+	return c
+}
+
+func ctlVirtual() []*cobra.Command {
+	return []*cobra.Command{
+		ctlVM(),
+		ctlCommand("hypervisors", "Ports that can hold virtual functions", http.MethodGet, "/v1/hypervisors", printHypervisors),
+		ctlCommand("vports", "Virtual ports and functions", http.MethodGet, "/v1/vports", printVPorts),
+	}
+}
+
+// where says where an interface is, and where it goes.
+func where(v *api.VM) string {
+	at := func(p *api.VMPlace) string {
+		if p == nil {
+			return "-"
+		}
+		name := p.Description
+		if name == "" {
+			name = p.PortGUID
+		}
+		return fmt.Sprintf("%s/%d", name, p.Function)
+	}
+	if v.Dest != nil {
+		return at(v.Hypervisor) + " -> " + at(v.Dest)
+	}
+	return at(v.Hypervisor)
+}
+
+func lidText(v *api.VM) string {
+	if v.LID == 0 {
+		return v.LIDKind
+	}
+	return fmt.Sprintf("%d %s", v.LID, v.LIDKind)
+}
+
+func keysText(v *api.VM) string {
+	var out []string
+	for _, k := range v.Keys {
+		n, _ := strconv.ParseUint(k.PKey, 0, 16)
+		if k.Membership == "full" {
+			n |= 0x8000
+		}
+		out = append(out, fmt.Sprintf("0x%04x", n))
+	}
+	return strings.Join(out, " ")
+}
+
+func printVMs(w io.Writer, list []api.VM) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tSTATE\tAT\tGUID\tLID\tP_KEYS\tLEASE")
+	for i := range list {
+		v := &list[i]
+		lease := v.Lease
+		if v.Reason != "" {
+			lease += ": " + v.Reason
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.State, where(v), v.GUID, lidText(v), keysText(v), lease)
+	}
+	return t.Flush()
+}
+
+func printVM(w io.Writer, body []byte) error {
+	var v api.VM
+	if err := json.Unmarshal(body, &v); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, a...)) }
+	row("name", "%s", v.Name)
+	row("state", "%s", v.State)
+	row("at", "%s", where(&v))
+	how := "given"
+	if v.Dynamic {
+		how = "of the pool"
+	}
+	row("GUID", "%s (%s)", v.GUID, how)
+	if v.GID != "" {
+		row("GID", "%s", v.GID)
+	}
+	if len(v.Aliases) > 0 {
+		row("aliases", "%s", strings.Join(v.Aliases, " "))
+	}
+	row("LID", "%s, moves %s", lidText(&v), v.Mode)
+	row("P_Keys", "%s", keysText(&v))
+	row("lease", "%s", v.Lease)
+	if v.Doing != "" {
+		row("under way", "%s", v.Doing)
+	}
+	if v.Reason != "" {
+		row("reason", "%s", v.Reason)
+	}
+	if v.Waiting {
+		row("waiting", "what was asked is stored and will be done; 'heddle ctl vm show %s' tells when", v.Name)
+	}
+	return t.Flush()
+}
+
+func printPools(w io.Writer, body []byte) error {
+	var p api.VMPools
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "GUIDs\t%d of %d left\n", p.GUIDs-p.GUIDsUsed, p.GUIDs)
+	fmt.Fprintf(t, "LIDs\t%d of %d left\n", p.LIDs-p.LIDsUsed, p.LIDs)
+	fmt.Fprintf(t, "journal\t%d operations under way\n", p.Journal)
+	return t.Flush()
+}
+
+func printHypervisors(w io.Writer, body []byte) error {
+	var list []api.Hypervisor
+	if err := json.Unmarshal(body, &list); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PORT GUID\tNODE\tPORT\tLID\tSTATE\tMODEL\tFUNCTIONS\tUSED\tVPORTS")
+	for _, h := range list {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d\n", h.PortGUID, h.Description, h.Port, h.LID, h.State, h.Model, h.Functions, h.Used, h.VPorts)
+	}
+	return t.Flush()
+}
+
+func printVPorts(w io.Writer, body []byte) error {
+	var list []api.VPort
+	if err := json.Unmarshal(body, &list); err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "GUID\tNODE\tPORT\tINDEX\tLID\tSTATE\tP_KEYS\tDESCRIPTION")
+	for _, p := range list {
+		lid := fmt.Sprintf("%d shared", p.LID)
+		if p.OwnLID {
+			lid = fmt.Sprintf("%d own", p.LID)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.GUID, p.Node, p.Port, p.Index, lid, p.State, strings.Join(p.Keys, " "), p.Description)
+	}
+	return t.Flush()
+}
+
+func printReady(w io.Writer, body []byte) error {
+	var r api.PartitionReady
+	if err := json.Unmarshal(body, &r); err != nil {
+		return err
+	}
+	word := "not ready"
+	if r.Ready {
+		word = "ready"
+	}
+	fmt.Fprintf(w, "P_Key %s is %s: %d members, %d on the fabric, %d without it yet\n", r.PKey, word, r.Members, r.Present, len(r.Pending))
+	for _, p := range r.Pending {
+		fmt.Fprintf(w, "  %s: %s\n", p.GUID, p.Why)
+	}
+	for _, g := range r.Absent {
+		fmt.Fprintf(w, "  %s: not on the fabric; it is given the P_Key when it appears\n", g)
+	}
+	return nil
+}

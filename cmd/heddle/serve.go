@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+
+	"heddle/api"
+	"heddle/daemon"
+)
+
+// serving answers on l in the background until ctx ends; then the channel is
+// closed.
+func serving(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := api.Serve(ctx, l, h); err != nil {
+			log.Error("the API ended", "addr", l.Addr().String(), "err", err)
+		}
+	}()
+	return done
+}
+
+// serve starts the API where the flags want it. quiet leaves out the default
+// address, for a manager that is gone in a second.
+func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet bool) (running []chan struct{}, err error) {
+	o := api.Options{Hosts: f.apiHosts, Metrics: d.Metrics()}
+	start := func(l net.Listener, o api.Options) {
+		running = append(running, serving(ctx, l, api.New(d, o), m.log))
+	}
+	if f.apiSocket != "" {
+		l, err := api.ListenUnix(f.apiSocket)
+		if err != nil {
+			return nil, err
+		}
+		own := o
+		own.AllowWrite = true
+		start(l, own)
+	}
+	if f.api == "" || quiet {
+		return running, nil
+	}
+	tlsConf, err := readTLS("api", f.tlsCert, f.tlsKey)
+	if err != nil {
+		return nil, err
+	}
+	if f.readToken != "" {
+		b, err := os.ReadFile(f.readToken)
+		if err != nil {
+			return nil, fmt.Errorf("--api-read-token-file: %w", err)
+		}
+		if o.ReadToken = strings.TrimSpace(string(b)); len(o.ReadToken) < 16 {
+			return nil, usagef("--api-read-token-file %s: want at least 16 characters", f.readToken)
+		}
+	}
+	l, err := api.Listen(f.api, tlsConf, o.ReadToken)
+	if err != nil {
+		return nil, err
+	}
+	file := f.tokenFile
+	if file == "" {
+		file = tokenPath(l.Addr().String())
+	}
+	if o.Token, err = api.NewToken(file); err != nil {
+		m.log.Warn("the API will only read", "err", err)
+	}
+	m.log.Info("the API is served", "addr", l.Addr().String(), "token_file", file)
+	if m.page != nil {
+		scheme := "http"
+		if tlsConf != nil {
+			scheme = "https"
+		}
+		m.page(scheme + "://" + l.Addr().String() + "/")
+	}
+	start(l, o)
+	return running, nil
+}
+
+// serveUFM answers the UFM calls until ctx ends, if the flags want it. The channel
+// is closed then.
+func (f *vmFlags) serveUFM(ctx context.Context, d *daemon.Daemon, m managed) (running []chan struct{}, err error) {
+	if f.ufm == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(f.ufmPassword)
+	if err != nil {
+		return nil, fmt.Errorf("--ufm-password-file: %w", err)
+	}
+	password := strings.TrimRight(string(b), "\r\n")
+	if password == "" {
+		return nil, usagef("--ufm-password-file %s: it is empty", f.ufmPassword)
+	}
+	tlsConf, err := readTLS("ufm", f.ufmCert, f.ufmKey)
+	if err != nil {
+		return nil, err
+	}
+	l, err := api.ListenUFM(f.ufm, tlsConf)
+	if err != nil {
+		return nil, err
+	}
+	m.log.Info("the UFM calls are served", "addr", l.Addr().String(), "tls", tlsConf != nil)
+	h := api.NewUFM(d, api.UFMOptions{User: f.ufmUser, Password: password})
+	return []chan struct{}{serving(ctx, l, h, m.log)}, nil
+}
+
+// readTLS reads a certificate and its key; nil if neither is given. The flags
+// begin with prefix.
+func readTLS(prefix, certFile, keyFile string) (*tls.Config, error) {
+	if certFile == "" && keyFile == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--%s-tls-cert, --%[1]s-tls-key: %[2]w", prefix, err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
+}
