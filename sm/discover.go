@@ -354,8 +354,7 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 func (c *Core) endPortFound(n int32, p *port) {
 	p.flags |= pEnd
 	if c.f.nodes[n].info.PartitionCap > 0 && !c.cfg.PlanOnly {
-		c.pTable(p)
-		c.askPKeys(opPKeys, p, 0)
+		c.askPKeys(opPKeys, holder{p: p}, 0)
 	}
 	if p.info.CapabilityMask.Has(ib.CapIsSM) && (ref{Node: n, Port: p.num}) != c.f.self {
 		c.add(mk(opSMInfo, n, p.num, 0))

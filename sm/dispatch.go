@@ -1,7 +1,6 @@
 package sm
 
 import (
-	"slices"
 
 	"heddle/ib"
 	"heddle/ib/smp"
@@ -50,8 +49,6 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
 	case opLightPort, opPortAgain, opReread, opEnforced:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.portOf(n, p).has(pNoExt)))
-	case opPKeys:
-		get(smp.AttrPKeyTable, c.pkeyMod(f.portOf(n, p), x))
 	case opSMInfo, opLightSM:
 		get(smp.AttrSMInfo, 0)
 	case opSetSwitch:
@@ -77,11 +74,8 @@ func (c *Core) build(it item, r *mad.Request) bool {
 			pi.PortState = ib.StateDown
 		}
 		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, false)))
-	case opSetPKeys:
-		q := f.portOf(n, p)
-		t := pkeyBlock(c.pkeyTarget(q, c.pkeyPass()), x)
-		q.pk.sending = slices.Clone(t[:])
-		t.Put(set(smp.AttrPKeyTable, c.pkeyMod(q, x)))
+	case opPKeys, opSetPKeys, opGetVPKeys, opSetVPKeys:
+		return c.buildPKeys(it, get, set)
 	case opGetLFT:
 		get(smp.AttrLFT, x)
 	case opSetLFT:
@@ -111,8 +105,6 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	case opSetGUIDs:
 		t := c.buildGUIDs(f.portOf(n, p), int(x))
 		t.Put(set(smp.AttrGUIDInfo, x))
-	case opGetVPKeys, opSetVPKeys:
-		return c.buildVPKeys(it, get, set)
 	default:
 		return c.buildVirtual(it, get, set)
 	}
@@ -148,7 +140,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onSwitchInfo(it, &comp)
 	case opPortInfo:
 		c.onPortInfo(it, &comp)
-	case opPKeys, opSetPKeys:
+	case opPKeys, opSetPKeys, opGetVPKeys, opSetVPKeys:
 		c.onPKeys(it, &comp)
 	case opEnforce, opEnforced:
 		c.onEnforce(it, &comp)
@@ -184,8 +176,6 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onReadLane(it, &comp)
 	case opGetGUIDs, opSetGUIDs:
 		c.onGUIDs(it, &comp)
-	case opGetVPKeys, opSetVPKeys:
-		c.onVPKeys(it, &comp)
 	case opGetVirt, opSetVirt, opGetVStates, opGetVPort, opSetVPort, opGetVNode, opGetVDesc, opGetVGUIDs, opSetVGUIDs, opLightVirt:
 		c.onVirtual(it, &comp)
 	case opLightSwitch:

@@ -59,13 +59,11 @@ func (c *Core) enforceWanted(p *port) (e enforcement) {
 		return enforcement{}
 	}
 	if e.in || e.out {
-		if need, room := len(c.pkeysWanted(p)), int(sw.PartitionEnforcementCap); need > room {
-			if c.noteOnce("enforce " + c.f.nodes[p.node].info.NodeGUID.String() + strconv.Itoa(int(p.num))) {
-				c.out.notify(Notice{
-					Kind: KindEnforceOff, Level: Warn, Where: c.f.where(p.node, int(p.num)),
-					Text: "the switch does not enforce partitions at this port: it would have to hold " + strconv.Itoa(need) + " P_Keys and has room for " + strconv.Itoa(room),
-				})
-			}
+		if need, room := len(c.edgeWanted(p)), int(sw.PartitionEnforcementCap); need > room {
+			c.tellHolder("enforce", holder{p: p}, Notice{
+				Kind: KindEnforceOff, Level: Warn,
+				Text: "the switch does not enforce partitions at this port: it would have to hold " + strconv.Itoa(need) + " P_Keys and has room for " + strconv.Itoa(room),
+			})
 			return enforcement{}
 		}
 	}
@@ -74,10 +72,10 @@ func (c *Core) enforceWanted(p *port) (e enforcement) {
 
 // enforceBits is what the port of a switch may be told to enforce now: on a
 // link that carries data no more than before until its table is known to hold
-// the keys of the end port.
+// the keys of the end port and of all virtual ports there.
 func (c *Core) enforceBits(p *port) enforcement {
 	e := c.enforceWanted(p)
-	if e == (enforcement{}) || p.info.PortState <= ib.StateInit || c.settled(p) {
+	if e == (enforcement{}) || p.info.PortState <= ib.StateInit || c.settled(holder{p: p}) {
 		return e
 	}
 	now := enforced(&p.info)
@@ -124,7 +122,7 @@ func (c *Core) onEnforce(it item, comp *mad.Completion) {
 		if !mad.Unanswered(err) {
 			text = "the switch does not change what it enforces; it is tried again"
 		}
-		c.pkeyRetry(p, text, err)
+		c.pkeyRetry(holder{p: p}, text, err)
 		return
 	}
 	pi.ClientReregister = false
@@ -142,10 +140,10 @@ func (c *Core) onEnforce(it item, comp *mad.Completion) {
 		c.pk.retry = min(c.pk.retry, t.verifyAt)
 	}
 	if c.enforceBits(p) != enforced(&p.info) {
-		c.pkeyRetry(p, "the switch does not take what it is to enforce; it is tried again", nil)
+		c.pkeyRetry(holder{p: p}, "the switch does not take what it is to enforce; it is tried again", nil)
 		return
 	}
-	if c.settled(p) {
-		c.pkeySettled(p)
+	if c.settled(holder{p: p}) {
+		c.pkeySettled(holder{p: p})
 	}
 }

@@ -3,17 +3,22 @@ package sm
 import (
 	"slices"
 
+	"heddle/ib"
 	"heddle/mad"
 	"heddle/subnet"
 )
 
-// openPKeys counts the end ports whose table, or that of the switch port that
-// faces them, is not known to be as it should be.
+// openPKeys counts the end ports and virtual ports whose table, or that of the
+// switch port that faces them, is not known to be as it should be. An adapter of
+// which it is not known who is behind it counts as one.
 func (c *Core) openPKeys(f *fab) (n int) {
-	open := func(p *port) bool { return p.pk == nil || p.pk.life != c.pk.life || p.pk.okGen != c.pk.gen }
+	open := func(t *pkeyTable) bool { return t == nil || t.life != c.pk.life || t.okGen != c.pk.gen }
 	for _, pi := range f.epPort {
 		p := &f.ports[pi]
-		if open(p) {
+		if a := c.adapterOf(p); a != nil && a.step != adapterRefused {
+			n += c.openVPorts(a, open)
+		}
+		if open(p.pk) {
 			n++
 			continue
 		}
@@ -22,7 +27,19 @@ func (c *Core) openPKeys(f *fab) (n int) {
 		}
 		q := f.port(p.peer)
 		guards := f.nodes[q.node].isSwitch() && q.num != 0 && q.pk != nil && (c.enforcing() || enforced(&q.info) != enforcement{})
-		if guards && open(q) {
+		if guards && open(q.pk) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *Core) openVPorts(a *adapter, open func(*pkeyTable) bool) (n int) {
+	if a.step != adapterKnown {
+		return 1
+	}
+	for _, v := range a.vports {
+		if v != nil && v.state >= ib.StateInit && (!v.takesPart() || open(v.pk)) {
 			n++
 		}
 	}
@@ -41,7 +58,7 @@ func (c *Core) partitionStatus() PartitionStatus {
 		return s
 	}
 	// Status is asked for often; who is not settled is looked at again or retried.
-	if k.applying || k.look || k.pass != passDone || k.retry != mad.Never {
+	if k.applying || k.look || len(k.touched) > 0 || k.pass != passDone || k.retry != mad.Never {
 		s.Pending = c.openPKeys(f)
 	}
 	s.Settled = s.Pending == 0 && !k.applying && len(k.queue) == 0

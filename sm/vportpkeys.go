@@ -1,17 +1,67 @@
 package sm
 
 import (
+	"slices"
+
 	"heddle/ib"
-	"heddle/mad"
 )
 
-// vportKeysDone reports whether the P_Key table of a VPort is as it should be, or
-// can be no better, so that the VPort may become Active. If not, what is next is
-// asked, or has been.
-func (c *Core) vportKeysDone(r vportRef) bool { return true }
-
-func (c *Core) buildVPKeys(it item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
+// vportKeysDone reports whether the P_Key table of a virtual port is as it should
+// be, or can be no better, and the switch port before it lets its keys pass, so
+// that it may become Active. If not, that is seen to, and the virtual port is
+// looked at again when it is done. What was in the table when it came up counts
+// for nothing: it is read first.
+func (c *Core) vportKeysDone(r vportRef) bool {
+	p := c.endPort(r.a.port)
+	if p == nil || int(r.index) >= len(r.a.vports) || r.a.vports[r.index] == nil {
+		return false
+	}
+	h := holder{p, r.a, r.a.vports[r.index]}
+	if !h.v.takesPart() {
+		return false
+	}
+	t := c.table(h)
+	if h.v.known&knowPKeys == 0 {
+		h.v.known |= knowPKeys
+		t.forget()
+		t.refused, t.tries, t.retryAt = false, 0, 0
+	}
+	t.okGen = 0 // it may be made ready for somebody else than before
+	if c.settled(h) && c.edgeLets(h) {
+		t.okGen = c.pk.gen
+		return true
+	}
+	c.touchPKeys(p.guid)
 	return false
 }
 
-func (c *Core) onVPKeys(it item, comp *mad.Completion) {}
+// vportChanged is told when a virtual port came, went, changed its state, or has
+// other GUIDs than before: its keys, and those of the switch port before it, may
+// have to be others. Index 0 is the adapter as a whole.
+func (c *Core) vportChanged(r vportRef) { c.touchPKeys(r.a.port) }
+
+// edgeLets reports whether the switch port before a virtual port lets packets with
+// all its keys pass.
+func (c *Core) edgeLets(h holder) bool {
+	q := c.edgeOf(h.p)
+	if q == nil || enforced(&q.info) == (enforcement{}) {
+		return true
+	}
+	have := c.pKeysOf(q)
+	return !slices.ContainsFunc(edgeKeys(c.pkeysWanted(h)), func(k ib.PKey) bool { return !slices.Contains(have, k) })
+}
+
+// sweepVPKeys has the tables of virtual ports put right whose port comes back. The
+// state of a virtual port outlasts its port's link: those that were Active are so
+// again at once when that is.
+func (c *Core) sweepVPKeys(p *port) {
+	c.eachVPort(p, func(h holder) {
+		if h.v.state < ib.StateArmed {
+			return // it is seen to before it is made Active
+		}
+		t := c.table(h)
+		t.forget()
+		t.retryAt = 0
+		c.pkeyStep(h, passGrant)
+	})
+}

@@ -1,0 +1,300 @@
+package sm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/partition"
+	"heddle/subnet"
+)
+
+// holder is who has a P_Key table: an end port, an external port of a switch that
+// faces one (an edge port), or a virtual port or function.
+type holder struct {
+	p *port    // itself, or the physical port of v
+	a *adapter // of v
+	v *vport   // nil: the port
+}
+
+// holderRef names a holder across steps: a port of Core.f, and the index of a
+// virtual port there or 0.
+type holderRef struct {
+	ref
+	index uint16
+}
+
+func (h holder) ref() holderRef {
+	r := holderRef{ref: ref{Node: h.p.node, Port: h.p.num}}
+	if h.v != nil {
+		r.index = h.v.index
+	}
+	return r
+}
+
+// holder finds who is named; false if it is gone.
+func (c *Core) holder(r holderRef) (holder, bool) {
+	h := holder{p: c.f.port(r.ref)}
+	if r.index == 0 {
+		return h, true
+	}
+	h.a = c.adapterOf(h.p)
+	if h.a == nil || int(r.index) >= len(h.a.vports) || h.a.vports[r.index] == nil {
+		return h, false
+	}
+	h.v = h.a.vports[r.index]
+	return h, true
+}
+
+// adapterOf is the adapter of a port whose functions have P_Key tables of their
+// own, nil if it has none.
+func (c *Core) adapterOf(p *port) *adapter {
+	if len(c.virt.byPort) == 0 || !p.has(pEnd) {
+		return nil
+	}
+	if a := c.virt.byPort[p.guid]; a != nil && a.model != subnet.SharedPort {
+		return a
+	}
+	return nil
+}
+
+// eachVPort calls f for the virtual ports of an end port that take part: they are
+// up, or about to be, and it is known who they are.
+func (c *Core) eachVPort(p *port, f func(h holder)) {
+	a := c.adapterOf(p)
+	if a == nil {
+		return
+	}
+	for _, v := range a.vports {
+		if v != nil && v.takesPart() {
+			f(holder{p, a, v})
+		}
+	}
+}
+
+// takesPart reports whether a virtual port counts as one that has P_Keys. One that
+// is down has none: whatever its table holds, it is put right before it is Active
+// again.
+func (v *vport) takesPart() bool {
+	return v.state >= ib.StateInit && v.known&(knowInfo|knowNode) == knowInfo|knowNode
+}
+
+// table is the table of a holder, made or taken over from the sweep before.
+func (c *Core) table(h holder) *pkeyTable {
+	if h.v == nil {
+		return c.pTable(h.p)
+	}
+	if h.v.pk == nil {
+		h.v.pk = &pkeyTable{}
+	}
+	if h.v.pk.life != c.pk.life {
+		*h.v.pk = pkeyTable{life: c.pk.life}
+	}
+	return h.v.pk
+}
+
+// pTable is the table of a port.
+func (c *Core) pTable(p *port) *pkeyTable {
+	if p.pk == nil && c.last != nil && c.last != c.f {
+		f := c.f
+		n := &f.nodes[p.node]
+		if i, ok := c.last.find(n.info.NodeGUID); ok && c.last.nodes[i].info.NumPorts == n.info.NumPorts {
+			p.pk = c.last.portOf(i, p.num).pk
+		}
+	}
+	if p.pk == nil {
+		p.pk = &pkeyTable{}
+	}
+	if p.pk.life != c.pk.life {
+		*p.pk = pkeyTable{life: c.pk.life}
+	}
+	return p.pk
+}
+
+// pKeysOf is what a snapshot shows of a port: nil if the table was not read in
+// this mastership.
+func (c *Core) pKeysOf(p *port) []ib.PKey { return c.shownKeys(p.pk) }
+
+// vportPKeys is what a snapshot shows of a virtual port, likewise.
+func (c *Core) vportPKeys(v *vport) []ib.PKey {
+	if v.known&knowPKeys == 0 {
+		return nil
+	}
+	return c.shownKeys(v.pk)
+}
+
+func (c *Core) shownKeys(t *pkeyTable) []ib.PKey {
+	if t != nil && t.life == c.pk.life {
+		return t.have
+	}
+	return nil
+}
+
+// edge reports whether p is an external port of a switch that faces an end port.
+func (c *Core) edge(p *port) bool {
+	return p.num != 0 && c.f.nodes[p.node].isSwitch() && p.has(pLinked) && c.f.port(p.peer).has(pEnd) && !c.f.nodes[p.peer.Node].isSwitch()
+}
+
+func (c *Core) isEdge(h holder) bool { return h.v == nil && c.edge(h.p) }
+
+// edgeOf is the edge port that faces an end port, nil if there is none.
+func (c *Core) edgeOf(p *port) *port {
+	if !p.has(pLinked) {
+		return nil
+	}
+	if q := c.f.port(p.peer); c.edge(q) {
+		return q
+	}
+	return nil
+}
+
+// maxVPKeyBlocks bounds the table of a virtual port: items have 8 bits for a block.
+const maxVPKeyBlocks = 256
+
+// pkeyCap is how many entries the table of a holder has.
+func (c *Core) pkeyCap(h holder) int {
+	n := &c.f.nodes[h.p.node]
+	switch {
+	case h.v != nil:
+		return min(int(h.v.node.PartitionCap), maxVPKeyBlocks*smp.PKeyBlockLen)
+	case n.isSwitch() && h.p.num != 0:
+		return int(n.sw.PartitionEnforcementCap)
+	}
+	return int(n.info.PartitionCap)
+}
+
+// holds notes what a holder holds.
+func (c *Core) holds(h holder, have []ib.PKey) {
+	t := c.table(h)
+	have = c.pk.share(have)
+	if slices.Equal(have, t.have) && t.have != nil {
+		return
+	}
+	t.have = have
+	if h.v != nil {
+		c.virt.shown = true
+		return
+	}
+	c.pk.shown = append(c.pk.shown, ref{Node: h.p.node, Port: h.p.num})
+}
+
+// granted lists the keys that an end port or virtual port is to have, quarantined
+// ones too. A list of several is shared: it is not to be changed.
+func (c *Core) granted(h holder) []ib.PKey {
+	if h.v != nil {
+		guid, aliases := c.vportGUIDs(h)
+		return c.pk.grants.Of(partition.CA, guid, aliases, false)
+	}
+	p := h.p
+	class := partition.CA
+	switch c.f.nodes[p.node].info.NodeType {
+	case ib.NodeSwitch:
+		class = partition.Switch
+	case ib.NodeRouter:
+		class = partition.Router
+	}
+	var aliases []ib.GUID
+	if t := c.guids.byPort[p.guid]; t != nil {
+		aliases = t.have
+		if len(t.want) > 0 {
+			aliases = slices.Concat(t.have, t.want)
+		}
+	}
+	return c.pk.grants.Of(class, p.guid, aliases, p == c.f.agentPort(c.f.self.Node, c.f.self.Port))
+}
+
+// vportGUIDs are the GUIDs by which a virtual port is a member. One that is not up
+// yet is given the keys of whom it is made ready for; one that is up has those of
+// whom it is.
+func (c *Core) vportGUIDs(h holder) (guid ib.GUID, aliases []ib.GUID) {
+	v := h.v
+	w := c.functionWanted(vportRef{h.a, v.index})
+	guid, aliases = v.info.PortGUID, v.guids
+	if w.guid != 0 && v.state <= ib.StateInit {
+		guid = w.guid
+	}
+	if len(w.aliases) > 0 {
+		aliases = slices.Concat(v.guids, w.aliases)
+	}
+	return guid, aliases
+}
+
+// pkeysWanted lists the keys that a holder may have now: an edge port those of the
+// end port that it faces and of all virtual ports there. Keys in quarantine stay
+// where they are and are given to nobody else. The list is not to be changed.
+func (c *Core) pkeysWanted(h holder) []ib.PKey {
+	if c.isEdge(h) {
+		return c.edgeWanted(h.p)
+	}
+	want := c.granted(h)
+	if len(c.pk.freed) == 0 || !slices.ContainsFunc(want, func(k ib.PKey) bool { return c.pk.freed[k.Base()] != nil }) {
+		return want
+	}
+	have := c.table(h).have
+	out := make([]ib.PKey, 0, len(want))
+	for _, k := range want {
+		switch {
+		case c.pk.freed[k.Base()] == nil, slices.Contains(have, k):
+			out = append(out, k)
+		case k.IsFull() && slices.Contains(have, k.Base()) && !slices.Contains(want, k.Base()):
+			out = append(out, k.Base()) // not yet more than it was
+		case !k.IsFull() && slices.Contains(have, k|0x8000) && !slices.Contains(want, k|0x8000):
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func (c *Core) edgeWanted(p *port) []ib.PKey {
+	q := c.f.port(p.peer)
+	want := c.pkeysWanted(holder{p: q})
+	several := false
+	c.eachVPort(q, func(h holder) {
+		if more := c.pkeysWanted(h); !slices.Equal(more, want) {
+			if !several {
+				want = slices.Clone(want)
+			}
+			want, several = append(want, more...), true
+		}
+	})
+	if several {
+		slices.SortFunc(want, func(a, b ib.PKey) int { return cmp.Compare(a.Base(), b.Base()) })
+	}
+	return edgeKeys(want)
+}
+
+// edgeKeys are the entries of the edge port of holders with these keys, which
+// ascend by base. They are full ones: by IBA §10.9.3 two limited members do not
+// match, so a limited entry would stop the packets of the limited member itself.
+func edgeKeys(want []ib.PKey) []ib.PKey {
+	out := make([]ib.PKey, 0, len(want))
+	for _, k := range want {
+		if k |= 0x8000; len(out) == 0 || out[len(out)-1] != k {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// strange returns a function that reports whether a holder is not to hold a key.
+func (c *Core) strange(h holder) func(ib.PKey) bool {
+	want := c.granted(h)
+	return func(k ib.PKey) bool {
+		return !k.IsEmpty() && !slices.Contains(want, k) && !slices.Contains(want, k|0x8000)
+	}
+}
+
+// tell makes a notice about a holder, once while it stays so; what is its subject.
+func (c *Core) tellHolder(what string, h holder, n Notice) {
+	r := h.ref()
+	if !c.noteOnce(fmt.Sprintf("pkeys %s %v %d %d", what, h.p.guid, r.Port, r.index)) {
+		return
+	}
+	n.Where = c.f.where(h.p.node, int(h.p.num))
+	if h.v != nil {
+		n.Text = fmt.Sprintf("virtual port %d, GUID %v: %s", h.v.index, h.v.info.PortGUID, n.Text)
+	}
+	c.out.notify(n)
+}

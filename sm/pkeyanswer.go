@@ -1,0 +1,192 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+)
+
+// onPKeys takes the answer to reading or writing a block.
+func (c *Core) onPKeys(it item, comp *mad.Completion) {
+	h, block, ok := c.pkeyItem(it)
+	if !ok {
+		return // it left meanwhile
+	}
+	t := c.table(h)
+	t.asked = false
+	var got smp.PKeyTable
+	err := answer(comp)
+	if err == nil {
+		err = got.Decode(smp.Data(comp.MAD))
+	}
+	read := it.op() == opPKeys || it.op() == opGetVPKeys
+	switch {
+	case err == nil && read:
+		t.tries = 0
+		c.pkeysRead(h, block, &got)
+	case err == nil:
+		c.pkeysWritten(h, block, &got, comp)
+	case read:
+		c.pkeysUnread(h, err)
+	default:
+		c.pkeysFailed(h, comp, err)
+	}
+	switch c.phase {
+	case PhaseAssign:
+		if err == nil {
+			c.pkeyStep(h, passGrant)
+		}
+	case PhaseUpkeep:
+		if !c.pkeyStep(h, c.pk.pass) && c.settled(h) {
+			c.pkeySettled(h)
+		}
+	}
+}
+
+// pkeysRead takes a block as it was read.
+func (c *Core) pkeysRead(h holder, b uint32, got *smp.PKeyTable) {
+	t := c.table(h)
+	capacity := c.pkeyCap(h)
+	have := make([]ib.PKey, capacity)
+	copy(have, t.have)
+	at := int(b) * smp.PKeyBlockLen
+	if at >= capacity {
+		return // it told of a larger table when it was asked
+	}
+	if b < uint32(t.blocks) && pkeyBlock(have, b) != *got {
+		t.blocks, t.okGen = uint16(b), 0 // somebody else wrote it, or the agent was reset
+	}
+	for i := range have[at:min(at+smp.PKeyBlockLen, capacity)] {
+		if have[at+i] = got[i]; got[i].IsEmpty() {
+			have[at+i] = 0
+		}
+	}
+	t.blocks = max(t.blocks, uint16(b)+1)
+	if b == 0 && h.v == nil {
+		t.sweep = 0
+		if c.phase != PhaseUpkeep {
+			t.sweep = c.sweeps + 1
+		}
+		p := h.p
+		end := c.f.agentPort(p.node, p.num)
+		t.virgin = end.info.LID == 0 && (p.num == 0 || p.info.PortState <= ib.StateInit) && *got == smp.PKeyTable{ib.PKeyDefaultFull} &&
+			!end.info.CapabilityMask.Has(ib.CapIsPKeyNVRAM)
+		if t.virgin { // a reset agent: the rest is empty
+			clear(have[min(smp.PKeyBlockLen, capacity):])
+			t.blocks = pkeyBlocks(capacity)
+		}
+	}
+	c.holds(h, have)
+}
+
+// pkeysWritten takes what an agent says that it holds after a Set.
+func (c *Core) pkeysWritten(h holder, b uint32, got *smp.PKeyTable, comp *mad.Completion) {
+	t := c.table(h)
+	var sent smp.PKeyTable
+	_ = sent.Decode(smp.Data(comp.Request))
+	// The network may deliver an older copy of a Set late. Where two writes come
+	// close to each other, what the first one wrote may come back for a while.
+	if t.wrote && c.now.Sub(t.wroteAt) < suspectTime {
+		t.ghostOf(c.now, t.have)
+		c.pk.retry = min(c.pk.retry, t.ghostAt)
+	}
+	t.wrote, t.wroteAt = true, c.now
+	capacity := c.pkeyCap(h)
+	have := make([]ib.PKey, capacity)
+	copy(have, t.have)
+	at := min(int(b)*smp.PKeyBlockLen, capacity)
+	same := true
+	for i := range have[at:min(at+smp.PKeyBlockLen, capacity)] {
+		k := got[i]
+		if k.IsEmpty() {
+			k = 0
+		}
+		same = same && k == sent[i]
+		have[at+i] = k
+	}
+	t.virgin = false
+	c.holds(h, have)
+	if same {
+		t.tries = 0
+		return
+	}
+	c.pkeyRetry(h, "the agent keeps other P_Keys than it was sent", nil)
+}
+
+// pkeysUnread: a block could not be read.
+func (c *Core) pkeysUnread(h holder, err error) {
+	switch {
+	case !mad.Unanswered(err):
+		// Optional where enforcement is not built in; the default partition is
+		// assumed.
+		c.table(h).refused = true
+		if !c.isEdge(h) {
+			c.noPTable(h, err)
+		}
+	case c.phase == PhaseDiscover: // asked again before its link comes up
+	case c.phase == PhaseAssign:
+		c.setFailed(h.p.node, int(h.p.num), "Get(P_KeyTable)", err)
+		c.pkeyBackoff(h)
+	default:
+		c.pkeyRetry(h, "its P_Key table could not be read; it is tried again", err)
+	}
+}
+
+// noPTable tells of a port that is to have keys and has no table for them.
+func (c *Core) noPTable(h holder, err error) {
+	if len(c.granted(h)) > 1 {
+		c.tellHolder("refused", h, Notice{Kind: KindPKeyRefused, Level: Warn, Err: err, Text: "it shows no P_Key table, so it is a member of the default partition alone"})
+	}
+}
+
+// pkeysFailed: a Set was refused, or its fate is not known.
+func (c *Core) pkeysFailed(h holder, comp *mad.Completion, err error) {
+	t := c.table(h)
+	if mad.Unanswered(err) {
+		var sent smp.PKeyTable
+		_ = sent.Decode(smp.Data(comp.Request))
+		t.ghostOf(c.now, sent[:])
+		t.forget()
+	}
+	clean := t.blocks > 0 && (c.isEdge(h) || !slices.ContainsFunc(t.have, c.strange(h)))
+	if c.phase == PhaseAssign && !clean { // its link stays down as long as it may hold what it must not
+		c.setFailed(h.p.node, int(h.p.num), "Set(P_KeyTable)", err)
+		c.pkeyBackoff(h)
+		return
+	}
+	c.pkeyRetry(h, "its P_Key table could not be written; it is tried again", err)
+}
+
+// pkeyRetry has a holder asked again later, for as long as it takes.
+func (c *Core) pkeyRetry(h holder, text string, err error) {
+	c.pkeyBackoff(h)
+	c.tellHolder("failed", h, Notice{Kind: KindSetFailed, Level: Warn, Err: err, Text: text})
+}
+
+func (c *Core) pkeyBackoff(h holder) {
+	t := c.table(h)
+	t.okGen = 0
+	t.retryAt = c.now.Add(c.cfg.RetryInterval << min(t.tries, 4))
+	t.tries = min(t.tries+1, 4)
+	c.pk.retry = min(c.pk.retry, t.retryAt)
+}
+
+// dropAskedPKeys forgets what is known of holders whose answers will not be seen,
+// and who was to be looked at: they may be elsewhere in the next fabric.
+func (c *Core) dropAskedPKeys() {
+	for _, t := range c.pk.asked {
+		if t.asked {
+			t.asked = false
+			t.ghostOf(c.now, t.sending)
+			t.forget()
+			c.pk.retry = min(c.pk.retry, t.ghostAt)
+			c.pk.look = true
+		}
+	}
+	c.pk.asked = c.pk.asked[:0]
+	if len(c.pk.todo) > 0 {
+		c.pk.todo, c.pk.look = nil, true
+	}
+}

@@ -1,0 +1,127 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// releaseKeys lets keys out of quarantine that nobody holds any more who is
+// not given them. It reports whether there were any that somebody waits for.
+func (c *Core) releaseKeys() bool {
+	k := &c.pk
+	if len(k.freed) == 0 || k.reread != mad.Never {
+		return false
+	}
+	held, ok := c.heldKeys()
+	if !ok {
+		return false
+	}
+	out := false
+	freed := map[ib.PKey][]string{}
+	for key, names := range k.freed {
+		if held[key] {
+			freed[key] = names
+			continue
+		}
+		out = out || k.grants.Policy().Find(key) != nil
+	}
+	if len(freed) == len(k.freed) {
+		return false
+	}
+	k.freed = freed
+	if !k.saving { // a change that is being stored has them all, which is safe
+		c.save(freedOps(freed, addedNames(k.base, k.grants.Policy())))
+	}
+	return out
+}
+
+// heldKeys are the keys in quarantine that somebody holds who is not given them,
+// or may come to hold when a copy of an earlier Set arrives. It is not ok if
+// somebody may hold anything.
+func (c *Core) heldKeys() (held map[ib.PKey]bool, ok bool) {
+	k, f := &c.pk, c.f
+	held = map[ib.PKey]bool{}
+	look := func(h holder, list []ib.PKey) {
+		var strange func(ib.PKey) bool
+		for _, x := range list {
+			if k.freed[x.Base()] == nil || held[x.Base()] {
+				continue
+			}
+			if strange == nil {
+				strange = c.strange(h)
+			}
+			held[x.Base()] = strange(x)
+		}
+	}
+	for _, pi := range f.epPort {
+		p := &f.ports[pi]
+		if !c.vportsHold(p, look) {
+			return nil, false
+		}
+		h := holder{p: p}
+		t := c.table(h)
+		if t.refused || c.pkeyCap(h) == 0 {
+			continue
+		}
+		if t.asked || t.blocks < pkeyBlocks(c.pkeyCap(h)) {
+			return nil, false
+		}
+		look(h, t.have)
+		look(h, t.ghost)
+	}
+	// Who is linked and does not answer may hold what it had.
+	return held, !slices.ContainsFunc(f.ports, func(p port) bool { return p.has(pSilent) && p.info.PortState >= ib.StateArmed })
+}
+
+// vportsHold looks at what the virtual ports of an end port hold. One that is not
+// up can use no key, and is cleaned before it can; but what still comes to it may
+// come after that. It is false if one may hold anything.
+func (c *Core) vportsHold(p *port, look func(h holder, list []ib.PKey)) bool {
+	if c.f.nodes[p.node].info.NodeType != ib.NodeCA {
+		return true
+	}
+	a := c.virt.byPort[p.guid]
+	switch {
+	case a == nil:
+		return !p.info.IsVirtualizationSupported()
+	case a.model == subnet.SharedPort || a.step == adapterRefused:
+		return true
+	case a.step != adapterKnown:
+		return false
+	}
+	for _, v := range a.vports {
+		if v == nil {
+			continue
+		}
+		h := holder{p, a, v}
+		t := c.table(h)
+		if v.state >= ib.StateArmed {
+			if !v.takesPart() {
+				return false
+			}
+			if capacity := c.pkeyCap(h); !t.refused && capacity > 0 {
+				if t.asked || t.blocks < pkeyBlocks(capacity) {
+					return false
+				}
+				look(h, t.have)
+			}
+		}
+		if t.ghostAt > c.now && len(t.ghost) > 0 {
+			look(h, t.ghost)
+			c.pk.retry = min(c.pk.retry, t.ghostAt)
+		}
+	}
+	return true
+}
+
+func sortedKeys[V any](m map[ib.PKey]V) []ib.PKey {
+	out := make([]ib.PKey, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}
