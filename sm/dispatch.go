@@ -1,7 +1,6 @@
 package sm
 
 import (
-
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"

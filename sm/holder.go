@@ -40,17 +40,16 @@ func (c *Core) holder(r holderRef) (holder, bool) {
 	if r.index == 0 {
 		return h, true
 	}
-	h.a = c.adapterOf(h.p)
-	if h.a == nil || int(r.index) >= len(h.a.vports) || h.a.vports[r.index] == nil {
+	if h.a = c.functionsOf(h.p); h.a == nil {
 		return h, false
 	}
-	h.v = h.a.vports[r.index]
-	return h, true
+	h.v = h.a.vport(r.index)
+	return h, h.v != nil
 }
 
-// adapterOf is the adapter of a port whose functions have P_Key tables of their
+// functionsOf is the adapter of a port whose functions have P_Key tables of their
 // own, nil if it has none.
-func (c *Core) adapterOf(p *port) *adapter {
+func (c *Core) functionsOf(p *port) *adapter {
 	if len(c.virt.byPort) == 0 || !p.has(pEnd) {
 		return nil
 	}
@@ -63,7 +62,7 @@ func (c *Core) adapterOf(p *port) *adapter {
 // eachVPort calls f for the virtual ports of an end port that take part: they are
 // up, or about to be, and it is known who they are.
 func (c *Core) eachVPort(p *port, f func(h holder)) {
-	a := c.adapterOf(p)
+	a := c.functionsOf(p)
 	if a == nil {
 		return
 	}
@@ -76,9 +75,28 @@ func (c *Core) eachVPort(p *port, f func(h holder)) {
 
 // takesPart reports whether a virtual port counts as one that has P_Keys. One that
 // is down has none: whatever its table holds, it is put right before it is Active
-// again.
+// again. One that was met and is read again goes on with what was known of it.
 func (v *vport) takesPart() bool {
-	return v.state >= ib.StateInit && v.known&(knowInfo|knowNode) == knowInfo|knowNode
+	const both = knowInfo | knowNode
+	return v.state >= ib.StateInit && v.known&both == both || v.state >= ib.StateArmed && v.info.PortGUID != 0 && v.node.PartitionCap != 0
+}
+
+// known reports whether it is known who is behind an end port: all virtual ports
+// that may send.
+func (c *Core) known(p *port) bool {
+	if c.f.nodes[p.node].info.NodeType != ib.NodeCA || c.cfg.Virtualization == VirtualIgnore {
+		return true
+	}
+	a := c.virt.byPort[p.guid]
+	switch {
+	case a == nil:
+		return !p.info.IsVirtualizationSupported()
+	case a.model == subnet.SharedPort || a.step == adapterRefused:
+		return true
+	case a.step != adapterKnown:
+		return false
+	}
+	return !slices.ContainsFunc(a.vports, func(v *vport) bool { return v != nil && v.state >= ib.StateArmed && !v.takesPart() })
 }
 
 // table is the table of a holder, made or taken over from the sweep before.
@@ -118,12 +136,7 @@ func (c *Core) pTable(p *port) *pkeyTable {
 func (c *Core) pKeysOf(p *port) []ib.PKey { return c.shownKeys(p.pk) }
 
 // vportPKeys is what a snapshot shows of a virtual port, likewise.
-func (c *Core) vportPKeys(v *vport) []ib.PKey {
-	if v.known&knowPKeys == 0 {
-		return nil
-	}
-	return c.shownKeys(v.pk)
-}
+func (c *Core) vportPKeys(v *vport) []ib.PKey { return c.shownKeys(v.pk) }
 
 func (c *Core) shownKeys(t *pkeyTable) []ib.PKey {
 	if t != nil && t.life == c.pk.life {
@@ -174,7 +187,7 @@ func (c *Core) holds(h holder, have []ib.PKey) {
 	}
 	t.have = have
 	if h.v != nil {
-		c.virt.shown = true
+		c.showVPort(vportRef{h.a, h.v.index})
 		return
 	}
 	c.pk.shown = append(c.pk.shown, ref{Node: h.p.node, Port: h.p.num})
@@ -250,7 +263,10 @@ func (c *Core) pkeysWanted(h holder) []ib.PKey {
 func (c *Core) edgeWanted(p *port) []ib.PKey {
 	q := c.f.port(p.peer)
 	want := c.pkeysWanted(holder{p: q})
-	several := false
+	several := c.blind(p)
+	if several {
+		want = slices.Concat(want, slices.DeleteFunc(slices.Clone(c.pKeysOf(p)), ib.PKey.IsEmpty))
+	}
 	c.eachVPort(q, func(h holder) {
 		if more := c.pkeysWanted(h); !slices.Equal(more, want) {
 			if !several {
@@ -263,6 +279,13 @@ func (c *Core) edgeWanted(p *port) []ib.PKey {
 		slices.SortFunc(want, func(a, b ib.PKey) int { return cmp.Compare(a.Base(), b.Base()) })
 	}
 	return edgeKeys(want)
+}
+
+// blind reports whether a switch port that passes data must not take keys away, or
+// begin to enforce, because it is not known yet who is behind it: a manager that
+// takes over must not cut off virtual ports that it has not met.
+func (c *Core) blind(p *port) bool {
+	return p.info.PortState > ib.StateInit && !c.known(c.f.port(p.peer))
 }
 
 // edgeKeys are the entries of the edge port of holders with these keys, which

@@ -15,7 +15,7 @@ func (c *Core) openPKeys(f *fab) (n int) {
 	open := func(t *pkeyTable) bool { return t == nil || t.life != c.pk.life || t.okGen != c.pk.gen }
 	for _, pi := range f.epPort {
 		p := &f.ports[pi]
-		if a := c.adapterOf(p); a != nil && a.step != adapterRefused {
+		if a := c.functionsOf(p); a != nil && a.step != adapterRefused {
 			n += c.openVPorts(a, open)
 		}
 		if open(p.pk) {

@@ -148,6 +148,9 @@ func (c *Core) scanPort(p *port) {
 // this pass is about it.
 func (c *Core) scanHolder(h holder, now bool) {
 	k, t := &c.pk, c.table(h)
+	if h.v != nil {
+		c.metVPort(h)
+	}
 	if t.ghost != nil && t.ghostAt <= c.now {
 		t.ghost = nil
 		t.forget()

@@ -149,7 +149,7 @@ func (c *Core) settled(h holder) bool {
 		return true
 	}
 	capacity := c.pkeyCap(h)
-	if !t.refused && t.blocks < pkeyBlocks(capacity) {
+	if !t.refused && t.blocks < pkeyBlocks(capacity) || c.isEdge(h) && c.blind(h.p) {
 		return false
 	}
 	return t.refused || capacity == 0 || slices.Equal(t.have, c.pkeyTarget(h, passGrant))

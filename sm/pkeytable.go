@@ -75,4 +75,3 @@ func (k *pkeys) share(list []ib.PKey) []ib.PKey {
 	k.tables[string(b)] = t
 	return t
 }
-

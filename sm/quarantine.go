@@ -5,7 +5,6 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
-	"heddle/subnet"
 )
 
 // releaseKeys lets keys out of quarantine that nobody holds any more who is
@@ -80,17 +79,12 @@ func (c *Core) heldKeys() (held map[ib.PKey]bool, ok bool) {
 // up can use no key, and is cleaned before it can; but what still comes to it may
 // come after that. It is false if one may hold anything.
 func (c *Core) vportsHold(p *port, look func(h holder, list []ib.PKey)) bool {
-	if c.f.nodes[p.node].info.NodeType != ib.NodeCA {
-		return true
-	}
-	a := c.virt.byPort[p.guid]
-	switch {
-	case a == nil:
-		return !p.info.IsVirtualizationSupported()
-	case a.model == subnet.SharedPort || a.step == adapterRefused:
-		return true
-	case a.step != adapterKnown:
+	if !c.known(p) {
 		return false
+	}
+	a := c.functionsOf(p)
+	if a == nil || a.step == adapterRefused {
+		return true
 	}
 	for _, v := range a.vports {
 		if v == nil {
@@ -99,9 +93,6 @@ func (c *Core) vportsHold(p *port, look func(h holder, list []ib.PKey)) bool {
 		h := holder{p, a, v}
 		t := c.table(h)
 		if v.state >= ib.StateArmed {
-			if !v.takesPart() {
-				return false
-			}
 			if capacity := c.pkeyCap(h); !t.refused && capacity > 0 {
 				if t.asked || t.blocks < pkeyBlocks(capacity) {
 					return false

@@ -13,19 +13,14 @@ import (
 // for nothing: it is read first.
 func (c *Core) vportKeysDone(r vportRef) bool {
 	p := c.endPort(r.a.port)
-	if p == nil || int(r.index) >= len(r.a.vports) || r.a.vports[r.index] == nil {
+	if p == nil || r.vport() == nil {
 		return false
 	}
-	h := holder{p, r.a, r.a.vports[r.index]}
+	h := holder{p, r.a, r.vport()}
 	if !h.v.takesPart() {
 		return false
 	}
-	t := c.table(h)
-	if h.v.known&knowPKeys == 0 {
-		h.v.known |= knowPKeys
-		t.forget()
-		t.refused, t.tries, t.retryAt = false, 0, 0
-	}
+	t := c.metVPort(h)
 	t.okGen = 0 // it may be made ready for somebody else than before
 	if c.settled(h) && c.edgeLets(h) {
 		t.okGen = c.pk.gen
@@ -33,6 +28,18 @@ func (c *Core) vportKeysDone(r vportRef) bool {
 	}
 	c.touchPKeys(p.guid)
 	return false
+}
+
+// metVPort is the table of a virtual port; of one that came up nothing is known of
+// it any more.
+func (c *Core) metVPort(h holder) *pkeyTable {
+	t := c.table(h)
+	if h.v.known&knowPKeys == 0 {
+		h.v.known |= knowPKeys
+		t.forget()
+		t.refused, t.tries, t.retryAt = false, 0, 0
+	}
+	return t
 }
 
 // vportChanged is told when a virtual port came, went, changed its state, or has
@@ -59,7 +66,7 @@ func (c *Core) sweepVPKeys(p *port) {
 		if h.v.state < ib.StateArmed {
 			return // it is seen to before it is made Active
 		}
-		t := c.table(h)
+		t := c.metVPort(h)
 		t.forget()
 		t.retryAt = 0
 		c.pkeyStep(h, passGrant)

@@ -300,6 +300,7 @@ func (c *Core) vportIs(r vportRef, st ib.PortState) {
 		c.vportNotice(KindVPortDown, r, "went down", nil)
 	}
 	c.functionChanged(r)
+	c.vportChanged(r)
 	c.lookVPort(r)
 }
 
@@ -404,6 +405,9 @@ func (c *Core) vportInfoRead(r vportRef, info *smp.VPortInfo) {
 	}
 	c.showVPort(r)
 	c.functionChanged(r)
+	if old.PortGUID != info.PortGUID {
+		c.vportChanged(r)
+	}
 	if old.VPortLID == info.VPortLID && old.LIDRequired == info.LIDRequired && !v.needed {
 		return
 	}

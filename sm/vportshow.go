@@ -100,10 +100,8 @@ func (c *Core) vportEntry(s *subnet.Snapshot, r vportRef, port int32) subnet.Por
 	q.Info.PortState, q.Info.LID, q.Info.LMC = v.state, lid, 0
 	q.Info.GUIDCap, q.Info.PKeyViolations, q.Info.QKeyViolations = v.info.GUIDCap, v.info.PKeyViolations, v.info.QKeyViolations
 	q.Info.CapabilityMask = q.Info.CapabilityMask&^vportOwnCaps | portCaps(v.info.CapabilityMask)
-	q.PKeys, q.Aliases = nil, nil
-	if v.pk != nil && v.pk.life == c.pk.life {
-		q.PKeys = v.pk.have
-	}
+	q.Aliases = nil
+	q.PKeys = c.vportPKeys(v)
 	if len(v.guids) > 0 {
 		q.Aliases = v.guids
 	}

@@ -121,6 +121,7 @@ func (c *Core) adapterFailed(a *adapter, what string, err error) {
 		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
 		c.showAdapter(a)
 		c.functionChanged(vportRef{a, 0})
+		c.vportChanged(vportRef{a, 0})
 		if c.noteOnce("virtual " + a.port.String()) {
 			c.out.notify(Notice{
 				Kind: KindVPortRefused, Level: Warn, Where: w, Err: err,
@@ -190,6 +191,7 @@ func (c *Core) onVirtInfo(a *adapter, it item, comp *mad.Completion) {
 		c.downAll(a)
 		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
 		c.showAdapter(a)
+		c.vportChanged(vportRef{a, 0})
 	}
 }
 
@@ -244,6 +246,7 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 	}
 	a.step = adapterKnown
 	c.functionChanged(vportRef{a, 0})
+	c.vportChanged(vportRef{a, 0})
 }
 
 // statesAsked reports whether blocks of states are still to come. While they are
@@ -300,6 +303,9 @@ func (c *Core) vportKnows(r vportRef, what vportKnown, err error) {
 		c.vportTrouble(KindVPortRefused, r, "an attribute of it cannot be read", err)
 	}
 	r.vport().known |= what
+	if what == knowNode {
+		c.vportChanged(r)
+	}
 	c.showVPort(r)
 	c.functionChanged(r)
 }
@@ -408,6 +414,7 @@ func (c *Core) onVGUIDs(r vportRef, it item, comp *mad.Completion, err error) {
 	if have = trimGUIDs(have); !slices.Equal(have, v.guids) {
 		v.guids = have
 		c.showVPort(r)
+		c.vportChanged(r)
 	}
 	if set {
 		c.functionChanged(r)
