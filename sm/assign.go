@@ -231,6 +231,7 @@ func (c *Core) assignLIDs() []store.Op {
 		eps = c.endPorts()
 	}
 	sp := &lidSpace{limit: limit}
+	ops := c.takeFunctionLIDs(sp)
 	give := func(e endPort, r lidRange) bool {
 		p := &f.ports[e.idx]
 		r.lmc = e.lmc
@@ -273,7 +274,6 @@ func (c *Core) assignLIDs() []store.Op {
 			give(e, lidRange{lid: p.info.LID})
 		}
 	}
-	var ops []store.Op
 	if needed(eps) > limit {
 		eps = c.byNeed(eps)
 	}

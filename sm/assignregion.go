@@ -102,7 +102,7 @@ func (c *Core) assignAnew() ([]store.Op, bool) {
 func (c *Core) graphRegion() {
 	f, r := c.f, &c.reg
 	g := f.graph
-	if r.born || r.died || r.anew || c.hostsMoved() {
+	if r.born || r.died || r.anew || c.regrant || c.hostsMoved() {
 		c.changed = true
 		if r.anew {
 			c.listGraph()

@@ -59,6 +59,8 @@ type Core struct {
 	snapOf *fab
 	snapAt []int32
 	gen    uint64 // of the last snapshot
+	// LIDs moved since: its graph and tables are older ones.
+	movedSnap bool
 
 	// What lasts beyond a sweep, keyed by GUID: resolved once at discovery.
 	lids      map[ib.GUID]lidRange
@@ -86,6 +88,10 @@ type Core struct {
 	changed bool // routing has to be computed in this sweep
 	base    *solution
 	served  *solution        // graph and tables last distributed in full
+	current *solution        // … with their proof, for moves; its graph may differ in base LIDs. nil: not proved
+	lftErrs int              // blocks and tops that were not acknowledged in the last distribution
+	lftSure bool             // every switch acknowledged all of served
+	regrant bool             // LIDs have other owners than the graph says
 	held    *transition.Held // service levels that hosts may still use besides
 	heldAt  mad.Time         // when that began
 	recent  []recentState    // tables before the installed ones that packets may remember
@@ -102,6 +108,8 @@ type Core struct {
 	pk         pkeys
 	virt       virtuals
 	leases     leases
+	mv         moves
+	moveCount  MoveStatus
 
 	laneTabs    map[ib.GUID]*laneTables
 	laneRows    laneRows
@@ -475,6 +483,7 @@ func (c *Core) onPersisted(ev Persisted) {
 		c.unsaved = nil
 	}
 	c.partitionsSaved(ev)
+	c.leasesSaved(ev)
 	if !c.persistWait || ev.Gen != c.persistGen {
 		return
 	}
@@ -518,6 +527,7 @@ func (c *Core) Status() Status {
 	s.Damped = c.dampedLinks()
 	s.Partitions = c.partitionStatus()
 	s.Virtual = c.virtualStatus()
+	s.Moves = c.moveStatus()
 	switch {
 	case c.state == subnet.Master:
 		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master}

@@ -35,7 +35,7 @@ func (c *Core) ask(why string) {
 // betweenSweeps reports whether no sweep is under way that would have to end
 // before the next.
 func (c *Core) betweenSweeps() bool {
-	return c.phase == PhaseIdle || c.phase == PhaseLight || c.phase == PhaseUpkeep
+	return c.phase == PhaseIdle || c.phase == PhaseLight || c.phase == PhaseUpkeep || c.phase == PhaseMove
 }
 
 // startAskedSweep starts a sweep that was asked for, if there is one.
@@ -63,7 +63,7 @@ func (c *Core) startSweep(why string) {
 	c.report = SweepReport{Reason: why, Region: part}
 	c.wantFull, c.sound, c.changed = false, false, false
 	c.anew = c.wantRoute
-	c.changed = c.anew || c.wantGroups
+	c.changed = c.anew || c.wantGroups || c.regrant
 	c.wantGroups = false
 	c.wantRoute = false
 	c.eng.Stats(&c.madBase)

@@ -9,16 +9,19 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
+	"heddle/route/transition"
 )
 
 var errUnchanged = errors.New("the state did not change")
 
 // distribution is a transition under way.
 type distribution struct {
-	res   *JobResult
-	stage int // stages of distributed, in their order
-	next  int // stage of the plan to write next
-	errs  int // of the sweep, before the stage under way
+	res    *JobResult // nil: LIDs are moved (moves.go)
+	stages []transition.Stage
+	block  func(stage int, b route.BlockDiff, dst *[route.BlockLen]byte) // what a stage writes to a block
+	stage  int                                                           // stages of distributed, in their order
+	next   int                                                           // of stages, to write next
+	errs   int                                                           // of the sweep, before the stage under way
 }
 
 const (
@@ -165,7 +168,8 @@ func (c *Core) onGetLFT(it item, comp *mad.Completion) {
 
 // startDistribution begins a transition.
 func (c *Core) startDistribution(r *JobResult) {
-	c.dist = distribution{res: r, stage: stageDown}
+	c.dist = distribution{res: r, stages: r.Plan.Stages, block: r.Plan.Block, stage: stageDown}
+	c.lftErrs, c.current = 0, nil
 	c.rememberTables(r)
 	for i := range r.Plan.Stages {
 		c.lanesUnsure = c.lanesUnsure || len(r.Plan.Stages[i].SL2VL) > 0
@@ -258,6 +262,9 @@ func (c *Core) distributed() bool {
 	default:
 		c.shareRows()
 		c.served = &solution{graph: c.f.graph, tables: c.wanted}
+		if c.lftSure = c.lftErrs == 0; d.res.next != nil && d.res.next.graph == c.f.graph {
+			c.current = d.res.next
+		}
 		if d.errs == c.errs { // the last stage was taken by all, as those before
 			c.lanesUnsure = false
 		}
@@ -287,7 +294,7 @@ func (c *Core) rowWritten(ni int32) bool {
 }
 
 func (c *Core) buildStage(n int32, b uint16, dst *[route.BlockLen]byte) {
-	c.dist.res.Plan.Block(c.dist.next-1, route.BlockDiff{Switch: c.f.nodes[n].gsw, Block: b}, dst)
+	c.dist.block(c.dist.next-1, route.BlockDiff{Switch: c.f.nodes[n].gsw, Block: b}, dst)
 }
 
 // suspectTime is how long a copy of a Set may still wander about in the
@@ -302,6 +309,7 @@ func (c *Core) onSetLFT(it item, comp *mad.Completion) {
 	}
 	if err := answer(comp); err != nil {
 		l.forget(b) // it may have been applied
+		c.lftErrs++
 		c.setFailed(it.node(), -1, "Set(LinearForwardingTable)", err)
 		return
 	}

@@ -105,6 +105,7 @@ func (c *Core) buildGraph() {
 	g.Off[len(f.swNode)] = int32(len(g.Channels))
 	linkChannels(g)
 	f.graph = c.grantLIDs(g)
+	c.regrant = false
 }
 
 // channels appends the channels that leave switch s of the graph.

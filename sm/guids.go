@@ -57,6 +57,9 @@ type guidTables struct {
 	list   []*guidTable
 	byPort map[ib.GUID]*guidTable
 	wanted []subnet.Alias
+	named  []subnet.Alias // of SetAliases
+	leases []subnet.Alias // of leases on shared ports
+	leased bool
 	owner  map[ib.GUID]guidEntry  // who is to have an alias
 	holder map[ib.GUID]*guidTable // who has one, the first that was found
 	round  uint32
@@ -116,7 +119,11 @@ func (g *guidTables) queue(t *guidTable) {
 func (c *Core) forgetGUIDs() {
 	g := &c.guids
 	on, list := g.on, g.wanted
-	*g = guidTables{on: on, byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, retry: mad.Never}
+	named, leases, leased := g.named, g.leases, g.leased
+	*g = guidTables{
+		on: on, byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, retry: mad.Never,
+		named: named, leases: leases, leased: leased,
+	}
 	c.nameAliases(list)
 }
 
@@ -125,7 +132,8 @@ func (c *Core) setAliases(list []subnet.Alias) {
 	g := &c.guids
 	was := g.on
 	g.on = true
-	c.nameAliases(slices.Clone(list))
+	g.named = slices.Clone(list)
+	c.nameAliases(withLeases(g.leases, g.named))
 	if c.f == nil || c.f.graph == nil || c.state != subnet.Master {
 		return
 	}
@@ -284,6 +292,7 @@ func (c *Core) haveGUIDs(t *guidTable, have []ib.GUID) {
 	}
 	g.shown = append(g.shown, t)
 	c.touchPKeys(t.port)
+	c.aliasesHeld(t, old)
 	for _, x := range old {
 		if x != 0 && g.holder[x] == t && !slices.Contains(t.have, x) {
 			delete(g.holder, x)

@@ -7,6 +7,7 @@ import (
 	"heddle/ib"
 	"heddle/route"
 	"heddle/route/check"
+	"heddle/route/move"
 	"heddle/route/transition"
 )
 
@@ -28,6 +29,7 @@ type Job struct {
 	installed   *route.Tables
 	served      *solution // the tables whose service levels and lanes are in use, nil if none
 	transition  transition.Options
+	move        *moveInput // not nil: LIDs are moved instead of routing anew; only graph counts besides
 }
 
 // jobMode says how much of the last solution a job may keep.
@@ -72,6 +74,7 @@ type JobResult struct {
 	installed  *route.Tables
 	transition transition.Options
 	next       *solution
+	move       *move.Result // of a job that moves LIDs; nil: Err says why not
 }
 
 var errNoEngine = errors.New("no routing engine is configured")
@@ -86,6 +89,10 @@ func (j *Job) Run(workers int) *JobResult {
 // Solve finds tables and proves them.
 func (j *Job) Solve(workers int) *JobResult {
 	r := &JobResult{Gen: j.Gen, Err: errNoEngine, installed: j.installed, transition: j.transition}
+	if j.move != nil {
+		r.move, r.Err = j.move.run(j.graph, workers)
+		return r
+	}
 	o := j.opt
 	o.Workers = max(workers, 1)
 	var s *solution

@@ -303,7 +303,7 @@ func (c *Core) buildSetSwitch(n int32, what uint32, b []byte) {
 	sw.LifeTimeValue = c.cfg.PacketLife
 	if what != 1 {
 		sw.PortStateChange = false
-		sw.LinearFDBTop = c.wanted.TopLID
+		sw.LinearFDBTop = c.topWanted()
 		sw.MulticastFDBTop = c.mcastTop(n)
 	}
 	sw.Put(b)
@@ -327,10 +327,11 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 		n.sw = sw
 		return
 	}
-	if err == nil && sw.LinearFDBTop != c.wanted.TopLID {
+	if err == nil && sw.LinearFDBTop != c.topWanted() {
 		err = &StatusError{ib.StatusInvalidField}
 	}
 	if err != nil {
+		c.lftErrs++
 		c.setFailed(it.node(), -1, "Set(SwitchInfo) of LinearFDBTop", err)
 		return
 	}

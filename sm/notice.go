@@ -70,6 +70,7 @@ const (
 	KindPKeyQuarantined                   // a P_Key is not given before the last of its old owners has lost it
 	KindPKeyRefused                       // a port cannot have all its P_Keys
 	KindEnforceOff                        // a switch cannot enforce partitions at a port
+	KindMoved                             // LIDs were moved, or could not be: Text says what it took, or why
 	KindAliasRefused                      // a port does not get an alias GUID: Text says why
 	KindVPortUp                           // a virtual port was made Active
 	KindVPortDown                         // a virtual port that was Active is not any more
@@ -92,8 +93,8 @@ var kindNames = [...]string{
 	KindPartitions: "partitions", KindPartitionsApplied: "partitions_applied", KindPartitionsWaiting: "partitions_waiting",
 	KindPartitionsRefused: "partitions_refused", KindPKeyQuarantined: "pkey_quarantined", KindPKeyRefused: "pkey_refused",
 	KindEnforceOff:   "enforce_off",
-	KindAliasRefused: "alias_refused",
-	KindVPortUp:      "vport_up", KindVPortDown: "vport_down",
+	KindAliasRefused: "alias_refused", KindMoved: "moved",
+	KindVPortUp: "vport_up", KindVPortDown: "vport_down",
 	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
 }
 
@@ -286,6 +287,22 @@ type Status struct {
 	Damped     []DampedLink // links kept out for failing again and again
 	Partitions PartitionStatus
 	Virtual    VirtualStatus
+	Moves      MoveStatus
+}
+
+// MoveStatus tells of LIDs: how many there are, and what moving them cost so far.
+type MoveStatus struct {
+	// LIDLimit is how many LIDs the smallest forwarding table holds; LIDsUsed how
+	// many are given or kept for somebody: Ports, Functions (of prepopulated
+	// vSwitches) and Interfaces (leases and VPorts) have them.
+	LIDLimit, LIDsUsed           int
+	Ports, Functions, Interfaces int
+	Leases, Waiting              int // leases; those of them that are nowhere
+
+	Batches  uint64 // times that LIDs were moved
+	LIDs     uint64 // moves of LIDs
+	Blocks   uint64 // LFT blocks written for them
+	Unmerged uint64 // … that would have been, one move at a time
 }
 
 // PartitionStatus tells how far the partitions in force are carried out.

@@ -181,8 +181,9 @@ func (c *Core) forgetTables() {
 	clear(c.lanesOf)
 	c.forgetGUIDs()
 	c.forgetVirtuals()
+	c.forgetLeases()
 	c.forgetLanes()
-	c.served, c.held, c.lanesSetUp = nil, nil, false
+	c.served, c.current, c.held, c.lanesSetUp = nil, nil, nil, false
 }
 
 func (c *Core) becomeStandby(m otherSM, why string) {

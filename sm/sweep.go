@@ -335,6 +335,7 @@ func (c *Core) publishSweep() {
 	s.SweepNanos = int64(c.now.Sub(c.sweepStart))
 	s.Problems = append(c.heldProblems(), f.problems...)
 	s.Graph, s.Tables = f.graph, c.wanted
+	c.movedSnap = false
 	touched := make([]int32, 0, len(r.nodes))
 	if len(r.nodes) > 0 {
 		s.Ports = slices.Clone(old.Ports)
@@ -424,6 +425,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		return s
 	}
 	s.Graph, s.Tables = f.graph, c.wanted
+	c.movedSnap = false
 	s.SwitchNode = make([]int32, len(f.swNode))
 	for i, ni := range f.swNode {
 		s.SwitchNode[i] = at[ni]

@@ -58,13 +58,20 @@ func (c *Core) idleTimer() mad.Time {
 
 // publishHeld publishes what upkeep changed.
 func (c *Core) publishHeld() {
-	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() || c.snap == nil || c.snapOf != c.f {
+	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap || c.snap == nil || c.snapOf != c.f {
 		return
+	}
+	if c.leases.midway() {
+		return // nobody is to see half a migration
 	}
 	old := c.snap
 	s := &subnet.Snapshot{}
 	*s = *old
 	c.fillHead(s)
+	if c.movedSnap {
+		s.Graph, s.Tables = c.f.graph, c.wanted
+		c.movedSnap = false
+	}
 	c.readDone = false
 	c.carryTables(s, old)
 	nodes, vports := c.showHeld(s, old, nil)

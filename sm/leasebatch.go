@@ -1,0 +1,459 @@
+package sm
+
+import (
+	"strconv"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// batchStep is how far the batch under way has come.
+type batchStep uint8
+
+const (
+	batchIdle  batchStep = iota
+	batchStore           // the LIDs that were given are being stored
+	batchLeave           // functions give up addresses
+	batchRoute           // LIDs are led elsewhere
+	batchPut             // functions get addresses
+)
+
+// startMoves takes the batch of leases on, or gathers a new one. It reports whether it
+// began a phase; what functions are to hold is written by upkeep.
+func (c *Core) startMoves() bool {
+	x := &c.leases
+	if !c.mayUpkeep() {
+		return false
+	}
+	if x.retry <= c.now {
+		x.retry = mad.Never
+		if x.step == batchStore && x.saveErr != nil {
+			c.storeBatch(nil)
+		}
+	}
+	for {
+		switch x.step {
+		case batchIdle:
+			c.tellLeases()
+			if len(x.dirty) == 0 || !c.functionsKnown() {
+				return false
+			}
+			if !c.gather() {
+				c.tellLeases()
+				return false
+			}
+		case batchStore:
+			if x.gen != 0 || x.saveErr != nil {
+				return false
+			}
+			c.leave()
+		case batchLeave:
+			if !c.allLeft() {
+				return false
+			}
+			c.enterStep(batchRoute)
+			if c.routeLeases() {
+				return true
+			}
+		case batchRoute:
+			if !c.allRouted() {
+				return false
+			}
+			c.put()
+		case batchPut:
+			if !c.allPut() {
+				return false
+			}
+			c.endBatch()
+		}
+	}
+}
+
+func (c *Core) enterStep(s batchStep) {
+	c.leases.step, c.leases.began, c.leases.retry = s, c.now, mad.Never
+}
+
+// stepOver reports whether the step under way has lasted long enough; if not, it
+// sees to it that it is looked at again then.
+func (c *Core) stepOver() bool {
+	end := c.leases.began.Add(stepLimit)
+	if end <= c.now {
+		return true
+	}
+	c.leases.retry = end
+	return false
+}
+
+// functionsKnown reports whether it is known, for this mastership, which addresses
+// functions hold that are up: before that no function is given any, as another may
+// have it.
+func (c *Core) functionsKnown() bool {
+	x := &c.leases
+	if x.known {
+		return true
+	}
+	for _, a := range c.virt.list {
+		switch {
+		case a.at.Node < 0 || a.step == adapterRefused || a.tries > 0:
+			continue
+		case a.step != adapterKnown:
+			return false
+		}
+		for _, v := range a.vports {
+			if v != nil && v.index > 0 && v.state >= ib.StateInit && v.known&knowInfo == 0 && v.tries == 0 && v.refused == nil {
+				return false
+			}
+		}
+	}
+	x.known = true
+	for _, a := range c.virt.list {
+		for _, v := range a.vports {
+			if v != nil && v.index > 0 && a.model == subnet.VPorts && v.info.LIDRequired {
+				c.lookVPort(vportRef{a, v.index})
+			}
+		}
+	}
+	return true
+}
+
+// gather picks the leases that can be carried out now. It reports whether there are any.
+func (c *Core) gather() bool {
+	x := &c.leases
+	list := x.dirty
+	x.dirty = nil
+	x.batch = x.batch[:0]
+	if c.prepopulate() {
+		x.dirty = list
+		return x.step != batchIdle
+	}
+	for _, l := range list {
+		l.queued = false
+		if !l.gone && c.ready(l) {
+			l.leaving = l.held != (subnet.Place{}) && l.held != l.target()
+			x.batch = append(x.batch, l)
+		}
+	}
+	// A place that is taken must be given up in the same batch.
+	for again := true; again; {
+		again = false
+		keep := x.batch[:0]
+		for _, l := range x.batch {
+			t := l.target()
+			if h := x.hold[t]; t != (subnet.Place{}) && h != nil && h != l && !h.leaving {
+				l.leaving = false
+				again = true
+				c.reportLease(l, subnet.LeaseWaiting, "function "+t.String()+" is still held by GUID "+h.GUID.String())
+				continue
+			}
+			keep = append(keep, l)
+		}
+		x.batch = keep
+	}
+	ops := c.giveLIDs()
+	if len(x.batch) == 0 && len(ops) == 0 {
+		return false
+	}
+	for _, l := range x.batch {
+		c.reportLease(l, subnet.LeaseMoving, "")
+	}
+	c.tellLeases()
+	c.enterStep(batchStore)
+	if len(ops) > 0 {
+		c.storeBatch(ops)
+	}
+	return true
+}
+
+// ready reports whether a lease is to be part of the batch that is gathered. Where
+// nothing is left to do, or it must wait, that is reported.
+func (c *Core) ready(l *lease) bool {
+	x := &c.leases
+	t := l.target()
+	if t == (subnet.Place{}) {
+		if l.held != t || l.ended && l.lid != 0 && c.ownerOf(l.lid) != 0 && !c.placeLID(l.lid) {
+			return true
+		}
+		c.settle(l)
+		return false
+	}
+	refuse := func(why string) bool {
+		if l.failed == "" {
+			l.failed, l.back = why, l.held
+			if l.target() != t {
+				return c.ready(l)
+			}
+		}
+		c.settle(l)
+		return false
+	}
+	wait := func(why string) bool {
+		if x.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && l.failed == "" {
+			c.turnRound(l, why)
+			return false
+		}
+		c.reportLease(l, subnet.LeaseWaiting, why)
+		return false
+	}
+	if o := x.wants[t]; o != nil && o != l && l.failed == "" && !l.implied {
+		return refuse("function " + t.String() + " is kept for GUID " + o.GUID.String())
+	}
+	p := c.endPort(t.Port)
+	if p == nil {
+		return wait("port " + t.Port.String() + " is not in the subnet")
+	}
+	a, v := c.function(t)
+	switch {
+	case a == nil && p.info.GUIDCap > 1, a != nil && a.model == subnet.SharedPort:
+		return c.readyShared(l, p, refuse)
+	case a == nil:
+		return wait("port " + t.Port.String() + " has no virtual functions")
+	case a.step == adapterRefused:
+		return wait("the virtual functions of port " + t.Port.String() + " cannot be used")
+	case a.step != adapterKnown:
+		return wait("the virtual functions of port " + t.Port.String() + " are not known yet")
+	case t.Function == 0 || int(t.Function) > a.functions:
+		return refuse("port " + t.Port.String() + " has no function " + strconv.Itoa(int(t.Function)) + ", only 1 to " + strconv.Itoa(a.functions))
+	case c.physical(l.GUID) != nil:
+		return refuse("GUID " + l.GUID.String() + " is the own one of a port of the subnet: give the interface another")
+	case v == nil || v.state < ib.StateInit:
+		return wait("function " + t.String() + " is down: its hypervisor has not brought it up")
+	case v.known&knowInfo == 0:
+		return wait("function " + t.String() + " has not been read yet")
+	case a.model == subnet.VPorts && v.info.PortGUID != l.GUID:
+		return wait("function " + t.String() + " has GUID " + v.info.PortGUID.String() + ": its hypervisor has not put the VM there")
+	case !needsLID(a, v) && l.LIDKind != subnet.SharedLID:
+		return refuse("function " + t.String() + " shares a LID (LIDRequired is 0), and one of its own is asked for: change the interface or the hypervisor")
+	}
+	if !needsLID(a, v) {
+		if l.held != (subnet.Place{}) && l.held != t {
+			return true // another function still has it
+		}
+		x.hold[t] = l
+		c.lookVPort(vportRef{a, t.Function})
+		if l.inForce(a, v) {
+			l.held = t
+			c.settle(l)
+			return false
+		}
+		return wait("function " + t.String() + " is being brought up")
+	}
+	if x.hold[t] == l && l.lid != 0 && (l.held == t || l.held == subnet.Place{}) && c.routedAt(l.lid, t.Port) && c.lidFits(l, t) {
+		c.lookVPort(vportRef{a, t.Function})
+		if l.inForce(a, v) {
+			l.held = t
+			c.settle(l)
+		} else {
+			c.reportLease(l, subnet.LeaseMoving, "")
+		}
+		return false
+	}
+	return true
+}
+
+// settle ends the work for a lease: it is where it is to be.
+func (c *Core) settle(l *lease) {
+	x := &c.leases
+	switch {
+	case l.ended:
+		c.forgetLease(l)
+	case l.failed != "":
+		c.reportLease(l, subnet.LeaseRefused, l.failed)
+	default:
+		l.back = subnet.Place{}
+		if x.hold[l.Place] == l || l.Place == (subnet.Place{}) {
+			c.reportLease(l, subnet.LeasePlaced, "")
+		}
+	}
+}
+
+// leave has functions give up the addresses that are to go elsewhere.
+func (c *Core) leave() {
+	x := &c.leases
+	c.enterStep(batchLeave)
+	for _, p := range x.fn.changed {
+		c.lookPlace(p)
+	}
+	for _, l := range x.batch {
+		if !l.leaving {
+			continue
+		}
+		if x.hold[l.held] == l {
+			delete(x.hold, l.held)
+		}
+		x.leaves[l.held] = l
+		c.lookPlace(l.held)
+	}
+}
+
+// allLeft reports whether no function holds any of the addresses any more. One
+// that is not in the subnet holds none: it is read when it comes back.
+func (c *Core) allLeft() bool {
+	x := &c.leases
+	over := true
+	for _, l := range x.batch {
+		if !l.leaving || l.held == (subnet.Place{}) {
+			continue
+		}
+		if a, v := c.function(l.held); a == nil || v == nil {
+			l.held, l.back = subnet.Place{}, l.held
+			continue
+		}
+		if l.failed == "" || l.target() != l.held {
+			over = false
+		}
+	}
+	if !over && !c.stepOver() {
+		return false
+	}
+	keep := x.batch[:0]
+	for _, l := range x.batch {
+		if !l.leaving {
+			keep = append(keep, l)
+			continue
+		}
+		l.leaving = false
+		if l.held == (subnet.Place{}) {
+			delete(x.leaves, l.back)
+			c.wake(l.back)
+			keep = append(keep, l)
+			continue
+		}
+		// It still holds it, or nobody knows: so it stays there.
+		delete(x.leaves, l.held)
+		if x.hold[l.held] == nil {
+			x.hold[l.held] = l
+		}
+		if l.ended { // and is tried again
+			x.retry = min(x.retry, c.now.Add(c.cfg.RetryInterval))
+		}
+		if l.failed == "" {
+			l.failed = "function " + l.held.String() + ", which has the address, does not give it up"
+		}
+		l.back = l.held
+		c.lookPlace(l.held)
+		c.lookLease(l)
+	}
+	x.batch = keep
+	return true
+}
+
+// allRouted reports whether the LIDs of the batch lead to their places. What does not
+// after a sweep turns round.
+func (c *Core) allRouted() bool {
+	x := &c.leases
+	if c.wantSweep {
+		return false
+	}
+	keep := x.batch[:0]
+	for _, l := range x.batch {
+		t := l.target()
+		if t != (subnet.Place{}) && l.lid != 0 && !c.routedAt(l.lid, t.Port) {
+			l.port = l.back.Port
+			c.turnRound(l, "no route leads to it: "+c.whyNoRoute())
+			continue
+		}
+		keep = append(keep, l)
+	}
+	x.batch = keep
+	return true
+}
+
+// put has functions take the addresses.
+func (c *Core) put() {
+	x := &c.leases
+	c.enterStep(batchPut)
+	for _, l := range x.batch {
+		if t := l.target(); t != (subnet.Place{}) {
+			x.hold[t] = l
+			c.lookPlace(t)
+		}
+	}
+}
+
+// allPut reports whether the functions hold the addresses. Those that do not
+// answer are waited for, but not by the rest.
+func (c *Core) allPut() bool {
+	x := &c.leases
+	done := true
+	for _, l := range x.batch {
+		t := l.target()
+		if t == (subnet.Place{}) || x.hold[t] != l {
+			continue // it has turned round
+		}
+		switch a, v := c.function(t); {
+		case a == nil || v == nil || v.state < ib.StateInit:
+			c.lookLease(l)
+		case l.inForce(a, v):
+			l.held = t
+		default:
+			done = false
+		}
+	}
+	return done || c.stepOver()
+}
+
+// endBatch publishes what the batch did and reports it.
+func (c *Core) endBatch() {
+	x := &c.leases
+	c.enterStep(batchIdle)
+	for _, l := range x.batch {
+		if t := l.target(); l.held == t {
+			l.queued = false
+			c.settle(l)
+		}
+		c.lookLease(l)
+	}
+	clear(x.batch)
+	x.batch = x.batch[:0]
+	c.virt.flush = true
+	c.publishHeld()
+	c.tellLeases()
+}
+
+// tellLeases hands out the reports, unless what they say is not published yet.
+func (c *Core) tellLeases() {
+	x := &c.leases
+	if len(x.reports) == 0 {
+		return
+	}
+	c.virt.flush = true
+	c.publishHeld()
+	c.out.Leases = append(c.out.Leases, x.reports...)
+	clear(x.reports)
+	x.reports = x.reports[:0]
+}
+
+// dropMoves gives up what is under way: answers will not be seen.
+func (c *Core) dropMoves() {
+	x := &c.leases
+	for _, l := range x.batch {
+		l.leaving = false
+		c.lookLease(l)
+	}
+	clear(x.leaves)
+	x.batch, x.step, x.gen, x.saveErr = nil, batchIdle, 0, nil
+	c.mv = moves{}
+}
+
+// midway reports whether addresses are on their way, so that what functions hold is
+// neither the old state nor the new one.
+func (x *leases) midway() bool {
+	return x.step == batchLeave || x.step == batchRoute || x.step == batchPut
+}
+
+func (c *Core) moveStatus() MoveStatus {
+	s := c.moveCount
+	n := c.countLIDs()
+	s.LIDLimit, s.LIDsUsed = n.limit, n.used()
+	s.Ports, s.Functions, s.Interfaces = n.ports, n.functions, n.leases
+	for _, l := range c.leases.list {
+		if !l.gone && !l.implied {
+			s.Leases++
+			if l.Place == (subnet.Place{}) {
+				s.Waiting++
+			}
+		}
+	}
+	return s
+}

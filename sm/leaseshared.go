@@ -1,0 +1,125 @@
+package sm
+
+import (
+	"slices"
+	"strconv"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/subnet"
+)
+
+// Leases on shared ports are entries of the ports' GUID tables, which guids.go
+// brings about: a GUID is taken from one port before another gets it.
+
+// leaseAliases are the leases that are placed, or to be placed, on shared ports:
+// entries of their GUID tables.
+func (c *Core) leaseAliases() (list []subnet.Alias) {
+	for _, l := range c.leases.list {
+		t := l.target()
+		if l.gone || t == (subnet.Place{}) || t.Function == 0 || t.Function >= maxGUIDs || !c.sharedPort(t.Port) {
+			continue
+		}
+		if l.held != (subnet.Place{}) && !c.sharedPort(l.held.Port) || l.LIDKind != subnet.SharedLID {
+			continue // a function of another kind has it still; or it cannot be
+		}
+		list = append(list, subnet.Alias{Port: t.Port, Index: uint8(t.Function), GUID: l.GUID})
+	}
+	return list
+}
+
+// sharedPort reports whether a port holds the addresses of functions in its GUID
+// table alone.
+func (c *Core) sharedPort(g ib.GUID) bool {
+	a := c.virt.byPort[g]
+	return a != nil && a.model == subnet.SharedPort
+}
+
+// mergeAliases has the GUID tables hold what leases and the SA's clients want; for
+// a GUID that both name, the lease counts.
+func (c *Core) mergeAliases() {
+	g := &c.guids
+	list := c.leaseAliases()
+	if len(list) == 0 && !g.leased {
+		return
+	}
+	if slices.Equal(list, g.leases) {
+		return
+	}
+	g.leased, g.leases = true, list
+	c.setAliases(g.named)
+}
+
+// withLeases is a list of aliases with those of leases.
+func withLeases(leases, list []subnet.Alias) []subnet.Alias {
+	if len(leases) == 0 {
+		return list
+	}
+	guid := make(map[ib.GUID]bool, len(leases))
+	type entry struct {
+		port  ib.GUID
+		index uint8
+	}
+	at := make(map[entry]bool, len(leases))
+	for _, a := range leases {
+		guid[a.GUID] = true
+		at[entry{a.Port, a.Index}] = true
+	}
+	out := slices.Clone(leases)
+	for _, a := range list {
+		if !guid[a.GUID] && !at[entry{a.Port, a.Index}] {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// aliasesHeld is told when the GUID table of a port holds others than before.
+func (c *Core) aliasesHeld(t *guidTable, old []ib.GUID) {
+	x := &c.leases
+	if len(x.byGUID) == 0 {
+		return
+	}
+	for i, g := range old {
+		if l := x.byGUID[g]; l != nil && g != 0 && l.held == (subnet.Place{Port: t.port, Function: uint16(i)}) && guidAt(t.have, i) != g {
+			l.held = subnet.Place{}
+			c.lookLease(l)
+			c.wake(subnet.Place{Port: t.port, Function: uint16(i)})
+		}
+	}
+	for i, g := range t.have {
+		if l := x.byGUID[g]; l != nil && g != 0 && l.held == (subnet.Place{}) {
+			l.held = subnet.Place{Port: t.port, Function: uint16(i)}
+			c.lookLease(l)
+		}
+	}
+}
+
+// readyShared is ready for a lease on a shared port.
+func (c *Core) readyShared(l *lease, p *port, refuse func(string) bool) bool {
+	t := l.target()
+	switch {
+	case c.physical(l.GUID) != nil:
+		return refuse("GUID " + l.GUID.String() + " is the own one of a port of the subnet: give the interface another")
+	case l.LIDKind == subnet.OwnLID:
+		return refuse("port " + t.Port.String() + " has one LID for all its functions, and one of its own is asked for: change the interface, or let its LID float")
+	case t.Function == 0 || int(t.Function) >= int(p.info.GUIDCap):
+		return refuse("port " + t.Port.String() + " has no function " + strconv.Itoa(int(t.Function)) + ", only 1 to " + strconv.Itoa(int(p.info.GUIDCap)-1))
+	}
+	if l.held != (subnet.Place{}) && !c.sharedPort(l.held.Port) {
+		return true // a function of another kind has it
+	}
+	c.mergeAliases()
+	gt := c.guids.byPort[t.Port]
+	switch i := int(t.Function); {
+	case l.held == t:
+		c.settle(l)
+	case gt != nil && guidAt(gt.want, i) != l.GUID && guidAt(gt.want, i) != 0:
+		return refuse("another alias GUID is to be at " + t.String() + ": " + guidAt(gt.want, i).String())
+	case gt != nil && gt.refused>>(i/smp.GUIDBlockLen)&1 != 0:
+		return refuse("port " + t.Port.String() + " does not take alias GUIDs at index " + strconv.Itoa(i))
+	default:
+		c.reportLease(l, subnet.LeaseMoving, "")
+	}
+	return false
+}

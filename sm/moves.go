@@ -1,0 +1,412 @@
+package sm
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/move"
+	"heddle/route/transition"
+	"heddle/subnet"
+)
+
+// LIDs that are to lead to another port take the entries of a LID that is there
+// (route/move), without discovery and without the engine, whose last solution stays
+// what it was: the next sweep's job updates it, and sees the LIDs at their new owners.
+// Where that cannot be done, or a switch does not take a block, an ordinary
+// sweep routes them.
+
+// moves is what the phase is about.
+type moves struct {
+	step  moveStep
+	list  []move.Request
+	by    []*lease // whose LID a request moves; nil: that of a function nobody uses
+	res   *move.Result
+	errs  int // Core.errs when it began
+	again int // times that blocks of the stage were written again
+}
+
+type moveStep uint8
+
+const (
+	moveJob  moveStep = iota
+	moveRoom          // blocks that LinearFDBTop is about to be raised over
+	moveTop
+	moveStage
+	moveDrain
+)
+
+// moveAgain is how often blocks that a switch did not acknowledge are written again, each
+// time with all retries.
+const moveAgain = 2
+
+// routeLeases sees to it that the LIDs of the batch lead where they are to. It reports
+// whether that takes a phase.
+func (c *Core) routeLeases() bool {
+	x := &c.leases
+	for _, l := range x.batch {
+		if t := l.target(); t != (subnet.Place{}) {
+			l.port = t.Port
+		} else if l.ended {
+			l.port = 0
+		}
+	}
+	changed := x.fn.changed
+	x.fn.changed = nil
+	if x.fn.fresh {
+		x.fn.fresh = false
+		c.wantRoute = true
+		c.ask("virtual functions were given LIDs")
+		return false
+	}
+	m := moves{errs: c.errs}
+	c.collectMoves(&m, changed)
+	if len(m.list) == 0 {
+		return false
+	}
+	c.mv = m
+	c.enter(PhaseMove)
+	c.startMoveJob()
+	return true
+}
+
+// displaced is a LID that leads elsewhere than it is to.
+type displaced struct {
+	lid ib.LID
+	to  ib.GUID // 0: nowhere
+	by  *lease
+}
+
+// collectMoves finds the requests that bring the LIDs of the batch, and of functions
+// that were given others, where they are to be.
+func (c *Core) collectMoves(m *moves, changed []subnet.Place) {
+	fn := &c.leases.fn
+	var list []displaced
+	at := map[ib.LID]ib.GUID{} // where those of list are while requests are carried out
+	want := func(lid ib.LID, to ib.GUID, by *lease) {
+		if _, twice := at[lid]; twice || lid == 0 {
+			return
+		}
+		if o := c.ownerOf(lid); o != to {
+			at[lid] = o
+			list = append(list, displaced{lid, to, by})
+		}
+	}
+	for _, l := range c.leases.batch {
+		if !c.placeLID(l.lid) && (l.port != 0 || l.ended) {
+			want(l.lid, l.port, l)
+		}
+	}
+	for _, p := range changed {
+		want(fn.byPlace[p], p.Port, fn.leaseOf[fn.byPlace[p]])
+	}
+	here := map[ib.GUID][]int{} // displaced LIDs of functions, by where they are
+	for i := range list {
+		if d := &list[i]; c.placeLID(d.lid) {
+			here[at[d.lid]] = append(here[at[d.lid]], i)
+		}
+	}
+	for i := range list {
+		d := &list[i]
+		for at[d.lid] != d.to {
+			q := move.Request{LID: d.lid, Mode: move.Minimal}
+			if d.by != nil && d.by.Balanced {
+				q.Mode = move.Balanced
+			}
+			k := -1
+			if c.placeLID(d.lid) && at[d.lid] != 0 {
+				k = partner(list, at, here[d.to], d)
+			}
+			switch {
+			case d.to == 0:
+				q.Kind = move.Release
+				at[d.lid] = 0
+			case k >= 0:
+				o := &list[k]
+				q.Kind, q.With = move.Swap, o.lid
+				at[d.lid], at[o.lid] = d.to, at[d.lid]
+				here[at[o.lid]] = append(here[at[o.lid]], k)
+			default:
+				q.Kind, q.With = move.Copy, c.baseLID(d.to)
+				at[d.lid] = d.to
+			}
+			m.list, m.by = append(m.list, q), append(m.by, d.by)
+		}
+	}
+}
+
+// partner is a LID of list that is where d is to be and is to be where d is, or at
+// least elsewhere.
+func partner(list []displaced, at map[ib.LID]ib.GUID, there []int, d *displaced) int {
+	best := -1
+	for _, k := range there {
+		switch o := &list[k]; {
+		case o == d || at[o.lid] != d.to || o.to == d.to:
+		case o.to == at[d.lid]:
+			return k
+		case best < 0:
+			best = k
+		}
+	}
+	return best
+}
+
+// baseLID is the LID of a port, which those of its functions take after.
+func (c *Core) baseLID(g ib.GUID) ib.LID {
+	if p := c.endPort(g); p != nil {
+		return p.lid
+	}
+	return 0
+}
+
+// moveInput is what a Job needs to move LIDs instead of routing all.
+type moveInput struct {
+	proof   *check.Proof // nil: tables are to be proved first
+	tables  *route.Tables
+	list    []move.Request
+	options move.Options
+}
+
+func (c *Core) startMoveJob() {
+	c.jobGen++
+	c.jobsOut++
+	c.jobLast, c.jobDone = c.jobGen, nil
+	in := &moveInput{list: c.mv.list, options: move.Options{
+		SwitchLifetime: transition.Lifetime(c.cfg.PacketLife), HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
+		Repath: c.cfg.RepathTime > 0, RepathTime: max(c.cfg.RepathTime, 0), Unsafe: c.cfg.AllowUnsafe,
+	}}
+	if c.current != nil && c.served != nil && c.current.tables == c.served.tables {
+		in.proof = c.current.proof
+	}
+	if c.served != nil && c.served.graph == c.f.graph {
+		in.tables = c.served.tables
+		if mc := in.tables.Multicast; mc != nil {
+			in.options.Groups = accepted(c.routeGroups(), mc)
+		}
+	}
+	c.out.Jobs = append(c.out.Jobs, &Job{Gen: c.jobGen, graph: c.f.graph, move: in})
+}
+
+// run carries requests out; it is a Job's part.
+func (in *moveInput) run(g *fabric.Graph, workers int) (*move.Result, error) {
+	if in.tables == nil {
+		return nil, fmt.Errorf("sm: no tables are in force for the subnet as it is")
+	}
+	o := in.options
+	o.Workers = max(workers, 1)
+	p := in.proof
+	if p == nil {
+		p = check.Prove(g, in.tables, check.Options{Workers: o.Workers, Groups: o.Groups})
+	}
+	return move.New(p, in.list, o)
+}
+
+// moved takes the phase on when its items are done.
+func (c *Core) moved() bool {
+	m := &c.mv
+	if c.resumeAt != mad.Never {
+		return false
+	}
+	switch m.step {
+	case moveJob:
+		r := c.jobDone
+		if r == nil {
+			return false
+		}
+		c.jobDone = nil
+		if r.move == nil {
+			c.moveBySweep(r.Err.Error(), false)
+			return true
+		}
+		m.res = r.move
+		c.dist = distribution{block: c.moveBlock}
+		for i := range m.res.Stages {
+			st := &m.res.Stages[i]
+			c.dist.stages = append(c.dist.stages, transition.Stage{LFT: st.Blocks, Drain: st.Drain, DrainHops: st.Hops, Repath: st.Repath})
+		}
+		c.rememberMove()
+		m.step = moveRoom
+		c.enter(PhaseMove)
+		if m.res.Grown {
+			c.makeRoom()
+		}
+	case moveRoom:
+		if c.errs > m.errs {
+			c.moveBySweep("a switch did not take a block", true)
+			return true
+		}
+		m.step = moveTop
+		c.enter(PhaseMove)
+		if m.res.Grown {
+			for _, ni := range c.f.swNode {
+				if n := &c.f.nodes[ni]; n.lft.top < m.res.Tables.TopLID {
+					c.add(mk(opSetSwitch, ni, 0, 3))
+				}
+			}
+		}
+	case moveTop, moveDrain:
+		if c.errs > m.errs {
+			c.moveBySweep("a switch did not take its part", true)
+			return true
+		}
+		if c.dist.next == len(c.dist.stages) {
+			c.movesDone()
+			return true
+		}
+		st := &c.dist.stages[c.dist.next]
+		c.dist.next++
+		m.step, m.again = moveStage, 0
+		c.enter(PhaseMove)
+		for _, b := range st.LFT {
+			c.add(mk(opSetLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
+		}
+	case moveStage:
+		st := &c.dist.stages[c.dist.next-1]
+		if c.errs > m.errs && m.again < moveAgain {
+			m.again++
+			m.errs = c.errs
+			c.enter(PhaseMove)
+			for _, b := range st.LFT {
+				ni := c.f.swNode[b.Switch]
+				if !bitGet(c.f.nodes[ni].lft.known, int(b.Block)) {
+					c.add(mk(opSetLFT, ni, 0, uint32(b.Block)))
+				}
+			}
+			return true
+		}
+		m.step = moveDrain
+		if wait := st.Drain + st.Repath; wait > 0 && c.errs == m.errs {
+			if st.Drain > 0 && c.cfg.DrainTime > 0 {
+				wait = c.cfg.DrainTime + st.Repath
+			}
+			c.resumeAt = c.now.Add(wait)
+			return false
+		}
+	}
+	return true
+}
+
+// makeRoom writes blocks that no switch forwards by yet and whose content is not known,
+// so that LinearFDBTop can be raised over them.
+func (c *Core) makeRoom() {
+	for _, ni := range c.f.swNode {
+		l := c.f.nodes[ni].lft
+		for b := range route.RowLen(c.mv.res.Tables.TopLID) / route.BlockLen {
+			if !bitGet(l.known, b) {
+				c.add(mk(opSetLFT, ni, 0, uint32(b)))
+			}
+		}
+	}
+}
+
+// moveBlock is what stage k of the move writes to a block; before the first it is what is in
+// force.
+func (c *Core) moveBlock(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
+	if k < 0 {
+		c.served.tables.Block(b.Switch, b.Block, dst)
+		return
+	}
+	c.mv.res.Block(k, b, dst)
+}
+
+// topWanted is the LinearFDBTop that switches are to have.
+func (c *Core) topWanted() ib.LID {
+	if c.phase == PhaseMove {
+		return c.mv.res.Tables.TopLID
+	}
+	return c.wanted.TopLID
+}
+
+// rememberMove is rememberTables for a move.
+func (c *Core) rememberMove() {
+	if len(c.mv.res.Stages) == 0 || c.quiet() {
+		return
+	}
+	for _, ni := range c.f.swNode {
+		c.f.nodes[ni].lft.shared = true
+	}
+	hops := time.Duration(longestPath)
+	if p := c.mv.res.Proof; p != nil {
+		hops = min(hops, 2*time.Duration(p.Report().MaxHops+1))
+	}
+	c.recentTables() // drops those that no packet remembers
+	if n := len(c.recent); n > 0 {
+		hops = max(hops, c.recent[n-1].hops)
+	}
+	for _, t := range [2]*route.Tables{c.served.tables, c.mv.res.Tables} {
+		c.recent = append(c.recent, recentState{graph: c.f.graph, tables: t, until: mad.Never, hops: hops})
+	}
+}
+
+// movesDone puts what the switches hold now into force.
+func (c *Core) movesDone() {
+	m, f := &c.mv, c.f
+	was, now := c.served.tables, m.res.Tables
+	for i := range c.recent {
+		if s := &c.recent[i]; s.until == mad.Never || s.tables == was || s.tables == now {
+			s.until = c.now
+		}
+	}
+	f.graph = c.withBases(m.res.Graph)
+	c.wanted = now
+	c.shareRows()
+	c.served = &solution{graph: f.graph, tables: now}
+	c.current = &solution{graph: m.res.Graph, tables: now, proof: m.res.Proof}
+	c.movedSnap = true
+	for i, l := range m.by {
+		if l != nil && i < len(m.res.Moved) {
+			l.smps = m.res.Moved[i].SMPs
+		}
+	}
+	c.moveCount.LIDs += uint64(len(m.list))
+	c.moveCount.Blocks += uint64(m.res.Writes)
+	c.moveCount.Unmerged += uint64(m.res.Unmerged)
+	c.moveCount.Batches++
+	c.out.notify(Notice{Kind: KindMoved, Level: Info, Text: strconv.Itoa(len(m.list)) + " moves of LIDs, " + strconv.Itoa(m.res.Writes) +
+		" LFT blocks (" + strconv.Itoa(m.res.Unmerged) + " one by one), in " + strconv.Itoa(len(m.res.Stages)) + " stages: " + m.res.Reason})
+	c.mv = moves{}
+	c.enter(PhaseIdle)
+}
+
+// moveBySweep leaves the LIDs to an ordinary sweep: it finds them at their new owners. If
+// something was written it reads everything first.
+func (c *Core) moveBySweep(why string, full bool) {
+	c.out.notify(Notice{Kind: KindMoved, Level: Info, Text: "LIDs are routed anew instead of being moved: " + why})
+	c.mv = moves{}
+	c.regrant = true
+	c.enter(PhaseIdle)
+	if full {
+		c.askSweep("LIDs of virtual functions moved")
+		return
+	}
+	c.ask("LIDs of virtual functions moved")
+}
+
+// whyNoRoute says why a sweep did not route LIDs.
+func (c *Core) whyNoRoute() string {
+	if c.refused {
+		return "no engine has tables that may be installed"
+	}
+	return "some switch did not take its part of the forwarding tables, or the port is cut off"
+}
+
+// withBases is the graph with the base LIDs that ports have: one whose LID floats has that.
+func (c *Core) withBases(g *fabric.Graph) *fabric.Graph {
+	h := g
+	for e, pi := range c.f.epPort {
+		if lid := c.f.ports[pi].lid; g.EndPorts[e].LID != lid {
+			if h == g {
+				u := *g
+				u.EndPorts = append([]fabric.EndPort(nil), g.EndPorts...)
+				h = &u
+			}
+			h.EndPorts[e].LID = lid
+		}
+	}
+	return h
+}

@@ -1,0 +1,126 @@
+package sm
+
+import (
+	"fmt"
+
+	"heddle/ib"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// Prepopulated vSwitches (§V-A of the vSwitch paper): every function has a LID from
+// the time its adapter is found, which the engine routes, and a lease takes its LID
+// along by changing it with that of the function that it goes to.
+
+// always reports whether the functions of an adapter have LIDs whether they are
+// used or not.
+func (c *Core) always(a *adapter) bool {
+	return c.cfg.VSwitchPrepopulate && a.model == subnet.VSwitch
+}
+
+// lidFits reports whether a lease's LID is that of the function, if that has one.
+func (c *Core) lidFits(l *lease, t subnet.Place) bool {
+	a := c.virt.byPort[t.Port]
+	return a == nil || !c.always(a) || c.leases.fn.byPlace[t] == l.lid
+}
+
+// prepopulate gives LIDs to the functions that have none. It reports whether there
+// are any; then a batch has begun, of no lease.
+func (c *Core) prepopulate() bool {
+	if !c.cfg.VSwitchPrepopulate {
+		return false
+	}
+	fn := &c.leases.fn
+	var ops []store.Op
+	short := 0
+	for _, a := range c.virt.list {
+		if a.at.Node < 0 || a.step != adapterKnown || !c.always(a) {
+			continue
+		}
+		for i := 1; i <= a.functions; i++ {
+			p := subnet.Place{Port: a.port, Function: uint16(i)}
+			if fn.byPlace[p] != 0 {
+				continue
+			}
+			lid := c.shownLID(a, i)
+			if lid == 0 {
+				lid, ops = c.takeLID(false, ops)
+			}
+			if lid == 0 {
+				short++
+				continue
+			}
+			ops = append(ops, fn.set(p, lid))
+			fn.changed = append(fn.changed, p)
+		}
+	}
+	if short > 0 && c.noteOnce(fmt.Sprint("functions without a LID ", short)) {
+		c.out.notify(Notice{Kind: KindNoLID, Level: Error, Text: fmt.Sprintf("%d virtual functions get no LID: %s", short, c.noLID())})
+	}
+	if len(ops) == 0 {
+		return false
+	}
+	fn.fresh = true
+	c.enterStep(batchStore)
+	c.storeBatch(ops)
+	return true
+}
+
+// shownLID is the LID that a function shows, from an earlier manager, if it is free
+// or that of the lease that is there.
+func (c *Core) shownLID(a *adapter, i int) ib.LID {
+	if i >= len(a.vports) || a.vports[i] == nil || a.vports[i].known&knowInfo == 0 {
+		return 0
+	}
+	v := a.vports[i]
+	lid := v.info.VPortLID
+	if lid == 0 {
+		return 0
+	}
+	sp := c.lidsInUse()
+	if l := c.leases.byGUID[v.info.PortGUID]; (l == nil || l.lid != lid || c.placeLID(lid)) && !sp.free(lidRange{lid: lid}) {
+		return 0
+	}
+	sp.take(lidRange{lid: lid})
+	return lid
+}
+
+// swapPlaces has the function t have the LID of a lease: the function that has it
+// gets that of t instead. A lease that has none yet takes t's, if no other lease does.
+func (c *Core) swapPlaces(l *lease, t subnet.Place, ops []store.Op) ([]store.Op, string) {
+	fn := &c.leases.fn
+	at := fn.byPlace[t]
+	if at == 0 {
+		return ops, c.noLID()
+	}
+	if l.lid == 0 {
+		if fn.leaseOf[at] == nil {
+			return append(ops, c.storeLID(l, at)...), ""
+		}
+		// Another lease, which is nowhere now, has it: one of the same port, if there is
+		// any, as nothing needs routing then.
+		for _, same := range [2]bool{true, false} {
+			for _, p := range fn.places() {
+				if p.Function > 0 && (p.Port == t.Port) == same && fn.leaseOf[fn.byPlace[p]] == nil && l.lid == 0 {
+					ops = append(ops, c.storeLID(l, fn.byPlace[p])...)
+				}
+			}
+		}
+		if l.lid == 0 {
+			return ops, c.noLID()
+		}
+	}
+	if at == l.lid {
+		return ops, ""
+	}
+	from, ok := fn.placeOf[l.lid]
+	fn.changed = append(fn.changed, t)
+	if !ok { // of the time before functions had LIDs
+		c.lidsInUse().release(lidRange{lid: at})
+		fn.fresh = true
+		return append(ops, fn.set(t, l.lid)), ""
+	}
+	fn.changed = append(fn.changed, from)
+	fn.set(t, 0)
+	return append(ops, fn.set(from, at), fn.set(t, l.lid)), ""
+}
