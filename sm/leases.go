@@ -293,6 +293,9 @@ func (c *Core) functionWanted(r vportRef) functionWant {
 			return functionWant{lid: l.lid, guid: l.GUID, up: c.routedAt(l.lid, a.port), aliases: l.Aliases}
 		case !x.given: // who sets leases has not said anything yet
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID, up: v.state >= ib.StateArmed, aliases: v.guids}
+		case x.wants[p] != nil && x.leaves[p] == nil && v.state < ib.StateArmed && v.info.VPortLID == x.fn.byPlace[p]:
+			// It is about to get an address; there is no need to clean it before.
+			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID}
 		}
 		return functionWant{lid: x.fn.byPlace[p]}
 	}

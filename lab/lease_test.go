@@ -1,0 +1,231 @@
+package lab
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/sim"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// cloud is a fat tree of two levels whose hosts but the first are hypervisors,
+// with a manager on the first. Hosts are H-0, H-1, … in the order of their leaves.
+type cloud struct {
+	t testing.TB
+	*Cluster
+	m     *Manager
+	cfg   sm.Config
+	hosts []string
+	vms   []string
+	lease map[string]subnet.Lease
+	lfts  int // Set(LinearForwardingTable) that the manager sent
+	hyper int // Set(VPortInfo)
+}
+
+const cloudKey = ib.PKey(0xFFFF)
+
+func newCloud(t testing.TB, leaves, hosts int, h sim.Hypervisor, sc sim.Config, change func(*sm.Config)) *cloud {
+	t.Helper()
+	f, err := fabric.Generate("xgft", []string{"2", fmt.Sprintf("%d,%d", hosts, leaves), fmt.Sprintf("1,%d", hosts)}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewCluster(f, sc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &cloud{t: t, Cluster: c, cfg: DefaultConfig(), lease: map[string]subnet.Lease{}}
+	if change != nil {
+		change(&k.cfg)
+	}
+	for i := range f.Nodes {
+		if !f.Nodes[i].IsSwitch() {
+			k.hosts = append(k.hosts, f.Nodes[i].ID)
+		}
+	}
+	for _, n := range k.hosts[1:] {
+		if err := c.Sim.AddHypervisor(n, 1, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.start(nil)
+	return k
+}
+
+// start attaches a manager with a store to the first host.
+func (k *cloud) start(st *store.Memory) {
+	k.t.Helper()
+	m, err := k.Attach(k.hosts[0], k.cfg, st)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.m = m
+	k.lfts, k.hyper = 0, 0
+	m.OnSend = func(p *mad.Packet) {
+		if x := (*ib.MAD)(p.Data); x.Class().IsSMP() && x.Method() == ib.MethodSet {
+			switch x.AttrID() {
+			case smp.AttrLFT:
+				k.lfts++
+			case smp.AttrVPortInfo:
+				k.hyper++
+			}
+		}
+	}
+	if err := m.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func (k *cloud) place(host, function int) subnet.Place {
+	n := k.Fabric.Find(k.hosts[host])
+	return subnet.Place{Port: k.Fabric.Nodes[n].Ports[1].GUID, Function: uint16(function)}
+}
+
+// put starts a VM on a function, and says what lease is to be set for it.
+func (k *cloud) put(name string, host, function int, kind subnet.LIDKind) subnet.Lease {
+	k.t.Helper()
+	g := ib.GUID(0x0200_0000_0000_1000) + ib.GUID(len(k.vms))
+	if err := k.Sim.PlaceVM(name, vf(k.t, k.Cluster, k.hosts[host], function), sim.VMOptions{GUID: g, OwnLID: kind == subnet.OwnLID}); err != nil {
+		k.t.Fatal(err)
+	}
+	k.vms = append(k.vms, name)
+	l := subnet.Lease{GUID: g, Place: k.place(host, function), LIDKind: kind}
+	k.lease[name] = l
+	return l
+}
+
+// move is the host's part of a migration, and the lease that follows it.
+func (k *cloud) move(name string, host, function int) subnet.Lease {
+	k.t.Helper()
+	if err := k.Sim.MoveVM(name, vf(k.t, k.Cluster, k.hosts[host], function)); err != nil {
+		k.t.Fatal(err)
+	}
+	l := k.lease[name]
+	l.Place = k.place(host, function)
+	k.lease[name] = l
+	return l
+}
+
+// set gives leases to the manager and runs until each is as far as said.
+func (k *cloud) set(want subnet.LeaseState, ls ...subnet.Lease) {
+	k.t.Helper()
+	k.m.SetLeases(sm.SetLeases{Put: ls})
+	k.wait(want, ls...)
+}
+
+func (k *cloud) wait(want subnet.LeaseState, ls ...subnet.Lease) {
+	k.t.Helper()
+	err := k.RunUntil(time.Minute, func() bool {
+		for _, l := range ls {
+			if r, ok := k.last(l.GUID); !ok || r.State != want || r.Place != l.Place {
+				return false
+			}
+		}
+		return k.m.Idle()
+	})
+	if err != nil {
+		k.t.Fatalf("%v\n%s\n%s", err, k.reports(), tail(k.m))
+	}
+}
+
+// last is the last report on a GUID.
+func (k *cloud) last(g ib.GUID) (subnet.LeaseReport, bool) {
+	for _, r := range slices.Backward(k.m.Leases) {
+		if r.GUID == g {
+			return r, true
+		}
+	}
+	return subnet.LeaseReport{}, false
+}
+
+func (k *cloud) reports() (s string) {
+	for _, r := range k.m.Leases {
+		s += fmt.Sprintf("%v at %v: %v LID %v SMPs %d %s\n", r.GUID, r.Place, r.State, r.LID, r.SMPs, r.Reason)
+	}
+	return s
+}
+
+func (k *cloud) up() {
+	k.t.Helper()
+	if err := k.RunUntil(time.Minute, func() bool { return k.m.Up() && k.m.Idle() }); err != nil {
+		k.t.Fatalf("%v\n%s", err, tail(k.m))
+	}
+}
+
+// check has the switches' tables judged, and every VM reach every other.
+func (k *cloud) check() {
+	k.t.Helper()
+	if err := k.Check(k.m); err != nil {
+		k.t.Fatalf("%v\n%s\n%s", err, k.reports(), tail(k.m))
+	}
+	if err := k.m.Snap.Check(); err != nil {
+		k.t.Fatal(err)
+	}
+	lids := map[ib.LID]string{}
+	for _, a := range k.vms {
+		s, ok := k.Sim.VM(a)
+		if !ok {
+			k.t.Fatalf("no VM %s", a)
+		}
+		if s.At.Node < 0 {
+			continue
+		}
+		p := k.m.Snap.PortByGUID(k.lease[a].GUID)
+		if p < 0 || k.m.Snap.Ports[p].LID != s.LID || s.State != ib.StateActive {
+			k.t.Fatalf("%s is %v at LID %v; the snapshot has entry %d\n%s\n%s", a, s.State, s.LID, p, k.reports(), tail(k.m))
+		}
+		if o, ok := lids[s.LID]; ok && k.lease[a].LIDKind != subnet.SharedLID {
+			k.t.Fatalf("%s and %s have LID %v", a, o, s.LID)
+		}
+		lids[s.LID] = a
+		for _, b := range k.vms {
+			if a != b {
+				k.probe(a, b)
+			}
+		}
+	}
+}
+
+func (k *cloud) probe(a, b string) {
+	k.t.Helper()
+	from, _ := k.Sim.VM(a)
+	to, _ := k.Sim.VM(b)
+	if from.At.Node < 0 || to.At.Node < 0 {
+		return
+	}
+	p, err := k.Sim.Probe(from.At, mad.Addr{LID: to.LID, HasGRH: true, GRH: mad.GRH{GID: to.GID}}, cloudKey)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	if err := k.RunUntil(time.Second, func() bool { return p.Done }); err != nil || !p.Answered || p.At != to.At {
+		k.t.Fatalf("%s to %s: %v\n%s", a, b, p, k.reports())
+	}
+}
+
+func TestLeaseDynamic(t *testing.T) {
+	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 4}, sim.Config{Seed: 1}, nil)
+	k.up()
+	a, b := k.put("a", 1, 1, subnet.OwnLID), k.put("b", 4, 2, subnet.OwnLID)
+	k.set(subnet.LeasePlaced, a, b)
+	k.check()
+	lid, _ := k.last(a.GUID)
+	t.Log(k.reports())
+	for _, x := range []struct{ host, lfts int }{{2, 1}, {5, 3}, {4, 1}} {
+		k.lfts, k.hyper = 0, 0
+		k.set(subnet.LeasePlaced, k.move("a", x.host, 3))
+		k.check()
+		if r, _ := k.last(a.GUID); r.LID != lid.LID {
+			t.Errorf("LID %v became %v", lid.LID, r.LID)
+		}
+		t.Log(x.host, k.lfts, k.hyper)
+	}
+	t.Log(k.reports())
+}
