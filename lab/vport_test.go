@@ -2,7 +2,9 @@ package lab
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -299,5 +301,333 @@ func TestVPortsOffAndIgnored(t *testing.T) {
 	_, sets := virtualSMPs(m, func() { m.Sweep(false); c.Run(time.Minute) })
 	if len(sets) != 0 {
 		t.Errorf("turned off again and again: %v", sets)
+	}
+}
+
+// TestVPortCampaign: hosts enable and disable VPorts, plug them, move VMs and
+// reboot, cables are pulled, datagrams are lost, doubled and reordered, the manager
+// is replaced. In the end every VPort that its host wants is Active and shown as it
+// is, and no manager ever made a second VPort with the same GUID Active.
+func TestVPortCampaign(t *testing.T) {
+	first, n := seeds(8, 400)
+	for seed := first; seed < first+n; seed++ {
+		vportCampaign(t, seed)
+		if t.Failed() {
+			t.Fatalf("replay with HEDDLE_SEED=%d", seed)
+		}
+	}
+}
+
+func vportCampaign(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 12))
+	sc := sim.Config{Seed: seed, HopLatency: time.Microsecond, TrapMinInterval: 50 * time.Millisecond}
+	if seed%2 == 1 {
+		sc.Drop, sc.Duplicate, sc.Reorder, sc.ReorderMax = 0.02, 0.01, 0.02, 30*time.Millisecond
+	}
+	c, err := NewCluster(gen(t, "torus", "3x3"), sc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const vfs = 5
+	names := hostNames(c)
+	hyps := names[1:6]
+	for i, h := range hyps {
+		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: vfs, VendorTraps: i%2 == 0}, rng.IntN(3))
+	}
+	active := map[ib.GUID]sim.VF{}
+	c.Sim.OnChange = func(ch sim.Change) {
+		if ch.Kind != sim.ChangeVPort {
+			return
+		}
+		f := sim.VF{Node: ch.Node, Port: ch.Port, Index: ch.VPort}
+		for g, o := range active {
+			if o == f {
+				delete(active, g)
+			}
+		}
+		if ch.New != ib.StateActive {
+			return
+		}
+		st, _ := c.Sim.VPort(f)
+		if o, ok := active[st.GUID]; ok {
+			if os, _ := c.Sim.VPort(o); os.State == ib.StateActive && os.GUID == st.GUID {
+				t.Errorf("seed %d at %v: %v is made Active with GUID %v, which %v has", seed, ch.At, f, st.GUID, o)
+			}
+		}
+		active[st.GUID] = f
+	}
+	cfg := TrialConfig()
+	at := 0
+	m, err := c.Start(firstCA(c.Fabric), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vms := map[string]bool{}
+	pick := func() string { return hyps[rng.IntN(len(hyps))] }
+	for range 40 {
+		h := pick()
+		f, err := c.Sim.VF(h, 1, 1+rng.IntN(vfs))
+		vm := fmt.Sprint("vm", rng.IntN(6))
+		switch k := rng.IntN(20); {
+		case k < 5 && err == nil:
+			_ = c.Sim.EnableVPort(f)
+		case k < 8 && err == nil:
+			_ = c.Sim.DisableVPort(f)
+		case k < 10:
+			_ = c.Sim.SetVFs(h, 1, 2+rng.IntN(vfs-1))
+		case k < 13 && !vms[vm] && err == nil:
+			var g ib.GUID
+			_, _ = fmt.Sscanf(vm, "vm%d", &g)
+			if c.Sim.PlaceVM(vm, f, sim.VMOptions{GUID: vGUID(int(g))}) == nil {
+				vms[vm] = true
+			}
+		case k < 17 && err == nil:
+			_ = c.Sim.MoveVM(vm, f)
+		case k == 17:
+			_ = c.Sim.NodeUp(h) // a reboot
+		case k == 18:
+			_ = c.Sim.LinkDown(h, 1)
+			hh := h
+			c.Sim.After(time.Duration(rng.IntN(3000))*time.Millisecond, func() { _ = c.Sim.LinkUp(hh, 1) })
+		case k == 19 && rng.IntN(3) == 0:
+			m.Kill()
+			at = 1 - at
+			if m, err = c.Start([]string{firstCA(c.Fabric), names[0]}[at], cfg, m.Store); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.Run(time.Duration(rng.IntN(1500)) * time.Millisecond)
+	}
+	for _, h := range hyps {
+		_ = c.Sim.LinkUp(h, 1)
+	}
+	c.Run(20 * time.Second)
+	for _, h := range hyps {
+		if err := c.RunUntil(40*time.Second, func() bool { return m.Up() && m.Idle() && vportsShown(t, c, m, h, vfs) == nil }); err != nil {
+			t.Errorf("seed %d: %v: %v\n%s", seed, err, vportsShown(t, c, m, h, vfs), tail(m))
+			return
+		}
+	}
+	if err := c.Check(m); err != nil {
+		t.Errorf("seed %d: %v", seed, err)
+	}
+}
+
+// TestVPortsOfARebootedHost: a node that reboots has virtualization off, whether
+// its link was seen down or not. Its VPorts come back.
+func TestVPortsOfARebootedHost(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{NoTraps: drop}, DefaultConfig())
+		h := hostNames(c)[3]
+		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: 8}, 5)
+		m.Sweep(false) // virtual functions were plugged into a port that was up
+		mustShow(t, c, m, h, 8, time.Minute)
+		if err := c.Sim.NodeUp(h); err != nil {
+			t.Fatal(err)
+		}
+		c.Run(100 * time.Millisecond)
+		mustShow(t, c, m, h, 8, time.Minute)
+		if n := len(told(m, sm.KindVPortUp)); n != 10 {
+			t.Errorf("told of %d VPorts that came up, want 10", n)
+		}
+	}
+}
+
+// TestVPortTrapsLost: what a trap would have told is found by the next light sweep.
+func TestVPortTrapsLost(t *testing.T) {
+	c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{NoTraps: true}, DefaultConfig())
+	h := hostNames(c)[3]
+	hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: 200}, 0)
+	m.Sweep(false)
+	c.Run(time.Second)
+	sweeps := m.Status().Sweeps
+	for _, i := range []int{1, 127, 128, 200} {
+		enableVPort(t, c, h, i)
+	}
+	mustShow(t, c, m, h, 200, 11*time.Second)
+	disableVPort(t, c, h, 128)
+	mustShow(t, c, m, h, 200, 11*time.Second)
+	if n := m.Status().Sweeps; n != sweeps {
+		t.Errorf("%d sweeps", n-sweeps)
+	}
+	if len(m.Traps) != 0 {
+		t.Errorf("%d traps", len(m.Traps))
+	}
+}
+
+// TestVPortTraps: trap 1144 has descriptions read again; 1257 and 1258 are told and
+// handed on and lead to nothing else; a storm is ignored until it stops.
+func TestVPortTraps(t *testing.T) {
+	for _, vendor := range []bool{false, true} {
+		c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{TrapMinInterval: time.Millisecond}, DefaultConfig())
+		h := hostNames(c)[3]
+		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: 8, VendorTraps: vendor}, 3)
+		m.Sweep(false)
+		mustShow(t, c, m, h, 8, time.Minute)
+		c.Run(11 * time.Second)
+		desc := func() string {
+			port := m.Snap.PortByPortGUID(c.Fabric.Nodes[c.Fabric.Find(h)].Ports[1].GUID)
+			return m.Snap.Ports[m.Snap.VPort(port, 2)].Virtual.Desc
+		}
+		if err := c.Sim.SetVPortDescription(vf(t, c, h, 2), "another"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.RunUntil(3*time.Second, func() bool { return desc() == "another" }); err != nil {
+			t.Fatalf("%v: %q\n%s", err, desc(), tail(m))
+		}
+		c.Run(11 * time.Second)
+		for _, trap := range []uint16{smp.TrapVPortBadPKey, smp.TrapVPortBadQKey} {
+			m.Traps, m.Notices = nil, nil
+			_, sets := virtualSMPs(m, func() {
+				if err := c.Sim.InjectVPortTrap(vf(t, c, h, 2), trap); err != nil {
+					t.Fatal(err)
+				}
+				c.Run(3 * time.Second)
+			})
+			if l := told(m, sm.KindSecurity); len(l) != 1 || !strings.Contains(l[0], "VPort 2") {
+				t.Errorf("trap %d is told as %q", trap, l)
+			}
+			if len(m.Traps) != 1 || len(sets) != 0 {
+				t.Errorf("trap %d: %d handed on, Sets %v", trap, len(m.Traps), sets)
+			}
+		}
+		m.Traps, m.Notices = nil, nil
+		gets, _ := virtualSMPs(m, func() {
+			for range 300 {
+				if err := c.Sim.InjectVPortTrap(vf(t, c, h, 2), smp.TrapVPortState); err != nil {
+					t.Fatal(err)
+				}
+				c.Run(100 * time.Millisecond)
+			}
+		})
+		if n := gets[smp.AttrVPortState]; n < 9 || n > 30 || len(m.Traps) < 9 || len(m.Traps) > 30 || len(told(m, sm.KindTrapStorm)) == 0 {
+			t.Errorf("a storm: states read %d times, %d traps handed on, told %q", n, len(m.Traps), told(m, sm.KindTrapStorm))
+		}
+		c.Run(15 * time.Second)
+		disableVPort(t, c, h, 1)
+		if err := c.RunUntil(3*time.Second, func() bool { return m.Snap.Counts.VPorts == 2 }); err != nil {
+			t.Errorf("after the storm: %v\n%s", err, tail(m))
+		}
+	}
+}
+
+// TestVPortDuplicates: of two VPorts with one GUID the first that was Active keeps
+// it; the other is brought up when that one goes, as it does when a VM migrates. One
+// with the GUID of a port waits as well.
+func TestVPortDuplicates(t *testing.T) {
+	c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{}, DefaultConfig())
+	names := hostNames(c)[3:6]
+	for _, h := range names {
+		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: 2}, 0)
+	}
+	place := func(name, h string, g ib.GUID) {
+		if err := c.Sim.PlaceVM(name, vf(t, c, h, 1), sim.VMOptions{GUID: g}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	place("a", names[0], vGUID(1))
+	m.Sweep(false)
+	mustShow(t, c, m, names[0], 2, time.Minute)
+	place("b", names[1], vGUID(1))
+	place("c", names[2], c.Fabric.Nodes[c.Fabric.Find(names[0])].Ports[1].GUID)
+	c.Run(time.Minute)
+	for i, want := range []ib.PortState{ib.StateActive, ib.StateInit, ib.StateInit} {
+		if st, _ := c.Sim.VPort(vf(t, c, names[i], 1)); st.State != want {
+			t.Errorf("%s: %v, want %v\n%s", names[i], st.State, want, tail(m))
+		}
+	}
+	if err := m.Snap.Check(); err != nil {
+		t.Error(err)
+	}
+	if l := told(m, sm.KindVPortDuplicate); len(l) != 2 {
+		t.Errorf("told %q", l)
+	}
+	if err := c.Sim.RemoveVM("a"); err != nil {
+		t.Fatal(err)
+	}
+	mustShow(t, c, m, names[1], 2, 3*time.Second)
+	if err := c.Sim.RemoveVM("c"); err != nil {
+		t.Fatal(err)
+	}
+	mustShow(t, c, m, names[2], 2, 3*time.Second)
+}
+
+// TestVPortTakeover: another manager takes the subnet over. VPorts stay Active,
+// nothing is set at them but that they are to register again, once for each adapter.
+func TestVPortTakeover(t *testing.T) {
+	c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{}, DefaultConfig())
+	names := hostNames(c)
+	for _, h := range names[3:6] {
+		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: 4}, 3)
+	}
+	m.Sweep(false)
+	for _, h := range names[3:6] {
+		mustShow(t, c, m, h, 4, time.Minute)
+	}
+	c.Run(time.Minute)
+	before := c.Sim.Stats().VPortTransitions
+	m.Kill()
+	m2, err := c.Attach(names[0], DefaultConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gets, sets := virtualSMPs(m2, func() {
+		if err := m2.Start(); err != nil {
+			t.Fatal(err)
+		}
+		mustUp(t, c, m2)
+		for _, h := range names[3:6] {
+			mustShow(t, c, m2, h, 4, time.Minute)
+		}
+		c.Run(time.Second)
+	})
+	if n := c.Sim.Stats().VPortTransitions; n != before {
+		t.Errorf("%d VPorts changed their state", n-before)
+	}
+	if len(sets) != 1 || sets[smp.AttrVirtualizationInfo] != 3 || gets[smp.AttrVPortInfo] != 9 {
+		t.Errorf("%v %v, want 9 Gets of VPortInfo and 3 Sets of VirtualizationInfo", gets, sets)
+	}
+}
+
+// TestVPortBringUpCost: 1,000 VPorts at 20 adapters. How many requests that takes,
+// and what of the manager's time.
+func TestVPortBringUpCost(t *testing.T) {
+	c, err := NewCluster(gen(t, "fattree", "324"), sim.Config{HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := hostNames(c)[:20]
+	for _, h := range names {
+		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: 50}, 50)
+	}
+	m, err := c.Attach(firstCA(c.Fabric), DefaultConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	m.Clock = func() time.Duration { return time.Since(began) }
+	gets, sets := virtualSMPs(m, func() {
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+		mustUp(t, c, m)
+		cpu, at, sent, gen := m.StepCPU, c.Sim.Now(), m.Sent, m.Snap.Gen
+		for _, h := range names {
+			mustShow(t, c, m, h, 50, time.Minute)
+		}
+		t.Logf("1,000 VPorts: %d SMPs, %v of the manager's time, %v virtual, %d snapshots",
+			m.Sent-sent, m.StepCPU-cpu, c.Sim.Now().Sub(at), m.Snap.Gen-gen)
+	})
+	all := 0
+	for _, l := range []map[ib.AttrID]int{gets, sets} {
+		for _, n := range l {
+			all += n
+		}
+	}
+	if sets[smp.AttrVPortInfo] != 1000 || gets[smp.AttrVPortInfo] != 1000 || sets[smp.AttrVirtualizationInfo] != 40 || gets[smp.AttrVPortState] != 20 {
+		t.Errorf("%v %v", gets, sets)
+	}
+	if all > 7*1000+5*20 {
+		t.Errorf("%d SMPs: %v %v", all, gets, sets)
 	}
 }

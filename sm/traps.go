@@ -89,7 +89,11 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		issuer = c.ownLID()
 	}
 	var port uint8
-	vendor := !n.IsGeneric // its number is a device ID
+	vendor := !n.IsGeneric // its number is a device ID, unless the vendor's form is known
+	number := n.TrapNumber
+	if t, ok := n.Trap(); ok {
+		number = t
+	}
 	switch {
 	case vendor:
 	case n.TrapNumber == smp.TrapPortStateChange:
@@ -103,13 +107,13 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		d.Get(&n.DataDetails)
 		issuer, port = d.LID, d.PortNum
 	}
-	k := c.traps.count(c.now, issuer, n.TrapNumber, port)
+	k := c.traps.count(c.now, issuer, number, port)
 	if k < trapNoisy {
 		c.out.Traps = append(c.out.Traps, Trap{Notice: n, From: p.Addr})
 	}
 	switch {
 	case k == trapNoisy:
-		c.trapNotice(KindTrapStorm, Warn, issuer, port, "trap "+strconv.Itoa(int(n.TrapNumber))+" keeps coming and is ignored until it stops: look at the cable and the device")
+		c.trapNotice(KindTrapStorm, Warn, issuer, port, "trap "+strconv.Itoa(int(number))+" keeps coming and is ignored until it stops: look at the cable and the device")
 		fallthrough
 	case k > trapNoisy:
 		if c.phase == PhaseIdle { // also where light sweeps are off

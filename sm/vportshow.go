@@ -181,7 +181,8 @@ func (c *Core) showVirtuals(s, old *subnet.Snapshot) (changed []int32) {
 		return nil
 	}
 	c.allVirtualsShown()
-	return changed
+	slices.Sort(changed)
+	return slices.Compact(changed)
 }
 
 // VirtualStatus counts virtual ports.
