@@ -83,11 +83,13 @@ type vport struct {
 	pk     *pkeyTable // as of physical ports; nil if nothing is known of it
 	shows  *subnet.Virtual
 
-	found   bool // it was up when this manager met it: what is in its tables is in use
-	told    bool // its client was asked to register again, or brought up by us
-	asOwn   bool // vSwitch: it is known to have the GUID that it was made with
-	needed  bool // its LID is of interest while it is Down: another one uses it
-	entered bool // it has an entry in snapshots
+	met     ib.GUID // that it showed first since it came up; VPorts only
+	anew    bool    // it shows another one and is Armed or Active: it is taken down
+	found   bool    // it was up when this manager met it: what is in its tables is in use
+	told    bool    // its client was asked to register again, or brought up by us
+	asOwn   bool    // vSwitch: it is known to have the GUID that it was made with
+	needed  bool    // its LID is of interest while it is Down: another one uses it
+	entered bool    // it has an entry in snapshots
 
 	sending  *smp.VPortInfo // a Set that is not built yet
 	asked    uint8          // requests under way

@@ -274,6 +274,9 @@ func (c *Core) vportIs(r vportRef, st ib.PortState) {
 		return
 	}
 	v.state, v.info.VPortState = st, st
+	if st < ib.StateArmed || old == ib.StateDown {
+		v.met, v.anew = 0, false
+	}
 	switch {
 	case st == ib.StateDown:
 		c.releaseGUID(r)
@@ -389,6 +392,16 @@ func (c *Core) lidOfVPort(r vportRef) (lid ib.LID, wait bool) {
 func (c *Core) vportInfoRead(r vportRef, info *smp.VPortInfo) {
 	v := r.vport()
 	c.vportIs(r, info.VPortState)
+	if r.a.model == subnet.VPorts && v.state > ib.StateDown {
+		switch {
+		case v.met == 0 || v.state < ib.StateArmed:
+			v.met = info.PortGUID
+		case v.met != info.PortGUID:
+			// Its host gave it to somebody else while a Set was on its way that was
+			// meant for the one before, and so were its P_Keys.
+			v.anew = true
+		}
+	}
 	if v.known&knowInfo != 0 && v.info == *info {
 		return
 	}

@@ -133,11 +133,18 @@ func (c *Core) vportStep(r vportRef) {
 		return
 	}
 	want := c.functionWanted(r)
+	if v.anew {
+		c.downVPort(r, &want)
+		return
+	}
 	if c.setVGUIDs(r, &want) {
 		return
 	}
 	keys := false
 	hold := c.vportHeld(r, &want)
+	if v.asked > 0 {
+		return
+	}
 	if !hold && want.up || v.state >= ib.StateArmed {
 		keys = c.vportKeysDone(r)
 	}
@@ -221,9 +228,26 @@ func (c *Core) setVGUIDs(r vportRef, want *functionWant) bool {
 	return false
 }
 
+// downVPort takes a VPort down that must not be up, and was not made so on purpose.
+// It comes back to Init if its host wants it up, and is met as if it were new.
+func (c *Core) downVPort(r vportRef, want *functionWant) {
+	v := r.vport()
+	if v.refused != nil && v.refused.same(want) {
+		return
+	}
+	s := v.info
+	s.ClearForSet()
+	s.VPortState = ib.StateDown
+	if r.a.model == subnet.VSwitch {
+		s.VPortLID, s.PortGUID = 0, 0
+	}
+	v.sending = &s
+	c.askVPort(opSetVPort, r, 0)
+}
+
 // vportHeld reports whether a VPort must not come up, whatever is wanted: somebody
 // else has its GUID, or the VPort whose LID it uses has none yet. It is looked at
-// again when that changes.
+// again when that changes. One that is up and has the GUID of another is taken down.
 func (c *Core) vportHeld(r vportRef, want *functionWant) bool {
 	v := r.vport()
 	g := v.info.PortGUID
@@ -258,6 +282,10 @@ func (c *Core) vportHeld(r vportRef, want *functionWant) bool {
 			o.needed = true
 			c.lookVPort(vportRef{r.a, o.index})
 		}
+		return true
+	}
+	if v.state >= ib.StateArmed {
+		c.downVPort(r, want)
 		return true
 	}
 	v.lookAt = c.now.Add(c.cfg.RetryInterval)
