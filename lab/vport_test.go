@@ -564,9 +564,11 @@ func TestVPortDuplicates(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustShow(t, c, m, names[1], 2, 3*time.Second)
+	// One that waits in Init may be another when it is looked at again.
 	if err := c.Sim.RemoveVM("c"); err != nil {
 		t.Fatal(err)
 	}
+	place("d", names[2], vGUID(4))
 	mustShow(t, c, m, names[2], 2, 3*time.Second)
 }
 
@@ -647,5 +649,45 @@ func TestVPortBringUpCost(t *testing.T) {
 	}
 	if all > 7*1000+5*20 {
 		t.Errorf("%d SMPs: %v %v", all, gets, sets)
+	}
+}
+
+// TestVPortChangesHands: a VPort is given to another VM while the Set that makes it
+// Active is on its way, which then is Active with what the one before was to have. It
+// is taken down and met as a new one.
+func TestVPortChangesHands(t *testing.T) {
+	c, m := bringUp(t, gen(t, "torus", "3x3"), sim.Config{HopLatency: time.Microsecond}, DefaultConfig())
+	h := hostNames(c)[3]
+	hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: 2}, 0)
+	m.Sweep(false)
+	c.Run(time.Second)
+	var seen []string
+	c.Sim.OnChange = func(ch sim.Change) {
+		if ch.Kind == sim.ChangeVPort {
+			st, _ := c.Sim.VPort(vf(t, c, h, 1))
+			seen = append(seen, fmt.Sprintf("%s %v", st.VM, ch.New))
+		}
+	}
+	swapped := false
+	m.OnSend = func(p *mad.Packet) {
+		k := (*ib.MAD)(p.Data)
+		if swapped || k.AttrID() != smp.AttrVPortInfo || k.Method() != ib.MethodSet {
+			return
+		}
+		swapped = true
+		if err := c.Sim.RemoveVM("a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Sim.PlaceVM("b", vf(t, c, h, 1), sim.VMOptions{GUID: vGUID(2)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Sim.PlaceVM("a", vf(t, c, h, 1), sim.VMOptions{GUID: vGUID(1)}); err != nil {
+		t.Fatal(err)
+	}
+	mustShow(t, c, m, h, 2, 3*time.Second)
+	want := []string{"a Initialize", "a Down", "b Initialize", "b Active", "b Down", "b Initialize", "b Active"}
+	if !slices.Equal(seen, want) {
+		t.Errorf("%q, want %q", seen, want)
 	}
 }
