@@ -175,6 +175,7 @@ func TestVMWaits(t *testing.T) {
 					}
 					tags = append(tags, r.Tag)
 				}
+				out.Publish = vm.ViewOf(vm.Interface{Name: "web", Doing: "attach"})
 			case vm.Reports:
 				for _, tag := range tags {
 					out.Replies = append(out.Replies, vm.Reply{Tag: tag, Interface: vm.Interface{Name: "web", State: vm.Attached}})

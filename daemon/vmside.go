@@ -51,7 +51,7 @@ func smLeases(c leaseChange) sm.Event {
 }
 
 // newAddressManager makes the address manager of a Daemon.
-func newAddressManager(vm.Config) addressManager { return nil }
+func newAddressManager(cfg vm.Config) addressManager { return vm.New(cfg) }
 
 // manageAddresses restores what the address manager kept and starts its
 // goroutine; end stops it and waits for it.

@@ -19,9 +19,6 @@ package vm
 
 import (
 	"errors"
-	"iter"
-	"slices"
-	"strings"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -50,6 +47,14 @@ func (s State) String() string {
 	return "state?"
 }
 
+// What an interface is Doing.
+const (
+	DoingAttach   = "attach"
+	DoingFinish   = "finish"
+	DoingRollBack = "roll back"
+	DoingDetach   = "detach"
+)
+
 // Membership is a P_Key that an interface has.
 type Membership struct {
 	PKey ib.PKey // 15 bits: the membership bit is 0
@@ -74,8 +79,8 @@ type Interface struct {
 	State    State
 	Place    subnet.Place // Attached, Migrating
 	Dest     subnet.Place // Migrating
-	// Doing is the operation that is stored and not finished: attach, finish, roll
-	// back, detach. Empty if nothing is under way.
+	// Doing is the operation that is stored and not finished: one of the Doing
+	// constants. Empty if nothing is under way.
 	Doing string
 	// Lease is what the subnet manager last said of it; not stored.
 	Lease  subnet.LeaseState
@@ -127,7 +132,8 @@ type Persisted struct {
 	Err error
 }
 
-// Timer says that the deadline of the last Output has come.
+// Timer says that the deadline of the last Output has come. Early or spurious ones
+// are harmless.
 type Timer struct{}
 
 func (Start) event()     {}
@@ -158,7 +164,8 @@ type Migrate struct {
 }
 
 // Finish moves a migrating interface's addresses to the place kept for it. If they
-// cannot be there it stays, or is put back, where it was.
+// cannot be there it stays, or is put back, where it was. An interface that the last
+// Finish moved is finished already; one that was rolled back is not.
 type Finish struct{ Name string }
 
 // RollBack gives up a migration that was not finished.
@@ -167,7 +174,8 @@ type RollBack struct{ Name string }
 // Detach takes an interface from its place. It keeps its addresses.
 type Detach struct{ Name string }
 
-// Delete ends an interface that has no place, or, with Force, any.
+// Delete ends an interface that has no place, or, with Force, any. One that is not
+// there is as good as deleted.
 type Delete struct {
 	Name  string
 	Force bool
@@ -180,14 +188,18 @@ type SetKeys struct {
 }
 
 // AddMembers makes GUIDs members of a partition by themselves, whether they are on
-// the fabric or not; a GUID that is a member already takes the new membership.
+// the fabric or not; a GUID that is a member already takes the new membership. The
+// partition is made if it is not there; Index0 and IPoIB are added to what it has.
+// A GUID that is also given the P_Key by its interface is a full member if either
+// says so.
 type AddMembers struct {
 	PKey   ib.PKey // 15 bits
 	GUIDs  []ib.GUID
 	Full   bool
 	Index0 bool // of the partition
 	IPoIB  bool // the partition has the IPv4 broadcast group
-	// Replace: the GUIDs are all members that the partition has by themselves.
+	// Replace: the GUIDs are all members that the partition has by themselves, and
+	// Index0 and IPoIB are as they are here.
 	Replace bool
 }
 
@@ -213,44 +225,12 @@ func (RemoveMembers) op() {}
 // Reply is the end of an operation: what was asked is stored, or Err says why not.
 // Attach, Finish, RollBack and Detach are answered when the subnet manager has made
 // it so (or cannot), unless the subnet is not up or the place is not there: then at
-// once, with Waiting.
+// once, with Waiting. So they are too when it takes longer than five seconds.
 type Reply struct {
 	Tag       uint64
 	Err       error
 	Interface Interface // as it is then; the zero value after Delete
 	Waiting   bool      // it is stored and will be done; Interface.Reason says what it waits for
-}
-
-// View is what a Core keeps, for who asks. It is immutable.
-type View struct {
-	Gen        uint64
-	Interfaces []Interface // by name
-	Partitions []Members   // those of AddMembers, by P_Key
-	Journal    int         // operations that are stored and not finished
-	Pools      Pools
-}
-
-// Len is how many interfaces there are.
-func (v *View) Len() int { return len(v.Interfaces) }
-
-// Interface returns the interface of that name, nil if there is none.
-func (v *View) Interface(name string) *Interface {
-	i, ok := slices.BinarySearchFunc(v.Interfaces, name, func(x Interface, name string) int { return strings.Compare(x.Name, name) })
-	if !ok {
-		return nil
-	}
-	return &v.Interfaces[i]
-}
-
-// All yields the interfaces by name. They are the View's: nobody changes them.
-func (v *View) All() iter.Seq[*Interface] {
-	return func(yield func(*Interface) bool) {
-		for i := range v.Interfaces {
-			if !yield(&v.Interfaces[i]) {
-				return
-			}
-		}
-	}
 }
 
 // Members are those of a partition by themselves.

@@ -1,0 +1,341 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+const (
+	// patience is how long an operation waits for the subnet manager before it is
+	// answered as Waiting.
+	patience = 5 * time.Second
+	// retryStore is how long the core waits before it tries again to store what
+	// the subnet manager told and the store did not take.
+	retryStore = 10 * time.Second
+)
+
+// Core is the address manager. One transaction is under way at a time: events
+// that come while it is being stored wait, and then are one transaction
+// together. What a transaction changes is in the tables of the Core at once, and
+// taken back if it cannot be stored; the published View never shows it before it
+// is.
+type Core struct {
+	cfg     Config
+	now     mad.Time
+	out     *Output
+	snap    *subnet.Snapshot
+	started bool
+
+	state   // interfaces
+	members members
+	pool    pool
+
+	queue []item // not dealt with yet
+	look  bool   // the snapshot was not compared with what is under way yet
+	// retryAt is when reports in the queue that the store did not take may be
+	// tried again.
+	retryAt mad.Time
+	tx      *tx // under way; nil: none
+	gen     uint64
+
+	waits map[string][]waiter // replies that are due when an operation ends, by interface
+	due   []deadline          // ascending; of those in waits, and of some that are answered
+
+	view    *View
+	changed bool // the view did since it was published
+	fading  map[ib.GUID]bool
+}
+
+// item is a request or a report.
+type item struct {
+	req *Request
+	rep *subnet.LeaseReport
+}
+
+// waiter is a request that is answered when an operation has ended.
+type waiter struct {
+	tag uint64
+	op  string   // one of the Doing constants
+	at  mad.Time // it is answered as Waiting then
+}
+
+type deadline struct {
+	at   mad.Time
+	name string
+}
+
+// New returns a core that waits for Start.
+func New(cfg Config) *Core {
+	if cfg.GUIDFirst == 0 && cfg.GUIDLast == 0 {
+		cfg.GUIDFirst, cfg.GUIDLast = defaultFirst, defaultLast
+	}
+	c := &Core{cfg: cfg, waits: map[string][]waiter{}, fading: map[ib.GUID]bool{}}
+	c.state.init()
+	c.members.init()
+	c.pool.init(cfg)
+	return c
+}
+
+// Step applies one event at time now, which never goes back, and fills out,
+// which the caller has reset.
+func (c *Core) Step(now mad.Time, ev Event, out *Output) {
+	c.now, c.out = max(now, c.now), out
+	switch ev := ev.(type) {
+	case Start:
+		c.onStart(ev.Records)
+	case Published:
+		c.snap, c.look = ev.Snap, true
+	case Reports:
+		for i := range ev.List {
+			r := ev.List[i] // the list is the caller's
+			c.queue = append(c.queue, item{rep: &r})
+		}
+	case Requests:
+		for i := range ev.List {
+			r := ev.List[i]
+			c.queue = append(c.queue, item{req: &r})
+		}
+	case Persisted:
+		if c.tx != nil && ev.Gen == c.gen {
+			c.onPersisted(ev.Err)
+			c.publish() // before what comes next changes anything
+		}
+	case Timer:
+	}
+	c.work()
+	if c.tx == nil {
+		c.expire()
+	}
+	c.publish()
+	out.Timer = c.nextTimer()
+	c.out = nil
+}
+
+// onStart takes what the store held, and has the subnet manager put it where it
+// is to be.
+func (c *Core) onStart(records []store.Record) {
+	if c.started {
+		return
+	}
+	c.started = true
+	for i := range records {
+		r := &records[i]
+		var err error
+		switch r.Table {
+		case store.TableInterfaces:
+			err = c.loadInterface(r)
+		case store.TableMemberships:
+			err = c.loadMembership(r)
+		}
+		if err != nil {
+			c.tell("vm_record", true, "store: %v", err)
+		}
+	}
+	for e := range c.list.all() {
+		if l, ok := e.lease(); ok {
+			c.out.Put = append(c.out.Put, l)
+		}
+	}
+	c.out.All, c.out.LeasesChanged = true, true
+	c.out.Partitions, c.out.PartitionsChanged = c.members.commit(), true
+	if n := len(c.busy); n > 0 {
+		c.tell("vm_resumed", false, "%d operations that were not finished go on", n)
+	}
+	c.changed = true
+}
+
+func (c *Core) loadInterface(r *store.Record) error {
+	e, err := decodeInterface(r.Key, r.Value)
+	if err == nil {
+		err = c.clash(e)
+	}
+	if err != nil {
+		c.unread[string(r.Key)] = true
+		return fmt.Errorf("interface %q: %w: it is left alone, and is not in force", r.Key, err)
+	}
+	c.replace(nil, e)
+	return nil
+}
+
+// clash says which of e's names, addresses and places another interface has.
+func (c *Core) clash(e *entry) error {
+	if c.list.get(e.Name) != nil {
+		return errors.New("it is there twice")
+	}
+	for _, g := range e.guids() {
+		if name, ok := c.byGUID[g]; ok {
+			return conflict("GUID %v is interface %q's", g, name)
+		}
+	}
+	for _, p := range e.places() {
+		if name, ok := c.byPlace[p]; ok {
+			return conflict("%v is interface %q's", p, name)
+		}
+	}
+	return nil
+}
+
+// work deals with what has come, as one transaction.
+func (c *Core) work() {
+	if !c.started || c.tx != nil || !c.look && len(c.queue) == 0 {
+		return
+	}
+	if c.retryAt != 0 && c.now < c.retryAt && !c.asked() {
+		return
+	}
+	c.tx = &tx{before: map[string]*entry{}}
+	c.retryAt = 0
+	if c.look {
+		c.look = false
+		c.lookAround()
+	}
+	items := c.queue
+	c.queue = nil
+	for i := range items {
+		if r := items[i].req; r != nil {
+			c.request(r)
+		} else {
+			c.report(items[i].rep)
+			c.tx.reports = append(c.tx.reports, items[i])
+		}
+	}
+	c.settleIdle()
+	ops := append(c.interfaceOps(), c.members.ops...)
+	if len(ops) == 0 {
+		c.commit()
+		return
+	}
+	c.gen++
+	c.out.Persist = append(c.out.Persist, ops...)
+	c.out.PersistGen = c.gen
+}
+
+// asked reports whether a request is in the queue: it is tried at once, and with it
+// what the store did not take.
+func (c *Core) asked() bool {
+	for i := range c.queue {
+		if c.queue[i].req != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Core) onPersisted(err error) {
+	if err == nil {
+		c.commit()
+		return
+	}
+	// Nothing was told or done: all is as before. Who asked is told; what the
+	// subnet manager reported stays true and is tried again.
+	t := c.tx
+	c.undo()
+	c.look = true
+	for i := range t.acts {
+		a := &t.acts[i]
+		switch {
+		case a.kind == actEnd || a.kind == actStill:
+		case a.kind == actReply && a.err != nil:
+			c.out.Replies = append(c.out.Replies, Reply{Tag: a.tag, Err: a.err, Interface: c.shown(a.name)})
+		default:
+			c.out.Replies = append(c.out.Replies, Reply{Tag: a.tag, Err: fmt.Errorf("%w: nothing is changed: %w", ErrStore, err), Interface: c.shown(a.name)})
+		}
+	}
+	c.queue = append(lastReports(t.reports), c.queue...)
+	c.retryAt = c.now.Add(retryStore)
+	c.tell("vm_store", true, "what changed of interfaces could not be stored, and is as before: %v", err)
+}
+
+// lastReports are the last one of each GUID, in the order of these. A failing store
+// must not make a list without end.
+func lastReports(list []item) []item {
+	last := make(map[ib.GUID]int, len(list))
+	for i := range list {
+		last[list[i].rep.GUID] = i
+	}
+	out := make([]item, 0, len(last))
+	for i := range list {
+		if last[list[i].rep.GUID] == i {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
+// shown is the interface of that name, the zero value if there is none.
+func (c *Core) shown(name string) Interface {
+	if e := c.list.get(name); e != nil {
+		return e.Interface
+	}
+	return Interface{Name: ""}
+}
+
+// expire answers those who have waited long enough.
+func (c *Core) expire() {
+	for len(c.due) > 0 && c.due[0].at <= c.now {
+		c.answerWaiting(c.due[0].name, c.due[0].at)
+		c.due = c.due[1:]
+	}
+}
+
+// answerWaiting answers those who wait for an interface and have until then at
+// most; their operation goes on.
+func (c *Core) answerWaiting(name string, until mad.Time) {
+	list := c.waits[name]
+	left := list[:0]
+	for _, w := range list {
+		if w.at > until {
+			left = append(left, w)
+			continue
+		}
+		c.out.Replies = append(c.out.Replies, Reply{Tag: w.tag, Interface: c.shown(name), Waiting: true})
+	}
+	if len(left) == 0 {
+		delete(c.waits, name)
+		return
+	}
+	c.waits[name] = left
+}
+
+func (c *Core) nextTimer() mad.Time {
+	t := mad.Never
+	if c.tx != nil {
+		return t // Persisted comes first
+	}
+	if len(c.due) > 0 {
+		t = c.due[0].at
+	}
+	if c.retryAt != 0 {
+		t = min(t, c.retryAt)
+	}
+	return t
+}
+
+// publish shows what is stored.
+func (c *Core) publish() {
+	if !c.started || c.tx != nil || !c.changed {
+		return
+	}
+	c.changed = false
+	gen := uint64(1)
+	if c.view != nil {
+		gen = c.view.Gen + 1
+	}
+	c.view = &View{Gen: gen, Partitions: c.members.shown, Journal: len(c.busy), Pools: c.pools(), list: c.list.freeze()}
+	c.out.Publish = c.view
+}
+
+func (c *Core) tell(kind string, warn bool, format string, args ...any) {
+	n := Notice{Kind: kind, Warn: warn, Text: fmt.Sprintf(format, args...)}
+	if c.tx != nil {
+		c.tx.notices = append(c.tx.notices, n)
+		return
+	}
+	c.out.Notices = append(c.out.Notices, n)
+}

@@ -1,0 +1,298 @@
+package vm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"heddle/ib"
+	"heddle/subnet"
+)
+
+// report takes what the subnet manager says of a lease. What it says of a place that
+// the lease is no longer for is past.
+func (c *Core) report(r *subnet.LeaseReport) {
+	e := c.list.get(c.byGUID[r.GUID])
+	if e == nil || e.GUID != r.GUID {
+		return
+	}
+	if l, ok := e.lease(); !ok || l.Place != r.Place {
+		return
+	}
+	switch r.State {
+	case subnet.LeasePlaced:
+		c.settle(e, r)
+	case subnet.LeaseRefused:
+		c.refused(e, r)
+	case subnet.LeaseMoving, subnet.LeaseWaiting:
+		c.update(e, func(e *entry) {
+			e.Lease, e.Reason = r.State, cmpReason(r.Reason, e.why)
+		})
+		if r.State == subnet.LeaseWaiting && c.awaited(r.Place.Port) != "" && r.Place != (subnet.Place{}) {
+			c.still(e.Name)
+		}
+	}
+}
+
+func cmpReason(reason, why string) string {
+	if reason == "" {
+		return why
+	}
+	return clip(reason)
+}
+
+// clip bounds a reason to what can be stored.
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= maxReason {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxReason-3], "") + "..."
+}
+
+// settle ends what e is doing: its address is where it is to be.
+func (c *Core) settle(e *entry, r *subnet.LeaseReport) {
+	doing := e.Doing
+	n := c.update(e, func(n *entry) {
+		n.Lease, n.Doing, n.anyFunction, n.before = subnet.LeasePlaced, "", n.anyFunction && doing == "", Created
+		switch doing {
+		case DoingAttach, DoingFinish:
+			n.why = ""
+			if doing == DoingFinish {
+				n.State, n.Place, n.Dest, n.last = Attached, n.Dest, subnet.Place{}, finished
+			}
+		case DoingDetach:
+			n.State, n.Place, n.Dest, n.last, n.why = Detached, subnet.Place{}, subnet.Place{}, noMigration, ""
+		}
+		n.Reason = n.why
+		switch {
+		case n.Pinned:
+		case r.LID.IsUnicast():
+			n.LID = r.LID
+		case n.LIDKind == subnet.SharedLID:
+			n.LID = 0
+		}
+	})
+	at := atLID(n)
+	switch doing {
+	case DoingAttach:
+		c.tell("vm_attached", false, "interface %q (GUID %v) is at %v%s", n.Name, n.GUID, n.Place, at)
+		c.end(n.Name, "", nil)
+	case DoingFinish:
+		c.tell("vm_migrated", false, "interface %q (GUID %v) is at %v%s, and was at %v; %d LFT blocks", n.Name, n.GUID, n.Place, at, e.Place, r.SMPs)
+		c.end(n.Name, "", nil)
+	case DoingRollBack:
+		c.backAgain(n)
+	case DoingDetach:
+		c.tell("vm_detached", false, "interface %q (GUID %v) has no place any more; it was at %v", n.Name, n.GUID, e.Place)
+		c.end(n.Name, "", nil)
+	}
+}
+
+// backAgain tells that a migration was rolled back.
+func (c *Core) backAgain(n *entry) {
+	if n.why != "" {
+		c.end(n.Name, DoingFinish, conflict("interface %q did not migrate and is at %v: %s", n.Name, n.Place, n.why))
+	} else {
+		c.tell("vm_rolled_back", false, "interface %q (GUID %v) stays at %v", n.Name, n.GUID, n.Place)
+		c.end(n.Name, DoingFinish, conflict("interface %q was rolled back and is at %v", n.Name, n.Place))
+	}
+	c.end(n.Name, "", nil)
+}
+
+func atLID(e *entry) string {
+	if e.LID == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", LID %d", e.LID)
+}
+
+// refused ends what e is doing: its address cannot be where it is to be, and is
+// where it was.
+func (c *Core) refused(e *entry, r *subnet.LeaseReport) {
+	reason := clip(r.Reason)
+	if reason == "" {
+		reason = "the subnet manager gave no reason"
+	}
+	switch e.Doing {
+	case DoingAttach:
+		c.notAttached(e, refusal(e, reason))
+	case DoingFinish:
+		c.goBack(e, reason)
+	case DoingRollBack:
+		n := c.update(e, func(n *entry) {
+			n.Lease, n.Doing = subnet.LeaseRefused, ""
+			n.why = clip(cmpReason(n.why, "rolled back") + "; and back where it was: " + reason)
+			n.Reason = n.why
+		})
+		c.tell("vm_refused", true, "interface %q (GUID %v) is to be at %v again and cannot: %s", n.Name, n.GUID, n.Place, reason)
+		c.end(n.Name, "", refusal(n, reason))
+	case DoingDetach:
+		n := c.update(e, func(n *entry) {
+			n.Doing, n.why, n.Reason = "", clip("could not be detached: "+reason), clip("could not be detached: "+reason)
+		})
+		c.tell("vm_refused", true, "interface %q (GUID %v) cannot be detached from %v: %s", n.Name, n.GUID, n.Place, reason)
+		c.end(n.Name, "", refusal(n, reason))
+	default:
+		n := c.update(e, func(n *entry) { n.Lease, n.Reason = subnet.LeaseRefused, reason })
+		if e.Lease != subnet.LeaseRefused {
+			c.tell("vm_refused", true, "interface %q (GUID %v) cannot be at %v: %s", n.Name, n.GUID, r.Place, reason)
+		}
+	}
+}
+
+// refusal is a refusal of the subnet manager as an error.
+func refusal(e *entry, reason string) error {
+	if strings.HasPrefix(reason, "no LID left") {
+		return noRoom("interface %q: %s", e.Name, reason)
+	}
+	return conflict("interface %q: %s", e.Name, reason)
+}
+
+// notAttached ends an attach that cannot be: e is as it was before.
+func (c *Core) notAttached(e *entry, err error) {
+	n := c.update(e, func(n *entry) {
+		n.State, n.before, n.Place, n.Doing, n.anyFunction = e.before, Created, subnet.Place{}, "", false
+		n.why = clip(fmt.Sprintf("not attached to %v: %v", e.Place, err))
+		n.Lease, n.Reason = subnet.LeaseRefused, n.why
+	})
+	c.tell("vm_refused", true, "interface %q (GUID %v) is %v: %s", n.Name, n.GUID, n.State, n.why)
+	c.end(n.Name, "", err)
+}
+
+// goBack rolls a migration back that cannot be finished.
+func (c *Core) goBack(e *entry, reason string) {
+	n := c.update(e, func(n *entry) {
+		n.why = clip(fmt.Sprintf("rolled back: it cannot be at %v: %s", e.Dest, reason))
+		n.rollBack()
+		n.Reason = n.why
+	})
+	c.tell("vm_rolled_back", true, "interface %q (GUID %v) goes back to %v: it cannot be at %v: %s", n.Name, n.GUID, n.Place, e.Dest, reason)
+}
+
+// rollBack gives up the place that is kept for e. One that was on its way there has
+// to come back.
+func (e *entry) rollBack() {
+	if e.Doing == DoingFinish {
+		e.Doing, e.Lease = DoingRollBack, subnet.LeaseMoving
+	}
+	e.State, e.Dest, e.last, e.anyFunction = Attached, subnet.Place{}, rolledBack, false
+}
+
+// lookAround compares what is under way with a new state of the subnet: places
+// that turn up are looked at, those that vanish are given up.
+func (c *Core) lookAround() {
+	for g := range c.fading {
+		if c.snap == nil || c.snap.PortByGUID(g) < 0 {
+			delete(c.fading, g)
+		}
+	}
+	c.pool.look(c)
+	c.changed = true
+	if c.up() == nil || len(c.busy) == 0 {
+		return
+	}
+	names := make([]string, 0, len(c.busy))
+	for name := range c.busy {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		switch e := c.list.get(name); e.Doing {
+		case DoingAttach:
+			c.lookAttach(e)
+		case DoingFinish:
+			c.lookFinish(e)
+		case DoingRollBack:
+			if c.absent(e.Place.Port) {
+				c.still(e.Name)
+			}
+		}
+	}
+}
+
+func (c *Core) lookAttach(e *entry) {
+	at, known, err := c.place(e, e.Place.Port, c.askedFunction(e, e.Place))
+	switch {
+	case err != nil:
+		c.notAttached(e, err)
+	case known && at != e.Place:
+		c.update(e, func(n *entry) { n.Place, n.Lease, n.Reason = at, subnet.LeaseMoving, "" })
+	case !known && c.absent(e.Place.Port):
+		c.still(e.Name)
+	}
+}
+
+func (c *Core) lookFinish(e *entry) {
+	if c.absent(e.Dest.Port) {
+		c.goBack(e, fmt.Sprintf("port %v is not in the subnet any more", e.Dest.Port))
+		return
+	}
+	if at := c.follow(e); at != e.Dest {
+		c.update(e, func(n *entry) { n.Dest = at })
+	}
+}
+
+// askedFunction is the function that place is to be asked for: where the core
+// chose, any until a VPort shows the GUID, and what was chosen if none does.
+func (c *Core) askedFunction(e *entry, at subnet.Place) uint16 {
+	if !e.anyFunction || at.Function == 0 {
+		return at.Function
+	}
+	return c.seen(e, at).Function
+}
+
+// follow is the place that a migration goes to, by what VPorts show now.
+func (c *Core) follow(e *entry) subnet.Place {
+	if !e.anyFunction {
+		return e.Dest
+	}
+	return c.seen(e, e.Dest)
+}
+
+// seen is the function of at's port whose VPort shows e's GUID and is free; at, if
+// there is none.
+func (c *Core) seen(e *entry, at subnet.Place) subnet.Place {
+	s, i := c.port(at.Port)
+	if i < 0 || s.Ports[i].Adapter == nil || s.Ports[i].Adapter.Model != subnet.VPorts {
+		return at
+	}
+	from, to := s.VPortsOf(i)
+	for _, v := range s.Ports[from:to] {
+		p := subnet.Place{Port: at.Port, Function: v.Virtual.Index}
+		if v.GUID != e.GUID || v.Virtual.Index == 0 || int(v.Virtual.Index) > s.Ports[i].Adapter.Functions {
+			continue
+		}
+		if p == at {
+			return at
+		}
+		if _, taken := c.byPlace[p]; !taken {
+			return p
+		}
+	}
+	return at
+}
+
+// shownAt says which end port of the subnet has a GUID, as words; empty if none has
+// that an interface may not take over.
+func (c *Core) shownAt(g ib.GUID) string {
+	if c.snap == nil || c.fading[g] {
+		return ""
+	}
+	i := c.snap.PortByGUID(g)
+	if i < 0 {
+		return ""
+	}
+	p := &c.snap.Ports[i]
+	node := c.snap.Nodes[p.Node].Desc
+	switch {
+	case p.GUID != g:
+		return fmt.Sprintf("an alias GUID of port %v of %q", p.GUID, node)
+	case p.Virtual == nil:
+		return fmt.Sprintf("the GUID of port %d of %q", p.Num, node)
+	}
+	if a := c.snap.Ports[p.Virtual.Port].Adapter; a != nil && a.Model == subnet.VPorts {
+		return "" // it comes from the hypervisor, with the VM
+	}
+	return fmt.Sprintf("the GUID of virtual function %d of port %d of %q", p.Virtual.Index, p.Num, node)
+}

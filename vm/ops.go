@@ -1,0 +1,323 @@
+package vm
+
+import (
+	"fmt"
+
+	"heddle/subnet"
+)
+
+// request does what an operation asks for, as far as it is the core's to do, and
+// has it answered when that is stored, or when the subnet manager has done the
+// rest.
+func (c *Core) request(r *Request) {
+	switch op := r.Op.(type) {
+	case Create:
+		c.create(r, &op.I)
+	case Attach:
+		c.with(r, op.Name, func(e *entry) { c.attach(r, e, op.At) })
+	case Migrate:
+		c.with(r, op.Name, func(e *entry) { c.migrate(r, e, op.To) })
+	case Finish:
+		c.with(r, op.Name, func(e *entry) { c.finish(r, e) })
+	case RollBack:
+		c.with(r, op.Name, func(e *entry) { c.rollBack(r, e) })
+	case Detach:
+		c.with(r, op.Name, func(e *entry) { c.detach(r, e) })
+	case Delete:
+		c.remove(r, op)
+	case SetKeys:
+		c.with(r, op.Name, func(e *entry) { c.setKeys(r, e, op.Keys) })
+	case AddMembers:
+		c.reply(r, "", c.addMembers(&op))
+	case RemoveMembers:
+		c.reply(r, "", c.removeMembers(&op))
+	default:
+		c.reply(r, "", invalid("operation %T is not known", r.Op))
+	}
+}
+
+// with calls f with the interface of that name, or answers that there is none.
+func (c *Core) with(r *Request, name string, f func(*entry)) {
+	if e := c.list.get(name); e != nil {
+		f(e)
+		return
+	}
+	err := checkName(name)
+	if err == nil {
+		err = fmt.Errorf("%w: %q", ErrNotFound, name)
+	}
+	c.reply(r, "", err)
+}
+
+func (c *Core) create(r *Request, i *Interface) {
+	n, err := normal(i)
+	if err != nil {
+		c.reply(r, "", err)
+		return
+	}
+	if old := c.list.get(n.Name); old != nil {
+		if !old.same(n) {
+			err = conflict("interface %q is there with other addresses or P_Keys (GUID %v, %v LID): delete it first, or take another name", n.Name, old.GUID, old.LIDKind)
+		}
+		c.reply(r, n.Name, err)
+		return
+	}
+	e := &entry{Interface: *n}
+	e.Pinned = n.LID != 0
+	if err = c.mayCreate(e); err == nil && e.GUID == 0 {
+		e.Dynamic = true
+		e.GUID, err = c.pool.take(c, e.Aliases)
+	}
+	if err != nil {
+		c.reply(r, "", err)
+		return
+	}
+	c.change(nil, e)
+	c.tell("vm_created", false, "interface %q has GUID %v", e.Name, e.GUID)
+	c.reply(r, e.Name, nil)
+}
+
+// mayCreate says which of e's addresses another one has.
+func (c *Core) mayCreate(e *entry) error {
+	if c.unread[e.Name] {
+		return conflict("an interface %q is stored in a form that this version cannot read: take another name", e.Name)
+	}
+	if c.list.n >= maxInterfaces {
+		return noRoom("%d interfaces, and there can be no more: delete some", c.list.n)
+	}
+	for _, g := range e.guids() {
+		if name, ok := c.byGUID[g]; ok {
+			return conflict("interface %q: GUID %v is interface %q's: take another one, or none for a dynamic one", e.Name, g, name)
+		}
+		if at := c.shownAt(g); at != "" {
+			return conflict("interface %q: GUID %v is %s: take another one, or none for a dynamic one", e.Name, g, at)
+		}
+	}
+	if !e.Pinned {
+		return nil
+	}
+	if name, ok := c.byLID[e.LID]; ok {
+		return conflict("interface %q: LID %d is interface %q's: take another one, or none for any", e.Name, e.LID, name)
+	}
+	s := c.up()
+	if s == nil {
+		return nil // the subnet manager says if it cannot be
+	}
+	if i := s.PortByLID(e.LID); i >= 0 && s.Ports[i].GUID != e.GUID {
+		p := &s.Ports[i]
+		return conflict("interface %q: LID %d is that of port %v of %q: take another one, or none for any", e.Name, e.LID, p.GUID, s.Nodes[p.Node].Desc)
+	}
+	if c.pool.lids > 0 && int(e.LID) > c.pool.lids {
+		return conflict("interface %q: LID %d: the smallest forwarding table of the subnet ends at LID %d: take a lower one, or none for any", e.Name, e.LID, c.pool.lids)
+	}
+	return nil
+}
+
+// matches reports whether at is p, or any function of p's port.
+func matches(at, p subnet.Place) bool {
+	return at.Port == p.Port && (at.Function == 0 || at.Function == p.Function)
+}
+
+func (c *Core) attach(r *Request, e *entry, at subnet.Place) {
+	if e.State == Attached || e.State == Migrating {
+		c.attachAgain(r, e, at)
+		return
+	}
+	to, known, err := c.place(e, at.Port, at.Function)
+	if err != nil {
+		c.reply(r, e.Name, err)
+		return
+	}
+	n := c.update(e, func(n *entry) {
+		n.State, n.before, n.Place, n.Doing, n.anyFunction = Attached, e.State, to, DoingAttach, at.Function == 0
+		n.last, n.why, n.Lease = noMigration, "", subnet.LeaseMoving
+		if n.Reason = c.awaited(at.Port); !known {
+			n.Lease = subnet.LeaseWaiting
+			n.Reason = cmpReason(n.Reason, fmt.Sprintf("waits until port %v was asked what it can hold", at.Port))
+		}
+	})
+	c.await(r, n.Name, DoingAttach)
+	if c.awaited(at.Port) != "" {
+		c.still(n.Name)
+	}
+}
+
+// attachAgain answers an Attach of what is attached.
+func (c *Core) attachAgain(r *Request, e *entry, at subnet.Place) {
+	switch {
+	case !matches(at, e.Place):
+		c.reply(r, e.Name, conflict("interface %q is at %v: detach it first, or migrate it", e.Name, e.Place))
+	case e.Doing == DoingDetach:
+		c.reply(r, e.Name, conflict("interface %q is being detached from %v: ask again when it is", e.Name, e.Place))
+	case e.Doing == DoingAttach || e.Doing == DoingRollBack:
+		c.await(r, e.Name, e.Doing)
+		if c.awaited(at.Port) != "" {
+			c.still(e.Name)
+		}
+	default:
+		c.tx.acts = append(c.tx.acts, act{kind: actReply, name: e.Name, tag: r.Tag, wait: e.Lease != subnet.LeasePlaced && e.State == Attached})
+	}
+}
+
+func (c *Core) migrate(r *Request, e *entry, to subnet.Place) {
+	switch {
+	case e.State == Created || e.State == Detached:
+		c.reply(r, e.Name, conflict("interface %q is %v and has no place to migrate from: attach it", e.Name, e.State))
+		return
+	case e.Doing == DoingAttach || e.Doing == DoingDetach:
+		c.reply(r, e.Name, conflict("interface %q: its %s at %v is not finished: wait for it, or detach it", e.Name, e.Doing, e.Place))
+		return
+	case e.State == Migrating && matches(to, e.Dest), e.State == Attached && matches(to, e.Place):
+		c.reply(r, e.Name, nil)
+		return
+	case e.State == Migrating:
+		c.reply(r, e.Name, conflict("interface %q is migrating to %v: finish that or roll it back first", e.Name, e.Dest))
+		return
+	}
+	at, known, err := c.place(e, to.Port, to.Function)
+	if err == nil && !known {
+		switch s, i := c.port(to.Port); {
+		case s == nil:
+			err = conflict("interface %q: the subnet is not up, so it cannot be said whether it can go to port %v: ask again when it is", e.Name, to.Port)
+		case i < 0:
+			err = conflict("interface %q: port %v is not in the subnet: see that its host is on and its cable is in, then ask again", e.Name, to.Port)
+		default:
+			err = conflict("interface %q: port %v was not yet asked what it can hold: ask again in a second", e.Name, to.Port)
+		}
+	}
+	if err != nil {
+		c.reply(r, e.Name, err)
+		return
+	}
+	if e.Doing == DoingRollBack { // which its lease goes on with
+		c.end(e.Name, DoingFinish, conflict("interface %q was rolled back and is at %v", e.Name, e.Place))
+		c.still(e.Name)
+	}
+	c.update(e, func(n *entry) {
+		n.State, n.Dest, n.Doing, n.anyFunction = Migrating, at, "", to.Function == 0
+		n.last, n.why = noMigration, ""
+		if n.Lease == subnet.LeasePlaced {
+			n.Reason = ""
+		}
+	})
+	c.tell("vm_migrating", false, "interface %q (GUID %v) is at %v and has a place at %v", e.Name, e.GUID, e.Place, at)
+	c.reply(r, e.Name, nil)
+}
+
+func (c *Core) finish(r *Request, e *entry) {
+	if e.State != Migrating {
+		switch {
+		case e.Doing == DoingRollBack || e.last == rolledBack && e.State == Attached:
+			c.reply(r, e.Name, conflict("interface %q stays at %v, its migration was rolled back (%s): migrate it anew", e.Name, e.Place, cmpReason(e.why, "as was asked for")))
+		case e.State == Attached && e.last == finished && e.Doing == "":
+			c.reply(r, e.Name, nil)
+		default:
+			c.reply(r, e.Name, conflict("interface %q is %v and not migrating: migrate it first", e.Name, e.State))
+		}
+		return
+	}
+	if e.Doing != DoingFinish {
+		if _, _, err := c.place(e, e.Dest.Port, e.Dest.Function); err != nil {
+			c.reply(r, e.Name, err)
+			return
+		}
+		if c.absent(e.Dest.Port) {
+			c.reply(r, e.Name, conflict("interface %q: port %v is not in the subnet any more: roll the migration back, or see that its host is on and its cable is in and ask again", e.Name, e.Dest.Port))
+			return
+		}
+		e = c.update(e, func(n *entry) {
+			n.Dest, n.Doing = c.follow(e), DoingFinish
+			n.Lease, n.Reason = subnet.LeaseMoving, c.awaited(e.Dest.Port)
+		})
+	}
+	c.await(r, e.Name, DoingFinish)
+	if c.awaited(e.Dest.Port) != "" {
+		c.still(e.Name)
+	}
+}
+
+func (c *Core) rollBack(r *Request, e *entry) {
+	switch {
+	case e.State == Created || e.State == Detached:
+		c.reply(r, e.Name, conflict("interface %q is %v and has no migration to roll back", e.Name, e.State))
+		return
+	case e.State == Attached && e.Doing != DoingRollBack:
+		var err error
+		if e.last == finished {
+			err = conflict("interface %q: its migration to %v is finished: migrate it back", e.Name, e.Place)
+		}
+		c.reply(r, e.Name, err)
+		return
+	case e.State == Migrating:
+		was := e.Dest
+		e = c.update(e, func(n *entry) {
+			n.why, n.Reason = "", ""
+			n.rollBack()
+		})
+		if e.Doing == "" {
+			c.tell("vm_rolled_back", false, "interface %q (GUID %v) stays at %v and gives up %v", e.Name, e.GUID, e.Place, was)
+			c.reply(r, e.Name, nil)
+			return
+		}
+	}
+	c.await(r, e.Name, DoingRollBack)
+	if c.awaited(e.Place.Port) != "" {
+		c.still(e.Name)
+	}
+}
+
+func (c *Core) detach(r *Request, e *entry) {
+	switch {
+	case e.State == Created || e.State == Detached:
+		c.reply(r, e.Name, nil)
+		return
+	case e.Doing == DoingDetach:
+	case e.Place.Function == 0: // it waits for a place, and was nowhere
+		c.end(e.Name, "", conflict("interface %q was detached meanwhile", e.Name))
+		c.update(e, func(n *entry) {
+			n.State, n.before, n.Place, n.Doing, n.anyFunction = e.before, Created, subnet.Place{}, "", false
+			n.Lease, n.Reason = subnet.LeaseWaiting, ""
+		})
+		c.reply(r, e.Name, nil)
+		return
+	default:
+		c.end(e.Name, "", conflict("interface %q was detached meanwhile", e.Name))
+		c.update(e, func(n *entry) {
+			n.State, n.before, n.Dest, n.Doing, n.anyFunction = Attached, Created, subnet.Place{}, DoingDetach, false
+			n.last, n.why, n.Lease, n.Reason = noMigration, "", subnet.LeaseMoving, ""
+			if c.up() == nil {
+				n.Reason = "waits until the subnet is up"
+			}
+		})
+	}
+	c.await(r, e.Name, DoingDetach)
+	if c.up() == nil {
+		c.still(e.Name)
+	}
+}
+
+func (c *Core) remove(r *Request, op Delete) {
+	e := c.list.get(op.Name)
+	if e == nil {
+		c.reply(r, "", checkName(op.Name))
+		return
+	}
+	if (e.State == Attached || e.State == Migrating) && !op.Force {
+		c.reply(r, e.Name, conflict("interface %q is at %v: detach it first, or delete it by force", e.Name, e.Place))
+		return
+	}
+	c.end(e.Name, "", fmt.Errorf("%w: %q was deleted meanwhile", ErrNotFound, e.Name))
+	c.change(e, nil)
+	c.tell("vm_deleted", false, "interface %q (GUID %v) is no more", e.Name, e.GUID)
+	c.reply(r, "", nil)
+}
+
+func (c *Core) setKeys(r *Request, e *entry, list []Membership) {
+	keys, err := normalKeys(list)
+	if err != nil {
+		c.reply(r, e.Name, fmt.Errorf("interface %q: %w", e.Name, err))
+		return
+	}
+	c.update(e, func(n *entry) { n.Keys = keys })
+	c.reply(r, e.Name, nil)
+}

@@ -1,0 +1,141 @@
+package vm
+
+import (
+	"heddle/ib"
+	"heddle/subnet"
+)
+
+// up is the published state if the subnet is up, else nil.
+func (c *Core) up() *subnet.Snapshot {
+	if c.snap == nil || !c.snap.Up {
+		return nil
+	}
+	return c.snap
+}
+
+// port is where a physical port is in the snapshot; s is nil if the subnet is not
+// up, i is -1 if the port is not in it.
+func (c *Core) port(g ib.GUID) (s *subnet.Snapshot, i int32) {
+	s = c.up()
+	if s == nil {
+		return nil, -1
+	}
+	return s, s.PortByPortGUID(g)
+}
+
+// absent reports whether the subnet is up without that port.
+func (c *Core) absent(g ib.GUID) bool {
+	s, i := c.port(g)
+	return s != nil && i < 0
+}
+
+// awaited says, for Reason, what an interface waits for at a port that cannot be
+// looked at, and is empty if it can.
+func (c *Core) awaited(port ib.GUID) string {
+	switch s, i := c.port(port); {
+	case s == nil:
+		return "waits until the subnet is up"
+	case i < 0:
+		return "waits for port " + port.String() + ", which is not in the subnet"
+	}
+	return ""
+}
+
+// place decides which function of a port e is to be at. fn 0 is any: the one whose
+// VPort shows its GUID, else the lowest that is free. It is 0 if that
+// cannot be said yet, as the port is not there or was not asked what it can do:
+// known is false then. An error says why e cannot be there.
+func (c *Core) place(e *entry, port ib.GUID, fn uint16) (at subnet.Place, known bool, err error) {
+	at = subnet.Place{Port: port, Function: fn}
+	if port == 0 {
+		return at, false, invalid("interface %q: no port has GUID 0", e.Name)
+	}
+	u := c.others(e, port)
+	switch {
+	case u.n > 0 && e.LIDKind == subnet.FloatingLID:
+		return at, false, conflict("interface %q: its floating LID is to be that of all of port %v, which %d other interfaces use: take a port without any, or another LID kind", e.Name, port, u.n)
+	case u.floating > 0:
+		return at, false, conflict("interface %q: port %v has the floating LID of another interface, which has it for itself: take another port", e.Name, port)
+	}
+	if name, ok := c.byPlace[at]; ok && name != e.Name {
+		return at, false, conflict("interface %q: %v is interface %q's, which %s: take another function, or 0 for any", e.Name, at, name, c.holds(name, at))
+	}
+	s, i := c.port(port)
+	if i < 0 {
+		return at, false, nil
+	}
+	p := &s.Ports[i]
+	switch {
+	case p.Virtual != nil:
+		return at, false, invalid("interface %q: %v is a virtual port: name its physical port %v", e.Name, port, s.Ports[p.Virtual.Port].GUID)
+	case s.Nodes[p.Node].Info.NodeType != ib.NodeCA:
+		return at, false, invalid("interface %q: port %v is that of a switch or router: name a port of a channel adapter", e.Name, port)
+	case p.Adapter == nil && p.Info.IsVirtualizationSupported():
+		return at, false, nil // it was not asked yet
+	}
+	a := p.Adapter
+	if a == nil || a.Model == subnet.NoFunctions {
+		return at, false, conflict("interface %q: port %v of %q cannot hold virtual functions: it has no room for another GUID", e.Name, port, s.Nodes[p.Node].Desc)
+	}
+	switch {
+	case int(fn) > a.Functions:
+		return at, true, invalid("interface %q: port %v has the functions 1 to %d, and not %d", e.Name, port, a.Functions, fn)
+	case a.Model == subnet.SharedPort && e.LIDKind == subnet.OwnLID:
+		return at, true, conflict("interface %q: port %v is a shared port, with one LID for all its functions: create the interface with a shared LID, or with a floating one", e.Name, port)
+	case a.Model == subnet.SharedPort && len(e.Aliases) > 0:
+		return at, true, conflict("interface %q: port %v is a shared port, where a function has one GUID: create the interface without aliases", e.Name, port)
+	case a.Model != subnet.SharedPort && e.LIDKind == subnet.FloatingLID:
+		return at, true, conflict("interface %q: LIDs float on shared ports, and port %v is of model %v: create the interface with an own LID", e.Name, port, a.Model)
+	case fn != 0:
+		return at, true, nil
+	}
+	if at.Function = c.freeFunction(e, s, i); at.Function == 0 {
+		return at, true, noRoom("interface %q: all %d functions of port %v are taken: detach an interface from it, or take another port", e.Name, a.Functions, port)
+	}
+	return at, true, nil
+}
+
+// holds says how an interface has a place.
+func (c *Core) holds(name string, at subnet.Place) string {
+	if e := c.list.get(name); e != nil && e.Dest == at {
+		return "is migrating there"
+	}
+	return "is there"
+}
+
+// freeFunction is the function of port i that e takes, 0 if there is none.
+func (c *Core) freeFunction(e *entry, s *subnet.Snapshot, i int32) uint16 {
+	p := &s.Ports[i]
+	free := func(f uint16) bool {
+		at := subnet.Place{Port: p.GUID, Function: f}
+		name, taken := c.byPlace[at]
+		return !taken || name == e.Name && (e.Doing == DoingAttach || at != e.Place)
+	}
+	// Functions that somebody else's address is on, which no interface has, are left
+	// out: VPorts that are up with another GUID, and alias GUIDs.
+	strange := map[uint16]bool{}
+	switch p.Adapter.Model {
+	case subnet.VPorts:
+		from, to := s.VPortsOf(i)
+		for _, v := range s.Ports[from:to] {
+			switch {
+			case v.GUID == e.GUID && free(v.Virtual.Index) && int(v.Virtual.Index) <= p.Adapter.Functions:
+				return v.Virtual.Index
+			case v.GUID != 0 && v.State() >= ib.StateInit:
+				strange[v.Virtual.Index] = true
+			}
+		}
+	case subnet.SharedPort:
+		for f, g := range p.Aliases {
+			if g != 0 && g != e.GUID {
+				strange[uint16(f)] = true
+			}
+		}
+	}
+	for f := 1; f <= min(p.Adapter.Functions, 0xFFFF); f++ {
+		if free(uint16(f)) && !strange[uint16(f)] {
+			return uint16(f)
+		}
+	}
+	return 0
+}

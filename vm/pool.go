@@ -1,0 +1,144 @@
+package vm
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/ib/sa"
+	"heddle/subnet"
+)
+
+// The pool of dynamic GUIDs: locally administered ones, so that no vendor's
+// hardware has them.
+const (
+	defaultFirst ib.GUID = 0x0200000000000001
+	defaultLast  ib.GUID = 0x02000000FFFFFFFF
+)
+
+// pool gives out GUIDs, and counts them and LIDs. LIDs are the subnet manager's to
+// give.
+type pool struct {
+	first, last ib.GUID
+	used        uint64  // by interfaces, as GUID or alias
+	next        ib.GUID // all GUIDs of the pool before it are taken
+	// skipped is the lowest GUID before next that only the fabric or a membership
+	// takes, which may change; 0 if there is none.
+	skipped ib.GUID
+
+	snap  *subnet.Snapshot // that the following was counted in
+	lids  int              // highest LID that every switch can forward; 0 if not known
+	given int              // LIDs that ports and functions have
+	kept  int              // LIDs that interfaces have besides
+}
+
+func (p *pool) init(cfg Config) { p.first, p.last, p.next = cfg.GUIDFirst, cfg.GUIDLast, cfg.GUIDFirst }
+
+func (p *pool) has(g ib.GUID) bool { return p.first <= g && g <= p.last && g != sa.WellKnownGUID }
+
+// size is how many GUIDs the pool has.
+func (p *pool) size() uint64 {
+	if p.first > p.last {
+		return 0
+	}
+	n := uint64(p.last - p.first)
+	if p.first <= sa.WellKnownGUID && sa.WellKnownGUID <= p.last {
+		n--
+	}
+	return max(n+1, n) // all 2^64 count as one less
+}
+
+// take returns the lowest GUID that nobody has: no interface, no port of the fabric
+// and no member of a partition by itself, and that is not among those of the
+// interface that it is for.
+func (p *pool) take(c *Core, mine []ib.GUID) (ib.GUID, error) {
+	if p.skipped != 0 {
+		p.next, p.skipped = min(p.next, p.skipped), 0
+	}
+	for g := p.next; p.first <= p.last && g <= p.last && g >= p.first; g++ {
+		_, taken := c.byGUID[g]
+		switch {
+		case taken || !p.has(g):
+		case slices.Contains(mine, g), c.snap != nil && c.snap.PortByGUID(g) >= 0, c.members.knows(g):
+			if p.skipped == 0 {
+				p.skipped = g
+			}
+		default:
+			p.next = g
+			return g, nil
+		}
+		if g == p.last {
+			break
+		}
+		p.next = g + 1
+	}
+	return 0, noRoom("no GUID left: interfaces have %d of the %d from %v to %v, others have the rest: delete interfaces, or give the manager a larger range", p.used, p.size(), p.first, p.last)
+}
+
+// freed is told that no interface has a GUID any more.
+func (p *pool) freed(g ib.GUID) {
+	if p.has(g) {
+		p.next = min(p.next, g)
+	}
+}
+
+// count adds an interface to what is used, or with -1 takes it out.
+func (p *pool) count(e *entry, sign int) {
+	for _, g := range e.guids() {
+		if p.has(g) {
+			p.used += uint64(sign)
+		}
+	}
+	p.kept += sign * p.keeps(e)
+}
+
+// keeps is how many LIDs e has that the graph does not show: its own while it has no
+// place, and the one that a port has for itself while another floats there.
+func (p *pool) keeps(e *entry) int {
+	n := 0
+	if e.ownLID() && !p.routed(e.LID) {
+		n++
+	}
+	if e.LIDKind == subnet.FloatingLID && e.Place.Function != 0 {
+		n++
+	}
+	return n
+}
+
+func (p *pool) routed(l ib.LID) bool {
+	return p.snap != nil && p.snap.Graph != nil && int(l) < len(p.snap.Graph.LIDOwner) && p.snap.Graph.LIDOwner[l] >= 0
+}
+
+// look counts the LIDs of a new state of the subnet.
+func (p *pool) look(c *Core) {
+	p.snap, p.lids, p.given, p.kept = c.snap, 0, 0, 0
+	for e := range c.list.all() {
+		p.kept += p.keeps(e)
+	}
+	if p.snap == nil {
+		return
+	}
+	for i := range p.snap.Nodes {
+		if n := &p.snap.Nodes[i]; n.OK && n.SwitchIndex >= 0 {
+			if c := int(n.Switch.LinearFDBCap) - 1; p.lids == 0 || c < p.lids {
+				p.lids = c
+			}
+		}
+	}
+	if p.lids == 0 {
+		p.lids = int(ib.LIDMaxUnicast) // no switch limits it
+	}
+	p.lids = min(max(p.lids, 0), int(ib.LIDMaxUnicast))
+	if p.snap.Graph == nil {
+		return
+	}
+	for _, o := range p.snap.Graph.LIDOwner {
+		if o >= 0 {
+			p.given++
+		}
+	}
+}
+
+func (c *Core) pools() Pools {
+	p := &c.pool
+	return Pools{GUIDs: p.size(), GUIDsUsed: p.used, LIDs: p.lids, LIDsUsed: p.given + p.kept}
+}

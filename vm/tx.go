@@ -1,0 +1,212 @@
+package vm
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// tx is a transaction: what some events change, until it is stored.
+type tx struct {
+	before  map[string]*entry // what the interfaces that it touches were; nil: not there
+	order   []string          // their names, as they were touched
+	acts    []act
+	notices []Notice
+	reports []item // that it rests on
+}
+
+// act is what is done for requests once the transaction is stored.
+type act struct {
+	kind actKind
+	name string
+	tag  uint64
+	op   string // actWait, and actEnd: those who wait for it; "" all
+	err  error
+	wait bool // actReply: Waiting
+}
+
+type actKind uint8
+
+const (
+	actReply actKind = iota // the request is answered
+	actWait                 // it is answered when the operation has ended
+	actEnd                  // those who wait are answered
+	actStill                // those who wait are told that it goes on
+)
+
+// change replaces an interface in this transaction: old is what it is now, nil if it
+// is not there, and so is new if it ends.
+func (c *Core) change(old, new *entry) { //nolint:revive // old and new are what they are
+	e := old
+	if e == nil {
+		e = new
+	}
+	if _, ok := c.tx.before[e.Name]; !ok {
+		c.tx.before[e.Name] = old
+		c.tx.order = append(c.tx.order, e.Name)
+	}
+	c.replace(old, new)
+}
+
+// update puts a copy of e, with what f changes, into e's place in this transaction.
+func (c *Core) update(e *entry, f func(*entry)) *entry {
+	n := *e
+	f(&n)
+	c.change(e, &n)
+	return &n
+}
+
+// undo takes the transaction back.
+func (c *Core) undo() {
+	t := c.tx
+	c.tx = nil
+	for _, name := range slices.Backward(t.order) {
+		if now := c.list.get(name); now != nil {
+			c.replace(now, nil)
+		}
+	}
+	for _, name := range t.order {
+		if was := t.before[name]; was != nil {
+			c.replace(nil, was)
+		}
+	}
+	c.members.undo()
+}
+
+// interfaceOps are the changes of the store.
+func (c *Core) interfaceOps() []store.Op {
+	var ops []store.Op
+	for _, name := range c.tx.order {
+		was, is := c.tx.before[name], c.list.get(name)
+		switch {
+		case is == nil && was != nil:
+			ops = append(ops, dropInterface(name))
+		case is != nil && (was == nil || !was.storedAs(is)):
+			ops = append(ops, putInterface(is))
+		}
+	}
+	return ops
+}
+
+// settleIdle ends what this transaction began and undid: the subnet manager sees no
+// change and would say nothing.
+func (c *Core) settleIdle() {
+	for _, name := range c.tx.order {
+		was, is := c.tx.before[name], c.list.get(name)
+		if is == nil || is.Doing != DoingRollBack && is.Doing != DoingDetach || was != nil && was.Doing == is.Doing {
+			continue
+		}
+		old, had := leaseOf(was)
+		l, has := is.lease()
+		if has == had && equalLease(&old, &l) {
+			c.settle(is, &subnet.LeaseReport{GUID: is.GUID, Place: l.Place, State: subnet.LeasePlaced, LID: is.LID})
+		}
+	}
+}
+
+func leaseOf(e *entry) (l subnet.Lease, ok bool) {
+	if e == nil {
+		return l, false
+	}
+	return e.lease()
+}
+
+func equalLease(a, b *subnet.Lease) bool {
+	return a.GUID == b.GUID && a.Place == b.Place && a.LIDKind == b.LIDKind && a.LID == b.LID && a.Balanced == b.Balanced &&
+		slices.Equal(a.Aliases, b.Aliases)
+}
+
+// commit does what the transaction is for, which is stored.
+func (c *Core) commit() {
+	t := c.tx
+	c.tx = nil
+	for _, name := range t.order {
+		was, is := t.before[name], c.list.get(name)
+		old, had := leaseOf(was)
+		l, has := leaseOf(is)
+		switch {
+		case has && (!had || !equalLease(&old, &l)):
+			c.out.Put = append(c.out.Put, l)
+		case had && !has:
+			c.out.Drop = append(c.out.Drop, old.GUID)
+		}
+		if had && has && old.GUID != l.GUID { // deleted, and another one of that name
+			c.out.Drop = append(c.out.Drop, old.GUID)
+		}
+		if had {
+			for _, g := range was.guids() {
+				if _, ok := c.byGUID[g]; !ok {
+					c.fading[g] = true
+				}
+			}
+		}
+	}
+	// A GUID that passed from one interface to another has a new lease.
+	c.out.Drop = slices.DeleteFunc(c.out.Drop, func(g ib.GUID) bool {
+		e := c.list.get(c.byGUID[g])
+		if e == nil || e.GUID != g {
+			return false
+		}
+		_, has := e.lease()
+		return has
+	})
+	c.out.LeasesChanged = c.out.LeasesChanged || len(c.out.Put)+len(c.out.Drop) > 0
+	if c.members.dirty() {
+		c.out.Partitions, c.out.PartitionsChanged = c.members.commit(), true
+		c.changed = true
+	}
+	c.changed = c.changed || len(t.order) > 0
+	for i := range t.acts {
+		c.act(&t.acts[i])
+	}
+	c.out.Notices = append(c.out.Notices, t.notices...)
+}
+
+func (c *Core) act(a *act) {
+	switch a.kind {
+	case actReply:
+		c.out.Replies = append(c.out.Replies, Reply{Tag: a.tag, Err: a.err, Interface: c.shown(a.name), Waiting: a.wait})
+	case actWait:
+		c.waits[a.name] = append(c.waits[a.name], waiter{a.tag, a.op, c.now.Add(patience)})
+		c.due = append(c.due, deadline{c.now.Add(patience), a.name})
+	case actEnd:
+		left := c.waits[a.name][:0]
+		for _, w := range c.waits[a.name] {
+			if a.op != "" && a.op != w.op {
+				left = append(left, w)
+				continue
+			}
+			c.out.Replies = append(c.out.Replies, Reply{Tag: w.tag, Err: a.err, Interface: c.shown(a.name)})
+		}
+		if len(left) == 0 {
+			delete(c.waits, a.name)
+		} else {
+			c.waits[a.name] = left
+		}
+	case actStill:
+		c.answerWaiting(a.name, mad.Never)
+	}
+}
+
+// reply answers a request when the transaction is stored.
+func (c *Core) reply(r *Request, name string, err error) {
+	c.tx.acts = append(c.tx.acts, act{kind: actReply, name: name, tag: r.Tag, err: err})
+}
+
+// await answers a request when the operation has ended.
+func (c *Core) await(r *Request, name, op string) {
+	c.tx.acts = append(c.tx.acts, act{kind: actWait, name: name, tag: r.Tag, op: op})
+}
+
+// still answers those who wait for an interface: what they wait for takes longer.
+func (c *Core) still(name string) {
+	c.tx.acts = append(c.tx.acts, act{kind: actStill, name: name})
+}
+
+// end answers those who wait for an operation on an interface, or with "" for any.
+func (c *Core) end(name, op string, err error) {
+	c.tx.acts = append(c.tx.acts, act{kind: actEnd, name: name, op: op, err: err})
+}

@@ -1,0 +1,143 @@
+package vm
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"heddle/ib"
+	"heddle/ib/sa"
+	"heddle/partition"
+	"heddle/subnet"
+)
+
+// Limits of what is kept, so that nobody who may ask fills the memory or the store.
+const (
+	maxName       = 128     // characters of a name
+	maxAliases    = 254     // of an interface: GUIDInfo tables have 8 bits of entries, two of them its own
+	maxKeys       = 1024    // P_Keys of an interface; adapters hold 128, or less
+	maxReason     = 512     // bytes of a Reason that is stored
+	maxInterfaces = 1 << 18 // far above the LIDs of a subnet, as interfaces may share them
+	maxMembers    = 1 << 21 // GUIDs that AddMembers made members, one for each partition
+	// maxIPoIB is how many partitions AddMembers may give a broadcast group; a
+	// quarter of what a policy can have is left to files.
+	maxIPoIB = partition.MaxGroups / 4 * 3
+)
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))
+}
+
+func conflict(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrConflict, fmt.Errorf(format, args...))
+}
+
+func noRoom(format string, args ...any) error {
+	return fmt.Errorf("%w: %w", ErrNoRoom, fmt.Errorf(format, args...))
+}
+
+// checkName says what is wrong with the name of an interface.
+func checkName(name string) error {
+	if name == "" || len(name) > maxName {
+		return invalid("the name of an interface has 1 to %d characters, not %d", maxName, len(name))
+	}
+	if i := strings.IndexFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._:-/", r)
+	}); i >= 0 {
+		return invalid("the name %q has a character at %d that is none of a–z, A–Z, 0–9 and ._:-/", name, i)
+	}
+	return nil
+}
+
+// checkPKey says what is wrong with a P_Key that has no membership bit.
+func checkPKey(k ib.PKey) error {
+	if k == 0 || k > partition.DefaultKey {
+		return invalid("P_Key %v: it is 0x0001 to %v, without the membership bit", k, partition.DefaultKey)
+	}
+	return nil
+}
+
+// checkGUID says what is wrong with a GUID that an interface is to have.
+func checkGUID(g ib.GUID) error {
+	switch g {
+	case 0:
+		return invalid("no port has GUID 0")
+	case sa.WellKnownGUID:
+		return invalid("GUID %v is that of the subnet administrator for virtual ports: take another one", g)
+	}
+	return nil
+}
+
+// normal is what a Create asks for, its P_Keys ascending, or what is wrong with it.
+func normal(i *Interface) (*Interface, error) {
+	if err := checkName(i.Name); err != nil {
+		return nil, err
+	}
+	n := &Interface{Name: i.Name, GUID: i.GUID, LIDKind: i.LIDKind, LID: i.LID, Balanced: i.Balanced}
+	if i.GUID != 0 {
+		if err := checkGUID(i.GUID); err != nil {
+			return nil, fmt.Errorf("interface %q: %w", i.Name, err)
+		}
+	}
+	switch {
+	case i.LIDKind > subnet.FloatingLID:
+		return nil, invalid("interface %q: LID kind %d is not known", i.Name, i.LIDKind)
+	case i.LID != 0 && !i.LID.IsUnicast():
+		return nil, invalid("interface %q: LID %d is no unicast LID (1 to %d)", i.Name, i.LID, ib.LIDMaxUnicast)
+	case i.LID != 0 && i.LIDKind == subnet.SharedLID:
+		return nil, invalid("interface %q: LID %d is for an interface with a LID of its own, and this one shares its port's: ask for an own or floating LID, or for none", i.Name, i.LID)
+	case len(i.Aliases) > maxAliases:
+		return nil, invalid("interface %q: %d alias GUIDs, %d at most", i.Name, len(i.Aliases), maxAliases)
+	}
+	seen := map[ib.GUID]bool{i.GUID: true}
+	for _, a := range i.Aliases {
+		if err := checkGUID(a); err != nil {
+			return nil, fmt.Errorf("interface %q: alias: %w", i.Name, err)
+		}
+		if seen[a] {
+			return nil, invalid("interface %q: GUID %v is there twice", i.Name, a)
+		}
+		seen[a] = true
+	}
+	n.Aliases = slices.Clone(i.Aliases)
+	keys, err := normalKeys(i.Keys)
+	if err != nil {
+		return nil, fmt.Errorf("interface %q: %w", i.Name, err)
+	}
+	n.Keys = keys
+	return n, nil
+}
+
+// normalKeys is a list of memberships, ascending and each once.
+func normalKeys(list []Membership) ([]Membership, error) {
+	if len(list) > maxKeys {
+		return nil, invalid("%d P_Keys, %d at most", len(list), maxKeys)
+	}
+	for _, k := range list {
+		if err := checkPKey(k.PKey); err != nil {
+			return nil, err
+		}
+	}
+	out := slices.Clone(list)
+	slices.SortStableFunc(out, func(a, b Membership) int { return cmp.Compare(a.PKey, b.PKey) })
+	out = slices.Compact(out)
+	for i := 1; i < len(out); i++ {
+		if out[i].PKey == out[i-1].PKey {
+			return nil, invalid("P_Key %v as full and as limited member: say which", out[i].PKey)
+		}
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return out, nil
+}
+
+// same reports whether a Create asks for what e is: n is normal. What it left to
+// the core to choose is as it was chosen.
+func (e *entry) same(n *Interface) bool {
+	return (n.GUID == e.GUID || n.GUID == 0 && e.Dynamic) &&
+		n.LIDKind == e.LIDKind && n.Balanced == e.Balanced &&
+		(n.LID == 0 && !e.Pinned || e.Pinned && n.LID == e.LID) &&
+		slices.Equal(n.Aliases, e.Aliases) && slices.Equal(n.Keys, e.Keys)
+}
