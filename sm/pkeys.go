@@ -47,7 +47,7 @@ func (c *Core) pkeyTarget(h holder, pass pkeyPass) []ib.PKey {
 	table, err := partition.Place(partition.Placing{
 		Table: t.have, Cap: c.pkeyCap(h), Want: want, Index0: c.pk.index0, Fresh: c.virgin(h),
 	})
-	if err != nil {
+	if err != nil && !c.isEdge(h) { // there it is told what is not enforced
 		c.tellHolder("overflow", h, Notice{Kind: KindPKeyRefused, Level: Warn, Err: err, Text: "not every key could be given"})
 	}
 	return table

@@ -58,17 +58,25 @@ func (c *Core) edgeLets(h holder) bool {
 	return !slices.ContainsFunc(edgeKeys(c.pkeysWanted(h)), func(k ib.PKey) bool { return !slices.Contains(have, k) })
 }
 
-// sweepVPKeys has the tables of virtual ports put right whose port comes back. The
-// state of a virtual port outlasts its port's link: those that were Active are so
-// again at once when that is.
+// sweepVPKeys has the tables of virtual ports put right whose port comes back, if
+// they held what they must not hold any more. The state of a virtual port outlasts
+// its port's link: those that were Active are so at once when the link is. Whoever
+// came to one meanwhile is in Init, and seen to before that is Active.
 func (c *Core) sweepVPKeys(p *port) {
-	c.eachVPort(p, func(h holder) {
-		if h.v.state < ib.StateArmed {
-			return // it is seen to before it is made Active
+	a := c.virt.byPort[p.guid]
+	if a == nil {
+		return
+	}
+	for _, v := range a.vports {
+		if v == nil || v.pk == nil || v.pk.life != c.pk.life {
+			continue
 		}
-		t := c.metVPort(h)
-		t.forget()
-		t.retryAt = 0
+		h := holder{p, a, v}
+		if strange := c.strange(h); !slices.ContainsFunc(v.pk.have, strange) && !slices.ContainsFunc(v.pk.ghost, strange) {
+			continue
+		}
+		v.pk.forget()
+		v.pk.retryAt = 0
 		c.pkeyStep(h, passGrant)
-	})
+	}
 }
