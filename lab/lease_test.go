@@ -163,12 +163,7 @@ func (k *cloud) up() {
 // check has the switches' tables judged, and every VM reach every other.
 func (k *cloud) check() {
 	k.t.Helper()
-	if err := k.Check(k.m); err != nil {
-		k.t.Fatalf("%v\n%s\n%s", err, k.reports(), tail(k.m))
-	}
-	if err := k.m.Snap.Check(); err != nil {
-		k.t.Fatal(err)
-	}
+	k.checkTables()
 	lids := map[ib.LID]string{}
 	for _, a := range k.vms {
 		s, ok := k.Sim.VM(a)
@@ -191,6 +186,16 @@ func (k *cloud) check() {
 				k.probe(a, b)
 			}
 		}
+	}
+}
+
+func (k *cloud) checkTables() {
+	k.t.Helper()
+	if err := k.Check(k.m); err != nil {
+		k.t.Fatalf("%v\n%s\n%s", err, k.reports(), tail(k.m))
+	}
+	if err := k.m.Snap.Check(); err != nil {
+		k.t.Fatal(err)
 	}
 }
 
@@ -226,6 +231,78 @@ func TestLeaseDynamic(t *testing.T) {
 			t.Errorf("LID %v became %v", lid.LID, r.LID)
 		}
 		t.Log(x.host, k.lfts, k.hyper)
+	}
+	t.Log(k.reports())
+}
+
+func TestLeasePrepopulated(t *testing.T) {
+	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 4}, sim.Config{Seed: 1}, func(c *sm.Config) { c.VSwitchPrepopulate = true })
+	k.up()
+	a, b := k.put("a", 1, 1, subnet.OwnLID), k.put("b", 4, 2, subnet.OwnLID)
+	k.set(subnet.LeasePlaced, a, b)
+	k.check()
+	st := k.m.Status().Moves
+	t.Logf("%+v", st)
+	t.Log(k.reports())
+	for _, x := range []struct{ host, lfts int }{{2, 1}, {5, 3}, {4, 1}} {
+		k.lfts, k.hyper = 0, 0
+		k.set(subnet.LeasePlaced, k.move("a", x.host, 3))
+		k.check()
+		t.Log(x.host, k.lfts, k.hyper)
+	}
+	t.Log(k.reports())
+}
+
+func TestLeaseVPort(t *testing.T) {
+	for _, kind := range []subnet.LIDKind{subnet.OwnLID, subnet.SharedLID} {
+		k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4, OwnLIDs: kind == subnet.OwnLID}, sim.Config{Seed: 1}, nil)
+		k.up()
+		a, b := k.put("a", 1, 1, kind), k.put("b", 4, 2, kind)
+		k.set(subnet.LeasePlaced, a, b)
+		k.check()
+		for _, x := range []struct{ host, lfts int }{{2, 1}, {5, 3}, {4, 1}} {
+			k.lfts, k.hyper = 0, 0
+			k.set(subnet.LeasePlaced, k.move("a", x.host, 3))
+			k.check()
+			t.Log(x.host, k.lfts, k.hyper)
+		}
+		t.Log(k.reports())
+	}
+}
+
+// TestVPortsTakeTheirLIDs: without any lease the LID of a VPort goes with its GUID.
+func TestVPortsTakeTheirLIDs(t *testing.T) {
+	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4, OwnLIDs: true}, sim.Config{Seed: 1}, nil)
+	k.up()
+	k.put("a", 1, 1, subnet.OwnLID)
+	k.put("b", 4, 2, subnet.OwnLID)
+	k.Run(time.Second)
+	k.up()
+	k.check()
+	was, _ := k.Sim.VM("a")
+	for _, host := range []int{2, 5, 4} {
+		k.lfts, k.hyper = 0, 0
+		k.move("a", host, 3)
+		k.Run(time.Second)
+		k.up()
+		k.check()
+		t.Log(host, k.lfts, k.hyper)
+		if now, _ := k.Sim.VM("a"); now.LID != was.LID {
+			t.Errorf("LID %v became %v", was.LID, now.LID)
+		}
+	}
+}
+
+func TestLeaseShared(t *testing.T) {
+	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.SharedPort, VFs: 4}, sim.Config{Seed: 1}, nil)
+	k.up()
+	a, b := k.put("a", 1, 1, subnet.SharedLID), k.put("b", 4, 2, subnet.SharedLID)
+	k.set(subnet.LeasePlaced, a, b)
+	k.checkTables()
+	for _, host := range []int{2, 5, 4} {
+		k.set(subnet.LeasePlaced, k.move("a", host, 3))
+		k.checkTables()
+		k.probe("a", "b")
 	}
 	t.Log(k.reports())
 }

@@ -229,7 +229,7 @@ func (c *Core) ready(l *lease) bool {
 		if l.held != (subnet.Place{}) && l.held != t {
 			return true // another function still has it
 		}
-		x.hold[t] = l
+		c.holdAt(l, t)
 		c.lookVPort(vportRef{a, t.Function})
 		if l.inForce(a, v) {
 			l.held = t
@@ -253,7 +253,6 @@ func (c *Core) ready(l *lease) bool {
 
 // settle ends the work for a lease: it is where it is to be.
 func (c *Core) settle(l *lease) {
-	x := &c.leases
 	switch {
 	case l.ended:
 		c.forgetLease(l)
@@ -261,7 +260,7 @@ func (c *Core) settle(l *lease) {
 		c.reportLease(l, subnet.LeaseRefused, l.failed)
 	default:
 		l.back = subnet.Place{}
-		if x.hold[l.Place] == l || l.Place == (subnet.Place{}) {
+		if l.held == l.Place {
 			c.reportLease(l, subnet.LeasePlaced, "")
 		}
 	}
@@ -271,16 +270,11 @@ func (c *Core) settle(l *lease) {
 func (c *Core) leave() {
 	x := &c.leases
 	c.enterStep(batchLeave)
-	for _, p := range x.fn.changed {
-		c.lookPlace(p)
-	}
 	for _, l := range x.batch {
 		if !l.leaving {
 			continue
 		}
-		if x.hold[l.held] == l {
-			delete(x.hold, l.held)
-		}
+		c.holdAt(l, subnet.Place{})
 		x.leaves[l.held] = l
 		c.lookPlace(l.held)
 	}
@@ -322,7 +316,7 @@ func (c *Core) allLeft() bool {
 		// It still holds it, or nobody knows: so it stays there.
 		delete(x.leaves, l.held)
 		if x.hold[l.held] == nil {
-			x.hold[l.held] = l
+			c.holdAt(l, l.held)
 		}
 		if l.ended { // and is tried again
 			x.retry = min(x.retry, c.now.Add(c.cfg.RetryInterval))
@@ -365,10 +359,15 @@ func (c *Core) put() {
 	c.enterStep(batchPut)
 	for _, l := range x.batch {
 		if t := l.target(); t != (subnet.Place{}) {
-			x.hold[t] = l
-			c.lookPlace(t)
+			c.holdAt(l, t)
 		}
 	}
+	for _, p := range x.fn.changed {
+		if x.hold[p] == nil {
+			c.lookPlace(p)
+		}
+	}
+	x.fn.changed = x.fn.changed[:0]
 }
 
 // allPut reports whether the functions hold the addresses. Those that do not

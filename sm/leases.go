@@ -63,8 +63,9 @@ type lease struct {
 	port   ib.GUID // where its LID is routed, or is to be: a port GUID; 0: nowhere
 	smps   int     // LFT blocks of its last move
 
-	leaving bool // of the batch: held is to give it up
-	queued  bool // in dirty
+	holds   subnet.Place // the function that is to hold it now: leases.hold
+	leaving bool         // of the batch: held is to give it up
+	queued  bool         // in dirty
 	told    subnet.LeaseReport
 }
 
@@ -293,7 +294,7 @@ func (c *Core) functionWanted(r vportRef) functionWant {
 			return functionWant{lid: l.lid, guid: l.GUID, up: c.routedAt(l.lid, a.port), aliases: l.Aliases}
 		case !x.given: // who sets leases has not said anything yet
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID, up: v.state >= ib.StateArmed, aliases: v.guids}
-		case x.wants[p] != nil && x.leaves[p] == nil && v.state < ib.StateArmed && v.info.VPortLID == x.fn.byPlace[p]:
+		case x.wants[p] != nil && x.leaves[p] == nil && v.state < ib.StateArmed:
 			// It is about to get an address; there is no need to clean it before.
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID}
 		}
@@ -302,7 +303,7 @@ func (c *Core) functionWanted(r vportRef) functionWant {
 	g := v.info.PortGUID
 	if v.info.LIDRequired {
 		if l == nil {
-			if !x.given || !x.known {
+			if !x.known || !x.given && x.fn.leaseOf[v.info.VPortLID] == nil {
 				return functionWant{lid: v.info.VPortLID, up: v.state == ib.StateActive, aliases: v.guids}
 			}
 			return functionWant{}
@@ -354,6 +355,12 @@ func (c *Core) functionChanged(r vportRef) {
 			}
 		}
 		c.lookLease(l)
+	}
+	if v.state < ib.StateInit && r.a.model == subnet.VPorts {
+		// Somebody else may show its GUID already.
+		if o, ok := c.vportByGUID(v.info.PortGUID); ok && o != r && o.vport().known&knowInfo != 0 {
+			c.meet(o, o.vport())
+		}
 	}
 	if v.known&knowInfo == 0 || v.info.PortGUID == 0 {
 		return
@@ -409,9 +416,9 @@ func (c *Core) meet(r vportRef, v *vport) {
 		c.adoptLID(l, v.info.VPortLID)
 	}
 	// What an earlier manager placed.
-	if l.held == (subnet.Place{}) && x.hold[p] == nil && !l.leaving && l.heldBy(r.a, v) && !c.holdsAnywhere(l) {
+	if l.held == (subnet.Place{}) && x.hold[p] == nil && l.holds == (subnet.Place{}) && l.heldBy(r.a, v) {
 		l.held = p
-		x.hold[p] = l
+		c.holdAt(l, p)
 		if l.port == 0 {
 			l.port = p.Port
 		}
@@ -420,15 +427,21 @@ func (c *Core) meet(r vportRef, v *vport) {
 	}
 }
 
-// holdsAnywhere reports whether some function is to hold a lease's address.
-func (c *Core) holdsAnywhere(l *lease) bool {
+// holdAt has the function p, and no other, hold a lease's address; the zero Place:
+// none.
+func (c *Core) holdAt(l *lease, p subnet.Place) {
 	x := &c.leases
-	for _, p := range [...]subnet.Place{l.held, l.target(), l.back, l.Place} {
-		if x.hold[p] == l {
-			return true
-		}
+	if l.holds == p {
+		return
 	}
-	return false
+	if old := l.holds; old != (subnet.Place{}) {
+		delete(x.hold, old)
+		c.lookPlace(old)
+	}
+	if l.holds = p; p != (subnet.Place{}) {
+		x.hold[p] = l
+		c.lookPlace(p)
+	}
 }
 
 // functionRefused is told when a VPort does not take what is wanted: err says why.
@@ -449,11 +462,8 @@ func (c *Core) functionRefused(r vportRef, err error) {
 
 // turnRound has a lease be where it was, because its target cannot have it.
 func (c *Core) turnRound(l *lease, why string) {
-	x := &c.leases
-	t := l.target()
-	if x.hold[t] == l && l.held != t {
-		delete(x.hold, t)
-		c.lookPlace(t)
+	if t := l.target(); l.holds == t && l.held != t {
+		c.holdAt(l, subnet.Place{})
 	}
 	if l.failed != "" || l.implied {
 		l.back = subnet.Place{} // neither here nor there
@@ -479,7 +489,7 @@ func (c *Core) forgetLeases() {
 	clear(x.leaves)
 	x.dirty, x.batch, x.step, x.known = nil, nil, batchIdle, false
 	for _, l := range x.list {
-		l.held, l.back, l.leaving, l.queued, l.told = subnet.Place{}, subnet.Place{}, false, false, subnet.LeaseReport{}
+		l.held, l.holds, l.back, l.leaving, l.queued, l.told = subnet.Place{}, subnet.Place{}, subnet.Place{}, false, false, subnet.LeaseReport{}
 		if !l.gone {
 			l.port = l.Place.Port
 			c.lookLease(l)

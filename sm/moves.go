@@ -56,16 +56,14 @@ func (c *Core) routeLeases() bool {
 			l.port = 0
 		}
 	}
-	changed := x.fn.changed
-	x.fn.changed = nil
 	if x.fn.fresh {
 		x.fn.fresh = false
-		c.wantRoute = true
+		c.wantRoute, c.regrant = true, true
 		c.ask("virtual functions were given LIDs")
 		return false
 	}
 	m := moves{errs: c.errs}
-	c.collectMoves(&m, changed)
+	c.collectMoves(&m, x.fn.changed)
 	if len(m.list) == 0 {
 		return false
 	}

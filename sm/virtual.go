@@ -87,7 +87,7 @@ type vport struct {
 	anew    bool    // it shows another one and is Armed or Active: it is taken down
 	found   bool    // it was up when this manager met it: what is in its tables is in use
 	told    bool    // its client was asked to register again, or brought up by us
-	asOwn   bool    // vSwitch: it is known to have the GUID that it was made with
+	own     ib.GUID // vSwitch: the GUID that it was made with, once that was seen
 	needed  bool    // its LID is of interest while it is Down: another one uses it
 	entered bool    // it has an entry in snapshots
 

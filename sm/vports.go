@@ -256,7 +256,7 @@ func (c *Core) wakeVirtuals() {
 
 // forget: what was read of a VPort may not be so any more.
 func (v *vport) forget() {
-	v.known, v.blocks, v.noGUIDs, v.asOwn = 0, 0, false, false
+	v.known, v.blocks, v.noGUIDs = 0, 0, false
 	v.refused, v.refusals, v.tries, v.retryAt = nil, 0, 0, 0
 	if v.pk != nil {
 		v.pk.forget()
@@ -408,7 +408,6 @@ func (c *Core) vportInfoRead(r vportRef, info *smp.VPortInfo) {
 	old := v.info
 	if old.PortGUID != info.PortGUID {
 		c.releaseGUID(r)
-		v.asOwn = false
 	}
 	v.info = *info
 	v.info.ClientReregister = false

@@ -358,7 +358,9 @@ func (c *Core) onSetVPort(r vportRef, comp *mad.Completion, err error) {
 			err = errKeeps
 		default:
 			v.refusals = 0
-			v.asOwn = r.a.model == subnet.VSwitch && asked.PortGUID == 0
+			if r.a.model == subnet.VSwitch && asked.PortGUID == 0 {
+				v.own = i.PortGUID
+			}
 			v.told = v.told || asked.ClientReregister || i.VPortState == ib.StateActive
 			return
 		}

@@ -159,13 +159,17 @@ func (c *Core) downStep(r vportRef) {
 	if r.index > r.a.info.VPortIndexTop {
 		return
 	}
+	want := c.functionWanted(r)
 	if r.a.model != subnet.VSwitch {
-		if v.needed && v.known&knowInfo == 0 {
+		stale := v.info.LIDRequired && v.info.VPortLID != 0 && want.lid == 0 // it is at another place now, or nowhere
+		switch {
+		case (v.needed || stale) && v.known&knowInfo == 0:
 			c.askVPort(opGetVPort, r, 0)
+		case stale:
+			c.setVPort(r, &want, false, false)
 		}
 		return
 	}
-	want := c.functionWanted(r)
 	if v.known&knowInfo == 0 {
 		if want.lid != 0 || want.guid != 0 || v.needed {
 			c.askVPort(opGetVPort, r, 0)
@@ -314,7 +318,7 @@ func (c *Core) setVPort(r vportRef, want *functionWant, hold, keys bool) {
 		switch {
 		case want.guid != 0:
 			wrong = wrong || v.info.PortGUID != want.guid
-		case !v.asOwn:
+		case v.own == 0 || v.own != v.info.PortGUID:
 			// Whether it has its own GUID is not known. Nobody meets it while it is
 			// down and has no LID.
 			wrong = wrong || v.state > ib.StateDown || v.info.VPortLID != 0
