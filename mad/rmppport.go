@@ -51,9 +51,12 @@ type rmppCount struct{ tx, rx, sent, got int }
 // rmppKey names a transfer: the peer, and class, method and transaction ID of
 // its DATA packets. Only 48 bits of the transaction ID count, because ibsim
 // writes over the others, and of our own requests only 32, because the kernel
-// does.
+// does. With a GRH its GID is part of the peer: virtual ports share LIDs, and their
+// hosts number their transactions alike. Not in our own requests, which may go to a
+// service GID and be acknowledged from another.
 type rmppKey struct {
 	lid    ib.LID
+	gid    ib.GID
 	qp     uint32
 	class  ib.Class
 	method ib.Method
@@ -124,13 +127,18 @@ func (r *RMPP) via(p *Packet, send func(*Packet)) (*Packet, func(*Packet)) {
 const tidMask = 1<<48 - 1
 
 func keyOf(a *Addr, m *ib.MAD) rmppKey {
-	return rmppKey{lid: a.LID, qp: a.QP, class: m.Class(), method: m.Method(), tid: m.TID() & tidMask}
+	k := rmppKey{lid: a.LID, qp: a.QP, class: m.Class(), method: m.Method(), tid: m.TID() & tidMask}
+	if a.HasGRH {
+		k.gid = a.GRH.GID
+	}
+	return k
 }
 
 // mine is the key under which tx has a transfer with these DATA packets.
 func (k rmppKey) mine() rmppKey {
 	if !k.method.IsResponse() {
 		k.tid &= 1<<32 - 1
+		k.gid = ib.GID{}
 	}
 	return k
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -206,5 +207,58 @@ func TestRMPPPortLimitsAndPassing(t *testing.T) {
 	}
 	if tx, rx := p.Transfers(); tx != 0 || rx != 0 || len(ended) != 2 {
 		t.Fatal(tx, rx, ended)
+	}
+}
+
+// Virtual ports share a LID, and their transaction IDs may be the same: each has its
+// own transfers. A request to a service GID is acknowledged from another GID.
+func TestRMPPPortSharedLID(t *testing.T) {
+	r := NewRMPP(RMPPConfig{})
+	var sent []Packet
+	send := func(p *Packet) {
+		q := *p
+		q.Data = bytes.Clone(p.Data)
+		sent = append(sent, q)
+	}
+	gid := func(g ib.GUID) ib.GID { return ib.MakeGID(ib.DefaultSubnetPrefix, g) }
+	to := func(g ib.GUID) Addr { return Addr{LID: 9, QP: 1, HasGRH: true, GRH: GRH{GID: gid(g)}} }
+	var ended []uint64
+	done := func(token uint64, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		ended = append(ended, token)
+	}
+	for token, a := range []Addr{to(1), to(2), {LID: 9, QP: 1}} {
+		p := &Packet{Addr: a, LocalQP: 1, Data: message(ib.ClassSA, ib.MethodGetTableResp, 7, 100)}
+		if err := r.Send(0, p, false, uint64(token), send); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Send(0, p, false, uint64(token), send); !errors.Is(err, ErrRMPPBusy) {
+			t.Fatal(err)
+		}
+	}
+	p := &Packet{Addr: to(5), LocalQP: 1, Data: message(ib.ClassSA, ib.MethodGetMulti, 8, 100)}
+	if err := r.Send(0, p, false, 3, send); err != nil {
+		t.Fatal(err)
+	}
+	ack := func(i int, from Addr) {
+		var m ib.MAD
+		copy(m[:], sent[i].Data)
+		m[3] ^= byte(ib.MethodResponseBit)
+		m[25] = byte(RMPPAck)
+		copy(m[32:36], []byte{0, 0, 0, 64})
+		r.Receive(0, &Packet{Addr: from, Data: m[:]}, send, done)
+	}
+	ack(1, to(2))
+	ack(2, Addr{LID: 9, QP: 1})
+	ack(3, to(6))
+	ack(0, to(4))
+	if !slices.Equal(ended, []uint64{1, 2, 3}) {
+		t.Errorf("ended: %v", ended)
+	}
+	ack(0, to(1))
+	if tx, _ := r.Transfers(); tx != 0 || len(ended) != 4 {
+		t.Errorf("%d transfers left", tx)
 	}
 }

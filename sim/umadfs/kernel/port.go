@@ -245,7 +245,9 @@ func (p *Port) receive(pk *mad.Packet) {
 }
 
 // match finds the request that a response answers: same transaction and class
-// and, as the kernel checks it, both or neither with a GRH and the same GID.
+// and, as the kernel checks it, both or neither with a GRH, and then to the GID
+// that the request was from. Who it is from does not count: what was sent to a
+// service GID, as the SA's, is answered from another.
 // Directed routes are not compared further.
 func (a *agent) match(pk *mad.Packet) *send {
 	m := pk.Data
@@ -260,7 +262,7 @@ func (a *agent) match(pk *mad.Packet) *send {
 		return nil
 	}
 	if s.packet.Addr.HasGRH {
-		if s.packet.Addr.GRH.GID != pk.Addr.GRH.GID {
+		if s.packet.Addr.GRH.GIDIndex != pk.Addr.GRH.GIDIndex {
 			return nil
 		}
 		return s
