@@ -134,8 +134,10 @@ func long(m []byte) bool {
 // queue does not take.
 var refusals = [...]busyReason{sourceFull: busyRequester, everythingFull: busyQueue, ended: busyStopping}
 
-// requester is in whose line a request from lid waits: all LIDs of a port are
-// one requester, and so are all that belong to nobody.
+// requester is in whose line a request from lid waits: all LIDs of a physical port
+// are one requester, with those of its virtual ports, and so are all that belong to
+// nobody. A VPort has no line of its own: the LID is what hardware vouches for, and
+// who has many virtual machines on a host has no more of the SA than others.
 func (d *Daemon) requester(lid ib.LID) ib.LID {
 	s := d.snap.Load()
 	if s == nil {
@@ -145,7 +147,7 @@ func (d *Daemon) requester(lid ib.LID) ib.LID {
 	if i < 0 {
 		return 0
 	}
-	return s.Ports[i].LID
+	return s.Ports[s.Physical(i)].LID
 }
 
 // worker answers queries from whatever is published when their turn comes.

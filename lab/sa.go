@@ -185,6 +185,7 @@ type Client struct {
 
 	c     *Cluster
 	ep    *sim.Endpoint
+	grh   bool // a virtual machine: its requests carry a GRH
 	rmpp  *mad.RMPP
 	timed mad.Time
 	tid   uint32
@@ -197,12 +198,28 @@ func (c *Cluster) Client(node string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.client(ep), nil
+}
+
+// VMClient opens the port that a virtual machine sees. Its requests go to the SA's
+// well-known GID, as those of virtual ports must (a shared LID tells nobody who asks).
+func (c *Cluster) VMClient(name string) (*Client, error) {
+	ep, err := c.Sim.AttachVM(name)
+	if err != nil {
+		return nil, err
+	}
+	k := c.client(ep)
+	k.grh = true
+	return k, nil
+}
+
+func (c *Cluster) client(ep *sim.Endpoint) *Client {
 	k := &Client{c: c, ep: ep, rmpp: mad.NewRMPP(mad.RMPPConfig{}), timed: mad.Never, got: map[uint32][]byte{}}
 	ep.OnPacket = k.receive
 	ep.Accepts = func(p *mad.Packet) bool { // requests are for a manager on the same port
 		return ib.Class(p.Data[1]) == ib.ClassSA && ib.Method(p.Data[3]) == ib.MethodReport
 	}
-	return k, nil
+	return k
 }
 
 // Close detaches the client; what is under way to it is lost.
@@ -264,7 +281,11 @@ func (k *Client) Send(m *ib.MAD) uint32 {
 	k.tid++
 	m.SetTID(uint64(k.tid))
 	pi := k.ep.PortInfo()
-	k.ep.Send(&mad.Packet{Addr: mad.Addr{LID: pi.MasterSMLID, QP: 1, SL: pi.MasterSMSL}, LocalQP: 1, Data: m[:]})
+	to := mad.Addr{LID: pi.MasterSMLID, QP: 1, SL: pi.MasterSMSL}
+	if k.grh {
+		to.HasGRH, to.GRH = true, mad.GRH{GID: ib.MakeGID(pi.GidPrefix, wire.WellKnownGUID), HopLimit: 1}
+	}
+	k.ep.Send(&mad.Packet{Addr: to, LocalQP: 1, Data: m[:]})
 	return k.tid
 }
 

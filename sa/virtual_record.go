@@ -228,10 +228,7 @@ func (q *query) nodeInfoOf(p *subnet.Port) (n smp.NodeInfo, desc string) {
 // portInfoOf is the PortInfo that a record shows for a VPort: its physical port's but
 // for what is its own.
 func (q *query) portInfoOf(p *subnet.Port) smp.PortInfo {
-	v := p.Virtual
-	i := q.s.Ports[v.Port].Info
-	i.LID, i.LMC, i.LocalPortNum, i.GUIDCap = p.LID, 0, v.Node.LocalPortNum, v.Info.GUIDCap
-	i.PortState, i.PKeyViolations, i.QKeyViolations = v.Info.VPortState, v.Info.PKeyViolations, v.Info.QKeyViolations
-	i.CapabilityMask &^= ib.CapIsSM | ib.CapIsSMDisabled
+	i := p.Info
+	i.LID, i.LMC, i.LocalPortNum = p.LID, 0, p.Virtual.Node.LocalPortNum
 	return i
 }

@@ -237,3 +237,16 @@ func (s *Subnet) VPort(f VF) (st VPortStatus, err error) {
 	}
 	return st, nil
 }
+
+// VPortPKeys appends the P_Key table of a virtual function to b, by index, with
+// its empty entries; that of a shared port has the entries that it may use.
+func (s *Subnet) VPortPKeys(f VF, b []ib.PKey) ([]ib.PKey, error) {
+	v, err := s.function(f)
+	if err != nil {
+		return b, err
+	}
+	for i := range s.pkeyCap(v.h.port) {
+		b = append(b, s.vpkeyAt(v, i))
+	}
+	return b, nil
+}

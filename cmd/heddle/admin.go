@@ -30,6 +30,8 @@ type adminFlags struct {
 	saKey       string
 	saDB        string
 	pathCaching uint8
+	virtHops    uint8
+	virtRecords bool
 	routes      string
 	queue       int
 	queueEach   int
@@ -47,6 +49,8 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.saKey, "sa-key", "1", "64-bit `KEY` that makes an SA request trusted (OpenSM has 1 too); 0 trusts nobody")
 	fs.Uint8Var(&f.pathCaching, "subnet-supports-sa-path-caching", 0, "`BITS` to put into the reserved field at bit offset 353 of PathRecord answers, which tells hosts that they may cache paths; without a value 1, 0 for none")
 	fs.Lookup("subnet-supports-sa-path-caching").NoOptDefVal = "1"
+	fs.Uint8Var(&f.virtHops, "virt-default-hop-limit", 2, "HopLimit `N` of paths to and from virtual ports that share their LID, by which hosts know that their packets must have a GRH: 2 to 255")
+	fs.BoolVar(&f.virtRecords, "enable-virt-rec-ext", false, "answer queries for NodeRecords and PortInfoRecords with virtual ports that have LIDs of their own too")
 	fs.IntVar(&f.queue, "sa-queue", 0, "`MOST` SA requests that wait, of all hosts; 0 = 8192; what is more is answered BUSY")
 	fs.IntVar(&f.queueEach, "sa-queue-each", 0, "`MOST` of one LID; 0 = 1024")
 	fs.BoolVar(&f.consolidate, "consolidate-ipv6-snm-req", false, "IPv6 solicited-node groups of one scope and P_Key share an MLID from the start, not only when MLIDs have run out")
@@ -60,6 +64,8 @@ func (f *adminFlags) check() error {
 	switch _, err := strconv.ParseUint(f.saKey, 0, 64); {
 	case err != nil:
 		return usagef("--sa-key: want a 64-bit number")
+	case f.virtHops < 2:
+		return usagef("--virt-default-hop-limit %d: want 2 to 255", f.virtHops)
 	case f.pathCaching > 7:
 		return usagef("--subnet-supports-sa-path-caching %d: want 0 to 7", f.pathCaching)
 	case f.queue < 0 || f.queue > 65535 || f.queueEach < 0:
@@ -165,7 +171,7 @@ func (f *adminFlags) readPartitions(log *slog.Logger) (*partition.Policy, error)
 // readOptions reads the files that answers depend on. parts are the partitions
 // that a QoS policy may name; nil: the default one.
 func (f *adminFlags) readOptions(parts *partition.Policy, log *slog.Logger) (*sa.Options, error) {
-	o := &sa.Options{PathCaching: f.pathCaching}
+	o := &sa.Options{PathCaching: f.pathCaching, VirtHopLimit: f.virtHops, VirtRecords: f.virtRecords}
 	if f.routes != "" {
 		in, err := os.Open(f.routes)
 		if err != nil {
