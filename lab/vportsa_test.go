@@ -12,8 +12,8 @@ import (
 	"heddle/sim"
 )
 
-// vmBed is a subnet with an SA whose hosts but the first are hypervisors of a model.
-func vmBed(t testing.TB, h sim.Hypervisor) (*Cluster, *Manager, []string) {
+// saBed is a subnet with an SA whose hosts but the first are hypervisors of a model.
+func saBed(t testing.TB, h sim.Hypervisor) (*Cluster, *Manager, []string) {
 	t.Helper()
 	c, m := serveUp(t, gen(t, "xgft", "2", "4,4", "1,2"), sim.Config{HopLatency: time.Microsecond})
 	names := hostNames(c)
@@ -26,17 +26,17 @@ func vmBed(t testing.TB, h sim.Hypervisor) (*Cluster, *Manager, []string) {
 	return c, m, names
 }
 
-// placeVM starts a virtual machine and waits for its GUID to be in the subnet.
-func placeVM(t testing.TB, c *Cluster, m *Manager, name, node string, i int, o sim.VMOptions) {
+// startVM starts a virtual machine and waits for its GUID to be in the subnet.
+func startVM(t testing.TB, c *Cluster, m *Manager, name, node string, i int, o sim.VMOptions) {
 	t.Helper()
 	if err := c.Sim.PlaceVM(name, vf(t, c, node, i), o); err != nil {
 		t.Fatal(err)
 	}
-	mustFind(t, c, m, node, o.GUID)
+	mustBeAt(t, c, m, node, o.GUID)
 }
 
-// mustFind waits until a GUID is found at a host.
-func mustFind(t testing.TB, c *Cluster, m *Manager, node string, g ib.GUID) {
+// mustBeAt waits until a GUID is found at a host.
+func mustBeAt(t testing.TB, c *Cluster, m *Manager, node string, g ib.GUID) {
 	t.Helper()
 	at := c.Fabric.Nodes[c.Fabric.Find(node)].Ports[1].GUID
 	if err := c.RunUntil(30*time.Second, func() bool {
@@ -47,7 +47,7 @@ func mustFind(t testing.TB, c *Cluster, m *Manager, node string, g ib.GUID) {
 	}
 }
 
-func vmClient(t testing.TB, c *Cluster, name string) *Client {
+func openVM(t testing.TB, c *Cluster, name string) *Client {
 	t.Helper()
 	k, err := c.VMClient(name)
 	if err != nil {
@@ -88,12 +88,12 @@ func (k *Client) path(t testing.TB, m *Manager, src, dst ib.GUID) (r wire.PathRe
 // they join groups, subscribe and hear Reports. Without a GRH nobody asks: the adapter
 // lets nothing out.
 func TestVMAsksSA(t *testing.T) {
-	c, m, names := vmBed(t, sim.Hypervisor{Model: sim.VPorts, VFs: 4})
+	c, m, names := saBed(t, sim.Hypervisor{Model: sim.VPorts, VFs: 4})
 	const web, db, mail = 0xAA01, 0xAA02, 0xAA03
-	placeVM(t, c, m, "web", names[3], 1, sim.VMOptions{GUID: web})
-	placeVM(t, c, m, "db", names[3], 2, sim.VMOptions{GUID: db})
-	placeVM(t, c, m, "mail", names[9], 1, sim.VMOptions{GUID: mail})
-	w, d := vmClient(t, c, "web"), vmClient(t, c, "db")
+	startVM(t, c, m, "web", names[3], 1, sim.VMOptions{GUID: web})
+	startVM(t, c, m, "db", names[3], 2, sim.VMOptions{GUID: db})
+	startVM(t, c, m, "mail", names[9], 1, sim.VMOptions{GUID: mail})
+	w, d := openVM(t, c, "web"), openVM(t, c, "db")
 	w.OnReport = func(*mad.Packet) {}
 	host := c.Fabric.Nodes[c.Fabric.Find(names[9])].Ports[1].GUID
 	for _, x := range []struct {
@@ -141,7 +141,7 @@ func TestVMAsksSA(t *testing.T) {
 	}); st != 0 {
 		t.Errorf("subscription: %v", st)
 	}
-	placeVM(t, c, m, "new", names[5], 4, sim.VMOptions{GUID: 0xAA04})
+	startVM(t, c, m, "new", names[5], 4, sim.VMOptions{GUID: 0xAA04})
 	if err := c.RunUntil(time.Second, func() bool { return len(heard) > 0 }); err != nil || heard[0] != 0xAA04 {
 		t.Errorf("%v, heard of %v", err, heard)
 	}
@@ -163,9 +163,9 @@ func TestVMAsksSA(t *testing.T) {
 // GUID has another LID then: asked again, the SA tells that one, and all else of the
 // path is as it was.
 func TestVMMovesWithMemberships(t *testing.T) {
-	c, m, names := vmBed(t, sim.Hypervisor{Model: sim.VPorts, VFs: 4})
+	c, m, names := saBed(t, sim.Hypervisor{Model: sim.VPorts, VFs: 4})
 	const web = 0xAA01
-	placeVM(t, c, m, "web", names[3], 1, sim.VMOptions{GUID: web})
+	startVM(t, c, m, "web", names[3], 1, sim.VMOptions{GUID: web})
 	k, err := c.Client(names[12])
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestVMMovesWithMemberships(t *testing.T) {
 	if err := c.Sim.MoveVM("web", vf(t, c, names[9], 2)); err != nil {
 		t.Fatal(err)
 	}
-	mustFind(t, c, m, names[9], web)
+	mustBeAt(t, c, m, names[9], web)
 	after := k.path(t, m, me, web)
 	want := before
 	want.DLID = m.Snap.Ports[m.Snap.PortByGUID(web)].LID
