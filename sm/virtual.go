@@ -49,6 +49,8 @@ type adapter struct {
 	look      []uint16 // VPorts to be looked at
 
 	first   bool // it is treated for the first time since it came, came back or this mastership began
+	met     bool // its VirtualizationInfo was read since then
+	wasOn   bool // … and virtualization was on: what is down may hold what an earlier manager gave it
 	running bool // … and had VPorts up, which do not know of us yet
 	asked   int  // requests under way, about it and about its VPorts
 	clears  uint8
@@ -89,6 +91,7 @@ type vport struct {
 	told    bool    // its client was asked to register again, or brought up by us
 	own     ib.GUID // vSwitch: the GUID that it was made with, once that was seen
 	needed  bool    // its LID is of interest while it is Down: another one uses it
+	seen    bool    // its VPortInfo was read since its adapter came
 	entered bool    // it has an entry in snapshots
 
 	sending  *smp.VPortInfo // a Set that is not built yet

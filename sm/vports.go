@@ -116,7 +116,7 @@ func (c *Core) dropAskedVirtuals() {
 // be relied on. VPorts keep the state that they were last seen in until they are
 // read.
 func (c *Core) freshAdapter(a *adapter) {
-	a.step, a.first, a.running, a.tries, a.retryAt = adapterInfo, true, false, 0, 0
+	a.step, a.first, a.met, a.wasOn, a.running, a.tries, a.retryAt = adapterInfo, true, false, false, false, 0, 0
 	if a.model == subnet.SharedPort {
 		a.model, a.functions = subnet.NoFunctions, 0
 		c.showAdapter(a)
@@ -124,6 +124,7 @@ func (c *Core) freshAdapter(a *adapter) {
 	for _, v := range a.vports {
 		if v != nil {
 			v.forget()
+			v.seen = false
 		}
 	}
 }
@@ -412,6 +413,7 @@ func (c *Core) vportInfoRead(r vportRef, info *smp.VPortInfo) {
 	v.info = *info
 	v.info.ClientReregister = false
 	v.known |= knowInfo
+	v.seen = true
 	if v.state > ib.StateDown {
 		c.claimGUID(r)
 	}

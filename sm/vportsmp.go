@@ -158,6 +158,9 @@ func (c *Core) onVirtInfo(a *adapter, it item, comp *mad.Completion) {
 		return
 	}
 	a.tries = 0
+	if it.op() == opGetVirt && !a.met {
+		a.met, a.wasOn = true, i.VirtualizationEnable
+	}
 	i.VPortIndexTop = min(i.VPortIndexTop, i.VPortCap)
 	changed := i.VPortStateChange
 	i.ClearForSet()
@@ -221,7 +224,7 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 			continue
 		}
 		v := a.vport(uint16(i))
-		if v == nil && st <= ib.StateDown && !(a.first && a.model == subnet.VSwitch && c.cfg.VSwitchPrepopulate) {
+		if v == nil && st <= ib.StateDown && !(a.first && (a.wasOn || a.model == subnet.VSwitch && c.cfg.VSwitchPrepopulate)) {
 			continue
 		}
 		v = a.ensure(uint16(i))

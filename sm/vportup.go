@@ -160,6 +160,10 @@ func (c *Core) downStep(r vportRef) {
 		return
 	}
 	want := c.functionWanted(r)
+	if r.a.wasOn && !v.seen { // it may have what an earlier manager gave it
+		c.askVPort(opGetVPort, r, 0)
+		return
+	}
 	if r.a.model != subnet.VSwitch {
 		stale := v.info.LIDRequired && v.info.VPortLID != 0 && want.lid == 0 // it is at another place now, or nowhere
 		switch {
