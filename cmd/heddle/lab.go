@@ -64,11 +64,16 @@ one, the datagrams are real, and a seed repeats the run. Prints tables, and with
 --out writes them with plots as one HTML file that needs nothing else, and as
 JSON.
 
+vswitch-reconfiguration migrates VMs on fat trees of 324 to 11,664 hosts and boots a
+subnet whose LIDs are all used: a few minutes. For it --sizes are numbers of hosts
+(2853: the full subnet) and --runs is how many VMs migrate on each.
+
 sa-flood runs in real time instead: heddle, and OpenSM where it is installed, as
 processes on a simulated subnet of ten hosts. For it --runs is the number of
 rounds and --sizes the numbers of MIFs.`,
 		Example: `  heddle lab run change-assimilation
   heddle lab run sa-flood --sizes 5 --out results
+  heddle lab run vswitch-reconfiguration --sizes 324,648 --out results
   heddle lab run change-assimilation --runs 1 --out results`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
@@ -131,8 +136,8 @@ rounds and --sizes the numbers of MIFs.`,
 		},
 	}
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "`SEED` of the networks")
-	c.Flags().IntVar(&o.Runs, "runs", 0, "`N` networks of each size, or rounds; 0 = the experiment's own number")
-	c.Flags().IntSliceVar(&o.Sizes, "sizes", nil, "`N[,N...]` switches, or MIFs; default: as published")
+	c.Flags().IntVar(&o.Runs, "runs", 0, "`N` networks of each size, VMs that migrate, or rounds; 0 = the experiment's own number")
+	c.Flags().IntSliceVar(&o.Sizes, "sizes", nil, "`N[,N...]` switches, hosts, or MIFs; default: as published")
 	c.Flags().DurationVar(&o.RoundTime, "round-time", 0, "`T` to measure in each round of sa-flood; default 1s")
 	c.Flags().StringVar(&out, "out", "", "`DIR` for an HTML page with plots, and JSON")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

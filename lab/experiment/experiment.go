@@ -39,6 +39,7 @@ type Experiment struct {
 func All() []Experiment {
 	return []Experiment{
 		{"change-assimilation", "How long a subnet takes to assimilate a switch that comes or goes (2003)", ChangeAssimilation},
+		{"vswitch-reconfiguration", "What it costs that VMs migrate with their LIDs (2015)", VSwitchReconfiguration},
 		{"sa-flood", "What an SA bears: OpenSM and Heddle under more and more queries (2015)", SAFlood},
 	}
 }

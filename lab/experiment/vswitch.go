@@ -1,0 +1,256 @@
+package experiment
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"heddle/ib"
+	"heddle/lab/report"
+	"heddle/route"
+	"heddle/route/move"
+)
+
+// VSwitchReconfiguration repeats the analysis of E. Tasoulas, E. G. Gran,
+// B. D. Johnsen, K. Begnum and T. Skeie, "Towards the InfiniBand SR-IOV vSwitch
+// Architecture" (2015), §V-A and §VI, on the paper's four fat trees: how many
+// SMPs a full reconfiguration takes, and how many the migration of a VM that
+// keeps its LID, by swap and by copy; how long that is by the paper's equation 3
+// and in virtual time; how many VMs a subnet has LIDs for, and what it costs to
+// boot it with all of them or with none.
+//
+// What is counted are Sets of LinearForwardingTable that the simulated switches
+// carried out. Means over many more pairs of hosts than migrate on the wire are
+// computed from the tables that the switches hold, by the function that also
+// foretells each migration on the wire.
+func VSwitchReconfiguration(o Options) (*report.Report, error) {
+	sizes := o.Sizes
+	full := len(sizes) == 0
+	if full {
+		sizes = []int{324, 648, 5832, 11664}
+	}
+	var results []*vswitchSize
+	for _, hosts := range sizes {
+		if hosts == fullSubnetHosts {
+			full = true
+			continue
+		}
+		r, err := vswitchAt(&o, hosts)
+		if err != nil {
+			return nil, fmt.Errorf("%d hosts: %w", hosts, err)
+		}
+		results = append(results, r)
+	}
+	rep := &report.Report{
+		Name: "vswitch-reconfiguration", Title: "Migrating VMs with their LIDs", Seed: o.Seed,
+		Source: "E. Tasoulas, E. G. Gran, B. D. Johnsen, K. Begnum, T. Skeie: Towards the InfiniBand SR-IOV vSwitch Architecture, CLUSTER 2015, §V-A and §VI",
+		Intro: fmt.Sprintf("Fat trees of 36-port switches with vSwitch adapters, routed by ftree. 'Dynamic': a VM's LID comes with it and its entries are copied from those of the physical function at the destination. "+
+			"'Prepopulated': every virtual function has a LID from boot, and two LIDs are swapped. 'Balanced' changes every switch where the two entries differ, as published; 'minimal' the fewest with which the LID is delivered. "+
+			"SMPs are Sets of LinearForwardingTable that the simulated switches carried out; those to hypervisors and those that only drop entries for a while are listed apart, as the paper does not count them. "+
+			"A cable takes %v, an agent %v; directed routes are as fast as LID routes here, so r is 0.", hopLatency, smaLatency),
+	}
+	if len(results) > 0 {
+		rep.Sections = append(rep.Sections, fullSection(results), migrationSection(results), timeSection(results))
+	}
+	c, err := capacitySections(&o, full)
+	if err != nil {
+		return nil, err
+	}
+	rep.Sections = append(rep.Sections, c...)
+	return rep, nil
+}
+
+// vswitchSize is what was found at one size.
+type vswitchSize struct {
+	hosts, switches int
+	trip            time.Duration // k + r: of one SMP to a switch and back, the mean over all
+	top             ib.LID
+	boot            [2]boot // with the manager's own window, one SMP at a time
+	moves           []*vswitchMoves
+}
+
+// boot is the full reconfiguration that a bring-up contains.
+type boot struct {
+	sets    int
+	took    time.Duration // virtual, with a Set of LinearForwardingTable under way
+	compute time.Duration // real, to find and prove tables
+}
+
+// vswitchMoves are the migrations of one kind and mode.
+type vswitchMoves struct {
+	kind  move.Kind
+	mode  move.Mode
+	blind int           // migrations that took other SMPs than had been computed
+	more  int           // minimal ones that took more, because the fewest would have closed a credit cycle
+	leaf  wireCost      // inside a leaf
+	far   [2][]wireCost // between random hosts: with the manager's own window, one SMP at a time
+	paper []int         // SMPs by the paper's count, of the first of these
+	all   move.Survey   // computed, over many pairs
+}
+
+// most is the published bound: n by copy, 2n by swap.
+func (m *vswitchMoves) most(n int) int {
+	if m.kind == move.Swap {
+		return 2 * n
+	}
+	return n
+}
+
+// pairsComputed is over how many pairs the computed means are.
+const pairsComputed = 2000
+
+// vswitchAt measures one size.
+func vswitchAt(o *Options, hosts int) (*vswitchSize, error) {
+	r := &vswitchSize{hosts: hosts}
+	modes := []move.Mode{move.Balanced, move.Minimal}
+	for _, kind := range []move.Kind{move.Copy, move.Swap} {
+		for _, mode := range modes {
+			r.moves = append(r.moves, &vswitchMoves{kind: kind, mode: mode})
+		}
+		for k, window := range []int{0, 1} {
+			o.say("%d hosts, %s, %s", hosts, lidsAre[kind], [...]string{"many SMPs at a time", "one SMP at a time"}[k])
+			wo := wireOptions{hosts: hosts, kind: kind, modes: modes, pairs: vswitchPairs(o, hosts), vfs: 1, every: kind == move.Swap, window: window, seed: o.Seed}
+			if err := r.on(k, wo); err != nil {
+				return nil, fmt.Errorf("%s, window %d: %w", lidsAre[kind], window, err)
+			}
+		}
+	}
+	return r, nil
+}
+
+// vswitchPairs is how many pairs of each mode migrate on the wire.
+func vswitchPairs(o *Options, hosts int) int {
+	switch {
+	case o.Runs > 0:
+		return o.Runs
+	case hosts < 1000:
+		return 40
+	}
+	return 20
+}
+
+var lidsAre = [...]string{move.Copy: "dynamic", move.Swap: "prepopulated"}
+
+// on measures with a window: k is 0 for the manager's own, 1 for one at a time.
+func (r *vswitchSize) on(k int, wo wireOptions) error {
+	w, err := newWire(wo)
+	if err != nil {
+		return err
+	}
+	if wo.kind == move.Copy {
+		r.switches, r.top = len(w.m.Snap.Graph.Switches), w.m.Snap.Graph.TopLID
+		r.trip = w.trip()
+		r.boot[k] = boot{int(w.c.Sim.Stats().LFTSets), w.cost.busy, w.m.JobCPU}
+	}
+	if _, err := w.create(); err != nil {
+		return fmt.Errorf("creating VMs: %w", err)
+	}
+	var mine []*vswitchMoves
+	for _, m := range r.moves {
+		if m.kind == wo.kind {
+			mine = append(mine, m)
+		}
+	}
+	if k == 0 {
+		if err := w.survey(mine); err != nil {
+			return err
+		}
+	}
+	for i, v := range w.vms {
+		told, err := w.foretold(v)
+		if err != nil {
+			return err
+		}
+		cost, reports, err := w.migrate(v)
+		if err != nil {
+			return fmt.Errorf("migration %d of %d: %w", i+1, len(w.vms), err)
+		}
+		m := mine[v.mode]
+		switch paper := reports[0].SMPs; {
+		case cost.sets < paper, paper < told.Max, paper > told.Max && v.mode == move.Balanced:
+			m.blind++
+		case paper > told.Max:
+			m.more++
+		}
+		switch {
+		case !v.leaf:
+			m.far[k] = append(m.far[k], cost)
+			if k == 0 {
+				m.paper = append(m.paper, reports[0].SMPs)
+			}
+		case k == 0:
+			m.leaf = cost
+		}
+	}
+	return w.c.Check(w.m)
+}
+
+// survey computes what migrations between random hosts cost, by the LIDs that they have on this wire.
+func (w *wire) survey(moves []*vswitchMoves) error {
+	s := w.m.Snap
+	var lids []ib.LID
+	if w.kind == move.Copy { // a VM that has not moved has the entries of its physical function
+		for i := range s.Graph.EndPorts {
+			if e := &s.Graph.EndPorts[i]; e.Type == ib.NodeCA {
+				lids = append(lids, e.LID)
+			}
+		}
+	} else {
+		for l, e := range s.Graph.LIDOwner {
+			if e >= 0 && s.Graph.EndPorts[e].Type == ib.NodeCA && s.Graph.EndPorts[e].LID != ib.LID(l) {
+				lids = append(lids, ib.LID(l))
+			}
+		}
+	}
+	for _, m := range moves {
+		rng := rand.New(rand.NewPCG(w.seed, uint64(m.kind)))
+		var err error
+		m.all, err = move.Sample(s.Graph, s.Tables, m.kind, m.mode, pairsComputed, func() (ib.LID, ib.LID) {
+			a, b := rng.IntN(len(lids)), rng.IntN(len(lids)-1)
+			if b >= a {
+				b++
+			}
+			return lids[a], lids[b]
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trip is k + r of equation 3 by the latencies of the wire: an SMP to a switch and
+// back, and the switch's work on it, the mean over all switches.
+func (w *wire) trip() time.Duration {
+	f := w.c.Fabric
+	dist := make([]int, len(f.Nodes))
+	for i := range dist {
+		dist[i] = -1
+	}
+	own := f.Find(w.m.Node)
+	dist[own] = 0
+	sum, n := 0, 0
+	for queue := []int{own}; len(queue) > 0; queue = queue[1:] {
+		at := &f.Nodes[queue[0]]
+		if at.IsSwitch() {
+			sum += dist[queue[0]]
+			n++
+		}
+		for p := 1; p <= at.NumPorts; p++ {
+			q := at.Ports[p].Peer
+			if q.Valid() && dist[q.Node] < 0 {
+				dist[q.Node] = dist[queue[0]] + 1
+				queue = append(queue, int(q.Node))
+			}
+		}
+	}
+	return smaLatency + 2*hopLatency*time.Duration(sum)/time.Duration(max(n, 1))
+}
+
+// blocks is m of equation 2.
+func (r *vswitchSize) blocks() int { return int(r.top)/route.BlockLen + 1 }
+
+// equation is the time of so many SMPs by equation 3, without that of computing.
+func (r *vswitchSize) equation(smps float64) time.Duration {
+	return time.Duration(smps * float64(r.trip))
+}

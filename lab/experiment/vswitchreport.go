@@ -1,0 +1,186 @@
+package experiment
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"heddle/lab/report"
+	"heddle/route/move"
+)
+
+// publishedFull are the SMPs of a full reconfiguration, by hosts.
+var publishedFull = map[int]int{324: 216, 648: 594, 5832: 104004, 11664: 336960}
+
+func us(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// fullSection is the full reconfiguration that a bring-up contains.
+func fullSection(results []*vswitchSize) report.Section {
+	s := report.Section{
+		Title: "A full reconfiguration",
+		Text:  "Counted at bring-up: every switch gets all its blocks, and LinearFDBTop is the last LID in use. Computing is what this machine takes to find and prove the tables.",
+		Table: report.Table{Columns: []string{"hosts", "switches", "LIDs", "blocks of a switch", "published, SMPs", "formula, SMPs", "counted, SMPs", "computing, s"}},
+	}
+	for _, r := range results {
+		formula := move.FullSMPs(r.switches, r.top)
+		published, known := publishedFull[r.hosts]
+		shown := any(nil)
+		if known {
+			shown = published
+			s.Claim = append(s.Claim, report.Claim{
+				What:      fmt.Sprintf("a full reconfiguration of %d hosts", r.hosts),
+				Published: fmt.Sprintf("%d SMPs", published), Measured: fmt.Sprintf("%d", r.boot[0].sets),
+				Holds: r.boot[0].sets == published && r.boot[1].sets == published,
+			})
+		}
+		s.Table.Rows = append(s.Table.Rows, []any{r.hosts, r.switches, int(r.top), r.blocks(), shown, formula, r.boot[0].sets, r.boot[0].compute.Seconds()})
+	}
+	return s
+}
+
+// meanCost is the mean of what some migrations cost.
+type meanCost struct {
+	sets, hyper, paper, over float64
+	most                     int
+	busy, took, wait, cpu    time.Duration
+	drains                   int // those that waited for packets to drain
+}
+
+func meanOf(list []wireCost, paper []int) (m meanCost) {
+	n := float64(max(len(list), 1))
+	for i, c := range list {
+		m.sets += float64(c.sets) / n
+		m.hyper += float64(c.hyper) / n
+		m.most = max(m.most, c.sets)
+		m.busy += c.busy / time.Duration(len(list))
+		m.took += c.took / time.Duration(len(list))
+		if c.wait > time.Millisecond { // less is the way of a trap
+			m.wait += c.wait / time.Duration(len(list))
+			m.drains++
+		}
+		m.cpu += c.cpu / time.Duration(len(list))
+		if i < len(paper) {
+			m.paper += float64(paper[i]) / n
+			m.over += float64(c.sets-paper[i]) / n
+		}
+	}
+	return m
+}
+
+// migrationSection sets the SMPs of migrations against the published bounds.
+func migrationSection(results []*vswitchSize) report.Section {
+	s := report.Section{
+		Title: "SMPs of a migration",
+		Text: fmt.Sprintf("Each VM migrates alone, once, from the place at which it was created: first all balanced ones, then the minimal ones. 'Counted' is on the wire; 'computed' over %d random pairs of hosts, on the tables after boot and with the fewest SMPs "+
+			"that deliver. The proof asks some minimal migrations for more ('not the fewest'): each leaves a turn from down to up for good where the VM was, and turns of two places may close a credit cycle. "+
+			"'Hypervisors' are the Sets at virtual functions, 'over' those of blocks that are written twice to keep an order; both count apart, as in the paper.", pairsComputed),
+		Table: report.Table{Columns: []string{
+			"hosts", "LIDs", "mode", "published min", "in a leaf", "pairs", "mean, counted", "mean, computed", "switches, computed",
+			"max, counted", "max, computed", "published max", "not the fewest", "hypervisors", "over",
+		}},
+	}
+	within, foretold, one, moves := true, 0, true, 0
+	worst := ""
+	for _, r := range results {
+		for _, m := range r.moves {
+			c := meanOf(m.far[0], m.paper)
+			s.Table.Rows = append(s.Table.Rows, []any{
+				r.hosts, lidsAre[m.kind], m.mode.String(), 1, m.leaf.sets, len(m.far[0]), c.sets - c.over, m.all.Mean, m.all.Switches,
+				slices.Max(append([]int{0}, m.paper...)), m.all.Max, m.most(r.switches), m.more, c.hyper, c.over,
+			})
+			limit := m.most(r.switches)
+			within = within && slices.Max(append([]int{0}, m.paper...)) <= limit && m.all.Max <= limit
+			moves += len(m.far[0]) + len(m.far[1]) + 2
+			foretold += m.blind
+			if m.mode == move.Minimal {
+				if m.leaf.sets > 1+int(m.kind) || m.leaf.sets < 1 {
+					one = false
+					worst = fmt.Sprintf("%d at %d hosts, %s", m.leaf.sets, r.hosts, lidsAre[m.kind])
+				}
+			}
+		}
+	}
+	if one {
+		worst = "1 by copy, 1 or 2 by swap (LIDs in different blocks), in mode minimal"
+	}
+	s.Claim = []report.Claim{
+		{What: "inside a leaf", Published: "1 SMP", Measured: worst, Holds: one},
+		{What: "at most", Published: "n by copy, 2n by swap", Measured: "as in the table", Holds: within},
+		{
+			What: "the count of a migration is known before it is made", Published: "by algorithm 1",
+			Measured: fmt.Sprintf("%d of %d balanced ones as computed, or minimal ones at least as many", moves-foretold, moves), Holds: foretold == 0,
+		},
+	}
+	for _, r := range results {
+		for _, m := range r.moves {
+			if m.kind == move.Copy && m.mode == move.Minimal {
+				s.Claim = append(s.Claim, report.Claim{
+					What: fmt.Sprintf("a migration against a full reconfiguration, %d hosts", r.hosts), Published: "from several hundred thousand SMPs to one, in certain scenarios",
+					Measured: fmt.Sprintf("%d SMPs or %.1f in the mean, %d in a leaf", r.boot[0].sets, m.all.Mean, m.leaf.sets), Holds: m.leaf.sets == 1 && m.all.Mean < float64(r.boot[0].sets),
+				})
+			}
+		}
+	}
+	return s
+}
+
+// waits is the mean wait of those that had to.
+func waits(m meanCost, n int) any {
+	if m.drains == 0 {
+		return nil
+	}
+	return m.wait.Seconds() * float64(n) / float64(m.drains)
+}
+
+// timeSection sets equation 3 against virtual time.
+func timeSection(results []*vswitchSize) report.Section {
+	type row struct {
+		smps  float64
+		cells []any
+	}
+	var rows []row
+	exact := 0.0
+	note := func(predicted, alone time.Duration) {
+		exact = max(exact, us(max(predicted-alone, alone-predicted))/max(us(predicted), 1e-3))
+	}
+	for _, r := range results {
+		n := float64(r.boot[0].sets)
+		p := r.equation(n)
+		note(p, r.boot[1].took)
+		rows = append(rows, row{n, []any{n, r.hosts, "full", "", us(r.trip), us(p), us(r.boot[1].took), us(r.boot[0].took), nil, nil, nil, r.boot[0].compute.Seconds() * 1000}})
+		for _, m := range r.moves {
+			if len(m.far[0]) == 0 || len(m.far[1]) == 0 {
+				continue
+			}
+			many, alone := meanOf(m.far[0], m.paper), meanOf(m.far[1], nil)
+			p := r.equation(alone.sets)
+			note(p, alone.busy)
+			rows = append(rows, row{alone.sets, []any{
+				alone.sets, r.hosts, lidsAre[m.kind], m.mode.String(), us(r.trip), us(p), us(alone.busy), us(many.busy), us(many.took - many.wait), part(many.drains, len(m.far[0])), waits(many, len(m.far[0])), us(many.cpu) / 1000,
+			}})
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.smps, b.smps) })
+	s := report.Section{
+		Title: "Time by equation 3",
+		Text: "n'·m'·(k + r), with k + r the mean way of an SMP to a switch and back by the latencies of the wire, and virtual time with a Set of LinearForwardingTable under way: one SMP at a time, as the equation has it, and as " +
+			"many as the manager likes. 'Whole' is from the request to the report that the VM is at its new place: SMPs to hypervisors included, but without the waits for packets in flight to drain, whose share and mean length follow: balanced copies do without, swaps leave two places at once and do not. A wait is the lifetime that switches give packets (a second at a switch and one at the head of its queue, by default) times the hops. The last column is processor time of this machine, the equation's PCt " +
+			"for a full reconfiguration; a migration computes no paths.",
+		Table: report.Table{Columns: []string{
+			"SMPs", "hosts", "LIDs", "mode", "k + r, us", "equation 3, us", "one at a time, us", "pipelined, us", "whole, us", "had to wait, %", "waits, s", "manager, ms",
+		}},
+		Plots: []report.Plot{{
+			Title: "Time of reconfiguration by the number of SMPs", X: "SMPs", Y: "microseconds", Columns: []int{5, 6, 7},
+			Labels: []string{"equation 3", "one SMP at a time", "pipelined"}, Log: true, Wide: true,
+		}},
+		Claim: []report.Claim{{
+			What: "equation 3 tells the time of distribution without pipelining", Published: "n'·m'·(k + r)",
+			Measured: fmt.Sprintf("at most %.0f %% off (a migration's switches are not all as far as the mean)", 100*exact), Holds: exact < 0.25,
+		}},
+	}
+	for _, r := range rows {
+		s.Table.Rows = append(s.Table.Rows, r.cells)
+	}
+	return s
+}
