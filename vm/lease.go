@@ -16,8 +16,12 @@ func (c *Core) report(r *subnet.LeaseReport) {
 	if e == nil || e.GUID != r.GUID {
 		return
 	}
-	if l, ok := e.lease(); !ok || l.Place != r.Place {
+	l, ok := e.lease()
+	if !ok || l.Place != r.Place {
 		return
+	}
+	if e.Doing == DoingAttach && e.Place.Function == 0 {
+		return // that it is nowhere yet ends no attach
 	}
 	switch r.State {
 	case subnet.LeasePlaced:

@@ -1,0 +1,472 @@
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// world is a core with a store, hardware, and a subnet manager that takes its
+// time and refuses at will. Core and subnet manager die and start together; store
+// and hardware stay.
+type world struct {
+	t      testing.TB
+	choose func(n int) int // 0 … n-1
+	store  *store.Memory
+	where  map[ib.GUID]subnet.Place // hardware: who holds what
+	gone   map[ib.GUID]bool         // hypervisors that are away
+
+	c       *Core
+	now     mad.Time
+	view    *View
+	leases  map[ib.GUID]subnet.Lease
+	todo    []ib.GUID // leases that were put and not reported on
+	waiting map[ib.GUID]bool
+	reports []subnet.LeaseReport // made and not taken
+	due     mad.Time
+	unsaved *Persisted // the store's answer, not told yet
+
+	tag    uint64
+	open   map[uint64]Op // requests without a reply
+	before map[string]subnet.Place
+
+	crashes, refusals, full int
+	calm                    bool // nothing goes wrong any more
+}
+
+var hypers = []ib.GUID{hyperA, hyperB, hyperC, sharedA, sharedB, vportA}
+
+func newWorld(t testing.TB, choose func(int) int) *world {
+	w := &world{t: t, choose: choose, store: store.NewMemory(), where: map[ib.GUID]subnet.Place{}, gone: map[ib.GUID]bool{}}
+	w.boot()
+	return w
+}
+
+// boot starts core and subnet manager with what the store has.
+func (w *world) boot() {
+	st, err := w.store.Load()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.c, w.leases, w.todo, w.waiting, w.reports = New(Config{}), map[ib.GUID]subnet.Lease{}, nil, map[ib.GUID]bool{}, nil
+	w.open, w.unsaved, w.view = map[uint64]Op{}, nil, nil
+	w.step(Start{Records: st.Records})
+	w.publish()
+}
+
+func (w *world) crash() {
+	w.crashes++
+	w.boot()
+}
+
+// dies reports whether both die at this very point.
+func (w *world) dies() bool { return !w.calm && w.choose(40) == 0 }
+
+// publish shows the core the subnet.
+func (w *world) publish() {
+	w.step(Published{snapshot(slices.Sorted(maps.Keys(w.gone)))})
+}
+
+// step hands the core one event. The store's answer is told later.
+func (w *world) step(ev Event) {
+	var out Output
+	out.Reset()
+	w.c.Step(w.now, ev, &out)
+	if out.PersistGen != 0 {
+		if w.unsaved != nil {
+			w.t.Fatal("a second transaction before the first is stored")
+		}
+		if w.dies() {
+			w.crash()
+			return
+		}
+		if !w.calm && w.choose(12) == 0 {
+			w.store.FailNext = 1
+			w.full++
+		}
+		w.unsaved = &Persisted{out.PersistGen, w.store.Apply(out.Persist)}
+		if w.dies() {
+			w.crash()
+			return
+		}
+	}
+	w.due = out.Timer
+	if out.Publish != nil {
+		w.view = out.Publish
+	}
+	for _, a := range out.Replies {
+		if _, ok := w.open[a.Tag]; !ok {
+			w.t.Fatalf("a reply to %d, which nobody waits for: %+v", a.Tag, a)
+		}
+		delete(w.open, a.Tag)
+	}
+	if w.dies() {
+		w.crash()
+		return
+	}
+	w.take(&out)
+	w.check()
+}
+
+// take is the subnet manager's SetLeases.
+func (w *world) take(out *Output) {
+	if !out.LeasesChanged {
+		return
+	}
+	for _, l := range out.Put {
+		if slices.Contains(out.Drop, l.GUID) {
+			w.t.Fatalf("GUID %v is put and dropped", l.GUID)
+		}
+	}
+	if out.All {
+		clear(w.leases)
+		w.todo = nil
+	}
+	for _, g := range out.Drop {
+		if _, ok := w.leases[g]; !ok {
+			w.t.Fatalf("GUID %v is dropped and has no lease", g)
+		}
+		delete(w.leases, g)
+	}
+	for _, l := range out.Put {
+		w.leases[l.GUID] = l
+		w.todo = append(w.todo, l.GUID)
+	}
+	// Hardware that no lease asks for is cleaned.
+	for g := range w.where {
+		if _, ok := w.leases[g]; !ok {
+			delete(w.where, g)
+		}
+	}
+}
+
+// manage has the subnet manager deal with one lease.
+func (w *world) manage() {
+	if len(w.todo) == 0 {
+		return
+	}
+	i := w.choose(len(w.todo))
+	g := w.todo[i]
+	w.todo = slices.Delete(w.todo, i, i+1)
+	l, ok := w.leases[g]
+	if !ok {
+		return
+	}
+	r := subnet.LeaseReport{GUID: g, Place: l.Place, State: subnet.LeasePlaced, LID: ib.LID(1000 + g%1000)}
+	holder := ib.GUID(0)
+	for o, p := range w.where {
+		if p == l.Place && o != g {
+			holder = o
+		}
+	}
+	switch {
+	case l.Place == (subnet.Place{}):
+		delete(w.where, g)
+		r.LID = 0
+	case w.gone[l.Place.Port]:
+		r.State, r.Reason = subnet.LeaseWaiting, "its port is not there"
+		w.waiting[g] = true
+	case holder != 0:
+		r.State, r.Reason = subnet.LeaseWaiting, "somebody else's still"
+		w.waiting[g] = true
+	case !w.calm && w.where[g] != l.Place && w.choose(3) == 0:
+		w.refusals++
+		r.State, r.Reason, r.LID = subnet.LeaseRefused, "no LID left: test", 0
+	default:
+		w.where[g] = l.Place
+	}
+	w.reports = append(w.reports, r)
+}
+
+// act is one random thing that happens.
+func (w *world) act() {
+	switch w.choose(10) {
+	case 0, 1:
+		w.ask()
+	case 2, 3:
+		w.manage()
+	case 4, 5:
+		if len(w.reports) > 0 {
+			n := 1 + w.choose(len(w.reports))
+			list := w.reports[:n]
+			w.reports = w.reports[n:]
+			if w.dies() {
+				w.crash()
+				return
+			}
+			w.step(Reports{list})
+		}
+	case 6, 7:
+		w.saved()
+	case 8:
+		w.now = w.now.Add(time.Duration(w.choose(4000)) * time.Millisecond)
+		if w.due <= w.now {
+			w.step(Timer{})
+		}
+	case 9:
+		if h := hypers[w.choose(len(hypers))]; w.choose(3) > 0 {
+			delete(w.gone, h)
+		} else {
+			w.gone[h] = true
+			maps.DeleteFunc(w.where, func(_ ib.GUID, p subnet.Place) bool { return p.Port == h })
+		}
+		w.publish()
+		w.wake()
+	}
+}
+
+// wake has the subnet manager look again at what waits, and at what a hypervisor
+// lost when it was away.
+func (w *world) wake() {
+	for _, g := range slices.Sorted(maps.Keys(w.leases)) {
+		if w.waiting[g] || w.where[g] != w.leases[g].Place && !w.gone[w.leases[g].Place.Port] {
+			w.todo = append(w.todo, g)
+		}
+	}
+	clear(w.waiting)
+}
+
+func (w *world) saved() {
+	if p := w.unsaved; p != nil {
+		w.unsaved = nil
+		w.step(*p)
+	}
+}
+
+// ask asks for up to four operations at once.
+func (w *world) ask() {
+	var ev Requests
+	for range 1 + w.choose(4) {
+		w.tag++
+		op := w.op()
+		w.open[w.tag] = op
+		ev.List = append(ev.List, Request{w.tag, op})
+	}
+	w.step(ev)
+}
+
+func (w *world) op() Op {
+	name := string(rune('a' + w.choose(12)))
+	at := subnet.Place{Port: hypers[w.choose(len(hypers))], Function: uint16(w.choose(4))}
+	switch w.choose(14) {
+	case 0, 1:
+		i := Interface{Name: name, LIDKind: subnet.LIDKind(w.choose(3)), Balanced: w.choose(2) == 0}
+		if w.choose(3) == 0 {
+			i.GUID = ib.GUID(0x7000 + w.choose(6))
+		}
+		if w.choose(4) == 0 {
+			i.Aliases = []ib.GUID{ib.GUID(0x7000 + w.choose(8))}
+		}
+		if w.choose(2) == 0 {
+			i.Keys = []Membership{{ib.PKey(1 + w.choose(3)), w.choose(2) == 0}}
+		}
+		return Create{i}
+	case 2, 3, 4:
+		return Attach{name, at}
+	case 5, 6, 7:
+		return Migrate{name, at}
+	case 8, 9:
+		return Finish{name}
+	case 10:
+		return RollBack{name}
+	case 11:
+		return Detach{name}
+	case 12:
+		switch w.choose(4) {
+		case 0:
+			return SetKeys{name, []Membership{{ib.PKey(1 + w.choose(3)), w.choose(2) == 0}}}
+		case 1:
+			return RemoveMembers{PKey: ib.PKey(1 + w.choose(3)), GUIDs: []ib.GUID{ib.GUID(0x7000 + w.choose(6))}, All: w.choose(4) == 0}
+		default:
+			return AddMembers{PKey: ib.PKey(1 + w.choose(3)), GUIDs: []ib.GUID{ib.GUID(0x7000 + w.choose(6))}, Full: w.choose(2) == 0, IPoIB: w.choose(2) == 0, Replace: w.choose(5) == 0}
+		}
+	default:
+		return Delete{name, w.choose(2) == 0}
+	}
+}
+
+// check is what holds at all times of what is published and stored.
+func (w *world) check() {
+	w.t.Helper()
+	if w.view == nil {
+		return
+	}
+	places, guids, journal := map[subnet.Place]string{}, map[ib.GUID]string{}, 0
+	last := ""
+	for i := range w.view.All() {
+		if i.Name <= last {
+			w.t.Fatalf("%q comes after %q", i.Name, last)
+		}
+		last = i.Name
+		for _, p := range []subnet.Place{i.Place, i.Dest} {
+			if p.Function == 0 {
+				continue
+			}
+			if o, twice := places[p]; twice {
+				w.t.Fatalf("%v is %q's and %q's", p, o, i.Name)
+			}
+			places[p] = i.Name
+		}
+		for _, g := range append([]ib.GUID{i.GUID}, i.Aliases...) {
+			if o, twice := guids[g]; twice || g == 0 {
+				w.t.Fatalf("GUID %v is %q's and %q's", g, o, i.Name)
+			}
+			guids[g] = i.Name
+		}
+		if i.Doing != "" {
+			journal++
+		}
+	}
+	if journal != w.view.Journal {
+		w.t.Fatalf("%d operations, and a journal of %d", journal, w.view.Journal)
+	}
+	if w.unsaved == nil {
+		w.stored()
+	}
+}
+
+// stored compares what is published with what a core that starts now would have.
+func (w *world) stored() {
+	w.t.Helper()
+	st, err := w.store.Load()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out Output
+	fresh := New(Config{})
+	fresh.Step(0, Start{Records: st.Records}, &out)
+	if len(out.Notices) > 0 && out.Notices[0].Warn {
+		w.t.Fatalf("the store: %v", out.Notices)
+	}
+	if a, b := durable(w.view), durable(out.Publish); a != b {
+		w.t.Fatalf("published:\n%sstored:\n%s", a, b)
+	}
+	put := map[ib.GUID]subnet.Lease{}
+	for _, l := range out.Put {
+		put[l.GUID] = l
+	}
+	if !maps.EqualFunc(put, w.leases, func(a, b subnet.Lease) bool { return equalLease(&a, &b) }) {
+		w.t.Fatalf("a restart would put %v, and these are put: %v", put, w.leases)
+	}
+	if a, b := fmt.Sprint(out.Partitions), fmt.Sprint(w.c.members.list); a != b {
+		w.t.Fatalf("a restart would tell the partitions %v, and these were: %v", a, b)
+	}
+	if a, b := out.Publish.Pools.GUIDsUsed, w.view.Pools.GUIDsUsed; a != b {
+		w.t.Fatalf("%d GUIDs used, and after a restart %d", b, a)
+	}
+}
+
+// durable is what of a View survives.
+func durable(v *View) string {
+	var b strings.Builder
+	for i := range v.All() {
+		x := *i
+		x.Lease, x.Reason = 0, ""
+		fmt.Fprintf(&b, "%+v\n", x)
+	}
+	fmt.Fprintf(&b, "%v\n", v.Partitions)
+	return b.String()
+}
+
+// settle lets everything come to its end, without faults, and checks where it is.
+func (w *world) settle() {
+	w.calm = true
+	clear(w.gone)
+	w.store.FailNext = 0
+	for range 50 {
+		w.saved()
+		w.publish()
+		w.wake()
+		for len(w.todo) > 0 {
+			w.manage()
+		}
+		w.saved()
+		list := w.reports
+		w.reports = nil
+		w.step(Reports{list})
+		w.saved()
+		w.now = w.now.Add(time.Second)
+		w.step(Timer{})
+	}
+	w.saved()
+	if len(w.open) > 0 || w.view.Journal != 0 || len(w.todo)+len(w.waiting) > 0 {
+		w.t.Fatalf("not settled: requests %v, journal %d, leases to do %v, waiting %v\n%s", w.open, w.view.Journal, w.todo, w.waiting, durable(w.view))
+	}
+	for i := range w.view.All() {
+		at := w.where[i.GUID]
+		if at != i.Place || (i.State == Created || i.State == Detached) != (at == subnet.Place{}) {
+			w.t.Fatalf("%q is %v at %v, and the hardware has it at %v", i.Name, i.State, i.Place, at)
+		}
+	}
+	if len(w.where) > w.view.Len() {
+		w.t.Fatalf("hardware holds %v, which nobody has", w.where)
+	}
+}
+
+// TestCrashes: whatever is asked, refused, unplugged, not stored, and wherever the
+// manager dies, nothing is had twice, what is told is stored, and in the end
+// everything is at one place and the journal empty.
+func TestCrashes(t *testing.T) {
+	worlds, steps := 150, 400
+	if testing.Short() {
+		worlds = 20
+	}
+	crashes, refusals, full := 0, 0, 0
+	for seed := range worlds {
+		t.Run("", func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(seed), 5))
+			w := newWorld(t, rng.IntN)
+			defer func() {
+				if t.Failed() {
+					t.Logf("seed %d", seed)
+				}
+			}()
+			for range steps {
+				w.act()
+			}
+			w.settle()
+			crashes, refusals, full = crashes+w.crashes, refusals+w.refusals, full+w.full
+		})
+	}
+	t.Logf("%d crashes, %d refusals, %d writes that failed", crashes, refusals, full)
+	if crashes < worlds || refusals < worlds || full < worlds {
+		t.Error("too little goes wrong")
+	}
+}
+
+// FuzzOps: any sequence of operations and faults.
+func FuzzOps(f *testing.F) {
+	for seed := range 8 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 6))
+		b := make([]byte, 600)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		i := 0
+		w := newWorld(t, func(n int) int {
+			if i++; i > len(data) {
+				return n / 2
+			}
+			return int(data[i-1]) % n
+		})
+		for i < min(len(data), 2000) {
+			w.act()
+		}
+		w.settle()
+	})
+}
+
+var errDisk = errors.New("disk full")
