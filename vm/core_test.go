@@ -222,8 +222,15 @@ func snapshot(gone []ib.GUID, vports ...seenVPort) *subnet.Snapshot {
 		model subnet.Model
 		n     int
 	}{
-		{sharedA, subnet.SharedPort, 126}, {sharedB, subnet.SharedPort, 126}, {vportA, subnet.VPorts, 4}, {vportB, subnet.VPorts, 4},
-		{hyperA, subnet.VSwitch, 4}, {hyperB, subnet.VSwitch, 4}, {hyperC, subnet.VSwitch, 2}, {plain, subnet.NoFunctions, 0}, {unread, subnet.NoFunctions, 0},
+		{sharedA, subnet.SharedPort, 126},
+		{sharedB, subnet.SharedPort, 126},
+		{vportA, subnet.VPorts, 4},
+		{vportB, subnet.VPorts, 4},
+		{hyperA, subnet.VSwitch, 4},
+		{hyperB, subnet.VSwitch, 4},
+		{hyperC, subnet.VSwitch, 2},
+		{plain, subnet.NoFunctions, 0},
+		{unread, subnet.NoFunctions, 0},
 	} {
 		if slices.Contains(gone, h.g) {
 			continue
