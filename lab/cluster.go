@@ -12,6 +12,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"heddle/fabric"
@@ -26,6 +27,7 @@ import (
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
+	"heddle/vm"
 )
 
 // Cluster is a simulated subnet and the managers on it. It is used by one
@@ -66,6 +68,8 @@ type Manager struct {
 	Leases  []subnet.LeaseReport
 	// SANotices are those of the SA.
 	SANotices []sa.Notice
+	// VMNotices are those of the address manager.
+	VMNotices []vm.Notice
 	Stopped   bool
 	Dead      bool
 	Workers   int           // of routing jobs; 0 = 1
@@ -73,6 +77,9 @@ type Manager struct {
 	// KillAfter, if > 0, is how many more SMPs the manager sends before it
 	// dies without a word.
 	KillAfter int
+	// KillAfterVMWrites, if > 0, is how many more times the address manager
+	// stores something before the manager dies, at once.
+	KillAfterVMWrites int
 	// OnSend, if set, sees every packet before it is sent.
 	OnSend func(p *mad.Packet)
 	// OnReceive, if set, sees every packet that comes in, before the core has it.
@@ -84,6 +91,7 @@ type Manager struct {
 	// the transition, is added up in StepCPU, JobCPU and PlanCPU.
 	Clock                    func() time.Duration
 	StepCPU, JobCPU, PlanCPU time.Duration
+	VMCPU                    time.Duration // of the address manager's steps
 	// OnJob, if set, sees the result of every routing job.
 	OnJob  func(r *sm.JobResult)
 	Sent   int // packets sent
@@ -99,6 +107,7 @@ type Manager struct {
 	busy  bool
 	armed mad.Time
 	sa    *administrator // nil: SA requests are not answered
+	vm    *addresses     // nil: there is no address manager
 }
 
 type received struct {
@@ -140,6 +149,9 @@ func (m *Manager) Start() error {
 	}
 	if m.sa != nil {
 		m.sa.start(state.Records)
+	}
+	if m.vm != nil {
+		m.vm.start(state.Records)
 	}
 	m.step(sm.Start{Stored: state})
 	return nil
@@ -252,8 +264,14 @@ func (m *Manager) do() {
 		if m.sa != nil {
 			m.sa.step(sa.Published{Snap: m.Snap})
 		}
+		if m.vm != nil {
+			m.vm.step(vm.Published{Snap: m.Snap})
+		}
 	}
 	m.Leases = append(m.Leases, out.Leases...)
+	if m.vm != nil && len(out.Leases) > 0 {
+		m.vm.step(vm.Reports{List: slices.Clone(out.Leases)})
+	}
 	if m.sa != nil {
 		for i := range out.Traps {
 			m.sa.step(sa.Trap{Notice: out.Traps[i].Notice, From: out.Traps[i].From})

@@ -3,6 +3,7 @@ package lab
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"heddle/ib"
@@ -74,6 +75,20 @@ func (a *administrator) receive(p *mad.Packet) {
 	case sa.ForCore:
 		a.step(sa.Requests{List: []sa.Request{{From: p.Addr, Data: keep(p).Data}}})
 	}
+}
+
+// Path asks the manager's SA for a path between two GIDs in a partition, as who
+// has the address from would, without a packet on the wire.
+func (m *Manager) Path(from mad.Addr, src, dst ib.GID, key ib.PKey) (r wire.PathRecord, err error) {
+	var q ib.MAD
+	wire.New(&q, ib.MethodGet, wire.AttrPathRecord, 0, wire.PathCompSGID|wire.PathCompDGID|wire.PathCompPKey)
+	r = wire.PathRecord{SGID: src, DGID: dst, PKey: key}
+	r.Put(wire.Data(&q))
+	b, v := sa.Answer(&sa.Source{Snap: m.Snap, View: m.sa.view, Opt: &m.sa.opt}, &sa.Request{From: from, Data: q[:]}, nil)
+	if status := binary.BigEndian.Uint16(b[4:]); v != sa.Answered || status != 0 {
+		return r, fmt.Errorf("lab: the SA knows no path from %v to %v with P_Key %v: status %#04x", src, dst, key, status)
+	}
+	return r, r.Decode(b[wire.HeaderLen : wire.HeaderLen+wire.PathRecordLen])
 }
 
 func keep(p *mad.Packet) *mad.Packet {

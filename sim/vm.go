@@ -168,6 +168,20 @@ func (s *Subnet) RemoveVM(name string) error {
 	return nil
 }
 
+// ShowPKeys changes the keys of a shared port that a VM may use (VMOptions.PKeys)
+// while it runs.
+func (s *Subnet) ShowPKeys(name string, keys []ib.PKey) error {
+	m := s.vms[name]
+	if m == nil {
+		return fmt.Errorf("sim: no VM %q", name)
+	}
+	m.o.PKeys = slices.Clone(keys)
+	if m.at != nil {
+		m.at.allow = m.o.PKeys
+	}
+	return nil
+}
+
 // AttachVM opens the virtual function that a VM is on. The endpoint moves with
 // the VM.
 func (s *Subnet) AttachVM(name string) (*Endpoint, error) {

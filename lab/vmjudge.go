@@ -1,0 +1,212 @@
+package lab
+
+import (
+	"fmt"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/sim"
+	"heddle/subnet"
+)
+
+// VMHost is an adapter port with virtual functions.
+type VMHost struct {
+	Node string // of the fabric
+	At   int    // its index there
+	Port uint8
+	GUID ib.GUID // port GUID
+	sim.Hypervisor
+}
+
+// VMJudge looks at virtual functions as the simulated adapters hold them, at
+// what snapshots say of them, and at packets between virtual machines. It knows
+// nothing of what managers believe but what an address manager promised.
+type VMJudge struct {
+	Hosts []VMHost
+	// Wrong is what no moment may show; the first few.
+	Wrong []string
+	// Looks and Snapshots count what was judged, Probes the packets that Reach
+	// sent, Through those of them that had to arrive.
+	Looks, Snapshots, Probes, Through int
+	// Wild are the GUIDs of virtual machines that no address manager knows, by
+	// name: their hypervisors bring VPorts up as they like.
+	Wild map[string]ib.GUID
+
+	c    *Cluster
+	host map[ib.GUID]int    // index in Hosts by port GUID
+	wild map[ib.GUID]ib.LID // those that wild VPorts with LIDs of their own had
+}
+
+// NewVMJudge makes a judge that looks on whenever a Set was carried out.
+func NewVMJudge(c *Cluster, hosts []VMHost) *VMJudge {
+	j := &VMJudge{c: c, Hosts: hosts, Wild: map[string]ib.GUID{}, host: map[ib.GUID]int{}, wild: map[ib.GUID]ib.LID{}}
+	for i := range hosts {
+		j.host[hosts[i].GUID] = i
+	}
+	c.Sim.OnChange = func(ch sim.Change) {
+		if ch.Kind != sim.ChangeSet {
+			return
+		}
+		switch ch.Attr {
+		case smp.AttrVPortInfo, smp.AttrVPortGUIDInfo, smp.AttrGUIDInfo, smp.AttrVirtualizationInfo, smp.AttrPortInfo:
+			if _, ok := j.host[c.Fabric.Nodes[ch.Node].Ports[ch.Port].GUID]; ok {
+				j.Look()
+			}
+		}
+	}
+	return j
+}
+
+func (j *VMJudge) fail(format string, a ...any) {
+	if len(j.Wrong) < 10 {
+		j.Wrong = append(j.Wrong, fmt.Sprintf("%v: ", time.Duration(j.c.Sim.Now()))+fmt.Sprintf(format, a...))
+	}
+}
+
+// vf is the simulator's name of a place; ok is false if no host is there.
+func (j *VMJudge) vf(p subnet.Place) (f sim.VF, ok bool) {
+	i, ok := j.host[p.Port]
+	if !ok {
+		return f, false
+	}
+	return sim.VF{Node: j.Hosts[i].At, Port: j.Hosts[i].Port, Index: p.Function}, true
+}
+
+// place is the inverse.
+func (j *VMJudge) place(f sim.VF) subnet.Place {
+	if f.Node < 0 {
+		return subnet.Place{}
+	}
+	return subnet.Place{Port: j.c.Fabric.Nodes[f.Node].Ports[f.Port].GUID, Function: f.Index}
+}
+
+// active reports whether packets pass the link of a host.
+func (j *VMJudge) active(h *VMHost) bool {
+	return j.c.Sim.Up(h.At) && j.c.Sim.PortInfo(h.At, int(h.Port)).PortState == ib.StateActive
+}
+
+// Look notes GUIDs and LIDs that two ports or functions have at this moment,
+// both with a link that carries data. A function of a shared port has its GUID
+// from the moment in which it is in the port's table, others while they are
+// Active.
+func (j *VMJudge) Look() {
+	j.Looks++
+	guids, lids := map[ib.GUID]subnet.Place{}, map[ib.LID]subnet.Place{}
+	has := func(g ib.GUID, at subnet.Place) {
+		if o, ok := guids[g]; g != 0 && ok {
+			j.fail("GUID %v is at %v and %v", g, o, at)
+		}
+		guids[g] = at
+	}
+	owns := func(l ib.LID, at subnet.Place) {
+		if o, ok := lids[l]; l != 0 && ok {
+			j.fail("LID %v is at %v and %v", l, o, at)
+		}
+		lids[l] = at
+	}
+	for i := range j.Hosts {
+		h := &j.Hosts[i]
+		if !j.active(h) {
+			continue
+		}
+		has(h.GUID, subnet.Place{Port: h.GUID})
+		owns(j.c.Sim.PortInfo(h.At, int(h.Port)).LID, subnet.Place{Port: h.GUID})
+		if h.Model == sim.SharedPort {
+			for k, g := range j.c.Sim.GUIDs(h.At, int(h.Port))[1:] {
+				has(g, subnet.Place{Port: h.GUID, Function: uint16(k + 1)})
+			}
+			continue
+		}
+		for k := range h.VFs {
+			at := subnet.Place{Port: h.GUID, Function: uint16(k + 1)}
+			f, _ := j.vf(at)
+			if st, err := j.c.Sim.VPort(f); err == nil && st.State == ib.StateActive {
+				has(st.GUID, at)
+				if st.Own {
+					owns(st.LID, at)
+				}
+			}
+		}
+	}
+}
+
+// Published judges a snapshot by itself: what it says about GUIDs, LIDs, places
+// and tables must fit together.
+func (j *VMJudge) Published(s *subnet.Snapshot) {
+	if !s.Up || s.Graph == nil {
+		return
+	}
+	j.Snapshots++
+	guids := map[ib.GUID]int{}
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		if p.EndPort < 0 {
+			continue
+		}
+		for _, g := range append([]ib.GUID{p.GUID}, p.Aliases...) {
+			if o, ok := guids[g]; g != 0 && ok && o != i {
+				j.fail("a snapshot has GUID %v at ports %d and %d", g, o, i)
+			}
+			guids[g] = i
+		}
+		if x := s.PortByGUID(p.GUID); int(x) != i {
+			j.fail("a snapshot has GUID %v at port %d and finds it at %d", p.GUID, i, x)
+		}
+		if p.Virtual == nil {
+			if own := s.Graph.EndPorts[p.EndPort]; own.LID != p.LID || own.GUID != p.GUID {
+				j.fail("a snapshot has port %v with LID %v and in the graph %v with %v", p.GUID, p.LID, own.GUID, own.LID)
+			}
+			continue
+		}
+		j.virtual(s, i)
+	}
+}
+
+// virtual judges entry i of a snapshot, a VPort that can be reached.
+func (j *VMJudge) virtual(s *subnet.Snapshot, i int) {
+	p := &s.Ports[i]
+	phys := &s.Ports[p.Virtual.Port]
+	at := subnet.Place{Port: phys.GUID, Function: p.Virtual.Index}
+	switch {
+	case p.Node != phys.Node || p.Num != phys.Num || p.EndPort != phys.EndPort || p.LMC != 0:
+		j.fail("a snapshot has %v at node %d port %d end port %d, its port at %d, %d, %d", at, p.Node, p.Num, p.EndPort, phys.Node, phys.Num, phys.EndPort)
+	case p.LID == 0 || p.State() != ib.StateActive && p.State() != ib.StateArmed:
+		j.fail("a snapshot can reach %v, which is %v with LID %v", at, p.State(), p.LID)
+	case !p.Virtual.OwnLID:
+		if o := s.PortByLID(p.LID); o < 0 || s.Ports[o].EndPort != p.EndPort || int(o) == i {
+			j.fail("a snapshot has %v at LID %v, which is not of its port", at, p.LID)
+		}
+	case s.PortByLID(p.LID) != int32(i):
+		j.fail("a snapshot has LID %v at %v and finds port %d by it", p.LID, at, s.PortByLID(p.LID))
+	case int(p.LID) >= len(s.Graph.LIDOwner) || s.Graph.LIDOwner[p.LID] != p.EndPort:
+		j.fail("a snapshot has LID %v at %v, end port %d, and its graph elsewhere", p.LID, at, p.EndPort)
+	default:
+		j.follow(s, p.LID, p.EndPort, at)
+	}
+}
+
+// follow walks a snapshot's tables to a LID: they may lead nowhere, as links
+// come and go, but not elsewhere.
+func (j *VMJudge) follow(s *subnet.Snapshot, lid ib.LID, end int32, at subnet.Place) {
+	g, e := s.Graph, &s.Graph.EndPorts[end]
+	for from := range g.Switches {
+		u := int32(from)
+		for hops := 0; ; hops++ {
+			p := s.Tables.Entry(u, lid)
+			if int(p) >= len(g.PortChannel[u]) {
+				break
+			}
+			if g.PortChannel[u][p] < 0 {
+				if u != e.Switch || p != e.Port {
+					j.fail("a snapshot's tables send LID %v of %v from switch %v to port %d of switch %v", lid, at, g.Switches[from].GUID, p, g.Switches[u].GUID)
+				}
+				break
+			}
+			if u = g.Channels[g.PortChannel[u][p]].To; hops > len(g.Switches) {
+				j.fail("a snapshot's tables send LID %v of %v round and round", lid, at)
+				break
+			}
+		}
+	}
+}
