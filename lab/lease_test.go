@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -305,4 +306,110 @@ func TestLeaseShared(t *testing.T) {
 		k.probe("a", "b")
 	}
 	t.Log(k.reports())
+}
+
+// TestLeaseLife: a lease without a place keeps its LID, which nobody else gets; one
+// that ended gives it back.
+func TestLeaseLife(t *testing.T) {
+	for _, x := range leaseModels {
+		t.Run(x.name, func(t *testing.T) {
+			k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1}, x.cfg)
+			k.up()
+			a := k.put("a", 1, 1, subnet.OwnLID)
+			k.put("b", 4, 2, subnet.OwnLID)
+			k.set(subnet.LeasePlaced, k.all()...)
+			k.check()
+			free := k.m.Status().Moves.LIDsUsed
+			was, _ := k.last(a.GUID)
+			if err := k.Sim.DetachVM("a"); err != nil {
+				t.Fatal(err)
+			}
+			a.Place = subnet.Place{}
+			k.lease["a"] = a
+			k.set(subnet.LeasePlaced, a)
+			k.check()
+			if r, _ := k.last(a.GUID); r.LID != was.LID || k.m.Snap.PortByGUID(a.GUID) >= 0 {
+				t.Errorf("detached: %+v, was %+v", r, was)
+			}
+			// Another VM comes to the function that it left.
+			k.put("c", 1, 1, subnet.OwnLID)
+			k.set(subnet.LeasePlaced, k.lease["c"])
+			k.check()
+			if r, _ := k.last(k.lease["c"].GUID); r.LID == was.LID {
+				t.Errorf("c has a's LID %v", r.LID)
+			}
+			if err := k.Sim.PlaceVM("a", vf(t, k.Cluster, k.hosts[7], 2), sim.VMOptions{GUID: a.GUID, OwnLID: true}); err != nil {
+				t.Fatal(err)
+			}
+			a.Place = k.place(7, 2)
+			k.lease["a"] = a
+			k.set(subnet.LeasePlaced, a)
+			k.check()
+			if r, _ := k.last(a.GUID); r.LID != was.LID {
+				t.Errorf("attached again: %+v, was %+v", r, was)
+			}
+			// They end; the host takes the VM away first, or later.
+			for i, n := range []string{"a", "c"} {
+				if i == 0 {
+					if err := k.Sim.RemoveVM(n); err != nil {
+						t.Fatal(err)
+					}
+				}
+				k.m.SetLeases(sm.SetLeases{Drop: []ib.GUID{k.lease[n].GUID}})
+				k.Run(time.Second)
+				k.up()
+				if i == 1 {
+					if err := k.Sim.RemoveVM(n); err != nil {
+						t.Fatal(err)
+					}
+				}
+				k.Run(time.Second)
+				k.vms = slices.DeleteFunc(k.vms, func(v string) bool { return v == n })
+				k.check()
+			}
+			if st := k.m.Status().Moves; st.LIDsUsed > free && x.name != "vport" || st.Leases != 1 {
+				t.Errorf("%+v, %d LIDs before\n%s", st, free, k.reports())
+			}
+		})
+	}
+}
+
+// TestLeaseNoLID: when the LIDs run out it is said how many there are and who has them;
+// one that is given back is given out again.
+func TestLeaseNoLID(t *testing.T) {
+	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 8}, sim.Config{Seed: 1, LinearFDBCap: 20}, nil)
+	k.up() // 6 switches and 9 hosts
+	for i := range 5 {
+		k.put(fmt.Sprint("v", i), 1+i, 1, subnet.OwnLID)
+	}
+	k.m.SetLeases(sm.SetLeases{Put: k.all()})
+	k.wait(subnet.LeasePlaced, k.all()[:4]...)
+	last := k.lease["v4"]
+	k.wait(subnet.LeaseRefused, last)
+	r, _ := k.last(last.GUID)
+	if want := "no LID left: all 19 that the smallest forwarding table holds are in use: 15 by ports, 0 by functions that always have one, 4 by interfaces, 0 of them without a place; delete"; !strings.HasPrefix(r.Reason, want) {
+		t.Errorf("%q, want %q", r.Reason, want)
+	}
+	k.m.SetLeases(sm.SetLeases{Drop: []ib.GUID{k.lease["v0"].GUID}, Put: []subnet.Lease{last}})
+	k.Run(time.Second)
+	k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{last}})
+	k.wait(subnet.LeasePlaced, last)
+	k.vms = k.vms[1:]
+	if err := k.Sim.RemoveVM("v0"); err != nil {
+		t.Fatal(err)
+	}
+	k.Run(time.Second)
+	k.check()
+	// Asked-for LIDs: of somebody else, beyond the tables.
+	for lid, want := range map[ib.LID]string{1: "somebody else has it", 20: "LIDs below 20 only"} {
+		p := k.lease["v1"]
+		p.GUID, p.Place, p.LID = 0x99, k.place(8, 3), lid
+		if err := k.Sim.EnableVPort(vf(t, k.Cluster, k.hosts[8], 3)); err != nil {
+			t.Fatal(err)
+		}
+		k.set(subnet.LeaseRefused, p)
+		if r, _ := k.last(p.GUID); !strings.Contains(r.Reason, want) {
+			t.Errorf("LID %d: %q, want %q", lid, r.Reason, want)
+		}
+	}
 }

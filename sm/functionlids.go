@@ -278,7 +278,7 @@ func (c *Core) countLIDs() (n lidCount) {
 			continue
 		}
 		n.leases++
-		if l.held == (subnet.Place{}) {
+		if l.target() == (subnet.Place{}) {
 			n.waiting++
 		}
 	}

@@ -262,11 +262,11 @@ func needsLID(a *adapter, v *vport) bool {
 
 // heldBy reports whether a function is known to hold a lease's address, or part
 // of it.
-func (l *lease) heldBy(a *adapter, v *vport) bool {
+func (c *Core) heldBy(l *lease, a *adapter, v *vport) bool {
 	if v == nil || v.known&knowInfo == 0 || a.model == subnet.VPorts && v.state < ib.StateInit {
 		return false
 	}
-	if needsLID(a, v) && l.lid != 0 && v.info.VPortLID == l.lid {
+	if needsLID(a, v) && !c.always(a) && l.lid != 0 && v.info.VPortLID == l.lid {
 		return true
 	}
 	return v.info.PortGUID == l.GUID && (a.model == subnet.VSwitch || v.state >= ib.StateArmed)
@@ -348,7 +348,7 @@ func (c *Core) functionChanged(r vportRef) {
 		if l == nil {
 			continue
 		}
-		if l.held == p && !l.heldBy(r.a, v) && (v.known&knowInfo != 0 || r.a.model == subnet.VPorts && v.state < ib.StateInit) {
+		if l.held == p && !c.heldBy(l, r.a, v) && (v.known&knowInfo != 0 || r.a.model == subnet.VPorts && v.state < ib.StateInit) {
 			l.held = subnet.Place{}
 			if l.target() != p && l.failed == "" {
 				l.back = p
@@ -416,7 +416,7 @@ func (c *Core) meet(r vportRef, v *vport) {
 		c.adoptLID(l, v.info.VPortLID)
 	}
 	// What an earlier manager placed.
-	if l.held == (subnet.Place{}) && x.hold[p] == nil && l.holds == (subnet.Place{}) && l.heldBy(r.a, v) {
+	if l.held == (subnet.Place{}) && x.hold[p] == nil && l.holds == (subnet.Place{}) && c.heldBy(l, r.a, v) {
 		l.held = p
 		c.holdAt(l, p)
 		if l.port == 0 {
