@@ -2,9 +2,13 @@ package lab
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/subnet"
@@ -102,6 +106,110 @@ func TestLeaseLoss(t *testing.T) {
 				k.wait(subnet.LeasePlaced, k.all()...)
 				k.Sim.SetDrop(0)
 				k.Run(time.Minute)
+				k.up()
+				k.check()
+			})
+		}
+	}
+}
+
+// TestLeaseRefused: a function that does not take an address leaves it where it was.
+func TestLeaseRefused(t *testing.T) {
+	for _, x := range leaseModels {
+		t.Run(x.name, func(t *testing.T) {
+			k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1, HopLatency: time.Microsecond}, x.cfg)
+			k.up()
+			a := k.put("a", 1, 1, subnet.OwnLID)
+			k.put("b", 4, 2, subnet.OwnLID)
+			k.set(subnet.LeasePlaced, k.all()...)
+			// The VM runs at both ends for a while; the destination is a device that takes
+			// no state but its own.
+			bad := k.place(5, 3)
+			if x.h.Model == sim.VSwitch {
+				enableVPort(t, k.Cluster, k.hosts[5], 3)
+			} else {
+				k.move("a", 5, 3)
+				k.lease["a"] = a
+			}
+			k.Run(time.Second)
+			dest := k.Fabric.Find(k.hosts[5])
+			count := k.m.OnSend
+			k.m.OnSend = func(p *mad.Packet) {
+				count(p)
+				if m := (*ib.MAD)(p.Data); m.Class().IsSMP() && m.Method() == ib.MethodSet && m.AttrID() == smp.AttrVPortInfo && k.goesTo(p, dest) {
+					smp.Data(m)[0] = smp.Data(m)[0]&0x0F | byte(ib.StateInit)<<4
+				}
+			}
+			l := a
+			l.Place = bad
+			k.set(subnet.LeaseRefused, l)
+			if r, _ := k.last(a.GUID); !strings.Contains(r.Reason, "does not take it") {
+				t.Errorf("%+v", r)
+			}
+			k.m.OnSend = count
+			if x.h.Model == sim.VPorts {
+				k.move("a", 1, 1)
+			}
+			k.set(subnet.LeasePlaced, a)
+			k.check()
+		})
+	}
+}
+
+// goesTo reports whether a directed-route packet from the first host ends at a node.
+func (k *cloud) goesTo(p *mad.Packet, node int) bool {
+	m := (*ib.MAD)(p.Data)
+	at := k.Fabric.Find(k.hosts[0])
+	for _, out := range smp.InitialPath(m)[1 : 1+int(smp.HopCount(m))] {
+		r, ok := k.Sim.Peer(at, int(out))
+		if !ok {
+			return false
+		}
+		at = int(r.Node)
+	}
+	return at == node
+}
+
+// TestLeaseDestinationGone: a hypervisor that leaves while an address is on its way to it:
+// the VM is where it was, and can be reached there.
+func TestLeaseDestinationGone(t *testing.T) {
+	for _, x := range leaseModels {
+		for n := 1; n <= 8; n++ {
+			t.Run(fmt.Sprint(x.name, n), func(t *testing.T) {
+				k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1, HopLatency: time.Microsecond}, x.cfg)
+				k.up()
+				a := k.put("a", 1, 1, subnet.OwnLID)
+				k.put("b", 4, 2, subnet.OwnLID)
+				k.set(subnet.LeasePlaced, k.all()...)
+				k.move("a", 5, 3)
+				l := k.lease["a"]
+				k.Run(time.Second)
+				sent, count := 0, k.m.OnSend
+				k.m.OnSend = func(p *mad.Packet) {
+					count(p)
+					if sent++; sent == n {
+						k.Sim.After(0, func() {
+							if err := k.Sim.LinkDown(k.hosts[5], 1); err != nil {
+								t.Error(err)
+							}
+						})
+					}
+				}
+				k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{l}})
+				k.Run(30 * time.Second)
+				k.up()
+				r, _ := k.last(a.GUID)
+				if r.State == subnet.LeaseMoving {
+					t.Fatalf("%+v\n%s\n%s", r, k.reports(), tail(k.m))
+				}
+				// The VM manager puts it back, and the hypervisor too.
+				k.move("a", 1, 1)
+				k.set(subnet.LeasePlaced, a)
+				k.check()
+				if err := k.Sim.LinkUp(k.hosts[5], 1); err != nil {
+					t.Fatal(err)
+				}
+				k.Run(30 * time.Second)
 				k.up()
 				k.check()
 			})

@@ -155,7 +155,9 @@ func (c *Core) gather() bool {
 		return false
 	}
 	for _, l := range x.batch {
-		c.reportLease(l, subnet.LeaseMoving, "")
+		if l.failed == "" {
+			c.reportLease(l, subnet.LeaseMoving, "")
+		}
 	}
 	c.tellLeases()
 	c.enterStep(batchStore)
@@ -190,6 +192,10 @@ func (c *Core) ready(l *lease) bool {
 	wait := func(why string) bool {
 		if x.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && l.failed == "" {
 			c.turnRound(l, why)
+			return false
+		}
+		if l.failed != "" {
+			c.settle(l)
 			return false
 		}
 		c.reportLease(l, subnet.LeaseWaiting, why)
@@ -243,7 +249,7 @@ func (c *Core) ready(l *lease) bool {
 		if l.inForce(a, v) {
 			l.held = t
 			c.settle(l)
-		} else {
+		} else if l.failed == "" {
 			c.reportLease(l, subnet.LeaseMoving, "")
 		}
 		return false
@@ -315,6 +321,10 @@ func (c *Core) allLeft() bool {
 		}
 		// It still holds it, or nobody knows: so it stays there.
 		delete(x.leaves, l.held)
+		if l.failed != "" && l.target() != l.held {
+			c.lookLease(l) // it has to
+			continue
+		}
 		if x.hold[l.held] == nil {
 			c.holdAt(l, l.held)
 		}

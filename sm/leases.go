@@ -294,7 +294,7 @@ func (c *Core) functionWanted(r vportRef) functionWant {
 			return functionWant{lid: l.lid, guid: l.GUID, up: c.routedAt(l.lid, a.port), aliases: l.Aliases}
 		case !x.given: // who sets leases has not said anything yet
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID, up: v.state >= ib.StateArmed, aliases: v.guids}
-		case x.wants[p] != nil && x.leaves[p] == nil && v.state < ib.StateArmed:
+		case x.wants[p] != nil && x.wants[p].failed == "" && x.leaves[p] == nil && v.state < ib.StateArmed:
 			// It is about to get an address; there is no need to clean it before.
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID}
 		}
@@ -416,7 +416,7 @@ func (c *Core) meet(r vportRef, v *vport) {
 		c.adoptLID(l, v.info.VPortLID)
 	}
 	// What an earlier manager placed.
-	if l.held == (subnet.Place{}) && x.hold[p] == nil && l.holds == (subnet.Place{}) && c.heldBy(l, r.a, v) {
+	if !x.known && l.held == (subnet.Place{}) && x.hold[p] == nil && l.holds == (subnet.Place{}) && c.heldBy(l, r.a, v) {
 		l.held = p
 		c.holdAt(l, p)
 		if l.port == 0 {
@@ -462,17 +462,21 @@ func (c *Core) functionRefused(r vportRef, err error) {
 
 // turnRound has a lease be where it was, because its target cannot have it.
 func (c *Core) turnRound(l *lease, why string) {
-	if t := l.target(); l.holds == t && l.held != t {
+	t := l.target()
+	if l.holds == t && l.held != t {
 		c.holdAt(l, subnet.Place{})
 	}
-	if l.failed != "" || l.implied {
+	switch {
+	case l.failed != "":
 		l.back = subnet.Place{} // neither here nor there
-	}
-	if l.held != (subnet.Place{}) {
-		l.back = l.held
-	}
-	if l.failed == "" {
+	case l.held != (subnet.Place{}):
+		l.failed, l.back = why, l.held
+	default:
 		l.failed = why
+	}
+	// It may have taken part of the address, which it has to give up before.
+	if a, v := c.function(t); l.held == (subnet.Place{}) && v != nil && (v.known&knowInfo == 0 && v.state >= ib.StateInit || c.heldBy(l, a, v)) {
+		l.held = t
 	}
 	c.lookLease(l)
 }

@@ -259,8 +259,11 @@ func (c *Core) downVPort(r vportRef, want *functionWant) {
 func (c *Core) vportHeld(r vportRef, want *functionWant) bool {
 	v := r.vport()
 	g := v.info.PortGUID
-	if want.guid != 0 {
+	switch {
+	case want.guid != 0:
 		g = want.guid
+	case r.a.model == subnet.VSwitch && !want.up:
+		return false // what it shows is to be taken from it
 	}
 	who := ""
 	if h, ok := c.virt.byGUID[g]; ok && h != r {
@@ -329,7 +332,7 @@ func (c *Core) setVPort(r vportRef, want *functionWant, hold, keys bool) {
 		}
 	}
 	switch {
-	case hold:
+	case hold && (want.up || !wrong):
 		return
 	case v.state == ib.StateDown:
 		if !wrong {
