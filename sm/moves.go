@@ -126,7 +126,7 @@ func (c *Core) collectMoves(m *moves, changed []subnet.Place) {
 				at[d.lid] = 0
 			case k >= 0:
 				o := &list[k]
-				q.Kind, q.With = move.Swap, o.lid
+				q.Kind, q.With, q.Idle = move.Swap, o.lid, d.by != nil && o.by == nil
 				at[d.lid], at[o.lid] = d.to, at[d.lid]
 				here[at[o.lid]] = append(here[at[o.lid]], k)
 			default:

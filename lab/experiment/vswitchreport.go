@@ -165,7 +165,7 @@ func timeSection(results []*vswitchSize) report.Section {
 	s := report.Section{
 		Title: "Time by equation 3",
 		Text: "n'·m'·(k + r), with k + r the mean way of an SMP to a switch and back by the latencies of the wire, and virtual time with a Set of LinearForwardingTable under way: one SMP at a time, as the equation has it, and as " +
-			"many as the manager likes. 'Whole' is from the request to the report that the VM is at its new place: SMPs to hypervisors included, but without the waits for packets in flight to drain, whose share and mean length follow: balanced copies do without, swaps leave two places at once and do not. A wait is the lifetime that switches give packets (a second at a switch and one at the head of its queue, by default) times the hops. The last column is processor time of this machine, the equation's PCt " +
+			"many as the manager likes. 'Whole' is from the request to the report that the VM is at its new place: SMPs to hypervisors included, but without the waits for packets in flight to drain, whose share and mean length follow: balanced migrations do without, if nobody uses the LID that a swap brings to the old place. A wait is the lifetime that switches give packets (a second at a switch and one at the head of its queue, by default) times the hops. The last column is processor time of this machine, the equation's PCt " +
 			"for a full reconfiguration; a migration computes no paths.",
 		Table: report.Table{Columns: []string{
 			"SMPs", "hosts", "LIDs", "mode", "k + r, us", "equation 3, us", "one at a time, us", "pipelined, us", "whole, us", "had to wait, %", "waits, s", "manager, ms",

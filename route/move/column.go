@@ -14,6 +14,8 @@ type column struct {
 	old   []byte    // by switch, as installed
 	now   []byte    // old itself as long as nothing has changed
 	owned bool      // somebody has the LID, by the installed owners
+	idle  bool      // but nobody uses it, as its request says
+	used  bool      // it moves by a request of its own
 	added []cdg.Dep // dependencies of now that the installed tables do not have
 
 	level []int32 // by switch: links to the destination by now; -1: not delivered
@@ -45,6 +47,9 @@ func (m *mover) column(l ib.LID) *column {
 	m.order = append(m.order, c)
 	return c
 }
+
+// sent reports whether packets to the LID may be under way.
+func (c *column) sent() bool { return c.owned && (!c.idle || c.used) }
 
 // next is the channel that entry e of switch s leads to, or -1.
 func (m *mover) next(s int32, e byte) int32 {

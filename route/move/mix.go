@@ -13,7 +13,7 @@ func (p *planner) atOnce() bool {
 	if p.deps != nil {
 		had := len(p.live)
 		for _, c := range p.cols {
-			if c.owned && !p.anyMix(c) {
+			if c.sent() && !p.anyMix(c) {
 				p.drop(had)
 				return false
 			}

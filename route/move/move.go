@@ -32,8 +32,8 @@
 // from then on: no loop. What remains are dependencies of a new channel on an
 // old one. In a tree they are turns from down to up at the place that the LID
 // leaves; alone they close no cycle, but those of two places may (swaps always
-// have two). Then the rest waits until what was sent by old entries has drained;
-// nothing is discarded.
+// have two, unless one LID is Idle). Then the rest waits until what was sent by old
+// entries has drained; nothing is discarded.
 //
 // Results do not depend on the number of workers.
 package move
@@ -104,6 +104,12 @@ type Request struct {
 	Mode Mode
 	LID  ib.LID
 	With ib.LID // not of Release
+	// Idle says of a Swap that nobody uses With: the LID of a virtual function without
+	// a VM. While entries are being written, what packets to it could do is not
+	// counted, as a swap would otherwise have to wait for packets of two places to
+	// drain. Before and after, its entries are proved as any others are. Of tables
+	// with several lanes it says nothing.
+	Idle bool
 }
 
 // Options are what New needs to know besides.

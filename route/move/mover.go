@@ -152,6 +152,7 @@ func (m *mover) copy(q Request) error {
 	}
 	c, model := m.column(q.LID), m.column(q.With)
 	was := c.now
+	c.used = true
 	x := Moved{Request: q}
 	if q.Mode == Minimal {
 		x.Mode, x.Why = m.minimal(here, there, c, model, false)
@@ -188,6 +189,8 @@ func (m *mover) swap(q Request) error {
 	}
 	ca, cb := m.column(q.LID), m.column(q.With)
 	wasA, wasB := ca.now, cb.now
+	ca.used, cb.idle = true, cb.idle || q.Idle
+	cb.used = cb.used || !q.Idle
 	x := Moved{Request: q}
 	if q.Mode == Minimal {
 		x.Mode, x.Why = m.minimal(a, b, ca, cb, true)

@@ -253,7 +253,7 @@ func (p *planner) step(c *column) error {
 			c.time[s] = free
 		}
 	}
-	if !c.owned {
+	if !c.sent() {
 		return nil // nobody sends to it yet
 	}
 	for u := range c.old {
