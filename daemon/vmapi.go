@@ -374,7 +374,7 @@ func (d *Daemon) Operate(ctx context.Context, ops []api.VMOperation) ([]api.VMOu
 			return out, nil
 		}
 		for k, i := range of {
-			r := &replies[k]
+			r := d.outlast(ctx, now[k], replies[k])
 			out[i].VM = vmRow(d.Snapshot(), &r.Interface)
 			out[i].VM.Waiting = r.Waiting
 			switch out[i].Err = r.Err; {

@@ -172,7 +172,7 @@ func (l *vmLoop) step(ev vm.Event) {
 			ev = vm.Persisted{Gen: out.PersistGen, Err: d.cfg.Store.Apply(out.Persist)}
 		}
 		if out.Publish != nil {
-			d.vm.view.Store(out.Publish)
+			d.vm.publish(out.Publish)
 		}
 		if out.PartitionsChanged {
 			d.vm.members.put(out.Partitions)

@@ -12,6 +12,7 @@ import (
 
 	"heddle/api"
 	"heddle/ib"
+	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/partition"
 	"heddle/sm"
@@ -284,4 +285,63 @@ func TestVMSteps(t *testing.T) {
 			t.Errorf("%+v", out)
 		}
 	})
+}
+
+// TestVMOutlasts: an operation that takes longer than the core lets anybody wait,
+// as packets must drain first, is waited for all the same, until who asked has
+// waited enough; how it ends is told.
+func TestVMOutlasts(t *testing.T) {
+	const port, guid = ib.GUID(0x11), ib.GUID(0xAA)
+	for _, c := range []struct {
+		end  subnet.LeaseState
+		wait time.Duration
+		want string
+	}{
+		{subnet.LeasePlaced, time.Minute, "200 attached"},
+		{subnet.LeaseRefused, time.Minute, "409 created"},
+		{subnet.LeasePlaced, 10 * time.Second, "202 attached, doing attach"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d, _ := newPiped(func(*mad.Packet) error { return nil }, Config{})
+			d.status.Store(&sm.Status{State: subnet.Master})
+			s := &subnet.Snapshot{
+				Gen: 1, Up: true, State: subnet.Master,
+				Nodes: []subnet.Node{{Info: smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: 0x10}, Desc: "H1", SwitchIndex: -1, OK: true}},
+				Ports: []subnet.Port{
+					{EndPort: -1, Peer: subnet.NoRef},
+					{GUID: port, Num: 1, LID: 1, Known: true, Peer: subnet.NoRef, Adapter: &subnet.Adapter{Model: subnet.VSwitch, Functions: 2}},
+				},
+			}
+			s.Finish()
+			d.snap.Store(s)
+			end := d.manageAddresses(newAddressManager(vm.Config{}), nil)
+			defer end()
+			go func() {
+				at := subnet.Place{Port: port, Function: 1}
+				time.Sleep(time.Second)
+				d.vm.report([]subnet.LeaseReport{{GUID: guid, Place: at, State: subnet.LeaseMoving}})
+				time.Sleep(17 * time.Second)
+				d.vm.report([]subnet.LeaseReport{{GUID: guid, Place: at, State: c.end, LID: 7, Reason: "the hypervisor does not take it"}})
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), c.wait)
+			defer cancel()
+			out, err := d.Operate(ctx, []api.VMOperation{{
+				Op: "create", Name: "web", VMAddress: api.VMAddress{GUID: guid.String(), LIDKind: "own"}, VMTarget: api.VMTarget{Hypervisor: "H1"},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			code, got := api.VMStatus(out[0].Err), out[0].VM.State
+			if out[0].VM.Waiting {
+				code = 202
+			}
+			if out[0].VM.Doing != "" {
+				got += ", doing " + out[0].VM.Doing
+			}
+			if got = fmt.Sprint(code, " ", got); got != c.want {
+				t.Errorf("%v: %s, want %s; %+v", c.end, got, c.want, out[0])
+			}
+			time.Sleep(time.Minute)
+		})
+	}
 }

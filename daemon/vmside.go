@@ -20,6 +20,8 @@ import (
 // the API's goroutines and the address manager's own (vmLoop) hand each other.
 type vmSide struct {
 	view      atomic.Pointer[vm.View]
+	more      chan struct{} // closed when there is a newer view; guarded by mu
+	mu        sync.Mutex
 	stats     vmStats
 	ended     chan struct{} // closed when no operation is answered any more
 	published chan struct{}
@@ -35,6 +37,7 @@ const maxVMAsks = 1024
 
 func newVMSide() vmSide {
 	return vmSide{
+		more:      make(chan struct{}),
 		ended:     make(chan struct{}),
 		published: make(chan struct{}, 1),
 		reports:   newLatest[[]subnet.LeaseReport](),
@@ -48,6 +51,22 @@ func smMembers(m []partition.Partition) sm.Event { return sm.SetMembers{Partitio
 
 func smLeases(c leaseChange) sm.Event {
 	return sm.SetLeases{Put: c.put, Drop: c.drop, All: c.all}
+}
+
+// publish shows a new view, and wakes who waits for one.
+func (v *vmSide) publish(view *vm.View) {
+	v.view.Store(view)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	close(v.more)
+	v.more = make(chan struct{})
+}
+
+// next is closed when there is a newer view than the one of now.
+func (v *vmSide) next() <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.more
 }
 
 // newAddressManager makes the address manager of a Daemon.
@@ -164,6 +183,34 @@ func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
 }
 
 var errEnded = errors.New("the manager has ended")
+
+// outlast waits for an operation that goes on, as one does for which packets must
+// drain first, and returns how it ended, or as what it goes on when ctx ends.
+func (d *Daemon) outlast(ctx context.Context, op vm.Op, r vm.Reply) vm.Reply {
+	name, to := opName(op), r.Interface.Dest
+	for r.Waiting && r.Interface.Doing != "" && r.Interface.Lease == subnet.LeaseMoving {
+		more := d.vm.next()
+		r.Interface = d.interfaceNow(name)
+		if r.Interface.Doing == "" || r.Interface.Lease != subnet.LeaseMoving {
+			break
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return r
+		case <-d.vm.ended:
+			return r
+		}
+	}
+	if !r.Waiting || r.Interface.Doing != "" {
+		return r
+	}
+	x := &r.Interface
+	if r.Waiting = false; x.Lease == subnet.LeaseRefused || to != (subnet.Place{}) && x.Place != to {
+		r.Err = fmt.Errorf("%w: interface %q is %v: %s", vm.ErrConflict, name, x.State, x.Reason)
+	}
+	return r
+}
 
 // interfaceNow is an interface as it was last published; only its name if it is
 // not there.

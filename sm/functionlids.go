@@ -100,6 +100,15 @@ func (c *Core) loadFunctionLIDs(list []store.Record) {
 		taken[l] = p
 		fn.set(p, l)
 	}
+	// Leases are set before the start, when nothing was known of their LIDs.
+	for _, l := range c.leases.list {
+		if lid := c.stored[l.GUID].lid; l.lid == 0 && lid != 0 {
+			l.lid, fn.leaseOf[lid] = lid, l
+			if l.port == 0 {
+				l.port = l.Place.Port
+			}
+		}
+	}
 }
 
 // places lists byPlace in the order of places.

@@ -34,6 +34,7 @@ const patience = 60 * time.Second
 //	exits CODE PROGRAM ARG…          run and want that exit status
 //	start NAME PATTERN PROGRAM ARG…  run in the background until a line of its
 //	                                 standard output matches
+//	tell NAME LINE                   write a line to its standard input
 //	say NAME PATTERN LINE            write a line to its standard input; read
 //	                                 its output up to a line that matches
 //	finish NAME CODE                 interrupt it and want that exit status
@@ -63,7 +64,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "start": start, "say": say, "finish": finish, "hangup": hangup, "errors": errorsMatch, "json": jsonKeys,
+			"exits": exits, "start": start, "tell": tell, "say": say, "finish": finish, "hangup": hangup, "errors": errorsMatch, "json": jsonKeys,
 		},
 	})
 }
@@ -216,6 +217,12 @@ func say(ts *testscript.TestScript, neg bool, args []string) {
 	_, err := io.WriteString(p.in, args[2]+"\n")
 	ts.Check(err)
 	p.await(ts, args[1])
+}
+
+func tell(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, "tell NAME LINE")
+	_, err := io.WriteString(proc(ts, args[0]).in, args[1]+"\n")
+	ts.Check(err)
 }
 
 func finish(ts *testscript.TestScript, neg bool, args []string) {

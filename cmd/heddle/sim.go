@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/sim"
 	"heddle/sim/ibsimd"
 	"heddle/sim/live"
@@ -28,6 +31,7 @@ type simFlags struct {
 	trapGap    time.Duration
 	lidsPer    int
 	ignoreLIDs bool
+	hypers     []string
 }
 
 func (f *simFlags) register(fs *pflag.FlagSet) {
@@ -38,6 +42,7 @@ func (f *simFlags) register(fs *pflag.FlagSet) {
 	fs.Uint16Var(&f.fdbCap, "linear-fdb-cap", 0, "LinearFDBCap, `LIDS` that a switch's table holds; 0 = 49152")
 	fs.BoolVar(&f.enhanced, "enhanced-port0", false, "give every switch an enhanced port 0")
 	fs.DurationVar(&f.trapGap, "trap-interval", time.Second, "shortest `TIME` between repetitions of a trap")
+	fs.StringSliceVar(&f.hypers, "hypervisors", nil, "make every host a hypervisor: `MODEL,N[,own]`, model shared, vswitch or vport with N functions each; own: VPorts ask for LIDs of their own")
 	fs.BoolVar(&f.ignoreLIDs, "ignore-lids", false, "start without the LIDs that the netlist has")
 	fs.IntVar(&f.lidsPer, "lids-per-port", 0, "preset `N` LIDs for each CA port (a power of two), in port-GUID order; 0 = none")
 }
@@ -66,12 +71,50 @@ func (f *simFlags) subnet(fab *fabric.Fabric, cfg sim.Config, dos []string) (*si
 	if err != nil {
 		return nil, err
 	}
+	if err := f.addHypervisors(fab, s); err != nil {
+		return nil, err
+	}
 	for _, line := range dos {
 		if _, err := s.Exec(line); err != nil {
 			return nil, &exitError{2, fmt.Errorf("the netlist's command 'do %s': %w", line, err)}
 		}
 	}
 	return s, nil
+}
+
+// addHypervisors gives virtual functions to every port of a CA that has a cable.
+func (f *simFlags) addHypervisors(fab *fabric.Fabric, s *sim.Subnet) error {
+	if len(f.hypers) == 0 {
+		return nil
+	}
+	usage := usagef("--hypervisors %q: want MODEL,N[,own], such as vswitch,16", strings.Join(f.hypers, ","))
+	if len(f.hypers) < 2 || len(f.hypers) > 3 || len(f.hypers) == 3 && f.hypers[2] != "own" {
+		return usage
+	}
+	model, err := sim.ParseModel(f.hypers[0])
+	if err != nil {
+		return usage
+	}
+	n, err := strconv.Atoi(f.hypers[1])
+	if err != nil {
+		return usage
+	}
+	h := sim.Hypervisor{Model: model, VFs: n, OwnLIDs: len(f.hypers) == 3}
+	for i := range fab.Nodes {
+		node := &fab.Nodes[i]
+		if node.Type != ib.NodeCA {
+			continue
+		}
+		for p := 1; p <= node.NumPorts; p++ {
+			if node.Ports[p].Peer == fabric.NoRef {
+				continue
+			}
+			if err := s.AddHypervisor(node.ID, p, h); err != nil {
+				return &exitError{2, fmt.Errorf("--hypervisors: %w", err)}
+			}
+		}
+	}
+	return nil
 }
 
 func newSim() *cobra.Command {
