@@ -18,7 +18,7 @@ import (
 
 // randomPolicy gives a few keys to tenants at random: the same keys come again
 // and again, at other tenants.
-func randomPolicy(rng *rand.Rand, f *fabric.Fabric) *partition.Policy {
+func randomPolicy(rng *rand.Rand, f *fabric.Fabric, vms int) *partition.Policy {
 	as := func() partition.Membership { return partition.Limited + partition.Membership(rng.IntN(3)) }
 	p := &partition.Policy{}
 	for key := ib.PKey(1); key <= 4; key++ {
@@ -31,6 +31,7 @@ func randomPolicy(rng *rand.Rand, f *fabric.Fabric) *partition.Policy {
 				q.Members = append(q.Members, partition.Member{GUID: n.Ports[1].GUID, As: as()})
 			}
 		}
+		q.Members = append(q.Members, randomVMs(rng, vms)...)
 		switch rng.IntN(10) {
 		case 0:
 			q.Members = append(q.Members, partition.Member{Kind: partition.AllCAs, As: as()})
@@ -63,6 +64,12 @@ type partitionDrill struct {
 	cfg  sm.Config
 	tag  uint64
 	log  []string
+	vms  int // virtual machines that come, go and move meanwhile; 0: none
+
+	base    *partition.Policy
+	members []partition.Partition
+	probed  int // packets that arrived
+	moved   int
 }
 
 func (d *partitionDrill) note(format string, a ...any) {
@@ -71,7 +78,11 @@ func (d *partitionDrill) note(format string, a ...any) {
 
 func (d *partitionDrill) set() {
 	d.tag++
-	p := randomPolicy(d.rng, d.c.Fabric)
+	if d.vms > 0 && d.rng.IntN(2) == 0 {
+		d.setMembers()
+		return
+	}
+	p := randomPolicy(d.rng, d.c.Fabric, d.vms)
 	fails := d.rng.IntN(12)
 	switch fails {
 	case 0:
@@ -82,20 +93,34 @@ func (d *partitionDrill) set() {
 	if d.m.Dead {
 		return
 	}
-	d.j.propose(d.tag, p)
+	inForce, err := p.With(d.members)
+	if err != nil {
+		inForce = p // it is refused
+	}
+	d.j.propose(d.tag, inForce)
 	var b strings.Builder
 	_ = p.Format(&b)
 	d.note("policy %d (store fails: %v): %s", d.tag, fails == 1, strings.Join(strings.Fields(b.String()), " "))
 	d.m.SetPartitions(p, d.tag)
 	d.m.Store.FailNext = 0
+	if n := lastNotice(d.m, sm.KindPartitionsRefused); n == nil || n.Tag != d.tag {
+		d.base = p
+	}
 	d.j.read(d.m)
 }
 
 func (d *partitionDrill) restart() {
 	old := d.m
 	old.Kill()
-	m, err := d.c.Start(old.Node, d.cfg, old.Store.Reopen())
+	m, err := d.c.Attach(old.Node, d.cfg, old.Store.Reopen())
 	if err != nil {
+		d.note("restart: %v", err)
+		return
+	}
+	if d.vms > 0 {
+		m.SetMembers(d.members, 0)
+	}
+	if err := m.Start(); err != nil {
 		d.note("restart: %v", err)
 		return
 	}
@@ -118,8 +143,16 @@ func (d *partitionDrill) run() error {
 		return err
 	}
 	d.j = newPKeyJudge(d.c)
-	d.j.propose(0, partition.Default())
+	d.j.late = loss > 0
+	d.base = partition.Default()
+	d.j.propose(0, d.base)
 	d.cfg = TrialConfig()
+
+	if d.vms > 0 {
+		if err := d.placeVMs(); err != nil {
+			return err
+		}
+	}
 	if d.m, err = d.c.Start(firstCA(f), d.cfg, nil); err != nil {
 		return err
 	}
@@ -164,6 +197,7 @@ func (d *partitionDrill) run() error {
 			})
 		}
 	}
+	d.planVMs(at)
 	if d.seed%2 == 0 {
 		s.At(at(), func() { d.m.KillAfter = 1 + d.rng.IntN(40) })
 		s.At(mad.Time(span), func() {
@@ -196,6 +230,8 @@ func (d *partitionDrill) run() error {
 	switch {
 	case d.j.settled() != "":
 		return fmt.Errorf("settled, but not for long: %s", d.j.settled())
+	case d.vmsMeet() != "":
+		return fmt.Errorf("%s", d.vmsMeet())
 	case len(d.j.wrong) > 0:
 		return fmt.Errorf("%s", strings.Join(d.j.wrong, "\n"))
 	}

@@ -24,6 +24,10 @@ type pkeyJudge struct {
 	writes int
 	told   int
 	m      *Manager
+	vfs    map[int]int // how many virtual functions port 1 of a node has
+	// late: the network may deliver old copies. One may take from a switch port what
+	// a virtual port was given that came up a moment ago, until it is read again.
+	late bool
 }
 
 // epoch is the time during which a policy is allowed to show.
@@ -39,7 +43,7 @@ type epoch struct {
 const lateCopies = 100 * time.Millisecond
 
 func newPKeyJudge(c *Cluster) *pkeyJudge {
-	j := &pkeyJudge{c: c, prev: map[[2]int][]ib.PKey{}, used: map[[2]int]bool{}}
+	j := &pkeyJudge{c: c, prev: map[[2]int][]ib.PKey{}, used: map[[2]int]bool{}, vfs: map[int]int{}}
 	c.Sim.OnChange = j.onChange
 	return j
 }
@@ -103,6 +107,17 @@ func (j *pkeyJudge) onChange(c sim.Change) {
 		}
 	case c.Kind == sim.ChangeState && c.New >= ib.StateArmed:
 		j.used[[2]int{c.Node, int(c.Port)}] = true
+		if c.Old < ib.StateArmed {
+			j.eachVPort(c.Node, j.vportUp)
+		}
+	case c.Kind == sim.ChangeVPort && c.New >= ib.StateArmed && c.Old < ib.StateArmed:
+		j.vportUp(j.vport(c.Node, c.VPort))
+	case c.Kind == sim.ChangeSet && c.Attr == smp.AttrVPortPartitionTable:
+		index, _ := smp.SplitVPortTableMod(c.AttrMod)
+		j.writes++
+		if v := j.vport(c.Node, index); v.st.State >= ib.StateArmed {
+			j.vportHolds(v)
+		}
 	case c.Kind == sim.ChangeSet && c.Attr == smp.AttrPKeyTable:
 		j.written(c)
 	case c.Kind == sim.ChangeSet && c.Attr == smp.AttrPortInfo && j.c.Fabric.Nodes[c.Node].IsSwitch() && c.AttrMod&0xFF != 0:
@@ -120,13 +135,18 @@ func (j *pkeyJudge) passes(node, port int) {
 		return
 	}
 	table := j.c.Sim.PKeys(node, port, nil)
-	for _, k := range j.c.Sim.PKeys(int(r.Node), int(r.Port), nil) {
-		stays := !k.IsEmpty()
-		for _, e := range j.open() {
-			stays = stays && slices.ContainsFunc(j.of(e, int(r.Node), int(r.Port)), func(x ib.PKey) bool { return x.Base() == k.Base() })
+	for i, h := range j.holders(int(r.Node), int(r.Port)) {
+		if i > 0 && j.late {
+			break
 		}
-		if stays && !slices.Contains(table, k|0x8000) {
-			j.fail("%s[%d] drops the packets of %s with %v: it has %v", j.c.Fabric.Nodes[node].ID, port, j.c.Fabric.Nodes[r.Node].ID, k, partition.Trim(table))
+		for _, k := range h.keys {
+			stays := !k.IsEmpty()
+			for _, e := range j.open() {
+				stays = stays && slices.ContainsFunc(h.of(e), func(x ib.PKey) bool { return x.Base() == k.Base() })
+			}
+			if stays && !slices.Contains(table, k|0x8000) {
+				j.fail("%s[%d] drops the packets of %s with %v: it has %v", j.c.Fabric.Nodes[node].ID, port, h.name, k, partition.Trim(table))
+			}
 		}
 	}
 }
@@ -171,7 +191,7 @@ func (j *pkeyJudge) written(c sim.Change) {
 			}
 		}
 		if !slices.ContainsFunc(was, func(x ib.PKey) bool { return x.Base() == k.Base() }) {
-			j.freed(c.Node, port, k.Base())
+			j.freed(k.Base())
 		}
 	}
 	// What every policy gives stays where it is.
@@ -213,7 +233,7 @@ func (j *pkeyJudge) edge(node, port int, table []ib.PKey) {
 			continue
 		}
 		if !slices.ContainsFunc(j.open(), func(e *epoch) bool {
-			return slices.ContainsFunc(j.of(e, int(r.Node), int(r.Port)), func(x ib.PKey) bool { return x.Base() == k.Base() })
+			return slices.ContainsFunc(j.of(e, int(r.Node), int(r.Port)), func(x ib.PKey) bool { return x.Base() == k.Base() }) || j.vmMay(e, k)
 		}) {
 			j.fail("%s[%d], which faces %s, holds %v, which no policy gives that", j.c.Fabric.Nodes[node].ID, port, j.c.Fabric.Nodes[r.Node].ID, k)
 		}
@@ -223,7 +243,7 @@ func (j *pkeyJudge) edge(node, port int, table []ib.PKey) {
 // freed judges a key that appears at a port: of a value that changed hands
 // nobody may have it who is not given it now, if data can pass between that
 // port and one that had not been given it before.
-func (j *pkeyJudge) freed(node, port int, base ib.PKey) {
+func (j *pkeyJudge) freed(base ib.PKey) {
 	if base == partition.DefaultKey {
 		return
 	}
@@ -240,38 +260,40 @@ func (j *pkeyJudge) freed(node, port int, base ib.PKey) {
 	if !changed {
 		return
 	}
-	has := func(e *epoch, n, p int) bool {
-		return slices.ContainsFunc(j.of(e, n, p), func(x ib.PKey) bool { return x.Base() == base })
+	has := func(e *epoch, h pkeyHolder) bool {
+		return slices.ContainsFunc(h.of(e), func(x ib.PKey) bool { return x.Base() == base })
 	}
-	var old, fresh [][2]int
+	var old, fresh []pkeyHolder
 	for i := range j.c.Fabric.Nodes {
 		n := &j.c.Fabric.Nodes[i]
 		if n.IsSwitch() || !j.c.Sim.Up(i) {
 			continue
 		}
 		for p := 1; p <= n.NumPorts; p++ {
-			if !slices.ContainsFunc(j.c.Sim.PKeys(i, p, nil), func(x ib.PKey) bool { return x.Base() == base }) {
-				continue
-			}
-			before, mine := false, false // under another name, under this one
-			for _, e := range j.open() {
-				q := e.policy.Find(base)
-				before = before || q != nil && q.Name != name && has(e, i, p)
-				mine = mine || q != nil && q.Name == name && has(e, i, p)
-			}
-			switch {
-			case !mine:
-				old = append(old, [2]int{i, p})
-			case !before && has(now, i, p):
-				fresh = append(fresh, [2]int{i, p})
+			for _, h := range j.holders(i, p) {
+				if !slices.ContainsFunc(h.keys, func(x ib.PKey) bool { return x.Base() == base }) {
+					continue
+				}
+				before, mine := false, false // under another name, under this one
+				for _, e := range j.open() {
+					q := e.policy.Find(base)
+					before = before || q != nil && q.Name != name && has(e, h)
+					mine = mine || q != nil && q.Name == name && has(e, h)
+				}
+				switch {
+				case !mine:
+					old = append(old, h)
+				case !before && has(now, h):
+					fresh = append(fresh, h)
+				}
 			}
 		}
 	}
 	for _, a := range fresh {
-		reach := j.dataReach(a[0])
+		reach := j.dataReach(a.node)
 		for _, b := range old {
-			if reach[b[0]] {
-				j.fail("%s has %v of %q while %s still has it from before", j.c.Fabric.Nodes[a[0]].ID, base, name, j.c.Fabric.Nodes[b[0]].ID)
+			if reach[b.node] {
+				j.fail("%s has %v of %q while %s still has it from before", a.name, base, name, b.name)
 			}
 		}
 	}
@@ -314,6 +336,9 @@ func (j *pkeyJudge) settled() string {
 			if !slices.Equal(got, want) {
 				return fmt.Sprintf("%s port %d holds %v, want %v", n.ID, p, got, want)
 			}
+			if what := j.vportsSettled(i, e); what != "" {
+				return what
+			}
 			r, ok := j.c.Sim.Peer(i, p)
 			if p == 0 || !ok || !j.c.Fabric.Nodes[r.Node].IsSwitch() {
 				continue
@@ -327,6 +352,11 @@ func (j *pkeyJudge) settled() string {
 			}
 			edge := slices.DeleteFunc(j.c.Sim.PKeys(int(r.Node), int(r.Port), nil), ib.PKey.IsEmpty)
 			slices.Sort(edge)
+			for _, v := range j.vports(i) {
+				if v.st.Up {
+					want = append(want, v.of(e)...)
+				}
+			}
 			for x := range want {
 				want[x] |= 0x8000
 			}

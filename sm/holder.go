@@ -245,7 +245,10 @@ func (c *Core) pkeysWanted(h holder) []ib.PKey {
 	if len(c.pk.freed) == 0 || !slices.ContainsFunc(want, func(k ib.PKey) bool { return c.pk.freed[k.Base()] != nil }) {
 		return want
 	}
-	have := c.table(h).have
+	var have []ib.PKey
+	if h.v == nil || h.v.state >= ib.StateArmed { // else it is what somebody else left there
+		have = c.table(h).have
+	}
 	out := make([]ib.PKey, 0, len(want))
 	for _, k := range want {
 		switch {
