@@ -27,7 +27,10 @@ type pkeyJudge struct {
 	vfs    map[int]int // how many virtual functions port 1 of a node has
 	// late: the network may deliver old copies. One may take from a switch port what
 	// a virtual port was given that came up a moment ago, until it is read again.
-	late bool
+	late  bool
+	again bool                // it looks a second time
+	up    map[int]mad.Time    // when port 1 of a host was Armed
+	came  map[sim.VF]mad.Time // when the VM came that a function has
 }
 
 // epoch is the time during which a policy is allowed to show.
@@ -43,7 +46,7 @@ type epoch struct {
 const lateCopies = 100 * time.Millisecond
 
 func newPKeyJudge(c *Cluster) *pkeyJudge {
-	j := &pkeyJudge{c: c, prev: map[[2]int][]ib.PKey{}, used: map[[2]int]bool{}, vfs: map[int]int{}}
+	j := &pkeyJudge{c: c, prev: map[[2]int][]ib.PKey{}, used: map[[2]int]bool{}, vfs: map[int]int{}, came: map[sim.VF]mad.Time{}, up: map[int]mad.Time{}}
 	c.Sim.OnChange = j.onChange
 	return j
 }
@@ -108,8 +111,11 @@ func (j *pkeyJudge) onChange(c sim.Change) {
 	case c.Kind == sim.ChangeState && c.New >= ib.StateArmed:
 		j.used[[2]int{c.Node, int(c.Port)}] = true
 		if c.Old < ib.StateArmed {
+			j.up[c.Node] = j.c.Sim.Now()
 			j.eachVPort(c.Node, j.vportUp)
 		}
+	case c.Kind == sim.ChangeVPort && c.Old == ib.StateDown:
+		j.came[sim.VF{Node: c.Node, Port: c.Port, Index: c.VPort}] = j.c.Sim.Now()
 	case c.Kind == sim.ChangeVPort && c.New >= ib.StateArmed && c.Old < ib.StateArmed:
 		j.vportUp(j.vport(c.Node, c.VPort))
 	case c.Kind == sim.ChangeSet && c.Attr == smp.AttrVPortPartitionTable:
@@ -136,8 +142,8 @@ func (j *pkeyJudge) passes(node, port int) {
 	}
 	table := j.c.Sim.PKeys(node, port, nil)
 	for i, h := range j.holders(int(r.Node), int(r.Port)) {
-		if i > 0 && j.late {
-			break
+		if i > 0 && (j.late || j.c.Sim.Now() < j.up[h.node].Add(j.unaware())) {
+			break // or a new manager does not know who is behind a link that came back
 		}
 		for _, k := range h.keys {
 			stays := !k.IsEmpty()

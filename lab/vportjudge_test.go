@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -99,6 +100,19 @@ func (j *pkeyJudge) vportHolds(v vportSeen) {
 	if pi := j.c.Sim.PortInfo(int(r.Node), int(r.Port)); linked && pi.PartitionEnforcementInbound && pi.PartitionEnforcementOutbound {
 		edge = j.c.Sim.PKeys(int(r.Node), int(r.Port), nil)
 	}
+	// A Set that makes the VM Active that was there a moment ago may meet the next
+	// one, and no manager can prevent it. It must not stay so.
+	came := j.came[v.at]
+	if wait := came.Add(j.unaware()); !j.again && j.c.Sim.Now() < wait {
+		j.c.Sim.At(wait, func() {
+			if now := j.vport(v.node, v.at.Index); now.st.State >= ib.StateArmed && j.came[v.at] == came {
+				j.again = true
+				j.vportHolds(now)
+				j.again = false
+			}
+		})
+		return
+	}
 	for _, k := range v.keys {
 		if k.IsEmpty() || slices.ContainsFunc(j.open(), func(e *epoch) bool { return slices.Contains(v.of(e), k) }) {
 			continue
@@ -113,6 +127,14 @@ func (j *pkeyJudge) vportHolds(v vportSeen) {
 			j.freed(k.Base())
 		}
 	}
+}
+
+// unaware is how long a manager may not know who came to a function.
+func (j *pkeyJudge) unaware() time.Duration {
+	if j.late {
+		return 3 * time.Second // traps and answers are lost
+	}
+	return 50 * time.Millisecond
 }
 
 // vportsSettled says what of the virtual ports of a node differs from an epoch.

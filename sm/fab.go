@@ -122,6 +122,11 @@ func newFab(sizeHint *fab) *fab {
 // port returns the port that r names; r is valid.
 func (f *fab) port(r ref) *port { return &f.ports[f.nodes[r.Node].first+int32(r.Port)] }
 
+// has reports whether r, which may be of another discovery, names a port.
+func (f *fab) has(r ref) bool {
+	return r.Node >= 0 && int(r.Node) < len(f.nodes) && r.Port <= f.nodes[r.Node].info.NumPorts
+}
+
 func (f *fab) portOf(n int32, p uint8) *port { return &f.ports[f.nodes[n].first+int32(p)] }
 
 // nodePorts are all ports of a node, port 0 first.

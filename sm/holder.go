@@ -285,10 +285,26 @@ func (c *Core) edgeWanted(p *port) []ib.PKey {
 }
 
 // blind reports whether a switch port that passes data must not take keys away, or
-// begin to enforce, because it is not known yet who is behind it: a manager that
-// takes over must not cut off virtual ports that it has not met.
+// begin to enforce, because it is not known yet who is behind it, or which of the
+// keys in quarantine those have: a manager that takes over must not cut off whom it
+// has not met.
 func (c *Core) blind(p *port) bool {
-	return p.info.PortState > ib.StateInit && !c.known(c.f.port(p.peer))
+	if p.info.PortState <= ib.StateInit {
+		return false
+	}
+	q := c.f.port(p.peer)
+	if !c.known(q) || !c.tableKnown(holder{p: q}) {
+		return true
+	}
+	blind := false
+	c.eachVPort(q, func(h holder) { blind = blind || h.v.state >= ib.StateArmed && !c.tableKnown(h) })
+	return blind
+}
+
+// tableKnown reports whether a table was read whole, or cannot be.
+func (c *Core) tableKnown(h holder) bool {
+	t := c.table(h)
+	return t.refused || t.blocks >= pkeyBlocks(c.pkeyCap(h))
 }
 
 // edgeKeys are the entries of the edge port of holders with these keys, which

@@ -148,11 +148,10 @@ func (c *Core) settled(h holder) bool {
 	if t.okGen == c.pk.gen {
 		return true
 	}
-	capacity := c.pkeyCap(h)
-	if !t.refused && t.blocks < pkeyBlocks(capacity) || c.isEdge(h) && c.blind(h.p) {
+	if !c.tableKnown(h) || c.isEdge(h) && c.blind(h.p) {
 		return false
 	}
-	return t.refused || capacity == 0 || slices.Equal(t.have, c.pkeyTarget(h, passGrant))
+	return t.refused || c.pkeyCap(h) == 0 || slices.Equal(t.have, c.pkeyTarget(h, passGrant))
 }
 
 // pkeySettled notes that there is nothing left to do about a table. A virtual port

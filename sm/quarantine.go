@@ -65,7 +65,7 @@ func (c *Core) heldKeys() (held map[ib.PKey]bool, ok bool) {
 		if t.refused || c.pkeyCap(h) == 0 {
 			continue
 		}
-		if t.asked || t.blocks < pkeyBlocks(c.pkeyCap(h)) {
+		if t.asked || !c.tableKnown(h) {
 			return nil, false
 		}
 		look(h, t.have)
@@ -93,8 +93,8 @@ func (c *Core) vportsHold(p *port, look func(h holder, list []ib.PKey)) bool {
 		h := holder{p, a, v}
 		t := c.table(h)
 		if v.state >= ib.StateArmed {
-			if capacity := c.pkeyCap(h); !t.refused && capacity > 0 {
-				if t.asked || t.blocks < pkeyBlocks(capacity) {
+			if !t.refused && c.pkeyCap(h) > 0 {
+				if t.asked || !c.tableKnown(h) {
 					return false
 				}
 				look(h, t.have)

@@ -94,17 +94,18 @@ type vport struct {
 	seen    bool    // its VPortInfo was read since its adapter came
 	entered bool    // it has an entry in snapshots
 
-	sending  *smp.VPortInfo // a Set that is not built yet
-	asked    uint8          // requests under way
-	refusals uint8          // of Sets of VPortInfo, in a row
-	refused  *functionWant  // what it does not take; not asked again before that changes or it comes up anew
-	noGUIDs  bool           // its GUID table cannot be read or written
-	tries    uint8          // unanswered, in a row
-	retryAt  mad.Time       // nothing is asked of it before; 0 = at once
-	checkAt  mad.Time       // when its VPortInfo is read again, as an older Set may arrive late; 0 = no need
-	lookAt   mad.Time       // when it is looked at again in any case; 0 = no need
-	waiting  bool           // in virtuals.later
-	queued   bool           // in adapter.look
+	sending   *smp.VPortInfo // a Set that is not built yet
+	asked     uint8          // requests under way
+	refusals  uint8          // of Sets of VPortInfo, in a row
+	refused   *functionWant  // what it does not take; not asked again before that changes or it comes up anew
+	noGUIDs   bool           // its GUID table cannot be read or written
+	tries     uint8          // unanswered, in a row
+	retryAt   mad.Time       // nothing is asked of it before; 0 = at once
+	lateUntil mad.Time       // until when a copy of a Set of VPortInfo may arrive
+	checkAt   mad.Time       // when its VPortInfo is read again, as an older Set may arrive late; 0 = no need
+	lookAt    mad.Time       // when it is looked at again in any case; 0 = no need
+	waiting   bool           // in virtuals.later
+	queued    bool           // in adapter.look
 }
 
 // vportKnown says what has been read of a vport since it came up.

@@ -231,11 +231,13 @@ func (c *Core) virtualStatus() (s VirtualStatus) {
 // vportNotice tells something about a VPort.
 func (c *Core) vportNotice(kind Kind, r vportRef, text string, err error) {
 	n := Notice{Kind: kind, Level: Info, Err: err}
-	if r.a.at.Node >= 0 {
-		n.Where = c.f.where(r.a.at.Node, int(r.a.at.Port))
-	}
 	v := r.vport()
 	n.Text = "VPort " + strconv.Itoa(int(r.index))
+	if at := r.a.at; c.f.has(at) && c.f.port(at).guid == r.a.port {
+		n.Where = c.f.where(at.Node, int(at.Port))
+	} else { // it was of an earlier discovery
+		n.Text += " of port " + r.a.port.String()
+	}
 	if v.info.PortGUID != 0 {
 		n.Text += " GUID " + v.info.PortGUID.String()
 	}

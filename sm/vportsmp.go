@@ -56,7 +56,7 @@ func (c *Core) buildVirtual(it item, get func(ib.AttrID, uint32), set func(ib.At
 			return false
 		}
 		v.sending.Put(set(smp.AttrVPortInfo, smp.VPortMod(index)))
-		v.sending = nil
+		v.sending, v.lateUntil = nil, c.now.Add(suspectTime)
 	case opSetVGUIDs:
 		v := a.vport(index)
 		if v == nil {
@@ -231,6 +231,9 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 		r := vportRef{a, v.index}
 		if st == ib.StateInit && v.state == st {
 			v.forget() // it may have been down meanwhile
+		}
+		if st >= ib.StateArmed && v.state == st && c.now < v.lateUntil {
+			v.known &^= knowInfo // likewise, if a copy of our last Set brought it up again
 		}
 		c.vportIs(r, st)
 		if st > ib.StateDown || a.first {
