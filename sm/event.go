@@ -69,7 +69,8 @@ type SetAliases struct{ Aliases []subnet.Alias }
 // are to be: Put replaces the leases of those GUIDs, Drop ends others; with All
 // every lease that is not in Put ends. Leases are durable with who sets them: the
 // manager stores only the LIDs that it gave. What becomes of each is told in
-// Output.Leases. All of one event move together, in common LFT blocks.
+// Output.Leases, also of one that is put again as it was: who puts a lease waits
+// for a report. All of one event move together, in common LFT blocks.
 type SetLeases struct {
 	Put  []subnet.Lease
 	Drop []ib.GUID
