@@ -216,58 +216,50 @@ func (k *cloud) probe(a, b string) {
 	}
 }
 
-func TestLeaseDynamic(t *testing.T) {
-	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 4}, sim.Config{Seed: 1}, nil)
-	k.up()
-	a, b := k.put("a", 1, 1, subnet.OwnLID), k.put("b", 4, 2, subnet.OwnLID)
-	k.set(subnet.LeasePlaced, a, b)
-	k.check()
-	lid, _ := k.last(a.GUID)
-	t.Log(k.reports())
-	for _, x := range []struct{ host, lfts int }{{2, 1}, {5, 3}, {4, 1}} {
-		k.lfts, k.hyper = 0, 0
-		k.set(subnet.LeasePlaced, k.move("a", x.host, 3))
-		k.check()
-		if r, _ := k.last(a.GUID); r.LID != lid.LID {
-			t.Errorf("LID %v became %v", lid.LID, r.LID)
-		}
-		t.Log(x.host, k.lfts, k.hyper)
-	}
-	t.Log(k.reports())
-}
-
-func TestLeasePrepopulated(t *testing.T) {
-	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 4}, sim.Config{Seed: 1}, func(c *sm.Config) { c.VSwitchPrepopulate = true })
-	k.up()
-	a, b := k.put("a", 1, 1, subnet.OwnLID), k.put("b", 4, 2, subnet.OwnLID)
-	k.set(subnet.LeasePlaced, a, b)
-	k.check()
-	st := k.m.Status().Moves
-	t.Logf("%+v", st)
-	t.Log(k.reports())
-	for _, x := range []struct{ host, lfts int }{{2, 1}, {5, 3}, {4, 1}} {
-		k.lfts, k.hyper = 0, 0
-		k.set(subnet.LeasePlaced, k.move("a", x.host, 3))
-		k.check()
-		t.Log(x.host, k.lfts, k.hyper)
-	}
-	t.Log(k.reports())
-}
-
-func TestLeaseVPort(t *testing.T) {
-	for _, kind := range []subnet.LIDKind{subnet.OwnLID, subnet.SharedLID} {
-		k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4, OwnLIDs: kind == subnet.OwnLID}, sim.Config{Seed: 1}, nil)
-		k.up()
-		a, b := k.put("a", 1, 1, kind), k.put("b", 4, 2, kind)
-		k.set(subnet.LeasePlaced, a, b)
-		k.check()
-		for _, x := range []struct{ host, lfts int }{{2, 1}, {5, 3}, {4, 1}} {
-			k.lfts, k.hyper = 0, 0
-			k.set(subnet.LeasePlaced, k.move("a", x.host, 3))
+// TestLeaseMigration: a VM takes its LID, GUID and P_Keys along: from the leaf's other
+// hosts, to another leaf and back, for the fewest LFT SMPs and one to each hypervisor.
+func TestLeaseMigration(t *testing.T) {
+	for _, x := range leaseModels {
+		t.Run(x.name, func(t *testing.T) {
+			k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1}, x.cfg)
+			k.up()
+			a, b := k.put("a", 1, 1, subnet.OwnLID), k.put("b", 4, 2, subnet.OwnLID)
+			k.set(subnet.LeasePlaced, a, b)
 			k.check()
-			t.Log(x.host, k.lfts, k.hyper)
+			was, _ := k.last(a.GUID)
+			for _, host := range []int{2, 5, 4} {
+				k.move("a", host, 3)
+				k.Run(time.Second)
+				k.lfts, k.hyper = 0, 0
+				k.set(subnet.LeasePlaced, k.lease["a"])
+				k.check()
+				r, _ := k.last(a.GUID)
+				if r.LID != was.LID {
+					t.Errorf("LID %v became %v", was.LID, r.LID)
+				}
+				if most := 3; k.hyper > 2 || x.name != "prepopulated" && (k.lfts > most || r.SMPs != k.lfts) {
+					t.Errorf("to %s: %d LFT SMPs, %d reported, %d to hypervisors", k.hosts[host], k.lfts, r.SMPs, k.hyper)
+				}
+			}
+		})
+	}
+}
+
+// TestLeaseSharedLID: VPorts that share their port's LID need no route at all.
+func TestLeaseSharedLID(t *testing.T) {
+	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4}, sim.Config{Seed: 1}, nil)
+	k.up()
+	k.put("a", 1, 1, subnet.SharedLID)
+	k.put("b", 4, 2, subnet.SharedLID)
+	k.set(subnet.LeasePlaced, k.all()...)
+	k.check()
+	for _, host := range []int{2, 5, 4} {
+		k.lfts = 0
+		k.set(subnet.LeasePlaced, k.move("a", host, 3))
+		k.check()
+		if k.lfts > 0 {
+			t.Errorf("%d LFT SMPs", k.lfts)
 		}
-		t.Log(k.reports())
 	}
 }
 
@@ -287,7 +279,6 @@ func TestVPortsTakeTheirLIDs(t *testing.T) {
 		k.Run(time.Second)
 		k.up()
 		k.check()
-		t.Log(host, k.lfts, k.hyper)
 		if now, _ := k.Sim.VM("a"); now.LID != was.LID {
 			t.Errorf("LID %v became %v", was.LID, now.LID)
 		}
@@ -305,7 +296,6 @@ func TestLeaseShared(t *testing.T) {
 		k.checkTables()
 		k.probe("a", "b")
 	}
-	t.Log(k.reports())
 }
 
 // TestLeaseLife: a lease without a place keeps its LID, which nobody else gets; one
@@ -410,6 +400,181 @@ func TestLeaseNoLID(t *testing.T) {
 		k.set(subnet.LeaseRefused, p)
 		if r, _ := k.last(p.GUID); !strings.Contains(r.Reason, want) {
 			t.Errorf("LID %d: %q, want %q", lid, r.Reason, want)
+		}
+	}
+}
+
+// TestLeaseGroups: multicast goes where a member that is a VM went.
+func TestLeaseGroups(t *testing.T) {
+	for _, h := range []sim.Hypervisor{{Model: sim.VSwitch, VFs: 4}, {Model: sim.VPorts, VFs: 4}, {Model: sim.SharedPort, VFs: 4}} {
+		k := newCloud(t, 3, 3, h, sim.Config{Seed: 1}, nil)
+		k.up()
+		kind := subnet.SharedLID
+		if h.Model == sim.VSwitch {
+			kind = subnet.OwnLID
+		}
+		a, b := k.put("a", 1, 1, kind), k.put("b", 4, 2, kind)
+		k.set(subnet.LeasePlaced, a, b)
+		k.m.SetGroups([]sm.Group{groupOf(0xC000, a.GUID, b.GUID)})
+		for _, host := range []int{1, 2, 5, 8} {
+			if host > 1 {
+				k.set(subnet.LeasePlaced, k.move("a", host, 3))
+			}
+			k.Run(time.Second)
+			k.up()
+			if err := delivered(k.Cluster, groupOf(0xC000, k.lease["a"].Place.Port, b.Place.Port)); err != nil {
+				t.Errorf("%v, a at %s: %v\n%s", h.Model, k.hosts[host], err, tail(k.m))
+			}
+			k.checkTables()
+		}
+	}
+}
+
+// TestLeaseBatch: what is set together moves together: in fewer LFT blocks than one at a
+// time, and in one snapshot. Balanced leases take the entries of the destination's PF,
+// minimal ones change as little as can be.
+func TestLeaseBatch(t *testing.T) {
+	for _, x := range leaseModels {
+		for _, balanced := range []bool{false, true} {
+			t.Run(fmt.Sprint(x.name, balanced), func(t *testing.T) {
+				k := newCloud(t, 4, 4, x.h, sim.Config{Seed: 1}, x.cfg)
+				k.up()
+				for i := range 12 {
+					n := fmt.Sprint("v", i)
+					k.put(n, 1+i%6, 1+i/6, subnet.OwnLID)
+					l := k.lease[n]
+					l.Balanced = balanced
+					k.lease[n] = l
+				}
+				k.set(subnet.LeasePlaced, k.all()...)
+				k.check()
+				for i := range 12 {
+					k.move(fmt.Sprint("v", i), 8+i%6, 1+i/6)
+				}
+				k.Run(time.Second)
+				k.lfts, k.hyper = 0, 0
+				before := k.m.Status().Moves
+				mixed := 0
+				k.m.OnPublish = func() {
+					old, now := 0, 0
+					for i := range 12 {
+						s := k.m.Snap
+						p := s.PortByGUID(k.lease[fmt.Sprint("v", i)].GUID)
+						if p < 0 {
+							continue
+						}
+						if s.Ports[s.Physical(p)].GUID == k.place(8+i%6, 0).Port {
+							now++
+						} else {
+							old++
+						}
+					}
+					if old > 0 && now > 0 {
+						mixed++
+					}
+				}
+				k.set(subnet.LeasePlaced, k.all()...)
+				k.m.OnPublish = nil
+				k.check()
+				after := k.m.Status().Moves
+				sum := 0
+				for _, l := range k.all() {
+					r, _ := k.last(l.GUID)
+					sum += r.SMPs
+				}
+				blocks, unmerged := int(after.Blocks-before.Blocks), int(after.Unmerged-before.Unmerged)
+				if k.lfts != blocks || blocks >= unmerged || sum != unmerged || after.Batches != before.Batches+1 {
+					t.Errorf("%d LFT SMPs, %d blocks in %d batches, %d unmerged, %d reported", k.lfts, blocks, after.Batches-before.Batches, unmerged, sum)
+				}
+				if mixed > 0 {
+					t.Errorf("%d snapshots with some VMs moved and others not", mixed)
+				}
+				t.Logf("%d LFT SMPs, %d one at a time, %d to hypervisors", k.lfts, unmerged, k.hyper)
+				if !balanced || x.name == "prepopulated" {
+					return
+				}
+				// The paths are those of the PF.
+				_, rows := k.Sim.Graph()
+				for _, l := range k.all() {
+					vm, pf := k.lidOf(l.GUID), k.lidOf(l.Place.Port)
+					for s := range rows {
+						if rows[s][vm] != rows[s][pf] {
+							t.Errorf("LID %v goes by %d at switch %d, that of the PF by %d", vm, rows[s][vm], s, rows[s][pf])
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+func (k *cloud) lidOf(g ib.GUID) ib.LID {
+	return k.m.Snap.Ports[k.m.Snap.PortByGUID(g)].LID
+}
+
+// TestLeaseInsideLeaf: what the paper promises: inside a leaf 1 LFT SMP for a copy, 1
+// or 2 for a swap as the LIDs share a block or not, and one SMP to each hypervisor.
+func TestLeaseInsideLeaf(t *testing.T) {
+	for _, x := range leaseModels {
+		k := newCloud(t, 4, 4, x.h, sim.Config{Seed: 1}, x.cfg)
+		k.up()
+		a := k.put("a", 4, 1, subnet.OwnLID)
+		k.set(subnet.LeasePlaced, a)
+		for i, host := range []int{5, 6, 7, 4} {
+			k.move("a", host, 2)
+			k.Run(time.Second)
+			k.lfts, k.hyper = 0, 0
+			l := k.lease["a"]
+			l.Balanced = i%2 == 0
+			k.set(subnet.LeasePlaced, l)
+			k.check()
+			r, _ := k.last(a.GUID)
+			most := 1
+			if x.name == "prepopulated" {
+				most = 2
+			}
+			if k.hyper > 2 || k.lfts > most && !l.Balanced || r.SMPs != k.lfts && !l.Balanced || k.lfts < 1 {
+				t.Errorf("%s: %d LFT SMPs, %d to hypervisors: %+v", x.name, k.lfts, k.hyper, r)
+			}
+		}
+	}
+}
+
+// TestLeaseExchange: VMs change places, two or three at once.
+func TestLeaseExchange(t *testing.T) {
+	for _, x := range leaseModels {
+		k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1}, x.cfg)
+		k.up()
+		at := []int{1, 4, 7}
+		names := []string{"a", "b", "c"}
+		for i, n := range names {
+			k.put(n, at[i], 1, subnet.OwnLID)
+		}
+		k.set(subnet.LeasePlaced, k.all()...)
+		lid := map[string]ib.LID{}
+		for _, n := range names {
+			lid[n] = k.lidOf(k.lease[n].GUID)
+		}
+		for _, n := range names {
+			if err := k.Sim.DetachVM(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, n := range names {
+			host := at[(i+1)%3]
+			l := k.lease[n]
+			if err := k.Sim.PlaceVM(n, vf(t, k.Cluster, k.hosts[host], 1), sim.VMOptions{GUID: l.GUID, OwnLID: true}); err != nil {
+				t.Fatal(err)
+			}
+			l.Place = k.place(host, 1)
+			k.lease[n] = l
+		}
+		k.set(subnet.LeasePlaced, k.all()...)
+		k.check()
+		for _, n := range names {
+			if now := k.lidOf(k.lease[n].GUID); now != lid[n] {
+				t.Errorf("%s: LID %v of %s became %v", x.name, lid[n], n, now)
+			}
 		}
 	}
 }

@@ -52,13 +52,13 @@ func (c *Core) routeGroups() []route.Group {
 	}
 	m := &c.memberAt
 	if len(m.ends) != len(g.EndPorts) || len(m.ends) > 0 && &m.ends[0] != &g.EndPorts[0] {
-		*m = memberMemo{ends: g.EndPorts}
+		*m = memberMemo{ends: g.EndPorts, virtual: map[ib.GUID]bool{}}
 	}
 	next := make(map[ib.LID]memberList, len(c.groups))
 	at := func(mlid ib.LID, x *Group) memberList {
 		l, ok := m.of[mlid]
 		if !ok || !oneList(l.members, x.Members) || !oneList(l.senders, x.Senders) {
-			l = memberList{members: x.Members, senders: x.Senders, at: endPortsOf(g, x.Members), sendAt: endPortsOf(g, x.Senders)}
+			l = memberList{members: x.Members, senders: x.Senders, at: c.membersAt(g, x.Members), sendAt: c.membersAt(g, x.Senders)}
 		}
 		next[mlid] = l
 		return l
@@ -90,6 +90,10 @@ func (c *Core) routeGroups() []route.Group {
 type memberMemo struct {
 	ends []fabric.EndPort
 	of   map[ib.LID]memberList
+	// virtual are the members that are no ports of the graph: virtual ports, where they
+	// are now, or nobody.
+	virtual map[ib.GUID]bool
+	moved   bool // one of virtual came, went or moved
 }
 
 type memberList struct {
@@ -102,9 +106,49 @@ func oneList(a, b []ib.GUID) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// endPortsOf are the end ports, ascending, that have the GUIDs and a switch. It
-// is quick where the GUIDs ascend.
-func endPortsOf(g *fabric.Graph, guids []ib.GUID) (out []int32) {
+// membersAt are the end ports, ascending, at which members are: ports, or virtual ports
+// behind them.
+func (c *Core) membersAt(g *fabric.Graph, guids []ib.GUID) []int32 {
+	at, others := endPortsOf(g, guids)
+	if len(others) == 0 {
+		return at
+	}
+	for _, u := range others {
+		c.memberAt.virtual[u] = true
+		if r, ok := c.vportByGUID(u); ok {
+			u = r.a.port
+		} else if t := c.guids.holder[u]; t != nil {
+			u = t.port
+		} else {
+			continue
+		}
+		if e := c.endPortIndex(u); e >= 0 && g.EndPorts[e].Switch >= 0 {
+			at = append(at, e)
+		}
+	}
+	slices.Sort(at)
+	return slices.Compact(at)
+}
+
+// memberMoved is told when a GUID came to or left a virtual port.
+func (c *Core) memberMoved(g ib.GUID) {
+	c.memberAt.moved = c.memberAt.moved || c.memberAt.virtual[g]
+}
+
+// routeMoved has groups routed anew of which a member that is a virtual port came,
+// went or moved.
+func (c *Core) routeMoved() {
+	if !c.memberAt.moved {
+		return
+	}
+	c.memberAt = memberMemo{}
+	c.wantGroups = true
+	c.ask("a member of a multicast group is at another port")
+}
+
+// endPortsOf are the end ports, ascending, that have the GUIDs and a switch, and the
+// GUIDs that no end port has. It is quick where the GUIDs ascend.
+func endPortsOf(g *fabric.Graph, guids []ib.GUID) (out []int32, others []ib.GUID) {
 	next := 0 // where the search goes on
 	for k, u := range guids {
 		if k > 0 && u < guids[k-1] {
@@ -117,12 +161,15 @@ func endPortsOf(g *fabric.Graph, guids []ib.GUID) (out []int32) {
 				break
 			}
 		}
-		if next < len(g.EndPorts) && g.EndPorts[next].GUID == u && g.EndPorts[next].Switch >= 0 {
+		switch {
+		case next >= len(g.EndPorts) || g.EndPorts[next].GUID != u:
+			others = append(others, u)
+		case g.EndPorts[next].Switch >= 0:
 			out = append(out, int32(next))
 		}
 	}
 	slices.Sort(out)
-	return slices.Compact(out)
+	return slices.Compact(out), others
 }
 
 func (c *Core) groupRefused(mlid ib.LID, why string) {

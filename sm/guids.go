@@ -293,6 +293,14 @@ func (c *Core) haveGUIDs(t *guidTable, have []ib.GUID) {
 	g.shown = append(g.shown, t)
 	c.touchPKeys(t.port)
 	c.aliasesHeld(t, old)
+	defer func() {
+		for _, x := range old {
+			c.memberMoved(x)
+		}
+		for _, x := range t.have {
+			c.memberMoved(x)
+		}
+	}()
 	for _, x := range old {
 		if x != 0 && g.holder[x] == t && !slices.Contains(t.have, x) {
 			delete(g.holder, x)

@@ -36,6 +36,9 @@ func (c *Core) startMoves() bool {
 		switch x.step {
 		case batchIdle:
 			c.tellLeases()
+			if c.routeMoved(); c.wantSweep {
+				return false
+			}
 			if len(x.dirty) == 0 || !c.functionsKnown() {
 				return false
 			}
@@ -127,6 +130,7 @@ func (c *Core) gather() bool {
 		x.dirty = list
 		return x.step != batchIdle
 	}
+	x.unread = false
 	for _, l := range list {
 		l.queued = false
 		if !l.gone && c.ready(l) {
@@ -134,13 +138,25 @@ func (c *Core) gather() bool {
 			x.batch = append(x.batch, l)
 		}
 	}
+	if x.settle == 0 {
+		x.settle = c.now.Add(settleLeases)
+	}
+	if len(x.batch) > 0 && x.unread && c.now < x.settle {
+		for _, l := range x.batch {
+			l.leaving = false
+			c.lookLease(l)
+		}
+		x.retry = x.settle
+		return false
+	}
+	x.settle = 0
 	// A place that is taken must be given up in the same batch.
 	for again := true; again; {
 		again = false
 		keep := x.batch[:0]
 		for _, l := range x.batch {
 			t := l.target()
-			if h := x.hold[t]; t != (subnet.Place{}) && h != nil && h != l && !h.leaving {
+			if h := x.hold[t]; t != (subnet.Place{}) && h != nil && h != l && !h.leaving && (h.held == t || h.target() == t) {
 				l.leaving = false
 				again = true
 				c.reportLease(l, subnet.LeaseWaiting, "function "+t.String()+" is still held by GUID "+h.GUID.String())
@@ -217,14 +233,20 @@ func (c *Core) ready(l *lease) bool {
 	case a.step == adapterRefused:
 		return wait("the virtual functions of port " + t.Port.String() + " cannot be used")
 	case a.step != adapterKnown:
+		x.unread = x.unread || a.tries == 0
 		return wait("the virtual functions of port " + t.Port.String() + " are not known yet")
 	case t.Function == 0 || int(t.Function) > a.functions:
 		return refuse("port " + t.Port.String() + " has no function " + strconv.Itoa(int(t.Function)) + ", only 1 to " + strconv.Itoa(a.functions))
 	case c.physical(l.GUID) != nil:
 		return refuse("GUID " + l.GUID.String() + " is the own one of a port of the subnet: give the interface another")
 	case v == nil || v.state < ib.StateInit:
+		if !l.looked { // a trap may have been lost, or repressed
+			l.looked, x.unread = true, true
+			c.lookVPort(vportRef{a, 0})
+		}
 		return wait("function " + t.String() + " is down: its hypervisor has not brought it up")
 	case v.known&knowInfo == 0:
+		x.unread = x.unread || v.tries == 0
 		return wait("function " + t.String() + " has not been read yet")
 	case a.model == subnet.VPorts && v.info.PortGUID != l.GUID:
 		return wait("function " + t.String() + " has GUID " + v.info.PortGUID.String() + ": its hypervisor has not put the VM there")

@@ -44,6 +44,8 @@ type leases struct {
 	gen     uint64   // of the stored LIDs that the batch waits for
 	saveErr error    // why they could not be stored
 	began   mad.Time // of the step
+	unread  bool     // some place was being read when a batch was gathered
+	settle  mad.Time // until then a batch waits for such places; 0: none does
 	reports []subnet.LeaseReport
 	retry   mad.Time // when something is due
 }
@@ -66,6 +68,7 @@ type lease struct {
 	holds   subnet.Place // the function that is to hold it now: leases.hold
 	leaving bool         // of the batch: held is to give it up
 	queued  bool         // in dirty
+	looked  bool         // its place was asked whether it is up, since the lease was set
 	told    subnet.LeaseReport
 }
 
@@ -137,7 +140,7 @@ func (c *Core) putLease(n *subnet.Lease) {
 	}
 	l.Lease = *n
 	l.Aliases = slices.Clone(n.Aliases)
-	l.implied, l.ended, l.failed = false, false, ""
+	l.implied, l.ended, l.looked, l.failed = false, false, false, ""
 	l.told = subnet.LeaseReport{}
 	if n.Place != (subnet.Place{}) && x.wants[n.Place] == nil {
 		x.wants[n.Place] = l
@@ -439,6 +442,9 @@ func (c *Core) holdAt(l *lease, p subnet.Place) {
 		c.lookPlace(old)
 	}
 	if l.holds = p; p != (subnet.Place{}) {
+		if h := x.hold[p]; h != nil {
+			h.holds = subnet.Place{} // it has left already
+		}
 		x.hold[p] = l
 		c.lookPlace(p)
 	}
@@ -480,6 +486,10 @@ func (c *Core) turnRound(l *lease, why string) {
 	}
 	c.lookLease(l)
 }
+
+// settleLeases is how long leases wait for others that were set with them and whose
+// places are being read, so that they move together.
+const settleLeases = 20 * time.Millisecond
 
 // stepLimit is how long a batch waits for a function that does not answer. Then it goes
 // on without it.

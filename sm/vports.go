@@ -333,6 +333,7 @@ func (c *Core) claimGUID(r vportRef) {
 		return
 	}
 	k.byGUID[g] = r
+	c.memberMoved(g)
 	c.showVPort(r)
 }
 
@@ -358,6 +359,7 @@ func (c *Core) releaseGUID(r vportRef) {
 	}
 	delete(k.byGUID, g)
 	delete(k.rivals, g)
+	c.memberMoved(g)
 	for _, o := range l {
 		if ov := o.vport(); ov.state > ib.StateDown && ov.known&knowInfo != 0 && ov.info.PortGUID == g {
 			c.claimGUID(o)
