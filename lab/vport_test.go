@@ -465,6 +465,21 @@ func TestVPortTrapsLost(t *testing.T) {
 	mustShow(t, c, m, h, 200, 11*time.Second)
 	disableVPort(t, c, h, 128)
 	mustShow(t, c, m, h, 200, 11*time.Second)
+	// One that waits in Init may be another when it is looked at again.
+	place := func(name string, i int, g ib.GUID) {
+		if err := c.Sim.PlaceVM(name, vf(t, c, h, i), sim.VMOptions{GUID: g}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	place("a", 11, vGUID(1))
+	mustShow(t, c, m, h, 200, 11*time.Second)
+	place("b", 12, vGUID(1))
+	c.Run(25 * time.Second)
+	if err := c.Sim.RemoveVM("b"); err != nil {
+		t.Fatal(err)
+	}
+	place("c", 12, vGUID(2))
+	mustShow(t, c, m, h, 200, 11*time.Second)
 	if n := m.Status().Sweeps; n != sweeps {
 		t.Errorf("%d sweeps", n-sweeps)
 	}
