@@ -296,7 +296,7 @@ func (c *Core) functionWanted(r vportRef) functionWant {
 		case l != nil:
 			return functionWant{lid: l.lid, guid: l.GUID, up: c.routedAt(l.lid, a.port), aliases: l.Aliases}
 		case !x.given: // who sets leases has not said anything yet
-			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID, up: v.state >= ib.StateArmed, aliases: v.guids}
+			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID, up: v.state >= ib.StateArmed, aliases: v.aliases()}
 		case x.wants[p] != nil && x.wants[p].failed == "" && x.leaves[p] == nil && v.state < ib.StateArmed:
 			// It is about to get an address; there is no need to clean it before.
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID}
@@ -307,7 +307,7 @@ func (c *Core) functionWanted(r vportRef) functionWant {
 	if v.info.LIDRequired {
 		if l == nil {
 			if !x.known || !x.given && x.fn.leaseOf[v.info.VPortLID] == nil {
-				return functionWant{lid: v.info.VPortLID, up: v.state == ib.StateActive, aliases: v.guids}
+				return functionWant{lid: v.info.VPortLID, up: v.state == ib.StateActive, aliases: v.aliases()}
 			}
 			return functionWant{}
 		}

@@ -26,11 +26,12 @@ type virtuals struct {
 	later  []vportRef // to be looked at when their time has come
 	retry  mad.Time   // when the first of them is due
 
-	shown   []vportRef // changed since the last snapshot; index 0: the adapter's own entry
-	relist  bool       // … and entries came, or those of physical ports changed
-	flush   bool       // what changed is published at the next opportunity
-	shownAt mad.Time   // when changes were published last
-	first   int32      // index in snap.Ports of the first virtual port
+	shown   []vportRef              // changed since the last snapshot; index 0: the adapter's own entry
+	relist  bool                    // … and entries came, or those of physical ports changed
+	flush   bool                    // what changed is published at the next opportunity
+	shownAt mad.Time                // when changes were published last
+	first   int32                   // index in snap.Ports of the first virtual port
+	up      [ib.StateActive + 1]int // VPorts by their state, of which that of Down is not kept
 }
 
 // adapter is a CA port with virtual ports or functions. It outlasts sweeps, and
@@ -81,7 +82,7 @@ type vport struct {
 	info   smp.VPortInfo
 	node   smp.VNodeInfo
 	desc   string
-	guids  []ib.GUID  // VPortGUIDInfo by index from 1, without empty entries at its end; snapshots share it
+	guids  []ib.GUID  // VPortGUIDInfo by index; 0 at 0, and no empty entries at its end; snapshots share it
 	pk     *pkeyTable // as of physical ports; nil if nothing is known of it
 	shows  *subnet.Virtual
 
@@ -165,6 +166,9 @@ func (a *adapter) ensure(index uint16) *vport {
 	}
 	return v
 }
+
+// aliases are the entries of its GUID table from index 1 on.
+func (v *vport) aliases() []ib.GUID { return v.guids[min(1, len(v.guids)):] }
 
 // vport is the VPort that r names, nil if there is none.
 func (r vportRef) vport() *vport { return r.a.vport(r.index) }

@@ -275,6 +275,8 @@ func (c *Core) vportIs(r vportRef, st ib.PortState) {
 		return
 	}
 	v.state, v.info.VPortState = st, st
+	c.virt.up[old]--
+	c.virt.up[st]++
 	if st < ib.StateArmed || old == ib.StateDown {
 		v.met, v.anew = 0, false
 	}

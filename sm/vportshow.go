@@ -211,20 +211,9 @@ func (c *Core) virtualStatus() (s VirtualStatus) {
 			s.Adapters++
 			s.Functions += int(a.info.VPortIndexTop)
 		}
-		for _, v := range a.vports {
-			if v == nil {
-				continue
-			}
-			switch v.state {
-			case ib.StateInit:
-				s.Init++
-			case ib.StateArmed:
-				s.Armed++
-			case ib.StateActive:
-				s.Active++
-			}
-		}
 	}
+	up := &c.virt.up
+	s.Init, s.Armed, s.Active = up[ib.StateInit], up[ib.StateArmed], up[ib.StateActive]
 	return s
 }
 
