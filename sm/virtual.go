@@ -57,6 +57,7 @@ type adapter struct {
 	clears  uint8
 	tries   uint8
 	retryAt mad.Time // nothing is asked of it before; 0 = at once
+	doubtAt mad.Time // its states are not read again before because a VPort is not there
 	waiting bool     // in virtuals.later
 	queued  bool     // in virtuals.todo
 }

@@ -230,7 +230,9 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 		v = a.ensure(uint16(i))
 		r := vportRef{a, v.index}
 		if st == ib.StateInit && v.state == st {
+			tries, at := v.tries, v.retryAt
 			v.forget() // it may have been down meanwhile
+			v.tries, v.retryAt = tries, at
 		}
 		if st >= ib.StateArmed && v.state == st && c.now < v.lateUntil {
 			v.known &^= knowInfo // likewise, if a copy of our last Set brought it up again
@@ -278,7 +280,9 @@ func (c *Core) onVPort(r vportRef, it item, comp *mad.Completion) {
 		c.vportTrouble(KindSetFailed, r, "it is not answered about; it is tried again", err)
 		return
 	}
-	v.tries = 0
+	if err == nil {
+		v.tries = 0
+	}
 	switch it.op() {
 	case opGetVPort:
 		c.onVPortInfo(r, comp, err)
@@ -337,7 +341,10 @@ func (c *Core) onVPortInfo(r vportRef, comp *mad.Completion, err error) {
 	v.retryAt = c.now.Add(c.cfg.RetryInterval << min(v.tries, 4))
 	v.tries = min(v.tries+1, 4)
 	c.wait(r, v.retryAt)
-	c.lookAdapter(r.a)
+	if r.a.doubtAt <= c.now {
+		r.a.doubtAt = v.retryAt
+		c.lookAdapter(r.a)
+	}
 	c.vportTrouble(KindVPortRefused, r, "its VPortInfo cannot be read; it is tried again", err)
 }
 
@@ -402,9 +409,6 @@ func (c *Core) onVGUIDs(r vportRef, it item, comp *mad.Completion, err error) {
 		}
 	}
 	most := int(v.info.GUIDCap)
-	if v.known&knowInfo == 0 {
-		most = smp.GUIDBlockLen
-	}
 	have := slices.Clone(v.guids)
 	inUse := false
 	for k, g := range b {
@@ -430,7 +434,7 @@ func (c *Core) onVGUIDs(r vportRef, it item, comp *mad.Completion, err error) {
 	}
 	// A further block is read where the one before it is in use: tables are
 	// filled from the start.
-	if v.blocks = uint8(block) + 1; !inUse || int(v.blocks)*smp.GUIDBlockLen >= max(most, 1) && v.known&knowInfo != 0 {
+	if v.blocks = uint8(block) + 1; !inUse || int(v.blocks)*smp.GUIDBlockLen >= most {
 		c.vportKnows(r, knowGUIDs, nil)
 	}
 }

@@ -87,6 +87,9 @@ func (c *Core) adapterWork(a *adapter, most int) bool {
 			return a.asked > 0 || c.reregisterVPorts(a)
 		}
 	default:
+		for _, i := range a.look {
+			a.vports[i].queued = false
+		}
 		a.look = nil
 		return false
 	}
@@ -189,7 +192,8 @@ func (c *Core) readVPort(r vportRef) bool {
 	v := r.vport()
 	miss := knowAll &^ v.known
 	if miss&knowInfo != 0 {
-		c.askVPort(opGetVPort, r, 0)
+		c.askVPort(opGetVPort, r, 0) // first, for one that is not there has nothing else either
+		return true
 	}
 	if miss&knowNode != 0 {
 		c.askVPort(opGetVNode, r, 0)
@@ -197,7 +201,7 @@ func (c *Core) readVPort(r vportRef) bool {
 	if miss&knowDesc != 0 {
 		c.askVPort(opGetVDesc, r, 0)
 	}
-	if miss&knowGUIDs != 0 && (v.blocks == 0 || v.known&knowInfo != 0) {
+	if miss&knowGUIDs != 0 {
 		c.askVPort(opGetVGUIDs, r, int(v.blocks))
 	}
 	return v.asked > 0
