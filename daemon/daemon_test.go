@@ -350,6 +350,9 @@ func TestMetricsAreDocumented(t *testing.T) {
 	var m ib.MAD
 	wire.New(&m, ib.MethodGet, wire.AttrClassPortInfo, 0, 0)
 	a.ask(&m)
+	if out, err := r.d.Operate(t.Context(), []api.VMOperation{{Op: "create", Name: "web"}}); err != nil || out[0].Err != nil {
+		t.Fatal(out, err)
+	}
 	served := map[string]bool{}
 	for line := range strings.Lines(metrics(t, r.d)) {
 		if f := strings.Fields(line); len(f) > 2 && f[1] == "TYPE" && strings.HasPrefix(f[2], "heddle_") {
