@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/sim"
@@ -180,7 +181,11 @@ func (j *VMJudge) virtual(s *subnet.Snapshot, i int) {
 	case s.PortByLID(p.LID) != int32(i):
 		j.fail("a snapshot has LID %v at %v and finds port %d by it", p.LID, at, s.PortByLID(p.LID))
 	case int(p.LID) >= len(s.Graph.LIDOwner) || s.Graph.LIDOwner[p.LID] != p.EndPort:
-		j.fail("a snapshot has LID %v at %v, end port %d, and its graph elsewhere", p.LID, at, p.EndPort)
+		owner := int32(fabric.NoLID)
+		if int(p.LID) < len(s.Graph.LIDOwner) {
+			owner = s.Graph.LIDOwner[p.LID]
+		}
+		j.fail("a snapshot has LID %v at %v, end port %d, and its graph at end port %d", p.LID, at, p.EndPort, owner)
 	default:
 		j.follow(s, p.LID, p.EndPort, at)
 	}

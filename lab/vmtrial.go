@@ -58,6 +58,9 @@ type VMTrial struct {
 	guests []*guest
 	wild   []*guest
 	calm   bool
+
+	of         *Manager // whose notices were logged, up to saw and sawVM
+	saw, sawVM int
 }
 
 // guest is a virtual machine as those see it who run it.
@@ -158,8 +161,14 @@ func (t *VMTrial) start(node string, st *store.Memory) error {
 	}
 	m.ServeSA(sa.Config{}, sa.Options{})
 	m.ServeVMs(vm.Config{})
-	m.OnPublish = func() { t.Judge.Published(m.Snap) }
 	t.m = m
+	m.OnPublish = func() {
+		if n := len(t.Judge.Wrong); n == 0 {
+			if t.Judge.Published(m.Snap); len(t.Judge.Wrong) > n {
+				t.note("WRONG %s", t.Judge.Wrong[n])
+			}
+		}
+	}
 	if err := m.Start(); err != nil {
 		return err
 	}
@@ -168,7 +177,22 @@ func (t *VMTrial) start(node string, st *store.Memory) error {
 }
 
 func (t *VMTrial) note(format string, a ...any) {
+	t.told()
 	t.Log = append(t.Log, fmt.Sprintf("%12v ", time.Duration(t.c.Sim.Now()))+fmt.Sprintf(format, a...))
+}
+
+// told logs what the manager said since the last time.
+func (t *VMTrial) told() {
+	if t.of != t.m {
+		t.of, t.saw, t.sawVM = t.m, 0, 0
+	}
+	for ; t.saw < len(t.m.Notices); t.saw++ {
+		t.Log = append(t.Log, fmt.Sprintf("%12v manager: %v", time.Duration(t.c.Sim.Now()), t.m.Notices[t.saw].String()))
+	}
+	for ; t.sawVM < len(t.m.VMNotices); t.sawVM++ {
+		n := &t.m.VMNotices[t.sawVM]
+		t.Log = append(t.Log, fmt.Sprintf("%12v vm: %s: %s", time.Duration(t.c.Sim.Now()), n.Kind, n.Text))
+	}
 }
 
 // plan draws what will happen and when.
@@ -401,7 +425,8 @@ func (t *VMTrial) judge() error {
 
 // Report is what a failing trial prints.
 func (t *VMTrial) Report(err error) string {
-	return fmt.Sprintf("seed %d: %v\n%s\nmanager:\n%s", t.Seed, err, strings.Join(t.Log, "\n"), strings.Join(t.m.Events(sm.Debug), "\n"))
+	t.note("%v", err)
+	return fmt.Sprintf("seed %d: %v\n%s", t.Seed, err, strings.Join(t.Log, "\n"))
 }
 
 // Hash identifies the run: the same seed gives the same hash.
