@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"heddle/fabric"
@@ -44,7 +45,13 @@ func (j *VMJudge) keysOf(v *vm.View, g ib.GUID) map[ib.PKey]bool {
 func (j *VMJudge) Settled(m *Manager, reach map[ib.GUID]bool) error {
 	v := m.VMs()
 	if v.Journal != 0 {
-		return fmt.Errorf("lab: %d operations are in the journal", v.Journal)
+		var list []string
+		for i := range v.All() {
+			if i.Doing != "" {
+				list = append(list, fmt.Sprintf("%s %s %v to %v: %v %s", i.Name, i.Doing, i.Place, i.Dest, i.Lease, i.Reason))
+			}
+		}
+		return fmt.Errorf("lab: %d operations are in the journal: %s", v.Journal, strings.Join(list, "; "))
 	}
 	held := map[subnet.Place]bool{}
 	own := map[ib.LID]string{}

@@ -359,6 +359,9 @@ func (t *VMTrial) obey() {
 	at := func(g *guest) subnet.Place {
 		if i := t.lookup(g); i != nil {
 			g.guid, g.own = i.GUID, i.LIDKind == subnet.OwnLID
+			if i.Doing == vm.DoingFinish { // it waits for its VM
+				return i.Dest
+			}
 			return i.Place
 		}
 		return subnet.Place{}

@@ -105,7 +105,7 @@ func (c *Core) vportEntry(s *subnet.Snapshot, r vportRef, port int32) subnet.Por
 	if len(v.guids) > 0 {
 		q.Aliases = v.guids
 	}
-	if c.virt.byGUID[v.info.PortGUID] != r || v.state < ib.StateArmed || lid == 0 {
+	if c.virt.byGUID[v.info.PortGUID] != r || v.state < ib.StateArmed || lid == 0 || v.info.LIDRequired && !leadsTo(s, lid, q.EndPort) {
 		q.EndPort = -1
 	}
 	x := subnet.Virtual{Port: port, Index: v.index, OwnLID: v.info.LIDRequired && lid != 0, Info: v.info, Node: v.node, Desc: v.desc}
@@ -114,6 +114,30 @@ func (c *Core) vportEntry(s *subnet.Snapshot, r vportRef, port int32) subnet.Por
 	}
 	q.Virtual = v.shows
 	return q
+}
+
+// leadsTo reports whether the graph of a snapshot has a LID at an end port: a VPort
+// whose own LID is not routed to it, or not any more, cannot be reached.
+func leadsTo(s *subnet.Snapshot, l ib.LID, end int32) bool {
+	return s.Graph != nil && int(l) < len(s.Graph.LIDOwner) && s.Graph.LIDOwner[l] == end
+}
+
+// showRouted has the entries of VPorts looked at again that another graph has made
+// reachable, or cut off.
+func (c *Core) showRouted(s *subnet.Snapshot) {
+	for i := int(c.virt.first); i < len(s.Ports); i++ {
+		p := &s.Ports[i]
+		if !p.Virtual.OwnLID || p.State() < ib.StateArmed {
+			continue
+		}
+		phys := &s.Ports[p.Virtual.Port]
+		if leadsTo(s, p.LID, phys.EndPort) == (p.EndPort >= 0) {
+			continue
+		}
+		if a := c.virt.byPort[phys.GUID]; a != nil && int(p.Virtual.Index) < len(a.vports) && a.vports[p.Virtual.Index] != nil {
+			c.showVPort(vportRef{a, p.Virtual.Index})
+		}
+	}
 }
 
 // vportCaps pairs the capabilities of a VPort with those of a port.
@@ -153,6 +177,9 @@ func (c *Core) virtualsToShow() bool {
 // returns the indices of the entries that changed, nil if all may have.
 func (c *Core) showVirtuals(s, old *subnet.Snapshot) (changed []int32) {
 	k := &c.virt
+	if s.Graph != old.Graph {
+		c.showRouted(s)
+	}
 	if !k.relist && len(k.shown) == 0 {
 		return nil
 	}
