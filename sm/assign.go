@@ -243,6 +243,11 @@ func (c *Core) assignLIDs() []store.Op {
 		return true
 	}
 	for _, e := range eps {
+		if base := c.floatBase(f.ports[e.idx].guid); base != 0 {
+			give(e, lidRange{lid: base})
+		}
+	}
+	for _, e := range eps {
 		if r, ok := c.lids[f.ports[e.idx].guid]; ok {
 			give(e, r)
 		}
@@ -388,6 +393,8 @@ func (c *Core) noteMove(p *port) {
 	old, had := c.lids[p.guid]
 	var text string
 	switch {
+	case p.lid == c.floatBase(p.guid):
+		return // what it shows is a VM's
 	case had && old.lid != p.lid:
 		text = "its LID " + old.lid.String() + " cannot be kept (alignment, LMC or the smallest forwarding table)"
 	case !had && c.firstTime && c.inUse(p) && p.info.LID != p.lid:

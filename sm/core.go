@@ -61,6 +61,7 @@ type Core struct {
 	gen    uint64 // of the last snapshot
 	// LIDs moved since: its graph and tables are older ones.
 	movedSnap bool
+	floatSnap bool // … and ports have other LIDs
 
 	// What lasts beyond a sweep, keyed by GUID: resolved once at discovery.
 	lids      map[ib.GUID]lidRange

@@ -32,6 +32,7 @@ type functionLIDs struct {
 	leaseOf map[ib.LID]*lease
 	space   *lidSpace      // what is in use by whom ever; nil: to be found out
 	fresh   bool           // LIDs came that the engine is to route
+	floated []ib.GUID      // ports that have their base LID again, which is not stored
 	changed []subnet.Place // functions that have other LIDs, from when these are stored
 }
 
@@ -145,6 +146,9 @@ func (c *Core) takeFunctionLIDs(sp *lidSpace) (ops []store.Op) {
 	}
 	for _, p := range x.fn.places() {
 		l := x.fn.byPlace[p]
+		if p.Function == 0 {
+			continue // its port is served first
+		}
 		if r := (lidRange{lid: l}); sp.free(r) {
 			sp.take(r)
 			continue
@@ -329,6 +333,15 @@ func (c *Core) giveLIDs() (ops []store.Op) {
 	keep := x.batch[:0]
 	for _, l := range x.batch {
 		t := l.target()
+		if p := c.endPort(t.Port); p != nil && t != (subnet.Place{}) && l.LIDKind == subnet.FloatingLID && c.sharedPort(t.Port) {
+			var why string
+			if ops, why = c.giveFloating(l, p, ops); why != "" {
+				c.refuseLease(l, why)
+				continue
+			}
+			keep = append(keep, l)
+			continue
+		}
 		a, v := c.function(t)
 		if t == (subnet.Place{}) || a == nil || v == nil || !needsLID(a, v) {
 			keep = append(keep, l)
@@ -336,10 +349,7 @@ func (c *Core) giveLIDs() (ops []store.Op) {
 		}
 		var why string
 		if ops, why = c.giveLID(l, a, t, ops); why != "" {
-			l.leaving = false
-			l.failed, l.back = why, l.held
-			c.settle(l)
-			c.lookLease(l)
+			c.refuseLease(l, why)
 			continue
 		}
 		keep = append(keep, l)
@@ -348,9 +358,17 @@ func (c *Core) giveLIDs() (ops []store.Op) {
 	return ops
 }
 
+// refuseLease takes a lease out of the batch, because it cannot be carried out.
+func (c *Core) refuseLease(l *lease, why string) {
+	l.leaving = false
+	l.failed, l.back = why, l.held
+	c.settle(l)
+	c.lookLease(l)
+}
+
 func (c *Core) giveLID(l *lease, a *adapter, t subnet.Place, ops []store.Op) ([]store.Op, string) {
 	sp := c.lidsInUse()
-	always := c.always(a)
+	always := a != nil && c.always(a)
 	if l.LID != 0 && l.lid != l.LID && l.failed == "" {
 		switch {
 		case int(l.LID) >= c.limit:

@@ -50,7 +50,9 @@ func (c *Core) startMoves() bool {
 			if x.gen != 0 || x.saveErr != nil {
 				return false
 			}
-			c.leave()
+			if c.leave() {
+				return true
+			}
 		case batchLeave:
 			if !c.allLeft() {
 				return false
@@ -63,7 +65,9 @@ func (c *Core) startMoves() bool {
 			if !c.allRouted() {
 				return false
 			}
-			c.put()
+			if c.put() {
+				return true
+			}
 		case batchPut:
 			if !c.allPut() {
 				return false
@@ -294,8 +298,9 @@ func (c *Core) settle(l *lease) {
 	}
 }
 
-// leave has functions give up the addresses that are to go elsewhere.
-func (c *Core) leave() {
+// leave has functions give up the addresses that are to go elsewhere. It reports
+// whether that takes a phase.
+func (c *Core) leave() bool {
 	x := &c.leases
 	c.enterStep(batchLeave)
 	for _, l := range x.batch {
@@ -306,6 +311,9 @@ func (c *Core) leave() {
 		x.leaves[l.held] = l
 		c.lookPlace(l.held)
 	}
+	begun := c.unfloat()
+	c.mergeAliases()
+	return begun
 }
 
 // allLeft reports whether no function holds any of the addresses any more. One
@@ -385,12 +393,12 @@ func (c *Core) allRouted() bool {
 	return true
 }
 
-// put has functions take the addresses.
-func (c *Core) put() {
+// put has functions take the addresses. It reports whether that takes a phase.
+func (c *Core) put() bool {
 	x := &c.leases
 	c.enterStep(batchPut)
 	for _, l := range x.batch {
-		if t := l.target(); t != (subnet.Place{}) {
+		if t := l.target(); t != (subnet.Place{}) && !c.sharedPort(t.Port) {
 			c.holdAt(l, t)
 		}
 	}
@@ -400,6 +408,9 @@ func (c *Core) put() {
 		}
 	}
 	x.fn.changed = x.fn.changed[:0]
+	begun := c.float()
+	c.mergeAliases()
+	return begun
 }
 
 // allPut reports whether the functions hold the addresses. Those that do not
@@ -410,7 +421,7 @@ func (c *Core) allPut() bool {
 	for _, l := range x.batch {
 		t := l.target()
 		if t == (subnet.Place{}) || x.hold[t] != l {
-			continue // it has turned round
+			continue // it has turned round, or is at a shared port
 		}
 		switch a, v := c.function(t); {
 		case a == nil || v == nil || v.state < ib.StateInit:
@@ -428,6 +439,7 @@ func (c *Core) allPut() bool {
 func (c *Core) endBatch() {
 	x := &c.leases
 	c.enterStep(batchIdle)
+	c.floatsOver()
 	for _, l := range x.batch {
 		if t := l.target(); l.held == t {
 			l.queued = false
@@ -438,13 +450,18 @@ func (c *Core) endBatch() {
 	clear(x.batch)
 	x.batch = x.batch[:0]
 	c.virt.flush = true
-	c.publishHeld()
+	if !c.floatSnap {
+		c.publishHeld()
+	}
 	c.tellLeases()
 }
 
 // tellLeases hands out the reports, unless what they say is not published yet.
 func (c *Core) tellLeases() {
 	x := &c.leases
+	if c.floatSnap {
+		c.publish()
+	}
 	if len(x.reports) == 0 {
 		return
 	}

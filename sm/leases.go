@@ -35,6 +35,7 @@ type leases struct {
 	wants  map[subnet.Place]*lease // by the place that the lease names
 	hold   map[subnet.Place]*lease // whose address a function holds, or is to hold now
 	leaves map[subnet.Place]*lease // of the batch: whose address a function is to give up
+	floats map[ib.GUID]*lease      // by port GUID: whose LID a shared port has, or is to have now
 	dirty  []*lease                // to be looked at
 	fn     functionLIDs
 
@@ -63,6 +64,7 @@ type lease struct {
 	// failed says why its place does not hold it; it is then to be at back again.
 	failed string
 	port   ib.GUID // where its LID is routed, or is to be: a port GUID; 0: nowhere
+	floats ib.GUID // the shared port that has its LID, or is to have it
 	smps   int     // LFT blocks of its last move
 
 	holds   subnet.Place // the function that is to hold it now: leases.hold
@@ -86,7 +88,7 @@ func (l *lease) target() subnet.Place {
 func newLeases() leases {
 	return leases{
 		byGUID: map[ib.GUID]*lease{}, wants: map[subnet.Place]*lease{}, hold: map[subnet.Place]*lease{},
-		leaves: map[subnet.Place]*lease{}, fn: newFunctionLIDs(), retry: mad.Never,
+		leaves: map[subnet.Place]*lease{}, floats: map[ib.GUID]*lease{}, fn: newFunctionLIDs(), retry: mad.Never,
 	}
 }
 
@@ -501,8 +503,10 @@ func (c *Core) forgetLeases() {
 	x := &c.leases
 	clear(x.hold)
 	clear(x.leaves)
+	clear(x.floats)
 	x.dirty, x.batch, x.step, x.known = nil, nil, batchIdle, false
 	for _, l := range x.list {
+		l.floats = 0
 		l.held, l.holds, l.back, l.leaving, l.queued, l.told = subnet.Place{}, subnet.Place{}, subnet.Place{}, false, false, subnet.LeaseReport{}
 		if !l.gone {
 			l.port = l.Place.Port

@@ -20,8 +20,11 @@ func (c *Core) leaseAliases() (list []subnet.Alias) {
 		if l.gone || t == (subnet.Place{}) || t.Function == 0 || t.Function >= maxGUIDs || !c.sharedPort(t.Port) {
 			continue
 		}
-		if l.held != (subnet.Place{}) && !c.sharedPort(l.held.Port) || l.LIDKind != subnet.SharedLID {
-			continue // a function of another kind has it still; or it cannot be
+		switch {
+		case l.held != (subnet.Place{}) && !c.sharedPort(l.held.Port):
+			continue // a function of another kind has it still
+		case l.LIDKind == subnet.OwnLID, l.LIDKind == subnet.FloatingLID && l.floats != t.Port:
+			continue // it cannot be, or not yet
 		}
 		list = append(list, subnet.Alias{Port: t.Port, Index: uint8(t.Function), GUID: l.GUID})
 	}
@@ -88,8 +91,9 @@ func (c *Core) aliasesHeld(t *guidTable, old []ib.GUID) {
 		}
 	}
 	for i, g := range t.have {
-		if l := x.byGUID[g]; l != nil && g != 0 && l.held == (subnet.Place{}) {
-			l.held = subnet.Place{Port: t.port, Function: uint16(i)}
+		p := subnet.Place{Port: t.port, Function: uint16(i)}
+		if l := x.byGUID[g]; l != nil && g != 0 && l.held == (subnet.Place{}) && (l.target() == p || !x.known) {
+			l.held = p
 			c.lookLease(l)
 		}
 	}
@@ -108,6 +112,9 @@ func (c *Core) readyShared(l *lease, p *port, refuse func(string) bool) bool {
 	}
 	if l.held != (subnet.Place{}) && !c.sharedPort(l.held.Port) {
 		return true // a function of another kind has it
+	}
+	if l.LIDKind == subnet.FloatingLID {
+		return c.readyFloat(l, p, refuse)
 	}
 	c.mergeAliases()
 	gt := c.guids.byPort[t.Port]

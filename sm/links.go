@@ -17,9 +17,11 @@ func (c *Core) configure() bool {
 		if ops, fits = c.assignRegion(); !fits {
 			return c.explored()
 		}
+		c.floatLIDs()
 		c.graphRegion()
 	} else {
 		ops = c.assignLIDs()
+		c.floatLIDs()
 		c.listGraph()
 		c.buildGraph()
 		c.changed = true

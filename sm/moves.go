@@ -39,6 +39,7 @@ const (
 	moveTop
 	moveStage
 	moveDrain
+	moveFloat // ports get LIDs that float, or their own back
 )
 
 // moveAgain is how often blocks that a switch did not acknowledge are written again, each
@@ -211,6 +212,8 @@ func (c *Core) moved() bool {
 		return false
 	}
 	switch m.step {
+	case moveFloat:
+		c.floatsSet()
 	case moveJob:
 		r := c.jobDone
 		if r == nil {
@@ -314,7 +317,7 @@ func (c *Core) moveBlock(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
 
 // topWanted is the LinearFDBTop that switches are to have.
 func (c *Core) topWanted() ib.LID {
-	if c.phase == PhaseMove {
+	if c.phase == PhaseMove && c.mv.res != nil {
 		return c.mv.res.Tables.TopLID
 	}
 	return c.wanted.TopLID

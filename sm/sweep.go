@@ -425,7 +425,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		return s
 	}
 	s.Graph, s.Tables = f.graph, c.wanted
-	c.movedSnap = false
+	c.movedSnap, c.floatSnap = false, false
 	s.SwitchNode = make([]int32, len(f.swNode))
 	for i, ni := range f.swNode {
 		s.SwitchNode[i] = at[ni]
