@@ -134,7 +134,7 @@ func (j *pkeyJudge) unaware() time.Duration {
 	if j.late {
 		return 3 * time.Second // traps and answers are lost
 	}
-	return 50 * time.Millisecond
+	return time.Second // traps that come too often are not sent
 }
 
 // vportsSettled says what of the virtual ports of a node differs from an epoch.
@@ -173,6 +173,11 @@ func (j *pkeyJudge) probe(from, to string, key ib.PKey) *pkeyProbe {
 	p, err := j.c.Sim.Probe(a.At, mad.Addr{LID: b.LID, HasGRH: true, GRH: mad.GRH{GID: b.GID, HopLimit: 1}}, key)
 	if err != nil {
 		return nil
+	}
+	for _, at := range [2]sim.VF{a.At, b.At} {
+		if j.c.Sim.Now() < j.came[at].Add(j.unaware()) {
+			return nil // see vportHolds
+		}
 	}
 	return &pkeyProbe{p: p, from: from, to: to, guid: a.GID.GUID(), peer: b.GID.GUID(), key: key, epochs: j.open()}
 }
