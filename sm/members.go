@@ -147,7 +147,13 @@ func (c *Core) partitionsInForce() {
 	if ch.policy != nil {
 		base = ch.policy
 	}
+	old, trivial := k.grants.Policy(), k.trivial
+	guids, all := partition.Changed(old, ch.inForce)
+	all = all || !sameFreed(k.freed, ch.freed)
 	k.adopt(base, ch.members, ch.inForce, ch.freed)
+	if all || trivial != k.trivial || !c.touchMembers(guids) {
+		k.again()
+	}
 	k.applying, k.waiting, k.tag = true, 0, ch.tag
 	text := strconv.Itoa(len(ch.inForce.Partitions)) + " partitions are in force; ports are brought up to date"
 	level := Info
@@ -222,6 +228,7 @@ func (c *Core) loadPartitions(st storedPartitions, err error) {
 	// make any more, was freed when nobody saw it.
 	freed := freeing(st.before(), inForce, st.freed)
 	k.adopt(st.policy, k.members, inForce, freed)
+	k.again()
 	if names := addedNames(st.policy, inForce); !sameFreed(freed, st.freed) || !maps.Equal(names, st.added) {
 		c.save(freedOps(freed, names))
 	}

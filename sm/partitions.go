@@ -58,10 +58,12 @@ type pkeys struct {
 func newPKeys() pkeys {
 	k := pkeys{tables: map[string][]ib.PKey{}, pass: passDone, retry: mad.Never, reread: mad.Never, life: 1}
 	k.adopt(partition.Default(), nil, partition.Default(), nil)
+	k.again()
 	return k
 }
 
-// adopt puts p in force, which is base with members.
+// adopt puts p in force, which is base with members. Who has to hold other keys by
+// it is to be looked at: anybody (again), or those whom it names.
 func (k *pkeys) adopt(base *partition.Policy, members []partition.Partition, p *partition.Policy, freed map[ib.PKey][]string) {
 	k.base, k.members = base, members
 	k.grants, k.trivial, k.index0 = partition.Resolve(p), trivialPolicy(p), nil
@@ -69,7 +71,6 @@ func (k *pkeys) adopt(base *partition.Policy, members []partition.Partition, p *
 		k.index0 = k.grants.WantsIndex0
 	}
 	k.freed = freed
-	k.again()
 	k.news = true
 }
 

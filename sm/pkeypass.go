@@ -23,6 +23,47 @@ const (
 	passDone
 )
 
+// touchMembers has those looked at who are members by some GUIDs. It reports false
+// if it is not known who that is.
+func (c *Core) touchMembers(guids []ib.GUID) bool {
+	if len(guids) > manyTouched || !c.mayUpkeep() || !c.betweenSweeps() {
+		return false
+	}
+	k := &c.pk
+	named := make(map[ib.GUID]bool, len(guids))
+	for _, g := range guids {
+		if named[g] {
+			continue
+		}
+		named[g] = true
+		c.touchPKeys(g)
+		if t := c.guids.holder[g]; t != nil {
+			c.touchPKeys(t.port)
+		}
+		if o, ok := c.guids.owner[g]; ok {
+			c.touchPKeys(o.t.port)
+		}
+		if l := c.leases.byGUID[g]; l != nil {
+			c.touchPKeys(l.holds.Port)
+		}
+	}
+	is := func(g ib.GUID) bool { return named[g] }
+	for _, l := range c.leases.list {
+		if slices.ContainsFunc(l.Aliases, is) {
+			c.touchPKeys(l.holds.Port)
+		}
+	}
+	for _, a := range c.virt.list {
+		if slices.ContainsFunc(a.vports, func(v *vport) bool { return v != nil && (named[v.info.PortGUID] || slices.ContainsFunc(v.guids, is)) }) {
+			c.touchPKeys(a.port)
+		}
+	}
+	if k.pass == passDone { // if it is nobody: the end of the change is to be told
+		k.pass, k.scope = passGrant, []ib.GUID{}
+	}
+	return true
+}
+
 // manyTouched is how many end ports are looked at one by one; where there are more,
 // all are.
 const manyTouched = 1024
@@ -205,12 +246,12 @@ func (c *Core) pkeysDone() {
 		k.again()
 		return
 	}
-	if !k.applying || k.reread != mad.Never {
+	if !k.applying || k.reread != mad.Never || k.look || len(k.touched) > 0 {
 		return
 	}
 	open, late, blocked := c.openPKeys(c.f), 0, 0
 	c.eachHolder(func(h holder) {
-		if t := c.table(h); t.okGen == k.gen && slices.ContainsFunc(t.ghost, c.strange(h)) {
+		if t := c.table(h); len(t.ghost) > 0 && t.okGen == k.gen && slices.ContainsFunc(t.ghost, c.strange(h)) {
 			late++ // a copy of an earlier Set may still undo it
 		}
 	})
