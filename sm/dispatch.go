@@ -40,6 +40,11 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		return smp.Data(&r.MAD)
 	}
 	switch it.op() {
+	case opSetVPort:
+		if c.vportOnce(it) {
+			r.Retries = -1
+		}
+		return c.buildVirtual(it, get, set)
 	case opNodeDesc, opLightDesc, opDescNow:
 		get(smp.AttrNodeDescription, 0)
 	case opSwitchInfo, opLightSwitch:

@@ -96,6 +96,9 @@ type vport struct {
 	seen    bool    // its VPortInfo was read since its adapter came
 	entered bool    // it has an entry in snapshots
 
+	confirm   bool           // it is to be Active as soon as VPortInfo, which is read again, says that it is who it was
+	lost      uint8          // Sets of VPortInfo that were not answered
+	readAt    mad.Time       // when its VPortInfo was read or acknowledged last
 	sending   *smp.VPortInfo // a Set that is not built yet
 	asked     uint8          // requests under way
 	refusals  uint8          // of Sets of VPortInfo, in a row

@@ -396,6 +396,7 @@ func (c *Core) lidOfVPort(r vportRef) (lid ib.LID, wait bool) {
 // vportInfoRead takes a VPortInfo that a VPort showed.
 func (c *Core) vportInfoRead(r vportRef, info *smp.VPortInfo) {
 	v := r.vport()
+	v.readAt = c.now
 	c.vportIs(r, info.VPortState)
 	if r.a.model == subnet.VPorts && v.state > ib.StateDown {
 		switch {

@@ -79,6 +79,17 @@ func (c *Core) buildVirtual(it item, get func(ib.AttrID, uint32), set func(ib.At
 	return true
 }
 
+// vportOnce reports whether a Set is not to be repeated: one that makes a VPort
+// Active, see setVPort.
+func (c *Core) vportOnce(it item) bool {
+	a := c.virt.byPort[c.f.portOf(it.node(), it.port()).guid]
+	if a == nil || a.model != subnet.VPorts {
+		return false
+	}
+	v := a.vport(uint16(it.extra()))
+	return v != nil && v.sending != nil && v.sending.VPortState == ib.StateActive
+}
+
 // onVirtual takes the answer to a request about virtual ports.
 func (c *Core) onVirtual(it item, comp *mad.Completion) {
 	a := c.virt.byPort[c.f.portOf(it.node(), it.port()).guid]
@@ -274,6 +285,12 @@ func (c *Core) onVPort(r vportRef, it item, comp *mad.Completion) {
 			v.known &^= knowGUIDs
 			v.blocks = 0
 		}
+		if it.op() == opSetVPort && comp.Tries == 1 {
+			if v.lost++; int(v.lost) <= c.cfg.SMPRetries {
+				return // it was sent once; now it is read
+			}
+		}
+		v.lost, v.confirm = 0, false
 		v.retryAt = c.now.Add(c.cfg.RetryInterval << min(v.tries, 4))
 		v.tries = min(v.tries+1, 4)
 		c.wait(r, v.retryAt)
@@ -282,6 +299,9 @@ func (c *Core) onVPort(r vportRef, it item, comp *mad.Completion) {
 	}
 	if err == nil {
 		v.tries = 0
+		if it.op() == opSetVPort {
+			v.lost = 0
+		}
 	}
 	switch it.op() {
 	case opGetVPort:
@@ -334,6 +354,10 @@ func (c *Core) onVPortInfo(r vportRef, comp *mad.Completion, err error) {
 	}
 	if err == nil {
 		c.vportInfoRead(r, &i)
+		if v := r.vport(); v.confirm {
+			v.confirm = false
+			c.vportStep(r)
+		}
 		return
 	}
 	// It does not exist any more, or all are off: what is there is to be read.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"heddle/ib"
 	"heddle/ib/smp"
@@ -308,7 +309,14 @@ func (c *Core) vportHeld(r vportRef, want *functionWant) bool {
 	return true
 }
 
-// setVPort has VPortInfo set if it is not as it should be.
+// vportFresh is how old what is known of a VPort may be for it to be made Active.
+const vportFresh = 5 * time.Millisecond
+
+// setVPort has VPortInfo set if it is not as it should be. A host may give a VPort to
+// somebody else at any moment, and a Set that then comes makes it Active with the
+// P_Keys of the one before; the answer tells, and it is taken down again. To keep the
+// time short in which that can happen, VPortInfo is read just before, and the Set is
+// not repeated if no answer comes, but VPortInfo read again.
 func (c *Core) setVPort(r vportRef, want *functionWant, hold, keys bool) {
 	v := r.vport()
 	if v.refused != nil {
@@ -354,6 +362,11 @@ func (c *Core) setVPort(r vportRef, want *functionWant, hold, keys bool) {
 	case v.state < ib.StateActive:
 		if !keys {
 			return // who completes them has it looked at again
+		}
+		if r.a.model == subnet.VPorts && c.now.Sub(v.readAt) > vportFresh {
+			v.confirm = true
+			c.askVPort(opGetVPort, r, 0)
+			return
 		}
 		s.VPortState = ib.StateActive
 		if v.state == ib.StateInit && v.refusals > 0 {
