@@ -1,7 +1,6 @@
 package vm
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -36,9 +35,8 @@ type world struct {
 	due     mad.Time
 	unsaved *Persisted // the store's answer, not told yet
 
-	tag    uint64
-	open   map[uint64]Op // requests without a reply
-	before map[string]subnet.Place
+	tag  uint64
+	open map[uint64]Op // requests without a reply
 
 	crashes, refusals, full int
 	calm                    bool // nothing goes wrong any more
@@ -468,5 +466,3 @@ func FuzzOps(f *testing.F) {
 		w.settle()
 	})
 }
-
-var errDisk = errors.New("disk full")
