@@ -216,6 +216,91 @@ func TestVPortKeyCost(t *testing.T) {
 	if want := "map[Get VPortPartitionTable:2 Set P_KeyTable:2 Set VPortPartitionTable:1]"; fmt.Sprint(asked) != want {
 		t.Errorf("a migration asked %v, want %v", asked, want)
 	}
+	clear(asked)
+	m.addMembers(t, 3, vmKeys("vm", 6, 1, 2), vmKeys("more", 7, 1, 9))
+	if want := "map[Set P_KeyTable:1 Set VPortPartitionTable:1]"; fmt.Sprint(asked) != want {
+		t.Errorf("another membership asked %v, want %v", asked, want)
+	}
+	clear(asked)
+	m.addMembers(t, 4, vmKeys("vm", 6, 1, 2), vmKeys("more", 7, 1)) // VM 9 is nowhere
+	if len(asked) > 0 {
+		t.Errorf("a membership of nobody asked %v", asked)
+	}
+}
+
+// TestVSwitchKeys: a function of a vSwitch is given the keys of the address that a
+// lease brings to it, before that, and loses them with it.
+func TestVSwitchKeys(t *testing.T) {
+	c, err := NewCluster(gen(t, "irregular", "16"), sim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := hostNames(c)
+	for _, n := range h[:2] {
+		hypervisor(t, c, n, sim.Hypervisor{Model: sim.VSwitch, VFs: 4}, 0)
+	}
+	m, err := c.Attach(firstCA(c.Fabric), quietConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.SetMembers([]partition.Partition{vmKeys("vm", 6, 1), vmKeys("other", 7, 2)}, 1)
+	m.SetLeases(sm.SetLeases{All: true})
+	if err := m.Start(); err != nil {
+		t.Fatal(err)
+	}
+	mustUp(t, c, m)
+	m.apply(t, policyOf(t, c, "Default:ALL=full; a=5:H0=full;"), 2)
+	place := func(node string, f uint16) subnet.Place {
+		return subnet.Place{Port: c.Fabric.Nodes[c.Fabric.Find(node)].Ports[1].GUID, Function: f}
+	}
+	keys := map[ib.GUID]ib.PKey{vmGUID(1): 0x8006, vmGUID(2): 0x8007}
+	ups := 0
+	c.Sim.OnChange = func(x sim.Change) {
+		if x.Kind != sim.ChangeVPort || x.New != ib.StateActive {
+			return
+		}
+		node := c.Fabric.Nodes[x.Node].ID
+		st, err := c.Sim.VPort(sim.VF{Node: x.Node, Port: x.Port, Index: x.VPort})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ups++
+		edge, on := edgeTable(t, c, node)
+		got := vportTable(t, c, node, int(x.VPort))
+		if want := keys[st.GUID]; !on || !slices.Equal(got, []ib.PKey{0xFFFF, want}) || !slices.Contains(edge, want) {
+			t.Errorf("%s VF %d with GUID %v is made Active with %v, the switch port has %v", node, x.VPort, st.GUID, got, edge)
+		}
+	}
+	for i := 1; i <= 2; i++ {
+		if err := c.Sim.PlaceVM(fmt.Sprintf("vm%d", i), vf(t, c, h[0], i), sim.VMOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease := func(i int, at subnet.Place) subnet.Lease {
+		return subnet.Lease{GUID: vmGUID(i), Place: at, LIDKind: subnet.OwnLID}
+	}
+	m.SetLeases(sm.SetLeases{Put: []subnet.Lease{lease(1, place(h[0], 1)), lease(2, place(h[0], 2))}})
+	mustKeys(t, c, m, h[0], 1, 0xFFFF, 0x8006)
+	mustKeys(t, c, m, h[0], 2, 0xFFFF, 0x8007)
+
+	moveVM(t, c, 1, h[1], 3)
+	m.SetLeases(sm.SetLeases{Put: []subnet.Lease{lease(1, place(h[1], 3))}})
+	mustKeys(t, c, m, h[1], 3, 0xFFFF, 0x8006)
+	moveVM(t, c, 2, h[0], 1) // into what the other one left
+	m.SetLeases(sm.SetLeases{Put: []subnet.Lease{lease(2, place(h[0], 1))}})
+	mustKeys(t, c, m, h[0], 1, 0xFFFF, 0x8007)
+	if ups < 4 {
+		t.Errorf("%d functions were made Active", ups)
+	}
+	c.Run(10 * time.Second)
+	for node, want := range map[string][]ib.PKey{h[0]: {0x8007, 0xFFFF}, h[1]: {0x8006, 0xFFFF}} {
+		if got, on := edgeTable(t, c, node); !on || !slices.Equal(got, want) {
+			t.Errorf("the switch port before %s holds %v, want %v; enforces: %v", node, got, want, on)
+		}
+	}
+	if st := m.Status().Partitions; !st.Settled {
+		t.Errorf("%+v", st)
+	}
 }
 
 // TestVPortKeysAtTakeover: a manager that starts anew takes no key from a virtual
