@@ -103,7 +103,7 @@ func (t *VMTrial) ask(g *guest, op vm.Op, done func(r *vm.Reply)) {
 		}
 		if r.Err == nil && r.Interface.GUID != 0 {
 			g.guid = r.Interface.GUID
-			if g.add(r.Interface.Place); !r.Waiting && g.open == 0 {
+			if g.add(r.Interface.Place); !r.Waiting && r.Interface.Doing == "" && g.open == 0 {
 				g.may, g.sure, g.gone = []subnet.Place{r.Interface.Place}, true, false
 			}
 		}
