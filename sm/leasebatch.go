@@ -268,7 +268,8 @@ func (c *Core) ready(l *lease) bool {
 			c.settle(l)
 			return false
 		}
-		return wait("function " + t.String() + " is being brought up")
+		c.reportLease(l, subnet.LeaseWaiting, "function "+t.String()+" is being brought up")
+		return false
 	}
 	if x.hold[t] == l && l.lid != 0 && (l.held == t || l.held == subnet.Place{}) && c.routedAt(l.lid, t.Port) && c.lidFits(l, t) {
 		c.lookVPort(vportRef{a, t.Function})
