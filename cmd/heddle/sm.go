@@ -362,6 +362,7 @@ func suit(c *sm.Config, p mad.Transport) {
 func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	defer m.port.Close()
 	suit(&m.core, m.port)
+	slog.SetDefault(m.log) // net/http tells of clients that fail to speak TLS; that goes to the log too
 	out := cmd.OutOrStdout()
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once, SingleMAD: m.single,
