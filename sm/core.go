@@ -541,5 +541,5 @@ func (c *Core) Status() Status {
 // Quiescent reports whether the core is between sweeps with none asked for:
 // nothing but timers and the fabric will make it do anything.
 func (c *Core) Quiescent() bool {
-	return c.phase == PhaseIdle && !c.wantSweep && c.trapAt == mad.Never && c.eng.Idle()
+	return c.phase == PhaseIdle && !c.wantSweep && c.trapAt == mad.Never && c.eng.Idle() && !(c.mayUpkeep() && c.virt.unshown())
 }

@@ -33,6 +33,7 @@ type functionLIDs struct {
 	space   *lidSpace      // what is in use by whom ever; nil: to be found out
 	fresh   bool           // LIDs came that the engine is to route
 	floated []ib.GUID      // ports that have their base LID again, which is not stored
+	short   bool           // functions that are to have LIDs may have none: prepopulate looks
 	changed []subnet.Place // functions that have other LIDs, from when these are stored
 }
 
@@ -47,6 +48,7 @@ func (fn *functionLIDs) set(p subnet.Place, l ib.LID) store.Op {
 	}
 	if l == 0 {
 		delete(fn.byPlace, p)
+		fn.short = true
 	} else {
 		fn.byPlace[p], fn.placeOf[l] = l, p
 	}

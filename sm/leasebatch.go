@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"slices"
 	"strconv"
 
 	"heddle/ib"
@@ -450,9 +451,8 @@ func (c *Core) endBatch() {
 	}
 	clear(x.batch)
 	x.batch = x.batch[:0]
-	c.virt.flush = true
-	if !c.floatSnap {
-		c.publishHeld()
+	if !c.floatSnap { // else tellLeases publishes more
+		c.showNow()
 	}
 	c.tellLeases()
 }
@@ -466,8 +466,9 @@ func (c *Core) tellLeases() {
 	if len(x.reports) == 0 {
 		return
 	}
-	c.virt.flush = true
-	c.publishHeld()
+	if slices.ContainsFunc(x.reports, func(r subnet.LeaseReport) bool { return r.State >= subnet.LeasePlaced }) {
+		c.showNow()
+	}
 	c.out.Leases = append(c.out.Leases, x.reports...)
 	clear(x.reports)
 	x.reports = x.reports[:0]

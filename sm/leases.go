@@ -333,6 +333,7 @@ func (c *Core) functionChanged(r vportRef) {
 	x := &c.leases
 	p := r.place()
 	if r.index == 0 {
+		x.fn.short = x.fn.short || c.lacksLIDs(r.a)
 		c.adapterChanged(r.a)
 		return
 	}
@@ -504,7 +505,7 @@ func (c *Core) forgetLeases() {
 	clear(x.hold)
 	clear(x.leaves)
 	clear(x.floats)
-	x.dirty, x.batch, x.step, x.known = nil, nil, batchIdle, false
+	x.dirty, x.batch, x.step, x.known, x.fn.short = nil, nil, batchIdle, false, true
 	for _, l := range x.list {
 		l.floats = 0
 		l.held, l.holds, l.back, l.leaving, l.queued, l.told = subnet.Place{}, subnet.Place{}, subnet.Place{}, false, false, subnet.LeaseReport{}

@@ -18,6 +18,16 @@ func (c *Core) always(a *adapter) bool {
 	return c.cfg.VSwitchPrepopulate && a.model == subnet.VSwitch
 }
 
+// lacksLIDs reports whether some function of an adapter is to have a LID and has none.
+func (c *Core) lacksLIDs(a *adapter) bool {
+	for i := 1; c.always(a) && i <= a.functions; i++ {
+		if c.leases.fn.byPlace[subnet.Place{Port: a.port, Function: uint16(i)}] == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // lidFits reports whether a lease's LID is that of the function, if that has one.
 func (c *Core) lidFits(l *lease, t subnet.Place) bool {
 	a := c.virt.byPort[t.Port]
@@ -27,10 +37,10 @@ func (c *Core) lidFits(l *lease, t subnet.Place) bool {
 // prepopulate gives LIDs to the functions that have none. It reports whether there
 // are any; then a batch has begun, of no lease.
 func (c *Core) prepopulate() bool {
-	if !c.cfg.VSwitchPrepopulate {
+	fn := &c.leases.fn
+	if !c.cfg.VSwitchPrepopulate || !fn.short {
 		return false
 	}
-	fn := &c.leases.fn
 	var ops []store.Op
 	short := 0
 	for _, a := range c.virt.list {
@@ -54,6 +64,7 @@ func (c *Core) prepopulate() bool {
 			fn.changed = append(fn.changed, p)
 		}
 	}
+	fn.short = short > 0
 	if short > 0 && c.noteOnce(fmt.Sprint("functions without a LID ", short)) {
 		c.out.notify(Notice{Kind: KindNoLID, Level: Error, Text: fmt.Sprintf("%d virtual functions get no LID: %s", short, c.noLID())})
 	}

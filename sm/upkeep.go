@@ -44,6 +44,9 @@ func (c *Core) upkeepDone() bool {
 	c.enter(PhaseIdle)
 	c.guids.asked = c.guids.asked[:0]
 	c.publishHeld()
+	if !c.leases.midway() { // its end shows them
+		c.showLater()
+	}
 	return true
 }
 

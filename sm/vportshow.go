@@ -14,8 +14,9 @@ import (
 // has an entry as long as its port is in the subnet, so that a change of one is a
 // change of one entry.
 
-// showEvery is how often changes of virtual ports are published while there are more
-// to come: each snapshot has a copy of all ports.
+// showEvery is how often changes of virtual ports are published, unless somebody waits
+// to see them: each snapshot has a copy of all ports, and hosts bring up and take down
+// many VPorts at a time.
 const showEvery = 50 * time.Millisecond
 
 // showVPort has the entry of a VPort brought up to date in the next snapshot.
@@ -170,7 +171,23 @@ func portCaps(m ib.VPortCapMask) (p ib.CapMask) {
 // virtualsToShow reports whether changes of virtual ports are to be published now.
 func (c *Core) virtualsToShow() bool {
 	k := &c.virt
-	return (k.relist || len(k.shown) > 0) && (k.flush || len(k.todo) == 0 || c.now.Sub(k.shownAt) >= showEvery)
+	return k.unshown() && (k.flush || c.now.Sub(k.shownAt) >= showEvery)
+}
+
+// unshown reports whether there are changes that no snapshot has.
+func (k *virtuals) unshown() bool { return k.relist || len(k.shown) > 0 }
+
+// showNow publishes changes at once.
+func (c *Core) showNow() {
+	c.virt.flush = c.virt.unshown()
+	c.publishHeld()
+}
+
+// showLater sees to it that changes that were not published now are in time.
+func (c *Core) showLater() {
+	if k := &c.virt; k.unshown() {
+		k.retry = min(k.retry, max(k.shownAt.Add(showEvery), c.now))
+	}
 }
 
 // showVirtuals brings a copy of the last snapshot up to date with virtual ports. It
