@@ -129,6 +129,7 @@ func newWire(o wireOptions) (*wire, error) {
 	if err := w.m.Start(); err != nil {
 		return nil, err
 	}
+	w.m.SetLeases(sm.SetLeases{All: true}) // an address manager without VMs
 	if err := w.c.RunUntil(time.Hour, w.quiet); err != nil {
 		return nil, fmt.Errorf("the subnet does not come up: %w", err)
 	}
