@@ -29,6 +29,7 @@ type pkeyJudge struct {
 	// a virtual port was given that came up a moment ago, until it is read again.
 	late  bool
 	again bool                // it looks a second time
+	fresh map[int]mad.Time    // when a node was reset
 	up    map[int]mad.Time    // when port 1 of a host was Armed
 	came  map[sim.VF]mad.Time // when the VM came that a function has
 }
@@ -46,7 +47,7 @@ type epoch struct {
 const lateCopies = 100 * time.Millisecond
 
 func newPKeyJudge(c *Cluster) *pkeyJudge {
-	j := &pkeyJudge{c: c, prev: map[[2]int][]ib.PKey{}, used: map[[2]int]bool{}, vfs: map[int]int{}, came: map[sim.VF]mad.Time{}, up: map[int]mad.Time{}}
+	j := &pkeyJudge{c: c, prev: map[[2]int][]ib.PKey{}, used: map[[2]int]bool{}, vfs: map[int]int{}, came: map[sim.VF]mad.Time{}, up: map[int]mad.Time{}, fresh: map[int]mad.Time{}}
 	c.Sim.OnChange = j.onChange
 	return j
 }
@@ -104,6 +105,7 @@ func (j *pkeyJudge) fail(format string, a ...any) {
 func (j *pkeyJudge) onChange(c sim.Change) {
 	switch {
 	case c.Kind == sim.ChangeReset:
+		j.fresh[c.Node] = j.c.Sim.Now()
 		for p := range j.c.Fabric.Nodes[c.Node].Ports {
 			delete(j.prev, [2]int{c.Node, p})
 			delete(j.used, [2]int{c.Node, p})
@@ -139,6 +141,9 @@ func (j *pkeyJudge) passes(node, port int) {
 	r, ok := j.c.Sim.Peer(node, port)
 	if !ok || pi.PortState != ib.StateActive || !pi.PartitionEnforcementInbound && !pi.PartitionEnforcementOutbound || j.c.Fabric.Nodes[r.Node].IsSwitch() {
 		return
+	}
+	if at, ok := j.fresh[node]; ok && j.c.Sim.Now() < at.Add(j.unaware()) {
+		return // reset in the middle of a sweep that goes on with what it read
 	}
 	table := j.c.Sim.PKeys(node, port, nil)
 	for i, h := range j.holders(int(r.Node), int(r.Port)) {
