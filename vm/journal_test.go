@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/mad"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -102,6 +103,20 @@ func TestSourceGone(t *testing.T) {
 	r.is("web", Attached, at(hyperA, 1))
 	if i := r.view.Interface("web"); i.Lease != subnet.LeaseRefused || !strings.Contains(i.Reason, "it died") {
 		t.Errorf("%+v", i)
+	}
+	// It is tried again until it works.
+	for range 3 {
+		r.now = r.out.Timer
+		r.step(Timer{})
+		if i := r.view.Interface("web"); i.Lease != subnet.LeaseRefused {
+			t.Fatalf("%+v", i)
+		}
+	}
+	delete(r.refuse, at(hyperA, 1))
+	r.now = r.out.Timer
+	r.step(Timer{})
+	if i := r.view.Interface("web"); i.Lease != subnet.LeasePlaced || r.out.Timer != mad.Never {
+		t.Errorf("%+v, timer %v", i, r.out.Timer)
 	}
 }
 

@@ -2,10 +2,12 @@ package vm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"heddle/ib"
+	"heddle/mad"
 	"heddle/subnet"
 )
 
@@ -145,6 +147,24 @@ func (c *Core) refused(e *entry, r *subnet.LeaseReport) {
 	}
 }
 
+// putRefused puts the leases again that are refused though they have no other place
+// to be: what was in the way may be gone.
+func (c *Core) putRefused() {
+	switch {
+	case len(c.denied) == 0:
+		c.putAgain = mad.Never
+	case c.putAgain == mad.Never:
+		c.putAgain = c.now.Add(retryLease)
+	case c.putAgain <= c.now:
+		c.putAgain = c.now.Add(retryLease)
+		for _, name := range slices.Sorted(maps.Keys(c.denied)) {
+			l, _ := c.list.get(name).lease()
+			c.out.Put = append(c.out.Put, l)
+		}
+		c.out.LeasesChanged = true
+	}
+}
+
 // refusal is a refusal of the subnet manager as an error.
 func refusal(e *entry, reason string) error {
 	if strings.HasPrefix(reason, "no LID left") {
@@ -196,12 +216,7 @@ func (c *Core) lookAround() {
 	if c.up() == nil || len(c.busy) == 0 {
 		return
 	}
-	names := make([]string, 0, len(c.busy))
-	for name := range c.busy {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(c.busy)) {
 		switch e := c.list.get(name); e.Doing {
 		case DoingAttach:
 			c.lookAttach(e)
