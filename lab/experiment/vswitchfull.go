@@ -68,7 +68,7 @@ func capacitySections(o *Options, full bool) ([]report.Section, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the full subnet, %s: %w", lidsAre[kind], err)
 		}
-		cpu, all := w.m.StepCPU+w.m.JobCPU+w.m.PlanCPU, heap()-before
+		cpu, all := w.spent(), heap()-before
 		g := w.m.Snap.Graph
 		for _, e := range g.LIDOwner {
 			if e >= 0 {

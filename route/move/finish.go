@@ -16,7 +16,7 @@ import (
 // finish puts the result together and has it judged.
 func (m *mover) finish() (*Result, error) {
 	cols := m.changed()
-	r := &Result{Moved: m.moved, installed: m.t, cols: cols, Grown: m.top > m.t.TopLID}
+	r := &Result{Moved: m.moved, installed: m.t, cols: cols, first: byBlock(cols), Grown: m.top > m.t.TopLID}
 	r.Graph, r.Tables = m.graph(), m.tables(cols)
 	for i := range m.moved {
 		r.Unmerged += m.moved[i].SMPs
@@ -131,11 +131,25 @@ func marked(marks []uint64, width int) (list []route.BlockDiff) {
 
 // inBlock are the columns of a block.
 func (r *Result) inBlock(b uint16) []*column {
-	from := func(l int) int {
-		i, _ := slices.BinarySearchFunc(r.cols, l, func(c *column, l int) int { return int(c.lid) - l })
-		return i
+	if int(b)+1 >= len(r.first) {
+		return nil
 	}
-	return r.cols[from(int(b)*route.BlockLen):from((int(b)+1)*route.BlockLen)]
+	return r.cols[r.first[b]:r.first[b+1]]
+}
+
+// byBlock finds where the columns of each block begin in a list by LID.
+func byBlock(cols []*column) []int32 {
+	if len(cols) == 0 {
+		return nil
+	}
+	first := make([]int32, int(cols[len(cols)-1].lid)/route.BlockLen+2)
+	for _, c := range cols {
+		first[int(c.lid)/route.BlockLen+1]++
+	}
+	for b := 1; b < len(first); b++ {
+		first[b] += first[b-1]
+	}
+	return first
 }
 
 // classOf is the class of a LID's paths; -1: none.

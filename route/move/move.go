@@ -182,6 +182,7 @@ type Result struct {
 
 	installed *route.Tables
 	cols      []*column        // those that change, by ascending LID
+	first     []int32          // by block: its first in cols
 	plan      *transition.Plan // of tables with several lanes, instead of cols' stages
 }
 
