@@ -40,7 +40,7 @@ func (c *Core) startMoves() bool {
 			if c.routeMoved(); c.wantSweep {
 				return false
 			}
-			if len(x.dirty) == 0 || !c.functionsKnown() {
+			if len(x.dirty) == 0 && !(x.fn.short && c.cfg.VSwitchPrepopulate) || !c.functionsKnown() {
 				return false
 			}
 			if !c.gather() {

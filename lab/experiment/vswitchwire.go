@@ -206,8 +206,8 @@ func (w *wire) place(f *fabric.Fabric, hosts []int, o wireOptions) error {
 			add(take(0), take(0), mode, false)
 		}
 	}
-	for _, h := range hosts {
-		if !hypervisor[h] && !o.every {
+	for h := range f.Nodes {
+		if f.Nodes[h].IsSwitch() || !hypervisor[h] && !o.every {
 			continue
 		}
 		if err := w.c.Sim.AddHypervisor(f.Nodes[h].ID, 1, sim.Hypervisor{Model: sim.VSwitch, VFs: o.vfs}); err != nil {
