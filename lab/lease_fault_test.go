@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,79 @@ func TestLeaseDestinationGone(t *testing.T) {
 					t.Fatal(err)
 				}
 				k.Run(30 * time.Second)
+				k.up()
+				k.check()
+			})
+		}
+	}
+}
+
+// TestLeaseStorm: VMs come, move and go while links fail and come back and the manager
+// dies, with packets lost: in the end every address is where its lease says, and works.
+func TestLeaseStorm(t *testing.T) {
+	for _, x := range leaseModels {
+		for seed := range uint64(4) {
+			t.Run(fmt.Sprint(x.name, seed), func(t *testing.T) {
+				k := newCloud(t, 3, 3, x.h, sim.Config{Seed: seed, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond}, x.cfg)
+				k.up()
+				rng := rand.New(rand.NewPCG(seed, 1))
+				used := map[subnet.Place]string{}
+				free := func() (host, fn int) {
+					for {
+						host, fn = 1+rng.IntN(8), 1+rng.IntN(4)
+						if used[k.place(host, fn)] == "" {
+							return host, fn
+						}
+					}
+				}
+				for i := range 8 {
+					host, fn := free()
+					n := fmt.Sprint("v", i)
+					k.put(n, host, fn, subnet.OwnLID)
+					used[k.place(host, fn)] = n
+				}
+				k.set(subnet.LeasePlaced, k.all()...)
+				type cable struct {
+					node string
+					port int
+				}
+				var down []cable
+				for range 60 {
+					switch rng.IntN(8) {
+					case 0:
+						n := &k.Fabric.Nodes[rng.IntN(len(k.Fabric.Nodes))]
+						if p := 1 + rng.IntN(n.NumPorts); n.IsSwitch() && len(down) < 2 && k.Fabric.Nodes[n.Ports[p].Peer.Node].IsSwitch() {
+							if k.Sim.LinkDown(n.ID, p) == nil {
+								down = append(down, cable{n.ID, p})
+							}
+						}
+					case 1:
+						if len(down) > 0 {
+							_ = k.Sim.LinkUp(down[0].node, down[0].port)
+							down = down[1:]
+						}
+					case 2:
+						k.m.KillAfter = 1 + rng.IntN(40)
+					default:
+						n := k.vms[rng.IntN(len(k.vms))]
+						host, fn := free()
+						delete(used, k.lease[n].Place)
+						k.move(n, host, fn)
+						used[k.place(host, fn)] = n
+						k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{k.lease[n]}})
+					}
+					k.Run(time.Duration(rng.IntN(2000)) * time.Microsecond)
+					if k.m.Dead {
+						k.start(k.m.Store)
+						k.m.SetLeases(sm.SetLeases{Put: k.all(), All: true})
+					}
+				}
+				k.m.KillAfter = 0
+				for _, d := range down {
+					_ = k.Sim.LinkUp(d.node, d.port)
+				}
+				k.Run(time.Minute)
+				k.wait(subnet.LeasePlaced, k.all()...)
 				k.up()
 				k.check()
 			})

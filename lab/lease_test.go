@@ -133,7 +133,12 @@ func (k *cloud) wait(want subnet.LeaseState, ls ...subnet.Lease) {
 		return k.m.Idle()
 	})
 	if err != nil {
-		k.t.Fatalf("%v\n%s\n%s", err, k.reports(), tail(k.m))
+		for _, l := range ls {
+			if r, ok := k.last(l.GUID); !ok || r.State != want || r.Place != l.Place {
+				k.t.Errorf("%v is to be %v at %v, and is %v at %v: %s", l.GUID, want, l.Place, r.State, r.Place, r.Reason)
+			}
+		}
+		k.t.Fatalf("%v; idle %v\n%s\n%s", err, k.m.Idle(), k.reports(), tail(k.m))
 	}
 }
 

@@ -139,7 +139,8 @@ func (c *Core) gather() bool {
 	for _, l := range list {
 		l.queued = false
 		if !l.gone && c.ready(l) {
-			l.leaving = l.held != (subnet.Place{}) && l.held != l.target()
+			l.aim = l.target()
+			l.leaving = l.held != (subnet.Place{}) && l.held != l.aim
 			x.batch = append(x.batch, l)
 		}
 	}
@@ -164,6 +165,10 @@ func (c *Core) gather() bool {
 			if h := x.hold[t]; t != (subnet.Place{}) && h != nil && h != l && !h.leaving && (h.held == t || h.target() == t) {
 				l.leaving = false
 				again = true
+				if l.failed != "" {
+					c.settle(l)
+					continue
+				}
 				c.reportLease(l, subnet.LeaseWaiting, "function "+t.String()+" is still held by GUID "+h.GUID.String())
 				continue
 			}
@@ -384,6 +389,10 @@ func (c *Core) allRouted() bool {
 	keep := x.batch[:0]
 	for _, l := range x.batch {
 		t := l.target()
+		if t != l.aim { // it was set again meanwhile
+			c.lookLease(l)
+			continue
+		}
 		if t != (subnet.Place{}) && l.lid != 0 && !c.routedAt(l.lid, t.Port) {
 			l.port = l.back.Port
 			c.turnRound(l, "no route leads to it: "+c.whyNoRoute())
@@ -400,7 +409,7 @@ func (c *Core) put() bool {
 	x := &c.leases
 	c.enterStep(batchPut)
 	for _, l := range x.batch {
-		if t := l.target(); t != (subnet.Place{}) && !c.sharedPort(t.Port) {
+		if t := l.target(); t == l.aim && t != (subnet.Place{}) && !c.sharedPort(t.Port) {
 			c.holdAt(l, t)
 		}
 	}
@@ -422,7 +431,7 @@ func (c *Core) allPut() bool {
 	done := true
 	for _, l := range x.batch {
 		t := l.target()
-		if t == (subnet.Place{}) || x.hold[t] != l {
+		if t == (subnet.Place{}) || t != l.aim || x.hold[t] != l {
 			continue // it has turned round, or is at a shared port
 		}
 		switch a, v := c.function(t); {

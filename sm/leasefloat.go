@@ -99,7 +99,7 @@ func (c *Core) float() bool {
 	begun := false
 	for _, l := range x.batch {
 		t := l.target()
-		if l.LIDKind != subnet.FloatingLID || t == (subnet.Place{}) || !c.sharedPort(t.Port) {
+		if l.LIDKind != subnet.FloatingLID || t == (subnet.Place{}) || t != l.aim || !c.sharedPort(t.Port) {
 			continue
 		}
 		p := c.endPort(t.Port)

@@ -68,6 +68,7 @@ type lease struct {
 	smps   int     // LFT blocks of its last move
 
 	holds   subnet.Place // the function that is to hold it now: leases.hold
+	aim     subnet.Place // of the batch: its target when that was gathered
 	leaving bool         // of the batch: held is to give it up
 	queued  bool         // in dirty
 	looked  bool         // its place was asked whether it is up, since the lease was set

@@ -51,7 +51,9 @@ const moveAgain = 2
 func (c *Core) routeLeases() bool {
 	x := &c.leases
 	for _, l := range x.batch {
-		if t := l.target(); t != (subnet.Place{}) {
+		if t := l.target(); t != l.aim {
+			continue // it was set again meanwhile
+		} else if t != (subnet.Place{}) {
 			l.port = t.Port
 		} else if l.ended {
 			l.port = 0
