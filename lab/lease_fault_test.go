@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -221,8 +222,12 @@ func TestLeaseDestinationGone(t *testing.T) {
 // TestLeaseStorm: VMs come, move and go while links fail and come back and the manager
 // dies, with packets lost: in the end every address is where its lease says, and works.
 func TestLeaseStorm(t *testing.T) {
+	seeds := uint64(9)
+	if os.Getenv("HEDDLE_LONG") != "" {
+		seeds = 1000
+	}
 	for _, x := range leaseModels {
-		for seed := range uint64(4) {
+		for seed := range seeds {
 			t.Run(fmt.Sprint(x.name, seed), func(t *testing.T) {
 				k := newCloud(t, 3, 3, x.h, sim.Config{Seed: seed, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond}, x.cfg)
 				k.up()
@@ -243,6 +248,9 @@ func TestLeaseStorm(t *testing.T) {
 					used[k.place(host, fn)] = n
 				}
 				k.set(subnet.LeasePlaced, k.all()...)
+				if seed%3 == 2 {
+					k.Sim.SetDrop(0.03)
+				}
 				type cable struct {
 					node string
 					port int
@@ -279,6 +287,7 @@ func TestLeaseStorm(t *testing.T) {
 					}
 				}
 				k.m.KillAfter = 0
+				k.Sim.SetDrop(0)
 				for _, d := range down {
 					_ = k.Sim.LinkUp(d.node, d.port)
 				}

@@ -124,7 +124,7 @@ func (k *cloud) set(want subnet.LeaseState, ls ...subnet.Lease) {
 
 func (k *cloud) wait(want subnet.LeaseState, ls ...subnet.Lease) {
 	k.t.Helper()
-	err := k.RunUntil(time.Minute, func() bool {
+	err := k.RunUntil(10*time.Minute, func() bool {
 		for _, l := range ls {
 			if r, ok := k.last(l.GUID); !ok || r.State != want || r.Place != l.Place {
 				return false
@@ -161,7 +161,7 @@ func (k *cloud) reports() (s string) {
 
 func (k *cloud) up() {
 	k.t.Helper()
-	if err := k.RunUntil(time.Minute, func() bool { return k.m.Up() && k.m.Idle() }); err != nil {
+	if err := k.RunUntil(10*time.Minute, func() bool { return k.m.Up() && k.m.Idle() }); err != nil {
 		k.t.Fatalf("%v\n%s", err, tail(k.m))
 	}
 }

@@ -215,17 +215,20 @@ func (c *Core) ready(l *lease) bool {
 		c.settle(l)
 		return false
 	}
+	look := func(why string) bool { // it is about to be known
+		if l.failed != "" {
+			c.settle(l)
+		} else {
+			c.reportLease(l, subnet.LeaseWaiting, why)
+		}
+		return false
+	}
 	wait := func(why string) bool {
 		if x.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && l.failed == "" {
 			c.turnRound(l, why)
 			return false
 		}
-		if l.failed != "" {
-			c.settle(l)
-			return false
-		}
-		c.reportLease(l, subnet.LeaseWaiting, why)
-		return false
+		return look(why)
 	}
 	if o := x.wants[t]; o != nil && o != l && l.failed == "" && !l.implied {
 		return refuse("function " + t.String() + " is kept for GUID " + o.GUID.String())
@@ -244,7 +247,7 @@ func (c *Core) ready(l *lease) bool {
 		return wait("the virtual functions of port " + t.Port.String() + " cannot be used")
 	case a.step != adapterKnown:
 		x.unread = x.unread || a.tries == 0
-		return wait("the virtual functions of port " + t.Port.String() + " are not known yet")
+		return look("the virtual functions of port " + t.Port.String() + " are not known yet")
 	case t.Function == 0 || int(t.Function) > a.functions:
 		return refuse("port " + t.Port.String() + " has no function " + strconv.Itoa(int(t.Function)) + ", only 1 to " + strconv.Itoa(a.functions))
 	case c.physical(l.GUID) != nil:
@@ -257,7 +260,7 @@ func (c *Core) ready(l *lease) bool {
 		return wait("function " + t.String() + " is down: its hypervisor has not brought it up")
 	case v.known&knowInfo == 0:
 		x.unread = x.unread || v.tries == 0
-		return wait("function " + t.String() + " has not been read yet")
+		return look("function " + t.String() + " has not been read yet")
 	case a.model == subnet.VPorts && v.info.PortGUID != l.GUID:
 		return wait("function " + t.String() + " has GUID " + v.info.PortGUID.String() + ": its hypervisor has not put the VM there")
 	case !needsLID(a, v) && l.LIDKind != subnet.SharedLID:
@@ -274,8 +277,7 @@ func (c *Core) ready(l *lease) bool {
 			c.settle(l)
 			return false
 		}
-		c.reportLease(l, subnet.LeaseWaiting, "function "+t.String()+" is being brought up")
-		return false
+		return look("function " + t.String() + " is being brought up")
 	}
 	if x.hold[t] == l && l.lid != 0 && (l.held == t || l.held == subnet.Place{}) && c.routedAt(l.lid, t.Port) && c.lidFits(l, t) {
 		c.lookVPort(vportRef{a, t.Function})

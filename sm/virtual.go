@@ -94,6 +94,7 @@ type vport struct {
 	own     ib.GUID // vSwitch: the GUID that it was made with, once that was seen
 	needed  bool    // its LID is of interest while it is Down: another one uses it
 	seen    bool    // its VPortInfo was read since its adapter came
+	unsure  bool    // a Set may or may not have been applied: it is read again, even if it is down
 	entered bool    // it has an entry in snapshots
 
 	confirm   bool           // it is to be Active as soon as VPortInfo, which is read again, says that it is who it was

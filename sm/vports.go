@@ -101,7 +101,7 @@ func (c *Core) dropAskedVirtuals() {
 		a.asked = 0
 		for _, v := range a.vports {
 			if v != nil && v.asked > 0 {
-				v.asked, v.blocks, v.sending = 0, 0, nil
+				v.asked, v.blocks, v.sending, v.unsure = 0, 0, nil, true
 				v.known &^= knowInfo | knowGUIDs
 				c.lookVPort(vportRef{a, v.index})
 			}
@@ -244,6 +244,7 @@ func (c *Core) wakeVirtuals() {
 		v := r.vport()
 		v.waiting = false
 		if due(&v.checkAt) {
+			v.unsure = true
 			v.known &^= knowInfo | knowGUIDs
 			v.blocks = 0
 			c.lookVPort(r)
@@ -418,7 +419,7 @@ func (c *Core) vportInfoRead(r vportRef, info *smp.VPortInfo) {
 	v.info = *info
 	v.info.ClientReregister = false
 	v.known |= knowInfo
-	v.seen = true
+	v.seen, v.unsure = true, false
 	if v.state > ib.StateDown {
 		c.claimGUID(r)
 	}

@@ -279,6 +279,7 @@ func (c *Core) onVPort(r vportRef, it item, comp *mad.Completion) {
 	if mad.Unanswered(err) {
 		if it.op() == opSetVPort || it.op() == opSetVGUIDs { // its fate is not known
 			v.known &^= knowInfo
+			v.unsure = true
 			v.checkLate(c, r)
 		}
 		if it.op() == opSetVGUIDs {

@@ -164,7 +164,7 @@ func (c *Core) downStep(r vportRef) {
 		return
 	}
 	want := c.functionWanted(r)
-	if r.a.wasOn && !v.seen { // it may have what an earlier manager gave it
+	if v.unsure || r.a.wasOn && !v.seen { // it may have what an earlier manager gave it
 		c.askVPort(opGetVPort, r, 0)
 		return
 	}
