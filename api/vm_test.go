@@ -216,3 +216,30 @@ func TestVMReading(t *testing.T) {
 		t.Errorf("the description: %d", w.Code)
 	}
 }
+
+// TestVMHostileNames: whatever stands in the path reaches the address manager as it
+// was meant, or nobody; it never names anything else of the API.
+func TestVMHostileNames(t *testing.T) {
+	for path, want := range map[string]string{
+		"/v1/vms/%2E%2E%2Fstatus/detach":                  "../status",
+		"/v1/vms/a%2F..%2F..%2Fb/detach":                  "a/../../b",
+		"/v1/vms/a%00b/detach":                            "a\x00b",
+		"/v1/vms/%FF%FE/detach":                           "\xff\xfe",
+		"/v1/vms/a%3Fforce=true/detach":                   "a?force=true",
+		"/v1/vms/%7Bname%7D/detach":                       "{name}",
+		"/v1/vms/web%2Fdetach/detach":                     "web/detach",
+		"/v1/vms//detach":                                 "",
+		"/v1/vms/../sweep":                                "",
+		"/v1/vms/" + strings.Repeat("x", 200) + "/detach": "",
+	} {
+		f := newFake(0)
+		w := ask(New(f, Options{Token: "secret"}), "POST", path, nil, secret)
+		got := ""
+		if len(f.ops) > 0 {
+			got = f.ops[0].Name
+		}
+		if got != want || f.sweeps != 0 || want == "" && w.Code < 300 {
+			t.Errorf("%s: %d, name %q, %d sweeps; want %q", path, w.Code, got, f.sweeps, want)
+		}
+	}
+}
