@@ -43,6 +43,7 @@ type VMTrial struct {
 	Wild   int
 	Settle time.Duration // how long the manager has afterwards
 	Probes int           // packets between VMs in the end, at most
+	Trace  bool          // the log has what is written to hypervisors
 
 	// What became of the operations; and the judge.
 	Asked, Done, Refused, Waited int
@@ -111,6 +112,9 @@ func (t *VMTrial) Run() error {
 		return err
 	}
 	t.Judge = NewVMJudge(t.c, t.hosts)
+	if t.Trace {
+		t.trace()
+	}
 	if err := t.start(t.hosts[0].Node, nil); err != nil {
 		return err
 	}

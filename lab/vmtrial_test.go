@@ -82,6 +82,7 @@ func TestVMs(t *testing.T) {
 	asked, done, through, looks := 0, 0, 0, 0
 	for s := first; s < first+n; s++ {
 		tr := vmTrial(s)
+		tr.Trace = n == 1
 		err := tr.Run()
 		if err != nil {
 			t.Errorf("replay with HEDDLE_SEED=%d\n%s", s, tr.Report(err))

@@ -118,6 +118,9 @@ func (c *Core) setLeases(ev SetLeases) {
 	for i := range ev.Put {
 		if l := x.byGUID[ev.Put[i].GUID]; l != nil && x.wants[l.Place] == l {
 			delete(x.wants, l.Place)
+			if l.Place != ev.Put[i].Place {
+				c.lookPlace(l.Place) // it was not cleaned while it was wanted
+			}
 		}
 	}
 	for i := range ev.Put {
@@ -422,8 +425,9 @@ func (c *Core) meet(r vportRef, v *vport) {
 	if own && v.info.VPortLID != 0 {
 		c.adoptLID(l, v.info.VPortLID)
 	}
-	// What an earlier manager placed.
-	if !x.known && l.held == (subnet.Place{}) && x.hold[p] == nil && l.holds == (subnet.Place{}) && c.heldBy(l, r.a, v) {
+	// What an earlier manager placed. Functions that are down are read when there is
+	// time for it.
+	if (!x.known || x.step == batchIdle) && l.held == (subnet.Place{}) && x.hold[p] == nil && l.holds == (subnet.Place{}) && c.heldBy(l, r.a, v) {
 		l.held = p
 		c.holdAt(l, p)
 		if l.port == 0 {

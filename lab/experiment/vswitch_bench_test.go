@@ -62,4 +62,3 @@ func BenchmarkMigrations(b *testing.B) {
 		})
 	}
 }
-
