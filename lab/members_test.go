@@ -65,6 +65,16 @@ func TestMembers(t *testing.T) {
 	m.addMembers(t, 5, members(c, "vm", 6, 4))
 	wantKeys(t, c, m, map[int][]ib.PKey{1: {0xFFFF, 0x8007}, 3: {0xFFFF}, 4: {0xFFFF, 0x8006}, 5: {0xFFFF}})
 
+	// What could not be stored is tried again: who set it does not ask twice.
+	m.Store.FailNext = 1
+	m.SetMembers([]partition.Partition{members(c, "vm", 6, 4), members(c, "new", 9, 5)}, 50)
+	if n := lastNotice(m, sm.KindPartitionsRefused); n == nil || n.Tag != 50 {
+		t.Errorf("told %v", n)
+	}
+	c.Run(30 * time.Second)
+	wantKeys(t, c, m, map[int][]ib.PKey{5: {0xFFFF, 0x8009}})
+	m.addMembers(t, 51, members(c, "vm", 6, 4))
+
 	// What cannot be leaves everything as it is, until it can be.
 	clash := partition.Partition{Name: "x", PKey: 8, Members: []partition.Member{{GUID: hostGUID(c, 5), As: partition.Full}}, Groups: []partition.Group{{MGID: ib.GID{0xFF, 0x12, 9}, MTU: 4, Rate: 3}}}
 	withGroup := policyOf(t, c, "Default:ALL=full; b=7:mgid=ff12:900::\nH1=full;")

@@ -307,15 +307,31 @@ func TestVSwitchKeys(t *testing.T) {
 // port that is Active, nor from the switch port before it, while it does not know
 // it yet.
 func TestVPortKeysAtTakeover(t *testing.T) {
-	for _, kill := range []bool{false, true} {
+	for _, how := range []string{"a standby takes over", "started anew", "started anew, with a key in quarantine"} {
+		kill := how != "a standby takes over"
 		c, m, h := vmBed(t, sim.Config{HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond})
 		m.apply(t, policyOf(t, c, "Default:ALL=full; a=5:H0=full;"), 1)
 		list := []partition.Partition{vmKeys("vm", 6, 1, 2)}
-		m.addMembers(t, 2, list...)
+		m.addMembers(t, 2, vmKeys("vm", 6, 1, 2, 3))
+		placeVM(t, c, 3, h[2], 1)
+		mustKeys(t, c, m, h[2], 1, 0xFFFF, 0x8006)
 		placeVM(t, c, 1, h[0], 1)
 		placeVM(t, c, 2, h[1], 1)
 		mustKeys(t, c, m, h[0], 1, 0xFFFF, 0x8006)
 		mustKeys(t, c, m, h[1], 1, 0xFFFF, 0x8006)
+		if strings.HasSuffix(how, "quarantine") {
+			list[0].Name = "another tenant with two of the three"
+			if err := c.Sim.MuteSMA(h[2], true); err != nil {
+				t.Fatal(err)
+			}
+			m.SetMembers(list, 3)
+			c.Run(10 * time.Second)
+			if st := m.Status().Partitions; !slices.Equal(st.Quarantined, []ib.PKey{6}) {
+				t.Fatalf("%+v", st)
+			}
+		} else {
+			m.addMembers(t, 3, list...)
+		}
 		next, err := c.Attach(h[5], quietConfig(), nil)
 		if kill {
 			m.Kill()
@@ -333,9 +349,12 @@ func TestVPortKeysAtTakeover(t *testing.T) {
 			if x.Kind == sim.ChangeSet && (x.Attr == smp.AttrVPortPartitionTable || x.Attr == smp.AttrPKeyTable) {
 				writes++
 			}
+			if x.Kind == sim.ChangeReset {
+				return
+			}
 			for _, n := range h[:2] {
 				if edge, on := edgeTable(t, c, n); on && !slices.Contains(edge, 0x8006) || !slices.Contains(vportTable(t, c, n, 1), 0x8006) {
-					t.Fatalf("a running VM loses its key: the switch port holds %v", edge)
+					t.Fatalf("%s: a running VM loses its key: the switch port holds %v", how, edge)
 				}
 			}
 		}
@@ -346,13 +365,23 @@ func TestVPortKeysAtTakeover(t *testing.T) {
 			c.Run(time.Second)
 			m.Kill()
 		}
-		mustUp(t, c, next)
+		if err := c.RunUntil(time.Minute, next.Up); err != nil {
+			t.Fatal(tail(next))
+		}
 		c.Run(30 * time.Second)
 		if writes > 2 && kill || writes > 8 {
-			t.Errorf("killed %v: %d writes", kill, writes)
+			t.Errorf("%s: %d writes", how, writes)
 		}
+		if q := next.Status().Partitions.Quarantined; strings.HasSuffix(how, "quarantine") != slices.Equal(q, []ib.PKey{6}) {
+			t.Errorf("%s: %v in quarantine", how, q)
+		}
+		_ = c.Sim.MuteSMA(h[2], false)
+		c.Run(time.Minute)
 		if st := next.Status().Partitions; !st.Settled {
-			t.Errorf("killed %v: %+v", kill, st)
+			t.Errorf("%s: %+v", how, st)
+		}
+		if got := vportTable(t, c, h[2], 1); !slices.Equal(got, []ib.PKey{0xFFFF}) {
+			t.Errorf("%s: VM 3 has %v", how, got)
 		}
 		if err := vportsShown(t, c, next, h[0], 4); err != nil {
 			t.Error(err)

@@ -411,7 +411,7 @@ func (c *Core) nextTimer() mad.Time {
 		return mad.Never
 	}
 	t := c.eng.NextTimer()
-	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.pollAt} {
+	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.pollAt, c.pk.againAt} {
 		t = min(t, u)
 	}
 	if c.phase == PhaseIdle {
@@ -433,6 +433,7 @@ func (c *Core) onTimers() {
 	if c.pollAt <= c.now {
 		c.onPollTimer()
 	}
+	c.membersAgain()
 	if c.resumeAt <= c.now {
 		c.resumeAt = mad.Never
 		c.onResume()

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"heddle/ib"
+	"heddle/mad"
 	"heddle/partition"
 )
 
@@ -62,6 +63,17 @@ func (c *Core) setMembers(ev SetMembers) {
 		return
 	}
 	c.pk.queue = append(c.pk.queue, partitionChange{members: ev.Partitions, by: changeMembers, tag: ev.Tag})
+	c.savePartitions()
+}
+
+// membersAgain asks for the members again that could not be stored.
+func (c *Core) membersAgain() {
+	k := &c.pk
+	if k.againAt > c.now {
+		return
+	}
+	k.againAt = mad.Never
+	k.queue = append(k.queue, partitionChange{members: k.membersAsked, by: changeMembers})
 	c.savePartitions()
 }
 

@@ -38,6 +38,9 @@ type pkeys struct {
 	queue  []partitionChange // asked for; the first is being stored if saving
 	saving bool
 	saveAt uint64 // PersistGen of it
+	// againAt is when members are tried again that the store did not take: who set them
+	// has them stored, and does not ask twice.
+	againAt mad.Time
 
 	applying bool // the end of the last change has not been told
 	waiting  int  // ports that were told to be waited for
@@ -56,7 +59,7 @@ type pkeys struct {
 }
 
 func newPKeys() pkeys {
-	k := pkeys{tables: map[string][]ib.PKey{}, pass: passDone, retry: mad.Never, reread: mad.Never, life: 1}
+	k := pkeys{tables: map[string][]ib.PKey{}, pass: passDone, retry: mad.Never, reread: mad.Never, againAt: mad.Never, life: 1}
 	k.adopt(partition.Default(), nil, partition.Default(), nil)
 	k.again()
 	return k
@@ -99,6 +102,9 @@ func (c *Core) partitionsSaved(ev Persisted) {
 	if ev.Err != nil {
 		c.unsaved = slices.DeleteFunc(c.unsaved, func(o store.Op) bool { return isPolicyOp(&o) })
 		c.partitionsRefused(k.queue[0].tag, ev.Err)
+		if k.queue[0].by == changeMembers {
+			k.againAt = c.now.Add(c.cfg.RetryInterval)
+		}
 		k.queue = slices.Delete(k.queue, 0, 1)
 		c.savePartitions()
 		return
