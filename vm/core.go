@@ -179,7 +179,7 @@ func (c *Core) clash(e *entry) error {
 			return conflict("GUID %v is interface %q's", g, name)
 		}
 	}
-	for _, p := range e.places() {
+	for p := range e.places {
 		if name, ok := c.byPlace[p]; ok {
 			return conflict("%v is interface %q's", p, name)
 		}

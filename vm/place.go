@@ -113,7 +113,7 @@ func (c *Core) freeFunction(e *entry, s *subnet.Snapshot, i int32) uint16 {
 	}
 	// Functions that somebody else's address is on, which no interface has, are left
 	// out: VPorts that are up with another GUID, and alias GUIDs.
-	strange := map[uint16]bool{}
+	var strange map[uint16]bool
 	switch p.Adapter.Model {
 	case subnet.VPorts:
 		from, to := s.VPortsOf(i)
@@ -122,13 +122,13 @@ func (c *Core) freeFunction(e *entry, s *subnet.Snapshot, i int32) uint16 {
 			case v.GUID == e.GUID && free(v.Virtual.Index) && int(v.Virtual.Index) <= p.Adapter.Functions:
 				return v.Virtual.Index
 			case v.GUID != 0 && v.State() >= ib.StateInit:
-				strange[v.Virtual.Index] = true
+				strange = mark(strange, v.Virtual.Index)
 			}
 		}
 	case subnet.SharedPort:
 		for f, g := range p.Aliases {
 			if g != 0 && g != e.GUID {
-				strange[uint16(f)] = true
+				strange = mark(strange, uint16(f))
 			}
 		}
 	}
@@ -138,4 +138,12 @@ func (c *Core) freeFunction(e *entry, s *subnet.Snapshot, i int32) uint16 {
 		}
 	}
 	return 0
+}
+
+func mark(m map[uint16]bool, f uint16) map[uint16]bool {
+	if m == nil {
+		m = map[uint16]bool{}
+	}
+	m[f] = true
+	return m
 }

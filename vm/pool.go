@@ -83,7 +83,10 @@ func (p *pool) freed(g ib.GUID) {
 
 // count adds an interface to what is used, or with -1 takes it out.
 func (p *pool) count(e *entry, sign int) {
-	for _, g := range e.guids() {
+	if p.has(e.GUID) {
+		p.used += uint64(sign)
+	}
+	for _, g := range e.Aliases {
 		if p.has(g) {
 			p.used += uint64(sign)
 		}

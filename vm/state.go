@@ -32,15 +32,9 @@ func (e *entry) guids() []ib.GUID {
 	return append([]ib.GUID{e.GUID}, e.Aliases...)
 }
 
-// places are those that it has or keeps, known by their function.
-func (e *entry) places() []subnet.Place {
-	var list []subnet.Place
-	for _, p := range [...]subnet.Place{e.Place, e.Dest} {
-		if p.Function != 0 {
-			list = append(list, p)
-		}
-	}
-	return list
+// places yields those that it has or keeps, known by their function.
+func (e *entry) places(yield func(subnet.Place) bool) {
+	_ = (e.Place.Function == 0 || yield(e.Place)) && (e.Dest.Function == 0 || yield(e.Dest))
 }
 
 // lease is what the subnet manager is to do for it; ok is false if nothing.
@@ -103,7 +97,7 @@ func (s *state) init() {
 // finds it. Either may be nil; both have the same name.
 func (c *Core) replace(old, new *entry) { //nolint:revive // old and new are what they are
 	if old != nil {
-		for _, p := range old.places() {
+		for p := range old.places {
 			delete(c.byPlace, p)
 		}
 		c.use(old, -1)
@@ -134,7 +128,7 @@ func (c *Core) replace(old, new *entry) { //nolint:revive // old and new are wha
 			c.byGUID[g] = new.Name
 		}
 	}
-	for _, p := range new.places() {
+	for p := range new.places {
 		c.byPlace[p] = new.Name
 	}
 	c.use(new, 1)
