@@ -171,7 +171,7 @@ func (c *Core) loadInterface(r *store.Record) error {
 
 // clash says which of e's names, addresses and places another interface has.
 func (c *Core) clash(e *entry) error {
-	if c.list.get(e.Name) != nil {
+	if c.named[e.Name] != nil {
 		return errors.New("it is there twice")
 	}
 	for _, g := range e.guids() {
@@ -276,7 +276,7 @@ func lastReports(list []item) []item {
 
 // shown is the interface of that name, the zero value if there is none.
 func (c *Core) shown(name string) Interface {
-	if e := c.list.get(name); e != nil {
+	if e := c.named[name]; e != nil {
 		return e.Interface
 	}
 	return Interface{Name: ""}

@@ -14,7 +14,7 @@ import (
 // report takes what the subnet manager says of a lease. What it says of a place that
 // the lease is no longer for is past.
 func (c *Core) report(r *subnet.LeaseReport) {
-	e := c.list.get(c.byGUID[r.GUID])
+	e := c.named[c.byGUID[r.GUID]]
 	if e == nil || e.GUID != r.GUID {
 		return
 	}
@@ -158,7 +158,7 @@ func (c *Core) putRefused() {
 	case c.putAgain <= c.now:
 		c.putAgain = c.now.Add(retryLease)
 		for _, name := range slices.Sorted(maps.Keys(c.denied)) {
-			l, _ := c.list.get(name).lease()
+			l, _ := c.named[name].lease()
 			c.out.Put = append(c.out.Put, l)
 		}
 		c.out.LeasesChanged = true
@@ -217,7 +217,7 @@ func (c *Core) lookAround() {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.busy)) {
-		switch e := c.list.get(name); e.Doing {
+		switch e := c.named[name]; e.Doing {
 		case DoingAttach:
 			c.lookAttach(e)
 		case DoingFinish:

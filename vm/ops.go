@@ -38,7 +38,7 @@ func (c *Core) request(r *Request) {
 
 // with calls f with the interface of that name, or answers that there is none.
 func (c *Core) with(r *Request, name string, f func(*entry)) {
-	if e := c.list.get(name); e != nil {
+	if e := c.named[name]; e != nil {
 		f(e)
 		return
 	}
@@ -55,7 +55,7 @@ func (c *Core) create(r *Request, i *Interface) {
 		c.reply(r, "", err)
 		return
 	}
-	if old := c.list.get(n.Name); old != nil {
+	if old := c.named[n.Name]; old != nil {
 		if !old.same(n) {
 			err = conflict("interface %q is there with other addresses or P_Keys (GUID %v, %v LID): delete it first, or take another name", n.Name, old.GUID, old.LIDKind)
 		}
@@ -297,7 +297,7 @@ func (c *Core) detach(r *Request, e *entry) {
 }
 
 func (c *Core) remove(r *Request, op Delete) {
-	e := c.list.get(op.Name)
+	e := c.named[op.Name]
 	if e == nil {
 		c.reply(r, "", checkName(op.Name))
 		return

@@ -97,7 +97,7 @@ func (c *Core) place(e *entry, port ib.GUID, fn uint16) (at subnet.Place, known 
 
 // holds says how an interface has a place.
 func (c *Core) holds(name string, at subnet.Place) string {
-	if e := c.list.get(name); e != nil && e.Dest == at {
+	if e := c.named[name]; e != nil && e.Dest == at {
 		return "is migrating there"
 	}
 	return "is there"

@@ -74,7 +74,8 @@ func (e *entry) stuck() bool {
 
 // state are the interfaces and what finds them.
 type state struct {
-	list    table
+	list    table              // which Views share
+	named   map[string]*entry  // the same by name: most of what is asked for, and several times
 	byGUID  map[ib.GUID]string // aliases too
 	byPlace map[subnet.Place]string
 	byLID   map[ib.LID]string
@@ -89,6 +90,7 @@ type users struct{ n, floating int }
 
 func (s *state) init() {
 	s.byGUID, s.byPlace, s.byLID = map[ib.GUID]string{}, map[subnet.Place]string{}, map[ib.LID]string{}
+	s.named = map[string]*entry{}
 	s.denied = map[string]struct{}{}
 	s.byPort, s.busy, s.unread = map[ib.GUID]users{}, map[string]struct{}{}, map[string]bool{}
 }
@@ -120,6 +122,7 @@ func (c *Core) replace(old, new *entry) { //nolint:revive // old and new are wha
 	}
 	c.members.regrant(old, new)
 	if new == nil {
+		delete(c.named, old.Name)
 		c.list.drop(old.Name)
 		return
 	}
@@ -142,6 +145,7 @@ func (c *Core) replace(old, new *entry) { //nolint:revive // old and new are wha
 		c.denied[new.Name] = struct{}{}
 	}
 	c.pool.count(new, 1)
+	c.named[new.Name] = new
 	c.list.put(new)
 }
 

@@ -64,7 +64,7 @@ func (c *Core) undo() {
 	t := c.tx
 	c.tx = nil
 	for _, name := range slices.Backward(t.order) {
-		if now := c.list.get(name); now != nil {
+		if now := c.named[name]; now != nil {
 			c.replace(now, nil)
 		}
 	}
@@ -80,7 +80,7 @@ func (c *Core) undo() {
 func (c *Core) interfaceOps() []store.Op {
 	var ops []store.Op
 	for _, name := range c.tx.order {
-		was, is := c.tx.before[name], c.list.get(name)
+		was, is := c.tx.before[name], c.named[name]
 		switch {
 		case is == nil && was != nil:
 			ops = append(ops, dropInterface(name))
@@ -95,7 +95,7 @@ func (c *Core) interfaceOps() []store.Op {
 // change and would say nothing.
 func (c *Core) settleIdle() {
 	for _, name := range c.tx.order {
-		was, is := c.tx.before[name], c.list.get(name)
+		was, is := c.tx.before[name], c.named[name]
 		if is == nil || is.Doing != DoingRollBack && is.Doing != DoingDetach || was != nil && was.Doing == is.Doing {
 			continue
 		}
@@ -124,7 +124,7 @@ func (c *Core) commit() {
 	t := c.tx
 	c.tx = nil
 	for _, name := range t.order {
-		was, is := t.before[name], c.list.get(name)
+		was, is := t.before[name], c.named[name]
 		old, had := leaseOf(was)
 		l, has := leaseOf(is)
 		switch {
@@ -146,7 +146,7 @@ func (c *Core) commit() {
 	}
 	// A GUID that passed from one interface to another has a new lease.
 	c.out.Drop = slices.DeleteFunc(c.out.Drop, func(g ib.GUID) bool {
-		e := c.list.get(c.byGUID[g])
+		e := c.named[c.byGUID[g]]
 		if e == nil || e.GUID != g {
 			return false
 		}
