@@ -15,6 +15,7 @@ import (
 	"heddle/daemon"
 	"heddle/ib"
 	"heddle/sim"
+	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -62,14 +63,16 @@ func ufmCall(t *testing.T, url, method, path, body string) []byte {
 	return b.Bytes()
 }
 
-// eventually asks again until ok, for as long as a slow machine may take.
-func eventually(t *testing.T, what string, ok func() bool) {
+// eventually asks again whenever there may be news, until ok.
+func eventually(t *testing.T, what string, news <-chan struct{}, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); {
-		if time.Now().After(end) {
+	limit := time.After(30 * time.Second)
+	for !ok() {
+		select {
+		case <-news:
+		case <-limit:
 			t.Fatalf("%s: not so after 30 s", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 
@@ -92,7 +95,7 @@ func TestUFMMembersOnTheFabric(t *testing.T) {
 			if err := r.d.Sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the hypervisors are seen", func() bool { return len(withModel(r.d, "vport")) == 2 })
+			eventually(t, "the hypervisors are seen", r.news, func() bool { return len(withModel(r.d, "vport")) == 2 })
 			list := func() (m map[string]any) {
 				if err := json.Unmarshal(ufmCall(t, ufm.URL, "GET", "/ufmRest/resources/pkeys/?guids_data=true", ""), &m); err != nil {
 					t.Fatal(err)
@@ -113,7 +116,7 @@ func TestUFMMembersOnTheFabric(t *testing.T) {
 				t.Errorf("before anybody is there: %+v", p)
 			}
 			r.host(`vm place pod "host-9" 2 0x` + here)
-			eventually(t, "the pod has its P_Key", func() bool { p := ready(); return p.Ready && p.Present == 1 && len(p.Absent) == 1 })
+			eventually(t, "the pod has its P_Key", r.news, func() bool { p := ready(); return p.Ready && p.Present == 1 && len(p.Absent) == 1 })
 			s := r.d.Snapshot()
 			p := &s.Ports[s.PortByGUID(0x020000000000aa01)]
 			if p.Virtual == nil || p.State() != ib.StateActive || len(p.PKeys) == 0 || p.PKeys[0] != 0x8015 {
@@ -158,7 +161,7 @@ func TestVMOverTheAPI(t *testing.T) {
 				t.Fatal(err)
 			}
 			model := map[sim.Model]string{sim.VSwitch: "vswitch", sim.VPorts: "vport", sim.SharedPort: "shared"}[c.model]
-			eventually(t, "the hypervisors are seen", func() bool { return len(withModel(r.d, model)) >= 2 })
+			eventually(t, "the hypervisors are seen", r.news, func() bool { return len(withModel(r.d, model)) >= 2 })
 			do := func(method, path, body string, code int) (v api.VM) {
 				t.Helper()
 				req, err := http.NewRequestWithContext(t.Context(), method, srv.URL+path, strings.NewReader(body))
@@ -199,7 +202,7 @@ func TestVMOverTheAPI(t *testing.T) {
 			}
 			ready := func() {
 				t.Helper()
-				eventually(t, "the P_Key is in the hardware", func() bool {
+				eventually(t, "the P_Key is in the hardware", r.news, func() bool {
 					p := get[api.PartitionReady](t, srv.URL+"/v1/partitions/0x5/ready")
 					return p.Ready && p.Present == 1
 				})
@@ -257,12 +260,19 @@ func TestVMOnAStandby(t *testing.T) {
 	defer port.Close()
 	cfg := daemon.Config{Port: port, PortName: "standby", Store: store.NewMemory()}
 	cfg.Core.SMKey, cfg.Core.MaxWindow = 1, port.MaxInFlight()
+	news := make(chan struct{}, 1)
+	cfg.Progress = func(sm.Status) {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	}
 	d := daemon.New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
 	defer func() { cancel(); <-ended }()
-	eventually(t, "it stands by", func() bool { return d.Status().State == subnet.Standby.String() })
+	eventually(t, "it stands by", news, func() bool { return d.Status().State == subnet.Standby.String() })
 	srv := httptest.NewServer(api.New(d, api.Options{AllowWrite: true}))
 	defer srv.Close()
 	resp, err := http.Post(srv.URL+"/v1/vms", "application/json", strings.NewReader(`{"name":"web"}`))

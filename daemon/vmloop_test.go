@@ -199,7 +199,7 @@ func TestVMWaits(t *testing.T) {
 			t.Errorf("who does not wait at all: %+v, %v", out, err)
 		}
 		go func() {
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 			d.vm.report([]subnet.LeaseReport{{GUID: 1}})
 		}()
 		if out, err = d.Perform(ctx, ops[:1]); err != nil || out[0].Waiting || out[0].Interface.State != vm.Attached {
@@ -318,9 +318,9 @@ func TestVMOutlasts(t *testing.T) {
 			defer end()
 			go func() {
 				at := subnet.Place{Port: port, Function: 1}
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				d.vm.report([]subnet.LeaseReport{{GUID: guid, Place: at, State: subnet.LeaseMoving}})
-				time.Sleep(17 * time.Second)
+				<-time.After(17 * time.Second)
 				d.vm.report([]subnet.LeaseReport{{GUID: guid, Place: at, State: c.end, LID: 7, Reason: "the hypervisor does not take it"}})
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), c.wait)
@@ -341,7 +341,7 @@ func TestVMOutlasts(t *testing.T) {
 			if got = fmt.Sprint(code, " ", got); got != c.want {
 				t.Errorf("%v: %s, want %s; %+v", c.end, got, c.want, out[0])
 			}
-			time.Sleep(time.Minute)
+			<-time.After(time.Minute)
 		})
 	}
 }
