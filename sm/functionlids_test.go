@@ -1,0 +1,144 @@
+package sm
+
+import (
+	"bytes"
+	"testing"
+
+	"heddle/ib"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// leased makes a core whose ports have LIDs, with leases of some GUIDs.
+func leased(t *testing.T, fdbcap uint16, guids ...ib.GUID) *Core {
+	t.Helper()
+	c := found(Config{}, fdbcap, show{guid: 100}, show{guid: 101}, show{guid: 102})
+	for _, g := range guids {
+		c.newLease(g)
+	}
+	c.assignLIDs()
+	c.listGraph()
+	c.buildGraph()
+	return c
+}
+
+// lids gives the leases LIDs, in order.
+func lids(c *Core, top bool) (got []ib.LID) {
+	for _, l := range c.leases.list {
+		if l.lid == 0 && !l.gone {
+			lid, _ := c.takeLID(top, nil)
+			if lid != 0 {
+				c.storeLID(l, lid)
+			}
+		}
+		got = append(got, l.lid)
+	}
+	return got
+}
+
+// TestFunctionLIDOrder: ports first, from the lowest; LIDs of functions are the lowest
+// that are left, those that float the highest; none is given twice.
+func TestFunctionLIDOrder(t *testing.T) {
+	c := leased(t, 10, 0x1000, 0x1001) // ports have 1 to 4
+	if got := lids(c, false); got[0] != 5 || got[1] != 6 {
+		t.Errorf("LIDs %v, want 5 and 6", got)
+	}
+	c.newLease(0x1002)
+	if got := lids(c, true); got[2] != 9 {
+		t.Errorf("a LID that floats is %v, want 9", got[2])
+	}
+	c.newLease(0x1003)
+	c.newLease(0x1004)
+	c.newLease(0x1005)
+	got := lids(c, false)
+	if got[3] != 7 || got[4] != 8 || got[5] != 0 {
+		t.Errorf("LIDs %v, want 7, 8 and none", got[3:])
+	}
+	n := c.countLIDs()
+	if n.limit != 9 || n.used() != 9 || n.ports != 4 || n.leases != 5 {
+		t.Errorf("%+v", n)
+	}
+	if ops := c.loseLID(c.leases.list[3]); len(ops) != 1 || ops[0].Kind != store.DeleteLID || ops[0].GUID != 0x1003 {
+		t.Errorf("%+v", ops)
+	}
+	c.leases.list[3].gone = true
+	if got := lids(c, false); got[5] != 7 {
+		t.Errorf("LIDs %v: 7 was given back", got)
+	}
+}
+
+// TestFunctionLIDKept: LIDs of leases are nobody else's when ports are given theirs
+// again, whoever shows or stored them; those beyond a smaller table are lost, and said.
+func TestFunctionLIDKept(t *testing.T) {
+	c := leased(t, 20, 0x1000, 0x1001)
+	if got := lids(c, false); got[0] != 5 || got[1] != 6 {
+		t.Fatal(got)
+	}
+	p := c.endPort(102)
+	p.info.LID, p.info.PortState = 5, ib.StateActive // it comes back with a LID that was given away
+	delete(c.lids, 102)
+	delete(c.stored, 102)
+	for i := range c.f.ports {
+		c.f.ports[i].lid = 0
+	}
+	c.assignLIDs()
+	if p := c.endPort(102); p.lid == 5 || p.lid == 6 || p.lid == 0 || c.leases.list[0].lid != 5 {
+		t.Errorf("the port has LID %v, the lease %v", p.lid, c.leases.list[0].lid)
+	}
+	c.f.nodes[1].sw.LinearFDBCap = 6
+	for i := range c.f.ports {
+		c.f.ports[i].lid = 0
+	}
+	ops := c.assignLIDs()
+	if l := c.leases.list; l[0].lid != 5 || l[1].lid != 0 || c.stored[0x1001].lid != 0 {
+		t.Errorf("LIDs %v and %v with tables of 6", l[0].lid, l[1].lid)
+	}
+	if len(ops) == 0 || ops[0].Kind != store.DeleteLID || ops[0].GUID != 0x1001 {
+		t.Errorf("%+v", ops)
+	}
+}
+
+// TestGrantLIDs: the graph has the LIDs of functions at their ports, and leaves out what
+// cannot be: ports that are not there, LIDs of others.
+func TestGrantLIDs(t *testing.T) {
+	c := leased(t, 100, 0x1000, 0x1001, 0x1002, 0x1003)
+	lids(c, false)
+	for i, port := range []ib.GUID{101, 102, 999, 101} {
+		c.leases.list[i].port = port
+	}
+	c.leases.list[3].lid = c.endPort(102).lid
+	c.leases.fn.set(subnet.Place{Port: 102, Function: 7}, 30)
+	c.buildGraph()
+	for lid, want := range map[ib.LID]ib.GUID{5: 101, 6: 102, 7: 0, 30: 102, c.endPort(102).lid: 102} {
+		if got := c.ownerOf(lid); got != want {
+			t.Errorf("LID %v leads to port %v, want %v", lid, got, want)
+		}
+	}
+	if g := c.f.graph; g.TopLID != 30 {
+		t.Errorf("top %v", g.TopLID)
+	}
+}
+
+// FuzzFunctionLID: what parses is what was written; nothing else does.
+func FuzzFunctionLID(f *testing.F) {
+	op := placeOp(subnet.Place{Port: 0x0002c90300a1b2c3, Function: 16}, 0xBFFF)
+	f.Add(op.Record.Key, op.Record.Value)
+	f.Add([]byte{}, []byte{0, 0})
+	f.Add(make([]byte, 10), []byte{0xC0, 0})
+	f.Fuzz(func(t *testing.T, key, value []byte) {
+		r := store.Record{Table: store.TableFunctionLIDs, Key: key, Value: value}
+		p, l, err := parsePlace(&r)
+		if err != nil {
+			return
+		}
+		if op := placeOp(p, l); !bytes.Equal(op.Record.Key, key) || !bytes.Equal(op.Record.Value, value) {
+			t.Fatalf("%x %x became %v LID %v", key, value, p, l)
+		}
+		c := New(Config{})
+		c.out = &Output{}
+		c.loadFunctionLIDs([]store.Record{r, r})
+		if c.leases.fn.byPlace[p] != l || len(c.leases.fn.byPlace) != 1 || len(c.out.Notices) != 1 {
+			t.Fatalf("%v, %d notices", c.leases.fn.byPlace, len(c.out.Notices))
+		}
+	})
+}
