@@ -11,6 +11,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sa"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/store"
@@ -29,11 +30,21 @@ type cloud struct {
 	lease map[string]subnet.Lease
 	lfts  int // Set(LinearForwardingTable) that the manager sent
 	hyper int // Set(VPortInfo)
+
+	serves bool // the manager has an SA
 }
 
 const cloudKey = ib.PKey(0xFFFF)
 
 func newCloud(t testing.TB, leaves, hosts int, h sim.Hypervisor, sc sim.Config, change func(*sm.Config)) *cloud {
+	t.Helper()
+	k := layCloud(t, leaves, hosts, h, sc, change)
+	k.start(nil)
+	return k
+}
+
+// layCloud is newCloud before the manager starts.
+func layCloud(t testing.TB, leaves, hosts int, h sim.Hypervisor, sc sim.Config, change func(*sm.Config)) *cloud {
 	t.Helper()
 	f, err := fabric.Generate("xgft", []string{"2", fmt.Sprintf("%d,%d", hosts, leaves), fmt.Sprintf("1,%d", hosts)}, 1)
 	if err != nil {
@@ -57,7 +68,6 @@ func newCloud(t testing.TB, leaves, hosts int, h sim.Hypervisor, sc sim.Config, 
 			t.Fatal(err)
 		}
 	}
-	k.start(nil)
 	return k
 }
 
@@ -69,6 +79,9 @@ func (k *cloud) start(st *store.Memory) {
 		k.t.Fatal(err)
 	}
 	k.m = m
+	if k.serves {
+		m.ServeSA(sa.Config{SAKey: 1}, sa.Options{SAKey: 1})
+	}
 	k.lfts, k.hyper = 0, 0
 	m.OnSend = func(p *mad.Packet) {
 		if x := (*ib.MAD)(p.Data); x.Class().IsSMP() && x.Method() == ib.MethodSet {

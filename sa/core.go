@@ -66,6 +66,10 @@ type Config struct {
 	// members as before; 0: nobody has to. It needs a subnet manager that asks
 	// clients to register anew.
 	RejoinTime time.Duration
+	// MigrateTime is how long a virtual port may be gone from the subnet, as one that
+	// migrates is, before its memberships in groups end. 0: 10 seconds; negative:
+	// at once, as those of other ports.
+	MigrateTime time.Duration
 	// DropAfter is how long a subscriber may be away from the subnet, or leave
 	// Reports unanswered, before its subscriptions are dropped. 0: 10 minutes;
 	// negative: never (as OpenSM without drop_event_subscriptions).

@@ -32,6 +32,7 @@ type multicast struct {
 	proxies map[membershipID]ib.GUID // who asked for those that another port did; not stored
 
 	takeover takeover
+	away     away
 }
 
 // What a subnet may keep of groups. Above it joins are refused with
@@ -235,14 +236,19 @@ func (x *multicast) routed() []subnet.Group { return x.mlids.routed() }
 
 // expire does what is due.
 func (x *multicast) expire(c *Core) {
+	x.expireAway(c)
 	if x.takeover.pending != nil && c.now >= x.takeover.until && serves(c.snap) {
 		x.dropUnconfirmed(c)
 	}
 }
 
 func (x *multicast) nextTimer(c *Core) mad.Time {
-	if x.takeover.pending == nil || !serves(c.snap) {
-		return mad.Never
+	t := mad.Never
+	if serves(c.snap) && len(x.away.until) > 0 {
+		t = x.away.first
 	}
-	return x.takeover.until
+	if serves(c.snap) && x.takeover.pending != nil {
+		t = min(t, x.takeover.until)
+	}
+	return t
 }

@@ -20,8 +20,9 @@ import (
 // a while would keep groups alive that nobody is in, and the events that say so
 // late; and a port that comes back is asked by the subnet manager to register
 // anew (IBA §14.4.11), which is what its host would have to do anyway after the
-// link was down. A virtual port that is at another place in the next state was
-// never gone: members are known by their GUIDs.
+// link was down. Members are known by their GUIDs: a virtual port that is at another
+// place in the next state was never gone, and those that are are waited for a while
+// (multicast_away.go).
 func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 	if s.State != subnet.Master || !s.Up {
 		if m := s.Master.GUID; m != 0 && m != s.PortGUID && !x.takeover.foreign {
@@ -38,10 +39,11 @@ func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 		x.apply(c, s)
 	}
 	if old == nil {
-		x.fit(c, s, nil, true)
-	} else if ports := differing(old, s); len(ports) > 0 || x.aliases > 0 {
-		x.fit(c, s, ports, false)
+		x.fit(c, nil, s, nil, true)
+	} else if ports := x.away.back(s, differing(old, s)); len(ports) > 0 || x.aliases > 0 {
+		x.fit(c, old, s, ports, false)
 	}
+	x.away.soonest()
 	x.takeover.begin(c, x)
 }
 
@@ -93,7 +95,7 @@ func sameKeys(a, b []ib.PKey) bool {
 // of the group no more. Members by hardware GUID are looked at if they are
 // among ports, or all is set; those by alias GUID always, because an alias may
 // have gone to another port.
-func (x *multicast) fit(c *Core, s *subnet.Snapshot, ports []ib.GUID, all bool) {
+func (x *multicast) fit(c *Core, old, s *subnet.Snapshot, ports []ib.GUID, all bool) {
 	var gone []*mcGroup
 	left := 0
 	for _, g := range x.list {
@@ -116,6 +118,7 @@ func (x *multicast) fit(c *Core, s *subnet.Snapshot, ports []ib.GUID, all bool) 
 				p = s.PortByGUID(m.PortGUID) // of an alias that is not programmed (yet)
 			}
 			switch {
+			case p < 0 && x.away.waits(c, old, u):
 			case p < 0 || !s.HasPKey(p, g.PKey):
 				x.touch(c, g)
 				x.forget(c, g, &g.Members[i])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -109,9 +110,41 @@ func TestVPortMigrates(t *testing.T) {
 	away := clone(here)
 	away.Ports[away.PortByPortGUID(0xA1)].EndPort = -1
 	away.Finish()
-	r.publish(away)
-	if m := r.view.Groups[0].Members; len(m) != 0 {
-		t.Errorf("members %v", m)
+	// One that is gone for a moment is a member when it is back, if it has the P_Key then;
+	// one that is gone for longer has left, and so has what is no virtual machine at once.
+	for _, x := range []struct {
+		back func(s *subnet.Snapshot)
+		stay bool
+	}{
+		{func(*subnet.Snapshot) {}, true},
+		{func(s *subnet.Snapshot) { s.Ports[s.PortByPortGUID(0xA1)].PKeys = []ib.PKey{0x8005} }, false},
+		{nil, false},
+	} {
+		r.publish(away)
+		if m := r.view.Groups[0].Members; len(m) != 1 {
+			t.Fatalf("members %v", m)
+		}
+		if x.back == nil {
+			r.until(r.now.Add(11 * time.Second))
+		} else {
+			r.until(r.now.Add(9 * time.Second))
+			s := clone(here)
+			x.back(s)
+			s.Finish()
+			r.publish(s)
+			r.until(r.now.Add(20 * time.Second))
+		}
+		if m := r.view.Groups[0].Members; (len(m) == 1) != x.stay {
+			t.Errorf("members %v", m)
+		}
+		if !x.stay && x.back != nil {
+			r.publish(here)
+			r.replies = nil
+			r.step(sa.Requests{List: []sa.Request{{From: from(3, 0xA1), Data: set(wire.AttrMCMemberRecord, maskJoin, &wire.MCMemberRecord{MGID: bcast, PortGID: vmGID(0xA1), JoinState: 1})}}})
+			if status(r.replies[0].Data) != 0 {
+				t.Fatal(status(r.replies[0].Data))
+			}
+		}
 	}
 }
 
