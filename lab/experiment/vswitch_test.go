@@ -9,6 +9,7 @@ import (
 
 	"heddle/ib"
 	wiresa "heddle/ib/sa"
+	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/route/move"
 	"heddle/sa"
@@ -60,6 +61,26 @@ func TestVSwitchReconfiguration(t *testing.T) {
 		if err := r.Text(&b); err != nil || !strings.Contains(b.String(), "46256") {
 			t.Errorf("text: %v", err)
 		}
+	}
+}
+
+// TestFullSubnet: 49,149 LIDs or 3,501 at boot, and a thousand migrations at once cost
+// no more SMPs than one by one.
+func TestFullSubnet(t *testing.T) {
+	need.Long(t)
+	r, err := VSwitchReconfiguration(Options{Seed: 1, Sizes: []int{fullSubnetHosts}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range r.Sections {
+		for _, c := range s.Claim { // but those about time
+			if !c.Holds && !strings.Contains(c.What, "time") {
+				t.Errorf("%s: %s: published %s, measured %s", s.Title, c.What, c.Published, c.Measured)
+			}
+		}
+	}
+	if len(r.Sections) != 3 {
+		t.Errorf("%d sections", len(r.Sections))
 	}
 }
 

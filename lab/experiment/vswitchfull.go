@@ -99,7 +99,7 @@ func capacitySections(o *Options, full bool) ([]report.Section, error) {
 			What: "LIDs that paths are computed for", Published: "prepopulated more than 49000, dynamic less than 3000",
 			Measured: fmt.Sprintf("%d and %d: switches have LIDs too", lids[1], lids[0]), Holds: lids[1] == 49149 && lids[0] == fullSubnetHosts+fullSubnetSwitches,
 		},
-		{What: "computing takes considerably longer prepopulated", Published: "expected (§V-A)", Measured: "as in the table; a second each for computing and proving, and 1 GiB, were the limits set here", Holds: fits},
+		{What: "computing takes considerably more time prepopulated", Published: "expected (§V-A)", Measured: "as in the table; a second each for computing and proving, and 1 GiB, were the limits set here", Holds: fits},
 	}
 	rates.Claim = []report.Claim{
 		{What: fmt.Sprintf("%d migrations at once cost no more SMPs than one after the other", migrationsAtOnce), Published: "not considered", Measured: "as in the table", Holds: merged},

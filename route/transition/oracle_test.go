@@ -425,7 +425,7 @@ func play(g *fabric.Graph, a, b *route.Tables, held *transition.Held, p *transit
 func TestPlansOnTheWire(t *testing.T) {
 	first, n := seeds(1200, 60_000)
 	modes := map[transition.Mode]int{}
-	needless, rooted := 0, 0
+	needless, rooted, vms := 0, 0, 0
 	for seed := first; seed < first+n; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 0x7472))
 		nsw := 3 + rng.IntN(6)
@@ -444,6 +444,10 @@ func TestPlansOnTheWire(t *testing.T) {
 		g := routetest.Damaged(net, rng.IntN(3), rng.IntN).Graph()
 		if rng.IntN(3) == 0 {
 			unlike(whole, g, rng)
+		}
+		if rng.IntN(4) == 0 { // LIDs of VMs beside those of ports
+			whole, g = withVMs(whole, g, rng)
+			vms++
 		}
 		levels, trees := rng.IntN(2) == 0, rng.IntN(4) == 0
 		lanes := levels && rng.IntN(3) == 0
@@ -496,10 +500,29 @@ func TestPlansOnTheWire(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%v, %d needless, %d staged without a drain", modes, needless, rooted)
+	t.Logf("%v, %d needless, %d staged without a drain, %d with VMs", modes, needless, rooted, vms)
 	if n > 100 && (modes[transition.ModeDynamic] == 0 || modes[transition.ModeStaged] == 0 || modes[transition.ModeDiscard] == 0) {
 		t.Errorf("not every mode was met: %v", modes)
 	}
+}
+
+// withVMs gives ports of both graphs the same LIDs more.
+func withVMs(whole, part *fabric.Graph, rng *rand.Rand) (_, _ *fabric.Graph) {
+	more := routetest.VMs(whole, 2, rng.IntN)
+	var list []fabric.LIDGrant
+	for l, e := range more.LIDOwner {
+		if e >= 0 && (l >= len(whole.LIDOwner) || whole.LIDOwner[l] != e) && part.EndPorts[e].LID != 0 {
+			list = append(list, fabric.LIDGrant{LID: ib.LID(l), EndPort: e})
+		}
+	}
+	whole, err := whole.WithLIDs(list)
+	if err == nil {
+		part, err = part.WithLIDs(list)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return whole, part
 }
 
 // unlike gives links different numbers of lanes, in both graphs the same.
