@@ -308,8 +308,8 @@ type MoveStatus struct {
 // PartitionStatus tells how far the partitions in force are carried out.
 type PartitionStatus struct {
 	Count       int       // partitions in force
-	Settled     bool      // every port of the subnet is known to hold the P_Keys that it is given, and no other
-	Pending     int       // end ports of which that is not known, or not of the switch port that faces them
+	Settled     bool      // every port of the subnet, virtual ones too, is known to hold the P_Keys that it is given, and no other
+	Pending     int       // end ports and virtual ports of which that is not known, or not of the switch port that faces them
 	Quarantined []ib.PKey // freed, and not known to be given up by every port; ascending, without the membership bit
 }
 

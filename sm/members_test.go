@@ -1,0 +1,106 @@
+package sm
+
+import (
+	"maps"
+	"reflect"
+	"testing"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/partition"
+	"heddle/store"
+)
+
+func keyOf(name string, key ib.PKey, guids ...ib.GUID) partition.Partition {
+	p := partition.Partition{Name: name, PKey: key}
+	for _, g := range guids {
+		p.Members = append(p.Members, partition.Member{GUID: g, As: partition.Full})
+	}
+	return p
+}
+
+// TestFreeing: a key is in quarantine from when it leaves a name until it is back
+// before anybody else had it, or released.
+func TestFreeing(t *testing.T) {
+	with := func(l ...partition.Partition) *partition.Policy {
+		p, err := partition.Default().With(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	type freed = map[ib.PKey][]string
+	for _, c := range []struct {
+		old, now  *partition.Policy
+		was, want freed
+	}{
+		{with(), with(keyOf("a", 5)), nil, freed{}},
+		{with(keyOf("a", 5)), with(keyOf("a", 5, 1)), nil, freed{}},
+		{with(keyOf("a", 5)), with(), nil, freed{5: {"a"}}},
+		{with(keyOf("a", 5)), with(keyOf("b", 5)), nil, freed{5: {"a"}}},
+		{with(keyOf("b", 5)), with(keyOf("c", 5)), freed{5: {"a"}}, freed{5: {"a", "b"}}},
+		{with(), with(keyOf("a", 5)), freed{5: {"a"}}, freed{}},
+		{with(keyOf("b", 5)), with(keyOf("a", 5)), freed{5: {"a"}}, freed{5: {"a", "b"}}},
+	} {
+		before := maps.Clone(c.was)
+		if got := freeing(c.old, c.now, c.was); !reflect.DeepEqual(got, c.want) || !reflect.DeepEqual(before, c.was) {
+			t.Errorf("%v after %v: %v, want %v", c.now.Partitions, c.old.Partitions, got, c.want)
+		}
+	}
+}
+
+// TestMembersBeforeStart: members are in force with what the store held from the
+// first moment on. One that does not fit is left out, and told of; the others must
+// not suffer. A P_Key that members had under another name when they were last in
+// force is in quarantine.
+func TestMembersBeforeStart(t *testing.T) {
+	group := partition.Group{MGID: ib.GID{0xFF, 0x12, 9}, MTU: 4, Rate: 3}
+	base, err := partition.Default().With([]partition.Partition{{Name: "a", PKey: 5, Groups: []partition.Group{group}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := encodePolicy(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &store.State{Records: records(append(policyOps(b), freedOps(nil, map[ib.PKey]string{6: "tenant", 7: "vm"})...))}
+	c := New(Config{PortGUID: 1})
+	var out Output
+	step := func(ev Event) {
+		out.Reset()
+		c.Step(mad.Time(0), ev, &out)
+	}
+	clash := partition.Partition{Name: "clash", PKey: 8, Groups: []partition.Group{group}}
+	step(SetMembers{Partitions: []partition.Partition{keyOf("other", 6, 1), clash, keyOf("vm", 7, 2)}})
+	if len(out.Persist)+len(out.Notices) > 0 {
+		t.Error("something happens before the start")
+	}
+	step(Start{Stored: st})
+	p := c.pk.grants.Policy()
+	if p.Find(5) == nil || p.Find(6) == nil || p.Find(7) == nil || p.Find(8) != nil || !c.pk.base.Equal(base) {
+		t.Errorf("in force is %+v", p.Partitions)
+	}
+	if want := (map[ib.PKey][]string{6: {"tenant"}}); !reflect.DeepEqual(c.pk.freed, want) {
+		t.Errorf("in quarantine: %v", c.pk.freed)
+	}
+	told := 0
+	for _, n := range out.Notices {
+		if n.Kind == KindPartitionsRefused && n.Err != nil {
+			told++
+		}
+	}
+	got, err := decodePartitions(records(out.Persist))
+	if err != nil || told != 1 || !reflect.DeepEqual(got.added, map[ib.PKey]string{6: "other", 7: "vm"}) || !reflect.DeepEqual(got.freed, c.pk.freed) {
+		t.Errorf("told %d times; stored %+v, %v", told, got, err)
+	}
+	// The policy changes: what did not fit may now.
+	step(Persisted{Gen: out.PersistGen})
+	step(SetPartitions{Policy: partition.Default(), Tag: 1})
+	step(Persisted{Gen: out.PersistGen})
+	if p := c.pk.grants.Policy(); p.Find(5) != nil || p.Find(6) == nil || p.Find(8) == nil {
+		t.Errorf("in force is %+v", p.Partitions)
+	}
+	if c.pk.freed[5] == nil {
+		t.Error("the key that ended is free at once")
+	}
+}
