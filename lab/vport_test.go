@@ -332,7 +332,7 @@ func vportCampaign(t *testing.T, seed uint64) {
 	names := hostNames(c)
 	hyps := names[1:6]
 	for i, h := range hyps {
-		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: vfs, VendorTraps: i%2 == 0}, rng.IntN(3))
+		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: vfs, VendorTraps: i%2 == 0, OwnLIDs: seed%3 == 0 && i < 3}, rng.IntN(3))
 	}
 	active := map[ib.GUID]sim.VF{}
 	c.Sim.OnChange = func(ch sim.Change) {
