@@ -193,10 +193,19 @@ func (c *Core) gather() bool {
 	return true
 }
 
+// showsGUID reports whether the VPort at a place is up with a GUID.
+func (c *Core) showsGUID(p subnet.Place, g ib.GUID) bool {
+	_, v := c.function(p)
+	return v != nil && v.state >= ib.StateInit && v.known&knowInfo != 0 && v.info.PortGUID == g
+}
+
 // ready reports whether a lease is to be part of the batch that is gathered. Where
 // nothing is left to do, or it must wait, that is reported.
 func (c *Core) ready(l *lease) bool {
 	x := &c.leases
+	if l.implied && l.failed != "" && l.back != (subnet.Place{}) && l.held == (subnet.Place{}) && !c.showsGUID(l.back, l.GUID) && c.showsGUID(l.Place, l.GUID) {
+		l.failed, l.back = "", subnet.Place{} // its host says where it is
+	}
 	t := l.target()
 	if t == (subnet.Place{}) {
 		if l.held != t || l.ended && l.lid != 0 && c.ownerOf(l.lid) != 0 && !c.placeLID(l.lid) {

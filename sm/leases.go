@@ -423,9 +423,9 @@ func (c *Core) meet(r vportRef, v *vport) {
 		l.implied, l.LIDKind, l.Place = true, subnet.OwnLID, p
 		c.lookLease(l)
 	}
-	if l.implied && v.state >= ib.StateInit && l.Place != p {
+	if l.implied && own && v.state >= ib.StateInit && l.Place != p {
 		if a, u := c.function(l.Place); u == nil || u.state < ib.StateInit || u.info.PortGUID != l.GUID || a.model != subnet.VPorts {
-			l.Place = p // the VM moved
+			l.Place, l.failed = p, "" // the VM moved
 			c.lookLease(l)
 		}
 	}

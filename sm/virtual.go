@@ -29,6 +29,7 @@ type virtuals struct {
 	shown   []vportRef              // changed since the last snapshot; index 0: the adapter's own entry
 	relist  bool                    // … and entries came, or those of physical ports changed
 	flush   bool                    // what changed is published at the next opportunity
+	unseen  []*adapter              // that wait for their VPorts to be published
 	shownAt mad.Time                // when changes were published last
 	first   int32                   // index in snap.Ports of the first virtual port
 	up      [ib.StateActive + 1]int // VPorts by their state, of which that of Down is not kept

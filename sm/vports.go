@@ -283,7 +283,7 @@ func (c *Core) vportIs(r vportRef, st ib.PortState) {
 	}
 	switch {
 	case st == ib.StateDown:
-		c.releaseGUID(r)
+		c.releaseGUID(r, v.info.PortGUID)
 		keep := v.known & knowInfo
 		v.forget()
 		if r.a.model == subnet.VSwitch {
@@ -347,10 +347,9 @@ func (c *Core) rival(r vportRef, g ib.GUID) {
 	c.showVPort(r)
 }
 
-// releaseGUID: r does not show its GUID any more.
-func (c *Core) releaseGUID(r vportRef) {
+// releaseGUID: r does not show a GUID any more.
+func (c *Core) releaseGUID(r vportRef, g ib.GUID) {
 	k := &c.virt
-	g := r.vport().info.PortGUID
 	l := slices.DeleteFunc(k.rivals[g], func(o vportRef) bool { return o == r })
 	if len(l) == 0 {
 		delete(k.rivals, g)
@@ -366,6 +365,7 @@ func (c *Core) releaseGUID(r vportRef) {
 	for _, o := range l {
 		if ov := o.vport(); ov.state > ib.StateDown && ov.known&knowInfo != 0 && ov.info.PortGUID == g {
 			c.claimGUID(o)
+			c.functionChanged(o)
 			c.lookVPort(o)
 		}
 	}
@@ -413,13 +413,13 @@ func (c *Core) vportInfoRead(r vportRef, info *smp.VPortInfo) {
 		return
 	}
 	old := v.info
-	if old.PortGUID != info.PortGUID {
-		c.releaseGUID(r)
-	}
 	v.info = *info
 	v.info.ClientReregister = false
 	v.known |= knowInfo
 	v.seen, v.unsure = true, false
+	if old.PortGUID != info.PortGUID {
+		c.releaseGUID(r, old.PortGUID)
+	}
 	if v.state > ib.StateDown {
 		c.claimGUID(r)
 	}

@@ -86,6 +86,10 @@ func (c *Core) showVPorts(s *subnet.Snapshot) {
 func (c *Core) allVirtualsShown() {
 	k := &c.virt
 	k.shown, k.relist, k.flush, k.shownAt = k.shown[:0], false, false, c.now
+	for _, a := range k.unseen {
+		c.queueAdapter(a)
+	}
+	k.unseen = k.unseen[:0]
 }
 
 // vportEntry is the entry of a VPort behind the port with an index in s.Ports.

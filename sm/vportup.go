@@ -99,15 +99,17 @@ func (c *Core) adapterWork(a *adapter, most int) bool {
 
 // reregisterVPorts ends the first treatment of an adapter: clients of VPorts that
 // an earlier manager brought up are asked to register again, once the SA can know
-// them. It reports whether there is more to do.
+// them: the adapter is queued again when the next snapshot shows them. It reports
+// whether there is more to do now.
 func (c *Core) reregisterVPorts(a *adapter) bool {
 	if !a.first {
 		return false
 	}
 	if a.running && !c.cfg.NoReregister {
-		if c.virt.relist || len(c.virt.shown) > 0 {
+		if c.virt.unshown() {
 			c.virt.flush = true
-			return true
+			c.virt.unseen = append(c.virt.unseen, a)
+			return false
 		}
 		c.askAdapter(opSetVirt, a, virtReregister)
 	}
