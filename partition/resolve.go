@@ -23,8 +23,14 @@ type Grants struct {
 	pol    *Policy
 	index0 []ib.PKey               // bases that want index 0
 	class  [Router + 1][]ib.PKey   // of a port that is in no list by itself, ascending by base
-	guids  map[ib.GUID][]guidGrant // ascending by partition
 	last   [Router + 1][]classLast // by partition
+	some   [Router + 1][]int32     // partitions with a line that covers the class
+	self   []int32                 // partitions with a line for the manager's own port
+	// The lines of single ports: those of guids[i] are lines[start[i]:start[i+1]],
+	// ascending by partition.
+	guids []ib.GUID // ascending
+	start []int32
+	lines []guidGrant
 }
 
 // classLast is the last member line of a partition that covers a class.
@@ -41,7 +47,12 @@ type guidGrant struct {
 
 // Resolve prepares a valid policy for asking.
 func Resolve(p *Policy) *Grants {
-	g := &Grants{pol: p, guids: map[ib.GUID][]guidGrant{}}
+	g := &Grants{pol: p}
+	n := 0
+	for i := range p.Partitions {
+		n += len(p.Partitions[i].Members)
+	}
+	named := make([]guidLine, 0, n)
 	for c := range g.last {
 		g.last[c] = make([]classLast, len(p.Partitions))
 	}
@@ -54,11 +65,7 @@ func Resolve(p *Policy) *Grants {
 			x := classLast{m.As, int32(at)}
 			switch m.Kind {
 			case Port:
-				list := g.guids[m.GUID]
-				if n := len(list); n > 0 && list[n-1].part == int32(i) {
-					list = list[:n-1] // the later line counts
-				}
-				g.guids[m.GUID] = append(list, guidGrant{int32(i), m.As, int32(at)})
+				named = append(named, guidLine{m.GUID, guidGrant{int32(i), m.As, int32(at)}})
 			case All:
 				g.last[CA][i], g.last[Switch][i], g.last[Router][i] = x, x, x
 			case AllCAs:
@@ -70,13 +77,55 @@ func Resolve(p *Policy) *Grants {
 			}
 		}
 	}
+	g.index(named)
+	for i := range p.Partitions {
+		if slices.ContainsFunc(p.Partitions[i].Members, func(m Member) bool { return m.Kind == Self }) {
+			g.self = append(g.self, int32(i))
+		}
+	}
 	for c := range g.class {
 		for i := range p.Partitions {
+			if g.last[c][i].as != 0 {
+				g.some[c] = append(g.some[c], int32(i))
+			}
 			g.class[c] = appendKeys(g.class[c], p.Partitions[i].PKey, g.last[c][i].as)
 		}
 		g.class[c] = slices.Clip(floor(g.class[c], ib.PKeyDefaultLimited))
 	}
 	return g
+}
+
+// guidLine is a member line of a single port.
+type guidLine struct {
+	guid ib.GUID
+	guidGrant
+}
+
+// index sorts the lines of single ports, which come by partition and line. Of
+// those of one partition the last counts.
+func (g *Grants) index(named []guidLine) {
+	slices.SortStableFunc(named, func(a, b guidLine) int { return cmp.Compare(a.guid, b.guid) })
+	g.lines = make([]guidGrant, 0, len(named))
+	for i, x := range named {
+		switch {
+		case i == 0 || x.guid != named[i-1].guid:
+			g.guids, g.start = append(g.guids, x.guid), append(g.start, int32(len(g.lines)))
+		case x.part == named[i-1].part:
+			g.lines[len(g.lines)-1] = x.guidGrant
+			continue
+		}
+		g.lines = append(g.lines, x.guidGrant)
+	}
+	g.start = append(g.start, int32(len(g.lines)))
+}
+
+// named are the lines of a GUID.
+func (g *Grants) named(guid ib.GUID) []guidGrant {
+	i, ok := slices.BinarySearch(g.guids, guid)
+	if !ok {
+		return nil
+	}
+	return g.lines[g.start[i]:g.start[i+1]]
 }
 
 // Policy is what the grants were made from.
@@ -114,22 +163,33 @@ func floor(list []ib.PKey, key ib.PKey) []ib.PKey {
 // alias GUIDs are given. Every port is a member of the default partition, and
 // the manager's a full one. The list is shared: it is not to be changed.
 func (g *Grants) Of(class Class, guid ib.GUID, aliases []ib.GUID, self bool) []ib.PKey {
-	own := g.guids[guid]
-	if !self && len(own) == 0 && !slices.ContainsFunc(aliases, func(a ib.GUID) bool { return len(g.guids[a]) > 0 }) {
-		return g.class[class]
-	}
+	own := g.named(guid)
 	var more []guidGrant
 	for _, a := range aliases {
 		if a != 0 && a != guid {
-			more = append(more, g.guids[a]...)
+			more = append(more, g.named(a)...)
 		}
 	}
+	if !self && len(own)+len(more) == 0 {
+		return g.class[class]
+	}
 	slices.SortFunc(more, func(a, b guidGrant) int { return cmp.Compare(a.part, b.part) })
-	list := make([]ib.PKey, 0, len(g.class[class])+len(own)+len(more)+1)
-	for i := range g.pol.Partitions {
+	parts := make([]int32, 0, len(g.some[class])+len(own)+len(more)+len(g.self))
+	parts = append(parts, g.some[class]...)
+	for _, l := range [2][]guidGrant{own, more} {
+		for _, x := range l {
+			parts = append(parts, x.part)
+		}
+	}
+	if self {
+		parts = append(parts, g.self...)
+	}
+	slices.Sort(parts)
+	list := make([]ib.PKey, 0, len(parts)+1)
+	for _, i := range slices.Compact(parts) {
 		q := &g.pol.Partitions[i]
 		x := g.last[class][i]
-		if len(own) > 0 && own[0].part == int32(i) {
+		if len(own) > 0 && own[0].part == i {
 			if x.as == 0 || own[0].at > x.at {
 				x = classLast{own[0].as, own[0].at}
 			}
@@ -145,7 +205,7 @@ func (g *Grants) Of(class Class, guid ib.GUID, aliases []ib.GUID, self bool) []i
 				}
 			}
 		}
-		for len(more) > 0 && more[0].part == int32(i) {
+		for len(more) > 0 && more[0].part == i {
 			switch as := more[0].as; {
 			case x.as == Both || as == Both:
 				x.as = Both
