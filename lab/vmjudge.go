@@ -7,6 +7,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/mad"
 	"heddle/sim"
 	"heddle/subnet"
 )
@@ -36,6 +37,7 @@ type VMJudge struct {
 
 	c    *Cluster
 	host map[ib.GUID]int    // index in Hosts by port GUID
+	back []mad.Time         // when packets could pass the link of a host again, by index in Hosts
 	wild map[ib.GUID]ib.LID // those that wild VPorts with LIDs of their own had
 }
 
@@ -45,7 +47,11 @@ func NewVMJudge(c *Cluster, hosts []VMHost) *VMJudge {
 	for i := range hosts {
 		j.host[hosts[i].GUID] = i
 	}
+	j.back = make([]mad.Time, len(hosts))
 	c.Sim.OnChange = func(ch sim.Change) {
+		if i, ok := j.host[c.Fabric.Nodes[ch.Node].Ports[ch.Port].GUID]; ok && ch.Kind == sim.ChangeState && ch.New == ib.StateActive {
+			j.back[i] = ch.At
+		}
 		if ch.Kind != sim.ChangeSet {
 			return
 		}
@@ -87,10 +93,14 @@ func (j *VMJudge) active(h *VMHost) bool {
 	return j.c.Sim.Up(h.At) && j.c.Sim.PortInfo(h.At, int(h.Port)).PortState == ib.StateActive
 }
 
+// stale is how long a host that was cut off may have what went elsewhere in the
+// meantime.
+const stale = 500 * time.Millisecond
+
 // Look notes GUIDs and LIDs that two ports or functions have at this moment,
-// both with a link that carries data. A function of a shared port has its GUID
-// from the moment in which it is in the port's table, others while they are
-// Active.
+// both with a link that carries data, and has for a while. A function of a shared
+// port has its GUID from the moment in which it is in the port's table, others while
+// they are Active.
 func (j *VMJudge) Look() {
 	j.Looks++
 	guids, lids := map[ib.GUID]subnet.Place{}, map[ib.LID]subnet.Place{}
@@ -108,7 +118,7 @@ func (j *VMJudge) Look() {
 	}
 	for i := range j.Hosts {
 		h := &j.Hosts[i]
-		if !j.active(h) {
+		if !j.active(h) || j.back[i] > 0 && j.c.Sim.Now().Sub(j.back[i]) < stale {
 			continue
 		}
 		has(h.GUID, subnet.Place{Port: h.GUID})

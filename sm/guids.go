@@ -346,10 +346,38 @@ func (c *Core) guidWanted(t *guidTable, i int) ib.GUID {
 		return 0
 	case !mine && owned && (o.t != t || int(o.i) != i):
 		return 0 // somebody else is to have it
+	case !mine && c.leasedElsewhere(x, subnet.Place{Port: t.port, Function: uint16(i)}):
+		return 0 // an earlier manager put it there
 	case mine && guidAt(t.have, i) != x && g.holder[x] != nil && g.holder[x] != t:
 		return 0 // its turn comes when the other one has let go of it
 	}
 	return x
+}
+
+// shownOf is what snapshots show of a table, nil if that is nothing: a GUID that
+// another port has as well, as when a port comes back that was cut off while a virtual
+// machine left it, is where it was found first.
+func (g *guidTables) shownOf(t *guidTable) []ib.GUID {
+	list := t.have
+	for i, x := range t.have {
+		if h := g.holder[x]; x != 0 && h != nil && h != t {
+			if &list[0] == &t.have[0] {
+				list = slices.Clone(t.have)
+			}
+			list[i] = 0
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// guidsKnown reports whether what a port has in the first block of its GUID table is
+// known, or cannot be.
+func (c *Core) guidsKnown(port ib.GUID) bool {
+	t := c.guids.byPort[port]
+	return !c.guids.on || t == nil || t.known&1 != 0 || t.refused&1 != 0 || t.tries > 0
 }
 
 // guidWork finds what to ask a port for next: to read a block, or to write one.

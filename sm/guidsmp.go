@@ -169,8 +169,8 @@ func (c *Core) aliasesOf(p *port) []ib.GUID {
 	if len(c.guids.list) == 0 || !p.has(pEnd) {
 		return nil
 	}
-	if t := c.guids.byPort[p.guid]; t != nil && len(t.have) > 0 {
-		return t.have
+	if t := c.guids.byPort[p.guid]; t != nil {
+		return c.guids.shownOf(t)
 	}
 	return nil
 }

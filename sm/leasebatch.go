@@ -107,6 +107,8 @@ func (c *Core) functionsKnown() bool {
 			continue
 		case a.step != adapterKnown:
 			return false
+		case a.model == subnet.SharedPort && !c.guidsKnown(a.port):
+			return false
 		}
 		for _, v := range a.vports {
 			if v != nil && v.index > 0 && v.state >= ib.StateInit && v.known&knowInfo == 0 && v.tries == 0 && v.refused == nil {

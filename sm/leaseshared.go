@@ -38,15 +38,22 @@ func (c *Core) sharedPort(g ib.GUID) bool {
 	return a != nil && a.model == subnet.SharedPort
 }
 
+// leasedElsewhere reports whether a GUID is that of a lease that is to be at another
+// place, or nowhere.
+func (c *Core) leasedElsewhere(g ib.GUID, p subnet.Place) bool {
+	l := c.leases.byGUID[g]
+	return l != nil && !l.gone && !l.implied && l.target() != p && l.holds != p
+}
+
 // mergeAliases has the GUID tables hold what leases and the SA's clients want; for
 // a GUID that both name, the lease counts.
 func (c *Core) mergeAliases() {
 	g := &c.guids
 	list := c.leaseAliases()
-	if len(list) == 0 && !g.leased {
+	if len(c.leases.list) == 0 && !g.leased {
 		return
 	}
-	if slices.Equal(list, g.leases) {
+	if g.leased && slices.Equal(list, g.leases) {
 		return
 	}
 	g.leased, g.leases = true, list

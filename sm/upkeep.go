@@ -97,10 +97,7 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports
 		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
 			s.Ports = slices.Clone(old.Ports)
 		}
-		s.Ports[i].Aliases = nil
-		if len(t.have) > 0 {
-			s.Ports[i].Aliases = t.have
-		}
+		s.Ports[i].Aliases = c.guids.shownOf(t)
 		if n := s.Ports[i].Node; !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}
