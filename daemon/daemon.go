@@ -2,8 +2,8 @@
 // the port, the store and the workers, feeds the pure core (package sm) one
 // event at a time from one goroutine, and does what the core's output lists,
 // in the order that package sm documents. A second goroutine does the same for
-// the core of the SA. Queries pass through neither: workers answer them, on all
-// cores, from what the two have published.
+// the core of the SA, a third for the address manager's. Queries pass through none:
+// workers answer them, on all cores, from what those have published.
 //
 // A Daemon is made by New, run once by Run, and serves the API (it implements
 // api.Backend) from any goroutine while it runs.
@@ -21,8 +21,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -140,7 +138,7 @@ type Daemon struct {
 	aliases *latest[[]subnet.Alias]
 	reads   *latest[[]ib.GUID] // nodes whose lane tables are asked for
 
-	vm vmSide
+	vm vmSide // the address manager
 }
 
 // New prepares a daemon; nothing runs yet.
@@ -473,35 +471,6 @@ func (l *loop) arm(due mad.Time) {
 		return
 	}
 	l.timer.Reset(max(0, due.Sub(l.d.now())))
-}
-
-// compute runs a routing job, one at a time. While the subnet is up a core is
-// left to the SA; until then nobody can ask it anything.
-func (d *Daemon) compute(j *sm.Job) {
-	d.jobSlot <- struct{}{}
-	workers := runtime.GOMAXPROCS(0)
-	if d.upAt.Load() != 0 {
-		workers = max(1, workers-1)
-		giveWay()
-	}
-	r := j.Run(workers)
-	<-d.jobSlot
-	d.jobs <- r
-}
-
-// jobNice is how far a routing job stands back behind the threads that answer.
-// Less, and requesters wait for its time slices; much more, and the collector
-// waits for it when it must stop all threads.
-const jobNice = 10
-
-// giveWay lowers the priority of the thread of the calling goroutine, and of no
-// other: the thread ends with the goroutine. Where processors are few, or busy
-// with other programs, one core too many for the job is one too few for the SA.
-func giveWay() {
-	runtime.LockOSThread() // and never unlock
-	// It cannot fail for one's own thread; if it did, the job would only be in
-	// the way.
-	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), jobNice)
 }
 
 // freeList recycles packets between the receiver and whoever used them.
