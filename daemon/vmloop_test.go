@@ -345,3 +345,48 @@ func TestVMOutlasts(t *testing.T) {
 		})
 	}
 }
+
+// TestHypervisorNames: what people call a hypervisor, also before it is known to be
+// one, and what cannot be one.
+func TestHypervisorNames(t *testing.T) {
+	node := func(guid ib.GUID, desc string, first int32) subnet.Node {
+		return subnet.Node{Info: smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: guid}, Desc: desc, First: first, SwitchIndex: -1, OK: true}
+	}
+	s := &subnet.Snapshot{
+		Up: true,
+		Nodes: []subnet.Node{
+			node(0x10, "H1", 0), node(0x20, "H2", 2), node(0x30, "twin", 4), node(0x40, "twin", 6),
+		},
+		Ports: []subnet.Port{
+			{EndPort: -1, Peer: subnet.NoRef},
+			{GUID: 0x11, Num: 1, LID: 1, Peer: subnet.NoRef, Adapter: &subnet.Adapter{Model: subnet.VPorts, Functions: 2}},
+			{EndPort: -1, Peer: subnet.NoRef, Node: 1},
+			{GUID: 0x21, Num: 1, LID: 2, Peer: subnet.NoRef, Node: 1},
+			{EndPort: -1, Peer: subnet.NoRef, Node: 2},
+			{GUID: 0x31, Num: 1, LID: 3, Peer: subnet.NoRef, Node: 2},
+			{EndPort: -1, Peer: subnet.NoRef, Node: 3},
+			{GUID: 0x41, Num: 1, LID: 4, Peer: subnet.NoRef, Node: 3},
+			{GUID: 0xAA, Num: 1, LID: 1, Peer: subnet.NoRef, Virtual: &subnet.Virtual{Port: 1, Index: 1}},
+		},
+	}
+	s.Finish()
+	for name, want := range map[string]string{
+		"H1":                 "0x0000000000000011",
+		"0x0000000000000010": "0x0000000000000011",
+		"0x0000000000000011": "0x0000000000000011",
+		"H2":                 "0x0000000000000021", // whether it is one is not known yet
+		"0x0000000000000099": "0x0000000000000099", // not there yet
+		"":                   "which hypervisor",
+		"twin":               "several ports",
+		"nobody":             "no port with virtual functions",
+		"0x00000000000000aa": "is a virtual port of 0x0000000000000011",
+	} {
+		got, err := hypervisorPort(s, name)
+		if text := fmt.Sprint(got, " ", err); !strings.Contains(text, want) || (err != nil) != !strings.HasPrefix(want, "0x") {
+			t.Errorf("%q: %s, want %s", name, text, want)
+		}
+	}
+	if _, err := hypervisorPort(nil, "H1"); !errors.Is(err, api.ErrBusy) {
+		t.Errorf("before the subnet is up: %v", err)
+	}
+}
