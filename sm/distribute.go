@@ -163,7 +163,7 @@ func (c *Core) onGetLFT(it item, comp *mad.Completion) {
 		c.audited(it.node(), b, data)
 		return
 	}
-	n.lft.set(b, data)
+	n.lft.set(b, data, nil)
 }
 
 // startDistribution begins a transition.
@@ -313,7 +313,11 @@ func (c *Core) onSetLFT(it item, comp *mad.Completion) {
 		c.setFailed(it.node(), -1, "Set(LinearForwardingTable)", err)
 		return
 	}
-	l.set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)))
+	var toward []byte
+	if c.phase == PhaseMove && c.mv.res != nil && n.gsw >= 0 && int(n.gsw) < len(c.mv.res.Tables.LFT) {
+		toward = c.mv.res.Tables.LFT[n.gsw]
+	}
+	l.set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)), toward)
 	// The network may deliver an older copy of a Set late. Where two writes of
 	// one block come close to each other, it is read again later.
 	if c.now.Sub(l.wrote) >= suspectTime {

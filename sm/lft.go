@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"bytes"
+
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/route"
@@ -34,9 +36,14 @@ func bitClear(b []uint64, i int) {
 	}
 }
 
-// set notes the content of block b.
-func (l *lft) set(b int, data *[route.BlockLen]byte) {
-	end := (b + 1) * route.BlockLen
+// set notes the content of block b. toward, if not nil, is a shared row that this write
+// may make the switch's: then it need not have one of its own for a while.
+func (l *lft) set(b int, data *[route.BlockLen]byte, toward []byte) {
+	at, end := b*route.BlockLen, (b+1)*route.BlockLen
+	if l.shared && end <= len(l.row) && len(toward) == len(l.row) && [route.BlockLen]byte(toward[at:end]) == *data &&
+		bytes.Equal(toward[:at], l.row[:at]) && bytes.Equal(toward[end:], l.row[end:]) {
+		l.row = toward
+	}
 	if l.shared && (end > len(l.row) || [route.BlockLen]byte(l.row[end-route.BlockLen:end]) != *data) {
 		l.row = append([]byte(nil), l.row...)
 		l.shared, l.full = false, false

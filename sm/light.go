@@ -189,7 +189,7 @@ func (c *Core) audited(n int32, b int, data *[route.BlockLen]byte) {
 	if at := b * route.BlockLen; at+route.BlockLen <= len(l.row) && [route.BlockLen]byte(l.row[at:at+route.BlockLen]) == *data {
 		return
 	}
-	l.set(b, data)
+	l.set(b, data, nil)
 	c.out.notify(Notice{
 		Kind: KindForeignChange, Level: Warn, Where: c.f.where(n, -1),
 		Text: "a block of its forwarding table is not what was written; it is written again",
