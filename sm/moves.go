@@ -325,6 +325,19 @@ func (c *Core) topWanted() ib.LID {
 	return c.wanted.TopLID
 }
 
+// recentMoves bounds the memory for tables that packets may remember: a move of one LID
+// may leave another row at every switch, and there may be hundreds of moves before the
+// first is forgotten. Of more than fit the oldest are left out: a plan for a change of
+// routes then counts less than the worst that may be under way, as far as VMs are
+// concerned that moved that long ago.
+const recentMoves = 256 << 20 // bytes
+
+// mostRecent is how many states that is.
+func (c *Core) mostRecent() int {
+	t := c.mv.res.Tables
+	return min(max(recentMoves/(max(len(t.LFT), 1)*route.RowLen(t.TopLID)), 8), 64)
+}
+
 // rememberMove is rememberTables for a move.
 func (c *Core) rememberMove() {
 	if len(c.mv.res.Stages) == 0 || c.quiet() {
@@ -335,9 +348,9 @@ func (c *Core) rememberMove() {
 	}
 	hops := time.Duration(longestPath)
 	if p := c.mv.res.Proof; p != nil {
-		hops = min(hops, 2*time.Duration(p.Report().MaxHops+1))
+		hops = min(hops, 2*time.Duration(p.MaxHops()+1))
 	}
-	c.recentTables() // drops those that no packet remembers
+	c.dropRecent(c.mostRecent() - 2)
 	if n := len(c.recent); n > 0 {
 		hops = max(hops, c.recent[n-1].hops)
 	}

@@ -59,6 +59,28 @@ func (c *Core) tablesWritten(r *JobResult) {
 	}
 }
 
+// dropRecent forgets states that no packet remembers any more, and, when there are too
+// many, the oldest of the others.
+func (c *Core) dropRecent(most int) {
+	worst := c.inFlight()
+	keep := c.recent[:0]
+	for _, s := range c.recent {
+		if worst > 0 && !c.forgotten(&s, worst) {
+			keep = append(keep, s)
+		}
+	}
+	if n := len(keep) - most; n > 0 {
+		keep = append(keep[:0], keep[n:]...)
+	}
+	clear(c.recent[len(keep):])
+	c.recent = keep
+}
+
+// forgotten reports whether no packet that met a state can be under way any more.
+func (c *Core) forgotten(s *recentState, worst time.Duration) bool {
+	return s.until != mad.Never && c.now.Sub(s.until) >= s.hops*worst/longestPath
+}
+
 // recentTables are the states that packets may remember, in the order of the
 // graph's switches.
 func (c *Core) recentTables() (list []transition.Recent) {
@@ -70,7 +92,7 @@ func (c *Core) recentTables() (list []transition.Recent) {
 	keep := c.recent[:0]
 	for _, s := range c.recent {
 		t := s.tables
-		if s.until != mad.Never && c.now.Sub(s.until) >= s.hops*worst/longestPath {
+		if c.forgotten(&s, worst) {
 			continue
 		}
 		keep = append(keep, s)

@@ -84,6 +84,9 @@ func (p *Proof) Err() error { return p.report.Err() }
 // OK reports whether the tables may be installed.
 func (p *Proof) OK() bool { return p.report.OK() }
 
+// MaxHops is that of Report, without what Report may have to find out first.
+func (p *Proof) MaxHops() int { return p.report.MaxHops }
+
 // Tables are what was proved, and Graph is for what.
 func (p *Proof) Tables() *route.Tables { return p.t }
 
