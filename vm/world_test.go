@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -416,8 +417,11 @@ func (w *world) settle() {
 // everything is at one place and the journal empty.
 func TestCrashes(t *testing.T) {
 	worlds, steps := 150, 400
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		worlds = 20
+	case os.Getenv("HEDDLE_LONG") != "":
+		worlds = 3000
 	}
 	crashes, refusals, full := 0, 0, 0
 	for seed := range worlds {
