@@ -31,13 +31,13 @@ func (c *Cluster) Check(m *Manager) error {
 			return fmt.Errorf("lab: the LID of port %v changed from %v to %v", e.GUID, was, e.LID)
 		}
 	}
+	c.dropUnused(sub, lft)
 	if err := c.lidsUnique(sub, reach); err != nil {
 		return err
 	}
 	if err := c.linksActive(reach); err != nil {
 		return err
 	}
-	c.dropUnused(sub, lft)
 	t := &route.Tables{Engine: "held", LFT: lft, TopLID: sub.TopLID, NumVLs: 1}
 	c.heldLanes(m, sub, t)
 	rep := check.Verify(sub, t, check.Options{})
@@ -52,15 +52,30 @@ func (c *Cluster) Check(m *Manager) error {
 }
 
 // dropUnused takes LIDs out that functions hold which are down, where no switch leads
-// to them: hosts leave them behind, and managers need not mind.
+// to them: hosts leave them behind, and managers need not mind. With leftLIDs it is no
+// matter where they lead to, and one that somebody else holds who is up is that one's.
 func (c *Cluster) dropUnused(g *fabric.Graph, rows [][]byte) {
+	index := map[ib.GUID]int32{}
+	for i := range g.EndPorts {
+		index[g.EndPorts[i].GUID] = int32(i)
+	}
+	up := map[ib.LID]int32{}
 	for _, e := range c.Sim.LIDs() {
-		if int(e.LID) >= len(g.LIDOwner) {
+		if i, ok := index[e.GUID]; ok && !c.down(e) {
+			up[e.LID] = i
+		}
+	}
+	for _, e := range c.Sim.LIDs() {
+		if int(e.LID) >= len(g.LIDOwner) || !c.down(e) {
 			continue
 		}
-		if c.down(e) && !slices.ContainsFunc(rows, func(row []byte) bool {
+		i, ok := up[e.LID]
+		switch {
+		case ok && c.leftLIDs:
+			g.LIDOwner[e.LID] = i
+		case c.leftLIDs, !slices.ContainsFunc(rows, func(row []byte) bool {
 			return int(e.LID) < len(row) && row[e.LID] != route.Drop
-		}) {
+		}):
 			g.LIDOwner[e.LID] = fabric.NoLID
 		}
 	}
@@ -95,7 +110,7 @@ func (c *Cluster) lidsUnique(g *fabric.Graph, reach map[ib.GUID]bool) error {
 			o, ok := seen[l]
 			switch {
 			case ok && c.down(o) && !c.down(e): // it was left behind by who has it now
-			case ok && !c.down(o) && c.down(e):
+			case ok && !c.down(o) && c.down(e), ok && c.down(o) && c.leftLIDs:
 				continue
 			case ok:
 				return fmt.Errorf("lab: LID %v belongs to %v VPort %d and %v VPort %d", l, o.GUID, o.VPort, e.GUID, e.VPort)

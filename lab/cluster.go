@@ -39,6 +39,9 @@ type Cluster struct {
 
 	lids   map[ib.GUID]ib.LID // every LID that a port was ever seen with
 	floats map[ib.GUID]bool   // ports whose LID may change: a lease's LID floats there
+	// leftLIDs: VPorts that are down may show the same LID, as hosts take them down
+	// when nobody unsets it.
+	leftLIDs bool
 }
 
 // NewCluster makes a cluster without managers.

@@ -328,6 +328,7 @@ func vportCampaign(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.leftLIDs = true
 	const vfs = 5
 	names := hostNames(c)
 	hyps := names[1:6]
