@@ -101,6 +101,10 @@ func (c *Core) loadFunctionLIDs(list []store.Record) {
 			continue
 		}
 		taken[l] = p
+		if p.Function > 0 && !c.cfg.VSwitchPrepopulate {
+			c.unsaved = append(c.unsaved, placeOp(p, 0)) // functions have none of their own any more
+			continue
+		}
 		fn.set(p, l)
 	}
 	// Leases are set before the start, when nothing was known of their LIDs.

@@ -134,7 +134,7 @@ func FuzzFunctionLID(f *testing.F) {
 		if op := placeOp(p, l); !bytes.Equal(op.Record.Key, key) || !bytes.Equal(op.Record.Value, value) {
 			t.Fatalf("%x %x became %v LID %v", key, value, p, l)
 		}
-		c := New(Config{})
+		c := New(Config{VSwitchPrepopulate: true})
 		c.out = &Output{}
 		c.loadFunctionLIDs([]store.Record{r, r})
 		if c.leases.fn.byPlace[p] != l || len(c.leases.fn.byPlace) != 1 || len(c.out.Notices) != 1 {

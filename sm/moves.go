@@ -2,6 +2,7 @@ package sm
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"time"
 
@@ -338,7 +339,9 @@ func (c *Core) mostRecent() int {
 	return min(max(recentMoves/(max(len(t.LFT), 1)*route.RowLen(t.TopLID)), 8), 64)
 }
 
-// rememberMove is rememberTables for a move.
+// rememberMove is rememberTables for a move. Moves that follow one another are
+// remembered as one, from the state before the first to that after the last, as
+// long as no LID moves twice: what packets met of a LID is then its entry in one of these.
 func (c *Core) rememberMove() {
 	if len(c.mv.res.Stages) == 0 || c.quiet() {
 		return
@@ -354,9 +357,30 @@ func (c *Core) rememberMove() {
 	if n := len(c.recent); n > 0 {
 		hops = max(hops, c.recent[n-1].hops)
 	}
-	for _, t := range [2]*route.Tables{c.served.tables, c.mv.res.Tables} {
-		c.recent = append(c.recent, recentState{graph: c.f.graph, tables: t, until: mad.Never, hops: hops})
+	lids := map[ib.LID]bool{}
+	for _, q := range c.mv.list {
+		lids[q.LID] = true
+		if q.Kind == move.Swap {
+			lids[q.With] = true
+		}
 	}
+	g, n := c.f.graph, len(c.recent)
+	if n >= 2 && c.recent[n-1].moved != nil && c.recent[n-1].tables == c.served.tables {
+		first, last := &c.recent[n-2], &c.recent[n-1]
+		twice := false
+		for l := range lids {
+			twice = twice || last.moved[l]
+		}
+		if !twice {
+			maps.Copy(last.moved, lids)
+			first.until, first.hops = mad.Never, hops
+			last.graph, last.tables, last.until, last.hops = g, c.mv.res.Tables, mad.Never, hops
+			return
+		}
+	}
+	c.recent = append(c.recent,
+		recentState{graph: g, tables: c.served.tables, until: mad.Never, hops: hops},
+		recentState{graph: g, tables: c.mv.res.Tables, until: mad.Never, hops: hops, moved: lids})
 }
 
 // movesDone puts what the switches hold now into force.

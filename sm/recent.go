@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
@@ -17,6 +18,9 @@ type recentState struct {
 	plan   *transition.Plan // of the transition that left them or made them
 	until  mad.Time         // when they were in force last; Never while they may be
 	hops   time.Duration    // switches on the longest path of a packet that met them
+	// moved are the LIDs that were moved from the state before to this one, each once;
+	// nil: it is not one that moves led to.
+	moved map[ib.LID]bool
 }
 
 // longestPath is how many switches a path of a subnet has at most (IBA §14.2.2).
