@@ -1,7 +1,6 @@
 package sm
 
 import (
-	"slices"
 	"strconv"
 
 	"heddle/ib"
@@ -479,23 +478,6 @@ func (c *Core) endBatch() {
 	c.tellLeases()
 }
 
-// tellLeases hands out the reports, unless what they say is not published yet.
-func (c *Core) tellLeases() {
-	x := &c.leases
-	if c.floatSnap {
-		c.publish()
-	}
-	if len(x.reports) == 0 {
-		return
-	}
-	if slices.ContainsFunc(x.reports, func(r subnet.LeaseReport) bool { return r.State >= subnet.LeasePlaced }) {
-		c.showNow()
-	}
-	c.out.Leases = append(c.out.Leases, x.reports...)
-	clear(x.reports)
-	x.reports = x.reports[:0]
-}
-
 // dropMoves gives up what is under way: answers will not be seen.
 func (c *Core) dropMoves() {
 	x := &c.leases
@@ -506,26 +488,4 @@ func (c *Core) dropMoves() {
 	clear(x.leaves)
 	x.batch, x.step, x.gen, x.saveErr = nil, batchIdle, 0, nil
 	c.mv = moves{}
-}
-
-// midway reports whether addresses are on their way, so that what functions hold is
-// neither the old state nor the new one.
-func (x *leases) midway() bool {
-	return x.step == batchLeave || x.step == batchRoute || x.step == batchPut
-}
-
-func (c *Core) moveStatus() MoveStatus {
-	s := c.moveCount
-	n := c.countLIDs()
-	s.LIDLimit, s.LIDsUsed = n.limit, n.used()
-	s.Ports, s.Functions, s.Interfaces = n.ports, n.functions, n.leases
-	for _, l := range c.leases.list {
-		if !l.gone && !l.implied {
-			s.Leases++
-			if l.Place == (subnet.Place{}) {
-				s.Waiting++
-			}
-		}
-	}
-	return s
 }

@@ -1,0 +1,76 @@
+package sm
+
+import (
+	"cmp"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// grantLIDs is the graph with the LIDs of virtual functions at their owners: where
+// they are, or are about to be.
+func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
+	x := &c.leases
+	if len(x.list)+len(x.fn.byPlace) == 0 {
+		return g
+	}
+	list := make([]fabric.LIDGrant, 0, len(x.list)+len(x.fn.byPlace))
+	grant := func(l ib.LID, port ib.GUID) {
+		if l == 0 || port == 0 || int(l) >= c.limit || int(l) < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID {
+			return
+		}
+		e, ok := slices.BinarySearchFunc(g.EndPorts, port, func(e fabric.EndPort, u ib.GUID) int { return cmp.Compare(e.GUID, u) })
+		if ok && g.EndPorts[e].Type != ib.NodeSwitch && g.EndPorts[e].Switch >= 0 && g.EndPorts[e].LID != 0 {
+			list = append(list, fabric.LIDGrant{LID: l, EndPort: int32(e)})
+		}
+	}
+	for p, l := range x.fn.byPlace {
+		grant(l, p.Port)
+	}
+	for _, l := range x.list {
+		if !l.gone {
+			grant(l.lid, l.port)
+		}
+	}
+	// One that a lease has is also its function's: both say the same port, but while it
+	// moves, and then the function's counts.
+	slices.SortStableFunc(list, func(a, b fabric.LIDGrant) int { return cmp.Compare(a.LID, b.LID) })
+	list = slices.CompactFunc(list, func(a, b fabric.LIDGrant) bool { return a.LID == b.LID })
+	h, err := g.WithLIDs(list)
+	if err != nil { // cannot be: what it refuses was left out
+		c.out.notify(Notice{Kind: KindLIDConflict, Level: Error, Err: err, Text: "LIDs of virtual functions are not routed"})
+		return g
+	}
+	return h
+}
+
+// ownerOf is the port that a LID leads to in the graph in force, 0 if none.
+func (c *Core) ownerOf(l ib.LID) ib.GUID {
+	g := c.f.graph
+	if g == nil || int(l) >= len(g.LIDOwner) || g.LIDOwner[l] == fabric.NoLID {
+		return 0
+	}
+	return g.EndPorts[g.LIDOwner[l]].GUID
+}
+
+// routedAt reports whether a LID leads to a port from everywhere: the tables in force say
+// so, and every switch is known to hold what they say.
+func (c *Core) routedAt(l ib.LID, port ib.GUID) bool {
+	f := c.f
+	if l == 0 || f == nil || f.graph == nil || c.served == nil || c.served.graph != f.graph || c.ownerOf(l) != port {
+		return false
+	}
+	if c.lftSure {
+		return true
+	}
+	t := c.served.tables
+	for s, ni := range f.swNode {
+		x := f.nodes[ni].lft
+		if x == nil || !bitGet(x.known, int(l)/route.BlockLen) || int(l) >= len(x.row) || l > x.top || x.row[l] != t.Entry(int32(s), l) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,83 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/subnet"
+)
+
+// reportLease tells how far a lease has come, if that is news.
+func (c *Core) reportLease(l *lease, s subnet.LeaseState, why string) {
+	if l.implied || l.ended {
+		return
+	}
+	r := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: s, Reason: why}
+	if s == subnet.LeasePlaced {
+		r.SMPs = l.smps
+		if r.LID = l.lid; r.LID == 0 {
+			r.LID = c.sharedLID(l.held)
+		}
+	} else if l.lid != 0 {
+		r.LID = l.lid
+	}
+	same := r
+	same.SMPs = l.told.SMPs
+	if l.told == same && l.told.GUID != 0 {
+		return
+	}
+	l.told = r
+	c.leases.reports = append(c.leases.reports, r)
+}
+
+// sharedLID is the LID at which a function without one of its own is reached.
+func (c *Core) sharedLID(p subnet.Place) ib.LID {
+	if a, v := c.function(p); a != nil && v != nil && v.info.LIDByVPortIndex != 0 {
+		if k := int(v.info.LIDByVPortIndex); k < len(a.vports) && a.vports[k] != nil && a.vports[k].info.LIDRequired {
+			return a.vports[k].info.VPortLID
+		}
+	}
+	if q := c.endPort(p.Port); q != nil {
+		return q.lid
+	}
+	return 0
+}
+
+// tellLeases hands out the reports, unless what they say is not published yet.
+func (c *Core) tellLeases() {
+	x := &c.leases
+	if c.floatSnap {
+		c.publish()
+	}
+	if len(x.reports) == 0 {
+		return
+	}
+	if slices.ContainsFunc(x.reports, func(r subnet.LeaseReport) bool { return r.State >= subnet.LeasePlaced }) {
+		c.showNow()
+	}
+	c.out.Leases = append(c.out.Leases, x.reports...)
+	clear(x.reports)
+	x.reports = x.reports[:0]
+}
+
+// midway reports whether addresses are on their way, so that what functions hold is
+// neither the old state nor the new one.
+func (x *leases) midway() bool {
+	return x.step == batchLeave || x.step == batchRoute || x.step == batchPut
+}
+
+func (c *Core) moveStatus() MoveStatus {
+	s := c.moveCount
+	n := c.countLIDs()
+	s.LIDLimit, s.LIDsUsed = n.limit, n.used()
+	s.Ports, s.Functions, s.Interfaces = n.ports, n.functions, n.leases
+	for _, l := range c.leases.list {
+		if !l.gone && !l.implied {
+			s.Leases++
+			if l.Place == (subnet.Place{}) {
+				s.Waiting++
+			}
+		}
+	}
+	return s
+}
