@@ -165,8 +165,8 @@ func (j *VMJudge) Published(s *subnet.Snapshot) {
 			j.fail("a snapshot has GUID %v at port %d and finds it at %d", p.GUID, i, x)
 		}
 		if p.Virtual == nil {
-			if own := s.Graph.EndPorts[p.EndPort]; own.LID != p.LID || own.GUID != p.GUID {
-				j.fail("a snapshot has port %v with LID %v and in the graph %v with %v", p.GUID, p.LID, own.GUID, own.LID)
+			if own := s.Graph.EndPorts[p.EndPort]; own.GUID != p.GUID || int(p.LID) >= len(s.Graph.LIDOwner) || s.Graph.LIDOwner[p.LID] != p.EndPort {
+				j.fail("a snapshot has port %v with LID %v at end port %d, which in its graph is %v with LID %v", p.GUID, p.LID, p.EndPort, own.GUID, own.LID)
 			}
 			continue
 		}

@@ -124,6 +124,9 @@ func (j *VMJudge) placed(m *Manager, v *vm.View, i *vm.Interface) error {
 	at := j.place(st.At)
 	h := &j.Hosts[j.host[i.Place.Port]]
 	port := j.c.Sim.PortInfo(h.At, int(h.Port))
+	if h.Model == sim.SharedPort && int(i.Place.Function) > h.VFs {
+		return nil // a shared port does not tell how many functions it has
+	}
 	switch {
 	case !ok || at != i.Place:
 		return fmt.Errorf("it is to be at %v, its VM is at %v", i.Place, at)
@@ -308,7 +311,9 @@ func (j *VMJudge) Reach(m *Manager, reach map[ib.GUID]bool, most int, rng *rand.
 				shared = shared || ok
 			}
 			for _, k := range slices.Sorted(maps.Keys(a.keys)) {
-				if x != y && !shared && (k != partition.DefaultKey || !a.shared && !b.shared) {
+				// On a shared port a limited member has a full one's entry, if another
+				// function there is one.
+				if _, both := b.keys[k]; x != y && !shared && (!both || !a.shared && !b.shared) {
 					tries = append(tries, try{from: a, to: b, key: k})
 				}
 			}

@@ -288,7 +288,7 @@ func (t *VMTrial) kill() {
 // revive starts the manager again, on its own port or on another one.
 func (t *VMTrial) revive() {
 	node := t.m.Node
-	if t.rng.IntN(3) == 0 {
+	if t.rng.IntN(3) == 0 && !slices.Contains(t.Kinds, subnet.FloatingLID) { // the LID of a manager's port does not float
 		node = t.hosts[t.rng.IntN(len(t.hosts))].Node
 	}
 	for _, g := range t.guests {
