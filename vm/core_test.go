@@ -170,16 +170,17 @@ func at(port ib.GUID, f uint16) subnet.Place { return subnet.Place{Port: port, F
 
 // The hypervisors of the test subnet: port GUIDs.
 const (
-	hyperA  ib.GUID = 0xA01 // VSwitch
-	hyperB  ib.GUID = 0xB01
-	hyperC  ib.GUID = 0xC01
-	sharedA ib.GUID = 0x5A1 // SharedPort
-	sharedB ib.GUID = 0x5B1
-	vportA  ib.GUID = 0x9A1 // VPorts
-	vportB  ib.GUID = 0x9B1
-	plain   ib.GUID = 0xF01 // cannot hold any
-	unread  ib.GUID = 0xF11 // not asked yet
-	absent  ib.GUID = 0xDEAD
+	hyperA   ib.GUID = 0xA01 // VSwitch
+	hyperB   ib.GUID = 0xB01
+	hyperC   ib.GUID = 0xC01
+	sharedA  ib.GUID = 0x5A1 // SharedPort
+	sharedB  ib.GUID = 0x5B1
+	sharedSM ib.GUID = 0x5C1 // and the manager's own
+	vportA   ib.GUID = 0x9A1 // VPorts
+	vportB   ib.GUID = 0x9B1
+	plain    ib.GUID = 0xF01 // cannot hold any
+	unread   ib.GUID = 0xF11 // not asked yet
+	absent   ib.GUID = 0xDEAD
 )
 
 // seen is a VPort of a snapshot.
@@ -192,7 +193,7 @@ type seenVPort struct {
 
 // snapshot is a switch and hypervisors around it, without those in gone.
 func snapshot(gone []ib.GUID, vports ...seenVPort) *subnet.Snapshot {
-	s := &subnet.Snapshot{Up: true, State: subnet.Master, Prefix: ib.DefaultSubnetPrefix, Graph: &fabric.Graph{}, Tables: &route.Tables{}}
+	s := &subnet.Snapshot{Up: true, State: subnet.Master, Prefix: ib.DefaultSubnetPrefix, PortGUID: sharedSM, Graph: &fabric.Graph{}, Tables: &route.Tables{}}
 	add := func(kind ib.NodeType, desc string, ports ...subnet.Port) int {
 		n := subnet.Node{Desc: desc, First: int32(len(s.Ports)), OK: true, SwitchIndex: -1}
 		n.Info.NodeType, n.Info.NodeGUID = kind, ports[len(ports)-1].GUID+0x1000
@@ -224,6 +225,7 @@ func snapshot(gone []ib.GUID, vports ...seenVPort) *subnet.Snapshot {
 	}{
 		{sharedA, subnet.SharedPort, 126},
 		{sharedB, subnet.SharedPort, 126},
+		{sharedSM, subnet.SharedPort, 126},
 		{vportA, subnet.VPorts, 4},
 		{vportB, subnet.VPorts, 4},
 		{hyperA, subnet.VSwitch, 4},

@@ -116,6 +116,8 @@ func TestPlaces(t *testing.T) {
 		{"floating LID on a vSwitch", subnet.FloatingLID, at(hyperB, 1), ErrConflict, "own LID", 0},
 		{"floating LID on VPorts", subnet.FloatingLID, at(vportA, 1), ErrConflict, "own LID", 0},
 		{"floating LID beside another VM", subnet.FloatingLID, at(sharedA, 0), ErrConflict, "1 other", 0},
+		{"floating LID at the subnet manager's port", subnet.FloatingLID, at(sharedSM, 1), ErrConflict, "subnet manager", 0},
+		{"shared LID at the subnet manager's port", subnet.SharedLID, at(sharedSM, 1), nil, "", 1},
 		{"a place that is taken", subnet.OwnLID, at(hyperA, 1), ErrConflict, `"sits"'s, which is there`, 0},
 		{"a place that is kept", subnet.OwnLID, at(hyperC, 1), ErrConflict, "migrating there", 0},
 		{"the rest of its port", subnet.OwnLID, at(hyperC, 0), nil, "", 2},

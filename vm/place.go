@@ -86,6 +86,8 @@ func (c *Core) place(e *entry, port ib.GUID, fn uint16) (at subnet.Place, known 
 		return at, true, conflict("interface %q: port %v is a shared port, where a function has one GUID: create the interface without aliases", e.Name, port)
 	case a.Model != subnet.SharedPort && e.LIDKind == subnet.FloatingLID:
 		return at, true, conflict("interface %q: LIDs float on shared ports, and port %v is of model %v: create the interface with an own LID", e.Name, port, a.Model)
+	case e.LIDKind == subnet.FloatingLID && port == s.PortGUID:
+		return at, true, conflict("interface %q: port %v is that of the subnet manager, whose LID all others know, so no other can float there: take another hypervisor", e.Name, port)
 	case fn != 0:
 		return at, true, nil
 	}
