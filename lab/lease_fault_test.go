@@ -299,3 +299,38 @@ func TestLeaseStorm(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaseTakeover: a manager that knows nothing but the leases finds the LIDs of VMs in
+// their functions, and changes nothing.
+func TestLeaseTakeover(t *testing.T) {
+	for _, x := range leaseModels {
+		for _, late := range []bool{false, true} {
+			k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1}, x.cfg)
+			k.up()
+			for i := range 5 {
+				k.put(fmt.Sprint("v", i), 1+i, 1+i%3, subnet.OwnLID)
+			}
+			k.set(subnet.LeasePlaced, k.all()...)
+			k.set(subnet.LeasePlaced, k.move("v0", 7, 2), k.move("v3", 8, 1))
+			k.check()
+			was := map[ib.GUID]ib.LID{}
+			for _, l := range k.all() {
+				was[l.GUID] = k.lidOf(l.GUID)
+			}
+			k.m.Kill()
+			k.start(nil)
+			if late {
+				k.up()
+				k.Run(time.Second)
+			}
+			k.m.SetLeases(sm.SetLeases{Put: k.all(), All: true})
+			k.wait(subnet.LeasePlaced, k.all()...)
+			k.check()
+			for _, l := range k.all() {
+				if now := k.lidOf(l.GUID); now != was[l.GUID] {
+					t.Errorf("%s, late %v: LID %v of %v became %v", x.name, late, was[l.GUID], l.GUID, now)
+				}
+			}
+		}
+	}
+}

@@ -29,8 +29,18 @@ var vmNets = []string{
 }
 
 var vmEngines = []route.Engine{
-	nil, minhop.Engine{}, sssp.Engine{}, updn.Engine{}, dnup.Engine{}, nue.Engine{}, ftree.Engine{}, vftree.Engine{},
-	sssp.DFEngine{}, lash.Engine{}, dor.Engine{}, torus.Engine{},
+	nil,
+	minhop.Engine{},
+	sssp.Engine{},
+	updn.Engine{},
+	dnup.Engine{},
+	nue.Engine{},
+	ftree.Engine{},
+	vftree.Engine{},
+	sssp.DFEngine{},
+	lash.Engine{},
+	dor.Engine{},
+	torus.Engine{},
 }
 
 // vmMixes are what adapters a fabric has.
