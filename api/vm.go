@@ -55,7 +55,7 @@ type VM struct {
 	LIDKind    string   `json:"lid_kind" doc:"shared, own or floating"`
 	LID        int      `json:"lid" doc:"that it asked for, or was last placed with; 0: none yet"`
 	Pinned     bool     `json:"lid_pinned,omitempty" doc:"it asked for this LID"`
-	Mode       string   `json:"mode" doc:"how its LID moves: minimal or balanced"`
+	Mode       string   `json:"mode" doc:"how its LID moves: auto, balanced or minimal"`
 	Keys       []VMKey  `json:"keys"`
 	Hypervisor *VMPlace `json:"hypervisor,omitempty"`
 	Dest       *VMPlace `json:"destination,omitempty" doc:"kept for it while it migrates"`
@@ -109,7 +109,7 @@ type VMAddress struct {
 	Aliases []string `json:"alias_guids,omitempty" maxItems:"127"`
 	LIDKind string   `json:"lid_kind,omitempty" enum:"shared,own,floating" doc:"shared if it is left out; own: a LID that goes along with the interface; floating: likewise on a shared port, which then has this LID"`
 	LID     int      `json:"lid,omitempty" minimum:"0" maximum:"49151" doc:"the one that it must have; 0: any"`
-	Mode    string   `json:"mode,omitempty" enum:"minimal,balanced" doc:"how its LID moves: on the fewest switches (minimal, if it is left out), or on all where the entries differ"`
+	Mode    string   `json:"mode,omitempty" enum:"auto,balanced,minimal" doc:"how its LID moves: on all switches where the entries differ (balanced), on the fewest (minimal), or minimal inside a leaf and balanced elsewhere (auto, if it is left out)"`
 	Keys    []VMKey  `json:"keys,omitempty" maxItems:"1024"`
 }
 

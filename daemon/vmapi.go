@@ -24,18 +24,11 @@ func findInterface(v *vm.View, name string) (*vm.Interface, bool) {
 	return x, x != nil
 }
 
-func modeName(balanced bool) string {
-	if balanced {
-		return "balanced"
-	}
-	return "minimal"
-}
-
 // vmRow shows an interface; s may be nil.
 func vmRow(s *subnet.Snapshot, x *vm.Interface) api.VM {
 	out := api.VM{
 		Name: x.Name, State: x.State.String(), GUID: x.GUID.String(), Dynamic: x.Dynamic, LIDKind: x.LIDKind.String(), LID: int(x.LID),
-		Pinned: x.Pinned, Mode: modeName(x.Balanced), Keys: make([]api.VMKey, len(x.Keys)), Doing: x.Doing, Lease: x.Lease.String(), Reason: x.Reason,
+		Pinned: x.Pinned, Mode: x.Mode.String(), Keys: make([]api.VMKey, len(x.Keys)), Doing: x.Doing, Lease: x.Lease.String(), Reason: x.Reason,
 		Hypervisor: placeRow(s, x.Place), Dest: placeRow(s, x.Dest),
 	}
 	if s != nil {
@@ -289,9 +282,11 @@ func vmKeys(list []api.VMKey) ([]vm.Membership, error) {
 
 var lidKinds = map[string]subnet.LIDKind{"": subnet.SharedLID, "shared": subnet.SharedLID, "own": subnet.OwnLID, "floating": subnet.FloatingLID}
 
+var moveModes = map[string]subnet.MoveMode{"": subnet.MoveAuto, "auto": subnet.MoveAuto, "balanced": subnet.MoveBalanced, "minimal": subnet.MoveMinimal}
+
 // interfaceOf is what an operation wants to create.
 func interfaceOf(op *api.VMOperation) (vm.Interface, error) {
-	x := vm.Interface{Name: op.Name, LIDKind: lidKinds[op.LIDKind], LID: ib.LID(op.LID), Balanced: op.Mode == "balanced"}
+	x := vm.Interface{Name: op.Name, LIDKind: lidKinds[op.LIDKind], LID: ib.LID(op.LID), Mode: moveModes[op.Mode]}
 	switch op.Name {
 	case "pools", ".", "..":
 		return x, fmt.Errorf("%w: name %q means something else in the API", vm.ErrInvalid, op.Name)

@@ -246,10 +246,11 @@ func TestLeaseMigration(t *testing.T) {
 			k.check()
 			was, _ := k.last(a.GUID)
 			for _, host := range []int{2, 5, 4} {
-				k.move("a", host, 3)
+				l := k.move("a", host, 3)
+				l.Mode = subnet.MoveMinimal
 				k.Run(time.Second)
 				k.lfts, k.hyper = 0, 0
-				k.set(subnet.LeasePlaced, k.lease["a"])
+				k.set(subnet.LeasePlaced, l)
 				k.check()
 				r, _ := k.last(a.GUID)
 				if r.LID != was.LID {
@@ -453,15 +454,15 @@ func TestLeaseGroups(t *testing.T) {
 // minimal ones change as little as can be.
 func TestLeaseBatch(t *testing.T) {
 	for _, x := range leaseModels {
-		for _, balanced := range []bool{false, true} {
-			t.Run(fmt.Sprint(x.name, balanced), func(t *testing.T) {
+		for _, mode := range []subnet.MoveMode{subnet.MoveMinimal, subnet.MoveBalanced} {
+			t.Run(fmt.Sprint(x.name, mode), func(t *testing.T) {
 				k := newCloud(t, 4, 4, x.h, sim.Config{Seed: 1}, x.cfg)
 				k.up()
 				for i := range 12 {
 					n := fmt.Sprint("v", i)
 					k.put(n, 1+i%6, 1+i/6, subnet.OwnLID)
 					l := k.lease[n]
-					l.Balanced = balanced
+					l.Mode = mode
 					k.lease[n] = l
 				}
 				k.set(subnet.LeasePlaced, k.all()...)
@@ -508,7 +509,7 @@ func TestLeaseBatch(t *testing.T) {
 					t.Errorf("%d snapshots with some VMs moved and others not", mixed)
 				}
 				t.Logf("%d LFT SMPs, %d one at a time, %d to hypervisors", k.lfts, unmerged, k.hyper)
-				if !balanced || x.name == "prepopulated" {
+				if mode == subnet.MoveMinimal || x.name == "prepopulated" {
 					return
 				}
 				// The paths are those of the PF.
@@ -543,7 +544,7 @@ func TestLeaseInsideLeaf(t *testing.T) {
 			k.Run(time.Second)
 			k.lfts, k.hyper = 0, 0
 			l := k.lease["a"]
-			l.Balanced = i%2 == 0
+			l.Mode = subnet.MoveMode(i % 3)
 			k.set(subnet.LeasePlaced, l)
 			k.check()
 			r, _ := k.last(a.GUID)
@@ -551,7 +552,7 @@ func TestLeaseInsideLeaf(t *testing.T) {
 			if x.name == "prepopulated" {
 				most = 2
 			}
-			if k.hyper > 2 || k.lfts > most && !l.Balanced || r.SMPs != k.lfts && !l.Balanced || k.lfts < 1 {
+			if k.hyper > 2 || k.lfts > most && l.Mode != subnet.MoveBalanced || r.SMPs != k.lfts && l.Mode != subnet.MoveBalanced || k.lfts < 1 {
 				t.Errorf("%s: %d LFT SMPs, %d to hypervisors: %+v", x.name, k.lfts, k.hyper, r)
 			}
 		}

@@ -114,7 +114,7 @@ func (t *VMTrial) ask(g *guest, op vm.Op, done func(r *vm.Reply)) {
 }
 
 func (t *VMTrial) create(g *guest) {
-	i := vm.Interface{Name: g.name, LIDKind: t.Kinds[t.rng.IntN(len(t.Kinds))], Balanced: t.rng.IntN(2) == 0, Keys: t.keys()}
+	i := vm.Interface{Name: g.name, LIDKind: t.Kinds[t.rng.IntN(len(t.Kinds))], Mode: subnet.MoveMode(t.rng.IntN(3)), Keys: t.keys()}
 	if t.rng.IntN(2) == 0 {
 		i.GUID = 0x0002C9_0300_000000 + ib.GUID(t.rng.IntN(3*len(t.guests)))
 	}

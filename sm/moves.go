@@ -116,10 +116,7 @@ func (c *Core) collectMoves(m *moves, changed []subnet.Place) {
 	for i := range list {
 		d := &list[i]
 		for at[d.lid] != d.to {
-			q := move.Request{LID: d.lid, Mode: move.Minimal}
-			if d.by != nil && d.by.Balanced {
-				q.Mode = move.Balanced
-			}
+			q := move.Request{LID: d.lid, Mode: c.moveMode(d, at[d.lid])}
 			k := -1
 			if c.placeLID(d.lid) && at[d.lid] != 0 {
 				k = partner(list, at, here[d.to], d)
@@ -140,6 +137,25 @@ func (c *Core) collectMoves(m *moves, changed []subnet.Place) {
 			m.list, m.by = append(m.list, q), append(m.by, d.by)
 		}
 	}
+}
+
+// moveMode is how the LID d moves from the port from, 0 if it was nowhere.
+func (c *Core) moveMode(d *displaced, from ib.GUID) move.Mode {
+	mode := subnet.MoveAuto
+	if d.by != nil {
+		mode = d.by.Mode
+	}
+	switch mode {
+	case subnet.MoveBalanced:
+		return move.Balanced
+	case subnet.MoveMinimal:
+		return move.Minimal
+	}
+	a, b := c.endPortIndex(from), c.endPortIndex(d.to)
+	if a >= 0 && b >= 0 && c.f.graph.EndPorts[a].Switch == c.f.graph.EndPorts[b].Switch {
+		return move.Minimal
+	}
+	return move.Balanced
 }
 
 // partner is a LID of list that is where d is to be and is to be where d is, or at

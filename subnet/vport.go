@@ -125,17 +125,44 @@ func (k LIDKind) String() string {
 	return fmt.Sprintf("lid(%d)", uint8(k))
 }
 
+// MoveMode says which switches' entries change where a LID moves.
+type MoveMode uint8
+
+// The modes.
+const (
+	// MoveAuto: as MoveMinimal where both places hang on the same switch, which alone
+	// changes then; as MoveBalanced elsewhere. So no move of one LID to a place that no
+	// other gives up has to wait for packets to drain.
+	MoveAuto MoveMode = iota
+	// MoveBalanced: those of every switch where they differ from the entries that the LID
+	// copies or swaps. The engine's balance stays.
+	MoveBalanced
+	// MoveMinimal: those of the fewest switches with which it is delivered. Between
+	// switches that leaves a turn from down to up, and later moves may wait for it.
+	MoveMinimal
+)
+
+func (m MoveMode) String() string {
+	switch m {
+	case MoveAuto:
+		return "auto"
+	case MoveBalanced:
+		return "balanced"
+	case MoveMinimal:
+		return "minimal"
+	}
+	return fmt.Sprintf("mode(%d)", uint8(m))
+}
+
 // Lease is the address of a virtual machine's interface and where it is to be:
 // what the address manager wants and the subnet manager makes so. GUID is its key.
 type Lease struct {
 	GUID    ib.GUID // port GUID of the interface (vGUID)
 	Place   Place   // the zero Place: nowhere; the LID stays reserved
 	LIDKind LIDKind
-	LID     ib.LID // the one it must have; 0 = what it had before, else any
-	// Balanced says how a LID's entries move: true, at every switch where its entry
-	// differs from the model's; false, at the fewest with which it is delivered.
-	Balanced bool
-	Aliases  []ib.GUID // more GUIDs, for the VPort's GUID table from index 1 on
+	LID     ib.LID    // the one it must have; 0 = what it had before, else any
+	Mode    MoveMode  // how the LID's entries move
+	Aliases []ib.GUID // more GUIDs, for the VPort's GUID table from index 1 on
 }
 
 // LeaseState is how far the subnet manager has come with a Lease.

@@ -74,7 +74,7 @@ func TestCreate(t *testing.T) {
 func TestCreateAgain(t *testing.T) {
 	r := newRig(t)
 	r.up()
-	i := Interface{Name: "web", GUID: 5, Aliases: []ib.GUID{6}, LIDKind: subnet.OwnLID, LID: 9 + 300, Balanced: true, Keys: []Membership{{1, true}, {2, false}}}
+	i := Interface{Name: "web", GUID: 5, Aliases: []ib.GUID{6}, LIDKind: subnet.OwnLID, LID: 9 + 300, Mode: subnet.MoveBalanced, Keys: []Membership{{1, true}, {2, false}}}
 	r.ok(Create{i})
 	r.ok(Attach{"web", at(hyperA, 1)})
 	swapped := i
@@ -82,7 +82,7 @@ func TestCreateAgain(t *testing.T) {
 	r.ok(Create{swapped})
 	for _, f := range []func(*Interface){
 		func(i *Interface) { i.GUID = 7 }, func(i *Interface) { i.GUID = 0 }, func(i *Interface) { i.Aliases = nil },
-		func(i *Interface) { i.LID = 0 }, func(i *Interface) { i.LID = 10 }, func(i *Interface) { i.Balanced = false },
+		func(i *Interface) { i.LID = 0 }, func(i *Interface) { i.LID = 10 }, func(i *Interface) { i.Mode = subnet.MoveAuto },
 		func(i *Interface) { i.LIDKind, i.LID = subnet.SharedLID, 0 }, func(i *Interface) { i.Keys = i.Keys[:1] },
 	} {
 		other := i

@@ -26,7 +26,8 @@ const (
 	flagPinned      = 1 << 1
 	flagBalanced    = 1 << 2
 	flagAnyFunction = 1 << 3
-	interfaceFlags  = 1<<4 - 1
+	flagMinimal     = 1 << 4
+	interfaceFlags  = 1<<5 - 1
 
 	flagIndex0     = 1 << 0
 	flagIPoIB      = 1 << 1
@@ -41,6 +42,9 @@ var errVersion = errors.New("a layout that this version does not know")
 // doings are the operations by the number they are stored as.
 var doings = [...]string{"", DoingAttach, DoingFinish, DoingRollBack, DoingDetach}
 
+// modes are the modes of moves by the flags they are stored as.
+var modes = map[byte]subnet.MoveMode{flagBalanced: subnet.MoveBalanced, flagMinimal: subnet.MoveMinimal}
+
 func appendPlace(b []byte, p subnet.Place) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(p.Port))
 	return binary.BigEndian.AppendUint16(b, p.Function)
@@ -49,7 +53,7 @@ func appendPlace(b []byte, p subnet.Place) []byte {
 // encode is the value of the record of an interface.
 func (e *entry) encode() []byte {
 	flags := byte(0)
-	for i, on := range [...]bool{e.Dynamic, e.Pinned, e.Balanced, e.anyFunction} {
+	for i, on := range [...]bool{e.Dynamic, e.Pinned, e.Mode == subnet.MoveBalanced, e.anyFunction, e.Mode == subnet.MoveMinimal} {
 		if on {
 			flags |= 1 << i
 		}
@@ -105,7 +109,7 @@ func decodeInterface(key, v []byte) (*entry, error) {
 		return nil, errVersion
 	case len(v) < interfaceHead:
 		return nil, fmt.Errorf("%d bytes, at least %d are needed", len(v), interfaceHead)
-	case v[1]&^interfaceFlags != 0:
+	case v[1]&^interfaceFlags != 0, v[1]&flagBalanced != 0 && v[1]&flagMinimal != 0:
 		return nil, fmt.Errorf("flags of %#x", v[1])
 	case v[2] > byte(Detached) || int(v[3]) >= len(doings) || v[4] > byte(Detached) || v[5] > byte(rolledBack) || v[6] > byte(subnet.FloatingLID):
 		return nil, fmt.Errorf("a state of % x", v[2:7])
@@ -117,7 +121,7 @@ func decodeInterface(key, v []byte) (*entry, error) {
 	e := &entry{
 		Interface: Interface{
 			Name: string(key), GUID: ib.GUID(be.Uint64(v[9:])), LIDKind: subnet.LIDKind(v[6]), LID: ib.LID(be.Uint16(v[7:])),
-			Dynamic: v[1]&flagDynamic != 0, Pinned: v[1]&flagPinned != 0, Balanced: v[1]&flagBalanced != 0,
+			Dynamic: v[1]&flagDynamic != 0, Pinned: v[1]&flagPinned != 0, Mode: modes[v[1]&(flagBalanced|flagMinimal)],
 			State: State(v[2]), Place: place(v[17:]), Dest: place(v[27:]), Doing: doings[v[3]],
 		},
 		before: State(v[4]), last: outcome(v[5]), anyFunction: v[1]&flagAnyFunction != 0,

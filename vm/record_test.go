@@ -14,7 +14,7 @@ import (
 // samples are interfaces in every state that is stored.
 func samples() []*entry {
 	base := Interface{
-		Name: "web", GUID: 0x0200000000000007, Dynamic: true, LIDKind: subnet.OwnLID, LID: 77, Pinned: true, Balanced: true,
+		Name: "web", GUID: 0x0200000000000007, Dynamic: true, LIDKind: subnet.OwnLID, LID: 77, Pinned: true, Mode: subnet.MoveBalanced,
 		Aliases: []ib.GUID{8, 9}, Keys: []Membership{{1, false}, {0x7FFF, true}},
 	}
 	with := func(st State, doing string, place, dest subnet.Place, f func(*entry)) *entry {
@@ -29,6 +29,8 @@ func samples() []*entry {
 	return []*entry{
 		{Interface: Interface{Name: "x", GUID: 1}},
 		with(Created, "", no, no, nil),
+		with(Created, "", no, no, func(e *entry) { e.Mode = subnet.MoveMinimal }),
+		with(Created, "", no, no, func(e *entry) { e.Mode = subnet.MoveAuto }),
 		with(Created, "", no, no, func(e *entry) { e.why = "not attached: ü" }),
 		with(Attached, DoingAttach, a, no, func(e *entry) { e.before = Detached }),
 		with(Attached, DoingAttach, at(hyperA, 0), no, func(e *entry) { e.anyFunction = true }),
@@ -72,7 +74,7 @@ func TestInterfaceRecord(t *testing.T) {
 // TestWireOfRecord fixes the layout that docs/format/store.md describes.
 func TestWireOfRecord(t *testing.T) {
 	e := &entry{Interface: Interface{
-		Name: "web", GUID: 0x0102030405060708, Dynamic: true, LIDKind: subnet.OwnLID, LID: 0x1234, Balanced: true, State: Migrating,
+		Name: "web", GUID: 0x0102030405060708, Dynamic: true, LIDKind: subnet.OwnLID, LID: 0x1234, Mode: subnet.MoveBalanced, State: Migrating,
 		Place: subnet.Place{Port: 0xA1, Function: 2}, Dest: subnet.Place{Port: 0xB1, Function: 3}, Doing: DoingFinish,
 		Aliases: []ib.GUID{0x11}, Keys: []Membership{{0x10, true}, {0x11, false}},
 	}}
@@ -83,6 +85,14 @@ func TestWireOfRecord(t *testing.T) {
 	}
 	if op := putInterface(e); !bytes.Equal(op.Record.Value, want) || string(op.Record.Key) != "web" || op.Record.Table != store.TableInterfaces {
 		t.Errorf("%s: % x\nwant % x", op.Record.Key, op.Record.Value, want)
+	}
+	e.Mode, want[1] = subnet.MoveMinimal, 0x11
+	if v := e.encode(); !bytes.Equal(v, want) {
+		t.Errorf("% x\nwant % x", v, want)
+	}
+	want[1] = 0x15
+	if got, err := decodeInterface([]byte("web"), want); err == nil {
+		t.Errorf("both balanced and minimal: %+v", got)
 	}
 	if op := putPartition(0x123, true, false); !bytes.Equal(op.Record.Key, []byte{1, 0x23}) || !bytes.Equal(op.Record.Value, []byte{1, 1}) {
 		t.Errorf("%+v", op)

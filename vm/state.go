@@ -39,7 +39,7 @@ func (e *entry) places(yield func(subnet.Place) bool) {
 
 // lease is what the subnet manager is to do for it; ok is false if nothing.
 func (e *entry) lease() (l subnet.Lease, ok bool) {
-	l = subnet.Lease{GUID: e.GUID, LIDKind: e.LIDKind, Balanced: e.Balanced, Aliases: e.Aliases}
+	l = subnet.Lease{GUID: e.GUID, LIDKind: e.LIDKind, Mode: e.Mode, Aliases: e.Aliases}
 	if e.Pinned {
 		l.LID = e.LID
 	}
@@ -58,7 +58,7 @@ func (e *entry) lease() (l subnet.Lease, ok bool) {
 // storedAs reports whether the records of the two are the same.
 func (e *entry) storedAs(o *entry) bool {
 	return e.Name == o.Name && e.GUID == o.GUID && e.Dynamic == o.Dynamic && slices.Equal(e.Aliases, o.Aliases) &&
-		e.LIDKind == o.LIDKind && e.LID == o.LID && e.Pinned == o.Pinned && e.Balanced == o.Balanced && slices.Equal(e.Keys, o.Keys) &&
+		e.LIDKind == o.LIDKind && e.LID == o.LID && e.Pinned == o.Pinned && e.Mode == o.Mode && slices.Equal(e.Keys, o.Keys) &&
 		e.State == o.State && e.Place == o.Place && e.Dest == o.Dest && e.Doing == o.Doing &&
 		e.before == o.before && e.last == o.last && e.anyFunction == o.anyFunction && e.why == o.why
 }

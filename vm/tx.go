@@ -115,7 +115,7 @@ func leaseOf(e *entry) (l subnet.Lease, ok bool) {
 }
 
 func equalLease(a, b *subnet.Lease) bool {
-	return a.GUID == b.GUID && a.Place == b.Place && a.LIDKind == b.LIDKind && a.LID == b.LID && a.Balanced == b.Balanced &&
+	return a.GUID == b.GUID && a.Place == b.Place && a.LIDKind == b.LIDKind && a.LID == b.LID && a.Mode == b.Mode &&
 		slices.Equal(a.Aliases, b.Aliases)
 }
 

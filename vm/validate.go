@@ -74,7 +74,7 @@ func normal(i *Interface) (*Interface, error) {
 	if err := checkName(i.Name); err != nil {
 		return nil, err
 	}
-	n := &Interface{Name: i.Name, GUID: i.GUID, LIDKind: i.LIDKind, LID: i.LID, Balanced: i.Balanced}
+	n := &Interface{Name: i.Name, GUID: i.GUID, LIDKind: i.LIDKind, LID: i.LID, Mode: i.Mode}
 	if i.GUID != 0 {
 		if err := checkGUID(i.GUID); err != nil {
 			return nil, fmt.Errorf("interface %q: %w", i.Name, err)
@@ -83,6 +83,8 @@ func normal(i *Interface) (*Interface, error) {
 	switch {
 	case i.LIDKind > subnet.FloatingLID:
 		return nil, invalid("interface %q: LID kind %d is not known", i.Name, i.LIDKind)
+	case i.Mode > subnet.MoveMinimal:
+		return nil, invalid("interface %q: mode %d of moves is not known", i.Name, i.Mode)
 	case i.LID != 0 && !i.LID.IsUnicast():
 		return nil, invalid("interface %q: LID %d is no unicast LID (1 to %d)", i.Name, i.LID, ib.LIDMaxUnicast)
 	case i.LID != 0 && i.LIDKind == subnet.SharedLID:
@@ -137,7 +139,7 @@ func normalKeys(list []Membership) ([]Membership, error) {
 // the core to choose is as it was chosen.
 func (e *entry) same(n *Interface) bool {
 	return (n.GUID == e.GUID || n.GUID == 0 && e.Dynamic) &&
-		n.LIDKind == e.LIDKind && n.Balanced == e.Balanced &&
+		n.LIDKind == e.LIDKind && n.Mode == e.Mode &&
 		(n.LID == 0 && !e.Pinned || e.Pinned && n.LID == e.LID) &&
 		slices.Equal(n.Aliases, e.Aliases) && slices.Equal(n.Keys, e.Keys)
 }

@@ -68,17 +68,17 @@ type Interface struct {
 	Name string
 	// GUID is its port GUID (vGUID). Dynamic says that the manager chose it from its
 	// pool; it is given back when the interface is deleted.
-	GUID     ib.GUID
-	Dynamic  bool
-	Aliases  []ib.GUID
-	LIDKind  subnet.LIDKind
-	LID      ib.LID // the one it asked for; else the one that it was last placed with, 0 before
-	Pinned   bool   // it asked for LID
-	Balanced bool   // how its LID moves (subnet.Lease)
-	Keys     []Membership
-	State    State
-	Place    subnet.Place // Attached, Migrating
-	Dest     subnet.Place // Migrating
+	GUID    ib.GUID
+	Dynamic bool
+	Aliases []ib.GUID
+	LIDKind subnet.LIDKind
+	LID     ib.LID          // the one it asked for; else the one that it was last placed with, 0 before
+	Pinned  bool            // it asked for LID
+	Mode    subnet.MoveMode // how its LID moves
+	Keys    []Membership
+	State   State
+	Place   subnet.Place // Attached, Migrating
+	Dest    subnet.Place // Migrating
 	// Doing is the operation that is stored and not finished: one of the Doing
 	// constants. Empty if nothing is under way.
 	Doing string
@@ -147,7 +147,7 @@ func (Timer) event()     {}
 type Op interface{ op() }
 
 // Create makes an interface, without a place. Of I count Name, GUID (0: a dynamic
-// one), Aliases, LIDKind, LID (0: any), Balanced and Keys.
+// one), Aliases, LIDKind, LID (0: any), Mode and Keys.
 type Create struct{ I Interface }
 
 // Attach gives an interface its place. Function 0 is any that is free.

@@ -259,7 +259,7 @@ func (w *world) op() Op {
 	at := subnet.Place{Port: hypers[w.choose(len(hypers))], Function: uint16(w.choose(4))}
 	switch w.choose(14) {
 	case 0, 1:
-		i := Interface{Name: name, LIDKind: subnet.LIDKind(w.choose(3)), Balanced: w.choose(2) == 0}
+		i := Interface{Name: name, LIDKind: subnet.LIDKind(w.choose(3)), Mode: subnet.MoveMode(w.choose(3))}
 		if w.choose(3) == 0 {
 			i.GUID = ib.GUID(0x7000 + w.choose(6))
 		}

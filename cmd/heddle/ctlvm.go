@@ -94,7 +94,6 @@ func vmCreate() *cobra.Command {
 	var a api.VMAddress
 	var t api.VMTarget
 	var keys []string
-	var balanced bool
 	c := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make an interface, and attach it with --at",
@@ -112,9 +111,6 @@ and ._:-/, 128 at most. It has no place until it is attached.`,
 			if n, err := strconv.ParseUint(a.LIDKind, 0, 16); err == nil {
 				a.LIDKind, a.LID = "own", int(n)
 			}
-			if balanced {
-				a.Mode = "balanced"
-			}
 			path, err := o.path("", "", nil)
 			if err != nil {
 				return err
@@ -131,7 +127,7 @@ and ._:-/, 128 at most. It has no place until it is attached.`,
 	f.StringVar(&a.GUID, "guid", "", "port `GUID`; default: one of the manager's pool")
 	f.StringSliceVar(&a.Aliases, "alias", nil, "more `GUIDS`")
 	f.StringVar(&a.LIDKind, "lid", "shared", "`LID` that it is reached at: shared (its port's), own (one that goes along with it), floating (likewise, on a shared port), or the number of its own")
-	f.BoolVar(&balanced, "balanced", false, "move its LID on every switch where the entries differ, not on the fewest: keeps the load balanced")
+	f.StringVar(&a.Mode, "mode", "auto", "how its LID moves, `MODE`: balanced (every switch where the entries differ changes), minimal (the fewest), auto (minimal inside a leaf, balanced elsewhere)")
 	f.StringSliceVar(&keys, "pkey", nil, "`P_KEY` that it has: 0x8001 as full member of partition 1, 0x0001 as limited one")
 	f.StringVar(&t.Hypervisor, "at", "", "`HYPERVISOR` to attach it to")
 	f.IntVar(&t.Function, "function", 0, "`N`th function of the hypervisor; 0 = any that is free")

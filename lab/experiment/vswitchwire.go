@@ -291,7 +291,7 @@ func (w *wire) measure(f func() error) (wireCost, error) {
 
 // lease is where a VM is to be.
 func (v *wireVM) lease(at subnet.Place) subnet.Lease {
-	return subnet.Lease{GUID: v.guid, Place: at, LIDKind: subnet.OwnLID, LID: v.lid, Balanced: v.mode == move.Balanced}
+	return subnet.Lease{GUID: v.guid, Place: at, LIDKind: subnet.OwnLID, LID: v.lid, Mode: leaseMode(v.mode)}
 }
 
 // create starts all VMs.
@@ -383,4 +383,12 @@ func (w *wire) partner(v *wireVM) (ib.LID, error) {
 		return st.LID, err
 	}
 	return w.c.Sim.PortInfo(v.off.Node, int(v.off.Port)).LID, nil
+}
+
+// leaseMode is a mode of moves as a lease says it.
+func leaseMode(m move.Mode) subnet.MoveMode {
+	if m == move.Minimal {
+		return subnet.MoveMinimal
+	}
+	return subnet.MoveBalanced
 }
