@@ -601,7 +601,17 @@ func TestLeaseExchange(t *testing.T) {
 // TestLeaseFloating: LIDtracker's way: the port has the LID of its one VM, from the
 // top of the LIDs down, and its own again when the VM leaves.
 func TestLeaseFloating(t *testing.T) {
-	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.SharedPort, VFs: 4}, sim.Config{Seed: 1, LinearFDBCap: 1024}, nil)
+	for _, serves := range []bool{false, true} {
+		t.Run(fmt.Sprint("SA ", serves), func(t *testing.T) { testFloating(t, serves) })
+	}
+}
+
+// testFloating is for a manager that serves the SA, as the daemon's does, or does not. The
+// one that does has tables of GUIDs read before anybody says what leases there are.
+func testFloating(t *testing.T, serves bool) {
+	k := layCloud(t, 3, 3, sim.Hypervisor{Model: sim.SharedPort, VFs: 4}, sim.Config{Seed: 1, LinearFDBCap: 1024}, nil)
+	k.serves = serves
+	k.start(nil)
 	k.up()
 	base := map[int]ib.LID{}
 	for i := range k.hosts {

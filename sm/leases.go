@@ -143,6 +143,7 @@ func (c *Core) putLease(n *subnet.Lease) {
 	l := x.byGUID[n.GUID]
 	if l == nil {
 		l = c.newLease(n.GUID)
+		c.heldAsAlias(l)
 	}
 	l.Lease = *n
 	l.Aliases = slices.Clone(n.Aliases)

@@ -106,6 +106,19 @@ func (c *Core) aliasesHeld(t *guidTable, old []ib.GUID) {
 	}
 }
 
+// heldAsAlias finds a new lease's GUID in the tables that were read before: an earlier
+// manager placed it, and who keeps aliases for the SA's clients had them read.
+func (c *Core) heldAsAlias(l *lease) {
+	t := c.guids.holder[l.GUID]
+	if t == nil {
+		return
+	}
+	if i := slices.Index(t.have, l.GUID); i > 0 {
+		l.held = subnet.Place{Port: t.port, Function: uint16(i)}
+		c.guids.queue(t)
+	}
+}
+
 // readyShared is ready for a lease on a shared port.
 func (c *Core) readyShared(l *lease, p *port, refuse func(string) bool) bool {
 	t := l.target()
