@@ -108,3 +108,17 @@ func TestVMs(t *testing.T) {
 		t.Errorf("of %d operations %d were done, %d packets went through: this proves little", asked, done, through)
 	}
 }
+
+// TestVMsFound replays trials that failed once.
+func TestVMsFound(t *testing.T) {
+	for _, s := range []uint64{
+		37,           // a LID that a function of a prepopulated vSwitch has goes to a VPort
+		90, 127, 235, // detached while a function was being given the address
+		161, // deleted while a shared port was not read yet
+	} {
+		tr := vmTrial(s)
+		if err := tr.Run(); err != nil {
+			t.Errorf("replay with HEDDLE_SEED=%d go test -run TestVMs$\n%s", s, tr.Report(err))
+		}
+	}
+}

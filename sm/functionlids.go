@@ -392,6 +392,10 @@ func (c *Core) giveLID(l *lease, a *adapter, t subnet.Place, ops []store.Op) ([]
 	if always {
 		return c.swapPlaces(l, t, ops)
 	}
+	if from, ok := c.leases.fn.placeOf[l.lid]; ok { // which gets another in its turn
+		ops = append(ops, c.leases.fn.set(from, 0))
+		c.leases.fn.changed = append(c.leases.fn.changed, from)
+	}
 	if l.lid == 0 {
 		lid, more := c.takeLID(l.LIDKind == subnet.FloatingLID, ops)
 		if ops = more; lid == 0 {
@@ -401,6 +405,10 @@ func (c *Core) giveLID(l *lease, a *adapter, t subnet.Place, ops []store.Op) ([]
 	}
 	return ops, ""
 }
+
+// maxFormer bounds leases.former; an address manager gives GUIDs again, so that this is
+// more than there are in most subnets.
+const maxFormer = 1 << 16
 
 // forgetLease ends a lease that nothing holds any more.
 func (c *Core) forgetLease(l *lease) {
@@ -413,6 +421,12 @@ func (c *Core) forgetLease(l *lease) {
 	}
 	l.gone = true
 	delete(x.byGUID, l.GUID)
+	if !l.implied {
+		if len(x.former) >= maxFormer {
+			clear(x.former)
+		}
+		x.former[l.GUID] = true
+	}
 	if x.gone++; x.gone > 64 && x.gone > len(x.list)/2 {
 		x.list = slices.DeleteFunc(x.list, func(l *lease) bool { return l.gone })
 		x.gone = 0

@@ -207,6 +207,7 @@ func (c *Core) ready(l *lease) bool {
 	if l.implied && l.failed != "" && l.back != (subnet.Place{}) && l.held == (subnet.Place{}) && !c.showsGUID(l.back, l.GUID) && c.showsGUID(l.Place, l.GUID) {
 		l.failed, l.back = "", subnet.Place{} // its host says where it is
 	}
+	c.letGo(l)
 	t := l.target()
 	if t == (subnet.Place{}) {
 		if l.held != t || l.ended && l.lid != 0 && c.ownerOf(l.lid) != 0 && !c.placeLID(l.lid) {
@@ -344,7 +345,7 @@ func (c *Core) allLeft() bool {
 		if !l.leaving || l.held == (subnet.Place{}) {
 			continue
 		}
-		if a, v := c.function(l.held); a == nil || v == nil {
+		if a, v := c.function(l.held); a == nil || v == nil || v.asked == 0 && v.known&knowInfo != 0 && a.model != subnet.SharedPort && !c.heldBy(l, a, v) {
 			l.held, l.back = subnet.Place{}, l.held
 			continue
 		}
@@ -464,6 +465,7 @@ func (c *Core) endBatch() {
 	c.enterStep(batchIdle)
 	c.floatsOver()
 	for _, l := range x.batch {
+		c.letGo(l)
 		if t := l.target(); l.held == t {
 			l.queued = false
 			c.settle(l)

@@ -197,7 +197,7 @@ func (c *Core) turnRound(l *lease, why string) {
 		l.failed = why
 	}
 	// It may have taken part of the address, which it has to give up before.
-	if a, v := c.function(t); l.held == (subnet.Place{}) && v != nil && (v.known&knowInfo == 0 && v.state >= ib.StateInit || c.heldBy(l, a, v)) {
+	if l.held == (subnet.Place{}) && c.mayHold(l, t) {
 		l.held = t
 	}
 	c.lookLease(l)

@@ -38,6 +38,7 @@ type leases struct {
 	floats map[ib.GUID]*lease      // by port GUID: whose LID a shared port has, or is to have now
 	dirty  []*lease                // to be looked at
 	fn     functionLIDs
+	former map[ib.GUID]bool // of leases that ended: a shared port that is read later may hold them yet
 
 	known   bool // the functions that are up have been read in this mastership
 	step    batchStep
@@ -89,7 +90,7 @@ func (l *lease) target() subnet.Place {
 func newLeases() leases {
 	return leases{
 		byGUID: map[ib.GUID]*lease{}, wants: map[subnet.Place]*lease{}, hold: map[subnet.Place]*lease{},
-		leaves: map[subnet.Place]*lease{}, floats: map[ib.GUID]*lease{}, fn: newFunctionLIDs(), retry: mad.Never,
+		leaves: map[subnet.Place]*lease{}, floats: map[ib.GUID]*lease{}, former: map[ib.GUID]bool{}, fn: newFunctionLIDs(), retry: mad.Never,
 	}
 }
 
@@ -172,6 +173,7 @@ func (c *Core) newLease(g ib.GUID) *lease {
 		x.fn.leaseOf[l.lid] = l
 	}
 	x.byGUID[g] = l
+	delete(x.former, g)
 	x.list = append(x.list, l)
 	return l
 }
@@ -270,6 +272,26 @@ func (c *Core) holdAt(l *lease, p subnet.Place) {
 		x.hold[p] = l
 		c.lookPlace(p)
 	}
+}
+
+// letGo has the function that was about to hold a lease's address, or does and did
+// not say so yet, give it up if the lease is to be elsewhere.
+func (c *Core) letGo(l *lease) {
+	p := l.holds
+	if p == (subnet.Place{}) || l.held != (subnet.Place{}) || p == l.target() {
+		return
+	}
+	c.holdAt(l, subnet.Place{})
+	if c.mayHold(l, p) {
+		l.held = p
+	}
+}
+
+// mayHold reports whether a function may hold a lease's address, or part of it: it is
+// known to, or a Set is on its way.
+func (c *Core) mayHold(l *lease, p subnet.Place) bool {
+	a, v := c.function(p)
+	return v != nil && (v.asked > 0 || v.known&knowInfo == 0 && v.state >= ib.StateInit || c.heldBy(l, a, v))
 }
 
 // settleLeases is how long leases wait for others that were set with them and whose

@@ -39,10 +39,10 @@ func (c *Core) sharedPort(g ib.GUID) bool {
 }
 
 // leasedElsewhere reports whether a GUID is that of a lease that is to be at another
-// place, or nowhere.
+// place, or nowhere, or of one that ended.
 func (c *Core) leasedElsewhere(g ib.GUID, p subnet.Place) bool {
 	l := c.leases.byGUID[g]
-	return l != nil && !l.gone && !l.implied && l.target() != p && l.holds != p
+	return c.leases.former[g] || l != nil && !l.gone && !l.implied && l.target() != p && l.holds != p
 }
 
 // mergeAliases has the GUID tables hold what leases and the SA's clients want; for

@@ -102,7 +102,11 @@ func (c *Core) swapPlaces(l *lease, t subnet.Place, ops []store.Op) ([]store.Op,
 	fn := &c.leases.fn
 	at := fn.byPlace[t]
 	if at == 0 {
-		return ops, c.noLID()
+		if _, taken := fn.placeOf[l.lid]; l.lid == 0 || taken {
+			return ops, c.noLID()
+		}
+		fn.changed = append(fn.changed, t)
+		return append(ops, fn.set(t, l.lid)), ""
 	}
 	if l.lid == 0 {
 		if fn.leaseOf[at] == nil {
