@@ -48,9 +48,11 @@ type Machines interface {
 type VM struct {
 	Name       string   `json:"name"`
 	State      string   `json:"state" doc:"created, attached, migrating or detached"`
-	GUID       string   `json:"guid" doc:"port GUID"`
+	GUID       string   `json:"guid,omitempty" doc:"port GUID; empty while it is to have a function's and has no place"`
 	GID        string   `json:"gid,omitempty" doc:"with the prefix of the subnet"`
-	Dynamic    bool     `json:"dynamic_guid" doc:"the manager chose it"`
+	GUIDKind   string   `json:"guid_kind" doc:"static: who created it gave it; pool: the manager chose it; function: that of the function where it is"`
+	DestGUID   string   `json:"destination_guid,omitempty" doc:"guid_kind function, migrating: the GUID that it will have"`
+	Dynamic    bool     `json:"dynamic_guid" doc:"guid_kind is pool"`
 	Aliases    []string `json:"alias_guids,omitempty"`
 	LIDKind    string   `json:"lid_kind" doc:"shared, own or floating"`
 	LID        int      `json:"lid" doc:"that it asked for, or was last placed with; 0: none yet"`
@@ -105,12 +107,13 @@ type VMOperation struct {
 
 // VMAddress is what an interface is created with.
 type VMAddress struct {
-	GUID    string   `json:"guid,omitempty" doc:"port GUID; empty: one of the manager's pool"`
-	Aliases []string `json:"alias_guids,omitempty" maxItems:"127"`
-	LIDKind string   `json:"lid_kind,omitempty" enum:"shared,own,floating" doc:"shared if it is left out; own: a LID that goes along with the interface; floating: likewise on a shared port, which then has this LID"`
-	LID     int      `json:"lid,omitempty" minimum:"0" maximum:"49151" doc:"the one that it must have; 0: any"`
-	Mode    string   `json:"mode,omitempty" enum:"auto,balanced,minimal" doc:"how its LID moves: on all switches where the entries differ (balanced), on the fewest (minimal), or minimal inside a leaf and balanced elsewhere (auto, if it is left out)"`
-	Keys    []VMKey  `json:"keys,omitempty" maxItems:"1024"`
+	GUID     string   `json:"guid,omitempty" doc:"port GUID; empty: one of the manager's pool, or that of the function"`
+	GUIDKind string   `json:"guid_kind,omitempty" enum:"static,pool,function" doc:"static and pool go with the interface; function: it has the GUID of the function where it is, another one after a migration. If it is left out: static with a guid, pool without"`
+	Aliases  []string `json:"alias_guids,omitempty" maxItems:"127"`
+	LIDKind  string   `json:"lid_kind,omitempty" enum:"shared,own,floating" doc:"shared if it is left out; own: a LID that goes along with the interface; floating: likewise on a shared port, which then has this LID"`
+	LID      int      `json:"lid,omitempty" minimum:"0" maximum:"49151" doc:"the one that it must have; 0: any"`
+	Mode     string   `json:"mode,omitempty" enum:"auto,balanced,minimal" doc:"how its LID moves: on all switches where the entries differ (balanced), on the fewest (minimal), or minimal inside a leaf and balanced elsewhere (auto, if it is left out)"`
+	Keys     []VMKey  `json:"keys,omitempty" maxItems:"1024"`
 }
 
 // VMTarget is where an interface is to be.
@@ -134,8 +137,8 @@ type VMResult struct {
 
 // VMPools says how much is left.
 type VMPools struct {
-	GUIDs     uint64 `json:"guids" doc:"in the pool of dynamic GUIDs"`
-	GUIDsUsed uint64 `json:"guids_used"`
+	GUIDs     uint64 `json:"guids" doc:"in the manager's pool"`
+	GUIDsUsed uint64 `json:"guids_used" doc:"by interfaces and functions"`
 	LIDs      int    `json:"lids" doc:"that the subnet can have, bounded by the smallest LinearFDBCap"`
 	LIDsUsed  int    `json:"lids_used" doc:"given to ports, functions and interfaces"`
 	Journal   int    `json:"journal" doc:"operations that are stored and not finished"`
@@ -143,16 +146,23 @@ type VMPools struct {
 
 // Hypervisor is a port that can hold virtual functions.
 type Hypervisor struct {
-	PortGUID    string `json:"port_guid"`
-	NodeGUID    string `json:"node_guid"`
-	Description string `json:"description"`
-	Port        int    `json:"port"`
-	LID         int    `json:"lid"`
-	State       string `json:"state"`
-	Model       string `json:"model" doc:"shared, vswitch or vport"`
-	Functions   int    `json:"functions" doc:"that it can hold"`
-	Used        int    `json:"used" doc:"that interfaces are at, or are kept for them"`
-	VPorts      int    `json:"vports" doc:"that can be reached"`
+	PortGUID    string         `json:"port_guid"`
+	NodeGUID    string         `json:"node_guid"`
+	Description string         `json:"description"`
+	Port        int            `json:"port"`
+	LID         int            `json:"lid"`
+	State       string         `json:"state"`
+	Model       string         `json:"model" doc:"shared, vswitch or vport"`
+	Functions   int            `json:"functions" doc:"that it can hold"`
+	Used        int            `json:"used" doc:"that interfaces are at, or are kept for them"`
+	VPorts      int            `json:"vports" doc:"that can be reached"`
+	GUIDs       []FunctionGUID `json:"function_guids,omitempty" doc:"of the functions that have one of their own, for interfaces of guid_kind function"`
+}
+
+// FunctionGUID is the GUID of a virtual function.
+type FunctionGUID struct {
+	Function int    `json:"function"`
+	GUID     string `json:"guid"`
 }
 
 // VPort is a virtual port.

@@ -27,12 +27,18 @@ func findInterface(v *vm.View, name string) (*vm.Interface, bool) {
 // vmRow shows an interface; s may be nil.
 func vmRow(s *subnet.Snapshot, x *vm.Interface) api.VM {
 	out := api.VM{
-		Name: x.Name, State: x.State.String(), GUID: x.GUID.String(), Dynamic: x.Dynamic, LIDKind: x.LIDKind.String(), LID: int(x.LID),
+		Name: x.Name, State: x.State.String(), GUIDKind: x.GUIDKind.String(), Dynamic: x.GUIDKind == vm.PoolGUID, LIDKind: x.LIDKind.String(), LID: int(x.LID),
 		Pinned: x.Pinned, Mode: x.Mode.String(), Keys: make([]api.VMKey, len(x.Keys)), Doing: x.Doing, Lease: x.Lease.String(), Reason: x.Reason,
 		Hypervisor: placeRow(s, x.Place), Dest: placeRow(s, x.Dest),
 	}
-	if s != nil {
-		out.GID = ib.MakeGID(s.Prefix, x.GUID).String()
+	if x.GUID != 0 {
+		out.GUID = x.GUID.String()
+		if s != nil {
+			out.GID = ib.MakeGID(s.Prefix, x.GUID).String()
+		}
+	}
+	if x.DestGUID != 0 {
+		out.DestGUID = x.DestGUID.String()
 	}
 	for _, g := range x.Aliases {
 		out.Aliases = append(out.Aliases, g.String())
@@ -145,11 +151,17 @@ func (d *Daemon) Hypervisors() []api.Hypervisor {
 			continue
 		}
 		n := &s.Nodes[p.Node]
-		out = append(out, api.Hypervisor{
+		row := api.Hypervisor{
 			PortGUID: p.GUID.String(), NodeGUID: n.Info.NodeGUID.String(), Description: n.Desc, Port: int(p.Num), LID: int(p.LID),
 			State: strings.ToLower(p.State().String()), Model: p.Adapter.Model.String(), Functions: p.Adapter.Functions,
 			Used: used[p.GUID], VPorts: vports[int32(i)],
-		})
+		}
+		if v != nil {
+			for _, f := range v.GUIDsAt(p.GUID) {
+				row.GUIDs = append(row.GUIDs, api.FunctionGUID{Function: int(f.Place.Function), GUID: f.GUID.String()})
+			}
+		}
+		out = append(out, row)
 	}
 	return out
 }
@@ -284,9 +296,11 @@ var lidKinds = map[string]subnet.LIDKind{"": subnet.SharedLID, "shared": subnet.
 
 var moveModes = map[string]subnet.MoveMode{"": subnet.MoveAuto, "auto": subnet.MoveAuto, "balanced": subnet.MoveBalanced, "minimal": subnet.MoveMinimal}
 
+var guidKinds = map[string]vm.GUIDKind{"static": vm.StaticGUID, "pool": vm.PoolGUID, "function": vm.FunctionGUID}
+
 // interfaceOf is what an operation wants to create.
 func interfaceOf(op *api.VMOperation) (vm.Interface, error) {
-	x := vm.Interface{Name: op.Name, LIDKind: lidKinds[op.LIDKind], LID: ib.LID(op.LID), Mode: moveModes[op.Mode]}
+	x := vm.Interface{Name: op.Name, GUIDKind: guidKinds[op.GUIDKind], LIDKind: lidKinds[op.LIDKind], LID: ib.LID(op.LID), Mode: moveModes[op.Mode]}
 	switch op.Name {
 	case "pools", ".", "..":
 		return x, fmt.Errorf("%w: name %q means something else in the API", vm.ErrInvalid, op.Name)
@@ -303,6 +317,9 @@ func interfaceOf(op *api.VMOperation) (vm.Interface, error) {
 		if x.GUID, err = guid(op.GUID); err != nil {
 			return x, err
 		}
+	}
+	if op.GUIDKind == "static" && op.GUID == "" {
+		return x, fmt.Errorf("%w: guid_kind static wants a guid: give one, or leave guid_kind out for one of the pool", vm.ErrInvalid)
 	}
 	for _, s := range op.Aliases {
 		g, err := guid(s)

@@ -62,6 +62,7 @@ const (
 	TableFunctionLIDs                   // LIDs of virtual functions by place, and of ports whose LID floats: package sm
 	TableInterfaces                     // interfaces of virtual machines, with what is under way: package vm
 	TableMemberships                    // memberships of partitions that were given by themselves: package vm
+	TableFunctionGUIDs                  // GUIDs of virtual functions, which whoever is there has: package vm
 	tableEnd
 )
 

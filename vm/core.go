@@ -3,6 +3,7 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -35,9 +36,10 @@ type Core struct {
 	snap    *subnet.Snapshot
 	started bool
 
-	state   // interfaces
-	members members
-	pool    pool
+	state     // interfaces
+	members   members
+	functions functions
+	pool      pool
 
 	queue []item // not dealt with yet
 	look  bool   // the snapshot was not compared with what is under way yet
@@ -83,6 +85,7 @@ func New(cfg Config) *Core {
 	c := &Core{cfg: cfg, putAgain: mad.Never, waits: map[string][]waiter{}, fading: map[ib.GUID]bool{}}
 	c.state.init()
 	c.members.init()
+	c.functions.init()
 	c.pool.init(cfg)
 	return c
 }
@@ -131,6 +134,13 @@ func (c *Core) onStart(records []store.Record) {
 	}
 	c.started = true
 	for i := range records {
+		if r := &records[i]; r.Table == store.TableFunctionGUIDs {
+			if err := c.loadFunction(r); err != nil {
+				c.tell("vm_record", true, "store: %v", err)
+			}
+		}
+	}
+	for i := range records {
 		r := &records[i]
 		var err error
 		switch r.Table {
@@ -159,6 +169,7 @@ func (c *Core) onStart(records []store.Record) {
 func (c *Core) loadInterface(r *store.Record) error {
 	e, err := decodeInterface(r.Key, r.Value)
 	if err == nil {
+		c.take(e)
 		err = c.clash(e)
 	}
 	if err != nil {
@@ -178,10 +189,16 @@ func (c *Core) clash(e *entry) error {
 		if name, ok := c.byGUID[g]; ok {
 			return conflict("GUID %v is interface %q's", g, name)
 		}
+		if p, ok := c.functions.owner[g]; ok && e.GUIDKind != FunctionGUID {
+			return conflict("GUID %v is that of function %v", g, p)
+		}
 	}
 	for p := range e.places {
 		if name, ok := c.byPlace[p]; ok {
 			return conflict("%v is interface %q's", p, name)
+		}
+		if e.GUIDKind == FunctionGUID && e.Doing != DoingAttach && c.functions.guid[p] == 0 {
+			return fmt.Errorf("function %v has no GUID", p)
 		}
 	}
 	return nil
@@ -212,7 +229,7 @@ func (c *Core) work() {
 		}
 	}
 	c.settleIdle()
-	ops := append(c.interfaceOps(), c.members.ops...)
+	ops := slices.Concat(c.functions.ops(), c.interfaceOps(), c.members.ops)
 	if len(ops) == 0 {
 		c.commit()
 		return
@@ -333,7 +350,7 @@ func (c *Core) publish() {
 	if c.view != nil {
 		gen = c.view.Gen + 1
 	}
-	c.view = &View{Gen: gen, Partitions: c.members.shown, Journal: len(c.busy), Pools: c.pools(), list: c.list.freeze()}
+	c.view = &View{Gen: gen, Partitions: c.members.shown, Functions: c.functions.shown, Journal: len(c.busy), Pools: c.pools(), list: c.list.freeze()}
 	c.out.Publish = c.view
 }
 

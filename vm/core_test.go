@@ -270,7 +270,7 @@ func TestLife(t *testing.T) {
 	r := newRig(t)
 	r.up()
 	i := r.ok(Create{Interface{Name: "web", LIDKind: subnet.OwnLID, Keys: []Membership{{0x10, true}}}})
-	if i.GUID != defaultFirst || !i.Dynamic {
+	if i.GUID != defaultFirst || i.GUIDKind != PoolGUID {
 		t.Fatalf("%+v", i)
 	}
 	i = r.ok(Attach{"web", at(hyperA, 0)})

@@ -73,6 +73,8 @@ func (c *Core) settle(e *entry, r *subnet.LeaseReport) {
 		n.Reason = n.why
 		switch {
 		case n.Pinned:
+		case n.GUIDKind == FunctionGUID && n.State == Detached:
+			n.LID = 0 // it was the function's
 		case r.LID.IsUnicast():
 			n.LID = r.LID
 		case n.LIDKind == subnet.SharedLID:
@@ -85,12 +87,16 @@ func (c *Core) settle(e *entry, r *subnet.LeaseReport) {
 		c.tell("vm_attached", false, "interface %q (GUID %v) is at %v%s", n.Name, n.GUID, n.Place, at)
 		c.end(n.Name, "", nil)
 	case DoingFinish:
-		c.tell("vm_migrated", false, "interface %q (GUID %v) is at %v%s, and was at %v; %d LFT blocks", n.Name, n.GUID, n.Place, at, e.Place, r.SMPs)
+		with := ""
+		if n.GUIDKind == FunctionGUID {
+			with = " with GUID " + c.functions.guid[e.Place].String()
+		}
+		c.tell("vm_migrated", false, "interface %q (GUID %v) is at %v%s, and was at %v%s; %d LFT blocks", n.Name, n.GUID, n.Place, at, e.Place, with, r.SMPs)
 		c.end(n.Name, "", nil)
 	case DoingRollBack:
 		c.backAgain(n)
 	case DoingDetach:
-		c.tell("vm_detached", false, "interface %q (GUID %v) has no place any more; it was at %v", n.Name, n.GUID, e.Place)
+		c.tell("vm_detached", false, "interface %q (GUID %v) has no place any more; it was at %v", n.Name, e.GUID, e.Place)
 		c.end(n.Name, "", nil)
 	}
 }
@@ -180,7 +186,7 @@ func (c *Core) notAttached(e *entry, err error) {
 		n.why = clip(fmt.Sprintf("not attached to %v: %v", e.Place, err))
 		n.Lease, n.Reason = subnet.LeaseRefused, n.why
 	})
-	c.tell("vm_refused", true, "interface %q (GUID %v) is %v: %s", n.Name, n.GUID, n.State, n.why)
+	c.tell("vm_refused", true, "interface %q (GUID %v) is %v: %s", n.Name, e.GUID, n.State, n.why)
 	c.end(n.Name, "", err)
 }
 
@@ -232,10 +238,13 @@ func (c *Core) lookAround() {
 
 func (c *Core) lookAttach(e *entry) {
 	at, known, err := c.place(e, e.Place.Port, c.askedFunction(e, e.Place))
+	if err == nil && known {
+		err = c.bind(e, at)
+	}
 	switch {
 	case err != nil:
 		c.notAttached(e, err)
-	case known && at != e.Place:
+	case known && (at != e.Place || e.GUID == 0):
 		c.update(e, func(n *entry) { n.Place, n.Lease, n.Reason = at, subnet.LeaseMoving, "" })
 	case !known && c.absent(e.Place.Port):
 		c.still(e.Name)

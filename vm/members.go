@@ -110,7 +110,7 @@ func (m *members) regrant(old, new *entry) { //nolint:revive // old and new are 
 		return
 	}
 	give := func(e *entry, on bool) {
-		if e == nil {
+		if e == nil || e.GUID == 0 {
 			return
 		}
 		for _, k := range e.Keys {

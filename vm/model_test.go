@@ -16,13 +16,39 @@ type twin struct {
 	vms    map[string]*twinVM
 	refuse func(subnet.Place) bool
 	size   map[ib.GUID]int // functions of the ports that there are
+	guids  map[subnet.Place]ib.GUID
 }
 
 type twinVM struct {
-	guid     ib.GUID
+	guid     ib.GUID // 0: that of its function
 	state    State
 	at, dest subnet.Place
 	last     outcome
+}
+
+// bind gives a function its GUID when a VM that has none of its own is to be there: the
+// pool gives them out in order, 2 is nobody's.
+func (w *twin) bind(v *twinVM, p subnet.Place) error {
+	if v.guid != 0 || w.guids[p] != 0 {
+		return nil
+	}
+	if p.Port == vportA {
+		return ErrConflict
+	}
+	g := defaultFirst + ib.GUID(len(w.guids))
+	if g > defaultFirst {
+		g++
+	}
+	w.guids[p] = g
+	return nil
+}
+
+// guidOf is what a VM has now.
+func (w *twin) guidOf(v *twinVM) ib.GUID {
+	if v.guid != 0 {
+		return v.guid
+	}
+	return w.guids[v.at]
 }
 
 // taken reports who else has or keeps a place.
@@ -80,7 +106,7 @@ func (w *twin) do(op Op) bool {
 			return v.guid == op.I.GUID
 		}
 		for _, v := range w.vms {
-			if v.guid == op.I.GUID {
+			if v.guid == op.I.GUID && v.guid != 0 {
 				return false
 			}
 		}
@@ -105,7 +131,7 @@ func (w *twin) do(op Op) bool {
 			return matches(op.At, v.at)
 		}
 		p, err := w.choose(op.At)
-		if err != nil || w.refuse(p) {
+		if err != nil || w.bind(v, p) != nil || w.refuse(p) {
 			return false
 		}
 		v.state, v.at, v.last = Attached, p, noMigration
@@ -119,7 +145,7 @@ func (w *twin) do(op Op) bool {
 			return true
 		}
 		p, err := w.choose(op.To)
-		if err != nil {
+		if err != nil || w.bind(v, p) != nil {
 			return false
 		}
 		v.state, v.dest, v.last = Migrating, p, noMigration
@@ -156,12 +182,15 @@ func TestTwin(t *testing.T) {
 		r.up()
 		size := map[ib.GUID]int{hyperA: 4, hyperB: 4, hyperC: 2, sharedA: 126, vportA: 4}
 		ports := []ib.GUID{hyperA, hyperB, hyperC, sharedA, vportA, plain}
-		w := &twin{vms: map[string]*twinVM{}, size: size, refuse: func(p subnet.Place) bool { return r.refuse[p] != "" }}
+		w := &twin{vms: map[string]*twinVM{}, guids: map[subnet.Place]ib.GUID{}, size: size, refuse: func(p subnet.Place) bool { return r.refuse[p] != "" }}
 		place := func() subnet.Place { return at(ports[rng.IntN(len(ports))], uint16(rng.IntN(6))) }
 		op := func() Op {
 			name := string(rune('a' + rng.IntN(8)))
 			switch rng.IntN(9) {
 			case 0:
+				if rng.IntN(3) == 0 {
+					return Create{Interface{Name: name, GUIDKind: FunctionGUID}}
+				}
 				return Create{Interface{Name: name, GUID: ib.GUID(0x7000 + rng.IntN(9))}}
 			case 1, 2:
 				return Attach{name, place()}
@@ -182,11 +211,22 @@ func TestTwin(t *testing.T) {
 			}
 			for i := range r.view.All() {
 				v := w.vms[i.Name]
-				if got, want := fmt.Sprint(i.GUID, i.State, i.Place, i.Dest), fmt.Sprint(v.guid, v.state, v.at, v.dest); got != want {
+				if got, want := fmt.Sprint(i.GUID, i.State, i.Place, i.Dest), fmt.Sprint(w.guidOf(v), v.state, v.at, v.dest); got != want {
 					t.Fatalf("seed %d, %+v: %q is %s, want %s", seed, what, i.Name, got, want)
+				}
+				if v.guid == 0 && i.DestGUID != w.guids[v.dest] {
+					t.Fatalf("seed %d, %+v: %q will have GUID %v, want %v", seed, what, i.Name, i.DestGUID, w.guids[v.dest])
 				}
 				if l := r.leases[i.GUID]; l.Place != i.Place {
 					t.Fatalf("seed %d, %+v: %q is at %v, its lease at %v", seed, what, i.Name, i.Place, l.Place)
+				}
+			}
+			if len(r.view.Functions) != len(w.guids) {
+				t.Fatalf("seed %d, %+v: functions have GUIDs %v, want %v", seed, what, r.view.Functions, w.guids)
+			}
+			for _, f := range r.view.Functions {
+				if w.guids[f.Place] != f.GUID {
+					t.Fatalf("seed %d, %+v: %+v, want %v", seed, what, f, w.guids[f.Place])
 				}
 			}
 		}

@@ -64,8 +64,7 @@ func (c *Core) create(r *Request, i *Interface) {
 	}
 	e := &entry{Interface: *n}
 	e.Pinned = n.LID != 0
-	if err = c.mayCreate(e); err == nil && e.GUID == 0 {
-		e.Dynamic = true
+	if err = c.mayCreate(e); err == nil && e.GUIDKind == PoolGUID {
 		e.GUID, err = c.pool.take(c, e.Aliases)
 	}
 	if err != nil {
@@ -73,7 +72,11 @@ func (c *Core) create(r *Request, i *Interface) {
 		return
 	}
 	c.change(nil, e)
-	c.tell("vm_created", false, "interface %q has GUID %v", e.Name, e.GUID)
+	if e.GUIDKind == FunctionGUID {
+		c.tell("vm_created", false, "interface %q has the GUID of the function where it will be", e.Name)
+	} else {
+		c.tell("vm_created", false, "interface %q has GUID %v", e.Name, e.GUID)
+	}
 	c.reply(r, e.Name, nil)
 }
 
@@ -88,6 +91,9 @@ func (c *Core) mayCreate(e *entry) error {
 	for _, g := range e.guids() {
 		if name, ok := c.byGUID[g]; ok {
 			return conflict("interface %q: GUID %v is interface %q's: take another one, or none for a dynamic one", e.Name, g, name)
+		}
+		if p, ok := c.functions.owner[g]; ok {
+			return conflict("interface %q: GUID %v is that of function %v: take another one, or none for a dynamic one", e.Name, g, p)
 		}
 		if at := c.shownAt(g); at != "" {
 			return conflict("interface %q: GUID %v is %s: take another one, or none for a dynamic one", e.Name, g, at)
@@ -124,6 +130,9 @@ func (c *Core) attach(r *Request, e *entry, at subnet.Place) {
 		return
 	}
 	to, known, err := c.place(e, at.Port, at.Function)
+	if err == nil && known {
+		err = c.bind(e, to)
+	}
 	if err != nil {
 		c.reply(r, e.Name, err)
 		return
@@ -185,6 +194,9 @@ func (c *Core) migrate(r *Request, e *entry, to subnet.Place) {
 			err = conflict("interface %q: port %v was not yet asked what it can hold: ask again in a second", e.Name, to.Port)
 		}
 	}
+	if err == nil {
+		err = c.bind(e, at)
+	}
 	if err != nil {
 		c.reply(r, e.Name, err)
 		return
@@ -200,7 +212,11 @@ func (c *Core) migrate(r *Request, e *entry, to subnet.Place) {
 			n.Reason = ""
 		}
 	})
-	c.tell("vm_migrating", false, "interface %q (GUID %v) is at %v and has a place at %v", e.Name, e.GUID, e.Place, at)
+	with := ""
+	if e.GUIDKind == FunctionGUID {
+		with = ", where its GUID will be " + c.functions.guid[at].String()
+	}
+	c.tell("vm_migrating", false, "interface %q (GUID %v) is at %v and has a place at %v%s", e.Name, e.GUID, e.Place, at, with)
 	c.reply(r, e.Name, nil)
 }
 
@@ -272,7 +288,7 @@ func (c *Core) detach(r *Request, e *entry) {
 		c.reply(r, e.Name, nil)
 		return
 	case e.Doing == DoingDetach:
-	case e.Place.Function == 0: // it waits for a place, and was nowhere
+	case e.Place.Function == 0 || e.GUID == 0: // it waits for a place, and was nowhere
 		c.end(e.Name, "", conflict("interface %q was detached meanwhile", e.Name))
 		c.update(e, func(n *entry) {
 			n.State, n.before, n.Place, n.Doing, n.anyFunction = e.before, Created, subnet.Place{}, "", false

@@ -44,6 +44,12 @@ func TestCreate(t *testing.T) {
 		{"a LID beyond the tables", Interface{Name: "b", LIDKind: subnet.OwnLID, LID: 1024}, ErrConflict, "1023"},
 		{"web's LID", Interface{Name: "b", LIDKind: subnet.OwnLID, LID: 300}, ErrConflict, `interface "web"`},
 		{"a port's LID", Interface{Name: "b", LIDKind: subnet.OwnLID, LID: 1}, ErrConflict, "that of port"},
+		{"a function's", Interface{Name: "b", GUIDKind: FunctionGUID}, nil, ""},
+		{"a function's, and one", Interface{Name: "b", GUIDKind: FunctionGUID, GUID: 5}, ErrInvalid, "of kind function"},
+		{"of the pool, and one", Interface{Name: "b", GUIDKind: PoolGUID, GUID: 5}, ErrInvalid, "of kind pool"},
+		{"a function's, own LID", Interface{Name: "b", GUIDKind: FunctionGUID, LIDKind: subnet.OwnLID}, ErrInvalid, "shared LID"},
+		{"a function's, aliases", Interface{Name: "b", GUIDKind: FunctionGUID, Aliases: []ib.GUID{5}}, ErrInvalid, "alias"},
+		{"GUID kind 3", Interface{Name: "b", GUIDKind: 3}, ErrInvalid, "kind 3"},
 		{"P_Keys", Interface{Name: "b", Keys: []Membership{{0x7FFF, true}, {1, false}, {1, false}}}, nil, ""},
 		{"P_Key 0", Interface{Name: "b", Keys: []Membership{{0, false}}}, ErrInvalid, "0x0000"},
 		{"P_Key with its membership", Interface{Name: "b", Keys: []Membership{{0x8001, false}}}, ErrInvalid, "membership bit"},
@@ -63,7 +69,7 @@ func TestCreate(t *testing.T) {
 			}
 			first := r.ok(Create{c.i})
 			again := r.ok(Create{c.i})
-			if first.GUID == 0 || first.GUID != again.GUID || r.view.Len() != 2 {
+			if (first.GUID == 0) != (c.i.GUIDKind == FunctionGUID) || first.GUID != again.GUID || r.view.Len() != 2 {
 				t.Errorf("%+v, again %+v", first, again)
 			}
 		})

@@ -78,6 +78,8 @@ func (c *Core) place(e *entry, port ib.GUID, fn uint16) (at subnet.Place, known 
 		return at, false, conflict("interface %q: port %v of %q cannot hold virtual functions: it has no room for another GUID", e.Name, port, s.Nodes[p.Node].Desc)
 	}
 	switch {
+	case a.Model == subnet.VPorts && e.GUIDKind == FunctionGUID:
+		return at, true, conflict("interface %q: the functions of port %v (model %v) get their GUIDs from the hypervisor, so the manager can give them none: create the interface with the GUID of its VM", e.Name, port, a.Model)
 	case int(fn) > a.Functions:
 		return at, true, invalid("interface %q: port %v has the functions 1 to %d, and not %d", e.Name, port, a.Functions, fn)
 	case a.Model == subnet.SharedPort && e.LIDKind == subnet.OwnLID:
@@ -129,7 +131,8 @@ func (c *Core) freeFunction(e *entry, s *subnet.Snapshot, i int32) uint16 {
 		}
 	case subnet.SharedPort:
 		for f, g := range p.Aliases {
-			if g != 0 && g != e.GUID {
+			own := e.GUIDKind == FunctionGUID && g == c.functions.guid[subnet.Place{Port: p.GUID, Function: uint16(f)}]
+			if g != 0 && g != e.GUID && !own { // its own may be on its way out
 				strange = mark(strange, uint16(f))
 			}
 		}

@@ -8,7 +8,7 @@ import (
 	"heddle/subnet"
 )
 
-// The pool of dynamic GUIDs: locally administered ones, so that no vendor's
+// The pool of GUIDs: locally administered ones, so that no vendor's
 // hardware has them.
 const (
 	defaultFirst ib.GUID = 0x0200000000000001
@@ -19,7 +19,7 @@ const (
 // give.
 type pool struct {
 	first, last ib.GUID
-	used        uint64  // by interfaces, as GUID or alias
+	used        uint64  // by interfaces, as GUID or alias, and by functions
 	next        ib.GUID // all GUIDs of the pool before it are taken
 	// skipped is the lowest GUID before next that only the fabric or a membership
 	// takes, which may change; 0 if there is none.
@@ -47,7 +47,7 @@ func (p *pool) size() uint64 {
 	return max(n+1, n) // all 2^64 count as one less
 }
 
-// take returns the lowest GUID that nobody has: no interface, no port of the fabric
+// take returns the lowest GUID that nobody has: no interface, no function, no port of the fabric
 // and no member of a partition by itself, and that is not among those of the
 // interface that it is for.
 func (p *pool) take(c *Core, mine []ib.GUID) (ib.GUID, error) {
@@ -56,8 +56,9 @@ func (p *pool) take(c *Core, mine []ib.GUID) (ib.GUID, error) {
 	}
 	for g := p.next; p.first <= p.last && g <= p.last && g >= p.first; g++ {
 		_, taken := c.byGUID[g]
+		_, bound := c.functions.owner[g]
 		switch {
-		case taken || !p.has(g):
+		case taken || bound || !p.has(g):
 		case slices.Contains(mine, g), c.snap != nil && c.snap.PortByGUID(g) >= 0, c.members.knows(g):
 			if p.skipped == 0 {
 				p.skipped = g
@@ -71,7 +72,7 @@ func (p *pool) take(c *Core, mine []ib.GUID) (ib.GUID, error) {
 		}
 		p.next = g + 1
 	}
-	return 0, noRoom("no GUID left: interfaces have %d of the %d from %v to %v, others have the rest: delete interfaces, or give the manager a larger range", p.used, p.size(), p.first, p.last)
+	return 0, noRoom("no GUID left: interfaces and functions have %d of the %d from %v to %v, others have the rest: delete interfaces, or give the manager a larger range", p.used, p.size(), p.first, p.last)
 }
 
 // freed is told that no interface has a GUID any more.
@@ -83,7 +84,7 @@ func (p *pool) freed(g ib.GUID) {
 
 // count adds an interface to what is used, or with -1 takes it out.
 func (p *pool) count(e *entry, sign int) {
-	if p.has(e.GUID) {
+	if p.has(e.GUID) && e.GUIDKind != FunctionGUID {
 		p.used += uint64(sign)
 	}
 	for _, g := range e.Aliases {

@@ -19,15 +19,17 @@ const (
 	interfaceVersion = 1
 	partitionVersion = 1
 	memberVersion    = 1
+	functionVersion  = 1
 
 	interfaceHead = 37 // bytes before the lists
 
-	flagDynamic     = 1 << 0
+	flagPool        = 1 << 0 // PoolGUID
 	flagPinned      = 1 << 1
 	flagBalanced    = 1 << 2
 	flagAnyFunction = 1 << 3
 	flagMinimal     = 1 << 4
-	interfaceFlags  = 1<<5 - 1
+	flagFunction    = 1 << 5 // FunctionGUID
+	interfaceFlags  = 1<<6 - 1
 
 	flagIndex0     = 1 << 0
 	flagIPoIB      = 1 << 1
@@ -53,7 +55,7 @@ func appendPlace(b []byte, p subnet.Place) []byte {
 // encode is the value of the record of an interface.
 func (e *entry) encode() []byte {
 	flags := byte(0)
-	for i, on := range [...]bool{e.Dynamic, e.Pinned, e.Mode == subnet.MoveBalanced, e.anyFunction, e.Mode == subnet.MoveMinimal} {
+	for i, on := range [...]bool{e.GUIDKind == PoolGUID, e.Pinned, e.Mode == subnet.MoveBalanced, e.anyFunction, e.Mode == subnet.MoveMinimal, e.GUIDKind == FunctionGUID} {
 		if on {
 			flags |= 1 << i
 		}
@@ -62,7 +64,7 @@ func (e *entry) encode() []byte {
 	b := make([]byte, 0, interfaceHead+6+8*len(e.Aliases)+2*len(e.Keys)+len(e.why))
 	b = append(b, interfaceVersion, flags, byte(e.State), byte(slices.Index(doings[:], e.Doing)), byte(e.before), byte(e.last), byte(e.LIDKind))
 	b = be.AppendUint16(b, uint16(e.LID))
-	b = be.AppendUint64(b, uint64(e.GUID))
+	b = be.AppendUint64(b, uint64(e.storedGUID()))
 	b = appendPlace(appendPlace(b, e.Place), e.Dest)
 	b = be.AppendUint16(b, uint16(len(e.Aliases)))
 	for _, a := range e.Aliases {
@@ -78,6 +80,26 @@ func (e *entry) encode() []byte {
 	}
 	b = be.AppendUint16(b, uint16(len(e.why)))
 	return append(b, e.why...)
+}
+
+// storedKind is the GUID kind that flags say.
+func storedKind(flags byte) GUIDKind {
+	switch {
+	case flags&flagFunction != 0:
+		return FunctionGUID
+	case flags&flagPool != 0:
+		return PoolGUID
+	}
+	return StaticGUID
+}
+
+// storedGUID is the GUID in the record of an interface: one of a function is in the
+// record of that.
+func (e *entry) storedGUID() ib.GUID {
+	if e.GUIDKind == FunctionGUID {
+		return 0
+	}
+	return e.GUID
 }
 
 func putInterface(e *entry) store.Op {
@@ -109,7 +131,7 @@ func decodeInterface(key, v []byte) (*entry, error) {
 		return nil, errVersion
 	case len(v) < interfaceHead:
 		return nil, fmt.Errorf("%d bytes, at least %d are needed", len(v), interfaceHead)
-	case v[1]&^interfaceFlags != 0, v[1]&flagBalanced != 0 && v[1]&flagMinimal != 0:
+	case v[1]&^interfaceFlags != 0, v[1]&flagBalanced != 0 && v[1]&flagMinimal != 0, v[1]&flagPool != 0 && v[1]&flagFunction != 0:
 		return nil, fmt.Errorf("flags of %#x", v[1])
 	case v[2] > byte(Detached) || int(v[3]) >= len(doings) || v[4] > byte(Detached) || v[5] > byte(rolledBack) || v[6] > byte(subnet.FloatingLID):
 		return nil, fmt.Errorf("a state of % x", v[2:7])
@@ -121,7 +143,7 @@ func decodeInterface(key, v []byte) (*entry, error) {
 	e := &entry{
 		Interface: Interface{
 			Name: string(key), GUID: ib.GUID(be.Uint64(v[9:])), LIDKind: subnet.LIDKind(v[6]), LID: ib.LID(be.Uint16(v[7:])),
-			Dynamic: v[1]&flagDynamic != 0, Pinned: v[1]&flagPinned != 0, Mode: modes[v[1]&(flagBalanced|flagMinimal)],
+			GUIDKind: storedKind(v[1]), Pinned: v[1]&flagPinned != 0, Mode: modes[v[1]&(flagBalanced|flagMinimal)],
 			State: State(v[2]), Place: place(v[17:]), Dest: place(v[27:]), Doing: doings[v[3]],
 		},
 		before: State(v[4]), last: outcome(v[5]), anyFunction: v[1]&flagAnyFunction != 0,
@@ -162,11 +184,14 @@ func (e *entry) check() error {
 	if !e.Pinned {
 		i.LID = 0
 	}
+	if i.GUIDKind == PoolGUID {
+		i.GUIDKind = StaticGUID // as one that was chosen
+	}
 	n, err := normal(&i)
 	switch {
 	case err != nil:
 		return err
-	case e.GUID == 0:
+	case e.GUID == 0 && e.GUIDKind != FunctionGUID:
 		return errors.New("no GUID")
 	case !slices.Equal(n.Keys, e.Keys):
 		return errors.New("its P_Keys are not in order")

@@ -3,6 +3,7 @@ package vm
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 // samples are interfaces in every state that is stored.
 func samples() []*entry {
 	base := Interface{
-		Name: "web", GUID: 0x0200000000000007, Dynamic: true, LIDKind: subnet.OwnLID, LID: 77, Pinned: true, Mode: subnet.MoveBalanced,
+		Name: "web", GUID: 0x0200000000000007, GUIDKind: PoolGUID, LIDKind: subnet.OwnLID, LID: 77, Pinned: true, Mode: subnet.MoveBalanced,
 		Aliases: []ib.GUID{8, 9}, Keys: []Membership{{1, false}, {0x7FFF, true}},
 	}
 	with := func(st State, doing string, place, dest subnet.Place, f func(*entry)) *entry {
@@ -40,6 +41,9 @@ func samples() []*entry {
 		with(Migrating, "", a, b, func(e *entry) { e.anyFunction = true }),
 		with(Migrating, DoingFinish, a, b, nil),
 		with(Detached, "", no, no, func(e *entry) { e.Keys, e.Aliases = nil, nil }),
+		{Interface: Interface{Name: "f", GUIDKind: FunctionGUID}},
+		{Interface: Interface{Name: "f", GUIDKind: FunctionGUID, LID: 9, State: Migrating, Place: a, Dest: b, Doing: DoingFinish}},
+		{Interface: Interface{Name: "f", GUIDKind: FunctionGUID, State: Attached, Place: a, Doing: DoingAttach}, before: Detached},
 	}
 }
 
@@ -74,7 +78,7 @@ func TestInterfaceRecord(t *testing.T) {
 // TestWireOfRecord fixes the layout that docs/format/store.md describes.
 func TestWireOfRecord(t *testing.T) {
 	e := &entry{Interface: Interface{
-		Name: "web", GUID: 0x0102030405060708, Dynamic: true, LIDKind: subnet.OwnLID, LID: 0x1234, Mode: subnet.MoveBalanced, State: Migrating,
+		Name: "web", GUID: 0x0102030405060708, GUIDKind: PoolGUID, LIDKind: subnet.OwnLID, LID: 0x1234, Mode: subnet.MoveBalanced, State: Migrating,
 		Place: subnet.Place{Port: 0xA1, Function: 2}, Dest: subnet.Place{Port: 0xB1, Function: 3}, Doing: DoingFinish,
 		Aliases: []ib.GUID{0x11}, Keys: []Membership{{0x10, true}, {0x11, false}},
 	}}
@@ -100,6 +104,49 @@ func TestWireOfRecord(t *testing.T) {
 	if op := putMember(0x123, 0xA1, true); !bytes.Equal(op.Record.Key, []byte{1, 0x23, 0, 0, 0, 0, 0, 0, 0, 0xA1}) || !bytes.Equal(op.Record.Value, []byte{1, 1}) {
 		t.Errorf("%+v", op)
 	}
+}
+
+// TestFunctionRecord: the same of the GUID of a function.
+func TestFunctionRecord(t *testing.T) {
+	op := putFunction(subnet.Place{Port: 0x0102030405060708, Function: 0x0304}, 0xA1)
+	key, v := []byte{1, 2, 3, 4, 5, 6, 7, 8, 3, 4}, []byte{1, 0, 0, 0, 0, 0, 0, 0, 0xA1}
+	if !bytes.Equal(op.Record.Key, key) || !bytes.Equal(op.Record.Value, v) || op.Record.Table != store.TableFunctionGUIDs {
+		t.Errorf("%+v", op)
+	}
+	for _, bad := range [][2][]byte{
+		{key[:9], v},
+		{key, v[:8]},
+		{key, append(v[:9:9], 0)},
+		{key, nil},
+		{key, append([]byte{2}, v[1:]...)},
+		{make([]byte, 10), v},
+		{append(key[:8:8], 0, 0), v},
+		{key, append([]byte{1}, make([]byte, 8)...)},
+		{key, []byte{1, 2, 0, 0, 0, 0, 0, 0, 2}},
+	} {
+		if a, err := decodeFunction(bad[0], bad[1]); err == nil {
+			t.Errorf("% x % x is taken: %+v", bad[0], bad[1], a)
+		}
+	}
+	// One that cannot be read is told, and its function gets no other; nobody is where
+	// the GUID is not known.
+	fs := []store.Record{
+		{Table: store.TableFunctionGUIDs, Key: functionKey(at(hyperA, 1)), Value: []byte{2}},
+		putFunction(at(hyperA, 2), defaultFirst).Record,
+		putFunction(at(hyperA, 3), defaultFirst).Record,
+		putInterface(&entry{Interface: Interface{Name: "a", GUIDKind: FunctionGUID, State: Attached, Place: at(hyperA, 1)}}).Record,
+		putInterface(&entry{Interface: Interface{Name: "b", GUIDKind: FunctionGUID, State: Attached, Place: at(hyperA, 2)}}).Record,
+		putInterface(&entry{Interface: Interface{Name: "c", GUID: defaultFirst}}).Record,
+	}
+	r := newRig(t)
+	r.c = New(Config{})
+	r.step(Start{Records: fs})
+	r.up()
+	if n := len(r.notices); r.view.Len() != 1 || r.view.Interface("b").GUID != defaultFirst || n != 4 || len(r.view.Functions) != 1 || r.view.Pools.GUIDsUsed != 1 {
+		t.Fatalf("%v %v %+v", r.notices, r.view.Functions, r.view.Pools)
+	}
+	r.ok(Create{Interface{Name: "d", GUIDKind: FunctionGUID}})
+	r.fails(Attach{"d", at(hyperA, 1)}, ErrConflict, "cannot read")
 }
 
 // TestRecordsThatCannotBe: states that no core stores are not taken.
@@ -173,12 +220,34 @@ func FuzzInterfaceRecord(f *testing.F) {
 		}
 		var out Output
 		c := New(Config{})
-		c.Step(0, Start{[]store.Record{{Table: store.TableInterfaces, Key: key, Value: v}}}, &out)
+		records := []store.Record{{Table: store.TableInterfaces, Key: key, Value: v}}
+		if e.GUIDKind == FunctionGUID {
+			for i, p := range slices.Collect(e.places) {
+				records = append(records, putFunction(p, defaultFirst+2+ib.GUID(i)).Record)
+			}
+		}
+		c.Step(0, Start{records}, &out)
 		if out.Publish.Len() != 1 {
 			t.Fatalf("%+v is not there: %v", e, out.Notices)
 		}
 		out.Reset()
 		c.Step(0, Published{snapshot(nil)}, &out)
+	})
+}
+
+// FuzzFunctionRecord: likewise.
+func FuzzFunctionRecord(f *testing.F) {
+	for _, op := range []store.Op{putFunction(at(hyperA, 1), defaultFirst), putFunction(at(^ib.GUID(0), 0xFFFF), ^ib.GUID(0))} {
+		f.Add(op.Record.Key, op.Record.Value)
+	}
+	f.Fuzz(func(t *testing.T, key, v []byte) {
+		a, err := decodeFunction(key, v)
+		if err != nil {
+			return
+		}
+		if op := putFunction(a.Place, a.GUID); !bytes.Equal(op.Record.Key, key) || !bytes.Equal(op.Record.Value, v) {
+			t.Fatalf("% x % x became % x % x", key, v, op.Record.Key, op.Record.Value)
+		}
 	})
 }
 

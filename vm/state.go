@@ -29,6 +29,9 @@ const (
 
 // guids are all GUIDs of the interface.
 func (e *entry) guids() []ib.GUID {
+	if e.GUID == 0 {
+		return e.Aliases // it has none yet
+	}
 	return append([]ib.GUID{e.GUID}, e.Aliases...)
 }
 
@@ -52,12 +55,12 @@ func (e *entry) lease() (l subnet.Lease, ok bool) {
 	// One that was nowhere yet has nothing that could be taken away; and a VPort
 	// that already shows its GUID is not taken down by Create.
 	unplaced := e.State == Created || e.Doing == DoingAttach && e.before == Created
-	return l, l.Place != subnet.Place{} || e.LIDKind != subnet.SharedLID || !unplaced
+	return l, e.GUID != 0 && (l.Place != subnet.Place{} || e.LIDKind != subnet.SharedLID || !unplaced)
 }
 
 // storedAs reports whether the records of the two are the same.
 func (e *entry) storedAs(o *entry) bool {
-	return e.Name == o.Name && e.GUID == o.GUID && e.Dynamic == o.Dynamic && slices.Equal(e.Aliases, o.Aliases) &&
+	return e.Name == o.Name && e.storedGUID() == o.storedGUID() && e.GUIDKind == o.GUIDKind && slices.Equal(e.Aliases, o.Aliases) &&
 		e.LIDKind == o.LIDKind && e.LID == o.LID && e.Pinned == o.Pinned && e.Mode == o.Mode && slices.Equal(e.Keys, o.Keys) &&
 		e.State == o.State && e.Place == o.Place && e.Dest == o.Dest && e.Doing == o.Doing &&
 		e.before == o.before && e.last == o.last && e.anyFunction == o.anyFunction && e.why == o.why

@@ -55,6 +55,7 @@ func (c *Core) change(old, new *entry) { //nolint:revive // old and new are what
 func (c *Core) update(e *entry, f func(*entry)) *entry {
 	n := *e
 	f(&n)
+	c.take(&n)
 	c.change(e, &n)
 	return &n
 }
@@ -74,6 +75,7 @@ func (c *Core) undo() {
 		}
 	}
 	c.members.undo()
+	c.functions.undo(&c.pool)
 }
 
 // interfaceOps are the changes of the store.
@@ -123,6 +125,7 @@ func equalLease(a, b *subnet.Lease) bool {
 func (c *Core) commit() {
 	t := c.tx
 	c.tx = nil
+	c.functions.commit()
 	for _, name := range t.order {
 		was, is := t.before[name], c.named[name]
 		old, had := leaseOf(was)

@@ -19,6 +19,7 @@ const (
 	maxKeys       = 1024    // P_Keys of an interface; adapters hold 128, or less
 	maxReason     = 512     // bytes of a Reason that is stored
 	maxInterfaces = 1 << 18 // far above the LIDs of a subnet, as interfaces may share them
+	maxFunctions  = 1 << 18 // that have GUIDs of their own, since the store was made
 	maxMembers    = 1 << 21 // GUIDs that AddMembers made members, one for each partition
 	// maxIPoIB is how many partitions AddMembers may give a broadcast group; a
 	// quarter of what a policy can have is left to files.
@@ -74,13 +75,24 @@ func normal(i *Interface) (*Interface, error) {
 	if err := checkName(i.Name); err != nil {
 		return nil, err
 	}
-	n := &Interface{Name: i.Name, GUID: i.GUID, LIDKind: i.LIDKind, LID: i.LID, Mode: i.Mode}
+	n := &Interface{Name: i.Name, GUID: i.GUID, GUIDKind: i.GUIDKind, LIDKind: i.LIDKind, LID: i.LID, Mode: i.Mode}
+	if i.GUID == 0 && i.GUIDKind == StaticGUID {
+		n.GUIDKind = PoolGUID
+	}
 	if i.GUID != 0 {
 		if err := checkGUID(i.GUID); err != nil {
 			return nil, fmt.Errorf("interface %q: %w", i.Name, err)
 		}
 	}
 	switch {
+	case i.GUIDKind >= guidKinds:
+		return nil, invalid("interface %q: GUID kind %d is not known", i.Name, i.GUIDKind)
+	case i.GUID != 0 && i.GUIDKind != StaticGUID:
+		return nil, invalid("interface %q: GUID %v is for an interface with a static one, and this one's is to be of kind %v: leave one of the two out", i.Name, i.GUID, i.GUIDKind)
+	case i.GUIDKind == FunctionGUID && i.LIDKind != subnet.SharedLID:
+		return nil, invalid("interface %q: its GUID stays with the function when it goes, and LIDs are kept for GUIDs, so no %v LID can go with it: ask for a shared LID, or a GUID of its own", i.Name, i.LIDKind)
+	case i.GUIDKind == FunctionGUID && len(i.Aliases) > 0:
+		return nil, invalid("interface %q: its GUID is the function's, so no alias GUIDs can go with it: leave them out, or ask for a GUID of its own", i.Name)
 	case i.LIDKind > subnet.FloatingLID:
 		return nil, invalid("interface %q: LID kind %d is not known", i.Name, i.LIDKind)
 	case i.Mode > subnet.MoveMinimal:
@@ -138,7 +150,7 @@ func normalKeys(list []Membership) ([]Membership, error) {
 // same reports whether a Create asks for what e is: n is normal. What it left to
 // the core to choose is as it was chosen.
 func (e *entry) same(n *Interface) bool {
-	return (n.GUID == e.GUID || n.GUID == 0 && e.Dynamic) &&
+	return (n.GUID == 0 && n.GUIDKind == e.GUIDKind || n.GUID != 0 && n.GUID == e.storedGUID()) &&
 		n.LIDKind == e.LIDKind && n.Mode == e.Mode &&
 		(n.LID == 0 && !e.Pinned || e.Pinned && n.LID == e.LID) &&
 		slices.Equal(n.Aliases, e.Aliases) && slices.Equal(n.Keys, e.Keys)

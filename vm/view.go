@@ -11,8 +11,9 @@ import (
 // interfaces as with ten thousand.
 type View struct {
 	Gen        uint64
-	Partitions []Members // those of AddMembers, by P_Key
-	Journal    int       // operations that are stored and not finished
+	Partitions []Members         // those of AddMembers, by P_Key
+	Functions  []FunctionAddress // functions that have GUIDs of their own, by place
+	Journal    int               // operations that are stored and not finished
 	Pools      Pools
 
 	list table

@@ -55,6 +55,28 @@ const (
 	DoingDetach   = "detach"
 )
 
+// GUIDKind says whose the GUID of an interface is.
+type GUIDKind uint8
+
+// The kinds. What the first two say goes with the interface wherever it goes (the
+// static vGUIDs of Tasoulas et al., "A Signalling Method"; those of a function are
+// their dynamic ones).
+const (
+	StaticGUID   GUIDKind = iota // the interface's: who created it chose it
+	PoolGUID                     // the interface's: the manager chose it from its pool
+	FunctionGUID                 // the virtual function's: the interface has it while it is there
+	guidKinds
+)
+
+var guidKindNames = [...]string{"static", "pool", "function"}
+
+func (k GUIDKind) String() string {
+	if int(k) < len(guidKindNames) {
+		return guidKindNames[k]
+	}
+	return "GUID kind?"
+}
+
 // Membership is a P_Key that an interface has.
 type Membership struct {
 	PKey ib.PKey // 15 bits: the membership bit is 0
@@ -66,19 +88,21 @@ type Interface struct {
 	// Name is its key, chosen by who created it: 1–128 characters of letters, digits
 	// and ._:-/ .
 	Name string
-	// GUID is its port GUID (vGUID). Dynamic says that the manager chose it from its
-	// pool; it is given back when the interface is deleted.
-	GUID    ib.GUID
-	Dynamic bool
-	Aliases []ib.GUID
-	LIDKind subnet.LIDKind
-	LID     ib.LID          // the one it asked for; else the one that it was last placed with, 0 before
-	Pinned  bool            // it asked for LID
-	Mode    subnet.MoveMode // how its LID moves
-	Keys    []Membership
-	State   State
-	Place   subnet.Place // Attached, Migrating
-	Dest    subnet.Place // Migrating
+	// GUID is its port GUID (vGUID). One of the pool is given back when the interface
+	// is deleted. With a FunctionGUID it is that of the function where it is, or, once
+	// Finish was asked for, where it goes; 0 while it has none.
+	GUID     ib.GUID
+	GUIDKind GUIDKind
+	DestGUID ib.GUID // FunctionGUID, Migrating: that of Dest; else 0
+	Aliases  []ib.GUID
+	LIDKind  subnet.LIDKind
+	LID      ib.LID          // the one it asked for; else the one that it was last placed with, 0 before
+	Pinned   bool            // it asked for LID
+	Mode     subnet.MoveMode // how its LID moves
+	Keys     []Membership
+	State    State
+	Place    subnet.Place // Attached, Migrating
+	Dest     subnet.Place // Migrating
 	// Doing is the operation that is stored and not finished: one of the Doing
 	// constants. Empty if nothing is under way.
 	Doing string
@@ -99,7 +123,7 @@ var (
 
 // Config is what a Core is told at start.
 type Config struct {
-	// GUIDFirst to GUIDLast are those that dynamic interfaces get; the default is
+	// GUIDFirst to GUIDLast is the pool, of interfaces and functions; the default is
 	// 0x0200000000000001–0x02000000ffffffff.
 	GUIDFirst, GUIDLast ib.GUID
 }
@@ -146,8 +170,9 @@ func (Timer) event()     {}
 // Op is an operation: one of the types below.
 type Op interface{ op() }
 
-// Create makes an interface, without a place. Of I count Name, GUID (0: a dynamic
-// one), Aliases, LIDKind, LID (0: any), Mode and Keys.
+// Create makes an interface, without a place. Of I count Name, GUID (0: one of the
+// pool, unless GUIDKind is FunctionGUID), Aliases, LIDKind, LID (0: any), Mode and
+// Keys. With a FunctionGUID it has no aliases and a SharedLID.
 type Create struct{ I Interface }
 
 // Attach gives an interface its place. Function 0 is any that is free.
@@ -244,7 +269,7 @@ type Members struct {
 
 // Pools says how much is left.
 type Pools struct {
-	GUIDs, GUIDsUsed uint64 // of the pool of dynamic ones
+	GUIDs, GUIDsUsed uint64 // of the pool; by interfaces and functions
 	// LIDs is how many the subnet can have, bounded by the smallest LinearFDBCap;
 	// LIDsUsed how many are given, to ports, functions and interfaces.
 	LIDs, LIDsUsed int

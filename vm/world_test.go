@@ -25,6 +25,7 @@ type world struct {
 	store  *store.Memory
 	where  map[ib.GUID]subnet.Place // hardware: who holds what
 	gone   map[ib.GUID]bool         // hypervisors that are away
+	bound  map[subnet.Place]ib.GUID // of functions, that were published once
 
 	c       *Core
 	now     mad.Time
@@ -46,7 +47,7 @@ type world struct {
 var hypers = []ib.GUID{hyperA, hyperB, hyperC, sharedA, sharedB, vportA}
 
 func newWorld(t testing.TB, choose func(int) int) *world {
-	w := &world{t: t, choose: choose, store: store.NewMemory(), where: map[ib.GUID]subnet.Place{}, gone: map[ib.GUID]bool{}}
+	w := &world{t: t, choose: choose, store: store.NewMemory(), where: map[ib.GUID]subnet.Place{}, gone: map[ib.GUID]bool{}, bound: map[subnet.Place]ib.GUID{}}
 	w.boot()
 	return w
 }
@@ -269,6 +270,12 @@ func (w *world) op() Op {
 		if w.choose(2) == 0 {
 			i.Keys = []Membership{{ib.PKey(1 + w.choose(3)), w.choose(2) == 0}}
 		}
+		if w.choose(4) == 0 {
+			i.GUIDKind = FunctionGUID
+			if w.choose(4) > 0 { // else it may be refused
+				i.GUID, i.Aliases, i.LIDKind = 0, nil, subnet.SharedLID
+			}
+		}
 		return Create{i}
 	case 2, 3, 4:
 		return Attach{name, at}
@@ -301,6 +308,17 @@ func (w *world) check() {
 		return
 	}
 	places, guids, journal := map[subnet.Place]string{}, map[ib.GUID]string{}, 0
+	functions := map[subnet.Place]ib.GUID{}
+	for _, f := range w.view.Functions {
+		if was, ok := w.bound[f.Place]; ok && was != f.GUID {
+			w.t.Fatalf("%v has GUID %v, and had %v", f.Place, f.GUID, was)
+		}
+		functions[f.Place] = f.GUID
+		w.bound[f.Place] = f.GUID
+	}
+	if len(functions) != len(w.bound) {
+		w.t.Fatalf("functions had GUIDs %v, and have %v", w.bound, functions)
+	}
 	last := ""
 	for i := range w.view.All() {
 		if i.Name <= last {
@@ -317,10 +335,21 @@ func (w *world) check() {
 			places[p] = i.Name
 		}
 		for _, g := range append([]ib.GUID{i.GUID}, i.Aliases...) {
+			if g == 0 && i.GUIDKind == FunctionGUID && (i.Place == subnet.Place{} || i.Doing == DoingAttach) {
+				continue
+			}
 			if o, twice := guids[g]; twice || g == 0 {
 				w.t.Fatalf("GUID %v is %q's and %q's", g, o, i.Name)
 			}
 			guids[g] = i.Name
+		}
+		if at := i.Place; i.GUIDKind == FunctionGUID {
+			if i.Doing == DoingFinish {
+				at = i.Dest
+			}
+			if g := functions[at]; i.GUID != g || i.DestGUID != functions[i.Dest] {
+				w.t.Fatalf("%q is at %v, whose GUID is %v, and has %v", i.Name, at, g, i.GUID)
+			}
 		}
 		if i.Doing != "" {
 			journal++
@@ -373,7 +402,7 @@ func durable(v *View) string {
 		x.Lease, x.Reason = 0, ""
 		fmt.Fprintf(&b, "%+v\n", x)
 	}
-	fmt.Fprintf(&b, "%v\n", v.Partitions)
+	fmt.Fprintf(&b, "%v\n%v\n", v.Partitions, v.Functions)
 	return b.String()
 }
 

@@ -111,6 +111,10 @@ and ._:-/, 128 at most. It has no place until it is attached.`,
 			if n, err := strconv.ParseUint(a.LIDKind, 0, 16); err == nil {
 				a.LIDKind, a.LID = "own", int(n)
 			}
+			switch a.GUID {
+			case "pool", "function":
+				a.GUID, a.GUIDKind = "", a.GUID
+			}
 			path, err := o.path("", "", nil)
 			if err != nil {
 				return err
@@ -124,7 +128,7 @@ and ._:-/, 128 at most. It has no place until it is attached.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&a.GUID, "guid", "", "port `GUID`; default: one of the manager's pool")
+	f.StringVar(&a.GUID, "guid", "", "port `GUID`; pool (default): one of the manager's; function: that of the function where it is, another one after a migration")
 	f.StringSliceVar(&a.Aliases, "alias", nil, "more `GUIDS`")
 	f.StringVar(&a.LIDKind, "lid", "shared", "`LID` that it is reached at: shared (its port's), own (one that goes along with it), floating (likewise, on a shared port), or the number of its own")
 	f.StringVar(&a.Mode, "mode", "auto", "how its LID moves, `MODE`: balanced (every switch where the entries differ changes), minimal (the fewest), auto (minimal inside a leaf, balanced elsewhere)")
@@ -374,7 +378,11 @@ func printVMs(w io.Writer, list []api.VM) error {
 		if v.Reason != "" {
 			lease += ": " + v.Reason
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.State, where(v), v.GUID, lidText(v), keysText(v), lease)
+		guid := v.GUID
+		if guid == "" {
+			guid = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.State, where(v), guid, lidText(v), keysText(v), lease)
 	}
 	return t.Flush()
 }
@@ -389,11 +397,17 @@ func printVM(w io.Writer, body []byte) error {
 	row("name", "%s", v.Name)
 	row("state", "%s", v.State)
 	row("at", "%s", where(&v))
-	how := "given"
-	if v.Dynamic {
-		how = "of the pool"
+	switch how := map[string]string{"pool": "of the pool", "function": "of the function"}[v.GUIDKind]; {
+	case v.GUID == "":
+		row("GUID", "none yet (that of the function)")
+	case how == "":
+		row("GUID", "%s (given)", v.GUID)
+	default:
+		row("GUID", "%s (%s)", v.GUID, how)
 	}
-	row("GUID", "%s (%s)", v.GUID, how)
+	if v.DestGUID != "" {
+		row("GUID there", "%s", v.DestGUID)
+	}
 	if v.GID != "" {
 		row("GID", "%s", v.GID)
 	}
