@@ -52,8 +52,8 @@ func (c *Cluster) Check(m *Manager) error {
 }
 
 // dropUnused takes LIDs out that functions hold which are down, where no switch leads
-// to them: hosts leave them behind, and managers need not mind. With leftLIDs it is no
-// matter where they lead to, and one that somebody else holds who is up is that one's.
+// to them: hosts leave them behind, and managers need not mind. One that somebody else
+// holds who is up is that one's. With leftLIDs it is no matter where they lead to.
 func (c *Cluster) dropUnused(g *fabric.Graph, rows [][]byte) {
 	index := map[ib.GUID]int32{}
 	for i := range g.EndPorts {
@@ -71,7 +71,7 @@ func (c *Cluster) dropUnused(g *fabric.Graph, rows [][]byte) {
 		}
 		i, ok := up[e.LID]
 		switch {
-		case ok && c.leftLIDs:
+		case ok: // whoever left it behind
 			g.LIDOwner[e.LID] = i
 		case c.leftLIDs, !slices.ContainsFunc(rows, func(row []byte) bool {
 			return int(e.LID) < len(row) && row[e.LID] != route.Drop
