@@ -180,7 +180,10 @@ func (c *Core) hostsMoved() bool {
 			if p.has(pLinked) {
 				at, num = f.nodes[p.peer.Node].gsw, p.peer.Port
 			}
-			if e := &g.EndPorts[g.LIDOwner[p.lid]]; e.Switch != at || at >= 0 && e.Port != num {
+			if int(p.lid) >= len(g.LIDOwner) || g.LIDOwner[p.lid] == fabric.NoLID {
+				return true // another one floats there
+			}
+			if e := &g.EndPorts[g.LIDOwner[p.lid]]; e.GUID != p.guid || e.LID != p.lid || e.Switch != at || at >= 0 && e.Port != num {
 				return true
 			}
 		}

@@ -234,7 +234,7 @@ func (c *Core) takeGUIDs() {
 			}
 			return
 		case t != nil:
-			if c.f.nodes[p.node].flags&nNew != 0 || p.num != 0 && p.info.PortState <= ib.StateInit || p.info.LID != p.lid {
+			if c.f.nodes[p.node].flags&nNew != 0 || p.num != 0 && p.info.PortState <= ib.StateInit || p.info.LID != p.lid && (c.floatBase(p.guid) == 0 || p.info.LID == 0) {
 				c.forgetGUIDsOf(t)
 			}
 			g.queue(t)

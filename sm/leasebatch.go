@@ -210,7 +210,7 @@ func (c *Core) ready(l *lease) bool {
 	c.letGo(l)
 	t := l.target()
 	if t == (subnet.Place{}) {
-		if l.held != t || l.ended && l.lid != 0 && c.ownerOf(l.lid) != 0 && !c.placeLID(l.lid) {
+		if l.held != t || l.floats != 0 || !c.floatLeft(l) || l.ended && l.lid != 0 && c.ownerOf(l.lid) != 0 && !c.placeLID(l.lid) {
 			return true
 		}
 		c.settle(l)
@@ -342,6 +342,9 @@ func (c *Core) allLeft() bool {
 	x := &c.leases
 	over := true
 	for _, l := range x.batch {
+		if !c.floatLeft(l) {
+			over = false
+		}
 		if !l.leaving || l.held == (subnet.Place{}) {
 			continue
 		}
@@ -358,6 +361,10 @@ func (c *Core) allLeft() bool {
 	}
 	keep := x.batch[:0]
 	for _, l := range x.batch {
+		if !c.floatLeft(l) {
+			c.floatWaits(l)
+			continue
+		}
 		if !l.leaving {
 			keep = append(keep, l)
 			continue

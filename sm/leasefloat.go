@@ -28,21 +28,72 @@ func (c *Core) floatLIDs() {
 		return
 	}
 	c.scope(func(p *port) {
-		if p.lid == 0 || p.lmc != 0 || c.floatBase(p.guid) != p.lid {
+		base := c.floatBase(p.guid)
+		if p.lid == 0 || p.lmc != 0 || base == 0 {
 			return
 		}
 		l := x.floats[p.guid]
-		if o := x.fn.leaseOf[p.info.LID]; l == nil && o != nil && o.LIDKind == subnet.FloatingLID && o.Place.Port == p.guid {
-			l = o // an earlier manager's doing
-			x.floats[p.guid], l.floats, l.port = l, p.guid, p.guid
+		if p == c.f.agentPort(c.f.self.Node, c.f.self.Port) {
+			if l != nil { // we came to where it floats: readyFloat refuses that
+				delete(x.floats, p.guid)
+				l.floats = 0
+				c.lookLease(l)
+			}
+			p.lid = base
+			return
+		}
+		if o := x.fn.leaseOf[p.info.LID]; l == nil && p.info.LID != base && o != nil && o.LIDKind == subnet.FloatingLID && o.floats == 0 {
+			if o.Place.Port == p.guid {
+				l = o // an earlier manager's doing
+				x.floats[p.guid], l.floats, l.port = l, p.guid, p.guid
+			} else {
+				o.unfloats = p.guid
+				c.lookLease(o)
+			}
 		}
 		switch {
 		case l != nil:
 			p.lid = l.lid
-		case !x.given && p.info.LID.IsUnicast() && p.info.PortState >= ib.StateArmed:
+		case x.given || !p.info.LID.IsUnicast() || p.info.PortState < ib.StateArmed:
+			p.lid = base
+			if p.info.LID == base && x.given {
+				x.fn.floated = append(x.fn.floated, p.guid)
+			}
+		default:
 			p.lid = p.info.LID // whoever sets leases has not said anything yet
 		}
 	})
+}
+
+// floatLeft reports whether the port from which a lease's LID floats away has let go of
+// it. One that is not in the subnet has: its base LID is set when it comes back.
+func (c *Core) floatLeft(l *lease) bool {
+	if l.unfloats != 0 {
+		if p := c.endPort(l.unfloats); p != nil && p.info.LID == l.lid {
+			return false
+		}
+		l.unfloats = 0
+	}
+	return true
+}
+
+// floatWaits takes a lease out of the batch whose LID a port has still that does not
+// answer: no other may have it meanwhile. Sweeps set that port's base LID.
+func (c *Core) floatWaits(l *lease) {
+	x := &c.leases
+	if l.leaving {
+		l.leaving = false
+		at := l.held
+		if at == (subnet.Place{}) {
+			at = l.back
+		}
+		delete(x.leaves, at)
+	}
+	if l.failed == "" {
+		c.reportLease(l, subnet.LeaseWaiting, "port "+l.unfloats.String()+" has its LID still, and does not answer")
+	}
+	x.retry = min(x.retry, c.now.Add(c.cfg.RetryInterval))
+	c.lookLease(l)
 }
 
 // readyFloat is ready for a lease on a shared port whose LID is to float.
@@ -84,10 +135,10 @@ func (c *Core) unfloat() bool {
 		if p := c.endPort(l.floats); p != nil && c.floatBase(p.guid) != 0 {
 			p.lid = c.floatBase(p.guid)
 			begun = c.floatSet(p, begun)
+			x.fn.floated = append(x.fn.floated, l.floats)
 		}
-		x.fn.floated = append(x.fn.floated, l.floats)
 		delete(x.floats, l.floats)
-		l.floats = 0
+		l.floats, l.unfloats = 0, l.floats
 	}
 	return begun
 }
@@ -107,7 +158,7 @@ func (c *Core) float() bool {
 			c.lookLease(l)
 			continue
 		}
-		x.floats[t.Port], l.floats = l, t.Port
+		x.floats[t.Port], l.floats, l.unfloats = l, t.Port, 0
 		p.lid = l.lid
 		begun = c.floatSet(p, begun)
 	}
@@ -127,15 +178,15 @@ func (c *Core) floatSet(p *port, begun bool) bool {
 	return true
 }
 
-// floatsSet ends the phase: a port that did not take its LID has the lease turn round.
+// floatsSet ends the phase. A port that is not known to have taken its LID may have it
+// all the same, so it counts as having it until it has acknowledged its base LID: the
+// lease turns round, and unfloat has that set.
 func (c *Core) floatsSet() {
 	x := &c.leases
 	if c.errs > c.mv.errs {
 		for _, l := range x.batch {
-			if p := c.endPort(l.target().Port); l.floats != 0 && p != nil && p.guid == l.floats && p.info.LID != l.lid {
-				p.lid = c.floatBase(p.guid)
-				delete(x.floats, l.floats)
-				l.floats = 0
+			if p := c.endPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.info.LID != l.lid {
+				p.info.LID = l.lid
 				c.turnRound(l, "port "+p.guid.String()+" does not take LID "+l.lid.String())
 			}
 		}
@@ -160,12 +211,13 @@ func (c *Core) baseChanged() {
 	c.floatSnap = true
 }
 
-// floatsOver stores that ports have their base LIDs again.
+// floatsOver stores that ports have their base LIDs again, once they are known to.
 func (c *Core) floatsOver() {
 	x := &c.leases
 	var ops []store.Op
 	for _, g := range x.fn.floated {
-		if x.floats[g] == nil && c.floatBase(g) != 0 {
+		base := c.floatBase(g)
+		if p := c.endPort(g); x.floats[g] == nil && base != 0 && p != nil && p.info.LID == base {
 			ops = append(ops, x.fn.set(subnet.Place{Port: g}, 0))
 		}
 	}

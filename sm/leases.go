@@ -66,7 +66,9 @@ type lease struct {
 	failed string
 	port   ib.GUID // where its LID is routed, or is to be: a port GUID; 0: nowhere
 	floats ib.GUID // the shared port that has its LID, or is to have it
-	smps   int     // LFT blocks of its last move
+	// unfloats is the shared port that had it, and is to have its base LID again.
+	unfloats ib.GUID
+	smps     int // LFT blocks of its last move
 
 	holds   subnet.Place // the function that is to hold it now: leases.hold
 	aim     subnet.Place // of the batch: its target when that was gathered
@@ -311,7 +313,7 @@ func (c *Core) forgetLeases() {
 	clear(x.floats)
 	x.dirty, x.batch, x.step, x.known, x.fn.short = nil, nil, batchIdle, false, true
 	for _, l := range x.list {
-		l.floats = 0
+		l.floats, l.unfloats = 0, 0
 		l.held, l.holds, l.back, l.leaving, l.queued, l.told = subnet.Place{}, subnet.Place{}, subnet.Place{}, false, false, subnet.LeaseReport{}
 		if !l.gone {
 			l.port = l.Place.Port

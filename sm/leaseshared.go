@@ -17,6 +17,9 @@ import (
 func (c *Core) leaseAliases() (list []subnet.Alias) {
 	for _, l := range c.leases.list {
 		t := l.target()
+		if !c.leases.known && l.held != t {
+			continue // another port or function may have it
+		}
 		if l.gone || t == (subnet.Place{}) || t.Function == 0 || t.Function >= maxGUIDs || !c.sharedPort(t.Port) {
 			continue
 		}

@@ -324,7 +324,7 @@ func (c *Core) snapPort(at []int32, p *port) subnet.Port {
 // changed no node and no address the last snapshot is carried over.
 func (c *Core) publishSweep() {
 	old, r := c.snap, &c.reg
-	if !r.on || old == nil || c.snapOf != c.f || r.born || r.died || r.anew || r.moved || r.wide || old.Graph == nil {
+	if !r.on || old == nil || c.snapOf != c.f || r.born || r.died || r.anew || r.moved || r.wide || c.floatSnap || old.Graph == nil {
 		c.publish()
 		return
 	}
@@ -434,7 +434,8 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	s.EndPortPort = make([]int32, len(f.epPort))
 	for e, pi := range f.epPort {
 		s.EndPortPort[e] = portAt[pi]
-		s.Ports[portAt[pi]].EndPort = int32(e)
+		q := &s.Ports[portAt[pi]]
+		q.EndPort, q.LID, q.LMC = int32(e), f.graph.EndPorts[e].LID, f.graph.EndPorts[e].LMC
 	}
 	c.showVPorts(s)
 	c.showTables(s)

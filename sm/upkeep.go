@@ -61,11 +61,15 @@ func (c *Core) idleTimer() mad.Time {
 
 // publishHeld publishes what upkeep changed.
 func (c *Core) publishHeld() {
-	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap || c.snap == nil || c.snapOf != c.f {
+	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap || c.snap == nil || c.snapOf != c.f {
 		return
 	}
 	if c.leases.midway() {
 		return // nobody is to see half a migration
+	}
+	if c.floatSnap {
+		c.publish()
+		return
 	}
 	old := c.snap
 	s := &subnet.Snapshot{}

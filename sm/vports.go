@@ -52,6 +52,9 @@ func (c *Core) takeVirtuals() {
 			}
 			a.model, a.step, a.functions = subnet.SharedPort, adapterKnown, int(p.info.GUIDCap)-1
 			c.showAdapter(a)
+			if back {
+				c.adapterChanged(a) // leases wait for it, and what floats there needs more than a GUID
+			}
 			return
 		}
 		if back || a.model == subnet.SharedPort || n.flags&nNew != 0 || p.info.PortState <= ib.StateInit || p.info.LID != p.lid {
