@@ -68,7 +68,8 @@ type Config struct {
 	RejoinTime time.Duration
 	// MigrateTime is how long a virtual port may be gone from the subnet, as one that
 	// migrates is, before its memberships in groups end. 0: 10 seconds; negative:
-	// at once, as those of other ports.
+	// at once, as those of other ports. A port that comes back in that time with
+	// another LID gives trap 69 (RePath) besides 64.
 	MigrateTime time.Duration
 	// DropAfter is how long a subscriber may be away from the subnet, or leave
 	// Reports unanswered, before its subscriptions are dropped. 0: 10 minutes;

@@ -37,6 +37,7 @@ type informs struct {
 	drop    time.Duration         // Config.DropAfter
 	dropAt  mad.Time              // when the next port that is away has been so for too long
 	reports reports
+	gone    departed
 }
 
 func (x *informs) init(cfg Config) {

@@ -33,17 +33,14 @@ func (a *away) waits(c *Core, old *subnet.Snapshot, g ib.GUID) bool {
 	if until, ok := a.until[g]; ok {
 		return c.now < until
 	}
-	d := c.cfg.MigrateTime
-	if d == 0 {
-		d = defaultMigrateTime
-	}
-	if d < 0 || old == nil || !virtualGUID(old, g) {
+	d := c.migrateTime()
+	if d == 0 || old == nil || !virtualGUID(old, g) {
 		return false
 	}
 	if a.until == nil {
 		a.until = map[ib.GUID]mad.Time{}
 	}
-	a.until[g] = c.now.Add(d)
+	a.until[g] = c.now + d
 	return true
 }
 

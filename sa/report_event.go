@@ -131,24 +131,31 @@ func (x *informs) groupEvent(c *Core, trap uint16, g *Group) {
 
 // portEvents tells which GIDs have come (trap 64) and gone (trap 65), those of VPorts
 // and aliases included: first those that have gone. A GID that is elsewhere now did
-// neither.
+// neither; of one that is back with another LID trap 69 tells as well.
 func (x *informs) portEvents(c *Core, old, now *subnet.Snapshot) {
 	if subnet.SameGUIDs(old, now) {
 		return
 	}
 	var gone, came []int32
+	x.gone.expire(c)
 	subnet.DiffEndPorts(old, now, func(i int32) { gone = append(gone, i) }, func(i int32) { came = append(came, i) })
 	eachGID(old, now, gone, func(g ib.GUID, port int32) {
+		x.gone.left(c, g, old.Ports[port].LID)
 		n := own(now, smp.TrapGIDOutOfService, smp.DetailGID{GID: ib.MakeGID(old.Prefix, g)})
 		x.emit(c, &n, true, func(s *Subscription, _ int32) bool {
 			was := old.PortByPortGUID(s.GID.GUID())
 			return was >= 0 && old.Share(was, port)
 		})
 	})
+	var back []ib.GUID
 	eachGID(now, old, came, func(g ib.GUID, port int32) {
+		if x.gone.returned(c, g, now.Ports[port].LID) {
+			back = append(back, g)
+		}
 		n := own(now, smp.TrapGIDInService, smp.DetailGID{GID: ib.MakeGID(now.Prefix, g)})
 		x.emit(c, &n, true, func(_ *Subscription, at int32) bool { return now.Share(at, port) })
 	})
+	x.returnEvents(c, old, now, back)
 }
 
 // eachGID calls fn for the GUIDs that a has and b has not: those of ports, which

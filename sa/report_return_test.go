@@ -1,0 +1,86 @@
+package sa_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/ib/smp"
+	"heddle/sa"
+	"heddle/subnet"
+)
+
+// TestReturns: a GID that went and comes back within MigrateTime with another LID
+// gives trap 69 besides trap 64; one that is new, or started again where it was, or
+// that was away for longer, does not (algorithm 1 of the signalling method for VMs).
+func TestReturns(t *testing.T) {
+	without := func(s *subnet.Snapshot, guid ib.GUID) *subnet.Snapshot {
+		g := clone(s)
+		g.Ports[g.PortByPortGUID(guid)].EndPort = -1
+		g.Finish()
+		return g
+	}
+	s := vms()
+	there := moved(s, 0xA1, 3, 2) // A1 has the LID of host 2, or of host 3 there
+	for _, x := range []struct {
+		what   string
+		cfg    sa.Config
+		away   time.Duration
+		back   *subnet.Snapshot
+		repath bool
+	}{
+		{"elsewhere", sa.Config{}, 9 * time.Second, there, true},
+		{"where it was", sa.Config{}, time.Second, s, false},
+		{"elsewhere, after too long", sa.Config{}, 10 * time.Second, there, false},
+		{"elsewhere, in a longer time", sa.Config{MigrateTime: time.Minute}, 59 * time.Second, there, true},
+		{"nothing is remembered", sa.Config{MigrateTime: -1}, 0, there, false},
+	} {
+		t.Run(x.what, func(t *testing.T) {
+			r := newRig(t, s, x.cfg)
+			for _, n := range []uint16{smp.TrapGIDInService, smp.TrapGIDOutOfService, smp.TrapRePath} {
+				r.want(4, inform(trapNumber(n)), 0)
+			}
+			r.want(5, inform(trapNumber(smp.TrapGIDInService)), 0)
+			told := func() string {
+				list := []string{}
+				for _, x := range r.reports() {
+					switch d := x.n.Detail().(type) {
+					case smp.DetailGID:
+						list = append(list, fmt.Sprintf("%d:%d:%x", x.to, x.n.TrapNumber, uint64(d.GID.GUID())))
+					case smp.DetailPath:
+						if want := wire.PathCompSGID | wire.PathCompDGID; d.ComponentMask != uint64(want) || x.path.SGID != gidOf(3) {
+							t.Errorf("%+v %+v", d, x.path)
+						}
+						list = append(list, fmt.Sprintf("%d:%d:%x", x.to, x.n.TrapNumber, uint64(x.path.DGID.GUID())))
+					}
+				}
+				slices.Sort(list)
+				return fmt.Sprint(list)
+			}
+			told()
+			r.publish(without(s, 0xA1))
+			if got := told(); got != "[4:65:a1]" {
+				t.Errorf("gone: %v", got)
+			}
+			r.now = r.now.Add(x.away)
+			r.publish(x.back)
+			want := "[4:64:a1 5:64:a1]"
+			if x.repath {
+				want = "[4:64:a1 4:69:a1 5:64:a1]"
+			}
+			if got := told(); got != want {
+				t.Errorf("back: %v, want %v", got, want)
+			}
+			// It is told once: who comes again is compared with where it was last.
+			r.publish(without(x.back, 0xA1))
+			told()
+			r.publish(x.back)
+			if got := told(); got != "[4:64:a1 5:64:a1]" {
+				t.Errorf("again: %v", got)
+			}
+		})
+	}
+}
