@@ -33,7 +33,7 @@ type pkeyTable struct {
 	have    []ib.PKey
 	sending []ib.PKey // of the Set under way
 	// ghost are keys of earlier Sets of which the network may still deliver a
-	// copy until ghostAt; then the table is read again.
+	// copy until ghostAt; then the table is read again. nil: there are no such Sets.
 	ghost   []ib.PKey
 	ghostAt mad.Time
 }
@@ -41,7 +41,12 @@ type pkeyTable struct {
 // forget: the table has to be read again. What it held may still be there.
 func (t *pkeyTable) forget() { t.blocks, t.okGen, t.virgin = 0, 0, false }
 
+// ghostOf: a copy of a Set of list, which may be empty, may come until suspectTime
+// from now.
 func (t *pkeyTable) ghostOf(now mad.Time, list []ib.PKey) {
+	if t.ghost == nil {
+		t.ghost = []ib.PKey{}
+	}
 	for _, k := range list {
 		if !k.IsEmpty() && !slices.Contains(t.ghost, k) {
 			t.ghost = append(t.ghost, k)
