@@ -89,6 +89,10 @@ type Manager struct {
 	OnReceive func(p *mad.Packet)
 	// OnPublish, if set, is called when a snapshot has been published.
 	OnPublish func()
+	// OnVMs and OnLeases, if set, are called with what the address manager publishes
+	// and before what it asks for is carried out.
+	OnVMs    func(*vm.View)
+	OnLeases func(sm.SetLeases)
 	// Clock, if set, is a real clock by which the time that the core takes for
 	// its steps, that routing jobs take to find and prove tables, and to plan
 	// the transition, is added up in StepCPU, JobCPU and PlanCPU.

@@ -102,11 +102,17 @@ func (a *addresses) do() {
 	}
 	if out.Publish != nil {
 		a.view = out.Publish
+		if a.m.OnVMs != nil {
+			a.m.OnVMs(a.view)
+		}
 	}
 	if out.PartitionsChanged {
 		a.m.stepIfAlive(sm.SetMembers{Partitions: out.Partitions})
 	}
 	if out.LeasesChanged {
+		if a.m.OnLeases != nil {
+			a.m.OnLeases(sm.SetLeases{Put: out.Put, Drop: out.Drop, All: out.All})
+		}
 		a.m.stepIfAlive(sm.SetLeases{Put: out.Put, Drop: out.Drop, All: out.All})
 	}
 	for i := range out.Replies {

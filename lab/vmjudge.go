@@ -34,16 +34,31 @@ type VMJudge struct {
 	// Wild are the GUIDs of virtual machines that no address manager knows, by
 	// name: their hypervisors bring VPorts up as they like.
 	Wild map[string]ib.GUID
+	// Present: an address that moves from one usable place to another is never absent
+	// from a snapshot. Moved counts the snapshots in which such ones were looked for.
+	Present bool
+	Moved   int
+	// Begun counts the functions whose P_Keys were judged as they became Active.
+	Begun int
 
 	c    *Cluster
 	host map[ib.GUID]int    // index in Hosts by port GUID
 	back []mad.Time         // when packets could pass the link of a host again, by index in Hosts
 	wild map[ib.GUID]ib.LID // those that wild VPorts with LIDs of their own had
+
+	views   []viewSeen               // of the last keysLag, ascending
+	left    map[sim.VF]mad.Time      // when a function last went down
+	begins  []sim.VF                 // made Active by the Set under way
+	leases  map[ib.GUID]subnet.Place // that the address manager asked for last
+	moves   map[ib.GUID]moving
+	parted  map[sim.VF][]ib.GUID // of moves: at functions that went down at this moment
+	faulted mad.Time             // when something last failed
 }
 
 // NewVMJudge makes a judge that looks on whenever a Set was carried out.
 func NewVMJudge(c *Cluster, hosts []VMHost) *VMJudge {
 	j := &VMJudge{c: c, Hosts: hosts, Wild: map[string]ib.GUID{}, host: map[ib.GUID]int{}, wild: map[ib.GUID]ib.LID{}}
+	j.left, j.leases, j.moves, j.parted = map[sim.VF]mad.Time{}, map[ib.GUID]subnet.Place{}, map[ib.GUID]moving{}, map[sim.VF][]ib.GUID{}
 	for i := range hosts {
 		j.host[hosts[i].GUID] = i
 	}
@@ -52,6 +67,7 @@ func NewVMJudge(c *Cluster, hosts []VMHost) *VMJudge {
 		if i, ok := j.host[c.Fabric.Nodes[ch.Node].Ports[ch.Port].GUID]; ok && ch.Kind == sim.ChangeState && ch.New == ib.StateActive {
 			j.back[i] = ch.At
 		}
+		j.change(&ch)
 		if ch.Kind != sim.ChangeSet {
 			return
 		}
@@ -149,6 +165,9 @@ func (j *VMJudge) Published(s *subnet.Snapshot) {
 		return
 	}
 	j.Snapshots++
+	if j.Present {
+		j.present(s)
+	}
 	guids := map[ib.GUID]int{}
 	for i := range s.Ports {
 		p := &s.Ports[i]

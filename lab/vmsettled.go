@@ -149,16 +149,11 @@ func (j *VMJudge) placed(m *Manager, v *vm.View, i *vm.Interface) error {
 
 // shown judges what the snapshot says of a placed interface.
 func (j *VMJudge) shown(s *subnet.Snapshot, i *vm.Interface, lid ib.LID) error {
-	x := s.PortByGUID(i.GUID)
-	if x < 0 {
+	at, ok := placeIn(s, i.GUID)
+	if !ok {
 		return fmt.Errorf("GUID %v is not in the snapshot", i.GUID)
 	}
-	p, at := &s.Ports[x], subnet.Place{}
-	if p.Virtual != nil {
-		at = subnet.Place{Port: s.Ports[p.Virtual.Port].GUID, Function: p.Virtual.Index}
-	} else {
-		at = subnet.Place{Port: p.GUID, Function: uint16(max(slices.Index(p.Aliases, i.GUID), 0))}
-	}
+	p := &s.Ports[s.PortByGUID(i.GUID)]
 	if at != i.Place || p.LID != lid {
 		return fmt.Errorf("the snapshot has GUID %v at %v with LID %v, want %v and %v", i.GUID, at, p.LID, i.Place, lid)
 	}

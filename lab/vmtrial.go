@@ -40,10 +40,11 @@ type VMTrial struct {
 	Kills       int           // of the manager
 	// Wild is how many virtual machines nobody tells the manager of: VPorts that
 	// hypervisors bring up here and there.
-	Wild   int
-	Settle time.Duration // how long the manager has afterwards
-	Probes int           // packets between VMs in the end, at most
-	Trace  bool          // the log has what is written to hypervisors
+	Wild    int
+	Settle  time.Duration // how long the manager has afterwards
+	Probes  int           // packets between VMs in the end, at most
+	Present bool          // addresses that move are in every snapshot (VMJudge.Present)
+	Trace   bool          // the log has what is written to hypervisors
 
 	// What became of the operations; and the judge.
 	Asked, Done, Refused, Waited int
@@ -112,6 +113,7 @@ func (t *VMTrial) Run() error {
 		return err
 	}
 	t.Judge = NewVMJudge(t.c, t.hosts)
+	t.Judge.Present = t.Present
 	if t.Trace {
 		t.trace()
 	}
@@ -166,6 +168,9 @@ func (t *VMTrial) start(node string, st *store.Memory) error {
 	m.ServeSA(sa.Config{}, sa.Options{})
 	m.ServeVMs(vm.Config{})
 	t.m = m
+	t.Judge.fault() // what the one before did is forgotten
+	m.OnVMs = t.Judge.Told
+	m.OnLeases = func(l sm.SetLeases) { t.Judge.Leased(l.Put, l.Drop, l.All, m.Snap) }
 	m.OnPublish = func() {
 		if n := len(t.Judge.Wrong); n == 0 {
 			if t.Judge.Published(m.Snap); len(t.Judge.Wrong) > n {
@@ -300,6 +305,10 @@ func (t *VMTrial) revive() {
 	}
 }
 
+// late is how long the copy of a Set that comes late may stand: managers read again
+// what they wrote twice in a short time when no copy can come any more.
+const late = 6 * time.Second
+
 // settle ends all faults, has hypervisors do what the address manager says, and
 // judges.
 func (t *VMTrial) settle() error {
@@ -314,6 +323,7 @@ func (t *VMTrial) settle() error {
 		t.mend(func(*fabric.Node) bool { return true })
 	}
 	t.note("calm")
+	calm := s.Now()
 	t.m.KillAfter, t.m.KillAfterVMWrites = 0, 0
 	if t.m.Dead {
 		t.revive()
@@ -330,7 +340,8 @@ func (t *VMTrial) settle() error {
 			good = 0
 			continue
 		}
-		if good++; good == 3 { // and stays so
+		// It stays so; and nothing of before can undo it without being noticed.
+		if good++; good >= 3 && s.Now().Sub(calm) > late {
 			reach := t.c.reachable(t.m)
 			return t.Judge.Reach(t.m, reach, t.Probes, t.rng)
 		}
