@@ -417,7 +417,7 @@ func (c *Core) nextTimer() mad.Time {
 	if c.phase == PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.mayUpkeep() {
-			t = min(t, c.guids.retry, c.readDue(), c.pk.retry, c.pk.reread, c.virt.retry, c.leases.retry)
+			t = min(t, c.guids.retry, c.readDue(), c.pk.retry, c.pk.reread, c.virt.retry, c.leases.retry, c.leases.entryEnd)
 		}
 	}
 	return t

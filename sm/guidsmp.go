@@ -170,7 +170,7 @@ func (c *Core) aliasesOf(p *port) []ib.GUID {
 		return nil
 	}
 	if t := c.guids.byPort[p.guid]; t != nil {
-		return c.guids.shownOf(t)
+		return c.aliasesShown(t)
 	}
 	return nil
 }

@@ -26,6 +26,7 @@ func (c *Core) startMoves() bool {
 	if !c.mayUpkeep() {
 		return false
 	}
+	c.endEntries()
 	if x.retry <= c.now {
 		x.retry = mad.Never
 		if x.step == batchStore && x.saveErr != nil {
@@ -326,6 +327,9 @@ func (c *Core) leave() bool {
 	for _, l := range x.batch {
 		if !l.leaving {
 			continue
+		}
+		if l.target() != (subnet.Place{}) {
+			c.holdEntry(l)
 		}
 		c.holdAt(l, subnet.Place{})
 		x.leaves[l.held] = l

@@ -20,8 +20,9 @@ import (
 // them up, one Set(VPortInfo) each; only when all have, the LIDs' entries move
 // (moves.go), and only when every switch that must change has acknowledged, the
 // functions that are to hold them get them, one Set(VPortInfo) each. So no two functions ever
-// hold an address that is in use. Snapshots are held back from the first of
-// these steps to the last: who asks sees the old place or the new one.
+// hold an address that is in use. From the moment at which a lease is set to the last of
+// these steps snapshots show its GUID as they did before (leaseshow.go): who asks sees the
+// old place or the new one. Graphs in which LIDs moved wait for the end of the batch.
 //
 // Where a function does not take what it is to hold, the lease turns round: the
 // function where it was becomes its target, by the same way.
@@ -50,6 +51,11 @@ type leases struct {
 	settle  mad.Time // until then a batch waits for such places; 0: none does
 	reports []subnet.LeaseReport
 	retry   mad.Time // when something is due
+
+	entries   map[subnet.Place]*heldEntry // what snapshots go on showing (leaseshow.go)
+	entryList []*heldEntry
+	entryEnd  mad.Time // when the first of them is over
+	showDue   bool     // some of them was freed, and nothing published since
 }
 
 // lease is a Lease and how far it is carried out.
@@ -76,6 +82,7 @@ type lease struct {
 	queued  bool         // in dirty
 	looked  bool         // its place was asked whether it is up, since the lease was set
 	told    subnet.LeaseReport
+	entry   *heldEntry // what snapshots show of it while it is on its way
 }
 
 // target is where a lease is to be now.
@@ -93,6 +100,7 @@ func newLeases() leases {
 	return leases{
 		byGUID: map[ib.GUID]*lease{}, wants: map[subnet.Place]*lease{}, hold: map[subnet.Place]*lease{},
 		leaves: map[subnet.Place]*lease{}, floats: map[ib.GUID]*lease{}, former: map[ib.GUID]bool{}, fn: newFunctionLIDs(), retry: mad.Never,
+		entries: map[subnet.Place]*heldEntry{}, entryEnd: mad.Never,
 	}
 }
 
@@ -158,6 +166,11 @@ func (c *Core) putLease(n *subnet.Lease) {
 	if l.port == 0 && l.lid != 0 {
 		l.port = n.Place.Port // a sweep may route it before functions have been read
 	}
+	if n.Place != (subnet.Place{}) {
+		c.holdEntry(l)
+	} else {
+		c.freeEntry(l)
+	}
 	c.lookLease(l)
 	if l.held == n.Place {
 		c.lookPlace(n.Place) // its aliases may be others
@@ -187,6 +200,7 @@ func (c *Core) dropLease(l *lease) {
 		c.wake(l.Place)
 	}
 	l.ended = true
+	c.freeEntry(l)
 	c.lookLease(l)
 	// A VPort that asks for a LID keeps its address while it is there.
 	if a := x.virtual(c, l.held); a != nil && a.model == subnet.VPorts && !l.ended {
@@ -311,6 +325,7 @@ func (c *Core) forgetLeases() {
 	clear(x.hold)
 	clear(x.leaves)
 	clear(x.floats)
+	x.dropEntries()
 	x.dirty, x.batch, x.step, x.known, x.fn.short = nil, nil, batchIdle, false, true
 	for _, l := range x.list {
 		l.floats, l.unfloats = 0, 0

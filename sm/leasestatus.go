@@ -9,6 +9,9 @@ import (
 
 // reportLease tells how far a lease has come, if that is news.
 func (c *Core) reportLease(l *lease, s subnet.LeaseState, why string) {
+	if s >= subnet.LeasePlaced {
+		c.freeEntry(l)
+	}
 	if l.implied || l.ended {
 		return
 	}
@@ -48,6 +51,10 @@ func (c *Core) tellLeases() {
 	x := &c.leases
 	if c.floatSnap {
 		c.publish()
+	}
+	if x.showDue {
+		x.showDue = false
+		c.showNow()
 	}
 	if len(x.reports) == 0 {
 		return

@@ -44,7 +44,7 @@ func (c *Core) upkeepDone() bool {
 	c.enter(PhaseIdle)
 	c.guids.asked = c.guids.asked[:0]
 	c.publishHeld()
-	if !c.leases.midway() { // its end shows them
+	if !c.leases.midway() || !c.movedSnap { // its end shows them
 		c.showLater()
 	}
 	return true
@@ -64,8 +64,8 @@ func (c *Core) publishHeld() {
 	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap || c.snap == nil || c.snapOf != c.f {
 		return
 	}
-	if c.leases.midway() {
-		return // nobody is to see half a migration
+	if c.leases.midway() && c.movedSnap {
+		return // the LIDs lead to places that are not what they are to be
 	}
 	if c.floatSnap {
 		c.publish()
@@ -93,6 +93,9 @@ func (c *Core) publishHeld() {
 // known to hold. It appends the nodes that it changed and lists the virtual ports,
 // which Carry wants.
 func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports []int32) {
+	if s.Graph != old.Graph {
+		c.showEntries()
+	}
 	for _, t := range c.guids.shown {
 		i := s.PortByPortGUID(t.port)
 		if i < 0 {
@@ -101,7 +104,7 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports
 		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
 			s.Ports = slices.Clone(old.Ports)
 		}
-		s.Ports[i].Aliases = c.guids.shownOf(t)
+		s.Ports[i].Aliases = c.aliasesShown(t)
 		if n := s.Ports[i].Node; !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}

@@ -94,6 +94,9 @@ func (c *Core) allVirtualsShown() {
 
 // vportEntry is the entry of a VPort behind the port with an index in s.Ports.
 func (c *Core) vportEntry(s *subnet.Snapshot, r vportRef, port int32) subnet.Port {
+	if h := c.entryAt(s, r, port); h != nil {
+		return h.as(s, r, port)
+	}
 	v := r.vport()
 	q := s.Ports[port]
 	lid, wait := c.lidOfVPort(r)
@@ -110,7 +113,7 @@ func (c *Core) vportEntry(s *subnet.Snapshot, r vportRef, port int32) subnet.Por
 	if len(v.guids) > 0 {
 		q.Aliases = v.guids
 	}
-	if c.virt.byGUID[v.info.PortGUID] != r || v.state < ib.StateArmed || lid == 0 || v.info.LIDRequired && !leadsTo(s, lid, q.EndPort) {
+	if c.virt.byGUID[v.info.PortGUID] != r || c.entryElsewhere(v.info.PortGUID, r.place()) || v.state < ib.StateArmed || lid == 0 || v.info.LIDRequired && !leadsTo(s, lid, q.EndPort) {
 		q.EndPort = -1
 	}
 	x := subnet.Virtual{Port: port, Index: v.index, OwnLID: v.info.LIDRequired && lid != 0, Info: v.info, Node: v.node, Desc: v.desc}

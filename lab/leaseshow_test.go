@@ -1,0 +1,134 @@
+package lab
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	"heddle/sim"
+	"heddle/sm"
+	"heddle/subnet"
+)
+
+// TestLeaseIsAlwaysSomewhere: while VMs migrate, one at a time and several, with sweeps in
+// between, every snapshot has each of their GUIDs, at its LID, at the old place or
+// the new one. Other VMs that come meanwhile are shown.
+func TestLeaseIsAlwaysSomewhere(t *testing.T) {
+	for _, x := range []struct {
+		h    sim.Hypervisor
+		kind subnet.LIDKind
+	}{
+		{sim.Hypervisor{Model: sim.VPorts, VFs: 4, OwnLIDs: true}, subnet.OwnLID},
+		{sim.Hypervisor{Model: sim.VSwitch, VFs: 4}, subnet.OwnLID},
+		{sim.Hypervisor{Model: sim.VPorts, VFs: 4}, subnet.SharedLID},
+		{sim.Hypervisor{Model: sim.SharedPort, VFs: 4}, subnet.SharedLID},
+	} {
+		t.Run(fmt.Sprint(x.h.Model, x.kind), func(t *testing.T) {
+			k := layCloud(t, 3, 3, x.h, sim.Config{Seed: 1}, nil)
+			k.serves = true
+			k.start(nil)
+			k.up()
+			names := []string{"a", "b", "c", "d"}
+			for i, n := range names {
+				k.put(n, 1+i, 1, x.kind)
+			}
+			k.set(subnet.LeasePlaced, k.all()...)
+			was := map[string]subnet.Place{}
+			snapshots := 0
+			k.m.OnPublish = func() {
+				snapshots++
+				s := k.m.Snap
+				for _, n := range names {
+					l := k.lease[n]
+					p := s.PortByGUID(l.GUID)
+					if p < 0 {
+						t.Errorf("snapshot %d: %s is nowhere", s.Gen, n)
+						continue
+					}
+					at := s.Ports[s.Physical(p)]
+					if at.GUID != l.Place.Port && at.GUID != was[n].Port {
+						t.Errorf("snapshot %d: %s is at %v", s.Gen, n, at.GUID)
+					}
+					if lid := s.Ports[p].LID; x.kind == subnet.OwnLID && (s.PortByLID(lid) != p || s.Graph.LIDOwner[lid] != at.EndPort) ||
+						x.kind == subnet.SharedLID && lid != at.LID {
+						t.Errorf("snapshot %d: %s has LID %v at %v", s.Gen, n, lid, at.GUID)
+					}
+				}
+				if err := s.Check(); err != nil {
+					t.Error(err)
+				}
+			}
+			for round := range 6 {
+				for i, n := range names {
+					was[n] = k.lease[n].Place
+					l := k.lease[n]
+					l.Place = k.place(1+(i+2*round+2)%8, 1+(round+1)%2)
+					k.lease[n] = l
+				}
+				// The manager is told first, as by who starts a migration.
+				for i := range names {
+					if round%2 == 0 {
+						k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{k.lease[names[i]]}})
+						k.Run(time.Duration(round*i) * 10 * time.Microsecond)
+					}
+				}
+				if round%2 == 1 {
+					k.m.SetLeases(sm.SetLeases{Put: k.all()})
+				}
+				k.m.Sweep(round%3 == 0)
+				k.Run(time.Duration(round) * 30 * time.Microsecond)
+				for i, n := range names {
+					k.move(n, 1+(i+2*round+2)%8, 1+(round+1)%2)
+				}
+				k.wait(subnet.LeasePlaced, k.all()...)
+				for _, n := range names {
+					p := k.m.Snap.PortByGUID(k.lease[n].GUID)
+					if p < 0 || k.m.Snap.Ports[k.m.Snap.Physical(p)].GUID != k.lease[n].Place.Port {
+						t.Errorf("%s is placed, and shown at entry %d", n, p)
+					}
+				}
+				k.checkTables()
+			}
+			if snapshots < 12 {
+				t.Errorf("%d snapshots", snapshots)
+			}
+		})
+	}
+}
+
+// TestLeaseNotHeldForEver: a lease whose new place stays down is shown where it was for as long
+// as a hypervisor may need, and not longer; what else comes up meanwhile is shown.
+func TestLeaseNotHeldForEver(t *testing.T) {
+	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4}, sim.Config{Seed: 1}, nil)
+	k.up()
+	a := k.put("a", 1, 1, subnet.SharedLID)
+	k.set(subnet.LeasePlaced, a)
+	shown := func(g ib.GUID) bool { return k.m.Snap.PortByGUID(g) >= 0 }
+	a.Place = k.place(5, 1)
+	k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{a}})
+	if err := k.Sim.DetachVM("a"); err != nil {
+		t.Fatal(err)
+	}
+	b := k.put("b", 2, 2, subnet.SharedLID)
+	k.Run(9 * time.Second)
+	if !shown(a.GUID) || !shown(b.GUID) {
+		t.Errorf("after 9 s a is shown: %v, b: %v", shown(a.GUID), shown(b.GUID))
+	}
+	k.Run(2 * time.Second)
+	if shown(a.GUID) {
+		t.Error("a is shown for longer than 10 s")
+	}
+	// One whose host takes it down before anybody says that it moves is gone.
+	k.set(subnet.LeasePlaced, b)
+	if err := k.Sim.DetachVM("b"); err != nil {
+		t.Fatal(err)
+	}
+	k.Run(time.Second)
+	b.Place = k.place(6, 1)
+	k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{b}})
+	k.Run(time.Second)
+	if shown(b.GUID) {
+		t.Error("b is down, and shown")
+	}
+}
