@@ -118,6 +118,9 @@ func (t *VMTrial) create(g *guest) {
 	if t.rng.IntN(2) == 0 {
 		i.GUID = 0x0002C9_0300_000000 + ib.GUID(t.rng.IntN(3*len(t.guests)))
 	}
+	if t.rng.IntN(4) == 0 {
+		i.GUID, i.GUIDKind, i.LIDKind = 0, vm.FunctionGUID, subnet.SharedLID
+	}
 	g.sure = false
 	t.ask(g, vm.Create{I: i}, func(r *vm.Reply) {
 		g.own = r.Err == nil && r.Interface.LIDKind == subnet.OwnLID || r.Err != nil && g.own
