@@ -687,3 +687,25 @@ func testFloating(t *testing.T, serves bool) {
 	k.vms = []string{"b"}
 	check(map[string]int{"b": 4})
 }
+
+// TestLeaseNotices: functions are told of by the GUIDs that they have while they
+// are up, not by those that they had before or have afterwards.
+func TestLeaseNotices(t *testing.T) {
+	k := newCloud(t, 2, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 2}, sim.Config{}, nil)
+	k.up()
+	k.set(subnet.LeasePlaced, k.put("web", 1, 1, subnet.OwnLID))
+	k.set(subnet.LeasePlaced, k.move("web", 4, 2))
+	g := k.lease["web"].GUID.String()
+	for kind, want := range map[sm.Kind]int{sm.KindVPortUp: 2, sm.KindVPortDown: 1} {
+		lines := told(k.m, kind)
+		n := 0
+		for _, l := range lines {
+			if strings.Contains(l, g) && strings.Contains(l, " LID ") {
+				n++
+			}
+		}
+		if n != want || len(lines) != want {
+			t.Errorf("%v: %d lines name %s and its LID, want %d:\n%s", kind, n, g, want, strings.Join(lines, "\n"))
+		}
+	}
+}

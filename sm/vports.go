@@ -268,8 +268,11 @@ func (v *vport) forget() {
 	}
 }
 
-// vportIs notes the state of a VPort.
-func (c *Core) vportIs(r vportRef, st ib.PortState) {
+// vportIs notes the state of a VPort of which nothing else was read.
+func (c *Core) vportIs(r vportRef, st ib.PortState) { c.vportBecomes(r, st, &r.vport().info) }
+
+// vportBecomes notes the state of a VPort, which has shown info with it.
+func (c *Core) vportBecomes(r vportRef, st ib.PortState, info *smp.VPortInfo) {
 	if st < ib.StateDown || st > ib.StateActive {
 		st = ib.StateDown // of one that does not exist, or nonsense
 	}
@@ -305,9 +308,9 @@ func (c *Core) vportIs(r vportRef, st ib.PortState) {
 	}
 	switch {
 	case st == ib.StateActive:
-		c.vportNotice(KindVPortUp, r, "is Active", nil)
+		c.vportNotice(KindVPortUp, r, info, "is Active", nil) // as what it is up
 	case old == ib.StateActive:
-		c.vportNotice(KindVPortDown, r, "went down", nil)
+		c.vportNotice(KindVPortDown, r, &v.info, "went down", nil) // as what it was
 	}
 	c.functionChanged(r)
 	c.vportChanged(r)
@@ -401,7 +404,7 @@ func (c *Core) lidOfVPort(r vportRef) (lid ib.LID, wait bool) {
 func (c *Core) vportInfoRead(r vportRef, info *smp.VPortInfo) {
 	v := r.vport()
 	v.readAt = c.now
-	c.vportIs(r, info.VPortState)
+	c.vportBecomes(r, info.VPortState, info)
 	if r.a.model == subnet.VPorts && v.state > ib.StateDown {
 		switch {
 		case v.met == 0 || v.state < ib.StateArmed:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/ib/smp"
 	"heddle/subnet"
 )
 
@@ -268,21 +269,20 @@ func (c *Core) virtualStatus() (s VirtualStatus) {
 	return s
 }
 
-// vportNotice tells something about a VPort.
-func (c *Core) vportNotice(kind Kind, r vportRef, text string, err error) {
+// vportNotice tells something about a VPort that shows info.
+func (c *Core) vportNotice(kind Kind, r vportRef, info *smp.VPortInfo, text string, err error) {
 	n := Notice{Kind: kind, Level: Info, Err: err}
-	v := r.vport()
 	n.Text = "VPort " + strconv.Itoa(int(r.index))
 	if at := r.a.at; c.f.has(at) && c.f.port(at).guid == r.a.port {
 		n.Where = c.f.where(at.Node, int(at.Port))
 	} else { // it was of an earlier discovery
 		n.Text += " of port " + r.a.port.String()
 	}
-	if v.info.PortGUID != 0 {
-		n.Text += " GUID " + v.info.PortGUID.String()
+	if info.PortGUID != 0 {
+		n.Text += " GUID " + info.PortGUID.String()
 	}
-	if v.info.LIDRequired && v.info.VPortLID != 0 {
-		n.Text += " LID " + v.info.VPortLID.String()
+	if info.LIDRequired && info.VPortLID != 0 {
+		n.Text += " LID " + info.VPortLID.String()
 	}
 	n.Text += ": " + text
 	switch {
@@ -297,6 +297,6 @@ func (c *Core) vportNotice(kind Kind, r vportRef, text string, err error) {
 // vportTrouble tells something about a VPort that is not as it should be, once.
 func (c *Core) vportTrouble(kind Kind, r vportRef, text string, err error) {
 	if c.noteOnce(kind.String() + r.place().String() + text) {
-		c.vportNotice(kind, r, text, err)
+		c.vportNotice(kind, r, &r.vport().info, text, err)
 	}
 }
