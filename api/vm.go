@@ -62,7 +62,7 @@ type VM struct {
 	Hypervisor *VMPlace `json:"hypervisor,omitempty"`
 	Dest       *VMPlace `json:"destination,omitempty" doc:"kept for it while it migrates"`
 	Doing      string   `json:"doing,omitempty" doc:"the operation that is stored and not finished"`
-	Lease      string   `json:"lease" doc:"what the subnet manager last said: waiting, moving, placed or refused"`
+	Lease      string   `json:"lease" doc:"what the subnet manager last said: waiting, moving, placed or refused; none: it has no place"`
 	Reason     string   `json:"reason,omitempty" doc:"why it waits, was refused or was put back"`
 	Waiting    bool     `json:"waiting,omitempty" doc:"what was asked is stored and will be done"`
 }

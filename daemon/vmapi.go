@@ -31,6 +31,9 @@ func vmRow(s *subnet.Snapshot, x *vm.Interface) api.VM {
 		Pinned: x.Pinned, Mode: x.Mode.String(), Keys: make([]api.VMKey, len(x.Keys)), Doing: x.Doing, Lease: x.Lease.String(), Reason: x.Reason,
 		Hypervisor: placeRow(s, x.Place), Dest: placeRow(s, x.Dest),
 	}
+	if x.Place == (subnet.Place{}) && x.Dest == (subnet.Place{}) && x.Doing == "" {
+		out.Lease = "none" // whatever was last said of it: it is nowhere, and is to be nowhere
+	}
 	if x.GUID != 0 {
 		out.GUID = x.GUID.String()
 		if s != nil {
@@ -108,7 +111,7 @@ func (d *Daemon) VMs(f api.VMFilter) (api.VMList, error) {
 func (d *Daemon) VM(name string) (api.VM, error) {
 	x, ok := findInterface(d.Interfaces(), name)
 	if !ok {
-		return api.VM{}, fmt.Errorf("%q: %w", name, vm.ErrNotFound)
+		return api.VM{}, fmt.Errorf("%w: %q", vm.ErrNotFound, name)
 	}
 	return vmRow(d.Snapshot(), x), nil
 }
@@ -348,6 +351,9 @@ func (d *Daemon) steps(s *subnet.Snapshot, op *api.VMOperation) ([]vm.Op, error)
 		x, err := interfaceOf(op)
 		if err != nil {
 			return nil, err
+		}
+		if op.Function != 0 && at.Port == 0 {
+			return nil, fmt.Errorf("%w: interface %q: function %d of which hypervisor?", vm.ErrInvalid, op.Name, op.Function)
 		}
 		if at != (subnet.Place{}) {
 			return []vm.Op{vm.Create{I: x}, vm.Attach{Name: op.Name, At: at}}, nil

@@ -178,11 +178,29 @@ func call(ctx context.Context, addr, tokenFile, method, path string, body any) (
 	return answer, nil
 }
 
-// problem is the human part of an error body.
+// problem is the human part of an error body. If values were not as the API's
+// description wants them it says which.
 func problem(body []byte) string {
-	var p struct{ Detail string }
+	var p struct {
+		Detail string
+		Errors []struct {
+			Message, Location string
+			Value             any
+		}
+	}
 	if json.Unmarshal(body, &p) == nil && p.Detail != "" {
-		return p.Detail
+		out := p.Detail
+		for i, e := range p.Errors {
+			sep := "; "
+			if i == 0 {
+				sep = ": "
+			}
+			out += sep + e.Message
+			if e.Location != "" {
+				out += fmt.Sprintf(" (%s %.60s)", e.Location, fmt.Sprint(e.Value)) // which may be all of the body
+			}
+		}
+		return out
 	}
 	return strings.TrimSpace(string(body))
 }

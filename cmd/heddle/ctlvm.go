@@ -108,8 +108,11 @@ and ._:-/, 128 at most. It has no place until it is attached.`,
 				return err
 			}
 			a.Keys = list
-			if n, err := strconv.ParseUint(a.LIDKind, 0, 16); err == nil {
-				a.LIDKind, a.LID = "own", int(n)
+			if a.LIDKind, a.LID, err = lidArg(a.LIDKind); err != nil {
+				return err
+			}
+			if t.Function != 0 && t.Hypervisor == "" {
+				return usagef("--function %d: of which hypervisor? --at says it", t.Function)
 			}
 			switch a.GUID {
 			case "pool", "function":
@@ -137,6 +140,19 @@ and ._:-/, 128 at most. It has no place until it is attached.`,
 	f.IntVar(&t.Function, "function", 0, "`N`th function of the hypervisor; 0 = any that is free")
 	o.register(c)
 	return c
+}
+
+// lidArg reads what --lid says.
+func lidArg(s string) (kind string, lid int, err error) {
+	switch s {
+	case "shared", "own", "floating":
+		return s, 0, nil
+	}
+	n, err := strconv.ParseUint(s, 0, 16)
+	if err != nil || n == 0 || n > 0xBFFF {
+		return "", 0, usagef("--lid %q: want shared, own, floating, or a LID from 1 to 49151 (0xbfff)", s)
+	}
+	return "own", int(n), nil
 }
 
 // keyArgs reads P_Keys whose bit 15 says the membership.
@@ -232,7 +248,7 @@ func vmKeys() *cobra.Command {
 		Long:    "Replaces the P_Keys of an interface: 0x8001 makes it a full member of partition 1,\n0x0001 a limited one. Without any it has those that the partitions give it.",
 		Example: `  heddle ctl vm keys web 0x8001 0x0002`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "" {
 				return usagef("keys: want the name of an interface, and P_Keys")
 			}
 			return nil
@@ -375,6 +391,9 @@ func printVMs(w io.Writer, list []api.VM) error {
 	for i := range list {
 		v := &list[i]
 		lease := v.Lease
+		if lease == "none" {
+			lease = "-"
+		}
 		if v.Reason != "" {
 			lease += ": " + v.Reason
 		}
@@ -415,7 +434,11 @@ func printVM(w io.Writer, body []byte) error {
 		row("aliases", "%s", strings.Join(v.Aliases, " "))
 	}
 	row("LID", "%s, moves %s", lidText(&v), v.Mode)
-	row("P_Keys", "%s", keysText(&v))
+	keys := keysText(&v)
+	if keys == "" {
+		keys = "those of the partitions"
+	}
+	row("P_Keys", "%s", keys)
 	row("lease", "%s", v.Lease)
 	if v.Doing != "" {
 		row("under way", "%s", v.Doing)
