@@ -112,6 +112,7 @@ func TestVMsFound(t *testing.T) {
 		37,           // a LID that a function of a prepopulated vSwitch has goes to a VPort
 		90, 127, 235, // detached while a function was being given the address
 		161, // deleted while a shared port was not read yet
+		164, // its shared port was away
 	} {
 		tr := vmTrial(s)
 		if err := tr.Run(); err != nil {

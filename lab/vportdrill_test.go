@@ -58,7 +58,7 @@ const drillVFs = 3
 func (d *partitionDrill) placeVMs() error {
 	names := hostNames(d.c)
 	for _, n := range names[:(len(names)+1)/2] {
-		if err := d.c.Sim.AddHypervisor(n, 1, sim.Hypervisor{Model: sim.VPorts, VFs: drillVFs, VendorTraps: d.seed%2 == 0}); err != nil {
+		if err := d.c.Sim.AddHypervisor(n, 1, sim.Hypervisor{Model: sim.VPorts, VFs: drillVFs, VendorTraps: d.seed%2 == 0, OwnLIDs: d.seed%5 == 1}); err != nil {
 			return err
 		}
 		d.j.vfs[d.c.Fabric.Find(n)] = drillVFs
@@ -158,14 +158,15 @@ func (d *partitionDrill) vmsMeet() string {
 // and no packet gets from one tenant to another.
 func TestVPortKeyDrill(t *testing.T) {
 	writes, probed, moved := 0, 0, 0
-	for _, s := range need.Seeds(150, 10_000) {
+	list := need.Seeds(150, 10_000)
+	for _, s := range list {
 		d := &partitionDrill{seed: s, vms: 6}
 		if err := d.run(); err != nil {
 			t.Fatalf("replay with HEDDLE_SEED=%d: %v\n%s\nmanager:\n%s", s, err, strings.Join(d.log, "\n"), strings.Join(d.m.Events(sm.Info), "\n"))
 		}
 		writes, probed, moved = writes+d.j.writes, probed+d.probed, moved+d.moved
 	}
-	if writes == 0 || probed == 0 || moved == 0 {
+	if len(list) > 1 && (writes == 0 || probed == 0 || moved == 0) {
 		t.Errorf("%d tables written, %d VMs moved, %d packets arrived", writes, moved, probed)
 	}
 }

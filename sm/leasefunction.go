@@ -96,7 +96,7 @@ func (c *Core) functionChanged(r vportRef) {
 	if v.known&knowInfo == 0 || v.info.PortGUID == 0 {
 		return
 	}
-	if h := x.hold[p]; h != nil && h.implied && h.GUID != v.info.PortGUID && r.a.model == subnet.VPorts && v.state >= ib.StateInit {
+	if h := x.hold[p]; h != nil && h.implied && h.Place == p && h.GUID != v.info.PortGUID && r.a.model == subnet.VPorts && v.state >= ib.StateInit {
 		h.Place = subnet.Place{} // somebody else is there now; its LID waits for it
 		c.lookLease(h)
 		if l := x.byGUID[v.info.PortGUID]; l != nil {
