@@ -31,6 +31,7 @@ type VMJudge struct {
 	// Looks and Snapshots count what was judged, Probes the packets that Reach
 	// sent, Through those of them that had to arrive.
 	Looks, Snapshots, Probes, Through int
+	Restarts                          int // of managers, so far
 	// Wild are the GUIDs of virtual machines that no address manager knows, by
 	// name: their hypervisors bring VPorts up as they like.
 	Wild map[string]ib.GUID

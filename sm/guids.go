@@ -60,8 +60,9 @@ type guidTables struct {
 	named  []subnet.Alias // of SetAliases
 	leases []subnet.Alias // of leases on shared ports
 	leased bool
-	owner  map[ib.GUID]guidEntry  // who is to have an alias
-	holder map[ib.GUID]*guidTable // who has one, the first that was found
+	owner  map[ib.GUID]guidEntry    // who is to have an alias
+	holder map[ib.GUID]*guidTable   // who has one, the first that was found
+	others map[ib.GUID][]*guidTable // who was found to have it besides
 	round  uint32
 	todo   []*guidTable // to be looked at
 	asked  []*guidTable // asked in the upkeep under way
@@ -121,7 +122,7 @@ func (c *Core) forgetGUIDs() {
 	on, list := g.on, g.wanted
 	named, leases, leased := g.named, g.leases, g.leased
 	*g = guidTables{
-		on: on, byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, retry: mad.Never,
+		on: on, byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, retry: mad.Never,
 		named: named, leases: leases, leased: leased,
 	}
 	c.nameAliases(list)
@@ -303,7 +304,7 @@ func (c *Core) haveGUIDs(t *guidTable, have []ib.GUID) {
 	}()
 	for _, x := range old {
 		if x != 0 && g.holder[x] == t && !slices.Contains(t.have, x) {
-			delete(g.holder, x)
+			g.released(x)
 			if o, ok := g.owner[x]; ok && o.t != t {
 				g.queue(o.t) // it may have waited for this
 			}
@@ -318,12 +319,28 @@ func (c *Core) haveGUIDs(t *guidTable, have []ib.GUID) {
 			g.holder[x] = t
 		case t:
 		default:
+			g.others[x] = append(g.others[x], t)
 			if c.noteOnce("alias twice " + x.String()) {
 				c.out.notify(Notice{
 					Kind: KindAliasRefused, Level: Warn, Where: c.wherePort(t.port), Peer: c.wherePort(h.port),
 					Text: "two ports hold the alias GUID " + x.String() + ", which nobody asked for",
 				})
 			}
+		}
+	}
+}
+
+// released: the holder of a GUID has it no more. Another one may.
+func (g *guidTables) released(x ib.GUID) {
+	delete(g.holder, x)
+	list := slices.DeleteFunc(g.others[x], func(t *guidTable) bool { return !slices.Contains(t.have, x) })
+	delete(g.others, x)
+	if len(list) > 0 {
+		g.holder[x] = list[0]
+		g.shown = append(g.shown, list[0])
+		g.queue(list[0])
+		if len(list) > 1 {
+			g.others[x] = list[1:]
 		}
 	}
 }
