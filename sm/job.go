@@ -25,11 +25,14 @@ type Job struct {
 	opt         route.Options
 	mode        jobMode
 	base        *solution // the last good one, nil if none
-	groups      []route.Group
-	installed   *route.Tables
-	served      *solution // the tables whose service levels and lanes are in use, nil if none
-	transition  transition.Options
-	move        *moveInput // not nil: LIDs are moved instead of routing anew; only graph counts besides
+	// engineBase is what stays the engine's last solution where base is that with LIDs
+	// moved since, and carries over; nil: base is the engine's.
+	engineBase *solution
+	groups     []route.Group
+	installed  *route.Tables
+	served     *solution // the tables whose service levels and lanes are in use, nil if none
+	transition transition.Options
+	move       *moveInput // not nil: LIDs are moved instead of routing anew; only graph counts besides
 }
 
 // jobMode says how much of the last solution a job may keep.
@@ -74,6 +77,7 @@ type JobResult struct {
 	installed  *route.Tables
 	transition transition.Options
 	next       *solution
+	base       *solution    // for jobs to come: next, or the engine's own that it was carried from
 	move       *move.Result // of a job that moves LIDs; nil: Err says why not
 }
 
@@ -112,7 +116,10 @@ func (j *Job) Solve(workers int) *JobResult {
 	}
 	r.Engine, r.Tables, r.Report, r.Passed, r.Err = s.engine, s.tables, s.report, s.passed, nil
 	if r.Unsafe == "" {
-		r.next = s
+		r.next, r.base = s, s
+		if r.Updated && j.engineBase != nil {
+			r.base = j.engineBase
+		}
 	}
 	if m := r.Tables.Multicast; m != nil {
 		r.Refused = m.Refused

@@ -75,8 +75,24 @@ func (c *Core) startJob() {
 		j.mode = jobImprove
 	case c.reg.on && !c.anew:
 		j.mode = jobUpdate
+		if s := c.movedSolution(); s != nil {
+			j.base, j.engineBase = s, c.base
+		}
 	}
 	c.out.Jobs = append(c.out.Jobs, j)
+}
+
+// movedSolution is the solution in force where LIDs moved since the engine's, and
+// nothing else is to change but groups: nil otherwise. The engine would find other entries for
+// those LIDs, and hosts would be told of other paths because a VM is in a group.
+func (c *Core) movedSolution() *solution {
+	s := c.current
+	if c.base == nil || c.base.graph == c.f.graph || s == nil || s.proof == nil || s.graph != c.f.graph || c.served == nil || c.served.tables != s.tables {
+		return nil
+	}
+	u := *s
+	u.engine, u.passed, u.report = c.base.engine, c.base.passed, s.proof.Report()
+	return &u
 }
 
 // quiet reports whether no data packet can be in the subnet: no link between
@@ -181,7 +197,7 @@ func (c *Core) routed() bool {
 		c.out.notify(Notice{Kind: KindRouted, Level: Info, Text: r.Engine + " will do again and replaces " + c.engine})
 	}
 	c.planImprove(r)
-	c.wanted, c.base = r.Tables, r.next
+	c.wanted, c.base = r.Tables, r.base
 	c.anew, c.improving, c.rebalance = false, false, false
 	c.engine, c.passed = r.Engine, r.Passed
 	c.transit = r.Plan.Mode.String() + ": " + r.Plan.Reason
