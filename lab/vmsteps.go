@@ -249,6 +249,11 @@ func (t *VMTrial) end(g *guest) {
 	if t.rng.IntN(2) == 0 {
 		t.host("move before", func() error { return t.put(g, i.Dest) })
 	}
+	if f, ok := t.Judge.vf(i.Dest); ok && t.hosts[t.Judge.host[i.Dest.Port]].Model == sim.VSwitch && t.rng.IntN(2) == 0 {
+		// The hypervisor has the function ready: the address can change places while
+		// both are up.
+		t.host("destination up", func() error { return t.c.Sim.EnableVPort(f) })
+	}
 	t.ask(g, vm.Finish{Name: g.name}, follow)
 	if t.rng.IntN(2) == 0 {
 		t.later("move while", func() error { return t.put(g, i.Dest) })
