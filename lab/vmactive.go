@@ -143,6 +143,9 @@ func (j *VMJudge) Leased(put []subnet.Lease, drop []ib.GUID, all bool, shown *su
 		if from == none || l.Place == none || j.c.Sim.Now().Sub(j.faulted) < keysLag || !shows(shown, l.GUID) || !j.usable(from) || !j.usable(l.Place) {
 			continue
 		}
+		if l.LIDKind == subnet.FloatingLID && j.Hosts[j.host[from.Port]].Model != j.Hosts[j.host[l.Place.Port]].Model {
+			continue // not yet: where a LID begins to float, or ends to, its GUID is absent for a moment
+		}
 		j.moves[l.GUID] = moving{from, l.Place}
 	}
 }

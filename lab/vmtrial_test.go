@@ -69,7 +69,7 @@ func vmTrial(seed uint64) *VMTrial {
 	mix := &vmMixes[seed/5%uint64(len(vmMixes))]
 	tr := &VMTrial{
 		Seed: seed, Fabric: f, Models: mix.models, Kinds: mix.kinds, Prepopulate: mix.prepopulate,
-		Steps: 120, Gap: 50 * time.Millisecond, Settle: 90 * time.Second, Probes: 200,
+		Present: true, Steps: 120, Gap: 50 * time.Millisecond, Settle: 90 * time.Second, Probes: 200,
 		Faults: int(seed / 3 % 10), Kills: int(seed / 7 % 4), Loss: []float64{0, 0, 0.01, 0.05}[seed/11%4],
 	}
 	if seed%3 == 0 && slices.ContainsFunc(mix.models, func(h sim.Hypervisor) bool { return h.Model == sim.VPorts }) {
