@@ -184,7 +184,7 @@ func New(cfg Config) *Core {
 		pk:      newPKeys(),
 		virt:    newVirtuals(),
 		leases:  newLeases(),
-		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, retry: mad.Never},
+		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, doubt: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}
 }
 

@@ -63,6 +63,7 @@ type guidTables struct {
 	owner  map[ib.GUID]guidEntry    // who is to have an alias
 	holder map[ib.GUID]*guidTable   // who has one, the first that was found
 	others map[ib.GUID][]*guidTable // who was found to have it besides
+	doubt  map[ib.GUID]*guidTable   // who may have one, because of a late Set, or as nothing is known: it is read first
 	round  uint32
 	todo   []*guidTable // to be looked at
 	asked  []*guidTable // asked in the upkeep under way
@@ -122,7 +123,7 @@ func (c *Core) forgetGUIDs() {
 	on, list := g.on, g.wanted
 	named, leases, leased := g.named, g.leases, g.leased
 	*g = guidTables{
-		on: on, byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, retry: mad.Never,
+		on: on, byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, doubt: map[ib.GUID]*guidTable{}, retry: mad.Never,
 		named: named, leases: leases, leased: leased,
 	}
 	c.nameAliases(list)
@@ -279,6 +280,7 @@ func (c *Core) lookGUIDs() {
 }
 
 func (c *Core) forgetGUIDsOf(t *guidTable) {
+	c.doubtGUIDs(t, t.have)
 	c.haveGUIDs(t, nil)
 	t.known, t.refused, t.suspect, t.tries, t.retryAt = 0, 0, 0, 0, 0
 }
@@ -367,6 +369,8 @@ func (c *Core) guidWanted(t *guidTable, i int) ib.GUID {
 		return 0 // an earlier manager put it there
 	case mine && guidAt(t.have, i) != x && g.holder[x] != nil && g.holder[x] != t:
 		return 0 // its turn comes when the other one has let go of it
+	case mine && guidAt(t.have, i) != x && c.doubted(x, t):
+		return 0 // or when that is known
 	}
 	return x
 }

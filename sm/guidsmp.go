@@ -55,6 +55,49 @@ func (c *Core) upkeepGUIDs(most int) {
 	}
 }
 
+// doubtGUIDs notes that a port may have GUIDs in its table: no other gets them before it
+// has been read.
+func (c *Core) doubtGUIDs(t *guidTable, list []ib.GUID) {
+	for _, x := range list {
+		if x != 0 && x != t.port {
+			c.guids.doubt[x] = t
+		}
+	}
+}
+
+// doubted reports whether a port other than that of t may have a GUID. It sees to it
+// that its table is read.
+func (c *Core) doubted(x ib.GUID, t *guidTable) bool {
+	g := &c.guids
+	o := g.doubt[x]
+	if o == nil || o == t || c.endPort(o.port) == nil || o.refused != 0 {
+		return false
+	}
+	if !slices.Contains(g.asked, o) {
+		o.known = 0
+		g.queue(o)
+	}
+	return true
+}
+
+// doubtOver ends the doubts about a port whose table was read.
+func (c *Core) doubtOver(t *guidTable) {
+	g := &c.guids
+	var over []ib.GUID
+	for x, o := range g.doubt {
+		if o == t {
+			over = append(over, x)
+		}
+	}
+	slices.Sort(over)
+	for _, x := range over {
+		delete(g.doubt, x)
+		if o, ok := g.owner[x]; ok && o.t != t {
+			g.queue(o.t)
+		}
+	}
+}
+
 // buildGUIDs fills a block to write. Entry 0 of the table is the port's own
 // GUID, which no Set changes.
 func (c *Core) buildGUIDs(p *port, block int) (b smp.GUIDInfo) {
@@ -124,11 +167,18 @@ func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 		}
 		c.haveGUIDs(t, have)
 		g.queue(t)
+		switch {
+		case set && comp.Tries > 1:
+			c.doubtGUIDs(t, asked[:])
+		case !set && (at+smp.GUIDBlockLen >= int(p.info.GUIDCap) || at+smp.GUIDBlockLen >= len(t.have)):
+			c.doubtOver(t)
+		}
 	case mad.Unanswered(err):
 		// Whether a Set was applied is not known. What it was to hold stays
 		// shown and held until the port says otherwise or leaves.
 		if set {
 			t.known &^= bit
+			c.doubtGUIDs(t, asked[:])
 		}
 		t.retryAt = c.now.Add(c.cfg.RetryInterval << min(t.tries, 4))
 		t.tries = min(t.tries+1, 4)

@@ -24,7 +24,7 @@ func (c *Core) leaseAliases() (list []subnet.Alias) {
 			continue
 		}
 		switch {
-		case l.held != (subnet.Place{}) && !c.sharedPort(l.held.Port):
+		case l.held != (subnet.Place{}) && !c.sharedPort(l.held.Port), l.held == (subnet.Place{}) && c.heldByVPort(l) != (subnet.Place{}):
 			continue // a function of another kind has it still
 		case l.LIDKind == subnet.OwnLID, l.LIDKind == subnet.FloatingLID && l.floats != t.Port:
 			continue // it cannot be, or not yet
@@ -32,6 +32,14 @@ func (c *Core) leaseAliases() (list []subnet.Alias) {
 		list = append(list, subnet.Alias{Port: t.Port, Index: uint8(t.Function), GUID: l.GUID})
 	}
 	return list
+}
+
+// heldByVPort is the VPort that is up with a lease's GUID, the zero Place if there is none.
+func (c *Core) heldByVPort(l *lease) subnet.Place {
+	if r, ok := c.vportByGUID(l.GUID); ok && r.a.at.Node >= 0 && c.heldBy(l, r.a, r.vport()) {
+		return r.place()
+	}
+	return subnet.Place{}
 }
 
 // sharedPort reports whether a port holds the addresses of functions in its GUID
@@ -132,6 +140,9 @@ func (c *Core) readyShared(l *lease, p *port, refuse func(string) bool) bool {
 		return refuse("port " + t.Port.String() + " has one LID for all its functions, and one of its own is asked for: change the interface, or let its LID float")
 	case t.Function == 0 || int(t.Function) >= int(p.info.GUIDCap):
 		return refuse("port " + t.Port.String() + " has no function " + strconv.Itoa(int(t.Function)) + ", only 1 to " + strconv.Itoa(int(p.info.GUIDCap)-1))
+	}
+	if l.held == (subnet.Place{}) {
+		l.held = c.heldByVPort(l)
 	}
 	if l.held != (subnet.Place{}) && !c.sharedPort(l.held.Port) {
 		return true // a function of another kind has it
