@@ -36,6 +36,8 @@ type VMJudge struct {
 	// Wild are the GUIDs of virtual machines that no address manager knows, by
 	// name: their hypervisors bring VPorts up as they like.
 	Wild map[string]ib.GUID
+	// Reachable are the nodes that the manager can do something about, by node GUID; nil: all.
+	Reachable func() map[ib.GUID]bool
 	// Present: an address that moves from one usable place to another is never absent
 	// from a snapshot. Moved counts the snapshots in which such ones were looked for.
 	Present bool
@@ -115,21 +117,51 @@ func (j *VMJudge) active(h *VMHost) bool {
 // meantime.
 const stale = 500 * time.Millisecond
 
+// Away notes which hosts the manager cannot reach at this moment: like those whose link
+// is down they may have, for a while, what went elsewhere meanwhile.
+func (j *VMJudge) Away() {
+	if j.Reachable == nil {
+		return
+	}
+	reach := j.Reachable()
+	for i := range j.Hosts {
+		if !reach[j.c.Fabric.Nodes[j.Hosts[i].At].GUID] {
+			j.back[i] = j.c.Sim.Now()
+		}
+	}
+}
+
 // Look notes GUIDs and LIDs that two ports or functions have at this moment,
-// both with a link that carries data, and has for a while. A function of a shared
+// both with a link that carries data, and has for a while, and where the manager can
+// do something about it. A function of a shared
 // port has its GUID from the moment in which it is in the port's table, others while
 // they are Active.
 func (j *VMJudge) Look() {
 	j.Looks++
 	guids, lids := map[ib.GUID]subnet.Place{}, map[ib.LID]subnet.Place{}
+	var reach map[ib.GUID]bool
+	cut := func(at subnet.Place) bool {
+		if j.Reachable == nil {
+			return false
+		}
+		if reach == nil {
+			reach = j.Reachable()
+		}
+		i := j.host[at.Port]
+		if !reach[j.c.Fabric.Nodes[j.Hosts[i].At].GUID] {
+			j.back[i] = j.c.Sim.Now()
+			return true
+		}
+		return false
+	}
 	has := func(g ib.GUID, at subnet.Place) {
-		if o, ok := guids[g]; g != 0 && ok {
+		if o, ok := guids[g]; g != 0 && ok && !cut(o) && !cut(at) {
 			j.fail("GUID %v is at %v and %v", g, o, at)
 		}
 		guids[g] = at
 	}
 	owns := func(l ib.LID, at subnet.Place) {
-		if o, ok := lids[l]; l != 0 && ok {
+		if o, ok := lids[l]; l != 0 && ok && !cut(o) && !cut(at) {
 			j.fail("LID %v is at %v and %v", l, o, at)
 		}
 		lids[l] = at

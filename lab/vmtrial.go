@@ -113,6 +113,7 @@ func (t *VMTrial) Run() error {
 		return err
 	}
 	t.Judge = NewVMJudge(t.c, t.hosts)
+	t.Judge.Reachable = t.looksAfter
 	t.Judge.Present = t.Present
 	if t.Trace {
 		t.trace()
@@ -137,6 +138,20 @@ func (t *VMTrial) Run() error {
 	t.plan(span)
 	t.c.Run(span)
 	return t.settle()
+}
+
+// looksAfter are the nodes that the manager can do something about: those that it can
+// reach and, once the subnet is up, has found. Traps that say that a cable is back get lost.
+func (t *VMTrial) looksAfter() map[ib.GUID]bool {
+	reach := t.c.reachable(t.m)
+	if s := t.m.Snap; s != nil && s.Up {
+		for i := range t.hosts {
+			if h := &t.hosts[i]; s.PortByPortGUID(h.GUID) < 0 {
+				delete(reach, t.Fabric.Nodes[h.At].GUID)
+			}
+		}
+	}
+	return reach
 }
 
 // equip gives hosts their adapters.
@@ -228,6 +243,7 @@ func (t *VMTrial) plan(span time.Duration) {
 	}
 	var watch func()
 	watch = func() {
+		t.Judge.Away()
 		if t.m.Dead && !t.calm {
 			t.revive()
 		}
