@@ -695,6 +695,9 @@ func TestLeaseNotices(t *testing.T) {
 	k.up()
 	k.set(subnet.LeasePlaced, k.put("web", 1, 1, subnet.OwnLID))
 	k.set(subnet.LeasePlaced, k.move("web", 4, 2))
+	if l := told(k.m, sm.KindMoved); len(l) != 2 || !strings.Contains(l[1], "LIDs moved: 1, LFT blocks: ") {
+		t.Errorf("told of moves: %q", l)
+	}
 	g := k.lease["web"].GUID.String()
 	for kind, want := range map[sm.Kind]int{sm.KindVPortUp: 2, sm.KindVPortDown: 1} {
 		lines := told(k.m, kind)

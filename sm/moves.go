@@ -423,8 +423,8 @@ func (c *Core) movesDone() {
 	c.moveCount.Blocks += uint64(m.res.Writes)
 	c.moveCount.Unmerged += uint64(m.res.Unmerged)
 	c.moveCount.Batches++
-	c.out.notify(Notice{Kind: KindMoved, Level: Info, Text: strconv.Itoa(len(m.list)) + " moves of LIDs, " + strconv.Itoa(m.res.Writes) +
-		" LFT blocks (" + strconv.Itoa(m.res.Unmerged) + " one by one), in " + strconv.Itoa(len(m.res.Stages)) + " stages: " + m.res.Reason})
+	c.out.notify(Notice{Kind: KindMoved, Level: Info, Text: "LIDs moved: " + strconv.Itoa(len(m.list)) + ", LFT blocks: " + strconv.Itoa(m.res.Writes) +
+		" (each LID by itself: " + strconv.Itoa(m.res.Unmerged) + "), stages: " + strconv.Itoa(len(m.res.Stages)) + "; " + m.res.Reason})
 	c.mv = moves{}
 	c.enter(PhaseIdle)
 }
