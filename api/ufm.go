@@ -380,8 +380,9 @@ func (u *ufm) partitions(guids bool) map[ib.PKey]*ufmPartition {
 	}
 	for x := range v.All() {
 		for _, k := range x.Keys {
-			at(k.PKey)
-			join(k.PKey, x.GUID, k.Full, false)
+			if at(k.PKey); x.GUID != 0 { // else it is to have a function's, and is nowhere
+				join(k.PKey, x.GUID, k.Full, false)
+			}
 		}
 	}
 	if guids {

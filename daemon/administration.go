@@ -140,6 +140,9 @@ func firstEnd(s *subnet.Snapshot, n int32) int32 {
 func (d *Daemon) findEnd(s *subnet.Snapshot, name string) (int32, error) {
 	i, err := findPort(s, name)
 	if x, ok := findInterface(d.Interfaces(), name); err != nil && ok && s != nil {
+		if x.GUID == 0 {
+			return -1, fmt.Errorf("%q: an interface that is %v; it is to have the port GUID of the function where it will be, and has none yet", name, x.State)
+		}
 		if i := s.PortByGUID(x.GUID); i >= 0 {
 			return i, nil
 		}

@@ -79,7 +79,9 @@ func partitionMembers(s *subnet.Snapshot, v *vm.View, key ib.PKey) (full map[ib.
 			for _, k := range x.Keys {
 				if k.PKey == key {
 					known = true
-					full[x.GUID] = full[x.GUID] || k.Full
+					if x.GUID != 0 { // else it is to have a function's, and is nowhere
+						full[x.GUID] = full[x.GUID] || k.Full
+					}
 				}
 			}
 		}

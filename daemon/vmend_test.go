@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -18,6 +19,7 @@ import (
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
+	"heddle/vm"
 )
 
 // hypervisors makes some hosts of a rig's subnet hypervisors.
@@ -246,6 +248,62 @@ func TestVMOverTheAPI(t *testing.T) {
 				t.Error("no event tells of the migration")
 			}
 		})
+	}
+}
+
+// TestFunctionGUIDOverTheAPI: an interface with the GUID of its function shows none
+// before it has a place, the next one before it is there, and hypervisors show all.
+func TestFunctionGUIDOverTheAPI(t *testing.T) {
+	r := newRigWith(t, func(*daemon.Config) {}, "xgft", "2", "4,4", "1,1")
+	srv := httptest.NewServer(api.New(r.d, api.Options{AllowWrite: true}))
+	defer srv.Close()
+	r.hypervisors(sim.SharedPort, 4, "host-3", "host-9")
+	r.awaitUp()
+	if err := r.d.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the hypervisors are seen", r.news, func() bool { return len(withModel(r.d, "shared")) >= 2 })
+	do := func(op api.VMOperation) api.VM {
+		t.Helper()
+		out, err := r.d.Operate(t.Context(), []api.VMOperation{op})
+		if err != nil || out[0].Err != nil || out[0].VM.Waiting {
+			t.Fatalf("%+v: %+v %v", op, out, err)
+		}
+		return out[0].VM
+	}
+	const one, two = "0x0200000000000001", "0x0200000000000003"
+	keys := []api.VMKey{{PKey: "0x0005"}}
+	v := do(api.VMOperation{Op: "create", Name: "web", VMAddress: api.VMAddress{GUIDKind: "function", Keys: keys}})
+	if v.GUID != "" || v.GID != "" || v.GUIDKind != "function" || v.Dynamic {
+		t.Errorf("created: %+v", v)
+	}
+	if p := get[api.PartitionReady](t, srv.URL+"/v1/partitions/0x5/ready"); p.Members != 0 || !p.Ready {
+		t.Errorf("nobody is a member: %+v", p)
+	}
+	r.host(`vm place web "host-3" 2`)
+	if v = do(api.VMOperation{Op: "attach", Name: "web", VMTarget: api.VMTarget{Hypervisor: "host-3", Function: 2}}); v.GUID != one || !strings.HasSuffix(v.GID, "200:0:0:1") {
+		t.Errorf("attached: %+v", v)
+	}
+	if v = do(api.VMOperation{Op: "migrate", Name: "web", VMTarget: api.VMTarget{Hypervisor: "host-9"}}); v.GUID != one || v.DestGUID != two {
+		t.Errorf("migrating: %+v", v)
+	}
+	r.host(`vm move web "host-9" 1`)
+	if v = do(api.VMOperation{Op: "finish", Name: "web"}); v.GUID != two || v.DestGUID != "" {
+		t.Errorf("finished: %+v", v)
+	}
+	guids := map[string][]api.FunctionGUID{}
+	for _, h := range get[[]api.Hypervisor](t, srv.URL+"/v1/hypervisors") {
+		if len(h.GUIDs) > 0 {
+			guids[h.Description] = h.GUIDs
+		}
+	}
+	if got, want := fmt.Sprint(guids), fmt.Sprintf("map[host-3:[{2 %s}] host-9:[{1 %s}]]", one, two); got != want {
+		t.Errorf("functions have GUIDs %s, want %s", got, want)
+	}
+	for _, bad := range []api.VMAddress{{GUIDKind: "static"}, {GUIDKind: "function", GUID: two}, {GUIDKind: "function", LIDKind: "own"}} {
+		if out, err := r.d.Operate(t.Context(), []api.VMOperation{{Op: "create", Name: "bad", VMAddress: bad}}); err != nil || !errors.Is(out[0].Err, vm.ErrInvalid) {
+			t.Errorf("%+v: %+v %v", bad, out, err)
+		}
 	}
 }
 
