@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"bytes"
+
 	"heddle/ib/smp"
 )
 
@@ -9,6 +11,7 @@ import (
 // none.
 func (c *Core) repath() {
 	f := c.f
+	defer c.staleHosts()
 	broken := false
 	for _, x := range c.reg.cut {
 		for k, a := range x {
@@ -80,6 +83,27 @@ func (c *Core) repath() {
 				q.path, q.via = f.addPath(c.hop(at)), at
 				rings[d+1] = append(rings[d+1], p.peer.Node)
 				c.repathHosts(p.peer.Node)
+			}
+		}
+	}
+}
+
+// staleHosts gives the CA ports on a switch that the region reached by another way than
+// before, as it was cut off for a while, their route along that way.
+func (c *Core) staleHosts() {
+	f := c.f
+	for _, n := range c.reg.nodes {
+		if nd := &f.nodes[n]; !nd.isSwitch() || !nd.path.set || nd.flags&nGone != 0 {
+			continue
+		}
+		for _, p := range f.nodePorts(n) {
+			if !p.has(pLinked) || p.num == 0 || f.nodes[p.peer.Node].isSwitch() || p.peer.Node == f.self.Node {
+				continue
+			}
+			if q := f.port(p.peer); q.path.set && !bytes.Equal(f.path(q.path), c.hop(ref{Node: n, Port: p.num})) {
+				c.repathHosts(n)
+				c.reg.moved = true
+				break
 			}
 		}
 	}
