@@ -3,6 +3,7 @@ package sa_test
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"heddle/ib"
@@ -23,36 +24,36 @@ func TestVirtualRecords(t *testing.T) {
 		if status(b) != 0 {
 			return "", status(b)
 		}
-		out := ""
+		var out strings.Builder
 		for _, rec := range records(t, b) {
 			var err error
 			switch attr {
 			case wire.AttrVirtualizationInfoRecord:
 				var x wire.VirtualizationInfoRecord
 				err = x.Decode(rec)
-				out += fmt.Sprintf(" %d/%d/%d:%d", x.LID, x.VPortIndex, x.BlockNum, x.VirtualizationInfo.VPortCap)
+				out.WriteString(fmt.Sprintf(" %d/%d/%d:%d", x.LID, x.VPortIndex, x.BlockNum, x.VirtualizationInfo.VPortCap))
 			case wire.AttrVPortInfoRecord:
 				var x wire.VPortInfoRecord
 				err = x.Decode(rec)
-				out += fmt.Sprintf(" %d/%d/%d:%x", x.LID, x.VPortIndex, x.BlockNum, uint64(x.VPortInfo.PortGUID))
+				out.WriteString(fmt.Sprintf(" %d/%d/%d:%x", x.LID, x.VPortIndex, x.BlockNum, uint64(x.VPortInfo.PortGUID)))
 			case wire.AttrVNodeRecord:
 				var x wire.VNodeRecord
 				err = x.Decode(rec)
-				out += fmt.Sprintf(" %d/%d/%d:%x,%s", x.LID, x.VPortIndex, x.BlockNum, uint64(x.VNodeInfo.VNodeGUID), x.VNodeDescription.String())
+				out.WriteString(fmt.Sprintf(" %d/%d/%d:%x,%s", x.LID, x.VPortIndex, x.BlockNum, uint64(x.VNodeInfo.VNodeGUID), x.VNodeDescription.String()))
 			case wire.AttrVPortGUIDInfoRecord:
 				var x wire.VPortGUIDInfoRecord
 				err = x.Decode(rec)
-				out += fmt.Sprintf(" %d/%d/%d:%x,%x", x.LID, x.VPortIndex, x.BlockNum, uint64(x.VPortGUIDInfo[0]), uint64(x.VPortGUIDInfo[1]))
+				out.WriteString(fmt.Sprintf(" %d/%d/%d:%x,%x", x.LID, x.VPortIndex, x.BlockNum, uint64(x.VPortGUIDInfo[0]), uint64(x.VPortGUIDInfo[1])))
 			case wire.AttrVPortPartitionTableRecord:
 				var x wire.VPortPartitionTableRecord
 				err = x.Decode(rec)
-				out += fmt.Sprintf(" %d/%d/%d:%v", x.LID, x.VPortIndex, x.BlockNum, x.VPortPartitionTable[:2])
+				out.WriteString(fmt.Sprintf(" %d/%d/%d:%v", x.LID, x.VPortIndex, x.BlockNum, x.VPortPartitionTable[:2]))
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
-		return out, 0
+		return out.String(), 0
 	}
 	host, b1 := from(4, 0), from(3, 0xB1)
 	rid := func(lid ib.LID, index, block uint16) wire.VPortRID {

@@ -197,10 +197,8 @@ func (c *Core) addMembers(op *AddMembers) error {
 	if err := checkPKey(op.PKey); err != nil {
 		return err
 	}
-	for _, g := range op.GUIDs {
-		if g == 0 {
-			return invalid("partition %v: no port has GUID 0", op.PKey)
-		}
+	if slices.Contains(op.GUIDs, 0) {
+		return invalid("partition %v: no port has GUID 0", op.PKey)
 	}
 	m := &c.members
 	if n := m.given + len(op.GUIDs); n > maxMembers {

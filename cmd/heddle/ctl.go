@@ -189,18 +189,19 @@ func problem(body []byte) string {
 		}
 	}
 	if json.Unmarshal(body, &p) == nil && p.Detail != "" {
-		out := p.Detail
+		var out strings.Builder
+		out.WriteString(p.Detail)
 		for i, e := range p.Errors {
 			sep := "; "
 			if i == 0 {
 				sep = ": "
 			}
-			out += sep + e.Message
+			out.WriteString(sep + e.Message)
 			if e.Location != "" {
-				out += fmt.Sprintf(" (%s %.60s)", e.Location, fmt.Sprint(e.Value)) // which may be all of the body
+				out.WriteString(fmt.Sprintf(" (%s %.60s)", e.Location, fmt.Sprint(e.Value))) // which may be all of the body
 			}
 		}
-		return out
+		return out.String()
 	}
 	return strings.TrimSpace(string(body))
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -66,9 +67,7 @@ func (o *vmOptions) path(name, what string, more url.Values) (string, error) {
 		return "", usagef("--wait %v: want 0s to %v", o.wait, maxWait)
 	}
 	q := url.Values{"wait": {strconv.FormatFloat(o.wait.Seconds(), 'f', -1, 64)}}
-	for k, v := range more {
-		q[k] = v
-	}
+	maps.Copy(q, more)
 	p := "/v1/vms"
 	if name != "" {
 		p += "/" + url.PathEscape(name)

@@ -14,11 +14,12 @@ func TestVPortCountersLayout(t *testing.T) {
 		PortXmitData: 0x10, PortRcvData: 0x11, PortXmitPkts: 0x12, PortRcvPkts: 0x13, PortUnicastXmitPkts: 0x14,
 		PortUnicastRcvPkts: 0x15, PortMulticastXmitPkts: 0x16, PortMulticastRcvPkts: 0x17, PortRelayErrors: 0x18,
 	}
-	text := "00 01 01ff 0203 0000"
+	var text strings.Builder
+	text.WriteString("00 01 01ff 0203 0000")
 	for _, v := range []string{"10", "11", "12", "13", "14", "15", "16", "17", "18"} {
-		text += strings.Repeat("00", 7) + v
+		text.WriteString(strings.Repeat("00", 7) + v)
 	}
-	want, err := hex.DecodeString(strings.ReplaceAll(text, " ", ""))
+	want, err := hex.DecodeString(strings.ReplaceAll(text.String(), " ", ""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -210,7 +210,7 @@ func everyEngine(t *testing.T, kinds []routetest.Kind, moves int, seed uint64) {
 func wander(t *testing.T, p *check.Proof, o move.Options, moves int, seed uint64) {
 	rnd := routetest.Draws(seed, 17)
 	refused := 0
-	for i := 0; i < moves; i++ {
+	for i := range moves {
 		var list []move.Request
 		for range 1 + rnd(2)*rnd(6) {
 			list = append(list, draw(p.Graph(), rnd))
