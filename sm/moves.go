@@ -19,8 +19,8 @@ import (
 // LIDs that are to lead to another port take the entries of a LID that is there
 // (route/move), without discovery and without the engine, whose last solution stays
 // what it was: the next sweep's job updates it, and sees the LIDs at their new owners.
-// Where that cannot be done, or a switch does not take a block, an ordinary
-// sweep routes them.
+// Where that cannot be done, service levels would change, or a switch does not take a
+// block, an ordinary sweep routes them.
 
 // moves is what the phase is about.
 type moves struct {
@@ -243,6 +243,10 @@ func (c *Core) moved() bool {
 			c.moveBySweep(r.Err.Error(), false)
 			return true
 		}
+		if !c.levelsStay(r.move) {
+			c.moveBySweep("there are several lanes, and hosts or packets may still be on others than the LIDs are to have", false)
+			return true
+		}
 		m.res = r.move
 		c.dist = distribution{block: c.moveBlock}
 		for i := range m.res.Stages {
@@ -309,6 +313,22 @@ func (c *Core) moved() bool {
 		}
 	}
 	return true
+}
+
+// levelsStay reports whether this phase may carry a move out where there are several lanes. It
+// may if no host has to learn another service level, since it publishes nothing while it waits
+// for that, and if nothing may be under way on levels or tables that move.New was not given.
+// A sweep does all of this.
+func (c *Core) levelsStay(r *move.Result) bool {
+	if t := c.served.tables; t.SL == nil && t.Lanes == nil {
+		return true
+	}
+	for i := range r.Stages {
+		if r.Stages[i].Repath > 0 {
+			return false
+		}
+	}
+	return len(r.Stages) == 0 || !r.NeedsRepath && r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.recentTables()) == 0
 }
 
 // makeRoom writes blocks that no switch forwards by yet and whose content is not known,

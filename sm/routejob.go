@@ -47,7 +47,7 @@ func (c *Core) startJob() {
 			Recent: c.recentTables(),
 		},
 	}
-	if c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime+c.inFlight()) {
+	if c.levelsHeld() {
 		j.transition.Held = c.held
 	}
 	if j.transition.Quiet {
@@ -80,6 +80,12 @@ func (c *Core) startJob() {
 		}
 	}
 	c.out.Jobs = append(c.out.Jobs, j)
+}
+
+// levelsHeld reports whether hosts may use other service levels than those of the tables in
+// force, or packets may still be under way on them.
+func (c *Core) levelsHeld() bool {
+	return c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime+c.inFlight())
 }
 
 // movedSolution is the solution in force where LIDs moved since the engine's, and
