@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"heddle/flood"
-	"heddle/lab/report"
 	"heddle/mad"
+	"heddle/report"
 )
 
 // Source is the publication of the experiment.

@@ -9,7 +9,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/lab"
-	"heddle/lab/report"
+	"heddle/report"
 	"heddle/route"
 	"heddle/route/engine/updn"
 	"heddle/sim"

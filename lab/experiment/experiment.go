@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"heddle/lab/report"
+	"heddle/report"
 )
 
 // Options of an experiment.

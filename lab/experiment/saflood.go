@@ -8,7 +8,7 @@ import (
 
 	"heddle/flood"
 	"heddle/flood/figure"
-	"heddle/lab/report"
+	"heddle/report"
 )
 
 // A Rig runs managers as processes, in real time, and floods their SAs: what

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"heddle/flood"
-	"heddle/lab/report"
 	"heddle/mad"
+	"heddle/report"
 )
 
 // fakeRig has managers whose SAs answer in a time that grows with what is

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"heddle/ib"
-	"heddle/lab/report"
+	"heddle/report"
 	"heddle/route"
 	"heddle/route/move"
 )

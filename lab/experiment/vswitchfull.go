@@ -5,7 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"heddle/lab/report"
+	"heddle/report"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/ftree"

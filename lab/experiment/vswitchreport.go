@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"heddle/lab/report"
+	"heddle/report"
 	"heddle/route/move"
 )
 
