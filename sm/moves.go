@@ -196,7 +196,7 @@ func (c *Core) startMoveJob() {
 	c.jobLast, c.jobDone = c.jobGen, nil
 	in := &moveInput{list: c.mv.list, options: move.Options{
 		SwitchLifetime: transition.Lifetime(c.cfg.PacketLife), HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
-		Repath: c.cfg.RepathTime > 0, RepathTime: max(c.cfg.RepathTime, 0), Unsafe: c.cfg.AllowUnsafe,
+		Unsafe: c.cfg.AllowUnsafe, // and no Repath: nothing is published while a move waits, so hosts would not learn of other levels
 	}}
 	if c.current != nil && c.served != nil && c.current.tables == c.served.tables {
 		in.proof = c.current.proof
@@ -251,7 +251,7 @@ func (c *Core) moved() bool {
 		c.dist = distribution{block: c.moveBlock}
 		for i := range m.res.Stages {
 			st := &m.res.Stages[i]
-			c.dist.stages = append(c.dist.stages, transition.Stage{LFT: st.Blocks, Drain: st.Drain, DrainHops: st.Hops, Repath: st.Repath})
+			c.dist.stages = append(c.dist.stages, transition.Stage{LFT: st.Blocks, Drain: st.Drain, DrainHops: st.Hops})
 		}
 		c.rememberMove()
 		m.step = moveRoom
@@ -304,9 +304,9 @@ func (c *Core) moved() bool {
 			return true
 		}
 		m.step = moveDrain
-		if wait := st.Drain + st.Repath; wait > 0 && c.errs == m.errs {
-			if st.Drain > 0 && c.cfg.DrainTime > 0 {
-				wait = c.cfg.DrainTime + st.Repath
+		if wait := st.Drain; wait > 0 && c.errs == m.errs {
+			if c.cfg.DrainTime > 0 {
+				wait = c.cfg.DrainTime
 			}
 			c.resumeAt = c.now.Add(wait)
 			return false
@@ -315,20 +315,13 @@ func (c *Core) moved() bool {
 	return true
 }
 
-// levelsStay reports whether this phase may carry a move out where there are several lanes. It
-// may if no host has to learn another service level, since it publishes nothing while it waits
-// for that, and if nothing may be under way on levels or tables that move.New was not given.
-// A sweep does all of this.
+// levelsStay reports whether this phase may carry a move out where there are several lanes: if
+// nothing may be under way on levels or tables that move.New was not given. A sweep gives them.
 func (c *Core) levelsStay(r *move.Result) bool {
 	if t := c.served.tables; t.SL == nil && t.Lanes == nil {
 		return true
 	}
-	for i := range r.Stages {
-		if r.Stages[i].Repath > 0 {
-			return false
-		}
-	}
-	return len(r.Stages) == 0 || !r.NeedsRepath && r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.recentTables()) == 0
+	return len(r.Stages) == 0 || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.recentTables()) == 0
 }
 
 // makeRoom writes blocks that no switch forwards by yet and whose content is not known,
