@@ -22,8 +22,7 @@ type saLoop struct {
 	core  *sa.Core
 	out   sa.Output
 	seen  *subnet.Snapshot // the core knows it
-	timer *time.Timer
-	due   mad.Time
+	alarm alarm
 	told  noticeLimit
 
 	src   sa.Source
@@ -47,8 +46,7 @@ func newSALoop(d *Daemon) *saLoop {
 	if !d.cfg.Core.NoReregister {
 		cfg.RejoinTime = rejoinTime
 	}
-	l := &saLoop{d: d, due: mad.Never, timer: time.NewTimer(time.Hour), core: sa.NewCore(cfg)}
-	l.timer.Stop()
+	l := &saLoop{d: d, alarm: newAlarm(), core: sa.NewCore(cfg)}
 	return l
 }
 
@@ -58,7 +56,7 @@ func (l *saLoop) start(records []store.Record) {
 }
 
 func (l *saLoop) run(ctx context.Context) {
-	defer l.timer.Stop()
+	defer l.alarm.timer.Stop()
 	d := l.d
 	for {
 		select {
@@ -78,8 +76,8 @@ func (l *saLoop) run(ctx context.Context) {
 			}
 			l.step(sa.Received{P: p})
 			d.free.put(p)
-		case <-l.timer.C:
-			l.due = mad.Never
+		case <-l.alarm.timer.C:
+			l.alarm.rang()
 			l.step(sa.Timer{})
 		}
 	}
@@ -176,7 +174,7 @@ func (l *saLoop) step(ev sa.Event) {
 			d.reads.update(func(waiting []ib.GUID) []ib.GUID { return append(waiting, out.Read...) })
 		}
 		l.tell(out.Notices)
-		l.arm(out.Timer)
+		l.alarm.set(d.now(), out.Timer)
 	}
 }
 
@@ -197,18 +195,6 @@ func withStanding(groups []subnet.Group, standing []sm.Group) []subnet.Group {
 		}
 	}
 	return out
-}
-
-func (l *saLoop) arm(due mad.Time) {
-	if due == l.due {
-		return
-	}
-	l.due = due
-	if due == mad.Never {
-		l.timer.Stop()
-		return
-	}
-	l.timer.Reset(max(0, due.Sub(l.d.now())))
 }
 
 // tell logs what the SA has to say and keeps it as events, as far as the

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -27,8 +26,7 @@ type vmLoop struct {
 	core  addressManager
 	out   vm.Output
 	seen  *subnet.Snapshot // the core knows it
-	timer *time.Timer
-	due   mad.Time
+	alarm alarm
 	told  noticeLimit
 
 	tag   uint64 // of the last request
@@ -94,8 +92,7 @@ func (c leaseChange) then(n leaseChange) leaseChange {
 }
 
 func newVMLoop(d *Daemon, core addressManager) *vmLoop {
-	l := &vmLoop{d: d, core: core, due: mad.Never, timer: time.NewTimer(time.Hour), asked: map[uint64]asked{}}
-	l.timer.Stop()
+	l := &vmLoop{d: d, core: core, alarm: newAlarm(), asked: map[uint64]asked{}}
 	return l
 }
 
@@ -104,7 +101,7 @@ func newVMLoop(d *Daemon, core addressManager) *vmLoop {
 func (l *vmLoop) start(records []store.Record) { l.step(vm.Start{Records: records}) }
 
 func (l *vmLoop) run(ctx context.Context) {
-	defer l.timer.Stop()
+	defer l.alarm.timer.Stop()
 	d := l.d
 	for {
 		select {
@@ -121,8 +118,8 @@ func (l *vmLoop) run(ctx context.Context) {
 		case <-d.vm.asks.bell:
 			l.look()
 			l.change()
-		case <-l.timer.C:
-			l.due = mad.Never
+		case <-l.alarm.timer.C:
+			l.alarm.rang()
 			l.step(vm.Timer{})
 		}
 	}
@@ -185,7 +182,7 @@ func (l *vmLoop) step(ev vm.Event) {
 			l.reply(&out.Replies[i])
 		}
 		l.tell(out.Notices)
-		l.arm(out.Timer)
+		l.alarm.set(d.now(), out.Timer)
 	}
 }
 
@@ -211,18 +208,6 @@ func (l *vmLoop) count(list []subnet.LeaseReport) {
 			bump(&s.refused)
 		}
 	}
-}
-
-func (l *vmLoop) arm(due mad.Time) {
-	if due == l.due {
-		return
-	}
-	l.due = due
-	if due == mad.Never {
-		l.timer.Stop()
-		return
-	}
-	l.timer.Reset(max(0, due.Sub(l.d.now())))
 }
 
 // tell logs what the core has to say and keeps it as events, as far as the

@@ -229,7 +229,7 @@ func TestVMNotHere(t *testing.T) {
 			t.Errorf("too many: %v", err)
 		}
 		d.vm.asks.take()
-		l.timer.Stop()
+		l.alarm.timer.Stop()
 		close(d.vm.ended)
 		if _, err := d.Perform(t.Context(), []vm.Op{vm.Create{}}); !errors.Is(err, errEnded) {
 			t.Errorf("after the end: %v", err)

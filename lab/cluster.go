@@ -300,16 +300,24 @@ func (m *Manager) do() {
 // arm makes sure that the core is woken at t; an earlier wake-up that is
 // pending will do and looks again.
 func (m *Manager) arm(t mad.Time) {
-	if t == mad.Never || m.armed <= t {
+	m.wake(&m.armed, t, func() { m.stepIfAlive(sm.Timer{}) })
+}
+
+// wake calls fn at t, unless armed says that it is called earlier anyway, or the
+// manager is dead by then.
+func (m *Manager) wake(armed *mad.Time, t mad.Time, fn func()) {
+	if t == mad.Never || *armed <= t {
 		return
 	}
-	m.armed = t
+	*armed = t
 	m.c.Sim.At(t, func() {
-		if m.armed != t {
+		if *armed != t {
 			return // an earlier one has come in between
 		}
-		m.armed = mad.Never
-		m.stepIfAlive(sm.Timer{})
+		*armed = mad.Never
+		if !m.Dead {
+			fn()
+		}
 	})
 }
 

@@ -116,19 +116,9 @@ func (a *administrator) send(to mad.Addr, data []byte) {
 // arm has the segmentation woken when something of it is due.
 func (a *administrator) arm() {
 	t := a.rmpp.NextTimer()
-	if t == mad.Never || a.timed <= t {
-		return
-	}
-	a.timed = t
-	a.m.c.Sim.At(t, func() {
-		if a.timed != t {
-			return
-		}
-		a.timed = mad.Never
-		if !a.m.Dead {
-			a.rmpp.Expire(a.m.c.Sim.Now(), a.raw, noDone)
-			a.arm()
-		}
+	a.m.wake(&a.timed, t, func() {
+		a.rmpp.Expire(a.m.c.Sim.Now(), a.raw, noDone)
+		a.arm()
 	})
 }
 
@@ -174,20 +164,7 @@ func (a *administrator) do() {
 		a.m.ReadTables(out.Read...)
 	}
 	a.m.SANotices = append(a.m.SANotices, out.Notices...)
-	t := out.Timer
-	if t == mad.Never || a.armed <= t {
-		return
-	}
-	a.armed = t
-	a.m.c.Sim.At(t, func() {
-		if a.armed != t {
-			return
-		}
-		a.armed = mad.Never
-		if !a.m.Dead {
-			a.step(sa.Timer{})
-		}
-	})
+	a.m.wake(&a.armed, out.Timer, func() { a.step(sa.Timer{}) })
 }
 
 // Client is a program on a host that talks to the SA, with segmentation. It

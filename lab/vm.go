@@ -128,17 +128,5 @@ func (a *addresses) do() {
 
 // arm has the core woken at t; see Manager.arm.
 func (a *addresses) arm(t mad.Time) {
-	if t == mad.Never || a.armed <= t {
-		return
-	}
-	a.armed = t
-	a.m.c.Sim.At(t, func() {
-		if a.armed != t {
-			return
-		}
-		a.armed = mad.Never
-		if !a.m.Dead {
-			a.step(vm.Timer{})
-		}
-	})
+	a.m.wake(&a.armed, t, func() { a.step(vm.Timer{}) })
 }
