@@ -172,6 +172,39 @@ func (t *Tables) Remap(from, to *fabric.Graph) *Tables {
 	return &r
 }
 
+// Follow is Remap with the service levels and lanes: pairs of switches that
+// both graphs have keep theirs, a new switch sends on level 0.
+func (t *Tables) Follow(from, to *fabric.Graph) *Tables {
+	r := t.Remap(from, to)
+	if t.SL == nil && t.Lanes == nil {
+		return r
+	}
+	if t.SL != nil {
+		r.Class, r.NumClasses = t.Class, t.NumClasses
+		r.SL = make([]ib.SL, len(to.Switches)*t.NumClasses)
+	}
+	if t.Lanes != nil {
+		r.Lanes = &Lanes{Rows: t.Lanes.Rows, Index: make([][]uint8, len(to.Switches)), Stride: make([]uint16, len(to.Switches))}
+	}
+	was := 0
+	for s := range to.Switches {
+		for was < len(from.Switches) && from.Switches[was].GUID < to.Switches[s].GUID {
+			was++
+		}
+		if was == len(from.Switches) || from.Switches[was].GUID != to.Switches[s].GUID {
+			continue
+		}
+		if r.SL != nil {
+			k := t.NumClasses
+			copy(r.SL[s*k:(s+1)*k], t.SL[was*k:(was+1)*k])
+		}
+		if r.Lanes != nil && was < len(t.Lanes.Index) {
+			r.Lanes.Index[s], r.Lanes.Stride[s] = t.Lanes.Index[was], t.Lanes.Stride[was]
+		}
+	}
+	return r
+}
+
 // ForEach calls fn(worker, i) for every i in [0, n) on up to workers
 // goroutines and returns when all calls have; worker, in [0, workers), names
 // the goroutine, so that it can own scratch. Which worker gets which i is not

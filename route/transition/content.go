@@ -81,6 +81,10 @@ func hasCell(list []cell, c cell) bool {
 
 // Block fills dst with what stage k writes to a block of its LFT list.
 func (p *Plan) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
+	if p.steps != nil {
+		p.steps[k].Block(b.Switch, b.Block, dst)
+		return
+	}
 	p.wanted.Block(b.Switch, b.Block, dst)
 	if k >= len(p.Stages)-1 {
 		return

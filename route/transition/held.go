@@ -1,8 +1,6 @@
 package transition
 
 import (
-	"slices"
-
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
@@ -32,8 +30,9 @@ func (h *Held) Levels(s int32, l ib.LID) uint16 { return h.levels(s, l) }
 
 // Next is what is held after a transition away from tables that were for the
 // old graph of d: what was held before, and the tables' own levels. The
-// result is for the new graph; pairs of a switch that went are forgotten, as
-// are LIDs whose destination changed (d.LIDs). d may be nil if the graph is
+// result is for the new graph; pairs of a switch that went are forgotten. A LID
+// that is elsewhere now keeps its levels: connections follow a virtual machine. d
+// may be nil if the graph is
 // the same, then n is its number of switches. Tables without service levels
 // used level 0.
 func (h *Held) Next(old *route.Tables, d *fabric.Delta, n int) *Held {
@@ -58,11 +57,7 @@ func (h *Held) Next(old *route.Tables, d *fabric.Delta, n int) *Held {
 		if l < len(class) {
 			p.old = class[l]
 		}
-		gone := false
-		if d != nil {
-			_, gone = slices.BinarySearch(d.LIDs, ib.LID(l))
-		}
-		if p == (pair{-1, -1}) || gone {
+		if p == (pair{-1, -1}) {
 			r.Class[l] = -1
 			continue
 		}

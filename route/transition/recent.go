@@ -26,6 +26,9 @@ type Recent struct {
 // ordered reports whether the entries for l were written in an order that no
 // packet could go by a new one and then by an old one.
 func (p *Plan) ordered(l ib.LID) bool {
+	if p != nil && p.steps != nil {
+		return !p.unordered
+	}
 	if p == nil || int(l) >= len(p.content.kind) {
 		return false
 	}

@@ -55,6 +55,9 @@ const (
 	ModeDiscard
 	// ModeStatic: like ModeDiscard, for every destination that changes.
 	ModeStatic
+	// ModeRepair: broken pairs are connected first, while everything else stays
+	// as it is (NewRepair).
+	ModeRepair
 	// ModeRefused: the change is not clean and cannot be staged, because
 	// packets may stay in the network, or hosts with their old service
 	// levels, without limit. Nothing should be written unless the operator
@@ -77,6 +80,8 @@ func (m Mode) String() string {
 		return "discard"
 	case ModeStatic:
 		return "static-discard"
+	case ModeRepair:
+		return "repair"
 	case ModeRefused:
 		return "refused"
 	}
@@ -221,8 +226,15 @@ type Plan struct {
 	NeedsRepath bool
 	RepathPairs int64
 
+	// Fitted is what a plan of ModeRepair carries out. Risk is nil if it is
+	// proved at every step.
+	Fitted *Fitted
+	Risk   *Risk
+
 	installed, wanted *route.Tables
 	content           content
+	steps             []*route.Tables // by stage: the entries after it; nil: content has them
+	unordered         bool            // steps are not all in rooted order
 }
 
 // Stage is what may be written at a time. After the last stage the wanted

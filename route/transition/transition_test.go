@@ -464,9 +464,6 @@ func TestHeld(t *testing.T) {
 			if now < 0 {
 				continue
 			}
-			if slices.Contains(d.LIDs, l) {
-				want = 0
-			}
 			if got := k.Levels(now, l); got != want {
 				t.Fatalf("after a change: switch %d LID %d: %b, want %b", s, l, got, want)
 			}

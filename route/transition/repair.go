@@ -1,0 +1,550 @@
+package transition
+
+import (
+	"slices"
+	"time"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// Fitted is the outcome of Repair and Approach: two steps from the installed tables, of
+// which the first needs no wait. Approach has one only.
+type Fitted struct {
+	// First are the installed tables with entries for all broken pairs that can
+	// be connected while everything else is as it is, whatever packets are under
+	// way. Entries that are to change in the second step are Drop where they led nowhere
+	// before. Service levels and lanes are those in use.
+	First *route.Tables
+	// Tables are those after the second step: what it writes closes no cycle with
+	// other entries, but may close one with packets that the entries before First
+	// brought on their way. They are First if there is no second step, and nil if
+	// some pair cannot be connected unless working ones change.
+	Tables *route.Tables
+	// Broken counts the pairs (switch, LID of a CA or router port) that the
+	// installed entries do not deliver although a path exists, Late those that the
+	// second step connects, Left those that neither does.
+	Broken, Late, Left int
+	// LIDs are the destinations that some switch could not reach, ascending.
+	LIDs []ib.LID
+	// Cycle is an example of what keeps the second step from being the first: channels
+	// that may wait for each other, each for the next and the last for the first.
+	Cycle []Hop
+
+	// Moved are the destinations that Approach gave their wanted entries, Waiting
+	// those that still have others.
+	Moved, Waiting int
+	// Lanes: only SL-to-VL tables take their wanted form, in this round of
+	// Approach; on them the installed entries work as well.
+	Lanes bool
+
+	fitter *fitter // with all that the first step allows
+}
+
+// Hop is a channel of a graph: the port by which a switch sends, and the lane.
+type Hop struct {
+	Switch int32
+	Port   uint8
+	Lane   uint8
+}
+
+// repairTries is how often all broken destinations are fitted, each time those first
+// that found no place before.
+const repairTries = 3
+
+// Repair connects the pairs that the installed entries leave broken. Nothing that works
+// is broken, and as little as possible of it changes. The new entries are searched for under the dependencies that are
+// there: those of all installed entries, of multicast trees, of the entries that
+// packets under way may have met (o.Recent), with the service levels that hosts
+// use. It is a search over ordered channels as Nue does it (J. Domke, T. Hoefler,
+// S. Matsuoka, "Routing on the Dependency Graph", 2016), but the order comes from
+// the installed tables whichever engine made them.
+//
+// Written in rooted order the first step closes no cycle and no loop at any moment. Most of
+// what it cannot do fails because of packets that are on their way to a switch which
+// drops them: once it gets its entry they would turn where nothing may turn. The second
+// step is for those. When the first is acknowledged such packets are only on the
+// links before these switches; after the time that packets may stay in two
+// switches they are gone.
+//
+// wanted are the engine's tables for the same graph; a destination takes their
+// entries where the search finds no path. nil is returned if tables of switches or
+// lanes are not known, or the installed tables have a cycle of their own.
+//
+// It takes time proportional to switches × LIDs, on all workers, and for each broken
+// destination to the switches cut off and the dependencies that disagree with the
+// order at hand.
+func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
+	f := newFitter(g, installed, onLevelsOf(g, o.Before, installed, wanted), &o)
+	if f == nil {
+		return nil
+	}
+	r := &Fitted{fitter: f}
+	for l, n := range f.broken {
+		if d, _ := f.x.owner(ib.LID(l)); n == 0 || d < 0 {
+			continue
+		}
+		r.LIDs = append(r.LIDs, ib.LID(l))
+		if n > 0 && f.fromCA(ib.LID(l)) {
+			r.Broken += int(n)
+		}
+	}
+	rest := f.fit(r.LIDs)
+	if len(rest) == 0 {
+		r.First = f.tables()
+		r.Tables = r.First
+		return r
+	}
+	r.Cycle = f.cycle
+	for _, l := range rest {
+		f.searchSome(l)
+	}
+	// What still leads nowhere for these destinations is dropped.
+	for _, l := range rest {
+		n := f.dropBroken(l)
+		if f.fromCA(l) {
+			r.Late += n
+		}
+	}
+	r.First = f.tables()
+	second := o
+	second.Recent = nil
+	second.Held = o.Held.Next(installed, nil, len(g.Switches)) // hosts still use the levels that they were told
+	h := newFitter(g, r.First, onLevelsOf(g, o.Before, installed, wanted), &second)
+	if h == nil {
+		r.Left, r.Late = r.Late, 0
+		return r
+	}
+	if rest = h.fit(rest); len(rest) == 0 {
+		r.Tables = h.tables()
+		return r
+	}
+	for _, l := range rest {
+		if n := h.broken[l]; n > 0 && h.fromCA(l) {
+			r.Left += int(n)
+			r.Late -= int(n)
+		}
+	}
+	return r
+}
+
+// onLevelsOf are the entries of the wanted tables on the service levels and lanes
+// of the installed ones. To a LID that is new since the graph before, or elsewhere, and
+// from a switch that is new, no host uses a level that it was told: there it is the wanted one.
+func onLevelsOf(g, before *fabric.Graph, installed, wanted *route.Tables) *route.Tables {
+	u := *wanted
+	u.SL, u.Class, u.NumClasses, u.Lanes, u.NumVLs, u.Multicast = installed.SL, installed.Class, installed.NumClasses, installed.Lanes, installed.NumVLs, installed.Multicast
+	if before == nil || wanted.SL == nil {
+		return &u
+	}
+	d := fabric.Diff(before, g)
+	newSwitches := slices.Contains(d.Switch, -1)
+	m := newLevelMap(len(g.Switches), wanted.TopLID)
+	for l := range m.class {
+		k := levelKind{old: classOf(installed, l), now: -1}
+		_, fresh := slices.BinarySearch(d.LIDs, ib.LID(l))
+		if fresh || newSwitches {
+			k.now, k.fresh = classOf(wanted, l), fresh
+		}
+		m.add(l, k)
+	}
+	m.fill(&u, func(s int, k levelKind) ib.SL {
+		if k.fresh || d.Switch[s] < 0 {
+			return levelOf(wanted, s, k.now)
+		}
+		return levelOf(installed, s, k.old)
+	})
+	u.NumVLs = max(u.NumVLs, wanted.NumVLs)
+	return &u
+}
+
+// levelKind is a kind of destination as far as service levels are concerned.
+type levelKind struct {
+	old, now int32 // classes in the two tables; -1: none
+	fresh    bool
+}
+
+// levelMap makes service levels of those of two tables.
+type levelMap struct {
+	n     int
+	class []int32
+	at    map[levelKind]int32
+	kinds []levelKind
+}
+
+func newLevelMap(switches int, top ib.LID) *levelMap {
+	return &levelMap{n: switches, class: make([]int32, int(top)+1), at: map[levelKind]int32{}}
+}
+
+func (m *levelMap) add(l int, k levelKind) {
+	c, ok := m.at[k]
+	if !ok {
+		c = int32(len(m.kinds))
+		m.at[k] = c
+		m.kinds = append(m.kinds, k)
+	}
+	m.class[l] = c
+}
+
+func (m *levelMap) fill(t *route.Tables, level func(s int, k levelKind) ib.SL) {
+	k := len(m.kinds)
+	t.Class, t.NumClasses, t.SL = m.class, k, make([]ib.SL, m.n*k)
+	for s := range m.n {
+		for i, kind := range m.kinds {
+			t.SL[s*k+i] = level(s, kind)
+		}
+	}
+}
+
+func classOf(t *route.Tables, l int) int32 {
+	if t.SL == nil || l >= len(t.Class) {
+		return -1
+	}
+	return t.Class[l]
+}
+
+func levelOf(t *route.Tables, s int, class int32) ib.SL {
+	if class < 0 {
+		return 0
+	}
+	return t.SL[s*t.NumClasses+int(class)]
+}
+
+// fit connects destinations, and returns those for which that failed.
+func (f *fitter) fit(lids []ib.LID) (rest []ib.LID) {
+	rows := slices.Clone(f.rows)
+	clear(f.own) // they are copied before they are written to
+	order := lids
+	for try := 1; ; try++ {
+		f.log, rest = f.log[:0], nil
+		for _, l := range order {
+			if !f.search(l) && !f.column(l) {
+				rest = append(rest, l)
+			}
+		}
+		if len(rest) == 0 || try == repairTries || f.ins.budget < 0 {
+			slices.Sort(rest)
+			return rest
+		}
+		for _, b := range f.log {
+			f.ins.deps.clear(b)
+		}
+		f.rows, f.own = slices.Clone(rows), make([]bool, len(rows))
+		next := slices.Clone(rest)
+		for _, l := range order {
+			if !slices.Contains(rest, l) {
+				next = append(next, l)
+			}
+		}
+		order = next
+	}
+}
+
+// dropBroken drops what leads nowhere by the entries at hand. It returns at how
+// many switches that is so.
+func (f *fitter) dropBroken(l ib.LID) (n int) {
+	x := f.x
+	d, port := x.owner(l)
+	if d < 0 {
+		return 0
+	}
+	const unknown, good, bad = 0, 1, 2
+	state := make([]uint8, x.managed)
+	state[d] = bad
+	if f.rows[d][l] == port {
+		state[d] = good
+	}
+	var path []int32
+	for s := range int32(x.managed) {
+		path = path[:0]
+		u := s
+		for state[u] == unknown {
+			state[u] = bad
+			path = append(path, u)
+			c := x.port[int(u)<<8|int(f.rows[u][l])]
+			if c < 0 || int(x.to[c]) >= x.managed {
+				break
+			}
+			u = x.to[c]
+		}
+		if state[u] == good {
+			for _, v := range path {
+				state[v] = good
+			}
+		}
+	}
+	for s, st := range state {
+		if st == bad && f.comp[s] == f.comp[d] {
+			n++
+			f.set(int32(s), l, route.Drop)
+		}
+	}
+	return n
+}
+
+// fitter changes tables entry by entry while what packets may do stays free of
+// cycles.
+type fitter struct {
+	x      *mixer // from the installed to the wanted state
+	o      *Options
+	ins    *inserter
+	w      *walker
+	comp   []int32 // by switch: the connected part of the graph
+	broken []int32 // by LID: switches that cannot reach it; -1: its entries loop
+	past   []pastChannel
+	rows   [][]byte
+	own    []bool // by switch: the row is a copy
+	s      *seeker
+	log    []int64 // bits set since the last try began
+	cycle  []Hop   // that a dependency would have closed, the first time
+}
+
+// pastChannel is a channel that packets to a LID may have taken by an entry of
+// a recent state.
+type pastChannel struct {
+	lid ib.LID
+	c   int32
+}
+
+func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fitter {
+	if o.LanesUnknown || installed == nil || len(installed.LFT) != len(g.Switches) || slices.ContainsFunc(installed.LFT, func(row []byte) bool { return row == nil }) {
+		return nil
+	}
+	x := newMixer(g, installed, wanted, o)
+	recent := (&builder{x: x, o: o}).alive()
+	for _, r := range recent {
+		if x.levels |= levelsOf(r.Tables.SL); r.Tables.SL == nil {
+			x.levels |= 1
+		}
+		x.tables = x.tables || r.Tables.Lanes != nil
+	}
+	x.build()
+	f := &fitter{x: x, o: o, comp: parts(g), broken: make([]int32, int(max(installed.TopLID, wanted.TopLID))+1)}
+	ws := x.scan(o.Workers, func(w *walker, l ib.LID) {
+		x.target(w, 0)
+		if !x.depsOf(w, l, installedOnly) {
+			f.broken[l] = -1
+			return
+		}
+		if int(l) < len(g.LIDOwner) {
+			f.broken[l] = f.countBroken(w, l)
+		}
+	})
+	base := x.merged(ws, 0)
+	f.w = x.newWalker()
+	f.w.into = base
+	for i := range trees(installed) {
+		x.treeDeps(f.w, treeChange{old: &installed.Multicast.Trees[i]}, installedOnly)
+	}
+	f.w.into = nil
+	ord, ok := x.topoOrder(base)
+	if !ok {
+		return nil
+	}
+	f.ins = newInserter(x.layout, base, ord, insertBudget)
+	f.w.skip = base
+	if !f.remember(recent, (&builder{x: x, o: o}).drain(1)) {
+		return nil
+	}
+	f.share(installed)
+	f.s = newSeeker(f)
+	return f
+}
+
+// parts numbers the connected parts of a graph, by switch.
+func parts(g *fabric.Graph) []int32 {
+	comp := make([]int32, len(g.Switches))
+	for s := range comp {
+		comp[s] = -1
+	}
+	var queue []int32
+	for s := range comp {
+		if comp[s] >= 0 {
+			continue
+		}
+		comp[s] = int32(s)
+		queue = append(queue[:0], int32(s))
+		for len(queue) > 0 {
+			u := queue[len(queue)-1]
+			queue = queue[:len(queue)-1]
+			for _, c := range g.Channels[g.Off[u]:g.Off[u+1]] {
+				if comp[c.To] < 0 {
+					comp[c.To] = int32(s)
+					queue = append(queue, c.To)
+				}
+			}
+		}
+	}
+	return comp
+}
+
+// owner is where packets to l are to arrive; switch -1: nowhere.
+func (x *mixer) owner(l ib.LID) (s int32, port uint8) {
+	if int(l) >= len(x.g.LIDOwner) || x.g.LIDOwner[l] == fabric.NoLID {
+		return -1, 0
+	}
+	e := &x.g.EndPorts[x.g.LIDOwner[l]]
+	return e.Switch, e.Port
+}
+
+func (f *fitter) fromCA(l ib.LID) bool {
+	return f.x.g.EndPorts[f.x.g.LIDOwner[l]].Type != ib.NodeSwitch
+}
+
+// countBroken counts the switches that cannot reach l. depsOf must have been
+// called for the installed entries.
+func (f *fitter) countBroken(w *walker, l ib.LID) (n int32) {
+	x := f.x
+	d, port := x.owner(l)
+	if d < 0 {
+		return 0
+	}
+	if x.lanes == 1 && len(w.post) == 0 {
+		x.order(w)
+	}
+	for _, u := range w.post {
+		switch c := w.a[u]; {
+		case u == d:
+			w.seen[u] = effective(x.old, u, int(l)) == port
+		default:
+			w.seen[u] = c >= 0 && w.seen[x.to[c]]
+		}
+		if !w.seen[u] && u < int32(x.managed) && f.comp[u] == f.comp[d] {
+			n++
+		}
+	}
+	return n
+}
+
+// remember takes in what packets that met recent states may do: on from a recent
+// entry by another or by an installed one. False if that is too much to look at.
+func (f *fitter) remember(recent []Recent, stay time.Duration) bool {
+	x := f.x
+	states := []*route.Tables{x.old}
+	for _, r := range slices.Backward(recent) {
+		for _, t := range states {
+			y := *x
+			y.old, y.new = r.Tables, t
+			ch := &change{touched: make([]bool, int(max(r.Tables.TopLID, t.TopLID))+1)}
+			y.compareRows(ch)
+			if ch.large {
+				return false
+			}
+			ch.sortCells()
+			single := x.single()
+			w := x.newWalker()
+			w.skip = f.ins.deps
+			for i, c := range ch.cells {
+				if single && stay > 0 && r.Ago >= 2*stay && x.fromAnywhere(c.lid) {
+					continue // see withRecent
+				}
+				if t == x.old {
+					if k := x.port[int(c.s)<<8|int(effective(r.Tables, c.s, int(c.lid)))]; k >= 0 {
+						f.past = append(f.past, pastChannel{c.lid, k})
+					}
+				}
+				if i > 0 && ch.cells[i-1].lid == c.lid {
+					continue
+				}
+				w.edges = w.edges[:0]
+				if r.Plan.ordered(c.lid) {
+					y.rootedDeps(w, c.lid, mixed)
+				} else {
+					y.depsOf(w, c.lid, mixed)
+				}
+				// Where packets of the past may be in a cycle, nothing that is
+				// written now can help them: only what leads from them into new
+				// entries counts, and that is in past.
+				f.ins.all(w.edges)
+			}
+		}
+		states = append(states, r.Tables)
+	}
+	slices.SortFunc(f.past, func(a, b pastChannel) int { return compareCells(cell{a.lid, a.c}, cell{b.lid, b.c}) })
+	f.past = slices.Compact(f.past)
+	return true
+}
+
+// pastOf are the channels that packets to l may have taken by recent entries.
+func (f *fitter) pastOf(l ib.LID) []pastChannel {
+	from, _ := slices.BinarySearchFunc(f.past, l, func(p pastChannel, l ib.LID) int { return int(p.lid) - int(l) })
+	to := from
+	for to < len(f.past) && f.past[to].lid == l {
+		to++
+	}
+	return f.past[from:to]
+}
+
+// share makes the rows of the result: the installed ones as far as they reach.
+func (f *fitter) share(installed *route.Tables) {
+	n := route.RowLen(f.x.new.TopLID)
+	f.rows, f.own = make([][]byte, len(installed.LFT)), make([]bool, len(installed.LFT))
+	for s, have := range installed.LFT {
+		if len(have) >= n && installed.TopLID >= f.x.new.TopLID {
+			f.rows[s] = have[:n:n]
+			continue
+		}
+		row := make([]byte, n)
+		for l := range row {
+			row[l] = effective(installed, int32(s), l)
+		}
+		f.rows[s], f.own[s] = row, true
+	}
+}
+
+func (f *fitter) set(s int32, l ib.LID, e byte) {
+	if f.rows[s][l] == e {
+		return
+	}
+	if !f.own[s] {
+		f.rows[s], f.own[s] = slices.Clone(f.rows[s]), true
+	}
+	f.rows[s][l] = e
+}
+
+// tables are the result so far.
+func (f *fitter) tables() *route.Tables {
+	t := *f.x.new
+	t.Memo, t.Multicast = nil, f.x.old.Multicast
+	t.LFT = f.rows
+	if t.Class != nil && len(t.Class) <= int(t.TopLID) {
+		t.Class = slices.Clone(t.Class)
+		for len(t.Class) <= int(t.TopLID) {
+			t.Class = append(t.Class, -1)
+		}
+	}
+	return &t
+}
+
+// column gives a destination its wanted entries, if they can be written in
+// rooted order and deliver.
+func (f *fitter) column(l ib.LID) bool {
+	x, w := f.x, f.w
+	w.edges = w.edges[:0]
+	if f.ins.budget -= x.n; f.ins.budget < 0 || !x.rootedDeps(w, l, mixed) {
+		return false
+	}
+	// rootedDeps leaves the installed and the wanted channels by switch.
+	if d, port := x.owner(l); d >= 0 {
+		for _, u := range w.postNow {
+			c := w.now[u]
+			w.fresh[u] = u == d && effective(x.new, u, int(l)) == port || u != d && c >= 0 && w.fresh[x.to[c]]
+			if !w.fresh[u] && u < int32(x.managed) && f.comp[u] == f.comp[d] {
+				return false
+			}
+		}
+	}
+	for _, p := range f.pastOf(l) {
+		if u := x.to[p.c]; w.now[u] != w.old[u] && w.now[u] >= 0 {
+			f.s.afterPast(l, p.c, w.now[u])
+		}
+	}
+	if !f.insert() {
+		return false
+	}
+	for s := range f.rows {
+		f.set(int32(s), l, effective(x.new, int32(s), int(l)))
+	}
+	return true
+}

@@ -1,0 +1,222 @@
+package transition_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"heddle/fabric"
+	"heddle/internal/need"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/engine/dnup"
+	"heddle/route/engine/dor"
+	"heddle/route/engine/ftree"
+	"heddle/route/engine/lash"
+	"heddle/route/engine/minhop"
+	"heddle/route/engine/nue"
+	"heddle/route/engine/sssp"
+	"heddle/route/engine/torus"
+	"heddle/route/engine/updn"
+	"heddle/route/routetest"
+	"heddle/route/transition"
+)
+
+// tally counts what became of faults that no plan to the engine's tables could
+// repair without a wait.
+type tally struct {
+	faults, waits         int // all, and those
+	now, late, left       int // repaired in one step, in two, only by the engine's tables
+	pairs, latePairs      int
+	rounds, stalled, kept int // rounds of Approach; faults, destinations that it left
+}
+
+func (a tally) String() string {
+	return fmt.Sprintf("%d faults, %d would wait: %d repaired in one step, %d in two, %d not; of %d pairs %d in the second; %d rounds, stalled %d times with %d destinations",
+		a.faults, a.waits, a.now, a.late, a.left, a.pairs, a.latePairs, a.rounds, a.stalled, a.kept)
+}
+
+// TestRepair: after one fault of a cable or switch, under every engine, the
+// oracle finds no moment of a repair, nor of the rounds after it, at which packets
+// could loop or wait for each other in a circle; and what is left to be is connected.
+func TestRepair(t *testing.T) {
+	engines := []route.Updater{
+		updn.Engine{},
+		dnup.Engine{},
+		minhop.Engine{},
+		ftree.Engine{},
+		dor.Engine{},
+		torus.Engine{},
+		lash.Engine{},
+		sssp.Engine{},
+		sssp.DFEngine{},
+		nue.Engine{},
+	}
+	nets := []struct {
+		name string
+		make func(draw func(int) int) *routetest.Net
+	}{
+		{"random, 30 switches", func(d func(int) int) *routetest.Net { return routetest.Random(30, 15, 2, 1, d) }},
+		{"random, 40 switches", func(d func(int) int) *routetest.Net { return routetest.Random(40, 60, 2, 1, d) }},
+		{"torus 5x5", func(func(int) int) *routetest.Net { return routetest.Torus(5, 5, 2) }},
+		{"torus 4x4", func(func(int) int) *routetest.Net { return routetest.Torus(4, 4, 2) }},
+		{"damaged tree", func(d func(int) int) *routetest.Net { return routetest.Damaged(routetest.Tree(6, 6), 6, d) }},
+	}
+	var all tally
+	for _, n := range nets {
+		for _, e := range engines {
+			var sum tally
+			for _, seed := range need.Seeds(2, 200) {
+				draw := routetest.Draws(seed, 77)
+				g := n.make(draw).Graph()
+				tb, err := e.Compute(g, route.Options{})
+				if err != nil || !check.Verify(g, tb, check.Options{}).OK() {
+					continue
+				}
+				for i := range 4 {
+					var switches, cables []int32
+					if draw(3) == 0 {
+						switches = []int32{int32(draw(len(g.Switches)))}
+					} else {
+						cables = []int32{int32(draw(len(g.Channels)))}
+					}
+					h := routetest.Without(g, switches, cables)
+					if bad := repairOne(e, g, h, tb, &sum); bad != "" {
+						t.Fatalf("%s, %s, seed %d, fault %d (switches %v, channels %v): %s", n.name, e.Name(), seed, i, switches, cables, bad)
+					}
+				}
+			}
+			if sum.faults > 0 {
+				t.Logf("%s, %s: %v", n.name, e.Name(), sum)
+			}
+			all.waits += sum.waits
+			all.now += sum.now
+			all.late += sum.late
+			all.left += sum.left
+		}
+	}
+	if all.waits == 0 || all.now == 0 || all.late == 0 {
+		t.Errorf("not every kind of repair was seen: %v", all)
+	}
+	if all.left*3 > all.waits {
+		t.Errorf("more than a third of the faults could not be repaired in steps: %v", all)
+	}
+}
+
+// repairOne repairs one change of the fabric from g to h and says what is wrong.
+func repairOne(e route.Updater, g, h *fabric.Graph, tb *route.Tables, sum *tally) string {
+	w, err := e.Update(route.Solution{Graph: g, Tables: tb}, h, fabric.Diff(g, h), route.Options{})
+	if err != nil {
+		return "" // the engine does without this fabric
+	}
+	proof := check.Prove(h, w, check.Options{})
+	if !proof.OK() {
+		return ""
+	}
+	sum.faults++
+	inst := tb.Follow(g, h)
+	o := limited
+	o.Proved, o.ProvedOrder = proof.Dependencies()
+	o.Before, o.RepathTime = g, 30*time.Second
+	if !waits(transition.New(h, inst, w, o)) {
+		return ""
+	}
+	sum.waits++
+	r := transition.Repair(h, inst, w, o)
+	if r == nil {
+		return "no repair"
+	}
+	sum.pairs += r.Broken
+	sum.latePairs += r.Late
+	final := r.Tables
+	switch {
+	case final == nil:
+		sum.left++
+		final = w
+	case final == r.First:
+		sum.now++
+	default:
+		sum.late++
+	}
+	for _, strict := range []bool{false, true} {
+		p := transition.NewRepair(h, inst, final, r, o, strict)
+		if p == nil {
+			if r.Tables == nil && strict {
+				continue
+			}
+			return "no plan"
+		}
+		tl := planned(h, inst, p)
+		tl.before = g
+		if (p.Risk == nil) != (strict || r.Tables != nil && r.Tables == r.First) {
+			return fmt.Sprintf("strict %v, risk %v: %s", strict, p.Risk, p.Reason)
+		}
+		if p.Risk != nil && (len(p.Risk.Cycle) == 0 || p.Risk.Worst <= 0) {
+			return fmt.Sprintf("a risk without a cycle or an end: %+v", p.Risk)
+		}
+		if p.Risk == nil {
+			if bad := tl.check(len(p.Stages)); bad != "" {
+				return fmt.Sprintf("strict %v: %s: %s", strict, p.Reason, bad)
+			}
+		}
+		if bad := differ(tl.states[len(tl.states)-1], final); bad != "" {
+			return "in the end " + bad
+		}
+		if bad := tl.keeps(); bad != "" {
+			return p.Reason + ": " + bad
+		}
+	}
+	if r.Tables == nil {
+		return ""
+	}
+	if err := check.Prove(h, r.Tables, check.Options{}).Err(); err != nil {
+		return err.Error()
+	}
+	return approach(g, h, r.Tables, w, o, sum)
+}
+
+// approach goes on in rounds to the engine's tables.
+func approach(g, h *fabric.Graph, at, w *route.Tables, o transition.Options, sum *tally) string {
+	for {
+		a := transition.Approach(h, at, w, o)
+		if a == nil || a.Moved == 0 && !a.Lanes {
+			if a != nil && a.Waiting > 0 {
+				sum.stalled++
+				sum.kept += a.Waiting
+			} else if a != nil {
+				return differ(at, w)
+			}
+			return ""
+		}
+		sum.rounds++
+		if err := check.Prove(h, a.Tables, check.Options{}).Err(); err != nil {
+			return "a round: " + err.Error()
+		}
+		p := transition.NewRepair(h, at, a.Tables, a, o, true)
+		if p == nil {
+			return "a round has no plan"
+		}
+		tl := planned(h, at, p)
+		tl.before = g
+		if bad := tl.check(len(p.Stages)); bad != "" && !a.Lanes {
+			return "a round: " + bad
+		}
+		if bad := tl.keeps(); bad != "" {
+			return "a round: " + bad
+		}
+		at = a.Tables
+	}
+}
+
+// waits reports whether a plan waits for anything, or discards.
+func waits(p *transition.Plan) bool {
+	if p.Mode == transition.ModeRefused {
+		return true
+	}
+	for i := range p.Stages {
+		if st := &p.Stages[i]; st.Drain != 0 || st.Repath > 0 || st.Discards {
+			return true
+		}
+	}
+	return false
+}

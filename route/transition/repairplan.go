@@ -1,0 +1,276 @@
+package transition
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"heddle/fabric"
+	"heddle/route"
+)
+
+// Risk is what a plan does although it is not proved: for a moment packets may
+// wait for each other in a circle.
+type Risk struct {
+	// Cycle is an example of channels that may: each for the next, the last for the first.
+	Cycle []Hop
+	// Worst is how long such packets stay at most: then the head-of-queue limit and
+	// the packet lifetime of switches have discarded them.
+	Worst time.Duration
+	Why   string
+}
+
+// NewRepair plans a repair: the entries of r.First, which need no wait, those of
+// final after them, then lane tables and multicast trees. final are r.Tables with
+// trees, or the engine's tables where r.Tables is nil.
+//
+// What follows on First needs a time for packets to leave. strict waits for it, while
+// pairs of the second step stay broken. Otherwise the plan does not wait and says
+// in Risk what may happen. nil is returned if there is no such plan: lifetimes are
+// unlimited, or r.Tables is nil and it is to be strict.
+func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Options, strict bool) *Plan {
+	x := newMixer(g, installed, final, &o)
+	ch := x.compare(o.Quiet)
+	p := &Plan{
+		Mode: ModeRepair, EntriesChanged: ch.entries, LIDsChanged: len(ch.lids), RepathPairs: ch.pairs, NeedsRepath: ch.pairs > 0,
+		installed: installed, wanted: final,
+	}
+	b := &builder{p: p, x: x, ch: ch, o: &o}
+	whole := r.Tables != nil // what working pairs use stays
+	late := !whole || r.Tables != r.First
+	if late && (b.drain(1) < 0 || strict && !whole) {
+		return nil
+	}
+	steps := []*route.Tables{r.First, final}
+	if !late {
+		steps = steps[1:]
+	}
+	var at []int // by step: its first stage
+	for _, t := range steps {
+		from := installed
+		if n := len(p.steps); n > 0 {
+			from = p.steps[n-1]
+		}
+		at = append(at, len(p.steps))
+		list := inRootedOrder(g, from, t)
+		if list == nil {
+			if t == r.First {
+				return nil
+			}
+			list, p.unordered = []*route.Tables{t}, true
+		}
+		p.steps = append(p.steps, list...)
+	}
+	p.steps[len(p.steps)-1] = final
+	p.Stages = make([]Stage, len(p.steps))
+	from := installed
+	for k, t := range p.steps {
+		y := &mixer{g: g, managed: x.managed, old: from, new: t}
+		part := &change{touched: make([]bool, int(max(from.TopLID, t.TopLID))+1)}
+		y.compareRows(part)
+		p.Stages[k].LFT = part.diff
+		from = t
+	}
+	last := len(p.Stages) - 1
+	if late {
+		p.Stages[at[1]].SL2VL = ch.lanes
+	} else if len(ch.lanes) > 0 {
+		if !r.Lanes {
+			return nil
+		}
+		p.Stages[0].SL2VL = ch.lanes
+	}
+	trees := b.repairTrees(r, last)
+	if trees && strict {
+		// Packets of the old trees leave before there are others.
+		st := &p.Stages[last]
+		for i := range ch.trees {
+			st.DrainHops = max(st.DrainHops, len(ch.trees[i].switches()))
+		}
+		if st.Drain = b.drain(st.DrainHops); st.Drain < 0 {
+			return nil
+		}
+		for i, k := range ch.trees {
+			if p.content.treeCut[i] == 0 {
+				continue // before those that it is not known to mix with
+			}
+			p.content.treeAt[i] = uint8(last + 1)
+			if k.old == nil || k.now == nil || r.takes(x, k, newEntries|newLanes|oldSLs|newSLs) {
+				continue
+			}
+			if st.Repath = o.RepathTime; st.Repath <= 0 {
+				return nil // members may send on the old level for ever
+			}
+		}
+		if st.Repath > 0 { // and what they sent last leaves
+			st.DrainHops++
+			st.Drain = b.drain(st.DrainHops)
+		}
+		p.Stages = append(p.Stages, Stage{})
+		p.steps = append(p.steps, final)
+	}
+	for k := range p.Stages {
+		p.content.groups(&p.Stages[k], k)
+	}
+	switch {
+	case late && strict:
+		st := &p.Stages[at[1]-1]
+		// On one lane every packet that is still there has taken a channel
+		// since, as if it had been sent from there.
+		if st.DrainHops = 2; !x.single() {
+			x.build()
+			st.DrainHops = max(2, x.longest(ch.lids, mixed, o.Workers))
+		}
+		st.Drain = b.drain(st.DrainHops)
+	case late:
+		p.Risk = &Risk{Cycle: r.Cycle, Worst: b.drain(1)}
+		if whole {
+			p.Risk.Why = fmt.Sprintf("packets under way to %d broken pairs may meet new entries", r.Late)
+		} else {
+			p.Risk.Why = fmt.Sprintf("%d broken pairs can only be connected by tables that do not mix with those installed", r.Left)
+		}
+	case trees && !strict:
+		p.Risk = &Risk{Worst: b.drain(1), Why: "multicast packets under way may meet new trees"}
+	}
+	b.compactRepair()
+	p.Reason = b.repairReason(r, strict)
+	for i := range p.Stages {
+		st := &p.Stages[i]
+		b.rooted(st.LFT)
+		p.SMPs += len(st.LFT) + len(st.SL2VL) + len(st.MFT)
+		p.Drain += st.Drain
+		p.Repath += st.Repath
+	}
+	p.Distribution = time.Duration(p.SMPs) * (o.SMPTime + o.DirectedTime) / time.Duration(max(o.Window, 1))
+	p.Predicted = o.ComputeTime + p.Distribution + p.Drain + p.Repath
+	done := *r
+	done.fitter, p.Fitted = nil, &done
+	return p
+}
+
+// repairTrees writes multicast trees that change in the last stage. Of those
+// that do not mix with what is there the first stage leaves what both trees
+// share; it reports whether there are any.
+func (b *builder) repairTrees(r *Fitted, last int) (cut bool) {
+	p, ch := b.p, b.ch
+	c := &p.content
+	*c = content{p: p, trees: ch.trees, treeAt: make([]uint8, len(ch.trees)), treeCut: make([]uint8, len(ch.trees))}
+	if len(ch.trees) == 0 {
+		return false
+	}
+	b.x.build()
+	for i, k := range ch.trees {
+		c.treeAt[i] = uint8(min(last, pending))
+		if !r.takes(b.x, k, mixed) {
+			c.treeCut[i] = cutShared
+			p.Groups = append(p.Groups, k.mlid())
+			cut = true
+		}
+	}
+	return cut
+}
+
+// takes reports whether what sp allows of the trees of a group goes together
+// with all that the repair allows, and takes it in if so.
+func (r *Fitted) takes(x *mixer, k treeChange, sp spec) bool {
+	f := r.fitter
+	if f == nil || f.x.lanes != x.lanes || f.x.cross != x.cross {
+		return false
+	}
+	f.w.edges = f.w.edges[:0]
+	forest := f.x.treeDeps(f.w, k, sp)
+	return forest && f.ins.all(f.w.edges)
+}
+
+// inRootedOrder lists the tables that stages of rooted order lead to, the last being to;
+// one at least. nil if too much changes, or in too many stages.
+func inRootedOrder(g *fabric.Graph, from, to *route.Tables) (list []*route.Tables) {
+	y := &mixer{g: g, managed: len(g.Switches), old: from, new: to}
+	ch := &change{touched: make([]bool, int(max(from.TopLID, to.TopLID))+1)}
+	y.compareRows(ch)
+	if ch.large {
+		return nil
+	}
+	q := &local{x: y}
+	var ranks [maxRooted + 1][]cell
+	for _, c := range ch.cells {
+		k := q.rank(c)
+		if k > maxRooted {
+			return nil
+		}
+		ranks[k] = append(ranks[k], c)
+	}
+	t := from
+	for k := range ranks {
+		if len(ranks[k]) == 0 {
+			break
+		}
+		u := *to
+		u.LFT = slices.Clone(t.LFT)
+		own := make([]bool, len(u.LFT))
+		n := route.RowLen(to.TopLID)
+		for _, c := range ranks[k] {
+			if !own[c.s] {
+				own[c.s] = true
+				row := make([]byte, n)
+				for l := range row {
+					row[l] = effective(t, c.s, l)
+				}
+				u.LFT[c.s] = row
+			}
+			if int(c.lid) < n {
+				u.LFT[c.s][c.lid] = effective(to, c.s, int(c.lid))
+			}
+		}
+		list = append(list, &u)
+		t = &u
+	}
+	if len(list) == 0 {
+		return []*route.Tables{to}
+	}
+	list[len(list)-1] = to
+	return list
+}
+
+// compactRepair takes out stages that write nothing.
+func (b *builder) compactRepair() {
+	p := b.p
+	for k := len(p.Stages) - 1; k >= 0 && len(p.Stages) > 1; k-- {
+		st := &p.Stages[k]
+		if len(st.LFT)+len(st.SL2VL)+len(st.MFT) > 0 {
+			continue
+		}
+		if k > 0 {
+			p.Stages[k-1].Drain = max(p.Stages[k-1].Drain, st.Drain)
+			p.Stages[k-1].Repath = max(p.Stages[k-1].Repath, st.Repath)
+		}
+		p.Stages = slices.Delete(p.Stages, k, k+1)
+		p.steps = slices.Delete(p.steps, k, k+1)
+		for i := range p.content.treeAt {
+			if int(p.content.treeAt[i]) > k {
+				p.content.treeAt[i]--
+			}
+		}
+	}
+}
+
+func (b *builder) repairReason(r *Fitted, strict bool) string {
+	p := b.p
+	n := r.Broken - r.Late - r.Left
+	s := fmt.Sprintf("%d broken pairs are connected by entries that mix with all others", n)
+	if n == 0 {
+		s = "broken pairs are connected"
+	}
+	switch {
+	case r.Tables == nil:
+		s += fmt.Sprintf("; %d more by tables that do not", r.Left)
+	case r.Late > 0 && strict:
+		s += fmt.Sprintf("; %d more when packets that they would not mix with have left", r.Late)
+	case r.Late > 0:
+		s += fmt.Sprintf("; %d more at once, although they do not mix with packets under way", r.Late)
+	}
+	if p.Risk != nil && len(p.Groups) > 0 {
+		s += fmt.Sprintf("; %d multicast trees are cut for a moment", len(p.Groups))
+	}
+	return s
+}
