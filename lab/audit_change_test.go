@@ -105,7 +105,9 @@ func TestAuditInPlace(t *testing.T) {
 			}
 			f, _ = b.Build()
 		}
-		c, m := bringUp(t, f, timed(seed), TrialConfig())
+		cfg := TrialConfig()
+		cfg.Transition = sm.TransitionStrict
+		c, m := bringUp(t, f, timed(seed), cfg)
 		if seed%3 == 0 {
 			c.Sim.SetDrop(0.02)
 		}
@@ -140,7 +142,7 @@ func TestAuditInPlace(t *testing.T) {
 // TestAuditForced: every forced way of changing tables ends well; 2003's takes
 // links down, the others never do.
 func TestAuditForced(t *testing.T) {
-	for _, way := range []sm.Transition{sm.TransitionAuto, sm.TransitionDiscard, sm.TransitionStatic, sm.TransitionStatic2003} {
+	for _, way := range []sm.Transition{sm.TransitionAvailability, sm.TransitionStrict, sm.TransitionDiscard, sm.TransitionStatic, sm.TransitionStatic2003} {
 		for _, train := range []time.Duration{0, 300 * time.Millisecond} {
 			t.Run(fmt.Sprint(way, train), func(t *testing.T) {
 				f := gen(t, "torus", "4x4")

@@ -67,7 +67,7 @@ func TestLeaseLanes(t *testing.T) {
 				}
 				k.lanes()
 				if w.err != nil || w.looks == 0 {
-					t.Errorf("after %d looks: %v", w.looks, w.err)
+					t.Errorf("after %d looks: %v\n%s", w.looks, w.err, tail(k.m))
 				}
 			})
 		}
@@ -86,6 +86,7 @@ func laneCloud(t *testing.T, net string, e route.Engine) *cloud {
 	k := &cloud{t: t, Cluster: c, cfg: TrialConfig(), lease: map[string]subnet.Lease{}, serves: true}
 	k.cfg.Engines = []route.Engine{e, updn.Engine{}}
 	k.cfg.RepathTime = 100 * time.Millisecond
+	k.cfg.Transition = sm.TransitionStrict
 	for i := range f.Nodes {
 		if n := &f.Nodes[i]; !n.IsSwitch() && n.Ports[1].Cabled() {
 			k.hosts = append(k.hosts, n.ID)

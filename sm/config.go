@@ -11,9 +11,13 @@ import (
 type Transition uint8
 
 const (
-	// TransitionAuto takes the gentlest way that is proved: dynamic, else by
-	// stages, else discard, drain and write.
-	TransitionAuto Transition = iota
+	// TransitionAvailability connects broken pairs immediately. Where no proof
+	// covers that it says which channels may wait for each other in a circle for a
+	// moment. Pairs that work stay connected.
+	TransitionAvailability Transition = iota
+	// TransitionStrict writes nothing that is not proved at every step: pairs
+	// stay broken until the packets have left that new entries do not mix with.
+	TransitionStrict
 	// TransitionDiscard discards what would close a cycle even where writing
 	// in place is clean.
 	TransitionDiscard

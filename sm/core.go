@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
@@ -127,6 +128,7 @@ type Core struct {
 	rebalance bool // without regard to what is installed
 	improving bool // only to try the engines before the one in use
 	improveAt mad.Time
+	triedFor  *fabric.Graph // for which better tables than those of base were looked for
 	fullAt    mad.Time
 	result    *JobResult
 	dist      distribution
@@ -453,7 +455,7 @@ func (c *Core) onTimers() {
 	case c.improveAt <= c.now:
 		c.improveAt = mad.Never
 		c.improving = true
-		c.reroute("the engines before " + c.engine + " are tried again")
+		c.reroute("better tables than those in force are looked for")
 	case c.fullAt <= c.now:
 		c.fullAt = mad.Never
 		c.askSweep("it is time for a full sweep")

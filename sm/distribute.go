@@ -22,6 +22,16 @@ type distribution struct {
 	stage  int                                                           // stages of distributed, in their order
 	next   int                                                           // of stages, to write next
 	errs   int                                                           // of the sweep, before the stage under way
+	told   bool                                                          // hosts may learn the new service levels
+}
+
+// told are the tables that hosts are told of: while new service levels could meet
+// entries that they are not proved on, those before.
+func (c *Core) told() *route.Tables {
+	if d := &c.dist; d.res != nil && !d.told && d.res.Plan != nil && d.res.Plan.NeedsRepath && d.res.installed != nil {
+		return d.res.installed
+	}
+	return c.wanted
 }
 
 const (
@@ -209,10 +219,12 @@ func (c *Core) distributed() bool {
 			return true
 		}
 		if d.next == len(plan.Stages) {
+			d.told = true
 			return true
 		}
 		st := &plan.Stages[d.next]
 		d.next++
+		d.told = d.told || d.next == len(plan.Stages)
 		d.errs = c.errs
 		c.enter(PhaseDistribute)
 		if st.Discards {
@@ -243,6 +255,7 @@ func (c *Core) distributed() bool {
 				wait = c.cfg.DrainTime
 			}
 			if st.Repath > 0 {
+				d.told = true
 				c.publishSweep() // hosts that ask are told the new service levels from now on
 				wait += st.Repath
 			}

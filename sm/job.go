@@ -32,6 +32,8 @@ type Job struct {
 	installed  *route.Tables
 	served     *solution // the tables whose service levels and lanes are in use, nil if none
 	transition transition.Options
+	strict     bool       // plans wait where something could deadlock for a moment
+	tried      bool       // improve has found its target for this graph: base
 	move       *moveInput // not nil: LIDs are moved instead of routing anew; only graph counts besides
 }
 
@@ -76,6 +78,9 @@ type JobResult struct {
 	held       *transition.Held
 	installed  *route.Tables
 	transition transition.Options
+	partial    bool // Tables are between the installed ones and those of base
+	moved      int  // destinations that have their entries of base now
+	waiting    int  // … that have not
 	next       *solution
 	base       *solution    // for jobs to come: next, or the engine's own that it was carried from
 	move       *move.Result // of a job that moves LIDs; nil: Err says why not
@@ -161,7 +166,9 @@ func (j *Job) Plan(r *JobResult, workers int) {
 	if r.next != nil && r.next.proof != nil && r.next.tables == r.Tables {
 		t.Proved, t.ProvedOrder = r.next.proof.Dependencies()
 	}
+	r.transition = t
 	r.Plan = transition.New(j.graph, inst, r.Tables, t)
+	j.between(r, inst, t)
 	if r.Plan.NeedsRepath {
 		r.held = t.Held.Next(inst, nil, len(j.graph.Switches))
 	}
@@ -223,18 +230,25 @@ func (j *Job) update(o route.Options) (*solution, string) {
 }
 
 // improve tries the engines before that of the last solution, whose graph has
-// not changed. If none will do, the solution stays.
+// not changed. If none will do, the solution stays, or is computed afresh if that
+// evens its load out.
 func (j *Job) improve(o route.Options, r *JobResult) *solution {
 	b := j.base
 	for i, e := range j.engines {
 		if e.Name() != b.engine || b.graph != j.graph {
 			continue
 		}
+		if j.tried {
+			return b
+		}
 		if s := j.compute(j.engines[:i], o, r); s != nil {
 			return s
 		}
 		kept := *b
 		kept.passed = r.Passed
+		if s := j.fresh(&kept, o); s != nil {
+			return s
+		}
 		return &kept
 	}
 	return nil

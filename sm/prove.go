@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"heddle/fabric"
-	"heddle/ib"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/mcast"
@@ -34,8 +33,8 @@ func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Optio
 		return t, p, err
 	}
 	mo := mcast.Options{Workers: o.Workers}
-	if j.base != nil {
-		mo.Previous, mo.PreviousGraph = j.base.tables.Multicast, j.base.graph
+	if s := j.inForce(); s != nil {
+		mo.Previous, mo.PreviousGraph = s.tables.Multicast, s.graph
 	}
 	mo.Unicast, _ = p.Dependencies()
 	u := mcast.Join(j.graph, t, mcast.Build(j.graph, t, j.groups, mo))
@@ -52,6 +51,14 @@ func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Optio
 		return u, p, nil
 	}
 	return u, q, nil
+}
+
+// inForce is the solution whose trees switches have; nil if that is not known.
+func (j *Job) inForce() *solution {
+	if j.served != nil {
+		return j.served
+	}
+	return j.base
 }
 
 // groupsOnly is prove where nothing but groups changed since the last solution:
@@ -100,30 +107,7 @@ func (j *Job) inUse() *route.Tables {
 		t.SL, t.Class, t.NumClasses, t.Lanes = old.SL, old.Class, old.NumClasses, old.Lanes
 		return &t
 	}
-	d := fabric.Diff(s.graph, j.graph)
-	if d.SameSwitches {
-		t.SL, t.Class, t.NumClasses, t.Lanes = old.SL, old.Class, old.NumClasses, old.Lanes
-		return &t
-	}
-	if old.SL != nil {
-		k := old.NumClasses
-		t.Class, t.NumClasses = old.Class, k
-		t.SL = make([]ib.SL, len(d.Switch)*k)
-		for now, was := range d.Switch {
-			if was >= 0 {
-				copy(t.SL[now*k:(now+1)*k], old.SL[int(was)*k:])
-			}
-		}
-	}
-	if old.Lanes != nil {
-		t.Lanes = &route.Lanes{
-			Rows: old.Lanes.Rows, Index: make([][]uint8, len(d.Switch)), Stride: make([]uint16, len(d.Switch)),
-		}
-		for now, was := range d.Switch {
-			if was >= 0 {
-				t.Lanes.Index[now], t.Lanes.Stride[now] = old.Lanes.Index[was], old.Lanes.Stride[was]
-			}
-		}
-	}
+	u := old.Follow(s.graph, j.graph)
+	t.SL, t.Class, t.NumClasses, t.Lanes = u.SL, u.Class, u.NumClasses, u.Lanes
 	return &t
 }

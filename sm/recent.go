@@ -101,7 +101,7 @@ func (c *Core) recentTables() (list []transition.Recent) {
 		}
 		keep = append(keep, s)
 		if s.graph != c.f.graph {
-			t = t.Remap(s.graph, c.f.graph)
+			t = t.Follow(s.graph, c.f.graph)
 		}
 		r := transition.Recent{Tables: t, Plan: s.plan}
 		if s.until != mad.Never {

@@ -57,6 +57,8 @@ func (c *Core) startJob() {
 	if !j.transition.Quiet {
 		j.transition.Frozen, j.transition.Left = c.outside()
 	}
+	j.strict = c.cfg.Transition == TransitionStrict
+	j.tried = c.triedFor == c.f.graph
 	switch c.cfg.Transition {
 	case TransitionDiscard:
 		j.transition.Force = transition.ModeDiscard
@@ -72,6 +74,12 @@ func (c *Core) startJob() {
 	case c.rebalance:
 		j.opt.Rebalance, j.opt.Previous = true, nil
 	case c.improving && c.reg.on:
+		if c.base == nil || c.base.graph != c.f.graph {
+			// Something changed just now: that comes first.
+			c.improving, c.anew = false, false
+			j.mode = jobUpdate
+			break
+		}
 		j.mode = jobImprove
 	case c.reg.on && !c.anew:
 		j.mode = jobUpdate
@@ -88,12 +96,13 @@ func (c *Core) levelsHeld() bool {
 	return c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime+c.inFlight())
 }
 
-// movedSolution is the solution in force where LIDs moved since the engine's, and
+// movedSolution is the solution in force where LIDs moved since the engine's, or the engine's
+// is still to follow in rounds, and
 // nothing else is to change but groups: nil otherwise. The engine would find other entries for
 // those LIDs, and hosts would be told of other paths because a VM is in a group.
 func (c *Core) movedSolution() *solution {
 	s := c.current
-	if c.base == nil || c.base.graph == c.f.graph || s == nil || s.proof == nil || s.graph != c.f.graph || c.served == nil || c.served.tables != s.tables {
+	if c.base == nil || s == nil || c.base.graph == c.f.graph && c.base.tables == s.tables || s.proof == nil || s.graph != c.f.graph || c.served == nil || c.served.tables != s.tables {
 		return nil
 	}
 	u := *s
@@ -202,8 +211,8 @@ func (c *Core) routed() bool {
 	if c.improving && c.engine != r.Engine {
 		c.out.notify(Notice{Kind: KindRouted, Level: Info, Text: r.Engine + " will do again and replaces " + c.engine})
 	}
-	c.planImprove(r)
 	c.wanted, c.base = r.Tables, r.base
+	c.planImprove(r)
 	c.anew, c.improving, c.rebalance = false, false, false
 	c.engine, c.passed = r.Engine, r.Passed
 	c.transit = r.Plan.Mode.String() + ": " + r.Plan.Reason
@@ -218,6 +227,7 @@ func (c *Core) routed() bool {
 	}
 	if c.needLanesFirst() {
 		c.lanesPre = true
+		c.dist = distribution{res: r}
 		c.enter(PhaseLanes)
 		for i := range c.f.ports {
 			c.portLanes(&c.f.ports[i])
@@ -231,10 +241,37 @@ func (c *Core) routed() bool {
 // planImprove sets the time at which the engines before the one in use are
 // tried again, if it was kept over a change. A full sweep has just tried them.
 func (c *Core) planImprove(r *JobResult) {
+	if r.base != r.next && !r.partial {
+		return // only groups changed, or LIDs moved: what is planned stays
+	}
 	c.improveAt = mad.Never
-	if r.Updated && len(r.Passed) > 0 && c.cfg.ImproveDelay > 0 {
+	round := c.improving || c.rebalance || c.anew
+	if c.improving {
+		c.triedFor = c.f.graph
+	}
+	switch {
+	case c.cfg.ImproveDelay <= 0:
+	case r.partial && round && r.moved == 0:
+		// All that is left waits for what is left: it stays as it is.
+		if c.noteOnce("stalled") {
+			c.out.notify(Notice{Kind: KindRouted, Level: Info, Text: strconv.Itoa(r.waiting) + " destinations keep the entries that they have: those of " +
+				r.Engine + " do not mix with them, and all pairs work"})
+		}
+	case r.partial:
+		c.improveAt = c.now.Add(max(c.cfg.ImproveDelay, c.leftAfter()))
+	case r.Updated && c.triedFor != c.f.graph:
 		c.improveAt = c.now.Add(c.cfg.ImproveDelay)
 	}
+}
+
+// leftAfter is how long packets that meet tables now remember them: on one lane
+// for two switches (transition.Recent), else for a path.
+func (c *Core) leftAfter() time.Duration {
+	worst := c.inFlight()
+	if c.wanted != nil && c.wanted.NumVLs <= 1 {
+		return 2 * worst / longestPath
+	}
+	return worst / 4
 }
 
 // reroute asks for tables without looking at the fabric. It is a full sweep

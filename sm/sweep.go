@@ -334,7 +334,7 @@ func (c *Core) publishSweep() {
 	c.fillHead(s)
 	s.SweepNanos = int64(c.now.Sub(c.sweepStart))
 	s.Problems = append(c.heldProblems(), f.problems...)
-	s.Graph, s.Tables = f.graph, c.wanted
+	s.Graph, s.Tables = f.graph, c.told()
 	c.movedSnap = false
 	touched := make([]int32, 0, len(r.nodes))
 	if len(r.nodes) > 0 {
@@ -424,7 +424,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		}
 		return s
 	}
-	s.Graph, s.Tables = f.graph, c.wanted
+	s.Graph, s.Tables = f.graph, c.told()
 	c.movedSnap, c.floatSnap = false, false
 	s.SwitchNode = make([]int32, len(f.swNode))
 	for i, ni := range f.swNode {

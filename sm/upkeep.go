@@ -76,7 +76,7 @@ func (c *Core) publishHeld() {
 	*s = *old
 	c.fillHead(s)
 	if c.movedSnap {
-		s.Graph, s.Tables = c.f.graph, c.wanted
+		s.Graph, s.Tables = c.f.graph, c.told()
 		c.movedSnap = false
 	}
 	c.readDone = false

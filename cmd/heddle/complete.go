@@ -21,7 +21,7 @@ var flagValues = map[string][]string{
 	"port":         portKinds,
 	"query":        flood.Queries(),
 	"sif":          portKinds,
-	"transition":   {"auto", "discard", "static", "static2003"},
+	"transition":   {"availability", "strict", "discard", "static", "static2003"},
 }
 
 // flagDirs are the flags that take a directory.

@@ -83,7 +83,7 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.sweep, "sweep-interval", 10*time.Second, "`TIME` between light sweeps; 0 = none")
 	fs.DurationVar(&f.poll, "poll-interval", 10*time.Second, "`TIME` between a standby's questions whether the master lives")
 	fs.IntVar(&f.pollRetries, "poll-retries", 4, "unanswered `POLLS` after which the master is taken for dead")
-	fs.StringVar(&f.transition, "transition", "auto", "`HOW` tables change: auto, discard, static, or static2003 (takes all links down: experiments only)")
+	fs.StringVar(&f.transition, "transition", "availability", "`HOW` tables change: availability, strict, discard, static, or static2003 (takes all links down: experiments only)")
 	fs.StringVar(&f.enforce, "part-enforce", "both", "`WHERE` switches drop packets of partitions that the host behind a port is not in: both, in (what it sends), out (what it is sent) or off")
 	fs.StringVar(&f.groups, "groups", "", groupsHelp)
 	f.admin.register(fs)
@@ -189,12 +189,12 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	}
 	c.PollInterval, c.PollRetries = f.poll, f.pollRetries
 	modes := map[string]sm.Transition{
-		"auto": sm.TransitionAuto, "discard": sm.TransitionDiscard,
+		"availability": sm.TransitionAvailability, "strict": sm.TransitionStrict, "discard": sm.TransitionDiscard,
 		"static": sm.TransitionStatic, "static2003": sm.TransitionStatic2003,
 	}
 	mode, ok := modes[f.transition]
 	if !ok {
-		return c, usagef("--transition %q: want auto, discard, static or static2003", f.transition)
+		return c, usagef("--transition %q: want availability, strict, discard, static or static2003", f.transition)
 	}
 	c.Transition = mode
 	places := map[string]sm.Enforce{"both": sm.EnforceBoth, "in": sm.EnforceIn, "out": sm.EnforceOut, "off": sm.EnforceOff}

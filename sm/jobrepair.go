@@ -1,0 +1,142 @@
+package sm
+
+import (
+	"heddle/fabric"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/transition"
+)
+
+// What is in the way of a plan from the installed tables to an engine's is
+// never waited for while pairs are broken. These are connected first, by tables between the
+// two (transition.Repair); the engine's follow in rounds when the fabric is quiet
+// (transition.Approach), so no round has to wait either.
+
+// immediate reports whether a plan can be carried out without a wait and
+// without discarding anything.
+func immediate(p *transition.Plan) bool {
+	if p.Mode == transition.ModeRefused {
+		return false
+	}
+	for i := range p.Stages {
+		if st := &p.Stages[i]; st.Discards || st.Drain != 0 || st.Repath != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// between replaces tables that would have to wait by others on the way to them.
+func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
+	if j.transition.Force != transition.ModeAuto || r.Unsafe != "" || j.transition.Quiet || immediate(r.Plan) {
+		return
+	}
+	f := transition.Repair(j.graph, inst, r.Tables, t)
+	if f == nil {
+		return
+	}
+	if len(f.LIDs) > 0 {
+		j.repair(r, f, inst, t)
+		return
+	}
+	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved == 0 && !f.Lanes && j.mode == jobFull {
+		if f == nil && j.mode != jobFull && breaks(r.Plan) {
+			j.stay(r, inst, t)
+		}
+		return
+	}
+	if s := j.settle(f.Tables, r); s != nil {
+		if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict); p != nil {
+			r.replace(s, p)
+			if r.moved, r.waiting = f.Moved, f.Waiting; f.Lanes {
+				r.moved = 1 // others can follow
+			}
+		}
+	}
+}
+
+// breaks reports whether a plan breaks pairs that work.
+func breaks(p *transition.Plan) bool {
+	return p.Mode == transition.ModeRefused || p.Mode == transition.ModeDiscard || p.Mode == transition.ModeStatic
+}
+
+// repair connects broken pairs.
+func (j *Job) repair(r *JobResult, f *transition.Fitted, inst *route.Tables, t transition.Options) {
+	s := r.next
+	if f.Tables != nil {
+		if s = j.settle(f.Tables, r); s == nil {
+			return
+		}
+	}
+	p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict)
+	if p == nil {
+		return
+	}
+	if f.Tables == nil {
+		r.Plan = p
+		return
+	}
+	r.replace(s, p)
+}
+
+// stay keeps the entries that are installed, which all work.
+func (j *Job) stay(r *JobResult, inst *route.Tables, t transition.Options) {
+	if s := j.settle(inst, r); s != nil {
+		if p := transition.New(j.graph, inst, s.tables, t); immediate(p) {
+			r.replace(s, p)
+			r.waiting = r.Plan.LIDsChanged
+		}
+	}
+}
+
+// replace makes the result one that goes part of the way to its tables.
+func (r *JobResult) replace(s *solution, p *transition.Plan) {
+	r.Tables, r.Report, r.Plan, r.next = s.tables, s.report, p, s
+	r.partial = true
+	r.Refused = nil
+	if m := r.Tables.Multicast; m != nil {
+		r.Refused = m.Refused
+	}
+}
+
+// settle proves tables between the installed and the wanted ones and gives them
+// trees; nil if that fails.
+func (j *Job) settle(t *route.Tables, r *JobResult) *solution {
+	w := r.next
+	if w == nil || w.proof == nil {
+		return nil
+	}
+	o := j.opt
+	o.Workers = max(r.transition.Workers, 1)
+	d := fabric.Diff(j.graph, j.graph)
+	u, pr, err := j.prove(t, w, d, o)
+	if err != nil {
+		return nil
+	}
+	return &solution{graph: j.graph, engine: w.engine, tables: u, report: pr.Report(), proof: pr, passed: w.passed}
+}
+
+// fresh is what the engine of a solution would compute for its graph without
+// regard to what is installed, if that loads the busiest channel clearly less.
+func (j *Job) fresh(b *solution, o route.Options) *solution {
+	o.Previous = nil
+	for _, e := range j.engines {
+		if e.Name() != b.engine {
+			continue
+		}
+		t, err := e.Compute(j.graph, o)
+		if err != nil {
+			return nil
+		}
+		t, pr, err := j.prove(t, nil, nil, o)
+		if err != nil || b.report == nil || !lighter(pr.Report(), b.report) {
+			return nil
+		}
+		return &solution{graph: j.graph, engine: b.engine, tables: t, report: pr.Report(), proof: pr, passed: b.passed}
+	}
+	return nil
+}
+
+// lighter reports whether the busiest channel of a has more than a twentieth
+// less to carry than that of b.
+func lighter(a, b *check.Report) bool { return a.MaxChannelLoad*21 < b.MaxChannelLoad*20 }
