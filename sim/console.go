@@ -35,6 +35,7 @@ func init() {
 		{"guid", `A GUID`, "change the GUID that a node reports", (*Subnet).cmdGUID},
 		{"dump", `[A]`, "print the fabric, or one node", (*Subnet).cmdDump},
 		{"route", `FROM-LID TO-LID`, "follow the forwarding tables", (*Subnet).cmdRoute},
+		{"pairs", `[watch]`, "count the pairs (switch with a host, LID) that work and that tables leave broken; watch counts changes from now on", (*Subnet).cmdPairs},
 		{"attached", ``, "list the endpoints", (*Subnet).cmdAttached},
 		{"node", `down|up|reboot A`, "turn a node off or on; it comes up with empty tables", (*Subnet).cmdNode},
 		{"drop", `P`, "lose MADs with probability P (0.01 or 1%)", (*Subnet).cmdDrop},

@@ -35,6 +35,7 @@ type Subnet struct {
 	trapTID uint64
 	hash    uint64
 	stats   Stats
+	pairs   *Pairs // what the console watches
 
 	// OnChange, if set, sees every change that a management datagram or a
 	// fault makes to a device.
