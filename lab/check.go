@@ -17,8 +17,7 @@ import (
 // the simulated switches, never at what the manager believes.
 func (c *Cluster) Check(m *Manager) error {
 	reach := c.reachable(m)
-	g, rows := c.Sim.Graph()
-	sub, lft, err := part(g, rows, func(guid ib.GUID) bool { return reach[guid] })
+	sub, lft, err := c.held(reach)
 	if err != nil {
 		return err
 	}
@@ -49,6 +48,12 @@ func (c *Cluster) Check(m *Manager) error {
 		return fmt.Errorf("lab: %w", err)
 	}
 	return nil
+}
+
+// held is the part of the fabric with those nodes, and what its switches hold.
+func (c *Cluster) held(reach map[ib.GUID]bool) (*fabric.Graph, [][]byte, error) {
+	g, rows := c.Sim.Graph()
+	return part(g, rows, func(guid ib.GUID) bool { return reach[guid] })
 }
 
 // dropUnused takes LIDs out that functions hold which are down, where no switch leads

@@ -100,7 +100,9 @@ type Manager struct {
 	StepCPU, JobCPU, PlanCPU time.Duration
 	VMCPU                    time.Duration // of the address manager's steps
 	// OnJob, if set, sees the result of every routing job.
-	OnJob  func(r *sm.JobResult)
+	OnJob func(r *sm.JobResult)
+	// OnStep, if set, is called after every step of the core.
+	OnStep func()
 	Sent   int // packets sent
 	Writes int // Set requests among them
 
@@ -207,6 +209,9 @@ func (m *Manager) step(ev sm.Event) {
 		if _, ok := ev.(sm.Received); ok {
 			m.spare = append(m.spare, m.bufs[0])
 			m.bufs = append(m.bufs[:0], m.bufs[1:]...)
+		}
+		if m.OnStep != nil {
+			m.OnStep()
 		}
 	}
 	m.inbox = m.inbox[:0]

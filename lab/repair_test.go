@@ -1,0 +1,157 @@
+package lab
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/route"
+	"heddle/route/engine/updn"
+	"heddle/sim"
+)
+
+// What repairs must hold to in virtual time. Zero and false do not check.
+const (
+	// repairP99 bounds the time from a fault until the last pair that it broke
+	// works again, in 99 % of the faults. To be 200 ms.
+	repairP99 = time.Duration(0)
+	// repairNoHarm: the manager breaks no pair that worked after a fault.
+	repairNoHarm = false
+	// repairDrained bounds the share of the faults with a drain while a pair was
+	// broken, 1: no bound. To be 0.005.
+	repairDrained = 1.0
+)
+
+// TestRepairTrial: single faults and sequences of ten on every kind of fabric
+// under every engine that routes it and under the automatic chain. Every pair
+// that a fault breaks is repaired in the end, and the switches hold tables
+// that deliver everything, loop nowhere and cannot deadlock.
+func TestRepairTrial(t *testing.T) {
+	first, n := seeds(2, 100)
+	var sum RepairSummary
+	cells := map[string]int{}
+	for _, k := range RepairFabrics() {
+		for _, c := range RepairChains() {
+			for seed := first; seed < first+n; seed++ {
+				for _, faults := range []int{1, 10} {
+					tr, err := k.Trial(c, seed, faults)
+					if err != nil {
+						t.Fatal(err)
+					}
+					res, err := tr.Run()
+					if errors.Is(err, ErrNotInForce) {
+						break
+					}
+					if err != nil {
+						t.Errorf("replay with HEDDLE_SEED=%d: %s, %d faults\n%s", seed, k.Name, faults, tr.Report(res, err))
+						continue
+					}
+					cells[c.Name]++
+					sum.Add(res)
+				}
+			}
+		}
+	}
+	t.Log(&sum)
+	t.Log(cells)
+	if got := sum.Quantile(0.99); repairP99 > 0 && got > repairP99 {
+		t.Errorf("p99 of the repair time is %v, more than %v", got, repairP99)
+	}
+	if repairNoHarm && sum.ManagerBroke > 0 {
+		t.Errorf("the manager broke %d pairs after %d faults", sum.ManagerBroke, sum.ManagerFaults)
+	}
+	if got := sum.DrainShare(); got > repairDrained {
+		t.Errorf("after %.2f %% of the faults the manager drained while a pair was broken", 100*got)
+	}
+	if n > 1 && sum.Breaking == 0 {
+		t.Error("no fault broke anything")
+	}
+	for _, c := range RepairChains() {
+		if n > 1 && cells[c.Name] == 0 {
+			t.Errorf("engine %s was in force on no fabric", c.Name)
+		}
+	}
+}
+
+// TestRepairTrialReplay: a seed gives the same result every time.
+func TestRepairTrialReplay(t *testing.T) {
+	k := RepairFabrics()[1]
+	var was *RepairResult
+	for range 2 {
+		tr, err := k.Trial(RepairChains()[0], 3, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := tr.Run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if was != nil {
+			for i := range res.Faults {
+				if res.Faults[i] != was.Faults[i] {
+					t.Errorf("fault %d: %+v, before %+v", i, res.Faults[i], was.Faults[i])
+				}
+			}
+		}
+		was = res
+	}
+}
+
+// TestRepairWatch: the watch sees what a manager did not cause, and how long
+// it lasted.
+func TestRepairWatch(t *testing.T) {
+	f := ring8()
+	c, m := bringUp(t, f, sim.Config{Seed: 1}, ProductionConfig(RepairChain{Engines: []route.Engine{updn.Engine{}}}))
+	c.Run(2 * time.Second)
+	node := func(id string) int {
+		n, err := c.Sim.Node(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	lid := ib.LID(0)
+	for _, e := range c.Sim.LIDs() {
+		if e.Node == node("H3") {
+			lid = e.LID
+		}
+	}
+	s3 := node("S3")
+	p := c.Sim.WatchPairs(m.ep.NodeIndex())
+	if st := p.Stats(); st.Broken != 0 || st.Works != 8*16 {
+		t.Fatalf("at first %+v", st)
+	}
+	var broke, repaired []mad.Time
+	p.OnPair = func(at mad.Time, _ int, l ib.LID, was, now sim.PairState) {
+		if l != lid {
+			t.Errorf("LID %d went from %d to %d", l, was, now)
+		}
+		if now == sim.PairBroken {
+			broke = append(broke, at)
+		} else {
+			repaired = append(repaired, at)
+		}
+	}
+	// A write behind the manager's back is none that a switch reports, so it is
+	// announced as one.
+	write := func(port uint8) {
+		c.Sim.SetLFT(s3, lid, port)
+		c.Sim.OnChange(sim.Change{At: c.Sim.Now(), Kind: sim.ChangeSet, Node: s3, Attr: smp.AttrLFT, AttrMod: uint32(lid) / 64})
+	}
+	begin := c.Sim.Now()
+	write(255)
+	if at, port := p.Ends(s3, lid); at != s3 || port != 0 {
+		t.Errorf("packets end at %d port %d", at, port)
+	}
+	c.Run(5 * time.Millisecond)
+	write(1)
+	if len(broke) != 8 || len(repaired) != 8 || broke[0] != begin || repaired[7] != begin.Add(5*time.Millisecond) {
+		t.Errorf("broken at %v, repaired at %v", broke, repaired)
+	}
+	if st := p.Stats(); st.Broken != 0 || st.Worst != 8 || st.Breaks != 8 || st.Repairs != 8 {
+		t.Errorf("at the end %+v", st)
+	}
+}
