@@ -65,6 +65,26 @@ func (s *RepairSummary) Add(r *RepairResult) {
 	}
 }
 
+// Merge adds what another summary has.
+func (s *RepairSummary) Merge(o *RepairSummary) {
+	s.Trials += o.Trials
+	s.Faults += o.Faults
+	s.Breaking += o.Breaking
+	s.Pairs += o.Pairs
+	s.Late += o.Late
+	s.Drained += o.Drained
+	s.DrainTime += o.DrainTime
+	s.ManagerBroke += o.ManagerBroke
+	s.ManagerFaults += o.ManagerFaults
+	s.ManagerLongest = max(s.ManagerLongest, o.ManagerLongest)
+	s.Unrepaired += o.Unrepaired
+	s.SMPs += o.SMPs
+	s.Writes += o.Writes
+	s.Ratios = append(s.Ratios, o.Ratios...)
+	s.Times = append(s.Times, o.Times...)
+	s.sorted = false
+}
+
 // Quantile is the repair time that a share q of the breaking faults does not
 // exceed; 1 is the maximum.
 func (s *RepairSummary) Quantile(q float64) time.Duration {
