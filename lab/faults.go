@@ -19,18 +19,24 @@ import (
 // replays exactly.
 type Trial struct {
 	Seed   uint64
+	What   string // fabric and chain, for Report
 	Fabric *fabric.Fabric
 	Faults int           // links and switches that fail or return
 	Span   time.Duration // during which they do
 	Settle time.Duration // how long the manager has afterwards
 	Loss   float64       // of every MAD during the span; duplicates and reordering alike
 	Kills  int           // the manager dies this often during the span and is started again
-	// Engines is the chain, nil for the usual one; Groups how many multicast
+	// Engines is the chain, nil for the automatic one; Groups how many multicast
 	// groups there are.
 	Engines []route.Engine
 	Groups  int
+	// Production: the manager has the intervals and lifetimes of `heddle sm`, not
+	// the short ones of TrialConfig.
+	Production bool
 
-	Log []string // what was done, for a failing seed
+	Log     []string        // what was done, for a failing seed
+	InForce map[string]bool // engines whose tables were installed at some time
+
 	c   *Cluster
 	m   *Manager
 	cfg sm.Config
@@ -63,10 +69,16 @@ func (t *Trial) Run() error {
 	if err != nil {
 		return err
 	}
-	t.cfg = TrialConfig()
-	if t.Engines != nil {
-		t.cfg.Engines = t.Engines
+	t.cfg, t.InForce = TrialConfig(), map[string]bool{}
+	if t.Engines == nil {
+		t.Engines = AutoChain()
 	}
+	look := 500 * time.Millisecond
+	if t.Production {
+		t.cfg = ProductionConfig(RepairChain{Engines: t.Engines})
+		look = 12 * time.Second // longer than a light sweep may be off
+	}
+	t.cfg.Engines = t.Engines
 	node := ""
 	for i := range t.Fabric.Nodes {
 		if !t.Fabric.Nodes[i].IsSwitch() {
@@ -77,7 +89,7 @@ func (t *Trial) Run() error {
 	if t.m, err = t.c.Start(node, t.cfg, nil); err != nil {
 		return err
 	}
-	t.m.SetGroups(t.groups())
+	t.manage(t.m)
 	t.plan()
 	t.c.Run(t.Span)
 	t.c.Sim.SetDrop(0)
@@ -88,7 +100,7 @@ func (t *Trial) Run() error {
 	last := fmt.Errorf("lab: the subnet did not come up")
 	good := 0
 	for t.c.Sim.Now() < end {
-		t.c.Run(500 * time.Millisecond)
+		t.c.Run(look)
 		last = t.judge()
 		if last != nil {
 			good = 0
@@ -99,6 +111,17 @@ func (t *Trial) Run() error {
 		}
 	}
 	return last
+}
+
+// manage makes m the manager of the trial.
+func (t *Trial) manage(m *Manager) {
+	t.m = m
+	m.OnPublish = func() {
+		if m.Up() && m.Snap.Tables != nil {
+			t.InForce[m.Snap.Engine] = true
+		}
+	}
+	m.SetGroups(t.groups())
 }
 
 func (t *Trial) judge() error {
@@ -166,8 +189,7 @@ func (t *Trial) plan() {
 				t.note("restart: %v", err)
 				return
 			}
-			t.m = m
-			m.SetGroups(t.groups())
+			t.manage(m)
 		})
 	}
 }
@@ -188,7 +210,7 @@ func (t *Trial) groups() (list []sm.Group) {
 
 // Report is what a failing trial prints.
 func (t *Trial) Report(err error) string {
-	return fmt.Sprintf("seed %d: %v\n%s\nmanager:\n%s", t.Seed, err, strings.Join(t.Log, "\n"), strings.Join(t.m.Events(sm.Debug), "\n"))
+	return fmt.Sprintf("seed %d, %s: %v\n%s\nmanager:\n%s", t.Seed, t.What, err, strings.Join(t.Log, "\n"), strings.Join(t.m.Events(sm.Debug), "\n"))
 }
 
 // Hash identifies the run: the same seed gives the same hash.

@@ -1,19 +1,26 @@
 package lab
 
 import (
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"heddle/fabric"
 	"heddle/route"
+	"heddle/route/engine/dnup"
+	"heddle/route/engine/dor"
 	"heddle/route/engine/ftree"
 	"heddle/route/engine/lash"
+	"heddle/route/engine/minhop"
 	"heddle/route/engine/nue"
 	"heddle/route/engine/sssp"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
+	"heddle/route/engine/vftree"
 )
 
 func trialFabric(seed uint64) *fabric.Fabric {
@@ -35,22 +42,79 @@ func trialFabric(seed uint64) *fabric.Fabric {
 	return f
 }
 
+// trialDraw is a chain of engines of the campaign and the fabrics on which its
+// first engine routes; weight is how often it is drawn.
+type trialDraw struct {
+	weight  int
+	engines []route.Engine
+	fabrics [][]string
+}
+
+// The fabrics of the campaign, small so that many schedules fit into a minute.
+var (
+	trialTrees = [][]string{
+		{"kary", "2", "3"}, {"xgft", "2", "3,4", "1,3"}, {"xgft", "3", "2,2,2", "1,2,2"}, {"mport", "4", "2"},
+	}
+	trialTori   = [][]string{{"torus", "3x3"}, {"torus", "3x4"}, {"torus", "4x4"}, {"torus", "5x2"}}
+	trialGrids  = append([][]string{{"mesh", "3x4"}, {"hypercube", "3"}, {"mesh", "2x2x3"}}, trialTori...)
+	trialOthers = [][]string{{"irregular", "8"}, {"irregular", "16"}, {"irregular", "10", "ports=6", "links=20"}, {"dragonfly", "3", "1", "1"}}
+	trialAll    = slices.Concat(trialTrees, trialGrids, trialOthers, trialOthers)
+)
+
+// trialDraws: the automatic chain on everything, and each engine where it
+// routes. Behind it stands updn, for what is left after the faults.
+func trialDraws() []trialDraw {
+	list := []trialDraw{{6, AutoChain(), trialAll}, {1, []route.Engine{updn.Engine{}}, trialAll}}
+	for _, d := range []struct {
+		engine  route.Engine
+		fabrics [][]string
+	}{
+		{minhop.Engine{}, trialTrees},
+		{ftree.Engine{}, trialTrees},
+		{vftree.Engine{}, trialTrees},
+		{sssp.Engine{}, trialTrees},
+		{dor.Engine{}, trialGrids},
+		{torus.Engine{}, trialTori},
+		{dnup.Engine{}, trialAll},
+		{lash.Engine{}, trialAll},
+		{sssp.DFEngine{}, trialAll},
+		{nue.Engine{}, trialAll},
+	} {
+		list = append(list, trialDraw{1, []route.Engine{d.engine, updn.Engine{}}, d.fabrics})
+	}
+	return list
+}
+
+// trial draws everything from one stream, so that no two properties go
+// together.
 func trial(seed uint64) *Trial {
+	rng := rand.New(rand.NewPCG(seed, 0x7472))
+	draws, total := trialDraws(), 0
+	for i := range draws {
+		total += draws[i].weight
+	}
+	k, d := rng.IntN(total), 0
+	for ; k >= draws[d].weight; d++ {
+		k -= draws[d].weight
+	}
+	kind := draws[d].fabrics[rng.IntN(len(draws[d].fabrics))]
+	f, err := fabric.Generate(kind[0], kind[1:], rng.Uint64())
+	if err != nil {
+		panic(err)
+	}
 	tr := &Trial{
-		Seed: seed, Fabric: trialFabric(seed), Faults: int(seed % 7), Span: 3 * time.Second, Settle: 60 * time.Second,
-		Loss: []float64{0, 0.01, 0.05, 0.1}[seed/4%4], Kills: int(seed / 16 % 3),
+		Seed: seed, Fabric: f, Engines: draws[d].engines, Faults: rng.IntN(7), Span: 3 * time.Second, Settle: 60 * time.Second,
+		Loss: []float64{0, 0.01, 0.05, 0.1}[rng.IntN(4)], Kills: rng.IntN(3), Production: rng.IntN(2) == 0,
+		What: strings.Join(kind, " ") + ", " + draws[d].engines[0].Name() + " first",
 	}
-	if seed%3 == 0 {
-		tr.Groups = int(seed / 3 % 4)
+	if rng.IntN(3) == 0 {
+		tr.Groups = 1 + rng.IntN(3)
 	}
-	if e := seed / 5 % 8; seed%5 == 0 && int(e) < len(trialEngines) {
-		tr.Engines = []route.Engine{trialEngines[e], updn.Engine{}}
+	if tr.Production {
+		tr.Span, tr.Settle = time.Duration(3+rng.IntN(60))*time.Second, 30*time.Minute
 	}
 	return tr
 }
-
-// trialEngines are those that need lanes, at least on some of the nets.
-var trialEngines = []route.Engine{torus.Engine{}, sssp.DFEngine{}, lash.Engine{}, nue.Engine{}, ftree.Engine{}}
 
 // seeds is how many trials a test runs: HEDDLE_SEEDS, else more with
 // HEDDLE_LONG.
@@ -73,13 +137,29 @@ func seeds(short, long int) (first, n uint64) {
 // nowhere and cannot deadlock, and no LID has changed.
 func TestFaults(t *testing.T) {
 	first, n := seeds(3000, 100_000)
+	inForce := map[string]int{}
+	failed := 0
 	for s := first; s < first+n; s++ {
 		tr := trial(s)
 		if err := tr.Run(); err != nil {
 			t.Errorf("replay with HEDDLE_SEED=%d\n%s", s, tr.Report(err))
-			return
+			if failed++; failed == 5 {
+				return
+			}
+		}
+		for e := range tr.InForce {
+			inForce[e]++
 		}
 	}
+	if n < 500 {
+		return
+	}
+	for _, c := range RepairChains() {
+		if c.Want != "" && 20*inForce[c.Want] < int(n) {
+			t.Errorf("tables of %s were installed in %d of %d schedules, fewer than 5 %%", c.Want, inForce[c.Want], n)
+		}
+	}
+	t.Logf("schedules by installed engine, of %d: %v", n, inForce)
 }
 
 // TestReplay: a seed gives the same run every time.
