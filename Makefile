@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build run test test-long test-kernel bench bench-peers fuzz lint fmt deps clean
+.PHONY: help build run test test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +35,9 @@ test-kernel: ## transport/umad against a real kernel's ib_umad, in QEMU
 
 bench: build deps ## the numbers of docs/benchmarks.md, peers measured in the same run
 	$(GO) run ./internal/bench
+
+bench-repair: build deps ## how fast faults are repaired: every engine in virtual time, OpenSM in real time
+	$(GO) run ./internal/bench -only repair
 
 bench-peers: build deps ## every routing engine beside OpenSM's, each peer run at most 120 s
 	$(GO) run ./internal/bench -only routes -runs 3
