@@ -348,11 +348,14 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 // readAgain looks once more at the ports of a switch whose PortStateChange was
 // cleared: what happened between reading a port and clearing the bit would be
 // seen by nobody. Ports in Init need no second look, because the answers to
-// the Sets that move them show their state. Bringing up a fresh fabric so
+// the Sets that move them show their state. Port 0 needs one in a full sweep if
+// its LID is not set after this: a switch that was reset has none, and where no
+// link was Armed before, startArm does not ask. Bringing up a fresh fabric so
 // costs one more Get for each port without a cable.
 func (c *Core) readAgain(n int32) {
 	for i := range c.f.nodePorts(n) {
-		if p := c.f.portOf(n, uint8(i)); p.num != 0 && p.has(pKnown) && p.info.PortState != ib.StateInit {
+		p := c.f.portOf(n, uint8(i))
+		if p.has(pKnown) && (p.num != 0 && p.info.PortState != ib.StateInit || p.num == 0 && !c.reg.on && p.lid != 0 && p.info.LID == p.lid) {
 			c.add(mk(opPortAgain, n, p.num, 0))
 		}
 	}
