@@ -162,7 +162,12 @@ func (c *Core) onGetLFT(it item, comp *mad.Completion) {
 	n := &c.f.nodes[it.node()]
 	err := answer(comp)
 	if err != nil || n.lft == nil {
-		if n.lft != nil && c.phase != PhaseLight {
+		switch {
+		case n.lft == nil:
+		case c.phase == PhaseLight: // the audit is still to be made
+			bitSet(&n.lft.suspect, int(it.extra()))
+			c.auditAt = c.now.Add(suspectTime)
+		default:
 			c.setFailed(it.node(), -1, "reading back the forwarding table", err)
 		}
 		return
