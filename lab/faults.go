@@ -78,7 +78,7 @@ func (t *Trial) Run() error {
 		t.cfg = ProductionConfig(RepairChain{Engines: t.Engines})
 		look = 12 * time.Second // longer than a light sweep may be off
 	}
-	t.cfg.Engines = t.Engines
+	t.cfg.Engines, t.cfg.Explicit = t.Engines, len(t.Engines) == 1
 	node := ""
 	for i := range t.Fabric.Nodes {
 		if !t.Fabric.Nodes[i].IsSwitch() {

@@ -57,30 +57,37 @@ var (
 	}
 	trialTori   = [][]string{{"torus", "3x3"}, {"torus", "3x4"}, {"torus", "4x4"}, {"torus", "5x2"}}
 	trialGrids  = append([][]string{{"mesh", "3x4"}, {"hypercube", "3"}, {"mesh", "2x2x3"}}, trialTori...)
-	trialOthers = [][]string{{"irregular", "8"}, {"irregular", "16"}, {"irregular", "10", "ports=6", "links=20"}, {"dragonfly", "3", "1", "1"}}
+	trialOthers = [][]string{{"irregular", "8"}, {"irregular", "16"}, {"irregular", "10", "ports=6", "links=20"}, {"irregular", "24", "ports=8", "links=50"}, {"dragonfly", "3", "1", "1"}}
 	trialAll    = slices.Concat(trialTrees, trialGrids, trialOthers, trialOthers)
 )
 
 // trialDraws: the automatic chain on everything, and each engine where it
-// routes. Behind it stands updn, for what is left after the faults.
+// routes. Behind it stands updn, for what is left after the faults; engines
+// that route everything also stand alone, as if named to `heddle sm`.
 func trialDraws() []trialDraw {
-	list := []trialDraw{{6, AutoChain(), trialAll}, {1, []route.Engine{updn.Engine{}}, trialAll}}
+	list := []trialDraw{
+		{10, AutoChain(), trialAll},
+		{1, []route.Engine{updn.Engine{}}, trialAll},
+		{1, []route.Engine{dnup.Engine{}}, trialAll},
+		{1, []route.Engine{nue.Engine{}}, trialAll},
+	}
 	for _, d := range []struct {
+		weight  int
 		engine  route.Engine
 		fabrics [][]string
 	}{
-		{minhop.Engine{}, trialTrees},
-		{ftree.Engine{}, trialTrees},
-		{vftree.Engine{}, trialTrees},
-		{sssp.Engine{}, trialTrees},
-		{dor.Engine{}, trialGrids},
-		{torus.Engine{}, trialTori},
-		{dnup.Engine{}, trialAll},
-		{lash.Engine{}, trialAll},
-		{sssp.DFEngine{}, trialAll},
-		{nue.Engine{}, trialAll},
+		{2, minhop.Engine{}, trialTrees},
+		{2, ftree.Engine{}, trialTrees},
+		{2, vftree.Engine{}, trialTrees},
+		{2, sssp.Engine{}, trialTrees},
+		{2, dor.Engine{}, trialGrids},
+		{2, torus.Engine{}, trialTori},
+		{1, dnup.Engine{}, trialAll},
+		{2, lash.Engine{}, trialAll},
+		{2, sssp.DFEngine{}, trialAll},
+		{1, nue.Engine{}, trialAll},
 	} {
-		list = append(list, trialDraw{1, []route.Engine{d.engine, updn.Engine{}}, d.fabrics})
+		list = append(list, trialDraw{d.weight, []route.Engine{d.engine, updn.Engine{}}, d.fabrics})
 	}
 	return list
 }
@@ -103,7 +110,7 @@ func trial(seed uint64) *Trial {
 		panic(err)
 	}
 	tr := &Trial{
-		Seed: seed, Fabric: f, Engines: draws[d].engines, Faults: rng.IntN(7), Span: 3 * time.Second, Settle: 60 * time.Second,
+		Seed: seed, Fabric: f, Engines: draws[d].engines, Faults: rng.IntN(9), Span: 3 * time.Second, Settle: 60 * time.Second,
 		Loss: []float64{0, 0.01, 0.05, 0.1}[rng.IntN(4)], Kills: rng.IntN(3), Production: rng.IntN(2) == 0,
 		What: strings.Join(kind, " ") + ", " + draws[d].engines[0].Name() + " first",
 	}

@@ -66,6 +66,7 @@ func (w *repairWatch) strike(what string, do func() error) {
 	w.rows = append(w.rows, RepairFault{What: what, At: now})
 	w.heard = append(w.heard, mad.Never)
 	up := w.linksUp()
+	w.pairs.Settle()
 	w.struck = true
 	if err := do(); err != nil {
 		panic(err) // the caller drew what is there
@@ -202,6 +203,7 @@ func (w *repairWatch) account(now mad.Time) {
 // result closes the account.
 func (w *repairWatch) result() *RepairResult {
 	now := w.c.Sim.Now()
+	w.pairs.Settle()
 	w.account(now)
 	w.count()
 	for _, o := range w.open {
