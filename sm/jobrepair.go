@@ -35,11 +35,11 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 	if f == nil {
 		return
 	}
-	if len(f.LIDs) > 0 {
+	if len(f.LIDs) > 0 || f.Stale {
 		j.repair(r, f, inst, t)
 		return
 	}
-	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved == 0 && !f.Lanes && j.mode == jobFull {
+	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved+f.Entries == 0 && !f.Lanes && j.mode == jobFull {
 		if f == nil && j.mode != jobFull && breaks(r.Plan) {
 			j.stay(r, inst, t)
 		}
@@ -48,7 +48,7 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 	if s := j.settle(f.Tables, r); s != nil {
 		if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict); p != nil {
 			r.replace(s, p)
-			if r.moved, r.waiting = f.Moved, f.Waiting; f.Lanes {
+			if r.moved, r.waiting = f.Moved+f.Entries, f.Waiting; f.Lanes {
 				r.moved = 1 // others can follow
 			}
 		}

@@ -21,7 +21,7 @@ import (
 func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
 	x := newMixer(g, installed, wanted, &o)
 	ch := x.compare(o.Quiet)
-	if ch.unknown > 0 || o.LanesUnknown {
+	if !known(g, installed, &o) {
 		return nil
 	}
 	if len(ch.lanes) > 0 {
@@ -36,19 +36,92 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 	if f == nil {
 		return nil
 	}
-	r := &Fitted{fitter: f, Waiting: len(ch.lids)}
+	r := &Fitted{fitter: f}
 	moved := make([]bool, len(ch.touched))
+	retold := f.x.retold()
+	var rest []ib.LID
 	for _, l := range ch.lids {
+		if !ch.touched[l] && !retold(l) {
+			moved[l] = true // it differs in levels that hosts may still use, no more
+			continue
+		}
+		r.Waiting++
 		if f.column(l) {
 			moved[l] = true
 			r.Moved++
+		} else if ch.touched[l] {
+			rest = append(rest, l)
 		}
+	}
+	q := &local{x: f.x}
+	for _, l := range rest {
+		r.Entries += f.some(q, l)
 	}
 	r.Waiting -= r.Moved
 	t := f.tables()
 	f.levels(t, moved)
 	r.First, r.Tables = t, t
 	return r
+}
+
+// some gives switches their wanted entry for a destination that cannot be moved
+// as a whole: the nearest to it first, each only if all farther on along its new path
+// have theirs. It returns at how many switches that was possible.
+func (f *fitter) some(q *local, l ib.LID) (n int) {
+	x, s, w := f.x, f.s, f.w
+	d, port := x.owner(l)
+	if d < 0 || f.broken[l] != 0 {
+		return 0
+	}
+	var cells []stagedCell
+	for u := range int32(x.managed) {
+		if effective(x.old, u, int(l)) != effective(x.new, u, int(l)) {
+			c := cell{l, u}
+			cells = append(cells, stagedCell{c, q.rank(c)})
+		}
+	}
+	slices.SortStableFunc(cells, func(a, b stagedCell) int { return int(a.stage) - int(b.stage) })
+	s.begin(l, d, port)
+	s.queue = s.queue[:0]
+	for _, k := range cells {
+		u := k.s
+		c := x.port[int(u)<<8|int(effective(x.new, u, int(l)))]
+		if u == d || c < 0 || int(x.to[c]) >= x.managed || !s.good[x.to[c]] {
+			continue
+		}
+		// What comes after it is wanted too, to the end.
+		v := x.to[c]
+		for v != d && s.next[v] >= 0 && s.next[v] == x.port[int(v)<<8|int(effective(x.new, v, int(l)))] && v != u {
+			v = x.to[s.next[v]]
+		}
+		if v != d {
+			continue
+		}
+		w.edges = w.edges[:0]
+		if s.attach(l, u, c); !f.insert() {
+			continue
+		}
+		s.connected(l, u, c)
+		f.set(u, l, x.outPort[c])
+		n++
+	}
+	s.queue = s.queue[:0]
+	return n
+}
+
+// retold returns whether hosts are told another level for a destination.
+func (x *mixer) retold() func(l ib.LID) bool {
+	type kind struct{ old, now int32 }
+	known := map[kind]bool{}
+	return func(l ib.LID) bool {
+		k := kind{classOf(x.old, int(l)), classOf(x.new, int(l))}
+		is, ok := known[k]
+		for s := int32(0); !ok && !is && int(s) < x.managed; s++ {
+			is = x.old.PathSL(s, l) != x.new.PathSL(s, l)
+		}
+		known[k] = is
+		return is
+	}
 }
 
 // levels gives the destinations that moved the wanted service levels.

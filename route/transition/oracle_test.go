@@ -495,7 +495,7 @@ func TestPlansOnTheWire(t *testing.T) {
 		q := transition.New(g, a, b, transition.Options{Workers: 1, Force: transition.ModeDynamic, Held: held})
 		if play(g, a, b, held, q, rng) == nil {
 			needless++
-			if held == nil && (o.Proved == nil || p.Drain > 0) {
+			if held == nil && waits(p) {
 				t.Errorf("seed %d: %v (%s) although everything can mix", seed, p.Mode, p.Reason)
 			}
 		}

@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -32,9 +33,14 @@ type Fitted struct {
 	// that may wait for each other, each for the next and the last for the first.
 	Cycle []Hop
 
+	// Stale: the installed entries and service levels have a cycle of their own, with levels
+	// that hosts were told earlier at least. So nothing is proved.
+	Stale bool
 	// Moved are the destinations that Approach gave their wanted entries, Waiting
 	// those that still have others.
 	Moved, Waiting int
+	// Entries are those that Approach wrote for destinations that wait.
+	Entries int
 	// Lanes: only SL-to-VL tables take their wanted form, in this round of
 	// Approach; on them the installed entries work as well.
 	Lanes bool
@@ -70,17 +76,32 @@ const repairTries = 3
 //
 // wanted are the engine's tables for the same graph; a destination takes their
 // entries where the search finds no path. nil is returned if tables of switches or
-// lanes are not known, or the installed tables have a cycle of their own.
+// lanes are not known.
 //
 // It takes time proportional to switches × LIDs, on all workers, and for each broken
 // destination to the switches cut off and the dependencies that disagree with the
 // order at hand.
 func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
-	f := newFitter(g, installed, onLevelsOf(g, o.Before, installed, wanted), &o)
-	if f == nil {
+	if !known(g, installed, &o) {
 		return nil
 	}
-	r := &Fitted{fitter: f}
+	r := &Fitted{}
+	onOld := onLevelsOf(g, o.Before, installed, wanted)
+	f := newFitter(g, installed, onOld, &o)
+	for f == nil {
+		// Something is in a circle already, because of what hosts were told
+		// earlier or of packets under way. What is repaired now cannot wait for that.
+		switch r.Stale = true; {
+		case o.Held != nil || o.GroupLevels != nil:
+			o.Held, o.GroupLevels = nil, nil
+		default:
+			r.First = installed
+			return r
+		}
+		f = newFitter(g, installed, onOld, &o)
+	}
+	r.fitter = f
+	r.Stale = r.Stale || f.partly
 	for l, n := range f.broken {
 		if d, _ := f.x.owner(ib.LID(l)); n == 0 || d < 0 {
 			continue
@@ -296,6 +317,7 @@ type fitter struct {
 	rows   [][]byte
 	own    []bool // by switch: the row is a copy
 	s      *seeker
+	partly bool    // not all of the recent states was looked at
 	log    []int64 // bits set since the last try began
 	cycle  []Hop   // that a dependency would have closed, the first time
 }
@@ -307,10 +329,14 @@ type pastChannel struct {
 	c   int32
 }
 
+// known reports whether all that switches hold is.
+func known(g *fabric.Graph, installed *route.Tables, o *Options) bool {
+	return !o.LanesUnknown && installed != nil && len(installed.LFT) == len(g.Switches) &&
+		!slices.ContainsFunc(installed.LFT, func(row []byte) bool { return row == nil })
+}
+
+// newFitter is nil if the installed tables have a cycle.
 func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fitter {
-	if o.LanesUnknown || installed == nil || len(installed.LFT) != len(g.Switches) || slices.ContainsFunc(installed.LFT, func(row []byte) bool { return row == nil }) {
-		return nil
-	}
 	x := newMixer(g, installed, wanted, o)
 	recent := (&builder{x: x, o: o}).alive()
 	for _, r := range recent {
@@ -344,9 +370,7 @@ func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fi
 	}
 	f.ins = newInserter(x.layout, base, ord, insertBudget)
 	f.w.skip = base
-	if !f.remember(recent, (&builder{x: x, o: o}).drain(1)) {
-		return nil
-	}
+	f.remember(recent, (&builder{x: x, o: o}).drain(1))
 	f.share(installed)
 	f.s = newSeeker(f)
 	return f
@@ -418,24 +442,32 @@ func (f *fitter) countBroken(w *walker, l ib.LID) (n int32) {
 }
 
 // remember takes in what packets that met recent states may do: on from a recent
-// entry by another or by an installed one. False if that is too much to look at.
-func (f *fitter) remember(recent []Recent, stay time.Duration) bool {
+// entry by another or by an installed one.
+//
+// A recent entry may have brought packets to where the installed ones bring none of their
+// kind: to a switch without a CA before it, or on a level that is another one's there. So
+// destinations with recent entries get packets from anywhere on any level in use,
+// but for those on one lane that come from anywhere as it is.
+func (f *fitter) remember(recent []Recent, stay time.Duration) {
 	x := f.x
+	single := x.single()
+	type pair struct {
+		r    *Recent
+		t    *route.Tables
+		lids []ib.LID
+	}
+	var pairs []pair
 	states := []*route.Tables{x.old}
-	for _, r := range slices.Backward(recent) {
+	for i := len(recent) - 1; i >= 0; i-- {
+		r := &recent[i]
 		for _, t := range states {
 			y := *x
 			y.old, y.new = r.Tables, t
 			ch := &change{touched: make([]bool, int(max(r.Tables.TopLID, t.TopLID))+1)}
 			y.compareRows(ch)
-			if ch.large {
-				return false
-			}
-			ch.sortCells()
-			single := x.single()
-			w := x.newWalker()
-			w.skip = f.ins.deps
-			for i, c := range ch.cells {
+			f.partly = f.partly || ch.large
+			p := pair{r: r, t: t}
+			for _, c := range ch.cells {
 				if single && stay > 0 && r.Ago >= 2*stay && x.fromAnywhere(c.lid) {
 					continue // see withRecent
 				}
@@ -444,26 +476,55 @@ func (f *fitter) remember(recent []Recent, stay time.Duration) bool {
 						f.past = append(f.past, pastChannel{c.lid, k})
 					}
 				}
-				if i > 0 && ch.cells[i-1].lid == c.lid {
-					continue
-				}
-				w.edges = w.edges[:0]
-				if r.Plan.ordered(c.lid) {
-					y.rootedDeps(w, c.lid, mixed)
-				} else {
-					y.depsOf(w, c.lid, mixed)
-				}
-				// Where packets of the past may be in a cycle, nothing that is
-				// written now can help them: only what leads from them into new
-				// entries counts, and that is in past.
-				f.ins.all(w.edges)
+				p.lids = append(p.lids, c.lid)
 			}
+			slices.Sort(p.lids)
+			p.lids = slices.Compact(p.lids)
+			pairs = append(pairs, p)
 		}
 		states = append(states, r.Tables)
 	}
 	slices.SortFunc(f.past, func(a, b pastChannel) int { return compareCells(cell{a.lid, a.c}, cell{b.lid, b.c}) })
 	f.past = slices.Compact(f.past)
-	return true
+	x.anyLevel = map[ib.LID]uint16{}
+	for _, p := range pairs {
+		for _, l := range p.lids {
+			if x.anyLevel[l] == 0 && (!single || !x.fromAnywhere(l)) {
+				for s := range int32(x.managed) {
+					x.anyLevel[l] |= x.levelsOf(s, l, oldSLs|newSLs) | 1<<(p.r.Tables.PathSL(s, l)&15)
+				}
+			}
+		}
+	}
+	f.w.edges = f.w.edges[:0]
+	for l := range x.anyLevel {
+		x.depsOf(f.w, l, installedOnly)
+	}
+	f.insertEach(f.w)
+	for _, p := range pairs {
+		y := *x
+		y.old, y.new = p.r.Tables, p.t
+		w := x.newWalker()
+		w.skip = f.ins.deps
+		for _, l := range p.lids {
+			w.edges = w.edges[:0]
+			if p.r.Plan.ordered(l) {
+				y.rootedDeps(w, l, mixed)
+			} else {
+				y.depsOf(w, l, mixed)
+			}
+			f.insertEach(w)
+		}
+	}
+}
+
+// insertEach takes in those dependencies of a walker that close no cycle. Where
+// packets of the past may be in a circle nothing that is written now can help them.
+func (f *fitter) insertEach(w *walker) {
+	slices.SortFunc(w.edges, func(a, b edge) int { return cmp.Compare(a.bit, b.bit) }) // whatever the order of a map
+	for i := range w.edges {
+		f.ins.all(w.edges[i : i+1])
+	}
 }
 
 // pastOf are the channels that packets to l may have taken by recent entries.

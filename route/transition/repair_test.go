@@ -179,7 +179,7 @@ func repairOne(e route.Updater, g, h *fabric.Graph, tb *route.Tables, sum *tally
 func approach(g, h *fabric.Graph, at, w *route.Tables, o transition.Options, sum *tally) string {
 	for {
 		a := transition.Approach(h, at, w, o)
-		if a == nil || a.Moved == 0 && !a.Lanes {
+		if a == nil || a.Moved+a.Entries == 0 && !a.Lanes {
 			if a != nil && a.Waiting > 0 {
 				sum.stalled++
 				sum.kept += a.Waiting

@@ -3,6 +3,7 @@ package transition
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"heddle/fabric"
@@ -38,7 +39,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	b := &builder{p: p, x: x, ch: ch, o: &o}
 	whole := r.Tables != nil // what working pairs use stays
 	late := !whole || r.Tables != r.First
-	if late && (b.drain(1) < 0 || strict && !whole) {
+	if (late || r.Stale) && b.drain(1) < 0 || strict && (!whole || r.Stale) {
 		return nil
 	}
 	steps := []*route.Tables{r.First, final}
@@ -62,15 +63,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		p.steps = append(p.steps, list...)
 	}
 	p.steps[len(p.steps)-1] = final
-	p.Stages = make([]Stage, len(p.steps))
-	from := installed
-	for k, t := range p.steps {
-		y := &mixer{g: g, managed: x.managed, old: from, new: t}
-		part := &change{touched: make([]bool, int(max(from.TopLID, t.TopLID))+1)}
-		y.compareRows(part)
-		p.Stages[k].LFT = part.diff
-		from = t
-	}
+	b.steps()
 	last := len(p.Stages) - 1
 	if late {
 		p.Stages[at[1]].SL2VL = ch.lanes
@@ -127,8 +120,10 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		if whole {
 			p.Risk.Why = fmt.Sprintf("packets under way to %d broken pairs may meet new entries", r.Late)
 		} else {
-			p.Risk.Why = fmt.Sprintf("%d broken pairs can only be connected by tables that do not mix with those installed", r.Left)
+			p.Risk.Why = "the tables that connect the rest do not mix with those installed"
 		}
+	case r.Stale:
+		p.Risk = &Risk{Worst: b.drain(1), Why: "hosts may use service levels that they were told earlier, and these are not proved on the installed entries"}
 	case trees && !strict:
 		p.Risk = &Risk{Worst: b.drain(1), Why: "multicast packets under way may meet new trees"}
 	}
@@ -146,6 +141,64 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	done := *r
 	done.fitter, p.Fitted = nil, &done
 	return p
+}
+
+// steps makes a stage of each step.
+func (b *builder) steps() {
+	p, x := b.p, b.x
+	p.Stages = make([]Stage, len(p.steps))
+	from := p.installed
+	for k, t := range p.steps {
+		y := &mixer{g: x.g, managed: x.managed, old: from, new: t}
+		part := &change{touched: make([]bool, int(max(from.TopLID, t.TopLID))+1)}
+		y.compareRows(part)
+		p.Stages[k].LFT = part.diff
+		from = t
+	}
+}
+
+// inTurn makes stages of rooted order of a plan that may be written in any order as far as
+// loops and cycles are concerned, where a switch that works could else send to one
+// that has no entry yet.
+func (b *builder) inTurn() {
+	p, ch := b.p, b.ch
+	if p.Mode != ModeDynamic || p.Forced || b.o.Quiet || ch.large || len(p.Stages) != 1 || !b.drops() {
+		return
+	}
+	list := inRootedOrder(b.x.g, p.installed, p.wanted)
+	if len(list) < 2 {
+		return
+	}
+	p.steps = list
+	b.steps()
+	last := len(p.Stages) - 1
+	p.Stages[0].SL2VL = ch.lanes
+	for i := range p.content.treeAt {
+		p.content.treeAt[i] = uint8(last)
+	}
+	p.content.groups(&p.Stages[last], last)
+	p.Mode = ModeStaged
+	p.Reason += fmt.Sprintf("; written in %d stages so that no switch sends to one that has no entry yet", len(list))
+}
+
+// drops reports whether the entry of some destination changes at a switch that
+// sends it on and at one that drops it.
+func (b *builder) drops() bool {
+	x, ch := b.x, b.ch
+	sends, drop := make([]bool, len(ch.touched)), make([]bool, len(ch.touched))
+	for _, c := range ch.cells {
+		e := effective(x.old, c.s, int(c.lid))
+		ports := x.g.PortChannel[c.s]
+		if d, port := x.owner(c.lid); int(e) < len(ports) && ports[e] >= 0 || c.s == d && e == port {
+			sends[c.lid] = true
+		} else {
+			drop[c.lid] = true
+		}
+		if sends[c.lid] && drop[c.lid] {
+			return true
+		}
+	}
+	return false
 }
 
 // repairTrees writes multicast trees that change in the last stage. Of those
@@ -257,20 +310,30 @@ func (b *builder) compactRepair() {
 func (b *builder) repairReason(r *Fitted, strict bool) string {
 	p := b.p
 	n := r.Broken - r.Late - r.Left
-	s := fmt.Sprintf("%d broken pairs are connected by entries that mix with all others", n)
-	if n == 0 {
-		s = "broken pairs are connected"
+	var parts []string
+	switch {
+	case r.Lanes:
+		parts = append(parts, "SL-to-VL tables change first, which the installed entries work on too")
+	case len(r.LIDs) == 0 && r.Tables != nil:
+		parts = append(parts, fmt.Sprintf("%d destinations take their wanted entries, %d keep others until packets have left", r.Moved, r.Waiting))
+	case n > 0:
+		parts = append(parts, fmt.Sprintf("%d broken pairs are connected by entries that mix with all others", n))
 	}
 	switch {
+	case r.Tables == nil && r.Left > 0:
+		parts = append(parts, fmt.Sprintf("%d broken pairs need tables that do not mix with those installed, which follow immediately", r.Left))
 	case r.Tables == nil:
-		s += fmt.Sprintf("; %d more by tables that do not", r.Left)
+		parts = append(parts, "the installed tables can deadlock, so the wanted ones follow immediately")
 	case r.Late > 0 && strict:
-		s += fmt.Sprintf("; %d more when packets that they would not mix with have left", r.Late)
+		parts = append(parts, fmt.Sprintf("%d when packets have left that their entries do not mix with", r.Late))
 	case r.Late > 0:
-		s += fmt.Sprintf("; %d more at once, although they do not mix with packets under way", r.Late)
+		parts = append(parts, fmt.Sprintf("%d by entries that do not mix with packets under way", r.Late))
 	}
-	if p.Risk != nil && len(p.Groups) > 0 {
-		s += fmt.Sprintf("; %d multicast trees are cut for a moment", len(p.Groups))
+	if len(p.Groups) > 0 {
+		parts = append(parts, fmt.Sprintf("%d multicast trees are cut to what they keep, then completed", len(p.Groups)))
 	}
-	return s
+	if len(parts) == 0 {
+		return "paths to switches are repaired"
+	}
+	return strings.Join(parts, "; ")
 }

@@ -279,6 +279,7 @@ func New(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Plan {
 	if p.Mode == ModeRefused {
 		return p
 	}
+	b.inTurn()
 	for i := range p.Stages {
 		st := &p.Stages[i]
 		b.rooted(st.LFT)

@@ -40,6 +40,9 @@ type mixer struct {
 	tables   bool   // some tables have Lanes of their own
 	levels   uint16 // service levels in use
 	injected [][]uint8
+	// anyLevel are destinations that packets may come to from any switch on any of
+	// these levels, whatever tables say.
+	anyLevel map[ib.LID]uint16
 	ports    [][]uint8 // by switch: the ports that CA and router ports hang on
 }
 
@@ -267,6 +270,9 @@ func (x *mixer) load(w *walker, l ib.LID, sp spec) {
 // or router port, or to a LID that nobody owns (any more), all may; to a
 // switch port 0 only CAs do, as far as deadlocks are concerned.
 func (x *mixer) fromAnywhere(l ib.LID) bool {
+	if x.anyLevel[l] != 0 {
+		return true
+	}
 	if int(l) < len(x.g.LIDOwner) && x.g.LIDOwner[l] != fabric.NoLID {
 		return x.g.EndPorts[x.g.LIDOwner[l]].Type != ib.NodeSwitch
 	}
@@ -398,6 +404,8 @@ func (x *mixer) start(w *walker, l ib.LID, sp spec) {
 		switch {
 		case !all && !x.hasCA[s]:
 			w.arrive[s] = 0
+		case x.anyLevel[l] != 0:
+			w.arrive[s] = x.anyLevel[l]
 		case s >= x.managed:
 			w.arrive[s] = x.levels // nobody knows what its hosts use
 		default:
