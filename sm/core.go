@@ -129,6 +129,8 @@ type Core struct {
 	improving bool // only to try the engines before the one in use
 	improveAt mad.Time
 	triedFor  *fabric.Graph // for which better tables than those of base were looked for
+	aim       int64         // as in Job, for that graph
+	balance   bool          // likewise
 	fullAt    mad.Time
 	result    *JobResult
 	dist      distribution

@@ -34,6 +34,8 @@ type Job struct {
 	transition transition.Options
 	strict     bool       // plans wait where something could deadlock for a moment
 	tried      bool       // improve has found its target for this graph: base
+	aim        int64      // load of a channel that is not to be exceeded; 0: not known
+	balance    bool       // the target cannot be reached, but load can be taken off
 	move       *moveInput // not nil: LIDs are moved instead of routing anew; only graph counts besides
 }
 
@@ -81,6 +83,8 @@ type JobResult struct {
 	partial    bool // Tables are between the installed ones and those of base
 	moved      int  // destinations that have their entries of base now
 	waiting    int  // … that have not
+	aim        int64
+	balance    bool // as in Job, for the next round
 	next       *solution
 	base       *solution    // for jobs to come: next, or the engine's own that it was carried from
 	move       *move.Result // of a job that moves LIDs; nil: Err says why not
@@ -242,11 +246,14 @@ func (j *Job) improve(o route.Options, r *JobResult) *solution {
 			return b
 		}
 		if s := j.compute(j.engines[:i], o, r); s != nil {
+			if u := j.fresh(s, o, r); u != nil {
+				return u
+			}
 			return s
 		}
 		kept := *b
 		kept.passed = r.Passed
-		if s := j.fresh(&kept, o); s != nil {
+		if s := j.fresh(&kept, o, r); s != nil {
 			return s
 		}
 		return &kept

@@ -3,7 +3,6 @@ package sm
 import (
 	"heddle/fabric"
 	"heddle/route"
-	"heddle/route/check"
 	"heddle/route/transition"
 )
 
@@ -39,6 +38,14 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 		j.repair(r, f, inst, t)
 		return
 	}
+	if r.aim == 0 {
+		r.aim = j.aim
+	}
+	if j.balance && j.mode == jobImprove {
+		r.balance = true
+		j.relieve(r, inst, t)
+		return
+	}
 	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved+f.Entries == 0 && !f.Lanes && j.mode == jobFull {
 		if f == nil && j.mode != jobFull && breaks(r.Plan) {
 			j.stay(r, inst, t)
@@ -50,6 +57,22 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 			r.replace(s, p)
 			if r.moved, r.waiting = f.Moved+f.Entries, f.Waiting; f.Lanes {
 				r.moved = 1 // others can follow
+			}
+			if r.moved == 0 && j.mode == jobImprove {
+				r.balance = true
+				j.relieve(r, inst, t)
+			}
+		}
+	}
+}
+
+// relieve evens out the load of tables that stay between two.
+func (j *Job) relieve(r *JobResult, inst *route.Tables, t transition.Options) {
+	if f := transition.Balance(j.graph, inst, r.aim, t); f != nil {
+		if s := j.settle(f.Tables, r); s != nil {
+			if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict); p != nil {
+				r.replace(s, p)
+				r.moved = f.Entries
 			}
 		}
 	}
@@ -117,8 +140,8 @@ func (j *Job) settle(t *route.Tables, r *JobResult) *solution {
 }
 
 // fresh is what the engine of a solution would compute for its graph without
-// regard to what is installed, if that loads the busiest channel clearly less.
-func (j *Job) fresh(b *solution, o route.Options) *solution {
+// regard to what is installed, if that takes more than a twentieth off the busiest channel.
+func (j *Job) fresh(b *solution, o route.Options, r *JobResult) *solution {
 	o.Previous = nil
 	for _, e := range j.engines {
 		if e.Name() != b.engine {
@@ -129,14 +152,13 @@ func (j *Job) fresh(b *solution, o route.Options) *solution {
 			return nil
 		}
 		t, pr, err := j.prove(t, nil, nil, o)
-		if err != nil || b.report == nil || !lighter(pr.Report(), b.report) {
+		if err != nil || b.report == nil {
+			return nil
+		}
+		if r.aim = pr.Report().MaxChannelLoad * 21 / 20; r.aim >= b.report.MaxChannelLoad {
 			return nil
 		}
 		return &solution{graph: j.graph, engine: b.engine, tables: t, report: pr.Report(), proof: pr, passed: b.passed}
 	}
 	return nil
 }
-
-// lighter reports whether the busiest channel of a has more than a twentieth
-// less to carry than that of b.
-func lighter(a, b *check.Report) bool { return a.MaxChannelLoad*21 < b.MaxChannelLoad*20 }

@@ -58,7 +58,9 @@ func (c *Core) startJob() {
 		j.transition.Frozen, j.transition.Left = c.outside()
 	}
 	j.strict = c.cfg.Transition == TransitionStrict
-	j.tried = c.triedFor == c.f.graph
+	if j.tried = c.triedFor == c.f.graph; j.tried {
+		j.aim, j.balance = c.aim, c.balance
+	}
 	switch c.cfg.Transition {
 	case TransitionDiscard:
 		j.transition.Force = transition.ModeDiscard
@@ -247,7 +249,7 @@ func (c *Core) planImprove(r *JobResult) {
 	c.improveAt = mad.Never
 	round := c.improving || c.rebalance || c.anew
 	if c.improving {
-		c.triedFor = c.f.graph
+		c.triedFor, c.aim, c.balance = c.f.graph, r.aim, r.balance
 	}
 	switch {
 	case c.cfg.ImproveDelay <= 0:
