@@ -113,6 +113,7 @@ func TestVMsFound(t *testing.T) {
 		90, 127, 235, // detached while a function was being given the address
 		161, // deleted while a shared port was not read yet
 		164, // its shared port was away
+		190, // the LID of a VPort led to a vSwitch before that had the GUID
 		476, // the ports of a switch kept a route over a link that was gone
 		524, // two ports had its GUID, and one let go
 	} {

@@ -212,3 +212,24 @@ func (c *Core) aliasesShown(t *guidTable) []ib.GUID {
 	}
 	return list
 }
+
+// aliasesArriving adds to the alias GUIDs of port i those that a VPort has given
+// up whose own LID leads to the port already: until the port has acknowledged
+// the GUID it would be shown nowhere.
+func (c *Core) aliasesArriving(s *subnet.Snapshot, i int32, list []ib.GUID) []ib.GUID {
+	for _, h := range c.leases.entryList {
+		to, v := h.l.target(), h.port.Virtual
+		if v == nil || !v.OwnLID || to.Port != s.Ports[i].GUID || !leadsTo(s, h.port.LID, s.Ports[i].EndPort) || slices.Contains(list, h.l.GUID) {
+			continue
+		}
+		if _, f := c.function(to); f != nil || h.at.Port == to.Port {
+			continue // a VPort, which has an entry of its own
+		}
+		k := int(to.Function)
+		for guidAt(list, k) != 0 {
+			k++
+		}
+		list = guidPut(slices.Clone(list), k, h.l.GUID)
+	}
+	return list
+}

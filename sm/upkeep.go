@@ -104,7 +104,7 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports
 		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
 			s.Ports = slices.Clone(old.Ports)
 		}
-		s.Ports[i].Aliases = c.aliasesShown(t)
+		s.Ports[i].Aliases = c.aliasesArriving(s, i, c.aliasesShown(t))
 		if n := s.Ports[i].Node; !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}
