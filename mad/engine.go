@@ -506,6 +506,19 @@ func (e *Engine) Cancel(first, last uint64) int {
 // CancelAll forgets every request, and returns how many there were.
 func (e *Engine) CancelAll() int { return e.Cancel(0, 1<<64-1) }
 
+// Pending calls fn for every request that has not completed: those that were
+// sent, then those that wait to be. Each group is in a fixed order, not that of
+// time.
+func (e *Engine) Pending(fn func(token uint64, sent bool)) {
+	for i := range e.slots {
+		if s := &e.slots[i]; s.state != slotFree {
+			fn(s.token, true)
+		}
+	}
+	e.urgent.each(fn)
+	e.normal.each(fn)
+}
+
 // Idle reports whether no request is queued or in flight.
 func (e *Engine) Idle() bool { return e.used == 0 && e.Queued() == 0 }
 

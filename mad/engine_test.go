@@ -287,6 +287,37 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
+// TestPending: what has not completed is listed, and told from what was sent.
+func TestPending(t *testing.T) {
+	e := NewEngine(Config{Window: 2, MaxWindow: 2})
+	for i := range 5 {
+		r := dr(ib.MethodGet, 0x11, 0)
+		r.Token = uint64(i)
+		if i == 4 {
+			r.Priority = Urgent
+		}
+		if err := e.Submit(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func() (s string) {
+		e.Pending(func(token uint64, sent bool) { s += fmt.Sprint(token, sent, " ") })
+		return s
+	}
+	if got := list(); got != "4 false 0 false 1 false 2 false 3 false " {
+		t.Error(got)
+	}
+	e.Poll(0, func(*Packet) {})
+	e.Cancel(2, 2)
+	if got := list(); got != "4 true 0 true 1 false 3 false " {
+		t.Error(got)
+	}
+	e.CancelAll()
+	if got := list(); got != "" {
+		t.Error(got)
+	}
+}
+
 // The transaction IDs of one slot go round without ever being 0 or that of
 // another request.
 func TestTIDs(t *testing.T) {

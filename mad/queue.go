@@ -121,6 +121,17 @@ func (q *queue) drop() {
 	}
 }
 
+// each calls fn for the requests that wait, oldest first.
+func (q *queue) each(fn func(token uint64, sent bool)) {
+	for c := q.head; c != nil; c = c.next {
+		for k := c.from; k < c.to; k++ {
+			if m := &c.meta[k]; !m.cancelled {
+				fn(m.token, false)
+			}
+		}
+	}
+}
+
 func (q *queue) cancel(first, last uint64) int {
 	n := 0
 	for c := q.head; c != nil; c = c.next {
