@@ -184,8 +184,13 @@ func (j *VMJudge) downed(f sim.VF) {
 	}
 }
 
-// setDown: what a function did at this moment was by a Set.
-func (j *VMJudge) setDown(f sim.VF) { delete(j.parted, f) }
+// setDown: what a function did at this moment was by a Set. What it did before was not,
+// though a Set may follow before the next snapshot.
+func (j *VMJudge) setDown(f sim.VF) {
+	if j.left[f] == j.c.Sim.Now() {
+		delete(j.parted, f)
+	}
+}
 
 // fault: something happened that may cut hosts off.
 func (j *VMJudge) fault() {
