@@ -43,14 +43,20 @@ type Core struct {
 	descRead   bool // a light sweep read a description
 	madBase    mad.Stats
 
-	reg      region
-	mute     []muteSwitch
-	lookNow  bool        // a light sweep is due at once
-	suspects []suspicion // what the next sweep looks at, if it is one of a region
-	wantFull bool        // the next sweep reads everything
-	sound    bool        // the last sweep went through without an error, so c.f is what there is
-	damped   []*damping
-	dampAt   mad.Time
+	reg   region
+	carry carry
+	// The tables of the last sweep are written in part.
+	unfinished bool
+	mute       []muteSwitch
+	lookNow    bool // a light sweep is due at once
+	auditing   bool // PhaseLight is an audit
+	// Switches that a light sweep that was cut short had no answer from.
+	lightMissed []ib.GUID
+	suspects    []suspicion // what the next sweep looks at, if it is one of a region
+	wantFull    bool        // the next sweep reads everything
+	sound       bool        // the last sweep went through without an error, so c.f is what there is
+	damped      []*damping
+	dampAt      mad.Time
 
 	f    *fab // being discovered or the one that is managed
 	last *fab // of the sweep before, for comparing
@@ -160,6 +166,8 @@ type Core struct {
 	trapRuns    int
 	sweepWhy    string
 	wantSweep   bool
+	pressAt     mad.Time // wantSweep does not wait longer for what is between sweeps
+	urgent      bool     // … and not for LIDs that are being moved either
 	wantAudit   bool
 	traps       trapTable
 	trapCount   uint64
@@ -184,6 +192,7 @@ func New(cfg Config) *Core {
 		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
+		pressAt: mad.Never,
 		transit: "none yet",
 		pk:      newPKeys(),
 		virt:    newVirtuals(),
@@ -295,6 +304,7 @@ func (c *Core) onPortLost() {
 // once, so this loops until something is under way.
 func (c *Core) pump() {
 	for !c.stopping {
+		c.press()
 		for {
 			room := c.eng.Window() - c.eng.Outstanding()
 			for c.todo.n > 0 && c.eng.Queued() < max(room, 1) {
@@ -418,6 +428,12 @@ func (c *Core) nextTimer() mad.Time {
 	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.pollAt, c.pk.againAt} {
 		t = min(t, u)
 	}
+	if c.presses() {
+		t = min(t, c.pressAt)
+	}
+	if c.phase == PhaseLight {
+		t = min(t, c.lightAt)
+	}
 	if c.phase == PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.mayUpkeep() {
@@ -432,6 +448,7 @@ func (c *Core) onTimers() {
 	if c.trapAt <= c.now {
 		c.trapAt = mad.Never
 		c.lastTrapRun = c.now
+		c.urgent = true
 		c.ask(c.sweepWhy)
 	}
 	if c.pollAt <= c.now {
@@ -441,6 +458,9 @@ func (c *Core) onTimers() {
 	if c.resumeAt <= c.now {
 		c.resumeAt = mad.Never
 		c.onResume()
+	}
+	if c.phase == PhaseLight && c.lightAt <= c.now {
+		c.lightSwitches() // some owe answers; the others are asked in time all the same
 	}
 	if c.phase != PhaseIdle {
 		return

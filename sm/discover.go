@@ -27,6 +27,7 @@ func (c *Core) askSweep(why string) {
 func (c *Core) ask(why string) {
 	if c.betweenSweeps() {
 		c.wantSweep, c.sweepWhy = true, why
+		c.pressAt = min(c.pressAt, c.now.Add(pressTime))
 		return
 	}
 	c.again, c.againWhy = true, why
@@ -58,13 +59,14 @@ func (c *Core) startSweep(why string) {
 	c.wantSweep, c.again, c.recheck = false, false, false
 	c.errs, c.refused = 0, false
 	c.trapAt, c.retryAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never, mad.Never
+	c.pressAt, c.urgent = mad.Never, false
 	c.jobGen++ // a result of the sweep before is stale
 	c.jobDone = nil
 	c.report = SweepReport{Reason: why, Region: part}
 	c.wantFull, c.sound, c.changed = false, false, false
 	c.anew = c.wantRoute
-	c.changed = c.anew || c.wantGroups || c.regrant
-	c.wantGroups = false
+	c.changed = c.anew || c.wantGroups || c.regrant || c.unfinished
+	c.wantGroups, c.unfinished = false, false
 	c.wantRoute = false
 	c.eng.Stats(&c.madBase)
 	c.phaseStart, c.sweepStart = c.now, c.now
@@ -78,6 +80,8 @@ func (c *Core) startSweep(why string) {
 
 func (c *Core) startDiscover() {
 	c.suspects, c.mute = c.suspects[:0], c.mute[:0]
+	c.lightMissed, c.lookNow = c.lightMissed[:0], false
+	c.carry = carry{nodes: c.carry.nodes[:0]}
 	c.improving = false
 	if c.f != nil && c.f.graph != nil {
 		c.last = c.f

@@ -57,6 +57,11 @@ func (c *Core) takeLFTs() {
 			c.lfts[n.info.NodeGUID] = l
 		}
 		p0 := f.portOf(ni, 0)
+		if l.raised != 0 && n.sw.LinearFDBTop == l.raised {
+			l.top = l.raised // our own Set, over blocks that are known
+			l.forgetAbove(l.top)
+		}
+		l.raised = 0
 		if len(l.known) > 0 && (n.sw.LinearFDBTop != l.top || p0.info.LID != p0.lid || p0.info.MasterSMLID != c.smLID() || c.allInit(ni)) {
 			if n.sw.LinearFDBTop != l.top && n.sw.LinearFDBTop != 0 {
 				c.out.notify(Notice{

@@ -80,6 +80,15 @@ func (i item) op() op        { return op(i >> 56) }
 func (i item) port() uint8   { return uint8(i >> 24) }
 func (i item) extra() uint32 { return uint32(i) & 0xFFFFFF }
 
+// beside reports whether an item is of no phase.
+func (i item) beside() bool {
+	switch i.op() {
+	case opPoll, opHandover, opAcknowledge, opDescNow, opOwnInfo:
+		return true
+	}
+	return false
+}
+
 // node is the node index, -1 for none.
 func (i item) node() int32 {
 	n := int32(i >> 32 & 0xFFFFFF)

@@ -17,6 +17,7 @@ type lft struct {
 	known   []uint64
 	suspect []uint64 // written while a late copy of an older write may be under way
 	top     ib.LID   // LinearFDBTop as read or acknowledged
+	raised  ib.LID   // what top may be instead, as a Set of it was not answered; 0: nothing
 	recent  []uint64 // written less than suspectTime before wrote
 	wrote   mad.Time // when a block was last written; meaningful if recent is not empty
 }

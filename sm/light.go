@@ -20,15 +20,9 @@ func (c *Core) startLight() {
 		return
 	}
 	c.enter(PhaseLight)
-	own := f.self
-	if !f.nodes[own.Node].isSwitch() {
-		c.add(mk(opLightPort, own.Node, own.Port, 0))
-	}
+	c.lightSwitches()
 	for i := range f.nodes {
 		n := &f.nodes[i]
-		if n.isSwitch() && n.ok() {
-			c.add(mk(opLightSwitch, int32(i), 0, 0))
-		}
 		if n.flags&(nDesc|nGone) == 0 {
 			c.add(mk(opLightDesc, int32(i), n.info.LocalPortNum, 0))
 		}
@@ -45,6 +39,36 @@ func (c *Core) startLight() {
 	}
 }
 
+// lightSwitches asks our own port and every switch that does not owe an answer
+// already. The nearest are asked first: of the switches on the path to one that
+// died the last that answers says so, before requests into the void hold its
+// request up.
+func (c *Core) lightSwitches() {
+	f := c.f
+	if own := f.self; !f.nodes[own.Node].isSwitch() {
+		c.add(mk(opLightPort, own.Node, own.Port, 0))
+	}
+	farthest := 0
+	for hops := 0; hops <= farthest; hops++ {
+		for i := range f.nodes {
+			n := &f.nodes[i]
+			if !n.isSwitch() || !n.ok() || !n.path.set {
+				continue
+			}
+			farthest = max(farthest, int(n.path.n))
+			if int(n.path.n) == hops && n.flags&nLight == 0 {
+				n.flags |= nLight
+				c.add(mk(opLightSwitch, int32(i), 0, 0))
+			}
+		}
+	}
+	c.auditing = false
+	c.lightAt = mad.Never
+	if c.cfg.SweepInterval > 0 {
+		c.lightAt = c.now.Add(c.cfg.SweepInterval)
+	}
+}
+
 func (c *Core) lightDone() bool {
 	c.enter(PhaseIdle)
 	c.lights++
@@ -52,14 +76,40 @@ func (c *Core) lightDone() bool {
 		c.descRead = false
 		c.publish()
 	}
-	if !c.wantSweep {
+	if !c.wantSweep && !c.auditing {
 		c.armLight()
 	}
+	c.auditing = false
 	return c.wantSweep
+}
+
+// stopLight ends a light sweep, or an audit, because a sweep is due. What has no
+// answer yet is asked soon after that sweep: one of the switches may be mute, or
+// have died at the same time.
+func (c *Core) stopLight() {
+	c.unanswered(func(it item, _ bool) {
+		switch it.op() {
+		case opLightSwitch:
+			n := &c.f.nodes[it.node()]
+			n.flags &^= nLight
+			c.lightMissed = append(c.lightMissed, n.info.NodeGUID)
+		case opLightProbe: // what was silent before may still be
+		case opGetLFT:
+			if l := c.f.nodes[it.node()].lft; l != nil {
+				bitSet(&l.suspect, int(it.extra()))
+			}
+			c.auditAt = c.now
+		default:
+			c.lookNow = true
+		}
+	})
+	c.auditing = false
+	c.enter(PhaseIdle)
 }
 
 func (c *Core) onLightSwitch(it item, comp *mad.Completion) {
 	n := &c.f.nodes[it.node()]
+	n.flags &^= nLight
 	var sw smp.SwitchInfo
 	err := answer(comp)
 	if err == nil {
@@ -170,6 +220,7 @@ func (c *Core) startAudit() {
 		return
 	}
 	c.enter(PhaseLight)
+	c.auditing = true
 	for _, ni := range c.f.swNode {
 		l := c.f.nodes[ni].lft
 		if l == nil {

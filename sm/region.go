@@ -141,6 +141,7 @@ func (c *Core) startRegion() {
 		c.add(mk(opReread, n, s.port, 0))
 	}
 	c.suspects = c.suspects[:0]
+	c.takeOver()
 }
 
 // touch makes a node part of the region.

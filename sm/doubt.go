@@ -1,0 +1,102 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/mad"
+)
+
+// Requests that are canceled may have been carried out. What they were about is in
+// doubt: it is forgotten here, and read by the next sweep, which takes its nodes over.
+
+// carry is what a sweep of a region takes over from one that was broken off.
+type carry struct {
+	nodes []int32 // of Core.f: in doubt, or not finished
+	moved bool    // the last snapshot does not show all that changed
+	wide  bool    // the whole fabric is to be set up
+}
+
+// leaveRecent notes that no more entries are written of the states that a transition was
+// about to reach.
+func (c *Core) leaveRecent() {
+	for i := range c.recent {
+		if s := &c.recent[i]; s.until == mad.Never {
+			s.until = c.now
+		}
+	}
+}
+
+// doubt notes that an item was not finished. If its request was sent it may have been
+// carried out, now or as long as a copy of it is under way.
+func (c *Core) doubt(it item, sent bool) {
+	if it.node() < 0 {
+		return
+	}
+	nd := &c.f.nodes[it.node()]
+	c.carryNode(it.node())
+	switch it.op() {
+	case opSetLFT:
+		if l := nd.lft; l != nil && sent {
+			l.forget(int(it.extra()))
+			bitSet(&l.suspect, int(it.extra()))
+			c.auditAt = c.now.Add(suspectTime)
+		}
+	case opSetMFT:
+		if nd.mft != nil && sent {
+			delete(nd.mft.blocks, mftKey(uint16(it.extra()), it.port()))
+			c.mftChanged(it.node(), uint16(it.extra()))
+		}
+	case opSetSwitch:
+		if !sent {
+			return
+		}
+		if it.extra() != 1 && nd.lft != nil {
+			nd.lft.raised = c.topWanted()
+		}
+		c.suspect(nd.info.NodeGUID, wholeSwitch) // PortStateChange may be cleared, or the top raised
+	case opPortAgain: // what it was to find out is not known
+		if nd.isSwitch() {
+			c.suspect(nd.info.NodeGUID, wholeSwitch)
+		} else {
+			c.suspect(nd.info.NodeGUID, it.port())
+		}
+	}
+}
+
+func (c *Core) carryNode(n int32) {
+	if c.f.nodes[n].flags&nGone == 0 && !slices.Contains(c.carry.nodes, n) {
+		c.carry.nodes = append(c.carry.nodes, n)
+	}
+}
+
+// takeOver makes what a broken-off sweep left part of the region.
+func (c *Core) takeOver() {
+	for _, n := range c.carry.nodes {
+		if c.f.nodes[n].flags&nGone == 0 {
+			c.touch(n)
+		}
+	}
+	c.reg.moved, c.reg.wide = c.carry.moved, c.carry.wide
+	c.carry = carry{nodes: c.carry.nodes[:0]}
+}
+
+// stopMove gives up a move of LIDs, because of a fault. The sweep that follows routes the
+// LIDs to where they are to be, from what is installed.
+func (c *Core) stopMove() {
+	m := &c.mv
+	c.resumeAt = mad.Never
+	if m.step == moveFloat {
+		// A port that did not answer may have taken the LID: the placement is rolled
+		// back.
+		c.unanswered(func(item, bool) { c.errs++ })
+		c.floatsSet()
+		return
+	}
+	c.unanswered(c.doubt)
+	c.leaveRecent()
+	c.unfinished = c.unfinished || m.step != moveJob
+	c.dist = distribution{}
+	why := c.sweepWhy
+	c.moveBySweep(why, c.errs > m.errs)
+	c.sweepWhy = why
+}

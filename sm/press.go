@@ -1,0 +1,118 @@
+package sm
+
+import (
+	"time"
+
+	"heddle/ib"
+)
+
+// A sweep that was asked for does not wait until all requests of what goes on between
+// sweeps are answered or have timed out: a dead switch, which is what it may be
+// about, takes 3 s for each of them. It begins when nothing is under way any more, or
+// at pressAt; then what is unanswered is canceled and asked again later.
+
+// pressTime is how long a sweep that was asked for waits at most for what goes on
+// between sweeps. The answers of a whole light sweep come within a few milliseconds
+// (1,620 switches take 50 windows of round trips), so the neighbors of a dead switch
+// join one region; a fault of which they tell must be handled within 100 ms.
+const pressTime = 10 * time.Millisecond
+
+// presses reports whether a sweep waits for a phase that may be cut short.
+func (c *Core) presses() bool {
+	switch c.phase {
+	case PhaseLight, PhaseUpkeep:
+		return c.wantSweep
+	case PhaseMove:
+		// Moves are asked for by people who wait, and their drains are bounded: only a
+		// fault is more urgent.
+		return c.wantSweep && c.urgent
+	}
+	return false
+}
+
+// press cuts what is between sweeps short if a sweep has waited long enough.
+func (c *Core) press() {
+	if !c.presses() || c.pressAt > c.now {
+		return
+	}
+	switch c.phase {
+	case PhaseLight:
+		c.stopLight()
+	case PhaseUpkeep:
+		c.stopUpkeep()
+	case PhaseMove:
+		c.stopMove()
+	}
+}
+
+// unanswered calls fn for each item of the phase that is not finished, and cancels it;
+// sent reports whether its request may have arrived. One that has not been built into a
+// request is left out.
+func (c *Core) unanswered(fn func(it item, sent bool)) {
+	var list []item
+	n := 0
+	c.eng.Pending(func(token uint64, sent bool) {
+		it := item(token)
+		if it.beside() {
+			return
+		}
+		list = append(list, it)
+		if sent {
+			n = len(list)
+		}
+	})
+	for c.todo.n > 0 {
+		list = append(list, c.todo.pop())
+	}
+	c.eng.CancelAll()
+	c.pollBusy = false
+	for i, it := range list {
+		fn(it, i < n)
+	}
+}
+
+// stopUpkeep ends a portion of upkeep. What was asked is not known.
+func (c *Core) stopUpkeep() {
+	g := &c.guids
+	c.unanswered(func(it item, sent bool) {
+		switch it.op() {
+		case opGetGUIDs, opSetGUIDs:
+			t := g.byPort[c.f.portOf(it.node(), it.port()).guid]
+			if t == nil {
+				return
+			}
+			if bit := uint32(1) << it.extra(); it.op() == opSetGUIDs && sent {
+				t.known &^= bit
+				t.suspect |= bit
+				t.suspectAt = c.now.Add(suspectTime)
+				g.retry = min(g.retry, t.suspectAt)
+				c.doubtGUIDs(t, t.want)
+			}
+			g.queue(t)
+		case opEnforce, opEnforced:
+			t := c.pTable(c.f.portOf(it.node(), it.port()))
+			t.verifyAt = c.now.Add(suspectTime)
+			c.pk.retry = min(c.pk.retry, t.verifyAt)
+		case opReadSL, opReadArb:
+			c.lanesUnread(c.f.nodes[it.node()].info.NodeGUID)
+		}
+	})
+	c.dropAskedPKeys()
+	c.dropAskedVirtuals()
+	c.upkeepDone()
+}
+
+// lanesUnread has the lane tables of a node read that are not known.
+func (c *Core) lanesUnread(g ib.GUID) {
+	if l := c.laneTabs[g]; l != nil {
+		l.complete = false
+	}
+	for i := range c.reads {
+		if c.reads[i].guid == g {
+			c.reads[i].at = 0
+			return
+		}
+	}
+	c.reads = append(c.reads, tableRead{guid: g})
+	c.reading[g] = true
+}
