@@ -234,6 +234,12 @@ func (d *detection) all(interval, limit, trapLimit time.Duration) {
 	d.t.Logf("%d parts: mean %v, worst %v, late %d", len(list), sum/time.Duration(len(list)), worst, late)
 }
 
+// alive reports whether a part is one that the manager can reach now.
+func (d *detection) alive(p mortal) bool {
+	f, reach := d.c.Fabric, d.c.reachable(d.m)
+	return reach[f.Nodes[p.node].GUID] && (p.port == 0 || reach[f.Nodes[f.Nodes[p.node].Ports[p.port].Peer.Node].GUID])
+}
+
 // moment goes to a random moment: of the interval, or of a light sweep.
 func (d *detection) moment(interval time.Duration) {
 	if d.rng.IntN(2) == 0 {
@@ -244,4 +250,95 @@ func (d *detection) moment(interval time.Duration) {
 		d.t.Fatal(err)
 	}
 	d.c.Run(time.Duration(d.rng.Int64N(int64(time.Millisecond))))
+}
+
+// TestTrapDuringLightSweep: traps come at every moment of a subnet that is never
+// without a light sweep for long. Tables without the dead part are computed when the
+// traps have settled.
+func TestTrapDuringLightSweep(t *testing.T) {
+	for _, n := range detectNets {
+		t.Run(strings.Join(n, " "), func(t *testing.T) {
+			const interval = 100 * time.Millisecond
+			d := newDetection(t, gen(t, n[0], n[1:]...), sim.Config{}, silentConfig(interval))
+			d.all(interval, interval+100*time.Millisecond, 65*time.Millisecond)
+		})
+	}
+}
+
+// TestFaultDuringRepair: while the tables of a first fault are being changed, with the
+// waits of the default lifetimes, a second and a third one happen. Each is in a routing job
+// of its own without delay.
+func TestFaultDuringRepair(t *testing.T) {
+	for _, traps := range []bool{true, false} {
+		for _, n := range detectNets {
+			t.Run(fmt.Sprintf("%s traps=%v", strings.Join(n, " "), traps), func(t *testing.T) {
+				const interval = 300 * time.Millisecond
+				cfg := silentConfig(interval)
+				cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife = 14, 14, 14 // 67 ms: drains of some seconds
+				d := newDetection(t, gen(t, n[0], n[1:]...), sim.Config{NoTraps: !traps}, cfg)
+				d.m.JobTime = 20 * time.Millisecond
+				var times []time.Duration
+				midway := map[sm.Phase]int{}
+				for range 8 {
+					three := d.parts(3)
+					for i, p := range three {
+						if !d.alive(p) {
+							continue
+						}
+						if i > 0 {
+							midway[d.m.Status().Phase]++
+						}
+						took, heard, ok := d.measure(p, 10*time.Second)
+						if times = append(times, heard); !ok || took > interval+100*time.Millisecond || heard < took && heard > 65*time.Millisecond {
+							t.Errorf("%s, fault %d of %v: %v, and %v after a trap\n%s", d.name(p), i, three, took, heard, tail(d.m))
+						}
+						d.c.Run(time.Duration(d.rng.Int64N(int64(100 * time.Millisecond))))
+					}
+					for _, p := range three {
+						d.revive(p)
+					}
+					d.calm(fmt.Sprint(three))
+				}
+				slices.Sort(times)
+				t.Logf("median %v, worst %v; the second and third came in %v", times[len(times)/2], times[len(times)-1], midway)
+			})
+		}
+	}
+}
+
+// TestStormOfFaults: links fail and return faster than tables can be changed. Of nine
+// sweeps in a row one at least is carried through, and in the end the subnet is whole.
+func TestStormOfFaults(t *testing.T) {
+	cfg := silentConfig(300 * time.Millisecond)
+	cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife = 14, 14, 14
+	d := newDetection(t, gen(t, "torus", "4x4"), sim.Config{}, cfg)
+	d.m.JobTime = 20 * time.Millisecond
+	links := cables(d.c.Fabric)
+	began := d.c.Sim.Now()
+	for d.c.Sim.Now().Sub(began) < 20*time.Second {
+		r := links[d.rng.IntN(len(links))]
+		p := mortal{int(r.Node), int(r.Port)}
+		d.kill(p)
+		d.c.Run(time.Duration(d.rng.Int64N(int64(60 * time.Millisecond))))
+		d.revive(p)
+	}
+	broken, row, whole := 0, 0, 0
+	for i := range d.m.Notices {
+		switch r := d.m.Notices[i].Report; {
+		case d.m.Notices[i].Kind != sm.KindSweepEnd:
+		case r.Broken:
+			broken++
+			if row++; row > 8 {
+				t.Fatalf("%d sweeps in a row were broken off", row)
+			}
+		default:
+			row = 0
+			whole++
+		}
+	}
+	t.Logf("%d sweeps broken off, %d carried through", broken, whole)
+	if broken == 0 || whole < 10 {
+		t.Errorf("%d sweeps broken off, %d carried through: this proves little", broken, whole)
+	}
+	d.calm("after the storm")
 }

@@ -90,7 +90,7 @@ func TestTransitionsUnderTraffic(t *testing.T) {
 	first, n := seeds(60, 4000)
 	cs := campaigns()
 	modes := map[string]int{}
-	looks := 0
+	looks, broken := 0, 0
 	var worst time.Duration
 	for seed := first; seed < first+n; seed++ {
 		k := cs[int(seed)%len(cs)]
@@ -102,12 +102,15 @@ func TestTransitionsUnderTraffic(t *testing.T) {
 			if m.Notices[i].Kind == sm.KindRouted {
 				modes[modeOf(m.Notices[i].Text)]++
 			}
+			if r := m.Notices[i].Report; r != nil && r.Broken {
+				broken++
+			}
 		}
 		if err != nil {
 			t.Fatalf("replay with HEDDLE_SEED=%d: %s: %v\n%v\n%s", seed, k.engine.Name(), err, log, tail(m))
 		}
 	}
-	t.Logf("%d moments; transitions: %v; longest loss within a transition %v", looks, modes, worst)
+	t.Logf("%d moments; transitions: %v, %d sweeps broken off; longest loss within a transition %v", looks, modes, broken, worst)
 	if looks == 0 {
 		t.Error("nothing was looked at")
 	}

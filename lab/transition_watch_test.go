@@ -553,6 +553,9 @@ func (w *flights) lost(pair [2]int, d time.Duration) {
 // believed reports whether the manager takes a link between switches to be up.
 func (w *flights) believed(n, p int) bool {
 	g := w.m.Snap.Graph
+	if g == nil {
+		return false // our own port is down
+	}
 	for s := range g.Switches {
 		if g.Switches[s].GUID == w.c.Fabric.Nodes[n].GUID {
 			return p < len(g.PortChannel[s]) && g.PortChannel[s][p] >= 0
@@ -562,11 +565,11 @@ func (w *flights) believed(n, p int) bool {
 }
 
 // finish judges a transition whose sweep ended. One that a switch did not take
-// part in was not carried out as planned, and one that was planned before the
+// part in, or that was broken off, was not carried out as planned, and one that was planned before the
 // manager heard of a link was for another fabric.
 func (w *flights) finish(r *sm.SweepReport) {
 	s := w.starts
-	if s == nil || r == nil || r.Problems > 0 {
+	if s == nil || r == nil || r.Problems > 0 || r.Broken {
 		return
 	}
 	for _, c := range cables(w.c.Fabric) {

@@ -43,8 +43,16 @@ type Core struct {
 	descRead   bool // a light sweep read a description
 	madBase    mad.Stats
 
-	reg   region
-	carry carry
+	reg      region
+	carry    carry
+	breaks   int      // sweeps in a row that were broken off
+	breakAt  mad.Time // the sweep under way is broken off
+	breakWhy string
+	// Switches that traps named while a sweep was under way, to be peeked at.
+	peeks      []ib.GUID
+	answeredAt mad.Time // when an item was finished last
+	stalls     int      // times that paths were looked at since
+	cutNew     bool     // a sweep of a region found a link down in this step
 	// The tables of the last sweep are written in part.
 	unfinished bool
 	mute       []muteSwitch
@@ -192,7 +200,7 @@ func New(cfg Config) *Core {
 		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
-		pressAt: mad.Never,
+		pressAt: mad.Never, breakAt: mad.Never,
 		transit: "none yet",
 		pk:      newPKeys(),
 		virt:    newVirtuals(),
@@ -305,6 +313,10 @@ func (c *Core) onPortLost() {
 func (c *Core) pump() {
 	for !c.stopping {
 		c.press()
+		if c.cutNew {
+			c.resend()
+		}
+		c.peek()
 		for {
 			room := c.eng.Window() - c.eng.Outstanding()
 			for c.todo.n > 0 && c.eng.Queued() < max(room, 1) {
@@ -431,9 +443,10 @@ func (c *Core) nextTimer() mad.Time {
 	if c.presses() {
 		t = min(t, c.pressAt)
 	}
-	if c.phase == PhaseLight {
+	if c.phase == PhaseLight || c.peekable() {
 		t = min(t, c.lightAt)
 	}
+	t = min(t, c.stallAt(), c.breakAt)
 	if c.phase == PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.mayUpkeep() {
@@ -458,6 +471,15 @@ func (c *Core) onTimers() {
 	if c.resumeAt <= c.now {
 		c.resumeAt = mad.Never
 		c.onResume()
+	}
+	if c.stallAt() <= c.now {
+		c.lookAtPaths()
+	}
+	if c.breakAt <= c.now {
+		c.breakAt = mad.Never
+		if c.breakable() {
+			c.breakOff(c.breakWhy)
+		}
 	}
 	if c.phase == PhaseLight && c.lightAt <= c.now {
 		c.lightSwitches() // some owe answers; the others are asked in time all the same

@@ -59,7 +59,10 @@ func (c *Core) startSweep(why string) {
 	c.wantSweep, c.again, c.recheck = false, false, false
 	c.errs, c.refused = 0, false
 	c.trapAt, c.retryAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never, mad.Never
-	c.pressAt, c.urgent = mad.Never, false
+	c.pressAt, c.urgent, c.breakAt, c.peeks = mad.Never, false, mad.Never, c.peeks[:0]
+	if c.cfg.SweepInterval > 0 && c.running() {
+		c.lightAt = c.now.Add(c.cfg.SweepInterval) // peeks, if it lasts so long
+	}
 	c.jobGen++ // a result of the sweep before is stale
 	c.jobDone = nil
 	c.report = SweepReport{Reason: why, Region: part}
@@ -82,6 +85,7 @@ func (c *Core) startDiscover() {
 	c.suspects, c.mute = c.suspects[:0], c.mute[:0]
 	c.lightMissed, c.lookNow = c.lightMissed[:0], false
 	c.carry = carry{nodes: c.carry.nodes[:0]}
+	c.eng.Cancel(uint64(opPeek)<<56, uint64(opPeekPort)<<56|1<<56-1)
 	c.improving = false
 	if c.f != nil && c.f.graph != nil {
 		c.last = c.f

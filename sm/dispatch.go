@@ -47,11 +47,11 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		return c.buildVirtual(it, get, set)
 	case opNodeDesc, opLightDesc, opDescNow:
 		get(smp.AttrNodeDescription, 0)
-	case opSwitchInfo, opLightSwitch:
+	case opSwitchInfo, opLightSwitch, opPeek:
 		get(smp.AttrSwitchInfo, 0)
 	case opPortInfo:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
-	case opLightPort, opPortAgain, opReread, opEnforced:
+	case opLightPort, opPortAgain, opReread, opEnforced, opPeekPort:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.portOf(n, p).has(pNoExt)))
 	case opSMInfo, opLightSM:
 		get(smp.AttrSMInfo, 0)
@@ -133,7 +133,14 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case opOwnInfo:
 		c.onOwnInfo(it, &comp)
 		return
+	case opPeek:
+		c.onPeek(it, &comp)
+		return
+	case opPeekPort:
+		c.onPeekPort(it, &comp)
+		return
 	}
+	c.answeredAt, c.stalls = c.now, 0
 	c.finishItem()
 	switch it.op() {
 	case opNodeInfo:

@@ -70,6 +70,9 @@ const (
 
 	opEnforce  // Set(PortInfo) of what a switch port enforces, between sweeps
 	opEnforced // Get(PortInfo) of it
+
+	opPeek     // SwitchInfo, which no phase waits for
+	opPeekPort // PortInfo, likewise
 )
 
 func mk(o op, node int32, port uint8, extra uint32) item {
@@ -83,7 +86,7 @@ func (i item) extra() uint32 { return uint32(i) & 0xFFFFFF }
 // beside reports whether an item is of no phase.
 func (i item) beside() bool {
 	switch i.op() {
-	case opPoll, opHandover, opAcknowledge, opDescNow, opOwnInfo:
+	case opPoll, opHandover, opAcknowledge, opDescNow, opOwnInfo, opPeek, opPeekPort:
 		return true
 	}
 	return false

@@ -219,6 +219,7 @@ type SweepReport struct {
 	Region      bool // only what changed was read, not everything
 	Read        int  // switches that a sweep of a region read whole
 	Again       bool // another sweep follows, because something changed meanwhile
+	Broken      bool // it was broken off because of a fault; the next goes on from what is installed
 }
 
 // Phase is what a Core is doing.

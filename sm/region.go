@@ -59,28 +59,35 @@ func (c *Core) suspect(g ib.GUID, port uint8) {
 }
 
 // suspectLID is suspect for the node that has a LID; all is for its whole
-// switch.
-func (c *Core) suspectLID(lid ib.LID, all bool) {
+// switch, whose GUID it returns.
+func (c *Core) suspectLID(lid ib.LID, all bool) ib.GUID {
 	i := int32(-1)
 	if c.snap != nil && c.state == subnet.Master {
 		i = c.snap.PortByLID(lid)
 	}
 	if i < 0 {
 		c.wantFull = true
-		return
+		return 0
 	}
 	p := &c.snap.Ports[i]
 	n := &c.snap.Nodes[p.Node]
 	if all && n.Info.NodeType == ib.NodeSwitch {
 		c.suspect(n.Info.NodeGUID, wholeSwitch)
-		return
+		return n.Info.NodeGUID
 	}
 	c.suspect(n.Info.NodeGUID, p.Num)
+	return 0
 }
 
 // askRegion wants a switch, or a CA and its switch, to be looked at: now if nothing is under way, else
 // after it.
 func (c *Core) askRegion(n int32, why string) {
+	c.suspectNode(n)
+	c.ask(why)
+}
+
+// suspectNode is suspect for a switch, or a CA and its switch.
+func (c *Core) suspectNode(n int32) {
 	nd := &c.f.nodes[n]
 	if nd.isSwitch() {
 		c.suspect(nd.info.NodeGUID, wholeSwitch)
@@ -90,7 +97,6 @@ func (c *Core) askRegion(n int32, why string) {
 	} else {
 		c.wantFull = true
 	}
-	c.ask(why)
 }
 
 // regionFits reports whether the next sweep may be one of a region.
@@ -142,6 +148,36 @@ func (c *Core) startRegion() {
 	}
 	c.suspects = c.suspects[:0]
 	c.takeOver()
+}
+
+// joinRegion has the sweep of a region that is being explored look at the suspects too.
+// It reports whether it does.
+func (c *Core) joinRegion() bool {
+	f := c.f
+	if c.phase != PhaseDiscover || !c.reg.on || c.reg.give != "" || c.wantFull {
+		return false
+	}
+	for _, s := range c.suspects {
+		if n, ok := f.find(s.guid); !ok || !c.plainBut(n) {
+			return false
+		}
+	}
+	for _, s := range c.suspects {
+		n, _ := f.find(s.guid)
+		c.touch(n)
+		switch nd := &f.nodes[n]; {
+		case s.port != wholeSwitch:
+			c.add(mk(opReread, n, s.port, 0))
+		case nd.flags&(nNew|nSuspect|nRead) == nSuspect: // its turn comes
+		default: // what was read of it may be of before
+			nd.flags = nd.flags&^nRead | nSuspect
+			if nd.path.set {
+				c.readSwitch(n)
+			}
+		}
+	}
+	c.suspects = c.suspects[:0]
+	return true
 }
 
 // touch makes a node part of the region.

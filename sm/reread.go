@@ -60,6 +60,7 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 	case !p.upPhys():
 		if was {
 			c.unlink(at)
+			c.cutNew = true
 		}
 		p.peer = subnet.NoRef
 		p.flags &^= pMeasured | pProved

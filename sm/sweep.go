@@ -17,6 +17,7 @@ const maxAttempts = 3
 // subnet is up, and arms what comes next.
 func (c *Core) endSweep() {
 	finished := c.phase == PhaseActivate
+	c.breaks, c.breakAt = 0, mad.Never
 	c.enter(PhaseIdle)
 	c.sweeps++
 	if !c.reg.on {
@@ -100,6 +101,14 @@ func (c *Core) forgetNew() {
 // armLight sets the time of the next light sweep.
 func (c *Core) armLight() {
 	c.lightAt = mad.Never
+	if c.wantSweep {
+		return // it is armed, and what is to be looked at now remembered, until after that
+	}
+	for _, g := range c.lightMissed {
+		_, there := c.f.find(g)
+		c.lookNow = c.lookNow || there
+	}
+	c.lightMissed = c.lightMissed[:0]
 	if c.state == subnet.Master && c.cfg.SweepInterval > 0 && !c.waitHand {
 		c.lightAt = c.now.Add(c.cfg.SweepInterval)
 		if c.lookNow {

@@ -130,8 +130,7 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	}
 	switch n.TrapNumber {
 	case smp.TrapPortStateChange:
-		c.suspectLID(issuer, true)
-		c.sweepOnTrap("trap 128: a port changed state at LID " + issuer.String())
+		c.sweepOnTrap(c.suspectLID(issuer, true), "trap 128: a port changed state at LID "+issuer.String())
 	case smp.TrapLocalChange:
 		c.onTrap144(&n, issuer)
 	case smp.TrapSystemImageGUID:
@@ -199,15 +198,26 @@ func (c *Core) trapNotice(k Kind, lv Level, lid ib.LID, port uint8, text string)
 }
 
 // sweepOnTrap asks for a sweep after a short wait for more of the same;
-// sweeps that keep being asked for are made less often.
-func (c *Core) sweepOnTrap(why string) {
+// sweeps that keep being asked for are made less often. issuer is the switch that says
+// that a port changed state, or 0.
+func (c *Core) sweepOnTrap(issuer ib.GUID, why string) {
 	if !c.betweenSweeps() {
-		c.ask(why)
+		if !c.joinRegion() {
+			c.peekAt(issuer)
+			c.ask(why)
+		}
 		return
 	}
-	if c.trapAt != mad.Never {
-		return
+	if c.trapAt == mad.Never {
+		c.planTrapSweep(why)
 	}
+	if c.trapAt > c.now.Add(c.cfg.TrapSettle) {
+		c.peekAt(issuer) // a link that is down does not wait
+	}
+}
+
+// planTrapSweep sets the time of a sweep that a trap asks for.
+func (c *Core) planTrapSweep(why string) {
 	if c.now.Sub(c.lastTrapRun) > 10*c.cfg.TrapMinGap {
 		c.trapRuns = 0
 	}
@@ -236,7 +246,7 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 		switch {
 		case !ok: // nor do we know whether it was read before or after
 			c.wantFull = true
-			c.sweepOnTrap("trap 144: the description of LID " + issuer.String() + " changed")
+			c.sweepOnTrap(0, "trap 144: the description of LID "+issuer.String()+" changed")
 		default:
 			c.f.nodes[i].flags &^= nDesc // until it is read the light sweeps ask for it
 			if c.phase == PhaseIdle {
@@ -248,7 +258,7 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 		return
 	}
 	c.suspectLID(issuer, false)
-	c.sweepOnTrap("trap 144: capabilities or local settings changed at LID " + issuer.String())
+	c.sweepOnTrap(0, "trap 144: capabilities or local settings changed at LID "+issuer.String())
 }
 
 // portByLID finds an end port of the fabric at hand.
@@ -278,7 +288,7 @@ func (c *Core) onTrap145(n *smp.Notice, issuer ib.LID) {
 	i, _, ok := c.portByLID(issuer)
 	if !ok || c.phase != PhaseIdle {
 		c.wantFull = true
-		c.sweepOnTrap("trap 145: the system image GUID changed at LID " + issuer.String())
+		c.sweepOnTrap(0, "trap 145: the system image GUID changed at LID "+issuer.String())
 		return
 	}
 	c.f.nodes[i].info.SystemImageGUID = d.SystemImageGUID

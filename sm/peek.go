@@ -1,0 +1,224 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/subnet"
+)
+
+// While a sweep is under way or LIDs are being moved, peeks look for further faults. Peeks
+// are requests that no phase waits for:
+//
+//   - Trap 128: its switch is asked for PortStateChange. The sweep has cleared that
+//     where it knew of a change, so if it is set there is news, and the ports that lead
+//     to other switches are read. The ports on the path to the switch are read at the
+//     same time: the link that is down may be one of them.
+//   - A light-sweep interval has passed: all switches are asked in this way.
+//   - Answers are awaited and none has come for a while: the ports on the paths to the
+//     nodes that owe them are read. The last port that is reached shows where a path
+//     is cut.
+//
+// A port that is read as down, or as trained anew, breaks the sweep off. A trap whose sweep
+// is deferred because there were many is looked into in the same way.
+
+// stallPart: paths are looked at when nothing was answered for this part of SMPTimeout, then
+// at intervals that double.
+const stallPart = 8
+
+// maxPeeks bounds the ports that are asked at a time because of a stall.
+const maxPeeks = 256
+
+// peekable reports whether the sweep under way has cleared PortStateChange of the
+// switches that it knew to have changed: a switch that has it set has news.
+func (c *Core) peekable() bool {
+	switch c.phase {
+	case PhaseReadback, PhaseRoute, PhaseDiscard, PhaseDrain, PhaseDistribute, PhaseTop, PhaseLanes, PhaseArm, PhaseActivate, PhaseMove:
+		return c.running() && c.f.graph != nil
+	}
+	return false
+}
+
+// peekAt has a switch looked at that a trap named.
+func (c *Core) peekAt(g ib.GUID) {
+	if g != 0 && !slices.Contains(c.peeks, g) {
+		c.peeks = append(c.peeks, g)
+	}
+}
+
+// peek sends the peeks that are due.
+func (c *Core) peek() {
+	if !c.running() || c.f.graph == nil || c.phase == PhaseDiscover || c.phase == PhaseAssign {
+		return
+	}
+	if len(c.peeks) > 0 {
+		var ports []ref
+		for _, g := range c.peeks {
+			if n, ok := c.f.find(g); ok && c.f.nodes[n].isSwitch() {
+				c.askBeside(mk(opPeek, n, 0, 0), mad.Urgent)
+				ports = c.onPath(ports, c.f.nodes[n].via) // over which the link may be that is down
+			}
+		}
+		c.peeks = c.peeks[:0]
+		for _, v := range ports {
+			c.askBeside(mk(opPeekPort, v.Node, v.Port, 0), mad.Urgent)
+		}
+	}
+	if c.lightAt <= c.now && c.peekable() {
+		c.lightAt = c.now.Add(c.cfg.SweepInterval)
+		for _, n := range c.f.swNode {
+			c.askBeside(mk(opPeek, n, 0, 0), mad.Normal)
+		}
+	}
+}
+
+// askBeside sends a request that the phase does not wait for.
+func (c *Core) askBeside(it item, p mad.Priority) {
+	if c.build(it, &c.req) {
+		c.req.Token, c.req.Priority = uint64(it), p
+		_ = c.eng.Submit(&c.req) // a full queue has requests that tell as much
+	}
+}
+
+// onPeek takes the SwitchInfo of a switch that may have news.
+func (c *Core) onPeek(it item, comp *mad.Completion) {
+	var sw smp.SwitchInfo
+	if answer(comp) != nil || sw.Decode(smp.Data(comp.MAD)) != nil || !sw.PortStateChange {
+		return
+	}
+	f := c.f
+	n := it.node()
+	if c.peekable() && !c.betweenSweeps() {
+		c.askRegion(n, "a port changed state at "+f.where(n, -1).String())
+	}
+	for i := range f.nodePorts(n) {
+		if p := f.portOf(n, uint8(i)); p.num != 0 && p.has(pLinked) && f.nodes[p.peer.Node].isSwitch() {
+			c.askBeside(mk(opPeekPort, n, p.num, 0), mad.Urgent)
+		}
+	}
+}
+
+// onPeekPort takes the state of a port that leads to another switch.
+func (c *Core) onPeekPort(it item, comp *mad.Completion) {
+	var pi smp.PortInfo
+	if !c.running() || answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
+		return
+	}
+	p := c.f.portOf(it.node(), it.port())
+	if !p.has(pKnown) || pi.PortState >= p.info.PortState || pi.PortState > ib.StateDown && p.info.PortState < ib.StateArmed {
+		return
+	}
+	if pi.PortState >= ib.StateArmed {
+		return // it may have been read before it was made Active
+	}
+	// Switches at the other ends of a dead one are about to answer too.
+	why := "a link went down at " + c.f.where(it.node(), int(it.port())).String()
+	soon := c.now.Add(pressTime)
+	switch {
+	case c.betweenSweeps():
+		c.suspectNode(it.node())
+		if soon < c.trapAt {
+			c.trapAt, c.sweepWhy = soon, why
+		}
+	case c.breakAt == mad.Never:
+		c.breakAt, c.breakWhy = soon, why
+		fallthrough
+	default:
+		c.askRegion(it.node(), why)
+	}
+}
+
+// stallAt is when the paths are to be looked at because nothing is answered.
+func (c *Core) stallAt() mad.Time {
+	if c.pend == 0 || c.eng.Outstanding() == 0 || !c.running() {
+		return mad.Never
+	}
+	switch c.phase {
+	case PhaseDiscover, PhaseAssign, PhaseReadback, PhaseDiscard, PhaseDistribute, PhaseTop, PhaseLanes, PhaseArm, PhaseActivate, PhaseMove:
+		return max(c.answeredAt, c.phaseStart).Add(c.cfg.SMPTimeout / stallPart << min(c.stalls, 10))
+	}
+	return mad.Never
+}
+
+// onPath appends the ports on the path that ends with v which are not in the list.
+func (c *Core) onPath(ports []ref, v ref) []ref {
+	for v.Node >= 0 && len(ports) < maxPeeks && !slices.Contains(ports, v) {
+		ports = append(ports, v)
+		v = c.f.nodes[v.Node].via
+	}
+	return ports
+}
+
+// lookAtPaths asks the ports on the paths to those who owe answers.
+func (c *Core) lookAtPaths() {
+	c.stalls++
+	var ports []ref
+	f := c.f
+	c.eng.Pending(func(token uint64, _ bool) {
+		it := item(token)
+		if it.beside() || it.node() < 0 {
+			return
+		}
+		n := it.node()
+		v := f.nodes[n].via
+		if q := f.portOf(n, it.port()); !f.nodes[n].isSwitch() && q.peer != subnet.NoRef && n != f.self.Node {
+			v = q.peer
+		}
+		ports = c.onPath(ports, v)
+	})
+	for _, v := range ports {
+		if !c.reg.on || c.phase != PhaseDiscover {
+			c.askBeside(mk(opPeekPort, v.Node, v.Port, 0), mad.Urgent)
+			continue
+		}
+		if p := f.port(v); !p.has(pAsked) {
+			p.flags |= pAsked
+			c.touch(v.Node)
+			c.add(mk(opReread, v.Node, v.Port, 0))
+		}
+	}
+}
+
+// resend sends the unanswered requests of a sweep of a region again whose path leads over
+// a link that was found to be down, by another path: nobody waits for their time-outs.
+func (c *Core) resend() {
+	c.cutNew = false
+	if c.phase != PhaseDiscover || !c.reg.on || c.reg.give != "" || c.pend == 0 {
+		return
+	}
+	f := c.f
+	type sent struct {
+		it   item
+		path pathRef
+	}
+	var list []sent
+	path := func(it item) pathRef {
+		nd := &f.nodes[it.node()]
+		if q := f.portOf(it.node(), it.port()); !nd.isSwitch() && q.path.set {
+			return q.path
+		}
+		return nd.path
+	}
+	c.eng.Pending(func(token uint64, _ bool) {
+		if it := item(token); !it.beside() && it.node() >= 0 {
+			list = append(list, sent{it, path(it)})
+		}
+	})
+	c.repath()
+	for _, s := range list {
+		now := path(s.it)
+		if now == s.path {
+			continue
+		}
+		for range c.eng.Cancel(uint64(s.it), uint64(s.it)) {
+			c.finishItem()
+			if now.set {
+				c.add(s.it)
+			} else {
+				c.f.nodes[s.it.node()].flags &^= nRead
+			}
+		}
+	}
+}
