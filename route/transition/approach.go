@@ -46,7 +46,7 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 			continue
 		}
 		r.Waiting++
-		if f.column(l) {
+		if !f.unsure[l] && f.column(l) {
 			moved[l] = true
 			r.Moved++
 		} else if ch.touched[l] {
@@ -70,7 +70,7 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 func (f *fitter) some(q *local, l ib.LID) (n int) {
 	x, s, w := f.x, f.s, f.w
 	d, port := x.owner(l)
-	if d < 0 || f.broken[l] != 0 {
+	if d < 0 || f.broken[l] != 0 || f.unsure[l] {
 		return 0
 	}
 	var cells []stagedCell

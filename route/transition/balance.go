@@ -81,7 +81,7 @@ func (b *balancer) run() (n int) {
 // counts reports whether paths to l are load.
 func (b *balancer) counts(l ib.LID) bool {
 	d, _ := b.x.owner(l)
-	return d >= 0 && b.broken[l] == 0 && b.fitter.fromCA(l)
+	return d >= 0 && b.broken[l] == 0 && !b.unsure[l] && b.fitter.fromCA(l)
 }
 
 // channel is the one that switch u sends l by, or -1.

@@ -1,7 +1,7 @@
 package transition
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -110,6 +110,7 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 		if n > 0 && f.fromCA(ib.LID(l)) {
 			r.Broken += int(n)
 		}
+		r.Stale = r.Stale || f.unsure[ib.LID(l)]
 	}
 	rest := f.fit(r.LIDs)
 	if len(rest) == 0 {
@@ -317,9 +318,10 @@ type fitter struct {
 	rows   [][]byte
 	own    []bool // by switch: the row is a copy
 	s      *seeker
-	partly bool    // not all of the recent states was looked at
-	log    []int64 // bits set since the last try began
-	cycle  []Hop   // that a dependency would have closed, the first time
+	unsure map[ib.LID]bool // packets of recent states may be where nothing is known of them
+	partly bool            // not all of the recent states was looked at
+	log    []int64         // bits set since the last try began
+	cycle  []Hop           // that a dependency would have closed, the first time
 }
 
 // pastChannel is a channel that packets to a LID may have taken by an entry of
@@ -486,7 +488,7 @@ func (f *fitter) remember(recent []Recent, stay time.Duration) {
 	}
 	slices.SortFunc(f.past, func(a, b pastChannel) int { return compareCells(cell{a.lid, a.c}, cell{b.lid, b.c}) })
 	f.past = slices.Compact(f.past)
-	x.anyLevel = map[ib.LID]uint16{}
+	x.anyLevel, f.unsure = map[ib.LID]uint16{}, map[ib.LID]bool{}
 	for _, p := range pairs {
 		for _, l := range p.lids {
 			if x.anyLevel[l] == 0 && (!single || !x.fromAnywhere(l)) {
@@ -496,11 +498,14 @@ func (f *fitter) remember(recent []Recent, stay time.Duration) {
 			}
 		}
 	}
-	f.w.edges = f.w.edges[:0]
-	for l := range x.anyLevel {
-		x.depsOf(f.w, l, installedOnly)
+	for _, l := range slices.Sorted(maps.Keys(x.anyLevel)) {
+		f.w.edges = f.w.edges[:0]
+		if x.depsOf(f.w, l, installedOnly); !f.ins.all(f.w.edges) {
+			// More than can be: it stays where it is until they have left.
+			delete(x.anyLevel, l)
+			f.unsure[l] = true
+		}
 	}
-	f.insertEach(f.w)
 	for _, p := range pairs {
 		y := *x
 		y.old, y.new = p.r.Tables, p.t
@@ -521,7 +526,6 @@ func (f *fitter) remember(recent []Recent, stay time.Duration) {
 // insertEach takes in those dependencies of a walker that close no cycle. Where
 // packets of the past may be in a circle nothing that is written now can help them.
 func (f *fitter) insertEach(w *walker) {
-	slices.SortFunc(w.edges, func(a, b edge) int { return cmp.Compare(a.bit, b.bit) }) // whatever the order of a map
 	for i := range w.edges {
 		f.ins.all(w.edges[i : i+1])
 	}

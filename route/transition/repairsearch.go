@@ -398,7 +398,7 @@ func (s *seeker) arrivals(u, c int32, out *slot, edges bool) {
 		return // nothing new leads to it yet
 	}
 	for _, k := range x.into[x.intoOff[u]:x.intoOff[u+1]] {
-		if j := x.from[k]; s.good[j] && s.next[j] == k && w.a[j] != k {
+		if j := x.from[k]; s.good[j] && s.next[j] == k {
 			s.pass(&s.out[j], k, c, out, edges)
 		}
 	}
