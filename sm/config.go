@@ -118,8 +118,8 @@ type Config struct {
 
 	SweepInterval time.Duration // between light sweeps; default 10 s, < 0 = off
 	RetryInterval time.Duration // until what was left out is tried again; default 10 s, doubling to 16 ×
-	TrapSettle    time.Duration // a sweep asked for by a trap waits this long for more; default 50 ms
-	TrapMinGap    time.Duration // least time between two sweeps asked for by traps; default 1 s when they keep coming
+	TrapSettle    time.Duration // a sweep asked for by a trap waits this long for more; default 5 ms
+	TrapMinGap    time.Duration // least time between two sweeps asked for by traps; default 100 ms when they keep coming
 	PollInterval  time.Duration // of the master by a standby; default 10 s
 	PollRetries   int           // unanswered polls before the master is taken for dead; default 4
 	// RepathTime is how long hosts take, at most, to use the new service level
@@ -162,8 +162,8 @@ func (c Config) Default() Config {
 	def(&c.SMPRetries, 3)
 	def(&c.SweepInterval, 10*time.Second)
 	def(&c.RetryInterval, 10*time.Second)
-	def(&c.TrapSettle, 50*time.Millisecond)
-	def(&c.TrapMinGap, time.Second)
+	def(&c.TrapSettle, 5*time.Millisecond)
+	def(&c.TrapMinGap, 100*time.Millisecond)
 	def(&c.PollInterval, 10*time.Second)
 	def(&c.PollRetries, 4)
 	def(&c.ImproveDelay, 10*time.Second)
