@@ -46,10 +46,14 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 		j.relieve(r, inst, t)
 		return
 	}
+	if j.mode != jobFull {
+		defer func() {
+			if !immediate(r.Plan) {
+				j.stay(r, inst, t)
+			}
+		}()
+	}
 	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved+f.Entries == 0 && !f.Lanes && j.mode == jobFull {
-		if f == nil && j.mode != jobFull && breaks(r.Plan) {
-			j.stay(r, inst, t)
-		}
 		return
 	}
 	if s := j.settle(f.Tables, r); s != nil {
@@ -76,11 +80,6 @@ func (j *Job) relieve(r *JobResult, inst *route.Tables, t transition.Options) {
 			}
 		}
 	}
-}
-
-// breaks reports whether a plan breaks pairs that work.
-func breaks(p *transition.Plan) bool {
-	return p.Mode == transition.ModeRefused || p.Mode == transition.ModeDiscard || p.Mode == transition.ModeStatic
 }
 
 // repair connects broken pairs.

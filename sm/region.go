@@ -203,6 +203,21 @@ func (c *Core) endRegion() {
 	c.reg.on = false
 }
 
+// lostLinks reports whether the region lost a link between switches. Then traps of
+// other faults may have been on paths that were broken, so all switches are
+// asked at once instead of waiting for agents to repeat them.
+func (c *Core) lostLinks() bool {
+	if !c.reg.on {
+		return false
+	}
+	for _, x := range c.reg.cut {
+		if !c.f.port(x[0]).has(pLinked) && c.f.nodes[x[0].Node].isSwitch() && c.f.nodes[x[1].Node].isSwitch() {
+			return true
+		}
+	}
+	return false
+}
+
 // giveUp makes the sweep read everything.
 func (c *Core) giveUp(why string) {
 	if c.reg.give == "" {

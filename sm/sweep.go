@@ -57,6 +57,7 @@ func (c *Core) endSweep() {
 	wasUp := c.snap != nil && c.snap.Up
 	c.publishSweep()
 	c.readSmall()
+	c.lookNow = c.lookNow || c.lostLinks()
 	c.endRegion()
 	if c.up && !wasUp && c.state == subnet.Master {
 		counts := c.snap.Counts

@@ -38,10 +38,9 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 	}
 	r := &Fitted{fitter: f}
 	moved := make([]bool, len(ch.touched))
-	retold := f.x.retold()
 	var rest []ib.LID
 	for _, l := range ch.lids {
-		if !ch.touched[l] && !retold(l) {
+		if !ch.touched[l] && !f.retold(l) {
 			moved[l] = true // it differs in levels that hosts may still use, no more
 			continue
 		}
@@ -81,7 +80,7 @@ func (f *fitter) some(q *local, l ib.LID) (n int) {
 		}
 	}
 	slices.SortStableFunc(cells, func(a, b stagedCell) int { return int(a.stage) - int(b.stage) })
-	s.begin(l, d, port)
+	s.begin(l, d, port, installedOnly)
 	s.queue = s.queue[:0]
 	for _, k := range cells {
 		u := k.s

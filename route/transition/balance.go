@@ -151,7 +151,7 @@ func (b *balancer) relieve(hot int32) (n int) {
 func (b *balancer) divert(l ib.LID, hot int32) bool {
 	x, s := b.x, b.s
 	d, port := x.owner(l)
-	s.begin(l, d, port)
+	s.begin(l, d, port, installedOnly)
 	s.queue = s.queue[:0]
 	clear(b.flow)
 	for u := range int32(x.managed) {

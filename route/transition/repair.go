@@ -318,6 +318,7 @@ type fitter struct {
 	rows   [][]byte
 	own    []bool // by switch: the row is a copy
 	s      *seeker
+	retold func(l ib.LID) bool
 	unsure map[ib.LID]bool // packets of recent states may be where nothing is known of them
 	partly bool            // not all of the recent states was looked at
 	log    []int64         // bits set since the last try began
@@ -348,7 +349,7 @@ func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fi
 		x.tables = x.tables || r.Tables.Lanes != nil
 	}
 	x.build()
-	f := &fitter{x: x, o: o, comp: parts(g), broken: make([]int32, int(max(installed.TopLID, wanted.TopLID))+1)}
+	f := &fitter{x: x, o: o, comp: parts(g), retold: x.retold(), broken: make([]int32, int(max(installed.TopLID, wanted.TopLID))+1)}
 	ws := x.scan(o.Workers, func(w *walker, l ib.LID) {
 		x.target(w, 0)
 		if !x.depsOf(w, l, installedOnly) {

@@ -88,8 +88,15 @@ func (f *fitter) seek(l ib.LID, some bool) bool {
 		return false
 	}
 	d, port := x.owner(l)
-	s.begin(l, d, port)
 	from := len(f.log)
+	if f.retold(l) {
+		// Packets on the new level meet entries that stay, too.
+		w.edges = w.edges[:0]
+		if !x.depsOf(w, l, installedOnly|newSLs) || !f.insert() {
+			return false
+		}
+	}
+	s.begin(l, d, port, mixed)
 	left := int(f.broken[l])
 	attach := func(u, c int32) {
 		w.edges = w.edges[:0]
@@ -252,12 +259,12 @@ func (s *seeker) through(u, v int32) bool {
 	return true
 }
 
-// begin takes in what the installed entries do.
-func (s *seeker) begin(l ib.LID, d int32, port uint8) {
+// begin takes in what the installed entries do with packets on levels that sp says.
+func (s *seeker) begin(l ib.LID, d int32, port uint8, sp spec) {
 	x, w := s.f.x, s.f.w
 	x.load(w, l, installedOnly)
 	x.order(w)
-	x.start(w, l, mixed)
+	x.start(w, l, sp)
 	for u := range s.head {
 		s.head[u] = -1
 	}
