@@ -1,6 +1,8 @@
 package sm
 
 import (
+	"time"
+
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
@@ -56,8 +58,9 @@ type Core struct {
 	// The tables of the last sweep are written in part.
 	unfinished bool
 	mute       []muteSwitch
-	lookNow    bool // a light sweep is due at once
-	auditing   bool // PhaseLight is an audit
+	lookNow    bool          // a light sweep is due at once
+	watch      time.Duration // until the next light sweep after a fault; 0: the usual interval
+	auditing   bool          // PhaseLight is an audit
 	// Switches that a light sweep that was cut short had no answer from.
 	lightMissed []ib.GUID
 	suspects    []suspicion // what the next sweep looks at, if it is one of a region

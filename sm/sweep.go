@@ -3,6 +3,7 @@ package sm
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -57,7 +58,9 @@ func (c *Core) endSweep() {
 	wasUp := c.snap != nil && c.snap.Up
 	c.publishSweep()
 	c.readSmall()
-	c.lookNow = c.lookNow || c.lostLinks()
+	if c.lostLinks() {
+		c.lookNow, c.watch = true, watchFirst
+	}
 	c.endRegion()
 	if c.up && !wasUp && c.state == subnet.Master {
 		counts := c.snap.Counts
@@ -99,6 +102,14 @@ func (c *Core) forgetNew() {
 	}
 }
 
+// After a fault light sweeps follow each other at growing intervals for a while. The
+// traps of a further fault may be lost where the first broke their paths, and an agent
+// that has just sent one holds the next back for up to a second.
+const (
+	watchFirst = 25 * time.Millisecond
+	watchLast  = 800 * time.Millisecond
+)
+
 // armLight sets the time of the next light sweep.
 func (c *Core) armLight() {
 	c.lightAt = mad.Never
@@ -112,8 +123,14 @@ func (c *Core) armLight() {
 	c.lightMissed = c.lightMissed[:0]
 	if c.state == subnet.Master && c.cfg.SweepInterval > 0 && !c.waitHand {
 		c.lightAt = c.now.Add(c.cfg.SweepInterval)
-		if c.lookNow {
+		switch {
+		case c.lookNow:
 			c.lightAt = c.now
+		case c.watch > 0:
+			c.lightAt = min(c.lightAt, c.now.Add(c.watch))
+			if c.watch *= 2; c.watch > watchLast {
+				c.watch = 0
+			}
 		}
 	}
 	c.lookNow = false
