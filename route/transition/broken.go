@@ -1,0 +1,266 @@
+package transition
+
+import (
+	"math/bits"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// LostPort is a port of a switch that leads to no other switch any more, by the
+// index of the switch.
+type LostPort struct {
+	Switch int32
+	Port   uint8
+}
+
+// LostRow is a switch that may have forgotten entries: Was are those that it had.
+type LostRow struct {
+	Switch int32
+	Was    []byte
+}
+
+// Pairs are the broken pairs of a graph: a switch with a CA or router port, and
+// the LID of a CA or router port that the installed entries do not deliver from
+// there, although cables connect the two. They are immutable.
+type Pairs struct {
+	N int // how many
+
+	g         *fabric.Graph
+	installed *route.Tables
+	lids      []ib.LID
+	at        [][]uint64 // by index in lids: the switches that cannot reach it, whether they have a host or not
+	hosts     []uint64   // the switches with a CA or router port
+}
+
+// Broken finds the pairs that broke with ports and rows. It looks at the rows
+// of the switches that lost something, and then walks from the dead entries against
+// the direction of packets. So it takes time proportional to the channels, to
+// ports × LIDs, and to the broken pairs × ports of a switch, and not to switches × LIDs.
+//
+// A port that leads to another switch than before does not count, nor does a
+// LID that is elsewhere than before.
+func Broken(g *fabric.Graph, installed *route.Tables, ports []LostPort, rows []LostRow) *Pairs {
+	b := &Pairs{g: g, installed: installed, hosts: make([]uint64, (len(g.Switches)+63)/64)}
+	for i := range g.EndPorts {
+		if e := &g.EndPorts[i]; e.Type != ib.NodeSwitch && e.Switch >= 0 {
+			b.hosts[e.Switch>>6] |= 1 << (e.Switch & 63)
+		}
+	}
+	w := &pairWalk{Pairs: b, comp: parts(g), index: make([]int32, int(g.TopLID)+1)}
+	ports = slices.Clone(ports)
+	slices.SortFunc(ports, func(a, c LostPort) int { return int(a.Switch)<<8 + int(a.Port) - int(c.Switch)<<8 - int(c.Port) })
+	for i := 0; i < len(ports); {
+		s := ports[i].Switch
+		var lost [256]bool
+		for ; i < len(ports) && ports[i].Switch == s; i++ {
+			p := ports[i].Port
+			lost[p] = int(p) >= len(g.PortChannel[s]) || g.PortChannel[s][p] < 0
+		}
+		w.row(s, func(l int, e byte) bool { return lost[e] && e != route.Drop })
+	}
+	for _, r := range rows {
+		row := r.Was
+		out := g.PortChannel[r.Switch]
+		w.row(r.Switch, func(l int, e byte) bool {
+			return l < len(row) && row[l] != route.Drop && row[l] != e && (int(e) >= len(out) || out[e] < 0)
+		})
+	}
+	w.upstream()
+	for _, at := range b.at {
+		for i, m := range at {
+			b.N += bits.OnesCount64(m & b.hosts[i])
+		}
+	}
+	w.sort()
+	return b
+}
+
+// pairWalk finds broken pairs.
+type pairWalk struct {
+	*Pairs
+	comp  []int32
+	index []int32 // by LID: 1 + its index in lids
+	queue []cell
+}
+
+// row marks what is dead in the row of a switch.
+func (w *pairWalk) row(s int32, dead func(l int, e byte) bool) {
+	g := w.g
+	if int(s) >= len(w.installed.LFT) || w.installed.LFT[s] == nil {
+		return // nobody knows
+	}
+	for l := 1; l < len(g.LIDOwner); l++ {
+		e := effective(w.installed, s, l)
+		if !dead(l, e) || g.LIDOwner[l] == fabric.NoLID {
+			continue
+		}
+		o := &g.EndPorts[g.LIDOwner[l]]
+		if o.Type == ib.NodeSwitch || o.Switch < 0 || w.comp[o.Switch] != w.comp[s] || o.Switch == s && o.Port == e {
+			continue
+		}
+		w.mark(cell{ib.LID(l), s})
+	}
+}
+
+func (w *pairWalk) mark(c cell) {
+	i := w.index[c.lid]
+	if i == 0 {
+		w.lids = append(w.lids, c.lid)
+		w.at = append(w.at, make([]uint64, len(w.hosts)))
+		i = int32(len(w.lids))
+		w.index[c.lid] = i
+	}
+	m := &w.at[i-1][c.s>>6]
+	if bit := uint64(1) << (c.s & 63); *m&bit == 0 {
+		*m |= bit
+		w.queue = append(w.queue, c)
+	}
+}
+
+// upstream marks the switches that send to marked ones.
+func (w *pairWalk) upstream() {
+	g := w.g
+	for len(w.queue) > 0 {
+		c := w.queue[len(w.queue)-1]
+		w.queue = w.queue[:len(w.queue)-1]
+		for k := g.Off[c.s]; k < g.Off[c.s+1]; k++ {
+			ch := &g.Channels[k]
+			if ch.Rev >= 0 && effective(w.installed, ch.To, int(c.lid)) == ch.InPort {
+				w.mark(cell{c.lid, ch.To})
+			}
+		}
+	}
+}
+
+// sort puts the LIDs in ascending order.
+func (w *pairWalk) sort() {
+	sorted := slices.Sorted(slices.Values(w.lids))
+	at := make([][]uint64, len(sorted))
+	for i, l := range sorted {
+		at[i] = w.at[w.index[l]-1]
+	}
+	w.lids, w.at = sorted, at
+}
+
+// each calls fn for every switch that cannot reach a LID, with those that have no
+// host where all is set, in ascending order of LIDs and switches.
+func (b *Pairs) each(all bool, fn func(s int32, l ib.LID)) {
+	for i, l := range b.lids {
+		for k, m := range b.at[i] {
+			if !all {
+				m &= b.hosts[k]
+			}
+			for ; m != 0; m &= m - 1 {
+				fn(int32(k<<6|bits.TrailingZeros64(m)), l)
+			}
+		}
+	}
+}
+
+// Still counts the pairs that tables of the same graph do not deliver. Unknown
+// rows (nil) deliver nothing.
+func (b *Pairs) Still(t *route.Tables) int {
+	return b.still(func(s int32, l ib.LID) byte { return effective(t, s, int(l)) })
+}
+
+func (b *Pairs) still(entry func(s int32, l ib.LID) byte) (n int) {
+	const unknown, good, bad = 0, 1, 2
+	g := b.g
+	state := make([]uint8, len(g.Switches))
+	var set, path []int32
+	last := ib.LID(0)
+	b.each(false, func(s int32, l ib.LID) {
+		if l != last {
+			for _, u := range set {
+				state[u] = unknown
+			}
+			set, last = set[:0], l
+		}
+		o := &g.EndPorts[g.LIDOwner[l]]
+		path = path[:0]
+		u, is := s, uint8(bad)
+		for state[u] == unknown {
+			state[u] = bad // until the end of the path is known: a loop delivers nothing
+			path = append(path, u)
+			e := entry(u, l)
+			if u == o.Switch {
+				if e == o.Port {
+					state[u] = good
+				}
+				break
+			}
+			if int(e) >= len(g.PortChannel[u]) || g.PortChannel[u][e] < 0 {
+				break
+			}
+			u = g.Channels[g.PortChannel[u][e]].To
+		}
+		is = state[u]
+		for _, v := range path {
+			state[v] = is
+		}
+		set = append(set, path...)
+		if is == bad {
+			n++
+		}
+	})
+	return n
+}
+
+// Repairs lists, by stage of a plan from the installed tables, the blocks with
+// which a switch that cannot reach a LID gets its first other entry for it, in ascending order.
+// When those of a stage are acknowledged, and what they rest on, its pairs work.
+func (b *Pairs) Repairs(p *Plan) [][]route.BlockDiff {
+	var cells []uint64 // switch, LID
+	b.each(true, func(s int32, l ib.LID) {
+		if effective(b.installed, s, int(l)) != effective(p.wanted, s, int(l)) {
+			cells = append(cells, uint64(s)<<16|uint64(l))
+		}
+	})
+	slices.Sort(cells)
+	out := make([][]route.BlockDiff, len(p.Stages))
+	done := make([]bool, len(cells))
+	var buf [route.BlockLen]byte
+	for k := range p.Stages {
+		for _, d := range p.Stages[k].LFT {
+			first := uint64(d.Switch)<<16 | uint64(d.Block)*route.BlockLen
+			i, _ := slices.BinarySearch(cells, first)
+			if i == len(cells) || cells[i] >= first+route.BlockLen {
+				continue
+			}
+			p.Block(k, d, &buf)
+			hit := false
+			for ; i < len(cells) && cells[i] < first+route.BlockLen; i++ {
+				l := int(uint16(cells[i]))
+				if e := buf[l%route.BlockLen]; !done[i] && e != route.Drop && e != effective(b.installed, d.Switch, l) {
+					done[i], hit = true, true
+				}
+			}
+			if hit {
+				out[k] = append(out[k], d)
+			}
+		}
+		slices.SortFunc(out[k], compareBlocks)
+	}
+	return out
+}
+
+// Late counts the pairs that a plan from the installed tables connects only
+// after a wait, or by entries that do not mix with what is under way.
+func (b *Pairs) Late(p *Plan) int {
+	if f := p.Fitted; f != nil && f.First != nil {
+		return b.Still(f.First)
+	}
+	for k := range len(p.Stages) - 1 {
+		if st := &p.Stages[k]; st.Drain != 0 || st.Repath != 0 {
+			return b.still(func(s int32, l ib.LID) byte {
+				var buf [route.BlockLen]byte
+				p.Block(k, route.BlockDiff{Switch: s, Block: uint16(l / route.BlockLen)}, &buf)
+				return buf[l%route.BlockLen]
+			})
+		}
+	}
+	return 0
+}
