@@ -63,6 +63,7 @@ type Core struct {
 	auditing   bool          // PhaseLight is an audit
 	// Switches that a light sweep that was cut short had no answer from.
 	lightMissed []ib.GUID
+	rp          repairing
 	suspects    []suspicion // what the next sweep looks at, if it is one of a region
 	wantFull    bool        // the next sweep reads everything
 	sound       bool        // the last sweep went through without an error, so c.f is what there is
@@ -205,6 +206,7 @@ func New(cfg Config) *Core {
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		pressAt: mad.Never, breakAt: mad.Never,
 		transit: "none yet",
+		rp:      repairing{signed: mad.Never, at: mad.Never},
 		pk:      newPKeys(),
 		virt:    newVirtuals(),
 		leases:  newLeases(),

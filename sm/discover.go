@@ -25,6 +25,7 @@ func (c *Core) askSweep(why string) {
 
 // ask wants a sweep: of the suspects, unless everything is to be read.
 func (c *Core) ask(why string) {
+	c.noteSign()
 	if c.betweenSweeps() {
 		c.wantSweep, c.sweepWhy = true, why
 		c.pressAt = min(c.pressAt, c.now.Add(pressTime))
@@ -73,6 +74,7 @@ func (c *Core) startSweep(why string) {
 	c.wantRoute = false
 	c.eng.Stats(&c.madBase)
 	c.phaseStart, c.sweepStart = c.now, c.now
+	c.signSweep()
 	c.out.notify(Notice{Kind: KindSweepStart, Level: Info, Text: why})
 	if part {
 		c.startRegion()

@@ -352,6 +352,7 @@ func (c *Core) onSetLFT(it item, comp *mad.Completion) {
 	}
 	bitSet(&l.recent, b)
 	l.wrote = c.now
+	c.repairWritten(n.gsw, b)
 }
 
 // onResume continues a transition whose wait is over.

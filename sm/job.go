@@ -85,6 +85,7 @@ type JobResult struct {
 	waiting    int  // … that have not
 	aim        int64
 	balance    bool // as in Job, for the next round
+	broken     *breakage
 	next       *solution
 	base       *solution    // for jobs to come: next, or the engine's own that it was carried from
 	move       *move.Result // of a job that moves LIDs; nil: Err says why not
@@ -139,9 +140,16 @@ func (j *Job) Solve(workers int) *JobResult {
 // Plan plans the transition from what is installed to what Solve found, if it
 // found anything.
 func (j *Job) Plan(r *JobResult, workers int) {
-	if r.Tables == nil {
+	if j.move != nil {
 		return
 	}
+	if r.Tables != nil {
+		j.plan(r, workers)
+	}
+	r.broken = j.broken(r)
+}
+
+func (j *Job) plan(r *JobResult, workers int) {
 	t := j.transition
 	t.Workers = max(workers, 1)
 	inst := j.inUse()

@@ -76,6 +76,8 @@ const (
 	KindVPortDown                         // a virtual port that was Active is not any more
 	KindVPortRefused                      // a virtual port, or all of a port, cannot be managed: Text says why
 	KindVPortDuplicate                    // a virtual port has the GUID of another port, and is not brought up
+	KindRepair                            // a fault broke pairs, which were repaired, or not: Repair
+	KindTransientCycle                    // a transition is not proved at every step: Text says through which channels, why, and how long
 )
 
 var kindNames = [...]string{
@@ -96,6 +98,7 @@ var kindNames = [...]string{
 	KindAliasRefused: "alias_refused", KindMoved: "moved",
 	KindVPortUp: "vport_up", KindVPortDown: "vport_down",
 	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
+	KindRepair: "repair", KindTransientCycle: "transient_cycle",
 }
 
 // String is the name that logs and the API use.
@@ -169,6 +172,7 @@ type Notice struct {
 
 	Up     *subnet.Counts // KindSubnetUp
 	Report *SweepReport   // KindSweepEnd, KindSubnetUp
+	Repair *Repair        // KindRepair
 }
 
 // String prints the notice in one line.
@@ -213,7 +217,9 @@ type SweepReport struct {
 	TopsSent    int // Set(SwitchInfo) that changed LinearFDBTop or MulticastFDBTop
 	Engine      string
 	PassedOver  []string
-	Transition  string // mode and reason
+	Transition  string  // mode and reason
+	Risk        *Risk   // not nil: the transition was not proved at every step
+	Repair      *Repair // not nil: pairs were broken
 	Problems    int
 	Updated     bool // the tables before were carried over the change
 	Region      bool // only what changed was read, not everything

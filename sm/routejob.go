@@ -185,6 +185,7 @@ func (c *Core) routed() bool {
 		c.emitPlan(r)
 		return true
 	}
+	c.startRepair(r)
 	switch {
 	case r.Tables == nil:
 		text := "no engine's tables may be installed; what is installed stays as it is"

@@ -33,6 +33,7 @@ func (c *Core) endSweep() {
 		c.armAll = true
 	}
 	c.wantFull = c.wantFull || c.errs > 0
+	c.endRepair()
 	r := c.report
 	r.Took = c.now.Sub(c.sweepStart)
 	c.statSweep(&r)

@@ -208,6 +208,7 @@ func (c *Core) sweepOnTrap(issuer ib.GUID, why string) {
 		}
 		return
 	}
+	c.noteSign()
 	if c.trapAt == mad.Never {
 		c.planTrapSweep(why)
 	}

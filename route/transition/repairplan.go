@@ -119,8 +119,8 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		p.Risk = &Risk{Cycle: r.Cycle, Worst: b.drain(1)}
 		if whole {
 			p.Risk.Why = fmt.Sprintf("packets under way to %d broken pairs may meet new entries", r.Late)
-		} else {
-			p.Risk.Why = "the tables that connect the rest do not mix with those installed"
+		} else if p.Risk.Why = "the tables that connect the rest do not mix with those installed"; r.Left == 0 {
+			p.Risk.Why = "the installed tables can deadlock, and do not mix with those that replace them"
 		}
 	case r.Stale:
 		p.Risk = &Risk{Worst: b.drain(1), Why: "hosts may use service levels that they were told earlier, and these are not proved on the installed entries"}

@@ -1,0 +1,130 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/transition"
+)
+
+// maxFaults is how many faults a Repair names.
+const maxFaults = 8
+
+// breakage is what a job finds out about broken pairs, for a Repair.
+type breakage struct {
+	pairs  *transition.Pairs
+	faults []Fault // without descriptions
+	more   int
+	late   int
+	writes [][]route.BlockDiff // by stage of the plan: the blocks that connect pairs, ascending
+}
+
+// broken counts what is broken, and what the plan does about it. It comes after the plan, so that
+// it does not delay proved tables. nil: nothing is known to be broken.
+func (j *Job) broken(r *JobResult) *breakage {
+	if j.transition.Quiet || len(j.installed.LFT) != len(j.graph.Switches) {
+		return nil
+	}
+	b := &breakage{}
+	ports, rows := j.lost(b)
+	if len(ports)+len(rows) == 0 {
+		return nil
+	}
+	if b.pairs = transition.Broken(j.graph, j.installed, ports, rows); b.pairs.N == 0 {
+		return nil
+	}
+	if r.Plan != nil && r.Plan.Mode != transition.ModeRefused {
+		b.late, b.writes = b.pairs.Late(r.Plan), b.pairs.Repairs(r.Plan)
+	}
+	return b
+}
+
+// lost lists what went since tables were last distributed in full: ports that
+// led to another switch, and rows with entries that led somewhere. A manager that
+// distributed none yet takes all entries over ports without a link for lost.
+func (j *Job) lost(b *breakage) (ports []transition.LostPort, rows []transition.LostRow) {
+	g := j.graph
+	s := j.served
+	if s == nil {
+		for i, out := range g.PortChannel {
+			for p := 1; p < len(out); p++ {
+				if out[p] < 0 {
+					ports = append(ports, transition.LostPort{Switch: int32(i), Port: uint8(p)})
+				}
+			}
+		}
+		return ports, nil
+	}
+	was := s.graph
+	add := func(f Fault) {
+		if len(b.faults) < maxFaults {
+			b.faults = append(b.faults, f)
+		} else {
+			b.more++
+		}
+	}
+	at := make([]int32, len(was.Switches)) // by switch of was: its index in g, -1
+	if was == g {
+		for i := range at {
+			at[i] = int32(i)
+		}
+	} else {
+		d := fabric.Diff(was, g)
+		copy(at, d.OldSwitch)
+		for i, now := range d.OldSwitch {
+			if now < 0 && !j.forwards(was.Switches[i].GUID) {
+				add(Fault{Kind: FaultSwitch, Node: was.Switches[i].GUID})
+			}
+		}
+		for c, now := range d.OldChannel {
+			ch := &was.Channels[c]
+			from, to := d.OldSwitch[ch.From], d.OldSwitch[ch.To]
+			a, z := was.Switches[ch.From].GUID, was.Switches[ch.To].GUID
+			if now >= 0 || from < 0 || j.carries(a, ch.OutPort, z) {
+				continue
+			}
+			ports = append(ports, transition.LostPort{Switch: from, Port: ch.OutPort})
+			if to >= 0 && int(ch.Rev) > c {
+				add(Fault{Kind: FaultLink, Node: a, Port: ch.OutPort, Peer: z, PeerPort: ch.InPort})
+			}
+		}
+	}
+	for i, now := range at {
+		if now < 0 || i >= len(s.tables.LFT) || j.installed.LFT[now] == nil {
+			continue
+		}
+		have, had := j.installed.LFT[now], s.tables.LFT[i]
+		if len(have) == len(had) && (len(have) == 0 || &have[0] == &had[0] || slices.Equal(have, had)) {
+			continue
+		}
+		rows = append(rows, transition.LostRow{Switch: now, Was: had})
+		if len(have) == 0 && len(had) > 0 {
+			add(Fault{Kind: FaultTable, Node: g.Switches[now].GUID})
+		}
+	}
+	return ports, rows
+}
+
+// forwards reports whether a switch that is no part of the graph still forwards.
+func (j *Job) forwards(g ib.GUID) bool {
+	return slices.ContainsFunc(j.transition.Frozen, func(f transition.Frozen) bool { return f.GUID == g })
+}
+
+// carries reports whether data may still go over a cable that is no channel of the graph.
+func (j *Job) carries(from ib.GUID, port uint8, to ib.GUID) bool {
+	for i := range j.transition.Left {
+		l := &j.transition.Left[i]
+		if l.Switch == from && l.Port == port || l.Peer == from && l.PeerPort == port {
+			return true
+		}
+	}
+	for i := range j.transition.Frozen {
+		f := &j.transition.Frozen[i]
+		if f.GUID == to && slices.ContainsFunc(f.Cables, func(k transition.FrozenCable) bool { return k.Peer == from && k.PeerPort == port }) {
+			return true
+		}
+	}
+	return false
+}
