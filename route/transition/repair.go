@@ -23,7 +23,7 @@ type Fitted struct {
 	// brought on their way. They are First if there is no second step, and nil if
 	// some pair cannot be connected unless working ones change.
 	Tables *route.Tables
-	// Broken counts the pairs (switch, LID of a CA or router port) that the
+	// Broken counts the pairs (switch with a CA or router port, LID of one) that the
 	// installed entries do not deliver although a path exists, Late those that the
 	// second step connects, Left those that neither does.
 	Broken, Late, Left int
@@ -108,7 +108,7 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 		}
 		r.LIDs = append(r.LIDs, ib.LID(l))
 		if n > 0 && f.fromCA(ib.LID(l)) {
-			r.Broken += int(n)
+			r.Broken += int(f.pairs[l])
 		}
 		r.Stale = r.Stale || f.unsure[ib.LID(l)]
 	}
@@ -144,8 +144,8 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 	}
 	for _, l := range rest {
 		if n := h.broken[l]; n > 0 && h.fromCA(l) {
-			r.Left += int(n)
-			r.Late -= int(n)
+			r.Left += int(h.pairs[l])
+			r.Late -= int(h.pairs[l])
 		}
 	}
 	return r
@@ -264,7 +264,7 @@ func (f *fitter) fit(lids []ib.LID) (rest []ib.LID) {
 }
 
 // dropBroken drops what leads nowhere by the entries at hand. It returns at how
-// many switches that is so.
+// many switches with a CA or router port that is so.
 func (f *fitter) dropBroken(l ib.LID) (n int) {
 	x := f.x
 	d, port := x.owner(l)
@@ -298,7 +298,9 @@ func (f *fitter) dropBroken(l ib.LID) (n int) {
 	}
 	for s, st := range state {
 		if st == bad && f.comp[s] == f.comp[d] {
-			n++
+			if x.hasCA[s] {
+				n++
+			}
 			f.set(int32(s), l, route.Drop)
 		}
 	}
@@ -314,6 +316,7 @@ type fitter struct {
 	w      *walker
 	comp   []int32 // by switch: the connected part of the graph
 	broken []int32 // by LID: switches that cannot reach it; -1: its entries loop
+	pairs  []int32 // by LID: those of them that have a CA or router port
 	past   []pastChannel
 	rows   [][]byte
 	own    []bool // by switch: the row is a copy
@@ -350,6 +353,7 @@ func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fi
 	}
 	x.build()
 	f := &fitter{x: x, o: o, comp: parts(g), retold: x.retold(), broken: make([]int32, int(max(installed.TopLID, wanted.TopLID))+1)}
+	f.pairs = make([]int32, len(f.broken))
 	ws := x.scan(o.Workers, func(w *walker, l ib.LID) {
 		x.target(w, 0)
 		if !x.depsOf(w, l, installedOnly) {
@@ -357,7 +361,7 @@ func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fi
 			return
 		}
 		if int(l) < len(g.LIDOwner) {
-			f.broken[l] = f.countBroken(w, l)
+			f.broken[l], f.pairs[l] = f.countBroken(w, l)
 		}
 	})
 	base := x.merged(ws, 0)
@@ -419,13 +423,13 @@ func (f *fitter) fromCA(l ib.LID) bool {
 	return f.x.g.EndPorts[f.x.g.LIDOwner[l]].Type != ib.NodeSwitch
 }
 
-// countBroken counts the switches that cannot reach l. depsOf must have been
-// called for the installed entries.
-func (f *fitter) countBroken(w *walker, l ib.LID) (n int32) {
+// countBroken counts the switches that cannot reach l, and those of them with a CA or
+// router port. depsOf must have been called for the installed entries.
+func (f *fitter) countBroken(w *walker, l ib.LID) (n, hosts int32) {
 	x := f.x
 	d, port := x.owner(l)
 	if d < 0 {
-		return 0
+		return 0, 0
 	}
 	if x.lanes == 1 && len(w.post) == 0 {
 		x.order(w)
@@ -439,9 +443,12 @@ func (f *fitter) countBroken(w *walker, l ib.LID) (n int32) {
 		}
 		if !w.seen[u] && u < int32(x.managed) && f.comp[u] == f.comp[d] {
 			n++
+			if x.hasCA[u] {
+				hosts++
+			}
 		}
 	}
-	return n
+	return n, hosts
 }
 
 // remember takes in what packets that met recent states may do: on from a recent

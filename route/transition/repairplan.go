@@ -119,6 +119,9 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		p.Risk = &Risk{Cycle: r.Cycle, Worst: b.drain(1)}
 		if whole {
 			p.Risk.Why = fmt.Sprintf("packets under way to %d broken pairs may meet new entries", r.Late)
+			if r.Late == 0 {
+				p.Risk.Why = "packets under way to switches that cannot be reached may meet new entries"
+			}
 		} else if p.Risk.Why = "the tables that connect the rest do not mix with those installed"; r.Left == 0 {
 			p.Risk.Why = "the installed tables can deadlock, and do not mix with those that replace them"
 		}
