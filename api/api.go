@@ -33,6 +33,8 @@ type Backend interface {
 	// Nodes and Links list what the last sweep found, in GUID order.
 	Nodes() []Node
 	Links() []Link
+	// Repairs are the last repairs of faults, the newest first.
+	Repairs() []Repair
 	// Drawing places the fabric on levels for the page.
 	Drawing() Drawing
 	// Events returns those with a number greater than after, oldest first,
@@ -112,9 +114,39 @@ type SweepInfo struct {
 	Armed        int                `json:"ports_armed"`
 	Activated    int                `json:"ports_activated"`
 	SMPs         uint64             `json:"smps"`
-	Transition   string             `json:"transition" doc:"dynamic, discard or static, and why"`
+	Transition   string             `json:"transition" doc:"dynamic, staged, repair, discard or static-discard, and why"`
+	Risk         *Risk              `json:"transition_risk,omitempty" doc:"set if the transition was not proved at every step"`
 	Finished     time.Time          `json:"finished,omitzero"`
 	EnginePassed []string           `json:"engines_passed_over,omitempty"`
+}
+
+// Risk says that a transition was not proved at every step: packets may wait for each
+// other in a circle until switches discard them.
+type Risk struct {
+	Channels []string `json:"channels" doc:"an example of such a circle: port and data lane of switches; each may wait for the next, the last for the first. Empty if none is known by name"`
+	Worst    float64  `json:"worst_seconds" doc:"how long such packets stay at most, by the packet lifetime of switches and the head-of-queue limits"`
+	Why      string   `json:"why"`
+}
+
+// Repair is one row of /v1/repairs: what a fault broke and how it was repaired. A pair
+// is a switch with a host and the LID of a host; pairs that no cable connects do not
+// count. Broken = First + Late + Left.
+type Repair struct {
+	Time         time.Time `json:"time" doc:"end of the sweep that repaired it"`
+	Reason       string    `json:"reason" doc:"what asked for the sweep"`
+	Faults       []string  `json:"faults" doc:"what was lost, at most 8: switch NAME, link NAME:PORT (to NAME:PORT), table of switch NAME"`
+	MoreFaults   int       `json:"more_faults" doc:"how many more were lost"`
+	Broken       int       `json:"pairs_broken"`
+	First        int       `json:"pairs_first" doc:"connected without a wait, by entries that mix with all others"`
+	Late         int       `json:"pairs_late" doc:"connected after a wait, or by entries that do not mix with packets under way"`
+	Left         int       `json:"pairs_left" doc:"not connected by this sweep; another one follows"`
+	Seconds      float64   `json:"seconds" doc:"from the first sign of the fault to the answer that acknowledges the last block that connects a pair"`
+	Mode         string    `json:"mode" doc:"of the transition"`
+	Policy       string    `json:"policy" doc:"availability, strict, discard, static or static2003"`
+	Stages       int       `json:"stages"`
+	Drains       int       `json:"drains" doc:"waits for packets under way to leave"`
+	DrainSeconds float64   `json:"drain_seconds"`
+	Risk         *Risk     `json:"risk,omitempty" doc:"set if a transient cycle was possible"`
 }
 
 // Node is one row of /v1/nodes.
@@ -216,6 +248,9 @@ func New(b Backend, o Options) http.Handler {
 	})
 	huma.Get(a, "/v1/links", func(context.Context, *struct{}) (*body[[]Link], error) {
 		return reply(nonNil(b.Links())), nil
+	})
+	huma.Get(a, "/v1/repairs", func(context.Context, *struct{}) (*body[[]Repair], error) {
+		return reply(nonNil(b.Repairs())), nil
 	})
 	huma.Get(a, "/v1/drawing", func(context.Context, *struct{}) (*body[Drawing], error) {
 		return reply(b.Drawing()), nil

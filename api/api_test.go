@@ -44,10 +44,11 @@ func (f *fake) add() {
 	f.more = make(chan struct{})
 }
 
-func (f *fake) Status() Status   { return Status{State: "MASTER"} }
-func (f *fake) Nodes() []Node    { return nil }
-func (f *fake) Links() []Link    { return nil }
-func (f *fake) Drawing() Drawing { return Drawing{} }
+func (f *fake) Status() Status    { return Status{State: "MASTER"} }
+func (f *fake) Nodes() []Node     { return nil }
+func (f *fake) Links() []Link     { return nil }
+func (f *fake) Repairs() []Repair { return nil }
+func (f *fake) Drawing() Drawing  { return Drawing{} }
 func (f *fake) Ready() (bool, string) {
 	return f.notUp == "", "ready" + f.notUp
 }
@@ -121,7 +122,7 @@ func TestPartitions(t *testing.T) {
 	if w := ask(h, "GET", "/v1/path?from=1", nil); w.Code != 422 {
 		t.Errorf("without an end: status %d, %s", w.Code, w.Body)
 	}
-	for _, list := range []string{"groups", "services", "subscriptions"} {
+	for _, list := range []string{"groups", "services", "subscriptions", "repairs"} {
 		if w := ask(h, "GET", "/v1/"+list, nil); w.Code != 200 || strings.TrimSpace(w.Body.String()) != "[]" {
 			t.Errorf("%s: status %d, %s", list, w.Code, w.Body)
 		}

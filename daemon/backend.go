@@ -75,7 +75,7 @@ func (d *Daemon) Status() api.Status {
 		out.LastSweep.SMPs = r.SMPs
 		out.LastSweep.Reason, out.LastSweep.Region, out.LastSweep.Updated = r.Reason, r.Region, r.Updated
 		out.LastSweep.GroupBlocks = r.GroupBlocks
-		out.LastSweep.Transition = r.Transition
+		out.LastSweep.Transition, out.LastSweep.Risk = r.Transition, apiRisk(r.Risk)
 		out.LastSweep.EnginePassed = r.PassedOver
 		for p, t := range r.Phases {
 			if t > 0 {

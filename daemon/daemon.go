@@ -106,11 +106,12 @@ type Daemon struct {
 	started time.Time // epoch of mad.Time
 	events  *ring
 
-	snap   atomic.Pointer[subnet.Snapshot]
-	upAt   atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
-	status atomic.Pointer[sm.Status] // as of the last notice or snapshot
-	phases phaseTimes
-	drawn  drawingCache
+	snap    atomic.Pointer[subnet.Snapshot]
+	upAt    atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
+	status  atomic.Pointer[sm.Status] // as of the last notice or snapshot
+	phases  phaseTimes
+	drawn   drawingCache
+	repairs repairs
 
 	packets  chan *mad.Packet // to the loop
 	smpsCut  atomic.Uint64    // packets that found too many there
@@ -160,6 +161,7 @@ func New(cfg Config) *Daemon {
 		core:     sm.New(cfg.Core),
 		started:  time.Now(),
 		events:   newRing(keptEvents),
+		repairs:  newRepairs(),
 		packets:  make(chan *mad.Packet, smpQueue),
 		free:     make(freeList, smpQueue),
 		jobs:     make(chan *sm.JobResult, 1),

@@ -57,6 +57,7 @@ type collector struct {
 	lastPhase, lastBlocks, lastTook                *prometheus.Desc
 	sa                                             *saCollector
 	vm                                             *vmCollector
+	repairs                                        *repairCollector
 	phaseSeconds                                   *prometheus.HistogramVec
 	sweepSeconds                                   prometheus.Histogram
 }
@@ -93,6 +94,7 @@ func newCollector(d *Daemon) *collector {
 		lastTook:   desc("last_sweep_seconds", "Seconds that the last full sweep took."),
 		sa:         newSACollector(d, desc),
 		vm:         newVMCollector(d, desc),
+		repairs:    newRepairCollector(d, desc),
 		phaseSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "heddle_sweep_phase_seconds", Help: "Seconds of each phase of full sweeps.", Buckets: buckets,
 		}, []string{"phase"}),
@@ -158,6 +160,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	count(c.events, last)
 	c.sa.collect(ch, gauge, count)
 	c.vm.collect(ch, gauge, count)
+	c.repairs.collect(ch, count)
 
 	for _, r := range c.d.phases.take() {
 		for p, t := range r.Phases {

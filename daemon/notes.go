@@ -32,6 +32,9 @@ func (d *Daemon) tell(n *sm.Notice) {
 	if n.Kind == sm.KindSweepEnd && n.Report != nil {
 		d.phases.add(n.Report)
 	}
+	if n.Repair != nil {
+		d.repairs.add(n.Repair, time.Now())
+	}
 	d.note(levels[n.Level], n.Kind.String(), text, attrs)
 }
 

@@ -35,7 +35,7 @@ func newCtl() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ctl",
 		GroupID: "manage",
-		Short:   "Ask a running manager: status, nodes, links, paths, groups; sweep, reroute, partitions, vm",
+		Short:   "Ask a running manager: status, nodes, links, repairs, paths, groups; sweep, reroute, partitions, vm",
 		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
 
 Reading needs nothing. What changes something (sweep, reroute, partitions apply,
@@ -54,6 +54,13 @@ user; ctl finds it when it runs as that user on the same machine.`,
 		_, err := fmt.Fprintln(w, "sweep asked for; 'heddle ctl status' shows how it goes")
 		return err
 	})
+	repairs := ctlCommand("repairs", "The last faults, what they broke and how it was repaired", http.MethodGet, "/v1/repairs", printRepairs)
+	repairs.Long = `Lists the last repairs, the newest first, at most 32. A pair is a switch with a
+host and the LID of a host; pairs that no cable connects do not count. The time
+of a repair is from the first sign of the fault to the answer that acknowledges
+the last block that connects a pair. With "cycle" in the last column packets
+could wait for each other in a circle until switches discarded them; --json
+names the channels.`
 	var rebalance bool
 	path := func() string { return "/v1/reroute?rebalance=" + strconv.FormatBool(rebalance) }
 	reroute := ctlCommandTo("reroute", "Compute all routes from scratch, without reading the fabric again", http.MethodPost, path, func(w io.Writer, _ []byte) error {
@@ -61,7 +68,7 @@ user; ctl finds it when it runs as that user on the same machine.`,
 		return err
 	})
 	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "without regard to the tables that are installed: even load again after many changes, more to write")
-	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, sweep, reroute}, ctlAdministration(), ctlVirtual()) {
+	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual()) {
 		c.AddCommand(s)
 	}
 	return c
@@ -289,6 +296,9 @@ func printStatus(w io.Writer, body []byte) error {
 			l.Transition = ", " + l.Transition
 		}
 		row("last sweep", "%.3f s (%s), %s, %d LFT blocks sent%s", l.Seconds, l.Reason, what, l.BlocksSent, l.Transition)
+	}
+	if r := s.LastSweep.Risk; r != nil {
+		row("at risk", "%s", riskText(r))
 	}
 	for _, d := range s.Damped {
 		how := "let back in"

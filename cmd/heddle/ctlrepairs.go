@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"heddle/api"
+)
+
+// riskText tells in one line why and where a transient cycle is possible.
+func riskText(r *api.Risk) string {
+	where := ""
+	if len(r.Channels) > 0 {
+		where = " through " + strings.Join(r.Channels, ", ")
+	}
+	return fmt.Sprintf("a transient cycle%s for at most %.3g s: %s", where, r.Worst, r.Why)
+}
+
+func printRepairs(w io.Writer, body []byte) error {
+	var list []api.Repair
+	if err := json.Unmarshal(body, &list); err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "no fault broke a pair since the manager started")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tBROKEN\tLATE\tLEFT\tSECONDS\tSTAGES\tDRAINS\tPOLICY\tRISK\tLOST")
+	for _, r := range list {
+		risk, drains := "-", "-"
+		if r.Risk != nil {
+			risk = "cycle"
+		}
+		if r.Drains > 0 {
+			drains = fmt.Sprintf("%d (%.3g s)", r.Drains, r.DrainSeconds)
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%.4f\t%d\t%s\t%s\t%s\t%s\n", r.Time.Local().Format(time.DateTime),
+			r.Broken, r.Late, r.Left, r.Seconds, r.Stages, drains, r.Policy, risk, lostText(&r))
+	}
+	return t.Flush()
+}
+
+// lostText names what was lost, or what led to the sweep where that is not known.
+func lostText(r *api.Repair) string {
+	s := strings.Join(r.Faults, ", ")
+	if s == "" {
+		return r.Reason
+	}
+	if r.MoreFaults > 0 {
+		s += fmt.Sprintf(" and %d more", r.MoreFaults)
+	}
+	return s
+}
