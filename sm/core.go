@@ -104,6 +104,7 @@ type Core struct {
 	jobsOut int    // jobs whose results have not come back, stale ones too
 	jobLast uint64 // generation of the last job asked for
 	jobDone *JobResult
+	planJob *Job // the last one, with PlanOnly
 	wanted  *route.Tables
 	changed bool // routing has to be computed in this sweep
 	base    *solution

@@ -2,6 +2,7 @@ package sm
 
 import (
 	"errors"
+	"time"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -32,11 +33,14 @@ type Job struct {
 	installed  *route.Tables
 	served     *solution // the tables whose service levels and lanes are in use, nil if none
 	transition transition.Options
-	strict     bool       // plans wait where something could deadlock for a moment
-	tried      bool       // improve has found its target for this graph: base
-	aim        int64      // load of a channel that is not to be exceeded; 0: not known
-	balance    bool       // the target cannot be reached, but load can be taken off
-	move       *moveInput // not nil: LIDs are moved instead of routing anew; only graph counts besides
+	strict     bool  // plans wait where something could deadlock for a moment
+	tried      bool  // improve has found its target for this graph: base
+	aim        int64 // load of a channel that is not to be exceeded; 0: not known
+	balance    bool  // the target cannot be reached, but load can be taken off
+	policy     Transition
+	port       ib.GUID       // the manager's
+	drain      time.Duration // of a wait for packets to leave, 0 = as planned
+	move       *moveInput    // not nil: LIDs are moved instead of routing anew; only graph counts besides
 }
 
 // jobMode says how much of the last solution a job may keep.

@@ -24,7 +24,7 @@ type breakage struct {
 // broken counts what is broken, and what the plan does about it. It comes after the plan, so that
 // it does not delay proved tables. nil: nothing is known to be broken.
 func (j *Job) broken(r *JobResult) *breakage {
-	if j.transition.Quiet || len(j.installed.LFT) != len(j.graph.Switches) {
+	if j.transition.Quiet && j.policy != TransitionStatic2003 || len(j.installed.LFT) != len(j.graph.Switches) {
 		return nil
 	}
 	b := &breakage{}

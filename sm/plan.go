@@ -36,6 +36,10 @@ type Plan struct {
 	// Clean: the change is free of loops and cyclic dependencies at every step.
 	Clean     bool
 	SecondsAt float64 // predicted seconds, from the round-trip time seen in discovery
+	Risk      *Risk   // not nil: the transition is not proved at every step
+
+	job      *Job      // for Forecast
+	solution *solution // the engine's tables with their proof, nil if there are none
 }
 
 // PlannedStage is a stage of the change of tables: what is written before
@@ -71,7 +75,8 @@ type PlannedSMPs struct {
 // emitPlan ends a plan-only run.
 func (c *Core) emitPlan(r *JobResult) {
 	f := c.f
-	p := &Plan{Engine: r.Engine, Passed: r.Passed, Master: c.master.public()}
+	p := &Plan{Engine: r.Engine, Passed: r.Passed, Master: c.master.public(), job: c.planJob, solution: r.base}
+	c.planJob = nil
 	if r.Err != nil {
 		p.Refused = r.Err.Error()
 	}
@@ -110,11 +115,12 @@ func (c *Core) emitPlan(r *JobResult) {
 		p.Transition = r.Plan.Mode.String() + ": " + r.Plan.Reason
 		p.Clean = r.Plan.Mode == transition.ModeNone || r.Plan.Mode == transition.ModeDynamic
 		p.Mode, p.RepathPairs, p.Refusals = r.Plan.Mode, r.Plan.RepathPairs, r.Refused
+		if r.Plan.Risk != nil {
+			p.Risk = c.riskOf(r)
+		}
 		for i := range r.Plan.Stages {
 			st := &r.Plan.Stages[i]
-			p.Stages = append(p.Stages, PlannedStage{
-				Discards: st.Discards, LFT: len(st.LFT), SL2VL: len(st.SL2VL), MFT: len(st.MFT), Drain: st.Drain, Repath: st.Repath,
-			})
+			p.Stages = append(p.Stages, plannedStage(st))
 			sets[smp.AttrSLtoVL] += len(st.SL2VL)
 			sets[smp.AttrMFT] += len(st.MFT)
 		}

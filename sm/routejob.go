@@ -57,7 +57,8 @@ func (c *Core) startJob() {
 	if !j.transition.Quiet {
 		j.transition.Frozen, j.transition.Left = c.outside()
 	}
-	j.strict = c.cfg.Transition == TransitionStrict
+	j.strict, j.policy = c.cfg.Transition == TransitionStrict, c.cfg.Transition
+	j.port, j.drain = c.cfg.PortGUID, c.cfg.DrainTime
 	if j.tried = c.triedFor == c.f.graph; j.tried {
 		j.aim, j.balance = c.aim, c.balance
 	}
@@ -88,6 +89,9 @@ func (c *Core) startJob() {
 		if s := c.movedSolution(); s != nil {
 			j.base, j.engineBase = s, c.base
 		}
+	}
+	if c.cfg.PlanOnly {
+		c.planJob = j
 	}
 	c.out.Jobs = append(c.out.Jobs, j)
 }

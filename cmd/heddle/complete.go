@@ -12,6 +12,7 @@ var portKinds = []string{"umad:", "ibsim:"}
 // flagValues are the words that flags take, for shell completion.
 var flagValues = map[string][]string{
 	"engine":       append([]string{"auto"}, engineNames()...),
+	"fault":        {"link", "switch"},
 	"log-format":   {"text", "json"},
 	"log-level":    {"debug", "info", "warn", "error"},
 	"max-mtu":      {"256", "512", "1024", "2048", "4096"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"heddle/api"
 	"heddle/daemon"
 	"heddle/sm"
 )
@@ -17,6 +18,7 @@ func newPlan() *cobra.Command {
 	var f smFlags
 	var port string
 	var asJSON bool
+	var faults []string
 	c := &cobra.Command{
 		Use:     "plan --port PORT",
 		GroupID: "manage",
@@ -26,15 +28,27 @@ do to it: LIDs that would change, forwarding-table blocks, SMPs by attribute,
 and how the tables would change and whether that is free of deadlock.
 
 It only reads: no Set is sent and IsSM is not claimed, so another manager may
-own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
+own the subnet meanwhile. It stops at a port that refuses its M_Key.
+
+With --fault it foretells what the manager would do if a link or a switch failed
+once the wanted tables are installed: the pairs (switch with a host, LID of a host)
+that would break, how and in what time they would be connected, the drains,
+whether a transient cycle would be possible and through which channels, and the
+LIDs that no cable would connect any more. Nodes are named by description or
+node GUID. Several faults come at once.`,
 		Example: `  heddle plan --port umad:mlx5_0/1 --state /var/lib/heddle
-  heddle plan --port ibsim:Spine0@my-fabric --engine updn --json`,
+  heddle plan --port ibsim:Spine0@my-fabric --engine updn --json
+  heddle plan --port umad:mlx5_0/1 --fault 'link leaf-3:19' --fault 'switch spine-2'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if port == "" {
 				return usagef("which port? Give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
 			}
 			cfg, err := f.config()
+			if err != nil {
+				return err
+			}
+			lost, err := parseFaults(faults)
 			if err != nil {
 				return err
 			}
@@ -69,14 +83,21 @@ own the subnet meanwhile. It stops at a port that refuses its M_Key.`,
 			if plan == nil {
 				return fmt.Errorf("the discovery was interrupted; there is no plan")
 			}
-			if asJSON {
-				return printJSON(cmd.OutOrStdout(), planJSON(plan))
+			forecast, err := foretell(plan, lost)
+			if err != nil {
+				return err
 			}
-			return printPlan(cmd.OutOrStdout(), plan)
+			if asJSON {
+				v := planJSON(plan)
+				v.Fault = faultJSON(forecast)
+				return printJSON(cmd.OutOrStdout(), v)
+			}
+			return printPlan(cmd.OutOrStdout(), plan, forecast)
 		},
 	}
 	c.Flags().StringVar(&port, "port", "", portHelp)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringArrayVar(&faults, "fault", nil, "foretell the loss of `WHAT`: 'link NODE:PORT' or 'switch NODE'; may be repeated")
 	f.register(c.Flags())
 	// The plan is what one wants to see, not how it was made.
 	f.logLevel = "warn"
@@ -107,7 +128,9 @@ type planView struct {
 	GroupsOut  []string       `json:"groups_refused,omitempty"`
 	Clean      bool           `json:"deadlock_free"`
 	Seconds    float64        `json:"predicted_seconds"`
+	Risk       *api.Risk      `json:"transition_risk,omitempty"`
 	Problems   []string       `json:"problems"`
+	Fault      *faultView     `json:"fault,omitempty"`
 }
 
 type plannedStage struct {
@@ -156,7 +179,7 @@ func planJSON(p *sm.Plan) planView {
 		LIDs: []plannedLID{}, BySwitch: map[string]int{}, SMPs: map[string]int{}, Total: p.Total, Engine: p.Engine,
 		PassedOver: p.Passed, Refused: p.Refused, Transition: p.Transition, Clean: p.Clean, Seconds: p.SecondsAt,
 		Mode: p.Mode.String(), Stages: []plannedStage{}, Repath: p.RepathPairs,
-		Problems: []string{},
+		Problems: []string{}, Risk: plannedRisk(p.Risk),
 	}
 	if s := p.Snapshot; s != nil {
 		v.Switches, v.CAs, v.Links = s.Counts.Switches, s.Counts.CAs, s.Counts.Links
@@ -171,7 +194,7 @@ func planJSON(p *sm.Plan) planView {
 		v.LIDs = append(v.LIDs, plannedLID{l.Where.String(), l.GUID.String(), int(l.Old), int(l.New), l.Why})
 	}
 	for _, st := range p.Stages {
-		v.Stages = append(v.Stages, plannedStage{st.Discards, st.LFT, st.SL2VL, st.MFT, st.Drain.Seconds(), st.Repath.Seconds()})
+		v.Stages = append(v.Stages, newPlannedStage(st))
 	}
 	for _, g := range p.Refusals {
 		v.GroupsOut = append(v.GroupsOut, fmt.Sprintf("group %#x: %s", uint16(g.MLID), g.Reason))
@@ -189,7 +212,7 @@ func planJSON(p *sm.Plan) planView {
 // shownLIDs is how many changes of LIDs are listed one by one.
 const shownLIDs = 20
 
-func printPlan(w io.Writer, p *sm.Plan) error {
+func printPlan(w io.Writer, p *sm.Plan, f *sm.Forecast) error {
 	v := planJSON(p)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(k, f string, a ...any) { fmt.Fprintf(t, "%s\t%s\n", k, fmt.Sprintf(f, a...)) }
@@ -231,6 +254,9 @@ func printPlan(w io.Writer, p *sm.Plan) error {
 		if !v.Clean {
 			free = "yes, one stage after the other"
 		}
+		if v.Risk != nil {
+			free = "not at every step: " + riskText(v.Risk)
+		}
 		row("deadlock-free", "%s", free)
 	}
 	for _, s := range p.Sets {
@@ -241,6 +267,9 @@ func printPlan(w io.Writer, p *sm.Plan) error {
 	row("SMPs in all", "%d, about %.2f s", v.Total, v.Seconds)
 	for _, pr := range v.Problems {
 		row("problem", "%s", pr)
+	}
+	if f != nil {
+		printForecast(row, faultJSON(f))
 	}
 	row("", "nothing was written")
 	return t.Flush()

@@ -40,6 +40,7 @@ const patience = 60 * time.Second
 //	finish NAME CODE                 interrupt it and want that exit status
 //	hangup NAME PATTERN              send it SIGHUP and wait until its standard
 //	                                 error has a line that matches
+//	logs NAME PATTERN                wait until its standard error matches
 //	errors NAME PATTERN              its standard error, once finished, matches
 //	json FILE KEY…                   FILE is an object that has these keys
 //
@@ -64,7 +65,7 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "start": start, "tell": tell, "say": say, "finish": finish, "hangup": hangup, "errors": errorsMatch, "json": jsonKeys,
+			"exits": exits, "start": start, "tell": tell, "say": say, "finish": finish, "hangup": hangup, "logs": logs, "errors": errorsMatch, "json": jsonKeys,
 		},
 	})
 }
@@ -247,6 +248,13 @@ func hangup(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(p.cmd.Process.Signal(syscall.SIGHUP))
 	if !p.errors.await(from, regexp.MustCompile(args[1])) {
 		ts.Fatalf("%s: after SIGHUP no line matches %s\n%s", p.cmd, args[1], p.errors.String())
+	}
+}
+
+func logs(ts *testscript.TestScript, neg bool, args []string) {
+	want(ts, neg, args, 2, "logs NAME PATTERN")
+	if p := proc(ts, args[0]); !p.errors.await(0, regexp.MustCompile(args[1])) {
+		ts.Fatalf("no line matches %s\n%s", args[1], p.errors.String())
 	}
 }
 
