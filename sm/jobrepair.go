@@ -32,6 +32,9 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 	}
 	f := transition.Repair(j.graph, inst, r.Tables, t)
 	if f == nil {
+		if !j.strict && r.next != nil {
+			j.repair(r, transition.Unknown(inst), inst, t)
+		}
 		return
 	}
 	if len(f.LIDs) > 0 || f.Stale {

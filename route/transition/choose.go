@@ -157,16 +157,8 @@ func (b *builder) rootedStages(rooted []stagedCell, trouble string) {
 func (b *builder) allLanes() {
 	p, x, ch := b.p, b.x, b.ch
 	x.build()
-	ch.lanes, ch.lids, ch.trees, ch.free = nil, nil, nil, nil
-	for s := range int32(x.managed) {
-		for _, c := range x.outs[x.outOff[s]:x.outOff[s+1]] {
-			for in := range int(x.g.Switches[s].NumPorts) + 1 {
-				if in != int(x.outPort[c]) {
-					ch.lanes = append(ch.lanes, LaneTable{s, uint8(in), x.outPort[c]})
-				}
-			}
-		}
-	}
+	ch.lids, ch.trees, ch.free = nil, nil, nil
+	ch.lanes = x.everyLane()
 	for l := 1; l < len(ch.touched); l++ {
 		ch.lids = append(ch.lids, ib.LID(l))
 	}
@@ -183,6 +175,21 @@ func (b *builder) allLanes() {
 		return
 	}
 	b.limited()
+}
+
+// everyLane lists the SL-to-VL tables of all links between switches.
+func (x *mixer) everyLane() (list []LaneTable) {
+	x.build()
+	for s := range int32(x.managed) {
+		for _, c := range x.outs[x.outOff[s]:x.outOff[s+1]] {
+			for in := range int(x.g.Switches[s].NumPorts) + 1 {
+				if in != int(x.outPort[c]) {
+					list = append(list, LaneTable{s, uint8(in), x.outPort[c]})
+				}
+			}
+		}
+	}
+	return list
 }
 
 // limited refuses a plan that waits without limit.

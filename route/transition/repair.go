@@ -335,6 +335,10 @@ type pastChannel struct {
 	c   int32
 }
 
+// Unknown is for NewRepair where Repair has no answer, because tables are not
+// known: what is wanted is written immediately, and nothing of it is proved until it is there.
+func Unknown(installed *route.Tables) *Fitted { return &Fitted{First: installed, Stale: true} }
+
 // known reports whether all that switches hold is.
 func known(g *fabric.Graph, installed *route.Tables, o *Options) bool {
 	return !o.LanesUnknown && installed != nil && len(installed.LFT) == len(g.Switches) &&

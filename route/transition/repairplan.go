@@ -37,6 +37,9 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		installed: installed, wanted: final,
 	}
 	b := &builder{p: p, x: x, ch: ch, o: &o}
+	if o.LanesUnknown {
+		ch.lanes = x.everyLane()
+	}
 	whole := r.Tables != nil // what working pairs use stays
 	late := !whole || r.Tables != r.First
 	if (late || r.Stale) && b.drain(1) < 0 || strict && (!whole || r.Stale) {
@@ -160,13 +163,17 @@ func (b *builder) steps() {
 	}
 }
 
-// inTurn makes stages of rooted order of a plan that may be written in any order as far as
-// loops and cycles are concerned, where a switch that works could else send to one
-// that has no entry yet.
+// inTurn writes all destinations of a plan that need not wait in rooted order, where
+// a switch that works could else send to one that has no entry yet.
 func (b *builder) inTurn() {
 	p, ch := b.p, b.ch
-	if p.Mode != ModeDynamic || p.Forced || b.o.Quiet || ch.large || len(p.Stages) != 1 || !b.drops() {
+	if p.Mode != ModeDynamic && p.Mode != ModeStaged || p.Forced || b.o.Quiet || ch.large || !b.drops() {
 		return
+	}
+	for i := range p.Stages {
+		if st := &p.Stages[i]; st.Discards || st.Drain != 0 || st.Repath != 0 || len(st.SL2VL) > 0 && i > 0 {
+			return // its stages have an order that matters
+		}
 	}
 	list := inRootedOrder(b.x.g, p.installed, p.wanted)
 	if len(list) < 2 {
@@ -174,6 +181,7 @@ func (b *builder) inTurn() {
 	}
 	p.steps = list
 	b.steps()
+	p.content = content{p: p, trees: ch.trees, treeAt: make([]uint8, len(ch.trees)), treeCut: make([]uint8, len(ch.trees))}
 	last := len(p.Stages) - 1
 	p.Stages[0].SL2VL = ch.lanes
 	for i := range p.content.treeAt {
