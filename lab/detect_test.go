@@ -83,7 +83,7 @@ func (d *detection) revive(p mortal) {
 	}
 }
 
-// avoids reports whether no row of tables leads into a part.
+// avoids reports whether no entry for a LID of a node that can be reached leads into a part.
 func (d *detection) avoids(t *route.Tables, p mortal) bool {
 	f := d.c.Fabric
 	reach := d.c.reachable(d.m)
@@ -97,9 +97,13 @@ func (d *detection) avoids(t *route.Tables, p mortal) bool {
 	if t == nil || len(t.LFT) != len(list) {
 		return false
 	}
+	there := map[ib.LID]bool{}
+	for _, e := range d.c.Sim.LIDs() {
+		there[e.LID] = reach[f.Nodes[e.Node].GUID]
+	}
 	for i, n := range list {
-		for _, e := range t.LFT[i] {
-			if e == 0 || e == route.Drop || int(e) > f.Nodes[n].NumPorts {
+		for l, e := range t.LFT[i] {
+			if !there[ib.LID(l)] || e == 0 || e == route.Drop || int(e) > f.Nodes[n].NumPorts {
 				continue
 			}
 			if p.port == 0 && int(f.Nodes[n].Ports[e].Peer.Node) == p.node || p.port != 0 && n == p.node && int(e) == p.port {
