@@ -154,6 +154,10 @@ func TestPage(t *testing.T) {
 	b.awaitPixels("the host that has gone in red", `for (let i = 0; i < d.length; i += 4)
 			if (d[i + 3] > 200 && d[i] > 150 && d[i + 1] < 90) return true;
 		return false`)
+	// A link between switches goes: the page tells what it broke.
+	b.awaitText("no fault broke a pair since the manager started", 30*time.Second)
+	fmt.Fprintln(up.In, `link down "sw-1-1"[19]`)
+	b.awaitMatch(`link sw-1-1:19 \(to [a-z0-9-]+:[0-9]+\)\n+[1-9][0-9]* pairs broken, connected in [0-9.]+ m?s`, 60*time.Second)
 	var shot string
 	b.do(http.MethodGet, "/screenshot", nil, &shot)
 	png, err := base64.StdEncoding.DecodeString(shot)

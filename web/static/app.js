@@ -57,6 +57,7 @@ async function refresh() {
     ['P_Keys freed', p.quarantined || null],
   ]);
   sweep(s);
+  repairs(await get('v1/repairs'));
   if (s.generation !== drawn) {
     const d = await get('v1/drawing');
     drawn = d.generation;
@@ -100,6 +101,39 @@ function sweep(s) {
   const l = s.last_sweep;
   $('transition').textContent = l.seconds ? `${seconds(l.seconds)} in all, ${l.region ? 'a region' : 'everything'} read; ${num(l.lft_blocks_sent)} LFT blocks sent; ${l.transition || 'no change of routes'}` : 'none yet';
   $('engine').textContent = s.engine ? `routes by ${s.engine}` + (s.engine_reason ? `; ${s.engine_reason}` : '') : '';
+}
+
+// repairs lists the last faults that broke pairs, the newest first.
+function repairs(list) {
+  const line = (tag, text, kind) => {
+    const e = document.createElement(tag);
+    e.textContent = text;
+    if (kind) e.className = kind;
+    return e;
+  };
+  if (!list.length) {
+    $('faults').replaceChildren(line('li', 'no fault broke a pair since the manager started', 'none'));
+    return;
+  }
+  $('faults').replaceChildren(...list.map(r => {
+    const li = document.createElement('li'), when = new Date(r.time);
+    const t = line('time', when.toLocaleTimeString('en-GB'));
+    t.dateTime = r.time;
+    const more = r.more_faults ? ` and ${num(r.more_faults)} more` : '';
+    const p = document.createElement('p'), connected = r.pairs_broken - r.pairs_left;
+    p.append(`${num(r.pairs_broken)} pair${r.pairs_broken === 1 ? '' : 's'} broken`);
+    if (connected) p.append(`, connected in ${seconds(r.seconds)}`);
+    if (r.drains) p.append(`, ${r.drains} drain${r.drains === 1 ? '' : 's'} of ${seconds(r.drain_seconds)} in all`);
+    if (r.pairs_left) p.append(', ', line('span', `${num(r.pairs_left)} left broken`, 'bad'));
+    if (r.risk) {
+      const mark = line('em', 'transient cycle possible');
+      mark.title = `${r.risk.why}\nfor at most ${seconds(r.risk.worst_seconds)}\n${r.risk.channels.join('\n')}`;
+      p.append(', ', mark);
+    }
+    li.append(t, line('b', r.faults.length ? r.faults.join(', ') + more : r.reason), p);
+    li.title = `${r.mode} in ${r.stages} stage${r.stages === 1 ? '' : 's'}, policy ${r.policy}\n${r.reason}`;
+    return li;
+  }));
 }
 
 const seconds = t => t < 1 ? `${(t * 1000).toFixed(t < 0.01 ? 1 : 0)} ms` : `${t.toFixed(2)} s`;
