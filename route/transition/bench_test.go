@@ -72,3 +72,45 @@ func BenchmarkNew(b *testing.B) {
 		run("link", h, old, next, to)
 	}
 }
+
+// BenchmarkRepair repairs the loss of a link in place: what a fault costs where the
+// engine's tables do not mix with those installed.
+func BenchmarkRepair(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		net  func() *routetest.Net
+	}{
+		{"torus-20x20", func() *routetest.Net { return routetest.Torus(20, 20, 4) }},
+		{"5832", func() *routetest.Net { return routetest.Tree(36, 18) }},
+		{"11664", func() *routetest.Net { return routetest.Tree(36, 36) }},
+	} {
+		g := c.net().Graph()
+		o := route.Options{Workers: 2}
+		old, err := updn.Engine{}.Compute(g, o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		cut := c.net()
+		cut.Unlink(0, int(g.Channels[g.Off[0]].To))
+		h := cut.Graph()
+		next, err := updn.Engine{}.Update(route.Solution{Graph: g, Tables: old}, h, fabric.Diff(g, h), o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		to := limited
+		to.Workers, to.Before = 2, g
+		inst := old.Follow(g, h)
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			var r *transition.Fitted
+			for b.Loop() {
+				r = transition.Repair(h, inst, next, to)
+			}
+			if r == nil || len(r.LIDs) == 0 {
+				b.Fatal("nothing was broken")
+			}
+			b.ReportMetric(float64(len(r.LIDs)), "LIDs")
+			b.ReportMetric(float64(r.Broken), "pairs")
+		})
+	}
+}
