@@ -15,7 +15,13 @@ import (
 // TestRepairTold compares what a manager says of faults with what the simulated switches
 // held: the pairs broken, and when the last of them worked again. Faults come one by one.
 func TestRepairTold(t *testing.T) {
-	told := 0
+	for _, policy := range []sm.Transition{sm.TransitionAvailability, sm.TransitionStrict} {
+		t.Run(policy.String(), func(t *testing.T) { repairTold(t, policy) })
+	}
+}
+
+func repairTold(t *testing.T, policy sm.Transition) {
+	told, drains := 0, 0
 	for _, kind := range []int{1, 4, 6, 11, 13} {
 		for seed := range uint64(3) {
 			k := RepairFabrics()[kind]
@@ -26,6 +32,7 @@ func TestRepairTold(t *testing.T) {
 			}
 			cfg := ProductionConfig(RepairChains()[0])
 			cfg.ImproveDelay = -1 // no other change of tables than a repair
+			cfg.Transition = policy
 			c, m := bringUp(t, f, repairSim(seed), cfg)
 			c.Run(15 * time.Second)
 			host := map[ib.LID]bool{}
@@ -71,7 +78,7 @@ func TestRepairTold(t *testing.T) {
 				}
 				pairs.Settle()
 				was := broken
-				c.Run(40 * time.Second)
+				c.Run(10 * time.Minute) // also when packets have to leave
 				pairs.Settle()
 				sum := sm.Repair{}
 				for _, o := range m.Notices[n:] {
@@ -79,6 +86,10 @@ func TestRepairTold(t *testing.T) {
 						sum.Broken += p.Broken
 						sum.Left += p.Left
 						sum.Took = max(sum.Took, p.Took)
+						drains += p.Drains
+						if p.Policy != policy || policy == sm.TransitionStrict && p.Risk != nil {
+							t.Errorf("%s: %v", name, p)
+						}
 						if len(p.Faults) != 1 || p.Faults[0].Kind != sm.FaultLink {
 							t.Errorf("%s: it names %v", name, p.Faults)
 						}
@@ -103,6 +114,9 @@ func TestRepairTold(t *testing.T) {
 				}
 			}
 		}
+	}
+	if (drains > 0) != (policy == sm.TransitionStrict) {
+		t.Errorf("%d drains", drains)
 	}
 	if told < 20 {
 		t.Errorf("only %d faults broke anything", told)

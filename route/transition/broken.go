@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -145,15 +146,11 @@ func (w *pairWalk) sort() {
 	w.lids, w.at = sorted, at
 }
 
-// each calls fn for every switch that cannot reach a LID, with those that have no
-// host where all is set, in ascending order of LIDs and switches.
-func (b *Pairs) each(all bool, fn func(s int32, l ib.LID)) {
+// each calls fn for every pair, in ascending order of LIDs and switches.
+func (b *Pairs) each(fn func(s int32, l ib.LID)) {
 	for i, l := range b.lids {
 		for k, m := range b.at[i] {
-			if !all {
-				m &= b.hosts[k]
-			}
-			for ; m != 0; m &= m - 1 {
+			for m &= b.hosts[k]; m != 0; m &= m - 1 {
 				fn(int32(k<<6|bits.TrailingZeros64(m)), l)
 			}
 		}
@@ -172,7 +169,7 @@ func (b *Pairs) still(entry func(s int32, l ib.LID) byte) (n int) {
 	state := make([]uint8, len(g.Switches))
 	var set, path []int32
 	last := ib.LID(0)
-	b.each(false, func(s int32, l ib.LID) {
+	b.each(func(s int32, l ib.LID) {
 		if l != last {
 			for _, u := range set {
 				state[u] = unknown
@@ -209,32 +206,27 @@ func (b *Pairs) still(entry func(s int32, l ib.LID) byte) (n int) {
 	return n
 }
 
-// Repairs lists, by stage of a plan from the installed tables, the blocks with
-// which a switch that cannot reach a LID gets its first other entry for it, in ascending order.
-// When those of a stage are acknowledged, and what they rest on, its pairs work.
+// Repairs lists, by stage of a plan from the installed tables, the blocks that put a broken
+// pair's new path in place, in ascending order: those that a switch on it which cannot
+// reach the LID needs. When the last of them is acknowledged every pair works that
+// the plan connects.
 func (b *Pairs) Repairs(p *Plan) [][]route.BlockDiff {
-	var cells []uint64 // switch, LID
-	b.each(true, func(s int32, l ib.LID) {
-		if effective(b.installed, s, int(l)) != effective(p.wanted, s, int(l)) {
-			cells = append(cells, uint64(s)<<16|uint64(l))
-		}
-	})
-	slices.Sort(cells)
+	cells := b.paths(p)
 	out := make([][]route.BlockDiff, len(p.Stages))
 	done := make([]bool, len(cells))
 	var buf [route.BlockLen]byte
 	for k := range p.Stages {
 		for _, d := range p.Stages[k].LFT {
-			first := uint64(d.Switch)<<16 | uint64(d.Block)*route.BlockLen
-			i, _ := slices.BinarySearch(cells, first)
-			if i == len(cells) || cells[i] >= first+route.BlockLen {
+			first := cell{ib.LID(d.Block) * route.BlockLen, d.Switch}
+			end := int(first.lid) + route.BlockLen
+			i, _ := slices.BinarySearchFunc(cells, first, func(a entryCell, c cell) int { return compareBySwitch(a.cell, c) })
+			if i == len(cells) || cells[i].s != d.Switch || int(cells[i].lid) >= end {
 				continue
 			}
 			p.Block(k, d, &buf)
 			hit := false
-			for ; i < len(cells) && cells[i] < first+route.BlockLen; i++ {
-				l := int(uint16(cells[i]))
-				if e := buf[l%route.BlockLen]; !done[i] && e != route.Drop && e != effective(b.installed, d.Switch, l) {
+			for ; i < len(cells) && cells[i].s == d.Switch && int(cells[i].lid) < end; i++ {
+				if !done[i] && buf[cells[i].lid%route.BlockLen] == cells[i].e {
 					done[i], hit = true, true
 				}
 			}
@@ -245,6 +237,64 @@ func (b *Pairs) Repairs(p *Plan) [][]route.BlockDiff {
 		slices.SortFunc(out[k], compareBlocks)
 	}
 	return out
+}
+
+// entryCell is an entry that a path needs.
+type entryCell struct {
+	cell
+	e byte
+}
+
+func compareBySwitch(a, b cell) int { return cmp.Or(cmp.Compare(a.s, b.s), cmp.Compare(a.lid, b.lid)) }
+
+// paths lists the entries that differ from the installed ones on the paths that a plan
+// gives the pairs, at switches that cannot reach the LID; by switch, then LID. Where the first step
+// of a repair delivers, that is the path.
+func (b *Pairs) paths(p *Plan) (cells []entryCell) {
+	seen := make([]uint64, len(b.hosts))
+	var path []entryCell
+	for i, l := range b.lids {
+		clear(seen)
+		o := &b.g.EndPorts[b.g.LIDOwner[l]]
+		follow := func(t *route.Tables, s int32) bool {
+			path = path[:0]
+			for u := s; ; {
+				if len(path) > len(b.g.Switches) {
+					return false
+				}
+				e := effective(t, u, int(l))
+				path = append(path, entryCell{cell{l, u}, e})
+				if u == o.Switch {
+					return e == o.Port
+				}
+				out := b.g.PortChannel[u]
+				if int(e) >= len(out) || out[e] < 0 {
+					return false
+				}
+				u = b.g.Channels[out[e]].To
+			}
+		}
+		for k, m := range b.at[i] {
+			for m &= b.hosts[k]; m != 0; m &= m - 1 {
+				s := int32(k<<6 | bits.TrailingZeros64(m))
+				if f := p.Fitted; (f == nil || f.First == nil || !follow(f.First, s)) && !follow(p.wanted, s) {
+					continue
+				}
+				for _, c := range path {
+					at, bit := c.s>>6, uint64(1)<<(c.s&63)
+					if b.at[i][at]&bit == 0 || seen[at]&bit != 0 {
+						continue
+					}
+					seen[at] |= bit
+					if c.e != effective(b.installed, c.s, int(l)) {
+						cells = append(cells, c)
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(cells, func(a, c entryCell) int { return compareBySwitch(a.cell, c.cell) })
+	return cells
 }
 
 // Late counts the pairs that a plan from the installed tables connects only
