@@ -116,6 +116,29 @@ func TestTransitionsUnderTraffic(t *testing.T) {
 	}
 }
 
+// TestRepairsUnderTraffic: under the policy of availability the oracle finds a ring only
+// after a plan that said so.
+func TestRepairsUnderTraffic(t *testing.T) {
+	first, n := seeds(40, 2000)
+	cs := campaigns()
+	declared, rings := 0, 0
+	for seed := first; seed < first+n; seed++ {
+		k := cs[int(seed)%len(cs)]
+		_, m, log, err := underTraffic(t, k.engine, k.fabrics(t, int(seed)/len(cs)), seed, func(cfg *sm.Config) { cfg.Transition = sm.TransitionAvailability })
+		risk := slices.ContainsFunc(m.Notices, func(n sm.Notice) bool { return n.Report != nil && n.Report.Risk != nil })
+		if risk {
+			declared++
+		}
+		if err != nil && !(risk && strings.Contains(err.Error(), "wait for each other")) {
+			t.Fatalf("replay with HEDDLE_SEED=%d: %s: %v\n%v\n%s", seed, k.engine.Name(), err, log, tail(m))
+		}
+		if err != nil {
+			rings++
+		}
+	}
+	t.Logf("%d runs with a plan that was not proved, %d of them with a ring", declared, rings)
+}
+
 // TestTransitionsOracle: the oracle sees what becomes of a manager that does not
 // wait for packets to leave.
 func TestTransitionsOracle(t *testing.T) {
