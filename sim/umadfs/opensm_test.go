@@ -177,6 +177,10 @@ func TestUserNamespace(t *testing.T) {
 		t.Log("running as an ordinary user: every test of this package shows it")
 		return
 	}
+	// udev makes the device 0666; without its rules only root can open it.
+	if fi, err := os.Stat("/dev/fuse"); err == nil && fi.Mode().Perm()&0o006 != 0o006 {
+		need.Missing(t, "fuse-for-users", fmt.Sprintf("/dev/fuse is %v: an ordinary user cannot open it", fi.Mode().Perm()))
+	}
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
 	exe, err := os.Executable()
 	if err != nil {
