@@ -149,7 +149,7 @@ type Core struct {
 	improveAt mad.Time
 	triedFor  *fabric.Graph // for which better tables than those of base were looked for
 	aim       int64         // as in Job, for that graph
-	balance   bool          // likewise
+	balance   bool          // as in Job, for that graph
 	fullAt    mad.Time
 	result    *JobResult
 	dist      distribution

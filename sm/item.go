@@ -72,7 +72,7 @@ const (
 	opEnforced // Get(PortInfo) of it
 
 	opPeek     // SwitchInfo, which no phase waits for
-	opPeekPort // PortInfo, likewise
+	opPeekPort // PortInfo, outside any phase
 )
 
 func mk(o op, node int32, port uint8, extra uint32) item {

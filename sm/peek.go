@@ -151,7 +151,7 @@ func (c *Core) onPath(ports []ref, v ref) []ref {
 	return ports
 }
 
-// lookAtPaths asks the ports on the paths to those who owe answers.
+// lookAtPaths asks the ports on the paths to nodes that owe answers.
 func (c *Core) lookAtPaths() {
 	c.stalls++
 	var ports []ref

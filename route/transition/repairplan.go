@@ -95,7 +95,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 				continue
 			}
 			if st.Repath = o.RepathTime; st.Repath <= 0 {
-				return nil // members may send on the old level for ever
+				return nil // members may send on the old level without limit
 			}
 		}
 		if st.Repath > 0 { // and what they sent last leaves

@@ -40,14 +40,13 @@ type seeker struct {
 	tried      []bool // by channel
 	turned     []bool // by switch
 	queue      hops
-	spec       spec
 }
 
 func newSeeker(f *fitter) *seeker {
 	n := f.x.n
 	return &seeker{
 		f: f, next: make([]int32, n), good: make([]bool, n), dist: make([]int32, n), out: make([]slot, n), was: make([]slot, n),
-		head: make([]int32, n), link: make([]int32, n), tried: make([]bool, f.x.m), turned: make([]bool, n), spec: oldLanes,
+		head: make([]int32, n), link: make([]int32, n), tried: make([]bool, f.x.m), turned: make([]bool, n),
 	}
 }
 
@@ -207,7 +206,7 @@ func (f *fitter) findCycle() []Hop {
 }
 
 // later is added to the cost of a channel that takes new dependencies, so that
-// all others come first and leave room for those who need it.
+// channels that take none come first and leave room for destinations that need them.
 const later = 1 << 20
 
 // turn makes a connected switch beside one that is cut off use another channel, as
@@ -333,7 +332,7 @@ func (s *seeker) inject(to *slot, l ib.LID, u, c int32) {
 		for ; m != 0; m &= m - 1 {
 			sl := bits.TrailingZeros16(m)
 			to.levels |= 1 << sl
-			to.lanes[sl] |= x.lanesOf(c, 0, ib.SL(sl), s.spec)
+			to.lanes[sl] |= x.lanesOf(c, 0, ib.SL(sl), oldLanes)
 		}
 		return
 	}
@@ -345,7 +344,7 @@ func (s *seeker) inject(to *slot, l ib.LID, u, c int32) {
 		for r := m; r != 0; r &= r - 1 {
 			sl := bits.TrailingZeros16(r)
 			to.levels |= 1 << sl
-			to.lanes[sl] |= x.lanesOf(c, p, ib.SL(sl), s.spec)
+			to.lanes[sl] |= x.lanesOf(c, p, ib.SL(sl), oldLanes)
 		}
 	}
 }
@@ -359,7 +358,7 @@ func (s *seeker) pass(in *slot, c1, c2 int32, to *slot, edges bool) {
 		if in.lanes[sl] == 0 {
 			continue
 		}
-		lanes := x.lanesOf(c2, x.inPort[c1], ib.SL(sl), s.spec)
+		lanes := x.lanesOf(c2, x.inPort[c1], ib.SL(sl), oldLanes)
 		if to != nil {
 			to.levels |= 1 << sl
 			to.lanes[sl] |= lanes
@@ -484,7 +483,7 @@ func (s *seeker) afterPast(l ib.LID, c1, c2 int32) {
 		case x.tables:
 			in.lanes[sl] = uint16(1)<<min(int32(x.vls[c1]), x.lanes) - 1
 		default:
-			in.lanes[sl] = x.lanesOf(c1, 0, ib.SL(sl), s.spec)
+			in.lanes[sl] = x.lanesOf(c1, 0, ib.SL(sl), oldLanes)
 		}
 	}
 	s.pass(&in, c1, c2, nil, true)
