@@ -33,7 +33,6 @@ type Job struct {
 	installed  *route.Tables
 	served     *solution // the tables whose service levels and lanes are in use, nil if none
 	transition transition.Options
-	strict     bool  // plans wait where something could deadlock for a moment
 	tried      bool  // improve has found its target for this graph: base
 	aim        int64 // load of a channel that is not to be exceeded; 0: not known
 	balance    bool  // the target cannot be reached, but load can be taken off

@@ -25,6 +25,9 @@ func immediate(p *transition.Plan) bool {
 	return true
 }
 
+// strict reports whether plans wait where something could deadlock for a moment.
+func (j *Job) strict() bool { return j.policy == TransitionStrict }
+
 // between replaces tables that would have to wait by others on the way to them.
 func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 	if j.transition.Force != transition.ModeAuto || r.Unsafe != "" || j.transition.Quiet || immediate(r.Plan) {
@@ -32,21 +35,13 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 	}
 	f := transition.Repair(j.graph, inst, r.Tables, t)
 	if f == nil {
-		if !j.strict && r.next != nil {
+		if !j.strict() && r.next != nil {
 			j.repair(r, transition.Unknown(inst), inst, t)
 		}
 		return
 	}
 	if len(f.LIDs) > 0 || f.Stale {
 		j.repair(r, f, inst, t)
-		return
-	}
-	if r.aim == 0 {
-		r.aim = j.aim
-	}
-	if j.balance && j.mode == jobImprove {
-		r.balance = true
-		j.relieve(r, inst, t)
 		return
 	}
 	if j.mode != jobFull {
@@ -56,11 +51,19 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 			}
 		}()
 	}
+	if r.aim == 0 {
+		r.aim = j.aim
+	}
+	if j.balance && j.mode == jobImprove {
+		r.balance = true
+		j.relieve(r, inst, t)
+		return
+	}
 	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved+f.Entries == 0 && !f.Lanes && j.mode == jobFull {
 		return
 	}
 	if s := j.settle(f.Tables, r); s != nil {
-		if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict); p != nil {
+		if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict()); p != nil {
 			r.replace(s, p)
 			if r.moved, r.waiting = f.Moved+f.Entries, f.Waiting; f.Lanes {
 				r.moved = 1 // others can follow
@@ -77,7 +80,7 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 func (j *Job) relieve(r *JobResult, inst *route.Tables, t transition.Options) {
 	if f := transition.Balance(j.graph, inst, r.aim, t); f != nil {
 		if s := j.settle(f.Tables, r); s != nil {
-			if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict); p != nil {
+			if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict()); p != nil {
 				r.replace(s, p)
 				r.moved = f.Entries
 			}
@@ -93,7 +96,7 @@ func (j *Job) repair(r *JobResult, f *transition.Fitted, inst *route.Tables, t t
 			return
 		}
 	}
-	p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict)
+	p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict())
 	if p == nil {
 		return
 	}

@@ -57,7 +57,7 @@ func (c *Core) startJob() {
 	if !j.transition.Quiet {
 		j.transition.Frozen, j.transition.Left = c.outside()
 	}
-	j.strict, j.policy = c.cfg.Transition == TransitionStrict, c.cfg.Transition
+	j.policy = c.cfg.Transition
 	j.port, j.drain = c.cfg.PortGUID, c.cfg.DrainTime
 	if j.tried = c.triedFor == c.f.graph; j.tried {
 		j.aim, j.balance = c.aim, c.balance
