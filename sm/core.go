@@ -59,7 +59,9 @@ type Core struct {
 	unfinished bool
 	mute       []muteSwitch
 	lookNow    bool          // a light sweep is due at once
-	watch      time.Duration // until the next light sweep after a fault; 0: the usual interval
+	looked     mad.Time      // when all switches were asked last
+	watch      time.Duration // between the light sweeps after a fault; 0: the usual interval
+	watchAt    mad.Time      // of the next of them
 	auditing   bool          // PhaseLight is an audit
 	// Switches that a light sweep that was cut short had no answer from.
 	lightMissed []ib.GUID
@@ -203,7 +205,7 @@ func New(cfg Config) *Core {
 		state: subnet.NotActive,
 		lids:  map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
 		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
-		pollAt: mad.Never, lightAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
+		pollAt: mad.Never, lightAt: mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		pressAt: mad.Never, breakAt: mad.Never,
 		transit: "none yet",

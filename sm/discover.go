@@ -59,7 +59,10 @@ func (c *Core) startSweep(why string) {
 	c.pollBusy = false
 	c.wantSweep, c.again, c.recheck = false, false, false
 	c.errs, c.refused = 0, false
-	c.trapAt, c.retryAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never, mad.Never
+	c.trapAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never
+	if !part {
+		c.retryAt = mad.Never // a region may be elsewhere than what was left out
+	}
 	c.pressAt, c.urgent, c.breakAt, c.peeks = mad.Never, false, mad.Never, c.peeks[:0]
 	if c.cfg.SweepInterval > 0 && c.running() {
 		c.lightAt = c.now.Add(c.cfg.SweepInterval) // peeks, if it lasts so long

@@ -72,6 +72,9 @@ func (c *Core) lightSwitches() {
 func (c *Core) lightDone() bool {
 	c.enter(PhaseIdle)
 	c.lights++
+	if !c.auditing {
+		c.watched()
+	}
 	if c.descRead {
 		c.descRead = false
 		c.publish()

@@ -59,8 +59,12 @@ func (c *Core) endSweep() {
 	wasUp := c.snap != nil && c.snap.Up
 	c.publishSweep()
 	c.readSmall()
+	if !r.Region {
+		c.looked = c.now
+	}
 	if c.lostLinks() {
-		c.lookNow, c.watch = true, watchFirst
+		c.lookNow = true
+		c.watch, c.watchAt = 2*watchFirst, c.now.Add(watchFirst)
 	}
 	c.endRegion()
 	if c.up && !wasUp && c.state == subnet.Master {
@@ -81,10 +85,12 @@ func (c *Core) endSweep() {
 		c.trapAt, c.sweepWhy = c.now.Add(c.cfg.TrapMinGap), c.againWhy
 	case mendable && !c.refused || c.errs > 0 || len(c.f.problems) > 0:
 		// Left out for now; the interval grows while nothing changes.
-		c.retryAt = c.now.Add(c.cfg.RetryInterval << min(c.retryWait, 4))
-		c.retryWait++
+		if c.retryAt == mad.Never {
+			c.retryAt = c.now.Add(c.cfg.RetryInterval << min(c.retryWait, 4))
+			c.retryWait++
+		}
 	default:
-		c.retryWait = 0
+		c.retryAt, c.retryWait = mad.Never, 0
 	}
 	if !mendable {
 		c.attempts = 0
@@ -111,7 +117,29 @@ const (
 	watchLast  = 800 * time.Millisecond
 )
 
-// armLight sets the time of the next light sweep.
+// lightWithin brings the next light sweep forward, also if another sweep comes first.
+func (c *Core) lightWithin(d time.Duration) {
+	c.watchAt = min(c.watchAt, c.now.Add(d))
+	c.lightAt = min(c.lightAt, c.watchAt)
+}
+
+// watched is called when all switches have been asked.
+func (c *Core) watched() {
+	c.looked = c.now
+	if c.watchAt > c.now {
+		return
+	}
+	c.watchAt = mad.Never
+	if c.watch > 0 {
+		c.watchAt = c.now.Add(c.watch)
+		if c.watch *= 2; c.watch > watchLast {
+			c.watch = 0
+		}
+	}
+}
+
+// armLight sets the time of the next light sweep. Sweeps of a region do not put it off:
+// with hosts that join and leave all the time there would never be one.
 func (c *Core) armLight() {
 	c.lightAt = mad.Never
 	if c.wantSweep {
@@ -123,15 +151,9 @@ func (c *Core) armLight() {
 	}
 	c.lightMissed = c.lightMissed[:0]
 	if c.state == subnet.Master && c.cfg.SweepInterval > 0 && !c.waitHand {
-		c.lightAt = c.now.Add(c.cfg.SweepInterval)
-		switch {
-		case c.lookNow:
+		c.lightAt = min(c.looked.Add(c.cfg.SweepInterval), c.watchAt)
+		if c.lookNow {
 			c.lightAt = c.now
-		case c.watch > 0:
-			c.lightAt = min(c.lightAt, c.now.Add(c.watch))
-			if c.watch *= 2; c.watch > watchLast {
-				c.watch = 0
-			}
 		}
 	}
 	c.lookNow = false

@@ -117,7 +117,7 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		fallthrough
 	case k > trapNoisy:
 		if c.phase == PhaseIdle { // also where light sweeps are off
-			c.lightAt = min(c.lightAt, c.now.Add(trapWindow))
+			c.lightWithin(trapWindow)
 		}
 		return
 	}
@@ -233,7 +233,7 @@ func (c *Core) planTrapSweep(why string) {
 // lightSoon brings the next light sweep forward.
 func (c *Core) lightSoon() {
 	if c.phase == PhaseIdle && c.state == subnet.Master && c.up {
-		c.lightAt = min(c.lightAt, c.now.Add(c.cfg.TrapSettle))
+		c.lightWithin(c.cfg.TrapSettle)
 	}
 }
 

@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -55,6 +56,39 @@ func (b *builder) alive() (list []Recent) {
 	return list
 }
 
+// unicast are the recent states as far as unicast packets can tell them apart, oldest
+// first: neighbors with the same entries and levels are one, left as the later of them was,
+// and what the installed tables hold is none. Each join of a group leaves a state, so
+// without this the work of a plan would grow with the square of the joins before it.
+func (x *mixer) unicast(list []Recent) (out []Recent) {
+	for i := range list {
+		if n := len(out); n > 0 && sameUnicast(out[n-1].Tables, list[i].Tables) {
+			out[n-1] = list[i]
+			continue
+		}
+		out = append(out, list[i])
+	}
+	for len(out) > 0 && sameUnicast(out[len(out)-1].Tables, x.old) {
+		out = out[:len(out)-1]
+	}
+	return out
+}
+
+// sameUnicast reports whether two tables have the same entries, levels and lanes; it may
+// miss that where they were made apart.
+func sameUnicast(a, b *route.Tables) bool {
+	if a == b {
+		return true
+	}
+	return a.TopLID == b.TopLID && a.NumVLs == b.NumVLs && a.NumClasses == b.NumClasses &&
+		a.Lanes == b.Lanes && sameSlice(a.SL, b.SL) && sameSlice(a.Class, b.Class) && slices.EqualFunc(a.LFT, b.LFT, bytes.Equal)
+}
+
+// sameSlice is slices.Equal with a short cut for slices that are one.
+func sameSlice[T comparable](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
 // recentCells lists the entries in which a recent state differs from the
 // installed or the wanted one, by LID, switch; ok is false if they are too many.
 func (x *mixer) recentCells(r *route.Tables) (cells []cell, ok bool) {
@@ -85,6 +119,7 @@ func (q *quick) withRecent(list []Recent, stay time.Duration) bool {
 	x := q.x
 	hasCA := q.hasCA()
 	states := []*route.Tables{x.old, x.new}
+	list = x.unicast(list)
 	for i := len(list) - 1; i >= 0; i-- {
 		r := &list[i]
 		cells, ok := x.recentCells(r.Tables)
@@ -157,8 +192,8 @@ func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered 
 		u := int32(at / k)
 		for i := oldest(at % k); i < k; i++ {
 			c1 := q.channel(states[i], u, l)
-			if c1 < 0 {
-				continue
+			if c1 < 0 || i > oldest(at%k) && q.channel(states[i-1], u, l) == c1 {
+				continue // nowhere, or seen with the state before
 			}
 			h := &g.Channels[c1]
 			// An entry that is the same before counts as the older one.
@@ -168,7 +203,7 @@ func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered 
 			}
 			visit(h.To, last)
 			for j := oldest(last); j < k; j++ {
-				if c2 := q.channel(states[j], h.To, l); c2 >= 0 {
+				if c2 := q.channel(states[j], h.To, l); c2 >= 0 && (j == oldest(last) || q.channel(states[j-1], h.To, l) != c2) {
 					list = append(list, cdg.Dep{Switch: h.To, In: h.InPort, Out: g.Channels[c2].OutPort})
 				}
 			}
@@ -185,6 +220,8 @@ func (b *builder) waitForRecent(list []Recent) {
 	hops, ago := 1, list[0].Ago
 	for _, r := range list {
 		ago = min(ago, r.Ago)
+	}
+	for _, r := range b.x.unicast(list) {
 		y := newMixer(b.x.g, r.Tables, b.x.old, b.o)
 		y.build()
 		ch := &change{touched: make([]bool, int(max(r.Tables.TopLID, b.x.old.TopLID))+1)}

@@ -389,6 +389,7 @@ func (f *fitter) remember(recent []Recent, stay time.Duration) {
 		lids []ib.LID
 	}
 	var pairs []pair
+	recent = x.unicast(recent)
 	states := []*route.Tables{x.old}
 	for i := len(recent) - 1; i >= 0; i-- {
 		r := &recent[i]
