@@ -64,7 +64,7 @@ func RepairChains() []RepairChain {
 // flag is set, but for the chain.
 func ProductionConfig(c RepairChain) sm.Config {
 	return sm.Config{
-		SMKey: 1, Engines: slices.Clone(c.Engines), Explicit: len(c.Engines) == 1, MaxOpVLs: 4,
+		SMKey: 1, Engines: slices.Clone(c.Engines), Explicit: len(c.Engines) == 1,
 		MaxWindow: 32, SMPTimeout: 200 * time.Millisecond, SMPRetries: 3, SweepInterval: 10 * time.Second,
 		RepathTime: 30 * time.Second, DampHold: 8, DampQuiet: time.Minute,
 	}

@@ -56,7 +56,7 @@ type Config struct {
 	MKeyLease     uint16          // seconds, 0 = never expires
 	MKeyProtect   uint8           // M_KeyProtectBits 0–3
 	MaxMTU        ib.MTU          // upper limit of NeighborMTU; default 5 (4096)
-	MaxOpVLs      uint8           // upper limit of OperationalVLs as a code 1–5; default 5
+	MaxOpVLs      uint8           // upper limit of OperationalVLs as a code 1–5; default 4 (VL0-7)
 	LinkWidth     ib.LinkWidth    // widths to enable; 0 = leave as it is
 	LinkSpeed     uint8           // LinkSpeedEnabled mask; 0 = leave as it is
 	LinkSpeedExt  uint8           // LinkSpeedExtEnabled; 0 = leave as it is
@@ -107,7 +107,7 @@ type Config struct {
 	Window     int           // SMPs in flight at the start; default 4 (8 on ports known to take it)
 	MaxWindow  int           // most SMPs in flight; default 32, the transport's limit if lower
 	SMPTimeout time.Duration // of one try; default 200 ms
-	SMPRetries int           // tries after the first; default 3
+	SMPRetries int           // tries after the first; default 3, < 0 = none
 	// TransportTimed: the port keeps the time of a try itself (umad) and
 	// reports failures; the core's own timers are then only a safety net.
 	TransportTimed bool
@@ -148,7 +148,7 @@ type Config struct {
 func (c Config) Default() Config {
 	def(&c.Prefix, ib.DefaultSubnetPrefix)
 	def(&c.MaxMTU, 5)
-	def(&c.MaxOpVLs, 5)
+	def(&c.MaxOpVLs, 4)
 	def(&c.SubnetTimeOut, 18)
 	def(&c.PacketLife, 18)
 	def(&c.HOQLife, 18)

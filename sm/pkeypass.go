@@ -2,7 +2,6 @@ package sm
 
 import (
 	"slices"
-	"strconv"
 
 	"heddle/ib"
 	"heddle/mad"
@@ -266,6 +265,6 @@ func (c *Core) pkeysDone() {
 		c.out.notify(Notice{Kind: KindPartitionsApplied, Level: Info, Tag: k.tag, Text: "every port of the subnet holds the P_Keys that it is given, and no other"})
 	case open != k.waiting && open > 0:
 		k.waiting = open
-		c.out.notify(Notice{Kind: KindPartitionsWaiting, Level: Warn, Tag: k.tag, Text: strconv.Itoa(open) + " ports could not be brought up to date yet; they are asked again"})
+		c.out.notify(Notice{Kind: KindPartitionsWaiting, Level: Warn, Tag: k.tag, Text: plural(open, "port") + " could not be brought up to date yet and will be asked again"})
 	}
 }

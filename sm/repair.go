@@ -74,8 +74,12 @@ func (f Fault) String() string {
 	return "switch " + nodeName(f.Desc, f.Node)
 }
 
+// plural is a count with its noun: "1 switch", "2 switches".
 func plural(n int, what string) string {
 	if n != 1 {
+		if strings.HasSuffix(what, "ch") {
+			what += "e"
+		}
 		what += "s"
 	}
 	return strconv.Itoa(n) + " " + what

@@ -171,13 +171,13 @@ func (c *Core) keepSmall(finished bool) {
 }
 
 func countsText(n subnet.Counts) string {
-	s := strconv.Itoa(n.Switches) + " switches, " + strconv.Itoa(n.CAs) + " CAs, " + strconv.Itoa(n.LinksActive) + " of " +
-		strconv.Itoa(n.Links) + " links active, " + strconv.Itoa(n.LIDs) + " LIDs"
+	s := plural(n.Switches, "switch") + ", " + plural(n.CAs, "CA") + ", " + strconv.Itoa(n.LinksActive) + " of " +
+		plural(n.Links, "link") + " active, " + plural(n.LIDs, "LID")
 	if n.Routers > 0 {
-		s += ", " + strconv.Itoa(n.Routers) + " routers"
+		s += ", " + plural(n.Routers, "router")
 	}
 	if n.Problems > 0 {
-		s += ", " + strconv.Itoa(n.Problems) + " problems"
+		s += ", " + plural(n.Problems, "problem")
 	}
 	return s
 }
@@ -185,10 +185,10 @@ func countsText(n subnet.Counts) string {
 func (r *SweepReport) summary() string {
 	what := ""
 	if r.Region {
-		what = "region of " + strconv.Itoa(r.Read) + " switches, "
+		what = "region of " + plural(r.Read, "switch") + ", "
 	}
-	return r.Reason + ": " + what + strconv.FormatUint(r.SMPs, 10) + " SMPs, " + strconv.Itoa(r.BlocksSent) + " LFT blocks sent, " +
-		strconv.Itoa(r.Armed) + " ports armed, " + strconv.Itoa(r.Problems) + " problems"
+	return r.Reason + ": " + what + plural(int(r.SMPs), "SMP") + ", " + plural(r.BlocksSent, "LFT block") + " sent, " +
+		plural(r.Armed, "port") + " armed, " + plural(r.Problems, "problem")
 }
 
 func (c *Core) statSweep(r *SweepReport) {

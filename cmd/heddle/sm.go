@@ -170,7 +170,9 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	if c.MaxOpVLs == 0 {
 		return c, usagef("--max-vls %d: want 1, 2, 4, 8 or 15", f.maxVLs)
 	}
-	c.SMPTimeout, c.SMPRetries = f.timeout, f.retries
+	if c.SMPTimeout, c.SMPRetries = f.timeout, f.retries; f.retries == 0 {
+		c.SMPRetries = -1
+	}
 	if f.window > 0 {
 		c.MaxWindow = f.window
 		c.Window = min(4, f.window)

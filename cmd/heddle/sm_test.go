@@ -1,0 +1,67 @@
+package main
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"heddle/sm"
+)
+
+// settings is the core's configuration under flags.
+func settings(t *testing.T, args ...string) sm.Config {
+	t.Helper()
+	var f smFlags
+	fs := pflag.NewFlagSet("sm", pflag.ContinueOnError)
+	f.register(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	c, err := f.config()
+	if err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+	return c.Default()
+}
+
+// TestDefaultsAgree: a flag that is not set means what the core's own default
+// means.
+func TestDefaultsAgree(t *testing.T) {
+	got := settings(t)
+	// The engines have no default in the core; the SM_Key's is 0 there, and
+	// OpenSM's 1 here.
+	want := sm.Config{Engines: got.Engines, Route: got.Route, SMKey: 1}.Default()
+	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
+	for i := range g.NumField() {
+		if a, b := g.Field(i).Interface(), w.Field(i).Interface(); !reflect.DeepEqual(a, b) {
+			t.Errorf("%s is %v without flags, and %v by the core's default", g.Type().Field(i).Name, a, b)
+		}
+	}
+}
+
+// TestZeroIsZero: a flag that is set to 0 does not become its default.
+func TestZeroIsZero(t *testing.T) {
+	if n := settings(t, "--smp-retries", "0").SMPRetries; n >= 0 {
+		t.Errorf("--smp-retries 0 gives %d, which is no or %d retries; want a negative number, for none", n, n)
+	}
+	if n := settings(t, "--smp-retries", "1").SMPRetries; n != 1 {
+		t.Errorf("--smp-retries 1 gives %d", n)
+	}
+	if d := settings(t, "--sweep-interval", "0").SweepInterval; d >= 0 {
+		t.Errorf("--sweep-interval 0 gives %v", d)
+	}
+	if n := settings(t, "--damp-failures", "0").DampHold; n >= 0 {
+		t.Errorf("--damp-failures 0 gives %d", n)
+	}
+	if n := settings(t, "--window", "0").MaxWindow; n != 32 { // documented as the default
+		t.Errorf("--window 0 gives %d", n)
+	}
+	if c := settings(t, "--window", "1"); c.Window != 1 || c.MaxWindow != 1 {
+		t.Errorf("--window 1 gives %d to %d", c.Window, c.MaxWindow)
+	}
+	if d := settings(t, "--repath-time", "1ms").RepathTime; d != time.Millisecond {
+		t.Errorf("--repath-time 1ms gives %v", d)
+	}
+}
