@@ -19,6 +19,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
+	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/engine/minhop"
@@ -104,7 +105,7 @@ func (r *rig) awaitUp() *subnet.Snapshot {
 	case err := <-r.end:
 		close(r.end)
 		r.t.Fatalf("Run ended before the subnet was up: %v", err)
-	case <-time.After(30 * time.Second):
+	case <-time.After(need.Patience):
 		r.t.Fatalf("the subnet is not up: %+v", r.d.Status())
 	}
 	return nil
@@ -233,7 +234,7 @@ func TestSweepNeedsTheToken(t *testing.T) {
 		}
 		select {
 		case <-more:
-		case <-time.After(20 * time.Second):
+		case <-time.After(need.Patience):
 			t.Fatal("the sweep never ended")
 		}
 	}
@@ -268,7 +269,7 @@ func TestPortLost(t *testing.T) {
 		if !errors.Is(err, daemon.ErrPortLost) {
 			t.Errorf("Run ended with %v, want ErrPortLost", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(need.Patience):
 		t.Error("Run goes on without its port")
 	}
 	close(r.end)
@@ -293,7 +294,7 @@ func TestJoinReachesTheSwitches(t *testing.T) {
 			t.Fatalf("join %d: status %v", i, st)
 		}
 	}
-	limit := time.After(20 * time.Second)
+	limit := time.After(need.Patience)
 	for {
 		switches := 0
 		s := r.d.Snapshot()

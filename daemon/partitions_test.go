@@ -14,6 +14,7 @@ import (
 	"heddle/api"
 	"heddle/daemon"
 	"heddle/ib"
+	"heddle/internal/need"
 	"heddle/store"
 )
 
@@ -51,7 +52,7 @@ func TestPartitionsOverTheAPI(t *testing.T) {
 	settled := func(pkeys ...string) {
 		t.Helper()
 		var p api.Partitions
-		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		for end := time.Now().Add(need.Patience); time.Now().Before(end); {
 			if p = get[api.Partitions](t, srv.URL+"/v1/partitions"); p.Settled && len(p.Partitions) == len(pkeys) {
 				break
 			}

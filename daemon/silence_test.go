@@ -11,6 +11,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
+	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/sm"
 	"heddle/store"
@@ -22,8 +23,8 @@ func inTime[T any](t *testing.T, what string, done <-chan T) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("%s: nothing in 30 s", what)
+	case <-time.After(need.Patience):
+		t.Fatalf("%s: nothing in %v", what, need.Patience)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"heddle/api"
 	"heddle/daemon"
 	"heddle/ib"
+	"heddle/internal/need"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/store"
@@ -68,12 +69,12 @@ func ufmCall(t *testing.T, url, method, path, body string) []byte {
 // eventually asks again whenever there may be news, until ok.
 func eventually(t *testing.T, what string, news <-chan struct{}, ok func() bool) {
 	t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(need.Patience)
 	for !ok() {
 		select {
 		case <-news:
 		case <-limit:
-			t.Fatalf("%s: not so after 30 s", what)
+			t.Fatalf("%s: not so after %v", what, need.Patience)
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"heddle/internal/need"
 )
 
 // TestMain lets this test binary be heddle: scripts run the real main.
@@ -27,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait of a script; nothing comes near it.
-const patience = 60 * time.Second
+const patience = need.Patience
 
 // TestScript runs testdata/script/*.txtar. Beside testscript's own commands:
 //

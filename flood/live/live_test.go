@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"heddle/flood"
@@ -15,7 +16,13 @@ import (
 	"heddle/mad"
 )
 
-// An sa answers on a transport in this process.
+// The tests run in bubbles of virtual time. What is measured depends on what
+// the SA takes for an answer, never on who gets the processor.
+
+// serviceTime is what the SA takes for one answer.
+const serviceTime = 10 * time.Microsecond
+
+// A fakeSA answers on a transport in this process, one request after the other.
 type fakeSA struct {
 	mu     sync.Mutex
 	ch     chan mad.Packet
@@ -49,6 +56,7 @@ func (s *fakeSA) Recv(p *mad.Packet) error {
 	if !ok {
 		return io.EOF
 	}
+	<-time.After(serviceTime) // of the bubble
 	*p = q
 	return nil
 }
@@ -81,100 +89,126 @@ func open(t *testing.T, s *fakeSA, epoch time.Time) *live.Port {
 }
 
 func TestRunLoad(t *testing.T) {
-	p := open(t, newSA(echo), time.Now())
-	f := flood.New(config(1))
-	l := flood.NewLoad(f, 961, 20000, time.Minute)
-	if err := live.Run(t.Context(), []live.Flooder{{Flooder: f, Port: p}}, l, nil); err != nil {
-		t.Fatal(err)
-	}
-	tally := l.Tally()
-	if tally.Answered() != 20000 || tally.Errors() != 0 {
-		t.Errorf("%d answered, %d errors", tally.Answered(), tally.Errors())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t, newSA(echo), time.Now())
+		f := flood.New(config(1))
+		l := flood.NewLoad(f, 961, 20000, time.Minute)
+		if err := live.Run(t.Context(), []live.Flooder{{Flooder: f, Port: p}}, l, nil); err != nil {
+			t.Fatal(err)
+		}
+		tally := l.Tally()
+		if tally.Answered() != 20000 || tally.Errors() != 0 {
+			t.Errorf("%d answered, %d errors", tally.Answered(), tally.Errors())
+		}
+	})
 }
 
 func TestRunExperiment(t *testing.T) {
-	epoch := time.Now()
-	var fs []live.Flooder
-	for i := range 3 {
-		fs = append(fs, live.Flooder{Flooder: flood.New(config(uint64(i))), Port: open(t, newSA(echo), epoch)})
-	}
-	x := flood.NewExperiment(flood.Plan{Instances: 4, Rounds: 3, RoundTime: 20 * time.Millisecond}, fs[0].Flooder, []*flood.Flooder{fs[1].Flooder, fs[2].Flooder})
-	if err := live.Run(t.Context(), fs, x, nil); err != nil {
-		t.Fatal(err)
-	}
-	rounds := x.Rounds()
-	if len(rounds) != 3 || rounds[2].Instances != 17 {
-		t.Fatalf("%d rounds", len(rounds))
-	}
-	for i := range rounds {
-		mif := rounds[i].MIF()
-		if rounds[i].SIF.Answered() == 0 || i > 0 && mif.Answered() == 0 {
-			t.Errorf("round %d: SIF %d, MIFs %d answered", i+1, rounds[i].SIF.Answered(), mif.Answered())
+	synctest.Test(t, func(t *testing.T) {
+		const roundTime = 20 * time.Millisecond
+		epoch := time.Now()
+		var fs []live.Flooder
+		for i := range 3 {
+			fs = append(fs, live.Flooder{Flooder: flood.New(config(uint64(i))), Port: open(t, newSA(echo), epoch)})
 		}
-	}
+		x := flood.NewExperiment(flood.Plan{Instances: 4, Rounds: 3, RoundTime: roundTime}, fs[0].Flooder, []*flood.Flooder{fs[1].Flooder, fs[2].Flooder})
+		if err := live.Run(t.Context(), fs, x, nil); err != nil {
+			t.Fatal(err)
+		}
+		rounds := x.Rounds()
+		if len(rounds) != 3 || rounds[2].Instances != 17 {
+			t.Fatalf("%d rounds", len(rounds))
+		}
+		// Each flooder has an SA of its own, which is never idle: it answers as
+		// many requests as there is time for, give or take one at either end.
+		const most = uint64(roundTime / serviceTime)
+		each := func(round int, who string, n uint64) {
+			if n < most-1 || n > most+1 {
+				t.Errorf("round %d: %s got %d answers, want %d", round, who, n, most)
+			}
+		}
+		for i := range rounds {
+			each(i+1, "the SIF", rounds[i].SIF.Answered())
+			for k := range rounds[i].MIFs {
+				if i == 0 {
+					if n := rounds[i].MIFs[k].Answered(); n != 0 {
+						t.Errorf("round 1: MIF %d got %d answers", k, n)
+					}
+					continue
+				}
+				each(i+1, "a MIF", rounds[i].MIFs[k].Answered())
+			}
+		}
+	})
 }
 
 // TestInterrupt: a run whose SA is silent ends when it is told to, with what
 // was measured.
 func TestInterrupt(t *testing.T) {
-	asked := make(chan struct{}, 1)
-	s := newSA(func(int, *ib.MAD) []byte {
-		select {
-		case asked <- struct{}{}:
-		default:
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan struct{}, 1)
+		s := newSA(func(int, *ib.MAD) []byte {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+		p := open(t, s, time.Now())
+		f := flood.New(config(1))
+		l := flood.NewLoad(f, 4, 0, 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-asked
+			<-time.After(time.Second)
+			cancel()
+		}()
+		if err := live.Run(ctx, []live.Flooder{{Flooder: f, Port: p}}, l, nil); err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		if tally := l.Tally(); tally.To.Sub(tally.From) != time.Second {
+			t.Errorf("measured from %v to %v", tally.From, tally.To)
+		}
 	})
-	p := open(t, s, time.Now())
-	f := flood.New(config(1))
-	l := flood.NewLoad(f, 4, 0, 0)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-asked
-		cancel()
-	}()
-	if err := live.Run(ctx, []live.Flooder{{Flooder: f, Port: p}}, l, nil); err != nil {
-		t.Fatal(err)
-	}
-	if tally := l.Tally(); tally.To <= tally.From {
-		t.Error("nothing was measured")
-	}
 }
 
 // TestTimers: queries that nobody answers time out in real time.
 func TestTimers(t *testing.T) {
-	p := open(t, newSA(silent), time.Now())
-	c := config(1)
-	c.Timeout = time.Millisecond
-	f := flood.New(c)
-	l := flood.NewLoad(f, 2, 10, time.Minute)
-	if err := live.Run(t.Context(), []live.Flooder{{Flooder: f, Port: p}}, l, nil); err != nil {
-		t.Fatal(err)
-	}
-	if tally := l.Tally(); tally.Timeouts != 10 {
-		t.Errorf("%d timeouts, want 10", tally.Timeouts)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t, newSA(silent), time.Now())
+		c := config(1)
+		c.Timeout = time.Millisecond
+		f := flood.New(c)
+		l := flood.NewLoad(f, 2, 10, time.Minute)
+		if err := live.Run(t.Context(), []live.Flooder{{Flooder: f, Port: p}}, l, nil); err != nil {
+			t.Fatal(err)
+		}
+		if tally := l.Tally(); tally.Timeouts != 10 {
+			t.Errorf("%d timeouts, want 10", tally.Timeouts)
+		}
+	})
 }
 
 func TestPortLost(t *testing.T) {
-	s := newSA(nil)
-	s.answer = func(n int, m *ib.MAD) []byte {
-		if n == 100 {
-			go s.Close()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSA(nil)
+		s.answer = func(n int, m *ib.MAD) []byte {
+			if n == 100 {
+				go s.Close()
+			}
+			return m[:]
 		}
-		return m[:]
-	}
-	p := open(t, s, time.Now())
-	f := flood.New(config(1))
-	l := flood.NewLoad(f, 1, 0, time.Minute)
-	err := live.Run(t.Context(), []live.Flooder{{Flooder: f, Port: p}}, l, nil)
-	if !errors.Is(err, live.ErrPortLost) || !errors.Is(err, io.EOF) {
-		t.Fatalf("error %v", err)
-	}
-	if tally := l.Tally(); tally.Answered() < 99 {
-		t.Errorf("%d answered before the port was lost", tally.Answered())
-	}
+		p := open(t, s, time.Now())
+		f := flood.New(config(1))
+		l := flood.NewLoad(f, 1, 0, time.Minute)
+		err := live.Run(t.Context(), []live.Flooder{{Flooder: f, Port: p}}, l, nil)
+		if !errors.Is(err, live.ErrPortLost) || !errors.Is(err, io.EOF) {
+			t.Fatalf("error %v", err)
+		}
+		if tally := l.Tally(); tally.Answered() < 99 {
+			t.Errorf("%d answered before the port was lost", tally.Answered())
+		}
+	})
 }
 
 // nodeAt is the record of a host at an odd LID, of a switch at an even one.
@@ -190,62 +224,66 @@ func nodeAt(lid ib.LID) sa.NodeRecord {
 
 // TestEnds: the destinations are the hosts, from a whole table or LID by LID.
 func TestEnds(t *testing.T) {
-	byLID := func(_ int, m *ib.MAD) []byte {
-		if m.Method() != ib.MethodGetResp {
-			m[45] = 14 // a table that is one record long
-			n := nodeAt(1)
+	synctest.Test(t, func(t *testing.T) {
+		byLID := func(_ int, m *ib.MAD) []byte {
+			if m.Method() != ib.MethodGetResp {
+				m[45] = 14 // a table that is one record long
+				n := nodeAt(1)
+				n.Put(sa.Data(m))
+				return m[:sa.HeaderLen+sa.NodeRecordLen]
+			}
+			lid := ib.LID(m[sa.DataOffset])<<8 | ib.LID(m[sa.DataOffset+1])
+			if lid > 601 {
+				m.SetStatus(ib.StatusSANoRecords)
+				return m[:]
+			}
+			n := nodeAt(lid)
 			n.Put(sa.Data(m))
-			return m[:sa.HeaderLen+sa.NodeRecordLen]
-		}
-		lid := ib.LID(m[sa.DataOffset])<<8 | ib.LID(m[sa.DataOffset+1])
-		if lid > 601 {
-			m.SetStatus(ib.StatusSANoRecords)
 			return m[:]
 		}
-		n := nodeAt(lid)
-		n.Put(sa.Data(m))
-		return m[:]
-	}
-	whole := func(_ int, m *ib.MAD) []byte {
-		m[45] = 14
-		b := append([]byte(nil), m[:sa.HeaderLen]...)
-		for lid := ib.LID(601); lid > 0; lid-- {
-			n := nodeAt(lid)
-			var rec [sa.NodeRecordLen]byte
-			n.Put(rec[:])
-			b = append(b, rec[:]...)
+		whole := func(_ int, m *ib.MAD) []byte {
+			m[45] = 14
+			b := append([]byte(nil), m[:sa.HeaderLen]...)
+			for lid := ib.LID(601); lid > 0; lid-- {
+				n := nodeAt(lid)
+				var rec [sa.NodeRecordLen]byte
+				n.Put(rec[:])
+				b = append(b, rec[:]...)
+			}
+			return b
 		}
-		return b
-	}
-	for name, c := range map[string]struct {
-		answer func(int, *ib.MAD) []byte
-		rmpp   bool
-	}{"single MADs": {byLID, false}, "single MADs from the SA": {byLID, true}, "whole": {whole, true}} {
-		s := newSA(c.answer)
-		s.rmpp = c.rmpp
-		p := open(t, s, time.Now())
-		got, err := p.Ends(t.Context(), at(1), ib.DefaultSubnetPrefix, false)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if len(got) != 301 {
-			t.Fatalf("%s: %d destinations, want 301", name, len(got))
-		}
-		for i, e := range got {
-			if want := ib.LID(2*i + 1); e.LID != want || e.GID != ib.MakeGID(ib.DefaultSubnetPrefix, ib.GUID(want)<<8) {
-				t.Fatalf("%s: destination %d is %+v", name, i, e)
+		for name, c := range map[string]struct {
+			answer func(int, *ib.MAD) []byte
+			rmpp   bool
+		}{"single MADs": {byLID, false}, "single MADs from the SA": {byLID, true}, "whole": {whole, true}} {
+			s := newSA(c.answer)
+			s.rmpp = c.rmpp
+			p := open(t, s, time.Now())
+			got, err := p.Ends(t.Context(), at(1), ib.DefaultSubnetPrefix, false)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if len(got) != 301 {
+				t.Fatalf("%s: %d destinations, want 301", name, len(got))
+			}
+			for i, e := range got {
+				if want := ib.LID(2*i + 1); e.LID != want || e.GID != ib.MakeGID(ib.DefaultSubnetPrefix, ib.GUID(want)<<8) {
+					t.Fatalf("%s: destination %d is %+v", name, i, e)
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestEndsRefused: an SA that says why not is quoted.
 func TestEndsRefused(t *testing.T) {
-	p := open(t, newSA(func(_ int, m *ib.MAD) []byte {
-		m.SetStatus(ib.StatusSAReqInvalid)
-		return m[:]
-	}), time.Now())
-	if _, err := p.Ends(t.Context(), at(1), ib.DefaultSubnetPrefix, false); err == nil {
-		t.Error("no error")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := open(t, newSA(func(_ int, m *ib.MAD) []byte {
+			m.SetStatus(ib.StatusSAReqInvalid)
+			return m[:]
+		}), time.Now())
+		if _, err := p.Ends(t.Context(), at(1), ib.DefaultSubnetPrefix, false); err == nil {
+			t.Error("no error")
+		}
+	})
 }

@@ -137,7 +137,7 @@ func Ibsim(t testing.TB, netlist, sock string) (*Bench, *proc.Proc) {
 	path := need.Tool(t, "ibsim")
 	b := New(t, sock)
 	p := b.StartPlain(t, nil, path, "-s", "-n", "-N", "20000", "-S", "4000", "-P", "300000", netlist)
-	limit := time.NewTimer(30 * time.Second)
+	limit := time.NewTimer(need.Patience)
 	defer limit.Stop()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"heddle/internal/need"
 )
@@ -26,7 +25,7 @@ func TestManageVirtualDevice(t *testing.T) {
 	}
 	tool := func(node string, args ...string) string {
 		t.Helper()
-		return must(t, time.Minute, b.dir, nil, heddle, attach(node, args...)...)
+		return must(t, upTime, b.dir, nil, heddle, attach(node, args...)...)
 	}
 	state := filepath.Join(b.dir, "state")
 	manager := b.cas[0]
@@ -68,9 +67,9 @@ func TestManageVirtualDevice(t *testing.T) {
 	}
 	// A cable goes: the trap arrives through the device and the manager acts.
 	fmt.Fprintf(sim.In, "link down %q[1]\n", b.cas[5])
-	sm.await("link_down", 0, time.Minute)
+	sm.await("link_down", 0, upTime)
 	// A second manager on the same HCA is told why it cannot.
-	out, err := run(t, time.Minute, b.dir, nil, heddle, attach(manager, heddle, "sm", "--port", "umad:heddle0/1", "--once")...)
+	out, err := run(t, upTime, b.dir, nil, heddle, attach(manager, heddle, "sm", "--port", "umad:heddle0/1", "--once")...)
 	if err == nil || !strings.Contains(out, "another") {
 		t.Errorf("a second manager on one HCA: %v\n%s", err, tail(out))
 	}
@@ -90,7 +89,7 @@ func TestUpServesBothKindsOfClients(t *testing.T) {
 	dir, sock := t.TempDir(), socketName()
 	up := start(t, dir, nil, heddle, "up", "--topo", "xgft,2,4,4,1,2", "--api", "", "--socket", sock)
 	up.await("SUBNET UP\n", 0, upTime)
-	whole := must(t, time.Minute, dir, nil, heddle, "attach", "host-3@"+sock, "--", "saquery", "NR")
+	whole := must(t, upTime, dir, nil, heddle, "attach", "host-3@"+sock, "--", "saquery", "NR")
 	if n := strings.Count(whole, "NodeRecord dump"); n != 22 {
 		t.Errorf("%d NodeRecords through a virtual device, want 22", n)
 	}
@@ -99,7 +98,7 @@ func TestUpServesBothKindsOfClients(t *testing.T) {
 		query, dump string
 		n           int
 	}{{"NR", "NodeRecord dump", 1}, {"PR", "PathRecord dump", 2}, {"CPI", "SA ClassPortInfo", 1}} {
-		out := must(t, time.Minute, dir, env, "ibsim-run", "saquery", c.query)
+		out := must(t, upTime, dir, env, "ibsim-run", "saquery", c.query)
 		if n := strings.Count(out, c.dump); n != c.n {
 			t.Errorf("%d of %q under ibsim-run, want %d:\n%s", n, c.dump, c.n, tail(out))
 		}
@@ -123,7 +122,7 @@ func TestOwnRMPP(t *testing.T) {
 			}
 			sm := start(t, b.dir, nil, heddle, args...)
 			sm.await("SUBNET UP\n", 0, upTime)
-			out := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[2]+"@"+sock, "--", "saquery", "-p")
+			out := must(t, upTime, b.dir, nil, heddle, "attach", b.cas[2]+"@"+sock, "--", "saquery", "-p")
 			if n, want := strings.Count(out, "PathRecord dump"), endPorts(&b)*endPorts(&b); n != want {
 				t.Errorf("%d PathRecords, want %d", n, want)
 			}

@@ -22,7 +22,7 @@ func (b *built) simulate(t *testing.T, args ...string) (program, []string) {
 	t.Helper()
 	name := socketName()
 	p := start(t, b.dir, nil, heddle, append([]string{"sim", "--netlist", b.path, "--socket", name}, args...)...)
-	p.await("READY\n", 0, 30*time.Second)
+	p.await("READY\n", 0, upTime)
 	return p, []string{"IBSIM_SOCKNAME=" + name}
 }
 
@@ -89,7 +89,7 @@ func TestElection(t *testing.T) {
 				return p, addr
 			}
 			startOpenSM := func() program { return b.opensm(t, env, b.cas[1], c.opensm) }
-			const limit = 60 * time.Second
+			const limit = upTime
 
 			hed, addr := startHeddle()
 			hed.await("SUBNET UP\n", 0, upTime)

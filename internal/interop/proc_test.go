@@ -73,7 +73,7 @@ func (p program) await(re string, from int, limit time.Duration) int {
 
 // stop sends a signal, waits, and returns how the program ended.
 func (p program) stop(sig syscall.Signal) error {
-	p.StopWith(sig, 10*time.Second)
+	p.StopWith(sig, upTime)
 	return p.Err()
 }
 

@@ -62,7 +62,7 @@ func (a *asker) exchange(to mad.Addr, qp uint32, m *ib.MAD) *ib.MAD {
 	if err := a.c.Send(&mad.Packet{Addr: to, LocalQP: qp, Data: m[:]}); err != nil {
 		a.t.Fatal(err)
 	}
-	late := time.AfterFunc(20*time.Second, func() { a.c.Close() })
+	late := time.AfterFunc(upTime, func() { a.c.Close() })
 	defer late.Stop()
 	for {
 		var p mad.Packet

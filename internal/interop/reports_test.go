@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"heddle/ib"
 	wire "heddle/ib/sa"
@@ -88,7 +87,7 @@ func listenForReports() {
 			LIDRangeBegin: wire.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: wire.InformAllTypes, TrapNumber: trap, Producer: wire.InformAllProducers,
 		}
 		info.Put(wire.Data(&m))
-		fail(port.Send(&mad.Packet{Addr: sa, LocalQP: 1, Timeout: 10 * time.Second, Data: m[:]}))
+		fail(port.Send(&mad.Packet{Addr: sa, LocalQP: 1, Timeout: upTime, Data: m[:]}))
 	}
 	subscribe(smp.TrapGIDInService)
 	var p mad.Packet

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"heddle/internal/need"
 )
@@ -26,10 +25,9 @@ func TestRestartWithLanes(t *testing.T) {
 		sim.await("READY\n", 0, upTime)
 		args := []string{"sm", "--api", "", "--once", "--port", "ibsim:host-1@" + sock, "--engine", engine, "--state", filepath.Join(dir, engine)}
 		must(t, upTime, dir, nil, heddle, args...)
-		begin := time.Now()
 		out := must(t, upTime, dir, nil, heddle, append(args, "--log-level", "info")...)
-		if took := time.Since(begin); took > 20*time.Second || !strings.Contains(out, "SUBNET UP") {
-			t.Errorf("%s: the second start took %v:\n%s", engine, took, tail(out))
+		if !strings.Contains(out, "SUBNET UP") || !strings.Contains(out, " 0 LFT blocks sent, 0 ports armed,") || strings.Contains(out, "kind=routed") {
+			t.Errorf("%s: the second start changed something:\n%s", engine, tail(out))
 		}
 	}
 }

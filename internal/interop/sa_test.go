@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"heddle/ib"
 	"heddle/internal/need"
@@ -184,7 +183,7 @@ func (b *built) ask(t *testing.T, sock, node, file string, queries []string) []s
 	if err := os.WriteFile(path, []byte(script.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	text := must(t, 2*time.Minute, b.dir, nil, heddle, "attach", node+"@"+sock, "--", "sh", path)
+	text := must(t, upTime, b.dir, nil, heddle, "attach", node+"@"+sock, "--", "sh", path)
 	var out []string
 	for i, part := range strings.Split(text, "##### ")[1:] {
 		q, rest, _ := strings.Cut(part, "\n")
@@ -218,7 +217,7 @@ func TestSameAnswers(t *testing.T) {
 			osm := start(t, dir, []string{"OSM_TMP_DIR=" + dir, "OSM_CACHE_DIR=" + dir}, heddle,
 				append([]string{"attach", manager + "@" + sock, "--", opensm}, args...)...)
 			osm.await("SUBNET UP", 0, upTime)
-			nodes := saNodes(must(t, time.Minute, b.dir, nil, heddle, "attach", client+"@"+sock, "--", "saquery", "-t", "5000", "NR"))
+			nodes := saNodes(must(t, upTime, b.dir, nil, heddle, "attach", client+"@"+sock, "--", "saquery", "-t", "5000", "NR"))
 			if len(nodes) != len(b.fab.Nodes) {
 				t.Fatalf("OpenSM tells of %d nodes, want %d", len(nodes), len(b.fab.Nodes))
 			}

@@ -263,7 +263,7 @@ func TestTakeOverOpenSM(t *testing.T) {
 		return list
 	}
 	before := see()
-	lids := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[3]+"@"+sock, "--", "ibnetdiscover", "-p")
+	lids := must(t, upTime, b.dir, nil, heddle, "attach", b.cas[3]+"@"+sock, "--", "ibnetdiscover", "-p")
 	if err := osm.stop(syscall.SIGTERM); err != nil {
 		t.Logf("opensm ended: %v", err)
 	}
@@ -274,7 +274,7 @@ func TestTakeOverOpenSM(t *testing.T) {
 	if after := see(); !slices.Equal(after, before) {
 		t.Errorf("groups under heddle\n%+v\nunder OpenSM\n%+v", after, before)
 	}
-	if now := must(t, time.Minute, b.dir, nil, heddle, "attach", b.cas[3]+"@"+sock, "--", "ibnetdiscover", "-p"); now != lids {
+	if now := must(t, upTime, b.dir, nil, heddle, "attach", b.cas[3]+"@"+sock, "--", "ibnetdiscover", "-p"); now != lids {
 		t.Errorf("LIDs or links changed:\n%s\nbefore\n%s", tail(now), tail(lids))
 	}
 	var sub wire.InformInfoRecord
@@ -307,7 +307,7 @@ func guidBlock(lid ib.LID, at map[int]ib.GUID) *wire.GUIDInfoRecord {
 // lidOf asks a node's port for its LID.
 func (b *built) lidOf(t *testing.T, sock, node string) int {
 	t.Helper()
-	out := must(t, time.Minute, b.dir, nil, heddle, "attach", node+"@"+sock, "--", "cat", "/sys/class/infiniband/heddle0/ports/1/lid")
+	out := must(t, upTime, b.dir, nil, heddle, "attach", node+"@"+sock, "--", "cat", "/sys/class/infiniband/heddle0/ports/1/lid")
 	var lid int
 	for _, c := range strings.TrimPrefix(strings.TrimSpace(out), "0x") {
 		lid = lid*16 + strings.IndexRune("0123456789abcdef", c)

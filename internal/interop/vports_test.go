@@ -55,14 +55,14 @@ func (b *vmBed) console(format string, a ...any) {
 // in runs a program in a VM or on a node.
 func (b *vmBed) in(where string, args ...string) string {
 	b.t.Helper()
-	out, _ := run(b.t, time.Minute, b.dir, nil, heddle, append([]string{"attach", where + "@" + b.sock, "--"}, args...)...)
+	out, _ := run(b.t, upTime, b.dir, nil, heddle, append([]string{"attach", where + "@" + b.sock, "--"}, args...)...)
 	return out
 }
 
 // becomes waits until ibstat in a VM says so.
 func (b *vmBed) becomes(vm, want string) string {
 	b.t.Helper()
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(upTime)
 	for {
 		out := b.in(vm, "ibstat")
 		if regexp.MustCompile(want).MatchString(out) {

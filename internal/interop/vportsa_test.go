@@ -26,7 +26,7 @@ func TestSAQueryAndVPorts(t *testing.T) {
 	ports := endPorts(&b.built)
 	path := func(where, src, dst string) (dlid, hops string) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); ; {
+		for end := time.Now().Add(upTime); ; {
 			out := b.in(where, "saquery", "PR", "--sgid", src, "--dgid", dst)
 			d, h := regexp.MustCompile(`dlid\.+(\S+)`).FindStringSubmatch(out), regexp.MustCompile(`hop_flow_raw\.+(\S+)`).FindStringSubmatch(out)
 			if strings.Count(out, "PathRecord dump") == 1 && d != nil && h != nil {

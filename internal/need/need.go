@@ -11,7 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
+
+// Patience bounds a wait for something that has to happen. A test never
+// measures with it: it is longer than any machine starves a process, and
+// shorter than go test's own limit, so that the test can still say what did
+// not happen.
+const Patience = 3 * time.Minute
 
 // Tool skips t unless the program is on PATH, and returns its path. The
 // requirement's name is the program's.

@@ -9,11 +9,12 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/need"
 	"heddle/mad"
 )
 
 // patience is how long a test waits for something that should come at once.
-const patience = 5 * time.Second
+const patience = need.Patience
 
 // RunTransport tests the transports that open makes. Each is a port that
 // answers directed-route SMPs with no hops itself, has IsSM off, and nobody
@@ -96,7 +97,7 @@ func (p *port) get(t *testing.T, attr ib.AttrID, tid uint32, path ...byte) {
 }
 
 func packet(m *ib.MAD) *mad.Packet {
-	return &mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Timeout: time.Second, Data: m[:]}
+	return &mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Timeout: patience, Data: m[:]}
 }
 
 // answer checks that k answers an SMP and returns the MAD.

@@ -22,7 +22,7 @@ import (
 
 // endless is how long an engine may take for a handful of switches on a busy
 // machine.
-const endless = 60 * time.Second
+const endless = need.Patience
 
 // all are the engines that hostile input is given to: those of the matrix, and
 // torus with a file that is about some other fabric.

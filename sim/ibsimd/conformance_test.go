@@ -67,7 +67,7 @@ func conform(t *testing.T, f *fabric.Fabric, smNode, client string, slow bool) {
 	}
 	b := serve(t, f, sim.Config{}, Options{})
 	bench := ibtools.New(t, b.srv.SockName())
-	bench.OpenSM(t, smNode, 60*time.Second)
+	bench.OpenSM(t, smNode, need.Patience)
 	begin := time.Now()
 	passed, failed := bench.RunChecks(t, client, slow, ibtools.Checks())
 	t.Logf("%d passed, %d failed in %v", passed, failed, time.Since(begin).Round(time.Millisecond))
@@ -79,7 +79,7 @@ func conform(t *testing.T, f *fabric.Fabric, smNode, client string, slow bool) {
 
 // discovery compares what ibnetdiscover and iblinkinfo print with the fabric.
 func discovery(t *testing.T, bench *ibtools.Bench, f *fabric.Fabric, client string) {
-	r := bench.Run(60*time.Second, client, "ibnetdiscover")
+	r := bench.Run(need.Patience, client, "ibnetdiscover")
 	nodes, cables := 0, 0
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
@@ -104,7 +104,7 @@ func discovery(t *testing.T, bench *ibtools.Bench, f *fabric.Fabric, client stri
 	if got := len(regexp.MustCompile(`(?m)^\[\d+\]`).FindAllString(r.Out, -1)); got != cables {
 		t.Errorf("ibnetdiscover shows %d cable ends, want %d", got, cables)
 	}
-	r = bench.Run(60*time.Second, client, "iblinkinfo", "-l")
+	r = bench.Run(need.Patience, client, "iblinkinfo", "-l")
 	for line := range strings.SplitSeq(r.Out, "\n") {
 		if strings.Contains(line, "LinkUp") && !strings.Contains(line, "Active/") {
 			t.Errorf("a link is not active: %s", line)
@@ -157,7 +157,7 @@ func TestConformanceOfIbsim(t *testing.T) {
 		t.Fatal(err)
 	}
 	bench, _ := ibtools.Ibsim(t, path, sockName())
-	bench.OpenSM(t, "Spine0", 60*time.Second)
+	bench.OpenSM(t, "Spine0", need.Patience)
 	passed, failed := bench.RunChecks(t, "H-0-0", true, ibtools.Checks())
 	t.Logf("%d passed, %d failed", passed, failed)
 }

@@ -15,6 +15,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/sim"
 	"heddle/sim/live"
@@ -391,7 +392,7 @@ func TestDeadClientIsFreed(t *testing.T) {
 	b := serve(t, star(t, 2), sim.Config{}, Options{})
 	r := newRaw(t, b.srv.SockName(), "H1", true)
 	r.die()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(need.Patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	c := b.dial(t, "H1")

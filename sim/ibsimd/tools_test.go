@@ -21,7 +21,7 @@ func needTools(t *testing.T) {
 // mustRun runs a program and returns what it printed.
 func mustRun(t *testing.T, b *ibtools.Bench, node string, env []string, argv ...string) string {
 	t.Helper()
-	r := b.RunEnv(30*time.Second, node, env, argv...)
+	r := b.RunEnv(need.Patience, node, env, argv...)
 	if r.Err != nil || r.Code != 0 {
 		t.Fatalf("%v on %s: exit status %d, %v\n%s", argv, node, r.Code, r.Err, r.Out)
 	}
@@ -35,7 +35,7 @@ func TestOpenSMOnALossyFabric(t *testing.T) {
 	b := serve(t, tree(t, 2, 4, 2), sim.Config{Seed: 1, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond, Drop: 0.005},
 		Options{AnswerTimeout: 200 * time.Millisecond})
 	bench := ibtools.New(t, b.srv.SockName())
-	bench.OpenSM(t, "Spine0", 60*time.Second, "-s", "1")
+	bench.OpenSM(t, "Spine0", need.Patience, "-s", "1")
 	out := mustRun(t, bench, "H-0-0", nil, "ibnetdiscover")
 	if n := strings.Count(out, "\nCa\t"); n == 0 {
 		t.Errorf("ibnetdiscover found no CA:\n%s", out)
@@ -62,7 +62,7 @@ func TestPing(t *testing.T) {
 	needTools(t)
 	b := serve(t, star(t, 3), sim.Config{}, Options{})
 	bench := ibtools.New(t, b.srv.SockName())
-	osm := bench.OpenSM(t, "S", 60*time.Second)
+	osm := bench.OpenSM(t, "S", need.Patience)
 	srv := bench.Start(t, "H2", []string{"SIM_SET_ISSM=1"}, "ibping", "-S")
 	lid := func(node string) string {
 		out := mustRun(t, bench, node, nil, "ibaddr", "-L")
@@ -72,7 +72,7 @@ func TestPing(t *testing.T) {
 	to := lid("H2")
 	var last proc.Result
 	for range 20 { // the server needs a moment to attach
-		last = bench.Run(20*time.Second, "H1", "ibping", "-c", "3", "-f", to)
+		last = bench.Run(need.Patience, "H1", "ibping", "-c", "3", "-f", to)
 		if strings.Contains(last.Out, "3 received") || strings.Contains(last.Out, " 0% packet loss") {
 			break
 		}
@@ -80,7 +80,7 @@ func TestPing(t *testing.T) {
 	if !strings.Contains(last.Out, " 0% packet loss") {
 		t.Errorf("ibping %s:\n%s\nserver:\n%s", to, last.Out, srv.Output())
 	}
-	bench.Run(20*time.Second, "H1", "ibping", "-c", "1", lid("S"))
+	bench.Run(need.Patience, "H1", "ibping", "-c", "1", lid("S"))
 	select {
 	case <-osm.Done():
 		t.Errorf("OpenSM died of a request of a class that it does not know:\n%s", osm.Output())
@@ -94,10 +94,10 @@ func TestKilledOpenSMIsReplaced(t *testing.T) {
 	needTools(t)
 	b := serve(t, star(t, 2), sim.Config{}, Options{})
 	bench := ibtools.New(t, b.srv.SockName())
-	bench.OpenSM(t, "S", 60*time.Second).Kill()
-	deadline := time.Now().Add(20 * time.Second)
+	bench.OpenSM(t, "S", need.Patience).Kill()
+	deadline := time.Now().Add(need.Patience)
 	for {
-		r := bench.RunEnv(20*time.Second, "S", []string{"SIM_SET_ISSM=1"}, "smpquery", "-D", "nodeinfo", "0")
+		r := bench.RunEnv(need.Patience, "S", []string{"SIM_SET_ISSM=1"}, "smpquery", "-D", "nodeinfo", "0")
 		if r.Code == 0 && strings.Contains(r.Out, "NumPorts") {
 			break
 		}
@@ -105,5 +105,5 @@ func TestKilledOpenSMIsReplaced(t *testing.T) {
 			t.Fatalf("the dead manager still holds IsSM: exit status %d\n%s", r.Code, r.Out)
 		}
 	}
-	bench.OpenSM(t, "H1", 60*time.Second)
+	bench.OpenSM(t, "H1", need.Patience)
 }

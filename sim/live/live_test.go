@@ -84,13 +84,12 @@ func TestLatency(t *testing.T) {
 		t.Fatal(err)
 	}
 	var q mad.Packet
-	if p.TryRecv(&q) {
-		t.Fatal("answered at once")
+	if !p.TryRecv(&q) { // there already if this goroutine lost the processor
+		if err := p.Recv(&q); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := p.Recv(&q); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(begin); took < sma+200*time.Microsecond || took > time.Second {
+	if took := time.Since(begin); took < sma+200*time.Microsecond {
 		t.Errorf("took %v", took)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
+	"heddle/internal/need"
 	"heddle/internal/umadabi"
 	"heddle/sim"
 	"heddle/transport/umad"
@@ -53,10 +53,10 @@ func TestABI(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, smallNet(t), sim.Config{Seed: 1})
-			l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+			l.opensm("H1").wait("SUBNET UP", need.Patience)
 			argv := append([]string{"env", "HEDDLE_TEST_GRH=" + c.grh}, l.self("abi")...)
 			j := l.start(c.nodes, argv...)
-			j.wait("REMOVE", 60*time.Second)
+			j.wait("REMOVE", need.Patience)
 			if err := l.server.Unplug("H2"); err != nil {
 				t.Error(err)
 			}

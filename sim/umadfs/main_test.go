@@ -95,7 +95,7 @@ func newLab(t testing.TB, f *fabric.Fabric, c sim.Config) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, dir: t.TempDir(), driver: live.New(s), limit: 40 * time.Second}
+	l := &lab{t: t, dir: t.TempDir(), driver: live.New(s), limit: need.Patience}
 	l.name = fmt.Sprintf("umadfs-test-%d-%s", os.Getpid(), filepath.Base(filepath.Dir(l.dir)))
 	l.server, err = Listen(l.driver, l.name)
 	if err != nil {

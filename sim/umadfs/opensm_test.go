@@ -29,7 +29,7 @@ func TestOpenSM(t *testing.T) {
 	t.Parallel()
 	tool(t, "opensm", "saquery", "sminfo", "ibstat", "smpquery")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
-	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	l.opensm("H1").wait("SUBNET UP", need.Patience)
 	for _, node := range []string{"H2", "H1"} {
 		if n := l.records(node, "NR", "NodeRecord dump"); n != 8 {
 			t.Errorf("%s sees %d node records, want 8", node, n)
@@ -66,18 +66,18 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := l.opensm("H1", "-F", conf, "-p", "9")
-	a.wait("SUBNET UP", 20*time.Second)
+	a.wait("SUBNET UP", need.Patience)
 	b := l.opensm("H4", "-F", conf)
-	b.wait("STANDBY", 20*time.Second)
+	b.wait("STANDBY", need.Patience)
 	if out := l.run(0, "H2", "sminfo"); !strings.Contains(out, "priority 9") {
 		t.Errorf("before: %s", out)
 	}
 	a.stop() // SIGTERM lets it hand over
-	b.wait("MASTER", 20*time.Second)
+	b.wait("MASTER", need.Patience)
 	c := l.opensm("H1", "-F", conf, "-p", "9")
-	c.wait("SUBNET UP", 20*time.Second)
+	c.wait("SUBNET UP", need.Patience)
 	c.kill()
-	b.waitN("Entering MASTER", 2, 20*time.Second)
+	b.waitN("Entering MASTER", 2, need.Patience)
 	if out := l.run(0, "H2", "sminfo"); !strings.Contains(out, "priority 3") || !strings.Contains(out, "SMINFO_MASTER") {
 		t.Errorf("after: %s", out)
 	}
@@ -103,7 +103,7 @@ func TestOsmtest(t *testing.T) {
 	t.Parallel()
 	need.Tool(t, "osmtest")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
-	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	l.opensm("H1").wait("SUBNET UP", need.Patience)
 	l.flow("H1", "c")
 	inv, err := os.ReadFile(filepath.Join(l.dir, "osmtest.dat"))
 	if err != nil {
@@ -144,7 +144,7 @@ func TestOsmtestLong(t *testing.T) {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			l := newLab(t, smallNet(t), sim.Config{Seed: 1})
 			l.limit = 10 * time.Minute
-			l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+			l.opensm("H1").wait("SUBNET UP", need.Patience)
 			l.flow("H2", "c")
 			l.flow("H2", args[0], args[1:]...)
 		})
@@ -157,7 +157,7 @@ func TestLoss(t *testing.T) {
 	t.Parallel()
 	tool(t, "opensm", "saquery")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 7, Drop: 0.01})
-	l.opensm("H1", "--maxsmps", "4", "--retries", "9", "-t", "100").wait("SUBNET UP", 30*time.Second)
+	l.opensm("H1", "--maxsmps", "4", "--retries", "9", "-t", "100").wait("SUBNET UP", need.Patience)
 	for i := range 3 {
 		// A lost segment costs the kernel's 2 s; the default time-out of 1 s
 		// would end first.
@@ -198,7 +198,7 @@ func TestUserNamespace(t *testing.T) {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(copied, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), need.Patience)
 	defer cancel()
 	for _, c := range [][]string{{"smpquery", "-D", "nodedesc", "0"}, {"sh", "-c", "id -u; ls /dev/infiniband"}} {
 		cmd := exec.CommandContext(ctx, copied, append([]string{l.name, "H3"}, c...)...)
@@ -236,7 +236,7 @@ func TestWithoutTracing(t *testing.T) {
 	need.Tool(t, "osmtest")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
 	l.server.pidns = "" // as if the callers' thread ids meant nothing here
-	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	l.opensm("H1").wait("SUBNET UP", need.Patience)
 	l.run(0, "H3", l.self("client")...)
 	l.flow("H2", "c")
 }

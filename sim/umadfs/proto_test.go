@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"heddle/internal/need"
 	"heddle/internal/umadabi"
 	"heddle/sim"
 )
@@ -151,7 +152,7 @@ func TestStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(need.Patience))
 		return c
 	}
 	refused := func(what string, c *net.UnixConn) {

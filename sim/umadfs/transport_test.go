@@ -16,6 +16,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/mad/madtest"
 	"heddle/sim"
@@ -177,7 +178,7 @@ func clientChild() int {
 	if err := p.Recv(&r); err != nil || r.Status != mad.Failed || len(r.Data) != 24 || (*ib.MAD)(append(r.Data, make([]byte, 256)...)).TID()&0xFFFFFFFF != 200 {
 		return complain("time-out: status %d, %d bytes, %v", r.Status, len(r.Data), err)
 	}
-	if d := time.Since(start); d < 60*time.Millisecond || d > 2*time.Second {
+	if d := time.Since(start); d < 60*time.Millisecond {
 		return complain("time-out after %v", d)
 	}
 	return 0
@@ -285,9 +286,9 @@ func TestOwnRMPP(t *testing.T) {
 	t.Parallel()
 	tool(t, "opensm")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
-	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	l.opensm("H1").wait("SUBNET UP", need.Patience)
 	server := l.start("H3", l.self("own server")...)
-	server.wait(" .\n", 20*time.Second)
+	server.wait(" .\n", need.Patience)
 	lid := strings.Fields(server.log.String())[1]
 	l.run(0, "H2", l.self("own client", lid)...)
 }
@@ -319,7 +320,7 @@ func lostChild() int {
 		return complain("Open of a removed device: %v", err)
 	}
 	fmt.Println("REPLUG")
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), need.Patience)
 	defer cancel()
 	q, err := umad.Reopen(ctx, p)
 	if err != nil {
@@ -343,7 +344,7 @@ func TestUmad(t *testing.T) {
 	t.Parallel()
 	tool(t, "opensm")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
-	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	l.opensm("H1").wait("SUBNET UP", need.Patience)
 	out := l.run(0, "H1", l.self("busy")...)
 	if !strings.Contains(out, "another subnet manager runs on this port") || !strings.Contains(out, "heddle0/1 (umad0)") {
 		t.Errorf("the diagnosis is %q", out)
@@ -352,11 +353,11 @@ func TestUmad(t *testing.T) {
 	l.run(0, "H1", l.self("client")...)
 	l.run(0, "H3", l.self("client")...)
 	j := l.start("H2", l.self("lost")...)
-	j.wait("REMOVE", 20*time.Second)
+	j.wait("REMOVE", need.Patience)
 	if err := l.server.Unplug("H2"); err != nil {
 		t.Fatal(err)
 	}
-	j.wait("REPLUG", 20*time.Second)
+	j.wait("REPLUG", need.Patience)
 	if err := l.server.Replug("H2"); err != nil {
 		t.Fatal(err)
 	}
@@ -448,7 +449,7 @@ func TestAttach(t *testing.T) {
 func TestSimulatorEnds(t *testing.T) {
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
 	j := l.start("H1", "sh", "-c", "echo ready; exec sleep 100")
-	j.wait("ready", 10*time.Second)
+	j.wait("ready", need.Patience)
 	l.server.Close()
 	<-j.done
 	if j.err == nil || !strings.Contains(j.err.Error(), "the simulator ended") {
@@ -470,7 +471,7 @@ func TestSignals(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if !w.wait("ready", 1, 10*time.Second) {
+		if !w.wait("ready", 1, need.Patience) {
 			t.Fatalf("the command did not start: %s", w.String())
 		}
 		return cmd, w
@@ -498,7 +499,7 @@ func TestSignals(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Close()
-	_ = r.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = r.SetReadDeadline(time.Now().Add(need.Patience))
 	if _, err := io.ReadFull(r, make([]byte, len("ready\n"))); err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
+	"heddle/internal/need"
 	"heddle/sim"
 )
 
@@ -40,7 +40,7 @@ func TestInVM(t *testing.T) {
 		}
 		return nil
 	})
-	l.opensm("H1").wait("SUBNET UP", 20*time.Second)
+	l.opensm("H1").wait("SUBNET UP", need.Patience)
 	for _, vm := range []string{"vm on H3", "vm on H4"} {
 		if out := l.run(0, vm, "ibstat"); !strings.Contains(out, "State: Down") {
 			t.Errorf("%s under OpenSM:\n%s", vm, out)

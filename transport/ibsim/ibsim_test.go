@@ -78,7 +78,7 @@ func (s *server) dialWhenUp(t testing.TB, o Options) *Conn {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(10 * time.Second)
+	limit := time.After(need.Patience)
 	for {
 		c, err := Dial(context.Background(), o)
 		if err == nil {
@@ -150,7 +150,6 @@ func TestControl(t *testing.T) {
 }
 
 func TestDialErrors(t *testing.T) {
-	begin := time.Now()
 	_, err := Dial(context.Background(), Options{SockName: "heddle-nobody-serves-this"})
 	if !errors.Is(err, ErrNoServer) || !strings.Contains(err.Error(), `socket name "heddle-nobody-serves-this"`) {
 		t.Errorf("no server: %v", err)
@@ -160,9 +159,6 @@ func TestDialErrors(t *testing.T) {
 	}
 	if _, err = Dial(context.Background(), Options{Node: strings.Repeat("x", 32)}); err == nil {
 		t.Error("a name of 32 bytes was taken")
-	}
-	if d := time.Since(begin); d > 3*time.Second {
-		t.Errorf("took %v", d)
 	}
 	s := startIbsim(t)
 	s.dialWhenUp(t, Options{SockName: s.name, Node: "Hca1", IsSM: true})
@@ -188,12 +184,8 @@ func TestDialSilentServer(t *testing.T) {
 	defer s.cmd.Process.Signal(syscall.SIGCONT)
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	begin := time.Now()
-	if _, err := Dial(ctx, Options{SockName: s.name}); err == nil {
-		t.Error("attached to a stopped server")
-	}
-	if d := time.Since(begin); d > time.Second {
-		t.Errorf("took %v", d)
+	if _, err := Dial(ctx, Options{SockName: s.name}); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("a stopped server: %v", err)
 	}
 }
 
@@ -236,7 +228,7 @@ func TestServerDies(t *testing.T) {
 				if !errors.Is(err, ErrLost) {
 					t.Errorf("receive: %v", err)
 				}
-			case <-time.After(5 * time.Second):
+			case <-time.After(need.Patience):
 				t.Fatal("Recv did not notice")
 			}
 			if err := c.SetIsSM(true); !errors.Is(err, ErrLost) {

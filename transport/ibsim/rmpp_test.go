@@ -10,6 +10,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/sa"
 	"heddle/ib/smp"
+	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/transport/rmpp"
 )
@@ -112,7 +113,7 @@ func (p *peer) send(k *mad.Packet) {
 func (p *peer) run(got func(k *mad.Packet) bool, done func(error) bool) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	limit := time.After(20 * time.Second)
+	limit := time.After(need.Patience)
 	end := false
 	finished := func(_ uint64, err error) { end = done(err) || end }
 	for !end {
@@ -233,7 +234,7 @@ func TestRMPPBothWaysOverIbsim(t *testing.T) {
 	a := s.dialWhenUp(t, Options{SockName: s.name, Node: "Hca1"})
 	b := s.dialWhenUp(t, Options{SockName: s.name, Node: "Hca2", IsSM: true})
 	bringUp(t, a)
-	cfg := mad.RMPPConfig{MinAckTimeout: 5 * time.Millisecond}
+	cfg := mad.RMPPConfig{MinAckTimeout: 5 * time.Millisecond, Retries: 30} // ibsim may get no turn for long
 	client := rmpp.OverWith(&losing{a, rand.New(rand.NewPCG(1, 1))}, cfg)
 	server := rmpp.OverWith(&losing{b, rand.New(rand.NewPCG(2, 2))}, cfg)
 
@@ -263,7 +264,7 @@ func TestRMPPBothWaysOverIbsim(t *testing.T) {
 			}
 		}
 	}()
-	late := time.AfterFunc(30*time.Second, func() { client.Close() })
+	late := time.AfterFunc(need.Patience, func() { client.Close() })
 	defer late.Stop()
 	for id := range uint64(5) {
 		n := 500 + int(id)*3000

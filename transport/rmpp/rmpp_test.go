@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"heddle/ib"
@@ -103,45 +104,45 @@ func tid(b []byte) uint64 { return binary.BigEndian.Uint64(b[8:]) }
 // Requests and answers of many segments, many at a time, over a wire that
 // loses and repeats one MAD in twenty.
 func TestBothWays(t *testing.T) {
-	ea, eb := wire(true)
-	client, server := OverWith(ea, quick), OverWith(eb, quick)
-	defer client.Close()
-	const n = 30
-	var served sync.WaitGroup
-	served.Go(func() {
+	synctest.Test(t, func(t *testing.T) { // its time-outs are virtual
+		ea, eb := wire(true)
+		client, server := OverWith(ea, quick), OverWith(eb, quick)
+		defer client.Close()
+		const n = 30
+		var served sync.WaitGroup
+		served.Go(func() {
+			var p mad.Packet
+			for server.Recv(&p) == nil {
+				id := tid(p.Data)
+				if want := message(ib.MethodGetMulti, id, int(id)*500); !bytes.Equal(p.Data[sa.HeaderLen:], want[sa.HeaderLen:]) || p.Addr.LID != 1 {
+					t.Errorf("request %d: %d bytes", id, len(p.Data))
+				}
+				err := server.Send(&mad.Packet{Addr: p.Addr, LocalQP: 1, Data: message(ib.MethodGetMultiResp, id, int(id)*3000)})
+				if err != nil {
+					t.Errorf("answer %d: %v", id, err)
+				}
+			}
+		})
+		for id := range uint64(n) {
+			if err := client.Send(&mad.Packet{Addr: mad.Addr{LID: 2, QP: 1}, LocalQP: 1, Data: message(ib.MethodGetMulti, id, int(id)*500)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seen := map[uint64]bool{}
 		var p mad.Packet
-		for server.Recv(&p) == nil {
+		for len(seen) < n {
+			if err := client.Recv(&p); err != nil {
+				t.Fatalf("%d of %d answers: %v", len(seen), n, err)
+			}
 			id := tid(p.Data)
-			if want := message(ib.MethodGetMulti, id, int(id)*500); !bytes.Equal(p.Data[sa.HeaderLen:], want[sa.HeaderLen:]) || p.Addr.LID != 1 {
-				t.Errorf("request %d: %d bytes", id, len(p.Data))
+			if want := message(ib.MethodGetMultiResp, id, int(id)*3000); !bytes.Equal(p.Data[sa.HeaderLen:], want[sa.HeaderLen:]) || seen[id] {
+				t.Errorf("answer %d: %d bytes, again: %v", id, len(p.Data), seen[id])
 			}
-			err := server.Send(&mad.Packet{Addr: p.Addr, LocalQP: 1, Data: message(ib.MethodGetMultiResp, id, int(id)*3000)})
-			if err != nil {
-				t.Errorf("answer %d: %v", id, err)
-			}
+			seen[id] = true
 		}
+		server.Close()
+		served.Wait()
 	})
-	for id := range uint64(n) {
-		if err := client.Send(&mad.Packet{Addr: mad.Addr{LID: 2, QP: 1}, LocalQP: 1, Data: message(ib.MethodGetMulti, id, int(id)*500)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	late := time.AfterFunc(30*time.Second, func() { client.Close() })
-	defer late.Stop()
-	seen := map[uint64]bool{}
-	var p mad.Packet
-	for len(seen) < n {
-		if err := client.Recv(&p); err != nil {
-			t.Fatalf("%d of %d answers: %v", len(seen), n, err)
-		}
-		id := tid(p.Data)
-		if want := message(ib.MethodGetMultiResp, id, int(id)*3000); !bytes.Equal(p.Data[sa.HeaderLen:], want[sa.HeaderLen:]) || seen[id] {
-			t.Errorf("answer %d: %d bytes, again: %v", id, len(p.Data), seen[id])
-		}
-		seen[id] = true
-	}
-	server.Close()
-	served.Wait()
 }
 
 // What is no message goes through as it is: ordinary MADs, and the single
