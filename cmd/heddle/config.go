@@ -23,7 +23,7 @@ const maxConfig = 1 << 20
 // YAML file, the defaults. All three name a setting by its flag.
 
 // envNotSettings are HEDDLE_* variables that are not settings of a command.
-var envNotSettings = []string{"HEDDLE_REQUIRE", "HEDDLE_LONG", "HEDDLE_KERNEL"}
+var envNotSettings = []string{"HEDDLE_REQUIRE", "HEDDLE_LONG", "HEDDLE_KERNEL", runtimeVariable}
 
 func configHelp() *cobra.Command {
 	return &cobra.Command{

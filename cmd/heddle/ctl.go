@@ -38,9 +38,14 @@ func newCtl() *cobra.Command {
 		Short:   "Ask a running manager: status, nodes, links, repairs, paths, groups; sweep, reroute, partitions, vm",
 		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
 
+Without --api it asks the daemon that was started last by the same user on this
+machine, wherever its API is, and else at 127.0.0.1:7480.
+
 Reading needs nothing. What changes something (sweep, reroute, partitions apply,
 vm) needs the token that the daemon wrote to its token file, readable by its own
-user; ctl finds it when it runs as that user on the same machine.`,
+user; ctl finds it when it runs as that user on the same machine. Both meet in
+the runtime directory: /run/heddle for root, else heddle in XDG_RUNTIME_DIR or
+/run/user/UID, else /tmp/heddle-UID; HEDDLE_RUNTIME_DIR names another one.`,
 		Example: `  heddle ctl status
   heddle ctl links --json
   heddle ctl sweep --api unix:/run/heddle/api.sock`,
@@ -112,7 +117,7 @@ type ctlOptions struct {
 }
 
 func (o *ctlOptions) register(c *cobra.Command) {
-	c.Flags().StringVar(&o.addr, "api", defaultAPI, "`ADDR` of the manager's API: HOST:PORT, or unix:PATH")
+	c.Flags().StringVar(&o.addr, "api", "", "`ADDR` of the manager's API: HOST:PORT, or unix:PATH (default: that of this user's daemon that was started last, else "+defaultAPI+")")
 	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default: where the daemon of this user puts it)")
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print the API's JSON")
 }
@@ -135,6 +140,10 @@ func (o *ctlOptions) ask(cmd *cobra.Command, method, path string, body any, show
 
 // call makes one request of the API and returns the body of a good answer.
 func call(ctx context.Context, addr, tokenFile, method, path string, body any) ([]byte, error) {
+	found := ""
+	if addr == "" {
+		addr, found = findAPI()
+	}
 	tr := &http.Transport{}
 	target := "http://" + addr + path
 	if sock, ok := strings.CutPrefix(addr, "unix:"); ok {
@@ -158,7 +167,10 @@ func call(ctx context.Context, addr, tokenFile, method, path string, body any) (
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	token, err := readToken(addr, tokenFile)
+	if found == "" {
+		found = tokenPath(addr)
+	}
+	token, err := readToken(found, tokenFile)
 	if err != nil {
 		return nil, err
 	}
@@ -213,17 +225,6 @@ func problem(body []byte) string {
 	return strings.TrimSpace(string(body))
 }
 
-// runtimeDir is where daemons of this user keep tokens and sockets.
-func runtimeDir() string {
-	if os.Geteuid() == 0 {
-		return "/run/heddle"
-	}
-	if d := os.Getenv("XDG_RUNTIME_DIR"); d != "" {
-		return filepath.Join(d, "heddle")
-	}
-	return filepath.Join(os.TempDir(), "heddle-"+strconv.Itoa(os.Geteuid()))
-}
-
 // tokenPath is where the daemon with that API address keeps its token.
 func tokenPath(addr string) string {
 	_, port, err := net.SplitHostPort(addr)
@@ -233,10 +234,11 @@ func tokenPath(addr string) string {
 	return filepath.Join(runtimeDir(), "token-"+port)
 }
 
-func readToken(addr, file string) (string, error) {
+// readToken reads the token's file, or without one that which was found.
+func readToken(found, file string) (string, error) {
 	given := file != ""
 	if !given {
-		file = tokenPath(addr)
+		file = found
 	}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && !given || errors.Is(err, fs.ErrPermission) && !given {

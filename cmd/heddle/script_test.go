@@ -52,7 +52,7 @@ func TestScript(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("SOCK", fmt.Sprintf("heddle-script-%d-%s", os.Getpid(), filepath.Base(e.WorkDir)))
-			e.Setenv("XDG_RUNTIME_DIR", e.WorkDir)
+			e.Setenv("HEDDLE_RUNTIME_DIR", filepath.Join(e.WorkDir, "run"))
 			e.Values["procs"] = map[string]*background{}
 			return nil
 		},
@@ -170,7 +170,7 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	p.cmd = exec.CommandContext(ctx, program, args[3:]...)
 	p.cmd.Dir = ts.MkAbs(".")
-	for _, key := range []string{"PATH", "HOME", "SOCK", "XDG_RUNTIME_DIR", "TMPDIR", "GOCOVERDIR"} {
+	for _, key := range []string{"PATH", "HOME", "SOCK", "HEDDLE_RUNTIME_DIR", "TMPDIR", "GOCOVERDIR"} {
 		if v := ts.Getenv(key); v != "" {
 			p.cmd.Env = append(p.cmd.Env, key+"="+v)
 		}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"heddle/api"
@@ -31,6 +32,23 @@ func serving(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logg
 // address, for a manager that is gone in a second.
 func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet bool) (running []chan struct{}, err error) {
 	o := api.Options{Hosts: f.apiHosts, Metrics: d.Metrics()}
+	// ctl of this user is to find the API without being told.
+	atEnd := func(do func()) {
+		done := make(chan struct{})
+		running = append(running, done)
+		go func() {
+			defer close(done)
+			<-ctx.Done()
+			do()
+		}()
+	}
+	tell := func(addr, token string) {
+		withdraw, err := announce(addr, token)
+		if err != nil {
+			m.log.Warn("'heddle ctl' needs --api "+addr+": the address cannot be left for it", "err", err)
+		}
+		atEnd(withdraw)
+	}
 	start := func(l net.Listener, o api.Options) {
 		running = append(running, serving(ctx, l, api.New(d, o), m.log))
 	}
@@ -42,6 +60,13 @@ func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet 
 		own := o
 		own.AllowWrite = true
 		start(l, own)
+		if f.api == "" || quiet {
+			path, err := filepath.Abs(f.apiSocket)
+			if err != nil {
+				return nil, err
+			}
+			tell("unix:"+path, "")
+		}
 	}
 	if f.api == "" || quiet {
 		return running, nil
@@ -66,9 +91,25 @@ func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet 
 	file := f.tokenFile
 	if file == "" {
 		file = tokenPath(l.Addr().String())
+		err = makePrivate(runtimeDir())
 	}
-	if o.Token, err = api.NewToken(file); err != nil {
+	if err == nil {
+		o.Token, err = api.NewToken(file)
+	}
+	if err != nil {
 		m.log.Warn("the API will only read", "err", err)
+	} else if f.tokenFile == "" {
+		atEnd(func() { // nobody takes it any more
+			if b, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(b)) == o.Token {
+				os.Remove(file)
+			}
+		})
+	}
+	if tlsConf == nil && f.readToken == "" {
+		if file, err = filepath.Abs(file); err != nil {
+			return nil, err
+		}
+		tell(l.Addr().String(), file)
 	}
 	m.log.Info("the API is served", "addr", l.Addr().String(), "token_file", file)
 	if m.page != nil {

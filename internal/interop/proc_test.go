@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(dir)
+		os.Setenv("HEDDLE_RUNTIME_DIR", filepath.Join(dir, "run")) // not this user's own
 		heddle = filepath.Join(dir, "heddle")
 		build := exec.Command("go", "build", "-o", heddle, "heddle/cmd/heddle")
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr

@@ -25,13 +25,14 @@ var foreign = []string{"LD_PRELOAD", "SIM_HOST", "SIM_SET_ISSM", "IBSIM_SOCKNAME
 
 // Command prepares a program in dir with further environment variables. The
 // rest of the environment is this process' own without what changes
-// InfiniBand tools and without HEDDLE_*; daemons in /usr/sbin are found too.
+// InfiniBand tools and without HEDDLE_* settings; daemons in /usr/sbin are found too.
 func Command(dir string, env []string, name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Dir = dir
 	for _, kv := range os.Environ() {
 		key, _, _ := strings.Cut(kv, "=")
-		if !slices.Contains(foreign, key) && !strings.HasPrefix(key, "HEDDLE_") && key != "PATH" {
+		ours := strings.HasPrefix(key, "HEDDLE_") && key != "HEDDLE_RUNTIME_DIR"
+		if !slices.Contains(foreign, key) && !ours && key != "PATH" {
 			c.Env = append(c.Env, kv)
 		}
 	}
