@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build run test test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
+.PHONY: help build run test test-only race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,8 +24,19 @@ run: build ## a simulated 648-host fat tree, its subnet manager and the status p
 deps: ## install the Debian packages the tests use, where we may
 	@./internal/deps/install.sh
 
-test: deps ## everything that must hold, interop with the real tools included
-	@./internal/deps/test.sh -timeout 9m ./...
+# The tests come last, because their summary is what one reads; all parts run,
+# whatever becomes of the others.
+test: deps ## everything that must hold: lint, race detector, some fuzzing, tests with the real tools
+	@failed=0; for part in lint race fuzz-some test-only; do $(MAKE) --no-print-directory $$part || failed=1; done; exit $$failed
+
+test-only: deps ## the tests alone
+	@echo '== tests'; ./internal/deps/test.sh -timeout 9m ./...
+
+race: ## the race detector over what is concurrent
+	@echo '== race'; ./internal/deps/race.sh
+
+fuzz-some: ## every fuzz target for 1,000 executions
+	@echo '== fuzz'; ./internal/deps/fuzz.sh
 
 test-long: deps ## the full matrices, stress counts and fault campaigns
 	@HEDDLE_LONG=1 ./internal/deps/test.sh -timeout 170m ./...
@@ -53,10 +64,7 @@ fuzz: ## every fuzz target for FUZZTIME
 TOOL := $(GO) tool -modfile=tools/go.mod
 
 lint: ## gofumpt, go vet, go fix, staticcheck (pinned in tools/go.mod)
-	@l="$$($(TOOL) gofumpt -l .)" && test -z "$$l" || { echo "not formatted by gofumpt:"; echo "$$l"; exit 1; }
-	$(GO) vet ./...
-	$(GO) fix -diff ./...
-	$(TOOL) staticcheck ./...
+	@echo '== lint'; ./internal/deps/lint.sh
 
 fmt: ## write what lint's formatters want
 	$(TOOL) gofumpt -w .

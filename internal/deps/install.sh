@@ -12,11 +12,13 @@ want=(
   ibdmchk:ibutils
   chromium:chromium
   chromedriver:chromium-driver
+  gcc:gcc # for the race detector
 )
 lack=()
 for w in "${want[@]}"; do
   PATH=$PATH:/usr/sbin:/sbin command -v "${w%%:*}" >/dev/null || lack+=("${w##*:}")
 done
+[ -e /usr/include/stdlib.h ] || lack+=(libc6-dev) # gcc only recommends it
 [ ${#lack[@]} -eq 0 ] && exit 0
 
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
