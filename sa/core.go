@@ -49,7 +49,8 @@ type Core struct {
 
 // Config is what a Core is told at start.
 type Config struct {
-	SAKey uint64 // see Options
+	SAKey      uint64 // see Options
+	TrustLocal bool   // see Options
 	// FirstTID shifts the transaction ids of Reports.
 	FirstTID uint32
 	// TransportTimed: see mad.Config.
@@ -239,6 +240,7 @@ func (c *Core) onPublished(s *subnet.Snapshot) {
 	c.snap = s
 	c.inform.locate(c) // before anything is told to subscribers
 	c.mc.published(c, old, s)
+	c.svc.published(c, old, s)
 	c.alias.published(c, old, s)
 	c.inform.published(c, old, s)
 	c.wait.published(c, s)

@@ -29,7 +29,7 @@ type multicast struct {
 
 	members int                      // of all groups
 	joins   map[ib.GUID]int          // how many memberships each port has asked for
-	proxies map[membershipID]ib.GUID // who asked for those that another port did; not stored
+	proxies map[membershipID]ib.GUID // the proxies that asked for memberships of other ports
 
 	takeover takeover
 	away     away
@@ -37,7 +37,7 @@ type multicast struct {
 
 // What a subnet may keep of groups. Above it joins are refused with
 // NO_RESOURCES. What a port has asked for counts, not what was asked for in its
-// name; of memberships by proxy that a store held nobody knows who asked.
+// name. Stores of earlier versions do not say who asked by proxy.
 const (
 	maxGroups       = 1 << 17
 	maxMembers      = 1 << 21

@@ -125,10 +125,14 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 	}
 	if is {
 		m.JoinState |= g.Members[i].JoinState
+		m.Proxy = m.Proxy && g.Members[i].Proxy // what a port asked for itself stays its own
 	}
 	if is && m == g.Members[i] {
 		x.takeover.confirm(g.MGID, m.PortGID)
 	} else {
+		if is && m.Proxy {
+			by = x.askedBy(g, &m) // the first proxy stays responsible
+		}
 		x.setMember(c, g, i, is, m, by)
 	}
 	out = g.record()
@@ -157,14 +161,12 @@ func (x *multicast) found(c *Core, j *membership, g *mcGroup) ib.Status {
 	return 0
 }
 
-// mayChange reports whether the requester may change a membership that is
-// there (o15-0.2.1): its own port may change what it asked for itself, any
-// member of the partition what was joined by proxy.
+// mayChange reports whether the requester may change a membership that exists: the port
+// itself, the proxy that asked for it, and the trusted. IBA o15-0.2.1 and OpenSM let any
+// member of the partition end what was joined by proxy, so any host could.
 func (x *multicast) mayChange(j *membership, g *Group, m *Member) bool {
-	if m.Proxy {
-		return j.q.s.HasPKey(j.q.me, g.PKey)
-	}
-	return j.q.s.Ports[j.q.me].GUID == m.PortGUID
+	me := j.q.s.Ports[j.q.me].GUID
+	return j.q.trusted || me == m.PortGUID || m.Proxy && me == x.proxies[membershipID{g.MGID, m.PortGID}]
 }
 
 // leave takes join states from a member, and the member from the group when

@@ -36,6 +36,7 @@ type modelGroup struct {
 type modelMember struct {
 	state uint8
 	proxy bool
+	by    ib.LID // the proxy
 }
 
 func (m *model) holds(lid ib.LID, key ib.PKey) bool {
@@ -79,18 +80,15 @@ func (m *model) join(from, lid ib.LID, mgid ib.GID, key ib.PKey, state uint8) ib
 		m.groups[mgid] = g
 	}
 	old, is := g.members[lid]
-	if state == 0 || g.key != key || !m.holds(lid, key) || !m.holds(from, key) || is && !m.owns(from, lid, g, old) {
+	if state == 0 || g.key != key || !m.holds(lid, key) || !m.holds(from, key) || is && !m.owns(from, lid, old) {
 		return 0x0200
 	}
-	g.members[lid] = modelMember{old.state | state, from != lid}
+	g.members[lid] = modelMember{old.state | state, from != lid, from}
 	return 0
 }
 
-func (m *model) owns(from, lid ib.LID, g *modelGroup, old modelMember) bool {
-	if old.proxy {
-		return m.holds(from, g.key)
-	}
-	return from == lid
+func (m *model) owns(from, lid ib.LID, old modelMember) bool {
+	return from == lid || old.proxy && from == old.by
 }
 
 func (m *model) leave(from, lid ib.LID, mgid ib.GID, state uint8) ib.Status {
@@ -99,7 +97,7 @@ func (m *model) leave(from, lid ib.LID, mgid ib.GID, state uint8) ib.Status {
 		return 0x0200
 	}
 	old, is := g.members[lid]
-	if !is || state == 0 || old.state|state != old.state || !m.owns(from, lid, g, old) {
+	if !is || state == 0 || old.state|state != old.state || !m.owns(from, lid, old) {
 		return 0x0200
 	}
 	if old.state -= state; old.state != 0 {

@@ -15,12 +15,14 @@ import (
 const (
 	groupVersion  = 1
 	memberVersion = 1
+	proxyVersion  = 2 // a membership whose proxy is known
 	stateVersion  = 1
 
 	groupKeyLen  = 16
 	groupLen     = 2 + wire.MCMemberRecordLen
 	memberKeyLen = 32
 	memberLen    = 11
+	proxyLen     = memberLen + 8 // … with the port GUID of the proxy
 	stateLen     = 6
 
 	groupWellKnown = 1 << 0
@@ -36,7 +38,7 @@ var stateKey = []byte{0}
 func GroupRecords(g *Group) []store.Record {
 	list := []store.Record{groupRecord(g)}
 	for i := range g.Members {
-		list = append(list, memberRecord(g.MGID, &g.Members[i]))
+		list = append(list, memberRecord(g.MGID, &g.Members[i], 0))
 	}
 	return list
 }
@@ -54,8 +56,9 @@ func groupRecord(g *Group) store.Record {
 	return store.Record{Table: store.TableGroups, Key: key, Value: v}
 }
 
-func memberRecord(mgid ib.GID, m *Member) store.Record {
-	b := make([]byte, memberKeyLen+memberLen)
+// memberRecord is a membership that the port by asked for, if that is another; 0: not known.
+func memberRecord(mgid ib.GID, m *Member, by ib.GUID) store.Record {
+	b := make([]byte, memberKeyLen+memberLen, memberKeyLen+proxyLen)
 	key, v := b[:memberKeyLen:memberKeyLen], b[memberKeyLen:]
 	copy(key, mgid[:])
 	copy(key[16:], m.PortGID[:])
@@ -65,6 +68,10 @@ func memberRecord(mgid ib.GID, m *Member) store.Record {
 	}
 	v[2] = m.JoinState
 	binary.BigEndian.PutUint64(v[3:], uint64(m.PortGUID))
+	if m.Proxy && by != 0 {
+		v[0] = proxyVersion
+		v = binary.BigEndian.AppendUint64(v, uint64(by))
+	}
 	return store.Record{Table: store.TableMembers, Key: key, Value: v}
 }
 
@@ -99,22 +106,27 @@ func decodeGroup(key, v []byte) (g Group, err error) {
 
 var errVersion = errors.New("a layout that this version does not know")
 
-func decodeMember(key, v []byte) (mgid ib.GID, m Member, err error) {
+func decodeMember(key, v []byte) (mgid ib.GID, m Member, by ib.GUID, err error) {
 	switch {
 	case len(key) != memberKeyLen:
-		return mgid, m, fmt.Errorf("a key of %d bytes", len(key))
-	case len(v) == 0 || v[0] != memberVersion:
-		return mgid, m, errVersion
-	case len(v) != memberLen:
-		return mgid, m, fmt.Errorf("%d bytes, want %d", len(v), memberLen)
+		return mgid, m, 0, fmt.Errorf("a key of %d bytes", len(key))
+	case len(v) == 0 || v[0] != memberVersion && v[0] != proxyVersion:
+		return mgid, m, 0, errVersion
+	case v[0] == memberVersion && len(v) != memberLen:
+		return mgid, m, 0, fmt.Errorf("%d bytes, want %d", len(v), memberLen)
+	case v[0] == proxyVersion && len(v) != proxyLen:
+		return mgid, m, 0, fmt.Errorf("%d bytes, want %d", len(v), proxyLen)
 	case v[2] == 0 || v[2] > 0xF:
-		return mgid, m, fmt.Errorf("a join state of %#x", v[2])
+		return mgid, m, 0, fmt.Errorf("a join state of %#x", v[2])
 	}
 	m = Member{
 		PortGID: ib.GID(key[16:]), PortGUID: ib.GUID(binary.BigEndian.Uint64(v[3:])),
 		JoinState: v[2], Proxy: v[1]&memberProxy != 0,
 	}
-	return ib.GID(key[:16]), m, nil
+	if v[0] == proxyVersion {
+		by = ib.GUID(binary.BigEndian.Uint64(v[memberLen:]))
+	}
+	return ib.GID(key[:16]), m, by, nil
 }
 
 // load takes what the store held, groups before members. A record that cannot
@@ -122,7 +134,7 @@ func decodeMember(key, v []byte) (mgid ib.GID, m Member, err error) {
 func (x *multicast) load(c *Core, r *store.Record) error {
 	switch {
 	case r.Table == store.TableMembers:
-		mgid, m, err := decodeMember(r.Key, r.Value)
+		mgid, m, by, err := decodeMember(r.Key, r.Value)
 		if err != nil {
 			return fmt.Errorf("store: member of a multicast group, key %x: %w", r.Key, err)
 		}
@@ -139,6 +151,9 @@ func (x *multicast) load(c *Core, r *store.Record) error {
 		g.Members = append(g.Members, Member{})
 		copy(g.Members[i+1:], g.Members[i:])
 		g.Members[i] = m
+		if m.Proxy && by != 0 {
+			x.proxies[membershipID{g.MGID, m.PortGID}] = by
+		}
 		x.count(g, &m, 1)
 	case string(r.Key) == string(stateKey):
 		if len(r.Value) != stateLen || r.Value[0] != stateVersion {
@@ -169,7 +184,7 @@ func (x *multicast) dropGroup(c *Core, g *mcGroup) {
 }
 
 func (x *multicast) saveMember(c *Core, g *mcGroup, m *Member) {
-	r := memberRecord(g.MGID, m)
+	r := memberRecord(g.MGID, m, x.proxies[membershipID{g.MGID, m.PortGID}])
 	c.save(r.Table, r.Key, r.Value)
 }
 

@@ -237,7 +237,8 @@ func TestJoinStatus(t *testing.T) {
 		{name: "proxy between limited members", setup: func(w *world) { w.keys(3, 0x7FFF); w.keys(2, 0x7FFF) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
 		{name: "another port changes a port's own entry", setup: func(w *world) { w.must(2, maskJoin, joining(bcast, 2, 2)) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
 		{name: "the port changes its own entry", setup: func(w *world) { w.must(2, maskJoin, joining(bcast, 2, 2)) }, mask: maskJoin, mgid: bcast, state: 1},
-		{name: "anybody of the partition changes a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, from: 4, mask: maskJoin, mgid: bcast, state: 1},
+		{name: "another port changes a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, from: 4, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
+		{name: "the proxy changes a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, from: 3, mask: maskJoin, mgid: bcast, state: 1},
 		{name: "the port takes over its proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, mask: maskJoin, mgid: bcast, state: 1},
 		{
 			name: "nobody outside the partition changes a proxied entry", setup: func(w *world) {
@@ -309,7 +310,8 @@ func TestJoinStatus(t *testing.T) {
 		{name: "leave in part", setup: joined(3), mask: maskJoin, mgid: bcast, state: 2, del: true},
 		{name: "leave", setup: joined(3), mask: maskJoin, mgid: bcast, state: 3, del: true},
 		{name: "another port leaves for a port", setup: joined(3), from: 3, mask: maskJoin, mgid: bcast, state: 3, del: true, want: 0x0200},
-		{name: "anybody of the partition ends a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 1)) }, from: 4, mask: maskJoin, mgid: bcast, state: 1, del: true},
+		{name: "another port ends a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 1)) }, from: 4, mask: maskJoin, mgid: bcast, state: 1, del: true, want: 0x0200},
+		{name: "the proxy ends a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 1)) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, del: true},
 		{
 			name: "nobody outside the partition ends a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 1)); w.keys(4, 0x8005) },
 			from: 4, mask: maskJoin, mgid: bcast, state: 1, del: true, want: 0x0200,

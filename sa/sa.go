@@ -46,6 +46,12 @@ const (
 	maxPairs = maxData / wire.PathRecordLen
 )
 
+// PublicKey is the SA key of OpenSM's default configuration, which administration tools
+// have built in (osmtest) or are given by habit (saquery --smkey 1). Everybody knows it, so
+// it is worth no more than no key, except where TrustLocal or an SAKey of the same value
+// says otherwise.
+const PublicKey = 1
+
 // Status codes of the class (IBA §15.2.1).
 const (
 	statusNoResources  ib.Status = 0x0100
@@ -59,8 +65,12 @@ const (
 
 // Options are the settings of the answers. They are not changed once in use.
 type Options struct {
-	// SAKey makes a request that carries it in SM_Key trusted; 0 trusts nobody.
+	// SAKey makes a request that carries it in SM_Key trusted; 0: no key does.
 	SAKey uint64
+	// TrustLocal makes a request trusted that carries PublicKey and comes from QP1 of the
+	// manager's own port: only privileged programs of its host send from there. It does not
+	// count while virtual functions share the port.
+	TrustLocal bool
 	// QoS is the policy of path answers; nil: none.
 	QoS *qos.Policy
 	// PathCaching is what PathRecord answers carry in the 3 reserved bits at bit
@@ -232,12 +242,13 @@ func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 	if opt == nil {
 		opt = &noOptions
 	}
-	if h.SMKey != 0 && h.SMKey != opt.SAKey {
+	keyed := h.SMKey != 0 && h.SMKey == opt.SAKey
+	if h.SMKey != 0 && h.SMKey != PublicKey && !keyed {
 		return q, nil, Drop
 	}
 	q = query{
 		s: s, v: src.View, opt: opt, req: req, mask: h.ComponentMask, mod: (*ib.MAD)(m).AttrMod(), data: m[wire.DataOffset:],
-		trusted: h.SMKey != 0, me: -1,
+		trusted: keyed, me: -1,
 	}
 	if q.v == nil {
 		q.v = &noView
@@ -247,7 +258,15 @@ func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 	} else if q.me = requester(s, &req.From); q.me < 0 {
 		return q, nil, Drop // nobody of this subnet
 	}
+	q.trusted = keyed || h.SMKey == PublicKey && opt.TrustLocal && q.local()
 	return q, m, Answered
+}
+
+// local reports whether a request comes from QP1 of the manager's own port, which no virtual
+// function shares. QP1 is the kernel's: other programs cannot send from it.
+func (q *query) local() bool {
+	self := q.s.PortIndex(q.s.Self)
+	return self >= 0 && q.me == self && q.req.From.QP == 1 && q.s.Ports[self].Adapter == nil
 }
 
 // changes reports whether a request is one that changes something.

@@ -10,6 +10,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
+	"heddle/partition"
 	"heddle/store"
 )
 
@@ -24,15 +25,17 @@ const (
 // by ServiceID, ServiceGID and ServiceP_Key; registering it again replaces the
 // rest.
 //
-// Whoever holds the ServiceP_Key may replace or delete a service without a
-// ServiceKey. One with a key takes changes only from who knows the key, from
-// the port that registered it, and from the trusted. (The key is hidden in
+// A service is replaced or deleted by the port that registered it, the port that offers it
+// (ServiceGID), a requester that knows its ServiceKey, and a trusted one. OpenSM lets any
+// member of the partition change a service without a key. (The key is hidden in
 // answers to the untrusted, so a client that deletes the record it was given,
 // as osmtest does, has no key to send.)
 type services struct {
 	all    shared[*Service] // ascending RID
 	byPort map[ib.GUID]int  // how many a port has registered
 	leases leaseHeap
+	policy *partition.Policy // of the last snapshot
+	grants *partition.Grants // of policy; nil: not resolved yet
 }
 
 // lease says when a service ends, unless its Until has changed since.
@@ -201,7 +204,16 @@ func mayOffer(q *query, r *wire.ServiceRecord) bool {
 // record that it sent (IBA C15-0.1.14).
 func mayChange(q *query, s *Service, r *wire.ServiceRecord) bool {
 	old := &s.Record
-	return q.trusted || old.ServiceKey == [16]byte{} || old.ServiceKey == r.ServiceKey || q.me >= 0 && q.s.Ports[q.me].GUID == s.By
+	return q.trusted || old.ServiceKey != [16]byte{} && old.ServiceKey == r.ServiceKey || q.owns(s)
+}
+
+// owns reports whether the requester registered a service or offers it.
+func (q *query) owns(s *Service) bool {
+	if q.me < 0 {
+		return false
+	}
+	g := q.s.Ports[q.me].GUID
+	return g == s.By || !s.Record.ServiceGID.IsMulticast() && g == s.Record.ServiceGID.GUID()
 }
 
 // delete takes the RID from the record whatever the mask says.

@@ -37,7 +37,7 @@ func serviceRecords(q *query) {
 		list = list[i:j]
 	}
 	for _, s := range list {
-		if !serviceMatches(q.mask, &s.Record, &want) || !q.seesService(s) {
+		if !serviceMatches(q.mask, &s.Record, &want) || !q.seesService(s) || !q.mayCompareKey(s) {
 			continue
 		}
 		b := q.record()
@@ -56,6 +56,12 @@ func serviceRecords(q *query) {
 func (q *query) seesService(s *Service) bool {
 	k := s.Record.ServicePKey
 	return k.IsEmpty() || q.me < 0 || q.s.HasPKey(q.me, k)
+}
+
+// mayCompareKey reports whether a query may select a service by its ServiceKey: to the
+// untrusted a match would confirm a guess, except of a key of their own.
+func (q *query) mayCompareKey(s *Service) bool {
+	return q.trusted || !q.has(wire.ServiceCompServiceKey) || s.Record.ServiceKey == [16]byte{} || q.owns(s)
 }
 
 // serviceMatches compares the components in the mask. Names are compared as

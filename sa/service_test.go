@@ -134,8 +134,8 @@ func TestServiceStatus(t *testing.T) {
 	r.want(4, del(wire.AttrServiceRecord, compRID, hers), 0x0300)
 }
 
-// TestServiceKey: a service with a key changes only for who knows it, the port
-// that registered it, and the trusted; nobody else is shown the key.
+// TestServiceKey: a service with a key changes only for who knows it, the ports
+// that registered and offer it, and the trusted; nobody else is shown the key.
 func TestServiceKey(t *testing.T) {
 	r := newRig(t, snapshot(3, 0), sa.Config{SAKey: saKey})
 	mine := serviceOf(1, 1, "mine")
@@ -161,7 +161,7 @@ func TestServiceKey(t *testing.T) {
 	r.want(3, set(wire.AttrServiceRecord, compRID, &hidden), 0x0200)
 	r.want(3, del(wire.AttrServiceRecord, compRID, &hidden), 0x0200)
 	r.want(3, set(wire.AttrServiceRecord, compRID|wire.ServiceCompServiceKey, mine), 0)
-	r.want(2, del(wire.AttrServiceRecord, compRID, &hidden), 0x0200) // host 2 registered it last
+	r.want(4, del(wire.AttrServiceRecord, compRID, &hidden), 0x0200) // host 2 registered it last
 	r.want(3, del(wire.AttrServiceRecord, compRID, &hidden), 0)
 	r.want(2, set(wire.AttrServiceRecord, compRID, mine), 0)
 	r.want(4, trusted(del(wire.AttrServiceRecord, compRID, &hidden), saKey), 0)
@@ -269,12 +269,16 @@ func TestServicesAgainstModel(t *testing.T) {
 			case 3:
 				x := random()
 				_, ok := model[key(x)]
-				want := ib.Status(0)
-				if !ok {
-					want = 0x0300
+				from := ib.LID(2 + rng.IntN(2)) // which registers all of them, or offers some
+				switch {
+				case !ok:
+					r.want(from, del(wire.AttrServiceRecord, compRID, x), 0x0300)
+				case from == 3 && x.ServiceGID != gidOf(2):
+					r.want(from, del(wire.AttrServiceRecord, compRID, x), 0x0200)
+				default:
+					r.want(from, del(wire.AttrServiceRecord, compRID, x), 0)
+					delete(model, key(x))
 				}
-				r.want(3, del(wire.AttrServiceRecord, compRID, x), want)
-				delete(model, key(x))
 			case 4:
 				r.until(r.now.Add(time.Duration(rng.IntN(5000)) * time.Millisecond))
 			case 5:

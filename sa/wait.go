@@ -107,5 +107,5 @@ func (x *waiting) nextTimer() mad.Time {
 
 // source is what the core answers from.
 func (c *Core) source() *Source {
-	return &Source{Snap: c.snap, View: c.view, Opt: &Options{SAKey: c.cfg.SAKey}}
+	return &Source{Snap: c.snap, View: c.view, Opt: &Options{SAKey: c.cfg.SAKey, TrustLocal: c.cfg.TrustLocal}}
 }

@@ -1,0 +1,77 @@
+package sa
+
+import (
+	"heddle/ib"
+	"heddle/partition"
+	"heddle/subnet"
+)
+
+// A service of a partition ends when the partition does, or passes to another name, and when
+// a port that registered or offers it is no member any more. Else the next owner of the
+// P_Key would see the services of the one before. A port that is merely absent keeps its
+// services as long as the policy has it in the partition.
+
+// published ends services that the new state of the subnet leaves no partition for.
+func (x *services) published(c *Core, old, s *subnet.Snapshot) {
+	if !serves(s) {
+		return
+	}
+	was := x.policy
+	if x.policy != s.Partitions {
+		x.policy, x.grants = s.Partitions, nil
+	}
+	if was == x.policy && serves(old) && len(old.Ports) == len(s.Ports) && &old.Ports[0] == &s.Ports[0] {
+		return
+	}
+	for i := 0; i < len(x.all.list); i++ {
+		v := x.all.list[i]
+		if k := v.Record.ServicePKey; !k.IsEmpty() && k.Base() != partition.DefaultKey && (renamed(was, x.policy, k) || !x.entitled(s, v)) {
+			x.drop(c, i, "service_ended")
+			i--
+		}
+	}
+}
+
+// renamed reports whether a P_Key has passed to a partition of another name, or to none.
+func renamed(was, now *partition.Policy, k ib.PKey) bool {
+	if was == nil || now == nil {
+		return false
+	}
+	a, b := was.Find(k), now.Find(k)
+	return a != nil && (b == nil || a.Name != b.Name)
+}
+
+// entitled reports whether the ports of a service are in its partition: the one that
+// registered it, and the one that offers it if that is in the subnet.
+func (x *services) entitled(s *subnet.Snapshot, v *Service) bool {
+	offers := v.Record.ServiceGID.GUID()
+	if v.Record.ServiceGID.IsMulticast() || offers != v.By && v.By != 0 && s.PortByGUID(offers) < 0 {
+		offers = 0
+	}
+	for _, g := range [2]ib.GUID{v.By, offers} {
+		if g != 0 && !x.member(s, g, v.Record.ServicePKey) {
+			return false
+		}
+	}
+	return true
+}
+
+// member reports whether a port is in a partition, by its table or by the policy: it may be
+// absent, or just back with a table that is still to be written.
+func (x *services) member(s *subnet.Snapshot, g ib.GUID, k ib.PKey) bool {
+	i := s.PortByGUID(g)
+	switch {
+	case i >= 0 && s.HasPKey(i, k):
+		return true
+	case x.policy == nil:
+		return i < 0 || s.Ports[i].PKeys == nil
+	case x.grants == nil:
+		x.grants = partition.Resolve(x.policy)
+	}
+	for _, h := range x.grants.Of(partition.CA, g, nil, g == s.PortGUID) {
+		if h.Base() == k.Base() {
+			return true
+		}
+	}
+	return false
+}
