@@ -26,6 +26,7 @@ type fake struct {
 	err      error
 	notUp    string
 	config   string
+	groups   []Group
 }
 
 func newFake(events int) *fake {
@@ -74,7 +75,8 @@ func (f *fake) Events(after uint64) ([]Event, <-chan struct{}) {
 }
 
 func (f *fake) Partitions() Partitions        { return Partitions{Config: f.config, Settled: true} }
-func (f *fake) Groups() []Group               { return nil }
+func (f *fake) Groups() []Group               { return f.groups }
+func (f *fake) SAKey() SAKey                  { return SAKey{Key: "0x1122334455667788"} }
 func (f *fake) Services() []Service           { return nil }
 func (f *fake) Subscriptions() []Subscription { return nil }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"net"
@@ -24,12 +25,14 @@ func guard(next http.Handler, o Options) http.Handler {
 			refuse(w, http.StatusForbidden, "this server does not answer to the name "+r.Host+"; use 127.0.0.1, localhost or a name given with --api-host")
 			return
 		}
-		if o.ReadToken != "" && !tokenIs(r, o.ReadToken) && !(o.Token != "" && tokenIs(r, o.Token)) {
+		owner := o.AllowWrite || o.Token != "" && tokenIs(r, o.Token)
+		reader := owner || o.ReadToken != "" && tokenIs(r, o.ReadToken)
+		if o.ReadToken != "" && !reader {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, "this address needs a bearer token")
 			return
 		}
-		if writes(r.Method) && !o.AllowWrite && !(o.Token != "" && tokenIs(r, o.Token)) {
+		if writes(r.Method) && !owner {
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			refuse(w, http.StatusUnauthorized, "changing something needs the bearer token from the daemon's token file, or its Unix socket")
 			return
@@ -46,9 +49,20 @@ func guard(next http.Handler, o Options) http.Handler {
 		head.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 		head.Set("X-Content-Type-Options", "nosniff")
 		head.Set("Referrer-Policy", "no-referrer")
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), rightsKey{}, rights{reads: reader, writes: owner})))
 	})
 	return cross.Handler(h)
+}
+
+// rights are what a request proved: it came with a token, or over the owner's socket. Reading
+// needs none on loopback, but what is a secret is told to no other.
+type rights struct{ reads, writes bool }
+
+type rightsKey struct{}
+
+func rightsOf(ctx context.Context) rights {
+	r, _ := ctx.Value(rightsKey{}).(rights)
+	return r
 }
 
 func writes(method string) bool {

@@ -19,6 +19,8 @@ type Administration interface {
 	// that is not empty. It returns when the policy is stored and being carried
 	// out; Partitions tells when it is.
 	SetPartitions(ctx context.Context, name, config string) (Partitions, error)
+	// SAKey is what makes SA requests trusted.
+	SAKey() SAKey
 	// Groups, Services and Subscriptions are what the SA keeps.
 	Groups() []Group
 	Services() []Service
@@ -73,7 +75,7 @@ type Group struct {
 	MGID      string        `json:"mgid"`
 	MLID      string        `json:"mlid"`
 	PKey      string        `json:"pkey"`
-	QKey      string        `json:"qkey"`
+	QKey      string        `json:"qkey,omitempty" doc:"told to who gives a token, and over the Unix socket"`
 	MTU       int           `json:"mtu"`
 	Rate      string        `json:"rate"`
 	SL        int           `json:"sl"`
@@ -136,6 +138,12 @@ type PathHop struct {
 	Out         int    `json:"out"`
 }
 
+// SAKey is the body of /v1/sa-key, which is told like a secret: to who may write.
+type SAKey struct {
+	Key     string `json:"sa_key" doc:"the SM_Key that makes an SA request trusted; empty: none does"`
+	OwnHost bool   `json:"own_host" doc:"requests with SM_Key 1 from the manager's own port are trusted too"`
+}
+
 // maxPartitions bounds the JSON of a partition configuration: the largest that
 // is read, each byte escaped by another.
 const maxPartitions = 2*partition.MaxFile + 8192
@@ -158,8 +166,20 @@ func administration(a huma.API, b Administration) {
 		}
 		return reply(p), nil
 	})
-	huma.Get(a, "/v1/groups", func(context.Context, *struct{}) (*body[[]Group], error) {
-		return reply(nonNil(b.Groups())), nil
+	huma.Get(a, "/v1/groups", func(ctx context.Context, _ *struct{}) (*body[[]Group], error) {
+		list := nonNil(b.Groups())
+		for i := range list {
+			if !rightsOf(ctx).reads {
+				list[i].QKey = ""
+			}
+		}
+		return reply(list), nil
+	})
+	huma.Get(a, "/v1/sa-key", func(ctx context.Context, _ *struct{}) (*body[SAKey], error) {
+		if !rightsOf(ctx).writes {
+			return nil, huma.Error401Unauthorized("the SA key is told to the holder of the daemon's token, and over its Unix socket")
+		}
+		return reply(b.SAKey()), nil
 	})
 	huma.Get(a, "/v1/services", func(context.Context, *struct{}) (*body[[]Service], error) {
 		return reply(nonNil(b.Services())), nil

@@ -199,6 +199,15 @@ func pathEnd(s *subnet.Snapshot, p *subnet.Port) api.PathEnd {
 	return api.PathEnd{GUID: p.GUID.String(), Description: description(s, p), LID: int(p.LID), Port: int(p.Num)}
 }
 
+// SAKey implements api.Administration.
+func (d *Daemon) SAKey() api.SAKey {
+	k := api.SAKey{OwnHost: d.cfg.SA.TrustLocal}
+	if d.cfg.SA.SAKey != 0 {
+		k.Key = fmt.Sprintf("0x%016x", d.cfg.SA.SAKey)
+	}
+	return k
+}
+
 // Groups implements api.Administration.
 func (d *Daemon) Groups() []api.Group {
 	if v := d.View(); v != nil {

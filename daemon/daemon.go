@@ -68,11 +68,10 @@ type Config struct {
 	OnPlan func(*sm.Plan)
 	// Progress is called about ten times a second while a sweep goes on.
 	Progress func(sm.Status)
-	// SA are the settings of answers; nil: requests with the manager's SM_Key
-	// are trusted.
+	// SA are the settings of answers; nil: no request is trusted.
 	SA *sa.Options
 	// Registry are the settings of what the SA keeps. What the daemon knows by
-	// itself it fills in: SAKey, FirstTID, TransportTimed and RejoinTime.
+	// itself it fills in: SAKey, TrustLocal, FirstTID, TransportTimed and RejoinTime.
 	Registry sa.Config
 	// QueuePerRequester is how many SA requests of one port may wait, and Queue
 	// how many altogether (at most 65,535); 0: 1,024 and 8,192. Changes, tables
@@ -151,7 +150,7 @@ func New(cfg Config) *Daemon {
 	// Answers to an earlier process on this port must not look like ours.
 	cfg.Core.FirstTID = rand.Uint32()
 	if cfg.SA == nil {
-		cfg.SA = &sa.Options{SAKey: cfg.Core.SMKey}
+		cfg.SA = &sa.Options{}
 	}
 	total := min(cmp.Or(cfg.Queue, saQueue), maxFair)
 	each := min(cmp.Or(cfg.QueuePerRequester, saPerSource), total)
@@ -196,9 +195,9 @@ func (d *Daemon) Snapshot() *subnet.Snapshot { return d.snap.Load() }
 func (d *Daemon) View() *sa.View { return d.view.Load() }
 
 // SetOptions changes the settings of answers, for requests whose turn comes
-// after it. The SAKey stays that of the start.
+// after it. What makes a request trusted stays that of the start.
 func (d *Daemon) SetOptions(o sa.Options) {
-	o.SAKey = d.cfg.SA.SAKey
+	o.SAKey, o.TrustLocal = d.cfg.SA.SAKey, d.cfg.SA.TrustLocal
 	d.options.Store(&o)
 }
 

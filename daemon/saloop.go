@@ -42,7 +42,8 @@ const rejoinTime = 5 * time.Minute
 
 func newSALoop(d *Daemon) *saLoop {
 	cfg := d.cfg.Registry
-	cfg.SAKey, cfg.FirstTID, cfg.TransportTimed = d.options.Load().SAKey, d.cfg.Core.FirstTID, d.cfg.Core.TransportTimed
+	cfg.SAKey, cfg.TrustLocal = d.cfg.SA.SAKey, d.cfg.SA.TrustLocal
+	cfg.FirstTID, cfg.TransportTimed = d.cfg.Core.FirstTID, d.cfg.Core.TransportTimed
 	if !d.cfg.Core.NoReregister {
 		cfg.RejoinTime = rejoinTime
 	}

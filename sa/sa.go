@@ -263,10 +263,23 @@ func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 }
 
 // local reports whether a request comes from QP1 of the manager's own port, which no virtual
-// function shares. QP1 is the kernel's: other programs cannot send from it.
+// function shares. QP1 is the kernel's: other programs cannot send from it. A function that
+// shares the port with its LID has an alias GUID there, or a VPort.
 func (q *query) local() bool {
 	self := q.s.PortIndex(q.s.Self)
-	return self >= 0 && q.me == self && q.req.From.QP == 1 && q.s.Ports[self].Adapter == nil
+	if self < 0 || q.me != self || q.req.From.QP != 1 {
+		return false
+	}
+	p := &q.s.Ports[self]
+	if p.Adapter != nil && p.Adapter.Model != subnet.SharedPort {
+		return false
+	}
+	for _, g := range p.Aliases {
+		if g != 0 && g != p.GUID {
+			return false
+		}
+	}
+	return true
 }
 
 // changes reports whether a request is one that changes something.

@@ -105,8 +105,9 @@ func TestPublicKey(t *testing.T) {
 		s := snapshot(3, 0)
 		p := &s.Ports[s.PortByLID(c.self)]
 		s.Self = subnet.Ref{Node: p.Node, Port: p.Num}
+		p.Adapter = &subnet.Adapter{Model: subnet.SharedPort, Functions: 7} // none of them in use
 		if c.adapter {
-			p.Adapter = &subnet.Adapter{}
+			p.Adapter, p.Aliases = &subnet.Adapter{Model: subnet.SharedPort}, []ib.GUID{0, 0xA1}
 		}
 		q := trusted(ask(ib.MethodGetTable, wire.AttrPKeyTableRecord, 0, nil), c.key)
 		b, v := sa.Answer(&sa.Source{Snap: s, Opt: &c.opt}, &sa.Request{From: c.from, Data: q}, nil)

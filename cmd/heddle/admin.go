@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -46,7 +45,7 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.qos, "qos-policy", "", "`FILE` with the QoS policy of path answers, in the form of OpenSM's qos-policy.conf; read again on SIGHUP")
 	fs.StringVar(&f.saDB, "sa-db", "", "`FILE` that OpenSM kept its SA in (opensm-sa.dump): groups, services, subscriptions and alias GUIDs are taken over, unless the state has some of its own")
 	fs.StringVar(&f.routes, "prefix-routes", "", "`FILE` of routers to other subnets, in the form of OpenSM's prefix-routes.conf: a subnet prefix and a router's port GUID a line, * for any; read again on SIGHUP")
-	fs.StringVar(&f.saKey, "sa-key", "1", "64-bit `KEY` that makes an SA request trusted (OpenSM has 1 too); 0 trusts nobody")
+	fs.StringVar(&f.saKey, "sa-key", "", "64-bit `KEY` that makes an SA request trusted, as its SM_Key; default: a random one, kept in the state directory and printed by 'heddle ctl sa-key'. Unless this is 0, which trusts nobody, 1 counts too, from the manager's own port alone")
 	fs.Uint8Var(&f.pathCaching, "subnet-supports-sa-path-caching", 0, "`BITS` to put into the reserved field at bit offset 353 of PathRecord answers, which tells hosts that they may cache paths; without a value 1, 0 for none")
 	fs.Lookup("subnet-supports-sa-path-caching").NoOptDefVal = "1"
 	fs.Uint8Var(&f.virtHops, "virt-default-hop-limit", 2, "HopLimit `N` of paths to and from virtual ports that share their LID, by which hosts know that their packets must have a GRH: 2 to 255")
@@ -61,9 +60,9 @@ func (f *adminFlags) register(fs *pflag.FlagSet) {
 
 // check refuses values out of their range.
 func (f *adminFlags) check() error {
-	switch _, err := strconv.ParseUint(f.saKey, 0, 64); {
+	switch _, _, err := parseSAKey(f.saKey); {
 	case err != nil:
-		return usagef("--sa-key: want a 64-bit number")
+		return err
 	case f.virtHops < 2:
 		return usagef("--virt-default-hop-limit %d: want 2 to 255", f.virtHops)
 	case f.pathCaching > 7:
@@ -77,9 +76,9 @@ func (f *adminFlags) check() error {
 }
 
 // configure puts the settings into a daemon's configuration, which has its
-// store already.
-func (f *adminFlags) configure(cfg *daemon.Config, log *slog.Logger) error {
-	key, err := strconv.ParseUint(f.saKey, 0, 64)
+// store already. state is the state directory, if there is one.
+func (f *adminFlags) configure(cfg *daemon.Config, state string, log *slog.Logger) error {
+	key, err := f.chooseSAKey(state, log)
 	if err != nil {
 		return err
 	}
@@ -105,7 +104,7 @@ func (f *adminFlags) configure(cfg *daemon.Config, log *slog.Logger) error {
 	if cfg.SA, err = f.readOptions(cmp.Or(cfg.Partitions, inForce), log); err != nil {
 		return err
 	}
-	cfg.SA.SAKey = key
+	cfg.SA.SAKey, cfg.SA.TrustLocal = key, key != 0
 	return nil
 }
 

@@ -19,7 +19,7 @@ import (
 // ctlAdministration are the commands about partitions and what the SA keeps.
 func ctlAdministration() []*cobra.Command {
 	return []*cobra.Command{
-		ctlPath(), ctlPartitions(),
+		ctlPath(), ctlPartitions(), ctlSAKey(),
 		ctlCommand("groups", "Multicast groups and their members", http.MethodGet, "/v1/groups", printGroups),
 		ctlCommand("services", "Registered services", http.MethodGet, "/v1/services", printServices),
 		ctlCommand("subscriptions", "Who wants to hear of which events", http.MethodGet, "/v1/subscriptions", printSubscriptions),

@@ -92,7 +92,7 @@ func (f *smFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.dampQuiet, "damp-quiet", time.Minute, "`TIME` that a link held down must be quiet before it is let back in")
 	fs.DurationVar(&f.repath, "repath-time", 30*time.Second, "`TIME` that hosts are given to use a new service level, where a change of tables needs it")
 	f.logging(fs)
-	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys, partitions, multicast groups, services, subscriptions, alias GUIDs, interfaces of VMs); default: nothing is kept")
+	fs.StringVar(&f.state, "state", "", "`DIR` for what survives a restart (LIDs, M_Keys, the SA key, partitions, multicast groups, services, subscriptions, alias GUIDs, interfaces of VMs); default: nothing is kept")
 	fs.StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to, when the subnet is up and when routes change")
 	fs.StringVar(&f.api, "api", defaultAPI, "`ADDR` of the API and the page; empty for none")
 	fs.StringVar(&f.apiSocket, "api-socket", "", "Unix socket `PATH` for the API, for its owner alone; may write without a token")
@@ -369,7 +369,7 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once, SingleMAD: m.single,
 	}
-	if err := f.admin.configure(&cfg, m.log); err != nil {
+	if err := f.admin.configure(&cfg, f.state, m.log); err != nil {
 		return err
 	}
 	if err := f.admin.takeOver(m.store, m.log); err != nil {

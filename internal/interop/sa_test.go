@@ -226,7 +226,7 @@ func TestSameAnswers(t *testing.T) {
 			osm.stop(syscall.SIGINT)
 
 			sm := start(t, b.dir, nil, heddle, "attach", manager+"@"+sock, "--",
-				heddle, "sm", "--port", "umad:heddle0/1", "--api", "", "--engine", "minhop", "--lmc", lmc)
+				heddle, "sm", "--port", "umad:heddle0/1", "--api", "", "--engine", "minhop", "--lmc", lmc, "--sa-key", "1")
 			sm.await("SUBNET UP\n", 0, upTime)
 			ours := b.ask(t, sock, client, "heddle.sh", queries)
 			switches := map[string]bool{}

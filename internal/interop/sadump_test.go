@@ -268,7 +268,7 @@ func TestTakeOverOpenSM(t *testing.T) {
 		t.Logf("opensm ended: %v", err)
 	}
 
-	sm := start(t, b.dir, nil, heddle, "attach", b.cas[0]+"@"+sock, "--", heddle, "sm", "--port", "umad:heddle0/1", "--api", "",
+	sm := start(t, b.dir, nil, heddle, "attach", b.cas[0]+"@"+sock, "--", heddle, "sm", "--port", "umad:heddle0/1", "--api", "", "--sa-key", "1",
 		"--state", filepath.Join(b.dir, "state"), "--sa-db", dump)
 	sm.await("SUBNET UP\n", 0, upTime)
 	if after := see(); !slices.Equal(after, before) {
@@ -287,7 +287,7 @@ func TestTakeOverOpenSM(t *testing.T) {
 	if err := sm.stop(syscall.SIGTERM); err != nil {
 		t.Errorf("heddle sm ended with %v", err)
 	}
-	sm = start(t, b.dir, nil, heddle, "attach", b.cas[0]+"@"+sock, "--", heddle, "sm", "--port", "umad:heddle0/1", "--api", "",
+	sm = start(t, b.dir, nil, heddle, "attach", b.cas[0]+"@"+sock, "--", heddle, "sm", "--port", "umad:heddle0/1", "--api", "", "--sa-key", "1",
 		"--state", filepath.Join(b.dir, "state"), "--sa-db", dump)
 	sm.await("SUBNET UP\n", 0, upTime)
 	left := first.answer(ib.MethodGet, wire.AttrMCMemberRecord, wire.MCMemberCompMGID, 0, &wire.MCMemberRecord{MGID: ib.GID{0: 0xFF, 1: 0x15, 2: 0xA0}})

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"heddle/api"
+	"heddle/sa"
+)
+
+// saKeyFile is the name of the SA key's file in the state directory.
+const saKeyFile = "sa-key"
+
+// parseSAKey reads --sa-key; an empty one means a random key.
+func parseSAKey(s string) (key uint64, random bool, err error) {
+	if s == "" {
+		return 0, true, nil
+	}
+	if key, err = strconv.ParseUint(s, 0, 64); err != nil {
+		return 0, false, usagef("--sa-key: want a 64-bit number, or nothing for a random one")
+	}
+	return key, false, nil
+}
+
+// chooseSAKey is the key that makes SA requests trusted; 0: none does. A random one is kept in
+// the state directory, if there is one, and else lives as long as this process.
+func (f *adminFlags) chooseSAKey(state string, log *slog.Logger) (uint64, error) {
+	key, random, err := parseSAKey(f.saKey)
+	switch {
+	case err != nil:
+		return 0, err
+	case random && state == "":
+		return newSAKey(), nil
+	case random:
+		return keptSAKey(filepath.Join(state, saKeyFile), log)
+	case key == sa.PublicKey:
+		log.Warn("--sa-key 1 is the default of OpenSM, so every host knows it: any host can read keys, and enter partitions by alias GUIDs; leave the flag out for a random key ('heddle ctl sa-key' prints it)",
+			"kind", "open_configuration")
+	}
+	return key, nil
+}
+
+// newSAKey is a random key, neither 0 nor the public one.
+func newSAKey() uint64 {
+	var b [8]byte
+	for {
+		rand.Read(b[:])
+		if k := binary.BigEndian.Uint64(b[:]); k > sa.PublicKey {
+			return k
+		}
+	}
+}
+
+// keptSAKey reads the key from its file, which is made at the first start, readable by its
+// owner alone.
+func keptSAKey(path string, log *slog.Logger) (uint64, error) {
+	b, err := os.ReadFile(path)
+	if err == nil {
+		key, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 0, 64)
+		if perr != nil || key <= sa.PublicKey {
+			return 0, fmt.Errorf("%s: want a 64-bit number above 1; repair the file, remove it for a new key, or give --sa-key", path)
+		}
+		if st, serr := os.Stat(path); serr == nil && st.Mode().Perm()&0o077 != 0 {
+			log.Warn("the file of the SA key can be read by others than its owner: make it mode 0600, or remove it and start again for a new key", "file", path, "kind", "open_configuration")
+		}
+		return key, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("SA key: %w", err)
+	}
+	key := newSAKey()
+	if err := writePrivate(path, fmt.Sprintf("0x%016x\n", key)); err != nil {
+		log.Warn("the SA key cannot be kept: the next start makes another one", "err", err)
+	}
+	return key, nil
+}
+
+// writePrivate writes a file that its owner alone may read; it is whole or not there.
+func writePrivate(path, text string) error {
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = io.WriteString(tmp, text)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err := errors.Join(err, tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), path)
+}
+
+func ctlSAKey() *cobra.Command {
+	c := ctlCommand("sa-key", "Print the key that makes SA requests trusted", http.MethodGet, "/v1/sa-key", func(w io.Writer, body []byte) error {
+		var k api.SAKey
+		if err := json.Unmarshal(body, &k); err != nil {
+			return err
+		}
+		if k.Key == "" {
+			return errors.New("the manager trusts no key (--sa-key 0)")
+		}
+		_, err := fmt.Fprintln(w, k.Key)
+		return err
+	})
+	c.Long = `Prints the SM_Key that makes an SA request trusted, in a form that tools take. The
+API tells it to the holder of the daemon's token and over its Unix socket only.`
+	c.Example = `  saquery --smkey $(heddle ctl sa-key) PKTR`
+	return c
+}

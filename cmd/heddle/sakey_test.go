@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSAKey: without --sa-key the key is random, the same at the next start on the state, and
+// readable by its owner alone; the public key is taken, with a warning.
+func TestSAKey(t *testing.T) {
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	choose := func(flag, state string) uint64 {
+		t.Helper()
+		k, err := (&adminFlags{saKey: flag}).chooseSAKey(state, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	a, b := t.TempDir(), t.TempDir()
+	k, again, other, none, next := choose("", a), choose("", a), choose("", b), choose("", ""), choose("", "")
+	if k <= 1 || again != k || other == k || none == k || next == none {
+		t.Errorf("random keys: %#x, then %#x; another state %#x; no state %#x, then %#x", k, again, other, none, next)
+	}
+	file := filepath.Join(a, saKeyFile)
+	if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("the file of the key: %v, %v", st, err)
+	}
+	if said.Len() > 0 {
+		t.Errorf("a default start warns: %s", &said)
+	}
+	if choose("0", a) != 0 || choose("0x77", a) != 0x77 || said.Len() > 0 {
+		t.Errorf("given keys do not count, or are warned of: %s", &said)
+	}
+	if choose("1", a) != 1 || !strings.Contains(said.String(), "open_configuration") {
+		t.Errorf("the public key is not warned of: %s", &said)
+	}
+	said.Reset()
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if choose("", a) != k || !strings.Contains(said.String(), "0600") {
+		t.Errorf("a key that all can read is not warned of: %s", &said)
+	}
+	for _, bad := range []string{"", "x\n", "1\n", "0\n"} {
+		if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (&adminFlags{}).chooseSAKey(a, log); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("a file with %q: %v", bad, err)
+		}
+	}
+}
