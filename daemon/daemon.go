@@ -112,14 +112,16 @@ type Daemon struct {
 	drawn   drawingCache
 	repairs repairs
 
-	packets  chan *mad.Packet // to the loop
-	smpsCut  atomic.Uint64    // packets that found too many there
-	free     freeList
-	jobs     chan *sm.JobResult
-	commands chan command // of operators
-	ask      chan chan sm.Status
-	lost     chan error
-	jobSlot  chan struct{} // one computation at a time
+	packets chan *mad.Packet // to the loop
+	smpsCut atomic.Uint64    // packets that found too many there
+	// Notices that were left out for their number, by the loop alone.
+	noticesCut atomic.Uint64
+	free       freeList
+	jobs       chan *sm.JobResult
+	commands   chan command // of operators
+	ask        chan chan sm.Status
+	lost       chan error
+	jobSlot    chan struct{} // one computation at a time
 
 	// The SA. What answers are made from:
 	view    atomic.Pointer[sa.View]
@@ -217,8 +219,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 		defer endVM()
 	}
 	go d.receive() // ends when the port is closed, which the caller does after Run
-	l := loop{d: d, ctx: ctx, timer: time.NewTimer(time.Hour), changes: map[uint64]chan<- error{}}
+	l := loop{d: d, ctx: ctx, cut: newAlarm(), timer: time.NewTimer(time.Hour), changes: map[uint64]chan<- error{}}
 	defer l.timer.Stop()
+	defer l.cut.timer.Stop()
 	defer l.unchanged()
 	return l.run(sm.Start{Stored: stored})
 }
@@ -259,6 +262,8 @@ type loop struct {
 	timer *time.Timer
 	due   mad.Time
 
+	told       eventLimit
+	cut        alarm // when what told left out is to be told
 	stopping   bool
 	stopped    bool
 	result     error
@@ -301,6 +306,9 @@ func (l *loop) run(start sm.Start) error {
 			d.free.put(p)
 		case <-l.timer.C:
 			l.step(sm.Timer{})
+		case <-l.cut.timer.C:
+			l.cut.rang()
+			d.tellCut(l.told.end())
 		case r := <-d.jobs:
 			l.step(sm.JobDone{Result: r})
 		case c := <-d.commands:
@@ -338,6 +346,20 @@ func (l *loop) run(start sm.Start) error {
 		}
 	}
 	return l.result
+}
+
+// tell tells a notice, as far as the limit of its kind goes.
+func (l *loop) tell(n *sm.Notice) {
+	if limited[n.Kind] && n.Level > sm.Debug {
+		ok, cut := l.told.allow(l.d.now(), n.Kind.String(), n.Where.LID)
+		l.d.tellCut(cut)
+		l.cut.set(l.d.now(), l.told.due())
+		if !ok {
+			bump(&l.d.noticesCut)
+			return
+		}
+	}
+	l.d.tell(n)
 }
 
 // setGroups hands the core the groups that the SA wants routed, if they are
@@ -412,7 +434,7 @@ func (l *loop) step(ev sm.Event) {
 	var refused error
 	for i := range out.Notices {
 		n := &out.Notices[i]
-		d.tell(n)
+		l.tell(n)
 		switch n.Kind {
 		case sm.KindPartitions, sm.KindPartitionsRefused:
 			l.changed(n)

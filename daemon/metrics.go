@@ -50,16 +50,16 @@ func (d *Daemon) Metrics() prometheus.Gatherer {
 type collector struct {
 	d *Daemon
 
-	build, state, up, lid                          *prometheus.Desc
-	nodes, links, lids, endports, problems, events *prometheus.Desc
-	sent, retried, timedOut, window, inFlight      *prometheus.Desc
-	sweeps, traps, smpsCut, generation             *prometheus.Desc
-	lastPhase, lastBlocks, lastTook                *prometheus.Desc
-	sa                                             *saCollector
-	vm                                             *vmCollector
-	repairs                                        *repairCollector
-	phaseSeconds                                   *prometheus.HistogramVec
-	sweepSeconds                                   prometheus.Histogram
+	build, state, up, lid                                      *prometheus.Desc
+	nodes, links, lids, endports, problems, events             *prometheus.Desc
+	sent, retried, timedOut, window, inFlight                  *prometheus.Desc
+	sweeps, traps, falseTraps, noticesCut, smpsCut, generation *prometheus.Desc
+	lastPhase, lastBlocks, lastTook                            *prometheus.Desc
+	sa                                                         *saCollector
+	vm                                                         *vmCollector
+	repairs                                                    *repairCollector
+	phaseSeconds                                               *prometheus.HistogramVec
+	sweepSeconds                                               prometheus.Histogram
 }
 
 func newCollector(d *Daemon) *collector {
@@ -87,6 +87,8 @@ func newCollector(d *Daemon) *collector {
 		inFlight:   desc("smps_in_flight", "SMPs in flight."),
 		sweeps:     desc("sweeps_total", "Sweeps finished.", "kind"),
 		traps:      desc("traps_total", "Traps received."),
+		falseTraps: desc("traps_false_total", "Traps that did not come from the node that they named."),
+		noticesCut: desc("notices_cut_total", "Notices of traps and other managers that were left out because there were too many."),
 		smpsCut:    desc("smps_cut_total", "SMPs thrown away because too many waited."),
 		generation: desc("generation", "Number of the published state."),
 		lastPhase:  desc("last_sweep_phase_seconds", "Seconds of each phase of the last full sweep.", "phase"),
@@ -133,7 +135,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	count(c.sweeps, st.Sweeps, "full")
 	count(c.sweeps, st.Light, "light")
 	count(c.traps, st.Traps)
+	count(c.falseTraps, st.FalseTraps)
 	count(c.smpsCut, c.d.smpsCut.Load())
+	count(c.noticesCut, c.d.noticesCut.Load())
 	if s := c.d.Snapshot(); s != nil {
 		gauge(c.generation, float64(s.Gen))
 		gauge(c.nodes, float64(s.Counts.Switches), "switch")

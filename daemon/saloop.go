@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -23,7 +22,8 @@ type saLoop struct {
 	out   sa.Output
 	seen  *subnet.Snapshot // the core knows it
 	alarm alarm
-	told  noticeLimit
+	told  eventLimit
+	cut   alarm // when what told left out is to be told
 
 	src   sa.Source
 	req   sa.Request
@@ -47,7 +47,7 @@ func newSALoop(d *Daemon) *saLoop {
 	if !d.cfg.Core.NoReregister {
 		cfg.RejoinTime = rejoinTime
 	}
-	l := &saLoop{d: d, alarm: newAlarm(), core: sa.NewCore(cfg)}
+	l := &saLoop{d: d, alarm: newAlarm(), cut: newAlarm(), core: sa.NewCore(cfg)}
 	return l
 }
 
@@ -58,6 +58,7 @@ func (l *saLoop) start(records []store.Record) {
 
 func (l *saLoop) run(ctx context.Context) {
 	defer l.alarm.timer.Stop()
+	defer l.cut.timer.Stop()
 	d := l.d
 	for {
 		select {
@@ -80,6 +81,9 @@ func (l *saLoop) run(ctx context.Context) {
 		case <-l.alarm.timer.C:
 			l.alarm.rang()
 			l.step(sa.Timer{})
+		case <-l.cut.timer.C:
+			l.cut.rang()
+			d.tellCut(l.told.end())
 		}
 	}
 }
@@ -203,10 +207,8 @@ func withStanding(groups []subnet.Group, standing []sm.Group) []subnet.Group {
 func (l *saLoop) tell(notices []sa.Notice) {
 	for i := range notices {
 		n := &notices[i]
-		allowed, cut := l.told.allow(l.d.now())
-		if cut > 0 {
-			l.d.note(slog.LevelWarn, "sa_notices_cut", fmt.Sprintf("%d notices of the SA were left out: more came than anybody reads", cut), nil)
-		}
+		allowed, cut := l.told.allow(l.d.now(), n.Kind, n.By)
+		l.d.tellCut(cut)
 		if !allowed {
 			bump(&l.d.sa.noticesCut)
 			continue
@@ -217,6 +219,7 @@ func (l *saLoop) tell(notices []sa.Notice) {
 		}
 		l.d.note(level, n.Kind, n.Text, nil)
 	}
+	l.cut.set(l.d.now(), l.told.due())
 }
 
 // noticeLimit keeps hosts that join and leave all day from filling the log
@@ -227,7 +230,7 @@ type noticeLimit struct {
 	cut   int
 }
 
-// At most noticesPerSpan notices of the SA are told in noticeSpan.
+// At most noticesPerSpan notices are told in noticeSpan.
 const (
 	noticesPerSpan = 200
 	noticeSpan     = 10 * time.Second

@@ -348,6 +348,10 @@ func (m *Manager) Sweep(audit bool) { m.stepIfAlive(sm.Sweep{Audit: audit}) }
 // Reroute asks for tables from scratch.
 func (m *Manager) Reroute(rebalance bool) { m.stepIfAlive(sm.Reroute{Rebalance: rebalance}) }
 
+// Inject hands the manager a packet as if it had come from p.Addr, whatever that is: the
+// simulator vouches for source LIDs as hardware does.
+func (m *Manager) Inject(p *mad.Packet) { m.receive(p) }
+
 // SetGroups replaces the multicast groups.
 func (m *Manager) SetGroups(g []sm.Group) { m.stepIfAlive(sm.SetGroups{Groups: g}) }
 

@@ -26,6 +26,7 @@ type Core struct {
 	now  mad.Time
 	wall int64 // Unix nanoseconds at mad.Time 0
 	out  *Output
+	by   ib.LID // of the request that is carried out; 0: none is
 
 	snap    *subnet.Snapshot
 	started bool
@@ -156,6 +157,7 @@ type Notice struct {
 	Kind string // group_created, service_registered, … : one for each fact
 	Warn bool
 	Text string
+	By   ib.LID // whose request caused it; 0: none did
 }
 
 // Reset empties o for the next Step.
@@ -188,8 +190,10 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.onPublished(ev.Snap)
 	case Requests:
 		for i := range ev.List {
+			c.by = ev.List[i].From.LID
 			c.onRequest(&ev.List[i])
 		}
+		c.by = 0
 	case Received:
 		c.inform.received(c, ev.P)
 	case Trap:
@@ -376,5 +380,5 @@ func (c *Core) onPersisted(ev Persisted) {
 }
 
 func (c *Core) notice(kind, text string) {
-	c.out.Notices = append(c.out.Notices, Notice{Kind: kind, Text: text})
+	c.out.Notices = append(c.out.Notices, Notice{Kind: kind, Text: text, By: c.by})
 }

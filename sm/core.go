@@ -186,6 +186,7 @@ type Core struct {
 	wantAudit   bool
 	traps       trapTable
 	trapCount   uint64
+	falseTraps  uint64
 	sweeps      uint64
 	fullSweeps  uint64
 	lights      uint64
@@ -563,7 +564,7 @@ func (c *Core) Status() Status {
 	s := Status{
 		State: c.state, Phase: c.phase, Todo: c.phaseTotal, Done: c.phaseTotal - c.pend, Up: c.up,
 		PortGUID: c.cfg.PortGUID, LID: c.ownLID(), Priority: c.cfg.Priority,
-		Sweeps: c.sweeps, Light: c.lights, Traps: c.trapCount, Last: c.lastReport,
+		Sweeps: c.sweeps, Light: c.lights, Traps: c.trapCount, FalseTraps: c.falseTraps, Last: c.lastReport,
 	}
 	var st mad.Stats
 	c.eng.Stats(&st)

@@ -45,6 +45,8 @@ func (c *Core) build(it item, r *mad.Request) bool {
 			r.Retries = -1
 		}
 		return c.buildVirtual(it, get, set)
+	case opImageNow:
+		get(smp.AttrNodeInfo, 0)
 	case opNodeDesc, opLightDesc, opDescNow:
 		get(smp.AttrNodeDescription, 0)
 	case opSwitchInfo, opLightSwitch, opPeek:
@@ -138,6 +140,9 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		return
 	case opPeekPort:
 		c.onPeekPort(it, &comp)
+		return
+	case opImageNow:
+		c.onImageNow(it, &comp)
 		return
 	}
 	c.answeredAt, c.stalls = c.now, 0

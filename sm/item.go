@@ -73,6 +73,7 @@ const (
 
 	opPeek     // SwitchInfo, which no phase waits for
 	opPeekPort // PortInfo, outside any phase
+	opImageNow // NodeInfo after trap 145
 )
 
 func mk(o op, node int32, port uint8, extra uint32) item {
@@ -86,7 +87,7 @@ func (i item) extra() uint32 { return uint32(i) & 0xFFFFFF }
 // beside reports whether an item is of no phase.
 func (i item) beside() bool {
 	switch i.op() {
-	case opPoll, opHandover, opAcknowledge, opDescNow, opOwnInfo, opPeek, opPeekPort:
+	case opPoll, opHandover, opAcknowledge, opDescNow, opOwnInfo, opPeek, opPeekPort, opImageNow:
 		return true
 	}
 	return false

@@ -51,6 +51,7 @@ const (
 	KindUnsafe                            // tables that do not verify are installed because the operator allows it
 	KindTrap                              // a trap that has no kind of its own
 	KindTrapStorm                         // one trap keeps coming and is now ignored
+	KindTrapFalse                         // a trap in the name of another node, or from nobody's LID
 	KindPortUnhealthy                     // trap 129–131 keep coming from a port
 	KindSecurity                          // trap 256–259: a bad key
 	KindOtherSM                           // another manager was seen, lost or ignored
@@ -87,7 +88,7 @@ var kindNames = [...]string{
 	KindLinkMismatch: "link_mismatch", KindTooFar: "too_far", KindMKeyRefused: "mkey_refused",
 	KindLIDConflict: "lid_conflict", KindNoLID: "no_lid", KindTableTooSmall: "table_too_small",
 	KindSetFailed: "set_failed", KindEnginePassed: "engine_passed", KindRouteRefused: "route_refused",
-	KindRouted: "routed", KindUnsafe: "unsafe", KindTrap: "trap", KindTrapStorm: "trap_storm",
+	KindRouted: "routed", KindUnsafe: "unsafe", KindTrap: "trap", KindTrapStorm: "trap_storm", KindTrapFalse: "trap_false",
 	KindPortUnhealthy: "port_unhealthy", KindSecurity: "security", KindOtherSM: "other_sm",
 	KindHandover: "handover", KindPersistFailed: "persist_failed", KindPortDown: "port_down",
 	KindForeignChange: "foreign_change", KindStaleMAD: "stale_mad",
@@ -286,6 +287,7 @@ type Status struct {
 	Sweeps     uint64 // full sweeps finished
 	Light      uint64 // light sweeps finished
 	Traps      uint64
+	FalseTraps uint64 // of Traps: those that were not from whom they said
 	Sent       uint64
 	Retried    uint64
 	TimedOut   uint64

@@ -150,7 +150,7 @@ func TestTrapReactions(t *testing.T) {
 	}
 }
 
-// Trap 145 carries the new SystemImageGUID, which is taken as it is.
+// Trap 145 carries the new SystemImageGUID, which is read back from the node.
 func TestTrap145Stored(t *testing.T) {
 	d := newDuel(t, "H1", config())
 	d.up()
@@ -164,12 +164,14 @@ func TestTrap145Stored(t *testing.T) {
 	}
 }
 
-// Traps 129-131 are about the port in their details, whoever sent them.
+// Traps 129-131 are about the port in their details.
 func TestErrorTrapNamesItsPort(t *testing.T) {
 	d := newDuel(t, "H1", config())
 	d.up()
-	sw := d.m.Snap.Ports[d.m.Snap.PortByGUID(0x200000)].LID
-	d.trap(trapMAD(smp.TrapLocalPhyErrors, sw, 3))
+	if err := d.c.Sim.InjectTrap("S1", 3, smp.TrapLocalPhyErrors); err != nil {
+		t.Fatal(err)
+	}
+	d.run(time.Second)
 	for i := range d.m.Notices {
 		if n := &d.m.Notices[i]; n.Kind == sm.KindPortUnhealthy {
 			if n.Where.Node != 0x200000 || n.Where.Port != 3 {
@@ -201,7 +203,9 @@ func TestTrapThrottle(t *testing.T) {
 	if d.sweeps() != before {
 		t.Error("an ignored trap led to a sweep")
 	}
-	d.trap(trapMAD(smp.TrapPortStateChange, 3, 0))
+	if err := d.c.Sim.InjectTrap("S1", 0, smp.TrapPortStateChange); err != nil {
+		t.Fatal(err)
+	}
 	d.run(time.Second)
 	if d.sweeps() != before+1 {
 		t.Error("another port's trap is ignored too")

@@ -2,7 +2,6 @@ package sm
 
 import (
 	"strconv"
-	"time"
 
 	"heddle/ib"
 	"heddle/ib/smp"
@@ -11,58 +10,13 @@ import (
 )
 
 // Traps are repressed first and thought about afterwards, so that a noisy
-// agent stops. What they ask for is throttled by issuer, trap and port: a
+// agent stops. What they ask for is throttled by source, trap and port: a
 // flapping link costs a few sweeps, not one for each flap, and the light sweep
 // sees what an ignored trap would have said. Subscribers hear of a trap, also
 // one of a vendor, under the same throttle: each is in Output.Traps until its
 // source has become noisy, and again when it was quiet for trapWindow. One that
 // an agent repeats because our answer was lost is told again, for agents do not
 // number their traps in any way that could be relied on.
-const (
-	trapWindow = 5 * time.Second // a source that is quiet for so long starts anew
-	trapNoisy  = 10              // from this arrival in the window on it is ignored
-	trapSlots  = 256
-)
-
-type trapSource struct {
-	lid   ib.LID
-	trap  uint16
-	port  uint8
-	count uint32
-	last  mad.Time
-}
-
-// trapTable remembers the latest sources; the one heard longest ago makes
-// room.
-type trapTable struct {
-	src []trapSource
-}
-
-// count notes an arrival and returns how many there were in the window.
-func (t *trapTable) count(now mad.Time, lid ib.LID, trap uint16, port uint8) uint32 {
-	oldest := 0
-	for i := range t.src {
-		s := &t.src[i]
-		if s.lid == lid && s.trap == trap && s.port == port {
-			if now.Sub(s.last) > trapWindow {
-				s.count = 0
-			}
-			s.count++
-			s.last = now
-			return s.count
-		}
-		if s.last < t.src[oldest].last {
-			oldest = i
-		}
-	}
-	n := trapSource{lid, trap, port, 1, now}
-	if len(t.src) < trapSlots {
-		t.src = append(t.src, n)
-	} else {
-		t.src[oldest] = n
-	}
-	return 1
-}
 
 // onTrap takes a trap. Only a master answers: to a standby's silence the
 // agent keeps repeating until the master hears it. But a manager that announced
@@ -81,39 +35,40 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	}
 	c.trapCount++
 	c.repress(p, m)
-	issuer := n.IssuerLID
-	if issuer == 0 {
-		issuer = p.Addr.LID
-	}
+	kind := trapKind(&n)
+	lids, port := trapClaims(&n)
+	issuer := p.Addr.LID
 	if issuer == 0 {
 		issuer = c.ownLID()
 	}
-	var port uint8
-	vendor := !n.IsGeneric // its number is a device ID, unless the vendor's form is known
-	number := n.TrapNumber
-	if t, ok := n.Trap(); ok {
-		number = t
-	}
-	switch {
-	case vendor:
-	case n.TrapNumber == smp.TrapPortStateChange:
-		var d smp.DetailLID
-		d.Get(&n.DataDetails)
-		if n.IssuerLID == 0 {
-			issuer = d.LID
+	if c.snap == nil || !c.up {
+		// There is nothing yet to hold it against. The sweep that goes on may have passed.
+		if kind == smp.TrapPortStateChange || kind == smp.TrapLocalChange {
+			c.sweepOnTrap(c.suspectLID(issuer, kind == smp.TrapPortStateChange), "trap "+trapName(&n)+" from LID "+issuer.String())
 		}
-	case n.TrapNumber >= smp.TrapLocalPhyErrors && n.TrapNumber <= smp.TrapFlowCtlWatchdog:
-		var d smp.DetailPort
-		d.Get(&n.DataDetails)
-		issuer, port = d.LID, d.PortNum
+		return
 	}
-	k := c.traps.count(c.now, issuer, number, port)
+	from, honest := c.trapOrigin(p, lids)
+	if !honest {
+		claimed := lids[0]
+		if claimed == 0 {
+			claimed = lids[1]
+		}
+		c.falseTrap(&n, from, claimed)
+		return
+	}
+	issuer = c.snap.Ports[from].LID
+	src := trapSource{issuer, kind, port}
+	if c.snap.Nodes[c.snap.Ports[from].Node].Info.NodeType != ib.NodeSwitch {
+		src.port, port = 0, 0 // it can only be the one that sends
+	}
+	k := c.traps.count(c.now, src)
 	if k < trapNoisy {
 		c.out.Traps = append(c.out.Traps, Trap{Notice: n, From: p.Addr})
 	}
 	switch {
 	case k == trapNoisy:
-		c.trapNotice(KindTrapStorm, Warn, issuer, port, "trap "+strconv.Itoa(int(number))+" keeps coming and is ignored until it stops: look at the cable and the device")
+		c.trapNotice(KindTrapStorm, Warn, issuer, port, "trap "+trapName(&n)+" keeps coming and is ignored until it stops: look at the cable and the device")
 		fallthrough
 	case k > trapNoisy:
 		if c.phase == PhaseIdle { // also where light sweeps are off
@@ -124,7 +79,7 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	if c.onVirtualTrap(&n, issuer) {
 		return
 	}
-	if vendor {
+	if kind == trapVendor {
 		c.trapNotice(KindTrap, Info, issuer, 0, "vendor trap of "+strconv.Itoa(int(n.Producer)))
 		return
 	}
@@ -134,17 +89,25 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	case smp.TrapLocalChange:
 		c.onTrap144(&n, issuer)
 	case smp.TrapSystemImageGUID:
-		c.onTrap145(&n, issuer)
+		c.askImage(from)
 	case smp.TrapLocalPhyErrors, smp.TrapBufferOverrun, smp.TrapFlowCtlWatchdog:
-		c.trapNotice(KindPortUnhealthy, Warn, issuer, port, "trap "+strconv.Itoa(int(n.TrapNumber))+": errors on the link pass the threshold")
+		c.trapNotice(KindPortUnhealthy, Warn, issuer, port, "trap "+trapName(&n)+": errors on the link pass the threshold")
 		c.lightSoon()
 	case smp.TrapBadMKey, smp.TrapBadPKey, smp.TrapBadQKey, smp.TrapBadPKeySwitchPort:
-		c.trapNotice(KindSecurity, Warn, issuer, 0, "trap "+strconv.Itoa(int(n.TrapNumber))+": somebody used a wrong key")
+		c.trapNotice(KindSecurity, Warn, issuer, 0, "trap "+trapName(&n)+": somebody used a wrong key")
 		c.lightSoon()
 	default:
-		c.trapNotice(KindTrap, Info, issuer, 0, "trap "+strconv.Itoa(int(n.TrapNumber)))
+		c.trapNotice(KindTrap, Info, issuer, 0, "trap "+trapName(&n))
 		c.lightSoon()
 	}
+}
+
+// trapName is the number of a trap for messages.
+func trapName(n *smp.Notice) string {
+	if t, ok := n.Trap(); ok {
+		return strconv.Itoa(int(t))
+	}
+	return strconv.Itoa(int(n.TrapNumber))
 }
 
 // announces reports whether a trap is that of a manager about itself.
@@ -280,19 +243,6 @@ func (c *Core) onDescNow(it item, comp *mad.Completion) {
 		return
 	}
 	c.onNodeDesc(it, comp)
-	c.publish()
-}
-
-func (c *Core) onTrap145(n *smp.Notice, issuer ib.LID) {
-	var d smp.DetailImage
-	d.Get(&n.DataDetails)
-	i, _, ok := c.portByLID(issuer)
-	if !ok || c.phase != PhaseIdle {
-		c.wantFull = true
-		c.sweepOnTrap(0, "trap 145: the system image GUID changed at LID "+issuer.String())
-		return
-	}
-	c.f.nodes[i].info.SystemImageGUID = d.SystemImageGUID
 	c.publish()
 }
 
