@@ -376,7 +376,7 @@ func TestPKeysOfAliases(t *testing.T) {
 	has := func(i int) bool { return slices.Contains(keysAt(c, host(c, i), 1), 0x8005) }
 	port := func(i int) ib.GUID { return c.Fabric.Nodes[host(c, i)].Ports[1].GUID }
 	for _, i := range []int{1, 2} {
-		m.SetAliases([]subnet.Alias{{Port: port(i), Index: 3, GUID: 0xABC}})
+		m.SetAliases([]subnet.Alias{{Port: port(i), Index: 3, GUID: 0xABC, Carries: true}})
 		c.Run(10 * time.Second)
 		if has(i) != true || has(3-i) != false {
 			t.Errorf("with the alias at host %d: %v %v", i, has(1), has(2))
@@ -386,5 +386,58 @@ func TestPKeysOfAliases(t *testing.T) {
 	c.Run(10 * time.Second)
 	if has(1) || has(2) {
 		t.Error("the alias is gone, its key is not")
+	}
+}
+
+// TestPKeysOfStrangeAliases: an alias that a host gave its port, before the partitions named
+// it or after, is an address and no membership; nor is one that the port had before. What an
+// administrator gives counts, until a host chooses it again or nobody names it.
+func TestPKeysOfStrangeAliases(t *testing.T) {
+	c, m := bringUp(t, gen(t, "irregular", "16"), sim.Config{}, quietConfig())
+	has := func(i int) bool { return slices.Contains(keysAt(c, host(c, i), 1), 0x8005) }
+	alias := func(i int, carries bool) []subnet.Alias {
+		return []subnet.Alias{{Port: c.Fabric.Nodes[host(c, i)].Ports[1].GUID, Index: 3, GUID: 0xABC, Carries: carries}}
+	}
+	vm := policyOf(t, c, "vm=5:0xABC=full;")
+	for _, step := range []struct {
+		name string
+		do   func()
+		want [2]bool // hosts 1 and 2 have the key
+	}{
+		{"a host helps itself", func() { m.SetAliases(alias(1, false)) }, [2]bool{}},
+		{"the partitions name it", func() { m.apply(t, vm, 1) }, [2]bool{}},
+		{"the host goes on after it is named", func() { m.SetAliases(alias(2, false)) }, [2]bool{}},
+		{"the administrator gives it", func() { m.SetAliases(alias(2, true)) }, [2]bool{1: true}},
+		{"a host names it again", func() { m.SetAliases(alias(2, false)) }, [2]bool{}},
+		{"the administrator moves it", func() { m.SetAliases(alias(1, true)) }, [2]bool{0: true}},
+		{"nobody names it any more", func() { m.SetAliases(nil) }, [2]bool{}},
+		{"a host helps itself once more", func() { m.SetAliases(alias(1, false)) }, [2]bool{}},
+	} {
+		step.do()
+		c.Run(10 * time.Second)
+		if got := [2]bool{has(1), has(2)}; got != step.want {
+			t.Errorf("%s: hosts 1 and 2 have the key %v, want %v", step.name, got, step.want)
+		}
+	}
+	told := 0
+	for i := range m.Notices {
+		if n := &m.Notices[i]; n.Kind == sm.KindAliasRefused && strings.Contains(n.Text, "no membership") {
+			told++
+		}
+	}
+	if told == 0 || told > 4 {
+		t.Errorf("an alias that brings no membership is told of %d times", told)
+	}
+	// A manager that finds the alias in the port does not know who gave it.
+	m.Kill()
+	n, err := c.Start(firstCA(c.Fabric), quietConfig(), m.Store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.SetAliases(nil)
+	mustUp(t, c, n)
+	c.Run(20 * time.Second)
+	if has(1) || has(2) {
+		t.Error("an alias that was found opens a partition")
 	}
 }

@@ -415,7 +415,7 @@ func TestSharedPortKeys(t *testing.T) {
 	mustUp(t, c, m)
 	m.addMembers(t, 1, vmKeys("vm", 6, 1), vmKeys("other", 7, 2))
 	n := c.Fabric.Find(h[0])
-	m.SetAliases([]subnet.Alias{{Port: c.Fabric.Nodes[n].Ports[1].GUID, Index: 1, GUID: vmGUID(1)}, {Port: c.Fabric.Nodes[n].Ports[1].GUID, Index: 2, GUID: vmGUID(2)}})
+	m.SetAliases([]subnet.Alias{{Port: c.Fabric.Nodes[n].Ports[1].GUID, Index: 1, GUID: vmGUID(1), Carries: true}, {Port: c.Fabric.Nodes[n].Ports[1].GUID, Index: 2, GUID: vmGUID(2), Carries: true}})
 	c.Run(10 * time.Second)
 	if got := keysAt(c, n, 1); !slices.Equal(got, []ib.PKey{0xFFFF, 0x8006, 0x8007}) {
 		t.Errorf("the port holds %v", got)

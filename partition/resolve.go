@@ -128,6 +128,9 @@ func (g *Grants) named(guid ib.GUID) []guidGrant {
 	return g.lines[g.start[i]:g.start[i+1]]
 }
 
+// Names reports whether a GUID is named by a member line.
+func (g *Grants) Names(guid ib.GUID) bool { return len(g.named(guid)) > 0 }
+
 // Policy is what the grants were made from.
 func (g *Grants) Policy() *Policy { return g.pol }
 

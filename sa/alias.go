@@ -55,6 +55,7 @@ type aliasEntry struct {
 	index    uint8
 	guid     ib.GUID // 0: none
 	assigned ib.GUID // what the SA has once assigned here, 0: nothing
+	carries  bool    // guid was given by a trusted request, so its partitions count for the port
 }
 
 // aliasReply is an answer that waits for the port.
@@ -199,6 +200,10 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 		default:
 			w.refused |= 1 << i
 		}
+		if e.guid != old.guid {
+			e.carries = false
+		}
+		e.carries = (e.carries || q.trusted) && e.guid != 0
 		if e.guid != old.guid && (x.held(p, at) || old.guid != 0 && c.mc.has(old.guid)) {
 			return statusDenied
 		}
@@ -388,7 +393,7 @@ func (x *aliases) wanted() []subnet.Alias {
 	var list []subnet.Alias
 	for _, port := range x.order() {
 		for _, e := range x.ports[port] {
-			list = append(list, subnet.Alias{Port: port, Index: e.index, GUID: e.guid})
+			list = append(list, subnet.Alias{Port: port, Index: e.index, GUID: e.guid, Carries: e.carries})
 		}
 	}
 	return list

@@ -11,10 +11,12 @@ import (
 
 // In the store an entry of a port's GUIDInfo table has as key the port GUID (8
 // bytes) and the index (1), and as value: version 1, the alias GUID (8; 0 = none),
-// the GUID that the SA has once assigned here (8; 0 = none).
+// the GUID that the SA has once assigned here (8; 0 = none). Version 2 is the same for an
+// alias that was given by a trusted request.
 const (
 	aliasKeyLen   = 9
 	aliasVersion  = 1
+	carryVersion  = 2
 	aliasValueLen = 17
 )
 
@@ -27,7 +29,9 @@ func aliasKey(at aliasAt) []byte {
 
 func aliasValue(e aliasEntry) []byte {
 	b := make([]byte, aliasValueLen)
-	b[0] = aliasVersion
+	if b[0] = aliasVersion; e.carries {
+		b[0] = carryVersion
+	}
 	binary.BigEndian.PutUint64(b[1:], uint64(e.guid))
 	binary.BigEndian.PutUint64(b[9:], uint64(e.assigned))
 	return b
@@ -36,7 +40,7 @@ func aliasValue(e aliasEntry) []byte {
 // AliasRecord is an alias GUID as the store keeps it. One with the OUI of
 // those that the SA assigns counts as assigned.
 func AliasRecord(a subnet.Alias) store.Record {
-	e := aliasEntry{index: a.Index, guid: a.GUID}
+	e := aliasEntry{index: a.Index, guid: a.GUID, carries: a.Carries}
 	if a.GUID>>40 == assignedOUI {
 		e.assigned = a.GUID
 	}
@@ -44,11 +48,12 @@ func AliasRecord(a subnet.Alias) store.Record {
 }
 
 func decodeAlias(key, value []byte) (aliasAt, aliasEntry, error) {
-	if len(key) != aliasKeyLen || key[8] == 0 || len(value) != aliasValueLen || value[0] != aliasVersion {
+	if len(key) != aliasKeyLen || key[8] == 0 || len(value) != aliasValueLen || value[0] != aliasVersion && value[0] != carryVersion {
 		return aliasAt{}, aliasEntry{}, fmt.Errorf("sa: stored alias GUID %x: a key of %d and a value of %d bytes, version %d: it is left out", key, len(key), len(value), version(value))
 	}
 	at := aliasAt{ib.GUID(binary.BigEndian.Uint64(key)), key[8]}
 	return at, aliasEntry{
 		index: at.index, guid: ib.GUID(binary.BigEndian.Uint64(value[1:])), assigned: ib.GUID(binary.BigEndian.Uint64(value[9:])),
+		carries: value[0] == carryVersion,
 	}, nil
 }

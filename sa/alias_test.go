@@ -167,7 +167,7 @@ func TestAliasDuplicates(t *testing.T) {
 	if st, got := r.do(3, trusted(set(wire.AttrGUIDInfoRecord, mask, x), saKey)); st != 0 || got.GUIDInfo[3] != 0xC3 || got.GUIDInfo[4] != 0 {
 		t.Errorf("%v %v", st, got.GUIDInfo)
 	}
-	want := []subnet.Alias{{Port: 0x1011, Index: 1, GUID: 0xA1}, {Port: 0x1011, Index: 5, GUID: 0xA5}, {Port: 0x1021, Index: 2, GUID: 0xB2}, {Port: 0x1031, Index: 11, GUID: 0xC3}}
+	want := []subnet.Alias{{Port: 0x1011, Index: 1, GUID: 0xA1}, {Port: 0x1011, Index: 5, GUID: 0xA5}, {Port: 0x1021, Index: 2, GUID: 0xB2}, {Port: 0x1031, Index: 11, GUID: 0xC3, Carries: true}}
 	if !slices.Equal(r.aliases, want) {
 		t.Errorf("wanted %v", r.aliases)
 	}
@@ -352,4 +352,42 @@ func earlier(at map[int]ib.GUID, i int) (list []ib.GUID) {
 		}
 	}
 	return list
+}
+
+// TestAliasCarries: the partitions of an alias count for its port only if a trusted request
+// gave it, at the next start too; a host that chooses another one gives up what it had.
+func TestAliasCarries(t *testing.T) {
+	r := newAliasRig(t, 2)
+	for _, c := range []struct {
+		name    string
+		trusted bool
+		guid    ib.GUID
+		carries bool
+	}{
+		{"a host", false, 0xA1, false},
+		{"the administrator gives the same", true, 0xA1, true},
+		{"the host asks for what it has", false, 0xA1, true},
+		{"the host chooses another", false, 0xA2, false},
+		{"the administrator", true, 0xA3, true},
+		{"the administrator gives another", true, 0xA4, true},
+	} {
+		x, mask := guidInfo(2, 0, map[int]ib.GUID{1: c.guid})
+		q := set(wire.AttrGUIDInfoRecord, mask, x)
+		if c.trusted {
+			q = trusted(q, saKey)
+		}
+		if st, _ := r.do(2, q); st != 0 {
+			t.Fatalf("%s: %v", c.name, st)
+		}
+		for _, restart := range []bool{false, true} {
+			if restart {
+				s := r.snap
+				r.restart()
+				r.publish(s)
+			}
+			if want := []subnet.Alias{{Port: 0x1011, Index: 1, GUID: c.guid, Carries: c.carries}}; !slices.Equal(r.aliases, want) {
+				t.Errorf("%s, restart %v: %v, want %v", c.name, restart, r.aliases, want)
+			}
+		}
+	}
 }

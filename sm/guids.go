@@ -39,16 +39,19 @@ type guidTable struct {
 	mine [maxGUIDs / 64]uint64
 	// have is what was read or acknowledged, by index from 1, without the empty
 	// entries at its end; snapshots share it, so it is not written once it is set.
-	have      []ib.GUID
-	known     uint32 // by block: have is right about it
-	refused   uint32 // by block: not asked for again before something changes
-	suspect   uint32 // by block: an older Set may arrive late, so it is read again at suspectAt
-	round     uint32 // of setAliases that last named it
-	before    []ib.GUID
-	queued    bool
-	tries     int8
-	retryAt   mad.Time // after a failure; 0 = none
-	suspectAt mad.Time
+	have    []ib.GUID
+	known   uint32 // by block: have is right about it
+	refused uint32 // by block: not asked for again before something changes
+	suspect uint32 // by block: an older Set may arrive late, so it is read again at suspectAt
+	round   uint32 // of setAliases that last named it
+	before  []ib.GUID
+	// carries are the GUIDs by which the port is a member of partitions: those of want that
+	// an administrator gave, and of have that one gave earlier in this mastership.
+	carries, wasCarrying []ib.GUID
+	queued               bool
+	tries                int8
+	retryAt              mad.Time // after a failure; 0 = none
+	suspectAt            mad.Time
 }
 
 // guidTables are the GUID tables of the subnet.
@@ -178,6 +181,7 @@ func (c *Core) nameAliases(list []subnet.Alias) {
 		g.owner[a.GUID] = guidEntry{t, a.Index}
 		t.want = guidPut(t.want, int(a.Index), a.GUID)
 	}
+	c.carryAliases(list)
 	for _, t := range g.list {
 		if t.round != g.round {
 			t.before, t.want = t.want, nil
@@ -187,6 +191,48 @@ func (c *Core) nameAliases(list []subnet.Alias) {
 			c.touchPKeys(t.port)
 		}
 		t.before = nil
+	}
+}
+
+// carryAliases settles by which aliases ports are members of partitions.
+func (c *Core) carryAliases(list []subnet.Alias) {
+	g := &c.guids
+	for _, t := range g.list {
+		was := t.carries
+		t.carries = nil
+		for _, x := range was {
+			// One that is given up counts until the port has let go of it. One that somebody
+			// else named since does not.
+			if i := slices.Index(t.have, x); i > 0 && g.owner[x].t != t {
+				t.carries = append(t.carries, x)
+			}
+		}
+		t.wasCarrying = was
+	}
+	for _, a := range list {
+		if o := g.owner[a.GUID]; a.Carries && a.GUID != 0 && o.t != nil && o.t.port == a.Port && o.i == a.Index && !slices.Contains(o.t.carries, a.GUID) {
+			o.t.carries = append(o.t.carries, a.GUID)
+		}
+	}
+	for _, t := range g.list {
+		if !slices.Equal(t.wasCarrying, t.carries) {
+			c.touchPKeys(t.port)
+		}
+		t.wasCarrying = nil
+	}
+}
+
+// tellAliases tells of aliases that partitions name and that no administrator gave.
+func (c *Core) tellAliases() {
+	for _, t := range c.guids.list {
+		for _, x := range t.have {
+			if x != 0 && !slices.Contains(t.carries, x) && c.pk.grants.Names(x) && c.noteOnce("no membership "+t.port.String()+x.String()) {
+				c.out.notify(Notice{
+					Kind: KindAliasRefused, Level: Warn, Where: c.wherePort(t.port),
+					Text: "alias GUID " + x.String() + " is named by the partitions, but no administrator gave it to this port, so it brings no membership: name the port itself, or set the alias with the SA key",
+				})
+			}
+		}
 	}
 }
 

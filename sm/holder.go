@@ -210,9 +210,10 @@ func (c *Core) granted(h holder) []ib.PKey {
 	}
 	var aliases []ib.GUID
 	if t := c.guids.byPort[p.guid]; t != nil {
-		aliases = t.have
-		if len(t.want) > 0 {
-			aliases = slices.Concat(t.have, t.want)
+		for _, g := range t.carries {
+			if slices.Contains(t.have, g) || slices.Contains(t.want, g) {
+				aliases = append(aliases, g)
+			}
 		}
 	}
 	return c.pk.grants.Of(class, p.guid, aliases, p == c.f.agentPort(c.f.self.Node, c.f.self.Port))

@@ -29,7 +29,7 @@ func (c *Core) leaseAliases() (list []subnet.Alias) {
 		case l.LIDKind == subnet.OwnLID, l.LIDKind == subnet.FloatingLID && l.floats != t.Port:
 			continue // it cannot be, or not yet
 		}
-		list = append(list, subnet.Alias{Port: t.Port, Index: uint8(t.Function), GUID: l.GUID})
+		list = append(list, subnet.Alias{Port: t.Port, Index: uint8(t.Function), GUID: l.GUID, Carries: true})
 	}
 	return list
 }

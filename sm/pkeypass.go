@@ -241,6 +241,7 @@ func (c *Core) pkeyDo(h holder) {
 // anew, or the end of a change is told.
 func (c *Core) pkeysDone() {
 	k := &c.pk
+	c.tellAliases()
 	if c.releaseKeys() {
 		k.again()
 		return

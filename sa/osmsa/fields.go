@@ -34,7 +34,7 @@ func (d *dump) guids(p *fields) error {
 			continue
 		}
 		d.aliases[g] = base
-		d.records = append(d.records, sa.AliasRecord(subnet.Alias{Port: base, Index: index, GUID: g}))
+		d.records = append(d.records, sa.AliasRecord(subnet.Alias{Port: base, Index: index, GUID: g, Carries: true}))
 	}
 	return nil
 }
