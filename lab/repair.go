@@ -32,9 +32,6 @@ type RepairTrial struct {
 	// their logarithm, so that many faults fall into the repair of the last one.
 	Faults int
 	MaxGap time.Duration
-	// After is how long the subnet must have been quiet at the end before the
-	// tables are compared with fresh ones.
-	After time.Duration
 	// Config, if set, changes the manager's configuration.
 	Config func(*sm.Config)
 
@@ -90,7 +87,7 @@ var ErrNotRepaired = errors.New("lab: pairs were not repaired")
 
 // The limits of a trial, in virtual time.
 const (
-	repairLimit = 20 * time.Minute // after the last fault
+	repairLimit = 4 * time.Hour // after the last fault
 	// repairJobTime is what a routing job takes: a fault may fall into it.
 	repairJobTime = time.Millisecond
 )
@@ -289,7 +286,7 @@ func (t *RepairTrial) fail() bool {
 const quietTime = 20 * time.Second
 
 // settle waits until no pair is broken and the manager has had nothing to do
-// for a while.
+// for a while and looks for no better tables any more.
 func (t *RepairTrial) settle() error {
 	begin := t.c.Sim.Now()
 	end := begin.Add(repairLimit)
@@ -298,8 +295,8 @@ func (t *RepairTrial) settle() error {
 			break
 		}
 		sweeps := t.m.Status().Sweeps
-		t.c.Run(max(quietTime, t.After))
-		if t.m.Idle() && t.m.Status().Sweeps == sweeps && len(t.watch.open) == 0 {
+		t.c.Run(quietTime)
+		if t.m.Idle() && !t.m.Status().Improving && t.m.Status().Sweeps == sweeps && len(t.watch.open) == 0 {
 			return nil
 		}
 	}
@@ -310,7 +307,7 @@ func (t *RepairTrial) settle() error {
 }
 
 // quality compares the maximum channel load of the installed tables with that
-// of tables that the same engine computes on the same graph.
+// of tables that the same engine computes on the same graph, if these may be installed.
 func (t *RepairTrial) quality(res *RepairResult) error {
 	g, lft, err := t.c.held(t.c.reachable(t.m))
 	if err != nil {
@@ -324,7 +321,9 @@ func (t *RepairTrial) quality(res *RepairResult) error {
 		return fmt.Errorf("lab: tables of %q are installed, which is not in the chain", res.Engine)
 	}
 	if fresh, err := t.Chain.Engines[i].Compute(g, route.Options{Seed: t.Seed}); err == nil {
-		res.Fresh = check.Verify(g, fresh, check.Options{}).MaxChannelLoad
+		if r := check.Verify(g, fresh, check.Options{}); r.OK() {
+			res.Fresh = r.MaxChannelLoad
+		}
 	}
 	return nil
 }

@@ -585,6 +585,7 @@ func (c *Core) Status() Status {
 	s.Partitions = c.partitionStatus()
 	s.Virtual = c.virtualStatus()
 	s.Moves = c.moveStatus()
+	s.Improving = c.improving || c.improveAt != mad.Never
 	switch {
 	case c.state == subnet.Master:
 		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master}

@@ -36,6 +36,7 @@ type Job struct {
 	tried      bool  // improve has found its target for this graph: base
 	aim        int64 // load of a channel that is not to be exceeded; 0: not known
 	balance    bool  // the target cannot be reached, but load can be taken off
+	remembered bool  // packets or hosts stand for earlier tables; they will leave
 	policy     Transition
 	port       ib.GUID       // the manager's
 	drain      time.Duration // of a wait for packets to leave, 0 = as planned
@@ -78,6 +79,7 @@ type JobResult struct {
 	Unsafe     string   // why the tables do not verify, if AllowUnsafe let them through
 	Err        error    // why there are no tables
 	Updated    bool     // the last solution was carried over the change
+	Kept       bool     // the fabric changed: the tables keep what they can of those before
 	Fallback   string   // why it could not be, though it was tried
 	Refused    []route.RefusedGroup
 	held       *transition.Held
@@ -116,6 +118,7 @@ func (j *Job) Solve(workers int) *JobResult {
 	switch {
 	case j.base == nil || j.mode == jobFull:
 	case j.mode == jobUpdate:
+		r.Kept = true
 		s, r.Fallback = j.update(o)
 		r.Updated = s != nil
 	case j.mode == jobImprove:

@@ -59,16 +59,16 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 		j.relieve(r, inst, t)
 		return
 	}
-	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved+f.Entries == 0 && !f.Lanes && j.mode == jobFull {
+	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved+f.Entries+f.Levels == 0 && !f.Lanes && j.mode == jobFull {
 		return
 	}
 	if s := j.settle(f.Tables, r); s != nil {
 		if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict()); p != nil {
 			r.replace(s, p)
-			if r.moved, r.waiting = f.Moved+f.Entries, f.Waiting; f.Lanes {
+			if r.moved, r.waiting = f.Moved+f.Entries+f.Levels, f.Waiting; f.Lanes {
 				r.moved = 1 // others can follow
 			}
-			if r.moved == 0 && j.mode == jobImprove {
+			if r.moved == 0 && j.mode == jobImprove && !j.remembered {
 				r.balance = true
 				j.relieve(r, inst, t)
 			}

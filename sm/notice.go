@@ -297,6 +297,9 @@ type Status struct {
 	Partitions PartitionStatus
 	Virtual    VirtualStatus
 	Moves      MoveStatus
+	// Improving says that the fabric is to be quiet for a while, or packets are to leave,
+	// before better tables than those in force are looked for.
+	Improving bool
 }
 
 // MoveStatus tells of LIDs: how many there are, and what moving them cost so far.

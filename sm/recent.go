@@ -28,8 +28,8 @@ const longestPath = 64
 
 // rememberTables is called before a transition writes anything.
 func (c *Core) rememberTables(r *JobResult) {
-	if len(r.Plan.Stages) == 0 || r.installed == nil {
-		return
+	if len(r.Plan.Stages) == 0 || r.installed == nil || r.Plan.SMPs == 0 && !r.Plan.NeedsRepath {
+		return // what packets meet stays
 	}
 	if r.transition.Quiet {
 		c.recent = nil // there are no packets that could remember anything

@@ -60,7 +60,7 @@ func (c *Core) startJob() {
 	j.policy = c.cfg.Transition
 	j.port, j.drain = c.cfg.PortGUID, c.cfg.DrainTime
 	if j.tried = c.triedFor == c.f.graph; j.tried {
-		j.aim, j.balance = c.aim, c.balance
+		j.aim, j.balance, j.remembered = c.aim, c.balance, c.remembered() > 0
 	}
 	switch c.cfg.Transition {
 	case TransitionDiscard:
@@ -258,6 +258,8 @@ func (c *Core) planImprove(r *JobResult) {
 	}
 	switch {
 	case c.cfg.ImproveDelay <= 0:
+	case r.partial && round && r.moved == 0 && c.remembered() > 0:
+		c.improveAt = c.now.Add(max(c.cfg.ImproveDelay, c.remembered()))
 	case r.partial && round && r.moved == 0:
 		// All that is left waits for what is left: it stays as it is.
 		if c.noteOnce("stalled") {
@@ -266,7 +268,7 @@ func (c *Core) planImprove(r *JobResult) {
 		}
 	case r.partial:
 		c.improveAt = c.now.Add(max(c.cfg.ImproveDelay, c.leftAfter()))
-	case r.Updated && c.triedFor != c.f.graph:
+	case r.Kept && c.triedFor != c.f.graph:
 		c.improveAt = c.now.Add(c.cfg.ImproveDelay)
 	}
 }
@@ -279,6 +281,21 @@ func (c *Core) leftAfter() time.Duration {
 		return 2 * worst / longestPath
 	}
 	return worst / 4
+}
+
+// remembered is how long packets, or hosts with service levels that they were told
+// earlier, stand for tables before those in force; 0 if none do or they always will.
+func (c *Core) remembered() (d time.Duration) {
+	worst := c.inFlight()
+	for i := range c.recent {
+		if s := &c.recent[i]; worst > 0 && s.until != mad.Never {
+			d = max(d, s.until.Add(s.hops*worst/longestPath).Sub(c.now))
+		}
+	}
+	if c.levelsHeld() && c.cfg.RepathTime > 0 {
+		d = max(d, c.heldAt.Add(c.cfg.RepathTime+worst).Sub(c.now))
+	}
+	return d
 }
 
 // reroute asks for tables without looking at the fabric. It is a full sweep

@@ -14,10 +14,12 @@ import (
 // can follow. So tables that do not mix are exchanged in rounds, without discarding
 // anything and without a moment in which nothing else can be done.
 //
-// SL-to-VL tables that change are a round of their own, before any entry.
+// SL-to-VL tables that change are a round of their own: before any entry if the installed entries
+// work on both, else after all others.
 //
-// nil is returned if tables of switches or lanes are not known, the installed
-// entries do not go together with the wanted SL-to-VL tables, or have a cycle of their own.
+// nil is returned if tables of switches or lanes are not known, neither the installed
+// nor the wanted entries go together with both SL-to-VL tables, or the installed ones have a cycle of
+// their own.
 func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
 	x := newMixer(g, installed, wanted, &o)
 	ch := x.compare(o.Quiet)
@@ -25,12 +27,14 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 		return nil
 	}
 	if len(ch.lanes) > 0 {
-		if !x.passes(ch, o.Workers, oldEntries|oldSLs|oldLanes|newLanes) {
+		if x.passes(ch, o.Workers, oldEntries|oldSLs|oldLanes|newLanes) {
+			t := *installed
+			t.Lanes, t.NumVLs = wanted.Lanes, max(installed.NumVLs, wanted.NumVLs)
+			return &Fitted{First: &t, Tables: &t, Lanes: true, Waiting: len(ch.lids)}
+		}
+		if wanted = onLanesOf(g, installed, wanted, &o); wanted == nil {
 			return nil
 		}
-		t := *installed
-		t.Lanes, t.NumVLs = wanted.Lanes, max(installed.NumVLs, wanted.NumVLs)
-		return &Fitted{First: &t, Tables: &t, Lanes: true, Waiting: len(ch.lids)}
 	}
 	f := newFitter(g, installed, wanted, &o)
 	if f == nil {
@@ -45,10 +49,21 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 			continue
 		}
 		r.Waiting++
-		if !f.unsure[l] && f.column(l) {
+		switch {
+		case f.unsure[l]:
+		case f.column(l, mixed):
 			moved[l] = true
 			r.Moved++
-		} else if ch.touched[l] {
+		case !f.retold(l):
+			rest = append(rest, l)
+		case ch.touched[l] && f.column(l, mixed&^newSLs):
+			// Its service levels follow when packets have left,
+			r.Entries++
+		case f.relabel(l):
+			// … or its entries do.
+			moved[l] = true
+			r.Levels++
+		case ch.touched[l]:
 			rest = append(rest, l)
 		}
 	}
@@ -61,6 +76,28 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 	f.levels(t, moved)
 	r.First, r.Tables = t, t
 	return r
+}
+
+// onLanesOf are the wanted tables with the installed SL-to-VL tables, nil if they
+// have a cycle so.
+func onLanesOf(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *route.Tables {
+	t := *wanted
+	t.Memo, t.Lanes, t.NumVLs = nil, installed.Lanes, max(installed.NumVLs, wanted.NumVLs)
+	x := newMixer(g, installed, &t, o)
+	x.build()
+	if !x.passes(x.compare(o.Quiet), o.Workers, wantedOnly) {
+		return nil
+	}
+	return &t
+}
+
+// relabel lets hosts use the wanted service levels for a destination on its installed entries.
+func (f *fitter) relabel(l ib.LID) bool {
+	f.w.edges = f.w.edges[:0]
+	if f.ins.budget -= f.x.n; f.ins.budget < 0 {
+		return false
+	}
+	return f.x.depsOf(f.w, l, installedOnly|newSLs) && f.insert()
 }
 
 // some gives switches their wanted entry for a destination that cannot be moved

@@ -41,6 +41,8 @@ type Fitted struct {
 	Moved, Waiting int
 	// Entries are those that Approach wrote for destinations that wait.
 	Entries int
+	// Levels are the destinations that wait and have the wanted service levels.
+	Levels int
 	// Lanes: only SL-to-VL tables take their wanted form, in this round of
 	// Approach; on them the installed entries work as well.
 	Lanes bool
@@ -159,7 +161,7 @@ func (f *fitter) fit(lids []ib.LID) (rest []ib.LID) {
 	for try := 1; ; try++ {
 		f.log, rest = f.log[:0], nil
 		for _, l := range order {
-			if !f.search(l) && !f.column(l) {
+			if !f.search(l) && !f.column(l, mixed) {
 				rest = append(rest, l)
 			}
 		}
@@ -514,11 +516,11 @@ func (f *fitter) tables() *route.Tables {
 }
 
 // column gives a destination its wanted entries, if they can be written in
-// rooted order and deliver.
-func (f *fitter) column(l ib.LID) bool {
+// rooted order and deliver on the service levels that sp says.
+func (f *fitter) column(l ib.LID, sp spec) bool {
 	x, w := f.x, f.w
 	w.edges = w.edges[:0]
-	if f.ins.budget -= x.n; f.ins.budget < 0 || !x.rootedDeps(w, l, mixed) {
+	if f.ins.budget -= x.n; f.ins.budget < 0 || !x.rootedDeps(w, l, sp) {
 		return false
 	}
 	// rootedDeps leaves the installed and the wanted channels by switch.

@@ -179,7 +179,7 @@ func repairOne(e route.Updater, g, h *fabric.Graph, tb *route.Tables, sum *tally
 func approach(g, h *fabric.Graph, at, w *route.Tables, o transition.Options, sum *tally) string {
 	for {
 		a := transition.Approach(h, at, w, o)
-		if a == nil || a.Moved+a.Entries == 0 && !a.Lanes {
+		if a == nil || a.Moved+a.Entries+a.Levels == 0 && !a.Lanes {
 			if a != nil && a.Waiting > 0 {
 				sum.stalled++
 				sum.kept += a.Waiting
@@ -198,6 +198,8 @@ func approach(g, h *fabric.Graph, at, w *route.Tables, o transition.Options, sum
 		}
 		tl := planned(h, at, p)
 		tl.before = g
+		last := tl.states[len(tl.states)-1]
+		last.SL, last.Class, last.NumClasses = a.Tables.SL, a.Tables.Class, a.Tables.NumClasses
 		if bad := tl.check(len(p.Stages)); bad != "" && !a.Lanes {
 			return "a round: " + bad
 		}
