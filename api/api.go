@@ -284,7 +284,16 @@ func New(b Backend, o Options) http.Handler {
 	administration(a, b)
 	machines(a, b)
 
-	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) { stream(b, w, r) })
+	var streams streamLimit
+	mux.HandleFunc("GET /v1/events/stream", func(w http.ResponseWriter, r *http.Request) {
+		end := streams.begin(r)
+		if end == nil {
+			refuse(w, http.StatusServiceUnavailable, "too many event streams are open; close some, give a token, or read /v1/events")
+			return
+		}
+		defer end()
+		stream(b, w, r)
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		b.Status() // proves that the published state can be read
 		w.Write([]byte("ok\n"))

@@ -37,6 +37,13 @@ func guard(next http.Handler, o Options) http.Handler {
 			refuse(w, http.StatusUnauthorized, "changing something needs the bearer token from the daemon's token file, or its Unix socket")
 			return
 		}
+		if crowded(r) {
+			w.Header().Set("Connection", "close")
+			if !reader && !isProbe(r) {
+				refuse(w, http.StatusServiceUnavailable, "too many connections are open; only health probes and requests with a token are answered now")
+				return
+			}
+		}
 		limit := int64(maxBody)
 		switch r.URL.Path {
 		case "/v1/partitions":

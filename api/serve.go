@@ -11,14 +11,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 )
-
-// maxConns bounds the connections of a listener; more wait in the kernel's
-// queue.
-const maxConns = 256
 
 // Listen opens the address for the API. An address that is not loopback is
 // refused unless TLS and a read token are given.
@@ -62,7 +57,7 @@ func listen(addr string, tlsConf *tls.Config) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l = bound(l, maxConns)
+	l = bound(l, maxConns, reserveConns)
 	if tlsConf != nil {
 		l = tls.NewListener(l, tlsConf)
 	}
@@ -95,7 +90,7 @@ func ListenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api socket: %w", err)
 	}
-	return bound(l, maxConns), nil
+	return bound(l, maxConns, reserveConns), nil
 }
 
 // Serve answers on l until ctx ends, then lets requests finish for a moment.
@@ -108,6 +103,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       connContext,
 	}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
@@ -156,46 +152,4 @@ func isLoopback(host string) bool {
 	}
 	a, err := netip.ParseAddr(host)
 	return err == nil && a.IsLoopback()
-}
-
-// bound lets at most n connections of l be open at once.
-func bound(l net.Listener, n int) net.Listener {
-	return &boundListener{Listener: l, slots: make(chan struct{}, n), closed: make(chan struct{})}
-}
-
-type boundListener struct {
-	net.Listener
-	slots  chan struct{}
-	closed chan struct{}
-	once   sync.Once
-}
-
-func (b *boundListener) Accept() (net.Conn, error) {
-	select {
-	case b.slots <- struct{}{}:
-	case <-b.closed:
-		return nil, net.ErrClosed
-	}
-	c, err := b.Listener.Accept()
-	if err != nil {
-		<-b.slots
-		return nil, err
-	}
-	return &boundConn{Conn: c, release: func() { <-b.slots }}, nil
-}
-
-func (b *boundListener) Close() error {
-	b.once.Do(func() { close(b.closed) })
-	return b.Listener.Close()
-}
-
-type boundConn struct {
-	net.Conn
-	once    sync.Once
-	release func()
-}
-
-func (c *boundConn) Close() error {
-	c.once.Do(c.release)
-	return c.Conn.Close()
 }

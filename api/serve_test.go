@@ -4,15 +4,17 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 )
 
 func TestListenStaysAtHome(t *testing.T) {
@@ -151,44 +153,126 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// endless is a listener to which somebody always connects.
-type endless struct{ net.Listener }
-
-type still struct{ net.Conn }
-
-func (still) Close() error                    { return nil }
-func (endless) Accept() (net.Conn, error)     { return still{}, nil }
-func (endless) Close() error                  { return nil }
-func accept(l net.Listener, to chan net.Conn) { c, _ := l.Accept(); to <- c }
-
-func TestConnectionsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := bound(endless{}, 2)
-		got := make(chan net.Conn, 4)
-		for range 4 {
-			go accept(l, got)
+// TestHeldConnections: whoever holds all connections open keeps neither health probes nor
+// requests with a token from being answered, and gives no more than a refusal to others.
+func TestHeldConnections(t *testing.T) {
+	const token = "a-token-0123456789"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- Serve(ctx, bound(l, 4, 3), New(newFake(1), Options{Token: token})) }()
+	get := func(path, token string) int {
+		t.Helper()
+		c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		r, _ := http.NewRequest(http.MethodGet, "http://"+l.Addr().String()+path, nil)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
 		}
-		synctest.Wait()
-		if len(got) != 2 {
-			t.Fatalf("%d connections at once, want 2", len(got))
+		resp, err := c.Do(r)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
 		}
-		c := <-got
+		defer resp.Body.Close()
+		io.Copy(io.Discard, resp.Body)
+		return resp.StatusCode
+	}
+	var held []net.Conn
+	hold := func(n int) {
+		for range n {
+			c, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, c)
+		}
+	}
+	if code := get("/v1/status", ""); code != 200 {
+		t.Errorf("status %d while nobody is there", code)
+	}
+	hold(4)
+	for _, more := range []int{0, 20} { // the reserve too
+		hold(more)
+		for _, c := range []struct {
+			path, token string
+			want        int
+		}{{"/healthz", "", 200}, {"/readyz", "", 200}, {"/v1/status", "", 503}, {"/v1/status", token, 200}, {"/v1/status", "x" + token, 503}} {
+			if code := get(c.path, c.token); code != c.want {
+				t.Errorf("%d connections are held: %s, token %v: %d, want %d", len(held), c.path, c.token != "", code, c.want)
+			}
+		}
+	}
+	for _, c := range held {
 		c.Close()
-		c.Close() // closing twice gives back one place
-		synctest.Wait()
-		if len(got) != 2 {
-			t.Fatalf("%d connections after one was closed, want 2", len(got))
+	}
+	for get("/v1/status", "") != 200 { // once the server has noticed
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStreamsAreBounded: by client, in all, and apart for those with a token; what is closed
+// is free again.
+func TestStreamsAreBounded(t *testing.T) {
+	var l streamLimit
+	open := func(addr string, token bool) func() {
+		r := httptest.NewRequest(http.MethodGet, "/v1/events/stream", nil)
+		r.RemoteAddr = addr
+		return l.begin(r.WithContext(context.WithValue(r.Context(), rightsKey{}, rights{reads: token})))
+	}
+	count := func(addr func(i int) string, token bool) (ends []func()) {
+		for i := range 1000 {
+			if end := open(addr(i), token); end != nil {
+				ends = append(ends, end)
+			}
 		}
-		l.Close()
-		l.Close()
-		synctest.Wait()
-		if len(got) != 3 {
-			t.Fatal("Close does not wake who waits in Accept")
+		return ends
+	}
+	local := count(func(i int) string { return fmt.Sprintf("127.0.%d.%d:1", i/250, i%250+1) }, false)
+	one := count(func(int) string { return "192.0.2.1:5" }, false)
+	rest := count(func(i int) string { return fmt.Sprintf("192.0.2.%d:5", i%250+2) }, false)
+	tokens := count(func(int) string { return "127.0.0.1:5" }, true)
+	if len(local) != maxClientStreams || len(one) != maxStreams-maxClientStreams || len(rest) != 0 || len(tokens) != maxStreams {
+		t.Errorf("%d streams of local users, %d of one address, %d of others, %d with a token", len(local), len(one), len(rest), len(tokens))
+	}
+	for _, list := range [][]func(){local, one, tokens} {
+		for _, end := range list {
+			end()
 		}
-		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("Accept after Close: %v", err)
-		}
-	})
+	}
+	if l.open != 0 || l.token != 0 || len(l.byClient) != 0 {
+		t.Errorf("places are lost: %d, %d, %v", l.open, l.token, l.byClient)
+	}
+	if end := open("127.0.0.1:1", false); end == nil {
+		t.Error("no stream after all were closed")
+	}
+	h := New(newFake(0), Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	refused := make(chan bool, 2*maxClientStreams)
+	for range 2 * maxClientStreams {
+		wg.Go(func() {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/v1/events/stream", nil).WithContext(ctx)
+			r.RemoteAddr = "127.0.0.1:99"
+			h.ServeHTTP(w, r)
+			if w.Code == http.StatusServiceUnavailable {
+				refused <- true
+			}
+		})
+	}
+	for range maxClientStreams {
+		<-refused
+	}
+	cancel()
+	wg.Wait()
+	if len(refused) != 0 {
+		t.Errorf("%d streams more were refused", len(refused))
+	}
 }
 
 // TestServeEnds: a stream that nobody ends does not hold up the end.

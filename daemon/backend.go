@@ -99,7 +99,11 @@ func joined(passed []string) string {
 // Ready implements api.Backend.
 func (d *Daemon) Ready() (bool, string) {
 	st := d.fresh()
+	u := d.unsaved.Load()
 	switch {
+	case st.Up && u != nil:
+		// The subnet works and hosts are served, but what they were told is not safe.
+		return false, fmt.Sprintf("subnet up, but %d changes that hosts were told of are lost if the manager ends now: the store cannot be written: %v", u.n, u.err)
 	case st.Up:
 		return true, "subnet up"
 	case st.State == subnet.Standby:

@@ -125,6 +125,7 @@ type Daemon struct {
 
 	// The SA. What answers are made from:
 	view    atomic.Pointer[sa.View]
+	unsaved atomic.Pointer[unsavedChanges] // nil: none
 	options atomic.Pointer[sa.Options]
 	single  func(*mad.Packet) bool
 	sa      saStats

@@ -17,13 +17,14 @@ import (
 // services, subscriptions and alias GUIDs, and the Reports. Queries do not
 // pass through it.
 type saLoop struct {
-	d     *Daemon
-	core  *sa.Core
-	out   sa.Output
-	seen  *subnet.Snapshot // the core knows it
-	alarm alarm
-	told  eventLimit
-	cut   alarm // when what told left out is to be told
+	d      *Daemon
+	core   *sa.Core
+	out    sa.Output
+	seen   *subnet.Snapshot // the core knows it
+	alarm  alarm
+	told   eventLimit
+	failed error // of the store, the last one
+	cut    alarm // when what told left out is to be told
 
 	src   sa.Source
 	req   sa.Request
@@ -149,10 +150,14 @@ func (l *saLoop) step(ev sa.Event) {
 			err := d.cfg.Store.Apply(out.Persist)
 			d.sa.persist.addTime(d.now().Sub(begin))
 			ev = sa.Persisted{Gen: out.PersistGen, Err: err}
+			if err != nil {
+				l.failed = err
+			}
 		}
 		if out.Publish != nil {
 			d.view.Store(out.Publish)
 		}
+		l.waits() // before anybody is told
 		for i := range out.Replies {
 			r := &out.Replies[i]
 			l.reply = mad.Packet{Addr: r.To, LocalQP: 1, Data: r.Data}
@@ -181,6 +186,26 @@ func (l *saLoop) step(ev sa.Event) {
 		l.tell(out.Notices)
 		l.alarm.set(d.now(), out.Timer)
 	}
+}
+
+// waits says whether acknowledged changes wait for the store, for the readiness probe.
+func (l *saLoop) waits() {
+	n := l.core.Unsaved()
+	was := l.d.unsaved.Load()
+	switch {
+	case n > 0:
+		if was == nil || was.n != n || was.err != l.failed {
+			l.d.unsaved.Store(&unsavedChanges{n, l.failed})
+		}
+	case was != nil:
+		l.d.unsaved.Store(nil)
+	}
+}
+
+// unsavedChanges are changes that the SA has acknowledged and the store has not taken.
+type unsavedChanges struct {
+	n   int
+	err error
 }
 
 // withStanding adds the groups that are always there to those of the SA,

@@ -11,7 +11,7 @@ type saCollector struct {
 	requests, answers, busy, dropped, unsent, returned *prometheus.Desc
 	took, batches, persist                             *prometheus.Desc
 	waiting, requesters                                *prometheus.Desc
-	reports, reportsBack, lost, noticesCut             *prometheus.Desc
+	reports, reportsBack, lost, noticesCut, unsaved    *prometheus.Desc
 	transfers                                          *prometheus.Desc
 	groups, members, services, subscriptions           *prometheus.Desc
 }
@@ -33,6 +33,7 @@ func newSACollector(d *Daemon, desc func(name, help string, labels ...string) *p
 		reports:       desc("sa_reports_total", "Reports sent to subscribers, repetitions included."),
 		reportsBack:   desc("sa_reports_returned_total", "Reports that came back undelivered."),
 		lost:          desc("sa_lost_total", "What the SA's loop had no room for.", "what"),
+		unsaved:       desc("sa_unsaved_changes", "Changes that were acknowledged and wait for a store that cannot be written."),
 		noticesCut:    desc("sa_notices_cut_total", "Notices of the SA that were not told because there were too many."),
 		transfers:     desc("sa_rmpp_transfers", "RMPP transfers under way, where the port itself segments.", "direction"),
 		groups:        desc("sa_groups", "Multicast groups."),
@@ -101,6 +102,11 @@ func (c *saCollector) collect(ch chan<- prometheus.Metric,
 	count(c.lost, s.lostTraps.Load(), "trap")
 	count(c.lost, s.lostRep.Load(), "report_response")
 	count(c.noticesCut, s.noticesCut.Load())
+	waiting := 0
+	if u := c.d.unsaved.Load(); u != nil {
+		waiting = u.n
+	}
+	gauge(c.unsaved, float64(waiting))
 	if t, ok := c.d.cfg.Port.(transferCounter); ok {
 		sending, receiving := t.Transfers()
 		gauge(c.transfers, float64(sending), "sending")

@@ -80,6 +80,10 @@ func (u *unsaved) take(now mad.Time) []store.Op {
 	return list
 }
 
+// Unsaved is how many changes were acknowledged and wait for the store, which did not take
+// them. It may be called between Steps.
+func (c *Core) Unsaved() int { return len(c.unsaved.at) }
+
 func (u *unsaved) nextTimer() mad.Time {
 	if len(u.at) == 0 {
 		return mad.Never

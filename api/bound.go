@@ -1,0 +1,144 @@
+package api
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// What clients may hold open. Whoever can reach the address may connect, on loopback every
+// local user, so no client may keep others out.
+const (
+	// maxConns bounds the connections of a listener on which everything is answered, and
+	// reserveConns those beyond them, for health probes and requests with a token. Of the
+	// latter the oldest is closed to make room.
+	maxConns     = 256
+	reserveConns = 64
+	// maxStreams bounds the event streams of clients without a token, and those of clients
+	// with one; maxClientStreams those of one address, or of loopback, without a token.
+	maxStreams       = 64
+	maxClientStreams = 32
+)
+
+// boundListener bounds the open connections of a listener. It accepts all, so that a probe is
+// answered however many are held open.
+type boundListener struct {
+	net.Listener
+	most, reserve int
+
+	mu     sync.Mutex
+	open   int          // ordinary connections; guarded by mu
+	spares []*boundConn // oldest first; guarded by mu
+}
+
+// bound lets most connections of l be open at a time, and reserve more with fewer rights.
+func bound(l net.Listener, most, reserve int) net.Listener {
+	return &boundListener{Listener: l, most: most, reserve: reserve}
+}
+
+func (b *boundListener) Accept() (net.Conn, error) {
+	c, err := b.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	n := &boundConn{Conn: c, of: b}
+	b.mu.Lock()
+	var oldest *boundConn
+	if n.spare = b.open >= b.most; n.spare {
+		if b.spares = append(b.spares, n); len(b.spares) > b.reserve {
+			oldest = b.spares[0]
+		}
+	} else {
+		b.open++
+	}
+	b.mu.Unlock()
+	if oldest != nil {
+		oldest.Close()
+	}
+	return n, nil
+}
+
+type boundConn struct {
+	net.Conn
+	of    *boundListener
+	spare bool
+	once  sync.Once
+}
+
+func (c *boundConn) Close() error {
+	c.once.Do(func() {
+		c.of.mu.Lock()
+		defer c.of.mu.Unlock()
+		if !c.spare {
+			c.of.open--
+		} else if i := slices.Index(c.of.spares, c); i >= 0 {
+			c.of.spares = slices.Delete(c.of.spares, i, i+1)
+		}
+	})
+	return c.Conn.Close()
+}
+
+type spareKey struct{}
+
+// connContext notes with a connection whether it is one of the reserve.
+func connContext(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = t.NetConn()
+	}
+	if b, ok := c.(*boundConn); ok && b.spare {
+		return context.WithValue(ctx, spareKey{}, true)
+	}
+	return ctx
+}
+
+// crowded reports whether a request came over a connection of the reserve.
+func crowded(r *http.Request) bool { return r.Context().Value(spareKey{}) != nil }
+
+func isProbe(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }
+
+// streamLimit bounds the event streams that are open.
+type streamLimit struct {
+	mu       sync.Mutex
+	token    int            // with a token; guarded by mu
+	open     int            // without; guarded by mu
+	byClient map[string]int // of those; guarded by mu
+}
+
+// begin takes a place for a stream; end, which is nil if there is none, gives it back.
+func (l *streamLimit) begin(r *http.Request) (end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if rightsOf(r.Context()).reads {
+		if l.token >= maxStreams {
+			return nil
+		}
+		l.token++
+		return func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.token--
+		}
+	}
+	client, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil || isLoopback(client) {
+		client = "loopback" // it has as many addresses as anybody likes
+	}
+	if l.open >= maxStreams || l.byClient[client] >= maxClientStreams {
+		return nil
+	}
+	if l.byClient == nil {
+		l.byClient = map[string]int{}
+	}
+	l.open++
+	l.byClient[client]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open--
+		if l.byClient[client]--; l.byClient[client] == 0 {
+			delete(l.byClient, client)
+		}
+	}
+}
