@@ -274,6 +274,9 @@ the subnet stays as it is.`,
 			if err != nil {
 				return err
 			}
+			if cfg.MKey == 0 && !once {
+				log.Warn("no M_Key protects the ports, so any host can change them; --m-key gives one", "kind", "open_configuration")
+			}
 			st, err := f.openStore()
 			if err != nil {
 				return err
