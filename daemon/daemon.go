@@ -79,10 +79,6 @@ type Config struct {
 	QueuePerRequester, Queue int
 	// VM are the settings of the address manager.
 	VM vm.Config
-	// SingleMAD reports whether the requester of an SA query cannot reassemble
-	// RMPP, so that a table answer is one MAD of whole records; nil: all can.
-	// It is called from the SA workers.
-	SingleMAD func(*mad.Packet) bool
 }
 
 const (
@@ -127,7 +123,7 @@ type Daemon struct {
 	view    atomic.Pointer[sa.View]
 	unsaved atomic.Pointer[unsavedChanges] // nil: none
 	options atomic.Pointer[sa.Options]
-	single  func(*mad.Packet) bool
+	single  bool // the port cannot segment, whoever asks
 	sa      saStats
 	// To the workers, and to the SA's loop:
 	queries   *queue
@@ -172,7 +168,7 @@ func New(cfg Config) *Daemon {
 		lost:     make(chan error, 1),
 		jobSlot:  make(chan struct{}, 1),
 
-		single:    singleMAD(&cfg),
+		single:    !cfg.Port.SegmentsRMPP(),
 		queries:   newQueue(each, total),
 		tables:    newQueue(each, total),
 		changes:   newQueue(each, total),

@@ -222,7 +222,7 @@ func (w *worker) serve(q *query, now mad.Time) mad.Time {
 // reply and buf are the caller's, used again and again.
 func (d *Daemon) answer(p *mad.Packet, src *sa.Source, req *sa.Request, reply *mad.Packet, buf *[]byte, stats *answerStats) sa.Verdict {
 	*src = sa.Source{Snap: d.snap.Load(), View: d.view.Load(), Opt: d.options.Load()}
-	*req = sa.Request{From: p.Addr, Data: p.Data, SingleMAD: d.single(p)}
+	*req = sa.Request{From: p.Addr, Data: p.Data, SingleMAD: d.single || p.SingleMAD}
 	data, v := sa.Answer(src, req, (*buf)[:0])
 	if v == sa.Answered {
 		*reply = mad.Packet{Addr: p.Addr, LocalQP: 1, Data: data}
@@ -278,17 +278,6 @@ func (d *Daemon) busy(p *mad.Packet, why busyReason, stats *answerStats) {
 	if err := d.cfg.Port.Send(&mad.Packet{Addr: p.Addr, LocalQP: 1, Data: data}); err != nil {
 		bump(&stats.unsent)
 	}
-}
-
-// singleMAD returns what tells requesters that cannot reassemble RMPP.
-func singleMAD(c *Config) func(*mad.Packet) bool {
-	switch {
-	case !c.Port.SegmentsRMPP():
-		return func(*mad.Packet) bool { return true }
-	case c.SingleMAD == nil:
-		return func(*mad.Packet) bool { return false }
-	}
-	return c.SingleMAD
 }
 
 // passOn tells the loops of the SA and of the address manager of a new snapshot,

@@ -69,7 +69,11 @@ type Packet struct {
 	// Timeout is how long a transport that keeps time itself (umad) may wait
 	// for the response of this try; 0 = no response expected.
 	Timeout time.Duration
-	Data    []byte
+	// SingleMAD says of a request that was received that its sender cannot
+	// reassemble RMPP messages, so that an answer must be one MAD. Only
+	// simulated ports know; elsewhere it is false.
+	SingleMAD bool
+	Data      []byte
 }
 
 // Transport is a port of a fabric through which MADs are sent and received:

@@ -318,15 +318,35 @@ func TestWholePathTable(t *testing.T) {
 	}
 }
 
-// TestSingleMAD: clients that cannot reassemble get whole records of at most
-// 168 bytes, with the exact length.
+// TestSingleMAD: clients that cannot reassemble get a table whole, in at most 168
+// bytes and with the exact length, or are told that it does not fit. A table
+// that is cut without a word is taken for the whole one.
 func TestSingleMAD(t *testing.T) {
 	s := snapshot(5, 0)
+	lid := func(l ib.LID) []byte { return binary.BigEndian.AppendUint16(nil, uint16(l)) }
 	for _, c := range []struct {
 		attr ib.AttrID
-		n    int
-	}{{wire.AttrNodeRecord, 1}, {wire.AttrPathRecord, 2}, {wire.AttrPortInfoRecord, 2}} {
-		b := answer(t, s, 2, ask(ib.MethodGetTable, c.attr, 0, nil), true)
+		mask wire.CompMask
+		rec  []byte
+		n    int // 0: too many
+	}{
+		{wire.AttrNodeRecord, 0, nil, 0},
+		{wire.AttrPathRecord, 0, nil, 0},
+		{wire.AttrPortInfoRecord, 0, nil, 0},
+		{wire.AttrNodeRecord, wire.NodeCompLID, lid(2), 1},
+		{wire.AttrPortInfoRecord, wire.PortInfoCompLID, lid(2), 1},
+		{wire.AttrSMInfoRecord, 0, nil, 1},
+	} {
+		var q [ib.MADLen]byte
+		copy(q[:], ask(ib.MethodGetTable, c.attr, c.mask, nil))
+		copy(q[wire.DataOffset:], c.rec)
+		b := answer(t, s, 2, q[:], true)
+		if c.n == 0 {
+			if status(b) != ib.StatusSATooManyRecords || len(b) != ib.MADLen {
+				t.Errorf("attribute %v: %v, %d bytes", c.attr, status(b), len(b))
+			}
+			continue
+		}
 		if got := records(t, b); len(got) != c.n {
 			t.Errorf("attribute %v: %d records, want %d", c.attr, len(got), c.n)
 		}

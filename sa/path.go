@@ -217,7 +217,7 @@ func (q *query) spend() {
 		return
 	}
 	q.full = true
-	if q.n == 0 || q.table && !q.req.SingleMAD {
+	if q.n == 0 || q.table {
 		q.status = statusNoResources
 	}
 }

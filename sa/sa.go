@@ -12,10 +12,11 @@
 // P_Key tables are told only to those who know the SA's key.
 //
 // A whole table is one message: one header and all records behind it, for
-// transports that segment (kernel RMPP agents, and transport/ibsim with
-// rmpp=on). Where the far end cannot reassemble, the answer is a single MAD
-// of whole records, at most 168 bytes of them, because public simulators'
-// clients receive no more intact.
+// transports that segment (kernel RMPP agents, and transport/rmpp). Where the
+// far end cannot reassemble, a table is a single MAD of whole records, at most
+// 168 bytes of them, because public simulators' clients receive no more intact;
+// what does not fit is refused with ERR_TOO_MANY_RECORDS. No answer leaves
+// records out.
 package sa
 
 import (
@@ -376,8 +377,11 @@ func (q *query) record() []byte {
 	}
 	if (q.n+1)*q.recLen > q.limit {
 		q.full = true
-		if q.limit == maxData {
+		switch {
+		case q.limit == maxData:
 			q.status = statusNoResources
+		case q.table:
+			q.status = statusTooMany // for who asks
 		}
 		return nil
 	}

@@ -216,6 +216,17 @@ func (s *Subnet) packet(f *flight, ep int32) *mad.Packet {
 	}
 	if !f.smp {
 		p.Addr.PKeyIndex = f.pkeyIdx
+		p.SingleMAD = s.singleMAD(&f.mad)
 	}
 	return p
+}
+
+// singleMAD reports whether m is a request of an endpoint that cannot
+// reassemble RMPP messages.
+func (s *Subnet) singleMAD(m *ib.MAD) bool {
+	if m.Method().IsResponse() {
+		return false
+	}
+	tag := int(m.TID() >> 48)
+	return tag > 0 && tag <= len(s.eps) && s.eps[tag-1] != nil && s.eps[tag-1].SingleMAD
 }

@@ -40,7 +40,8 @@ type Endpoint struct {
 	// ignores losses as real hardware does.
 	OnUndeliverable func(p *mad.Packet)
 	// SingleMAD says that what is attached here cannot reassemble RMPP
-	// messages, as clients of ibsim's protocol cannot.
+	// messages, as stock clients of ibsim's protocol cannot. Who gets a request
+	// of it is told (mad.Packet).
 	SingleMAD bool
 
 	groups []ib.GID // what it listens to; nil: everything
@@ -137,13 +138,6 @@ func (e *Endpoint) Close() {
 	}
 	e.s.eps[e.idx] = nil
 	e.s.freeEps = append(e.s.freeEps, e.idx)
-}
-
-// SingleMAD reports whether the request with this transaction id came from an
-// endpoint that cannot reassemble RMPP messages.
-func (s *Subnet) SingleMAD(tid uint64) bool {
-	tag := int(tid >> 48)
-	return tag > 0 && tag <= len(s.eps) && s.eps[tag-1] != nil && s.eps[tag-1].SingleMAD
 }
 
 // Tag is what bits 63..48 of this endpoint's transaction ids hold on the wire.

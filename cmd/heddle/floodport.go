@@ -12,12 +12,10 @@ import (
 	"heddle/flood/live"
 	"heddle/ib"
 	"heddle/mad"
-	"heddle/transport/ibsim"
-	"heddle/transport/rmpp"
 	"heddle/transport/umad"
 )
 
-const floodPortHelp = "umad:DEVICE/PORT or ibsim:NODE[@SOCKNAME][,rmpp=on]"
+const floodPortHelp = "umad:DEVICE/PORT or ibsim:NODE[@SOCKNAME][,rmpp=on|off]"
 
 // client is a port opened to ask an SA, beside whatever else runs on it.
 type client struct {
@@ -54,13 +52,9 @@ func openClient(ctx context.Context, flag, spec string, epoch time.Time) (*clien
 		smLID, smSL = d.SMLID, d.SMSL
 		t = p
 	case "ibsim":
-		o, segment, err := ibsimOptions(rest)
+		p, segments, err := dialIbsim(ctx, rest)
 		if err != nil {
 			return nil, err
-		}
-		p, err := ibsim.Dial(ctx, o)
-		if err != nil {
-			return nil, ibsimHint(err, o.SockName)
 		}
 		pi, err := p.PortInfo(0)
 		if err != nil {
@@ -69,10 +63,7 @@ func openClient(ctx context.Context, flag, spec string, epoch time.Time) (*clien
 		}
 		c.own.LID, c.prefix = pi.LID, pi.GidPrefix
 		smLID, smSL = pi.MasterSMLID, pi.MasterSMSL
-		t = p
-		if segment {
-			t = rmpp.Over(p)
-		}
+		t = segments
 	default:
 		return nil, usagef("%s %q: no transport is called %q%s", flag, spec, kind, didYouMean(kind, []string{"umad", "ibsim"}))
 	}

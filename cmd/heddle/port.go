@@ -13,7 +13,7 @@ import (
 	"heddle/transport/umad"
 )
 
-const portHelp = "`PORT` to manage the subnet through: umad:DEVICE/PORT[,rmpp=own] or ibsim:NODE[@SOCKNAME][,rmpp=on]"
+const portHelp = "`PORT` to manage the subnet through: umad:DEVICE/PORT[,rmpp=own] or ibsim:NODE[@SOCKNAME][,rmpp=on|off]"
 
 // openPort opens what --port names.
 func openPort(ctx context.Context, spec string) (mad.Transport, error) {
@@ -36,20 +36,28 @@ func openPort(ctx context.Context, spec string) (mad.Transport, error) {
 		}
 		return p, nil
 	case "ibsim":
-		o, segment, err := ibsimOptions(rest)
-		if err != nil {
-			return nil, err
-		}
-		p, err := ibsim.Dial(ctx, o)
-		if err != nil {
-			return nil, ibsimHint(err, o.SockName)
-		}
-		if segment {
-			return rmpp.Over(p), nil
-		}
-		return p, nil
+		_, t, err := dialIbsim(ctx, rest)
+		return t, err
 	}
 	return nil, usagef("--port %q: no transport is called %q%s", spec, kind, didYouMean(kind, []string{"umad", "ibsim"}))
+}
+
+// dialIbsim attaches to a node as NODE[@SOCKNAME][,rmpp=on|off] says. The
+// transport segments where the far ends can be told apart or are all said to
+// put segments together.
+func dialIbsim(ctx context.Context, spec string) (*ibsim.Conn, mad.Transport, error) {
+	o, seg, err := ibsimOptions(spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := ibsim.Dial(ctx, o)
+	if err != nil {
+		return nil, nil, ibsimHint(err, o.SockName)
+	}
+	if seg == segmentAll || seg == segmentAsked && c.TellsRequesters() {
+		return c, rmpp.Over(c), nil
+	}
+	return c, c, nil
 }
 
 // ibsimHint adds to an error of attaching what to do about it.
@@ -87,28 +95,35 @@ func umadOptions(rest string) (o umad.Options, err error) {
 	return o, nil
 }
 
-// ibsimOptions reads NODE[@SOCKNAME][,rmpp=on]. Without RMPP a table answer is
-// one MAD, which is all that clients of stock ibsim can take.
-func ibsimOptions(rest string) (o ibsim.Options, segment bool, err error) {
+// segmenting says for whom a port of a simulator makes RMPP segments.
+type segmenting int
+
+const (
+	segmentAsked segmenting = iota // who can put them together, where the simulator says who that is
+	segmentAll                     // everybody of whom the simulator does not say that he cannot
+	segmentNone                    // nobody: an answer is one MAD, all that clients of stock ibsim can take
+)
+
+// ibsimOptions reads NODE[@SOCKNAME][,rmpp=on|off].
+func ibsimOptions(rest string) (o ibsim.Options, seg segmenting, err error) {
 	where, opts, _ := strings.Cut(rest, ",")
 	o.Node, o.SockName, _ = strings.Cut(where, "@")
 	if o.SockName == "" {
 		o.SockName = os.Getenv("IBSIM_SOCKNAME")
 	}
-	if opts == "" {
-		return o, false, nil
-	}
 	for kv := range strings.SplitSeq(opts, ",") {
 		switch kv {
+		case "":
 		case "rmpp=on":
-			segment = true
+			seg = segmentAll
 		case "rmpp=off":
-			segment = false
+			seg = segmentNone
 		default:
-			return o, false, usagef("--port: ibsim takes rmpp=on or rmpp=off, not %q", kv)
+			return o, seg, usagef("--port: ibsim takes rmpp=on or rmpp=off, not %q", kv)
 		}
 	}
-	return o, segment, nil
+	o.Reassembles = seg != segmentNone
+	return o, seg, nil
 }
 
 // nodeAndSocket splits NODE[@SOCKNAME]; the name of the simulator is sim, or

@@ -29,8 +29,13 @@ func TestPortOptions(t *testing.T) {
 			t.Errorf("umad:%s: %+v, %v", c.spec, o, err)
 		}
 	}
-	if o, segment, err := ibsimOptions("host-1@net,rmpp=on"); err != nil || !segment || o.Node != "host-1" || o.SockName != "net" {
-		t.Errorf("ibsim: %+v, %v, %v", o, segment, err)
+	for spec, want := range map[string]segmenting{
+		"host-1@net": segmentAsked, "host-1@net,rmpp=on": segmentAll, "host-1@net,rmpp=on,rmpp=off": segmentNone,
+	} {
+		o, seg, err := ibsimOptions(spec)
+		if err != nil || seg != want || o.Reassembles != (want != segmentNone) || o.Node != "host-1" || o.SockName != "net" {
+			t.Errorf("ibsim:%s: %+v, %v, %v", spec, o, seg, err)
+		}
 	}
 	if _, _, err := ibsimOptions("host-1,rmpp=own"); err == nil {
 		t.Error("ibsim: rmpp=own was taken")

@@ -328,15 +328,14 @@ func waitForPort(ctx context.Context, port string) error {
 
 // managed is what a manager runs on.
 type managed struct {
-	port   mad.Transport
-	name   string
-	single func(*mad.Packet) bool // requesters that cannot reassemble RMPP
-	core   sm.Config
-	store  store.Store
-	log    *slog.Logger
-	once   bool
-	tty    *terminal
-	page   func(url string) // told where the page is; may be nil
+	port  mad.Transport
+	name  string
+	core  sm.Config
+	store store.Store
+	log   *slog.Logger
+	once  bool
+	tty   *terminal
+	page  func(url string) // told where the page is; may be nil
 }
 
 // Most SMPs in flight where the user does not say: on a real subnet little,
@@ -370,7 +369,7 @@ func (f *smFlags) manage(cmd *cobra.Command, m managed) error {
 	slog.SetDefault(m.log) // net/http tells of clients that fail to speak TLS; that goes to the log too
 	out := cmd.OutOrStdout()
 	cfg := daemon.Config{
-		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once, SingleMAD: m.single,
+		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once,
 	}
 	if err := f.admin.configure(&cfg, f.state, m.log); err != nil {
 		return err

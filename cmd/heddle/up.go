@@ -93,8 +93,7 @@ standard input take links and nodes down and up ('help' lists them).`,
 			page := func(url string) { fmt.Fprintf(tty, "page:  %s\n", url) }
 			cmd.SetContext(ctx)
 			return f.manage(cmd, managed{
-				port: rmpp.Over(port), single: port.SingleMAD,
-				name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty,
+				port: rmpp.Over(port), name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty,
 			})
 		},
 	}

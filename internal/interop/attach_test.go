@@ -82,7 +82,8 @@ func TestManageVirtualDevice(t *testing.T) {
 }
 
 // TestUpServesBothKindsOfClients: on `heddle up` a client on a virtual device
-// gets a table whole, one under ibsim-run what fits a MAD, intact.
+// gets a table whole; one under ibsim-run gets what fits a MAD, intact, and is
+// told of what does not fit.
 func TestUpServesBothKindsOfClients(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "saquery")
@@ -97,8 +98,13 @@ func TestUpServesBothKindsOfClients(t *testing.T) {
 	for _, c := range []struct {
 		query, dump string
 		n           int
-	}{{"NR", "NodeRecord dump", 1}, {"PR", "PathRecord dump", 2}, {"CPI", "SA ClassPortInfo", 1}} {
-		out := must(t, upTime, dir, env, "ibsim-run", "saquery", c.query)
+	}{
+		{"NR", "SA_ERR_TOO_MANY_RECORDS", 1},
+		{"PR", "SA_ERR_TOO_MANY_RECORDS", 1},
+		{"NR 3", "NodeRecord dump", 1},
+		{"CPI", "SA ClassPortInfo", 1},
+	} {
+		out, _ := run(t, upTime, dir, env, "ibsim-run", append([]string{"saquery"}, strings.Fields(c.query)...)...)
 		if n := strings.Count(out, c.dump); n != c.n {
 			t.Errorf("%d of %q under ibsim-run, want %d:\n%s", n, c.dump, c.n, tail(out))
 		}

@@ -197,7 +197,7 @@ func (b *built) ask(t *testing.T, sock, node, file string, queries []string) []s
 
 // TestSameAnswers brings a subnet up with OpenSM and asks its SA everything
 // that saquery can ask; then our manager takes over with the same LIDs and
-// tables, and is asked the same.
+// tables, on a port of each kind, and is asked the same.
 func TestSameAnswers(t *testing.T) {
 	need.FUSE(t)
 	for _, lmc := range []string{"0", "1"} {
@@ -225,17 +225,21 @@ func TestSameAnswers(t *testing.T) {
 			theirs := b.ask(t, sock, client, "opensm.sh", queries)
 			osm.stop(syscall.SIGINT)
 
-			sm := start(t, b.dir, nil, heddle, "attach", manager+"@"+sock, "--",
-				heddle, "sm", "--port", "umad:heddle0/1", "--api", "", "--engine", "minhop", "--lmc", lmc, "--sa-key", "1")
-			sm.await("SUBNET UP\n", 0, upTime)
-			ours := b.ask(t, sock, client, "heddle.sh", queries)
 			switches := map[string]bool{}
 			for i := range b.fab.Nodes {
 				if n := &b.fab.Nodes[i]; n.Type == ib.NodeSwitch {
 					switches[nodes[n.Desc].lid] = true
 				}
 			}
-			compareSA(t, switches, queries, ours, theirs)
+			for _, port := range portKinds {
+				sm := start(t, b.dir, nil, heddle, managerOn(port, manager, sock, "--api", "", "--engine", "minhop", "--lmc", lmc, "--sa-key", "1")...)
+				sm.await("SUBNET UP\n", 0, upTime)
+				ours := b.ask(t, sock, client, "heddle.sh", queries)
+				if err := sm.stop(syscall.SIGTERM); err != nil {
+					t.Errorf("heddle sm on %s ended with %v on SIGTERM", port, err)
+				}
+				t.Run(port, func(t *testing.T) { compareSA(t, switches, queries, ours, theirs) })
+			}
 		})
 	}
 }

@@ -27,6 +27,8 @@ type client struct {
 	node string
 	all  bool // connected as SM, which servers of other classes do: see accepts
 
+	extAddr bool // speaks it
+
 	// Guarded by the driver's lock.
 	ep      *sim.Endpoint
 	tag     uint64 // bits 63..48 of its transaction ids
@@ -70,9 +72,9 @@ const (
 
 func rmppActive(m *ib.MAD) bool { return m[offRMPPFlags]&1 != 0 }
 
-// handle takes a message from the client's socket. msg may be changed. The
-// driver's lock is held.
-func (c *client) handle(msg *dataMsg, now mad.Time) {
+// handle takes a message from the client's socket, addressed says with an
+// address behind it. msg may be changed. The driver's lock is held.
+func (c *client) handle(msg *dataMsg, addressed bool, now mad.Time) {
 	m := msg.MAD()
 	n := msg.Length()
 	clear(m[n:])
@@ -89,6 +91,9 @@ func (c *client) handle(msg *dataMsg, now mad.Time) {
 	*pkt = mad.Packet{Addr: mad.Addr{LID: msg.DLID(), QP: msg.DQP()}, LocalQP: msg.SQP(), Data: m[:]}
 	if s := msg.SLID(); s != 0 && s != ib.LIDPermissive {
 		pkt.Addr.PathBits = uint8(s & (1<<c.ep.LMC() - 1))
+	}
+	if addressed {
+		msg.Addr(&pkt.Addr)
 	}
 	if resp || !expectsAnswer(m) {
 		if resp {
@@ -181,6 +186,12 @@ func (c *client) take(p *mad.Packet) {
 		dlid, slid = ib.LIDPermissive, ib.LIDPermissive
 	}
 	t.PutHeader(dlid, slid, p.LocalQP, p.Addr.QP, 0, length)
+	if !p.SingleMAD {
+		t.setFlag(flagReassembles)
+	}
+	if c.extAddr {
+		t.PutAddr(&p.Addr)
+	}
 	*t.MAD() = *m
 	switch m.Class() {
 	case ib.ClassSubnDR:
@@ -326,7 +337,8 @@ func (c *client) Flush() {
 		default:
 			k := min(n, batch)
 			for i := range k {
-				c.out.set(i, &ring[(head+i)&(len(ring)-1)][0], dataLen)
+				m := &ring[(head+i)&(len(ring)-1)]
+				c.out.set(i, &m[0], m.size())
 			}
 			sent, err = sendBatch(c.fd, &c.out, k)
 		}

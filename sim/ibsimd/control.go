@@ -50,7 +50,7 @@ func (s *Server) answer(m *ctlMsg, from unix.Sockaddr, udp bool) bool {
 			m.Op = opError
 			return true
 		}
-		out := clientInfo{ID: uint32(c.slot), QP: in.QP, IsSM: in.IsSM, NodeID: c.node, InFlight: inFlightLocal}
+		out := clientInfo{ID: uint32(c.slot), QP: in.QP, IsSM: in.IsSM, NodeID: c.node, InFlight: inFlightLocal, Ext: extReassembles | extAddr}
 		if udp {
 			out.InFlight = inFlightUDP
 		}
@@ -157,7 +157,7 @@ func (s *Server) connect(in *clientInfo, from unix.Sockaddr, udp bool) (*client,
 			s.release(c, "its id connects again") // it died: the name was free
 		}
 	}
-	c := &client{srv: s, slot: -1, udp: udp, id: in.ID, ctl: from, fd: -1, all: in.IsSM}
+	c := &client{srv: s, slot: -1, udp: udp, id: in.ID, ctl: from, fd: -1, all: in.IsSM, extAddr: in.Ext&extAddr != 0}
 	if a, ok := from.(*unix.SockaddrInet4); ok {
 		c.ctlP = a.Port
 	}
@@ -187,7 +187,7 @@ func (s *Server) attach(c *client, in *clientInfo) error {
 		return err
 	}
 	c.ep, c.tag, c.node = ep, uint64(ep.Tag())<<48, ep.NodeID()
-	ep.SingleMAD = true // the preload library has no RMPP
+	ep.SingleMAD = in.Ext&extReassembles == 0 // the preload library has no RMPP
 	ep.OnPacket, ep.Accepts, ep.OnUndeliverable = c.take, c.accepts, c.undeliverable
 	for len(s.byTag) <= int(ep.Tag()) {
 		s.byTag = append(s.byTag, nil)

@@ -47,7 +47,10 @@
 //   - A nodeid of 31 characters, the most that fits, also names the one node
 //     whose id or description begins with it.
 //   - The reply to CONNECT carries, after what ibsim says, the number of
-//     requests that the client may have in flight: see InFlight.
+//     requests that the client may have in flight: see InFlight; and that this
+//     server tells who can put RMPP messages together. It does so by a bit in
+//     the padding of each request: clients on virtual devices can, and those
+//     that said so when they connected; the preload library cannot.
 //
 // # Speed and queues
 //

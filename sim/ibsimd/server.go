@@ -92,8 +92,8 @@ type Server struct {
 	done    chan struct{} // closed when Serve has ended
 }
 
-// rxBuf has a byte more than a message, to tell longer ones.
-type rxBuf [dataLen + 8]byte
+// rxBuf has more than a message, to tell longer ones.
+type rxBuf [dataLen + addrLen + 8]byte
 
 // What epoll reports for sockets that are not clients'.
 const (
@@ -394,8 +394,9 @@ func (s *Server) ready(c *client, ev uint32) {
 	s.drv.Begin()
 	s.now = s.drv.Now()
 	for i := range n {
-		if s.rx.hdrs[i].len == dataLen {
-			c.handle((*dataMsg)(s.bufs[i][:]), s.now)
+		switch n := s.rx.hdrs[i].len; {
+		case n == dataLen, n == dataLen+addrLen && c.extAddr:
+			c.handle((*dataMsg)(s.bufs[i][:]), n > dataLen, s.now)
 		}
 	}
 	s.drv.End()

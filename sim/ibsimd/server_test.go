@@ -472,18 +472,22 @@ func (r *raw) send(t testing.TB, m *ib.MAD) {
 	var d dataMsg
 	d.PutHeader(ib.LIDPermissive, ib.LIDPermissive, 0, 0, 0, ib.MADLen)
 	*d.MAD() = *m
-	if _, err := unix.Write(r.fd, d[:]); err != nil {
+	r.write(t, d[:dataLen])
+}
+
+func (r *raw) write(t testing.TB, b []byte) {
+	if _, err := unix.Write(r.fd, b); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (r *raw) recv(t testing.TB) *dataMsg {
-	var b [dataLen + 1]byte
+	var b dataMsg
 	n, err := unix.Read(r.fd, b[:])
 	if err != nil || n != dataLen {
 		t.Fatalf("%d bytes, %v", n, err)
 	}
-	return (*dataMsg)(b[:])
+	return &b
 }
 
 // die closes the sockets without a word.
@@ -504,7 +508,7 @@ func TestNoAllocationPerRequest(t *testing.T) {
 	d.PutHeader(ib.LIDPermissive, ib.LIDPermissive, 0, 0, 0, ib.MADLen)
 	in := make([]byte, dataLen)
 	round := func() {
-		if _, err := unix.Write(c.fd, d[:]); err != nil {
+		if _, err := unix.Write(c.fd, d[:dataLen]); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := unix.Read(c.fd, in); err != nil {

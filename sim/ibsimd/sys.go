@@ -53,7 +53,7 @@ func sendBatch(fd int, v *mmsgs, n int) (int, unix.Errno) {
 }
 
 func sendOne(fd int, b *dataMsg) unix.Errno {
-	_, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(b)), dataLen,
+	_, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(b)), uintptr(b.size()),
 		unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 	return e
 }

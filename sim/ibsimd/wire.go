@@ -6,12 +6,15 @@ import (
 	"errors"
 
 	"heddle/ib"
+	"heddle/mad"
 )
 
-// Sizes of the two kinds of datagram. Every other size is rejected.
+// Sizes of the two kinds of datagram. Every other size is rejected, but that of
+// a data message with an address behind it (extAddr).
 const (
 	ctlLen  = 80
 	dataLen = 288
+	addrLen = 32
 
 	ctlMagic   = 0xdeadbeef
 	ctlPayload = 64
@@ -81,24 +84,39 @@ type clientInfo struct {
 	// InFlight, in a reply, is how many requests the client may have in
 	// flight; see InFlight. 0: not said.
 	InFlight uint32
+	// Ext are the extensions that the sender of the message speaks.
+	Ext uint32
 }
 
-// In a reply to CONNECT, the word after ibsim's 44 bytes is inFlightMagic and
-// the next one the number of requests that may be in flight. ibsim leaves
-// zeros there and its clients do not look.
+// In CONNECT, the word after ibsim's 44 bytes is extMagic, in a request extAsk,
+// the next one, of a reply, the number of requests that may be in flight, and
+// the third the extensions that the sender speaks. ibsim returns what it got
+// there, which is why the two differ, and its clients leave zeros and do not
+// look.
 const (
-	inFlightAt    = 44
-	inFlightMagic = 0x48444C45
+	extAt    = 44
+	extMagic = 0x48444C45
+	extAsk   = 0x48444C51
+)
+
+// The extensions of clientInfo.Ext.
+const (
+	// extReassembles, of a client: it puts RMPP messages together, and takes
+	// flagReassembles from requests. Of the server: it tells by that flag.
+	extReassembles = 1 << 0
+	// extAddr: between two that speak it, a packet with more of an address than
+	// LIDs and QPs has the rest behind its data message.
+	extAddr = 1 << 1
 )
 
 // InFlight reads from the payload of a CONNECT reply (at least 52 bytes,
 // machine order) how many unanswered requests the server takes from one client
 // without losing any; 0 if the server does not say, as ibsim.
 func InFlight(payload []byte) int {
-	if len(payload) < inFlightAt+8 || binary.NativeEndian.Uint32(payload[inFlightAt:]) != inFlightMagic {
+	if len(payload) < extAt+8 || binary.NativeEndian.Uint32(payload[extAt:]) != extMagic {
 		return 0
 	}
-	return int(min(binary.NativeEndian.Uint32(payload[inFlightAt+4:]), 1<<16))
+	return int(min(binary.NativeEndian.Uint32(payload[extAt+4:]), 1<<16))
 }
 
 func (i *clientInfo) Decode(b *[ctlPayload]byte) {
@@ -111,6 +129,10 @@ func (i *clientInfo) Decode(b *[ctlPayload]byte) {
 		ID: ne.Uint32(b[:]), QP: ne.Uint32(b[4:]), IsSM: ne.Uint32(b[8:]) != 0, NodeID: string(name),
 		InFlight: uint32(InFlight(b[:])),
 	}
+	switch ne.Uint32(b[extAt:]) {
+	case extMagic, extAsk:
+		i.Ext = ne.Uint32(b[extAt+8:])
+	}
 }
 
 func (i *clientInfo) Put(b *[ctlPayload]byte) {
@@ -122,15 +144,17 @@ func (i *clientInfo) Put(b *[ctlPayload]byte) {
 		ne.PutUint32(b[8:], 1)
 	}
 	copy(b[12:12+nodeIDLen-1], i.NodeID)
-	if i.InFlight != 0 {
-		ne.PutUint32(b[inFlightAt:], inFlightMagic)
-		ne.PutUint32(b[inFlightAt+4:], i.InFlight)
+	if i.InFlight != 0 || i.Ext != 0 {
+		ne.PutUint32(b[extAt:], extMagic)
+		ne.PutUint32(b[extAt+4:], i.InFlight)
+		ne.PutUint32(b[extAt+8:], i.Ext)
 	}
 }
 
 // dataMsg is a data message as it is on the socket. LIDs are 16 bits big
-// endian followed by 16 zero bits, all else is big endian.
-type dataMsg [dataLen]byte
+// endian followed by 16 zero bits, all else is big endian. The last addrLen
+// bytes are sent only if they hold an address.
+type dataMsg [dataLen + addrLen]byte
 
 const (
 	offDLID   = 0
@@ -138,9 +162,10 @@ const (
 	offDQP    = 8
 	offSQP    = 12
 	offStatus = 16
-	offPad    = 20
+	offFlags  = 20 // padding to ibsim and its clients
 	offLength = 24
 	offMAD    = 32
+	offAddr   = offMAD + ib.MADLen
 )
 
 // statusTimedOut is what a returned request carries (ETIMEDOUT).
@@ -153,6 +178,70 @@ func (d *dataMsg) DQP() uint32    { return binary.BigEndian.Uint32(d[offDQP:]) }
 func (d *dataMsg) SQP() uint32    { return binary.BigEndian.Uint32(d[offSQP:]) }
 func (d *dataMsg) Status() uint32 { return binary.BigEndian.Uint32(d[offStatus:]) }
 
+const (
+	// flagReassembles in the flags of a request that is handed to a client: who
+	// sent it can put RMPP messages together.
+	flagReassembles = 1 << 0
+	// flagAddr: an address is behind the message. What comes in has it or not
+	// by its length.
+	flagAddr = 1 << 1
+)
+
+// setFlag sets a flag, after PutHeader.
+func (d *dataMsg) setFlag(f byte) { d[offFlags+3] |= f }
+
+// size is how many bytes are to be sent.
+func (d *dataMsg) size() int {
+	if d[offFlags+3]&flagAddr != 0 {
+		return dataLen + addrLen
+	}
+	return dataLen
+}
+
+// The bytes of an address.
+const (
+	addrSL       = offAddr
+	addrPathBits = offAddr + 1
+	addrPKey     = offAddr + 2 // index
+	addrHasGRH   = offAddr + 4
+	addrHops     = offAddr + 5
+	addrTClass   = offAddr + 6
+	addrGIDIndex = offAddr + 7
+	addrFlow     = offAddr + 8
+	addrGID      = offAddr + 12
+)
+
+// PutAddr puts what a data message has no place for behind it; nothing if that
+// is all zeros.
+func (d *dataMsg) PutAddr(a *mad.Addr) {
+	if a.SL == 0 && a.PathBits == 0 && a.PKeyIndex == 0 && !a.HasGRH {
+		return
+	}
+	d.setFlag(flagAddr)
+	clear(d[offAddr:])
+	d[addrSL], d[addrPathBits] = byte(a.SL), a.PathBits
+	binary.BigEndian.PutUint16(d[addrPKey:], a.PKeyIndex)
+	if !a.HasGRH {
+		return
+	}
+	g := &a.GRH
+	d[addrHasGRH], d[addrHops], d[addrTClass], d[addrGIDIndex] = 1, g.HopLimit, g.TrafficClass, g.GIDIndex
+	binary.BigEndian.PutUint32(d[addrFlow:], g.FlowLabel)
+	copy(d[addrGID:], g.GID[:])
+}
+
+// Addr reads what PutAddr put.
+func (d *dataMsg) Addr(a *mad.Addr) {
+	a.SL, a.PathBits = ib.SL(d[addrSL]&0xF), d[addrPathBits]
+	a.PKeyIndex = binary.BigEndian.Uint16(d[addrPKey:])
+	if a.HasGRH = d[addrHasGRH] != 0; a.HasGRH {
+		a.GRH = mad.GRH{
+			HopLimit: d[addrHops], TrafficClass: d[addrTClass], GIDIndex: d[addrGIDIndex],
+			FlowLabel: binary.BigEndian.Uint32(d[addrFlow:]), GID: ib.GID(d[addrGID : addrGID+16]),
+		}
+	}
+}
+
 // Length is the number of MAD bytes that are meant, 0–256.
 func (d *dataMsg) Length() int { return int(min(binary.BigEndian.Uint64(d[offLength:]), ib.MADLen)) }
 
@@ -164,7 +253,7 @@ func (d *dataMsg) PutHeader(dlid, slid ib.LID, dqp, sqp, status uint32, length i
 	be.PutUint32(d[offDQP:], dqp)
 	be.PutUint32(d[offSQP:], sqp)
 	be.PutUint32(d[offStatus:], status)
-	be.PutUint32(d[offPad:], 0)
+	be.PutUint32(d[offFlags:], 0)
 	be.PutUint64(d[offLength:], uint64(length))
 }
 

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"encoding/binary"
 	"fmt"
 	"sync"
 
@@ -39,6 +38,7 @@ type Port struct {
 type slot struct {
 	addr   mad.Addr
 	status mad.SendStatus
+	single bool
 	qp     uint32
 	len    int
 	mad    ib.MAD
@@ -109,7 +109,7 @@ func (p *Port) take(q *mad.Packet) {
 		p.grow()
 	}
 	t := &p.ring[(p.head+p.n)&(len(p.ring)-1)]
-	t.addr, t.status, t.qp = q.Addr, q.Status, q.LocalQP
+	t.addr, t.status, t.single, t.qp = q.Addr, q.Status, q.SingleMAD, q.LocalQP
 	t.len = copy(t.mad[:], q.Data)
 	p.n++
 	p.mu.Unlock()
@@ -163,7 +163,7 @@ func (p *Port) TryRecv(q *mad.Packet) bool {
 func (p *Port) pop(q *mad.Packet) {
 	t := &p.ring[p.head]
 	data := append(q.Data[:0], t.mad[:t.len]...)
-	*q = mad.Packet{Addr: t.addr, Status: t.status, LocalQP: t.qp, Data: data}
+	*q = mad.Packet{Addr: t.addr, Status: t.status, LocalQP: t.qp, SingleMAD: t.single, Data: data}
 	p.head = (p.head + 1) & (len(p.ring) - 1)
 	p.n--
 }
@@ -216,15 +216,4 @@ func (p *Port) Close() error {
 	p.mu.Unlock()
 	p.ready.Broadcast()
 	return nil
-}
-
-// SingleMAD reports whether the requester of p cannot reassemble RMPP
-// messages: the simulator knows what is attached to it.
-func (p *Port) SingleMAD(q *mad.Packet) bool {
-	if len(q.Data) < 16 {
-		return false
-	}
-	s := p.d.Begin()
-	defer p.d.End()
-	return s.SingleMAD(binary.BigEndian.Uint64(q.Data[8:16]))
 }

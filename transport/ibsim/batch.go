@@ -15,7 +15,7 @@ const batchLen = 16
 type batch struct {
 	hdr  [batchLen]mmsghdr
 	iov  [batchLen]unix.Iovec
-	buf  [batchLen][dataLen + 1]byte // one more, to recognise longer ones
+	buf  [batchLen][dataLen + addrLen + 1]byte // one more, to recognise longer ones
 	n    int
 	next int
 }

@@ -34,6 +34,9 @@ type Options struct {
 	// IsSM claims the port as SM at once; refused if another client of the
 	// node did.
 	IsSM bool
+	// Reassembles says that who uses the port puts RMPP messages together
+	// (transport/rmpp), so that it can be answered with them.
+	Reassembles bool
 }
 
 func (o *Options) where() string {
@@ -64,10 +67,14 @@ type Conn struct {
 	maxFly   int
 	portGUID ib.GUID
 	portNum  uint8
-	control  int             // fd
-	data     int             // fd, not blocking
-	file     *os.File        // owns data once attached
-	raw      syscall.RawConn // of file
+	// What the server can: it says of each request whether its sender
+	// reassembles; it knows whole addresses.
+	tells, addresses bool
+
+	control int             // fd
+	data    int             // fd, not blocking
+	file    *os.File        // owns data once attached
+	raw     syscall.RawConn // of file
 
 	closed atomic.Bool
 	lost   atomic.Bool
@@ -79,7 +86,8 @@ type Conn struct {
 	isSM  bool       // guarded by ctlMu
 
 	sendMu  sync.Mutex
-	out     [dataLen]byte         // guarded by sendMu
+	out     message               // guarded by sendMu
+	outLen  int                   // guarded by sendMu
 	outErr  error                 // of write; guarded by sendMu
 	writeFn func(fd uintptr) bool // write, kept so that a call allocates nothing
 
@@ -134,13 +142,19 @@ func dial(ctx context.Context, o Options) (_ *Conn, err error) {
 		return nil, err
 	}
 
-	var info [44]byte
+	var info [offExtCan + 4]byte
 	ne := binary.NativeEndian
 	ne.PutUint32(info[0:], id)
 	if o.IsSM {
 		ne.PutUint32(info[8:], 1)
 	}
 	copy(info[12:], o.Node)
+	can := uint32(canAddress)
+	if o.Reassembles {
+		can |= canReassemble
+	}
+	ne.PutUint32(info[offExtMagic:], extAsk)
+	ne.PutUint32(info[offExtCan:], can)
 	r, err := c.exchange(ctx, ctlConnect, info[:])
 	if err != nil {
 		if errors.Is(err, ErrRefused) {
@@ -155,6 +169,8 @@ func dial(ctx context.Context, o Options) (_ *Conn, err error) {
 		if n := ne.Uint32(b[offExtMax:]); n > 0 && n <= 1<<16 {
 			c.maxFly = int(n)
 		}
+		can := ne.Uint32(b[offExtCan:])
+		c.tells, c.addresses = can&canReassemble != 0, can&canAddress != 0
 	}
 	to, err := peer(c.slot)
 	if err != nil {
@@ -266,9 +282,9 @@ func (c *Conn) learnPort(ctx context.Context) error {
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, nil)
 	m.SetTID(1)
-	var b [dataLen]byte
+	var b message
 	putPacket(&b, &mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]})
-	if _, err := unix.Write(c.data, b[:]); err != nil {
+	if _, err := unix.Write(c.data, b[:dataLen]); err != nil {
 		return c.ioError("ask for NodeInfo", err)
 	}
 	var p mad.Packet
@@ -397,6 +413,10 @@ func (c *Conn) Send(p *mad.Packet) error {
 		return err
 	}
 	putPacket(&c.out, p)
+	c.outLen = dataLen
+	if c.addresses {
+		c.outLen = putAddr(&c.out, &p.Addr)
+	}
 	if c.write(uintptr(c.data)) && c.outErr == nil {
 		return nil
 	}
@@ -425,7 +445,7 @@ const sendTimeout = time.Second
 // write sends c.out; false if the queue is full.
 func (c *Conn) write(fd uintptr) bool {
 	for {
-		_, c.outErr = unix.Write(int(fd), c.out[:])
+		_, c.outErr = unix.Write(int(fd), c.out[:c.outLen])
 		if c.outErr != unix.EINTR {
 			return c.outErr != unix.EAGAIN
 		}
@@ -439,6 +459,7 @@ func (c *Conn) Recv(p *mad.Packet) error {
 	for {
 		for c.in.next < c.in.n {
 			if getPacket(p, c.in.take()) {
+				p.SingleMAD = p.SingleMAD && c.tells
 				return nil
 			}
 		}
@@ -590,6 +611,11 @@ func (c *Conn) Node() string { return c.node }
 
 // SegmentsRMPP implements mad.Transport: every packet is one MAD.
 func (c *Conn) SegmentsRMPP() bool { return false }
+
+// TellsRequesters reports whether the server says of each request if its sender
+// can put RMPP messages together (mad.Packet.SingleMAD): heddle sim does, ibsim
+// knows nothing of its clients.
+func (c *Conn) TellsRequesters() bool { return c.tells }
 
 // MaxInFlight implements mad.Transport.
 func (c *Conn) MaxInFlight() int { return c.maxFly }

@@ -194,9 +194,9 @@ func TestRMPPOverIbsim(t *testing.T) {
 }
 
 func FuzzDataMessage(f *testing.F) {
-	var b [dataLen]byte
+	var b message
 	putPacket(&b, neighbour())
-	f.Add(b[:])
+	f.Add(b[:dataLen])
 	f.Add(b[:100])
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var p, q mad.Packet
@@ -206,9 +206,9 @@ func FuzzDataMessage(f *testing.F) {
 		if len(p.Data) < 24 || len(p.Data) > ib.MADLen {
 			t.Fatalf("%d bytes", len(p.Data))
 		}
-		var out [dataLen]byte
+		var out message
 		putPacket(&out, &p)
-		if !getPacket(&q, out[:]) || !bytes.Equal(p.Data, q.Data) {
+		if !getPacket(&q, out[:putAddr(&out, &p.Addr)]) || !bytes.Equal(p.Data, q.Data) || p.Addr != q.Addr {
 			t.Fatal("another packet comes back")
 		}
 	})

@@ -15,6 +15,7 @@ import (
 const (
 	ctlLen  = 80
 	dataLen = 288
+	addrLen = 32 // behind a data message, between two that speak canAddress
 )
 
 const (
@@ -32,13 +33,25 @@ const (
 	statusTime = 110
 )
 
-// Extension of heddle sim in the CONNECT reply: after the 44 bytes that stock
-// clients read, this magic number and how many unanswered requests the server
-// takes from one client.
+// Extension of heddle sim in CONNECT: after the 44 bytes that stock clients
+// read, a magic number; in the reply, how many unanswered requests the
+// server takes from one client; and what the sender can do besides.
 const (
 	offExtMagic = 44
 	offExtMax   = 48
+	offExtCan   = 52
 	extMagic    = 0x48444C45
+	extAsk      = 0x48444C51 // in the request, which ibsim returns as its reply
+
+	// canReassemble of a client: it puts RMPP messages together. Of the server:
+	// flagReassembles in the flags (padding, to others) of a request that it
+	// hands on says that the requester does.
+	canReassemble   = 1 << 0
+	flagReassembles = 1 << 0
+	// canAddress: what of an address has no place in a data message (SL, path
+	// bits, P_Key index, GRH) is behind it.
+	canAddress = 1 << 1
+	offFlags   = 20
 )
 
 // stockInFlight is how many requests ibsim itself takes without a writer ever
@@ -82,8 +95,40 @@ func (c *ctl) set(client, typ uint32, data []byte) {
 func (c *ctl) typ() uint32  { return binary.NativeEndian.Uint32(c[8:]) }
 func (c *ctl) data() []byte { return c[16:] }
 
+// message is a data message and the room for an address behind it.
+type message [dataLen + addrLen]byte
+
+// putAddr puts what a data message has no place for behind it, if there is
+// anything, and returns the length of both.
+func putAddr(b *message, a *mad.Addr) int {
+	if a.SL == 0 && a.PathBits == 0 && a.PKeyIndex == 0 && !a.HasGRH {
+		return dataLen
+	}
+	x := b[dataLen:]
+	clear(x)
+	x[0], x[1] = byte(a.SL), a.PathBits
+	binary.BigEndian.PutUint16(x[2:], a.PKeyIndex)
+	if g := &a.GRH; a.HasGRH {
+		x[4], x[5], x[6], x[7] = 1, g.HopLimit, g.TrafficClass, g.GIDIndex
+		binary.BigEndian.PutUint32(x[8:], g.FlowLabel)
+		copy(x[12:], g.GID[:])
+	}
+	return len(b)
+}
+
+// getAddr reads what is behind a data message.
+func getAddr(a *mad.Addr, x []byte) {
+	a.SL, a.PathBits, a.PKeyIndex = ib.SL(x[0]&0xF), x[1], binary.BigEndian.Uint16(x[2:])
+	if a.HasGRH = x[4] != 0; a.HasGRH {
+		a.GRH = mad.GRH{
+			HopLimit: x[5], TrafficClass: x[6], GIDIndex: x[7],
+			FlowLabel: binary.BigEndian.Uint32(x[8:]), GID: ib.GID(x[12:28]),
+		}
+	}
+}
+
 // putPacket writes p as a data message.
-func putPacket(b *[dataLen]byte, p *mad.Packet) {
+func putPacket(b *message, p *mad.Packet) {
 	be := binary.BigEndian
 	clear(b[:32])
 	be.PutUint16(b[0:], uint16(p.Addr.LID))
@@ -94,13 +139,13 @@ func putPacket(b *[dataLen]byte, p *mad.Packet) {
 	be.PutUint32(b[12:], p.LocalQP)
 	n := copy(b[32:], p.Data)
 	be.PutUint64(b[24:], uint64(n))
-	clear(b[32+n:])
+	clear(b[32+n : dataLen])
 }
 
 // getPacket reads a data message into p. It reports false for one that
-// carries no MAD.
+// carries no MAD. What it says of SingleMAD is true of a server that tells.
 func getPacket(p *mad.Packet, b []byte) bool {
-	if len(b) != dataLen {
+	if len(b) != dataLen && len(b) != dataLen+addrLen {
 		return false
 	}
 	be := binary.BigEndian
@@ -111,14 +156,18 @@ func getPacket(p *mad.Packet, b []byte) bool {
 	if ib.Class(b[33]) != ib.ClassSA || ib.Method(b[35]) != ib.MethodGetTableResp {
 		// heddle sim states 224 where the tail is unused, for the sake of the
 		// preload library; only a table answer's length means something.
-		clear(b[32+n:])
+		clear(b[32+n : dataLen])
 		n = ib.MADLen
 	}
 	*p = mad.Packet{
 		Data: append(p.Data[:0], b[32:32+n]...), LocalQP: be.Uint32(b[8:]),
 		Addr: mad.Addr{LID: ib.LID(be.Uint16(b[4:])), QP: be.Uint32(b[12:])},
 	}
+	if len(b) > dataLen {
+		getAddr(&p.Addr, b[dataLen:])
+	}
 	if be.Uint32(b[16:]) == 0 {
+		p.SingleMAD = be.Uint32(b[offFlags:])&flagReassembles == 0 && !ib.Method(b[35]).IsResponse()
 		return true
 	}
 	p.Status = mad.Failed
