@@ -147,8 +147,10 @@ type RMPPConfig struct {
 	MinAckTimeout time.Duration
 	// Window is by how many segments an ACK opens the window; default 64.
 	Window int
-	// RecvTimeout bounds a whole reception, default 40 s; a sender gives up at
-	// the latest AckTimeout after it, counted from the first ACK.
+	// RecvTimeout bounds a whole reception, default 40 s, which is the kernel's;
+	// of messages above 16 MiB each 16 MiB that have arrived give as much again.
+	// A sender gives up at the latest AckTimeout after it, counted from the
+	// first ACK.
 	RecvTimeout time.Duration
 	// Linger is how long a finished reception still answers repeated
 	// segments, default 10 s.
@@ -169,6 +171,14 @@ type RMPPConfig struct {
 	// Burst is how many segments a sender sends in a row, even where its window
 	// allows more, before other transfers have their turn; default 64.
 	Burst int
+}
+
+// perRecvTimeout is how many bytes of a message must arrive in RecvTimeout.
+const perRecvTimeout = 16 << 20
+
+// recvTime is how long a transfer may take of which n bytes have arrived.
+func (c *RMPPConfig) recvTime(n int) time.Duration {
+	return c.RecvTimeout * time.Duration(1+n/perRecvTimeout)
 }
 
 func (c *RMPPConfig) setDefaults() {

@@ -256,6 +256,22 @@ func TestRMPPLargeTableOverBadNetwork(t *testing.T) {
 	}
 }
 
+// A large table over a slow wire takes longer than a small one may: what ends a
+// transfer is that too little arrives in its time.
+func TestRMPPSlowWire(t *testing.T) {
+	msg := message(ib.ClassSA, ib.MethodGetTableResp, 1, 40<<20)
+	for _, c := range []struct {
+		delay time.Duration
+		whole bool
+	}{{13 * time.Millisecond, true}, {30 * time.Millisecond, false}} {
+		l := &lossy{r: rand.New(rand.NewPCG(1, 3)), delay: c.delay}
+		s, r := transfer(t, l, &RMPPConfig{MaxBytes: 64 << 20}, msg)
+		if took := time.Duration(l.now); r.Complete() != c.whole || (s.Err() == nil) != c.whole || took < 40*time.Second || took > 2*time.Minute {
+			t.Errorf("%v one way: whole %v, %v, %v after %v", c.delay, r.Complete(), s.Err(), r.Err(), took)
+		}
+	}
+}
+
 // Whatever happens to the packets, a transfer ends, and a message that comes
 // out is the one that went in. With little loss it does come out.
 func TestRMPPProperty(t *testing.T) {

@@ -25,6 +25,7 @@ type RMPPReceiver struct {
 	replyTo ib.MAD // header to make our ABORT from
 	repWin  uint32
 
+	began    Time // first segment
 	due      Time
 	complete bool
 	ended    bool
@@ -164,6 +165,7 @@ func (r *RMPPReceiver) data(now Time, m *ib.MAD, send func(*ib.MAD)) bool {
 		return true
 	case r.inOrder == r.win:
 		r.win += uint32(r.cfg.Window)
+		r.due = r.began.Add(r.cfg.recvTime(int(r.inOrder) * r.per))
 		r.ack(m, send)
 	}
 	return false
@@ -176,7 +178,7 @@ func (r *RMPPReceiver) start(now Time, m *ib.MAD) {
 	r.replyTo = *m
 	r.win = 1
 	r.seen = make([]bool, r.cfg.Window+1)
-	r.due = now.Add(r.cfg.RecvTimeout)
+	r.began, r.due = now, now.Add(r.cfg.RecvTimeout)
 }
 
 // lastData is how many data bytes the last segment has by its payload

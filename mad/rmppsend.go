@@ -112,7 +112,8 @@ func (s *RMPPSender) tooLong() Time {
 	if s.last == 0 {
 		return Never
 	}
-	return s.began.Add(s.cfg.RecvTimeout + s.cfg.AckTimeout)
+	arrived := int(s.last) * (ib.MADLen - s.hdr)
+	return s.began.Add(s.cfg.recvTime(arrived) + s.cfg.AckTimeout)
 }
 
 // segment builds segment k. PayloadLength counts the class header of every

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -134,6 +135,22 @@ func TestOwnRMPP(t *testing.T) {
 			}
 			if err := sm.stop(syscall.SIGTERM); err != nil {
 				t.Errorf("heddle sm ended with %v on SIGTERM", err)
+			}
+		})
+	}
+}
+
+// TestLargeTable: a table of 116 MB arrives whole, whatever port the manager is
+// on.
+func TestLargeTable(t *testing.T) {
+	need.Long(t)
+	need.Tool(t, "saquery")
+	for _, port := range portKinds {
+		t.Run(port, func(t *testing.T) {
+			b := newSABed(t, port, testNet{name: "large", gen: []string{"xgft", "2", "36,36", "1,18"}})
+			out, err := b.tool(upTime, b.cas[5], "sh", "-c", "saquery -t 500000 PR | grep -c 'PathRecord dump'")
+			if want := endPorts(&b.built) * endPorts(&b.built); err != nil || strings.TrimSpace(out) != strconv.Itoa(want) {
+				t.Errorf("%s PathRecords, want %d, %v", tail(out), want, err)
 			}
 		})
 	}

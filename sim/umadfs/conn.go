@@ -35,6 +35,7 @@ type conn struct {
 	nextFH  uint64
 	pending map[uint64]func() // held requests by unique: how to interrupt each
 	out     []byte
+	parted  int // bytes that large writes of all handles will have
 	closed  bool
 }
 
@@ -309,6 +310,9 @@ func (c *conn) release(fh uint64) {
 	for _, rd := range h.reads {
 		delete(c.pending, rd.unique)
 		c.fail(rd.unique, syscall.EBADF)
+	}
+	for tid := range h.parts {
+		h.drop(c, tid)
 	}
 	switch {
 	case h.file != nil:

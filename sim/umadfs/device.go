@@ -3,7 +3,9 @@ package umadfs
 import (
 	"syscall"
 
+	"heddle/ib"
 	"heddle/internal/umadabi"
+	"heddle/sim/umadfs/kernel"
 )
 
 // wake is called when a packet was queued for the file of h: it serves the
@@ -109,37 +111,78 @@ func (c *conn) writeUmad(r *request, h *handle) {
 		b := le.AppendUint32(c.ok(r.unique), size)
 		c.reply(append(b, 0, 0, 0, 0))
 	}
-	if off == 0 && len(data) >= splitFrom && c.direct {
-		call, ok := callerOf(r.tid)
-		if ok && call.nr == syscall.SYS_WRITE && call.count > uint64(len(data)) && call.count <= maxMessage && len(h.parts) < maxParts {
+	if off == 0 && len(data) >= splitFrom {
+		switch total, e := c.writeLen(r.tid, len(data)); {
+		case e != 0:
+			written(e)
+			return
+		case total > len(data):
+			// What an earlier call of this thread began and did not end goes.
+			h.drop(c, r.tid)
+			if len(h.parts) >= maxParts || c.parted+total > maxParted {
+				written(syscall.ENOMEM)
+				return
+			}
 			if h.parts == nil {
 				h.parts = map[uint32]*part{}
 			}
-			h.parts[r.tid] = &part{data: append([]byte(nil), data...), total: int(call.count)}
+			h.parts[r.tid] = &part{data: append(make([]byte, 0, total), data...), total: total}
+			c.parted += total
 			written(0)
 			return
 		}
 	}
 	if p := h.parts[r.tid]; p != nil {
-		delete(h.parts, r.tid)
-		if off == uint64(len(p.data)) && off > 0 {
+		if off == uint64(len(p.data)) && off > 0 && len(p.data)+len(data) <= p.total {
 			p.data = append(p.data, data...)
 			if len(p.data) < p.total {
-				h.parts[r.tid] = p
 				written(0)
 				return
 			}
-			data = p.data
+			data, off = p.data, 0
 		}
+		h.drop(c, r.tid)
+	}
+	if off > 0 {
+		written(syscall.EINVAL) // the rest of what was refused, or forgotten
+		return
 	}
 	written(h.file.Write(data))
 }
 
-// maxMessage is the largest RMPP message that a write may hold; maxParts how
-// many threads may be in the middle of a large read or write of one file.
+// drop forgets what a thread has written of a large message.
+func (h *handle) drop(c *conn, tid uint32) {
+	if p := h.parts[tid]; p != nil {
+		c.parted -= p.total
+		delete(h.parts, tid)
+	}
+}
+
+// writeLen is how long the write(2) of a thread is whose first n bytes are
+// here. A message that would be too long is refused, as by a kernel without the
+// memory for it, and so is one of which we cannot know whether this is all: cut
+// it must not be.
+func (c *conn) writeLen(tid uint32, n int) (int, syscall.Errno) {
+	if c.direct {
+		if call, ok := callerOf(tid); ok && call.nr == syscall.SYS_WRITE && call.count >= uint64(n) {
+			if call.count > kernel.MaxMessage+umadabi.HeaderLen+ib.MADLen {
+				return 0, syscall.ENOMEM
+			}
+			return int(call.count), 0
+		}
+	}
+	if n == maxWrite || n == 128<<10 { // where kernels split
+		return 0, syscall.ENOMEM
+	}
+	return n, 0
+}
+
+// maxParts is how many threads may be in the middle of a large read or write of
+// one file, maxParted how many bytes a mount holds of large writes that are not
+// complete.
 const (
-	maxMessage = 64 << 20
-	maxParts   = 16
+	maxParts  = 16
+	maxParted = 2 * kernel.MaxMessage
 )
 
 func (c *conn) ioctl(r *request, h *handle) {

@@ -47,8 +47,13 @@ const (
 	maxQueued  = 200000
 	maxHeld    = 256 << 20 // bytes, unread or partly received
 	maxPending = 1 << 17   // sends
-	maxMessage = 64 << 20  // bytes of one RMPP message
+	maxSending = 2 * MaxMessage
 )
+
+// MaxMessage is how many bytes of data one RMPP message may have, written or
+// received: more than an SA answers to one query, and as much as fits maxHeld
+// in segments. A real kernel takes what its memory holds.
+const MaxMessage = 192 << 20
 
 // The largest version of a class that can be registered (MAX_MGMT_VERSION).
 const maxClassVersion = 0x83
@@ -81,6 +86,7 @@ type Port struct {
 	free    []*send
 	held    int    // bytes, see maxHeld
 	pending int    // sends that are not released
+	sending int    // bytes of their messages
 	dropped uint64 // received MADs that nobody took
 }
 

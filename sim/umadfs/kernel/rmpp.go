@@ -54,7 +54,7 @@ type reception struct {
 }
 
 func newRMPP(a *agent) *rmpp {
-	return &rmpp{a: a, cfg: mad.RMPPConfig{MaxBytes: maxMessage}, recv: map[recvKey]*reception{}}
+	return &rmpp{a: a, cfg: mad.RMPPConfig{MaxBytes: MaxMessage}, recv: map[recvKey]*reception{}}
 }
 
 func (r *rmpp) close() {

@@ -75,7 +75,7 @@ func (f *File) Write(b []byte) syscall.Errno {
 	if !raw && f.sends[key] != nil {
 		return syscall.EINVAL
 	}
-	if f.port.pending >= maxPending {
+	if f.port.pending >= maxPending || message && f.port.sending+len(m) > maxSending {
 		return syscall.ENOMEM
 	}
 
@@ -98,6 +98,7 @@ func (f *File) Write(b []byte) syscall.Errno {
 	}
 	s.timeout, s.retries = ms(hdr.TimeoutMS), hdr.Retries
 	if message {
+		f.port.sending += len(m)
 		s.packet.Data = append([]byte(nil), m...)
 		setTID(s.packet.Data, key.tid)
 		a.rmpp.send(s)
@@ -155,6 +156,9 @@ func (p *Port) newSend() *send {
 // release ends the waiting of s and takes it back.
 func (p *Port) release(s *send) {
 	p.pending--
+	if n := len(s.packet.Data); n > 0 && &s.packet.Data[0] != &s.buf[0] {
+		p.sending -= n
+	}
 	p.timers.stop(&s.timer)
 	if f := s.agent.file; f.sends[s.key] == s {
 		delete(f.sends, s.key)
