@@ -80,9 +80,11 @@ func TestGroupsArePartedOut(t *testing.T) {
 func TestParkedByPort(t *testing.T) {
 	s := snapshot(2, 0)
 	r := newRig(t, s, sa.Config{})
+	var tid byte
 	ask := func(from ib.LID) (busy bool) {
+		tid++ // one that is repeated waits once
 		q := ask(ib.MethodGet, wire.AttrSLtoVLRecord, wire.SLtoVLCompLID, &wire.SLtoVLRecord{LID: 1})
-		q[26] = wire.RMPPActive
+		q[26], q[15] = wire.RMPPActive, tid
 		r.replies = nil
 		r.step(sa.Requests{List: []sa.Request{{From: mad.Addr{LID: from, QP: 1}, Data: append(q, make([]byte, 1<<20)...)}}})
 		return len(r.replies) == 1 && status(r.replies[0].Data) == ib.StatusBusy

@@ -1,6 +1,7 @@
 package sa
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
@@ -15,55 +16,65 @@ import (
 // not with what might be expected of them.
 
 const (
-	// maxUnread is how many nodes one query may have read; for more it is refused
-	// with NO_RESOURCES: ask switch by switch.
-	maxUnread = 64
 	// maxParked bounds the queries that wait, and maxParkedPerPort those of one
 	// port; the next is answered BUSY.
 	maxParked        = 256
 	maxParkedPerPort = 16
-	// waitTime is how long a query waits for its tables.
+	// waitTime is how long a query waits while no tables come. Those of the
+	// largest subnet, two million, take a minute.
 	waitTime = 4 * time.Second
+	// maxWaitTime is how long a query waits in all.
+	maxWaitTime = 10 * time.Minute
+	// answeredAtOnce is how many bytes of answers one step makes of queries that
+	// have waited, or a single answer: they may be 128 MiB each.
+	answeredAtOnce = 1 << 20
 )
 
 // waiting are the queries that wait for tables to be read.
 type waiting struct {
-	list []waitingQuery
-	read []ib.GUID // nodes to be read, asked for in this step
+	list  []waitingQuery
+	read  []ib.GUID // nodes to be read, asked for in this step
+	known int       // nodes whose tables the snapshot shows
+	more  bool      // there are further ones that may be answered now
 }
 
 type waitingQuery struct {
-	req   Request
-	by    ib.GUID // the requester's port, 0: not known
-	until mad.Time
+	req     Request
+	by      ib.GUID // the requester's port, 0: not known
+	since   mad.Time
+	until   mad.Time
+	missing ib.GUID // a node without whose tables there is no answer
 }
 
-// unread notes that the lane tables of a node are needed and not known, and
-// reports whether that is so.
+// unreadLanes notes that the lane tables of a node are needed and not known, and
+// reports whether there are any such: then no records are made.
 func (q *query) unreadLanes(node int32) bool {
-	if q.s.LanesComplete(node) {
-		return false
+	if !q.s.LanesComplete(node) {
+		g := q.s.Nodes[node].Info.NodeGUID
+		if n := len(q.unread); n == 0 || q.unread[n-1] != g {
+			q.unread = append(q.unread, g)
+		}
 	}
-	if g := q.s.Nodes[node].Info.NodeGUID; !slices.Contains(q.unread, g) {
-		q.unread = append(q.unread, g)
-	}
-	if len(q.unread) > maxUnread {
-		q.status, q.full = statusNoResources, true
-	}
-	return true
+	return len(q.unread) > 0
 }
 
-// park takes a query that Answer could not answer.
+// park takes a query that Answer could not answer. One that is repeated while
+// it waits is answered once.
 func (x *waiting) park(c *Core, q *query, m []byte, nodes []ib.GUID) {
-	w := waitingQuery{req: *q.req, until: c.now.Add(waitTime)}
+	w := waitingQuery{req: *q.req, since: c.now, until: c.now.Add(waitTime), missing: nodes[len(nodes)-1]}
 	if q.me >= 0 {
 		w.by = q.s.Ports[q.me].GUID
 	}
 	mine := 0
 	for i := range x.list {
-		if x.list[i].by == w.by {
-			mine++
+		o := &x.list[i]
+		if o.by != w.by {
+			continue
 		}
+		if o.req.From == w.req.From && bytes.Equal(o.req.Data, m) {
+			return
+		}
+		mine++
 	}
 	if mine >= maxParkedPerPort || len(x.list) >= maxParked {
 		c.reply(q.req, refuse(nil, m, ib.StatusBusy))
@@ -77,17 +88,63 @@ func (x *waiting) park(c *Core, q *query, m []byte, nodes []ib.GUID) {
 
 // published answers what can be answered now.
 func (x *waiting) published(c *Core, s *subnet.Snapshot) {
-	x.list = slices.DeleteFunc(x.list, func(w waitingQuery) bool {
-		out, v, _ := answer(c.source(), &w.req, nil)
-		if v == Answered {
-			c.reply(&w.req, out)
+	if !s.Up || s.State != subnet.Master {
+		x.list, x.more = nil, false // we answer nobody any more
+	}
+	if len(x.list) == 0 {
+		x.known = 0
+		return
+	}
+	known := 0
+	for i := range s.Nodes {
+		if s.LanesComplete(int32(i)) {
+			known++
 		}
-		return v != ForCore
-	})
+	}
+	if known > x.known { // it goes on
+		for i := range x.list {
+			w := &x.list[i]
+			w.until = min(c.now.Add(waitTime), w.since.Add(maxWaitTime))
+		}
+	}
+	x.known = known
+	x.answer(c)
 }
 
-// expire refuses what has waited long enough: a node does not answer.
+// answer answers queries whose tables are known, as many as one step may.
+func (x *waiting) answer(c *Core) {
+	x.more = false
+	made := 0
+	for i := 0; i < len(x.list); {
+		w := &x.list[i]
+		if n := c.snap.NodeByGUID(w.missing); n >= 0 && !c.snap.LanesComplete(n) {
+			i++
+			continue
+		}
+		if made >= answeredAtOnce {
+			x.more = true
+			return
+		}
+		out, v, nodes := answer(c.source(), &w.req, nil)
+		if v == ForCore {
+			w.missing = nodes[len(nodes)-1]
+			i++
+			continue
+		}
+		if v == Answered {
+			made += len(out)
+			c.reply(&w.req, out)
+		}
+		x.list = slices.Delete(x.list, i, i+1)
+	}
+}
+
+// expire goes on with answers, and refuses what has waited long enough: a node
+// does not answer.
 func (x *waiting) expire(c *Core) {
+	if x.more {
+		x.answer(c)
+	}
 	x.list = slices.DeleteFunc(x.list, func(w waitingQuery) bool {
 		if w.until > c.now {
 			return false
@@ -99,6 +156,9 @@ func (x *waiting) expire(c *Core) {
 
 func (x *waiting) nextTimer() mad.Time {
 	t := mad.Never
+	if x.more {
+		return 0 // at once
+	}
 	for i := range x.list {
 		t = min(t, x.list[i].until)
 	}

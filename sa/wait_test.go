@@ -1,6 +1,8 @@
 package sa_test
 
 import (
+	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -67,18 +69,85 @@ func TestWaitForTables(t *testing.T) {
 		t.Errorf("refused after %v", r.answered.Sub(began))
 	}
 
-	// Neither a flood of them nor a query for too many nodes costs more than a
-	// bound.
+	// A flood of them costs no more than a bound.
 	r.replies = nil
-	for range 1000 {
+	for i := range 1000 {
+		q = bytes.Clone(q)
+		binary.BigEndian.PutUint32(q[12:], uint32(i)) // another transaction
 		r.step(sa.Requests{List: []sa.Request{{From: req.From, Data: q}}})
 	}
 	if n := len(r.replies); n < 700 || status(r.replies[0].Data) != ib.StatusBusy {
 		t.Errorf("%d of 1000 refused", n)
 	}
-	big := snapshot(100, 0)
-	b, v := sa.Answer(source(big), &sa.Request{From: req.From, Data: ask(ib.MethodGetTable, wire.AttrVLArbRecord, 0, nil)}, nil)
-	if v != sa.Answered || status(b) != ib.StatusSANoResources {
-		t.Errorf("tables of 101 nodes: verdict %d, status %v", v, status(b))
+}
+
+// withLanes is a snapshot that shows the lane tables of the first n nodes.
+func withLanes(s *subnet.Snapshot, n int) *subnet.Snapshot {
+	c := *s
+	c.Lanes = make([]*subnet.LaneTables, len(s.Nodes))
+	for i := range n {
+		ports := int(s.Nodes[i].Info.NumPorts) + 1
+		l := &subnet.LaneTables{
+			SL: make([]uint16, ports*ports), Arb: make([]uint16, 4*ports),
+			SLRows: []smp.SLtoVL{{1}}, ArbRows: []smp.VLArb{{}}, Complete: true,
+		}
+		for k := range l.SL {
+			l.SL[k] = 1
+		}
+		for k := range l.Arb {
+			l.Arb[k] = 1
+		}
+		c.Lanes[i] = l
+	}
+	return &c
+}
+
+// TestWaitForAllTables: a query for the tables of all nodes has them all read,
+// waits as long as there is progress, and is answered whole; one that is
+// repeated meanwhile once, and several of them one in each step.
+func TestWaitForAllTables(t *testing.T) {
+	s := snapshot(300, 0)
+	r := newRig(t, s, sa.Config{SAKey: 7})
+	q := ask(ib.MethodGetTable, wire.AttrSLtoVLRecord, 0, nil)
+	for from := range ib.LID(3) {
+		for range 5 {
+			r.step(sa.Requests{List: []sa.Request{{From: mad.Addr{LID: 2 + from, QP: 1}, Data: q}}})
+		}
+	}
+	seen := map[ib.GUID]bool{}
+	for _, g := range r.read {
+		seen[g] = true
+	}
+	if len(seen) != len(s.Nodes) || len(r.read) != 3*len(s.Nodes) {
+		t.Fatalf("%d nodes to read, %d in all, of %d", len(seen), len(r.read), len(s.Nodes))
+	}
+	for n := 30; n < len(s.Nodes); n += 30 {
+		r.until(r.now.Add(3 * time.Second))
+		r.publish(withLanes(s, n))
+	}
+	if len(r.replies) != 0 {
+		t.Fatalf("answered after %v with status %v", r.now, status(r.replies[0].Data))
+	}
+	r.publish(withLanes(s, len(s.Nodes)))
+	r.until(r.now.Add(time.Second))
+	if len(r.replies) != 3 {
+		t.Fatalf("%d replies", len(r.replies))
+	}
+	ports := int(s.Nodes[0].Info.NumPorts) + 1
+	for _, a := range r.replies {
+		if n := len(records(t, a.Data)); n != ports*ports+len(s.Nodes)-1 {
+			t.Errorf("%d records, want %d", n, ports*ports+len(s.Nodes)-1)
+		}
+	}
+
+	// It does not wait for ever for the last node.
+	r.publish(s)
+	r.replies = nil
+	r.step(sa.Requests{List: []sa.Request{{From: mad.Addr{LID: 2, QP: 1}, Data: q}}})
+	r.publish(withLanes(s, len(s.Nodes)-1))
+	began := r.now
+	r.until(r.now.Add(time.Minute))
+	if len(r.replies) != 1 || status(r.replies[0].Data) != ib.StatusSANoResources || r.answered.Sub(began) > 5*time.Second {
+		t.Errorf("%d replies, %v", len(r.replies), r.answered.Sub(began))
 	}
 }

@@ -200,20 +200,30 @@ func (b *built) ask(t *testing.T, sock, node, file string, queries []string) []s
 // tables, on a port of each kind, and is asked the same.
 func TestSameAnswers(t *testing.T) {
 	need.FUSE(t)
-	for _, lmc := range []string{"0", "1"} {
-		t.Run("LMC "+lmc, func(t *testing.T) {
-			if lmc != "0" {
+	for _, c := range []struct {
+		name, lmc string
+		gen       []string
+		long      bool
+		queries   []string // nil: all
+	}{
+		{name: "LMC 0", lmc: "0", gen: smallTree.gen},
+		{name: "LMC 1", lmc: "1", gen: smallTree.gen, long: true},
+		// Tables of more nodes than were once read for one query.
+		{name: "85 nodes", lmc: "0", gen: []string{"xgft", "2", "8,9", "1,4"}, queries: []string{"VLAR", "SL2VL"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.long {
 				need.Long(t)
 			}
 			opensm := need.Tool(t, "opensm")
 			need.Tool(t, "saquery")
-			b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
+			b := testNet{name: "tree", gen: c.gen}.build(t)
 			_, env := b.simulate(t)
 			sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
 			manager, client := b.cas[0], b.cas[6]
 			dir, args := opensmFiles(t, 0)
 			// Without QoS it does not read the lane tables, and tells zeros.
-			args = append(args, "-Q", "-l", lmc)
+			args = append(args, "-Q", "-l", c.lmc)
 			osm := start(t, dir, []string{"OSM_TMP_DIR=" + dir, "OSM_CACHE_DIR=" + dir}, heddle,
 				append([]string{"attach", manager + "@" + sock, "--", opensm}, args...)...)
 			osm.await("SUBNET UP", 0, upTime)
@@ -221,7 +231,10 @@ func TestSameAnswers(t *testing.T) {
 			if len(nodes) != len(b.fab.Nodes) {
 				t.Fatalf("OpenSM tells of %d nodes, want %d", len(nodes), len(b.fab.Nodes))
 			}
-			queries := saQueries(&b, nodes)
+			queries := c.queries
+			if queries == nil {
+				queries = saQueries(&b, nodes)
+			}
 			theirs := b.ask(t, sock, client, "opensm.sh", queries)
 			osm.stop(syscall.SIGINT)
 
@@ -232,7 +245,7 @@ func TestSameAnswers(t *testing.T) {
 				}
 			}
 			for _, port := range portKinds {
-				sm := start(t, b.dir, nil, heddle, managerOn(port, manager, sock, "--api", "", "--engine", "minhop", "--lmc", lmc, "--sa-key", "1")...)
+				sm := start(t, b.dir, nil, heddle, managerOn(port, manager, sock, "--api", "", "--engine", "minhop", "--lmc", c.lmc, "--sa-key", "1")...)
 				sm.await("SUBNET UP\n", 0, upTime)
 				ours := b.ask(t, sock, client, "heddle.sh", queries)
 				if err := sm.stop(syscall.SIGTERM); err != nil {
