@@ -23,6 +23,7 @@ type file struct {
 	dev Device
 	f   *os.File
 	rd  []byte // reader only
+	wt  waiter
 
 	mu  sync.Mutex
 	wr  []byte                  // guarded by mu
@@ -47,7 +48,14 @@ func openFile(dir string, d Device) (*file, error) {
 		f.Close()
 		return nil, wrap("enable P_Key indices on", d.Name(), err)
 	}
+	u.wt.init(f)
 	return u, nil
+}
+
+// close ends a read in progress.
+func (u *file) close() error {
+	u.wt.end()
+	return u.f.Close()
 }
 
 // ioctl runs one ioctl. SyscallConn, not Fd: the latter would make the
@@ -159,7 +167,7 @@ func (u *file) recv(p *mad.Packet) error {
 func (u *file) read() ([]byte, error) {
 	for {
 		clear(u.rd[16:20])
-		n, err := u.f.Read(u.rd)
+		n, err := u.wt.read(u.f, u.rd)
 		if err == nil {
 			if n < umadabi.HeaderLen+umadabi.MADHeaderLen {
 				continue // not a MAD: nothing anybody could use
@@ -176,7 +184,7 @@ func (u *file) read() ([]byte, error) {
 			// in the buffer. (EIO is how a device served by FUSE says so.) The
 			// large buffer is for this message only.
 			big := make([]byte, need)
-			n, err := u.f.Read(big)
+			n, err := u.wt.read(u.f, big)
 			if err != nil {
 				return nil, err
 			}

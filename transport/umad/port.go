@@ -123,7 +123,7 @@ func OpenPort(o Options) (*Port, error) {
 	p.qp0 = p.qp1
 	if smi.Umad != d.Umad {
 		if p.qp0, err = openFile(o.Dev, *smi); err != nil {
-			p.qp1.f.Close()
+			p.qp1.close()
 			return nil, err
 		}
 	}
@@ -382,9 +382,9 @@ func (p *Port) Close() error {
 			p.issm = -1
 		}
 		p.mu.Unlock()
-		err = wrap("close", p.dev.Name(), p.qp1.f.Close())
+		err = wrap("close", p.dev.Name(), p.qp1.close())
 		if p.qp0 != p.qp1 {
-			err = errors.Join(err, wrap("close", p.qp0.dev.Name(), p.qp0.f.Close()))
+			err = errors.Join(err, wrap("close", p.qp0.dev.Name(), p.qp0.close()))
 		}
 		p.wg.Wait()
 	})

@@ -1,0 +1,85 @@
+package umad
+
+import (
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A device that FUSE serves (heddle attach) costs a round trip to its server
+// for every call: a packet that is waited for through the runtime's poller takes
+// three (poll, read, and a read that finds nothing), one that is waited for in
+// read(2) takes one. A kernel's own device answers at once; there the poller is
+// as good, and a read could not be ended from outside.
+
+// waiter reads a device by calls that block. The zero value is not in use.
+type waiter struct {
+	on      bool
+	reading atomic.Bool
+	closing atomic.Bool
+}
+
+// fuseMagic is what statfs says of a file system that FUSE serves.
+const fuseMagic = 0x65735546
+
+// init makes reads of f block if FUSE serves it.
+func (w *waiter) init(f *os.File) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = rc.Control(func(fd uintptr) {
+		var st unix.Statfs_t
+		if unix.Fstatfs(int(fd), &st) == nil && st.Type == fuseMagic {
+			w.on = unix.SetNonblock(int(fd), false) == nil
+		}
+	})
+}
+
+// read is f.Read. One goroutine calls it at a time.
+func (w *waiter) read(f *os.File, b []byte) (n int, err error) {
+	if !w.on {
+		return f.Read(b)
+	}
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := rc.Control(func(fd uintptr) {
+		w.reading.Store(true)
+		defer w.reading.Store(false)
+		for !w.closing.Load() {
+			if n, err = unix.Read(int(fd), b); err != syscall.EINTR {
+				return
+			}
+		}
+		n, err = 0, os.ErrClosed
+	})
+	if cerr != nil {
+		return 0, os.ErrClosed
+	}
+	return max(n, 0), err
+}
+
+// end makes a read in progress return and all others fail. A signal does that:
+// one that the runtime takes for its own and ignores. Which thread reads is not
+// known, and it may not sleep yet, so all get it until the read is over.
+func (w *waiter) end() {
+	if !w.on {
+		return
+	}
+	w.closing.Store(true)
+	for w.reading.Load() {
+		tasks, _ := os.ReadDir("/proc/self/task")
+		for _, t := range tasks {
+			if tid, err := strconv.Atoi(t.Name()); err == nil {
+				_ = unix.Tgkill(os.Getpid(), tid, unix.SIGURG)
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
