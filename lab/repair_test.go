@@ -104,8 +104,10 @@ func TestRepairQuality(t *testing.T) {
 		seed          uint64
 		faults        int
 	}{
-		{"torus 4x4x2", "dor", 1, 1},  // another engine takes over, and keeps entries
-		{"mesh 4x5", "nue", 2, 1},     // packets stand for tables before
+		{"torus 4x4x2", "dor", 1, 1},            // another engine takes over, and keeps entries
+		{"mesh 4x5", "nue", 2, 1},               // packets stand for tables before
+		{"irregular, 1.5 links", "updn", 3, 10}, // on one lane no order of changes leads there
+		{"dragonfly 4·1·1", "updn", 3, 10},
 		{"torus 5x5", "torus", 2, 10}, // SL-to-VL tables can only follow the entries
 		{"torus 5x5", "lash", 1, 1},   // new levels fit on old entries, or new entries on old levels
 	} {

@@ -152,6 +152,7 @@ type Core struct {
 	triedFor  *fabric.Graph // for which better tables than those of base were looked for
 	aim       int64         // as in Job, for that graph
 	balance   bool          // as in Job, for that graph
+	lifts     int           // as in Job, for that graph
 	fullAt    mad.Time
 	result    *JobResult
 	dist      distribution

@@ -36,6 +36,7 @@ type Job struct {
 	tried      bool  // improve has found its target for this graph: base
 	aim        int64 // load of a channel that is not to be exceeded; 0: not known
 	balance    bool  // the target cannot be reached, but load can be taken off
+	lifts      int   // rounds so far that moved destinations to other levels so that the target comes nearer
 	remembered bool  // packets or hosts stand for earlier tables; they will leave
 	policy     Transition
 	port       ib.GUID       // the manager's
@@ -90,6 +91,8 @@ type JobResult struct {
 	waiting    int  // … that have not
 	aim        int64
 	balance    bool // as in Job, for the next round
+	lifts      int  // as in Job, for the next round
+	remembered bool // as in Job
 	broken     *breakage
 	next       *solution
 	base       *solution    // for jobs to come: next, or the engine's own that it was carried from
@@ -107,7 +110,7 @@ func (j *Job) Run(workers int) *JobResult {
 
 // Solve finds tables and proves them.
 func (j *Job) Solve(workers int) *JobResult {
-	r := &JobResult{Gen: j.Gen, Err: errNoEngine, installed: j.installed, transition: j.transition}
+	r := &JobResult{Gen: j.Gen, Err: errNoEngine, installed: j.installed, transition: j.transition, remembered: j.remembered}
 	if j.move != nil {
 		r.move, r.Err = j.move.run(j.graph, workers)
 		return r

@@ -54,9 +54,11 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 	if r.aim == 0 {
 		r.aim = j.aim
 	}
+	r.lifts, t.Lifted = j.lifts, j.lifts > 0
+	wanted := r.Tables
 	if j.balance && j.mode == jobImprove {
 		r.balance = true
-		j.relieve(r, inst, t)
+		j.relieve(r, inst, wanted, t)
 		return
 	}
 	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved+f.Entries+f.Levels == 0 && !f.Lanes && j.mode == jobFull {
@@ -70,21 +72,41 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 			}
 			if r.moved == 0 && j.mode == jobImprove && !j.remembered {
 				r.balance = true
-				j.relieve(r, inst, t)
+				j.relieve(r, inst, wanted, t)
 			}
 		}
 	}
 }
 
-// relieve evens out the load of tables that stay between two.
-func (j *Job) relieve(r *JobResult, inst *route.Tables, t transition.Options) {
-	if f := transition.Balance(j.graph, inst, r.aim, t); f != nil {
-		if s := j.settle(f.Tables, r); s != nil {
-			if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict()); p != nil {
-				r.replace(s, p)
-				r.moved = f.Entries
-			}
+// maxLifts bounds the rounds that move destinations to other levels, for one fabric.
+const maxLifts = 16
+
+// relieve evens out the load of tables that stay between two. If it cannot, it moves
+// destinations to levels on which the wanted tables come nearer.
+func (j *Job) relieve(r *JobResult, inst, wanted *route.Tables, t transition.Options) {
+	f := transition.Balance(j.graph, inst, r.aim, t)
+	if f == nil {
+		return
+	}
+	if j.round(r, inst, f, t); r.moved > 0 || j.remembered || r.Report.MaxChannelLoad <= r.aim || j.lifts >= maxLifts || t.RepathTime <= 0 {
+		return
+	}
+	if f = transition.Lift(j.graph, inst, wanted, t); f != nil && f.Levels > 0 {
+		if j.round(r, inst, f, t); r.moved > 0 {
+			r.balance, r.lifts = false, j.lifts+1
 		}
+	}
+}
+
+// round makes one of the rounds toward better tables the result.
+func (j *Job) round(r *JobResult, inst *route.Tables, f *transition.Fitted, t transition.Options) {
+	s := j.settle(f.Tables, r)
+	if s == nil {
+		return
+	}
+	if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict()); p != nil {
+		r.replace(s, p)
+		r.moved = f.Moved + f.Entries + f.Levels
 	}
 }
 

@@ -43,7 +43,7 @@ func (c *Core) startJob() {
 		transition: transition.Options{
 			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.cfg.PacketLife),
 			HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
-			SMPTime: c.meanRTT(), Window: c.eng.Window(), RepathTime: max(c.cfg.RepathTime, 0),
+			SMPTime: c.meanRTT(), Window: c.eng.Window(), RepathTime: max(c.cfg.RepathTime, 0), MaxVLs: c.cfg.MaxVLs,
 			Recent: c.recentTables(),
 		},
 	}
@@ -60,8 +60,9 @@ func (c *Core) startJob() {
 	j.policy = c.cfg.Transition
 	j.port, j.drain = c.cfg.PortGUID, c.cfg.DrainTime
 	if j.tried = c.triedFor == c.f.graph; j.tried {
-		j.aim, j.balance, j.remembered = c.aim, c.balance, c.remembered() > 0
+		j.aim, j.balance, j.lifts = c.aim, c.balance, c.lifts
 	}
+	j.remembered = c.remembered() > 0
 	switch c.cfg.Transition {
 	case TransitionDiscard:
 		j.transition.Force = transition.ModeDiscard
@@ -254,11 +255,11 @@ func (c *Core) planImprove(r *JobResult) {
 	c.improveAt = mad.Never
 	round := c.improving || c.rebalance || c.anew
 	if c.improving {
-		c.triedFor, c.aim, c.balance = c.f.graph, r.aim, r.balance
+		c.triedFor, c.aim, c.balance, c.lifts = c.f.graph, r.aim, r.balance, r.lifts
 	}
 	switch {
 	case c.cfg.ImproveDelay <= 0:
-	case r.partial && round && r.moved == 0 && c.remembered() > 0:
+	case r.partial && round && r.moved == 0 && r.remembered:
 		c.improveAt = c.now.Add(max(c.cfg.ImproveDelay, c.remembered()))
 	case r.partial && round && r.moved == 0:
 		// All that is left waits for what is left: it stays as it is.

@@ -59,7 +59,7 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 		case ch.touched[l] && f.column(l, mixed&^newSLs):
 			// Its service levels follow when packets have left,
 			r.Entries++
-		case f.relabel(l):
+		case !o.Lifted && f.relabel(l):
 			// … or its entries do.
 			moved[l] = true
 			r.Levels++

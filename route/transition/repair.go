@@ -41,8 +41,11 @@ type Fitted struct {
 	Moved, Waiting int
 	// Entries are those that Approach wrote for destinations that wait.
 	Entries int
-	// Levels are the destinations that wait and have the wanted service levels.
+	// Levels are the destinations that wait and have the wanted service levels now; of Lift those
+	// that have levels on which their entries can change.
 	Levels int
+	// Lifted: it is by Lift.
+	Lifted bool
 	// Lanes: only SL-to-VL tables take their wanted form, in this round of
 	// Approach; on them the installed entries work as well.
 	Lanes bool

@@ -29,11 +29,12 @@ type tally struct {
 	now, late, left       int // repaired in one step, in two, only by the engine's tables
 	pairs, latePairs      int
 	rounds, stalled, kept int // rounds of Approach; faults, destinations that it left
+	lifted                int // faults after which destinations were moved to other levels
 }
 
 func (a tally) String() string {
-	return fmt.Sprintf("%d faults, %d would wait: %d repaired in one step, %d in two, %d not; of %d pairs %d in the second; %d rounds, stalled %d times with %d destinations",
-		a.faults, a.waits, a.now, a.late, a.left, a.pairs, a.latePairs, a.rounds, a.stalled, a.kept)
+	return fmt.Sprintf("%d faults, %d would wait: %d repaired in one step, %d in two, %d not; of %d pairs %d in the second; %d rounds, lifted %d times, stalled %d times with %d destinations",
+		a.faults, a.waits, a.now, a.late, a.left, a.pairs, a.latePairs, a.rounds, a.lifted, a.stalled, a.kept)
 }
 
 // TestRepair: after one fault of a cable or switch, under every engine, the
@@ -93,10 +94,15 @@ func TestRepair(t *testing.T) {
 			all.now += sum.now
 			all.late += sum.late
 			all.left += sum.left
+			all.lifted += sum.lifted
+			all.stalled += sum.stalled
 		}
 	}
 	if all.waits == 0 || all.now == 0 || all.late == 0 {
 		t.Errorf("not every kind of repair was seen: %v", all)
+	}
+	if all.lifted == 0 || all.stalled > all.lifted {
+		t.Errorf("levels did not help: %v", all)
 	}
 	if all.left*3 > all.waits {
 		t.Errorf("more than a third of the faults could not be repaired in steps: %v", all)
@@ -179,6 +185,12 @@ func repairOne(e route.Updater, g, h *fabric.Graph, tb *route.Tables, sum *tally
 func approach(g, h *fabric.Graph, at, w *route.Tables, o transition.Options, sum *tally) string {
 	for {
 		a := transition.Approach(h, at, w, o)
+		if a != nil && a.Moved+a.Entries+a.Levels == 0 && a.Waiting > 0 {
+			if b := transition.Lift(h, at, w, o); b != nil && b.Levels > 0 && !o.Lifted {
+				a, o.Lifted = b, true
+				sum.lifted++
+			}
+		}
 		if a == nil || a.Moved+a.Entries+a.Levels == 0 && !a.Lanes {
 			if a != nil && a.Waiting > 0 {
 				sum.stalled++

@@ -118,6 +118,12 @@ type Options struct {
 	// of a pair after they could have learnt of it. 0: without limit; then
 	// a change in which an old level could deadlock on the wanted tables is refused.
 	RepathTime time.Duration
+	// MaxVLs is how many data lanes may be used; 0 = as many as every link between
+	// switches has.
+	MaxVLs int
+	// Lifted says that Lift changed the installed service levels: Approach gives no
+	// destination its wanted ones before its entries.
+	Lifted bool
 
 	// LanesUnknown says that switches may hold other SL-to-VL tables than the
 	// installed ones, as after a transition that broke off. All tables are
@@ -165,6 +171,8 @@ type Options struct {
 	// SMPs it sent on directed routes, k that of those sent by LID.
 	ComputeTime, SMPTime, DirectedTime time.Duration
 	Window                             int
+
+	spare uint16 // levels that may come into use
 }
 
 // Frozen is a switch outside the graph that forwards by entries which cannot

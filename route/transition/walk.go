@@ -49,7 +49,7 @@ type mixer struct {
 // newMixer joins two states. Much of what it is for needs build first.
 func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
 	x := &mixer{old: old, new: now, g: g, before: o.Before, managed: len(g.Switches), frozen: o.Frozen, left: o.Left, held: o.Held, groups: o.GroupLevels}
-	x.levels = levelsOf(now.SL)
+	x.levels = levelsOf(now.SL) | o.spare
 	if len(old.SL) != len(now.SL) || len(old.SL) > 0 && &old.SL[0] != &now.SL[0] {
 		x.levels |= levelsOf(old.SL)
 	}

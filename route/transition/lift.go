@@ -1,0 +1,116 @@
+package transition
+
+import (
+	"math/bits"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// Lift leads on where Approach is stuck: it moves destinations that wait to service levels, and
+// so to lanes, on which their installed entries can be exchanged for the wanted ones
+// beside all else that is there. The next round does that, when hosts use the new levels
+// and the old ones are forgotten. Then the installed entries are out of the way of
+// others on the lanes that they came from, and the wanted levels follow as they fit.
+//
+// Levels are used that every link between switches has a lane for, below o.MaxVLs: those
+// first that no host uses. Levels of the result counts the destinations. nil is
+// returned where Approach does, with SL-to-VL tables, and where there is one lane.
+func Lift(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
+	if !known(g, installed, &o) || installed.Lanes != nil || wanted.Lanes != nil {
+		return nil
+	}
+	lanes := 16
+	if o.MaxVLs > 0 {
+		lanes = min(o.MaxVLs, lanes)
+	}
+	for c := range g.Channels {
+		lanes = min(lanes, int(max(g.Channels[c].VLs, 1)))
+	}
+	if lanes < 2 {
+		return nil
+	}
+	o.spare = 1<<lanes - 1
+	f := newFitter(g, installed, wanted, &o)
+	if f == nil {
+		return nil
+	}
+	used := levelsOf(installed.SL)
+	if installed.SL == nil {
+		used = 1
+	}
+	var order []ib.SL
+	for p := range ib.SL(lanes) {
+		order = append(order, p)
+	}
+	slices.SortStableFunc(order, func(a, b ib.SL) int { return int(used>>a&1) - int(used>>b&1) })
+	r := &Fitted{fitter: f, Lifted: true}
+	to := map[ib.LID]ib.SL{}
+	for _, l := range f.x.compare(o.Quiet).lids {
+		if d, _ := f.x.owner(l); d < 0 || f.broken[l] != 0 || f.unsure[l] {
+			continue
+		}
+		r.Waiting++
+		now := f.x.oldLevels(l)
+		for _, p := range order {
+			if now != 1<<p && f.lift(l, p) {
+				to[l] = p
+				break
+			}
+		}
+	}
+	r.Levels = len(to)
+	t := f.tables()
+	f.liftedLevels(t, to)
+	r.First, r.Tables = t, t
+	return r
+}
+
+// oldLevels are the service levels that hosts use for a destination.
+func (x *mixer) oldLevels(l ib.LID) (m uint16) {
+	for s := range int32(x.managed) {
+		m |= x.levelsOf(s, l, oldSLs)
+	}
+	return m
+}
+
+// lift takes in what packets to l on one level alone do while its installed entries
+// are in force, while they are exchanged in rooted order, and by the wanted ones.
+func (f *fitter) lift(l ib.LID, p ib.SL) bool {
+	x, w := f.x, f.w
+	was, had := x.anyLevel[l]
+	x.anyLevel[l] = 1 << p
+	defer func() {
+		if delete(x.anyLevel, l); had {
+			x.anyLevel[l] = was
+		}
+	}()
+	w.edges = w.edges[:0]
+	if f.ins.budget -= x.n; f.ins.budget < 0 || !x.rootedDeps(w, l, mixed) {
+		return false
+	}
+	return f.insert()
+}
+
+// liftedLevels gives destinations one level each, and leaves others the installed ones.
+func (f *fitter) liftedLevels(t *route.Tables, to map[ib.LID]ib.SL) {
+	m := newLevelMap(len(t.LFT), t.TopLID)
+	t.NumVLs = max(f.x.old.NumVLs, f.x.new.NumVLs)
+	for l := range m.class {
+		k := levelKind{old: classOf(f.x.old, l), now: -1}
+		if p, ok := to[ib.LID(l)]; ok {
+			k = levelKind{old: -1, now: int32(p), fresh: true}
+			t.NumVLs = max(t.NumVLs, int(p)+1)
+		}
+		m.add(l, k)
+	}
+	m.fill(t, func(s int, k levelKind) ib.SL {
+		if k.fresh {
+			return ib.SL(k.now)
+		}
+		return levelOf(f.x.old, s, k.old)
+	})
+	t.NumVLs = max(t.NumVLs, bits.Len16(levelsOf(t.SL)))
+}
