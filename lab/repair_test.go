@@ -24,6 +24,9 @@ const (
 	// repairDrained bounds the share of the faults with a drain while a pair was
 	// broken.
 	repairDrained = 0.005
+	// repairLoad bounds the load of the busiest channel in the end, relative to that of
+	// tables computed afresh.
+	repairLoad = 1.05
 )
 
 // TestRepairTrial: single faults and sequences of ten on every kind of fabric
@@ -72,6 +75,9 @@ func TestRepairTrial(t *testing.T) {
 		}
 		if got := s.DrainShare(); whole && got > repairDrained {
 			t.Errorf("%s: after %.2f %% of the faults the manager drained while a pair was broken", c.Name, 100*got)
+		}
+		if _, got := s.Load(); whole && got > repairLoad {
+			t.Errorf("%s: a channel carries %.2f times the load of fresh tables", c.Name, got)
 		}
 		if whole && s.Breaking == 0 {
 			t.Errorf("%s: no fault broke anything", c.Name)
