@@ -156,8 +156,10 @@ func (s *Subnet) smaPKeyTable(r *smaRequest) ib.Status {
 	if q := r.d.quirk; q != nil && (q.NoPKeys || q.KeepPKeys && r.set) {
 		return ib.StatusBadMethodAttr
 	}
-	if port != 0 {
-		if !r.d.isSwitch() || port > uint16(r.d.nports) {
+	// The port is a switch's: the agent of a CA or router has one table, that of the
+	// port by which it is asked, and does not look at it, as in ibsim and in hardware.
+	if port != 0 && r.d.isSwitch() {
+		if port > uint16(r.d.nports) {
 			return ib.StatusInvalidField
 		}
 		p = r.d.first + int32(port)
