@@ -104,6 +104,11 @@ func (c *Core) aliasesHeld(t *guidTable, old []ib.GUID) {
 	for i, g := range old {
 		if l := x.byGUID[g]; l != nil && g != 0 && l.held == (subnet.Place{Port: t.port, Function: uint16(i)}) && guidAt(t.have, i) != g {
 			l.held = subnet.Place{}
+			// After a restart the first table with the GUID that is read counts; where it
+			// is to be may have had it all the time.
+			if p := l.target(); c.guids.byPort[p.Port] != nil && guidAt(c.guids.byPort[p.Port].have, int(p.Function)) == g {
+				l.held = p
+			}
 			c.lookLease(l)
 			c.wake(subnet.Place{Port: t.port, Function: uint16(i)})
 		}
