@@ -113,7 +113,7 @@ func TestPartitionCost(t *testing.T) {
 		t.Error("equal tables are not shared")
 	}
 	r, _ := c.Sim.Peer(host(c, 6), 1)
-	if got := keysAt(c, int(r.Node), int(r.Port)); !slices.Equal(got, []ib.PKey{0xFFFF, 0x8006}) {
+	if got := keysAt(c, int(r.Node), int(r.Port)); !slices.Equal(got, []ib.PKey{0xFFFF, 6}) {
 		t.Errorf("the switch port holds %v", got)
 	}
 	if pi := c.Sim.PortInfo(int(r.Node), int(r.Port)); !pi.PartitionEnforcementInbound || !pi.PartitionEnforcementOutbound {

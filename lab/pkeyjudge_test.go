@@ -151,11 +151,12 @@ func (j *pkeyJudge) passes(node, port int) {
 			break // or a new manager does not know who is behind a link that came back
 		}
 		for _, k := range h.keys {
-			stays := !k.IsEmpty()
+			stays, full := !k.IsEmpty(), k.IsFull() // as a full member
 			for _, e := range j.open() {
 				stays = stays && slices.ContainsFunc(h.of(e), func(x ib.PKey) bool { return x.Base() == k.Base() })
+				full = full && slices.Contains(h.of(e), k)
 			}
-			if stays && !slices.Contains(table, k|0x8000) {
+			if stays && !slices.Contains(table, k|0x8000) && (full || !slices.Contains(table, k.Base())) {
 				j.fail("%s[%d] drops the packets of %s with %v: it has %v", j.c.Fabric.Nodes[node].ID, port, h.name, k, partition.Trim(table))
 			}
 		}
@@ -251,7 +252,7 @@ func (j *pkeyJudge) edge(node, port int, table []ib.PKey) {
 			continue
 		}
 		if !slices.ContainsFunc(j.open(), func(e *epoch) bool {
-			return slices.ContainsFunc(j.of(e, int(r.Node), int(r.Port)), func(x ib.PKey) bool { return x.Base() == k.Base() }) || j.vmMay(e, k)
+			return slices.ContainsFunc(j.of(e, int(r.Node), int(r.Port)), func(x ib.PKey) bool { return x == k || x == k|0x8000 }) || j.vmMay(e, k)
 		}) {
 			j.fail("%s[%d], which faces %s, holds %v, which no policy gives that", j.c.Fabric.Nodes[node].ID, port, j.c.Fabric.Nodes[r.Node].ID, k)
 		}
@@ -375,11 +376,10 @@ func (j *pkeyJudge) settled() string {
 					want = append(want, v.of(e)...)
 				}
 			}
-			for x := range want {
-				want[x] |= 0x8000
-			}
 			slices.Sort(want)
-			if want = slices.Compact(want); !slices.Equal(edge, want) {
+			all := slices.Compact(want)
+			want = slices.DeleteFunc(slices.Clone(all), func(k ib.PKey) bool { return !k.IsFull() && slices.Contains(all, k|0x8000) })
+			if !slices.Equal(edge, want) {
 				return fmt.Sprintf("%s[%d], which faces %s, holds %v, want %v", j.c.Fabric.Nodes[r.Node].ID, r.Port, n.ID, edge, want)
 			}
 		}

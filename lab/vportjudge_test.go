@@ -117,7 +117,7 @@ func (j *pkeyJudge) vportHolds(v vportSeen) {
 		if k.IsEmpty() || slices.ContainsFunc(j.open(), func(e *epoch) bool { return slices.Contains(v.of(e), k) }) {
 			continue
 		}
-		if edge != nil && !slices.Contains(edge, k|0x8000) {
+		if edge != nil && !slices.Contains(edge, k|0x8000) && !slices.Contains(edge, k.Base()) {
 			continue
 		}
 		j.fail("%s, GUID %v, holds %v, which no policy gives it: %v", v.name, v.st.GUID, k, partition.Trim(v.keys))

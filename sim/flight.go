@@ -300,7 +300,7 @@ func (s *Subnet) cross(f *flight, out int32) {
 			s.drop(f, DropState)
 			return
 		}
-		if o.check&filterOut != 0 && !s.filterPKey(out, f) {
+		if o.check&filterOut != 0 && !s.filterPKey(out, f, false) {
 			f.port = out
 			s.drop(f, DropKey)
 			return
@@ -357,7 +357,7 @@ func (s *Subnet) arrive(f *flight) {
 				s.setState(f.port, ib.StateActive)
 			}
 		}
-		if in.check&filterIn != 0 && !s.filterPKey(f.port, f) {
+		if in.check&filterIn != 0 && !s.filterPKey(f.port, f, true) {
 			s.drop(f, DropKey)
 			return
 		}

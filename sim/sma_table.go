@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"slices"
+
 	"heddle/ib"
 	"heddle/ib/smp"
 )
@@ -235,15 +237,38 @@ func (s *Subnet) checkPKey(ep int32, f *flight) bool {
 	return false
 }
 
-// filterPKey is the partition check of external port p of a switch.
-func (s *Subnet) filterPKey(p int32, f *flight) bool {
-	if _, ok := s.pkeyMatch(p, f.pkey); ok {
+// pkeyMayEnter reports whether a packet with key k may enter a switch at external
+// port p. Its table there says who is behind the port, so a packet must not claim
+// more: full membership needs a full entry, limited membership any with the same
+// 15 bits (IBA o18-14; it is not the rule for those who receive, by which a limited
+// member could not send through the limited entry that names it).
+func (s *Subnet) pkeyMayEnter(p int32, k ib.PKey) bool {
+	if k&0x7FFF == 0 {
+		return false
+	}
+	c := s.ports[p].cold
+	if c == nil || c.pkeys == nil {
+		return k&0x7FFF == 0x7FFF
+	}
+	return slices.ContainsFunc(c.pkeys, func(t ib.PKey) bool { return t == k || t == k|0x8000 })
+}
+
+// filterPKey is the partition check of external port p of a switch, of what comes
+// in there or goes out. What goes out is checked as its receiver will.
+func (s *Subnet) filterPKey(p int32, f *flight, in bool) bool {
+	ok := false
+	if in {
+		ok = s.pkeyMayEnter(p, f.pkey)
+	} else {
+		_, ok = s.pkeyMatch(p, f.pkey)
+	}
+	if ok {
 		return true
 	}
 	if pi := &s.infos[p]; pi.PKeyViolations != 0xFFFF {
 		pi.PKeyViolations++
 	}
-	s.countConstraint(p, f.port == p)
+	s.countConstraint(p, in)
 	s.trap259(p, f)
 	return false
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"testing"
+	"time"
 
 	"heddle/ib"
 	"heddle/ib/pm"
@@ -429,5 +430,52 @@ func TestEnhancedPort0(t *testing.T) {
 	}
 	if _, st := b.change(toS1, 0, func(p *smp.PortInfo) { p.PortState = ib.StateActive }); st != ib.StatusInvalidField {
 		t.Errorf("Active on Active: %v", st)
+	}
+}
+
+// TestEnforcement: what a switch port drops that enforces partitions, by the entry
+// of its table. What comes in must not claim more than the entry says of who is
+// behind the port: a limited member sends through a limited entry (IBA o18-14).
+// What goes out is checked as its receiver will (§10.9.3).
+func TestEnforcement(t *testing.T) {
+	const none, limited, full = 0, ib.PKey(5), ib.PKey(0x8005)
+	for _, c := range []struct {
+		entry, packet ib.PKey
+		in, out       bool // it passes
+	}{
+		{none, limited, false, false},
+		{none, full, false, false},
+		{limited, limited, true, false},
+		{limited, full, false, true},
+		{full, limited, true, true},
+		{full, full, true, true},
+	} {
+		for _, out := range []bool{false, true} {
+			b := newBed(t, chain(), Config{}, "H1")
+			b.configure()
+			// H1 sends to H2, which takes anything with the key.
+			b.set(toH1, smp.AttrPKeyTable, 0, &smp.PKeyTable{0xFFFF, c.packet})
+			b.set(toH2, smp.AttrPKeyTable, 0, &smp.PKeyTable{0xFFFF, 0x8005})
+			path, port := toS1, uint32(1)
+			if out {
+				path, port = toS2, 2
+			}
+			b.set(path, smp.AttrPKeyTable, smp.PKeyMod(uint8(port), 0), &smp.PKeyTable{0xFFFF, c.entry})
+			b.mustChange(path, port, func(p *smp.PortInfo) {
+				p.PartitionEnforcementInbound, p.PartitionEnforcementOutbound = !out, out
+			})
+			p, err := b.s.Probe(VF{Node: nH1, Port: 1}, mad.Addr{LID: b.lid("H2")}, c.packet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.s.RunUntil(b.s.Now().Add(time.Second))
+			want := c.in
+			if out {
+				want = c.out
+			}
+			if p.Arrived != want {
+				t.Errorf("a packet with %v at an entry %v, going out %v: %v", c.packet, c.entry, out, p)
+			}
+		}
 	}
 }

@@ -309,13 +309,18 @@ func (c *Core) tableKnown(h holder) bool {
 }
 
 // edgeKeys are the entries of the edge port of holders with these keys, which
-// ascend by base. They are full ones: by IBA §10.9.3 two limited members do not
-// match, so a limited entry would stop the packets of the limited member itself.
+// ascend by base: one for each base, a full one where anybody is a full member.
+// Through a limited one a limited member sends, nobody claims to be a full one, and
+// what another limited member sent does not come out (IBA §10.9.3, o18-14). OpenSM
+// writes the same.
 func edgeKeys(want []ib.PKey) []ib.PKey {
 	out := make([]ib.PKey, 0, len(want))
 	for _, k := range want {
-		if k |= 0x8000; len(out) == 0 || out[len(out)-1] != k {
+		switch n := len(out); {
+		case n == 0 || out[n-1].Base() != k.Base():
 			out = append(out, k)
+		case k.IsFull():
+			out[n-1] = k
 		}
 	}
 	return out

@@ -55,7 +55,7 @@ func (c *Core) edgeLets(h holder) bool {
 		return true
 	}
 	have := c.pKeysOf(q)
-	return !slices.ContainsFunc(edgeKeys(c.pkeysWanted(h)), func(k ib.PKey) bool { return !slices.Contains(have, k) })
+	return !slices.ContainsFunc(edgeKeys(c.pkeysWanted(h)), func(k ib.PKey) bool { return !slices.Contains(have, k) && !slices.Contains(have, k|0x8000) })
 }
 
 // sweepVPKeys has the tables of virtual ports put right whose port comes back, if
