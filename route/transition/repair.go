@@ -494,8 +494,10 @@ func (f *fitter) share(installed *route.Tables) {
 	}
 }
 
+// set writes an entry of the result. That has none of LIDs above the wanted ones,
+// which nobody has any more: nothing leads there.
 func (f *fitter) set(s int32, l ib.LID, e byte) {
-	if f.rows[s][l] == e {
+	if int(l) >= len(f.rows[s]) || f.rows[s][l] == e {
 		return
 	}
 	if !f.own[s] {

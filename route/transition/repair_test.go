@@ -1,11 +1,13 @@
 package transition_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"time"
 
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/internal/need"
 	"heddle/route"
 	"heddle/route/check"
@@ -233,4 +235,37 @@ func waits(p *transition.Plan) bool {
 		}
 	}
 	return false
+}
+
+// TestApproachTopLID: a LID that nobody has any more may be far above all that
+// are wanted, as floating ones are. The result ends where the wanted tables end.
+func TestApproachTopLID(t *testing.T) {
+	g := routetest.Torus(3, 3, 1).Graph()
+	w, err := updn.Engine{}.Compute(g, route.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const gone = ib.LID(0xBFFF)
+	inst := *w
+	inst.TopLID, inst.LFT = gone, make([][]byte, len(w.LFT))
+	for s := range inst.LFT {
+		row := bytes.Repeat([]byte{route.Drop}, route.RowLen(gone))
+		copy(row, w.LFT[s])
+		row[gone] = row[g.EndPorts[0].LID] // it was that of the first port
+		inst.LFT[s] = row
+	}
+	proof := check.Prove(g, w, check.Options{})
+	if !proof.OK() {
+		t.Fatal(proof.Err())
+	}
+	o := limited
+	o.Proved, o.ProvedOrder = proof.Dependencies()
+	o.Before, o.RepathTime = g, 30*time.Second
+	a := transition.Approach(g, &inst, w, o)
+	if a == nil {
+		t.Fatal("nothing to do")
+	}
+	if bad := differ(a.Tables, w); a.Waiting != 0 || bad != "" {
+		t.Errorf("%d destinations wait; %s", a.Waiting, bad)
+	}
 }
