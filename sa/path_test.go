@@ -195,7 +195,7 @@ func TestWhoSeesWhat(t *testing.T) {
 	for from, want := range map[ib.LID]struct{ nodes, links int }{
 		2: {3, 0}, // hosts 1, 2 and 4, but not the switch that they hang on
 		4: {3, 4}, // hosts 3 and 4 and the switch, and two cables, both ways
-		5: {5, 4}, // all, but not the cables of hosts that share nothing with the switch
+		5: {5, 8}, // all, and the cables of hosts that share nothing with the switch
 	} {
 		count := func(attr ib.AttrID) int {
 			return len(records(t, answer(t, s, from, ask(ib.MethodGetTable, attr, 0, nil), false)))
@@ -217,6 +217,21 @@ func TestWhoSeesWhat(t *testing.T) {
 		}
 		if got := count(wire.AttrPathRecord); got != n {
 			t.Errorf("LID %d sees %d paths, want %d", from, got, n)
+		}
+	}
+}
+
+// TestLinksOfLimitedMembers: among limited members a full one sees every cable, as
+// with OpenSM: both ends share a partition with it, though not with each other.
+func TestLinksOfLimitedMembers(t *testing.T) {
+	s := snapshot(4, 0)
+	for _, i := range s.EndPortPort {
+		s.Ports[i].PKeys = []ib.PKey{ib.PKeyDefaultLimited}
+	}
+	s.Ports[s.PortByLID(2)].PKeys = []ib.PKey{ib.PKeyDefaultFull}
+	for from, want := range map[ib.LID]int{2: 8, 3: 0} {
+		if n := len(records(t, answer(t, s, from, ask(ib.MethodGetTable, wire.AttrLinkRecord, 0, nil), false))); n != want {
+			t.Errorf("LID %d sees %d links, want %d", from, n, want)
 		}
 	}
 }
