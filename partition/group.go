@@ -17,7 +17,7 @@ const linkLocal = 2 // scope of a multicast address
 // groupFlags are the flags of a group that were given.
 type groupFlags struct {
 	g      Group
-	scopes []uint8
+	scopes uint16 // bit s for scope s
 	set    uint8
 }
 
@@ -26,11 +26,11 @@ const (
 	setRate
 	setSL
 	setQKey
-	setTClass
 	setFlow
 )
 
-// apply puts what was given into g.
+// apply puts what was given into g, but for the TClass: that of a header is the
+// broadcast group's alone.
 func (f *groupFlags) apply(g *Group) {
 	if f.set&setMTU != 0 {
 		g.MTU = f.g.MTU
@@ -41,11 +41,8 @@ func (f *groupFlags) apply(g *Group) {
 	if f.set&setSL != 0 {
 		g.SL = f.g.SL
 	}
-	if f.set&setQKey != 0 {
+	if f.g.QKey != 0 || f.set&setQKey != 0 && !isIP(&g.MGID) { // an IP group has none that is 0
 		g.QKey = f.g.QKey
-	}
-	if f.set&setTClass != 0 {
-		g.TClass = f.g.TClass
 	}
 	if f.set&setFlow != 0 {
 		g.FlowLabel = f.g.FlowLabel
@@ -79,11 +76,11 @@ func (p *parser) groupFlag(f *groupFlags, flag, val token) (ok bool, err error) 
 		if n == 0 {
 			return true, p.fail(val.pos, "scope=0 is reserved: 1 to 15, 2 for link-local")
 		}
-		f.scopes = append(f.scopes, uint8(n))
+		f.scopes |= 1 << n
 	case "Q_Key":
 		g.QKey, f.set = ib.QKey(n), f.set|setQKey
 	case "TClass":
-		g.TClass, f.set = uint8(n), f.set|setTClass
+		g.TClass = uint8(n)
 	case "sl":
 		g.SL, f.set = ib.SL(n), f.set|setSL
 	case "FlowLabel":
@@ -92,15 +89,17 @@ func (p *parser) groupFlag(f *groupFlags, flag, val token) (ok bool, err error) 
 	return true, nil
 }
 
-// group reads what follows "mgid=", to the end of the line.
-func (p *parser) group(b *building) error {
+// group reads what follows "mgid=", to the end of the line. What is not said
+// there is as in the header of the statement.
+func (p *parser) group(h *header, b *building) error {
 	t := p.rest()
 	text, flags, _ := strings.Cut(t.text, ",")
 	gid, err := ib.ParseGID(strings.TrimSpace(text))
 	if err != nil || !gid.IsMulticast() {
 		return p.fail(t.pos, "mgid=%s is not a multicast GID: ff12:…", short(strings.TrimSpace(text)))
 	}
-	var f groupFlags
+	f := h.group
+	f.g.TClass = 0
 	at := t.pos
 	at.Col += len(text) + 1
 	for flags != "" {
@@ -125,17 +124,39 @@ func (p *parser) group(b *building) error {
 			p.warnf(flag.pos, "unknown flag %s is ignored", short(flag.text))
 		}
 	}
-	scopes := f.scopes
-	if len(scopes) == 0 {
-		scopes = []uint8{gid[1] & 0xF}
+	if isIP(&gid) && (gid[4] == 0 && gid[5] == 0 || gid == Broadcast(DefaultKey).MGID) {
+		gid[4], gid[5] = byte(b.PKey>>8)|0x80, byte(b.PKey)
 	}
-	for _, s := range scopes {
+	if o := p.groups[gid]; o != nil { // before scope= counts, as with OpenSM
+		p.taken(t.pos, b, o, gid)
+		return nil
+	}
+	if f.scopes == 0 {
+		f.scopes = 1 << linkLocal
+	}
+	if f.scopes>>(gid[1]&0xF)&1 == 0 {
+		p.warnf(t.pos, "group %v is not made with the scope that is in its MGID: that needs scope=%d", gid, gid[1]&0xF)
+	}
+	head := Group{MTU: 4, Rate: ib.Rate10}
+	h.group.apply(&head)
+	for s := range uint8(16) {
+		if f.scopes>>s&1 == 0 {
+			continue
+		}
 		g := Group{MGID: gid, MTU: 4, Rate: ib.Rate10}
 		g.MGID[1] = gid[1]&0xF0 | s
-		if isIP(&g.MGID) {
+		if isIP(&gid) {
 			g.QKey = 0x0B1B
 		}
 		f.apply(&g)
+		g.TClass = f.g.TClass
+		if isIP(&gid) && (g.MTU != head.MTU || g.Rate != head.Rate) {
+			p.warnf(t.pos, "group %v is left out: mtu and rate must be those of the header, %d and %d (RFC 4391)", gid, head.MTU, head.Rate)
+			return nil
+		}
+		if s != linkLocal {
+			g.HopLimit = 0xFF
+		}
 		p.addGroup(t.pos, b, g)
 	}
 	return nil
@@ -163,34 +184,26 @@ func broadcastOf(key ib.PKey, g *ib.GID) ib.GID {
 // addGroup adds a group to a partition. One that cannot be is left out with a
 // warning, as OpenSM does: nobody gets more by it.
 func (p *parser) addGroup(at Pos, b *building, g Group) {
-	if isIP(&g.MGID) {
-		own := [2]byte{byte(b.PKey>>8) | 0x80, byte(b.PKey)}
-		switch {
-		case g.MGID[4] == 0 && g.MGID[5] == 0:
-			g.MGID[4], g.MGID[5] = own[0], own[1]
-		case [2]byte(g.MGID[4:6]) != own:
+	switch {
+	case isIP(&g.MGID):
+		if [2]byte(g.MGID[4:6]) != [2]byte{byte(b.PKey>>8) | 0x80, byte(b.PKey)} {
 			p.warnf(at, "group %v is left out: its P_Key is not %v of its partition", g.MGID, b.PKey|0x8000)
 			return
 		}
-		bc := broadcastOf(b.PKey, &g.MGID)
-		if g.MGID != bc {
-			x := b.find(bc)
-			switch {
-			case x == nil:
-				p.warnf(at, "group %v is left out: its partition has no broadcast group %v (flag ipoib)", g.MGID, bc)
-				return
-			case x.MTU != g.MTU || x.Rate != g.Rate:
-				p.warnf(at, "group %v is left out: mtu and rate must be those of the broadcast group, %d and %d (RFC 4391)", g.MGID, x.MTU, x.Rate)
-				return
-			}
+		if bc := broadcastOf(b.PKey, &g.MGID); g.MGID != bc && b.find(bc) == nil {
+			p.warnf(at, "group %v is left out: its partition has no broadcast group %v (flag ipoib, for scope 2)", g.MGID, bc)
+			return
 		}
+	case g.MGID[1]&0xE0 != 0:
+		p.warnf(at, "group %v is left out: bits 5 to 7 of its flags are reserved", g.MGID)
+		return
+	case g.MGID[2] == 0xA0 && g.MGID[3] == 0x1B && g.MGID[1]&0xF == linkLocal:
+		p.warnf(at, "group %v is left out: an MGID of the SA's own kind (a01b) is not link-local", g.MGID)
+		return
 	}
 	switch o := p.groups[g.MGID]; {
-	case o == b:
-		p.warnf(at, "group %v is there already; the first one counts", g.MGID)
-		return
 	case o != nil:
-		p.warnf(at, "group %v is left out: partition %s has it", g.MGID, short(o.Name))
+		p.taken(at, b, o, g.MGID)
 		return
 	case len(p.groups) == MaxGroups:
 		p.warnf(at, "group %v is left out: no more than %d groups fit into a subnet", g.MGID, MaxGroups)
@@ -200,8 +213,16 @@ func (p *parser) addGroup(at Pos, b *building, g Group) {
 	b.Groups = append(b.Groups, g)
 }
 
-// find returns the broadcast group with an MGID, nil if there is none. They
-// come first.
+// taken warns of a group for b that o has.
+func (p *parser) taken(at Pos, b, o *building, mgid ib.GID) {
+	if o == b {
+		p.warnf(at, "group %v is there already; the first one counts", mgid)
+	} else {
+		p.warnf(at, "group %v is left out: partition %s has it", mgid, short(o.Name))
+	}
+}
+
+// find returns the group with an MGID, nil if the partition has none.
 func (b *building) find(g ib.GID) *Group {
 	for i := range b.Groups {
 		if b.Groups[i].MGID == g {

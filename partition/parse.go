@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,27 +43,21 @@ type Warning struct {
 // String prints the warning in one line.
 func (w Warning) String() string { return w.Pos.String() + ": " + w.Text }
 
+// ErrNothing is the cause of the error about a file that was read and has no
+// statement: it is empty, or holds nothing but comments. Such a file says nothing
+// about partitions, neither that everybody may meet nor that nobody may; whoever
+// asked for it decides.
+var ErrNothing = errors.New("the file has no statement")
+
 // Parse reads OpenSM's partitions.conf; name is the file's, for messages. What
-// OpenSM reads is read in the same way, with these differences, all of them on
-// the side of giving less:
+// OpenSM reads is read in the same way, with the differences of the table in
+// docs/sa.md (Partitions). TestPartitionCorpus in internal/interop compares the
+// two.
 //
-//   - A mistake rejects the file as a whole, as a *ParseError. OpenSM then
-//     makes every port a full member of the default partition; here nothing
-//     changes.
-//   - A last statement without ";" is a mistake: the file may be cut off.
-//   - "GUID=" without a membership is a mistake; OpenSM takes it for full.
-//   - "both" is both. OpenSM takes it for full unless it runs with
-//     allow_both_pkeys.
-//   - The port of the subnet manager stays a full member of the default
-//     partition whatever the file says.
-//   - scope= in a header counts, and so does the scope in an mgid; OpenSM makes
-//     the group with link-local scope unless the line of the mgid has a scope=.
-//   - A file without any statement is one without a rule for the default
-//     partition; OpenSM takes it for a mistake.
-//   - A header may go over several lines.
-//   - Lines may be as long as they like.
+// A mistake rejects the file as a whole, as a *ParseError, and a file without any
+// statement gives ErrNothing.
 //
-// As with OpenSM a file that exists makes all ports limited members of the
+// As with OpenSM a file that has statements makes all ports limited members of the
 // default partition, and the port of the subnet manager a full one, before its
 // own rules for it come; later members of a partition override earlier ones.
 func Parse(r io.Reader, name string) (*Policy, []Warning, error) {
@@ -70,15 +65,18 @@ func Parse(r io.Reader, name string) (*Policy, []Warning, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
-	p := &parser{src: src, file: name, line: 1, byKey: map[ib.PKey]*building{}, byName: map[string]*building{}, groups: map[ib.GID]*building{}}
+	p := &parser{src: src, file: name, line: 1, byKey: map[ib.PKey]*building{}, groups: map[ib.GID]*building{}}
 	if len(src) > MaxFile {
 		return nil, nil, &ParseError{Pos{name, 1, 1}, "the file is larger than " + strconv.Itoa(MaxFile) + " bytes"}
 	}
 	// As if the file began with "Default=0x7fff : ALL=limited, SELF=full ;".
 	def := p.partition("Default", DefaultKey)
-	def.Members = []Member{{Kind: All, As: Limited}, {Kind: Self, As: Full}}
-	if err := p.parse(); err != nil {
+	def.Members = []Member{{Kind: All, As: Limited, AnyIndex: true}, {Kind: Self, As: Full, AnyIndex: true}}
+	switch n, err := p.parse(); {
+	case err != nil:
 		return nil, nil, err
+	case n == 0:
+		return nil, nil, fmt.Errorf("%s: %w", name, ErrNothing)
 	}
 	pol := p.policy()
 	if err := pol.Validate(); err != nil { // what the grammar does not see
@@ -87,8 +85,12 @@ func Parse(r io.Reader, name string) (*Policy, []Warning, error) {
 	return pol, p.warn, nil
 }
 
-// building is a partition that the file has not finished yet.
-type building struct{ Partition }
+// building is a partition that the file has not finished yet. While it is, those
+// of its members are AnyIndex that came without indx0.
+type building struct {
+	Partition
+	called string // the name by which a header without P_Key finds it
+}
 
 type parser struct {
 	src  []byte
@@ -99,8 +101,7 @@ type parser struct {
 
 	order  []*building
 	byKey  map[ib.PKey]*building
-	byName map[string]*building // the first of a name
-	named  bool                 // the default partition has the file's name
+	named  bool // the default partition has the file's name
 	warn   []Warning
 	groups map[ib.GID]*building // whose a group is
 	next   ib.PKey              // the key that was chosen last
@@ -197,14 +198,15 @@ func short(s string) string {
 	return strconv.Quote(s)
 }
 
-func (p *parser) parse() error {
-	for {
+// parse reads all statements and returns how many there are.
+func (p *parser) parse() (n int, err error) {
+	for ; ; n++ {
 		p.skip()
 		if p.at == len(p.src) {
-			return nil
+			return n, nil
 		}
 		if err := p.statement(); err != nil {
-			return err
+			return n, err
 		}
 	}
 }
@@ -245,14 +247,21 @@ func (p *parser) header(h *header) error {
 	if i := strings.IndexFunc(h.name, badInName); i >= 0 {
 		return p.fail(h.at, "the name %s has a character that cannot be printed", short(h.name))
 	}
-	if t.is("=") {
-		key := p.scan()
+	var key token
+	switch {
+	case t.is("="):
+		key = p.scan()
+		t = p.scan()
+	case h.name != "" && h.name[0] >= '0' && h.name[0] <= '9':
+		key = token{h.at, h.name} // a number instead of a name is the P_Key
+		h.name = ""
+	}
+	if key.text != "" {
 		n, err := p.number(key, 0xFFFF, "a P_Key")
 		if err != nil {
 			return err
 		}
 		h.key = ib.PKey(n).Base()
-		t = p.scan()
 	}
 	for t.is(",") {
 		flag := p.scan()
@@ -279,55 +288,52 @@ func (p *parser) header(h *header) error {
 
 // open finds the partition that a statement belongs to, or begins it.
 func (p *parser) open(h *header) (*building, error) {
-	b := p.byName[h.name]
-	switch {
-	case h.key != 0:
-		b = p.byKey[h.key]
-	case b != nil && h.name != "":
-	default:
-		for p.next++; p.byKey[p.next] != nil; p.next++ {
+	b := p.byKey[h.key]
+	if h.key == 0 {
+		if b = p.find(h.name); b == nil {
+			for p.next++; p.byKey[p.next] != nil; p.next++ {
+			}
+			if p.next >= DefaultKey {
+				return nil, p.fail(h.at, "no P_Key is left for partition %s", short(h.name))
+			}
+			h.key = p.next
 		}
-		if p.next >= DefaultKey {
-			return nil, p.fail(h.at, "no P_Key is left for partition %s", short(h.name))
-		}
-		b, h.key = nil, p.next
 	}
 	if b == nil {
 		b = p.partition(h.name, h.key)
 	} else if b.PKey == DefaultKey && !p.named && h.name != "" {
 		b.Name, p.named = h.name, true // the name that the file gives it
-		if p.byName[h.name] == nil {
-			p.byName[h.name] = b
-		}
 	} else if h.name != b.Name && h.name != "" {
 		p.warnf(h.at, "partition %s has P_Key %v of partition %s: the two are one", short(h.name), b.PKey, short(b.Name))
 	}
-	b.Index0 = b.Index0 || h.index0
-	if h.group.set&setSL != 0 {
-		b.SL, b.HasSL = h.group.g.SL, true
-	}
+	b.SL, b.HasSL = h.group.g.SL, h.group.set&setSL != 0
 	if h.ipoib {
-		scopes := h.group.scopes
-		if len(scopes) == 0 {
-			scopes = []uint8{linkLocal}
+		if h.group.scopes&^(1<<linkLocal) != 0 {
+			p.warnf(h.at, "scope= of the header is for the mgid lines below it: the broadcast group of the partition has scope %d", linkLocal)
 		}
-		for _, s := range scopes {
-			g := Broadcast(b.PKey)
-			g.MGID[1] = 0x10 | s
-			h.group.apply(&g)
-			p.addGroup(h.at, b, g)
-		}
+		g := Broadcast(b.PKey)
+		h.group.apply(&g)
+		g.TClass = h.group.g.TClass
+		p.addGroup(h.at, b, g)
 	}
 	return b, nil
 }
 
+// find returns the partition that a header without P_Key means, nil if that is a
+// new one. Of several with one name OpenSM takes the first of its table.
+func (p *parser) find(name string) (b *building) {
+	for _, o := range p.order {
+		if name != "" && o.called == name && (b == nil || osmOrder(o.PKey, b.PKey) < 0) {
+			b = o
+		}
+	}
+	return b
+}
+
 func (p *parser) partition(name string, key ib.PKey) *building {
-	b := &building{Partition: Partition{Name: name, PKey: key}}
+	b := &building{Partition: Partition{Name: name, PKey: key}, called: name}
 	p.order = append(p.order, b)
 	p.byKey[key] = b
-	if p.byName[name] == nil {
-		p.byName[name] = b
-	}
 	return b
 }
 
@@ -345,7 +351,8 @@ func (p *parser) flag(h *header, flag, val token) error {
 	case "defmember":
 		as, ok := p.membership(val)
 		if !ok {
-			p.warnf(flag.pos, "defmember=%s is none of full, limited, both: limited is taken", val.text)
+			p.warnf(flag.pos, "defmember=%s is none of full, limited, both: it is ignored", val.text)
+			break
 		}
 		h.def = as
 	default:
@@ -407,7 +414,7 @@ func (p *parser) members(h *header, b *building) error {
 			if eq := p.scan(); !eq.is("=") {
 				return p.fail(eq.pos, "mgid is followed by %s instead of \"=\"", quote(eq))
 			}
-			if err := p.group(b); err != nil {
+			if err := p.group(h, b); err != nil {
 				return err
 			}
 			continue
@@ -416,12 +423,15 @@ func (p *parser) members(h *header, b *building) error {
 		if err != nil {
 			return err
 		}
-		m.As = h.def
+		m.As, m.AnyIndex = h.def, !h.index0
 		next := p.scan()
 		if next.is("=") {
 			as := p.scan()
-			if as.text == "" || isDelim(as.text[0]) {
+			switch {
+			case as.text == "" || isDelim(as.text[0]):
 				return p.fail(as.pos, "%s= is followed by %s: write full, limited or both", t.text, quote(as))
+			case as.pos.Line != t.pos.Line: // which OpenSM does not see
+				return p.fail(as.pos, "%s is not on the line of its member %s", quote(as), short(t.text))
 			}
 			var ok bool
 			if m.As, ok = p.membership(as); !ok {
@@ -438,8 +448,8 @@ func (p *parser) members(h *header, b *building) error {
 		}
 		switch {
 		case next.is(","):
-		case next.is(";"), next.is("mgid"):
-			p.back(next)
+		case next.is(";"), next.is("mgid"), next.text != "" && !isDelim(next.text[0]) && next.pos.Line != t.pos.Line:
+			p.back(next) // a new line separates as a comma does
 		default:
 			return p.fail(next.pos, "%s after member %s, where \",\" or \";\" should come", quote(next), short(t.text))
 		}
@@ -496,6 +506,10 @@ func (p *parser) policy() *Policy {
 	pol := &Policy{}
 	for _, b := range p.order {
 		b.Members = effective(b.Members)
+		b.Index0 = slices.ContainsFunc(b.Members, func(m Member) bool { return !m.AnyIndex })
+		for i := range b.Members {
+			b.Members[i].AnyIndex = b.Members[i].AnyIndex && b.Index0
+		}
 		if len(b.Members) > 0 {
 			pol.Partitions = append(pol.Partitions, b.Partition)
 		}

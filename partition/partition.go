@@ -37,6 +37,9 @@ type Member struct {
 	Kind Kind
 	GUID ib.GUID // port GUID, or an alias GUID; Kind Port only. It need not be on the fabric
 	As   Membership
+	// AnyIndex: at whom this line names the P_Key goes to any index, although its
+	// partition wants index 0.
+	AnyIndex bool `json:",omitempty"`
 }
 
 // Group is a multicast group that is there without any member, and stays.
@@ -55,7 +58,7 @@ type Group struct {
 type Partition struct {
 	Name    string  // of the tenant: a P_Key that passes from one name to another was freed in between
 	PKey    ib.PKey // 15 bits: the membership bit is 0
-	Index0  bool    // wants index 0 of its members' tables
+	Index0  bool    // wants index 0 of its members' tables, but for Member.AnyIndex
 	SL      ib.SL   // of paths in the partition where no QoS policy says otherwise
 	HasSL   bool
 	Members []Member

@@ -1,7 +1,9 @@
 package partition
 
 import (
+	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"heddle/ib"
@@ -25,8 +27,9 @@ type Placing struct {
 	Table []ib.PKey // what it holds, by index; empty entries at the end may be missing
 	Cap   int       // entries that it has room for
 	Want  []ib.PKey // the keys it is to have, ascending by base (see Grants.Of)
-	// Index0, if set, says which keys want index 0.
-	Index0 func(ib.PKey) bool
+	// Index0, if not 0, is the base of the key that wants index 0; of a full and a
+	// limited one the full one.
+	Index0 ib.PKey
 	// Fresh: nobody can be using an index of this table yet, so that keys may
 	// still be moved for one that wants index 0.
 	Fresh bool
@@ -35,9 +38,10 @@ type Placing struct {
 // Place lays out the table of a port. An entry that stays keeps its index, and
 // one that only changes between full and limited does too: connections hold
 // indices, not keys. A key that is new gets the lowest index that is free, or
-// index 0 if it wants and can have it. What does not fit is left out and told
-// by an *OverflowError; the table returned is good in any case. It has no
-// empty entries at its end.
+// index 0 if it wants and can have it. Keys that are new at one time come in the
+// order of OpenSM, so that a port which was reset has each where its host had it.
+// What does not fit is left out and told by an *OverflowError; the table returned
+// is good in any case. It has no empty entries at its end.
 func Place(p Placing) ([]ib.PKey, error) {
 	old := p.Table[:min(len(p.Table), p.Cap)]
 	table := make([]ib.PKey, len(old), max(len(old), min(len(p.Want), p.Cap)))
@@ -74,30 +78,36 @@ func Place(p Placing) ([]ib.PKey, error) {
 		}
 		return false
 	}
-	if p.Index0 != nil && p.Cap > 0 {
-		first := ib.PKey(0)
-		if len(table) > 0 {
-			first = table[0]
+	first := ib.PKey(0)
+	if len(table) > 0 {
+		first = table[0]
+	}
+	if p.Index0 != 0 && p.Cap > 0 && (first == 0 || p.Fresh && first.Base() != p.Index0) {
+		k, ok := take(func(k ib.PKey) bool { return k == p.Index0|0x8000 })
+		if !ok {
+			k, ok = take(func(k ib.PKey) bool { return k == p.Index0 })
 		}
-		if first == 0 || p.Fresh && !p.Index0(first) {
-			if k, ok := take(p.Index0); ok {
-				if first != 0 && !place(first, 1) {
-					left = append(left, first)
-				}
-				if len(table) == 0 {
-					table = append(table, 0)
-				}
-				table[0] = k
+		if ok {
+			if first != 0 {
+				left = append(left, first)
+			}
+			if len(table) == 0 {
+				table = append(table, 0)
+			}
+			table[0] = k
+		}
+	}
+	// The default partition leads to the subnet administrator: it has index 0 if
+	// nobody else has, and never lacks room because of others.
+	free := p.Cap - len(table) + count(table, 0)
+	for _, k := range [2]ib.PKey{ib.PKeyDefaultFull, ib.PKeyDefaultLimited} {
+		if len(table) == 0 || table[0] == 0 || len(left) > free {
+			if _, ok := take(func(x ib.PKey) bool { return x == k }); ok && !place(k, 0) {
+				left = append(left, k)
 			}
 		}
 	}
-	// The default partition leads to the subnet administrator: it goes first.
-	if k, ok := take(func(k ib.PKey) bool { return k.Base() == DefaultKey && k.IsFull() }); ok && !place(k, 0) {
-		left = append(left, k)
-	}
-	if k, ok := take(func(k ib.PKey) bool { return k.Base() == DefaultKey }); ok && !place(k, 0) {
-		left = append(left, k)
-	}
+	slices.SortStableFunc(left, osmOrder)
 	var none []ib.PKey
 	for _, k := range left {
 		if !place(k, 0) {
@@ -106,9 +116,27 @@ func Place(p Placing) ([]ib.PKey, error) {
 	}
 	table = Trim(table)
 	if len(none) > 0 {
+		slices.SortFunc(none, func(a, b ib.PKey) int { return cmp.Compare(a.Base(), b.Base()) })
 		return table, &OverflowError{Cap: p.Cap, Keys: len(p.Want), Left: none}
 	}
 	return table, nil
+}
+
+// osmOrder compares two keys by their place in the tables of OpenSM, which are
+// sorted by the bytes of a P_Key the wrong way round: 0x0300 comes before 0x0005,
+// and the default partition last.
+func osmOrder(a, b ib.PKey) int {
+	swapped := func(k ib.PKey) uint16 { return bits.ReverseBytes16(uint16(k.Base())) }
+	return cmp.Or(cmp.Compare(swapped(a), swapped(b)), cmp.Compare(a, b))
+}
+
+func count(list []ib.PKey, k ib.PKey) (n int) {
+	for _, x := range list {
+		if x == k {
+			n++
+		}
+	}
+	return n
 }
 
 // Trim returns a table without the empty entries at its end.

@@ -13,7 +13,7 @@ import (
 func keys(k ...ib.PKey) []ib.PKey { return k }
 
 func TestPlace(t *testing.T) {
-	index0 := func(k ib.PKey) bool { return k.Base() == 0x22 }
+	const index0 = 0x22
 	for _, c := range []struct {
 		name string
 		p    Placing
@@ -34,6 +34,10 @@ func TestPlace(t *testing.T) {
 		{"index 0 is free", Placing{Table: keys(0, 0xFFFF), Cap: 4, Want: keys(0x22, 0xFFFF), Index0: index0}, keys(0x22, 0xFFFF), nil},
 		{"index 0 becomes free", Placing{Table: keys(9, 0xFFFF), Cap: 4, Want: keys(0x22, 0xFFFF), Index0: index0}, keys(0x22, 0xFFFF), nil},
 		{"nobody uses it yet", Placing{Table: keys(0xFFFF), Cap: 4, Want: keys(0x22, 0xFFFF), Index0: index0, Fresh: true}, keys(0x22, 0xFFFF), nil},
+		{"others go between", Placing{Table: keys(0xFFFF), Cap: 4, Want: keys(6, 0x22, 0xFFFF), Index0: index0, Fresh: true}, keys(0x22, 6, 0xFFFF), nil},
+		{"full and limited", Placing{Table: keys(0xFFFF), Cap: 4, Want: keys(0x22, 0x8022, 0xFFFF), Index0: index0, Fresh: true}, keys(0x8022, 0x22, 0xFFFF), nil},
+		{"the default has room first", Placing{Table: keys(0xFFFF), Cap: 2, Want: keys(6, 0x22, 0xFFFF), Index0: index0, Fresh: true}, keys(0x22, 0xFFFF), keys(6)},
+		{"OpenSM's order", Placing{Table: keys(0xFFFF), Cap: 8, Want: keys(5, 0x8005, 0x10, 0x101, 0x300, 0x7FFF)}, keys(0x7FFF, 0x300, 0x101, 5, 0x8005, 0x10), nil},
 		{"there, but not at 0", Placing{Table: keys(0xFFFF, 0x22), Cap: 4, Want: keys(0x22, 0xFFFF), Index0: index0}, keys(0xFFFF, 0x22), nil},
 		{"beyond the table", Placing{Table: keys(0xFFFF, 5, 6, 7), Cap: 2, Want: keys(5, 7, 0xFFFF)}, keys(0xFFFF, 5), keys(7)},
 	} {
@@ -131,7 +135,7 @@ func TestOf(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
-	if !g.WantsIndex0(0x8003) || g.WantsIndex0(1) {
+	if g.Index0(Switch, 7, nil, false) != 3 || g.Index0(CA, 7, nil, false) != 0 {
 		t.Error("index 0")
 	}
 	if got := Resolve(&Policy{}).Of(CA, 1, nil, false); !slices.Equal(got, keys(0x7FFF)) {

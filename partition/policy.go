@@ -1,10 +1,8 @@
 package partition
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"unicode"
@@ -152,71 +150,4 @@ func (m Member) String() string {
 		return m.GUID.String()
 	}
 	return kindNames[m.Kind]
-}
-
-// Format writes a policy as a partitions.conf that Parse reads as the same
-// policy, and OpenSM too. HopLimit of groups has no place in it.
-func (p *Policy) Format(w io.Writer) error {
-	b := bufio.NewWriter(w)
-	for i := range p.Partitions {
-		p.Partitions[i].format(b)
-	}
-	return b.Flush()
-}
-
-func (q *Partition) format(b *bufio.Writer) {
-	fmt.Fprintf(b, "%s=%v", q.Name, q.PKey)
-	if q.Index0 {
-		b.WriteString(", indx0")
-	}
-	groups := q.Groups
-	if len(groups) > 0 && groups[0].MGID == Broadcast(q.PKey).MGID && (q.HasSL && q.SL == groups[0].SL || !q.HasSL && groups[0].SL == 0) {
-		b.WriteString(", ipoib")
-		groups[0].format(b, ", ", Broadcast(q.PKey))
-		groups = groups[1:]
-	}
-	if q.HasSL {
-		fmt.Fprintf(b, ", sl=%d", q.SL)
-	}
-	b.WriteString(" :\n")
-	for i := range groups {
-		g := &groups[i]
-		plain := Group{MTU: 4, Rate: ib.Rate10}
-		if isIP(&g.MGID) {
-			plain.QKey = 0x0B1B
-		}
-		fmt.Fprintf(b, "\tmgid=%v", g.MGID)
-		g.format(b, ",", plain)
-		if g.SL != 0 {
-			fmt.Fprintf(b, ",sl=%d", g.SL)
-		}
-		b.WriteByte('\n')
-	}
-	for i, m := range q.Members {
-		if i > 0 {
-			b.WriteString(",\n")
-		}
-		fmt.Fprintf(b, "\t%v=%v", m, m.As)
-	}
-	b.WriteString(" ;\n")
-}
-
-// format writes the flags of a group that differ from those of plain, but for
-// the service level.
-func (g *Group) format(b *bufio.Writer, sep string, plain Group) {
-	if g.MTU != plain.MTU {
-		fmt.Fprintf(b, "%smtu=%d", sep, g.MTU)
-	}
-	if g.Rate != plain.Rate {
-		fmt.Fprintf(b, "%srate=%d", sep, g.Rate)
-	}
-	if g.QKey != plain.QKey {
-		fmt.Fprintf(b, "%sQ_Key=%#x", sep, uint32(g.QKey))
-	}
-	if g.TClass != 0 {
-		fmt.Fprintf(b, "%sTClass=%d", sep, g.TClass)
-	}
-	if g.FlowLabel != 0 {
-		fmt.Fprintf(b, "%sFlowLabel=%d", sep, g.FlowLabel)
-	}
 }

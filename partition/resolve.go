@@ -21,7 +21,7 @@ const (
 // is immutable.
 type Grants struct {
 	pol    *Policy
-	index0 []ib.PKey               // bases that want index 0
+	index0 []int32                 // partitions that want index 0, in OpenSM's order
 	class  [Router + 1][]ib.PKey   // of a port that is in no list by itself, ascending by base
 	last   [Router + 1][]classLast // by partition
 	some   [Router + 1][]int32     // partitions with a line that covers the class
@@ -59,7 +59,7 @@ func Resolve(p *Policy) *Grants {
 	for i := range p.Partitions {
 		q := &p.Partitions[i]
 		if q.Index0 {
-			g.index0 = append(g.index0, q.PKey)
+			g.index0 = append(g.index0, int32(i))
 		}
 		for at, m := range q.Members {
 			x := classLast{m.As, int32(at)}
@@ -77,6 +77,7 @@ func Resolve(p *Policy) *Grants {
 			}
 		}
 	}
+	slices.SortFunc(g.index0, func(a, b int32) int { return osmOrder(p.Partitions[a].PKey, p.Partitions[b].PKey) })
 	g.index(named)
 	for i := range p.Partitions {
 		if slices.ContainsFunc(p.Partitions[i].Members, func(m Member) bool { return m.Kind == Self }) {
@@ -225,5 +226,40 @@ func (g *Grants) Of(class Class, guid ib.GUID, aliases []ib.GUID, self bool) []i
 	return floor(list, ib.PKeyDefaultLimited)
 }
 
-// WantsIndex0 reports whether a key wants index 0 of the tables it is in.
-func (g *Grants) WantsIndex0(k ib.PKey) bool { return slices.Contains(g.index0, k.Base()) }
+// Index0 is the base of the key that an end port (see Of) has at index 0, 0 if
+// that does not matter: the line by which it has the key says so. Of several keys
+// of which that is said it is the first in OpenSM's order.
+func (g *Grants) Index0(class Class, guid ib.GUID, aliases []ib.GUID, self bool) ib.PKey {
+	for _, i := range g.index0 {
+		q := &g.pol.Partitions[i]
+		at := int32(-1)
+		if x := g.last[class][i]; x.as != 0 {
+			at = x.at
+		}
+		at = max(at, g.line(i, guid))
+		if self {
+			for k := len(q.Members) - 1; k > int(at); k-- {
+				if q.Members[k].Kind == Self {
+					at = int32(k)
+				}
+			}
+		}
+		for k := 0; at < 0 && k < len(aliases); k++ {
+			at = g.line(i, aliases[k])
+		}
+		if at >= 0 && !q.Members[at].AnyIndex {
+			return q.PKey
+		}
+	}
+	return 0
+}
+
+// line is the last line of a partition that names a GUID, -1 if there is none.
+func (g *Grants) line(part int32, guid ib.GUID) int32 {
+	for _, x := range g.named(guid) {
+		if x.part == part {
+			return x.at
+		}
+	}
+	return -1
+}

@@ -46,6 +46,32 @@ func keysByLines(p *Policy, class Class, guid ib.GUID, aliases []ib.GUID, self b
 	return list
 }
 
+// index0ByLines reads the lines of a policy one by one for the key at index 0. Of
+// the keys that want it OpenSM's order has the lowest of 1 to 255 first.
+func index0ByLines(p *Policy, class Class, guid ib.GUID, aliases []ib.GUID, self bool) ib.PKey {
+	for i := range p.Partitions {
+		q := &p.Partitions[i]
+		want, named := false, false
+		for _, m := range q.Members {
+			if m.Kind == Port && m.GUID == guid || m.Kind == All || self && m.Kind == Self ||
+				m.Kind == AllCAs && class == CA || m.Kind == AllSwitches && class == Switch || m.Kind == AllRouters && class == Router {
+				want, named = !m.AnyIndex, true
+			}
+		}
+		for k := 0; !named && k < len(aliases); k++ {
+			for _, m := range q.Members {
+				if m.Kind == Port && m.GUID == aliases[k] {
+					want, named = !m.AnyIndex, true
+				}
+			}
+		}
+		if q.Index0 && want {
+			return q.PKey
+		}
+	}
+	return 0
+}
+
 // TestOfByLines: what ports are given is what the lines say.
 func TestOfByLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
@@ -57,6 +83,9 @@ func TestOfByLines(t *testing.T) {
 			aliases := []ib.GUID{0, ib.GUID(rng.IntN(6)), guid, ib.GUID(rng.IntN(6))}[:rng.IntN(5)]
 			if got, want := g.Of(class, guid, aliases, self), keysByLines(p, class, guid, aliases, self); !slices.Equal(got, want) {
 				t.Fatalf("port %v, class %d, aliases %v, the manager's %v: %v, want %v\n%+v", guid, class, aliases, self, got, want, p.Partitions)
+			}
+			if got, want := g.Index0(class, guid, aliases, self), index0ByLines(p, class, guid, aliases, self); got != want {
+				t.Fatalf("port %v, class %d, aliases %v, the manager's %v: %v at index 0, want %v\n%+v", guid, class, aliases, self, got, want, p.Partitions)
 			}
 		}
 	}

@@ -196,19 +196,22 @@ func (c *Core) holds(h holder, have []ib.PKey) {
 // granted lists the keys that an end port or virtual port is to have, quarantined
 // ones too. A list of several is shared: it is not to be changed.
 func (c *Core) granted(h holder) []ib.PKey {
+	return c.pk.grants.Of(c.claims(h))
+}
+
+// claims is by what a holder that is no edge port is given keys.
+func (c *Core) claims(h holder) (class partition.Class, guid ib.GUID, aliases []ib.GUID, self bool) {
 	if h.v != nil {
-		guid, aliases := c.vportGUIDs(h)
-		return c.pk.grants.Of(partition.CA, guid, aliases, false)
+		guid, aliases = c.vportGUIDs(h)
+		return partition.CA, guid, aliases, false
 	}
 	p := h.p
-	class := partition.CA
 	switch c.f.nodes[p.node].info.NodeType {
 	case ib.NodeSwitch:
 		class = partition.Switch
 	case ib.NodeRouter:
 		class = partition.Router
 	}
-	var aliases []ib.GUID
 	if t := c.guids.byPort[p.guid]; t != nil {
 		for _, g := range t.carries {
 			if slices.Contains(t.have, g) || slices.Contains(t.want, g) {
@@ -216,7 +219,16 @@ func (c *Core) granted(h holder) []ib.PKey {
 			}
 		}
 	}
-	return c.pk.grants.Of(class, p.guid, aliases, p == c.f.agentPort(c.f.self.Node, c.f.self.Port))
+	return class, p.guid, aliases, p == c.f.agentPort(c.f.self.Node, c.f.self.Port)
+}
+
+// index0 is the base of the key that wants index 0 of the table of a holder, 0 if
+// there is none. Nobody uses the indices of an edge port.
+func (c *Core) index0(h holder) ib.PKey {
+	if !c.pk.index0 || c.isEdge(h) {
+		return 0
+	}
+	return c.pk.grants.Index0(c.claims(h))
 }
 
 // vportGUIDs are the GUIDs by which a virtual port is a member. One that is not up

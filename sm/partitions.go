@@ -29,7 +29,7 @@ type pkeys struct {
 	membersAsked []partition.Partition // that were last asked for: those, or some that were refused
 	grants       *partition.Grants     // of what is in force: base with members
 	trivial      bool
-	index0       func(ib.PKey) bool // nil if no partition wants index 0
+	index0       bool // a partition wants index 0
 	freed        map[ib.PKey][]string
 	gen          uint64 // of what ports are to hold
 	life         uint32 // of what is known of them
@@ -69,10 +69,8 @@ func newPKeys() pkeys {
 // it is to be looked at: anybody (again), or those whom it names.
 func (k *pkeys) adopt(base *partition.Policy, members []partition.Partition, p *partition.Policy, freed map[ib.PKey][]string) {
 	k.base, k.members = base, members
-	k.grants, k.trivial, k.index0 = partition.Resolve(p), trivialPolicy(p), nil
-	if slices.ContainsFunc(p.Partitions, func(q partition.Partition) bool { return q.Index0 }) {
-		k.index0 = k.grants.WantsIndex0
-	}
+	k.grants, k.trivial = partition.Resolve(p), trivialPolicy(p)
+	k.index0 = slices.ContainsFunc(p.Partitions, func(q partition.Partition) bool { return q.Index0 })
 	k.freed = freed
 	k.news = true
 }

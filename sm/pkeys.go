@@ -45,7 +45,7 @@ func (c *Core) pkeyTarget(h holder, pass pkeyPass) []ib.PKey {
 		return partition.Only(t.have, want)
 	}
 	table, err := partition.Place(partition.Placing{
-		Table: t.have, Cap: c.pkeyCap(h), Want: want, Index0: c.pk.index0, Fresh: c.virgin(h),
+		Table: t.have, Cap: c.pkeyCap(h), Want: want, Index0: c.index0(h), Fresh: c.virgin(h),
 	})
 	if err != nil && !c.isEdge(h) { // there it is told what is not enforced
 		c.tellHolder("overflow", h, Notice{Kind: KindPKeyRefused, Level: Warn, Err: err, Text: "not every key could be given"})
@@ -189,7 +189,8 @@ func (c *Core) sweepPKeys(p *port) {
 		}
 		// One that joins while it is Active comes from another part of the
 		// fabric, where this manager could not reach it.
-		if up && (n.flags&nNew == 0 || c.snap == nil || !c.snap.Up) {
+		// Port 0 of a switch that was reset is new too, whatever state it shows.
+		if up && !c.reset(t) && (n.flags&nNew == 0 || c.snap == nil || !c.snap.Up) {
 			return
 		}
 		c.sweepVPKeys(p)
