@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -75,6 +76,9 @@ func (f *adminFlags) check() error {
 	return nil
 }
 
+// openPartitions is a partitions.conf by which everybody may meet, as without one.
+const openPartitions = `"Default=0x7fff, ipoib : ALL=full ;"`
+
 // configure puts the settings into a daemon's configuration, which has its
 // store already. state is the state directory, if there is one.
 func (f *adminFlags) configure(cfg *daemon.Config, state string, log *slog.Logger) error {
@@ -93,10 +97,17 @@ func (f *adminFlags) configure(cfg *daemon.Config, state string, log *slog.Logge
 	}
 	// A damaged policy is the manager's to tell of, and no reason to go on here.
 	inForce, _ := sm.StoredPartitions(stored.Records)
-	if cfg.Partitions, err = f.readPartitions(log); err != nil {
-		if inForce == nil {
-			return err
-		}
+	switch cfg.Partitions, err = f.readPartitions(log); {
+	case err == nil:
+	case errors.Is(err, partition.ErrNothing) && inForce == nil:
+		// What a manager without --partitions does on its own, and what OpenSM does
+		// with such a file.
+		log.Warn(err.Error() + ": every port is a full member of the default partition; to say the same, write " + openPartitions)
+	case errors.Is(err, partition.ErrNothing):
+		log.Warn(err.Error() + ": the partitions that are stored stay in force; to open the subnet, write " + openPartitions)
+	case inForce == nil:
+		return fmt.Errorf("%w (for a subnet without partitions leave --partitions out, or write %s)", err, openPartitions)
+	default:
 		// A subnet without a manager helps nobody: the partitions that it has
 		// stay in force.
 		cfg.PartitionsErr = err
@@ -147,7 +158,8 @@ func (f *adminFlags) takeOver(st store.Store, log *slog.Logger) error {
 	return nil
 }
 
-// readPartitions reads the file of partitions; nil if there is none.
+// readPartitions reads the file of partitions; nil if none was given. One that says
+// nothing is partition.ErrNothing.
 func (f *adminFlags) readPartitions(log *slog.Logger) (*partition.Policy, error) {
 	if f.partitions == "" {
 		return nil, nil
@@ -229,7 +241,9 @@ func (f *adminFlags) reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *
 // reload reads all files before any of them counts.
 func (f *adminFlags) reload(ctx context.Context, d *daemon.Daemon, log *slog.Logger) error {
 	p, err := f.readPartitions(log)
-	if err != nil {
+	if errors.Is(err, partition.ErrNothing) {
+		log.Warn(err.Error() + ": the partitions that are in force stay so; to open the subnet, write " + openPartitions)
+	} else if err != nil {
 		return err
 	}
 	parts := p
@@ -247,11 +261,16 @@ func (f *adminFlags) reload(ctx context.Context, d *daemon.Daemon, log *slog.Log
 	}
 	d.SetOptions(*o)
 	var read []string
-	for _, file := range []string{f.partitions, f.qos, f.routes} {
+	if p != nil {
+		read = append(read, f.partitions)
+	}
+	for _, file := range []string{f.qos, f.routes} {
 		if file != "" {
 			read = append(read, file)
 		}
 	}
-	log.Info("SIGHUP: read again and in force", "files", strings.Join(read, ", "))
+	if len(read) > 0 {
+		log.Info("SIGHUP: read again and in force", "files", strings.Join(read, ", "))
+	}
 	return nil
 }
