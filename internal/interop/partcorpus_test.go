@@ -263,7 +263,7 @@ func TestLimitedMembersReachTheSA(t *testing.T) {
 	need.Tool(t, "saquery")
 	b, d, _ := opensmUp(t, "Default=0x7fff : ALL, SELF=full ;\n")
 	for _, node := range []string{"H-2", "H-4"} {
-		if r := b.Run(30*time.Second, node, "saquery", "CPI"); r.Err != nil || !strings.Contains(r.Out, "SA ClassPortInfo") {
+		if r := b.Run(upTime, node, "saquery", "CPI"); r.Err != nil || !strings.Contains(r.Out, "SA ClassPortInfo") {
 			t.Errorf("%s does not reach the SA: %v\n%s", node, r.Err, r.Out)
 		}
 	}
