@@ -1,6 +1,9 @@
 package cdg
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Searches see a node both as an output port of the switch that it leaves and,
 // by shape.next, as an input port of the switch that it enters. Marks are kept
@@ -244,6 +247,35 @@ func (g *Graph) Cycle() []Hop {
 		}
 	}
 	return nil
+}
+
+// Closes is a shortest cycle that a dependency closes with those of the graph: the hops from
+// the one it leads to back to the one it comes from; nil if it closes none.
+func (g *Graph) Closes(d Dep) []Hop {
+	x, y := g.ends(d)
+	before := map[int32]int32{y: y}
+	queue := []int32{y}
+	for h := 0; h < len(queue); h++ {
+		if queue[h] == x {
+			break
+		}
+		g.successors(queue[h], func(v int32) {
+			if _, seen := before[v]; !seen {
+				before[v] = queue[h]
+				queue = append(queue, v)
+			}
+		})
+	}
+	if _, ok := before[x]; !ok {
+		return nil
+	}
+	list := []Hop{g.hop(x)}
+	for v := x; v != y; {
+		v = before[v]
+		list = append(list, g.hop(v))
+	}
+	slices.Reverse(list)
+	return list
 }
 
 // Tangles counts the strongly connected components of two nodes and more in

@@ -48,6 +48,16 @@ func (m *mover) column(l ib.LID) *column {
 	return c
 }
 
+// inOneStage has all entries that change written in the first stage.
+func (c *column) inOneStage() {
+	c.stage, c.left = slices.Repeat([]uint8{never}, len(c.old)), slices.Repeat([]uint8{never}, len(c.old))
+	for s := range c.old {
+		if c.now[s] != c.old[s] {
+			c.stage[s], c.left[s] = 0, 0
+		}
+	}
+}
+
 // sent reports whether packets to the LID may be under way.
 func (c *column) sent() bool { return c.owned && (!c.idle || c.used) }
 

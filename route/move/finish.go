@@ -32,10 +32,18 @@ func (m *mover) finish() (*Result, error) {
 	if !r.Proof.OK() && (m.base != nil || !delivers(r.Proof)) {
 		return nil, &unsound{r.Proof.Err()}
 	}
+	r.Local = m.local(cols)
 	var err error
-	if m.single() {
+	switch {
+	case r.Local:
+		r.Stages = []Stage{{Blocks: r.Blocks}}
+		r.Reason = "no path between switches changes: any order"
+		for _, c := range cols {
+			c.inOneStage()
+		}
+	case m.single():
 		err = m.ordered(r)
-	} else {
+	default:
 		err = m.planned(r)
 	}
 	if err != nil {
@@ -61,8 +69,10 @@ func (m *mover) ordered(r *Result) error {
 		return err
 	}
 	drains := p.epoch()
-	r.Held = p.held
+	r.Held, r.Risk = p.held, p.risk
 	switch {
+	case r.Risk != nil:
+		r.Reason = fmt.Sprintf("from the destinations outwards, in %d stages; new entries may close a credit cycle with packets under way, which nothing waits for", len(r.Stages))
 	case len(r.Stages) == 1:
 		r.Reason = "old and new entries mix without a cycle or a loop: any order"
 	case drains == 0:
@@ -83,8 +93,17 @@ func (m *mover) planned(r *Result) error {
 	to.Proved, to.ProvedOrder = r.Proof.Dependencies()
 	p := transition.New(r.Graph, m.t, r.Tables, to)
 	r.Reason = p.Reason
-	if p.Mode == transition.ModeRefused {
+	switch {
+	case m.o.NoWait && r.NeedsRepath:
+		r.Unordered = "service levels change, which hosts have to be told of"
+	case m.o.NoWait && (p.Mode == transition.ModeRefused || p.Drain != 0 || p.Repath != 0 || len(p.Discard) > 0):
+		r.Unordered = "there are several lanes, and packets would have to drain"
+	case p.Mode == transition.ModeRefused:
 		return errors.New("move: no order of updates is safe: " + p.Reason)
+	}
+	if r.Unordered != "" {
+		r.Held, r.Discarded = 0, nil
+		return nil
 	}
 	r.plan, r.Held, r.Discarded = p, p.Held, p.Discard
 	for i := range p.Stages {
@@ -92,6 +111,23 @@ func (m *mover) planned(r *Result) error {
 		r.Stages = append(r.Stages, Stage{Blocks: st.LFT, Drain: st.Drain, Hops: st.DrainHops, Repath: st.Repath})
 	}
 	return nil
+}
+
+// local reports whether none of the entries that change leads, or led, to another switch,
+// and no service level changes: packets take the channels that they took before.
+func (m *mover) local(cols []*column) bool {
+	for _, c := range cols {
+		if m.classOf(c.lid) != classIn(m.t.Class, c.lid) {
+			return false
+		}
+		for s := range int32(m.n) {
+			old, now := c.old[s], c.now[s]
+			if old != now && (old == route.Drop || now == route.Drop || m.next(s, old) >= 0 || m.next(s, now) >= 0) {
+				return false
+			}
+		}
+	}
+	return len(cols) > 0
 }
 
 // blocks lists the blocks in which entries change, each once.
@@ -153,11 +189,13 @@ func byBlock(cols []*column) []int32 {
 }
 
 // classOf is the class of a LID's paths; -1: none.
-func (m *mover) classOf(l ib.LID) int32 {
-	if int(l) >= len(m.class) {
+func (m *mover) classOf(l ib.LID) int32 { return classIn(m.class, l) }
+
+func classIn(class []int32, l ib.LID) int32 {
+	if int(l) >= len(class) {
 		return -1
 	}
-	return m.class[l]
+	return class[l]
 }
 
 // reclass gives l the class of what it follows: its paths are that one's, on the

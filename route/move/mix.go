@@ -20,11 +20,7 @@ func (p *planner) atOnce() bool {
 		}
 	}
 	for _, c := range p.cols {
-		for s := range c.old {
-			if c.now[s] != c.old[s] {
-				c.stage[s], c.left[s] = 0, 0
-			}
-		}
+		c.inOneStage()
 	}
 	p.epochs = []int{0}
 	return true

@@ -33,7 +33,12 @@
 // old one. In a tree they are turns from down to up at the place that the LID
 // leaves; alone they close no cycle, but those of two places may (swaps always
 // have two, unless one LID is Idle). Then the rest waits until what was sent by old
-// entries has drained; nothing is discarded.
+// entries has drained; nothing is discarded. With Options.NoWait it does not wait: the
+// order is the same, each entry is written once, and Result.Risk names a cycle that is
+// possible for a moment.
+//
+// A LID that moves from port to port of one switch by that switch's entry alone takes all
+// the channels that it took before, whatever lanes and service levels there are: Result.Local.
 //
 // Results do not depend on the number of workers.
 package move
@@ -127,6 +132,10 @@ type Options struct {
 	RepathTime time.Duration
 	// Groups are the multicast groups that the tables' trees are judged for, as for check.Options.
 	Groups []route.Group
+	// NoWait writes on where packets would have to drain first (Result.Risk). For tables with
+	// several lanes no order is looked for then (Result.Unordered): route/transition has to
+	// find one for the tables.
+	NoWait bool
 	// Unsafe allows moves on tables that are not proved free of credit cycles. They
 	// must still deliver; nothing is proved of deadlocks then.
 	Unsafe bool
@@ -175,6 +184,13 @@ type Result struct {
 	// Grown says that LIDs are above the old Tables.TopLID, so LinearFDBTop has
 	// to be set at every switch first.
 	Grown bool
+	// Local says that no path between switches changes, only ports to hosts do: what is
+	// written mixes with all that packets may do, whatever they and hosts remember.
+	Local bool
+	// Unordered says why there are no Stages although entries change; NoWait only.
+	Unordered string
+	// Risk says which cycle is possible for a moment, because NoWait writes on; nil: none is.
+	Risk *transition.Risk
 	// NeedsRepath says that service levels change (Options.Repath).
 	NeedsRepath bool
 	Stages      []Stage

@@ -80,7 +80,8 @@ func (m *mover) remove(list []cdg.Dep) {
 // its step on; it goes into the last step, so that blocks with several LIDs are written once. A stage is what is written of one step; between two of them
 // answers are waited for. Where the dependencies of old entries on new ones
 // close a cycle, an epoch ends: what is older drains before the next stage. An
-// entry that cannot be written even then is dropped for a while.
+// entry that cannot be written even then is dropped for a while. With Options.NoWait there is
+// one epoch, nothing is dropped, and the first of those dependencies makes a Risk.
 type planner struct {
 	*mover
 	cols   []*column
@@ -89,6 +90,7 @@ type planner struct {
 	epochs []int // by stage
 	live   []extra
 	held   int // entries dropped for a while
+	risk   *transition.Risk
 }
 
 // extra is a dependency of the old entry of a switch on the new one of the next,
@@ -123,6 +125,7 @@ func (m *mover) plan(cols []*column) (*planner, error) {
 			return nil, err
 		}
 	}
+	p.together()
 	for k := range p.steps {
 		if err := p.do(k); err != nil {
 			return nil, err
@@ -273,6 +276,45 @@ func (p *planner) step(c *column) error {
 	return nil
 }
 
+// together has entries of LIDs that nobody sends to written with those that change in the
+// same block anyway, where that is from their destination outwards too.
+func (p *planner) together() {
+	for _, c := range p.cols {
+		if c.sent() {
+			continue
+		}
+		for _, o := range p.cols {
+			if !o.sent() || !sameBlock(o.lid, c.lid) {
+				continue
+			}
+			was := slices.Clone(c.time)
+			for s := range c.time {
+				if c.time[s] != never && o.time[s] != never {
+					c.time[s] = o.time[s]
+				}
+			}
+			if !p.outwards(c) {
+				c.time = was
+			}
+		}
+	}
+}
+
+// outwards reports whether each entry of c is written after those that its new path leads over.
+func (p *planner) outwards(c *column) bool {
+	for s, at := range c.time {
+		if at == never {
+			continue
+		}
+		for v, n := p.toward(int32(s), c.now[s]), 0; v >= 0 && n < p.n; v, n = p.toward(v, c.now[v]), n+1 {
+			if c.time[v] != never && (c.time[v] >= at || c.time[v] == free) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // dep is the dependency of an old entry on a new one.
 func (p *planner) dep(c *column, x meet) cdg.Dep {
 	in, out := p.next(x.from, c.old[x.from]), p.next(x.at, c.now[x.at])
@@ -327,12 +369,31 @@ func (p *planner) meetsAt(c *column, epoch int, due func(at int32) bool) bool {
 		}
 		d := p.dep(c, x)
 		if !p.insert(d) {
+			if p.rushes() {
+				p.note(d)
+				continue
+			}
 			p.drop(had)
 			return false
 		}
 		p.live = append(p.live, extra{d, c, x.from})
 	}
 	return true
+}
+
+// rushes reports whether nothing waits for packets to drain. Without limits on how long they
+// stay a cycle would be there for good.
+func (p *planner) rushes() bool { return p.o.NoWait && drain(1, p.o) >= 0 }
+
+// note remembers the first cycle that packets under way may close.
+func (p *planner) note(d cdg.Dep) {
+	if p.risk != nil {
+		return
+	}
+	p.risk = &transition.Risk{Worst: drain(1, p.o), Why: "packets under way to LIDs that moved may meet new entries"}
+	for _, h := range p.deps.Closes(d) {
+		p.risk.Cycle = append(p.risk.Cycle, transition.Hop{Switch: h.Switch, Port: h.Port, Lane: h.Lane})
+	}
 }
 
 // drop takes out the last of p.live.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/fabric"
+	"heddle/ib"
 	"heddle/route"
 )
 
@@ -45,7 +46,11 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	if (late || r.Stale) && b.drain(1) < 0 || strict && (!whole || r.Stale) {
 		return nil
 	}
-	steps := []*route.Tables{r.First, final}
+	first := r.First
+	if late && !strict {
+		first = writtenOnce(g, installed, first, final)
+	}
+	steps := []*route.Tables{first, final}
 	if !late {
 		steps = steps[1:]
 	}
@@ -58,7 +63,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		at = append(at, len(p.steps))
 		list := inRootedOrder(g, from, t)
 		if list == nil {
-			if t == r.First {
+			if t == first && late {
 				return nil
 			}
 			list, p.unordered = []*route.Tables{t}, true
@@ -147,6 +152,55 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	done := *r
 	done.fitter, p.Fitted = nil, &done
 	return p
+}
+
+// writtenOnce is first without the entries that final has others for: what first drops only to
+// have packets leave, and destinations of which it would write an entry for a moment. Where
+// nobody waits between the two that gains nothing and writes blocks twice.
+func writtenOnce(g *fabric.Graph, installed, first, final *route.Tables) *route.Tables {
+	twice := make([]bool, int(first.TopLID)+1) // destinations that have to stay as they are as a whole
+	var again []cell
+	for s, row := range first.LFT {
+		if s < len(installed.LFT) && len(row) > 0 && len(installed.LFT[s]) > 0 && &row[0] == &installed.LFT[s][0] {
+			continue
+		}
+		for l := range min(len(row), len(twice)) {
+			if row[l] != effective(installed, int32(s), l) && row[l] != effective(final, int32(s), l) {
+				twice[l] = twice[l] || row[l] != route.Drop
+				again = append(again, cell{ib.LID(l), int32(s)})
+			}
+		}
+	}
+	if len(again) == 0 {
+		return first
+	}
+	u := *first
+	u.LFT = slices.Clone(first.LFT)
+	own := make([]bool, len(u.LFT))
+	keep := func(s int32, l ib.LID) {
+		e := effective(installed, s, int(l))
+		if u.LFT[s][l] == e {
+			return
+		}
+		if !own[s] {
+			u.LFT[s], own[s] = slices.Clone(u.LFT[s]), true
+		}
+		u.LFT[s][l] = e
+	}
+	for _, c := range again {
+		keep(c.s, c.lid)
+	}
+	for l, all := range twice {
+		if all {
+			for s := range u.LFT {
+				keep(int32(s), ib.LID(l))
+			}
+		}
+	}
+	if inRootedOrder(g, &u, final) == nil {
+		return first
+	}
+	return &u
 }
 
 // steps makes a stage of each step.
