@@ -5,16 +5,17 @@ import (
 	"time"
 
 	"heddle/sim"
+	"heddle/sm"
 	"heddle/subnet"
 )
 
 // TestLeaseAuto: a lease that says no mode moves by one LFT SMP inside a leaf, and to
 // other leaves, one VM after the other, without ever waiting for packets to drain. The
-// same moves, minimal, do wait.
+// same moves, minimal, do wait under the policy that waits.
 func TestLeaseAuto(t *testing.T) {
 	for _, mode := range []subnet.MoveMode{subnet.MoveAuto, subnet.MoveMinimal} {
 		t.Run(mode.String(), func(t *testing.T) {
-			k := newCloud(t, 4, 4, sim.Hypervisor{Model: sim.VPorts, VFs: 8, OwnLIDs: true}, sim.Config{Seed: 1}, nil)
+			k := newCloud(t, 4, 4, sim.Hypervisor{Model: sim.VPorts, VFs: 8, OwnLIDs: true}, sim.Config{Seed: 1}, func(c *sm.Config) { c.Transition = sm.TransitionStrict })
 			k.up()
 			names := []string{"a", "b", "c", "d", "e", "f"}
 			for i, n := range names {

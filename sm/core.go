@@ -133,6 +133,8 @@ type Core struct {
 	leases     leases
 	mv         moves
 	moveCount  MoveStatus
+	localMoves []localMove // since base
+	moveAim    *solution   // to which the sweep that comes next is to move LIDs, if it finds nothing else; no engine's
 
 	laneTabs    map[ib.GUID]*laneTables
 	laneRows    laneRows

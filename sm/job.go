@@ -29,6 +29,8 @@ type Job struct {
 	// engineBase is what stays the engine's last solution where base is that with LIDs
 	// moved since, and carries over; nil: base is the engine's.
 	engineBase *solution
+	local      []localMove // since the engine's last solution, in their order
+	moved      *solution   // nil, or tables that differ from those in force by LIDs that move; no engine's
 	groups     []route.Group
 	installed  *route.Tables
 	served     *solution // the tables whose service levels and lanes are in use, nil if none
@@ -122,7 +124,11 @@ func (j *Job) Solve(workers int) *JobResult {
 	case j.base == nil || j.mode == jobFull:
 	case j.mode == jobUpdate:
 		r.Kept = true
-		s, r.Fallback = j.update(o)
+		if s = j.moves(o); s != nil {
+			j.engineBase = j.base
+		} else {
+			s, r.Fallback = j.update(o)
+		}
 		r.Updated = s != nil
 	case j.mode == jobImprove:
 		s = j.improve(o, r)
@@ -233,6 +239,11 @@ func (j *Job) update(o route.Options) (*solution, string) {
 		d := fabric.Diff(b.graph, j.graph)
 		if lanesChanged(b.graph, j.graph, d) {
 			return nil, "the lanes of a link changed"
+		}
+		if len(j.local) > 0 {
+			if u := b.follow(j.local, check.Options{Workers: o.Workers}); u != nil {
+				b, d = u, fabric.Diff(u.graph, j.graph)
+			}
 		}
 		t := b.tables
 		if !d.SameChannels || len(d.LIDs) > 0 {

@@ -74,7 +74,8 @@ type lease struct {
 	floats ib.GUID // the shared port that has its LID, or is to have it
 	// unfloats is the shared port that had it, and is to have its base LID again.
 	unfloats ib.GUID
-	smps     int // LFT blocks of its last move
+	smps     int  // LFT blocks of its last move
+	atRisk   bool // a transient cycle was possible while it moved
 
 	holds   subnet.Place // the function that is to hold it now: leases.hold
 	aim     subnet.Place // of the batch: its target when that was gathered

@@ -17,7 +17,7 @@ func (c *Core) reportLease(l *lease, s subnet.LeaseState, why string) {
 	}
 	r := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: s, Reason: why}
 	if s == subnet.LeasePlaced {
-		r.SMPs = l.smps
+		r.SMPs, r.AtRisk = l.smps, l.atRisk
 		if r.LID = l.lid; r.LID == 0 {
 			r.LID = c.sharedLID(l.held)
 		}
@@ -25,7 +25,7 @@ func (c *Core) reportLease(l *lease, s subnet.LeaseState, why string) {
 		r.LID = l.lid
 	}
 	same := r
-	same.SMPs = l.told.SMPs
+	same.SMPs, same.AtRisk = l.told.SMPs, l.told.AtRisk
 	if l.told == same && l.told.GUID != 0 {
 		return
 	}

@@ -66,6 +66,9 @@ func (c *Core) routeLeases() bool {
 		c.ask("virtual functions were given LIDs")
 		return false
 	}
+	for _, l := range x.batch {
+		l.atRisk = false
+	}
 	m := moves{errs: c.errs}
 	c.collectMoves(&m, x.fn.changed)
 	if len(m.list) == 0 {
@@ -196,8 +199,12 @@ func (c *Core) startMoveJob() {
 	c.jobLast, c.jobDone = c.jobGen, nil
 	in := &moveInput{list: c.mv.list, options: move.Options{
 		SwitchLifetime: transition.Lifetime(c.cfg.PacketLife), HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
-		Unsafe: c.cfg.AllowUnsafe, // and no Repath: nothing is published while a move waits, so hosts would not learn of other levels
+		Unsafe: c.cfg.AllowUnsafe, NoWait: c.cfg.Transition == TransitionAvailability,
 	}}
+	// Nothing is published while a move waits, so hosts would not learn of other levels.
+	if in.options.NoWait {
+		in.options.Repath, in.options.RepathTime = true, max(c.cfg.RepathTime, 0)
+	}
 	if c.current != nil && c.served != nil && c.current.tables == c.served.tables {
 		in.proof = c.current.proof
 	}
@@ -243,11 +250,21 @@ func (c *Core) moved() bool {
 			c.moveBySweep(r.Err.Error(), false)
 			return true
 		}
-		if !c.levelsStay(r.move) {
-			c.moveBySweep("there are several lanes, and hosts or packets may still be on others than the LIDs are to have", false)
+		why := r.move.Unordered
+		if why == "" && !c.levelsStay(r.move) {
+			why = "there are several lanes, and hosts or packets may still be on others than the LIDs are to have"
+		}
+		if why != "" {
+			c.moveBySweep(why, false)
+			if r.move.Proof.OK() {
+				c.moveAim = &solution{graph: r.move.Graph, tables: r.move.Tables, proof: r.move.Proof}
+			}
 			return true
 		}
 		m.res = r.move
+		if m.res.Risk != nil {
+			c.tellRisk(m.res)
+		}
 		c.dist = distribution{block: c.moveBlock}
 		for i := range m.res.Stages {
 			st := &m.res.Stages[i]
@@ -315,13 +332,31 @@ func (c *Core) moved() bool {
 	return true
 }
 
+// tellRisk tells which cycle is possible while the LIDs move.
+func (c *Core) tellRisk(r *move.Result) {
+	k := nameRisk(r.Risk, func(s int32) ib.GUID { return c.f.nodes[c.f.swNode[s]].info.NodeGUID }, c.descOf)
+	c.moveCount.AtRisk++
+	c.out.notify(Notice{Kind: KindTransientCycle, Level: Warn, Text: k.String()})
+	c.batchAtRisk()
+}
+
+// batchAtRisk notes that the LIDs under way move, or are routed, while a cycle is possible.
+func (c *Core) batchAtRisk() {
+	if c.leases.step == batchRoute {
+		for _, l := range c.leases.batch {
+			l.atRisk = true
+		}
+	}
+}
+
 // levelsStay reports whether this phase may carry a move out where there are several lanes: if
 // nothing may be under way on levels or tables that move.New was not given. A sweep gives them.
+// What changes no path between switches goes with all of them.
 func (c *Core) levelsStay(r *move.Result) bool {
 	if t := c.served.tables; t.SL == nil && t.Lanes == nil {
 		return true
 	}
-	return len(r.Stages) == 0 || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.recentTables()) == 0
+	return len(r.Stages) == 0 || r.Local || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.recentTables()) == 0
 }
 
 // makeRoom writes blocks that no switch forwards by yet and whose content is not known,
@@ -372,8 +407,8 @@ func (c *Core) mostRecent() int {
 // remembered as one, from the state before the first to that after the last, as
 // long as no LID moves twice: what packets met of a LID is then its entry in one of these.
 func (c *Core) rememberMove() {
-	if len(c.mv.res.Stages) == 0 || c.quiet() {
-		return
+	if len(c.mv.res.Stages) == 0 || c.mv.res.Local || c.quiet() {
+		return // packets take the same channels before and after
 	}
 	for _, ni := range c.f.swNode {
 		c.f.nodes[ni].lft.shared = true
@@ -421,6 +456,7 @@ func (c *Core) movesDone() {
 			s.until = c.now
 		}
 	}
+	c.noteLocal()
 	f.graph = c.withBases(m.res.Graph)
 	c.wanted = now
 	c.shareRows()
@@ -446,7 +482,7 @@ func (c *Core) movesDone() {
 // something was written it reads everything first.
 func (c *Core) moveBySweep(why string, full bool) {
 	c.out.notify(Notice{Kind: KindMoved, Level: Info, Text: "LIDs are routed anew instead of being moved: " + why})
-	c.mv = moves{}
+	c.mv, c.moveAim = moves{}, nil
 	c.regrant = true
 	c.enter(PhaseIdle)
 	if full {

@@ -315,6 +315,7 @@ type MoveStatus struct {
 	LIDs     uint64 // moves of LIDs
 	Blocks   uint64 // LFT blocks written for them
 	Unmerged uint64 // … that would have been, one move at a time
+	AtRisk   uint64 // batches while which a transient cycle was possible
 }
 
 // PartitionStatus tells how far the partitions in force are carried out.

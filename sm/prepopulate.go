@@ -34,34 +34,43 @@ func (c *Core) lidFits(l *lease, t subnet.Place) bool {
 	return a == nil || !c.always(a) || c.leases.fn.byPlace[t] == l.lid
 }
 
-// prepopulate gives LIDs to the functions that have none. It reports whether there
-// are any; then a batch has begun, of no lease.
+// prepopulate gives LIDs to the functions that have none. It reports whether leases have to
+// wait: there are any, and a batch has begun, of no lease; or it is not known yet.
 func (c *Core) prepopulate() bool {
 	fn := &c.leases.fn
 	if !c.cfg.VSwitchPrepopulate || !fn.short {
 		return false
 	}
+	if !c.downRead() {
+		return true
+	}
 	var ops []store.Op
 	short := 0
-	for _, a := range c.virt.list {
-		if a.at.Node < 0 || a.step != adapterKnown || !c.always(a) {
-			continue
-		}
-		for i := 1; i <= a.functions; i++ {
-			p := subnet.Place{Port: a.port, Function: uint16(i)}
-			if fn.byPlace[p] != 0 {
+	// LIDs that functions show are theirs, before others are given out: first those of
+	// functions that are up. Where a manager died while it moved one, the function that the VM
+	// left may show it too.
+	for _, pass := range [...]struct{ shown, up bool }{{true, true}, {true, false}, {false, false}} {
+		for _, a := range c.virt.list {
+			if a.at.Node < 0 || a.step != adapterKnown || !c.always(a) {
 				continue
 			}
-			lid := c.shownLID(a, i)
-			if lid == 0 {
-				lid, ops = c.takeLID(false, ops)
+			for i := 1; i <= a.functions; i++ {
+				p := subnet.Place{Port: a.port, Function: uint16(i)}
+				if fn.byPlace[p] != 0 || pass.up && !a.up(i) {
+					continue
+				}
+				lid := ib.LID(0)
+				if pass.shown {
+					if lid = c.shownLID(a, i); lid == 0 {
+						continue
+					}
+				} else if lid, ops = c.takeLID(false, ops); lid == 0 {
+					short++
+					continue
+				}
+				ops = append(ops, fn.set(p, lid))
+				fn.changed = append(fn.changed, p)
 			}
-			if lid == 0 {
-				short++
-				continue
-			}
-			ops = append(ops, fn.set(p, lid))
-			fn.changed = append(fn.changed, p)
 		}
 	}
 	fn.short = short > 0
@@ -75,6 +84,29 @@ func (c *Core) prepopulate() bool {
 	c.enterStep(batchStore)
 	c.storeBatch(ops)
 	return true
+}
+
+// up reports whether a function is up.
+func (a *adapter) up(i int) bool {
+	return i < len(a.vports) && a.vports[i] != nil && a.vports[i].state >= ib.StateInit
+}
+
+// downRead reports whether functions that are down have been read too, where an earlier manager
+// may have given them LIDs; those that do not answer are not waited for.
+func (c *Core) downRead() bool {
+	read := true
+	for _, a := range c.virt.list {
+		if a.at.Node < 0 || a.step != adapterKnown || !a.wasOn || a.tries > 0 || !c.always(a) {
+			continue
+		}
+		for i := 1; i <= a.functions && i < len(a.vports); i++ {
+			if v := a.vports[i]; v != nil && !v.seen && v.known&knowInfo == 0 && v.tries == 0 && v.refused == nil {
+				c.lookVPort(vportRef{a, v.index})
+				read = false
+			}
+		}
+	}
+	return read
 }
 
 // shownLID is the LID that a function shows, from an earlier manager, if it is free

@@ -194,6 +194,7 @@ func (c *Core) startRepair(r *JobResult) {
 	if p != nil && p.Risk != nil && p.Mode != transition.ModeRefused {
 		c.report.Risk = c.riskOf(r)
 		c.out.notify(Notice{Kind: KindTransientCycle, Level: Warn, Text: c.report.Risk.String()})
+		c.batchAtRisk()
 	}
 	b := r.broken
 	if b == nil {

@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -89,7 +90,10 @@ func (c *Core) startJob() {
 		j.mode = jobUpdate
 		if s := c.movedSolution(); s != nil {
 			j.base, j.engineBase = s, c.base
+		} else {
+			j.local = slices.Clone(c.localMoves)
 		}
+		j.moved, c.moveAim = c.moveAim, nil
 	}
 	if c.cfg.PlanOnly {
 		c.planJob = j
@@ -219,7 +223,9 @@ func (c *Core) routed() bool {
 	if c.improving && c.engine != r.Engine {
 		c.out.notify(Notice{Kind: KindRouted, Level: Info, Text: r.Engine + " will do again and replaces " + c.engine})
 	}
-	c.wanted, c.base = r.Tables, r.base
+	if c.wanted = r.Tables; c.base != r.base {
+		c.base, c.localMoves = r.base, nil
+	}
 	c.planImprove(r)
 	c.anew, c.improving, c.rebalance = false, false, false
 	c.engine, c.passed = r.Engine, r.Passed

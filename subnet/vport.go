@@ -205,4 +205,5 @@ type LeaseReport struct {
 	LID    ib.LID // that the interface is reached at, 0 if none
 	Reason string // of LeaseRefused and LeaseWaiting: why, and what to do
 	SMPs   int    // of LeasePlaced: LFT blocks that this lease's LID took, by the paper's count
+	AtRisk bool   // of LeasePlaced: a transient cycle of credits was possible while its LID moved
 }

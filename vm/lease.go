@@ -91,7 +91,11 @@ func (c *Core) settle(e *entry, r *subnet.LeaseReport) {
 		if n.GUIDKind == FunctionGUID {
 			with = " with GUID " + c.functions.guid[e.Place].String()
 		}
-		c.tell("vm_migrated", false, "interface %q (GUID %v) is at %v%s, and was at %v%s; %d LFT blocks", n.Name, n.GUID, n.Place, at, e.Place, with, r.SMPs)
+		risk := ""
+		if r.AtRisk {
+			risk = "; a transient cycle was possible"
+		}
+		c.tell("vm_migrated", false, "interface %q (GUID %v) is at %v%s, and was at %v%s; %d LFT blocks%s", n.Name, n.GUID, n.Place, at, e.Place, with, r.SMPs, risk)
 		c.end(n.Name, "", nil)
 	case DoingRollBack:
 		c.backAgain(n)
