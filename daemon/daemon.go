@@ -44,13 +44,19 @@ var (
 	ErrRefused = errors.New("the subnet was not brought up")
 )
 
+// DefaultClaimWait is more than any simulator takes to notice that a process was killed.
+const DefaultClaimWait = 5 * time.Second
+
 // Config is what a daemon is made of. Port, Core and Store are required.
 type Config struct {
 	Port     mad.Transport
 	PortName string // as the user gave it, for messages
-	Core     sm.Config
-	Store    store.Store
-	Groups   []sm.Group // multicast groups that are always there
+	// ClaimWait is how long the start waits for a port that somebody else has claimed; 0 =
+	// DefaultClaimWait, < 0 = not at all.
+	ClaimWait time.Duration
+	Core      sm.Config
+	Store     store.Store
+	Groups    []sm.Group // multicast groups that are always there
 	// Partitions replace those that are stored; nil: they stand, or everybody is
 	// a full member of the default partition.
 	Partitions *partition.Policy
@@ -383,6 +389,40 @@ func (l *loop) stop(err error) {
 	l.step(sm.Stop{})
 }
 
+// claimEvery is how often a port is claimed that somebody else has.
+const claimEvery = 50 * time.Millisecond
+
+// claim sets IsSM of the port. A manager that was killed may have it for a moment still, until
+// the kernel or the simulator has noticed: that is waited for.
+func (l *loop) claim() error {
+	d := l.d
+	err := d.cfg.Port.SetIsSM(true)
+	wait := d.cfg.ClaimWait
+	if wait == 0 {
+		wait = DefaultClaimWait
+	}
+	if err == nil || wait < 0 {
+		return err
+	}
+	d.note(slog.LevelWarn, "issm", "the port is claimed by another manager, or by one that was killed just now: waiting up to "+wait.String(),
+		map[string]string{"err": err.Error()})
+	limit, again := time.NewTimer(wait), time.NewTicker(claimEvery)
+	defer limit.Stop()
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			if err = d.cfg.Port.SetIsSM(true); err == nil {
+				return nil
+			}
+		case <-limit.C:
+			return fmt.Errorf("after %v: %w", wait, err)
+		case <-l.ctx.Done():
+			return err
+		}
+	}
+}
+
 // step hands one event to the core and does what it asks for.
 func (l *loop) step(ev sm.Event) {
 	d := l.d
@@ -396,7 +436,12 @@ func (l *loop) step(ev sm.Event) {
 	switch out.IsSM {
 	case sm.IsSMClaim, sm.IsSMRelease:
 		claim := out.IsSM == sm.IsSMClaim
-		err := d.cfg.Port.SetIsSM(claim)
+		var err error
+		if claim && !l.claimed {
+			err = l.claim()
+		} else {
+			err = d.cfg.Port.SetIsSM(claim)
+		}
 		if err != nil && claim && !l.claimed {
 			// Before anything is sent: two managers on one port would take
 			// each other's answers.

@@ -41,6 +41,9 @@ func (s *Server) control(fd int, udp bool) {
 
 // answer turns a request into its reply; false if there is none.
 func (s *Server) answer(m *ctlMsg, from unix.Sockaddr, udp bool) bool {
+	if m.Op == opConnect || m.Op == opSetIsSM {
+		s.probe() // one that was killed just now may have what this one wants
+	}
 	if m.Op == opConnect {
 		var in clientInfo
 		in.Decode(&m.Data)
