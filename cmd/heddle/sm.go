@@ -22,6 +22,7 @@ import (
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
+	"heddle/transport/ibsim"
 )
 
 // smFlags are the settings of a manager, shared by sm, up and plan.
@@ -284,6 +285,10 @@ the subnet stays as it is.`,
 			defer st.Close()
 			for {
 				p, err := openPort(cmd.Context(), port)
+				for n := 0; n < silentTries && errors.Is(err, ibsim.ErrSilent); n++ {
+					log.Warn("the simulator does not answer; trying again", "port", port)
+					p, err = openPort(cmd.Context(), port)
+				}
 				if err != nil {
 					return err
 				}
@@ -303,6 +308,9 @@ the subnet stays as it is.`,
 	f.register(c.Flags())
 	return c
 }
+
+// silentTries is how often a port is opened again whose simulator is there and does not answer.
+const silentTries = 3
 
 // exitStatus maps the ways in which a manager ends to exit codes.
 func exitStatus(err error) error {

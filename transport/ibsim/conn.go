@@ -53,6 +53,8 @@ var (
 	// ErrRefused: the server knows no such node, has no free client slot, or
 	// another SM client holds the node.
 	ErrRefused = errors.New("the simulator refused")
+	// ErrSilent: there is a server, and it does not answer in time.
+	ErrSilent = errors.New("the simulator does not answer")
 	// ErrLost: the server went away.
 	ErrLost = errors.New("the simulator is gone")
 	// ErrClosed: Close was called.
@@ -65,6 +67,7 @@ type Conn struct {
 	slot     uint32
 	node     string
 	maxFly   int
+	served   bool // by our own server, not ibsim
 	portGUID ib.GUID
 	portNum  uint8
 	// What the server can: it says of each request whether its sender
@@ -165,7 +168,7 @@ func dial(ctx context.Context, o Options) (_ *Conn, err error) {
 	b := r.data()
 	c.slot, c.isSM = ne.Uint32(b[0:]), o.IsSM
 	c.node = text(b[12:44])
-	if ne.Uint32(b[offExtMagic:]) == extMagic {
+	if c.served = ne.Uint32(b[offExtMagic:]) == extMagic; c.served {
 		if n := ne.Uint32(b[offExtMax:]); n > 0 && n <= 1<<16 {
 			c.maxFly = int(n)
 		}
@@ -283,10 +286,26 @@ func (c *Conn) learnPort(ctx context.Context) error {
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, nil)
 	m.SetTID(1)
 	var b message
-	putPacket(&b, &mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]})
-	if _, err := unix.Write(c.data, b[:dataLen]); err != nil {
-		return c.ioError("ask for NodeInfo", err)
+	for {
+		putPacket(&b, &mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]})
+		if _, err := unix.Write(c.data, b[:dataLen]); err != nil {
+			return c.ioError("ask for NodeInfo", err)
+		}
+		one, cancel := context.WithTimeout(ctx, learnEvery)
+		err := c.learn(one)
+		cancel()
+		if !errors.Is(err, ErrSilent) || ctx.Err() != nil {
+			return err
+		}
 	}
+}
+
+// learnEvery is how often the attached port is asked: a simulator may lose the request.
+const learnEvery = 250 * time.Millisecond
+
+// learn takes the answer.
+func (c *Conn) learn(ctx context.Context) error {
+	var b message
 	var p mad.Packet
 	for {
 		n, err := await(ctx, c.data, b[:])
@@ -352,7 +371,7 @@ func await(ctx context.Context, fd int, b []byte) (int, error) {
 		}
 		if err := ctx.Err(); err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
-				err = errors.New("the simulator does not answer")
+				err = ErrSilent
 			}
 			return 0, err
 		}
@@ -458,7 +477,7 @@ func (c *Conn) Recv(p *mad.Packet) error {
 	defer c.recvMu.Unlock()
 	for {
 		for c.in.next < c.in.n {
-			if getPacket(p, c.in.take()) {
+			if getPacket(p, c.in.take()) && !knocked(p) {
 				p.SingleMAD = p.SingleMAD && c.tells
 				return nil
 			}
@@ -552,6 +571,7 @@ func (c *Conn) SetIsSM(on bool) error {
 	defer c.ctlMu.Unlock()
 	var b [4]byte
 	if on {
+		c.knock()
 		binary.NativeEndian.PutUint32(b[:], 1)
 	}
 	if _, err := c.requestLocked("set IsSM", ctlSetIsSM, b[:]); err != nil {
@@ -559,6 +579,34 @@ func (c *Conn) SetIsSM(on bool) error {
 	}
 	c.isSM = on
 	return nil
+}
+
+// knock has ibsim find out which managers of this port are dead. It keeps the slot of a client
+// that was killed, one of ten, until it writes to it in vain, and hands requests that come to
+// the port to the lowest slot with IsSM: those of the dead take the first traps. One SMInfo
+// request frees one slot. A manager that lives answers, which nobody waits for.
+func (c *Conn) knock() {
+	if c.served {
+		return // our own server looks by itself
+	}
+	var m ib.MAD
+	smp.NewDR(&m, ib.MethodGet, smp.AttrSMInfo, 0, 0, nil)
+	m.SetTID(knockTID)
+	for range stockSlots - 1 {
+		_ = c.Send(&mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]})
+	}
+}
+
+// knockTID marks what knock sends; ibsim puts a slot into the 16 bits above.
+const knockTID = 0x6865_6464_6C65
+
+// knocked reports whether a packet is what knock sent, or the answer to it.
+func knocked(p *mad.Packet) bool {
+	if len(p.Data) < ib.MADLen {
+		return false
+	}
+	m := (*ib.MAD)(p.Data)
+	return m.TID()&(1<<48-1) == knockTID && m.Class().IsSMP() && m.AttrID() == smp.AttrSMInfo
 }
 
 // NodeInfo returns the node's NodeInfo as the control channel tells it; with

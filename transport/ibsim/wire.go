@@ -54,6 +54,9 @@ const (
 	offFlags   = 20
 )
 
+// stockSlots is how many clients ibsim takes.
+const stockSlots = 10
+
 // stockInFlight is how many requests ibsim itself takes without a writer ever
 // having to wait: over UDP what the default socket buffers surely hold, over
 // local sockets twice what a unix datagram queue does (requests in the

@@ -1,0 +1,28 @@
+package ibsim
+
+import (
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestKilledManagersAreFreed: ibsim keeps the slot of a client that was killed, one of ten, and
+// hands it what is meant for the manager of the port. A manager that starts frees them.
+func TestKilledManagersAreFreed(t *testing.T) {
+	s := startIbsim(t)
+	for n := range 25 {
+		c := s.dialWhenUp(t, Options{SockName: s.name, Node: "Hca1"})
+		if err := c.SetIsSM(true); err != nil {
+			t.Fatalf("manager %d: %v", n, err)
+		}
+		// Killed: its sockets are closed, and nothing is said.
+		if err := unix.Shutdown(c.data, syscall.SHUT_RDWR); err != nil {
+			t.Fatal(err)
+		}
+		c.file.Close()
+		c.data = -1
+		unix.Close(c.control)
+		c.control = -1
+	}
+}
