@@ -75,6 +75,8 @@ type Status struct {
 	VPorts       int       `json:"vports" doc:"virtual ports that can be reached"`
 	VMs          int       `json:"vms" doc:"interfaces of virtual machines"`
 	VMsPending   int       `json:"vms_pending" doc:"operations on them that are stored and not finished"`
+	Unseen       int       `json:"unseen" doc:"nodes that do not answer; they stay in the subnet as they were last read"`
+	OwnSilent    bool      `json:"own_silent" doc:"the agent of the manager's own port is one of them"`
 	Problems     int       `json:"problems" doc:"nodes, ports and links that are left out or degraded"`
 	Sweeps       uint64    `json:"sweeps"`
 	Resweeps     uint64    `json:"light_sweeps"`

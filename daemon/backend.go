@@ -42,7 +42,7 @@ func (d *Daemon) Status() api.Status {
 		Version: version.Version, State: st.State.String(), Phase: st.Phase.String(), SubnetUp: st.Up,
 		Port: d.cfg.PortName, PortGUID: st.PortGUID.String(), LID: int(st.LID), Priority: int(st.Priority),
 		Sweeps: st.Sweeps, Resweeps: st.Light, SMPsSent: st.Sent, SMPsRetried: st.Retried, SMPsTimedOut: st.TimedOut,
-		Started: d.started,
+		Started: d.started, Unseen: st.Unseen, OwnSilent: st.OwnSilent,
 	}
 	if st.State != subnet.Master && st.Master.GUID != 0 {
 		out.Master = st.Master.GUID.String()
@@ -104,6 +104,10 @@ func (d *Daemon) Ready() (bool, string) {
 	case st.Up && u != nil:
 		// The subnet works and hosts are served, but what they were told is not safe.
 		return false, fmt.Sprintf("subnet up, but %d changes that hosts were told of are lost if the manager ends now: the store cannot be written: %v", u.n, u.err)
+	case st.Up && st.OwnSilent:
+		return true, "subnet up as last read: the agent of the manager's own port does not answer"
+	case st.Up && st.Unseen > 0:
+		return true, fmt.Sprintf("subnet up, %d nodes do not answer", st.Unseen)
 	case st.Up:
 		return true, "subnet up"
 	case st.State == subnet.Standby:

@@ -50,7 +50,7 @@ func (d *Daemon) Metrics() prometheus.Gatherer {
 type collector struct {
 	d *Daemon
 
-	build, state, up, lid                                      *prometheus.Desc
+	build, state, up, lid, unseen, ownSilent                   *prometheus.Desc
 	nodes, links, lids, endports, problems, events             *prometheus.Desc
 	sent, retried, timedOut, window, inFlight                  *prometheus.Desc
 	sweeps, traps, falseTraps, noticesCut, smpsCut, generation *prometheus.Desc
@@ -78,6 +78,8 @@ func newCollector(d *Daemon) *collector {
 		links:      desc("links", "Cables by state: active or other.", "state"),
 		lids:       desc("lids", "LIDs given."),
 		endports:   desc("endports", "Ports with a LID."),
+		unseen:     desc("nodes_unseen", "Nodes that do not answer and stay in the subnet as they were last read."),
+		ownSilent:  desc("own_agent_silent", "1 if the agent of the manager's own port does not answer."),
 		problems:   desc("problems", "Nodes, ports and links that are left out or degraded."),
 		events:     desc("events_total", "Events since the start."),
 		sent:       desc("smps_sent_total", "SMP requests sent, retries not counted.", "attribute"),
@@ -124,6 +126,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(c.up, b2f(st.Up))
 	gauge(c.lid, float64(st.LID))
+	gauge(c.unseen, float64(st.Unseen))
+	gauge(c.ownSilent, b2f(st.OwnSilent))
 	for _, a := range st.Attrs {
 		name := ib.AttrName(ib.ClassSubnLID, a.Attr)
 		count(c.sent, a.Sent, name)

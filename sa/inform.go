@@ -237,6 +237,11 @@ func (x *informs) locate(c *Core) {
 		}
 		p := x.reports.peer(sub)
 		p.port = port
+		if port < 0 && s.IsUnsure(gid.GUID()) { // nobody knows that it left
+			p.queue = nil
+			p.back()
+			continue
+		}
 		if port < 0 {
 			p.away(c.now)
 			x.dropAt = min(x.dropAt, x.deadline(p))

@@ -82,6 +82,11 @@ func differing(old, s *subnet.Snapshot) (out []ib.GUID) {
 			look(i)
 		}
 	}
+	for _, g := range old.Unsure {
+		if !s.IsUnsure(g) {
+			out = append(out, g)
+		}
+	}
 	slices.Sort(out)
 	return out
 }
@@ -118,8 +123,9 @@ func (x *multicast) fit(c *Core, old, s *subnet.Snapshot, ports []ib.GUID, all b
 				p = s.PortByGUID(m.PortGUID) // of an alias that is not programmed (yet)
 			}
 			switch {
+			case p < 0 && (s.IsUnsure(u) || s.IsUnsure(m.PortGUID)): // nobody knows that it left
 			case p < 0 && x.away.waits(c, old, u):
-			case p < 0 || !s.HasPKey(p, g.PKey):
+			case p < 0 || s.Ports[p].PKeys != nil && !s.HasPKey(p, g.PKey): // a table that was not read is no evidence
 				x.touch(c, g)
 				x.forget(c, g, &g.Members[i])
 				g.Members[i].JoinState = 0

@@ -58,11 +58,12 @@ type Core struct {
 	// The tables of the last sweep are written in part.
 	unfinished bool
 	mute       []muteSwitch
-	lookNow    bool          // a light sweep is due at once
-	looked     mad.Time      // when all switches were asked last
-	watch      time.Duration // between the light sweeps after a fault; 0: the usual interval
-	watchAt    mad.Time      // of the next of them
-	auditing   bool          // PhaseLight is an audit
+	lookNow    bool                // a light sweep is due at once
+	looked     mad.Time            // when all switches were asked last
+	watch      time.Duration       // between the light sweeps after a fault; 0: the usual interval
+	watchAt    mad.Time            // of the next of them
+	auditing   bool                // PhaseLight is an audit
+	unseen     map[ib.GUID]*unseen // nodes of the fabric that do not answer
 	// Switches that a light sweep that was cut short had no answer from.
 	lightMissed []ib.GUID
 	rp          repairing
@@ -206,8 +207,9 @@ func New(cfg Config) *Core {
 			Window: cfg.Window, MaxWindow: cfg.MaxWindow, Timeout: cfg.SMPTimeout, Retries: cfg.SMPRetries,
 			TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
 		}),
-		state: subnet.NotActive,
-		lids:  map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
+		state:  subnet.NotActive,
+		unseen: map[ib.GUID]*unseen{},
+		lids:   map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
 		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
@@ -333,7 +335,9 @@ func (c *Core) pump() {
 			room := c.eng.Window() - c.eng.Outstanding()
 			for c.todo.n > 0 && c.eng.Queued() < max(room, 1) {
 				it := c.todo.pop()
-				if c.build(it, &c.req) {
+				if c.sendsNothing(it) {
+					c.skip(it)
+				} else if c.build(it, &c.req) {
 					c.req.Token = uint64(it)
 					if err := c.eng.Submit(&c.req); err != nil {
 						c.todo.push(it)
@@ -584,6 +588,7 @@ func (c *Core) Status() Status {
 		s.Retried += a.Retried
 		s.TimedOut += a.TimedOut
 	}
+	s.Unseen, s.OwnSilent = c.silence()
 	s.Damped = c.dampedLinks()
 	s.Partitions = c.partitionStatus()
 	s.Virtual = c.virtualStatus()

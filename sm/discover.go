@@ -189,6 +189,7 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 		if from.Node >= 0 {
 			f.port(from).flags |= pSilent
 		}
+		c.silentBehind(from)
 		return
 	}
 	used, _ := c.mkeyGuess(from, it.extra())
@@ -198,6 +199,10 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 		return
 	}
 	n := &f.nodes[idx]
+	if n.flags&nUnseen != 0 {
+		c.unseenAs(ni.NodeGUID).heard = true
+		c.askSweep("what did not answer before does now: " + f.where(idx, -1).String())
+	}
 	if n.info.NodeType != ni.NodeType || n.info.NumPorts != ni.NumPorts ||
 		n.isSwitch() && n.info.PortGUID != ni.PortGUID {
 		c.duplicate(from, idx, int(ni.LocalPortNum), "the two differ in type, port count or port GUID")
@@ -324,6 +329,9 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 	if err == nil && (p.info.PortState < ib.StateDown || p.info.PortState > ib.StateActiveDefer) && !(f.nodes[n].isSwitch() && num == 0) {
 		err = fmt.Errorf("port state %d", p.info.PortState)
 	}
+	if p.has(pAsked) && !c.reg.on {
+		return // only its state was of interest, and the silence behind it is noted
+	}
 	if err != nil {
 		c.unread(n, int(num), smp.AttrPortInfo, err)
 		return
@@ -387,6 +395,11 @@ func (c *Core) askBehind(n int32, p uint8) {
 		})
 		return
 	}
+	if at := (ref{Node: n, Port: p}); c.askedBefore(at) {
+		c.f.port(at).flags |= pSilent
+		c.silent(at, mad.ErrTimeout)
+		return
+	}
 	c.add(mk(opNodeInfo, n, p, 0))
 }
 
@@ -436,6 +449,9 @@ func (c *Core) discovered() bool {
 	if c.reg.on {
 		return c.explored()
 	}
+	if c.keepUnseen() {
+		return true
+	}
 	f := c.f
 	if len(f.nodes) == 0 { // not even our own node answered
 		c.errs++
@@ -468,6 +484,7 @@ func (c *Core) discovered() bool {
 		c.again = problems
 		return true
 	}
+	c.settleUnseen()
 	c.conflicts = c.checkLinks(true)
 	c.markFlaps()
 	c.linkUp()

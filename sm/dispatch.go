@@ -27,6 +27,9 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		if x > 0 { // another key: one try after the first is enough
 			r.Retries = 1
 		}
+		if n >= 0 && f.nodes[n].flags&nUnseen != 0 && it.op() == opNodeInfo {
+			r.Retries = -1 // what is in the way may let nothing pass
+		}
 		smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeInfo, 0, key, path)
 		return true
 	}

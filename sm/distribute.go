@@ -72,7 +72,7 @@ func (c *Core) takeLFTs() {
 			l.forgetAll()
 			c.changed = true
 		}
-		if c.wantAudit {
+		if c.wantAudit && n.flags&nUnseen == 0 {
 			l.forgetAll()
 		}
 		l.top = n.sw.LinearFDBTop

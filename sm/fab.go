@@ -72,6 +72,7 @@ const (
 	nReset   // its agent forgot its LID or key
 	nAgain   // its port 0 was read again
 	nSeen    // … or its far ends were looked at to find out why it says so
+	nUnseen  // does not answer; it is as it was last read (unseen.go)
 	nLight   // a question of the light sweep about its ports has no answer yet
 )
 

@@ -45,14 +45,16 @@ func (c *Core) startLight() {
 // request up.
 func (c *Core) lightSwitches() {
 	f := c.f
-	if own := f.self; !f.nodes[own.Node].isSwitch() {
+	if own := f.self; f.nodes[own.Node].flags&nUnseen != 0 {
+		c.add(mk(opLightProbe, -1, 0, 0))
+	} else if !f.nodes[own.Node].isSwitch() {
 		c.add(mk(opLightPort, own.Node, own.Port, 0))
 	}
 	farthest := 0
 	for hops := 0; hops <= farthest; hops++ {
 		for i := range f.nodes {
 			n := &f.nodes[i]
-			if !n.isSwitch() || !n.ok() || !n.path.set {
+			if !n.isSwitch() || !n.ok() || !n.path.set || n.flags&nUnseen != 0 {
 				continue
 			}
 			farthest = max(farthest, int(n.path.n))
@@ -179,8 +181,29 @@ func (c *Core) settleMute() {
 }
 
 func (c *Core) onLightProbe(it item, comp *mad.Completion) {
-	if answer(comp) == nil {
-		c.askSweep("what did not answer before does now: " + c.f.behind(ref{Node: it.node(), Port: it.port()}).String())
+	f, at := c.f, ref{Node: it.node(), Port: it.port()}
+	known := f.self.Node
+	if at.Node >= 0 {
+		known = f.port(at).peer.Node
+	}
+	var ni smp.NodeInfo
+	err := answer(comp)
+	if err == nil {
+		if err = ni.Decode(smp.Data(comp.MAD)); err == nil {
+			err = saneNodeInfo(&ni, at.Node < 0)
+		}
+	}
+	switch {
+	case err == nil:
+		if known >= 0 {
+			c.unseenAs(f.nodes[known].info.NodeGUID).heard = true
+		}
+		c.askSweep("what did not answer before does now: " + f.behind(at).String())
+	case known >= 0 && f.nodes[known].flags&nUnseen != 0:
+		c.unseenAs(f.nodes[known].info.NodeGUID).silent(c.now)
+		if _, more := c.mkeyGuess(at, it.extra()+1); more {
+			c.add(mk(opLightProbe, at.Node, at.Port, it.extra()+1))
+		}
 	}
 }
 
@@ -226,7 +249,7 @@ func (c *Core) startAudit() {
 	c.auditing = true
 	for _, ni := range c.f.swNode {
 		l := c.f.nodes[ni].lft
-		if l == nil {
+		if l == nil || c.f.nodes[ni].flags&nUnseen != 0 {
 			continue
 		}
 		for b := 0; b < len(l.suspect)*64; b++ {

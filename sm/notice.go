@@ -78,6 +78,7 @@ const (
 	KindVPortRefused                      // a virtual port, or all of a port, cannot be managed: Text says why
 	KindVPortDuplicate                    // a virtual port has the GUID of another port, and is not brought up
 	KindRepair                            // a fault broke pairs, which were repaired, or not: Repair
+	KindNodeAnswers                       // a node that did not answer does again: Dur says after how long
 	KindTransientCycle                    // a transition is not proved at every step: Text says through which channels, why, and how long
 )
 
@@ -99,7 +100,7 @@ var kindNames = [...]string{
 	KindAliasRefused: "alias_refused", KindMoved: "moved",
 	KindVPortUp: "vport_up", KindVPortDown: "vport_down",
 	KindVPortRefused: "vport_refused", KindVPortDuplicate: "vport_duplicate",
-	KindRepair: "repair", KindTransientCycle: "transient_cycle",
+	KindRepair: "repair", KindTransientCycle: "transient_cycle", KindNodeAnswers: "node_answers",
 }
 
 // String is the name that logs and the API use.
@@ -293,6 +294,8 @@ type Status struct {
 	TimedOut   uint64
 	Attrs      []AttrStat // in ascending attribute order
 	Last       *SweepReport
+	Unseen     int          // nodes that do not answer and have not left
+	OwnSilent  bool         // our own node is one of them
 	Damped     []DampedLink // links kept out for failing again and again
 	Partitions PartitionStatus
 	Virtual    VirtualStatus

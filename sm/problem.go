@@ -47,8 +47,11 @@ func (c *Core) silent(r ref, err error) {
 		Kind: KindNodeSilent, Level: Warn, Where: at, Err: err,
 		Text: "the link is up but the far end does not answer; it is left out and asked again",
 	}
+	if _, was := c.wasBehind(r); was {
+		n.Text = "the link is up but the far end does not answer; it stays in the subnet as it was last read, and is asked again"
+	}
 	if r.Node < 0 {
-		n.Text = "our own node does not answer on the local port; it is asked again"
+		n.Text = "our own node does not answer on the local port; it is asked again. If another program has put an M_Key on the port, name it (--m-key) or reset the adapter"
 	} else {
 		n.Peer = c.f.where(r.Node, int(r.Port))
 		if c.last != nil && c.last != c.f { // say who was there before

@@ -119,7 +119,7 @@ func (c *Core) regionFits() bool {
 // sweep.
 func (c *Core) plain(n int32) bool {
 	nd := &c.f.nodes[n]
-	if !nd.ok() || !nd.path.set {
+	if !nd.ok() || !nd.path.set || nd.flags&nUnseen != 0 {
 		return false
 	}
 	for i := range c.f.nodePorts(n) {

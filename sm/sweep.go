@@ -452,12 +452,14 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		s.Nodes[i] = subnet.Node{
 			Info: n.info, Desc: n.desc, First: int32(len(s.Ports)), SwitchIndex: -1, Switch: n.sw,
 			Path: paths[n.path.off : n.path.off+uint32(n.path.n) : n.path.off+uint32(n.path.n)], OK: n.ok(),
+			Unseen: n.flags&nUnseen != 0,
 		}
 		for k := range f.nodePorts(o) {
 			portAt[int(n.first)+k] = int32(len(s.Ports))
 			s.Ports = append(s.Ports, c.snapPort(at, f.portOf(o, uint8(k))))
 		}
 	}
+	s.Unsure = c.unsure()
 	c.snapOf, c.snapAt = f, at
 	c.guids.shown, c.pk.shown, c.pk.news = c.guids.shown[:0], c.pk.shown[:0], false // all is shown
 	if f.self.Node >= 0 {

@@ -65,6 +65,8 @@ type Node struct {
 	Switch      smp.SwitchInfo // switches only
 	Path        []byte         // directed route from the manager: output ports, first hop first
 	OK          bool           // false: found, but left out of the subnet (see Snapshot.Problems)
+	// Unseen: the node does not answer. It is shown as it was last read.
+	Unseen bool
 }
 
 // Port is one port of a node. Of CAs and routers only the ports that were
@@ -124,6 +126,7 @@ type Counts struct {
 	EndPorts               int // ports with a LID, without virtual ones
 	VPorts                 int // virtual ports that can be reached
 	LIDs                   int // LIDs given, LMC ranges in full
+	Unseen                 int // nodes that do not answer and have not left
 	Links                  int // cables between two known ports
 	LinksActive            int // of them with both ends Active
 	Problems               int
@@ -171,6 +174,11 @@ type Snapshot struct {
 	Lanes []*LaneTables
 	MFTs  [][]MFTBlock
 
+	// Unsure are ports without a LID, ascending port GUID, of which is not known whether they
+	// left: they do not answer, or are behind a switch that was left out because it does
+	// not. What their hosts registered stays.
+	Unsure []ib.GUID
+
 	vfirst   int32   // index in Ports of the first virtual port
 	lidPort  []int32 // index in Ports by LID, -1
 	guidPort []guidRef
@@ -197,6 +205,9 @@ func (s *Snapshot) Finish() {
 	}
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
+		if n.Unseen {
+			c.Unseen++
+		}
 		if n.OK {
 			switch n.Info.NodeType {
 			case ib.NodeSwitch:
@@ -265,6 +276,12 @@ func (s *Snapshot) Carry(old *Snapshot, nodes []int32, vports ...int32) {
 	s.Counts = c
 	s.relook(old, nodes, vports)
 	s.layAgain(nodes)
+}
+
+// IsUnsure reports whether g is among Unsure.
+func (s *Snapshot) IsUnsure(g ib.GUID) bool {
+	_, ok := slices.BinarySearch(s.Unsure, g)
+	return ok
 }
 
 // Port returns the port that r names, nil if there is none.

@@ -284,6 +284,13 @@ func printStatus(w io.Writer, body []byte) error {
 	} else if passed := s.LastSweep.EnginePassed; len(passed) > 0 {
 		row("routes", "none: %s", strings.Join(passed, "; "))
 	}
+	if s.Unseen > 0 {
+		own := ""
+		if s.OwnSilent {
+			own = ", the agent of the manager's own port among them"
+		}
+		row("no answer", "from %d nodes, kept as last read%s", s.Unseen, own)
+	}
 	row("problems", "%d", s.Problems)
 	row("sweeps", "%d full, %d light", s.Sweeps, s.Resweeps)
 	if l := s.LastSweep; l.Seconds > 0 {

@@ -43,7 +43,8 @@ async function refresh() {
     ['switches', s.switches], ['hosts', s.cas], ['routers', s.routers || null],
     ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
     ['LIDs', s.lids], ['virtual ports', s.vports || null],
-    ['VM interfaces', s.vms || null, s.vms_pending ? `, ${num(s.vms_pending)} changing` : ''], ['problems', s.problems, '', s.problems > 0],
+    ['VM interfaces', s.vms || null, s.vms_pending ? `, ${num(s.vms_pending)} changing` : ''], ['do not answer', s.unseen || null, s.own_silent ? ', our own agent among them' : '', true],
+    ['problems', s.problems, '', s.problems > 0],
     ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
     ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, '', s.smps_timed_out > 0],
   ]);
