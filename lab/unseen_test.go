@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"heddle/fabric"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
@@ -23,6 +24,9 @@ type honest struct {
 	guids []ib.GUID
 	hosts []*Client
 }
+
+// trustKey is an SA key that no stranger knows.
+const trustKey = 0x7275_5374
 
 func trustGroup(i int) ib.GID {
 	g := ib.GID{0xFF, 0x12, 0xA0, 0x1C}
@@ -50,18 +54,20 @@ func (h *honest) join(i, group int) uint32 {
 
 // newHonest brings a subnet up in which each host but the manager's registers one of each
 // kind; groups have every third host.
-func newHonest(t testing.TB, kind string, params []string, sc sim.Config, cfg sm.Config) *honest {
+func newHonest(t testing.TB, f *fabric.Fabric, sc sim.Config, cfg sm.Config, before func(*Cluster)) *honest {
 	t.Helper()
-	f := gen(t, kind, params...)
 	c, err := NewCluster(f, sc)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if before != nil {
+		before(c)
 	}
 	m, err := c.Attach(firstCA(f), cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.ServeSA(sa.Config{SAKey: 1, DropAfter: -1}, sa.Options{SAKey: 1})
+	m.ServeSA(sa.Config{SAKey: trustKey}, sa.Options{SAKey: trustKey})
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +86,8 @@ func newHonest(t testing.TB, kind string, params []string, sc sim.Config, cfg sm
 		gid := ib.MakeGID(ib.DefaultSubnetPrefix, h.guids[i])
 		tids := []uint32{
 			h.join(i, i%3),
-			h.send(i, ib.MethodSet, wire.AttrServiceRecord, wire.ServiceCompServiceID|wire.ServiceCompServiceGID|wire.ServiceCompServiceLease,
-				&wire.ServiceRecord{ServiceID: 0x7000 + uint64(i), ServiceGID: gid, ServiceLease: 0xFFFFFFFF}),
+			h.send(i, ib.MethodSet, wire.AttrServiceRecord, wire.ServiceCompServiceID|wire.ServiceCompServiceGID|wire.ServiceCompServiceLease|wire.ServiceCompServiceKey,
+				&wire.ServiceRecord{ServiceID: 0x7000 + uint64(i), ServiceGID: gid, ServiceLease: 0xFFFFFFFF, ServiceKey: [16]byte{1, byte(i)}}),
 			h.send(i, ib.MethodSet, wire.AttrInformInfo, 0, &wire.InformInfo{
 				LIDRangeBegin: wire.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: wire.InformAllTypes, TrapNumber: 64, Producer: wire.InformAllProducers,
 			}),
@@ -187,7 +193,7 @@ func lock(t testing.TB, c *Cluster, from, node string, protect uint8, lease uint
 // good, the SA answers, nobody loses anything, and faults elsewhere are mended.
 func TestOwnAgentSilent(t *testing.T) {
 	for _, locked := range []bool{false, true} {
-		h := newHonest(t, "torus", []string{"3x3"}, sim.Config{HopLatency: time.Microsecond}, DefaultConfig())
+		h := newHonest(t, gen(t, "torus", "3x3"), sim.Config{HopLatency: time.Microsecond}, DefaultConfig(), nil)
 		c, m := h.c, h.m
 		heal := func() { _ = c.Sim.MuteSMA(m.Node, false) }
 		if locked {

@@ -64,6 +64,8 @@ type Core struct {
 	watchAt    mad.Time            // of the next of them
 	auditing   bool                // PhaseLight is an audit
 	unseen     map[ib.GUID]*unseen // nodes of the fabric that do not answer
+	asOther    map[nodePort]claim
+	late       []lateNode
 	// Switches that a light sweep that was cut short had no answer from.
 	lightMissed []ib.GUID
 	rp          repairing
@@ -208,8 +210,8 @@ func New(cfg Config) *Core {
 			TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
 		}),
 		state:  subnet.NotActive,
-		unseen: map[ib.GUID]*unseen{},
-		lids:   map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
+		unseen: map[ib.GUID]*unseen{}, asOther: map[nodePort]claim{},
+		lids: map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
 		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,

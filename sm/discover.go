@@ -98,7 +98,7 @@ func (c *Core) startDiscover() {
 	c.f = newFab(c.last)
 	c.tablesShown = c.tablesShown[:0] // indices of another fabric; the next snapshot shows all
 	c.collectKeys()
-	c.others = c.others[:0]
+	c.others, c.late = c.others[:0], c.late[:0]
 	c.enter(PhaseDiscover)
 	c.add(mk(opNodeInfo, -1, 0, 0))
 }
@@ -173,6 +173,9 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 		if err = ni.Decode(smp.Data(comp.MAD)); err == nil {
 			err = saneNodeInfo(&ni, from.Node < 0)
 		}
+		if err == nil {
+			err = c.sameAsBefore(from, &ni)
+		}
 		if err != nil {
 			c.garbage(f.behind(from), smp.AttrNodeInfo, err)
 		}
@@ -193,9 +196,19 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 		return
 	}
 	used, _ := c.mkeyGuess(from, it.extra())
+	if c.elsewhere(from, ni.NodeGUID) {
+		c.late = append(c.late, lateNode{from, ni, used})
+		return
+	}
+	c.found(from, &ni, used)
+}
+
+// found takes what the node behind from says about itself.
+func (c *Core) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
+	f := c.f
 	idx, known := f.find(ni.NodeGUID)
 	if !known {
-		c.newNode(from, &ni, used)
+		c.newNode(from, ni, used)
 		return
 	}
 	n := &f.nodes[idx]
@@ -219,7 +232,7 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 	}
 	c.link(from, to)
 	if q := f.port(to); !n.isSwitch() && q.peer == subnet.NoRef {
-		c.newPort(from, to, &ni, used)
+		c.newPort(from, to, ni, used)
 	}
 }
 
@@ -323,20 +336,32 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 		c.add(mk(opPortInfo, n, num, it.extra()|1))
 		return
 	}
+	var pi smp.PortInfo
 	if err == nil {
-		err = p.info.Decode(smp.Data(comp.MAD))
+		err = pi.Decode(smp.Data(comp.MAD))
 	}
-	if err == nil && (p.info.PortState < ib.StateDown || p.info.PortState > ib.StateActiveDefer) && !(f.nodes[n].isSwitch() && num == 0) {
-		err = fmt.Errorf("port state %d", p.info.PortState)
+	if err == nil && (pi.PortState < ib.StateDown || pi.PortState > ib.StateActiveDefer) && !(f.nodes[n].isSwitch() && num == 0) {
+		err = fmt.Errorf("port state %d", pi.PortState)
+	}
+	if err == nil {
+		if was := c.lastPort(n, num); was != nil && c.changedNature(was, &pi) {
+			err = errNature
+		}
 	}
 	if p.has(pAsked) && !c.reg.on {
+		if err == nil {
+			p.info.PortState = pi.PortState
+		}
 		return // only its state was of interest, and the silence behind it is noted
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		p.info = pi
+		p.flags |= pKnown
+	case it.extra()>>1 == 0 || !p.has(pKnown):
 		c.unread(n, int(num), smp.AttrPortInfo, err)
 		return
-	}
-	p.flags |= pKnown
+	} // else it was asked with another key, and what it said before stands
 	ap := f.agentPort(n, num)
 	if ap == p && p.info.MKey != 0 {
 		p.mkey = p.info.MKey
@@ -415,13 +440,22 @@ func (c *Core) onNodeDesc(it item, comp *mad.Completion) {
 func (c *Core) onSwitchInfo(it item, comp *mad.Completion) {
 	n := &c.f.nodes[it.node()]
 	err := answer(comp)
+	var sw smp.SwitchInfo
 	if err == nil {
-		err = n.sw.Decode(smp.Data(comp.MAD))
+		err = sw.Decode(smp.Data(comp.MAD))
+	}
+	o := c.lastNode(it.node())
+	if c.reg.on {
+		o = n
+	}
+	if err == nil && o != nil && o.flags&nSwitchInfo != 0 && c.changedSwitch(n, &o.sw, &sw) {
+		err = errNature
 	}
 	if err != nil {
 		c.unread(it.node(), -1, smp.AttrSwitchInfo, err)
 		return
 	}
+	n.sw = sw
 	n.flags |= nSwitchInfo
 }
 
@@ -449,7 +483,7 @@ func (c *Core) discovered() bool {
 	if c.reg.on {
 		return c.explored()
 	}
-	if c.keepUnseen() {
+	if c.keepUnseen() || c.lateFound() {
 		return true
 	}
 	f := c.f
@@ -544,6 +578,11 @@ func (c *Core) checkLinks(report bool) int {
 		}
 		// A loopback plug on a switch port answers with the port itself.
 		if a == b {
+			continue
+		}
+		// An end behind which nobody answered, and that led here before, still does.
+		if q.peer == subnet.NoRef && q.has(pSilent) && c.ledTo(b, a) {
+			q.peer = a
 			continue
 		}
 		sum = sum*31 + int(a.Node)<<8 + int(a.Port) + 1

@@ -117,6 +117,9 @@ func (c *Core) onEnforce(it item, comp *mad.Completion) {
 	if err == nil && pi.PortState == ib.StateNoChange {
 		err = statusOf(comp) // refused whole: the answer is what we sent
 	}
+	if err == nil && c.changedNature(p, &pi) {
+		err = errNature
+	}
 	if err != nil {
 		text := "enforcement of partitions could not be changed; it is tried again"
 		if !mad.Unanswered(err) {

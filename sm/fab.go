@@ -62,18 +62,19 @@ type nodeFlags uint16
 const (
 	nSwitchInfo nodeFlags = 1 << iota
 	nDesc
-	nOut     // left out of the subnet
-	nNew     // was not there in the last sweep
-	nGone    // not there any more: its slots wait for its return or the next full sweep
-	nTouched // of the region that the sweep explores
-	nSuspect // a switch of the region that is still to be read
-	nRead    // a switch of the region that was read
-	nMoved   // one of its ports was found in another state than before
-	nReset   // its agent forgot its LID or key
-	nAgain   // its port 0 was read again
-	nSeen    // … or its far ends were looked at to find out why it says so
-	nUnseen  // does not answer; it is as it was last read (unseen.go)
-	nLight   // a question of the light sweep about its ports has no answer yet
+	nOut      // left out of the subnet
+	nNew      // was not there in the last sweep
+	nGone     // not there any more: its slots wait for its return or the next full sweep
+	nTouched  // of the region that the sweep explores
+	nSuspect  // a switch of the region that is still to be read
+	nRead     // a switch of the region that was read
+	nMoved    // one of its ports was found in another state than before
+	nReset    // its agent forgot its LID or key
+	nAgain    // its port 0 was read again
+	nSeen     // … or its far ends were looked at to find out why it says so
+	nUnseen   // does not answer; it is as it was last read (unseen.go)
+	nNonsense // one of its answers in this discovery cannot be true
+	nLight    // a question of the light sweep about its ports has no answer yet
 )
 
 type node struct {

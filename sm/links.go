@@ -270,6 +270,10 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 		c.setFailed(n, int(num), "Set(PortInfo)", statusOf(comp)) // refused whole: the answer is what we sent
 		return
 	}
+	if c.changedNature(p, &pi) {
+		c.setFailed(n, int(num), "Set(PortInfo)", errNature)
+		return
+	}
 	pi.ClientReregister = false
 	before := p.info
 	p.info = pi
@@ -317,6 +321,9 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 	err := answer(comp)
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
+	}
+	if err == nil && c.changedSwitch(n, &n.sw, &sw) {
+		err = errNature
 	}
 	if it.extra() == 1 {
 		if err != nil {
@@ -470,6 +477,10 @@ func (c *Core) onSetState(it item, comp *mad.Completion) {
 	var pi smp.PortInfo
 	if err := pi.Decode(smp.Data(comp.MAD)); err != nil {
 		c.setFailed(n, int(num), what, err)
+		return
+	}
+	if c.changedNature(p, &pi) {
+		c.setFailed(n, int(num), what, errNature)
 		return
 	}
 	pi.ClientReregister = false

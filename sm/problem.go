@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
@@ -79,6 +80,10 @@ func (c *Core) unread(n int32, p int, attr ib.AttrID, err error) {
 	kind, what := KindNodeSilent, "does not answer"
 	if !mad.Unanswered(err) {
 		kind, what = KindNodeGarbage, "answers nonsense to"
+		var se *StatusError
+		if !errors.As(err, &se) {
+			c.f.nodes[n].flags |= nNonsense
+		}
 	}
 	rest := "the port is left out"
 	if p <= 0 || !c.f.nodes[n].isSwitch() {

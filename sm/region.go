@@ -112,6 +112,11 @@ func (c *Core) regionFits() bool {
 			return false
 		}
 	}
+	for g := range c.unseen { // what is behind a switch that was left out has no links to be found by
+		if n, ok := f.find(g); ok && !f.nodes[n].ok() {
+			return false
+		}
+	}
 	return true
 }
 

@@ -23,6 +23,10 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 		c.giveUp("no good answer from " + f.where(n, int(num)).String())
 		return
 	}
+	if p.has(pKnown) && c.changedNature(p, &pi) {
+		c.giveUp("nonsense from " + f.where(n, int(num)).String())
+		return
+	}
 	old := p.info
 	p.info = pi
 	p.flags |= pKnown

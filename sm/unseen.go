@@ -1,11 +1,14 @@
 package sm
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"heddle/ib"
+	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/subnet"
 )
@@ -64,7 +67,7 @@ func (c *Core) sendsNothing(it item) bool {
 	}
 	switch it.op() {
 	case opSetSwitch, opSetPort, opPKeys, opSetPKeys, opGetVPKeys, opSetVPKeys, opArm, opActive, opDown, opGetLFT, opSetLFT, opGetMFT, opSetMFT,
-		opGetSL, opSetSL, opGetArb, opSetArb, opPortAgain, opLightSwitch, opLightDesc, opEnforce, opEnforced:
+		opGetSL, opSetSL, opGetArb, opSetArb, opPortAgain, opLightSwitch, opLightDesc:
 		return true
 	}
 	return false
@@ -95,6 +98,155 @@ func (c *Core) wasBehind(r ref) (ref, bool) {
 	}
 	// A port of a switch that was left out has no link of the subnet, but a cable.
 	return was.peer, was.has(pLinked) || !c.last.nodes[was.peer.Node].ok() || !c.last.nodes[i].ok()
+}
+
+// ledTo reports whether the link at a port has led to another one since before.
+func (c *Core) ledTo(from, to ref) bool {
+	was, ok := c.wasBehind(from)
+	return ok && was.Port == to.Port && c.last.nodes[was.Node].info.NodeGUID == c.f.nodes[to.Node].info.NodeGUID
+}
+
+// errNature: what a port or switch can do does not change while it runs.
+var errNature = errors.New("its capabilities are other ones than before")
+
+// nature is who a node is, or what a port or switch can do, as numbers that are equal if it is.
+type nature [3]uint32
+
+// claim is another nature than the one known, and how often it was told in a row.
+type claim struct {
+	nature nature
+	times  int
+}
+
+// claimTimes is how often another nature is told before it is believed.
+const claimTimes = 3
+
+// believed reports whether a port or switch, port 255, that was of one nature says for the
+// third time that it is of another. Random bytes never do.
+func (c *Core) believed(at nodePort, was, now nature) bool {
+	if was == now {
+		delete(c.asOther, at)
+		return true
+	}
+	x := c.asOther[at]
+	if x.nature != now {
+		x = claim{nature: now}
+	}
+	x.times++
+	c.asOther[at] = x
+	return x.times >= claimTimes
+}
+
+// changedNature reports whether a PortInfo cannot be that of p, which was read before.
+func (c *Core) changedNature(p *port, pi *smp.PortInfo) bool {
+	of := func(i *smp.PortInfo) nature {
+		return nature{uint32(i.MTUCap)<<8 | uint32(i.VLCap), uint32(i.LinkWidthSupported)<<8 | uint32(i.LinkSpeedSupported), 0}
+	}
+	return !c.believed(nodePort{p.guid, p.num}, of(&p.info), of(pi))
+}
+
+// changedSwitch is changedNature for a switch.
+func (c *Core) changedSwitch(n *node, was, now *smp.SwitchInfo) bool {
+	of := func(i *smp.SwitchInfo) nature {
+		return nature{uint32(i.LinearFDBCap), uint32(i.MulticastFDBCap), 0}
+	}
+	return !c.believed(nodePort{n.info.NodeGUID, 255}, of(was), of(now))
+}
+
+// lastNode is a node as it was in the last fabric, nil if it was not there.
+func (c *Core) lastNode(n int32) *node {
+	if !c.keeps() {
+		return nil
+	}
+	i, ok := c.last.find(c.f.nodes[n].info.NodeGUID)
+	if !ok || c.last.nodes[i].info.NumPorts != c.f.nodes[n].info.NumPorts || c.last.nodes[i].info.NodeType != c.f.nodes[n].info.NodeType {
+		return nil
+	}
+	return &c.last.nodes[i]
+}
+
+// lastPort is a port as it was in the last fabric, nil if it was not read then.
+func (c *Core) lastPort(n int32, num uint8) *port {
+	o := c.lastNode(n)
+	if o == nil {
+		return nil
+	}
+	if p := &c.last.ports[int(o.first)+int(num)]; p.has(pKnown) {
+		return p
+	}
+	return nil
+}
+
+// sameAsBefore refuses what the node behind from says about itself if the link has been up
+// since it said something else: a node does not become another one, nor do cables move, while
+// a link is up. One that says the same three times is believed: what it said before may have
+// been wrong.
+func (c *Core) sameAsBefore(from ref, ni *smp.NodeInfo) error {
+	was, ok := c.wasBehind(from)
+	if !ok {
+		return nil
+	}
+	if from.Node >= 0 {
+		i, _ := c.last.find(c.f.nodes[from.Node].info.NodeGUID)
+		if c.last.portOf(i, from.Port).info.PortState < ib.StateArmed {
+			return nil
+		}
+	}
+	o := &c.last.nodes[was.Node]
+	of := func(g ib.GUID, i *smp.NodeInfo, num uint8) nature {
+		if from.Node < 0 {
+			num = 0
+		}
+		return nature{uint32(g >> 32), uint32(g), uint32(i.NodeType)<<16 | uint32(i.NumPorts)<<8 | uint32(num)}
+	}
+	at := nodePort{c.cfg.PortGUID, 254}
+	if from.Node >= 0 {
+		at = nodePort{^c.f.nodes[from.Node].info.NodeGUID, from.Port} // not as of its own ports
+	}
+	if c.believed(at, of(o.info.NodeGUID, &o.info, was.Port), of(ni.NodeGUID, ni, ni.LocalPortNum)) {
+		return nil
+	}
+	return fmt.Errorf("it says that it is node %v, and has been node %v since its link came up", ni.NodeGUID, o.info.NodeGUID)
+}
+
+// lateNode is a node that says that it is one which was elsewhere.
+type lateNode struct {
+	from ref
+	ni   smp.NodeInfo
+	used ib.MKey
+}
+
+// elsewhere reports whether the node with a GUID was in the last fabric and not behind
+// from. Where it was is looked at first: a stranger that comes with the GUID of a node that
+// is there gets neither its LIDs nor its P_Keys.
+func (c *Core) elsewhere(from ref, g ib.GUID) bool {
+	if !c.keeps() || from.Node < 0 {
+		return false
+	}
+	if _, found := c.f.find(g); found {
+		return false
+	}
+	if _, ok := c.last.find(g); !ok {
+		return false
+	}
+	n := &c.f.nodes[from.Node]
+	i, ok := c.last.find(n.info.NodeGUID)
+	if !ok || from.Port > c.last.nodes[i].info.NumPorts {
+		return true
+	}
+	p := c.last.portOf(i, from.Port)
+	return p.peer.Node < 0 || p.has(pBadPeer) || c.last.nodes[p.peer.Node].info.NodeGUID != g
+}
+
+// lateFound takes the nodes that say that they are one which was elsewhere, now that this
+// place was looked at. It reports whether there is more to ask.
+func (c *Core) lateFound() bool {
+	list := c.late
+	c.late = nil
+	for i := range list {
+		c.found(list[i].from, &list[i].ni, list[i].used)
+	}
+	return c.pend > 0
 }
 
 // askedBefore reports whether nobody answered behind r a short while ago, and the light
@@ -130,11 +282,23 @@ func (c *Core) keepUnseen() bool {
 		n := c.keepNode(own, f.addPath(nil), subnet.NoRef)
 		f.self = ref{Node: n, Port: own.Port}
 		c.askThrough(n)
-		return c.pend > 0
+		if c.pend > 0 {
+			return true
+		}
 	}
 	if c.keepParts() {
 		return true
 	}
+	for more := true; more && c.pend == 0; {
+		more = c.keepSilent()
+	}
+	return c.pend > 0
+}
+
+// keepSilent keeps what is behind ports where nobody answers, one step farther. It reports
+// whether that brought nodes.
+func (c *Core) keepSilent() bool {
+	f := c.f
 	type link struct{ at, was ref }
 	var silent []link
 	for i := range f.ports {
@@ -152,12 +316,13 @@ func (c *Core) keepUnseen() bool {
 		}
 	}
 	if c.pend > 0 {
-		return true
+		return false
 	}
+	before := len(f.nodes)
 	for _, l := range silent {
 		c.keepBehind(l.at, l.was)
 	}
-	return c.pend > 0
+	return len(f.nodes) > before
 }
 
 // keepBehind keeps the node behind a silent port.
@@ -244,11 +409,10 @@ func (c *Core) askThrough(n int32) {
 			continue
 		}
 		to := ref{Node: m, Port: was.Port}
-		back, same := c.wasBehind(to)
 		switch q := f.port(to); {
 		case !q.has(pKnown) && f.nodes[m].info.NodeType != ib.NodeSwitch:
 			c.askBehind(n, uint8(k))
-		case same && q.peer == subnet.NoRef && c.last.nodes[back.Node].info.NodeGUID == f.nodes[n].info.NodeGUID && back.Port == uint8(k):
+		case q.peer == subnet.NoRef && c.ledTo(to, at):
 			c.join(at, to)
 		default: // the far end says that the link is down, or leads elsewhere
 			f.port(at).info.PortState = ib.StateDown
@@ -267,8 +431,11 @@ func (c *Core) keepParts() bool {
 			continue
 		}
 		o := &c.last.nodes[j]
-		if o.info.NumPorts != n.info.NumPorts || o.info.NodeType != n.info.NodeType || !o.ok() {
+		if o.info.NumPorts != n.info.NumPorts || o.info.NodeType != n.info.NodeType {
 			continue
+		}
+		if n.flags&nNonsense != 0 {
+			c.disbelieve(int32(i))
 		}
 		if n.isSwitch() && n.flags&nSwitchInfo == 0 && o.flags&nSwitchInfo != 0 {
 			n.sw = o.sw
@@ -297,6 +464,18 @@ func (c *Core) keepParts() bool {
 	return c.pend > 0
 }
 
+// disbelieve forgets all that a node said in this discovery of which a part cannot be true.
+func (c *Core) disbelieve(n int32) {
+	nd := &c.f.nodes[n]
+	nd.flags &^= nNonsense | nSwitchInfo
+	for k := range c.f.nodePorts(n) {
+		p := c.f.portOf(n, uint8(k))
+		if o := c.lastPort(n, uint8(k)); o != nil && p.has(pKnown) {
+			p.flags &^= pKnown
+		}
+	}
+}
+
 // settleUnseen forgets what is known of silences that are over, and tells of them.
 func (c *Core) settleUnseen() {
 	var over []int32
@@ -323,7 +502,7 @@ func (c *Core) settleUnseen() {
 }
 
 // unsure lists the end ports that have no LID because they, or the switch before them, do
-// not answer.
+// not answer, or not as they should.
 func (c *Core) unsure() (list []ib.GUID) {
 	f := c.f
 	for i := range f.ports {
@@ -331,7 +510,7 @@ func (c *Core) unsure() (list []ib.GUID) {
 		if !p.has(pEnd) || p.lid != 0 {
 			continue
 		}
-		if f.nodes[p.node].flags&nUnseen != 0 || p.peer.Node >= 0 && f.nodes[p.peer.Node].flags&nUnseen != 0 {
+		if f.nodes[p.node].flags&(nUnseen|nOut) != 0 || p.peer.Node >= 0 && f.nodes[p.peer.Node].flags&(nUnseen|nOut) != 0 {
 			list = append(list, p.guid)
 		}
 	}
