@@ -93,7 +93,7 @@ func (r *floodRig) Start(manager string) (_ experiment.Flooded, err error) {
 		return nil, err
 	}
 	if manager == "heddle" {
-		return s, s.run("SUBNET UP", nil, self, "sm", "--port", "ibsim:"+s.hosts[0]+"@"+s.sock, "--api", "", "--api-socket", filepath.Join(r.dir, s.sock+".api"))
+		return s, s.run("SUBNET UP", []string{runtimeVariable + "=" + r.dir}, self, "sm", "--port", "ibsim:"+s.hosts[0]+"@"+s.sock, "--api", "", "--api-socket", filepath.Join(r.dir, s.sock+".api"))
 	}
 	tmp := filepath.Join(r.dir, s.sock)
 	if err := os.Mkdir(tmp, 0o700); err != nil {

@@ -70,7 +70,11 @@ subnet whose LIDs are all used: a few minutes. For it --sizes are numbers of hos
 
 sa-flood runs in real time instead: heddle, and OpenSM where it is installed, as
 processes on a simulated subnet of ten hosts. For it --runs is the number of
-rounds and --sizes the numbers of MIFs.`,
+rounds and --sizes the numbers of MIFs; each line is measured --repeats times.
+
+Every report begins with the settings that are not the product's defaults.
+"published" is what the paper says in words or tables; what follows from its
+equations, or is computed here, is called so.`,
 		Example: `  heddle lab run change-assimilation
   heddle lab run sa-flood --sizes 5 --out results
   heddle lab run vswitch-reconfiguration --sizes 324,648 --out results
@@ -103,6 +107,9 @@ rounds and --sizes the numbers of MIFs.`,
 				if n < 1 {
 					return usagef("--sizes %d: want 1 or more", n)
 				}
+			}
+			if o.Repeats < 0 {
+				return usagef("--repeats %d: want 0 or more", o.Repeats)
 			}
 			if o.RoundTime < 0 {
 				return usagef("--round-time %v: want more than 0", o.RoundTime)
@@ -138,6 +145,7 @@ rounds and --sizes the numbers of MIFs.`,
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "`SEED` of the networks")
 	c.Flags().IntVar(&o.Runs, "runs", 0, "`N` networks of each size, VMs that migrate, or rounds; 0 = the experiment's own number")
 	c.Flags().IntSliceVar(&o.Sizes, "sizes", nil, "`N[,N...]` switches, hosts, or MIFs; default: as published")
+	c.Flags().IntVar(&o.Repeats, "repeats", 0, "`N` times that sa-flood measures each line, the managers in turn; default 3")
 	c.Flags().DurationVar(&o.RoundTime, "round-time", 0, "`T` to measure in each round of sa-flood; default 1s")
 	c.Flags().StringVar(&out, "out", "", "`DIR` for an HTML page with plots, and JSON")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

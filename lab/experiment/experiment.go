@@ -20,10 +20,15 @@ type Options struct {
 	// Sizes replaces the sizes of the networks, in sa-flood the numbers of
 	// MIFs; nil = as published.
 	Sizes []int
+	// Repeats is how many times sa-flood measures each line, the managers in
+	// turn; 0 = 3.
+	Repeats int
 	// RoundTime is how long sa-flood measures in each round; 0 = 1 s.
 	RoundTime time.Duration
 	// Rig runs managers for sa-flood.
 	Rig Rig
+	// Clock measures what computing takes; nil = the time of this machine.
+	Clock func() time.Duration
 	// Progress, if set, hears what is being done.
 	Progress func(text string)
 }

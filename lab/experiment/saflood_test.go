@@ -17,7 +17,9 @@ import (
 type fakeRig struct {
 	managers []string
 	service  map[string]time.Duration
+	answers  func(manager string, start int) int // a MIF's in a round, times what it would be; nil: 1
 	running  int
+	starts   map[string]int
 	fail     string
 }
 
@@ -28,12 +30,21 @@ func (r *fakeRig) Start(m string) (Flooded, error) {
 		return nil, errors.New("will not start")
 	}
 	r.running++
-	return &fakeSubnet{r, r.service[m]}, nil
+	times := 1
+	if r.answers != nil {
+		times = r.answers(m, r.starts[m])
+	}
+	if r.starts == nil {
+		r.starts = map[string]int{}
+	}
+	r.starts[m]++
+	return &fakeSubnet{r, r.service[m], times}, nil
 }
 
 type fakeSubnet struct {
 	rig     *fakeRig
 	service time.Duration
+	times   int
 }
 
 func (s *fakeSubnet) Stop() { s.rig.running-- }
@@ -48,7 +59,7 @@ func (s *fakeSubnet) Flood(mifs int, p flood.Plan, _ uint64, _ int) ([]flood.Rou
 		r.SIF.Dots = []flood.Dot{{At: end / 2, Took: took}}
 		for range mifs {
 			t := flood.Tally{To: end}
-			for range i {
+			for range i * s.times {
 				t.Response.Add(took)
 			}
 			r.MIFs = append(r.MIFs, t)
@@ -59,9 +70,11 @@ func (s *fakeSubnet) Flood(mifs int, p flood.Plan, _ uint64, _ int) ([]flood.Rou
 }
 
 func claims(r *report.Report, what string) (out []report.Claim) {
-	for _, c := range r.Sections[0].Claim {
-		if strings.Contains(c.What, what) {
-			out = append(out, c)
+	for _, s := range r.Sections {
+		for _, c := range s.Claim {
+			if strings.Contains(c.What, what) {
+				out = append(out, c)
+			}
 		}
 	}
 	return out
@@ -76,7 +89,7 @@ func TestSAFlood(t *testing.T) {
 	if rig.running != 0 {
 		t.Errorf("%d managers still run", rig.running)
 	}
-	table := r.Sections[0].Table
+	table := r.Sections[1].Table
 	if len(table.Rows) != 18 {
 		t.Fatalf("%d rows, want the paper's 6, and 6 of each manager", len(table.Rows))
 	}
@@ -92,8 +105,8 @@ func TestSAFlood(t *testing.T) {
 			}
 		}
 	}
-	if n := len(r.Sections); n != 1+3*2 {
-		t.Errorf("%d sections, want the table and Figures 2a to 2c of each manager", n)
+	if n := len(r.Sections); n != 2+3*2 {
+		t.Errorf("%d sections, want the settings, the table and Figures 2a to 2c of each manager", n)
 	}
 	for _, c := range claims(r, "answered sooner") {
 		if !c.Holds {
@@ -111,11 +124,41 @@ func TestSAFlood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rows := r.Sections[0].Table.Rows; len(rows) != 2 || rows[1][3] != 1+2*8*2 || !slices.Contains(rows[1], any(nil)) {
+	if rows := r.Sections[1].Table.Rows; len(rows) != 2 || rows[1][3] != 1+2*8*2 || !slices.Contains(rows[1], any(nil)) {
 		t.Errorf("two MIFs alone: %v", rows)
 	}
 	if !strings.Contains(r.Intro, "OpenSM is not installed") {
 		t.Error("nothing says that OpenSM is missing")
+	}
+}
+
+// TestSAFloodSpread: a manager answers more than another if it did so in every
+// repetition, and the report shows the ranges.
+func TestSAFloodSpread(t *testing.T) {
+	for _, c := range []struct {
+		heddle []int
+		holds  bool
+	}{{[]int{3, 4, 5}, true}, {[]int{9, 9, 2}, false}} {
+		rig := &fakeRig{managers: []string{"OpenSM", "heddle"}, answers: func(m string, start int) int {
+			if m == "heddle" {
+				return c.heddle[start]
+			}
+			return 1 + start%2 // at most 2
+		}}
+		r, err := SAFlood(Options{Rig: rig, Runs: 3, Sizes: []int{5}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := claims(r, "heddle answers more")
+		if len(got) != 1 || got[0].Holds != c.holds || !strings.Contains(got[0].Measured, " to ") {
+			t.Errorf("%v times what the other answers: %+v", c.heddle, got)
+		}
+		if rig.starts["heddle"] != 3 || rig.starts["OpenSM"] != 3 {
+			t.Errorf("starts: %v", rig.starts)
+		}
+		if len(claims(r, "spread more than their mean")) != 2 {
+			t.Error("the published spread has no verdict")
+		}
 	}
 }
 

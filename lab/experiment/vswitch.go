@@ -49,6 +49,13 @@ func VSwitchReconfiguration(o Options) (*report.Report, error) {
 			"SMPs are Sets of LinearForwardingTable that the simulated switches carried out; those to hypervisors and those that only drop entries for a while are listed apart, as the paper does not count them. "+
 			"A cable takes %v, an agent %v; directed routes are as fast as LID routes here, so r is 0.", hopLatency, smaLatency),
 	}
+	rep.Sections = append(rep.Sections, settingsSection(append(deviations(wireConfig(&wireOptions{kind: move.Swap, window: 1}), map[string]string{
+		"SweepInterval":      "nothing goes on but what is counted",
+		"VSwitchPrepopulate": "where LIDs are 'prepopulated'",
+		"Window":             "where it says 'one at a time'; else the product's",
+		"MaxWindow":          "where it says 'one at a time'; else the product's",
+	}), setting{"a cable's latency", hopLatency.String(), "-", "of the simulator; none at all for the full subnet"},
+		setting{"an agent's work on an SMP", smaLatency.String(), "-", "of the simulator; none at all for the full subnet"})))
 	if len(results) > 0 {
 		rep.Sections = append(rep.Sections, fullSection(results), migrationSection(results), timeSection(results))
 	}

@@ -116,14 +116,7 @@ func newWire(o wireOptions) (*wire, error) {
 			return nil, err
 		}
 	}
-	cfg := lab.DefaultConfig()
-	cfg.Engines = []route.Engine{ftree.Engine{}, minhop.Engine{}}
-	cfg.SweepInterval = -1 // nothing goes on but what is counted
-	cfg.VSwitchPrepopulate = o.kind == move.Swap
-	if o.window > 0 {
-		cfg.Window, cfg.MaxWindow = o.window, o.window
-	}
-	if w.m, err = w.c.Attach(f.Nodes[own].ID, cfg, nil); err != nil {
+	if w.m, err = w.c.Attach(f.Nodes[own].ID, wireConfig(&o), nil); err != nil {
 		return nil, err
 	}
 	w.m.Clock = func() time.Duration { w.reads++; return processorTime() }
@@ -138,6 +131,18 @@ func newWire(o wireOptions) (*wire, error) {
 	// Virtual functions are found, and their LIDs routed, after the subnet is up.
 	w.c.Run(settleTime)
 	return w, w.c.RunUntil(time.Hour, w.quiet)
+}
+
+// wireConfig is the manager's configuration.
+func wireConfig(o *wireOptions) sm.Config {
+	cfg := lab.DefaultConfig()
+	cfg.Engines = []route.Engine{ftree.Engine{}, minhop.Engine{}}
+	cfg.SweepInterval = -1 // nothing goes on but what is counted
+	cfg.VSwitchPrepopulate = o.kind == move.Swap
+	if o.window > 0 {
+		cfg.Window, cfg.MaxWindow = o.window, o.window
+	}
+	return cfg
 }
 
 // clockCost is what reading processorTime adds to what is measured with it.
