@@ -11,8 +11,8 @@ import (
 )
 
 // departed are the GIDs that went (trap 65), with the LIDs that they had: the "repath
-// trap table" of Tasoulas et al., who tell with it a virtual machine that migrated
-// from one that is new or was started again (algorithm 1). One that comes back within
+// trap table" of W. L. Guay's thesis (Paper VI, algorithm 1), which tells with it a
+// virtual machine that migrated from one that is new or was started again. One that comes back within
 // Config.MigrateTime with another LID gives trap 69 besides 64: who kept its path
 // would send to where it was.
 type departed struct {

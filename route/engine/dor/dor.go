@@ -134,7 +134,10 @@ func unused(g *fabric.Graph, o route.Options) string {
 			low = guid
 		}
 	}
-	return fmt.Sprintf("the port order names %d switches that are not there, such as %v", len(o.PortOrder)-have, low)
+	if n := len(o.PortOrder) - have; n > 1 {
+		return fmt.Sprintf("the port order names %d switches that are not there, such as %v", n, low)
+	}
+	return fmt.Sprintf("the port order names a switch that is not there: %v", low)
 }
 
 func has(g *fabric.Graph, guid ib.GUID) bool {

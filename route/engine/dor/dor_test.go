@@ -161,7 +161,7 @@ func TestPortOrder(t *testing.T) {
 	if got := path(g, tb); got != "3311" {
 		t.Errorf("by order: ports %s", got)
 	}
-	if want := "the port order names 1 switches that are not there, such as 0x000000000000dead"; tb.Note != want {
+	if want := "the port order names a switch that is not there: 0x000000000000dead"; tb.Note != want {
 		t.Errorf("note %q, want %q", tb.Note, want)
 	}
 }
