@@ -30,7 +30,7 @@ test: deps ## everything that must hold: lint, race detector, some fuzzing, test
 	@failed=0; for part in lint race fuzz-some test-only; do $(MAKE) --no-print-directory $$part || failed=1; done; exit $$failed
 
 test-only: deps ## the tests alone
-	@echo '== tests'; ./internal/deps/test.sh -timeout 9m ./...
+	@echo '== tests'; ./internal/deps/test.sh -timeout 30m ./...
 
 race: ## the race detector over what is concurrent
 	@echo '== race'; ./internal/deps/race.sh

@@ -13,6 +13,6 @@ if ! why=$(printf '#include <stdlib.h>\nint main(void) { return 0; }\n' | "$(go 
   exit 0
 fi
 # Left out: what measures memory, and what runs real programs, which it cannot see.
-go test -race -short -vet=off -timeout 9m -skip 'TestMemoryFlat|Conformance|OpenSM|Tools|TestPing' \
+go test -race -short -vet=off -timeout 30m -skip 'TestMemoryFlat|Conformance|OpenSM|Tools|TestPing' \
   ./api ./daemon ./flood/live ./sim/ibsimd ./sim/live ./store ./transport/rmpp &&
-  go test -race -vet=off -timeout 9m -run Workers ./route/check ./route/transition ./route/engine/{dor,ftree,torus,vftree}
+  go test -race -vet=off -timeout 30m -run Workers ./route/check ./route/transition ./route/engine/{dor,ftree,torus,vftree}

@@ -29,9 +29,9 @@ var testNets = []testNet{
 	{name: "tree-648", gen: []string{"fattree", "648"}, engine: "ftree", long: true},
 	{name: "torus-8x8", gen: []string{"torus", "8x8"}, engine: "updn"},
 	{name: "tree-324", gen: []string{"fattree", "324"}, engine: "ftree", long: true},
-	{name: "net.1", file: "net.1", long: true},
-	{name: "net.2sw2path4hca", file: "net.2sw2path4hca", long: true},
-	{name: "net.2sw2path4hca2port", file: "net.2sw2path4hca2port", long: true},
+	{name: "net.1", file: "net.1"},
+	{name: "net.2sw2path4hca", file: "net.2sw2path4hca"},
+	{name: "net.2sw2path4hca2port", file: "net.2sw2path4hca2port"},
 }
 
 // built is a testNet as a file with its parsed form.

@@ -355,7 +355,6 @@ func shares(a, b *qos.End, k ib.PKey) bool {
 // TestPoliciesRefused: which files OpenSM takes and which it refuses, beside
 // what our reader does. Where they differ ours says more.
 func TestPoliciesRefused(t *testing.T) {
-	need.Long(t)
 	need.Tool(t, "opensm")
 	b := testNet{gen: []string{"irregular", "8"}}.build(t)
 	const ok = "qos-ulps\n default: 0\nend-qos-ulps\n"
