@@ -256,7 +256,7 @@ type flight struct {
 func (w *flights) look() {
 	w.reachability()
 	w.looks++
-	waits := map[buffer]map[buffer]bool{}
+	waits := map[buffer]map[buffer]cause{}
 	now, begin := w.now(), w.horizon()
 	top := 0
 	for _, e := range w.c.Sim.LIDs() {
@@ -300,15 +300,26 @@ func (w *flights) look() {
 		w.lookGroup(waits, i)
 	}
 	if ring := ringOf(waits); len(ring) > 0 {
-		w.err = fmt.Errorf("at %v packets can wait for each other: %s", now, w.name(ring))
+		w.err = fmt.Errorf("at %v packets can wait for each other: %s", now, w.name(ring, waits))
 	}
 }
 
-func (w *flights) name(ring []buffer) (s string) {
-	for _, b := range ring {
-		s += fmt.Sprintf("%s[%d] lane %d, ", w.c.Fabric.Nodes[b.node].ID, b.port, b.lane)
+// name lists a ring, with a packet on each buffer that waits for the next.
+func (w *flights) name(ring []buffer, waits map[buffer]map[buffer]cause) (s string) {
+	for i, b := range ring {
+		k := waits[b][ring[(i+1)%len(ring)]]
+		s += fmt.Sprintf("\n%s[%d] lane %d: level %d to LID %d, here since %v–%v, sent on by an entry of %v–%v",
+			w.c.Fabric.Nodes[b.node].ID, b.port, b.lane, k.x.sl, k.lid, k.x.from, k.x.until, k.e.from, k.e.until)
 	}
 	return s
+}
+
+// cause is a packet that waits: where it came in, and when the entry was in force that
+// sends it on.
+type cause struct {
+	lid int
+	x   flight
+	e   period
 }
 
 // levels calls fn for the service levels that hosts on a switch may use, and when.
@@ -328,7 +339,7 @@ func (w *flights) levels(guid ib.GUID, l ib.LID, fn func(sl ib.SL, p period)) {
 
 // lookGroup adds where packets of a group can be: every switch with ports
 // for it may send.
-func (w *flights) lookGroup(waits map[buffer]map[buffer]bool, i int) {
+func (w *flights) lookGroup(waits map[buffer]map[buffer]cause, i int) {
 	now, begin := w.now(), w.horizon()
 	seen := map[flight]bool{}
 	for n := range w.ports {
@@ -363,7 +374,7 @@ func (w *flights) toSwitch(n, p int) bool {
 
 // forwardGroup is forward for packets of a group: they leave by all ports but
 // the one that they came in by.
-func (w *flights) forwardGroup(waits map[buffer]map[buffer]bool, seen map[flight]bool, n int, in uint8, i int, x flight, inFlight bool) {
+func (w *flights) forwardGroup(waits map[buffer]map[buffer]cause, seen map[flight]bool, n int, in uint8, i int, x flight, inFlight bool) {
 	last := x.until
 	if inFlight {
 		last = min(x.until.Add(w.stay), w.now())
@@ -374,7 +385,7 @@ func (w *flights) forwardGroup(waits map[buffer]map[buffer]bool, seen map[flight
 		}
 		for _, p := range h.ports {
 			if p != 0 && p != in && w.toSwitch(n, int(p)) {
-				w.leave(waits, n, in, p, x, h.period, inFlight, func(to int, port uint8, y flight) {
+				w.leave(waits, n, in, p, int(w.groups[i]), x, h.period, inFlight, func(to int, port uint8, y flight) {
 					if !seen[y] {
 						seen[y] = true
 						w.forwardGroup(waits, seen, to, port, i, y, true)
@@ -387,7 +398,7 @@ func (w *flights) forwardGroup(waits map[buffer]map[buffer]bool, seen map[flight
 
 // forward sends packets on that are at switch n since x.from..x.until; inFlight
 // says that they came over a channel between switches.
-func (w *flights) forward(waits map[buffer]map[buffer]bool, seen map[flight]bool, n int, in uint8, l int, x flight, inFlight bool) {
+func (w *flights) forward(waits map[buffer]map[buffer]cause, seen map[flight]bool, n int, in uint8, l int, x flight, inFlight bool) {
 	last := x.until
 	if inFlight {
 		last = min(x.until.Add(w.stay), w.now())
@@ -396,7 +407,7 @@ func (w *flights) forward(waits map[buffer]map[buffer]bool, seen map[flight]bool
 		if e.port == 0 || int(e.port) > w.c.Fabric.Nodes[n].NumPorts || !e.meets(x.from, last) || !w.toSwitch(n, int(e.port)) {
 			continue
 		}
-		w.leave(waits, n, in, e.port, x, e.period, inFlight, func(to int, port uint8, y flight) {
+		w.leave(waits, n, in, e.port, l, x, e.period, inFlight, func(to int, port uint8, y flight) {
 			if l < len(w.entries[to]) && !seen[y] {
 				seen[y] = true
 				w.forward(waits, seen, to, port, l, y, true)
@@ -407,7 +418,7 @@ func (w *flights) forward(waits map[buffer]map[buffer]bool, seen map[flight]bool
 
 // leave lets packets x that are at switch n go by port p, to which a table
 // sends them during e, and calls next for what comes in at the other end.
-func (w *flights) leave(waits map[buffer]map[buffer]bool, n int, in, p uint8, x flight, e period, inFlight bool, next func(to int, port uint8, y flight)) {
+func (w *flights) leave(waits map[buffer]map[buffer]cause, n int, in, p uint8, l int, x flight, e period, inFlight bool, next func(to int, port uint8, y flight)) {
 	now := w.now()
 	last := x.until
 	if inFlight {
@@ -424,9 +435,9 @@ func (w *flights) leave(waits map[buffer]map[buffer]bool, n int, in, p uint8, x 
 		// Who waits for this entry came while it was in force, or before.
 		if inFlight && min(x.until, e.until, row.until).Add(w.stay) >= now && w.isActive(n, int(p)) && w.isActive(int(x.node), int(x.port)) {
 			if waits[x.buffer] == nil {
-				waits[x.buffer] = map[buffer]bool{}
+				waits[x.buffer] = map[buffer]cause{}
 			}
-			waits[x.buffer][out] = true
+			waits[x.buffer][out] = cause{l, x, e}
 		}
 		a, b := max(from, row.from), min(until, row.until)
 		for _, up := range w.active[n][p] {
@@ -438,7 +449,7 @@ func (w *flights) leave(waits map[buffer]map[buffer]bool, n int, in, p uint8, x 
 }
 
 // ringOf is a ring of buffers that wait for each other, nil if there is none.
-func ringOf(waits map[buffer]map[buffer]bool) []buffer {
+func ringOf(waits map[buffer]map[buffer]cause) []buffer {
 	state := map[buffer]int{}
 	var path, ring []buffer
 	var visit func(b buffer) bool

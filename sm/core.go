@@ -121,6 +121,7 @@ type Core struct {
 	held    *transition.Held // service levels that hosts may still use besides
 	heldAt  mad.Time         // when that began
 	recent  []recentState    // tables before the installed ones that packets may remember
+	lost    lostCables       // that such packets may have come over
 	// A transition that writes SL-to-VL tables has begun and not ended.
 	lanesUnsure bool
 	// Switches that were left out but may still forward.

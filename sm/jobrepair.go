@@ -46,7 +46,7 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 	}
 	if j.mode != jobFull {
 		defer func() {
-			if !immediate(r.Plan) {
+			if !immediate(r.Plan) && (r.Plan.Fitted == nil || !r.Plan.Fitted.Past) {
 				j.stay(r, inst, t)
 			}
 		}()
@@ -61,7 +61,12 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 		j.relieve(r, inst, wanted, t)
 		return
 	}
-	if f = transition.Approach(j.graph, inst, r.Tables, t); f == nil || f.Moved+f.Entries+f.Levels == 0 && !f.Lanes && j.mode == jobFull {
+	if f = transition.Approach(j.graph, inst, r.Tables, t); f != nil && f.Later {
+		j.stay(r, inst, t)
+		r.moved = 1 // others can follow
+		return
+	}
+	if f == nil || f.Moved+f.Entries+f.Levels == 0 && !f.Lanes && j.mode == jobFull {
 		return
 	}
 	if s := j.settle(f.Tables, r); s != nil {
@@ -132,9 +137,15 @@ func (j *Job) repair(r *JobResult, f *transition.Fitted, inst *route.Tables, t t
 // stay keeps the entries that are installed, which all work.
 func (j *Job) stay(r *JobResult, inst *route.Tables, t transition.Options) {
 	if s := j.settle(inst, r); s != nil {
-		if p := transition.New(j.graph, inst, s.tables, t); immediate(p) {
+		waiting := r.Plan.LIDsChanged
+		p := transition.New(j.graph, inst, s.tables, t)
+		if !immediate(p) && p.EntriesChanged == 0 {
+			// Packets may be in a circle by way of a link that is back.
+			p = transition.NewRepair(j.graph, inst, s.tables, &transition.Fitted{First: s.tables, Tables: s.tables, Past: true}, t, j.strict())
+		}
+		if p != nil && (immediate(p) || p.Fitted != nil) {
 			r.replace(s, p)
-			r.waiting = r.Plan.LIDsChanged
+			r.waiting = waiting
 		}
 	}
 }

@@ -400,6 +400,7 @@ func (c *Core) startArm() {
 	c.enter(PhaseArm)
 	c.reg.wide = c.reg.wide || c.armAll && c.reg.on
 	c.armAll = false
+	c.bothEnds()
 	running := !c.quiet()
 	last := int32(-1) // the switch whose port 0 was asked for
 	c.scope(func(p *port) {
@@ -422,6 +423,24 @@ func (c *Core) startArm() {
 			}
 		}
 	})
+}
+
+// bothEnds makes the far end of each link of a region that is not Active a part of it: a sweep
+// before may have moved that end alone.
+func (c *Core) bothEnds() {
+	if !c.reg.on || c.reg.wide {
+		return
+	}
+	for _, n := range c.reg.nodes[:len(c.reg.nodes):len(c.reg.nodes)] {
+		ports := c.f.nodePorts(n)
+		for i := range ports {
+			if p := &ports[i]; p.num != 0 && c.moves(p) {
+				if q := c.f.port(p.peer); p.info.PortState < ib.StateActive || q.info.PortState < ib.StateActive {
+					c.touch(q.node)
+				}
+			}
+		}
+	}
 }
 
 // moves reports whether a port's state is ours to move: a link of the subnet

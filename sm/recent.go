@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"slices"
 	"time"
 
 	"heddle/fabric"
@@ -49,7 +50,11 @@ func (c *Core) rememberTables(r *JobResult) {
 		hops = max(hops, c.recent[n-1].hops)
 	}
 	g := c.f.graph
-	for _, t := range [2]*route.Tables{r.installed, r.Tables} {
+	steps := []*route.Tables{r.installed, r.Tables}
+	if f := r.Plan.Fitted; f != nil && f.First != nil && f.First != r.installed && f.First != f.Tables {
+		steps = []*route.Tables{r.installed, f.First, r.Tables}
+	}
+	for _, t := range steps {
 		c.recent = append(c.recent, recentState{graph: g, tables: t, plan: r.Plan, until: mad.Never, hops: hops})
 	}
 }
@@ -57,7 +62,7 @@ func (c *Core) rememberTables(r *JobResult) {
 // tablesWritten is called when all that a stage wrote is acknowledged.
 func (c *Core) tablesWritten(r *JobResult) {
 	for i := range c.recent {
-		if s := &c.recent[i]; s.until == mad.Never || s.tables == r.installed || s.tables == r.Tables {
+		if s := &c.recent[i]; s.until == mad.Never || s.plan == r.Plan {
 			s.until = c.now
 		}
 	}
@@ -111,6 +116,47 @@ func (c *Core) recentTables() (list []transition.Recent) {
 	}
 	clear(c.recent[len(keep):])
 	c.recent = keep
+	return list
+}
+
+// lostCable is a cable that packets came over until it was lost.
+type lostCable struct {
+	transition.LeftCable
+	at mad.Time
+}
+
+// lostCables are those, and the graph that was last looked at for them.
+type lostCables struct {
+	list   []lostCable
+	before *fabric.Graph
+}
+
+// rememberLost notes the cables between switches that the tables in force had and the graph
+// has not, and forgets those whose packets have left.
+func (c *Core) rememberLost() (list []transition.LeftCable) {
+	worst := c.inFlight()
+	c.lost.list = slices.DeleteFunc(c.lost.list, func(l lostCable) bool { return worst == 0 || c.now.Sub(l.at) >= worst })
+	if s := c.served; s != nil && s.graph != c.f.graph && s.graph != c.lost.before && worst > 0 {
+		c.lost.before = s.graph
+		now := make(map[transition.LeftCable]bool, len(c.f.graph.Channels))
+		g := c.f.graph
+		cable := func(g *fabric.Graph, h *fabric.Channel) transition.LeftCable {
+			return transition.LeftCable{Switch: g.Switches[h.From].GUID, Port: h.OutPort, Peer: g.Switches[h.To].GUID, PeerPort: h.InPort}
+		}
+		for i := range g.Channels {
+			now[cable(g, &g.Channels[i])] = true
+		}
+		for i := range s.graph.Channels {
+			if h := &s.graph.Channels[i]; int32(i) < h.Rev {
+				if k := cable(s.graph, h); !now[k] {
+					c.lost.list = append(c.lost.list, lostCable{k, c.now})
+				}
+			}
+		}
+	}
+	for _, l := range c.lost.list {
+		list = append(list, l.LeftCable)
+	}
 	return list
 }
 

@@ -57,6 +57,7 @@ func (c *Core) startJob() {
 	j.transition.LanesUnknown = c.lanesUnsure
 	if !j.transition.Quiet {
 		j.transition.Frozen, j.transition.Left = c.outside()
+		j.transition.Lost = c.rememberLost()
 	}
 	j.policy = c.cfg.Transition
 	j.port, j.drain = c.cfg.PortGUID, c.cfg.DrainTime

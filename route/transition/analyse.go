@@ -140,10 +140,14 @@ func (x *mixer) analyse(ch *change, workers int) *verdict {
 		}
 		x.target(w, 0)
 		x.one(w, l, wantedOnly)
-		if i < 0 {
+		if i < 0 && x.strays[l] == nil {
 			return
 		}
 		x.target(w, 1)
+		if i < 0 {
+			x.depsOf(w, l, mixed)
+			return
+		}
 		if !x.depsOf(w, l, mixed) {
 			v.loop[i] = true
 		}
@@ -225,6 +229,7 @@ func (x *mixer) search(ch *change, v *verdict, rooted bool) *discards {
 	ord, ok := x.topoOrder(v.want)
 	if !ok {
 		d.gaveUp = "the wanted tables have credit cycles of their own, so all changed destinations are discarded"
+		d.levels = ch.levels != nil
 		return d
 	}
 	ins := newInserter(x.layout, v.want, ord, insertBudget)

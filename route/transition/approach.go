@@ -30,6 +30,13 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 		if x.passes(ch, o.Workers, oldEntries|oldSLs|oldLanes|newLanes) {
 			t := *installed
 			t.Lanes, t.NumVLs = wanted.Lanes, max(installed.NumVLs, wanted.NumVLs)
+			if len(o.Recent) > 0 {
+				both := o // packets of recent states meet either SL-to-VL tables
+				both.Recent = append(slices.Clone(o.Recent), Recent{Tables: &t})
+				if f := newFitter(g, installed, wanted, &both); f == nil || f.partly {
+					return &Fitted{First: installed, Tables: installed, Later: true, Waiting: len(ch.lids)}
+				}
+			}
 			return &Fitted{First: &t, Tables: &t, Lanes: true, Waiting: len(ch.lids)}
 		}
 		if wanted = onLanesOf(g, installed, wanted, &o); wanted == nil {
@@ -40,7 +47,7 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 	if f == nil {
 		return nil
 	}
-	r := &Fitted{fitter: f}
+	r := &Fitted{fitter: f, Past: f.partly, circle: f.circle}
 	moved := make([]bool, len(ch.touched))
 	var rest []ib.LID
 	for _, l := range ch.lids {

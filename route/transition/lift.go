@@ -80,13 +80,8 @@ func (x *mixer) oldLevels(l ib.LID) (m uint16) {
 // are in force, while they are exchanged in rooted order, and by the wanted ones.
 func (f *fitter) lift(l ib.LID, p ib.SL) bool {
 	x, w := f.x, f.w
-	was, had := x.anyLevel[l]
-	x.anyLevel[l] = 1 << p
-	defer func() {
-		if delete(x.anyLevel, l); had {
-			x.anyLevel[l] = was
-		}
-	}()
+	x.alone = map[ib.LID]uint16{l: 1 << p}
+	defer func() { x.alone = nil }()
 	w.edges = w.edges[:0]
 	if f.ins.budget -= x.n; f.ins.budget < 0 || !x.rootedDeps(w, l, mixed) {
 		return false

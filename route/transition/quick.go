@@ -1,6 +1,8 @@
 package transition
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"heddle/ib"
@@ -33,7 +35,7 @@ func (x *mixer) quickly(ch *change, o *Options, recent []Recent, stay time.Durat
 	}
 	q := &quick{x: x, deps: o.Proved.Clone(), order: order.Clone()}
 	ch.sortCells()
-	if !q.trees(ch.trees, recent) {
+	if !q.trees(ch.trees, recent) || !q.strays() {
 		return false, false, nil
 	}
 	if x.single() {
@@ -108,6 +110,29 @@ func (q *quick) trees(list []treeChange, recent []Recent) bool {
 					return false
 				}
 			}
+		}
+	}
+	return true
+}
+
+// strays adds what packets that came over lost cables do.
+func (q *quick) strays() bool {
+	x := q.x
+	if !x.mayStray() {
+		return true
+	}
+	x.build()
+	if int(x.lanes) > q.deps.Lanes() {
+		return false
+	}
+	w := x.newWalker()
+	for _, l := range slices.Sorted(maps.Keys(x.strays)) {
+		w.edges = w.edges[:0]
+		if !x.depsOf(w, l, mixed) {
+			return false
+		}
+		if q.list = x.cdgDeps(q.list[:0], w.edges); !q.addAll(q.list) {
+			return false
 		}
 	}
 	return true

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
 	"heddle/route/cdg"
@@ -217,9 +218,78 @@ func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered 
 // in a stage of its own that writes nothing.
 func (b *builder) waitForRecent(list []Recent) {
 	p := b.p
-	hops, ago := 1, list[0].Ago
+	wait, hops := b.untilGone(list)
+	if wait <= 0 {
+		return // nobody can say for how long, or long enough
+	}
+	if p.Stages[0].Discards && p.Stages[0].Drain > 0 {
+		p.Stages[0].Drain = max(p.Stages[0].Drain, wait)
+		p.Stages[0].DrainHops = max(p.Stages[0].DrainHops, hops)
+		return
+	}
+	p.Reason += "; packets that met the tables before must leave first"
+	p.Stages = slices.Insert(p.Stages, 0, Stage{Drain: wait, DrainHops: hops})
+	p.content.later()
+}
+
+// untilFree is how long it takes until packets of recent states cannot be in a circle with
+// others by way of links that are back, and the switches that they leave; 0 if they cannot now
+// or there is no such link.
+func (b *builder) untilFree() (wait time.Duration, hops int) {
+	if b.o.Quiet || len(b.alive()) == 0 || !b.back() {
+		return 0, 0
+	}
+	if f := newFitter(b.x.g, b.p.installed, b.p.installed, b.o); f == nil || !f.partly {
+		return 0, 0
+	}
+	return b.untilClear()
+}
+
+// untilClear is how long it takes until packets of recent states are in no circle with others;
+// negative: without limit.
+func (b *builder) untilClear() (wait time.Duration, hops int) {
+	for hops = 1; hops <= maxHops; hops *= 2 {
+		if wait = b.drain(hops); wait < 0 {
+			return wait, hops
+		}
+		o := *b.o
+		o.Recent = slices.Clone(o.Recent)
+		for i := range o.Recent {
+			o.Recent[i].Ago += wait
+		}
+		if f := newFitter(b.x.g, b.p.installed, b.p.installed, &o); f != nil && !f.partly {
+			return wait, hops
+		}
+	}
+	return b.drain(hops), hops
+}
+
+// back reports whether a channel of the graph was not one when the installed tables were made.
+func (b *builder) back() bool {
+	h, g := b.o.Before, b.x.g
+	if h == nil || h == g {
+		return false
+	}
+	for _, c := range fabric.Diff(h, g).Channel {
+		if c < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// untilGone is how long it takes until packets of recent states have left, and the
+// switches on the longest path of one; negative: without limit.
+func (b *builder) untilGone(list []Recent) (wait time.Duration, hops int) {
+	hops = 1
+	ago := list[0].Ago
 	for _, r := range list {
 		ago = min(ago, r.Ago)
+	}
+	for _, r := range list {
+		for _, t := range trees(r.Tables) {
+			hops = max(hops, len(t.Switches))
+		}
 	}
 	for _, r := range b.x.unicast(list) {
 		y := newMixer(b.x.g, r.Tables, b.x.old, b.o)
@@ -238,19 +308,10 @@ func (b *builder) waitForRecent(list []Recent) {
 		}
 		hops = max(hops, y.longest(lids, oldEntries|newEntries, b.o.Workers))
 	}
-	wait := b.drain(hops)
-	if wait < 0 || wait <= ago {
-		return // nobody can say for how long, or long enough
+	if wait = b.drain(hops); wait > 0 {
+		wait = max(wait-ago, 0)
 	}
-	wait -= ago
-	if p.Stages[0].Discards && p.Stages[0].Drain > 0 {
-		p.Stages[0].Drain = max(p.Stages[0].Drain, wait)
-		p.Stages[0].DrainHops = max(p.Stages[0].DrainHops, hops)
-		return
-	}
-	p.Reason += "; packets that met the tables before must leave first"
-	p.Stages = slices.Insert(p.Stages, 0, Stage{Drain: wait, DrainHops: hops})
-	p.content.later()
+	return wait, hops
 }
 
 // later moves everything back by one stage.

@@ -1,9 +1,7 @@
 package transition
 
 import (
-	"maps"
 	"slices"
-	"time"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -36,6 +34,11 @@ type Fitted struct {
 	// Stale: the installed entries and service levels have a cycle of their own, with levels
 	// that hosts were told earlier at least. So nothing is proved.
 	Stale bool
+	// Past: packets that met earlier tables may wait for each other in a circle whatever is
+	// written now, such as those that went by a link which is back.
+	Past   bool
+	circle []Hop
+	hops   int // of the wait before the second step
 	// Moved are the destinations that Approach gave their wanted entries, Waiting
 	// those that still have others.
 	Moved, Waiting int
@@ -49,6 +52,9 @@ type Fitted struct {
 	// Lanes: only SL-to-VL tables take their wanted form, in this round of
 	// Approach; on them the installed entries work as well.
 	Lanes bool
+	// Later: nothing can change in this round of Approach before packets of recent states
+	// have left.
+	Later bool
 
 	fitter *fitter // with all that the first step allows
 }
@@ -106,7 +112,7 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 		f = newFitter(g, installed, onOld, &o)
 	}
 	r.fitter = f
-	r.Stale = r.Stale || f.partly
+	r.Past, r.circle = f.partly, f.circle
 	for l, n := range f.broken {
 		if d, _ := f.x.owner(ib.LID(l)); n == 0 || d < 0 {
 			continue
@@ -136,7 +142,7 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 	}
 	r.First = f.tables()
 	second := o
-	second.Recent = nil
+	second.Recent, r.hops = f.afterWait(r.First, rest)
 	second.Held = o.Held.Next(installed, nil, len(g.Switches)) // hosts still use the levels that they were told
 	h := newFitter(g, r.First, onLevelsOf(g, o.Before, installed, wanted), &second)
 	if h == nil {
@@ -145,6 +151,7 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 	}
 	if rest = h.fit(rest); len(rest) == 0 {
 		r.Tables = h.tables()
+		r.fitter = h // trees follow with the second step
 		return r
 	}
 	for _, l := range rest {
@@ -154,6 +161,26 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 		}
 	}
 	return r
+}
+
+// afterWait are the states that packets may remember when the second step begins, and the
+// switches of the wait before it. On one lane that is two: then packets that took a channel
+// before have left it.
+func (f *fitter) afterWait(first *route.Tables, lids []ib.LID) (list []Recent, hops int) {
+	b := &builder{x: f.x, o: f.o}
+	if hops = 2; !f.x.single() {
+		hops = max(hops, f.x.longest(lids, mixed, f.o.Workers))
+	}
+	wait := b.drain(hops)
+	if wait < 0 {
+		return nil, hops
+	}
+	list = slices.Clone(f.o.Recent)
+	for i := range list {
+		list[i].Ago += wait
+	}
+	rooted := &Plan{steps: []*route.Tables{first}}
+	return append(list, Recent{Tables: f.x.old, Ago: wait, Plan: rooted}), hops
 }
 
 // fit connects destinations, and returns those for which that failed.
@@ -237,25 +264,20 @@ type fitter struct {
 	o      *Options
 	ins    *inserter
 	w      *walker
-	comp   []int32 // by switch: the connected part of the graph
-	broken []int32 // by LID: switches that cannot reach it; -1: its entries loop
-	pairs  []int32 // by LID: those of them that have a CA or router port
-	past   []pastChannel
+	comp   []int32                  // by switch: the connected part of the graph
+	broken []int32                  // by LID: switches that cannot reach it; -1: its entries loop
+	pairs  []int32                  // by LID: those of them that have a CA or router port
+	past   []pastPacket             // by LID and switch
+	trees  map[ib.LID][]*route.Tree // of recent states
 	rows   [][]byte
 	own    []bool // by switch: the row is a copy
 	s      *seeker
 	retold func(l ib.LID) bool
 	unsure map[ib.LID]bool // packets of recent states may be where nothing is known of them
-	partly bool            // not all of the recent states was looked at
+	partly bool            // not all that packets of recent states may do is free of cycles
+	circle []Hop           // an example
 	log    []int64         // bits set since the last try began
 	cycle  []Hop           // that a dependency would have closed, the first time
-}
-
-// pastChannel is a channel that packets to a LID may have taken by an entry of
-// a recent state.
-type pastChannel struct {
-	lid ib.LID
-	c   int32
 }
 
 // Unknown is for NewRepair where Repair has no answer, because tables are not
@@ -279,7 +301,7 @@ func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fi
 		x.tables = x.tables || r.Tables.Lanes != nil
 	}
 	x.build()
-	f := &fitter{x: x, o: o, comp: parts(g), retold: x.retold(), broken: make([]int32, int(max(installed.TopLID, wanted.TopLID))+1)}
+	f := &fitter{x: x, o: o, unsure: map[ib.LID]bool{}, comp: parts(g), retold: x.retold(), broken: make([]int32, int(max(installed.TopLID, wanted.TopLID))+1)}
 	f.pairs = make([]int32, len(f.broken))
 	ws := x.scan(o.Workers, func(w *walker, l ib.LID) {
 		x.target(w, 0)
@@ -378,105 +400,6 @@ func (f *fitter) countBroken(w *walker, l ib.LID) (n, hosts int32) {
 	return n, hosts
 }
 
-// remember takes in what packets that met recent states may do: on from a recent
-// entry by another or by an installed one.
-//
-// A recent entry may have brought packets to where the installed ones bring none of their
-// kind: to a switch without a CA before it, or on a level that is another one's there. So
-// destinations with recent entries get packets from anywhere on any level in use,
-// but for those on one lane that come from anywhere as it is.
-func (f *fitter) remember(recent []Recent, stay time.Duration) {
-	x := f.x
-	single := x.single()
-	type pair struct {
-		r    *Recent
-		t    *route.Tables
-		lids []ib.LID
-	}
-	var pairs []pair
-	recent = x.unicast(recent)
-	states := []*route.Tables{x.old}
-	for i := len(recent) - 1; i >= 0; i-- {
-		r := &recent[i]
-		for _, t := range states {
-			y := *x
-			y.old, y.new = r.Tables, t
-			ch := &change{touched: make([]bool, int(max(r.Tables.TopLID, t.TopLID))+1)}
-			y.compareRows(ch)
-			f.partly = f.partly || ch.large
-			p := pair{r: r, t: t}
-			for _, c := range ch.cells {
-				if single && stay > 0 && r.Ago >= 2*stay && x.fromAnywhere(c.lid) {
-					continue // see withRecent
-				}
-				if t == x.old {
-					if k := x.port[int(c.s)<<8|int(effective(r.Tables, c.s, int(c.lid)))]; k >= 0 {
-						f.past = append(f.past, pastChannel{c.lid, k})
-					}
-				}
-				p.lids = append(p.lids, c.lid)
-			}
-			slices.Sort(p.lids)
-			p.lids = slices.Compact(p.lids)
-			pairs = append(pairs, p)
-		}
-		states = append(states, r.Tables)
-	}
-	slices.SortFunc(f.past, func(a, b pastChannel) int { return compareCells(cell{a.lid, a.c}, cell{b.lid, b.c}) })
-	f.past = slices.Compact(f.past)
-	x.anyLevel, f.unsure = map[ib.LID]uint16{}, map[ib.LID]bool{}
-	for _, p := range pairs {
-		for _, l := range p.lids {
-			if x.anyLevel[l] == 0 && (!single || !x.fromAnywhere(l)) {
-				for s := range int32(x.managed) {
-					x.anyLevel[l] |= x.levelsOf(s, l, oldSLs|newSLs) | 1<<(p.r.Tables.PathSL(s, l)&15)
-				}
-			}
-		}
-	}
-	for _, l := range slices.Sorted(maps.Keys(x.anyLevel)) {
-		f.w.edges = f.w.edges[:0]
-		if x.depsOf(f.w, l, installedOnly); !f.ins.all(f.w.edges) {
-			// More than can be: it stays where it is until they have left.
-			delete(x.anyLevel, l)
-			f.unsure[l] = true
-		}
-	}
-	for _, p := range pairs {
-		y := *x
-		y.old, y.new = p.r.Tables, p.t
-		w := x.newWalker()
-		w.skip = f.ins.deps
-		for _, l := range p.lids {
-			w.edges = w.edges[:0]
-			if p.r.Plan.ordered(l) {
-				y.rootedDeps(w, l, mixed)
-			} else {
-				y.depsOf(w, l, mixed)
-			}
-			f.insertEach(w)
-		}
-	}
-}
-
-// insertEach takes in those dependencies of a walker that close no cycle. Where
-// packets of the past may be in a circle nothing that is written now can help them.
-func (f *fitter) insertEach(w *walker) {
-	for i := range w.edges {
-		f.ins.all(w.edges[i : i+1])
-	}
-}
-
-// pastOf are the channels that packets to l may have taken by recent entries.
-func (f *fitter) pastOf(l ib.LID) []pastChannel {
-	from, _ := slices.BinarySearchFunc(f.past, l, func(p pastChannel, l ib.LID) int { return int(p.lid) - int(l) })
-	to := from
-	for to < len(f.past) && f.past[to].lid == l {
-		to++
-	}
-	return f.past[from:to]
-}
-
 // share makes the rows of the result: the installed ones as far as they reach.
 func (f *fitter) share(installed *route.Tables) {
 	n := route.RowLen(f.x.new.TopLID)
@@ -538,9 +461,12 @@ func (f *fitter) column(l ib.LID, sp spec) bool {
 			}
 		}
 	}
-	for _, p := range f.pastOf(l) {
-		if u := x.to[p.c]; w.now[u] != w.old[u] && w.now[u] >= 0 {
-			f.s.afterPast(l, p.c, w.now[u])
+	for u, c := range w.now {
+		if c == w.old[u] || c < 0 {
+			continue
+		}
+		if out, any := f.s.fromPast(l, int32(u), c); any {
+			f.s.followBy(w.now, c, out)
 		}
 	}
 	if !f.insert() {

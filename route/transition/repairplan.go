@@ -116,11 +116,9 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	switch {
 	case late && strict:
 		st := &p.Stages[at[1]-1]
-		// On one lane every packet that is still there has taken a channel
-		// since, as if it had been sent from there.
-		if st.DrainHops = 2; !x.single() {
+		if st.DrainHops = max(r.hops, 2); !x.single() {
 			x.build()
-			st.DrainHops = max(2, x.longest(ch.lids, mixed, o.Workers))
+			st.DrainHops = max(st.DrainHops, x.longest(ch.lids, mixed, o.Workers))
 		}
 		st.Drain = b.drain(st.DrainHops)
 	case late:
@@ -135,11 +133,18 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		}
 	case r.Stale:
 		p.Risk = &Risk{Worst: b.drain(1), Why: "hosts may use service levels that they were told earlier, and these are not proved on the installed entries"}
+	case r.Past && !strict:
+		p.Risk = &Risk{Cycle: r.circle, Worst: b.drain(1), Why: "packets under way may go by tables of a short while ago"}
 	case trees && !strict:
 		p.Risk = &Risk{Worst: b.drain(1), Why: "multicast packets under way may meet new trees"}
 	}
 	b.compactRepair()
 	p.Reason = b.repairReason(r, strict)
+	if r.Past && strict {
+		if !b.outlast() {
+			return nil
+		}
+	}
 	for i := range p.Stages {
 		st := &p.Stages[i]
 		b.rooted(st.LFT)
@@ -201,6 +206,23 @@ func writtenOnce(g *fabric.Graph, installed, first, final *route.Tables) *route.
 		return first
 	}
 	return &u
+}
+
+// outlast puts a wait before a repair until packets of recent states have left; false if
+// that may be never.
+func (b *builder) outlast() bool {
+	p := b.p
+	wait, hops := b.untilClear()
+	if wait < 0 {
+		return false
+	}
+	if wait > 0 {
+		p.Stages = slices.Insert(p.Stages, 0, Stage{Drain: wait, DrainHops: hops})
+		p.steps = slices.Insert(p.steps, 0, p.installed)
+		p.content.later()
+		p.Reason += "; packets that met the tables before must leave first"
+	}
+	return true
 }
 
 // steps makes a stage of each step.
@@ -297,6 +319,11 @@ func (r *Fitted) takes(x *mixer, k treeChange, sp spec) bool {
 	}
 	f.w.edges = f.w.edges[:0]
 	forest := f.x.treeDeps(f.w, k, sp)
+	for _, t := range f.trees[k.mlid()] {
+		if t != k.old && sp&oldEntries != 0 {
+			f.x.treeDeps(f.w, treeChange{t, k.now}, sp) // packets of a recent tree
+		}
+	}
 	return forest && f.ins.all(f.w.edges)
 }
 

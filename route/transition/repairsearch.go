@@ -352,18 +352,24 @@ func (s *seeker) inject(to *slot, l ib.LID, u, c int32) {
 // pass sends what is in a slot of channel c1 on by channel c2 into another; edges
 // says whether the dependencies are added to the walker's.
 func (s *seeker) pass(in *slot, c1, c2 int32, to *slot, edges bool) {
+	s.passIn(in, c1, s.f.x.inPort[c1], c2, to, edges)
+}
+
+// passIn is pass for packets that came in by a port; c1 is negative if nobody waits for
+// the channel that they came by.
+func (s *seeker) passIn(in *slot, c1 int32, port uint8, c2 int32, to *slot, edges bool) {
 	x, w := s.f.x, s.f.w
 	for m := in.levels; m != 0; m &= m - 1 {
 		sl := bits.TrailingZeros16(m)
 		if in.lanes[sl] == 0 {
 			continue
 		}
-		lanes := x.lanesOf(c2, x.inPort[c1], ib.SL(sl), oldLanes)
+		lanes := x.lanesOf(c2, port, ib.SL(sl), oldLanes)
 		if to != nil {
 			to.levels |= 1 << sl
 			to.lanes[sl] |= lanes
 		}
-		if !edges {
+		if !edges || c1 < 0 {
 			continue
 		}
 		for p := in.lanes[sl]; p != 0; p &= p - 1 {
@@ -378,25 +384,22 @@ func (s *seeker) pass(in *slot, c1, c2 int32, to *slot, edges bool) {
 // to l, -1: delivers: of its own packets, those that installed entries bring to
 // it, and those that recent ones brought.
 func (s *seeker) attach(l ib.LID, u, c int32) {
-	x := s.f.x
 	if c < 0 {
 		return
 	}
 	var out slot
 	s.inject(&out, l, u, c)
-	s.arrivals(u, c, &out, true)
-	for _, p := range s.f.pastOf(l) {
-		if x.to[p.c] == u {
-			s.afterPast(l, p.c, c)
-		}
-	}
+	s.arrivals(l, u, c, &out, true)
 	s.follow(u, c, &out, false)
 }
 
-// arrivals sends what installed entries and new ones bring to switch u on by
+// arrivals sends what installed entries, recent ones and new ones bring to switch u on by
 // channel c.
-func (s *seeker) arrivals(u, c int32, out *slot, edges bool) {
+func (s *seeker) arrivals(l ib.LID, u, c int32, out *slot, edges bool) {
 	x, w := s.f.x, s.f.w
+	for past, i := s.f.pastOf(l, u), 0; i < len(past); i++ {
+		s.passIn(&past[i].slot, past[i].c, past[i].in, c, out, edges)
+	}
 	for j := s.head[u]; j >= 0; j = s.link[j] {
 		s.pass(&s.was[j], w.a[j], c, out, edges)
 	}
@@ -443,7 +446,7 @@ func (s *seeker) connected(l ib.LID, u, c int32) (n int) {
 	var out slot
 	if c >= 0 {
 		s.inject(&out, l, u, c)
-		s.arrivals(u, c, &out, false)
+		s.arrivals(l, u, c, &out, false)
 		s.follow(u, c, &out, true)
 	}
 	stack := []int32{u}
@@ -471,20 +474,28 @@ func (s *seeker) connected(l ib.LID, u, c int32) (n int) {
 	return n
 }
 
-// afterPast adds the dependencies of packets to l that a recent entry brought by
-// channel c1 and that go on by c2, on whatever lane.
-func (s *seeker) afterPast(l ib.LID, c1, c2 int32) {
-	x := s.f.x
-	var in slot
-	in.levels = x.levels
-	for m := x.levels; m != 0; m &= m - 1 {
-		sl := bits.TrailingZeros16(m)
-		switch {
-		case x.tables:
-			in.lanes[sl] = uint16(1)<<min(int32(x.vls[c1]), x.lanes) - 1
-		default:
-			in.lanes[sl] = x.lanesOf(c1, 0, ib.SL(sl), oldLanes)
-		}
+// fromPast adds the dependencies of packets to l that recent states bring to switch u and
+// that go on by channel c, and returns what that puts there.
+func (s *seeker) fromPast(l ib.LID, u, c int32) (out *slot, any bool) {
+	out = &slot{}
+	past := s.f.pastOf(l, u)
+	for i := range past {
+		s.passIn(&past[i].slot, past[i].c, past[i].in, c, out, true)
 	}
-	s.pass(&in, c1, c2, nil, true)
+	return out, len(past) > 0
+}
+
+// followBy adds the dependencies of packets on channel c that go on by given channels, by
+// switch.
+func (s *seeker) followBy(next []int32, c int32, at *slot) {
+	x := s.f.x
+	for range x.n {
+		k := next[x.to[c]]
+		if k < 0 {
+			return
+		}
+		on := &slot{}
+		s.pass(at, c, k, on, true)
+		c, at = k, on
+	}
 }

@@ -86,7 +86,7 @@ func (x *mixer) rootedDeps(w *walker, l ib.LID, sp spec) bool {
 		return false
 	}
 	if x.lanes == 1 {
-		x.rootedSingle(w, x.fromAnywhere(l))
+		x.rootedSingle(w, l, x.fromAnywhere(l))
 		return true
 	}
 	x.start(w, l, sp)
@@ -124,9 +124,12 @@ func (x *mixer) rootedDeps(w *walker, l ib.LID, sp spec) bool {
 
 // rootedSingle is rootedDeps for one lane: from w.seen packets go by installed
 // entries only so far, to w.fresh they came by wanted ones.
-func (x *mixer) rootedSingle(w *walker, all bool) {
+func (x *mixer) rootedSingle(w *walker, l ib.LID, all bool) {
 	for s := range w.seen {
 		w.seen[s], w.fresh[s] = all || x.hasCA[s], all
+	}
+	for _, k := range x.strays[l] {
+		w.seen[k.s] = true
 	}
 	if !all {
 		for _, u := range slices.Backward(w.post) {

@@ -150,6 +150,9 @@ type Options struct {
 	// Left are cables between switches of the graph that are no channels of it
 	// (a port did not answer) although data may still go over them.
 	Left []LeftCable
+	// Lost are cables between switches of the graph that were channels a short while ago:
+	// packets that came over them may be under way.
+	Lost []LeftCable
 
 	// Proved are the dependencies of the wanted tables, counted or not, for
 	// the graph and the data traffic that check.Verify judges, and ProvedOrder an
@@ -280,6 +283,13 @@ func New(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Plan {
 	}
 	if !o.LanesUnknown && len(ch.diff) == 0 && len(ch.lanes) == 0 && len(ch.trees) == 0 && len(ch.lids) == 0 {
 		p.Mode, p.Reason = ModeNone, "the wanted tables are installed"
+		b := &builder{p: p, x: x, ch: ch, o: &o}
+		if wait, hops := b.untilFree(); wait > 0 {
+			p.Mode, p.Drain = ModeStaged, wait
+			p.Reason += "; packets that went by links which are back must leave first"
+			p.Stages = []Stage{{Drain: wait, DrainHops: hops}}
+			p.Predicted = o.ComputeTime + p.Drain
+		}
 		return p
 	}
 	b := &builder{p: p, x: x, ch: ch, o: &o}

@@ -1,7 +1,9 @@
 package transition
 
 import (
+	"maps"
 	"math/bits"
+	"slices"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -40,15 +42,20 @@ type mixer struct {
 	tables   bool   // some tables have Lanes of their own
 	levels   uint16 // service levels in use
 	injected [][]uint8
-	// anyLevel are destinations that packets may come to from any switch on any of
-	// these levels, whatever tables say.
-	anyLevel map[ib.LID]uint16
-	ports    [][]uint8 // by switch: the ports that CA and router ports hang on
+	// alone are destinations that packets come to from any switch on these levels,
+	// whatever tables say.
+	alone map[ib.LID]uint16
+	// lost are cables that were lost, by switch·256 + port of each end; strays what installed
+	// entries brought over them.
+	cables []LeftCable
+	lost   map[int]lostCable
+	strays map[ib.LID][]stray
+	ports  [][]uint8 // by switch: the ports that CA and router ports hang on
 }
 
 // newMixer joins two states. Much of what it is for needs build first.
 func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
-	x := &mixer{old: old, new: now, g: g, before: o.Before, managed: len(g.Switches), frozen: o.Frozen, left: o.Left, held: o.Held, groups: o.GroupLevels}
+	x := &mixer{old: old, new: now, g: g, before: o.Before, managed: len(g.Switches), frozen: o.Frozen, left: o.Left, held: o.Held, groups: o.GroupLevels, cables: o.Lost}
 	x.levels = levelsOf(now.SL) | o.spare
 	if len(old.SL) != len(now.SL) || len(old.SL) > 0 && &old.SL[0] != &now.SL[0] {
 		x.levels |= levelsOf(old.SL)
@@ -104,7 +111,9 @@ func (x *mixer) build() {
 		}
 	}
 	x.setLanes(lanes, x.tables || least != most)
+	x.findLost()
 	if !x.tables {
+		x.findStrays()
 		return
 	}
 	x.injected, x.ports = make([][]uint8, x.n), make([][]uint8, x.n)
@@ -116,10 +125,15 @@ func (x *mixer) build() {
 	for i := range x.frozen {
 		x.ports[x.managed+i] = []uint8{0}
 	}
+	for _, at := range slices.Sorted(maps.Keys(x.lost)) {
+		k := x.lost[at]
+		x.ports[k.to] = append(x.ports[k.to], k.in)
+	}
 	for s := range x.n {
 		x.ports[s] = x.alike(int32(s), x.ports[s])
 		x.injected[s] = x.alike(int32(s), append([]uint8{0}, x.ports[s]...))
 	}
+	x.findStrays()
 }
 
 func levelsOf(sl []ib.SL) (m uint16) {
@@ -270,7 +284,7 @@ func (x *mixer) load(w *walker, l ib.LID, sp spec) {
 // or router port, or to a LID that nobody owns (any more), all may; to a
 // switch port 0 only CAs do, as far as deadlocks are concerned.
 func (x *mixer) fromAnywhere(l ib.LID) bool {
-	if x.anyLevel[l] != 0 {
+	if x.alone[l] != 0 {
 		return true
 	}
 	if int(l) < len(x.g.LIDOwner) && x.g.LIDOwner[l] != fabric.NoLID {
@@ -339,7 +353,7 @@ func (x *mixer) add(w *walker, c1, v1, c2, v2 int32) {
 func (x *mixer) deps(w *walker, l ib.LID, sp spec) {
 	switch {
 	case x.lanes == 1:
-		x.depsSingle(w, x.fromAnywhere(l))
+		x.depsSingle(w, l, x.fromAnywhere(l), sp)
 	case !x.tables:
 		x.start(w, l, sp)
 		x.depsModulo(w)
@@ -349,9 +363,13 @@ func (x *mixer) deps(w *walker, l ib.LID, sp spec) {
 	}
 }
 
-func (x *mixer) depsSingle(w *walker, all bool) {
+func (x *mixer) depsSingle(w *walker, l ib.LID, all bool, sp spec) {
 	if !all {
-		x.reach(w)
+		var strays []stray
+		if sp&oldEntries != 0 {
+			strays = x.strays[l]
+		}
+		x.reach(w, strays)
 	}
 	for u := range w.a {
 		if !all && !w.seen[u] {
@@ -373,12 +391,18 @@ func (x *mixer) depsSingle(w *walker, all bool) {
 }
 
 // reach marks in w.seen the switches that packets from CAs can visit.
-func (x *mixer) reach(w *walker) {
+func (x *mixer) reach(w *walker, strays []stray) {
 	w.stack = w.stack[:0]
 	for s, ca := range x.hasCA {
 		w.seen[s] = ca
 		if ca {
 			w.stack = append(w.stack, int32(s))
+		}
+	}
+	for _, k := range strays {
+		if !w.seen[k.s] {
+			w.seen[k.s] = true
+			w.stack = append(w.stack, k.s)
 		}
 	}
 	for len(w.stack) > 0 {
@@ -399,18 +423,28 @@ func (x *mixer) reach(w *walker) {
 // start sets w.arrive to the service levels that packets to l start with at
 // each switch.
 func (x *mixer) start(w *walker, l ib.LID, sp spec) {
+	if m := x.alone[l]; m != 0 {
+		for s := range w.arrive {
+			w.arrive[s] = m
+		}
+		return
+	}
 	all := x.fromAnywhere(l)
 	for s := range w.arrive {
 		switch {
 		case !all && !x.hasCA[s]:
 			w.arrive[s] = 0
-		case x.anyLevel[l] != 0:
-			w.arrive[s] = x.anyLevel[l]
 		case s >= x.managed:
 			w.arrive[s] = x.levels // nobody knows what its hosts use
 		default:
 			w.arrive[s] = x.levelsOf(int32(s), l, sp)
 		}
+	}
+	if sp&oldEntries == 0 {
+		return
+	}
+	for _, k := range x.strays[l] {
+		w.arrive[k.s] |= k.levels
 	}
 }
 

@@ -1,0 +1,389 @@
+package transition
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"heddle/ib"
+	"heddle/route"
+)
+
+// lostCable is one direction of a cable that was lost: what came over it before is under
+// way still.
+type lostCable struct {
+	to int32
+	in uint8
+}
+
+// pastPacket is what packets to a LID that recent states brought on their way may
+// bring to a switch: over channel c, or over a lost cable if that is negative.
+type pastPacket struct {
+	lid ib.LID
+	to  int32
+	c   int32
+	in  uint8
+	slot
+}
+
+// maxPast bounds the list of such packets.
+const maxPast = 1 << 20
+
+// remember takes in what packets that met recent states may do until they leave: the
+// dependencies that they make, and where they may be when new entries come.
+//
+// A packet meets states in the order of time, but for two that were mixed without an order.
+// Where it may be is walked for each destination that some recent state sent elsewhere, from
+// the switches that send to it, by all the states that it may still meet.
+func (f *fitter) remember(recent []Recent, stay time.Duration) {
+	x := f.x
+	if len(recent) == 0 {
+		return
+	}
+	f.rememberTrees(recent)
+	recent = x.unicast(recent)
+	p := &pastWalk{f: f, lost: x.lost, stay: stay}
+	for _, r := range recent {
+		p.states = append(p.states, r.Tables)
+		p.plans, p.ago = append(p.plans, r.Plan), append(p.ago, r.Ago)
+		if r.Tables.Lanes != x.old.Lanes {
+			p.lanes = append(p.lanes, r.Tables)
+		}
+	}
+	p.states, p.plans = append(p.states, x.old), append(p.plans, nil)
+	p.ago = append(p.ago, 0)
+	first := f.concerned(recent, stay, len(p.lanes) > 0)
+	for l, i := range first {
+		if i < 0 {
+			continue
+		}
+		p.walk(ib.LID(l), int(i))
+		if !f.ins.all(f.w.edges) {
+			// More than can be at a time, or a link that is back lets packets go on
+			// by entries that led to it.
+			f.insertEach(f.w)
+			f.past = slices.DeleteFunc(f.past, func(p pastPacket) bool { return p.lid == ib.LID(l) })
+			f.unsure[ib.LID(l)] = true
+		}
+	}
+	slices.SortStableFunc(f.past, func(a, b pastPacket) int { return compareCells(cell{a.lid, a.to}, cell{b.lid, b.to}) })
+}
+
+// concerned finds, by LID, the oldest of the recent states that packets to it may remember
+// as another one than the installed; -1: none.
+func (f *fitter) concerned(recent []Recent, stay time.Duration, lanes bool) []int16 {
+	x := f.x
+	first := make([]int16, len(f.broken))
+	for l := range first {
+		if first[l] = -1; lanes && l > 0 {
+			first[l] = 0
+		}
+	}
+	single := x.single()
+	for i, r := range recent {
+		y := *x
+		y.old, y.new = r.Tables, x.old
+		ch := &change{touched: make([]bool, int(max(r.Tables.TopLID, x.old.TopLID))+1)}
+		y.compareRows(ch)
+		f.partly = f.partly || ch.large
+		note := func(l ib.LID) {
+			// On one lane what packets do that come from anywhere is forgotten (see withRecent).
+			if int(l) < len(first) && first[l] < 0 && !(single && stay > 0 && r.Ago >= 2*stay && x.fromAnywhere(l)) {
+				first[l] = int16(i)
+			}
+		}
+		for _, c := range ch.cells {
+			note(c.lid)
+		}
+		for at := range x.lost {
+			for l := range first {
+				if l > 0 && effective(r.Tables, int32(at>>8), l) == byte(at) && !(single && x.fromAnywhere(ib.LID(l))) {
+					note(ib.LID(l))
+				}
+			}
+		}
+	}
+	return first
+}
+
+// rememberTrees takes in what packets of recent multicast trees may do.
+func (f *fitter) rememberTrees(recent []Recent) {
+	x := f.x
+	states := []*route.Tables{x.old}
+	for _, r := range slices.Backward(recent) {
+		for i := range trees(r.Tables) {
+			t := &r.Tables.Multicast.Trees[i]
+			if f.trees == nil {
+				f.trees = map[ib.LID][]*route.Tree{}
+			}
+			f.trees[t.MLID] = append(f.trees[t.MLID], t)
+		}
+		for _, t := range states {
+			if r.Tables.Multicast == t.Multicast {
+				continue
+			}
+			ch := &change{}
+			(&mixer{old: r.Tables, new: t}).compareTrees(ch)
+			for _, k := range ch.trees {
+				f.w.edges = f.w.edges[:0]
+				x.treeDeps(f.w, k, mixed)
+				f.insertEach(f.w)
+			}
+		}
+		states = append(states, r.Tables)
+	}
+}
+
+// insertEach takes in those dependencies of a walker that close no cycle, and notes
+// whether there are others.
+func (f *fitter) insertEach(w *walker) {
+	for i := range w.edges {
+		if !f.ins.all(w.edges[i : i+1]) {
+			f.partly = true
+			if f.circle == nil {
+				all := w.edges
+				w.edges = all[i : i+1]
+				f.circle = f.findCycle()
+				w.edges = all
+			}
+		}
+	}
+}
+
+// pastOf are the packets of the past to l that come to switch u.
+func (f *fitter) pastOf(l ib.LID, u int32) []pastPacket {
+	at := func(c cell) int {
+		i, _ := slices.BinarySearchFunc(f.past, c, func(p pastPacket, c cell) int { return compareCells(cell{p.lid, p.to}, c) })
+		return i
+	}
+	return f.past[at(cell{l, u}):at(cell{l, u + 1})]
+}
+
+// pastWalk follows packets of recent states.
+type pastWalk struct {
+	f      *fitter
+	states []*route.Tables // oldest first, the last is the installed one
+	plans  []*Plan         // by state: that by which it was left
+	ago    []time.Duration // by state: as in Recent
+	stay   time.Duration   // in a switch; negative: without limit
+	lanes  []*route.Tables // those with other SL-to-VL tables than the installed one
+	lost   map[int]lostCable
+	at     map[pastNode]*pastSlot
+	queue  []pastNode
+}
+
+// pastSlot is what may be on a channel, and how long ago the last packet took it at least.
+type pastSlot struct {
+	slot
+	ago time.Duration
+}
+
+// here reports whether packets that took a channel so long ago may still be at its end.
+func (p *pastWalk) here(ago time.Duration) bool { return p.stay < 0 || ago <= p.stay }
+
+// pastNode is a channel, taken by an entry of a state; negative channels stand for
+// lost cables: switch·256 + port, inverted.
+type pastNode struct {
+	c     int32
+	state int16
+}
+
+// way is where switch u sends l in a state; ok is false if nowhere.
+func (p *pastWalk) way(i int, u int32, l ib.LID) (c int32, ok bool) {
+	x := p.f.x
+	t, at := p.states[i], int(u)<<8
+	if int(u) < x.managed {
+		at |= int(effective(t, u, int(l)))
+	} else if row := x.frozen[int(u)-x.managed].Row; int(l) < len(row) {
+		at |= int(row[l])
+	} else {
+		return 0, false
+	}
+	if c = x.port[at]; c >= 0 {
+		return c, true
+	}
+	_, ok = p.lost[at]
+	return ^int32(at), ok
+}
+
+// oldest is the oldest state that a packet may still meet after state i.
+func (p *pastWalk) oldest(i int, l ib.LID) int {
+	for i > 0 && !p.plans[i-1].ordered(l) {
+		i--
+	}
+	return i
+}
+
+// ends are the switch that a node leads to, and the port that packets come in by.
+func (p *pastWalk) ends(c int32) (to int32, in uint8) {
+	if c >= 0 {
+		return p.f.x.to[c], p.f.x.inPort[c]
+	}
+	k := p.lost[int(^c)]
+	return k.to, k.in
+}
+
+// walk leaves the dependencies of packets to l that met state first or a later one in the
+// walker's edges, and notes where they are.
+func (p *pastWalk) walk(l ib.LID, first int) {
+	f, x := p.f, p.f.x
+	w := f.w
+	w.edges = w.edges[:0]
+	p.at, p.queue = map[pastNode]*pastSlot{}, p.queue[:0]
+	x.start(w, l, oldSLs)
+	all := x.fromAnywhere(l)
+	for u, m := range w.arrive {
+		if m == 0 && !all {
+			continue
+		}
+		for i := first; u < x.managed && i < len(p.states)-1; i++ {
+			m |= 1 << (p.states[i].PathSL(int32(u), l) & 15)
+		}
+		ports := []uint8{0}
+		if x.tables {
+			if ports = x.ports[u]; all {
+				ports = x.injected[u]
+			}
+		}
+		p.leave(int32(u), l, first, func(c int32, on *slot) {
+			for _, in := range ports {
+				p.take(on, m, c, in)
+			}
+		}, nil, 0)
+	}
+	for len(p.queue) > 0 {
+		k := p.queue[len(p.queue)-1]
+		p.queue = p.queue[:len(p.queue)-1]
+		at := p.at[k]
+		u, in := p.ends(k.c)
+		before := time.Duration(0)
+		if p.stay > 0 {
+			before = max(at.ago-p.stay, 0) // it was at u for a while
+		}
+		p.leave(u, l, p.oldest(int(k.state), l), func(c int32, on *slot) {
+			for m := at.levels; m != 0; m &= m - 1 {
+				if sl := bits.TrailingZeros16(m); at.lanes[sl] != 0 {
+					p.take(on, 1<<sl, c, in)
+				}
+			}
+		}, func(c int32, ago time.Duration) {
+			if k.c < 0 || c < 0 || !p.here(max(at.ago, ago)) {
+				return // nobody waits for a lost link, and those that waited have left
+			}
+			for m := at.levels; m != 0; m &= m - 1 {
+				sl := bits.TrailingZeros16(m)
+				for a := at.lanes[sl]; a != 0; a &= a - 1 {
+					for b := p.lanesOf(c, in, ib.SL(sl)); b != 0; b &= b - 1 {
+						x.add(w, k.c, int32(bits.TrailingZeros16(a)), c, int32(bits.TrailingZeros16(b)))
+					}
+				}
+			}
+		}, before)
+	}
+	p.note(l, all)
+}
+
+// leave sends packets at switch u on by all states from one on; the last of them were there
+// so long ago.
+func (p *pastWalk) leave(u int32, l ib.LID, from int, fill func(c int32, on *slot), deps func(c int32, ago time.Duration), before time.Duration) {
+	type way struct {
+		c     int32
+		state int
+		ago   time.Duration
+	}
+	var room [8]way
+	ways := room[:0]
+	for i := from; i < len(p.states); i++ {
+		c, ok := p.way(i, u, l)
+		if !ok {
+			continue
+		}
+		if k := slices.IndexFunc(ways, func(w way) bool { return w.c == c }); k >= 0 {
+			// An entry that is the same before counts as the older one.
+			ways[k].ago = min(ways[k].ago, p.ago[i])
+			continue
+		}
+		ways = append(ways, way{c, i, p.ago[i]})
+	}
+	for _, w := range ways {
+		var on slot
+		fill(w.c, &on)
+		if deps != nil {
+			deps(w.c, w.ago)
+		}
+		ago := max(before, w.ago)
+		k := pastNode{w.c, int16(w.state)}
+		at := p.at[k]
+		if at == nil {
+			at = &pastSlot{ago: ago}
+			p.at[k] = at
+		}
+		if more := at.join(&on); more || ago < at.ago {
+			at.ago = min(at.ago, ago)
+			p.queue = append(p.queue, k)
+		}
+	}
+}
+
+// take puts packets of some levels that came in by a port on channel c.
+func (p *pastWalk) take(on *slot, levels uint16, c int32, in uint8) {
+	for m := levels; m != 0; m &= m - 1 {
+		sl := bits.TrailingZeros16(m)
+		on.levels |= 1 << sl
+		on.lanes[sl] |= p.lanesOf(c, in, ib.SL(sl))
+	}
+}
+
+// lanesOf are the lanes of a level on a channel by the SL-to-VL tables of any state.
+func (p *pastWalk) lanesOf(c int32, in uint8, sl ib.SL) uint16 {
+	x := p.f.x
+	if c < 0 {
+		return 1 // the next one depends on the port only
+	}
+	m := x.lanesOf(c, in, sl, oldLanes)
+	for _, t := range p.lanes {
+		if v := x.lane(t, c, in, sl); int32(v) < x.lanes {
+			m |= 1 << v
+		} else if v < 15 {
+			p.f.partly = true
+		}
+	}
+	return m
+}
+
+// note lists where packets may be that no installed entry brings there. On one lane those
+// from anywhere are where installed entries take them, too.
+func (p *pastWalk) note(l ib.LID, all bool) {
+	f, x := p.f, p.f.x
+	plain := x.single() && all
+	byChannel := map[int32]*slot{}
+	var list []int32
+	for k, s := range p.at {
+		if !p.here(s.ago) {
+			continue
+		}
+		u := int32(-1)
+		if k.c >= 0 {
+			u = x.from[k.c]
+		}
+		if plain && u >= 0 {
+			if c, ok := p.way(len(p.states)-1, u, l); ok && c == k.c {
+				continue
+			}
+		}
+		if byChannel[k.c] == nil {
+			byChannel[k.c] = &slot{}
+			list = append(list, k.c)
+		}
+		byChannel[k.c].join(&s.slot)
+	}
+	slices.Sort(list)
+	for _, c := range list {
+		to, in := p.ends(c)
+		if len(f.past) >= maxPast {
+			f.partly = true
+			return
+		}
+		f.past = append(f.past, pastPacket{l, to, max(c, -1), in, *byChannel[c]})
+	}
+}
