@@ -40,15 +40,12 @@ func (c *Core) breakable() bool {
 	case PhaseAssign, PhaseReadback, PhaseRoute, PhaseArm, PhaseActivate:
 		return true
 	case PhaseDiscard, PhaseDrain, PhaseDistribute, PhaseTop:
-		// From a mixture of lane tables every plan begins with a stop of all traffic.
-		for i := range c.dist.stages[:c.dist.next] {
-			if len(c.dist.stages[i].SL2VL) > 0 {
-				return false
-			}
-		}
+		// Where SL-to-VL tables are not known every plan begins with a stop of all traffic.
+		return c.dist.res == nil || !c.dist.res.transition.LanesUnknown || c.dist.next == 0
+	case PhaseLanes:
 		return true
 	}
-	return false // PhaseLanes: for the same reason
+	return false
 }
 
 // breakOff ends the sweep under way and begins the next.
@@ -57,9 +54,14 @@ func (c *Core) breakOff(why string) {
 	c.breakAt = mad.Never
 	late := c.phase != PhaseDiscover
 	if c.phase == PhaseDiscard || c.phase == PhaseDrain || c.phase == PhaseDistribute || c.phase == PhaseTop {
+		c.unanswered(c.doubt) // of the stage under way
 		c.leaveTransition()
+	} else {
+		c.unanswered(c.doubt)
 	}
-	c.unanswered(c.doubt)
+	if c.phase == PhaseLanes && c.lanesPre {
+		c.lanesPre, c.dist = false, distribution{}
+	}
 	switch {
 	case !late:
 		c.wantFull = true

@@ -124,6 +124,7 @@ type Core struct {
 	lost    lostCables       // that such packets may have come over
 	// A transition that writes SL-to-VL tables has begun and not ended.
 	lanesUnsure bool
+	mix         laneMix // what it made of them
 	// Switches that were left out but may still forward.
 	outsiders map[ib.GUID]*outsider
 	groups    []Group // multicast groups, ascending MLID
@@ -221,6 +222,7 @@ func New(cfg Config) *Core {
 		rp:      repairing{signed: mad.Never, at: mad.Never},
 		pk:      newPKeys(),
 		virt:    newVirtuals(),
+		mix:     newLaneMix(),
 		leases:  newLeases(),
 		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, doubt: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}

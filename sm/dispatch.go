@@ -93,7 +93,7 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		get(smp.AttrMFT, smp.MFTMod(uint16(x), p))
 	case opSetMFT:
 		c.buildMFT(n, uint16(x), p, set(smp.AttrMFT, smp.MFTMod(uint16(x), p)))
-	case opGetSL:
+	case opGetSL, opBackSL:
 		get(smp.AttrSLtoVL, slMod(&f.nodes[n], uint8(x), p))
 	case opSetSL:
 		t := c.slWanted(n, uint8(x), p)
@@ -183,6 +183,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onSetMFT(it, &comp)
 	case opGetSL:
 		c.onGetSL(it, &comp)
+	case opBackSL:
+		c.onBackSL(it, &comp)
 	case opGetArb:
 		c.onGetArb(it, &comp)
 	case opSetSL, opSetArb:

@@ -132,7 +132,7 @@ func (c *Core) needReadback() bool {
 	need := false
 	c.missing(func(int32, int) { need = true })
 	c.missingMFT(func(int32, uint16, uint8) { need = true })
-	return need
+	return need || len(c.mix.doubt) > 0
 }
 
 // startReadback reads the blocks that are not known. A result of a job that
@@ -155,6 +155,7 @@ func (c *Core) readBack() bool {
 			c.report.BlocksRead++
 			c.add(mk(opGetMFT, ni, pos, uint32(b)))
 		})
+		c.doubtedLanes(func(ni int32, k laneKey) { c.add(mk(opBackSL, ni, k.out, uint32(k.in))) })
 		if c.pend > 0 {
 			return true
 		}
@@ -284,6 +285,7 @@ func (c *Core) distributed() bool {
 		}
 	default:
 		c.shareRows()
+		c.mix = newLaneMix()
 		c.served = &solution{graph: c.f.graph, tables: c.wanted}
 		if c.lftSure = c.lftErrs == 0; d.res.next != nil && d.res.next.graph == c.f.graph {
 			c.current = d.res.next

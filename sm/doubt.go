@@ -46,6 +46,10 @@ func (c *Core) doubt(it item, sent bool) {
 			delete(nd.mft.blocks, mftKey(uint16(it.extra()), it.port()))
 			c.mftChanged(it.node(), uint16(it.extra()))
 		}
+	case opSetSL, opSetArb:
+		if sent {
+			c.laneDoubt(it)
+		}
 	case opSetSwitch:
 		if !sent {
 			return
@@ -61,6 +65,22 @@ func (c *Core) doubt(it item, sent bool) {
 			c.suspect(nd.info.NodeGUID, it.port())
 		}
 	}
+}
+
+// laneDoubt notes that a lane table may have been written.
+func (c *Core) laneDoubt(it item) {
+	if it.op() == opSetArb {
+		c.holdArb(it.node(), it.port(), it.extra(), 0)
+		return
+	}
+	if c.inTransition() {
+		c.laneDoubted(it)
+	}
+	if !c.f.nodes[it.node()].isSwitch() {
+		c.holdSL(it.node(), 0, it.port(), 0)
+		return
+	}
+	c.eachLane(it, func(k laneKey) { c.holdSL(it.node(), k.in, k.out, 0) })
 }
 
 func (c *Core) carryNode(n int32) {

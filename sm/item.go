@@ -52,6 +52,7 @@ const (
 	opSetGUIDs // likewise
 	opReadSL   // as opGetSL, for those who want to know
 	opReadArb  // as opGetArb, likewise
+	opBackSL   // as opGetSL, of a table in doubt
 
 	// Of virtual ports; port is the physical one. extra: VPort index in 15:0, block
 	// in 23:16, but for opGetVStates.

@@ -32,6 +32,7 @@ type Job struct {
 	local      []localMove // since the engine's last solution, in their order
 	moved      *solution   // nil, or tables that differ from those in force by LIDs that move; no engine's
 	groups     []route.Group
+	mix        laneMix // SL-to-VL tables that are not those of served
 	installed  *route.Tables
 	served     *solution // the tables whose service levels and lanes are in use, nil if none
 	transition transition.Options
@@ -168,6 +169,11 @@ func (j *Job) plan(r *JobResult, workers int) {
 	t := j.transition
 	t.Workers = max(workers, 1)
 	inst := j.inUse()
+	if l, ok := j.mix.over(j.graph, inst.Lanes); ok {
+		inst.Lanes = l
+	} else {
+		t.LanesUnknown = true
+	}
 	if j.served == nil && sameEntries(inst, r.Tables) {
 		// A manager before us made these tables, so it gave the levels that
 		// we would.

@@ -241,6 +241,14 @@ func (c *Core) onGetArb(it item, comp *mad.Completion) {
 func (c *Core) onSetLane(it item, comp *mad.Completion) {
 	c.holdLane(it, comp)
 	err := answer(comp)
+	if it.op() == opSetSL && c.inTransition() {
+		var t smp.SLtoVL
+		if err == nil && t.Decode(smp.Data(comp.Request)) == nil {
+			c.laneWritten(it, &t)
+		} else {
+			c.laneDoubted(it)
+		}
+	}
 	if err != nil && it.op() == opSetSL && c.dist.next > 0 && c.phase != PhaseLanes {
 		c.lanesSetUp = false
 		c.setFailed(it.node(), int(it.port()), "Set(SLtoVLMappingTable)", err)

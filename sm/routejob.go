@@ -53,8 +53,13 @@ func (c *Core) startJob() {
 	}
 	if j.transition.Quiet {
 		c.lanesUnsure = false // all are set up before traffic flows
+		c.mix = newLaneMix()
+	}
+	if len(c.mix.doubt) > 0 {
+		c.lanesUnsure = true // they could not be read back
 	}
 	j.transition.LanesUnknown = c.lanesUnsure
+	j.mix = c.mix.clone()
 	if !j.transition.Quiet {
 		j.transition.Frozen, j.transition.Left = c.outside()
 		j.transition.Lost = c.rememberLost()

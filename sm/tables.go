@@ -53,6 +53,7 @@ func intern[T comparable](rows *[]T, at map[T]uint16, t *T) uint16 {
 
 // forgetLanes is for a new mastership.
 func (c *Core) forgetLanes() {
+	c.mix = newLaneMix()
 	clear(c.laneTabs)
 	clear(c.reading)
 	c.laneRows, c.reads, c.readDone = newLaneRows(), nil, false
@@ -150,6 +151,7 @@ func (c *Core) holdLane(it item, comp *mad.Completion) {
 // takeLanes forgets the tables of nodes that may have lost them: those that are
 // new or were reset.
 func (c *Core) takeLanes() {
+	c.dropMix()
 	if len(c.laneTabs) == 0 {
 		return
 	}
