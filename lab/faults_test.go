@@ -169,6 +169,18 @@ func TestFaults(t *testing.T) {
 	t.Logf("schedules by installed engine, of %d: %v", n, inForce)
 }
 
+// TestFaultsFound replays trials that failed once.
+func TestFaultsFound(t *testing.T) {
+	for _, s := range []uint64{
+		3805, // the link of a host stayed Armed at one end
+	} {
+		tr := trial(s)
+		if err := tr.Run(); err != nil {
+			t.Errorf("replay with HEDDLE_SEED=%d\n%s", s, tr.Report(err))
+		}
+	}
+}
+
 // TestReplay: a seed gives the same run every time.
 func TestReplay(t *testing.T) {
 	for s := uint64(17); s < 21; s++ {

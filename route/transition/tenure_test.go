@@ -230,6 +230,10 @@ func (m *tenure) carry(p *transition.Plan, inst, final *route.Tables, o transiti
 		m.inst = m.hold(final)
 	} else {
 		m.inst = m.hold(inst)
+		if inst.Lanes != final.Lanes {
+			m.inst.Lanes, m.inst.NumVLs = m.w.lanes(), max(inst.NumVLs, final.NumVLs)
+			m.count["lanes broken off"]++
+		}
 	}
 	if len(m.w.told) > 0 {
 		last := m.w.told[len(m.w.told)-1].t
@@ -361,7 +365,7 @@ func TestTraffic(t *testing.T) {
 		}
 	}
 	t.Logf("%v", count)
-	for _, e := range []string{"updn", "dnup", "minhop", "ftree", "dor", "torus", "lash", "sssp", "dfsssp", "nue", "dynamic", "staged", "repair", "balance", "broken off"} {
+	for _, e := range []string{"updn", "dnup", "minhop", "ftree", "dor", "torus", "lash", "sssp", "dfsssp", "nue", "dynamic", "staged", "repair", "balance", "broken off", "lanes broken off"} {
 		if n > 100 && count[e] == 0 {
 			t.Errorf("%s was never met: %v", e, count)
 		}

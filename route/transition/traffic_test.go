@@ -106,6 +106,33 @@ func (w *traffic) vl(s int32, in, out uint8, c int32, sl ib.SL) int32 {
 	return int32(t.VL(s, in, out, sl, w.g.Channels[c].VLs))
 }
 
+// lanes are the SL-to-VL tables in force, as read back.
+func (w *traffic) lanes() *route.Lanes {
+	l := &route.Lanes{}
+	at := map[[16]ib.VL]uint8{}
+	for s := range w.g.Switches {
+		n := int(w.g.Switches[s].NumPorts) + 1
+		index := make([]uint8, n*n)
+		for i := range index {
+			var row [16]ib.VL
+			if c := w.g.PortChannel[s][i%n]; c >= 0 {
+				for sl := range row {
+					row[sl] = ib.VL(w.vl(int32(s), uint8(i/n), uint8(i%n), c, ib.SL(sl)))
+				}
+			}
+			k, ok := at[row]
+			if !ok {
+				k = uint8(len(l.Rows))
+				at[row] = k
+				l.Rows = append(l.Rows, row)
+			}
+			index[i] = k
+		}
+		l.Index, l.Stride = append(l.Index, index), append(l.Stride, uint16(n))
+	}
+	return l
+}
+
 // flow moves packets on by what is in force at this moment, in every way that they can go.
 func (w *traffic) flow() {
 	g := w.g
@@ -317,7 +344,7 @@ func (w *traffic) carry(p *transition.Plan, order []int, wanted *route.Tables, s
 		}
 		answered := true
 		for j, n := range w.rng.Perm(len(sets)) {
-			if i == stop && j*2 >= len(sets) && len(st.SL2VL) == 0 {
+			if i == stop && j*2 >= len(sets) {
 				return false
 			}
 			answered = w.set(sets[n].table, sets[n].apply) && answered
