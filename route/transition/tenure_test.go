@@ -59,6 +59,7 @@ type tenure struct {
 	held   *transition.Held
 	heldAt time.Duration
 	risk   bool
+	done   bool // the last plan was carried through
 	count  map[string]int
 }
 
@@ -215,6 +216,7 @@ func (m *tenure) carry(p *transition.Plan, inst, final *route.Tables, o transiti
 	}
 	whole := m.w.carry(p, order, final, stop, m.flaw != impatient, left)
 	left()
+	m.done = whole
 	m.count["plans"]++
 	if !whole {
 		m.count["broken off"]++
@@ -269,12 +271,19 @@ func (m *tenure) fault() bool {
 		w.moment()
 		m.lost[k] = w.now
 	}
-	goes := m.step(m.graph(), stop)
-	if goes && back {
+	if !m.step(m.graph(), stop) {
+		return false
+	}
+	if back {
+		for !m.done && w.bad == "" {
+			if !m.step(m.graph(), -1) {
+				return false
+			}
+		}
 		m.links() // it is brought up when tables are in place
 		w.moment()
 	}
-	return goes
+	return true
 }
 
 // nets are those of the walk, each with the engines that may suit it.
