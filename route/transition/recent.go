@@ -118,6 +118,12 @@ func (x *mixer) recentCells(r *route.Tables) (cells []cell, ok bool) {
 // come since, until the last of them has left.
 func (q *quick) withRecent(list []Recent, stay time.Duration) bool {
 	x := q.x
+	for i := range list {
+		y := *x
+		if y.old = list[i].Tables; y.mayStray() {
+			return false
+		}
+	}
 	hasCA := q.hasCA()
 	states := []*route.Tables{x.old, x.new}
 	list = x.unicast(list)
