@@ -59,10 +59,10 @@ func TestNotReadyWhileUnsaved(t *testing.T) {
 		}
 		ready(false, "2 changes")
 		mem.FailNext = 1
-		time.Sleep(11 * time.Second)
+		<-time.After(11 * time.Second)
 		l.step(sa.Timer{})
 		ready(false, "2 changes")
-		time.Sleep(11 * time.Second)
+		<-time.After(11 * time.Second)
 		l.step(sa.Timer{})
 		ready(true, "subnet up")
 		if st, err := mem.Load(); err != nil || len(st.Records) < 3 {

@@ -57,7 +57,7 @@ func sendNonsense() {
 		m.SetTID(uint64(i))
 		fail(c.Send(&mad.Packet{Addr: to, LocalQP: qp, Data: m[:]}))
 		if ahead := time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))); ahead > time.Millisecond {
-			time.Sleep(ahead)
+			<-time.After(ahead)
 		}
 	}
 	fmt.Println("SENT", count, "in", time.Since(began).Round(time.Millisecond))
@@ -255,7 +255,6 @@ func TestHostileSenders(t *testing.T) {
 	if lines > 2000 {
 		t.Errorf("the log grew by %d lines", lines)
 	}
-	time.Sleep(time.Second) // until what the hosts asked for last is done
 	after := owned()
 	for _, x := range before { // what strangers registered in the name of others comes on top
 		if !slices.Contains(after, x) {
@@ -335,7 +334,7 @@ func (k *politeClient) ask(n int, pause time.Duration) (f politeFigures) {
 			f.repeated += try - 1
 			took = append(took, time.Since(began))
 		}
-		time.Sleep(pause - min(pause, time.Since(began)))
+		<-time.After(pause - time.Since(began))
 	}
 	slices.Sort(took)
 	if len(took) > 0 {

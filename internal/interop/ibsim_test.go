@@ -83,7 +83,7 @@ func TestManageIbsim(t *testing.T) {
 			if n.engine != "" && st.Engine != n.engine {
 				t.Errorf("routes by %q (%s), want %q", st.Engine, st.EngineReason, n.engine)
 			}
-			checkTools(t, &b, env)
+			checkTools(t, &b, env, true)
 			if err := sm.stop(syscall.SIGTERM); err != nil {
 				t.Errorf("heddle sm ended with %v on SIGTERM", err)
 			}
@@ -102,8 +102,8 @@ func checkDump(t *testing.T, dir string) {
 }
 
 // checkTools runs infiniband-diags against a running manager's subnet and
-// compares what they find with the netlist.
-func checkTools(t *testing.T, b *built, env []string) {
+// compares what they find with the netlist. ours says that the manager is not OpenSM.
+func checkTools(t *testing.T, b *built, env []string, ours bool) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	client := b.cas[r.IntN(len(b.cas))]
@@ -185,7 +185,11 @@ func checkTools(t *testing.T, b *built, env []string) {
 	expect(tool("perfquery", "-x", host, "1"), `PortUnicastXmitPkts`)
 	expect(tool("ibqueryerrors", "--skip-sl"), `, 0 bad nodes found`)
 	all, _ := run(t, upTime, b.dir, cenv, "ibsim-run", "saquery", "-p") // more than this client can take
-	expect(all, `SA_ERR_TOO_MANY_RECORDS`)
+	if ours {
+		expect(all, `SA_ERR_TOO_MANY_RECORDS`)
+	} else { // OpenSM sends the beginning, as if it were all
+		expect(all, `PathRecord dump`)
+	}
 	expect(tool("saquery", "--slid", host, "--dlid", swLID, "PR"), `PathRecord dump`)
 	expect(tool("saquery", "NR", host), `NodeRecord dump`)
 	expect(tool("saquery", "CPI"), `SA ClassPortInfo`)

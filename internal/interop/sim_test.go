@@ -22,7 +22,7 @@ func TestOpenSMOnSim(t *testing.T) {
 			_, env := b.simulate(t)
 			osm := b.opensm(t, env, b.sm, 0)
 			osm.await("SUBNET UP", 0, upTime)
-			checkTools(t, &b, env)
+			checkTools(t, &b, env, false)
 			osm.stop(syscall.SIGINT)
 		})
 	}
@@ -41,7 +41,7 @@ func TestManageSim(t *testing.T) {
 			_, env := b.simulate(t)
 			sm := start(t, b.dir, nil, heddle, "sm", "--api", "", "--port", "ibsim:"+b.sm+"@"+strings.TrimPrefix(env[0], "IBSIM_SOCKNAME="))
 			sm.await("SUBNET UP\n", 0, upTime)
-			checkTools(t, &b, env)
+			checkTools(t, &b, env, true)
 			if err := sm.stop(syscall.SIGTERM); err != nil {
 				t.Errorf("heddle sm ended with %v on SIGTERM", err)
 			}
