@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"heddle/internal/need"
 	"heddle/internal/proc"
 )
 
@@ -57,6 +58,7 @@ type program struct {
 // test ends.
 func start(t *testing.T, dir string, env []string, name string, args ...string) program {
 	t.Helper()
+	atHand(t, name, args)
 	p, err := proc.Start(proc.Command(dir, env, name, args...))
 	if err != nil {
 		t.Fatalf("starting %s: %v", name, err)
@@ -85,6 +87,7 @@ func (p program) stop(sig syscall.Signal) error {
 // run runs a program to its end and returns what it printed.
 func run(t *testing.T, limit time.Duration, dir string, env []string, name string, args ...string) (string, error) {
 	t.Helper()
+	atHand(t, name, args)
 	r := proc.Run(limit, proc.Command(dir, env, name, args...))
 	if r.Err == nil && r.Code != 0 {
 		r.Err = fmt.Errorf("exit status %d", r.Code)
@@ -100,6 +103,17 @@ func must(t *testing.T, limit time.Duration, dir string, env []string, name stri
 		t.Fatalf("%s %s: %v\n%s", filepath.Base(name), strings.Join(args, " "), err, tail(out))
 	}
 	return out
+}
+
+// atHand skips t where a program of the distribution is missing.
+func atHand(t *testing.T, name string, args []string) {
+	t.Helper()
+	if !strings.Contains(name, "/") {
+		need.Tool(t, name)
+	}
+	if name == "ibsim-run" {
+		atHand(t, args[0], nil)
+	}
 }
 
 func tail(s string) string {
