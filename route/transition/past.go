@@ -1,6 +1,8 @@
 package transition
 
 import (
+	"cmp"
+	"maps"
 	"math/bits"
 	"slices"
 	"time"
@@ -106,32 +108,74 @@ func (f *fitter) concerned(recent []Recent, stay time.Duration, lanes bool) []in
 	return first
 }
 
-// rememberTrees takes in what packets of recent multicast trees may do.
+// rememberTrees takes in what packets of recent multicast trees may do. A packet may go
+// from any of a group's trees to any other, so those of one service level are one tree that
+// has the ports of all: hosts that join all the time leave a hundred of them.
 func (f *fitter) rememberTrees(recent []Recent) {
 	x := f.x
-	states := []*route.Tables{x.old}
+	f.trees = map[ib.LID][]*route.Tree{}
+	last := x.old.Multicast
 	for _, r := range slices.Backward(recent) {
+		if r.Tables.Multicast == last {
+			continue
+		}
+		last = r.Tables.Multicast
 		for i := range trees(r.Tables) {
-			t := &r.Tables.Multicast.Trees[i]
-			if f.trees == nil {
-				f.trees = map[ib.LID][]*route.Tree{}
-			}
-			f.trees[t.MLID] = append(f.trees[t.MLID], t)
+			f.trees[last.Trees[i].MLID] = joined(f.trees[last.Trees[i].MLID], &last.Trees[i])
 		}
-		for _, t := range states {
-			if r.Tables.Multicast == t.Multicast {
-				continue
-			}
-			ch := &change{}
-			(&mixer{old: r.Tables, new: t}).compareTrees(ch)
-			for _, k := range ch.trees {
-				f.w.edges = f.w.edges[:0]
-				x.treeDeps(f.w, k, mixed)
-				f.insertEach(f.w)
-			}
-		}
-		states = append(states, r.Tables)
 	}
+	for _, l := range slices.Sorted(maps.Keys(f.trees)) {
+		all := f.trees[l]
+		now := treeOf(x.old, l)
+		for i, t := range all {
+			f.takeTrees(treeChange{t, now})
+			for _, u := range all[:i] {
+				f.takeTrees(treeChange{t, u})
+			}
+		}
+	}
+}
+
+func (f *fitter) takeTrees(k treeChange) {
+	if k.now != nil && sameTree(k.old, k.now) {
+		return // what is installed is known
+	}
+	f.w.edges = f.w.edges[:0]
+	f.x.treeDeps(f.w, k, mixed)
+	f.insertEach(f.w)
+}
+
+// treeOf is the tree of a group, nil if there is none.
+func treeOf(t *route.Tables, l ib.LID) *route.Tree {
+	list := trees(t)
+	if i, ok := slices.BinarySearchFunc(list, l, func(t route.Tree, l ib.LID) int { return cmp.Compare(t.MLID, l) }); ok {
+		return &list[i]
+	}
+	return nil
+}
+
+// joined adds a tree to a list that has one for each service level, with the ports of all.
+func joined(list []*route.Tree, t *route.Tree) []*route.Tree {
+	i := slices.IndexFunc(list, func(u *route.Tree) bool { return u.SL == t.SL })
+	if i < 0 {
+		return append(list, t)
+	}
+	u := list[i]
+	if sameTree(u, t) {
+		return list
+	}
+	m := &route.Tree{MLID: t.MLID, SL: t.SL, Switches: slices.Concat(u.Switches, t.Switches)}
+	slices.Sort(m.Switches)
+	m.Switches = slices.Compact(m.Switches)
+	m.Ports = make([][4]uint64, len(m.Switches))
+	for k, s := range m.Switches {
+		a, b := treePorts(u, s), treePorts(t, s)
+		for w := range a {
+			m.Ports[k][w] = a[w] | b[w]
+		}
+	}
+	list[i] = m
+	return list
 }
 
 // insertEach takes in those dependencies of a walker that close no cycle, and notes
