@@ -72,7 +72,7 @@ func (f *fitter) remember(recent []Recent, stay time.Duration) {
 }
 
 // concerned finds, by LID, the oldest of the recent states that packets to it may remember
-// as another one than the installed; -1: none.
+// as another one than a later state; -1: none.
 func (f *fitter) concerned(recent []Recent, stay time.Duration, lanes bool) []int16 {
 	x := f.x
 	first := make([]int16, len(f.broken))
@@ -83,9 +83,13 @@ func (f *fitter) concerned(recent []Recent, stay time.Duration, lanes bool) []in
 	}
 	single := x.single()
 	for i, r := range recent {
+		next := x.old // entries that are installed again were others meanwhile
+		if i+1 < len(recent) {
+			next = recent[i+1].Tables
+		}
 		y := *x
-		y.old, y.new = r.Tables, x.old
-		ch := &change{touched: make([]bool, int(max(r.Tables.TopLID, x.old.TopLID))+1)}
+		y.old, y.new = r.Tables, next
+		ch := &change{touched: make([]bool, int(max(r.Tables.TopLID, next.TopLID))+1)}
 		y.compareRows(ch)
 		f.partly = f.partly || ch.large
 		note := func(l ib.LID) {

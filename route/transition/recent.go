@@ -90,21 +90,18 @@ func sameSlice[T comparable](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// recentCells lists the entries in which a recent state differs from the
-// installed or the wanted one, by LID, switch; ok is false if they are too many.
-func (x *mixer) recentCells(r *route.Tables) (cells []cell, ok bool) {
-	ch := &change{}
-	for _, t := range [2]*route.Tables{x.old, x.new} {
-		y := &mixer{g: x.g, managed: x.managed, old: r, new: t}
-		part := &change{touched: make([]bool, int(max(r.TopLID, t.TopLID))+1)}
-		y.compareRows(part)
-		if part.large {
-			return nil, false
-		}
-		ch.cells = append(ch.cells, part.cells...)
+// cellsBetween adds the entries in which two states differ to a list by LID, switch; ok is
+// false if they are too many.
+func (x *mixer) cellsBetween(a, b *route.Tables, list []cell) (cells []cell, ok bool) {
+	y := &mixer{g: x.g, managed: x.managed, old: a, new: b}
+	ch := &change{touched: make([]bool, int(max(a.TopLID, b.TopLID))+1)}
+	y.compareRows(ch)
+	if ch.large || len(list)+len(ch.cells) > maxCells {
+		return nil, false
 	}
-	slices.SortFunc(ch.cells, compareCells)
-	return slices.Compact(ch.cells), true
+	list = append(list, ch.cells...)
+	slices.SortFunc(list, compareCells)
+	return slices.Compact(list), true
 }
 
 // withRecent reports whether packets that met recent states (oldest first) can
@@ -127,12 +124,16 @@ func (q *quick) withRecent(list []Recent, stay time.Duration) bool {
 	hasCA := q.hasCA()
 	states := []*route.Tables{x.old, x.new}
 	list = x.unicast(list)
-	for i := len(list) - 1; i >= 0; i-- {
+	// Entries that changed since a state: also those that changed back, between which
+	// packets met others.
+	changed, ok := x.cellsBetween(x.old, x.new, nil)
+	for i := len(list) - 1; i >= 0 && ok; i-- {
 		r := &list[i]
-		cells, ok := x.recentCells(r.Tables)
+		changed, ok = x.cellsBetween(r.Tables, states[0], changed)
 		if t := r.Tables; !ok || t.SL != nil || t.Lanes != nil || t.NumVLs > 1 {
 			return false
 		}
+		cells := changed
 		var pairs []*local
 		for _, t := range states {
 			y := *x
@@ -164,7 +165,7 @@ func (q *quick) withRecent(list []Recent, stay time.Duration) bool {
 			cells = cells[n:]
 		}
 	}
-	return true
+	return ok
 }
 
 // among lists the dependencies of packets that CAs send to a switch while any

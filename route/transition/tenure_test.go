@@ -367,7 +367,14 @@ func drive(seed uint64, f flaw, count map[string]int) string {
 func TestTraffic(t *testing.T) {
 	first, n := seeds(2000, 100_000)
 	count := map[string]int{}
+	list := []uint64{5765} // entries changed and changed back, and packets met both
+	if n == 1 {
+		list = nil
+	}
 	for seed := first; seed < first+n; seed++ {
+		list = append(list, seed)
+	}
+	for _, seed := range list {
 		if bad := drive(seed, sound, count); bad != "" {
 			t.Errorf("replay with HEDDLE_SEED=%d: %s", seed, bad)
 			return
