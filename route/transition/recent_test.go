@@ -33,3 +33,21 @@ func TestUnicastRecent(t *testing.T) {
 		}
 	}
 }
+
+// TestRecentLanes: input ports are not alike where SL-to-VL tables of a recent state told
+// them apart.
+func TestRecentLanes(t *testing.T) {
+	lanes := func(first ib.VL) *route.Lanes {
+		index := make([]uint8, 9)
+		index[1*3+2] = 1 // from port 1 to port 2
+		return &route.Lanes{Rows: [][16]ib.VL{{}, {first}}, Index: [][]uint8{index}, Stride: []uint16{3}}
+	}
+	x := &mixer{old: &route.Tables{}, new: &route.Tables{}}
+	if got := x.alike(0, []uint8{0, 1}); len(got) != 1 {
+		t.Errorf("ports %v are kept of two that are alike", got)
+	}
+	x.recent = []*route.Lanes{lanes(1)}
+	if got := x.alike(0, []uint8{0, 1}); len(got) != 2 {
+		t.Errorf("ports %v are kept of two that a recent state told apart", got)
+	}
+}

@@ -298,7 +298,10 @@ func newFitter(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *fi
 		if x.levels |= levelsOf(r.Tables.SL); r.Tables.SL == nil {
 			x.levels |= 1
 		}
-		x.tables = x.tables || r.Tables.Lanes != nil
+		if l := r.Tables.Lanes; l != nil {
+			x.tables = true
+			x.recent = append(x.recent, l)
+		}
 	}
 	x.build()
 	f := &fitter{x: x, o: o, unsure: map[ib.LID]bool{}, comp: parts(g), retold: x.retold(), broken: make([]int32, int(max(installed.TopLID, wanted.TopLID))+1)}

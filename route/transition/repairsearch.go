@@ -473,29 +473,3 @@ func (s *seeker) connected(l ib.LID, u, c int32) (n int) {
 	}
 	return n
 }
-
-// fromPast adds the dependencies of packets to l that recent states bring to switch u and
-// that go on by channel c, and returns what that puts there.
-func (s *seeker) fromPast(l ib.LID, u, c int32) (out *slot, any bool) {
-	out = &slot{}
-	past := s.f.pastOf(l, u)
-	for i := range past {
-		s.passIn(&past[i].slot, past[i].c, past[i].in, c, out, true)
-	}
-	return out, len(past) > 0
-}
-
-// followBy adds the dependencies of packets on channel c that go on by given channels, by
-// switch.
-func (s *seeker) followBy(next []int32, c int32, at *slot) {
-	x := s.f.x
-	for range x.n {
-		k := next[x.to[c]]
-		if k < 0 {
-			return
-		}
-		on := &slot{}
-		s.pass(at, c, k, on, true)
-		c, at = k, on
-	}
-}
