@@ -220,14 +220,15 @@ type pastWalk struct {
 	queue  []pastNode
 }
 
-// pastSlot is what may be on a channel, and how long ago the last packet took it at least.
+// pastSlot is what may be at the end of a channel, and how long ago the last packet came
+// there at least.
 type pastSlot struct {
 	slot
 	ago time.Duration
 }
 
-// here reports whether packets that took a channel so long ago may still be at its end.
-func (p *pastWalk) here(ago time.Duration) bool { return p.stay < 0 || ago <= p.stay }
+// here reports whether packets that came to a switch so long ago may still be there.
+func (p *pastWalk) here(ago time.Duration) bool { return p.stay < 0 || ago < p.stay }
 
 // pastNode is a channel, taken by an entry of a state; negative channels stand for
 // lost cables: switch·256 + port, inverted.
@@ -304,10 +305,6 @@ func (p *pastWalk) walk(l ib.LID, first int) {
 		p.queue = p.queue[:len(p.queue)-1]
 		at := p.at[k]
 		u, in := p.ends(k.c)
-		before := time.Duration(0)
-		if p.stay > 0 {
-			before = max(at.ago-p.stay, 0) // it was at u for a while
-		}
 		p.leave(u, l, p.oldest(int(k.state), l), func(c int32, on *slot) {
 			for m := at.levels; m != 0; m &= m - 1 {
 				if sl := bits.TrailingZeros16(m); at.lanes[sl] != 0 {
@@ -326,14 +323,14 @@ func (p *pastWalk) walk(l ib.LID, first int) {
 					}
 				}
 			}
-		}, before)
+		}, at.ago)
 	}
 	p.note(l, all)
 }
 
-// leave sends packets at switch u on by all states from one on; the last of them were there
+// leave sends packets at switch u on by all states from one on; the last of them came there
 // so long ago.
-func (p *pastWalk) leave(u int32, l ib.LID, from int, fill func(c int32, on *slot), deps func(c int32, ago time.Duration), before time.Duration) {
+func (p *pastWalk) leave(u int32, l ib.LID, from int, fill func(c int32, on *slot), deps func(c int32, ago time.Duration), came time.Duration) {
 	type way struct {
 		c     int32
 		state int
@@ -359,7 +356,11 @@ func (p *pastWalk) leave(u int32, l ib.LID, from int, fill func(c int32, on *slo
 		if deps != nil {
 			deps(w.c, w.ago)
 		}
-		ago := max(before, w.ago)
+		// Those that the state sent came before it was left, and may have waited since.
+		ago := time.Duration(0)
+		if p.stay > 0 {
+			ago = max(max(came, w.ago)-p.stay, 0)
+		}
 		k := pastNode{w.c, int16(w.state)}
 		at := p.at[k]
 		if at == nil {

@@ -367,7 +367,10 @@ func drive(seed uint64, f flaw, count map[string]int) string {
 func TestTraffic(t *testing.T) {
 	first, n := seeds(2000, 100_000)
 	count := map[string]int{}
-	list := []uint64{5765} // entries changed and changed back, and packets met both
+	list := []uint64{
+		5765,  // entries changed and changed back, and packets met both
+		23217, // packets waited as long as they may at two switches
+	}
 	if n == 1 {
 		list = nil
 	}
