@@ -30,6 +30,7 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 		if x.passes(ch, o.Workers, oldEntries|oldSLs|oldLanes|newLanes) {
 			t := *installed
 			t.Lanes, t.NumVLs = wanted.Lanes, max(installed.NumVLs, wanted.NumVLs)
+			claim(g, &t)
 			if len(o.Recent) > 0 {
 				both := o // packets of recent states meet either SL-to-VL tables
 				both.Recent = append(slices.Clone(o.Recent), Recent{Tables: &t})
@@ -90,6 +91,7 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 func onLanesOf(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *route.Tables {
 	t := *wanted
 	t.Memo, t.Lanes, t.NumVLs = nil, installed.Lanes, max(installed.NumVLs, wanted.NumVLs)
+	claim(g, &t)
 	x := newMixer(g, installed, &t, o)
 	x.build()
 	if !x.passes(x.compare(o.Quiet), o.Workers, wantedOnly) {

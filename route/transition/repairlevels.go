@@ -1,6 +1,7 @@
 package transition
 
 import (
+	"math/bits"
 	"slices"
 
 	"heddle/fabric"
@@ -36,6 +37,30 @@ func onLevelsOf(g, before *fabric.Graph, installed, wanted *route.Tables) *route
 	})
 	u.NumVLs = max(u.NumVLs, wanted.NumVLs)
 	return &u
+}
+
+// claim raises the lanes that tables claim to those that their service levels lead to: levels
+// of one engine may be on lanes that neither it nor the other uses so.
+func claim(g *fabric.Graph, t *route.Tables) {
+	levels := levelsOf(t.SL)
+	if t.SL == nil {
+		levels = 1
+	}
+	if t.Lanes == nil {
+		most := 1
+		for c := range g.Channels {
+			most = max(most, int(g.Channels[c].VLs))
+		}
+		t.NumVLs = max(t.NumVLs, min(bits.Len16(levels), most))
+		return
+	}
+	for i := range t.Lanes.Rows {
+		for m := levels; m != 0; m &= m - 1 {
+			if v := int(t.Lanes.Rows[i][bits.TrailingZeros16(m)]); v < 15 {
+				t.NumVLs = max(t.NumVLs, v+1)
+			}
+		}
+	}
 }
 
 // levelKind is a kind of destination as far as service levels are concerned.
