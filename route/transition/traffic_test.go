@@ -261,7 +261,11 @@ func (w *traffic) judge() {
 					w.bad = fmt.Sprintf("at %v packets to LID %d go round at switch %d", w.now, l, u)
 					return
 				}
-				u = w.g.Channels[w.g.PortChannel[u][e]].To
+				c := w.g.PortChannel[u][e]
+				if !w.up[c] {
+					break // what is sent there is lost
+				}
+				u = w.g.Channels[c].To
 			}
 		}
 	}
