@@ -32,6 +32,9 @@ func (t *VMTrial) trace() {
 			t.note("trace: %s %v has GUIDs %v", n.ID, at.Port, slices.DeleteFunc(s.GUIDs(ch.Node, int(ch.Port)), func(g ib.GUID) bool { return g == 0 }))
 		case ch.Attr == smp.AttrPKeyTable:
 			t.note("trace: %s %v has P_Keys %v", n.ID, at.Port, slices.DeleteFunc(s.PKeys(ch.Node, int(ch.Port), nil), ib.PKey.IsEmpty))
+		case ch.Attr == smp.AttrVPortPartitionTable:
+			list, _ := s.VPortPKeys(sim.VF{Node: ch.Node, Port: ch.Port, Index: uint16(ch.AttrMod >> 16)}, nil)
+			t.note("trace: %s %v mod %#x has P_Keys %v", n.ID, at.Port, ch.AttrMod, slices.DeleteFunc(list, ib.PKey.IsEmpty))
 		case ch.Attr == smp.AttrPortInfo:
 			t.note("trace: %s %v has LID %v", n.ID, at.Port, s.PortInfo(ch.Node, int(ch.Port)).LID)
 		}

@@ -109,6 +109,7 @@ func TestVMs(t *testing.T) {
 // TestVMsFound replays trials that failed once.
 func TestVMsFound(t *testing.T) {
 	for _, s := range []uint64{
+		23,           // a late copy of a Set took its P_Keys before it was Active
 		37,           // a LID that a function of a prepopulated vSwitch has goes to a VPort
 		90, 127, 235, // detached while a function was being given the address
 		161, // deleted while a shared port was not read yet

@@ -37,11 +37,13 @@ func (c *Core) virgin(h holder) bool {
 // way.
 func (c *Core) reset(t *pkeyTable) bool { return t.virgin && t.sweep == c.sweeps+1 }
 
-// pkeyTarget is what a table is to hold at the end of a pass.
+// pkeyTarget is what a table is to hold at the end of a pass. Who cannot send yet, a
+// virtual port that is not up, is given what it is to have at once: where a table is
+// written once, no older copy of a Set can undo it.
 func (c *Core) pkeyTarget(h holder, pass pkeyPass) []ib.PKey {
 	t := c.table(h)
 	want := c.pkeysWanted(h)
-	if pass == passRevoke {
+	if pass == passRevoke && (h.v == nil || !c.virgin(h)) {
 		return partition.Only(t.have, want)
 	}
 	table, err := partition.Place(partition.Placing{
@@ -160,11 +162,14 @@ func (c *Core) pkeySettled(h holder) {
 	switch {
 	case c.isEdge(h) && c.enforceBits(h.p) != enforced(&h.p.info):
 		return
-	case h.v != nil && h.v.state == ib.StateInit:
+	case h.v != nil && h.v.state < ib.StateActive:
 		if !c.edgeLets(h) {
 			return
 		}
+		c.table(h).okGen = c.pk.gen
 		c.lookVPort(vportRef{h.a, h.v.index})
+		c.confirmed(vportRef{h.a, h.v.index}, confirmKeys)
+		return
 	}
 	c.table(h).okGen = c.pk.gen
 }

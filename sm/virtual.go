@@ -98,7 +98,7 @@ type vport struct {
 	unsure  bool    // a Set may or may not have been applied: it is read again, even if it is down
 	entered bool    // it has an entry in snapshots
 
-	confirm   bool           // it is to be Active as soon as VPortInfo, which is read again, says that it is who it was
+	confirm   vportConfirm   // what is being made sure of before it is made Active
 	lost      uint8          // Sets of VPortInfo that were not answered
 	readAt    mad.Time       // when its VPortInfo was read or acknowledged last
 	sending   *smp.VPortInfo // a Set that is not built yet
@@ -114,6 +114,16 @@ type vport struct {
 	waiting   bool           // in virtuals.later
 	queued    bool           // in adapter.look
 }
+
+// vportConfirm is what is read again of a vport that is to be Active as soon as that
+// says that all is as it was: tables and VPortInfo may have changed unseen.
+type vportConfirm uint8
+
+const (
+	confirmNothing vportConfirm = iota
+	confirmKeys                 // its P_Key table
+	confirmInfo                 // then its VPortInfo
+)
 
 // vportKnown says what has been read of a vport since it came up.
 type vportKnown uint8

@@ -4,13 +4,15 @@ import (
 	"slices"
 
 	"heddle/ib"
+	"heddle/mad"
 )
 
 // vportKeysDone reports whether the P_Key table of a virtual port is as it should
 // be, or can be no better, and the switch port before it lets its keys pass, so
 // that it may become Active. If not, that is seen to, and the virtual port is
 // looked at again when it is done. What was in the table when it came up counts
-// for nothing: it is read first.
+// for nothing: it is read first, and where a copy of an older Set may have undone
+// what was written since, again.
 func (c *Core) vportKeysDone(r vportRef) bool {
 	p := c.endPort(r.a.port)
 	if p == nil || r.vport() == nil {
@@ -22,12 +24,31 @@ func (c *Core) vportKeysDone(r vportRef) bool {
 	}
 	t := c.metVPort(h)
 	t.okGen = 0 // it may be made ready for somebody else than before
-	if c.settled(h) && c.edgeLets(h) {
+	switch {
+	case !c.settled(h) || !c.edgeLets(h):
+	case h.v.state < ib.StateActive && h.v.confirm == confirmNothing && c.mayRevert(h):
+		h.v.confirm = confirmKeys
+		t.forget()
+		if c.pkeyStep(h, passGrant) {
+			return false
+		}
+	default:
 		t.okGen = c.pk.gen
 		return true
 	}
 	c.touchPKeys(p.guid)
 	return false
+}
+
+// mayRevert reports whether the network may still deliver a copy of an older Set to
+// the table of a holder: of one of ours that another one followed soon, or of what a
+// predecessor sent.
+func (c *Core) mayRevert(h holder) bool {
+	t := c.table(h)
+	if t.refused || c.pkeyCap(h) == 0 {
+		return false
+	}
+	return t.ghost != nil && t.ghostAt > c.now || c.pk.reread != mad.Never && c.pk.reread > c.now
 }
 
 // metVPort is the table of a virtual port; of one that came up nothing is known of

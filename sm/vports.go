@@ -104,7 +104,7 @@ func (c *Core) dropAskedVirtuals() {
 		a.asked = 0
 		for _, v := range a.vports {
 			if v != nil && v.asked > 0 {
-				v.asked, v.blocks, v.sending, v.unsure = 0, 0, nil, true
+				v.asked, v.blocks, v.sending, v.unsure, v.confirm = 0, 0, nil, true, confirmNothing
 				v.known &^= knowInfo | knowGUIDs
 				c.lookVPort(vportRef{a, v.index})
 			}
@@ -263,6 +263,7 @@ func (c *Core) wakeVirtuals() {
 func (v *vport) forget() {
 	v.known, v.blocks, v.noGUIDs = 0, 0, false
 	v.refused, v.refusals, v.tries, v.retryAt = nil, 0, 0, 0
+	v.confirm = confirmNothing
 	if v.pk != nil {
 		v.pk.forget()
 	}

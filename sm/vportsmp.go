@@ -291,7 +291,7 @@ func (c *Core) onVPort(r vportRef, it item, comp *mad.Completion) {
 				return // it was sent once; now it is read
 			}
 		}
-		v.lost, v.confirm = 0, false
+		v.lost, v.confirm = 0, confirmNothing
 		v.retryAt = c.now.Add(c.cfg.RetryInterval << min(v.tries, 4))
 		v.tries = min(v.tries+1, 4)
 		c.wait(r, v.retryAt)
@@ -348,6 +348,21 @@ func (v *vport) checkLate(c *Core, r vportRef) {
 	c.wait(r, v.checkAt)
 }
 
+// confirmed goes on at once with a VPort that waited for what: the less time passes
+// until it is Active, the less can change.
+func (c *Core) confirmed(r vportRef, what vportConfirm) {
+	v := r.vport()
+	if v.confirm != what {
+		return
+	}
+	if c.adapterReady(r.a) && r.a.step == adapterKnown {
+		c.vportStep(r)
+	}
+	if v.confirm == what {
+		v.confirm = confirmNothing
+	}
+}
+
 func (c *Core) onVPortInfo(r vportRef, comp *mad.Completion, err error) {
 	var i smp.VPortInfo
 	if err == nil {
@@ -355,14 +370,12 @@ func (c *Core) onVPortInfo(r vportRef, comp *mad.Completion, err error) {
 	}
 	if err == nil {
 		c.vportInfoRead(r, &i)
-		if v := r.vport(); v.confirm {
-			v.confirm = false
-			c.vportStep(r)
-		}
+		c.confirmed(r, confirmInfo)
 		return
 	}
 	// It does not exist any more, or all are off: what is there is to be read.
 	v := r.vport()
+	v.confirm = confirmNothing
 	v.retryAt = c.now.Add(c.cfg.RetryInterval << min(v.tries, 4))
 	v.tries = min(v.tries+1, 4)
 	c.wait(r, v.retryAt)

@@ -366,7 +366,7 @@ func (c *Core) setVPort(r vportRef, want *functionWant, hold, keys bool) {
 			return // who completes them has it looked at again
 		}
 		if r.a.model == subnet.VPorts && c.now.Sub(v.readAt) > vportFresh {
-			v.confirm = true
+			v.confirm = confirmInfo
 			c.askVPort(opGetVPort, r, 0)
 			return
 		}
