@@ -257,6 +257,9 @@ func (j *VMJudge) virtual(s *subnet.Snapshot, i int) {
 // follow walks a snapshot's tables to a LID: they may lead nowhere, as links
 // come and go, but not elsewhere.
 func (j *VMJudge) follow(s *subnet.Snapshot, lid ib.LID, end int32, at subnet.Place) {
+	if s.Tables == nil {
+		return // none were installed for these switches yet
+	}
 	g, e := s.Graph, &s.Graph.EndPorts[end]
 	for from := range g.Switches {
 		u := int32(from)

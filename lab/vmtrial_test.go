@@ -111,11 +111,14 @@ func TestVMsFound(t *testing.T) {
 	for _, s := range []uint64{
 		23,           // a late copy of a Set took its P_Keys before it was Active
 		37,           // a LID that a function of a prepopulated vSwitch has goes to a VPort
+		56,           // members were set while the manager's link was down
 		90, 127, 235, // detached while a function was being given the address
-		161, // deleted while a shared port was not read yet
-		164, // its shared port was away
-		190, // the LID of a VPort led to a vSwitch before that had the GUID
-		476, // the ports of a switch kept a route over a link that was gone
+		161,      // deleted while a shared port was not read yet
+		164,      // its shared port was away
+		190,      // the LID of a VPort led to a vSwitch before that had the GUID
+		476,      // the ports of a switch kept a route over a link that was gone
+		350,      // a switch left, and one did not take its tables
+		624, 719, // the manager's own node did not answer
 		524, // two ports had its GUID, and one let go
 	} {
 		tr := vmTrial(s)

@@ -374,6 +374,12 @@ func (c *Core) snapPort(at []int32, p *port) subnet.Port {
 // changed no node and no address the last snapshot is carried over.
 func (c *Core) publishSweep() {
 	old, r := c.snap, &c.reg
+	if c.state == subnet.Master && c.up && c.f.graph == nil && old != nil {
+		// It came to nothing, as when our own node did not answer: the subnet is as it
+		// was, as far as we know.
+		c.publishState()
+		return
+	}
 	if !r.on || old == nil || c.snapOf != c.f || r.born || r.died || r.anew || r.moved || r.wide || c.floatSnap || old.Graph == nil {
 		c.publish()
 		return
