@@ -43,6 +43,7 @@ type guidTable struct {
 	known   uint32 // by block: have is right about it
 	refused uint32 // by block: not asked for again before something changes
 	suspect uint32 // by block: an older Set may arrive late, so it is read again at suspectAt
+	recent  uint32 // by block: written less than suspectTime before wroteAt
 	round   uint32 // of setAliases that last named it
 	before  []ib.GUID
 	// carries are the GUIDs by which the port is a member of partitions: those of want that
@@ -52,6 +53,7 @@ type guidTable struct {
 	tries                int8
 	retryAt              mad.Time // after a failure; 0 = none
 	suspectAt            mad.Time
+	wroteAt              mad.Time // when a Set was last acknowledged
 }
 
 // guidTables are the GUID tables of the subnet.

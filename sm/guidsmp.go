@@ -98,6 +98,18 @@ func (c *Core) doubtOver(t *guidTable) {
 	}
 }
 
+// wroteBefore notes that a Set of a block was acknowledged. It reports whether that
+// followed another one so soon that a copy of that may still come, and undo it.
+func (t *guidTable) wroteBefore(now mad.Time, bit uint32) bool {
+	if now.Sub(t.wroteAt) >= suspectTime {
+		t.recent = 0
+	}
+	again := t.recent&bit != 0
+	t.recent |= bit
+	t.wroteAt = now
+	return again
+}
+
 // buildGUIDs fills a block to write. Entry 0 of the table is the port's own
 // GUID, which no Set changes.
 func (c *Core) buildGUIDs(p *port, block int) (b smp.GUIDInfo) {
@@ -157,7 +169,7 @@ func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 			}
 		}
 		t.known |= bit
-		if set && comp.Tries > 1 {
+		if set && (t.wroteBefore(c.now, bit) || comp.Tries > 1) {
 			t.suspect |= bit
 			t.suspectAt = c.now.Add(suspectTime)
 			g.retry = min(g.retry, t.suspectAt)
