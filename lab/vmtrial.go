@@ -26,18 +26,22 @@ import (
 // now and then. Everything follows from the seed.
 type VMTrial struct {
 	Seed    uint64
+	What    string // what was drawn, for Report
 	Fabric  *fabric.Fabric
-	Engines []route.Engine // the chain; nil: the usual one
+	Engines []route.Engine // the chain; nil: the automatic one
 	// Models are what adapters may be, drawn for each.
 	Models []sim.Hypervisor
 	// Kinds are what LIDs interfaces may want.
 	Kinds       []subnet.LIDKind
 	Prepopulate bool
-	Steps       int           // operations that are asked for
-	Gap         time.Duration // between two of them, on average
-	Faults      int           // links, switches and hypervisors that fail or return, VPorts that go down and up
-	Loss        float64       // of every MAD, while it lasts
-	Kills       int           // of the manager
+	// Production: the manager has the intervals and lifetimes of `heddle sm`, not the
+	// short ones of TrialConfig.
+	Production bool
+	Steps      int           // operations that are asked for
+	Gap        time.Duration // between two of them, on average
+	Faults     int           // links, switches and hypervisors that fail or return, VPorts that go down and up
+	Loss       float64       // of every MAD, while it lasts
+	Kills      int           // of the manager
 	// Wild is how many virtual machines nobody tells the manager of: VPorts that
 	// hypervisors bring up here and there.
 	Wild    int
@@ -49,6 +53,7 @@ type VMTrial struct {
 	// What became of the operations; and the judge.
 	Asked, Done, Refused, Waited int
 	Judge                        *VMJudge
+	InForce                      map[string]bool // engines whose tables were installed at some time
 
 	Log []string
 
@@ -104,11 +109,16 @@ func (t *VMTrial) Run() error {
 	if err != nil {
 		return err
 	}
-	t.cfg = TrialConfig()
-	t.cfg.VSwitchPrepopulate = t.Prepopulate
-	if t.Engines != nil {
-		t.cfg.Engines = t.Engines
+	if t.Engines == nil {
+		t.Engines = AutoChain()
 	}
+	t.cfg = TrialConfig()
+	if t.Production {
+		t.cfg = ProductionConfig(RepairChain{Engines: t.Engines})
+	}
+	t.cfg.VSwitchPrepopulate = t.Prepopulate
+	t.cfg.Engines, t.cfg.Explicit = t.Engines, len(t.Engines) == 1
+	t.InForce = map[string]bool{}
 	if err := t.equip(); err != nil {
 		return err
 	}
@@ -187,6 +197,9 @@ func (t *VMTrial) start(node string, st *store.Memory) error {
 	m.OnVMs = t.Judge.Told
 	m.OnLeases = func(l sm.SetLeases) { t.Judge.Leased(l.Put, l.Drop, l.All, m.Snap) }
 	m.OnPublish = func() {
+		if m.Up() && m.Snap.Tables != nil {
+			t.InForce[m.Snap.Engine] = true
+		}
 		if n := len(t.Judge.Wrong); n == 0 {
 			if t.Judge.Published(m.Snap); len(t.Judge.Wrong) > n {
 				t.note("WRONG %s", t.Judge.Wrong[n])
@@ -350,9 +363,13 @@ func (t *VMTrial) settle() error {
 		t.revive()
 	}
 	end := s.Now().Add(t.Settle)
+	look := 500 * time.Millisecond
+	if t.Production {
+		look = 12 * time.Second // longer than a light sweep may be off
+	}
 	last := errors.New("lab: no time to settle")
 	for good := 0; s.Now() < end; {
-		t.c.Run(500 * time.Millisecond)
+		t.c.Run(look)
 		if len(t.Judge.Wrong) > 0 {
 			return fmt.Errorf("lab: %s", strings.Join(t.Judge.Wrong, "\n"))
 		}
@@ -465,7 +482,7 @@ func (t *VMTrial) judge() error {
 // Report is what a failing trial prints.
 func (t *VMTrial) Report(err error) string {
 	t.note("%v", err)
-	return fmt.Sprintf("seed %d: %v\n%s", t.Seed, err, strings.Join(t.Log, "\n"))
+	return fmt.Sprintf("seed %d, %s: %v\n%s", t.Seed, t.What, err, strings.Join(t.Log, "\n"))
 }
 
 // Hash identifies the run: the same seed gives the same hash.
