@@ -59,8 +59,13 @@ func (c *Core) idleTimer() mad.Time {
 	return t
 }
 
-// publishHeld publishes what upkeep changed.
+// publishHeld publishes what upkeep changed. A fabric that has no graph, as where our own
+// port has no link, has no nodes for the virtual ports of the one before: what is
+// not shown of them waits for the next that has.
 func (c *Core) publishHeld() {
+	if c.f == nil || c.f.graph == nil {
+		return
+	}
 	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap || c.snap == nil || c.snapOf != c.f {
 		return
 	}

@@ -155,7 +155,9 @@ type Snapshot struct {
 	Counts   Counts
 
 	// Graph and Tables are what is installed; nil until a master has brought
-	// the subnet up. Row s of Tables.LFT belongs to Graph.Switches[s].
+	// the subnet up. Row s of Tables.LFT belongs to Graph.Switches[s]. Tables is
+	// nil too after a sweep that found other switches and was broken off before
+	// its tables were installed.
 	Graph       *fabric.Graph
 	Tables      *route.Tables
 	SwitchNode  []int32 // node index of Graph.Switches[s]
