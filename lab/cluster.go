@@ -53,8 +53,8 @@ func NewCluster(f *fabric.Fabric, sc sim.Config) (*Cluster, error) {
 	return &Cluster{Sim: s, Fabric: f, lids: map[ib.GUID]ib.LID{}, floats: map[ib.GUID]bool{}}, nil
 }
 
-// DefaultConfig is a manager with the automatic engine chain and the usual
-// SM_Key.
+// DefaultConfig is a manager with minhop and updn, which is not the chain of `heddle sm`
+// (AutoChain), and the usual SM_Key.
 func DefaultConfig() sm.Config {
 	return sm.Config{SMKey: 1, Engines: []route.Engine{minhop.Engine{}, updn.Engine{}}}
 }

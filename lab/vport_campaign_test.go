@@ -27,19 +27,20 @@ func TestVPortCampaign(t *testing.T) {
 func vportCampaign(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 12))
 	sc := sim.Config{Seed: seed, HopLatency: time.Microsecond, TrapMinInterval: 50 * time.Millisecond}
-	if seed%2 == 1 {
+	chain, net := vmRouting(seed, rng)
+	if rng.IntN(2) == 1 {
 		sc.Drop, sc.Duplicate, sc.Reorder, sc.ReorderMax = 0.02, 0.01, 0.02, 30*time.Millisecond
 	}
-	c, err := NewCluster(gen(t, "torus", "3x3"), sc)
+	c, err := NewCluster(makeNet(net, rng.Uint64()), sc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.leftLIDs = true
 	const vfs = 5
 	names := hostNames(c)
-	hyps := names[1:6]
+	hyps, own := names[1:6], rng.IntN(3) == 0
 	for i, h := range hyps {
-		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: vfs, VendorTraps: i%2 == 0, OwnLIDs: seed%3 == 0 && i < 3}, rng.IntN(3))
+		hypervisor(t, c, h, sim.Hypervisor{Model: sim.VPorts, VFs: vfs, VendorTraps: i%2 == 0, OwnLIDs: own && i < 3}, rng.IntN(3))
 	}
 	active := map[ib.GUID]sim.VF{}
 	c.Sim.OnChange = func(ch sim.Change) {
@@ -67,6 +68,7 @@ func vportCampaign(t *testing.T, seed uint64) {
 		active[st.GUID] = f
 	}
 	cfg := TrialConfig()
+	cfg.Engines, cfg.Explicit = chain.Engines, len(chain.Engines) == 1
 	at := 0
 	m, err := c.Start(firstCA(c.Fabric), cfg, nil)
 	if err != nil {
