@@ -285,7 +285,7 @@ type Status struct {
 	Master     subnet.SM
 	Window     int // SMPs allowed in flight now
 	InFlight   int
-	Sweeps     uint64 // full sweeps finished
+	Sweeps     uint64 // sweeps finished, those of a region included
 	Light      uint64 // light sweeps finished
 	Traps      uint64
 	FalseTraps uint64 // of Traps: those that were not from whom they said
