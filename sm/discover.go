@@ -54,6 +54,7 @@ func (c *Core) startAskedSweep() bool {
 func (c *Core) startSweep(why string) {
 	c.endRegion()
 	part := c.regionFits()
+	c.startHaste()
 	c.eng.CancelAll()
 	c.dropAskedPKeys()
 	c.pollBusy = false
@@ -180,7 +181,9 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 			c.garbage(f.behind(from), smp.AttrNodeInfo, err)
 		}
 	} else if mad.Unanswered(err) {
-		if _, more := c.mkeyGuess(from, it.extra()+1); more {
+		// In haste what is known stays as it is: the light sweeps try other keys.
+		_, was := c.wasBehind(from)
+		if _, more := c.mkeyGuess(from, it.extra()+1); more && !(was && c.haste) {
 			c.add(mk(opNodeInfo, it.node(), it.port(), it.extra()+1))
 			return
 		}

@@ -28,6 +28,9 @@ import (
 // at intervals that double.
 const stallPart = 8
 
+// maxStalls is how often the interval doubles.
+const maxStalls = 10
+
 // maxPeeks bounds the ports that are asked at a time because of a stall.
 const maxPeeks = 256
 
@@ -137,7 +140,12 @@ func (c *Core) stallAt() mad.Time {
 	}
 	switch c.phase {
 	case PhaseDiscover, PhaseAssign, PhaseReadback, PhaseDiscard, PhaseDistribute, PhaseTop, PhaseLanes, PhaseArm, PhaseActivate, PhaseMove:
-		return max(c.answeredAt, c.phaseStart).Add(c.cfg.SMPTimeout / stallPart << min(c.stalls, 10))
+		wait := c.cfg.SMPTimeout / stallPart
+		t := max(c.answeredAt, c.phaseStart).Add(wait << min(c.stalls, maxStalls))
+		if c.stalls > maxStalls { // it is past already
+			t = max(t, c.stalledAt.Add(wait<<maxStalls))
+		}
+		return t
 	}
 	return mad.Never
 }
@@ -154,10 +162,15 @@ func (c *Core) onPath(ports []ref, v ref) []ref {
 // lookAtPaths asks the ports on the paths to nodes that owe answers.
 func (c *Core) lookAtPaths() {
 	c.stalls++
+	c.stalledAt = c.now
 	var ports []ref
+	var owed []item // peeks without an answer; more of them would only fill the window
 	f := c.f
 	c.eng.Pending(func(token uint64, _ bool) {
 		it := item(token)
+		if it.op() == opPeekPort {
+			owed = append(owed, it)
+		}
 		if it.beside() || it.node() < 0 {
 			return
 		}
@@ -170,7 +183,9 @@ func (c *Core) lookAtPaths() {
 	})
 	for _, v := range ports {
 		if !c.reg.on || c.phase != PhaseDiscover {
-			c.askBeside(mk(opPeekPort, v.Node, v.Port, 0), mad.Urgent)
+			if it := mk(opPeekPort, v.Node, v.Port, 0); !slices.Contains(owed, it) {
+				c.askBeside(it, mad.Urgent)
+			}
 			continue
 		}
 		if p := f.port(v); !p.has(pAsked) {
