@@ -64,13 +64,10 @@ func (c *Core) idleTimer() mad.Time {
 // not shown of them waits for the next that has.
 func (c *Core) publishHeld() {
 	if c.f == nil || c.f.graph == nil {
-		return
+		return // it is not ours to manage: what was known is of another fabric
 	}
 	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap || c.snap == nil || c.snapOf != c.f {
 		return
-	}
-	if c.f.graph == nil {
-		return // it is not ours to manage: what was known is of another fabric
 	}
 	if c.leases.midway() && c.movedSnap {
 		return // the LIDs lead to places that are not what they are to be
