@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"maps"
 	"slices"
 
 	"heddle/fabric"
@@ -160,8 +161,6 @@ func (m *laneMix) over(g *fabric.Graph, base *route.Lanes) (*route.Lanes, bool) 
 // clone is what a job may read while the core goes on.
 func (m *laneMix) clone() laneMix {
 	c := newLaneMix()
-	for k, v := range m.wrote {
-		c.wrote[k] = v
-	}
+	maps.Copy(c.wrote, m.wrote)
 	return c
 }

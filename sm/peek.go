@@ -93,6 +93,9 @@ func (c *Core) onPeek(it item, comp *mad.Completion) {
 	}
 	f := c.f
 	n := it.node()
+	if !f.has(ref{Node: n}) {
+		return // asked in a discovery that began anew since
+	}
 	if c.peekable() && !c.betweenSweeps() {
 		c.askRegion(n, "a port changed state at "+f.where(n, -1).String())
 	}
@@ -108,6 +111,9 @@ func (c *Core) onPeekPort(it item, comp *mad.Completion) {
 	var pi smp.PortInfo
 	if !c.running() || answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
 		return
+	}
+	if !c.f.has(ref{Node: it.node(), Port: it.port()}) {
+		return // as in onPeek
 	}
 	p := c.f.portOf(it.node(), it.port())
 	if !p.has(pKnown) || pi.PortState >= p.info.PortState || pi.PortState > ib.StateDown && p.info.PortState < ib.StateArmed {
