@@ -53,9 +53,8 @@ type Core struct {
 	// Switches that traps named while a sweep was under way, to be peeked at.
 	peeks      []ib.GUID
 	answeredAt mad.Time // when an item was finished last
-	stalledAt  mad.Time // when that was last
-	haste      bool     // somebody waits for the sweep, or the move, under way (haste.go)
 	stalls     int      // times that paths were looked at since
+	stalledAt  mad.Time // when the paths were looked at last
 	cutNew     bool     // a sweep of a region found a link down in this step
 	// The tables of the last sweep are written in part.
 	unfinished bool
@@ -334,7 +333,6 @@ func (c *Core) onPortLost() {
 func (c *Core) pump() {
 	for !c.stopping {
 		c.press()
-		c.hasten()
 		if c.cutNew {
 			c.resend()
 		}
@@ -347,7 +345,6 @@ func (c *Core) pump() {
 					c.skip(it)
 				} else if c.build(it, &c.req) {
 					c.req.Token = uint64(it)
-					c.hurry(it, &c.req)
 					if err := c.eng.Submit(&c.req); err != nil {
 						c.todo.push(it)
 						break

@@ -54,7 +54,6 @@ func (c *Core) startAskedSweep() bool {
 func (c *Core) startSweep(why string) {
 	c.endRegion()
 	part := c.regionFits()
-	c.startHaste()
 	c.eng.CancelAll()
 	c.dropAskedPKeys()
 	c.pollBusy = false
@@ -181,9 +180,7 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 			c.garbage(f.behind(from), smp.AttrNodeInfo, err)
 		}
 	} else if mad.Unanswered(err) {
-		// In haste what is known stays as it is: the light sweeps try other keys.
-		_, was := c.wasBehind(from)
-		if _, more := c.mkeyGuess(from, it.extra()+1); more && !(was && c.haste) {
+		if _, more := c.mkeyGuess(from, it.extra()+1); more {
 			c.add(mk(opNodeInfo, it.node(), it.port(), it.extra()+1))
 			return
 		}

@@ -150,7 +150,6 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	}
 	c.answeredAt, c.stalls = c.now, 0
 	c.finishItem()
-	c.lateIn(it, &comp)
 	switch it.op() {
 	case opNodeInfo:
 		c.onNodeInfo(it, &comp)

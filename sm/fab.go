@@ -74,7 +74,6 @@ const (
 	nSeen     // … or its far ends were looked at to find out why it says so
 	nUnseen   // does not answer; it is as it was last read (unseen.go)
 	nNonsense // one of its answers in this discovery cannot be true
-	nLate     // it did not answer in time in a sweep in haste (haste.go)
 	nLight    // a question of the light sweep about its ports has no answer yet
 )
 

@@ -476,7 +476,6 @@ func (c *Core) movesDone() {
 		" (each LID by itself: " + strconv.Itoa(m.res.Unmerged) + "), stages: " + strconv.Itoa(len(m.res.Stages)) + "; " + m.res.Reason})
 	c.mv = moves{}
 	c.enter(PhaseIdle)
-	c.endHaste()
 }
 
 // moveBySweep leaves the LIDs to an ordinary sweep: it finds them at their new owners. If
@@ -486,7 +485,6 @@ func (c *Core) moveBySweep(why string, full bool) {
 	c.mv, c.moveAim = moves{}, nil
 	c.regrant = true
 	c.enter(PhaseIdle)
-	c.endHaste()
 	if full {
 		c.askSweep("LIDs of virtual functions moved")
 		return

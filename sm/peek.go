@@ -170,13 +170,9 @@ func (c *Core) lookAtPaths() {
 	c.stalls++
 	c.stalledAt = c.now
 	var ports []ref
-	var owed []item // peeks without an answer; more of them would only fill the window
 	f := c.f
 	c.eng.Pending(func(token uint64, _ bool) {
 		it := item(token)
-		if it.op() == opPeekPort {
-			owed = append(owed, it)
-		}
 		if it.beside() || it.node() < 0 {
 			return
 		}
@@ -189,9 +185,7 @@ func (c *Core) lookAtPaths() {
 	})
 	for _, v := range ports {
 		if !c.reg.on || c.phase != PhaseDiscover {
-			if it := mk(opPeekPort, v.Node, v.Port, 0); !slices.Contains(owed, it) {
-				c.askBeside(it, mad.Urgent)
-			}
+			c.askBeside(mk(opPeekPort, v.Node, v.Port, 0), mad.Urgent)
 			continue
 		}
 		if p := f.port(v); !p.has(pAsked) {

@@ -20,7 +20,6 @@ func (c *Core) endSweep() {
 	finished := c.phase == PhaseActivate
 	c.breaks, c.breakAt = 0, mad.Never
 	c.enter(PhaseIdle)
-	c.endHaste()
 	c.sweeps++
 	if !c.reg.on {
 		c.fullSweeps++

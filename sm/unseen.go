@@ -62,7 +62,7 @@ func (u *unseen) silent(now mad.Time) { u.asked, u.heard = now, false }
 // sendsNothing reports whether an item is about an unseen node, which is not asked.
 func (c *Core) sendsNothing(it item) bool {
 	n := it.node()
-	if n < 0 || c.f.nodes[n].flags&(nUnseen|nLate) == 0 {
+	if n < 0 || c.f.nodes[n].flags&nUnseen == 0 {
 		return false
 	}
 	switch it.op() {
