@@ -14,7 +14,7 @@ import (
 // taken is a port that somebody else has claimed until it was asked for some times.
 type taken struct {
 	mad.Transport
-	left atomic.Int32 // < 0: for ever
+	left atomic.Int32 // < 0: without end
 }
 
 var errTaken = errors.New("somebody has it")

@@ -38,7 +38,7 @@ func TestLightSweepAmongMute(t *testing.T) {
 		}
 	}
 	c.Run(2 * time.Minute)
-	if n := m.Status().Light - lights; n < 12 { // each waits 3 s for those who are mute, and asks the others on time
+	if n := m.Status().Light - lights; n < 12 { // each waits 3 s for mute nodes
 		t.Errorf("%d light sweeps in two minutes", n)
 	}
 	if writes > 0 {
