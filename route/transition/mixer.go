@@ -113,7 +113,7 @@ func (x *mixer) build() {
 		}
 	}
 	x.setLanes(lanes, x.tables || least != most)
-	x.findLost()
+	x.lost = x.lostCables(func(s int32, port uint8) int32 { return x.port[int(s)<<8|int(port)] })
 	if !x.tables {
 		x.findStrays()
 		return

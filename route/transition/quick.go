@@ -35,12 +35,13 @@ func (x *mixer) quickly(ch *change, o *Options, recent []Recent, stay time.Durat
 	}
 	q := &quick{x: x, deps: o.Proved.Clone(), order: order.Clone()}
 	ch.sortCells()
-	if !q.trees(ch.trees, recent) || !q.strays() {
+	stray, ok := q.strays()
+	if !ok || !q.trees(ch.trees, recent) {
 		return false, false, nil
 	}
 	if x.single() {
-		ok, rooted = q.single(ch.cells, o.Workers)
-		return ok, ok && q.withRecent(recent, stay), rooted
+		ok, rooted = q.single(ch.cells, stray, o.Workers)
+		return ok, ok && q.withRecent(recent, rooted, stay), rooted
 	}
 	x.build()
 	if int(x.lanes) > q.deps.Lanes() {
@@ -49,7 +50,7 @@ func (x *mixer) quickly(ch *change, o *Options, recent []Recent, stay time.Durat
 	w := x.newWalker()
 	for _, l := range ch.lids {
 		w.edges = w.edges[:0]
-		if x.depsOf(w, l, mixed) {
+		if !stray[l] && x.depsOf(w, l, mixed) {
 			if q.list = x.cdgDeps(q.list[:0], w.edges); q.addAll(q.list) {
 				continue
 			}
@@ -115,27 +116,36 @@ func (q *quick) trees(list []treeChange, recent []Recent) bool {
 	return true
 }
 
-// strays adds what packets that came over lost cables do.
-func (q *quick) strays() bool {
+// strays adds what packets that came over lost cables do, and returns the destinations for
+// which they need rooted order.
+func (q *quick) strays() (rooted map[ib.LID]bool, ok bool) {
 	x := q.x
 	if !x.mayStray() {
-		return true
+		return nil, true
 	}
 	x.build()
 	if int(x.lanes) > q.deps.Lanes() {
-		return false
+		return nil, false
 	}
+	rooted = map[ib.LID]bool{}
 	w := x.newWalker()
 	for _, l := range slices.Sorted(maps.Keys(x.strays)) {
 		w.edges = w.edges[:0]
-		if !x.depsOf(w, l, mixed) {
-			return false
+		if x.depsOf(w, l, mixed) {
+			if q.list = x.cdgDeps(q.list[:0], w.edges); q.addAll(q.list) {
+				continue
+			}
+		}
+		w.edges = w.edges[:0]
+		if !x.rootedDeps(w, l, mixed) {
+			return nil, false
 		}
 		if q.list = x.cdgDeps(q.list[:0], w.edges); !q.addAll(q.list) {
-			return false
+			return nil, false
 		}
+		rooted[l] = true
 	}
-	return true
+	return rooted, true
 }
 
 func (x *mixer) cdgDeps(list []cdg.Dep, edges []edge) []cdg.Dep {
@@ -197,7 +207,9 @@ func (q *quick) hasCA() []bool {
 
 // single adds what the changed entries of single-lane tables allow, destination
 // by destination. Lists are made in parallel and added in order.
-func (q *quick) single(cells []cell, workers int) (ok bool, rooted []stagedCell) {
+//
+// What is stray is written in rooted order in any case.
+func (q *quick) single(cells []cell, stray map[ib.LID]bool, workers int) (ok bool, rooted []stagedCell) {
 	var groups [][]cell
 	for len(cells) > 0 {
 		n := 1
@@ -222,7 +234,7 @@ func (q *quick) single(cells []cell, workers int) (ok bool, rooted []stagedCell)
 		w := ws[worker]
 		for i := b * step; i < min((b+1)*step, len(groups)); i++ {
 			f, from := &lists[i], len(w.slab)
-			if f.loops = w.loops(groups[i]); !f.loops {
+			if f.loops = stray[groups[i][0].lid] || w.loops(groups[i]); !f.loops {
 				w.slab = w.mix(w.slab, groups[i], false)
 				f.deps = w.slab[from:len(w.slab):len(w.slab)]
 			}
@@ -260,6 +272,7 @@ type local struct {
 	old, now []int32
 	reached  []bool
 	plain    []bool
+	lost     map[int]lostCable // packets of recent states may have come over them
 }
 
 func newLocal(x *mixer, hasCA []bool) *local {

@@ -113,15 +113,21 @@ func (x *mixer) cellsBetween(a, b *route.Tables, list []cell) (cells []cell, ok 
 // leaves within stay. So what packets to a CA do, who may come from anywhere, is
 // forgotten after twice that time; packets to a switch may be where none could
 // come since, until the last of them has left.
-func (q *quick) withRecent(list []Recent, stay time.Duration) bool {
+//
+// rooted are the entries that are written in rooted order.
+func (q *quick) withRecent(list []Recent, rooted []stagedCell, stay time.Duration) bool {
 	x := q.x
-	for i := range list {
-		y := *x
-		if y.old = list[i].Tables; y.mayStray() {
-			return false
-		}
+	inTurn := map[ib.LID]bool{}
+	for _, c := range rooted {
+		inTurn[c.lid] = true
 	}
 	hasCA := q.hasCA()
+	lost := x.lostCables(func(s int32, port uint8) int32 {
+		if ports := x.g.PortChannel[s]; int(port) < len(ports) {
+			return ports[port]
+		}
+		return -1
+	})
 	states := []*route.Tables{x.old, x.new}
 	list = x.unicast(list)
 	// Entries that changed since a state: also those that changed back, between which
@@ -142,6 +148,7 @@ func (q *quick) withRecent(list []Recent, stay time.Duration) bool {
 		}
 		states = append([]*route.Tables{r.Tables}, states...)
 		w := newLocal(x, hasCA)
+		w.lost = lost
 		for len(cells) > 0 {
 			n := 1
 			for n < len(cells) && cells[n].lid == cells[0].lid {
@@ -151,7 +158,7 @@ func (q *quick) withRecent(list []Recent, stay time.Duration) bool {
 			w.slab = w.slab[:0]
 			switch {
 			case !x.fromAnywhere(l):
-				w.slab = w.among(w.slab, l, states, r.Plan.ordered(l))
+				w.slab = w.among(w.slab, l, states, r.Plan.ordered(l), inTurn[l])
 			case stay > 0 && r.Ago >= 2*stay:
 			default:
 				for j, p := range pairs {
@@ -170,9 +177,11 @@ func (q *quick) withRecent(list []Recent, stay time.Duration) bool {
 
 // among lists the dependencies of packets that CAs send to a switch while any
 // of several states, oldest first, the last of them the wanted one, may be
-// met; ordered says that nobody meets an older state after a newer one,
-// otherwise that is so of the wanted one only.
-func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered bool) []cdg.Dep {
+// met, and while they came over cables that were lost since. ordered says that nobody meets an
+// older state after a newer one, but for the installed one after the wanted one; inTurn
+// that nobody meets that either. A state before the installed one is in force nowhere any more
+// when the wanted one begins to be.
+func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered, inTurn bool) []cdg.Dep {
 	g := q.x.g
 	k := len(states)
 	reached := make([]bool, len(g.Switches)*k)
@@ -189,8 +198,11 @@ func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered 
 		}
 	}
 	oldest := func(i int) int {
-		if ordered || i == k-1 {
+		switch {
+		case i == k-1 && inTurn || i < k-1 && ordered:
 			return i
+		case i == k-1:
+			return k - 2
 		}
 		return 0
 	}
@@ -200,6 +212,9 @@ func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered 
 		u := int32(at / k)
 		for i := oldest(at % k); i < k; i++ {
 			c1 := q.channel(states[i], u, l)
+			if over, ok := q.lost[int(u)<<8|int(effective(states[i], u, int(l)))]; ok && i < k-1 {
+				visit(over.to, i)
+			}
 			if c1 < 0 || i > oldest(at%k) && q.channel(states[i-1], u, l) == c1 {
 				continue // nowhere, or seen with the state before
 			}

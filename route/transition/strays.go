@@ -12,16 +12,17 @@ type stray struct {
 	levels uint16
 }
 
-// findLost looks the lost cables up that are no channels again.
-func (x *mixer) findLost() {
+// lostCables looks the lost cables up that are no channels again: channel is that of a switch's
+// port, or negative.
+func (x *mixer) lostCables(channel func(s int32, port uint8) int32) map[int]lostCable {
 	if len(x.cables) == 0 {
-		return
+		return nil
 	}
-	index := make(map[ib.GUID]int32, x.n)
+	index := make(map[ib.GUID]int32, len(x.g.Switches))
 	for s := range x.g.Switches {
 		index[x.g.Switches[s].GUID] = int32(s)
 	}
-	x.lost = map[int]lostCable{}
+	lost := map[int]lostCable{}
 	for _, c := range x.cables {
 		a, ok := index[c.Switch]
 		b, found := index[c.Peer]
@@ -32,11 +33,12 @@ func (x *mixer) findLost() {
 			from, to int32
 			out, in  uint8
 		}{{a, b, c.Port, c.PeerPort}, {b, a, c.PeerPort, c.Port}} {
-			if at := int(k.from)<<8 | int(k.out); x.port[at] < 0 {
-				x.lost[at] = lostCable{k.to, k.in}
+			if channel(k.from, k.out) < 0 {
+				lost[int(k.from)<<8|int(k.out)] = lostCable{k.to, k.in}
 			}
 		}
 	}
+	return lost
 }
 
 // findStrays follows packets by the installed entries over lost cables. On one lane those
