@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build run test test-only race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
+.PHONY: help build run test test-only same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,6 +31,10 @@ test: deps ## everything that must hold: lint, race detector, some fuzzing, test
 
 test-only: deps ## the tests alone
 	@echo '== tests'; ./internal/deps/test.sh -timeout 30m ./...
+
+# TESTS and HEDDLE_SEEDS choose what runs.
+same: ## does the work tree do what commit BASE does, datagram by datagram?
+	@./tools/same.sh $(or $(BASE),HEAD) '$(or $(TESTS),.)'
 
 race: ## the race detector over what is concurrent
 	@echo '== race'; ./internal/deps/race.sh

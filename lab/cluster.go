@@ -42,6 +42,7 @@ type Cluster struct {
 	// leftLIDs: VPorts that are down may show the same LID, as hosts take them down
 	// when nobody unsets it.
 	leftLIDs bool
+	record   *recording // nil: nobody wants it
 }
 
 // NewCluster makes a cluster without managers.
@@ -50,7 +51,11 @@ func NewCluster(f *fabric.Fabric, sc sim.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Sim: s, Fabric: f, lids: map[ib.GUID]ib.LID{}, floats: map[ib.GUID]bool{}}, nil
+	c := &Cluster{Sim: s, Fabric: f, lids: map[ib.GUID]ib.LID{}, floats: map[ib.GUID]bool{}}
+	if observe != nil {
+		observe(c)
+	}
+	return c, nil
 }
 
 // DefaultConfig is a manager with minhop and updn, which is not the chain of `heddle sm`
@@ -229,7 +234,7 @@ func (m *Manager) clock() time.Duration {
 func (m *Manager) do() {
 	out := &m.out
 	if len(out.Persist) > 0 {
-		m.inbox = append(m.inbox, sm.Persisted{Gen: out.PersistGen, Err: m.Store.Apply(out.Persist)})
+		m.inbox = append(m.inbox, sm.Persisted{Gen: out.PersistGen, Err: m.persist(out.Persist)})
 	}
 	if out.IsSM != sm.IsSMKeep {
 		_ = m.ep.SetIsSM(out.IsSM == sm.IsSMClaim) // a node that is down has no port to set it on
@@ -243,7 +248,7 @@ func (m *Manager) do() {
 		if p.Data[3] == byte(ib.MethodSet) {
 			m.Writes++
 		}
-		m.ep.Send(p)
+		m.sends(p)
 		if m.KillAfter > 0 {
 			if m.KillAfter--; m.KillAfter == 0 {
 				m.Kill()
@@ -289,7 +294,7 @@ func (m *Manager) do() {
 			m.sa.step(sa.Trap{Notice: out.Traps[i].Notice, From: out.Traps[i].From})
 		}
 	}
-	m.Notices = append(m.Notices, out.Notices...)
+	m.tell(out.Notices)
 	m.Traps = append(m.Traps, out.Traps...)
 	if out.Plan != nil {
 		m.Plan = out.Plan

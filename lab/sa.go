@@ -99,13 +99,13 @@ func keep(p *mad.Packet) *mad.Packet {
 
 func noDone(uint64, error) {}
 
-func (a *administrator) raw(p *mad.Packet) { a.m.ep.Send(p) }
+func (a *administrator) raw(p *mad.Packet) { a.m.sends(p) }
 
 // send sends an answer, by RMPP if it asks for that.
 func (a *administrator) send(to mad.Addr, data []byte) {
 	p := mad.Packet{Addr: to, LocalQP: 1, Data: data}
 	if data[26]&wire.RMPPActive == 0 {
-		a.m.ep.Send(&p)
+		a.m.sends(&p)
 		return
 	}
 	p.Data = append([]byte(nil), data...)
@@ -143,7 +143,7 @@ func (a *administrator) step(ev sa.Event) {
 func (a *administrator) do() {
 	out := &a.out
 	if len(out.Persist) > 0 {
-		a.inbox = append(a.inbox, sa.Persisted{Gen: out.PersistGen, Err: a.m.Store.Apply(out.Persist)})
+		a.inbox = append(a.inbox, sa.Persisted{Gen: out.PersistGen, Err: a.m.persist(out.Persist)})
 	}
 	if out.Publish != nil {
 		a.view = out.Publish
@@ -152,7 +152,7 @@ func (a *administrator) do() {
 		a.send(r.To, r.Data)
 	}
 	for i := range out.Sends {
-		a.m.ep.Send(&out.Sends[i])
+		a.m.sends(&out.Sends[i])
 	}
 	if out.GroupsChanged {
 		a.m.stepIfAlive(sm.SetGroups{Groups: out.Groups})
@@ -163,7 +163,7 @@ func (a *administrator) do() {
 	if len(out.Read) > 0 {
 		a.m.ReadTables(out.Read...)
 	}
-	a.m.SANotices = append(a.m.SANotices, out.Notices...)
+	a.m.tellSA(out.Notices)
 	a.m.wake(&a.armed, out.Timer, func() { a.step(sa.Timer{}) })
 }
 

@@ -92,7 +92,7 @@ func (a *addresses) do() {
 	// again, before the end of this function: out is read first.
 	out := a.out
 	if len(out.Persist) > 0 {
-		a.inbox = append(a.inbox, vm.Persisted{Gen: out.PersistGen, Err: a.m.Store.Apply(out.Persist)})
+		a.inbox = append(a.inbox, vm.Persisted{Gen: out.PersistGen, Err: a.m.persist(out.Persist)})
 		if a.m.KillAfterVMWrites > 0 {
 			if a.m.KillAfterVMWrites--; a.m.KillAfterVMWrites == 0 {
 				a.m.Kill()
@@ -122,7 +122,7 @@ func (a *addresses) do() {
 			done(r)
 		}
 	}
-	a.m.VMNotices = append(a.m.VMNotices, out.Notices...)
+	a.m.tellVM(out.Notices)
 	a.arm(out.Timer)
 }
 

@@ -1,0 +1,99 @@
+package lab
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"hash/fnv"
+
+	"heddle/mad"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/vm"
+)
+
+// recording is a running hash of all that the managers of one cluster do: what a change to the
+// code that is to change nothing must leave as it is. Each hash covers the virtual time
+// as well, so two recordings that agree went the same way step by step.
+type recording struct {
+	packets, ops, told   int
+	wire, store, notices hash.Hash64
+	scratch              [8]byte
+}
+
+func newRecording() *recording {
+	return &recording{wire: fnv.New64a(), store: fnv.New64a(), notices: fnv.New64a()}
+}
+
+// observe, if set, is called with each new cluster and may give it a recording.
+var observe func(*Cluster)
+
+// stamp adds the time and the manager to a hash.
+func (r *recording) stamp(h hash.Hash64, m *Manager) {
+	binary.BigEndian.PutUint64(r.scratch[:], uint64(m.c.Sim.Now()))
+	h.Write(r.scratch[:])
+	h.Write([]byte(m.Node))
+}
+
+// sends adds a datagram that a manager sends: an SMP, or a GMP of its SA.
+func (m *Manager) sends(p *mad.Packet) {
+	if r := m.c.record; r != nil {
+		r.packets++
+		r.stamp(r.wire, m)
+		fmt.Fprintf(r.wire, "%+v", p.Addr)
+		r.wire.Write(p.Data)
+	}
+	m.ep.Send(p)
+}
+
+// persist stores what a core wants to be durable.
+func (m *Manager) persist(ops []store.Op) error {
+	if r := m.c.record; r != nil {
+		r.ops += len(ops)
+		r.stamp(r.store, m)
+		fmt.Fprintf(r.store, "%+v", ops)
+	}
+	return m.Store.Apply(ops)
+}
+
+// tell keeps what the subnet manager told.
+func (m *Manager) tell(list []sm.Notice) {
+	m.Notices = append(m.Notices, list...)
+	if r := m.c.record; r != nil {
+		for i := range list {
+			m.told(r, list[i].String())
+		}
+	}
+}
+
+// tellSA keeps what the SA told.
+func (m *Manager) tellSA(list []sa.Notice) {
+	m.SANotices = append(m.SANotices, list...)
+	if r := m.c.record; r != nil {
+		for i := range list {
+			m.told(r, list[i].Kind+list[i].Text)
+		}
+	}
+}
+
+// tellVM keeps what the address manager told.
+func (m *Manager) tellVM(list []vm.Notice) {
+	m.VMNotices = append(m.VMNotices, list...)
+	if r := m.c.record; r != nil {
+		for i := range list {
+			m.told(r, list[i].Kind+list[i].Text)
+		}
+	}
+}
+
+func (m *Manager) told(r *recording, text string) {
+	r.told++
+	r.stamp(r.notices, m)
+	r.notices.Write([]byte(text))
+}
+
+// String is one line: how much there was of each, and its hash.
+func (r *recording) String() string {
+	return fmt.Sprintf("wire %d %016x store %d %016x notices %d %016x", r.packets, r.wire.Sum64(), r.ops, r.store.Sum64(), r.told, r.notices.Sum64())
+}
