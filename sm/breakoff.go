@@ -113,7 +113,7 @@ func (c *Core) endReport(why string) {
 func (c *Core) leaveTransition() {
 	d := &c.dist
 	if d.res != nil {
-		c.leaveRecent()
+		c.past.Abandon(c.now)
 		over := d.stages[:d.next]
 		if c.phase != PhaseDrain && c.phase != PhaseTop {
 			over = over[:max(d.next-1, 0)]

@@ -134,7 +134,7 @@ type Config struct {
 	// default 10 s, < 0 = only by full sweeps.
 	ImproveDelay time.Duration
 
-	// Damping of links that keep failing (see damp.go). DampFree failures in a
+	// Damping of links that keep failing (see package sm/damp). DampFree failures in a
 	// row are free (default 3), each further one keeps the link out for twice
 	// as long as the one before, beginning with DampDelay (default 1 s); from
 	// DampHold failures on (default 8, < 0 = no damping) it is held down until

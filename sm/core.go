@@ -9,6 +9,9 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/damp"
+	"heddle/sm/history"
+	"heddle/sm/trap"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -73,8 +76,7 @@ type Core struct {
 	suspects    []suspicion // what the next sweep looks at, if it is one of a region
 	wantFull    bool        // the next sweep reads everything
 	sound       bool        // the last sweep went through without an error, so c.f is what there is
-	damped      []*damping
-	dampAt      mad.Time
+	damped      *damp.Links
 
 	f    *fab // being discovered or the one that is managed
 	last *fab // of the sweep before, for comparing
@@ -121,8 +123,7 @@ type Core struct {
 	regrant bool             // LIDs have other owners than the graph says
 	held    *transition.Held // service levels that hosts may still use besides
 	heldAt  mad.Time         // when that began
-	recent  []recentState    // tables before the installed ones that packets may remember
-	lost    lostCables       // that such packets may have come over
+	past    *history.History // tables and cables that packets may remember
 	// A transition that writes SL-to-VL tables has begun and not ended.
 	lanesUnsure bool
 	mix         laneMix // what it made of them
@@ -193,7 +194,7 @@ type Core struct {
 	pressAt     mad.Time // wantSweep does not wait longer for what is between sweeps
 	urgent      bool     // … and not for LIDs that are being moved either
 	wantAudit   bool
-	traps       trapTable
+	traps       trap.Table
 	trapCount   uint64
 	falseTraps  uint64
 	sweeps      uint64
@@ -217,13 +218,15 @@ func New(cfg Config) *Core {
 		lids: map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
 		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
-		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, dampAt: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
+		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		pressAt: mad.Never, breakAt: mad.Never,
 		transit: "none yet",
 		rp:      repairing{signed: mad.Never, at: mad.Never},
 		pk:      newPKeys(),
 		virt:    newVirtuals(),
 		mix:     newLaneMix(),
+		past:    history.New(cfg.flight()),
+		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
 		leases:  newLeases(),
 		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, doubt: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}

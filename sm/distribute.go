@@ -251,7 +251,7 @@ func (c *Core) distributed() bool {
 			c.add(mk(opSetLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
 		}
 	case stageDrain:
-		c.tablesWritten(d.res)
+		c.past.Acknowledged(c.now, d.res.Plan)
 		if d.next < len(plan.Stages) {
 			d.stage = stageWrite
 		}

@@ -16,16 +16,6 @@ type carry struct {
 	wide  bool    // the whole fabric is to be set up
 }
 
-// leaveRecent notes that no more entries are written of the states that a transition was
-// about to reach.
-func (c *Core) leaveRecent() {
-	for i := range c.recent {
-		if s := &c.recent[i]; s.until == mad.Never {
-			s.until = c.now
-		}
-	}
-}
-
 // doubt notes that an item was not finished. If its request was sent it may have been
 // carried out, now or as long as a copy of it is under way.
 func (c *Core) doubt(it item, sent bool) {
@@ -113,7 +103,7 @@ func (c *Core) stopMove() {
 		return
 	}
 	c.unanswered(c.doubt)
-	c.leaveRecent()
+	c.past.Abandon(c.now)
 	c.unfinished = c.unfinished || m.step != moveJob
 	c.dist = distribution{}
 	why := c.sweepWhy

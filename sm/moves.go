@@ -2,9 +2,7 @@ package sm
 
 import (
 	"fmt"
-	"maps"
 	"strconv"
-	"time"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -13,6 +11,7 @@ import (
 	"heddle/route/check"
 	"heddle/route/move"
 	"heddle/route/transition"
+	"heddle/sm/history"
 	"heddle/subnet"
 )
 
@@ -356,7 +355,7 @@ func (c *Core) levelsStay(r *move.Result) bool {
 	if t := c.served.tables; t.SL == nil && t.Lanes == nil {
 		return true
 	}
-	return len(r.Stages) == 0 || r.Local || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.recentTables()) == 0
+	return len(r.Stages) == 0 || r.Local || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.past.Recent(c.now, c.f.graph)) == 0
 }
 
 // makeRoom writes blocks that no switch forwards by yet and whose content is not known,
@@ -403,9 +402,7 @@ func (c *Core) mostRecent() int {
 	return min(max(recentMoves/(max(len(t.LFT), 1)*route.RowLen(t.TopLID)), 8), 64)
 }
 
-// rememberMove is rememberTables for a move. Moves that follow one another are
-// remembered as one, from the state before the first to that after the last, as
-// long as no LID moves twice: what packets met of a LID is then its entry in one of these.
+// rememberMove is rememberTables for a move.
 func (c *Core) rememberMove() {
 	if len(c.mv.res.Stages) == 0 || c.mv.res.Local || c.quiet() {
 		return // packets take the same channels before and after
@@ -413,13 +410,9 @@ func (c *Core) rememberMove() {
 	for _, ni := range c.f.swNode {
 		c.f.nodes[ni].lft.shared = true
 	}
-	hops := time.Duration(longestPath)
+	hops := history.LongestPath
 	if p := c.mv.res.Proof; p != nil {
-		hops = min(hops, 2*time.Duration(p.MaxHops()+1))
-	}
-	c.dropRecent(c.mostRecent() - 2)
-	if n := len(c.recent); n > 0 {
-		hops = max(hops, c.recent[n-1].hops)
+		hops = min(hops, 2*(p.MaxHops()+1))
 	}
 	lids := map[ib.LID]bool{}
 	for _, q := range c.mv.list {
@@ -428,34 +421,14 @@ func (c *Core) rememberMove() {
 			lids[q.With] = true
 		}
 	}
-	g, n := c.f.graph, len(c.recent)
-	if n >= 2 && c.recent[n-1].moved != nil && c.recent[n-1].tables == c.served.tables {
-		first, last := &c.recent[n-2], &c.recent[n-1]
-		twice := false
-		for l := range lids {
-			twice = twice || last.moved[l]
-		}
-		if !twice {
-			maps.Copy(last.moved, lids)
-			first.until, first.hops = mad.Never, hops
-			last.graph, last.tables, last.until, last.hops = g, c.mv.res.Tables, mad.Never, hops
-			return
-		}
-	}
-	c.recent = append(c.recent,
-		recentState{graph: g, tables: c.served.tables, until: mad.Never, hops: hops},
-		recentState{graph: g, tables: c.mv.res.Tables, until: mad.Never, hops: hops, moved: lids})
+	c.past.BeginMove(c.now, c.f.graph, c.served.tables, c.mv.res.Tables, lids, hops, c.mostRecent()-2)
 }
 
 // movesDone puts what the switches hold now into force.
 func (c *Core) movesDone() {
 	m, f := &c.mv, c.f
 	was, now := c.served.tables, m.res.Tables
-	for i := range c.recent {
-		if s := &c.recent[i]; s.until == mad.Never || s.tables == was || s.tables == now {
-			s.until = c.now
-		}
-	}
+	c.past.EndMove(c.now, was, now)
 	c.noteLocal()
 	f.graph = c.withBases(m.res.Graph)
 	c.wanted = now

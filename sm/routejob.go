@@ -9,6 +9,7 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/history"
 	"heddle/subnet"
 )
 
@@ -45,7 +46,7 @@ func (c *Core) startJob() {
 			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.cfg.PacketLife),
 			HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
 			SMPTime: c.meanRTT(), Window: c.eng.Window(), RepathTime: max(c.cfg.RepathTime, 0), MaxVLs: c.cfg.MaxVLs,
-			Recent: c.recentTables(),
+			Recent: c.past.Recent(c.now, c.f.graph),
 		},
 	}
 	if c.levelsHeld() {
@@ -62,7 +63,7 @@ func (c *Core) startJob() {
 	j.mix = c.mix.clone()
 	if !j.transition.Quiet {
 		j.transition.Frozen, j.transition.Left = c.outside()
-		j.transition.Lost = c.rememberLost()
+		j.transition.Lost = c.lostCables()
 	}
 	j.policy = c.cfg.Transition
 	j.port, j.drain = c.cfg.PortGUID, c.cfg.DrainTime
@@ -110,7 +111,7 @@ func (c *Core) startJob() {
 // levelsHeld reports whether hosts may use other service levels than those of the tables in
 // force, or packets may still be under way on them.
 func (c *Core) levelsHeld() bool {
-	return c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime+c.inFlight())
+	return c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime+c.past.Flight())
 }
 
 // movedSolution is the solution in force where LIDs moved since the engine's, or the engine's
@@ -289,9 +290,9 @@ func (c *Core) planImprove(r *JobResult) {
 // leftAfter is how long packets that meet tables now remember them: on one lane
 // for two switches (transition.Recent), else for a path.
 func (c *Core) leftAfter() time.Duration {
-	worst := c.inFlight()
+	worst := c.past.Flight()
 	if c.wanted != nil && c.wanted.NumVLs <= 1 {
-		return 2 * worst / longestPath
+		return 2 * worst / history.LongestPath
 	}
 	return worst / 4
 }
@@ -299,14 +300,9 @@ func (c *Core) leftAfter() time.Duration {
 // remembered is how long packets, or hosts with service levels that they were told
 // earlier, stand for tables before those in force; 0 if none do or they always will.
 func (c *Core) remembered() (d time.Duration) {
-	worst := c.inFlight()
-	for i := range c.recent {
-		if s := &c.recent[i]; worst > 0 && s.until != mad.Never {
-			d = max(d, s.until.Add(s.hops*worst/longestPath).Sub(c.now))
-		}
-	}
+	d = c.past.Left(c.now)
 	if c.levelsHeld() && c.cfg.RepathTime > 0 {
-		d = max(d, c.heldAt.Add(c.cfg.RepathTime+worst).Sub(c.now))
+		d = max(d, c.heldAt.Add(c.cfg.RepathTime+c.past.Flight()).Sub(c.now))
 	}
 	return d
 }

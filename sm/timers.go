@@ -65,7 +65,7 @@ func (c *Core) onTimers() {
 	case c.retryAt <= c.now:
 		c.retryAt = mad.Never
 		c.askSweep("trying again what was left out")
-	case c.dampAt <= c.now:
+	case c.damped.Next() <= c.now:
 		c.releaseDamped()
 	case c.improveAt <= c.now:
 		c.improveAt = mad.Never

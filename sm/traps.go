@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/trap"
 	"heddle/subnet"
 )
 
@@ -14,7 +15,7 @@ import (
 // flapping link costs a few sweeps, not one for each flap, and the light sweep
 // sees what an ignored trap would have said. Subscribers hear of a trap, also
 // one of a vendor, under the same throttle: each is in Output.Traps until its
-// source has become noisy, and again when it was quiet for trapWindow. One that
+// source has become noisy, and again when it was quiet for trap.Window. One that
 // an agent repeats because our answer was lost is told again, for agents do not
 // number their traps in any way that could be relied on.
 
@@ -35,8 +36,8 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	}
 	c.trapCount++
 	c.repress(p, m)
-	kind := trapKind(&n)
-	lids, port := trapClaims(&n)
+	kind := trap.Kind(&n)
+	lids, port := trap.Claims(&n)
 	issuer := p.Addr.LID
 	if issuer == 0 {
 		issuer = c.ownLID()
@@ -58,28 +59,28 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		return
 	}
 	issuer = c.snap.Ports[from].LID
-	src := trapSource{issuer, kind, port}
+	src := trap.Source{LID: issuer, Trap: kind, Port: port}
 	if c.snap.Nodes[c.snap.Ports[from].Node].Info.NodeType != ib.NodeSwitch {
-		src.port, port = 0, 0 // it can only be the one that sends
+		src.Port, port = 0, 0 // it can only be the one that sends
 	}
-	k := c.traps.count(c.now, src)
-	if k < trapNoisy {
+	k := c.traps.Count(c.now, src)
+	if k < trap.Noisy {
 		c.out.Traps = append(c.out.Traps, Trap{Notice: n, From: p.Addr})
 	}
 	switch {
-	case k == trapNoisy:
+	case k == trap.Noisy:
 		c.trapNotice(KindTrapStorm, Warn, issuer, port, "trap "+trapName(&n)+" keeps coming and is ignored until it stops: look at the cable and the device")
 		fallthrough
-	case k > trapNoisy:
+	case k > trap.Noisy:
 		if c.phase == PhaseIdle { // also where light sweeps are off
-			c.lightWithin(trapWindow)
+			c.lightWithin(trap.Window)
 		}
 		return
 	}
 	if c.onVirtualTrap(&n, issuer) {
 		return
 	}
-	if kind == trapVendor {
+	if kind == trap.Vendor {
 		c.trapNotice(KindTrap, Info, issuer, 0, "vendor trap of "+strconv.Itoa(int(n.Producer)))
 		return
 	}

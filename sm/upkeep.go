@@ -53,7 +53,7 @@ func (c *Core) upkeepDone() bool {
 // idleTimer is when the next thing is due that is done between sweeps.
 func (c *Core) idleTimer() mad.Time {
 	t := mad.Never
-	for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate, c.dampAt, c.improveAt, c.fullAt} {
+	for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate, c.damped.Next(), c.improveAt, c.fullAt} {
 		t = min(t, u)
 	}
 	return t
