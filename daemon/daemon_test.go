@@ -21,9 +21,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/internal/need"
 	"heddle/mad"
-	"heddle/route"
-	"heddle/route/engine/minhop"
-	"heddle/route/engine/updn"
+	"heddle/route/engine/auto"
 	"heddle/sim"
 	"heddle/sim/live"
 	"heddle/sm"
@@ -73,7 +71,7 @@ func newRigWith(t *testing.T, change func(*daemon.Config), kind string, params .
 	}
 	r.port = port
 	t.Cleanup(func() { port.Close() })
-	core := sm.Config{Engines: []route.Engine{minhop.Engine{}, updn.Engine{}}, SMKey: 1, MaxWindow: port.MaxInFlight()}
+	core := sm.Config{Engines: auto.Engines(), SMKey: 1, MaxWindow: port.MaxInFlight()}
 	cfg := daemon.Config{
 		Port: port, PortName: "test", Core: core, Store: store.NewMemory(),
 		OnUp: func(s *subnet.Snapshot) { r.up <- s },
@@ -137,7 +135,7 @@ func TestAPIOfARunningManager(t *testing.T) {
 	if st.State != "MASTER" || !st.SubnetUp || st.Switches != 6 || st.CAs != 16 || st.Links != 24 || st.LinksActive != 24 || st.LIDs != 22 {
 		t.Errorf("status %+v", st)
 	}
-	if st.Engine != "minhop" || st.LastSweep.BlocksSent != 6 || st.LID != int(snap.LID) {
+	if st.Engine != "ftree" || st.LastSweep.BlocksSent != 6 || st.LID != int(snap.LID) {
 		t.Errorf("status %+v", st)
 	}
 	nodes := get[[]api.Node](t, srv.URL+"/v1/nodes")

@@ -17,9 +17,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
-	"heddle/route"
-	"heddle/route/engine/minhop"
-	"heddle/route/engine/updn"
+	"heddle/route/engine/auto"
 	"heddle/sa"
 	"heddle/sim"
 	"heddle/sim/live"
@@ -53,7 +51,7 @@ func bringUpWith(tb testing.TB, core sm.Config, kind string, params ...string) *
 	}
 	defer port.Close()
 	var snap *subnet.Snapshot
-	core.Engines, core.SMKey, core.MaxWindow = []route.Engine{minhop.Engine{}, updn.Engine{}}, 1, port.MaxInFlight()
+	core.Engines, core.SMKey, core.MaxWindow = auto.Engines(), 1, port.MaxInFlight()
 	d := New(Config{
 		Port: port, Core: core,
 		Store: store.NewMemory(), Once: true, OnUp: func(s *subnet.Snapshot) { snap = s },

@@ -19,9 +19,6 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
-	"heddle/route"
-	"heddle/route/engine/minhop"
-	"heddle/route/engine/updn"
 	"heddle/sa"
 	"heddle/sim"
 	"heddle/sm"
@@ -58,10 +55,10 @@ func NewCluster(f *fabric.Fabric, sc sim.Config) (*Cluster, error) {
 	return c, nil
 }
 
-// DefaultConfig is a manager with minhop and updn, which is not the chain of `heddle sm`
-// (AutoChain), and the usual SM_Key.
+// DefaultConfig is a manager with the chain of `heddle sm` (AutoChain) and the usual
+// SM_Key. A test about other engines sets Engines.
 func DefaultConfig() sm.Config {
-	return sm.Config{SMKey: 1, Engines: []route.Engine{minhop.Engine{}, updn.Engine{}}}
+	return sm.Config{SMKey: 1, Engines: AutoChain()}
 }
 
 // Manager is a core on a port of the simulated subnet, with the shell that

@@ -7,6 +7,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/route"
+	"heddle/route/engine/auto"
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/dor"
 	"heddle/route/engine/ftree"
@@ -28,11 +29,8 @@ type RepairChain struct {
 	Want string
 }
 
-// AutoChain are the engines of `heddle sm --engine auto`; a test in cmd/heddle
-// holds the two together.
-func AutoChain() []route.Engine {
-	return []route.Engine{ftree.Engine{}, minhop.Engine{}, updn.Engine{}}
-}
+// AutoChain are the engines of `heddle sm --engine auto`.
+func AutoChain() []route.Engine { return auto.Engines() }
 
 // RepairChains are the automatic chain and each engine with updn behind it,
 // which routes what the engine refuses after a fault.

@@ -11,6 +11,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/engine/auto"
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/dor"
 	"heddle/route/engine/file"
@@ -78,10 +79,13 @@ var engineKinds = []engineKind{
 	{"file", (*engineFlags).fileEngine},
 }
 
-// autoChain is what --engine auto stands for. ftree comes first because it
-// keeps a tree free of deadlock over failures that min-hop does not, and gives
-// back what it gave before when a cable returns.
-var autoChain = []string{"ftree", "minhop", "updn"}
+// autoChain is what --engine auto stands for: the names of auto.Engines.
+var autoChain = func() (names []string) {
+	for _, e := range auto.Engines() {
+		names = append(names, e.Name())
+	}
+	return names
+}()
 
 func engineNames() []string {
 	var names []string

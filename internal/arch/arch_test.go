@@ -39,6 +39,7 @@ var rules = []rule{
 	{"route/cdg", []string{"route", "fabric", "ib/..."}, true, "counted dependencies know tables, not who made or judges them"},
 	{"route/engine", []string{"route", "route/engine", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},
 	{"route/engine/dnup", []string{"route/engine/updn"}, true, "dnup is updn upside down, and knows nothing else"},
+	{"route/engine/auto", []string{"route", "route/engine/ftree", "route/engine/minhop", "route/engine/updn"}, true, "the default chain names engines; they do not know it"},
 	{"route/engine/layer", []string{"route", "fabric", "ib/..."}, true, "shared by engines: layers of any engine's paths"},
 	{"route/engine/spt", []string{"route"}, true, "shared by engines: trees over any network"},
 	{"route/engine/sssp", []string{"route", "route/engine", "route/engine/layer", "route/engine/spt", "fabric", "ib/..."}, true, "an engine must not know another engine or the judge"},
