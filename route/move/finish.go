@@ -70,17 +70,21 @@ func (m *mover) ordered(r *Result) error {
 	}
 	drains := p.epoch()
 	r.Held, r.Risk = p.held, p.risk
+	way := "from the destinations outwards"
+	if p.inward {
+		way = "each block once"
+	}
 	switch {
 	case r.Risk != nil:
-		r.Reason = fmt.Sprintf("from the destinations outwards, in %d stages; new entries may close a credit cycle with packets under way, which nothing waits for", len(r.Stages))
+		r.Reason = fmt.Sprintf(way+", in %d stages; new entries may close a credit cycle with packets under way, which nothing waits for", len(r.Stages))
 	case len(r.Stages) == 1:
 		r.Reason = "old and new entries mix without a cycle or a loop: any order"
 	case drains == 0:
-		r.Reason = fmt.Sprintf("from the destinations outwards, in %d stages", len(r.Stages))
+		r.Reason = fmt.Sprintf(way+", in %d stages", len(r.Stages))
 	case p.held > 0:
-		r.Reason = fmt.Sprintf("from the destinations outwards, in %d stages; %d times older packets drain, and %d entries are dropped until then, because new entries close a credit cycle with them", len(r.Stages), drains, p.held)
+		r.Reason = fmt.Sprintf(way+", in %d stages; %d times older packets drain, and %d entries are dropped until then, because new entries close a credit cycle with them", len(r.Stages), drains, p.held)
 	default:
-		r.Reason = fmt.Sprintf("from the destinations outwards, in %d stages; %d times older packets drain, because new entries close a credit cycle with them", len(r.Stages), drains)
+		r.Reason = fmt.Sprintf(way+", in %d stages; %d times older packets drain, because new entries close a credit cycle with them", len(r.Stages), drains)
 	}
 	return nil
 }

@@ -33,7 +33,10 @@
 // old one. In a tree they are turns from down to up at the place that the LID
 // leaves; alone they close no cycle, but those of two places may (swaps always
 // have two, unless one LID is Idle). Then the rest waits until what was sent by old
-// entries has drained; nothing is discarded. With Options.NoWait it does not wait: the
+// entries has drained; nothing is discarded as long as there is another order.
+// Where that order would write a block twice, because LIDs of one block change in it at
+// different times, or would drop entries, one is searched for in which each block is written
+// once (once.go). With Options.NoWait it does not wait: the
 // order is the same, each entry is written once, and Result.Risk names a cycle that is
 // possible for a moment.
 //

@@ -89,7 +89,8 @@ type planner struct {
 	steps  int
 	epochs []int // by stage
 	live   []extra
-	held   int // entries dropped for a while
+	held   int  // entries dropped for a while
+	inward bool // each block is written once, not all from the destinations outwards (once.go)
 	risk   *transition.Risk
 }
 
@@ -131,7 +132,11 @@ func (m *mover) plan(cols []*column) (*planner, error) {
 			return nil, err
 		}
 	}
-	return p, p.release()
+	if err := p.release(); err != nil {
+		return nil, err
+	}
+	p.better()
+	return p, nil
 }
 
 // do puts the entries of step k into stages.
