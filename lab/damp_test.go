@@ -186,6 +186,36 @@ func TestFlapDampingFullSweep(t *testing.T) {
 	}
 }
 
+// TestHeldInFullSweep: a host is reset, and the full sweep that finds it holds its link,
+// because that failed too often. When the link is let back in the host is asked anew: it gets
+// its LID and is Active.
+func TestHeldInFullSweep(t *testing.T) {
+	x := newFlapper(t, true)
+	for range 2 {
+		x.flap()
+	}
+	loseTraps(t, x.c)
+	at, _ := x.c.Sim.Node(x.id)
+	host := x.c.Fabric.Nodes[at].Ports[x.port].Peer
+	lid := x.c.Sim.PortInfo(int(host.Node), 1).LID
+	if err := x.c.Sim.NodeUp(x.c.Fabric.Nodes[host.Node].ID); err != nil {
+		t.Fatal(err)
+	}
+	x.m.Sweep(false)
+	x.c.Run(500 * time.Millisecond)
+	if x.linked() {
+		t.Fatalf("the link is let in at once\n%s", tail(x.m))
+	}
+	if err := x.c.RunUntil(30*time.Second, func() bool { return x.linked() && x.m.Idle() }); err != nil {
+		t.Fatalf("%v\n%s", err, tail(x.m))
+	}
+	x.c.Run(time.Second)
+	if pi := x.c.Sim.PortInfo(int(host.Node), 1); pi.LID != lid || pi.PortState != ib.StateActive {
+		t.Errorf("LID %v, was %v, %v\n%s", pi.LID, lid, pi.PortState, tail(x.m))
+	}
+	mustSettle(t, x.c, x.m, 10*time.Second)
+}
+
 // TestFlappingForever: a link that never rests costs a bounded number of
 // sweeps that change tables.
 func TestFlappingForever(t *testing.T) {

@@ -101,10 +101,26 @@ func (c *Core) markFlaps() {
 				continue
 			}
 			c.noteFlap(ref{Node: int32(i), Port: uint8(k)}, ref{Node: b, Port: q.peer.Port})
-			if c.noteHeld(ref{Node: int32(i), Port: uint8(k)}, false) && f.nodes[b].isSwitch() {
-				c.noteHeld(ref{Node: b, Port: q.peer.Port}, false)
+			if c.noteHeld(ref{Node: int32(i), Port: uint8(k)}, false) {
+				if f.nodes[b].isSwitch() {
+					c.noteHeld(ref{Node: b, Port: q.peer.Port}, false)
+				}
+				c.forgetFarEnd(p)
 			}
 		}
+	}
+}
+
+// forgetFarEnd forgets what a port that was just held leads to: whoever is there when it is
+// let back in is asked anew, as after a sweep of a region.
+func (c *Core) forgetFarEnd(p *port) {
+	if p.peer == subnet.NoRef {
+		return
+	}
+	q := c.f.port(p.peer)
+	for _, x := range [2]*port{p, q} {
+		x.peer = subnet.NoRef
+		x.flags &^= pLinked | pMeasured | pProved
 	}
 }
 
