@@ -92,16 +92,20 @@ func nobodyTwice(c *Cluster) error {
 // loses datagrams and nodes reboot; no GUID is ever at two ports at a time, and
 // in the end each is where it should be and shown there.
 func TestAliases(t *testing.T) {
-	first, n := seeds(6, 300)
+	first, n := seeds(28, 300)
+	engines := inForce{}
 	for seed := first; seed < first+n; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 11))
-		f := gen(t, "torus", "3x3")
+		d := drawRouting(seed)
+		f := d.fabric
 		sc := sim.Config{Seed: seed, HopLatency: time.Microsecond}
-		if seed%2 == 1 {
+		if pick(seed, "loss", true, false) {
 			sc.Drop, sc.Duplicate, sc.Reorder = 0.02, 0.01, 0.02
 		}
 		cfg := TrialConfig()
+		d.apply(&cfg)
 		c, m := bringUp(t, f, sc, cfg)
+		d.watch(m)
 		guids, at := hosts(f)
 		where := map[int]int{} // virtual machine → host
 		list := func() (l []subnet.Alias) {
@@ -145,7 +149,9 @@ func TestAliases(t *testing.T) {
 			}
 		}
 		mustSettle(t, c, m, 30*time.Second)
+		engines.add(d.inForce)
 	}
+	engines.check(t, n)
 }
 
 // TestAliasesIdle: nothing is sent when nothing changes, one alias costs one

@@ -87,14 +87,10 @@ func TestAuditInPlace(t *testing.T) {
 	seen := 0
 	for seed := first; seed < first+n; seed++ {
 		var f *fabric.Fabric
-		switch seed % 4 {
-		case 0:
-			f = gen(t, "torus", "4x4")
-		case 1:
-			f = gen(t, "torus", "3x3")
-		case 2:
-			f = gen(t, "irregular", "16")
-		default:
+		net := pick(seed, "net", "torus 4x4", "torus 3x3", "irregular 16", "xgft 2 3,4 1,3", "ring")
+		if net != "ring" {
+			f = makeNet(net, stream(seed, "fabric").Uint64())
+		} else {
 			var b fabric.Builder
 			for i := range 8 {
 				b.AddSwitch(fmt.Sprintf("S%d", i), 4)
@@ -105,10 +101,12 @@ func TestAuditInPlace(t *testing.T) {
 			}
 			f, _ = b.Build()
 		}
+		chain := pick(seed, "chain", RepairChains()[:4]...) // whose tables need one lane
 		cfg := TrialConfig()
+		cfg.Engines, cfg.Explicit = chain.Engines, len(chain.Engines) == 1
 		cfg.Transition = sm.TransitionStrict
 		c, m := bringUp(t, f, timed(seed), cfg)
-		if seed%3 == 0 {
+		if pick(seed, "loss", true, false, false) {
 			c.Sim.SetDrop(0.02)
 		}
 		w := watchTables(c)

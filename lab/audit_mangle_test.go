@@ -12,21 +12,25 @@ import (
 // the manager never stop it, and leave no trace when they end.
 func TestAuditMangled(t *testing.T) {
 	first, n := seeds(40, 2000)
+	engines := inForce{}
 	for seed := first; seed < first+n; seed++ {
-		f := trialFabric(seed)
+		d := drawRouting(seed)
+		f := d.fabric
 		c, err := NewCluster(f, timed(seed))
 		if err != nil {
 			t.Fatal(err)
 		}
 		cfg := TrialConfig()
-		cfg.LMC = uint8(seed % 3)
+		d.apply(&cfg)
+		cfg.LMC = pick[uint8](seed, "LMC", 0, 1, 2)
 		m, err := c.Attach(firstCA(f), cfg, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		rng := rand.New(rand.NewPCG(seed, 3))
 		on := true
-		share := []float64{0.002, 0.02, 0.2}[seed%3]
+		share := pick(seed, "share", 0.002, 0.02, 0.2)
+		d.watch(m)
 		m.ep.OnPacket = func(p *mad.Packet) {
 			if on && rng.Float64() < share && len(p.Data) == 256 {
 				for range 1 + rng.IntN(6) {
@@ -59,7 +63,9 @@ func TestAuditMangled(t *testing.T) {
 			clear(c.lids)
 		}
 		if err != nil {
-			t.Fatalf("replay with HEDDLE_SEED=%d: %v\n%+v\n%s", seed, err, m.Status(), tail(m))
+			t.Fatalf("replay with HEDDLE_SEED=%d: %s: %v\n%+v\n%s", seed, d.what, err, m.Status(), tail(m))
 		}
+		engines.add(d.inForce)
 	}
+	engines.check(t, n)
 }

@@ -73,17 +73,18 @@ func TestAuditManagers(t *testing.T) {
 	first, n := seeds(40, 600)
 	for seed := first; seed < first+n; seed++ {
 		sc := timed(seed)
-		loss := []float64{0, 0, 0.02, 0.1}[seed%4]
+		loss := pick(seed, "loss", 0, 0, 0.02, 0.1)
 		sc.Drop, sc.Duplicate, sc.Reorder, sc.ReorderMax = loss, loss, loss, 10*time.Millisecond
 		c, err := NewCluster(f, sc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		prio := func(i int) uint8 { return uint8((seed >> (2 * i)) % 3) }
+		late := pick(seed, "late", true, false, false, false, false)
+		prio := func(i int) uint8 { return pick[uint8](seed, fmt.Sprint("priority ", i), 0, 1, 2) }
 		var ms []*Manager
 		for i := range 3 {
-			at := time.Duration((seed*uint64(7+i*13))%97) * 100 * time.Microsecond
-			if seed%5 == 0 {
+			at := time.Duration(stream(seed, fmt.Sprint("start ", i)).IntN(97)) * 100 * time.Microsecond
+			if late {
 				at *= 100
 			}
 			c.Sim.After(at, func() {

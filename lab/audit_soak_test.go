@@ -13,8 +13,9 @@ import (
 
 // soak runs two managers, one of them slow to compute, through everything that
 // can go wrong at once, and judges the calm afterwards.
-func soak(seed uint64) error {
-	f := trialFabric(seed)
+func soak(seed uint64) (map[string]bool, error) {
+	d := drawRouting(seed)
+	f := d.fabric
 	rng := rand.New(rand.NewPCG(seed, 77))
 	sc := timed(seed)
 	sc.TrainDelay = time.Duration(rng.IntN(3)) * 10 * time.Millisecond
@@ -22,7 +23,7 @@ func soak(seed uint64) error {
 	sc.Duplicate, sc.Reorder, sc.ReorderMax = loss, loss, 30*time.Millisecond
 	c, err := NewCluster(f, sc)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.Sim.SetDrop(loss)
 	hosts := cas(f)
@@ -47,6 +48,7 @@ func soak(seed uint64) error {
 			return
 		}
 		m.JobTime = jobs
+		d.watch(m)
 		_ = m.Start()
 		note("manager %s started", hosts[i])
 		if again != nil {
@@ -58,6 +60,7 @@ func soak(seed uint64) error {
 	for i := range cfgs {
 		cfgs[i] = pollConfig(uint8(rng.IntN(2)))
 		cfgs[i].LMC = lmc
+		d.apply(&cfgs[i])
 		start(i, nil)
 	}
 	cab, sws := cables(f), switches(f)
@@ -129,9 +132,9 @@ func soak(seed uint64) error {
 		err = healthyDelivered(c)
 	}
 	if err != nil {
-		return fmt.Errorf("seed %d, loss %v, jobs %v: %w\n%s", seed, loss, jobs, err, strings.Join(log, "\n"))
+		return nil, fmt.Errorf("seed %d, %s, loss %v, jobs %v: %w\n%s", seed, d.what, loss, jobs, err, strings.Join(log, "\n"))
 	}
-	return nil
+	return d.inForce, nil
 }
 
 // fullSweeps counts the notices of full sweeps that ended since there were so many notices.
@@ -148,10 +151,14 @@ func fullSweeps(m *Manager, since int) (n int) {
 // TestAuditSoak: two managers, faults of every kind at once, then calm: one
 // master, all delivered, nothing left to do.
 func TestAuditSoak(t *testing.T) {
-	first, n := seeds(25, 2000)
+	first, n := seeds(28, 2000)
+	engines := inForce{}
 	for s := first; s < first+n; s++ {
-		if err := soak(s); err != nil {
+		names, err := soak(s)
+		if err != nil {
 			t.Fatalf("replay with HEDDLE_SEED=%d\n%v", s, err)
 		}
+		engines.add(names)
 	}
+	engines.check(t, n)
 }

@@ -137,6 +137,9 @@ func (c *Cluster) heldLanes(m *Manager, g *fabric.Graph, t *route.Tables) {
 		return
 	}
 	t.NumVLs, t.SL, t.Class, t.NumClasses = told.NumVLs, told.SL, told.Class, told.NumClasses
+	for len(t.Class) > 0 && len(t.Class) <= int(t.TopLID) { // LIDs that a VPort left behind
+		t.Class = append(slices.Clip(t.Class), -1)
+	}
 	node := map[ib.GUID]int{}
 	for i := range c.Fabric.Nodes {
 		node[c.Fabric.Nodes[i].GUID] = i

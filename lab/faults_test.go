@@ -23,25 +23,6 @@ import (
 	"heddle/route/engine/vftree"
 )
 
-func trialFabric(seed uint64) *fabric.Fabric {
-	var f *fabric.Fabric
-	var err error
-	switch seed % 4 {
-	case 0:
-		f, err = fabric.Generate("irregular", []string{"8"}, seed)
-	case 1:
-		f, err = fabric.Generate("torus", []string{"3x3"}, seed)
-	case 2:
-		f, err = fabric.Generate("kary", []string{"2", "3"}, seed)
-	default:
-		f, err = fabric.Generate("irregular", []string{"16"}, seed)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return f
-}
-
 // trialDraw is a chain of engines of the campaign and the fabrics on which its
 // first engine routes; weight is how often it is drawn.
 type trialDraw struct {

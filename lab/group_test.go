@@ -96,13 +96,17 @@ func groupOf(mlid ib.LID, members ...ib.GUID) sm.Group {
 // TestGroups: members join and leave while links fail and return; packets of
 // each group reach its members once, and only blocks that differ are written.
 func TestGroups(t *testing.T) {
-	first, n := seeds(12, 1000)
+	first, n := seeds(28, 1000)
+	engines := inForce{}
 	for seed := first; seed < first+n; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		f := trialFabric(seed)
+		d := drawRouting(seed)
+		f := d.fabric
 		cfg := TrialConfig()
+		d.apply(&cfg)
 		cfg.ImproveDelay = -1 // tables change when something changes, and then only
 		c, m := bringUp(t, f, sim.Config{Seed: seed, HopLatency: time.Microsecond}, cfg)
+		d.watch(m)
 		guids, _ := hosts(f)
 		groups := make([]sm.Group, 3)
 		cab := cables(f)
@@ -161,7 +165,9 @@ func TestGroups(t *testing.T) {
 				}
 			}
 		}
+		engines.add(d.inForce)
 	}
+	engines.check(t, n)
 }
 
 // mftSets counts the multicast blocks written while fn runs.

@@ -68,6 +68,7 @@ type partitionDrill struct {
 
 	base    *partition.Policy
 	members []partition.Partition
+	routing *drawn
 	probed  int // packets that arrived
 	moved   int
 }
@@ -126,12 +127,14 @@ func (d *partitionDrill) restart() {
 	}
 	d.note("manager killed and started again")
 	d.m, d.j.m, d.j.told = m, m, 0
+	d.routing.watch(m)
 }
 
 func (d *partitionDrill) run() error {
 	d.rng = rand.New(rand.NewPCG(d.seed, 0x706B6579))
-	f := trialFabric(d.seed)
-	loss := []float64{0, 0.02, 0.1}[d.seed%3]
+	d.routing = drawRouting(d.seed)
+	f := d.routing.fabric
+	loss := pick(d.seed, "loss", 0, 0.02, 0.1)
 	var err error
 	d.c, err = NewCluster(f, sim.Config{
 		Seed: d.seed, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond, Jitter: 2 * time.Microsecond,
@@ -147,6 +150,8 @@ func (d *partitionDrill) run() error {
 	d.base = partition.Default()
 	d.j.propose(0, d.base)
 	d.cfg = TrialConfig()
+	d.routing.apply(&d.cfg)
+	d.note("%s, loss %v", d.routing.what, loss)
 
 	if d.vms > 0 {
 		if err := d.placeVMs(); err != nil {
@@ -156,6 +161,7 @@ func (d *partitionDrill) run() error {
 	if d.m, err = d.c.Start(firstCA(f), d.cfg, nil); err != nil {
 		return err
 	}
+	d.routing.watch(d.m)
 	d.j.m = d.m
 	span := 6 * time.Second
 	cab, sws := cables(f), switches(f)
@@ -170,7 +176,7 @@ func (d *partitionDrill) run() error {
 	for range 2 + d.rng.IntN(6) {
 		s.At(at(), d.set)
 	}
-	if d.seed%4 != 0 {
+	if pick(d.seed, "faults", true, true, true, false) {
 		for range d.rng.IntN(8) {
 			host, sw, cable := hosts[d.rng.IntN(len(hosts))], f.Nodes[sws[d.rng.IntN(len(sws))]].ID, cab[d.rng.IntN(len(cab))]
 			id, port := f.Nodes[cable.Node].ID, int(cable.Port)
@@ -198,7 +204,7 @@ func (d *partitionDrill) run() error {
 		}
 	}
 	d.planVMs(at)
-	if d.seed%2 == 0 {
+	if pick(d.seed, "kill", true, false) {
 		s.At(at(), func() { d.m.KillAfter = 1 + d.rng.IntN(40) })
 		s.At(mad.Time(span), func() {
 			if d.m.Dead {
@@ -243,14 +249,16 @@ func (d *partitionDrill) run() error {
 // the last of its old owners lost it; keys that stay keep their index; and once
 // faults stop all is as the last policy says within a bound.
 func TestPartitionDrill(t *testing.T) {
-	writes := 0
-	for _, s := range need.Seeds(300, 20_000) {
+	writes, engines, list := 0, inForce{}, need.Seeds(300, 20_000)
+	for _, s := range list {
 		d := &partitionDrill{seed: s}
 		if err := d.run(); err != nil {
 			t.Fatalf("replay with HEDDLE_SEED=%d: %v\n%s\nmanager:\n%s", s, err, strings.Join(d.log, "\n"), strings.Join(d.m.Events(sm.Info), "\n"))
 		}
 		writes += d.j.writes
+		engines.add(d.routing.inForce)
 	}
+	engines.check(t, uint64(len(list)))
 	if writes == 0 {
 		t.Error("no P_Key table was ever written")
 	}

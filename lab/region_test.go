@@ -28,22 +28,27 @@ type regionRun struct {
 	nodes    []string // switches and hosts but the manager's
 	regional int      // sweeps that were of a region
 	full     int
+	routing  *drawn
 }
 
-func newRegionRun(t testing.TB, f *fabric.Fabric, seed uint64) *regionRun {
+func newRegionRun(t testing.TB, seed uint64) *regionRun {
 	t.Helper()
-	r := &regionRun{rng: rand.New(rand.NewPCG(seed, 7))}
+	r := &regionRun{rng: rand.New(rand.NewPCG(seed, 7)), routing: drawRouting(seed)}
+	f := r.routing.fabric
+	r.note("%s", r.routing.what)
 	var err error
 	if r.c, err = NewCluster(f, sim.Config{Seed: seed, HopLatency: time.Microsecond, SMALatency: 3 * time.Microsecond}); err != nil {
 		t.Fatal(err)
 	}
 	cfg := TrialConfig()
 	cfg.DampHold = -1
+	r.routing.apply(&cfg)
 	node := firstCA(f)
 	if r.m, err = r.c.Start(node, cfg, nil); err != nil {
 		t.Fatal(err)
 	}
 	mustUp(t, r.c, r.m)
+	r.routing.watch(r.m)
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		if n.ID != node {
@@ -124,7 +129,7 @@ func (r *regionRun) settle() error {
 func known(s *subnet.Snapshot) *subnet.Snapshot {
 	k := *s
 	k.Gen, k.ActCount, k.Master.ActCount, k.SweepNanos = 0, 0, 0, 0
-	k.Tables, k.Engine, k.Transition, k.PassedOver, k.Problems = nil, "", "", nil, nil
+	k.Tables, k.Lanes, k.Engine, k.Transition, k.PassedOver, k.Problems = nil, nil, "", "", nil, nil
 	k.Nodes = append([]subnet.Node(nil), s.Nodes...)
 	for i := range k.Nodes {
 		k.Nodes[i].Path = nil
@@ -181,9 +186,9 @@ func differ(a, b *subnet.Snapshot) string {
 // left is what a full sweep finds.
 func TestRegionOracle(t *testing.T) {
 	first, n := seeds(150, 10_000)
-	regional, full := 0, 0
+	regional, full, engines := 0, 0, inForce{}
 	for s := first; s < first+n; s++ {
-		r := newRegionRun(t, trialFabric(s), s)
+		r := newRegionRun(t, s)
 		for range 6 {
 			r.change()
 			err := r.settle()
@@ -202,7 +207,9 @@ func TestRegionOracle(t *testing.T) {
 		}
 		regional += r.regional
 		full += r.full
+		engines.add(r.routing.inForce)
 	}
+	engines.check(t, n)
 	if n > 1 && (regional == 0 || full > regional/4) {
 		t.Errorf("%d sweeps of a region and %d full ones", regional, full)
 	}

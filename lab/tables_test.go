@@ -9,9 +9,6 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/route"
-	"heddle/route/engine/torus"
-	"heddle/route/engine/updn"
 	"heddle/sim"
 	"heddle/sm"
 )
@@ -184,19 +181,20 @@ func TestTablesForgotten(t *testing.T) {
 // TestTablesTrue: whatever fails, every table that a snapshot shows is what the
 // device holds, with tables that need lanes and groups that come and go.
 func TestTablesTrue(t *testing.T) {
-	first, n := seeds(8, 300)
+	first, n := seeds(28, 300)
+	engines := inForce{}
 	for seed := first; seed < first+n; seed++ {
 		rng := rand.New(rand.NewPCG(seed, 5))
-		f := gen(t, "torus", "4x4")
+		d := drawRouting(seed)
+		f := d.fabric
 		cfg := TrialConfig()
+		d.apply(&cfg)
 		cfg.RepathTime = 100 * time.Millisecond
-		cfg.ReadLanes = 16 * int(seed%2)
-		cfg.QoS = seed%3 == 0
-		if seed%4 > 1 {
-			cfg.Engines = []route.Engine{torus.Engine{}, updn.Engine{}}
-		}
-		sc := sim.Config{Seed: seed, HopLatency: time.Microsecond, OptimizedSL2VL: seed%2 == 0}
+		cfg.ReadLanes = pick(seed, "read lanes", 0, 32)
+		cfg.QoS = pick(seed, "QoS", false, false, true)
+		sc := sim.Config{Seed: seed, HopLatency: time.Microsecond, OptimizedSL2VL: pick(seed, "optimized", false, true)}
 		c, m := bringUp(t, f, sc, cfg)
+		d.watch(m)
 		guids, _ := hosts(f)
 		cab := cables(f)
 		for round := range 6 {
@@ -222,19 +220,21 @@ func TestTablesTrue(t *testing.T) {
 			c.Sim.SetDrop(0)
 			c.Run(3 * time.Second)
 			if err := settled(c, m, time.Minute); err != nil {
-				t.Fatalf("seed %d: %v\n%s", seed, err, tail(m))
+				t.Fatalf("replay with HEDDLE_SEED=%d: %s: %v\n%s", seed, d.what, err, tail(m))
 			}
 			known, not, err := tablesTrue(c, m)
 			if err != nil {
-				t.Fatalf("seed %d, round %d: %v\n%s", seed, round, err, tail(m))
+				t.Fatalf("replay with HEDDLE_SEED=%d: %s, round %d: %v\n%s", seed, d.what, round, err, tail(m))
 			}
 			if cfg.ReadLanes > 0 && not > 0 { // what did not answer is asked again
 				c.Run(2 * time.Minute)
 				_, not, err = tablesTrue(c, m)
 			}
 			if cfg.ReadLanes > 0 && not > 0 || err != nil {
-				t.Errorf("seed %d, round %d: %d tables known, %d not: %v\n%s", seed, round, known, not, err, tail(m))
+				t.Errorf("replay with HEDDLE_SEED=%d: %s, round %d: %d tables known, %d not: %v\n%s", seed, d.what, round, known, not, err, tail(m))
 			}
 		}
+		engines.add(d.inForce)
 	}
+	engines.check(t, n)
 }

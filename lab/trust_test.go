@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"heddle/fabric"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
@@ -30,22 +29,23 @@ import (
 //     wrong with the switches for a while.
 type trust struct {
 	*honest
-	t     *testing.T
-	seed  uint64
-	rng   *rand.Rand
-	judge *pkeyJudge
-	evil  map[int]bool   // hosts, by index
-	cut   map[int]string // hosts that data could not reach at some time
-	busy  map[string]bool
-	locks map[string]bool
-	wrong int      // faults of switches, links and our own node that last
-	calm  mad.Time // when the last of them ended
-	joins []time.Duration
-	dirty []time.Duration // joins while something was wrong
-	made  map[int][]ib.GUID
-	sent  map[int]map[int]bool
-	log   []string
-	ghost ib.GUID
+	t       *testing.T
+	seed    uint64
+	rng     *rand.Rand
+	judge   *pkeyJudge
+	evil    map[int]bool   // hosts, by index
+	cut     map[int]string // hosts that data could not reach at some time
+	busy    map[string]bool
+	locks   map[string]bool
+	wrong   int      // faults of switches, links and our own node that last
+	calm    mad.Time // when the last of them ended
+	joins   []time.Duration
+	dirty   []time.Duration // joins while something was wrong
+	made    map[int][]ib.GUID
+	sent    map[int]map[int]bool
+	log     []string
+	routing *drawn
+	ghost   ib.GUID
 	// liar claims to be the host victim.
 	liar   string
 	victim int
@@ -54,28 +54,29 @@ type trust struct {
 // joinBound is how long after its acknowledgement a join may take to be in all tables.
 const joinBound = 200 * time.Millisecond
 
-var trustNets = [][]string{
-	{"torus", "3x3"}, {"xgft", "2", "3,4", "1,3"}, {"kary", "2", "3"}, {"mesh", "2x3"}, {"irregular", "8"}, {"xgft", "2", "3,3", "1,1"}, {"xgft", "1", "6", "1"},
-}
+// trustNets are more nets, for chains that route everything: a manager's only switch, and
+// trees whose every link is the only one.
+var trustNets = []string{"xgft 2 3,4 1,3", "mesh 2x3", "irregular 8", "xgft 2 3,3 1,1", "xgft 1 6 1"}
 
 func newTrust(t *testing.T, seed uint64) *trust {
 	rng := rand.New(rand.NewPCG(seed, 0x7472757374))
-	kind := trustNets[rng.IntN(len(trustNets))]
-	f, err := fabric.Generate(kind[0], kind[1:], seed)
-	if err != nil {
-		t.Fatal(err)
+	d := drawRouting(seed)
+	if net := pick(seed, "small", trustNets...); (d.chain.Want == "" || d.chain.Want == "updn") && pick(seed, "is small", true, false) {
+		d.fabric, d.what = makeNet(net, seed), d.chain.Name+" on "+net
 	}
-	if len(caNames(f)) < 5 {
-		f = gen(t, "torus", "3x2")
+	if len(caNames(d.fabric)) < 5 {
+		d.fabric, d.what = gen(t, "torus", "3x2"), d.chain.Name+" on torus 3x2"
 	}
+	f := d.fabric
 	x := &trust{
-		t: t, seed: seed, rng: rng, evil: map[int]bool{}, cut: map[int]string{}, busy: map[string]bool{}, locks: map[string]bool{},
+		t: t, seed: seed, rng: rng, routing: d, evil: map[int]bool{}, cut: map[int]string{}, busy: map[string]bool{}, locks: map[string]bool{},
 		made: map[int][]ib.GUID{}, sent: map[int]map[int]bool{}, ghost: 0x6057_0001,
 	}
 	cfg := TrialConfig()
 	if rng.IntN(3) == 0 {
 		cfg = DefaultConfig()
 	}
+	d.apply(&cfg)
 	if rng.IntN(4) == 0 {
 		cfg.MKey, cfg.MKeyProtect = 0x1234, uint8(rng.IntN(3))
 	}
@@ -84,7 +85,8 @@ func newTrust(t *testing.T, seed uint64) *trust {
 			x.judge = newPKeyJudge(c)
 			x.judge.propose(0, partition.Default())
 		})
-	x.note("%s, %d hosts, retry %v", strings.Join(kind, " "), len(x.hosts), cfg.RetryInterval)
+	d.watch(x.m)
+	x.note("%s, %d hosts, retry %v", d.what, len(x.hosts), cfg.RetryInterval)
 	n := len(x.hosts)
 	x.evil[n-1], x.evil[n-2] = true, true
 	text := fmt.Sprintf("Default:ALL=full; a=5:H0=full,H1=full,H2; b=6:%#x=full,H3=full; c=7:H2=full,H%d=limited;", uint64(x.ghost), n-1)
@@ -548,6 +550,7 @@ func (x *trust) run() {
 func TestTrust(t *testing.T) {
 	first, n := seeds(200, 20_000)
 	var clean, dirty []time.Duration
+	engines := inForce{}
 	for s := first; s < first+n; s++ {
 		x := newTrust(t, s)
 		x.run()
@@ -555,7 +558,9 @@ func TestTrust(t *testing.T) {
 			t.Logf("%s\n%s", strings.Join(x.log, "\n"), x.story())
 		}
 		clean, dirty = append(clean, x.joins...), append(dirty, x.dirty...)
+		engines.add(x.routing.inForce)
 	}
+	engines.check(t, n)
 	slices.Sort(clean)
 	slices.Sort(dirty)
 	if len(clean) > 0 {

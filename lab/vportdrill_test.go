@@ -57,8 +57,9 @@ const drillVFs = 3
 // placeVMs makes hypervisors of half the hosts, and puts the VMs on them.
 func (d *partitionDrill) placeVMs() error {
 	names := hostNames(d.c)
+	vendor, own := pick(d.seed, "vendor traps", true, false), pick(d.seed, "own LIDs", true, false, false, false, false)
 	for _, n := range names[:(len(names)+1)/2] {
-		if err := d.c.Sim.AddHypervisor(n, 1, sim.Hypervisor{Model: sim.VPorts, VFs: drillVFs, VendorTraps: d.seed%2 == 0, OwnLIDs: d.seed%5 == 1}); err != nil {
+		if err := d.c.Sim.AddHypervisor(n, 1, sim.Hypervisor{Model: sim.VPorts, VFs: drillVFs, VendorTraps: vendor, OwnLIDs: own}); err != nil {
 			return err
 		}
 		d.j.vfs[d.c.Fabric.Find(n)] = drillVFs
@@ -157,7 +158,7 @@ func (d *partitionDrill) vmsMeet() string {
 // while virtual machines move: none is Active with a key that it must not have,
 // and no packet gets from one tenant to another.
 func TestVPortKeyDrill(t *testing.T) {
-	writes, probed, moved := 0, 0, 0
+	writes, probed, moved, engines := 0, 0, 0, inForce{}
 	list := need.Seeds(150, 10_000)
 	for _, s := range list {
 		d := &partitionDrill{seed: s, vms: 6}
@@ -165,7 +166,9 @@ func TestVPortKeyDrill(t *testing.T) {
 			t.Fatalf("replay with HEDDLE_SEED=%d: %v\n%s\nmanager:\n%s", s, err, strings.Join(d.log, "\n"), strings.Join(d.m.Events(sm.Info), "\n"))
 		}
 		writes, probed, moved = writes+d.j.writes, probed+d.probed, moved+d.moved
+		engines.add(d.routing.inForce)
 	}
+	engines.check(t, uint64(len(list)))
 	if len(list) > 1 && (writes == 0 || probed == 0 || moved == 0) {
 		t.Errorf("%d tables written, %d VMs moved, %d packets arrived", writes, moved, probed)
 	}
