@@ -188,7 +188,7 @@ func (c *Core) sweepPKeys(p *port) {
 		switch reset := p.info.LID != p.lid; {
 		case c.reset(t):
 		case t.sweep == c.sweeps+1 && reset:
-			t.blocks = min(t.blocks, 1) // of which block 0 was read just now
+			t.blocks, t.okGen = min(t.blocks, 1), 0 // of which block 0 was read just now
 		case t.sweep != c.sweeps+1 && (reset || !up):
 			t.forget()
 		}
