@@ -570,3 +570,12 @@ func TestTrust(t *testing.T) {
 		t.Logf("%d joins meanwhile: half after %v, the last after %v", len(dirty), dirty[len(dirty)/2], dirty[len(dirty)-1])
 	}
 }
+
+// TestTrustFound replays schedules that failed once.
+func TestTrustFound(t *testing.T) {
+	for _, s := range []uint64{
+		795, // our own agent fell silent when the switch behind it was not known: "no link"
+	} {
+		newTrust(t, s).run()
+	}
+}

@@ -398,7 +398,10 @@ func (c *Core) askThrough(n int32) {
 		}
 		was, ok := c.wasBehind(at)
 		if !ok {
-			if !f.port(at).has(pLoop) {
+			switch {
+			case at == f.self: // whoever is there may just have fallen silent too
+				c.askBehind(n, uint8(k))
+			case !f.port(at).has(pLoop):
 				f.port(at).info.PortState = ib.StateDown // nothing that we know of is there
 			}
 			continue
