@@ -195,7 +195,10 @@ func (c *Core) hostsMoved() bool {
 // region, without looking at the rest. They stay sorted.
 func (c *Core) patchLists() {
 	f := c.f
-	f.swNode = slices.DeleteFunc(f.swNode, func(ni int32) bool { return !f.nodes[ni].ok() || f.nodes[ni].flags&nNew != 0 })
+	// A node that is new since a sweep that was broken off is in the list, and stays there if
+	// this region does not touch it.
+	const fresh = nNew | nTouched
+	f.swNode = slices.DeleteFunc(f.swNode, func(ni int32) bool { return !f.nodes[ni].ok() || f.nodes[ni].flags&fresh == fresh })
 	for _, ni := range c.reg.nodes {
 		if n := &f.nodes[ni]; n.isSwitch() && n.ok() && n.flags&nNew != 0 && f.portOf(ni, 0).lid != 0 {
 			f.swNode = insertSorted(f.swNode, ni, c.bySwitch)
