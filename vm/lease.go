@@ -95,7 +95,7 @@ func (c *Core) settle(e *entry, r *subnet.LeaseReport) {
 		if r.AtRisk {
 			risk = "; a transient cycle was possible"
 		}
-		c.tell("vm_migrated", false, "interface %q (GUID %v) is at %v%s, and was at %v%s; %d LFT blocks%s", n.Name, n.GUID, n.Place, at, e.Place, with, r.SMPs, risk)
+		c.tell("vm_migrated", false, "interface %q (GUID %v) is at %v%s, and was at %v%s; LFT blocks: %d%s", n.Name, n.GUID, n.Place, at, e.Place, with, r.SMPs, risk)
 		c.end(n.Name, "", nil)
 	case DoingRollBack:
 		c.backAgain(n)

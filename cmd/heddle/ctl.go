@@ -269,15 +269,15 @@ func printStatus(w io.Writer, body []byte) error {
 	if s.Master != "" {
 		row("master", "%s", s.Master)
 	}
-	row("nodes", "%d switches, %d CAs, %d routers", s.Switches, s.CAs, s.Routers)
+	row("nodes", "%s, %s, %s", counted(s.Switches, "switch"), counted(s.CAs, "CA"), counted(s.Routers, "router"))
 	row("links", "%d, %d active", s.Links, s.LinksActive)
-	row("LIDs", "%d given to %d ports", s.LIDs, s.EndPorts)
+	row("LIDs", "%d given to %s", s.LIDs, counted(s.EndPorts, "port"))
 	if s.VPorts > 0 || s.VMs > 0 {
 		pending := ""
 		if s.VMsPending > 0 {
-			pending = fmt.Sprintf(", %d operations under way", s.VMsPending)
+			pending = fmt.Sprintf(", %s under way", counted(s.VMsPending, "operation"))
 		}
-		row("virtual", "%d VPorts; %d interfaces of VMs%s", s.VPorts, s.VMs, pending)
+		row("virtual", "%s; %s of VMs%s", counted(s.VPorts, "VPort"), counted(s.VMs, "interface"), pending)
 	}
 	if s.Engine != "" {
 		row("routes", "%s", strings.TrimSpace(s.Engine+" "+s.EngineReason))
@@ -289,7 +289,7 @@ func printStatus(w io.Writer, body []byte) error {
 		if s.OwnSilent {
 			own = ", the agent of the manager's own port among them"
 		}
-		row("no answer", "from %d nodes, kept as last read%s", s.Unseen, own)
+		row("no answer", "from %s, kept as last read%s", counted(s.Unseen, "node"), own)
 	}
 	row("problems", "%d", s.Problems)
 	row("sweeps", "%d full, %d light", s.Sweeps, s.Resweeps)
@@ -304,7 +304,7 @@ func printStatus(w io.Writer, body []byte) error {
 		if l.Transition != "" {
 			l.Transition = ", " + l.Transition
 		}
-		row("last sweep", "%.3f s (%s), %s, %d LFT blocks sent%s", l.Seconds, l.Reason, what, l.BlocksSent, l.Transition)
+		row("last sweep", "%.3f s (%s), %s, %s sent%s", l.Seconds, l.Reason, what, counted(l.BlocksSent, "LFT block"), l.Transition)
 	}
 	if r := s.LastSweep.Risk; r != nil {
 		row("at risk", "%s", riskText(r))
@@ -320,11 +320,24 @@ func printStatus(w io.Writer, body []byte) error {
 	if n := s.SA.Busy; n > 0 {
 		busy = fmt.Sprintf(", %d answered BUSY", n)
 	}
-	row("SA", "%d requests, %d answered%s", s.SA.Requests, s.SA.Answered, busy)
-	row("kept", "%d groups with %d members, %d services, %d subscriptions", s.SA.Groups, s.SA.Members, s.SA.Services, s.SA.Subscriptions)
+	row("SA", "%s, %d answered%s", counted(s.SA.Requests, "request"), s.SA.Answered, busy)
+	row("kept", "%s with %s, %s, %s", counted(s.SA.Groups, "group"), counted(s.SA.Members, "member"),
+		counted(s.SA.Services, "service"), counted(s.SA.Subscriptions, "subscription"))
 	row("partitions", "%d, %s", s.Partitions.Count, carriedOut(&s.Partitions))
 	row("SMPs", "%d sent, %d retried, %d timed out", s.SMPsSent, s.SMPsRetried, s.SMPsTimedOut)
 	return t.Flush()
+}
+
+// counted is a number of things: 1 switch, 2 switches.
+func counted[T int | uint64](n T, what string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(what, "ch"):
+		what += "es"
+	default:
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // carriedOut tells how far the partitions are.

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"heddle/internal/need"
+)
+
+// TestReadmeVM runs the commands of the README's section on VMs as they are printed, all at
+// once, as somebody who pastes them does.
+func TestReadmeVM(t *testing.T) {
+	bash := need.Tool(t, "bash")
+	heddle, err := exec.LookPath("heddle") // testscript.Main puts it into the PATH
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Moving a VM\n")
+	_, section, _ = strings.Cut(section, "```sh\n")
+	script, _, ok := strings.Cut(section, "```\n")
+	if !ok {
+		t.Fatal("the README's section on VMs has no commands")
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(heddle, filepath.Join(dir, "bin", "heddle")); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	_ = l.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), need.Patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bash, "-e")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to end what a failing script leaves
+	cmd.Dir, cmd.Stdin = dir, strings.NewReader(script)
+	cmd.Env = append(os.Environ(), "HEDDLE_API="+addr, "HEDDLE_SOCKET=readme-"+addr[len("127.0.0.1:"):], "HEDDLE_RUNTIME_DIR="+filepath.Join(dir, "run"))
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	list := ""
+	for _, l := range lines {
+		if strings.HasPrefix(l, "web ") {
+			list = l
+		}
+	}
+	if f := strings.Fields(list); len(f) < 3 || f[1] != "attached" || f[2] != "host-7/1" {
+		t.Errorf("in the end the VM is %q\n%s", list, out)
+	}
+}
