@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -163,7 +164,13 @@ func TestHeldConnections(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- Serve(ctx, bound(l, 4, 3), New(newFake(1), Options{Token: token})) }()
+	bounded := bound(l, 4, 3).(*boundListener)
+	open := func() int {
+		bounded.mu.Lock()
+		defer bounded.mu.Unlock()
+		return bounded.open
+	}
+	go func() { ended <- Serve(ctx, bounded, New(newFake(1), Options{Token: token})) }()
 	get := func(path, token string) int {
 		t.Helper()
 		c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -191,6 +198,9 @@ func TestHeldConnections(t *testing.T) {
 	}
 	if code := get("/v1/status", ""); code != 200 {
 		t.Errorf("status %d while nobody is there", code)
+	}
+	for open() > 0 { // the server has yet to notice that the first one is closed
+		runtime.Gosched()
 	}
 	hold(4)
 	for _, more := range []int{0, 20} { // the reserve too
