@@ -132,6 +132,35 @@ func TestRepairQuality(t *testing.T) {
 	}
 }
 
+// TestRepairInTime: faults within a second of others are repaired within 200 ms too.
+func TestRepairInTime(t *testing.T) {
+	for _, k := range []struct {
+		fabric, chain string
+		seed          uint64
+	}{
+		{"torus 5x5", "updn", 17}, // a link went down after the sweep under way had read its port
+		{"torus 5x5", "dfsssp", 17},
+		{"mesh 4x5", "dor", 0}, // one end of a link held its trap back, the other end's had to go over it
+	} {
+		for _, f := range RepairFabrics() {
+			for _, c := range RepairChains() {
+				if f.Name != k.fabric || c.Name != k.chain {
+					continue
+				}
+				res := repairTrial(t, f, c, k.seed, 10)
+				if res == nil {
+					t.Fatalf("%+v: no result", k)
+				}
+				for i := range res.Faults {
+					if got := res.Faults[i].Time; got > 200*time.Millisecond {
+						t.Errorf("%+v: fault %d (%s) took %v", k, i, res.Faults[i].What, got)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestRepairTrialReplay: a seed gives the same result every time.
 func TestRepairTrialReplay(t *testing.T) {
 	k := RepairFabrics()[1]

@@ -55,10 +55,12 @@ type Core struct {
 	breakWhy string
 	// Switches that traps named while a sweep was under way, to be peeked at.
 	peeks      []ib.GUID
-	answeredAt mad.Time // when an item was finished last
-	stalls     int      // times that paths were looked at since
-	stalledAt  mad.Time // when the paths were looked at last
-	cutNew     bool     // a sweep of a region found a link down in this step
+	trappers   []heldTraps // switches that sent a trap a short while ago
+	heldLookAt mad.Time    // when they are peeked at next
+	answeredAt mad.Time    // when an item was finished last
+	stalls     int         // times that paths were looked at since
+	stalledAt  mad.Time    // when the paths were looked at last
+	cutNew     bool        // a sweep of a region found a link down in this step
 	// The tables of the last sweep are written in part.
 	unfinished bool
 	mute       []muteSwitch
@@ -219,7 +221,7 @@ func New(cfg Config) *Core {
 		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
-		pressAt: mad.Never, breakAt: mad.Never,
+		pressAt: mad.Never, breakAt: mad.Never, heldLookAt: mad.Never,
 		transit: "none yet",
 		rp:      repairing{signed: mad.Never, at: mad.Never},
 		pk:      newPKeys(),

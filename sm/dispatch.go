@@ -148,7 +148,9 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onImageNow(it, &comp)
 		return
 	}
-	c.answeredAt, c.stalls = c.now, 0
+	if it.op() != opReread || it.extra() != rereadPath {
+		c.moving()
+	}
 	c.finishItem()
 	switch it.op() {
 	case opNodeInfo:

@@ -34,7 +34,7 @@ const (
 	opSetMFT // likewise
 
 	opPortAgain // PortInfo after PortStateChange was cleared
-	opReread    // PortInfo of a port that is known, in a sweep of a region
+	opReread    // PortInfo of a port that is known, in a sweep of a region; extra: rereadPath
 
 	opLightSwitch
 	opLightProbe
@@ -76,6 +76,9 @@ const (
 	opPeekPort // PortInfo, outside any phase
 	opImageNow // NodeInfo after trap 145
 )
+
+// rereadPath marks an opReread that looks for the place where a path is cut.
+const rereadPath = 1
 
 func mk(o op, node int32, port uint8, extra uint32) item {
 	return item(o)<<56 | item(uint32(node)&0xFFFFFF)<<32 | item(port)<<24 | item(extra&0xFFFFFF)

@@ -127,6 +127,7 @@ func (c *Core) onPeekPort(it item, comp *mad.Completion) {
 	soon := c.now.Add(pressTime)
 	switch {
 	case c.betweenSweeps():
+		c.noteSign()
 		c.suspectNode(it.node())
 		if soon < c.trapAt {
 			c.trapAt, c.sweepWhy = soon, why
@@ -138,6 +139,10 @@ func (c *Core) onPeekPort(it item, comp *mad.Completion) {
 		c.askRegion(it.node(), why)
 	}
 }
+
+// moving notes that the phase gets on. An answer that shows a port on a path as it was is
+// not enough: the looks at a path to a node that is mute would never become less frequent.
+func (c *Core) moving() { c.answeredAt, c.stalls = c.now, 0 }
 
 // stallAt is when the paths are to be looked at because nothing is answered.
 func (c *Core) stallAt() mad.Time {
@@ -169,12 +174,15 @@ func (c *Core) onPath(ports []ref, v ref) []ref {
 func (c *Core) lookAtPaths() {
 	c.stalls++
 	c.stalledAt = c.now
-	var ports []ref
+	var ports, asked []ref
 	f := c.f
 	c.eng.Pending(func(token uint64, _ bool) {
 		it := item(token)
 		if it.beside() || it.node() < 0 {
 			return
+		}
+		if it.op() == opReread {
+			asked = append(asked, ref{Node: it.node(), Port: it.port()})
 		}
 		n := it.node()
 		v := f.nodes[n].via
@@ -188,10 +196,11 @@ func (c *Core) lookAtPaths() {
 			c.askBeside(mk(opPeekPort, v.Node, v.Port, 0), mad.Urgent)
 			continue
 		}
-		if p := f.port(v); !p.has(pAsked) {
-			p.flags |= pAsked
+		// Its link may have gone down after it was read in this sweep.
+		if !slices.Contains(asked, v) {
+			f.port(v).flags |= pAsked
 			c.touch(v.Node)
-			c.add(mk(opReread, v.Node, v.Port, 0))
+			c.add(mk(opReread, v.Node, v.Port, rereadPath))
 		}
 	}
 }

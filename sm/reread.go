@@ -65,6 +65,7 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 		if was {
 			c.unlink(at)
 			c.cutNew = true
+			c.moving()
 		}
 		p.peer = subnet.NoRef
 		p.flags &^= pMeasured | pProved

@@ -17,7 +17,7 @@ func (c *Core) nextTimer() mad.Time {
 	if c.phase == PhaseLight || c.peekable() {
 		t = min(t, c.lightAt)
 	}
-	t = min(t, c.stallAt(), c.breakAt)
+	t = min(t, c.stallAt(), c.breakAt, c.heldTimer())
 	if c.phase == PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.mayUpkeep() {
@@ -45,6 +45,9 @@ func (c *Core) onTimers() {
 	}
 	if c.stallAt() <= c.now {
 		c.lookAtPaths()
+	}
+	if c.heldTimer() <= c.now {
+		c.lookHeld()
 	}
 	if c.breakAt <= c.now {
 		c.breakAt = mad.Never

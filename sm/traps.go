@@ -77,6 +77,9 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		}
 		return
 	}
+	if nd := &c.snap.Nodes[c.snap.Ports[from].Node].Info; nd.NodeType == ib.NodeSwitch {
+		c.holdsTraps(nd.NodeGUID)
+	}
 	if c.onVirtualTrap(&n, issuer) {
 		return
 	}

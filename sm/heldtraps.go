@@ -1,0 +1,67 @@
+package sm
+
+import (
+	"slices"
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+)
+
+// The agent of a switch that has just sent a trap holds its next one back until the subnet
+// time-out is over (PortInfo:SubnetTimeOut, 1.07 s by default; IBA §14.2.5.6). Of a link that
+// goes down in that time nobody may hear: the trap of its other end may have to go over it. So
+// such switches are peeked at until then.
+
+// heldLook is the time between two peeks at such a switch: a fault is to be repaired within
+// 200 ms, and a repair takes some 10.
+const heldLook = 50 * time.Millisecond
+
+// maxHeld bounds these switches. The light sweeps after a fault see the others.
+const maxHeld = 64
+
+// heldTraps is a switch whose next trap has to wait.
+type heldTraps struct {
+	guid  ib.GUID
+	until mad.Time
+}
+
+// trapGap is how long an agent holds traps back.
+func (c *Core) trapGap() time.Duration {
+	return 4096 * time.Nanosecond << min(c.cfg.SubnetTimeOut, 31)
+}
+
+// holdsTraps notes that a switch has sent a trap.
+func (c *Core) holdsTraps(g ib.GUID) {
+	h := heldTraps{g, c.now.Add(c.trapGap())}
+	if i := slices.IndexFunc(c.trappers, func(h heldTraps) bool { return h.guid == g }); i >= 0 {
+		c.trappers[i] = h
+	} else if len(c.trappers) < maxHeld {
+		c.trappers = append(c.trappers, h)
+	}
+	if c.heldLookAt == mad.Never {
+		c.heldLookAt = c.now.Add(heldLook)
+	}
+}
+
+// heldTimer is when the switches that hold traps back are to be peeked at.
+func (c *Core) heldTimer() mad.Time {
+	if !c.running() || c.f.graph == nil || !c.betweenSweeps() && !c.peekable() {
+		return mad.Never
+	}
+	return c.heldLookAt
+}
+
+// lookHeld peeks at the switches that hold traps back.
+func (c *Core) lookHeld() {
+	c.trappers = slices.DeleteFunc(c.trappers, func(h heldTraps) bool { return h.until <= c.now })
+	c.heldLookAt = mad.Never
+	if len(c.trappers) > 0 {
+		c.heldLookAt = c.now.Add(heldLook)
+	}
+	for _, h := range c.trappers {
+		if n, ok := c.f.find(h.guid); ok && c.f.nodes[n].isSwitch() {
+			c.askBeside(mk(opPeek, n, 0, 0), mad.Urgent)
+		}
+	}
+}
