@@ -114,9 +114,10 @@ func TestRepairQuality(t *testing.T) {
 		{"mesh 4x5", "nue", 2, 1},               // packets stand for tables before
 		{"irregular, 1.5 links", "updn", 3, 10}, // on one lane no order of changes leads there
 		{"dragonfly 4·1·1", "updn", 3, 10},
-		{"torus 5x5", "dor", 1, 1},    // levels of one engine stay on lanes of another
-		{"torus 5x5", "torus", 2, 10}, // SL-to-VL tables can only follow the entries
-		{"torus 5x5", "lash", 1, 1},   // new levels fit on old entries, or new entries on old levels
+		{"torus 5x5", "dor", 1, 1},      // levels of one engine stay on lanes of another
+		{"torus 5x5", "torus", 2, 10},   // SL-to-VL tables can only follow the entries
+		{"hypercube 4", "torus", 6, 10}, // the engine is back, and no SL-to-VL tables are for both
+		{"torus 5x5", "lash", 1, 1},     // new levels fit on old entries, or new entries on old levels
 	} {
 		var res *RepairResult
 		for _, f := range RepairFabrics() {

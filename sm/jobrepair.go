@@ -57,13 +57,19 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 	r.lifts, t.Lifted = j.lifts, j.lifts > 0
 	wanted := r.Tables
 	if j.balance && j.mode == jobImprove {
-		r.balance = true
+		r.balance, r.waiting = true, r.Plan.LIDsChanged
 		j.relieve(r, inst, wanted, t)
 		return
 	}
 	if f = transition.Approach(j.graph, inst, r.Tables, t); f != nil && f.Later {
 		j.stay(r, inst, t)
 		r.moved = 1 // others can follow
+		return
+	}
+	if f == nil && j.mode == jobImprove && !j.remembered {
+		// No round leads to the wanted tables: neither SL-to-VL tables take the entries of the other.
+		r.balance, r.waiting = true, r.Plan.LIDsChanged
+		j.relieve(r, inst, wanted, t)
 		return
 	}
 	if f == nil || f.Moved+f.Entries+f.Levels == 0 && !f.Lanes && j.mode == jobFull {

@@ -34,7 +34,7 @@ func Balance(g *fabric.Graph, installed *route.Tables, aim int64, o Options) *Fi
 			b.hosts[e.Switch]++
 		}
 	}
-	r := &Fitted{fitter: f, Past: f.partly, circle: f.circle, Entries: b.run()}
+	r := &Fitted{fitter: f, Past: f.partly, circle: f.circle, Balanced: true, Entries: b.run()}
 	r.First = f.tables()
 	r.Tables = r.First
 	return r

@@ -47,8 +47,8 @@ type Fitted struct {
 	// Levels are the destinations that wait and have the wanted service levels now; of Lift those
 	// that have levels on which their entries can change.
 	Levels int
-	// Lifted: it is by Lift.
-	Lifted bool
+	// Lifted: it is by Lift. Balanced: it is by Balance.
+	Lifted, Balanced bool
 	// Lanes: only SL-to-VL tables take their wanted form, in this round of
 	// Approach; on them the installed entries work as well.
 	Lanes bool

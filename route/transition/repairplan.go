@@ -408,6 +408,8 @@ func (b *builder) repairReason(r *Fitted, strict bool) string {
 		parts = append(parts, "SL-to-VL tables change first, which the installed entries work on too")
 	case r.Lifted:
 		parts = append(parts, fmt.Sprintf("%d of %d destinations that wait move to other lanes, where their entries can change", r.Levels, r.Waiting))
+	case r.Balanced:
+		parts = append(parts, fmt.Sprintf("%d entries lead around the busiest channels now", r.Entries))
 	case len(r.LIDs) == 0 && r.Tables != nil:
 		parts = append(parts, fmt.Sprintf("%d destinations take their wanted entries, %d keep others until packets have left", r.Moved, r.Waiting))
 	case n > 0:
