@@ -44,6 +44,18 @@ func (c *Core) holdsTraps(g ib.GUID) {
 	}
 }
 
+// cutEndsHoldTraps notes the ends of links that a sweep of a region found to be down: those
+// switches have sent traps, also where these got lost on the way.
+func (c *Core) cutEndsHoldTraps() {
+	for _, x := range c.reg.cut {
+		for _, at := range x {
+			if n := &c.f.nodes[at.Node]; n.isSwitch() && n.flags&nGone == 0 && !c.f.port(at).has(pLinked) {
+				c.holdsTraps(n.info.NodeGUID)
+			}
+		}
+	}
+}
+
 // heldTimer is when the switches that hold traps back are to be peeked at.
 func (c *Core) heldTimer() mad.Time {
 	if !c.running() || c.f.graph == nil || !c.betweenSweeps() && !c.peekable() {

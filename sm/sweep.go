@@ -63,6 +63,7 @@ func (c *Core) endSweep() {
 		c.looked = c.now
 	}
 	if c.lostLinks() {
+		c.cutEndsHoldTraps()
 		c.lookNow = true
 		c.watch, c.watchAt = 2*watchFirst, c.now.Add(watchFirst)
 	}
