@@ -2,7 +2,6 @@ package transition
 
 import (
 	"math/bits"
-	"slices"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -22,13 +21,7 @@ func Lift(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
 	if !known(g, installed, &o) || installed.Lanes != nil || wanted.Lanes != nil {
 		return nil
 	}
-	lanes := 16
-	if o.MaxVLs > 0 {
-		lanes = min(o.MaxVLs, lanes)
-	}
-	for c := range g.Channels {
-		lanes = min(lanes, int(max(g.Channels[c].VLs, 1)))
-	}
+	lanes := dataLanes(g, &o)
 	if lanes < 2 {
 		return nil
 	}
@@ -37,15 +30,7 @@ func Lift(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
 	if f == nil {
 		return nil
 	}
-	used := levelsOf(installed.SL)
-	if installed.SL == nil {
-		used = 1
-	}
-	var order []ib.SL
-	for p := range ib.SL(lanes) {
-		order = append(order, p)
-	}
-	slices.SortStableFunc(order, func(a, b ib.SL) int { return int(used>>a&1) - int(used>>b&1) })
+	order := emptyFirst(installed, lanes)
 	r := &Fitted{fitter: f, Lifted: true}
 	to := map[ib.LID]ib.SL{}
 	for _, l := range f.x.compare(o.Quiet).lids {

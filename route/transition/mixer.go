@@ -45,6 +45,8 @@ type mixer struct {
 	// alone are destinations that packets come to from any switch on these levels,
 	// whatever tables say.
 	alone map[ib.LID]uint16
+	// told are the levels that packets to destinations come on, by switch, whatever tables say.
+	told map[ib.LID][]uint16
 	// lost are cables that were lost, by switch·256 + port of each end; strays what installed
 	// entries brought over them.
 	cables []LeftCable

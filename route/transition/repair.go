@@ -19,7 +19,8 @@ type Fitted struct {
 	// Tables are those after the second step: what it writes closes no cycle with
 	// other entries, but may close one with packets that the entries before First
 	// brought on their way. They are First if there is no second step, and nil if
-	// some pair cannot be connected unless working ones change.
+	// some pair cannot be connected unless working ones change. They may have other service
+	// levels: see NewLevels.
 	Tables *route.Tables
 	// Broken counts the pairs (switch with a CA or router port, LID of one) that the
 	// installed entries do not deliver although a path exists, Late those that the
@@ -49,6 +50,9 @@ type Fitted struct {
 	Levels int
 	// Lifted: it is by Lift. Balanced: it is by Balance.
 	Lifted, Balanced bool
+	// NewLevels are the destinations that are connected on service levels which their hosts
+	// have yet to learn, after Repair. Until then nothing is proved of the second step.
+	NewLevels int
 	// Lanes: only SL-to-VL tables take their wanted form, in this round of
 	// Approach; on them the installed entries work as well.
 	Lanes bool
@@ -84,6 +88,9 @@ const repairTries = 3
 // step is for those. When the first is acknowledged such packets are only on the
 // links before these switches; after the time that packets may stay in two
 // switches they are gone.
+//
+// Where neither does, because every entry would close a cycle on the levels in use, the pairs
+// get other levels with their entries, if the wanted tables have other levels too.
 //
 // wanted are the engine's tables for the same graph; a destination takes their
 // entries where the search finds no path. nil is returned if tables of switches or
@@ -159,6 +166,14 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 			r.Left += int(h.pairs[l])
 			r.Late -= int(h.pairs[l])
 		}
+	}
+	if newMixer(g, installed, wanted, &o).compare(o.Quiet).pairs == 0 {
+		return r // the wanted tables are proved when packets have left, and new levels when hosts have asked
+	}
+	if t := newLevels(g, h.tables(), onLevelsOf(g, o.Before, installed, wanted), rest, o); t != nil {
+		r.Tables, r.NewLevels = t, len(rest)
+		r.Late += r.Left
+		r.Left = 0
 	}
 	return r
 }

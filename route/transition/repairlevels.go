@@ -24,6 +24,7 @@ func onLevelsOf(g, before *fabric.Graph, installed, wanted *route.Tables) *route
 	for l := range m.class {
 		k := levelKind{old: classOf(installed, l), now: -1}
 		_, fresh := slices.BinarySearch(d.LIDs, ib.LID(l))
+		fresh = fresh && l < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID // to one that is gone hosts send as before
 		if fresh || newSwitches {
 			k.now, k.fresh = classOf(wanted, l), fresh
 		}

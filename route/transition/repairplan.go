@@ -43,7 +43,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	}
 	whole := r.Tables != nil // what working pairs use stays
 	late := !whole || r.Tables != r.First
-	if (late || r.Stale) && b.drain(1) < 0 || strict && (!whole || r.Stale) {
+	if (late || r.Stale) && b.drain(1) < 0 || strict && (!whole || r.Stale || r.NewLevels > 0) {
 		return nil
 	}
 	first := r.First
@@ -125,7 +125,9 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		p.Risk = &Risk{Cycle: r.Cycle, Worst: b.drain(1)}
 		if whole {
 			p.Risk.Why = fmt.Sprintf("packets under way to %d broken pairs may meet new entries", r.Late)
-			if r.Late == 0 {
+			if r.NewLevels > 0 {
+				p.Risk.Why = fmt.Sprintf("hosts have yet to learn new service levels (destinations: %d), and packets under way to %d broken pairs may meet new entries", r.NewLevels, r.Late)
+			} else if r.Late == 0 {
 				p.Risk.Why = "packets under way to switches that cannot be reached may meet new entries"
 			}
 		} else if p.Risk.Why = "the tables that connect the rest do not mix with those installed"; r.Left == 0 {
@@ -420,6 +422,8 @@ func (b *builder) repairReason(r *Fitted, strict bool) string {
 		parts = append(parts, fmt.Sprintf("%d broken pairs need tables that do not mix with those installed, which follow immediately", r.Left))
 	case r.Tables == nil:
 		parts = append(parts, "the installed tables can deadlock, so the wanted ones follow immediately")
+	case r.NewLevels > 0:
+		parts = append(parts, fmt.Sprintf("%d by entries that do not mix with packets under way, on new service levels where none in use will do (destinations: %d)", r.Late, r.NewLevels))
 	case r.Late > 0 && strict:
 		parts = append(parts, fmt.Sprintf("%d when packets have left that their entries do not mix with", r.Late))
 	case r.Late > 0:

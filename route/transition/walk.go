@@ -287,6 +287,9 @@ func (x *mixer) start(w *walker, l ib.LID, sp spec) {
 }
 
 func (x *mixer) levelsOf(s int32, l ib.LID, sp spec) (m uint16) {
+	if x.told != nil && x.told[l] != nil {
+		return x.told[l][s]
+	}
 	if sp&oldSLs != 0 {
 		m = 1<<(x.old.PathSL(s, l)&15) | x.held.levels(s, l)
 	}

@@ -1,0 +1,102 @@
+package transition
+
+import (
+	"math/bits"
+	"slices"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+)
+
+// newLevels connects destinations for switches that cannot reach them on the service levels
+// that their hosts use: there they get another one, on a lane on which their packets close no
+// cycle, empty lanes first. What works stays as it is, with its levels. at are the tables that
+// connect the other destinations.
+//
+// Until hosts have learned the levels nothing is proved; then the tables are free of cycles.
+// nil is returned if a destination fits on no lane, where hosts never learn, and where
+// SL-to-VL tables are of an engine's making, so that a level has no lane for itself.
+func newLevels(g *fabric.Graph, at, wanted *route.Tables, lids []ib.LID, o Options) *route.Tables {
+	lanes := dataLanes(g, &o)
+	if lanes < 2 || o.RepathTime <= 0 || at.Lanes != nil || wanted.Lanes != nil {
+		return nil
+	}
+	o.Recent, o.Held, o.GroupLevels, o.spare = nil, nil, nil, 1<<lanes-1
+	f := newFitter(g, at, wanted, &o)
+	if f == nil {
+		return nil
+	}
+	order := emptyFirst(at, lanes)
+	f.x.told = map[ib.LID][]uint16{}
+	for _, l := range lids {
+		if !slices.ContainsFunc(order, func(p ib.SL) bool { return f.searchOn(l, p) }) {
+			return nil
+		}
+	}
+	t := f.tables()
+	f.toldLevels(t)
+	return t
+}
+
+// searchOn is search where hosts of switches that cannot reach l use a level.
+func (f *fitter) searchOn(l ib.LID, p ib.SL) bool {
+	x := f.x
+	d, port := x.owner(l)
+	delete(x.told, l)
+	f.s.begin(l, d, port, installedOnly)
+	f.s.queue = f.s.queue[:0]
+	m := make([]uint16, x.managed)
+	for s := range m {
+		if m[s] = 1 << p; f.s.good[s] {
+			m[s] = x.levelsOf(int32(s), l, oldSLs)
+		}
+	}
+	x.told[l] = m
+	return f.search(l)
+}
+
+// toldLevels gives tables the levels that searchOn chose.
+func (f *fitter) toldLevels(t *route.Tables) {
+	m := newLevelMap(len(t.LFT), t.TopLID)
+	t.NumVLs = max(f.x.old.NumVLs, f.x.new.NumVLs)
+	for l := range m.class {
+		k := levelKind{old: classOf(f.x.old, l), now: -1}
+		if f.x.told[ib.LID(l)] != nil {
+			k = levelKind{old: -1, now: int32(l), fresh: true}
+		}
+		m.add(l, k)
+	}
+	m.fill(t, func(s int, k levelKind) ib.SL {
+		if k.fresh {
+			return ib.SL(bits.TrailingZeros16(f.x.told[ib.LID(k.now)][s]))
+		}
+		return levelOf(f.x.old, s, k.old)
+	})
+	t.NumVLs = max(t.NumVLs, bits.Len16(levelsOf(t.SL)))
+}
+
+// dataLanes is how many data lanes all links have and may be used.
+func dataLanes(g *fabric.Graph, o *Options) int {
+	lanes := 16
+	if o.MaxVLs > 0 {
+		lanes = min(o.MaxVLs, lanes)
+	}
+	for c := range g.Channels {
+		lanes = min(lanes, int(max(g.Channels[c].VLs, 1)))
+	}
+	return lanes
+}
+
+// emptyFirst are the levels that have a lane, those first that tables do not use.
+func emptyFirst(t *route.Tables, lanes int) (order []ib.SL) {
+	used := levelsOf(t.SL)
+	if t.SL == nil {
+		used = 1
+	}
+	for p := range ib.SL(lanes) {
+		order = append(order, p)
+	}
+	slices.SortStableFunc(order, func(a, b ib.SL) int { return int(used>>a&1) - int(used>>b&1) })
+	return order
+}
