@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 var (
 	repairTrials = flag.Int("repair-trials", 100, "repair: single faults, and sequences of ten faults, on each fabric under each engine, in virtual time")
 	repairLive   = flag.Int("repair-live", 10, "repair: faults on each fabric in real time; fewer where -repair-time is over")
+	repairOnly   = flag.String("repair-engines", "", "repair: engines of the part in virtual time, with commas between; none = all")
 	repairTime   = flag.Duration("repair-time", 150*time.Second, "repair: how long the part in real time may go on")
 )
 
@@ -75,6 +78,9 @@ func (b *bench) repairMatrix() {
 	var cells []*cell
 	for _, f := range lab.RepairFabrics() {
 		for _, c := range lab.RepairChains() {
+			if *repairOnly != "" && !slices.Contains(strings.Split(*repairOnly, ","), c.Name) {
+				continue
+			}
 			cells = append(cells, &cell{fabric: f, chain: c, done: make(chan struct{})})
 		}
 	}
