@@ -31,6 +31,7 @@ type Core struct {
 	snap    *subnet.Snapshot
 	started bool
 
+	absent absent
 	mc     multicast
 	svc    services
 	inform informs
@@ -242,6 +243,7 @@ func (c *Core) onStart(ev Start) {
 func (c *Core) onPublished(s *subnet.Snapshot) {
 	old := c.snap
 	c.snap = s
+	c.absent.published(c, old, s)
 	c.inform.locate(c) // before anything is told to subscribers
 	c.mc.published(c, old, s)
 	c.svc.published(c, old, s)

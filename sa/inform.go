@@ -237,7 +237,7 @@ func (x *informs) locate(c *Core) {
 		}
 		p := x.reports.peer(sub)
 		p.port = port
-		if port < 0 && s.IsUnsure(gid.GUID()) { // nobody knows that it left
+		if port < 0 && c.maybeThere(s, gid.GUID()) { // nobody knows that it left
 			p.queue = nil
 			p.back()
 			continue

@@ -73,6 +73,11 @@ func (x *multicast) expireAway(c *Core) {
 	if len(x.away.until) == 0 || c.now < x.away.first || !serves(c.snap) {
 		return
 	}
+	for g, t := range x.away.until {
+		if t <= c.now && c.maybeThere(c.snap, g) {
+			x.away.until[g] = c.now + c.migrateTime()
+		}
+	}
 	left := 0
 	for i := 0; i < len(x.list); i++ {
 		g := x.list[i]

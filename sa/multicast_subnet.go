@@ -40,7 +40,7 @@ func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 	}
 	if old == nil {
 		x.fit(c, nil, s, nil, true)
-	} else if ports := x.away.back(s, differing(old, s)); len(ports) > 0 || x.aliases > 0 {
+	} else if ports := c.absent.and(s, x.away.back(s, differing(old, s))); len(ports) > 0 || x.aliases > 0 {
 		x.fit(c, old, s, ports, false)
 	}
 	x.away.soonest()
@@ -123,7 +123,7 @@ func (x *multicast) fit(c *Core, old, s *subnet.Snapshot, ports []ib.GUID, all b
 				p = s.PortByGUID(m.PortGUID) // of an alias that is not programmed (yet)
 			}
 			switch {
-			case p < 0 && (s.IsUnsure(u) || s.IsUnsure(m.PortGUID)): // nobody knows that it left
+			case p < 0 && (c.maybeThere(s, u) || c.maybeThere(s, m.PortGUID)): // nobody knows that it left
 			case p < 0 && x.away.waits(c, old, u):
 			case p < 0 || s.Ports[p].PKeys != nil && !s.HasPKey(p, g.PKey): // a table that was not read is no evidence
 				x.touch(c, g)
@@ -300,5 +300,5 @@ func (x *multicast) dropUnconfirmed(c *Core) {
 
 func mayRegister(s *subnet.Snapshot, port ib.GUID) bool {
 	i := s.PortByGUID(port)
-	return i >= 0 && (s.Ports[i].Virtual != nil || s.Ports[i].Info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported))
+	return i >= 0 && !s.Nodes[s.Ports[i].Node].Unseen && (s.Ports[i].Virtual != nil || s.Ports[i].Info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported))
 }

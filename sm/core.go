@@ -71,6 +71,8 @@ type Core struct {
 	auditing   bool                // PhaseLight is an audit
 	unseen     map[ib.GUID]*unseen // nodes of the fabric that do not answer
 	asOther    map[nodePort]claim
+	veiled     bool // not all has been seen in this mastership (veil.go)
+	veilNews   bool // what is behind the veil may be less than the last snapshot says
 	late       []lateNode
 	// Switches that a light sweep that was cut short had no answer from.
 	lightMissed []ib.GUID

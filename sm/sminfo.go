@@ -165,7 +165,7 @@ func (c *Core) becomeMaster(why string) {
 	}
 	c.stopPolling()
 	c.master = otherSM{}
-	c.firstTime = true
+	c.firstTime, c.veiled = true, true
 	c.attempts = 0
 	c.forgetTables()
 	c.masterPKeys()
@@ -352,7 +352,7 @@ func (c *Core) masterLost(err error) {
 	c.master = otherSM{}
 	if c.state == subnet.Master {
 		c.waitHand = false
-		c.firstTime = true
+		c.firstTime, c.veiled = true, true
 		c.stopPolling()
 		c.askSweep(why)
 		return
@@ -469,7 +469,7 @@ func (c *Core) onHandover(from otherSM) {
 	case subnet.Master:
 		c.waitHand = false
 		c.stopPolling()
-		c.firstTime = true
+		c.firstTime, c.veiled = true, true
 		c.forgetTables()
 		clear(c.lids)
 		c.askSweep("handover")

@@ -416,6 +416,9 @@ func (c *Core) publishSweep() {
 	}
 	c.carryTables(s, old)
 	touched, vports := c.showHeld(s, old, touched)
+	if old.Veiled || len(old.Unsure) > 0 {
+		c.showVeil(s)
+	}
 	s.Carry(old, touched, vports...)
 	c.gen++
 	s.Gen = c.gen
@@ -466,7 +469,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 			s.Ports = append(s.Ports, c.snapPort(at, f.portOf(o, uint8(k))))
 		}
 	}
-	s.Unsure = c.unsure()
+	c.showVeil(s)
 	c.snapOf, c.snapAt = f, at
 	c.guids.shown, c.pk.shown, c.pk.news = c.guids.shown[:0], c.pk.shown[:0], false // all is shown
 	if f.self.Node >= 0 {

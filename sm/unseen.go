@@ -505,7 +505,7 @@ func (c *Core) settleUnseen() {
 }
 
 // unsure lists the end ports that have no LID because they, or the switch before them, do
-// not answer, or not as they should.
+// not answer, or not as they should, and the virtual ports that were behind them.
 func (c *Core) unsure() (list []ib.GUID) {
 	f := c.f
 	for i := range f.ports {
@@ -515,6 +515,19 @@ func (c *Core) unsure() (list []ib.GUID) {
 		}
 		if f.nodes[p.node].flags&(nUnseen|nOut) != 0 || p.peer.Node >= 0 && f.nodes[p.peer.Node].flags&(nUnseen|nOut) != 0 {
 			list = append(list, p.guid)
+		}
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	ports := list
+	for _, a := range c.virt.list {
+		if len(a.held) == 0 {
+			continue
+		}
+		if _, ok := slices.BinarySearch(ports, a.port); ok || a.toBeMet() {
+			list = append(list, a.held...)
+		} else {
+			a.held = nil
 		}
 	}
 	slices.Sort(list)

@@ -66,7 +66,7 @@ func (c *Core) publishHeld() {
 	if c.f == nil || c.f.graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
-	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap || c.snap == nil || c.snapOf != c.f {
+	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.snap == nil || c.snapOf != c.f {
 		return
 	}
 	if c.leases.midway() && c.movedSnap {
@@ -87,6 +87,9 @@ func (c *Core) publishHeld() {
 	c.readDone = false
 	c.carryTables(s, old)
 	nodes, vports := c.showHeld(s, old, nil)
+	if c.veilNews {
+		c.showVeil(s)
+	}
 	s.Carry(old, nodes, vports...)
 	c.gen++
 	s.Gen = c.gen

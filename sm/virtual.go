@@ -61,6 +61,9 @@ type adapter struct {
 	doubtAt mad.Time // its states are not read again before because a VPort is not there
 	waiting bool     // in virtuals.later
 	queued  bool     // in virtuals.todo
+	// held are the GUIDs of its VPorts when its port went, until it is known that the port
+	// left or they are read again.
+	held []ib.GUID
 }
 
 // adapterStep is what is asked of an adapter next.

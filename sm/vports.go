@@ -137,6 +137,15 @@ func (c *Core) dropAdapter(a *adapter) {
 	if a.at.Node < 0 {
 		return
 	}
+	for _, v := range a.vports {
+		if v != nil && v.state > ib.StateDown && v.known&knowInfo != 0 {
+			for _, g := range append([]ib.GUID{v.info.PortGUID}, v.aliases()...) {
+				if g != 0 && !slices.Contains(a.held, g) {
+					a.held = append(a.held, g)
+				}
+			}
+		}
+	}
 	c.downAll(a)
 	a.at, a.look, a.shows, a.functions = subnet.NoRef, a.look[:0], nil, 0
 	for _, v := range a.vports {

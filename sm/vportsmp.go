@@ -130,6 +130,7 @@ func (c *Core) adapterFailed(a *adapter, what string, err error) {
 	if !mad.Unanswered(err) {
 		c.downAll(a)
 		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
+		c.veilMoved()
 		c.showAdapter(a)
 		c.functionChanged(vportRef{a, 0})
 		c.vportChanged(vportRef{a, 0})
@@ -204,6 +205,7 @@ func (c *Core) onVirtInfo(a *adapter, it item, comp *mad.Completion) {
 	default: // it is off, and is to be
 		c.downAll(a)
 		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
+		c.veilMoved()
 		c.showAdapter(a)
 		c.vportChanged(vportRef{a, 0})
 	}

@@ -114,6 +114,7 @@ func (c *Core) reregisterVPorts(a *adapter) bool {
 		c.askAdapter(opSetVirt, a, virtReregister)
 	}
 	a.first, a.running = false, false
+	c.veilMoved()
 	return a.asked > 0
 }
 

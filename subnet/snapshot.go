@@ -180,6 +180,11 @@ type Snapshot struct {
 	// left: they do not answer, or are behind a switch that was left out because it does
 	// not. What their hosts registered stays.
 	Unsure []ib.GUID
+	// Veiled: this manager has not seen all of the subnet since it became master. Any port
+	// may be in what it has not, but for those in Gone, ascending port GUID: where they were
+	// when this manager, or one before it, knew them was seen.
+	Veiled bool
+	Gone   []ib.GUID
 
 	vfirst   int32   // index in Ports of the first virtual port
 	lidPort  []int32 // index in Ports by LID, -1
@@ -284,6 +289,16 @@ func (s *Snapshot) Carry(old *Snapshot, nodes []int32, vports ...int32) {
 func (s *Snapshot) IsUnsure(g ib.GUID) bool {
 	_, ok := slices.BinarySearch(s.Unsure, g)
 	return ok
+}
+
+// MayHide reports whether a port that has not been seen since this manager became master may
+// be where nobody has looked yet.
+func (s *Snapshot) MayHide(g ib.GUID) bool {
+	if !s.Veiled {
+		return false
+	}
+	_, gone := slices.BinarySearch(s.Gone, g)
+	return !gone
 }
 
 // Port returns the port that r names, nil if there is none.

@@ -1,0 +1,142 @@
+package sm
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/subnet"
+)
+
+// A new master knows nothing of a node that does not answer. What the hosts behind it
+// registered is still theirs (unseen.go), so until all that is up has answered there is a
+// veil over the subnet, and whoever was not found may be behind it. Where M_Keys are in use
+// the store has the cables of switches, which says more:
+//
+//   - Ports that it has behind a silent one, over any number of cables, and that were not
+//     found elsewhere, are unsure.
+//   - Other ports that it has and that were not found are gone: where they were was seen.
+//
+// Virtual ports, which the store places nowhere, may be behind the veil in any case. It
+// covers those of each adapter that was not asked for all of them yet, too.
+//
+// A link that came up anew (Init) hides nobody: who was behind it has left.
+
+// veilMoved has the next snapshot say anew what is behind the veil.
+func (c *Core) veilMoved() {
+	if c.snap != nil && (c.snap.Veiled || len(c.snap.Unsure) > 0) {
+		c.veilNews = true
+	}
+}
+
+// showVeil fills in what a snapshot says of ports that were not found.
+func (c *Core) showVeil(s *subnet.Snapshot) {
+	c.veilNews = false
+	s.Veiled, s.Gone = false, nil
+	s.Unsure = c.unsure()
+	if !c.veiled {
+		return
+	}
+	hidden, all, some := c.hidden()
+	s.Veiled = some || slices.ContainsFunc(c.virt.list, (*adapter).toBeMet)
+	if !s.Veiled {
+		c.veiled = false // who falls silent from now on was seen
+		return
+	}
+	s.Unsure = append(s.Unsure, hidden...)
+	slices.Sort(s.Unsure)
+	s.Unsure = slices.Compact(s.Unsure)
+	if all {
+		return
+	}
+	found := c.foundPorts()
+	for _, g := range c.neighbors {
+		if !found[g] && !s.IsUnsure(g) {
+			s.Gone = append(s.Gone, g)
+		}
+	}
+	slices.Sort(s.Gone)
+	s.Gone = slices.Compact(s.Gone)
+}
+
+// toBeMet reports whether an adapter may have virtual ports that were not asked for yet.
+func (a *adapter) toBeMet() bool { return a.at.Node >= 0 && a.first && a.step != adapterRefused }
+
+// foundPorts are the GUIDs of the ports that the discovery found.
+func (c *Core) foundPorts() map[ib.GUID]bool {
+	f := c.f
+	found := make(map[ib.GUID]bool, len(f.nodes))
+	for i := range f.ports {
+		if p := &f.ports[i]; f.nodes[p.node].flags&nGone == 0 && p.has(pEnd) {
+			found[p.guid] = true
+		}
+	}
+	return found
+}
+
+// hidden lists the ports that the store has behind ports where nobody answers, or nobody
+// who can be read. all: it may be any. some: there are such ports.
+func (c *Core) hidden() (list []ib.GUID, all, some bool) {
+	f := c.f
+	found := c.foundPorts()
+	in := map[ib.GUID]bool{}
+	add := func(g ib.GUID) {
+		_, given := c.lids[g] // it was seen in this mastership
+		if _, there := f.find(g); !there && !found[g] && !in[g] && !given {
+			in[g] = true
+			list = append(list, g)
+		}
+	}
+	for i := range f.ports {
+		p := &f.ports[i]
+		n := &f.nodes[p.node]
+		if n.flags&nGone != 0 || !c.silentAt(p) {
+			continue
+		}
+		some = true
+		if g := c.neighbors[nodePort{n.info.NodeGUID, p.num}]; g != 0 {
+			add(g)
+		} else {
+			all = true
+		}
+	}
+	if !some {
+		return nil, false, false
+	}
+	ahead := map[ib.GUID][]ib.GUID{} // by node and by port GUID, which are one for most switches
+	named := map[ib.GUID]bool{}
+	for at, g := range c.neighbors {
+		ahead[at.node] = append(ahead[at.node], g)
+		ahead[g] = append(ahead[g], at.node)
+		named[g] = true
+	}
+	for at := range c.neighbors {
+		if !named[at.node] { // a switch whose port has another GUID: nothing leads to it here
+			add(at.node)
+		}
+	}
+	for i := 0; i < len(list); i++ {
+		for _, g := range ahead[list[i]] {
+			add(g)
+		}
+	}
+	return list, all, true
+}
+
+// silentAt reports whether somebody unknown is behind a port whose link carries data.
+func (c *Core) silentAt(p *port) bool {
+	f := c.f
+	n := &f.nodes[p.node]
+	if p.has(pLoop) || !n.isSwitch() && (ref{Node: p.node, Port: p.num}) != f.self || n.isSwitch() && p.num == 0 {
+		return false
+	}
+	switch {
+	case !p.has(pKnown):
+		return true // nobody knows whether it is up
+	case p.info.PortState < ib.StateArmed:
+		return false
+	case p.peer.Node < 0:
+		return !p.has(pHeld)
+	}
+	o := &f.nodes[p.peer.Node]
+	return o.flags&(nOut|nUnseen) == nOut || !f.port(p.peer).has(pKnown)
+}
