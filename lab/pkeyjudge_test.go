@@ -32,6 +32,27 @@ type pkeyJudge struct {
 	fresh map[int]mad.Time    // when a node was reset
 	up    map[int]mad.Time    // when port 1 of a host was Armed
 	came  map[sim.VF]mad.Time // when the VM came that a function has
+	// past are the tables of switch ports that were overwritten, with the times; back is
+	// when a late copy put one of them back.
+	past map[[2]int][]pastTable
+	back map[[2]int]mad.Time
+}
+
+type pastTable struct {
+	keys  []ib.PKey
+	until mad.Time
+}
+
+// noteLate notes whether a switch port holds again what was overwritten within lateCopies.
+func (j *pkeyJudge) noteLate(at [2]int, was, table []ib.PKey) {
+	now := j.c.Sim.Now()
+	delete(j.back, at)
+	for _, o := range j.past[at] {
+		if now < o.until.Add(lateCopies) && slices.Equal(o.keys, table) && !slices.Equal(was, table) {
+			j.back[at] = now
+		}
+	}
+	j.past[at] = append(j.past[at], pastTable{was, now})
 }
 
 // epoch is the time during which a policy is allowed to show.
@@ -46,8 +67,11 @@ type epoch struct {
 // longest of its reorderings and delays.
 const lateCopies = 100 * time.Millisecond
 
+// readAgain is how long a table may hold what a late copy put back.
+const readAgain = 10 * time.Second
+
 func newPKeyJudge(c *Cluster) *pkeyJudge {
-	j := &pkeyJudge{c: c, prev: map[[2]int][]ib.PKey{}, used: map[[2]int]bool{}, vfs: map[int]int{}, came: map[sim.VF]mad.Time{}, up: map[int]mad.Time{}, fresh: map[int]mad.Time{}}
+	j := &pkeyJudge{c: c, prev: map[[2]int][]ib.PKey{}, used: map[[2]int]bool{}, vfs: map[int]int{}, came: map[sim.VF]mad.Time{}, up: map[int]mad.Time{}, fresh: map[int]mad.Time{}, past: map[[2]int][]pastTable{}, back: map[[2]int]mad.Time{}}
 	c.Sim.OnChange = j.onChange
 	return j
 }
@@ -145,6 +169,9 @@ func (j *pkeyJudge) passes(node, port int) {
 	if at, ok := j.fresh[node]; ok && j.c.Sim.Now() < at.Add(j.unaware()) {
 		return // reset in the middle of a sweep that goes on with what it read
 	}
+	if at, ok := j.back[[2]int{node, port}]; ok && j.late && j.c.Sim.Now() < at.Add(readAgain) {
+		return // a late copy of an older Set; the table is read again when none can come any more
+	}
 	table := j.c.Sim.PKeys(node, port, nil)
 	for i, h := range j.holders(int(r.Node), int(r.Port)) {
 		if i > 0 && (j.late || j.c.Sim.Now() < j.up[h.node].Add(j.unaware())) {
@@ -181,6 +208,9 @@ func (j *pkeyJudge) written(c sim.Change) {
 		was = []ib.PKey{ib.PKeyDefaultFull}
 	}
 	j.prev[at] = table
+	if n.IsSwitch() {
+		j.noteLate(at, was, table)
+	}
 	lo := int(block) * smp.PKeyBlockLen
 	hi := min(lo+smp.PKeyBlockLen, len(table))
 	if n.IsSwitch() && port != 0 {
