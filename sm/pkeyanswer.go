@@ -55,6 +55,10 @@ func (c *Core) pkeysRead(h holder, b uint32, got *smp.PKeyTable) {
 	if at >= capacity {
 		return // it told of a larger table when it was asked
 	}
+	if c.phase == PhaseUpkeep && *got != pkeyBlock(c.pkeyTarget(h, passGrant), b) && !c.pkeysAgain(h, got) {
+		return
+	}
+	t.claim, t.claims = nil, 0
 	if b < uint32(t.blocks) && pkeyBlock(have, b) != *got {
 		t.blocks, t.okGen = uint16(b), 0 // somebody else wrote it, or the agent was reset
 	}
@@ -79,6 +83,27 @@ func (c *Core) pkeysRead(h holder, b uint32, got *smp.PKeyTable) {
 		}
 	}
 	c.holds(h, have)
+}
+
+// pkeyClaims is how often a block is read that says something else each time before the
+// holder is left alone for a while.
+const pkeyClaims = 4
+
+// pkeysAgain reports whether a block that is not as it should be says so for the second time
+// in a row. It is read again if not: what would be written for nonsense takes keys away that
+// are there.
+func (c *Core) pkeysAgain(h holder, got *smp.PKeyTable) bool {
+	t := c.table(h)
+	if t.claim != nil && *t.claim == *got {
+		return true
+	}
+	u := *got
+	t.claim = &u
+	if t.claims++; t.claims >= pkeyClaims {
+		t.claim, t.claims = nil, 0
+		c.pkeyRetry(h, "its P_Key table is another one each time it is read", nil)
+	}
+	return false
 }
 
 // pkeysWritten takes what an agent says that it holds after a Set.
@@ -113,6 +138,9 @@ func (c *Core) pkeysWritten(h holder, b uint32, got *smp.PKeyTable, comp *mad.Co
 		return
 	}
 	c.pkeyRetry(h, "the agent keeps other P_Keys than it was sent", nil)
+	if c.phase == PhaseUpkeep {
+		t.forget() // it is read before anything is written by what it said
+	}
 }
 
 // pkeysUnread: a block could not be read.

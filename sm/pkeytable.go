@@ -12,16 +12,18 @@ import (
 // pkeyTable is the P_Key table of a holder, as far as it is known. That of a port
 // is the same one in the fabs of successive sweeps.
 type pkeyTable struct {
-	life    uint32   // the mastership that it belongs to
-	sweep   uint64   // in which block 0 was last read, counted from 1; 0 = in none
-	blocks  uint16   // how many blocks, from the first on, are known
-	tries   uint8    // that failed in a row
-	virgin  bool     // its agent was reset when it was read, and it was not written since
-	refused bool     // the agent has no such table, or does not let us write it
-	asked   bool     // a request is under way
-	okGen   uint64   // of c.pk.gen for which it is as it should be
-	retryAt mad.Time // not before
-	wroteAt mad.Time // when a Set was last acknowledged; meaningful if wrote
+	claim   *smp.PKeyTable // what a block said that is not as it should be
+	claims  int            // … and how often that changed
+	life    uint32         // the mastership that it belongs to
+	sweep   uint64         // in which block 0 was last read, counted from 1; 0 = in none
+	blocks  uint16         // how many blocks, from the first on, are known
+	tries   uint8          // that failed in a row
+	virgin  bool           // its agent was reset when it was read, and it was not written since
+	refused bool           // the agent has no such table, or does not let us write it
+	asked   bool           // a request is under way
+	okGen   uint64         // of c.pk.gen for which it is as it should be
+	retryAt mad.Time       // not before
+	wroteAt mad.Time       // when a Set was last acknowledged; meaningful if wrote
 	wrote   bool
 	peer    ib.GUID // of the end port whose keys it has; edge ports only
 	// verifyAt is when to see whether enforcement is as it was set, because an

@@ -397,6 +397,10 @@ func (c *Core) askThrough(n int32) {
 			continue
 		}
 		was, ok := c.wasBehind(at)
+		if !ok && (at == f.self || c.veiled) { // somebody may be there who has not answered yet
+			c.askBehind(n, uint8(k))
+			continue
+		}
 		if !ok {
 			switch {
 			case at == f.self: // whoever is there may just have fallen silent too
