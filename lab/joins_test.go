@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 )
@@ -43,5 +44,46 @@ func TestJoinsUnderChurn(t *testing.T) {
 	}
 	if want := int(n) * len(RepairFabrics()) * 3 / 2; judged < want {
 		t.Errorf("%d trials were judged, want %d", judged, want)
+	}
+}
+
+// TestJoinsAmongMute measures joins while one node in ten does not answer, others every 3 s.
+// A sweep that meets them holds joins up; most joins meet none, and no table sends a packet
+// round.
+func TestJoinsAmongMute(t *testing.T) {
+	first, n := seeds(15, 300)
+	var all, over []time.Duration
+	cables := 0
+	for seed := first; seed < first+n; seed++ {
+		k, c := RepairFabrics()[int(seed)%len(RepairFabrics())], RepairChains()[0]
+		f, err := k.Make(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x := JoinTrial{Seed: seed, Fabric: f, Chain: c, For: 12 * time.Second, Mute: 10}
+		if seed%2 == 0 {
+			x.Every = 3 * time.Second
+		}
+		r, err := x.Run()
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if r.Loops > 0 || r.Refused > 0 {
+			t.Errorf("seed %d, %s: %v", seed, k.Name, r)
+		}
+		all, over = append(all, r.Times...), append(over, r.Over...)
+		cables += r.Cables
+	}
+	slices.Sort(all)
+	slices.Sort(over)
+	x := JoinResult{Times: all, Cables: cables}
+	t.Logf("judged: %v", &x)
+	if x.Quantile(0.5) > joinBound {
+		t.Errorf("half of them take longer than %v", joinBound)
+	}
+	x.Times = over
+	t.Logf("over switches that were mute: %v", &x)
+	if len(all) < int(n)*20 {
+		t.Errorf("%d joins were judged", len(all))
 	}
 }

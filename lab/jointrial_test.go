@@ -29,6 +29,9 @@ type JoinTrial struct {
 	// Every is the time between two cable events, 0: none. Cables are taken out
 	// only where every host stays connected.
 	Every time.Duration
+	// Mute is how many nodes in a hundred do not answer the manager at a time, others
+	// every 3 s. Never its own node, nor the switch before it.
+	Mute int
 	// Config, if set, changes the manager's configuration.
 	Config func(*sm.Config)
 
@@ -38,6 +41,8 @@ type JoinTrial struct {
 	clients []*joinClient
 	out     []fabric.Ref // cables that are out, the oldest first
 	open    []*join
+	mute    map[int]bool // nodes that do not answer
+	ill     map[int]bool // switches that did not at some time
 	pairs   *sim.Pairs
 	broken  map[repairPair]mad.Time // since when
 	res     JoinResult
@@ -48,9 +53,13 @@ type JoinResult struct {
 	// Times are from the acknowledgement of each join to the moment at which the
 	// switches' tables carried the member's packets, sorted.
 	Times []time.Duration
+	// Over are those of joins that a switch had to be written for which had not
+	// answered before, sorted; they are not among Times.
+	Over []time.Duration
 	// Unserved counts joins that were not carried at the end.
 	Unserved int
 	Refused  int // joins that the SA did not acknowledge
+	Loops    int // looks at which a packet would have gone round in the tables
 	Cables   int // cable events
 	// Outage is the longest time for which a switch's packets did not reach a host
 	// although a way existed.
@@ -81,12 +90,14 @@ type join struct {
 	node   int
 	others []int // members before it, by node
 	at     mad.Time
+	over   bool // its tree has, or had meanwhile, a switch that is ill
 }
 
 const (
 	joinGroups = 4
 	joinStep   = time.Millisecond // the resolution of the times
 	joinGap    = 60 * time.Millisecond
+	muteTime   = 3 * time.Second
 )
 
 // Run runs the trial.
@@ -100,7 +111,8 @@ func (t *JoinTrial) Run() (*JoinResult, error) {
 	t.pairs.OnPair = t.pair
 	defer func() { t.c.Sim.OnChange = nil }()
 	end := t.c.Sim.Now().Add(t.For)
-	cable, next := t.c.Sim.Now().Add(t.Every), t.c.Sim.Now()
+	cable, next, mute := t.c.Sim.Now().Add(t.Every), t.c.Sim.Now(), t.c.Sim.Now().Add(muteTime/2)
+	t.mute, t.ill = map[int]bool{}, map[int]bool{}
 	for t.c.Sim.Now() < end {
 		t.c.Run(joinStep)
 		t.pairs.Settle()
@@ -108,6 +120,10 @@ func (t *JoinTrial) Run() (*JoinResult, error) {
 		if t.Every > 0 && now >= cable {
 			t.cableEvent()
 			cable = now.Add(t.Every)
+		}
+		if t.Mute > 0 && now >= mute {
+			t.muteOthers()
+			mute = now.Add(muteTime)
 		}
 		if now >= next {
 			t.request()
@@ -128,8 +144,15 @@ func (t *JoinTrial) Run() (*JoinResult, error) {
 	for k := range t.broken {
 		t.res.Outage = max(t.res.Outage, t.c.Sim.Now().Sub(t.broken[k]))
 	}
-	t.res.Unserved = len(t.open)
+	for _, j := range t.open {
+		if j.over {
+			t.res.Over = append(t.res.Over, t.c.Sim.Now().Sub(j.at))
+		} else {
+			t.res.Unserved++
+		}
+	}
 	slices.Sort(t.res.Times)
+	slices.Sort(t.res.Over)
 	return &t.res, nil
 }
 
@@ -188,6 +211,56 @@ func (t *JoinTrial) cableEvent() {
 		_ = t.c.Sim.LinkUp(t.Fabric.Nodes[t.out[0].Node].ID, int(t.out[0].Port))
 		t.out = t.out[1:]
 	}
+}
+
+// muteOthers has other nodes not answer.
+func (t *JoinTrial) muteOthers() {
+	f := t.Fabric
+	for n := range t.mute {
+		_ = t.c.Sim.MuteSMA(f.Nodes[n].ID, false)
+	}
+	clear(t.mute)
+	own := t.m.ep.NodeIndex()
+	for len(t.mute) < max(len(f.Nodes)*t.Mute/100, 1) {
+		n := t.rng.IntN(len(f.Nodes))
+		if n == own || n == int(f.Nodes[own].Ports[1].Peer.Node) || t.mute[n] {
+			continue
+		}
+		t.mute[n] = true
+		if f.Nodes[n].IsSwitch() {
+			t.ill[n] = true
+		}
+		_ = t.c.Sim.MuteSMA(f.Nodes[n].ID, true)
+	}
+	if t.rng.IntN(2) == 0 { // a full sweep meets them
+		t.m.Sweep(false)
+	}
+}
+
+// overIll reports whether the tree that the manager wants for a group, or holds, has a
+// switch that is ill.
+func (t *JoinTrial) overIll(group int) bool {
+	s := t.m.Snap
+	view := t.m.View()
+	at := slices.IndexFunc(view.Groups, func(g *sa.Group) bool { return g.MGID == joinMGID(group) })
+	if len(t.ill) == 0 || at < 0 || s.Tables == nil || s.Tables.Multicast == nil {
+		return false
+	}
+	for i := range s.Tables.Multicast.Trees {
+		tree := &s.Tables.Multicast.Trees[i]
+		if tree.MLID != view.Groups[at].MLID {
+			continue
+		}
+		for _, sw := range tree.Switches {
+			g := s.Nodes[s.SwitchNode[sw]].Info.NodeGUID
+			for n := range t.ill {
+				if t.Fabric.Nodes[n].GUID == g {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // pair accounts for a switch whose packets to a LID arrive again, or do so no more.
@@ -273,12 +346,17 @@ func (t *JoinTrial) answers(now mad.Time) {
 // judge looks which joins the tables serve now.
 func (t *JoinTrial) judge(now mad.Time) {
 	t.open = slices.DeleteFunc(t.open, func(j *join) bool {
+		j.over = j.over || t.overIll(j.group)
 		for _, o := range j.others {
 			if !t.carried(j.group, j.node, o) || !t.carried(j.group, o, j.node) {
 				return false
 			}
 		}
-		t.res.Times = append(t.res.Times, now.Sub(j.at))
+		if j.over {
+			t.res.Over = append(t.res.Over, now.Sub(j.at))
+		} else {
+			t.res.Times = append(t.res.Times, now.Sub(j.at))
+		}
 		return true
 	})
 }
@@ -295,8 +373,14 @@ func (t *JoinTrial) carried(group, src, dst int) bool {
 	p := f.Nodes[src].Ports[1].Peer
 	type hop struct{ sw, in int }
 	queue := []hop{{int(p.Node), int(p.Port)}}
-	for steps := 0; len(queue) > 0 && steps < 10_000; steps++ {
+	been := map[hop]bool{}
+	for len(queue) > 0 {
 		h := queue[0]
+		if been[h] {
+			t.res.Loops++
+			return false
+		}
+		been[h] = true
 		queue = queue[1:]
 		for _, out := range t.c.Sim.MFT(h.sw, mlid) {
 			if out == 0 || int(out) == h.in || !linkActive(t.c, h.sw, int(out)) {
@@ -316,6 +400,6 @@ func (t *JoinTrial) carried(group, src, dst int) bool {
 
 // String is the result in one line.
 func (r *JoinResult) String() string {
-	return fmt.Sprintf("%d joins, %d cable events: median %v, p99 %v, worst %v; %d refused, %d never carried; longest outage of a pair %v",
-		len(r.Times), r.Cables, r.Quantile(0.5), r.Quantile(0.99), r.Quantile(1), r.Refused, r.Unserved, r.Outage)
+	return fmt.Sprintf("%d joins, %d cable events: median %v, p99 %v, worst %v; %d refused, %d never carried, %d loops; longest outage of a pair %v",
+		len(r.Times), r.Cables, r.Quantile(0.5), r.Quantile(0.99), r.Quantile(1), r.Refused, r.Unserved, r.Loops, r.Outage)
 }
