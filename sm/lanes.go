@@ -37,6 +37,9 @@ func (c *Core) lanesMatter() bool {
 func (c *Core) startLanes() bool {
 	c.enter(PhaseLanes)
 	if !c.lanesMatter() {
+		// What a port that comes up has from earlier tables, or from its last manager, is read
+		// when lanes matter again.
+		c.scope(func(p *port) { c.lanesSetUp = c.lanesSetUp && p.info.PortState != ib.StateInit })
 		return true
 	}
 	if c.lanesSetUp {

@@ -53,7 +53,10 @@ func (c *Core) startJob() {
 		j.transition.Held = c.held
 	}
 	if j.transition.Quiet {
-		c.lanesUnsure = false // all are set up before traffic flows
+		if c.lanesUnsure || len(c.mix.wrote)+len(c.mix.doubt) > 0 {
+			c.lanesSetUp = false
+		}
+		c.lanesUnsure = false // all are set up before traffic flows that needs them
 		c.mix = newLaneMix()
 	}
 	if len(c.mix.doubt) > 0 {
