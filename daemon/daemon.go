@@ -77,7 +77,8 @@ type Config struct {
 	// SA are the settings of answers; nil: no request is trusted.
 	SA *sa.Options
 	// Registry are the settings of what the SA keeps. What the daemon knows by
-	// itself it fills in: SAKey, TrustLocal, FirstTID, TransportTimed and RejoinTime.
+	// itself it fills in: SAKey, TrustLocal, FirstTID and TransportTimed. It begins
+	// with sa.Defaults().
 	Registry sa.Config
 	// QueuePerRequester is how many SA requests of one port may wait, and Queue
 	// how many altogether (at most 65,535); 0: 1,024 and 8,192. Changes, tables

@@ -22,6 +22,7 @@ import (
 	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/route/engine/auto"
+	"heddle/sa"
 	"heddle/sim"
 	"heddle/sim/live"
 	"heddle/sm"
@@ -71,9 +72,10 @@ func newRigWith(t *testing.T, change func(*daemon.Config), kind string, params .
 	}
 	r.port = port
 	t.Cleanup(func() { port.Close() })
-	core := sm.Config{Engines: auto.Engines(), SMKey: 1, MaxWindow: port.MaxInFlight()}
+	core := sm.Defaults()
+	core.Engines, core.MaxWindow = auto.Engines(), port.MaxInFlight()
 	cfg := daemon.Config{
-		Port: port, PortName: "test", Core: core, Store: store.NewMemory(),
+		Port: port, PortName: "test", Core: core, Registry: sa.Defaults(), Store: store.NewMemory(),
 		OnUp: func(s *subnet.Snapshot) { r.up <- s },
 		OnPublish: func(*subnet.Snapshot) {
 			select {

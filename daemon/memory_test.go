@@ -14,6 +14,7 @@ import (
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
+	"heddle/sm"
 	"heddle/store"
 )
 
@@ -131,9 +132,7 @@ func TestMemoryFlat(t *testing.T) {
 	}
 	snap := bringUp(t, "xgft", "2", "6,8", "1,3")
 	c := newClient(lids(snap), 256)
-	cfg := Config{Port: c, Store: store.NewMemory()}
-	cfg.Core.SMKey = 1
-	d := New(cfg)
+	d := New(Config{Port: c, Core: sm.Defaults(), Store: store.NewMemory()})
 	d.snap.Store(snap)
 	end := d.administer(nil)
 	defer end()

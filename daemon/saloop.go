@@ -36,17 +36,12 @@ type saLoop struct {
 	of    []int        // where they stand in batch
 }
 
-// rejoinTime is how long ports have to join their multicast groups again after
-// another manager was the master: hosts do so within seconds of being asked to,
-// but a large subnet has many of them.
-const rejoinTime = 5 * time.Minute
-
 func newSALoop(d *Daemon) *saLoop {
 	cfg := d.cfg.Registry
 	cfg.SAKey, cfg.TrustLocal = d.cfg.SA.SAKey, d.cfg.SA.TrustLocal
 	cfg.FirstTID, cfg.TransportTimed = d.cfg.Core.FirstTID, d.cfg.Core.TransportTimed
-	if !d.cfg.Core.NoReregister {
-		cfg.RejoinTime = rejoinTime
+	if d.cfg.Core.NoReregister {
+		cfg.RejoinTime = 0 // nobody was asked to join again
 	}
 	l := &saLoop{d: d, alarm: newAlarm(), cut: newAlarm(), core: sa.NewCore(cfg)}
 	return l

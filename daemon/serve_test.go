@@ -29,7 +29,7 @@ import (
 // bringUp returns the snapshot of a simulated subnet that is up.
 func bringUp(tb testing.TB, kind string, params ...string) *subnet.Snapshot {
 	tb.Helper()
-	return bringUpWith(tb, sm.Config{}, kind, params...)
+	return bringUpWith(tb, sm.Defaults(), kind, params...)
 }
 
 // bringUpWith is bringUp with settings of the manager's.
@@ -51,7 +51,7 @@ func bringUpWith(tb testing.TB, core sm.Config, kind string, params ...string) *
 	}
 	defer port.Close()
 	var snap *subnet.Snapshot
-	core.Engines, core.SMKey, core.MaxWindow = auto.Engines(), 1, port.MaxInFlight()
+	core.Engines, core.MaxWindow = auto.Engines(), port.MaxInFlight()
 	d := New(Config{
 		Port: port, Core: core,
 		Store: store.NewMemory(), Once: true, OnUp: func(s *subnet.Snapshot) { snap = s },
@@ -107,7 +107,7 @@ func (p *pipe) Close() error             { return nil }
 
 func newPiped(out func(p *mad.Packet) error, c Config) (*Daemon, *pipe) {
 	p := &pipe{in: make(chan *mad.Packet), out: out}
-	c.Port, c.Core.SMKey, c.Store = p, 1, store.NewMemory()
+	c.Port, c.Core, c.Store = p, sm.Defaults(), store.NewMemory()
 	return New(c), p
 }
 
@@ -396,7 +396,7 @@ func BenchmarkServe(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			snap := bringUp(b, "xgft", c.params...)
 			s := newStream(snap, int64(b.N))
-			d := New(Config{Port: s, Core: sm.Config{SMKey: 1}, Store: store.NewMemory()})
+			d := New(Config{Port: s, Core: sm.Defaults(), Store: store.NewMemory()})
 			d.snap.Store(snap)
 			defer d.administer(nil)()
 			runtime.GC() // of the bring-up

@@ -69,7 +69,7 @@ func TestStopInAFlood(t *testing.T) {
 				}
 				return nil
 			}
-			cfg := Config{Port: s, Core: sm.Config{SMKey: 1}}
+			cfg := Config{Port: s, Core: sm.Defaults()}
 			d, _ := newPiped(s.out, cfg)
 			d.cfg.Port = s
 			d.snap.Store(snap)
@@ -121,7 +121,9 @@ func TestManagerHoldsNobody(t *testing.T) {
 // from all of its LIDs, nor a stranger by making LIDs up.
 func TestOnePortIsOneRequester(t *testing.T) {
 	const share, lmc = 50, 3
-	snap := bringUpWith(t, sm.Config{LMC: lmc}, "xgft", "1", "4", "1")
+	core := sm.Defaults()
+	core.LMC = lmc
+	snap := bringUpWith(t, core, "xgft", "1", "4", "1")
 	from := lids(snap)
 	busy := 0
 	d, _ := newPiped(func(*mad.Packet) error { busy++; return nil }, Config{QueuePerRequester: share})

@@ -317,8 +317,8 @@ func TestVMOnAStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer port.Close()
-	cfg := daemon.Config{Port: port, PortName: "standby", Store: store.NewMemory()}
-	cfg.Core.SMKey, cfg.Core.MaxWindow = 1, port.MaxInFlight()
+	cfg := daemon.Config{Port: port, PortName: "standby", Core: sm.Defaults(), Store: store.NewMemory()}
+	cfg.Core.MaxWindow = port.MaxInFlight()
 	news := make(chan struct{}, 1)
 	cfg.Progress = func(sm.Status) {
 		select {

@@ -22,7 +22,7 @@ func BenchmarkGroupJoin(b *testing.B) {
 		b.Run(fmt.Sprintf("%s/%dx%d", x.hosts, x.groups, x.members), func(b *testing.B) {
 			f := gen(b, "fattree", x.hosts)
 			cfg := DefaultConfig()
-			cfg.SweepInterval, cfg.ImproveDelay = -1, -1
+			cfg.SweepInterval, cfg.ImproveDelay = 0, 0
 			c, err := NewCluster(f, sim.Config{})
 			if err != nil {
 				b.Fatal(err)

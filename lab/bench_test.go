@@ -71,8 +71,8 @@ func linkFailures(b *testing.B, e route.Engine, hosts string, host bool) {
 	f := gen(b, "fattree", hosts)
 	cfg := DefaultConfig()
 	cfg.Engines = []route.Engine{e}
-	cfg.DampHold = -1
-	cfg.SweepInterval = -1
+	cfg.DampHold = 0
+	cfg.SweepInterval = 0
 	cfg.DrainTime = time.Millisecond
 	c, err := NewCluster(f, sim.Config{})
 	if err != nil {

@@ -22,7 +22,7 @@ func (h *honest) restart(t testing.TB, cfg sm.Config, during func()) {
 		t.Fatal(err)
 	}
 	h.m = m
-	m.ServeSA(sa.Config{SAKey: trustKey}, sa.Options{SAKey: trustKey})
+	m.ServeSA(SAConfig(trustKey), sa.Options{SAKey: trustKey})
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestVPortsUnseen(t *testing.T) {
 					t.Fatal(err)
 				}
 				m = n
-				m.ServeSA(sa.Config{}, sa.Options{})
+				m.ServeSA(SAConfig(0), sa.Options{})
 				if err := m.Start(); err != nil {
 					t.Fatal(err)
 				}

@@ -58,7 +58,9 @@ func NewCluster(f *fabric.Fabric, sc sim.Config) (*Cluster, error) {
 // DefaultConfig is a manager with the chain of `heddle sm` (AutoChain) and the usual
 // SM_Key. A test about other engines sets Engines.
 func DefaultConfig() sm.Config {
-	return sm.Config{SMKey: 1, Engines: AutoChain()}
+	c := sm.Defaults()
+	c.Engines = AutoChain()
+	return c
 }
 
 // Manager is a core on a port of the simulated subnet, with the shell that

@@ -32,7 +32,7 @@ func silentConfig(interval time.Duration) sm.Config {
 	cfg := DefaultConfig()
 	cfg.SweepInterval = interval
 	cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife = 10, 10, 10 // short drains
-	cfg.DampHold = -1
+	cfg.DampHold = 0
 	return cfg
 }
 

@@ -27,7 +27,7 @@ func TestForecast(t *testing.T) {
 			}
 			// One engine: a plan does not know whose tables a chain has led to.
 			cfg := ProductionConfig(RepairChain{Engines: []route.Engine{updn.Engine{}}})
-			cfg.ImproveDelay = -1
+			cfg.ImproveDelay = 0
 			c, m := bringUp(t, f, repairSim(seed), cfg)
 			c.Run(10 * time.Minute) // no packet of the bring-up is under way any more
 			p := planOn(t, c, firstCA(f), cfg)

@@ -168,7 +168,7 @@ func (t *JoinTrial) start() (err error) {
 		return err
 	}
 	t.m.JobTime = repairJobTime
-	t.m.ServeSA(sa.Config{}, sa.Options{})
+	t.m.ServeSA(SAConfig(0), sa.Options{})
 	if err := t.m.Start(); err != nil {
 		return err
 	}

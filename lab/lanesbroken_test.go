@@ -24,7 +24,7 @@ func TestLanesBrokenOff(t *testing.T) {
 		f := gen(t, "torus", []string{"3x3", "4x4", "3x4"}[rng.IntN(3)])
 		cfg := TrialConfig()
 		cfg.Engines = []route.Engine{torus.Engine{}, nue.Engine{}}
-		cfg.RepathTime, cfg.DampHold = 100*time.Millisecond, -1
+		cfg.RepathTime, cfg.DampHold = 100*time.Millisecond, 0
 		cfg.Transition = sm.TransitionStrict
 		c, m := bringUp(t, f, sim.Config{
 			Seed: seed, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond, Jitter: 2 * time.Microsecond,

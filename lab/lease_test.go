@@ -80,7 +80,7 @@ func (k *cloud) start(st *store.Memory) {
 	}
 	k.m = m
 	if k.serves {
-		m.ServeSA(sa.Config{SAKey: 1}, sa.Options{SAKey: 1})
+		m.ServeSA(SAConfig(1), sa.Options{SAKey: 1})
 	}
 	k.lfts, k.hyper = 0, 0
 	m.OnSend = func(p *mad.Packet) {

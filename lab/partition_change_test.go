@@ -74,7 +74,7 @@ func (m *Manager) apply(t *testing.T, p *partition.Policy, tag uint64) {
 
 func quietConfig() sm.Config {
 	cfg := TrialConfig()
-	cfg.SweepInterval, cfg.ImproveDelay = -1, -1
+	cfg.SweepInterval, cfg.ImproveDelay = 0, 0
 	return cfg
 }
 

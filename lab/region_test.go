@@ -41,7 +41,7 @@ func newRegionRun(t testing.TB, seed uint64) *regionRun {
 		t.Fatal(err)
 	}
 	cfg := TrialConfig()
-	cfg.DampHold = -1
+	cfg.DampHold = 0
 	r.routing.apply(&cfg)
 	node := firstCA(f)
 	if r.m, err = r.c.Start(node, cfg, nil); err != nil {
@@ -220,7 +220,7 @@ func TestRegionOracle(t *testing.T) {
 func TestRegionCost(t *testing.T) {
 	f := gen(t, "fattree", "324")
 	cfg := TrialConfig()
-	cfg.SweepInterval = -1
+	cfg.SweepInterval = 0
 	c, m := bringUp(t, f, sim.Config{}, cfg)
 	c.Run(5 * time.Second)
 	var sw int

@@ -61,11 +61,9 @@ func RepairChains() []RepairChain {
 // ProductionConfig is what `heddle sm` gives a manager in a simulation when no
 // flag is set, but for the chain.
 func ProductionConfig(c RepairChain) sm.Config {
-	return sm.Config{
-		SMKey: 1, Engines: slices.Clone(c.Engines), Explicit: len(c.Engines) == 1,
-		MaxWindow: 32, SMPTimeout: 200 * time.Millisecond, SMPRetries: 3, SweepInterval: 10 * time.Second,
-		RepathTime: 30 * time.Second, DampHold: 8, DampQuiet: time.Minute,
-	}
+	cfg := sm.Defaults()
+	cfg.Engines, cfg.Explicit = slices.Clone(c.Engines), len(c.Engines) == 1
+	return cfg
 }
 
 // RepairFabric is a kind of fabric on which repairs are measured.

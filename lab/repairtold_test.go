@@ -31,7 +31,7 @@ func repairTold(t *testing.T, policy sm.Transition) {
 				t.Fatal(err)
 			}
 			cfg := ProductionConfig(RepairChains()[0])
-			cfg.ImproveDelay = -1 // no other change of tables than a repair
+			cfg.ImproveDelay = 0 // no other change of tables than a repair
 			cfg.Transition = policy
 			c, m := bringUp(t, f, repairSim(seed), cfg)
 			c.Run(15 * time.Second)

@@ -32,6 +32,14 @@ type administrator struct {
 	buf   []byte
 }
 
+// SAConfig is the SA of a manager that trusts key: the product's, but nobody has to
+// join groups again after another manager went.
+func SAConfig(key uint64) sa.Config {
+	c := sa.Defaults()
+	c.SAKey, c.RejoinTime = key, 0
+	return c
+}
+
 // ServeSA gives an attached manager a subnet administrator; call it before
 // Start. What it keeps is in the manager's store.
 func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {

@@ -23,7 +23,7 @@ func serveUp(t testing.TB, f *fabric.Fabric, sc sim.Config) (*Cluster, *Manager)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.ServeSA(sa.Config{SAKey: 1}, sa.Options{SAKey: 1})
+	m.ServeSA(SAConfig(1), sa.Options{SAKey: 1})
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}

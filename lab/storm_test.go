@@ -188,7 +188,7 @@ func TestMulticastStorm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			again.ServeSA(sa.Config{SAKey: 1}, sa.Options{SAKey: 1})
+			again.ServeSA(SAConfig(1), sa.Options{SAKey: 1})
 			if err := again.Start(); err != nil {
 				t.Fatal(err)
 			}

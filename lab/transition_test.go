@@ -171,7 +171,7 @@ func underTraffic(t testing.TB, e route.Engine, f *fabric.Fabric, seed uint64, c
 	if e.Name() == "nue" {
 		cfg.Engines = []route.Engine{e, updn.Engine{}}
 	}
-	cfg.RepathTime, cfg.DampHold = 100*time.Millisecond, -1
+	cfg.RepathTime, cfg.DampHold = 100*time.Millisecond, 0
 	cfg.Transition = sm.TransitionStrict
 	if change != nil {
 		change(&cfg)

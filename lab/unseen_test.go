@@ -67,7 +67,7 @@ func newHonest(t testing.TB, f *fabric.Fabric, sc sim.Config, cfg sm.Config, bef
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.ServeSA(sa.Config{SAKey: trustKey}, sa.Options{SAKey: trustKey})
+	m.ServeSA(SAConfig(trustKey), sa.Options{SAKey: trustKey})
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestFunctionGUIDs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				m.ServeSA(sa.Config{}, sa.Options{})
+				m.ServeSA(SAConfig(0), sa.Options{})
 				m.ServeVMs(vm.Config{})
 				if k.m = m; m.Start() != nil {
 					t.Fatal("the manager does not start")

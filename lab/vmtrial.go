@@ -190,7 +190,7 @@ func (t *VMTrial) start(node string, st *store.Memory) error {
 	if err != nil {
 		return err
 	}
-	m.ServeSA(sa.Config{}, sa.Options{})
+	m.ServeSA(SAConfig(0), sa.Options{})
 	m.ServeVMs(vm.Config{})
 	t.m = m
 	t.Judge.fault() // what the one before did is forgotten

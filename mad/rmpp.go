@@ -139,7 +139,7 @@ type RMPPConfig struct {
 	// AckTimeout is how long a sender waits for an ACK at most, default 2 s.
 	// It gives up after Retries+1 times that without progress.
 	AckTimeout time.Duration
-	// Retries, default 3.
+	// Retries, default 3; negative means none.
 	Retries int
 	// MinAckTimeout is how soon a sender may repeat a window when ACKs have
 	// been coming quickly; default 20 ms. Set it to AckTimeout to have the
@@ -192,11 +192,13 @@ func (c *RMPPConfig) setDefaults() {
 	def(&c.RecvTimeout, 40*time.Second)
 	def(&c.Linger, 10*time.Second)
 	c.MinAckTimeout = min(c.MinAckTimeout, c.AckTimeout)
+	if c.Retries == 0 {
+		c.Retries = 3
+	}
 	for _, x := range []struct {
 		v   *int
 		def int
 	}{
-		{&c.Retries, 3},
 		{&c.Window, 64},
 		{&c.MaxBytes, 16 << 20},
 		{&c.MaxTransfers, 1024},

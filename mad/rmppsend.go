@@ -103,7 +103,7 @@ func (s *RMPPSender) push(now Time, send func(*ib.MAD)) {
 }
 
 func (s *RMPPSender) giveUp() Time {
-	return min(s.progress.Add(s.cfg.AckTimeout*time.Duration(s.cfg.Retries+1)), s.tooLong())
+	return min(s.progress.Add(s.cfg.AckTimeout*time.Duration(max(s.cfg.Retries, 0)+1)), s.tooLong())
 }
 
 // tooLong is when the peer has given up, even if it still acknowledges

@@ -49,7 +49,7 @@ type Core struct {
 	view       *View
 }
 
-// Config is what a Core is told at start.
+// Config is what a Core is told at start. It begins with Defaults.
 type Config struct {
 	SAKey      uint64 // see Options
 	TrustLocal bool   // see Options
@@ -66,21 +66,28 @@ type Config struct {
 	ExclusiveMLIDs bool
 	// RejoinTime is how long ports have to join their groups again after this
 	// manager took the subnet over from another one, until which they are
-	// members as before; 0: nobody has to. It needs a subnet manager that asks
+	// members as before: hosts do so within seconds of being asked to, but a large
+	// subnet has many of them. 0: nobody has to. It needs a subnet manager that asks
 	// clients to register anew.
 	RejoinTime time.Duration
 	// MigrateTime is how long a virtual port may be gone from the subnet, as one that
-	// migrates is, before its memberships in groups end. 0: 10 seconds; negative:
-	// at once, as those of other ports. A port that comes back in that time with
+	// migrates is, before its memberships in groups end. 0: they end at once, as
+	// those of other ports. A port that comes back in that time with
 	// another LID gives trap 69 (RePath) besides 64.
 	MigrateTime time.Duration
 	// DropAfter is how long a subscriber may be away from the subnet, or leave
-	// Reports unanswered, before its subscriptions are dropped. 0: 10 minutes;
-	// negative: never (as OpenSM without drop_event_subscriptions).
+	// Reports unanswered, before its subscriptions are dropped. 0: never (as
+	// OpenSM without drop_event_subscriptions).
 	DropAfter time.Duration
 	// AssignedGUIDByte is the byte behind the OUI 00:14:05 in alias GUIDs that
 	// the SA assigns (OpenSM's sm_assigned_guid): another one for each subnet.
 	AssignedGUIDByte uint8
+}
+
+// Defaults returns the configuration of a Core that was told nothing, and is the
+// one owner of its values. A zero means zero.
+func Defaults() Config {
+	return Config{RejoinTime: 5 * time.Minute, MigrateTime: 10 * time.Second, DropAfter: 10 * time.Minute}
 }
 
 // Event is something that happens to a Core: one of the types below.

@@ -1,6 +1,7 @@
 package sa_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"testing"
@@ -33,8 +34,16 @@ type world struct {
 }
 
 // newWorld starts a core on a subnet.
+// usual fills in the times that a test leaves out. Of those of the product it has
+// not the one in which ports have to join again.
+func usual(c sa.Config) sa.Config {
+	d := sa.Defaults()
+	c.MigrateTime, c.DropAfter = cmp.Or(c.MigrateTime, d.MigrateTime), cmp.Or(c.DropAfter, d.DropAfter)
+	return c
+}
+
 func newWorld(t testing.TB, cfg sa.Config, s *subnet.Snapshot) *world {
-	w := &world{t: t, cfg: cfg, store: store.NewMemory(), snap: s}
+	w := &world{t: t, cfg: usual(cfg), store: store.NewMemory(), snap: s}
 	w.start()
 	return w
 }

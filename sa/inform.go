@@ -22,9 +22,6 @@ const (
 	maxSubsPerPort = 256
 )
 
-// defaultDropAfter is Config.DropAfter where it is 0.
-const defaultDropAfter = 10 * time.Minute
-
 // informs owns the subscriptions, and the Reports on their way (report.go).
 //
 // A subscription is known by the subscriber's port and QP and by what it wants
@@ -42,9 +39,6 @@ type informs struct {
 
 func (x *informs) init(cfg Config) {
 	x.drop, x.dropAt = cfg.DropAfter, mad.Never
-	if x.drop == 0 {
-		x.drop = defaultDropAfter
-	}
 	x.reports.init(cfg)
 }
 
@@ -278,14 +272,14 @@ func addressOf(s *subnet.Snapshot, port int32, a mad.Addr) mad.Addr {
 		a.LID, a.PathBits = p.LID, 0
 	}
 	if !a.HasGRH && s.NeedsGRH(port) {
-		a.HasGRH, a.GRH = true, mad.GRH{GID: s.GID(port), HopLimit: defaultVirtHopLimit}
+		a.HasGRH, a.GRH = true, mad.GRH{GID: s.GID(port), HopLimit: DefaultVirtHopLimit}
 	}
 	return a
 }
 
 // deadline is when a subscriber that is away or deaf is given up.
 func (x *informs) deadline(p *peer) mad.Time {
-	if p.silent == mad.Never || x.drop < 0 {
+	if p.silent == mad.Never || x.drop <= 0 {
 		return mad.Never
 	}
 	return p.silent.Add(x.drop)

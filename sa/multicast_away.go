@@ -3,15 +3,11 @@ package sa
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/subnet"
 )
-
-// defaultMigrateTime is Config.MigrateTime where it is 0.
-const defaultMigrateTime = 10 * time.Second
 
 // away are the virtual ports whose memberships wait for them: a virtual machine that
 // migrates is down at its old place before it is up at the new one, and goes on

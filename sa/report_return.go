@@ -27,11 +27,7 @@ type departure struct {
 
 // migrateTime is how long a GID that went may be back, 0 if it is not waited for.
 func (c *Core) migrateTime() mad.Time {
-	d := c.cfg.MigrateTime
-	if d == 0 {
-		d = defaultMigrateTime
-	}
-	return mad.Time(max(d, 0))
+	return mad.Time(max(c.cfg.MigrateTime, 0))
 }
 
 // left remembers a GID that went.

@@ -38,7 +38,7 @@ type rig struct {
 }
 
 func newRig(t testing.TB, s *subnet.Snapshot, cfg sa.Config) *rig {
-	r := &rig{t: t, cfg: cfg, stored: map[string]store.Record{}, wall: 1_700_000_000_000_000_000}
+	r := &rig{t: t, cfg: usual(cfg), stored: map[string]store.Record{}, wall: 1_700_000_000_000_000_000}
 	r.restart()
 	r.publish(s)
 	return r

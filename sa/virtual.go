@@ -11,9 +11,9 @@ import (
 // a VPort that is not the default is told from others by the GRH alone, in both
 // directions.
 
-// defaultVirtHopLimit is Options.VirtHopLimit where it is 0: as NVIDIA's OpenSM has
+// DefaultVirtHopLimit is Options.VirtHopLimit where it is 0: as NVIDIA's OpenSM has
 // it (virt_default_hop_limit).
-const defaultVirtHopLimit = 2
+const DefaultVirtHopLimit = 2
 
 // requester is the port that a request came from, an index in Ports, -1 if it is
 // nobody's: the one with the SGID of its GRH, or the default one of its LID. An
@@ -49,7 +49,7 @@ func (q *query) hopLimit(src, dst int32) uint8 {
 	if q.opt.VirtHopLimit != 0 {
 		return q.opt.VirtHopLimit
 	}
-	return defaultVirtHopLimit
+	return DefaultVirtHopLimit
 }
 
 // allowedSLs are the service levels that a port may use, bit n for SL n.

@@ -75,6 +75,13 @@ type show struct {
 	state ib.PortState
 }
 
+// withLMC is the usual configuration with another LMC.
+func withLMC(lmc uint8) Config {
+	c := Defaults()
+	c.LMC = lmc
+	return c
+}
+
 // found makes a core that has just discovered one switch (GUID 1) with hosts
 // on its ports, as in hosts; the first is our own.
 func found(cfg Config, fdbcap uint16, hosts ...show) *Core {
@@ -140,7 +147,7 @@ func TestAssign(t *testing.T) {
 	}
 	for _, x := range []struct {
 		name   string
-		cfg    Config
+		lmc    uint8
 		cap    uint16
 		hosts  []show
 		stored map[ib.GUID]lidRange
@@ -179,17 +186,17 @@ func TestAssign(t *testing.T) {
 		{name: "multicast and permissive LIDs are none", hosts: []show{{100, 0xC000, active}, {101, 0xFFFF, active}}, want: "1:1 100:2 101:3 "},
 		{name: "a LID beyond the table is moved", cap: 16, hosts: []show{{100, 15, active}, {101, 16, active}}, want: "1:1 100:15 101:2 ", told: "lid_conflict "},
 		{name: "a stored LID beyond the table is moved", cap: 16, hosts: []show{{guid: 100}}, stored: st(lidRange{lid: 16}), want: "1:1 100:2 ", told: "lid_conflict "},
-		{name: "LMC aligns", cfg: Config{LMC: 2}, hosts: []show{{guid: 100}, {guid: 101}}, want: "1:1 100:4/2 101:8/2 "},
+		{name: "LMC aligns", lmc: 2, hosts: []show{{guid: 100}, {guid: 101}}, want: "1:1 100:4/2 101:8/2 "},
 		{
-			name: "an Active LID that LMC does not allow is moved", cfg: Config{LMC: 1}, hosts: []show{{100, 6, active}, {101, 9, active}},
+			name: "an Active LID that LMC does not allow is moved", lmc: 1, hosts: []show{{100, 6, active}, {101, 9, active}},
 			want: "1:1 100:6/1 101:2/1 ", told: "lid_conflict ",
 		},
 		{
-			name: "a changed LMC keeps what is still aligned", cfg: Config{LMC: 1}, hosts: []show{{guid: 100}, {guid: 101}},
+			name: "a changed LMC keeps what is still aligned", lmc: 1, hosts: []show{{guid: 100}, {guid: 101}},
 			stored: st(lidRange{lid: 4}, lidRange{lid: 8, lmc: 3}), want: "1:1 100:4/1 101:8/1 ",
 		},
 		{
-			name: "ranges may not overlap", cfg: Config{LMC: 2}, hosts: []show{{100, 8, active}, {101, 10, active}},
+			name: "ranges may not overlap", lmc: 2, hosts: []show{{100, 8, active}, {101, 10, active}},
 			want: "1:1 100:8/2 101:4/2 ", told: "lid_conflict ",
 		},
 		{
@@ -203,7 +210,7 @@ func TestAssign(t *testing.T) {
 			if fdb == 0 {
 				fdb = 0xC000
 			}
-			c := found(x.cfg, fdb, x.hosts...)
+			c := found(withLMC(x.lmc), fdb, x.hosts...)
 			c.firstTime = !x.later
 			maps.Copy(c.stored, x.stored)
 			for g, r := range x.before {
@@ -290,7 +297,7 @@ func (c *Core) fits(t *testing.T, fdb uint16) {
 func TestAssignRandom(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for round := range 400 {
-		cfg := Config{LMC: uint8(rng.IntN(3))}
+		cfg := withLMC(uint8(rng.IntN(3)))
 		fdb := uint16(8 + rng.IntN(60))
 		var hosts []show
 		for i := range 1 + rng.IntN(10) {

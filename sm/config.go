@@ -1,6 +1,7 @@
 package sm
 
 import (
+	"errors"
 	"time"
 
 	"heddle/ib"
@@ -39,8 +40,8 @@ const (
 	VirtualIgnore                    // as if there were none
 )
 
-// Config is what a manager is told at start. The zero value of a field takes
-// the default that its comment names; Default fills them in.
+// Config is what a manager is told at start. It begins with Defaults; New panics
+// on one that no manager can work with.
 type Config struct {
 	PortGUID ib.GUID // port GUID of the port we work through (required)
 	Priority uint8   // 0–15, higher wins the mastership
@@ -49,24 +50,24 @@ type Config struct {
 	// fabric or claiming IsSM; the result is Output.Plan.
 	PlanOnly bool
 
-	Prefix        ib.SubnetPrefix // default fe80::/64
+	Prefix        ib.SubnetPrefix // of every GID; fe80::/64 by default
 	LMC           uint8           // 0–7, of CA and router ports
 	LMCPort0      uint8           // 0–7, of enhanced switch ports 0
 	MKey          ib.MKey         // M_Key given to every port; 0 = none
 	MKeyLease     uint16          // seconds, 0 = never expires
 	MKeyProtect   uint8           // M_KeyProtectBits 0–3
-	MaxMTU        ib.MTU          // upper limit of NeighborMTU; default 5 (4096)
-	MaxOpVLs      uint8           // upper limit of OperationalVLs as a code 1–5; default 4 (VL0-7)
+	MaxMTU        ib.MTU          // upper limit of NeighborMTU
+	MaxOpVLs      uint8           // upper limit of OperationalVLs as a code 1–5
 	LinkWidth     ib.LinkWidth    // widths to enable; 0 = leave as it is
-	LinkSpeed     uint8           // LinkSpeedEnabled mask; 0 = leave as it is
-	LinkSpeedExt  uint8           // LinkSpeedExtEnabled; 0 = leave as it is
-	SubnetTimeOut uint8           // 4.096 µs × 2^n; default 18
-	PacketLife    uint8           // switch LifeTimeValue, 4.096 µs × 2^n; default 18
-	HOQLife       uint8           // head-of-queue life towards switches, 4.096 µs × 2^n; default 18
-	LeafHOQLife   uint8           // towards CAs; default 16
-	VLStallCount  uint8           // 0–7; default 7
-	LocalPhyErr   uint8           // threshold for trap 129, 0–15; default 8
-	OverrunErr    uint8           // threshold for trap 130, 0–15; default 8
+	LinkSpeed     ib.SpeedBits    // LinkSpeedEnabled mask; 0 = leave as it is
+	LinkSpeedExt  ib.SpeedExtBits // LinkSpeedExtEnabled; 0 = leave as it is
+	SubnetTimeOut uint8           // 4.096 µs × 2^n, 0–31
+	PacketLife    uint8           // switch LifeTimeValue, 4.096 µs × 2^n; above 19 without limit
+	HOQLife       uint8           // head-of-queue life towards switches, 4.096 µs × 2^n; above 19 without limit
+	LeafHOQLife   uint8           // towards CAs and routers, likewise
+	VLStallCount  uint8           // 0–7: so many drops in a row stall a lane; see IBA §18.2.5.4
+	LocalPhyErr   uint8           // threshold for trap 129, 0–15
+	OverrunErr    uint8           // threshold for trap 130, 0–15
 	MasterSMSL    ib.SL
 	NoReregister  bool // do not ask clients to renew their SA registrations
 	// QoS programs SL2VL (identity modulo the lanes of the link) and VL
@@ -77,19 +78,17 @@ type Config struct {
 	// ReadLanes: the lane tables of all nodes are read once the subnet is up if
 	// it has no more switches than this; 0 = only those that ReadTables asks for.
 	ReadLanes int
-	// PartEnforce says where switches enforce partitions; default EnforceBoth.
+	// PartEnforce says where switches enforce partitions.
 	PartEnforce Enforce
 
-	// Virtualization says what to do with ports that have virtual ports; default
-	// VirtualOn.
+	// Virtualization says what to do with ports that have virtual ports.
 	Virtualization VirtualMode
 	// VSwitchPrepopulate gives every virtual function of a vSwitch adapter a LID
 	// when the adapter is found, used or not, which the engine routes (§V-A of the
 	// vSwitch paper). Without it a function has one only while a lease is placed
 	// there (§V-B).
 	VSwitchPrepopulate bool
-	// MaxVirtualPorts is how many ports' virtual ports are brought up at a time;
-	// default 64.
+	// MaxVirtualPorts is how many ports' virtual ports are brought up at a time.
 	MaxVirtualPorts int
 
 	// Engines is the chain: the first whose tables verify is taken.
@@ -104,10 +103,10 @@ type Config struct {
 	MaxVLs      int
 	Transition  Transition
 
-	Window     int           // SMPs in flight at the start; default 4 (8 on ports known to take it)
-	MaxWindow  int           // most SMPs in flight; default 32, the transport's limit if lower
-	SMPTimeout time.Duration // of one try; default 200 ms
-	SMPRetries int           // tries after the first; default 3, < 0 = none
+	Window     int           // SMPs in flight at the start
+	MaxWindow  int           // most SMPs in flight, at most what the transport takes
+	SMPTimeout time.Duration // of the first try; later ones wait longer
+	SMPRetries int           // tries after the first; 0 = none
 	// TransportTimed: the port keeps the time of a try itself (umad) and
 	// reports failures; the core's own timers are then only a safety net.
 	TransportTimed bool
@@ -116,69 +115,88 @@ type Config struct {
 	// life of the process are not taken for ours; the shell draws it.
 	FirstTID uint32
 
-	SweepInterval time.Duration // between light sweeps; default 10 s, < 0 = off
-	RetryInterval time.Duration // until what was left out is tried again; default 10 s, doubling to 16 ×
-	TrapSettle    time.Duration // a sweep asked for by a trap waits this long for more; default 5 ms
-	TrapMinGap    time.Duration // least time between two sweeps asked for by traps; default 100 ms when they keep coming
-	PollInterval  time.Duration // of the master by a standby; default 10 s
-	PollRetries   int           // unanswered polls before the master is taken for dead; default 4
+	SweepInterval time.Duration // between light sweeps; 0 = none
+	RetryInterval time.Duration // until what was left out is tried again, doubling to 16 ×
+	TrapSettle    time.Duration // a sweep asked for by a trap waits this long for more
+	TrapMinGap    time.Duration // least time between two sweeps asked for by traps, when they keep coming
+	PollInterval  time.Duration // of the master by a standby
+	PollRetries   int           // unanswered polls before the master is taken for dead
 	// RepathTime is how long hosts take, at most, to use the new service level
-	// of a path after the SA tells it; default 30 s, < 0 = they may never do.
+	// of a path after the SA tells it; 0 = there is no limit, so that a change of
+	// tables which needs one is refused.
 	RepathTime time.Duration
-	DrainTime  time.Duration // between discard and write; default computed from lifetimes
+	// DrainTime is between discard and write; 0 = computed from the lifetimes.
+	DrainTime time.Duration
 	// FullInterval is the time between full sweeps that nothing asks for; 0 =
 	// none. Traps and light sweeps lead to sweeps of a region.
 	FullInterval time.Duration
 	// ImproveDelay: when the tables of an engine later in the chain were kept
 	// over a change, the engines before it are tried again after so much quiet;
-	// default 10 s, < 0 = only by full sweeps.
+	// 0 = only by full sweeps.
 	ImproveDelay time.Duration
 
 	// Damping of links that keep failing (see package sm/damp). DampFree failures in a
-	// row are free (default 3), each further one keeps the link out for twice
-	// as long as the one before, beginning with DampDelay (default 1 s); from
-	// DampHold failures on (default 8, < 0 = no damping) it is held down until
-	// it was quiet for DampQuiet (default 60 s), doubled for each hold that
+	// row are free, each further one keeps the link out for twice
+	// as long as the one before, beginning with DampDelay; from
+	// DampHold failures on (0 = no damping) it is held down until
+	// it was quiet for DampQuiet, doubled for each hold that
 	// follows, 16 × at most.
 	DampFree, DampHold   int
 	DampDelay, DampQuiet time.Duration
 }
 
-// Default returns c with every zero field that has a default filled in.
-func (c Config) Default() Config {
-	def(&c.Prefix, ib.DefaultSubnetPrefix)
-	def(&c.MaxMTU, 5)
-	def(&c.MaxOpVLs, 4)
-	def(&c.SubnetTimeOut, 18)
-	def(&c.PacketLife, 18)
-	def(&c.HOQLife, 18)
-	def(&c.LeafHOQLife, 16)
-	def(&c.VLStallCount, 7)
-	def(&c.LocalPhyErr, 8)
-	def(&c.OverrunErr, 8)
-	def(&c.Window, 4)
-	def(&c.MaxWindow, 32)
-	def(&c.SMPTimeout, 200*time.Millisecond)
-	def(&c.SMPRetries, 3)
-	def(&c.SweepInterval, 10*time.Second)
-	def(&c.RetryInterval, 10*time.Second)
-	def(&c.TrapSettle, 5*time.Millisecond)
-	def(&c.TrapMinGap, 100*time.Millisecond)
-	def(&c.PollInterval, 10*time.Second)
-	def(&c.PollRetries, 4)
-	def(&c.ImproveDelay, 10*time.Second)
-	def(&c.RepathTime, 30*time.Second)
-	def(&c.MaxVirtualPorts, 64)
-	def(&c.DampFree, 3)
-	def(&c.DampHold, 8)
-	def(&c.DampDelay, time.Second)
-	def(&c.DampQuiet, time.Minute)
-	return c
+// Defaults returns the configuration of a manager that was told nothing. It is
+// the one owner of these values: settings shows them, and a Config begins here.
+// A zero means zero everywhere.
+func Defaults() Config {
+	return Config{
+		SMKey:         1, // OpenSM's too
+		Prefix:        ib.DefaultSubnetPrefix,
+		MaxMTU:        ib.MTU4096,
+		MaxOpVLs:      4, // VL0-7
+		SubnetTimeOut: 18,
+		PacketLife:    18,
+		HOQLife:       18,
+		LeafHOQLife:   16,
+		VLStallCount:  7,
+		LocalPhyErr:   8,
+		OverrunErr:    8,
+
+		MaxVirtualPorts: 64,
+
+		Window:     4,
+		MaxWindow:  32,
+		SMPTimeout: 200 * time.Millisecond,
+		SMPRetries: 3,
+
+		SweepInterval: 10 * time.Second,
+		RetryInterval: 10 * time.Second,
+		TrapSettle:    5 * time.Millisecond,
+		TrapMinGap:    100 * time.Millisecond,
+		PollInterval:  10 * time.Second,
+		PollRetries:   4,
+		RepathTime:    30 * time.Second,
+		ImproveDelay:  10 * time.Second,
+
+		DampFree:  3,
+		DampHold:  8,
+		DampDelay: time.Second,
+		DampQuiet: time.Minute,
+	}
 }
 
-func def[T comparable](p *T, v T) {
-	var zero T
-	if *p == zero {
-		*p = v
+// check refuses what no manager can work with. Who forgot to begin with
+// Defaults hears of it at once.
+func (c *Config) check() error {
+	switch {
+	case c.Window < 1 || c.MaxWindow < 1:
+		return errors.New("sm: Config.Window and MaxWindow must be positive (a Config begins with sm.Defaults())")
+	case c.SMPTimeout <= 0 || c.RetryInterval <= 0 || c.PollInterval <= 0:
+		return errors.New("sm: Config.SMPTimeout, RetryInterval and PollInterval must be positive (a Config begins with sm.Defaults())")
+	case c.SMPRetries < 0 || c.PollRetries < 0 || c.DampFree < 0 || c.DampHold < 0:
+		return errors.New("sm: a negative number of retries or failures in Config; none is 0")
+	case c.MaxMTU < 1 || c.MaxOpVLs < 1 || c.MaxVirtualPorts < 1:
+		return errors.New("sm: Config.MaxMTU, MaxOpVLs and MaxVirtualPorts must be positive (a Config begins with sm.Defaults())")
 	}
+	return nil
 }

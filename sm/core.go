@@ -208,13 +208,16 @@ type Core struct {
 	upCounts    subnet.Counts
 }
 
-// New returns a manager that waits for Start.
+// New returns a manager that waits for Start. It panics on a Config that no
+// manager can work with, which is a mistake of the program.
 func New(cfg Config) *Core {
-	cfg = cfg.Default()
+	if err := cfg.check(); err != nil {
+		panic(err)
+	}
 	return &Core{
 		cfg: cfg,
 		eng: mad.NewEngine(mad.Config{
-			Window: cfg.Window, MaxWindow: cfg.MaxWindow, Timeout: cfg.SMPTimeout, Retries: cfg.SMPRetries,
+			Window: cfg.Window, MaxWindow: cfg.MaxWindow, Timeout: cfg.SMPTimeout, Retries: engineRetries(cfg.SMPRetries),
 			TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
 		}),
 		state:  subnet.NotActive,
@@ -234,6 +237,15 @@ func New(cfg Config) *Core {
 		leases:  newLeases(),
 		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, doubt: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}
+}
+
+// engineRetries says a number of retries as mad.Config does, where 0 is the
+// engine's own choice and none is negative.
+func engineRetries(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
 }
 
 // Step applies one event at time now, which never goes back, and appends to

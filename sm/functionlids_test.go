@@ -12,7 +12,7 @@ import (
 // leased makes a core whose ports have LIDs, with leases of some GUIDs.
 func leased(t *testing.T, fdbcap uint16, guids ...ib.GUID) *Core {
 	t.Helper()
-	c := found(Config{}, fdbcap, show{guid: 100}, show{guid: 101}, show{guid: 102})
+	c := found(Defaults(), fdbcap, show{guid: 100}, show{guid: 101}, show{guid: 102})
 	for _, g := range guids {
 		c.newLease(g)
 	}
@@ -134,7 +134,9 @@ func FuzzFunctionLID(f *testing.F) {
 		if op := placeOp(p, l); !bytes.Equal(op.Record.Key, key) || !bytes.Equal(op.Record.Value, value) {
 			t.Fatalf("%x %x became %v LID %v", key, value, p, l)
 		}
-		c := New(Config{VSwitchPrepopulate: true})
+		cfg := Defaults()
+		cfg.VSwitchPrepopulate = true
+		c := New(cfg)
 		c.out = &Output{}
 		c.loadFunctionLIDs([]store.Record{r, r})
 		if c.leases.fn.byPlace[p] != l || len(c.leases.fn.byPlace) != 1 || len(c.out.Notices) != 1 {

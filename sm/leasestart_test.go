@@ -10,7 +10,9 @@ import (
 // TestLeasesBeforeStart: the leases of a store are set before the start, and their
 // LIDs are those that the store held.
 func TestLeasesBeforeStart(t *testing.T) {
-	c := New(Config{PortGUID: 1})
+	cfg := Defaults()
+	cfg.PortGUID = 1
+	c := New(cfg)
 	var out Output
 	out.Reset()
 	c.Step(1, SetLeases{All: true, Put: []subnet.Lease{{GUID: 5, LIDKind: subnet.OwnLID, Place: subnet.Place{Port: 9, Function: 1}}, {GUID: 6}}}, &out)

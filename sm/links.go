@@ -204,12 +204,12 @@ func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 		if cfg.LinkWidth != 0 && p.info.LinkWidthEnabled != cfg.LinkWidth&p.info.LinkWidthSupported {
 			w.LinkWidthEnabled = cfg.LinkWidth & p.info.LinkWidthSupported
 		}
-		if v := ib.SpeedBits(cfg.LinkSpeed) & p.info.LinkSpeedSupported; v != 0 && v != p.info.LinkSpeedEnabled {
+		if v := cfg.LinkSpeed & p.info.LinkSpeedSupported; v != 0 && v != p.info.LinkSpeedEnabled {
 			w.LinkSpeedEnabled = v
 		}
 		capMask := f.agentPort(n, num).info.CapabilityMask
 		peerMask := f.agentPort(p.peer.Node, p.peer.Port).info.CapabilityMask
-		if v := ib.SpeedExtBits(cfg.LinkSpeedExt); v != 0 && v != p.info.LinkSpeedExtEnabled &&
+		if v := cfg.LinkSpeedExt; v != 0 && v != p.info.LinkSpeedExtEnabled &&
 			capMask.Has(ib.CapIsExtendedSpeedsSupported) && peerMask.Has(ib.CapIsExtendedSpeedsSupported) {
 			w.LinkSpeedExtEnabled, ext = v, true
 		}

@@ -64,7 +64,9 @@ func TestMembersBeforeStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := &store.State{Records: records(append(policyOps(b), freedOps(nil, map[ib.PKey]string{6: "tenant", 7: "vm"})...))}
-	c := New(Config{PortGUID: 1})
+	cfg := Defaults()
+	cfg.PortGUID = 1
+	c := New(cfg)
 	var out Output
 	step := func(ev Event) {
 		out.Reset()

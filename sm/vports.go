@@ -60,7 +60,7 @@ func (c *Core) takeVirtuals() {
 		if back || a.model == subnet.SharedPort || n.flags&nNew != 0 || p.info.PortState <= ib.StateInit || p.info.LID != p.lid {
 			c.freshAdapter(a)
 		}
-		if a.step < adapterKnown || len(a.look) > 0 || c.cfg.SweepInterval < 0 && !c.reg.on {
+		if a.step < adapterKnown || len(a.look) > 0 || c.cfg.SweepInterval <= 0 && !c.reg.on {
 			c.lookAdapter(a)
 		}
 		if len(a.vports) > 0 {

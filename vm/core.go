@@ -80,7 +80,7 @@ type deadline struct {
 // New returns a core that waits for Start.
 func New(cfg Config) *Core {
 	if cfg.GUIDFirst == 0 && cfg.GUIDLast == 0 {
-		cfg.GUIDFirst, cfg.GUIDLast = defaultFirst, defaultLast
+		cfg = Defaults()
 	}
 	c := &Core{cfg: cfg, putAgain: mad.Never, waits: map[string][]waiter{}, fading: map[ib.GUID]bool{}}
 	c.state.init()

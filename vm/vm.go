@@ -123,10 +123,13 @@ var (
 
 // Config is what a Core is told at start.
 type Config struct {
-	// GUIDFirst to GUIDLast is the pool, of interfaces and functions; the default is
-	// 0x0200000000000001–0x02000000ffffffff.
+	// GUIDFirst to GUIDLast is the pool, of interfaces and functions; that of Defaults
+	// if both are 0, which is no GUID.
 	GUIDFirst, GUIDLast ib.GUID
 }
+
+// Defaults returns the configuration of a Core that was told nothing.
+func Defaults() Config { return Config{GUIDFirst: defaultFirst, GUIDLast: defaultLast} }
 
 // Event is something that happens to a Core.
 type Event interface{ event() }

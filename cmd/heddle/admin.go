@@ -87,10 +87,9 @@ func (f *adminFlags) configure(cfg *daemon.Config, state string, log *slog.Logge
 		return err
 	}
 	cfg.Queue, cfg.QueuePerRequester = f.queue, f.queueEach
-	cfg.Registry = sa.Config{ConsolidateSNM: f.consolidate, ExclusiveMLIDs: f.exclusive, DropAfter: f.dropAfter, AssignedGUIDByte: f.assigned}
-	if f.dropAfter == 0 {
-		cfg.Registry.DropAfter = -1
-	}
+	cfg.Registry = sa.Defaults()
+	cfg.Registry.ConsolidateSNM, cfg.Registry.ExclusiveMLIDs = f.consolidate, f.exclusive
+	cfg.Registry.DropAfter, cfg.Registry.AssignedGUIDByte = f.dropAfter, f.assigned
 	stored, err := cfg.Store.Load()
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func TestProductionConfig(t *testing.T) {
 	}
 	want := lab.ProductionConfig(lab.RepairChains()[0])
 	got.MaxWindow = want.MaxWindow // the port's
-	if got, want := got.Default(), want.Default(); !reflect.DeepEqual(got, want) {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("heddle sm:\n%+v\nlab:\n%+v", got, want)
 	}
 	if len(got.Engines) != 3 {

@@ -126,6 +126,8 @@ func (f *smFlags) logger(w io.Writer) (*slog.Logger, error) {
 }
 
 func (f *smFlags) config() (c sm.Config, err error) {
+	c = sm.Defaults()
+	c.MaxWindow = 0 // as the port takes, if no flag says
 	if c.Engines, c.Explicit, err = f.engines.chain(); err != nil {
 		return c, err
 	}
@@ -163,6 +165,7 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	if c.MaxMTU = ib.MTUOf(f.mtu); c.MaxMTU == 0 {
 		return c, usagef("--max-mtu %d: want 256, 512, 1024, 2048 or 4096", f.mtu)
 	}
+	c.MaxOpVLs = 0
 	for code := uint8(1); code <= 5; code++ {
 		if ib.VLsOf(code) == f.maxVLs {
 			c.MaxOpVLs = code
@@ -171,25 +174,19 @@ func (f *smFlags) config() (c sm.Config, err error) {
 	if c.MaxOpVLs == 0 {
 		return c, usagef("--max-vls %d: want 1, 2, 4, 8 or 15", f.maxVLs)
 	}
-	if c.SMPTimeout, c.SMPRetries = f.timeout, f.retries; f.retries == 0 {
-		c.SMPRetries = -1
-	}
+	c.SMPTimeout, c.SMPRetries = f.timeout, f.retries
 	if f.window > 0 {
 		c.MaxWindow = f.window
 		c.Window = min(4, f.window)
 	}
-	if c.SweepInterval = f.sweep; f.sweep <= 0 {
-		c.SweepInterval = -1
-	}
+	c.SweepInterval = max(f.sweep, 0)
 	if c.RepathTime = f.repath; f.repath <= 0 {
 		return c, usagef("--repath-time must be positive")
 	}
 	if f.dampHold < 0 || f.dampQuiet <= 0 {
 		return c, usagef("--damp-failures must not be negative, --damp-quiet must be positive")
 	}
-	if c.DampHold, c.DampQuiet = f.dampHold, f.dampQuiet; f.dampHold == 0 {
-		c.DampHold = -1
-	}
+	c.DampHold, c.DampQuiet = f.dampHold, f.dampQuiet
 	c.PollInterval, c.PollRetries = f.poll, f.pollRetries
 	modes := map[string]sm.Transition{
 		"availability": sm.TransitionAvailability, "strict": sm.TransitionStrict, "discard": sm.TransitionDiscard,

@@ -108,12 +108,12 @@ const quiet = time.Minute
 func managerConfig(p profile, m method) sm.Config {
 	cfg := p.config()
 	cfg.Engines, cfg.Explicit = []route.Engine{updn.Engine{}}, true
-	cfg.DampHold = -1                          // a switch that fails and returns at once is the experiment
+	cfg.DampHold = 0                           // a switch that fails and returns at once is the experiment
 	cfg.SweepInterval = 100 * time.Millisecond // and no traps, as in the paper
 	if m.static {
 		cfg.Engines = []route.Engine{scratch{updn.Engine{}}}
 		cfg.Transition = sm.TransitionStatic2003
-		cfg.SweepInterval = -1 // full sweeps are asked for
+		cfg.SweepInterval = 0 // full sweeps are asked for
 	}
 	return cfg
 }

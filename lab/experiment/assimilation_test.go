@@ -114,7 +114,7 @@ func TestDeviations(t *testing.T) {
 			t.Errorf("%+v, want %+v", rows[name], want)
 		}
 	}
-	if got := deviations(sm.Config{SMKey: 1}, nil); len(got) != 1 || got[0].name != "Engines" {
+	if got := deviations(sm.Defaults(), nil); len(got) != 1 || got[0].name != "Engines" {
 		t.Errorf("the default deviates: %+v", got)
 	}
 }

@@ -31,10 +31,13 @@ func settingsSection(list []setting) report.Section {
 // lifetimes are fields that hold a time as a code: 4.096 µs × 2^n.
 var lifetimes = map[string]bool{"SubnetTimeOut": true, "PacketLife": true, "HOQLife": true, "LeafHOQLife": true}
 
+// off are fields whose 0 turns off what they bound.
+var off = map[string]bool{"SweepInterval": true, "DampHold": true, "ImproveDelay": true, "FullInterval": true}
+
 // deviations are the fields of c that are not the product's, whatever they are:
 // none is forgotten that the configuration has. Why says for some what for.
 func deviations(c sm.Config, why map[string]string) (list []setting) {
-	got, want := c.Default(), sm.Config{SMKey: 1}.Default()
+	got, want := c, sm.Defaults()
 	g, w := reflect.ValueOf(got), reflect.ValueOf(want)
 	for i := range g.NumField() {
 		name := g.Type().Field(i).Name
@@ -63,10 +66,7 @@ func shown(name string, v any) string {
 		d := 4096 * time.Nanosecond << code
 		return fmt.Sprintf("%v (code %d)", d.Round(10*time.Microsecond), code)
 	}
-	if d, ok := v.(time.Duration); ok && d < 0 {
-		return "off"
-	}
-	if n, ok := v.(int); ok && n < 0 {
+	if off[name] && reflect.ValueOf(v).IsZero() {
 		return "off"
 	}
 	return fmt.Sprint(v)

@@ -137,7 +137,7 @@ func newWire(o wireOptions) (*wire, error) {
 func wireConfig(o *wireOptions) sm.Config {
 	cfg := lab.DefaultConfig()
 	cfg.Engines = []route.Engine{ftree.Engine{}, minhop.Engine{}}
-	cfg.SweepInterval = -1 // nothing goes on but what is counted
+	cfg.SweepInterval = 0 // nothing goes on but what is counted
 	cfg.VSwitchPrepopulate = o.kind == move.Swap
 	if o.window > 0 {
 		cfg.Window, cfg.MaxWindow = o.window, o.window

@@ -21,7 +21,7 @@ import (
 // Config says when links are damped.
 type Config struct {
 	Free  int           // failures in a row that cost nothing
-	Hold  int           // from this one on a link is held down; negative: no damping
+	Hold  int           // from this one on a link is held down; 0: no damping
 	Delay time.Duration // before a link is let back in after failure Free+1, doubled with each further one
 	Quiet time.Duration // how long a link that is held down must be quiet; also the longest of those delays
 }
@@ -60,7 +60,7 @@ type Links struct {
 func New(cfg Config) *Links { return &Links{cfg: cfg, next: mad.Never} }
 
 // Off reports whether nothing is damped.
-func (l *Links) Off() bool { return l.cfg.Hold < 0 }
+func (l *Links) Off() bool { return l.cfg.Hold == 0 }
 
 // Next is when Release is due, mad.Never if no link is kept out.
 func (l *Links) Next() mad.Time { return l.next }

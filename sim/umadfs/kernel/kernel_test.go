@@ -159,6 +159,27 @@ func TestRetries(t *testing.T) {
 	clean(t, p, f)
 }
 
+// TestSegmentRetries: a segment that nobody acknowledges goes out again as often as
+// the program said, which may be never.
+func TestSegmentRetries(t *testing.T) {
+	for retries := range uint32(3) {
+		n := newNet(1)
+		p := n.ports[1].port
+		f := open(t, p)
+		id := register(t, f, umadabi.Agent{QPN: 1, Class: 3, Version: 2, RMPP: 1})
+		m := append(request(3, 2, ib.MethodGetTable, 7), make([]byte, 300)...)
+		m[24], m[26] = 1, 1 // RMPP, active
+		if e := f.Write(packet(id, 99, 100, retries, m)); e != 0 {
+			t.Fatal(e)
+		}
+		n.run(mad.Time(100*time.Millisecond) * mad.Time(retries+1))
+		if h, _ := read(t, f); n.sent != int(retries)+2 || h.Status != umadabi.StatusTimedOut {
+			t.Errorf("%d retries: %d segments and an ABORT, status %d", retries, n.sent-1, h.Status)
+		}
+		clean(t, p, f)
+	}
+}
+
 // clean closes the files and checks that nothing is left.
 func clean(t testing.TB, p *Port, files ...*File) {
 	t.Helper()

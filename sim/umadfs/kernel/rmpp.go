@@ -71,6 +71,9 @@ func (r *rmpp) close() {
 func (r *rmpp) send(s *send) {
 	f, p := r.a.file, r.a.file.port
 	cfg := mad.RMPPConfig{AckTimeout: ackTimeout, Retries: int(s.retries)}
+	if cfg.Retries == 0 {
+		cfg.Retries = -1 // the program asked for none
+	}
 	if s.timeout > 0 && s.timeout < ackTimeout {
 		cfg.AckTimeout = s.timeout
 	}
