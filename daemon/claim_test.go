@@ -32,7 +32,7 @@ func (p *taken) SetIsSM(on bool) error {
 func TestClaimWaits(t *testing.T) {
 	p := &taken{}
 	p.left.Store(3)
-	r := newRigWith(t, func(c *daemon.Config) { p.Transport, c.Port = c.Port, p }, "xgft", "2", "2,2", "1,2")
+	r := newRigWith(t, func(c *daemon.Config) { p.Transport, c.Port, c.ClaimWait = c.Port, p, time.Minute }, "xgft", "2", "2,2", "1,2")
 	r.awaitUp()
 	if p.left.Load() != 0 {
 		t.Errorf("%d claims left", p.left.Load())

@@ -26,6 +26,7 @@ import (
 	"heddle/mad"
 	"heddle/partition"
 	"heddle/sa"
+	"heddle/settings"
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
@@ -44,15 +45,12 @@ var (
 	ErrRefused = errors.New("the subnet was not brought up")
 )
 
-// DefaultClaimWait is more than any simulator takes to notice that a process was killed.
-const DefaultClaimWait = 5 * time.Second
-
 // Config is what a daemon is made of. Port, Core and Store are required.
 type Config struct {
 	Port     mad.Transport
 	PortName string // as the user gave it, for messages
-	// ClaimWait is how long the start waits for a port that somebody else has claimed; 0 =
-	// DefaultClaimWait, < 0 = not at all.
+	// ClaimWait is how long the start waits for a port that somebody else has claimed, which
+	// may have been killed just now; 0 = not at all.
 	ClaimWait time.Duration
 	Core      sm.Config
 	Store     store.Store
@@ -81,7 +79,7 @@ type Config struct {
 	// with sa.Defaults().
 	Registry sa.Config
 	// QueuePerRequester is how many SA requests of one port may wait, and Queue
-	// how many altogether (at most 65,535); 0: 1,024 and 8,192. Changes, tables
+	// how many altogether (at most 65,535); 0: those of settings. Changes, tables
 	// and other queries wait in different queues. What is more is answered BUSY.
 	QueuePerRequester, Queue int
 	// VM are the settings of the address manager.
@@ -91,8 +89,6 @@ type Config struct {
 const (
 	smpQueue    = 4096 // packets for the core; the port's own queues bound what is outstanding
 	reportQueue = 1024 // answers to Reports, and traps, for the SA's loop
-	saQueue     = 8192 // SA requests that wait, if not configured
-	saPerSource = 1024 // of one port
 	// maxTableWorkers bounds the memory of tables that are being made, 128 MiB
 	// each at most (sa.Answer).
 	maxTableWorkers = 4
@@ -158,8 +154,8 @@ func New(cfg Config) *Daemon {
 	if cfg.SA == nil {
 		cfg.SA = &sa.Options{}
 	}
-	total := min(cmp.Or(cfg.Queue, saQueue), maxFair)
-	each := min(cmp.Or(cfg.QueuePerRequester, saPerSource), total)
+	total := min(cmp.Or(cfg.Queue, settings.DefaultQueue), maxFair)
+	each := min(cmp.Or(cfg.QueuePerRequester, settings.DefaultQueueEach), total)
 	d := &Daemon{
 		cfg:      cfg,
 		log:      cfg.Log,
@@ -399,10 +395,7 @@ func (l *loop) claim() error {
 	d := l.d
 	err := d.cfg.Port.SetIsSM(true)
 	wait := d.cfg.ClaimWait
-	if wait == 0 {
-		wait = DefaultClaimWait
-	}
-	if err == nil || wait < 0 {
+	if err == nil || wait <= 0 {
 		return err
 	}
 	d.note(slog.LevelWarn, "issm", "the port is claimed by another manager, or by one that was killed just now: waiting up to "+wait.String(),

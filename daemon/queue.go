@@ -5,6 +5,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/settings"
 )
 
 // queue is a fair queue between goroutines. Packets that were answered come
@@ -84,7 +85,7 @@ func (q *queue) end() []query {
 
 // Packets that are kept for later: how many, and how large at most.
 const (
-	maxSpare = saQueue
+	maxSpare = settings.DefaultQueue
 	keptData = 16 * ib.MADLen
 )
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"heddle/flood"
 )
@@ -9,20 +10,14 @@ import (
 // portKinds begin the names of ports.
 var portKinds = []string{"umad:", "ibsim:"}
 
-// flagValues are the words that flags take, for shell completion.
+// flagValues are the words that flags take, for shell completion. Those of settings
+// are in their table.
 var flagValues = map[string][]string{
-	"engine":       append([]string{"auto"}, engineNames()...),
-	"fault":        {"link", "switch"},
-	"log-format":   {"text", "json"},
-	"log-level":    {"debug", "info", "warn", "error"},
-	"max-mtu":      {"256", "512", "1024", "2048", "4096"},
-	"max-vls":      {"1", "2", "4", "8", "15"},
-	"mif":          portKinds,
-	"part-enforce": {"both", "in", "out", "off"},
-	"port":         portKinds,
-	"query":        flood.Queries(),
-	"sif":          portKinds,
-	"transition":   {"availability", "strict", "discard", "static", "static2003"},
+	"fault": {"link", "switch"},
+	"mif":   portKinds,
+	"port":  portKinds,
+	"query": flood.Queries(),
+	"sif":   portKinds,
 }
 
 // flagDirs are the flags that take a directory.
@@ -40,6 +35,11 @@ func completeFlags(c *cobra.Command) {
 			c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, directive))
 		}
 	}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if s := asSetting(f); s != nil && s.Words() != nil {
+			c.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(s.Words(), cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
 	for _, name := range flagDirs {
 		if c.Flags().Lookup(name) != nil {
 			c.MarkFlagDirname(name)

@@ -14,6 +14,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"heddle/settings"
 )
 
 // maxConfig bounds a configuration file, in bytes.
@@ -42,7 +44,10 @@ A flag --log-level is HEDDLE_LOG_LEVEL in the environment and log-level in the
 file; a command of a command (ctl status) is a section in a section. A flag that
 can be given more than once takes a list in the file. An empty variable counts
 as not there. A key or variable that does not exist is an error, which names the
-nearest one that does; the whole file is checked, whatever the command.`,
+nearest one that does; the whole file is checked, whatever the command.
+
+'heddle sm --help' lists the settings of the daemon; docs/cli.md has them with
+their ranges, OpenSM's names for them, and since when they are there.`,
 	}
 }
 
@@ -68,8 +73,8 @@ func applyConfig(cmd *cobra.Command, environ []string) error {
 		if f == nil || set[name] {
 			continue // a setting of another command, or overridden
 		}
-		if err := cmd.Flags().Set(name, env[name]); err != nil {
-			return usagef("%s %w", envName(name), valueError(f, env[name], err))
+		if err := setFlag(cmd, f, env[name], envName(name)); err != nil {
+			return err
 		}
 		set[name] = true
 	}
@@ -184,8 +189,8 @@ func applySection(cmd, section *cobra.Command, body ast.Node, path string, set m
 			continue // said by a flag or the environment
 		}
 		// Settings of other commands are set too: it checks them.
-		if err := setFromNode(section, f, v.Value); err != nil {
-			return usagef("%s: %s%w", where, key, err)
+		if err := setFromNode(section, f, v.Value, where+": "+key); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -203,32 +208,50 @@ func mapping(n ast.Node, path string) ([]*ast.MappingValueNode, error) {
 	return nil, usagef("%s: want settings as 'name: value', below the name of a command", position(path, n))
 }
 
-func setFromNode(cmd *cobra.Command, f *pflag.Flag, n ast.Node) error {
+// setFlag gives a flag a value that did not come from the command line but from a
+// place that messages name.
+func setFlag(cmd *cobra.Command, f *pflag.Flag, text, from string) error {
+	if v, ok := f.Value.(fromFlag); ok {
+		if err := v.setFrom(text, from); err != nil {
+			return &usageError{err}
+		}
+		f.Changed = true
+		return nil
+	}
+	if err := cmd.Flags().Set(f.Name, text); err != nil {
+		return usagef("%s %w", from, valueError(f, text, err))
+	}
+	return nil
+}
+
+func setFromNode(cmd *cobra.Command, f *pflag.Flag, n ast.Node, from string) error {
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok {
 		s, err := scalar(n)
 		if err != nil {
-			return err
+			return usagef("%s%w", from, err)
 		}
-		if err := cmd.Flags().Set(f.Name, s); err != nil {
-			return fmt.Errorf(" %w", valueError(f, s, err))
-		}
-		return nil
-	}
-	list, ok := f.Value.(pflag.SliceValue)
-	if !ok {
-		return errors.New(": takes one value, not a list")
+		return setFlag(cmd, f, s, from)
 	}
 	var all []string
 	for _, v := range seq.Values {
 		s, err := scalar(v)
 		if err != nil {
-			return err
+			return usagef("%s%w", from, err)
 		}
 		all = append(all, s)
 	}
-	f.Changed = true
-	return list.Replace(all)
+	switch list := f.Value.(type) {
+	case listFlag:
+		return setFlag(cmd, f, strings.Join(all, ","), from)
+	case pflag.SliceValue:
+		f.Changed = true
+		if err := list.Replace(all); err != nil {
+			return usagef("%s: %w", from, err)
+		}
+		return nil
+	}
+	return usagef("%s: takes one value, not a list", from)
 }
 
 func scalar(n ast.Node) (string, error) {
@@ -275,6 +298,10 @@ func flagError(cmd *cobra.Command, err error) error {
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 		return usagef("unknown flag --%s%s", unknown.GetSpecifiedName(), didYouMean("--"+unknown.GetSpecifiedName(), names))
+	}
+	var refused *settings.Refused
+	if asError(err, &refused) {
+		return &usageError{refused}
 	}
 	var value *pflag.InvalidValueError
 	if asError(err, &value) {

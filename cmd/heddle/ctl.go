@@ -22,10 +22,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"heddle/api"
+	"heddle/settings"
 )
 
 // defaultAPI is where a daemon's API is bound unless told otherwise.
-const defaultAPI = "127.0.0.1:7480"
+const defaultAPI = settings.DefaultAPI
 
 // maxReply bounds what ctl reads of an answer: a full subnet's links as JSON
 // are some tens of megabytes.

@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"heddle/settings"
 )
 
 var update = flag.Bool("update", false, "write docs/cli.md anew")
+
+//go:generate go test . -run TestReference -update
 
 const cliDoc = "../../docs/cli.md"
 
@@ -51,6 +56,7 @@ func reference(root *cobra.Command) []byte {
 	for _, c := range list {
 		manual(&b, c)
 	}
+	settingsManual(&b)
 	return b.Bytes()
 }
 
@@ -68,8 +74,15 @@ func manual(b *bytes.Buffer, c *cobra.Command) {
 		fmt.Fprintf(b, "\nExamples:\n\n```sh\n%s\n```\n", unindent(c.Example))
 	}
 	var flags bytes.Buffer
+	var fromTable []settings.Group
 	c.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || f.Name == "help" {
+			return
+		}
+		if s := asSetting(f); s != nil {
+			if !slices.Contains(fromTable, s.Group) {
+				fromTable = append(fromTable, s.Group)
+			}
 			return
 		}
 		arg, usage := pflag.UnquoteUsage(f)
@@ -84,6 +97,47 @@ func manual(b *bytes.Buffer, c *cobra.Command) {
 	})
 	if flags.Len() > 0 {
 		fmt.Fprintf(b, "\n| flag | |\n|---|---|\n%s", flags.Bytes())
+	}
+	switch len(fromTable) {
+	case 0:
+	case 1:
+		fmt.Fprintf(b, "\nIt also takes the settings of [%s](#%s).\n", fromTable[0], anchor(fromTable[0]))
+	default:
+		b.WriteString("\nIt also takes the [settings](#settings).\n")
+	}
+}
+
+func anchor(g settings.Group) string {
+	return strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(string(g), ",", "")), " ", "-")
+}
+
+// settingsManual is the part of the manual that the table of settings gives.
+func settingsManual(b *bytes.Buffer) {
+	b.WriteString(`
+## Settings
+
+What ` + "`heddle sm`, `heddle up`" + ` and ` + "`heddle plan`" + ` can be told. A setting ` + "`sweep-interval`" + ` is the
+flag ` + "`--sweep-interval`" + `, the variable ` + "`HEDDLE_SWEEP_INTERVAL`" + ` and the key ` + "`sweep-interval`" + ` of the
+configuration file (see [heddle config](#heddle-config)). The column OpenSM has the option of
+opensm.conf that means the same, though its values may be written in another way.
+`)
+	for _, g := range settings.Groups() {
+		fmt.Fprintf(b, "\n### %s\n\n| setting | values | default | meaning | OpenSM | since |\n|---|---|---|---|---|---|\n", g)
+		for _, s := range settings.All(g) {
+			meaning := s.Meaning
+			if s.Commands != nil && !slices.Contains(s.Commands, "route") && len(s.Commands) < 3 {
+				meaning += " (" + strings.Join(s.Commands, ", ") + ")"
+			}
+			name, def := s.Name, s.Default()
+			if s.Arg != "" {
+				name += " " + s.Arg
+			}
+			osm := s.OpenSM
+			if osm != "" {
+				osm = "`" + osm + "`"
+			}
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", strings.ReplaceAll(name, "|", "\\|"), s.Brief(), def, strings.ReplaceAll(meaning, "|", "\\|"), osm, s.Since)
+		}
 	}
 }
 

@@ -4,17 +4,13 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"heddle/lab"
 )
 
 // TestProductionConfig: the configuration that campaigns in lab call the one of
 // production is that of `heddle sm` without a flag.
 func TestProductionConfig(t *testing.T) {
-	var f smFlags
-	f.register(pflag.NewFlagSet("sm", pflag.ContinueOnError))
-	got, err := f.config()
+	got, err := newSMFlags().config()
 	if err != nil {
 		t.Fatal(err)
 	}

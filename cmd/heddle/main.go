@@ -117,7 +117,9 @@ Look at a subnet before managing: heddle plan --port umad:mlx5_0/1`,
 		completeFlags(c)
 	}
 	root.SetHelpCommand(newHelp())
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 100 "))
+	cobra.AddTemplateFunc("flagUsages", flagUsages)
+	template := strings.ReplaceAll(root.UsageTemplate(), ".LocalFlags.FlagUsages ", "flagUsages . ")
+	root.SetUsageTemplate(strings.ReplaceAll(template, ".FlagUsages ", ".FlagUsagesWrapped 100 "))
 	return root
 }
 

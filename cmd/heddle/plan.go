@@ -15,8 +15,7 @@ import (
 )
 
 func newPlan() *cobra.Command {
-	var f smFlags
-	var port string
+	f := newSMFlags()
 	var asJSON bool
 	var faults []string
 	c := &cobra.Command{
@@ -41,6 +40,7 @@ node GUID. Several faults come at once.`,
   heddle plan --port umad:mlx5_0/1 --fault 'link leaf-3:19' --fault 'switch spine-2'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			port := f.Port
 			if port == "" {
 				return usagef("which port? Give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
 			}
@@ -54,10 +54,7 @@ node GUID. Several faults come at once.`,
 			}
 			cfg.PlanOnly = true
 			tty := newTerminal(cmd)
-			log, err := f.logger(tty)
-			if err != nil {
-				return err
-			}
+			log := f.logger(tty)
 			st, err := f.peekStore()
 			if err != nil {
 				return err
@@ -95,13 +92,11 @@ node GUID. Several faults come at once.`,
 			return printPlan(cmd.OutOrStdout(), plan, forecast)
 		},
 	}
-	c.Flags().StringVar(&port, "port", "", portHelp)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.Flags().StringArrayVar(&faults, "fault", nil, "foretell the loss of `WHAT`: 'link NODE:PORT' or 'switch NODE'; may be repeated")
-	f.register(c.Flags())
 	// The plan is what one wants to see, not how it was made.
-	f.logLevel = "warn"
-	c.Flags().Lookup("log-level").DefValue = f.logLevel
+	f.SetDefault("log-level", "warn")
+	f.register(c.Flags(), "plan")
 	for _, name := range []string{"api", "api-socket", "api-host", "token-file", "api-tls-cert", "api-tls-key", "api-read-token-file", "dump"} {
 		c.Flags().MarkHidden(name) // of no use here, but one configuration serves sm and plan
 	}

@@ -13,8 +13,6 @@ import (
 	"heddle/transport/umad"
 )
 
-const portHelp = "`PORT` to manage the subnet through: umad:DEVICE/PORT[,rmpp=own] or ibsim:NODE[@SOCKNAME][,rmpp=on|off]"
-
 // openPort opens what --port names.
 func openPort(ctx context.Context, spec string) (mad.Transport, error) {
 	kind, rest, ok := strings.Cut(spec, ":")

@@ -20,6 +20,7 @@ import (
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/mcast"
+	"heddle/settings"
 )
 
 // netlistFlags say how a netlist file is read.
@@ -130,7 +131,7 @@ func (res *routeResult) multicast(m *route.Multicast) {
 
 func newRoute() *cobra.Command {
 	var n netlistFlags
-	var f engineFlags
+	f := engineFlags{settings.New()}
 	var vls, lidsPerPort, workers int
 	var seed uint64
 	var dump, groupFile string
@@ -213,7 +214,7 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 		},
 	}
 	n.register(c.Flags())
-	f.register(c.Flags())
+	registerSettings(c.Flags(), f.Values, settings.Of("route"))
 	c.Flags().IntVar(&vls, "vls", 8, "data lanes that every link has, `1-15`")
 	c.Flags().IntVar(&lidsPerPort, "lids-per-port", 1, "`N` LIDs for each CA port")
 	c.Flags().IntVar(&workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")

@@ -24,33 +24,19 @@ import (
 // saKeyFile is the name of the SA key's file in the state directory.
 const saKeyFile = "sa-key"
 
-// parseSAKey reads --sa-key; an empty one means a random key.
-func parseSAKey(s string) (key uint64, random bool, err error) {
-	if s == "" {
-		return 0, true, nil
-	}
-	if key, err = strconv.ParseUint(s, 0, 64); err != nil {
-		return 0, false, usagef("--sa-key: want a 64-bit number, or nothing for a random one")
-	}
-	return key, false, nil
-}
-
 // chooseSAKey is the key that makes SA requests trusted; 0: none does. A random one is kept in
 // the state directory, if there is one, and else lives as long as this process.
-func (f *adminFlags) chooseSAKey(state string, log *slog.Logger) (uint64, error) {
-	key, random, err := parseSAKey(f.saKey)
-	switch {
-	case err != nil:
-		return 0, err
-	case random && state == "":
+func (f smFlags) chooseSAKey(log *slog.Logger) (uint64, error) {
+	switch state := f.Files.State; {
+	case !f.SAKey.Given && state == "":
 		return newSAKey(), nil
-	case random:
+	case !f.SAKey.Given:
 		return keptSAKey(filepath.Join(state, saKeyFile), log)
-	case key == sa.PublicKey:
-		log.Warn("--sa-key 1 is the default of OpenSM, so every host knows it: any host can read keys, and enter partitions by alias GUIDs; leave the flag out for a random key ('heddle ctl sa-key' prints it)",
+	case f.SAKey.Key == sa.PublicKey:
+		log.Warn(f.From("sa-key")+" 1 is the default of OpenSM, so every host knows it: any host can read keys, and enter partitions by alias GUIDs; leave the setting out for a random key ('heddle ctl sa-key' prints it)",
 			"kind", "open_configuration")
 	}
-	return key, nil
+	return f.SAKey.Key, nil
 }
 
 // newSAKey is a random key, neither 0 nor the public one.

@@ -16,7 +16,12 @@ func TestSAKey(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&said, nil))
 	choose := func(flag, state string) uint64 {
 		t.Helper()
-		k, err := (&adminFlags{saKey: flag}).chooseSAKey(state, log)
+		f := newSMFlags()
+		f.Files.State = state
+		if err := f.Set("sa-key", flag, "--sa-key"); err != nil {
+			t.Fatal(err)
+		}
+		k, err := f.chooseSAKey(log)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +56,9 @@ func TestSAKey(t *testing.T) {
 		if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (&adminFlags{}).chooseSAKey(a, log); err == nil || !strings.Contains(err.Error(), file) {
+		f := newSMFlags()
+		f.Files.State = a
+		if _, err := f.chooseSAKey(log); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("a file with %q: %v", bad, err)
 		}
 	}

@@ -30,8 +30,8 @@ func serving(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logg
 
 // serve starts the API where the flags want it. quiet leaves out the default
 // address, for a manager that is gone in a second.
-func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet bool) (running []chan struct{}, err error) {
-	o := api.Options{Hosts: f.apiHosts, Metrics: d.Metrics()}
+func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet bool) (running []chan struct{}, err error) {
+	o := api.Options{Hosts: f.API.Hosts, Metrics: d.Metrics()}
 	// ctl of this user is to find the API without being told.
 	atEnd := func(do func()) {
 		done := make(chan struct{})
@@ -52,43 +52,43 @@ func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet 
 	start := func(l net.Listener, o api.Options) {
 		running = append(running, serving(ctx, l, api.New(d, o), m.log))
 	}
-	if f.apiSocket != "" {
-		l, err := api.ListenUnix(f.apiSocket)
+	if f.API.Socket != "" {
+		l, err := api.ListenUnix(f.API.Socket)
 		if err != nil {
 			return nil, err
 		}
 		own := o
 		own.AllowWrite = true
 		start(l, own)
-		if f.api == "" || quiet {
-			path, err := filepath.Abs(f.apiSocket)
+		if f.API.Addr == "" || quiet {
+			path, err := filepath.Abs(f.API.Socket)
 			if err != nil {
 				return nil, err
 			}
 			tell("unix:"+path, "")
 		}
 	}
-	if f.api == "" || quiet {
+	if f.API.Addr == "" || quiet {
 		return running, nil
 	}
-	tlsConf, err := readTLS("api", f.tlsCert, f.tlsKey)
+	tlsConf, err := f.readTLS("api", f.API.Certificate, f.API.TLSKey)
 	if err != nil {
 		return nil, err
 	}
-	if f.readToken != "" {
-		b, err := os.ReadFile(f.readToken)
+	if f.API.ReadToken != "" {
+		b, err := os.ReadFile(f.API.ReadToken)
 		if err != nil {
-			return nil, fmt.Errorf("--api-read-token-file: %w", err)
+			return nil, fmt.Errorf("%s: %w", f.From("api-read-token-file"), err)
 		}
 		if o.ReadToken = strings.TrimSpace(string(b)); len(o.ReadToken) < 16 {
-			return nil, usagef("--api-read-token-file %s: want at least 16 characters", f.readToken)
+			return nil, usagef("%s %q: want a file with at least 16 characters", f.From("api-read-token-file"), f.API.ReadToken)
 		}
 	}
-	l, err := api.Listen(f.api, tlsConf, o.ReadToken)
+	l, err := api.Listen(f.API.Addr, tlsConf, o.ReadToken)
 	if err != nil {
 		return nil, err
 	}
-	file := f.tokenFile
+	file := f.API.Token
 	if file == "" {
 		file = tokenPath(l.Addr().String())
 		err = makePrivate(runtimeDir())
@@ -98,14 +98,14 @@ func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet 
 	}
 	if err != nil {
 		m.log.Warn("the API will only read", "err", err)
-	} else if f.tokenFile == "" {
+	} else if f.API.Token == "" {
 		atEnd(func() { // nobody takes it any more
 			if b, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(b)) == o.Token {
 				os.Remove(file)
 			}
 		})
 	}
-	if tlsConf == nil && f.readToken == "" {
+	if tlsConf == nil && f.API.ReadToken == "" {
 		if file, err = filepath.Abs(file); err != nil {
 			return nil, err
 		}
@@ -125,40 +125,40 @@ func (f *smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet 
 
 // serveUFM answers the UFM calls until ctx ends, if the flags want it. The channel
 // is closed then.
-func (f *vmFlags) serveUFM(ctx context.Context, d *daemon.Daemon, m managed) (running []chan struct{}, err error) {
-	if f.ufm == "" {
+func (f smFlags) serveUFM(ctx context.Context, d *daemon.Daemon, m managed) (running []chan struct{}, err error) {
+	if f.UFM.Addr == "" {
 		return nil, nil
 	}
-	b, err := os.ReadFile(f.ufmPassword)
+	b, err := os.ReadFile(f.UFM.Password)
 	if err != nil {
-		return nil, fmt.Errorf("--ufm-password-file: %w", err)
+		return nil, fmt.Errorf("%s: %w", f.From("ufm-password-file"), err)
 	}
 	password := strings.TrimRight(string(b), "\r\n")
 	if password == "" {
-		return nil, usagef("--ufm-password-file %s: it is empty", f.ufmPassword)
+		return nil, usagef("%s %q: the file is empty", f.From("ufm-password-file"), f.UFM.Password)
 	}
-	tlsConf, err := readTLS("ufm", f.ufmCert, f.ufmKey)
+	tlsConf, err := f.readTLS("ufm", f.UFM.Certificate, f.UFM.TLSKey)
 	if err != nil {
 		return nil, err
 	}
-	l, err := api.ListenUFM(f.ufm, tlsConf)
+	l, err := api.ListenUFM(f.UFM.Addr, tlsConf)
 	if err != nil {
 		return nil, err
 	}
 	m.log.Info("the UFM calls are served", "addr", l.Addr().String(), "tls", tlsConf != nil)
-	h := api.NewUFM(d, api.UFMOptions{User: f.ufmUser, Password: password})
+	h := api.NewUFM(d, api.UFMOptions{User: f.UFM.User, Password: password})
 	return []chan struct{}{serving(ctx, l, h, m.log)}, nil
 }
 
-// readTLS reads a certificate and its key; nil if neither is given. The flags
-// begin with prefix.
-func readTLS(prefix, certFile, keyFile string) (*tls.Config, error) {
+// readTLS reads a certificate and its key; nil if neither is given. The
+// settings begin with prefix.
+func (f smFlags) readTLS(prefix, certFile, keyFile string) (*tls.Config, error) {
 	if certFile == "" && keyFile == "" {
 		return nil, nil
 	}
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("--%s-tls-cert, --%[1]s-tls-key: %[2]w", prefix, err)
+		return nil, fmt.Errorf("%s, %s: %w", f.From(prefix+"-tls-cert"), f.From(prefix+"-tls-key"), err)
 	}
 	return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }

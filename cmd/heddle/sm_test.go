@@ -10,12 +10,12 @@ import (
 	"heddle/sm"
 )
 
-// settings is the core's configuration under flags.
-func settings(t *testing.T, args ...string) sm.Config {
+// told is the core's configuration under flags.
+func told(t *testing.T, args ...string) sm.Config {
 	t.Helper()
-	var f smFlags
+	f := newSMFlags()
 	fs := pflag.NewFlagSet("sm", pflag.ContinueOnError)
-	f.register(fs)
+	f.register(fs, "sm")
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func settings(t *testing.T, args ...string) sm.Config {
 // TestDefaultsAgree: a flag that is not set means what the core's own default
 // means.
 func TestDefaultsAgree(t *testing.T) {
-	got := settings(t)
+	got := told(t)
 	want := sm.Defaults()
 	want.Engines, want.Route = got.Engines, got.Route // the core has none
 	want.MaxWindow = 0                                // as the port takes
@@ -43,25 +43,25 @@ func TestDefaultsAgree(t *testing.T) {
 
 // TestZeroIsZero: a flag that is set to 0 does not become its default.
 func TestZeroIsZero(t *testing.T) {
-	if n := settings(t, "--smp-retries", "0").SMPRetries; n != 0 {
+	if n := told(t, "--smp-retries", "0").SMPRetries; n != 0 {
 		t.Errorf("--smp-retries 0 gives %d", n)
 	}
-	if n := settings(t, "--smp-retries", "1").SMPRetries; n != 1 {
+	if n := told(t, "--smp-retries", "1").SMPRetries; n != 1 {
 		t.Errorf("--smp-retries 1 gives %d", n)
 	}
-	if d := settings(t, "--sweep-interval", "0").SweepInterval; d != 0 {
+	if d := told(t, "--sweep-interval", "0").SweepInterval; d != 0 {
 		t.Errorf("--sweep-interval 0 gives %v", d)
 	}
-	if n := settings(t, "--damp-failures", "0").DampHold; n != 0 {
+	if n := told(t, "--damp-failures", "0").DampHold; n != 0 {
 		t.Errorf("--damp-failures 0 gives %d", n)
 	}
-	if n := settings(t, "--window", "0").MaxWindow; n != 0 { // documented as what the port takes
+	if n := told(t, "--window", "0").MaxWindow; n != 0 { // documented as what the port takes
 		t.Errorf("--window 0 gives %d", n)
 	}
-	if c := settings(t, "--window", "1"); c.Window != 1 || c.MaxWindow != 1 {
+	if c := told(t, "--window", "1"); c.Window != 1 || c.MaxWindow != 1 {
 		t.Errorf("--window 1 gives %d to %d", c.Window, c.MaxWindow)
 	}
-	if d := settings(t, "--repath-time", "1ms").RepathTime; d != time.Millisecond {
+	if d := told(t, "--repath-time", "1ms").RepathTime; d != time.Millisecond {
 		t.Errorf("--repath-time 1ms gives %v", d)
 	}
 }

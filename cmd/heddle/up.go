@@ -13,7 +13,7 @@ import (
 )
 
 func newUp() *cobra.Command {
-	var f smFlags
+	f := newSMFlags()
 	var sf simFlags
 	var n netlistFlags
 	var topo []string
@@ -55,10 +55,7 @@ standard input take links and nodes down and up ('help' lists them).`,
 				return err
 			}
 			tty := newTerminal(cmd)
-			log, err := f.logger(tty)
-			if err != nil {
-				return err
-			}
+			log := f.logger(tty)
 			st, err := f.openStore()
 			if err != nil {
 				return err
@@ -102,6 +99,6 @@ standard input take links and nodes down and up ('help' lists them).`,
 	c.Flags().StringVar(&socket, "socket", "heddle-up", "`NAME` under which tools find the subnet")
 	n.register(c.Flags())
 	sf.register(c.Flags())
-	f.register(c.Flags())
+	f.register(c.Flags(), "up")
 	return c
 }

@@ -1,0 +1,137 @@
+package settings
+
+import (
+	"time"
+
+	"heddle/ib"
+	"heddle/route/engine/auto"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/vm"
+)
+
+// Config is what all settings together say. What the cores are told is theirs;
+// the rest is for the program around them.
+type Config struct {
+	SM       sm.Config
+	SA       sa.Options
+	Registry sa.Config
+	VM       vm.Config
+
+	// Port is what to manage the subnet through, Once says to let go of it when it
+	// is up.
+	Port string
+	Once bool
+	// Window is the most SMPs in flight; 0: what suits the port.
+	Window int
+	// ClaimWait is how long the start waits for a port that somebody else has
+	// claimed; 0: not at all.
+	ClaimWait time.Duration
+	// Queue is how many SA requests may wait, QueueEach how many of one LID.
+	Queue, QueueEach int
+
+	Engines Engines
+	SAKey   SAKey
+	Files   Files
+	API     API
+	UFM     UFM
+	Log     Log
+}
+
+// Engines choose routing engines and name the files that direct them.
+type Engines struct {
+	Names       []string
+	VFTreeLanes int
+
+	Roots, IDs, HopWeights, PortOrder     string
+	RoutingOrder, Unbalanced              string
+	ComputeNodes, IONodes, TorusConfig    string
+	ForwardingTables, PathSL, SLToVLTable string
+}
+
+// SAKey makes an SA request trusted.
+type SAKey struct {
+	Given bool // else a random one
+	Key   uint64
+}
+
+// Files are those that the daemon reads and writes.
+type Files struct {
+	Partitions, QoSPolicy, PrefixRoutes string // read again on SIGHUP
+	SADump, Groups                      string
+	State, Dump                         string // directories
+}
+
+// API is where the HTTP API is served.
+type API struct {
+	Addr, Socket        string
+	Hosts               []string
+	Token, ReadToken    string // files
+	Certificate, TLSKey string // files
+}
+
+// UFM is where the calls of UFM clients are answered.
+type UFM struct {
+	Addr, User                    string
+	Password, Certificate, TLSKey string // files
+}
+
+// Log says what is logged, and how.
+type Log struct {
+	Level int // as log/slog counts: -4 debug, 0 info, 4 warn, 8 error
+	JSON  bool
+}
+
+// What the daemon has of its own where nothing is set.
+const (
+	DefaultAPI       = "127.0.0.1:7480"
+	DefaultQueue     = 8192
+	DefaultQueueEach = 1024
+	// DefaultClaimWait is more than any simulator takes to notice that a process was killed.
+	DefaultClaimWait = 5 * time.Second
+)
+
+// Defaults is what counts where nothing is set.
+func Defaults() Config {
+	c := Config{
+		SM:        sm.Defaults(),
+		SA:        sa.Options{VirtHopLimit: sa.DefaultVirtHopLimit},
+		Registry:  sa.Defaults(),
+		VM:        vm.Defaults(),
+		ClaimWait: DefaultClaimWait,
+		Queue:     DefaultQueue,
+		QueueEach: DefaultQueueEach,
+		Engines:   Engines{Names: []string{"auto"}},
+		API:       API{Addr: DefaultAPI},
+		UFM:       UFM{User: "admin"},
+	}
+	return c
+}
+
+// EngineNames are the routing engines that a setting may name besides auto, which
+// is AutoChain.
+func EngineNames() []string {
+	return []string{"minhop", "updn", "dnup", "ftree", "vftree", "dor", "torus", "sssp", "dfsssp", "lash", "nue", "file"}
+}
+
+// AutoChain is what the engine auto stands for: the names of auto.Engines.
+func AutoChain() (names []string) {
+	for _, e := range auto.Engines() {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// poolText is the pool of GUIDs as one writes it.
+func poolText(c *Config) string {
+	return "0x" + hex16(c.VM.GUIDFirst) + "-0x" + hex16(c.VM.GUIDLast)
+}
+
+func hex16(g ib.GUID) string {
+	const digits = "0123456789abcdef"
+	var b [16]byte
+	for i := range b {
+		b[i] = digits[g>>(60-4*i)&15]
+	}
+	return string(b[:])
+}

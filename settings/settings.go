@@ -1,0 +1,183 @@
+// Package settings is the one table of everything that can be set of the daemon
+// (heddle sm, up and plan): name, range, default, meaning, OpenSM's name for it,
+// and where it goes in the configuration of the cores. Flags, HEDDLE_* variables,
+// the keys of the YAML file, --help and docs/cli.md are made from the table.
+//
+//	v := settings.New()
+//	err := v.Set("hoq-life", "17", "--hoq-life")
+//	core := v.SM // an sm.Config
+//
+// Defaults belong to the cores (sm.Defaults, sa.Defaults); the table reads them
+// there. The package does no I/O: that a file is named is a setting, what is in
+// it is the caller's to read.
+package settings
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Versions in which settings appeared.
+const (
+	first = "0.1.0"
+	house = "0.2.0"
+)
+
+// Setting is a row of the table.
+type Setting struct {
+	// Name is the flag, the key in the YAML file, and, in capitals with _ for - and
+	// HEDDLE_ in front, the environment variable.
+	Name  string
+	Group Group
+	// Arg is what help calls the value, such as TIME; empty for one that is true or
+	// false.
+	Arg string
+	// Unit of the number, where its type does not say it.
+	Unit string
+	// Meaning begins with a small letter and has no full stop at its end.
+	Meaning string
+	// OpenSM is the option of opensm.conf that means the same; empty: there is none.
+	OpenSM string
+	// Since is the version that had it first.
+	Since string
+	// Commands that take it; nil: all that manage a subnet (sm, up, plan).
+	Commands []string
+	// Secret settings are not repeated in messages.
+	Secret bool
+	// Bare is the value of a flag that is given without one; empty: it needs one.
+	Bare string
+
+	value value
+}
+
+// Group is a part of the table.
+type Group string
+
+// The groups, in the order of help and of the documentation.
+const (
+	Subnet   Group = "Mastership and addresses"
+	Keys     Group = "Keys"
+	Routing  Group = "Routing"
+	Tables   Group = "Changes of tables"
+	Links    Group = "Links and lanes"
+	Lifetime Group = "Lifetimes and thresholds"
+	Sweeps   Group = "Requests, sweeps and polls"
+	Damping  Group = "Links that keep failing"
+	Access   Group = "Partitions and multicast groups"
+	Answers  Group = "Subnet administrator"
+	Virtual  Group = "Virtual ports and machines"
+	Serving  Group = "API and page"
+	Running  Group = "State, logs and dumps"
+)
+
+// Groups are all groups in their order.
+func Groups() []Group {
+	return []Group{Subnet, Keys, Routing, Tables, Links, Lifetime, Sweeps, Damping, Access, Answers, Virtual, Serving, Running}
+}
+
+// All returns the rows of a group, or of all groups if none is named, in the
+// order of the table.
+func All(groups ...Group) (list []*Setting) {
+	for i := range table {
+		if len(groups) == 0 || slices.Contains(groups, table[i].Group) {
+			list = append(list, &table[i])
+		}
+	}
+	return list
+}
+
+// Of returns the rows that a command takes.
+func Of(command string) (list []*Setting) {
+	for _, s := range All() {
+		commands := s.Commands
+		if commands == nil {
+			commands = daemons
+		}
+		if slices.Contains(commands, command) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Find returns the row of a name, nil if there is none.
+func Find(name string) *Setting {
+	i := slices.IndexFunc(table, func(s Setting) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &table[i]
+}
+
+// Type is what kind of value it takes: bool, number, time, word, words, text.
+func (s *Setting) Type() string { return s.value.kind() }
+
+// Range says which values it takes, in words that follow "want"; empty: any text.
+func (s *Setting) Range() string { return s.value.wanted() }
+
+// Brief is the range in few words, for tables; empty: there is none to tell.
+func (s *Setting) Brief() string { return s.value.brief(s.Unit) }
+
+// Words are those that it takes, where these are all that it takes or have names;
+// nil otherwise.
+func (s *Setting) Words() []string { return s.value.words() }
+
+// Default is the value without flag, variable and file, as one would write it.
+func (s *Setting) Default() string {
+	c := Defaults()
+	return s.value.text(&c)
+}
+
+// Usage is the line of --help: what it means, what it takes, and what it is if
+// nobody says.
+func (s *Setting) Usage() string {
+	return s.usage(s.Default())
+}
+
+func (s *Setting) usage(def string) string {
+	text := s.Meaning
+	limits := ""
+	if _, ok := s.value.(boolean); !ok {
+		limits = s.value.brief(s.Unit)
+	}
+	switch {
+	case def == "" || def == "false":
+	case limits != "":
+		limits += "; default " + def
+	default:
+		limits = "default " + def
+	}
+	if limits != "" {
+		text += " (" + limits + ")"
+	}
+	return text
+}
+
+// Refused says why a value was not taken, and what would be.
+type Refused struct {
+	Setting *Setting
+	From    string // where the value came from: a flag, a variable, a place in a file
+	Text    string
+	Why     string // what is wrong with it, where the range alone does not tell; may be empty
+}
+
+func (e *Refused) Error() string {
+	what := e.From
+	if !e.Setting.Secret {
+		what += fmt.Sprintf(" %q", e.Text)
+	}
+	text := what + ": want " + e.Setting.Range()
+	if e.Why != "" {
+		text += "; " + e.Why
+	}
+	if d := e.Setting.Default(); d != "" && !e.Setting.Secret {
+		text += " (leave it out for " + d + ")"
+	}
+	return text
+}
+
+// Example is a value that a setting takes and that is not its default.
+func Example(s *Setting) string {
+	c := Defaults()
+	return s.value.other(&c)
+}

@@ -1,0 +1,224 @@
+package settings
+
+import (
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/vm"
+)
+
+// TestTable: each row is whole, its default is one of its values, and another value
+// changes what the program is told, and nothing of another row.
+func TestTable(t *testing.T) {
+	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	seen := map[string]bool{}
+	for _, s := range All() {
+		switch {
+		case seen[s.Name]:
+			t.Errorf("%s is there twice", s.Name)
+		case !name.MatchString(s.Name):
+			t.Errorf("%q is no name for a flag, a variable and a key", s.Name)
+		case !slices.Contains(Groups(), s.Group):
+			t.Errorf("%s: %q is no group", s.Name, s.Group)
+		case s.Meaning == "" || strings.HasSuffix(s.Meaning, "."):
+			t.Errorf("%s: meaning %q", s.Name, s.Meaning)
+		case s.Since != first && s.Since != house:
+			t.Errorf("%s: since %q", s.Name, s.Since)
+		case (s.Arg == "") != (s.Type() == "bool"):
+			t.Errorf("%s: a %s with the argument %q", s.Name, s.Type(), s.Arg)
+		}
+		seen[s.Name] = true
+		v := New()
+		if err := v.Set(s.Name, s.Default(), "here"); err != nil {
+			t.Errorf("the default is refused: %v", err)
+		}
+		if !reflect.DeepEqual(v.Config, Defaults()) && s.Name != "sa-key" {
+			t.Errorf("%s: setting it to its default %q changes something", s.Name, s.Default())
+		}
+		text := s.value.other(&v.Config)
+		if err := v.Set(s.Name, text, "here"); err != nil {
+			t.Errorf("%q is refused: %v", text, err)
+		}
+		if reflect.DeepEqual(v.Config, Defaults()) {
+			t.Errorf("%s: %q changes nothing", s.Name, text)
+		}
+		if !v.Given(s.Name) || v.From(s.Name) != "here" {
+			t.Errorf("%s came from %q", s.Name, v.From(s.Name))
+		}
+		again := New()
+		if err := again.Set(s.Name, v.Text(s.Name), "here"); err != nil || !reflect.DeepEqual(again.Config, v.Config) {
+			t.Errorf("%s: what %q is written as, %q, means something else: %v", s.Name, text, v.Text(s.Name), err)
+		}
+		for _, o := range All() {
+			if o != s && v.Text(o.Name) != o.Default() {
+				t.Errorf("%s changes %s", s.Name, o.Name)
+			}
+		}
+	}
+}
+
+// TestRefused: a value that is refused is told with where it came from, and with what
+// would be taken. Secrets are not repeated.
+func TestRefused(t *testing.T) {
+	for _, s := range All() {
+		if s.Type() == "text" && s.Range() == "a text" || s.Name == "engine" || s.Name == "api-host" {
+			continue // any will do, or the caller knows
+		}
+		v := New()
+		err := v.Set(s.Name, "-7 zzz", "heddle.yaml:3:5: "+s.Name)
+		if err == nil {
+			t.Errorf("%s takes nonsense", s.Name)
+			continue
+		}
+		said := err.Error()
+		if !strings.HasPrefix(said, "heddle.yaml:3:5: "+s.Name) || !strings.Contains(said, s.Range()) {
+			t.Errorf("%s: %s", s.Name, said)
+		}
+		if strings.Contains(said, "zzz") == s.Secret {
+			t.Errorf("%s: the value is repeated or not: %s", s.Name, said)
+		}
+		if !reflect.DeepEqual(v.Config, Defaults()) || v.Given(s.Name) {
+			t.Errorf("%s: a refused value changes something", s.Name)
+		}
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"priority", "16", `--priority "16": want a whole number from 0 to 15 (leave it out for 0)`},
+		{"hoq-life", "32", `--hoq-life "32": want a whole number from 0 to 31 (leave it out for 18)`},
+		{"virt-default-hop-limit", "1", `--virt-default-hop-limit "1": want a whole number from 2 to 255 (leave it out for 2)`},
+		{"sweep-interval", "-1s", `--sweep-interval "-1s": want a time with its unit, such as 10s or 200ms, or 0 for none; it must be 0 or more, and at most 8760h (leave it out for 10s)`},
+		{"smp-timeout", "0", `--smp-timeout "0": want a time with its unit, such as 10s or 200ms; it must be above 0, and at most 8760h (leave it out for 200ms)`},
+		{"max-mtu", "1500", `--max-mtu "1500": want 256, 512, 1024, 2048 or 4096 (leave it out for 4096)`},
+		{"link-width", "4x,3x", `--link-width "4x,3x": want 1x, 2x, 4x, 8x, 12x with commas between them, all, keep or a mask up to 0xff; "3x" is none of them (leave it out for keep)`},
+		{"m-key", "x", `--m-key: want a 64-bit number`},
+	} {
+		if err := New().Set(c.name, c.text, "--"+c.name); err == nil || err.Error() != c.want {
+			t.Errorf("%v\nwant %s", err, c.want)
+		}
+	}
+}
+
+// TestValues: what is written in one way or another.
+func TestValues(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"packet-life", "0x12", "18"},
+		{"link-width", "255", "all"},
+		{"link-width", "4X,1x", "1x,4x"},
+		{"link-width", "0", "keep"},
+		{"link-speed", "15", "all"},
+		{"link-speed", "qdr,sdr", "sdr,qdr"},
+		{"link-speed-ext", "30", "off"},
+		{"link-speed-ext", "31", "all"},
+		{"link-speed-ext", "off", "off"},
+		{"link-speed-ext", "hdr,ndr", "hdr,ndr"},
+		{"log-level", "DEBUG", "debug"},
+		{"damp-quiet", "60s", "1m"},
+		{"full-interval", "2h", "2h"},
+		{"smp-retries", "0", "0"},
+		{"engine", "ftree, updn", "ftree,updn"},
+		{"sa-key", "0", "0x0"},
+		{"vm-guid-pool", "", "0x0200000000000001-0x02000000ffffffff"},
+	} {
+		v := New()
+		if err := v.Set(c.name, c.text, "here"); err != nil || v.Text(c.name) != c.want {
+			t.Errorf("%s %q is %q, want %q: %v", c.name, c.text, v.Text(c.name), c.want, err)
+		}
+	}
+}
+
+// notSettings are fields of the cores' configuration that nobody sets by name.
+var notSettings = map[string]string{
+	"sm.PortGUID":       "of the port",
+	"sm.PlanOnly":       "what the command plan is",
+	"sm.TransportTimed": "of the port",
+	"sm.FirstTID":       "drawn at the start",
+	"sm.MaxWindow":      "from window and the port",
+	"sm.Engines":        "made from engine and its files",
+	"sm.Explicit":       "of engine: one alone",
+	"sm.Roots":          "read from the file of roots",
+	"sa.SAKey":          "from sa-key, or random",
+	"sa.TrustLocal":     "of sa-key",
+	"sa.QoS":            "read from the file of qos-policy",
+	"sa.PrefixRoutes":   "read from the file of prefix-routes",
+	"registry.SAKey":    "from sa-key, or random", "registry.TrustLocal": "of sa-key",
+	"registry.FirstTID": "drawn at the start", "registry.TransportTimed": "of the port",
+}
+
+// TestEveryFieldIsSet: whatever a core can be told, a setting tells, or it is said why
+// not.
+func TestEveryFieldIsSet(t *testing.T) {
+	set := map[string]bool{}
+	for _, s := range All() {
+		c, d := Defaults(), Defaults()
+		if err := s.value.set(&c, s.value.other(&c)); err != nil {
+			t.Fatal(err)
+		}
+		for name, pair := range map[string][2]any{
+			"sm": {c.SM, d.SM}, "sa": {c.SA, d.SA}, "registry": {c.Registry, d.Registry}, "vm": {c.VM, d.VM},
+		} {
+			a, b := reflect.ValueOf(pair[0]), reflect.ValueOf(pair[1])
+			for i := range a.NumField() {
+				if !reflect.DeepEqual(a.Field(i).Interface(), b.Field(i).Interface()) {
+					set[name+"."+a.Type().Field(i).Name] = true
+				}
+			}
+		}
+	}
+	all := map[string]bool{}
+	for name, c := range map[string]any{"sm": sm.Config{}, "sa": sa.Options{}, "registry": sa.Config{}, "vm": vm.Config{}} {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(c)) {
+			all[name+"."+f.Name] = true
+		}
+	}
+	for f := range all {
+		if set[f] == (notSettings[f] != "") {
+			t.Errorf("%s: set %v, and not to be set because %q", f, set[f], notSettings[f])
+		}
+	}
+	for f := range notSettings {
+		if !all[f] {
+			t.Errorf("there is no field %s", f)
+		}
+	}
+}
+
+// TestDefaultsAreTheCores: what counts where nothing is set is what the cores say.
+func TestDefaultsAreTheCores(t *testing.T) {
+	c := Defaults()
+	if !reflect.DeepEqual(c.SM, sm.Defaults()) || !reflect.DeepEqual(c.Registry, sa.Defaults()) || c.VM != vm.Defaults() {
+		t.Error("Defaults has values of its own")
+	}
+}
+
+// TestCheck: settings that need another one.
+func TestCheck(t *testing.T) {
+	for _, c := range []struct {
+		set  [][2]string
+		want string
+	}{
+		{nil, ""},
+		{[][2]string{{"ufm-tls-cert", "a"}, {"ufm-tls-key", "b"}}, "HEDDLE_X goes with --ufm-listen, which is missing"},
+		{[][2]string{{"api-tls-cert", "a"}}, "HEDDLE_X goes with --api-tls-key, which is missing"},
+		{[][2]string{{"ufm-listen", "a:1"}}, "HEDDLE_X: the calls need a password; give --ufm-password-file"},
+		{[][2]string{{"ufm-listen", "a:1"}, {"ufm-password-file", "f"}}, ""},
+		{[][2]string{{"ufm-listen", "a:1"}, {"ufm-password-file", "f"}, {"ufm-user", "a:b"}}, `HEDDLE_X "a:b": want a name without a colon`},
+	} {
+		v := New()
+		for _, x := range c.set {
+			if err := v.Set(x[0], x[1], "HEDDLE_X"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		said := ""
+		if err := v.Check(); err != nil {
+			said = err.Error()
+		}
+		if said != c.want {
+			t.Errorf("%v: %q, want %q", c.set, said, c.want)
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package settings
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"heddle/ib"
+	"heddle/sm"
+)
+
+// table has every setting of the daemon, in the order of help and documentation:
+// first how the subnet is managed, then what is kept for hosts, then the program.
+var table = concat(subnetTable, routingTable, linkTable, timeTable, hostTable, programTable)
+
+func concat(parts ...[]Setting) (all []Setting) {
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+var subnetTable = []Setting{
+	{
+		Name: "port", Group: Subnet, Arg: "PORT", Since: first, OpenSM: "guid", Commands: []string{"sm", "plan"},
+		Meaning: "port to manage the subnet through: umad:DEVICE/PORT[,rmpp=own] or ibsim:NODE[@SOCKNAME][,rmpp=on|off]",
+		value:   text{func(c *Config) *string { return &c.Port }},
+	},
+	{
+		Name: "once", Group: Subnet, Since: first, Commands: []string{"sm"},
+		Meaning: "bring the subnet up, let go of it and exit",
+		value:   boolean{func(c *Config) *bool { return &c.Once }},
+	},
+	{
+		Name: "priority", Group: Subnet, Arg: "N", Since: first, OpenSM: "sm_priority",
+		Meaning: "priority of this manager; the highest becomes master",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.Priority }, max: 15},
+	},
+	{
+		Name: "claim-wait", Group: Subnet, Arg: "TIME", Since: house,
+		Meaning: "time that the start waits for a port that another manager has claimed, which may have been killed just now",
+		value:   span{at: func(c *Config) *time.Duration { return &c.ClaimWait }, zero: "not at all"},
+	},
+	{
+		Name: "subnet-prefix", Group: Subnet, Arg: "PREFIX", Since: first, OpenSM: "subnet_prefix",
+		Meaning: "subnet prefix of the GIDs",
+		value:   key[ib.SubnetPrefix]{func(c *Config) *ib.SubnetPrefix { return &c.SM.Prefix }},
+	},
+	{
+		Name: "lmc", Group: Subnet, Arg: "N", Since: first, OpenSM: "lmc",
+		Meaning: "LMC of CA and router ports: 2^N LIDs for each",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LMC }, max: 7},
+	},
+	{
+		Name: "switch-lmc", Group: Subnet, Arg: "N", Since: house, OpenSM: "lmc_esp0",
+		Meaning: "LMC of enhanced switch ports 0; base switch ports 0 have one LID always. OpenSM's is a yes or no to the LMC of the other ports",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LMCPort0 }, max: 7},
+	},
+	{
+		Name: "sm-sl", Group: Subnet, Arg: "SL", Since: house, OpenSM: "sm_sl",
+		Meaning: "service level that hosts send to the manager and the SA with",
+		value:   number[ib.SL]{at: func(c *Config) *ib.SL { return &c.SM.MasterSMSL }, max: 15},
+	},
+	{
+		Name: "sm-key", Group: Keys, Arg: "KEY", Since: first, OpenSM: "sm_key", Secret: true,
+		Meaning: "SM_Key, shared by the managers of the subnet (OpenSM has 1 too)",
+		value:   key[uint64]{func(c *Config) *uint64 { return &c.SM.SMKey }},
+	},
+	{
+		Name: "m-key", Group: Keys, Arg: "KEY", Since: first, OpenSM: "m_key", Secret: true,
+		Meaning: "M_Key to protect every port with; 0 for none",
+		value:   key[ib.MKey]{func(c *Config) *ib.MKey { return &c.SM.MKey }},
+	},
+	{
+		Name: "m-key-lease", Group: Keys, Arg: "SECONDS", Unit: "seconds", Since: first, OpenSM: "m_key_lease_period",
+		Meaning: "M_Key lease, after which a port that was asked with a wrong key gives up its protection",
+		value:   number[uint16]{at: func(c *Config) *uint16 { return &c.SM.MKeyLease }, max: 65535, zero: "it never expires"},
+	},
+	{
+		Name: "m-key-protect", Group: Keys, Arg: "BITS", Since: first, OpenSM: "m_key_protection_level",
+		Meaning: "M_Key protection bits: what a port answers to who does not have the key",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.MKeyProtect }, max: 3},
+	},
+	{
+		Name: "sa-key", Group: Keys, Arg: "KEY", Since: first, OpenSM: "sa_key", Secret: true,
+		Meaning: "64-bit key that makes an SA request trusted, as its SM_Key; default: a random one, kept in the state directory and printed by 'heddle ctl sa-key'. Unless this is 0, which trusts nobody, 1 counts too, from the manager's own port alone",
+		value: special{
+			parse: func(c *Config, s string) error {
+				if s == "" {
+					c.SAKey = SAKey{}
+					return nil
+				}
+				v, err := strconv.ParseUint(s, 0, 64)
+				if err != nil {
+					return errRange
+				}
+				c.SAKey = SAKey{Given: true, Key: v}
+				return nil
+			},
+			show: func(c *Config) string {
+				if !c.SAKey.Given {
+					return ""
+				}
+				return "0x" + strconv.FormatUint(c.SAKey.Key, 16)
+			},
+			want: "a 64-bit number, or nothing for a random one", example: "0x77",
+		},
+	},
+}
+
+var hostTable = []Setting{
+	{
+		Name: "partitions", Group: Access, Arg: "FILE", Since: first, OpenSM: "partition_config_file",
+		Meaning: "file of partitions, in the form of OpenSM's partitions.conf; read again on SIGHUP; default: those stored, else everybody in the default partition",
+		value:   text{func(c *Config) *string { return &c.Files.Partitions }},
+	},
+	{
+		Name: "part-enforce", Group: Access, Arg: "WHERE", Since: first, OpenSM: "part_enforce",
+		Meaning: "where switches drop packets of partitions that the host behind a port is not in: both, in (what it sends), out (what it is sent) or off",
+		value: choice[sm.Enforce]{func(c *Config) *sm.Enforce { return &c.SM.PartEnforce }, []word[sm.Enforce]{
+			{"both", sm.EnforceBoth}, {"in", sm.EnforceIn}, {"out", sm.EnforceOut}, {"off", sm.EnforceOff},
+		}},
+	},
+	{
+		Name: "groups", Group: Access, Arg: "FILE", Since: first,
+		Meaning: "file with multicast groups that are always there, a line each: MLID MGID [sl=N] then port GUIDs; send:GUID only sends",
+		value:   text{func(c *Config) *string { return &c.Files.Groups }},
+	},
+	{
+		Name: "consolidate-ipv6-snm-req", Group: Access, Since: first, OpenSM: "consolidate_ipv6_snm_req",
+		Meaning: "IPv6 solicited-node groups of one scope and P_Key share an MLID from the start, not only when MLIDs have run out",
+		value:   boolean{func(c *Config) *bool { return &c.Registry.ConsolidateSNM }},
+	},
+	{
+		Name: "exclusive-mlids", Group: Access, Since: first,
+		Meaning: "when MLIDs have run out refuse a new multicast group; otherwise it shares the MLID of groups with the same P_Key, MTU, rate and SL",
+		value:   boolean{func(c *Config) *bool { return &c.Registry.ExclusiveMLIDs }},
+	},
+	{
+		Name: "rejoin-time", Group: Access, Arg: "TIME", Since: house,
+		Meaning: "time that ports have to join their multicast groups again after this manager took the subnet over from another one; until then they are members as before",
+		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.RejoinTime }, zero: "nobody has to"},
+	},
+	{
+		Name: "qos-policy", Group: Answers, Arg: "FILE", Since: first, OpenSM: "qos_policy_file",
+		Meaning: "file with the QoS policy of path answers, in the form of OpenSM's qos-policy.conf; read again on SIGHUP",
+		value:   text{func(c *Config) *string { return &c.Files.QoSPolicy }},
+	},
+	{
+		Name: "prefix-routes", Group: Answers, Arg: "FILE", Since: first, OpenSM: "prefix_routes_file",
+		Meaning: "file of routers to other subnets, in the form of OpenSM's prefix-routes.conf: a subnet prefix and a router's port GUID a line, * for any; read again on SIGHUP",
+		value:   text{func(c *Config) *string { return &c.Files.PrefixRoutes }},
+	},
+	{
+		Name: "sa-db", Group: Answers, Arg: "FILE", Since: first, OpenSM: "sa_db_file",
+		Meaning: "file that OpenSM kept its SA in (opensm-sa.dump): groups, services, subscriptions and alias GUIDs are taken over, unless the state has some of its own",
+		value:   text{func(c *Config) *string { return &c.Files.SADump }},
+	},
+	{
+		Name: "subnet-supports-sa-path-caching", Group: Answers, Arg: "BITS", Since: first, Bare: "1",
+		Meaning: "bits to put into the reserved field at bit offset 353 of PathRecord answers, which tells hosts that they may cache paths; without a value 1",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SA.PathCaching }, max: 7, zero: "none"},
+	},
+	{
+		Name: "virt-default-hop-limit", Group: Answers, Arg: "N", Since: first, OpenSM: "virt_default_hop_limit",
+		Meaning: "HopLimit of paths to and from virtual ports that share their LID, by which hosts know that their packets must have a GRH",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SA.VirtHopLimit }, min: 2, max: 255},
+	},
+	{
+		Name: "enable-virt-rec-ext", Group: Answers, Since: first, OpenSM: "enable_virt_rec_ext",
+		Meaning: "answer queries for NodeRecords and PortInfoRecords with virtual ports that have LIDs of their own too",
+		value:   boolean{func(c *Config) *bool { return &c.SA.VirtRecords }},
+	},
+	{
+		Name: "sa-queue", Group: Answers, Arg: "MOST", Since: first,
+		Meaning: "most SA requests that wait, of all hosts; what is more is answered BUSY",
+		value:   number[int]{at: func(c *Config) *int { return &c.Queue }, max: 65535, zero: "8192"},
+	},
+	{
+		Name: "sa-queue-each", Group: Answers, Arg: "MOST", Since: first,
+		Meaning: "most SA requests of one LID that wait",
+		value:   number[int]{at: func(c *Config) *int { return &c.QueueEach }, max: 65535, zero: "1024"},
+	},
+	{
+		Name: "drop-event-subscriptions-after", Group: Answers, Arg: "TIME", Since: first, OpenSM: "drop_event_subscriptions",
+		Meaning: "time that a subscriber may be away from the subnet, or leave Reports unanswered, before its subscriptions are dropped",
+		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.DropAfter }, zero: "never, as OpenSM without drop_event_subscriptions"},
+	},
+	{
+		Name: "sm-assigned-guid", Group: Answers, Arg: "BYTE", Since: first, OpenSM: "sm_assigned_guid",
+		Meaning: "byte behind the OUI 00:14:05 in alias GUIDs that the SA chooses; give each subnet another",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.Registry.AssignedGUIDByte }, max: 255},
+	},
+	{
+		Name: "virtualization", Group: Virtual, Arg: "WHAT", Since: first, OpenSM: "virt_enabled",
+		Meaning: "what to do with ports that have virtual ports: on (turn it on, bring them up), off (turn it off) or ignore (2, 1 and 0 of NVIDIA's virt_enabled)",
+		value: choice[sm.VirtualMode]{func(c *Config) *sm.VirtualMode { return &c.SM.Virtualization }, []word[sm.VirtualMode]{
+			{"on", sm.VirtualOn}, {"off", sm.VirtualOff}, {"ignore", sm.VirtualIgnore},
+		}},
+	},
+	{
+		Name: "vswitch-lids", Group: Virtual, Arg: "WHEN", Since: first,
+		Meaning: "when functions of vSwitch adapters get LIDs: dynamic (while an interface is there) or prepopulated (all, from the start, routed with the rest)",
+		value: choice[bool]{func(c *Config) *bool { return &c.SM.VSwitchPrepopulate }, []word[bool]{
+			{"dynamic", false}, {"prepopulated", true},
+		}},
+	},
+	{
+		Name: "max-virtual-ports", Group: Virtual, Arg: "MOST", Since: house, OpenSM: "virt_max_ports_in_process",
+		Meaning: "most ports whose virtual ports are brought up at a time",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.MaxVirtualPorts }, min: 1, max: 65535},
+	},
+	{
+		Name: "vport-away-time", Group: Virtual, Arg: "TIME", Since: house,
+		Meaning: "time that a virtual port may be gone, as one that migrates is, before its memberships in multicast groups end",
+		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.MigrateTime }, zero: "they end at once"},
+	},
+	{
+		Name: "vm-guid-pool", Group: Virtual, Arg: "FIRST-LAST", Since: first,
+		Meaning: "port GUIDs for interfaces of VMs that bring none",
+		value: special{
+			parse: func(c *Config, s string) error {
+				if s == "" {
+					c.VM = Defaults().VM
+					return nil
+				}
+				from, to, ok := strings.Cut(s, "-")
+				a, err := ib.ParseGUID(from)
+				b, err2 := ib.ParseGUID(to)
+				switch {
+				case !ok || err != nil || err2 != nil || a == 0:
+					return errRange
+				case a > b:
+					return errors.New("the first one is above the last")
+				}
+				c.VM.GUIDFirst, c.VM.GUIDLast = a, b
+				return nil
+			},
+			show: poolText, want: "FIRST-LAST, two GUIDs such as 0x0200000000000001-0x02000000ffffffff", example: "0x0200000000000011-0x0200000000000fff",
+		},
+	},
+}
+
+var programTable = []Setting{
+	{
+		Name: "api", Group: Serving, Arg: "ADDR", Since: first,
+		Meaning: "address of the API and the page; empty for none",
+		value:   text{func(c *Config) *string { return &c.API.Addr }},
+	},
+	{
+		Name: "api-socket", Group: Serving, Arg: "PATH", Since: first,
+		Meaning: "Unix socket for the API, for its owner alone; may write without a token",
+		value:   text{func(c *Config) *string { return &c.API.Socket }},
+	},
+	{
+		Name: "api-host", Group: Serving, Arg: "NAME", Since: first,
+		Meaning: "further name under which clients may address the API; may be repeated",
+		value:   list{at: func(c *Config) *[]string { return &c.API.Hosts }},
+	},
+	{
+		Name: "token-file", Group: Serving, Arg: "FILE", Since: first,
+		Meaning: "file to write the API's token to; default: in the runtime directory of this user",
+		value:   text{func(c *Config) *string { return &c.API.Token }},
+	},
+	{
+		Name: "api-tls-cert", Group: Serving, Arg: "FILE", Since: first,
+		Meaning: "certificate, needed for an address that is not loopback",
+		value:   text{func(c *Config) *string { return &c.API.Certificate }},
+	},
+	{
+		Name: "api-tls-key", Group: Serving, Arg: "FILE", Since: first,
+		Meaning: "the certificate's key",
+		value:   text{func(c *Config) *string { return &c.API.TLSKey }},
+	},
+	{
+		Name: "api-read-token-file", Group: Serving, Arg: "FILE", Since: first,
+		Meaning: "file with a token that reading needs; needed for an address that is not loopback",
+		value:   text{func(c *Config) *string { return &c.API.ReadToken }},
+	},
+	{
+		Name: "ufm-listen", Group: Serving, Arg: "ADDR", Since: first,
+		Meaning: "address (HOST:PORT) of the calls that UFM clients make, such as the ufm plugin of ib-kubernetes; default: none",
+		value:   text{func(c *Config) *string { return &c.UFM.Addr }},
+	},
+	{
+		Name: "ufm-user", Group: Serving, Arg: "USER", Since: first,
+		Meaning: "user of the UFM calls (HTTP Basic)",
+		value:   text{func(c *Config) *string { return &c.UFM.User }},
+	},
+	{
+		Name: "ufm-password-file", Group: Serving, Arg: "FILE", Since: first,
+		Meaning: "file with the password of the UFM calls",
+		value:   text{func(c *Config) *string { return &c.UFM.Password }},
+	},
+	{
+		Name: "ufm-tls-cert", Group: Serving, Arg: "FILE", Since: first,
+		Meaning: "certificate of the UFM calls, needed for an address that is not loopback",
+		value:   text{func(c *Config) *string { return &c.UFM.Certificate }},
+	},
+	{
+		Name: "ufm-tls-key", Group: Serving, Arg: "FILE", Since: first,
+		Meaning: "key of that certificate",
+		value:   text{func(c *Config) *string { return &c.UFM.TLSKey }},
+	},
+	{
+		Name: "state", Group: Running, Arg: "DIR", Since: first,
+		Meaning: "directory for what survives a restart (LIDs, M_Keys, the SA key, partitions, multicast groups, services, subscriptions, alias GUIDs, interfaces of VMs); default: nothing is kept",
+		value:   text{func(c *Config) *string { return &c.Files.State }},
+	},
+	{
+		Name: "dump", Group: Running, Arg: "DIR", Since: first, OpenSM: "dump_files_dir",
+		Meaning: "directory to write OpenSM-style dump files to, when the subnet is up and when routes change",
+		value:   text{func(c *Config) *string { return &c.Files.Dump }},
+	},
+	{
+		Name: "log-level", Group: Running, Arg: "LEVEL", Since: first, OpenSM: "log_flags",
+		Meaning: "level from which to log",
+		value: choice[int]{func(c *Config) *int { return &c.Log.Level }, []word[int]{
+			{"debug", -4}, {"info", 0}, {"warn", 4}, {"error", 8},
+		}},
+	},
+	{
+		Name: "log-format", Group: Running, Arg: "FORM", Since: first,
+		Meaning: "form of the log",
+		value:   choice[bool]{func(c *Config) *bool { return &c.Log.JSON }, []word[bool]{{"text", false}, {"json", true}}},
+	},
+}

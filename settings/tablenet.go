@@ -1,0 +1,314 @@
+package settings
+
+import (
+	"strings"
+	"time"
+
+	"heddle/ib"
+	"heddle/sm"
+)
+
+var routingTable = []Setting{
+	{
+		Name: "engine", Group: Routing, Arg: "ENGINE[,ENGINE...]", Since: first, Commands: routers, OpenSM: "routing_engine",
+		Meaning: "routing engines, tried in order: " + strings.Join(EngineNames(), ", ") + "; auto is " + strings.Join(AutoChain(), ",") +
+			". The first whose tables are proved is taken",
+		value: list{at: func(c *Config) *[]string { return &c.Engines.Names }, known: append([]string{"auto"}, EngineNames()...)},
+	},
+	{
+		Name: "allow-unsafe", Group: Routing, Since: first,
+		Meaning: "install the tables of an engine named alone even if they do not verify (may deadlock)",
+		value:   boolean{func(c *Config) *bool { return &c.SM.AllowUnsafe }},
+	},
+	{
+		Name: "roots", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "root_guid_file",
+		Meaning: "file with node GUIDs, one a line: the roots of updn and dnup, the top switches of ftree and vftree; default: found",
+		value:   text{func(c *Config) *string { return &c.Engines.Roots }},
+	},
+	{
+		Name: "connect-roots", Group: Routing, Since: first, Commands: routers, OpenSM: "connect_roots",
+		Meaning: "updn, dnup: let the roots reach each other (they always do here; OpenSM's flag is taken)",
+		value:   boolean{func(c *Config) *bool { return &c.SM.Route.ConnectRoots }},
+	},
+	{
+		Name: "ids", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "ids_guid_file",
+		Meaning: "updn, dnup: file with a node GUID and a number a line; of switches of one rank the smaller number is upper",
+		value:   text{func(c *Config) *string { return &c.Engines.IDs }},
+	},
+	{
+		Name: "hop-weights", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "hop_weights_file",
+		Meaning: "minhop, updn, dnup, sssp, dfsssp: file with a switch GUID, port and weight (1-255) a line; a hop costs 1 otherwise",
+		value:   text{func(c *Config) *string { return &c.Engines.HopWeights }},
+	},
+	{
+		Name: "port-order", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "port_search_ordering_file",
+		Meaning: "dor, minhop, updn, dnup: file with a switch GUID and its ports in the order to try them, a line each",
+		value:   text{func(c *Config) *string { return &c.Engines.PortOrder }},
+	},
+	{
+		Name: "routing-order", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "guid_routing_order_file",
+		Meaning: "file with port GUIDs, one a line, that are routed first, in this order",
+		value:   text{func(c *Config) *string { return &c.Engines.RoutingOrder }},
+	},
+	{
+		Name: "unbalanced", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "port_prof_ignore_file",
+		Meaning: "file with port GUIDs, one a line, that do not count as load",
+		value:   text{func(c *Config) *string { return &c.Engines.Unbalanced }},
+	},
+	{
+		Name: "compute-nodes", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "cn_guid_file",
+		Meaning: "ftree, vftree: file with the port GUIDs to balance first, one a line; default: all CAs",
+		value:   text{func(c *Config) *string { return &c.Engines.ComputeNodes }},
+	},
+	{
+		Name: "io-nodes", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "io_guid_file",
+		Meaning: "ftree, vftree: file with the port GUIDs of I/O nodes, one a line",
+		value:   text{func(c *Config) *string { return &c.Engines.IONodes }},
+	},
+	{
+		Name: "max-reverse-hops", Group: Routing, Arg: "HOPS", Since: first, Commands: routers, OpenSM: "max_reverse_hops",
+		Meaning: "ftree, vftree: hops in the wrong direction that a path between I/O nodes may take",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.Route.MaxReverseHops }, max: 255},
+	},
+	{
+		Name: "vftree-lanes", Group: Routing, Arg: "LANES", Since: first, Commands: routers,
+		Meaning: "vftree: lanes to spread pairs of leaf switches over",
+		value:   number[int]{at: func(c *Config) *int { return &c.Engines.VFTreeLanes }, max: 15, zero: "as many as help"},
+	},
+	{
+		Name: "torus-config", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "torus_config",
+		Meaning: "torus: file as torus-2QoS.conf with sizes, seeds and date lines; default: found",
+		value:   text{func(c *Config) *string { return &c.Engines.TorusConfig }},
+	},
+	{
+		Name: "fdbs", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "lfts_file",
+		Meaning: "file: tables as opensm.fdbs or opensm-lfts.dump",
+		value:   text{func(c *Config) *string { return &c.Engines.ForwardingTables }},
+	},
+	{
+		Name: "path-sl", Group: Routing, Arg: "FILE", Since: first, Commands: routers,
+		Meaning: "file: service levels as opensm-path-sl.dump",
+		value:   text{func(c *Config) *string { return &c.Engines.PathSL }},
+	},
+	{
+		Name: "sl2vl", Group: Routing, Arg: "FILE", Since: first, Commands: routers,
+		Meaning: "file: SL-to-VL tables as opensm-sl2vl.dump",
+		value:   text{func(c *Config) *string { return &c.Engines.SLToVLTable }},
+	},
+	{
+		Name: "spread-lanes", Group: Routing, Since: first, Commands: routers,
+		Meaning: "dfsssp, lash: use lanes too that deadlock freedom does not need",
+		value:   boolean{func(c *Config) *bool { return &c.SM.Route.SpreadLanes }},
+	},
+	{
+		Name: "route-vls", Group: Routing, Arg: "MOST", Since: house, OpenSM: "nue_max_num_vls",
+		Meaning: "most data lanes that an engine may use (as --vls of 'heddle route')",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.MaxVLs }, max: 15, zero: "as many as every link between switches has"},
+	},
+	{
+		Name: "route-seed", Group: Routing, Arg: "N", Since: house,
+		Meaning: "seed of engines that draw lots (as --seed of 'heddle route')",
+		value:   key[uint64]{func(c *Config) *uint64 { return &c.SM.RouteSeed }},
+	},
+	{
+		Name: "transition", Group: Tables, Arg: "HOW", Since: first,
+		Meaning: "how tables change: availability, strict, discard, static, or static2003 (takes all links down: experiments only)",
+		value: choice[sm.Transition]{func(c *Config) *sm.Transition { return &c.SM.Transition }, []word[sm.Transition]{
+			{"availability", sm.TransitionAvailability},
+			{"strict", sm.TransitionStrict},
+			{"discard", sm.TransitionDiscard},
+			{"static", sm.TransitionStatic},
+			{"static2003", sm.TransitionStatic2003},
+		}},
+	},
+	{
+		Name: "drain-time", Group: Tables, Arg: "TIME", Since: house,
+		Meaning: "time for packets to leave, between the discarding and the writing of an entry",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.DrainTime }, zero: "computed from the lifetimes"},
+	},
+	{
+		Name: "repath-time", Group: Tables, Arg: "TIME", Since: first,
+		Meaning: "time that hosts are given to use a new service level, where a change of tables needs it",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.RepathTime }, zero: "there is no limit, so such a change is refused"},
+	},
+	{
+		Name: "improve-delay", Group: Tables, Arg: "TIME", Since: house,
+		Meaning: "quiet time after which an earlier engine is tried again, where a later one's tables were kept over a fault",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.ImproveDelay }, zero: "only at full sweeps"},
+	},
+}
+
+// daemons are the commands that manage a subnet; routers are all that run engines.
+var (
+	daemons = []string{"sm", "up", "plan"}
+	routers = []string{"sm", "up", "plan", "route"}
+)
+
+var linkTable = []Setting{
+	{
+		Name: "max-mtu", Group: Links, Arg: "BYTES", Unit: "bytes", Since: first,
+		Meaning: "largest MTU to set on links",
+		value: choice[ib.MTU]{func(c *Config) *ib.MTU { return &c.SM.MaxMTU }, []word[ib.MTU]{
+			{"256", ib.MTU256}, {"512", ib.MTU512}, {"1024", ib.MTU1024}, {"2048", ib.MTU2048}, {"4096", ib.MTU4096},
+		}},
+	},
+	{
+		Name: "max-vls", Group: Links, Arg: "MOST", Since: first, OpenSM: "max_op_vls",
+		Meaning: "most data lanes to make operational on a link",
+		value:   choice[uint8]{func(c *Config) *uint8 { return &c.SM.MaxOpVLs }, []word[uint8]{{"1", 1}, {"2", 2}, {"4", 3}, {"8", 4}, {"15", 5}}},
+	},
+	{
+		Name: "qos", Group: Links, Since: house, OpenSM: "qos",
+		Meaning: "set SL-to-VL tables (identity modulo the lanes of the link) and VL arbitration (all lanes alike) on every link; otherwise only where the tables need several lanes",
+		value:   boolean{func(c *Config) *bool { return &c.SM.QoS }},
+	},
+	{
+		Name: "read-lanes", Group: Links, Arg: "SWITCHES", Since: house,
+		Meaning: "read the lane tables of all nodes once the subnet is up, if it has no more switches than this",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.ReadLanes }, max: 49151, zero: "only those that somebody asks for"},
+	},
+	{
+		Name: "link-width", Group: Links, Arg: "WIDTHS", Since: house, OpenSM: "force_link_width",
+		Meaning: "link widths to enable where a port supports them; they count when the link is trained again",
+		value: mask[ib.LinkWidth]{func(c *Config) *ib.LinkWidth { return &c.SM.LinkWidth }, []word[ib.LinkWidth]{
+			{"1x", ib.Width1x}, {"2x", ib.Width2x}, {"4x", ib.Width4x}, {"8x", ib.Width8x}, {"12x", ib.Width12x},
+		}, ib.WidthAll, nil},
+	},
+	{
+		Name: "link-speed", Group: Links, Arg: "SPEEDS", Since: house, OpenSM: "force_link_speed",
+		Meaning: "link speeds up to QDR to enable where a port supports them; they count when the link is trained again",
+		value: mask[ib.SpeedBits]{func(c *Config) *ib.SpeedBits { return &c.SM.LinkSpeed }, []word[ib.SpeedBits]{
+			{"sdr", ib.SpeedBitSDR}, {"ddr", ib.SpeedBitDDR}, {"qdr", ib.SpeedBitQDR},
+		}, ib.SpeedBitAll, nil},
+	},
+	{
+		Name: "link-speed-ext", Group: Links, Arg: "SPEEDS", Since: house, OpenSM: "force_link_speed_ext",
+		Meaning: "extended link speeds to enable where both ports support them, off for none; they count when the link is trained again",
+		value: mask[ib.SpeedExtBits]{func(c *Config) *ib.SpeedExtBits { return &c.SM.LinkSpeedExt }, []word[ib.SpeedExtBits]{
+			{"fdr", ib.SpeedExtBitFDR}, {"edr", ib.SpeedExtBitEDR}, {"hdr", ib.SpeedExtBitHDR}, {"ndr", ib.SpeedExtBitNDR},
+		}, ib.SpeedExtBitAll, []word[ib.SpeedExtBits]{{"off", ib.SpeedExtBitNone}}},
+	},
+	{
+		Name: "packet-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "packet_life_time",
+		Meaning: "how long a packet may stay in a switch; above 19 without limit",
+		value:   life(func(c *Config) *uint8 { return &c.SM.PacketLife }),
+	},
+	{
+		Name: "hoq-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "head_of_queue_lifetime",
+		Meaning: "how long a packet may be the first in the queue of a switch port to another switch; above 19 without limit",
+		value:   life(func(c *Config) *uint8 { return &c.SM.HOQLife }),
+	},
+	{
+		Name: "leaf-hoq-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "leaf_head_of_queue_lifetime",
+		Meaning: "the same of a switch port to a CA or router",
+		value:   life(func(c *Config) *uint8 { return &c.SM.LeafHOQLife }),
+	},
+	{
+		Name: "subnet-timeout", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "subnet_timeout",
+		Meaning: "SubnetTimeOut of every port, by which hosts wait for answers and repeat traps",
+		value:   life(func(c *Config) *uint8 { return &c.SM.SubnetTimeOut }),
+	},
+	{
+		Name: "vl-stall-count", Group: Lifetime, Arg: "N", Since: house, OpenSM: "vl_stall_count",
+		Meaning: "packets in a row that outlive their time at the head of a queue before the lane is stalled, of switch ports to switches",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.VLStallCount }, max: 7},
+	},
+	{
+		Name: "local-phy-errors", Group: Lifetime, Arg: "N", Since: house, OpenSM: "local_phy_errors_threshold",
+		Meaning: "threshold of local physical errors at which a port sends trap 129",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LocalPhyErr }, max: 15},
+	},
+	{
+		Name: "overrun-errors", Group: Lifetime, Arg: "N", Since: house, OpenSM: "overrun_errors_threshold",
+		Meaning: "threshold of buffer overruns at which a port sends trap 130",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.OverrunErr }, max: 15},
+	},
+}
+
+const lifeUnit = "for 4.096 µs × 2^N"
+
+// life is a time as a code of 5 bits.
+func life(at func(*Config) *uint8) value { return number[uint8]{at: at, max: 31} }
+
+var timeTable = []Setting{
+	{
+		Name: "smp-timeout", Group: Sweeps, Arg: "TIME", Since: first, OpenSM: "transaction_timeout",
+		Meaning: "time that the first try of an SMP waits for its answer",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.SMPTimeout }},
+	},
+	{
+		Name: "smp-retries", Group: Sweeps, Arg: "TRIES", Since: first, OpenSM: "transaction_retries",
+		Meaning: "tries of an SMP after the first",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.SMPRetries }, max: 1000, zero: "none"},
+	},
+	{
+		Name: "window", Group: Sweeps, Arg: "MOST", Since: first, OpenSM: "max_wire_smps2",
+		Meaning: "most SMPs in flight, less if the port takes less",
+		value:   number[int]{at: func(c *Config) *int { return &c.Window }, max: 4096, zero: "32 on a device, 512 in a simulation"},
+	},
+	{
+		Name: "window-start", Group: Sweeps, Arg: "N", Since: house, OpenSM: "max_wire_smps",
+		Meaning: "SMPs in flight at the start; answers widen the window, losses narrow it",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.Window }, min: 1, max: 4096},
+	},
+	{
+		Name: "sweep-interval", Group: Sweeps, Arg: "TIME", Since: first, OpenSM: "sweep_interval",
+		Meaning: "time between light sweeps",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.SweepInterval }, zero: "none"},
+	},
+	{
+		Name: "full-interval", Group: Sweeps, Arg: "TIME", Since: house, OpenSM: "force_heavy_sweep",
+		Meaning: "time between full sweeps that nothing asks for",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.FullInterval }, zero: "none"},
+	},
+	{
+		Name: "retry-interval", Group: Sweeps, Arg: "TIME", Since: house,
+		Meaning: "time until what did not answer is tried again; it doubles up to 16 times",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.RetryInterval }},
+	},
+	{
+		Name: "trap-settle", Group: Sweeps, Arg: "TIME", Since: house,
+		Meaning: "time that a sweep asked for by a trap waits for more traps",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.TrapSettle }, zero: "none"},
+	},
+	{
+		Name: "trap-min-gap", Group: Sweeps, Arg: "TIME", Since: house,
+		Meaning: "least time between two sweeps asked for by traps, when they keep coming",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.TrapMinGap }, zero: "none"},
+	},
+	{
+		Name: "poll-interval", Group: Sweeps, Arg: "TIME", Since: first, OpenSM: "sminfo_polling_timeout",
+		Meaning: "time between a standby's questions whether the master lives",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.PollInterval }},
+	},
+	{
+		Name: "poll-retries", Group: Sweeps, Arg: "POLLS", Since: first, OpenSM: "polling_retry_number",
+		Meaning: "unanswered polls after which the master is taken for dead",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.PollRetries }, min: 1, max: 1000},
+	},
+	{
+		Name: "no-clients-rereg", Group: Sweeps, Since: house, OpenSM: "no_clients_rereg",
+		Meaning: "do not ask hosts to register with the SA again, and to join their groups, when they are new to this manager",
+		value:   boolean{func(c *Config) *bool { return &c.SM.NoReregister }},
+	},
+	{
+		Name: "damp-failures", Group: Damping, Arg: "FAILURES", Since: first,
+		Meaning: "failures of a link in a row after which it is held down",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.DampHold }, max: 1000000, zero: "never"},
+	},
+	{
+		Name: "damp-free", Group: Damping, Arg: "FAILURES", Since: house,
+		Meaning: "failures of a link in a row that have no consequence; each further one keeps the link out for twice as long as the one before",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.DampFree }, max: 1000000},
+	},
+	{
+		Name: "damp-delay", Group: Damping, Arg: "TIME", Since: house,
+		Meaning: "time that the first failure which counts keeps a link out",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.DampDelay }},
+	},
+	{
+		Name: "damp-quiet", Group: Damping, Arg: "TIME", Since: first,
+		Meaning: "time that a link held down must be quiet before it is let back in; it doubles up to 16 times",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.DampQuiet }},
+	},
+}

@@ -1,0 +1,375 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// value is how text becomes a field of Config, and back.
+type value interface {
+	kind() string
+	// set puts text into c. An error says what is wrong with it, if wanted does not
+	// tell; it may be empty.
+	set(c *Config, text string) error
+	text(c *Config) string
+	wanted() string           // the range, for messages: "a whole number from 0 to 15"
+	brief(unit string) string // the range, for help: "0 to 15"
+	words() []string
+	// other is a value that is taken and is not the one that c has.
+	other(c *Config) string
+}
+
+// errRange is a value that wanted says enough of.
+var errRange = errors.New("")
+
+// number is a whole number from min to max.
+type number[T ~int | ~uint8 | ~uint16 | ~uint64] struct {
+	at       func(*Config) *T
+	min, max T
+	zero     string // what 0 means, if that is something of its own
+}
+
+func (n number[T]) kind() string { return "number" }
+
+func (n number[T]) set(c *Config, text string) error {
+	v, err := strconv.ParseUint(text, 0, 64)
+	if err != nil || v < uint64(n.min) || v > uint64(n.max) {
+		return errRange
+	}
+	*n.at(c) = T(v)
+	return nil
+}
+
+func (n number[T]) text(c *Config) string { return strconv.FormatUint(uint64(*n.at(c)), 10) }
+func (n number[T]) wanted() string        { return "a whole number from " + n.brief("") }
+func (n number[T]) words() []string       { return nil }
+
+func (n number[T]) brief(unit string) string {
+	text := fmt.Sprintf("%d to %d", n.min, n.max)
+	if unit != "" {
+		text += " " + unit
+	}
+	if n.zero != "" {
+		text += ", 0 = " + n.zero
+	}
+	return text
+}
+
+func (n number[T]) other(c *Config) string {
+	if v := *n.at(c); v < n.max {
+		return fmt.Sprint(v + 1)
+	}
+	return fmt.Sprint(n.min)
+}
+
+// longest bounds every time, so that sums and multiples fit.
+const longest = 365 * 24 * time.Hour
+
+// span is a time. It is above 0 unless zero says what 0 means.
+type span struct {
+	at   func(*Config) *time.Duration
+	zero string
+}
+
+func (d span) kind() string { return "time" }
+
+func (d span) set(c *Config, text string) error {
+	v, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return errRange
+	case v < 0 || v == 0 && d.zero == "" || v > longest:
+		return fmt.Errorf("it must be %s, and at most %v", d.least(), Time(longest))
+	}
+	*d.at(c) = v
+	return nil
+}
+
+func (d span) least() string {
+	if d.zero == "" {
+		return "above 0"
+	}
+	return "0 or more"
+}
+
+func (d span) text(c *Config) string { return Time(*d.at(c)) }
+func (d span) words() []string       { return nil }
+
+func (d span) wanted() string {
+	text := "a time with its unit, such as 10s or 200ms"
+	if d.zero != "" {
+		text += ", or 0 for " + d.zero
+	}
+	return text
+}
+
+func (d span) brief(string) string {
+	if d.zero == "" {
+		return ""
+	}
+	return "0 = " + d.zero
+}
+
+func (d span) other(c *Config) string { return Time(*d.at(c) + 3*time.Second) }
+
+// Time writes a time without the zeros that time.Duration.String has behind it.
+func Time(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	if s == "0s" {
+		return "0"
+	}
+	return s
+}
+
+// boolean is true or false.
+type boolean struct{ at func(*Config) *bool }
+
+func (b boolean) kind() string { return "bool" }
+
+func (b boolean) set(c *Config, text string) error {
+	v, err := strconv.ParseBool(text)
+	if err != nil {
+		return errRange
+	}
+	*b.at(c) = v
+	return nil
+}
+
+func (b boolean) text(c *Config) string  { return strconv.FormatBool(*b.at(c)) }
+func (b boolean) wanted() string         { return "true or false" }
+func (b boolean) brief(string) string    { return "true or false" }
+func (b boolean) words() []string        { return nil }
+func (b boolean) other(c *Config) string { return strconv.FormatBool(!*b.at(c)) }
+
+// text is any text, as a file's name.
+type text struct{ at func(*Config) *string }
+
+func (t text) kind() string                  { return "text" }
+func (t text) set(c *Config, s string) error { *t.at(c) = s; return nil }
+func (t text) text(c *Config) string         { return *t.at(c) }
+func (t text) wanted() string                { return "a text" }
+func (t text) brief(string) string           { return "" }
+func (t text) words() []string               { return nil }
+func (t text) other(c *Config) string        { return *t.at(c) + "x" }
+
+// list is words with commas between them. What they may be the caller knows, who
+// has the engines, for one.
+type list struct {
+	at    func(*Config) *[]string
+	known []string // for completion; nil: any
+}
+
+func (l list) kind() string { return "words" }
+
+func (l list) set(c *Config, s string) error {
+	var words []string
+	for w := range strings.SplitSeq(s, ",") {
+		if w = strings.TrimSpace(w); w != "" {
+			words = append(words, w)
+		}
+	}
+	*l.at(c) = words
+	return nil
+}
+
+func (l list) text(c *Config) string  { return strings.Join(*l.at(c), ",") }
+func (l list) wanted() string         { return "words with commas between them" }
+func (l list) brief(string) string    { return "" }
+func (l list) words() []string        { return l.known }
+func (l list) other(c *Config) string { return "x,y" }
+
+// choice is one of some words.
+type choice[T comparable] struct {
+	at  func(*Config) *T
+	all []word[T]
+}
+
+type word[T comparable] struct {
+	name string
+	v    T
+}
+
+func (x choice[T]) kind() string { return "word" }
+
+func (x choice[T]) set(c *Config, s string) error {
+	i := slices.IndexFunc(x.all, func(w word[T]) bool { return strings.EqualFold(w.name, s) })
+	if i < 0 {
+		return errRange
+	}
+	*x.at(c) = x.all[i].v
+	return nil
+}
+
+func (x choice[T]) text(c *Config) string {
+	for _, w := range x.all {
+		if w.v == *x.at(c) {
+			return w.name
+		}
+	}
+	return ""
+}
+
+func (x choice[T]) wanted() string { return orList(x.words()) }
+
+func (x choice[T]) brief(unit string) string {
+	return strings.TrimSuffix(orList(x.words())+" "+unit, " ")
+}
+
+func (x choice[T]) words() (names []string) {
+	for _, w := range x.all {
+		names = append(names, w.name)
+	}
+	return names
+}
+
+func (x choice[T]) other(c *Config) string {
+	for _, w := range x.all {
+		if w.v != *x.at(c) {
+			return w.name
+		}
+	}
+	return ""
+}
+
+// orList is "a, b or c".
+func orList(words []string) string {
+	n := len(words) - 1
+	if n < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:n], ", ") + " or " + words[n]
+}
+
+// mask is a set of bits with names, or a number; all of them is also "all", none
+// is "keep": what is there is left as it is.
+type mask[T ~uint8] struct {
+	at    func(*Config) *T
+	bits  []word[T]
+	all   T         // what "all" stands for
+	whole []word[T] // whole values with names of their own
+}
+
+func (m mask[T]) kind() string { return "words" }
+
+func (m mask[T]) set(c *Config, s string) error {
+	if v, err := strconv.ParseUint(s, 0, 8); err == nil {
+		if v > uint64(m.all) {
+			return errRange
+		}
+		*m.at(c) = T(v)
+		return nil
+	}
+	var v T
+	for w := range strings.SplitSeq(s, ",") {
+		if i := slices.IndexFunc(m.whole, func(b word[T]) bool { return strings.EqualFold(b.name, s) }); i >= 0 {
+			v = m.whole[i].v
+			break
+		}
+		i := slices.IndexFunc(m.bits, func(b word[T]) bool { return strings.EqualFold(b.name, w) })
+		switch {
+		case i >= 0:
+			v |= m.bits[i].v
+		case w == "all":
+			v = m.all
+		case w != "keep":
+			return fmt.Errorf("%q is none of them", w)
+		}
+	}
+	*m.at(c) = v
+	return nil
+}
+
+func (m mask[T]) text(c *Config) string {
+	v := *m.at(c)
+	switch v {
+	case 0:
+		return "keep"
+	case m.all:
+		return "all"
+	}
+	for _, w := range m.whole {
+		if w.v == v {
+			return w.name
+		}
+	}
+	var names []string
+	for _, b := range m.bits {
+		if v&b.v != 0 {
+			names, v = append(names, b.name), v&^b.v
+		}
+	}
+	if v != 0 {
+		return fmt.Sprintf("%#x", uint8(*m.at(c)))
+	}
+	return strings.Join(names, ",")
+}
+
+func (m mask[T]) words() []string {
+	names := []string{"keep", "all"}
+	for _, b := range slices.Concat(m.bits, m.whole) {
+		names = append(names, b.name)
+	}
+	return names
+}
+
+func (m mask[T]) wanted() string {
+	return fmt.Sprintf("%s with commas between them, all, keep or a mask up to %#x", strings.Join(m.words()[2:], ", "), uint8(m.all))
+}
+
+func (m mask[T]) brief(string) string {
+	return strings.Join(m.words()[2:], ",") + ", all, or keep what a port has"
+}
+
+func (m mask[T]) other(c *Config) string { return m.bits[0].name }
+
+// key is a 64-bit number.
+type key[T ~uint64] struct{ at func(*Config) *T }
+
+func (k key[T]) kind() string { return "number" }
+
+func (k key[T]) set(c *Config, s string) error {
+	v, err := strconv.ParseUint(s, 0, 64)
+	if err != nil {
+		return errRange
+	}
+	*k.at(c) = T(v)
+	return nil
+}
+
+func (k key[T]) text(c *Config) string {
+	if v := uint64(*k.at(c)); v > 9 {
+		return fmt.Sprintf("%#x", v)
+	}
+	return strconv.FormatUint(uint64(*k.at(c)), 10)
+}
+
+func (k key[T]) wanted() string         { return "a 64-bit number" }
+func (k key[T]) brief(string) string    { return "64 bits" }
+func (k key[T]) words() []string        { return nil }
+func (k key[T]) other(c *Config) string { return fmt.Sprintf("%#x", uint64(*k.at(c))+17) }
+
+// special is a value with a form of its own.
+type special struct {
+	parse   func(c *Config, s string) error
+	show    func(c *Config) string
+	want    string
+	example string
+}
+
+func (x special) kind() string                  { return "text" }
+func (x special) set(c *Config, s string) error { return x.parse(c, s) }
+func (x special) text(c *Config) string         { return x.show(c) }
+func (x special) wanted() string                { return x.want }
+func (x special) brief(string) string           { return "" }
+func (x special) words() []string               { return nil }
+func (x special) other(*Config) string          { return x.example }
