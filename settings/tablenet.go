@@ -214,6 +214,11 @@ var linkTable = []Setting{
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.VLStallCount }, max: 7},
 	},
 	{
+		Name: "leaf-vl-stall-count", Group: Lifetime, Arg: "N", Since: house, OpenSM: "leaf_vl_stall_count",
+		Meaning: "the same of switch ports to CAs and routers",
+		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LeafVLStallCount }, max: 7},
+	},
+	{
 		Name: "local-phy-errors", Group: Lifetime, Arg: "N", Since: house, OpenSM: "local_phy_errors_threshold",
 		Meaning: "threshold of local physical errors at which a port sends trap 129",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LocalPhyErr }, max: 15},

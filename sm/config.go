@@ -50,26 +50,27 @@ type Config struct {
 	// fabric or claiming IsSM; the result is Output.Plan.
 	PlanOnly bool
 
-	Prefix        ib.SubnetPrefix // of every GID; fe80::/64 by default
-	LMC           uint8           // 0–7, of CA and router ports
-	LMCPort0      uint8           // 0–7, of enhanced switch ports 0
-	MKey          ib.MKey         // M_Key given to every port; 0 = none
-	MKeyLease     uint16          // seconds, 0 = never expires
-	MKeyProtect   uint8           // M_KeyProtectBits 0–3
-	MaxMTU        ib.MTU          // upper limit of NeighborMTU
-	MaxOpVLs      uint8           // upper limit of OperationalVLs as a code 1–5
-	LinkWidth     ib.LinkWidth    // widths to enable; 0 = leave as it is
-	LinkSpeed     ib.SpeedBits    // LinkSpeedEnabled mask; 0 = leave as it is
-	LinkSpeedExt  ib.SpeedExtBits // LinkSpeedExtEnabled; 0 = leave as it is
-	SubnetTimeOut uint8           // 4.096 µs × 2^n, 0–31
-	PacketLife    uint8           // switch LifeTimeValue, 4.096 µs × 2^n; above 19 without limit
-	HOQLife       uint8           // head-of-queue life towards switches, 4.096 µs × 2^n; above 19 without limit
-	LeafHOQLife   uint8           // towards CAs and routers, likewise
-	VLStallCount  uint8           // 0–7: so many drops in a row stall a lane; see IBA §18.2.5.4
-	LocalPhyErr   uint8           // threshold for trap 129, 0–15
-	OverrunErr    uint8           // threshold for trap 130, 0–15
-	MasterSMSL    ib.SL
-	NoReregister  bool // do not ask clients to renew their SA registrations
+	Prefix           ib.SubnetPrefix // of every GID; fe80::/64 by default
+	LMC              uint8           // 0–7, of CA and router ports
+	LMCPort0         uint8           // 0–7, of enhanced switch ports 0
+	MKey             ib.MKey         // M_Key given to every port; 0 = none
+	MKeyLease        uint16          // seconds, 0 = never expires
+	MKeyProtect      uint8           // M_KeyProtectBits 0–3
+	MaxMTU           ib.MTU          // upper limit of NeighborMTU
+	MaxOpVLs         uint8           // upper limit of OperationalVLs as a code 1–5
+	LinkWidth        ib.LinkWidth    // widths to enable; 0 = leave as it is
+	LinkSpeed        ib.SpeedBits    // LinkSpeedEnabled mask; 0 = leave as it is
+	LinkSpeedExt     ib.SpeedExtBits // LinkSpeedExtEnabled; 0 = leave as it is
+	SubnetTimeOut    uint8           // 4.096 µs × 2^n, 0–31
+	PacketLife       uint8           // switch LifeTimeValue, 4.096 µs × 2^n; above 19 without limit
+	HOQLife          uint8           // head-of-queue life towards switches, 4.096 µs × 2^n; above 19 without limit
+	LeafHOQLife      uint8           // towards CAs and routers, likewise
+	VLStallCount     uint8           // 0–7: so many drops in a row stall a lane; see IBA §18.2.5.4
+	LeafVLStallCount uint8           // towards CAs and routers, likewise
+	LocalPhyErr      uint8           // threshold for trap 129, 0–15
+	OverrunErr       uint8           // threshold for trap 130, 0–15
+	MasterSMSL       ib.SL
+	NoReregister     bool // do not ask clients to renew their SA registrations
 	// QoS programs SL2VL (identity modulo the lanes of the link) and VL
 	// arbitration (all lanes alike) on every link. Without it they are
 	// programmed only when the installed tables need more than one lane.
@@ -150,17 +151,18 @@ type Config struct {
 // A zero means zero everywhere.
 func Defaults() Config {
 	return Config{
-		SMKey:         1, // OpenSM's too
-		Prefix:        ib.DefaultSubnetPrefix,
-		MaxMTU:        ib.MTU4096,
-		MaxOpVLs:      4, // VL0-7
-		SubnetTimeOut: 18,
-		PacketLife:    18,
-		HOQLife:       18,
-		LeafHOQLife:   16,
-		VLStallCount:  7,
-		LocalPhyErr:   8,
-		OverrunErr:    8,
+		SMKey:            1, // OpenSM's too
+		Prefix:           ib.DefaultSubnetPrefix,
+		MaxMTU:           ib.MTU4096,
+		MaxOpVLs:         4, // VL0-7
+		SubnetTimeOut:    18,
+		PacketLife:       18,
+		HOQLife:          18,
+		LeafHOQLife:      16,
+		VLStallCount:     7,
+		LeafVLStallCount: 7,
+		LocalPhyErr:      8,
+		OverrunErr:       8,
 
 		MaxVirtualPorts: 64,
 

@@ -194,27 +194,55 @@ func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 			}
 		}
 		if nd.isSwitch() {
-			w.VLStallCount = cfg.VLStallCount
-			if w.HOQLife = cfg.HOQLife; !f.nodes[p.peer.Node].isSwitch() {
-				w.HOQLife = cfg.LeafHOQLife
+			w.VLStallCount, w.HOQLife = cfg.VLStallCount, cfg.HOQLife
+			if !f.nodes[p.peer.Node].isSwitch() {
+				w.VLStallCount, w.HOQLife = cfg.LeafVLStallCount, cfg.LeafHOQLife
 			}
 			e := c.enforceBits(p)
 			w.PartitionEnforcementInbound, w.PartitionEnforcementOutbound = e.in, e.out
 		}
-		if cfg.LinkWidth != 0 && p.info.LinkWidthEnabled != cfg.LinkWidth&p.info.LinkWidthSupported {
-			w.LinkWidthEnabled = cfg.LinkWidth & p.info.LinkWidthSupported
+		if v := enabled(cfg.LinkWidth, p.info.LinkWidthSupported, q.info.LinkWidthSupported); v != p.info.LinkWidthEnabled {
+			w.LinkWidthEnabled = v
 		}
-		if v := cfg.LinkSpeed & p.info.LinkSpeedSupported; v != 0 && v != p.info.LinkSpeedEnabled {
-			w.LinkSpeedEnabled = v
+		if v := enabled(cfg.LinkSpeed, p.info.LinkSpeedSupported, q.info.LinkSpeedSupported); v != 0 {
+			if v |= ib.SpeedBitSDR; v != p.info.LinkSpeedEnabled { // masks without SDR are reserved (IBA §14.2.5.6)
+				w.LinkSpeedEnabled = v
+			}
 		}
 		capMask := f.agentPort(n, num).info.CapabilityMask
 		peerMask := f.agentPort(p.peer.Node, p.peer.Port).info.CapabilityMask
-		if v := cfg.LinkSpeedExt; v != 0 && v != p.info.LinkSpeedExtEnabled &&
-			capMask.Has(ib.CapIsExtendedSpeedsSupported) && peerMask.Has(ib.CapIsExtendedSpeedsSupported) {
-			w.LinkSpeedExtEnabled, ext = v, true
+		if capMask.Has(ib.CapIsExtendedSpeedsSupported) && peerMask.Has(ib.CapIsExtendedSpeedsSupported) {
+			w.LinkSpeedExtEnabled = extSpeeds(cfg.LinkSpeedExt, &p.info, &q.info)
+			ext = w.LinkSpeedExtEnabled != 0
 		}
 	}
 	return w, ext, true
+}
+
+// enabled is what a Set puts into the mask of enabled widths or speeds of a port, where
+// 0 is no change: what is wanted of those that it supports, as agents refuse a Set
+// with others. A mask that leaves the two ends of a link nothing in common would take
+// it down for good.
+func enabled[T ~uint8](want, own, peer T) T {
+	if want&own&peer == 0 {
+		return 0
+	}
+	return want & own
+}
+
+// extSpeeds is enabled for extended speeds, which can be turned off, too.
+func extSpeeds(want ib.SpeedExtBits, own, peer *smp.PortInfo) ib.SpeedExtBits {
+	if want == ib.SpeedExtBitNone {
+		if own.LinkSpeedExtEnabled == 0 || own.LinkSpeedExtEnabled == ib.SpeedExtBitNone {
+			return 0
+		}
+		return want
+	}
+	v := enabled(want, own.LinkSpeedExtSupported, peer.LinkSpeedExtSupported)
+	if v == own.LinkSpeedExtEnabled {
+		return 0
+	}
+	return v
 }
 
 func mtuCap(p *port) ib.MTU {
