@@ -55,7 +55,7 @@ func (c *Core) pkeysRead(h holder, b uint32, got *smp.PKeyTable) {
 	if at >= capacity {
 		return // it told of a larger table when it was asked
 	}
-	if c.phase == PhaseUpkeep && *got != pkeyBlock(c.pkeyTarget(h, passGrant), b) && !c.pkeysAgain(h, got) {
+	if known := t.wrote || len(t.have) > 0; known && c.phase == PhaseUpkeep && *got != pkeyBlock(c.pkeyTarget(h, passGrant), b) && !c.pkeysAgain(h, got) {
 		return
 	}
 	t.claim, t.claims = nil, 0
@@ -89,8 +89,8 @@ func (c *Core) pkeysRead(h holder, b uint32, got *smp.PKeyTable) {
 // holder is left alone for a while.
 const pkeyClaims = 4
 
-// pkeysAgain reports whether a block that is not as it should be says so for the second time
-// in a row. It is read again if not: what would be written for nonsense takes keys away that
+// pkeysAgain reports whether a block of a holder that was read or written before, and is not as
+// it should be, says so for the second time in a row. It is read again if not: what would be written for nonsense takes keys away that
 // are there.
 func (c *Core) pkeysAgain(h holder, got *smp.PKeyTable) bool {
 	t := c.table(h)
