@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"heddle/ib"
+	"heddle/sm/topo"
 	"heddle/store"
 )
 
@@ -77,34 +78,34 @@ type endPort struct {
 func (c *Core) endPorts() []endPort {
 	f := c.f
 	var eps []endPort
-	for i := range f.ports {
-		p := &f.ports[i]
-		n := &f.nodes[p.node]
-		if !p.has(pEnd) || !n.ok() {
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		n := &f.Nodes[p.Node]
+		if !p.Has(topo.PortEnd) || !n.OK() {
 			continue
 		}
 		lmc := c.cfg.LMC
-		if n.isSwitch() {
-			if lmc = 0; n.sw.EnhancedPort0 {
+		if n.IsSwitch() {
+			if lmc = 0; n.Switch.EnhancedPort0 {
 				lmc = c.cfg.LMCPort0
 			}
-		} else if p.node != f.self.Node && !p.has(pLinked) {
+		} else if p.Node != f.Self.Node && !p.Has(topo.PortLinked) {
 			continue // no link of this subnet leads to it
 		}
 		eps = append(eps, endPort{int32(i), lmc})
 	}
 	slices.SortFunc(eps, func(a, b endPort) int {
-		return cmp.Or(cmp.Compare(f.ports[a.idx].guid, f.ports[b.idx].guid), cmp.Compare(a.idx, b.idx))
+		return cmp.Or(cmp.Compare(f.Ports[a.idx].GUID, f.Ports[b.idx].GUID), cmp.Compare(a.idx, b.idx))
 	})
 	// Two ports with one port GUID cannot both have its LID.
 	out := eps[:0]
 	for _, e := range eps {
-		if len(out) > 0 && f.ports[out[len(out)-1].idx].guid == f.ports[e.idx].guid {
-			first, p := &f.ports[out[len(out)-1].idx], &f.ports[e.idx]
-			p.flags |= pLeft
+		if len(out) > 0 && f.Ports[out[len(out)-1].idx].GUID == f.Ports[e.idx].GUID {
+			first, p := &f.Ports[out[len(out)-1].idx], &f.Ports[e.idx]
+			p.Flags |= topo.PortLeftOut
 			c.problem(Where{}, Notice{
-				Kind: KindDuplicateGUID, Level: Error, Where: f.where(p.node, int(p.num)), Peer: f.where(first.node, int(first.num)),
-				Text: "port GUID " + p.guid.String() + " is already in use by the second port named; this one is left out: give it a GUID of its own",
+				Kind: KindDuplicateGUID, Level: Error, Where: f.Where(p.Node, int(p.Num)), Peer: f.Where(first.Node, int(first.Num)),
+				Text: "port GUID " + p.GUID.String() + " is already in use by the second port named; this one is left out: give it a GUID of its own",
 			})
 			continue
 		}
@@ -120,9 +121,9 @@ func (c *Core) lidLimit(eps []endPort) int {
 	f := c.f
 	need := needed(eps)
 	limit := int(ib.LIDMaxUnicast) + 1
-	for i := range f.nodes {
-		if n := &f.nodes[i]; n.isSwitch() && n.ok() {
-			limit = min(limit, int(n.sw.LinearFDBCap))
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; n.IsSwitch() && n.OK() {
+			limit = min(limit, int(n.Switch.LinearFDBCap))
 		}
 	}
 	if limit >= need {
@@ -131,9 +132,9 @@ func (c *Core) lidLimit(eps []endPort) int {
 	// Try the table sizes from the smallest up: with switches below a size left
 	// out, as many LIDs are of use as ports are still joined, or as fit.
 	sizes := []int{limit, need}
-	for i := range f.nodes {
-		if n := &f.nodes[i]; n.isSwitch() && n.ok() && int(n.sw.LinearFDBCap) < need {
-			sizes = append(sizes, int(n.sw.LinearFDBCap))
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; n.IsSwitch() && n.OK() && int(n.Switch.LinearFDBCap) < need {
+			sizes = append(sizes, int(n.Switch.LinearFDBCap))
 		}
 	}
 	slices.Sort(sizes)
@@ -144,21 +145,21 @@ func (c *Core) lidLimit(eps []endPort) int {
 		}
 	}
 	limit = int(ib.LIDMaxUnicast) + 1
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		if !n.isSwitch() || !n.ok() {
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if !n.IsSwitch() || !n.OK() {
 			continue
 		}
-		if size := int(n.sw.LinearFDBCap); size < best {
+		if size := int(n.Switch.LinearFDBCap); size < best {
 			text := "its linear forwarding table holds " + strconv.Itoa(size) + " LIDs but the subnet needs " + strconv.Itoa(need) + "; the switch is left out: take it out of the fabric or use a smaller LMC"
 			if size == 0 {
 				text = "it has no linear forwarding table, only a random one, which is not supported; the switch is left out"
 			}
-			c.problem(Where{}, Notice{Kind: KindTableTooSmall, Level: Error, Where: f.where(int32(i), -1), Text: text})
+			c.problem(Where{}, Notice{Kind: KindTableTooSmall, Level: Error, Where: f.Where(int32(i), -1), Text: text})
 			c.leaveOut(int32(i), text)
 			continue
 		}
-		limit = min(limit, int(n.sw.LinearFDBCap))
+		limit = min(limit, int(n.Switch.LinearFDBCap))
 	}
 	return limit
 }
@@ -176,29 +177,29 @@ func needed(eps []endPort) int {
 // when switches whose tables hold fewer than size LIDs are left out.
 func (c *Core) joined(eps []endPort, size int) int {
 	f := c.f
-	in := make([]bool, len(f.nodes))
+	in := make([]bool, len(f.Nodes))
 	out := func(n int32) bool {
-		nd := &f.nodes[n]
-		return !nd.ok() || nd.isSwitch() && int(nd.sw.LinearFDBCap) < size
+		nd := &f.Nodes[n]
+		return !nd.OK() || nd.IsSwitch() && int(nd.Switch.LinearFDBCap) < size
 	}
-	queue := []int32{f.self.Node}
-	in[f.self.Node] = true
+	queue := []int32{f.Self.Node}
+	in[f.Self.Node] = true
 	for len(queue) > 0 {
 		n := queue[0]
 		queue = queue[1:]
-		if out(n) || !f.nodes[n].isSwitch() && n != f.self.Node {
+		if out(n) || !f.Nodes[n].IsSwitch() && n != f.Self.Node {
 			continue
 		}
-		for i := range f.nodePorts(n) {
-			if p := f.portOf(n, uint8(i)); p.has(pLinked) && !in[p.peer.Node] && !out(p.peer.Node) {
-				in[p.peer.Node] = true
-				queue = append(queue, p.peer.Node)
+		for i := range f.NodePorts(n) {
+			if p := f.PortOf(n, uint8(i)); p.Has(topo.PortLinked) && !in[p.Peer.Node] && !out(p.Peer.Node) {
+				in[p.Peer.Node] = true
+				queue = append(queue, p.Peer.Node)
 			}
 		}
 	}
 	lids := 0
 	for _, e := range eps {
-		if n := f.ports[e.idx].node; in[n] && !out(n) {
+		if n := f.Ports[e.idx].Node; in[n] && !out(n) {
 			lids += 1 << e.lmc
 		}
 	}
@@ -224,8 +225,8 @@ func (c *Core) assignLIDs() []store.Op {
 	limit := c.lidLimit(eps)
 	c.limit = limit
 	if c.countOut() != outBefore { // links of the switches left out are gone
-		for i := range f.ports {
-			f.ports[i].flags &^= pLinked
+		for i := range f.Ports {
+			f.Ports[i].Flags &^= topo.PortLinked
 		}
 		c.linkUp()
 		eps = c.endPorts()
@@ -233,22 +234,22 @@ func (c *Core) assignLIDs() []store.Op {
 	sp := &lidSpace{limit: limit}
 	ops := c.takeFunctionLIDs(sp)
 	give := func(e endPort, r lidRange) bool {
-		p := &f.ports[e.idx]
+		p := &f.Ports[e.idx]
 		r.lmc = e.lmc
-		if p.lid != 0 || !sp.free(r) {
+		if p.LID != 0 || !sp.free(r) {
 			return false
 		}
 		sp.take(r)
-		p.lid, p.lmc = r.lid, r.lmc
+		p.LID, p.LMC = r.lid, r.lmc
 		return true
 	}
 	for _, e := range eps {
-		if base := c.floatBase(f.ports[e.idx].guid); base != 0 {
+		if base := c.floatBase(f.Ports[e.idx].GUID); base != 0 {
 			give(e, lidRange{lid: base})
 		}
 	}
 	for _, e := range eps {
-		if r, ok := c.lids[f.ports[e.idx].guid]; ok {
+		if r, ok := c.lids[f.Ports[e.idx].GUID]; ok {
 			give(e, r)
 		}
 	}
@@ -257,34 +258,34 @@ func (c *Core) assignLIDs() []store.Op {
 		// keeps it, else the lower GUID.
 		for pass := range 2 {
 			for _, e := range eps {
-				p := &f.ports[e.idx]
+				p := &f.Ports[e.idx]
 				if !c.inUse(p) {
 					continue
 				}
-				if pass == 0 && c.stored[p.guid].lid != p.info.LID {
+				if pass == 0 && c.stored[p.GUID].lid != p.Info.LID {
 					continue
 				}
-				give(e, lidRange{lid: p.info.LID})
+				give(e, lidRange{lid: p.Info.LID})
 			}
 		}
 	}
 	for _, e := range eps {
-		if r, ok := c.stored[f.ports[e.idx].guid]; ok {
+		if r, ok := c.stored[f.Ports[e.idx].GUID]; ok {
 			give(e, r)
 		}
 	}
 	reserved := c.reserve(sp, eps)
 	for _, e := range eps {
-		if p := &f.ports[e.idx]; p.info.LID.IsUnicast() {
-			give(e, lidRange{lid: p.info.LID})
+		if p := &f.Ports[e.idx]; p.Info.LID.IsUnicast() {
+			give(e, lidRange{lid: p.Info.LID})
 		}
 	}
 	if needed(eps) > limit {
 		eps = c.byNeed(eps)
 	}
 	for _, e := range eps {
-		p := &f.ports[e.idx]
-		if p.lid == 0 {
+		p := &f.Ports[e.idx]
+		if p.LID == 0 {
 			r := sp.find(e.lmc)
 			for r.lid == 0 && len(reserved) > 0 {
 				old := reserved[len(reserved)-1]
@@ -296,22 +297,22 @@ func (c *Core) assignLIDs() []store.Op {
 				r = sp.find(e.lmc)
 			}
 			if r.lid == 0 {
-				p.flags |= pLeft
+				p.Flags |= topo.PortLeftOut
 				c.problem(Where{}, Notice{
-					Kind: KindNoLID, Level: Error, Where: f.where(p.node, int(p.num)),
+					Kind: KindNoLID, Level: Error, Where: f.Where(p.Node, int(p.Num)),
 					Text: "no LID left: all " + strconv.Itoa(limit-1) + " that the smallest forwarding table holds are in use; the port is left out: use a smaller LMC or larger switches",
 				})
 				continue
 			}
 			sp.take(r)
-			p.lid, p.lmc = r.lid, r.lmc
+			p.LID, p.LMC = r.lid, r.lmc
 		}
 		c.noteMove(p)
-		r := lidRange{p.lid, p.lmc}
-		c.lids[p.guid] = r
-		if c.stored[p.guid] != r {
-			c.stored[p.guid] = r
-			ops = append(ops, store.Op{Kind: store.PutLID, GUID: p.guid, LID: r.lid, LMC: r.lmc})
+		r := lidRange{p.LID, p.LMC}
+		c.lids[p.GUID] = r
+		if c.stored[p.GUID] != r {
+			c.stored[p.GUID] = r
+			ops = append(ops, store.Op{Kind: store.PutLID, GUID: p.GUID, LID: r.lid, LMC: r.lmc})
 		}
 	}
 	return ops
@@ -322,12 +323,12 @@ func (c *Core) assignLIDs() []store.Op {
 // are cut off.
 func (c *Core) byNeed(eps []endPort) []endPort {
 	f := c.f
-	own := f.agentPort(f.self.Node, f.self.Port)
+	own := f.AgentPort(f.Self.Node, f.Self.Port)
 	rank := func(e endPort) int {
-		switch p := &f.ports[e.idx]; {
+		switch p := &f.Ports[e.idx]; {
 		case p == own:
 			return 0
-		case f.nodes[p.node].isSwitch():
+		case f.Nodes[p.Node].IsSwitch():
 			return 1
 		}
 		return 2
@@ -338,8 +339,8 @@ func (c *Core) byNeed(eps []endPort) []endPort {
 }
 
 func (c *Core) countOut() (n int) {
-	for i := range c.f.nodes {
-		if !c.f.nodes[i].ok() {
+	for i := range c.f.Nodes {
+		if !c.f.Nodes[i].OK() {
 			n++
 		}
 	}
@@ -347,15 +348,15 @@ func (c *Core) countOut() (n int) {
 }
 
 // inUse reports whether connections may depend on the LID that a port shows.
-func (c *Core) inUse(p *port) bool {
-	if !p.info.LID.IsUnicast() {
+func (c *Core) inUse(p *topo.Port) bool {
+	if !p.Info.LID.IsUnicast() {
 		return false
 	}
-	if p.num == 0 && c.f.nodes[p.node].isSwitch() {
+	if p.Num == 0 && c.f.Nodes[p.Node].IsSwitch() {
 		// A base port 0 has no states; its LID is in use if some master set it up.
-		return p.info.MasterSMLID != 0
+		return p.Info.MasterSMLID != 0
 	}
-	return p.info.PortState >= ib.StateArmed
+	return p.Info.PortState >= ib.StateArmed
 }
 
 // reserve takes the ranges of ports that are known but not here, so that they
@@ -373,10 +374,10 @@ func (c *Core) reserve(sp *lidSpace, eps []endPort) []ib.GUID {
 	slices.Sort(guids)
 	i := 0
 	for _, g := range guids {
-		for i < len(eps) && f.ports[eps[i].idx].guid < g {
+		for i < len(eps) && f.Ports[eps[i].idx].GUID < g {
 			i++
 		}
-		if i < len(eps) && f.ports[eps[i].idx].guid == g {
+		if i < len(eps) && f.Ports[eps[i].idx].GUID == g {
 			continue
 		}
 		if r := c.stored[g]; sp.free(r) {
@@ -389,22 +390,22 @@ func (c *Core) reserve(sp *lidSpace, eps []endPort) []ib.GUID {
 }
 
 // noteMove reports a port whose LID changes although somebody may be using it.
-func (c *Core) noteMove(p *port) {
-	old, had := c.lids[p.guid]
+func (c *Core) noteMove(p *topo.Port) {
+	old, had := c.lids[p.GUID]
 	var text string
 	switch {
-	case p.lid == c.floatBase(p.guid):
+	case p.LID == c.floatBase(p.GUID):
 		return // what it shows is a VM's
-	case had && old.lid != p.lid:
+	case had && old.lid != p.LID:
 		text = "its LID " + old.lid.String() + " cannot be kept (alignment, LMC or the smallest forwarding table)"
-	case !had && c.firstTime && c.inUse(p) && p.info.LID != p.lid:
-		text = "it shows LID " + p.info.LID.String() + ", which another port has or which does not fit"
-	case !had && c.stored[p.guid].lid != 0 && c.stored[p.guid].lid != p.lid && p.info.LID != p.lid:
-		text = "its stored LID " + c.stored[p.guid].lid.String() + " is in use by another port or does not fit"
-	case !had && !c.firstTime && p.info.LID.IsUnicast() && p.info.LID != p.lid && c.inUse(p):
-		text = "it joined with LID " + p.info.LID.String() + ", which another port has"
+	case !had && c.firstTime && c.inUse(p) && p.Info.LID != p.LID:
+		text = "it shows LID " + p.Info.LID.String() + ", which another port has or which does not fit"
+	case !had && c.stored[p.GUID].lid != 0 && c.stored[p.GUID].lid != p.LID && p.Info.LID != p.LID:
+		text = "its stored LID " + c.stored[p.GUID].lid.String() + " is in use by another port or does not fit"
+	case !had && !c.firstTime && p.Info.LID.IsUnicast() && p.Info.LID != p.LID && c.inUse(p):
+		text = "it joined with LID " + p.Info.LID.String() + ", which another port has"
 	default:
 		return
 	}
-	c.out.notify(Notice{Kind: KindLIDConflict, Level: Warn, Where: c.f.where(p.node, int(p.num)), Text: text + "; it gets LID " + p.lid.String()})
+	c.out.notify(Notice{Kind: KindLIDConflict, Level: Warn, Where: c.f.Where(p.Node, int(p.Num)), Text: text + "; it gets LID " + p.LID.String()})
 }

@@ -8,6 +8,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/topo"
 	"heddle/store"
 )
 
@@ -87,24 +88,24 @@ func withLMC(lmc uint8) Config {
 func found(cfg Config, fdbcap uint16, hosts ...show) *Core {
 	c := New(cfg)
 	c.firstTime = true
-	c.f = newFab(nil)
+	c.f = topo.New(nil)
 	f := c.f
-	add := func(ni smp.NodeInfo) int32 { return f.addNode(&ni, f.addPath(nil)) }
+	add := func(ni smp.NodeInfo) int32 { return f.AddNode(&ni, f.AddPath(nil)) }
 	for i, h := range hosts {
 		n := add(smp.NodeInfo{NodeType: ib.NodeCA, NodeGUID: h.guid, PortGUID: h.guid, NumPorts: 1, LocalPortNum: 1})
 		if i == 0 {
 			add(smp.NodeInfo{NodeType: ib.NodeSwitch, NodeGUID: 1, PortGUID: 1, NumPorts: uint8(len(hosts))})
-			f.self = ref{Node: 0, Port: 1}
-			f.nodes[1].sw.LinearFDBCap = fdbcap
-			f.nodes[1].flags |= nSwitchInfo
-			f.portOf(1, 0).flags |= pKnown | pEnd
+			f.Self = ref{Node: 0, Port: 1}
+			f.Nodes[1].Switch.LinearFDBCap = fdbcap
+			f.Nodes[1].Flags |= topo.NodeSwitchInfo
+			f.PortOf(1, 0).Flags |= topo.PortKnown | topo.PortEnd
 		}
 		state := max(h.state, ib.StateInit)
-		p, q := f.portOf(n, 1), f.portOf(1, uint8(i+1))
-		p.info.LID, p.info.PortState, q.info.PortState = h.lid, state, state
-		p.flags |= pKnown | pEnd
-		q.flags |= pKnown
-		p.peer, q.peer = ref{Node: 1, Port: uint8(i + 1)}, ref{Node: n, Port: 1}
+		p, q := f.PortOf(n, 1), f.PortOf(1, uint8(i+1))
+		p.Info.LID, p.Info.PortState, q.Info.PortState = h.lid, state, state
+		p.Flags |= topo.PortKnown | topo.PortEnd
+		q.Flags |= topo.PortKnown
+		p.Peer, q.Peer = ref{Node: 1, Port: uint8(i + 1)}, ref{Node: n, Port: 1}
 	}
 	c.out = &Output{}
 	c.linkUp()
@@ -115,10 +116,10 @@ func found(cfg Config, fdbcap uint16, hosts ...show) *Core {
 func (c *Core) given() string {
 	s := ""
 	for _, e := range c.endPorts() {
-		p := &c.f.ports[e.idx]
-		s += fmt.Sprintf("%d:%d ", uint64(p.guid), uint16(p.lid))
-		if p.lmc > 0 {
-			s = s[:len(s)-1] + fmt.Sprintf("/%d ", p.lmc)
+		p := &c.f.Ports[e.idx]
+		s += fmt.Sprintf("%d:%d ", uint64(p.GUID), uint16(p.LID))
+		if p.LMC > 0 {
+			s = s[:len(s)-1] + fmt.Sprintf("/%d ", p.LMC)
 		}
 	}
 	return s
@@ -258,9 +259,9 @@ func TestAssign(t *testing.T) {
 			}
 			// Once more: nothing moves, nothing is stored.
 			before := c.given()
-			for i := range c.f.ports {
-				p := &c.f.ports[i]
-				p.info.LID, p.lid = p.lid, 0
+			for i := range c.f.Ports {
+				p := &c.f.Ports[i]
+				p.Info.LID, p.LID = p.LID, 0
 			}
 			c.firstTime = false
 			if ops := c.assignLIDs(); len(ops) != 0 || c.given() != before {
@@ -274,20 +275,20 @@ func TestAssign(t *testing.T) {
 func (c *Core) fits(t *testing.T, fdb uint16) {
 	t.Helper()
 	owner := map[int]ib.GUID{}
-	for i := range c.f.ports {
-		p := &c.f.ports[i]
-		if p.lid == 0 {
+	for i := range c.f.Ports {
+		p := &c.f.Ports[i]
+		if p.LID == 0 {
 			continue
 		}
-		n := 1 << p.lmc
-		if int(p.lid)%n != 0 || int(p.lid)+n > min(int(fdb), int(ib.LIDMaxUnicast)+1) {
-			t.Errorf("port %v has LID %d LMC %d in tables of %d", p.guid, p.lid, p.lmc, fdb)
+		n := 1 << p.LMC
+		if int(p.LID)%n != 0 || int(p.LID)+n > min(int(fdb), int(ib.LIDMaxUnicast)+1) {
+			t.Errorf("port %v has LID %d LMC %d in tables of %d", p.GUID, p.LID, p.LMC, fdb)
 		}
-		for l := int(p.lid); l < int(p.lid)+n; l++ {
+		for l := int(p.LID); l < int(p.LID)+n; l++ {
 			if g, ok := owner[l]; ok {
-				t.Errorf("LID %d belongs to %v and %v", l, g, p.guid)
+				t.Errorf("LID %d belongs to %v and %v", l, g, p.GUID)
 			}
-			owner[l] = p.guid
+			owner[l] = p.GUID
 		}
 	}
 }
@@ -321,8 +322,8 @@ func TestAssignRandom(t *testing.T) {
 		c.assignLIDs()
 		c.fits(t, fdb)
 		moved := 0
-		for i := range c.f.ports {
-			if p := &c.f.ports[i]; p.lid != 0 && shown[p.guid] != 0 && p.has(pEnd) && p.lid != shown[p.guid] {
+		for i := range c.f.Ports {
+			if p := &c.f.Ports[i]; p.LID != 0 && shown[p.GUID] != 0 && p.Has(topo.PortEnd) && p.LID != shown[p.GUID] {
 				moved++
 			}
 		}
@@ -338,12 +339,12 @@ func TestAssignRandom(t *testing.T) {
 		// The manager restarts on what it left, all links Active.
 		var again []show
 		for _, h := range hosts {
-			n := c.f.byGUID[h.guid]
-			if p := c.f.portOf(n, 1); p.lid != 0 {
-				again = append(again, show{h.guid, p.lid, active})
+			n := c.f.ByGUID[h.guid]
+			if p := c.f.PortOf(n, 1); p.LID != 0 {
+				again = append(again, show{h.guid, p.LID, active})
 			}
 		}
-		if len(again) == 0 || again[0].guid != hosts[0].guid || c.f.portOf(1, 0).lid == 0 || len(again) != len(hosts) {
+		if len(again) == 0 || again[0].guid != hosts[0].guid || c.f.PortOf(1, 0).LID == 0 || len(again) != len(hosts) {
 			continue
 		}
 		d := found(cfg, fdb, again...)

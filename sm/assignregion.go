@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"heddle/fabric"
+	"heddle/sm/topo"
 	"heddle/store"
 )
 
@@ -15,48 +16,48 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 	if !c.reg.born {
 		return nil, true
 	}
-	f, g := c.f, c.f.graph
+	f, g := c.f, c.f.Graph
 	type given struct {
-		p *port
+		p *topo.Port
 		r lidRange
 	}
 	var list []given
 	for _, n := range c.reg.nodes {
-		nd := &f.nodes[n]
-		if !nd.ok() {
+		nd := &f.Nodes[n]
+		if !nd.OK() {
 			continue
 		}
-		if nd.isSwitch() && int(nd.sw.LinearFDBCap) < c.limit {
+		if nd.IsSwitch() && int(nd.Switch.LinearFDBCap) < c.limit {
 			c.giveUp("a switch with a smaller table came")
 			return nil, false
 		}
-		ports := f.nodePorts(n)
+		ports := f.NodePorts(n)
 		for i := range ports {
 			p := &ports[i]
-			if !p.has(pEnd) || p.lid != 0 || !nd.isSwitch() && n != f.self.Node && !p.has(pLinked) {
+			if !p.Has(topo.PortEnd) || p.LID != 0 || !nd.IsSwitch() && n != f.Self.Node && !p.Has(topo.PortLinked) {
 				continue
 			}
 			lmc := c.cfg.LMC
-			if nd.isSwitch() {
-				if lmc = 0; nd.sw.EnhancedPort0 {
+			if nd.IsSwitch() {
+				if lmc = 0; nd.Switch.EnhancedPort0 {
 					lmc = c.cfg.LMCPort0
 				}
 			}
-			r, had := c.lids[p.guid]
+			r, had := c.lids[p.GUID]
 			if !had {
-				r, had = c.stored[p.guid]
+				r, had = c.stored[p.GUID]
 			}
 			if !had || r.lid == 0 || int(r.lid)&(1<<lmc-1) != 0 || int(r.lid)+1<<lmc > c.limit {
 				return c.assignAnew()
 			}
 			r.lmc = lmc
 			for l := int(r.lid); l < int(r.lid)+1<<lmc; l++ {
-				if l < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID && f.ports[f.epPort[g.LIDOwner[l]]].lid != 0 {
+				if l < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID && f.Ports[f.EndPort[g.LIDOwner[l]]].LID != 0 {
 					return c.assignAnew()
 				}
 			}
 			for _, x := range list {
-				if x.p.guid == p.guid || int(x.r.lid) < int(r.lid)+1<<lmc && int(r.lid) < int(x.r.lid)+1<<x.r.lmc {
+				if x.p.GUID == p.GUID || int(x.r.lid) < int(r.lid)+1<<lmc && int(r.lid) < int(x.r.lid)+1<<x.r.lmc {
 					return c.assignAnew()
 				}
 			}
@@ -64,12 +65,12 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 		}
 	}
 	for _, x := range list {
-		x.p.lid, x.p.lmc = x.r.lid, x.r.lmc
-		c.reg.added = append(c.reg.added, int32(f.nodes[x.p.node].first)+int32(x.p.num))
-		c.lids[x.p.guid] = x.r
-		if c.stored[x.p.guid] != x.r {
-			c.stored[x.p.guid] = x.r
-			ops = append(ops, store.Op{Kind: store.PutLID, GUID: x.p.guid, LID: x.r.lid, LMC: x.r.lmc})
+		x.p.LID, x.p.LMC = x.r.lid, x.r.lmc
+		c.reg.added = append(c.reg.added, int32(f.Nodes[x.p.Node].First)+int32(x.p.Num))
+		c.lids[x.p.GUID] = x.r
+		if c.stored[x.p.GUID] != x.r {
+			c.stored[x.p.GUID] = x.r
+			ops = append(ops, store.Op{Kind: store.PutLID, GUID: x.p.GUID, LID: x.r.lid, LMC: x.r.lmc})
 		}
 	}
 	return ops, true
@@ -79,16 +80,16 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 // that have one keep it.
 func (c *Core) assignAnew() ([]store.Op, bool) {
 	f := c.f
-	if len(f.problems) > 0 {
+	if len(f.Problems) > 0 {
 		c.giveUp("LIDs are needed, and something was wrong before")
 		return nil, false
 	}
-	for i := range f.ports {
-		f.ports[i].lid, f.ports[i].lmc = 0, 0
+	for i := range f.Ports {
+		f.Ports[i].LID, f.Ports[i].LMC = 0, 0
 	}
 	out := c.countOut()
 	ops := c.assignLIDs()
-	if len(f.problems) > 0 || c.countOut() != out {
+	if len(f.Problems) > 0 || c.countOut() != out {
 		c.unsaved = append(c.unsaved, ops...)
 		c.giveUp("not every port could be given a LID")
 		return nil, false
@@ -101,7 +102,7 @@ func (c *Core) assignAnew() ([]store.Op, bool) {
 // If nothing of it changed the graph stays the same.
 func (c *Core) graphRegion() {
 	f, r := c.f, &c.reg
-	g := f.graph
+	g := f.Graph
 	if r.born || r.died || r.anew || c.regrant || c.hostsMoved() {
 		c.changed = true
 		if r.anew {
@@ -120,7 +121,7 @@ func (c *Core) graphRegion() {
 	var parts []part
 	grown := 0
 	for _, n := range r.nodes {
-		s := f.nodes[n].gsw
+		s := f.Nodes[n].GraphSwitch
 		if s < 0 {
 			continue
 		}
@@ -158,32 +159,32 @@ func (c *Core) graphRegion() {
 	}
 	h.Off[len(g.Switches)] = int32(len(h.Channels))
 	linkChannels(&h)
-	f.graph = &h
+	f.Graph = &h
 	c.changed = true
 }
 
 // hostsMoved reports whether an end port of the region hangs on another port
 // than the graph says.
 func (c *Core) hostsMoved() bool {
-	f, g := c.f, c.f.graph
+	f, g := c.f, c.f.Graph
 	for _, n := range c.reg.nodes {
-		if f.nodes[n].isSwitch() {
+		if f.Nodes[n].IsSwitch() {
 			continue
 		}
-		ports := f.nodePorts(n)
+		ports := f.NodePorts(n)
 		for i := range ports {
 			p := &ports[i]
-			if p.lid == 0 {
+			if p.LID == 0 {
 				continue
 			}
 			at, num := int32(-1), uint8(0)
-			if p.has(pLinked) {
-				at, num = f.nodes[p.peer.Node].gsw, p.peer.Port
+			if p.Has(topo.PortLinked) {
+				at, num = f.Nodes[p.Peer.Node].GraphSwitch, p.Peer.Port
 			}
-			if int(p.lid) >= len(g.LIDOwner) || g.LIDOwner[p.lid] == fabric.NoLID {
+			if int(p.LID) >= len(g.LIDOwner) || g.LIDOwner[p.LID] == fabric.NoLID {
 				return true // another one floats there
 			}
-			if e := &g.EndPorts[g.LIDOwner[p.lid]]; e.GUID != p.guid || e.LID != p.lid || e.Switch != at || at >= 0 && e.Port != num {
+			if e := &g.EndPorts[g.LIDOwner[p.LID]]; e.GUID != p.GUID || e.LID != p.LID || e.Switch != at || at >= 0 && e.Port != num {
 				return true
 			}
 		}
@@ -197,16 +198,16 @@ func (c *Core) patchLists() {
 	f := c.f
 	// A node that is new since a sweep that was broken off is in the list, and stays there if
 	// this region does not touch it.
-	const fresh = nNew | nTouched
-	f.swNode = slices.DeleteFunc(f.swNode, func(ni int32) bool { return !f.nodes[ni].ok() || f.nodes[ni].flags&fresh == fresh })
+	const fresh = topo.NodeNew | topo.NodeTouched
+	f.SwitchNode = slices.DeleteFunc(f.SwitchNode, func(ni int32) bool { return !f.Nodes[ni].OK() || f.Nodes[ni].Flags&fresh == fresh })
 	for _, ni := range c.reg.nodes {
-		if n := &f.nodes[ni]; n.isSwitch() && n.ok() && n.flags&nNew != 0 && f.portOf(ni, 0).lid != 0 {
-			f.swNode = insertSorted(f.swNode, ni, c.bySwitch)
+		if n := &f.Nodes[ni]; n.IsSwitch() && n.OK() && n.Flags&topo.NodeNew != 0 && f.PortOf(ni, 0).LID != 0 {
+			f.SwitchNode = insertSorted(f.SwitchNode, ni, c.bySwitch)
 		}
 	}
-	f.epPort = slices.DeleteFunc(f.epPort, func(pi int32) bool { return f.ports[pi].lid == 0 })
+	f.EndPort = slices.DeleteFunc(f.EndPort, func(pi int32) bool { return f.Ports[pi].LID == 0 })
 	for _, pi := range c.reg.added {
-		f.epPort = insertSorted(f.epPort, pi, c.byEndPort)
+		f.EndPort = insertSorted(f.EndPort, pi, c.byEndPort)
 	}
 }
 

@@ -26,7 +26,7 @@ const maxBreaks = 8
 // running reports whether the subnet is one in which faults matter more than the end
 // of a sweep.
 func (c *Core) running() bool {
-	return c.state == subnet.Master && c.up && !c.firstTime && !c.waitHand && !c.cfg.PlanOnly && c.f != nil && c.f.self != subnet.NoRef
+	return c.state == subnet.Master && c.up && !c.firstTime && !c.waitHand && !c.cfg.PlanOnly && c.f != nil && c.f.Self != subnet.NoRef
 }
 
 // breakable reports whether the sweep under way may be broken off now.
@@ -103,7 +103,7 @@ func (c *Core) endReport(why string) {
 	c.phaseStart = c.now
 	r.Took = c.now.Sub(c.sweepStart)
 	c.statSweep(&r)
-	r.Problems, r.Again, r.Broken = len(c.f.problems), true, true
+	r.Problems, r.Again, r.Broken = len(c.f.Problems), true, true
 	c.out.notify(Notice{Kind: KindSweepEnd, Level: Info, Dur: r.Took, Text: r.summary() + "; broken off: " + why, Report: &r})
 	c.lastReport = &r
 }
@@ -120,7 +120,7 @@ func (c *Core) leaveTransition() {
 		}
 		if slices.ContainsFunc(over, func(s transition.Stage) bool { return s.Repath > 0 }) && c.served != nil {
 			// Hosts may have learned the new levels; the old ones stay in use.
-			c.held = d.res.held.Next(c.wanted, fabric.Diff(c.f.graph, c.served.graph), 0)
+			c.held = d.res.held.Next(c.wanted, fabric.Diff(c.f.Graph, c.served.graph), 0)
 			c.heldAt = c.now
 		}
 		c.lanesUnsure = d.res.transition.LanesUnknown

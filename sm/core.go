@@ -10,11 +10,15 @@ import (
 	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/damp"
+	"heddle/sm/forward"
 	"heddle/sm/history"
+	"heddle/sm/topo"
 	"heddle/sm/trap"
 	"heddle/store"
 	"heddle/subnet"
 )
+
+type ref = subnet.Ref
 
 // Core is one subnet manager. See the package comment for how it is driven.
 type Core struct {
@@ -70,7 +74,7 @@ type Core struct {
 	watchAt    mad.Time            // of the next of them
 	auditing   bool                // PhaseLight is an audit
 	unseen     map[ib.GUID]*unseen // nodes of the fabric that do not answer
-	asOther    map[nodePort]claim
+	asOther    map[topo.PortID]claim
 	veiled     bool // not all has been seen in this mastership (veil.go)
 	veilNews   bool // what is behind the veil may be less than the last snapshot says
 	late       []lateNode
@@ -82,12 +86,12 @@ type Core struct {
 	sound       bool        // the last sweep went through without an error, so c.f is what there is
 	damped      *damp.Links
 
-	f    *fab // being discovered or the one that is managed
-	last *fab // of the sweep before, for comparing
+	f    *topo.Topology // being discovered or the one that is managed
+	last *topo.Topology // of the sweep before, for comparing
 	snap *subnet.Snapshot
 	// The fabric that snap was built from, and its indices there by node of
 	// that fabric.
-	snapOf *fab
+	snapOf *topo.Topology
 	snapAt []int32
 	gen    uint64 // of the last snapshot
 	// LIDs moved since: its graph and tables are older ones.
@@ -99,9 +103,9 @@ type Core struct {
 	stored    map[ib.GUID]lidRange
 	mkeys     map[ib.GUID]ib.MKey
 	keyList   []ib.MKey // the different ones, ascending
-	neighbors map[nodePort]ib.GUID
-	lfts      map[ib.GUID]*lft
-	mfts      map[ib.GUID]*mft
+	neighbors map[topo.PortID]ib.GUID
+	lfts      map[ib.GUID]*forward.Linear
+	mfts      map[ib.GUID]*forward.Multicast
 	limit     int               // first LID that some switch's table does not hold
 	firstTime bool              // first configuring sweep of this mastership
 	tookOver  bool              // this mastership came from a master that died
@@ -221,9 +225,9 @@ func New(cfg Config) *Core {
 			TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
 		}),
 		state:  subnet.NotActive,
-		unseen: map[ib.GUID]*unseen{}, asOther: map[nodePort]claim{},
+		unseen: map[ib.GUID]*unseen{}, asOther: map[topo.PortID]claim{},
 		lids: map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
-		neighbors: map[nodePort]ib.GUID{}, lfts: map[ib.GUID]*lft{}, mfts: map[ib.GUID]*mft{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
+		neighbors: map[topo.PortID]ib.GUID{}, lfts: map[ib.GUID]*forward.Linear{}, mfts: map[ib.GUID]*forward.Multicast{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
 		pollAt: mad.Never, lightAt: mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		pressAt: mad.Never, breakAt: mad.Never, heldLookAt: mad.Never,
@@ -308,7 +312,7 @@ func (c *Core) onStart(ev Start) {
 			c.mkeys[e.GUID] = e.MKey
 		}
 		for _, e := range st.Neighbors {
-			c.neighbors[nodePort{e.Node, e.Port}] = e.Peer
+			c.neighbors[topo.PortID{Node: e.Node, Port: e.Port}] = e.Peer
 		}
 		c.loadPartitions(decodePartitions(st.Records))
 		c.loadFunctionLIDs(st.Records)

@@ -6,31 +6,32 @@ import (
 
 	"heddle/ib"
 	"heddle/sm/damp"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
 // dampPort names a port of the fabric for damping; the zero Port if it is no switch's.
 func (c *Core) dampPort(at ref) damp.Port {
-	n := &c.f.nodes[at.Node]
-	if !n.isSwitch() {
+	n := &c.f.Nodes[at.Node]
+	if !n.IsSwitch() {
 		return damp.Port{}
 	}
-	return damp.Port{Node: n.info.NodeGUID, Num: at.Port}
+	return damp.Port{Node: n.Info.NodeGUID, Num: at.Port}
 }
 
 // noteFlap notes that an active link between a and b failed.
 func (c *Core) noteFlap(a, b ref) {
 	f := c.f
-	if a == f.self || b == f.self || !c.up {
+	if a == f.Self || b == f.Self || !c.up {
 		return
 	}
-	if !f.nodes[a.Node].isSwitch() {
+	if !f.Nodes[a.Node].IsSwitch() {
 		a, b = b, a
 	}
 	l, held := c.damped.Failed(c.now, c.dampPort(a), c.dampPort(b))
 	if held {
 		c.out.notify(Notice{
-			Kind: KindLinkHeld, Level: Warn, Where: f.where(a.Node, int(a.Port)), Peer: f.where(b.Node, int(b.Port)),
+			Kind: KindLinkHeld, Level: Warn, Where: f.Where(a.Node, int(a.Port)), Peer: f.Where(b.Node, int(b.Port)),
 			Text: "the link failed " + strconv.Itoa(l.Failures) + " times in a row and is held down until it has been quiet for " + l.Until.Sub(l.Last).String() + ": look at the cable",
 		})
 	}
@@ -39,13 +40,13 @@ func (c *Core) noteFlap(a, b ref) {
 // noteHeld reports whether a port is kept out for flapping, and marks it.
 // changed says that its state changed again, so the quiet time begins anew.
 func (c *Core) noteHeld(at ref, changed bool) bool {
-	p := c.f.port(at)
-	p.flags &^= pHeld
-	k := damp.Port{Node: c.f.nodes[at.Node].info.NodeGUID, Num: at.Port}
+	p := c.f.Port(at)
+	p.Flags &^= topo.PortHeld
+	k := damp.Port{Node: c.f.Nodes[at.Node].Info.NodeGUID, Num: at.Port}
 	if !c.damped.KeptOut(c.now, k, changed) {
 		return false
 	}
-	p.flags |= pHeld
+	p.Flags |= topo.PortHeld
 	return true
 }
 
@@ -57,7 +58,7 @@ func (c *Core) releaseDamped() {
 		}
 		for _, e := range [2]damp.Port{l.A, l.B} {
 			if e.Node != 0 && c.f != nil {
-				if _, ok := c.f.find(e.Node); ok {
+				if _, ok := c.f.Find(e.Node); ok {
 					c.suspect(e.Node, wholeSwitch)
 				}
 			}
@@ -71,8 +72,8 @@ func (c *Core) releaseDamped() {
 // dampedWhere names one end of a link, nowhere if its switch is gone.
 func (c *Core) dampedWhere(l *damp.Link) Where {
 	if c.f != nil {
-		if i, ok := c.f.find(l.A.Node); ok {
-			return c.f.where(i, int(l.A.Num))
+		if i, ok := c.f.Find(l.A.Node); ok {
+			return c.f.Where(i, int(l.A.Num))
 		}
 	}
 	return Where{}
@@ -84,26 +85,26 @@ func (c *Core) markFlaps() {
 	if g == nil || g == f || !c.up {
 		return
 	}
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		j, ok := g.find(n.info.NodeGUID)
-		if !ok || !n.isSwitch() || g.nodes[j].info.NumPorts != n.info.NumPorts {
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		j, ok := g.Find(n.Info.NodeGUID)
+		if !ok || !n.IsSwitch() || g.Nodes[j].Info.NumPorts != n.Info.NumPorts {
 			continue
 		}
-		for k := 1; k <= int(n.info.NumPorts); k++ {
-			p, q := f.portOf(int32(i), uint8(k)), g.portOf(j, uint8(k))
-			if !q.has(pLinked) || q.info.PortState < ib.StateArmed || !p.has(pKnown) || p.info.PortState >= ib.StateArmed {
+		for k := 1; k <= int(n.Info.NumPorts); k++ {
+			p, q := f.PortOf(int32(i), uint8(k)), g.PortOf(j, uint8(k))
+			if !q.Has(topo.PortLinked) || q.Info.PortState < ib.StateArmed || !p.Has(topo.PortKnown) || p.Info.PortState >= ib.StateArmed {
 				continue
 			}
 			// Seen from both ends of a link between switches: count it once.
-			b, ok := f.find(g.nodes[q.peer.Node].info.NodeGUID)
-			if !ok || f.nodes[b].info.NumPorts < q.peer.Port || f.nodes[b].isSwitch() && b < int32(i) {
+			b, ok := f.Find(g.Nodes[q.Peer.Node].Info.NodeGUID)
+			if !ok || f.Nodes[b].Info.NumPorts < q.Peer.Port || f.Nodes[b].IsSwitch() && b < int32(i) {
 				continue
 			}
-			c.noteFlap(ref{Node: int32(i), Port: uint8(k)}, ref{Node: b, Port: q.peer.Port})
+			c.noteFlap(ref{Node: int32(i), Port: uint8(k)}, ref{Node: b, Port: q.Peer.Port})
 			if c.noteHeld(ref{Node: int32(i), Port: uint8(k)}, false) {
-				if f.nodes[b].isSwitch() {
-					c.noteHeld(ref{Node: b, Port: q.peer.Port}, false)
+				if f.Nodes[b].IsSwitch() {
+					c.noteHeld(ref{Node: b, Port: q.Peer.Port}, false)
 				}
 				c.forgetFarEnd(p)
 			}
@@ -113,14 +114,14 @@ func (c *Core) markFlaps() {
 
 // forgetFarEnd forgets what a port that was just held leads to: whoever is there when it is
 // let back in is asked anew, as after a sweep of a region.
-func (c *Core) forgetFarEnd(p *port) {
-	if p.peer == subnet.NoRef {
+func (c *Core) forgetFarEnd(p *topo.Port) {
+	if p.Peer == subnet.NoRef {
 		return
 	}
-	q := c.f.port(p.peer)
-	for _, x := range [2]*port{p, q} {
-		x.peer = subnet.NoRef
-		x.flags &^= pLinked | pMeasured | pProved
+	q := c.f.Port(p.Peer)
+	for _, x := range [2]*topo.Port{p, q} {
+		x.Peer = subnet.NoRef
+		x.Flags &^= topo.PortLinked | topo.PortMeasured | topo.PortProved
 	}
 }
 
@@ -132,7 +133,7 @@ func (c *Core) dampedLinks() (out []DampedLink) {
 	for _, l := range c.damped.All(c.now) {
 		w := c.dampedWhere(&l)
 		if !w.IsSet() {
-			w = Where{Node: l.A.Node, Port: int(l.A.Num), set: true}
+			w = Where{Node: l.A.Node, Port: int(l.A.Num), Known: true}
 		}
 		out = append(out, DampedLink{Where: w, Failures: l.Failures, Held: l.Held, Quiet: l.Until.Sub(l.Last), Left: l.Until.Sub(c.now)})
 	}

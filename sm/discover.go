@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -92,10 +93,10 @@ func (c *Core) startDiscover() {
 	c.carry = carry{nodes: c.carry.nodes[:0]}
 	c.eng.Cancel(uint64(opPeek)<<56, uint64(opPeekPort)<<56|1<<56-1)
 	c.improving = false
-	if c.f != nil && c.f.graph != nil {
+	if c.f != nil && c.f.Graph != nil {
 		c.last = c.f
 	}
-	c.f = newFab(c.last)
+	c.f = topo.New(c.last)
 	c.tablesShown = c.tablesShown[:0] // indices of another fabric; the next snapshot shows all
 	c.collectKeys()
 	c.others, c.late = c.others[:0], c.late[:0]
@@ -134,7 +135,7 @@ func (c *Core) mkeyGuess(r ref, try uint32) (ib.MKey, bool) {
 	if len(c.mkeys) > 0 {
 		g := c.cfg.PortGUID
 		if r.Node >= 0 {
-			g = c.neighbors[nodePort{c.f.nodes[r.Node].info.NodeGUID, r.Port}]
+			g = c.neighbors[topo.PortID{Node: c.f.Nodes[r.Node].Info.NodeGUID, Port: r.Port}]
 		}
 		if k, ok := c.mkeys[g]; ok {
 			add(k)
@@ -177,7 +178,7 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 			err = c.sameAsBefore(from, &ni)
 		}
 		if err != nil {
-			c.garbage(f.behind(from), smp.AttrNodeInfo, err)
+			c.garbage(f.Behind(from), smp.AttrNodeInfo, err)
 		}
 	} else if mad.Unanswered(err) {
 		if _, more := c.mkeyGuess(from, it.extra()+1); more {
@@ -186,11 +187,11 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 		}
 		c.silent(from, err)
 	} else {
-		c.garbage(f.behind(from), smp.AttrNodeInfo, err)
+		c.garbage(f.Behind(from), smp.AttrNodeInfo, err)
 	}
 	if err != nil {
 		if from.Node >= 0 {
-			f.port(from).flags |= pSilent
+			f.Port(from).Flags |= topo.PortSilent
 		}
 		c.silentBehind(from)
 		return
@@ -206,18 +207,18 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 // found takes what the node behind from says about itself.
 func (c *Core) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
 	f := c.f
-	idx, known := f.find(ni.NodeGUID)
+	idx, known := f.Find(ni.NodeGUID)
 	if !known {
 		c.newNode(from, ni, used)
 		return
 	}
-	n := &f.nodes[idx]
-	if n.flags&nUnseen != 0 {
+	n := &f.Nodes[idx]
+	if n.Flags&topo.NodeUnseen != 0 {
 		c.unseenAs(ni.NodeGUID).heard = true
-		c.askSweep("what did not answer before does now: " + f.where(idx, -1).String())
+		c.askSweep("what did not answer before does now: " + f.Where(idx, -1).String())
 	}
-	if n.info.NodeType != ni.NodeType || n.info.NumPorts != ni.NumPorts ||
-		n.isSwitch() && n.info.PortGUID != ni.PortGUID {
+	if n.Info.NodeType != ni.NodeType || n.Info.NumPorts != ni.NumPorts ||
+		n.IsSwitch() && n.Info.PortGUID != ni.PortGUID {
 		c.duplicate(from, idx, int(ni.LocalPortNum), "the two differ in type, port count or port GUID")
 		return
 	}
@@ -231,7 +232,7 @@ func (c *Core) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
 		}
 	}
 	c.link(from, to)
-	if q := f.port(to); !n.isSwitch() && q.peer == subnet.NoRef {
+	if q := f.Port(to); !n.IsSwitch() && q.Peer == subnet.NoRef {
 		c.newPort(from, to, ni, used)
 	}
 }
@@ -252,38 +253,38 @@ func saneNodeInfo(ni *smp.NodeInfo, own bool) error {
 // newNode adds a node that was not seen before and asks all about it.
 func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
 	f := c.f
-	var path pathRef
+	var path topo.PathRef
 	if from.Node < 0 {
-		path = f.addPath(nil)
+		path = f.AddPath(nil)
 	} else {
-		path = f.addPath(c.hop(from))
+		path = f.AddPath(c.hop(from))
 	}
-	idx := f.addNode(ni, path)
-	n := &f.nodes[idx]
-	n.via = from
+	idx := f.AddNode(ni, path)
+	n := &f.Nodes[idx]
+	n.Via = from
 	if c.reg.on {
 		c.touch(idx)
-		n.flags |= nNew
+		n.Flags |= topo.NodeNew
 		c.reg.born = true
 	}
 	at := ref{Node: idx, Port: ni.LocalPortNum}
 	if from.Node < 0 {
-		f.self = at
+		f.Self = at
 		c.cfg.PortGUID = ni.PortGUID
 	} else {
 		c.link(from, at)
 	}
 	c.add(mk(opNodeDesc, idx, ni.LocalPortNum, 0))
-	if !n.isSwitch() {
+	if !n.IsSwitch() {
 		c.newPort(from, at, ni, used)
 		return
 	}
-	p0 := f.portOf(idx, 0)
-	p0.path, p0.mkey = path, used
+	p0 := f.PortOf(idx, 0)
+	p0.Path, p0.MKey = path, used
 	if from.Node >= 0 {
-		q := f.port(at)
-		q.peer = from
-		q.flags |= pProved
+		q := f.Port(at)
+		q.Peer = from
+		q.Flags |= topo.PortProved
 	}
 	c.add(mk(opSwitchInfo, idx, 0, 0))
 	for p := 0; p <= int(ni.NumPorts); p++ {
@@ -294,45 +295,45 @@ func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
 // newPort adds the port of a CA or router by which it was reached.
 func (c *Core) newPort(from, at ref, ni *smp.NodeInfo, used ib.MKey) {
 	f := c.f
-	q := f.port(at)
-	q.guid = ni.PortGUID
-	q.mkey = used
+	q := f.Port(at)
+	q.GUID = ni.PortGUID
+	q.MKey = used
 	if c.reg.on {
 		c.touch(at.Node)
-		c.reg.born = c.reg.born || q.lid == 0
+		c.reg.born = c.reg.born || q.LID == 0
 	}
 	if from.Node < 0 {
-		q.path = f.nodes[at.Node].path
+		q.Path = f.Nodes[at.Node].Path
 	} else {
-		q.path = f.addPath(c.hop(from))
-		q.peer = from
-		q.flags |= pProved
+		q.Path = f.AddPath(c.hop(from))
+		q.Peer = from
+		q.Flags |= topo.PortProved
 	}
 	c.add(mk(opPortInfo, at.Node, at.Port, 0))
 }
 
 // hop is the directed route through port r.
 func (c *Core) hop(r ref) []byte {
-	p := c.f.agentPath(r.Node, r.Port)
+	p := c.f.AgentPath(r.Node, r.Port)
 	return append(slices.Clone(p), r.Port)
 }
 
 // link notes that asking through a reached b.
 func (c *Core) link(a, b ref) {
-	p := c.f.port(a)
-	p.peer = b
-	p.flags |= pMeasured
+	p := c.f.Port(a)
+	p.Peer = b
+	p.Flags |= topo.PortMeasured
 }
 
 // onPortInfo takes a PortInfo of the discovery.
 func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 	f := c.f
 	n, num := it.node(), it.port()
-	p := f.portOf(n, num)
+	p := f.PortOf(n, num)
 	err := answer(comp)
 	var se *StatusError
 	if errors.As(err, &se) && se.Status&ib.StatusInvalidField == ib.StatusInvalidField && it.extra()&1 == 0 {
-		p.flags |= pNoExt // an agent that does not know the extended-speed bit
+		p.Flags |= topo.PortNoExt // an agent that does not know the extended-speed bit
 		c.add(mk(opPortInfo, n, num, it.extra()|1))
 		return
 	}
@@ -340,7 +341,7 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 	if err == nil {
 		err = pi.Decode(smp.Data(comp.MAD))
 	}
-	if err == nil && (pi.PortState < ib.StateDown || pi.PortState > ib.StateActiveDefer) && !(f.nodes[n].isSwitch() && num == 0) {
+	if err == nil && (pi.PortState < ib.StateDown || pi.PortState > ib.StateActiveDefer) && !(f.Nodes[n].IsSwitch() && num == 0) {
 		err = fmt.Errorf("port state %d", pi.PortState)
 	}
 	if err == nil {
@@ -348,62 +349,62 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 			err = errNature
 		}
 	}
-	if p.has(pAsked) && !c.reg.on {
+	if p.Has(topo.PortAsked) && !c.reg.on {
 		if err == nil {
-			p.info.PortState = pi.PortState
+			p.Info.PortState = pi.PortState
 		}
 		return // only its state was of interest, and the silence behind it is noted
 	}
 	switch {
 	case err == nil:
-		p.info = pi
-		p.flags |= pKnown
-	case it.extra()>>1 == 0 || !p.has(pKnown):
+		p.Info = pi
+		p.Flags |= topo.PortKnown
+	case it.extra()>>1 == 0 || !p.Has(topo.PortKnown):
 		c.unread(n, int(num), smp.AttrPortInfo, err)
 		return
 	} // else it was asked with another key, and what it said before stands
-	ap := f.agentPort(n, num)
-	if ap == p && p.info.MKey != 0 {
-		p.mkey = p.info.MKey
+	ap := f.AgentPort(n, num)
+	if ap == p && p.Info.MKey != 0 {
+		p.MKey = p.Info.MKey
 	}
-	if ap == p && p.info.MKey == 0 && p.info.MKeyProtectBits == 1 {
+	if ap == p && p.Info.MKey == 0 && p.Info.MKeyProtectBits == 1 {
 		for try := it.extra() >> 1; ; try++ {
 			k, more := c.nextHiddenKey(try)
 			if !more {
 				break
 			}
-			if k != p.mkey {
-				p.mkey = k
+			if k != p.MKey {
+				p.MKey = k
 				c.add(mk(opPortInfo, n, num, it.extra()&1|(try+1)<<1))
 				return
 			}
 		}
 	}
-	nd := &f.nodes[n]
-	if nd.isSwitch() {
+	nd := &f.Nodes[n]
+	if nd.IsSwitch() {
 		if num == 0 {
 			c.endPortFound(n, p)
 			return
 		}
-		if p.upPhys() && !p.has(pProved) {
+		if p.LinkUp() && !p.Has(topo.PortProved) {
 			c.askBehind(n, num)
 		}
 		return
 	}
 	c.endPortFound(n, p)
-	if n == f.self.Node && num == f.self.Port && p.upPhys() {
+	if n == f.Self.Node && num == f.Self.Port && p.LinkUp() {
 		c.askBehind(n, num)
 	}
 }
 
 // endPortFound asks what only ports with a LID have.
-func (c *Core) endPortFound(n int32, p *port) {
-	p.flags |= pEnd
-	if c.f.nodes[n].info.PartitionCap > 0 && !c.cfg.PlanOnly {
+func (c *Core) endPortFound(n int32, p *topo.Port) {
+	p.Flags |= topo.PortEnd
+	if c.f.Nodes[n].Info.PartitionCap > 0 && !c.cfg.PlanOnly {
 		c.askPKeys(opPKeys, holder{p: p}, 0)
 	}
-	if p.info.CapabilityMask.Has(ib.CapIsSM) && (ref{Node: n, Port: p.num}) != c.f.self {
-		c.add(mk(opSMInfo, n, p.num, 0))
+	if p.Info.CapabilityMask.Has(ib.CapIsSM) && (ref{Node: n, Port: p.Num}) != c.f.Self {
+		c.add(mk(opSMInfo, n, p.Num, 0))
 	}
 }
 
@@ -412,16 +413,16 @@ func (c *Core) askBehind(n int32, p uint8) {
 	if c.noteHeld(ref{Node: n, Port: p}, false) {
 		return
 	}
-	if len(c.f.agentPath(n, p)) >= smp.MaxHops {
-		c.f.portOf(n, p).flags |= pSilent
-		c.problem(c.f.behind(ref{Node: n, Port: p}), Notice{
-			Kind: KindTooFar, Level: Warn, Where: c.f.where(n, int(p)),
+	if len(c.f.AgentPath(n, p)) >= smp.MaxHops {
+		c.f.PortOf(n, p).Flags |= topo.PortSilent
+		c.problem(c.f.Behind(ref{Node: n, Port: p}), Notice{
+			Kind: KindTooFar, Level: Warn, Where: c.f.Where(n, int(p)),
 			Text: "what is behind this port is more than 63 hops away, which no directed route reaches: run the manager nearer to the middle",
 		})
 		return
 	}
 	if at := (ref{Node: n, Port: p}); c.askedBefore(at) {
-		c.f.port(at).flags |= pSilent
+		c.f.Port(at).Flags |= topo.PortSilent
 		c.silent(at, mad.ErrTimeout)
 		return
 	}
@@ -429,16 +430,16 @@ func (c *Core) askBehind(n int32, p uint8) {
 }
 
 func (c *Core) onNodeDesc(it item, comp *mad.Completion) {
-	n := &c.f.nodes[it.node()]
+	n := &c.f.Nodes[it.node()]
 	var d smp.NodeDescription
 	if err := answer(comp); err == nil && d.Decode(smp.Data(comp.MAD)) == nil {
-		n.desc = d.String()
-		n.flags |= nDesc
+		n.Desc = d.String()
+		n.Flags |= topo.NodeDesc
 	}
 }
 
 func (c *Core) onSwitchInfo(it item, comp *mad.Completion) {
-	n := &c.f.nodes[it.node()]
+	n := &c.f.Nodes[it.node()]
 	err := answer(comp)
 	var sw smp.SwitchInfo
 	if err == nil {
@@ -448,15 +449,15 @@ func (c *Core) onSwitchInfo(it item, comp *mad.Completion) {
 	if c.reg.on {
 		o = n
 	}
-	if err == nil && o != nil && o.flags&nSwitchInfo != 0 && c.changedSwitch(n, &o.sw, &sw) {
+	if err == nil && o != nil && o.Flags&topo.NodeSwitchInfo != 0 && c.changedSwitch(n, &o.Switch, &sw) {
 		err = errNature
 	}
 	if err != nil {
 		c.unread(it.node(), -1, smp.AttrSwitchInfo, err)
 		return
 	}
-	n.sw = sw
-	n.flags |= nSwitchInfo
+	n.Switch = sw
+	n.Flags |= topo.NodeSwitchInfo
 }
 
 // StatusError is an answer that says no.
@@ -487,7 +488,7 @@ func (c *Core) discovered() bool {
 		return true
 	}
 	f := c.f
-	if len(f.nodes) == 0 { // not even our own node answered
+	if len(f.Nodes) == 0 { // not even our own node answered
 		c.errs++
 		c.endSweep()
 		return true
@@ -495,16 +496,16 @@ func (c *Core) discovered() bool {
 	if c.readResetAgain() {
 		return true
 	}
-	own := f.port(f.self)
-	if !own.has(pKnown) || !f.nodes[f.self.Node].isSwitch() && !own.upPhys() {
-		return c.ownPortDown(own.has(pKnown))
+	own := f.Port(f.Self)
+	if !own.Has(topo.PortKnown) || !f.Nodes[f.Self.Node].IsSwitch() && !own.LinkUp() {
+		return c.ownPortDown(own.Has(topo.PortKnown))
 	}
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		if n.isSwitch() {
-			if n.flags&nSwitchInfo == 0 {
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if n.IsSwitch() {
+			if n.Flags&topo.NodeSwitchInfo == 0 {
 				c.leaveOut(int32(i), "SwitchInfo could not be read")
-			} else if !f.portOf(int32(i), 0).has(pKnown) {
+			} else if !f.PortOf(int32(i), 0).Has(topo.PortKnown) {
 				c.leaveOut(int32(i), "PortInfo of port 0 could not be read")
 			}
 		}
@@ -523,7 +524,7 @@ func (c *Core) discovered() bool {
 	c.markFlaps()
 	c.linkUp()
 	c.markNew()
-	if f.nodes[0].flags&nOut != 0 {
+	if f.Nodes[0].Flags&topo.NodeOut != 0 {
 		c.errs++
 		c.endSweep()
 		return true
@@ -537,13 +538,13 @@ func (c *Core) discovered() bool {
 func (c *Core) readResetAgain() bool {
 	f := c.f
 	asked := false
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		if !n.isSwitch() || n.flags&(nSwitchInfo|nAgain) != nSwitchInfo {
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if !n.IsSwitch() || n.Flags&(topo.NodeSwitchInfo|topo.NodeAgain) != topo.NodeSwitchInfo {
 			continue
 		}
-		if p0 := f.portOf(int32(i), 0); p0.has(pKnown) && p0.info.LID != 0 && c.allInit(int32(i)) {
-			n.flags |= nAgain
+		if p0 := f.PortOf(int32(i), 0); p0.Has(topo.PortKnown) && p0.Info.LID != 0 && c.allInit(int32(i)) {
+			n.Flags |= topo.NodeAgain
 			c.add(mk(opSwitchInfo, int32(i), 0, 0))
 			c.add(mk(opPortInfo, int32(i), 0, 0))
 			asked = true
@@ -554,10 +555,10 @@ func (c *Core) readResetAgain() bool {
 
 // leaveOut takes a node out of the subnet.
 func (c *Core) leaveOut(n int32, why string) {
-	nd := &c.f.nodes[n]
-	nd.flags |= nOut
-	nd.out = why
-	nd.lft = nil
+	nd := &c.f.Nodes[n]
+	nd.Flags |= topo.NodeOut
+	nd.Reason = why
+	nd.LFT = nil
 }
 
 // checkLinks compares what the two ends of each link say. It returns a
@@ -566,14 +567,14 @@ func (c *Core) leaveOut(n int32, why string) {
 func (c *Core) checkLinks(report bool) int {
 	f := c.f
 	sum := 0
-	for i := range f.ports {
-		p := &f.ports[i]
-		if !p.has(pMeasured) || p.has(pBadPeer) {
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		if !p.Has(topo.PortMeasured) || p.Has(topo.PortBadPeer) {
 			continue
 		}
-		a, b := ref{Node: p.node, Port: p.num}, p.peer
-		q := f.port(b)
-		if q.peer == a {
+		a, b := ref{Node: p.Node, Port: p.Num}, p.Peer
+		q := f.Port(b)
+		if q.Peer == a {
 			continue
 		}
 		// A loopback plug on a switch port answers with the port itself.
@@ -581,8 +582,8 @@ func (c *Core) checkLinks(report bool) int {
 			continue
 		}
 		// An end behind which nobody answered, and that led here before, still does.
-		if q.peer == subnet.NoRef && q.has(pSilent) && c.ledTo(b, a) {
-			q.peer = a
+		if q.Peer == subnet.NoRef && q.Has(topo.PortSilent) && c.ledTo(b, a) {
+			q.Peer = a
 			continue
 		}
 		sum = sum*31 + int(a.Node)<<8 + int(a.Port) + 1
@@ -590,14 +591,14 @@ func (c *Core) checkLinks(report bool) int {
 			continue
 		}
 		switch {
-		case q.peer != subnet.NoRef:
-			c.duplicate(a, b.Node, int(b.Port), "seen behind "+f.where(a.Node, int(a.Port)).String()+
-				" and behind "+f.where(q.peer.Node, int(q.peer.Port)).String())
+		case q.Peer != subnet.NoRef:
+			c.duplicate(a, b.Node, int(b.Port), "seen behind "+f.Where(a.Node, int(a.Port)).String()+
+				" and behind "+f.Where(q.Peer.Node, int(q.Peer.Port)).String())
 		default:
-			p.flags |= pBadPeer
+			p.Flags |= topo.PortBadPeer
 			c.problem(Where{}, Notice{
-				Kind: KindLinkMismatch, Level: Warn, Where: f.where(a.Node, int(a.Port)), Peer: f.where(b.Node, int(b.Port)),
-				Text: "the first end says it leads to the second, but the second is " + q.info.PortState.String() + " or leads nowhere; the link is left out and looked at again",
+				Kind: KindLinkMismatch, Level: Warn, Where: f.Where(a.Node, int(a.Port)), Peer: f.Where(b.Node, int(b.Port)),
+				Text: "the first end says it leads to the second, but the second is " + q.Info.PortState.String() + " or leads nowhere; the link is left out and looked at again",
 			})
 		}
 	}
@@ -607,10 +608,10 @@ func (c *Core) checkLinks(report bool) int {
 // linkUp marks the links that are part of the subnet.
 func (c *Core) linkUp() {
 	f := c.f
-	for i := range f.ports {
-		p := &f.ports[i]
+	for i := range f.Ports {
+		p := &f.Ports[i]
 		if c.linkable(p) {
-			p.flags |= pLinked
+			p.Flags |= topo.PortLinked
 		}
 	}
 }
@@ -622,7 +623,7 @@ func (c *Core) ownPortDown(read bool) bool {
 	if !read {
 		text = "PortInfo of our own port cannot be read"
 	}
-	c.out.notify(Notice{Kind: KindPortDown, Level: Error, Where: c.f.where(c.f.self.Node, int(c.f.self.Port)), Text: text})
+	c.out.notify(Notice{Kind: KindPortDown, Level: Error, Where: c.f.Where(c.f.Self.Node, int(c.f.Self.Port)), Text: text})
 	if c.state == subnet.Master {
 		c.up = false
 		c.last = nil

@@ -4,6 +4,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -14,7 +15,7 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	n, p, x := it.node(), it.port(), it.extra()
 	r.Addr = mad.Addr{LID: ib.LIDPermissive}
 	r.Timeout, r.Retries, r.Priority = 0, 0, mad.Normal
-	if n >= 0 && !f.nodes[n].path.set {
+	if n >= 0 && !f.Nodes[n].Path.Set {
 		return false
 	}
 	if it.op() == opNodeInfo || it.op() == opLightProbe {
@@ -22,24 +23,24 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		var path []byte
 		if n >= 0 {
 			var buf [smp.MaxHops + 1]byte
-			path = append(append(buf[:0], f.agentPath(n, p)...), p)
+			path = append(append(buf[:0], f.AgentPath(n, p)...), p)
 		}
 		if x > 0 { // another key: one try after the first is enough
 			r.Retries = 1
 		}
-		if n >= 0 && f.nodes[n].flags&nUnseen != 0 && it.op() == opNodeInfo {
+		if n >= 0 && f.Nodes[n].Flags&topo.NodeUnseen != 0 && it.op() == opNodeInfo {
 			r.Retries = -1 // what is in the way may let nothing pass
 		}
 		smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeInfo, 0, key, path)
 		return true
 	}
-	if !f.nodes[n].ok() && it.op() >= opSetSwitch {
+	if !f.Nodes[n].OK() && it.op() >= opSetSwitch {
 		return false
 	}
-	key := f.agentPort(n, p).mkey
-	get := func(attr ib.AttrID, mod uint32) { smp.NewDR(&r.MAD, ib.MethodGet, attr, mod, key, f.agentPath(n, p)) }
+	key := f.AgentPort(n, p).MKey
+	get := func(attr ib.AttrID, mod uint32) { smp.NewDR(&r.MAD, ib.MethodGet, attr, mod, key, f.AgentPath(n, p)) }
 	set := func(attr ib.AttrID, mod uint32) []byte {
-		smp.NewDR(&r.MAD, ib.MethodSet, attr, mod, key, f.agentPath(n, p))
+		smp.NewDR(&r.MAD, ib.MethodSet, attr, mod, key, f.AgentPath(n, p))
 		return smp.Data(&r.MAD)
 	}
 	switch it.op() {
@@ -57,7 +58,7 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	case opPortInfo:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
 	case opLightPort, opPortAgain, opReread, opEnforced, opPeekPort:
-		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.portOf(n, p).has(pNoExt)))
+		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.PortOf(n, p).Has(topo.PortNoExt)))
 	case opSMInfo, opLightSM:
 		get(smp.AttrSMInfo, 0)
 	case opSetSwitch:
@@ -94,25 +95,25 @@ func (c *Core) build(it item, r *mad.Request) bool {
 	case opSetMFT:
 		c.buildMFT(n, uint16(x), p, set(smp.AttrMFT, smp.MFTMod(uint16(x), p)))
 	case opGetSL, opBackSL:
-		get(smp.AttrSLtoVL, slMod(&f.nodes[n], uint8(x), p))
+		get(smp.AttrSLtoVL, slMod(&f.Nodes[n], uint8(x), p))
 	case opSetSL:
 		t := c.slWanted(n, uint8(x), p)
-		mod := slMod(&f.nodes[n], uint8(x), p)
+		mod := slMod(&f.Nodes[n], uint8(x), p)
 		if x&slAllIn != 0 {
 			mod = smp.SLtoVLAllIn | uint32(p)
 		}
 		t.Put(set(smp.AttrSLtoVL, mod))
 	case opGetArb:
-		get(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.nodes[n], p)))
+		get(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.Nodes[n], p)))
 	case opSetArb:
 		t := c.arbWanted(n, p, uint16(x))
-		t.Put(set(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.nodes[n], p))))
+		t.Put(set(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.Nodes[n], p))))
 	case opReadSL, opReadArb:
 		c.buildRead(it, get)
 	case opGetGUIDs:
 		get(smp.AttrGUIDInfo, x)
 	case opSetGUIDs:
-		t := c.buildGUIDs(f.portOf(n, p), int(x))
+		t := c.buildGUIDs(f.PortOf(n, p), int(x))
 		t.Put(set(smp.AttrGUIDInfo, x))
 	default:
 		return c.buildVirtual(it, get, set)
@@ -207,7 +208,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onLightProbe(it, &comp)
 	case opLightDesc:
 		c.onNodeDesc(it, &comp)
-		c.descRead = c.descRead || c.f.nodes[it.node()].flags&nDesc != 0
+		c.descRead = c.descRead || c.f.Nodes[it.node()].Flags&topo.NodeDesc != 0
 	case opLightSM:
 		c.onLightSM(it, &comp)
 	case opLightPort:
@@ -220,22 +221,22 @@ func (c *Core) onCompletion(comp mad.Completion) {
 func (c *Core) setFailed(n int32, p int, what string, err error) {
 	c.errs++
 	if p >= 0 {
-		c.f.portOf(n, uint8(p)).flags |= pFailed
+		c.f.PortOf(n, uint8(p)).Flags |= topo.PortFailed
 	}
 	kind, text := KindSetFailed, what+" failed; it is tried again"
-	if mad.Unanswered(err) && c.f.agentPort(n, uint8(max(p, 0))).info.MKeyProtectBits != 0 {
+	if mad.Unanswered(err) && c.f.AgentPort(n, uint8(max(p, 0))).Info.MKeyProtectBits != 0 {
 		kind, text = KindMKeyRefused, what+" is not answered: the port is locked with an M_Key we do not have; give it with the configuration"
 	}
-	c.problem(Where{}, Notice{Kind: kind, Level: Warn, Where: c.f.where(n, p), Err: err, Text: text})
+	c.problem(Where{}, Notice{Kind: kind, Level: Warn, Where: c.f.Where(n, p), Err: err, Text: text})
 }
 
 func (c *Core) ownLID() ib.LID {
-	if c.f == nil || c.f.self == subnet.NoRef {
+	if c.f == nil || c.f.Self == subnet.NoRef {
 		return 0
 	}
-	p := c.f.agentPort(c.f.self.Node, c.f.self.Port)
-	if p.lid != 0 && p.info.LID == p.lid {
-		return p.lid
+	p := c.f.AgentPort(c.f.Self.Node, c.f.Self.Port)
+	if p.LID != 0 && p.Info.LID == p.LID {
+		return p.LID
 	}
-	return p.info.LID
+	return p.Info.LID
 }

@@ -10,6 +10,8 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/forward"
+	"heddle/sm/topo"
 )
 
 var errUnchanged = errors.New("the state did not change")
@@ -47,47 +49,47 @@ const (
 // tables. A switch that shows signs of a reset has lost them.
 func (c *Core) takeLFTs() {
 	f := c.f
-	c.scopeNodes(func(ni int32, n *node) {
-		if n.gsw < 0 {
+	c.scopeNodes(func(ni int32, n *topo.Node) {
+		if n.GraphSwitch < 0 {
 			return
 		}
-		l := c.lfts[n.info.NodeGUID]
+		l := c.lfts[n.Info.NodeGUID]
 		if l == nil {
-			l = &lft{}
-			c.lfts[n.info.NodeGUID] = l
+			l = &forward.Linear{}
+			c.lfts[n.Info.NodeGUID] = l
 		}
-		p0 := f.portOf(ni, 0)
-		if l.raised != 0 && n.sw.LinearFDBTop == l.raised {
-			l.top = l.raised // our own Set, over blocks that are known
-			l.forgetAbove(l.top)
+		p0 := f.PortOf(ni, 0)
+		if l.Raised != 0 && n.Switch.LinearFDBTop == l.Raised {
+			l.Top = l.Raised // our own Set, over blocks that are known
+			l.ForgetAbove(l.Top)
 		}
-		l.raised = 0
-		if len(l.known) > 0 && (n.sw.LinearFDBTop != l.top || p0.info.LID != p0.lid || p0.info.MasterSMLID != c.smLID() || c.allInit(ni)) {
-			if n.sw.LinearFDBTop != l.top && n.sw.LinearFDBTop != 0 {
+		l.Raised = 0
+		if len(l.Known) > 0 && (n.Switch.LinearFDBTop != l.Top || p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.smLID() || c.allInit(ni)) {
+			if n.Switch.LinearFDBTop != l.Top && n.Switch.LinearFDBTop != 0 {
 				c.out.notify(Notice{
-					Kind: KindForeignChange, Level: Warn, Where: f.where(ni, -1),
+					Kind: KindForeignChange, Level: Warn, Where: f.Where(ni, -1),
 					Text: "LinearFDBTop was changed by somebody else; the table is read back",
 				})
 			}
-			l.forgetAll()
+			l.ForgetAll()
 			c.changed = true
 		}
-		if c.wantAudit && n.flags&nUnseen == 0 {
-			l.forgetAll()
+		if c.wantAudit && n.Flags&topo.NodeUnseen == 0 {
+			l.ForgetAll()
 		}
-		l.top = n.sw.LinearFDBTop
-		n.lft = l
-		m := c.mfts[n.info.NodeGUID]
+		l.Top = n.Switch.LinearFDBTop
+		n.LFT = l
+		m := c.mfts[n.Info.NodeGUID]
 		if m == nil {
-			m = &mft{}
-			c.mfts[n.info.NodeGUID] = m
+			m = &forward.Multicast{}
+			c.mfts[n.Info.NodeGUID] = m
 		}
-		n.mft = m
-		if l.known == nil && m.blocks != nil {
-			for key := range m.blocks {
+		n.MFT = m
+		if l.Known == nil && m.Blocks != nil {
+			for key := range m.Blocks {
 				c.mftChanged(ni, uint16(key))
 			}
-			m.blocks = nil
+			m.Blocks = nil
 		}
 	})
 	c.wantAudit = false
@@ -97,12 +99,12 @@ func (c *Core) takeLFTs() {
 // reset.
 func (c *Core) allInit(ni int32) bool {
 	any := false
-	for i := range c.f.nodePorts(ni) {
-		p := c.f.portOf(ni, uint8(i))
-		if p.num == 0 || !p.has(pKnown) || p.info.PortState == ib.StateDown {
+	for i := range c.f.NodePorts(ni) {
+		p := c.f.PortOf(ni, uint8(i))
+		if p.Num == 0 || !p.Has(topo.PortKnown) || p.Info.PortState == ib.StateDown {
 			continue
 		}
-		if p.info.PortState >= ib.StateArmed {
+		if p.Info.PortState >= ib.StateArmed {
 			return false
 		}
 		any = true
@@ -114,14 +116,14 @@ func (c *Core) allInit(ni int32) bool {
 // Blocks above LinearFDBTop forward nothing and are simply written; a switch
 // whose top is 0 forwards nothing at all, so a fresh one is not read.
 func (c *Core) missing(fn func(ni int32, b int)) {
-	c.scopeNodes(func(ni int32, n *node) {
-		l := n.lft
-		if n.gsw < 0 || l == nil || l.top == 0 || l.full && int(l.top) < len(l.row) {
+	c.scopeNodes(func(ni int32, n *topo.Node) {
+		l := n.LFT
+		if n.GraphSwitch < 0 || l == nil || l.Top == 0 || l.Full && int(l.Top) < len(l.Row) {
 			return
 		}
-		last := int(min(l.top, ib.LID(c.f.nodes[ni].sw.LinearFDBCap-1))) / route.BlockLen
+		last := int(min(l.Top, ib.LID(c.f.Nodes[ni].Switch.LinearFDBCap-1))) / route.BlockLen
 		for b := 0; b <= last; b++ {
-			if !bitGet(l.known, b) {
+			if !forward.BitGet(l.Known, b) {
 				fn(ni, b)
 			}
 		}
@@ -165,14 +167,14 @@ func (c *Core) readBack() bool {
 }
 
 func (c *Core) onGetLFT(it item, comp *mad.Completion) {
-	n := &c.f.nodes[it.node()]
+	n := &c.f.Nodes[it.node()]
 	err := answer(comp)
-	if err != nil || n.lft == nil {
+	if err != nil || n.LFT == nil {
 		switch {
-		case n.lft == nil:
+		case n.LFT == nil:
 		case c.phase == PhaseLight: // the audit is still to be made
-			bitSet(&n.lft.suspect, int(it.extra()))
-			c.auditAt = c.now.Add(suspectTime)
+			forward.BitSet(&n.LFT.Suspect, int(it.extra()))
+			c.auditAt = c.now.Add(mad.LateCopy)
 		default:
 			c.setFailed(it.node(), -1, "reading back the forwarding table", err)
 		}
@@ -184,7 +186,7 @@ func (c *Core) onGetLFT(it item, comp *mad.Completion) {
 		c.audited(it.node(), b, data)
 		return
 	}
-	n.lft.set(b, data, nil)
+	n.LFT.Set(b, data, nil)
 }
 
 // startDistribution begins a transition.
@@ -244,11 +246,11 @@ func (c *Core) distributed() bool {
 		c.stageLanes(st.SL2VL)
 		for _, b := range st.MFT {
 			c.report.GroupBlocks++
-			c.add(mk(opSetMFT, c.f.swNode[b.Switch], b.Position, uint32(b.Block)))
+			c.add(mk(opSetMFT, c.f.SwitchNode[b.Switch], b.Position, uint32(b.Block)))
 		}
 		for _, b := range st.LFT {
 			c.report.BlocksSent++
-			c.add(mk(opSetLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
+			c.add(mk(opSetLFT, c.f.SwitchNode[b.Switch], 0, uint32(b.Block)))
 		}
 	case stageDrain:
 		c.past.Acknowledged(c.now, d.res.Plan)
@@ -275,8 +277,8 @@ func (c *Core) distributed() bool {
 		}
 	case stageTop:
 		c.enter(PhaseTop)
-		for _, ni := range c.f.swNode {
-			if n := &c.f.nodes[ni]; n.lft.top != c.wanted.TopLID || n.sw.MulticastFDBTop != c.mcastTop(ni) {
+		for _, ni := range c.f.SwitchNode {
+			if n := &c.f.Nodes[ni]; n.LFT.Top != c.wanted.TopLID || n.Switch.MulticastFDBTop != c.mcastTop(ni) {
 				if c.rowWritten(ni) {
 					c.report.TopsSent++
 					c.add(mk(opSetSwitch, ni, 0, 3))
@@ -286,8 +288,8 @@ func (c *Core) distributed() bool {
 	default:
 		c.shareRows()
 		c.mix = newLaneMix()
-		c.served = &solution{graph: c.f.graph, tables: c.wanted}
-		if c.lftSure = c.lftErrs == 0; d.res.next != nil && d.res.next.graph == c.f.graph {
+		c.served = &solution{graph: c.f.Graph, tables: c.wanted}
+		if c.lftSure = c.lftErrs == 0; d.res.next != nil && d.res.next.graph == c.f.Graph {
 			c.current = d.res.next
 		}
 		if d.errs == c.errs { // the last stage was taken by all, as those before
@@ -308,10 +310,10 @@ const settleTime = 100 * time.Millisecond
 // rowWritten reports whether every wanted block of a switch is known to be in
 // place, so that LinearFDBTop may be raised over it.
 func (c *Core) rowWritten(ni int32) bool {
-	n := &c.f.nodes[ni]
-	row := c.wanted.LFT[n.gsw]
+	n := &c.f.Nodes[ni]
+	row := c.wanted.LFT[n.GraphSwitch]
 	for b := 0; b < len(row)/route.BlockLen; b++ {
-		if !bitGet(n.lft.known, b) {
+		if !forward.BitGet(n.LFT.Known, b) {
 			return false
 		}
 	}
@@ -319,42 +321,38 @@ func (c *Core) rowWritten(ni int32) bool {
 }
 
 func (c *Core) buildStage(n int32, b uint16, dst *[route.BlockLen]byte) {
-	c.dist.block(c.dist.next-1, route.BlockDiff{Switch: c.f.nodes[n].gsw, Block: b}, dst)
+	c.dist.block(c.dist.next-1, route.BlockDiff{Switch: c.f.Nodes[n].GraphSwitch, Block: b}, dst)
 }
 
-// suspectTime is how long a copy of a Set may still wander about in the
-// fabric after its answer came.
-const suspectTime = 5 * time.Second
-
 func (c *Core) onSetLFT(it item, comp *mad.Completion) {
-	n := &c.f.nodes[it.node()]
-	l, b := n.lft, int(it.extra())
+	n := &c.f.Nodes[it.node()]
+	l, b := n.LFT, int(it.extra())
 	if l == nil {
 		return
 	}
 	if err := answer(comp); err != nil {
-		l.forget(b) // it may have been applied
+		l.Forget(b) // it may have been applied
 		c.lftErrs++
 		c.setFailed(it.node(), -1, "Set(LinearForwardingTable)", err)
 		return
 	}
 	var toward []byte
-	if c.phase == PhaseMove && c.mv.res != nil && n.gsw >= 0 && int(n.gsw) < len(c.mv.res.Tables.LFT) {
-		toward = c.mv.res.Tables.LFT[n.gsw]
+	if c.phase == PhaseMove && c.mv.res != nil && n.GraphSwitch >= 0 && int(n.GraphSwitch) < len(c.mv.res.Tables.LFT) {
+		toward = c.mv.res.Tables.LFT[n.GraphSwitch]
 	}
-	l.set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)), toward)
+	l.Set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)), toward)
 	// The network may deliver an older copy of a Set late. Where two writes of
 	// one block come close to each other, it is read again later.
-	if c.now.Sub(l.wrote) >= suspectTime {
-		clear(l.recent)
+	if c.now.Sub(l.Wrote) >= mad.LateCopy {
+		clear(l.Recent)
 	}
-	if comp.Tries > 1 || bitGet(l.recent, b) {
-		bitSet(&l.suspect, b)
-		c.auditAt = c.now.Add(suspectTime)
+	if comp.Tries > 1 || forward.BitGet(l.Recent, b) {
+		forward.BitSet(&l.Suspect, b)
+		c.auditAt = c.now.Add(mad.LateCopy)
 	}
-	bitSet(&l.recent, b)
-	l.wrote = c.now
-	c.repairWritten(n.gsw, b)
+	forward.BitSet(&l.Recent, b)
+	l.Wrote = c.now
+	c.repairWritten(n.GraphSwitch, b)
 }
 
 // onResume continues a transition whose wait is over.
@@ -363,14 +361,14 @@ func (c *Core) onResume() {}
 // shareRows lets what is installed point at the wanted rows, which the
 // snapshot holds anyway.
 func (c *Core) shareRows() {
-	for s, ni := range c.f.swNode {
-		l := c.f.nodes[ni].lft
+	for s, ni := range c.f.SwitchNode {
+		l := c.f.Nodes[ni].LFT
 		row := c.wanted.LFT[s]
-		if l.full && len(l.row) == len(row) && &l.row[0] == &row[0] {
+		if l.Full && len(l.Row) == len(row) && &l.Row[0] == &row[0] {
 			continue
 		}
-		if len(l.row) >= len(row) && c.rowWritten(ni) && slices.Equal(l.row[:len(row)], row) {
-			l.adopt(row)
+		if len(l.Row) >= len(row) && c.rowWritten(ni) && slices.Equal(l.Row[:len(row)], row) {
+			l.Adopt(row)
 		}
 	}
 }
@@ -383,21 +381,21 @@ func (c *Core) startDown() {
 	c.reg.wide = c.reg.on
 	type far struct {
 		hops int
-		p    *port
+		p    *topo.Port
 	}
 	var list []far
-	for i := range f.ports {
-		p := &f.ports[i]
-		if !p.has(pLinked) || p.num == 0 || p.info.PortState < ib.StateArmed || !f.nodes[p.node].isSwitch() {
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		if !p.Has(topo.PortLinked) || p.Num == 0 || p.Info.PortState < ib.StateArmed || !f.Nodes[p.Node].IsSwitch() {
 			continue
 		}
 		// Each cable once, from the end that is nearer to us.
-		q := f.port(p.peer)
-		hp, hq := len(f.agentPath(p.node, p.num)), len(f.agentPath(q.node, q.num))
-		if f.nodes[q.node].isSwitch() && (hq < hp || hq == hp && q.node < p.node) {
+		q := f.Port(p.Peer)
+		hp, hq := len(f.AgentPath(p.Node, p.Num)), len(f.AgentPath(q.Node, q.Num))
+		if f.Nodes[q.Node].IsSwitch() && (hq < hp || hq == hp && q.Node < p.Node) {
 			continue
 		}
-		if q.node == f.self.Node {
+		if q.Node == f.Self.Node {
 			continue // the last one cannot be reached once it is down
 		}
 		list = append(list, far{hp, p})
@@ -405,17 +403,17 @@ func (c *Core) startDown() {
 	slices.SortStableFunc(list, func(a, b far) int { return b.hops - a.hops })
 	for _, x := range list {
 		c.report.Downed++
-		c.add(mk(opDown, x.p.node, x.p.num, 0))
+		c.add(mk(opDown, x.p.Node, x.p.Num, 0))
 	}
 }
 
 // onDownDone: both ends come back in Init, whatever the answer shows.
 func (c *Core) onDownDone(it item, comp *mad.Completion) {
-	p := c.f.portOf(it.node(), it.port())
+	p := c.f.PortOf(it.node(), it.port())
 	if comp.Err != nil {
 		c.setFailed(it.node(), int(it.port()), "taking the link down", comp.Err)
 		return
 	}
-	p.info.PortState = ib.StateInit
-	c.f.port(p.peer).info.PortState = ib.StateInit
+	p.Info.PortState = ib.StateInit
+	c.f.Port(p.Peer).Info.PortState = ib.StateInit
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"heddle/mad"
+	"heddle/sm/forward"
+	"heddle/sm/topo"
 )
 
 // Requests that are canceled may have been carried out. What they were about is in
@@ -22,18 +24,18 @@ func (c *Core) doubt(it item, sent bool) {
 	if it.node() < 0 {
 		return
 	}
-	nd := &c.f.nodes[it.node()]
+	nd := &c.f.Nodes[it.node()]
 	c.carryNode(it.node())
 	switch it.op() {
 	case opSetLFT:
-		if l := nd.lft; l != nil && sent {
-			l.forget(int(it.extra()))
-			bitSet(&l.suspect, int(it.extra()))
-			c.auditAt = c.now.Add(suspectTime)
+		if l := nd.LFT; l != nil && sent {
+			l.Forget(int(it.extra()))
+			forward.BitSet(&l.Suspect, int(it.extra()))
+			c.auditAt = c.now.Add(mad.LateCopy)
 		}
 	case opSetMFT:
-		if nd.mft != nil && sent {
-			delete(nd.mft.blocks, mftKey(uint16(it.extra()), it.port()))
+		if nd.MFT != nil && sent {
+			delete(nd.MFT.Blocks, forward.MulticastKey(uint16(it.extra()), it.port()))
 			c.mftChanged(it.node(), uint16(it.extra()))
 		}
 	case opSetSL, opSetArb:
@@ -44,15 +46,15 @@ func (c *Core) doubt(it item, sent bool) {
 		if !sent {
 			return
 		}
-		if it.extra() != 1 && nd.lft != nil {
-			nd.lft.raised = c.topWanted()
+		if it.extra() != 1 && nd.LFT != nil {
+			nd.LFT.Raised = c.topWanted()
 		}
-		c.suspect(nd.info.NodeGUID, wholeSwitch) // PortStateChange may be cleared, or the top raised
+		c.suspect(nd.Info.NodeGUID, wholeSwitch) // PortStateChange may be cleared, or the top raised
 	case opPortAgain: // what it was to find out is not known
-		if nd.isSwitch() {
-			c.suspect(nd.info.NodeGUID, wholeSwitch)
+		if nd.IsSwitch() {
+			c.suspect(nd.Info.NodeGUID, wholeSwitch)
 		} else {
-			c.suspect(nd.info.NodeGUID, it.port())
+			c.suspect(nd.Info.NodeGUID, it.port())
 		}
 	}
 }
@@ -66,7 +68,7 @@ func (c *Core) laneDoubt(it item) {
 	if c.inTransition() {
 		c.laneDoubted(it)
 	}
-	if !c.f.nodes[it.node()].isSwitch() {
+	if !c.f.Nodes[it.node()].IsSwitch() {
 		c.holdSL(it.node(), 0, it.port(), 0)
 		return
 	}
@@ -74,7 +76,7 @@ func (c *Core) laneDoubt(it item) {
 }
 
 func (c *Core) carryNode(n int32) {
-	if c.f.nodes[n].flags&nGone == 0 && !slices.Contains(c.carry.nodes, n) {
+	if c.f.Nodes[n].Flags&topo.NodeGone == 0 && !slices.Contains(c.carry.nodes, n) {
 		c.carry.nodes = append(c.carry.nodes, n)
 	}
 }
@@ -82,7 +84,7 @@ func (c *Core) carryNode(n int32) {
 // takeOver makes what a broken-off sweep left part of the region.
 func (c *Core) takeOver() {
 	for _, n := range c.carry.nodes {
-		if c.f.nodes[n].flags&nGone == 0 {
+		if c.f.Nodes[n].Flags&topo.NodeGone == 0 {
 			c.touch(n)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/sm/topo"
 )
 
 // Enforce says where switches drop packets whose P_Key the end port behind a
@@ -48,14 +49,14 @@ func trivialPolicy(p *partition.Policy) bool {
 func (c *Core) enforcing() bool { return c.cfg.PartEnforce != EnforceOff && !c.pk.trivial }
 
 // enforceWanted is what the port of a switch is to enforce.
-func (c *Core) enforceWanted(p *port) (e enforcement) {
+func (c *Core) enforceWanted(p *topo.Port) (e enforcement) {
 	if !c.enforcing() || !c.edge(p) {
 		return e
 	}
-	sw := &c.f.nodes[p.node].sw
+	sw := &c.f.Nodes[p.Node].Switch
 	e.in = sw.InboundEnforcementCap && c.cfg.PartEnforce != EnforceOut
 	e.out = sw.OutboundEnforcementCap && c.cfg.PartEnforce != EnforceIn
-	if p.pk != nil && p.pk.refused {
+	if p.PKeys != nil && p.PKeys.Refused {
 		return enforcement{}
 	}
 	if e.in || e.out {
@@ -73,42 +74,42 @@ func (c *Core) enforceWanted(p *port) (e enforcement) {
 // enforceBits is what the port of a switch may be told to enforce now: on a
 // link that carries data no more than before until its table is known to hold
 // the keys of the end port and of all virtual ports there.
-func (c *Core) enforceBits(p *port) enforcement {
+func (c *Core) enforceBits(p *topo.Port) enforcement {
 	e := c.enforceWanted(p)
-	if e == (enforcement{}) || p.info.PortState <= ib.StateInit || c.settled(holder{p: p}) {
+	if e == (enforcement{}) || p.Info.PortState <= ib.StateInit || c.settled(holder{p: p}) {
 		return e
 	}
-	now := enforced(&p.info)
+	now := enforced(&p.Info)
 	return enforcement{e.in && now.in, e.out && now.out}
 }
 
 // enforceStep turns enforcement at a switch port on or off, if that is due.
-func (c *Core) enforceStep(p *port) bool {
+func (c *Core) enforceStep(p *topo.Port) bool {
 	t := c.pTable(p)
-	verify := t.verifyAt != 0 && t.verifyAt <= c.now
+	verify := t.VerifyAt != 0 && t.VerifyAt <= c.now
 	o := opEnforce
 	switch {
-	case t.asked, t.retryAt > c.now:
+	case t.Asked, t.RetryAt > c.now:
 		return false
-	case c.enforceBits(p) != enforced(&p.info):
+	case c.enforceBits(p) != enforced(&p.Info):
 	case verify:
 		o = opEnforced
-		t.verifyAt = 0
+		t.VerifyAt = 0
 	default:
 		return false
 	}
-	t.asked = true
+	t.Asked = true
 	c.pk.asked = append(c.pk.asked, t)
-	c.add(mk(o, p.node, p.num, 0))
+	c.add(mk(o, p.Node, p.Num, 0))
 	return true
 }
 
 // onEnforce takes the answer to a Set(PortInfo) that changes enforcement, or to
 // a Get that sees whether it still is so.
 func (c *Core) onEnforce(it item, comp *mad.Completion) {
-	p := c.f.portOf(it.node(), it.port())
+	p := c.f.PortOf(it.node(), it.port())
 	t := c.pTable(p)
-	t.asked = false
+	t.Asked = false
 	var pi smp.PortInfo
 	err := comp.Err
 	if err == nil {
@@ -129,20 +130,20 @@ func (c *Core) onEnforce(it item, comp *mad.Completion) {
 		return
 	}
 	pi.ClientReregister = false
-	before := p.info.PortState
-	p.info = pi
+	before := p.Info.PortState
+	p.Info = pi
 	if pi.PortState != before {
-		c.askRegion(it.node(), "port changed state: "+c.f.where(it.node(), int(it.port())).String())
+		c.askRegion(it.node(), "port changed state: "+c.f.Where(it.node(), int(it.port())).String())
 	}
 	if it.op() == opEnforced {
 		if c.enforceStep(p) { // it was undone
 			return
 		}
 	} else {
-		t.verifyAt = c.now.Add(suspectTime)
-		c.pk.retry = min(c.pk.retry, t.verifyAt)
+		t.VerifyAt = c.now.Add(mad.LateCopy)
+		c.pk.retry = min(c.pk.retry, t.VerifyAt)
 	}
-	if c.enforceBits(p) != enforced(&p.info) {
+	if c.enforceBits(p) != enforced(&p.Info) {
 		c.pkeyRetry(holder{p: p}, "the switch does not take what it is to enforce; it is tried again", nil)
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route"
+	"heddle/sm/forward"
 )
 
 // grantLIDs is the graph with the LIDs of virtual functions at their owners: where
@@ -48,7 +49,7 @@ func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
 
 // ownerOf is the port that a LID leads to in the graph in force, 0 if none.
 func (c *Core) ownerOf(l ib.LID) ib.GUID {
-	g := c.f.graph
+	g := c.f.Graph
 	if g == nil || int(l) >= len(g.LIDOwner) || g.LIDOwner[l] == fabric.NoLID {
 		return 0
 	}
@@ -59,16 +60,16 @@ func (c *Core) ownerOf(l ib.LID) ib.GUID {
 // so, and every switch is known to hold what they say.
 func (c *Core) routedAt(l ib.LID, port ib.GUID) bool {
 	f := c.f
-	if l == 0 || f == nil || f.graph == nil || c.served == nil || c.served.graph != f.graph || c.ownerOf(l) != port {
+	if l == 0 || f == nil || f.Graph == nil || c.served == nil || c.served.graph != f.Graph || c.ownerOf(l) != port {
 		return false
 	}
 	if c.lftSure {
 		return true
 	}
 	t := c.served.tables
-	for s, ni := range f.swNode {
-		x := f.nodes[ni].lft
-		if x == nil || !bitGet(x.known, int(l)/route.BlockLen) || int(l) >= len(x.row) || l > x.top || x.row[l] != t.Entry(int32(s), l) {
+	for s, ni := range f.SwitchNode {
+		x := f.Nodes[ni].LFT
+		if x == nil || !forward.BitGet(x.Known, int(l)/route.BlockLen) || int(l) >= len(x.Row) || l > x.Top || x.Row[l] != t.Entry(int32(s), l) {
 			return false
 		}
 	}

@@ -75,19 +75,19 @@ func TestFunctionLIDKept(t *testing.T) {
 		t.Fatal(got)
 	}
 	p := c.endPort(102)
-	p.info.LID, p.info.PortState = 5, ib.StateActive // it comes back with a LID that was given away
+	p.Info.LID, p.Info.PortState = 5, ib.StateActive // it comes back with a LID that was given away
 	delete(c.lids, 102)
 	delete(c.stored, 102)
-	for i := range c.f.ports {
-		c.f.ports[i].lid = 0
+	for i := range c.f.Ports {
+		c.f.Ports[i].LID = 0
 	}
 	c.assignLIDs()
-	if p := c.endPort(102); p.lid == 5 || p.lid == 6 || p.lid == 0 || c.leases.list[0].lid != 5 {
-		t.Errorf("the port has LID %v, the lease %v", p.lid, c.leases.list[0].lid)
+	if p := c.endPort(102); p.LID == 5 || p.LID == 6 || p.LID == 0 || c.leases.list[0].lid != 5 {
+		t.Errorf("the port has LID %v, the lease %v", p.LID, c.leases.list[0].lid)
 	}
-	c.f.nodes[1].sw.LinearFDBCap = 6
-	for i := range c.f.ports {
-		c.f.ports[i].lid = 0
+	c.f.Nodes[1].Switch.LinearFDBCap = 6
+	for i := range c.f.Ports {
+		c.f.Ports[i].LID = 0
 	}
 	ops := c.assignLIDs()
 	if l := c.leases.list; l[0].lid != 5 || l[1].lid != 0 || c.stored[0x1001].lid != 0 {
@@ -106,15 +106,15 @@ func TestGrantLIDs(t *testing.T) {
 	for i, port := range []ib.GUID{101, 102, 999, 101} {
 		c.leases.list[i].port = port
 	}
-	c.leases.list[3].lid = c.endPort(102).lid
+	c.leases.list[3].lid = c.endPort(102).LID
 	c.leases.fn.set(subnet.Place{Port: 102, Function: 7}, 30)
 	c.buildGraph()
-	for lid, want := range map[ib.LID]ib.GUID{5: 101, 6: 102, 7: 0, 30: 102, c.endPort(102).lid: 102} {
+	for lid, want := range map[ib.LID]ib.GUID{5: 101, 6: 102, 7: 0, 30: 102, c.endPort(102).LID: 102} {
 		if got := c.ownerOf(lid); got != want {
 			t.Errorf("LID %v leads to port %v, want %v", lid, got, want)
 		}
 	}
-	if g := c.f.graph; g.TopLID != 30 {
+	if g := c.f.Graph; g.TopLID != 30 {
 		t.Errorf("top %v", g.TopLID)
 	}
 }

@@ -6,23 +6,24 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/sm/topo"
 )
 
 // listGraph lists what is part of the subnet: switches and end ports with a
 // LID.
 func (c *Core) listGraph() {
 	f := c.f
-	f.swNode = f.swNode[:0]
-	for i := range f.nodes {
-		f.nodes[i].gsw = -1
-		if n := &f.nodes[i]; n.isSwitch() && n.ok() && f.portOf(int32(i), 0).lid != 0 {
-			f.swNode = append(f.swNode, int32(i))
+	f.SwitchNode = f.SwitchNode[:0]
+	for i := range f.Nodes {
+		f.Nodes[i].GraphSwitch = -1
+		if n := &f.Nodes[i]; n.IsSwitch() && n.OK() && f.PortOf(int32(i), 0).LID != 0 {
+			f.SwitchNode = append(f.SwitchNode, int32(i))
 		}
 	}
-	f.epPort = f.epPort[:0]
-	for i := range f.ports {
-		if f.ports[i].lid != 0 {
-			f.epPort = append(f.epPort, int32(i))
+	f.EndPort = f.EndPort[:0]
+	for i := range f.Ports {
+		if f.Ports[i].LID != 0 {
+			f.EndPort = append(f.EndPort, int32(i))
 		}
 	}
 	c.sortLists()
@@ -30,16 +31,16 @@ func (c *Core) listGraph() {
 
 // sortLists puts switches in node-GUID order and end ports in port-GUID order.
 func (c *Core) sortLists() {
-	slices.SortFunc(c.f.swNode, c.bySwitch)
-	slices.SortFunc(c.f.epPort, c.byEndPort)
+	slices.SortFunc(c.f.SwitchNode, c.bySwitch)
+	slices.SortFunc(c.f.EndPort, c.byEndPort)
 }
 
 func (c *Core) bySwitch(a, b int32) int {
-	return cmp.Compare(c.f.nodes[a].info.NodeGUID, c.f.nodes[b].info.NodeGUID)
+	return cmp.Compare(c.f.Nodes[a].Info.NodeGUID, c.f.Nodes[b].Info.NodeGUID)
 }
 
 func (c *Core) byEndPort(a, b int32) int {
-	return cmp.Or(cmp.Compare(c.f.ports[a].guid, c.f.ports[b].guid), cmp.Compare(a, b))
+	return cmp.Or(cmp.Compare(c.f.Ports[a].GUID, c.f.Ports[b].GUID), cmp.Compare(a, b))
 }
 
 // buildGraph makes the dense graph of what is listed.
@@ -47,31 +48,31 @@ func (c *Core) buildGraph() {
 	f := c.f
 	g := &fabric.Graph{}
 	slots := 0
-	for s, ni := range f.swNode {
-		f.nodes[ni].gsw = int32(s)
-		slots += int(f.nodes[ni].info.NumPorts) + 1
+	for s, ni := range f.SwitchNode {
+		f.Nodes[ni].GraphSwitch = int32(s)
+		slots += int(f.Nodes[ni].Info.NumPorts) + 1
 	}
-	g.EndPorts = make([]fabric.EndPort, len(f.epPort))
-	p0 := make([]int32, len(f.swNode))
-	for e, pi := range f.epPort {
-		p := &f.ports[pi]
-		n := &f.nodes[p.node]
+	g.EndPorts = make([]fabric.EndPort, len(f.EndPort))
+	p0 := make([]int32, len(f.SwitchNode))
+	for e, pi := range f.EndPort {
+		p := &f.Ports[pi]
+		n := &f.Nodes[p.Node]
 		ep := fabric.EndPort{
-			GUID: p.guid, NodeGUID: n.info.NodeGUID, Type: n.info.NodeType,
-			PortNum: p.num, Switch: -1, LID: p.lid, LMC: p.lmc,
+			GUID: p.GUID, NodeGUID: n.Info.NodeGUID, Type: n.Info.NodeType,
+			PortNum: p.Num, Switch: -1, LID: p.LID, LMC: p.LMC,
 		}
 		switch {
-		case n.isSwitch():
-			ep.Switch = n.gsw
-			p0[n.gsw] = int32(e)
-		case p.has(pLinked):
-			ep.MTU, ep.Gbps = p.info.NeighborMTU, float32(c.rate(p).Gbps())
-			if q := &f.nodes[p.peer.Node]; q.gsw >= 0 {
-				ep.Switch, ep.Port = q.gsw, p.peer.Port
+		case n.IsSwitch():
+			ep.Switch = n.GraphSwitch
+			p0[n.GraphSwitch] = int32(e)
+		case p.Has(topo.PortLinked):
+			ep.MTU, ep.Gbps = p.Info.NeighborMTU, float32(c.rate(p).Gbps())
+			if q := &f.Nodes[p.Peer.Node]; q.GraphSwitch >= 0 {
+				ep.Switch, ep.Port = q.GraphSwitch, p.Peer.Port
 			}
 		}
 		g.EndPorts[e] = ep
-		g.TopLID = max(g.TopLID, p.lid+ib.LID(1)<<p.lmc-1)
+		g.TopLID = max(g.TopLID, p.LID+ib.LID(1)<<p.LMC-1)
 	}
 	g.LIDOwner = make([]int32, int(g.TopLID)+1)
 	for i := range g.LIDOwner {
@@ -84,47 +85,47 @@ func (c *Core) buildGraph() {
 		}
 	}
 
-	g.Switches = make([]fabric.SwitchNode, len(f.swNode))
-	g.Off = make([]int32, len(f.swNode)+1)
-	g.PortChannel = make([][]int32, len(f.swNode))
+	g.Switches = make([]fabric.SwitchNode, len(f.SwitchNode))
+	g.Off = make([]int32, len(f.SwitchNode)+1)
+	g.PortChannel = make([][]int32, len(f.SwitchNode))
 	slab := make([]int32, slots)
-	if f.graph != nil {
-		g.Channels = make([]fabric.Channel, 0, len(f.graph.Channels)+256)
+	if f.Graph != nil {
+		g.Channels = make([]fabric.Channel, 0, len(f.Graph.Channels)+256)
 	}
-	for s, ni := range f.swNode {
-		n := &f.nodes[ni]
-		np := int(n.info.NumPorts) + 1
+	for s, ni := range f.SwitchNode {
+		n := &f.Nodes[ni]
+		np := int(n.Info.NumPorts) + 1
 		g.Switches[s] = fabric.SwitchNode{
-			GUID: n.info.NodeGUID, NumPorts: n.info.NumPorts,
-			LinearFDBCap: n.sw.LinearFDBCap, EndPort: p0[s],
+			GUID: n.Info.NodeGUID, NumPorts: n.Info.NumPorts,
+			LinearFDBCap: n.Switch.LinearFDBCap, EndPort: p0[s],
 		}
 		g.PortChannel[s], slab = slab[:np:np], slab[np:]
 		g.Off[s] = int32(len(g.Channels))
 		g.Channels = c.channels(int32(s), g.Channels)
 	}
-	g.Off[len(f.swNode)] = int32(len(g.Channels))
+	g.Off[len(f.SwitchNode)] = int32(len(g.Channels))
 	linkChannels(g)
-	f.graph = c.grantLIDs(g)
+	f.Graph = c.grantLIDs(g)
 	c.regrant = false
 }
 
 // channels appends the channels that leave switch s of the graph.
 func (c *Core) channels(s int32, list []fabric.Channel) []fabric.Channel {
 	f := c.f
-	ni := f.swNode[s]
-	ports := f.nodePorts(ni)
+	ni := f.SwitchNode[s]
+	ports := f.NodePorts(ni)
 	for num := 1; num < len(ports); num++ {
 		p := &ports[num]
-		if !p.has(pLinked) || p.peer.Node == ni {
+		if !p.Has(topo.PortLinked) || p.Peer.Node == ni {
 			continue
 		}
-		q := &f.nodes[p.peer.Node]
-		if q.gsw < 0 {
+		q := &f.Nodes[p.Peer.Node]
+		if q.GraphSwitch < 0 {
 			continue
 		}
 		list = append(list, fabric.Channel{
-			From: s, To: q.gsw, OutPort: uint8(num),
-			InPort: p.peer.Port, Rev: -1, VLs: c.lanes(p), MTU: p.info.NeighborMTU, Gbps: float32(c.rate(p).Gbps()),
+			From: s, To: q.GraphSwitch, OutPort: uint8(num),
+			InPort: p.Peer.Port, Rev: -1, VLs: c.lanes(p), MTU: p.Info.NeighborMTU, Gbps: float32(c.rate(p).Gbps()),
 		})
 	}
 	return list
@@ -149,18 +150,18 @@ func linkChannels(g *fabric.Graph) {
 }
 
 // lanes is how many data lanes a link has or will have.
-func (c *Core) lanes(p *port) uint8 {
-	q := c.f.port(p.peer)
-	code := min(max(p.info.VLCap, 1), max(q.info.VLCap, 1), c.cfg.MaxOpVLs)
-	if p.info.PortState >= ib.StateArmed && p.info.OperationalVLs != 0 {
-		code = min(code, p.info.OperationalVLs)
+func (c *Core) lanes(p *topo.Port) uint8 {
+	q := c.f.Port(p.Peer)
+	code := min(max(p.Info.VLCap, 1), max(q.Info.VLCap, 1), c.cfg.MaxOpVLs)
+	if p.Info.PortState >= ib.StateArmed && p.Info.OperationalVLs != 0 {
+		code = min(code, p.Info.OperationalVLs)
 	}
 	return uint8(max(ib.VLsOf(code), 1))
 }
 
 // rate is the rate of a link. On a switch the capability bits that say which
 // speed field counts are those of port 0.
-func (c *Core) rate(p *port) ib.Rate {
-	mask := c.f.agentPort(p.node, p.num).info.CapabilityMask
-	return ib.RateOf(p.info.LinkWidthActive, p.info.ActiveSpeedOf(mask, false))
+func (c *Core) rate(p *topo.Port) ib.Rate {
+	mask := c.f.AgentPort(p.Node, p.Num).Info.CapabilityMask
+	return ib.RateOf(p.Info.LinkWidthActive, p.Info.ActiveSpeedOf(mask, false))
 }

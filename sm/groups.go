@@ -11,22 +11,13 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/forward"
 	"heddle/subnet"
 )
 
 // firstMLID is the lowest multicast LID; a block of a switch's multicast table
 // holds the masks of 32 of them for 16 ports.
 const firstMLID ib.LID = 0xC000
-
-// mft is what a switch's multicast table holds as far as this mastership has
-// read it back or had it acknowledged, by position and block.
-type mft struct {
-	blocks map[uint32]*smp.MFT // what they point to is not written once it is set
-	shown  []subnet.MFTBlock   // published; nil: to be made
-	listed bool                // in tablesShown
-}
-
-func mftKey(block uint16, pos uint8) uint32 { return uint32(pos)<<16 | uint32(block) }
 
 // setGroups takes the multicast groups of the subnet.
 func (c *Core) setGroups(groups []Group) {
@@ -45,10 +36,10 @@ func (c *Core) routeGroups() []route.Group {
 	if len(c.groups) == 0 {
 		return nil
 	}
-	g := c.f.graph
+	g := c.f.Graph
 	room := 0xFFFF
-	for _, ni := range c.f.swNode {
-		room = min(room, int(c.f.nodes[ni].sw.MulticastFDBCap))
+	for _, ni := range c.f.SwitchNode {
+		room = min(room, int(c.f.Nodes[ni].Switch.MulticastFDBCap))
 	}
 	m := &c.memberAt
 	if len(m.ends) != len(g.EndPorts) || len(m.ends) > 0 && &m.ends[0] != &g.EndPorts[0] {
@@ -192,14 +183,14 @@ func (c *Core) missingMFT(fn func(ni int32, block uint16, pos uint8)) {
 		}
 	}
 	blocks = slices.Compact(blocks) // the groups ascend
-	for _, ni := range c.f.swNode {
-		n := &c.f.nodes[ni]
+	for _, ni := range c.f.SwitchNode {
+		n := &c.f.Nodes[ni]
 		for _, b := range blocks {
-			if int(b)*smp.MFTBlockMLIDs >= int(n.sw.MulticastFDBCap) {
+			if int(b)*smp.MFTBlockMLIDs >= int(n.Switch.MulticastFDBCap) {
 				continue
 			}
-			for pos := range n.info.NumPorts/16 + 1 {
-				if n.mft.blocks[mftKey(b, pos)] == nil {
+			for pos := range n.Info.NumPorts/16 + 1 {
+				if n.MFT.Blocks[forward.MulticastKey(b, pos)] == nil {
 					fn(ni, b, pos)
 				}
 			}
@@ -222,7 +213,7 @@ func (c *Core) treeSL(l ib.LID) ib.SL {
 }
 
 func (c *Core) onGetMFT(it item, comp *mad.Completion) {
-	n := &c.f.nodes[it.node()]
+	n := &c.f.Nodes[it.node()]
 	var t smp.MFT
 	err := answer(comp)
 	if err == nil {
@@ -232,28 +223,20 @@ func (c *Core) onGetMFT(it item, comp *mad.Completion) {
 		c.setFailed(it.node(), -1, "reading back the multicast table", err)
 		return
 	}
-	n.mft.set(uint16(it.extra()), it.port(), &t)
+	n.MFT.Set(uint16(it.extra()), it.port(), &t)
 	c.mftChanged(it.node(), uint16(it.extra()))
-}
-
-func (m *mft) set(block uint16, pos uint8, t *smp.MFT) {
-	if m.blocks == nil {
-		m.blocks = map[uint32]*smp.MFT{}
-	}
-	u := *t
-	m.blocks[mftKey(block, pos)] = &u
 }
 
 // buildMFT fills a Set with what the stage of the transition under way writes.
 func (c *Core) buildMFT(n int32, block uint16, pos uint8, dst []byte) {
 	var t smp.MFT
 	p := c.dist.res.Plan
-	p.McastBlock(c.dist.next-1, transition.McastBlock{Switch: c.f.nodes[n].gsw, Block: block, Position: pos}, (*[smp.MFTBlockMLIDs]uint16)(&t))
+	p.McastBlock(c.dist.next-1, transition.McastBlock{Switch: c.f.Nodes[n].GraphSwitch, Block: block, Position: pos}, (*[smp.MFTBlockMLIDs]uint16)(&t))
 	t.Put(dst)
 }
 
 func (c *Core) onSetMFT(it item, comp *mad.Completion) {
-	n := &c.f.nodes[it.node()]
+	n := &c.f.Nodes[it.node()]
 	block, pos := uint16(it.extra()), it.port()
 	var t smp.MFT
 	err := answer(comp)
@@ -261,12 +244,12 @@ func (c *Core) onSetMFT(it item, comp *mad.Completion) {
 		err = t.Decode(smp.Data(comp.Request))
 	}
 	if err != nil {
-		delete(n.mft.blocks, mftKey(block, pos)) // it may have been applied
+		delete(n.MFT.Blocks, forward.MulticastKey(block, pos)) // it may have been applied
 		c.mftChanged(it.node(), block)
 		c.setFailed(it.node(), -1, "Set(MulticastForwardingTable)", err)
 		return
 	}
-	n.mft.set(block, pos, &t)
+	n.MFT.Set(block, pos, &t)
 	c.mftChanged(it.node(), block)
 }
 
@@ -274,10 +257,10 @@ func (c *Core) onSetMFT(it item, comp *mad.Completion) {
 // with a tree, so that what is not read back forwards nothing. Switches that do
 // not have the field, and all while there never was a group, keep theirs.
 func (c *Core) mcastTop(ni int32) ib.LID {
-	n := &c.f.nodes[ni]
+	n := &c.f.Nodes[ni]
 	m := c.wanted.Multicast
-	if m == nil || len(m.Trees) == 0 || !c.f.portOf(ni, 0).info.CapabilityMask.Has(ib.CapIsMulticastFDBTopSupported) {
-		return n.sw.MulticastFDBTop
+	if m == nil || len(m.Trees) == 0 || !c.f.PortOf(ni, 0).Info.CapabilityMask.Has(ib.CapIsMulticastFDBTopSupported) {
+		return n.Switch.MulticastFDBTop
 	}
 	return m.Trees[len(m.Trees)-1].MLID
 }

@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -43,7 +44,7 @@ type guidTable struct {
 	known   uint32 // by block: have is right about it
 	refused uint32 // by block: not asked for again before something changes
 	suspect uint32 // by block: an older Set may arrive late, so it is read again at suspectAt
-	recent  uint32 // by block: written less than suspectTime before wroteAt
+	recent  uint32 // by block: written less than mad.LateCopy before wroteAt
 	round   uint32 // of setAliases that last named it
 	before  []ib.GUID
 	// carries are the GUIDs by which the port is a member of partitions: those of want that
@@ -141,7 +142,7 @@ func (c *Core) setAliases(list []subnet.Alias) {
 	g.on = true
 	g.named = slices.Clone(list)
 	c.nameAliases(withLeases(g.leases, g.named))
-	if c.f == nil || c.f.graph == nil || c.state != subnet.Master {
+	if c.f == nil || c.f.Graph == nil || c.state != subnet.Master {
 		return
 	}
 	if !was {
@@ -248,21 +249,21 @@ func (c *Core) aliasRefused(a subnet.Alias, why string) {
 }
 
 // endPort finds an end port of the fabric at hand by its port GUID.
-func (c *Core) endPort(g ib.GUID) *port {
+func (c *Core) endPort(g ib.GUID) *topo.Port {
 	f := c.f
-	if f == nil || f.graph == nil {
+	if f == nil || f.Graph == nil {
 		return nil
 	}
-	i, ok := slices.BinarySearchFunc(f.epPort, g, func(pi int32, g ib.GUID) int { return cmp.Compare(f.ports[pi].guid, g) })
+	i, ok := slices.BinarySearchFunc(f.EndPort, g, func(pi int32, g ib.GUID) int { return cmp.Compare(f.Ports[pi].GUID, g) })
 	if !ok {
 		return nil
 	}
-	return &f.ports[f.epPort[i]]
+	return &f.Ports[f.EndPort[i]]
 }
 
 func (c *Core) wherePort(g ib.GUID) Where {
 	if p := c.endPort(g); p != nil {
-		return c.f.where(p.node, int(p.num))
+		return c.f.Where(p.Node, int(p.Num))
 	}
 	return Where{}
 }
@@ -275,27 +276,27 @@ func (c *Core) takeGUIDs() {
 	if !g.on || c.cfg.PlanOnly {
 		return
 	}
-	c.scope(func(p *port) {
-		t := g.byPort[p.guid]
+	c.scope(func(p *topo.Port) {
+		t := g.byPort[p.GUID]
 		switch {
-		case p.lid == 0:
-			if t != nil && len(t.have) > 0 && c.endPort(p.guid) == nil {
+		case p.LID == 0:
+			if t != nil && len(t.have) > 0 && c.endPort(p.GUID) == nil {
 				c.forgetGUIDsOf(t)
 			}
 			return
 		case t != nil:
-			if c.f.nodes[p.node].flags&nNew != 0 || p.num != 0 && p.info.PortState <= ib.StateInit || p.info.LID != p.lid && (c.floatBase(p.guid) == 0 || p.info.LID == 0) {
+			if c.f.Nodes[p.Node].Flags&topo.NodeNew != 0 || p.Num != 0 && p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID && (c.floatBase(p.GUID) == 0 || p.Info.LID == 0) {
 				c.forgetGUIDsOf(t)
 			}
 			g.queue(t)
-		case p.info.GUIDCap > 1:
-			g.queue(g.at(p.guid))
+		case p.Info.GUIDCap > 1:
+			g.queue(g.at(p.GUID))
 		}
 		// A port that came may have the GUID of an alias.
-		if o, ok := g.owner[p.guid]; ok {
+		if o, ok := g.owner[p.GUID]; ok {
 			g.queue(o.t)
 		}
-		if h := g.holder[p.guid]; h != nil {
+		if h := g.holder[p.GUID]; h != nil {
 			g.queue(h)
 		}
 	})
@@ -310,9 +311,9 @@ func (c *Core) takeGUIDs() {
 
 // listGUIDs makes tables for all ports that may hold aliases.
 func (c *Core) listGUIDs() {
-	for _, pi := range c.f.epPort {
-		if p := &c.f.ports[pi]; p.info.GUIDCap > 1 {
-			c.guids.at(p.guid)
+	for _, pi := range c.f.EndPort {
+		if p := &c.f.Ports[pi]; p.Info.GUIDCap > 1 {
+			c.guids.at(p.GUID)
 		}
 	}
 }
@@ -455,7 +456,7 @@ func (c *Core) guidWork(t *guidTable) (block int, read, ok bool) {
 	if p == nil || t.retryAt > c.now {
 		return 0, false, false
 	}
-	most := int(p.info.GUIDCap)
+	most := int(p.Info.GUIDCap)
 	for i := max(most, 1); i < len(t.want); i++ {
 		if t.want[i] != 0 {
 			c.aliasRefused(subnet.Alias{Port: t.port, Index: uint8(i), GUID: t.want[i]}, "its table has "+strconv.Itoa(most)+" entries")

@@ -7,6 +7,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -48,7 +49,7 @@ func (c *Core) upkeepGUIDs(most int) {
 		}
 		p := c.endPort(t.port)
 		g.asked = append(g.asked, t)
-		c.add(mk(o, p.node, p.num, uint32(b)))
+		c.add(mk(o, p.Node, p.Num, uint32(b)))
 	}
 	if len(g.todo) == 0 {
 		g.todo = nil
@@ -101,7 +102,7 @@ func (c *Core) doubtOver(t *guidTable) {
 // wroteBefore notes that a Set of a block was acknowledged. It reports whether that
 // followed another one so soon that a copy of that may still come, and undo it.
 func (t *guidTable) wroteBefore(now mad.Time, bit uint32) bool {
-	if now.Sub(t.wroteAt) >= suspectTime {
+	if now.Sub(t.wroteAt) >= mad.LateCopy {
 		t.recent = 0
 	}
 	again := t.recent&bit != 0
@@ -112,13 +113,13 @@ func (t *guidTable) wroteBefore(now mad.Time, bit uint32) bool {
 
 // buildGUIDs fills a block to write. Entry 0 of the table is the port's own
 // GUID, which no Set changes.
-func (c *Core) buildGUIDs(p *port, block int) (b smp.GUIDInfo) {
-	t := c.guids.byPort[p.guid]
+func (c *Core) buildGUIDs(p *topo.Port, block int) (b smp.GUIDInfo) {
+	t := c.guids.byPort[p.GUID]
 	for k := range b {
 		switch i := block*smp.GUIDBlockLen + k; {
 		case i == 0:
-			b[k] = p.guid
-		case i < int(p.info.GUIDCap):
+			b[k] = p.GUID
+		case i < int(p.Info.GUIDCap):
 			b[k] = c.guidWanted(t, i)
 		}
 	}
@@ -128,8 +129,8 @@ func (c *Core) buildGUIDs(p *port, block int) (b smp.GUIDInfo) {
 // onGUIDs takes the answer to reading or writing a block.
 func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 	g := &c.guids
-	p := c.f.portOf(it.node(), it.port())
-	t := g.byPort[p.guid]
+	p := c.f.PortOf(it.node(), it.port())
+	t := g.byPort[p.GUID]
 	if t == nil {
 		return
 	}
@@ -156,10 +157,10 @@ func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 		refused := false
 		for k, x := range b {
 			i := at + k
-			if i == 0 || i >= int(p.info.GUIDCap) {
+			if i == 0 || i >= int(p.Info.GUIDCap) {
 				continue
 			}
-			if x == p.guid {
+			if x == p.GUID {
 				x = 0 // said again, not another
 			}
 			have = guidPut(have, i, x)
@@ -171,7 +172,7 @@ func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 		t.known |= bit
 		if set && (t.wroteBefore(c.now, bit) || comp.Tries > 1) {
 			t.suspect |= bit
-			t.suspectAt = c.now.Add(suspectTime)
+			t.suspectAt = c.now.Add(mad.LateCopy)
 			g.retry = min(g.retry, t.suspectAt)
 		}
 		if refused {
@@ -182,7 +183,7 @@ func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 		switch {
 		case set && comp.Tries > 1:
 			c.doubtGUIDs(t, asked[:])
-		case !set && (at+smp.GUIDBlockLen >= int(p.info.GUIDCap) || at+smp.GUIDBlockLen >= len(t.have)):
+		case !set && (at+smp.GUIDBlockLen >= int(p.Info.GUIDCap) || at+smp.GUIDBlockLen >= len(t.have)):
 			c.doubtOver(t)
 		}
 	case mad.Unanswered(err):
@@ -196,7 +197,7 @@ func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 		t.tries = min(t.tries+1, 4)
 		g.retry = min(g.retry, t.retryAt)
 		if c.noteOnce("guids " + t.port.String() + what) {
-			c.out.notify(Notice{Kind: KindSetFailed, Level: Warn, Where: c.f.where(it.node(), int(it.port())), Err: err, Text: what + " failed; it is tried again"})
+			c.out.notify(Notice{Kind: KindSetFailed, Level: Warn, Where: c.f.Where(it.node(), int(it.port())), Err: err, Text: what + " failed; it is tried again"})
 		}
 	default:
 		t.refused |= bit
@@ -205,7 +206,7 @@ func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 			lv = Warn
 		}
 		c.out.notify(Notice{
-			Kind: KindAliasRefused, Level: lv, Where: c.f.where(it.node(), int(it.port())), Err: err,
+			Kind: KindAliasRefused, Level: lv, Where: c.f.Where(it.node(), int(it.port())), Err: err,
 			Text: what + " was refused: block " + strconv.Itoa(block) + " of port " + t.port.String() + " stays as it is until its aliases change or it is reset",
 		})
 		if set { // nobody waits for a port that does not let go
@@ -227,11 +228,11 @@ func (c *Core) dropAskedGUIDs() {
 }
 
 // aliasesOf are the alias GUIDs that a port is known to hold.
-func (c *Core) aliasesOf(p *port) []ib.GUID {
-	if len(c.guids.list) == 0 || !p.has(pEnd) {
+func (c *Core) aliasesOf(p *topo.Port) []ib.GUID {
+	if len(c.guids.list) == 0 || !p.Has(topo.PortEnd) {
 		return nil
 	}
-	if t := c.guids.byPort[p.guid]; t != nil {
+	if t := c.guids.byPort[p.GUID]; t != nil {
 		return c.aliasesShown(t)
 	}
 	return nil

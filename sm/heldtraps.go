@@ -6,6 +6,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/topo"
 )
 
 // The agent of a switch that has just sent a trap holds its next one back until the subnet
@@ -49,8 +50,8 @@ func (c *Core) holdsTraps(g ib.GUID) {
 func (c *Core) cutEndsHoldTraps() {
 	for _, x := range c.reg.cut {
 		for _, at := range x {
-			if n := &c.f.nodes[at.Node]; n.isSwitch() && n.flags&nGone == 0 && !c.f.port(at).has(pLinked) {
-				c.holdsTraps(n.info.NodeGUID)
+			if n := &c.f.Nodes[at.Node]; n.IsSwitch() && n.Flags&topo.NodeGone == 0 && !c.f.Port(at).Has(topo.PortLinked) {
+				c.holdsTraps(n.Info.NodeGUID)
 			}
 		}
 	}
@@ -58,7 +59,7 @@ func (c *Core) cutEndsHoldTraps() {
 
 // heldTimer is when the switches that hold traps back are to be peeked at.
 func (c *Core) heldTimer() mad.Time {
-	if !c.running() || c.f.graph == nil || !c.betweenSweeps() && !c.peekable() {
+	if !c.running() || c.f.Graph == nil || !c.betweenSweeps() && !c.peekable() {
 		return mad.Never
 	}
 	return c.heldLookAt
@@ -72,7 +73,7 @@ func (c *Core) lookHeld() {
 		c.heldLookAt = c.now.Add(heldLook)
 	}
 	for _, h := range c.trappers {
-		if n, ok := c.f.find(h.guid); ok && c.f.nodes[n].isSwitch() {
+		if n, ok := c.f.Find(h.guid); ok && c.f.Nodes[n].IsSwitch() {
 			c.askBeside(mk(opPeek, n, 0, 0), mad.Urgent)
 		}
 	}

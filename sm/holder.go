@@ -8,15 +8,17 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/partition"
+	"heddle/sm/pkey"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
 // holder is who has a P_Key table: an end port, an external port of a switch that
 // faces one (an edge port), or a virtual port or function.
 type holder struct {
-	p *port    // itself, or the physical port of v
-	a *adapter // of v
-	v *vport   // nil: the port
+	p *topo.Port // itself, or the physical port of v
+	a *adapter   // of v
+	v *vport     // nil: the port
 }
 
 // holderRef names a holder across steps: a port of Core.f, and the index of a
@@ -27,7 +29,7 @@ type holderRef struct {
 }
 
 func (h holder) ref() holderRef {
-	r := holderRef{ref: ref{Node: h.p.node, Port: h.p.num}}
+	r := holderRef{ref: ref{Node: h.p.Node, Port: h.p.Num}}
 	if h.v != nil {
 		r.index = h.v.index
 	}
@@ -36,7 +38,7 @@ func (h holder) ref() holderRef {
 
 // holder finds who is named; false if it is gone.
 func (c *Core) holder(r holderRef) (holder, bool) {
-	h := holder{p: c.f.port(r.ref)}
+	h := holder{p: c.f.Port(r.ref)}
 	if r.index == 0 {
 		return h, true
 	}
@@ -49,11 +51,11 @@ func (c *Core) holder(r holderRef) (holder, bool) {
 
 // functionsOf is the adapter of a port whose functions have P_Key tables of their
 // own, nil if it has none.
-func (c *Core) functionsOf(p *port) *adapter {
-	if len(c.virt.byPort) == 0 || !p.has(pEnd) {
+func (c *Core) functionsOf(p *topo.Port) *adapter {
+	if len(c.virt.byPort) == 0 || !p.Has(topo.PortEnd) {
 		return nil
 	}
-	if a := c.virt.byPort[p.guid]; a != nil && a.model != subnet.SharedPort {
+	if a := c.virt.byPort[p.GUID]; a != nil && a.model != subnet.SharedPort {
 		return a
 	}
 	return nil
@@ -61,7 +63,7 @@ func (c *Core) functionsOf(p *port) *adapter {
 
 // eachVPort calls f for the virtual ports of an end port that take part: they are
 // up, or about to be, and it is known who they are.
-func (c *Core) eachVPort(p *port, f func(h holder)) {
+func (c *Core) eachVPort(p *topo.Port, f func(h holder)) {
 	a := c.functionsOf(p)
 	if a == nil {
 		return
@@ -83,14 +85,14 @@ func (v *vport) takesPart() bool {
 
 // known reports whether it is known who is behind an end port: all virtual ports
 // that may send.
-func (c *Core) known(p *port) bool {
-	if c.f.nodes[p.node].info.NodeType != ib.NodeCA || c.cfg.Virtualization == VirtualIgnore {
+func (c *Core) known(p *topo.Port) bool {
+	if c.f.Nodes[p.Node].Info.NodeType != ib.NodeCA || c.cfg.Virtualization == VirtualIgnore {
 		return true
 	}
-	a := c.virt.byPort[p.guid]
+	a := c.virt.byPort[p.GUID]
 	switch {
 	case a == nil:
-		return !p.info.IsVirtualizationSupported()
+		return !p.Info.IsVirtualizationSupported()
 	case a.model == subnet.SharedPort || a.step == adapterRefused:
 		return true
 	case a.step != adapterKnown:
@@ -100,64 +102,64 @@ func (c *Core) known(p *port) bool {
 }
 
 // table is the table of a holder, made or taken over from the sweep before.
-func (c *Core) table(h holder) *pkeyTable {
+func (c *Core) table(h holder) *pkey.Table {
 	if h.v == nil {
 		return c.pTable(h.p)
 	}
 	if h.v.pk == nil {
-		h.v.pk = &pkeyTable{}
+		h.v.pk = &pkey.Table{}
 	}
-	if h.v.pk.life != c.pk.life {
-		*h.v.pk = pkeyTable{life: c.pk.life}
+	if h.v.pk.Life != c.pk.life {
+		*h.v.pk = pkey.Table{Life: c.pk.life}
 	}
 	return h.v.pk
 }
 
 // pTable is the table of a port.
-func (c *Core) pTable(p *port) *pkeyTable {
-	if p.pk == nil && c.last != nil && c.last != c.f {
+func (c *Core) pTable(p *topo.Port) *pkey.Table {
+	if p.PKeys == nil && c.last != nil && c.last != c.f {
 		f := c.f
-		n := &f.nodes[p.node]
-		if i, ok := c.last.find(n.info.NodeGUID); ok && c.last.nodes[i].info.NumPorts == n.info.NumPorts {
-			p.pk = c.last.portOf(i, p.num).pk
+		n := &f.Nodes[p.Node]
+		if i, ok := c.last.Find(n.Info.NodeGUID); ok && c.last.Nodes[i].Info.NumPorts == n.Info.NumPorts {
+			p.PKeys = c.last.PortOf(i, p.Num).PKeys
 		}
 	}
-	if p.pk == nil {
-		p.pk = &pkeyTable{}
+	if p.PKeys == nil {
+		p.PKeys = &pkey.Table{}
 	}
-	if p.pk.life != c.pk.life {
-		*p.pk = pkeyTable{life: c.pk.life}
+	if p.PKeys.Life != c.pk.life {
+		*p.PKeys = pkey.Table{Life: c.pk.life}
 	}
-	return p.pk
+	return p.PKeys
 }
 
 // pKeysOf is what a snapshot shows of a port: nil if the table was not read in
 // this mastership.
-func (c *Core) pKeysOf(p *port) []ib.PKey { return c.shownKeys(p.pk) }
+func (c *Core) pKeysOf(p *topo.Port) []ib.PKey { return c.shownKeys(p.PKeys) }
 
 // vportPKeys is what a snapshot shows of a virtual port, likewise.
 func (c *Core) vportPKeys(v *vport) []ib.PKey { return c.shownKeys(v.pk) }
 
-func (c *Core) shownKeys(t *pkeyTable) []ib.PKey {
-	if t != nil && t.life == c.pk.life {
-		return t.have
+func (c *Core) shownKeys(t *pkey.Table) []ib.PKey {
+	if t != nil && t.Life == c.pk.life {
+		return t.Have
 	}
 	return nil
 }
 
 // edge reports whether p is an external port of a switch that faces an end port.
-func (c *Core) edge(p *port) bool {
-	return p.num != 0 && c.f.nodes[p.node].isSwitch() && p.has(pLinked) && c.f.port(p.peer).has(pEnd) && !c.f.nodes[p.peer.Node].isSwitch()
+func (c *Core) edge(p *topo.Port) bool {
+	return p.Num != 0 && c.f.Nodes[p.Node].IsSwitch() && p.Has(topo.PortLinked) && c.f.Port(p.Peer).Has(topo.PortEnd) && !c.f.Nodes[p.Peer.Node].IsSwitch()
 }
 
 func (c *Core) isEdge(h holder) bool { return h.v == nil && c.edge(h.p) }
 
 // edgeOf is the edge port that faces an end port, nil if there is none.
-func (c *Core) edgeOf(p *port) *port {
-	if !p.has(pLinked) {
+func (c *Core) edgeOf(p *topo.Port) *topo.Port {
+	if !p.Has(topo.PortLinked) {
 		return nil
 	}
-	if q := c.f.port(p.peer); c.edge(q) {
+	if q := c.f.Port(p.Peer); c.edge(q) {
 		return q
 	}
 	return nil
@@ -168,29 +170,29 @@ const maxVPKeyBlocks = 256
 
 // pkeyCap is how many entries the table of a holder has.
 func (c *Core) pkeyCap(h holder) int {
-	n := &c.f.nodes[h.p.node]
+	n := &c.f.Nodes[h.p.Node]
 	switch {
 	case h.v != nil:
 		return min(int(h.v.node.PartitionCap), maxVPKeyBlocks*smp.PKeyBlockLen)
-	case n.isSwitch() && h.p.num != 0:
-		return int(n.sw.PartitionEnforcementCap)
+	case n.IsSwitch() && h.p.Num != 0:
+		return int(n.Switch.PartitionEnforcementCap)
 	}
-	return int(n.info.PartitionCap)
+	return int(n.Info.PartitionCap)
 }
 
 // holds notes what a holder holds.
 func (c *Core) holds(h holder, have []ib.PKey) {
 	t := c.table(h)
 	have = c.pk.share(have)
-	if slices.Equal(have, t.have) && t.have != nil {
+	if slices.Equal(have, t.Have) && t.Have != nil {
 		return
 	}
-	t.have = have
+	t.Have = have
 	if h.v != nil {
 		c.showVPort(vportRef{h.a, h.v.index})
 		return
 	}
-	c.pk.shown = append(c.pk.shown, ref{Node: h.p.node, Port: h.p.num})
+	c.pk.shown = append(c.pk.shown, ref{Node: h.p.Node, Port: h.p.Num})
 }
 
 // granted lists the keys that an end port or virtual port is to have, quarantined
@@ -206,20 +208,20 @@ func (c *Core) claims(h holder) (class partition.Class, guid ib.GUID, aliases []
 		return partition.CA, guid, aliases, false
 	}
 	p := h.p
-	switch c.f.nodes[p.node].info.NodeType {
+	switch c.f.Nodes[p.Node].Info.NodeType {
 	case ib.NodeSwitch:
 		class = partition.Switch
 	case ib.NodeRouter:
 		class = partition.Router
 	}
-	if t := c.guids.byPort[p.guid]; t != nil {
+	if t := c.guids.byPort[p.GUID]; t != nil {
 		for _, g := range t.carries {
 			if slices.Contains(t.have, g) || slices.Contains(t.want, g) {
 				aliases = append(aliases, g)
 			}
 		}
 	}
-	return class, p.guid, aliases, p == c.f.agentPort(c.f.self.Node, c.f.self.Port)
+	return class, p.GUID, aliases, p == c.f.AgentPort(c.f.Self.Node, c.f.Self.Port)
 }
 
 // index0 is the base of the key that wants index 0 of the table of a holder, 0 if
@@ -260,7 +262,7 @@ func (c *Core) pkeysWanted(h holder) []ib.PKey {
 	}
 	var have []ib.PKey
 	if h.v == nil || h.v.state >= ib.StateArmed { // else it is what somebody else left there
-		have = c.table(h).have
+		have = c.table(h).Have
 	}
 	out := make([]ib.PKey, 0, len(want))
 	for _, k := range want {
@@ -276,8 +278,8 @@ func (c *Core) pkeysWanted(h holder) []ib.PKey {
 	return out
 }
 
-func (c *Core) edgeWanted(p *port) []ib.PKey {
-	q := c.f.port(p.peer)
+func (c *Core) edgeWanted(p *topo.Port) []ib.PKey {
+	q := c.f.Port(p.Peer)
 	want := c.pkeysWanted(holder{p: q})
 	several := c.blind(p)
 	if several {
@@ -301,11 +303,11 @@ func (c *Core) edgeWanted(p *port) []ib.PKey {
 // begin to enforce, because it is not known yet who is behind it, or which of the
 // keys in quarantine those have: a manager that takes over must not cut off whom it
 // has not met.
-func (c *Core) blind(p *port) bool {
-	if p.info.PortState <= ib.StateInit {
+func (c *Core) blind(p *topo.Port) bool {
+	if p.Info.PortState <= ib.StateInit {
 		return false
 	}
-	q := c.f.port(p.peer)
+	q := c.f.Port(p.Peer)
 	if !c.known(q) || !c.tableKnown(holder{p: q}) {
 		return true
 	}
@@ -317,7 +319,7 @@ func (c *Core) blind(p *port) bool {
 // tableKnown reports whether a table was read whole, or cannot be.
 func (c *Core) tableKnown(h holder) bool {
 	t := c.table(h)
-	return t.refused || t.blocks >= pkeyBlocks(c.pkeyCap(h))
+	return t.Refused || t.Blocks >= pkey.Blocks(c.pkeyCap(h))
 }
 
 // edgeKeys are the entries of the edge port of holders with these keys, which
@@ -349,10 +351,10 @@ func (c *Core) strange(h holder) func(ib.PKey) bool {
 // tell makes a notice about a holder, once while it stays so; what is its subject.
 func (c *Core) tellHolder(what string, h holder, n Notice) {
 	r := h.ref()
-	if !c.noteOnce(fmt.Sprintf("pkeys %s %v %d %d", what, h.p.guid, r.Port, r.index)) {
+	if !c.noteOnce(fmt.Sprintf("pkeys %s %v %d %d", what, h.p.GUID, r.Port, r.index)) {
 		return
 	}
-	n.Where = c.f.where(h.p.node, int(h.p.num))
+	n.Where = c.f.Where(h.p.Node, int(h.p.Num))
 	if h.v != nil {
 		n.Text = fmt.Sprintf("virtual port %d, GUID %v: %s", h.v.index, h.v.info.PortGUID, n.Text)
 	}

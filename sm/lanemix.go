@@ -9,6 +9,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
+	"heddle/sm/topo"
 )
 
 // laneKey names an SL-to-VL table of a switch.
@@ -31,13 +32,13 @@ func newLaneMix() laneMix {
 
 // eachLane calls fn for the tables that an opSetSL of a switch is about.
 func (c *Core) eachLane(it item, fn func(k laneKey)) {
-	n := &c.f.nodes[it.node()]
-	if !n.isSwitch() || it.port() == 0 {
+	n := &c.f.Nodes[it.node()]
+	if !n.IsSwitch() || it.port() == 0 {
 		return
 	}
-	for in := range int(n.info.NumPorts) + 1 {
+	for in := range int(n.Info.NumPorts) + 1 {
 		if in != int(it.port()) && (it.extra()&slAllIn != 0 || uint32(in) == it.extra()) {
-			fn(laneKey{n.info.NodeGUID, uint8(in), it.port()})
+			fn(laneKey{n.Info.NodeGUID, uint8(in), it.port()})
 		}
 	}
 }
@@ -63,8 +64,8 @@ func (c *Core) laneDoubted(it item) {
 // are set up before data flows.
 func (c *Core) dropMix() {
 	lost := func(k laneKey) bool {
-		ni, ok := c.f.find(k.node)
-		return !ok || c.f.nodes[ni].flags&(nNew|nReset) != 0 || c.f.nodes[ni].gsw < 0 || int(k.out) > int(c.f.nodes[ni].info.NumPorts)
+		ni, ok := c.f.Find(k.node)
+		return !ok || c.f.Nodes[ni].Flags&(topo.NodeNew|topo.NodeReset) != 0 || c.f.Nodes[ni].GraphSwitch < 0 || int(k.out) > int(c.f.Nodes[ni].Info.NumPorts)
 	}
 	for k := range c.mix.wrote {
 		if lost(k) {
@@ -86,7 +87,7 @@ func (c *Core) doubtedLanes(fn func(ni int32, k laneKey)) {
 	}
 	slices.SortFunc(list, compareLaneKeys)
 	for _, k := range list {
-		if ni, ok := c.f.find(k.node); ok {
+		if ni, ok := c.f.Find(k.node); ok {
 			fn(ni, k)
 		}
 	}

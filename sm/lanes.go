@@ -6,6 +6,7 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/topo"
 )
 
 // SL2VL and VL arbitration are set up where more than one lane matters: SL2VL
@@ -39,60 +40,60 @@ func (c *Core) startLanes() bool {
 	if !c.lanesMatter() {
 		// What a port that comes up has from earlier tables, or from its last manager, is read
 		// when lanes matter again.
-		c.scope(func(p *port) { c.lanesSetUp = c.lanesSetUp && p.info.PortState != ib.StateInit })
+		c.scope(func(p *topo.Port) { c.lanesSetUp = c.lanesSetUp && p.Info.PortState != ib.StateInit })
 		return true
 	}
 	if c.lanesSetUp {
-		c.scope(func(p *port) {
-			if p.info.PortState == ib.StateInit {
+		c.scope(func(p *topo.Port) {
+			if p.Info.PortState == ib.StateInit {
 				c.portLanes(p)
 			}
 		})
 		c.hostLanes()
 		return true
 	}
-	for i := range c.f.ports {
-		c.portLanes(&c.f.ports[i])
+	for i := range c.f.Ports {
+		c.portLanes(&c.f.Ports[i])
 	}
 	return true
 }
 
 // portLanes has the tables of one port set.
-func (c *Core) portLanes(p *port) {
+func (c *Core) portLanes(p *topo.Port) {
 	f := c.f
-	n := &f.nodes[p.node]
-	if p.num == 0 || !c.moves(p) || c.lanes(p) <= 1 {
+	n := &f.Nodes[p.Node]
+	if p.Num == 0 || !c.moves(p) || c.lanes(p) <= 1 {
 		return
 	}
-	if f.agentPort(p.node, p.num).info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
+	if f.AgentPort(p.Node, p.Num).Info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
 		switch {
-		case !n.isSwitch():
-			c.add(mk(opGetSL, p.node, p.num, 0))
-		case p.info.PortState == ib.StateInit && c.oneTable(p.node, p.num):
-			c.add(mk(opSetSL, p.node, p.num, slAllIn))
+		case !n.IsSwitch():
+			c.add(mk(opGetSL, p.Node, p.Num, 0))
+		case p.Info.PortState == ib.StateInit && c.oneTable(p.Node, p.Num):
+			c.add(mk(opSetSL, p.Node, p.Num, slAllIn))
 		default:
-			for in := range int(n.info.NumPorts) + 1 {
-				c.add(mk(opGetSL, p.node, p.num, uint32(in)))
+			for in := range int(n.Info.NumPorts) + 1 {
+				c.add(mk(opGetSL, p.Node, p.Num, uint32(in)))
 			}
 		}
 	}
-	if p.info.VLArbitrationLowCap > 0 {
-		c.add(mk(opGetArb, p.node, p.num, uint32(smp.VLArbLow0)))
+	if p.Info.VLArbitrationLowCap > 0 {
+		c.add(mk(opGetArb, p.Node, p.Num, uint32(smp.VLArbLow0)))
 	}
-	if p.info.VLArbitrationHighCap > 0 {
-		c.add(mk(opGetArb, p.node, p.num, uint32(smp.VLArbHigh0)))
+	if p.Info.VLArbitrationHighCap > 0 {
+		c.add(mk(opGetArb, p.Node, p.Num, uint32(smp.VLArbHigh0)))
 	}
 }
 
 // oneTable reports whether one Set can program an output port of a switch for
 // all input ports.
 func (c *Core) oneTable(n int32, out uint8) bool {
-	nd := &c.f.nodes[n]
-	if nd.sw.OptimizedSLtoVLMappingProgramming&1 == 0 {
+	nd := &c.f.Nodes[n]
+	if nd.Switch.OptimizedSLtoVLMappingProgramming&1 == 0 {
 		return false
 	}
 	first := c.slWanted(n, 0, out)
-	for in := 1; in <= int(nd.info.NumPorts); in++ {
+	for in := 1; in <= int(nd.Info.NumPorts); in++ {
 		if uint8(in) != out && c.slWanted(n, uint8(in), out) != first {
 			return false
 		}
@@ -104,18 +105,18 @@ func (c *Core) oneTable(n int32, out uint8) bool {
 // transition plan leaves them out, for no host waits for another.
 func (c *Core) hostLanes() {
 	f := c.f
-	for s, ni := range f.swNode {
-		n := &f.nodes[ni]
-		was, ok := c.lanesOf[n.info.NodeGUID]
+	for s, ni := range f.SwitchNode {
+		n := &f.Nodes[ni]
+		was, ok := c.lanesOf[n.Info.NodeGUID]
 		if !ok || was.lanes == c.wanted.Lanes && was.s == int32(s) {
 			continue
 		}
-		for out := 1; out <= int(n.info.NumPorts); out++ {
-			p := f.portOf(ni, uint8(out))
-			if !p.has(pLinked) || f.nodes[p.peer.Node].isSwitch() || p.info.PortState < ib.StateArmed || c.lanes(p) <= 1 {
+		for out := 1; out <= int(n.Info.NumPorts); out++ {
+			p := f.PortOf(ni, uint8(out))
+			if !p.Has(topo.PortLinked) || f.Nodes[p.Peer.Node].IsSwitch() || p.Info.PortState < ib.StateArmed || c.lanes(p) <= 1 {
 				continue
 			}
-			for in := range int(n.info.NumPorts) + 1 {
+			for in := range int(n.Info.NumPorts) + 1 {
 				if in != out && slTable(was.lanes, was.s, uint8(in), uint8(out), c.lanes(p)) != c.slWanted(ni, uint8(in), uint8(out)) {
 					c.add(mk(opSetSL, ni, uint8(out), uint32(in)))
 				}
@@ -132,8 +133,8 @@ func (c *Core) stageLanes(list []transition.LaneTable) {
 		for k < len(list) && list[k].Switch == x.Switch && list[k].Out == x.Out {
 			k++
 		}
-		ni := c.f.swNode[x.Switch]
-		if p := c.f.portOf(ni, x.Out); !p.has(pLinked) || c.lanes(p) <= 1 {
+		ni := c.f.SwitchNode[x.Switch]
+		if p := c.f.PortOf(ni, x.Out); !p.Has(topo.PortLinked) || c.lanes(p) <= 1 {
 			i = k // nothing leaves by it; its tables are set when it comes up
 			continue
 		}
@@ -156,15 +157,15 @@ func (c *Core) needLanesFirst() bool {
 
 // slMod is the modifier of the SL2VL table for packets from port in to port
 // out; a CA has one table.
-func slMod(n *node, in, out uint8) uint32 {
-	if !n.isSwitch() {
+func slMod(n *topo.Node, in, out uint8) uint32 {
+	if !n.IsSwitch() {
 		return 0
 	}
 	return smp.SLtoVLMod(in, out)
 }
 
-func arbPort(n *node, p uint8) uint8 {
-	if !n.isSwitch() {
+func arbPort(n *topo.Node, p uint8) uint8 {
+	if !n.IsSwitch() {
 		return 0
 	}
 	return p
@@ -172,15 +173,15 @@ func arbPort(n *node, p uint8) uint8 {
 
 // slWanted is the SL2VL table of a port for packets that came in by port in.
 func (c *Core) slWanted(n int32, in, out uint8) smp.SLtoVL {
-	nd := &c.f.nodes[n]
+	nd := &c.f.Nodes[n]
 	vls := uint8(1)
-	if p := c.f.portOf(n, out); p.has(pLinked) {
+	if p := c.f.PortOf(n, out); p.Has(topo.PortLinked) {
 		vls = c.lanes(p)
 	}
-	if c.lanesPre || nd.gsw < 0 {
+	if c.lanesPre || nd.GraphSwitch < 0 {
 		return slTable(nil, 0, in, out, vls)
 	}
-	return slTable(c.wanted.Lanes, nd.gsw, in, out, vls)
+	return slTable(c.wanted.Lanes, nd.GraphSwitch, in, out, vls)
 }
 
 func slTable(l *route.Lanes, s int32, in, out, vls uint8) (t smp.SLtoVL) {
@@ -196,12 +197,12 @@ func slTable(l *route.Lanes, s int32, in, out, vls uint8) (t smp.SLtoVL) {
 // arbWanted gives each lane of the link the same low-priority weight and
 // leaves the high-priority table empty.
 func (c *Core) arbWanted(n int32, num uint8, part uint16) (t smp.VLArb) {
-	p := c.f.portOf(n, num)
+	p := c.f.PortOf(n, num)
 	if part != smp.VLArbLow0 {
 		return t
 	}
 	lanes := c.lanes(p)
-	for i := range min(int(p.info.VLArbitrationLowCap), len(t), int(lanes)) {
+	for i := range min(int(p.Info.VLArbitrationLowCap), len(t), int(lanes)) {
 		t[i] = smp.VLArbEntry{VL: ib.VL(i), Weight: 4}
 	}
 	return t
@@ -229,9 +230,9 @@ func (c *Core) onGetArb(it item, comp *mad.Completion) {
 		return
 	}
 	w := c.arbWanted(it.node(), it.port(), uint16(it.extra()))
-	lc := c.f.portOf(it.node(), it.port()).info.VLArbitrationLowCap
+	lc := c.f.PortOf(it.node(), it.port()).Info.VLArbitrationLowCap
 	if it.extra() == uint32(smp.VLArbHigh0) {
-		lc = c.f.portOf(it.node(), it.port()).info.VLArbitrationHighCap
+		lc = c.f.PortOf(it.node(), it.port()).Info.VLArbitrationHighCap
 	}
 	for i := range min(int(lc), len(t)) {
 		if t[i].Weight != w[i].Weight || t[i].Weight != 0 && t[i].VL != w[i].VL {
@@ -278,8 +279,8 @@ func (c *Core) lanesSet() bool {
 			return true
 		}
 		c.lanesSetUp = true
-		for s, ni := range c.f.swNode {
-			c.lanesOf[c.f.nodes[ni].info.NodeGUID] = laneUse{nil, int32(s)}
+		for s, ni := range c.f.SwitchNode {
+			c.lanesOf[c.f.Nodes[ni].Info.NodeGUID] = laneUse{nil, int32(s)}
 		}
 		c.startDistribution(c.result)
 		return true
@@ -287,8 +288,8 @@ func (c *Core) lanesSet() bool {
 	if c.lanesMatter() && c.errs == 0 {
 		c.lanesSetUp = true
 		if c.changed {
-			for s, ni := range c.f.swNode {
-				c.lanesOf[c.f.nodes[ni].info.NodeGUID] = laneUse{c.wanted.Lanes, int32(s)}
+			for s, ni := range c.f.SwitchNode {
+				c.lanesOf[c.f.Nodes[ni].Info.NodeGUID] = laneUse{c.wanted.Lanes, int32(s)}
 			}
 		}
 	}

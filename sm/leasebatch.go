@@ -251,7 +251,7 @@ func (c *Core) ready(l *lease) bool {
 	}
 	a, v := c.function(t)
 	switch {
-	case a == nil && p.info.GUIDCap > 1, a != nil && a.model == subnet.SharedPort:
+	case a == nil && p.Info.GUIDCap > 1, a != nil && a.model == subnet.SharedPort:
 		return c.readyShared(l, p, refuse)
 	case a == nil:
 		return wait("port " + t.Port.String() + " has no virtual functions")

@@ -2,6 +2,7 @@ package sm
 
 import (
 	"heddle/ib"
+	"heddle/sm/topo"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -27,40 +28,40 @@ func (c *Core) floatLIDs() {
 	if len(x.fn.byPlace) == 0 {
 		return
 	}
-	c.scope(func(p *port) {
-		base := c.floatBase(p.guid)
-		if p.lid == 0 || p.lmc != 0 || base == 0 {
+	c.scope(func(p *topo.Port) {
+		base := c.floatBase(p.GUID)
+		if p.LID == 0 || p.LMC != 0 || base == 0 {
 			return
 		}
-		l := x.floats[p.guid]
-		if p == c.f.agentPort(c.f.self.Node, c.f.self.Port) {
+		l := x.floats[p.GUID]
+		if p == c.f.AgentPort(c.f.Self.Node, c.f.Self.Port) {
 			if l != nil { // we came to where it floats: readyFloat refuses that
-				delete(x.floats, p.guid)
+				delete(x.floats, p.GUID)
 				l.floats = 0
 				c.lookLease(l)
 			}
-			p.lid = base
+			p.LID = base
 			return
 		}
-		if o := x.fn.leaseOf[p.info.LID]; l == nil && p.info.LID != base && o != nil && o.LIDKind == subnet.FloatingLID && o.floats == 0 {
-			if o.Place.Port == p.guid {
+		if o := x.fn.leaseOf[p.Info.LID]; l == nil && p.Info.LID != base && o != nil && o.LIDKind == subnet.FloatingLID && o.floats == 0 {
+			if o.Place.Port == p.GUID {
 				l = o // an earlier manager's doing
-				x.floats[p.guid], l.floats, l.port = l, p.guid, p.guid
+				x.floats[p.GUID], l.floats, l.port = l, p.GUID, p.GUID
 			} else {
-				o.unfloats = p.guid
+				o.unfloats = p.GUID
 				c.lookLease(o)
 			}
 		}
 		switch {
 		case l != nil:
-			p.lid = l.lid
-		case x.given || !p.info.LID.IsUnicast() || p.info.PortState < ib.StateArmed:
-			p.lid = base
-			if p.info.LID == base && x.given {
-				x.fn.floated = append(x.fn.floated, p.guid)
+			p.LID = l.lid
+		case x.given || !p.Info.LID.IsUnicast() || p.Info.PortState < ib.StateArmed:
+			p.LID = base
+			if p.Info.LID == base && x.given {
+				x.fn.floated = append(x.fn.floated, p.GUID)
 			}
 		default:
-			p.lid = p.info.LID // whoever sets leases has not said anything yet
+			p.LID = p.Info.LID // whoever sets leases has not said anything yet
 		}
 	})
 }
@@ -69,7 +70,7 @@ func (c *Core) floatLIDs() {
 // it. One that is not in the subnet has: its base LID is set when it comes back.
 func (c *Core) floatLeft(l *lease) bool {
 	if l.unfloats != 0 {
-		if p := c.endPort(l.unfloats); p != nil && p.info.LID == l.lid {
+		if p := c.endPort(l.unfloats); p != nil && p.Info.LID == l.lid {
 			return false
 		}
 		l.unfloats = 0
@@ -97,21 +98,21 @@ func (c *Core) floatWaits(l *lease) {
 }
 
 // readyFloat is ready for a lease on a shared port whose LID is to float.
-func (c *Core) readyFloat(l *lease, p *port, refuse func(string) bool) bool {
+func (c *Core) readyFloat(l *lease, p *topo.Port, refuse func(string) bool) bool {
 	x := &c.leases
 	t := l.target()
-	if p.lmc != 0 || c.cfg.LMC != 0 {
+	if p.LMC != 0 || c.cfg.LMC != 0 {
 		return refuse("port " + t.Port.String() + " has an LMC, and a LID that floats has none: let it share the port's LID")
 	}
-	if p == c.f.agentPort(c.f.self.Node, c.f.self.Port) {
+	if p == c.f.AgentPort(c.f.Self.Node, c.f.Self.Port) {
 		return refuse("port " + t.Port.String() + " is that of the subnet manager, whose LID all others know: take another hypervisor")
 	}
-	for i := 1; i < int(p.info.GUIDCap); i++ {
+	for i := 1; i < int(p.Info.GUIDCap); i++ {
 		if o := x.wants[subnet.Place{Port: t.Port, Function: uint16(i)}]; o != nil && o != l {
 			return refuse("port " + t.Port.String() + " is to hold GUID " + o.GUID.String() + " too, and where a LID floats there is room for one")
 		}
 	}
-	if x.floats[t.Port] != l || p.info.LID != l.lid || p.lid != l.lid || !c.routedAt(l.lid, t.Port) {
+	if x.floats[t.Port] != l || p.Info.LID != l.lid || p.LID != l.lid || !c.routedAt(l.lid, t.Port) {
 		return true
 	}
 	c.mergeAliases()
@@ -132,8 +133,8 @@ func (c *Core) unfloat() bool {
 		if l.floats == 0 || l.floats == l.target().Port {
 			continue
 		}
-		if p := c.endPort(l.floats); p != nil && c.floatBase(p.guid) != 0 {
-			p.lid = c.floatBase(p.guid)
+		if p := c.endPort(l.floats); p != nil && c.floatBase(p.GUID) != 0 {
+			p.LID = c.floatBase(p.GUID)
 			begun = c.floatSet(p, begun)
 			x.fn.floated = append(x.fn.floated, l.floats)
 		}
@@ -154,27 +155,27 @@ func (c *Core) float() bool {
 			continue
 		}
 		p := c.endPort(t.Port)
-		if p == nil || c.floatBase(p.guid) == 0 || x.floats[t.Port] != nil && x.floats[t.Port] != l {
+		if p == nil || c.floatBase(p.GUID) == 0 || x.floats[t.Port] != nil && x.floats[t.Port] != l {
 			c.lookLease(l)
 			continue
 		}
 		x.floats[t.Port], l.floats, l.unfloats = l, t.Port, 0
-		p.lid = l.lid
+		p.LID = l.lid
 		begun = c.floatSet(p, begun)
 	}
 	return begun
 }
 
 // floatSet has the LID of a port set.
-func (c *Core) floatSet(p *port, begun bool) bool {
-	if p.info.LID == p.lid {
+func (c *Core) floatSet(p *topo.Port, begun bool) bool {
+	if p.Info.LID == p.LID {
 		return begun
 	}
 	if !begun {
 		c.mv = moves{step: moveFloat, errs: c.errs}
 		c.enter(PhaseMove)
 	}
-	c.add(mk(opSetPort, p.node, p.num, 0))
+	c.add(mk(opSetPort, p.Node, p.Num, 0))
 	return true
 }
 
@@ -185,9 +186,9 @@ func (c *Core) floatsSet() {
 	x := &c.leases
 	if c.errs > c.mv.errs {
 		for _, l := range x.batch {
-			if p := c.endPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.info.LID != l.lid {
-				p.info.LID = l.lid
-				c.turnRound(l, "port "+p.guid.String()+" does not take LID "+l.lid.String())
+			if p := c.endPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != l.lid {
+				p.Info.LID = l.lid
+				c.turnRound(l, "port "+p.GUID.String()+" does not take LID "+l.lid.String())
 			}
 		}
 		c.askSweep("a port did not take its LID")
@@ -199,12 +200,12 @@ func (c *Core) floatsSet() {
 
 // baseChanged brings the graph up to date with the LIDs of ports.
 func (c *Core) baseChanged() {
-	was := c.f.graph
+	was := c.f.Graph
 	h := c.withBases(was)
 	if h == was {
 		return
 	}
-	c.f.graph = h
+	c.f.Graph = h
 	if c.served != nil && c.served.graph == was {
 		c.served = &solution{graph: h, tables: c.served.tables}
 	}
@@ -217,7 +218,7 @@ func (c *Core) floatsOver() {
 	var ops []store.Op
 	for _, g := range x.fn.floated {
 		base := c.floatBase(g)
-		if p := c.endPort(g); x.floats[g] == nil && base != 0 && p != nil && p.info.LID == base {
+		if p := c.endPort(g); x.floats[g] == nil && base != 0 && p != nil && p.Info.LID == base {
 			ops = append(ops, x.fn.set(subnet.Place{Port: g}, 0))
 		}
 	}
@@ -228,13 +229,13 @@ func (c *Core) floatsOver() {
 }
 
 // giveFloating is giveLID for a lease on a shared port.
-func (c *Core) giveFloating(l *lease, p *port, ops []store.Op) ([]store.Op, string) {
+func (c *Core) giveFloating(l *lease, p *topo.Port, ops []store.Op) ([]store.Op, string) {
 	why := ""
 	if ops, why = c.giveLID(l, nil, l.target(), ops); why != "" {
 		return ops, why
 	}
-	if at := (subnet.Place{Port: p.guid}); c.leases.fn.byPlace[at] == 0 {
-		ops = append(ops, c.leases.fn.set(at, p.lid))
+	if at := (subnet.Place{Port: p.GUID}); c.leases.fn.byPlace[at] == 0 {
+		ops = append(ops, c.leases.fn.set(at, p.LID))
 	}
 	return ops, ""
 }

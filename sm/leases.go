@@ -7,6 +7,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -339,16 +340,16 @@ func (c *Core) forgetLeases() {
 }
 
 // physical finds the port of the fabric at hand whose own GUID is g.
-func (c *Core) physical(g ib.GUID) *port { return c.endPort(g) }
+func (c *Core) physical(g ib.GUID) *topo.Port { return c.endPort(g) }
 
 // endPortIndex is the index in the graph of the end port with a GUID, or -1.
 func (c *Core) endPortIndex(g ib.GUID) int32 {
 	f := c.f
-	if f == nil || f.graph == nil {
+	if f == nil || f.Graph == nil {
 		return -1
 	}
-	i, ok := slices.BinarySearchFunc(f.epPort, g, func(pi int32, g ib.GUID) int { return cmp.Compare(f.ports[pi].guid, g) })
-	if !ok || i >= len(f.graph.EndPorts) {
+	i, ok := slices.BinarySearchFunc(f.EndPort, g, func(pi int32, g ib.GUID) int { return cmp.Compare(f.Ports[pi].GUID, g) })
+	if !ok || i >= len(f.Graph.EndPorts) {
 		return -1
 	}
 	return int32(i)

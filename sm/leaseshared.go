@@ -6,6 +6,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -136,15 +137,15 @@ func (c *Core) heldAsAlias(l *lease) {
 }
 
 // readyShared is ready for a lease on a shared port.
-func (c *Core) readyShared(l *lease, p *port, refuse func(string) bool) bool {
+func (c *Core) readyShared(l *lease, p *topo.Port, refuse func(string) bool) bool {
 	t := l.target()
 	switch {
 	case c.physical(l.GUID) != nil:
 		return refuse("GUID " + l.GUID.String() + " is the own one of a port of the subnet: give the interface another")
 	case l.LIDKind == subnet.OwnLID:
 		return refuse("port " + t.Port.String() + " has one LID for all its functions, and one of its own is asked for: change the interface, or let its LID float")
-	case t.Function == 0 || int(t.Function) >= int(p.info.GUIDCap):
-		return refuse("port " + t.Port.String() + " has no function " + strconv.Itoa(int(t.Function)) + ", only 1 to " + strconv.Itoa(int(p.info.GUIDCap)-1))
+	case t.Function == 0 || int(t.Function) >= int(p.Info.GUIDCap):
+		return refuse("port " + t.Port.String() + " has no function " + strconv.Itoa(int(t.Function)) + ", only 1 to " + strconv.Itoa(int(p.Info.GUIDCap)-1))
 	}
 	if l.held == (subnet.Place{}) {
 		l.held = c.heldByVPort(l)

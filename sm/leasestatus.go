@@ -41,7 +41,7 @@ func (c *Core) sharedLID(p subnet.Place) ib.LID {
 		}
 	}
 	if q := c.endPort(p.Port); q != nil {
-		return q.lid
+		return q.LID
 	}
 	return 0
 }

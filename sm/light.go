@@ -8,6 +8,8 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
+	"heddle/sm/forward"
+	"heddle/sm/topo"
 )
 
 // startLight asks every switch for its PortStateChange bit, silent far ends
@@ -15,22 +17,22 @@ import (
 // managers for their state. Whatever differs leads to a full sweep.
 func (c *Core) startLight() {
 	f := c.f
-	if f == nil || f.graph == nil {
+	if f == nil || f.Graph == nil {
 		c.askSweep("nothing is known of the subnet")
 		return
 	}
 	c.enter(PhaseLight)
 	c.lightSwitches()
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		if n.flags&(nDesc|nGone) == 0 {
-			c.add(mk(opLightDesc, int32(i), n.info.LocalPortNum, 0))
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		if n.Flags&(topo.NodeDesc|topo.NodeGone) == 0 {
+			c.add(mk(opLightDesc, int32(i), n.Info.LocalPortNum, 0))
 		}
 	}
-	for i := range f.ports {
-		p := &f.ports[i]
-		if p.has(pSilent) && p.has(pKnown) && !p.has(pBadPeer) && len(f.agentPath(p.node, p.num)) < smp.MaxHops {
-			c.add(mk(opLightProbe, p.node, p.num, 0))
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		if p.Has(topo.PortSilent) && p.Has(topo.PortKnown) && !p.Has(topo.PortBadPeer) && len(f.AgentPath(p.Node, p.Num)) < smp.MaxHops {
+			c.add(mk(opLightProbe, p.Node, p.Num, 0))
 		}
 	}
 	c.lightVirtuals()
@@ -45,21 +47,21 @@ func (c *Core) startLight() {
 // request up.
 func (c *Core) lightSwitches() {
 	f := c.f
-	if own := f.self; f.nodes[own.Node].flags&nUnseen != 0 {
+	if own := f.Self; f.Nodes[own.Node].Flags&topo.NodeUnseen != 0 {
 		c.add(mk(opLightProbe, -1, 0, 0))
-	} else if !f.nodes[own.Node].isSwitch() {
+	} else if !f.Nodes[own.Node].IsSwitch() {
 		c.add(mk(opLightPort, own.Node, own.Port, 0))
 	}
 	farthest := 0
 	for hops := 0; hops <= farthest; hops++ {
-		for i := range f.nodes {
-			n := &f.nodes[i]
-			if !n.isSwitch() || !n.ok() || !n.path.set || n.flags&nUnseen != 0 {
+		for i := range f.Nodes {
+			n := &f.Nodes[i]
+			if !n.IsSwitch() || !n.OK() || !n.Path.Set || n.Flags&topo.NodeUnseen != 0 {
 				continue
 			}
-			farthest = max(farthest, int(n.path.n))
-			if int(n.path.n) == hops && n.flags&nLight == 0 {
-				n.flags |= nLight
+			farthest = max(farthest, int(n.Path.N))
+			if int(n.Path.N) == hops && n.Flags&topo.NodeLight == 0 {
+				n.Flags |= topo.NodeLight
 				c.add(mk(opLightSwitch, int32(i), 0, 0))
 			}
 		}
@@ -95,13 +97,13 @@ func (c *Core) stopLight() {
 	c.unanswered(func(it item, _ bool) {
 		switch it.op() {
 		case opLightSwitch:
-			n := &c.f.nodes[it.node()]
-			n.flags &^= nLight
-			c.lightMissed = append(c.lightMissed, n.info.NodeGUID)
+			n := &c.f.Nodes[it.node()]
+			n.Flags &^= topo.NodeLight
+			c.lightMissed = append(c.lightMissed, n.Info.NodeGUID)
 		case opLightProbe: // what was silent before may still be
 		case opGetLFT:
-			if l := c.f.nodes[it.node()].lft; l != nil {
-				bitSet(&l.suspect, int(it.extra()))
+			if l := c.f.Nodes[it.node()].LFT; l != nil {
+				forward.BitSet(&l.Suspect, int(it.extra()))
 			}
 			c.auditAt = c.now
 		default:
@@ -113,20 +115,20 @@ func (c *Core) stopLight() {
 }
 
 func (c *Core) onLightSwitch(it item, comp *mad.Completion) {
-	n := &c.f.nodes[it.node()]
-	n.flags &^= nLight
+	n := &c.f.Nodes[it.node()]
+	n.Flags &^= topo.NodeLight
 	var sw smp.SwitchInfo
 	err := answer(comp)
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
 	}
-	w := func() string { return c.f.where(it.node(), -1).String() }
+	w := func() string { return c.f.Where(it.node(), -1).String() }
 	switch {
 	case err != nil:
 		c.askAround(it.node(), "a light sweep got no answer from "+w())
 	case sw.PortStateChange:
 		c.askRegion(it.node(), "a port changed state at "+w())
-	case n.lft != nil && sw.LinearFDBTop != n.lft.top:
+	case n.LFT != nil && sw.LinearFDBTop != n.LFT.Top:
 		c.askSweep("LinearFDBTop changed at " + w())
 	}
 }
@@ -139,11 +141,11 @@ const maxSilent = 8
 // dead they say that their links to it are down, and no more needs to be read.
 func (c *Core) askAround(n int32, why string) {
 	f := c.f
-	g := f.nodes[n].info.NodeGUID
+	g := f.Nodes[n].Info.NodeGUID
 	around := 0
-	for i := range f.nodePorts(n) {
-		if q := f.portOf(n, uint8(i)).peer; i > 0 && q.Node >= 0 && q.Node != n && f.nodes[q.Node].isSwitch() {
-			c.suspect(f.nodes[q.Node].info.NodeGUID, wholeSwitch)
+	for i := range f.NodePorts(n) {
+		if q := f.PortOf(n, uint8(i)).Peer; i > 0 && q.Node >= 0 && q.Node != n && f.Nodes[q.Node].IsSwitch() {
+			c.suspect(f.Nodes[q.Node].Info.NodeGUID, wholeSwitch)
 			around++
 		}
 	}
@@ -151,7 +153,7 @@ func (c *Core) askAround(n int32, why string) {
 		c.askSweep(why)
 		return
 	}
-	c.mute = append(c.mute, muteSwitch{g, slices.Clone(f.path(f.nodes[n].path))})
+	c.mute = append(c.mute, muteSwitch{g, slices.Clone(f.Path(f.Nodes[n].Path))})
 	c.ask(why)
 }
 
@@ -168,11 +170,11 @@ type muteSwitch struct {
 func (c *Core) settleMute() {
 	f := c.f
 	for _, m := range c.mute {
-		n, ok := f.find(m.guid)
+		n, ok := f.Find(m.guid)
 		switch {
-		case !ok || f.nodes[n].flags&nGone != 0:
-		case bytes.Equal(m.path, f.path(f.nodes[n].path)):
-			c.giveUp(f.where(n, -1).String() + " is linked and did not answer")
+		case !ok || f.Nodes[n].Flags&topo.NodeGone != 0:
+		case bytes.Equal(m.path, f.Path(f.Nodes[n].Path)):
+			c.giveUp(f.Where(n, -1).String() + " is linked and did not answer")
 		default:
 			c.lookNow = true
 		}
@@ -182,9 +184,9 @@ func (c *Core) settleMute() {
 
 func (c *Core) onLightProbe(it item, comp *mad.Completion) {
 	f, at := c.f, ref{Node: it.node(), Port: it.port()}
-	known := f.self.Node
+	known := f.Self.Node
 	if at.Node >= 0 {
-		known = f.port(at).peer.Node
+		known = f.Port(at).Peer.Node
 	}
 	var ni smp.NodeInfo
 	err := answer(comp)
@@ -196,11 +198,11 @@ func (c *Core) onLightProbe(it item, comp *mad.Completion) {
 	switch {
 	case err == nil:
 		if known >= 0 {
-			c.unseenAs(f.nodes[known].info.NodeGUID).heard = true
+			c.unseenAs(f.Nodes[known].Info.NodeGUID).heard = true
 		}
-		c.askSweep("what did not answer before does now: " + f.behind(at).String())
-	case known >= 0 && f.nodes[known].flags&nUnseen != 0:
-		c.unseenAs(f.nodes[known].info.NodeGUID).silent(c.now)
+		c.askSweep("what did not answer before does now: " + f.Behind(at).String())
+	case known >= 0 && f.Nodes[known].Flags&topo.NodeUnseen != 0:
+		c.unseenAs(f.Nodes[known].Info.NodeGUID).silent(c.now)
 		if _, more := c.mkeyGuess(at, it.extra()+1); more {
 			c.add(mk(opLightProbe, at.Node, at.Port, it.extra()+1))
 		}
@@ -211,12 +213,12 @@ func (c *Core) onLightProbe(it item, comp *mad.Completion) {
 // is gone.
 func (c *Core) onLightPort(it item, comp *mad.Completion) {
 	var pi smp.PortInfo
-	p := c.f.portOf(it.node(), it.port())
+	p := c.f.PortOf(it.node(), it.port())
 	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
 		c.askSweep("our own port does not answer")
 		return
 	}
-	if pi.PortState != p.info.PortState || pi.LID != p.info.LID || pi.MasterSMLID != p.info.MasterSMLID {
+	if pi.PortState != p.Info.PortState || pi.LID != p.Info.LID || pi.MasterSMLID != p.Info.MasterSMLID {
 		c.askSweep("our own port changed")
 	}
 }
@@ -228,7 +230,7 @@ func (c *Core) onLightSM(it item, comp *mad.Completion) {
 		return
 	}
 	if err := answer(comp); err != nil || si.Decode(smp.Data(comp.MAD)) != nil || si.GUID != c.others[i].info.GUID {
-		c.out.notify(Notice{Kind: KindOtherSM, Level: Info, Where: c.f.where(it.node(), int(it.port())), Err: err, Text: "a standby manager does not answer any more"})
+		c.out.notify(Notice{Kind: KindOtherSM, Level: Info, Where: c.f.Where(it.node(), int(it.port())), Err: err, Text: "a standby manager does not answer any more"})
 		c.others = slices.Delete(c.others, i, i+1)
 		c.publishState()
 		return
@@ -242,33 +244,33 @@ func (c *Core) onLightSM(it item, comp *mad.Completion) {
 // startAudit reads the blocks again of which an older copy may have been
 // delivered late.
 func (c *Core) startAudit() {
-	if c.f == nil || c.f.graph == nil {
+	if c.f == nil || c.f.Graph == nil {
 		return
 	}
 	c.enter(PhaseLight)
 	c.auditing = true
-	for _, ni := range c.f.swNode {
-		l := c.f.nodes[ni].lft
-		if l == nil || c.f.nodes[ni].flags&nUnseen != 0 {
+	for _, ni := range c.f.SwitchNode {
+		l := c.f.Nodes[ni].LFT
+		if l == nil || c.f.Nodes[ni].Flags&topo.NodeUnseen != 0 {
 			continue
 		}
-		for b := 0; b < len(l.suspect)*64; b++ {
-			if bitGet(l.suspect, b) && bitGet(l.known, b) {
+		for b := 0; b < len(l.Suspect)*64; b++ {
+			if forward.BitGet(l.Suspect, b) && forward.BitGet(l.Known, b) {
 				c.add(mk(opGetLFT, ni, 0, uint32(b)))
 			}
 		}
-		l.suspect = nil
+		l.Suspect = nil
 	}
 }
 
 func (c *Core) audited(n int32, b int, data *[route.BlockLen]byte) {
-	l := c.f.nodes[n].lft
-	if at := b * route.BlockLen; at+route.BlockLen <= len(l.row) && [route.BlockLen]byte(l.row[at:at+route.BlockLen]) == *data {
+	l := c.f.Nodes[n].LFT
+	if at := b * route.BlockLen; at+route.BlockLen <= len(l.Row) && [route.BlockLen]byte(l.Row[at:at+route.BlockLen]) == *data {
 		return
 	}
-	l.set(b, data, nil)
+	l.Set(b, data, nil)
 	c.out.notify(Notice{
-		Kind: KindForeignChange, Level: Warn, Where: c.f.where(n, -1),
+		Kind: KindForeignChange, Level: Warn, Where: c.f.Where(n, -1),
 		Text: "a block of its forwarding table is not what was written; it is written again",
 	})
 	c.askSweep("a forwarding table is not what was written")

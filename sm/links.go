@@ -4,6 +4,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/store"
 )
 
@@ -69,21 +70,21 @@ func (c *Core) keyOps() []store.Op {
 		}
 	}
 	changing := false
-	c.scope(func(p *port) {
-		if p.lid == 0 {
+	c.scope(func(p *topo.Port) {
+		if p.LID == 0 {
 			return
 		}
-		_, ok := c.mkeys[p.guid]
-		switch shown := p.info.MKey; {
+		_, ok := c.mkeys[p.GUID]
+		switch shown := p.Info.MKey; {
 		case shown != 0 && shown != want:
-			put(p.guid, shown)
+			put(p.GUID, shown)
 			changing = true
-		case shown == 0 && ok && p.info.MKeyProtectBits == 1:
+		case shown == 0 && ok && p.Info.MKeyProtectBits == 1:
 			changing = true // it may have a key that we do not see
 		case want == 0:
-			drop(p.guid) // the key is gone for good
+			drop(p.GUID) // the key is gone for good
 		default:
-			put(p.guid, want)
+			put(p.GUID, want)
 		}
 	})
 	if changing && want != 0 {
@@ -91,15 +92,15 @@ func (c *Core) keyOps() []store.Op {
 	} else if !changing && !c.reg.on {
 		drop(0)
 	}
-	c.scope(func(p *port) {
-		if !p.has(pLinked) || p.num == 0 {
+	c.scope(func(p *topo.Port) {
+		if !p.Has(topo.PortLinked) || p.Num == 0 {
 			return
 		}
-		np := nodePort{f.nodes[p.node].info.NodeGUID, p.num}
-		peer := f.agentPort(p.peer.Node, p.peer.Port).guid
-		if f.nodes[p.node].isSwitch() && c.neighbors[np] != peer {
+		np := topo.PortID{Node: f.Nodes[p.Node].Info.NodeGUID, Port: p.Num}
+		peer := f.AgentPort(p.Peer.Node, p.Peer.Port).GUID
+		if f.Nodes[p.Node].IsSwitch() && c.neighbors[np] != peer {
 			c.neighbors[np] = peer
-			ops = append(ops, store.Op{Kind: store.PutNeighbor, GUID: np.node, Port: np.port, Peer: peer})
+			ops = append(ops, store.Op{Kind: store.PutNeighbor, GUID: np.Node, Port: np.Port, Peer: peer})
 		}
 	})
 	return ops
@@ -109,18 +110,18 @@ func (c *Core) keyOps() []store.Op {
 // first, then switches, end ports and external switch ports.
 func (c *Core) startSets() {
 	f := c.f
-	c.setPortIfDiffers(f.self.Node, f.agentPort(f.self.Node, f.self.Port))
-	c.scopeNodes(func(ni int32, n *node) {
-		if n.isSwitch() && n.ok() && (n.sw.PortStateChange || n.sw.LifeTimeValue != c.cfg.PacketLife) {
+	c.setPortIfDiffers(f.Self.Node, f.AgentPort(f.Self.Node, f.Self.Port))
+	c.scopeNodes(func(ni int32, n *topo.Node) {
+		if n.IsSwitch() && n.OK() && (n.Switch.PortStateChange || n.Switch.LifeTimeValue != c.cfg.PacketLife) {
 			c.add(mk(opSetSwitch, ni, 0, 1))
 		}
 	})
 	c.scope(c.sweepPKeys)
-	own := f.agentPort(f.self.Node, f.self.Port)
+	own := f.AgentPort(f.Self.Node, f.Self.Port)
 	for _, ends := range [2]bool{true, false} {
-		c.scope(func(p *port) {
-			if p != own && p.has(pEnd) == ends {
-				c.setPortIfDiffers(p.node, p)
+		c.scope(func(p *topo.Port) {
+			if p != own && p.Has(topo.PortEnd) == ends {
+				c.setPortIfDiffers(p.Node, p)
 			}
 		})
 	}
@@ -131,16 +132,16 @@ func (c *Core) startSets() {
 	}
 }
 
-func (c *Core) setPortIfDiffers(n int32, p *port) {
-	if !c.f.nodes[n].ok() || !p.has(pKnown) {
+func (c *Core) setPortIfDiffers(n int32, p *topo.Port) {
+	if !c.f.Nodes[n].OK() || !p.Has(topo.PortKnown) {
 		return
 	}
-	if w, ext, ok := c.portWanted(n, p.num); ok && c.differs(&w, &p.info, ext) {
+	if w, ext, ok := c.portWanted(n, p.Num); ok && c.differs(&w, &p.Info, ext) {
 		c.report.PortSets++
-		if p.has(pEnd) && w.LID != p.info.LID {
+		if p.Has(topo.PortEnd) && w.LID != p.Info.LID {
 			c.report.LIDsSet++
 		}
-		c.add(mk(opSetPort, n, p.num, 0))
+		c.add(mk(opSetPort, n, p.Num, 0))
 	}
 }
 
@@ -149,17 +150,17 @@ func (c *Core) setPortIfDiffers(n int32, p *port) {
 // that nothing is set on. Pitfalls: IBA §14.2.5.6 and smp.md §6.4.
 func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 	f := c.f
-	nd := &f.nodes[n]
-	p := f.portOf(n, num)
-	w = p.info
+	nd := &f.Nodes[n]
+	p := f.PortOf(n, num)
+	w = p.Info
 	c.keepForState(&w)
 	w.LinkDownDefaultState = ib.PhysPolling
 	cfg := &c.cfg
-	if p.has(pEnd) {
-		if p.lid == 0 {
+	if p.Has(topo.PortEnd) {
+		if p.LID == 0 {
 			return w, false, false
 		}
-		w.LID, w.LMC = p.lid, p.lmc
+		w.LID, w.LMC = p.LID, p.LMC
 		w.MasterSMLID = c.smLID()
 		w.GidPrefix = cfg.Prefix
 		w.MKey = cfg.MKey
@@ -171,48 +172,48 @@ func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 		// A port that the last snapshot has not, or not as an end of the subnet,
 		// has lost its groups and subscriptions: its node may well have been there
 		// by another port.
-		isNew := c.firstTime || nd.flags&nNew != 0 || p.info.MasterSMLID != w.MasterSMLID || p.info.LID != w.LID ||
-			p.has(pLinked) && c.snap != nil && c.snap.PortByPortGUID(p.guid) < 0
-		w.ClientReregister = isNew && !cfg.NoReregister && !nd.isSwitch() &&
-			p.info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported)
+		isNew := c.firstTime || nd.Flags&topo.NodeNew != 0 || p.Info.MasterSMLID != w.MasterSMLID || p.Info.LID != w.LID ||
+			p.Has(topo.PortLinked) && c.snap != nil && c.snap.PortByPortGUID(p.GUID) < 0
+		w.ClientReregister = isNew && !cfg.NoReregister && !nd.IsSwitch() &&
+			p.Info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported)
 	}
 	wire := num != 0
 	if wire {
-		if !p.has(pLinked) {
-			return w, false, p.has(pEnd)
+		if !p.Has(topo.PortLinked) {
+			return w, false, p.Has(topo.PortEnd)
 		}
-		q := f.port(p.peer)
+		q := f.Port(p.Peer)
 		// A change of MTU or lanes under traffic needs the link bounced, so a
 		// link that is in use keeps what it has if that is at all possible.
 		mtu := min(mtuCap(p), mtuCap(q), cfg.MaxMTU)
-		if p.info.PortState < ib.StateArmed || p.info.NeighborMTU == 0 || p.info.NeighborMTU > min(mtuCap(p), mtuCap(q)) {
+		if p.Info.PortState < ib.StateArmed || p.Info.NeighborMTU == 0 || p.Info.NeighborMTU > min(mtuCap(p), mtuCap(q)) {
 			w.NeighborMTU = mtu
 		}
-		if p.info.PortState < ib.StateArmed || p.info.OperationalVLs == 0 {
-			if vls := min(max(p.info.VLCap, 1), max(q.info.VLCap, 1), cfg.MaxOpVLs); vls != p.info.OperationalVLs {
+		if p.Info.PortState < ib.StateArmed || p.Info.OperationalVLs == 0 {
+			if vls := min(max(p.Info.VLCap, 1), max(q.Info.VLCap, 1), cfg.MaxOpVLs); vls != p.Info.OperationalVLs {
 				w.OperationalVLs = vls
 			}
 		}
-		if nd.isSwitch() {
+		if nd.IsSwitch() {
 			w.VLStallCount, w.HOQLife = cfg.VLStallCount, cfg.HOQLife
-			if !f.nodes[p.peer.Node].isSwitch() {
+			if !f.Nodes[p.Peer.Node].IsSwitch() {
 				w.VLStallCount, w.HOQLife = cfg.LeafVLStallCount, cfg.LeafHOQLife
 			}
 			e := c.enforceBits(p)
 			w.PartitionEnforcementInbound, w.PartitionEnforcementOutbound = e.in, e.out
 		}
-		if v := enabled(cfg.LinkWidth, p.info.LinkWidthSupported, q.info.LinkWidthSupported); v != p.info.LinkWidthEnabled {
+		if v := enabled(cfg.LinkWidth, p.Info.LinkWidthSupported, q.Info.LinkWidthSupported); v != p.Info.LinkWidthEnabled {
 			w.LinkWidthEnabled = v
 		}
-		if v := enabled(cfg.LinkSpeed, p.info.LinkSpeedSupported, q.info.LinkSpeedSupported); v != 0 {
-			if v |= ib.SpeedBitSDR; v != p.info.LinkSpeedEnabled { // masks without SDR are reserved (IBA §14.2.5.6)
+		if v := enabled(cfg.LinkSpeed, p.Info.LinkSpeedSupported, q.Info.LinkSpeedSupported); v != 0 {
+			if v |= ib.SpeedBitSDR; v != p.Info.LinkSpeedEnabled { // masks without SDR are reserved (IBA §14.2.5.6)
 				w.LinkSpeedEnabled = v
 			}
 		}
-		capMask := f.agentPort(n, num).info.CapabilityMask
-		peerMask := f.agentPort(p.peer.Node, p.peer.Port).info.CapabilityMask
+		capMask := f.AgentPort(n, num).Info.CapabilityMask
+		peerMask := f.AgentPort(p.Peer.Node, p.Peer.Port).Info.CapabilityMask
 		if capMask.Has(ib.CapIsExtendedSpeedsSupported) && peerMask.Has(ib.CapIsExtendedSpeedsSupported) {
-			w.LinkSpeedExtEnabled = extSpeeds(cfg.LinkSpeedExt, &p.info, &q.info)
+			w.LinkSpeedExtEnabled = extSpeeds(cfg.LinkSpeedExt, &p.Info, &q.Info)
 			ext = w.LinkSpeedExtEnabled != 0
 		}
 	}
@@ -245,16 +246,16 @@ func extSpeeds(want ib.SpeedExtBits, own, peer *smp.PortInfo) ib.SpeedExtBits {
 	return v
 }
 
-func mtuCap(p *port) ib.MTU {
-	if p.info.MTUCap < 1 || p.info.MTUCap > 5 {
+func mtuCap(p *topo.Port) ib.MTU {
+	if p.Info.MTUCap < 1 || p.Info.MTUCap > 5 {
 		return 5 // a reserved code says nothing
 	}
-	return p.info.MTUCap
+	return p.Info.MTUCap
 }
 
 // smLID is the LID that every port is told to send its traps to.
 func (c *Core) smLID() ib.LID {
-	return c.f.agentPort(c.f.self.Node, c.f.self.Port).lid
+	return c.f.AgentPort(c.f.Self.Node, c.f.Self.Port).LID
 }
 
 // keepForState makes a PortInfo that was read fit to be written back
@@ -284,7 +285,7 @@ func (c *Core) differs(w, p *smp.PortInfo, ext bool) bool {
 func (c *Core) onSetPort(it item, comp *mad.Completion) {
 	f := c.f
 	n, num := it.node(), it.port()
-	p := f.portOf(n, num)
+	p := f.PortOf(n, num)
 	if comp.Err != nil {
 		c.setFailed(n, int(num), "Set(PortInfo)", comp.Err)
 		return
@@ -303,27 +304,27 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 		return
 	}
 	pi.ClientReregister = false
-	before := p.info
-	p.info = pi
+	before := p.Info
+	p.Info = pi
 	if num != 0 && (pi.PortState < before.PortState || before.PortState == ib.StateDown && pi.PortState != ib.StateDown) {
 		// The PortStateChange that told of it may be cleared already.
-		c.askRegion(n, "port changed state during the sweep: "+f.where(n, int(num)).String())
+		c.askRegion(n, "port changed state during the sweep: "+f.Where(n, int(num)).String())
 	}
-	if f.agentPort(n, num) == p {
-		p.mkey = pi.MKey
+	if f.AgentPort(n, num) == p {
+		p.MKey = pi.MKey
 		if pi.MKey == 0 && pi.MKeyProtectBits == 1 {
-			p.mkey = c.cfg.MKey
+			p.MKey = c.cfg.MKey
 		}
 	}
-	if p.has(pEnd) && (pi.LID != p.lid || pi.LMC != p.lmc) {
-		c.setFailed(n, int(num), "giving LID "+p.lid.String(), statusOf(comp))
+	if p.Has(topo.PortEnd) && (pi.LID != p.LID || pi.LMC != p.LMC) {
+		c.setFailed(n, int(num), "giving LID "+p.LID.String(), statusOf(comp))
 		return
 	}
 	// Part of a Set may be applied under an error status; parameters that an
 	// agent does not keep are not worth another sweep.
 	if st := smp.StatusOf(comp.MAD); st != 0 && before.PortState == pi.PortState {
 		c.out.notify(Notice{
-			Kind: KindSetFailed, Level: Debug, Where: f.where(n, int(num)), Err: &StatusError{st},
+			Kind: KindSetFailed, Level: Debug, Where: f.Where(n, int(num)), Err: &StatusError{st},
 			Text: "Set(PortInfo) was answered with an error; what the port now shows is taken",
 		})
 	}
@@ -333,7 +334,7 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 // the packet lifetime, what 2 and 3 set LinearFDBTop and leave an unseen
 // PortStateChange alone.
 func (c *Core) buildSetSwitch(n int32, what uint32, b []byte) {
-	sw := c.f.nodes[n].sw
+	sw := c.f.Nodes[n].Switch
 	sw.LifeTimeValue = c.cfg.PacketLife
 	if what != 1 {
 		sw.PortStateChange = false
@@ -344,13 +345,13 @@ func (c *Core) buildSetSwitch(n int32, what uint32, b []byte) {
 }
 
 func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
-	n := &c.f.nodes[it.node()]
+	n := &c.f.Nodes[it.node()]
 	var sw smp.SwitchInfo
 	err := answer(comp)
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
 	}
-	if err == nil && c.changedSwitch(n, &n.sw, &sw) {
+	if err == nil && c.changedSwitch(n, &n.Switch, &sw) {
 		err = errNature
 	}
 	if it.extra() == 1 {
@@ -358,10 +359,10 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 			c.setFailed(it.node(), -1, "Set(SwitchInfo)", err)
 			return
 		}
-		if n.sw.PortStateChange {
+		if n.Switch.PortStateChange {
 			c.readAgain(it.node())
 		}
-		n.sw = sw
+		n.Switch = sw
 		return
 	}
 	if err == nil && sw.LinearFDBTop != c.topWanted() {
@@ -372,11 +373,11 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 		c.setFailed(it.node(), -1, "Set(SwitchInfo) of LinearFDBTop", err)
 		return
 	}
-	n.sw = sw
-	n.lft.top = sw.LinearFDBTop
-	n.lft.forgetAbove(sw.LinearFDBTop)
+	n.Switch = sw
+	n.LFT.Top = sw.LinearFDBTop
+	n.LFT.ForgetAbove(sw.LinearFDBTop)
 	if sw.PortStateChange {
-		c.askRegion(it.node(), "a port of "+c.f.where(it.node(), -1).String()+" changed state during the sweep")
+		c.askRegion(it.node(), "a port of "+c.f.Where(it.node(), -1).String()+" changed state during the sweep")
 	}
 }
 
@@ -388,10 +389,10 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 // link was Armed before, startArm does not ask. Bringing up a fresh fabric so
 // costs one more Get for each port without a cable.
 func (c *Core) readAgain(n int32) {
-	for i := range c.f.nodePorts(n) {
-		p := c.f.portOf(n, uint8(i))
-		if p.has(pKnown) && (p.num != 0 && p.info.PortState != ib.StateInit || p.num == 0 && !c.reg.on && p.lid != 0 && p.info.LID == p.lid) {
-			c.add(mk(opPortAgain, n, p.num, 0))
+	for i := range c.f.NodePorts(n) {
+		p := c.f.PortOf(n, uint8(i))
+		if p.Has(topo.PortKnown) && (p.Num != 0 && p.Info.PortState != ib.StateInit || p.Num == 0 && !c.reg.on && p.LID != 0 && p.Info.LID == p.LID) {
+			c.add(mk(opPortAgain, n, p.Num, 0))
 		}
 	}
 }
@@ -402,8 +403,8 @@ func (c *Core) onPortAgain(it item, comp *mad.Completion) {
 		c.errs++
 		return
 	}
-	if p := c.f.portOf(it.node(), it.port()); pi.PortState != p.info.PortState || p.num == 0 && pi.LID != p.info.LID {
-		c.askRegion(it.node(), "port changed state during the sweep: "+c.f.where(it.node(), int(it.port())).String())
+	if p := c.f.PortOf(it.node(), it.port()); pi.PortState != p.Info.PortState || p.Num == 0 && pi.LID != p.Info.LID {
+		c.askRegion(it.node(), "port changed state during the sweep: "+c.f.Where(it.node(), int(it.port())).String())
 	}
 }
 
@@ -412,7 +413,7 @@ func (c *Core) assigned() bool {
 	if c.persistWait {
 		return false
 	}
-	if own := c.f.agentPort(c.f.self.Node, c.f.self.Port); own.lid == 0 || own.info.LID != own.lid {
+	if own := c.f.AgentPort(c.f.Self.Node, c.f.Self.Port); own.LID == 0 || own.Info.LID != own.LID {
 		c.endSweep() // without a LID of our own nothing can reach us; it was reported
 		return true
 	}
@@ -431,23 +432,23 @@ func (c *Core) startArm() {
 	c.bothEnds()
 	running := !c.quiet()
 	last := int32(-1) // the switch whose port 0 was asked for
-	c.scope(func(p *port) {
-		if c.moves(p) && p.info.PortState == ib.StateInit {
+	c.scope(func(p *topo.Port) {
+		if c.moves(p) && p.Info.PortState == ib.StateInit {
 			c.report.Armed++
-			c.add(mk(opArm, p.node, p.num, 0))
-			if p.num == 0 {
+			c.add(mk(opArm, p.Node, p.Num, 0))
+			if p.Num == 0 {
 				return
 			}
-			if running && p.node != last && c.f.nodes[p.node].isSwitch() {
+			if running && p.Node != last && c.f.Nodes[p.Node].IsSwitch() {
 				// The switch may have been reset since its LID was read or set, and
 				// a Set that came late have cleared its PortStateChange.
-				last = p.node
-				c.add(mk(opPortAgain, p.node, 0, 0))
+				last = p.Node
+				c.add(mk(opPortAgain, p.Node, 0, 0))
 			}
 			// Both ends of a link that comes up begin in Init: if the far one was
 			// read as more it was read before the link failed.
-			if q := c.f.port(p.peer); q.info.PortState >= ib.StateArmed {
-				c.add(mk(opPortAgain, q.node, q.num, 0))
+			if q := c.f.Port(p.Peer); q.Info.PortState >= ib.StateArmed {
+				c.add(mk(opPortAgain, q.Node, q.Num, 0))
 			}
 		}
 	})
@@ -460,11 +461,11 @@ func (c *Core) bothEnds() {
 		return
 	}
 	for _, n := range c.reg.nodes[:len(c.reg.nodes):len(c.reg.nodes)] {
-		ports := c.f.nodePorts(n)
+		ports := c.f.NodePorts(n)
 		for i := range ports {
-			if p := &ports[i]; p.num != 0 && c.moves(p) {
-				if q := c.f.port(p.peer); p.info.PortState < ib.StateActive || q.info.PortState < ib.StateActive {
-					c.touch(q.node)
+			if p := &ports[i]; p.Num != 0 && c.moves(p) {
+				if q := c.f.Port(p.Peer); p.Info.PortState < ib.StateActive || q.Info.PortState < ib.StateActive {
+					c.touch(q.Node)
 				}
 			}
 		}
@@ -473,35 +474,35 @@ func (c *Core) bothEnds() {
 
 // moves reports whether a port's state is ours to move: a link of the subnet
 // whose two ends were set up, or an enhanced port 0.
-func (c *Core) moves(p *port) bool {
+func (c *Core) moves(p *topo.Port) bool {
 	f := c.f
-	n := &f.nodes[p.node]
-	if !p.has(pKnown) || !n.ok() || p.has(pFailed) {
+	n := &f.Nodes[p.Node]
+	if !p.Has(topo.PortKnown) || !n.OK() || p.Has(topo.PortFailed) {
 		return false
 	}
-	if p.num == 0 {
-		return n.isSwitch() && n.sw.EnhancedPort0 && p.lid != 0
+	if p.Num == 0 {
+		return n.IsSwitch() && n.Switch.EnhancedPort0 && p.LID != 0
 	}
-	if !p.has(pLinked) || p.has(pEnd) && p.lid == 0 {
+	if !p.Has(topo.PortLinked) || p.Has(topo.PortEnd) && p.LID == 0 {
 		return false
 	}
-	q := f.port(p.peer)
-	return !q.has(pFailed) && !(q.has(pEnd) && q.lid == 0)
+	q := f.Port(p.Peer)
+	return !q.Has(topo.PortFailed) && !(q.Has(topo.PortEnd) && q.LID == 0)
 }
 
 func (c *Core) armed() bool {
 	c.enter(PhaseActivate)
-	c.scope(func(p *port) {
-		if !c.moves(p) || p.info.PortState != ib.StateArmed {
+	c.scope(func(p *topo.Port) {
+		if !c.moves(p) || p.Info.PortState != ib.StateArmed {
 			return
 		}
-		if p.num != 0 {
-			if q := c.f.port(p.peer); q.info.PortState < ib.StateArmed {
+		if p.Num != 0 {
+			if q := c.f.Port(p.Peer); q.Info.PortState < ib.StateArmed {
 				return // the far end did not come along
 			}
 		}
 		c.report.Activated++
-		c.add(mk(opActive, p.node, p.num, 0))
+		c.add(mk(opActive, p.Node, p.Num, 0))
 	})
 	return true
 }
@@ -512,7 +513,7 @@ func (c *Core) armed() bool {
 func (c *Core) onSetState(it item, comp *mad.Completion) {
 	f := c.f
 	n, num := it.node(), it.port()
-	p := f.portOf(n, num)
+	p := f.PortOf(n, num)
 	want, what := ib.StateArmed, "moving the port to Armed"
 	if it.op() == opActive {
 		want, what = ib.StateActive, "moving the port to Active"
@@ -531,9 +532,9 @@ func (c *Core) onSetState(it item, comp *mad.Completion) {
 		return
 	}
 	pi.ClientReregister = false
-	p.info = pi
+	p.Info = pi
 	if pi.PortState < want {
-		if p.num == 0 {
+		if p.Num == 0 {
 			return // port 0 of a switch that has no states after all
 		}
 		c.setFailed(n, int(num), what, statusOf(comp))

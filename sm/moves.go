@@ -11,6 +11,7 @@ import (
 	"heddle/route/check"
 	"heddle/route/move"
 	"heddle/route/transition"
+	"heddle/sm/forward"
 	"heddle/sm/history"
 	"heddle/subnet"
 )
@@ -154,7 +155,7 @@ func (c *Core) moveMode(d *displaced, from ib.GUID) move.Mode {
 		return move.Minimal
 	}
 	a, b := c.endPortIndex(from), c.endPortIndex(d.to)
-	if a >= 0 && b >= 0 && c.f.graph.EndPorts[a].Switch == c.f.graph.EndPorts[b].Switch {
+	if a >= 0 && b >= 0 && c.f.Graph.EndPorts[a].Switch == c.f.Graph.EndPorts[b].Switch {
 		return move.Minimal
 	}
 	return move.Balanced
@@ -179,7 +180,7 @@ func partner(list []displaced, at map[ib.LID]ib.GUID, there []int, d *displaced)
 // baseLID is the LID of a port, which those of its functions take after.
 func (c *Core) baseLID(g ib.GUID) ib.LID {
 	if p := c.endPort(g); p != nil {
-		return p.lid
+		return p.LID
 	}
 	return 0
 }
@@ -207,13 +208,13 @@ func (c *Core) startMoveJob() {
 	if c.current != nil && c.served != nil && c.current.tables == c.served.tables {
 		in.proof = c.current.proof
 	}
-	if c.served != nil && c.served.graph == c.f.graph {
+	if c.served != nil && c.served.graph == c.f.Graph {
 		in.tables = c.served.tables
 		if mc := in.tables.Multicast; mc != nil {
 			in.options.Groups = accepted(c.routeGroups(), mc)
 		}
 	}
-	c.out.Jobs = append(c.out.Jobs, &Job{Gen: c.jobGen, graph: c.f.graph, move: in})
+	c.out.Jobs = append(c.out.Jobs, &Job{Gen: c.jobGen, graph: c.f.Graph, move: in})
 }
 
 // run carries requests out; it is a Job's part.
@@ -283,8 +284,8 @@ func (c *Core) moved() bool {
 		m.step = moveTop
 		c.enter(PhaseMove)
 		if m.res.Grown {
-			for _, ni := range c.f.swNode {
-				if n := &c.f.nodes[ni]; n.lft.top < m.res.Tables.TopLID {
+			for _, ni := range c.f.SwitchNode {
+				if n := &c.f.Nodes[ni]; n.LFT.Top < m.res.Tables.TopLID {
 					c.add(mk(opSetSwitch, ni, 0, 3))
 				}
 			}
@@ -303,7 +304,7 @@ func (c *Core) moved() bool {
 		m.step, m.again = moveStage, 0
 		c.enter(PhaseMove)
 		for _, b := range st.LFT {
-			c.add(mk(opSetLFT, c.f.swNode[b.Switch], 0, uint32(b.Block)))
+			c.add(mk(opSetLFT, c.f.SwitchNode[b.Switch], 0, uint32(b.Block)))
 		}
 	case moveStage:
 		st := &c.dist.stages[c.dist.next-1]
@@ -312,8 +313,8 @@ func (c *Core) moved() bool {
 			m.errs = c.errs
 			c.enter(PhaseMove)
 			for _, b := range st.LFT {
-				ni := c.f.swNode[b.Switch]
-				if !bitGet(c.f.nodes[ni].lft.known, int(b.Block)) {
+				ni := c.f.SwitchNode[b.Switch]
+				if !forward.BitGet(c.f.Nodes[ni].LFT.Known, int(b.Block)) {
 					c.add(mk(opSetLFT, ni, 0, uint32(b.Block)))
 				}
 			}
@@ -333,7 +334,7 @@ func (c *Core) moved() bool {
 
 // tellRisk tells which cycle is possible while the LIDs move.
 func (c *Core) tellRisk(r *move.Result) {
-	k := nameRisk(r.Risk, func(s int32) ib.GUID { return c.f.nodes[c.f.swNode[s]].info.NodeGUID }, c.descOf)
+	k := nameRisk(r.Risk, func(s int32) ib.GUID { return c.f.Nodes[c.f.SwitchNode[s]].Info.NodeGUID }, c.descOf)
 	c.moveCount.AtRisk++
 	c.out.notify(Notice{Kind: KindTransientCycle, Level: Warn, Text: k.String()})
 	c.batchAtRisk()
@@ -355,16 +356,16 @@ func (c *Core) levelsStay(r *move.Result) bool {
 	if t := c.served.tables; t.SL == nil && t.Lanes == nil {
 		return true
 	}
-	return len(r.Stages) == 0 || r.Local || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.past.Recent(c.now, c.f.graph)) == 0
+	return len(r.Stages) == 0 || r.Local || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.past.Recent(c.now, c.f.Graph)) == 0
 }
 
 // makeRoom writes blocks that no switch forwards by yet and whose content is not known,
 // so that LinearFDBTop can be raised over them.
 func (c *Core) makeRoom() {
-	for _, ni := range c.f.swNode {
-		l := c.f.nodes[ni].lft
+	for _, ni := range c.f.SwitchNode {
+		l := c.f.Nodes[ni].LFT
 		for b := range route.RowLen(c.mv.res.Tables.TopLID) / route.BlockLen {
-			if !bitGet(l.known, b) {
+			if !forward.BitGet(l.Known, b) {
 				c.add(mk(opSetLFT, ni, 0, uint32(b)))
 			}
 		}
@@ -407,8 +408,8 @@ func (c *Core) rememberMove() {
 	if len(c.mv.res.Stages) == 0 || c.mv.res.Local || c.quiet() {
 		return // packets take the same channels before and after
 	}
-	for _, ni := range c.f.swNode {
-		c.f.nodes[ni].lft.shared = true
+	for _, ni := range c.f.SwitchNode {
+		c.f.Nodes[ni].LFT.Shared = true
 	}
 	hops := history.LongestPath
 	if p := c.mv.res.Proof; p != nil {
@@ -421,7 +422,7 @@ func (c *Core) rememberMove() {
 			lids[q.With] = true
 		}
 	}
-	c.past.BeginMove(c.now, c.f.graph, c.served.tables, c.mv.res.Tables, lids, hops, c.mostRecent()-2)
+	c.past.BeginMove(c.now, c.f.Graph, c.served.tables, c.mv.res.Tables, lids, hops, c.mostRecent()-2)
 }
 
 // movesDone puts what the switches hold now into force.
@@ -430,10 +431,10 @@ func (c *Core) movesDone() {
 	was, now := c.served.tables, m.res.Tables
 	c.past.EndMove(c.now, was, now)
 	c.noteLocal()
-	f.graph = c.withBases(m.res.Graph)
+	f.Graph = c.withBases(m.res.Graph)
 	c.wanted = now
 	c.shareRows()
-	c.served = &solution{graph: f.graph, tables: now}
+	c.served = &solution{graph: f.Graph, tables: now}
 	c.current = &solution{graph: m.res.Graph, tables: now, proof: m.res.Proof}
 	c.movedSnap = true
 	for i, l := range m.by {
@@ -476,8 +477,8 @@ func (c *Core) whyNoRoute() string {
 // withBases is the graph with the base LIDs that ports have: one whose LID floats has that.
 func (c *Core) withBases(g *fabric.Graph) *fabric.Graph {
 	h := g
-	for e, pi := range c.f.epPort {
-		if lid := c.f.ports[pi].lid; g.EndPorts[e].LID != lid {
+	for e, pi := range c.f.EndPort {
+		if lid := c.f.Ports[pi].LID; g.EndPorts[e].LID != lid {
 			if h == g {
 				u := *g
 				u.EndPorts = append([]fabric.EndPort(nil), g.EndPorts...)

@@ -1,12 +1,12 @@
 package sm
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"heddle/ib"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -111,54 +111,11 @@ func (k Kind) String() string {
 	return "kind" + strconv.Itoa(int(k))
 }
 
-// Where names a port for people: node GUID, description, port number, LID and
-// the directed path that leads there. The zero value is "nowhere".
-type Where struct {
-	Node ib.GUID
-	Desc string
-	Port int // -1: the node as a whole
-	LID  ib.LID
-	Path []byte // output ports from the manager, first hop first
-	set  bool
-}
-
-// IsSet reports whether w names something.
-func (w Where) IsSet() bool { return w.set }
+// Where names a port for people.
+type Where = topo.Where
 
 // PathString prints a directed path as diagnostics take it: 0,1,7.
-func PathString(p []byte) string {
-	var b strings.Builder
-	b.WriteByte('0')
-	for _, h := range p {
-		b.WriteByte(',')
-		b.WriteString(strconv.Itoa(int(h)))
-	}
-	return b.String()
-}
-
-// String prints w in one line.
-func (w Where) String() string {
-	if !w.set {
-		return ""
-	}
-	var b strings.Builder
-	if w.Node != 0 {
-		b.WriteString(w.Node.String())
-	} else {
-		b.WriteString("unknown node")
-	}
-	if w.Desc != "" {
-		fmt.Fprintf(&b, " %q", w.Desc)
-	}
-	if w.Port >= 0 {
-		fmt.Fprintf(&b, " port %d", w.Port)
-	}
-	if w.LID != 0 {
-		fmt.Fprintf(&b, " LID %v", w.LID)
-	}
-	fmt.Fprintf(&b, " path %s", PathString(w.Path))
-	return b.String()
-}
+func PathString(p []byte) string { return topo.PathString(p) }
 
 // Notice is a typed fact for logs, events and people.
 type Notice struct {
@@ -181,11 +138,11 @@ type Notice struct {
 func (n *Notice) String() string {
 	var b strings.Builder
 	b.WriteString(n.Kind.String())
-	if n.Where.set {
+	if n.Where.Known {
 		b.WriteString(": ")
 		b.WriteString(n.Where.String())
 	}
-	if n.Peer.set {
+	if n.Peer.Known {
 		b.WriteString(" / ")
 		b.WriteString(n.Peer.String())
 	}
@@ -331,7 +288,7 @@ type PartitionStatus struct {
 
 // DampedLink is a link that is kept out of the subnet for a while.
 type DampedLink struct {
-	Where    Where         // one end, a switch port
+	Where    topo.Where    // one end, a switch port
 	Failures int           // in a row
 	Held     bool          // held down; else only let back in later
 	Quiet    time.Duration // how long it must be quiet

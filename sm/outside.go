@@ -7,6 +7,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route/transition"
+	"heddle/sm/topo"
 )
 
 // outsider is a switch that was part of the subnet and is not any more,
@@ -20,7 +21,7 @@ type outsider struct {
 // outside tells a planner what forwards beside the graph: switches that were
 // left out, and cables between switches of which an end did not answer.
 func (c *Core) outside() (frozen []transition.Frozen, left []transition.LeftCable) {
-	g := c.f.graph
+	g := c.f.Graph
 	if s := c.served; s != nil && s.graph != g {
 		d := fabric.Diff(s.graph, g)
 		left = c.missed(s, d)
@@ -60,9 +61,9 @@ func (c *Core) missed(s *solution, d *fabric.Delta) (left []transition.LeftCable
 		}
 		guid := was.Switches[i].GUID
 		o := &outsider{row: s.tables.LFT[i]}
-		if l := c.lfts[guid]; l != nil && l.installed() != nil {
-			o.row = l.installed()
-			l.shared = true
+		if l := c.lfts[guid]; l != nil && l.Installed() != nil {
+			o.row = l.Installed()
+			l.Shared = true
 		}
 		for _, ch := range was.Channels[was.Off[i]:was.Off[i+1]] {
 			o.cables = append(o.cables, transition.FrozenCable{Port: ch.OutPort, Peer: was.Switches[ch.To].GUID, PeerPort: ch.InPort, VLs: ch.VLs})
@@ -87,8 +88,8 @@ func (c *Core) missed(s *solution, d *fabric.Delta) (left []transition.LeftCable
 // carries reports whether data may go over a port of a switch of the graph, as
 // far as is known.
 func (c *Core) carries(s int32, port uint8) bool {
-	p := c.f.portOf(c.f.swNode[s], port)
-	return !p.has(pKnown) || p.info.PortState >= ib.StateArmed
+	p := c.f.PortOf(c.f.SwitchNode[s], port)
+	return !p.Has(topo.PortKnown) || p.Info.PortState >= ib.StateArmed
 }
 
 func switchByGUID(g *fabric.Graph, guid ib.GUID) (int32, bool) {

@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/sm/pkey"
 	"heddle/store"
 )
 
@@ -51,7 +52,7 @@ type pkeys struct {
 	touched []ib.GUID // end ports about whose holders something may be to be done
 	scope   []ib.GUID // those that the passes under way are about; nil: all
 	todo    []holderRef
-	asked   []*pkeyTable
+	asked   []*pkey.Table
 	shown   []ref    // tables of ports that changed since the last snapshot
 	news    bool     // the policy changed since the last snapshot
 	retry   mad.Time // when the first holder is due that failed or is to be read again
@@ -84,7 +85,7 @@ func (k *pkeys) again() {
 // answered is called when no request is under way.
 func (k *pkeys) answered() {
 	for _, t := range k.asked {
-		t.asked = false
+		t.Asked = false
 	}
 	k.asked = k.asked[:0]
 }

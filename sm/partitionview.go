@@ -5,36 +5,38 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/pkey"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
 // openPKeys counts the end ports and virtual ports whose table, or that of the
 // switch port that faces them, is not known to be as it should be. An adapter of
 // which it is not known who is behind it counts as one.
-func (c *Core) openPKeys(f *fab) (n int) {
-	open := func(t *pkeyTable) bool { return t == nil || t.life != c.pk.life || t.okGen != c.pk.gen }
-	for _, pi := range f.epPort {
-		p := &f.ports[pi]
+func (c *Core) openPKeys(f *topo.Topology) (n int) {
+	open := func(t *pkey.Table) bool { return t == nil || t.Life != c.pk.life || t.OKGen != c.pk.gen }
+	for _, pi := range f.EndPort {
+		p := &f.Ports[pi]
 		if a := c.functionsOf(p); a != nil && a.step != adapterRefused {
 			n += c.openVPorts(a, open)
 		}
-		if open(p.pk) {
+		if open(p.PKeys) {
 			n++
 			continue
 		}
-		if !p.has(pLinked) {
+		if !p.Has(topo.PortLinked) {
 			continue
 		}
-		q := f.port(p.peer)
-		guards := f.nodes[q.node].isSwitch() && q.num != 0 && q.pk != nil && (c.enforcing() || enforced(&q.info) != enforcement{})
-		if guards && open(q.pk) {
+		q := f.Port(p.Peer)
+		guards := f.Nodes[q.Node].IsSwitch() && q.Num != 0 && q.PKeys != nil && (c.enforcing() || enforced(&q.Info) != enforcement{})
+		if guards && open(q.PKeys) {
 			n++
 		}
 	}
 	return n
 }
 
-func (c *Core) openVPorts(a *adapter, open func(*pkeyTable) bool) (n int) {
+func (c *Core) openVPorts(a *adapter, open func(*pkey.Table) bool) (n int) {
 	if a.step != adapterKnown {
 		return 1
 	}
@@ -73,7 +75,7 @@ func (c *Core) showPKeys(s, old *subnet.Snapshot) {
 		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
 			s.Ports = slices.Clone(old.Ports)
 		}
-		s.Ports[i].PKeys = c.pKeysOf(c.f.port(r))
+		s.Ports[i].PKeys = c.pKeysOf(c.f.Port(r))
 	}
 	c.pk.shown, c.pk.news = c.pk.shown[:0], false
 }

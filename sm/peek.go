@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -39,7 +40,7 @@ const maxPeeks = 256
 func (c *Core) peekable() bool {
 	switch c.phase {
 	case PhaseReadback, PhaseRoute, PhaseDiscard, PhaseDrain, PhaseDistribute, PhaseTop, PhaseLanes, PhaseArm, PhaseActivate, PhaseMove:
-		return c.running() && c.f.graph != nil
+		return c.running() && c.f.Graph != nil
 	}
 	return false
 }
@@ -53,15 +54,15 @@ func (c *Core) peekAt(g ib.GUID) {
 
 // peek sends the peeks that are due.
 func (c *Core) peek() {
-	if !c.running() || c.f.graph == nil || c.phase == PhaseDiscover || c.phase == PhaseAssign {
+	if !c.running() || c.f.Graph == nil || c.phase == PhaseDiscover || c.phase == PhaseAssign {
 		return
 	}
 	if len(c.peeks) > 0 {
 		var ports []ref
 		for _, g := range c.peeks {
-			if n, ok := c.f.find(g); ok && c.f.nodes[n].isSwitch() {
+			if n, ok := c.f.Find(g); ok && c.f.Nodes[n].IsSwitch() {
 				c.askBeside(mk(opPeek, n, 0, 0), mad.Urgent)
-				ports = c.onPath(ports, c.f.nodes[n].via) // over which the link may be that is down
+				ports = c.onPath(ports, c.f.Nodes[n].Via) // over which the link may be that is down
 			}
 		}
 		c.peeks = c.peeks[:0]
@@ -71,7 +72,7 @@ func (c *Core) peek() {
 	}
 	if c.lightAt <= c.now && c.peekable() {
 		c.lightAt = c.now.Add(c.cfg.SweepInterval)
-		for _, n := range c.f.swNode {
+		for _, n := range c.f.SwitchNode {
 			c.askBeside(mk(opPeek, n, 0, 0), mad.Normal)
 		}
 	}
@@ -93,15 +94,15 @@ func (c *Core) onPeek(it item, comp *mad.Completion) {
 	}
 	f := c.f
 	n := it.node()
-	if !f.has(ref{Node: n}) {
+	if !f.Has(ref{Node: n}) {
 		return // asked in a discovery that began anew since
 	}
 	if c.peekable() && !c.betweenSweeps() {
-		c.askRegion(n, "a port changed state at "+f.where(n, -1).String())
+		c.askRegion(n, "a port changed state at "+f.Where(n, -1).String())
 	}
-	for i := range f.nodePorts(n) {
-		if p := f.portOf(n, uint8(i)); p.num != 0 && p.has(pLinked) && f.nodes[p.peer.Node].isSwitch() {
-			c.askBeside(mk(opPeekPort, n, p.num, 0), mad.Urgent)
+	for i := range f.NodePorts(n) {
+		if p := f.PortOf(n, uint8(i)); p.Num != 0 && p.Has(topo.PortLinked) && f.Nodes[p.Peer.Node].IsSwitch() {
+			c.askBeside(mk(opPeekPort, n, p.Num, 0), mad.Urgent)
 		}
 	}
 }
@@ -112,18 +113,18 @@ func (c *Core) onPeekPort(it item, comp *mad.Completion) {
 	if !c.running() || answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
 		return
 	}
-	if !c.f.has(ref{Node: it.node(), Port: it.port()}) {
+	if !c.f.Has(ref{Node: it.node(), Port: it.port()}) {
 		return // as in onPeek
 	}
-	p := c.f.portOf(it.node(), it.port())
-	if !p.has(pKnown) || pi.PortState >= p.info.PortState || pi.PortState > ib.StateDown && p.info.PortState < ib.StateArmed {
+	p := c.f.PortOf(it.node(), it.port())
+	if !p.Has(topo.PortKnown) || pi.PortState >= p.Info.PortState || pi.PortState > ib.StateDown && p.Info.PortState < ib.StateArmed {
 		return
 	}
 	if pi.PortState >= ib.StateArmed {
 		return // it may have been read before it was made Active
 	}
 	// Switches at the other ends of a dead one are about to answer too.
-	why := "a link went down at " + c.f.where(it.node(), int(it.port())).String()
+	why := "a link went down at " + c.f.Where(it.node(), int(it.port())).String()
 	soon := c.now.Add(pressTime)
 	switch {
 	case c.betweenSweeps():
@@ -165,7 +166,7 @@ func (c *Core) stallAt() mad.Time {
 func (c *Core) onPath(ports []ref, v ref) []ref {
 	for v.Node >= 0 && len(ports) < maxPeeks && !slices.Contains(ports, v) {
 		ports = append(ports, v)
-		v = c.f.nodes[v.Node].via
+		v = c.f.Nodes[v.Node].Via
 	}
 	return ports
 }
@@ -185,9 +186,9 @@ func (c *Core) lookAtPaths() {
 			asked = append(asked, ref{Node: it.node(), Port: it.port()})
 		}
 		n := it.node()
-		v := f.nodes[n].via
-		if q := f.portOf(n, it.port()); !f.nodes[n].isSwitch() && q.peer != subnet.NoRef && n != f.self.Node {
-			v = q.peer
+		v := f.Nodes[n].Via
+		if q := f.PortOf(n, it.port()); !f.Nodes[n].IsSwitch() && q.Peer != subnet.NoRef && n != f.Self.Node {
+			v = q.Peer
 		}
 		ports = c.onPath(ports, v)
 	})
@@ -198,7 +199,7 @@ func (c *Core) lookAtPaths() {
 		}
 		// Its link may have gone down after it was read in this sweep.
 		if !slices.Contains(asked, v) {
-			f.port(v).flags |= pAsked
+			f.Port(v).Flags |= topo.PortAsked
 			c.touch(v.Node)
 			c.add(mk(opReread, v.Node, v.Port, rereadPath))
 		}
@@ -215,15 +216,15 @@ func (c *Core) resend() {
 	f := c.f
 	type sent struct {
 		it   item
-		path pathRef
+		path topo.PathRef
 	}
 	var list []sent
-	path := func(it item) pathRef {
-		nd := &f.nodes[it.node()]
-		if q := f.portOf(it.node(), it.port()); !nd.isSwitch() && q.path.set {
-			return q.path
+	path := func(it item) topo.PathRef {
+		nd := &f.Nodes[it.node()]
+		if q := f.PortOf(it.node(), it.port()); !nd.IsSwitch() && q.Path.Set {
+			return q.Path
 		}
-		return nd.path
+		return nd.Path
 	}
 	c.eng.Pending(func(token uint64, _ bool) {
 		if it := item(token); !it.beside() && it.node() >= 0 {
@@ -238,10 +239,10 @@ func (c *Core) resend() {
 		}
 		for range c.eng.Cancel(uint64(s.it), uint64(s.it)) {
 			c.finishItem()
-			if now.set {
+			if now.Set {
 				c.add(s.it)
 			} else {
-				c.f.nodes[s.it.node()].flags &^= nRead
+				c.f.Nodes[s.it.node()].Flags &^= topo.NodeRead
 			}
 		}
 	}

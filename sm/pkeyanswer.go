@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/pkey"
 )
 
 // onPKeys takes the answer to reading or writing a block.
@@ -15,7 +16,7 @@ func (c *Core) onPKeys(it item, comp *mad.Completion) {
 		return // it left meanwhile
 	}
 	t := c.table(h)
-	t.asked = false
+	t.Asked = false
 	var got smp.PKeyTable
 	err := answer(comp)
 	if err == nil {
@@ -24,7 +25,7 @@ func (c *Core) onPKeys(it item, comp *mad.Completion) {
 	read := it.op() == opPKeys || it.op() == opGetVPKeys
 	switch {
 	case err == nil && read:
-		t.tries = 0
+		t.Tries = 0
 		c.pkeysRead(h, block, &got)
 	case err == nil:
 		c.pkeysWritten(h, block, &got, comp)
@@ -50,36 +51,36 @@ func (c *Core) pkeysRead(h holder, b uint32, got *smp.PKeyTable) {
 	t := c.table(h)
 	capacity := c.pkeyCap(h)
 	have := make([]ib.PKey, capacity)
-	copy(have, t.have)
+	copy(have, t.Have)
 	at := int(b) * smp.PKeyBlockLen
 	if at >= capacity {
 		return // it told of a larger table when it was asked
 	}
-	if known := t.wrote || len(t.have) > 0; known && c.phase == PhaseUpkeep && *got != pkeyBlock(c.pkeyTarget(h, passGrant), b) && !c.pkeysAgain(h, got) {
+	if known := t.Wrote || len(t.Have) > 0; known && c.phase == PhaseUpkeep && *got != pkey.Block(c.pkeyTarget(h, passGrant), b) && !c.pkeysAgain(h, got) {
 		return
 	}
-	t.claim, t.claims = nil, 0
-	if b < uint32(t.blocks) && pkeyBlock(have, b) != *got {
-		t.blocks, t.okGen = uint16(b), 0 // somebody else wrote it, or the agent was reset
+	t.Claim, t.Claims = nil, 0
+	if b < uint32(t.Blocks) && pkey.Block(have, b) != *got {
+		t.Blocks, t.OKGen = uint16(b), 0 // somebody else wrote it, or the agent was reset
 	}
 	for i := range have[at:min(at+smp.PKeyBlockLen, capacity)] {
 		if have[at+i] = got[i]; got[i].IsEmpty() {
 			have[at+i] = 0
 		}
 	}
-	t.blocks = max(t.blocks, uint16(b)+1)
+	t.Blocks = max(t.Blocks, uint16(b)+1)
 	if b == 0 && h.v == nil {
-		t.sweep = 0
+		t.Sweep = 0
 		if c.phase != PhaseUpkeep {
-			t.sweep = c.sweeps + 1
+			t.Sweep = c.sweeps + 1
 		}
 		p := h.p
-		end := c.f.agentPort(p.node, p.num)
-		t.virgin = end.info.LID == 0 && (p.num == 0 || p.info.PortState <= ib.StateInit) && *got == smp.PKeyTable{ib.PKeyDefaultFull} &&
-			!end.info.CapabilityMask.Has(ib.CapIsPKeyNVRAM)
-		if t.virgin { // a reset agent: the rest is empty
+		end := c.f.AgentPort(p.Node, p.Num)
+		t.Virgin = end.Info.LID == 0 && (p.Num == 0 || p.Info.PortState <= ib.StateInit) && *got == smp.PKeyTable{ib.PKeyDefaultFull} &&
+			!end.Info.CapabilityMask.Has(ib.CapIsPKeyNVRAM)
+		if t.Virgin { // a reset agent: the rest is empty
 			clear(have[min(smp.PKeyBlockLen, capacity):])
-			t.blocks = pkeyBlocks(capacity)
+			t.Blocks = pkey.Blocks(capacity)
 		}
 	}
 	c.holds(h, have)
@@ -94,13 +95,13 @@ const pkeyClaims = 4
 // are there.
 func (c *Core) pkeysAgain(h holder, got *smp.PKeyTable) bool {
 	t := c.table(h)
-	if t.claim != nil && *t.claim == *got {
+	if t.Claim != nil && *t.Claim == *got {
 		return true
 	}
 	u := *got
-	t.claim = &u
-	if t.claims++; t.claims >= pkeyClaims {
-		t.claim, t.claims = nil, 0
+	t.Claim = &u
+	if t.Claims++; t.Claims >= pkeyClaims {
+		t.Claim, t.Claims = nil, 0
 		c.pkeyRetry(h, "its P_Key table is another one each time it is read", nil)
 	}
 	return false
@@ -113,14 +114,14 @@ func (c *Core) pkeysWritten(h holder, b uint32, got *smp.PKeyTable, comp *mad.Co
 	_ = sent.Decode(smp.Data(comp.Request))
 	// The network may deliver an older copy of a Set late. Where two writes come
 	// close to each other, what the first one wrote may come back for a while.
-	if t.wrote && c.now.Sub(t.wroteAt) < suspectTime {
-		t.ghostOf(c.now, t.have)
-		c.pk.retry = min(c.pk.retry, t.ghostAt)
+	if t.Wrote && c.now.Sub(t.WroteAt) < mad.LateCopy {
+		t.GhostOf(c.now, t.Have)
+		c.pk.retry = min(c.pk.retry, t.GhostAt)
 	}
-	t.wrote, t.wroteAt = true, c.now
+	t.Wrote, t.WroteAt = true, c.now
 	capacity := c.pkeyCap(h)
 	have := make([]ib.PKey, capacity)
-	copy(have, t.have)
+	copy(have, t.Have)
 	at := min(int(b)*smp.PKeyBlockLen, capacity)
 	same := true
 	for i := range have[at:min(at+smp.PKeyBlockLen, capacity)] {
@@ -131,15 +132,15 @@ func (c *Core) pkeysWritten(h holder, b uint32, got *smp.PKeyTable, comp *mad.Co
 		same = same && k == sent[i]
 		have[at+i] = k
 	}
-	t.virgin = false
+	t.Virgin = false
 	c.holds(h, have)
 	if same {
-		t.tries = 0
+		t.Tries = 0
 		return
 	}
 	c.pkeyRetry(h, "the agent keeps other P_Keys than it was sent", nil)
 	if c.phase == PhaseUpkeep {
-		t.forget() // it is read before anything is written by what it said
+		t.Forget() // it is read before anything is written by what it said
 	}
 }
 
@@ -149,13 +150,13 @@ func (c *Core) pkeysUnread(h holder, err error) {
 	case !mad.Unanswered(err):
 		// Optional where enforcement is not built in; the default partition is
 		// assumed.
-		c.table(h).refused = true
+		c.table(h).Refused = true
 		if !c.isEdge(h) {
 			c.noPTable(h, err)
 		}
 	case c.phase == PhaseDiscover: // asked again before its link comes up
 	case c.phase == PhaseAssign:
-		c.setFailed(h.p.node, int(h.p.num), "Get(P_KeyTable)", err)
+		c.setFailed(h.p.Node, int(h.p.Num), "Get(P_KeyTable)", err)
 		c.pkeyBackoff(h)
 	default:
 		c.pkeyRetry(h, "its P_Key table could not be read; it is tried again", err)
@@ -175,12 +176,12 @@ func (c *Core) pkeysFailed(h holder, comp *mad.Completion, err error) {
 	if mad.Unanswered(err) {
 		var sent smp.PKeyTable
 		_ = sent.Decode(smp.Data(comp.Request))
-		t.ghostOf(c.now, sent[:])
-		t.forget()
+		t.GhostOf(c.now, sent[:])
+		t.Forget()
 	}
-	clean := t.blocks > 0 && (c.isEdge(h) || !slices.ContainsFunc(t.have, c.strange(h)))
+	clean := t.Blocks > 0 && (c.isEdge(h) || !slices.ContainsFunc(t.Have, c.strange(h)))
 	if c.phase == PhaseAssign && !clean { // its link stays down as long as it may hold what it must not
-		c.setFailed(h.p.node, int(h.p.num), "Set(P_KeyTable)", err)
+		c.setFailed(h.p.Node, int(h.p.Num), "Set(P_KeyTable)", err)
 		c.pkeyBackoff(h)
 		return
 	}
@@ -195,21 +196,21 @@ func (c *Core) pkeyRetry(h holder, text string, err error) {
 
 func (c *Core) pkeyBackoff(h holder) {
 	t := c.table(h)
-	t.okGen = 0
-	t.retryAt = c.now.Add(c.cfg.RetryInterval << min(t.tries, 4))
-	t.tries = min(t.tries+1, 4)
-	c.pk.retry = min(c.pk.retry, t.retryAt)
+	t.OKGen = 0
+	t.RetryAt = c.now.Add(c.cfg.RetryInterval << min(t.Tries, 4))
+	t.Tries = min(t.Tries+1, 4)
+	c.pk.retry = min(c.pk.retry, t.RetryAt)
 }
 
 // dropAskedPKeys forgets what is known of holders whose answers will not be seen,
 // and who was to be looked at: they may be elsewhere in the next fabric.
 func (c *Core) dropAskedPKeys() {
 	for _, t := range c.pk.asked {
-		if t.asked {
-			t.asked = false
-			t.ghostOf(c.now, t.sending)
-			t.forget()
-			c.pk.retry = min(c.pk.retry, t.ghostAt)
+		if t.Asked {
+			t.Asked = false
+			t.GhostOf(c.now, t.Sending)
+			t.Forget()
+			c.pk.retry = min(c.pk.retry, t.GhostAt)
 			c.pk.look = true
 		}
 	}

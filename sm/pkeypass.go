@@ -5,6 +5,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/topo"
 )
 
 // pkeyPass is a step of bringing tables up to date. Keys are taken away, from
@@ -73,7 +74,7 @@ func (c *Core) masterPKeys() {
 	c.pk.look = true
 	c.pk.applying = c.pk.applying || !c.pk.trivial
 	if !c.pk.trivial || len(c.pk.freed) > 0 {
-		c.pk.reread = c.now.Add(suspectTime)
+		c.pk.reread = c.now.Add(mad.LateCopy)
 	}
 }
 
@@ -84,12 +85,12 @@ func (c *Core) touchPKeys(guid ib.GUID) {
 	if p == nil {
 		return
 	}
-	for _, q := range [2]*port{p, c.edgeOf(p)} {
-		if q != nil && q.pk != nil {
-			q.pk.okGen = 0
+	for _, q := range [2]*topo.Port{p, c.edgeOf(p)} {
+		if q != nil && q.PKeys != nil {
+			q.PKeys.OKGen = 0
 		}
 	}
-	c.eachVPort(p, func(h holder) { c.table(h).okGen = 0 })
+	c.eachVPort(p, func(h holder) { c.table(h).OKGen = 0 })
 	switch k := &c.pk; {
 	case len(k.touched) >= manyTouched:
 		k.look = true
@@ -145,7 +146,7 @@ func (c *Core) scanPKeys() {
 	k.todo = k.todo[:0]
 	if k.reread <= c.now {
 		k.reread = mad.Never
-		c.eachHolder(func(h holder) { c.table(h).forget() })
+		c.eachHolder(func(h holder) { c.table(h).Forget() })
 	}
 	if k.scope != nil {
 		for _, g := range k.scope {
@@ -156,27 +157,27 @@ func (c *Core) scanPKeys() {
 		return
 	}
 	k.retry = mad.Never
-	for _, pi := range f.epPort {
-		c.scanPort(&f.ports[pi])
+	for _, pi := range f.EndPort {
+		c.scanPort(&f.Ports[pi])
 	}
 }
 
 // eachHolder calls do for all end ports of the fabric and their virtual ports.
 func (c *Core) eachHolder(do func(h holder)) {
-	for _, pi := range c.f.epPort {
-		p := &c.f.ports[pi]
+	for _, pi := range c.f.EndPort {
+		p := &c.f.Ports[pi]
 		do(holder{p: p})
 		c.eachVPort(p, do)
 	}
 }
 
 // scanPort lists the holders at an end port that the pass may concern.
-func (c *Core) scanPort(p *port) {
+func (c *Core) scanPort(p *topo.Port) {
 	k := &c.pk
 	ends := k.pass == passRevoke || k.pass == passGrant
-	if q := c.edgeOf(p); q != nil && (c.enforcing() || enforced(&q.info) != enforcement{}) {
-		if t := c.pTable(q); t.peer != p.guid {
-			t.peer, t.okGen = p.guid, 0
+	if q := c.edgeOf(p); q != nil && (c.enforcing() || enforced(&q.Info) != enforcement{}) {
+		if t := c.pTable(q); t.Peer != p.GUID {
+			t.Peer, t.OKGen = p.GUID, 0
 		}
 		c.scanHolder(holder{p: q}, k.pass != passGrant)
 	}
@@ -191,24 +192,24 @@ func (c *Core) scanHolder(h holder, now bool) {
 	if h.v != nil {
 		c.metVPort(h)
 	}
-	if t.ghost != nil && t.ghostAt <= c.now {
-		t.ghost = nil
-		t.forget()
+	if t.Ghost != nil && t.GhostAt <= c.now {
+		t.Ghost = nil
+		t.Forget()
 	}
-	if t.ghost != nil {
-		k.retry = min(k.retry, t.ghostAt)
+	if t.Ghost != nil {
+		k.retry = min(k.retry, t.GhostAt)
 	}
-	if t.verifyAt != 0 {
-		if t.verifyAt <= c.now {
-			t.okGen = 0
+	if t.VerifyAt != 0 {
+		if t.VerifyAt <= c.now {
+			t.OKGen = 0
 		} else {
-			k.retry = min(k.retry, t.verifyAt)
+			k.retry = min(k.retry, t.VerifyAt)
 		}
 	}
 	switch {
-	case t.okGen == k.gen:
-	case t.retryAt > c.now:
-		k.retry = min(k.retry, t.retryAt)
+	case t.OKGen == k.gen:
+	case t.RetryAt > c.now:
+		k.retry = min(k.retry, t.RetryAt)
 	case now:
 		k.todo = append(k.todo, h.ref())
 	}
@@ -217,7 +218,7 @@ func (c *Core) scanHolder(h holder, now bool) {
 // pkeyDo does for a holder what the pass is about.
 func (c *Core) pkeyDo(h holder) {
 	p, edge := h.p, c.isEdge(h)
-	if !c.f.nodes[p.node].ok() || p.lid == 0 && !edge || h.v != nil && !h.v.takesPart() {
+	if !c.f.Nodes[p.Node].OK() || p.LID == 0 && !edge || h.v != nil && !h.v.takesPart() {
 		return // it left meanwhile
 	}
 	pass := c.pk.pass
@@ -251,7 +252,7 @@ func (c *Core) pkeysDone() {
 	}
 	open, late, blocked := c.openPKeys(c.f), 0, 0
 	c.eachHolder(func(h holder) {
-		if t := c.table(h); len(t.ghost) > 0 && t.okGen == k.gen && slices.ContainsFunc(t.ghost, c.strange(h)) {
+		if t := c.table(h); len(t.Ghost) > 0 && t.OKGen == k.gen && slices.ContainsFunc(t.Ghost, c.strange(h)) {
 			late++ // a copy of an earlier Set may still undo it
 		}
 	})

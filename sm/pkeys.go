@@ -6,6 +6,8 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/partition"
+	"heddle/sm/pkey"
+	"heddle/sm/topo"
 )
 
 // P_Key tables. What a holder has is known only as it was read back or
@@ -30,12 +32,12 @@ func (c *Core) virgin(h holder) bool {
 	if h.v != nil {
 		return h.v.state == ib.StateInit
 	}
-	return c.reset(h.p.pk)
+	return c.reset(h.p.PKeys)
 }
 
 // reset reports whether the agent of a port was found reset by the sweep under
 // way.
-func (c *Core) reset(t *pkeyTable) bool { return t.virgin && t.sweep == c.sweeps+1 }
+func (c *Core) reset(t *pkey.Table) bool { return t.Virgin && t.Sweep == c.sweeps+1 }
 
 // pkeyTarget is what a table is to hold at the end of a pass. Who cannot send yet, a
 // virtual port that is not up, is given what it is to have at once: where a table is
@@ -44,10 +46,10 @@ func (c *Core) pkeyTarget(h holder, pass pkeyPass) []ib.PKey {
 	t := c.table(h)
 	want := c.pkeysWanted(h)
 	if pass == passRevoke && (h.v == nil || !c.virgin(h)) {
-		return partition.Only(t.have, want)
+		return partition.Only(t.Have, want)
 	}
 	table, err := partition.Place(partition.Placing{
-		Table: t.have, Cap: c.pkeyCap(h), Want: want, Index0: c.index0(h), Fresh: c.virgin(h),
+		Table: t.Have, Cap: c.pkeyCap(h), Want: want, Index0: c.index0(h), Fresh: c.virgin(h),
 	})
 	if err != nil && !c.isEdge(h) { // there it is told what is not enforced
 		c.tellHolder("overflow", h, Notice{Kind: KindPKeyRefused, Level: Warn, Err: err, Text: "not every key could be given"})
@@ -69,20 +71,20 @@ func (c *Core) pkeyStep(h holder, pass pkeyPass) bool {
 	t := c.table(h)
 	capacity := c.pkeyCap(h)
 	switch {
-	case t.asked, t.refused, t.retryAt > c.now:
+	case t.Asked, t.Refused, t.RetryAt > c.now:
 		return false
 	case capacity == 0:
 		if !c.isEdge(h) {
 			c.noPTable(h, nil)
 		}
 		return false
-	case t.blocks < pkeyBlocks(capacity):
-		c.askPKeys(opPKeys, h, uint32(t.blocks))
+	case t.Blocks < pkey.Blocks(capacity):
+		c.askPKeys(opPKeys, h, uint32(t.Blocks))
 		return true
 	}
 	target := c.pkeyTarget(h, pass)
-	for b := range uint32(pkeyBlocks(capacity)) {
-		if pkeyBlock(t.have, b) != pkeyBlock(target, b) {
+	for b := range uint32(pkey.Blocks(capacity)) {
+		if pkey.Block(t.Have, b) != pkey.Block(target, b) {
 			c.askPKeys(opSetPKeys, h, b)
 			return true
 		}
@@ -93,7 +95,7 @@ func (c *Core) pkeyStep(h holder, pass pkeyPass) bool {
 // askPKeys asks for a block of a table, or writes one: o is opPKeys or opSetPKeys.
 func (c *Core) askPKeys(o op, h holder, block uint32) {
 	t := c.table(h)
-	t.asked = true
+	t.Asked = true
 	c.pk.asked = append(c.pk.asked, t)
 	extra := block
 	if h.v != nil {
@@ -104,7 +106,7 @@ func (c *Core) askPKeys(o op, h holder, block uint32) {
 			o = opSetVPKeys
 		}
 	}
-	c.add(mk(o, h.p.node, h.p.num, extra))
+	c.add(mk(o, h.p.Node, h.p.Num, extra))
 }
 
 // buildPKeys makes the request of an item about a table. It reports false if its
@@ -118,15 +120,15 @@ func (c *Core) buildPKeys(it item, get func(ib.AttrID, uint32), set func(ib.Attr
 	switch {
 	case h.v != nil:
 		attr, mod = smp.AttrVPortPartitionTable, smp.VPortTableMod(h.v.index, uint16(block))
-	case c.f.nodes[h.p.node].isSwitch():
-		mod = smp.PKeyMod(h.p.num, uint16(block))
+	case c.f.Nodes[h.p.Node].IsSwitch():
+		mod = smp.PKeyMod(h.p.Num, uint16(block))
 	}
 	if it.op() == opPKeys || it.op() == opGetVPKeys {
 		get(attr, mod)
 		return true
 	}
-	list := pkeyBlock(c.pkeyTarget(h, c.pkeyPass()), block)
-	c.table(h).sending = slices.Clone(list[:])
+	list := pkey.Block(c.pkeyTarget(h, c.pkeyPass()), block)
+	c.table(h).Sending = slices.Clone(list[:])
 	list.Put(set(attr, mod))
 	return true
 }
@@ -147,55 +149,55 @@ func (c *Core) pkeyItem(it item) (h holder, block uint32, ok bool) {
 // better.
 func (c *Core) settled(h holder) bool {
 	t := c.table(h)
-	if t.okGen == c.pk.gen {
+	if t.OKGen == c.pk.gen {
 		return true
 	}
 	if !c.tableKnown(h) || c.isEdge(h) && c.blind(h.p) {
 		return false
 	}
-	return t.refused || c.pkeyCap(h) == 0 || slices.Equal(t.have, c.pkeyTarget(h, passGrant))
+	return t.Refused || c.pkeyCap(h) == 0 || slices.Equal(t.Have, c.pkeyTarget(h, passGrant))
 }
 
 // pkeySettled notes that there is nothing left to do about a table. A virtual port
 // that waited for it goes on.
 func (c *Core) pkeySettled(h holder) {
 	switch {
-	case c.isEdge(h) && c.enforceBits(h.p) != enforced(&h.p.info):
+	case c.isEdge(h) && c.enforceBits(h.p) != enforced(&h.p.Info):
 		return
 	case h.v != nil && h.v.state < ib.StateActive:
 		if !c.edgeLets(h) {
 			return
 		}
-		c.table(h).okGen = c.pk.gen
+		c.table(h).OKGen = c.pk.gen
 		c.lookVPort(vportRef{h.a, h.v.index})
 		c.confirmed(vportRef{h.a, h.v.index}, confirmKeys)
 		return
 	}
-	c.table(h).okGen = c.pk.gen
+	c.table(h).OKGen = c.pk.gen
 }
 
 // sweepPKeys has the table of a port put right that comes, before its link is
 // moved to Armed.
-func (c *Core) sweepPKeys(p *port) {
-	n := &c.f.nodes[p.node]
-	if !n.ok() || !p.has(pKnown) || c.cfg.PlanOnly {
+func (c *Core) sweepPKeys(p *topo.Port) {
+	n := &c.f.Nodes[p.Node]
+	if !n.OK() || !p.Has(topo.PortKnown) || c.cfg.PlanOnly {
 		return
 	}
-	up := p.info.PortState > ib.StateInit
+	up := p.Info.PortState > ib.StateInit
 	switch {
-	case p.has(pEnd) && p.lid != 0:
+	case p.Has(topo.PortEnd) && p.LID != 0:
 		t := c.pTable(p)
-		switch reset := p.info.LID != p.lid; {
+		switch reset := p.Info.LID != p.LID; {
 		case c.reset(t):
-		case t.sweep == c.sweeps+1 && reset:
-			t.blocks, t.okGen = min(t.blocks, 1), 0 // of which block 0 was read just now
-		case t.sweep != c.sweeps+1 && (reset || !up):
-			t.forget()
+		case t.Sweep == c.sweeps+1 && reset:
+			t.Blocks, t.OKGen = min(t.Blocks, 1), 0 // of which block 0 was read just now
+		case t.Sweep != c.sweeps+1 && (reset || !up):
+			t.Forget()
 		}
 		// One that joins while it is Active comes from another part of the
 		// fabric, where this manager could not reach it.
 		// Port 0 of a switch that was reset is new too, whatever state it shows.
-		if up && !c.reset(t) && (n.flags&nNew == 0 || c.snap == nil || !c.snap.Up) {
+		if up && !c.reset(t) && (n.Flags&topo.NodeNew == 0 || c.snap == nil || !c.snap.Up) {
 			return
 		}
 		c.sweepVPKeys(p)
@@ -203,10 +205,25 @@ func (c *Core) sweepPKeys(p *port) {
 		if up {
 			return
 		}
-		c.pTable(p).forget() // the switch may have been reset
+		c.pTable(p).Forget() // the switch may have been reset
 	default:
 		return
 	}
-	c.pTable(p).retryAt = 0
+	c.pTable(p).RetryAt = 0
 	c.pkeyStep(holder{p: p}, passGrant)
+}
+
+// share returns a table equal to list that all ports with such a table share.
+func (k *pkeys) share(list []ib.PKey) []ib.PKey {
+	list = partition.Trim(list)
+	b := make([]byte, 0, 128)
+	for _, x := range list {
+		b = append(b, byte(x>>8), byte(x))
+	}
+	if t, ok := k.tables[string(b)]; ok {
+		return t
+	}
+	t := append([]ib.PKey{}, list...)
+	k.tables[string(b)] = t
+	return t
 }

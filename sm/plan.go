@@ -9,6 +9,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -81,23 +82,23 @@ func (c *Core) emitPlan(r *JobResult) {
 		p.Refused = r.Err.Error()
 	}
 	sets := map[ib.AttrID]int{}
-	for i := range f.ports {
-		q := &f.ports[i]
-		if !f.nodes[q.node].ok() || !q.has(pKnown) {
+	for i := range f.Ports {
+		q := &f.Ports[i]
+		if !f.Nodes[q.Node].OK() || !q.Has(topo.PortKnown) {
 			continue
 		}
-		if q.lid != 0 && q.lid != q.info.LID {
+		if q.LID != 0 && q.LID != q.Info.LID {
 			why := "new"
-			if q.info.LID != 0 {
-				why = "shows LID " + q.info.LID.String()
+			if q.Info.LID != 0 {
+				why = "shows LID " + q.Info.LID.String()
 			}
-			p.LIDs = append(p.LIDs, PlannedLID{Where: f.where(q.node, int(q.num)), GUID: q.guid, Old: q.info.LID, New: q.lid, Why: why})
+			p.LIDs = append(p.LIDs, PlannedLID{Where: f.Where(q.Node, int(q.Num)), GUID: q.GUID, Old: q.Info.LID, New: q.LID, Why: why})
 		}
-		if w, ext, ok := c.portWanted(q.node, q.num); ok && c.differs(&w, &q.info, ext) {
+		if w, ext, ok := c.portWanted(q.Node, q.Num); ok && c.differs(&w, &q.Info, ext) {
 			sets[smp.AttrPortInfo]++
 		}
 		if c.moves(q) {
-			switch q.info.PortState {
+			switch q.Info.PortState {
 			case ib.StateInit:
 				sets[planMove] += 2
 			case ib.StateArmed:
@@ -106,8 +107,8 @@ func (c *Core) emitPlan(r *JobResult) {
 		}
 	}
 	slices.SortFunc(p.LIDs, func(a, b PlannedLID) int { return cmp.Compare(a.GUID, b.GUID) })
-	for i := range f.nodes {
-		if n := &f.nodes[i]; n.isSwitch() && n.ok() && (n.sw.PortStateChange || n.sw.LifeTimeValue != c.cfg.PacketLife) {
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; n.IsSwitch() && n.OK() && (n.Switch.PortStateChange || n.Switch.LifeTimeValue != c.cfg.PacketLife) {
 			sets[smp.AttrSwitchInfo]++
 		}
 	}
@@ -124,7 +125,7 @@ func (c *Core) emitPlan(r *JobResult) {
 			sets[smp.AttrSLtoVL] += len(st.SL2VL)
 			sets[smp.AttrMFT] += len(st.MFT)
 		}
-		by := make([]int, len(f.swNode))
+		by := make([]int, len(f.SwitchNode))
 		for _, st := range r.Plan.Stages {
 			for _, b := range st.LFT {
 				by[b.Switch]++
@@ -132,10 +133,10 @@ func (c *Core) emitPlan(r *JobResult) {
 		}
 		for s, k := range by {
 			if k > 0 {
-				p.Blocks = append(p.Blocks, PlannedSwitch{Where: f.where(f.swNode[s], -1), Blocks: k})
+				p.Blocks = append(p.Blocks, PlannedSwitch{Where: f.Where(f.SwitchNode[s], -1), Blocks: k})
 				sets[smp.AttrLFT] += k
 			}
-			if f.nodes[f.swNode[s]].lft.top != r.Tables.TopLID {
+			if f.Nodes[f.SwitchNode[s]].LFT.Top != r.Tables.TopLID {
 				sets[planTop]++
 			}
 		}

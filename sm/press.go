@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/mad"
 )
 
 // A sweep that was asked for does not wait until all requests of what goes on between
@@ -77,24 +78,24 @@ func (c *Core) stopUpkeep() {
 	c.unanswered(func(it item, sent bool) {
 		switch it.op() {
 		case opGetGUIDs, opSetGUIDs:
-			t := g.byPort[c.f.portOf(it.node(), it.port()).guid]
+			t := g.byPort[c.f.PortOf(it.node(), it.port()).GUID]
 			if t == nil {
 				return
 			}
 			if bit := uint32(1) << it.extra(); it.op() == opSetGUIDs && sent {
 				t.known &^= bit
 				t.suspect |= bit
-				t.suspectAt = c.now.Add(suspectTime)
+				t.suspectAt = c.now.Add(mad.LateCopy)
 				g.retry = min(g.retry, t.suspectAt)
 				c.doubtGUIDs(t, t.want)
 			}
 			g.queue(t)
 		case opEnforce, opEnforced:
-			t := c.pTable(c.f.portOf(it.node(), it.port()))
-			t.verifyAt = c.now.Add(suspectTime)
-			c.pk.retry = min(c.pk.retry, t.verifyAt)
+			t := c.pTable(c.f.PortOf(it.node(), it.port()))
+			t.VerifyAt = c.now.Add(mad.LateCopy)
+			c.pk.retry = min(c.pk.retry, t.VerifyAt)
 		case opReadSL, opReadArb:
-			c.lanesUnread(c.f.nodes[it.node()].info.NodeGUID)
+			c.lanesUnread(c.f.Nodes[it.node()].Info.NodeGUID)
 		}
 	})
 	c.dropAskedPKeys()

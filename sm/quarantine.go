@@ -5,6 +5,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/topo"
 )
 
 // releaseKeys lets keys out of quarantine that nobody holds any more who is
@@ -55,30 +56,30 @@ func (c *Core) heldKeys() (held map[ib.PKey]bool, ok bool) {
 			held[x.Base()] = strange(x)
 		}
 	}
-	for _, pi := range f.epPort {
-		p := &f.ports[pi]
+	for _, pi := range f.EndPort {
+		p := &f.Ports[pi]
 		if !c.vportsHold(p, look) {
 			return nil, false
 		}
 		h := holder{p: p}
 		t := c.table(h)
-		if t.refused || c.pkeyCap(h) == 0 {
+		if t.Refused || c.pkeyCap(h) == 0 {
 			continue
 		}
-		if t.asked || !c.tableKnown(h) {
+		if t.Asked || !c.tableKnown(h) {
 			return nil, false
 		}
-		look(h, t.have)
-		look(h, t.ghost)
+		look(h, t.Have)
+		look(h, t.Ghost)
 	}
 	// Who is linked and does not answer may hold what it had.
-	return held, !slices.ContainsFunc(f.ports, func(p port) bool { return p.has(pSilent) && p.info.PortState >= ib.StateArmed })
+	return held, !slices.ContainsFunc(f.Ports, func(p topo.Port) bool { return p.Has(topo.PortSilent) && p.Info.PortState >= ib.StateArmed })
 }
 
 // vportsHold looks at what the virtual ports of an end port hold. One that is not
 // up can use no key, and is cleaned before it can; but what still comes to it may
 // come after that. It is false if one may hold anything.
-func (c *Core) vportsHold(p *port, look func(h holder, list []ib.PKey)) bool {
+func (c *Core) vportsHold(p *topo.Port, look func(h holder, list []ib.PKey)) bool {
 	if !c.known(p) {
 		return false
 	}
@@ -93,16 +94,16 @@ func (c *Core) vportsHold(p *port, look func(h holder, list []ib.PKey)) bool {
 		h := holder{p, a, v}
 		t := c.table(h)
 		if v.state >= ib.StateArmed {
-			if !t.refused && c.pkeyCap(h) > 0 {
-				if t.asked || !c.tableKnown(h) {
+			if !t.Refused && c.pkeyCap(h) > 0 {
+				if t.Asked || !c.tableKnown(h) {
 					return false
 				}
-				look(h, t.have)
+				look(h, t.Have)
 			}
 		}
-		if t.ghostAt > c.now && len(t.ghost) > 0 {
-			look(h, t.ghost)
-			c.pk.retry = min(c.pk.retry, t.ghostAt)
+		if t.GhostAt > c.now && len(t.Ghost) > 0 {
+			look(h, t.Ghost)
+			c.pk.retry = min(c.pk.retry, t.GhostAt)
 		}
 	}
 	return true

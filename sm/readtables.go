@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -21,16 +22,16 @@ const readTries = 4
 
 // readTables puts nodes on the list of those whose tables are read.
 func (c *Core) readTables(nodes []ib.GUID) {
-	if c.f == nil || c.f.graph == nil || c.state != subnet.Master {
+	if c.f == nil || c.f.Graph == nil || c.state != subnet.Master {
 		return
 	}
 	if nodes == nil {
-		for i := range c.f.nodes {
+		for i := range c.f.Nodes {
 			c.wantTables(int32(i))
 		}
 	}
 	for _, g := range nodes {
-		if ni, ok := c.f.find(g); ok {
+		if ni, ok := c.f.Find(g); ok {
 			if l := c.laneTabs[g]; l != nil {
 				l.tries = 0
 			}
@@ -40,23 +41,23 @@ func (c *Core) readTables(nodes []ib.GUID) {
 }
 
 func (c *Core) wantTables(ni int32) {
-	n := &c.f.nodes[ni]
-	if l := c.laneTabs[n.info.NodeGUID]; !n.ok() || n.flags&nGone != 0 || l != nil && (l.complete || l.tries >= readTries) {
+	n := &c.f.Nodes[ni]
+	if l := c.laneTabs[n.Info.NodeGUID]; !n.OK() || n.Flags&topo.NodeGone != 0 || l != nil && (l.complete || l.tries >= readTries) {
 		return
 	}
 	if c.reading == nil {
 		c.reading = map[ib.GUID]bool{}
 	}
-	if !c.reading[n.info.NodeGUID] {
-		c.reading[n.info.NodeGUID] = true
-		c.reads = append(c.reads, tableRead{guid: n.info.NodeGUID})
+	if !c.reading[n.Info.NodeGUID] {
+		c.reading[n.Info.NodeGUID] = true
+		c.reads = append(c.reads, tableRead{guid: n.Info.NodeGUID})
 	}
 }
 
 // readSmall has the tables of a small subnet read, or what is not known of them.
 func (c *Core) readSmall() {
-	if c.cfg.ReadLanes > 0 && c.up && c.f.graph != nil && len(c.f.swNode) <= c.cfg.ReadLanes {
-		c.scopeNodes(func(ni int32, _ *node) { c.wantTables(ni) })
+	if c.cfg.ReadLanes > 0 && c.up && c.f.Graph != nil && len(c.f.SwitchNode) <= c.cfg.ReadLanes {
+		c.scopeNodes(func(ni int32, _ *topo.Node) { c.wantTables(ni) })
 	}
 }
 
@@ -72,7 +73,7 @@ func (c *Core) upkeepReads(most int) {
 			}
 			c.reads[0], c.reads[k] = c.reads[k], c.reads[0]
 		}
-		ni, ok := c.f.find(r.guid)
+		ni, ok := c.f.Find(r.guid)
 		if ok && c.readNext(ni, r, most) {
 			return
 		}
@@ -103,26 +104,26 @@ func (c *Core) readDue() mad.Time {
 // readNext asks for the tables of a node that are not known, from where it
 // left off. It reports whether it stopped before the last.
 func (c *Core) readNext(ni int32, r *tableRead, most int) bool {
-	n := &c.f.nodes[ni]
-	if !n.ok() {
+	n := &c.f.Nodes[ni]
+	if !n.OK() {
 		return false
 	}
 	l := c.lanesOfNode(ni)
-	ports := int(n.info.NumPorts) + 1
+	ports := int(n.Info.NumPorts) + 1
 	for ; r.at < len(l.sl)+len(l.arb); r.at++ {
 		if c.pend >= most {
 			return true
 		}
 		if i := r.at; i < len(l.sl) {
 			in, out := i/ports, uint8(i%ports)
-			if l.sl[i] == 0 && c.readable(n, ni, out) && c.f.agentPort(ni, out).info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
+			if l.sl[i] == 0 && c.readable(n, ni, out) && c.f.AgentPort(ni, out).Info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
 				c.add(mk(opReadSL, ni, out, uint32(in)))
 			}
 			continue
 		}
 		i := r.at - len(l.sl)
 		num, block := uint8(i/4), uint8(i%4+1)
-		if l.arb[i] == 0 && c.readable(n, ni, num) && subnet.HasVLArb(&c.f.portOf(ni, num).info, block) {
+		if l.arb[i] == 0 && c.readable(n, ni, num) && subnet.HasVLArb(&c.f.PortOf(ni, num).Info, block) {
 			c.add(mk(opReadArb, ni, num, uint32(block)))
 		}
 	}
@@ -131,8 +132,8 @@ func (c *Core) readNext(ni int32, r *tableRead, most int) bool {
 
 // readable reports whether a port is one that can be asked for its tables: of
 // a CA only those with a link.
-func (c *Core) readable(n *node, ni int32, num uint8) bool {
-	return n.isSwitch() || num != 0 && c.f.portOf(ni, num).has(pKnown)
+func (c *Core) readable(n *topo.Node, ni int32, num uint8) bool {
+	return n.IsSwitch() || num != 0 && c.f.PortOf(ni, num).Has(topo.PortKnown)
 }
 
 // onReadLane takes a table that upkeep asked for. A node that does not answer
@@ -142,7 +143,7 @@ func (c *Core) onReadLane(it item, comp *mad.Completion) {
 	if !mad.Unanswered(comp.Err) {
 		return
 	}
-	g := c.f.nodes[it.node()].info.NodeGUID
+	g := c.f.Nodes[it.node()].Info.NodeGUID
 	l := c.lanesOfNode(it.node())
 	l.complete = false
 	i := slices.IndexFunc(c.reads, func(r tableRead) bool { return r.guid == g })
@@ -163,13 +164,13 @@ func (c *Core) onReadLane(it item, comp *mad.Completion) {
 	delete(c.reading, g)
 	c.reads = slices.Delete(c.reads, i, i+1)
 	c.out.notify(Notice{
-		Kind: KindNodeSilent, Level: Info, Where: c.f.where(it.node(), int(it.port())), Err: comp.Err,
+		Kind: KindNodeSilent, Level: Info, Where: c.f.Where(it.node(), int(it.port())), Err: comp.Err,
 		Text: "reading its lane tables is given up; they are read when somebody asks for them again",
 	})
 }
 
 func (c *Core) buildRead(it item, get func(attr ib.AttrID, mod uint32)) {
-	n := &c.f.nodes[it.node()]
+	n := &c.f.Nodes[it.node()]
 	if it.op() == opReadSL {
 		get(smp.AttrSLtoVL, slMod(n, uint8(it.extra()), it.port()))
 		return

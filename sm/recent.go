@@ -27,9 +27,9 @@ func (c *Core) rememberTables(r *JobResult) {
 		c.past.Forget() // there are no packets that could remember anything
 		return
 	}
-	for _, ni := range c.f.swNode {
-		if l := c.f.nodes[ni].lft; l != nil {
-			l.shared = true // rows that are remembered are not written into
+	for _, ni := range c.f.SwitchNode {
+		if l := c.f.Nodes[ni].LFT; l != nil {
+			l.Shared = true // rows that are remembered are not written into
 		}
 	}
 	// A path by entries of two states goes by each at most as far as its own do.
@@ -41,13 +41,13 @@ func (c *Core) rememberTables(r *JobResult) {
 	if f := r.Plan.Fitted; f != nil && f.First != nil && f.First != r.installed && f.First != f.Tables {
 		steps = []*route.Tables{r.installed, f.First, r.Tables}
 	}
-	c.past.Begin(c.f.graph, r.Plan, hops, steps...)
+	c.past.Begin(c.f.Graph, r.Plan, hops, steps...)
 }
 
 // lostCables are the cables that packets under way may have come over until they were lost.
 func (c *Core) lostCables() []transition.LeftCable {
 	if c.served == nil {
-		return c.past.Lost(c.now, nil, c.f.graph)
+		return c.past.Lost(c.now, nil, c.f.Graph)
 	}
-	return c.past.Lost(c.now, c.served.graph, c.f.graph)
+	return c.past.Lost(c.now, c.served.graph, c.f.Graph)
 }

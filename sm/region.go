@@ -5,6 +5,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -88,12 +89,12 @@ func (c *Core) askRegion(n int32, why string) {
 
 // suspectNode is suspect for a switch, or a CA and its switch.
 func (c *Core) suspectNode(n int32) {
-	nd := &c.f.nodes[n]
-	if nd.isSwitch() {
-		c.suspect(nd.info.NodeGUID, wholeSwitch)
-	} else if q := c.f.portOf(n, nd.info.LocalPortNum).peer; q.Node >= 0 && c.f.nodes[q.Node].isSwitch() {
-		c.suspect(c.f.nodes[q.Node].info.NodeGUID, wholeSwitch)
-		c.suspect(nd.info.NodeGUID, nd.info.LocalPortNum)
+	nd := &c.f.Nodes[n]
+	if nd.IsSwitch() {
+		c.suspect(nd.Info.NodeGUID, wholeSwitch)
+	} else if q := c.f.PortOf(n, nd.Info.LocalPortNum).Peer; q.Node >= 0 && c.f.Nodes[q.Node].IsSwitch() {
+		c.suspect(c.f.Nodes[q.Node].Info.NodeGUID, wholeSwitch)
+		c.suspect(nd.Info.NodeGUID, nd.Info.LocalPortNum)
 	} else {
 		c.wantFull = true
 	}
@@ -103,17 +104,17 @@ func (c *Core) suspectNode(n int32) {
 func (c *Core) regionFits() bool {
 	f := c.f
 	if c.wantFull || c.wantAudit || !c.sound || !c.up || c.state != subnet.Master || c.firstTime || c.waitHand || c.cfg.PlanOnly ||
-		f == nil || f.graph == nil || f.gone > 64+len(f.nodes)/8 {
+		f == nil || f.Graph == nil || f.Gone > 64+len(f.Nodes)/8 {
 		return false
 	}
 	for _, s := range c.suspects {
-		n, ok := f.find(s.guid)
+		n, ok := f.Find(s.guid)
 		if !ok || !c.plain(n) {
 			return false
 		}
 	}
 	for g := range c.unseen { // what is behind a switch that was left out has no links to be found by
-		if n, ok := f.find(g); ok && !f.nodes[n].ok() {
+		if n, ok := f.Find(g); ok && !f.Nodes[n].OK() {
 			return false
 		}
 	}
@@ -123,12 +124,12 @@ func (c *Core) regionFits() bool {
 // plain reports whether nothing was wrong with a node or its ports in the last
 // sweep.
 func (c *Core) plain(n int32) bool {
-	nd := &c.f.nodes[n]
-	if !nd.ok() || !nd.path.set || nd.flags&nUnseen != 0 {
+	nd := &c.f.Nodes[n]
+	if !nd.OK() || !nd.Path.Set || nd.Flags&topo.NodeUnseen != 0 {
 		return false
 	}
-	for i := range c.f.nodePorts(n) {
-		if c.f.portOf(n, uint8(i)).flags&(pFailed|pBadPeer|pLeft|pLoop) != 0 {
+	for i := range c.f.NodePorts(n) {
+		if c.f.PortOf(n, uint8(i)).Flags&(topo.PortFailed|topo.PortBadPeer|topo.PortLeftOut|topo.PortLoop) != 0 {
 			return false
 		}
 	}
@@ -142,10 +143,10 @@ func (c *Core) startRegion() {
 	c.enter(PhaseDiscover)
 	c.collectKeys()
 	for _, s := range c.suspects {
-		n, _ := f.find(s.guid)
+		n, _ := f.Find(s.guid)
 		if s.port == wholeSwitch {
 			c.touch(n)
-			f.nodes[n].flags |= nSuspect
+			f.Nodes[n].Flags |= topo.NodeSuspect
 			continue
 		}
 		c.touch(n)
@@ -163,20 +164,20 @@ func (c *Core) joinRegion() bool {
 		return false
 	}
 	for _, s := range c.suspects {
-		if n, ok := f.find(s.guid); !ok || !c.plainBut(n) {
+		if n, ok := f.Find(s.guid); !ok || !c.plainBut(n) {
 			return false
 		}
 	}
 	for _, s := range c.suspects {
-		n, _ := f.find(s.guid)
+		n, _ := f.Find(s.guid)
 		c.touch(n)
-		switch nd := &f.nodes[n]; {
+		switch nd := &f.Nodes[n]; {
 		case s.port != wholeSwitch:
 			c.add(mk(opReread, n, s.port, 0))
-		case nd.flags&(nNew|nSuspect|nRead) == nSuspect: // its turn comes
+		case nd.Flags&(topo.NodeNew|topo.NodeSuspect|topo.NodeRead) == topo.NodeSuspect: // its turn comes
 		default: // what was read of it may be of before
-			nd.flags = nd.flags&^nRead | nSuspect
-			if nd.path.set {
+			nd.Flags = nd.Flags&^topo.NodeRead | topo.NodeSuspect
+			if nd.Path.Set {
 				c.readSwitch(n)
 			}
 		}
@@ -187,8 +188,8 @@ func (c *Core) joinRegion() bool {
 
 // touch makes a node part of the region.
 func (c *Core) touch(n int32) {
-	if nd := &c.f.nodes[n]; nd.flags&nTouched == 0 {
-		nd.flags |= nTouched
+	if nd := &c.f.Nodes[n]; nd.Flags&topo.NodeTouched == 0 {
+		nd.Flags |= topo.NodeTouched
 		c.reg.nodes = append(c.reg.nodes, n)
 	}
 }
@@ -199,10 +200,10 @@ func (c *Core) endRegion() {
 		return
 	}
 	for _, n := range c.reg.nodes {
-		c.f.nodes[n].flags &^= nTouched | nSuspect | nRead | nNew | nMoved | nReset | nSeen | nAgain
-		ports := c.f.nodePorts(n)
+		c.f.Nodes[n].Flags &^= topo.NodeTouched | topo.NodeSuspect | topo.NodeRead | topo.NodeNew | topo.NodeMoved | topo.NodeReset | topo.NodeSeen | topo.NodeAgain
+		ports := c.f.NodePorts(n)
 		for i := range ports {
-			ports[i].flags &^= pAsked
+			ports[i].Flags &^= topo.PortAsked
 		}
 	}
 	c.reg.on = false
@@ -216,7 +217,7 @@ func (c *Core) lostLinks() bool {
 		return false
 	}
 	for _, x := range c.reg.cut {
-		if !c.f.port(x[0]).has(pLinked) && c.f.nodes[x[0].Node].isSwitch() && c.f.nodes[x[1].Node].isSwitch() {
+		if !c.f.Port(x[0]).Has(topo.PortLinked) && c.f.Nodes[x[0].Node].IsSwitch() && c.f.Nodes[x[1].Node].IsSwitch() {
 			return true
 		}
 	}
@@ -232,16 +233,16 @@ func (c *Core) giveUp(why string) {
 
 // scope calls fn for the ports that the sweep sets up: those of the region,
 // or all.
-func (c *Core) scope(fn func(p *port)) {
+func (c *Core) scope(fn func(p *topo.Port)) {
 	f := c.f
 	if !c.reg.on || c.reg.wide {
-		for i := range f.ports {
-			fn(&f.ports[i])
+		for i := range f.Ports {
+			fn(&f.Ports[i])
 		}
 		return
 	}
 	for _, n := range c.reg.nodes {
-		ports := f.nodePorts(n)
+		ports := f.NodePorts(n)
 		for i := range ports {
 			fn(&ports[i])
 		}
@@ -249,16 +250,16 @@ func (c *Core) scope(fn func(p *port)) {
 }
 
 // scopeNodes is scope for nodes.
-func (c *Core) scopeNodes(fn func(ni int32, n *node)) {
+func (c *Core) scopeNodes(fn func(ni int32, n *topo.Node)) {
 	f := c.f
 	if !c.reg.on || c.reg.wide {
-		for i := range f.nodes {
-			fn(int32(i), &f.nodes[i])
+		for i := range f.Nodes {
+			fn(int32(i), &f.Nodes[i])
 		}
 		return
 	}
 	for _, n := range c.reg.nodes {
-		fn(n, &f.nodes[n])
+		fn(n, &f.Nodes[n])
 	}
 }
 
@@ -282,13 +283,13 @@ func (c *Core) explored() bool {
 	// The nearest suspects that can be reached now.
 	best := smp.MaxHops + 1
 	for _, n := range r.nodes {
-		if nd := &f.nodes[n]; nd.flags&(nSuspect|nRead) == nSuspect && nd.path.set {
-			best = min(best, int(nd.path.n))
+		if nd := &f.Nodes[n]; nd.Flags&(topo.NodeSuspect|topo.NodeRead) == topo.NodeSuspect && nd.Path.Set {
+			best = min(best, int(nd.Path.N))
 		}
 	}
 	if best <= smp.MaxHops {
 		for i := 0; i < len(r.nodes); i++ { // touch may make the list longer
-			if n := r.nodes[i]; f.nodes[n].flags&(nSuspect|nRead) == nSuspect && f.nodes[n].path.set && int(f.nodes[n].path.n) == best {
+			if n := r.nodes[i]; f.Nodes[n].Flags&(topo.NodeSuspect|topo.NodeRead) == topo.NodeSuspect && f.Nodes[n].Path.Set && int(f.Nodes[n].Path.N) == best {
 				c.readSwitch(n)
 			}
 		}
@@ -308,23 +309,23 @@ func (c *Core) readFarEnds() bool {
 	asked := false
 	for i := 0; i < len(c.reg.nodes); i++ {
 		n := c.reg.nodes[i]
-		nd := &f.nodes[n]
-		if nd.flags&(nRead|nReset|nAgain) == nRead && nd.path.set && c.allInit(n) {
+		nd := &f.Nodes[n]
+		if nd.Flags&(topo.NodeRead|topo.NodeReset|topo.NodeAgain) == topo.NodeRead && nd.Path.Set && c.allInit(n) {
 			// It may have been reset after its port 0 was read.
-			nd.flags |= nAgain
+			nd.Flags |= topo.NodeAgain
 			c.add(mk(opSwitchInfo, n, 0, 0))
 			c.add(mk(opReread, n, 0, 0))
 			asked = true
 		}
-		if nd.flags&(nRead|nSeen) != nRead || nd.flags&(nMoved|nReset) == nMoved || !nd.sw.PortStateChange || !nd.path.set {
+		if nd.Flags&(topo.NodeRead|topo.NodeSeen) != topo.NodeRead || nd.Flags&(topo.NodeMoved|topo.NodeReset) == topo.NodeMoved || !nd.Switch.PortStateChange || !nd.Path.Set {
 			continue
 		}
-		nd.flags |= nSeen
-		for k := range f.nodePorts(n) {
-			p := f.portOf(n, uint8(k))
-			if p.has(pLinked) && p.num != 0 && f.nodes[p.peer.Node].flags&nRead == 0 {
-				c.touch(p.peer.Node)
-				c.add(mk(opReread, p.peer.Node, p.peer.Port, 0))
+		nd.Flags |= topo.NodeSeen
+		for k := range f.NodePorts(n) {
+			p := f.PortOf(n, uint8(k))
+			if p.Has(topo.PortLinked) && p.Num != 0 && f.Nodes[p.Peer.Node].Flags&topo.NodeRead == 0 {
+				c.touch(p.Peer.Node)
+				c.add(mk(opReread, p.Peer.Node, p.Peer.Port, 0))
 				asked = true
 			}
 		}
@@ -337,17 +338,17 @@ func (c *Core) readFarEnds() bool {
 // its link may be the one that is gone.
 func (c *Core) readSwitch(n int32) {
 	f := c.f
-	nd := &f.nodes[n]
-	if v := nd.via; v.Node >= 0 && nd.flags&nNew == 0 && f.nodes[v.Node].flags&(nRead|nNew) == 0 && !f.port(v).has(pAsked) {
-		f.port(v).flags |= pAsked
+	nd := &f.Nodes[n]
+	if v := nd.Via; v.Node >= 0 && nd.Flags&topo.NodeNew == 0 && f.Nodes[v.Node].Flags&(topo.NodeRead|topo.NodeNew) == 0 && !f.Port(v).Has(topo.PortAsked) {
+		f.Port(v).Flags |= topo.PortAsked
 		c.touch(v.Node)
 		c.add(mk(opReread, v.Node, v.Port, 0))
 		return
 	}
-	nd.flags |= nRead
+	nd.Flags |= topo.NodeRead
 	c.report.Read++
 	c.add(mk(opSwitchInfo, n, 0, 0))
-	for p := range f.nodePorts(n) {
+	for p := range f.NodePorts(n) {
 		c.add(mk(opReread, n, uint8(p), 0))
 	}
 }

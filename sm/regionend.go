@@ -3,6 +3,7 @@ package sm
 import (
 	"slices"
 
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -11,40 +12,40 @@ import (
 func (c *Core) regionKnown() bool {
 	f, r := c.f, &c.reg
 	for i := 0; i < len(r.nodes); i++ {
-		if n := r.nodes[i]; n != f.self.Node {
+		if n := r.nodes[i]; n != f.Self.Node {
 			c.dropUnreachable(n)
 		}
 	}
 	// Behind a switch that is gone there may be others that nobody named.
 	if r.died {
-		for i := range f.nodes {
-			if n := &f.nodes[i]; n.flags&(nGone|nTouched) == 0 && n.isSwitch() && !n.path.set {
+		for i := range f.Nodes {
+			if n := &f.Nodes[i]; n.Flags&(topo.NodeGone|topo.NodeTouched) == 0 && n.IsSwitch() && !n.Path.Set {
 				c.touch(int32(i))
 				c.dropUnreachable(int32(i))
 			}
 		}
 	}
 	for i := 0; i < len(r.nodes); i++ { // hosts of the switches just dropped
-		if n := r.nodes[i]; n != f.self.Node && f.nodes[n].flags&nGone == 0 {
+		if n := r.nodes[i]; n != f.Self.Node && f.Nodes[n].Flags&topo.NodeGone == 0 {
 			c.dropUnreachable(n)
 		}
 	}
 	c.settleMute()
-	if r.died && len(f.problems) > 0 {
+	if r.died && len(f.Problems) > 0 {
 		c.giveUp("room was made for what was left out before")
 	}
 	for _, n := range r.nodes {
-		nd := &f.nodes[n]
-		if nd.flags&nGone != 0 {
+		nd := &f.Nodes[n]
+		if nd.Flags&topo.NodeGone != 0 {
 			continue
 		}
-		for i := range f.nodePorts(n) {
-			p := f.portOf(n, uint8(i))
-			if p.has(pMeasured) && !p.has(pLinked) && !p.has(pHeld) {
-				c.giveUp("the ends of " + f.where(n, i).String() + " do not agree")
+		for i := range f.NodePorts(n) {
+			p := f.PortOf(n, uint8(i))
+			if p.Has(topo.PortMeasured) && !p.Has(topo.PortLinked) && !p.Has(topo.PortHeld) {
+				c.giveUp("the ends of " + f.Where(n, i).String() + " do not agree")
 			}
 		}
-		if nd.isSwitch() && (nd.flags&nSwitchInfo == 0 || !f.portOf(n, 0).has(pKnown)) {
+		if nd.IsSwitch() && (nd.Flags&topo.NodeSwitchInfo == 0 || !f.PortOf(n, 0).Has(topo.PortKnown)) {
 			c.giveUp("a switch could not be read")
 		}
 	}
@@ -52,7 +53,7 @@ func (c *Core) regionKnown() bool {
 		return c.explored()
 	}
 	c.tellRegion()
-	if len(f.paths) > 1<<16 && len(f.paths) > 4*c.pathBytes() {
+	if len(f.Paths) > 1<<16 && len(f.Paths) > 4*c.pathBytes() {
 		c.packPaths()
 	}
 	c.refreshOthers()
@@ -63,59 +64,59 @@ func (c *Core) regionKnown() bool {
 // a CA that have lost theirs.
 func (c *Core) dropUnreachable(n int32) {
 	f := c.f
-	nd := &f.nodes[n]
-	if nd.flags&nGone != 0 {
+	nd := &f.Nodes[n]
+	if nd.Flags&topo.NodeGone != 0 {
 		return
 	}
-	if nd.isSwitch() {
-		if nd.path.set {
+	if nd.IsSwitch() {
+		if nd.Path.Set {
 			return
 		}
 	} else {
 		first := int32(-1)
-		for i := range f.nodePorts(n) {
-			p := f.portOf(n, uint8(i))
+		for i := range f.NodePorts(n) {
+			p := f.PortOf(n, uint8(i))
 			switch {
-			case p.num == 0:
-			case p.has(pLinked):
+			case p.Num == 0:
+			case p.Has(topo.PortLinked):
 				if first < 0 {
 					first = int32(i)
 				}
-			case p.has(pKnown):
-				c.reg.died = c.reg.died || p.lid != 0
-				*p = port{node: n, num: p.num, peer: subnet.NoRef, guid: p.guid}
+			case p.Has(topo.PortKnown):
+				c.reg.died = c.reg.died || p.LID != 0
+				*p = topo.Port{Node: n, Num: p.Num, Peer: subnet.NoRef, GUID: p.GUID}
 			}
 		}
 		if first >= 0 {
-			if q := f.portOf(n, uint8(first)); nd.via.Node < 0 || f.port(nd.via).peer.Node != n {
-				nd.via, nd.path = q.peer, q.path
-				nd.info.LocalPortNum, nd.info.PortGUID = q.num, q.guid
+			if q := f.PortOf(n, uint8(first)); nd.Via.Node < 0 || f.Port(nd.Via).Peer.Node != n {
+				nd.Via, nd.Path = q.Peer, q.Path
+				nd.Info.LocalPortNum, nd.Info.PortGUID = q.Num, q.GUID
 			}
 			return
 		}
 	}
 	c.reg.died = true
-	for i := range f.nodePorts(n) {
-		p := f.portOf(n, uint8(i))
-		if p.peer.Node >= 0 {
-			q := f.port(p.peer)
-			if q.peer == (ref{Node: n, Port: p.num}) {
-				q.peer = subnet.NoRef
-				q.flags &^= pLinked | pMeasured | pProved
+	for i := range f.NodePorts(n) {
+		p := f.PortOf(n, uint8(i))
+		if p.Peer.Node >= 0 {
+			q := f.Port(p.Peer)
+			if q.Peer == (ref{Node: n, Port: p.Num}) {
+				q.Peer = subnet.NoRef
+				q.Flags &^= topo.PortLinked | topo.PortMeasured | topo.PortProved
 			}
-			c.touch(p.peer.Node)
+			c.touch(p.Peer.Node)
 		}
-		*p = port{node: n, num: p.num, peer: subnet.NoRef, guid: p.guid}
+		*p = topo.Port{Node: n, Num: p.Num, Peer: subnet.NoRef, GUID: p.GUID}
 	}
 	if c.reg.gone++; c.reg.gone <= 64 {
 		c.out.notify(Notice{
 			Kind: KindNodeGone, Level: Info, Text: "left the subnet",
-			Where: Where{Node: nd.info.NodeGUID, Desc: nd.desc, Port: -1, Path: slices.Clone(f.path(nd.path)), set: true},
+			Where: Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: -1, Path: slices.Clone(f.Path(nd.Path)), Known: true},
 		})
 	}
-	nd.flags = nd.flags&nTouched | nGone | nOut | nDesc
-	nd.path.set, nd.lft, nd.mft, nd.gsw = false, nil, nil, -1
-	f.gone++
+	nd.Flags = nd.Flags&topo.NodeTouched | topo.NodeGone | topo.NodeOut | topo.NodeDesc
+	nd.Path.Set, nd.LFT, nd.MFT, nd.GraphSwitch = false, nil, nil, -1
+	f.Gone++
 }
 
 // tellRegion tells what came and went.
@@ -127,43 +128,43 @@ func (c *Core) tellRegion() {
 	r.told = true
 	told := 0
 	for _, x := range r.cut {
-		p := f.port(x[0])
-		if p.has(pLinked) && p.peer == x[1] {
+		p := f.Port(x[0])
+		if p.Has(topo.PortLinked) && p.Peer == x[1] {
 			continue // it is back already
 		}
 		for _, a := range x {
-			if n := &f.nodes[a.Node]; n.flags&nGone != 0 || !n.isSwitch() {
+			if n := &f.Nodes[a.Node]; n.Flags&topo.NodeGone != 0 || !n.IsSwitch() {
 				continue
 			}
 			if told++; told <= 64 {
-				c.out.notify(Notice{Kind: KindLinkDown, Level: Info, Where: f.where(a.Node, int(a.Port)), Text: "the link is down"})
+				c.out.notify(Notice{Kind: KindLinkDown, Level: Info, Where: f.Where(a.Node, int(a.Port)), Text: "the link is down"})
 			}
 		}
 	}
 	for _, n := range r.nodes {
-		nd := &f.nodes[n]
-		if nd.flags&(nGone|nNew) == nNew {
-			c.out.notify(Notice{Kind: KindNodeNew, Level: Info, Where: f.where(n, -1), Text: "joined the subnet"})
+		nd := &f.Nodes[n]
+		if nd.Flags&(topo.NodeGone|topo.NodeNew) == topo.NodeNew {
+			c.out.notify(Notice{Kind: KindNodeNew, Level: Info, Where: f.Where(n, -1), Text: "joined the subnet"})
 		}
-		if !nd.isSwitch() || nd.flags&(nGone|nNew) != 0 {
+		if !nd.IsSwitch() || nd.Flags&(topo.NodeGone|topo.NodeNew) != 0 {
 			continue
 		}
-		for i := range f.nodePorts(n) {
-			p := f.portOf(n, uint8(i))
-			if p.num == 0 || !p.has(pLinked) || c.wasLinked(n, p) {
+		for i := range f.NodePorts(n) {
+			p := f.PortOf(n, uint8(i))
+			if p.Num == 0 || !p.Has(topo.PortLinked) || c.wasLinked(n, p) {
 				continue
 			}
 			if told++; told <= 64 {
-				c.out.notify(Notice{Kind: KindLinkUp, Level: Info, Where: f.where(n, i), Text: "the link is up"})
+				c.out.notify(Notice{Kind: KindLinkUp, Level: Info, Where: f.Where(n, i), Text: "the link is up"})
 			}
 		}
 	}
 }
 
 // wasLinked reports whether the last snapshot shows a link at a port.
-func (c *Core) wasLinked(n int32, p *port) bool {
-	i := c.snap.NodeByGUID(c.f.nodes[n].info.NodeGUID)
-	return i >= 0 && int(p.num) <= int(c.snap.Nodes[i].Info.NumPorts) && c.snap.NodePorts(i)[p.num].Peer.Node >= 0
+func (c *Core) wasLinked(n int32, p *topo.Port) bool {
+	i := c.snap.NodeByGUID(c.f.Nodes[n].Info.NodeGUID)
+	return i >= 0 && int(p.Num) <= int(c.snap.Nodes[i].Info.NumPorts) && c.snap.NodePorts(i)[p.Num].Peer.Node >= 0
 }
 
 // refreshOthers brings what is known of other managers up to date with the
@@ -171,10 +172,10 @@ func (c *Core) wasLinked(n int32, p *port) bool {
 func (c *Core) refreshOthers() {
 	f := c.f
 	c.others = slices.DeleteFunc(c.others, func(o otherSM) bool {
-		return f.nodes[o.at.Node].flags&nGone != 0 || !f.port(o.at).has(pKnown)
+		return f.Nodes[o.at.Node].Flags&topo.NodeGone != 0 || !f.Port(o.at).Has(topo.PortKnown)
 	})
 	for i := range c.others {
 		o := &c.others[i]
-		o.path = slices.Clone(f.agentPath(o.at.Node, o.at.Port))
+		o.path = slices.Clone(f.AgentPath(o.at.Node, o.at.Port))
 	}
 }

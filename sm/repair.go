@@ -241,10 +241,10 @@ func (r *Repair) drains(p *transition.Plan, given time.Duration) {
 // riskOf names what a plan's risk is about.
 func (c *Core) riskOf(r *JobResult) *Risk {
 	return nameRisk(r.Plan.Risk, func(s int32) ib.GUID {
-		if int(s) < len(c.f.swNode) {
-			return c.f.nodes[c.f.swNode[s]].info.NodeGUID
+		if int(s) < len(c.f.SwitchNode) {
+			return c.f.Nodes[c.f.SwitchNode[s]].Info.NodeGUID
 		}
-		if i := int(s) - len(c.f.swNode); i < len(r.transition.Frozen) {
+		if i := int(s) - len(c.f.SwitchNode); i < len(r.transition.Frozen) {
 			return r.transition.Frozen[i].GUID // excluded, and forwards still
 		}
 		return 0
@@ -262,8 +262,8 @@ func nameRisk(r *transition.Risk, guid func(s int32) ib.GUID, desc func(ib.GUID)
 
 // descOf is the description of a node that is or was there.
 func (c *Core) descOf(g ib.GUID) string {
-	if i, ok := c.f.byGUID[g]; ok && c.f.nodes[i].desc != "" {
-		return c.f.nodes[i].desc
+	if i, ok := c.f.ByGUID[g]; ok && c.f.Nodes[i].Desc != "" {
+		return c.f.Nodes[i].Desc
 	}
 	if c.snap != nil {
 		if i := c.snap.NodeByGUID(g); i >= 0 {

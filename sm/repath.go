@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"heddle/ib/smp"
+	"heddle/sm/topo"
 )
 
 // repath gives nodes whose directed route leads over a link that is gone
@@ -15,13 +16,13 @@ func (c *Core) repath() {
 	broken := false
 	for _, x := range c.reg.cut {
 		for k, a := range x {
-			if f.nodes[x[1-k].Node].via == a && !f.port(a).has(pLinked) {
+			if f.Nodes[x[1-k].Node].Via == a && !f.Port(a).Has(topo.PortLinked) {
 				broken = true
 			}
 		}
 	}
 	for _, n := range c.reg.nodes {
-		broken = broken || !f.nodes[n].path.set
+		broken = broken || !f.Nodes[n].Path.Set
 	}
 	if !broken {
 		return
@@ -32,21 +33,21 @@ func (c *Core) repath() {
 		good
 		bad
 	)
-	state := make([]uint8, len(f.nodes))
-	state[f.self.Node] = good
+	state := make([]uint8, len(f.Nodes))
+	state[f.Self.Node] = good
 	stack := make([]int32, 0, 64)
-	for i := range f.nodes {
-		if f.nodes[i].flags&nGone != 0 || !f.nodes[i].isSwitch() {
+	for i := range f.Nodes {
+		if f.Nodes[i].Flags&topo.NodeGone != 0 || !f.Nodes[i].IsSwitch() {
 			continue
 		}
 		stack = append(stack[:0], int32(i))
 		for len(stack) > 0 {
 			n := stack[len(stack)-1]
-			nd := &f.nodes[n]
-			v := nd.via
+			nd := &f.Nodes[n]
+			v := nd.Via
 			switch {
 			case state[n] != unknown:
-			case !nd.path.set || v.Node < 0 || !f.port(v).has(pLinked) || f.port(v).peer.Node != n:
+			case !nd.Path.Set || v.Node < 0 || !f.Port(v).Has(topo.PortLinked) || f.Port(v).Peer.Node != n:
 				state[n] = bad
 			case state[v.Node] == unknown:
 				stack = append(stack, v.Node)
@@ -59,30 +60,30 @@ func (c *Core) repath() {
 	}
 	// Breadth first by length, from the switches whose way is good.
 	var rings [smp.MaxHops + 1][]int32
-	for i := range f.nodes {
-		if n := &f.nodes[i]; state[i] == good && (n.isSwitch() || int32(i) == f.self.Node) {
-			rings[n.path.n] = append(rings[n.path.n], int32(i))
-		} else if n.isSwitch() && n.flags&nGone == 0 {
-			n.path.set = false
+	for i := range f.Nodes {
+		if n := &f.Nodes[i]; state[i] == good && (n.IsSwitch() || int32(i) == f.Self.Node) {
+			rings[n.Path.N] = append(rings[n.Path.N], int32(i))
+		} else if n.IsSwitch() && n.Flags&topo.NodeGone == 0 {
+			n.Path.Set = false
 		}
 	}
 	for d := range smp.MaxHops {
 		for k := 0; k < len(rings[d]); k++ {
 			n := rings[d][k]
-			ports := f.nodePorts(n)
+			ports := f.NodePorts(n)
 			for i := range ports {
 				p := &ports[i]
-				if !p.has(pLinked) || p.num == 0 || !f.nodes[n].isSwitch() && p.num != f.self.Port {
+				if !p.Has(topo.PortLinked) || p.Num == 0 || !f.Nodes[n].IsSwitch() && p.Num != f.Self.Port {
 					continue
 				}
-				q := &f.nodes[p.peer.Node]
-				if !q.isSwitch() || q.path.set {
+				q := &f.Nodes[p.Peer.Node]
+				if !q.IsSwitch() || q.Path.Set {
 					continue
 				}
-				at := ref{Node: n, Port: p.num}
-				q.path, q.via = f.addPath(c.hop(at)), at
-				rings[d+1] = append(rings[d+1], p.peer.Node)
-				c.repathHosts(p.peer.Node)
+				at := ref{Node: n, Port: p.Num}
+				q.Path, q.Via = f.AddPath(c.hop(at)), at
+				rings[d+1] = append(rings[d+1], p.Peer.Node)
+				c.repathHosts(p.Peer.Node)
 			}
 		}
 	}
@@ -93,14 +94,14 @@ func (c *Core) repath() {
 func (c *Core) staleHosts() {
 	f := c.f
 	for _, n := range c.reg.nodes {
-		if nd := &f.nodes[n]; !nd.isSwitch() || !nd.path.set || nd.flags&nGone != 0 {
+		if nd := &f.Nodes[n]; !nd.IsSwitch() || !nd.Path.Set || nd.Flags&topo.NodeGone != 0 {
 			continue
 		}
-		for _, p := range f.nodePorts(n) {
-			if !p.has(pLinked) || p.num == 0 || f.nodes[p.peer.Node].isSwitch() || p.peer.Node == f.self.Node {
+		for _, p := range f.NodePorts(n) {
+			if !p.Has(topo.PortLinked) || p.Num == 0 || f.Nodes[p.Peer.Node].IsSwitch() || p.Peer.Node == f.Self.Node {
 				continue
 			}
-			if q := f.port(p.peer); q.path.set && !bytes.Equal(f.path(q.path), c.hop(ref{Node: n, Port: p.num})) {
+			if q := f.Port(p.Peer); q.Path.Set && !bytes.Equal(f.Path(q.Path), c.hop(ref{Node: n, Port: p.Num})) {
 				c.repathHosts(n)
 				c.reg.moved = true
 				break
@@ -112,28 +113,28 @@ func (c *Core) staleHosts() {
 // repathHosts gives the CA ports on a switch whose route is new their new one.
 func (c *Core) repathHosts(n int32) {
 	f := c.f
-	ports := f.nodePorts(n)
+	ports := f.NodePorts(n)
 	for i := range ports {
 		p := &ports[i]
-		if !p.has(pLinked) || p.num == 0 {
+		if !p.Has(topo.PortLinked) || p.Num == 0 {
 			continue
 		}
-		q := &f.nodes[p.peer.Node]
-		if q.isSwitch() || p.peer.Node == f.self.Node {
+		q := &f.Nodes[p.Peer.Node]
+		if q.IsSwitch() || p.Peer.Node == f.Self.Node {
 			continue
 		}
-		at := ref{Node: n, Port: p.num}
-		f.port(p.peer).path = f.addPath(c.hop(at))
-		if q.via == at {
-			q.path = f.port(p.peer).path
+		at := ref{Node: n, Port: p.Num}
+		f.Port(p.Peer).Path = f.AddPath(c.hop(at))
+		if q.Via == at {
+			q.Path = f.Port(p.Peer).Path
 		}
 	}
 }
 
 // pathBytes is how many bytes of paths are in use.
 func (c *Core) pathBytes() (n int) {
-	for i := range c.f.nodes {
-		n += int(c.f.nodes[i].path.n)
+	for i := range c.f.Nodes {
+		n += int(c.f.Nodes[i].Path.N)
 	}
 	return 2*n + 1024
 }
@@ -141,17 +142,17 @@ func (c *Core) pathBytes() (n int) {
 // packPaths drops the paths that nobody uses any more.
 func (c *Core) packPaths() {
 	f := c.f
-	old := f.paths
-	f.paths = make([]byte, 0, c.pathBytes())
-	move := func(r *pathRef) {
-		if r.set {
-			*r = f.addPath(old[r.off : r.off+uint32(r.n)])
+	old := f.Paths
+	f.Paths = make([]byte, 0, c.pathBytes())
+	move := func(r *topo.PathRef) {
+		if r.Set {
+			*r = f.AddPath(old[r.Off : r.Off+uint32(r.N)])
 		}
 	}
-	for i := range f.nodes {
-		move(&f.nodes[i].path)
+	for i := range f.Nodes {
+		move(&f.Nodes[i].Path)
 	}
-	for i := range f.ports {
-		move(&f.ports[i].path)
+	for i := range f.Ports {
+		move(&f.Ports[i].Path)
 	}
 }

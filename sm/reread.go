@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -13,62 +14,62 @@ import (
 func (c *Core) onReread(it item, comp *mad.Completion) {
 	f := c.f
 	n, num := it.node(), it.port()
-	nd, p := &f.nodes[n], f.portOf(n, num)
+	nd, p := &f.Nodes[n], f.PortOf(n, num)
 	var pi smp.PortInfo
 	err := answer(comp)
 	if err == nil {
 		err = pi.Decode(smp.Data(comp.MAD))
 	}
-	if err != nil || pi.PortState > ib.StateActiveDefer || pi.PortState < ib.StateDown && !(nd.isSwitch() && num == 0) {
-		c.giveUp("no good answer from " + f.where(n, int(num)).String())
+	if err != nil || pi.PortState > ib.StateActiveDefer || pi.PortState < ib.StateDown && !(nd.IsSwitch() && num == 0) {
+		c.giveUp("no good answer from " + f.Where(n, int(num)).String())
 		return
 	}
-	if p.has(pKnown) && c.changedNature(p, &pi) {
-		c.giveUp("nonsense from " + f.where(n, int(num)).String())
+	if p.Has(topo.PortKnown) && c.changedNature(p, &pi) {
+		c.giveUp("nonsense from " + f.Where(n, int(num)).String())
 		return
 	}
-	old := p.info
-	p.info = pi
-	p.flags |= pKnown
-	p.flags &^= pFailed
+	old := p.Info
+	p.Info = pi
+	p.Flags |= topo.PortKnown
+	p.Flags &^= topo.PortFailed
 	if c.reg.give != "" {
 		return
 	}
 	if pi.PortState != old.PortState {
-		nd.flags |= nMoved
+		nd.Flags |= topo.NodeMoved
 	}
-	if p.has(pEnd) {
+	if p.Has(topo.PortEnd) {
 		c.managerChanged(n, p, &old)
 	}
 	at := ref{Node: n, Port: num}
-	if f.agentPort(n, num) == p {
+	if f.AgentPort(n, num) == p {
 		if pi.MKey != 0 {
-			p.mkey = pi.MKey
+			p.MKey = pi.MKey
 		}
 		if pi.LID != old.LID || pi.MKey != old.MKey {
 			c.relook(n)
-			nd.flags |= nReset
+			nd.Flags |= topo.NodeReset
 		}
 	}
 	if num == 0 {
 		return
 	}
-	if p.has(pSilent) {
+	if p.Has(topo.PortSilent) {
 		if pi.PortState != old.PortState {
-			c.giveUp("something was wrong behind " + f.where(n, int(num)).String() + " before")
+			c.giveUp("something was wrong behind " + f.Where(n, int(num)).String() + " before")
 		}
 		return // the light sweeps ask it
 	}
-	was, peer := p.has(pLinked), p.peer
+	was, peer := p.Has(topo.PortLinked), p.Peer
 	switch {
-	case !p.upPhys():
+	case !p.LinkUp():
 		if was {
 			c.unlink(at)
 			c.cutNew = true
 			c.moving()
 		}
-		p.peer = subnet.NoRef
-		p.flags &^= pMeasured | pProved
+		p.Peer = subnet.NoRef
+		p.Flags &^= topo.PortMeasured | topo.PortProved
 	case was && pi.PortState >= old.PortState && old.PortState >= ib.StateArmed:
 		return // a link that goes down comes back in Init
 	default:
@@ -78,14 +79,14 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 		if c.noteHeld(at, old.PortState != pi.PortState) {
 			return
 		}
-		if p.peer != subnet.NoRef {
+		if p.Peer != subnet.NoRef {
 			return // the far end found it already
 		}
-		if nd.isSwitch() {
+		if nd.IsSwitch() {
 			c.askBehind(n, num)
-		} else if at == f.self {
+		} else if at == f.Self {
 			c.giveUp("our own link changed")
-		} else if peer.Node >= 0 && f.nodes[peer.Node].flags&nRead != 0 {
+		} else if peer.Node >= 0 && f.Nodes[peer.Node].Flags&topo.NodeRead != 0 {
 			c.add(mk(opReread, peer.Node, peer.Port, 0))
 		} else if peer.Node >= 0 {
 			c.suspicious(peer.Node)
@@ -93,14 +94,14 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 		return
 	}
 	c.noteHeld(at, old.PortState != pi.PortState)
-	if at == f.self {
+	if at == f.Self {
 		c.giveUp("our own link changed")
 	}
 }
 
 // relook makes sure that a switch whose agent was reset is read whole.
 func (c *Core) relook(n int32) {
-	if c.f.nodes[n].isSwitch() {
+	if c.f.Nodes[n].IsSwitch() {
 		c.suspicious(n)
 	} else {
 		c.touch(n)
@@ -110,37 +111,37 @@ func (c *Core) relook(n int32) {
 // suspicious has a switch of the region read, if it was not yet.
 func (c *Core) suspicious(n int32) {
 	c.touch(n)
-	nd := &c.f.nodes[n]
-	if !nd.isSwitch() || nd.flags&(nSuspect|nNew) != 0 {
+	nd := &c.f.Nodes[n]
+	if !nd.IsSwitch() || nd.Flags&(topo.NodeSuspect|topo.NodeNew) != 0 {
 		return
 	}
 	if !c.plainBut(n) {
-		c.giveUp("something was wrong with " + c.f.where(n, -1).String() + " before")
+		c.giveUp("something was wrong with " + c.f.Where(n, -1).String() + " before")
 		return
 	}
-	nd.flags |= nSuspect
+	nd.Flags |= topo.NodeSuspect
 }
 
 // plainBut is plain for a node that may have lost its path.
 func (c *Core) plainBut(n int32) bool {
-	was := c.f.nodes[n].path.set
-	c.f.nodes[n].path.set = true
+	was := c.f.Nodes[n].Path.Set
+	c.f.Nodes[n].Path.Set = true
 	ok := c.plain(n)
-	c.f.nodes[n].path.set = was
+	c.f.Nodes[n].Path.Set = was
 	return ok
 }
 
 // unlink takes a link out that is down or was down.
 func (c *Core) unlink(a ref) {
 	f := c.f
-	p := f.port(a)
-	b := p.peer
-	q := f.port(b)
-	for _, x := range [2]*port{p, q} {
-		x.peer = subnet.NoRef
-		x.flags &^= pLinked | pMeasured | pProved
+	p := f.Port(a)
+	b := p.Peer
+	q := f.Port(b)
+	for _, x := range [2]*topo.Port{p, q} {
+		x.Peer = subnet.NoRef
+		x.Flags &^= topo.PortLinked | topo.PortMeasured | topo.PortProved
 	}
-	if a == f.self || b == f.self {
+	if a == f.Self || b == f.Self {
 		c.giveUp("our own link changed")
 		return
 	}
@@ -151,14 +152,14 @@ func (c *Core) unlink(a ref) {
 }
 
 // managerChanged sees whether a port began or ceased to be a manager's.
-func (c *Core) managerChanged(n int32, p *port, old *smp.PortInfo) {
-	at := ref{Node: n, Port: p.num}
-	if at == c.f.self {
+func (c *Core) managerChanged(n int32, p *topo.Port, old *smp.PortInfo) {
+	at := ref{Node: n, Port: p.Num}
+	if at == c.f.Self {
 		return
 	}
 	switch {
-	case p.info.CapabilityMask.Has(ib.CapIsSM):
-		c.add(mk(opSMInfo, n, p.num, 0))
+	case p.Info.CapabilityMask.Has(ib.CapIsSM):
+		c.add(mk(opSMInfo, n, p.Num, 0))
 	case old.CapabilityMask.Has(ib.CapIsSM):
 		c.others = slices.DeleteFunc(c.others, func(o otherSM) bool { return o.at == at })
 	}
@@ -167,34 +168,34 @@ func (c *Core) managerChanged(n int32, p *port, old *smp.PortInfo) {
 // metAgain takes the answer of a known node behind a link that came up.
 func (c *Core) metAgain(from, to ref) {
 	f := c.f
-	nd, q := &f.nodes[to.Node], f.port(to)
+	nd, q := &f.Nodes[to.Node], f.Port(to)
 	c.touch(to.Node)
-	if q.peer != subnet.NoRef && q.peer != from {
-		c.giveUp("two links lead to " + f.where(to.Node, int(to.Port)).String())
+	if q.Peer != subnet.NoRef && q.Peer != from {
+		c.giveUp("two links lead to " + f.Where(to.Node, int(to.Port)).String())
 		return
 	}
-	if !nd.isSwitch() {
-		if nd.path.set || q.peer != subnet.NoRef {
+	if !nd.IsSwitch() {
+		if nd.Path.Set || q.Peer != subnet.NoRef {
 			return
 		}
-		nd.path, nd.via = f.addPath(c.hop(from)), from
+		nd.Path, nd.Via = f.AddPath(c.hop(from)), from
 		return
 	}
-	if !nd.path.set {
-		nd.path, nd.via = f.addPath(c.hop(from)), from
+	if !nd.Path.Set {
+		nd.Path, nd.Via = f.AddPath(c.hop(from)), from
 	}
-	if q.peer == subnet.NoRef {
+	if q.Peer == subnet.NoRef {
 		// The answer proves the far end as well, as in a full discovery, and
 		// that end came up anew too.
-		q.peer = from
-		q.flags |= pProved
-		q.info.PortState = ib.StateInit
+		q.Peer = from
+		q.Flags |= topo.PortProved
+		q.Info.PortState = ib.StateInit
 	}
 	switch {
-	case nd.flags&nNew != 0:
-	case nd.flags&nSuspect == 0:
+	case nd.Flags&topo.NodeNew != 0:
+	case nd.Flags&topo.NodeSuspect == 0:
 		c.suspicious(to.Node)
-	case nd.flags&nRead != 0:
+	case nd.Flags&topo.NodeRead != 0:
 		c.add(mk(opReread, to.Node, to.Port, 0)) // it may still have been down when it was read
 	}
 }
@@ -204,27 +205,27 @@ func (c *Core) relink() {
 	f := c.f
 	for i := 0; i < len(c.reg.nodes); i++ {
 		n := c.reg.nodes[i]
-		ports := f.nodePorts(n)
+		ports := f.NodePorts(n)
 		for k := range ports {
 			p := &ports[k]
-			if p.has(pLinked) || p.peer == subnet.NoRef || !c.linkable(p) {
+			if p.Has(topo.PortLinked) || p.Peer == subnet.NoRef || !c.linkable(p) {
 				continue
 			}
-			p.flags |= pLinked
-			f.port(p.peer).flags |= pLinked
-			c.touch(p.peer.Node)
+			p.Flags |= topo.PortLinked
+			f.Port(p.Peer).Flags |= topo.PortLinked
+			c.touch(p.Peer.Node)
 		}
 	}
 }
 
 // linkable reports whether a link is part of the subnet: both ends known, up,
 // agreeing, and of nodes that are not left out.
-func (c *Core) linkable(p *port) bool {
+func (c *Core) linkable(p *topo.Port) bool {
 	f := c.f
-	if p.peer == subnet.NoRef || !p.has(pKnown) || p.has(pBadPeer|pHeld) {
+	if p.Peer == subnet.NoRef || !p.Has(topo.PortKnown) || p.Has(topo.PortBadPeer|topo.PortHeld) {
 		return false
 	}
-	q := f.port(p.peer)
-	return q.has(pKnown) && p.upPhys() && q.upPhys() && !q.has(pBadPeer) && !q.has(pHeld) &&
-		f.nodes[p.node].ok() && f.nodes[q.node].ok() && q.peer == (ref{Node: p.node, Port: p.num})
+	q := f.Port(p.Peer)
+	return q.Has(topo.PortKnown) && p.LinkUp() && q.LinkUp() && !q.Has(topo.PortBadPeer) && !q.Has(topo.PortHeld) &&
+		f.Nodes[p.Node].OK() && f.Nodes[q.Node].OK() && q.Peer == (ref{Node: p.Node, Port: p.Num})
 }

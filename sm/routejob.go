@@ -10,19 +10,20 @@ import (
 	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/history"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
 // installed is what the switches of the graph hold, as read back or
 // acknowledged.
 func (c *Core) installed() *route.Tables {
-	g := c.f.graph
+	g := c.f.Graph
 	t := &route.Tables{Engine: "installed", LFT: make([][]byte, len(g.Switches)), NumVLs: 1, Multicast: c.installedTrees()}
-	for s, ni := range c.f.swNode {
-		l := c.f.nodes[ni].lft
-		t.LFT[s] = l.installed()
+	for s, ni := range c.f.SwitchNode {
+		l := c.f.Nodes[ni].LFT
+		t.LFT[s] = l.Installed()
 		if l != nil {
-			t.TopLID = max(t.TopLID, l.top)
+			t.TopLID = max(t.TopLID, l.Top)
 		}
 	}
 	return t
@@ -40,13 +41,13 @@ func (c *Core) startJob() {
 		opt.Roots = c.cfg.Roots
 	}
 	j := &Job{
-		Gen: c.jobGen, graph: c.f.graph, engines: c.cfg.Engines, explicit: c.cfg.Explicit, allowUnsafe: c.cfg.AllowUnsafe,
+		Gen: c.jobGen, graph: c.f.Graph, engines: c.cfg.Engines, explicit: c.cfg.Explicit, allowUnsafe: c.cfg.AllowUnsafe,
 		opt: opt, mode: jobFull, base: c.base, groups: c.routeGroups(), installed: inst, served: c.served,
 		transition: transition.Options{
 			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.cfg.PacketLife),
 			HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
 			SMPTime: c.meanRTT(), Window: c.eng.Window(), RepathTime: max(c.cfg.RepathTime, 0), MaxVLs: c.cfg.MaxVLs,
-			Recent: c.past.Recent(c.now, c.f.graph),
+			Recent: c.past.Recent(c.now, c.f.Graph),
 		},
 	}
 	if c.levelsHeld() {
@@ -70,7 +71,7 @@ func (c *Core) startJob() {
 	}
 	j.policy = c.cfg.Transition
 	j.port, j.drain = c.cfg.PortGUID, c.cfg.DrainTime
-	if j.tried = c.triedFor == c.f.graph; j.tried {
+	if j.tried = c.triedFor == c.f.Graph; j.tried {
 		j.aim, j.balance, j.lifts = c.aim, c.balance, c.lifts
 	}
 	j.remembered = c.remembered() > 0
@@ -89,7 +90,7 @@ func (c *Core) startJob() {
 	case c.rebalance:
 		j.opt.Rebalance, j.opt.Previous = true, nil
 	case c.improving && c.reg.on:
-		if c.base == nil || c.base.graph != c.f.graph {
+		if c.base == nil || c.base.graph != c.f.Graph {
 			// Something changed just now: that comes first.
 			c.improving, c.anew = false, false
 			j.mode = jobUpdate
@@ -123,7 +124,7 @@ func (c *Core) levelsHeld() bool {
 // those LIDs, and hosts would be told of other paths because a VM is in a group.
 func (c *Core) movedSolution() *solution {
 	s := c.current
-	if c.base == nil || s == nil || c.base.graph == c.f.graph && c.base.tables == s.tables || s.proof == nil || s.graph != c.f.graph || c.served == nil || c.served.tables != s.tables {
+	if c.base == nil || s == nil || c.base.graph == c.f.Graph && c.base.tables == s.tables || s.proof == nil || s.graph != c.f.Graph || c.served == nil || c.served.tables != s.tables {
 		return nil
 	}
 	u := *s
@@ -134,10 +135,10 @@ func (c *Core) movedSolution() *solution {
 // quiet reports whether no data packet can be in the subnet: no link between
 // switches is Armed or Active.
 func (c *Core) quiet() bool {
-	for i := range c.f.ports {
-		p := &c.f.ports[i]
-		if p.has(pLinked) && p.num != 0 && c.f.nodes[p.node].isSwitch() && p.info.PortState >= ib.StateArmed &&
-			c.f.nodes[p.peer.Node].isSwitch() {
+	for i := range c.f.Ports {
+		p := &c.f.Ports[i]
+		if p.Has(topo.PortLinked) && p.Num != 0 && c.f.Nodes[p.Node].IsSwitch() && p.Info.PortState >= ib.StateArmed &&
+			c.f.Nodes[p.Peer.Node].IsSwitch() {
 			return false
 		}
 	}
@@ -253,8 +254,8 @@ func (c *Core) routed() bool {
 		c.lanesPre = true
 		c.dist = distribution{res: r}
 		c.enter(PhaseLanes)
-		for i := range c.f.ports {
-			c.portLanes(&c.f.ports[i])
+		for i := range c.f.Ports {
+			c.portLanes(&c.f.Ports[i])
 		}
 		return true
 	}
@@ -271,7 +272,7 @@ func (c *Core) planImprove(r *JobResult) {
 	c.improveAt = mad.Never
 	round := c.improving || c.rebalance || c.anew
 	if c.improving {
-		c.triedFor, c.aim, c.balance, c.lifts = c.f.graph, r.aim, r.balance, r.lifts
+		c.triedFor, c.aim, c.balance, c.lifts = c.f.Graph, r.aim, r.balance, r.lifts
 	}
 	switch {
 	case c.cfg.ImproveDelay <= 0:
@@ -285,7 +286,7 @@ func (c *Core) planImprove(r *JobResult) {
 		}
 	case r.partial:
 		c.improveAt = c.now.Add(max(c.cfg.ImproveDelay, c.leftAfter()))
-	case r.Kept && c.triedFor != c.f.graph:
+	case r.Kept && c.triedFor != c.f.Graph:
 		c.improveAt = c.now.Add(c.cfg.ImproveDelay)
 	}
 }

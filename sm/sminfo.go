@@ -59,7 +59,7 @@ func (c *Core) keyFits(o *smp.SMInfo) bool { return c.cfg.SMKey == 0 || o.SMKey 
 func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 	f := c.f
 	n, num := it.node(), it.port()
-	p := f.portOf(n, num)
+	p := f.PortOf(n, num)
 	var si smp.SMInfo
 	err := answer(comp)
 	if err == nil {
@@ -67,12 +67,12 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 	}
 	if err != nil {
 		// The IsSM bit may be on with nobody behind it any more.
-		c.out.notify(Notice{Kind: KindOtherSM, Level: Debug, Where: f.where(n, int(num)), Err: err, Text: "IsSM is set but no manager answers"})
+		c.out.notify(Notice{Kind: KindOtherSM, Level: Debug, Where: f.Where(n, int(num)), Err: err, Text: "IsSM is set but no manager answers"})
 		return
 	}
-	if si.GUID != p.guid {
+	if si.GUID != p.GUID {
 		c.out.notify(Notice{
-			Kind: KindOtherSM, Level: Warn, Where: f.where(n, int(num)),
+			Kind: KindOtherSM, Level: Warn, Where: f.Where(n, int(num)),
 			Text: "a manager answers with the port GUID " + si.GUID.String() + ", which is not that of its port; it is ignored",
 		})
 		return
@@ -81,7 +81,7 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 		if !c.ignoredSMs[si.GUID] {
 			c.ignoredSMs[si.GUID] = true
 			c.out.notify(Notice{
-				Kind: KindOtherSM, Level: Warn, Where: f.where(n, int(num)),
+				Kind: KindOtherSM, Level: Warn, Where: f.Where(n, int(num)),
 				Text: "a manager with another SM_Key is ignored: give both the same key if they are to share the subnet",
 			})
 		}
@@ -92,7 +92,7 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 	c.others = slices.DeleteFunc(c.others, func(o otherSM) bool { return o.at == at || c.reg.on && o.info.GUID == si.GUID })
 	c.others = append(c.others, otherSM{
 		info: si, at: at,
-		path: slices.Clone(f.agentPath(n, num)), mkey: f.agentPort(n, num).mkey, lid: p.info.LID,
+		path: slices.Clone(f.AgentPath(n, num)), mkey: f.AgentPort(n, num).MKey, lid: p.Info.LID,
 	})
 }
 
@@ -197,7 +197,7 @@ func (c *Core) becomeStandby(m otherSM, why string) {
 	c.setState(subnet.Standby, why)
 	c.startPolling()
 	c.publish()
-	if m.info.SMState == smp.SMMaster && !c.f.port(c.f.self).info.CapabilityMask.Has(ib.CapIsCapabilityMaskNoticeSupported) {
+	if m.info.SMState == smp.SMMaster && !c.f.Port(c.f.Self).Info.CapabilityMask.Has(ib.CapIsCapabilityMaskNoticeSupported) {
 		c.trapToMaster(0) // our own agent cannot tell the master that we are here
 	}
 }
@@ -327,18 +327,18 @@ func (c *Core) onPoll(comp *mad.Completion) {
 // by now: when we looked the master may not have given it one yet, and then
 // our agent's trap about IsSM was lost too.
 func (c *Core) callMaster(flags smp.ChangeFlags) {
-	self := c.f.self
+	self := c.f.Self
 	r := mad.Request{Token: uint64(mk(opOwnInfo, -1, 0, uint32(flags))), Addr: mad.Addr{LID: ib.LIDPermissive}}
-	smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrPortInfo, smp.PortInfoMod(self.Port, false), c.f.agentPort(self.Node, self.Port).mkey, nil)
+	smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrPortInfo, smp.PortInfoMod(self.Port, false), c.f.AgentPort(self.Node, self.Port).MKey, nil)
 	_ = c.eng.Submit(&r) // the next poll calls again
 }
 
 func (c *Core) onOwnInfo(it item, comp *mad.Completion) {
 	var pi smp.PortInfo
-	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil || !c.polling || c.f.self == subnet.NoRef {
+	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil || !c.polling || c.f.Self == subnet.NoRef {
 		return
 	}
-	c.f.agentPort(c.f.self.Node, c.f.self.Port).info = pi
+	c.f.AgentPort(c.f.Self.Node, c.f.Self.Port).Info = pi
 	c.trapToMaster(smp.ChangeFlags(it.extra()))
 }
 
@@ -386,11 +386,11 @@ func (c *Core) onGetSMInfo(p *mad.Packet, m *ib.MAD) {
 
 // ownProtection is how our own port's M_Key guards it.
 func (c *Core) ownProtection() (prot uint8, key ib.MKey, locked bool) {
-	if c.f == nil || c.f.self.Node < 0 {
+	if c.f == nil || c.f.Self.Node < 0 {
 		return 0, 0, false
 	}
-	p := c.f.agentPort(c.f.self.Node, c.f.self.Port)
-	return p.info.MKeyProtectBits, p.info.MKey, p.info.MKey != 0
+	p := c.f.AgentPort(c.f.Self.Node, c.f.Self.Port)
+	return p.Info.MKeyProtectBits, p.Info.MKey, p.Info.MKey != 0
 }
 
 // reply answers an SMInfo request in the class it came in.

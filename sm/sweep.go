@@ -7,6 +7,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -38,7 +39,7 @@ func (c *Core) endSweep() {
 	r.Took = c.now.Sub(c.sweepStart)
 	c.statSweep(&r)
 	c.prune()
-	r.Problems = len(c.f.problems)
+	r.Problems = len(c.f.Problems)
 	c.compare()
 
 	mendable := c.errs > 0 || c.again || c.refused
@@ -84,7 +85,7 @@ func (c *Core) endSweep() {
 		c.wantSweep = true
 	case c.again && c.state == subnet.Master:
 		c.trapAt, c.sweepWhy = c.now.Add(c.cfg.TrapMinGap), c.againWhy
-	case mendable && !c.refused || c.errs > 0 || len(c.f.problems) > 0:
+	case mendable && !c.refused || c.errs > 0 || len(c.f.Problems) > 0:
 		// Left out for now; the interval grows while nothing changes.
 		if c.retryAt == mad.Never {
 			c.retryAt = c.now.Add(c.cfg.RetryInterval << min(c.retryWait, 4))
@@ -105,8 +106,8 @@ func (c *Core) endSweep() {
 
 // forgetNew: what was new in a full sweep is so no more.
 func (c *Core) forgetNew() {
-	for i := range c.f.nodes {
-		c.f.nodes[i].flags &^= nNew | nAgain
+	for i := range c.f.Nodes {
+		c.f.Nodes[i].Flags &^= topo.NodeNew | topo.NodeAgain
 	}
 }
 
@@ -147,7 +148,7 @@ func (c *Core) armLight() {
 		return // it is armed, and what is to be looked at now remembered, until after that
 	}
 	for _, g := range c.lightMissed {
-		_, there := c.f.find(g)
+		_, there := c.f.Find(g)
 		c.lookNow = c.lookNow || there
 	}
 	c.lightMissed = c.lightMissed[:0]
@@ -210,19 +211,19 @@ func (c *Core) statSweep(r *SweepReport) {
 // compare tells what appeared and what disappeared since the last sweep, once
 // a first one is there to compare with.
 func (c *Core) compare() {
-	if c.last == nil || c.f == nil || len(c.f.nodes) == 0 {
+	if c.last == nil || c.f == nil || len(c.f.Nodes) == 0 {
 		return
 	}
-	report := func(a, b *fab, k Kind, text string) {
+	report := func(a, b *topo.Topology, k Kind, text string) {
 		n := 0
-		for i := range a.nodes {
-			if _, ok := b.find(a.nodes[i].info.NodeGUID); ok || a.nodes[i].flags&nGone != 0 {
+		for i := range a.Nodes {
+			if _, ok := b.Find(a.Nodes[i].Info.NodeGUID); ok || a.Nodes[i].Flags&topo.NodeGone != 0 {
 				continue
 			}
 			if n++; n > 64 { // a whole rack: the counts say the rest
 				break
 			}
-			c.out.notify(Notice{Kind: k, Level: Info, Where: a.where(int32(i), -1), Text: text})
+			c.out.notify(Notice{Kind: k, Level: Info, Where: a.Where(int32(i), -1), Text: text})
 		}
 	}
 	report(c.f, c.last, KindNodeNew, "joined the subnet")
@@ -233,37 +234,37 @@ func (c *Core) compare() {
 func (c *Core) compareLinks() {
 	f, g := c.f, c.last
 	n := 0
-	for i := range f.nodes {
-		if !f.nodes[i].isSwitch() {
+	for i := range f.Nodes {
+		if !f.Nodes[i].IsSwitch() {
 			continue
 		}
-		j, ok := g.find(f.nodes[i].info.NodeGUID)
-		if !ok || g.nodes[j].info.NumPorts != f.nodes[i].info.NumPorts {
+		j, ok := g.Find(f.Nodes[i].Info.NodeGUID)
+		if !ok || g.Nodes[j].Info.NumPorts != f.Nodes[i].Info.NumPorts {
 			continue
 		}
-		for k := 1; k <= int(f.nodes[i].info.NumPorts); k++ {
-			p, q := f.portOf(int32(i), uint8(k)), g.portOf(j, uint8(k))
-			if p.has(pLinked) == q.has(pLinked) {
+		for k := 1; k <= int(f.Nodes[i].Info.NumPorts); k++ {
+			p, q := f.PortOf(int32(i), uint8(k)), g.PortOf(j, uint8(k))
+			if p.Has(topo.PortLinked) == q.Has(topo.PortLinked) {
 				continue
 			}
 			if n++; n > 64 {
 				return
 			}
 			kind, text := KindLinkUp, "the link is up"
-			if q.has(pLinked) {
+			if q.Has(topo.PortLinked) {
 				kind, text = KindLinkDown, "the link is down"
 			}
-			c.out.notify(Notice{Kind: kind, Level: Info, Where: f.where(int32(i), k), Text: text})
+			c.out.notify(Notice{Kind: kind, Level: Info, Where: f.Where(int32(i), k), Text: text})
 		}
 	}
 }
 
 // markNew finds the nodes that were not in the last sweep of this mastership.
 func (c *Core) markNew() {
-	for i := range c.f.nodes {
-		n := &c.f.nodes[i]
-		if c.snap == nil || !c.snap.Up || c.snap.NodeByGUID(n.info.NodeGUID) < 0 {
-			n.flags |= nNew
+	for i := range c.f.Nodes {
+		n := &c.f.Nodes[i]
+		if c.snap == nil || !c.snap.Up || c.snap.NodeByGUID(n.Info.NodeGUID) < 0 {
+			n.Flags |= topo.NodeNew
 		}
 	}
 }
@@ -342,27 +343,27 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 
 // snapPort is a port as a snapshot shows it; at gives the snapshot's index of
 // a node.
-func (c *Core) snapPort(at []int32, p *port) subnet.Port {
+func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
 	f := c.f
 	q := subnet.Port{
-		GUID: p.guid, Info: p.info, Peer: subnet.NoRef, Node: at[p.node], EndPort: -1,
-		Num: p.num, Known: p.has(pKnown), LID: p.lid, LMC: p.lmc, Held: p.has(pHeld), Aliases: c.aliasesOf(p),
+		GUID: p.GUID, Info: p.Info, Peer: subnet.NoRef, Node: at[p.Node], EndPort: -1,
+		Num: p.Num, Known: p.Has(topo.PortKnown), LID: p.LID, LMC: p.LMC, Held: p.Has(topo.PortHeld), Aliases: c.aliasesOf(p),
 		PKeys: c.pKeysOf(p), Adapter: c.adapterOf(p),
 	}
 	q.Info.MKey = 0 // keys are nobody's business
-	if f.nodes[p.node].isSwitch() && p.num > 0 {
-		p0 := f.portOf(p.node, 0)
-		q.GUID, q.LID, q.LMC = p0.guid, p0.lid, p0.lmc
+	if f.Nodes[p.Node].IsSwitch() && p.Num > 0 {
+		p0 := f.PortOf(p.Node, 0)
+		q.GUID, q.LID, q.LMC = p0.GUID, p0.LID, p0.LMC
 	}
-	if p.has(pLinked) {
-		q.Peer = ref{Node: at[p.peer.Node], Port: p.peer.Port}
+	if p.Has(topo.PortLinked) {
+		q.Peer = ref{Node: at[p.Peer.Node], Port: p.Peer.Port}
 		q.Rate = c.rate(p)
-		q.MTU = p.info.NeighborMTU
+		q.MTU = p.Info.NeighborMTU
 	}
 	if q.MTU < 1 || q.MTU > 5 {
-		q.MTU = min(max(p.info.MTUCap, 1), 5)
+		q.MTU = min(max(p.Info.MTUCap, 1), 5)
 	}
-	if q.Rate == 0 && p.num == 0 {
+	if q.Rate == 0 && p.Num == 0 {
 		// Port 0 of a switch has no link, but may say how fast it is.
 		if q.Rate = c.rate(p); q.Rate == 0 {
 			q.Rate = ib.RateOf(ib.Width4x, ib.SpeedSDR)
@@ -375,7 +376,7 @@ func (c *Core) snapPort(at []int32, p *port) subnet.Port {
 // changed no node and no address the last snapshot is carried over.
 func (c *Core) publishSweep() {
 	old, r := c.snap, &c.reg
-	if c.state == subnet.Master && c.up && c.f.graph == nil && old != nil {
+	if c.state == subnet.Master && c.up && c.f.Graph == nil && old != nil {
 		// It came to nothing, as when our own node did not answer: the subnet is as it
 		// was, as far as we know.
 		c.publishState()
@@ -390,8 +391,8 @@ func (c *Core) publishSweep() {
 	*s = *old
 	c.fillHead(s)
 	s.SweepNanos = int64(c.now.Sub(c.sweepStart))
-	s.Problems = append(c.heldProblems(), f.problems...)
-	s.Graph, s.Tables = f.graph, c.told()
+	s.Problems = append(c.heldProblems(), f.Problems...)
+	s.Graph, s.Tables = f.Graph, c.told()
 	c.movedSnap = false
 	touched := make([]int32, 0, len(r.nodes))
 	if len(r.nodes) > 0 {
@@ -399,14 +400,14 @@ func (c *Core) publishSweep() {
 		s.Nodes = slices.Clone(old.Nodes)
 	}
 	for _, n := range r.nodes {
-		if f.nodes[n].flags&nGone != 0 {
+		if f.Nodes[n].Flags&topo.NodeGone != 0 {
 			continue
 		}
 		i := c.snapAt[n]
 		nd := &s.Nodes[i]
-		nd.Switch = f.nodes[n].sw
+		nd.Switch = f.Nodes[n].Switch
 		touched = append(touched, i)
-		ports := f.nodePorts(n)
+		ports := f.NodePorts(n)
 		for k := range ports {
 			q := &s.Ports[int(nd.First)+k]
 			e := q.EndPort
@@ -433,15 +434,15 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	if f == nil {
 		return s
 	}
-	s.Problems = append(c.heldProblems(), f.problems...)
-	order := make([]int32, 0, len(f.nodes)) // snapshot index → fab index
-	for i := range f.nodes {
-		if f.nodes[i].flags&nGone == 0 {
+	s.Problems = append(c.heldProblems(), f.Problems...)
+	order := make([]int32, 0, len(f.Nodes)) // snapshot index → fab index
+	for i := range f.Nodes {
+		if f.Nodes[i].Flags&topo.NodeGone == 0 {
 			order = append(order, int32(i))
 		}
 	}
 	slices.SortFunc(order, func(a, b int32) int {
-		switch x, y := f.nodes[a].info.NodeGUID, f.nodes[b].info.NodeGUID; {
+		switch x, y := f.Nodes[a].Info.NodeGUID, f.Nodes[b].Info.NodeGUID; {
 		case x < y:
 			return -1
 		case x > y:
@@ -449,33 +450,33 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		}
 		return 0
 	})
-	at := make([]int32, len(f.nodes)) // fab index → snapshot index
+	at := make([]int32, len(f.Nodes)) // fab index → snapshot index
 	for i, o := range order {
 		at[o] = int32(i)
 	}
 	s.Nodes = make([]subnet.Node, len(order))
-	s.Ports = make([]subnet.Port, 0, len(f.ports))
-	portAt := make([]int32, len(f.ports))
-	paths := slices.Clone(f.paths)
+	s.Ports = make([]subnet.Port, 0, len(f.Ports))
+	portAt := make([]int32, len(f.Ports))
+	paths := slices.Clone(f.Paths)
 	for i, o := range order {
-		n := &f.nodes[o]
+		n := &f.Nodes[o]
 		s.Nodes[i] = subnet.Node{
-			Info: n.info, Desc: n.desc, First: int32(len(s.Ports)), SwitchIndex: -1, Switch: n.sw,
-			Path: paths[n.path.off : n.path.off+uint32(n.path.n) : n.path.off+uint32(n.path.n)], OK: n.ok(),
-			Unseen: n.flags&nUnseen != 0,
+			Info: n.Info, Desc: n.Desc, First: int32(len(s.Ports)), SwitchIndex: -1, Switch: n.Switch,
+			Path: paths[n.Path.Off : n.Path.Off+uint32(n.Path.N) : n.Path.Off+uint32(n.Path.N)], OK: n.OK(),
+			Unseen: n.Flags&topo.NodeUnseen != 0,
 		}
-		for k := range f.nodePorts(o) {
-			portAt[int(n.first)+k] = int32(len(s.Ports))
-			s.Ports = append(s.Ports, c.snapPort(at, f.portOf(o, uint8(k))))
+		for k := range f.NodePorts(o) {
+			portAt[int(n.First)+k] = int32(len(s.Ports))
+			s.Ports = append(s.Ports, c.snapPort(at, f.PortOf(o, uint8(k))))
 		}
 	}
 	c.showVeil(s)
 	c.snapOf, c.snapAt = f, at
 	c.guids.shown, c.pk.shown, c.pk.news = c.guids.shown[:0], c.pk.shown[:0], false // all is shown
-	if f.self.Node >= 0 {
-		s.Self = ref{Node: at[f.self.Node], Port: f.self.Port}
+	if f.Self.Node >= 0 {
+		s.Self = ref{Node: at[f.Self.Node], Port: f.Self.Port}
 	}
-	if f.graph == nil {
+	if f.Graph == nil {
 		// Not ours to manage: the LIDs that ports show are those in force.
 		e := int32(0)
 		for i := range s.Ports {
@@ -486,22 +487,22 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		}
 		return s
 	}
-	s.Graph, s.Tables = f.graph, c.told()
+	s.Graph, s.Tables = f.Graph, c.told()
 	c.movedSnap, c.floatSnap = false, false
-	s.SwitchNode = make([]int32, len(f.swNode))
-	for i, ni := range f.swNode {
+	s.SwitchNode = make([]int32, len(f.SwitchNode))
+	for i, ni := range f.SwitchNode {
 		s.SwitchNode[i] = at[ni]
 		s.Nodes[at[ni]].SwitchIndex = int32(i)
 	}
-	s.EndPortPort = make([]int32, len(f.epPort))
-	for e, pi := range f.epPort {
+	s.EndPortPort = make([]int32, len(f.EndPort))
+	for e, pi := range f.EndPort {
 		s.EndPortPort[e] = portAt[pi]
 		q := &s.Ports[portAt[pi]]
-		q.EndPort, q.LID, q.LMC = int32(e), f.graph.EndPorts[e].LID, f.graph.EndPorts[e].LMC
+		q.EndPort, q.LID, q.LMC = int32(e), f.Graph.EndPorts[e].LID, f.Graph.EndPorts[e].LMC
 	}
 	c.showVPorts(s)
 	c.showTables(s)
-	if s.Tables != nil && len(s.Tables.LFT) != len(f.swNode) {
+	if s.Tables != nil && len(s.Tables.LFT) != len(f.SwitchNode) {
 		s.Tables = nil // of another set of switches: nothing was installed for this one
 	}
 	return s

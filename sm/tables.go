@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -61,15 +62,15 @@ func (c *Core) forgetLanes() {
 
 // lanesOfNode are the tables of a node, which are made if there are none.
 func (c *Core) lanesOfNode(ni int32) *laneTables {
-	n := &c.f.nodes[ni]
-	l := c.laneTabs[n.info.NodeGUID]
+	n := &c.f.Nodes[ni]
+	l := c.laneTabs[n.Info.NodeGUID]
 	if l == nil {
-		ports := int(n.info.NumPorts) + 1
+		ports := int(n.Info.NumPorts) + 1
 		l = &laneTables{sl: make([]uint16, ports), arb: make([]uint16, 4*ports)}
-		if n.isSwitch() {
+		if n.IsSwitch() {
 			l.sl = make([]uint16, ports*ports)
 		}
-		c.laneTabs[n.info.NodeGUID] = l
+		c.laneTabs[n.Info.NodeGUID] = l
 	}
 	return l
 }
@@ -79,8 +80,8 @@ func (c *Core) lanesOfNode(ni int32) *laneTables {
 func (c *Core) holdSL(ni int32, in, out uint8, k uint16) {
 	l := c.lanesOfNode(ni)
 	at := int(out)
-	if n := &c.f.nodes[ni]; n.isSwitch() {
-		at += int(in) * (int(n.info.NumPorts) + 1)
+	if n := &c.f.Nodes[ni]; n.IsSwitch() {
+		at += int(in) * (int(n.Info.NumPorts) + 1)
 	}
 	if l.sl[at] == k {
 		return
@@ -140,7 +141,7 @@ func (c *Core) holdLane(it item, comp *mad.Completion) {
 		k = unreadable
 	}
 	if it.op() == opSetSL && x&slAllIn != 0 {
-		for in := range c.f.nodes[ni].info.NumPorts + 1 {
+		for in := range c.f.Nodes[ni].Info.NumPorts + 1 {
 			c.holdSL(ni, in, p, k)
 		}
 		return
@@ -156,26 +157,26 @@ func (c *Core) takeLanes() {
 		return
 	}
 	f := c.f
-	c.scopeNodes(func(ni int32, n *node) {
-		l := c.laneTabs[n.info.NodeGUID]
+	c.scopeNodes(func(ni int32, n *topo.Node) {
+		l := c.laneTabs[n.Info.NodeGUID]
 		if l == nil {
 			return
 		}
-		lost := n.flags&(nNew|nReset) != 0 || !n.ok()
-		if n.isSwitch() {
-			p0 := f.portOf(ni, 0)
-			lost = lost || p0.info.LID != p0.lid || c.allInit(ni)
+		lost := n.Flags&(topo.NodeNew|topo.NodeReset) != 0 || !n.OK()
+		if n.IsSwitch() {
+			p0 := f.PortOf(ni, 0)
+			lost = lost || p0.Info.LID != p0.LID || c.allInit(ni)
 		} else {
-			for i := range f.nodePorts(ni) {
-				p := f.portOf(ni, uint8(i))
-				lost = lost || p.lid != 0 && (p.info.LID != p.lid || p.info.PortState <= ib.StateInit)
+			for i := range f.NodePorts(ni) {
+				p := f.PortOf(ni, uint8(i))
+				lost = lost || p.LID != 0 && (p.Info.LID != p.LID || p.Info.PortState <= ib.StateInit)
 			}
 		}
 		if lost {
-			delete(c.laneTabs, n.info.NodeGUID)
+			delete(c.laneTabs, n.Info.NodeGUID)
 			c.tablesShown = append(c.tablesShown, ni)
 			for i := range c.reads {
-				if c.reads[i].guid == n.info.NodeGUID {
+				if c.reads[i].guid == n.Info.NodeGUID {
 					c.reads[i].at = 0
 				}
 			}
@@ -183,7 +184,7 @@ func (c *Core) takeLanes() {
 	})
 	if !c.reg.on {
 		for g := range c.laneTabs {
-			if _, ok := f.find(g); !ok {
+			if _, ok := f.Find(g); !ok {
 				delete(c.laneTabs, g)
 			}
 		}
@@ -230,31 +231,12 @@ func (c *Core) mftChanged(ni int32, block uint16) {
 	if c.heldTrees.blocks != nil {
 		c.heldTrees.blocks[block] = true
 	}
-	m := c.f.nodes[ni].mft
-	m.shown = nil
-	if !m.listed {
-		m.listed = true
+	m := c.f.Nodes[ni].MFT
+	m.Shown = nil
+	if !m.Listed {
+		m.Listed = true
 		c.tablesShown = append(c.tablesShown, ni)
 	}
-}
-
-// show is the published form of a multicast table.
-func (m *mft) show() []subnet.MFTBlock {
-	if m == nil {
-		return nil
-	}
-	m.listed = false
-	if len(m.blocks) == 0 {
-		return nil
-	}
-	if m.shown == nil {
-		m.shown = make([]subnet.MFTBlock, 0, len(m.blocks))
-		for key, b := range m.blocks {
-			m.shown = append(m.shown, subnet.MFTBlock{Block: uint16(key), Position: uint8(key >> 16), Masks: b})
-		}
-		slices.SortFunc(m.shown, subnet.CompareMFTBlocks)
-	}
-	return m.shown
 }
 
 // showTables fills the tables of a snapshot that is built anew.
@@ -267,9 +249,9 @@ func (c *Core) showTables(s *subnet.Snapshot) {
 			s.Lanes[i] = c.showLanes(s.Nodes[i].Info.NodeGUID)
 		}
 	}
-	s.MFTs = make([][]subnet.MFTBlock, len(f.swNode))
-	for i, ni := range f.swNode {
-		s.MFTs[i] = f.nodes[ni].mft.show()
+	s.MFTs = make([][]subnet.MFTBlock, len(f.SwitchNode))
+	for i, ni := range f.SwitchNode {
+		s.MFTs[i] = f.Nodes[ni].MFT.Show()
 	}
 }
 
@@ -278,12 +260,12 @@ func (c *Core) carryTables(s, old *subnet.Snapshot) {
 	f := c.f
 	lanes, mfts := false, false
 	for _, ni := range c.tablesShown {
-		n := &f.nodes[ni]
-		if n.flags&nGone != 0 {
+		n := &f.Nodes[ni]
+		if n.Flags&topo.NodeGone != 0 {
 			continue
 		}
 		i := c.snapAt[ni]
-		l := c.showLanes(n.info.NodeGUID)
+		l := c.showLanes(n.Info.NodeGUID)
 		if l != nil || int(i) < len(old.Lanes) && old.Lanes[i] != nil {
 			if !lanes {
 				lanes = true
@@ -292,12 +274,12 @@ func (c *Core) carryTables(s, old *subnet.Snapshot) {
 			}
 			s.Lanes[i] = l
 		}
-		if n.gsw >= 0 && int(n.gsw) < len(old.MFTs) {
+		if n.GraphSwitch >= 0 && int(n.GraphSwitch) < len(old.MFTs) {
 			if !mfts {
 				mfts = true
 				s.MFTs = slices.Clone(old.MFTs)
 			}
-			s.MFTs[n.gsw] = n.mft.show()
+			s.MFTs[n.GraphSwitch] = n.MFT.Show()
 		}
 	}
 	c.tablesShown = c.tablesShown[:0]

@@ -21,6 +21,7 @@ import (
 	"heddle/route/engine/updn"
 	"heddle/sim"
 	"heddle/sm"
+	"heddle/sm/topo"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -274,7 +275,7 @@ func packet(p *mad.Packet) string {
 	m := ib.MAD(p.Data)
 	s := fmt.Sprintf("%v(%s)", m.Method(), ib.AttrName(m.Class(), m.AttrID()))
 	if m.Class() == ib.ClassSubnDR {
-		s += " path " + sm.PathString(smp.Path(&m))
+		s += " path " + topo.PathString(smp.Path(&m))
 	} else {
 		s += " LID " + p.Addr.LID.String()
 	}

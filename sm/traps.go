@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/sm/trap"
 	"heddle/subnet"
 )
@@ -130,7 +131,7 @@ func (c *Core) repress(p *mad.Packet, m *ib.MAD) {
 	var r ib.MAD
 	key := c.cfg.MKey
 	if n, num, ok := c.portByLID(p.Addr.LID); ok {
-		key = c.f.agentPort(n, num).mkey
+		key = c.f.AgentPort(n, num).MKey
 	}
 	smp.NewLID(&r, ib.MethodTrapRepress, smp.AttrNotice, 0, key)
 	r.SetTID(m.TID())
@@ -152,13 +153,13 @@ func (c *Core) trapNotice(k Kind, lv Level, lid ib.LID, port uint8, text string)
 		if i := c.snap.PortByLID(lid); i >= 0 {
 			q := &c.snap.Ports[i]
 			nd := &c.snap.Nodes[q.Node]
-			n.Where = Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: lid, Path: nd.Path, set: true}
+			n.Where = Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: lid, Path: nd.Path, Known: true}
 			if port != 0 {
 				n.Where.Port = int(port)
 			}
 		}
 	}
-	if !n.Where.set {
+	if !n.Where.Known {
 		n.Text += " from LID " + lid.String() + ", which nobody has"
 	}
 	c.out.notify(n)
@@ -216,10 +217,10 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 			c.wantFull = true
 			c.sweepOnTrap(0, "trap 144: the description of LID "+issuer.String()+" changed")
 		default:
-			c.f.nodes[i].flags &^= nDesc // until it is read the light sweeps ask for it
+			c.f.Nodes[i].Flags &^= topo.NodeDesc // until it is read the light sweeps ask for it
 			if c.phase == PhaseIdle {
 				r := mad.Request{Token: uint64(mk(opDescNow, i, p, 0)), Addr: mad.Addr{LID: ib.LIDPermissive}}
-				smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeDescription, 0, c.f.agentPort(i, p).mkey, c.f.agentPath(i, p))
+				smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeDescription, 0, c.f.AgentPort(i, p).MKey, c.f.AgentPath(i, p))
 				_ = c.eng.Submit(&r)
 			}
 		}
@@ -231,19 +232,19 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 
 // portByLID finds an end port of the fabric at hand.
 func (c *Core) portByLID(lid ib.LID) (n int32, p uint8, ok bool) {
-	if c.f == nil || c.f.graph == nil || int(lid) >= len(c.f.graph.LIDOwner) {
+	if c.f == nil || c.f.Graph == nil || int(lid) >= len(c.f.Graph.LIDOwner) {
 		return 0, 0, false
 	}
-	e := c.f.graph.LIDOwner[lid]
+	e := c.f.Graph.LIDOwner[lid]
 	if e < 0 {
 		return 0, 0, false
 	}
-	q := &c.f.ports[c.f.epPort[e]]
-	return q.node, q.num, true
+	q := &c.f.Ports[c.f.EndPort[e]]
+	return q.Node, q.Num, true
 }
 
 func (c *Core) onDescNow(it item, comp *mad.Completion) {
-	if c.phase != PhaseIdle || c.f == nil || int(it.node()) >= len(c.f.nodes) {
+	if c.phase != PhaseIdle || c.f == nil || int(it.node()) >= len(c.f.Nodes) {
 		return
 	}
 	c.onNodeDesc(it, comp)
@@ -253,25 +254,25 @@ func (c *Core) onDescNow(it item, comp *mad.Completion) {
 // trapToMaster tells the master that we are here: trap 144, about our
 // priority if flags say so.
 func (c *Core) trapToMaster(flags smp.ChangeFlags) {
-	if c.f == nil || c.f.self == subnet.NoRef || c.cfg.PlanOnly {
+	if c.f == nil || c.f.Self == subnet.NoRef || c.cfg.PlanOnly {
 		return
 	}
-	own := c.f.agentPort(c.f.self.Node, c.f.self.Port)
+	own := c.f.AgentPort(c.f.Self.Node, c.f.Self.Port)
 	to := c.master.lid
-	if own.info.MasterSMLID.IsUnicast() && !(c.waitHand && to.IsUnicast()) {
-		to = own.info.MasterSMLID // of two masters each may have told our port of itself
+	if own.Info.MasterSMLID.IsUnicast() && !(c.waitHand && to.IsUnicast()) {
+		to = own.Info.MasterSMLID // of two masters each may have told our port of itself
 	}
-	if !own.info.LID.IsUnicast() || !to.IsUnicast() || own.info.PortState != ib.StateActive && !c.f.nodes[c.f.self.Node].isSwitch() {
+	if !own.Info.LID.IsUnicast() || !to.IsUnicast() || own.Info.PortState != ib.StateActive && !c.f.Nodes[c.f.Self.Node].IsSwitch() {
 		return // nothing is routed yet; the master's sweep finds the IsSM bit
 	}
-	n := smp.NewTrap(smp.TrapLocalChange, smp.ProducerCA, own.info.LID, smp.DetailChange{
-		LID: own.info.LID, OtherLocalChanges: flags != 0, ChangeFlags: flags, CapabilityMask: own.info.CapabilityMask | ib.CapIsSM,
+	n := smp.NewTrap(smp.TrapLocalChange, smp.ProducerCA, own.Info.LID, smp.DetailChange{
+		LID: own.Info.LID, OtherLocalChanges: flags != 0, ChangeFlags: flags, CapabilityMask: own.Info.CapabilityMask | ib.CapIsSM,
 	})
 	var m ib.MAD
 	smp.NewLID(&m, ib.MethodTrap, smp.AttrNotice, 0, 0)
 	c.actCount++
 	m.SetTID(uint64(0x7FFF0000 | c.actCount&0xFFFF))
 	n.Put(smp.Data(&m))
-	q := mad.Packet{Addr: mad.Addr{LID: to, SL: own.info.MasterSMSL}, Data: m[:]}
+	q := mad.Packet{Addr: mad.Addr{LID: to, SL: own.Info.MasterSMSL}, Data: m[:]}
 	c.out.send(&q)
 }

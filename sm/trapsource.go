@@ -4,6 +4,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/sm/trap"
 	"heddle/subnet"
 )
@@ -65,7 +66,7 @@ func (c *Core) falseTrap(n *smp.Notice, from int32, claimed ib.LID) {
 func (c *Core) snapWhere(i int32) Where {
 	q := &c.snap.Ports[i]
 	nd := &c.snap.Nodes[q.Node]
-	return Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: q.LID, Path: nd.Path, set: true}
+	return Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: q.LID, Path: nd.Path, Known: true}
 }
 
 // askImage reads back the SystemImageGUID of the node that a trap 145 came from. A node that
@@ -75,15 +76,15 @@ func (c *Core) askImage(from int32) {
 		return
 	}
 	q := &c.snap.Ports[from]
-	n, ok := c.f.find(c.snap.Nodes[q.Node].Info.NodeGUID)
-	if !ok || !c.f.nodes[n].ok() {
+	n, ok := c.f.Find(c.snap.Nodes[q.Node].Info.NodeGUID)
+	if !ok || !c.f.Nodes[n].OK() {
 		return
 	}
 	port := q.Num
-	if c.f.nodes[n].isSwitch() {
+	if c.f.Nodes[n].IsSwitch() {
 		port = 0
 	}
-	if p := c.f.portOf(n, port); p == nil || !p.has(pKnown) && port != 0 {
+	if p := c.f.PortOf(n, port); p == nil || !p.Has(topo.PortKnown) && port != 0 {
 		return
 	}
 	c.askBeside(mk(opImageNow, n, port, 0), mad.Normal)
@@ -92,14 +93,14 @@ func (c *Core) askImage(from int32) {
 // onImageNow takes the answer.
 func (c *Core) onImageNow(it item, comp *mad.Completion) {
 	var ni smp.NodeInfo
-	if answer(comp) != nil || ni.Decode(smp.Data(comp.MAD)) != nil || c.f == nil || int(it.node()) >= len(c.f.nodes) {
+	if answer(comp) != nil || ni.Decode(smp.Data(comp.MAD)) != nil || c.f == nil || int(it.node()) >= len(c.f.Nodes) {
 		return
 	}
-	n := &c.f.nodes[it.node()]
-	if n.info.NodeGUID != ni.NodeGUID || n.info.SystemImageGUID == ni.SystemImageGUID {
+	n := &c.f.Nodes[it.node()]
+	if n.Info.NodeGUID != ni.NodeGUID || n.Info.SystemImageGUID == ni.SystemImageGUID {
 		return
 	}
-	n.info.SystemImageGUID = ni.SystemImageGUID
+	n.Info.SystemImageGUID = ni.SystemImageGUID
 	if c.phase == PhaseIdle && c.state == subnet.Master {
 		c.publish()
 	}

@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/route"
+	"heddle/sm/forward"
 )
 
 // heldTrees are the multicast trees as the switches of a graph hold them. Only
@@ -22,11 +23,11 @@ type heldTrees struct {
 // installedTrees are the trees as the switches hold them, nil if there is none.
 func (c *Core) installedTrees() *route.Multicast {
 	h := &c.heldTrees
-	if g := c.f.graph; len(h.switches) != len(g.Switches) || len(g.Switches) > 0 && &h.switches[0] != &g.Switches[0] {
+	if g := c.f.Graph; len(h.switches) != len(g.Switches) || len(g.Switches) > 0 && &h.switches[0] != &g.Switches[0] {
 		*h = heldTrees{switches: g.Switches, blocks: map[uint16]bool{}}
-		for _, ni := range c.f.swNode {
-			if m := c.f.nodes[ni].mft; m != nil {
-				for key := range m.blocks {
+		for _, ni := range c.f.SwitchNode {
+			if m := c.f.Nodes[ni].MFT; m != nil {
+				for key := range m.Blocks {
 					h.blocks[uint16(key)] = true
 				}
 			}
@@ -62,13 +63,13 @@ func (c *Core) installedTrees() *route.Multicast {
 // treesOf appends the trees of a block of the tables.
 func (c *Core) treesOf(list []route.Tree, block uint16) []route.Tree {
 	var trees [smp.MFTBlockMLIDs]route.Tree
-	for s, ni := range c.f.swNode {
-		n := &c.f.nodes[ni]
-		if n.mft == nil {
+	for s, ni := range c.f.SwitchNode {
+		n := &c.f.Nodes[ni]
+		if n.MFT == nil {
 			continue
 		}
-		for pos := range n.info.NumPorts/16 + 1 {
-			data := n.mft.blocks[mftKey(block, pos)]
+		for pos := range n.Info.NumPorts/16 + 1 {
+			data := n.MFT.Blocks[forward.MulticastKey(block, pos)]
 			if data == nil {
 				continue
 			}

@@ -10,6 +10,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -62,7 +63,7 @@ func (u *unseen) silent(now mad.Time) { u.asked, u.heard = now, false }
 // sendsNothing reports whether an item is about an unseen node, which is not asked.
 func (c *Core) sendsNothing(it item) bool {
 	n := it.node()
-	if n < 0 || c.f.nodes[n].flags&nUnseen == 0 {
+	if n < 0 || c.f.Nodes[n].Flags&topo.NodeUnseen == 0 {
 		return false
 	}
 	switch it.op() {
@@ -75,7 +76,7 @@ func (c *Core) sendsNothing(it item) bool {
 
 // keeps reports whether nodes of the last fabric stand for those that do not answer.
 func (c *Core) keeps() bool {
-	return !c.reg.on && c.state == subnet.Master && c.last != nil && c.last != c.f && c.last.graph != nil && !c.cfg.PlanOnly
+	return !c.reg.on && c.state == subnet.Master && c.last != nil && c.last != c.f && c.last.Graph != nil && !c.cfg.PlanOnly
 }
 
 // wasBehind is the port of the last fabric that r, of this one, was linked to. The link is
@@ -85,25 +86,25 @@ func (c *Core) wasBehind(r ref) (ref, bool) {
 		return subnet.NoRef, false
 	}
 	if r.Node < 0 {
-		return c.last.self, true
+		return c.last.Self, true
 	}
-	n := &c.f.nodes[r.Node]
-	i, ok := c.last.find(n.info.NodeGUID)
-	if !ok || r.Port > c.last.nodes[i].info.NumPorts || c.last.nodes[i].info.NodeType != n.info.NodeType {
+	n := &c.f.Nodes[r.Node]
+	i, ok := c.last.Find(n.Info.NodeGUID)
+	if !ok || r.Port > c.last.Nodes[i].Info.NumPorts || c.last.Nodes[i].Info.NodeType != n.Info.NodeType {
 		return subnet.NoRef, false
 	}
-	was, now := c.last.portOf(i, r.Port), c.f.port(r)
-	if was.peer.Node < 0 || !now.has(pKnown) || !now.upPhys() || now.info.PortState < min(was.info.PortState, ib.StateActive) {
+	was, now := c.last.PortOf(i, r.Port), c.f.Port(r)
+	if was.Peer.Node < 0 || !now.Has(topo.PortKnown) || !now.LinkUp() || now.Info.PortState < min(was.Info.PortState, ib.StateActive) {
 		return subnet.NoRef, false
 	}
 	// A port of a switch that was left out has no link of the subnet, but a cable.
-	return was.peer, was.has(pLinked) || !c.last.nodes[was.peer.Node].ok() || !c.last.nodes[i].ok()
+	return was.Peer, was.Has(topo.PortLinked) || !c.last.Nodes[was.Peer.Node].OK() || !c.last.Nodes[i].OK()
 }
 
 // ledTo reports whether the link at a port has led to another one since before.
 func (c *Core) ledTo(from, to ref) bool {
 	was, ok := c.wasBehind(from)
-	return ok && was.Port == to.Port && c.last.nodes[was.Node].info.NodeGUID == c.f.nodes[to.Node].info.NodeGUID
+	return ok && was.Port == to.Port && c.last.Nodes[was.Node].Info.NodeGUID == c.f.Nodes[to.Node].Info.NodeGUID
 }
 
 // errNature: what a port or switch can do does not change while it runs.
@@ -123,7 +124,7 @@ const claimTimes = 3
 
 // believed reports whether a port or switch, port 255, that was of one nature says for the
 // third time that it is of another. Random bytes never do.
-func (c *Core) believed(at nodePort, was, now nature) bool {
+func (c *Core) believed(at topo.PortID, was, now nature) bool {
 	if was == now {
 		delete(c.asOther, at)
 		return true
@@ -138,40 +139,40 @@ func (c *Core) believed(at nodePort, was, now nature) bool {
 }
 
 // changedNature reports whether a PortInfo cannot be that of p, which was read before.
-func (c *Core) changedNature(p *port, pi *smp.PortInfo) bool {
+func (c *Core) changedNature(p *topo.Port, pi *smp.PortInfo) bool {
 	of := func(i *smp.PortInfo) nature {
 		return nature{uint32(i.MTUCap)<<8 | uint32(i.VLCap), uint32(i.LinkWidthSupported)<<8 | uint32(i.LinkSpeedSupported), 0}
 	}
-	return !c.believed(nodePort{p.guid, p.num}, of(&p.info), of(pi))
+	return !c.believed(topo.PortID{Node: p.GUID, Port: p.Num}, of(&p.Info), of(pi))
 }
 
 // changedSwitch is changedNature for a switch.
-func (c *Core) changedSwitch(n *node, was, now *smp.SwitchInfo) bool {
+func (c *Core) changedSwitch(n *topo.Node, was, now *smp.SwitchInfo) bool {
 	of := func(i *smp.SwitchInfo) nature {
 		return nature{uint32(i.LinearFDBCap), uint32(i.MulticastFDBCap), 0}
 	}
-	return !c.believed(nodePort{n.info.NodeGUID, 255}, of(was), of(now))
+	return !c.believed(topo.PortID{Node: n.Info.NodeGUID, Port: 255}, of(was), of(now))
 }
 
 // lastNode is a node as it was in the last fabric, nil if it was not there.
-func (c *Core) lastNode(n int32) *node {
+func (c *Core) lastNode(n int32) *topo.Node {
 	if !c.keeps() {
 		return nil
 	}
-	i, ok := c.last.find(c.f.nodes[n].info.NodeGUID)
-	if !ok || c.last.nodes[i].info.NumPorts != c.f.nodes[n].info.NumPorts || c.last.nodes[i].info.NodeType != c.f.nodes[n].info.NodeType {
+	i, ok := c.last.Find(c.f.Nodes[n].Info.NodeGUID)
+	if !ok || c.last.Nodes[i].Info.NumPorts != c.f.Nodes[n].Info.NumPorts || c.last.Nodes[i].Info.NodeType != c.f.Nodes[n].Info.NodeType {
 		return nil
 	}
-	return &c.last.nodes[i]
+	return &c.last.Nodes[i]
 }
 
 // lastPort is a port as it was in the last fabric, nil if it was not read then.
-func (c *Core) lastPort(n int32, num uint8) *port {
+func (c *Core) lastPort(n int32, num uint8) *topo.Port {
 	o := c.lastNode(n)
 	if o == nil {
 		return nil
 	}
-	if p := &c.last.ports[int(o.first)+int(num)]; p.has(pKnown) {
+	if p := &c.last.Ports[int(o.First)+int(num)]; p.Has(topo.PortKnown) {
 		return p
 	}
 	return nil
@@ -187,26 +188,26 @@ func (c *Core) sameAsBefore(from ref, ni *smp.NodeInfo) error {
 		return nil
 	}
 	if from.Node >= 0 {
-		i, _ := c.last.find(c.f.nodes[from.Node].info.NodeGUID)
-		if c.last.portOf(i, from.Port).info.PortState < ib.StateArmed {
+		i, _ := c.last.Find(c.f.Nodes[from.Node].Info.NodeGUID)
+		if c.last.PortOf(i, from.Port).Info.PortState < ib.StateArmed {
 			return nil
 		}
 	}
-	o := &c.last.nodes[was.Node]
+	o := &c.last.Nodes[was.Node]
 	of := func(g ib.GUID, i *smp.NodeInfo, num uint8) nature {
 		if from.Node < 0 {
 			num = 0
 		}
 		return nature{uint32(g >> 32), uint32(g), uint32(i.NodeType)<<16 | uint32(i.NumPorts)<<8 | uint32(num)}
 	}
-	at := nodePort{c.cfg.PortGUID, 254}
+	at := topo.PortID{Node: c.cfg.PortGUID, Port: 254}
 	if from.Node >= 0 {
-		at = nodePort{^c.f.nodes[from.Node].info.NodeGUID, from.Port} // not as of its own ports
+		at = topo.PortID{Node: ^c.f.Nodes[from.Node].Info.NodeGUID, Port: from.Port} // not as of its own ports
 	}
-	if c.believed(at, of(o.info.NodeGUID, &o.info, was.Port), of(ni.NodeGUID, ni, ni.LocalPortNum)) {
+	if c.believed(at, of(o.Info.NodeGUID, &o.Info, was.Port), of(ni.NodeGUID, ni, ni.LocalPortNum)) {
 		return nil
 	}
-	return fmt.Errorf("it says that it is node %v, and has been node %v since its link came up", ni.NodeGUID, o.info.NodeGUID)
+	return fmt.Errorf("it says that it is node %v, and has been node %v since its link came up", ni.NodeGUID, o.Info.NodeGUID)
 }
 
 // lateNode is a node that says that it is one which was elsewhere.
@@ -223,19 +224,19 @@ func (c *Core) elsewhere(from ref, g ib.GUID) bool {
 	if !c.keeps() || from.Node < 0 {
 		return false
 	}
-	if _, found := c.f.find(g); found {
+	if _, found := c.f.Find(g); found {
 		return false
 	}
-	if _, ok := c.last.find(g); !ok {
+	if _, ok := c.last.Find(g); !ok {
 		return false
 	}
-	n := &c.f.nodes[from.Node]
-	i, ok := c.last.find(n.info.NodeGUID)
-	if !ok || from.Port > c.last.nodes[i].info.NumPorts {
+	n := &c.f.Nodes[from.Node]
+	i, ok := c.last.Find(n.Info.NodeGUID)
+	if !ok || from.Port > c.last.Nodes[i].Info.NumPorts {
 		return true
 	}
-	p := c.last.portOf(i, from.Port)
-	return p.peer.Node < 0 || p.has(pBadPeer) || c.last.nodes[p.peer.Node].info.NodeGUID != g
+	p := c.last.PortOf(i, from.Port)
+	return p.Peer.Node < 0 || p.Has(topo.PortBadPeer) || c.last.Nodes[p.Peer.Node].Info.NodeGUID != g
 }
 
 // lateFound takes the nodes that say that they are one which was elsewhere, now that this
@@ -257,14 +258,14 @@ func (c *Core) askedBefore(r ref) bool {
 	if !ok || c.cfg.SweepInterval <= 0 {
 		return false
 	}
-	u := c.unseen[c.last.nodes[b.Node].info.NodeGUID]
+	u := c.unseen[c.last.Nodes[b.Node].Info.NodeGUID]
 	return u != nil && !u.heard && c.now < u.asked.Add(c.cfg.SweepInterval+c.cfg.SweepInterval/2)
 }
 
 // silentBehind notes silence behind r, of a node that was there.
 func (c *Core) silentBehind(r ref) {
 	if b, ok := c.wasBehind(r); ok {
-		c.unseenAs(c.last.nodes[b.Node].info.NodeGUID).silent(c.now)
+		c.unseenAs(c.last.Nodes[b.Node].Info.NodeGUID).silent(c.now)
 	}
 }
 
@@ -274,13 +275,13 @@ func (c *Core) keepUnseen() bool {
 	if !c.keeps() {
 		return false
 	}
-	f, own := c.f, c.last.self
-	if len(f.nodes) == 0 {
+	f, own := c.f, c.last.Self
+	if len(f.Nodes) == 0 {
 		if own.Node < 0 {
 			return false
 		}
-		n := c.keepNode(own, f.addPath(nil), subnet.NoRef)
-		f.self = ref{Node: n, Port: own.Port}
+		n := c.keepNode(own, f.AddPath(nil), subnet.NoRef)
+		f.Self = ref{Node: n, Port: own.Port}
 		c.askThrough(n)
 		if c.pend > 0 {
 			return true
@@ -301,46 +302,46 @@ func (c *Core) keepSilent() bool {
 	f := c.f
 	type link struct{ at, was ref }
 	var silent []link
-	for i := range f.ports {
-		p := &f.ports[i]
-		if !p.has(pSilent) || p.has(pBadPeer) || p.peer != subnet.NoRef {
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		if !p.Has(topo.PortSilent) || p.Has(topo.PortBadPeer) || p.Peer != subnet.NoRef {
 			continue
 		}
-		at := ref{Node: p.node, Port: p.num}
+		at := ref{Node: p.Node, Port: p.Num}
 		if was, ok := c.wasBehind(at); ok {
 			silent = append(silent, link{at, was})
-			if f.nodes[p.node].flags&nUnseen == 0 && !p.has(pAsked) {
-				p.flags |= pAsked // the link may have gone down after its port was read
-				c.add(mk(opPortInfo, p.node, p.num, 0))
+			if f.Nodes[p.Node].Flags&topo.NodeUnseen == 0 && !p.Has(topo.PortAsked) {
+				p.Flags |= topo.PortAsked // the link may have gone down after its port was read
+				c.add(mk(opPortInfo, p.Node, p.Num, 0))
 			}
 		}
 	}
 	if c.pend > 0 {
 		return false
 	}
-	before := len(f.nodes)
+	before := len(f.Nodes)
 	for _, l := range silent {
 		c.keepBehind(l.at, l.was)
 	}
-	return len(f.nodes) > before
+	return len(f.Nodes) > before
 }
 
 // keepBehind keeps the node behind a silent port.
 func (c *Core) keepBehind(at, was ref) {
 	f := c.f
-	o := &c.last.nodes[was.Node]
-	n, found := f.find(o.info.NodeGUID)
+	o := &c.last.Nodes[was.Node]
+	n, found := f.Find(o.Info.NodeGUID)
 	switch {
 	case !found:
-		n = c.keepNode(was, f.addPath(c.hop(at)), at)
+		n = c.keepNode(was, f.AddPath(c.hop(at)), at)
 		c.join(at, ref{Node: n, Port: was.Port})
 		c.askThrough(n)
 		return
-	case !o.isSwitch() && !f.portOf(n, was.Port).has(pKnown): // reached by another port of it
-		q := f.portOf(n, was.Port)
-		q.keep(c.last.port(was))
-		q.path = f.addPath(c.hop(at))
-	case f.nodes[n].flags&nUnseen == 0:
+	case !o.IsSwitch() && !f.PortOf(n, was.Port).Has(topo.PortKnown): // reached by another port of it
+		q := f.PortOf(n, was.Port)
+		q.Keep(c.last.Port(was))
+		q.Path = f.AddPath(c.hop(at))
+	case f.Nodes[n].Flags&topo.NodeUnseen == 0:
 		return // it answers elsewhere: it is this cable that does not carry SMPs
 	}
 	c.join(at, ref{Node: n, Port: was.Port})
@@ -348,81 +349,75 @@ func (c *Core) keepBehind(at, was ref) {
 
 // join notes a link between two ports that are not known to lead elsewhere.
 func (c *Core) join(a, b ref) {
-	p, q := c.f.port(a), c.f.port(b)
-	if p.peer == subnet.NoRef && q.peer == subnet.NoRef {
-		p.peer, q.peer = b, a
+	p, q := c.f.Port(a), c.f.Port(b)
+	if p.Peer == subnet.NoRef && q.Peer == subnet.NoRef {
+		p.Peer, q.Peer = b, a
 	}
 }
 
 // keepNode puts a node of the last fabric into this one, as it was last read.
-func (c *Core) keepNode(was ref, path pathRef, via ref) int32 {
+func (c *Core) keepNode(was ref, path topo.PathRef, via ref) int32 {
 	f := c.f
-	o := &c.last.nodes[was.Node]
-	u := c.unseenAs(o.info.NodeGUID)
-	i := f.addNode(&o.info, path)
-	n := &f.nodes[i]
-	n.via, n.sw, n.desc = via, o.sw, o.desc
-	n.info.LocalPortNum = was.Port
-	n.flags = o.flags&(nSwitchInfo|nDesc) | nUnseen
-	if !o.isSwitch() {
-		f.portOf(i, was.Port).keep(c.last.port(was))
-		f.portOf(i, was.Port).path = path
-		n.info.PortGUID = f.portOf(i, was.Port).guid
+	o := &c.last.Nodes[was.Node]
+	u := c.unseenAs(o.Info.NodeGUID)
+	i := f.AddNode(&o.Info, path)
+	n := &f.Nodes[i]
+	n.Via, n.Switch, n.Desc = via, o.Switch, o.Desc
+	n.Info.LocalPortNum = was.Port
+	n.Flags = o.Flags&(topo.NodeSwitchInfo|topo.NodeDesc) | topo.NodeUnseen
+	if !o.IsSwitch() {
+		f.PortOf(i, was.Port).Keep(c.last.Port(was))
+		f.PortOf(i, was.Port).Path = path
+		n.Info.PortGUID = f.PortOf(i, was.Port).GUID
 		return i
 	}
-	for k := range c.last.nodePorts(was.Node) {
-		f.portOf(i, uint8(k)).keep(c.last.portOf(was.Node, uint8(k)))
+	for k := range c.last.NodePorts(was.Node) {
+		f.PortOf(i, uint8(k)).Keep(c.last.PortOf(was.Node, uint8(k)))
 	}
-	f.portOf(i, 0).path = path
+	f.PortOf(i, 0).Path = path
 	// Our first switch stays: without it there is no subnet.
-	near := via.Node < 0 || via.Node == f.self.Node
-	if !o.ok() || u.owes != mad.Never && c.now >= u.owes.Add(owesTime) && !near {
+	near := via.Node < 0 || via.Node == f.Self.Node
+	if !o.OK() || u.owes != mad.Never && c.now >= u.owes.Add(owesTime) && !near {
 		c.leaveOut(i, "it does not answer, and needs other tables than it has")
 	}
 	return i
 }
 
-// keep has a port be as it was last read.
-func (p *port) keep(o *port) {
-	p.info, p.guid, p.mkey, p.pk = o.info, o.guid, o.mkey, o.pk
-	p.flags = o.flags & (pKnown | pNoExt | pEnd | pLoop)
-}
-
 // askThrough asks the nodes that are behind an unseen one, of those not found yet.
 func (c *Core) askThrough(n int32) {
 	f := c.f
-	for k := 1; k <= int(f.nodes[n].info.NumPorts); k++ {
+	for k := 1; k <= int(f.Nodes[n].Info.NumPorts); k++ {
 		at := ref{Node: n, Port: uint8(k)}
-		if p := f.port(at); !p.has(pKnown) || !p.upPhys() || p.peer != subnet.NoRef || at == f.nodes[n].via {
+		if p := f.Port(at); !p.Has(topo.PortKnown) || !p.LinkUp() || p.Peer != subnet.NoRef || at == f.Nodes[n].Via {
 			continue
 		}
 		was, ok := c.wasBehind(at)
-		if !ok && (at == f.self || c.veiled) { // somebody may be there who has not answered yet
+		if !ok && (at == f.Self || c.veiled) { // somebody may be there who has not answered yet
 			c.askBehind(n, uint8(k))
 			continue
 		}
 		if !ok {
 			switch {
-			case at == f.self: // whoever is there may just have fallen silent too
+			case at == f.Self: // whoever is there may just have fallen silent too
 				c.askBehind(n, uint8(k))
-			case !f.port(at).has(pLoop):
-				f.port(at).info.PortState = ib.StateDown // nothing that we know of is there
+			case !f.Port(at).Has(topo.PortLoop):
+				f.Port(at).Info.PortState = ib.StateDown // nothing that we know of is there
 			}
 			continue
 		}
-		m, found := f.find(c.last.nodes[was.Node].info.NodeGUID)
+		m, found := f.Find(c.last.Nodes[was.Node].Info.NodeGUID)
 		if !found {
 			c.askBehind(n, uint8(k))
 			continue
 		}
 		to := ref{Node: m, Port: was.Port}
-		switch q := f.port(to); {
-		case !q.has(pKnown) && f.nodes[m].info.NodeType != ib.NodeSwitch:
+		switch q := f.Port(to); {
+		case !q.Has(topo.PortKnown) && f.Nodes[m].Info.NodeType != ib.NodeSwitch:
 			c.askBehind(n, uint8(k))
-		case q.peer == subnet.NoRef && c.ledTo(to, at):
+		case q.Peer == subnet.NoRef && c.ledTo(to, at):
 			c.join(at, to)
 		default: // the far end says that the link is down, or leads elsewhere
-			f.port(at).info.PortState = ib.StateDown
+			f.Port(at).Info.PortState = ib.StateDown
 		}
 	}
 }
@@ -431,39 +426,39 @@ func (c *Core) askThrough(n int32) {
 // before. It reports whether there is more to ask.
 func (c *Core) keepParts() bool {
 	f := c.f
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		j, ok := c.last.find(n.info.NodeGUID)
-		if !ok || n.flags&nUnseen != 0 {
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		j, ok := c.last.Find(n.Info.NodeGUID)
+		if !ok || n.Flags&topo.NodeUnseen != 0 {
 			continue
 		}
-		o := &c.last.nodes[j]
-		if o.info.NumPorts != n.info.NumPorts || o.info.NodeType != n.info.NodeType {
+		o := &c.last.Nodes[j]
+		if o.Info.NumPorts != n.Info.NumPorts || o.Info.NodeType != n.Info.NodeType {
 			continue
 		}
-		if n.flags&nNonsense != 0 {
+		if n.Flags&topo.NodeNonsense != 0 {
 			c.disbelieve(int32(i))
 		}
-		if n.isSwitch() && n.flags&nSwitchInfo == 0 && o.flags&nSwitchInfo != 0 {
-			n.sw = o.sw
-			n.flags |= nSwitchInfo
+		if n.IsSwitch() && n.Flags&topo.NodeSwitchInfo == 0 && o.Flags&topo.NodeSwitchInfo != 0 {
+			n.Switch = o.Switch
+			n.Flags |= topo.NodeSwitchInfo
 		}
-		for k := range f.nodePorts(int32(i)) {
-			p := f.portOf(int32(i), uint8(k))
-			if p.has(pKnown) || !n.isSwitch() && !p.path.set {
+		for k := range f.NodePorts(int32(i)) {
+			p := f.PortOf(int32(i), uint8(k))
+			if p.Has(topo.PortKnown) || !n.IsSwitch() && !p.Path.Set {
 				continue
 			}
-			was := c.last.portOf(j, uint8(k))
-			if !was.has(pKnown) {
+			was := c.last.PortOf(j, uint8(k))
+			if !was.Has(topo.PortKnown) {
 				continue
 			}
-			mkey := p.mkey
-			p.keep(was)
+			mkey := p.MKey
+			p.Keep(was)
 			if mkey != 0 {
-				p.mkey = mkey
+				p.MKey = mkey
 			}
 			at := ref{Node: int32(i), Port: uint8(k)}
-			if p.num != 0 && p.upPhys() && p.peer == subnet.NoRef && (n.isSwitch() || at == f.self) {
+			if p.Num != 0 && p.LinkUp() && p.Peer == subnet.NoRef && (n.IsSwitch() || at == f.Self) {
 				c.askBehind(at.Node, at.Port)
 			}
 		}
@@ -473,12 +468,12 @@ func (c *Core) keepParts() bool {
 
 // disbelieve forgets all that a node said in this discovery of which a part cannot be true.
 func (c *Core) disbelieve(n int32) {
-	nd := &c.f.nodes[n]
-	nd.flags &^= nNonsense | nSwitchInfo
-	for k := range c.f.nodePorts(n) {
-		p := c.f.portOf(n, uint8(k))
-		if o := c.lastPort(n, uint8(k)); o != nil && p.has(pKnown) {
-			p.flags &^= pKnown
+	nd := &c.f.Nodes[n]
+	nd.Flags &^= topo.NodeNonsense | topo.NodeSwitchInfo
+	for k := range c.f.NodePorts(n) {
+		p := c.f.PortOf(n, uint8(k))
+		if o := c.lastPort(n, uint8(k)); o != nil && p.Has(topo.PortKnown) {
+			p.Flags &^= topo.PortKnown
 		}
 	}
 }
@@ -487,8 +482,8 @@ func (c *Core) disbelieve(n int32) {
 func (c *Core) settleUnseen() {
 	var over []int32
 	for g, u := range c.unseen {
-		n, ok := c.f.find(g)
-		if ok && c.f.nodes[n].flags&nUnseen != 0 {
+		n, ok := c.f.Find(g)
+		if ok && c.f.Nodes[n].Flags&topo.NodeUnseen != 0 {
 			u.kept = true
 			continue
 		}
@@ -499,9 +494,9 @@ func (c *Core) settleUnseen() {
 	}
 	slices.Sort(over)
 	for _, n := range over {
-		u := c.unseen[c.f.nodes[n].info.NodeGUID]
+		u := c.unseen[c.f.Nodes[n].Info.NodeGUID]
 		c.out.notify(Notice{
-			Kind: KindNodeAnswers, Level: Info, Where: c.f.where(n, -1), Dur: c.now.Sub(u.since),
+			Kind: KindNodeAnswers, Level: Info, Where: c.f.Where(n, -1), Dur: c.now.Sub(u.since),
 			Text: "answers again; it stayed in the subnet as it was last read",
 		})
 	}
@@ -512,13 +507,13 @@ func (c *Core) settleUnseen() {
 // not answer, or not as they should, and the virtual ports that were behind them.
 func (c *Core) unsure() (list []ib.GUID) {
 	f := c.f
-	for i := range f.ports {
-		p := &f.ports[i]
-		if !p.has(pEnd) || p.lid != 0 {
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		if !p.Has(topo.PortEnd) || p.LID != 0 {
 			continue
 		}
-		if f.nodes[p.node].flags&(nUnseen|nOut) != 0 || p.peer.Node >= 0 && f.nodes[p.peer.Node].flags&(nUnseen|nOut) != 0 {
-			list = append(list, p.guid)
+		if f.Nodes[p.Node].Flags&(topo.NodeUnseen|topo.NodeOut) != 0 || p.Peer.Node >= 0 && f.Nodes[p.Peer.Node].Flags&(topo.NodeUnseen|topo.NodeOut) != 0 {
+			list = append(list, p.GUID)
 		}
 	}
 	slices.Sort(list)
@@ -543,10 +538,10 @@ func (c *Core) silence() (n int, own bool) {
 	if c.f == nil {
 		return 0, false
 	}
-	for i := range c.f.nodes {
-		if c.f.nodes[i].flags&(nUnseen|nGone) == nUnseen {
+	for i := range c.f.Nodes {
+		if c.f.Nodes[i].Flags&(topo.NodeUnseen|topo.NodeGone) == topo.NodeUnseen {
 			n++
-			own = own || c.f.self.Node == int32(i)
+			own = own || c.f.Self.Node == int32(i)
 		}
 	}
 	return n, own
@@ -555,7 +550,7 @@ func (c *Core) silence() (n int, own bool) {
 // skip finishes an item about a node that is not asked, because it does not answer. What it
 // is to have is compared again when it is read. A switch that needs tables owes them.
 func (c *Core) skip(it item) {
-	n := &c.f.nodes[it.node()]
+	n := &c.f.Nodes[it.node()]
 	c.finishItem()
 	switch it.op() {
 	case opGetLFT, opSetLFT, opGetMFT, opSetMFT, opGetSL, opSetSL, opGetArb, opSetArb:
@@ -565,25 +560,25 @@ func (c *Core) skip(it item) {
 		}
 	case opPKeys, opSetPKeys, opGetVPKeys, opSetVPKeys:
 		if h, _, ok := c.pkeyItem(it); ok {
-			c.table(h).asked = false
+			c.table(h).Asked = false
 			c.pkeyBackoff(h)
 		}
 		return
 	default:
 		return
 	}
-	if u := c.unseenAs(n.info.NodeGUID); u.owes == mad.Never {
+	if u := c.unseenAs(n.Info.NodeGUID); u.owes == mad.Never {
 		u.owes = c.now
 	}
 	c.errs++
 	c.lftErrs++
-	p0 := c.f.portOf(it.node(), 0)
-	if p0.has(pFailed) {
+	p0 := c.f.PortOf(it.node(), 0)
+	if p0.Has(topo.PortFailed) {
 		return // it is told
 	}
-	p0.flags |= pFailed
+	p0.Flags |= topo.PortFailed
 	c.problem(Where{}, Notice{
-		Kind: KindSetFailed, Level: Warn, Where: c.f.where(it.node(), -1),
+		Kind: KindSetFailed, Level: Warn, Where: c.f.Where(it.node(), -1),
 		Text: "it needs other tables and does not answer; if that lasts for " + owesTime.String() + " it is left out of the routing",
 	})
 }

@@ -36,7 +36,7 @@ func (c *Core) startUpkeep() bool {
 
 // mayUpkeep reports whether the fabric at hand is one to look after.
 func (c *Core) mayUpkeep() bool {
-	return c.state == subnet.Master && c.up && !c.waitHand && !c.cfg.PlanOnly && c.f != nil && c.f.graph != nil && c.snapOf == c.f
+	return c.state == subnet.Master && c.up && !c.waitHand && !c.cfg.PlanOnly && c.f != nil && c.f.Graph != nil && c.snapOf == c.f
 }
 
 // upkeepDone ends a portion.
@@ -63,7 +63,7 @@ func (c *Core) idleTimer() mad.Time {
 // port has no link, has no nodes for the virtual ports of the one before: what is
 // not shown of them waits for the next that has.
 func (c *Core) publishHeld() {
-	if c.f == nil || c.f.graph == nil {
+	if c.f == nil || c.f.Graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
 	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.snap == nil || c.snapOf != c.f {
@@ -81,7 +81,7 @@ func (c *Core) publishHeld() {
 	*s = *old
 	c.fillHead(s)
 	if c.movedSnap {
-		s.Graph, s.Tables = c.f.graph, c.told()
+		s.Graph, s.Tables = c.f.Graph, c.told()
 		c.movedSnap = false
 	}
 	c.readDone = false

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"heddle/ib"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -64,10 +65,10 @@ func (a *adapter) toBeMet() bool { return a.at.Node >= 0 && a.first && a.step !=
 // foundPorts are the GUIDs of the ports that the discovery found.
 func (c *Core) foundPorts() map[ib.GUID]bool {
 	f := c.f
-	found := make(map[ib.GUID]bool, len(f.nodes))
-	for i := range f.ports {
-		if p := &f.ports[i]; f.nodes[p.node].flags&nGone == 0 && p.has(pEnd) {
-			found[p.guid] = true
+	found := make(map[ib.GUID]bool, len(f.Nodes))
+	for i := range f.Ports {
+		if p := &f.Ports[i]; f.Nodes[p.Node].Flags&topo.NodeGone == 0 && p.Has(topo.PortEnd) {
+			found[p.GUID] = true
 		}
 	}
 	return found
@@ -81,19 +82,19 @@ func (c *Core) hidden() (list []ib.GUID, all, some bool) {
 	in := map[ib.GUID]bool{}
 	add := func(g ib.GUID) {
 		_, given := c.lids[g] // it was seen in this mastership
-		if _, there := f.find(g); !there && !found[g] && !in[g] && !given {
+		if _, there := f.Find(g); !there && !found[g] && !in[g] && !given {
 			in[g] = true
 			list = append(list, g)
 		}
 	}
-	for i := range f.ports {
-		p := &f.ports[i]
-		n := &f.nodes[p.node]
-		if n.flags&nGone != 0 || !c.silentAt(p) {
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		n := &f.Nodes[p.Node]
+		if n.Flags&topo.NodeGone != 0 || !c.silentAt(p) {
 			continue
 		}
 		some = true
-		if g := c.neighbors[nodePort{n.info.NodeGUID, p.num}]; g != 0 {
+		if g := c.neighbors[topo.PortID{Node: n.Info.NodeGUID, Port: p.Num}]; g != 0 {
 			add(g)
 		} else {
 			all = true
@@ -105,13 +106,13 @@ func (c *Core) hidden() (list []ib.GUID, all, some bool) {
 	ahead := map[ib.GUID][]ib.GUID{} // by node and by port GUID, which are one for most switches
 	named := map[ib.GUID]bool{}
 	for at, g := range c.neighbors {
-		ahead[at.node] = append(ahead[at.node], g)
-		ahead[g] = append(ahead[g], at.node)
+		ahead[at.Node] = append(ahead[at.Node], g)
+		ahead[g] = append(ahead[g], at.Node)
 		named[g] = true
 	}
 	for at := range c.neighbors {
-		if !named[at.node] { // a switch whose port has another GUID: nothing leads to it here
-			add(at.node)
+		if !named[at.Node] { // a switch whose port has another GUID: nothing leads to it here
+			add(at.Node)
 		}
 	}
 	for i := 0; i < len(list); i++ {
@@ -123,20 +124,20 @@ func (c *Core) hidden() (list []ib.GUID, all, some bool) {
 }
 
 // silentAt reports whether somebody unknown is behind a port whose link carries data.
-func (c *Core) silentAt(p *port) bool {
+func (c *Core) silentAt(p *topo.Port) bool {
 	f := c.f
-	n := &f.nodes[p.node]
-	if p.has(pLoop) || !n.isSwitch() && (ref{Node: p.node, Port: p.num}) != f.self || n.isSwitch() && p.num == 0 {
+	n := &f.Nodes[p.Node]
+	if p.Has(topo.PortLoop) || !n.IsSwitch() && (ref{Node: p.Node, Port: p.Num}) != f.Self || n.IsSwitch() && p.Num == 0 {
 		return false
 	}
 	switch {
-	case !p.has(pKnown):
+	case !p.Has(topo.PortKnown):
 		return true // nobody knows whether it is up
-	case p.info.PortState < ib.StateArmed:
+	case p.Info.PortState < ib.StateArmed:
 		return false
-	case p.peer.Node < 0:
-		return !p.has(pHeld)
+	case p.Peer.Node < 0:
+		return !p.Has(topo.PortHeld)
 	}
-	o := &f.nodes[p.peer.Node]
-	return o.flags&(nOut|nUnseen) == nOut || !f.port(p.peer).has(pKnown)
+	o := &f.Nodes[p.Peer.Node]
+	return o.Flags&(topo.NodeOut|topo.NodeUnseen) == topo.NodeOut || !f.Port(p.Peer).Has(topo.PortKnown)
 }

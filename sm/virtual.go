@@ -4,6 +4,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/pkey"
 	"heddle/subnet"
 )
 
@@ -87,8 +88,8 @@ type vport struct {
 	info   smp.VPortInfo
 	node   smp.VNodeInfo
 	desc   string
-	guids  []ib.GUID  // VPortGUIDInfo by index; 0 at 0, and no empty entries at its end; snapshots share it
-	pk     *pkeyTable // as of physical ports; nil if nothing is known of it
+	guids  []ib.GUID   // VPortGUIDInfo by index; 0 at 0, and no empty entries at its end; snapshots share it
+	pk     *pkey.Table // as of physical ports; nil if nothing is known of it
 	shows  *subnet.Virtual
 
 	met     ib.GUID // that it showed first since it came up; VPorts only

@@ -5,6 +5,8 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/pkey"
+	"heddle/sm/topo"
 )
 
 // vportKeysDone reports whether the P_Key table of a virtual port is as it should
@@ -23,20 +25,20 @@ func (c *Core) vportKeysDone(r vportRef) bool {
 		return false
 	}
 	t := c.metVPort(h)
-	t.okGen = 0 // it may be made ready for somebody else than before
+	t.OKGen = 0 // it may be made ready for somebody else than before
 	switch {
 	case !c.settled(h) || !c.edgeLets(h):
 	case h.v.state < ib.StateActive && h.v.confirm == confirmNothing && c.mayRevert(h):
 		h.v.confirm = confirmKeys
-		t.forget()
+		t.Forget()
 		if c.pkeyStep(h, passGrant) {
 			return false
 		}
 	default:
-		t.okGen = c.pk.gen
+		t.OKGen = c.pk.gen
 		return true
 	}
-	c.touchPKeys(p.guid)
+	c.touchPKeys(p.GUID)
 	return false
 }
 
@@ -45,20 +47,20 @@ func (c *Core) vportKeysDone(r vportRef) bool {
 // predecessor sent.
 func (c *Core) mayRevert(h holder) bool {
 	t := c.table(h)
-	if t.refused || c.pkeyCap(h) == 0 {
+	if t.Refused || c.pkeyCap(h) == 0 {
 		return false
 	}
-	return t.ghost != nil && t.ghostAt > c.now || c.pk.reread != mad.Never && c.pk.reread > c.now
+	return t.Ghost != nil && t.GhostAt > c.now || c.pk.reread != mad.Never && c.pk.reread > c.now
 }
 
 // metVPort is the table of a virtual port; of one that came up nothing is known of
 // it any more.
-func (c *Core) metVPort(h holder) *pkeyTable {
+func (c *Core) metVPort(h holder) *pkey.Table {
 	t := c.table(h)
 	if h.v.known&knowPKeys == 0 {
 		h.v.known |= knowPKeys
-		t.forget()
-		t.refused, t.tries, t.retryAt = false, 0, 0
+		t.Forget()
+		t.Refused, t.Tries, t.RetryAt = false, 0, 0
 	}
 	return t
 }
@@ -72,7 +74,7 @@ func (c *Core) vportChanged(r vportRef) { c.touchPKeys(r.a.port) }
 // all its keys pass.
 func (c *Core) edgeLets(h holder) bool {
 	q := c.edgeOf(h.p)
-	if q == nil || enforced(&q.info) == (enforcement{}) {
+	if q == nil || enforced(&q.Info) == (enforcement{}) {
 		return true
 	}
 	have := c.pKeysOf(q)
@@ -83,21 +85,21 @@ func (c *Core) edgeLets(h holder) bool {
 // they held what they must not hold any more. The state of a virtual port outlasts
 // its port's link: those that were Active are so at once when the link is. Whoever
 // came to one meanwhile is in Init, and seen to before that is Active.
-func (c *Core) sweepVPKeys(p *port) {
-	a := c.virt.byPort[p.guid]
+func (c *Core) sweepVPKeys(p *topo.Port) {
+	a := c.virt.byPort[p.GUID]
 	if a == nil {
 		return
 	}
 	for _, v := range a.vports {
-		if v == nil || v.pk == nil || v.pk.life != c.pk.life {
+		if v == nil || v.pk == nil || v.pk.Life != c.pk.life {
 			continue
 		}
 		h := holder{p, a, v}
-		if strange := c.strange(h); !slices.ContainsFunc(v.pk.have, strange) && !slices.ContainsFunc(v.pk.ghost, strange) {
+		if strange := c.strange(h); !slices.ContainsFunc(v.pk.Have, strange) && !slices.ContainsFunc(v.pk.Ghost, strange) {
 			continue
 		}
-		v.pk.forget()
-		v.pk.retryAt = 0
+		v.pk.Forget()
+		v.pk.RetryAt = 0
 		c.pkeyStep(h, passGrant)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -26,38 +27,38 @@ func (c *Core) takeVirtuals() {
 	}
 	k, f := &c.virt, c.f
 	known := len(k.list)
-	c.scope(func(p *port) {
-		n := &f.nodes[p.node]
-		if n.info.NodeType != ib.NodeCA || p.num == 0 {
+	c.scope(func(p *topo.Port) {
+		n := &f.Nodes[p.Node]
+		if n.Info.NodeType != ib.NodeCA || p.Num == 0 {
 			return
 		}
-		a := k.byPort[p.guid]
-		vports := c.cfg.Virtualization != VirtualIgnore && p.info.IsVirtualizationSupported()
+		a := k.byPort[p.GUID]
+		vports := c.cfg.Virtualization != VirtualIgnore && p.Info.IsVirtualizationSupported()
 		switch {
-		case p.lid == 0 || !n.ok() || !vports && p.info.GUIDCap <= 1:
-			if a != nil && (p.lid != 0 || c.endPort(p.guid) == nil) {
+		case p.LID == 0 || !n.OK() || !vports && p.Info.GUIDCap <= 1:
+			if a != nil && (p.LID != 0 || c.endPort(p.GUID) == nil) {
 				c.dropAdapter(a)
 			}
 			return
 		case a == nil:
-			a = &adapter{port: p.guid, at: subnet.NoRef}
-			k.byPort[p.guid] = a
+			a = &adapter{port: p.GUID, at: subnet.NoRef}
+			k.byPort[p.GUID] = a
 			k.list = append(k.list, a)
 		}
 		back := a.at.Node < 0
-		a.at = ref{Node: p.node, Port: p.num}
+		a.at = ref{Node: p.Node, Port: p.Num}
 		if !vports {
 			if a.model != subnet.SharedPort {
 				c.downAll(a)
 			}
-			a.model, a.step, a.functions = subnet.SharedPort, adapterKnown, int(p.info.GUIDCap)-1
+			a.model, a.step, a.functions = subnet.SharedPort, adapterKnown, int(p.Info.GUIDCap)-1
 			c.showAdapter(a)
 			if back {
 				c.adapterChanged(a) // leases wait for it, and what floats there needs more than a GUID
 			}
 			return
 		}
-		if back || a.model == subnet.SharedPort || n.flags&nNew != 0 || p.info.PortState <= ib.StateInit || p.info.LID != p.lid {
+		if back || a.model == subnet.SharedPort || n.Flags&topo.NodeNew != 0 || p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID {
 			c.freshAdapter(a)
 		}
 		if a.step < adapterKnown || len(a.look) > 0 || c.cfg.SweepInterval <= 0 && !c.reg.on {
@@ -274,7 +275,7 @@ func (v *vport) forget() {
 	v.refused, v.refusals, v.tries, v.retryAt = nil, 0, 0, 0
 	v.confirm = confirmNothing
 	if v.pk != nil {
-		v.pk.forget()
+		v.pk.Forget()
 	}
 }
 
@@ -395,7 +396,7 @@ func (c *Core) lidOfVPort(r vportRef) (lid ib.LID, wait bool) {
 	if v.info.LIDRequired {
 		return v.info.VPortLID, false
 	}
-	port := c.f.port(a.at).lid
+	port := c.f.Port(a.at).LID
 	i := v.info.LIDByVPortIndex
 	if i == 0 || i == r.index || i > a.info.VPortIndexTop {
 		return port, false

@@ -8,6 +8,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -48,11 +49,11 @@ func (c *Core) showAdapter(a *adapter) {
 }
 
 // adapterOf is what a snapshot shows of the functions of a port.
-func (c *Core) adapterOf(p *port) *subnet.Adapter {
-	if p.lid == 0 || p.num == 0 || c.f.nodes[p.node].info.NodeType != ib.NodeCA {
+func (c *Core) adapterOf(p *topo.Port) *subnet.Adapter {
+	if p.LID == 0 || p.Num == 0 || c.f.Nodes[p.Node].Info.NodeType != ib.NodeCA {
 		return nil
 	}
-	if a := c.virt.byPort[p.guid]; a != nil && a.at == (ref{Node: p.node, Port: p.num}) {
+	if a := c.virt.byPort[p.GUID]; a != nil && a.at == (ref{Node: p.Node, Port: p.Num}) {
 		return a.shows
 	}
 	return nil
@@ -273,8 +274,8 @@ func (c *Core) virtualStatus() (s VirtualStatus) {
 func (c *Core) vportNotice(kind Kind, r vportRef, info *smp.VPortInfo, text string, err error) {
 	n := Notice{Kind: kind, Level: Info, Err: err}
 	n.Text = "VPort " + strconv.Itoa(int(r.index))
-	if at := r.a.at; c.f.has(at) && c.f.port(at).guid == r.a.port {
-		n.Where = c.f.where(at.Node, int(at.Port))
+	if at := r.a.at; c.f.Has(at) && c.f.Port(at).GUID == r.a.port {
+		n.Where = c.f.Where(at.Node, int(at.Port))
 	} else { // it was of an earlier discovery
 		n.Text += " of port " + r.a.port.String()
 	}

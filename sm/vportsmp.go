@@ -22,7 +22,7 @@ const maxClears = 4
 // nothing to ask.
 func (c *Core) buildVirtual(it item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
 	f := c.f
-	a := c.virt.byPort[f.portOf(it.node(), it.port()).guid]
+	a := c.virt.byPort[f.PortOf(it.node(), it.port()).GUID]
 	if a == nil {
 		return false
 	}
@@ -56,7 +56,7 @@ func (c *Core) buildVirtual(it item, get func(ib.AttrID, uint32), set func(ib.At
 			return false
 		}
 		v.sending.Put(set(smp.AttrVPortInfo, smp.VPortMod(index)))
-		v.sending, v.lateUntil = nil, c.now.Add(suspectTime)
+		v.sending, v.lateUntil = nil, c.now.Add(mad.LateCopy)
 	case opSetVGUIDs:
 		v := a.vport(index)
 		if v == nil {
@@ -82,7 +82,7 @@ func (c *Core) buildVirtual(it item, get func(ib.AttrID, uint32), set func(ib.At
 // vportOnce reports whether a Set is not to be repeated: one that makes a VPort
 // Active, see setVPort.
 func (c *Core) vportOnce(it item) bool {
-	a := c.virt.byPort[c.f.portOf(it.node(), it.port()).guid]
+	a := c.virt.byPort[c.f.PortOf(it.node(), it.port()).GUID]
 	if a == nil || a.model != subnet.VPorts {
 		return false
 	}
@@ -92,7 +92,7 @@ func (c *Core) vportOnce(it item) bool {
 
 // onVirtual takes the answer to a request about virtual ports.
 func (c *Core) onVirtual(it item, comp *mad.Completion) {
-	a := c.virt.byPort[c.f.portOf(it.node(), it.port()).guid]
+	a := c.virt.byPort[c.f.PortOf(it.node(), it.port()).GUID]
 	if a == nil {
 		return
 	}
@@ -126,7 +126,7 @@ func (c *Core) onVirtual(it item, comp *mad.Completion) {
 // adapterFailed: what was asked of an adapter as a whole was not answered, or
 // wrongly.
 func (c *Core) adapterFailed(a *adapter, what string, err error) {
-	w := c.f.where(a.at.Node, int(a.at.Port))
+	w := c.f.Where(a.at.Node, int(a.at.Port))
 	if !mad.Unanswered(err) {
 		c.downAll(a)
 		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
@@ -346,7 +346,7 @@ func (c *Core) vportKnows(r vportRef, what vportKnown, err error) {
 // checkLate has what was set read again when no copy of an older Set can arrive any
 // more.
 func (v *vport) checkLate(c *Core, r vportRef) {
-	v.checkAt = c.now.Add(suspectTime)
+	v.checkAt = c.now.Add(mad.LateCopy)
 	c.wait(r, v.checkAt)
 }
 

@@ -50,8 +50,8 @@ func (c *Core) adapterReady(a *adapter) bool {
 	if a.at.Node < 0 {
 		return false
 	}
-	n, p := &c.f.nodes[a.at.Node], c.f.port(a.at)
-	return n.ok() && n.path.set && p.guid == a.port && p.lid != 0 && p.info.PortState >= ib.StateArmed
+	n, p := &c.f.Nodes[a.at.Node], c.f.Port(a.at)
+	return n.OK() && n.Path.Set && p.GUID == a.port && p.LID != 0 && p.Info.PortState >= ib.StateArmed
 }
 
 func (c *Core) askAdapter(o op, a *adapter, extra uint32) {

@@ -1,4 +1,4 @@
-package sm
+package topo
 
 import (
 	"testing"
@@ -11,10 +11,10 @@ import (
 // node with its GUID does not have.
 func TestWhereOfAPortThatIsNotThere(t *testing.T) {
 	for _, typ := range []ib.NodeType{ib.NodeCA, ib.NodeSwitch} {
-		f := &fab{byGUID: map[ib.GUID]int32{}}
-		n := f.addNode(&smp.NodeInfo{NodeType: typ, NumPorts: 2, NodeGUID: 5, PortGUID: 6}, f.addPath([]byte{1, 2}))
+		f := &Topology{ByGUID: map[ib.GUID]int32{}}
+		n := f.AddNode(&smp.NodeInfo{NodeType: typ, NumPorts: 2, NodeGUID: 5, PortGUID: 6}, f.AddPath([]byte{1, 2}))
 		for _, p := range []int{-1, 0, 2, 3, 245} {
-			if w := f.where(n, p); w.Port != p || w.Node != 5 || PathString(w.Path) != "0,1,2" {
+			if w := f.Where(n, p); w.Port != p || w.Node != 5 || PathString(w.Path) != "0,1,2" {
 				t.Errorf("port %d of a %v: %+v", p, typ, w)
 			}
 		}
