@@ -1,24 +1,19 @@
 package cdg
 
 import (
-	"cmp"
 	"math/bits"
 	"slices"
 	"sync/atomic"
+
+	"heddle/internal/topo"
 )
 
 // Order is a topological order of a graph's nodes, kept while dependencies
-// are added (D. J. Pearce and P. H. J. Kelly, "A dynamic topological sort
-// algorithm for directed acyclic graphs", 2006). Dependencies that are taken
-// out leave it as good as it was.
+// are added (internal/topo). Removed dependencies leave it valid.
 type Order struct {
 	pos    []int32     // by node
 	shared atomic.Bool // pos belongs to a copy too
-	seen   []uint32    // by node: round of the last visit
-	round  uint32
-	fwd    []int32
-	back   []int32
-	pool   []int32
+	ins    topo.Inserter
 }
 
 // Order sorts the nodes of g so that each comes before those that wait for it;
@@ -54,13 +49,15 @@ func (g *Graph) Order() *Order {
 			queue = append(queue, int32(x))
 		}
 	}
+	var next []int32
 	for h := 0; h < len(queue); h++ {
 		o.pos[queue[h]] = int32(h)
-		g.successors(queue[h], func(y int32) {
+		next = g.successors(queue[h], next[:0])
+		for _, y := range next {
 			if in[y]--; in[y] == 0 {
 				queue = append(queue, y)
 			}
-		})
+		}
 	}
 	if len(queue) < len(in) {
 		return nil
@@ -92,61 +89,14 @@ func (o *Order) Agrees(g *Graph, d Dep) bool {
 // the dependency's ends lead to or come from, and their dependencies.
 func (o *Order) Insert(g *Graph, d Dep) bool {
 	x, y := g.ends(d)
-	lo, hi := o.pos[y], o.pos[x]
-	if hi < lo {
+	if o.pos[x] < o.pos[y] {
 		return true
 	}
 	if o.shared.Load() {
 		o.pos = slices.Clone(o.pos)
 		o.shared.Store(false)
 	}
-	if o.seen == nil {
-		o.seen = make([]uint32, len(o.pos))
-	}
-	o.round++
-	o.fwd = append(o.fwd[:0], y)
-	o.seen[y] = o.round
-	cycle := x == y
-	for h := 0; h < len(o.fwd) && !cycle; h++ {
-		g.successors(o.fwd[h], func(z int32) {
-			cycle = cycle || z == x
-			if o.pos[z] < hi && o.pos[z] > lo && o.seen[z] != o.round {
-				o.seen[z] = o.round
-				o.fwd = append(o.fwd, z)
-			}
-		})
-	}
-	if cycle {
-		return false
-	}
-	o.back = append(o.back[:0], x)
-	o.seen[x] = o.round
-	for h := 0; h < len(o.back); h++ {
-		g.predecessors(o.back[h], func(z int32) {
-			if o.pos[z] > lo && o.pos[z] < hi && o.seen[z] != o.round {
-				o.seen[z] = o.round
-				o.back = append(o.back, z)
-			}
-		})
-	}
-	byPos := func(a, b int32) int { return cmp.Compare(o.pos[a], o.pos[b]) }
-	slices.SortFunc(o.fwd, byPos)
-	slices.SortFunc(o.back, byPos)
-	o.pool = o.pool[:0]
-	for _, z := range o.back {
-		o.pool = append(o.pool, o.pos[z])
-	}
-	for _, z := range o.fwd {
-		o.pool = append(o.pool, o.pos[z])
-	}
-	slices.Sort(o.pool)
-	for i, z := range o.back {
-		o.pos[z] = o.pool[i]
-	}
-	for i, z := range o.fwd {
-		o.pos[z] = o.pool[len(o.back)+i]
-	}
-	return true
+	return o.ins.Insert(o.pos, x, y, g.successors, g.predecessors)
 }
 
 // InsertAll makes the order agree with dependencies that g has, and reports
@@ -184,17 +134,17 @@ func (o *Order) InsertAll(g *Graph, deps []Dep) bool {
 	return true
 }
 
-// successors calls fn for the nodes that wait for x.
-func (g *Graph) successors(x int32, fn func(y int32)) {
+// successors appends the nodes that wait for x to buf.
+func (g *Graph) successors(x int32, buf []int32) []int32 {
 	sh, lanes := g.shape, int32(g.lanes)
 	to := sh.next[x/lanes]
 	if to < 0 {
-		return
+		return buf
 	}
 	v := sh.at[to]
 	b := g.sw[v]
 	if b == nil {
-		return
+		return buf
 	}
 	in, l1 := int(to-sh.base[v]), int(x%lanes)
 	for l2, p := range b.planes[l1*g.lanes : (l1+1)*g.lanes] {
@@ -203,20 +153,21 @@ func (g *Graph) successors(x int32, fn func(y int32)) {
 		}
 		for w, m := range p.fwd[in*b.words : (in+1)*b.words] {
 			for ; m != 0; m &= m - 1 {
-				fn((sh.base[v]+int32(w<<6+bits.TrailingZeros64(m)))*lanes + int32(l2))
+				buf = append(buf, (sh.base[v]+int32(w<<6+bits.TrailingZeros64(m)))*lanes+int32(l2))
 			}
 		}
 	}
+	return buf
 }
 
-// predecessors calls fn for the nodes that x waits for.
-func (g *Graph) predecessors(x int32, fn func(y int32)) {
+// predecessors appends the nodes that x waits for to buf.
+func (g *Graph) predecessors(x int32, buf []int32) []int32 {
 	sh, lanes := g.shape, int32(g.lanes)
 	port := x / lanes
 	v := sh.at[port]
 	b := g.sw[v]
 	if b == nil {
-		return
+		return buf
 	}
 	out, l2 := int(port-sh.base[v]), int(x%lanes)
 	for l1 := range g.lanes {
@@ -227,8 +178,9 @@ func (g *Graph) predecessors(x int32, fn func(y int32)) {
 		for w, m := range p.back[out*b.words : (out+1)*b.words] {
 			for ; m != 0; m &= m - 1 {
 				in := int32(w<<6 + bits.TrailingZeros64(m))
-				fn(sh.next[sh.base[v]+in]*lanes + int32(l1))
+				buf = append(buf, sh.next[sh.base[v]+in]*lanes+int32(l1))
 			}
 		}
 	}
+	return buf
 }

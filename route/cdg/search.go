@@ -255,16 +255,18 @@ func (g *Graph) Closes(d Dep) []Hop {
 	x, y := g.ends(d)
 	before := map[int32]int32{y: y}
 	queue := []int32{y}
+	var next []int32
 	for h := 0; h < len(queue); h++ {
 		if queue[h] == x {
 			break
 		}
-		g.successors(queue[h], func(v int32) {
+		next = g.successors(queue[h], next[:0])
+		for _, v := range next {
 			if _, seen := before[v]; !seen {
 				before[v] = queue[h]
 				queue = append(queue, v)
 			}
-		})
+		}
 	}
 	if _, ok := before[x]; !ok {
 		return nil

@@ -174,8 +174,8 @@ func (x *layout) bit(c1, v1, c2, v2 int32) int64 {
 
 func (x *layout) nodes() int { return x.m * int(x.lanes) }
 
-// succ calls fn for the nodes that packets holding node u may wait for.
-func (x *layout) succ(d depSet, u int32, fn func(v int32)) {
+// succ appends the nodes that packets holding node u may wait for to buf.
+func (x *layout) succ(d depSet, u int32, buf []int32) []int32 {
 	c, lane := u/x.lanes, u%x.lanes
 	s := x.to[c]
 	outs := x.outs[x.outOff[s]:x.outOff[s+1]]
@@ -194,32 +194,34 @@ func (x *layout) succ(d depSet, u int32, fn func(v int32)) {
 		for ; word != 0; word &= word - 1 {
 			k := at + int32(bits.TrailingZeros64(word))
 			if x.cross {
-				fn(outs[k/x.lanes]*x.lanes + k%x.lanes)
+				buf = append(buf, outs[k/x.lanes]*x.lanes+k%x.lanes)
 			} else {
-				fn(outs[k]*x.lanes + lane)
+				buf = append(buf, outs[k]*x.lanes+lane)
 			}
 		}
 		b = (b | 63) + 1
 	}
+	return buf
 }
 
-// pred calls fn for the nodes that may wait for node v.
-func (x *layout) pred(d depSet, v int32, fn func(u int32)) {
+// pred appends the nodes that may wait for node v to buf.
+func (x *layout) pred(d depSet, v int32, buf []int32) []int32 {
 	c, lane := v/x.lanes, v%x.lanes
 	s := x.from[c]
 	for _, e := range x.into[x.intoOff[s]:x.intoOff[s+1]] {
 		if !x.cross {
 			if d.has(x.bit(e, lane, c, lane)) {
-				fn(e*x.lanes + lane)
+				buf = append(buf, e*x.lanes+lane)
 			}
 			continue
 		}
 		for l := range x.lanes {
 			if d.has(x.bit(e, l, c, lane)) {
-				fn(e*x.lanes + l)
+				buf = append(buf, e*x.lanes+l)
 			}
 		}
 	}
+	return buf
 }
 
 // topoOrder gives each node a place such that every dependency goes forward;
@@ -227,9 +229,12 @@ func (x *layout) pred(d depSet, v int32, fn func(u int32)) {
 func (x *layout) topoOrder(d depSet) ([]int32, bool) {
 	m := x.nodes()
 	in := make([]int32, m)
-	count := func(v int32) { in[v]++ }
+	var next []int32
 	for u := range m {
-		x.succ(d, int32(u), count)
+		next = x.succ(d, int32(u), next[:0])
+		for _, v := range next {
+			in[v]++
+		}
 	}
 	queue := make([]int32, 0, m)
 	for u := range m {
@@ -237,14 +242,14 @@ func (x *layout) topoOrder(d depSet) ([]int32, bool) {
 			queue = append(queue, int32(u))
 		}
 	}
-	take := func(v int32) {
-		if in[v]--; in[v] == 0 {
-			queue = append(queue, v)
-		}
-	}
 	ord := in
 	for h := 0; h < len(queue); h++ {
-		x.succ(d, queue[h], take)
+		next = x.succ(d, queue[h], next[:0])
+		for _, v := range next {
+			if in[v]--; in[v] == 0 {
+				queue = append(queue, v)
+			}
+		}
 	}
 	if len(queue) != m {
 		return nil, false

@@ -173,6 +173,7 @@ func (f *fitter) findCycle() []Hop {
 		}
 	}
 	before := make([]int32, x.nodes())
+	var next []int32
 	for _, e := range w.edges {
 		// Breadth first from the end of the dependency back to its start.
 		for i := range before {
@@ -181,12 +182,13 @@ func (f *fitter) findCycle() []Hop {
 		before[e.v] = e.v
 		queue := []int32{e.v}
 		for h := 0; h < len(queue) && before[e.u] < 0; h++ {
-			x.succ(f.ins.deps, queue[h], func(v int32) {
+			next = x.succ(f.ins.deps, queue[h], next[:0])
+			for _, v := range next {
 				if before[v] < 0 {
 					before[v] = queue[h]
 					queue = append(queue, v)
 				}
-			})
+			}
 		}
 		if before[e.u] < 0 {
 			continue

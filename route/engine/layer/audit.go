@@ -8,7 +8,7 @@ func (l *Layers) Audit() error {
 	if len(l.cdg) != l.Used {
 		return fmt.Errorf("%d layers are said to be %d", len(l.cdg), l.Used)
 	}
-	n := &Layers{p: l.p, SL: l.SL, w: newSearch(l.p.Graph)}
+	n := &Layers{p: l.p, SL: l.SL, w: &search{}}
 	for range l.cdg {
 		n.grow()
 	}

@@ -33,7 +33,7 @@ func Carry(old *Layers, p *Paths, ch *Change, budget, workers int) *Layers {
 		return nil
 	}
 	c := &carrier{Change: ch, was: &Layers{p: old.p, SL: old.SL}}
-	c.now = &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: newSearch(p.Graph)}
+	c.now = &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: &search{}}
 	same := identity(ch.Channel, len(ch.GoneChannel))
 	for _, d := range old.cdg {
 		if same {

@@ -3,14 +3,14 @@ package layer
 import (
 	"math/bits"
 	"slices"
+
+	"heddle/internal/topo"
 )
 
 // CDG is the channel dependency graph of one layer: how many paths make each
 // dependency, and an order of the channels in which every dependency goes
-// forward. It is kept acyclic one dependency at a time (D. J. Pearce and P. H.
-// J. Kelly, "A dynamic topological sort algorithm for directed acyclic
-// graphs", 2006); taking dependencies away costs nothing, the order stays
-// valid.
+// forward. It is kept acyclic one dependency at a time (internal/topo);
+// removing dependencies costs nothing, the order stays valid.
 type CDG struct {
 	g     *Graph
 	count []int32 // by dependency: paths that make it
@@ -22,18 +22,11 @@ type CDG struct {
 
 // search is scratch that the layers of one computation share.
 type search struct {
-	mark       []bool
-	fwd, back  []int32
-	places     []int32
-	visits     int64 // channels looked at so far
+	topo       topo.Inserter
 	heap       []int32
 	indegree   []int32
 	colour     []uint8
 	stack, ats []int32
-}
-
-func newSearch(g *Graph) *search {
-	return &search{mark: make([]bool, g.Channels())}
 }
 
 func newCDG(g *Graph, w *search) *CDG {
@@ -156,112 +149,41 @@ func (l *CDG) try(path []int32) bool {
 // insert makes room for the dependency c1→c2 in the order; false if it would
 // close a cycle.
 func (l *CDG) insert(c1, c2 int32) bool {
-	lo, hi := l.ord[c2], l.ord[c1]
-	if hi < lo {
-		return true
-	}
-	if c1 == c2 {
-		return false
-	}
-	w := l.w
-	w.fwd, w.back = w.fwd[:0], w.back[:0]
-	ok := l.forward(c2, c1, hi)
-	if ok {
-		l.backward(c1, lo)
-	}
-	for _, c := range w.fwd {
-		w.mark[c] = false
-	}
-	for _, c := range w.back {
-		w.mark[c] = false
-	}
-	if ok {
-		l.shift()
-	}
-	return ok
+	return l.ord[c1] < l.ord[c2] || l.w.topo.Insert(l.ord, c1, c2, l.successors, l.predecessors)
 }
 
-// forward collects what c reaches at places up to hi; false if that includes
-// goal.
-func (l *CDG) forward(c, goal, hi int32) bool {
-	g, w := l.g, l.w
-	w.mark[c] = true
-	w.fwd = append(w.fwd, c)
-	for h := 0; h < len(w.fwd); h++ {
-		e := w.fwd[h]
-		first := g.Off[g.To[e]]
-		at, end := g.word[e], int32(g.words)
-		if int(e)+1 < len(g.word) {
-			end = g.word[e+1]
-		}
-		for ; at < end; at++ {
-			for b := l.succ[at]; b != 0; b &= b - 1 {
-				d := first + int32(bits.TrailingZeros64(b))
-				w.visits++
-				if l.ord[d] < hi {
-					if !w.mark[d] {
-						w.mark[d] = true
-						w.fwd = append(w.fwd, d)
-					}
-				} else if d == goal {
-					return false
-				}
-			}
-			first += 64
-		}
+// successors appends the channels that c leads to to buf.
+func (l *CDG) successors(c int32, buf []int32) []int32 {
+	g := l.g
+	first := g.Off[g.To[c]]
+	at, end := g.word[c], int32(g.words)
+	if int(c)+1 < len(g.word) {
+		end = g.word[c+1]
 	}
-	return true
+	for ; at < end; at++ {
+		for b := l.succ[at]; b != 0; b &= b - 1 {
+			buf = append(buf, first+int32(bits.TrailingZeros64(b)))
+		}
+		first += 64
+	}
+	return buf
 }
 
-// backward collects what reaches c at places from lo on.
-func (l *CDG) backward(c, lo int32) {
-	g, w := l.g, l.w
-	w.mark[c] = true
-	w.back = append(w.back, c)
-	for h := 0; h < len(w.back); h++ {
-		e := w.back[h]
-		first := g.Off[g.From[e]]
-		at, end := g.back[e], int32(g.backs)
-		if int(e)+1 < len(g.back) {
-			end = g.back[e+1]
+// predecessors appends the channels that lead to c to buf.
+func (l *CDG) predecessors(c int32, buf []int32) []int32 {
+	g := l.g
+	first := g.Off[g.From[c]]
+	at, end := g.back[c], int32(g.backs)
+	if int(c)+1 < len(g.back) {
+		end = g.back[c+1]
+	}
+	for ; at < end; at++ {
+		for b := l.pred[at]; b != 0; b &= b - 1 {
+			buf = append(buf, g.Rev[first+int32(bits.TrailingZeros64(b))])
 		}
-		for ; at < end; at++ {
-			for b := l.pred[at]; b != 0; b &= b - 1 {
-				d := g.Rev[first+int32(bits.TrailingZeros64(b))]
-				w.visits++
-				if l.ord[d] > lo && !w.mark[d] {
-					w.mark[d] = true
-					w.back = append(w.back, d)
-				}
-			}
-			first += 64
-		}
+		first += 64
 	}
-}
-
-// shift gives the places of both sets to back first, then fwd.
-func (l *CDG) shift() {
-	w := l.w
-	byPlace := func(a, b int32) int { return int(l.ord[a] - l.ord[b]) }
-	slices.SortFunc(w.back, byPlace)
-	slices.SortFunc(w.fwd, byPlace)
-	w.places = w.places[:0]
-	for _, c := range w.back {
-		w.places = append(w.places, l.ord[c])
-	}
-	for _, c := range w.fwd {
-		w.places = append(w.places, l.ord[c])
-	}
-	slices.Sort(w.places)
-	i := 0
-	for _, c := range w.back {
-		l.ord[c] = w.places[i]
-		i++
-	}
-	for _, c := range w.fwd {
-		l.ord[c] = w.places[i]
-		i++
-	}
+	return buf
 }
 
 // order finds an order of the channels for all dependencies at once (A. B.

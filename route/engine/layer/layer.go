@@ -98,7 +98,7 @@ type Layers struct {
 }
 
 func newLayers(p *Paths) *Layers {
-	l := &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: newSearch(p.Graph), way: make([]byte, p.Graph.Channels())}
+	l := &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: &search{}, way: make([]byte, p.Graph.Channels())}
 	for _, ways := range p.Ways {
 		for w, c := range ways {
 			if c >= 0 {

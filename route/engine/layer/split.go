@@ -123,11 +123,11 @@ const compactWork = 400_000_000
 // compact tries to empty the last layers: their pairs go to the first layer
 // that stays acyclic.
 func (l *Layers) compact() {
-	limit := l.w.visits + compactWork
+	limit := l.w.topo.Visits + compactWork
 	for k := len(l.cdg) - 1; k > 0; k-- {
 		left := 0
 		l.eachUnit(func(src, class int32) {
-			if int(l.SL[l.at(src, class)]) != k || l.w.visits > limit {
+			if int(l.SL[l.at(src, class)]) != k || l.w.topo.Visits > limit {
 				return
 			}
 			l.unit(src, class)
@@ -144,7 +144,7 @@ func (l *Layers) compact() {
 			}
 			left++
 		})
-		if left > 0 || l.w.visits > limit {
+		if left > 0 || l.w.topo.Visits > limit {
 			break
 		}
 		l.cdg = l.cdg[:k]

@@ -1,17 +1,14 @@
 package nue
 
-import (
-	"cmp"
-	"slices"
-)
+import "heddle/internal/topo"
 
 // layer is the dependency graph of one lane: how many trees use each
 // dependency, and an order of the channels in which every dependency that is
 // used goes forward. The order is the proof that there is no cycle, and most
 // of what the search asks is answered by it: a dependency that goes forward
 // may be added as it is. Only one that goes back needs a search, after which
-// the order is mended in the part between the two channels (D. J. Pearce and
-// P. H. J. Kelly, 2006). Taking dependencies out never harms the order.
+// the order is repaired in the part between the two channels (internal/topo).
+// Removing dependencies never harms the order.
 type layer struct {
 	*net
 	pos  []int32  // by channel: its place in the order
@@ -28,18 +25,14 @@ type layer struct {
 	// after that only those that go forward are added.
 	work int64
 
-	seen   []uint32 // by channel: mark of the last search that met it
-	mark   uint32
-	fore   []int32
-	back   []int32
-	places []int32
+	topo topo.Inserter
 }
 
 func newLayer(w *net, work int64) *layer {
 	m := len(w.to)
 	return &layer{
 		net: w, pos: make([]int32, m), at: make([]int32, m), used: make([]uint16, w.deps),
-		blocked: make([]uint64, (w.deps+63)/64), caching: true, work: work, seen: make([]uint32, m),
+		blocked: make([]uint64, (w.deps+63)/64), caching: true, work: work,
 	}
 }
 
@@ -89,63 +82,35 @@ func (y *layer) forget() {
 
 // mend changes the order so that c comes before x, unless x leads to c.
 func (y *layer) mend(c, x int32) bool {
-	lo, hi := y.pos[x], y.pos[c]
-	off := y.g.Off
-	y.mark++
-	y.fore = append(y.fore[:0], x)
-	y.seen[x] = y.mark
-	for k := 0; k < len(y.fore); k++ {
-		a := y.fore[k]
-		v := y.to[a]
-		b := y.base[a]
-		y.work -= int64(off[v+1] - off[v])
-		for z := off[v]; z < off[v+1]; z++ {
-			if y.used[b+z] == 0 || y.pos[z] > hi || y.seen[z] == y.mark {
-				continue
-			}
-			if z == c {
-				return false
-			}
-			y.seen[z] = y.mark
-			y.fore = append(y.fore, z)
-		}
+	if !y.topo.Insert(y.pos, c, x, y.successors, y.predecessors) {
+		return false
 	}
-	y.back = append(y.back[:0], c)
-	y.seen[c] = y.mark
-	for k := 0; k < len(y.back); k++ {
-		a := y.back[k]
-		u := y.from[a]
-		y.work -= int64(off[u+1] - off[u])
-		for o := off[u]; o < off[u+1]; o++ {
-			z := y.rev[o]
-			if y.used[y.base[z]+a] == 0 || y.pos[z] < lo || y.seen[z] == y.mark {
-				continue
-			}
-			y.seen[z] = y.mark
-			y.back = append(y.back, z)
-		}
-	}
-	byPlace := func(a, b int32) int { return cmp.Compare(y.pos[a], y.pos[b]) }
-	slices.SortFunc(y.fore, byPlace)
-	slices.SortFunc(y.back, byPlace)
-	y.places = y.places[:0]
-	i, j := 0, 0
-	for i < len(y.fore) || j < len(y.back) {
-		if j == len(y.back) || i < len(y.fore) && y.pos[y.fore[i]] < y.pos[y.back[j]] {
-			y.places = append(y.places, y.pos[y.fore[i]])
-			i++
-		} else {
-			y.places = append(y.places, y.pos[y.back[j]])
-			j++
-		}
-	}
-	for k, z := range y.back {
-		y.put(z, y.places[k])
-	}
-	for k, z := range y.fore {
-		y.put(z, y.places[len(y.back)+k])
+	for _, z := range y.topo.Moved() {
+		y.at[y.pos[z]] = z
 	}
 	return true
 }
 
-func (y *layer) put(c, place int32) { y.pos[c], y.at[place] = place, c }
+// successors appends the channels that c leads to to buf.
+func (y *layer) successors(c int32, buf []int32) []int32 {
+	off, v, b := y.g.Off, y.to[c], y.base[c]
+	y.work -= int64(off[v+1] - off[v])
+	for z := off[v]; z < off[v+1]; z++ {
+		if y.used[b+z] != 0 {
+			buf = append(buf, z)
+		}
+	}
+	return buf
+}
+
+// predecessors appends the channels that lead to c to buf.
+func (y *layer) predecessors(c int32, buf []int32) []int32 {
+	off, u := y.g.Off, y.from[c]
+	y.work -= int64(off[u+1] - off[u])
+	for o := off[u]; o < off[u+1]; o++ {
+		if z := y.rev[o]; y.used[y.base[z]+c] != 0 {
+			buf = append(buf, z)
+		}
+	}
+	return buf
+}
