@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/internal/heap"
 )
 
 // Config sets up an Engine. The zero value of every field means its default.
@@ -225,7 +226,7 @@ type Engine struct {
 	urgent, normal queue
 	readyHead      int32
 	readyTail      int32
-	timers         timerHeap
+	timers         heap.Heap[Time, int32] // of slots; each knows its place, so an answer removes its timer
 	win            window
 	stats          statTable
 	pkt            Packet
@@ -242,6 +243,7 @@ func NewEngine(c Config) *Engine {
 	e.win.init(c.Window, c.MaxWindow)
 	e.srtt = unknownRTT
 	e.stats.init()
+	e.timers.Moved = func(i int32, place int) { e.slots[i].heapPos = int32(place) }
 	return e
 }
 
@@ -325,7 +327,7 @@ func (e *Engine) sendTry(now Time, i int32, send func(*Packet)) {
 	e.seq++
 	s.seq = e.seq
 	// A try that takes far longer than others do stops holding them up.
-	e.timers.push(e.slots, i, now.Add(max(wait/32, min(16*e.srtt, wait/4))))
+	e.timers.Push(now.Add(max(wait/32, min(16*e.srtt, wait/4))), e.slots[i].seq, i)
 
 	e.pkt = Packet{Addr: s.addr, LocalQP: localQP(s.mad.Class()), Timeout: d, Data: s.mad[:]}
 	send(&e.pkt)
@@ -340,26 +342,26 @@ func localQP(c ib.Class) uint32 {
 
 // NextTimer is when Expire must be called next; Never if nothing waits.
 func (e *Engine) NextTimer() Time {
-	if len(e.timers) == 0 {
+	if e.timers.Len() == 0 {
 		return Never
 	}
-	return e.timers[0].at
+	return e.timers.Min().Key
 }
 
 // Expire ends the tries whose time is over at now. Requests with tries left
 // wait for Poll; done is called for each of the others.
 func (e *Engine) Expire(now Time, done func(Completion)) {
-	for len(e.timers) > 0 && e.timers[0].at <= now {
-		i := e.timers[0].slot
+	for e.timers.Len() > 0 && e.timers.Min().Key <= now {
+		i := e.timers.Min().Value
 		s := &e.slots[i]
-		e.timers.remove(e.slots, 0)
+		e.timers.Remove(0)
 		switch {
 		case s.state == slotPause:
 			e.ready(i)
 		case !s.released && s.due > now:
 			s.released = true
 			e.uncharge(s)
-			e.timers.push(e.slots, i, s.due)
+			e.timers.Push(s.due, e.slots[i].seq, i)
 		default:
 			e.stats.rows[s.stat].TimedOut++
 			s.timedOut = true
@@ -377,7 +379,7 @@ func (e *Engine) endTry(now Time, i int32, pause bool) bool {
 	s := &e.slots[i]
 	e.uncharge(s)
 	if s.heapPos >= 0 {
-		e.timers.remove(e.slots, int(s.heapPos))
+		e.timers.Remove(int(s.heapPos))
 	}
 	if s.retries <= 0 {
 		return true
@@ -386,7 +388,7 @@ func (e *Engine) endTry(now Time, i int32, pause bool) bool {
 	if pause && now.Sub(s.sent) < s.timeout/4 {
 		s.state = slotPause
 		d := min(time.Millisecond<<min(2*s.tries-2, 20), s.timeout)
-		e.timers.push(e.slots, i, now.Add(d))
+		e.timers.Push(now.Add(d), e.slots[i].seq, i)
 		return false
 	}
 	e.ready(i)
@@ -450,7 +452,7 @@ func (e *Engine) release(i int32) {
 	s := &e.slots[i]
 	e.uncharge(s)
 	if s.heapPos >= 0 {
-		e.timers.remove(e.slots, int(s.heapPos))
+		e.timers.Remove(int(s.heapPos))
 	}
 	if s.state == slotReady {
 		e.unready(i)

@@ -20,9 +20,9 @@ func (r *RMPP) idle(t testing.TB) {
 			lingering++
 		}
 	}
-	if len(r.tx)+len(r.rx)+len(r.peers)+len(r.alarms.heap)+r.sent+r.got+r.open+lingering != 0 {
+	if len(r.tx)+len(r.rx)+len(r.peers)+r.alarms.heap.Len()+r.sent+r.got+r.open+lingering != 0 {
 		t.Fatalf("left over: %d and %d transfers, %d peers, %d alarms, %d and %d bytes, %d open, %d lingering",
-			len(r.tx), len(r.rx), len(r.peers), len(r.alarms.heap), r.sent, r.got, r.open, lingering)
+			len(r.tx), len(r.rx), len(r.peers), r.alarms.heap.Len(), r.sent, r.got, r.open, lingering)
 	}
 }
 
@@ -58,8 +58,8 @@ func (r *RMPP) check(t testing.TB) {
 	if sent != r.sent || got != r.got || open != r.open || fmt.Sprint(peers) != fmt.Sprint(r.peers) {
 		t.Fatalf("%d, %d, %d, %v counted; there are %d, %d, %d, %v", r.sent, r.got, r.open, r.peers, sent, got, open, peers)
 	}
-	if len(r.alarms.heap) != len(r.tx)+len(r.rx) || len(r.done)-r.head > maxLinger+1 || len(r.done) > 2*maxLinger+2 {
-		t.Fatalf("%d alarms for %d and %d, %d lingering", len(r.alarms.heap), len(r.tx), len(r.rx), len(r.done))
+	if r.alarms.heap.Len() != len(r.tx)+len(r.rx) || len(r.done)-r.head > maxLinger+1 || len(r.done) > 2*maxLinger+2 {
+		t.Fatalf("%d alarms for %d and %d, %d lingering", r.alarms.heap.Len(), len(r.tx), len(r.rx), len(r.done))
 	}
 }
 

@@ -108,6 +108,7 @@ var (
 func NewRMPP(c RMPPConfig) *RMPP {
 	c.setDefaults()
 	r := &RMPP{cfg: c, tx: map[rmppKey]*rmppTx{}, rx: map[rmppKey]*rmppRx{}, peers: map[ib.LID]rmppCount{}}
+	r.alarms.heap.Moved = (*alarm).moved
 	r.emit = func(m *ib.MAD) {
 		r.outPkt = *r.to
 		r.outPkt.Data = m[:]
@@ -392,8 +393,8 @@ func (r *RMPP) NextTimer() Time { return r.alarms.next() }
 // requester's own time-out tells it.
 func (r *RMPP) Expire(now Time, send func(*Packet), done func(token uint64, err error)) {
 	last := r.alarms.seq
-	for r.alarms.next() <= now && r.alarms.heap[0].seq <= last {
-		a := r.alarms.heap[0]
+	for r.alarms.next() <= now && r.alarms.heap.Min().Tie <= last {
+		a := r.alarms.heap.Min().Value
 		if t := a.tx; t != nil {
 			to, old := r.via(&t.pkt, send)
 			t.RMPPSender.Expire(now, r.emit)

@@ -3,7 +3,7 @@ package sa
 // Kept counts what the core holds of joins, services, subscriptions and Reports,
 // wherever: a test that does and undoes things sees what is left.
 func (c *Core) Kept() int {
-	n := len(c.mc.joins) + len(c.mc.proxies) + len(c.svc.all.list) + cap(c.svc.leases) + len(c.svc.byPort)
+	n := len(c.mc.joins) + len(c.mc.proxies) + len(c.svc.all.list) + c.svc.leases.Len() + len(c.svc.byPort)
 	x := &c.inform.reports
 	n += len(c.inform.all.list) + len(x.peers) + len(x.byToken) + cap(x.ready) + cap(x.fresh) + x.eng.Outstanding() + x.eng.Queued()
 	for _, list := range c.alias.ports {

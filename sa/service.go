@@ -9,6 +9,7 @@ import (
 
 	"heddle/ib"
 	wire "heddle/ib/sa"
+	"heddle/internal/heap"
 	"heddle/mad"
 	"heddle/partition"
 	"heddle/store"
@@ -33,7 +34,7 @@ const (
 type services struct {
 	all    shared[*Service] // ascending RID
 	byPort map[ib.GUID]int  // how many a port has registered
-	leases leaseHeap
+	leases heap.Heap[mad.Time, serviceRID]
 	policy *partition.Policy // of the last snapshot
 	grants *partition.Grants // of policy; nil: not resolved yet
 }
@@ -95,7 +96,7 @@ func (x *services) put(s *Service) {
 	}
 	x.count(s.By, 1)
 	if s.Until != mad.Never {
-		x.leases.push(lease{s.Until, rid})
+		x.leases.Push(s.Until, 0, rid)
 		x.compact()
 	}
 }
@@ -114,13 +115,13 @@ func (x *services) remove(i int) {
 // compact forgets leases of services that were replaced or deleted once they
 // are the most.
 func (x *services) compact() {
-	if len(x.leases) < 2*len(x.all.list)+64 {
+	if x.leases.Len() < 2*len(x.all.list)+64 {
 		return
 	}
-	x.leases = nil
+	x.leases = heap.Heap[mad.Time, serviceRID]{}
 	for _, s := range x.all.list {
 		if s.Until != mad.Never {
-			x.leases.push(lease{s.Until, ridOf(&s.Record)})
+			x.leases.Push(s.Until, 0, ridOf(&s.Record))
 		}
 	}
 }
@@ -239,10 +240,15 @@ func (x *services) drop(c *Core, i int, kind string) {
 	c.changed = true
 }
 
-// expire ends the services whose lease is over.
+// expire ends the services whose lease is over; those that end together by RID.
 func (x *services) expire(c *Core) {
-	for len(x.leases) > 0 && x.leases[0].until <= c.now {
-		l := x.leases.pop()
+	var over []lease
+	for x.leases.Len() > 0 && x.leases.Min().Key <= c.now {
+		l := x.leases.Pop()
+		over = append(over, lease{l.Key, l.Value})
+	}
+	slices.SortFunc(over, func(a, b lease) int { return cmp.Or(cmp.Compare(a.until, b.until), a.rid.compare(b.rid)) })
+	for _, l := range over {
 		if i, ok := x.find(l.rid); ok && x.all.list[i].Until == l.until {
 			x.drop(c, i, "service_expired")
 		}
@@ -250,52 +256,8 @@ func (x *services) expire(c *Core) {
 }
 
 func (x *services) nextTimer() mad.Time {
-	if len(x.leases) == 0 {
+	if x.leases.Len() == 0 {
 		return mad.Never
 	}
-	return x.leases[0].until
-}
-
-// leaseHeap is a heap by until, then RID, so that what ends together ends in an
-// order that only the services decide.
-type leaseHeap []lease
-
-func (h leaseHeap) less(i, j int) bool {
-	return cmp.Or(cmp.Compare(h[i].until, h[j].until), h[i].rid.compare(h[j].rid)) < 0
-}
-
-func (h *leaseHeap) push(l lease) {
-	*h = append(*h, l)
-	a := *h
-	for i := len(a) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !a.less(i, up) {
-			break
-		}
-		a[i], a[up] = a[up], a[i]
-		i = up
-	}
-}
-
-func (h *leaseHeap) pop() lease {
-	a := *h
-	top, n := a[0], len(a)-1
-	a[0] = a[n]
-	a = a[:n]
-	for i := 0; ; {
-		k := 2*i + 1
-		if k >= n {
-			break
-		}
-		if k+1 < n && a.less(k+1, k) {
-			k++
-		}
-		if !a.less(k, i) {
-			break
-		}
-		a[i], a[k] = a[k], a[i]
-		i = k
-	}
-	*h = a
-	return top
+	return x.leases.Min().Key
 }

@@ -5,16 +5,15 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/internal/heap"
 	"heddle/mad"
 )
 
-// event is one entry of the event queue. It holds no pointer, so the
+// event is what an entry of the event queue does. It holds no pointer, so the
 // collector never looks into the queue: arg is an index into a side table.
 type event struct {
-	at  mad.Time
-	seq uint64
-	arg int32
-	kin eventKind
+	arg  int32
+	kind eventKind
 }
 
 type eventKind uint8
@@ -24,63 +23,18 @@ const (
 	evFlight                  // arg: index into Subnet.flights
 )
 
-// kernel is the event queue: a 4-ary heap of values ordered by (time, seq).
+// kernel is the event queue, ordered by (time, seq).
 type kernel struct {
 	now    mad.Time
 	seq    uint64
-	q      []event
+	q      heap.Heap[mad.Time, event]
 	fns    []func()
 	freeFn []int32
 }
 
-func (a *event) before(b *event) bool {
-	return a.at < b.at || a.at == b.at && a.seq < b.seq
-}
-
 func (k *kernel) push(at mad.Time, kind eventKind, arg int32) {
 	k.seq++
-	k.q = append(k.q, event{at: max(at, k.now), seq: k.seq, arg: arg, kin: kind})
-	i := len(k.q) - 1
-	e := k.q[i]
-	for i > 0 {
-		p := (i - 1) / 4
-		if !e.before(&k.q[p]) {
-			break
-		}
-		k.q[i] = k.q[p]
-		i = p
-	}
-	k.q[i] = e
-}
-
-func (k *kernel) pop() event {
-	top := k.q[0]
-	n := len(k.q) - 1
-	e := k.q[n]
-	k.q = k.q[:n]
-	if n == 0 {
-		return top
-	}
-	i := 0
-	for {
-		c := 4*i + 1
-		if c >= n {
-			break
-		}
-		m := c
-		for j := c + 1; j < min(c+4, n); j++ {
-			if k.q[j].before(&k.q[m]) {
-				m = j
-			}
-		}
-		if !k.q[m].before(&e) {
-			break
-		}
-		k.q[i] = k.q[m]
-		i = m
-	}
-	k.q[i] = e
-	return top
+	k.q.Push(max(at, k.now), k.seq, event{arg: arg, kind: kind})
 }
 
 // pushFunc queues fn in a recycled slot of the side table.
@@ -116,24 +70,24 @@ func (s *Subnet) After(d time.Duration, fn func()) { s.k.pushFunc(s.k.now.Add(d)
 
 // NextEvent is the time of the earliest event, mad.Never if there is none.
 func (s *Subnet) NextEvent() mad.Time {
-	if len(s.k.q) == 0 {
+	if s.k.q.Len() == 0 {
 		return mad.Never
 	}
-	return s.k.q[0].at
+	return s.k.q.Min().Key
 }
 
 // Step runs the earliest event and reports whether there was one.
 func (s *Subnet) Step() bool {
-	if len(s.k.q) == 0 {
+	if s.k.q.Len() == 0 {
 		return false
 	}
-	e := s.k.pop()
-	s.k.now = e.at
-	switch e.kin {
+	e := s.k.q.Pop()
+	s.k.now = e.Key
+	switch e.Value.kind {
 	case evFunc:
-		s.k.takeFunc(e.arg)()
+		s.k.takeFunc(e.Value.arg)()
 	case evFlight:
-		s.start(s.flights[e.arg])
+		s.start(s.flights[e.Value.arg])
 	}
 	return true
 }
@@ -141,7 +95,7 @@ func (s *Subnet) Step() bool {
 // RunUntil runs all events due up to t and leaves the time at t (or where it
 // was, if that is later).
 func (s *Subnet) RunUntil(t mad.Time) {
-	for len(s.k.q) > 0 && s.k.q[0].at <= t {
+	for s.k.q.Len() > 0 && s.k.q.Min().Key <= t {
 		s.Step()
 	}
 	s.k.now = max(s.k.now, t)

@@ -86,11 +86,12 @@ var rules = []rule{
 	{"lab/experiment", []string{"lab", "report", "flood", "flood/figure", "sm", "sa", "vm", "subnet", "partition", "qos", "mad", "route/...", "sim", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may see everything"},
 	{"internal", []string{"..."}, false, "tools and test support"},
+	{"internal/heap", nil, true, "a queue of anybody's values"},
 	{"internal/topo", nil, true, "an order of anybody's graph"},
 }
 
 // algorithms are pure packages that import nothing of this module; every package may import them.
-var algorithms = []string{"internal/topo"}
+var algorithms = []string{"internal/heap", "internal/topo"}
 
 // impure are the imports that a pure package must not have, with the reason.
 var impure = map[string]string{

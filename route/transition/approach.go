@@ -127,7 +127,7 @@ func (f *fitter) some(q *local, l ib.LID) (n int) {
 	}
 	slices.SortStableFunc(cells, func(a, b stagedCell) int { return int(a.stage) - int(b.stage) })
 	s.begin(l, d, port, installedOnly)
-	s.queue = s.queue[:0]
+	s.queue.Reset()
 	for _, k := range cells {
 		u := k.s
 		c := x.port[int(u)<<8|int(effective(x.new, u, int(l)))]
@@ -150,7 +150,7 @@ func (f *fitter) some(q *local, l ib.LID) (n int) {
 		f.set(u, l, x.outPort[c])
 		n++
 	}
-	s.queue = s.queue[:0]
+	s.queue.Reset()
 	return n
 }
 

@@ -152,7 +152,7 @@ func (b *balancer) divert(l ib.LID, hot int32) bool {
 	x, s := b.x, b.s
 	d, port := x.owner(l)
 	s.begin(l, d, port, installedOnly)
-	s.queue = s.queue[:0]
+	s.queue.Reset()
 	clear(b.flow)
 	for u := range int32(x.managed) {
 		for v, i := u, 0; b.hosts[u] > 0 && i < x.n; i++ {
@@ -204,7 +204,7 @@ func (b *balancer) divert(l ib.LID, hot int32) bool {
 		}
 		b.eachFlow(l, func(c int32, n int64) { b.load[c] -= n })
 		s.connected(l, k.u, k.c)
-		s.queue = s.queue[:0]
+		s.queue.Reset()
 		b.set(k.u, l, x.outPort[k.c])
 		b.eachFlow(l, func(c int32, n int64) { b.load[c] += n })
 		b.done[l] = true

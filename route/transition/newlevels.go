@@ -45,7 +45,7 @@ func (f *fitter) searchOn(l ib.LID, p ib.SL) bool {
 	d, port := x.owner(l)
 	delete(x.told, l)
 	f.s.begin(l, d, port, installedOnly)
-	f.s.queue = f.s.queue[:0]
+	f.s.queue.Reset()
 	m := make([]uint16, x.managed)
 	for s := range m {
 		if m[s] = 1 << p; f.s.good[s] {

@@ -1,11 +1,11 @@
 package transition
 
 import (
-	"container/heap"
 	"math/bits"
 	"slices"
 
 	"heddle/ib"
+	"heddle/internal/heap"
 )
 
 // slot is what may be on a channel: lanes by service level.
@@ -37,9 +37,9 @@ type seeker struct {
 	was  []slot  // what is on the channel of its installed entry
 	// Of switches that were cut off: those whose installed entry leads here.
 	head, link []int32
-	tried      []bool // by channel
-	turned     []bool // by switch
-	queue      hops
+	tried      []bool                     // by channel
+	turned     []bool                     // by switch
+	queue      heap.Heap[int32, struct{}] // channels that cut-off switches may take: cost, then channel
 }
 
 func newSeeker(f *fitter) *seeker {
@@ -48,27 +48,6 @@ func newSeeker(f *fitter) *seeker {
 		f: f, next: make([]int32, n), good: make([]bool, n), dist: make([]int32, n), out: make([]slot, n), was: make([]slot, n),
 		head: make([]int32, n), link: make([]int32, n), tried: make([]bool, f.x.m), turned: make([]bool, n),
 	}
-}
-
-// hop is a channel that a cut-off switch may take.
-type hop struct {
-	c    int32
-	cost int32
-}
-
-type hops []hop
-
-func (h hops) Len() int { return len(h) }
-func (h hops) Less(i, j int) bool {
-	return h[i].cost < h[j].cost || h[i].cost == h[j].cost && h[i].c < h[j].c
-}
-func (h hops) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *hops) Push(v any)   { *h = append(*h, v.(hop)) }
-func (h *hops) Pop() any {
-	old := *h
-	v := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return v
 }
 
 // search connects the switches that cannot reach l: outwards from those that
@@ -108,24 +87,25 @@ func (f *fitter) seek(l ib.LID, some bool) bool {
 		attach(d, -1)
 	}
 	for turn := true; left > 0 && turn; {
-		for left > 0 && len(s.queue) > 0 && f.ins.budget > 0 {
-			h := heap.Pop(&s.queue).(hop)
-			u := x.from[h.c]
+		for left > 0 && s.queue.Len() > 0 && f.ins.budget > 0 {
+			h := s.queue.Pop()
+			c := int32(h.Tie)
+			u := x.from[c]
 			if s.good[u] {
 				continue
 			}
-			if h.cost < later {
+			if h.Key < later {
 				w.edges = w.edges[:0]
-				if s.attach(l, u, h.c); len(w.edges) > 0 {
-					heap.Push(&s.queue, hop{h.c, h.cost + later})
+				if s.attach(l, u, c); len(w.edges) > 0 {
+					s.queue.Push(h.Key+later, h.Tie, struct{}{})
 					continue
 				}
 			}
-			attach(u, h.c)
+			attach(u, c)
 		}
 		turn = left > 0 && !some && s.turn(l, d)
 	}
-	s.queue = s.queue[:0]
+	s.queue.Reset()
 	if left > 0 && !some {
 		for _, b := range f.log[from:] {
 			f.ins.deps.clear(b)
@@ -319,7 +299,7 @@ func (s *seeker) offer(u int32) {
 		if s.next[from] != c {
 			cost++
 		}
-		heap.Push(&s.queue, hop{c, cost})
+		s.queue.Push(cost, uint64(c), struct{}{})
 	}
 }
 

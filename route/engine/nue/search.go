@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"heddle/ib"
+	"heddle/internal/heap"
 )
 
 const (
@@ -45,9 +46,9 @@ type router struct {
 	bars bool   // some switches' tables are too short for the LID
 	bar  []bool
 
-	heap  []item
-	tent  []uint64 // by switch: the cheapest in the heap
-	tried []uint32 // by channel: the run that refused it
+	heap  heap.Heap[uint64, struct{}] // cost, then channel
+	tent  []uint64                    // by switch: the cheapest in the heap
+	tried []uint32                    // by channel: the run that refused it
 	run   uint32
 	pin   []int32 // by switch: the only channel it may take, or none
 	top   []int32 // by switch: its channel in the highest tree, or none
@@ -58,11 +59,6 @@ type router struct {
 	loads []uint64
 	scale float64
 	way   []int32
-}
-
-type item struct {
-	cost uint64
-	ch   int32
 }
 
 func newRouter(y *layer) *router {
@@ -327,7 +323,7 @@ func (r *router) mendFor(cand []int32) (best int32, least uint64) {
 // Complexity: O(channels · log channels), and the mending.
 func (r *router) finish() {
 	r.run++
-	r.heap = r.heap[:0]
+	r.heap.Reset()
 	for s := range r.tent {
 		r.tent[s] = math.MaxUint64
 	}
@@ -342,22 +338,23 @@ func (r *router) finish() {
 			}
 		}
 	}
-	for len(r.heap) > 0 && len(r.order) < r.want {
-		it := r.pop()
-		u := r.from[it.ch]
-		if r.v[u].next != none || it.cost != r.tent[u] || r.tried[it.ch] == r.run {
+	for r.heap.Len() > 0 && len(r.order) < r.want {
+		it := r.heap.Pop()
+		ch := int32(it.Tie)
+		u := r.from[ch]
+		if r.v[u].next != none || it.Key != r.tent[u] || r.tried[ch] == r.run {
 			continue
 		}
-		if r.loads == nil || r.offer(it.ch) <= it.cost {
-			if r.try(it.ch) {
-				r.settle(u, it.ch, it.cost)
+		if r.loads == nil || r.offer(ch) <= it.Key {
+			if r.try(ch) {
+				r.settle(u, ch, it.Key)
 				if r.loads != nil && r.hosts[u] > 0 {
 					r.send(u, r.hosts[u])
 				}
 				r.relax(u)
 				continue
 			}
-			r.tried[it.ch] = r.run
+			r.tried[ch] = r.run
 		}
 		r.ask(u)
 	}
@@ -376,7 +373,7 @@ func (r *router) ask(u int32) {
 	}
 	r.tent[u] = least
 	if best >= 0 {
-		r.push(item{least, best})
+		r.heap.Push(least, uint64(best), struct{}{})
 	}
 }
 
@@ -390,7 +387,7 @@ func (r *router) relax(v int32) {
 		c := r.rev[o]
 		if k := r.offer(c); k < r.tent[u] && (r.pin[u] == none || r.pin[u] == c) {
 			r.tent[u] = k
-			r.push(item{k, c})
+			r.heap.Push(k, uint64(c), struct{}{})
 		}
 	}
 }
@@ -541,50 +538,4 @@ func (r *router) count(load []uint32) {
 		}
 	}
 	r.flow[r.order[0]] = 0
-}
-
-func (r *router) push(it item) {
-	h := append(r.heap, it)
-	i := len(h) - 1
-	for i > 0 {
-		p := (i - 1) / 4
-		if !it.less(h[p]) {
-			break
-		}
-		h[i] = h[p]
-		i = p
-	}
-	h[i] = it
-	r.heap = h
-}
-
-func (it item) less(o item) bool { return it.cost < o.cost || it.cost == o.cost && it.ch < o.ch }
-
-func (r *router) pop() item {
-	h := r.heap
-	first := h[0]
-	last := h[len(h)-1]
-	h = h[:len(h)-1]
-	i := 0
-	for {
-		k := 4*i + 1
-		if k >= len(h) {
-			break
-		}
-		for j := k + 1; j < min(k+3, len(h)-1)+1 && j < 4*i+5; j++ {
-			if h[j].less(h[k]) {
-				k = j
-			}
-		}
-		if !h[k].less(last) {
-			break
-		}
-		h[i] = h[k]
-		i = k
-	}
-	if len(h) > 0 {
-		h[i] = last
-	}
-	r.heap = h
-	return first
 }

@@ -186,9 +186,9 @@ func clean(t testing.TB, p *Port, files ...*File) {
 	for _, f := range files {
 		f.Close()
 	}
-	if len(p.files)+len(p.agents)+len(p.owners)+len(p.timers.t)+len(p.inbox)+p.pending+p.sending+p.held != 0 {
+	if len(p.files)+len(p.agents)+len(p.owners)+p.timers.heap.Len()+len(p.inbox)+p.pending+p.sending+p.held != 0 {
 		t.Errorf("left: files %d agents %d owners %d timers %d inbox %d pending %d held %d",
-			len(p.files), len(p.agents), len(p.owners), len(p.timers.t), len(p.inbox), p.pending, p.held)
+			len(p.files), len(p.agents), len(p.owners), p.timers.heap.Len(), len(p.inbox), p.pending, p.held)
 	}
 }
 

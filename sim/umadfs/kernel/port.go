@@ -80,7 +80,7 @@ type Port struct {
 	inbox []*mad.Packet
 	spare []*mad.Packet // used-up packets of inbox
 
-	timers  timerHeap
+	timers  timers
 	armed   mad.Time // earliest moment asked of wire.At, Never if none
 	expire  func()   // p.onTimer, made once
 	free    []*send
@@ -109,6 +109,7 @@ func New(w Wire, hasSMI bool, lastNum *uint16) *Port {
 		agents: map[uint16]*agent{}, owners: map[methodKey]*agent{}, armed: mad.Never,
 	}
 	p.expire = p.onTimer
+	p.timers.heap.Moved = (*timer).moved
 	return p
 }
 
