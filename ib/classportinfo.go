@@ -87,14 +87,3 @@ func (c *ClassPortInfo) Put(b []byte) {
 	be.PutUint32(b[64:], uint32(c.TrapHL)<<24|c.TrapQP&0xFFFFFF)
 	be.PutUint32(b[68:], uint32(c.TrapQKey))
 }
-
-// UnmarshalBinary is Decode.
-func (c *ClassPortInfo) UnmarshalBinary(b []byte) error { return c.Decode(b) }
-
-// AppendBinary appends the 72 bytes.
-func (c *ClassPortInfo) AppendBinary(b []byte) ([]byte, error) {
-	n := len(b)
-	b = append(b, make([]byte, ClassPortInfoLen)...)
-	c.Put(b[n:])
-	return b, nil
-}

@@ -47,19 +47,3 @@ func (h *Header) Put(b []byte) {
 	be.PutUint16(b[18:], 0)
 	be.PutUint32(b[20:], h.AttrMod)
 }
-
-// UnmarshalBinary reads exactly 24 bytes.
-func (h *Header) UnmarshalBinary(b []byte) error {
-	if len(b) != HeaderLen {
-		return lenError("MAD header", len(b), HeaderLen)
-	}
-	return h.Decode(b)
-}
-
-// AppendBinary appends the 24 bytes.
-func (h *Header) AppendBinary(b []byte) ([]byte, error) {
-	n := len(b)
-	b = append(b, make([]byte, HeaderLen)...)
-	h.Put(b[n:])
-	return b, nil
-}

@@ -95,7 +95,7 @@ func TestDiff(t *testing.T) {
 			w.LFT[s][l] = 3
 			want[route.BlockDiff{Switch: int32(s), Block: uint16(l / 64)}] = true
 		}
-		got := route.Diff(a, w)
+		got := routetest.Diff(a, w)
 		if len(got) != len(want) {
 			t.Fatalf("%v, want %v", got, want)
 		}
@@ -109,17 +109,17 @@ func TestDiff(t *testing.T) {
 
 func TestDiffUnknown(t *testing.T) {
 	w := route.New("x", 2, 100)
-	if got := route.Diff(nil, w); len(got) != 4 {
+	if got := routetest.Diff(nil, w); len(got) != 4 {
 		t.Errorf("nothing known: %v", got)
 	}
 	a := w.Clone()
 	a.LFT[0] = nil
 	a.LFT[1] = a.LFT[1][:64]
 	want := []route.BlockDiff{{0, 0}, {0, 1}, {1, 1}}
-	if got := route.Diff(a, w); !slices.Equal(got, want) {
+	if got := routetest.Diff(a, w); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if n := route.EntriesChanged(a, w); n != 100+37 {
+	if n := routetest.EntriesChanged(a, w); n != 100+37 {
 		t.Errorf("%d entries", n)
 	}
 }

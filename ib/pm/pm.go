@@ -2,7 +2,7 @@
 // of ports and the samplers (IBA §16.1, class 0x04 on QP1).
 //
 // The functions of this file make and read MADs in place; the attributes are
-// structs with Decode, Put, AppendBinary and UnmarshalBinary as in package
+// structs with Decode and Put as in package
 // smp. Decode takes the attribute exactly or the whole 192-byte data area,
 // never anything else; nothing allocates.
 package pm
@@ -101,11 +101,5 @@ func SetPortSelect(m *ib.MAD, port uint8) { m[DataOffset+1] = port }
 func lenErr(typ string, b []byte, want int) error { return ib.CheckLen(typ, b, want, DataLen) }
 
 func bad(b []byte, want int) bool { return len(b) != want && len(b) != DataLen }
-
-func grow(b []byte, n int) (all, tail []byte) {
-	i := len(b)
-	b = append(b, make([]byte, n)...)
-	return b, b[i:]
-}
 
 var be = binary.BigEndian

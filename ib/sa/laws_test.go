@@ -92,7 +92,7 @@ func TestMultiPathRecord(t *testing.T) {
 	for i := range 3 {
 		r.GIDs[i] = ib.MakeGID(ib.DefaultSubnetPrefix, ib.GUID(i+1))
 	}
-	b, _ := r.AppendBinary(nil)
+	b := wiretest.Bytes(&r, r.Len())
 	if len(b) != 24+48 || len(b) != r.Len() {
 		t.Fatalf("%d bytes", len(b))
 	}
@@ -101,7 +101,7 @@ func TestMultiPathRecord(t *testing.T) {
 		t.Errorf("%x, want %x", b[:24], want)
 	}
 	var s MultiPathRecord
-	if err := s.UnmarshalBinary(b); err != nil || s != r {
+	if err := s.Decode(b); err != nil || s != r {
 		t.Errorf("%v, %+v, want %+v", err, s, r)
 	}
 	if len(s.SGIDs()) != 1 || len(s.DGIDs()) != 2 || s.DGIDs()[1] != r.GIDs[2] {
@@ -138,7 +138,7 @@ func TestMultiPathRecord(t *testing.T) {
 // byte 44 mask 0x70.
 func TestPathRecordReserved(t *testing.T) {
 	r := PathRecord{Reserved3: 1}
-	b, _ := r.AppendBinary(nil)
+	b := wiretest.Bytes(&r, PathRecordLen)
 	if b[44] != 0x10 || binary.BigEndian.Uint32(b[44:]) != 0x10000000 {
 		t.Errorf("byte 44 is %02x", b[44])
 	}
@@ -151,7 +151,7 @@ func TestPathRecordReserved(t *testing.T) {
 // TestProxyJoin: bit 7 goes out, bit 7 and bit 0 come in.
 func TestProxyJoin(t *testing.T) {
 	r := MCMemberRecord{ProxyJoin: true}
-	b, _ := r.AppendBinary(nil)
+	b := wiretest.Bytes(&r, MCMemberRecordLen)
 	if b[49] != 0x80 {
 		t.Errorf("byte 49 is %02x", b[49])
 	}

@@ -226,13 +226,3 @@ func (r *MultiPathRecord) Put(b []byte) {
 		copy(b[multiPathFixed+16*i:], r.GIDs[i][:])
 	}
 }
-
-// UnmarshalBinary is Decode.
-func (r *MultiPathRecord) UnmarshalBinary(b []byte) error { return r.Decode(b) }
-
-// AppendBinary appends the Len bytes that Put writes.
-func (r *MultiPathRecord) AppendBinary(b []byte) ([]byte, error) {
-	b, tail := grow(b, r.Len())
-	r.Put(tail)
-	return b, nil
-}

@@ -2,7 +2,7 @@
 // with its RMPP fields, every record, and the component-mask bits of each
 // (IBA §15, class 0x03 version 2 on QP1).
 //
-// A record is a struct with Decode, Put, AppendBinary and UnmarshalBinary as
+// A record is a struct with Decode and Put as
 // in package smp. XxxLen is the size in a table, padded to 8 bytes; Put
 // writes that much. Decode takes the padded or the bare record, or a whole
 // 200-byte data area, and never anything else; nothing allocates. A decoded
@@ -223,12 +223,6 @@ func rec(typ string, b []byte, bare, padded int) ([]byte, error) {
 		return nil, ib.CheckLen(typ, b, padded, DataLen)
 	}
 	return b[:bare], nil
-}
-
-func grow(b []byte, n int) (all, tail []byte) {
-	i := len(b)
-	b = append(b, make([]byte, n)...)
-	return b, b[i:]
 }
 
 func bit(b byte, mask byte) bool { return b&mask != 0 }

@@ -35,7 +35,7 @@ func TestWire(t *testing.T) {
 	}
 	same := func(name string, b []byte, r wiretest.Codec) {
 		t.Helper()
-		w, _ := r.AppendBinary(nil)
+		w := wiretest.Bytes(r, len(b))
 		if !bytes.Equal(w, b) {
 			t.Errorf("%s: we write\n%x\nthey wrote\n%x", name, w, b)
 		}
@@ -276,10 +276,10 @@ func TestMoreWire(t *testing.T) {
 		if err := c.got.Decode(b); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if w, _ := c.got.AppendBinary(nil); !bytes.Equal(w, b) {
+		if w := wiretest.Bytes(c.got, len(b)); !bytes.Equal(w, b) {
 			t.Errorf("%s: wrote %x, want %x", c.name, w, b)
 		}
-		if w, _ := c.want.AppendBinary(nil); !bytes.Equal(w, b) {
+		if w := wiretest.Bytes(c.want, len(b)); !bytes.Equal(w, b) {
 			t.Errorf("%s: %+v is not %+v", c.name, c.got, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"heddle/ib"
+	"heddle/internal/wiretest"
 )
 
 // TestDetails writes every trap's DataDetails as IBA §14.2.5.1 lays them out,
@@ -126,7 +127,7 @@ func TestDetailsReserved(t *testing.T) {
 func TestVendorNotice(t *testing.T) {
 	n := Notice{Type: NoticeInformational, Producer: 0x0002C9, TrapNumber: 0xD2F0, IssuerLID: 3}
 	n.SetDetail(DetailVendor{Payload: [52]byte{0: 7}, TrapNumber: 1310})
-	b, _ := n.AppendBinary(nil)
+	b := wiretest.Bytes(&n, NoticeLen)
 	if b[10] != 7 || b[62] != 0x05 || b[63] != 0x1E || b[0] != 4 || b[3] != 0xC9 {
 		t.Errorf("%x", b)
 	}

@@ -87,7 +87,7 @@ func FuzzNotice(f *testing.F) {
 		for i := range n.DataDetails {
 			n.DataDetails[i] = byte(i*7 + 3)
 		}
-		b, _ := n.AppendBinary(nil)
+		b := wiretest.Bytes(&n, NoticeLen)
 		f.Add(b)
 		b[0] &= 0x7F // vendor form, the trap number at the end
 		f.Add(b)
@@ -100,7 +100,7 @@ func FuzzNotice(f *testing.F) {
 		if n.Decode(b) != nil {
 			return
 		}
-		w, _ := n.AppendBinary(nil)
+		w := wiretest.Bytes(&n, NoticeLen)
 		if err := c.Decode(w); err != nil || n != c {
 			t.Fatalf("%+v != %+v: %v", n, c, err)
 		}

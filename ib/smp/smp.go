@@ -7,7 +7,6 @@
 //
 //	Decode(b []byte) error // b: the attribute exactly, or the 64-byte data area, see Data
 //	Put(b []byte)          // writes the attribute, reserved bits 0; b must be long enough
-//	AppendBinary, UnmarshalBinary
 //
 // Decode is total: it returns an error and leaves the value alone, or sets
 // every field. Neither allocates. Values are plain; anything may be called
@@ -199,13 +198,6 @@ func check(typ string, b []byte, want int) error {
 		return nil
 	}
 	return ib.CheckLen(typ, b, want, DataLen)
-}
-
-// grow appends n bytes to b and returns the whole and the new part.
-func grow(b []byte, n int) (all, tail []byte) {
-	i := len(b)
-	b = append(b, make([]byte, n)...)
-	return b, b[i:]
 }
 
 func bit(b byte, mask byte) bool { return b&mask != 0 }

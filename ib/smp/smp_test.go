@@ -167,7 +167,7 @@ func TestNodeInfoNonsense(t *testing.T) {
 		{"NumPorts", func(b []byte) { b[3] = 255 }},
 		{"LocalPortNum", func(b []byte) { b[36] = 37 }},
 	} {
-		b, _ := good.AppendBinary(nil)
+		b := wiretest.Bytes(&good, NodeInfoLen)
 		c.edit(b)
 		n := NodeInfo{NodeGUID: 77}
 		err := n.Decode(b)

@@ -66,7 +66,7 @@ func TestVirtualizationLayout(t *testing.T) {
 		if err := c.fresh.Decode(want); err != nil {
 			t.Fatal(err)
 		}
-		if back, _ := c.fresh.AppendBinary(nil); !bytes.Equal(back, want) {
+		if back := wiretest.Bytes(c.fresh, DataLen); !bytes.Equal(back, want) {
 			t.Errorf("%T: reads as %+v", c.v, c.fresh)
 		}
 	}
@@ -149,7 +149,7 @@ func TestVPortNotices(t *testing.T) {
 		if got, ok := n.Trap(); got != trap || !ok || n.Detail() != d {
 			t.Errorf("generic trap %d: %d, %v, %#v", trap, got, ok, n.Detail())
 		}
-		b, _ := n.AppendBinary(nil)
+		b := wiretest.Bytes(&n, NoticeLen)
 		b[0] &= 0x7F
 		b[4], b[5] = 0x10, 0x17 // DeviceID
 		b[62], b[63] = byte(trap>>8), byte(trap)
@@ -189,7 +189,7 @@ func TestVPortNotices(t *testing.T) {
 			if v.Detail() != want {
 				t.Errorf("vendor %06x, trap %d: %#v, want %#v", c.vendor, trap, v.Detail(), want)
 			}
-			if w, _ := v.AppendBinary(nil); !bytes.Equal(w, b) {
+			if w := wiretest.Bytes(&v, NoticeLen); !bytes.Equal(w, b) {
 				t.Errorf("vendor %06x, trap %d:\n%x, want\n%x", c.vendor, trap, w, b)
 			}
 		}

@@ -25,7 +25,7 @@ func TestWire(t *testing.T) {
 		if err := v.Decode(Data(m)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		w, _ := v.AppendBinary(nil)
+		w := wiretest.Bytes(v, DataLen)
 		if !bytes.Equal(w, Data(m)[:len(w)]) {
 			t.Errorf("%s: we write\n%x\nthey wrote\n%x", name, w, Data(m)[:len(w)])
 		}

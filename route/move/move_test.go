@@ -95,7 +95,7 @@ func judge(t testing.TB, what string, from route.Solution, r *move.Result, mix b
 	if rep := check.Verify(r.Graph, r.Tables, check.Options{Workers: 2}); !rep.OK() {
 		t.Fatalf("%s: %v", what, rep.Err())
 	}
-	if !slices.Equal(r.Blocks, route.Diff(padded(from.Tables, r.Tables), r.Tables)) {
+	if !slices.Equal(r.Blocks, routetest.Diff(padded(from.Tables, r.Tables), r.Tables)) {
 		t.Fatalf("%s: the blocks are not those that differ", what)
 	}
 	if len(r.Blocks) > r.Unmerged {

@@ -131,7 +131,7 @@ func TestUpdate(t *testing.T) {
 						t.Fatalf("%s: other distances than from scratch", ctx)
 					}
 					was := tb.Remap(g, h)
-					a, b := route.EntriesChanged(was, now), route.EntriesChanged(was, full)
+					a, b := routetest.EntriesChanged(was, now), routetest.EntriesChanged(was, full)
 					kept, fresh = kept+a, fresh+b
 					if a < b {
 						fewer++
@@ -302,8 +302,8 @@ func TestRestart(t *testing.T) {
 		}
 		installed := &route.Tables{Engine: "installed", LFT: now.LFT, TopLID: now.TopLID, NumVLs: 1}
 		again := compute(t, h, route.Options{Previous: installed, Workers: 2})
-		if n := route.EntriesChanged(now, again); n != 0 {
-			t.Errorf("%s: %d entries changed by a restart, without the old tables %d", k, n, route.EntriesChanged(now, compute(t, h, route.Options{})))
+		if n := routetest.EntriesChanged(now, again); n != 0 {
+			t.Errorf("%s: %d entries changed by a restart, without the old tables %d", k, n, routetest.EntriesChanged(now, compute(t, h, route.Options{})))
 		}
 		short, err := minhop.Engine{}.Compute(g, route.Options{})
 		if err != nil {

@@ -64,7 +64,7 @@ func TestUpdate(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if a, b := route.EntriesChanged(p.Previous, now), route.EntriesChanged(p.Previous, full); a > b {
+				if a, b := routetest.EntriesChanged(p.Previous, now), routetest.EntriesChanged(p.Previous, full); a > b {
 					t.Fatalf("%s: %d entries changed, %d from scratch", ctx, a, b)
 				}
 				g, tb = h, now

@@ -1,0 +1,8 @@
+package route
+
+// BlockDiff names one LFT block of one switch: what one Set(LinearForwardingTable)
+// writes.
+type BlockDiff struct {
+	Switch int32  // index in the Graph
+	Block  uint16 // LIDs 64·Block … 64·Block+63
+}
