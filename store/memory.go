@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"sync"
 
@@ -17,6 +18,8 @@ type nodePort struct {
 	node ib.GUID
 	port uint8
 }
+
+var errInjected = errors.New("store: injected failure")
 
 // Memory is a Store without a file. The zero value is not usable; see
 // NewMemory.
@@ -73,7 +76,7 @@ func (m *Memory) Apply(ops []Op) error {
 		return errInjected
 	}
 	for i := range ops {
-		if err := ops[i].check(); err != nil {
+		if err := ops[i].Check(); err != nil {
 			return err
 		}
 	}

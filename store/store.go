@@ -4,14 +4,13 @@
 // bytes only their owners understand. Forwarding tables are not kept: what is
 // installed is read back from the switches by every new master.
 //
-// Store is the seam. Open gives the implementation on a bbolt file, NewMemory
-// the one for tests and for simulated managers; both pass the same
-// conformance suite. The managers of one process share a Store: its methods may
+// Store is the seam. store/boltdb implements it on a file, NewMemory for tests and for
+// simulated managers; both pass the same conformance suite (store/storetest). The managers of one process share a Store: its methods may
 // be called concurrently. Operations on one entry are for one owner, as the
 // order of two Apply calls that overlap is anyone's guess.
 //
 // Promises: Apply is atomic (all operations or none, also to a Load that
-// overlaps) and, for Open, durable when it returns. A damaged file is an error that leaves the file as it is;
+// overlaps) and, on a file, durable when it returns. A damaged file is an error that leaves the file as it is;
 // nothing is repaired or deleted silently. The bytes on disk are described in
 // docs/format/store.md.
 package store
@@ -154,8 +153,8 @@ type Store interface {
 // ErrClosed is returned by a store that has been closed.
 var ErrClosed = errors.New("store: closed")
 
-// check refuses operations that no correct manager makes.
-func (o *Op) check() error {
+// Check refuses operations that no correct manager makes.
+func (o *Op) Check() error {
 	switch o.Kind {
 	case PutLID:
 		if !o.LID.IsUnicast() || o.LMC > 7 || int(o.LID)+1<<o.LMC-1 > int(ib.LIDMaxUnicast) {

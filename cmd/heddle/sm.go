@@ -21,6 +21,7 @@ import (
 	"heddle/settings"
 	"heddle/sm"
 	"heddle/store"
+	"heddle/store/boltdb"
 	"heddle/subnet"
 	"heddle/transport/ibsim"
 )
@@ -73,7 +74,7 @@ func (f smFlags) openStore() (store.Store, error) {
 	if err := os.MkdirAll(f.Files.State, 0o700); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.From("state"), err)
 	}
-	return store.Open(filepath.Join(f.Files.State, store.FileName))
+	return boltdb.Open(filepath.Join(f.Files.State, boltdb.FileName))
 }
 
 // peekStore is the state in memory as a plan reads it: nothing is made, kept
@@ -83,11 +84,11 @@ func (f smFlags) peekStore() (store.Store, error) {
 	if f.Files.State == "" {
 		return m, nil
 	}
-	path := filepath.Join(f.Files.State, store.FileName)
+	path := filepath.Join(f.Files.State, boltdb.FileName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
-	st, err := store.Read(path)
+	st, err := boltdb.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w (a plan can do without: ports that are Active keep their LIDs)", f.From("state"), err)
 	}

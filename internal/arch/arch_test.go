@@ -55,7 +55,8 @@ var rules = []rule{
 	{"partition", []string{"ib/..."}, true, "who has which P_Key is a value, whoever programs it"},
 	{"qos", []string{"partition", "ib/..."}, true, "a policy of answers knows wire values, not who answers"},
 	{"subnet", []string{"partition", "route", "fabric", "ib/..."}, true, "the published state knows nobody who makes it"},
-	{"store", []string{"ib/..."}, false, "what survives a restart is told in wire values"},
+	{"store", []string{"ib/..."}, true, "what survives a restart is told in wire values"},
+	{"store/boltdb", []string{"store", "ib/..."}, false, "an edge: the file of a store"},
 	{"store/storetest", []string{"store", "ib/..."}, false, "test support: the conformance suite of stores"},
 	{"sm", []string{"sm/...", "subnet", "partition", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core: it never meets an edge"},
 	{"sm/damp", []string{"mad", "ib/..."}, true, "which links flap is known by ports, whoever watches them"},
@@ -121,6 +122,8 @@ type file struct {
 	ast  *ast.File
 }
 
+// TestImportRules reads direct imports. As a pure package imports pure packages of this module and
+// the standard library alone, what it says holds for everything that a pure package is built on.
 func TestImportRules(t *testing.T) {
 	for _, f := range sources(t) {
 		if f.test {
@@ -138,10 +141,16 @@ func TestImportRules(t *testing.T) {
 				if rel != f.pkg && !slices.Contains(algorithms, rel) && !allowed(r.may, rel) {
 					t.Errorf("%s imports %s: %s (%s)", f.name, p, r.pkg, r.reason)
 				}
+				if to, ok := ruleFor(rel); r.pure && ok && !to.pure {
+					t.Errorf("%s imports %s: %s is pure, and so must be all that it is built on", f.name, p, r.pkg)
+				}
 				continue
 			}
 			if strings.HasPrefix(r.pkg, "ib") && strings.Contains(p, ".") {
 				t.Errorf("%s imports %s: ib uses the standard library alone", f.name, p)
+			}
+			if first, _, _ := strings.Cut(p, "/"); r.pure && strings.Contains(first, ".") {
+				t.Errorf("%s imports %s: %s is pure; other people's modules are an edge's business", f.name, p, r.pkg)
 			}
 			if why := impure[p]; r.pure && why != "" {
 				t.Errorf("%s imports %s: %s is pure; %s", f.name, p, r.pkg, why)

@@ -1,9 +1,11 @@
-package store
+package boltdb
 
 import (
 	"bytes"
 	"encoding/binary"
 	"testing"
+
+	"heddle/store"
 )
 
 // FuzzEntry: what decodes encodes to the same bytes; what does not leaves
@@ -25,7 +27,7 @@ func FuzzEntry(f *testing.F) {
 	f.Add(uint8(3), []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, kind uint8, k, v []byte) {
 		e := &entryKinds[int(kind)%len(entryKinds)]
-		var st State
+		var st store.State
 		if err := e.decode(&st, k, v); err != nil {
 			if len(st.Ops()) != 0 {
 				t.Fatalf("%v, but %+v was taken", err, st)
@@ -50,7 +52,7 @@ func FuzzEntry(f *testing.F) {
 			} else {
 				cv[i/8-len(k)] ^= 1 << (i % 8)
 			}
-			if e.decode(&State{}, ck, cv) == nil {
+			if e.decode(&store.State{}, ck, cv) == nil {
 				t.Fatalf("bit %d changed and nobody saw it", i)
 			}
 		}
@@ -58,7 +60,7 @@ func FuzzEntry(f *testing.F) {
 }
 
 // encode is the twin of decode, apart from Apply.
-func encode(e *entryKind, st *State) (k, v []byte) {
+func encode(e *entryKind, st *store.State) (k, v []byte) {
 	be := binary.BigEndian
 	switch {
 	case len(st.LIDs) == 1:

@@ -1,4 +1,5 @@
-package store
+// Package boltdb is the store of a daemon: one bbolt file in its state directory.
+package boltdb
 
 import (
 	"bytes"
@@ -15,6 +16,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"heddle/ib"
+	"heddle/store"
 )
 
 // FileName is the store's file in a state directory.
@@ -32,8 +34,7 @@ var (
 	bucketRecords   = []byte("records")
 	keyVersion      = []byte("version")
 
-	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
-	errInjected = errors.New("store: injected failure")
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
 // CorruptError says that the file is not what Apply wrote. The file is left
@@ -57,9 +58,9 @@ func (e *CorruptError) Error() string {
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// Bolt is a Store in one bbolt file of mode 0600. Every Apply is one synced
+// DB is a store.Store in one bbolt file of mode 0600. Every Apply is one synced
 // transaction.
-type Bolt struct {
+type DB struct {
 	db     *bolt.DB
 	path   string
 	closed atomic.Bool
@@ -68,13 +69,13 @@ type Bolt struct {
 // Open opens or creates the store file at path. It waits up to a second for
 // another process to let go of it. A file of an older format is brought up to
 // this one, in one transaction.
-func Open(path string) (*Bolt, error) { return open(path, false) }
+func Open(path string) (*DB, error) { return open(path, false) }
 
 // Read returns what the store file at path holds and leaves it as it is, also
 // where it has an older format.
-func Read(path string) (*State, error) {
+func Read(path string) (*store.State, error) {
 	if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
-		return &State{}, nil // its maker died before it wrote anything
+		return &store.State{}, nil // its maker died before it wrote anything
 	}
 	b, err := open(path, true)
 	if err != nil {
@@ -84,7 +85,7 @@ func Read(path string) (*State, error) {
 	return b.Load()
 }
 
-func open(path string, readOnly bool) (s *Bolt, err error) {
+func open(path string, readOnly bool) (s *DB, err error) {
 	fresh := true
 	if fi, err := os.Stat(path); err == nil {
 		if !fi.Mode().IsRegular() {
@@ -116,7 +117,7 @@ func open(path string, readOnly bool) (s *Bolt, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	b := &Bolt{db: db, path: path}
+	b := &DB{db: db, path: path}
 	if err := b.init(fresh, readOnly); err != nil {
 		db.Close()
 		return nil, err
@@ -145,7 +146,7 @@ func headerCheck(path string) error {
 
 // init makes the buckets of a new file, or checks those of an old one and adds
 // what its format lacks.
-func (b *Bolt) init(fresh, readOnly bool) error {
+func (b *DB) init(fresh, readOnly bool) error {
 	version := byte(0)
 	if !fresh {
 		err := b.db.View(func(tx *bolt.Tx) (err error) {
@@ -174,7 +175,7 @@ func (b *Bolt) init(fresh, readOnly bool) error {
 // check returns the format of a file and refuses one that this program does
 // not know or that lacks a bucket of its format. 0 is a file that bbolt made
 // but in which nothing was ever committed: its maker died right then.
-func (b *Bolt) check(tx *bolt.Tx) (version byte, err error) {
+func (b *DB) check(tx *bolt.Tx) (version byte, err error) {
 	if first, _ := tx.Cursor().First(); first == nil && tx.ID() <= 1 {
 		return 0, nil
 	}
@@ -198,9 +199,9 @@ func (b *Bolt) check(tx *bolt.Tx) (version byte, err error) {
 }
 
 // Load implements Store.
-func (b *Bolt) Load() (st *State, err error) {
+func (b *DB) Load() (st *store.State, err error) {
 	if b.closed.Load() {
-		return nil, ErrClosed
+		return nil, store.ErrClosed
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -208,7 +209,7 @@ func (b *Bolt) Load() (st *State, err error) {
 		}
 	}()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // pages beyond the end of a cut-off file
-	out := &State{}
+	out := &store.State{}
 	err = b.db.View(func(tx *bolt.Tx) error {
 		for i := range entryKinds {
 			if err := b.scan(tx, &entryKinds[i], out); err != nil {
@@ -227,9 +228,9 @@ func guid(b []byte) ib.GUID { return ib.GUID(binary.BigEndian.Uint64(b)) }
 
 // ended makes ErrClosed of what bbolt says of a file that was closed while it
 // was being used.
-func (b *Bolt) ended(err error) error {
+func (b *DB) ended(err error) error {
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return ErrClosed
+		return store.ErrClosed
 	}
 	return err
 }
@@ -241,40 +242,40 @@ type entryKind struct {
 	bucket     []byte
 	since      byte // format in which the bucket came
 	klen, vlen int
-	take       func(st *State, k, v []byte) error // k and v are bbolt's
+	take       func(st *store.State, k, v []byte) error // k and v are bbolt's
 }
 
 var entryKinds = [...]entryKind{
-	{bucketLIDs, 1, 8, 3, func(st *State, k, v []byte) error {
-		e := LIDEntry{GUID: guid(k), LID: ib.LID(binary.BigEndian.Uint16(v)), LMC: v[2]}
-		op := Op{Kind: PutLID, GUID: e.GUID, LID: e.LID, LMC: e.LMC}
-		if err := op.check(); err != nil {
+	{bucketLIDs, 1, 8, 3, func(st *store.State, k, v []byte) error {
+		e := store.LIDEntry{GUID: guid(k), LID: ib.LID(binary.BigEndian.Uint16(v)), LMC: v[2]}
+		op := store.Op{Kind: store.PutLID, GUID: e.GUID, LID: e.LID, LMC: e.LMC}
+		if err := op.Check(); err != nil {
 			return err
 		}
 		st.LIDs = append(st.LIDs, e)
 		return nil
 	}},
-	{bucketMKeys, 1, 8, 8, func(st *State, k, v []byte) error {
-		st.MKeys = append(st.MKeys, MKeyEntry{guid(k), ib.MKey(binary.BigEndian.Uint64(v))})
+	{bucketMKeys, 1, 8, 8, func(st *store.State, k, v []byte) error {
+		st.MKeys = append(st.MKeys, store.MKeyEntry{GUID: guid(k), MKey: ib.MKey(binary.BigEndian.Uint64(v))})
 		return nil
 	}},
-	{bucketNeighbors, 1, 9, 8, func(st *State, k, v []byte) error {
-		st.Neighbors = append(st.Neighbors, NeighborEntry{guid(k), k[8], guid(v)})
+	{bucketNeighbors, 1, 9, 8, func(st *store.State, k, v []byte) error {
+		st.Neighbors = append(st.Neighbors, store.NeighborEntry{Node: guid(k), Port: k[8], Peer: guid(v)})
 		return nil
 	}},
-	{bucketRecords, 2, -1, -1, func(st *State, k, v []byte) error {
-		op := Op{Kind: PutRecord, Record: Record{Table(k[0]), k[1:], v}}
-		if err := op.check(); err != nil {
+	{bucketRecords, 2, -1, -1, func(st *store.State, k, v []byte) error {
+		op := store.Op{Kind: store.PutRecord, Record: store.Record{Table: store.Table(k[0]), Key: k[1:], Value: v}}
+		if err := op.Check(); err != nil {
 			return err
 		}
-		st.Records = append(st.Records, Record{Table(k[0]), bytes.Clone(k[1:]), bytes.Clone(v)})
+		st.Records = append(st.Records, store.Record{Table: store.Table(k[0]), Key: bytes.Clone(k[1:]), Value: bytes.Clone(v)})
 		return nil
 	}},
 }
 
 // decode appends the entry to st, or returns what is wrong with it and
 // appends nothing.
-func (e *entryKind) decode(st *State, k, v []byte) error {
+func (e *entryKind) decode(st *store.State, k, v []byte) error {
 	n := len(v) - 4
 	switch {
 	case e.klen >= 0 && (len(k) != e.klen || n != e.vlen):
@@ -289,7 +290,7 @@ func (e *entryKind) decode(st *State, k, v []byte) error {
 
 var errChecksum = errors.New("it fails its checksum")
 
-func (b *Bolt) scan(tx *bolt.Tx, e *entryKind, st *State) error {
+func (b *DB) scan(tx *bolt.Tx, e *entryKind, st *store.State) error {
 	bk := tx.Bucket(e.bucket)
 	if bk == nil && b.db.IsReadOnly() {
 		return nil // check let it pass: the format has none
@@ -310,12 +311,12 @@ func sum(k, v []byte) uint32 {
 }
 
 // Apply implements Store: one transaction, synced before it returns.
-func (b *Bolt) Apply(ops []Op) error {
+func (b *DB) Apply(ops []store.Op) error {
 	if b.closed.Load() {
-		return ErrClosed
+		return store.ErrClosed
 	}
 	for i := range ops {
-		if err := ops[i].check(); err != nil {
+		if err := ops[i].Check(); err != nil {
 			return err
 		}
 	}
@@ -329,23 +330,23 @@ func (b *Bolt) Apply(ops []Op) error {
 			o := &ops[i]
 			k := binary.BigEndian.AppendUint64(nil, uint64(o.GUID))
 			switch o.Kind {
-			case PutLID:
+			case store.PutLID:
 				err = put(lids, k, append(binary.BigEndian.AppendUint16(nil, uint16(o.LID)), o.LMC))
-			case DeleteLID:
+			case store.DeleteLID:
 				err = lids.Delete(k)
-			case PutMKey:
+			case store.PutMKey:
 				err = put(mkeys, k, binary.BigEndian.AppendUint64(nil, uint64(o.MKey)))
-			case DeleteMKey:
+			case store.DeleteMKey:
 				err = mkeys.Delete(k)
-			case PutNeighbor:
+			case store.PutNeighbor:
 				err = put(nbrs, append(k, o.Port), binary.BigEndian.AppendUint64(nil, uint64(o.Peer)))
-			case DeleteNeighbor:
+			case store.DeleteNeighbor:
 				err = nbrs.Delete(append(k, o.Port))
-			case PutRecord:
+			case store.PutRecord:
 				r := &o.Record
 				v := append(make([]byte, 0, len(r.Value)+4), r.Value...) // bbolt keeps it until the end
 				err = put(recs, recordEntry(r), v)
-			case DeleteRecord:
+			case store.DeleteRecord:
 				err = recs.Delete(recordEntry(&o.Record))
 			}
 			if err != nil {
@@ -354,14 +355,14 @@ func (b *Bolt) Apply(ops []Op) error {
 		}
 		return nil
 	})
-	if err = b.ended(err); err != nil && err != ErrClosed {
+	if err = b.ended(err); err != nil && err != store.ErrClosed {
 		err = fmt.Errorf("store: writing %s: %w", b.path, err)
 	}
 	return err
 }
 
 // recordEntry is the key of a record in its bucket.
-func recordEntry(r *Record) []byte {
+func recordEntry(r *store.Record) []byte {
 	return append([]byte{byte(r.Table)}, r.Key...)
 }
 
@@ -370,7 +371,7 @@ func put(bk *bolt.Bucket, k, v []byte) error {
 }
 
 // Close implements Store.
-func (b *Bolt) Close() error {
+func (b *DB) Close() error {
 	b.closed.Store(true)
 	return b.db.Close()
 }

@@ -1,4 +1,4 @@
-package store_test
+package boltdb_test
 
 import (
 	"bytes"
@@ -16,27 +16,14 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"heddle/store"
+	"heddle/store/boltdb"
 	"heddle/store/storetest"
 )
-
-func TestMemory(t *testing.T) {
-	kept := map[string]*store.Memory{}
-	storetest.Run(t, func(t *testing.T) store.Store {
-		m := kept[t.Name()]
-		if m == nil {
-			m = store.NewMemory()
-		} else {
-			m = m.Reopen()
-		}
-		kept[t.Name()] = m
-		return m
-	})
-}
 
 func TestBolt(t *testing.T) {
 	dir := t.TempDir()
 	storetest.Run(t, func(t *testing.T) store.Store {
-		s, err := store.Open(filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "_")))
+		s, err := boltdb.Open(filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "_")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,27 +31,11 @@ func TestBolt(t *testing.T) {
 	})
 }
 
-// TestMemoryFails: the seam by which transcripts make a write fail.
-func TestMemoryFails(t *testing.T) {
-	m := store.NewMemory()
-	m.FailNext = 1
-	op := []store.Op{{Kind: store.PutLID, GUID: 1, LID: 1}}
-	if m.Apply(op) == nil {
-		t.Fatal("the injected failure did not come")
-	}
-	if st, err := m.Load(); err != nil || len(st.LIDs) != 0 {
-		t.Fatalf("%+v, %v after a failed Apply", st, err)
-	}
-	if err := m.Apply(op); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // some makes a file with one entry of each kind and returns its path.
 func some(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), store.FileName)
-	s, err := store.Open(path)
+	path := filepath.Join(t.TempDir(), boltdb.FileName)
+	s, err := boltdb.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,11 +105,11 @@ func TestFormat(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the file holds\n%v, not\n%v", got, want)
 	}
-	doc, err := os.ReadFile("../docs/format/store.md")
+	doc, err := os.ReadFile("../../docs/format/store.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range []string{store.FileName, "`meta`", "`guid2lid`", "`guid2mkey`", "`neighbors`", "mode 0600", "`records`", "CRC-32C", "1 byte: 2"} {
+	for _, w := range []string{boltdb.FileName, "`meta`", "`guid2lid`", "`guid2mkey`", "`neighbors`", "mode 0600", "`records`", "CRC-32C", "1 byte: 2"} {
 		if !bytes.Contains(doc, []byte(w)) {
 			t.Errorf("docs/format/store.md does not say %q", w)
 		}
@@ -160,7 +131,7 @@ func TestMode(t *testing.T) {
 	if err := os.Chmod(path, 0o400); err != nil { // stricter is fine, for whoever may read it
 		t.Fatal(err)
 	}
-	if s, err := store.Open(path); err == nil {
+	if s, err := boltdb.Open(path); err == nil {
 		s.Close()
 	}
 	refused(t, t.TempDir(), "not a regular file")
@@ -175,7 +146,7 @@ func refused(t *testing.T, path, what string) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(path)
+	s, err := boltdb.Open(path)
 	if err == nil {
 		_, err = s.Load()
 		s.Close()
@@ -195,7 +166,7 @@ func refused(t *testing.T, path, what string) error {
 
 func TestInUse(t *testing.T) {
 	path := some(t)
-	s, err := store.Open(path)
+	s, err := boltdb.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +175,7 @@ func TestInUse(t *testing.T) {
 		t.Fatalf("the first holder: %v", err)
 	}
 	s.Close()
-	if s, err = store.Open(path); err != nil {
+	if s, err = boltdb.Open(path); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -259,7 +230,7 @@ func TestDamagedEntry(t *testing.T) {
 			path := some(t)
 			edit(t, path, func(tx *bolt.Tx) error { return tx.Bucket([]byte(c.bucket)).Put(c.key, c.val) })
 			err := refused(t, path, c.want)
-			var ce *store.CorruptError
+			var ce *boltdb.CorruptError
 			if !errors.As(err, &ce) || ce.Path != path || !strings.Contains(ce.What, hex.EncodeToString(c.key)) {
 				t.Errorf("%#v does not name the entry", err)
 			}
@@ -288,7 +259,7 @@ func TestOtherVersion(t *testing.T) {
 // version1 makes a file as the first format was.
 func version1(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), store.FileName)
+	path := filepath.Join(t.TempDir(), boltdb.FileName)
 	g := []byte{0, 2, 0xC9, 3, 0, 0xA1, 0xB2, 0xC3}
 	sw := append(bytes.Clone(g), 36)
 	edit(t, path, func(tx *bolt.Tx) error {
@@ -329,14 +300,14 @@ func TestMigration(t *testing.T) {
 		MKeys:     []store.MKeyEntry{{GUID: g, MKey: 0x0807060504030201}},
 		Neighbors: []store.NeighborEntry{{Node: g, Port: 36, Peer: g}},
 	}
-	if st, err := store.Read(path); err != nil || !reflect.DeepEqual(st, want) {
+	if st, err := boltdb.Read(path); err != nil || !reflect.DeepEqual(st, want) {
 		t.Errorf("read %+v, %v", st, err)
 	}
 	if after, _ := os.ReadFile(path); !bytes.Equal(before, after) {
 		t.Error("Read changed the file")
 	}
 	for i := range 2 {
-		s, err := store.Open(path)
+		s, err := boltdb.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +321,7 @@ func TestMigration(t *testing.T) {
 		want.Records = []store.Record{r}
 		s.Close()
 	}
-	if st, err := store.Read(path); err != nil || !reflect.DeepEqual(st, want) {
+	if st, err := boltdb.Read(path); err != nil || !reflect.DeepEqual(st, want) {
 		t.Errorf("read %+v, %v", st, err)
 	}
 	edit(t, path, func(tx *bolt.Tx) error {
@@ -367,7 +338,7 @@ func TestMigration(t *testing.T) {
 // TestRead: the state as operations makes an equal store; what is not there is
 // not made.
 func TestRead(t *testing.T) {
-	st, err := store.Read(some(t))
+	st, err := boltdb.Read(some(t))
 	if err != nil || len(st.Records) != 1 {
 		t.Fatalf("%+v, %v", st, err)
 	}
@@ -378,8 +349,8 @@ func TestRead(t *testing.T) {
 	if got, err := m.Load(); err != nil || !reflect.DeepEqual(got, st) {
 		t.Errorf("%+v, %v; want %+v", got, err, st)
 	}
-	path := filepath.Join(t.TempDir(), store.FileName)
-	if _, err := store.Read(path); !errors.Is(err, os.ErrNotExist) {
+	path := filepath.Join(t.TempDir(), boltdb.FileName)
+	if _, err := boltdb.Read(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	if _, err := os.Stat(path); err == nil {
@@ -388,7 +359,7 @@ func TestRead(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if st, err := store.Read(path); err != nil || len(st.Ops()) != 0 {
+	if st, err := boltdb.Read(path); err != nil || len(st.Ops()) != 0 {
 		t.Errorf("an empty file: %+v, %v", st, err)
 	}
 }
@@ -396,14 +367,14 @@ func TestRead(t *testing.T) {
 // TestUnborn: a maker that died between making the file and its first
 // transaction left nothing that could be lost.
 func TestUnborn(t *testing.T) {
-	path := filepath.Join(t.TempDir(), store.FileName)
+	path := filepath.Join(t.TempDir(), boltdb.FileName)
 	db, err := bolt.Open(path, 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	db.Close()
 	for range 2 {
-		s, err := store.Open(path)
+		s, err := boltdb.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -412,11 +383,11 @@ func TestUnborn(t *testing.T) {
 		}
 		s.Close()
 	}
-	empty := filepath.Join(t.TempDir(), store.FileName)
+	empty := filepath.Join(t.TempDir(), boltdb.FileName)
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(empty)
+	s, err := boltdb.Open(empty)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +404,7 @@ func TestDamagedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(path)
+	s, err := boltdb.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -450,7 +421,7 @@ func TestDamagedFile(t *testing.T) {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := store.Open(path)
+		s, err := boltdb.Open(path)
 		var st *store.State
 		if err == nil {
 			st, err = s.Load()
@@ -466,7 +437,7 @@ func TestDamagedFile(t *testing.T) {
 				fewer++
 			}
 		}
-		if tries++; err != nil && errors.As(err, new(*store.CorruptError)) {
+		if tries++; err != nil && errors.As(err, new(*boltdb.CorruptError)) {
 			corrupt++
 		}
 		if err != nil && !strings.Contains(err.Error(), path) {
