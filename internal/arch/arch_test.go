@@ -86,6 +86,7 @@ var rules = []rule{
 	{"report", nil, false, "a report is words and numbers; it knows no manager"},
 	{"lab/experiment", []string{"lab", "report", "flood", "flood/figure", "sm", "sa", "vm", "subnet", "partition", "qos", "mad", "route/...", "sim", "fabric", "ib/..."}, false, "an experiment drives the lab and reports"},
 	{"cmd/heddle", []string{"..."}, false, "wiring may see everything"},
+	{"examples", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "what others can build: public packages, and the simulator to run it on"},
 	{"internal", []string{"..."}, false, "tools and test support"},
 	{"internal/heap", nil, true, "a queue of anybody's values"},
 	{"internal/topo", nil, true, "an order of anybody's graph"},
