@@ -89,11 +89,11 @@ var rules = []rule{
 	{"examples", []string{"sim", "mad", "route/...", "fabric", "ib/..."}, false, "what others can build: public packages, and the simulator to run it on"},
 	{"internal", []string{"..."}, false, "tools and test support"},
 	{"internal/heap", nil, true, "a queue of anybody's values"},
-	{"internal/topo", nil, true, "an order of anybody's graph"},
+	{"internal/toposort", nil, true, "an order of anybody's graph"},
 }
 
 // algorithms are pure packages that import nothing of this module; every package may import them.
-var algorithms = []string{"internal/heap", "internal/topo"}
+var algorithms = []string{"internal/heap", "internal/toposort"}
 
 // impure are the imports that a pure package must not have, with the reason.
 var impure = map[string]string{

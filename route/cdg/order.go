@@ -5,15 +5,15 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"heddle/internal/topo"
+	"heddle/internal/toposort"
 )
 
 // Order is a topological order of a graph's nodes, kept while dependencies
-// are added (internal/topo). Removed dependencies leave it valid.
+// are added (internal/toposort). Removed dependencies leave it valid.
 type Order struct {
 	pos    []int32     // by node
 	shared atomic.Bool // pos belongs to a copy too
-	ins    topo.Inserter
+	ins    toposort.Inserter
 }
 
 // Order sorts the nodes of g so that each comes before those that wait for it;

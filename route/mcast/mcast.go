@@ -16,7 +16,7 @@
 //
 // Cost for each group that has no tree yet: a breadth-first search from every
 // switch with a member, O(members × channels), and the insertion of its
-// dependencies into a topological order (internal/topo).
+// dependencies into a topological order (internal/toposort).
 // Where only groups have changed, and not the fabric nor the unicast tables,
 // the others cost a comparison of their members. The search for turns that
 // close no cycle is bounded, so that in a large fabric a group may be refused

@@ -1,6 +1,6 @@
 package transition
 
-import "heddle/internal/topo"
+import "heddle/internal/toposort"
 
 // inserter keeps a topological order of the nodes while dependencies are
 // added one at a time, and refuses one that would close a cycle. Removed
@@ -10,7 +10,7 @@ type inserter struct {
 	deps   depSet
 	ord    []int32 // by node: its place
 	budget int     // visits left; negative: insert answers false for want of it
-	topo   topo.Inserter
+	topo   toposort.Inserter
 	added  []int64 // bits set since the last keep
 }
 

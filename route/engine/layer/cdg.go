@@ -4,12 +4,12 @@ import (
 	"math/bits"
 	"slices"
 
-	"heddle/internal/topo"
+	"heddle/internal/toposort"
 )
 
 // CDG is the channel dependency graph of one layer: how many paths make each
 // dependency, and an order of the channels in which every dependency goes
-// forward. It is kept acyclic one dependency at a time (internal/topo);
+// forward. It is kept acyclic one dependency at a time (internal/toposort);
 // removing dependencies costs nothing, the order stays valid.
 type CDG struct {
 	g     *Graph
@@ -22,7 +22,7 @@ type CDG struct {
 
 // search is scratch that the layers of one computation share.
 type search struct {
-	topo       topo.Inserter
+	topo       toposort.Inserter
 	heap       []int32
 	indegree   []int32
 	colour     []uint8

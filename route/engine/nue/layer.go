@@ -1,13 +1,13 @@
 package nue
 
-import "heddle/internal/topo"
+import "heddle/internal/toposort"
 
 // layer is the dependency graph of one lane: how many trees use each
 // dependency, and an order of the channels in which every dependency that is
 // used goes forward. The order is the proof that there is no cycle, and most
 // of what the search asks is answered by it: a dependency that goes forward
 // may be added as it is. Only one that goes back needs a search, after which
-// the order is repaired in the part between the two channels (internal/topo).
+// the order is repaired in the part between the two channels (internal/toposort).
 // Removing dependencies never harms the order.
 type layer struct {
 	*net
@@ -25,7 +25,7 @@ type layer struct {
 	// after that only those that go forward are added.
 	work int64
 
-	topo topo.Inserter
+	topo toposort.Inserter
 }
 
 func newLayer(w *net, work int64) *layer {

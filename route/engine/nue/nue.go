@@ -11,7 +11,7 @@
 // first, so that there is always some tree left. What differs from the paper:
 //
 //   - Whether a dependency closes a cycle is answered by an order of the
-//     channels that is repaired as the graph grows (internal/topo), nearly
+//     channels that is repaired as the graph grows (internal/toposort), nearly
 //     always by one comparison.
 //   - The fallback is not the escape tree but the highest tree in that order,
 //     and only for what was cut off.

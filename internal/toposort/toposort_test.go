@@ -1,11 +1,11 @@
-package topo_test
+package toposort_test
 
 import (
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"heddle/internal/topo"
+	"heddle/internal/toposort"
 )
 
 // graph is adjacency lists of both directions.
@@ -33,7 +33,7 @@ func (g *graph) reaches(from, to int32, seen []bool) bool {
 // TestInsert adds and removes random edges. Insert refuses exactly the edges that close a cycle,
 // every edge goes forward afterwards, and positions stay a permutation.
 func TestInsert(t *testing.T) {
-	var ins topo.Inserter // shared by graphs of several sizes
+	var ins toposort.Inserter // shared by graphs of several sizes
 	refused, moved := 0, 0
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -97,7 +97,7 @@ func TestInsert(t *testing.T) {
 func TestStop(t *testing.T) {
 	g, pos := newGraph(3), []int32{2, 1, 0} // in order: 2, 1, 0
 	g.add(2, 1)
-	var ins topo.Inserter
+	var ins toposort.Inserter
 	stop := func(x int32, buf []int32) []int32 { ins.Stop = true; return g.succ(x, buf) }
 	if ins.Insert(pos, 0, 2, stop, g.pred) || !slices.Equal(pos, []int32{2, 1, 0}) {
 		t.Errorf("a stopped search made room: %v", pos)
@@ -131,7 +131,7 @@ func BenchmarkInsert(b *testing.B) {
 		edges[i] = edge{u, v}
 	}
 	for b.Loop() {
-		var ins topo.Inserter
+		var ins toposort.Inserter
 		g, pos := newGraph(n), make([]int32, n)
 		for i := range pos {
 			pos[i] = int32(i)

@@ -1,9 +1,9 @@
-// Package topo keeps a topological order of a graph while edges are added.
+// Package toposort keeps a topological order of a graph while edges are added.
 //
 // The algorithm is that of D. J. Pearce and P. H. J. Kelly, "A dynamic topological sort algorithm
 // for directed acyclic graphs", 2006. The graph belongs to the caller, who says which edges leave
 // and enter a node. Removing edges needs no work: the order stays valid.
-package topo
+package toposort
 
 import "slices"
 
