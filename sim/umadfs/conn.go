@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,9 +18,10 @@ import (
 const maxHandles = 8192
 
 // conn serves one mounted file system: one loop reads requests from its
-// /dev/fuse descriptor and answers under the driver's lock. Answers to reads
-// that had to wait are written by whoever queues the packet, under the same
-// lock. No handler blocks.
+// /dev/fuse descriptor and handles them under the driver's lock. Replies are
+// written when that is free again, by whoever had it: to write one wakes a
+// program, which takes longer than all the rest, and other mounts would wait
+// for it. No handler blocks.
 type conn struct {
 	srv  *Server
 	fd   int
@@ -34,9 +36,12 @@ type conn struct {
 	handles map[uint64]*handle
 	nextFH  uint64
 	pending map[uint64]func() // held requests by unique: how to interrupt each
-	out     []byte
-	parted  int // bytes that large writes of all handles will have
+	out     []byte            // to make the next reply in
+	parted  int               // bytes that large writes of all handles will have
 	closed  bool
+
+	flagged atomic.Bool // Flush has been asked for
+	replies replies
 }
 
 // handle is one open file or directory.
@@ -106,15 +111,20 @@ func (c *conn) finish() {
 		}
 		c.srv.detach(c.hcas)
 	})
+	c.replies.end()
 	unix.Close(c.fd)
 	unix.Close(c.stop)
 }
 
-// reply writes c.out as the answer. ENOENT means that the caller is gone.
+// reply has b, which is c.out, written as an answer.
 func (c *conn) reply(b []byte) {
 	c.out = b
-	if !c.closed {
-		_, _ = unix.Write(c.fd, finish(b))
+	if c.closed {
+		return
+	}
+	c.out = c.replies.add(finish(b))
+	if !c.flagged.Swap(true) {
+		c.srv.driver.AfterUnlock(c)
 	}
 }
 

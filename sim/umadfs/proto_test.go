@@ -14,12 +14,14 @@ import (
 	"heddle/internal/need"
 	"heddle/internal/umadabi"
 	"heddle/sim"
+	"heddle/sim/live"
 )
 
 // directDriver runs a subnet without a clock.
 type directDriver struct{ s *sim.Subnet }
 
-func (d directDriver) Do(fn func(*sim.Subnet)) { fn(d.s) }
+func (d directDriver) Do(fn func(*sim.Subnet))    { fn(d.s) }
+func (d directDriver) AfterUnlock(f live.Flusher) { f.Flush() }
 
 // newConn makes a connection whose replies go to a file.
 func newConn(t testing.TB, out *os.File) *conn {

@@ -13,12 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"heddle/sim"
+	"heddle/sim/live"
 )
 
 // Driver runs the simulated subnet and is its lock; *live.Driver is one.
 type Driver interface {
 	// Do calls fn with the subnet caught up to the present, alone.
 	Do(fn func(*sim.Subnet))
+	// AfterUnlock has f.Flush called once the subnet is free again.
+	AfterUnlock(f live.Flusher)
 }
 
 // Limits of what strangers on the socket can make the simulator hold.

@@ -1,0 +1,75 @@
+package umadfs
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Buffers of replies that are kept for further ones: how many, and how large at
+// most.
+const (
+	keptReplies  = 16
+	keptReplyLen = 8 << 10
+)
+
+// replies are the answers of one mount that are yet to be written.
+type replies struct {
+	mu    sync.Mutex
+	queue [][]byte // guarded by mu
+	free  [][]byte // guarded by mu
+
+	// Held by those who write: the descriptor is not closed under them.
+	open  sync.RWMutex
+	ended bool // guarded by open
+}
+
+// add takes a reply and returns an empty buffer for the next.
+func (r *replies) add(b []byte) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.queue = append(r.queue, b)
+	n := len(r.free)
+	if n == 0 {
+		return nil
+	}
+	b = r.free[n-1]
+	r.free = r.free[:n-1]
+	return b
+}
+
+// end waits for those who write, and keeps others from it.
+func (r *replies) end() {
+	r.open.Lock()
+	defer r.open.Unlock()
+	r.ended = true
+}
+
+// next is the first reply that nobody has begun to write, nil if there is none;
+// done has been written.
+func (r *replies) next(done []byte) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if done != nil && cap(done) <= keptReplyLen && len(r.free) < keptReplies {
+		r.free = append(r.free, done[:0])
+	}
+	if len(r.queue) == 0 {
+		return nil
+	}
+	b := r.queue[0]
+	r.queue = append(r.queue[:0], r.queue[1:]...)
+	return b
+}
+
+// Flush writes the replies. It is called with the driver's lock free.
+func (c *conn) Flush() {
+	c.flagged.Store(false)
+	r := &c.replies
+	r.open.RLock()
+	defer r.open.RUnlock()
+	for b := r.next(nil); b != nil; b = r.next(b) {
+		if !r.ended {
+			_, _ = unix.Write(c.fd, b) // ENOENT means that the caller is gone
+		}
+	}
+}
