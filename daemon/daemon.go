@@ -128,6 +128,8 @@ type Daemon struct {
 	options atomic.Pointer[sa.Options]
 	single  bool // the port cannot segment, whoever asks
 	sa      saStats
+	recv    receiver // of receive
+
 	// To the workers, and to the SA's loop:
 	queries   *queue
 	tables    *queue // queries that may take long
@@ -235,7 +237,7 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 	l.start(records)
 	running.Go(func() { l.run(ctx) })
 	for i := range d.sa.workers {
-		w := worker{d: d, from: d.queries, peers: len(d.sa.workers), most: maxBatch, stats: &d.sa.workers[i]}
+		w := worker{d: d, from: d.queries, peers: len(d.sa.workers), most: maxBatch, stats: &d.sa.workers[i], burst: burstsOf(d.cfg.Port)}
 		running.Go(func() { w.run(ctx) })
 	}
 	for i := range d.sa.tables {

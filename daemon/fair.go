@@ -9,6 +9,9 @@ import (
 type query struct {
 	p  *mad.Packet
 	at mad.Time // arrival
+	// quick says that the answer is short and soon made, so that the receiver
+	// may make it.
+	quick bool
 }
 
 // refusal is why a fair queue does not take a request.

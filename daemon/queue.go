@@ -19,6 +19,7 @@ type queue struct {
 	fair  *fair         // guarded by mu
 	spare []*mad.Packet // guarded by mu
 	over  bool          // end was called; guarded by mu
+	slow  int           // requests that wait and are not quick; guarded by mu
 }
 
 func newQueue(perSource, total int) *queue {
@@ -35,22 +36,34 @@ func (q *queue) ring() {
 // put gives p to the queue, in the line of requester, unless it is refused.
 // spare is a packet for the next receive, or nil if there is none.
 func (q *queue) put(requester ib.LID, p *mad.Packet, at mad.Time) (spare *mad.Packet, r refusal) {
+	spare, _, r = q.add(requester, query{p: p, at: at}, 0)
+	return spare, r
+}
+
+// add is put for who may answer requests itself that are quick: if it is true
+// that nothing else waits, and no more than most, the caller is to take them
+// and nobody else is told.
+func (q *queue) add(requester ib.LID, x query, most int) (spare *mad.Packet, own bool, r refusal) {
 	q.mu.Lock()
 	if q.over {
 		q.mu.Unlock()
-		return nil, ended
+		return nil, false, ended
 	}
-	if r = q.fair.put(requester, query{p, at}); r == accepted {
+	if r = q.fair.put(requester, x); r == accepted {
+		if !x.quick {
+			q.slow++
+		}
+		own = q.slow == 0 && q.fair.len() <= most
 		if n := len(q.spare); n > 0 {
 			spare = q.spare[n-1]
 			q.spare = q.spare[:n-1]
 		}
 	}
 	q.mu.Unlock()
-	if r == accepted {
+	if r == accepted && !own {
 		q.ring()
 	}
-	return spare, r
+	return spare, own, r
 }
 
 // take gives back the packets of the requests in done that are still there,
@@ -58,18 +71,51 @@ func (q *queue) put(requester ib.LID, p *mad.Packet, at mad.Time) (spare *mad.Pa
 // of share takers. It does not block. After end it takes nothing.
 func (q *queue) take(b, done []query, share int) int {
 	q.mu.Lock()
+	q.giveBack(done)
+	n := q.fair.len()
+	n = q.next(b[:min(len(b), (n+share-1)/share)])
+	more := q.fair.len() > 0
+	q.mu.Unlock()
+	if more {
+		q.ring()
+	}
+	return n
+}
+
+// takeQuick is take for who gave them to the queue: it takes nothing where one
+// waits that is not quick, and rings only then. more reports that quick ones
+// are left.
+func (q *queue) takeQuick(b, done []query) (n int, more bool) {
+	q.mu.Lock()
+	q.giveBack(done)
+	slow := q.slow > 0
+	if !slow {
+		n = q.next(b)
+		more = q.fair.len() > 0
+	}
+	q.mu.Unlock()
+	if slow {
+		q.ring()
+	}
+	return n, more
+}
+
+// giveBack keeps packets that were answered; mu is held.
+func (q *queue) giveBack(done []query) {
 	for i := range done {
 		if p := done[i].p; p != nil && cap(p.Data) <= keptData && len(q.spare) < maxSpare {
 			q.spare = append(q.spare, p)
 		}
 	}
-	n := q.fair.len()
-	b = b[:min(len(b), (n+share-1)/share)]
-	n = q.fair.take(b)
-	more := q.fair.len() > 0
-	q.mu.Unlock()
-	if more {
-		q.ring()
+}
+
+// next moves requests into b; mu is held.
+func (q *queue) next(b []query) int {
+	n := q.fair.take(b)
+	for i := range b[:n] {
+		if !b[i].quick {
+			q.slow--
+		}
 	}
 	return n
 }
@@ -80,7 +126,7 @@ func (q *queue) end() []query {
 	defer q.mu.Unlock()
 	q.over = true
 	rest := make([]query, q.fair.len())
-	return rest[:q.fair.take(rest)]
+	return rest[:q.next(rest)]
 }
 
 // Packets that are kept for later: how many, and how large at most.

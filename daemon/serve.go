@@ -1,11 +1,9 @@
 package daemon
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"log/slog"
-	"runtime"
 	"slices"
 	"time"
 
@@ -31,42 +29,6 @@ const (
 	// what a hostile one has more would fill the queues.
 	maxRequest = ib.MADLen
 )
-
-// receive sorts what the port brings: SMPs to the manager's loop, SA requests
-// to the queues, answers to Reports to the SA's loop. Everything else is for
-// agents that this manager does not have.
-func (d *Daemon) receive() {
-	p := d.packet(nil)
-	for {
-		if err := d.cfg.Port.Recv(p); err != nil {
-			d.lost <- err
-			return
-		}
-		if len(p.Data) < 24 {
-			continue
-		}
-		switch ib.Class(p.Data[1]) {
-		case ib.ClassSubnLID, ib.ClassSubnDR:
-			if p.Status == mad.Received && !ib.Method(p.Data[3]).IsResponse() && len(d.packets) > smpQueue/2 {
-				// Nobody asked for it: a storm of traps, say. It must not keep
-				// answers from the manager, nor requests from the SA.
-				bump(&d.smpsCut)
-				continue
-			}
-			select {
-			case d.packets <- p:
-				p = d.packet(nil)
-			default:
-				// Answers that nobody asked for, or a loop that waits for its
-				// disk: it asks again for those that it misses, and the SA
-				// does not wait for it.
-				bump(&d.smpsCut)
-			}
-		case ib.ClassSA:
-			p = d.packet(d.receiveSA(p))
-		}
-	}
-}
 
 // packet returns p, or one to be used if it is nil.
 func (d *Daemon) packet(p *mad.Packet) *mad.Packet {
@@ -96,7 +58,7 @@ func (d *Daemon) receiveSA(p *mad.Packet) *mad.Packet {
 		return p // no request: an answer, or an acknowledgement of one of ours
 	}
 	bump(&d.sa.requests[attrSlot(p.Data)][methodSlotOf[method]])
-	q := d.queries
+	q, x := d.queries, query{p: p, at: d.now()}
 	switch {
 	case method == ib.MethodSet, method == ib.MethodDelete:
 		// Straight to the loop that makes changes: what one requester changes
@@ -104,14 +66,23 @@ func (d *Daemon) receiveSA(p *mad.Packet) *mad.Packet {
 		q = d.changes
 	case long(p.Data):
 		q = d.tables
+	default:
+		x.quick = quick(p.Data, d.recv.tables)
 	}
 	if len(p.Data) > maxRequest {
 		p.Data = slices.Clone(p.Data[:maxRequest])
 	}
-	spare, no := q.put(d.requester(p.Addr.LID), p, d.now())
+	most := 0
+	if x.quick {
+		most = d.recv.most()
+	}
+	spare, own, no := q.add(d.requester(p.Addr.LID), x, most)
 	if no != accepted {
 		d.busy(p, refusals[no], &d.sa.receiving)
 		return p
+	}
+	if own {
+		d.recv.mine = true
 	}
 	return spare
 }
@@ -128,6 +99,23 @@ func long(m []byte) bool {
 		return mask&(wire.PathCompSGID|wire.PathCompSLID) == 0 || mask&(wire.PathCompDGID|wire.PathCompDLID) == 0
 	}
 	return ib.Method(m[3]) == ib.MethodGetTable && mask&1 == 0
+}
+
+// quick reports whether a query has one record for an answer that is found
+// without a search: one path from here to there, and what the SA can. With
+// tables the records of one LID are quick as well.
+func quick(m []byte, tables bool) bool {
+	if len(m) < wire.HeaderLen {
+		return false
+	}
+	attr := ib.AttrID(binary.BigEndian.Uint16(m[16:]))
+	switch ib.Method(m[3]) {
+	case ib.MethodGet:
+		return (attr == wire.AttrPathRecord || attr == wire.AttrClassPortInfo) && !long(m)
+	case ib.MethodGetTable:
+		return tables && (attr == wire.AttrNodeRecord || attr == wire.AttrPortInfoRecord) && !long(m)
+	}
+	return false
 }
 
 // refusals is what a requester is told, and counted under, whose request a
@@ -150,80 +138,10 @@ func (d *Daemon) requester(lid ib.LID) ib.LID {
 	return s.Ports[s.Physical(i)].LID
 }
 
-// worker answers queries from whatever is published when their turn comes.
-type worker struct {
-	d     *Daemon
-	from  *queue
-	peers int // workers that take from it, this one included
-	most  int // requests it takes at once, up to maxBatch
-	src   sa.Source
-	req   sa.Request
-	reply mad.Packet
-	buf   []byte
-	batch [maxBatch]query
-	stats *answerStats
-}
-
-func (w *worker) run(ctx context.Context) {
-	d := w.d
-	n, looked := 0, false
-	for {
-		n = w.from.take(w.batch[:w.most], w.batch[:n], 2*w.peers)
-		switch {
-		case n > 0:
-			looked = false
-		case !looked:
-			// To look again after the receiver has had its turn is cheaper than
-			// to sleep and be woken.
-			looked = true
-			runtime.Gosched()
-			continue
-		default:
-			looked = false
-			select {
-			case <-ctx.Done():
-				return
-			case <-w.from.bell:
-			}
-			continue
-		}
-		now := d.now()
-		for i := range w.batch[:n] {
-			now = w.serve(&w.batch[i], now)
-		}
-	}
-}
-
-// serve answers one query at time now, and returns the time after it. A query
-// that turns out to be a change is passed on.
-func (w *worker) serve(q *query, now mad.Time) mad.Time {
-	d := w.d
-	if now.Sub(q.at) > lateAfter {
-		d.busy(q.p, busyLate, w.stats)
-		return now
-	}
-	switch d.answer(q.p, &w.src, &w.req, &w.reply, &w.buf, w.stats) {
-	case sa.Drop:
-		bump(&w.stats.dropped)
-	case sa.ForCore:
-		if _, no := d.changes.put(d.requester(q.p.Addr.LID), q.p, q.at); no != accepted {
-			d.busy(q.p, refusals[no], w.stats)
-		} else {
-			q.p = nil
-		}
-		return now
-	}
-	now = d.now()
-	w.stats.took[attrSlot(q.p.Data)].addTime(now.Sub(q.at))
-	return now
-}
-
 // answer answers p from what is published, unless it is a change. src, req,
 // reply and buf are the caller's, used again and again.
 func (d *Daemon) answer(p *mad.Packet, src *sa.Source, req *sa.Request, reply *mad.Packet, buf *[]byte, stats *answerStats) sa.Verdict {
-	*src = sa.Source{Snap: d.snap.Load(), View: d.view.Load(), Opt: d.options.Load()}
-	*req = sa.Request{From: p.Addr, Data: p.Data, SingleMAD: d.single || p.SingleMAD}
-	data, v := sa.Answer(src, req, (*buf)[:0])
+	data, v := d.compose(p, src, req, *buf)
 	if v == sa.Answered {
 		*reply = mad.Packet{Addr: p.Addr, LocalQP: 1, Data: data}
 		d.reply(p, reply, stats)
@@ -232,6 +150,13 @@ func (d *Daemon) answer(p *mad.Packet, src *sa.Source, req *sa.Request, reply *m
 		*buf = nil
 	}
 	return v
+}
+
+// compose makes the answer to p in buf, unless p is a change.
+func (d *Daemon) compose(p *mad.Packet, src *sa.Source, req *sa.Request, buf []byte) ([]byte, sa.Verdict) {
+	*src = sa.Source{Snap: d.snap.Load(), View: d.view.Load(), Opt: d.options.Load()}
+	*req = sa.Request{From: p.Addr, Data: p.Data, SingleMAD: d.single || p.SingleMAD}
+	return sa.Answer(src, req, buf[:0])
 }
 
 // reply sends an answer to the request p.

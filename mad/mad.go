@@ -98,3 +98,22 @@ type Transport interface {
 	MaxInFlight() int
 	Close() error
 }
+
+// Burster is what a Transport implements besides that moves several packets at
+// once.
+type Burster interface {
+	// Bursts is false if the transport cannot do it after all, because the one
+	// that it stands on cannot.
+	Bursts() bool
+	// BurstsRMPP says that TrySend takes RMPP messages too, as the kernel makes
+	// the segments.
+	BurstsRMPP() bool
+	// TryRecv is Recv without waiting; false means that nothing was there when
+	// the port was last asked. A port that had little the last time is not
+	// asked before false has been returned once.
+	TryRecv(p *Packet) (bool, error)
+	// TrySend sends packets, of one MAD each (see BurstsRMPP), in their order and
+	// without waiting for room. It returns how many it took, and an error if the next one
+	// cannot be sent at all.
+	TrySend(ps []Packet) (int, error)
+}

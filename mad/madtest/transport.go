@@ -50,6 +50,69 @@ func RunTransport(t *testing.T, open func(t *testing.T) mad.Transport) {
 			c.run(t, p)
 		})
 	}
+	t.Run("Bursts", func(t *testing.T) { bursts(t, open(t)) })
+}
+
+// bursts: a transport that moves several packets at once loses none of them,
+// and does not wait where it is not to.
+func bursts(t *testing.T, tr mad.Transport) {
+	defer tr.Close()
+	b, ok := tr.(mad.Burster)
+	if !ok || !b.Bursts() {
+		t.Skip("one packet at a time")
+	}
+	var k mad.Packet
+	none := func(when string) {
+		t.Helper()
+		for range 20 { // some of which are spared
+			if ok, err := b.TryRecv(&k); ok || err != nil {
+				t.Fatalf("TryRecv %s: %v, %v: %x", when, ok, err, k.Data)
+			}
+		}
+	}
+	none("before anything was sent")
+	const rounds = 10
+	each := max(1, min(20, tr.MaxInFlight()))
+	for r := range rounds {
+		ps := make([]mad.Packet, each)
+		for i := range ps {
+			var m ib.MAD
+			smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, nil)
+			m.SetTID(uint64(r*each + i + 1))
+			ps[i] = *packet(&m)
+		}
+		seen := make([]bool, each)
+		for left, tries := each, 0; left > 0; {
+			n, err := b.TrySend(ps)
+			if err != nil {
+				t.Fatalf("TrySend: %v", err)
+			}
+			ps = ps[n:]
+			// Half of the answers are waited for, the others found.
+			for (len(ps) == 0 || n == 0) && left > 0 {
+				ok, err := true, error(nil)
+				if tries++; tries%2 == 0 {
+					err = tr.Recv(&k)
+				} else {
+					ok, err = b.TryRecv(&k)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !ok {
+					continue
+				}
+				i := int(uint32(answer(t, k, smp.AttrNodeInfo).TID())) - r*each - 1
+				if i < 0 || i >= each || seen[i] {
+					t.Fatalf("answer %d in round %d was not asked for, or came twice", i, r)
+				}
+				seen[i] = true
+				left--
+				break
+			}
+		}
+	}
+	none("after the last answer")
 }
 
 // port is a transport with its reader.

@@ -6,18 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batchLen is how many datagrams one system call may fetch: a unix datagram
-// queue holds no more than ten by default.
+// batchLen is how many datagrams one system call moves: a unix datagram queue
+// holds no more than eleven by default.
 const batchLen = 16
 
-// batch fetches datagrams with recvmmsg: under load several are waiting, and
-// one call takes them all.
-type batch struct {
-	hdr  [batchLen]mmsghdr
-	iov  [batchLen]unix.Iovec
-	buf  [batchLen][dataLen + addrLen + 1]byte // one more, to recognise longer ones
-	n    int
-	next int
+// burst is the argument of recvmmsg or sendmmsg: under load several datagrams
+// are waiting, and one call moves them all.
+type burst struct {
+	hdr [batchLen]mmsghdr
+	iov [batchLen]unix.Iovec
 }
 
 type mmsghdr struct {
@@ -26,24 +23,48 @@ type mmsghdr struct {
 	_   [4]byte
 }
 
+// set points datagram i at n bytes from b on. The burst must stay where it is.
+func (v *burst) set(i int, b *byte, n int) {
+	v.iov[i].Base = b
+	v.iov[i].SetLen(n)
+	v.hdr[i].hdr.Iov = &v.iov[i]
+	v.hdr[i].hdr.SetIovlen(1)
+}
+
+// batch is what one call fetched.
+type batch struct {
+	burst
+	buf  [batchLen][dataLen + addrLen + 1]byte // one more, to recognise longer ones
+	n    int
+	next int
+	// dry says that the last call took all there was: there is no need to ask
+	// again at once.
+	dry bool
+}
+
 func (b *batch) init() {
-	for i := range b.hdr {
-		b.iov[i].Base = &b.buf[i][0]
-		b.iov[i].SetLen(len(b.buf[i]))
-		b.hdr[i].hdr.Iov = &b.iov[i]
-		b.hdr[i].hdr.SetIovlen(1)
+	for i := range b.buf {
+		b.set(i, &b.buf[i][0], len(b.buf[i]))
 	}
 }
 
-// fill fetches the datagrams that are there.
-func (b *batch) fill(fd int) error {
+// fill fetches the datagrams that are there, and waits for one if there is
+// none and wait is set. A call that cannot block skips the runtime's
+// bookkeeping for those that do.
+func (b *batch) fill(fd int, wait bool) error {
 	b.n, b.next = 0, 0
-	n, _, errno := unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.hdr[0])),
-		batchLen, unix.MSG_DONTWAIT, 0, 0)
-	if errno != 0 {
-		return errno
+	var n uintptr
+	var e unix.Errno
+	if wait {
+		n, _, e = unix.Syscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.hdr[0])), batchLen, unix.MSG_WAITFORONE, 0, 0)
+	} else {
+		n, _, e = unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&b.hdr[0])), batchLen, unix.MSG_DONTWAIT, 0, 0)
+	}
+	if e != 0 {
+		return e
 	}
 	b.n = int(n)
+	b.dry = b.n < batchLen/2
 	return nil
 }
 
@@ -52,4 +73,25 @@ func (b *batch) take() []byte {
 	i := b.next
 	b.next++
 	return b.buf[i][:min(int(b.hdr[i].len), len(b.buf[i]))]
+}
+
+// outgoing is what one call sends.
+type outgoing struct {
+	burst
+	msg [batchLen]message
+}
+
+// send sends the first n datagrams as far as there is room for them, and
+// returns how many went. It does not wait.
+func (o *outgoing) send(fd, n int) (int, error) {
+	for {
+		k, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.hdr[0])), uintptr(n), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+		switch e {
+		case 0:
+			return int(k), nil
+		case unix.EINTR:
+		default:
+			return 0, e
+		}
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -74,10 +73,8 @@ type Conn struct {
 	// reassembles; it knows whole addresses.
 	tells, addresses bool
 
-	control int             // fd
-	data    int             // fd, not blocking
-	file    *os.File        // owns data once attached
-	raw     syscall.RawConn // of file
+	control int // fd
+	data    int // fd
 
 	closed atomic.Bool
 	lost   atomic.Bool
@@ -88,19 +85,17 @@ type Conn struct {
 	ctlMu sync.Mutex // one control exchange at a time
 	isSM  bool       // guarded by ctlMu
 
-	sendMu  sync.Mutex
-	out     message               // guarded by sendMu
-	outLen  int                   // guarded by sendMu
-	outErr  error                 // of write; guarded by sendMu
-	writeFn func(fd uintptr) bool // write, kept so that a call allocates nothing
+	sendMu sync.Mutex
+	out    outgoing // guarded by sendMu
 
 	recvMu sync.Mutex
-	in     batch                 // guarded by recvMu
-	inErr  error                 // of fill; guarded by recvMu
-	fillFn func(fd uintptr) bool // fill
+	in     batch // guarded by recvMu
 }
 
-var _ mad.Transport = (*Conn)(nil)
+var _ interface {
+	mad.Transport
+	mad.Burster
+} = (*Conn)(nil)
 
 // dialTimeout bounds the start where the context has no deadline.
 const dialTimeout = 5 * time.Second
@@ -185,15 +180,7 @@ func dial(ctx context.Context, o Options) (_ *Conn, err error) {
 	if err := c.learnPort(ctx); err != nil {
 		return nil, err
 	}
-	if err := unix.SetNonblock(c.data, true); err != nil {
-		return nil, err
-	}
-	c.file = os.NewFile(uintptr(c.data), "ibsim:"+c.node)
-	if c.raw, err = c.file.SyscallConn(); err != nil {
-		return nil, err
-	}
 	c.in.init()
-	c.writeFn, c.fillFn = c.write, c.fill
 	c.quit = make(chan struct{})
 	c.watch.Go(c.watchServer)
 	return c, nil
@@ -402,13 +389,14 @@ func (c *Conn) ioError(what string, err error) error {
 
 // fail marks the server as gone and wakes Recv and Send.
 func (c *Conn) fail() {
-	if !c.lost.Swap(true) && c.file != nil {
-		c.file.SetDeadline(past)
+	if !c.lost.Swap(true) {
+		c.interrupt()
 	}
 }
 
-// past is a deadline that ends every wait at once.
-var past = time.Unix(1, 0)
+// interrupt ends what waits in Recv and Send, for good: a socket that is shut
+// down is always ready. It is called after closed or lost is set.
+func (c *Conn) interrupt() { _ = unix.Shutdown(c.data, unix.SHUT_RDWR) }
 
 // ended is the error after Close or loss, nil before.
 func (c *Conn) ended() error {
@@ -423,88 +411,131 @@ func (c *Conn) ended() error {
 
 // Send implements mad.Transport. MADs longer than 256 bytes do not pass.
 func (c *Conn) Send(p *mad.Packet) error {
-	if len(p.Data) < 24 || len(p.Data) > ib.MADLen {
-		return fmt.Errorf("ibsim: send: %d bytes are not one MAD", len(p.Data))
-	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
+	if err := c.put(0, p); err != nil {
+		return err
+	}
 	if err := c.ended(); err != nil {
 		return err
 	}
-	putPacket(&c.out, p)
-	c.outLen = dataLen
-	if c.addresses {
-		c.outLen = putAddr(&c.out, &p.Addr)
-	}
-	if c.write(uintptr(c.data)) && c.outErr == nil {
-		return nil
-	}
-	if c.outErr == unix.EAGAIN {
+	var end time.Time
+	for {
+		_, err := c.out.send(c.data, 1)
+		switch {
+		case err == nil:
+			return nil
+		case c.ended() != nil:
+			return c.ended()
+		case err != unix.EAGAIN:
+			return c.ioError("send", err)
+		}
 		// The server's queue is full. A second is long for it.
-		c.file.SetWriteDeadline(time.Now().Add(sendTimeout))
-		if err := c.raw.Write(c.writeFn); err != nil {
-			if e := c.ended(); e != nil {
-				return e
-			}
+		if end.IsZero() {
+			end = time.Now().Add(sendTimeout)
+		}
+		left := time.Until(end)
+		if left <= 0 {
 			return fmt.Errorf("ibsim: send: the simulator at %s does not take packets", c.o.where())
 		}
+		fds := [1]unix.PollFd{{Fd: int32(c.data), Events: unix.POLLOUT}}
+		if _, err := unix.Poll(fds[:], int(left.Milliseconds())+1); err != nil && err != unix.EINTR {
+			return err
+		}
 	}
-	if c.outErr == nil {
-		return nil
-	}
-	if e := c.ended(); e != nil {
-		return e
-	}
-	return c.ioError("send", c.outErr)
 }
 
 // sendTimeout is how long Send waits for a server that does not read.
 const sendTimeout = time.Second
 
-// write sends c.out; false if the queue is full.
-func (c *Conn) write(fd uintptr) bool {
-	for {
-		_, c.outErr = unix.Write(int(fd), c.out[:c.outLen])
-		if c.outErr != unix.EINTR {
-			return c.outErr != unix.EAGAIN
+// put writes p to place i of what is sent; sendMu is held.
+func (c *Conn) put(i int, p *mad.Packet) error {
+	if len(p.Data) < 24 || len(p.Data) > ib.MADLen {
+		return fmt.Errorf("ibsim: send: %d bytes are not one MAD", len(p.Data))
+	}
+	m, n := &c.out.msg[i], dataLen
+	putPacket(m, p)
+	if c.addresses {
+		n = putAddr(m, &p.Addr)
+	}
+	c.out.set(i, &m[0], n)
+	return nil
+}
+
+// Bursts implements mad.Burster.
+func (c *Conn) Bursts() bool { return true }
+
+// BurstsRMPP implements mad.Burster.
+func (c *Conn) BurstsRMPP() bool { return false }
+
+// TrySend implements mad.Burster.
+func (c *Conn) TrySend(ps []mad.Packet) (n int, err error) {
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	for n < len(ps) {
+		k := 0
+		for ; k < batchLen && n+k < len(ps); k++ {
+			if err := c.put(k, &ps[n+k]); err != nil {
+				return n, err
+			}
+		}
+		if err := c.ended(); err != nil {
+			return n, err
+		}
+		k, err := c.out.send(c.data, k)
+		n += k
+		switch {
+		case err == nil:
+		case err == unix.EAGAIN:
+			return n, nil
+		case c.ended() != nil:
+			return n, c.ended()
+		default:
+			return n, c.ioError("send", err)
 		}
 	}
+	return n, nil
 }
 
 // Recv implements mad.Transport.
 func (c *Conn) Recv(p *mad.Packet) error {
+	_, err := c.recv(p, true)
+	return err
+}
+
+// TryRecv implements mad.Burster.
+func (c *Conn) TryRecv(p *mad.Packet) (bool, error) { return c.recv(p, false) }
+
+// recv returns the next packet, or false if there is none and wait is not set.
+// It waits in the receiving call itself: that is one call a packet, where the
+// runtime's poller takes three.
+func (c *Conn) recv(p *mad.Packet, wait bool) (bool, error) {
 	c.recvMu.Lock()
 	defer c.recvMu.Unlock()
 	for {
 		for c.in.next < c.in.n {
 			if getPacket(p, c.in.take()) && !knocked(p) {
 				p.SingleMAD = p.SingleMAD && c.tells
-				return nil
+				return true, nil
 			}
 		}
 		if err := c.ended(); err != nil {
-			return err
+			return false, err
 		}
-		err := c.raw.Read(c.fillFn)
-		if err == nil {
-			err = c.inErr
+		if !wait && c.in.dry {
+			c.in.dry = false
+			return false, nil
 		}
-		if err != nil {
-			if e := c.ended(); e != nil {
-				return e
-			}
-			return c.ioError("receive", err)
-		}
-		c.heard.Add(1)
-	}
-}
-
-// fill fetches what has arrived; false if nothing has.
-func (c *Conn) fill(fd uintptr) bool {
-	for {
-		c.inErr = c.in.fill(int(fd))
-		if c.inErr != unix.EINTR {
-			return c.inErr != unix.EAGAIN
+		switch err := c.in.fill(c.data, wait); {
+		case err == nil:
+			c.heard.Add(1)
+		case err == unix.EINTR:
+		case err == unix.EAGAIN && !wait:
+			return false, nil
+		case c.ended() != nil:
+			return false, c.ended()
+		default:
+			return false, c.ioError("receive", err)
 		}
 	}
 }
@@ -687,7 +718,7 @@ func (c *Conn) Close() error {
 	c.ctlMu.Unlock()
 	close(c.quit)
 	c.watch.Wait()
-	c.file.SetDeadline(past)
+	c.interrupt()
 	// Both calls have left the descriptors once their locks are ours.
 	c.recvMu.Lock()
 	defer c.recvMu.Unlock()
@@ -700,10 +731,6 @@ func (c *Conn) Close() error {
 }
 
 func (c *Conn) closeFDs() {
-	if c.file != nil {
-		c.file.Close()
-		c.data = -1
-	}
 	for _, fd := range []*int{&c.control, &c.data} {
 		if *fd >= 0 {
 			unix.Close(*fd)

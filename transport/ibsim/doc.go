@@ -11,7 +11,8 @@
 // replaces bits 63:48 in requests; an answer must carry all 64 bits as they
 // came.
 //
-// The descriptors are in the runtime's poller: a reader in its own goroutine is
-// then woken in 25 to 40 µs, against 65 to 85 µs with a thread that blocks in
-// the kernel. A Recv fetches all that has arrived with one system call.
+// Recv waits in the receiving call, and one call fetches all that has arrived:
+// a packet that is waited for through the runtime's poller takes three calls.
+// Whoever hands packets to other goroutines should let those run before it
+// waits again (runtime.Gosched, then TryRecv): the thread that waits does not.
 package ibsim

@@ -20,7 +20,7 @@ func TestKilledManagersAreFreed(t *testing.T) {
 		if err := unix.Shutdown(c.data, syscall.SHUT_RDWR); err != nil {
 			t.Fatal(err)
 		}
-		c.file.Close()
+		unix.Close(c.data)
 		c.data = -1
 		unix.Close(c.control)
 		c.control = -1

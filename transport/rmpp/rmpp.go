@@ -18,6 +18,7 @@ import (
 // called from several goroutines, Recv from one at a time.
 type Port struct {
 	mad.Transport
+	burst mad.Burster // the transport as one; nil if it is none
 	epoch time.Time
 
 	mu       sync.Mutex // held while segments are sent; not for single MADs
@@ -41,6 +42,9 @@ func OverWith(t mad.Transport, c mad.RMPPConfig) *Port {
 	p := &Port{Transport: t, epoch: time.Now(), rmpp: mad.NewRMPP(c), due: mad.Never}
 	p.timer = time.AfterFunc(time.Hour, p.expire)
 	p.timer.Stop()
+	if b, ok := t.(mad.Burster); ok && b.Bursts() {
+		p.burst = b
+	}
 	return p
 }
 
@@ -118,20 +122,47 @@ func (p *Port) Recv(q *mad.Packet) error {
 		if err := p.Transport.Recv(q); err != nil {
 			return err
 		}
-		if q.Status != mad.Received || len(q.Data) < ib.MADLen || ib.Class(q.Data[1]) != ib.ClassSA || q.Data[25] == byte(mad.RMPPNone) {
-			return nil
-		}
-		p.mu.Lock()
-		whole, kind := p.rmpp.Receive(p.now(), q, p.raw, p.give)
-		if kind == mad.RMPPMessage {
-			*q = *whole // the message is ours
-		}
-		p.arm()
-		p.mu.Unlock()
-		if kind != mad.RMPPUsed {
+		if p.received(q) {
 			return nil
 		}
 	}
+}
+
+// Bursts implements mad.Burster.
+func (p *Port) Bursts() bool { return p.burst != nil }
+
+// BurstsRMPP implements mad.Burster: a transfer may have to wait.
+func (p *Port) BurstsRMPP() bool { return false }
+
+// TryRecv implements mad.Burster.
+func (p *Port) TryRecv(q *mad.Packet) (bool, error) {
+	for {
+		if ok, err := p.burst.TryRecv(q); !ok {
+			return false, err
+		}
+		if p.received(q) {
+			return true, nil
+		}
+	}
+}
+
+// TrySend implements mad.Burster. It segments nothing.
+func (p *Port) TrySend(ps []mad.Packet) (int, error) { return p.burst.TrySend(ps) }
+
+// received takes q for a transfer, if it belongs to one, and reports whether
+// there is something for the caller in q then.
+func (p *Port) received(q *mad.Packet) bool {
+	if q.Status != mad.Received || len(q.Data) < ib.MADLen || ib.Class(q.Data[1]) != ib.ClassSA || q.Data[25] == byte(mad.RMPPNone) {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	whole, kind := p.rmpp.Receive(p.now(), q, p.raw, p.give)
+	if kind == mad.RMPPMessage {
+		*q = *whole // the message is ours
+	}
+	p.arm()
+	return kind != mad.RMPPUsed
 }
 
 // Transfers is how many messages are being sent and received.

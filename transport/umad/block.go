@@ -21,23 +21,50 @@ type waiter struct {
 	on      bool
 	reading atomic.Bool
 	closing atomic.Bool
+
+	// A call that finds nothing costs as much there as one that does, so after
+	// one the next tries are spared, more each time. Reader only.
+	spare, spared int
+}
+
+// maxSpare is how many tries in a row are spared.
+const maxSpare = 15
+
+// worth reports whether to try at all.
+func (w *waiter) worth() bool {
+	if !w.on || w.spared >= w.spare {
+		w.spared = 0
+		return true
+	}
+	w.spared++
+	return false
+}
+
+// tried notes whether a try found something.
+func (w *waiter) tried(found bool) {
+	if found {
+		w.spare = 0
+	} else {
+		w.spare = min(2*w.spare+1, maxSpare)
+	}
 }
 
 // fuseMagic is what statfs says of a file system that FUSE serves.
 const fuseMagic = 0x65735546
 
-// init makes reads of f block if FUSE serves it.
-func (w *waiter) init(f *os.File) {
-	rc, err := f.SyscallConn()
+// open opens a device, to be read by calls that block if FUSE serves it. The
+// runtime's poller must not have it then: it would wake for each packet, and
+// ask the server what there is.
+func (w *waiter) open(path string) (*os.File, error) {
+	fd, err := openRetry(path)
 	if err != nil {
-		return
+		return nil, err
 	}
-	_ = rc.Control(func(fd uintptr) {
-		var st unix.Statfs_t
-		if unix.Fstatfs(int(fd), &st) == nil && st.Type == fuseMagic {
-			w.on = unix.SetNonblock(int(fd), false) == nil
-		}
-	})
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) == nil && st.Type == fuseMagic {
+		w.on = unix.SetNonblock(fd, false) == nil
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // read is f.Read. One goroutine calls it at a time.
@@ -58,6 +85,28 @@ func (w *waiter) read(f *os.File, b []byte) (n int, err error) {
 			}
 		}
 		n, err = 0, os.ErrClosed
+	})
+	if cerr != nil {
+		return 0, os.ErrClosed
+	}
+	return max(n, 0), err
+}
+
+// try is read without waiting; the error is EAGAIN if nothing is there.
+func (w *waiter) try(f *os.File, b []byte) (n int, err error) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	cerr := rc.Control(func(fd uintptr) {
+		if w.on {
+			// Writes ask nobody to wait, so they do not mind.
+			if err = unix.SetNonblock(int(fd), true); err != nil {
+				return
+			}
+			defer func() { _ = unix.SetNonblock(int(fd), false) }()
+		}
+		n, err = unix.Read(int(fd), b)
 	})
 	if cerr != nil {
 		return 0, os.ErrClosed

@@ -38,17 +38,16 @@ const readSize = umadabi.HeaderLen + 4096
 const maxMessage = 256 << 20
 
 func openFile(dir string, d Device) (*file, error) {
-	f, err := os.OpenFile(filepath.Join(dir, d.Umad), os.O_RDWR|unix.O_NONBLOCK, 0)
-	if err != nil {
+	u := &file{dev: d, rd: make([]byte, readSize)}
+	var err error
+	if u.f, err = u.wt.open(filepath.Join(dir, d.Umad)); err != nil {
 		return nil, wrap("open", d.Name(), err)
 	}
-	u := &file{dev: d, f: f, rd: make([]byte, readSize)}
 	// The 64-byte header must be asked for before the first agent.
 	if err := u.ioctl(umadabi.EnablePKey, nil); err != nil {
-		f.Close()
+		u.f.Close()
 		return nil, wrap("enable P_Key indices on", d.Name(), err)
 	}
-	u.wt.init(f)
 	return u, nil
 }
 
@@ -136,10 +135,33 @@ func millis(d time.Duration) uint32 {
 
 // recv reads the next packet into p.
 func (u *file) recv(p *mad.Packet) error {
-	b, err := u.read()
+	b, err := u.read(u.wt.read)
 	if err != nil {
 		return wrap("receive from", u.dev.Name(), err)
 	}
+	u.decode(p, b)
+	return nil
+}
+
+// tryRecv is recv without waiting; false if there is no packet.
+func (u *file) tryRecv(p *mad.Packet) (bool, error) {
+	if !u.wt.worth() {
+		return false, nil
+	}
+	b, err := u.read(u.wt.try)
+	u.wt.tried(err == nil)
+	switch {
+	case errors.Is(err, syscall.EAGAIN):
+		return false, nil
+	case err != nil:
+		return false, wrap("receive from", u.dev.Name(), err)
+	}
+	u.decode(p, b)
+	return true, nil
+}
+
+// decode makes p of what was read.
+func (u *file) decode(p *mad.Packet, b []byte) {
 	var h umadabi.Header
 	h.Decode(b, umadabi.HeaderLen)
 	data := p.Data[:0]
@@ -160,14 +182,14 @@ func (u *file) recv(p *mad.Packet) error {
 	if h.Status != 0 {
 		p.Status = mad.Failed
 	}
-	return nil
 }
 
 // read returns the next packet with its header, valid until the next call.
-func (u *file) read() ([]byte, error) {
+// get reads from the device, and may wait or not.
+func (u *file) read(get func(*os.File, []byte) (int, error)) ([]byte, error) {
 	for {
 		clear(u.rd[16:20])
-		n, err := u.wt.read(u.f, u.rd)
+		n, err := get(u.f, u.rd)
 		if err == nil {
 			if n < umadabi.HeaderLen+umadabi.MADHeaderLen {
 				continue // not a MAD: nothing anybody could use

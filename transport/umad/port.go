@@ -309,6 +309,26 @@ func (p *Port) Recv(k *mad.Packet) error {
 	}
 }
 
+// Bursts implements mad.Burster.
+func (p *Port) Bursts() bool { return p.merged == nil }
+
+// BurstsRMPP implements mad.Burster.
+func (p *Port) BurstsRMPP() bool { return p.SegmentsRMPP() }
+
+// TryRecv implements mad.Burster.
+func (p *Port) TryRecv(k *mad.Packet) (bool, error) { return p.qp1.tryRecv(k) }
+
+// TrySend implements mad.Burster. A device takes one packet a call, and never
+// has the caller wait for room.
+func (p *Port) TrySend(ps []mad.Packet) (int, error) {
+	for i := range ps {
+		if err := p.Send(&ps[i]); err != nil {
+			return i, err
+		}
+	}
+	return len(ps), nil
+}
+
 // pump reads one of two devices.
 func (p *Port) pump(f *file) {
 	for {

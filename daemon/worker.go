@@ -1,0 +1,146 @@
+package daemon
+
+import (
+	"context"
+	"runtime"
+
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/mad"
+	"heddle/sa"
+)
+
+// worker answers queries from whatever is published when their turn comes.
+type worker struct {
+	d     *Daemon
+	from  *queue
+	peers int // workers that take from it, this one included
+	most  int // requests it takes at once, up to maxBatch
+	src   sa.Source
+	req   sa.Request
+	reply mad.Packet
+	buf   []byte
+	batch [maxBatch]query
+	stats *answerStats
+
+	// Answers that wait until the batch is through, if the port takes several
+	// of their kind at once, and their requests.
+	burst   mad.Burster
+	held    int
+	answers [maxBatch]mad.Packet
+	of      [maxBatch]*query
+	bufs    [maxBatch][]byte
+}
+
+func (w *worker) run(ctx context.Context) {
+	n, looked := 0, false
+	for {
+		n = w.from.take(w.batch[:w.most], w.batch[:n], 2*w.peers)
+		switch {
+		case n > 0:
+			looked = false
+		case !looked:
+			// To look again after the receiver has had its turn is cheaper than
+			// to sleep and be woken.
+			looked = true
+			runtime.Gosched()
+			continue
+		default:
+			looked = false
+			select {
+			case <-ctx.Done():
+				return
+			case <-w.from.bell:
+			}
+			continue
+		}
+		w.serveAll(w.batch[:n])
+		for i := w.flush(); i < w.held; i++ {
+			w.send(w.of[i], &w.answers[i])
+		}
+		w.held = 0
+	}
+}
+
+// serveAll answers queries; some answers may be held.
+func (w *worker) serveAll(qs []query) {
+	now := w.d.now()
+	for i := range qs {
+		now = w.serve(&qs[i], now)
+	}
+}
+
+// serve answers one query at time now, and returns the time after it. A query
+// that turns out to be a change is passed on.
+func (w *worker) serve(q *query, now mad.Time) mad.Time {
+	d := w.d
+	if now.Sub(q.at) > lateAfter {
+		d.busy(q.p, busyLate, w.stats)
+		return now
+	}
+	buf := &w.buf
+	if w.burst != nil {
+		buf = &w.bufs[w.held]
+	}
+	data, v := d.compose(q.p, &w.src, &w.req, *buf)
+	if *buf = data; cap(data) > keptAnswer {
+		*buf = nil
+	}
+	switch v {
+	case sa.Answered:
+		answer := mad.Packet{Addr: q.p.Addr, LocalQP: 1, Data: data}
+		if w.burst != nil && (w.burst.BurstsRMPP() || len(data) <= ib.MADLen && data[26]&wire.RMPPActive == 0) {
+			w.answers[w.held], w.of[w.held] = answer, q
+			w.held++
+			return now
+		}
+		w.reply = answer
+		return w.send(q, &w.reply)
+	case sa.ForCore:
+		if _, no := d.changes.put(d.requester(q.p.Addr.LID), q.p, q.at); no != accepted {
+			d.busy(q.p, refusals[no], w.stats)
+		} else {
+			q.p = nil
+		}
+		return now
+	default:
+		bump(&w.stats.dropped)
+	}
+	now = d.now()
+	w.took(q, now)
+	return now
+}
+
+// send sends the answer to q and returns the time after it.
+func (w *worker) send(q *query, answer *mad.Packet) mad.Time {
+	w.d.reply(q.p, answer, w.stats)
+	now := w.d.now()
+	w.took(q, now)
+	return now
+}
+
+// took notes that q was done with by now.
+func (w *worker) took(q *query, now mad.Time) {
+	w.stats.took[attrSlot(q.p.Data)].addTime(now.Sub(q.at))
+}
+
+// flush sends the answers that are held, as far as the port takes them without
+// waiting. It returns the number of the first that is left.
+func (w *worker) flush() (i int) {
+	for i < w.held {
+		n, err := w.burst.TrySend(w.answers[i:w.held])
+		if n > 0 {
+			now := w.d.now()
+			for _, q := range w.of[i : i+n] {
+				w.took(q, now)
+			}
+		}
+		i += n
+		if err == nil {
+			break
+		}
+		w.d.unsent(w.of[i].p, err, w.stats)
+		i++
+	}
+	return i
+}
