@@ -25,7 +25,7 @@ var (
 	hosts  = flag.String("hosts", "324,648,5832,11664", "fat trees to bring up")
 	limit  = flag.Duration("limit", 2*time.Minute, "how long one run of a peer may take")
 	runs   = flag.Int("runs", 5, "runs of what takes under 20 s")
-	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, sa, repair, routes (default all but repair and routes)")
+	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, sa, attached, repair, routes (default all but attached, repair and routes)")
 )
 
 const short = 20 * time.Second
@@ -71,14 +71,17 @@ func run() error {
 	for _, part := range []struct {
 		name string
 		do   func([]int) error
-	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"sa", b.serveSA}, {"repair", b.repair}, {"routes", b.routes}} {
-		if *only == "" && slices.Contains([]string{"repair", "routes"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
+	}{{"bringup", b.bringUps}, {"phases", b.phases}, {"compute", b.compute}, {"rate", b.rates}, {"memory", b.memory}, {"sa", b.serveSA}, {"attached", b.attached}, {"repair", b.repair}, {"routes", b.routes}} {
+		if *only == "" && slices.Contains([]string{"attached", "repair", "routes"}, part.name) || *only != "" && !slices.Contains(strings.Split(*only, ","), part.name) {
 			continue
 		}
 		begin := time.Now()
 		of := sizes
 		if part.name == "sa" && !given("hosts") {
 			of = saHosts
+		}
+		if part.name == "attached" && !given("hosts") {
+			of = saHosts[:1]
 		}
 		if err := part.do(of); err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)

@@ -64,3 +64,16 @@ func output(dir string, env []string, name string, args ...string) ([]byte, erro
 }
 
 func last(s string) string { return s[max(0, len(s)-2000):] }
+
+// endSignal ends a manager, a simulator or what is attached to one.
+const endSignal = syscall.SIGTERM
+
+// childrenTime is the processor time of the programs that have ended and been
+// waited for, those that they have waited for included.
+func childrenTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
