@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"heddle/ib"
 	"heddle/mad"
 )
 
@@ -30,15 +31,17 @@ type handler interface {
 type Port struct {
 	name  string
 	t     mad.Transport
+	burst mad.Burster // t, if it moves several packets at once
 	epoch time.Time
 
 	mu     sync.Mutex
 	h      handler // guarded by mu; nil: what comes is dropped
 	then   func()  // called with mu held after h has moved; guarded by mu
 	timer  *time.Timer
-	due    mad.Time // of timer; guarded by mu
-	unsent uint64   // sends that failed; guarded by mu
-	err    error    // why the port is lost; guarded by mu
+	due    mad.Time     // of timer; guarded by mu
+	unsent uint64       // sends that failed; guarded by mu
+	out    []mad.Packet // of one poll; those in place are used again; guarded by mu
+	err    error        // why the port is lost; guarded by mu
 	lost   chan struct{}
 	ended  chan struct{} // receive has returned
 }
@@ -52,6 +55,9 @@ func Open(name string, t mad.Transport, epoch time.Time) *Port {
 	}
 	p.timer = time.AfterFunc(time.Hour, p.expire)
 	p.timer.Stop()
+	if b, ok := t.(mad.Burster); ok && b.Bursts() {
+		p.burst = b
+	}
 	go p.receive()
 	return p
 }
@@ -72,24 +78,49 @@ func (p *Port) Close() error {
 
 func (p *Port) now() mad.Time { return mad.Time(time.Since(p.epoch)) }
 
+// maxAnswers is how many answers are noted before the next questions go out.
+const maxAnswers = 64
+
 func (p *Port) receive() {
 	defer close(p.ended)
 	var k mad.Packet
 	for {
 		if err := p.t.Recv(&k); err != nil {
-			p.mu.Lock()
-			p.err = fmt.Errorf("%w: %s: %w", ErrPortLost, p.name, err)
-			p.mu.Unlock()
-			close(p.lost)
+			p.end(err)
 			return
 		}
-		now := p.now()
 		p.mu.Lock()
+		now := p.now()
+		p.handle(now, &k)
+		if p.burst != nil {
+			for range maxAnswers - 1 {
+				ok, err := p.burst.TryRecv(&k)
+				if !ok || err != nil {
+					break // Recv will say what is wrong
+				}
+				now = p.now()
+				p.handle(now, &k)
+			}
+		}
 		if p.h != nil {
-			p.h.Receive(now, &k)
 			p.poll(now)
 		}
 		p.mu.Unlock()
+	}
+}
+
+// end notes that the port is lost.
+func (p *Port) end(err error) {
+	p.mu.Lock()
+	p.err = fmt.Errorf("%w: %s: %w", ErrPortLost, p.name, err)
+	p.mu.Unlock()
+	close(p.lost)
+}
+
+// handle gives what was received to the handler; mu is held.
+func (p *Port) handle(now mad.Time, k *mad.Packet) {
+	if p.h != nil {
+		p.h.Receive(now, k)
 	}
 }
 
@@ -109,6 +140,7 @@ func (p *Port) expire() {
 // that is due too early does no harm, so it is moved to earlier moments only.
 func (p *Port) poll(now mad.Time) {
 	p.h.Poll(now, p.send)
+	p.flush()
 	if due := p.h.NextTimer(); due < p.due {
 		p.due = due
 		p.timer.Reset(max(0, due.Sub(now)))
@@ -118,11 +150,38 @@ func (p *Port) poll(now mad.Time) {
 	}
 }
 
-// send is best effort: what does not go out times out.
+// send is best effort: what does not go out times out. Where the port takes
+// several packets at once, k waits for flush.
 func (p *Port) send(k *mad.Packet) {
-	if p.t.Send(k) != nil {
-		p.unsent++
+	if p.burst == nil || len(k.Data) > ib.MADLen {
+		if p.t.Send(k) != nil {
+			p.unsent++
+		}
+		return
 	}
+	n := len(p.out)
+	if n == cap(p.out) {
+		p.out = append(p.out, mad.Packet{})
+	}
+	p.out = p.out[:n+1]
+	q := &p.out[n]
+	data := append(q.Data[:0], k.Data...)
+	*q = *k
+	q.Data = data
+}
+
+// flush sends what waits for it.
+func (p *Port) flush() {
+	if len(p.out) == 0 {
+		return
+	}
+	n, _ := p.burst.TrySend(p.out)
+	for i := n; i < len(p.out); i++ {
+		if p.t.Send(&p.out[i]) != nil {
+			p.unsent++
+		}
+	}
+	p.out = p.out[:0]
 }
 
 // use makes h what the port drives.
