@@ -143,6 +143,8 @@ func TestRepairInTime(t *testing.T) {
 		{"torus 5x5", "dfsssp", 17},
 		{"torus 3x3x3", "torus", 29}, // one end held its trap back, as one that got lost had gone before
 		{"mesh 4x5", "dor", 0},       // one end of a link held its trap back, the other end's had to go over it
+		// Requests to a switch that was cut off held every slot of the engine.
+		{"fat tree, 2 levels, damaged", "lash", 74},
 	} {
 		for _, f := range RepairFabrics() {
 			for _, c := range RepairChains() {

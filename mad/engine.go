@@ -88,7 +88,8 @@ const (
 	// Normal requests go out in the order of their Submit calls.
 	Normal Priority = iota
 	// Urgent requests overtake all Normal ones and may exceed the window by
-	// one: polls of another SM must not wait behind a sweep.
+	// one: polls of another SM must not wait behind a sweep, nor for the time-outs of requests
+	// that nobody answers.
 	Urgent
 )
 
@@ -215,13 +216,16 @@ type Engine struct {
 	cfg      Config
 	slots    []slot
 	maxSlots int
-	slotBits uint
-	genMask  uint32
-	free     int32
-	used     int // slots not free
-	charged  int // slots that count against the window
-	srtt     time.Duration
-	seq      uint64
+	// normalSlots are those that normal requests may hold. The others are for urgent ones: while
+	// a node with many requests is silent these are what finds out why.
+	normalSlots int
+	slotBits    uint
+	genMask     uint32
+	free        int32
+	used        int // slots not free
+	charged     int // slots that count against the window
+	srtt        time.Duration
+	seq         uint64
 
 	urgent, normal queue
 	readyHead      int32
@@ -237,7 +241,8 @@ type Engine struct {
 func NewEngine(c Config) *Engine {
 	c.setDefaults()
 	e := &Engine{cfg: c, free: -1, readyHead: -1, readyTail: -1}
-	e.maxSlots = max(4*c.MaxWindow, 64) + 1
+	e.normalSlots = max(4*c.MaxWindow, 64) + 1
+	e.maxSlots = e.normalSlots + max(c.MaxWindow, 16)
 	e.slotBits = uint(bits.Len(uint(e.maxSlots - 1)))
 	e.genMask = 1<<(32-e.slotBits) - 1
 	e.win.init(c.Window, c.MaxWindow)
@@ -273,7 +278,7 @@ func (e *Engine) Poll(now Time, send func(*Packet)) {
 			i := e.readyHead
 			e.unready(i)
 			e.sendTry(now, i, send)
-		case e.normal.n > 0 && e.used < e.maxSlots:
+		case e.normal.n > 0 && e.used < e.normalSlots:
 			e.start(now, &e.normal, send)
 		default:
 			return

@@ -434,3 +434,44 @@ func BenchmarkEngine(b *testing.B) {
 		})
 	}
 }
+
+// TestUrgentBesideSilence: a node with very many requests falls silent. What asks others why
+// goes out at once, not when these time out.
+func TestUrgentBesideSilence(t *testing.T) {
+	e := NewEngine(Config{Window: 32, MaxWindow: 32, Timeout: 200 * time.Millisecond, Retries: 3})
+	submit := func(r Request, p Priority) {
+		r.Priority = p
+		if err := e.Submit(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// One answer, so that it is known how fast they come.
+	submit(dr(ib.MethodGet, 0x11, 0), Normal)
+	var m ib.MAD
+	var from Addr
+	e.Poll(0, func(p *Packet) { m, from = respond((*ib.MAD)(p.Data)), p.Addr })
+	now := Time(10 * time.Microsecond)
+	if _, k := e.Receive(now, &Packet{Addr: from, Data: m[:]}); k != KindCompletion {
+		t.Fatal(k)
+	}
+	for i := range 500 {
+		submit(dr(ib.MethodGet, 0x17, uint32(i), 1), Normal)
+	}
+	sent := 0
+	for { // tries stop to count, and others follow
+		before := sent
+		e.Poll(now, func(*Packet) { sent++ })
+		if sent == before && e.NextTimer() > Time(190*time.Millisecond) {
+			break
+		}
+		now = e.NextTimer()
+		e.Expire(now, func(Completion) { t.Fatalf("a request ends after %v", time.Duration(now)) })
+	}
+	before := sent
+	for i := range 4 {
+		submit(dr(ib.MethodGet, 0x15, uint32(i), 2), Urgent)
+	}
+	if e.Poll(now, func(*Packet) { sent++ }); sent != before+4 {
+		t.Errorf("%d of 4 urgent requests go out beside %d without an answer", sent-before, e.Outstanding())
+	}
+}
