@@ -12,9 +12,9 @@ import (
 	"heddle/sm"
 )
 
-// TestAuditStoreFails: while the store cannot be written no port is given
+// TestStoreFails: while the store cannot be written no port is given
 // anything that the store does not have.
-func TestAuditStoreFails(t *testing.T) {
+func TestStoreFails(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, err := NewCluster(f, timed(1))
 	if err != nil {
@@ -47,9 +47,9 @@ func TestAuditStoreFails(t *testing.T) {
 	}
 }
 
-// TestAuditSlowJobs: routing that takes longer than sweeps does not keep the
+// TestSlowJobs: routing that takes longer than sweeps does not keep the
 // manager from ending.
-func TestAuditSlowJobs(t *testing.T) {
+func TestSlowJobs(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, err := NewCluster(f, timed(1))
 	if err != nil {
@@ -77,9 +77,9 @@ func TestAuditSlowJobs(t *testing.T) {
 	}
 }
 
-// TestAuditSparseLIDs: tables have blocks without any LID; a fresh switch gets
+// TestSparseLIDs: tables have blocks without any LID; a fresh switch gets
 // its table and top all the same.
-func TestAuditSparseLIDs(t *testing.T) {
+func TestSparseLIDs(t *testing.T) {
 	var b fabric.Builder
 	for i := range 3 {
 		b.AddSwitch(fmt.Sprintf("S%d", i), 6)
@@ -122,9 +122,9 @@ func TestAuditSparseLIDs(t *testing.T) {
 	}
 }
 
-// TestAuditLMC: existing LIDs that are not aligned move, all others stay;
+// TestLMC: existing LIDs that are not aligned move, all others stay;
 // raising and lowering the LMC keeps what fits.
-func TestAuditLMC(t *testing.T) {
+func TestLMC(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	for _, port0 := range []uint8{0, 2} {
 		for lmc := range uint8(4) {
@@ -179,9 +179,9 @@ func TestAuditLMC(t *testing.T) {
 	}
 }
 
-// TestAuditLIDConflict: two ports with one LID, and a store that says a third
+// TestLIDConflict: two ports with one LID, and a store that says a third
 // thing.
-func TestAuditLIDConflict(t *testing.T) {
+func TestLIDConflict(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	for _, stored := range []int{0, 1, 2, 3} {
 		t.Run(fmt.Sprint(stored), func(t *testing.T) {

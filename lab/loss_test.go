@@ -10,10 +10,10 @@ import (
 	"heddle/store"
 )
 
-// TestAuditKill: the manager dies after any SMP of a bring-up or of a change,
+// TestKill: the manager dies after any SMP of a bring-up or of a change,
 // and the next one, with its store or with none, keeps every LID that a port
 // shows and leaves every Active port Active.
-func TestAuditKill(t *testing.T) {
+func TestKill(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	_, whole := bringUp(t, f, timed(1), TrialConfig())
 	step := 7
@@ -86,8 +86,8 @@ func TestAuditKill(t *testing.T) {
 	}
 }
 
-// TestAuditManyMute: silent nodes cost time together, not one after the other.
-func TestAuditManyMute(t *testing.T) {
+// TestManyMute: silent nodes cost time together, not one after the other.
+func TestManyMute(t *testing.T) {
 	f := gen(t, "fattree", "324")
 	c, err := NewCluster(f, timed(1))
 	if err != nil {
@@ -110,8 +110,8 @@ func TestAuditManyMute(t *testing.T) {
 	}
 }
 
-// TestAuditLoss: heavy loss for a whole bring-up.
-func TestAuditLoss(t *testing.T) {
+// TestLoss: heavy loss for a whole bring-up.
+func TestLoss(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	for seed := range uint64(8) {
 		sc := timed(seed)
@@ -130,8 +130,8 @@ func TestAuditLoss(t *testing.T) {
 	}
 }
 
-// TestAuditLostTraps: with every trap lost, a light sweep finds each change.
-func TestAuditLostTraps(t *testing.T) {
+// TestLostTraps: with every trap lost, a light sweep finds each change.
+func TestLostTraps(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	sw := f.Nodes[switches(f)[4]].ID
 	r := cables(f)[6]

@@ -64,10 +64,10 @@ func oneMaster(c *Cluster, limit time.Duration, ms ...*Manager) (*Manager, error
 	return nil, fmt.Errorf("%w%s", last, s.String())
 }
 
-// TestAuditManagers: managers of all ranks start at all moments, die, come
+// TestManagers: managers of all ranks start at all moments, die, come
 // back, under loss; in the end there is one master, of the highest priority
 // if nobody took over from a dead one.
-func TestAuditManagers(t *testing.T) {
+func TestManagers(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	hosts := cas(f)
 	first, n := seeds(40, 600)
@@ -135,10 +135,10 @@ func TestAuditManagers(t *testing.T) {
 	}
 }
 
-// TestAuditSplit: a subnet falls into two with a manager in each, which both
+// TestSplit: a subnet falls into two with a manager in each, which both
 // become masters and renumber; when it is joined again one is left, no LID is
 // used twice.
-func TestAuditSplit(t *testing.T) {
+func TestSplit(t *testing.T) {
 	f := chain(t, 6, nil)
 	for _, x := range []struct {
 		pa, pb uint8
@@ -185,8 +185,8 @@ func TestAuditSplit(t *testing.T) {
 	}
 }
 
-// TestAuditOwnPort: the manager's own port loses its link and gets it back.
-func TestAuditOwnPort(t *testing.T) {
+// TestOwnPort: the manager's own port loses its link and gets it back.
+func TestOwnPort(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, m := bringUp(t, f, timed(1), TrialConfig())
 	before := fmt.Sprint(c.Sim.LIDs())
@@ -219,8 +219,8 @@ func TestAuditOwnPort(t *testing.T) {
 	}
 }
 
-// TestAuditStop: Stop leaves all Active and takes IsSM away.
-func TestAuditStop(t *testing.T) {
+// TestStop: Stop leaves all Active and takes IsSM away.
+func TestStop(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, m := bringUp(t, f, timed(1), TrialConfig())
 	n := len(activePorts(c))

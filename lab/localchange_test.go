@@ -12,9 +12,9 @@ import (
 	"heddle/sm"
 )
 
-// TestAuditDescription: a node's new description is seen whatever the manager
+// TestDescription: a node's new description is seen whatever the manager
 // is doing when the trap comes.
-func TestAuditDescription(t *testing.T) {
+func TestDescription(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	for _, light := range []bool{false, true} {
 		for n := 1; n < 160; n += 3 {
@@ -38,9 +38,9 @@ func TestAuditDescription(t *testing.T) {
 	}
 }
 
-// TestAuditMoved: cables are swapped and nodes replaced while it runs, with
+// TestMoved: cables are swapped and nodes replaced while it runs, with
 // and without traps, and while the manager is dead.
-func TestAuditMoved(t *testing.T) {
+func TestMoved(t *testing.T) {
 	f := chain(t, 4, func(b *fabric.Builder, sw, _ []int) { b.Connect(sw[0], 5, sw[3], 5) })
 	moves := []struct {
 		name string
@@ -112,9 +112,9 @@ func TestAuditMoved(t *testing.T) {
 	}
 }
 
-// TestAuditOnSwitch: a manager on a switch's port 0 survives what one on a
+// TestOnSwitch: a manager on a switch's port 0 survives what one on a
 // host does.
-func TestAuditOnSwitch(t *testing.T) {
+func TestOnSwitch(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	for _, enhanced := range []bool{false, true} {
 		sc := timed(1)
@@ -167,9 +167,9 @@ func TestAuditOnSwitch(t *testing.T) {
 	}
 }
 
-// TestAuditBusy: a node that answers busy for a while, a slow one, one without
+// TestBusy: a node that answers busy for a while, a slow one, one without
 // extended speeds.
-func TestAuditBusy(t *testing.T) {
+func TestBusy(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	for _, q := range []sim.Quirks{
 		{BusyTimes: 3}, {Slow: 3 * time.Millisecond}, {NoExtendedSpeeds: true}, {HideExtendedSpeeds: true},

@@ -35,8 +35,8 @@ func chain(t testing.TB, n int, more func(b *fabric.Builder, sw, ca []int)) *fab
 	return f
 }
 
-// TestAuditShapes: fabrics of unusual shape come up whole.
-func TestAuditShapes(t *testing.T) {
+// TestShapes: fabrics of unusual shape come up whole.
+func TestShapes(t *testing.T) {
 	pair := func(n int) *fabric.Fabric {
 		var b fabric.Builder
 		x, y := b.AddCA("H0", n), b.AddCA("H1", n)
@@ -106,9 +106,9 @@ func TestAuditShapes(t *testing.T) {
 	}
 }
 
-// TestAuditTooFar: what is more than 63 hops away is reported; the rest comes
+// TestTooFar: what is more than 63 hops away is reported; the rest comes
 // up.
-func TestAuditTooFar(t *testing.T) {
+func TestTooFar(t *testing.T) {
 	f := chain(t, 80, nil)
 	c, err := NewCluster(f, sim.Config{})
 	if err != nil {
@@ -132,10 +132,10 @@ func TestAuditTooFar(t *testing.T) {
 	}
 }
 
-// TestAuditSmallTables: LIDs stay within the smallest table. A table of
+// TestSmallTables: LIDs stay within the smallest table. A table of
 // exactly the right size holds all; where the tables of all switches are one
 // too small, one host has no LID, which is said, and the rest is up.
-func TestAuditSmallTables(t *testing.T) {
+func TestSmallTables(t *testing.T) {
 	f := gen(t, "torus", "3x3") // 9 switches, 9 hosts
 	for _, x := range []struct {
 		size   uint16
@@ -187,9 +187,9 @@ func TestAuditSmallTables(t *testing.T) {
 	}
 }
 
-// TestAuditSmallTableSplits: a switch whose table is too small is left out,
+// TestSmallTableSplits: a switch whose table is too small is left out,
 // and what is behind it does not keep the rest from coming up.
-func TestAuditSmallTableSplits(t *testing.T) {
+func TestSmallTableSplits(t *testing.T) {
 	f := chain(t, 3, nil)
 	c, err := NewCluster(f, timed(1))
 	if err != nil {

@@ -80,9 +80,9 @@ func (w *watch) busy() bool {
 	return false
 }
 
-// TestAuditInPlace: while links fail and return the switches never hold
+// TestInPlace: while links fail and return the switches never hold
 // tables that loop or can deadlock.
-func TestAuditInPlace(t *testing.T) {
+func TestInPlace(t *testing.T) {
 	first, n := seeds(12, 400)
 	seen := 0
 	for seed := first; seed < first+n; seed++ {
@@ -137,9 +137,9 @@ func TestAuditInPlace(t *testing.T) {
 	}
 }
 
-// TestAuditForced: every forced way of changing tables ends well; 2003's takes
+// TestForced: every forced way of changing tables ends well; 2003's takes
 // links down, the others never do.
-func TestAuditForced(t *testing.T) {
+func TestForced(t *testing.T) {
 	for _, way := range []sm.Transition{sm.TransitionAvailability, sm.TransitionStrict, sm.TransitionDiscard, sm.TransitionStatic, sm.TransitionStatic2003} {
 		for _, train := range []time.Duration{0, 300 * time.Millisecond} {
 			t.Run(fmt.Sprint(way, train), func(t *testing.T) {
@@ -178,9 +178,9 @@ func TestAuditForced(t *testing.T) {
 	}
 }
 
-// TestAuditExplicit: an engine that was named and does not verify is refused,
+// TestExplicit: an engine that was named and does not verify is refused,
 // installed only if that is allowed.
-func TestAuditExplicit(t *testing.T) {
+func TestExplicit(t *testing.T) {
 	f := gen(t, "torus", "4x4")
 	for _, unsafe := range []bool{false, true} {
 		c, err := NewCluster(f, timed(1))
@@ -222,9 +222,9 @@ func TestAuditExplicit(t *testing.T) {
 	}
 }
 
-// TestAuditStorm: an agent that repeats traps and a link that flaps cost a
+// TestStorm: an agent that repeats traps and a link that flaps cost a
 // bounded number of sweeps and do not hide a real change.
-func TestAuditStorm(t *testing.T) {
+func TestStorm(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	for _, trap := range []uint16{smp.TrapPortStateChange, smp.TrapLocalChange, smp.TrapLocalPhyErrors, smp.TrapBadMKey, smp.TrapSystemImageGUID} {
 		c, m := bringUp(t, f, timed(1), TrialConfig())
@@ -252,8 +252,8 @@ func TestAuditStorm(t *testing.T) {
 	}
 }
 
-// TestAuditFlaps: a thousand flaps of a link do not make the manager grow.
-func TestAuditFlaps(t *testing.T) {
+// TestFlaps: a thousand flaps of a link do not make the manager grow.
+func TestFlaps(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	c, m := bringUp(t, f, timed(1), TrialConfig())
 	r := cables(f)[5]

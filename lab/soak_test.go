@@ -148,9 +148,9 @@ func fullSweeps(m *Manager, since int) (n int) {
 	return n
 }
 
-// TestAuditSoak: two managers, faults of every kind at once, then calm: one
+// TestSoak: two managers, faults of every kind at once, then calm: one
 // master, all delivered, nothing left to do.
-func TestAuditSoak(t *testing.T) {
+func TestSoak(t *testing.T) {
 	first, n := seeds(28, 2000)
 	engines := inForce{}
 	for s := first; s < first+n; s++ {
@@ -163,8 +163,8 @@ func TestAuditSoak(t *testing.T) {
 	engines.check(t, n)
 }
 
-// TestAuditSoakFound replays schedules that failed once.
-func TestAuditSoakFound(t *testing.T) {
+// TestSoakFound replays schedules that failed once.
+func TestSoakFound(t *testing.T) {
 	for _, s := range []uint64{
 		126, // a full sweep was broken off; the next, of a region, lost switches that were new
 		721, // a host whose link a full sweep held was never given its LID

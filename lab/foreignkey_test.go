@@ -26,9 +26,9 @@ func keysAre(c *Cluster, key ib.MKey, prot uint8) error {
 	return nil
 }
 
-// TestAuditKeys: a manager that dies anywhere in a change of M_Keys leaves no
+// TestKeys: a manager that dies anywhere in a change of M_Keys leaves no
 // port locked: the next one finishes the change, or makes another.
-func TestAuditKeys(t *testing.T) {
+func TestKeys(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	up := func(c *Cluster, key ib.MKey, prot uint8, kill int, st *store.Memory) (*Manager, error) {
 		cfg := TrialConfig()
@@ -81,9 +81,9 @@ func TestAuditKeys(t *testing.T) {
 	}
 }
 
-// TestAuditForeignKey: a port locked with a key that nobody gave us is
+// TestForeignKey: a port locked with a key that nobody gave us is
 // reported and left alone; the rest comes up. When its lease ends it is ours.
-func TestAuditForeignKey(t *testing.T) {
+func TestForeignKey(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	hosts := cas(f)
 	for prot := uint8(1); prot < 4; prot++ {

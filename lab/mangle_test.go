@@ -8,9 +8,9 @@ import (
 	"heddle/mad"
 )
 
-// TestAuditMangled: answers and requests whose bytes are spoiled on the way to
+// TestMangled: answers and requests whose bytes are spoiled on the way to
 // the manager never stop it, and leave no trace when they end.
-func TestAuditMangled(t *testing.T) {
+func TestMangled(t *testing.T) {
 	first, n := seeds(40, 2000)
 	engines := inForce{}
 	for seed := first; seed < first+n; seed++ {

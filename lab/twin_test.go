@@ -8,9 +8,9 @@ import (
 	"heddle/sm"
 )
 
-// TestAuditTwinWithMorePorts: a switch that claims the GUID of a host is told
+// TestTwinWithMorePorts: a switch that claims the GUID of a host is told
 // by a port number that the host does not have.
-func TestAuditTwinWithMorePorts(t *testing.T) {
+func TestTwinWithMorePorts(t *testing.T) {
 	f := gen(t, "xgft", "2", "4,4", "1,2")
 	hosts, sw := cas(f), switches(f)
 	for _, twin := range []int{sw[1], sw[len(sw)-1]} {

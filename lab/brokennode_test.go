@@ -63,9 +63,9 @@ func healthyDelivered(c *Cluster, without ...string) error {
 	return nil
 }
 
-// TestAuditBrokenNodes: one node that misbehaves is reported and left out;
+// TestBrokenNodes: one node that misbehaves is reported and left out;
 // everything that can be reached without it comes up.
-func TestAuditBrokenNodes(t *testing.T) {
+func TestBrokenNodes(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	hosts := cas(f)
 	sws := switches(f)
@@ -128,8 +128,8 @@ func TestAuditBrokenNodes(t *testing.T) {
 	}
 }
 
-// TestAuditTurnsBad: a node that misbehaves only after the subnet is up.
-func TestAuditTurnsBad(t *testing.T) {
+// TestTurnsBad: a node that misbehaves only after the subnet is up.
+func TestTurnsBad(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	hosts := cas(f)
 	sw := f.Nodes[switches(f)[4]].ID
@@ -165,9 +165,9 @@ func TestAuditTurnsBad(t *testing.T) {
 	}
 }
 
-// TestAuditDuplicateGUID: two nodes of one GUID; the rest comes up and the
+// TestDuplicateGUID: two nodes of one GUID; the rest comes up and the
 // notice names both places.
-func TestAuditDuplicateGUID(t *testing.T) {
+func TestDuplicateGUID(t *testing.T) {
 	f := gen(t, "torus", "3x3")
 	hosts := cas(f)
 	sws := switches(f)
