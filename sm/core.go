@@ -10,6 +10,7 @@ import (
 	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/damp"
+	"heddle/sm/election"
 	"heddle/sm/forward"
 	"heddle/sm/history"
 	"heddle/sm/topo"
@@ -178,8 +179,8 @@ type Core struct {
 	transit   string
 
 	// Other managers.
-	others      []otherSM // ascending GUID, of the last discovery
-	master      otherSM   // the master we poll; GUID 0 if none
+	others      []election.Other // ascending GUID, of the last discovery
+	master      election.Other   // the master we poll; GUID 0 if none
 	polling     bool
 	pollAt      mad.Time
 	pollMissed  int

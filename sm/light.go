@@ -8,6 +8,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
+	"heddle/sm/election"
 	"heddle/sm/forward"
 	"heddle/sm/topo"
 )
@@ -37,7 +38,7 @@ func (c *Core) startLight() {
 	}
 	c.lightVirtuals()
 	for i := range c.others {
-		c.add(mk(opLightSM, c.others[i].at.Node, c.others[i].at.Port, 0))
+		c.add(mk(opLightSM, c.others[i].At.Node, c.others[i].At.Port, 0))
 	}
 }
 
@@ -225,18 +226,18 @@ func (c *Core) onLightPort(it item, comp *mad.Completion) {
 
 func (c *Core) onLightSM(it item, comp *mad.Completion) {
 	var si smp.SMInfo
-	i := slices.IndexFunc(c.others, func(o otherSM) bool { return o.at == ref{Node: it.node(), Port: it.port()} })
+	i := slices.IndexFunc(c.others, func(o election.Other) bool { return o.At == ref{Node: it.node(), Port: it.port()} })
 	if i < 0 {
 		return
 	}
-	if err := answer(comp); err != nil || si.Decode(smp.Data(comp.MAD)) != nil || si.GUID != c.others[i].info.GUID {
+	if err := answer(comp); err != nil || si.Decode(smp.Data(comp.MAD)) != nil || si.GUID != c.others[i].Info.GUID {
 		c.out.notify(Notice{Kind: KindOtherSM, Level: Info, Where: c.f.Where(it.node(), int(it.port())), Err: err, Text: "a standby manager does not answer any more"})
 		c.others = slices.Delete(c.others, i, i+1)
 		c.publishState()
 		return
 	}
-	c.others[i].info = si
-	if c.keyFits(&si) && (si.SMState == smp.SMMaster || c.takesFromUs(&si)) {
+	c.others[i].Info = si
+	if c.candidate().Trusts(&si) && (si.SMState == smp.SMMaster || c.candidate().YieldsTo(&si)) {
 		c.askSweep("another manager is master or ranks above us: " + si.GUID.String())
 	}
 }

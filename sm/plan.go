@@ -76,7 +76,7 @@ type PlannedSMPs struct {
 // emitPlan ends a plan-only run.
 func (c *Core) emitPlan(r *JobResult) {
 	f := c.f
-	p := &Plan{Engine: r.Engine, Passed: r.Passed, Master: c.master.public(), job: c.planJob, solution: r.base}
+	p := &Plan{Engine: r.Engine, Passed: r.Passed, Master: c.master.Public(), job: c.planJob, solution: r.base}
 	c.planJob = nil
 	if r.Err != nil {
 		p.Refused = r.Err.Error()

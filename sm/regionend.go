@@ -3,6 +3,7 @@ package sm
 import (
 	"slices"
 
+	"heddle/sm/election"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -171,11 +172,11 @@ func (c *Core) wasLinked(n int32, p *topo.Port) bool {
 // region.
 func (c *Core) refreshOthers() {
 	f := c.f
-	c.others = slices.DeleteFunc(c.others, func(o otherSM) bool {
-		return f.Nodes[o.at.Node].Flags&topo.NodeGone != 0 || !f.Port(o.at).Has(topo.PortKnown)
+	c.others = slices.DeleteFunc(c.others, func(o election.Other) bool {
+		return f.Nodes[o.At.Node].Flags&topo.NodeGone != 0 || !f.Port(o.At).Has(topo.PortKnown)
 	})
 	for i := range c.others {
 		o := &c.others[i]
-		o.path = slices.Clone(f.AgentPath(o.at.Node, o.at.Port))
+		o.Path = slices.Clone(f.AgentPath(o.At.Node, o.At.Port))
 	}
 }

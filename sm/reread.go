@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/election"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -161,7 +162,7 @@ func (c *Core) managerChanged(n int32, p *topo.Port, old *smp.PortInfo) {
 	case p.Info.CapabilityMask.Has(ib.CapIsSM):
 		c.add(mk(opSMInfo, n, p.Num, 0))
 	case old.CapabilityMask.Has(ib.CapIsSM):
-		c.others = slices.DeleteFunc(c.others, func(o otherSM) bool { return o.at == at })
+		c.others = slices.DeleteFunc(c.others, func(o election.Other) bool { return o.At == at })
 	}
 }
 

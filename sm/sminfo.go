@@ -1,31 +1,15 @@
 package sm
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/election"
 	"heddle/subnet"
 )
-
-// otherSM is another manager as its SMInfo last told.
-type otherSM struct {
-	info smp.SMInfo
-	at   ref // in the fab of the discovery that found it
-	path []byte
-	mkey ib.MKey
-	lid  ib.LID
-}
-
-func (o *otherSM) public() subnet.SM {
-	return subnet.SM{
-		GUID: o.info.GUID, LID: o.lid, Priority: o.info.Priority,
-		State: subnet.SMState(o.info.SMState), ActCount: o.info.ActCount,
-	}
-}
 
 // own is our SMInfo.
 func (c *Core) own() smp.SMInfo {
@@ -35,26 +19,10 @@ func (c *Core) own() smp.SMInfo {
 	}
 }
 
-// beatsUs reports whether o ranks above us (IBA §14.4.1).
-func (c *Core) beatsUs(o *smp.SMInfo) bool {
-	own := c.own()
-	return o.Beats(&own)
+// candidate is what decides on our side of an election.
+func (c *Core) candidate() *election.Own {
+	return &election.Own{Info: c.own(), TookOver: c.tookOver}
 }
-
-// takesFromUs reports whether a master that is us gives the subnet to o. A
-// master that took over from a dead one keeps the subnet against an equal
-// priority with a lower GUID: when the first comes back there is no second
-// change unless its priority says so. Two masters that meet always settle it.
-func (c *Core) takesFromUs(o *smp.SMInfo) bool {
-	if c.tookOver && o.Priority == c.cfg.Priority && o.SMState != smp.SMMaster {
-		return false
-	}
-	return o.SMState != smp.SMNotActive && c.beatsUs(o)
-}
-
-// keyFits applies the SM_Key rule: another key means another subnet's
-// manager, unless we have none.
-func (c *Core) keyFits(o *smp.SMInfo) bool { return c.cfg.SMKey == 0 || o.SMKey == c.cfg.SMKey }
 
 func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 	f := c.f
@@ -77,7 +45,7 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 		})
 		return
 	}
-	if !c.keyFits(&si) {
+	if !c.candidate().Trusts(&si) {
 		if !c.ignoredSMs[si.GUID] {
 			c.ignoredSMs[si.GUID] = true
 			c.out.notify(Notice{
@@ -89,55 +57,41 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 	}
 	delete(c.ignoredSMs, si.GUID)
 	at := ref{Node: n, Port: num}
-	c.others = slices.DeleteFunc(c.others, func(o otherSM) bool { return o.at == at || c.reg.on && o.info.GUID == si.GUID })
-	c.others = append(c.others, otherSM{
-		info: si, at: at,
-		path: slices.Clone(f.AgentPath(n, num)), mkey: f.AgentPort(n, num).MKey, lid: p.Info.LID,
+	c.others = slices.DeleteFunc(c.others, func(o election.Other) bool { return o.At == at || c.reg.on && o.Info.GUID == si.GUID })
+	c.others = append(c.others, election.Other{
+		Info: si, At: at,
+		Path: slices.Clone(f.AgentPath(n, num)), MKey: f.AgentPort(n, num).MKey, LID: p.Info.LID,
 	})
 }
 
-// decide settles who is master, after a discovery (smp.md: IBA §14.4.1).
+// decide settles who is master, after a discovery.
 func (c *Core) decide() bool {
-	slices.SortFunc(c.others, func(a, b otherSM) int { return cmp.Compare(a.info.GUID, b.info.GUID) })
-	var master, highest *otherSM
-	for i := range c.others {
-		o := &c.others[i]
-		if o.info.SMState == smp.SMMaster && (master == nil || o.info.Beats(&master.info)) {
-			master = o
-		}
-		if o.info.SMState != smp.SMNotActive && (highest == nil || o.info.Beats(&highest.info)) {
-			highest = o
-		}
-	}
+	outcome, who := election.Decide(c.candidate(), c.others)
 	if c.cfg.PlanOnly {
-		if master != nil {
-			c.master = *master
+		if m := election.Master(c.others); m != nil {
+			c.master = *m
 		}
 		return c.configure()
 	}
-	if c.state == subnet.Master {
-		switch {
-		case highest != nil && c.takesFromUs(&highest.info):
-			c.handover(*highest)
-			return true
-		case master != nil:
-			c.awaitHandover(*master)
-			return true
+	switch outcome {
+	case election.HandOver:
+		c.handover(*who)
+	case election.AwaitMaster:
+		c.awaitHandover(*who)
+	case election.FollowMaster:
+		c.becomeStandby(*who, "a master is there: "+who.Info.GUID.String())
+	case election.FollowHigher:
+		c.becomeStandby(*who, "a manager of higher rank is starting: "+who.Info.GUID.String())
+	case election.Lead:
+		if c.state == subnet.Master {
+			c.waitHand = false
+			c.stopPolling()
+		} else {
+			c.becomeMaster("no other manager ranks above us")
 		}
-		c.waitHand = false
-		c.stopPolling()
 		return c.configure()
 	}
-	switch {
-	case master != nil:
-		c.becomeStandby(*master, "a master is there: "+master.info.GUID.String())
-		return true
-	case highest != nil && c.beatsUs(&highest.info):
-		c.becomeStandby(*highest, "a manager of higher rank is starting: "+highest.info.GUID.String())
-		return true
-	}
-	c.becomeMaster("no other manager ranks above us")
-	return c.configure()
+	return true
 }
 
 func (c *Core) setState(s subnet.SMState, why string) {
@@ -164,7 +118,7 @@ func (c *Core) becomeMaster(why string) {
 		return
 	}
 	c.stopPolling()
-	c.master = otherSM{}
+	c.master = election.Other{}
 	c.firstTime, c.veiled = true, true
 	c.attempts = 0
 	c.forgetTables()
@@ -186,7 +140,7 @@ func (c *Core) forgetTables() {
 	c.served, c.current, c.held, c.lanesSetUp = nil, nil, nil, false
 }
 
-func (c *Core) becomeStandby(m otherSM, why string) {
+func (c *Core) becomeStandby(m election.Other, why string) {
 	c.tookOver = false
 	c.waitHand = false
 	c.forgetPKeys()
@@ -197,7 +151,7 @@ func (c *Core) becomeStandby(m otherSM, why string) {
 	c.setState(subnet.Standby, why)
 	c.startPolling()
 	c.publish()
-	if m.info.SMState == smp.SMMaster && !c.f.Port(c.f.Self).Info.CapabilityMask.Has(ib.CapIsCapabilityMaskNoticeSupported) {
+	if m.Info.SMState == smp.SMMaster && !c.f.Port(c.f.Self).Info.CapabilityMask.Has(ib.CapIsCapabilityMaskNoticeSupported) {
 		c.trapToMaster(0) // our own agent cannot tell the master that we are here
 	}
 }
@@ -229,17 +183,17 @@ func (c *Core) abortSweep() {
 }
 
 // handover gives the subnet to a manager of higher rank.
-func (c *Core) handover(to otherSM) {
-	c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "handing over to " + to.info.GUID.String() + " priority " + strconv.Itoa(int(to.info.Priority))})
+func (c *Core) handover(to election.Other) {
+	c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "handing over to " + to.Info.GUID.String() + " priority " + strconv.Itoa(int(to.Info.Priority))})
 	own := c.own() // the data of the Set still says Master
-	c.becomeStandby(to, "handed over to "+to.info.GUID.String())
+	c.becomeStandby(to, "handed over to "+to.Info.GUID.String())
 	c.submitSM(opHandover, ib.MethodSet, smp.SMModHandover, &to, &own)
 }
 
 // awaitHandover: another master of lower rank exists. It finds us at its next
 // sweep and hands over; until then we configure nothing and poll it.
-func (c *Core) awaitHandover(m otherSM) {
-	c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "waiting for the handover of " + m.info.GUID.String()})
+func (c *Core) awaitHandover(m election.Other) {
+	c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "waiting for the handover of " + m.Info.GUID.String()})
 	c.abortSweep()
 	c.waitHand = true
 	c.master = m
@@ -274,9 +228,9 @@ func (c *Core) onPollTimer() {
 }
 
 // submitSM sends an SMInfo request to another manager by directed route.
-func (c *Core) submitSM(o op, method ib.Method, mod uint32, to *otherSM, data *smp.SMInfo) {
+func (c *Core) submitSM(o op, method ib.Method, mod uint32, to *election.Other, data *smp.SMInfo) {
 	r := mad.Request{Token: uint64(mk(o, -1, 0, 0)), Priority: mad.Urgent, Addr: mad.Addr{LID: ib.LIDPermissive}}
-	smp.NewDR(&r.MAD, method, smp.AttrSMInfo, mod, to.mkey, to.path)
+	smp.NewDR(&r.MAD, method, smp.AttrSMInfo, mod, to.MKey, to.Path)
 	if data != nil {
 		data.Put(smp.Data(&r.MAD))
 	}
@@ -297,8 +251,8 @@ func (c *Core) onPoll(comp *mad.Completion) {
 	if err == nil {
 		err = si.Decode(smp.Data(comp.MAD))
 	}
-	alive := err == nil && si.GUID == c.master.info.GUID &&
-		(si.SMState == smp.SMMaster || (si.SMState == smp.SMStandby || si.SMState == smp.SMDiscovering) && c.beatsUs(&si))
+	alive := err == nil && si.GUID == c.master.Info.GUID &&
+		(si.SMState == smp.SMMaster || (si.SMState == smp.SMStandby || si.SMState == smp.SMDiscovering) && c.candidate().Beats(&si))
 	if !alive {
 		c.pollMissed++
 		// An answer that says it is no longer master needs no more proof.
@@ -308,15 +262,15 @@ func (c *Core) onPoll(comp *mad.Completion) {
 		return
 	}
 	c.pollMissed = 0
-	c.master.info = si
+	c.master.Info = si
 	switch {
 	case si.SMState != smp.SMMaster:
-	case c.waitHand && c.beatsUs(&si):
+	case c.waitHand && c.candidate().Beats(&si):
 		c.waitHand = false // it has been given a higher priority: settle it anew
 		c.askSweep("the other master now ranks above us")
 	case c.waitHand || si.Priority < c.cfg.Priority:
 		c.callMaster(smp.ChangeSMPriority)
-	case !c.called && !c.beatsUs(&si):
+	case !c.called && !c.candidate().Beats(&si):
 		// It may keep the subnet against an equal priority, so it is told once.
 		c.called = true
 		c.callMaster(smp.ChangeSMPriority)
@@ -343,13 +297,13 @@ func (c *Core) onOwnInfo(it item, comp *mad.Completion) {
 }
 
 func (c *Core) masterLost(err error) {
-	why := "the master " + c.master.info.GUID.String() + " does not answer any more"
+	why := "the master " + c.master.Info.GUID.String() + " does not answer any more"
 	if err == nil {
-		why = c.master.info.GUID.String() + " is no longer master"
+		why = c.master.Info.GUID.String() + " is no longer master"
 	}
 	c.out.notify(Notice{Kind: KindOtherSM, Level: Warn, Err: err, Text: why})
-	wasMaster := c.master.info.SMState == smp.SMMaster
-	c.master = otherSM{}
+	wasMaster := c.master.Info.SMState == smp.SMMaster
+	c.master = election.Other{}
 	if c.state == subnet.Master {
 		c.waitHand = false
 		c.firstTime, c.veiled = true, true
@@ -412,29 +366,12 @@ func (c *Core) onSetSMInfo(p *mad.Packet, m *ib.MAD) {
 	}
 	var from smp.SMInfo
 	own := c.own()
-	if from.Decode(smp.Data(m)) != nil || !c.keyFits(&from) {
+	if from.Decode(smp.Data(m)) != nil || !c.candidate().Trusts(&from) {
 		c.reply(p, m, &own, ib.StatusInvalidField)
 		return
 	}
 	sig := m.AttrMod()
-	legal := from.SMState == smp.SMMaster
-	if sig == smp.SMModAcknowledge {
-		legal = from.SMState == smp.SMStandby
-	}
-	switch c.state {
-	case subnet.NotActive:
-		legal = legal && sig == smp.SMModStandby
-	case subnet.Discovering:
-		legal = legal && sig == smp.SMModHandover
-	case subnet.Standby:
-		legal = legal && sig >= smp.SMModHandover && sig <= smp.SMModDiscover && sig != smp.SMModStandby
-	case subnet.Master:
-		legal = legal && sig == smp.SMModHandover || sig == smp.SMModAcknowledge
-	}
-	if c.cfg.PlanOnly {
-		legal = false
-	}
-	if !legal {
+	if c.cfg.PlanOnly || !election.Accepts(c.state, sig, from.SMState) {
 		c.reply(p, m, &own, ib.StatusInvalidField)
 		return
 	}
@@ -457,13 +394,13 @@ func (c *Core) onSetSMInfo(p *mad.Packet, m *ib.MAD) {
 	}
 }
 
-func (c *Core) onHandover(from otherSM) {
+func (c *Core) onHandover(from election.Other) {
 	switch c.state {
 	case subnet.Discovering:
 		c.askSweep("handover while discovering")
 	case subnet.Standby:
 		c.tookOver = false
-		c.becomeMaster("handover from " + from.info.GUID.String())
+		c.becomeMaster("handover from " + from.Info.GUID.String())
 		c.wantSweep, c.sweepWhy = true, "handover"
 		c.acknowledge(from)
 	case subnet.Master:
@@ -479,10 +416,10 @@ func (c *Core) onHandover(from otherSM) {
 
 // acknowledge tells the old master that the handover arrived. OpenSM does not
 // need it and may answer with an error, which is ignored.
-func (c *Core) acknowledge(to otherSM) {
+func (c *Core) acknowledge(to election.Other) {
 	own := c.own()
 	own.SMState = smp.SMStandby // legal from a Standby: what we were when the signal came
-	if to.path == nil {
+	if to.Path == nil {
 		return
 	}
 	c.submitSM(opAcknowledge, ib.MethodSet, smp.SMModAcknowledge, &to, &own)
@@ -490,20 +427,20 @@ func (c *Core) acknowledge(to otherSM) {
 
 // senderOf finds the directed route to the sender of a signal: from the last
 // discovery, else the way the signal came, turned round.
-func (c *Core) senderOf(p *mad.Packet, m *ib.MAD, from smp.SMInfo) otherSM {
+func (c *Core) senderOf(p *mad.Packet, m *ib.MAD, from smp.SMInfo) election.Other {
 	for i := range c.others {
-		if c.others[i].info.GUID == from.GUID {
+		if c.others[i].Info.GUID == from.GUID {
 			o := c.others[i]
-			o.info = from
+			o.Info = from
 			return o
 		}
 	}
-	o := otherSM{info: from, lid: p.Addr.LID}
+	o := election.Other{Info: from, LID: p.Addr.LID}
 	if m.Class() == ib.ClassSubnDR {
 		n := int(smp.HopCount(m))
 		if n <= smp.MaxHops {
 			for h := n; h >= 1; h-- {
-				o.path = append(o.path, smp.ReturnPath(m)[h])
+				o.Path = append(o.Path, smp.ReturnPath(m)[h])
 			}
 		}
 	}

@@ -36,8 +36,8 @@ func (c *Core) Status() Status {
 	switch {
 	case c.state == subnet.Master:
 		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master}
-	case c.master.info.GUID != 0:
-		s.Master = c.master.public()
+	case c.master.Info.GUID != 0:
+		s.Master = c.master.Public()
 	}
 	return s
 }

@@ -332,12 +332,12 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 	switch {
 	case c.state == subnet.Master && !c.waitHand:
 		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master, ActCount: c.actCount}
-	case c.master.info.GUID != 0:
-		s.Master = c.master.public()
+	case c.master.Info.GUID != 0:
+		s.Master = c.master.Public()
 	}
 	s.SMs = nil
 	for i := range c.others {
-		s.SMs = append(s.SMs, c.others[i].public())
+		s.SMs = append(s.SMs, c.others[i].Public())
 	}
 }
 

@@ -258,7 +258,7 @@ func (c *Core) trapToMaster(flags smp.ChangeFlags) {
 		return
 	}
 	own := c.f.AgentPort(c.f.Self.Node, c.f.Self.Port)
-	to := c.master.lid
+	to := c.master.LID
 	if own.Info.MasterSMLID.IsUnicast() && !(c.waitHand && to.IsUnicast()) {
 		to = own.Info.MasterSMLID // of two masters each may have told our port of itself
 	}

@@ -60,6 +60,7 @@ var rules = []rule{
 	{"store/storetest", []string{"store", "ib/..."}, false, "test support: the conformance suite of stores"},
 	{"sm", []string{"sm/...", "subnet", "partition", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core: it never meets an edge"},
 	{"sm/damp", []string{"mad", "ib/..."}, true, "which links flap is known by ports, whoever watches them"},
+	{"sm/election", []string{"subnet", "ib/..."}, true, "who is master follows from what managers tell, whoever asked them"},
 	{"sm/forward", []string{"subnet", "route/...", "mad", "ib/..."}, true, "what switches hold is known by blocks, whoever reads them"},
 	{"sm/history", []string{"route/...", "mad", "fabric", "ib/..."}, true, "what packets remember are tables, whoever wrote them"},
 	{"sm/pkey", []string{"mad", "ib/..."}, true, "what P_Key tables hold is known by blocks, whoever reads them"},
