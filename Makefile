@@ -10,7 +10,7 @@ export CGO_ENABLED ?= 0
 # How long each fuzz target runs under `make fuzz`.
 FUZZTIME ?= 20s
 
-.PHONY: help build run test test-only same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
+.PHONY: help build run check test test-only same race fuzz-some test-long test-kernel bench bench-repair bench-peers fuzz lint fmt deps clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -23,6 +23,12 @@ run: build ## a simulated 648-host fat tree, its subnet manager and the status p
 
 deps: ## install the Debian packages the tests use, where we may
 	@./internal/deps/install.sh
+
+# What needs a real tool for long, or a fabric for long, is left to make test.
+check: ## before each commit, in less than a minute: formatting, vet, the quick tests of what changed
+	@list=$$($(TOOL) gofumpt -l .); if [ -n "$$list" ]; then echo "not formatted (make fmt): $$list"; exit 1; fi
+	@$(GO) vet ./...
+	@set -o pipefail; $(GO) test -short $$($(GO) list ./... | grep -vE '/(lab|interop|bench|umadfs|matrix)$$') | grep -v 'no test files'
 
 # The tests come last, because their summary is what one reads; all parts run,
 # whatever becomes of the others.
