@@ -539,7 +539,3 @@ func (e *Engine) Outstanding() int { return e.used }
 
 // Window is the present size of the window.
 func (e *Engine) Window() int { return e.win.size }
-
-// LateCopy is how long a copy of a datagram may still be under way in a subnet after it was
-// answered. What was written twice within it is read again: the copy of the first may come last.
-const LateCopy = 5 * time.Second

@@ -117,3 +117,7 @@ type Burster interface {
 	// cannot be sent at all.
 	TrySend(ps []Packet) (int, error)
 }
+
+// LateCopy is how long a copy of a datagram may still be under way in a subnet after it was
+// answered. What was written twice within it is read again: the copy of the first may come last.
+const LateCopy = 5 * time.Second

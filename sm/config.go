@@ -64,9 +64,9 @@ type Config struct {
 	SubnetTimeOut    uint8           // 4.096 µs × 2^n, 0–31
 	PacketLife       uint8           // switch LifeTimeValue, 4.096 µs × 2^n; above 19 without limit
 	HOQLife          uint8           // head-of-queue life towards switches, 4.096 µs × 2^n; above 19 without limit
-	LeafHOQLife      uint8           // towards CAs and routers, likewise
+	LeafHOQLife      uint8           // the same towards CAs and routers
 	VLStallCount     uint8           // 0–7: so many drops in a row stall a lane; see IBA §18.2.5.4
-	LeafVLStallCount uint8           // towards CAs and routers, likewise
+	LeafVLStallCount uint8           // the same towards CAs and routers
 	LocalPhyErr      uint8           // threshold for trap 129, 0–15
 	OverrunErr       uint8           // threshold for trap 130, 0–15
 	MasterSMSL       ib.SL

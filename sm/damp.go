@@ -42,8 +42,7 @@ func (c *Core) noteFlap(a, b ref) {
 func (c *Core) noteHeld(at ref, changed bool) bool {
 	p := c.f.Port(at)
 	p.Flags &^= topo.PortHeld
-	k := damp.Port{Node: c.f.Nodes[at.Node].Info.NodeGUID, Num: at.Port}
-	if !c.damped.KeptOut(c.now, k, changed) {
+	if !c.damped.KeptOut(c.now, c.dampPort(at), changed) {
 		return false
 	}
 	p.Flags |= topo.PortHeld

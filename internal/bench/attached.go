@@ -108,7 +108,7 @@ func (b *bench) attachedSize(t table, kind string, hosts int) error {
 			}
 			return mid(v)
 		}
-		// Of rounds, as those who take turns share what else the machine does.
+		// The ratio is taken within each round: peers of one round share the machine's other load.
 		ratios := func(i int, get func(*attachedRun) float64) float64 {
 			var v []float64
 			for k := range runs[i] {

@@ -19,7 +19,7 @@ type replies struct {
 	queue [][]byte // guarded by mu
 	free  [][]byte // guarded by mu
 
-	// Held by those who write: the descriptor is not closed under them.
+	// Held while a reply is written, so that the descriptor is not closed meanwhile.
 	open  sync.RWMutex
 	ended bool // guarded by open
 }
@@ -38,7 +38,7 @@ func (r *replies) add(b []byte) []byte {
 	return b
 }
 
-// end waits for those who write, and keeps others from it.
+// end waits until replies under way are written, and lets no other begin.
 func (r *replies) end() {
 	r.open.Lock()
 	defer r.open.Unlock()

@@ -101,7 +101,7 @@ type Node struct {
 	Via         subnet.Ref // the port that path's last hop leaves by; NoRef for our own node
 	Flags       NodeFlags
 	LFT         *forward.Linear    // switches of a master
-	MFT         *forward.Multicast // likewise
+	MFT         *forward.Multicast // switches of a master
 	Reason      string             // why it is left out
 }
 
