@@ -193,11 +193,31 @@ func TestRMPPOverIbsim(t *testing.T) {
 	}
 }
 
+// deliver does to a data message what the server does on its way: the sender's
+// LID comes behind the destination's, and each end's queue pair is the other's
+// far one.
+func deliver(b *message) {
+	copy(b[4:6], b[0:2])
+	var qp [4]byte
+	copy(qp[:], b[8:12])
+	copy(b[8:12], b[12:16])
+	copy(b[12:16], qp[:])
+}
+
 func FuzzDataMessage(f *testing.F) {
 	var b message
 	putPacket(&b, neighbour())
 	f.Add(b[:dataLen])
 	f.Add(b[:100])
+	far := neighbour()
+	far.LocalQP = 1
+	far.Addr = mad.Addr{LID: 7, QP: 0x1234, SL: 3, PathBits: 1, PKeyIndex: 2, HasGRH: true, GRH: mad.GRH{HopLimit: 1, GID: ib.GID{0xFE, 0x80}}}
+	putPacket(&b, far)
+	putAddr(&b, &far.Addr)
+	deliver(&b)
+	f.Add(b[:])
+	b[4+1], b[15] = 9, 5 // another LID, another queue pair
+	f.Add(b[:dataLen])
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var p, q mad.Packet
 		if !getPacket(&p, in) {
@@ -208,7 +228,9 @@ func FuzzDataMessage(f *testing.F) {
 		}
 		var out message
 		putPacket(&out, &p)
-		if !getPacket(&q, out[:putAddr(&out, &p.Addr)]) || !bytes.Equal(p.Data, q.Data) || p.Addr != q.Addr {
+		n := putAddr(&out, &p.Addr)
+		deliver(&out)
+		if !getPacket(&q, out[:n]) || !bytes.Equal(p.Data, q.Data) || p.Addr != q.Addr {
 			t.Fatal("another packet comes back")
 		}
 	})
