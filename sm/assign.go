@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"heddle/ib"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/store"
 )
@@ -76,7 +77,7 @@ type endPort struct {
 
 // endPorts lists the ports that need LIDs, ascending port GUID.
 func (c *Core) endPorts() []endPort {
-	f := c.f
+	f := c.Fabric
 	var eps []endPort
 	for i := range f.Ports {
 		p := &f.Ports[i]
@@ -84,10 +85,10 @@ func (c *Core) endPorts() []endPort {
 		if !p.Has(topo.PortEnd) || !n.OK() {
 			continue
 		}
-		lmc := c.cfg.LMC
+		lmc := c.Config.LMC
 		if n.IsSwitch() {
 			if lmc = 0; n.Switch.EnhancedPort0 {
-				lmc = c.cfg.LMCPort0
+				lmc = c.Config.LMCPort0
 			}
 		} else if p.Node != f.Self.Node && !p.Has(topo.PortLinked) {
 			continue // no link of this subnet leads to it
@@ -103,8 +104,8 @@ func (c *Core) endPorts() []endPort {
 		if len(out) > 0 && f.Ports[out[len(out)-1].idx].GUID == f.Ports[e.idx].GUID {
 			first, p := &f.Ports[out[len(out)-1].idx], &f.Ports[e.idx]
 			p.Flags |= topo.PortLeftOut
-			c.problem(Where{}, Notice{
-				Kind: KindDuplicateGUID, Level: Error, Where: f.Where(p.Node, int(p.Num)), Peer: f.Where(first.Node, int(first.Num)),
+			c.Problem(notice.Where{}, notice.Notice{
+				Kind: notice.KindDuplicateGUID, Level: notice.Error, Where: f.Where(p.Node, int(p.Num)), Peer: f.Where(first.Node, int(first.Num)),
 				Text: "port GUID " + p.GUID.String() + " is already in use by the second port named; this one is left out: give it a GUID of its own",
 			})
 			continue
@@ -118,7 +119,7 @@ func (c *Core) endPorts() []endPort {
 // whose tables are too small for the subnet are left out if that costs fewer
 // end ports than running out of LIDs would.
 func (c *Core) lidLimit(eps []endPort) int {
-	f := c.f
+	f := c.Fabric
 	need := needed(eps)
 	limit := int(ib.LIDMaxUnicast) + 1
 	for i := range f.Nodes {
@@ -155,7 +156,7 @@ func (c *Core) lidLimit(eps []endPort) int {
 			if size == 0 {
 				text = "it has no linear forwarding table, only a random one, which is not supported; the switch is left out"
 			}
-			c.problem(Where{}, Notice{Kind: KindTableTooSmall, Level: Error, Where: f.Where(int32(i), -1), Text: text})
+			c.Problem(notice.Where{}, notice.Notice{Kind: notice.KindTableTooSmall, Level: notice.Error, Where: f.Where(int32(i), -1), Text: text})
 			c.leaveOut(int32(i), text)
 			continue
 		}
@@ -176,7 +177,7 @@ func needed(eps []endPort) int {
 // joined is how many LIDs the end ports need that links join with our own port
 // when switches whose tables hold fewer than size LIDs are left out.
 func (c *Core) joined(eps []endPort, size int) int {
-	f := c.f
+	f := c.Fabric
 	in := make([]bool, len(f.Nodes))
 	out := func(n int32) bool {
 		nd := &f.Nodes[n]
@@ -219,7 +220,7 @@ func (c *Core) joined(eps []endPort, size int) int {
 // A port that cannot keep its range gets another one, and the move is
 // reported.
 func (c *Core) assignLIDs() []store.Op {
-	f := c.f
+	f := c.Fabric
 	eps := c.endPorts()
 	outBefore := c.countOut()
 	limit := c.lidLimit(eps)
@@ -298,8 +299,8 @@ func (c *Core) assignLIDs() []store.Op {
 			}
 			if r.lid == 0 {
 				p.Flags |= topo.PortLeftOut
-				c.problem(Where{}, Notice{
-					Kind: KindNoLID, Level: Error, Where: f.Where(p.Node, int(p.Num)),
+				c.Problem(notice.Where{}, notice.Notice{
+					Kind: notice.KindNoLID, Level: notice.Error, Where: f.Where(p.Node, int(p.Num)),
 					Text: "no LID left: all " + strconv.Itoa(limit-1) + " that the smallest forwarding table holds are in use; the port is left out: use a smaller LMC or larger switches",
 				})
 				continue
@@ -322,7 +323,7 @@ func (c *Core) assignLIDs() []store.Op {
 // port, without which there is no manager, then switches, without which others
 // are cut off.
 func (c *Core) byNeed(eps []endPort) []endPort {
-	f := c.f
+	f := c.Fabric
 	own := f.AgentPort(f.Self.Node, f.Self.Port)
 	rank := func(e endPort) int {
 		switch p := &f.Ports[e.idx]; {
@@ -339,8 +340,8 @@ func (c *Core) byNeed(eps []endPort) []endPort {
 }
 
 func (c *Core) countOut() (n int) {
-	for i := range c.f.Nodes {
-		if !c.f.Nodes[i].OK() {
+	for i := range c.Fabric.Nodes {
+		if !c.Fabric.Nodes[i].OK() {
 			n++
 		}
 	}
@@ -352,7 +353,7 @@ func (c *Core) inUse(p *topo.Port) bool {
 	if !p.Info.LID.IsUnicast() {
 		return false
 	}
-	if p.Num == 0 && c.f.Nodes[p.Node].IsSwitch() {
+	if p.Num == 0 && c.Fabric.Nodes[p.Node].IsSwitch() {
 		// A base port 0 has no states; its LID is in use if some master set it up.
 		return p.Info.MasterSMLID != 0
 	}
@@ -366,7 +367,7 @@ func (c *Core) reserve(sp *lidSpace, eps []endPort) []ib.GUID {
 		return nil
 	}
 	absent := make([]ib.GUID, 0, 16)
-	f := c.f
+	f := c.Fabric
 	guids := make([]ib.GUID, 0, len(c.stored))
 	for g := range c.stored {
 		guids = append(guids, g)
@@ -407,5 +408,5 @@ func (c *Core) noteMove(p *topo.Port) {
 	default:
 		return
 	}
-	c.out.notify(Notice{Kind: KindLIDConflict, Level: Warn, Where: c.f.Where(p.Node, int(p.Num)), Text: text + "; it gets LID " + p.LID.String()})
+	c.Notify(notice.Notice{Kind: notice.KindLIDConflict, Level: notice.Warn, Where: c.Fabric.Where(p.Node, int(p.Num)), Text: text + "; it gets LID " + p.LID.String()})
 }

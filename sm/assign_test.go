@@ -8,6 +8,8 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/config"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/store"
 )
@@ -77,19 +79,19 @@ type show struct {
 }
 
 // withLMC is the usual configuration with another LMC.
-func withLMC(lmc uint8) Config {
-	c := Defaults()
+func withLMC(lmc uint8) config.Config {
+	c := config.Defaults()
 	c.LMC = lmc
 	return c
 }
 
 // found makes a core that has just discovered one switch (GUID 1) with hosts
 // on its ports, as in hosts; the first is our own.
-func found(cfg Config, fdbcap uint16, hosts ...show) *Core {
+func found(cfg config.Config, fdbcap uint16, hosts ...show) *Core {
 	c := New(cfg)
 	c.firstTime = true
-	c.f = topo.New(nil)
-	f := c.f
+	c.Fabric = topo.New(nil)
+	f := c.Fabric
 	add := func(ni smp.NodeInfo) int32 { return f.AddNode(&ni, f.AddPath(nil)) }
 	for i, h := range hosts {
 		n := add(smp.NodeInfo{NodeType: ib.NodeCA, NodeGUID: h.guid, PortGUID: h.guid, NumPorts: 1, LocalPortNum: 1})
@@ -108,6 +110,7 @@ func found(cfg Config, fdbcap uint16, hosts ...show) *Core {
 		p.Peer, q.Peer = ref{Node: 1, Port: uint8(i + 1)}, ref{Node: n, Port: 1}
 	}
 	c.out = &Output{}
+	c.Output = c.out
 	c.linkUp()
 	return c
 }
@@ -116,7 +119,7 @@ func found(cfg Config, fdbcap uint16, hosts ...show) *Core {
 func (c *Core) given() string {
 	s := ""
 	for _, e := range c.endPorts() {
-		p := &c.f.Ports[e.idx]
+		p := &c.Fabric.Ports[e.idx]
 		s += fmt.Sprintf("%d:%d ", uint64(p.GUID), uint16(p.LID))
 		if p.LMC > 0 {
 			s = s[:len(s)-1] + fmt.Sprintf("/%d ", p.LMC)
@@ -259,8 +262,8 @@ func TestAssign(t *testing.T) {
 			}
 			// Once more: nothing moves, nothing is stored.
 			before := c.given()
-			for i := range c.f.Ports {
-				p := &c.f.Ports[i]
+			for i := range c.Fabric.Ports {
+				p := &c.Fabric.Ports[i]
 				p.Info.LID, p.LID = p.LID, 0
 			}
 			c.firstTime = false
@@ -275,8 +278,8 @@ func TestAssign(t *testing.T) {
 func (c *Core) fits(t *testing.T, fdb uint16) {
 	t.Helper()
 	owner := map[int]ib.GUID{}
-	for i := range c.f.Ports {
-		p := &c.f.Ports[i]
+	for i := range c.Fabric.Ports {
+		p := &c.Fabric.Ports[i]
 		if p.LID == 0 {
 			continue
 		}
@@ -322,14 +325,14 @@ func TestAssignRandom(t *testing.T) {
 		c.assignLIDs()
 		c.fits(t, fdb)
 		moved := 0
-		for i := range c.f.Ports {
-			if p := &c.f.Ports[i]; p.LID != 0 && shown[p.GUID] != 0 && p.Has(topo.PortEnd) && p.LID != shown[p.GUID] {
+		for i := range c.Fabric.Ports {
+			if p := &c.Fabric.Ports[i]; p.LID != 0 && shown[p.GUID] != 0 && p.Has(topo.PortEnd) && p.LID != shown[p.GUID] {
 				moved++
 			}
 		}
 		told := 0
 		for i := range c.out.Notices {
-			if n := &c.out.Notices[i]; n.Kind == KindLIDConflict {
+			if n := &c.out.Notices[i]; n.Kind == notice.KindLIDConflict {
 				told++
 			}
 		}
@@ -339,12 +342,12 @@ func TestAssignRandom(t *testing.T) {
 		// The manager restarts on what it left, all links Active.
 		var again []show
 		for _, h := range hosts {
-			n := c.f.ByGUID[h.guid]
-			if p := c.f.PortOf(n, 1); p.LID != 0 {
+			n := c.Fabric.ByGUID[h.guid]
+			if p := c.Fabric.PortOf(n, 1); p.LID != 0 {
 				again = append(again, show{h.guid, p.LID, active})
 			}
 		}
-		if len(again) == 0 || again[0].guid != hosts[0].guid || c.f.PortOf(1, 0).LID == 0 || len(again) != len(hosts) {
+		if len(again) == 0 || again[0].guid != hosts[0].guid || c.Fabric.PortOf(1, 0).LID == 0 || len(again) != len(hosts) {
 			continue
 		}
 		d := found(cfg, fdb, again...)

@@ -16,7 +16,7 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 	if !c.reg.born {
 		return nil, true
 	}
-	f, g := c.f, c.f.Graph
+	f, g := c.Fabric, c.Fabric.Graph
 	type given struct {
 		p *topo.Port
 		r lidRange
@@ -37,10 +37,10 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 			if !p.Has(topo.PortEnd) || p.LID != 0 || !nd.IsSwitch() && n != f.Self.Node && !p.Has(topo.PortLinked) {
 				continue
 			}
-			lmc := c.cfg.LMC
+			lmc := c.Config.LMC
 			if nd.IsSwitch() {
 				if lmc = 0; nd.Switch.EnhancedPort0 {
-					lmc = c.cfg.LMCPort0
+					lmc = c.Config.LMCPort0
 				}
 			}
 			r, had := c.lids[p.GUID]
@@ -79,7 +79,7 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 // assignAnew gives out the LIDs of the whole fabric, as a full sweep does. All
 // that have one keep it.
 func (c *Core) assignAnew() ([]store.Op, bool) {
-	f := c.f
+	f := c.Fabric
 	if len(f.Problems) > 0 {
 		c.giveUp("LIDs are needed, and something was wrong before")
 		return nil, false
@@ -90,7 +90,7 @@ func (c *Core) assignAnew() ([]store.Op, bool) {
 	out := c.countOut()
 	ops := c.assignLIDs()
 	if len(f.Problems) > 0 || c.countOut() != out {
-		c.unsaved = append(c.unsaved, ops...)
+		c.Unsaved = append(c.Unsaved, ops...)
 		c.giveUp("not every port could be given a LID")
 		return nil, false
 	}
@@ -101,7 +101,7 @@ func (c *Core) assignAnew() ([]store.Op, bool) {
 // graphRegion brings the graph up to date with what a sweep of a region found.
 // If nothing of it changed the graph stays the same.
 func (c *Core) graphRegion() {
-	f, r := c.f, &c.reg
+	f, r := c.Fabric, &c.reg
 	g := f.Graph
 	if r.born || r.died || r.anew || c.regrant || c.hostsMoved() {
 		c.changed = true
@@ -166,7 +166,7 @@ func (c *Core) graphRegion() {
 // hostsMoved reports whether an end port of the region hangs on another port
 // than the graph says.
 func (c *Core) hostsMoved() bool {
-	f, g := c.f, c.f.Graph
+	f, g := c.Fabric, c.Fabric.Graph
 	for _, n := range c.reg.nodes {
 		if f.Nodes[n].IsSwitch() {
 			continue
@@ -195,7 +195,7 @@ func (c *Core) hostsMoved() bool {
 // patchLists brings the lists of switches and end ports up to date with the
 // region, without looking at the rest. They stay sorted.
 func (c *Core) patchLists() {
-	f := c.f
+	f := c.Fabric
 	// A node that is new since a sweep that was broken off is in the list, and stays there if
 	// this region does not touch it.
 	const fresh = topo.NodeNew | topo.NodeTouched

@@ -6,6 +6,8 @@ import (
 	"heddle/fabric"
 	"heddle/mad"
 	"heddle/route/transition"
+	"heddle/sm/config"
+	"heddle/sm/notice"
 	"heddle/subnet"
 )
 
@@ -26,23 +28,23 @@ const maxBreaks = 8
 // running reports whether the subnet is one in which faults matter more than the end
 // of a sweep.
 func (c *Core) running() bool {
-	return c.state == subnet.Master && c.up && !c.firstTime && !c.waitHand && !c.cfg.PlanOnly && c.f != nil && c.f.Self != subnet.NoRef
+	return c.State == subnet.Master && c.Up && !c.firstTime && !c.WaitHandover && !c.Config.PlanOnly && c.Fabric != nil && c.Fabric.Self != subnet.NoRef
 }
 
 // breakable reports whether the sweep under way may be broken off now.
 func (c *Core) breakable() bool {
-	if !c.running() || c.breaks >= maxBreaks || c.cfg.Transition == TransitionStatic2003 || c.persistWait {
+	if !c.running() || c.breaks >= maxBreaks || c.Config.Transition == config.TransitionStatic2003 || c.persistWait {
 		return false
 	}
-	switch c.phase {
-	case PhaseDiscover:
+	switch c.Phase {
+	case notice.PhaseDiscover:
 		return !c.reg.on // regions take a new fault in
-	case PhaseAssign, PhaseReadback, PhaseRoute, PhaseArm, PhaseActivate:
+	case notice.PhaseAssign, notice.PhaseReadback, notice.PhaseRoute, notice.PhaseArm, notice.PhaseActivate:
 		return true
-	case PhaseDiscard, PhaseDrain, PhaseDistribute, PhaseTop:
+	case notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop:
 		// Where SL-to-VL tables are not known every plan begins with a stop of all traffic.
 		return c.dist.res == nil || !c.dist.res.transition.LanesUnknown || c.dist.next == 0
-	case PhaseLanes:
+	case notice.PhaseLanes:
 		return true
 	}
 	return false
@@ -52,14 +54,14 @@ func (c *Core) breakable() bool {
 func (c *Core) breakOff(why string) {
 	c.breaks++
 	c.breakAt = mad.Never
-	late := c.phase != PhaseDiscover
-	if c.phase == PhaseDiscard || c.phase == PhaseDrain || c.phase == PhaseDistribute || c.phase == PhaseTop {
+	late := c.Phase != notice.PhaseDiscover
+	if c.Phase == notice.PhaseDiscard || c.Phase == notice.PhaseDrain || c.Phase == notice.PhaseDistribute || c.Phase == notice.PhaseTop {
 		c.unanswered(c.doubt) // of the stage under way
 		c.leaveTransition()
 	} else {
 		c.unanswered(c.doubt)
 	}
-	if c.phase == PhaseLanes && c.lanesPre {
+	if c.Phase == notice.PhaseLanes && c.lanesPre {
 		c.lanesPre, c.dist = false, distribution{}
 	}
 	switch {
@@ -78,16 +80,16 @@ func (c *Core) breakOff(why string) {
 			c.last = nil
 		}
 		c.carry.moved = true
-		c.unfinished = c.unfinished || c.changed && c.phase != PhaseArm && c.phase != PhaseActivate
+		c.unfinished = c.unfinished || c.changed && c.Phase != notice.PhaseArm && c.Phase != notice.PhaseActivate
 	}
-	c.wantFull = c.wantFull || c.errs > 0
+	c.wantFull = c.wantFull || c.Errs > 0
 	c.sound = true // but for that the fabric is known; what is not finished is carried over
 	if c.anew {
 		c.wantRoute = c.wantRoute || !c.improving
 	}
 	if c.improving {
 		c.improving = false
-		c.improveAt = c.now.Add(c.cfg.ImproveDelay)
+		c.improveAt = c.Now.Add(c.Config.ImproveDelay)
 	}
 	if c.served != nil {
 		c.wanted = c.served.tables // what hosts can learn until then
@@ -99,12 +101,12 @@ func (c *Core) breakOff(why string) {
 // endReport tells of a sweep that is broken off.
 func (c *Core) endReport(why string) {
 	r := c.report
-	r.Phases[c.phase] += c.now.Sub(c.phaseStart)
-	c.phaseStart = c.now
-	r.Took = c.now.Sub(c.sweepStart)
+	r.Phases[c.Phase] += c.Now.Sub(c.phaseStart)
+	c.phaseStart = c.Now
+	r.Took = c.Now.Sub(c.sweepStart)
 	c.statSweep(&r)
-	r.Problems, r.Again, r.Broken = len(c.f.Problems), true, true
-	c.out.notify(Notice{Kind: KindSweepEnd, Level: Info, Dur: r.Took, Text: r.summary() + "; broken off: " + why, Report: &r})
+	r.Problems, r.Again, r.Broken = len(c.Fabric.Problems), true, true
+	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary() + "; broken off: " + why, Report: &r})
 	c.lastReport = &r
 }
 
@@ -113,15 +115,15 @@ func (c *Core) endReport(why string) {
 func (c *Core) leaveTransition() {
 	d := &c.dist
 	if d.res != nil {
-		c.past.Abandon(c.now)
+		c.past.Abandon(c.Now)
 		over := d.stages[:d.next]
-		if c.phase != PhaseDrain && c.phase != PhaseTop {
+		if c.Phase != notice.PhaseDrain && c.Phase != notice.PhaseTop {
 			over = over[:max(d.next-1, 0)]
 		}
 		if slices.ContainsFunc(over, func(s transition.Stage) bool { return s.Repath > 0 }) && c.served != nil {
 			// Hosts may have learned the new levels; the old ones stay in use.
-			c.held = d.res.held.Next(c.wanted, fabric.Diff(c.f.Graph, c.served.graph), 0)
-			c.heldAt = c.now
+			c.held = d.res.held.Next(c.wanted, fabric.Diff(c.Fabric.Graph, c.served.graph), 0)
+			c.heldAt = c.Now
 		}
 		c.lanesUnsure = d.res.transition.LanesUnknown
 	}

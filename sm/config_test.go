@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"heddle/mad"
+	"heddle/sm/config"
 )
 
 // TestRetriesAreCounted: a core sends a request that nobody answers as often as it
 // was told, and 0 retries are one try.
 func TestRetriesAreCounted(t *testing.T) {
 	for retries := range 4 {
-		cfg := Defaults()
+		cfg := config.Defaults()
 		cfg.PortGUID, cfg.SMPRetries = 1, retries
 		c := New(cfg)
 		var out Output
@@ -39,26 +40,26 @@ func TestRetriesAreCounted(t *testing.T) {
 // TestConfigBeginsWithDefaults: a Config that no manager can work with is refused,
 // the empty one first of all.
 func TestConfigBeginsWithDefaults(t *testing.T) {
-	refused := func(c Config) (yes bool) {
+	refused := func(c config.Config) (yes bool) {
 		defer func() { yes = recover() != nil }()
 		New(c)
 		return false
 	}
-	if !refused(Config{}) {
+	if !refused(config.Config{}) {
 		t.Error("an empty Config is taken")
 	}
-	if refused(Defaults()) {
+	if refused(config.Defaults()) {
 		t.Error("Defaults are refused")
 	}
-	for _, change := range []func(*Config){
-		func(c *Config) { c.SMPTimeout = 0 },
-		func(c *Config) { c.RetryInterval = 0 },
-		func(c *Config) { c.PollInterval = -1 },
-		func(c *Config) { c.MaxWindow = 0 },
-		func(c *Config) { c.SMPRetries = -1 },
-		func(c *Config) { c.MaxMTU = 0 },
+	for _, change := range []func(*config.Config){
+		func(c *config.Config) { c.SMPTimeout = 0 },
+		func(c *config.Config) { c.RetryInterval = 0 },
+		func(c *config.Config) { c.PollInterval = -1 },
+		func(c *config.Config) { c.MaxWindow = 0 },
+		func(c *config.Config) { c.SMPRetries = -1 },
+		func(c *config.Config) { c.MaxMTU = 0 },
 	} {
-		c := Defaults()
+		c := config.Defaults()
 		if change(&c); !refused(c) {
 			t.Errorf("taken: %+v", c)
 		}

@@ -9,13 +9,15 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/config"
 	"heddle/sm/damp"
 	"heddle/sm/election"
+	"heddle/sm/env"
 	"heddle/sm/forward"
 	"heddle/sm/history"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/trap"
-	"heddle/store"
 	"heddle/subnet"
 )
 
@@ -23,30 +25,22 @@ type ref = subnet.Ref
 
 // Core is one subnet manager. See the package comment for how it is driven.
 type Core struct {
-	cfg Config
-	eng *mad.Engine
-	now mad.Time
+	env.Env
+
 	out *Output
 	req mad.Request // scratch
 
-	state    subnet.SMState
 	started  bool
 	stopping bool
-	up       bool // the subnet is up in this mastership
 
 	// The sweep under way.
-	phase      Phase
 	phaseStart mad.Time
 	sweepStart mad.Time
-	todo       queue // work items of the phase that are not requests yet
-	pend       int   // items of the phase that are not finished
-	phaseTotal int
 	armAll     bool // links came up that were not brought up because no tables could be installed
 	refused    bool // no tables could be installed
-	errs       int  // failed items of the sweep that another sweep may mend
 	again      bool // something changed meanwhile
 	againWhy   string
-	report     SweepReport
+	report     notice.SweepReport
 	attempts   int // sweeps in a row that ended with errs or again
 	conflicts  int // fingerprint of the disagreements of the last discovery
 	recheck    bool
@@ -87,14 +81,8 @@ type Core struct {
 	sound       bool        // the last sweep went through without an error, so c.f is what there is
 	damped      *damp.Links
 
-	f    *topo.Topology // being discovered or the one that is managed
 	last *topo.Topology // of the sweep before, for comparing
-	snap *subnet.Snapshot
-	// The fabric that snap was built from, and its indices there by node of
-	// that fabric.
-	snapOf *topo.Topology
-	snapAt []int32
-	gen    uint64 // of the last snapshot
+	gen  uint64         // of the last snapshot
 	// LIDs moved since: its graph and tables are older ones.
 	movedSnap bool
 	floatSnap bool // … and ports have other LIDs
@@ -107,14 +95,11 @@ type Core struct {
 	neighbors map[topo.PortID]ib.GUID
 	lfts      map[ib.GUID]*forward.Linear
 	mfts      map[ib.GUID]*forward.Multicast
-	limit     int               // first LID that some switch's table does not hold
-	firstTime bool              // first configuring sweep of this mastership
-	tookOver  bool              // this mastership came from a master that died
-	noted     map[string]uint64 // facts told, by the sweep that last saw them
+	limit     int  // first LID that some switch's table does not hold
+	firstTime bool // first configuring sweep of this mastership
+	tookOver  bool // this mastership came from a master that died
 
-	persistGen  uint64
 	persistWait bool
-	unsaved     []store.Op // handed to the shell, not known to be durable
 
 	// Routing.
 	jobGen  uint64
@@ -186,7 +171,6 @@ type Core struct {
 	pollMissed  int
 	pollBusy    bool
 	called      bool // an equal master was told of us
-	waitHand    bool // master that waits for the handover of a lower one
 	actCount    uint32
 	ignoredSMs  map[ib.GUID]bool
 	reactivate  mad.Time
@@ -206,30 +190,36 @@ type Core struct {
 	traps       trap.Table
 	trapCount   uint64
 	falseTraps  uint64
-	sweeps      uint64
-	fullSweeps  uint64
 	lights      uint64
-	lastReport  *SweepReport
+	lastReport  *notice.SweepReport
 	upCounts    subnet.Counts
 }
 
 // New returns a manager that waits for Start. It panics on a Config that no
 // manager can work with, which is a mistake of the program.
-func New(cfg Config) *Core {
-	if err := cfg.check(); err != nil {
+func New(cfg config.Config) *Core {
+	if err := cfg.Check(); err != nil {
 		panic(err)
 	}
-	return &Core{
-		cfg: cfg,
-		eng: mad.NewEngine(mad.Config{
-			Window: cfg.Window, MaxWindow: cfg.MaxWindow, Timeout: cfg.SMPTimeout, Retries: engineRetries(cfg.SMPRetries),
-			TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
-		}),
-		state:  subnet.NotActive,
+	c := &Core{
+		Env: env.Env{
+			Config: cfg,
+			Engine: mad.NewEngine(mad.Config{
+				Window: cfg.Window, MaxWindow: cfg.MaxWindow, Timeout: cfg.SMPTimeout, Retries: engineRetries(cfg.SMPRetries),
+				TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
+			}),
+			State: subnet.NotActive,
+		},
 		unseen: map[ib.GUID]*unseen{}, asOther: map[topo.PortID]claim{},
 		lids: map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
-		neighbors: map[topo.PortID]ib.GUID{}, lfts: map[ib.GUID]*forward.Linear{}, mfts: map[ib.GUID]*forward.Multicast{}, lanesOf: map[ib.GUID]laneUse{}, laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), ignoredSMs: map[ib.GUID]bool{},
-		pollAt: mad.Never, lightAt: mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
+		neighbors:  map[topo.PortID]ib.GUID{},
+		lfts:       map[ib.GUID]*forward.Linear{},
+		mfts:       map[ib.GUID]*forward.Multicast{},
+		lanesOf:    map[ib.GUID]laneUse{},
+		laneTabs:   map[ib.GUID]*laneTables{},
+		laneRows:   newLaneRows(),
+		ignoredSMs: map[ib.GUID]bool{},
+		pollAt:     mad.Never, lightAt: mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		pressAt: mad.Never, breakAt: mad.Never, heldLookAt: mad.Never,
 		transit: "none yet",
@@ -237,11 +227,13 @@ func New(cfg Config) *Core {
 		pk:      newPKeys(),
 		virt:    newVirtuals(),
 		mix:     newLaneMix(),
-		past:    history.New(cfg.flight()),
+		past:    history.New(cfg.Flight()),
 		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
 		leases:  newLeases(),
 		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, doubt: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}
+	c.Sweeper = c
+	return c
 }
 
 // engineRetries says a number of retries as mad.Config does, where 0 is the
@@ -256,7 +248,7 @@ func engineRetries(n int) int {
 // Step applies one event at time now, which never goes back, and appends to
 // out what must happen. The caller resets out.
 func (c *Core) Step(now mad.Time, ev Event, out *Output) {
-	c.now, c.out = max(now, c.now), out
+	c.Now, c.out, c.Output = max(now, c.Now), out, out
 	switch ev := ev.(type) {
 	case Received:
 		c.onReceived(ev.P)
@@ -270,7 +262,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case Sweep:
 		c.wantAudit = c.wantAudit || ev.Audit
 		c.rebalance = c.rebalance || ev.Rebalance
-		c.askSweep("asked for by command")
+		c.AskFullSweep("asked for by command")
 	case Reroute:
 		c.rebalance = c.rebalance || ev.Rebalance
 		c.reroute("new tables asked for by command")
@@ -292,12 +284,12 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.onStop()
 	}
 	if !c.stopping {
-		c.eng.Expire(c.now, c.onCompletion)
+		c.Engine.Expire(c.Now, c.onCompletion)
 		c.onTimers()
 	}
 	c.pump()
 	out.Timer = c.nextTimer()
-	c.out = nil
+	c.out, c.Output = nil, nil
 }
 
 func (c *Core) onStart(ev Start) {
@@ -320,7 +312,7 @@ func (c *Core) onStart(ev Start) {
 	} else {
 		c.loadPartitions(storedPartitions{}, nil)
 	}
-	if !c.cfg.PlanOnly {
+	if !c.Config.PlanOnly {
 		c.out.IsSM = IsSMClaim
 	}
 	c.savePartitions() // what was set before
@@ -332,10 +324,10 @@ func (c *Core) onStop() {
 		return
 	}
 	c.stopping = true
-	c.eng.CancelAll()
-	c.todo.clear()
-	c.pend = 0
-	if c.started && !c.cfg.PlanOnly {
+	c.Engine.CancelAll()
+	c.Todo.Clear()
+	c.Pending = 0
+	if c.started && !c.Config.PlanOnly {
 		c.out.IsSM = IsSMRelease
 	}
 	c.out.Stopped = true
@@ -344,10 +336,10 @@ func (c *Core) onStop() {
 // onPortLost forgets what was under way; the shell may Start a new core when
 // the device is back.
 func (c *Core) onPortLost() {
-	c.out.notify(Notice{Kind: KindPortDown, Level: Error, Text: "the port is gone: close the other users of it or plug it in again"})
+	c.Notify(notice.Notice{Kind: notice.KindPortDown, Level: notice.Error, Text: "the port is gone: close the other users of it or plug it in again"})
 	c.stopping = true
-	c.eng.CancelAll()
-	c.todo.clear()
+	c.Engine.CancelAll()
+	c.Todo.Clear()
 	c.out.Stopped = true
 }
 
@@ -362,30 +354,30 @@ func (c *Core) pump() {
 		}
 		c.peek()
 		for {
-			room := c.eng.Window() - c.eng.Outstanding()
-			for c.todo.n > 0 && c.eng.Queued() < max(room, 1) {
-				it := c.todo.pop()
+			room := c.Engine.Window() - c.Engine.Outstanding()
+			for c.Todo.N > 0 && c.Engine.Queued() < max(room, 1) {
+				it := c.Todo.Pop()
 				if c.sendsNothing(it) {
 					c.skip(it)
 				} else if c.build(it, &c.req) {
 					c.req.Token = uint64(it)
-					if err := c.eng.Submit(&c.req); err != nil {
-						c.todo.push(it)
+					if err := c.Engine.Submit(&c.req); err != nil {
+						c.Todo.Push(it)
 						break
 					}
 				} else {
-					c.finishItem()
+					c.Finish()
 				}
 			}
-			c.eng.Poll(c.now, c.send)
-			if c.todo.n == 0 || c.eng.Queued() > 0 {
+			c.Engine.Poll(c.Now, c.send)
+			if c.Todo.N == 0 || c.Engine.Queued() > 0 {
 				break
 			}
-			if c.eng.Outstanding() >= c.eng.Window() {
+			if c.Engine.Outstanding() >= c.Engine.Window() {
 				break
 			}
 		}
-		if c.pend > 0 || !c.nextPhase() {
+		if c.Pending > 0 || !c.nextPhase() {
 			return
 		}
 	}
@@ -396,51 +388,42 @@ func (c *Core) send(p *mad.Packet) {
 	c.out.send(p)
 }
 
-// add puts an item of the present phase on the work list.
-func (c *Core) add(it item) {
-	c.pend++
-	c.phaseTotal++
-	c.todo.push(it)
-}
-
-func (c *Core) finishItem() { c.pend-- }
-
 // enter starts a phase; its items are added next.
-func (c *Core) enter(p Phase) {
-	c.report.Phases[c.phase] += c.now.Sub(c.phaseStart)
-	c.phase, c.phaseStart = p, c.now
-	c.pend, c.phaseTotal = 0, 0
-	c.todo.clear()
+func (c *Core) enter(p notice.Phase) {
+	c.report.Phases[c.Phase] += c.Now.Sub(c.phaseStart)
+	c.Phase, c.phaseStart = p, c.Now
+	c.Pending, c.Total = 0, 0
+	c.Todo.Clear()
 	c.pk.answered()
 }
 
 // nextPhase is called when a phase has no unfinished items. It reports
 // whether there is more to do now.
 func (c *Core) nextPhase() bool {
-	switch c.phase {
-	case PhaseIdle:
+	switch c.Phase {
+	case notice.PhaseIdle:
 		return c.startAskedSweep() || c.startMoves() || c.startUpkeep()
-	case PhaseDiscover:
+	case notice.PhaseDiscover:
 		return c.discovered()
-	case PhaseAssign:
+	case notice.PhaseAssign:
 		return c.assigned()
-	case PhaseReadback:
+	case notice.PhaseReadback:
 		return c.readBack()
-	case PhaseRoute:
+	case notice.PhaseRoute:
 		return c.routed()
-	case PhaseDiscard, PhaseDrain, PhaseDistribute, PhaseTop:
+	case notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop:
 		return c.distributed()
-	case PhaseLanes:
+	case notice.PhaseLanes:
 		return c.lanesSet()
-	case PhaseArm:
+	case notice.PhaseArm:
 		return c.armed()
-	case PhaseActivate:
+	case notice.PhaseActivate:
 		return c.activated()
-	case PhaseLight:
+	case notice.PhaseLight:
 		return c.lightDone()
-	case PhaseMove:
+	case notice.PhaseMove:
 		return c.moved()
-	case PhaseUpkeep:
+	case notice.PhaseUpkeep:
 		return c.upkeepDone()
 	}
 	return false
@@ -451,7 +434,7 @@ func (c *Core) onReceived(p *mad.Packet) {
 	if c.stopping || !c.started {
 		return
 	}
-	comp, kind := c.eng.Receive(c.now, p)
+	comp, kind := c.Engine.Receive(c.Now, p)
 	switch kind {
 	case mad.KindCompletion:
 		c.onCompletion(comp)

@@ -6,13 +6,14 @@ import (
 
 	"heddle/ib"
 	"heddle/sm/damp"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
 // dampPort names a port of the fabric for damping; the zero Port if it is no switch's.
 func (c *Core) dampPort(at ref) damp.Port {
-	n := &c.f.Nodes[at.Node]
+	n := &c.Fabric.Nodes[at.Node]
 	if !n.IsSwitch() {
 		return damp.Port{}
 	}
@@ -21,17 +22,17 @@ func (c *Core) dampPort(at ref) damp.Port {
 
 // noteFlap notes that an active link between a and b failed.
 func (c *Core) noteFlap(a, b ref) {
-	f := c.f
-	if a == f.Self || b == f.Self || !c.up {
+	f := c.Fabric
+	if a == f.Self || b == f.Self || !c.Up {
 		return
 	}
 	if !f.Nodes[a.Node].IsSwitch() {
 		a, b = b, a
 	}
-	l, held := c.damped.Failed(c.now, c.dampPort(a), c.dampPort(b))
+	l, held := c.damped.Failed(c.Now, c.dampPort(a), c.dampPort(b))
 	if held {
-		c.out.notify(Notice{
-			Kind: KindLinkHeld, Level: Warn, Where: f.Where(a.Node, int(a.Port)), Peer: f.Where(b.Node, int(b.Port)),
+		c.Notify(notice.Notice{
+			Kind: notice.KindLinkHeld, Level: notice.Warn, Where: f.Where(a.Node, int(a.Port)), Peer: f.Where(b.Node, int(b.Port)),
 			Text: "the link failed " + strconv.Itoa(l.Failures) + " times in a row and is held down until it has been quiet for " + l.Until.Sub(l.Last).String() + ": look at the cable",
 		})
 	}
@@ -40,9 +41,9 @@ func (c *Core) noteFlap(a, b ref) {
 // noteHeld reports whether a port is kept out for flapping, and marks it.
 // changed says that its state changed again, so the quiet time begins anew.
 func (c *Core) noteHeld(at ref, changed bool) bool {
-	p := c.f.Port(at)
+	p := c.Fabric.Port(at)
 	p.Flags &^= topo.PortHeld
-	if !c.damped.KeptOut(c.now, c.dampPort(at), changed) {
+	if !c.damped.KeptOut(c.Now, c.dampPort(at), changed) {
 		return false
 	}
 	p.Flags |= topo.PortHeld
@@ -51,37 +52,37 @@ func (c *Core) noteHeld(at ref, changed bool) bool {
 
 // releaseDamped lets links back in whose time is over.
 func (c *Core) releaseDamped() {
-	for _, l := range c.damped.Release(c.now) {
+	for _, l := range c.damped.Release(c.Now) {
 		if l.Held {
-			c.out.notify(Notice{Kind: KindLinkReleased, Level: Info, Where: c.dampedWhere(&l), Text: "the link was quiet and is no longer held down"})
+			c.Notify(notice.Notice{Kind: notice.KindLinkReleased, Level: notice.Info, Where: c.dampedWhere(&l), Text: "the link was quiet and is no longer held down"})
 		}
 		for _, e := range [2]damp.Port{l.A, l.B} {
-			if e.Node != 0 && c.f != nil {
-				if _, ok := c.f.Find(e.Node); ok {
+			if e.Node != 0 && c.Fabric != nil {
+				if _, ok := c.Fabric.Find(e.Node); ok {
 					c.suspect(e.Node, wholeSwitch)
 				}
 			}
 		}
 	}
-	if len(c.suspects) > 0 && c.state == subnet.Master {
-		c.ask("a link that failed repeatedly was quiet for long enough")
+	if len(c.suspects) > 0 && c.State == subnet.Master {
+		c.AskSweep("a link that failed repeatedly was quiet for long enough")
 	}
 }
 
 // dampedWhere names one end of a link, nowhere if its switch is gone.
-func (c *Core) dampedWhere(l *damp.Link) Where {
-	if c.f != nil {
-		if i, ok := c.f.Find(l.A.Node); ok {
-			return c.f.Where(i, int(l.A.Num))
+func (c *Core) dampedWhere(l *damp.Link) notice.Where {
+	if c.Fabric != nil {
+		if i, ok := c.Fabric.Find(l.A.Node); ok {
+			return c.Fabric.Where(i, int(l.A.Num))
 		}
 	}
-	return Where{}
+	return notice.Where{}
 }
 
 // markFlaps finds the links that failed since the last sweep, in a full one.
 func (c *Core) markFlaps() {
-	f, g := c.f, c.last
-	if g == nil || g == f || !c.up {
+	f, g := c.Fabric, c.last
+	if g == nil || g == f || !c.Up {
 		return
 	}
 	for i := range f.Nodes {
@@ -117,7 +118,7 @@ func (c *Core) forgetFarEnd(p *topo.Port) {
 	if p.Peer == subnet.NoRef {
 		return
 	}
-	q := c.f.Port(p.Peer)
+	q := c.Fabric.Port(p.Peer)
 	for _, x := range [2]*topo.Port{p, q} {
 		x.Peer = subnet.NoRef
 		x.Flags &^= topo.PortLinked | topo.PortMeasured | topo.PortProved
@@ -126,32 +127,32 @@ func (c *Core) forgetFarEnd(p *topo.Port) {
 
 // dampedLinks lists the links that are kept out.
 func (c *Core) dampedLinks() (out []DampedLink) {
-	if c.f == nil {
+	if c.Fabric == nil {
 		return nil
 	}
-	for _, l := range c.damped.All(c.now) {
+	for _, l := range c.damped.All(c.Now) {
 		w := c.dampedWhere(&l)
 		if !w.IsSet() {
-			w = Where{Node: l.A.Node, Port: int(l.A.Num), Known: true}
+			w = notice.Where{Node: l.A.Node, Port: int(l.A.Num), Known: true}
 		}
-		out = append(out, DampedLink{Where: w, Failures: l.Failures, Held: l.Held, Quiet: l.Until.Sub(l.Last), Left: l.Until.Sub(c.now)})
+		out = append(out, DampedLink{Where: w, Failures: l.Failures, Held: l.Held, Quiet: l.Until.Sub(l.Last), Left: l.Until.Sub(c.Now)})
 	}
 	return out
 }
 
 // heldProblems are the links kept out, as a snapshot shows them.
 func (c *Core) heldProblems() (out []subnet.Problem) {
-	if c.f == nil {
+	if c.Fabric == nil {
 		return nil
 	}
-	for _, l := range c.damped.All(c.now) {
+	for _, l := range c.damped.All(c.Now) {
 		w := c.dampedWhere(&l)
 		if !w.IsSet() {
 			continue
 		}
 		text := "the link failed " + strconv.Itoa(l.Failures) + " times in a row; it is let back in when it has been quiet for " +
 			l.Until.Sub(l.Last).Round(time.Millisecond).String()
-		out = append(out, subnet.Problem{Node: w.String(), GUID: l.A.Node, Port: l.A.Num, Kind: KindLinkHeld.String(), Text: text})
+		out = append(out, subnet.Problem{Node: w.String(), GUID: l.A.Node, Port: l.A.Num, Kind: notice.KindLinkHeld.String(), Text: text})
 	}
 	return out
 }

@@ -8,7 +8,9 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -19,31 +21,25 @@ import (
 // GUID or a moved node cannot be mistaken silently.
 
 // askSweep wants a full sweep: now if nothing is under way, else after it.
-func (c *Core) askSweep(why string) {
+func (c *Core) AskFullSweep(why string) {
 	c.wantFull = true
-	c.ask(why)
+	c.AskSweep(why)
 }
 
 // ask wants a sweep: of the suspects, unless everything is to be read.
-func (c *Core) ask(why string) {
+func (c *Core) AskSweep(why string) {
 	c.noteSign()
-	if c.betweenSweeps() {
+	if c.BetweenSweeps() {
 		c.wantSweep, c.sweepWhy = true, why
-		c.pressAt = min(c.pressAt, c.now.Add(pressTime))
+		c.pressAt = min(c.pressAt, c.Now.Add(pressTime))
 		return
 	}
 	c.again, c.againWhy = true, why
 }
 
-// betweenSweeps reports whether no sweep is under way that would have to end
-// before the next.
-func (c *Core) betweenSweeps() bool {
-	return c.phase == PhaseIdle || c.phase == PhaseLight || c.phase == PhaseUpkeep || c.phase == PhaseMove
-}
-
 // startAskedSweep starts a sweep that was asked for, if there is one.
 func (c *Core) startAskedSweep() bool {
-	if !c.wantSweep || c.state == subnet.Standby || c.state == subnet.NotActive {
+	if !c.wantSweep || c.State == subnet.Standby || c.State == subnet.NotActive {
 		return false
 	}
 	c.startSweep(c.sweepWhy)
@@ -55,31 +51,31 @@ func (c *Core) startAskedSweep() bool {
 func (c *Core) startSweep(why string) {
 	c.endRegion()
 	part := c.regionFits()
-	c.eng.CancelAll()
+	c.Engine.CancelAll()
 	c.dropAskedPKeys()
 	c.pollBusy = false
 	c.wantSweep, c.again, c.recheck = false, false, false
-	c.errs, c.refused = 0, false
+	c.Errs, c.refused = 0, false
 	c.trapAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never
 	if !part {
 		c.retryAt = mad.Never // a region may be elsewhere than what was left out
 	}
 	c.pressAt, c.urgent, c.breakAt, c.peeks = mad.Never, false, mad.Never, c.peeks[:0]
-	if c.cfg.SweepInterval > 0 && c.running() {
-		c.lightAt = c.now.Add(c.cfg.SweepInterval) // peeks, if it lasts so long
+	if c.Config.SweepInterval > 0 && c.running() {
+		c.lightAt = c.Now.Add(c.Config.SweepInterval) // peeks, if it lasts so long
 	}
 	c.jobGen++ // a result of the sweep before is stale
 	c.jobDone = nil
-	c.report = SweepReport{Reason: why, Region: part}
+	c.report = notice.SweepReport{Reason: why, Region: part}
 	c.wantFull, c.sound, c.changed = false, false, false
 	c.anew = c.wantRoute
 	c.changed = c.anew || c.wantGroups || c.regrant || c.unfinished
 	c.wantGroups, c.unfinished = false, false
 	c.wantRoute = false
-	c.eng.Stats(&c.madBase)
-	c.phaseStart, c.sweepStart = c.now, c.now
+	c.Engine.Stats(&c.madBase)
+	c.phaseStart, c.sweepStart = c.Now, c.Now
 	c.signSweep()
-	c.out.notify(Notice{Kind: KindSweepStart, Level: Info, Text: why})
+	c.Notify(notice.Notice{Kind: notice.KindSweepStart, Level: notice.Info, Text: why})
 	if part {
 		c.startRegion()
 		return
@@ -91,17 +87,17 @@ func (c *Core) startDiscover() {
 	c.suspects, c.mute = c.suspects[:0], c.mute[:0]
 	c.lightMissed, c.lookNow = c.lightMissed[:0], false
 	c.carry = carry{nodes: c.carry.nodes[:0]}
-	c.eng.Cancel(uint64(opPeek)<<56, uint64(opPeekPort)<<56|1<<56-1)
+	c.Engine.Cancel(uint64(work.OpPeek)<<56, uint64(work.OpPeekPort)<<56|1<<56-1)
 	c.improving = false
-	if c.f != nil && c.f.Graph != nil {
-		c.last = c.f
+	if c.Fabric != nil && c.Fabric.Graph != nil {
+		c.last = c.Fabric
 	}
-	c.f = topo.New(c.last)
+	c.Fabric = topo.New(c.last)
 	c.tablesShown = c.tablesShown[:0] // indices of another fabric; the next snapshot shows all
 	c.collectKeys()
 	c.others, c.late = c.others[:0], c.late[:0]
-	c.enter(PhaseDiscover)
-	c.add(mk(opNodeInfo, -1, 0, 0))
+	c.enter(notice.PhaseDiscover)
+	c.Add(work.Make(work.OpNodeInfo, -1, 0, 0))
 }
 
 // maxKeys bounds the keys that are tried on a port that does not answer.
@@ -133,15 +129,15 @@ func (c *Core) mkeyGuess(r ref, try uint32) (ib.MKey, bool) {
 		}
 	}
 	if len(c.mkeys) > 0 {
-		g := c.cfg.PortGUID
+		g := c.Config.PortGUID
 		if r.Node >= 0 {
-			g = c.neighbors[topo.PortID{Node: c.f.Nodes[r.Node].Info.NodeGUID, Port: r.Port}]
+			g = c.neighbors[topo.PortID{Node: c.Fabric.Nodes[r.Node].Info.NodeGUID, Port: r.Port}]
 		}
 		if k, ok := c.mkeys[g]; ok {
 			add(k)
 		}
 	}
-	add(c.cfg.MKey)
+	add(c.Config.MKey)
 	for _, k := range c.keyList {
 		add(k)
 	}
@@ -156,7 +152,7 @@ func (c *Core) mkeyGuess(r ref, try uint32) (ib.MKey, bool) {
 // one used before (M_KeyProtectBits 1): only the right key shows itself.
 func (c *Core) nextHiddenKey(try uint32) (ib.MKey, bool) {
 	if try == 0 {
-		return c.cfg.MKey, true
+		return c.Config.MKey, true
 	}
 	if int(try) <= len(c.keyList) {
 		return c.keyList[try-1], true
@@ -165,9 +161,9 @@ func (c *Core) nextHiddenKey(try uint32) (ib.MKey, bool) {
 }
 
 // onNodeInfo takes the answer of whoever is behind from, or of our own node.
-func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
-	f := c.f
-	from := ref{Node: it.node(), Port: it.port()}
+func (c *Core) onNodeInfo(it work.Item, comp *mad.Completion) {
+	f := c.Fabric
+	from := ref{Node: it.Node(), Port: it.Port()}
 	var ni smp.NodeInfo
 	err := answer(comp)
 	if err == nil {
@@ -181,8 +177,8 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 			c.garbage(f.Behind(from), smp.AttrNodeInfo, err)
 		}
 	} else if mad.Unanswered(err) {
-		if _, more := c.mkeyGuess(from, it.extra()+1); more {
-			c.add(mk(opNodeInfo, it.node(), it.port(), it.extra()+1))
+		if _, more := c.mkeyGuess(from, it.Extra()+1); more {
+			c.Add(work.Make(work.OpNodeInfo, it.Node(), it.Port(), it.Extra()+1))
 			return
 		}
 		c.silent(from, err)
@@ -196,7 +192,7 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 		c.silentBehind(from)
 		return
 	}
-	used, _ := c.mkeyGuess(from, it.extra())
+	used, _ := c.mkeyGuess(from, it.Extra())
 	if c.elsewhere(from, ni.NodeGUID) {
 		c.late = append(c.late, lateNode{from, ni, used})
 		return
@@ -206,7 +202,7 @@ func (c *Core) onNodeInfo(it item, comp *mad.Completion) {
 
 // found takes what the node behind from says about itself.
 func (c *Core) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
-	f := c.f
+	f := c.Fabric
 	idx, known := f.Find(ni.NodeGUID)
 	if !known {
 		c.newNode(from, ni, used)
@@ -215,7 +211,7 @@ func (c *Core) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
 	n := &f.Nodes[idx]
 	if n.Flags&topo.NodeUnseen != 0 {
 		c.unseenAs(ni.NodeGUID).heard = true
-		c.askSweep("what did not answer before does now: " + f.Where(idx, -1).String())
+		c.AskFullSweep("what did not answer before does now: " + f.Where(idx, -1).String())
 	}
 	if n.Info.NodeType != ni.NodeType || n.Info.NumPorts != ni.NumPorts ||
 		n.IsSwitch() && n.Info.PortGUID != ni.PortGUID {
@@ -252,7 +248,7 @@ func saneNodeInfo(ni *smp.NodeInfo, own bool) error {
 
 // newNode adds a node that was not seen before and asks all about it.
 func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
-	f := c.f
+	f := c.Fabric
 	var path topo.PathRef
 	if from.Node < 0 {
 		path = f.AddPath(nil)
@@ -270,11 +266,11 @@ func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
 	at := ref{Node: idx, Port: ni.LocalPortNum}
 	if from.Node < 0 {
 		f.Self = at
-		c.cfg.PortGUID = ni.PortGUID
+		c.Config.PortGUID = ni.PortGUID
 	} else {
 		c.link(from, at)
 	}
-	c.add(mk(opNodeDesc, idx, ni.LocalPortNum, 0))
+	c.Add(work.Make(work.OpNodeDesc, idx, ni.LocalPortNum, 0))
 	if !n.IsSwitch() {
 		c.newPort(from, at, ni, used)
 		return
@@ -286,15 +282,15 @@ func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
 		q.Peer = from
 		q.Flags |= topo.PortProved
 	}
-	c.add(mk(opSwitchInfo, idx, 0, 0))
+	c.Add(work.Make(work.OpSwitchInfo, idx, 0, 0))
 	for p := 0; p <= int(ni.NumPorts); p++ {
-		c.add(mk(opPortInfo, idx, uint8(p), 0))
+		c.Add(work.Make(work.OpPortInfo, idx, uint8(p), 0))
 	}
 }
 
 // newPort adds the port of a CA or router by which it was reached.
 func (c *Core) newPort(from, at ref, ni *smp.NodeInfo, used ib.MKey) {
-	f := c.f
+	f := c.Fabric
 	q := f.Port(at)
 	q.GUID = ni.PortGUID
 	q.MKey = used
@@ -309,32 +305,32 @@ func (c *Core) newPort(from, at ref, ni *smp.NodeInfo, used ib.MKey) {
 		q.Peer = from
 		q.Flags |= topo.PortProved
 	}
-	c.add(mk(opPortInfo, at.Node, at.Port, 0))
+	c.Add(work.Make(work.OpPortInfo, at.Node, at.Port, 0))
 }
 
 // hop is the directed route through port r.
 func (c *Core) hop(r ref) []byte {
-	p := c.f.AgentPath(r.Node, r.Port)
+	p := c.Fabric.AgentPath(r.Node, r.Port)
 	return append(slices.Clone(p), r.Port)
 }
 
 // link notes that asking through a reached b.
 func (c *Core) link(a, b ref) {
-	p := c.f.Port(a)
+	p := c.Fabric.Port(a)
 	p.Peer = b
 	p.Flags |= topo.PortMeasured
 }
 
 // onPortInfo takes a PortInfo of the discovery.
-func (c *Core) onPortInfo(it item, comp *mad.Completion) {
-	f := c.f
-	n, num := it.node(), it.port()
+func (c *Core) onPortInfo(it work.Item, comp *mad.Completion) {
+	f := c.Fabric
+	n, num := it.Node(), it.Port()
 	p := f.PortOf(n, num)
 	err := answer(comp)
 	var se *StatusError
-	if errors.As(err, &se) && se.Status&ib.StatusInvalidField == ib.StatusInvalidField && it.extra()&1 == 0 {
+	if errors.As(err, &se) && se.Status&ib.StatusInvalidField == ib.StatusInvalidField && it.Extra()&1 == 0 {
 		p.Flags |= topo.PortNoExt // an agent that does not know the extended-speed bit
-		c.add(mk(opPortInfo, n, num, it.extra()|1))
+		c.Add(work.Make(work.OpPortInfo, n, num, it.Extra()|1))
 		return
 	}
 	var pi smp.PortInfo
@@ -359,7 +355,7 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 	case err == nil:
 		p.Info = pi
 		p.Flags |= topo.PortKnown
-	case it.extra()>>1 == 0 || !p.Has(topo.PortKnown):
+	case it.Extra()>>1 == 0 || !p.Has(topo.PortKnown):
 		c.unread(n, int(num), smp.AttrPortInfo, err)
 		return
 	} // else it was asked with another key, and what it said before stands
@@ -368,14 +364,14 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 		p.MKey = p.Info.MKey
 	}
 	if ap == p && p.Info.MKey == 0 && p.Info.MKeyProtectBits == 1 {
-		for try := it.extra() >> 1; ; try++ {
+		for try := it.Extra() >> 1; ; try++ {
 			k, more := c.nextHiddenKey(try)
 			if !more {
 				break
 			}
 			if k != p.MKey {
 				p.MKey = k
-				c.add(mk(opPortInfo, n, num, it.extra()&1|(try+1)<<1))
+				c.Add(work.Make(work.OpPortInfo, n, num, it.Extra()&1|(try+1)<<1))
 				return
 			}
 		}
@@ -400,11 +396,11 @@ func (c *Core) onPortInfo(it item, comp *mad.Completion) {
 // endPortFound asks what only ports with a LID have.
 func (c *Core) endPortFound(n int32, p *topo.Port) {
 	p.Flags |= topo.PortEnd
-	if c.f.Nodes[n].Info.PartitionCap > 0 && !c.cfg.PlanOnly {
-		c.askPKeys(opPKeys, holder{p: p}, 0)
+	if c.Fabric.Nodes[n].Info.PartitionCap > 0 && !c.Config.PlanOnly {
+		c.askPKeys(work.OpPKeys, holder{p: p}, 0)
 	}
-	if p.Info.CapabilityMask.Has(ib.CapIsSM) && (ref{Node: n, Port: p.Num}) != c.f.Self {
-		c.add(mk(opSMInfo, n, p.Num, 0))
+	if p.Info.CapabilityMask.Has(ib.CapIsSM) && (ref{Node: n, Port: p.Num}) != c.Fabric.Self {
+		c.Add(work.Make(work.OpSMInfo, n, p.Num, 0))
 	}
 }
 
@@ -413,24 +409,24 @@ func (c *Core) askBehind(n int32, p uint8) {
 	if c.noteHeld(ref{Node: n, Port: p}, false) {
 		return
 	}
-	if len(c.f.AgentPath(n, p)) >= smp.MaxHops {
-		c.f.PortOf(n, p).Flags |= topo.PortSilent
-		c.problem(c.f.Behind(ref{Node: n, Port: p}), Notice{
-			Kind: KindTooFar, Level: Warn, Where: c.f.Where(n, int(p)),
+	if len(c.Fabric.AgentPath(n, p)) >= smp.MaxHops {
+		c.Fabric.PortOf(n, p).Flags |= topo.PortSilent
+		c.Problem(c.Fabric.Behind(ref{Node: n, Port: p}), notice.Notice{
+			Kind: notice.KindTooFar, Level: notice.Warn, Where: c.Fabric.Where(n, int(p)),
 			Text: "what is behind this port is more than 63 hops away, which no directed route reaches: run the manager nearer to the middle",
 		})
 		return
 	}
 	if at := (ref{Node: n, Port: p}); c.askedBefore(at) {
-		c.f.Port(at).Flags |= topo.PortSilent
+		c.Fabric.Port(at).Flags |= topo.PortSilent
 		c.silent(at, mad.ErrTimeout)
 		return
 	}
-	c.add(mk(opNodeInfo, n, p, 0))
+	c.Add(work.Make(work.OpNodeInfo, n, p, 0))
 }
 
-func (c *Core) onNodeDesc(it item, comp *mad.Completion) {
-	n := &c.f.Nodes[it.node()]
+func (c *Core) onNodeDesc(it work.Item, comp *mad.Completion) {
+	n := &c.Fabric.Nodes[it.Node()]
 	var d smp.NodeDescription
 	if err := answer(comp); err == nil && d.Decode(smp.Data(comp.MAD)) == nil {
 		n.Desc = d.String()
@@ -438,14 +434,14 @@ func (c *Core) onNodeDesc(it item, comp *mad.Completion) {
 	}
 }
 
-func (c *Core) onSwitchInfo(it item, comp *mad.Completion) {
-	n := &c.f.Nodes[it.node()]
+func (c *Core) onSwitchInfo(it work.Item, comp *mad.Completion) {
+	n := &c.Fabric.Nodes[it.Node()]
 	err := answer(comp)
 	var sw smp.SwitchInfo
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
 	}
-	o := c.lastNode(it.node())
+	o := c.lastNode(it.Node())
 	if c.reg.on {
 		o = n
 	}
@@ -453,7 +449,7 @@ func (c *Core) onSwitchInfo(it item, comp *mad.Completion) {
 		err = errNature
 	}
 	if err != nil {
-		c.unread(it.node(), -1, smp.AttrSwitchInfo, err)
+		c.unread(it.Node(), -1, smp.AttrSwitchInfo, err)
 		return
 	}
 	n.Switch = sw
@@ -487,9 +483,9 @@ func (c *Core) discovered() bool {
 	if c.keepUnseen() || c.lateFound() {
 		return true
 	}
-	f := c.f
+	f := c.Fabric
 	if len(f.Nodes) == 0 { // not even our own node answered
-		c.errs++
+		c.Errs++
 		c.endSweep()
 		return true
 	}
@@ -525,7 +521,7 @@ func (c *Core) discovered() bool {
 	c.linkUp()
 	c.markNew()
 	if f.Nodes[0].Flags&topo.NodeOut != 0 {
-		c.errs++
+		c.Errs++
 		c.endSweep()
 		return true
 	}
@@ -536,7 +532,7 @@ func (c *Core) discovered() bool {
 // showed a LID, once more: they may have been reset after that was read. It
 // reports whether it asked any.
 func (c *Core) readResetAgain() bool {
-	f := c.f
+	f := c.Fabric
 	asked := false
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
@@ -545,8 +541,8 @@ func (c *Core) readResetAgain() bool {
 		}
 		if p0 := f.PortOf(int32(i), 0); p0.Has(topo.PortKnown) && p0.Info.LID != 0 && c.allInit(int32(i)) {
 			n.Flags |= topo.NodeAgain
-			c.add(mk(opSwitchInfo, int32(i), 0, 0))
-			c.add(mk(opPortInfo, int32(i), 0, 0))
+			c.Add(work.Make(work.OpSwitchInfo, int32(i), 0, 0))
+			c.Add(work.Make(work.OpPortInfo, int32(i), 0, 0))
 			asked = true
 		}
 	}
@@ -555,7 +551,7 @@ func (c *Core) readResetAgain() bool {
 
 // leaveOut takes a node out of the subnet.
 func (c *Core) leaveOut(n int32, why string) {
-	nd := &c.f.Nodes[n]
+	nd := &c.Fabric.Nodes[n]
 	nd.Flags |= topo.NodeOut
 	nd.Reason = why
 	nd.LFT = nil
@@ -565,7 +561,7 @@ func (c *Core) leaveOut(n int32, why string) {
 // fingerprint of the disagreements, 0 if there are none, and reports them if
 // told to.
 func (c *Core) checkLinks(report bool) int {
-	f := c.f
+	f := c.Fabric
 	sum := 0
 	for i := range f.Ports {
 		p := &f.Ports[i]
@@ -596,8 +592,8 @@ func (c *Core) checkLinks(report bool) int {
 				" and behind "+f.Where(q.Peer.Node, int(q.Peer.Port)).String())
 		default:
 			p.Flags |= topo.PortBadPeer
-			c.problem(Where{}, Notice{
-				Kind: KindLinkMismatch, Level: Warn, Where: f.Where(a.Node, int(a.Port)), Peer: f.Where(b.Node, int(b.Port)),
+			c.Problem(notice.Where{}, notice.Notice{
+				Kind: notice.KindLinkMismatch, Level: notice.Warn, Where: f.Where(a.Node, int(a.Port)), Peer: f.Where(b.Node, int(b.Port)),
 				Text: "the first end says it leads to the second, but the second is " + q.Info.PortState.String() + " or leads nowhere; the link is left out and looked at again",
 			})
 		}
@@ -607,7 +603,7 @@ func (c *Core) checkLinks(report bool) int {
 
 // linkUp marks the links that are part of the subnet.
 func (c *Core) linkUp() {
-	f := c.f
+	f := c.Fabric
 	for i := range f.Ports {
 		p := &f.Ports[i]
 		if c.linkable(p) {
@@ -623,16 +619,16 @@ func (c *Core) ownPortDown(read bool) bool {
 	if !read {
 		text = "PortInfo of our own port cannot be read"
 	}
-	c.out.notify(Notice{Kind: KindPortDown, Level: Error, Where: c.f.Where(c.f.Self.Node, int(c.f.Self.Port)), Text: text})
-	if c.state == subnet.Master {
-		c.up = false
+	c.Notify(notice.Notice{Kind: notice.KindPortDown, Level: notice.Error, Where: c.Fabric.Where(c.Fabric.Self.Node, int(c.Fabric.Self.Port)), Text: text})
+	if c.State == subnet.Master {
+		c.Up = false
 		c.last = nil
 		c.forgetPKeys()
 		c.setState(subnet.Discovering, "our port has no link")
 	}
-	c.errs = 0
+	c.Errs = 0
 	c.endSweep()
 	c.retryAt = mad.Never
-	c.reactivate = c.now.Add(c.cfg.RetryInterval)
+	c.reactivate = c.Now.Add(c.Config.RetryInterval)
 	return true
 }

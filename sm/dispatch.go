@@ -4,21 +4,23 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
 // build turns an item into a request. It reports false if there is nothing
 // left to ask (the node was left out meanwhile).
-func (c *Core) build(it item, r *mad.Request) bool {
-	f := c.f
-	n, p, x := it.node(), it.port(), it.extra()
+func (c *Core) build(it work.Item, r *mad.Request) bool {
+	f := c.Fabric
+	n, p, x := it.Node(), it.Port(), it.Extra()
 	r.Addr = mad.Addr{LID: ib.LIDPermissive}
 	r.Timeout, r.Retries, r.Priority = 0, 0, mad.Normal
 	if n >= 0 && !f.Nodes[n].Path.Set {
 		return false
 	}
-	if it.op() == opNodeInfo || it.op() == opLightProbe {
+	if it.Op() == work.OpNodeInfo || it.Op() == work.OpLightProbe {
 		key, _ := c.mkeyGuess(ref{Node: n, Port: p}, x)
 		var path []byte
 		if n >= 0 {
@@ -28,13 +30,13 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		if x > 0 { // another key: one try after the first is enough
 			r.Retries = 1
 		}
-		if n >= 0 && f.Nodes[n].Flags&topo.NodeUnseen != 0 && it.op() == opNodeInfo {
+		if n >= 0 && f.Nodes[n].Flags&topo.NodeUnseen != 0 && it.Op() == work.OpNodeInfo {
 			r.Retries = -1 // what is in the way may let nothing pass
 		}
 		smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeInfo, 0, key, path)
 		return true
 	}
-	if !f.Nodes[n].OK() && it.op() >= opSetSwitch {
+	if !f.Nodes[n].OK() && it.Op() >= work.OpSetSwitch {
 		return false
 	}
 	key := f.AgentPort(n, p).MKey
@@ -43,76 +45,76 @@ func (c *Core) build(it item, r *mad.Request) bool {
 		smp.NewDR(&r.MAD, ib.MethodSet, attr, mod, key, f.AgentPath(n, p))
 		return smp.Data(&r.MAD)
 	}
-	switch it.op() {
-	case opSetVPort:
+	switch it.Op() {
+	case work.OpSetVPort:
 		if c.vportOnce(it) {
 			r.Retries = -1
 		}
 		return c.buildVirtual(it, get, set)
-	case opImageNow:
+	case work.OpImageNow:
 		get(smp.AttrNodeInfo, 0)
-	case opNodeDesc, opLightDesc, opDescNow:
+	case work.OpNodeDesc, work.OpLightDesc, work.OpDescNow:
 		get(smp.AttrNodeDescription, 0)
-	case opSwitchInfo, opLightSwitch, opPeek:
+	case work.OpSwitchInfo, work.OpLightSwitch, work.OpPeek:
 		get(smp.AttrSwitchInfo, 0)
-	case opPortInfo:
+	case work.OpPortInfo:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
-	case opLightPort, opPortAgain, opReread, opEnforced, opPeekPort:
+	case work.OpLightPort, work.OpPortAgain, work.OpReread, work.OpEnforced, work.OpPeekPort:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.PortOf(n, p).Has(topo.PortNoExt)))
-	case opSMInfo, opLightSM:
+	case work.OpSMInfo, work.OpLightSM:
 		get(smp.AttrSMInfo, 0)
-	case opSetSwitch:
+	case work.OpSetSwitch:
 		c.buildSetSwitch(n, x, set(smp.AttrSwitchInfo, 0))
-	case opSetPort, opEnforce:
+	case work.OpSetPort, work.OpEnforce:
 		pi, ext, ok := c.portWanted(n, p)
 		if !ok {
 			return false
 		}
 		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, ext)))
-	case opArm, opActive, opDown:
+	case work.OpArm, work.OpActive, work.OpDown:
 		// What is wanted, not what was read: an answer with nonsense in it must
 		// not become the port's key or LID.
 		pi, _, _ := c.portWanted(n, p)
 		pi.LinkWidthEnabled, pi.LinkSpeedEnabled, pi.LinkSpeedExtEnabled = 0, 0, 0
 		pi.OperationalVLs, pi.ClientReregister = 0, false
-		switch it.op() {
-		case opArm:
+		switch it.Op() {
+		case work.OpArm:
 			pi.PortState = ib.StateArmed
-		case opActive:
+		case work.OpActive:
 			pi.PortState = ib.StateActive
 		default:
 			pi.PortState = ib.StateDown
 		}
 		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, false)))
-	case opPKeys, opSetPKeys, opGetVPKeys, opSetVPKeys:
+	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
 		return c.buildPKeys(it, get, set)
-	case opGetLFT:
+	case work.OpGetLFT:
 		get(smp.AttrLFT, x)
-	case opSetLFT:
+	case work.OpSetLFT:
 		c.buildStage(n, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
-	case opGetMFT:
+	case work.OpGetMFT:
 		get(smp.AttrMFT, smp.MFTMod(uint16(x), p))
-	case opSetMFT:
+	case work.OpSetMFT:
 		c.buildMFT(n, uint16(x), p, set(smp.AttrMFT, smp.MFTMod(uint16(x), p)))
-	case opGetSL, opBackSL:
+	case work.OpGetSL, work.OpBackSL:
 		get(smp.AttrSLtoVL, slMod(&f.Nodes[n], uint8(x), p))
-	case opSetSL:
+	case work.OpSetSL:
 		t := c.slWanted(n, uint8(x), p)
 		mod := slMod(&f.Nodes[n], uint8(x), p)
 		if x&slAllIn != 0 {
 			mod = smp.SLtoVLAllIn | uint32(p)
 		}
 		t.Put(set(smp.AttrSLtoVL, mod))
-	case opGetArb:
+	case work.OpGetArb:
 		get(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.Nodes[n], p)))
-	case opSetArb:
+	case work.OpSetArb:
 		t := c.arbWanted(n, p, uint16(x))
 		t.Put(set(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.Nodes[n], p))))
-	case opReadSL, opReadArb:
+	case work.OpReadSL, work.OpReadArb:
 		c.buildRead(it, get)
-	case opGetGUIDs:
+	case work.OpGetGUIDs:
 		get(smp.AttrGUIDInfo, x)
-	case opSetGUIDs:
+	case work.OpSetGUIDs:
 		t := c.buildGUIDs(f.PortOf(n, p), int(x))
 		t.Put(set(smp.AttrGUIDInfo, x))
 	default:
@@ -123,118 +125,118 @@ func (c *Core) build(it item, r *mad.Request) bool {
 
 // onCompletion takes the end of a request.
 func (c *Core) onCompletion(comp mad.Completion) {
-	it := item(comp.Token)
-	switch it.op() {
-	case opPoll:
+	it := work.Item(comp.Token)
+	switch it.Op() {
+	case work.OpPoll:
 		c.onPoll(&comp)
 		return
-	case opHandover:
+	case work.OpHandover:
 		c.onHandoverDone(&comp)
 		return
-	case opAcknowledge:
+	case work.OpAcknowledge:
 		return
-	case opDescNow:
+	case work.OpDescNow:
 		c.onDescNow(it, &comp)
 		return
-	case opOwnInfo:
+	case work.OpOwnInfo:
 		c.onOwnInfo(it, &comp)
 		return
-	case opPeek:
+	case work.OpPeek:
 		c.onPeek(it, &comp)
 		return
-	case opPeekPort:
+	case work.OpPeekPort:
 		c.onPeekPort(it, &comp)
 		return
-	case opImageNow:
+	case work.OpImageNow:
 		c.onImageNow(it, &comp)
 		return
 	}
-	if it.op() != opReread || it.extra() != rereadPath {
+	if it.Op() != work.OpReread || it.Extra() != work.RereadPath {
 		c.moving()
 	}
-	c.finishItem()
-	switch it.op() {
-	case opNodeInfo:
+	c.Finish()
+	switch it.Op() {
+	case work.OpNodeInfo:
 		c.onNodeInfo(it, &comp)
-	case opNodeDesc:
+	case work.OpNodeDesc:
 		c.onNodeDesc(it, &comp)
-	case opSwitchInfo:
+	case work.OpSwitchInfo:
 		c.onSwitchInfo(it, &comp)
-	case opPortInfo:
+	case work.OpPortInfo:
 		c.onPortInfo(it, &comp)
-	case opPKeys, opSetPKeys, opGetVPKeys, opSetVPKeys:
+	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
 		c.onPKeys(it, &comp)
-	case opEnforce, opEnforced:
+	case work.OpEnforce, work.OpEnforced:
 		c.onEnforce(it, &comp)
-	case opSMInfo:
+	case work.OpSMInfo:
 		c.onSMInfo(it, &comp)
-	case opSetSwitch:
+	case work.OpSetSwitch:
 		c.onSetSwitch(it, &comp)
-	case opSetPort:
+	case work.OpSetPort:
 		c.onSetPort(it, &comp)
-	case opArm, opActive:
+	case work.OpArm, work.OpActive:
 		c.onSetState(it, &comp)
-	case opDown:
+	case work.OpDown:
 		c.onDownDone(it, &comp)
-	case opGetLFT:
+	case work.OpGetLFT:
 		c.onGetLFT(it, &comp)
-	case opSetLFT:
+	case work.OpSetLFT:
 		c.onSetLFT(it, &comp)
-	case opGetMFT:
+	case work.OpGetMFT:
 		c.onGetMFT(it, &comp)
-	case opSetMFT:
+	case work.OpSetMFT:
 		c.onSetMFT(it, &comp)
-	case opGetSL:
+	case work.OpGetSL:
 		c.onGetSL(it, &comp)
-	case opBackSL:
+	case work.OpBackSL:
 		c.onBackSL(it, &comp)
-	case opGetArb:
+	case work.OpGetArb:
 		c.onGetArb(it, &comp)
-	case opSetSL, opSetArb:
+	case work.OpSetSL, work.OpSetArb:
 		c.onSetLane(it, &comp)
-	case opPortAgain:
+	case work.OpPortAgain:
 		c.onPortAgain(it, &comp)
-	case opReread:
+	case work.OpReread:
 		c.onReread(it, &comp)
-	case opReadSL, opReadArb:
+	case work.OpReadSL, work.OpReadArb:
 		c.onReadLane(it, &comp)
-	case opGetGUIDs, opSetGUIDs:
+	case work.OpGetGUIDs, work.OpSetGUIDs:
 		c.onGUIDs(it, &comp)
-	case opGetVirt, opSetVirt, opGetVStates, opGetVPort, opSetVPort, opGetVNode, opGetVDesc, opGetVGUIDs, opSetVGUIDs, opLightVirt:
+	case work.OpGetVirt, work.OpSetVirt, work.OpGetVStates, work.OpGetVPort, work.OpSetVPort, work.OpGetVNode, work.OpGetVDesc, work.OpGetVGUIDs, work.OpSetVGUIDs, work.OpLightVirt:
 		c.onVirtual(it, &comp)
-	case opLightSwitch:
+	case work.OpLightSwitch:
 		c.onLightSwitch(it, &comp)
-	case opLightProbe:
+	case work.OpLightProbe:
 		c.onLightProbe(it, &comp)
-	case opLightDesc:
+	case work.OpLightDesc:
 		c.onNodeDesc(it, &comp)
-		c.descRead = c.descRead || c.f.Nodes[it.node()].Flags&topo.NodeDesc != 0
-	case opLightSM:
+		c.descRead = c.descRead || c.Fabric.Nodes[it.Node()].Flags&topo.NodeDesc != 0
+	case work.OpLightSM:
 		c.onLightSM(it, &comp)
-	case opLightPort:
+	case work.OpLightPort:
 		c.onLightPort(it, &comp)
 	}
 }
 
 // setFailed reports a Set that did not do what it should, and makes the sweep
 // end with another try to come.
-func (c *Core) setFailed(n int32, p int, what string, err error) {
-	c.errs++
+func (c *Core) SetFailed(n int32, p int, what string, err error) {
+	c.Errs++
 	if p >= 0 {
-		c.f.PortOf(n, uint8(p)).Flags |= topo.PortFailed
+		c.Fabric.PortOf(n, uint8(p)).Flags |= topo.PortFailed
 	}
-	kind, text := KindSetFailed, what+" failed; it is tried again"
-	if mad.Unanswered(err) && c.f.AgentPort(n, uint8(max(p, 0))).Info.MKeyProtectBits != 0 {
-		kind, text = KindMKeyRefused, what+" is not answered: the port is locked with an M_Key we do not have; give it with the configuration"
+	kind, text := notice.KindSetFailed, what+" failed; it is tried again"
+	if mad.Unanswered(err) && c.Fabric.AgentPort(n, uint8(max(p, 0))).Info.MKeyProtectBits != 0 {
+		kind, text = notice.KindMKeyRefused, what+" is not answered: the port is locked with an M_Key we do not have; give it with the configuration"
 	}
-	c.problem(Where{}, Notice{Kind: kind, Level: Warn, Where: c.f.Where(n, p), Err: err, Text: text})
+	c.Problem(notice.Where{}, notice.Notice{Kind: kind, Level: notice.Warn, Where: c.Fabric.Where(n, p), Err: err, Text: text})
 }
 
 func (c *Core) ownLID() ib.LID {
-	if c.f == nil || c.f.Self == subnet.NoRef {
+	if c.Fabric == nil || c.Fabric.Self == subnet.NoRef {
 		return 0
 	}
-	p := c.f.AgentPort(c.f.Self.Node, c.f.Self.Port)
+	p := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port)
 	if p.LID != 0 && p.Info.LID == p.LID {
 		return p.LID
 	}

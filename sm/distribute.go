@@ -10,8 +10,11 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/config"
 	"heddle/sm/forward"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 )
 
 var errUnchanged = errors.New("the state did not change")
@@ -48,7 +51,7 @@ const (
 // takeLFTs joins the switches of a new discovery with what is known of their
 // tables. A switch that shows signs of a reset has lost them.
 func (c *Core) takeLFTs() {
-	f := c.f
+	f := c.Fabric
 	c.scopeNodes(func(ni int32, n *topo.Node) {
 		if n.GraphSwitch < 0 {
 			return
@@ -66,8 +69,8 @@ func (c *Core) takeLFTs() {
 		l.Raised = 0
 		if len(l.Known) > 0 && (n.Switch.LinearFDBTop != l.Top || p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.smLID() || c.allInit(ni)) {
 			if n.Switch.LinearFDBTop != l.Top && n.Switch.LinearFDBTop != 0 {
-				c.out.notify(Notice{
-					Kind: KindForeignChange, Level: Warn, Where: f.Where(ni, -1),
+				c.Notify(notice.Notice{
+					Kind: notice.KindForeignChange, Level: notice.Warn, Where: f.Where(ni, -1),
 					Text: "LinearFDBTop was changed by somebody else; the table is read back",
 				})
 			}
@@ -99,8 +102,8 @@ func (c *Core) takeLFTs() {
 // reset.
 func (c *Core) allInit(ni int32) bool {
 	any := false
-	for i := range c.f.NodePorts(ni) {
-		p := c.f.PortOf(ni, uint8(i))
+	for i := range c.Fabric.NodePorts(ni) {
+		p := c.Fabric.PortOf(ni, uint8(i))
 		if p.Num == 0 || !p.Has(topo.PortKnown) || p.Info.PortState == ib.StateDown {
 			continue
 		}
@@ -121,7 +124,7 @@ func (c *Core) missing(fn func(ni int32, b int)) {
 		if n.GraphSwitch < 0 || l == nil || l.Top == 0 || l.Full && int(l.Top) < len(l.Row) {
 			return
 		}
-		last := int(min(l.Top, ib.LID(c.f.Nodes[ni].Switch.LinearFDBCap-1))) / route.BlockLen
+		last := int(min(l.Top, ib.LID(c.Fabric.Nodes[ni].Switch.LinearFDBCap-1))) / route.BlockLen
 		for b := 0; b <= last; b++ {
 			if !forward.BitGet(l.Known, b) {
 				fn(ni, b)
@@ -140,7 +143,7 @@ func (c *Core) needReadback() bool {
 // startReadback reads the blocks that are not known. A result of a job that
 // still reads the rows is awaited first.
 func (c *Core) startReadback() bool {
-	c.enter(PhaseReadback)
+	c.enter(notice.PhaseReadback)
 	return true
 }
 
@@ -148,42 +151,42 @@ func (c *Core) readBack() bool {
 	if c.jobsOut > 0 {
 		return false // a stale job still reads the rows; its result resumes us
 	}
-	if c.phaseTotal == 0 {
+	if c.Total == 0 {
 		c.missing(func(ni int32, b int) {
 			c.report.BlocksRead++
-			c.add(mk(opGetLFT, ni, 0, uint32(b)))
+			c.Add(work.Make(work.OpGetLFT, ni, 0, uint32(b)))
 		})
 		c.missingMFT(func(ni int32, b uint16, pos uint8) {
 			c.report.BlocksRead++
-			c.add(mk(opGetMFT, ni, pos, uint32(b)))
+			c.Add(work.Make(work.OpGetMFT, ni, pos, uint32(b)))
 		})
-		c.doubtedLanes(func(ni int32, k laneKey) { c.add(mk(opBackSL, ni, k.out, uint32(k.in))) })
-		if c.pend > 0 {
+		c.doubtedLanes(func(ni int32, k laneKey) { c.Add(work.Make(work.OpBackSL, ni, k.out, uint32(k.in))) })
+		if c.Pending > 0 {
 			return true
 		}
 	}
-	c.enter(PhaseRoute)
+	c.enter(notice.PhaseRoute)
 	return true
 }
 
-func (c *Core) onGetLFT(it item, comp *mad.Completion) {
-	n := &c.f.Nodes[it.node()]
+func (c *Core) onGetLFT(it work.Item, comp *mad.Completion) {
+	n := &c.Fabric.Nodes[it.Node()]
 	err := answer(comp)
 	if err != nil || n.LFT == nil {
 		switch {
 		case n.LFT == nil:
-		case c.phase == PhaseLight: // the audit is still to be made
-			forward.BitSet(&n.LFT.Suspect, int(it.extra()))
-			c.auditAt = c.now.Add(mad.LateCopy)
+		case c.Phase == notice.PhaseLight: // the audit is still to be made
+			forward.BitSet(&n.LFT.Suspect, int(it.Extra()))
+			c.auditAt = c.Now.Add(mad.LateCopy)
 		default:
-			c.setFailed(it.node(), -1, "reading back the forwarding table", err)
+			c.SetFailed(it.Node(), -1, "reading back the forwarding table", err)
 		}
 		return
 	}
-	b := int(it.extra())
+	b := int(it.Extra())
 	data := (*[route.BlockLen]byte)(smp.Data(comp.MAD))
-	if c.phase == PhaseLight { // audit of a suspect block
-		c.audited(it.node(), b, data)
+	if c.Phase == notice.PhaseLight { // audit of a suspect block
+		c.audited(it.Node(), b, data)
 		return
 	}
 	n.LFT.Set(b, data, nil)
@@ -197,7 +200,7 @@ func (c *Core) startDistribution(r *JobResult) {
 	for i := range r.Plan.Stages {
 		c.lanesUnsure = c.lanesUnsure || len(r.Plan.Stages[i].SL2VL) > 0
 	}
-	c.enter(PhaseDistribute)
+	c.enter(notice.PhaseDistribute)
 }
 
 // distributed moves a transition on; each stage's answers are all in before
@@ -212,17 +215,17 @@ func (c *Core) distributed() bool {
 	d.stage++
 	switch stage {
 	case stageDown:
-		if c.cfg.Transition == TransitionStatic2003 && len(plan.Stages) > 0 && !c.quiet() {
+		if c.Config.Transition == config.TransitionStatic2003 && len(plan.Stages) > 0 && !c.quiet() {
 			c.startDown()
 		}
 	case stageLowered: // links that were taken down need a moment to train
 		if c.report.Downed > 0 {
-			c.enter(PhaseDrain)
-			c.resumeAt = c.now.Add(max(c.cfg.DrainTime, settleTime))
+			c.enter(notice.PhaseDrain)
+			c.resumeAt = c.Now.Add(max(c.Config.DrainTime, settleTime))
 			return false
 		}
 	case stageWrite:
-		if d.next > 0 && d.next < len(plan.Stages) && c.errs > d.errs {
+		if d.next > 0 && d.next < len(plan.Stages) && c.Errs > d.errs {
 			// A switch that did not take a block may still send by the old
 			// entry, so the new ones must wait: the next sweep plans anew.
 			if c.served != nil {
@@ -238,65 +241,65 @@ func (c *Core) distributed() bool {
 		st := &plan.Stages[d.next]
 		d.next++
 		d.told = d.told || d.next == len(plan.Stages)
-		d.errs = c.errs
-		c.enter(PhaseDistribute)
+		d.errs = c.Errs
+		c.enter(notice.PhaseDistribute)
 		if st.Discards {
-			c.enter(PhaseDiscard)
+			c.enter(notice.PhaseDiscard)
 		}
 		c.stageLanes(st.SL2VL)
 		for _, b := range st.MFT {
 			c.report.GroupBlocks++
-			c.add(mk(opSetMFT, c.f.SwitchNode[b.Switch], b.Position, uint32(b.Block)))
+			c.Add(work.Make(work.OpSetMFT, c.Fabric.SwitchNode[b.Switch], b.Position, uint32(b.Block)))
 		}
 		for _, b := range st.LFT {
 			c.report.BlocksSent++
-			c.add(mk(opSetLFT, c.f.SwitchNode[b.Switch], 0, uint32(b.Block)))
+			c.Add(work.Make(work.OpSetLFT, c.Fabric.SwitchNode[b.Switch], 0, uint32(b.Block)))
 		}
 	case stageDrain:
-		c.past.Acknowledged(c.now, d.res.Plan)
+		c.past.Acknowledged(c.Now, d.res.Plan)
 		if d.next < len(plan.Stages) {
 			d.stage = stageWrite
 		}
-		if d.next < len(plan.Stages) && c.errs > d.errs {
+		if d.next < len(plan.Stages) && c.Errs > d.errs {
 			return true // it breaks off: nobody waits, and no host is told anything new
 		}
 		if d.next > 0 && (plan.Stages[d.next-1].Drain > 0 || plan.Stages[d.next-1].Repath > 0) {
-			c.enter(PhaseDrain)
+			c.enter(notice.PhaseDrain)
 			st := &plan.Stages[d.next-1]
 			wait := st.Drain
-			if c.cfg.DrainTime > 0 && wait > 0 {
-				wait = c.cfg.DrainTime
+			if c.Config.DrainTime > 0 && wait > 0 {
+				wait = c.Config.DrainTime
 			}
 			if st.Repath > 0 {
 				d.told = true
 				c.publishSweep() // hosts that ask are told the new service levels from now on
 				wait += st.Repath
 			}
-			c.resumeAt = c.now.Add(wait)
+			c.resumeAt = c.Now.Add(wait)
 			return wait <= 0
 		}
 	case stageTop:
-		c.enter(PhaseTop)
-		for _, ni := range c.f.SwitchNode {
-			if n := &c.f.Nodes[ni]; n.LFT.Top != c.wanted.TopLID || n.Switch.MulticastFDBTop != c.mcastTop(ni) {
+		c.enter(notice.PhaseTop)
+		for _, ni := range c.Fabric.SwitchNode {
+			if n := &c.Fabric.Nodes[ni]; n.LFT.Top != c.wanted.TopLID || n.Switch.MulticastFDBTop != c.mcastTop(ni) {
 				if c.rowWritten(ni) {
 					c.report.TopsSent++
-					c.add(mk(opSetSwitch, ni, 0, 3))
+					c.Add(work.Make(work.OpSetSwitch, ni, 0, 3))
 				}
 			}
 		}
 	default:
 		c.shareRows()
 		c.mix = newLaneMix()
-		c.served = &solution{graph: c.f.Graph, tables: c.wanted}
-		if c.lftSure = c.lftErrs == 0; d.res.next != nil && d.res.next.graph == c.f.Graph {
+		c.served = &solution{graph: c.Fabric.Graph, tables: c.wanted}
+		if c.lftSure = c.lftErrs == 0; d.res.next != nil && d.res.next.graph == c.Fabric.Graph {
 			c.current = d.res.next
 		}
-		if d.errs == c.errs { // the last stage was taken by all, as those before
+		if d.errs == c.Errs { // the last stage was taken by all, as those before
 			c.lanesUnsure = false
 		}
 		if c.held = d.res.held; plan.NeedsRepath {
-			c.heldAt = c.now
+			c.heldAt = c.Now
 		}
 		return c.startLanes()
 	}
@@ -310,7 +313,7 @@ const settleTime = 100 * time.Millisecond
 // rowWritten reports whether every wanted block of a switch is known to be in
 // place, so that LinearFDBTop may be raised over it.
 func (c *Core) rowWritten(ni int32) bool {
-	n := &c.f.Nodes[ni]
+	n := &c.Fabric.Nodes[ni]
 	row := c.wanted.LFT[n.GraphSwitch]
 	for b := 0; b < len(row)/route.BlockLen; b++ {
 		if !forward.BitGet(n.LFT.Known, b) {
@@ -321,37 +324,37 @@ func (c *Core) rowWritten(ni int32) bool {
 }
 
 func (c *Core) buildStage(n int32, b uint16, dst *[route.BlockLen]byte) {
-	c.dist.block(c.dist.next-1, route.BlockDiff{Switch: c.f.Nodes[n].GraphSwitch, Block: b}, dst)
+	c.dist.block(c.dist.next-1, route.BlockDiff{Switch: c.Fabric.Nodes[n].GraphSwitch, Block: b}, dst)
 }
 
-func (c *Core) onSetLFT(it item, comp *mad.Completion) {
-	n := &c.f.Nodes[it.node()]
-	l, b := n.LFT, int(it.extra())
+func (c *Core) onSetLFT(it work.Item, comp *mad.Completion) {
+	n := &c.Fabric.Nodes[it.Node()]
+	l, b := n.LFT, int(it.Extra())
 	if l == nil {
 		return
 	}
 	if err := answer(comp); err != nil {
 		l.Forget(b) // it may have been applied
 		c.lftErrs++
-		c.setFailed(it.node(), -1, "Set(LinearForwardingTable)", err)
+		c.SetFailed(it.Node(), -1, "Set(LinearForwardingTable)", err)
 		return
 	}
 	var toward []byte
-	if c.phase == PhaseMove && c.mv.res != nil && n.GraphSwitch >= 0 && int(n.GraphSwitch) < len(c.mv.res.Tables.LFT) {
+	if c.Phase == notice.PhaseMove && c.mv.res != nil && n.GraphSwitch >= 0 && int(n.GraphSwitch) < len(c.mv.res.Tables.LFT) {
 		toward = c.mv.res.Tables.LFT[n.GraphSwitch]
 	}
 	l.Set(b, (*[route.BlockLen]byte)(smp.Data(comp.Request)), toward)
 	// The network may deliver an older copy of a Set late. Where two writes of
 	// one block come close to each other, it is read again later.
-	if c.now.Sub(l.Wrote) >= mad.LateCopy {
+	if c.Now.Sub(l.Wrote) >= mad.LateCopy {
 		clear(l.Recent)
 	}
 	if comp.Tries > 1 || forward.BitGet(l.Recent, b) {
 		forward.BitSet(&l.Suspect, b)
-		c.auditAt = c.now.Add(mad.LateCopy)
+		c.auditAt = c.Now.Add(mad.LateCopy)
 	}
 	forward.BitSet(&l.Recent, b)
-	l.Wrote = c.now
+	l.Wrote = c.Now
 	c.repairWritten(n.GraphSwitch, b)
 }
 
@@ -361,8 +364,8 @@ func (c *Core) onResume() {}
 // shareRows lets what is installed point at the wanted rows, which the
 // snapshot holds anyway.
 func (c *Core) shareRows() {
-	for s, ni := range c.f.SwitchNode {
-		l := c.f.Nodes[ni].LFT
+	for s, ni := range c.Fabric.SwitchNode {
+		l := c.Fabric.Nodes[ni].LFT
 		row := c.wanted.LFT[s]
 		if l.Full && len(l.Row) == len(row) && &l.Row[0] == &row[0] {
 			continue
@@ -376,8 +379,8 @@ func (c *Core) shareRows() {
 // startDown takes every link down, the farthest first, so that the way to
 // each is still there (static2003 only).
 func (c *Core) startDown() {
-	f := c.f
-	c.enter(PhaseDiscard)
+	f := c.Fabric
+	c.enter(notice.PhaseDiscard)
 	c.reg.wide = c.reg.on
 	type far struct {
 		hops int
@@ -403,17 +406,17 @@ func (c *Core) startDown() {
 	slices.SortStableFunc(list, func(a, b far) int { return b.hops - a.hops })
 	for _, x := range list {
 		c.report.Downed++
-		c.add(mk(opDown, x.p.Node, x.p.Num, 0))
+		c.Add(work.Make(work.OpDown, x.p.Node, x.p.Num, 0))
 	}
 }
 
 // onDownDone: both ends come back in Init, whatever the answer shows.
-func (c *Core) onDownDone(it item, comp *mad.Completion) {
-	p := c.f.PortOf(it.node(), it.port())
+func (c *Core) onDownDone(it work.Item, comp *mad.Completion) {
+	p := c.Fabric.PortOf(it.Node(), it.Port())
 	if comp.Err != nil {
-		c.setFailed(it.node(), int(it.port()), "taking the link down", comp.Err)
+		c.SetFailed(it.Node(), int(it.Port()), "taking the link down", comp.Err)
 		return
 	}
 	p.Info.PortState = ib.StateInit
-	c.f.Port(p.Peer).Info.PortState = ib.StateInit
+	c.Fabric.Port(p.Peer).Info.PortState = ib.StateInit
 }

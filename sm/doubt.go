@@ -6,6 +6,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/forward"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 )
 
 // Requests that are canceled may have been carried out. What they were about is in
@@ -20,63 +21,63 @@ type carry struct {
 
 // doubt notes that an item was not finished. If its request was sent it may have been
 // carried out, now or as long as a copy of it is under way.
-func (c *Core) doubt(it item, sent bool) {
-	if it.node() < 0 {
+func (c *Core) doubt(it work.Item, sent bool) {
+	if it.Node() < 0 {
 		return
 	}
-	nd := &c.f.Nodes[it.node()]
-	c.carryNode(it.node())
-	switch it.op() {
-	case opSetLFT:
+	nd := &c.Fabric.Nodes[it.Node()]
+	c.carryNode(it.Node())
+	switch it.Op() {
+	case work.OpSetLFT:
 		if l := nd.LFT; l != nil && sent {
-			l.Forget(int(it.extra()))
-			forward.BitSet(&l.Suspect, int(it.extra()))
-			c.auditAt = c.now.Add(mad.LateCopy)
+			l.Forget(int(it.Extra()))
+			forward.BitSet(&l.Suspect, int(it.Extra()))
+			c.auditAt = c.Now.Add(mad.LateCopy)
 		}
-	case opSetMFT:
+	case work.OpSetMFT:
 		if nd.MFT != nil && sent {
-			delete(nd.MFT.Blocks, forward.MulticastKey(uint16(it.extra()), it.port()))
-			c.mftChanged(it.node(), uint16(it.extra()))
+			delete(nd.MFT.Blocks, forward.MulticastKey(uint16(it.Extra()), it.Port()))
+			c.mftChanged(it.Node(), uint16(it.Extra()))
 		}
-	case opSetSL, opSetArb:
+	case work.OpSetSL, work.OpSetArb:
 		if sent {
 			c.laneDoubt(it)
 		}
-	case opSetSwitch:
+	case work.OpSetSwitch:
 		if !sent {
 			return
 		}
-		if it.extra() != 1 && nd.LFT != nil {
+		if it.Extra() != 1 && nd.LFT != nil {
 			nd.LFT.Raised = c.topWanted()
 		}
 		c.suspect(nd.Info.NodeGUID, wholeSwitch) // PortStateChange may be cleared, or the top raised
-	case opPortAgain: // what it was to find out is not known
+	case work.OpPortAgain: // what it was to find out is not known
 		if nd.IsSwitch() {
 			c.suspect(nd.Info.NodeGUID, wholeSwitch)
 		} else {
-			c.suspect(nd.Info.NodeGUID, it.port())
+			c.suspect(nd.Info.NodeGUID, it.Port())
 		}
 	}
 }
 
 // laneDoubt notes that a lane table may have been written.
-func (c *Core) laneDoubt(it item) {
-	if it.op() == opSetArb {
-		c.holdArb(it.node(), it.port(), it.extra(), 0)
+func (c *Core) laneDoubt(it work.Item) {
+	if it.Op() == work.OpSetArb {
+		c.holdArb(it.Node(), it.Port(), it.Extra(), 0)
 		return
 	}
 	if c.inTransition() {
 		c.laneDoubted(it)
 	}
-	if !c.f.Nodes[it.node()].IsSwitch() {
-		c.holdSL(it.node(), 0, it.port(), 0)
+	if !c.Fabric.Nodes[it.Node()].IsSwitch() {
+		c.holdSL(it.Node(), 0, it.Port(), 0)
 		return
 	}
-	c.eachLane(it, func(k laneKey) { c.holdSL(it.node(), k.in, k.out, 0) })
+	c.eachLane(it, func(k laneKey) { c.holdSL(it.Node(), k.in, k.out, 0) })
 }
 
 func (c *Core) carryNode(n int32) {
-	if c.f.Nodes[n].Flags&topo.NodeGone == 0 && !slices.Contains(c.carry.nodes, n) {
+	if c.Fabric.Nodes[n].Flags&topo.NodeGone == 0 && !slices.Contains(c.carry.nodes, n) {
 		c.carry.nodes = append(c.carry.nodes, n)
 	}
 }
@@ -84,7 +85,7 @@ func (c *Core) carryNode(n int32) {
 // takeOver makes what a broken-off sweep left part of the region.
 func (c *Core) takeOver() {
 	for _, n := range c.carry.nodes {
-		if c.f.Nodes[n].Flags&topo.NodeGone == 0 {
+		if c.Fabric.Nodes[n].Flags&topo.NodeGone == 0 {
 			c.touch(n)
 		}
 	}
@@ -100,15 +101,15 @@ func (c *Core) stopMove() {
 	if m.step == moveFloat {
 		// A port that did not answer may have taken the LID: the placement is rolled
 		// back.
-		c.unanswered(func(item, bool) { c.errs++ })
+		c.unanswered(func(work.Item, bool) { c.Errs++ })
 		c.floatsSet()
 		return
 	}
 	c.unanswered(c.doubt)
-	c.past.Abandon(c.now)
+	c.past.Abandon(c.Now)
 	c.unfinished = c.unfinished || m.step != moveJob
 	c.dist = distribution{}
 	why := c.sweepWhy
-	c.moveBySweep(why, c.errs > m.errs)
+	c.moveBySweep(why, c.Errs > m.errs)
 	c.sweepWhy = why
 }

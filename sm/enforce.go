@@ -7,21 +7,10 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/sm/config"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
-)
-
-// Enforce says where switches drop packets whose P_Key the end port behind a
-// port does not have (IBA §10.9.7).
-type Enforce uint8
-
-// The choices. A switch enforces only what it says it can; while every port is
-// a full member of the only partition there is nothing to enforce, and switches
-// are not told to.
-const (
-	EnforceBoth Enforce = iota // what comes from the end port and what goes to it
-	EnforceIn                  // what comes from it
-	EnforceOut                 // what goes to it
-	EnforceOff
+	"heddle/sm/work"
 )
 
 // enforcement is the two bits of PortInfo.
@@ -46,23 +35,23 @@ func trivialPolicy(p *partition.Policy) bool {
 }
 
 // enforcing reports whether switches enforce partitions at all.
-func (c *Core) enforcing() bool { return c.cfg.PartEnforce != EnforceOff && !c.pk.trivial }
+func (c *Core) enforcing() bool { return c.Config.PartEnforce != config.EnforceOff && !c.pk.trivial }
 
 // enforceWanted is what the port of a switch is to enforce.
 func (c *Core) enforceWanted(p *topo.Port) (e enforcement) {
 	if !c.enforcing() || !c.edge(p) {
 		return e
 	}
-	sw := &c.f.Nodes[p.Node].Switch
-	e.in = sw.InboundEnforcementCap && c.cfg.PartEnforce != EnforceOut
-	e.out = sw.OutboundEnforcementCap && c.cfg.PartEnforce != EnforceIn
+	sw := &c.Fabric.Nodes[p.Node].Switch
+	e.in = sw.InboundEnforcementCap && c.Config.PartEnforce != config.EnforceOut
+	e.out = sw.OutboundEnforcementCap && c.Config.PartEnforce != config.EnforceIn
 	if p.PKeys != nil && p.PKeys.Refused {
 		return enforcement{}
 	}
 	if e.in || e.out {
 		if need, room := len(c.edgeWanted(p)), int(sw.PartitionEnforcementCap); need > room {
-			c.tellHolder("enforce", holder{p: p}, Notice{
-				Kind: KindEnforceOff, Level: Warn,
+			c.tellHolder("enforce", holder{p: p}, notice.Notice{
+				Kind: notice.KindEnforceOff, Level: notice.Warn,
 				Text: "the switch does not enforce partitions at this port: it would have to hold " + strconv.Itoa(need) + " P_Keys and has room for " + strconv.Itoa(room),
 			})
 			return enforcement{}
@@ -86,28 +75,28 @@ func (c *Core) enforceBits(p *topo.Port) enforcement {
 // enforceStep turns enforcement at a switch port on or off, if that is due.
 func (c *Core) enforceStep(p *topo.Port) bool {
 	t := c.pTable(p)
-	verify := t.VerifyAt != 0 && t.VerifyAt <= c.now
-	o := opEnforce
+	verify := t.VerifyAt != 0 && t.VerifyAt <= c.Now
+	o := work.OpEnforce
 	switch {
-	case t.Asked, t.RetryAt > c.now:
+	case t.Asked, t.RetryAt > c.Now:
 		return false
 	case c.enforceBits(p) != enforced(&p.Info):
 	case verify:
-		o = opEnforced
+		o = work.OpEnforced
 		t.VerifyAt = 0
 	default:
 		return false
 	}
 	t.Asked = true
 	c.pk.asked = append(c.pk.asked, t)
-	c.add(mk(o, p.Node, p.Num, 0))
+	c.Add(work.Make(o, p.Node, p.Num, 0))
 	return true
 }
 
 // onEnforce takes the answer to a Set(PortInfo) that changes enforcement, or to
 // a Get that sees whether it still is so.
-func (c *Core) onEnforce(it item, comp *mad.Completion) {
-	p := c.f.PortOf(it.node(), it.port())
+func (c *Core) onEnforce(it work.Item, comp *mad.Completion) {
+	p := c.Fabric.PortOf(it.Node(), it.Port())
 	t := c.pTable(p)
 	t.Asked = false
 	var pi smp.PortInfo
@@ -133,14 +122,14 @@ func (c *Core) onEnforce(it item, comp *mad.Completion) {
 	before := p.Info.PortState
 	p.Info = pi
 	if pi.PortState != before {
-		c.askRegion(it.node(), "port changed state: "+c.f.Where(it.node(), int(it.port())).String())
+		c.askRegion(it.Node(), "port changed state: "+c.Fabric.Where(it.Node(), int(it.Port())).String())
 	}
-	if it.op() == opEnforced {
+	if it.Op() == work.OpEnforced {
 		if c.enforceStep(p) { // it was undone
 			return
 		}
 	} else {
-		t.VerifyAt = c.now.Add(mad.LateCopy)
+		t.VerifyAt = c.Now.Add(mad.LateCopy)
 		c.pk.retry = min(c.pk.retry, t.VerifyAt)
 	}
 	if c.enforceBits(p) != enforced(&p.Info) {

@@ -5,6 +5,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/sm/notice"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -141,7 +142,7 @@ type Output struct {
 	Sends      []mad.Packet
 	Jobs       []*Job
 	Publish    *subnet.Snapshot
-	Notices    []Notice
+	Notices    []notice.Notice
 	Plan       *Plan
 	// Traps are the traps that were taken, for subscribers: all but those of a
 	// source that keeps sending them.
@@ -175,4 +176,10 @@ func (o *Output) send(p *mad.Packet) {
 	o.Sends = append(o.Sends, q)
 }
 
-func (o *Output) notify(n Notice) { o.Notices = append(o.Notices, n) }
+// Notify implements env.Output.
+func (o *Output) Notify(n notice.Notice) { o.Notices = append(o.Notices, n) }
+
+// Store implements env.Output.
+func (o *Output) Store(ops []store.Op, gen uint64) {
+	o.Persist, o.PersistGen = append(o.Persist[:0], ops...), gen
+}

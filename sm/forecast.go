@@ -11,19 +11,21 @@ import (
 	"heddle/ib/smp"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/config"
+	"heddle/sm/notice"
 )
 
 // Forecast is what a manager would do if links or switches failed while the tables of a Plan
 // were installed: the same computation as after a fault, on the graph without them.
 type Forecast struct {
-	Faults []Fault
+	Faults []notice.Fault
 	// Cut are the LIDs that no cable connects to the manager any more, ascending. Nothing
 	// can be done for them; they are no pairs.
 	Cut []CutLID
 
 	// Repair counts pairs, stages and drains. Took is predicted: the time from the
 	// first SMP that writes to the last answer that connects a pair.
-	Repair Repair
+	Repair notice.Repair
 
 	Engine     string   // whose tables would be installed
 	Updated    bool     // the tables would be carried over the change
@@ -54,7 +56,7 @@ var (
 // Forecast foretells what happens if all faults come at once; their Kind, Node and Port
 // count. A link is named by either end. It computes on up to workers goroutines, as a
 // routing job does.
-func (p *Plan) Forecast(faults []Fault, workers int) (*Forecast, error) {
+func (p *Plan) Forecast(faults []notice.Fault, workers int) (*Forecast, error) {
 	if p.job == nil || p.solution == nil {
 		return nil, ErrNoTables
 	}
@@ -99,10 +101,10 @@ func (p *Plan) Forecast(faults []Fault, workers int) (*Forecast, error) {
 }
 
 // lose adds a fault to a loss and completes its names.
-func (p *Plan) lose(g *fabric.Graph, f *Fault, x *fabric.Loss) error {
+func (p *Plan) lose(g *fabric.Graph, f *notice.Fault, x *fabric.Loss) error {
 	f.Desc = p.desc(f.Node)
 	s, isSwitch := switchByGUID(g, f.Node)
-	if f.Kind == FaultSwitch {
+	if f.Kind == notice.FaultSwitch {
 		if !isSwitch {
 			return fmt.Errorf("%q (%v) is no switch of the subnet", f.Desc, f.Node)
 		}
@@ -159,7 +161,7 @@ func (j *Job) after(s *solution, h *fabric.Graph) *Job {
 	k.groups = groupsOn(j.groups, s.graph, h)
 	k.opt.Previous, k.opt.Rebalance = inst, false
 	t := &k.transition
-	t.Quiet, t.LanesUnknown, t.Held, t.Recent, t.Frozen, t.Left = j.policy == TransitionStatic2003, false, nil, nil, nil, nil
+	t.Quiet, t.LanesUnknown, t.Held, t.Recent, t.Frozen, t.Left = j.policy == config.TransitionStatic2003, false, nil, nil, nil, nil
 	return &k
 }
 
@@ -226,7 +228,7 @@ func (f *Forecast) fill(p *Plan, r *JobResult, h *fabric.Graph) {
 	plan := r.Plan
 	rep.First = rep.Broken - rep.Late
 	rep.Mode, rep.Stages = plan.Mode, len(plan.Stages)
-	rep.drains(plan, j.drain)
+	rep.CountDrains(plan, j.drain)
 	f.Transition = plan.Mode.String() + ": " + plan.Reason
 	if plan.Risk != nil {
 		rep.Risk = nameRisk(plan.Risk, func(s int32) ib.GUID {

@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/route"
 	"heddle/sm/forward"
+	"heddle/sm/notice"
 )
 
 // grantLIDs is the graph with the LIDs of virtual functions at their owners: where
@@ -41,7 +42,7 @@ func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
 	list = slices.CompactFunc(list, func(a, b fabric.LIDGrant) bool { return a.LID == b.LID })
 	h, err := g.WithLIDs(list)
 	if err != nil { // cannot be: what it refuses was left out
-		c.out.notify(Notice{Kind: KindLIDConflict, Level: Error, Err: err, Text: "LIDs of virtual functions are not routed"})
+		c.Notify(notice.Notice{Kind: notice.KindLIDConflict, Level: notice.Error, Err: err, Text: "LIDs of virtual functions are not routed"})
 		return g
 	}
 	return h
@@ -49,7 +50,7 @@ func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
 
 // ownerOf is the port that a LID leads to in the graph in force, 0 if none.
 func (c *Core) ownerOf(l ib.LID) ib.GUID {
-	g := c.f.Graph
+	g := c.Fabric.Graph
 	if g == nil || int(l) >= len(g.LIDOwner) || g.LIDOwner[l] == fabric.NoLID {
 		return 0
 	}
@@ -59,7 +60,7 @@ func (c *Core) ownerOf(l ib.LID) ib.GUID {
 // routedAt reports whether a LID leads to a port from everywhere: the tables in force say
 // so, and every switch is known to hold what they say.
 func (c *Core) routedAt(l ib.LID, port ib.GUID) bool {
-	f := c.f
+	f := c.Fabric
 	if l == 0 || f == nil || f.Graph == nil || c.served == nil || c.served.graph != f.Graph || c.ownerOf(l) != port {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"heddle/ib"
+	"heddle/sm/notice"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -95,12 +96,12 @@ func (c *Core) loadFunctionLIDs(list []store.Record) {
 			err = fmt.Errorf("sm: LID %d is stored for functions %v and %v", l, o, p)
 		}
 		if err != nil {
-			c.out.notify(Notice{Kind: KindLIDConflict, Level: Warn, Err: err, Text: "a stored LID of a function is left out"})
+			c.Notify(notice.Notice{Kind: notice.KindLIDConflict, Level: notice.Warn, Err: err, Text: "a stored LID of a function is left out"})
 			continue
 		}
 		taken[l] = p
-		if p.Function > 0 && !c.cfg.VSwitchPrepopulate {
-			c.unsaved = append(c.unsaved, placeOp(p, 0)) // functions have none of their own any more
+		if p.Function > 0 && !c.Config.VSwitchPrepopulate {
+			c.Unsaved = append(c.Unsaved, placeOp(p, 0)) // functions have none of their own any more
 			continue
 		}
 		fn.set(p, l)
@@ -143,8 +144,8 @@ func (c *Core) takeFunctionLIDs(sp *lidSpace) (ops []store.Op) {
 	x := &c.leases
 	x.fn.space = nil
 	lost := func(who string, l ib.LID) {
-		c.out.notify(Notice{
-			Kind: KindLIDConflict, Level: Warn,
+		c.Notify(notice.Notice{
+			Kind: notice.KindLIDConflict, Level: notice.Warn,
 			Text: fmt.Sprintf("LID %d of %s cannot be kept: the smallest forwarding table holds LIDs below %d, or a port has it; it gets another", l, who, sp.limit),
 		})
 	}
@@ -257,7 +258,7 @@ func (c *Core) takeLID(top bool, ops []store.Op) (ib.LID, []store.Op) {
 // absent is the port with the highest GUID that has a LID and is not there.
 func (c *Core) absent() (last ib.GUID, ok bool) {
 	for g := range c.stored {
-		if c.endPort(g) == nil && (c.leases.byGUID[g] == nil) && (!ok || g > last) {
+		if c.EndPort(g) == nil && (c.leases.byGUID[g] == nil) && (!ok || g > last) {
 			last, ok = g, true
 		}
 	}
@@ -312,7 +313,7 @@ func (c *Core) adoptLID(l *lease, lid ib.LID) {
 		return
 	}
 	sp.take(lidRange{lid: lid})
-	c.save(c.storeLID(l, lid))
+	c.Save(c.storeLID(l, lid))
 }
 
 // storeLID gives a lease its LID.
@@ -337,7 +338,7 @@ func (c *Core) giveLIDs() (ops []store.Op) {
 	keep := x.batch[:0]
 	for _, l := range x.batch {
 		t := l.target()
-		if p := c.endPort(t.Port); p != nil && t != (subnet.Place{}) && l.LIDKind == subnet.FloatingLID && c.sharedPort(t.Port) {
+		if p := c.EndPort(t.Port); p != nil && t != (subnet.Place{}) && l.LIDKind == subnet.FloatingLID && c.sharedPort(t.Port) {
 			var why string
 			if ops, why = c.giveFloating(l, p, ops); why != "" {
 				c.refuseLease(l, why)
@@ -417,7 +418,7 @@ func (c *Core) forgetLease(l *lease) {
 		return
 	}
 	if l.lid != 0 {
-		c.save(c.loseLID(l))
+		c.Save(c.loseLID(l))
 	}
 	l.gone = true
 	delete(x.byGUID, l.GUID)
@@ -435,8 +436,8 @@ func (c *Core) forgetLease(l *lease) {
 
 // storeBatch has LIDs stored before they are used.
 func (c *Core) storeBatch(ops []store.Op) {
-	c.save(ops)
-	c.leases.gen, c.leases.saveErr = c.persistGen, nil
+	c.Save(ops)
+	c.leases.gen, c.leases.saveErr = c.SaveGen, nil
 }
 
 // leasesSaved takes the answer.
@@ -450,7 +451,7 @@ func (c *Core) leasesSaved(ev Persisted) {
 		for _, l := range x.batch {
 			c.reportLease(l, subnet.LeaseWaiting, "its LID could not be stored: "+ev.Err.Error())
 		}
-		x.retry = c.now.Add(c.cfg.RetryInterval)
+		x.retry = c.Now.Add(c.Config.RetryInterval)
 		c.tellLeases()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"heddle/ib"
+	"heddle/sm/config"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -12,7 +13,7 @@ import (
 // leased makes a core whose ports have LIDs, with leases of some GUIDs.
 func leased(t *testing.T, fdbcap uint16, guids ...ib.GUID) *Core {
 	t.Helper()
-	c := found(Defaults(), fdbcap, show{guid: 100}, show{guid: 101}, show{guid: 102})
+	c := found(config.Defaults(), fdbcap, show{guid: 100}, show{guid: 101}, show{guid: 102})
 	for _, g := range guids {
 		c.newLease(g)
 	}
@@ -74,20 +75,20 @@ func TestFunctionLIDKept(t *testing.T) {
 	if got := lids(c, false); got[0] != 5 || got[1] != 6 {
 		t.Fatal(got)
 	}
-	p := c.endPort(102)
+	p := c.EndPort(102)
 	p.Info.LID, p.Info.PortState = 5, ib.StateActive // it comes back with a LID that was given away
 	delete(c.lids, 102)
 	delete(c.stored, 102)
-	for i := range c.f.Ports {
-		c.f.Ports[i].LID = 0
+	for i := range c.Fabric.Ports {
+		c.Fabric.Ports[i].LID = 0
 	}
 	c.assignLIDs()
-	if p := c.endPort(102); p.LID == 5 || p.LID == 6 || p.LID == 0 || c.leases.list[0].lid != 5 {
+	if p := c.EndPort(102); p.LID == 5 || p.LID == 6 || p.LID == 0 || c.leases.list[0].lid != 5 {
 		t.Errorf("the port has LID %v, the lease %v", p.LID, c.leases.list[0].lid)
 	}
-	c.f.Nodes[1].Switch.LinearFDBCap = 6
-	for i := range c.f.Ports {
-		c.f.Ports[i].LID = 0
+	c.Fabric.Nodes[1].Switch.LinearFDBCap = 6
+	for i := range c.Fabric.Ports {
+		c.Fabric.Ports[i].LID = 0
 	}
 	ops := c.assignLIDs()
 	if l := c.leases.list; l[0].lid != 5 || l[1].lid != 0 || c.stored[0x1001].lid != 0 {
@@ -106,15 +107,15 @@ func TestGrantLIDs(t *testing.T) {
 	for i, port := range []ib.GUID{101, 102, 999, 101} {
 		c.leases.list[i].port = port
 	}
-	c.leases.list[3].lid = c.endPort(102).LID
+	c.leases.list[3].lid = c.EndPort(102).LID
 	c.leases.fn.set(subnet.Place{Port: 102, Function: 7}, 30)
 	c.buildGraph()
-	for lid, want := range map[ib.LID]ib.GUID{5: 101, 6: 102, 7: 0, 30: 102, c.endPort(102).LID: 102} {
+	for lid, want := range map[ib.LID]ib.GUID{5: 101, 6: 102, 7: 0, 30: 102, c.EndPort(102).LID: 102} {
 		if got := c.ownerOf(lid); got != want {
 			t.Errorf("LID %v leads to port %v, want %v", lid, got, want)
 		}
 	}
-	if g := c.f.Graph; g.TopLID != 30 {
+	if g := c.Fabric.Graph; g.TopLID != 30 {
 		t.Errorf("top %v", g.TopLID)
 	}
 }
@@ -134,10 +135,11 @@ func FuzzFunctionLID(f *testing.F) {
 		if op := placeOp(p, l); !bytes.Equal(op.Record.Key, key) || !bytes.Equal(op.Record.Value, value) {
 			t.Fatalf("%x %x became %v LID %v", key, value, p, l)
 		}
-		cfg := Defaults()
+		cfg := config.Defaults()
 		cfg.VSwitchPrepopulate = true
 		c := New(cfg)
 		c.out = &Output{}
+		c.Output = c.out
 		c.loadFunctionLIDs([]store.Record{r, r})
 		if c.leases.fn.byPlace[p] != l || len(c.leases.fn.byPlace) != 1 || len(c.out.Notices) != 1 {
 			t.Fatalf("%v, %d notices", c.leases.fn.byPlace, len(c.out.Notices))

@@ -12,7 +12,7 @@ import (
 // listGraph lists what is part of the subnet: switches and end ports with a
 // LID.
 func (c *Core) listGraph() {
-	f := c.f
+	f := c.Fabric
 	f.SwitchNode = f.SwitchNode[:0]
 	for i := range f.Nodes {
 		f.Nodes[i].GraphSwitch = -1
@@ -31,21 +31,21 @@ func (c *Core) listGraph() {
 
 // sortLists puts switches in node-GUID order and end ports in port-GUID order.
 func (c *Core) sortLists() {
-	slices.SortFunc(c.f.SwitchNode, c.bySwitch)
-	slices.SortFunc(c.f.EndPort, c.byEndPort)
+	slices.SortFunc(c.Fabric.SwitchNode, c.bySwitch)
+	slices.SortFunc(c.Fabric.EndPort, c.byEndPort)
 }
 
 func (c *Core) bySwitch(a, b int32) int {
-	return cmp.Compare(c.f.Nodes[a].Info.NodeGUID, c.f.Nodes[b].Info.NodeGUID)
+	return cmp.Compare(c.Fabric.Nodes[a].Info.NodeGUID, c.Fabric.Nodes[b].Info.NodeGUID)
 }
 
 func (c *Core) byEndPort(a, b int32) int {
-	return cmp.Or(cmp.Compare(c.f.Ports[a].GUID, c.f.Ports[b].GUID), cmp.Compare(a, b))
+	return cmp.Or(cmp.Compare(c.Fabric.Ports[a].GUID, c.Fabric.Ports[b].GUID), cmp.Compare(a, b))
 }
 
 // buildGraph makes the dense graph of what is listed.
 func (c *Core) buildGraph() {
-	f := c.f
+	f := c.Fabric
 	g := &fabric.Graph{}
 	slots := 0
 	for s, ni := range f.SwitchNode {
@@ -111,7 +111,7 @@ func (c *Core) buildGraph() {
 
 // channels appends the channels that leave switch s of the graph.
 func (c *Core) channels(s int32, list []fabric.Channel) []fabric.Channel {
-	f := c.f
+	f := c.Fabric
 	ni := f.SwitchNode[s]
 	ports := f.NodePorts(ni)
 	for num := 1; num < len(ports); num++ {
@@ -151,8 +151,8 @@ func linkChannels(g *fabric.Graph) {
 
 // lanes is how many data lanes a link has or will have.
 func (c *Core) lanes(p *topo.Port) uint8 {
-	q := c.f.Port(p.Peer)
-	code := min(max(p.Info.VLCap, 1), max(q.Info.VLCap, 1), c.cfg.MaxOpVLs)
+	q := c.Fabric.Port(p.Peer)
+	code := min(max(p.Info.VLCap, 1), max(q.Info.VLCap, 1), c.Config.MaxOpVLs)
 	if p.Info.PortState >= ib.StateArmed && p.Info.OperationalVLs != 0 {
 		code = min(code, p.Info.OperationalVLs)
 	}
@@ -162,6 +162,6 @@ func (c *Core) lanes(p *topo.Port) uint8 {
 // rate is the rate of a link. On a switch the capability bits that say which
 // speed field counts are those of port 0.
 func (c *Core) rate(p *topo.Port) ib.Rate {
-	mask := c.f.AgentPort(p.Node, p.Num).Info.CapabilityMask
+	mask := c.Fabric.AgentPort(p.Node, p.Num).Info.CapabilityMask
 	return ib.RateOf(p.Info.LinkWidthActive, p.Info.ActiveSpeedOf(mask, false))
 }

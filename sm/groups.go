@@ -12,6 +12,8 @@ import (
 	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/forward"
+	"heddle/sm/notice"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -25,8 +27,8 @@ func (c *Core) setGroups(groups []Group) {
 	slices.SortStableFunc(list, func(a, b Group) int { return cmp.Compare(a.MLID, b.MLID) })
 	c.groups = list
 	c.wantGroups = true
-	if c.state == subnet.Master && c.started {
-		c.ask("the multicast groups changed")
+	if c.State == subnet.Master && c.started {
+		c.AskSweep("the multicast groups changed")
 	}
 }
 
@@ -36,10 +38,10 @@ func (c *Core) routeGroups() []route.Group {
 	if len(c.groups) == 0 {
 		return nil
 	}
-	g := c.f.Graph
+	g := c.Fabric.Graph
 	room := 0xFFFF
-	for _, ni := range c.f.SwitchNode {
-		room = min(room, int(c.f.Nodes[ni].Switch.MulticastFDBCap))
+	for _, ni := range c.Fabric.SwitchNode {
+		room = min(room, int(c.Fabric.Nodes[ni].Switch.MulticastFDBCap))
 	}
 	m := &c.memberAt
 	if len(m.ends) != len(g.EndPorts) || len(m.ends) > 0 && &m.ends[0] != &g.EndPorts[0] {
@@ -134,7 +136,7 @@ func (c *Core) routeMoved() {
 	}
 	c.memberAt = memberMemo{}
 	c.wantGroups = true
-	c.ask("a member of a multicast group is at another port")
+	c.AskSweep("a member of a multicast group is at another port")
 }
 
 // endPortsOf are the end ports, ascending, that have the GUIDs and a switch, and the
@@ -164,8 +166,8 @@ func endPortsOf(g *fabric.Graph, guids []ib.GUID) (out []int32, others []ib.GUID
 }
 
 func (c *Core) groupRefused(mlid ib.LID, why string) {
-	if c.noteOnce("group " + mlid.String() + why) {
-		c.out.notify(Notice{Kind: KindGroupRefused, Level: Warn, Text: "multicast group " + mlid.String() + " has no tree: " + why})
+	if c.NoteOnce("group " + mlid.String() + why) {
+		c.Notify(notice.Notice{Kind: notice.KindGroupRefused, Level: notice.Warn, Text: "multicast group " + mlid.String() + " has no tree: " + why})
 	}
 }
 
@@ -183,8 +185,8 @@ func (c *Core) missingMFT(fn func(ni int32, block uint16, pos uint8)) {
 		}
 	}
 	blocks = slices.Compact(blocks) // the groups ascend
-	for _, ni := range c.f.SwitchNode {
-		n := &c.f.Nodes[ni]
+	for _, ni := range c.Fabric.SwitchNode {
+		n := &c.Fabric.Nodes[ni]
 		for _, b := range blocks {
 			if int(b)*smp.MFTBlockMLIDs >= int(n.Switch.MulticastFDBCap) {
 				continue
@@ -212,32 +214,32 @@ func (c *Core) treeSL(l ib.LID) ib.SL {
 	return 0
 }
 
-func (c *Core) onGetMFT(it item, comp *mad.Completion) {
-	n := &c.f.Nodes[it.node()]
+func (c *Core) onGetMFT(it work.Item, comp *mad.Completion) {
+	n := &c.Fabric.Nodes[it.Node()]
 	var t smp.MFT
 	err := answer(comp)
 	if err == nil {
 		err = t.Decode(smp.Data(comp.MAD))
 	}
 	if err != nil {
-		c.setFailed(it.node(), -1, "reading back the multicast table", err)
+		c.SetFailed(it.Node(), -1, "reading back the multicast table", err)
 		return
 	}
-	n.MFT.Set(uint16(it.extra()), it.port(), &t)
-	c.mftChanged(it.node(), uint16(it.extra()))
+	n.MFT.Set(uint16(it.Extra()), it.Port(), &t)
+	c.mftChanged(it.Node(), uint16(it.Extra()))
 }
 
 // buildMFT fills a Set with what the stage of the transition under way writes.
 func (c *Core) buildMFT(n int32, block uint16, pos uint8, dst []byte) {
 	var t smp.MFT
 	p := c.dist.res.Plan
-	p.McastBlock(c.dist.next-1, transition.McastBlock{Switch: c.f.Nodes[n].GraphSwitch, Block: block, Position: pos}, (*[smp.MFTBlockMLIDs]uint16)(&t))
+	p.McastBlock(c.dist.next-1, transition.McastBlock{Switch: c.Fabric.Nodes[n].GraphSwitch, Block: block, Position: pos}, (*[smp.MFTBlockMLIDs]uint16)(&t))
 	t.Put(dst)
 }
 
-func (c *Core) onSetMFT(it item, comp *mad.Completion) {
-	n := &c.f.Nodes[it.node()]
-	block, pos := uint16(it.extra()), it.port()
+func (c *Core) onSetMFT(it work.Item, comp *mad.Completion) {
+	n := &c.Fabric.Nodes[it.Node()]
+	block, pos := uint16(it.Extra()), it.Port()
 	var t smp.MFT
 	err := answer(comp)
 	if err == nil {
@@ -245,21 +247,21 @@ func (c *Core) onSetMFT(it item, comp *mad.Completion) {
 	}
 	if err != nil {
 		delete(n.MFT.Blocks, forward.MulticastKey(block, pos)) // it may have been applied
-		c.mftChanged(it.node(), block)
-		c.setFailed(it.node(), -1, "Set(MulticastForwardingTable)", err)
+		c.mftChanged(it.Node(), block)
+		c.SetFailed(it.Node(), -1, "Set(MulticastForwardingTable)", err)
 		return
 	}
 	n.MFT.Set(block, pos, &t)
-	c.mftChanged(it.node(), block)
+	c.mftChanged(it.Node(), block)
 }
 
 // mcastTop is the MulticastFDBTop that a switch should have: the highest MLID
 // with a tree, so that what is not read back forwards nothing. Switches that do
 // not have the field, and all while there never was a group, keep theirs.
 func (c *Core) mcastTop(ni int32) ib.LID {
-	n := &c.f.Nodes[ni]
+	n := &c.Fabric.Nodes[ni]
 	m := c.wanted.Multicast
-	if m == nil || len(m.Trees) == 0 || !c.f.PortOf(ni, 0).Info.CapabilityMask.Has(ib.CapIsMulticastFDBTopSupported) {
+	if m == nil || len(m.Trees) == 0 || !c.Fabric.PortOf(ni, 0).Info.CapabilityMask.Has(ib.CapIsMulticastFDBTopSupported) {
 		return n.Switch.MulticastFDBTop
 	}
 	return m.Trees[len(m.Trees)-1].MLID

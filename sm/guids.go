@@ -1,13 +1,13 @@
 package sm
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -142,7 +142,7 @@ func (c *Core) setAliases(list []subnet.Alias) {
 	g.on = true
 	g.named = slices.Clone(list)
 	c.nameAliases(withLeases(g.leases, g.named))
-	if c.f == nil || c.f.Graph == nil || c.state != subnet.Master {
+	if c.Fabric == nil || c.Fabric.Graph == nil || c.State != subnet.Master {
 		return
 	}
 	if !was {
@@ -229,9 +229,9 @@ func (c *Core) carryAliases(list []subnet.Alias) {
 func (c *Core) tellAliases() {
 	for _, t := range c.guids.list {
 		for _, x := range t.have {
-			if x != 0 && !slices.Contains(t.carries, x) && c.pk.grants.Names(x) && c.noteOnce("no membership "+t.port.String()+x.String()) {
-				c.out.notify(Notice{
-					Kind: KindAliasRefused, Level: Warn, Where: c.wherePort(t.port),
+			if x != 0 && !slices.Contains(t.carries, x) && c.pk.grants.Names(x) && c.NoteOnce("no membership "+t.port.String()+x.String()) {
+				c.Notify(notice.Notice{
+					Kind: notice.KindAliasRefused, Level: notice.Warn, Where: c.wherePort(t.port),
 					Text: "alias GUID " + x.String() + " is named by the partitions, but no administrator gave it to this port, so it brings no membership: name the port itself, or set the alias with the SA key",
 				})
 			}
@@ -240,32 +240,19 @@ func (c *Core) tellAliases() {
 }
 
 func (c *Core) aliasRefused(a subnet.Alias, why string) {
-	if c.out != nil && c.noteOnce("alias "+a.Port.String()+" "+strconv.Itoa(int(a.Index))+" "+a.GUID.String()+why) {
-		c.out.notify(Notice{
-			Kind: KindAliasRefused, Level: Warn, Where: c.wherePort(a.Port),
+	if c.out != nil && c.NoteOnce("alias "+a.Port.String()+" "+strconv.Itoa(int(a.Index))+" "+a.GUID.String()+why) {
+		c.Notify(notice.Notice{
+			Kind: notice.KindAliasRefused, Level: notice.Warn, Where: c.wherePort(a.Port),
 			Text: "port " + a.Port.String() + " does not get the alias GUID " + a.GUID.String() + " at index " + strconv.Itoa(int(a.Index)) + ": " + why,
 		})
 	}
 }
 
-// endPort finds an end port of the fabric at hand by its port GUID.
-func (c *Core) endPort(g ib.GUID) *topo.Port {
-	f := c.f
-	if f == nil || f.Graph == nil {
-		return nil
+func (c *Core) wherePort(g ib.GUID) notice.Where {
+	if p := c.EndPort(g); p != nil {
+		return c.Fabric.Where(p.Node, int(p.Num))
 	}
-	i, ok := slices.BinarySearchFunc(f.EndPort, g, func(pi int32, g ib.GUID) int { return cmp.Compare(f.Ports[pi].GUID, g) })
-	if !ok {
-		return nil
-	}
-	return &f.Ports[f.EndPort[i]]
-}
-
-func (c *Core) wherePort(g ib.GUID) Where {
-	if p := c.endPort(g); p != nil {
-		return c.f.Where(p.Node, int(p.Num))
-	}
-	return Where{}
+	return notice.Where{}
 }
 
 // takeGUIDs joins the ports of a new discovery with what is known of their
@@ -273,19 +260,19 @@ func (c *Core) wherePort(g ib.GUID) Where {
 // its table.
 func (c *Core) takeGUIDs() {
 	g := &c.guids
-	if !g.on || c.cfg.PlanOnly {
+	if !g.on || c.Config.PlanOnly {
 		return
 	}
-	c.scope(func(p *topo.Port) {
+	c.Scope(func(p *topo.Port) {
 		t := g.byPort[p.GUID]
 		switch {
 		case p.LID == 0:
-			if t != nil && len(t.have) > 0 && c.endPort(p.GUID) == nil {
+			if t != nil && len(t.have) > 0 && c.EndPort(p.GUID) == nil {
 				c.forgetGUIDsOf(t)
 			}
 			return
 		case t != nil:
-			if c.f.Nodes[p.Node].Flags&topo.NodeNew != 0 || p.Num != 0 && p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID && (c.floatBase(p.GUID) == 0 || p.Info.LID == 0) {
+			if c.Fabric.Nodes[p.Node].Flags&topo.NodeNew != 0 || p.Num != 0 && p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID && (c.floatBase(p.GUID) == 0 || p.Info.LID == 0) {
 				c.forgetGUIDsOf(t)
 			}
 			g.queue(t)
@@ -302,7 +289,7 @@ func (c *Core) takeGUIDs() {
 	})
 	if !c.reg.on {
 		for _, t := range g.list {
-			if len(t.have) > 0 && c.endPort(t.port) == nil {
+			if len(t.have) > 0 && c.EndPort(t.port) == nil {
 				c.forgetGUIDsOf(t)
 			}
 		}
@@ -311,8 +298,8 @@ func (c *Core) takeGUIDs() {
 
 // listGUIDs makes tables for all ports that may hold aliases.
 func (c *Core) listGUIDs() {
-	for _, pi := range c.f.EndPort {
-		if p := &c.f.Ports[pi]; p.Info.GUIDCap > 1 {
+	for _, pi := range c.Fabric.EndPort {
+		if p := &c.Fabric.Ports[pi]; p.Info.GUIDCap > 1 {
 			c.guids.at(p.GUID)
 		}
 	}
@@ -371,9 +358,9 @@ func (c *Core) haveGUIDs(t *guidTable, have []ib.GUID) {
 		case t:
 		default:
 			g.others[x] = append(g.others[x], t)
-			if c.noteOnce("alias twice " + x.String()) {
-				c.out.notify(Notice{
-					Kind: KindAliasRefused, Level: Warn, Where: c.wherePort(t.port), Peer: c.wherePort(h.port),
+			if c.NoteOnce("alias twice " + x.String()) {
+				c.Notify(notice.Notice{
+					Kind: notice.KindAliasRefused, Level: notice.Warn, Where: c.wherePort(t.port), Peer: c.wherePort(h.port),
 					Text: "two ports hold the alias GUID " + x.String() + ", which nobody asked for",
 				})
 			}
@@ -409,7 +396,7 @@ func (c *Core) guidWanted(t *guidTable, i int) ib.GUID {
 	}
 	o, owned := g.owner[x]
 	switch {
-	case c.endPort(x) != nil:
+	case c.EndPort(x) != nil:
 		c.aliasRefused(subnet.Alias{Port: t.port, Index: uint8(i), GUID: x}, "it is the own GUID of a port of the subnet")
 		return 0
 	case !mine && owned && (o.t != t || int(o.i) != i):
@@ -452,8 +439,8 @@ func (c *Core) guidsKnown(port ib.GUID) bool {
 
 // guidWork finds what to ask a port for next: to read a block, or to write one.
 func (c *Core) guidWork(t *guidTable) (block int, read, ok bool) {
-	p := c.endPort(t.port)
-	if p == nil || t.retryAt > c.now {
+	p := c.EndPort(t.port)
+	if p == nil || t.retryAt > c.Now {
 		return 0, false, false
 	}
 	most := int(p.Info.GUIDCap)

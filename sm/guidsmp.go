@@ -7,22 +7,24 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
 // upkeepGUIDs asks up to most ports for the next thing about their tables.
 func (c *Core) upkeepGUIDs(most int) {
 	g := &c.guids
-	if g.retry <= c.now {
+	if g.retry <= c.Now {
 		g.retry = mad.Never
 		for _, t := range g.list {
-			if t.suspect != 0 && t.suspectAt <= c.now {
+			if t.suspect != 0 && t.suspectAt <= c.Now {
 				t.known &^= t.suspect
 				t.suspect = 0
 				g.queue(t)
 			}
-			if t.retryAt != 0 && t.retryAt <= c.now {
+			if t.retryAt != 0 && t.retryAt <= c.Now {
 				t.retryAt = 0
 				g.queue(t)
 			}
@@ -35,7 +37,7 @@ func (c *Core) upkeepGUIDs(most int) {
 		}
 	}
 	// One that has to wait for another is queued again when that one is done.
-	for len(g.todo) > 0 && c.pend < most {
+	for len(g.todo) > 0 && c.Pending < most {
 		t := g.todo[0]
 		g.todo = g.todo[1:]
 		t.queued = false
@@ -43,13 +45,13 @@ func (c *Core) upkeepGUIDs(most int) {
 		if !ok {
 			continue
 		}
-		o := opSetGUIDs
+		o := work.OpSetGUIDs
 		if read {
-			o = opGetGUIDs
+			o = work.OpGetGUIDs
 		}
-		p := c.endPort(t.port)
+		p := c.EndPort(t.port)
 		g.asked = append(g.asked, t)
-		c.add(mk(o, p.Node, p.Num, uint32(b)))
+		c.Add(work.Make(o, p.Node, p.Num, uint32(b)))
 	}
 	if len(g.todo) == 0 {
 		g.todo = nil
@@ -71,7 +73,7 @@ func (c *Core) doubtGUIDs(t *guidTable, list []ib.GUID) {
 func (c *Core) doubted(x ib.GUID, t *guidTable) bool {
 	g := &c.guids
 	o := g.doubt[x]
-	if o == nil || o == t || c.endPort(o.port) == nil || o.refused != 0 {
+	if o == nil || o == t || c.EndPort(o.port) == nil || o.refused != 0 {
 		return false
 	}
 	if !slices.Contains(g.asked, o) {
@@ -127,21 +129,21 @@ func (c *Core) buildGUIDs(p *topo.Port, block int) (b smp.GUIDInfo) {
 }
 
 // onGUIDs takes the answer to reading or writing a block.
-func (c *Core) onGUIDs(it item, comp *mad.Completion) {
+func (c *Core) onGUIDs(it work.Item, comp *mad.Completion) {
 	g := &c.guids
-	p := c.f.PortOf(it.node(), it.port())
+	p := c.Fabric.PortOf(it.Node(), it.Port())
 	t := g.byPort[p.GUID]
 	if t == nil {
 		return
 	}
-	block := int(it.extra())
+	block := int(it.Extra())
 	bit := uint32(1) << block
 	var b, asked smp.GUIDInfo
 	err := answer(comp)
 	if err == nil {
 		err = b.Decode(smp.Data(comp.MAD))
 	}
-	set := it.op() == opSetGUIDs
+	set := it.Op() == work.OpSetGUIDs
 	if set {
 		_ = asked.Decode(smp.Data(comp.Request))
 	}
@@ -170,9 +172,9 @@ func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 			}
 		}
 		t.known |= bit
-		if set && (t.wroteBefore(c.now, bit) || comp.Tries > 1) {
+		if set && (t.wroteBefore(c.Now, bit) || comp.Tries > 1) {
 			t.suspect |= bit
-			t.suspectAt = c.now.Add(mad.LateCopy)
+			t.suspectAt = c.Now.Add(mad.LateCopy)
 			g.retry = min(g.retry, t.suspectAt)
 		}
 		if refused {
@@ -193,20 +195,20 @@ func (c *Core) onGUIDs(it item, comp *mad.Completion) {
 			t.known &^= bit
 			c.doubtGUIDs(t, asked[:])
 		}
-		t.retryAt = c.now.Add(c.cfg.RetryInterval << min(t.tries, 4))
+		t.retryAt = c.Now.Add(c.Config.RetryInterval << min(t.tries, 4))
 		t.tries = min(t.tries+1, 4)
 		g.retry = min(g.retry, t.retryAt)
-		if c.noteOnce("guids " + t.port.String() + what) {
-			c.out.notify(Notice{Kind: KindSetFailed, Level: Warn, Where: c.f.Where(it.node(), int(it.port())), Err: err, Text: what + " failed; it is tried again"})
+		if c.NoteOnce("guids " + t.port.String() + what) {
+			c.Notify(notice.Notice{Kind: notice.KindSetFailed, Level: notice.Warn, Where: c.Fabric.Where(it.Node(), int(it.Port())), Err: err, Text: what + " failed; it is tried again"})
 		}
 	default:
 		t.refused |= bit
-		lv := Debug // that a port without aliases does not show its table is no matter
+		lv := notice.Debug // that a port without aliases does not show its table is no matter
 		if len(t.want) > 0 {
-			lv = Warn
+			lv = notice.Warn
 		}
-		c.out.notify(Notice{
-			Kind: KindAliasRefused, Level: lv, Where: c.f.Where(it.node(), int(it.port())), Err: err,
+		c.Notify(notice.Notice{
+			Kind: notice.KindAliasRefused, Level: lv, Where: c.Fabric.Where(it.Node(), int(it.Port())), Err: err,
 			Text: what + " was refused: block " + strconv.Itoa(block) + " of port " + t.port.String() + " stays as it is until its aliases change or it is reset",
 		})
 		if set { // nobody waits for a port that does not let go

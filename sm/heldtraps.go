@@ -7,6 +7,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 )
 
 // The agent of a switch that has just sent a trap holds its next one back until the subnet
@@ -29,19 +30,19 @@ type heldTraps struct {
 
 // trapGap is how long an agent holds traps back.
 func (c *Core) trapGap() time.Duration {
-	return 4096 * time.Nanosecond << min(c.cfg.SubnetTimeOut, 31)
+	return 4096 * time.Nanosecond << min(c.Config.SubnetTimeOut, 31)
 }
 
 // holdsTraps notes that a switch has sent a trap.
 func (c *Core) holdsTraps(g ib.GUID) {
-	h := heldTraps{g, c.now.Add(c.trapGap())}
+	h := heldTraps{g, c.Now.Add(c.trapGap())}
 	if i := slices.IndexFunc(c.trappers, func(h heldTraps) bool { return h.guid == g }); i >= 0 {
 		c.trappers[i] = h
 	} else if len(c.trappers) < maxHeld {
 		c.trappers = append(c.trappers, h)
 	}
 	if c.heldLookAt == mad.Never {
-		c.heldLookAt = c.now.Add(heldLook)
+		c.heldLookAt = c.Now.Add(heldLook)
 	}
 }
 
@@ -50,7 +51,7 @@ func (c *Core) holdsTraps(g ib.GUID) {
 func (c *Core) cutEndsHoldTraps() {
 	for _, x := range c.reg.cut {
 		for _, at := range x {
-			if n := &c.f.Nodes[at.Node]; n.IsSwitch() && n.Flags&topo.NodeGone == 0 && !c.f.Port(at).Has(topo.PortLinked) {
+			if n := &c.Fabric.Nodes[at.Node]; n.IsSwitch() && n.Flags&topo.NodeGone == 0 && !c.Fabric.Port(at).Has(topo.PortLinked) {
 				c.holdsTraps(n.Info.NodeGUID)
 			}
 		}
@@ -59,7 +60,7 @@ func (c *Core) cutEndsHoldTraps() {
 
 // heldTimer is when the switches that hold traps back are to be peeked at.
 func (c *Core) heldTimer() mad.Time {
-	if !c.running() || c.f.Graph == nil || !c.betweenSweeps() && !c.peekable() {
+	if !c.running() || c.Fabric.Graph == nil || !c.BetweenSweeps() && !c.peekable() {
 		return mad.Never
 	}
 	return c.heldLookAt
@@ -67,14 +68,14 @@ func (c *Core) heldTimer() mad.Time {
 
 // lookHeld peeks at the switches that hold traps back.
 func (c *Core) lookHeld() {
-	c.trappers = slices.DeleteFunc(c.trappers, func(h heldTraps) bool { return h.until <= c.now })
+	c.trappers = slices.DeleteFunc(c.trappers, func(h heldTraps) bool { return h.until <= c.Now })
 	c.heldLookAt = mad.Never
 	if len(c.trappers) > 0 {
-		c.heldLookAt = c.now.Add(heldLook)
+		c.heldLookAt = c.Now.Add(heldLook)
 	}
 	for _, h := range c.trappers {
-		if n, ok := c.f.Find(h.guid); ok && c.f.Nodes[n].IsSwitch() {
-			c.askBeside(mk(opPeek, n, 0, 0), mad.Urgent)
+		if n, ok := c.Fabric.Find(h.guid); ok && c.Fabric.Nodes[n].IsSwitch() {
+			c.askBeside(work.Make(work.OpPeek, n, 0, 0), mad.Urgent)
 		}
 	}
 }

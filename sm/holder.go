@@ -8,6 +8,8 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/partition"
+	"heddle/sm/config"
+	"heddle/sm/notice"
 	"heddle/sm/pkey"
 	"heddle/sm/topo"
 	"heddle/subnet"
@@ -38,7 +40,7 @@ func (h holder) ref() holderRef {
 
 // holder finds who is named; false if it is gone.
 func (c *Core) holder(r holderRef) (holder, bool) {
-	h := holder{p: c.f.Port(r.ref)}
+	h := holder{p: c.Fabric.Port(r.ref)}
 	if r.index == 0 {
 		return h, true
 	}
@@ -86,7 +88,7 @@ func (v *vport) takesPart() bool {
 // known reports whether it is known who is behind an end port: all virtual ports
 // that may send.
 func (c *Core) known(p *topo.Port) bool {
-	if c.f.Nodes[p.Node].Info.NodeType != ib.NodeCA || c.cfg.Virtualization == VirtualIgnore {
+	if c.Fabric.Nodes[p.Node].Info.NodeType != ib.NodeCA || c.Config.Virtualization == config.VirtualIgnore {
 		return true
 	}
 	a := c.virt.byPort[p.GUID]
@@ -117,8 +119,8 @@ func (c *Core) table(h holder) *pkey.Table {
 
 // pTable is the table of a port.
 func (c *Core) pTable(p *topo.Port) *pkey.Table {
-	if p.PKeys == nil && c.last != nil && c.last != c.f {
-		f := c.f
+	if p.PKeys == nil && c.last != nil && c.last != c.Fabric {
+		f := c.Fabric
 		n := &f.Nodes[p.Node]
 		if i, ok := c.last.Find(n.Info.NodeGUID); ok && c.last.Nodes[i].Info.NumPorts == n.Info.NumPorts {
 			p.PKeys = c.last.PortOf(i, p.Num).PKeys
@@ -149,7 +151,7 @@ func (c *Core) shownKeys(t *pkey.Table) []ib.PKey {
 
 // edge reports whether p is an external port of a switch that faces an end port.
 func (c *Core) edge(p *topo.Port) bool {
-	return p.Num != 0 && c.f.Nodes[p.Node].IsSwitch() && p.Has(topo.PortLinked) && c.f.Port(p.Peer).Has(topo.PortEnd) && !c.f.Nodes[p.Peer.Node].IsSwitch()
+	return p.Num != 0 && c.Fabric.Nodes[p.Node].IsSwitch() && p.Has(topo.PortLinked) && c.Fabric.Port(p.Peer).Has(topo.PortEnd) && !c.Fabric.Nodes[p.Peer.Node].IsSwitch()
 }
 
 func (c *Core) isEdge(h holder) bool { return h.v == nil && c.edge(h.p) }
@@ -159,7 +161,7 @@ func (c *Core) edgeOf(p *topo.Port) *topo.Port {
 	if !p.Has(topo.PortLinked) {
 		return nil
 	}
-	if q := c.f.Port(p.Peer); c.edge(q) {
+	if q := c.Fabric.Port(p.Peer); c.edge(q) {
 		return q
 	}
 	return nil
@@ -170,7 +172,7 @@ const maxVPKeyBlocks = 256
 
 // pkeyCap is how many entries the table of a holder has.
 func (c *Core) pkeyCap(h holder) int {
-	n := &c.f.Nodes[h.p.Node]
+	n := &c.Fabric.Nodes[h.p.Node]
 	switch {
 	case h.v != nil:
 		return min(int(h.v.node.PartitionCap), maxVPKeyBlocks*smp.PKeyBlockLen)
@@ -208,7 +210,7 @@ func (c *Core) claims(h holder) (class partition.Class, guid ib.GUID, aliases []
 		return partition.CA, guid, aliases, false
 	}
 	p := h.p
-	switch c.f.Nodes[p.Node].Info.NodeType {
+	switch c.Fabric.Nodes[p.Node].Info.NodeType {
 	case ib.NodeSwitch:
 		class = partition.Switch
 	case ib.NodeRouter:
@@ -221,7 +223,7 @@ func (c *Core) claims(h holder) (class partition.Class, guid ib.GUID, aliases []
 			}
 		}
 	}
-	return class, p.GUID, aliases, p == c.f.AgentPort(c.f.Self.Node, c.f.Self.Port)
+	return class, p.GUID, aliases, p == c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port)
 }
 
 // index0 is the base of the key that wants index 0 of the table of a holder, 0 if
@@ -279,7 +281,7 @@ func (c *Core) pkeysWanted(h holder) []ib.PKey {
 }
 
 func (c *Core) edgeWanted(p *topo.Port) []ib.PKey {
-	q := c.f.Port(p.Peer)
+	q := c.Fabric.Port(p.Peer)
 	want := c.pkeysWanted(holder{p: q})
 	several := c.blind(p)
 	if several {
@@ -307,7 +309,7 @@ func (c *Core) blind(p *topo.Port) bool {
 	if p.Info.PortState <= ib.StateInit {
 		return false
 	}
-	q := c.f.Port(p.Peer)
+	q := c.Fabric.Port(p.Peer)
 	if !c.known(q) || !c.tableKnown(holder{p: q}) {
 		return true
 	}
@@ -349,14 +351,14 @@ func (c *Core) strange(h holder) func(ib.PKey) bool {
 }
 
 // tell makes a notice about a holder, once while it stays so; what is its subject.
-func (c *Core) tellHolder(what string, h holder, n Notice) {
+func (c *Core) tellHolder(what string, h holder, n notice.Notice) {
 	r := h.ref()
-	if !c.noteOnce(fmt.Sprintf("pkeys %s %v %d %d", what, h.p.GUID, r.Port, r.index)) {
+	if !c.NoteOnce(fmt.Sprintf("pkeys %s %v %d %d", what, h.p.GUID, r.Port, r.index)) {
 		return
 	}
-	n.Where = c.f.Where(h.p.Node, int(h.p.Num))
+	n.Where = c.Fabric.Where(h.p.Node, int(h.p.Num))
 	if h.v != nil {
 		n.Text = fmt.Sprintf("virtual port %d, GUID %v: %s", h.v.index, h.v.info.PortGUID, n.Text)
 	}
-	c.out.notify(n)
+	c.Notify(n)
 }

@@ -10,6 +10,7 @@ import (
 	"heddle/route/check"
 	"heddle/route/move"
 	"heddle/route/transition"
+	"heddle/sm/config"
 )
 
 // Job is a computation that the shell runs on a bounded pool: routing,
@@ -41,7 +42,7 @@ type Job struct {
 	balance    bool  // the target cannot be reached, but load can be taken off
 	lifts      int   // rounds so far that moved destinations to other levels so that the target comes nearer
 	remembered bool  // packets or hosts stand for earlier tables; they will leave
-	policy     Transition
+	policy     config.Transition
 	port       ib.GUID       // the manager's
 	drain      time.Duration // of a wait for packets to leave, 0 = as planned
 	move       *moveInput    // not nil: LIDs are moved instead of routing anew; only graph counts besides

@@ -7,6 +7,8 @@ import (
 	"heddle/ib"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/config"
+	"heddle/sm/notice"
 )
 
 // maxFaults is how many faults a Repair names.
@@ -15,7 +17,7 @@ const maxFaults = 8
 // breakage is what a job finds out about broken pairs, for a Repair.
 type breakage struct {
 	pairs  *transition.Pairs
-	faults []Fault // without descriptions
+	faults []notice.Fault // without descriptions
 	more   int
 	late   int
 	writes [][]route.BlockDiff // by stage of the plan: the blocks that connect pairs, ascending
@@ -24,7 +26,7 @@ type breakage struct {
 // broken counts what is broken, and what the plan does about it. It comes after the plan, so that
 // it does not delay proved tables. nil: nothing is known to be broken.
 func (j *Job) broken(r *JobResult) *breakage {
-	if j.transition.Quiet && j.policy != TransitionStatic2003 || len(j.installed.LFT) != len(j.graph.Switches) {
+	if j.transition.Quiet && j.policy != config.TransitionStatic2003 || len(j.installed.LFT) != len(j.graph.Switches) {
 		return nil
 	}
 	b := &breakage{}
@@ -58,7 +60,7 @@ func (j *Job) lost(b *breakage) (ports []transition.LostPort, rows []transition.
 		return ports, nil
 	}
 	was := s.graph
-	add := func(f Fault) {
+	add := func(f notice.Fault) {
 		if len(b.faults) < maxFaults {
 			b.faults = append(b.faults, f)
 		} else {
@@ -75,7 +77,7 @@ func (j *Job) lost(b *breakage) (ports []transition.LostPort, rows []transition.
 		copy(at, d.OldSwitch)
 		for i, now := range d.OldSwitch {
 			if now < 0 && !j.forwards(was.Switches[i].GUID) {
-				add(Fault{Kind: FaultSwitch, Node: was.Switches[i].GUID})
+				add(notice.Fault{Kind: notice.FaultSwitch, Node: was.Switches[i].GUID})
 			}
 		}
 		for c, now := range d.OldChannel {
@@ -87,7 +89,7 @@ func (j *Job) lost(b *breakage) (ports []transition.LostPort, rows []transition.
 			}
 			ports = append(ports, transition.LostPort{Switch: from, Port: ch.OutPort})
 			if to >= 0 && int(ch.Rev) > c {
-				add(Fault{Kind: FaultLink, Node: a, Port: ch.OutPort, Peer: z, PeerPort: ch.InPort})
+				add(notice.Fault{Kind: notice.FaultLink, Node: a, Port: ch.OutPort, Peer: z, PeerPort: ch.InPort})
 			}
 		}
 	}
@@ -101,7 +103,7 @@ func (j *Job) lost(b *breakage) (ports []transition.LostPort, rows []transition.
 		}
 		rows = append(rows, transition.LostRow{Switch: now, Was: had})
 		if len(have) == 0 && len(had) > 0 {
-			add(Fault{Kind: FaultTable, Node: g.Switches[now].GUID})
+			add(notice.Fault{Kind: notice.FaultTable, Node: g.Switches[now].GUID})
 		}
 	}
 	return ports, rows

@@ -4,6 +4,7 @@ import (
 	"heddle/fabric"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/config"
 )
 
 // What is in the way of a plan from the installed tables to an engine's is
@@ -26,7 +27,7 @@ func immediate(p *transition.Plan) bool {
 }
 
 // strict reports whether plans wait where something could deadlock for a moment.
-func (j *Job) strict() bool { return j.policy == TransitionStrict }
+func (j *Job) strict() bool { return j.policy == config.TransitionStrict }
 
 // between replaces tables that would have to wait by others on the way to them.
 func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {

@@ -9,7 +9,9 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 )
 
 // laneKey names an SL-to-VL table of a switch.
@@ -31,32 +33,32 @@ func newLaneMix() laneMix {
 }
 
 // eachLane calls fn for the tables that an opSetSL of a switch is about.
-func (c *Core) eachLane(it item, fn func(k laneKey)) {
-	n := &c.f.Nodes[it.node()]
-	if !n.IsSwitch() || it.port() == 0 {
+func (c *Core) eachLane(it work.Item, fn func(k laneKey)) {
+	n := &c.Fabric.Nodes[it.Node()]
+	if !n.IsSwitch() || it.Port() == 0 {
 		return
 	}
 	for in := range int(n.Info.NumPorts) + 1 {
-		if in != int(it.port()) && (it.extra()&slAllIn != 0 || uint32(in) == it.extra()) {
-			fn(laneKey{n.Info.NodeGUID, uint8(in), it.port()})
+		if in != int(it.Port()) && (it.Extra()&slAllIn != 0 || uint32(in) == it.Extra()) {
+			fn(laneKey{n.Info.NodeGUID, uint8(in), it.Port()})
 		}
 	}
 }
 
 // inTransition reports whether the SL-to-VL tables that are being set are those of a stage.
 func (c *Core) inTransition() bool {
-	return c.dist.res != nil && c.dist.next > 0 && c.phase != PhaseLanes
+	return c.dist.res != nil && c.dist.next > 0 && c.Phase != notice.PhaseLanes
 }
 
 // laneWritten notes the answer to a Set of a stage, laneDoubted that there was none.
-func (c *Core) laneWritten(it item, row *smp.SLtoVL) {
+func (c *Core) laneWritten(it work.Item, row *smp.SLtoVL) {
 	c.eachLane(it, func(k laneKey) {
 		c.mix.wrote[k] = *row
 		delete(c.mix.doubt, k)
 	})
 }
 
-func (c *Core) laneDoubted(it item) {
+func (c *Core) laneDoubted(it work.Item) {
 	c.eachLane(it, func(k laneKey) { c.mix.doubt[k] = true })
 }
 
@@ -64,8 +66,8 @@ func (c *Core) laneDoubted(it item) {
 // are set up before data flows.
 func (c *Core) dropMix() {
 	lost := func(k laneKey) bool {
-		ni, ok := c.f.Find(k.node)
-		return !ok || c.f.Nodes[ni].Flags&(topo.NodeNew|topo.NodeReset) != 0 || c.f.Nodes[ni].GraphSwitch < 0 || int(k.out) > int(c.f.Nodes[ni].Info.NumPorts)
+		ni, ok := c.Fabric.Find(k.node)
+		return !ok || c.Fabric.Nodes[ni].Flags&(topo.NodeNew|topo.NodeReset) != 0 || c.Fabric.Nodes[ni].GraphSwitch < 0 || int(k.out) > int(c.Fabric.Nodes[ni].Info.NumPorts)
 	}
 	for k := range c.mix.wrote {
 		if lost(k) {
@@ -87,7 +89,7 @@ func (c *Core) doubtedLanes(fn func(ni int32, k laneKey)) {
 	}
 	slices.SortFunc(list, compareLaneKeys)
 	for _, k := range list {
-		if ni, ok := c.f.Find(k.node); ok {
+		if ni, ok := c.Fabric.Find(k.node); ok {
 			fn(ni, k)
 		}
 	}
@@ -106,7 +108,7 @@ func compareLaneKeys(a, b laneKey) int {
 }
 
 // onBackSL takes a table that was in doubt.
-func (c *Core) onBackSL(it item, comp *mad.Completion) {
+func (c *Core) onBackSL(it work.Item, comp *mad.Completion) {
 	c.holdLane(it, comp)
 	var t smp.SLtoVL
 	err := answer(comp)
@@ -115,7 +117,7 @@ func (c *Core) onBackSL(it item, comp *mad.Completion) {
 	}
 	if err != nil {
 		c.lanesUnsure = true
-		c.setFailed(it.node(), int(it.port()), "reading back a lane table", err)
+		c.SetFailed(it.Node(), int(it.Port()), "reading back a lane table", err)
 		return
 	}
 	c.laneWritten(it, &t)

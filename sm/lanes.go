@@ -6,7 +6,9 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 )
 
 // SL2VL and VL arbitration are set up where more than one lane matters: SL2VL
@@ -30,21 +32,21 @@ type laneUse struct {
 
 // lanesMatter reports whether SL2VL tables have to be right.
 func (c *Core) lanesMatter() bool {
-	return c.cfg.QoS || c.wanted.NumVLs > 1 || c.wanted.Lanes != nil
+	return c.Config.QoS || c.wanted.NumVLs > 1 || c.wanted.Lanes != nil
 }
 
 // startLanes sets the tables of ports whose link comes up; the first time those
 // of all.
 func (c *Core) startLanes() bool {
-	c.enter(PhaseLanes)
+	c.enter(notice.PhaseLanes)
 	if !c.lanesMatter() {
 		// What a port that comes up has from earlier tables, or from its last manager, is read
 		// when lanes matter again.
-		c.scope(func(p *topo.Port) { c.lanesSetUp = c.lanesSetUp && p.Info.PortState != ib.StateInit })
+		c.Scope(func(p *topo.Port) { c.lanesSetUp = c.lanesSetUp && p.Info.PortState != ib.StateInit })
 		return true
 	}
 	if c.lanesSetUp {
-		c.scope(func(p *topo.Port) {
+		c.Scope(func(p *topo.Port) {
 			if p.Info.PortState == ib.StateInit {
 				c.portLanes(p)
 			}
@@ -52,15 +54,15 @@ func (c *Core) startLanes() bool {
 		c.hostLanes()
 		return true
 	}
-	for i := range c.f.Ports {
-		c.portLanes(&c.f.Ports[i])
+	for i := range c.Fabric.Ports {
+		c.portLanes(&c.Fabric.Ports[i])
 	}
 	return true
 }
 
 // portLanes has the tables of one port set.
 func (c *Core) portLanes(p *topo.Port) {
-	f := c.f
+	f := c.Fabric
 	n := &f.Nodes[p.Node]
 	if p.Num == 0 || !c.moves(p) || c.lanes(p) <= 1 {
 		return
@@ -68,27 +70,27 @@ func (c *Core) portLanes(p *topo.Port) {
 	if f.AgentPort(p.Node, p.Num).Info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
 		switch {
 		case !n.IsSwitch():
-			c.add(mk(opGetSL, p.Node, p.Num, 0))
+			c.Add(work.Make(work.OpGetSL, p.Node, p.Num, 0))
 		case p.Info.PortState == ib.StateInit && c.oneTable(p.Node, p.Num):
-			c.add(mk(opSetSL, p.Node, p.Num, slAllIn))
+			c.Add(work.Make(work.OpSetSL, p.Node, p.Num, slAllIn))
 		default:
 			for in := range int(n.Info.NumPorts) + 1 {
-				c.add(mk(opGetSL, p.Node, p.Num, uint32(in)))
+				c.Add(work.Make(work.OpGetSL, p.Node, p.Num, uint32(in)))
 			}
 		}
 	}
 	if p.Info.VLArbitrationLowCap > 0 {
-		c.add(mk(opGetArb, p.Node, p.Num, uint32(smp.VLArbLow0)))
+		c.Add(work.Make(work.OpGetArb, p.Node, p.Num, uint32(smp.VLArbLow0)))
 	}
 	if p.Info.VLArbitrationHighCap > 0 {
-		c.add(mk(opGetArb, p.Node, p.Num, uint32(smp.VLArbHigh0)))
+		c.Add(work.Make(work.OpGetArb, p.Node, p.Num, uint32(smp.VLArbHigh0)))
 	}
 }
 
 // oneTable reports whether one Set can program an output port of a switch for
 // all input ports.
 func (c *Core) oneTable(n int32, out uint8) bool {
-	nd := &c.f.Nodes[n]
+	nd := &c.Fabric.Nodes[n]
 	if nd.Switch.OptimizedSLtoVLMappingProgramming&1 == 0 {
 		return false
 	}
@@ -104,7 +106,7 @@ func (c *Core) oneTable(n int32, out uint8) bool {
 // hostLanes sets the tables towards hosts that differ from those last set: the
 // transition plan leaves them out, for no host waits for another.
 func (c *Core) hostLanes() {
-	f := c.f
+	f := c.Fabric
 	for s, ni := range f.SwitchNode {
 		n := &f.Nodes[ni]
 		was, ok := c.lanesOf[n.Info.NodeGUID]
@@ -118,7 +120,7 @@ func (c *Core) hostLanes() {
 			}
 			for in := range int(n.Info.NumPorts) + 1 {
 				if in != out && slTable(was.lanes, was.s, uint8(in), uint8(out), c.lanes(p)) != c.slWanted(ni, uint8(in), uint8(out)) {
-					c.add(mk(opSetSL, ni, uint8(out), uint32(in)))
+					c.Add(work.Make(work.OpSetSL, ni, uint8(out), uint32(in)))
 				}
 			}
 		}
@@ -133,16 +135,16 @@ func (c *Core) stageLanes(list []transition.LaneTable) {
 		for k < len(list) && list[k].Switch == x.Switch && list[k].Out == x.Out {
 			k++
 		}
-		ni := c.f.SwitchNode[x.Switch]
-		if p := c.f.PortOf(ni, x.Out); !p.Has(topo.PortLinked) || c.lanes(p) <= 1 {
+		ni := c.Fabric.SwitchNode[x.Switch]
+		if p := c.Fabric.PortOf(ni, x.Out); !p.Has(topo.PortLinked) || c.lanes(p) <= 1 {
 			i = k // nothing leaves by it; its tables are set when it comes up
 			continue
 		}
 		if k-i > 1 && c.oneTable(ni, x.Out) {
-			c.add(mk(opSetSL, ni, x.Out, slAllIn))
+			c.Add(work.Make(work.OpSetSL, ni, x.Out, slAllIn))
 		} else {
 			for _, y := range list[i:k] {
-				c.add(mk(opSetSL, ni, y.Out, uint32(y.In)))
+				c.Add(work.Make(work.OpSetSL, ni, y.Out, uint32(y.In)))
 			}
 		}
 		i = k
@@ -173,9 +175,9 @@ func arbPort(n *topo.Node, p uint8) uint8 {
 
 // slWanted is the SL2VL table of a port for packets that came in by port in.
 func (c *Core) slWanted(n int32, in, out uint8) smp.SLtoVL {
-	nd := &c.f.Nodes[n]
+	nd := &c.Fabric.Nodes[n]
 	vls := uint8(1)
-	if p := c.f.PortOf(n, out); p.Has(topo.PortLinked) {
+	if p := c.Fabric.PortOf(n, out); p.Has(topo.PortLinked) {
 		vls = c.lanes(p)
 	}
 	if c.lanesPre || nd.GraphSwitch < 0 {
@@ -197,7 +199,7 @@ func slTable(l *route.Lanes, s int32, in, out, vls uint8) (t smp.SLtoVL) {
 // arbWanted gives each lane of the link the same low-priority weight and
 // leaves the high-priority table empty.
 func (c *Core) arbWanted(n int32, num uint8, part uint16) (t smp.VLArb) {
-	p := c.f.PortOf(n, num)
+	p := c.Fabric.PortOf(n, num)
 	if part != smp.VLArbLow0 {
 		return t
 	}
@@ -208,7 +210,7 @@ func (c *Core) arbWanted(n int32, num uint8, part uint16) (t smp.VLArb) {
 	return t
 }
 
-func (c *Core) onGetSL(it item, comp *mad.Completion) {
+func (c *Core) onGetSL(it work.Item, comp *mad.Completion) {
 	var t smp.SLtoVL
 	c.holdLane(it, comp)
 	err := answer(comp)
@@ -216,12 +218,12 @@ func (c *Core) onGetSL(it item, comp *mad.Completion) {
 		c.laneError(it, err)
 		return
 	}
-	if t != c.slWanted(it.node(), uint8(it.extra()), it.port()) {
-		c.add(mk(opSetSL, it.node(), it.port(), it.extra()))
+	if t != c.slWanted(it.Node(), uint8(it.Extra()), it.Port()) {
+		c.Add(work.Make(work.OpSetSL, it.Node(), it.Port(), it.Extra()))
 	}
 }
 
-func (c *Core) onGetArb(it item, comp *mad.Completion) {
+func (c *Core) onGetArb(it work.Item, comp *mad.Completion) {
 	var t smp.VLArb
 	c.holdLane(it, comp)
 	err := answer(comp)
@@ -229,23 +231,23 @@ func (c *Core) onGetArb(it item, comp *mad.Completion) {
 		c.laneError(it, err)
 		return
 	}
-	w := c.arbWanted(it.node(), it.port(), uint16(it.extra()))
-	lc := c.f.PortOf(it.node(), it.port()).Info.VLArbitrationLowCap
-	if it.extra() == uint32(smp.VLArbHigh0) {
-		lc = c.f.PortOf(it.node(), it.port()).Info.VLArbitrationHighCap
+	w := c.arbWanted(it.Node(), it.Port(), uint16(it.Extra()))
+	lc := c.Fabric.PortOf(it.Node(), it.Port()).Info.VLArbitrationLowCap
+	if it.Extra() == uint32(smp.VLArbHigh0) {
+		lc = c.Fabric.PortOf(it.Node(), it.Port()).Info.VLArbitrationHighCap
 	}
 	for i := range min(int(lc), len(t)) {
 		if t[i].Weight != w[i].Weight || t[i].Weight != 0 && t[i].VL != w[i].VL {
-			c.add(mk(opSetArb, it.node(), it.port(), it.extra()))
+			c.Add(work.Make(work.OpSetArb, it.Node(), it.Port(), it.Extra()))
 			return
 		}
 	}
 }
 
-func (c *Core) onSetLane(it item, comp *mad.Completion) {
+func (c *Core) onSetLane(it work.Item, comp *mad.Completion) {
 	c.holdLane(it, comp)
 	err := answer(comp)
-	if it.op() == opSetSL && c.inTransition() {
+	if it.Op() == work.OpSetSL && c.inTransition() {
 		var t smp.SLtoVL
 		if err == nil && t.Decode(smp.Data(comp.Request)) == nil {
 			c.laneWritten(it, &t)
@@ -253,9 +255,9 @@ func (c *Core) onSetLane(it item, comp *mad.Completion) {
 			c.laneDoubted(it)
 		}
 	}
-	if err != nil && it.op() == opSetSL && c.dist.next > 0 && c.phase != PhaseLanes {
+	if err != nil && it.Op() == work.OpSetSL && c.dist.next > 0 && c.Phase != notice.PhaseLanes {
 		c.lanesSetUp = false
-		c.setFailed(it.node(), int(it.port()), "Set(SLtoVLMappingTable)", err)
+		c.SetFailed(it.Node(), int(it.Port()), "Set(SLtoVLMappingTable)", err)
 		return
 	}
 	if err != nil {
@@ -265,31 +267,31 @@ func (c *Core) onSetLane(it item, comp *mad.Completion) {
 
 // laneError: an agent without these tables says so with a status, which is
 // fine; silence is not.
-func (c *Core) laneError(it item, err error) {
+func (c *Core) laneError(it work.Item, err error) {
 	if mad.Unanswered(err) {
-		c.setFailed(it.node(), int(it.port()), "reading or setting lane tables", err)
+		c.SetFailed(it.Node(), int(it.Port()), "reading or setting lane tables", err)
 	}
 }
 
 func (c *Core) lanesSet() bool {
 	if c.lanesPre {
 		c.lanesPre = false
-		if c.errs > 0 {
+		if c.Errs > 0 {
 			c.endSweep()
 			return true
 		}
 		c.lanesSetUp = true
-		for s, ni := range c.f.SwitchNode {
-			c.lanesOf[c.f.Nodes[ni].Info.NodeGUID] = laneUse{nil, int32(s)}
+		for s, ni := range c.Fabric.SwitchNode {
+			c.lanesOf[c.Fabric.Nodes[ni].Info.NodeGUID] = laneUse{nil, int32(s)}
 		}
 		c.startDistribution(c.result)
 		return true
 	}
-	if c.lanesMatter() && c.errs == 0 {
+	if c.lanesMatter() && c.Errs == 0 {
 		c.lanesSetUp = true
 		if c.changed {
-			for s, ni := range c.f.SwitchNode {
-				c.lanesOf[c.f.Nodes[ni].Info.NodeGUID] = laneUse{c.wanted.Lanes, int32(s)}
+			for s, ni := range c.Fabric.SwitchNode {
+				c.lanesOf[c.Fabric.Nodes[ni].Info.NodeGUID] = laneUse{c.wanted.Lanes, int32(s)}
 			}
 		}
 	}

@@ -23,11 +23,11 @@ const (
 // began a phase; what functions are to hold is written by upkeep.
 func (c *Core) startMoves() bool {
 	x := &c.leases
-	if !c.mayUpkeep() {
+	if !c.MayUpkeep() {
 		return false
 	}
 	c.endEntries()
-	if x.retry <= c.now {
+	if x.retry <= c.Now {
 		x.retry = mad.Never
 		if x.step == batchStore && x.saveErr != nil {
 			c.storeBatch(nil)
@@ -40,7 +40,7 @@ func (c *Core) startMoves() bool {
 			if c.routeMoved(); c.wantSweep {
 				return false
 			}
-			if len(x.dirty) == 0 && !(x.fn.short && c.cfg.VSwitchPrepopulate) || !c.functionsKnown() {
+			if len(x.dirty) == 0 && !(x.fn.short && c.Config.VSwitchPrepopulate) || !c.functionsKnown() {
 				return false
 			}
 			if !c.gather() {
@@ -79,14 +79,14 @@ func (c *Core) startMoves() bool {
 }
 
 func (c *Core) enterStep(s batchStep) {
-	c.leases.step, c.leases.began, c.leases.retry = s, c.now, mad.Never
+	c.leases.step, c.leases.began, c.leases.retry = s, c.Now, mad.Never
 }
 
 // stepOver reports whether the step under way has lasted long enough; if not, it
 // sees to it that it is looked at again then.
 func (c *Core) stepOver() bool {
 	end := c.leases.began.Add(stepLimit)
-	if end <= c.now {
+	if end <= c.Now {
 		return true
 	}
 	c.leases.retry = end
@@ -147,9 +147,9 @@ func (c *Core) gather() bool {
 		}
 	}
 	if x.settle == 0 {
-		x.settle = c.now.Add(settleLeases)
+		x.settle = c.Now.Add(settleLeases)
 	}
-	if len(x.batch) > 0 && x.unread && c.now < x.settle {
+	if len(x.batch) > 0 && x.unread && c.Now < x.settle {
 		for _, l := range x.batch {
 			l.leaving = false
 			c.lookLease(l)
@@ -245,7 +245,7 @@ func (c *Core) ready(l *lease) bool {
 	if o := x.wants[t]; o != nil && o != l && l.failed == "" && !l.implied {
 		return refuse("function " + t.String() + " is kept for GUID " + o.GUID.String())
 	}
-	p := c.endPort(t.Port)
+	p := c.EndPort(t.Port)
 	if p == nil {
 		return wait("port " + t.Port.String() + " is not in the subnet")
 	}
@@ -390,7 +390,7 @@ func (c *Core) allLeft() bool {
 			c.holdAt(l, l.held)
 		}
 		if l.ended { // and is tried again
-			x.retry = min(x.retry, c.now.Add(c.cfg.RetryInterval))
+			x.retry = min(x.retry, c.Now.Add(c.Config.RetryInterval))
 		}
 		if l.failed == "" {
 			l.failed = "function " + l.held.String() + ", which has the address, does not give it up"

@@ -2,7 +2,9 @@ package sm
 
 import (
 	"heddle/ib"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -28,13 +30,13 @@ func (c *Core) floatLIDs() {
 	if len(x.fn.byPlace) == 0 {
 		return
 	}
-	c.scope(func(p *topo.Port) {
+	c.Scope(func(p *topo.Port) {
 		base := c.floatBase(p.GUID)
 		if p.LID == 0 || p.LMC != 0 || base == 0 {
 			return
 		}
 		l := x.floats[p.GUID]
-		if p == c.f.AgentPort(c.f.Self.Node, c.f.Self.Port) {
+		if p == c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port) {
 			if l != nil { // we came to where it floats: readyFloat refuses that
 				delete(x.floats, p.GUID)
 				l.floats = 0
@@ -70,7 +72,7 @@ func (c *Core) floatLIDs() {
 // it. One that is not in the subnet has: its base LID is set when it comes back.
 func (c *Core) floatLeft(l *lease) bool {
 	if l.unfloats != 0 {
-		if p := c.endPort(l.unfloats); p != nil && p.Info.LID == l.lid {
+		if p := c.EndPort(l.unfloats); p != nil && p.Info.LID == l.lid {
 			return false
 		}
 		l.unfloats = 0
@@ -93,7 +95,7 @@ func (c *Core) floatWaits(l *lease) {
 	if l.failed == "" {
 		c.reportLease(l, subnet.LeaseWaiting, "port "+l.unfloats.String()+" has its LID still, and does not answer")
 	}
-	x.retry = min(x.retry, c.now.Add(c.cfg.RetryInterval))
+	x.retry = min(x.retry, c.Now.Add(c.Config.RetryInterval))
 	c.lookLease(l)
 }
 
@@ -101,10 +103,10 @@ func (c *Core) floatWaits(l *lease) {
 func (c *Core) readyFloat(l *lease, p *topo.Port, refuse func(string) bool) bool {
 	x := &c.leases
 	t := l.target()
-	if p.LMC != 0 || c.cfg.LMC != 0 {
+	if p.LMC != 0 || c.Config.LMC != 0 {
 		return refuse("port " + t.Port.String() + " has an LMC, and a LID that floats has none: let it share the port's LID")
 	}
-	if p == c.f.AgentPort(c.f.Self.Node, c.f.Self.Port) {
+	if p == c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port) {
 		return refuse("port " + t.Port.String() + " is that of the subnet manager, whose LID all others know: take another hypervisor")
 	}
 	for i := 1; i < int(p.Info.GUIDCap); i++ {
@@ -133,7 +135,7 @@ func (c *Core) unfloat() bool {
 		if l.floats == 0 || l.floats == l.target().Port {
 			continue
 		}
-		if p := c.endPort(l.floats); p != nil && c.floatBase(p.GUID) != 0 {
+		if p := c.EndPort(l.floats); p != nil && c.floatBase(p.GUID) != 0 {
 			p.LID = c.floatBase(p.GUID)
 			begun = c.floatSet(p, begun)
 			x.fn.floated = append(x.fn.floated, l.floats)
@@ -154,7 +156,7 @@ func (c *Core) float() bool {
 		if l.LIDKind != subnet.FloatingLID || t == (subnet.Place{}) || t != l.aim || !c.sharedPort(t.Port) {
 			continue
 		}
-		p := c.endPort(t.Port)
+		p := c.EndPort(t.Port)
 		if p == nil || c.floatBase(p.GUID) == 0 || x.floats[t.Port] != nil && x.floats[t.Port] != l {
 			c.lookLease(l)
 			continue
@@ -172,10 +174,10 @@ func (c *Core) floatSet(p *topo.Port, begun bool) bool {
 		return begun
 	}
 	if !begun {
-		c.mv = moves{step: moveFloat, errs: c.errs}
-		c.enter(PhaseMove)
+		c.mv = moves{step: moveFloat, errs: c.Errs}
+		c.enter(notice.PhaseMove)
 	}
-	c.add(mk(opSetPort, p.Node, p.Num, 0))
+	c.Add(work.Make(work.OpSetPort, p.Node, p.Num, 0))
 	return true
 }
 
@@ -184,28 +186,28 @@ func (c *Core) floatSet(p *topo.Port, begun bool) bool {
 // lease turns round, and unfloat has that set.
 func (c *Core) floatsSet() {
 	x := &c.leases
-	if c.errs > c.mv.errs {
+	if c.Errs > c.mv.errs {
 		for _, l := range x.batch {
-			if p := c.endPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != l.lid {
+			if p := c.EndPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != l.lid {
 				p.Info.LID = l.lid
 				c.turnRound(l, "port "+p.GUID.String()+" does not take LID "+l.lid.String())
 			}
 		}
-		c.askSweep("a port did not take its LID")
+		c.AskFullSweep("a port did not take its LID")
 	}
 	c.mv = moves{}
-	c.enter(PhaseIdle)
+	c.enter(notice.PhaseIdle)
 	c.baseChanged()
 }
 
 // baseChanged brings the graph up to date with the LIDs of ports.
 func (c *Core) baseChanged() {
-	was := c.f.Graph
+	was := c.Fabric.Graph
 	h := c.withBases(was)
 	if h == was {
 		return
 	}
-	c.f.Graph = h
+	c.Fabric.Graph = h
 	if c.served != nil && c.served.graph == was {
 		c.served = &solution{graph: h, tables: c.served.tables}
 	}
@@ -218,13 +220,13 @@ func (c *Core) floatsOver() {
 	var ops []store.Op
 	for _, g := range x.fn.floated {
 		base := c.floatBase(g)
-		if p := c.endPort(g); x.floats[g] == nil && base != 0 && p != nil && p.Info.LID == base {
+		if p := c.EndPort(g); x.floats[g] == nil && base != 0 && p != nil && p.Info.LID == base {
 			ops = append(ops, x.fn.set(subnet.Place{Port: g}, 0))
 		}
 	}
 	x.fn.floated = x.fn.floated[:0]
 	if len(ops) > 0 {
-		c.save(ops)
+		c.Save(ops)
 	}
 }
 

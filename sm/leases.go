@@ -340,11 +340,11 @@ func (c *Core) forgetLeases() {
 }
 
 // physical finds the port of the fabric at hand whose own GUID is g.
-func (c *Core) physical(g ib.GUID) *topo.Port { return c.endPort(g) }
+func (c *Core) physical(g ib.GUID) *topo.Port { return c.EndPort(g) }
 
 // endPortIndex is the index in the graph of the end port with a GUID, or -1.
 func (c *Core) endPortIndex(g ib.GUID) int32 {
-	f := c.f
+	f := c.Fabric
 	if f == nil || f.Graph == nil {
 		return -1
 	}

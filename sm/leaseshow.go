@@ -38,13 +38,13 @@ type heldEntry struct {
 
 // holdEntry has snapshots show the GUID of a lease as the last one did.
 func (c *Core) holdEntry(l *lease) {
-	x, s := &c.leases, c.snap
-	until := c.now.Add(holdLimit)
+	x, s := &c.leases, c.Snapshot
+	until := c.Now.Add(holdLimit)
 	if h := l.entry; h != nil {
 		h.until = until
 		return
 	}
-	if s == nil || c.state != subnet.Master || c.snapOf != c.f {
+	if s == nil || c.State != subnet.Master || c.SnapshotFabric != c.Fabric {
 		return
 	}
 	i := s.PortByGUID(l.GUID)
@@ -85,15 +85,15 @@ func (c *Core) freeEntry(l *lease) {
 // endEntries ends what has been held for long enough.
 func (c *Core) endEntries() {
 	x := &c.leases
-	if x.entryEnd > c.now {
+	if x.entryEnd > c.Now {
 		return
 	}
 	x.entryEnd = mad.Never
 	for _, h := range slices.Clone(x.entryList) {
 		switch {
-		case h.until > c.now:
+		case h.until > c.Now:
 		case x.midway() && slices.Contains(x.batch, h.l):
-			h.until = c.now.Add(time.Second)
+			h.until = c.Now.Add(time.Second)
 		default:
 			c.freeEntry(h.l)
 			continue

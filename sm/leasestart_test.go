@@ -3,6 +3,7 @@ package sm
 import (
 	"testing"
 
+	"heddle/sm/config"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -10,7 +11,7 @@ import (
 // TestLeasesBeforeStart: the leases of a store are set before the start, and their
 // LIDs are those that the store held.
 func TestLeasesBeforeStart(t *testing.T) {
-	cfg := Defaults()
+	cfg := config.Defaults()
 	cfg.PortGUID = 1
 	c := New(cfg)
 	var out Output

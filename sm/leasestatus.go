@@ -40,7 +40,7 @@ func (c *Core) sharedLID(p subnet.Place) ib.LID {
 			return a.vports[k].info.VPortLID
 		}
 	}
-	if q := c.endPort(p.Port); q != nil {
+	if q := c.EndPort(p.Port); q != nil {
 		return q.LID
 	}
 	return 0

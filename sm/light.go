@@ -10,35 +10,37 @@ import (
 	"heddle/route"
 	"heddle/sm/election"
 	"heddle/sm/forward"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 )
 
 // startLight asks every switch for its PortStateChange bit, silent far ends
 // whether they answer now, nodes without a description for it, and other
 // managers for their state. Whatever differs leads to a full sweep.
 func (c *Core) startLight() {
-	f := c.f
+	f := c.Fabric
 	if f == nil || f.Graph == nil {
-		c.askSweep("nothing is known of the subnet")
+		c.AskFullSweep("nothing is known of the subnet")
 		return
 	}
-	c.enter(PhaseLight)
+	c.enter(notice.PhaseLight)
 	c.lightSwitches()
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		if n.Flags&(topo.NodeDesc|topo.NodeGone) == 0 {
-			c.add(mk(opLightDesc, int32(i), n.Info.LocalPortNum, 0))
+			c.Add(work.Make(work.OpLightDesc, int32(i), n.Info.LocalPortNum, 0))
 		}
 	}
 	for i := range f.Ports {
 		p := &f.Ports[i]
 		if p.Has(topo.PortSilent) && p.Has(topo.PortKnown) && !p.Has(topo.PortBadPeer) && len(f.AgentPath(p.Node, p.Num)) < smp.MaxHops {
-			c.add(mk(opLightProbe, p.Node, p.Num, 0))
+			c.Add(work.Make(work.OpLightProbe, p.Node, p.Num, 0))
 		}
 	}
 	c.lightVirtuals()
 	for i := range c.others {
-		c.add(mk(opLightSM, c.others[i].At.Node, c.others[i].At.Port, 0))
+		c.Add(work.Make(work.OpLightSM, c.others[i].At.Node, c.others[i].At.Port, 0))
 	}
 }
 
@@ -47,11 +49,11 @@ func (c *Core) startLight() {
 // died the last that answers says so, before requests into the void hold its
 // request up.
 func (c *Core) lightSwitches() {
-	f := c.f
+	f := c.Fabric
 	if own := f.Self; f.Nodes[own.Node].Flags&topo.NodeUnseen != 0 {
-		c.add(mk(opLightProbe, -1, 0, 0))
+		c.Add(work.Make(work.OpLightProbe, -1, 0, 0))
 	} else if !f.Nodes[own.Node].IsSwitch() {
-		c.add(mk(opLightPort, own.Node, own.Port, 0))
+		c.Add(work.Make(work.OpLightPort, own.Node, own.Port, 0))
 	}
 	farthest := 0
 	for hops := 0; hops <= farthest; hops++ {
@@ -63,19 +65,19 @@ func (c *Core) lightSwitches() {
 			farthest = max(farthest, int(n.Path.N))
 			if int(n.Path.N) == hops && n.Flags&topo.NodeLight == 0 {
 				n.Flags |= topo.NodeLight
-				c.add(mk(opLightSwitch, int32(i), 0, 0))
+				c.Add(work.Make(work.OpLightSwitch, int32(i), 0, 0))
 			}
 		}
 	}
 	c.auditing = false
 	c.lightAt = mad.Never
-	if c.cfg.SweepInterval > 0 {
-		c.lightAt = c.now.Add(c.cfg.SweepInterval)
+	if c.Config.SweepInterval > 0 {
+		c.lightAt = c.Now.Add(c.Config.SweepInterval)
 	}
 }
 
 func (c *Core) lightDone() bool {
-	c.enter(PhaseIdle)
+	c.enter(notice.PhaseIdle)
 	c.lights++
 	if !c.auditing {
 		c.watched()
@@ -95,42 +97,42 @@ func (c *Core) lightDone() bool {
 // answer yet is asked soon after that sweep: one of the switches may be mute, or
 // have died at the same time.
 func (c *Core) stopLight() {
-	c.unanswered(func(it item, _ bool) {
-		switch it.op() {
-		case opLightSwitch:
-			n := &c.f.Nodes[it.node()]
+	c.unanswered(func(it work.Item, _ bool) {
+		switch it.Op() {
+		case work.OpLightSwitch:
+			n := &c.Fabric.Nodes[it.Node()]
 			n.Flags &^= topo.NodeLight
 			c.lightMissed = append(c.lightMissed, n.Info.NodeGUID)
-		case opLightProbe: // what was silent before may still be
-		case opGetLFT:
-			if l := c.f.Nodes[it.node()].LFT; l != nil {
-				forward.BitSet(&l.Suspect, int(it.extra()))
+		case work.OpLightProbe: // what was silent before may still be
+		case work.OpGetLFT:
+			if l := c.Fabric.Nodes[it.Node()].LFT; l != nil {
+				forward.BitSet(&l.Suspect, int(it.Extra()))
 			}
-			c.auditAt = c.now
+			c.auditAt = c.Now
 		default:
 			c.lookNow = true
 		}
 	})
 	c.auditing = false
-	c.enter(PhaseIdle)
+	c.enter(notice.PhaseIdle)
 }
 
-func (c *Core) onLightSwitch(it item, comp *mad.Completion) {
-	n := &c.f.Nodes[it.node()]
+func (c *Core) onLightSwitch(it work.Item, comp *mad.Completion) {
+	n := &c.Fabric.Nodes[it.Node()]
 	n.Flags &^= topo.NodeLight
 	var sw smp.SwitchInfo
 	err := answer(comp)
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
 	}
-	w := func() string { return c.f.Where(it.node(), -1).String() }
+	w := func() string { return c.Fabric.Where(it.Node(), -1).String() }
 	switch {
 	case err != nil:
-		c.askAround(it.node(), "a light sweep got no answer from "+w())
+		c.askAround(it.Node(), "a light sweep got no answer from "+w())
 	case sw.PortStateChange:
-		c.askRegion(it.node(), "a port changed state at "+w())
+		c.askRegion(it.Node(), "a port changed state at "+w())
 	case n.LFT != nil && sw.LinearFDBTop != n.LFT.Top:
-		c.askSweep("LinearFDBTop changed at " + w())
+		c.AskFullSweep("LinearFDBTop changed at " + w())
 	}
 }
 
@@ -141,7 +143,7 @@ const maxSilent = 8
 // askAround wants the neighbours of a silent switch to be looked at: if it is
 // dead they say that their links to it are down, and no more needs to be read.
 func (c *Core) askAround(n int32, why string) {
-	f := c.f
+	f := c.Fabric
 	g := f.Nodes[n].Info.NodeGUID
 	around := 0
 	for i := range f.NodePorts(n) {
@@ -151,11 +153,11 @@ func (c *Core) askAround(n int32, why string) {
 		}
 	}
 	if around == 0 || len(c.mute) >= maxSilent {
-		c.askSweep(why)
+		c.AskFullSweep(why)
 		return
 	}
 	c.mute = append(c.mute, muteSwitch{g, slices.Clone(f.Path(f.Nodes[n].Path))})
-	c.ask(why)
+	c.AskSweep(why)
 }
 
 // muteSwitch is a switch that a light sweep got no answer from.
@@ -169,7 +171,7 @@ type muteSwitch struct {
 // reached by another way was perhaps only behind a dead one: the next light
 // sweep, at once, will tell. Any other needs a full sweep.
 func (c *Core) settleMute() {
-	f := c.f
+	f := c.Fabric
 	for _, m := range c.mute {
 		n, ok := f.Find(m.guid)
 		switch {
@@ -183,8 +185,8 @@ func (c *Core) settleMute() {
 	c.mute = c.mute[:0]
 }
 
-func (c *Core) onLightProbe(it item, comp *mad.Completion) {
-	f, at := c.f, ref{Node: it.node(), Port: it.port()}
+func (c *Core) onLightProbe(it work.Item, comp *mad.Completion) {
+	f, at := c.Fabric, ref{Node: it.Node(), Port: it.Port()}
 	known := f.Self.Node
 	if at.Node >= 0 {
 		known = f.Port(at).Peer.Node
@@ -201,63 +203,63 @@ func (c *Core) onLightProbe(it item, comp *mad.Completion) {
 		if known >= 0 {
 			c.unseenAs(f.Nodes[known].Info.NodeGUID).heard = true
 		}
-		c.askSweep("what did not answer before does now: " + f.Behind(at).String())
+		c.AskFullSweep("what did not answer before does now: " + f.Behind(at).String())
 	case known >= 0 && f.Nodes[known].Flags&topo.NodeUnseen != 0:
-		c.unseenAs(f.Nodes[known].Info.NodeGUID).silent(c.now)
-		if _, more := c.mkeyGuess(at, it.extra()+1); more {
-			c.add(mk(opLightProbe, at.Node, at.Port, it.extra()+1))
+		c.unseenAs(f.Nodes[known].Info.NodeGUID).silent(c.Now)
+		if _, more := c.mkeyGuess(at, it.Extra()+1); more {
+			c.Add(work.Make(work.OpLightProbe, at.Node, at.Port, it.Extra()+1))
 		}
 	}
 }
 
 // onLightPort looks at our own port, which no switch reports when its cable
 // is gone.
-func (c *Core) onLightPort(it item, comp *mad.Completion) {
+func (c *Core) onLightPort(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
-	p := c.f.PortOf(it.node(), it.port())
+	p := c.Fabric.PortOf(it.Node(), it.Port())
 	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
-		c.askSweep("our own port does not answer")
+		c.AskFullSweep("our own port does not answer")
 		return
 	}
 	if pi.PortState != p.Info.PortState || pi.LID != p.Info.LID || pi.MasterSMLID != p.Info.MasterSMLID {
-		c.askSweep("our own port changed")
+		c.AskFullSweep("our own port changed")
 	}
 }
 
-func (c *Core) onLightSM(it item, comp *mad.Completion) {
+func (c *Core) onLightSM(it work.Item, comp *mad.Completion) {
 	var si smp.SMInfo
-	i := slices.IndexFunc(c.others, func(o election.Other) bool { return o.At == ref{Node: it.node(), Port: it.port()} })
+	i := slices.IndexFunc(c.others, func(o election.Other) bool { return o.At == ref{Node: it.Node(), Port: it.Port()} })
 	if i < 0 {
 		return
 	}
 	if err := answer(comp); err != nil || si.Decode(smp.Data(comp.MAD)) != nil || si.GUID != c.others[i].Info.GUID {
-		c.out.notify(Notice{Kind: KindOtherSM, Level: Info, Where: c.f.Where(it.node(), int(it.port())), Err: err, Text: "a standby manager does not answer any more"})
+		c.Notify(notice.Notice{Kind: notice.KindOtherSM, Level: notice.Info, Where: c.Fabric.Where(it.Node(), int(it.Port())), Err: err, Text: "a standby manager does not answer any more"})
 		c.others = slices.Delete(c.others, i, i+1)
 		c.publishState()
 		return
 	}
 	c.others[i].Info = si
 	if c.candidate().Trusts(&si) && (si.SMState == smp.SMMaster || c.candidate().YieldsTo(&si)) {
-		c.askSweep("another manager is master or ranks above us: " + si.GUID.String())
+		c.AskFullSweep("another manager is master or ranks above us: " + si.GUID.String())
 	}
 }
 
 // startAudit reads the blocks again of which an older copy may have been
 // delivered late.
 func (c *Core) startAudit() {
-	if c.f == nil || c.f.Graph == nil {
+	if c.Fabric == nil || c.Fabric.Graph == nil {
 		return
 	}
-	c.enter(PhaseLight)
+	c.enter(notice.PhaseLight)
 	c.auditing = true
-	for _, ni := range c.f.SwitchNode {
-		l := c.f.Nodes[ni].LFT
-		if l == nil || c.f.Nodes[ni].Flags&topo.NodeUnseen != 0 {
+	for _, ni := range c.Fabric.SwitchNode {
+		l := c.Fabric.Nodes[ni].LFT
+		if l == nil || c.Fabric.Nodes[ni].Flags&topo.NodeUnseen != 0 {
 			continue
 		}
 		for b := 0; b < len(l.Suspect)*64; b++ {
 			if forward.BitGet(l.Suspect, b) && forward.BitGet(l.Known, b) {
-				c.add(mk(opGetLFT, ni, 0, uint32(b)))
+				c.Add(work.Make(work.OpGetLFT, ni, 0, uint32(b)))
 			}
 		}
 		l.Suspect = nil
@@ -265,14 +267,14 @@ func (c *Core) startAudit() {
 }
 
 func (c *Core) audited(n int32, b int, data *[route.BlockLen]byte) {
-	l := c.f.Nodes[n].LFT
+	l := c.Fabric.Nodes[n].LFT
 	if at := b * route.BlockLen; at+route.BlockLen <= len(l.Row) && [route.BlockLen]byte(l.Row[at:at+route.BlockLen]) == *data {
 		return
 	}
 	l.Set(b, data, nil)
-	c.out.notify(Notice{
-		Kind: KindForeignChange, Level: Warn, Where: c.f.Where(n, -1),
+	c.Notify(notice.Notice{
+		Kind: notice.KindForeignChange, Level: notice.Warn, Where: c.Fabric.Where(n, -1),
 		Text: "a block of its forwarding table is not what was written; it is written again",
 	})
-	c.askSweep("a forwarding table is not what was written")
+	c.AskFullSweep("a forwarding table is not what was written")
 }

@@ -4,14 +4,16 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/store"
 )
 
 // configure gives out LIDs and sets every port's parameters, without moving
 // any port's state. It runs after a discovery of which we are the master.
 func (c *Core) configure() bool {
-	c.enter(PhaseAssign)
+	c.enter(notice.PhaseAssign)
 	var ops []store.Op
 	if c.reg.on {
 		var fits bool
@@ -32,10 +34,10 @@ func (c *Core) configure() bool {
 	c.takeVirtuals()
 	c.takeLanes()
 	ops = append(ops, c.keyOps()...)
-	if c.cfg.PlanOnly {
+	if c.Config.PlanOnly {
 		return c.startReadback()
 	}
-	if len(ops)+len(c.unsaved) > 0 {
+	if len(ops)+len(c.Unsaved) > 0 {
 		c.persist(ops)
 		return false
 	}
@@ -50,9 +52,9 @@ func (c *Core) configure() bool {
 // in the middle of a change, and is then given a third key, still finds its
 // way in.
 func (c *Core) keyOps() []store.Op {
-	f := c.f
+	f := c.Fabric
 	var ops []store.Op
-	want := c.cfg.MKey
+	want := c.Config.MKey
 	if want == 0 && len(c.mkeys) == 0 {
 		return nil
 	}
@@ -70,7 +72,7 @@ func (c *Core) keyOps() []store.Op {
 		}
 	}
 	changing := false
-	c.scope(func(p *topo.Port) {
+	c.Scope(func(p *topo.Port) {
 		if p.LID == 0 {
 			return
 		}
@@ -92,7 +94,7 @@ func (c *Core) keyOps() []store.Op {
 	} else if !changing && !c.reg.on {
 		drop(0)
 	}
-	c.scope(func(p *topo.Port) {
+	c.Scope(func(p *topo.Port) {
 		if !p.Has(topo.PortLinked) || p.Num == 0 {
 			return
 		}
@@ -109,17 +111,17 @@ func (c *Core) keyOps() []store.Op {
 // startSets puts the Sets that move no port's state on the list: our own port
 // first, then switches, end ports and external switch ports.
 func (c *Core) startSets() {
-	f := c.f
+	f := c.Fabric
 	c.setPortIfDiffers(f.Self.Node, f.AgentPort(f.Self.Node, f.Self.Port))
 	c.scopeNodes(func(ni int32, n *topo.Node) {
-		if n.IsSwitch() && n.OK() && (n.Switch.PortStateChange || n.Switch.LifeTimeValue != c.cfg.PacketLife) {
-			c.add(mk(opSetSwitch, ni, 0, 1))
+		if n.IsSwitch() && n.OK() && (n.Switch.PortStateChange || n.Switch.LifeTimeValue != c.Config.PacketLife) {
+			c.Add(work.Make(work.OpSetSwitch, ni, 0, 1))
 		}
 	})
-	c.scope(c.sweepPKeys)
+	c.Scope(c.sweepPKeys)
 	own := f.AgentPort(f.Self.Node, f.Self.Port)
 	for _, ends := range [2]bool{true, false} {
-		c.scope(func(p *topo.Port) {
+		c.Scope(func(p *topo.Port) {
 			if p != own && p.Has(topo.PortEnd) == ends {
 				c.setPortIfDiffers(p.Node, p)
 			}
@@ -133,7 +135,7 @@ func (c *Core) startSets() {
 }
 
 func (c *Core) setPortIfDiffers(n int32, p *topo.Port) {
-	if !c.f.Nodes[n].OK() || !p.Has(topo.PortKnown) {
+	if !c.Fabric.Nodes[n].OK() || !p.Has(topo.PortKnown) {
 		return
 	}
 	if w, ext, ok := c.portWanted(n, p.Num); ok && c.differs(&w, &p.Info, ext) {
@@ -141,7 +143,7 @@ func (c *Core) setPortIfDiffers(n int32, p *topo.Port) {
 		if p.Has(topo.PortEnd) && w.LID != p.Info.LID {
 			c.report.LIDsSet++
 		}
-		c.add(mk(opSetPort, n, p.Num, 0))
+		c.Add(work.Make(work.OpSetPort, n, p.Num, 0))
 	}
 }
 
@@ -149,13 +151,13 @@ func (c *Core) setPortIfDiffers(n int32, p *topo.Port) {
 // ext says that the extended-speed bit goes with it; ok is false for ports
 // that nothing is set on. Pitfalls: IBA §14.2.5.6 and smp.md §6.4.
 func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
-	f := c.f
+	f := c.Fabric
 	nd := &f.Nodes[n]
 	p := f.PortOf(n, num)
 	w = p.Info
 	c.keepForState(&w)
 	w.LinkDownDefaultState = ib.PhysPolling
-	cfg := &c.cfg
+	cfg := &c.Config
 	if p.Has(topo.PortEnd) {
 		if p.LID == 0 {
 			return w, false, false
@@ -173,7 +175,7 @@ func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 		// has lost its groups and subscriptions: its node may well have been there
 		// by another port.
 		isNew := c.firstTime || nd.Flags&topo.NodeNew != 0 || p.Info.MasterSMLID != w.MasterSMLID || p.Info.LID != w.LID ||
-			p.Has(topo.PortLinked) && c.snap != nil && c.snap.PortByPortGUID(p.GUID) < 0
+			p.Has(topo.PortLinked) && c.Snapshot != nil && c.Snapshot.PortByPortGUID(p.GUID) < 0
 		w.ClientReregister = isNew && !cfg.NoReregister && !nd.IsSwitch() &&
 			p.Info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported)
 	}
@@ -255,7 +257,7 @@ func mtuCap(p *topo.Port) ib.MTU {
 
 // smLID is the LID that every port is told to send its traps to.
 func (c *Core) smLID() ib.LID {
-	return c.f.AgentPort(c.f.Self.Node, c.f.Self.Port).LID
+	return c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port).LID
 }
 
 // keepForState makes a PortInfo that was read fit to be written back
@@ -282,25 +284,25 @@ func (c *Core) differs(w, p *smp.PortInfo, ext bool) bool {
 		w.LinkWidthEnabled != 0 || w.LinkSpeedEnabled != 0
 }
 
-func (c *Core) onSetPort(it item, comp *mad.Completion) {
-	f := c.f
-	n, num := it.node(), it.port()
+func (c *Core) onSetPort(it work.Item, comp *mad.Completion) {
+	f := c.Fabric
+	n, num := it.Node(), it.Port()
 	p := f.PortOf(n, num)
 	if comp.Err != nil {
-		c.setFailed(n, int(num), "Set(PortInfo)", comp.Err)
+		c.SetFailed(n, int(num), "Set(PortInfo)", comp.Err)
 		return
 	}
 	var pi smp.PortInfo
 	if err := pi.Decode(smp.Data(comp.MAD)); err != nil {
-		c.setFailed(n, int(num), "Set(PortInfo)", err)
+		c.SetFailed(n, int(num), "Set(PortInfo)", err)
 		return
 	}
 	if num != 0 && pi.PortState == ib.StateNoChange {
-		c.setFailed(n, int(num), "Set(PortInfo)", statusOf(comp)) // refused whole: the answer is what we sent
+		c.SetFailed(n, int(num), "Set(PortInfo)", statusOf(comp)) // refused whole: the answer is what we sent
 		return
 	}
 	if c.changedNature(p, &pi) {
-		c.setFailed(n, int(num), "Set(PortInfo)", errNature)
+		c.SetFailed(n, int(num), "Set(PortInfo)", errNature)
 		return
 	}
 	pi.ClientReregister = false
@@ -313,18 +315,18 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 	if f.AgentPort(n, num) == p {
 		p.MKey = pi.MKey
 		if pi.MKey == 0 && pi.MKeyProtectBits == 1 {
-			p.MKey = c.cfg.MKey
+			p.MKey = c.Config.MKey
 		}
 	}
 	if p.Has(topo.PortEnd) && (pi.LID != p.LID || pi.LMC != p.LMC) {
-		c.setFailed(n, int(num), "giving LID "+p.LID.String(), statusOf(comp))
+		c.SetFailed(n, int(num), "giving LID "+p.LID.String(), statusOf(comp))
 		return
 	}
 	// Part of a Set may be applied under an error status; parameters that an
 	// agent does not keep are not worth another sweep.
 	if st := smp.StatusOf(comp.MAD); st != 0 && before.PortState == pi.PortState {
-		c.out.notify(Notice{
-			Kind: KindSetFailed, Level: Debug, Where: f.Where(n, int(num)), Err: &StatusError{st},
+		c.Notify(notice.Notice{
+			Kind: notice.KindSetFailed, Level: notice.Debug, Where: f.Where(n, int(num)), Err: &StatusError{st},
 			Text: "Set(PortInfo) was answered with an error; what the port now shows is taken",
 		})
 	}
@@ -334,8 +336,8 @@ func (c *Core) onSetPort(it item, comp *mad.Completion) {
 // the packet lifetime, what 2 and 3 set LinearFDBTop and leave an unseen
 // PortStateChange alone.
 func (c *Core) buildSetSwitch(n int32, what uint32, b []byte) {
-	sw := c.f.Nodes[n].Switch
-	sw.LifeTimeValue = c.cfg.PacketLife
+	sw := c.Fabric.Nodes[n].Switch
+	sw.LifeTimeValue = c.Config.PacketLife
 	if what != 1 {
 		sw.PortStateChange = false
 		sw.LinearFDBTop = c.topWanted()
@@ -344,8 +346,8 @@ func (c *Core) buildSetSwitch(n int32, what uint32, b []byte) {
 	sw.Put(b)
 }
 
-func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
-	n := &c.f.Nodes[it.node()]
+func (c *Core) onSetSwitch(it work.Item, comp *mad.Completion) {
+	n := &c.Fabric.Nodes[it.Node()]
 	var sw smp.SwitchInfo
 	err := answer(comp)
 	if err == nil {
@@ -354,13 +356,13 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 	if err == nil && c.changedSwitch(n, &n.Switch, &sw) {
 		err = errNature
 	}
-	if it.extra() == 1 {
+	if it.Extra() == 1 {
 		if err != nil {
-			c.setFailed(it.node(), -1, "Set(SwitchInfo)", err)
+			c.SetFailed(it.Node(), -1, "Set(SwitchInfo)", err)
 			return
 		}
 		if n.Switch.PortStateChange {
-			c.readAgain(it.node())
+			c.readAgain(it.Node())
 		}
 		n.Switch = sw
 		return
@@ -370,14 +372,14 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 	}
 	if err != nil {
 		c.lftErrs++
-		c.setFailed(it.node(), -1, "Set(SwitchInfo) of LinearFDBTop", err)
+		c.SetFailed(it.Node(), -1, "Set(SwitchInfo) of LinearFDBTop", err)
 		return
 	}
 	n.Switch = sw
 	n.LFT.Top = sw.LinearFDBTop
 	n.LFT.ForgetAbove(sw.LinearFDBTop)
 	if sw.PortStateChange {
-		c.askRegion(it.node(), "a port of "+c.f.Where(it.node(), -1).String()+" changed state during the sweep")
+		c.askRegion(it.Node(), "a port of "+c.Fabric.Where(it.Node(), -1).String()+" changed state during the sweep")
 	}
 }
 
@@ -389,22 +391,22 @@ func (c *Core) onSetSwitch(it item, comp *mad.Completion) {
 // link was Armed before, startArm does not ask. Bringing up a fresh fabric so
 // costs one more Get for each port without a cable.
 func (c *Core) readAgain(n int32) {
-	for i := range c.f.NodePorts(n) {
-		p := c.f.PortOf(n, uint8(i))
+	for i := range c.Fabric.NodePorts(n) {
+		p := c.Fabric.PortOf(n, uint8(i))
 		if p.Has(topo.PortKnown) && (p.Num != 0 && p.Info.PortState != ib.StateInit || p.Num == 0 && !c.reg.on && p.LID != 0 && p.Info.LID == p.LID) {
-			c.add(mk(opPortAgain, n, p.Num, 0))
+			c.Add(work.Make(work.OpPortAgain, n, p.Num, 0))
 		}
 	}
 }
 
-func (c *Core) onPortAgain(it item, comp *mad.Completion) {
+func (c *Core) onPortAgain(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
 	if err := answer(comp); err != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
-		c.errs++
+		c.Errs++
 		return
 	}
-	if p := c.f.PortOf(it.node(), it.port()); pi.PortState != p.Info.PortState || p.Num == 0 && pi.LID != p.Info.LID {
-		c.askRegion(it.node(), "port changed state during the sweep: "+c.f.Where(it.node(), int(it.port())).String())
+	if p := c.Fabric.PortOf(it.Node(), it.Port()); pi.PortState != p.Info.PortState || p.Num == 0 && pi.LID != p.Info.LID {
+		c.askRegion(it.Node(), "port changed state during the sweep: "+c.Fabric.Where(it.Node(), int(it.Port())).String())
 	}
 }
 
@@ -413,42 +415,42 @@ func (c *Core) assigned() bool {
 	if c.persistWait {
 		return false
 	}
-	if own := c.f.AgentPort(c.f.Self.Node, c.f.Self.Port); own.LID == 0 || own.Info.LID != own.LID {
+	if own := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port); own.LID == 0 || own.Info.LID != own.LID {
 		c.endSweep() // without a LID of our own nothing can reach us; it was reported
 		return true
 	}
 	if c.needReadback() {
 		return c.startReadback()
 	}
-	c.enter(PhaseRoute)
+	c.enter(notice.PhaseRoute)
 	return true
 }
 
 // startArm moves every link of the subnet that is in Init to Armed.
 func (c *Core) startArm() {
-	c.enter(PhaseArm)
+	c.enter(notice.PhaseArm)
 	c.reg.wide = c.reg.wide || c.armAll && c.reg.on
 	c.armAll = false
 	c.bothEnds()
 	running := !c.quiet()
 	last := int32(-1) // the switch whose port 0 was asked for
-	c.scope(func(p *topo.Port) {
+	c.Scope(func(p *topo.Port) {
 		if c.moves(p) && p.Info.PortState == ib.StateInit {
 			c.report.Armed++
-			c.add(mk(opArm, p.Node, p.Num, 0))
+			c.Add(work.Make(work.OpArm, p.Node, p.Num, 0))
 			if p.Num == 0 {
 				return
 			}
-			if running && p.Node != last && c.f.Nodes[p.Node].IsSwitch() {
+			if running && p.Node != last && c.Fabric.Nodes[p.Node].IsSwitch() {
 				// The switch may have been reset since its LID was read or set, and
 				// a Set that came late have cleared its PortStateChange.
 				last = p.Node
-				c.add(mk(opPortAgain, p.Node, 0, 0))
+				c.Add(work.Make(work.OpPortAgain, p.Node, 0, 0))
 			}
 			// Both ends of a link that comes up begin in Init: if the far one was
 			// read as more it was read before the link failed.
-			if q := c.f.Port(p.Peer); q.Info.PortState >= ib.StateArmed {
-				c.add(mk(opPortAgain, q.Node, q.Num, 0))
+			if q := c.Fabric.Port(p.Peer); q.Info.PortState >= ib.StateArmed {
+				c.Add(work.Make(work.OpPortAgain, q.Node, q.Num, 0))
 			}
 		}
 	})
@@ -461,10 +463,10 @@ func (c *Core) bothEnds() {
 		return
 	}
 	for _, n := range c.reg.nodes[:len(c.reg.nodes):len(c.reg.nodes)] {
-		ports := c.f.NodePorts(n)
+		ports := c.Fabric.NodePorts(n)
 		for i := range ports {
 			if p := &ports[i]; p.Num != 0 && c.moves(p) {
-				if q := c.f.Port(p.Peer); p.Info.PortState < ib.StateActive || q.Info.PortState < ib.StateActive {
+				if q := c.Fabric.Port(p.Peer); p.Info.PortState < ib.StateActive || q.Info.PortState < ib.StateActive {
 					c.touch(q.Node)
 				}
 			}
@@ -475,7 +477,7 @@ func (c *Core) bothEnds() {
 // moves reports whether a port's state is ours to move: a link of the subnet
 // whose two ends were set up, or an enhanced port 0.
 func (c *Core) moves(p *topo.Port) bool {
-	f := c.f
+	f := c.Fabric
 	n := &f.Nodes[p.Node]
 	if !p.Has(topo.PortKnown) || !n.OK() || p.Has(topo.PortFailed) {
 		return false
@@ -491,18 +493,18 @@ func (c *Core) moves(p *topo.Port) bool {
 }
 
 func (c *Core) armed() bool {
-	c.enter(PhaseActivate)
-	c.scope(func(p *topo.Port) {
+	c.enter(notice.PhaseActivate)
+	c.Scope(func(p *topo.Port) {
 		if !c.moves(p) || p.Info.PortState != ib.StateArmed {
 			return
 		}
 		if p.Num != 0 {
-			if q := c.f.Port(p.Peer); q.Info.PortState < ib.StateArmed {
+			if q := c.Fabric.Port(p.Peer); q.Info.PortState < ib.StateArmed {
 				return // the far end did not come along
 			}
 		}
 		c.report.Activated++
-		c.add(mk(opActive, p.Node, p.Num, 0))
+		c.Add(work.Make(work.OpActive, p.Node, p.Num, 0))
 	})
 	return true
 }
@@ -510,25 +512,25 @@ func (c *Core) armed() bool {
 // onSetState takes the answer to a change of state. The state in the answer
 // counts, not the status: agents answer 0x001C when a port got there by
 // itself, and success when it did not move.
-func (c *Core) onSetState(it item, comp *mad.Completion) {
-	f := c.f
-	n, num := it.node(), it.port()
+func (c *Core) onSetState(it work.Item, comp *mad.Completion) {
+	f := c.Fabric
+	n, num := it.Node(), it.Port()
 	p := f.PortOf(n, num)
 	want, what := ib.StateArmed, "moving the port to Armed"
-	if it.op() == opActive {
+	if it.Op() == work.OpActive {
 		want, what = ib.StateActive, "moving the port to Active"
 	}
 	if comp.Err != nil {
-		c.setFailed(n, int(num), what, comp.Err)
+		c.SetFailed(n, int(num), what, comp.Err)
 		return
 	}
 	var pi smp.PortInfo
 	if err := pi.Decode(smp.Data(comp.MAD)); err != nil {
-		c.setFailed(n, int(num), what, err)
+		c.SetFailed(n, int(num), what, err)
 		return
 	}
 	if c.changedNature(p, &pi) {
-		c.setFailed(n, int(num), what, errNature)
+		c.SetFailed(n, int(num), what, errNature)
 		return
 	}
 	pi.ClientReregister = false
@@ -537,7 +539,7 @@ func (c *Core) onSetState(it item, comp *mad.Completion) {
 		if p.Num == 0 {
 			return // port 0 of a switch that has no states after all
 		}
-		c.setFailed(n, int(num), what, statusOf(comp))
+		c.SetFailed(n, int(num), what, statusOf(comp))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/sm/notice"
 )
 
 // Two parties say who has which P_Key: people, with a policy, and the address
@@ -40,7 +41,7 @@ const (
 
 // setPartitions begins a change of the policy.
 func (c *Core) setPartitions(ev SetPartitions) {
-	if c.cfg.PlanOnly {
+	if c.Config.PlanOnly {
 		return
 	}
 	b, err := encodePolicy(ev.Policy)
@@ -55,7 +56,7 @@ func (c *Core) setPartitions(ev SetPartitions) {
 // setMembers takes the memberships that are added to the policy's. Before Start
 // they are only kept: what the store held is in force with them.
 func (c *Core) setMembers(ev SetMembers) {
-	if c.cfg.PlanOnly {
+	if c.Config.PlanOnly {
 		return
 	}
 	if !c.started {
@@ -69,7 +70,7 @@ func (c *Core) setMembers(ev SetMembers) {
 // membersAgain asks for the members again that could not be stored.
 func (c *Core) membersAgain() {
 	k := &c.pk
-	if k.againAt > c.now {
+	if k.againAt > c.Now {
 		return
 	}
 	k.againAt = mad.Never
@@ -78,8 +79,8 @@ func (c *Core) membersAgain() {
 }
 
 func (c *Core) partitionsRefused(tag uint64, err error) {
-	c.out.notify(Notice{
-		Kind: KindPartitionsRefused, Level: Error, Err: err, Tag: tag,
+	c.Notify(notice.Notice{
+		Kind: notice.KindPartitionsRefused, Level: notice.Error, Err: err, Tag: tag,
 		Text: "the partitions stay as they were, because the new ones were refused",
 	})
 }
@@ -133,8 +134,8 @@ func (c *Core) savePartitions() {
 			continue
 		}
 		k.saving = true
-		c.save(ops)
-		k.saveAt = c.persistGen
+		c.Save(ops)
+		k.saveAt = c.SaveGen
 	}
 }
 
@@ -146,7 +147,7 @@ func (c *Core) partitionsSame(tag uint64) {
 		return
 	}
 	if tag != 0 {
-		c.out.notify(Notice{Kind: KindPartitionsApplied, Level: Debug, Tag: tag, Text: "the members change nothing"})
+		c.Notify(notice.Notice{Kind: notice.KindPartitionsApplied, Level: notice.Debug, Tag: tag, Text: "the members change nothing"})
 	}
 }
 
@@ -168,20 +169,20 @@ func (c *Core) partitionsInForce() {
 	}
 	k.applying, k.waiting, k.tag = true, 0, ch.tag
 	text := strconv.Itoa(len(ch.inForce.Partitions)) + " partitions are in force; ports are brought up to date"
-	level := Info
+	level := notice.Info
 	if ch.by == changeMembers { // these come often
-		level, text = Debug, "members were added to partitions, or taken from them; ports are brought up to date"
+		level, text = notice.Debug, "members were added to partitions, or taken from them; ports are brought up to date"
 	}
-	c.out.notify(Notice{Kind: KindPartitions, Level: level, Tag: ch.tag, Text: text})
+	c.Notify(notice.Notice{Kind: notice.KindPartitions, Level: level, Tag: ch.tag, Text: text})
 	for _, key := range sortedKeys(ch.freed) {
 		if p := ch.inForce.Find(key); p != nil {
-			c.out.notify(Notice{
-				Kind: KindPKeyQuarantined, Level: Info, Tag: ch.tag,
+			c.Notify(notice.Notice{
+				Kind: notice.KindPKeyQuarantined, Level: notice.Info, Tag: ch.tag,
 				Text: "P_Key " + key.String() + " was another partition's: " + strconv.Quote(p.Name) + " is given it when every port has let go of it",
 			})
 		}
 	}
-	if c.betweenSweeps() && c.snap != nil && c.phase == PhaseIdle {
+	if c.BetweenSweeps() && c.Snapshot != nil && c.Phase == notice.PhaseIdle {
 		c.publishHeld()
 	}
 }
@@ -226,8 +227,8 @@ func (c *Core) loadPartitions(st storedPartitions, err error) {
 	k := &c.pk
 	if err != nil {
 		// Whoever was kept apart must not be joined by a damaged file.
-		c.out.notify(Notice{
-			Kind: KindPartitionsRefused, Level: Error, Err: err,
+		c.Notify(notice.Notice{
+			Kind: notice.KindPartitionsRefused, Level: notice.Error, Err: err,
 			Text: "the stored partitions cannot be read, so every port is a limited member of the default partition alone: set the partitions again",
 		})
 		st = storedPartitions{policy: closedPolicy()}
@@ -242,7 +243,7 @@ func (c *Core) loadPartitions(st storedPartitions, err error) {
 	k.adopt(st.policy, k.members, inForce, freed)
 	k.again()
 	if names := addedNames(st.policy, inForce); !sameFreed(freed, st.freed) || !maps.Equal(names, st.added) {
-		c.save(freedOps(freed, names))
+		c.Save(freedOps(freed, names))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/sm/config"
+	"heddle/sm/notice"
 	"heddle/store"
 )
 
@@ -64,7 +66,7 @@ func TestMembersBeforeStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := &store.State{Records: records(append(policyOps(b), freedOps(nil, map[ib.PKey]string{6: "tenant", 7: "vm"})...))}
-	cfg := Defaults()
+	cfg := config.Defaults()
 	cfg.PortGUID = 1
 	c := New(cfg)
 	var out Output
@@ -87,7 +89,7 @@ func TestMembersBeforeStart(t *testing.T) {
 	}
 	told := 0
 	for _, n := range out.Notices {
-		if n.Kind == KindPartitionsRefused && n.Err != nil {
+		if n.Kind == notice.KindPartitionsRefused && n.Err != nil {
 			told++
 		}
 	}

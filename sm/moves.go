@@ -11,8 +11,11 @@ import (
 	"heddle/route/check"
 	"heddle/route/move"
 	"heddle/route/transition"
+	"heddle/sm/config"
 	"heddle/sm/forward"
 	"heddle/sm/history"
+	"heddle/sm/notice"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -63,19 +66,19 @@ func (c *Core) routeLeases() bool {
 	if x.fn.fresh {
 		x.fn.fresh = false
 		c.wantRoute, c.regrant = true, true
-		c.ask("virtual functions were given LIDs")
+		c.AskSweep("virtual functions were given LIDs")
 		return false
 	}
 	for _, l := range x.batch {
 		l.atRisk = false
 	}
-	m := moves{errs: c.errs}
+	m := moves{errs: c.Errs}
 	c.collectMoves(&m, x.fn.changed)
 	if len(m.list) == 0 {
 		return false
 	}
 	c.mv = m
-	c.enter(PhaseMove)
+	c.enter(notice.PhaseMove)
 	c.startMoveJob()
 	return true
 }
@@ -155,7 +158,7 @@ func (c *Core) moveMode(d *displaced, from ib.GUID) move.Mode {
 		return move.Minimal
 	}
 	a, b := c.endPortIndex(from), c.endPortIndex(d.to)
-	if a >= 0 && b >= 0 && c.f.Graph.EndPorts[a].Switch == c.f.Graph.EndPorts[b].Switch {
+	if a >= 0 && b >= 0 && c.Fabric.Graph.EndPorts[a].Switch == c.Fabric.Graph.EndPorts[b].Switch {
 		return move.Minimal
 	}
 	return move.Balanced
@@ -179,7 +182,7 @@ func partner(list []displaced, at map[ib.LID]ib.GUID, there []int, d *displaced)
 
 // baseLID is the LID of a port, which those of its functions take after.
 func (c *Core) baseLID(g ib.GUID) ib.LID {
-	if p := c.endPort(g); p != nil {
+	if p := c.EndPort(g); p != nil {
 		return p.LID
 	}
 	return 0
@@ -198,23 +201,23 @@ func (c *Core) startMoveJob() {
 	c.jobsOut++
 	c.jobLast, c.jobDone = c.jobGen, nil
 	in := &moveInput{list: c.mv.list, options: move.Options{
-		SwitchLifetime: transition.Lifetime(c.cfg.PacketLife), HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
-		Unsafe: c.cfg.AllowUnsafe, NoWait: c.cfg.Transition == TransitionAvailability,
+		SwitchLifetime: transition.Lifetime(c.Config.PacketLife), HOQLife: transition.Lifetime(max(c.Config.HOQLife, c.Config.LeafHOQLife)),
+		Unsafe: c.Config.AllowUnsafe, NoWait: c.Config.Transition == config.TransitionAvailability,
 	}}
 	// Nothing is published while a move waits, so hosts would not learn of other levels.
 	if in.options.NoWait {
-		in.options.Repath, in.options.RepathTime = true, max(c.cfg.RepathTime, 0)
+		in.options.Repath, in.options.RepathTime = true, max(c.Config.RepathTime, 0)
 	}
 	if c.current != nil && c.served != nil && c.current.tables == c.served.tables {
 		in.proof = c.current.proof
 	}
-	if c.served != nil && c.served.graph == c.f.Graph {
+	if c.served != nil && c.served.graph == c.Fabric.Graph {
 		in.tables = c.served.tables
 		if mc := in.tables.Multicast; mc != nil {
 			in.options.Groups = accepted(c.routeGroups(), mc)
 		}
 	}
-	c.out.Jobs = append(c.out.Jobs, &Job{Gen: c.jobGen, graph: c.f.Graph, move: in})
+	c.out.Jobs = append(c.out.Jobs, &Job{Gen: c.jobGen, graph: c.Fabric.Graph, move: in})
 }
 
 // run carries requests out; it is a Job's part.
@@ -272,26 +275,26 @@ func (c *Core) moved() bool {
 		}
 		c.rememberMove()
 		m.step = moveRoom
-		c.enter(PhaseMove)
+		c.enter(notice.PhaseMove)
 		if m.res.Grown {
 			c.makeRoom()
 		}
 	case moveRoom:
-		if c.errs > m.errs {
+		if c.Errs > m.errs {
 			c.moveBySweep("a switch did not take a block", true)
 			return true
 		}
 		m.step = moveTop
-		c.enter(PhaseMove)
+		c.enter(notice.PhaseMove)
 		if m.res.Grown {
-			for _, ni := range c.f.SwitchNode {
-				if n := &c.f.Nodes[ni]; n.LFT.Top < m.res.Tables.TopLID {
-					c.add(mk(opSetSwitch, ni, 0, 3))
+			for _, ni := range c.Fabric.SwitchNode {
+				if n := &c.Fabric.Nodes[ni]; n.LFT.Top < m.res.Tables.TopLID {
+					c.Add(work.Make(work.OpSetSwitch, ni, 0, 3))
 				}
 			}
 		}
 	case moveTop, moveDrain:
-		if c.errs > m.errs {
+		if c.Errs > m.errs {
 			c.moveBySweep("a switch did not take its part", true)
 			return true
 		}
@@ -302,30 +305,30 @@ func (c *Core) moved() bool {
 		st := &c.dist.stages[c.dist.next]
 		c.dist.next++
 		m.step, m.again = moveStage, 0
-		c.enter(PhaseMove)
+		c.enter(notice.PhaseMove)
 		for _, b := range st.LFT {
-			c.add(mk(opSetLFT, c.f.SwitchNode[b.Switch], 0, uint32(b.Block)))
+			c.Add(work.Make(work.OpSetLFT, c.Fabric.SwitchNode[b.Switch], 0, uint32(b.Block)))
 		}
 	case moveStage:
 		st := &c.dist.stages[c.dist.next-1]
-		if c.errs > m.errs && m.again < moveAgain {
+		if c.Errs > m.errs && m.again < moveAgain {
 			m.again++
-			m.errs = c.errs
-			c.enter(PhaseMove)
+			m.errs = c.Errs
+			c.enter(notice.PhaseMove)
 			for _, b := range st.LFT {
-				ni := c.f.SwitchNode[b.Switch]
-				if !forward.BitGet(c.f.Nodes[ni].LFT.Known, int(b.Block)) {
-					c.add(mk(opSetLFT, ni, 0, uint32(b.Block)))
+				ni := c.Fabric.SwitchNode[b.Switch]
+				if !forward.BitGet(c.Fabric.Nodes[ni].LFT.Known, int(b.Block)) {
+					c.Add(work.Make(work.OpSetLFT, ni, 0, uint32(b.Block)))
 				}
 			}
 			return true
 		}
 		m.step = moveDrain
-		if wait := st.Drain; wait > 0 && c.errs == m.errs {
-			if c.cfg.DrainTime > 0 {
-				wait = c.cfg.DrainTime
+		if wait := st.Drain; wait > 0 && c.Errs == m.errs {
+			if c.Config.DrainTime > 0 {
+				wait = c.Config.DrainTime
 			}
-			c.resumeAt = c.now.Add(wait)
+			c.resumeAt = c.Now.Add(wait)
 			return false
 		}
 	}
@@ -334,9 +337,9 @@ func (c *Core) moved() bool {
 
 // tellRisk tells which cycle is possible while the LIDs move.
 func (c *Core) tellRisk(r *move.Result) {
-	k := nameRisk(r.Risk, func(s int32) ib.GUID { return c.f.Nodes[c.f.SwitchNode[s]].Info.NodeGUID }, c.descOf)
+	k := nameRisk(r.Risk, func(s int32) ib.GUID { return c.Fabric.Nodes[c.Fabric.SwitchNode[s]].Info.NodeGUID }, c.descOf)
 	c.moveCount.AtRisk++
-	c.out.notify(Notice{Kind: KindTransientCycle, Level: Warn, Text: k.String()})
+	c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: k.String()})
 	c.batchAtRisk()
 }
 
@@ -356,17 +359,17 @@ func (c *Core) levelsStay(r *move.Result) bool {
 	if t := c.served.tables; t.SL == nil && t.Lanes == nil {
 		return true
 	}
-	return len(r.Stages) == 0 || r.Local || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.past.Recent(c.now, c.f.Graph)) == 0
+	return len(r.Stages) == 0 || r.Local || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.past.Recent(c.Now, c.Fabric.Graph)) == 0
 }
 
 // makeRoom writes blocks that no switch forwards by yet and whose content is not known,
 // so that LinearFDBTop can be raised over them.
 func (c *Core) makeRoom() {
-	for _, ni := range c.f.SwitchNode {
-		l := c.f.Nodes[ni].LFT
+	for _, ni := range c.Fabric.SwitchNode {
+		l := c.Fabric.Nodes[ni].LFT
 		for b := range route.RowLen(c.mv.res.Tables.TopLID) / route.BlockLen {
 			if !forward.BitGet(l.Known, b) {
-				c.add(mk(opSetLFT, ni, 0, uint32(b)))
+				c.Add(work.Make(work.OpSetLFT, ni, 0, uint32(b)))
 			}
 		}
 	}
@@ -384,7 +387,7 @@ func (c *Core) moveBlock(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
 
 // topWanted is the LinearFDBTop that switches are to have.
 func (c *Core) topWanted() ib.LID {
-	if c.phase == PhaseMove && c.mv.res != nil {
+	if c.Phase == notice.PhaseMove && c.mv.res != nil {
 		return c.mv.res.Tables.TopLID
 	}
 	return c.wanted.TopLID
@@ -408,8 +411,8 @@ func (c *Core) rememberMove() {
 	if len(c.mv.res.Stages) == 0 || c.mv.res.Local || c.quiet() {
 		return // packets take the same channels before and after
 	}
-	for _, ni := range c.f.SwitchNode {
-		c.f.Nodes[ni].LFT.Shared = true
+	for _, ni := range c.Fabric.SwitchNode {
+		c.Fabric.Nodes[ni].LFT.Shared = true
 	}
 	hops := history.LongestPath
 	if p := c.mv.res.Proof; p != nil {
@@ -422,14 +425,14 @@ func (c *Core) rememberMove() {
 			lids[q.With] = true
 		}
 	}
-	c.past.BeginMove(c.now, c.f.Graph, c.served.tables, c.mv.res.Tables, lids, hops, c.mostRecent()-2)
+	c.past.BeginMove(c.Now, c.Fabric.Graph, c.served.tables, c.mv.res.Tables, lids, hops, c.mostRecent()-2)
 }
 
 // movesDone puts what the switches hold now into force.
 func (c *Core) movesDone() {
-	m, f := &c.mv, c.f
+	m, f := &c.mv, c.Fabric
 	was, now := c.served.tables, m.res.Tables
-	c.past.EndMove(c.now, was, now)
+	c.past.EndMove(c.Now, was, now)
 	c.noteLocal()
 	f.Graph = c.withBases(m.res.Graph)
 	c.wanted = now
@@ -446,24 +449,24 @@ func (c *Core) movesDone() {
 	c.moveCount.Blocks += uint64(m.res.Writes)
 	c.moveCount.Unmerged += uint64(m.res.Unmerged)
 	c.moveCount.Batches++
-	c.out.notify(Notice{Kind: KindMoved, Level: Info, Text: "LIDs moved: " + strconv.Itoa(len(m.list)) + ", LFT blocks: " + strconv.Itoa(m.res.Writes) +
+	c.Notify(notice.Notice{Kind: notice.KindMoved, Level: notice.Info, Text: "LIDs moved: " + strconv.Itoa(len(m.list)) + ", LFT blocks: " + strconv.Itoa(m.res.Writes) +
 		" (each LID by itself: " + strconv.Itoa(m.res.Unmerged) + "), stages: " + strconv.Itoa(len(m.res.Stages)) + "; " + m.res.Reason})
 	c.mv = moves{}
-	c.enter(PhaseIdle)
+	c.enter(notice.PhaseIdle)
 }
 
 // moveBySweep leaves the LIDs to an ordinary sweep: it finds them at their new owners. If
 // something was written it reads everything first.
 func (c *Core) moveBySweep(why string, full bool) {
-	c.out.notify(Notice{Kind: KindMoved, Level: Info, Text: "LIDs are routed anew instead of being moved: " + why})
+	c.Notify(notice.Notice{Kind: notice.KindMoved, Level: notice.Info, Text: "LIDs are routed anew instead of being moved: " + why})
 	c.mv, c.moveAim = moves{}, nil
 	c.regrant = true
-	c.enter(PhaseIdle)
+	c.enter(notice.PhaseIdle)
 	if full {
-		c.askSweep("LIDs of virtual functions moved")
+		c.AskFullSweep("LIDs of virtual functions moved")
 		return
 	}
-	c.ask("LIDs of virtual functions moved")
+	c.AskSweep("LIDs of virtual functions moved")
 }
 
 // whyNoRoute says why a sweep did not route LIDs.
@@ -477,8 +480,8 @@ func (c *Core) whyNoRoute() string {
 // withBases is the graph with the base LIDs that ports have: one whose LID floats has that.
 func (c *Core) withBases(g *fabric.Graph) *fabric.Graph {
 	h := g
-	for e, pi := range c.f.EndPort {
-		if lid := c.f.Ports[pi].LID; g.EndPorts[e].LID != lid {
+	for e, pi := range c.Fabric.EndPort {
+		if lid := c.Fabric.Ports[pi].LID; g.EndPorts[e].LID != lid {
 			if h == g {
 				u := *g
 				u.EndPorts = append([]fabric.EndPort(nil), g.EndPorts...)

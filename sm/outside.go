@@ -21,7 +21,7 @@ type outsider struct {
 // outside tells a planner what forwards beside the graph: switches that were
 // left out, and cables between switches of which an end did not answer.
 func (c *Core) outside() (frozen []transition.Frozen, left []transition.LeftCable) {
-	g := c.f.Graph
+	g := c.Fabric.Graph
 	if s := c.served; s != nil && s.graph != g {
 		d := fabric.Diff(s.graph, g)
 		left = c.missed(s, d)
@@ -88,7 +88,7 @@ func (c *Core) missed(s *solution, d *fabric.Delta) (left []transition.LeftCable
 // carries reports whether data may go over a port of a switch of the graph, as
 // far as is known.
 func (c *Core) carries(s int32, port uint8) bool {
-	p := c.f.PortOf(c.f.SwitchNode[s], port)
+	p := c.Fabric.PortOf(c.Fabric.SwitchNode[s], port)
 	return !p.Has(topo.PortKnown) || p.Info.PortState >= ib.StateArmed
 }
 

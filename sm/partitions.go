@@ -94,15 +94,15 @@ func (k *pkeys) answered() {
 // all that was not known to be durable before it.
 func (c *Core) partitionsSaved(ev Persisted) {
 	k := &c.pk
-	if !k.saving || ev.Gen < k.saveAt || ev.Err != nil && ev.Gen != c.persistGen {
+	if !k.saving || ev.Gen < k.saveAt || ev.Err != nil && ev.Gen != c.SaveGen {
 		return
 	}
 	k.saving = false
 	if ev.Err != nil {
-		c.unsaved = slices.DeleteFunc(c.unsaved, func(o store.Op) bool { return isPolicyOp(&o) })
+		c.Unsaved = slices.DeleteFunc(c.Unsaved, func(o store.Op) bool { return isPolicyOp(&o) })
 		c.partitionsRefused(k.queue[0].tag, ev.Err)
 		if k.queue[0].by == changeMembers {
-			k.againAt = c.now.Add(c.cfg.RetryInterval)
+			k.againAt = c.Now.Add(c.Config.RetryInterval)
 		}
 		k.queue = slices.Delete(k.queue, 0, 1)
 		c.savePartitions()

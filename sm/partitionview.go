@@ -54,9 +54,9 @@ func (c *Core) partitionStatus() PartitionStatus {
 	s := PartitionStatus{Count: len(k.grants.Policy().Partitions), Quarantined: sortedKeys(k.freed)}
 	f := c.last // a sweep that goes on does not know everybody yet
 	if f == nil {
-		f = c.f
+		f = c.Fabric
 	}
-	if c.state != subnet.Master || !c.up || f == nil {
+	if c.State != subnet.Master || !c.Up || f == nil {
 		return s
 	}
 	// Status is asked for often; who is not settled is looked at again or retried.
@@ -71,11 +71,11 @@ func (c *Core) partitionStatus() PartitionStatus {
 // changed.
 func (c *Core) showPKeys(s, old *subnet.Snapshot) {
 	for _, r := range c.pk.shown {
-		i := s.Nodes[c.snapAt[r.Node]].First + int32(r.Port)
+		i := s.Nodes[c.SnapshotIndex[r.Node]].First + int32(r.Port)
 		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
 			s.Ports = slices.Clone(old.Ports)
 		}
-		s.Ports[i].PKeys = c.pKeysOf(c.f.Port(r))
+		s.Ports[i].PKeys = c.pKeysOf(c.Fabric.Port(r))
 	}
 	c.pk.shown, c.pk.news = c.pk.shown[:0], false
 }

@@ -6,7 +6,9 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -38,9 +40,9 @@ const maxPeeks = 256
 // peekable reports whether the sweep under way has cleared PortStateChange of the
 // switches that it knew to have changed: a switch that has it set has news.
 func (c *Core) peekable() bool {
-	switch c.phase {
-	case PhaseReadback, PhaseRoute, PhaseDiscard, PhaseDrain, PhaseDistribute, PhaseTop, PhaseLanes, PhaseArm, PhaseActivate, PhaseMove:
-		return c.running() && c.f.Graph != nil
+	switch c.Phase {
+	case notice.PhaseReadback, notice.PhaseRoute, notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop, notice.PhaseLanes, notice.PhaseArm, notice.PhaseActivate, notice.PhaseMove:
+		return c.running() && c.Fabric.Graph != nil
 	}
 	return false
 }
@@ -54,69 +56,69 @@ func (c *Core) peekAt(g ib.GUID) {
 
 // peek sends the peeks that are due.
 func (c *Core) peek() {
-	if !c.running() || c.f.Graph == nil || c.phase == PhaseDiscover || c.phase == PhaseAssign {
+	if !c.running() || c.Fabric.Graph == nil || c.Phase == notice.PhaseDiscover || c.Phase == notice.PhaseAssign {
 		return
 	}
 	if len(c.peeks) > 0 {
 		var ports []ref
 		for _, g := range c.peeks {
-			if n, ok := c.f.Find(g); ok && c.f.Nodes[n].IsSwitch() {
-				c.askBeside(mk(opPeek, n, 0, 0), mad.Urgent)
-				ports = c.onPath(ports, c.f.Nodes[n].Via) // over which the link may be that is down
+			if n, ok := c.Fabric.Find(g); ok && c.Fabric.Nodes[n].IsSwitch() {
+				c.askBeside(work.Make(work.OpPeek, n, 0, 0), mad.Urgent)
+				ports = c.onPath(ports, c.Fabric.Nodes[n].Via) // over which the link may be that is down
 			}
 		}
 		c.peeks = c.peeks[:0]
 		for _, v := range ports {
-			c.askBeside(mk(opPeekPort, v.Node, v.Port, 0), mad.Urgent)
+			c.askBeside(work.Make(work.OpPeekPort, v.Node, v.Port, 0), mad.Urgent)
 		}
 	}
-	if c.lightAt <= c.now && c.peekable() {
-		c.lightAt = c.now.Add(c.cfg.SweepInterval)
-		for _, n := range c.f.SwitchNode {
-			c.askBeside(mk(opPeek, n, 0, 0), mad.Normal)
+	if c.lightAt <= c.Now && c.peekable() {
+		c.lightAt = c.Now.Add(c.Config.SweepInterval)
+		for _, n := range c.Fabric.SwitchNode {
+			c.askBeside(work.Make(work.OpPeek, n, 0, 0), mad.Normal)
 		}
 	}
 }
 
 // askBeside sends a request that the phase does not wait for.
-func (c *Core) askBeside(it item, p mad.Priority) {
+func (c *Core) askBeside(it work.Item, p mad.Priority) {
 	if c.build(it, &c.req) {
 		c.req.Token, c.req.Priority = uint64(it), p
-		_ = c.eng.Submit(&c.req) // a full queue has requests that tell as much
+		_ = c.Engine.Submit(&c.req) // a full queue has requests that tell as much
 	}
 }
 
 // onPeek takes the SwitchInfo of a switch that may have news.
-func (c *Core) onPeek(it item, comp *mad.Completion) {
+func (c *Core) onPeek(it work.Item, comp *mad.Completion) {
 	var sw smp.SwitchInfo
 	if answer(comp) != nil || sw.Decode(smp.Data(comp.MAD)) != nil || !sw.PortStateChange {
 		return
 	}
-	f := c.f
-	n := it.node()
+	f := c.Fabric
+	n := it.Node()
 	if !f.Has(ref{Node: n}) {
 		return // asked in a discovery that began anew since
 	}
-	if c.peekable() && !c.betweenSweeps() {
+	if c.peekable() && !c.BetweenSweeps() {
 		c.askRegion(n, "a port changed state at "+f.Where(n, -1).String())
 	}
 	for i := range f.NodePorts(n) {
 		if p := f.PortOf(n, uint8(i)); p.Num != 0 && p.Has(topo.PortLinked) && f.Nodes[p.Peer.Node].IsSwitch() {
-			c.askBeside(mk(opPeekPort, n, p.Num, 0), mad.Urgent)
+			c.askBeside(work.Make(work.OpPeekPort, n, p.Num, 0), mad.Urgent)
 		}
 	}
 }
 
 // onPeekPort takes the state of a port that leads to another switch.
-func (c *Core) onPeekPort(it item, comp *mad.Completion) {
+func (c *Core) onPeekPort(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
 	if !c.running() || answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
 		return
 	}
-	if !c.f.Has(ref{Node: it.node(), Port: it.port()}) {
+	if !c.Fabric.Has(ref{Node: it.Node(), Port: it.Port()}) {
 		return // as in onPeek
 	}
-	p := c.f.PortOf(it.node(), it.port())
+	p := c.Fabric.PortOf(it.Node(), it.Port())
 	if !p.Has(topo.PortKnown) || pi.PortState >= p.Info.PortState || pi.PortState > ib.StateDown && p.Info.PortState < ib.StateArmed {
 		return
 	}
@@ -124,12 +126,12 @@ func (c *Core) onPeekPort(it item, comp *mad.Completion) {
 		return // it may have been read before it was made Active
 	}
 	// Switches at the other ends of a dead one are about to answer too.
-	why := "a link went down at " + c.f.Where(it.node(), int(it.port())).String()
-	soon := c.now.Add(pressTime)
+	why := "a link went down at " + c.Fabric.Where(it.Node(), int(it.Port())).String()
+	soon := c.Now.Add(pressTime)
 	switch {
-	case c.betweenSweeps():
+	case c.BetweenSweeps():
 		c.noteSign()
-		c.suspectNode(it.node())
+		c.suspectNode(it.Node())
 		if soon < c.trapAt {
 			c.trapAt, c.sweepWhy = soon, why
 		}
@@ -137,22 +139,22 @@ func (c *Core) onPeekPort(it item, comp *mad.Completion) {
 		c.breakAt, c.breakWhy = soon, why
 		fallthrough
 	default:
-		c.askRegion(it.node(), why)
+		c.askRegion(it.Node(), why)
 	}
 }
 
 // moving notes that the phase gets on. An answer that shows a port on a path as it was is
 // not enough: the looks at a path to a node that is mute would never become less frequent.
-func (c *Core) moving() { c.answeredAt, c.stalls = c.now, 0 }
+func (c *Core) moving() { c.answeredAt, c.stalls = c.Now, 0 }
 
 // stallAt is when the paths are to be looked at because nothing is answered.
 func (c *Core) stallAt() mad.Time {
-	if c.pend == 0 || c.eng.Outstanding() == 0 || !c.running() {
+	if c.Pending == 0 || c.Engine.Outstanding() == 0 || !c.running() {
 		return mad.Never
 	}
-	switch c.phase {
-	case PhaseDiscover, PhaseAssign, PhaseReadback, PhaseDiscard, PhaseDistribute, PhaseTop, PhaseLanes, PhaseArm, PhaseActivate, PhaseMove:
-		wait := c.cfg.SMPTimeout / stallPart
+	switch c.Phase {
+	case notice.PhaseDiscover, notice.PhaseAssign, notice.PhaseReadback, notice.PhaseDiscard, notice.PhaseDistribute, notice.PhaseTop, notice.PhaseLanes, notice.PhaseArm, notice.PhaseActivate, notice.PhaseMove:
+		wait := c.Config.SMPTimeout / stallPart
 		t := max(c.answeredAt, c.phaseStart).Add(wait << min(c.stalls, maxStalls))
 		if c.stalls > maxStalls { // it is past already
 			t = max(t, c.stalledAt.Add(wait<<maxStalls))
@@ -166,7 +168,7 @@ func (c *Core) stallAt() mad.Time {
 func (c *Core) onPath(ports []ref, v ref) []ref {
 	for v.Node >= 0 && len(ports) < maxPeeks && !slices.Contains(ports, v) {
 		ports = append(ports, v)
-		v = c.f.Nodes[v.Node].Via
+		v = c.Fabric.Nodes[v.Node].Via
 	}
 	return ports
 }
@@ -174,34 +176,34 @@ func (c *Core) onPath(ports []ref, v ref) []ref {
 // lookAtPaths asks the ports on the paths to nodes that owe answers.
 func (c *Core) lookAtPaths() {
 	c.stalls++
-	c.stalledAt = c.now
+	c.stalledAt = c.Now
 	var ports, asked []ref
-	f := c.f
-	c.eng.Pending(func(token uint64, _ bool) {
-		it := item(token)
-		if it.beside() || it.node() < 0 {
+	f := c.Fabric
+	c.Engine.Pending(func(token uint64, _ bool) {
+		it := work.Item(token)
+		if it.Beside() || it.Node() < 0 {
 			return
 		}
-		if it.op() == opReread {
-			asked = append(asked, ref{Node: it.node(), Port: it.port()})
+		if it.Op() == work.OpReread {
+			asked = append(asked, ref{Node: it.Node(), Port: it.Port()})
 		}
-		n := it.node()
+		n := it.Node()
 		v := f.Nodes[n].Via
-		if q := f.PortOf(n, it.port()); !f.Nodes[n].IsSwitch() && q.Peer != subnet.NoRef && n != f.Self.Node {
+		if q := f.PortOf(n, it.Port()); !f.Nodes[n].IsSwitch() && q.Peer != subnet.NoRef && n != f.Self.Node {
 			v = q.Peer
 		}
 		ports = c.onPath(ports, v)
 	})
 	for _, v := range ports {
-		if !c.reg.on || c.phase != PhaseDiscover {
-			c.askBeside(mk(opPeekPort, v.Node, v.Port, 0), mad.Urgent)
+		if !c.reg.on || c.Phase != notice.PhaseDiscover {
+			c.askBeside(work.Make(work.OpPeekPort, v.Node, v.Port, 0), mad.Urgent)
 			continue
 		}
 		// Its link may have gone down after it was read in this sweep.
 		if !slices.Contains(asked, v) {
 			f.Port(v).Flags |= topo.PortAsked
 			c.touch(v.Node)
-			c.add(mk(opReread, v.Node, v.Port, rereadPath))
+			c.Add(work.Make(work.OpReread, v.Node, v.Port, work.RereadPath))
 		}
 	}
 }
@@ -210,24 +212,24 @@ func (c *Core) lookAtPaths() {
 // a link that was found to be down, by another path: nobody waits for their time-outs.
 func (c *Core) resend() {
 	c.cutNew = false
-	if c.phase != PhaseDiscover || !c.reg.on || c.reg.give != "" || c.pend == 0 {
+	if c.Phase != notice.PhaseDiscover || !c.reg.on || c.reg.give != "" || c.Pending == 0 {
 		return
 	}
-	f := c.f
+	f := c.Fabric
 	type sent struct {
-		it   item
+		it   work.Item
 		path topo.PathRef
 	}
 	var list []sent
-	path := func(it item) topo.PathRef {
-		nd := &f.Nodes[it.node()]
-		if q := f.PortOf(it.node(), it.port()); !nd.IsSwitch() && q.Path.Set {
+	path := func(it work.Item) topo.PathRef {
+		nd := &f.Nodes[it.Node()]
+		if q := f.PortOf(it.Node(), it.Port()); !nd.IsSwitch() && q.Path.Set {
 			return q.Path
 		}
 		return nd.Path
 	}
-	c.eng.Pending(func(token uint64, _ bool) {
-		if it := item(token); !it.beside() && it.node() >= 0 {
+	c.Engine.Pending(func(token uint64, _ bool) {
+		if it := work.Item(token); !it.Beside() && it.Node() >= 0 {
 			list = append(list, sent{it, path(it)})
 		}
 	})
@@ -237,12 +239,12 @@ func (c *Core) resend() {
 		if now == s.path {
 			continue
 		}
-		for range c.eng.Cancel(uint64(s.it), uint64(s.it)) {
-			c.finishItem()
+		for range c.Engine.Cancel(uint64(s.it), uint64(s.it)) {
+			c.Finish()
 			if now.Set {
-				c.add(s.it)
+				c.Add(s.it)
 			} else {
-				c.f.Nodes[s.it.node()].Flags &^= topo.NodeRead
+				c.Fabric.Nodes[s.it.Node()].Flags &^= topo.NodeRead
 			}
 		}
 	}

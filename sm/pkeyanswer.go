@@ -6,11 +6,13 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/pkey"
+	"heddle/sm/work"
 )
 
 // onPKeys takes the answer to reading or writing a block.
-func (c *Core) onPKeys(it item, comp *mad.Completion) {
+func (c *Core) onPKeys(it work.Item, comp *mad.Completion) {
 	h, block, ok := c.pkeyItem(it)
 	if !ok {
 		return // it left meanwhile
@@ -22,7 +24,7 @@ func (c *Core) onPKeys(it item, comp *mad.Completion) {
 	if err == nil {
 		err = got.Decode(smp.Data(comp.MAD))
 	}
-	read := it.op() == opPKeys || it.op() == opGetVPKeys
+	read := it.Op() == work.OpPKeys || it.Op() == work.OpGetVPKeys
 	switch {
 	case err == nil && read:
 		t.Tries = 0
@@ -34,12 +36,12 @@ func (c *Core) onPKeys(it item, comp *mad.Completion) {
 	default:
 		c.pkeysFailed(h, comp, err)
 	}
-	switch c.phase {
-	case PhaseAssign:
+	switch c.Phase {
+	case notice.PhaseAssign:
 		if err == nil {
 			c.pkeyStep(h, passGrant)
 		}
-	case PhaseUpkeep:
+	case notice.PhaseUpkeep:
 		if !c.pkeyStep(h, c.pk.pass) && c.settled(h) {
 			c.pkeySettled(h)
 		}
@@ -56,7 +58,7 @@ func (c *Core) pkeysRead(h holder, b uint32, got *smp.PKeyTable) {
 	if at >= capacity {
 		return // it told of a larger table when it was asked
 	}
-	if known := t.Wrote || len(t.Have) > 0; known && c.phase == PhaseUpkeep && *got != pkey.Block(c.pkeyTarget(h, passGrant), b) && !c.pkeysAgain(h, got) {
+	if known := t.Wrote || len(t.Have) > 0; known && c.Phase == notice.PhaseUpkeep && *got != pkey.Block(c.pkeyTarget(h, passGrant), b) && !c.pkeysAgain(h, got) {
 		return
 	}
 	t.Claim, t.Claims = nil, 0
@@ -71,11 +73,11 @@ func (c *Core) pkeysRead(h holder, b uint32, got *smp.PKeyTable) {
 	t.Blocks = max(t.Blocks, uint16(b)+1)
 	if b == 0 && h.v == nil {
 		t.Sweep = 0
-		if c.phase != PhaseUpkeep {
-			t.Sweep = c.sweeps + 1
+		if c.Phase != notice.PhaseUpkeep {
+			t.Sweep = c.Sweeps + 1
 		}
 		p := h.p
-		end := c.f.AgentPort(p.Node, p.Num)
+		end := c.Fabric.AgentPort(p.Node, p.Num)
 		t.Virgin = end.Info.LID == 0 && (p.Num == 0 || p.Info.PortState <= ib.StateInit) && *got == smp.PKeyTable{ib.PKeyDefaultFull} &&
 			!end.Info.CapabilityMask.Has(ib.CapIsPKeyNVRAM)
 		if t.Virgin { // a reset agent: the rest is empty
@@ -114,11 +116,11 @@ func (c *Core) pkeysWritten(h holder, b uint32, got *smp.PKeyTable, comp *mad.Co
 	_ = sent.Decode(smp.Data(comp.Request))
 	// The network may deliver an older copy of a Set late. Where two writes come
 	// close to each other, what the first one wrote may come back for a while.
-	if t.Wrote && c.now.Sub(t.WroteAt) < mad.LateCopy {
-		t.GhostOf(c.now, t.Have)
+	if t.Wrote && c.Now.Sub(t.WroteAt) < mad.LateCopy {
+		t.GhostOf(c.Now, t.Have)
 		c.pk.retry = min(c.pk.retry, t.GhostAt)
 	}
-	t.Wrote, t.WroteAt = true, c.now
+	t.Wrote, t.WroteAt = true, c.Now
 	capacity := c.pkeyCap(h)
 	have := make([]ib.PKey, capacity)
 	copy(have, t.Have)
@@ -139,7 +141,7 @@ func (c *Core) pkeysWritten(h holder, b uint32, got *smp.PKeyTable, comp *mad.Co
 		return
 	}
 	c.pkeyRetry(h, "the agent keeps other P_Keys than it was sent", nil)
-	if c.phase == PhaseUpkeep {
+	if c.Phase == notice.PhaseUpkeep {
 		t.Forget() // it is read before anything is written by what it said
 	}
 }
@@ -154,9 +156,9 @@ func (c *Core) pkeysUnread(h holder, err error) {
 		if !c.isEdge(h) {
 			c.noPTable(h, err)
 		}
-	case c.phase == PhaseDiscover: // asked again before its link comes up
-	case c.phase == PhaseAssign:
-		c.setFailed(h.p.Node, int(h.p.Num), "Get(P_KeyTable)", err)
+	case c.Phase == notice.PhaseDiscover: // asked again before its link comes up
+	case c.Phase == notice.PhaseAssign:
+		c.SetFailed(h.p.Node, int(h.p.Num), "Get(P_KeyTable)", err)
 		c.pkeyBackoff(h)
 	default:
 		c.pkeyRetry(h, "its P_Key table could not be read; it is tried again", err)
@@ -166,7 +168,7 @@ func (c *Core) pkeysUnread(h holder, err error) {
 // noPTable tells of a port that is to have keys and has no table for them.
 func (c *Core) noPTable(h holder, err error) {
 	if len(c.granted(h)) > 1 {
-		c.tellHolder("refused", h, Notice{Kind: KindPKeyRefused, Level: Warn, Err: err, Text: "it shows no P_Key table, so it is a member of the default partition alone"})
+		c.tellHolder("refused", h, notice.Notice{Kind: notice.KindPKeyRefused, Level: notice.Warn, Err: err, Text: "it shows no P_Key table, so it is a member of the default partition alone"})
 	}
 }
 
@@ -176,12 +178,12 @@ func (c *Core) pkeysFailed(h holder, comp *mad.Completion, err error) {
 	if mad.Unanswered(err) {
 		var sent smp.PKeyTable
 		_ = sent.Decode(smp.Data(comp.Request))
-		t.GhostOf(c.now, sent[:])
+		t.GhostOf(c.Now, sent[:])
 		t.Forget()
 	}
 	clean := t.Blocks > 0 && (c.isEdge(h) || !slices.ContainsFunc(t.Have, c.strange(h)))
-	if c.phase == PhaseAssign && !clean { // its link stays down as long as it may hold what it must not
-		c.setFailed(h.p.Node, int(h.p.Num), "Set(P_KeyTable)", err)
+	if c.Phase == notice.PhaseAssign && !clean { // its link stays down as long as it may hold what it must not
+		c.SetFailed(h.p.Node, int(h.p.Num), "Set(P_KeyTable)", err)
 		c.pkeyBackoff(h)
 		return
 	}
@@ -191,13 +193,13 @@ func (c *Core) pkeysFailed(h holder, comp *mad.Completion, err error) {
 // pkeyRetry has a holder asked again later, for as long as it takes.
 func (c *Core) pkeyRetry(h holder, text string, err error) {
 	c.pkeyBackoff(h)
-	c.tellHolder("failed", h, Notice{Kind: KindSetFailed, Level: Warn, Err: err, Text: text})
+	c.tellHolder("failed", h, notice.Notice{Kind: notice.KindSetFailed, Level: notice.Warn, Err: err, Text: text})
 }
 
 func (c *Core) pkeyBackoff(h holder) {
 	t := c.table(h)
 	t.OKGen = 0
-	t.RetryAt = c.now.Add(c.cfg.RetryInterval << min(t.Tries, 4))
+	t.RetryAt = c.Now.Add(c.Config.RetryInterval << min(t.Tries, 4))
 	t.Tries = min(t.Tries+1, 4)
 	c.pk.retry = min(c.pk.retry, t.RetryAt)
 }
@@ -208,7 +210,7 @@ func (c *Core) dropAskedPKeys() {
 	for _, t := range c.pk.asked {
 		if t.Asked {
 			t.Asked = false
-			t.GhostOf(c.now, t.Sending)
+			t.GhostOf(c.Now, t.Sending)
 			t.Forget()
 			c.pk.retry = min(c.pk.retry, t.GhostAt)
 			c.pk.look = true

@@ -5,6 +5,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 )
 
@@ -26,7 +27,7 @@ const (
 // touchMembers has those looked at who are members by some GUIDs. It reports false
 // if it is not known who that is.
 func (c *Core) touchMembers(guids []ib.GUID) bool {
-	if len(guids) > manyTouched || !c.mayUpkeep() || !c.betweenSweeps() {
+	if len(guids) > manyTouched || !c.MayUpkeep() || !c.BetweenSweeps() {
 		return false
 	}
 	k := &c.pk
@@ -74,14 +75,14 @@ func (c *Core) masterPKeys() {
 	c.pk.look = true
 	c.pk.applying = c.pk.applying || !c.pk.trivial
 	if !c.pk.trivial || len(c.pk.freed) > 0 {
-		c.pk.reread = c.now.Add(mad.LateCopy)
+		c.pk.reread = c.Now.Add(mad.LateCopy)
 	}
 }
 
 // touchPKeys: an end port, or a virtual port there, may be to hold other keys than
 // before.
 func (c *Core) touchPKeys(guid ib.GUID) {
-	p := c.endPort(guid)
+	p := c.EndPort(guid)
 	if p == nil {
 		return
 	}
@@ -102,13 +103,13 @@ func (c *Core) touchPKeys(guid ib.GUID) {
 // pkeysDue reports whether upkeep has something to do about tables.
 func (c *Core) pkeysDue() bool {
 	k := &c.pk
-	return k.look || len(k.touched) > 0 || k.pass != passDone || min(k.retry, k.reread) <= c.now
+	return k.look || len(k.touched) > 0 || k.pass != passDone || min(k.retry, k.reread) <= c.Now
 }
 
 // upkeepPKeys asks up to most holders for the next thing about their tables.
 func (c *Core) upkeepPKeys(most int) {
 	k := &c.pk
-	for c.pend < most {
+	for c.Pending < most {
 		if len(k.todo) > 0 {
 			r := k.todo[0]
 			k.todo = k.todo[1:]
@@ -118,9 +119,9 @@ func (c *Core) upkeepPKeys(most int) {
 			continue
 		}
 		switch {
-		case c.pend > 0:
+		case c.Pending > 0:
 			return // the next pass begins when this one is done
-		case k.look || min(k.retry, k.reread) <= c.now:
+		case k.look || min(k.retry, k.reread) <= c.Now:
 			k.look, k.touched, k.scope = false, nil, nil
 			k.pass = passRevoke
 		case k.pass != passDone:
@@ -142,15 +143,15 @@ func (c *Core) upkeepPKeys(most int) {
 
 // scanPKeys lists the holders that the pass may concern.
 func (c *Core) scanPKeys() {
-	k, f := &c.pk, c.f
+	k, f := &c.pk, c.Fabric
 	k.todo = k.todo[:0]
-	if k.reread <= c.now {
+	if k.reread <= c.Now {
 		k.reread = mad.Never
 		c.eachHolder(func(h holder) { c.table(h).Forget() })
 	}
 	if k.scope != nil {
 		for _, g := range k.scope {
-			if p := c.endPort(g); p != nil {
+			if p := c.EndPort(g); p != nil {
 				c.scanPort(p)
 			}
 		}
@@ -164,8 +165,8 @@ func (c *Core) scanPKeys() {
 
 // eachHolder calls do for all end ports of the fabric and their virtual ports.
 func (c *Core) eachHolder(do func(h holder)) {
-	for _, pi := range c.f.EndPort {
-		p := &c.f.Ports[pi]
+	for _, pi := range c.Fabric.EndPort {
+		p := &c.Fabric.Ports[pi]
 		do(holder{p: p})
 		c.eachVPort(p, do)
 	}
@@ -192,7 +193,7 @@ func (c *Core) scanHolder(h holder, now bool) {
 	if h.v != nil {
 		c.metVPort(h)
 	}
-	if t.Ghost != nil && t.GhostAt <= c.now {
+	if t.Ghost != nil && t.GhostAt <= c.Now {
 		t.Ghost = nil
 		t.Forget()
 	}
@@ -200,7 +201,7 @@ func (c *Core) scanHolder(h holder, now bool) {
 		k.retry = min(k.retry, t.GhostAt)
 	}
 	if t.VerifyAt != 0 {
-		if t.VerifyAt <= c.now {
+		if t.VerifyAt <= c.Now {
 			t.OKGen = 0
 		} else {
 			k.retry = min(k.retry, t.VerifyAt)
@@ -208,7 +209,7 @@ func (c *Core) scanHolder(h holder, now bool) {
 	}
 	switch {
 	case t.OKGen == k.gen:
-	case t.RetryAt > c.now:
+	case t.RetryAt > c.Now:
 		k.retry = min(k.retry, t.RetryAt)
 	case now:
 		k.todo = append(k.todo, h.ref())
@@ -218,7 +219,7 @@ func (c *Core) scanHolder(h holder, now bool) {
 // pkeyDo does for a holder what the pass is about.
 func (c *Core) pkeyDo(h holder) {
 	p, edge := h.p, c.isEdge(h)
-	if !c.f.Nodes[p.Node].OK() || p.LID == 0 && !edge || h.v != nil && !h.v.takesPart() {
+	if !c.Fabric.Nodes[p.Node].OK() || p.LID == 0 && !edge || h.v != nil && !h.v.takesPart() {
 		return // it left meanwhile
 	}
 	pass := c.pk.pass
@@ -250,7 +251,7 @@ func (c *Core) pkeysDone() {
 	if !k.applying || k.reread != mad.Never || k.look || len(k.touched) > 0 {
 		return
 	}
-	open, late, blocked := c.openPKeys(c.f), 0, 0
+	open, late, blocked := c.openPKeys(c.Fabric), 0, 0
 	c.eachHolder(func(h holder) {
 		if t := c.table(h); len(t.Ghost) > 0 && t.OKGen == k.gen && slices.ContainsFunc(t.Ghost, c.strange(h)) {
 			late++ // a copy of an earlier Set may still undo it
@@ -264,9 +265,9 @@ func (c *Core) pkeysDone() {
 	switch {
 	case open+late+blocked == 0:
 		k.applying = false
-		c.out.notify(Notice{Kind: KindPartitionsApplied, Level: Info, Tag: k.tag, Text: "every port of the subnet holds the P_Keys that it is given, and no other"})
+		c.Notify(notice.Notice{Kind: notice.KindPartitionsApplied, Level: notice.Info, Tag: k.tag, Text: "every port of the subnet holds the P_Keys that it is given, and no other"})
 	case open != k.waiting && open > 0:
 		k.waiting = open
-		c.out.notify(Notice{Kind: KindPartitionsWaiting, Level: Warn, Tag: k.tag, Text: plural(open, "port") + " could not be brought up to date yet and will be asked again"})
+		c.Notify(notice.Notice{Kind: notice.KindPartitionsWaiting, Level: notice.Warn, Tag: k.tag, Text: notice.Plural(open, "port") + " could not be brought up to date yet and will be asked again"})
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/partition"
+	"heddle/sm/notice"
 	"heddle/sm/pkey"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 )
 
 // P_Key tables. What a holder has is known only as it was read back or
@@ -37,7 +39,7 @@ func (c *Core) virgin(h holder) bool {
 
 // reset reports whether the agent of a port was found reset by the sweep under
 // way.
-func (c *Core) reset(t *pkey.Table) bool { return t.Virgin && t.Sweep == c.sweeps+1 }
+func (c *Core) reset(t *pkey.Table) bool { return t.Virgin && t.Sweep == c.Sweeps+1 }
 
 // pkeyTarget is what a table is to hold at the end of a pass. Who cannot send yet, a
 // virtual port that is not up, is given what it is to have at once: where a table is
@@ -52,14 +54,14 @@ func (c *Core) pkeyTarget(h holder, pass pkeyPass) []ib.PKey {
 		Table: t.Have, Cap: c.pkeyCap(h), Want: want, Index0: c.index0(h), Fresh: c.virgin(h),
 	})
 	if err != nil && !c.isEdge(h) { // there it is told what is not enforced
-		c.tellHolder("overflow", h, Notice{Kind: KindPKeyRefused, Level: Warn, Err: err, Text: "not every key could be given"})
+		c.tellHolder("overflow", h, notice.Notice{Kind: notice.KindPKeyRefused, Level: notice.Warn, Err: err, Text: "not every key could be given"})
 	}
 	return table
 }
 
 // pkeyPass is the pass that a Set is made for.
 func (c *Core) pkeyPass() pkeyPass {
-	if c.phase == PhaseUpkeep {
+	if c.Phase == notice.PhaseUpkeep {
 		return c.pk.pass
 	}
 	return passGrant
@@ -71,7 +73,7 @@ func (c *Core) pkeyStep(h holder, pass pkeyPass) bool {
 	t := c.table(h)
 	capacity := c.pkeyCap(h)
 	switch {
-	case t.Asked, t.Refused, t.RetryAt > c.now:
+	case t.Asked, t.Refused, t.RetryAt > c.Now:
 		return false
 	case capacity == 0:
 		if !c.isEdge(h) {
@@ -79,13 +81,13 @@ func (c *Core) pkeyStep(h holder, pass pkeyPass) bool {
 		}
 		return false
 	case t.Blocks < pkey.Blocks(capacity):
-		c.askPKeys(opPKeys, h, uint32(t.Blocks))
+		c.askPKeys(work.OpPKeys, h, uint32(t.Blocks))
 		return true
 	}
 	target := c.pkeyTarget(h, pass)
 	for b := range uint32(pkey.Blocks(capacity)) {
 		if pkey.Block(t.Have, b) != pkey.Block(target, b) {
-			c.askPKeys(opSetPKeys, h, b)
+			c.askPKeys(work.OpSetPKeys, h, b)
 			return true
 		}
 	}
@@ -93,25 +95,25 @@ func (c *Core) pkeyStep(h holder, pass pkeyPass) bool {
 }
 
 // askPKeys asks for a block of a table, or writes one: o is opPKeys or opSetPKeys.
-func (c *Core) askPKeys(o op, h holder, block uint32) {
+func (c *Core) askPKeys(o work.Op, h holder, block uint32) {
 	t := c.table(h)
 	t.Asked = true
 	c.pk.asked = append(c.pk.asked, t)
 	extra := block
 	if h.v != nil {
 		extra = block<<16 | uint32(h.v.index)
-		if o == opPKeys {
-			o = opGetVPKeys
+		if o == work.OpPKeys {
+			o = work.OpGetVPKeys
 		} else {
-			o = opSetVPKeys
+			o = work.OpSetVPKeys
 		}
 	}
-	c.add(mk(o, h.p.Node, h.p.Num, extra))
+	c.Add(work.Make(o, h.p.Node, h.p.Num, extra))
 }
 
 // buildPKeys makes the request of an item about a table. It reports false if its
 // holder is gone.
-func (c *Core) buildPKeys(it item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
+func (c *Core) buildPKeys(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
 	h, block, ok := c.pkeyItem(it)
 	if !ok {
 		return false
@@ -120,10 +122,10 @@ func (c *Core) buildPKeys(it item, get func(ib.AttrID, uint32), set func(ib.Attr
 	switch {
 	case h.v != nil:
 		attr, mod = smp.AttrVPortPartitionTable, smp.VPortTableMod(h.v.index, uint16(block))
-	case c.f.Nodes[h.p.Node].IsSwitch():
+	case c.Fabric.Nodes[h.p.Node].IsSwitch():
 		mod = smp.PKeyMod(h.p.Num, uint16(block))
 	}
-	if it.op() == opPKeys || it.op() == opGetVPKeys {
+	if it.Op() == work.OpPKeys || it.Op() == work.OpGetVPKeys {
 		get(attr, mod)
 		return true
 	}
@@ -135,10 +137,10 @@ func (c *Core) buildPKeys(it item, get func(ib.AttrID, uint32), set func(ib.Attr
 
 // pkeyItem is the holder and the block that an item is about; false if the holder
 // is gone.
-func (c *Core) pkeyItem(it item) (h holder, block uint32, ok bool) {
-	r := holderRef{ref: ref{Node: it.node(), Port: it.port()}}
-	block = it.extra()
-	if o := it.op(); o == opGetVPKeys || o == opSetVPKeys {
+func (c *Core) pkeyItem(it work.Item) (h holder, block uint32, ok bool) {
+	r := holderRef{ref: ref{Node: it.Node(), Port: it.Port()}}
+	block = it.Extra()
+	if o := it.Op(); o == work.OpGetVPKeys || o == work.OpSetVPKeys {
 		r.index, block = uint16(block), block>>16
 	}
 	h, ok = c.holder(r)
@@ -179,8 +181,8 @@ func (c *Core) pkeySettled(h holder) {
 // sweepPKeys has the table of a port put right that comes, before its link is
 // moved to Armed.
 func (c *Core) sweepPKeys(p *topo.Port) {
-	n := &c.f.Nodes[p.Node]
-	if !n.OK() || !p.Has(topo.PortKnown) || c.cfg.PlanOnly {
+	n := &c.Fabric.Nodes[p.Node]
+	if !n.OK() || !p.Has(topo.PortKnown) || c.Config.PlanOnly {
 		return
 	}
 	up := p.Info.PortState > ib.StateInit
@@ -189,15 +191,15 @@ func (c *Core) sweepPKeys(p *topo.Port) {
 		t := c.pTable(p)
 		switch reset := p.Info.LID != p.LID; {
 		case c.reset(t):
-		case t.Sweep == c.sweeps+1 && reset:
+		case t.Sweep == c.Sweeps+1 && reset:
 			t.Blocks, t.OKGen = min(t.Blocks, 1), 0 // of which block 0 was read just now
-		case t.Sweep != c.sweeps+1 && (reset || !up):
+		case t.Sweep != c.Sweeps+1 && (reset || !up):
 			t.Forget()
 		}
 		// One that joins while it is Active comes from another part of the
 		// fabric, where this manager could not reach it.
 		// Port 0 of a switch that was reset is new too, whatever state it shows.
-		if up && !c.reset(t) && (n.Flags&topo.NodeNew == 0 || c.snap == nil || !c.snap.Up) {
+		if up && !c.reset(t) && (n.Flags&topo.NodeNew == 0 || c.Snapshot == nil || !c.Snapshot.Up) {
 			return
 		}
 		c.sweepVPKeys(p)

@@ -9,6 +9,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -36,8 +37,8 @@ type Plan struct {
 	Refusals    []route.RefusedGroup // multicast groups without a tree
 	// Clean: the change is free of loops and cyclic dependencies at every step.
 	Clean     bool
-	SecondsAt float64 // predicted seconds, from the round-trip time seen in discovery
-	Risk      *Risk   // not nil: the transition is not proved at every step
+	SecondsAt float64      // predicted seconds, from the round-trip time seen in discovery
+	Risk      *notice.Risk // not nil: the transition is not proved at every step
 
 	job      *Job      // for Forecast
 	solution *solution // the engine's tables with their proof, nil if there are none
@@ -54,7 +55,7 @@ type PlannedStage struct {
 
 // PlannedLID is a change of an end port's LID.
 type PlannedLID struct {
-	Where    Where
+	Where    notice.Where
 	GUID     ib.GUID
 	Old, New ib.LID
 	Why      string
@@ -62,7 +63,7 @@ type PlannedLID struct {
 
 // PlannedSwitch says how many LFT blocks of a switch would be written.
 type PlannedSwitch struct {
-	Where  Where
+	Where  notice.Where
 	Blocks int
 }
 
@@ -75,7 +76,7 @@ type PlannedSMPs struct {
 
 // emitPlan ends a plan-only run.
 func (c *Core) emitPlan(r *JobResult) {
-	f := c.f
+	f := c.Fabric
 	p := &Plan{Engine: r.Engine, Passed: r.Passed, Master: c.master.Public(), job: c.planJob, solution: r.base}
 	c.planJob = nil
 	if r.Err != nil {
@@ -108,7 +109,7 @@ func (c *Core) emitPlan(r *JobResult) {
 	}
 	slices.SortFunc(p.LIDs, func(a, b PlannedLID) int { return cmp.Compare(a.GUID, b.GUID) })
 	for i := range f.Nodes {
-		if n := &f.Nodes[i]; n.IsSwitch() && n.OK() && (n.Switch.PortStateChange || n.Switch.LifeTimeValue != c.cfg.PacketLife) {
+		if n := &f.Nodes[i]; n.IsSwitch() && n.OK() && (n.Switch.PortStateChange || n.Switch.LifeTimeValue != c.Config.PacketLife) {
 			sets[smp.AttrSwitchInfo]++
 		}
 	}
@@ -156,18 +157,18 @@ func (c *Core) emitPlan(r *JobResult) {
 		p.Sets = append(p.Sets, row)
 		p.Total += row.N
 	}
-	seconds := c.meanRTT().Seconds() * float64(p.Total) / float64(max(c.eng.Window(), 1))
+	seconds := c.meanRTT().Seconds() * float64(p.Total) / float64(max(c.Engine.Window(), 1))
 	if r.Plan != nil {
 		seconds += r.Plan.Drain.Seconds() + r.Plan.Repath.Seconds()
 	}
 	p.SecondsAt = seconds
 	c.wanted = r.Tables
-	c.enter(PhaseIdle)
+	c.enter(notice.PhaseIdle)
 	c.wantSweep = false
 	c.publish()
-	p.Snapshot = c.snap
+	p.Snapshot = c.Snapshot
 	c.out.Plan = p
-	c.out.notify(Notice{Kind: KindSweepEnd, Level: Info, Text: "plan complete; nothing was written"})
+	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Text: "plan complete; nothing was written"})
 }
 
 // Keys of emitPlan's counts that are no attribute of their own.

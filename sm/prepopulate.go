@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"heddle/ib"
+	"heddle/sm/notice"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -15,7 +16,7 @@ import (
 // always reports whether the functions of an adapter have LIDs whether they are
 // used or not.
 func (c *Core) always(a *adapter) bool {
-	return c.cfg.VSwitchPrepopulate && a.model == subnet.VSwitch
+	return c.Config.VSwitchPrepopulate && a.model == subnet.VSwitch
 }
 
 // lacksLIDs reports whether some function of an adapter is to have a LID and has none.
@@ -38,7 +39,7 @@ func (c *Core) lidFits(l *lease, t subnet.Place) bool {
 // wait: there are any, and a batch has begun, of no lease; or it is not known yet.
 func (c *Core) prepopulate() bool {
 	fn := &c.leases.fn
-	if !c.cfg.VSwitchPrepopulate || !fn.short {
+	if !c.Config.VSwitchPrepopulate || !fn.short {
 		return false
 	}
 	if !c.downRead() {
@@ -74,8 +75,8 @@ func (c *Core) prepopulate() bool {
 		}
 	}
 	fn.short = short > 0
-	if short > 0 && c.noteOnce(fmt.Sprint("functions without a LID ", short)) {
-		c.out.notify(Notice{Kind: KindNoLID, Level: Error, Text: fmt.Sprintf("%d virtual functions get no LID: %s", short, c.noLID())})
+	if short > 0 && c.NoteOnce(fmt.Sprint("functions without a LID ", short)) {
+		c.Notify(notice.Notice{Kind: notice.KindNoLID, Level: notice.Error, Text: fmt.Sprintf("%d virtual functions get no LID: %s", short, c.noLID())})
 	}
 	if len(ops) == 0 {
 		return false

@@ -5,6 +5,8 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/notice"
+	"heddle/sm/work"
 )
 
 // A sweep that was asked for does not wait until all requests of what goes on between
@@ -20,10 +22,10 @@ const pressTime = 10 * time.Millisecond
 
 // presses reports whether a sweep waits for a phase that may be cut short.
 func (c *Core) presses() bool {
-	switch c.phase {
-	case PhaseLight, PhaseUpkeep:
+	switch c.Phase {
+	case notice.PhaseLight, notice.PhaseUpkeep:
 		return c.wantSweep
-	case PhaseMove:
+	case notice.PhaseMove:
 		// Moves are asked for by people who wait, and their drains are bounded: only a
 		// fault is more urgent.
 		return c.wantSweep && c.urgent
@@ -33,15 +35,15 @@ func (c *Core) presses() bool {
 
 // press cuts what is between sweeps short if a sweep has waited long enough.
 func (c *Core) press() {
-	if !c.presses() || c.pressAt > c.now {
+	if !c.presses() || c.pressAt > c.Now {
 		return
 	}
-	switch c.phase {
-	case PhaseLight:
+	switch c.Phase {
+	case notice.PhaseLight:
 		c.stopLight()
-	case PhaseUpkeep:
+	case notice.PhaseUpkeep:
 		c.stopUpkeep()
-	case PhaseMove:
+	case notice.PhaseMove:
 		c.stopMove()
 	}
 }
@@ -49,12 +51,12 @@ func (c *Core) press() {
 // unanswered calls fn for each item of the phase that is not finished, and cancels it;
 // sent reports whether its request may have arrived. One that has not been built into a
 // request is left out.
-func (c *Core) unanswered(fn func(it item, sent bool)) {
-	var list []item
+func (c *Core) unanswered(fn func(it work.Item, sent bool)) {
+	var list []work.Item
 	n := 0
-	c.eng.Pending(func(token uint64, sent bool) {
-		it := item(token)
-		if it.beside() {
+	c.Engine.Pending(func(token uint64, sent bool) {
+		it := work.Item(token)
+		if it.Beside() {
 			return
 		}
 		list = append(list, it)
@@ -62,10 +64,10 @@ func (c *Core) unanswered(fn func(it item, sent bool)) {
 			n = len(list)
 		}
 	})
-	for c.todo.n > 0 {
-		list = append(list, c.todo.pop())
+	for c.Todo.N > 0 {
+		list = append(list, c.Todo.Pop())
 	}
-	c.eng.CancelAll()
+	c.Engine.CancelAll()
 	c.pollBusy = false
 	for i, it := range list {
 		fn(it, i < n)
@@ -75,27 +77,27 @@ func (c *Core) unanswered(fn func(it item, sent bool)) {
 // stopUpkeep ends a portion of upkeep. What was asked is not known.
 func (c *Core) stopUpkeep() {
 	g := &c.guids
-	c.unanswered(func(it item, sent bool) {
-		switch it.op() {
-		case opGetGUIDs, opSetGUIDs:
-			t := g.byPort[c.f.PortOf(it.node(), it.port()).GUID]
+	c.unanswered(func(it work.Item, sent bool) {
+		switch it.Op() {
+		case work.OpGetGUIDs, work.OpSetGUIDs:
+			t := g.byPort[c.Fabric.PortOf(it.Node(), it.Port()).GUID]
 			if t == nil {
 				return
 			}
-			if bit := uint32(1) << it.extra(); it.op() == opSetGUIDs && sent {
+			if bit := uint32(1) << it.Extra(); it.Op() == work.OpSetGUIDs && sent {
 				t.known &^= bit
 				t.suspect |= bit
-				t.suspectAt = c.now.Add(mad.LateCopy)
+				t.suspectAt = c.Now.Add(mad.LateCopy)
 				g.retry = min(g.retry, t.suspectAt)
 				c.doubtGUIDs(t, t.want)
 			}
 			g.queue(t)
-		case opEnforce, opEnforced:
-			t := c.pTable(c.f.PortOf(it.node(), it.port()))
-			t.VerifyAt = c.now.Add(mad.LateCopy)
+		case work.OpEnforce, work.OpEnforced:
+			t := c.pTable(c.Fabric.PortOf(it.Node(), it.Port()))
+			t.VerifyAt = c.Now.Add(mad.LateCopy)
 			c.pk.retry = min(c.pk.retry, t.VerifyAt)
-		case opReadSL, opReadArb:
-			c.lanesUnread(c.f.Nodes[it.node()].Info.NodeGUID)
+		case work.OpReadSL, work.OpReadArb:
+			c.lanesUnread(c.Fabric.Nodes[it.Node()].Info.NodeGUID)
 		}
 	})
 	c.dropAskedPKeys()

@@ -33,7 +33,7 @@ func (c *Core) releaseKeys() bool {
 	}
 	k.freed = freed
 	if !k.saving { // a change that is being stored has them all, which is safe
-		c.save(freedOps(freed, addedNames(k.base, k.grants.Policy())))
+		c.Save(freedOps(freed, addedNames(k.base, k.grants.Policy())))
 	}
 	return out
 }
@@ -42,7 +42,7 @@ func (c *Core) releaseKeys() bool {
 // or may come to hold when a copy of an earlier Set arrives. It is not ok if
 // somebody may hold anything.
 func (c *Core) heldKeys() (held map[ib.PKey]bool, ok bool) {
-	k, f := &c.pk, c.f
+	k, f := &c.pk, c.Fabric
 	held = map[ib.PKey]bool{}
 	look := func(h holder, list []ib.PKey) {
 		var strange func(ib.PKey) bool
@@ -101,7 +101,7 @@ func (c *Core) vportsHold(p *topo.Port, look func(h holder, list []ib.PKey)) boo
 				look(h, t.Have)
 			}
 		}
-		if t.GhostAt > c.now && len(t.Ghost) > 0 {
+		if t.GhostAt > c.Now && len(t.Ghost) > 0 {
 			look(h, t.Ghost)
 			c.pk.retry = min(c.pk.retry, t.GhostAt)
 		}

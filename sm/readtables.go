@@ -6,7 +6,9 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -22,16 +24,16 @@ const readTries = 4
 
 // readTables puts nodes on the list of those whose tables are read.
 func (c *Core) readTables(nodes []ib.GUID) {
-	if c.f == nil || c.f.Graph == nil || c.state != subnet.Master {
+	if c.Fabric == nil || c.Fabric.Graph == nil || c.State != subnet.Master {
 		return
 	}
 	if nodes == nil {
-		for i := range c.f.Nodes {
+		for i := range c.Fabric.Nodes {
 			c.wantTables(int32(i))
 		}
 	}
 	for _, g := range nodes {
-		if ni, ok := c.f.Find(g); ok {
+		if ni, ok := c.Fabric.Find(g); ok {
 			if l := c.laneTabs[g]; l != nil {
 				l.tries = 0
 			}
@@ -41,7 +43,7 @@ func (c *Core) readTables(nodes []ib.GUID) {
 }
 
 func (c *Core) wantTables(ni int32) {
-	n := &c.f.Nodes[ni]
+	n := &c.Fabric.Nodes[ni]
 	if l := c.laneTabs[n.Info.NodeGUID]; !n.OK() || n.Flags&topo.NodeGone != 0 || l != nil && (l.complete || l.tries >= readTries) {
 		return
 	}
@@ -56,7 +58,7 @@ func (c *Core) wantTables(ni int32) {
 
 // readSmall has the tables of a small subnet read, or what is not known of them.
 func (c *Core) readSmall() {
-	if c.cfg.ReadLanes > 0 && c.up && c.f.Graph != nil && len(c.f.SwitchNode) <= c.cfg.ReadLanes {
+	if c.Config.ReadLanes > 0 && c.Up && c.Fabric.Graph != nil && len(c.Fabric.SwitchNode) <= c.Config.ReadLanes {
 		c.scopeNodes(func(ni int32, _ *topo.Node) { c.wantTables(ni) })
 	}
 }
@@ -64,16 +66,16 @@ func (c *Core) readSmall() {
 // upkeepReads asks for the next tables until most requests are made.
 func (c *Core) upkeepReads(most int) {
 	// Those that wait are at the end, in no order of time.
-	for len(c.reads) > 0 && c.pend < most {
+	for len(c.reads) > 0 && c.Pending < most {
 		r := &c.reads[0]
-		if r.after > c.now {
-			k := slices.IndexFunc(c.reads, func(r tableRead) bool { return r.after <= c.now })
+		if r.after > c.Now {
+			k := slices.IndexFunc(c.reads, func(r tableRead) bool { return r.after <= c.Now })
 			if k < 0 {
 				return
 			}
 			c.reads[0], c.reads[k] = c.reads[k], c.reads[0]
 		}
-		ni, ok := c.f.Find(r.guid)
+		ni, ok := c.Fabric.Find(r.guid)
 		if ok && c.readNext(ni, r, most) {
 			return
 		}
@@ -94,7 +96,7 @@ func (c *Core) upkeepReads(most int) {
 func (c *Core) readDue() mad.Time {
 	t := mad.Never
 	for i := range c.reads {
-		if t = min(t, c.reads[i].after); t <= c.now {
+		if t = min(t, c.reads[i].after); t <= c.Now {
 			break
 		}
 	}
@@ -104,27 +106,27 @@ func (c *Core) readDue() mad.Time {
 // readNext asks for the tables of a node that are not known, from where it
 // left off. It reports whether it stopped before the last.
 func (c *Core) readNext(ni int32, r *tableRead, most int) bool {
-	n := &c.f.Nodes[ni]
+	n := &c.Fabric.Nodes[ni]
 	if !n.OK() {
 		return false
 	}
 	l := c.lanesOfNode(ni)
 	ports := int(n.Info.NumPorts) + 1
 	for ; r.at < len(l.sl)+len(l.arb); r.at++ {
-		if c.pend >= most {
+		if c.Pending >= most {
 			return true
 		}
 		if i := r.at; i < len(l.sl) {
 			in, out := i/ports, uint8(i%ports)
-			if l.sl[i] == 0 && c.readable(n, ni, out) && c.f.AgentPort(ni, out).Info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
-				c.add(mk(opReadSL, ni, out, uint32(in)))
+			if l.sl[i] == 0 && c.readable(n, ni, out) && c.Fabric.AgentPort(ni, out).Info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {
+				c.Add(work.Make(work.OpReadSL, ni, out, uint32(in)))
 			}
 			continue
 		}
 		i := r.at - len(l.sl)
 		num, block := uint8(i/4), uint8(i%4+1)
-		if l.arb[i] == 0 && c.readable(n, ni, num) && subnet.HasVLArb(&c.f.PortOf(ni, num).Info, block) {
-			c.add(mk(opReadArb, ni, num, uint32(block)))
+		if l.arb[i] == 0 && c.readable(n, ni, num) && subnet.HasVLArb(&c.Fabric.PortOf(ni, num).Info, block) {
+			c.Add(work.Make(work.OpReadArb, ni, num, uint32(block)))
 		}
 	}
 	return false
@@ -133,18 +135,18 @@ func (c *Core) readNext(ni int32, r *tableRead, most int) bool {
 // readable reports whether a port is one that can be asked for its tables: of
 // a CA only those with a link.
 func (c *Core) readable(n *topo.Node, ni int32, num uint8) bool {
-	return n.IsSwitch() || num != 0 && c.f.PortOf(ni, num).Has(topo.PortKnown)
+	return n.IsSwitch() || num != 0 && c.Fabric.PortOf(ni, num).Has(topo.PortKnown)
 }
 
 // onReadLane takes a table that upkeep asked for. A node that does not answer
 // is asked again later, and a few times only: who wants to know asks again.
-func (c *Core) onReadLane(it item, comp *mad.Completion) {
+func (c *Core) onReadLane(it work.Item, comp *mad.Completion) {
 	c.holdLane(it, comp)
 	if !mad.Unanswered(comp.Err) {
 		return
 	}
-	g := c.f.Nodes[it.node()].Info.NodeGUID
-	l := c.lanesOfNode(it.node())
+	g := c.Fabric.Nodes[it.Node()].Info.NodeGUID
+	l := c.lanesOfNode(it.Node())
 	l.complete = false
 	i := slices.IndexFunc(c.reads, func(r tableRead) bool { return r.guid == g })
 	if i < 0 { // it failed with the last of them
@@ -153,27 +155,27 @@ func (c *Core) onReadLane(it item, comp *mad.Completion) {
 		c.reading[g] = true
 	}
 	r := &c.reads[i]
-	if r.after > c.now {
+	if r.after > c.Now {
 		return // so did another request of the portion
 	}
 	r.at = 0
-	r.after = c.now.Add(c.cfg.RetryInterval << l.tries)
+	r.after = c.Now.Add(c.Config.RetryInterval << l.tries)
 	if l.tries++; l.tries < readTries {
 		return
 	}
 	delete(c.reading, g)
 	c.reads = slices.Delete(c.reads, i, i+1)
-	c.out.notify(Notice{
-		Kind: KindNodeSilent, Level: Info, Where: c.f.Where(it.node(), int(it.port())), Err: comp.Err,
+	c.Notify(notice.Notice{
+		Kind: notice.KindNodeSilent, Level: notice.Info, Where: c.Fabric.Where(it.Node(), int(it.Port())), Err: comp.Err,
 		Text: "reading its lane tables is given up; they are read when somebody asks for them again",
 	})
 }
 
-func (c *Core) buildRead(it item, get func(attr ib.AttrID, mod uint32)) {
-	n := &c.f.Nodes[it.node()]
-	if it.op() == opReadSL {
-		get(smp.AttrSLtoVL, slMod(n, uint8(it.extra()), it.port()))
+func (c *Core) buildRead(it work.Item, get func(attr ib.AttrID, mod uint32)) {
+	n := &c.Fabric.Nodes[it.Node()]
+	if it.Op() == work.OpReadSL {
+		get(smp.AttrSLtoVL, slMod(n, uint8(it.Extra()), it.Port()))
 		return
 	}
-	get(smp.AttrVLArb, smp.VLArbMod(uint16(it.extra()), arbPort(n, it.port())))
+	get(smp.AttrVLArb, smp.VLArbMod(uint16(it.Extra()), arbPort(n, it.Port())))
 }

@@ -1,22 +1,10 @@
 package sm
 
 import (
-	"time"
-
 	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/history"
 )
-
-// flight is how long a packet can be under way in any subnet; 0 if lifetimes
-// have no limit.
-func (c *Config) flight() time.Duration {
-	stay, queue := transition.Lifetime(c.PacketLife), transition.Lifetime(max(c.HOQLife, c.LeafHOQLife))
-	if stay < 0 || queue < 0 {
-		return 0
-	}
-	return history.LongestPath * (stay + queue)
-}
 
 // rememberTables is called before a transition writes anything.
 func (c *Core) rememberTables(r *JobResult) {
@@ -27,8 +15,8 @@ func (c *Core) rememberTables(r *JobResult) {
 		c.past.Forget() // there are no packets that could remember anything
 		return
 	}
-	for _, ni := range c.f.SwitchNode {
-		if l := c.f.Nodes[ni].LFT; l != nil {
+	for _, ni := range c.Fabric.SwitchNode {
+		if l := c.Fabric.Nodes[ni].LFT; l != nil {
 			l.Shared = true // rows that are remembered are not written into
 		}
 	}
@@ -41,13 +29,13 @@ func (c *Core) rememberTables(r *JobResult) {
 	if f := r.Plan.Fitted; f != nil && f.First != nil && f.First != r.installed && f.First != f.Tables {
 		steps = []*route.Tables{r.installed, f.First, r.Tables}
 	}
-	c.past.Begin(c.f.Graph, r.Plan, hops, steps...)
+	c.past.Begin(c.Fabric.Graph, r.Plan, hops, steps...)
 }
 
 // lostCables are the cables that packets under way may have come over until they were lost.
 func (c *Core) lostCables() []transition.LeftCable {
 	if c.served == nil {
-		return c.past.Lost(c.now, nil, c.f.Graph)
+		return c.past.Lost(c.Now, nil, c.Fabric.Graph)
 	}
-	return c.past.Lost(c.now, c.served.graph, c.f.Graph)
+	return c.past.Lost(c.Now, c.served.graph, c.Fabric.Graph)
 }

@@ -5,7 +5,9 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -63,15 +65,15 @@ func (c *Core) suspect(g ib.GUID, port uint8) {
 // switch, whose GUID it returns.
 func (c *Core) suspectLID(lid ib.LID, all bool) ib.GUID {
 	i := int32(-1)
-	if c.snap != nil && c.state == subnet.Master {
-		i = c.snap.PortByLID(lid)
+	if c.Snapshot != nil && c.State == subnet.Master {
+		i = c.Snapshot.PortByLID(lid)
 	}
 	if i < 0 {
 		c.wantFull = true
 		return 0
 	}
-	p := &c.snap.Ports[i]
-	n := &c.snap.Nodes[p.Node]
+	p := &c.Snapshot.Ports[i]
+	n := &c.Snapshot.Nodes[p.Node]
 	if all && n.Info.NodeType == ib.NodeSwitch {
 		c.suspect(n.Info.NodeGUID, wholeSwitch)
 		return n.Info.NodeGUID
@@ -84,16 +86,16 @@ func (c *Core) suspectLID(lid ib.LID, all bool) ib.GUID {
 // after it.
 func (c *Core) askRegion(n int32, why string) {
 	c.suspectNode(n)
-	c.ask(why)
+	c.AskSweep(why)
 }
 
 // suspectNode is suspect for a switch, or a CA and its switch.
 func (c *Core) suspectNode(n int32) {
-	nd := &c.f.Nodes[n]
+	nd := &c.Fabric.Nodes[n]
 	if nd.IsSwitch() {
 		c.suspect(nd.Info.NodeGUID, wholeSwitch)
-	} else if q := c.f.PortOf(n, nd.Info.LocalPortNum).Peer; q.Node >= 0 && c.f.Nodes[q.Node].IsSwitch() {
-		c.suspect(c.f.Nodes[q.Node].Info.NodeGUID, wholeSwitch)
+	} else if q := c.Fabric.PortOf(n, nd.Info.LocalPortNum).Peer; q.Node >= 0 && c.Fabric.Nodes[q.Node].IsSwitch() {
+		c.suspect(c.Fabric.Nodes[q.Node].Info.NodeGUID, wholeSwitch)
 		c.suspect(nd.Info.NodeGUID, nd.Info.LocalPortNum)
 	} else {
 		c.wantFull = true
@@ -102,8 +104,8 @@ func (c *Core) suspectNode(n int32) {
 
 // regionFits reports whether the next sweep may be one of a region.
 func (c *Core) regionFits() bool {
-	f := c.f
-	if c.wantFull || c.wantAudit || !c.sound || !c.up || c.state != subnet.Master || c.firstTime || c.waitHand || c.cfg.PlanOnly ||
+	f := c.Fabric
+	if c.wantFull || c.wantAudit || !c.sound || !c.Up || c.State != subnet.Master || c.firstTime || c.WaitHandover || c.Config.PlanOnly ||
 		f == nil || f.Graph == nil || f.Gone > 64+len(f.Nodes)/8 {
 		return false
 	}
@@ -124,12 +126,12 @@ func (c *Core) regionFits() bool {
 // plain reports whether nothing was wrong with a node or its ports in the last
 // sweep.
 func (c *Core) plain(n int32) bool {
-	nd := &c.f.Nodes[n]
+	nd := &c.Fabric.Nodes[n]
 	if !nd.OK() || !nd.Path.Set || nd.Flags&topo.NodeUnseen != 0 {
 		return false
 	}
-	for i := range c.f.NodePorts(n) {
-		if c.f.PortOf(n, uint8(i)).Flags&(topo.PortFailed|topo.PortBadPeer|topo.PortLeftOut|topo.PortLoop) != 0 {
+	for i := range c.Fabric.NodePorts(n) {
+		if c.Fabric.PortOf(n, uint8(i)).Flags&(topo.PortFailed|topo.PortBadPeer|topo.PortLeftOut|topo.PortLoop) != 0 {
 			return false
 		}
 	}
@@ -138,9 +140,9 @@ func (c *Core) plain(n int32) bool {
 
 // startRegion begins to look at the suspects.
 func (c *Core) startRegion() {
-	f := c.f
+	f := c.Fabric
 	c.reg = region{on: true, nodes: c.reg.nodes[:0], cut: c.reg.cut[:0]}
-	c.enter(PhaseDiscover)
+	c.enter(notice.PhaseDiscover)
 	c.collectKeys()
 	for _, s := range c.suspects {
 		n, _ := f.Find(s.guid)
@@ -150,7 +152,7 @@ func (c *Core) startRegion() {
 			continue
 		}
 		c.touch(n)
-		c.add(mk(opReread, n, s.port, 0))
+		c.Add(work.Make(work.OpReread, n, s.port, 0))
 	}
 	c.suspects = c.suspects[:0]
 	c.takeOver()
@@ -159,8 +161,8 @@ func (c *Core) startRegion() {
 // joinRegion has the sweep of a region that is being explored look at the suspects too.
 // It reports whether it does.
 func (c *Core) joinRegion() bool {
-	f := c.f
-	if c.phase != PhaseDiscover || !c.reg.on || c.reg.give != "" || c.wantFull {
+	f := c.Fabric
+	if c.Phase != notice.PhaseDiscover || !c.reg.on || c.reg.give != "" || c.wantFull {
 		return false
 	}
 	for _, s := range c.suspects {
@@ -173,7 +175,7 @@ func (c *Core) joinRegion() bool {
 		c.touch(n)
 		switch nd := &f.Nodes[n]; {
 		case s.port != wholeSwitch:
-			c.add(mk(opReread, n, s.port, 0))
+			c.Add(work.Make(work.OpReread, n, s.port, 0))
 		case nd.Flags&(topo.NodeNew|topo.NodeSuspect|topo.NodeRead) == topo.NodeSuspect: // its turn comes
 		default: // what was read of it may be of before
 			nd.Flags = nd.Flags&^topo.NodeRead | topo.NodeSuspect
@@ -188,7 +190,7 @@ func (c *Core) joinRegion() bool {
 
 // touch makes a node part of the region.
 func (c *Core) touch(n int32) {
-	if nd := &c.f.Nodes[n]; nd.Flags&topo.NodeTouched == 0 {
+	if nd := &c.Fabric.Nodes[n]; nd.Flags&topo.NodeTouched == 0 {
 		nd.Flags |= topo.NodeTouched
 		c.reg.nodes = append(c.reg.nodes, n)
 	}
@@ -200,8 +202,8 @@ func (c *Core) endRegion() {
 		return
 	}
 	for _, n := range c.reg.nodes {
-		c.f.Nodes[n].Flags &^= topo.NodeTouched | topo.NodeSuspect | topo.NodeRead | topo.NodeNew | topo.NodeMoved | topo.NodeReset | topo.NodeSeen | topo.NodeAgain
-		ports := c.f.NodePorts(n)
+		c.Fabric.Nodes[n].Flags &^= topo.NodeTouched | topo.NodeSuspect | topo.NodeRead | topo.NodeNew | topo.NodeMoved | topo.NodeReset | topo.NodeSeen | topo.NodeAgain
+		ports := c.Fabric.NodePorts(n)
 		for i := range ports {
 			ports[i].Flags &^= topo.PortAsked
 		}
@@ -217,7 +219,7 @@ func (c *Core) lostLinks() bool {
 		return false
 	}
 	for _, x := range c.reg.cut {
-		if !c.f.Port(x[0]).Has(topo.PortLinked) && c.f.Nodes[x[0].Node].IsSwitch() && c.f.Nodes[x[1].Node].IsSwitch() {
+		if !c.Fabric.Port(x[0]).Has(topo.PortLinked) && c.Fabric.Nodes[x[0].Node].IsSwitch() && c.Fabric.Nodes[x[1].Node].IsSwitch() {
 			return true
 		}
 	}
@@ -233,8 +235,8 @@ func (c *Core) giveUp(why string) {
 
 // scope calls fn for the ports that the sweep sets up: those of the region,
 // or all.
-func (c *Core) scope(fn func(p *topo.Port)) {
-	f := c.f
+func (c *Core) Scope(fn func(p *topo.Port)) {
+	f := c.Fabric
 	if !c.reg.on || c.reg.wide {
 		for i := range f.Ports {
 			fn(&f.Ports[i])
@@ -251,7 +253,7 @@ func (c *Core) scope(fn func(p *topo.Port)) {
 
 // scopeNodes is scope for nodes.
 func (c *Core) scopeNodes(fn func(ni int32, n *topo.Node)) {
-	f := c.f
+	f := c.Fabric
 	if !c.reg.on || c.reg.wide {
 		for i := range f.Nodes {
 			fn(int32(i), &f.Nodes[i])
@@ -267,7 +269,7 @@ func (c *Core) scopeNodes(fn func(ni int32, n *topo.Node)) {
 // one, or ends the exploration.
 func (c *Core) explored() bool {
 	r := &c.reg
-	f := c.f
+	f := c.Fabric
 	if r.give == "" {
 		c.relink()
 		c.repath()
@@ -305,7 +307,7 @@ func (c *Core) explored() bool {
 // state while none shows it, and of those that were reset: a late copy of one of our own Sets may have moved
 // a port on after its link had come back. It reports whether it asked anything.
 func (c *Core) readFarEnds() bool {
-	f := c.f
+	f := c.Fabric
 	asked := false
 	for i := 0; i < len(c.reg.nodes); i++ {
 		n := c.reg.nodes[i]
@@ -313,8 +315,8 @@ func (c *Core) readFarEnds() bool {
 		if nd.Flags&(topo.NodeRead|topo.NodeReset|topo.NodeAgain) == topo.NodeRead && nd.Path.Set && c.allInit(n) {
 			// It may have been reset after its port 0 was read.
 			nd.Flags |= topo.NodeAgain
-			c.add(mk(opSwitchInfo, n, 0, 0))
-			c.add(mk(opReread, n, 0, 0))
+			c.Add(work.Make(work.OpSwitchInfo, n, 0, 0))
+			c.Add(work.Make(work.OpReread, n, 0, 0))
 			asked = true
 		}
 		if nd.Flags&(topo.NodeRead|topo.NodeSeen) != topo.NodeRead || nd.Flags&(topo.NodeMoved|topo.NodeReset) == topo.NodeMoved || !nd.Switch.PortStateChange || !nd.Path.Set {
@@ -325,7 +327,7 @@ func (c *Core) readFarEnds() bool {
 			p := f.PortOf(n, uint8(k))
 			if p.Has(topo.PortLinked) && p.Num != 0 && f.Nodes[p.Peer.Node].Flags&topo.NodeRead == 0 {
 				c.touch(p.Peer.Node)
-				c.add(mk(opReread, p.Peer.Node, p.Peer.Port, 0))
+				c.Add(work.Make(work.OpReread, p.Peer.Node, p.Peer.Port, 0))
 				asked = true
 			}
 		}
@@ -337,18 +339,18 @@ func (c *Core) readFarEnds() bool {
 // leads over a port that was not read in this sweep that port is asked first:
 // its link may be the one that is gone.
 func (c *Core) readSwitch(n int32) {
-	f := c.f
+	f := c.Fabric
 	nd := &f.Nodes[n]
 	if v := nd.Via; v.Node >= 0 && nd.Flags&topo.NodeNew == 0 && f.Nodes[v.Node].Flags&(topo.NodeRead|topo.NodeNew) == 0 && !f.Port(v).Has(topo.PortAsked) {
 		f.Port(v).Flags |= topo.PortAsked
 		c.touch(v.Node)
-		c.add(mk(opReread, v.Node, v.Port, 0))
+		c.Add(work.Make(work.OpReread, v.Node, v.Port, 0))
 		return
 	}
 	nd.Flags |= topo.NodeRead
 	c.report.Read++
-	c.add(mk(opSwitchInfo, n, 0, 0))
+	c.Add(work.Make(work.OpSwitchInfo, n, 0, 0))
 	for p := range f.NodePorts(n) {
-		c.add(mk(opReread, n, uint8(p), 0))
+		c.Add(work.Make(work.OpReread, n, uint8(p), 0))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"heddle/sm/election"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -11,7 +12,7 @@ import (
 // regionKnown ends the exploration: what cannot be reached any more is
 // dropped, and what changed is told.
 func (c *Core) regionKnown() bool {
-	f, r := c.f, &c.reg
+	f, r := c.Fabric, &c.reg
 	for i := 0; i < len(r.nodes); i++ {
 		if n := r.nodes[i]; n != f.Self.Node {
 			c.dropUnreachable(n)
@@ -64,7 +65,7 @@ func (c *Core) regionKnown() bool {
 // dropUnreachable takes a node out that no link joins with us, or the ports of
 // a CA that have lost theirs.
 func (c *Core) dropUnreachable(n int32) {
-	f := c.f
+	f := c.Fabric
 	nd := &f.Nodes[n]
 	if nd.Flags&topo.NodeGone != 0 {
 		return
@@ -110,9 +111,9 @@ func (c *Core) dropUnreachable(n int32) {
 		*p = topo.Port{Node: n, Num: p.Num, Peer: subnet.NoRef, GUID: p.GUID}
 	}
 	if c.reg.gone++; c.reg.gone <= 64 {
-		c.out.notify(Notice{
-			Kind: KindNodeGone, Level: Info, Text: "left the subnet",
-			Where: Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: -1, Path: slices.Clone(f.Path(nd.Path)), Known: true},
+		c.Notify(notice.Notice{
+			Kind: notice.KindNodeGone, Level: notice.Info, Text: "left the subnet",
+			Where: notice.Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: -1, Path: slices.Clone(f.Path(nd.Path)), Known: true},
 		})
 	}
 	nd.Flags = nd.Flags&topo.NodeTouched | topo.NodeGone | topo.NodeOut | topo.NodeDesc
@@ -122,7 +123,7 @@ func (c *Core) dropUnreachable(n int32) {
 
 // tellRegion tells what came and went.
 func (c *Core) tellRegion() {
-	f, r := c.f, &c.reg
+	f, r := c.Fabric, &c.reg
 	if r.told {
 		return
 	}
@@ -138,14 +139,14 @@ func (c *Core) tellRegion() {
 				continue
 			}
 			if told++; told <= 64 {
-				c.out.notify(Notice{Kind: KindLinkDown, Level: Info, Where: f.Where(a.Node, int(a.Port)), Text: "the link is down"})
+				c.Notify(notice.Notice{Kind: notice.KindLinkDown, Level: notice.Info, Where: f.Where(a.Node, int(a.Port)), Text: "the link is down"})
 			}
 		}
 	}
 	for _, n := range r.nodes {
 		nd := &f.Nodes[n]
 		if nd.Flags&(topo.NodeGone|topo.NodeNew) == topo.NodeNew {
-			c.out.notify(Notice{Kind: KindNodeNew, Level: Info, Where: f.Where(n, -1), Text: "joined the subnet"})
+			c.Notify(notice.Notice{Kind: notice.KindNodeNew, Level: notice.Info, Where: f.Where(n, -1), Text: "joined the subnet"})
 		}
 		if !nd.IsSwitch() || nd.Flags&(topo.NodeGone|topo.NodeNew) != 0 {
 			continue
@@ -156,7 +157,7 @@ func (c *Core) tellRegion() {
 				continue
 			}
 			if told++; told <= 64 {
-				c.out.notify(Notice{Kind: KindLinkUp, Level: Info, Where: f.Where(n, i), Text: "the link is up"})
+				c.Notify(notice.Notice{Kind: notice.KindLinkUp, Level: notice.Info, Where: f.Where(n, i), Text: "the link is up"})
 			}
 		}
 	}
@@ -164,14 +165,14 @@ func (c *Core) tellRegion() {
 
 // wasLinked reports whether the last snapshot shows a link at a port.
 func (c *Core) wasLinked(n int32, p *topo.Port) bool {
-	i := c.snap.NodeByGUID(c.f.Nodes[n].Info.NodeGUID)
-	return i >= 0 && int(p.Num) <= int(c.snap.Nodes[i].Info.NumPorts) && c.snap.NodePorts(i)[p.Num].Peer.Node >= 0
+	i := c.Snapshot.NodeByGUID(c.Fabric.Nodes[n].Info.NodeGUID)
+	return i >= 0 && int(p.Num) <= int(c.Snapshot.Nodes[i].Info.NumPorts) && c.Snapshot.NodePorts(i)[p.Num].Peer.Node >= 0
 }
 
 // refreshOthers brings what is known of other managers up to date with the
 // region.
 func (c *Core) refreshOthers() {
-	f := c.f
+	f := c.Fabric
 	c.others = slices.DeleteFunc(c.others, func(o election.Other) bool {
 		return f.Nodes[o.At.Node].Flags&topo.NodeGone != 0 || !f.Port(o.At).Has(topo.PortKnown)
 	})

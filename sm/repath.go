@@ -11,7 +11,7 @@ import (
 // another one, as short as can be. Nodes that cannot be reached for now have
 // none.
 func (c *Core) repath() {
-	f := c.f
+	f := c.Fabric
 	defer c.staleHosts()
 	broken := false
 	for _, x := range c.reg.cut {
@@ -92,7 +92,7 @@ func (c *Core) repath() {
 // staleHosts gives the CA ports on a switch that the region reached by another way than
 // before, as it was cut off for a while, their route along that way.
 func (c *Core) staleHosts() {
-	f := c.f
+	f := c.Fabric
 	for _, n := range c.reg.nodes {
 		if nd := &f.Nodes[n]; !nd.IsSwitch() || !nd.Path.Set || nd.Flags&topo.NodeGone != 0 {
 			continue
@@ -112,7 +112,7 @@ func (c *Core) staleHosts() {
 
 // repathHosts gives the CA ports on a switch whose route is new their new one.
 func (c *Core) repathHosts(n int32) {
-	f := c.f
+	f := c.Fabric
 	ports := f.NodePorts(n)
 	for i := range ports {
 		p := &ports[i]
@@ -133,15 +133,15 @@ func (c *Core) repathHosts(n int32) {
 
 // pathBytes is how many bytes of paths are in use.
 func (c *Core) pathBytes() (n int) {
-	for i := range c.f.Nodes {
-		n += int(c.f.Nodes[i].Path.N)
+	for i := range c.Fabric.Nodes {
+		n += int(c.Fabric.Nodes[i].Path.N)
 	}
 	return 2*n + 1024
 }
 
 // packPaths drops the paths that nobody uses any more.
 func (c *Core) packPaths() {
-	f := c.f
+	f := c.Fabric
 	old := f.Paths
 	f.Paths = make([]byte, 0, c.pathBytes())
 	move := func(r *topo.PathRef) {

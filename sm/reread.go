@@ -8,13 +8,14 @@ import (
 	"heddle/mad"
 	"heddle/sm/election"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
 // onReread takes the PortInfo of a port that was known before.
-func (c *Core) onReread(it item, comp *mad.Completion) {
-	f := c.f
-	n, num := it.node(), it.port()
+func (c *Core) onReread(it work.Item, comp *mad.Completion) {
+	f := c.Fabric
+	n, num := it.Node(), it.Port()
 	nd, p := &f.Nodes[n], f.PortOf(n, num)
 	var pi smp.PortInfo
 	err := answer(comp)
@@ -88,7 +89,7 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 		} else if at == f.Self {
 			c.giveUp("our own link changed")
 		} else if peer.Node >= 0 && f.Nodes[peer.Node].Flags&topo.NodeRead != 0 {
-			c.add(mk(opReread, peer.Node, peer.Port, 0))
+			c.Add(work.Make(work.OpReread, peer.Node, peer.Port, 0))
 		} else if peer.Node >= 0 {
 			c.suspicious(peer.Node)
 		}
@@ -102,7 +103,7 @@ func (c *Core) onReread(it item, comp *mad.Completion) {
 
 // relook makes sure that a switch whose agent was reset is read whole.
 func (c *Core) relook(n int32) {
-	if c.f.Nodes[n].IsSwitch() {
+	if c.Fabric.Nodes[n].IsSwitch() {
 		c.suspicious(n)
 	} else {
 		c.touch(n)
@@ -112,12 +113,12 @@ func (c *Core) relook(n int32) {
 // suspicious has a switch of the region read, if it was not yet.
 func (c *Core) suspicious(n int32) {
 	c.touch(n)
-	nd := &c.f.Nodes[n]
+	nd := &c.Fabric.Nodes[n]
 	if !nd.IsSwitch() || nd.Flags&(topo.NodeSuspect|topo.NodeNew) != 0 {
 		return
 	}
 	if !c.plainBut(n) {
-		c.giveUp("something was wrong with " + c.f.Where(n, -1).String() + " before")
+		c.giveUp("something was wrong with " + c.Fabric.Where(n, -1).String() + " before")
 		return
 	}
 	nd.Flags |= topo.NodeSuspect
@@ -125,16 +126,16 @@ func (c *Core) suspicious(n int32) {
 
 // plainBut is plain for a node that may have lost its path.
 func (c *Core) plainBut(n int32) bool {
-	was := c.f.Nodes[n].Path.Set
-	c.f.Nodes[n].Path.Set = true
+	was := c.Fabric.Nodes[n].Path.Set
+	c.Fabric.Nodes[n].Path.Set = true
 	ok := c.plain(n)
-	c.f.Nodes[n].Path.Set = was
+	c.Fabric.Nodes[n].Path.Set = was
 	return ok
 }
 
 // unlink takes a link out that is down or was down.
 func (c *Core) unlink(a ref) {
-	f := c.f
+	f := c.Fabric
 	p := f.Port(a)
 	b := p.Peer
 	q := f.Port(b)
@@ -155,12 +156,12 @@ func (c *Core) unlink(a ref) {
 // managerChanged sees whether a port began or ceased to be a manager's.
 func (c *Core) managerChanged(n int32, p *topo.Port, old *smp.PortInfo) {
 	at := ref{Node: n, Port: p.Num}
-	if at == c.f.Self {
+	if at == c.Fabric.Self {
 		return
 	}
 	switch {
 	case p.Info.CapabilityMask.Has(ib.CapIsSM):
-		c.add(mk(opSMInfo, n, p.Num, 0))
+		c.Add(work.Make(work.OpSMInfo, n, p.Num, 0))
 	case old.CapabilityMask.Has(ib.CapIsSM):
 		c.others = slices.DeleteFunc(c.others, func(o election.Other) bool { return o.At == at })
 	}
@@ -168,7 +169,7 @@ func (c *Core) managerChanged(n int32, p *topo.Port, old *smp.PortInfo) {
 
 // metAgain takes the answer of a known node behind a link that came up.
 func (c *Core) metAgain(from, to ref) {
-	f := c.f
+	f := c.Fabric
 	nd, q := &f.Nodes[to.Node], f.Port(to)
 	c.touch(to.Node)
 	if q.Peer != subnet.NoRef && q.Peer != from {
@@ -197,13 +198,13 @@ func (c *Core) metAgain(from, to ref) {
 	case nd.Flags&topo.NodeSuspect == 0:
 		c.suspicious(to.Node)
 	case nd.Flags&topo.NodeRead != 0:
-		c.add(mk(opReread, to.Node, to.Port, 0)) // it may still have been down when it was read
+		c.Add(work.Make(work.OpReread, to.Node, to.Port, 0)) // it may still have been down when it was read
 	}
 }
 
 // relink marks the links of the region that both ends agree on.
 func (c *Core) relink() {
-	f := c.f
+	f := c.Fabric
 	for i := 0; i < len(c.reg.nodes); i++ {
 		n := c.reg.nodes[i]
 		ports := f.NodePorts(n)
@@ -222,7 +223,7 @@ func (c *Core) relink() {
 // linkable reports whether a link is part of the subnet: both ends known, up,
 // agreeing, and of nodes that are not left out.
 func (c *Core) linkable(p *topo.Port) bool {
-	f := c.f
+	f := c.Fabric
 	if p.Peer == subnet.NoRef || !p.Has(topo.PortKnown) || p.Has(topo.PortBadPeer|topo.PortHeld) {
 		return false
 	}

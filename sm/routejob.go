@@ -9,7 +9,9 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/config"
 	"heddle/sm/history"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -17,10 +19,10 @@ import (
 // installed is what the switches of the graph hold, as read back or
 // acknowledged.
 func (c *Core) installed() *route.Tables {
-	g := c.f.Graph
+	g := c.Fabric.Graph
 	t := &route.Tables{Engine: "installed", LFT: make([][]byte, len(g.Switches)), NumVLs: 1, Multicast: c.installedTrees()}
-	for s, ni := range c.f.SwitchNode {
-		l := c.f.Nodes[ni].LFT
+	for s, ni := range c.Fabric.SwitchNode {
+		l := c.Fabric.Nodes[ni].LFT
 		t.LFT[s] = l.Installed()
 		if l != nil {
 			t.TopLID = max(t.TopLID, l.Top)
@@ -35,19 +37,19 @@ func (c *Core) startJob() {
 	c.jobsOut++
 	c.jobLast, c.jobDone = c.jobGen, nil
 	inst := c.installed()
-	opt := c.cfg.Route
-	opt.Seed, opt.MaxVLs = c.cfg.RouteSeed, c.cfg.MaxVLs
-	if len(c.cfg.Roots) > 0 {
-		opt.Roots = c.cfg.Roots
+	opt := c.Config.Route
+	opt.Seed, opt.MaxVLs = c.Config.RouteSeed, c.Config.MaxVLs
+	if len(c.Config.Roots) > 0 {
+		opt.Roots = c.Config.Roots
 	}
 	j := &Job{
-		Gen: c.jobGen, graph: c.f.Graph, engines: c.cfg.Engines, explicit: c.cfg.Explicit, allowUnsafe: c.cfg.AllowUnsafe,
+		Gen: c.jobGen, graph: c.Fabric.Graph, engines: c.Config.Engines, explicit: c.Config.Explicit, allowUnsafe: c.Config.AllowUnsafe,
 		opt: opt, mode: jobFull, base: c.base, groups: c.routeGroups(), installed: inst, served: c.served,
 		transition: transition.Options{
-			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.cfg.PacketLife),
-			HOQLife: transition.Lifetime(max(c.cfg.HOQLife, c.cfg.LeafHOQLife)),
-			SMPTime: c.meanRTT(), Window: c.eng.Window(), RepathTime: max(c.cfg.RepathTime, 0), MaxVLs: c.cfg.MaxVLs,
-			Recent: c.past.Recent(c.now, c.f.Graph),
+			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.Config.PacketLife),
+			HOQLife: transition.Lifetime(max(c.Config.HOQLife, c.Config.LeafHOQLife)),
+			SMPTime: c.meanRTT(), Window: c.Engine.Window(), RepathTime: max(c.Config.RepathTime, 0), MaxVLs: c.Config.MaxVLs,
+			Recent: c.past.Recent(c.Now, c.Fabric.Graph),
 		},
 	}
 	if c.levelsHeld() {
@@ -69,18 +71,18 @@ func (c *Core) startJob() {
 		j.transition.Frozen, j.transition.Left = c.outside()
 		j.transition.Lost = c.lostCables()
 	}
-	j.policy = c.cfg.Transition
-	j.port, j.drain = c.cfg.PortGUID, c.cfg.DrainTime
-	if j.tried = c.triedFor == c.f.Graph; j.tried {
+	j.policy = c.Config.Transition
+	j.port, j.drain = c.Config.PortGUID, c.Config.DrainTime
+	if j.tried = c.triedFor == c.Fabric.Graph; j.tried {
 		j.aim, j.balance, j.lifts = c.aim, c.balance, c.lifts
 	}
 	j.remembered = c.remembered() > 0
-	switch c.cfg.Transition {
-	case TransitionDiscard:
+	switch c.Config.Transition {
+	case config.TransitionDiscard:
 		j.transition.Force = transition.ModeDiscard
-	case TransitionStatic:
+	case config.TransitionStatic:
 		j.transition.Force = transition.ModeStatic
-	case TransitionStatic2003:
+	case config.TransitionStatic2003:
 		j.transition.Quiet = true // every link is down while tables are written
 	}
 	if len(inst.LFT) > 0 && inst.TopLID > 0 {
@@ -90,7 +92,7 @@ func (c *Core) startJob() {
 	case c.rebalance:
 		j.opt.Rebalance, j.opt.Previous = true, nil
 	case c.improving && c.reg.on:
-		if c.base == nil || c.base.graph != c.f.Graph {
+		if c.base == nil || c.base.graph != c.Fabric.Graph {
 			// Something changed just now: that comes first.
 			c.improving, c.anew = false, false
 			j.mode = jobUpdate
@@ -106,7 +108,7 @@ func (c *Core) startJob() {
 		}
 		j.moved, c.moveAim = c.moveAim, nil
 	}
-	if c.cfg.PlanOnly {
+	if c.Config.PlanOnly {
 		c.planJob = j
 	}
 	c.out.Jobs = append(c.out.Jobs, j)
@@ -115,7 +117,7 @@ func (c *Core) startJob() {
 // levelsHeld reports whether hosts may use other service levels than those of the tables in
 // force, or packets may still be under way on them.
 func (c *Core) levelsHeld() bool {
-	return c.held != nil && (c.cfg.RepathTime <= 0 || c.now.Sub(c.heldAt) < c.cfg.RepathTime+c.past.Flight())
+	return c.held != nil && (c.Config.RepathTime <= 0 || c.Now.Sub(c.heldAt) < c.Config.RepathTime+c.past.Flight())
 }
 
 // movedSolution is the solution in force where LIDs moved since the engine's, or the engine's
@@ -124,7 +126,7 @@ func (c *Core) levelsHeld() bool {
 // those LIDs, and hosts would be told of other paths because a VM is in a group.
 func (c *Core) movedSolution() *solution {
 	s := c.current
-	if c.base == nil || s == nil || c.base.graph == c.f.Graph && c.base.tables == s.tables || s.proof == nil || s.graph != c.f.Graph || c.served == nil || c.served.tables != s.tables {
+	if c.base == nil || s == nil || c.base.graph == c.Fabric.Graph && c.base.tables == s.tables || s.proof == nil || s.graph != c.Fabric.Graph || c.served == nil || c.served.tables != s.tables {
 		return nil
 	}
 	u := *s
@@ -135,10 +137,10 @@ func (c *Core) movedSolution() *solution {
 // quiet reports whether no data packet can be in the subnet: no link between
 // switches is Armed or Active.
 func (c *Core) quiet() bool {
-	for i := range c.f.Ports {
-		p := &c.f.Ports[i]
-		if p.Has(topo.PortLinked) && p.Num != 0 && c.f.Nodes[p.Node].IsSwitch() && p.Info.PortState >= ib.StateArmed &&
-			c.f.Nodes[p.Peer.Node].IsSwitch() {
+	for i := range c.Fabric.Ports {
+		p := &c.Fabric.Ports[i]
+		if p.Has(topo.PortLinked) && p.Num != 0 && c.Fabric.Nodes[p.Node].IsSwitch() && p.Info.PortState >= ib.StateArmed &&
+			c.Fabric.Nodes[p.Peer.Node].IsSwitch() {
 			return false
 		}
 	}
@@ -148,7 +150,7 @@ func (c *Core) quiet() bool {
 // meanRTT is the mean round trip of this manager's SMPs so far.
 func (c *Core) meanRTT() time.Duration {
 	var st mad.Stats
-	c.eng.Stats(&st)
+	c.Engine.Stats(&st)
 	var sum time.Duration
 	var n uint64
 	for _, a := range st.Attrs {
@@ -187,21 +189,21 @@ func (c *Core) routed() bool {
 	c.jobDone = nil
 	c.result = r
 	if r.Fallback != "" {
-		c.out.notify(Notice{Kind: KindEnginePassed, Level: Info, Text: "tables could not be carried over the change, all are computed anew: " + r.Fallback})
+		c.Notify(notice.Notice{Kind: notice.KindEnginePassed, Level: notice.Info, Text: "tables could not be carried over the change, all are computed anew: " + r.Fallback})
 	}
 	for _, p := range r.Passed {
-		if c.noteOnce("passed " + p) {
-			c.out.notify(Notice{Kind: KindEnginePassed, Level: Info, Text: p})
+		if c.NoteOnce("passed " + p) {
+			c.Notify(notice.Notice{Kind: notice.KindEnginePassed, Level: notice.Info, Text: p})
 		}
 	}
-	if r.Tables != nil && r.Tables.Note != "" && c.noteOnce("note "+r.Tables.Note) {
-		c.out.notify(Notice{Kind: KindRouted, Level: Warn, Text: r.Engine + ": " + r.Tables.Note})
+	if r.Tables != nil && r.Tables.Note != "" && c.NoteOnce("note "+r.Tables.Note) {
+		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Warn, Text: r.Engine + ": " + r.Tables.Note})
 	}
 	for _, g := range r.Refused {
 		c.groupRefused(g.MLID, g.Reason)
 	}
 	c.report.Engine, c.report.PassedOver, c.report.Updated = r.Engine, r.Passed, r.Updated
-	if c.cfg.PlanOnly {
+	if c.Config.PlanOnly {
 		c.emitPlan(r)
 		return true
 	}
@@ -209,30 +211,30 @@ func (c *Core) routed() bool {
 	switch {
 	case r.Tables == nil:
 		text := "no engine's tables may be installed; what is installed stays as it is"
-		if c.cfg.Explicit {
+		if c.Config.Explicit {
 			text = "the engine asked for has no tables that may be installed; what is installed stays: name another engine to take instead"
 		}
-		n := Notice{Kind: KindRouteRefused, Level: Error, Err: r.Err, Text: text}
-		if !c.noteOnce("refused " + r.Err.Error()) {
-			n.Level = Debug // told before; it is still so
+		n := notice.Notice{Kind: notice.KindRouteRefused, Level: notice.Error, Err: r.Err, Text: text}
+		if !c.NoteOnce("refused " + r.Err.Error()) {
+			n.Level = notice.Debug // told before; it is still so
 		}
-		c.out.notify(n)
+		c.Notify(n)
 		c.refused = true
 		c.endSweep()
 		return true
 	case r.Unsafe != "":
-		c.out.notify(Notice{Kind: KindUnsafe, Level: Error, Text: "tables of " + r.Engine + " are installed although they do not verify: " + r.Unsafe})
+		c.Notify(notice.Notice{Kind: notice.KindUnsafe, Level: notice.Error, Text: "tables of " + r.Engine + " are installed although they do not verify: " + r.Unsafe})
 	}
 	if r.Plan.Mode == transition.ModeRefused {
 		// Our own lifetimes are limited (or this would not be offered), so
 		// only an operator's unlimited ones lead here.
-		c.out.notify(Notice{Kind: KindRouteRefused, Level: Error, Text: "the change of tables cannot be made safely: " + r.Plan.Reason})
+		c.Notify(notice.Notice{Kind: notice.KindRouteRefused, Level: notice.Error, Text: "the change of tables cannot be made safely: " + r.Plan.Reason})
 		c.refused = true
 		c.endSweep()
 		return true
 	}
 	if c.improving && c.engine != r.Engine {
-		c.out.notify(Notice{Kind: KindRouted, Level: Info, Text: r.Engine + " will do again and replaces " + c.engine})
+		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Text: r.Engine + " will do again and replaces " + c.engine})
 	}
 	if c.wanted = r.Tables; c.base != r.base {
 		c.base, c.localMoves = r.base, nil
@@ -243,19 +245,19 @@ func (c *Core) routed() bool {
 	c.transit = r.Plan.Mode.String() + ": " + r.Plan.Reason
 	c.report.Transition = c.transit
 	if r.Plan.Mode != transition.ModeNone {
-		c.out.notify(Notice{Kind: KindRouted, Level: Info, Dur: r.Plan.Predicted, Text: r.Engine + ", " + c.transit +
+		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Dur: r.Plan.Predicted, Text: r.Engine + ", " + c.transit +
 			", " + planText(r.Plan)})
 	}
 	if r.Plan.NeedsRepath {
-		c.out.notify(Notice{Kind: KindRepath, Level: Warn, Text: "service levels of " + strconv.FormatInt(r.Plan.RepathPairs, 10) +
+		c.Notify(notice.Notice{Kind: notice.KindRepath, Level: notice.Warn, Text: "service levels of " + strconv.FormatInt(r.Plan.RepathPairs, 10) +
 			" pairs of ports change: their hosts must resolve the paths again"})
 	}
 	if c.needLanesFirst() {
 		c.lanesPre = true
 		c.dist = distribution{res: r}
-		c.enter(PhaseLanes)
-		for i := range c.f.Ports {
-			c.portLanes(&c.f.Ports[i])
+		c.enter(notice.PhaseLanes)
+		for i := range c.Fabric.Ports {
+			c.portLanes(&c.Fabric.Ports[i])
 		}
 		return true
 	}
@@ -272,22 +274,22 @@ func (c *Core) planImprove(r *JobResult) {
 	c.improveAt = mad.Never
 	round := c.improving || c.rebalance || c.anew
 	if c.improving {
-		c.triedFor, c.aim, c.balance, c.lifts = c.f.Graph, r.aim, r.balance, r.lifts
+		c.triedFor, c.aim, c.balance, c.lifts = c.Fabric.Graph, r.aim, r.balance, r.lifts
 	}
 	switch {
-	case c.cfg.ImproveDelay <= 0:
+	case c.Config.ImproveDelay <= 0:
 	case r.partial && round && r.moved == 0 && r.remembered:
-		c.improveAt = c.now.Add(max(c.cfg.ImproveDelay, c.remembered()))
+		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.remembered()))
 	case r.partial && round && r.moved == 0:
 		// All that is left waits for what is left: it stays as it is.
-		if c.noteOnce("stalled") {
-			c.out.notify(Notice{Kind: KindRouted, Level: Info, Text: strconv.Itoa(r.waiting) + " destinations keep the entries that they have: those of " +
+		if c.NoteOnce("stalled") {
+			c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Text: strconv.Itoa(r.waiting) + " destinations keep the entries that they have: those of " +
 				r.Engine + " do not mix with them, and all pairs work"})
 		}
 	case r.partial:
-		c.improveAt = c.now.Add(max(c.cfg.ImproveDelay, c.leftAfter()))
-	case r.Kept && c.triedFor != c.f.Graph:
-		c.improveAt = c.now.Add(c.cfg.ImproveDelay)
+		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.leftAfter()))
+	case r.Kept && c.triedFor != c.Fabric.Graph:
+		c.improveAt = c.Now.Add(c.Config.ImproveDelay)
 	}
 }
 
@@ -304,9 +306,9 @@ func (c *Core) leftAfter() time.Duration {
 // remembered is how long packets, or hosts with service levels that they were told
 // earlier, stand for tables before those in force; 0 if none do or they always will.
 func (c *Core) remembered() (d time.Duration) {
-	d = c.past.Left(c.now)
-	if c.levelsHeld() && c.cfg.RepathTime > 0 {
-		d = max(d, c.heldAt.Add(c.cfg.RepathTime+c.past.Flight()).Sub(c.now))
+	d = c.past.Left(c.Now)
+	if c.levelsHeld() && c.Config.RepathTime > 0 {
+		d = max(d, c.heldAt.Add(c.Config.RepathTime+c.past.Flight()).Sub(c.Now))
 	}
 	return d
 }
@@ -314,11 +316,11 @@ func (c *Core) remembered() (d time.Duration) {
 // reroute asks for tables without looking at the fabric. It is a full sweep
 // if the fabric is not known for sure.
 func (c *Core) reroute(why string) {
-	if c.state != subnet.Master {
+	if c.State != subnet.Master {
 		return // a new master computes from scratch anyway
 	}
 	c.wantRoute = true
-	c.ask(why)
+	c.AskSweep(why)
 }
 
 // planText counts what a plan writes.

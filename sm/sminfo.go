@@ -8,14 +8,16 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sm/election"
+	"heddle/sm/notice"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
 // own is our SMInfo.
 func (c *Core) own() smp.SMInfo {
 	return smp.SMInfo{
-		GUID: c.cfg.PortGUID, SMKey: c.cfg.SMKey, ActCount: c.actCount,
-		Priority: c.cfg.Priority, SMState: smp.SMState(c.state),
+		GUID: c.Config.PortGUID, SMKey: c.Config.SMKey, ActCount: c.actCount,
+		Priority: c.Config.Priority, SMState: smp.SMState(c.State),
 	}
 }
 
@@ -24,9 +26,9 @@ func (c *Core) candidate() *election.Own {
 	return &election.Own{Info: c.own(), TookOver: c.tookOver}
 }
 
-func (c *Core) onSMInfo(it item, comp *mad.Completion) {
-	f := c.f
-	n, num := it.node(), it.port()
+func (c *Core) onSMInfo(it work.Item, comp *mad.Completion) {
+	f := c.Fabric
+	n, num := it.Node(), it.Port()
 	p := f.PortOf(n, num)
 	var si smp.SMInfo
 	err := answer(comp)
@@ -35,12 +37,12 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 	}
 	if err != nil {
 		// The IsSM bit may be on with nobody behind it any more.
-		c.out.notify(Notice{Kind: KindOtherSM, Level: Debug, Where: f.Where(n, int(num)), Err: err, Text: "IsSM is set but no manager answers"})
+		c.Notify(notice.Notice{Kind: notice.KindOtherSM, Level: notice.Debug, Where: f.Where(n, int(num)), Err: err, Text: "IsSM is set but no manager answers"})
 		return
 	}
 	if si.GUID != p.GUID {
-		c.out.notify(Notice{
-			Kind: KindOtherSM, Level: Warn, Where: f.Where(n, int(num)),
+		c.Notify(notice.Notice{
+			Kind: notice.KindOtherSM, Level: notice.Warn, Where: f.Where(n, int(num)),
 			Text: "a manager answers with the port GUID " + si.GUID.String() + ", which is not that of its port; it is ignored",
 		})
 		return
@@ -48,8 +50,8 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 	if !c.candidate().Trusts(&si) {
 		if !c.ignoredSMs[si.GUID] {
 			c.ignoredSMs[si.GUID] = true
-			c.out.notify(Notice{
-				Kind: KindOtherSM, Level: Warn, Where: f.Where(n, int(num)),
+			c.Notify(notice.Notice{
+				Kind: notice.KindOtherSM, Level: notice.Warn, Where: f.Where(n, int(num)),
 				Text: "a manager with another SM_Key is ignored: give both the same key if they are to share the subnet",
 			})
 		}
@@ -67,7 +69,7 @@ func (c *Core) onSMInfo(it item, comp *mad.Completion) {
 // decide settles who is master, after a discovery.
 func (c *Core) decide() bool {
 	outcome, who := election.Decide(c.candidate(), c.others)
-	if c.cfg.PlanOnly {
+	if c.Config.PlanOnly {
 		if m := election.Master(c.others); m != nil {
 			c.master = *m
 		}
@@ -83,8 +85,8 @@ func (c *Core) decide() bool {
 	case election.FollowHigher:
 		c.becomeStandby(*who, "a manager of higher rank is starting: "+who.Info.GUID.String())
 	case election.Lead:
-		if c.state == subnet.Master {
-			c.waitHand = false
+		if c.State == subnet.Master {
+			c.WaitHandover = false
 			c.stopPolling()
 		} else {
 			c.becomeMaster("no other manager ranks above us")
@@ -95,26 +97,26 @@ func (c *Core) decide() bool {
 }
 
 func (c *Core) setState(s subnet.SMState, why string) {
-	if c.state == s {
+	if c.State == s {
 		return
 	}
-	c.out.notify(Notice{Kind: KindState, Level: Info, Text: c.state.String() + " to " + s.String() + ": " + why})
-	c.state = s
+	c.Notify(notice.Notice{Kind: notice.KindState, Level: notice.Info, Text: c.State.String() + " to " + s.String() + ": " + why})
+	c.State = s
 	c.publishState()
 }
 
 func (c *Core) becomeDiscovering(why string) {
 	c.stopPolling()
-	c.up = false
+	c.Up = false
 	c.setState(subnet.Discovering, why)
 	c.wantSweep, c.sweepWhy = true, why
-	if c.phase != PhaseIdle {
+	if c.Phase != notice.PhaseIdle {
 		c.abortSweep()
 	}
 }
 
 func (c *Core) becomeMaster(why string) {
-	if c.state == subnet.Master {
+	if c.State == subnet.Master {
 		return
 	}
 	c.stopPolling()
@@ -142,16 +144,16 @@ func (c *Core) forgetTables() {
 
 func (c *Core) becomeStandby(m election.Other, why string) {
 	c.tookOver = false
-	c.waitHand = false
+	c.WaitHandover = false
 	c.forgetPKeys()
-	c.up = false
+	c.Up = false
 	c.abortSweep()
 	c.wantSweep = false
 	c.master = m
 	c.setState(subnet.Standby, why)
 	c.startPolling()
 	c.publish()
-	if m.Info.SMState == smp.SMMaster && !c.f.Port(c.f.Self).Info.CapabilityMask.Has(ib.CapIsCapabilityMaskNoticeSupported) {
+	if m.Info.SMState == smp.SMMaster && !c.Fabric.Port(c.Fabric.Self).Info.CapabilityMask.Has(ib.CapIsCapabilityMaskNoticeSupported) {
 		c.trapToMaster(0) // our own agent cannot tell the master that we are here
 	}
 }
@@ -159,7 +161,7 @@ func (c *Core) becomeStandby(m election.Other, why string) {
 func (c *Core) becomeNotActive(why string) {
 	c.stopPolling()
 	c.forgetPKeys()
-	c.up = false
+	c.Up = false
 	c.abortSweep()
 	c.wantSweep = false
 	c.setState(subnet.NotActive, why)
@@ -169,7 +171,7 @@ func (c *Core) becomeNotActive(why string) {
 func (c *Core) abortSweep() {
 	c.endRegion()
 	c.sound = false
-	c.eng.CancelAll()
+	c.Engine.CancelAll()
 	c.dropAskedGUIDs()
 	c.dropAskedPKeys()
 	c.dropAskedVirtuals()
@@ -179,23 +181,23 @@ func (c *Core) abortSweep() {
 	c.jobGen++
 	c.jobDone = nil
 	c.resumeAt, c.lightAt, c.retryAt, c.auditAt = mad.Never, mad.Never, mad.Never, mad.Never
-	c.enter(PhaseIdle)
+	c.enter(notice.PhaseIdle)
 }
 
 // handover gives the subnet to a manager of higher rank.
 func (c *Core) handover(to election.Other) {
-	c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "handing over to " + to.Info.GUID.String() + " priority " + strconv.Itoa(int(to.Info.Priority))})
+	c.Notify(notice.Notice{Kind: notice.KindHandover, Level: notice.Info, Text: "handing over to " + to.Info.GUID.String() + " priority " + strconv.Itoa(int(to.Info.Priority))})
 	own := c.own() // the data of the Set still says Master
 	c.becomeStandby(to, "handed over to "+to.Info.GUID.String())
-	c.submitSM(opHandover, ib.MethodSet, smp.SMModHandover, &to, &own)
+	c.submitSM(work.OpHandover, ib.MethodSet, smp.SMModHandover, &to, &own)
 }
 
 // awaitHandover: another master of lower rank exists. It finds us at its next
 // sweep and hands over; until then we configure nothing and poll it.
 func (c *Core) awaitHandover(m election.Other) {
-	c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "waiting for the handover of " + m.Info.GUID.String()})
+	c.Notify(notice.Notice{Kind: notice.KindHandover, Level: notice.Info, Text: "waiting for the handover of " + m.Info.GUID.String()})
 	c.abortSweep()
-	c.waitHand = true
+	c.WaitHandover = true
 	c.master = m
 	c.startPolling()
 	c.trapToMaster(smp.ChangeSMPriority)
@@ -204,13 +206,13 @@ func (c *Core) awaitHandover(m election.Other) {
 func (c *Core) startPolling() {
 	c.polling = true
 	c.pollMissed, c.pollBusy, c.called = 0, false, false
-	c.pollAt = c.now.Add(c.cfg.PollInterval)
+	c.pollAt = c.Now.Add(c.Config.PollInterval)
 }
 
 func (c *Core) stopPolling() {
 	c.polling, c.pollBusy = false, false
 	c.pollAt = mad.Never
-	c.eng.Cancel(uint64(opPoll)<<56, uint64(opPoll)<<56|1<<56-1)
+	c.Engine.Cancel(uint64(work.OpPoll)<<56, uint64(work.OpPoll)<<56|1<<56-1)
 }
 
 func (c *Core) onPollTimer() {
@@ -219,25 +221,25 @@ func (c *Core) onPollTimer() {
 		return
 	}
 	if c.pollBusy { // the answer of the last poll is still awaited
-		c.pollAt = c.now.Add(c.cfg.PollInterval)
+		c.pollAt = c.Now.Add(c.Config.PollInterval)
 		return
 	}
-	c.pollAt = c.now.Add(c.cfg.PollInterval)
+	c.pollAt = c.Now.Add(c.Config.PollInterval)
 	c.pollBusy = true
-	c.submitSM(opPoll, ib.MethodGet, 0, &c.master, nil)
+	c.submitSM(work.OpPoll, ib.MethodGet, 0, &c.master, nil)
 }
 
 // submitSM sends an SMInfo request to another manager by directed route.
-func (c *Core) submitSM(o op, method ib.Method, mod uint32, to *election.Other, data *smp.SMInfo) {
-	r := mad.Request{Token: uint64(mk(o, -1, 0, 0)), Priority: mad.Urgent, Addr: mad.Addr{LID: ib.LIDPermissive}}
+func (c *Core) submitSM(o work.Op, method ib.Method, mod uint32, to *election.Other, data *smp.SMInfo) {
+	r := mad.Request{Token: uint64(work.Make(o, -1, 0, 0)), Priority: mad.Urgent, Addr: mad.Addr{LID: ib.LIDPermissive}}
 	smp.NewDR(&r.MAD, method, smp.AttrSMInfo, mod, to.MKey, to.Path)
 	if data != nil {
 		data.Put(smp.Data(&r.MAD))
 	}
-	if o == opPoll {
+	if o == work.OpPoll {
 		r.Retries = -1 // the next poll is the retry
 	}
-	_ = c.eng.Submit(&r) // a full queue is a missed poll: the timer asks again
+	_ = c.Engine.Submit(&r) // a full queue is a missed poll: the timer asks again
 }
 
 // onPoll takes the answer of the manager we poll, or its absence.
@@ -256,7 +258,7 @@ func (c *Core) onPoll(comp *mad.Completion) {
 	if !alive {
 		c.pollMissed++
 		// An answer that says it is no longer master needs no more proof.
-		if err == nil || c.pollMissed > c.cfg.PollRetries {
+		if err == nil || c.pollMissed > c.Config.PollRetries {
 			c.masterLost(err)
 		}
 		return
@@ -265,10 +267,10 @@ func (c *Core) onPoll(comp *mad.Completion) {
 	c.master.Info = si
 	switch {
 	case si.SMState != smp.SMMaster:
-	case c.waitHand && c.candidate().Beats(&si):
-		c.waitHand = false // it has been given a higher priority: settle it anew
-		c.askSweep("the other master now ranks above us")
-	case c.waitHand || si.Priority < c.cfg.Priority:
+	case c.WaitHandover && c.candidate().Beats(&si):
+		c.WaitHandover = false // it has been given a higher priority: settle it anew
+		c.AskFullSweep("the other master now ranks above us")
+	case c.WaitHandover || si.Priority < c.Config.Priority:
 		c.callMaster(smp.ChangeSMPriority)
 	case !c.called && !c.candidate().Beats(&si):
 		// It may keep the subnet against an equal priority, so it is told once.
@@ -281,19 +283,19 @@ func (c *Core) onPoll(comp *mad.Completion) {
 // by now: when we looked the master may not have given it one yet, and then
 // our agent's trap about IsSM was lost too.
 func (c *Core) callMaster(flags smp.ChangeFlags) {
-	self := c.f.Self
-	r := mad.Request{Token: uint64(mk(opOwnInfo, -1, 0, uint32(flags))), Addr: mad.Addr{LID: ib.LIDPermissive}}
-	smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrPortInfo, smp.PortInfoMod(self.Port, false), c.f.AgentPort(self.Node, self.Port).MKey, nil)
-	_ = c.eng.Submit(&r) // the next poll calls again
+	self := c.Fabric.Self
+	r := mad.Request{Token: uint64(work.Make(work.OpOwnInfo, -1, 0, uint32(flags))), Addr: mad.Addr{LID: ib.LIDPermissive}}
+	smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrPortInfo, smp.PortInfoMod(self.Port, false), c.Fabric.AgentPort(self.Node, self.Port).MKey, nil)
+	_ = c.Engine.Submit(&r) // the next poll calls again
 }
 
-func (c *Core) onOwnInfo(it item, comp *mad.Completion) {
+func (c *Core) onOwnInfo(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
-	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil || !c.polling || c.f.Self == subnet.NoRef {
+	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil || !c.polling || c.Fabric.Self == subnet.NoRef {
 		return
 	}
-	c.f.AgentPort(c.f.Self.Node, c.f.Self.Port).Info = pi
-	c.trapToMaster(smp.ChangeFlags(it.extra()))
+	c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port).Info = pi
+	c.trapToMaster(smp.ChangeFlags(it.Extra()))
 }
 
 func (c *Core) masterLost(err error) {
@@ -301,14 +303,14 @@ func (c *Core) masterLost(err error) {
 	if err == nil {
 		why = c.master.Info.GUID.String() + " is no longer master"
 	}
-	c.out.notify(Notice{Kind: KindOtherSM, Level: Warn, Err: err, Text: why})
+	c.Notify(notice.Notice{Kind: notice.KindOtherSM, Level: notice.Warn, Err: err, Text: why})
 	wasMaster := c.master.Info.SMState == smp.SMMaster
 	c.master = election.Other{}
-	if c.state == subnet.Master {
-		c.waitHand = false
+	if c.State == subnet.Master {
+		c.WaitHandover = false
 		c.firstTime, c.veiled = true, true
 		c.stopPolling()
-		c.askSweep(why)
+		c.AskFullSweep(why)
 		return
 	}
 	c.tookOver = wasMaster
@@ -317,8 +319,8 @@ func (c *Core) masterLost(err error) {
 
 // onHandoverDone: the receiver of our handover answered, or did not.
 func (c *Core) onHandoverDone(comp *mad.Completion) {
-	if err := answer(comp); err != nil && c.state == subnet.Standby {
-		c.out.notify(Notice{Kind: KindHandover, Level: Warn, Err: err, Text: "the handover was not accepted; looking again"})
+	if err := answer(comp); err != nil && c.State == subnet.Standby {
+		c.Notify(notice.Notice{Kind: notice.KindHandover, Level: notice.Warn, Err: err, Text: "the handover was not accepted; looking again"})
 		c.tookOver = false
 		c.becomeDiscovering("the handover was not accepted")
 	}
@@ -340,10 +342,10 @@ func (c *Core) onGetSMInfo(p *mad.Packet, m *ib.MAD) {
 
 // ownProtection is how our own port's M_Key guards it.
 func (c *Core) ownProtection() (prot uint8, key ib.MKey, locked bool) {
-	if c.f == nil || c.f.Self.Node < 0 {
+	if c.Fabric == nil || c.Fabric.Self.Node < 0 {
 		return 0, 0, false
 	}
-	p := c.f.AgentPort(c.f.Self.Node, c.f.Self.Port)
+	p := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port)
 	return p.Info.MKeyProtectBits, p.Info.MKey, p.Info.MKey != 0
 }
 
@@ -371,7 +373,7 @@ func (c *Core) onSetSMInfo(p *mad.Packet, m *ib.MAD) {
 		return
 	}
 	sig := m.AttrMod()
-	if c.cfg.PlanOnly || !election.Accepts(c.state, sig, from.SMState) {
+	if c.Config.PlanOnly || !election.Accepts(c.State, sig, from.SMState) {
 		c.reply(p, m, &own, ib.StatusInvalidField)
 		return
 	}
@@ -379,10 +381,10 @@ func (c *Core) onSetSMInfo(p *mad.Packet, m *ib.MAD) {
 	sender := c.senderOf(p, m, from)
 	switch {
 	case sig == smp.SMModHandover:
-		c.out.notify(Notice{Kind: KindHandover, Level: Info, Text: "handover received from " + from.GUID.String()})
+		c.Notify(notice.Notice{Kind: notice.KindHandover, Level: notice.Info, Text: "handover received from " + from.GUID.String()})
 		c.onHandover(sender)
 	case sig == smp.SMModAcknowledge:
-	case c.state == subnet.NotActive: // STANDBY
+	case c.State == subnet.NotActive: // STANDBY
 		c.tookOver = false
 		c.master = sender
 		c.setState(subnet.Standby, "told to by "+from.GUID.String())
@@ -395,21 +397,21 @@ func (c *Core) onSetSMInfo(p *mad.Packet, m *ib.MAD) {
 }
 
 func (c *Core) onHandover(from election.Other) {
-	switch c.state {
+	switch c.State {
 	case subnet.Discovering:
-		c.askSweep("handover while discovering")
+		c.AskFullSweep("handover while discovering")
 	case subnet.Standby:
 		c.tookOver = false
 		c.becomeMaster("handover from " + from.Info.GUID.String())
 		c.wantSweep, c.sweepWhy = true, "handover"
 		c.acknowledge(from)
 	case subnet.Master:
-		c.waitHand = false
+		c.WaitHandover = false
 		c.stopPolling()
 		c.firstTime, c.veiled = true, true
 		c.forgetTables()
 		clear(c.lids)
-		c.askSweep("handover")
+		c.AskFullSweep("handover")
 		c.acknowledge(from)
 	}
 }
@@ -422,7 +424,7 @@ func (c *Core) acknowledge(to election.Other) {
 	if to.Path == nil {
 		return
 	}
-	c.submitSM(opAcknowledge, ib.MethodSet, smp.SMModAcknowledge, &to, &own)
+	c.submitSM(work.OpAcknowledge, ib.MethodSet, smp.SMModAcknowledge, &to, &own)
 }
 
 // senderOf finds the directed route to the sender of a signal: from the last

@@ -9,7 +9,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/sm"
+	"heddle/sm/notice"
 )
 
 // hostTraps are the traps that a host might forge.
@@ -20,7 +20,7 @@ var hostTraps = []uint16{
 }
 
 // heard counts the notices of a kind.
-func (d *duel) heard(k sm.Kind) (n int) {
+func (d *duel) heard(k notice.Kind) (n int) {
 	for i := range d.m.Notices {
 		if d.m.Notices[i].Kind == k {
 			n++
@@ -38,7 +38,7 @@ func TestFalseTrap(t *testing.T) {
 			if how == "details" && (number > smp.TrapSystemImageGUID || number == 999) {
 				continue // they name no LID of their issuer
 			}
-			d := newDuel(t, "H1", config())
+			d := newDuel(t, "H1", specConfig())
 			d.up()
 			d.run(time.Second)
 			was := d.m.Status()
@@ -67,10 +67,10 @@ func TestFalseTrap(t *testing.T) {
 			if st.Sweeps != was.Sweeps || st.Light-was.Light > 1 {
 				t.Errorf("trap %d, %s: %d sweeps and %d light ones", number, how, st.Sweeps-was.Sweeps, st.Light-was.Light)
 			}
-			if u, s, k := d.heard(sm.KindPortUnhealthy), d.heard(sm.KindSecurity), d.heard(sm.KindTrap); u+s+k > 0 {
+			if u, s, k := d.heard(notice.KindPortUnhealthy), d.heard(notice.KindSecurity), d.heard(notice.KindTrap); u+s+k > 0 {
 				t.Errorf("trap %d, %s: %d times unhealthy, %d security, %d traps", number, how, u, s, k)
 			}
-			if f := d.heard(sm.KindTrapFalse); f != 1 || st.FalseTraps != 3 || len(d.m.Traps) != 0 {
+			if f := d.heard(notice.KindTrapFalse); f != 1 || st.FalseTraps != 3 || len(d.m.Traps) != 0 {
 				t.Errorf("trap %d, %s: %d warnings of %d false traps, %d forwarded; want 1, 3, 0", number, how, f, st.FalseTraps, len(d.m.Traps))
 			}
 			if got := d.m.Snap.Nodes[d.m.Snap.NodeByGUID(0x100004)].Info.SystemImageGUID; got != image {
@@ -82,7 +82,7 @@ func TestFalseTrap(t *testing.T) {
 
 // What a node says of itself in trap 145 counts only as it is read back.
 func TestTrap145ReadBack(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	var m ib.MAD
 	smp.NewLID(&m, ib.MethodTrap, smp.AttrNotice, 0, 0)
@@ -103,7 +103,7 @@ func TestTrap145ReadBack(t *testing.T) {
 // ones that they make up, cost a bounded number of sweeps, messages and memory, and make
 // nothing untrue.
 func TestTrapFlood(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	d.run(time.Second)
 	was := d.m.Status()

@@ -11,7 +11,8 @@ import (
 	"heddle/lab"
 	"heddle/mad"
 	"heddle/sim"
-	"heddle/sm"
+	"heddle/sm/config"
+	"heddle/sm/notice"
 	"heddle/subnet"
 )
 
@@ -46,7 +47,7 @@ type duel struct {
 
 // newDuel makes the subnet; nobody runs yet. The manager is on node (H1 or
 // H2), the script on the other, with a rank that loses.
-func newDuel(t *testing.T, node string, cfg sm.Config) *duel {
+func newDuel(t *testing.T, node string, cfg config.Config) *duel {
 	t.Helper()
 	f, err := draw("switch S1 4\nca H1 1\nca H2 1\nca H3 1\nH1:1 S1:1\nH2:1 S1:2\nH3:1 S1:3")
 	if err != nil {
@@ -74,7 +75,7 @@ func newDuel(t *testing.T, node string, cfg sm.Config) *duel {
 	return d
 }
 
-func config() sm.Config {
+func specConfig() config.Config {
 	cfg := lab.DefaultConfig()
 	cfg.Priority = 5
 	return cfg
@@ -127,7 +128,7 @@ func (d *duel) up() {
 	d.t.Helper()
 	d.start()
 	if err := d.c.RunUntil(time.Minute, d.m.Up); err != nil {
-		d.t.Fatalf("%v\n%s", err, strings.Join(d.m.Events(sm.Debug), "\n"))
+		d.t.Fatalf("%v\n%s", err, strings.Join(d.m.Events(notice.Debug), "\n"))
 	}
 	d.sent = nil
 }
@@ -146,7 +147,7 @@ func (d *duel) standby() {
 func (d *duel) is(want subnet.SMState) {
 	d.t.Helper()
 	if got := d.m.State(); got != want {
-		d.t.Fatalf("the manager is %v, want %v\n%s", got, want, strings.Join(d.m.Events(sm.Debug), "\n"))
+		d.t.Fatalf("the manager is %v, want %v\n%s", got, want, strings.Join(d.m.Events(notice.Debug), "\n"))
 	}
 }
 
@@ -220,7 +221,7 @@ func TestRankDecides(t *testing.T) {
 	} {
 		for _, state := range []smp.SMState{smp.SMDiscovering, smp.SMStandby} {
 			t.Run(fmt.Sprintf("%s %d against %d %v", c.node, c.own, c.other, state), func(t *testing.T) {
-				cfg := config()
+				cfg := specConfig()
 				cfg.Priority = c.own
 				d := newDuel(t, c.node, cfg)
 				d.says.Priority, d.says.SMState = c.other, state
@@ -236,7 +237,7 @@ func TestRankDecides(t *testing.T) {
 // §14.4.1: a manager that finds a master stays standby, whatever their ranks.
 func TestMasterOfAnyRankMakesStandby(t *testing.T) {
 	for _, prio := range []uint8{0, 5, 15} {
-		d := newDuel(t, "H1", config())
+		d := newDuel(t, "H1", specConfig())
 		d.says.Priority, d.says.SMState = prio, smp.SMMaster
 		d.appear()
 		d.start()
@@ -250,7 +251,7 @@ func TestMasterOfAnyRankMakesStandby(t *testing.T) {
 
 // §14.4.1: one that is not active does not count, even with a higher rank.
 func TestNotActiveDoesNotCount(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.says.Priority, d.says.SMState = 15, smp.SMNotActive
 	d.appear()
 	d.start()
@@ -261,7 +262,7 @@ func TestNotActiveDoesNotCount(t *testing.T) {
 // §14.2.5.13: Get(SMInfo) tells GUID, priority, state and key; ActCount moves
 // while the manager does.
 func TestSMInfoAnswer(t *testing.T) {
-	cfg := config()
+	cfg := specConfig()
 	cfg.SMKey = 0x1234
 	d := newDuel(t, "H1", cfg)
 	d.up()
@@ -277,7 +278,7 @@ func TestSMInfoAnswer(t *testing.T) {
 
 // §14.4: an SMInfo request is answered in the class in which it came.
 func TestAnswerInSameClass(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	var m ib.MAD
 	smp.NewLID(&m, ib.MethodGet, smp.AttrSMInfo, 0, 0)
@@ -296,7 +297,7 @@ func TestAnswerInSameClass(t *testing.T) {
 func TestSMKeyGuarded(t *testing.T) {
 	const key = 0x1122334455667788
 	for prot := range uint8(4) {
-		cfg := config()
+		cfg := specConfig()
 		cfg.SMKey, cfg.MKey, cfg.MKeyProtect = 77, key, prot
 		d := newDuel(t, "H1", cfg)
 		d.up()
@@ -326,7 +327,7 @@ func TestForeignSMKey(t *testing.T) {
 		own, other uint64
 		want       subnet.SMState
 	}{{1, 1, subnet.Standby}, {1, 2, subnet.Master}, {1, 0, subnet.Master}, {0, 2, subnet.Standby}, {0, 0, subnet.Standby}} {
-		cfg := config()
+		cfg := specConfig()
 		cfg.SMKey = c.own
 		d := newDuel(t, "H1", cfg)
 		d.says.SMKey, d.says.Priority, d.says.SMState = c.other, 15, smp.SMMaster
@@ -342,13 +343,13 @@ func TestForeignSMKey(t *testing.T) {
 // §14.4.1: every port that shows IsSM is asked for SMInfo, others are not; an
 // answer whose GUID is not the port's is ignored.
 func TestIsSMIsAsked(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.start()
 	d.run(time.Millisecond)
 	if d.gets != 0 {
 		t.Error("a port without IsSM was asked")
 	}
-	d = newDuel(t, "H1", config())
+	d = newDuel(t, "H1", specConfig())
 	d.says = smp.SMInfo{GUID: 0xBAD, SMKey: 1, Priority: 15, SMState: smp.SMMaster}
 	d.appear()
 	d.start()
@@ -361,7 +362,7 @@ func TestIsSMIsAsked(t *testing.T) {
 
 // §14.4.1: IsSM may be left on by a manager that is gone; nobody waits for it.
 func TestIsSMWithoutManager(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.mute = true
 	d.appear()
 	d.start()
@@ -389,7 +390,7 @@ var signals = []struct {
 // inState brings a manager into a state.
 func inState(t *testing.T, st subnet.SMState) *duel {
 	t.Helper()
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	switch st {
 	case subnet.Master:
 		d.up()
@@ -561,12 +562,12 @@ func TestPollAnswers(t *testing.T) {
 // with trap 144, OtherLocalChanges and the SM-priority flag, so that it sweeps
 // and hands over.
 func TestStandbyTellsLowerMaster(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up() // gives the ports their LIDs
 	d.m.Kill()
 	d.says.Priority, d.says.SMState = 1, smp.SMMaster
 	d.appear()
-	cfg := config()
+	cfg := specConfig()
 	m, err := d.c.Attach("H1", cfg, d.m.Store.Reopen())
 	if err != nil {
 		t.Fatal(err)
@@ -603,7 +604,7 @@ func TestStandbyTellsLowerMaster(t *testing.T) {
 // standby at once.
 func TestHandover(t *testing.T) {
 	for _, state := range []smp.SMState{smp.SMStandby, smp.SMDiscovering, smp.SMMaster} {
-		d := newDuel(t, "H1", config())
+		d := newDuel(t, "H1", specConfig())
 		d.up()
 		d.says.Priority, d.says.SMState = 9, state
 		d.mute = false
@@ -626,7 +627,7 @@ func TestHandover(t *testing.T) {
 // A handover that is not answered: the other one was not there after all, and
 // the subnet must not be left without a master.
 func TestHandoverUnanswered(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	d.says.Priority = 9
 	d.appear()
@@ -645,7 +646,7 @@ func TestHandoverUnanswered(t *testing.T) {
 // §14.4.1: a master that ranks above another master configures nothing until
 // that one hands over; it polls it, and goes on when it is gone.
 func TestTwoMasters(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	d.says.Priority, d.says.SMState = 1, smp.SMMaster
 	d.appear()
@@ -673,7 +674,7 @@ func TestTwoMasters(t *testing.T) {
 
 // The same when the other master dies instead.
 func TestOtherMasterDies(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	d.says.Priority, d.says.SMState = 1, smp.SMMaster
 	d.appear()
@@ -695,7 +696,7 @@ func TestOtherMasterDies(t *testing.T) {
 // §14.4.1: the light sweep of a master asks the managers it knows; another
 // master or a higher-ranking standby leads to a full one.
 func TestLightSweepAsksManagers(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.says.Priority = 1
 	d.appear()
 	d.up()
@@ -734,7 +735,7 @@ func TestTakeOver(t *testing.T) {
 	d.signal(smp.SMModHandover, smp.SMMaster)
 	d.says.SMState = smp.SMStandby
 	if err := d.c.RunUntil(time.Minute, d.m.Up); err != nil {
-		t.Fatalf("%v\n%s", err, strings.Join(d.m.Events(sm.Debug), "\n"))
+		t.Fatalf("%v\n%s", err, strings.Join(d.m.Events(notice.Debug), "\n"))
 	}
 	for _, e := range d.c.Sim.LIDs() {
 		want := map[ib.GUID]ib.LID{0x100001: 40, 0x100003: 30, 0x100005: 20, 0x200000: 10}[e.GUID]

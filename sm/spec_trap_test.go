@@ -7,7 +7,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/sm"
+	"heddle/sm/notice"
 	"heddle/subnet"
 )
 
@@ -29,7 +29,7 @@ func (d *duel) trap(m ib.MAD) []ib.MAD {
 // need not be known.
 func TestTrapRepress(t *testing.T) {
 	for _, issuer := range []ib.LID{0, 2, 0x1234} {
-		d := newDuel(t, "H1", config())
+		d := newDuel(t, "H1", specConfig())
 		d.up()
 		m := trapMAD(smp.TrapPortStateChange, issuer, 0)
 		sent := d.trap(m)
@@ -47,7 +47,7 @@ func TestTrapRepress(t *testing.T) {
 // §13.4.9, §14.2.4: TrapRepress carries the M_Key of the port it goes to.
 func TestTrapRepressKey(t *testing.T) {
 	const key = 0x0102030405060708
-	cfg := config()
+	cfg := specConfig()
 	cfg.MKey, cfg.MKeyProtect = key, 1
 	d := newDuel(t, "H1", cfg)
 	d.up()
@@ -134,7 +134,7 @@ func TestTrapReactions(t *testing.T) {
 		{"vendor", vendor, 0, 0, 0}, // told and nothing else: what it means is the vendor's secret
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDuel(t, "H1", config())
+			d := newDuel(t, "H1", specConfig())
 			d.up()
 			was := d.m.Status()
 			d.trap(c.m)
@@ -152,7 +152,7 @@ func TestTrapReactions(t *testing.T) {
 
 // Trap 145 carries the new SystemImageGUID, which is read back from the node.
 func TestTrap145Stored(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	if err := d.c.Sim.SetSystemImageGUID("H3", 0xABCDEF); err != nil {
 		t.Fatal(err)
@@ -166,14 +166,14 @@ func TestTrap145Stored(t *testing.T) {
 
 // Traps 129-131 are about the port in their details.
 func TestErrorTrapNamesItsPort(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	if err := d.c.Sim.InjectTrap("S1", 3, smp.TrapLocalPhyErrors); err != nil {
 		t.Fatal(err)
 	}
 	d.run(time.Second)
 	for i := range d.m.Notices {
-		if n := &d.m.Notices[i]; n.Kind == sm.KindPortUnhealthy {
+		if n := &d.m.Notices[i]; n.Kind == notice.KindPortUnhealthy {
 			if n.Where.Node != 0x200000 || n.Where.Port != 3 {
 				t.Errorf("it is said of %v", n.Where)
 			}
@@ -186,7 +186,7 @@ func TestErrorTrapNamesItsPort(t *testing.T) {
 // §14.3: a trap that keeps coming is ignored from the tenth arrival on until
 // it was quiet for 5 s; another port's traps still count.
 func TestTrapThrottle(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	for range 40 {
 		d.trap(trapMAD(smp.TrapPortStateChange, 2, 0))
@@ -194,8 +194,8 @@ func TestTrapThrottle(t *testing.T) {
 	if n := d.sweeps(); n > 10 {
 		t.Errorf("40 traps in 8 s cost %d full sweeps", n)
 	}
-	if n := len(d.m.Events(sm.Warn)); n != 1 {
-		t.Errorf("%d warnings: %v", n, d.m.Events(sm.Warn))
+	if n := len(d.m.Events(notice.Warn)); n != 1 {
+		t.Errorf("%d warnings: %v", n, d.m.Events(notice.Warn))
 	}
 	before := d.sweeps()
 	d.trap(trapMAD(smp.TrapPortStateChange, 2, 0))
@@ -221,7 +221,7 @@ func TestTrapThrottle(t *testing.T) {
 // §14.4.4: PortStateChange is cleared after the ports were read, never by the
 // Set that raises LinearFDBTop, so that no change goes unseen.
 func TestPortStateChangeClearedOnce(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.start()
 	if err := d.c.RunUntil(time.Minute, d.m.Up); err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestPortStateChangeClearedOnce(t *testing.T) {
 // §14.2.5.6: links go to Armed everywhere before any goes to Active, and only
 // once all tables are written.
 func TestArmedBeforeActive(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.start()
 	if err := d.c.RunUntil(time.Minute, d.m.Up); err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestArmedBeforeActive(t *testing.T) {
 
 // A manager that is stopped gives IsSM back and leaves everything as it is.
 func TestStop(t *testing.T) {
-	d := newDuel(t, "H1", config())
+	d := newDuel(t, "H1", specConfig())
 	d.up()
 	writes := d.m.Writes
 	d.m.Stop()

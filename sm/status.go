@@ -1,19 +1,24 @@
 package sm
 
 import (
+	"time"
+
+	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/notice"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
 // Status copies the state out.
 func (c *Core) Status() Status {
 	s := Status{
-		State: c.state, Phase: c.phase, Todo: c.phaseTotal, Done: c.phaseTotal - c.pend, Up: c.up,
-		PortGUID: c.cfg.PortGUID, LID: c.ownLID(), Priority: c.cfg.Priority,
-		Sweeps: c.sweeps, Light: c.lights, Traps: c.trapCount, FalseTraps: c.falseTraps, Last: c.lastReport,
+		State: c.State, Phase: c.Phase, Todo: c.Total, Done: c.Total - c.Pending, Up: c.Up,
+		PortGUID: c.Config.PortGUID, LID: c.ownLID(), Priority: c.Config.Priority,
+		Sweeps: c.Sweeps, Light: c.lights, Traps: c.trapCount, FalseTraps: c.falseTraps, Last: c.lastReport,
 	}
 	var st mad.Stats
-	c.eng.Stats(&st)
+	c.Engine.Stats(&st)
 	s.Window, s.InFlight = st.Window, st.Outstanding
 	for _, a := range st.Attrs {
 		if k := len(s.Attrs); k == 0 || s.Attrs[k-1].Attr != a.Attr {
@@ -34,8 +39,8 @@ func (c *Core) Status() Status {
 	s.Moves = c.moveStatus()
 	s.Improving = c.improving || c.improveAt != mad.Never
 	switch {
-	case c.state == subnet.Master:
-		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master}
+	case c.State == subnet.Master:
+		s.Master = subnet.SM{GUID: c.Config.PortGUID, LID: s.LID, Priority: c.Config.Priority, State: subnet.Master}
 	case c.master.Info.GUID != 0:
 		s.Master = c.master.Public()
 	}
@@ -45,5 +50,87 @@ func (c *Core) Status() Status {
 // Quiescent reports whether the core is between sweeps with none asked for:
 // nothing but timers and the fabric will make it do anything.
 func (c *Core) Quiescent() bool {
-	return c.phase == PhaseIdle && !c.wantSweep && c.trapAt == mad.Never && c.eng.Idle() && !(c.mayUpkeep() && c.virt.unshown())
+	return c.Phase == notice.PhaseIdle && !c.wantSweep && c.trapAt == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.virt.unshown())
+}
+
+// AttrStat counts the SMPs of one attribute.
+type AttrStat struct {
+	Attr              ib.AttrID
+	Sent              uint64 // packets, retries included
+	Retried, TimedOut uint64
+}
+
+// Status is a copy of a Core's state in a few numbers.
+type Status struct {
+	State      subnet.SMState
+	Phase      notice.Phase
+	Done, Todo int // progress of the phase: items done, items known so far
+	Up         bool
+	PortGUID   ib.GUID
+	LID        ib.LID
+	Priority   uint8
+	Master     subnet.SM
+	Window     int // SMPs allowed in flight now
+	InFlight   int
+	Sweeps     uint64 // sweeps finished, those of a region included
+	Light      uint64 // light sweeps finished
+	Traps      uint64
+	FalseTraps uint64 // of Traps: those that were not from whom they said
+	Sent       uint64
+	Retried    uint64
+	TimedOut   uint64
+	Attrs      []AttrStat // in ascending attribute order
+	Last       *notice.SweepReport
+	Unseen     int          // nodes that do not answer and have not left
+	OwnSilent  bool         // our own node is one of them
+	Damped     []DampedLink // links kept out for failing again and again
+	Partitions PartitionStatus
+	Virtual    VirtualStatus
+	Moves      MoveStatus
+	// Improving says that the fabric is to be quiet for a while, or packets are to leave,
+	// before better tables than those in force are looked for.
+	Improving bool
+}
+
+// MoveStatus tells of LIDs: how many there are, and what moving them cost so far.
+type MoveStatus struct {
+	// LIDLimit is how many LIDs the smallest forwarding table holds; LIDsUsed how
+	// many are given or kept for somebody: Ports, Functions (of prepopulated
+	// vSwitches) and Interfaces (leases and VPorts) have them.
+	LIDLimit, LIDsUsed           int
+	Ports, Functions, Interfaces int
+	Leases, Waiting              int // leases; those of them that are nowhere
+
+	Batches  uint64 // times that LIDs were moved
+	LIDs     uint64 // moves of LIDs
+	Blocks   uint64 // LFT blocks written for them
+	Unmerged uint64 // … that would have been, one move at a time
+	AtRisk   uint64 // batches while which a transient cycle was possible
+}
+
+// PartitionStatus tells how far the partitions in force are carried out.
+type PartitionStatus struct {
+	Count       int       // partitions in force
+	Settled     bool      // every port of the subnet, virtual ones too, is known to hold the P_Keys that it is given, and no other
+	Pending     int       // end ports and virtual ports of which that is not known, or not of the switch port that faces them
+	Quarantined []ib.PKey // freed, and not known to be given up by every port; ascending, without the membership bit
+}
+
+// DampedLink is a link that is kept out of the subnet for a while.
+type DampedLink struct {
+	Where    topo.Where    // one end, a switch port
+	Failures int           // in a row
+	Held     bool          // held down; else only let back in later
+	Quiet    time.Duration // how long it must be quiet
+	Left     time.Duration // how much of that is left
+}
+
+// VirtualStatus counts virtual ports.
+type VirtualStatus struct {
+	Adapters    int // ports with virtual ports or vSwitch functions that are turned on
+	SharedPorts int // ports that hold functions in their GUID table alone
+	Refused     int // ports whose virtual ports are left alone: unknown, refused, or turned off
+	Functions   int // that the adapters have now
+	// VPorts by their state; what is neither is Down.
+	Init, Armed, Active int
 }

@@ -12,6 +12,7 @@ import (
 	"heddle/mad"
 	"heddle/sim"
 	"heddle/sm"
+	"heddle/sm/config"
 	"heddle/store"
 )
 
@@ -34,7 +35,7 @@ type shell struct {
 	allocs  int // packets made
 }
 
-func newShell(t testing.TB, f *fabric.Fabric, sc sim.Config, cfg sm.Config, node string) *shell {
+func newShell(t testing.TB, f *fabric.Fabric, sc sim.Config, cfg config.Config, node string) *shell {
 	t.Helper()
 	s, err := sim.New(f, sc)
 	if err != nil {

@@ -7,7 +7,9 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -18,61 +20,61 @@ const maxAttempts = 3
 // endSweep closes a full sweep: it publishes what was reached, says that the
 // subnet is up, and arms what comes next.
 func (c *Core) endSweep() {
-	finished := c.phase == PhaseActivate
+	finished := c.Phase == notice.PhaseActivate
 	c.breaks, c.breakAt = 0, mad.Never
-	c.enter(PhaseIdle)
-	c.sweeps++
+	c.enter(notice.PhaseIdle)
+	c.Sweeps++
 	if !c.reg.on {
-		c.fullSweeps++
+		c.FullSweeps++
 	}
 	defer c.forgetNew()
 	c.pk.look = true
 	// Routes that are refused do not make the fabric less known, but what came
 	// up is still to be brought up.
-	c.sound = c.errs == 0 && (finished || c.refused)
+	c.sound = c.Errs == 0 && (finished || c.refused)
 	if c.sound && c.refused {
 		c.armAll = true
 	}
-	c.wantFull = c.wantFull || c.errs > 0
+	c.wantFull = c.wantFull || c.Errs > 0
 	c.endRepair()
 	r := c.report
-	r.Took = c.now.Sub(c.sweepStart)
+	r.Took = c.Now.Sub(c.sweepStart)
 	c.statSweep(&r)
-	c.prune()
-	r.Problems = len(c.f.Problems)
+	c.Prune()
+	r.Problems = len(c.Fabric.Problems)
 	c.compare()
 
-	mendable := c.errs > 0 || c.again || c.refused
+	mendable := c.Errs > 0 || c.again || c.refused
 	if finished {
-		c.firstTime = c.firstTime && c.errs > 0
+		c.firstTime = c.firstTime && c.Errs > 0
 	}
 	// The same fabric gives the same tables: there is no haste after a refusal.
-	immediately := (c.errs > 0 || c.again) && c.state == subnet.Master && c.attempts < maxAttempts
-	if c.again && c.state != subnet.Standby {
+	immediately := (c.Errs > 0 || c.again) && c.State == subnet.Master && c.attempts < maxAttempts
+	if c.again && c.State != subnet.Standby {
 		immediately = c.attempts < maxAttempts
 	}
 	r.Again = immediately
-	if c.state == subnet.Master && finished && !immediately && !c.up {
-		c.up = true
+	if c.State == subnet.Master && finished && !immediately && !c.Up {
+		c.Up = true
 	}
-	c.out.notify(Notice{Kind: KindSweepEnd, Level: Info, Dur: r.Took, Text: r.summary(), Report: &r})
+	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary(), Report: &r})
 	c.lastReport = &r
-	wasUp := c.snap != nil && c.snap.Up
+	wasUp := c.Snapshot != nil && c.Snapshot.Up
 	c.publishSweep()
 	c.readSmall()
 	if !r.Region {
-		c.looked = c.now
+		c.looked = c.Now
 	}
 	if c.lostLinks() {
 		c.cutEndsHoldTraps()
 		c.lookNow = true
-		c.watch, c.watchAt = 2*watchFirst, c.now.Add(watchFirst)
+		c.watch, c.watchAt = 2*watchFirst, c.Now.Add(watchFirst)
 	}
 	c.endRegion()
-	if c.up && !wasUp && c.state == subnet.Master {
-		counts := c.snap.Counts
+	if c.Up && !wasUp && c.State == subnet.Master {
+		counts := c.Snapshot.Counts
 		c.upCounts = counts
-		c.out.notify(Notice{Kind: KindSubnetUp, Level: Info, Dur: r.Took, Up: &counts, Report: &r, Text: countsText(counts)})
+		c.Notify(notice.Notice{Kind: notice.KindSubnetUp, Level: notice.Info, Dur: r.Took, Up: &counts, Report: &r, Text: countsText(counts)})
 	}
 	c.keepSmall(finished)
 	switch {
@@ -83,12 +85,12 @@ func (c *Core) endSweep() {
 			c.sweepWhy = c.againWhy
 		}
 		c.wantSweep = true
-	case c.again && c.state == subnet.Master:
-		c.trapAt, c.sweepWhy = c.now.Add(c.cfg.TrapMinGap), c.againWhy
-	case mendable && !c.refused || c.errs > 0 || len(c.f.Problems) > 0:
+	case c.again && c.State == subnet.Master:
+		c.trapAt, c.sweepWhy = c.Now.Add(c.Config.TrapMinGap), c.againWhy
+	case mendable && !c.refused || c.Errs > 0 || len(c.Fabric.Problems) > 0:
 		// Left out for now; the interval grows while nothing changes.
 		if c.retryAt == mad.Never {
-			c.retryAt = c.now.Add(c.cfg.RetryInterval << min(c.retryWait, 4))
+			c.retryAt = c.Now.Add(c.Config.RetryInterval << min(c.retryWait, 4))
 			c.retryWait++
 		}
 	default:
@@ -99,15 +101,15 @@ func (c *Core) endSweep() {
 	}
 	c.again = false
 	c.armLight()
-	if c.cfg.FullInterval > 0 && c.fullAt == mad.Never {
-		c.fullAt = c.now.Add(c.cfg.FullInterval)
+	if c.Config.FullInterval > 0 && c.fullAt == mad.Never {
+		c.fullAt = c.Now.Add(c.Config.FullInterval)
 	}
 }
 
 // forgetNew: what was new in a full sweep is so no more.
 func (c *Core) forgetNew() {
-	for i := range c.f.Nodes {
-		c.f.Nodes[i].Flags &^= topo.NodeNew | topo.NodeAgain
+	for i := range c.Fabric.Nodes {
+		c.Fabric.Nodes[i].Flags &^= topo.NodeNew | topo.NodeAgain
 	}
 }
 
@@ -121,19 +123,19 @@ const (
 
 // lightWithin brings the next light sweep forward, also if another sweep comes first.
 func (c *Core) lightWithin(d time.Duration) {
-	c.watchAt = min(c.watchAt, c.now.Add(d))
+	c.watchAt = min(c.watchAt, c.Now.Add(d))
 	c.lightAt = min(c.lightAt, c.watchAt)
 }
 
 // watched is called when all switches have been asked.
 func (c *Core) watched() {
-	c.looked = c.now
-	if c.watchAt > c.now {
+	c.looked = c.Now
+	if c.watchAt > c.Now {
 		return
 	}
 	c.watchAt = mad.Never
 	if c.watch > 0 {
-		c.watchAt = c.now.Add(c.watch)
+		c.watchAt = c.Now.Add(c.watch)
 		if c.watch *= 2; c.watch > watchLast {
 			c.watch = 0
 		}
@@ -148,14 +150,14 @@ func (c *Core) armLight() {
 		return // it is armed, and what is to be looked at now remembered, until after that
 	}
 	for _, g := range c.lightMissed {
-		_, there := c.f.Find(g)
+		_, there := c.Fabric.Find(g)
 		c.lookNow = c.lookNow || there
 	}
 	c.lightMissed = c.lightMissed[:0]
-	if c.state == subnet.Master && c.cfg.SweepInterval > 0 && !c.waitHand {
-		c.lightAt = min(c.looked.Add(c.cfg.SweepInterval), c.watchAt)
+	if c.State == subnet.Master && c.Config.SweepInterval > 0 && !c.WaitHandover {
+		c.lightAt = min(c.looked.Add(c.Config.SweepInterval), c.watchAt)
 		if c.lookNow {
-			c.lightAt = c.now
+			c.lightAt = c.Now
 		}
 	}
 	c.lookNow = false
@@ -163,39 +165,30 @@ func (c *Core) armLight() {
 
 // keepSmall drops what is not needed between sweeps.
 func (c *Core) keepSmall(finished bool) {
-	if finished && c.state == subnet.Master {
+	if finished && c.State == subnet.Master {
 		c.last = nil
 	}
-	if len(c.todo.buf) > 4096 {
-		c.todo = queue{}
+	if len(c.Todo.Buf) > 4096 {
+		c.Todo = work.Queue{}
 	}
 	c.result, c.dist.res = nil, nil
 }
 
 func countsText(n subnet.Counts) string {
-	s := plural(n.Switches, "switch") + ", " + plural(n.CAs, "CA") + ", " + strconv.Itoa(n.LinksActive) + " of " +
-		plural(n.Links, "link") + " active, " + plural(n.LIDs, "LID")
+	s := notice.Plural(n.Switches, "switch") + ", " + notice.Plural(n.CAs, "CA") + ", " + strconv.Itoa(n.LinksActive) + " of " +
+		notice.Plural(n.Links, "link") + " active, " + notice.Plural(n.LIDs, "LID")
 	if n.Routers > 0 {
-		s += ", " + plural(n.Routers, "router")
+		s += ", " + notice.Plural(n.Routers, "router")
 	}
 	if n.Problems > 0 {
-		s += ", " + plural(n.Problems, "problem")
+		s += ", " + notice.Plural(n.Problems, "problem")
 	}
 	return s
 }
 
-func (r *SweepReport) summary() string {
-	what := ""
-	if r.Region {
-		what = "region of " + plural(r.Read, "switch") + ", "
-	}
-	return r.Reason + ": " + what + plural(int(r.SMPs), "SMP") + ", " + plural(r.BlocksSent, "LFT block") + " sent, " +
-		plural(r.Armed, "port") + " armed, " + plural(r.Problems, "problem")
-}
-
-func (c *Core) statSweep(r *SweepReport) {
+func (c *Core) statSweep(r *notice.SweepReport) {
 	var st mad.Stats
-	c.eng.Stats(&st)
+	c.Engine.Stats(&st)
 	for _, a := range st.Attrs {
 		r.SMPs += a.Sent - a.Retried
 		r.Retried += a.Retried
@@ -211,10 +204,10 @@ func (c *Core) statSweep(r *SweepReport) {
 // compare tells what appeared and what disappeared since the last sweep, once
 // a first one is there to compare with.
 func (c *Core) compare() {
-	if c.last == nil || c.f == nil || len(c.f.Nodes) == 0 {
+	if c.last == nil || c.Fabric == nil || len(c.Fabric.Nodes) == 0 {
 		return
 	}
-	report := func(a, b *topo.Topology, k Kind, text string) {
+	report := func(a, b *topo.Topology, k notice.Kind, text string) {
 		n := 0
 		for i := range a.Nodes {
 			if _, ok := b.Find(a.Nodes[i].Info.NodeGUID); ok || a.Nodes[i].Flags&topo.NodeGone != 0 {
@@ -223,16 +216,16 @@ func (c *Core) compare() {
 			if n++; n > 64 { // a whole rack: the counts say the rest
 				break
 			}
-			c.out.notify(Notice{Kind: k, Level: Info, Where: a.Where(int32(i), -1), Text: text})
+			c.Notify(notice.Notice{Kind: k, Level: notice.Info, Where: a.Where(int32(i), -1), Text: text})
 		}
 	}
-	report(c.f, c.last, KindNodeNew, "joined the subnet")
-	report(c.last, c.f, KindNodeGone, "left the subnet")
+	report(c.Fabric, c.last, notice.KindNodeNew, "joined the subnet")
+	report(c.last, c.Fabric, notice.KindNodeGone, "left the subnet")
 	c.compareLinks()
 }
 
 func (c *Core) compareLinks() {
-	f, g := c.f, c.last
+	f, g := c.Fabric, c.last
 	n := 0
 	for i := range f.Nodes {
 		if !f.Nodes[i].IsSwitch() {
@@ -250,41 +243,21 @@ func (c *Core) compareLinks() {
 			if n++; n > 64 {
 				return
 			}
-			kind, text := KindLinkUp, "the link is up"
+			kind, text := notice.KindLinkUp, "the link is up"
 			if q.Has(topo.PortLinked) {
-				kind, text = KindLinkDown, "the link is down"
+				kind, text = notice.KindLinkDown, "the link is down"
 			}
-			c.out.notify(Notice{Kind: kind, Level: Info, Where: f.Where(int32(i), k), Text: text})
+			c.Notify(notice.Notice{Kind: kind, Level: notice.Info, Where: f.Where(int32(i), k), Text: text})
 		}
 	}
 }
 
 // markNew finds the nodes that were not in the last sweep of this mastership.
 func (c *Core) markNew() {
-	for i := range c.f.Nodes {
-		n := &c.f.Nodes[i]
-		if c.snap == nil || !c.snap.Up || c.snap.NodeByGUID(n.Info.NodeGUID) < 0 {
+	for i := range c.Fabric.Nodes {
+		n := &c.Fabric.Nodes[i]
+		if c.Snapshot == nil || !c.Snapshot.Up || c.Snapshot.NodeByGUID(n.Info.NodeGUID) < 0 {
 			n.Flags |= topo.NodeNew
-		}
-	}
-}
-
-// noteOnce reports whether a fact is news: it was not told in this sweep nor
-// in the one before.
-func (c *Core) noteOnce(key string) bool {
-	if c.noted == nil {
-		c.noted = map[string]uint64{}
-	}
-	_, told := c.noted[key]
-	c.noted[key] = c.fullSweeps
-	return !told
-}
-
-// prune forgets the facts that the last sweep did not confirm.
-func (c *Core) prune() {
-	for k, s := range c.noted {
-		if s+1 < c.fullSweeps {
-			delete(c.noted, k)
 		}
 	}
 }
@@ -295,43 +268,43 @@ func (c *Core) publish() {
 	c.gen++
 	s.Gen = c.gen
 	s.Finish()
-	c.snap = s
+	c.Snapshot = s
 	c.out.Publish = s
 }
 
 // publishState publishes the last snapshot again with our new state.
 func (c *Core) publishState() {
 	s := &subnet.Snapshot{}
-	if c.snap != nil {
-		*s = *c.snap
+	if c.Snapshot != nil {
+		*s = *c.Snapshot
 	} else {
 		s.Self = subnet.NoRef
 	}
 	c.fillHead(s)
-	if c.state != subnet.Master {
+	if c.State != subnet.Master {
 		s.Up = false
 	}
 	c.gen++
 	s.Gen = c.gen
-	if c.snap == nil {
+	if c.Snapshot == nil {
 		s.Finish()
 	}
-	c.snap = s
+	c.Snapshot = s
 	c.out.Publish = s
 }
 
 func (c *Core) fillHead(s *subnet.Snapshot) {
-	s.State, s.Up = c.state, c.up
-	s.Prefix, s.PortGUID, s.Priority = c.cfg.Prefix, c.cfg.PortGUID, c.cfg.Priority
-	s.SMKey, s.ActCount = c.cfg.SMKey, c.actCount
+	s.State, s.Up = c.State, c.Up
+	s.Prefix, s.PortGUID, s.Priority = c.Config.Prefix, c.Config.PortGUID, c.Config.Priority
+	s.SMKey, s.ActCount = c.Config.SMKey, c.actCount
 	s.Engine, s.PassedOver, s.Transition = c.engine, c.passed, c.transit
-	s.PacketLife = c.cfg.SubnetTimeOut
+	s.PacketLife = c.Config.SubnetTimeOut
 	s.Partitions, s.BasePartitions = c.pk.grants.Policy(), c.pk.base
 	s.LID = c.ownLID()
 	s.Master = subnet.SM{}
 	switch {
-	case c.state == subnet.Master && !c.waitHand:
-		s.Master = subnet.SM{GUID: c.cfg.PortGUID, LID: s.LID, Priority: c.cfg.Priority, State: subnet.Master, ActCount: c.actCount}
+	case c.State == subnet.Master && !c.WaitHandover:
+		s.Master = subnet.SM{GUID: c.Config.PortGUID, LID: s.LID, Priority: c.Config.Priority, State: subnet.Master, ActCount: c.actCount}
 	case c.master.Info.GUID != 0:
 		s.Master = c.master.Public()
 	}
@@ -344,7 +317,7 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 // snapPort is a port as a snapshot shows it; at gives the snapshot's index of
 // a node.
 func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
-	f := c.f
+	f := c.Fabric
 	q := subnet.Port{
 		GUID: p.GUID, Info: p.Info, Peer: subnet.NoRef, Node: at[p.Node], EndPort: -1,
 		Num: p.Num, Known: p.Has(topo.PortKnown), LID: p.LID, LMC: p.LMC, Held: p.Has(topo.PortHeld), Aliases: c.aliasesOf(p),
@@ -375,22 +348,22 @@ func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
 // publishSweep publishes what a sweep found. After a sweep of a region that
 // changed no node and no address the last snapshot is carried over.
 func (c *Core) publishSweep() {
-	old, r := c.snap, &c.reg
-	if c.state == subnet.Master && c.up && c.f.Graph == nil && old != nil {
+	old, r := c.Snapshot, &c.reg
+	if c.State == subnet.Master && c.Up && c.Fabric.Graph == nil && old != nil {
 		// It came to nothing, as when our own node did not answer: the subnet is as it
 		// was, as far as we know.
 		c.publishState()
 		return
 	}
-	if !r.on || old == nil || c.snapOf != c.f || r.born || r.died || r.anew || r.moved || r.wide || c.floatSnap || old.Graph == nil {
+	if !r.on || old == nil || c.SnapshotFabric != c.Fabric || r.born || r.died || r.anew || r.moved || r.wide || c.floatSnap || old.Graph == nil {
 		c.publish()
 		return
 	}
-	f := c.f
+	f := c.Fabric
 	s := &subnet.Snapshot{}
 	*s = *old
 	c.fillHead(s)
-	s.SweepNanos = int64(c.now.Sub(c.sweepStart))
+	s.SweepNanos = int64(c.Now.Sub(c.sweepStart))
 	s.Problems = append(c.heldProblems(), f.Problems...)
 	s.Graph, s.Tables = f.Graph, c.told()
 	c.movedSnap = false
@@ -403,7 +376,7 @@ func (c *Core) publishSweep() {
 		if f.Nodes[n].Flags&topo.NodeGone != 0 {
 			continue
 		}
-		i := c.snapAt[n]
+		i := c.SnapshotIndex[n]
 		nd := &s.Nodes[i]
 		nd.Switch = f.Nodes[n].Switch
 		touched = append(touched, i)
@@ -411,7 +384,7 @@ func (c *Core) publishSweep() {
 		for k := range ports {
 			q := &s.Ports[int(nd.First)+k]
 			e := q.EndPort
-			*q = c.snapPort(c.snapAt, &ports[k])
+			*q = c.snapPort(c.SnapshotIndex, &ports[k])
 			q.EndPort = e
 		}
 	}
@@ -423,13 +396,13 @@ func (c *Core) publishSweep() {
 	s.Carry(old, touched, vports...)
 	c.gen++
 	s.Gen = c.gen
-	c.snap = s
+	c.Snapshot = s
 	c.out.Publish = s
 }
 
 func (c *Core) buildSnapshot() *subnet.Snapshot {
-	f := c.f
-	s := &subnet.Snapshot{Self: subnet.NoRef, SweepNanos: int64(c.now.Sub(c.sweepStart))}
+	f := c.Fabric
+	s := &subnet.Snapshot{Self: subnet.NoRef, SweepNanos: int64(c.Now.Sub(c.sweepStart))}
 	c.fillHead(s)
 	if f == nil {
 		return s
@@ -471,7 +444,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		}
 	}
 	c.showVeil(s)
-	c.snapOf, c.snapAt = f, at
+	c.SnapshotFabric, c.SnapshotIndex = f, at
 	c.guids.shown, c.pk.shown, c.pk.news = c.guids.shown[:0], c.pk.shown[:0], false // all is shown
 	if f.Self.Node >= 0 {
 		s.Self = ref{Node: at[f.Self.Node], Port: f.Self.Port}

@@ -7,6 +7,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -62,7 +63,7 @@ func (c *Core) forgetLanes() {
 
 // lanesOfNode are the tables of a node, which are made if there are none.
 func (c *Core) lanesOfNode(ni int32) *laneTables {
-	n := &c.f.Nodes[ni]
+	n := &c.Fabric.Nodes[ni]
 	l := c.laneTabs[n.Info.NodeGUID]
 	if l == nil {
 		ports := int(n.Info.NumPorts) + 1
@@ -80,7 +81,7 @@ func (c *Core) lanesOfNode(ni int32) *laneTables {
 func (c *Core) holdSL(ni int32, in, out uint8, k uint16) {
 	l := c.lanesOfNode(ni)
 	at := int(out)
-	if n := &c.f.Nodes[ni]; n.IsSwitch() {
+	if n := &c.Fabric.Nodes[ni]; n.IsSwitch() {
 		at += int(in) * (int(n.Info.NumPorts) + 1)
 	}
 	if l.sl[at] == k {
@@ -113,16 +114,16 @@ func (c *Core) changeLanes(ni int32, l *laneTables) {
 }
 
 // holdLane notes the answer to an item that reads or writes a lane table.
-func (c *Core) holdLane(it item, comp *mad.Completion) {
-	ni, p, x := it.node(), it.port(), it.extra()
+func (c *Core) holdLane(it work.Item, comp *mad.Completion) {
+	ni, p, x := it.Node(), it.Port(), it.Extra()
 	err := answer(comp)
-	if it.op() == opGetArb || it.op() == opSetArb || it.op() == opReadArb {
+	if it.Op() == work.OpGetArb || it.Op() == work.OpSetArb || it.Op() == work.OpReadArb {
 		var t smp.VLArb
 		k := uint16(0)
 		switch {
 		case err == nil && t.Decode(smp.Data(comp.MAD)) == nil:
 			k = intern(&c.laneRows.arb, c.laneRows.arbAt, &t)
-		case err != nil && !mad.Unanswered(err) && it.op() != opSetArb:
+		case err != nil && !mad.Unanswered(err) && it.Op() != work.OpSetArb:
 			k = unreadable
 		}
 		c.holdArb(ni, p, x, k)
@@ -131,17 +132,17 @@ func (c *Core) holdLane(it item, comp *mad.Completion) {
 	var t smp.SLtoVL
 	k := uint16(0)
 	from := comp.MAD
-	if it.op() == opSetSL {
+	if it.Op() == work.OpSetSL {
 		from = comp.Request // the answer to a Set for many ports is that of one
 	}
 	switch {
 	case err == nil && t.Decode(smp.Data(from)) == nil:
 		k = intern(&c.laneRows.sl, c.laneRows.slAt, &t)
-	case err != nil && !mad.Unanswered(err) && it.op() != opSetSL:
+	case err != nil && !mad.Unanswered(err) && it.Op() != work.OpSetSL:
 		k = unreadable
 	}
-	if it.op() == opSetSL && x&slAllIn != 0 {
-		for in := range c.f.Nodes[ni].Info.NumPorts + 1 {
+	if it.Op() == work.OpSetSL && x&slAllIn != 0 {
+		for in := range c.Fabric.Nodes[ni].Info.NumPorts + 1 {
 			c.holdSL(ni, in, p, k)
 		}
 		return
@@ -156,7 +157,7 @@ func (c *Core) takeLanes() {
 	if len(c.laneTabs) == 0 {
 		return
 	}
-	f := c.f
+	f := c.Fabric
 	c.scopeNodes(func(ni int32, n *topo.Node) {
 		l := c.laneTabs[n.Info.NodeGUID]
 		if l == nil {
@@ -231,7 +232,7 @@ func (c *Core) mftChanged(ni int32, block uint16) {
 	if c.heldTrees.blocks != nil {
 		c.heldTrees.blocks[block] = true
 	}
-	m := c.f.Nodes[ni].MFT
+	m := c.Fabric.Nodes[ni].MFT
 	m.Shown = nil
 	if !m.Listed {
 		m.Listed = true
@@ -241,7 +242,7 @@ func (c *Core) mftChanged(ni int32, block uint16) {
 
 // showTables fills the tables of a snapshot that is built anew.
 func (c *Core) showTables(s *subnet.Snapshot) {
-	f := c.f
+	f := c.Fabric
 	c.tablesShown = c.tablesShown[:0]
 	if len(c.laneTabs) > 0 {
 		s.Lanes = make([]*subnet.LaneTables, len(s.Nodes))
@@ -257,14 +258,14 @@ func (c *Core) showTables(s *subnet.Snapshot) {
 
 // carryTables brings the tables of a copy of a snapshot up to date.
 func (c *Core) carryTables(s, old *subnet.Snapshot) {
-	f := c.f
+	f := c.Fabric
 	lanes, mfts := false, false
 	for _, ni := range c.tablesShown {
 		n := &f.Nodes[ni]
 		if n.Flags&topo.NodeGone != 0 {
 			continue
 		}
-		i := c.snapAt[ni]
+		i := c.SnapshotIndex[ni]
 		l := c.showLanes(n.Info.NodeGUID)
 		if l != nil || int(i) < len(old.Lanes) && old.Lanes[i] != nil {
 			if !lanes {

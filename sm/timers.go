@@ -1,26 +1,29 @@
 package sm
 
-import "heddle/mad"
+import (
+	"heddle/mad"
+	"heddle/sm/notice"
+)
 
 // nextTimer is the earliest moment at which something is due.
 func (c *Core) nextTimer() mad.Time {
 	if c.stopping || !c.started {
 		return mad.Never
 	}
-	t := c.eng.NextTimer()
+	t := c.Engine.NextTimer()
 	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.pollAt, c.pk.againAt} {
 		t = min(t, u)
 	}
 	if c.presses() {
 		t = min(t, c.pressAt)
 	}
-	if c.phase == PhaseLight || c.peekable() {
+	if c.Phase == notice.PhaseLight || c.peekable() {
 		t = min(t, c.lightAt)
 	}
 	t = min(t, c.stallAt(), c.breakAt, c.heldTimer())
-	if c.phase == PhaseIdle {
+	if c.Phase == notice.PhaseIdle {
 		t = min(t, c.idleTimer())
-		if c.mayUpkeep() {
+		if c.MayUpkeep() {
 			t = min(t, c.guids.retry, c.readDue(), c.pk.retry, c.pk.reread, c.virt.retry, c.leases.retry, c.leases.entryEnd)
 		}
 	}
@@ -29,58 +32,58 @@ func (c *Core) nextTimer() mad.Time {
 
 // onTimers does what has come due.
 func (c *Core) onTimers() {
-	if c.trapAt <= c.now {
+	if c.trapAt <= c.Now {
 		c.trapAt = mad.Never
-		c.lastTrapRun = c.now
+		c.lastTrapRun = c.Now
 		c.urgent = true
-		c.ask(c.sweepWhy)
+		c.AskSweep(c.sweepWhy)
 	}
-	if c.pollAt <= c.now {
+	if c.pollAt <= c.Now {
 		c.onPollTimer()
 	}
 	c.membersAgain()
-	if c.resumeAt <= c.now {
+	if c.resumeAt <= c.Now {
 		c.resumeAt = mad.Never
 		c.onResume()
 	}
-	if c.stallAt() <= c.now {
+	if c.stallAt() <= c.Now {
 		c.lookAtPaths()
 	}
-	if c.heldTimer() <= c.now {
+	if c.heldTimer() <= c.Now {
 		c.lookHeld()
 	}
-	if c.breakAt <= c.now {
+	if c.breakAt <= c.Now {
 		c.breakAt = mad.Never
 		if c.breakable() {
 			c.breakOff(c.breakWhy)
 		}
 	}
-	if c.phase == PhaseLight && c.lightAt <= c.now {
+	if c.Phase == notice.PhaseLight && c.lightAt <= c.Now {
 		c.lightSwitches() // some owe answers; the others are asked in time all the same
 	}
-	if c.phase != PhaseIdle {
+	if c.Phase != notice.PhaseIdle {
 		return
 	}
 	switch {
-	case c.reactivate <= c.now:
+	case c.reactivate <= c.Now:
 		c.reactivate = mad.Never
-		c.askSweep("our port had no link")
-	case c.retryAt <= c.now:
+		c.AskFullSweep("our port had no link")
+	case c.retryAt <= c.Now:
 		c.retryAt = mad.Never
-		c.askSweep("trying again what was left out")
-	case c.damped.Next() <= c.now:
+		c.AskFullSweep("trying again what was left out")
+	case c.damped.Next() <= c.Now:
 		c.releaseDamped()
-	case c.improveAt <= c.now:
+	case c.improveAt <= c.Now:
 		c.improveAt = mad.Never
 		c.improving = true
 		c.reroute("better tables than those in force are looked for")
-	case c.fullAt <= c.now:
+	case c.fullAt <= c.Now:
 		c.fullAt = mad.Never
-		c.askSweep("it is time for a full sweep")
-	case c.auditAt <= c.now:
+		c.AskFullSweep("it is time for a full sweep")
+	case c.auditAt <= c.Now:
 		c.auditAt = mad.Never
 		c.startAudit()
-	case c.lightAt <= c.now:
+	case c.lightAt <= c.Now:
 		c.lightAt = mad.Never
 		c.startLight()
 	}

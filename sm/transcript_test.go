@@ -21,6 +21,7 @@ import (
 	"heddle/route/engine/updn"
 	"heddle/sim"
 	"heddle/sm"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/store"
 	"heddle/subnet"
@@ -61,7 +62,7 @@ func TestTranscripts(t *testing.T) {
 			b.out.Reset()
 			b.t = t
 			b.do(d)
-			b.flush(sm.Info)
+			b.flush(notice.Info)
 			if b.out.Len() == 0 {
 				return "nothing\n"
 			}
@@ -148,11 +149,11 @@ func (b *board) do(d *datadriven.TestData) {
 	}
 }
 
-func level(d *datadriven.TestData) sm.Level {
+func level(d *datadriven.TestData) notice.Level {
 	if d.HasArg("debug") {
-		return sm.Debug
+		return notice.Debug
 	}
-	return sm.Info
+	return notice.Info
 }
 
 func (b *board) m(node string) *actor {
@@ -261,7 +262,7 @@ func (b *board) start(node string, d *datadriven.TestData) {
 		what, _, _ := strings.Cut(s, " ")
 		a.count[what]++
 		if b.trace {
-			b.flush(sm.Info)
+			b.flush(notice.Info)
 			fmt.Fprintf(&b.out, "%v %s: %s\n", time.Duration(b.c.Sim.Now()), node, s)
 		}
 	}
@@ -326,7 +327,7 @@ func quirk(t *testing.T, d *datadriven.TestData) *sim.Quirks {
 }
 
 // run lets time pass and prints notices as they come.
-func (b *board) run(d time.Duration, lv sm.Level) {
+func (b *board) run(d time.Duration, lv notice.Level) {
 	end := b.c.Sim.Now().Add(d)
 	for t := b.c.Sim.NextEvent(); t <= end; t = b.c.Sim.NextEvent() {
 		b.c.Sim.RunUntil(t)
@@ -344,12 +345,12 @@ func (b *board) until(limit time.Duration, cond func() bool) {
 			return
 		}
 		b.c.Sim.RunUntil(t)
-		b.flush(sm.Info)
+		b.flush(notice.Info)
 	}
 }
 
 // flush prints the notices that were not printed yet.
-func (b *board) flush(lv sm.Level) {
+func (b *board) flush(lv notice.Level) {
 	for _, name := range b.names {
 		m := b.ms[name]
 		for ; m.told < len(m.Notices); m.told++ {
@@ -357,7 +358,7 @@ func (b *board) flush(lv sm.Level) {
 			if n.Level < lv {
 				continue
 			}
-			mark := map[sm.Level]string{sm.Warn: "! ", sm.Error: "!! "}[n.Level]
+			mark := map[notice.Level]string{notice.Warn: "! ", notice.Error: "!! "}[n.Level]
 			fmt.Fprintf(&b.out, "%v %s: %s%s\n", time.Duration(b.c.Sim.Now()), name, mark, n)
 		}
 	}
@@ -385,7 +386,7 @@ func (b *board) traps(node string, d *datadriven.TestData) {
 		m := trapMAD(uint16(n), ep.LID(), port)
 		m.SetTID(uint64(0x100 + i))
 		ep.Send(&mad.Packet{Addr: mad.Addr{LID: ep.PortInfo().MasterSMLID}, Data: m[:]})
-		b.run(every, sm.Info)
+		b.run(every, notice.Info)
 	}
 	fmt.Fprintf(&b.out, "%d of %d traps repressed\n", repressed, times)
 }

@@ -6,8 +6,10 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/trap"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -26,11 +28,11 @@ import (
 // tell, and OpenSM waits for the answer before it does anything else.
 func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	var n smp.Notice
-	if c.cfg.PlanOnly || n.Decode(smp.Data(m)) != nil {
+	if c.Config.PlanOnly || n.Decode(smp.Data(m)) != nil {
 		return
 	}
-	if c.state != subnet.Master {
-		if c.state == subnet.Standby && announces(&n) {
+	if c.State != subnet.Master {
+		if c.State == subnet.Standby && announces(&n) {
 			c.repress(p, m)
 		}
 		return
@@ -43,7 +45,7 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	if issuer == 0 {
 		issuer = c.ownLID()
 	}
-	if c.snap == nil || !c.up {
+	if c.Snapshot == nil || !c.Up {
 		// There is nothing yet to hold it against. The sweep that goes on may have passed.
 		if kind == smp.TrapPortStateChange || kind == smp.TrapLocalChange {
 			c.sweepOnTrap(c.suspectLID(issuer, kind == smp.TrapPortStateChange), "trap "+trapName(&n)+" from LID "+issuer.String())
@@ -59,33 +61,33 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		c.falseTrap(&n, from, claimed)
 		return
 	}
-	issuer = c.snap.Ports[from].LID
+	issuer = c.Snapshot.Ports[from].LID
 	src := trap.Source{LID: issuer, Trap: kind, Port: port}
-	if c.snap.Nodes[c.snap.Ports[from].Node].Info.NodeType != ib.NodeSwitch {
+	if c.Snapshot.Nodes[c.Snapshot.Ports[from].Node].Info.NodeType != ib.NodeSwitch {
 		src.Port, port = 0, 0 // it can only be the one that sends
 	}
-	k := c.traps.Count(c.now, src)
+	k := c.traps.Count(c.Now, src)
 	if k < trap.Noisy {
 		c.out.Traps = append(c.out.Traps, Trap{Notice: n, From: p.Addr})
 	}
 	switch {
 	case k == trap.Noisy:
-		c.trapNotice(KindTrapStorm, Warn, issuer, port, "trap "+trapName(&n)+" keeps coming and is ignored until it stops: look at the cable and the device")
+		c.trapNotice(notice.KindTrapStorm, notice.Warn, issuer, port, "trap "+trapName(&n)+" keeps coming and is ignored until it stops: look at the cable and the device")
 		fallthrough
 	case k > trap.Noisy:
-		if c.phase == PhaseIdle { // also where light sweeps are off
+		if c.Phase == notice.PhaseIdle { // also where light sweeps are off
 			c.lightWithin(trap.Window)
 		}
 		return
 	}
-	if nd := &c.snap.Nodes[c.snap.Ports[from].Node].Info; nd.NodeType == ib.NodeSwitch {
+	if nd := &c.Snapshot.Nodes[c.Snapshot.Ports[from].Node].Info; nd.NodeType == ib.NodeSwitch {
 		c.holdsTraps(nd.NodeGUID)
 	}
 	if c.onVirtualTrap(&n, issuer) {
 		return
 	}
 	if kind == trap.Vendor {
-		c.trapNotice(KindTrap, Info, issuer, 0, "vendor trap of "+strconv.Itoa(int(n.Producer)))
+		c.trapNotice(notice.KindTrap, notice.Info, issuer, 0, "vendor trap of "+strconv.Itoa(int(n.Producer)))
 		return
 	}
 	switch n.TrapNumber {
@@ -96,13 +98,13 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	case smp.TrapSystemImageGUID:
 		c.askImage(from)
 	case smp.TrapLocalPhyErrors, smp.TrapBufferOverrun, smp.TrapFlowCtlWatchdog:
-		c.trapNotice(KindPortUnhealthy, Warn, issuer, port, "trap "+trapName(&n)+": errors on the link pass the threshold")
+		c.trapNotice(notice.KindPortUnhealthy, notice.Warn, issuer, port, "trap "+trapName(&n)+": errors on the link pass the threshold")
 		c.lightSoon()
 	case smp.TrapBadMKey, smp.TrapBadPKey, smp.TrapBadQKey, smp.TrapBadPKeySwitchPort:
-		c.trapNotice(KindSecurity, Warn, issuer, 0, "trap "+trapName(&n)+": somebody used a wrong key")
+		c.trapNotice(notice.KindSecurity, notice.Warn, issuer, 0, "trap "+trapName(&n)+": somebody used a wrong key")
 		c.lightSoon()
 	default:
-		c.trapNotice(KindTrap, Info, issuer, 0, "trap "+trapName(&n))
+		c.trapNotice(notice.KindTrap, notice.Info, issuer, 0, "trap "+trapName(&n))
 		c.lightSoon()
 	}
 }
@@ -129,9 +131,9 @@ func announces(n *smp.Notice) bool {
 // the port, LID routed to where the trap came from (IBA §13.4.9).
 func (c *Core) repress(p *mad.Packet, m *ib.MAD) {
 	var r ib.MAD
-	key := c.cfg.MKey
+	key := c.Config.MKey
 	if n, num, ok := c.portByLID(p.Addr.LID); ok {
-		key = c.f.AgentPort(n, num).MKey
+		key = c.Fabric.AgentPort(n, num).MKey
 	}
 	smp.NewLID(&r, ib.MethodTrapRepress, smp.AttrNotice, 0, key)
 	r.SetTID(m.TID())
@@ -147,13 +149,13 @@ func (c *Core) repress(p *mad.Packet, m *ib.MAD) {
 	c.out.send(&q)
 }
 
-func (c *Core) trapNotice(k Kind, lv Level, lid ib.LID, port uint8, text string) {
-	n := Notice{Kind: k, Level: lv, Text: text}
-	if c.snap != nil {
-		if i := c.snap.PortByLID(lid); i >= 0 {
-			q := &c.snap.Ports[i]
-			nd := &c.snap.Nodes[q.Node]
-			n.Where = Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: lid, Path: nd.Path, Known: true}
+func (c *Core) trapNotice(k notice.Kind, lv notice.Level, lid ib.LID, port uint8, text string) {
+	n := notice.Notice{Kind: k, Level: lv, Text: text}
+	if c.Snapshot != nil {
+		if i := c.Snapshot.PortByLID(lid); i >= 0 {
+			q := &c.Snapshot.Ports[i]
+			nd := &c.Snapshot.Nodes[q.Node]
+			n.Where = notice.Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: lid, Path: nd.Path, Known: true}
 			if port != 0 {
 				n.Where.Port = int(port)
 			}
@@ -162,17 +164,17 @@ func (c *Core) trapNotice(k Kind, lv Level, lid ib.LID, port uint8, text string)
 	if !n.Where.Known {
 		n.Text += " from LID " + lid.String() + ", which nobody has"
 	}
-	c.out.notify(n)
+	c.Notify(n)
 }
 
 // sweepOnTrap asks for a sweep after a short wait for more of the same;
 // sweeps that keep being asked for are made less often. issuer is the switch that says
 // that a port changed state, or 0.
 func (c *Core) sweepOnTrap(issuer ib.GUID, why string) {
-	if !c.betweenSweeps() {
+	if !c.BetweenSweeps() {
 		if !c.joinRegion() {
 			c.peekAt(issuer)
-			c.ask(why)
+			c.AskSweep(why)
 		}
 		return
 	}
@@ -180,28 +182,28 @@ func (c *Core) sweepOnTrap(issuer ib.GUID, why string) {
 	if c.trapAt == mad.Never {
 		c.planTrapSweep(why)
 	}
-	if c.trapAt > c.now.Add(c.cfg.TrapSettle) {
+	if c.trapAt > c.Now.Add(c.Config.TrapSettle) {
 		c.peekAt(issuer) // a link that is down does not wait
 	}
 }
 
 // planTrapSweep sets the time of a sweep that a trap asks for.
 func (c *Core) planTrapSweep(why string) {
-	if c.now.Sub(c.lastTrapRun) > 10*c.cfg.TrapMinGap {
+	if c.Now.Sub(c.lastTrapRun) > 10*c.Config.TrapMinGap {
 		c.trapRuns = 0
 	}
 	c.trapRuns++
-	c.trapAt = c.now.Add(c.cfg.TrapSettle)
+	c.trapAt = c.Now.Add(c.Config.TrapSettle)
 	if c.trapRuns > maxAttempts {
-		c.trapAt = max(c.trapAt, c.lastTrapRun.Add(c.cfg.TrapMinGap))
+		c.trapAt = max(c.trapAt, c.lastTrapRun.Add(c.Config.TrapMinGap))
 	}
 	c.sweepWhy = why
 }
 
 // lightSoon brings the next light sweep forward.
 func (c *Core) lightSoon() {
-	if c.phase == PhaseIdle && c.state == subnet.Master && c.up {
-		c.lightWithin(c.cfg.TrapSettle)
+	if c.Phase == notice.PhaseIdle && c.State == subnet.Master && c.Up {
+		c.lightWithin(c.Config.TrapSettle)
 	}
 }
 
@@ -217,11 +219,11 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 			c.wantFull = true
 			c.sweepOnTrap(0, "trap 144: the description of LID "+issuer.String()+" changed")
 		default:
-			c.f.Nodes[i].Flags &^= topo.NodeDesc // until it is read the light sweeps ask for it
-			if c.phase == PhaseIdle {
-				r := mad.Request{Token: uint64(mk(opDescNow, i, p, 0)), Addr: mad.Addr{LID: ib.LIDPermissive}}
-				smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeDescription, 0, c.f.AgentPort(i, p).MKey, c.f.AgentPath(i, p))
-				_ = c.eng.Submit(&r)
+			c.Fabric.Nodes[i].Flags &^= topo.NodeDesc // until it is read the light sweeps ask for it
+			if c.Phase == notice.PhaseIdle {
+				r := mad.Request{Token: uint64(work.Make(work.OpDescNow, i, p, 0)), Addr: mad.Addr{LID: ib.LIDPermissive}}
+				smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeDescription, 0, c.Fabric.AgentPort(i, p).MKey, c.Fabric.AgentPath(i, p))
+				_ = c.Engine.Submit(&r)
 			}
 		}
 		return
@@ -232,19 +234,19 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 
 // portByLID finds an end port of the fabric at hand.
 func (c *Core) portByLID(lid ib.LID) (n int32, p uint8, ok bool) {
-	if c.f == nil || c.f.Graph == nil || int(lid) >= len(c.f.Graph.LIDOwner) {
+	if c.Fabric == nil || c.Fabric.Graph == nil || int(lid) >= len(c.Fabric.Graph.LIDOwner) {
 		return 0, 0, false
 	}
-	e := c.f.Graph.LIDOwner[lid]
+	e := c.Fabric.Graph.LIDOwner[lid]
 	if e < 0 {
 		return 0, 0, false
 	}
-	q := &c.f.Ports[c.f.EndPort[e]]
+	q := &c.Fabric.Ports[c.Fabric.EndPort[e]]
 	return q.Node, q.Num, true
 }
 
-func (c *Core) onDescNow(it item, comp *mad.Completion) {
-	if c.phase != PhaseIdle || c.f == nil || int(it.node()) >= len(c.f.Nodes) {
+func (c *Core) onDescNow(it work.Item, comp *mad.Completion) {
+	if c.Phase != notice.PhaseIdle || c.Fabric == nil || int(it.Node()) >= len(c.Fabric.Nodes) {
 		return
 	}
 	c.onNodeDesc(it, comp)
@@ -254,15 +256,15 @@ func (c *Core) onDescNow(it item, comp *mad.Completion) {
 // trapToMaster tells the master that we are here: trap 144, about our
 // priority if flags say so.
 func (c *Core) trapToMaster(flags smp.ChangeFlags) {
-	if c.f == nil || c.f.Self == subnet.NoRef || c.cfg.PlanOnly {
+	if c.Fabric == nil || c.Fabric.Self == subnet.NoRef || c.Config.PlanOnly {
 		return
 	}
-	own := c.f.AgentPort(c.f.Self.Node, c.f.Self.Port)
+	own := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port)
 	to := c.master.LID
-	if own.Info.MasterSMLID.IsUnicast() && !(c.waitHand && to.IsUnicast()) {
+	if own.Info.MasterSMLID.IsUnicast() && !(c.WaitHandover && to.IsUnicast()) {
 		to = own.Info.MasterSMLID // of two masters each may have told our port of itself
 	}
-	if !own.Info.LID.IsUnicast() || !to.IsUnicast() || own.Info.PortState != ib.StateActive && !c.f.Nodes[c.f.Self.Node].IsSwitch() {
+	if !own.Info.LID.IsUnicast() || !to.IsUnicast() || own.Info.PortState != ib.StateActive && !c.Fabric.Nodes[c.Fabric.Self.Node].IsSwitch() {
 		return // nothing is routed yet; the master's sweep finds the IsSM bit
 	}
 	n := smp.NewTrap(smp.TrapLocalChange, smp.ProducerCA, own.Info.LID, smp.DetailChange{

@@ -4,8 +4,10 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/trap"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -18,7 +20,7 @@ import (
 // trapOrigin finds the port of the last snapshot that a trap came from, an index in its Ports;
 // -1 if that is nobody's. honest reports whether the trap claims to be from that node.
 func (c *Core) trapOrigin(p *mad.Packet, lids [2]ib.LID) (from int32, honest bool) {
-	s := c.snap
+	s := c.Snapshot
 	if from = s.PortByLID(p.Addr.LID); p.Addr.LID == 0 {
 		from = s.PortIndex(s.Self)
 	}
@@ -41,12 +43,12 @@ func (c *Core) trapOrigin(p *mad.Packet, lids [2]ib.LID) (from int32, honest boo
 func (c *Core) falseTrap(n *smp.Notice, from int32, claimed ib.LID) {
 	s := trap.Source{Trap: trap.False}
 	if from >= 0 {
-		s.LID = c.snap.Ports[from].LID
+		s.LID = c.Snapshot.Ports[from].LID
 	}
 	c.falseTraps++
-	if c.traps.Count(c.now, s) > 1 {
-		if c.phase == PhaseIdle {
-			c.lightAt = min(c.lightAt, c.now.Add(trap.Window))
+	if c.traps.Count(c.Now, s) > 1 {
+		if c.Phase == notice.PhaseIdle {
+			c.lightAt = min(c.lightAt, c.Now.Add(trap.Window))
 		}
 		return
 	}
@@ -55,53 +57,53 @@ func (c *Core) falseTrap(n *smp.Notice, from int32, claimed ib.LID) {
 	if from >= 0 {
 		text = "trap " + trapName(n) + " in the name of LID " + claimed.String() + " came from here: it does not count"
 	}
-	w := Notice{Kind: KindTrapFalse, Level: Warn, Text: text}
+	w := notice.Notice{Kind: notice.KindTrapFalse, Level: notice.Warn, Text: text}
 	if from >= 0 {
 		w.Where = c.snapWhere(from)
 	}
-	c.out.notify(w)
+	c.Notify(w)
 }
 
 // snapWhere is a place for messages from the last snapshot.
-func (c *Core) snapWhere(i int32) Where {
-	q := &c.snap.Ports[i]
-	nd := &c.snap.Nodes[q.Node]
-	return Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: q.LID, Path: nd.Path, Known: true}
+func (c *Core) snapWhere(i int32) notice.Where {
+	q := &c.Snapshot.Ports[i]
+	nd := &c.Snapshot.Nodes[q.Node]
+	return notice.Where{Node: nd.Info.NodeGUID, Desc: nd.Desc, Port: int(q.Num), LID: q.LID, Path: nd.Path, Known: true}
 }
 
 // askImage reads back the SystemImageGUID of the node that a trap 145 came from. A node that
 // the sweep under way has not found yet is read by that.
 func (c *Core) askImage(from int32) {
-	if c.f == nil {
+	if c.Fabric == nil {
 		return
 	}
-	q := &c.snap.Ports[from]
-	n, ok := c.f.Find(c.snap.Nodes[q.Node].Info.NodeGUID)
-	if !ok || !c.f.Nodes[n].OK() {
+	q := &c.Snapshot.Ports[from]
+	n, ok := c.Fabric.Find(c.Snapshot.Nodes[q.Node].Info.NodeGUID)
+	if !ok || !c.Fabric.Nodes[n].OK() {
 		return
 	}
 	port := q.Num
-	if c.f.Nodes[n].IsSwitch() {
+	if c.Fabric.Nodes[n].IsSwitch() {
 		port = 0
 	}
-	if p := c.f.PortOf(n, port); p == nil || !p.Has(topo.PortKnown) && port != 0 {
+	if p := c.Fabric.PortOf(n, port); p == nil || !p.Has(topo.PortKnown) && port != 0 {
 		return
 	}
-	c.askBeside(mk(opImageNow, n, port, 0), mad.Normal)
+	c.askBeside(work.Make(work.OpImageNow, n, port, 0), mad.Normal)
 }
 
 // onImageNow takes the answer.
-func (c *Core) onImageNow(it item, comp *mad.Completion) {
+func (c *Core) onImageNow(it work.Item, comp *mad.Completion) {
 	var ni smp.NodeInfo
-	if answer(comp) != nil || ni.Decode(smp.Data(comp.MAD)) != nil || c.f == nil || int(it.node()) >= len(c.f.Nodes) {
+	if answer(comp) != nil || ni.Decode(smp.Data(comp.MAD)) != nil || c.Fabric == nil || int(it.Node()) >= len(c.Fabric.Nodes) {
 		return
 	}
-	n := &c.f.Nodes[it.node()]
+	n := &c.Fabric.Nodes[it.Node()]
 	if n.Info.NodeGUID != ni.NodeGUID || n.Info.SystemImageGUID == ni.SystemImageGUID {
 		return
 	}
 	n.Info.SystemImageGUID = ni.SystemImageGUID
-	if c.phase == PhaseIdle && c.state == subnet.Master {
+	if c.Phase == notice.PhaseIdle && c.State == subnet.Master {
 		c.publish()
 	}
 }

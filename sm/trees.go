@@ -23,10 +23,10 @@ type heldTrees struct {
 // installedTrees are the trees as the switches hold them, nil if there is none.
 func (c *Core) installedTrees() *route.Multicast {
 	h := &c.heldTrees
-	if g := c.f.Graph; len(h.switches) != len(g.Switches) || len(g.Switches) > 0 && &h.switches[0] != &g.Switches[0] {
+	if g := c.Fabric.Graph; len(h.switches) != len(g.Switches) || len(g.Switches) > 0 && &h.switches[0] != &g.Switches[0] {
 		*h = heldTrees{switches: g.Switches, blocks: map[uint16]bool{}}
-		for _, ni := range c.f.SwitchNode {
-			if m := c.f.Nodes[ni].MFT; m != nil {
+		for _, ni := range c.Fabric.SwitchNode {
+			if m := c.Fabric.Nodes[ni].MFT; m != nil {
 				for key := range m.Blocks {
 					h.blocks[uint16(key)] = true
 				}
@@ -63,8 +63,8 @@ func (c *Core) installedTrees() *route.Multicast {
 // treesOf appends the trees of a block of the tables.
 func (c *Core) treesOf(list []route.Tree, block uint16) []route.Tree {
 	var trees [smp.MFTBlockMLIDs]route.Tree
-	for s, ni := range c.f.SwitchNode {
-		n := &c.f.Nodes[ni]
+	for s, ni := range c.Fabric.SwitchNode {
+		n := &c.Fabric.Nodes[ni]
 		if n.MFT == nil {
 			continue
 		}

@@ -10,7 +10,9 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -51,7 +53,7 @@ type unseen struct {
 func (c *Core) unseenAs(g ib.GUID) *unseen {
 	u := c.unseen[g]
 	if u == nil {
-		u = &unseen{since: c.now, owes: mad.Never}
+		u = &unseen{since: c.Now, owes: mad.Never}
 		c.unseen[g] = u
 	}
 	return u
@@ -61,14 +63,14 @@ func (c *Core) unseenAs(g ib.GUID) *unseen {
 func (u *unseen) silent(now mad.Time) { u.asked, u.heard = now, false }
 
 // sendsNothing reports whether an item is about an unseen node, which is not asked.
-func (c *Core) sendsNothing(it item) bool {
-	n := it.node()
-	if n < 0 || c.f.Nodes[n].Flags&topo.NodeUnseen == 0 {
+func (c *Core) sendsNothing(it work.Item) bool {
+	n := it.Node()
+	if n < 0 || c.Fabric.Nodes[n].Flags&topo.NodeUnseen == 0 {
 		return false
 	}
-	switch it.op() {
-	case opSetSwitch, opSetPort, opPKeys, opSetPKeys, opGetVPKeys, opSetVPKeys, opArm, opActive, opDown, opGetLFT, opSetLFT, opGetMFT, opSetMFT,
-		opGetSL, opSetSL, opGetArb, opSetArb, opPortAgain, opLightSwitch, opLightDesc:
+	switch it.Op() {
+	case work.OpSetSwitch, work.OpSetPort, work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys, work.OpArm, work.OpActive, work.OpDown, work.OpGetLFT, work.OpSetLFT, work.OpGetMFT, work.OpSetMFT,
+		work.OpGetSL, work.OpSetSL, work.OpGetArb, work.OpSetArb, work.OpPortAgain, work.OpLightSwitch, work.OpLightDesc:
 		return true
 	}
 	return false
@@ -76,7 +78,7 @@ func (c *Core) sendsNothing(it item) bool {
 
 // keeps reports whether nodes of the last fabric stand for those that do not answer.
 func (c *Core) keeps() bool {
-	return !c.reg.on && c.state == subnet.Master && c.last != nil && c.last != c.f && c.last.Graph != nil && !c.cfg.PlanOnly
+	return !c.reg.on && c.State == subnet.Master && c.last != nil && c.last != c.Fabric && c.last.Graph != nil && !c.Config.PlanOnly
 }
 
 // wasBehind is the port of the last fabric that r, of this one, was linked to. The link is
@@ -88,12 +90,12 @@ func (c *Core) wasBehind(r ref) (ref, bool) {
 	if r.Node < 0 {
 		return c.last.Self, true
 	}
-	n := &c.f.Nodes[r.Node]
+	n := &c.Fabric.Nodes[r.Node]
 	i, ok := c.last.Find(n.Info.NodeGUID)
 	if !ok || r.Port > c.last.Nodes[i].Info.NumPorts || c.last.Nodes[i].Info.NodeType != n.Info.NodeType {
 		return subnet.NoRef, false
 	}
-	was, now := c.last.PortOf(i, r.Port), c.f.Port(r)
+	was, now := c.last.PortOf(i, r.Port), c.Fabric.Port(r)
 	if was.Peer.Node < 0 || !now.Has(topo.PortKnown) || !now.LinkUp() || now.Info.PortState < min(was.Info.PortState, ib.StateActive) {
 		return subnet.NoRef, false
 	}
@@ -104,7 +106,7 @@ func (c *Core) wasBehind(r ref) (ref, bool) {
 // ledTo reports whether the link at a port has led to another one since before.
 func (c *Core) ledTo(from, to ref) bool {
 	was, ok := c.wasBehind(from)
-	return ok && was.Port == to.Port && c.last.Nodes[was.Node].Info.NodeGUID == c.f.Nodes[to.Node].Info.NodeGUID
+	return ok && was.Port == to.Port && c.last.Nodes[was.Node].Info.NodeGUID == c.Fabric.Nodes[to.Node].Info.NodeGUID
 }
 
 // errNature: what a port or switch can do does not change while it runs.
@@ -159,8 +161,8 @@ func (c *Core) lastNode(n int32) *topo.Node {
 	if !c.keeps() {
 		return nil
 	}
-	i, ok := c.last.Find(c.f.Nodes[n].Info.NodeGUID)
-	if !ok || c.last.Nodes[i].Info.NumPorts != c.f.Nodes[n].Info.NumPorts || c.last.Nodes[i].Info.NodeType != c.f.Nodes[n].Info.NodeType {
+	i, ok := c.last.Find(c.Fabric.Nodes[n].Info.NodeGUID)
+	if !ok || c.last.Nodes[i].Info.NumPorts != c.Fabric.Nodes[n].Info.NumPorts || c.last.Nodes[i].Info.NodeType != c.Fabric.Nodes[n].Info.NodeType {
 		return nil
 	}
 	return &c.last.Nodes[i]
@@ -188,7 +190,7 @@ func (c *Core) sameAsBefore(from ref, ni *smp.NodeInfo) error {
 		return nil
 	}
 	if from.Node >= 0 {
-		i, _ := c.last.Find(c.f.Nodes[from.Node].Info.NodeGUID)
+		i, _ := c.last.Find(c.Fabric.Nodes[from.Node].Info.NodeGUID)
 		if c.last.PortOf(i, from.Port).Info.PortState < ib.StateArmed {
 			return nil
 		}
@@ -200,9 +202,9 @@ func (c *Core) sameAsBefore(from ref, ni *smp.NodeInfo) error {
 		}
 		return nature{uint32(g >> 32), uint32(g), uint32(i.NodeType)<<16 | uint32(i.NumPorts)<<8 | uint32(num)}
 	}
-	at := topo.PortID{Node: c.cfg.PortGUID, Port: 254}
+	at := topo.PortID{Node: c.Config.PortGUID, Port: 254}
 	if from.Node >= 0 {
-		at = topo.PortID{Node: ^c.f.Nodes[from.Node].Info.NodeGUID, Port: from.Port} // not as of its own ports
+		at = topo.PortID{Node: ^c.Fabric.Nodes[from.Node].Info.NodeGUID, Port: from.Port} // not as of its own ports
 	}
 	if c.believed(at, of(o.Info.NodeGUID, &o.Info, was.Port), of(ni.NodeGUID, ni, ni.LocalPortNum)) {
 		return nil
@@ -224,13 +226,13 @@ func (c *Core) elsewhere(from ref, g ib.GUID) bool {
 	if !c.keeps() || from.Node < 0 {
 		return false
 	}
-	if _, found := c.f.Find(g); found {
+	if _, found := c.Fabric.Find(g); found {
 		return false
 	}
 	if _, ok := c.last.Find(g); !ok {
 		return false
 	}
-	n := &c.f.Nodes[from.Node]
+	n := &c.Fabric.Nodes[from.Node]
 	i, ok := c.last.Find(n.Info.NodeGUID)
 	if !ok || from.Port > c.last.Nodes[i].Info.NumPorts {
 		return true
@@ -247,7 +249,7 @@ func (c *Core) lateFound() bool {
 	for i := range list {
 		c.found(list[i].from, &list[i].ni, list[i].used)
 	}
-	return c.pend > 0
+	return c.Pending > 0
 }
 
 // askedBefore reports whether nobody answered behind r a short while ago, and the light
@@ -255,17 +257,17 @@ func (c *Core) lateFound() bool {
 // the same silence again.
 func (c *Core) askedBefore(r ref) bool {
 	b, ok := c.wasBehind(r)
-	if !ok || c.cfg.SweepInterval <= 0 {
+	if !ok || c.Config.SweepInterval <= 0 {
 		return false
 	}
 	u := c.unseen[c.last.Nodes[b.Node].Info.NodeGUID]
-	return u != nil && !u.heard && c.now < u.asked.Add(c.cfg.SweepInterval+c.cfg.SweepInterval/2)
+	return u != nil && !u.heard && c.Now < u.asked.Add(c.Config.SweepInterval+c.Config.SweepInterval/2)
 }
 
 // silentBehind notes silence behind r, of a node that was there.
 func (c *Core) silentBehind(r ref) {
 	if b, ok := c.wasBehind(r); ok {
-		c.unseenAs(c.last.Nodes[b.Node].Info.NodeGUID).silent(c.now)
+		c.unseenAs(c.last.Nodes[b.Node].Info.NodeGUID).silent(c.Now)
 	}
 }
 
@@ -275,7 +277,7 @@ func (c *Core) keepUnseen() bool {
 	if !c.keeps() {
 		return false
 	}
-	f, own := c.f, c.last.Self
+	f, own := c.Fabric, c.last.Self
 	if len(f.Nodes) == 0 {
 		if own.Node < 0 {
 			return false
@@ -283,23 +285,23 @@ func (c *Core) keepUnseen() bool {
 		n := c.keepNode(own, f.AddPath(nil), subnet.NoRef)
 		f.Self = ref{Node: n, Port: own.Port}
 		c.askThrough(n)
-		if c.pend > 0 {
+		if c.Pending > 0 {
 			return true
 		}
 	}
 	if c.keepParts() {
 		return true
 	}
-	for more := true; more && c.pend == 0; {
+	for more := true; more && c.Pending == 0; {
 		more = c.keepSilent()
 	}
-	return c.pend > 0
+	return c.Pending > 0
 }
 
 // keepSilent keeps what is behind ports where nobody answers, one step farther. It reports
 // whether that brought nodes.
 func (c *Core) keepSilent() bool {
-	f := c.f
+	f := c.Fabric
 	type link struct{ at, was ref }
 	var silent []link
 	for i := range f.Ports {
@@ -312,11 +314,11 @@ func (c *Core) keepSilent() bool {
 			silent = append(silent, link{at, was})
 			if f.Nodes[p.Node].Flags&topo.NodeUnseen == 0 && !p.Has(topo.PortAsked) {
 				p.Flags |= topo.PortAsked // the link may have gone down after its port was read
-				c.add(mk(opPortInfo, p.Node, p.Num, 0))
+				c.Add(work.Make(work.OpPortInfo, p.Node, p.Num, 0))
 			}
 		}
 	}
-	if c.pend > 0 {
+	if c.Pending > 0 {
 		return false
 	}
 	before := len(f.Nodes)
@@ -328,7 +330,7 @@ func (c *Core) keepSilent() bool {
 
 // keepBehind keeps the node behind a silent port.
 func (c *Core) keepBehind(at, was ref) {
-	f := c.f
+	f := c.Fabric
 	o := &c.last.Nodes[was.Node]
 	n, found := f.Find(o.Info.NodeGUID)
 	switch {
@@ -349,7 +351,7 @@ func (c *Core) keepBehind(at, was ref) {
 
 // join notes a link between two ports that are not known to lead elsewhere.
 func (c *Core) join(a, b ref) {
-	p, q := c.f.Port(a), c.f.Port(b)
+	p, q := c.Fabric.Port(a), c.Fabric.Port(b)
 	if p.Peer == subnet.NoRef && q.Peer == subnet.NoRef {
 		p.Peer, q.Peer = b, a
 	}
@@ -357,7 +359,7 @@ func (c *Core) join(a, b ref) {
 
 // keepNode puts a node of the last fabric into this one, as it was last read.
 func (c *Core) keepNode(was ref, path topo.PathRef, via ref) int32 {
-	f := c.f
+	f := c.Fabric
 	o := &c.last.Nodes[was.Node]
 	u := c.unseenAs(o.Info.NodeGUID)
 	i := f.AddNode(&o.Info, path)
@@ -377,7 +379,7 @@ func (c *Core) keepNode(was ref, path topo.PathRef, via ref) int32 {
 	f.PortOf(i, 0).Path = path
 	// Our first switch stays: without it there is no subnet.
 	near := via.Node < 0 || via.Node == f.Self.Node
-	if !o.OK() || u.owes != mad.Never && c.now >= u.owes.Add(owesTime) && !near {
+	if !o.OK() || u.owes != mad.Never && c.Now >= u.owes.Add(owesTime) && !near {
 		c.leaveOut(i, "it does not answer, and needs other tables than it has")
 	}
 	return i
@@ -385,7 +387,7 @@ func (c *Core) keepNode(was ref, path topo.PathRef, via ref) int32 {
 
 // askThrough asks the nodes that are behind an unseen one, of those not found yet.
 func (c *Core) askThrough(n int32) {
-	f := c.f
+	f := c.Fabric
 	for k := 1; k <= int(f.Nodes[n].Info.NumPorts); k++ {
 		at := ref{Node: n, Port: uint8(k)}
 		if p := f.Port(at); !p.Has(topo.PortKnown) || !p.LinkUp() || p.Peer != subnet.NoRef || at == f.Nodes[n].Via {
@@ -425,7 +427,7 @@ func (c *Core) askThrough(n int32) {
 // keepParts restores what could not be read of nodes that say who they are: they were here
 // before. It reports whether there is more to ask.
 func (c *Core) keepParts() bool {
-	f := c.f
+	f := c.Fabric
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
 		j, ok := c.last.Find(n.Info.NodeGUID)
@@ -463,15 +465,15 @@ func (c *Core) keepParts() bool {
 			}
 		}
 	}
-	return c.pend > 0
+	return c.Pending > 0
 }
 
 // disbelieve forgets all that a node said in this discovery of which a part cannot be true.
 func (c *Core) disbelieve(n int32) {
-	nd := &c.f.Nodes[n]
+	nd := &c.Fabric.Nodes[n]
 	nd.Flags &^= topo.NodeNonsense | topo.NodeSwitchInfo
-	for k := range c.f.NodePorts(n) {
-		p := c.f.PortOf(n, uint8(k))
+	for k := range c.Fabric.NodePorts(n) {
+		p := c.Fabric.PortOf(n, uint8(k))
 		if o := c.lastPort(n, uint8(k)); o != nil && p.Has(topo.PortKnown) {
 			p.Flags &^= topo.PortKnown
 		}
@@ -482,8 +484,8 @@ func (c *Core) disbelieve(n int32) {
 func (c *Core) settleUnseen() {
 	var over []int32
 	for g, u := range c.unseen {
-		n, ok := c.f.Find(g)
-		if ok && c.f.Nodes[n].Flags&topo.NodeUnseen != 0 {
+		n, ok := c.Fabric.Find(g)
+		if ok && c.Fabric.Nodes[n].Flags&topo.NodeUnseen != 0 {
 			u.kept = true
 			continue
 		}
@@ -494,9 +496,9 @@ func (c *Core) settleUnseen() {
 	}
 	slices.Sort(over)
 	for _, n := range over {
-		u := c.unseen[c.f.Nodes[n].Info.NodeGUID]
-		c.out.notify(Notice{
-			Kind: KindNodeAnswers, Level: Info, Where: c.f.Where(n, -1), Dur: c.now.Sub(u.since),
+		u := c.unseen[c.Fabric.Nodes[n].Info.NodeGUID]
+		c.Notify(notice.Notice{
+			Kind: notice.KindNodeAnswers, Level: notice.Info, Where: c.Fabric.Where(n, -1), Dur: c.Now.Sub(u.since),
 			Text: "answers again; it stayed in the subnet as it was last read",
 		})
 	}
@@ -506,7 +508,7 @@ func (c *Core) settleUnseen() {
 // unsure lists the end ports that have no LID because they, or the switch before them, do
 // not answer, or not as they should, and the virtual ports that were behind them.
 func (c *Core) unsure() (list []ib.GUID) {
-	f := c.f
+	f := c.Fabric
 	for i := range f.Ports {
 		p := &f.Ports[i]
 		if !p.Has(topo.PortEnd) || p.LID != 0 {
@@ -535,13 +537,13 @@ func (c *Core) unsure() (list []ib.GUID) {
 
 // silence is what Status tells of nodes that do not answer.
 func (c *Core) silence() (n int, own bool) {
-	if c.f == nil {
+	if c.Fabric == nil {
 		return 0, false
 	}
-	for i := range c.f.Nodes {
-		if c.f.Nodes[i].Flags&(topo.NodeUnseen|topo.NodeGone) == topo.NodeUnseen {
+	for i := range c.Fabric.Nodes {
+		if c.Fabric.Nodes[i].Flags&(topo.NodeUnseen|topo.NodeGone) == topo.NodeUnseen {
 			n++
-			own = own || c.f.Self.Node == int32(i)
+			own = own || c.Fabric.Self.Node == int32(i)
 		}
 	}
 	return n, own
@@ -549,16 +551,16 @@ func (c *Core) silence() (n int, own bool) {
 
 // skip finishes an item about a node that is not asked, because it does not answer. What it
 // is to have is compared again when it is read. A switch that needs tables owes them.
-func (c *Core) skip(it item) {
-	n := &c.f.Nodes[it.node()]
-	c.finishItem()
-	switch it.op() {
-	case opGetLFT, opSetLFT, opGetMFT, opSetMFT, opGetSL, opSetSL, opGetArb, opSetArb:
-	case opSetSwitch:
-		if it.extra() == 1 {
+func (c *Core) skip(it work.Item) {
+	n := &c.Fabric.Nodes[it.Node()]
+	c.Finish()
+	switch it.Op() {
+	case work.OpGetLFT, work.OpSetLFT, work.OpGetMFT, work.OpSetMFT, work.OpGetSL, work.OpSetSL, work.OpGetArb, work.OpSetArb:
+	case work.OpSetSwitch:
+		if it.Extra() == 1 {
 			return
 		}
-	case opPKeys, opSetPKeys, opGetVPKeys, opSetVPKeys:
+	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
 		if h, _, ok := c.pkeyItem(it); ok {
 			c.table(h).Asked = false
 			c.pkeyBackoff(h)
@@ -568,17 +570,17 @@ func (c *Core) skip(it item) {
 		return
 	}
 	if u := c.unseenAs(n.Info.NodeGUID); u.owes == mad.Never {
-		u.owes = c.now
+		u.owes = c.Now
 	}
-	c.errs++
+	c.Errs++
 	c.lftErrs++
-	p0 := c.f.PortOf(it.node(), 0)
+	p0 := c.Fabric.PortOf(it.Node(), 0)
 	if p0.Has(topo.PortFailed) {
 		return // it is told
 	}
 	p0.Flags |= topo.PortFailed
-	c.problem(Where{}, Notice{
-		Kind: KindSetFailed, Level: Warn, Where: c.f.Where(it.node(), -1),
+	c.Problem(notice.Where{}, notice.Notice{
+		Kind: notice.KindSetFailed, Level: notice.Warn, Where: c.Fabric.Where(it.Node(), -1),
 		Text: "it needs other tables and does not answer; if that lasts for " + owesTime.String() + " it is left out of the routing",
 	})
 }

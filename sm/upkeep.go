@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"heddle/mad"
+	"heddle/sm/notice"
 	"heddle/subnet"
 )
 
@@ -17,16 +18,16 @@ const upkeepPortion = 128
 
 // startUpkeep begins a portion. It reports whether there is one.
 func (c *Core) startUpkeep() bool {
-	if !c.mayUpkeep() {
+	if !c.MayUpkeep() {
 		return false
 	}
-	if len(c.guids.todo) == 0 && c.guids.retry > c.now && c.readDue() > c.now && !c.pkeysDue() && !c.virtualsDue() {
+	if len(c.guids.todo) == 0 && c.guids.retry > c.Now && c.readDue() > c.Now && !c.pkeysDue() && !c.virtualsDue() {
 		return false
 	}
-	if c.idleTimer() <= c.now {
+	if c.idleTimer() <= c.Now {
 		return false // what is due goes first
 	}
-	c.enter(PhaseUpkeep)
+	c.enter(notice.PhaseUpkeep)
 	c.upkeepPKeys(upkeepPortion)
 	c.upkeepGUIDs(upkeepPortion)
 	c.upkeepVirtuals(upkeepPortion)
@@ -34,14 +35,9 @@ func (c *Core) startUpkeep() bool {
 	return true
 }
 
-// mayUpkeep reports whether the fabric at hand is one to look after.
-func (c *Core) mayUpkeep() bool {
-	return c.state == subnet.Master && c.up && !c.waitHand && !c.cfg.PlanOnly && c.f != nil && c.f.Graph != nil && c.snapOf == c.f
-}
-
 // upkeepDone ends a portion.
 func (c *Core) upkeepDone() bool {
-	c.enter(PhaseIdle)
+	c.enter(notice.PhaseIdle)
 	c.guids.asked = c.guids.asked[:0]
 	c.publishHeld()
 	if !c.leases.midway() || !c.movedSnap { // its end shows them
@@ -63,10 +59,10 @@ func (c *Core) idleTimer() mad.Time {
 // port has no link, has no nodes for the virtual ports of the one before: what is
 // not shown of them waits for the next that has.
 func (c *Core) publishHeld() {
-	if c.f == nil || c.f.Graph == nil {
+	if c.Fabric == nil || c.Fabric.Graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
-	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.snap == nil || c.snapOf != c.f {
+	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
 		return
 	}
 	if c.leases.midway() && c.movedSnap {
@@ -76,12 +72,12 @@ func (c *Core) publishHeld() {
 		c.publish()
 		return
 	}
-	old := c.snap
+	old := c.Snapshot
 	s := &subnet.Snapshot{}
 	*s = *old
 	c.fillHead(s)
 	if c.movedSnap {
-		s.Graph, s.Tables = c.f.Graph, c.told()
+		s.Graph, s.Tables = c.Fabric.Graph, c.told()
 		c.movedSnap = false
 	}
 	c.readDone = false
@@ -93,7 +89,7 @@ func (c *Core) publishHeld() {
 	s.Carry(old, nodes, vports...)
 	c.gen++
 	s.Gen = c.gen
-	c.snap = s
+	c.Snapshot = s
 	c.out.Publish = s
 }
 

@@ -24,7 +24,7 @@ import (
 
 // veilMoved has the next snapshot say anew what is behind the veil.
 func (c *Core) veilMoved() {
-	if c.snap != nil && (c.snap.Veiled || len(c.snap.Unsure) > 0) {
+	if c.Snapshot != nil && (c.Snapshot.Veiled || len(c.Snapshot.Unsure) > 0) {
 		c.veilNews = true
 	}
 }
@@ -64,7 +64,7 @@ func (a *adapter) toBeMet() bool { return a.at.Node >= 0 && a.first && a.step !=
 
 // foundPorts are the GUIDs of the ports that the discovery found.
 func (c *Core) foundPorts() map[ib.GUID]bool {
-	f := c.f
+	f := c.Fabric
 	found := make(map[ib.GUID]bool, len(f.Nodes))
 	for i := range f.Ports {
 		if p := &f.Ports[i]; f.Nodes[p.Node].Flags&topo.NodeGone == 0 && p.Has(topo.PortEnd) {
@@ -77,7 +77,7 @@ func (c *Core) foundPorts() map[ib.GUID]bool {
 // hidden lists the ports that the store has behind ports where nobody answers, or nobody
 // who can be read. all: it may be any. some: there are such ports.
 func (c *Core) hidden() (list []ib.GUID, all, some bool) {
-	f := c.f
+	f := c.Fabric
 	found := c.foundPorts()
 	in := map[ib.GUID]bool{}
 	add := func(g ib.GUID) {
@@ -125,7 +125,7 @@ func (c *Core) hidden() (list []ib.GUID, all, some bool) {
 
 // silentAt reports whether somebody unknown is behind a port whose link carries data.
 func (c *Core) silentAt(p *topo.Port) bool {
-	f := c.f
+	f := c.Fabric
 	n := &f.Nodes[p.Node]
 	if p.Has(topo.PortLoop) || !n.IsSwitch() && (ref{Node: p.Node, Port: p.Num}) != f.Self || n.IsSwitch() && p.Num == 0 {
 		return false

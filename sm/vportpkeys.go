@@ -16,7 +16,7 @@ import (
 // for nothing: it is read first, and where a copy of an older Set may have undone
 // what was written since, again.
 func (c *Core) vportKeysDone(r vportRef) bool {
-	p := c.endPort(r.a.port)
+	p := c.EndPort(r.a.port)
 	if p == nil || r.vport() == nil {
 		return false
 	}
@@ -50,7 +50,7 @@ func (c *Core) mayRevert(h holder) bool {
 	if t.Refused || c.pkeyCap(h) == 0 {
 		return false
 	}
-	return t.Ghost != nil && t.GhostAt > c.now || c.pk.reread != mad.Never && c.pk.reread > c.now
+	return t.Ghost != nil && t.GhostAt > c.Now || c.pk.reread != mad.Never && c.pk.reread > c.Now
 }
 
 // metVPort is the table of a virtual port; of one that came up nothing is known of

@@ -7,6 +7,8 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/config"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -22,21 +24,21 @@ import (
 // takeVirtuals joins the ports of a new discovery with the adapters that are
 // known.
 func (c *Core) takeVirtuals() {
-	if c.cfg.PlanOnly {
+	if c.Config.PlanOnly {
 		return
 	}
-	k, f := &c.virt, c.f
+	k, f := &c.virt, c.Fabric
 	known := len(k.list)
-	c.scope(func(p *topo.Port) {
+	c.Scope(func(p *topo.Port) {
 		n := &f.Nodes[p.Node]
 		if n.Info.NodeType != ib.NodeCA || p.Num == 0 {
 			return
 		}
 		a := k.byPort[p.GUID]
-		vports := c.cfg.Virtualization != VirtualIgnore && p.Info.IsVirtualizationSupported()
+		vports := c.Config.Virtualization != config.VirtualIgnore && p.Info.IsVirtualizationSupported()
 		switch {
 		case p.LID == 0 || !n.OK() || !vports && p.Info.GUIDCap <= 1:
-			if a != nil && (p.LID != 0 || c.endPort(p.GUID) == nil) {
+			if a != nil && (p.LID != 0 || c.EndPort(p.GUID) == nil) {
 				c.dropAdapter(a)
 			}
 			return
@@ -61,7 +63,7 @@ func (c *Core) takeVirtuals() {
 		if back || a.model == subnet.SharedPort || n.Flags&topo.NodeNew != 0 || p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID {
 			c.freshAdapter(a)
 		}
-		if a.step < adapterKnown || len(a.look) > 0 || c.cfg.SweepInterval <= 0 && !c.reg.on {
+		if a.step < adapterKnown || len(a.look) > 0 || c.Config.SweepInterval <= 0 && !c.reg.on {
 			c.lookAdapter(a)
 		}
 		if len(a.vports) > 0 {
@@ -70,7 +72,7 @@ func (c *Core) takeVirtuals() {
 	})
 	if !c.reg.on {
 		for _, a := range k.list {
-			if a.at.Node >= 0 && c.endPort(a.port) == nil {
+			if a.at.Node >= 0 && c.EndPort(a.port) == nil {
 				c.dropAdapter(a)
 			}
 		}
@@ -171,7 +173,7 @@ func (c *Core) downAll(a *adapter) {
 // virtualsDue reports whether upkeep has something to do about virtual ports.
 func (c *Core) virtualsDue() bool {
 	k := &c.virt
-	return len(k.todo) > 0 || k.retry <= c.now
+	return len(k.todo) > 0 || k.retry <= c.Now
 }
 
 // lookVPort has a VPort looked at: what it is to hold may have changed. Index 0 is
@@ -225,14 +227,14 @@ func (c *Core) wait(r vportRef, at mad.Time) {
 // wakeVirtuals queues what waited until now.
 func (c *Core) wakeVirtuals() {
 	k := &c.virt
-	if k.retry > c.now {
+	if k.retry > c.Now {
 		return
 	}
 	k.retry = mad.Never
 	list := k.later
 	k.later = nil
 	due := func(t *mad.Time) bool {
-		if *t == 0 || *t > c.now {
+		if *t == 0 || *t > c.Now {
 			return false
 		}
 		*t = 0
@@ -319,9 +321,9 @@ func (c *Core) vportBecomes(r vportRef, st ib.PortState, info *smp.VPortInfo) {
 	}
 	switch {
 	case st == ib.StateActive:
-		c.vportNotice(KindVPortUp, r, info, "is Active", nil) // as what it is up
+		c.vportNotice(notice.KindVPortUp, r, info, "is Active", nil) // as what it is up
 	case old == ib.StateActive:
-		c.vportNotice(KindVPortDown, r, &v.info, "went down", nil) // as what it was
+		c.vportNotice(notice.KindVPortDown, r, &v.info, "went down", nil) // as what it was
 	}
 	c.functionChanged(r)
 	c.vportChanged(r)
@@ -396,7 +398,7 @@ func (c *Core) lidOfVPort(r vportRef) (lid ib.LID, wait bool) {
 	if v.info.LIDRequired {
 		return v.info.VPortLID, false
 	}
-	port := c.f.Port(a.at).LID
+	port := c.Fabric.Port(a.at).LID
 	i := v.info.LIDByVPortIndex
 	if i == 0 || i == r.index || i > a.info.VPortIndexTop {
 		return port, false
@@ -414,7 +416,7 @@ func (c *Core) lidOfVPort(r vportRef) (lid ib.LID, wait bool) {
 // vportInfoRead takes a VPortInfo that a VPort showed.
 func (c *Core) vportInfoRead(r vportRef, info *smp.VPortInfo) {
 	v := r.vport()
-	v.readAt = c.now
+	v.readAt = c.Now
 	c.vportBecomes(r, info.VPortState, info)
 	if r.a.model == subnet.VPorts && v.state > ib.StateDown {
 		switch {

@@ -8,6 +8,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -50,7 +51,7 @@ func (c *Core) showAdapter(a *adapter) {
 
 // adapterOf is what a snapshot shows of the functions of a port.
 func (c *Core) adapterOf(p *topo.Port) *subnet.Adapter {
-	if p.LID == 0 || p.Num == 0 || c.f.Nodes[p.Node].Info.NodeType != ib.NodeCA {
+	if p.LID == 0 || p.Num == 0 || c.Fabric.Nodes[p.Node].Info.NodeType != ib.NodeCA {
 		return nil
 	}
 	if a := c.virt.byPort[p.GUID]; a != nil && a.at == (ref{Node: p.Node, Port: p.Num}) {
@@ -71,7 +72,7 @@ func (c *Core) showVPorts(s *subnet.Snapshot) {
 	var list []at
 	for _, a := range k.list {
 		if a.at.Node >= 0 && len(a.vports) > 0 {
-			list = append(list, at{s.Nodes[c.snapAt[a.at.Node]].First + int32(a.at.Port), a})
+			list = append(list, at{s.Nodes[c.SnapshotIndex[a.at.Node]].First + int32(a.at.Port), a})
 		}
 	}
 	slices.SortFunc(list, func(a, b at) int { return cmp.Compare(a.port, b.port) })
@@ -87,7 +88,7 @@ func (c *Core) showVPorts(s *subnet.Snapshot) {
 
 func (c *Core) allVirtualsShown() {
 	k := &c.virt
-	k.shown, k.relist, k.flush, k.shownAt = k.shown[:0], false, false, c.now
+	k.shown, k.relist, k.flush, k.shownAt = k.shown[:0], false, false, c.Now
 	for _, a := range k.unseen {
 		c.queueAdapter(a)
 	}
@@ -180,7 +181,7 @@ func portCaps(m ib.VPortCapMask) (p ib.CapMask) {
 // virtualsToShow reports whether changes of virtual ports are to be published now.
 func (c *Core) virtualsToShow() bool {
 	k := &c.virt
-	return k.unshown() && (k.flush || c.now.Sub(k.shownAt) >= showEvery)
+	return k.unshown() && (k.flush || c.Now.Sub(k.shownAt) >= showEvery)
 }
 
 // unshown reports whether there are changes that no snapshot has.
@@ -195,7 +196,7 @@ func (c *Core) showNow() {
 // showLater sees to it that changes that were not published now are in time.
 func (c *Core) showLater() {
 	if k := &c.virt; k.unshown() {
-		k.retry = min(k.retry, max(k.shownAt.Add(showEvery), c.now))
+		k.retry = min(k.retry, max(k.shownAt.Add(showEvery), c.Now))
 	}
 }
 
@@ -216,7 +217,7 @@ func (c *Core) showVirtuals(s, old *subnet.Snapshot) (changed []int32) {
 		if r.a.at.Node < 0 {
 			continue
 		}
-		port := s.Nodes[c.snapAt[r.a.at.Node]].First + int32(r.a.at.Port)
+		port := s.Nodes[c.SnapshotIndex[r.a.at.Node]].First + int32(r.a.at.Port)
 		switch {
 		case r.index == 0:
 			s.Ports[port].Adapter = r.a.shows
@@ -236,16 +237,6 @@ func (c *Core) showVirtuals(s, old *subnet.Snapshot) (changed []int32) {
 	c.allVirtualsShown()
 	slices.Sort(changed)
 	return slices.Compact(changed)
-}
-
-// VirtualStatus counts virtual ports.
-type VirtualStatus struct {
-	Adapters    int // ports with virtual ports or vSwitch functions that are turned on
-	SharedPorts int // ports that hold functions in their GUID table alone
-	Refused     int // ports whose virtual ports are left alone: unknown, refused, or turned off
-	Functions   int // that the adapters have now
-	// VPorts by their state; what is neither is Down.
-	Init, Armed, Active int
 }
 
 // virtualStatus counts what is known.
@@ -271,11 +262,11 @@ func (c *Core) virtualStatus() (s VirtualStatus) {
 }
 
 // vportNotice tells something about a VPort that shows info.
-func (c *Core) vportNotice(kind Kind, r vportRef, info *smp.VPortInfo, text string, err error) {
-	n := Notice{Kind: kind, Level: Info, Err: err}
+func (c *Core) vportNotice(kind notice.Kind, r vportRef, info *smp.VPortInfo, text string, err error) {
+	n := notice.Notice{Kind: kind, Level: notice.Info, Err: err}
 	n.Text = "VPort " + strconv.Itoa(int(r.index))
-	if at := r.a.at; c.f.Has(at) && c.f.Port(at).GUID == r.a.port {
-		n.Where = c.f.Where(at.Node, int(at.Port))
+	if at := r.a.at; c.Fabric.Has(at) && c.Fabric.Port(at).GUID == r.a.port {
+		n.Where = c.Fabric.Where(at.Node, int(at.Port))
 	} else { // it was of an earlier discovery
 		n.Text += " of port " + r.a.port.String()
 	}
@@ -287,17 +278,17 @@ func (c *Core) vportNotice(kind Kind, r vportRef, info *smp.VPortInfo, text stri
 	}
 	n.Text += ": " + text
 	switch {
-	case kind != KindVPortUp && kind != KindVPortDown:
-		n.Level = Warn
+	case kind != notice.KindVPortUp && kind != notice.KindVPortDown:
+		n.Level = notice.Warn
 	case r.a.first:
-		n.Level = Debug // all of an adapter that came, or of a new master: the counts say it
+		n.Level = notice.Debug // all of an adapter that came, or of a new master: the counts say it
 	}
-	c.out.notify(n)
+	c.Notify(n)
 }
 
 // vportTrouble tells something about a VPort that is not as it should be, once.
-func (c *Core) vportTrouble(kind Kind, r vportRef, text string, err error) {
-	if c.noteOnce(kind.String() + r.place().String() + text) {
+func (c *Core) vportTrouble(kind notice.Kind, r vportRef, text string, err error) {
+	if c.NoteOnce(kind.String() + r.place().String() + text) {
 		c.vportNotice(kind, r, &r.vport().info, text, err)
 	}
 }

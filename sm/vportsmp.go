@@ -7,6 +7,9 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/config"
+	"heddle/sm/notice"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -20,44 +23,44 @@ const maxClears = 4
 
 // buildVirtual fills a request about virtual ports. It reports false if there is
 // nothing to ask.
-func (c *Core) buildVirtual(it item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
-	f := c.f
-	a := c.virt.byPort[f.PortOf(it.node(), it.port()).GUID]
+func (c *Core) buildVirtual(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
+	f := c.Fabric
+	a := c.virt.byPort[f.PortOf(it.Node(), it.Port()).GUID]
 	if a == nil {
 		return false
 	}
-	index, block := uint16(it.extra()), uint16(it.extra()>>16)
-	switch it.op() {
-	case opGetVirt, opLightVirt:
+	index, block := uint16(it.Extra()), uint16(it.Extra()>>16)
+	switch it.Op() {
+	case work.OpGetVirt, work.OpLightVirt:
 		get(smp.AttrVirtualizationInfo, 0)
-	case opSetVirt:
+	case work.OpSetVirt:
 		i := a.info
 		i.ClearForSet()
-		i.VirtualizationEnable = c.cfg.Virtualization == VirtualOn
-		if it.extra() == virtReregister {
+		i.VirtualizationEnable = c.Config.Virtualization == config.VirtualOn
+		if it.Extra() == virtReregister {
 			i.VClientReregister = true
 		} else {
 			i.VPortStateChange = true // which clears it
 		}
 		i.Put(set(smp.AttrVirtualizationInfo, 0))
-	case opGetVStates:
-		get(smp.AttrVPortState, it.extra())
-	case opGetVPort:
+	case work.OpGetVStates:
+		get(smp.AttrVPortState, it.Extra())
+	case work.OpGetVPort:
 		get(smp.AttrVPortInfo, smp.VPortMod(index))
-	case opGetVNode:
+	case work.OpGetVNode:
 		get(smp.AttrVNodeInfo, smp.VPortMod(index))
-	case opGetVDesc:
+	case work.OpGetVDesc:
 		get(smp.AttrVNodeDescription, smp.VPortMod(index))
-	case opGetVGUIDs:
+	case work.OpGetVGUIDs:
 		get(smp.AttrVPortGUIDInfo, smp.VPortTableMod(index, block))
-	case opSetVPort:
+	case work.OpSetVPort:
 		v := a.vport(index)
 		if v == nil || v.sending == nil {
 			return false
 		}
 		v.sending.Put(set(smp.AttrVPortInfo, smp.VPortMod(index)))
-		v.sending, v.lateUntil = nil, c.now.Add(mad.LateCopy)
-	case opSetVGUIDs:
+		v.sending, v.lateUntil = nil, c.Now.Add(mad.LateCopy)
+	case work.OpSetVGUIDs:
 		v := a.vport(index)
 		if v == nil {
 			return false
@@ -81,22 +84,22 @@ func (c *Core) buildVirtual(it item, get func(ib.AttrID, uint32), set func(ib.At
 
 // vportOnce reports whether a Set is not to be repeated: one that makes a VPort
 // Active, see setVPort.
-func (c *Core) vportOnce(it item) bool {
-	a := c.virt.byPort[c.f.PortOf(it.node(), it.port()).GUID]
+func (c *Core) vportOnce(it work.Item) bool {
+	a := c.virt.byPort[c.Fabric.PortOf(it.Node(), it.Port()).GUID]
 	if a == nil || a.model != subnet.VPorts {
 		return false
 	}
-	v := a.vport(uint16(it.extra()))
+	v := a.vport(uint16(it.Extra()))
 	return v != nil && v.sending != nil && v.sending.VPortState == ib.StateActive
 }
 
 // onVirtual takes the answer to a request about virtual ports.
-func (c *Core) onVirtual(it item, comp *mad.Completion) {
-	a := c.virt.byPort[c.f.PortOf(it.node(), it.port()).GUID]
+func (c *Core) onVirtual(it work.Item, comp *mad.Completion) {
+	a := c.virt.byPort[c.Fabric.PortOf(it.Node(), it.Port()).GUID]
 	if a == nil {
 		return
 	}
-	if it.op() == opLightVirt {
+	if it.Op() == work.OpLightVirt {
 		c.onLightVirt(a, comp)
 		return
 	}
@@ -105,13 +108,13 @@ func (c *Core) onVirtual(it item, comp *mad.Completion) {
 	}
 	a.asked--
 	c.queueAdapter(a)
-	switch it.op() {
-	case opGetVirt, opSetVirt:
+	switch it.Op() {
+	case work.OpGetVirt, work.OpSetVirt:
 		c.onVirtInfo(a, it, comp)
-	case opGetVStates:
-		c.onVStates(a, it.extra(), comp)
+	case work.OpGetVStates:
+		c.onVStates(a, it.Extra(), comp)
 	default:
-		r := vportRef{a, uint16(it.extra())}
+		r := vportRef{a, uint16(it.Extra())}
 		v := r.vport()
 		if v == nil || v.asked == 0 {
 			return
@@ -126,7 +129,7 @@ func (c *Core) onVirtual(it item, comp *mad.Completion) {
 // adapterFailed: what was asked of an adapter as a whole was not answered, or
 // wrongly.
 func (c *Core) adapterFailed(a *adapter, what string, err error) {
-	w := c.f.Where(a.at.Node, int(a.at.Port))
+	w := c.Fabric.Where(a.at.Node, int(a.at.Port))
 	if !mad.Unanswered(err) {
 		c.downAll(a)
 		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
@@ -134,28 +137,28 @@ func (c *Core) adapterFailed(a *adapter, what string, err error) {
 		c.showAdapter(a)
 		c.functionChanged(vportRef{a, 0})
 		c.vportChanged(vportRef{a, 0})
-		if c.noteOnce("virtual " + a.port.String()) {
-			c.out.notify(Notice{
-				Kind: KindVPortRefused, Level: Warn, Where: w, Err: err,
+		if c.NoteOnce("virtual " + a.port.String()) {
+			c.Notify(notice.Notice{
+				Kind: notice.KindVPortRefused, Level: notice.Warn, Where: w, Err: err,
 				Text: what + " was refused: its virtual ports are left alone until the port is reset",
 			})
 		}
 		return
 	}
 	a.step = adapterInfo
-	a.retryAt = c.now.Add(c.cfg.RetryInterval << min(a.tries, 4))
+	a.retryAt = c.Now.Add(c.Config.RetryInterval << min(a.tries, 4))
 	a.tries = min(a.tries+1, 4)
 	c.wait(vportRef{a, 0}, a.retryAt)
-	if c.noteOnce("virtual " + a.port.String() + what) {
-		c.out.notify(Notice{Kind: KindSetFailed, Level: Warn, Where: w, Err: err, Text: what + " failed; it is tried again"})
+	if c.NoteOnce("virtual " + a.port.String() + what) {
+		c.Notify(notice.Notice{Kind: notice.KindSetFailed, Level: notice.Warn, Where: w, Err: err, Text: what + " failed; it is tried again"})
 	}
 }
 
 // onVirtInfo takes VirtualizationInfo as it was read or set.
-func (c *Core) onVirtInfo(a *adapter, it item, comp *mad.Completion) {
+func (c *Core) onVirtInfo(a *adapter, it work.Item, comp *mad.Completion) {
 	var i smp.VirtualizationInfo
 	what := "reading its VirtualizationInfo"
-	if it.op() == opSetVirt {
+	if it.Op() == work.OpSetVirt {
 		what = "setting its VirtualizationInfo"
 	}
 	err := answer(comp)
@@ -170,7 +173,7 @@ func (c *Core) onVirtInfo(a *adapter, it item, comp *mad.Completion) {
 		return
 	}
 	a.tries = 0
-	if it.op() == opGetVirt && !a.met {
+	if it.Op() == work.OpGetVirt && !a.met {
 		a.met, a.wasOn = true, i.VirtualizationEnable
 	}
 	i.VPortIndexTop = min(i.VPortIndexTop, i.VPortCap)
@@ -184,12 +187,12 @@ func (c *Core) onVirtInfo(a *adapter, it item, comp *mad.Completion) {
 		}
 		c.showAdapter(a)
 	}
-	on := c.cfg.Virtualization == VirtualOn
+	on := c.Config.Virtualization == config.VirtualOn
 	switch {
-	case it.op() == opSetVirt && a.step != adapterEnable:
+	case it.Op() == work.OpSetVirt && a.step != adapterEnable:
 		return // VClientReregister, or something came between
 	case on && (!i.VirtualizationEnable || changed && a.clears < maxClears):
-		if it.op() == opSetVirt {
+		if it.Op() == work.OpSetVirt {
 			if a.clears++; a.clears >= maxClears && !i.VirtualizationEnable {
 				c.adapterFailed(a, what, errKeeps)
 				return
@@ -198,7 +201,7 @@ func (c *Core) onVirtInfo(a *adapter, it item, comp *mad.Completion) {
 		a.step = adapterEnable
 	case on:
 		a.step = adapterStates
-	case i.VirtualizationEnable && it.op() == opSetVirt:
+	case i.VirtualizationEnable && it.Op() == work.OpSetVirt:
 		c.adapterFailed(a, what, errKeeps)
 	case i.VirtualizationEnable:
 		a.step = adapterEnable
@@ -237,7 +240,7 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 			continue
 		}
 		v := a.vport(uint16(i))
-		if v == nil && st <= ib.StateDown && !(a.first && (a.wasOn || a.model == subnet.VSwitch && c.cfg.VSwitchPrepopulate)) {
+		if v == nil && st <= ib.StateDown && !(a.first && (a.wasOn || a.model == subnet.VSwitch && c.Config.VSwitchPrepopulate)) {
 			continue
 		}
 		v = a.ensure(uint16(i))
@@ -247,7 +250,7 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 			v.forget() // it may have been down meanwhile
 			v.tries, v.retryAt = tries, at
 		}
-		if st >= ib.StateArmed && v.state == st && c.now < v.lateUntil {
+		if st >= ib.StateArmed && v.state == st && c.Now < v.lateUntil {
 			v.known &^= knowInfo // likewise, if a copy of our last Set brought it up again
 		}
 		c.vportIs(r, st)
@@ -275,57 +278,57 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 func (a *adapter) statesAsked() bool { return a.asked > 0 }
 
 // onVPort takes an answer about one VPort.
-func (c *Core) onVPort(r vportRef, it item, comp *mad.Completion) {
+func (c *Core) onVPort(r vportRef, it work.Item, comp *mad.Completion) {
 	v := r.vport()
 	err := answer(comp)
 	if mad.Unanswered(err) {
-		if it.op() == opSetVPort || it.op() == opSetVGUIDs { // its fate is not known
+		if it.Op() == work.OpSetVPort || it.Op() == work.OpSetVGUIDs { // its fate is not known
 			v.known &^= knowInfo
 			v.unsure = true
 			v.checkLate(c, r)
 		}
-		if it.op() == opSetVGUIDs {
+		if it.Op() == work.OpSetVGUIDs {
 			v.known &^= knowGUIDs
 			v.blocks = 0
 		}
-		if it.op() == opSetVPort && comp.Tries == 1 {
-			if v.lost++; int(v.lost) <= c.cfg.SMPRetries {
+		if it.Op() == work.OpSetVPort && comp.Tries == 1 {
+			if v.lost++; int(v.lost) <= c.Config.SMPRetries {
 				return // it was sent once; now it is read
 			}
 		}
 		v.lost, v.confirm = 0, confirmNothing
-		v.retryAt = c.now.Add(c.cfg.RetryInterval << min(v.tries, 4))
+		v.retryAt = c.Now.Add(c.Config.RetryInterval << min(v.tries, 4))
 		v.tries = min(v.tries+1, 4)
 		c.wait(r, v.retryAt)
-		c.vportTrouble(KindSetFailed, r, "it is not answered about; it is tried again", err)
+		c.vportTrouble(notice.KindSetFailed, r, "it is not answered about; it is tried again", err)
 		return
 	}
 	if err == nil {
 		v.tries = 0
-		if it.op() == opSetVPort {
+		if it.Op() == work.OpSetVPort {
 			v.lost = 0
 		}
 	}
-	switch it.op() {
-	case opGetVPort:
+	switch it.Op() {
+	case work.OpGetVPort:
 		c.onVPortInfo(r, comp, err)
-	case opSetVPort:
+	case work.OpSetVPort:
 		c.onSetVPort(r, comp, err)
-	case opGetVNode:
+	case work.OpGetVNode:
 		var n smp.VNodeInfo
 		if err == nil {
 			err = n.Decode(smp.Data(comp.MAD))
 		}
 		v.node = n // of one that shows none, none
 		c.vportKnows(r, knowNode, err)
-	case opGetVDesc:
+	case work.OpGetVDesc:
 		var d smp.VNodeDescription
 		if err == nil {
 			err = d.Decode(smp.Data(comp.MAD))
 		}
 		v.desc = d.String()
 		c.vportKnows(r, knowDesc, err)
-	case opGetVGUIDs, opSetVGUIDs:
+	case work.OpGetVGUIDs, work.OpSetVGUIDs:
 		c.onVGUIDs(r, it, comp, err)
 	}
 }
@@ -333,7 +336,7 @@ func (c *Core) onVPort(r vportRef, it item, comp *mad.Completion) {
 // vportKnows notes that something of a VPort was read, or cannot be.
 func (c *Core) vportKnows(r vportRef, what vportKnown, err error) {
 	if err != nil {
-		c.vportTrouble(KindVPortRefused, r, "an attribute of it cannot be read", err)
+		c.vportTrouble(notice.KindVPortRefused, r, "an attribute of it cannot be read", err)
 	}
 	r.vport().known |= what
 	if what == knowNode {
@@ -346,7 +349,7 @@ func (c *Core) vportKnows(r vportRef, what vportKnown, err error) {
 // checkLate has what was set read again when no copy of an older Set can arrive any
 // more.
 func (v *vport) checkLate(c *Core, r vportRef) {
-	v.checkAt = c.now.Add(mad.LateCopy)
+	v.checkAt = c.Now.Add(mad.LateCopy)
 	c.wait(r, v.checkAt)
 }
 
@@ -378,14 +381,14 @@ func (c *Core) onVPortInfo(r vportRef, comp *mad.Completion, err error) {
 	// It does not exist any more, or all are off: what is there is to be read.
 	v := r.vport()
 	v.confirm = confirmNothing
-	v.retryAt = c.now.Add(c.cfg.RetryInterval << min(v.tries, 4))
+	v.retryAt = c.Now.Add(c.Config.RetryInterval << min(v.tries, 4))
 	v.tries = min(v.tries+1, 4)
 	c.wait(r, v.retryAt)
-	if r.a.doubtAt <= c.now {
+	if r.a.doubtAt <= c.Now {
 		r.a.doubtAt = v.retryAt
 		c.lookAdapter(r.a)
 	}
-	c.vportTrouble(KindVPortRefused, r, "its VPortInfo cannot be read; it is tried again", err)
+	c.vportTrouble(notice.KindVPortRefused, r, "its VPortInfo cannot be read; it is tried again", err)
 }
 
 // onSetVPort takes the answer to a Set(VPortInfo). One that was refused may have
@@ -425,14 +428,14 @@ func (c *Core) onSetVPort(r vportRef, comp *mad.Completion, err error) {
 }
 
 // onVGUIDs takes a block of the GUID table of a VPort as it was read or set.
-func (c *Core) onVGUIDs(r vportRef, it item, comp *mad.Completion, err error) {
+func (c *Core) onVGUIDs(r vportRef, it work.Item, comp *mad.Completion, err error) {
 	v := r.vport()
-	block := int(it.extra() >> 16)
+	block := int(it.Extra() >> 16)
 	var b, asked smp.VPortGUIDInfo
 	if err == nil {
 		err = b.Decode(smp.Data(comp.MAD))
 	}
-	set := it.op() == opSetVGUIDs
+	set := it.Op() == work.OpSetVGUIDs
 	want := c.functionWanted(r)
 	if err != nil {
 		v.noGUIDs = true

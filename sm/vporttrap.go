@@ -6,6 +6,8 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/notice"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -17,7 +19,7 @@ import (
 func (c *Core) lightVirtuals() {
 	for _, a := range c.virt.list {
 		if a.step == adapterKnown && a.model != subnet.SharedPort && c.adapterReady(a) {
-			c.add(mk(opLightVirt, a.at.Node, a.at.Port, 0))
+			c.Add(work.Make(work.OpLightVirt, a.at.Node, a.at.Port, 0))
 		}
 	}
 }
@@ -41,17 +43,17 @@ func (c *Core) onLightVirt(a *adapter, comp *mad.Completion) {
 
 // adapterByLID finds the adapter whose port, or one of whose VPorts, has a LID.
 func (c *Core) adapterByLID(lid ib.LID) *adapter {
-	if c.snap == nil {
+	if c.Snapshot == nil {
 		return nil
 	}
-	i := c.snap.PortByLID(lid)
+	i := c.Snapshot.PortByLID(lid)
 	if i < 0 {
 		return nil
 	}
-	if v := c.snap.Ports[i].Virtual; v != nil {
+	if v := c.Snapshot.Ports[i].Virtual; v != nil {
 		i = v.Port
 	}
-	return c.virt.byPort[c.snap.Ports[i].GUID]
+	return c.virt.byPort[c.Snapshot.Ports[i].GUID]
 }
 
 // onVirtualTrap takes a trap about virtual ports, in either form. It reports
@@ -67,7 +69,7 @@ func (c *Core) onVirtualTrap(n *smp.Notice, issuer ib.LID) bool {
 	case smp.TrapVPortBadPKey, smp.TrapVPortBadQKey:
 		var d smp.DetailVPortKey
 		d.Get(&n.DataDetails)
-		c.trapNotice(KindSecurity, Warn, issuer, 0, "trap "+strconv.Itoa(int(trap))+": somebody used a wrong key at VPort "+strconv.Itoa(int(d.VPortIndex)))
+		c.trapNotice(notice.KindSecurity, notice.Warn, issuer, 0, "trap "+strconv.Itoa(int(trap))+": somebody used a wrong key at VPort "+strconv.Itoa(int(d.VPortIndex)))
 		return true
 	default:
 		return false

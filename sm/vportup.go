@@ -9,6 +9,8 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/notice"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -27,7 +29,7 @@ func (c *Core) upkeepVirtuals(most int) {
 	k.todo = nil // which may grow meanwhile
 	kept, n := list[:0], 0
 	for i, a := range list {
-		if n >= c.cfg.MaxVirtualPorts || c.pend >= most {
+		if n >= c.Config.MaxVirtualPorts || c.Pending >= most {
 			kept = append(kept, list[i:]...)
 			break
 		}
@@ -50,34 +52,34 @@ func (c *Core) adapterReady(a *adapter) bool {
 	if a.at.Node < 0 {
 		return false
 	}
-	n, p := &c.f.Nodes[a.at.Node], c.f.Port(a.at)
+	n, p := &c.Fabric.Nodes[a.at.Node], c.Fabric.Port(a.at)
 	return n.OK() && n.Path.Set && p.GUID == a.port && p.LID != 0 && p.Info.PortState >= ib.StateArmed
 }
 
-func (c *Core) askAdapter(o op, a *adapter, extra uint32) {
+func (c *Core) askAdapter(o work.Op, a *adapter, extra uint32) {
 	a.asked++
-	c.add(mk(o, a.at.Node, a.at.Port, extra))
+	c.Add(work.Make(o, a.at.Node, a.at.Port, extra))
 }
 
 // adapterWork asks an adapter for the next things. It reports whether there is, or
 // may be, more.
 func (c *Core) adapterWork(a *adapter, most int) bool {
-	if !c.adapterReady(a) || a.retryAt > c.now {
+	if !c.adapterReady(a) || a.retryAt > c.Now {
 		return false
 	}
 	switch a.step {
 	case adapterInfo:
 		if a.asked == 0 {
-			c.askAdapter(opGetVirt, a, 0)
+			c.askAdapter(work.OpGetVirt, a, 0)
 		}
 	case adapterEnable:
-		c.askAdapter(opSetVirt, a, 0)
+		c.askAdapter(work.OpSetVirt, a, 0)
 	case adapterStates:
 		for b := uint32(0); b <= uint32(a.info.VPortIndexTop)/smp.VPortsPerBlock; b++ {
-			c.askAdapter(opGetVStates, a, b)
+			c.askAdapter(work.OpGetVStates, a, b)
 		}
 	case adapterKnown:
-		for len(a.look) > 0 && c.pend < most {
+		for len(a.look) > 0 && c.Pending < most {
 			i := a.look[0]
 			a.look = a.look[1:]
 			a.vports[i].queued = false
@@ -105,13 +107,13 @@ func (c *Core) reregisterVPorts(a *adapter) bool {
 	if !a.first {
 		return false
 	}
-	if a.running && !c.cfg.NoReregister {
+	if a.running && !c.Config.NoReregister {
 		if c.virt.unshown() {
 			c.virt.flush = true
 			c.virt.unseen = append(c.virt.unseen, a)
 			return false
 		}
-		c.askAdapter(opSetVirt, a, virtReregister)
+		c.askAdapter(work.OpSetVirt, a, virtReregister)
 	}
 	a.first, a.running = false, false
 	c.veilMoved()
@@ -121,7 +123,7 @@ func (c *Core) reregisterVPorts(a *adapter) bool {
 // virtReregister is extra of opSetVirt: VClientReregister.
 const virtReregister = 1
 
-func (c *Core) askVPort(o op, r vportRef, block int) {
+func (c *Core) askVPort(o work.Op, r vportRef, block int) {
 	r.vport().asked++
 	c.askAdapter(o, r.a, uint32(block)<<16|uint32(r.index))
 }
@@ -129,7 +131,7 @@ func (c *Core) askVPort(o op, r vportRef, block int) {
 // vportStep asks a VPort for the next thing.
 func (c *Core) vportStep(r vportRef) {
 	v := r.vport()
-	if v.asked > 0 || v.retryAt > c.now {
+	if v.asked > 0 || v.retryAt > c.Now {
 		return // it is looked at again
 	}
 	if v.state <= ib.StateDown {
@@ -168,14 +170,14 @@ func (c *Core) downStep(r vportRef) {
 	}
 	want := c.functionWanted(r)
 	if v.unsure || r.a.wasOn && !v.seen { // it may have what an earlier manager gave it
-		c.askVPort(opGetVPort, r, 0)
+		c.askVPort(work.OpGetVPort, r, 0)
 		return
 	}
 	if r.a.model != subnet.VSwitch {
 		stale := v.info.LIDRequired && v.info.VPortLID != 0 && want.lid == 0 // it is at another place now, or nowhere
 		switch {
 		case (v.needed || stale) && v.known&knowInfo == 0:
-			c.askVPort(opGetVPort, r, 0)
+			c.askVPort(work.OpGetVPort, r, 0)
 		case stale:
 			c.setVPort(r, &want, false, false)
 		}
@@ -183,7 +185,7 @@ func (c *Core) downStep(r vportRef) {
 	}
 	if v.known&knowInfo == 0 {
 		if want.lid != 0 || want.guid != 0 || v.needed {
-			c.askVPort(opGetVPort, r, 0)
+			c.askVPort(work.OpGetVPort, r, 0)
 		}
 		return
 	}
@@ -196,17 +198,17 @@ func (c *Core) readVPort(r vportRef) bool {
 	v := r.vport()
 	miss := knowAll &^ v.known
 	if miss&knowInfo != 0 {
-		c.askVPort(opGetVPort, r, 0) // first, for one that is not there has nothing else either
+		c.askVPort(work.OpGetVPort, r, 0) // first, for one that is not there has nothing else either
 		return true
 	}
 	if miss&knowNode != 0 {
-		c.askVPort(opGetVNode, r, 0)
+		c.askVPort(work.OpGetVNode, r, 0)
 	}
 	if miss&knowDesc != 0 {
-		c.askVPort(opGetVDesc, r, 0)
+		c.askVPort(work.OpGetVDesc, r, 0)
 	}
 	if miss&knowGUIDs != 0 {
-		c.askVPort(opGetVGUIDs, r, int(v.blocks))
+		c.askVPort(work.OpGetVGUIDs, r, int(v.blocks))
 	}
 	return v.asked > 0
 }
@@ -237,7 +239,7 @@ func (c *Core) setVGUIDs(r vportRef, want *functionWant) bool {
 	}
 	for i := 1; i < most; i++ {
 		if vGUIDWanted(v, want, i) != guidAt(v.guids, i) {
-			c.askVPort(opSetVGUIDs, r, i/smp.GUIDBlockLen)
+			c.askVPort(work.OpSetVGUIDs, r, i/smp.GUIDBlockLen)
 			return true
 		}
 	}
@@ -258,7 +260,7 @@ func (c *Core) downVPort(r vportRef, want *functionWant) {
 		s.VPortLID, s.PortGUID = 0, 0
 	}
 	v.sending = &s
-	c.askVPort(opSetVPort, r, 0)
+	c.askVPort(work.OpSetVPort, r, 0)
 }
 
 // vportHeld reports whether a VPort must not come up, whatever is wanted: somebody
@@ -282,16 +284,16 @@ func (c *Core) vportHeld(r vportRef, want *functionWant) bool {
 		} else {
 			c.claimGUID(r)
 		}
-	} else if c.endPort(g) != nil {
+	} else if c.EndPort(g) != nil {
 		who = "the port of the subnet with this GUID"
 	} else if t := c.guids.holder[g]; t != nil {
 		who = "port " + t.port.String() + ", whose alias it is,"
 	}
 	switch {
 	case g == 0:
-		c.vportTrouble(KindVPortRefused, r, "it has no port GUID and is not brought up", nil)
+		c.vportTrouble(notice.KindVPortRefused, r, "it has no port GUID and is not brought up", nil)
 	case who != "":
-		c.vportTrouble(KindVPortDuplicate, r, who+" has it; this one is not brought up as long", nil)
+		c.vportTrouble(notice.KindVPortDuplicate, r, who+" has it; this one is not brought up as long", nil)
 	default:
 		lid, wait := c.lidOfVPort(r)
 		if !wait || v.info.LIDRequired {
@@ -307,7 +309,7 @@ func (c *Core) vportHeld(r vportRef, want *functionWant) bool {
 		c.downVPort(r, want)
 		return true
 	}
-	v.lookAt = c.now.Add(c.cfg.RetryInterval)
+	v.lookAt = c.Now.Add(c.Config.RetryInterval)
 	c.wait(r, v.lookAt)
 	return true
 }
@@ -366,9 +368,9 @@ func (c *Core) setVPort(r vportRef, want *functionWant, hold, keys bool) {
 		if !keys {
 			return // who completes them has it looked at again
 		}
-		if r.a.model == subnet.VPorts && c.now.Sub(v.readAt) > vportFresh {
+		if r.a.model == subnet.VPorts && c.Now.Sub(v.readAt) > vportFresh {
 			v.confirm = confirmInfo
-			c.askVPort(opGetVPort, r, 0)
+			c.askVPort(work.OpGetVPort, r, 0)
 			return
 		}
 		s.VPortState = ib.StateActive
@@ -378,9 +380,9 @@ func (c *Core) setVPort(r vportRef, want *functionWant, hold, keys bool) {
 	case !wrong:
 		return
 	}
-	s.ClientReregister = want.up && (!v.told || wrong) && s.VPortState != ib.StateArmed && v.state > ib.StateDown && !c.cfg.NoReregister
+	s.ClientReregister = want.up && (!v.told || wrong) && s.VPortState != ib.StateArmed && v.state > ib.StateDown && !c.Config.NoReregister
 	v.sending = &s
-	c.askVPort(opSetVPort, r, 0)
+	c.askVPort(work.OpSetVPort, r, 0)
 }
 
 // same reports whether two wants are equal.
@@ -396,7 +398,7 @@ func (c *Core) refuseFunction(r vportRef, want *functionWant, err error) {
 	}
 	w := *want
 	v.refused = &w
-	c.vportTrouble(KindVPortRefused, r, "it does not take what it is to hold, and stays as it is until that changes or it comes up anew", err)
+	c.vportTrouble(notice.KindVPortRefused, r, "it does not take what it is to hold, and stays as it is until that changes or it comes up anew", err)
 	c.functionRefused(r, err)
 }
 

@@ -1,11 +1,15 @@
-package sm
+// Package config says what a subnet manager is told at start, and its defaults.
+package config
 
 import (
 	"errors"
+	"strconv"
 	"time"
 
 	"heddle/ib"
 	"heddle/route"
+	"heddle/route/transition"
+	"heddle/sm/history"
 )
 
 // Transition says how a change of tables is applied.
@@ -38,6 +42,20 @@ const (
 	VirtualOn     VirtualMode = iota // turned on, brought up, and managed
 	VirtualOff                       // turned off at every port that has it on
 	VirtualIgnore                    // as if there were none
+)
+
+// Enforce says where switches drop packets whose P_Key the end port behind a
+// port does not have (IBA §10.9.7).
+type Enforce uint8
+
+// The choices. A switch enforces only what it says it can; while every port is
+// a full member of the only partition there is nothing to enforce, and switches
+// are not told to.
+const (
+	EnforceBoth Enforce = iota // what comes from the end port and what goes to it
+	EnforceIn                  // what comes from it
+	EnforceOut                 // what goes to it
+	EnforceOff
 )
 
 // Config is what a manager is told at start. It begins with Defaults; New panics
@@ -189,7 +207,7 @@ func Defaults() Config {
 
 // check refuses what no manager can work with. Who forgot to begin with
 // Defaults hears of it at once.
-func (c *Config) check() error {
+func (c *Config) Check() error {
 	switch {
 	case c.Window < 1 || c.MaxWindow < 1:
 		return errors.New("sm: Config.Window and MaxWindow must be positive (a Config begins with sm.Defaults())")
@@ -201,4 +219,27 @@ func (c *Config) check() error {
 		return errors.New("sm: Config.MaxMTU, MaxOpVLs and MaxVirtualPorts must be positive (a Config begins with sm.Defaults())")
 	}
 	return nil
+}
+
+// flight is how long a packet can be under way in any subnet; 0 if lifetimes
+// have no limit.
+func (c *Config) Flight() time.Duration {
+	stay, queue := transition.Lifetime(c.PacketLife), transition.Lifetime(max(c.HOQLife, c.LeafHOQLife))
+	if stay < 0 || queue < 0 {
+		return 0
+	}
+	return history.LongestPath * (stay + queue)
+}
+
+var transitionNames = [...]string{
+	TransitionAvailability: "availability", TransitionStrict: "strict", TransitionDiscard: "discard",
+	TransitionStatic: "static", TransitionStatic2003: "static2003",
+}
+
+// String is the name that the flag --transition and metrics use.
+func (t Transition) String() string {
+	if int(t) < len(transitionNames) {
+		return transitionNames[t]
+	}
+	return "transition" + strconv.Itoa(int(t))
 }

@@ -1,11 +1,11 @@
-package sm
+// Package notice has what a subnet manager tells: facts, reports of sweeps, and repairs.
+package notice
 
 import (
 	"strconv"
 	"strings"
 	"time"
 
-	"heddle/ib"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -187,6 +187,16 @@ type SweepReport struct {
 	Broken      bool // it was broken off because of a fault; the next goes on from what is installed
 }
 
+// Summary tells the sweep in one line.
+func (r *SweepReport) Summary() string {
+	what := ""
+	if r.Region {
+		what = "region of " + Plural(r.Read, "switch") + ", "
+	}
+	return r.Reason + ": " + what + Plural(int(r.SMPs), "SMP") + ", " + Plural(r.BlocksSent, "LFT block") + " sent, " +
+		Plural(r.Armed, "port") + " armed, " + Plural(r.Problems, "problem")
+}
+
 // Phase is what a Core is doing.
 type Phase uint8
 
@@ -221,76 +231,4 @@ func (p Phase) String() string {
 		return phaseNames[p]
 	}
 	return "phase?"
-}
-
-// AttrStat counts the SMPs of one attribute.
-type AttrStat struct {
-	Attr              ib.AttrID
-	Sent              uint64 // packets, retries included
-	Retried, TimedOut uint64
-}
-
-// Status is a copy of a Core's state in a few numbers.
-type Status struct {
-	State      subnet.SMState
-	Phase      Phase
-	Done, Todo int // progress of the phase: items done, items known so far
-	Up         bool
-	PortGUID   ib.GUID
-	LID        ib.LID
-	Priority   uint8
-	Master     subnet.SM
-	Window     int // SMPs allowed in flight now
-	InFlight   int
-	Sweeps     uint64 // sweeps finished, those of a region included
-	Light      uint64 // light sweeps finished
-	Traps      uint64
-	FalseTraps uint64 // of Traps: those that were not from whom they said
-	Sent       uint64
-	Retried    uint64
-	TimedOut   uint64
-	Attrs      []AttrStat // in ascending attribute order
-	Last       *SweepReport
-	Unseen     int          // nodes that do not answer and have not left
-	OwnSilent  bool         // our own node is one of them
-	Damped     []DampedLink // links kept out for failing again and again
-	Partitions PartitionStatus
-	Virtual    VirtualStatus
-	Moves      MoveStatus
-	// Improving says that the fabric is to be quiet for a while, or packets are to leave,
-	// before better tables than those in force are looked for.
-	Improving bool
-}
-
-// MoveStatus tells of LIDs: how many there are, and what moving them cost so far.
-type MoveStatus struct {
-	// LIDLimit is how many LIDs the smallest forwarding table holds; LIDsUsed how
-	// many are given or kept for somebody: Ports, Functions (of prepopulated
-	// vSwitches) and Interfaces (leases and VPorts) have them.
-	LIDLimit, LIDsUsed           int
-	Ports, Functions, Interfaces int
-	Leases, Waiting              int // leases; those of them that are nowhere
-
-	Batches  uint64 // times that LIDs were moved
-	LIDs     uint64 // moves of LIDs
-	Blocks   uint64 // LFT blocks written for them
-	Unmerged uint64 // … that would have been, one move at a time
-	AtRisk   uint64 // batches while which a transient cycle was possible
-}
-
-// PartitionStatus tells how far the partitions in force are carried out.
-type PartitionStatus struct {
-	Count       int       // partitions in force
-	Settled     bool      // every port of the subnet, virtual ones too, is known to hold the P_Keys that it is given, and no other
-	Pending     int       // end ports and virtual ports of which that is not known, or not of the switch port that faces them
-	Quarantined []ib.PKey // freed, and not known to be given up by every port; ascending, without the membership bit
-}
-
-// DampedLink is a link that is kept out of the subnet for a while.
-type DampedLink struct {
-	Where    topo.Where    // one end, a switch port
-	Failures int           // in a row
-	Held     bool          // held down; else only let back in later
-	Quiet    time.Duration // how long it must be quiet
-	Left     time.Duration // how much of that is left
 }

@@ -1,0 +1,140 @@
+// Package env has what the parts of one subnet manager share: its configuration, the time, the
+// fabric, the work list of the phase, and where to put what is to be told or stored. Each part
+// owns its own state beside it.
+package env
+
+import (
+	"cmp"
+	"slices"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/sm/config"
+	"heddle/sm/notice"
+	"heddle/sm/topo"
+	"heddle/sm/work"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// Env is the environment of the parts of one manager. The core alone writes its fields; the parts
+// read them, and call the methods.
+type Env struct {
+	Config config.Config
+	Engine *mad.Engine
+	Now    mad.Time // of the event in hand
+
+	State        subnet.SMState
+	Up           bool // the subnet is up in this mastership
+	WaitHandover bool // we are master, and a lower master is to hand over
+	Phase        notice.Phase
+	Errs         int    // failed items of the sweep that another sweep may mend
+	Sweeps       uint64 // sweeps that ended
+	FullSweeps   uint64
+
+	Fabric *topo.Topology // being discovered or the one that is managed
+	// Snapshot is what was published last, SnapshotFabric what it was built from, and
+	// SnapshotIndex has the indices in it by node of that fabric.
+	Snapshot       *subnet.Snapshot
+	SnapshotFabric *topo.Topology
+	SnapshotIndex  []int32
+
+	Todo    work.Queue // items of the phase that are not requests yet
+	Pending int        // items of the phase that are not finished
+	Total   int        // items that the phase had
+
+	Unsaved []store.Op // handed to the shell, not known to be durable
+	SaveGen uint64     // of the last Save
+
+	Sweeper Sweeper
+	Output  Output
+	noted   map[string]uint64 // facts told, by the full sweep that last saw them
+}
+
+// Output takes what the manager's shell is to do.
+type Output interface {
+	Notify(n notice.Notice)
+	// Store replaces what the shell stores at the end of the step.
+	Store(ops []store.Op, gen uint64)
+}
+
+// Sweeper is the part that decides what is read and when.
+type Sweeper interface {
+	// AskSweep asks for a sweep, AskFullSweep for one that reads everything.
+	AskSweep(why string)
+	AskFullSweep(why string)
+	// Problem tells and keeps for the snapshot that something is left out.
+	Problem(at topo.Where, n notice.Notice)
+	// SetFailed tells that a Set at a port (-1: of a node) did not do what it should,
+	// and has the sweep tried again.
+	SetFailed(node int32, port int, what string, err error)
+	// Scope calls fn with every port that the sweep under way looks at.
+	Scope(fn func(p *topo.Port))
+}
+
+// Add puts an item of the present phase on the work list.
+func (e *Env) Add(it work.Item) {
+	e.Pending++
+	e.Total++
+	e.Todo.Push(it)
+}
+
+// Finish ends an item.
+func (e *Env) Finish() { e.Pending-- }
+
+// Notify tells a fact.
+func (e *Env) Notify(n notice.Notice) { e.Output.Notify(n) }
+
+// NoteOnce reports whether the fact named by key is new: no sweep saw it before.
+func (e *Env) NoteOnce(key string) bool {
+	if e.noted == nil {
+		e.noted = map[string]uint64{}
+	}
+	_, told := e.noted[key]
+	e.noted[key] = e.FullSweeps
+	return !told
+}
+
+// Prune forgets the facts that the last full sweep did not confirm.
+func (e *Env) Prune() {
+	for k, s := range e.noted {
+		if s+1 < e.FullSweeps {
+			delete(e.noted, k)
+		}
+	}
+}
+
+// Save hands ops to the shell, with those that are not known to be durable.
+func (e *Env) Save(ops []store.Op) {
+	e.Unsaved = append(e.Unsaved, ops...)
+	e.SaveGen++
+	e.Output.Store(e.Unsaved, e.SaveGen)
+}
+
+// BetweenSweeps reports whether a sweep could begin now.
+func (e *Env) BetweenSweeps() bool {
+	switch e.Phase {
+	case notice.PhaseIdle, notice.PhaseLight, notice.PhaseUpkeep, notice.PhaseMove:
+		return true
+	}
+	return false
+}
+
+// MayUpkeep reports whether the fabric is ours to write to between sweeps.
+func (e *Env) MayUpkeep() bool {
+	return e.State == subnet.Master && e.Up && !e.WaitHandover && !e.Config.PlanOnly &&
+		e.Fabric != nil && e.Fabric.Graph != nil && e.SnapshotFabric == e.Fabric
+}
+
+// EndPort is the end port of a port GUID, nil if the fabric has none or is being read.
+func (e *Env) EndPort(g ib.GUID) *topo.Port {
+	f := e.Fabric
+	if f == nil || f.Graph == nil {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(f.EndPort, g, func(pi int32, g ib.GUID) int { return cmp.Compare(f.Ports[pi].GUID, g) })
+	if !ok {
+		return nil
+	}
+	return &f.Ports[f.EndPort[i]]
+}

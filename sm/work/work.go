@@ -1,0 +1,152 @@
+// Package work encodes what a sweep has to do as items, each of which becomes one request.
+package work
+
+// Item is one piece of work of a phase, small enough that a full subnet's
+// list costs little: it becomes a request only when the window has room, and
+// is the request's token.
+//
+//	bits 63:56 op   55:32 node   31:24 port   23:0 extra
+type Item uint64
+
+// Op is what an item does.
+type Op uint8
+
+const (
+	OpNodeInfo   Op = 1 + iota // ask who is behind (node, port); extra: which key is tried
+	OpNodeDesc                 // NodeDescription of node
+	OpSwitchInfo               // SwitchInfo of node
+	OpPortInfo                 // PortInfo; extra bit 0: without the extended-speed bit; above: keys tried
+	OpPKeys                    // P_KeyTable; extra: block
+	OpSMInfo                   // SMInfo of (node, port)
+
+	OpSetSwitch // Set(SwitchInfo): extra 1 clear PortStateChange, 2 lower the top, 3 raise it
+	OpSetPort   // Set(PortInfo) without a change of state
+	OpSetPKeys  // likewise
+	OpArm
+	OpActive
+	OpDown // static2003 only
+	OpGetLFT
+	OpSetLFT
+	OpGetSL // SL2VL; extra: input port
+	OpSetSL
+	OpGetArb // VLArb; extra: part
+	OpSetArb
+	OpGetMFT // port: position, extra: block
+	OpSetMFT // likewise
+
+	OpPortAgain // PortInfo after PortStateChange was cleared
+	OpReread    // PortInfo of a port that is known, in a sweep of a region; extra: RereadPath
+
+	OpLightSwitch
+	OpLightProbe
+	OpLightDesc
+	OpLightSM
+	OpLightPort
+
+	OpPoll
+	OpHandover
+	OpAcknowledge
+	OpDescNow // NodeDescription after trap 144
+	OpOwnInfo // our own PortInfo, for a trap to the master; extra: its change flags
+
+	OpGetGUIDs // GUIDInfo; extra: block
+	OpSetGUIDs // likewise
+	OpReadSL   // as opGetSL, for those who want to know
+	OpReadArb  // as opGetArb, likewise
+	OpBackSL   // as opGetSL, of a table in doubt
+
+	// Of virtual ports; port is the physical one. extra: VPort index in 15:0, block
+	// in 23:16, but for opGetVStates.
+	OpGetVirt    // VirtualizationInfo
+	OpSetVirt    // likewise
+	OpGetVStates // VPortState; extra: block
+	OpGetVPort   // VPortInfo
+	OpSetVPort   // likewise
+	OpGetVNode   // VNodeInfo
+	OpGetVDesc   // VNodeDescription
+	OpGetVGUIDs  // VPortGUIDInfo
+	OpSetVGUIDs  // likewise
+	OpGetVPKeys  // VPortPartitionTable
+	OpSetVPKeys  // likewise
+	OpLightVirt  // VirtualizationInfo, in a light sweep
+
+	OpEnforce  // Set(PortInfo) of what a switch port enforces, between sweeps
+	OpEnforced // Get(PortInfo) of it
+
+	OpPeek     // SwitchInfo, which no phase waits for
+	OpPeekPort // PortInfo, outside any phase
+	OpImageNow // NodeInfo after trap 145
+)
+
+// RereadPath marks an OpReread that looks for the place where a path is cut.
+const RereadPath = 1
+
+// Make returns an item; node -1 is none.
+func Make(o Op, node int32, port uint8, extra uint32) Item {
+	return Item(o)<<56 | Item(uint32(node)&0xFFFFFF)<<32 | Item(port)<<24 | Item(extra&0xFFFFFF)
+}
+
+// Op is what the item does.
+func (i Item) Op() Op { return Op(i >> 56) }
+
+// Port is the port at the node.
+func (i Item) Port() uint8 { return uint8(i >> 24) }
+
+// Extra is 24 bits whose meaning the operation gives.
+func (i Item) Extra() uint32 { return uint32(i) & 0xFFFFFF }
+
+// Beside reports whether the item belongs to no phase.
+func (i Item) Beside() bool {
+	switch i.Op() {
+	case OpPoll, OpHandover, OpAcknowledge, OpDescNow, OpOwnInfo, OpPeek, OpPeekPort, OpImageNow:
+		return true
+	}
+	return false
+}
+
+// Node is the index of the node, -1 for none.
+func (i Item) Node() int32 {
+	n := int32(i >> 32 & 0xFFFFFF)
+	if n == 0xFFFFFF {
+		return -1
+	}
+	return n
+}
+
+// Queue is a first-in first-out list of items.
+type Queue struct {
+	Buf  []Item
+	head int
+	N    int
+}
+
+// Push appends an item.
+func (q *Queue) Push(it Item) {
+	if q.N == len(q.Buf) {
+		grown := make([]Item, max(64, 2*len(q.Buf)))
+		for i := range q.N {
+			grown[i] = q.Buf[(q.head+i)%len(q.Buf)]
+		}
+		q.Buf, q.head = grown, 0
+	}
+	i := q.head + q.N
+	if i >= len(q.Buf) {
+		i -= len(q.Buf)
+	}
+	q.Buf[i] = it
+	q.N++
+}
+
+// Pop removes the first item of a queue that is not empty.
+func (q *Queue) Pop() Item {
+	it := q.Buf[q.head]
+	q.head++
+	if q.head == len(q.Buf) {
+		q.head = 0
+	}
+	q.N--
+	return it
+}
+
+// Clear removes all items.
+func (q *Queue) Clear() { q.head, q.N = 0, 0 }
