@@ -165,7 +165,7 @@ func (c *Core) onNodeInfo(it work.Item, comp *mad.Completion) {
 	f := c.Fabric
 	from := ref{Node: it.Node(), Port: it.Port()}
 	var ni smp.NodeInfo
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		if err = ni.Decode(smp.Data(comp.MAD)); err == nil {
 			err = saneNodeInfo(&ni, from.Node < 0)
@@ -326,8 +326,8 @@ func (c *Core) onPortInfo(it work.Item, comp *mad.Completion) {
 	f := c.Fabric
 	n, num := it.Node(), it.Port()
 	p := f.PortOf(n, num)
-	err := answer(comp)
-	var se *StatusError
+	err := work.Answer(comp)
+	var se *work.StatusError
 	if errors.As(err, &se) && se.Status&ib.StatusInvalidField == ib.StatusInvalidField && it.Extra()&1 == 0 {
 		p.Flags |= topo.PortNoExt // an agent that does not know the extended-speed bit
 		c.Add(work.Make(work.OpPortInfo, n, num, it.Extra()|1))
@@ -428,7 +428,7 @@ func (c *Core) askBehind(n int32, p uint8) {
 func (c *Core) onNodeDesc(it work.Item, comp *mad.Completion) {
 	n := &c.Fabric.Nodes[it.Node()]
 	var d smp.NodeDescription
-	if err := answer(comp); err == nil && d.Decode(smp.Data(comp.MAD)) == nil {
+	if err := work.Answer(comp); err == nil && d.Decode(smp.Data(comp.MAD)) == nil {
 		n.Desc = d.String()
 		n.Flags |= topo.NodeDesc
 	}
@@ -436,7 +436,7 @@ func (c *Core) onNodeDesc(it work.Item, comp *mad.Completion) {
 
 func (c *Core) onSwitchInfo(it work.Item, comp *mad.Completion) {
 	n := &c.Fabric.Nodes[it.Node()]
-	err := answer(comp)
+	err := work.Answer(comp)
 	var sw smp.SwitchInfo
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
@@ -454,25 +454,6 @@ func (c *Core) onSwitchInfo(it work.Item, comp *mad.Completion) {
 	}
 	n.Switch = sw
 	n.Flags |= topo.NodeSwitchInfo
-}
-
-// StatusError is an answer that says no.
-type StatusError struct {
-	Status ib.Status
-}
-
-// Error implements error.
-func (e *StatusError) Error() string { return "status " + e.Status.String() }
-
-// answer is nil if the request was answered with status 0.
-func answer(comp *mad.Completion) error {
-	if comp.Err != nil {
-		return comp.Err
-	}
-	if st := smp.StatusOf(comp.MAD); st != 0 {
-		return &StatusError{st}
-	}
-	return nil
 }
 
 // discovered ends a discovery.

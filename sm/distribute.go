@@ -171,7 +171,7 @@ func (c *Core) readBack() bool {
 
 func (c *Core) onGetLFT(it work.Item, comp *mad.Completion) {
 	n := &c.Fabric.Nodes[it.Node()]
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err != nil || n.LFT == nil {
 		switch {
 		case n.LFT == nil:
@@ -333,7 +333,7 @@ func (c *Core) onSetLFT(it work.Item, comp *mad.Completion) {
 	if l == nil {
 		return
 	}
-	if err := answer(comp); err != nil {
+	if err := work.Answer(comp); err != nil {
 		l.Forget(b) // it may have been applied
 		c.lftErrs++
 		c.SetFailed(it.Node(), -1, "Set(LinearForwardingTable)", err)

@@ -217,7 +217,7 @@ func (c *Core) treeSL(l ib.LID) ib.SL {
 func (c *Core) onGetMFT(it work.Item, comp *mad.Completion) {
 	n := &c.Fabric.Nodes[it.Node()]
 	var t smp.MFT
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = t.Decode(smp.Data(comp.MAD))
 	}
@@ -241,7 +241,7 @@ func (c *Core) onSetMFT(it work.Item, comp *mad.Completion) {
 	n := &c.Fabric.Nodes[it.Node()]
 	block, pos := uint16(it.Extra()), it.Port()
 	var t smp.MFT
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = t.Decode(smp.Data(comp.Request))
 	}

@@ -139,7 +139,7 @@ func (c *Core) onGUIDs(it work.Item, comp *mad.Completion) {
 	block := int(it.Extra())
 	bit := uint32(1) << block
 	var b, asked smp.GUIDInfo
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = b.Decode(smp.Data(comp.MAD))
 	}

@@ -111,7 +111,7 @@ func compareLaneKeys(a, b laneKey) int {
 func (c *Core) onBackSL(it work.Item, comp *mad.Completion) {
 	c.holdLane(it, comp)
 	var t smp.SLtoVL
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = t.Decode(smp.Data(comp.MAD))
 	}

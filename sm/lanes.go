@@ -213,7 +213,7 @@ func (c *Core) arbWanted(n int32, num uint8, part uint16) (t smp.VLArb) {
 func (c *Core) onGetSL(it work.Item, comp *mad.Completion) {
 	var t smp.SLtoVL
 	c.holdLane(it, comp)
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err != nil || t.Decode(smp.Data(comp.MAD)) != nil {
 		c.laneError(it, err)
 		return
@@ -226,7 +226,7 @@ func (c *Core) onGetSL(it work.Item, comp *mad.Completion) {
 func (c *Core) onGetArb(it work.Item, comp *mad.Completion) {
 	var t smp.VLArb
 	c.holdLane(it, comp)
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err != nil || t.Decode(smp.Data(comp.MAD)) != nil {
 		c.laneError(it, err)
 		return
@@ -246,7 +246,7 @@ func (c *Core) onGetArb(it work.Item, comp *mad.Completion) {
 
 func (c *Core) onSetLane(it work.Item, comp *mad.Completion) {
 	c.holdLane(it, comp)
-	err := answer(comp)
+	err := work.Answer(comp)
 	if it.Op() == work.OpSetSL && c.inTransition() {
 		var t smp.SLtoVL
 		if err == nil && t.Decode(smp.Data(comp.Request)) == nil {

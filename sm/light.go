@@ -121,7 +121,7 @@ func (c *Core) onLightSwitch(it work.Item, comp *mad.Completion) {
 	n := &c.Fabric.Nodes[it.Node()]
 	n.Flags &^= topo.NodeLight
 	var sw smp.SwitchInfo
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
 	}
@@ -192,7 +192,7 @@ func (c *Core) onLightProbe(it work.Item, comp *mad.Completion) {
 		known = f.Port(at).Peer.Node
 	}
 	var ni smp.NodeInfo
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		if err = ni.Decode(smp.Data(comp.MAD)); err == nil {
 			err = saneNodeInfo(&ni, at.Node < 0)
@@ -217,7 +217,7 @@ func (c *Core) onLightProbe(it work.Item, comp *mad.Completion) {
 func (c *Core) onLightPort(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
 	p := c.Fabric.PortOf(it.Node(), it.Port())
-	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
+	if work.Answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
 		c.AskFullSweep("our own port does not answer")
 		return
 	}
@@ -232,7 +232,7 @@ func (c *Core) onLightSM(it work.Item, comp *mad.Completion) {
 	if i < 0 {
 		return
 	}
-	if err := answer(comp); err != nil || si.Decode(smp.Data(comp.MAD)) != nil || si.GUID != c.others[i].Info.GUID {
+	if err := work.Answer(comp); err != nil || si.Decode(smp.Data(comp.MAD)) != nil || si.GUID != c.others[i].Info.GUID {
 		c.Notify(notice.Notice{Kind: notice.KindOtherSM, Level: notice.Info, Where: c.Fabric.Where(it.Node(), int(it.Port())), Err: err, Text: "a standby manager does not answer any more"})
 		c.others = slices.Delete(c.others, i, i+1)
 		c.publishState()

@@ -326,7 +326,7 @@ func (c *Core) onSetPort(it work.Item, comp *mad.Completion) {
 	// agent does not keep are not worth another sweep.
 	if st := smp.StatusOf(comp.MAD); st != 0 && before.PortState == pi.PortState {
 		c.Notify(notice.Notice{
-			Kind: notice.KindSetFailed, Level: notice.Debug, Where: f.Where(n, int(num)), Err: &StatusError{st},
+			Kind: notice.KindSetFailed, Level: notice.Debug, Where: f.Where(n, int(num)), Err: &work.StatusError{Status: st},
 			Text: "Set(PortInfo) was answered with an error; what the port now shows is taken",
 		})
 	}
@@ -349,7 +349,7 @@ func (c *Core) buildSetSwitch(n int32, what uint32, b []byte) {
 func (c *Core) onSetSwitch(it work.Item, comp *mad.Completion) {
 	n := &c.Fabric.Nodes[it.Node()]
 	var sw smp.SwitchInfo
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
 	}
@@ -368,7 +368,7 @@ func (c *Core) onSetSwitch(it work.Item, comp *mad.Completion) {
 		return
 	}
 	if err == nil && sw.LinearFDBTop != c.topWanted() {
-		err = &StatusError{ib.StatusInvalidField}
+		err = &work.StatusError{Status: ib.StatusInvalidField}
 	}
 	if err != nil {
 		c.lftErrs++
@@ -401,7 +401,7 @@ func (c *Core) readAgain(n int32) {
 
 func (c *Core) onPortAgain(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
-	if err := answer(comp); err != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
+	if err := work.Answer(comp); err != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
 		c.Errs++
 		return
 	}
@@ -545,7 +545,7 @@ func (c *Core) onSetState(it work.Item, comp *mad.Completion) {
 
 func statusOf(comp *mad.Completion) error {
 	if st := smp.StatusOf(comp.MAD); st != 0 {
-		return &StatusError{st}
+		return &work.StatusError{Status: st}
 	}
 	return errUnchanged
 }

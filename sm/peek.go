@@ -91,7 +91,7 @@ func (c *Core) askBeside(it work.Item, p mad.Priority) {
 // onPeek takes the SwitchInfo of a switch that may have news.
 func (c *Core) onPeek(it work.Item, comp *mad.Completion) {
 	var sw smp.SwitchInfo
-	if answer(comp) != nil || sw.Decode(smp.Data(comp.MAD)) != nil || !sw.PortStateChange {
+	if work.Answer(comp) != nil || sw.Decode(smp.Data(comp.MAD)) != nil || !sw.PortStateChange {
 		return
 	}
 	f := c.Fabric
@@ -112,7 +112,7 @@ func (c *Core) onPeek(it work.Item, comp *mad.Completion) {
 // onPeekPort takes the state of a port that leads to another switch.
 func (c *Core) onPeekPort(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
-	if !c.running() || answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
+	if !c.running() || work.Answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
 		return
 	}
 	if !c.Fabric.Has(ref{Node: it.Node(), Port: it.Port()}) {

@@ -20,7 +20,7 @@ func (c *Core) onPKeys(it work.Item, comp *mad.Completion) {
 	t := c.table(h)
 	t.Asked = false
 	var got smp.PKeyTable
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = got.Decode(smp.Data(comp.MAD))
 	}

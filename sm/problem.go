@@ -9,6 +9,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -82,7 +83,7 @@ func (c *Core) unread(n int32, p int, attr ib.AttrID, err error) {
 	kind, what := notice.KindNodeSilent, "does not answer"
 	if !mad.Unanswered(err) {
 		kind, what = notice.KindNodeGarbage, "answers nonsense to"
-		var se *StatusError
+		var se *work.StatusError
 		if !errors.As(err, &se) {
 			c.Fabric.Nodes[n].Flags |= topo.NodeNonsense
 		}

@@ -18,7 +18,7 @@ func (c *Core) onReread(it work.Item, comp *mad.Completion) {
 	n, num := it.Node(), it.Port()
 	nd, p := &f.Nodes[n], f.PortOf(n, num)
 	var pi smp.PortInfo
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = pi.Decode(smp.Data(comp.MAD))
 	}

@@ -31,7 +31,7 @@ func (c *Core) onSMInfo(it work.Item, comp *mad.Completion) {
 	n, num := it.Node(), it.Port()
 	p := f.PortOf(n, num)
 	var si smp.SMInfo
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = si.Decode(smp.Data(comp.MAD))
 	}
@@ -249,7 +249,7 @@ func (c *Core) onPoll(comp *mad.Completion) {
 		return
 	}
 	var si smp.SMInfo
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = si.Decode(smp.Data(comp.MAD))
 	}
@@ -291,7 +291,7 @@ func (c *Core) callMaster(flags smp.ChangeFlags) {
 
 func (c *Core) onOwnInfo(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
-	if answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil || !c.polling || c.Fabric.Self == subnet.NoRef {
+	if work.Answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil || !c.polling || c.Fabric.Self == subnet.NoRef {
 		return
 	}
 	c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port).Info = pi
@@ -319,7 +319,7 @@ func (c *Core) masterLost(err error) {
 
 // onHandoverDone: the receiver of our handover answered, or did not.
 func (c *Core) onHandoverDone(comp *mad.Completion) {
-	if err := answer(comp); err != nil && c.State == subnet.Standby {
+	if err := work.Answer(comp); err != nil && c.State == subnet.Standby {
 		c.Notify(notice.Notice{Kind: notice.KindHandover, Level: notice.Warn, Err: err, Text: "the handover was not accepted; looking again"})
 		c.tookOver = false
 		c.becomeDiscovering("the handover was not accepted")

@@ -116,7 +116,7 @@ func (c *Core) changeLanes(ni int32, l *laneTables) {
 // holdLane notes the answer to an item that reads or writes a lane table.
 func (c *Core) holdLane(it work.Item, comp *mad.Completion) {
 	ni, p, x := it.Node(), it.Port(), it.Extra()
-	err := answer(comp)
+	err := work.Answer(comp)
 	if it.Op() == work.OpGetArb || it.Op() == work.OpSetArb || it.Op() == work.OpReadArb {
 		var t smp.VLArb
 		k := uint16(0)

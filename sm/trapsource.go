@@ -95,7 +95,7 @@ func (c *Core) askImage(from int32) {
 // onImageNow takes the answer.
 func (c *Core) onImageNow(it work.Item, comp *mad.Completion) {
 	var ni smp.NodeInfo
-	if answer(comp) != nil || ni.Decode(smp.Data(comp.MAD)) != nil || c.Fabric == nil || int(it.Node()) >= len(c.Fabric.Nodes) {
+	if work.Answer(comp) != nil || ni.Decode(smp.Data(comp.MAD)) != nil || c.Fabric == nil || int(it.Node()) >= len(c.Fabric.Nodes) {
 		return
 	}
 	n := &c.Fabric.Nodes[it.Node()]

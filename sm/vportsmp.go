@@ -161,7 +161,7 @@ func (c *Core) onVirtInfo(a *adapter, it work.Item, comp *mad.Completion) {
 	if it.Op() == work.OpSetVirt {
 		what = "setting its VirtualizationInfo"
 	}
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = i.Decode(smp.Data(comp.MAD))
 	}
@@ -217,7 +217,7 @@ func (c *Core) onVirtInfo(a *adapter, it work.Item, comp *mad.Completion) {
 // onVStates takes a block of the states of VPorts.
 func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 	var t smp.VPortState
-	err := answer(comp)
+	err := work.Answer(comp)
 	if err == nil {
 		err = t.Decode(smp.Data(comp.MAD))
 	}
@@ -280,7 +280,7 @@ func (a *adapter) statesAsked() bool { return a.asked > 0 }
 // onVPort takes an answer about one VPort.
 func (c *Core) onVPort(r vportRef, it work.Item, comp *mad.Completion) {
 	v := r.vport()
-	err := answer(comp)
+	err := work.Answer(comp)
 	if mad.Unanswered(err) {
 		if it.Op() == work.OpSetVPort || it.Op() == work.OpSetVGUIDs { // its fate is not known
 			v.known &^= knowInfo

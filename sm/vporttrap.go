@@ -29,7 +29,7 @@ func (c *Core) lightVirtuals() {
 // other concern.
 func (c *Core) onLightVirt(a *adapter, comp *mad.Completion) {
 	var i smp.VirtualizationInfo
-	if answer(comp) != nil || i.Decode(smp.Data(comp.MAD)) != nil {
+	if work.Answer(comp) != nil || i.Decode(smp.Data(comp.MAD)) != nil {
 		return
 	}
 	switch {

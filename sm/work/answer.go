@@ -1,0 +1,26 @@
+package work
+
+import (
+	"heddle/ib"
+	"heddle/ib/smp"
+	"heddle/mad"
+)
+
+// StatusError is an answer that says no.
+type StatusError struct {
+	Status ib.Status
+}
+
+// Error implements error.
+func (e *StatusError) Error() string { return "status " + e.Status.String() }
+
+// Answer is nil if the request was answered with status 0.
+func Answer(comp *mad.Completion) error {
+	if comp.Err != nil {
+		return comp.Err
+	}
+	if st := smp.StatusOf(comp.MAD); st != 0 {
+		return &StatusError{st}
+	}
+	return nil
+}
