@@ -11,10 +11,10 @@ import (
 	"heddle/route/transition"
 	"heddle/sm/config"
 	"heddle/sm/damp"
-	"heddle/sm/election"
 	"heddle/sm/env"
 	"heddle/sm/forward"
 	"heddle/sm/history"
+	"heddle/sm/mastership"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/trap"
@@ -26,6 +26,7 @@ type ref = subnet.Ref
 // Core is one subnet manager. See the package comment for how it is driven.
 type Core struct {
 	env.Env
+	mastership *mastership.Machine
 
 	out *Output
 	req mad.Request // scratch
@@ -97,7 +98,6 @@ type Core struct {
 	mfts      map[ib.GUID]*forward.Multicast
 	limit     int  // first LID that some switch's table does not hold
 	firstTime bool // first configuring sweep of this mastership
-	tookOver  bool // this mastership came from a master that died
 
 	persistWait bool
 
@@ -163,16 +163,6 @@ type Core struct {
 	passed    []string
 	transit   string
 
-	// Other managers.
-	others      []election.Other // ascending GUID, of the last discovery
-	master      election.Other   // the master we poll; GUID 0 if none
-	polling     bool
-	pollAt      mad.Time
-	pollMissed  int
-	pollBusy    bool
-	called      bool // an equal master was told of us
-	actCount    uint32
-	ignoredSMs  map[ib.GUID]bool
 	reactivate  mad.Time
 	lightAt     mad.Time
 	retryAt     mad.Time
@@ -208,18 +198,16 @@ func New(cfg config.Config) *Core {
 				Window: cfg.Window, MaxWindow: cfg.MaxWindow, Timeout: cfg.SMPTimeout, Retries: engineRetries(cfg.SMPRetries),
 				TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
 			}),
-			State: subnet.NotActive,
 		},
 		unseen: map[ib.GUID]*unseen{}, asOther: map[topo.PortID]claim{},
 		lids: map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
-		neighbors:  map[topo.PortID]ib.GUID{},
-		lfts:       map[ib.GUID]*forward.Linear{},
-		mfts:       map[ib.GUID]*forward.Multicast{},
-		lanesOf:    map[ib.GUID]laneUse{},
-		laneTabs:   map[ib.GUID]*laneTables{},
-		laneRows:   newLaneRows(),
-		ignoredSMs: map[ib.GUID]bool{},
-		pollAt:     mad.Never, lightAt: mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
+		neighbors: map[topo.PortID]ib.GUID{},
+		lfts:      map[ib.GUID]*forward.Linear{},
+		mfts:      map[ib.GUID]*forward.Multicast{},
+		lanesOf:   map[ib.GUID]laneUse{},
+		laneTabs:  map[ib.GUID]*laneTables{},
+		laneRows:  newLaneRows(),
+		lightAt:   mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
 		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		pressAt: mad.Never, breakAt: mad.Never, heldLookAt: mad.Never,
 		transit: "none yet",
@@ -233,6 +221,7 @@ func New(cfg config.Config) *Core {
 		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, doubt: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}
 	c.Sweeper = c
+	c.mastership = mastership.New(&c.Env, c)
 	return c
 }
 
@@ -316,7 +305,7 @@ func (c *Core) onStart(ev Start) {
 		c.out.IsSM = IsSMClaim
 	}
 	c.savePartitions() // what was set before
-	c.becomeDiscovering("started")
+	c.mastership.Discover("started")
 }
 
 func (c *Core) onStop() {
@@ -369,7 +358,7 @@ func (c *Core) pump() {
 					c.Finish()
 				}
 			}
-			c.Engine.Poll(c.Now, c.send)
+			c.Engine.Poll(c.Now, c.Send)
 			if c.Todo.N == 0 || c.Engine.Queued() > 0 {
 				break
 			}
@@ -381,11 +370,6 @@ func (c *Core) pump() {
 			return
 		}
 	}
-}
-
-func (c *Core) send(p *mad.Packet) {
-	c.actCount++
-	c.out.send(p)
 }
 
 // enter starts a phase; its items are added next.
@@ -452,9 +436,9 @@ func (c *Core) onRequest(p *mad.Packet, m *ib.MAD) {
 	}
 	switch {
 	case m.AttrID() == smp.AttrSMInfo && m.Method() == ib.MethodGet:
-		c.onGetSMInfo(p, m)
+		c.mastership.Get(p, m)
 	case m.AttrID() == smp.AttrSMInfo && m.Method() == ib.MethodSet:
-		c.onSetSMInfo(p, m)
+		c.mastership.Set(p, m)
 	case m.AttrID() == smp.AttrNotice && m.Method() == ib.MethodTrap:
 		c.onTrap(p, m)
 	}

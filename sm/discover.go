@@ -53,7 +53,7 @@ func (c *Core) startSweep(why string) {
 	part := c.regionFits()
 	c.Engine.CancelAll()
 	c.dropAskedPKeys()
-	c.pollBusy = false
+	c.mastership.Canceled()
 	c.wantSweep, c.again, c.recheck = false, false, false
 	c.Errs, c.refused = 0, false
 	c.trapAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never
@@ -95,7 +95,8 @@ func (c *Core) startDiscover() {
 	c.Fabric = topo.New(c.last)
 	c.tablesShown = c.tablesShown[:0] // indices of another fabric; the next snapshot shows all
 	c.collectKeys()
-	c.others, c.late = c.others[:0], c.late[:0]
+	c.mastership.Forget()
+	c.late = c.late[:0]
 	c.enter(notice.PhaseDiscover)
 	c.Add(work.Make(work.OpNodeInfo, -1, 0, 0))
 }
@@ -605,7 +606,7 @@ func (c *Core) ownPortDown(read bool) bool {
 		c.Up = false
 		c.last = nil
 		c.forgetPKeys()
-		c.setState(subnet.Discovering, "our port has no link")
+		c.mastership.NoLink()
 	}
 	c.Errs = 0
 	c.endSweep()

@@ -128,10 +128,10 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	it := work.Item(comp.Token)
 	switch it.Op() {
 	case work.OpPoll:
-		c.onPoll(&comp)
+		c.mastership.Polled(&comp)
 		return
 	case work.OpHandover:
-		c.onHandoverDone(&comp)
+		c.mastership.HandoverDone(&comp)
 		return
 	case work.OpAcknowledge:
 		return
@@ -139,7 +139,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onDescNow(it, &comp)
 		return
 	case work.OpOwnInfo:
-		c.onOwnInfo(it, &comp)
+		c.mastership.OwnInfo(it, &comp)
 		return
 	case work.OpPeek:
 		c.onPeek(it, &comp)
@@ -169,7 +169,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case work.OpEnforce, work.OpEnforced:
 		c.onEnforce(it, &comp)
 	case work.OpSMInfo:
-		c.onSMInfo(it, &comp)
+		c.mastership.Read(it, &comp, c.reg.on)
 	case work.OpSetSwitch:
 		c.onSetSwitch(it, &comp)
 	case work.OpSetPort:
@@ -212,7 +212,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onNodeDesc(it, &comp)
 		c.descRead = c.descRead || c.Fabric.Nodes[it.Node()].Flags&topo.NodeDesc != 0
 	case work.OpLightSM:
-		c.onLightSM(it, &comp)
+		c.mastership.Seen(it, &comp)
 	case work.OpLightPort:
 		c.onLightPort(it, &comp)
 	}

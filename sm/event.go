@@ -165,8 +165,8 @@ func (o *Output) Reset() {
 	}
 }
 
-// send copies p, its data into a buffer of o.
-func (o *Output) send(p *mad.Packet) {
+// Send implements env.Output. The data is copied into a buffer of o.
+func (o *Output) Send(p *mad.Packet) {
 	i := len(o.Sends)
 	if i == len(o.bufs) {
 		o.bufs = append(o.bufs, new(ib.MAD))

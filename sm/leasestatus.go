@@ -50,7 +50,7 @@ func (c *Core) sharedLID(p subnet.Place) ib.LID {
 func (c *Core) tellLeases() {
 	x := &c.leases
 	if c.floatSnap {
-		c.publish()
+		c.Publish()
 	}
 	if x.showDue {
 		x.showDue = false

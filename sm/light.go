@@ -8,7 +8,6 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
-	"heddle/sm/election"
 	"heddle/sm/forward"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
@@ -39,9 +38,7 @@ func (c *Core) startLight() {
 		}
 	}
 	c.lightVirtuals()
-	for i := range c.others {
-		c.Add(work.Make(work.OpLightSM, c.others[i].At.Node, c.others[i].At.Port, 0))
-	}
+	c.mastership.AskAll()
 }
 
 // lightSwitches asks our own port and every switch that does not owe an answer
@@ -84,7 +81,7 @@ func (c *Core) lightDone() bool {
 	}
 	if c.descRead {
 		c.descRead = false
-		c.publish()
+		c.Publish()
 	}
 	if !c.wantSweep && !c.auditing {
 		c.armLight()
@@ -223,24 +220,6 @@ func (c *Core) onLightPort(it work.Item, comp *mad.Completion) {
 	}
 	if pi.PortState != p.Info.PortState || pi.LID != p.Info.LID || pi.MasterSMLID != p.Info.MasterSMLID {
 		c.AskFullSweep("our own port changed")
-	}
-}
-
-func (c *Core) onLightSM(it work.Item, comp *mad.Completion) {
-	var si smp.SMInfo
-	i := slices.IndexFunc(c.others, func(o election.Other) bool { return o.At == ref{Node: it.Node(), Port: it.Port()} })
-	if i < 0 {
-		return
-	}
-	if err := work.Answer(comp); err != nil || si.Decode(smp.Data(comp.MAD)) != nil || si.GUID != c.others[i].Info.GUID {
-		c.Notify(notice.Notice{Kind: notice.KindOtherSM, Level: notice.Info, Where: c.Fabric.Where(it.Node(), int(it.Port())), Err: err, Text: "a standby manager does not answer any more"})
-		c.others = slices.Delete(c.others, i, i+1)
-		c.publishState()
-		return
-	}
-	c.others[i].Info = si
-	if c.candidate().Trusts(&si) && (si.SMState == smp.SMMaster || c.candidate().YieldsTo(&si)) {
-		c.AskFullSweep("another manager is master or ranks above us: " + si.GUID.String())
 	}
 }
 

@@ -77,7 +77,7 @@ type PlannedSMPs struct {
 // emitPlan ends a plan-only run.
 func (c *Core) emitPlan(r *JobResult) {
 	f := c.Fabric
-	p := &Plan{Engine: r.Engine, Passed: r.Passed, Master: c.master.Public(), job: c.planJob, solution: r.base}
+	p := &Plan{Engine: r.Engine, Passed: r.Passed, Master: c.mastership.Master(), job: c.planJob, solution: r.base}
 	c.planJob = nil
 	if r.Err != nil {
 		p.Refused = r.Err.Error()
@@ -165,7 +165,7 @@ func (c *Core) emitPlan(r *JobResult) {
 	c.wanted = r.Tables
 	c.enter(notice.PhaseIdle)
 	c.wantSweep = false
-	c.publish()
+	c.Publish()
 	p.Snapshot = c.Snapshot
 	c.out.Plan = p
 	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Text: "plan complete; nothing was written"})

@@ -68,7 +68,7 @@ func (c *Core) unanswered(fn func(it work.Item, sent bool)) {
 		list = append(list, c.Todo.Pop())
 	}
 	c.Engine.CancelAll()
-	c.pollBusy = false
+	c.mastership.Canceled()
 	for i, it := range list {
 		fn(it, i < n)
 	}

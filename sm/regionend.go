@@ -3,7 +3,6 @@ package sm
 import (
 	"slices"
 
-	"heddle/sm/election"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/subnet"
@@ -58,7 +57,7 @@ func (c *Core) regionKnown() bool {
 	if len(f.Paths) > 1<<16 && len(f.Paths) > 4*c.pathBytes() {
 		c.packPaths()
 	}
-	c.refreshOthers()
+	c.mastership.Refresh()
 	return c.decide()
 }
 
@@ -167,17 +166,4 @@ func (c *Core) tellRegion() {
 func (c *Core) wasLinked(n int32, p *topo.Port) bool {
 	i := c.Snapshot.NodeByGUID(c.Fabric.Nodes[n].Info.NodeGUID)
 	return i >= 0 && int(p.Num) <= int(c.Snapshot.Nodes[i].Info.NumPorts) && c.Snapshot.NodePorts(i)[p.Num].Peer.Node >= 0
-}
-
-// refreshOthers brings what is known of other managers up to date with the
-// region.
-func (c *Core) refreshOthers() {
-	f := c.Fabric
-	c.others = slices.DeleteFunc(c.others, func(o election.Other) bool {
-		return f.Nodes[o.At.Node].Flags&topo.NodeGone != 0 || !f.Port(o.At).Has(topo.PortKnown)
-	})
-	for i := range c.others {
-		o := &c.others[i]
-		o.Path = slices.Clone(f.AgentPath(o.At.Node, o.At.Port))
-	}
 }

@@ -1,12 +1,9 @@
 package sm
 
 import (
-	"slices"
-
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/sm/election"
 	"heddle/sm/topo"
 	"heddle/sm/work"
 	"heddle/subnet"
@@ -163,7 +160,7 @@ func (c *Core) managerChanged(n int32, p *topo.Port, old *smp.PortInfo) {
 	case p.Info.CapabilityMask.Has(ib.CapIsSM):
 		c.Add(work.Make(work.OpSMInfo, n, p.Num, 0))
 	case old.CapabilityMask.Has(ib.CapIsSM):
-		c.others = slices.DeleteFunc(c.others, func(o election.Other) bool { return o.At == at })
+		c.mastership.Gone(at)
 	}
 }
 

@@ -41,8 +41,8 @@ func (c *Core) Status() Status {
 	switch {
 	case c.State == subnet.Master:
 		s.Master = subnet.SM{GUID: c.Config.PortGUID, LID: s.LID, Priority: c.Config.Priority, State: subnet.Master}
-	case c.master.Info.GUID != 0:
-		s.Master = c.master.Public()
+	case c.mastership.Master().GUID != 0:
+		s.Master = c.mastership.Master()
 	}
 	return s
 }

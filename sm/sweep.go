@@ -262,8 +262,8 @@ func (c *Core) markNew() {
 	}
 }
 
-// publish builds a snapshot of what is known and hands it out.
-func (c *Core) publish() {
+// Publish builds a snapshot of what is known and hands it out.
+func (c *Core) Publish() {
 	s := c.buildSnapshot()
 	c.gen++
 	s.Gen = c.gen
@@ -272,8 +272,8 @@ func (c *Core) publish() {
 	c.out.Publish = s
 }
 
-// publishState publishes the last snapshot again with our new state.
-func (c *Core) publishState() {
+// PublishState publishes the last snapshot again with our new state.
+func (c *Core) PublishState() {
 	s := &subnet.Snapshot{}
 	if c.Snapshot != nil {
 		*s = *c.Snapshot
@@ -296,7 +296,7 @@ func (c *Core) publishState() {
 func (c *Core) fillHead(s *subnet.Snapshot) {
 	s.State, s.Up = c.State, c.Up
 	s.Prefix, s.PortGUID, s.Priority = c.Config.Prefix, c.Config.PortGUID, c.Config.Priority
-	s.SMKey, s.ActCount = c.Config.SMKey, c.actCount
+	s.SMKey, s.ActCount = c.Config.SMKey, c.ActCount
 	s.Engine, s.PassedOver, s.Transition = c.engine, c.passed, c.transit
 	s.PacketLife = c.Config.SubnetTimeOut
 	s.Partitions, s.BasePartitions = c.pk.grants.Policy(), c.pk.base
@@ -304,13 +304,13 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 	s.Master = subnet.SM{}
 	switch {
 	case c.State == subnet.Master && !c.WaitHandover:
-		s.Master = subnet.SM{GUID: c.Config.PortGUID, LID: s.LID, Priority: c.Config.Priority, State: subnet.Master, ActCount: c.actCount}
-	case c.master.Info.GUID != 0:
-		s.Master = c.master.Public()
+		s.Master = subnet.SM{GUID: c.Config.PortGUID, LID: s.LID, Priority: c.Config.Priority, State: subnet.Master, ActCount: c.ActCount}
+	case c.mastership.Master().GUID != 0:
+		s.Master = c.mastership.Master()
 	}
 	s.SMs = nil
-	for i := range c.others {
-		s.SMs = append(s.SMs, c.others[i].Public())
+	for _, o := range c.mastership.Others() {
+		s.SMs = append(s.SMs, o.Public())
 	}
 }
 
@@ -352,11 +352,11 @@ func (c *Core) publishSweep() {
 	if c.State == subnet.Master && c.Up && c.Fabric.Graph == nil && old != nil {
 		// It came to nothing, as when our own node did not answer: the subnet is as it
 		// was, as far as we know.
-		c.publishState()
+		c.PublishState()
 		return
 	}
 	if !r.on || old == nil || c.SnapshotFabric != c.Fabric || r.born || r.died || r.anew || r.moved || r.wide || c.floatSnap || old.Graph == nil {
-		c.publish()
+		c.Publish()
 		return
 	}
 	f := c.Fabric

@@ -11,7 +11,7 @@ func (c *Core) nextTimer() mad.Time {
 		return mad.Never
 	}
 	t := c.Engine.NextTimer()
-	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.pollAt, c.pk.againAt} {
+	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.mastership.Next(), c.pk.againAt} {
 		t = min(t, u)
 	}
 	if c.presses() {
@@ -38,9 +38,7 @@ func (c *Core) onTimers() {
 		c.urgent = true
 		c.AskSweep(c.sweepWhy)
 	}
-	if c.pollAt <= c.Now {
-		c.onPollTimer()
-	}
+	c.mastership.Due()
 	c.membersAgain()
 	if c.resumeAt <= c.Now {
 		c.resumeAt = mad.Never

@@ -145,8 +145,7 @@ func (c *Core) repress(p *mad.Packet, m *ib.MAD) {
 		}
 	}
 	q := mad.Packet{Addr: a, Data: r[:]}
-	c.actCount++
-	c.out.send(&q)
+	c.Send(&q)
 }
 
 func (c *Core) trapNotice(k notice.Kind, lv notice.Level, lid ib.LID, port uint8, text string) {
@@ -250,31 +249,5 @@ func (c *Core) onDescNow(it work.Item, comp *mad.Completion) {
 		return
 	}
 	c.onNodeDesc(it, comp)
-	c.publish()
-}
-
-// trapToMaster tells the master that we are here: trap 144, about our
-// priority if flags say so.
-func (c *Core) trapToMaster(flags smp.ChangeFlags) {
-	if c.Fabric == nil || c.Fabric.Self == subnet.NoRef || c.Config.PlanOnly {
-		return
-	}
-	own := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port)
-	to := c.master.LID
-	if own.Info.MasterSMLID.IsUnicast() && !(c.WaitHandover && to.IsUnicast()) {
-		to = own.Info.MasterSMLID // of two masters each may have told our port of itself
-	}
-	if !own.Info.LID.IsUnicast() || !to.IsUnicast() || own.Info.PortState != ib.StateActive && !c.Fabric.Nodes[c.Fabric.Self.Node].IsSwitch() {
-		return // nothing is routed yet; the master's sweep finds the IsSM bit
-	}
-	n := smp.NewTrap(smp.TrapLocalChange, smp.ProducerCA, own.Info.LID, smp.DetailChange{
-		LID: own.Info.LID, OtherLocalChanges: flags != 0, ChangeFlags: flags, CapabilityMask: own.Info.CapabilityMask | ib.CapIsSM,
-	})
-	var m ib.MAD
-	smp.NewLID(&m, ib.MethodTrap, smp.AttrNotice, 0, 0)
-	c.actCount++
-	m.SetTID(uint64(0x7FFF0000 | c.actCount&0xFFFF))
-	n.Put(smp.Data(&m))
-	q := mad.Packet{Addr: mad.Addr{LID: to, SL: own.Info.MasterSMSL}, Data: m[:]}
-	c.out.send(&q)
+	c.Publish()
 }

@@ -104,6 +104,6 @@ func (c *Core) onImageNow(it work.Item, comp *mad.Completion) {
 	}
 	n.Info.SystemImageGUID = ni.SystemImageGUID
 	if c.Phase == notice.PhaseIdle && c.State == subnet.Master {
-		c.publish()
+		c.Publish()
 	}
 }

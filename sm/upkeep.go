@@ -69,7 +69,7 @@ func (c *Core) publishHeld() {
 		return // the LIDs lead to places that are not what they are to be
 	}
 	if c.floatSnap {
-		c.publish()
+		c.Publish()
 		return
 	}
 	old := c.Snapshot

@@ -28,6 +28,7 @@ type Env struct {
 	Up           bool // the subnet is up in this mastership
 	WaitHandover bool // we are master, and a lower master is to hand over
 	Phase        notice.Phase
+	ActCount     uint32 // SMPs that we sent, as SMInfo has it
 	Errs         int    // failed items of the sweep that another sweep may mend
 	Sweeps       uint64 // sweeps that ended
 	FullSweeps   uint64
@@ -53,6 +54,8 @@ type Env struct {
 
 // Output takes what the manager's shell is to do.
 type Output interface {
+	// Send has a packet sent, of which it keeps a copy.
+	Send(p *mad.Packet)
 	Notify(n notice.Notice)
 	// Store replaces what the shell stores at the end of the step.
 	Store(ops []store.Op, gen uint64)
@@ -81,6 +84,12 @@ func (e *Env) Add(it work.Item) {
 
 // Finish ends an item.
 func (e *Env) Finish() { e.Pending-- }
+
+// Send sends a packet from our port.
+func (e *Env) Send(p *mad.Packet) {
+	e.ActCount++
+	e.Output.Send(p)
+}
 
 // Notify tells a fact.
 func (e *Env) Notify(n notice.Notice) { e.Output.Notify(n) }

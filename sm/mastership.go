@@ -1,0 +1,76 @@
+package sm
+
+import (
+	"heddle/mad"
+	"heddle/sm/notice"
+)
+
+// decide settles who is master, after a discovery.
+func (c *Core) decide() bool {
+	return !c.mastership.Decide() || c.configure()
+}
+
+// Begin implements mastership.Manager.
+func (c *Core) Begin() {
+	c.ReadAnew()
+	c.attempts = 0
+	c.forgetTables()
+	c.masterPKeys()
+	clear(c.lids)
+}
+
+// Restart implements mastership.Manager.
+func (c *Core) Restart() {
+	c.ReadAnew()
+	c.forgetTables()
+	clear(c.lids)
+}
+
+// ReadAnew implements mastership.Manager.
+func (c *Core) ReadAnew() { c.firstTime, c.veiled = true, true }
+
+// End implements mastership.Manager.
+func (c *Core) End() {
+	c.forgetPKeys()
+	c.Up = false
+	c.Abort()
+	c.wantSweep = false
+}
+
+// Rediscover implements mastership.Manager.
+func (c *Core) Rediscover(why string) {
+	c.wantSweep, c.sweepWhy = true, why
+	if c.Phase != notice.PhaseIdle {
+		c.Abort()
+	}
+}
+
+// Abort implements mastership.Manager.
+func (c *Core) Abort() {
+	c.endRegion()
+	c.sound = false
+	c.Engine.CancelAll()
+	c.dropAskedGUIDs()
+	c.dropAskedPKeys()
+	c.dropAskedVirtuals()
+	c.dropMoves()
+	c.mastership.Canceled()
+	c.persistWait = false
+	c.jobGen++
+	c.jobDone = nil
+	c.resumeAt, c.lightAt, c.retryAt, c.auditAt = mad.Never, mad.Never, mad.Never, mad.Never
+	c.enter(notice.PhaseIdle)
+}
+
+// forgetTables: installed means read back in this mastership.
+func (c *Core) forgetTables() {
+	clear(c.lfts)
+	clear(c.mfts)
+	c.heldTrees = heldTrees{}
+	clear(c.lanesOf)
+	c.forgetGUIDs()
+	c.forgetVirtuals()
+	c.forgetLeases()
+	c.forgetLanes()
+	c.served, c.current, c.held, c.lanesSetUp = nil, nil, nil, false
+}
