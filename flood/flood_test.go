@@ -234,20 +234,27 @@ func TestQueries(t *testing.T) {
 		f.Poll(0, func(p *mad.Packet) { m = *(*ib.MAD)(p.Data) })
 		return m
 	}
+	mask := func(m *ib.MAD) sa.CompMask {
+		var h sa.Header
+		if err := h.Decode(m[:]); err != nil {
+			t.Fatal(err)
+		}
+		return h.ComponentMask
+	}
 	var r sa.PathRecord
 	m := ask(flood.PathByGID)
 	if err := r.Decode(sa.Data(&m)); err != nil || r.SGID != own.GID || r.DGID != end.GID || r.NumbPath != 1 || m.Method() != ib.MethodGet || m.Class() != ib.ClassSA {
 		t.Errorf("path by GID: %+v, %v", r, err)
 	}
-	if c := sa.ComponentMask(m[:]); !c.Has(sa.PathCompSGID|sa.PathCompDGID|sa.PathCompNumbPath) || c.Any(sa.PathCompSLID|sa.PathCompDLID) {
+	if c := mask(&m); !c.Has(sa.PathCompSGID|sa.PathCompDGID|sa.PathCompNumbPath) || c.Any(sa.PathCompSLID|sa.PathCompDLID) {
 		t.Errorf("path by GID: component mask %#x", c)
 	}
 	m = ask(flood.PathByLID)
-	if err := r.Decode(sa.Data(&m)); err != nil || r.SLID != 3 || r.DLID != 4 || !sa.ComponentMask(m[:]).Has(sa.PathCompSLID|sa.PathCompDLID) {
+	if err := r.Decode(sa.Data(&m)); err != nil || r.SLID != 3 || r.DLID != 4 || !mask(&m).Has(sa.PathCompSLID|sa.PathCompDLID) {
 		t.Errorf("path by LID: %+v, %v", r, err)
 	}
 	m = ask(flood.NodeByLID)
-	if sa.ComponentMask(m[:]) != sa.NodeCompLID || m[sa.DataOffset+1] != 4 || m.AttrID() != sa.AttrNodeRecord {
+	if mask(&m) != sa.NodeCompLID || m[sa.DataOffset+1] != 4 || m.AttrID() != sa.AttrNodeRecord {
 		t.Errorf("node by LID: %x", m[:])
 	}
 	m = ask(flood.ClassInfo)

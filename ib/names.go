@@ -76,16 +76,6 @@ func (m MTU) String() string {
 	return "MTU code " + itoa(int(m))
 }
 
-// MTUOf is the code of a size in bytes, 0 if it has none.
-func MTUOf(bytes int) MTU {
-	for m := MTU256; m <= MTU4096; m++ {
-		if m.Bytes() == bytes {
-			return m
-		}
-	}
-	return 0
-}
-
 // VLsOf is the number of data VLs of a VLCap or OperationalVLs code (1 = VL0,
 // 2 = VL0–1, 3 = VL0–3, 4 = VL0–7, 5 = VL0–14), 0 for another code.
 func VLsOf(code uint8) int {

@@ -159,15 +159,6 @@ func (p *PKey) UnmarshalText(b []byte) error {
 // String prints 0x and 4 hex digits.
 func (p PKey) String() string { return hex(uint64(p), 4) }
 
-// ParseLID reads a LID, decimal or hex with 0x.
-func ParseLID(s string) (LID, error) {
-	v, err := parseNum(s, 16)
-	if err != nil {
-		return 0, parseError("LID", s)
-	}
-	return LID(v), nil
-}
-
 // String prints 0x and 16 hex digits.
 func (p SubnetPrefix) String() string { return GUID(p).String() }
 
@@ -181,15 +172,6 @@ func (p *SubnetPrefix) UnmarshalText(b []byte) error {
 		*p = SubnetPrefix(v)
 	}
 	return err
-}
-
-// ParseMKey reads a key, decimal or hex with 0x.
-func ParseMKey(s string) (MKey, error) {
-	v, err := parseNum(s, 64)
-	if err != nil {
-		return 0, &ParseError{What: "M_Key", Text: "…"}
-	}
-	return MKey(v), nil
 }
 
 // String tells only whether there is a key, so that no log or API shows one
@@ -206,18 +188,3 @@ func (k MKey) Hex() string { return hex(uint64(k), 16) }
 
 // String prints 0x and 8 hex digits.
 func (k QKey) String() string { return hex(uint64(k), 8) }
-
-// ParseSpeedWidth reads the link notation of netlists, "4xEDR".
-func ParseSpeedWidth(s string) (w LinkWidth, v LinkSpeed, err error) {
-	i := strings.IndexAny(s, "xX")
-	if i < 0 {
-		return 0, 0, parseError("link width and speed", s)
-	}
-	if w, err = ParseLinkWidth(s[:i]); err == nil {
-		v, err = ParseLinkSpeed(s[i+1:])
-	}
-	if err != nil {
-		return 0, 0, parseError("link width and speed", s)
-	}
-	return w, v, nil
-}

@@ -1,9 +1,8 @@
 // Package pm is the wire format of the performance management class: counters
-// of ports and the samplers (IBA §16.1, class 0x04 on QP1).
+// of ports (IBA §16.1, class 0x04 on QP1).
 //
 // The functions of this file make and read MADs in place; the attributes are
-// structs with Decode and Put as in package
-// smp. Decode takes the attribute exactly or the whole 192-byte data area,
+// structs with Decode and Put as in package smp. Decode takes the attribute exactly or the whole 192-byte data area,
 // never anything else; nothing allocates.
 package pm
 
@@ -81,12 +80,6 @@ type ClassPortInfo = ib.ClassPortInfo
 func New(m *ib.MAD, method ib.Method, attr ib.AttrID, attrMod uint32) {
 	clear(m[24:])
 	m.SetHeader(ib.ClassPerf, ClassVersion, method, attr, attrMod)
-}
-
-// Respond turns the request m into its response.
-func Respond(m *ib.MAD, st ib.Status) {
-	m.SetMethod(ib.MethodGetResp)
-	m.SetStatus(st)
 }
 
 // Data is the 192-byte data area of m.

@@ -30,10 +30,8 @@ func TestLaws(t *testing.T) {
 	wiretest.Laws[VLArbRecord](t, wiretest.Attr{Name: "VLArbRecord", Len: 72, Also: also(), Bits: 32 + 384})
 	wiretest.Laws[PKeyTableRecord](t, wiretest.Attr{Name: "PKeyTableRecord", Len: 72, Also: also(), Bits: 40 + 512})
 	wiretest.Laws[LFTRecord](t, wiretest.Attr{Name: "LFTRecord", Len: 72, Also: also(), Bits: 32 + 512})
-	wiretest.Laws[RFTRecord](t, wiretest.Attr{Name: "RFTRecord", Len: 72, Also: also(), Bits: 32 + 448})
 	wiretest.Laws[MFTRecord](t, wiretest.Attr{Name: "MFTRecord", Len: 72, Also: also(), Bits: 29 + 512})
 	wiretest.Laws[GUIDInfoRecord](t, wiretest.Attr{Name: "GUIDInfoRecord", Len: 72, Also: also(), Bits: 24 + 512})
-	wiretest.Laws[PortInfoExtendedRecord](t, wiretest.Attr{Name: "PortInfoExtendedRecord", Len: 72, Also: also(68), Bits: 32 + 176})
 	wiretest.Laws[VirtualizationInfoRecord](t, wiretest.Attr{Name: "VirtualizationInfoRecord", Len: 72, Also: also(), Bits: 48 + 51})
 	wiretest.Laws[VPortInfoRecord](t, wiretest.Attr{Name: "VPortInfoRecord", Len: 72, Also: also(), Bits: 48 + 246})
 	wiretest.Laws[VNodeRecord](t, wiretest.Attr{Name: "VNodeRecord", Len: 136, Also: also(), Bits: 48 + 224 + 512})
@@ -71,8 +69,8 @@ func TestHeader(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _ = g.Decode(b); g.Put(b) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if ComponentMask(b) != h.ComponentMask || RMPPTypeOf(b) != RMPPData {
-		t.Error("ComponentMask or RMPPTypeOf looks elsewhere")
+	if RMPPTypeOf(b) != RMPPData {
+		t.Error("RMPPTypeOf looks elsewhere")
 	}
 	// Bytes 46 and 47 are reserved.
 	b[46], b[47] = 0xFF, 0xFF
@@ -163,30 +161,25 @@ func TestProxyJoin(t *testing.T) {
 	}
 }
 
-func FuzzNodeRecord(f *testing.F)       { wiretest.Fuzz[NodeRecord](f, 108, 112, 200) }
-func FuzzPortInfoRecord(f *testing.F)   { wiretest.Fuzz[PortInfoRecord](f, 68, 72, 200) }
-func FuzzSwitchInfoRecord(f *testing.F) { wiretest.Fuzz[SwitchInfoRecord](f, 24, 200) }
-func FuzzSMInfoRecord(f *testing.F)     { wiretest.Fuzz[SMInfoRecord](f, 25, 32, 200) }
-func FuzzLinkRecord(f *testing.F)       { wiretest.Fuzz[LinkRecord](f, 6, 8, 200) }
-func FuzzPathRecord(f *testing.F)       { wiretest.Fuzz[PathRecord](f, 64, 200) }
-func FuzzMultiPathRecord(f *testing.F)  { wiretest.Fuzz[MultiPathRecord](f, 24, 40, 200) }
-func FuzzMCMemberRecord(f *testing.F)   { wiretest.Fuzz[MCMemberRecord](f, 52, 56, 200) }
-func FuzzServiceRecord(f *testing.F)    { wiretest.Fuzz[ServiceRecord](f, 176, 200) }
-func FuzzInformInfo(f *testing.F)       { wiretest.Fuzz[InformInfo](f, 36, 200) }
-func FuzzInformInfoRecord(f *testing.F) { wiretest.Fuzz[InformInfoRecord](f, 60, 64, 200) }
-func FuzzNotice(f *testing.F)           { wiretest.Fuzz[Notice](f, 80, 200) }
-func FuzzSLtoVLRecord(f *testing.F)     { wiretest.Fuzz[SLtoVLRecord](f, 16, 200) }
-func FuzzVLArbRecord(f *testing.F)      { wiretest.Fuzz[VLArbRecord](f, 72, 200) }
-func FuzzPKeyTableRecord(f *testing.F)  { wiretest.Fuzz[PKeyTableRecord](f, 72, 200) }
-func FuzzLFTRecord(f *testing.F)        { wiretest.Fuzz[LFTRecord](f, 72, 200) }
-func FuzzRFTRecord(f *testing.F)        { wiretest.Fuzz[RFTRecord](f, 72, 200) }
-func FuzzMFTRecord(f *testing.F)        { wiretest.Fuzz[MFTRecord](f, 72, 200) }
-func FuzzGUIDInfoRecord(f *testing.F)   { wiretest.Fuzz[GUIDInfoRecord](f, 72, 200) }
-func FuzzTraceRecord(f *testing.F)      { wiretest.Fuzz[TraceRecord](f, 46, 48, 200) }
-func FuzzPortInfoExtendedRecord(f *testing.F) {
-	wiretest.Fuzz[PortInfoExtendedRecord](f, 68, 72, 200)
-}
-
+func FuzzNodeRecord(f *testing.F)               { wiretest.Fuzz[NodeRecord](f, 108, 112, 200) }
+func FuzzPortInfoRecord(f *testing.F)           { wiretest.Fuzz[PortInfoRecord](f, 68, 72, 200) }
+func FuzzSwitchInfoRecord(f *testing.F)         { wiretest.Fuzz[SwitchInfoRecord](f, 24, 200) }
+func FuzzSMInfoRecord(f *testing.F)             { wiretest.Fuzz[SMInfoRecord](f, 25, 32, 200) }
+func FuzzLinkRecord(f *testing.F)               { wiretest.Fuzz[LinkRecord](f, 6, 8, 200) }
+func FuzzPathRecord(f *testing.F)               { wiretest.Fuzz[PathRecord](f, 64, 200) }
+func FuzzMultiPathRecord(f *testing.F)          { wiretest.Fuzz[MultiPathRecord](f, 24, 40, 200) }
+func FuzzMCMemberRecord(f *testing.F)           { wiretest.Fuzz[MCMemberRecord](f, 52, 56, 200) }
+func FuzzServiceRecord(f *testing.F)            { wiretest.Fuzz[ServiceRecord](f, 176, 200) }
+func FuzzInformInfo(f *testing.F)               { wiretest.Fuzz[InformInfo](f, 36, 200) }
+func FuzzInformInfoRecord(f *testing.F)         { wiretest.Fuzz[InformInfoRecord](f, 60, 64, 200) }
+func FuzzNotice(f *testing.F)                   { wiretest.Fuzz[Notice](f, 80, 200) }
+func FuzzSLtoVLRecord(f *testing.F)             { wiretest.Fuzz[SLtoVLRecord](f, 16, 200) }
+func FuzzVLArbRecord(f *testing.F)              { wiretest.Fuzz[VLArbRecord](f, 72, 200) }
+func FuzzPKeyTableRecord(f *testing.F)          { wiretest.Fuzz[PKeyTableRecord](f, 72, 200) }
+func FuzzLFTRecord(f *testing.F)                { wiretest.Fuzz[LFTRecord](f, 72, 200) }
+func FuzzMFTRecord(f *testing.F)                { wiretest.Fuzz[MFTRecord](f, 72, 200) }
+func FuzzGUIDInfoRecord(f *testing.F)           { wiretest.Fuzz[GUIDInfoRecord](f, 72, 200) }
+func FuzzTraceRecord(f *testing.F)              { wiretest.Fuzz[TraceRecord](f, 46, 48, 200) }
 func FuzzVirtualizationInfoRecord(f *testing.F) { wiretest.Fuzz[VirtualizationInfoRecord](f, 72, 200) }
 func FuzzVPortInfoRecord(f *testing.F)          { wiretest.Fuzz[VPortInfoRecord](f, 72, 200) }
 func FuzzVNodeRecord(f *testing.F)              { wiretest.Fuzz[VNodeRecord](f, 136, 200) }

@@ -7,12 +7,11 @@ import (
 
 // Sizes of the records of this file in bytes, padded.
 const (
-	NodeRecordLen             = 112
-	PortInfoRecordLen         = 72
-	SwitchInfoRecordLen       = 24
-	SMInfoRecordLen           = 32
-	LinkRecordLen             = 8
-	PortInfoExtendedRecordLen = 72
+	NodeRecordLen       = 112
+	PortInfoRecordLen   = 72
+	SwitchInfoRecordLen = 24
+	SMInfoRecordLen     = 32
+	LinkRecordLen       = 8
 )
 
 // Component bits of NodeRecord.

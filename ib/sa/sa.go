@@ -1,13 +1,12 @@
 // Package sa is the wire format of subnet administration: the SA MAD header
-// with its RMPP fields, every record, and the component-mask bits of each
-// (IBA §15, class 0x03 version 2 on QP1).
+// with its RMPP fields, the records that this module's SA serves, and the
+// component-mask bits of each (IBA §15, class 0x03 version 2 on QP1).
 //
-// A record is a struct with Decode and Put as
-// in package smp. XxxLen is the size in a table, padded to 8 bytes; Put
-// writes that much. Decode takes the padded or the bare record, or a whole
-// 200-byte data area, and never anything else; nothing allocates. A decoded
-// record may come from a query, in which only the components of its mask mean
-// anything, so no field is checked for sense.
+// A record is a struct with Decode and Put as in package smp. XxxLen is the size
+// in a table, padded to 8 bytes; Put writes that much. Decode takes the padded or
+// the bare record, or a whole 200-byte data area, and never anything else;
+// nothing allocates. A decoded record may come from a query, in which only the
+// components of its mask mean anything, so no field is checked for sense.
 package sa
 
 import (
@@ -203,9 +202,6 @@ func New(m *ib.MAD, method ib.Method, attr ib.AttrID, attrMod uint32, mask CompM
 
 // Data is the 200-byte data area of m.
 func Data(m *ib.MAD) []byte { return m[DataOffset : DataOffset+DataLen : DataOffset+DataLen] }
-
-// ComponentMask is the mask of the request or response b of at least 56 bytes.
-func ComponentMask(b []byte) CompMask { return CompMask(be.Uint64(b[48:56])) }
 
 // RMPPTypeOf is the RMPP type of a message of at least 56 bytes. An ACK has
 // the method of a request, so look here before at the method.

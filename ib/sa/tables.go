@@ -11,7 +11,6 @@ const (
 	VLArbRecordLen     = 72
 	PKeyTableRecordLen = 72
 	LFTRecordLen       = 72
-	RFTRecordLen       = 72
 	MFTRecordLen       = 72
 	GUIDInfoRecordLen  = 72
 	TraceRecordLen     = 48
@@ -144,30 +143,6 @@ func (r *LFTRecord) Put(b []byte) {
 	r.LFT.Put(b[8:])
 }
 
-// RFTRecord is RandomForwardingTableRecord, 72 bytes (IBA §15.2.5).
-type RFTRecord struct {
-	LID   ib.LID
-	Block uint16
-	RFT   smp.RFT
-}
-
-// Decode reads the record.
-func (r *RFTRecord) Decode(b []byte) error {
-	b, err := rec("RandomForwardingTableRecord", b, RFTRecordLen, RFTRecordLen)
-	if err != nil {
-		return err
-	}
-	r.LID, r.Block = ib.LID(be.Uint16(b)), be.Uint16(b[2:])
-	return r.RFT.Decode(b[8:72])
-}
-
-// Put writes the 72 bytes.
-func (r *RFTRecord) Put(b []byte) {
-	b = b[:RFTRecordLen]
-	be.PutUint64(b, uint64(r.LID)<<48|uint64(r.Block)<<32)
-	r.RFT.Put(b[8:])
-}
-
 // Component bits of MulticastForwardingTableRecord.
 const (
 	MFTCompLID      CompMask = 1 << 0
@@ -229,33 +204,6 @@ func (r *GUIDInfoRecord) Put(b []byte) {
 	b = b[:GUIDInfoRecordLen]
 	be.PutUint64(b, uint64(r.LID)<<48|uint64(r.Block)<<40)
 	r.GUIDInfo.Put(b[8:])
-}
-
-// PortInfoExtendedRecord is the record of that name, 68 bytes.
-type PortInfoExtendedRecord struct {
-	LID              ib.LID
-	PortNum          uint8
-	Options          uint8
-	PortInfoExtended smp.PortInfoExtended
-}
-
-// Decode reads the record.
-func (r *PortInfoExtendedRecord) Decode(b []byte) error {
-	b, err := rec("PortInfoExtendedRecord", b, 68, PortInfoExtendedRecordLen)
-	if err != nil {
-		return err
-	}
-	r.LID, r.PortNum, r.Options = ib.LID(be.Uint16(b)), b[2], b[3]
-	return r.PortInfoExtended.Decode(b[4:68])
-}
-
-// Put writes 72 bytes.
-func (r *PortInfoExtendedRecord) Put(b []byte) {
-	b = b[:PortInfoExtendedRecordLen]
-	be.PutUint16(b, uint16(r.LID))
-	b[2], b[3] = r.PortNum, r.Options
-	r.PortInfoExtended.Put(b[4:])
-	clear(b[68:])
 }
 
 // TraceRecord is one node of a traced path, 46 bytes (IBA §15.2.5; the

@@ -331,12 +331,16 @@ func TestLibibmad(t *testing.T) {
 		switch e.Name {
 		case "Header":
 			v = new(Header)
-			var h ib.Header
-			if err := h.Decode(e.Bytes); err != nil {
-				t.Fatal(err)
-			}
-			resp := h.Method.IsResponse()
-			h.Method &^= ib.MethodResponseBit
+			m := e.MAD()
+			resp := m.Method().IsResponse()
+			h := struct {
+				BaseVersion, ClassVersion uint8
+				Class                     ib.Class
+				Method                    ib.Method
+				TID                       uint64
+				AttrID                    ib.AttrID
+				AttrMod                   uint32
+			}{m.BaseVersion(), m.ClassVersion(), m.Class(), m.Method() &^ ib.MethodResponseBit, m.TID(), m.AttrID(), m.AttrMod()}
 			common := wiretest.Entry{Name: e.Name, Line: e.Line}
 			for _, f := range e.Fields {
 				if strings.HasPrefix(f[0], "Mad") && f[0] != "MadIsResponse" {

@@ -74,8 +74,6 @@ func SplitMFTMod(am uint32) (block uint16, position uint8) {
 const (
 	LFTBlockLIDs   = 64 // entries of an LFT block
 	LFTBlocks      = 768
-	RFTBlockLen    = 16 // entries of an RFT block
-	RFTBlocks      = 3072
 	MFTBlockMLIDs  = 32 // entries of an MFT block
 	MFTBlocks      = 512
 	MFTPositions   = 16
@@ -104,17 +102,6 @@ const (
 	SMModStandby     uint32 = 4
 	SMModDiscover    uint32 = 5
 )
-
-// GeneralInfoCapMask is the modifier of GeneralInfo that asks for the vendor
-// capability mask.
-const GeneralInfoCapMask uint32 = 4
-
-// SwitchPortStateBlock is the modifier of SwitchPortStateTable for ports
-// 128×block to 128×block+127.
-func SwitchPortStateBlock(block uint8) uint32 { return uint32(block & 1) }
-
-// HierarchyMod is the modifier of HierarchyInfo.
-func HierarchyMod(index, port uint8) uint32 { return uint32(index)<<8 | uint32(port) }
 
 // VPortMod is the modifier of VPortInfo, VNodeInfo and VNodeDescription.
 func VPortMod(index uint16) uint32 { return uint32(index) }

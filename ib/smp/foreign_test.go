@@ -70,10 +70,6 @@ func TestLibibmad(t *testing.T) {
 			v, names = new(SMInfo), smInfo
 		case "GUIDInfo":
 			v, names = new(GUIDInfo), guids
-		case "ExtendedPortInfo":
-			v = new(ExtendedPortInfo)
-		case "PortInfoExtended":
-			v = new(PortInfoExtended)
 		default:
 			t.Fatalf("line %d: what is %q?", e.Line, e.Name)
 		}

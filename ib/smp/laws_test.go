@@ -22,19 +22,9 @@ func TestLaws(t *testing.T) {
 	wiretest.Laws[SLtoVL](t, wiretest.Attr{Name: "SLtoVL", Len: 8, Also: area, Bits: 64})
 	wiretest.Laws[VLArb](t, wiretest.Attr{Name: "VLArb", Len: 64, Bits: 32 * 12})
 	wiretest.Laws[LFT](t, wiretest.Attr{Name: "LFT", Len: 64, Bits: 512})
-	wiretest.Laws[RFT](t, wiretest.Attr{Name: "RFT", Len: 64, Bits: 16 * 28})
 	wiretest.Laws[MFT](t, wiretest.Attr{Name: "MFT", Len: 64, Bits: 512})
 	wiretest.Laws[SMInfo](t, wiretest.Attr{Name: "SMInfo", Len: 21, Also: area, Bits: 168})
 	wiretest.Laws[Notice](t, wiretest.Attr{Name: "Notice", Len: 64, Bits: 512})
-	wiretest.Laws[PortInfoExtended](t, wiretest.Attr{Name: "PortInfoExtended", Len: 64, Bits: 176})
-	wiretest.Laws[ExtendedPortInfo](t, wiretest.Attr{Name: "ExtendedPortInfo", Len: 64, Bits: 32})
-	wiretest.Laws[LinkSpeedWidthPairs](t, wiretest.Attr{Name: "LinkSpeedWidthPairs", Len: 64, Bits: 512})
-	wiretest.Laws[SwitchPortStateTable](t, wiretest.Attr{Name: "SwitchPortStateTable", Len: 64, Bits: 512})
-	wiretest.Laws[GeneralInfo](t, wiretest.Attr{Name: "GeneralInfo", Len: 64, Also: []int{16}, Bits: 128})
-	wiretest.Laws[HierarchyInfo](t, wiretest.Attr{Name: "HierarchyInfo", Len: 64, Bits: 64 + 8 + 8 + 4 + 13*32})
-	wiretest.Laws[VendorDiag](t, wiretest.Attr{Name: "VendorDiag", Len: 64, Bits: 512})
-	wiretest.Laws[LedInfo](t, wiretest.Attr{Name: "LedInfo", Len: 4, Also: area, Bits: 1})
-	wiretest.Laws[CableInfo](t, wiretest.Attr{Name: "CableInfo", Len: 64, Bits: 512})
 	wiretest.Laws[VirtualizationInfo](t, wiretest.Attr{Name: "VirtualizationInfo", Len: 64, Bits: 16 + 16 + 3 + 8 + 8})
 	wiretest.Laws[VPortInfo](t, wiretest.Attr{Name: "VPortInfo", Len: 64, Bits: 4 + 2 + 8 + 5*16 + 2*64 + 16 + 8})
 	wiretest.Laws[VNodeInfo](t, wiretest.Attr{Name: "VNodeInfo", Len: 64, Bits: 16 + 8 + 8 + 3*64})
@@ -48,36 +38,21 @@ func fixNodeInfo(b []byte) {
 	b[36] %= 200
 }
 
-func FuzzNodeInfo(f *testing.F)         { wiretest.Fuzz[NodeInfo](f, 40, 64) }
-func FuzzNodeDescription(f *testing.F)  { wiretest.Fuzz[NodeDescription](f, 64) }
-func FuzzSwitchInfo(f *testing.F)       { wiretest.Fuzz[SwitchInfo](f, 20, 64) }
-func FuzzPortInfo(f *testing.F)         { wiretest.Fuzz[PortInfo](f, 64) }
-func FuzzGUIDInfo(f *testing.F)         { wiretest.Fuzz[GUIDInfo](f, 64) }
-func FuzzPKeyTable(f *testing.F)        { wiretest.Fuzz[PKeyTable](f, 64) }
-func FuzzSLtoVL(f *testing.F)           { wiretest.Fuzz[SLtoVL](f, 8, 64) }
-func FuzzVLArb(f *testing.F)            { wiretest.Fuzz[VLArb](f, 64) }
-func FuzzLFT(f *testing.F)              { wiretest.Fuzz[LFT](f, 64) }
-func FuzzRFT(f *testing.F)              { wiretest.Fuzz[RFT](f, 64) }
-func FuzzMFT(f *testing.F)              { wiretest.Fuzz[MFT](f, 64) }
-func FuzzSMInfo(f *testing.F)           { wiretest.Fuzz[SMInfo](f, 21, 64) }
-func FuzzPortInfoExtended(f *testing.F) { wiretest.Fuzz[PortInfoExtended](f, 64) }
-func FuzzExtendedPortInfo(f *testing.F) { wiretest.Fuzz[ExtendedPortInfo](f, 64) }
-func FuzzLinkSpeedWidthPairs(f *testing.F) {
-	wiretest.Fuzz[LinkSpeedWidthPairs](f, 64)
-}
-
-func FuzzSwitchPortStateTable(f *testing.F) {
-	wiretest.Fuzz[SwitchPortStateTable](f, 64)
-}
+func FuzzNodeInfo(f *testing.F)           { wiretest.Fuzz[NodeInfo](f, 40, 64) }
+func FuzzNodeDescription(f *testing.F)    { wiretest.Fuzz[NodeDescription](f, 64) }
+func FuzzSwitchInfo(f *testing.F)         { wiretest.Fuzz[SwitchInfo](f, 20, 64) }
+func FuzzPortInfo(f *testing.F)           { wiretest.Fuzz[PortInfo](f, 64) }
+func FuzzGUIDInfo(f *testing.F)           { wiretest.Fuzz[GUIDInfo](f, 64) }
+func FuzzPKeyTable(f *testing.F)          { wiretest.Fuzz[PKeyTable](f, 64) }
+func FuzzSLtoVL(f *testing.F)             { wiretest.Fuzz[SLtoVL](f, 8, 64) }
+func FuzzVLArb(f *testing.F)              { wiretest.Fuzz[VLArb](f, 64) }
+func FuzzLFT(f *testing.F)                { wiretest.Fuzz[LFT](f, 64) }
+func FuzzMFT(f *testing.F)                { wiretest.Fuzz[MFT](f, 64) }
+func FuzzSMInfo(f *testing.F)             { wiretest.Fuzz[SMInfo](f, 21, 64) }
 func FuzzVirtualizationInfo(f *testing.F) { wiretest.Fuzz[VirtualizationInfo](f, 64) }
 func FuzzVPortInfo(f *testing.F)          { wiretest.Fuzz[VPortInfo](f, 64) }
 func FuzzVNodeInfo(f *testing.F)          { wiretest.Fuzz[VNodeInfo](f, 64) }
 func FuzzVPortState(f *testing.F)         { wiretest.Fuzz[VPortState](f, 64) }
-func FuzzGeneralInfo(f *testing.F)        { wiretest.Fuzz[GeneralInfo](f, 16, 64) }
-func FuzzHierarchyInfo(f *testing.F)      { wiretest.Fuzz[HierarchyInfo](f, 64) }
-func FuzzVendorDiag(f *testing.F)         { wiretest.Fuzz[VendorDiag](f, 64) }
-func FuzzLedInfo(f *testing.F)            { wiretest.Fuzz[LedInfo](f, 4, 64) }
-func FuzzCableInfo(f *testing.F)          { wiretest.Fuzz[CableInfo](f, 64) }
 
 // FuzzNotice also takes the details of every trap through their typed form
 // and back: what the form knows must survive.

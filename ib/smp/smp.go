@@ -1,6 +1,6 @@
 // Package smp is the wire format of subnet management packets (SMPs): the
-// directed-route and LID-routed MAD layouts and every attribute of the subnet
-// management class.
+// directed-route and LID-routed MAD layouts, and the attributes that a manager or
+// an agent of this module reads or writes.
 //
 // The functions of this file read and write fields of an ib.MAD in place. An
 // attribute is a struct (or an array, for tables) with

@@ -123,8 +123,6 @@ func TestAttrMods(t *testing.T) {
 		{VLArbMod(VLArbHigh1, 36), 0x00040024},
 		{MFTMod(5, 2), 0x20000005},
 		{MFTMod(511, 15), 0xF00001FF},
-		{HierarchyMod(2, 1), 0x0201},
-		{SwitchPortStateBlock(1), 1},
 	} {
 		if c.got != c.want {
 			t.Errorf("%#x, want %#x", c.got, c.want)
@@ -307,22 +305,6 @@ func TestBeats(t *testing.T) {
 	for s, want := range map[SMState]string{0: "NotActive", 1: "Discovering", 2: "Standby", 3: "Master", 9: "SM state 9"} {
 		if s.String() != want {
 			t.Error(s)
-		}
-	}
-}
-
-func TestSmall(t *testing.T) {
-	var p LinkSpeedWidthPairs
-	p.PortMask[31], p.PortMask[0] = 0x02, 0x80
-	for port, want := range map[uint8]bool{1: true, 255: true, 0: false, 9: false} {
-		if p.HasPort(port) != want {
-			t.Errorf("port %d", port)
-		}
-	}
-	g := GeneralInfo{1<<GeneralCapExtendedPortInfo | 1<<31, 1}
-	for n, want := range map[int]bool{9: true, 31: true, 32: true, 8: false, 128: false, -1: false} {
-		if g.Has(n) != want {
-			t.Errorf("bit %d", n)
 		}
 	}
 }

@@ -139,8 +139,4 @@ func TestWire(t *testing.T) {
 	check("method", trap.Method(), ib.MethodTrap)
 	check("method", repress.Method(), ib.MethodTrapRepress)
 	check("notice", string(Data(trap)), string(Data(repress)))
-
-	var ext ExtendedPortInfo
-	get("extendedportinfo", AttrExtendedPortInfo, 1, &ext)
-	check("extendedportinfo", ext, ExtendedPortInfo{})
 }
