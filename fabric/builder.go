@@ -215,32 +215,6 @@ func (b *Builder) connect(a, ap, c, cp int, w ib.LinkWidth, s ib.LinkSpeed) {
 	p.Width, p.Speed, q.Width, q.Speed = w, s, w, s
 }
 
-// Disconnect pulls the cable out of port p of node i, if there is one.
-func (b *Builder) Disconnect(i, p int) {
-	end := &b.nodes[i].Ports[p]
-	if !end.Cabled() {
-		return
-	}
-	other := &b.nodes[end.Peer.Node].Ports[end.Peer.Port]
-	for _, e := range [2]*Port{end, other} {
-		e.Peer, e.Width, e.Speed = NoRef, 0, 0
-		e.LID, e.LMC, e.NumLIDs = 0, 0, 0
-	}
-}
-
-// NewBuilder returns a Builder that holds a copy of f.
-func NewBuilder(f *Fabric) *Builder {
-	c := f.Clone()
-	b := &Builder{nodes: c.Nodes, ids: make(map[string]int32, len(c.Nodes))}
-	b.next = [4]ib.GUID{ib.NodeCA: FirstCAGUID, ib.NodeSwitch: FirstSwitchGUID}
-	for i := range b.nodes {
-		n := &b.nodes[i]
-		b.ids[n.ID] = int32(i)
-		b.next[n.Type&3] = max(b.next[n.Type&3], n.GUID+ib.GUID(n.NumPorts)+1)
-	}
-	return b
-}
-
 // Build checks what the fabric as a whole must satisfy and returns it. The
 // Builder must not be used any more. All nodes are in the order of Add.
 func (b *Builder) Build() (*Fabric, error) {

@@ -2,10 +2,6 @@ package fabric
 
 import "fmt"
 
-// Equal reports whether f and g describe the same fabric: the same nodes in
-// the same order with the same properties, ports and cables.
-func (f *Fabric) Equal(g *Fabric) bool { return f.Diff(g) == "" }
-
 // Diff says in one line what the first difference between f and g is, "" if
 // there is none.
 func (f *Fabric) Diff(g *Fabric) string {

@@ -54,17 +54,6 @@ func (g *Graph) WithLIDs(more []LIDGrant) (*Graph, error) {
 	return &h, nil
 }
 
-// LIDsOf lists the LIDs of an end port, ascending. It looks at every LID.
-func (g *Graph) LIDsOf(e int32) []ib.LID {
-	var lids []ib.LID
-	for l, owner := range g.LIDOwner {
-		if owner == e && e >= 0 {
-			lids = append(lids, ib.LID(l))
-		}
-	}
-	return lids
-}
-
 // grant is own for LIDs beside a port's range.
 func (g *Graph) grant(more []LIDGrant, name func(e int32) string) error {
 	for _, m := range more {

@@ -200,38 +200,6 @@ func TestTreesAreTrees(t *testing.T) {
 	})
 }
 
-// TestBuilderEdits: what is taken out of a fabric is gone, and the rest is as
-// it was.
-func TestBuilderEdits(t *testing.T) {
-	f := generate(t, "torus", "4x4")
-	before := f.Clone()
-	b := fabric.NewBuilder(f)
-	sw := f.Find("sw-1-1")
-	for p := 1; p <= 4; p++ {
-		b.Disconnect(sw, p)
-	}
-	b.Disconnect(sw, 1) // no cable any more: nothing happens
-	h := b.AddCA("late", 1)
-	b.Connect(h, 1, sw, 1)
-	g, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := f.Diff(before); d != "" {
-		t.Errorf("the original changed: %s", d)
-	}
-	if in := g.Info(); in.Components != 2 || in.CAs != 17 || in.Links != f.NumLinks()-3 {
-		t.Errorf("%+v", in)
-	}
-	guids := map[ib.GUID]bool{}
-	for i := range g.Nodes {
-		guids[g.Nodes[i].GUID] = true
-	}
-	if len(guids) != len(g.Nodes) {
-		t.Error("the new node has the GUID of an old one")
-	}
-}
-
 // TestBuilderMistakes: each is told with the node it is about, and Build
 // gives no fabric.
 func TestBuilderMistakes(t *testing.T) {

@@ -99,15 +99,12 @@ func TestRateOrder(t *testing.T) {
 		if r.Order() != i+1 {
 			t.Errorf("%v has place %d, want %d", r, r.Order(), i+1)
 		}
-		var slower, faster ib.Rate
+		var slower ib.Rate
 		if i > 0 {
 			slower = order[i-1]
 		}
-		if i+1 < len(order) {
-			faster = order[i+1]
-		}
-		if r.Slower() != slower || r.Faster() != faster {
-			t.Errorf("%v: slower %v, faster %v", r, r.Slower(), r.Faster())
+		if r.Slower() != slower {
+			t.Errorf("%v: slower %v", r, r.Slower())
 		}
 	}
 	if ib.Rate30.Cmp(ib.Rate5) <= 0 || ib.Rate(63).Cmp(ib.Rate2p5) >= 0 || ib.Rate100.Cmp(ib.Rate100) != 0 {
@@ -203,9 +200,6 @@ func TestStrings(t *testing.T) {
 			t.Errorf("%T: %q, want %q", c.got, got, c.want)
 		}
 	}
-	if got := ib.MKey(0xABC).Hex(); got != "0x0000000000000abc" {
-		t.Error(got)
-	}
 }
 
 // TestStatus follows IBA §13.4.7 and §15.2.3.
@@ -233,27 +227,15 @@ func TestStatus(t *testing.T) {
 			t.Errorf("%v %#x: %q, want %q", c.class, uint16(c.st), got, c.want)
 		}
 	}
-	if s := ib.Status(0x8302); s.Common() != 2 || s.Specific() != 3 {
-		t.Errorf("%v %v", s.Common(), s.Specific())
-	}
 }
 
 func TestMethods(t *testing.T) {
-	// IBA §13.4.5: Set is answered by GetResp; TrapRepress has no R bit.
-	for m, want := range map[ib.Method]ib.Method{
-		ib.MethodGet: 0x81, ib.MethodSet: 0x81, ib.MethodReport: 0x86, ib.MethodGetTable: 0x92, ib.MethodGetTraceTable: 0x93,
-		ib.MethodGetMulti: 0x94, ib.MethodDelete: 0x95, ib.MethodTrap: 0, ib.MethodSend: 0, ib.MethodTrapRepress: 0, ib.MethodGetResp: 0,
+	// IBA §13.4.5: the R bit, which TrapRepress does not have.
+	for m, want := range map[ib.Method]bool{
+		ib.MethodGet: false, ib.MethodSet: false, ib.MethodTrapRepress: false, ib.MethodGetResp: true, 0x92: true, 0x95: true,
 	} {
-		if m.Response() != want {
-			t.Errorf("%v is answered by %v, want %v", m, m.Response(), want)
-		}
-		if m.IsResponse() != (m >= 0x80) {
-			t.Error(m)
-		}
-	}
-	for c, v := range map[ib.Class]uint8{ib.ClassSubnLID: 1, ib.ClassSubnDR: 1, ib.ClassSA: 2, ib.ClassPerf: 1, ib.ClassCC: 2, ib.ClassCM: 2, 0x30: 1} {
-		if c.Version() != v {
-			t.Errorf("%v: version %d, want %d", c, c.Version(), v)
+		if m.IsResponse() != want {
+			t.Errorf("%v is a response: %v", m, !want)
 		}
 	}
 	if !ib.ClassSubnDR.IsSMP() || ib.ClassSA.IsSMP() {
@@ -441,9 +423,6 @@ func TestSpeeds(t *testing.T) {
 	}
 	if (ib.Width1x|ib.Width2x|ib.Width4x).Widest() != ib.Width4x || ib.LinkWidth(0).Widest() != 0 {
 		t.Error("Widest")
-	}
-	if ib.SpeedEDR.Gbps() != 25.78125 || ib.LinkSpeed(99).Gbps() != 0 {
-		t.Error("Gbps")
 	}
 }
 

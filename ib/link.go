@@ -114,9 +114,6 @@ func (s LinkSpeed) LaneGbps() float64 {
 	return laneGbps[s]
 }
 
-// Gbps is LaneGbps.
-func (s LinkSpeed) Gbps() float64 { return s.LaneGbps() }
-
 // String prints "EDR".
 func (s LinkSpeed) String() string {
 	if s >= numSpeeds {

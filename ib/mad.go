@@ -112,9 +112,6 @@ func (m *MAD) SetHeader(c Class, classVersion uint8, method Method, attr AttrID,
 	m.SetAttrMod(attrMod)
 }
 
-// SetClass writes the class and its version.
-func (m *MAD) SetClass(c Class, version uint8) { m[1], m[2] = byte(c), version }
-
 // SetClassSpecific writes bytes 6–7: hop pointer and hop count of a
 // directed-route SMP, 0 elsewhere.
 func (m *MAD) SetClassSpecific(v uint16) { binary.BigEndian.PutUint16(m[6:8], v) }

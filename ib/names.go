@@ -119,16 +119,6 @@ func (c Class) String() string {
 	return "class " + hex(uint64(c), 2)
 }
 
-// Version is the class version that goes into the header (IBA §13.4.4); 1 for
-// classes that are not known.
-func (c Class) Version() uint8 {
-	switch c {
-	case ClassSA, ClassCM, ClassCC:
-		return 2
-	}
-	return 1
-}
-
 // IsSMP reports whether c is one of the two subnet management classes.
 func (c Class) IsSMP() bool { return c == ClassSubnLID || c == ClassSubnDR }
 
@@ -170,25 +160,6 @@ func (m Method) String() string {
 	}
 	return "method " + hex(uint64(m), 2)
 }
-
-// Response is the method that answers m, 0 if none does. Set is answered by
-// GetResp.
-func (m Method) Response() Method {
-	switch m {
-	case MethodGet, MethodSet:
-		return MethodGetResp
-	case MethodReport, MethodGetTable, MethodGetTraceTable, MethodGetMulti, MethodDelete:
-		return m | MethodResponseBit
-	}
-	return 0
-}
-
-// Common is the part of the status that all classes share (low byte).
-func (s Status) Common() Status { return s & 0xFF }
-
-// Specific is the class's own code (bits 14:8); in a directed-route SMP bit
-// 15 is not status.
-func (s Status) Specific() uint8 { return uint8(s>>8) & 0x7F }
 
 // String says what the common part means; a class-specific part is printed as
 // a number. See Text for the meaning within a class.

@@ -142,14 +142,6 @@ func (r Rate) Slower() Rate {
 	return 0
 }
 
-// Faster is the rate after r in the SA's order, 0 if there is none.
-func (r Rate) Faster() Rate {
-	if o := r.Order(); o > 0 && o < len(ratesByNet) {
-		return ratesByNet[o]
-	}
-	return 0
-}
-
 // String prints "100 Gb/s".
 func (r Rate) String() string {
 	if !r.Valid() {

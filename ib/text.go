@@ -175,16 +175,13 @@ func (p *SubnetPrefix) UnmarshalText(b []byte) error {
 }
 
 // String tells only whether there is a key, so that no log or API shows one
-// by accident; Hex shows it.
+// by accident.
 func (k MKey) String() string {
 	if k == 0 {
 		return "none"
 	}
 	return "hidden"
 }
-
-// Hex prints the key: 0x and 16 hex digits.
-func (k MKey) Hex() string { return hex(uint64(k), 16) }
 
 // String prints 0x and 8 hex digits.
 func (k QKey) String() string { return hex(uint64(k), 8) }

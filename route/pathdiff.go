@@ -38,7 +38,6 @@ const (
 // where neighbouring switches are alike; LIDs with the same sources share. At
 // most 49,151 × (switches + 8) bytes, commonly a few KiB.
 type PathDiff struct {
-	now  *fabric.Graph
 	lids []ib.LID // ascending
 	at   []uint32 // by index in lids: first byte of its sources in data
 	form []bool   // by index in lids: sources are runs, not one byte each
@@ -96,7 +95,7 @@ func DiffPaths(old, now Solution, d *fabric.Delta, workers int) *PathDiff {
 			p.lids, p.form, p.size = append(p.lids, l), append(p.form, runs), append(p.size, uint32(len(p.bytes)-n))
 		}
 	})
-	r := &PathDiff{now: now.Graph, Sources: c.sources()}
+	r := &PathDiff{Sources: c.sources()}
 	seen := map[uint64][]int32{} // by hash of the sources: LIDs (indices) with them
 	for i := range parts {
 		p := &parts[i]
@@ -128,37 +127,6 @@ func (p *PathDiff) sources(i int32) []byte { return p.data[p.at[i] : p.at[i]+p.s
 
 // LIDs are those that some path to differs. The caller must not change them.
 func (p *PathDiff) LIDs() []ib.LID { return p.lids }
-
-// Bytes is the memory that the lists take.
-func (p *PathDiff) Bytes() int {
-	return len(p.data) + len(p.lids)*2 + len(p.at)*4 + len(p.size)*4 + len(p.form) + len(p.Sources)*4
-}
-
-// Kind is what differs of the path from switch src to l; 0 is nothing. It takes
-// time proportional to the runs of the LID.
-func (p *PathDiff) Kind(src int32, l ib.LID) (k PathKind) {
-	i, ok := slices.BinarySearch(p.lids, l)
-	if !ok {
-		return 0
-	}
-	return p.kind(int32(i), src)
-}
-
-func (p *PathDiff) kind(i, src int32) (k PathKind) {
-	if !p.form[i] {
-		return PathKind(p.sources(i)[src])
-	}
-	p.runs(i, func(from, to int32, kind PathKind) bool {
-		if src < to {
-			if src >= from {
-				k = kind
-			}
-			return false
-		}
-		return true
-	})
-	return k
-}
 
 // runs calls fn for the runs of one LID while it returns true.
 func (p *PathDiff) runs(i int32, fn func(from, to int32, k PathKind) bool) {
@@ -192,45 +160,6 @@ func (p *PathDiff) To(l ib.LID, fn func(from, to int32, k PathKind)) {
 	if i, ok := slices.BinarySearch(p.lids, l); ok {
 		p.runs(int32(i), func(from, to int32, k PathKind) bool { fn(from, to, k); return true })
 	}
-}
-
-// From calls fn for the LIDs to which the path from switch src differs,
-// ascending.
-func (p *PathDiff) From(src int32, fn func(l ib.LID, k PathKind)) {
-	for i, l := range p.lids {
-		if k := p.kind(int32(i), src); k != 0 {
-			fn(l, k)
-		}
-	}
-}
-
-// Pairs counts the paths that differ: pairs of a source end port with a LID and
-// a destination LID of another port. Those of Sources are not counted for that.
-func (p *PathDiff) Pairs() (n int64) {
-	g := p.now
-	sum := make([]int64, len(g.Switches)+1) // end ports on switches before
-	for i := range g.EndPorts {
-		if e := &g.EndPorts[i]; e.Switch >= 0 && e.LID != 0 {
-			sum[e.Switch+1]++
-		}
-	}
-	for s := range g.Switches {
-		sum[s+1] += sum[s]
-	}
-	for i, l := range p.lids {
-		at := int32(-1)
-		if int(l) < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID {
-			at = g.EndPorts[g.LIDOwner[l]].Switch
-		}
-		p.runs(int32(i), func(from, to int32, _ PathKind) bool {
-			n += sum[to] - sum[from]
-			if from <= at && at < to {
-				n-- // the port itself
-			}
-			return true
-		})
-	}
-	return n
 }
 
 // pathComparer is what the workers of DiffPaths share.

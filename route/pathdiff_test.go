@@ -214,8 +214,8 @@ func compareDiff(t *testing.T, seed uint64, last, now route.Solution, kinds map[
 			}
 		}
 	}
-	if p.Pairs() != pairs {
-		t.Fatalf("seed %d: %d pairs, want %d", seed, p.Pairs(), pairs)
+	if p.Pairs(now.Graph) != pairs {
+		t.Fatalf("seed %d: %d pairs, want %d", seed, p.Pairs(now.Graph), pairs)
 	}
 	if limit := len(p.LIDs())*(len(g.Switches)+11) + 4*len(p.Sources); p.Bytes() > limit {
 		t.Fatalf("seed %d: %d bytes, more than %d", seed, p.Bytes(), limit)
@@ -280,7 +280,7 @@ func BenchmarkDiffPaths(b *testing.B) {
 				p = route.DiffPaths(route.Solution{Graph: g, Tables: old}, route.Solution{Graph: h, Tables: t}, d, 2)
 			}
 			b.ReportMetric(float64(p.Bytes()), "kept-bytes")
-			b.ReportMetric(float64(p.Pairs()), "pairs")
+			b.ReportMetric(float64(p.Pairs(h)), "pairs")
 		})
 	}
 }

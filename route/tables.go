@@ -104,9 +104,6 @@ func Budget(g *fabric.Graph, maxVLs int) int {
 	return b
 }
 
-// Row is the table of switch s; nil if it is not known.
-func (t *Tables) Row(s int32) []byte { return t.LFT[s] }
-
 // Entry is what switch s does with lid: an output port, 0 for itself, or Drop.
 // LIDs beyond TopLID or beyond the row are dropped, as a switch does with LIDs
 // above its LinearFDBTop (IBA §14.2.5.4).

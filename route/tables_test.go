@@ -18,7 +18,7 @@ func TestNew(t *testing.T) {
 	}{{0, 64}, {63, 64}, {64, 128}, {49151, 49152}} {
 		tb := route.New("x", 3, c.top)
 		for s := range int32(3) {
-			row := tb.Row(s)
+			row := tb.LFT[s]
 			if len(row) != c.want || cap(row) != c.want || slices.ContainsFunc(row, func(b byte) bool { return b != route.Drop }) {
 				t.Errorf("top %d: row of %d, want %d times Drop", c.top, len(row), c.want)
 			}

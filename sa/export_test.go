@@ -19,3 +19,14 @@ func (c *Core) Parked() (n int) {
 	}
 	return n
 }
+
+// Reports says what has become of Reports so far. It may be called between
+// Steps.
+func (c *Core) Reports() ReportStats {
+	s := c.inform.reports.stats
+	s.Peers = len(c.inform.reports.peers)
+	for _, p := range c.inform.reports.peers {
+		s.Waiting += len(p.queue)
+	}
+	return s
+}

@@ -279,14 +279,3 @@ func (x *reports) done(c *Core, done *mad.Completion) {
 	}
 	x.wake(p)
 }
-
-// Reports says what has become of Reports so far. It may be called between
-// Steps.
-func (c *Core) Reports() ReportStats {
-	s := c.inform.reports.stats
-	s.Peers = len(c.inform.reports.peers)
-	for _, p := range c.inform.reports.peers {
-		s.Waiting += len(p.queue)
-	}
-	return s
-}

@@ -62,9 +62,6 @@ func Open(name string, t mad.Transport, epoch time.Time) *Port {
 	return p
 }
 
-// Name is the port's name in messages.
-func (p *Port) Name() string { return p.name }
-
 // Close closes the transport and waits for the receiver.
 func (p *Port) Close() error {
 	err := p.t.Close()

@@ -259,40 +259,6 @@ func (t DetailSwitchPKey) Put(d *Details) {
 	d[50] = t.PortNum
 }
 
-// DetailCCKey belongs to trap 0 of the congestion control class: a MAD with a
-// wrong CC_Key (annex A10).
-type DetailCCKey struct {
-	SourceLID ib.LID
-	Method    ib.Method
-	AttrID    ib.AttrID
-	AttrMod   uint32
-	QP        uint32 // 24 bits
-	CCKey     uint64
-	SourceGID ib.GID
-}
-
-// Get reads d.
-func (t *DetailCCKey) Get(d *Details) {
-	be := binary.BigEndian
-	*t = DetailCCKey{
-		SourceLID: ib.LID(be.Uint16(d[0:])), Method: ib.Method(d[2]), AttrID: ib.AttrID(be.Uint16(d[4:])),
-		AttrMod: be.Uint32(d[8:]), QP: be.Uint32(d[12:]) & 0xFFFFFF, CCKey: be.Uint64(d[16:]), SourceGID: ib.GID(d[24:40]),
-	}
-}
-
-// Put writes d.
-func (t DetailCCKey) Put(d *Details) {
-	*d = Details{}
-	be := binary.BigEndian
-	be.PutUint16(d[0:], uint16(t.SourceLID))
-	d[2] = byte(t.Method)
-	be.PutUint16(d[4:], uint16(t.AttrID))
-	be.PutUint32(d[8:], t.AttrMod)
-	be.PutUint32(d[12:], t.QP&0xFFFFFF)
-	be.PutUint64(d[16:], t.CCKey)
-	copy(d[24:], t.SourceGID[:])
-}
-
 // DetailVendor is the form of notices that are not generic, but for those of
 // virtualization: NVIDIA's devices put the trap number last. All 54 bytes are
 // kept.
@@ -376,16 +342,6 @@ func (n *Notice) Detail() Detail {
 		return t
 	}
 	return DetailRaw(*d)
-}
-
-// CCDetail is Detail for a notice of the congestion control class.
-func (n *Notice) CCDetail() Detail {
-	if n.IsGeneric && n.TrapNumber == TrapCCBadKey {
-		var t DetailCCKey
-		t.Get(&n.DataDetails)
-		return t
-	}
-	return DetailRaw(n.DataDetails)
 }
 
 // SetDetail writes DataDetails.

@@ -137,23 +137,6 @@ func TestVendorNotice(t *testing.T) {
 	}
 }
 
-// TestCCNotice: trap 0 of the congestion control class (annex A10).
-func TestCCNotice(t *testing.T) {
-	d := DetailCCKey{SourceLID: 0x0102, Method: ib.MethodSet, AttrID: 0x16, AttrMod: 3, QP: 0x010203, CCKey: 0x1122334455667788, SourceGID: ib.GID{0xFE, 15: 1}}
-	n := NewTrap(TrapCCBadKey, ProducerCA, 5, d)
-	want, _ := hex.DecodeString("0102" + "02" + "00" + "0016" + "0000" + "00000003" + "00010203" + "1122334455667788" + "fe00000000000000" + "0000000000000001")
-	if got := hex.EncodeToString(n.DataDetails[:len(want)]); got != hex.EncodeToString(want) {
-		t.Errorf("%s, want %x", got, want)
-	}
-	if n.CCDetail() != d {
-		t.Errorf("%#v", n.CCDetail())
-	}
-	n.TrapNumber = 1
-	if _, ok := n.CCDetail().(DetailRaw); !ok {
-		t.Error("an unknown trap")
-	}
-}
-
 // TestTrapTypes: the types of IBA §14.2.5.1, and a name for each.
 func TestTrapTypes(t *testing.T) {
 	for trap, want := range map[uint16]NoticeType{
@@ -187,7 +170,6 @@ func TestDetailAllocations(t *testing.T) {
 		h DetailMKey
 		i DetailKey
 		j DetailSwitchPKey
-		k DetailCCKey
 		l DetailVendor
 		m DetailRaw
 		n DetailVPortChange
@@ -213,8 +195,6 @@ func TestDetailAllocations(t *testing.T) {
 		i.Put(&d)
 		j.Get(&d)
 		j.Put(&d)
-		k.Get(&d)
-		k.Put(&d)
 		l.Get(&d)
 		l.Put(&d)
 		m.Get(&d)

@@ -77,8 +77,6 @@ const (
 	TrapVPortState        uint16 = 1146
 	TrapVPortBadPKey      uint16 = 1257
 	TrapVPortBadQKey      uint16 = 1258
-	// TrapCCBadKey is trap 0 of the congestion control class.
-	TrapCCBadKey uint16 = 0
 )
 
 // Notice is the Notice attribute as SMPs carry it, 64 bytes

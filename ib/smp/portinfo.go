@@ -168,18 +168,6 @@ func (p *PortInfo) ActiveSpeedOf(mask ib.CapMask, fdr10 bool) ib.LinkSpeed {
 	return p.LinkSpeedActive.Fastest()
 }
 
-// SetActiveSpeed sets the three families of active speed fields for s; FDR10
-// shows as QDR, as devices do for readers of PortInfo only.
-func (p *PortInfo) SetActiveSpeed(s ib.LinkSpeed) {
-	if s == ib.SpeedFDR10 {
-		s = ib.SpeedQDR
-	}
-	p.LinkSpeedActive, p.LinkSpeedExtActive, p.LinkSpeedExtActive2, _ = s.Bits()
-}
-
-// ActiveRate is the SA rate code of the link, 0 if it is not up.
-func (p *PortInfo) ActiveRate() ib.Rate { return ib.RateOf(p.LinkWidthActive, p.ActiveSpeed()) }
-
 // ClearForSet makes a PortInfo that was read fit to be the base of a Set:
 // everything for which 0 means "no change" is 0 and the one-shot
 // ClientReregister is off.

@@ -95,7 +95,7 @@ type VPortInfo struct {
 	LIDByVPortIndex  uint16 // without LIDRequired: the VPort whose LID it uses; 0 = the physical port's base LID
 	PortGUID         ib.GUID
 	PortProfile      uint64 // opaque; read only
-	SLMask           uint16 // bit n: may use SL n; see AllowsSL (proposed place)
+	SLMask           uint16 // bit n: may use SL n, 0 for all (proposed place)
 	LocalPortNum     uint8  // in its VNode, from 1; 0 on devices that do not tell (proposed place)
 }
 
@@ -137,10 +137,6 @@ func (p *VPortInfo) Put(b []byte) {
 // state does not change and the one-shot ClientReregister is off. The
 // counters stay: to write back what was read clears none that counts.
 func (p *VPortInfo) ClearForSet() { p.VPortState, p.ClientReregister = ib.StateNoChange, false }
-
-// AllowsSL reports whether the VPort may use a service level, 0–15. A mask of
-// 0, which devices without the field show, restricts nothing.
-func (p *VPortInfo) AllowsSL(sl ib.SL) bool { return p.SLMask == 0 || sl < 16 && p.SLMask>>sl&1 != 0 }
 
 // VNodeInfo is the attribute of that name, 64 bytes, read only: the virtual
 // channel adapter that a VPort belongs to. An adapter with several VPorts shows

@@ -106,15 +106,6 @@ func TestVirtualizationSet(t *testing.T) {
 	if p != (VPortInfo{LIDRequired: true, VPortLID: 7, SLMask: 3, PKeyViolations: 2}) {
 		t.Errorf("%+v", p)
 	}
-	for mask, want := range map[uint16][3]bool{0: {true, true, true}, 0xFFFF: {true, true, true}, 1: {true, false, false}, 0x8000: {false, false, true}} {
-		p.SLMask = mask
-		if got := [3]bool{p.AllowsSL(0), p.AllowsSL(7), p.AllowsSL(15)}; got != want {
-			t.Errorf("SL mask %#x allows SLs 0, 7, 15: %v, want %v", mask, got, want)
-		}
-	}
-	if p.SLMask = 0xFFFF; p.AllowsSL(16) {
-		t.Error("there is no SL 16")
-	}
 }
 
 // TestVirtualizationSupported: the bit counts only where CapabilityMask says

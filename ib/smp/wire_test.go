@@ -85,7 +85,7 @@ func TestWire(t *testing.T) {
 	}
 	get("portinfo-ca", AttrPortInfo, 1, &pi)
 	check("portinfo-ca", pi, ca)
-	check("rate", pi.ActiveRate(), ib.Rate10)
+	check("rate", ib.RateOf(pi.LinkWidthActive, pi.ActiveSpeed()), ib.Rate10)
 	get("portinfo-qdr", AttrPortInfo, 3, &pi)
 	check("portinfo-qdr", pi, PortInfo{
 		LocalPortNum: 1, LinkWidthEnabled: ib.Width4x, LinkWidthSupported: 31, LinkWidthActive: ib.Width4x,
@@ -93,7 +93,7 @@ func TestWire(t *testing.T) {
 		LinkSpeedActive: ib.SpeedBitQDR, LinkSpeedEnabled: ib.SpeedBitQDR, NeighborMTU: ib.MTU2048, VLCap: 4,
 		VLArbitrationHighCap: 8, VLArbitrationLowCap: 8, MTUCap: ib.MTU2048, VLStallCount: 7, HOQLife: 18, OperationalVLs: 4,
 	})
-	check("rate", pi.ActiveRate(), ib.Rate40)
+	check("rate", ib.RateOf(pi.LinkWidthActive, pi.ActiveSpeed()), ib.Rate40)
 	get("portinfo-set-lid", AttrPortInfo, 1, &pi)
 	set := ca
 	set.MKeyLeasePeriod, set.LocalPortNum = 0, 0

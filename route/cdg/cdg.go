@@ -6,17 +6,15 @@
 // copies share what has not changed, a graph can be carried from one set of
 // tables to the next:
 //
-//	shape := cdg.NewShape(g)
-//	deps := cdg.New(shape, lanes)
-//	old := cdg.NewWalker(g, installed)
-//	for l := 1; l <= int(installed.TopLID); l++ {
-//		deps.AddLID(old, ib.LID(l), +1)
+//	deps := cdg.New(cdg.NewShape(g), lanes)
+//	for … { // each dependency of each destination
+//		deps.Add(d, +1)
 //	}
-//	order := deps.Order() // nil: there is a cycle, deps.Cycle() shows one
+//	order := deps.Order() // nil: there is a cycle
 //	…
 //	try, o := deps.Clone(), order.Clone()
-//	for _, d := range try.AddLID(cdg.NewWalker(g, wanted), 7, +1) { // 7's packets by either table
-//		if !o.Insert(try, d) { … } // closes a cycle
+//	if try.Add(d, +1) > 0 && !o.Insert(try, d) {
+//		… // d closes a cycle: try.Closes(d)
 //	}
 //
 // A dependency names the switch where packets wait, the port and lane they
@@ -141,9 +139,6 @@ func New(s *Shape, lanes int) *Graph {
 
 // Lanes is the number of lanes that the graph was made for.
 func (g *Graph) Lanes() int { return g.lanes }
-
-// Shape is the shape that the graph is of.
-func (g *Graph) Shape() *Shape { return g.shape }
 
 // Clone returns a copy that shares everything until one of the two is
 // changed. Several goroutines may clone one graph at once.

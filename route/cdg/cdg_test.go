@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"heddle/fabric"
-	"heddle/ib"
-	"heddle/route"
 	"heddle/route/cdg"
 	"heddle/route/routetest"
 
@@ -131,10 +129,10 @@ func TestTwin(t *testing.T) {
 				t.Fatalf("Add %+v %d times to %d: %d, want %d", d, n, was, got, want)
 			}
 			ring := cyclic(reach(p.m.edges(g)))
-			if p.d.Acyclic() == ring {
-				t.Fatalf("Acyclic %v, want %v: %v", !ring, ring, p.m)
+			if (p.d.Order() == nil) != ring {
+				t.Fatalf("Order says %v, cycle %v: %v", ring, !ring, p.m)
 			}
-			checkCycle(t, p.d, p.m.edges(g), ring)
+			checkCloses(t, g, p.d, p.m, d)
 			if want > 0 && p.o != nil && rapid.Bool().Draw(t, "all") {
 				if p.o.InsertAll(p.d, []cdg.Dep{d}) == ring {
 					t.Fatalf("InsertAll says %v, cycle %v", !ring, ring)
@@ -176,14 +174,26 @@ func TestTwin(t *testing.T) {
 	})
 }
 
-func checkCycle(t *rapid.T, d *cdg.Graph, edges map[[2]cdg.Hop]bool, ring bool) {
-	c := d.Cycle()
-	if (len(c) > 0) != ring {
-		t.Fatalf("cycle %v, want one: %v", c, ring)
+// checkCloses compares Closes with the transitive closure.
+func checkCloses(t *rapid.T, g *fabric.Graph, deps *cdg.Graph, m model, d cdg.Dep) {
+	edges := m.edges(g)
+	var e [2]cdg.Hop
+	for e = range (model{d: 1}).edges(g) { // the only one
 	}
-	for i := range c {
-		if !edges[[2]cdg.Hop{c[i], c[(i+1)%len(c)]}] {
-			t.Fatalf("%v is no cycle", c)
+	from, to := e[0], e[1]
+	c := deps.Closes(d)
+	if closed := from == to || reach(edges)[[2]cdg.Hop{to, from}]; (len(c) > 0) != closed {
+		t.Fatalf("%+v closes %v, want a cycle: %v", d, c, closed)
+	}
+	if len(c) == 0 {
+		return
+	}
+	if c[0] != to || c[len(c)-1] != from {
+		t.Fatalf("%v is not the way from %v to %v", c, to, from)
+	}
+	for i := range len(c) - 1 {
+		if !edges[[2]cdg.Hop{c[i], c[i+1]}] {
+			t.Fatalf("%v: nothing leads from %v to %v", c, c[i], c[i+1])
 		}
 	}
 }
@@ -208,85 +218,4 @@ func tangles(a, b map[[2]cdg.Hop]bool) int {
 		}
 	}
 	return len(heads)
-}
-
-// TestWalker: the dependencies of a LID are those of all paths to it.
-func TestWalker(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		g := drawNet(t)
-		draw := routetest.Draws(rapid.Uint64().Draw(t, "table seed"))
-		tb := route.New("drawn", len(g.Switches), g.TopLID)
-		for s := range tb.LFT {
-			for l := range tb.LFT[s][:int(g.TopLID)+1] {
-				tb.LFT[s][l] = byte(draw(int(g.Switches[s].NumPorts) + 1))
-			}
-		}
-		for c := range g.Channels {
-			g.Channels[c].VLs = 3
-		}
-		if draw(2) == 0 {
-			tb.SwitchClasses(g)
-			tb.SL = make([]ib.SL, len(g.Switches)*tb.NumClasses)
-			for i := range tb.SL {
-				tb.SL[i] = ib.SL(draw(4))
-			}
-		}
-		if draw(2) == 0 {
-			tb.Lanes = &route.Lanes{Rows: [][16]ib.VL{{0, 1, 2, 0}, {1, 2, 0, 3}, {2, 2, 1, 1}}}
-			for s := range g.Switches {
-				k := int(g.Switches[s].NumPorts) + 1
-				tb.Lanes.Stride = append(tb.Lanes.Stride, uint16(k))
-				row := make([]uint8, k*k)
-				for i := range row {
-					row[i] = uint8(draw(3))
-				}
-				tb.Lanes.Index = append(tb.Lanes.Index, row)
-			}
-		}
-		w := cdg.NewWalker(g, tb)
-		deps := cdg.New(cdg.NewShape(g), 3)
-		for l := ib.LID(1); l <= g.TopLID; l++ {
-			want := model{}
-			dst := g.EndPorts[g.LIDOwner[l]].Switch
-			for e := range g.EndPorts {
-				at, in := g.EndPorts[e].Switch, g.EndPorts[e].Port
-				sl := tb.PathSL(at, l)
-				var last *fabric.Channel
-				was := uint8(0)
-				for range 4 * len(g.Switches) {
-					if at < 0 || at == dst || g.PortChannel[at][tb.LFT[at][l]] < 0 {
-						break
-					}
-					k := &g.Channels[g.PortChannel[at][tb.LFT[at][l]]]
-					lane := uint8(tb.VL(at, in, k.OutPort, sl, k.VLs))
-					if tb.SL == nil && tb.Lanes == nil {
-						lane = 0
-					}
-					if lane >= k.VLs {
-						break
-					}
-					if last != nil {
-						want[cdg.Dep{Switch: at, In: in, InLane: was, Out: k.OutPort, OutLane: lane}] = 1
-					}
-					last, was = k, lane
-					at, in = k.To, k.InPort
-				}
-			}
-			got := model{}
-			w.Each(l, func(d cdg.Dep) { got[d]++ })
-			for d := range want {
-				if got[d] != 1 {
-					t.Fatalf("LID %d: %+v is told %d times", l, d, got[d])
-				}
-			}
-			if len(got) != len(want) {
-				t.Fatalf("LID %d: %v, want %v", l, got, want)
-			}
-			deps.AddLID(w, l, 1)
-		}
-		for l := ib.LID(1); l <= g.TopLID; l++ {
-			deps.AddLID(w, l, -1)
-		}
-		deps.Each(func(d cdg.Dep, n int) { t.Fatalf("%+v is left %d times", d, n) })
-	})
 }

@@ -213,42 +213,6 @@ func (s *search) all(stop bool) bool {
 	return false
 }
 
-// Acyclic reports whether no packets wait for one another in a ring.
-//
-// Complexity O(channels × lanes), with a few words of bits each.
-func (g *Graph) Acyclic() bool {
-	if n := narrowed(g); n != nil {
-		return n.postorder(true) != nil
-	}
-	return !newSearch([]*Graph{g}).all(true)
-}
-
-// Cycle returns the nodes of a cycle, each waiting for the next and the last
-// for the first; nil if there is none.
-func (g *Graph) Cycle() []Hop {
-	s := newSearch([]*Graph{g})
-	if !s.all(true) {
-		return nil
-	}
-	last := s.stack[len(s.stack)-1]
-	words := int(g.shape.base[last.v+1]-g.shape.base[last.v]+63) / 64
-	for i := len(s.stack) - 1; i >= 0; i-- {
-		h := g.hop(s.stack[i].x)
-		if h.Switch != last.v {
-			continue
-		}
-		row := s.succ(last.v, last.in, int(last.lane), int(h.Lane))
-		if len(row) == words && row[h.Port>>6]>>(h.Port&63)&1 != 0 {
-			var out []Hop
-			for _, f := range s.stack[i:] {
-				out = append(out, g.hop(f.x))
-			}
-			return out
-		}
-	}
-	return nil
-}
-
 // Closes is a shortest cycle that a dependency closes with those of the graph: the hops from
 // the one it leads to back to the one it comes from; nil if it closes none.
 func (g *Graph) Closes(d Dep) []Hop {
@@ -285,7 +249,7 @@ func (g *Graph) Closes(d Dep) []Hop {
 // does not have. (S. R. Kosaraju's and M. Sharir's two searches, the second one
 // against the dependencies.)
 //
-// Complexity as of Acyclic.
+// Complexity O(channels × lanes), with a few words of bits each.
 func (g *Graph) Tangles(more *Graph) int {
 	of := []*Graph{g, more}
 	if n := narrowed(of...); n != nil {

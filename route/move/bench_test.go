@@ -55,7 +55,7 @@ func BenchmarkMoves(b *testing.B) {
 							}
 							p = r.Proof
 							moves += batch
-							smps += r.SMPs()
+							smps += len(r.Blocks)
 							alone += r.Unmerged
 							stages += len(r.Stages)
 							writes += r.Writes

@@ -51,8 +51,8 @@ func TestLanes(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", e.Name(), err)
 		}
-		if r.NeedsRepath || r.SMPs() != 1 || len(r.Stages) != 1 || !r.Proof.OK() {
-			t.Errorf("%s inside a leaf: %d SMPs, repath %v", e.Name(), r.SMPs(), r.NeedsRepath)
+		if r.NeedsRepath || len(r.Blocks) != 1 || len(r.Stages) != 1 || !r.Proof.OK() {
+			t.Errorf("%s inside a leaf: %d SMPs, repath %v", e.Name(), len(r.Blocks), r.NeedsRepath)
 		}
 		for s := range int32(len(h.Switches)) {
 			if tb.PathSL(s, vm) != r.Tables.PathSL(s, vm) {
@@ -74,7 +74,7 @@ func TestLanes(t *testing.T) {
 				t.Errorf("%s: repath %v: %s", e.Name(), r.NeedsRepath, r.Reason)
 			}
 			judge(t, e.Name(), route.Solution{Graph: h, Tables: tb}, r, false)
-			t.Logf("%s, %v: %d SMPs, %d stages: %s %+v", e.Name(), mode, r.SMPs(), len(r.Stages), r.Reason, r.Moved)
+			t.Logf("%s, %v: %d SMPs, %d stages: %s %+v", e.Name(), mode, len(r.Blocks), len(r.Stages), r.Reason, r.Moved)
 		}
 	}
 }

@@ -205,9 +205,6 @@ type Result struct {
 	plan      *transition.Plan // of tables with several lanes, instead of cols' stages
 }
 
-// SMPs is the number of LFT blocks that differ.
-func (r *Result) SMPs() int { return len(r.Blocks) }
-
 // Block fills dst with what stage k writes to a block of its list.
 func (r *Result) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
 	if r.plan != nil {

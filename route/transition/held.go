@@ -24,10 +24,6 @@ func (h *Held) levels(s int32, l ib.LID) uint16 {
 	return h.Mask[int(s)*h.NumClasses+int(h.Class[l])]
 }
 
-// Levels are the service levels held for packets from switch s to l, a bit
-// for each.
-func (h *Held) Levels(s int32, l ib.LID) uint16 { return h.levels(s, l) }
-
 // Next is what is held after a transition away from tables that were for the
 // old graph of d: what was held before, and the tables' own levels. The
 // result is for the new graph; pairs of a switch that went are forgotten. A LID

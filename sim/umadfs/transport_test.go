@@ -51,7 +51,7 @@ func TestTransport(t *testing.T) {
 		return
 	}
 	madtest.RunTransport(t, func(t *testing.T) mad.Transport {
-		p, err := umad.Open("")
+		p, err := umad.OpenPort(umad.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func complain(format string, a ...any) int {
 
 // busyChild: a second manager on a port is told so; a client is welcome.
 func busyChild() int {
-	p, err := umad.Open("")
+	p, err := umad.OpenPort(umad.Options{})
 	if err == nil {
 		p.Close()
 		return complain("a second manager got the port")
@@ -293,9 +293,28 @@ func TestOwnRMPP(t *testing.T) {
 	l.run(0, "H2", l.self("own client", lid)...)
 }
 
+// openWithin opens a port that another process is about to plug in.
+func openWithin(limit time.Duration, o umad.Options) (*umad.Port, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for {
+		p, err := umad.OpenPort(o)
+		if err == nil || !errors.Is(err, umad.ErrNoDevice) && !errors.Is(err, umad.ErrRemoved) {
+			return p, err
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
 // lostChild loses its device and gets it back.
 func lostChild() int {
-	p, err := umad.Open("heddle0/1")
+	p, err := umad.OpenPort(umad.Options{Name: "heddle0/1"})
 	if err != nil {
 		return complain("%v", err)
 	}
@@ -316,15 +335,15 @@ func lostChild() int {
 	if err := p.Send(&k); !errors.Is(err, umad.ErrRemoved) {
 		return complain("Send: %v", err)
 	}
-	if _, err := umad.Open("heddle0/1"); !errors.Is(err, umad.ErrNoDevice) {
+	if _, err := umad.OpenPort(umad.Options{Name: "heddle0/1"}); !errors.Is(err, umad.ErrNoDevice) {
 		return complain("Open of a removed device: %v", err)
 	}
 	fmt.Println("REPLUG")
-	ctx, cancel := context.WithTimeout(context.Background(), need.Patience)
-	defer cancel()
-	q, err := umad.Reopen(ctx, p)
+	p.Close()
+	// The device is known by its port GUID, whatever its name is now.
+	q, err := openWithin(need.Patience, umad.Options{Name: p.PortGUID().String()})
 	if err != nil {
-		return complain("Reopen: %v", err)
+		return complain("the device came back: %v", err)
 	}
 	defer q.Close()
 	err = q.Send(&k)
@@ -332,7 +351,7 @@ func lostChild() int {
 		err = q.Recv(&r)
 	}
 	if err != nil || r.Status != mad.Received {
-		return complain("after Reopen: status %d, %v", r.Status, err)
+		return complain("after the device came back: status %d, %v", r.Status, err)
 	}
 	if err := q.SetIsSM(true); err != nil {
 		return complain("%v", err)
@@ -368,7 +387,7 @@ func TestUmad(t *testing.T) {
 
 // rateChild measures directed-route requests to its own port.
 func rateChild() int {
-	p, err := umad.Open("")
+	p, err := umad.OpenPort(umad.Options{})
 	if err != nil {
 		return complain("%v", err)
 	}

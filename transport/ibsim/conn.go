@@ -640,18 +640,6 @@ func knocked(p *mad.Packet) bool {
 	return m.TID()&(1<<48-1) == knockTID && m.Class().IsSMP() && m.AttrID() == smp.AttrSMInfo
 }
 
-// NodeInfo returns the node's NodeInfo as the control channel tells it; with
-// ibsim itself its PortGUID and LocalPortNum are not those of the port.
-func (c *Conn) NodeInfo() (smp.NodeInfo, error) {
-	var ni smp.NodeInfo
-	r, err := c.request("get NodeInfo", ctlGetNodeInfo, make([]byte, 64))
-	if err != nil {
-		return ni, err
-	}
-	err = ni.Decode(r.data()[:smp.NodeInfoLen])
-	return ni, err
-}
-
 // PortInfo returns the PortInfo of a port of the node, 0 = the attached one.
 func (c *Conn) PortInfo(port uint8) (smp.PortInfo, error) {
 	var pi smp.PortInfo
@@ -663,19 +651,6 @@ func (c *Conn) PortInfo(port uint8) (smp.PortInfo, error) {
 	}
 	err = pi.Decode(r.data()[:smp.PortInfoLen])
 	return pi, err
-}
-
-// PKeys returns the first 32 entries of the port's P_Key table.
-func (c *Conn) PKeys() ([]ib.PKey, error) {
-	r, err := c.request("get P_Keys", ctlGetPKeys, make([]byte, 64))
-	if err != nil {
-		return nil, err
-	}
-	k := make([]ib.PKey, 32)
-	for i := range k {
-		k[i] = ib.PKey(binary.BigEndian.Uint16(r.data()[2*i:]))
-	}
-	return k, nil
 }
 
 // PortGUID implements mad.Transport.

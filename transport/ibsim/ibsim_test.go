@@ -128,12 +128,8 @@ func TestControl(t *testing.T) {
 		t.Errorf("in flight %d, RMPP %v", c.MaxInFlight(), c.SegmentsRMPP())
 	}
 	c = s.dialWhenUp(t, Options{SockName: s.name, Node: "Hca2"})
-	ni, err := c.NodeInfo()
-	if err != nil || ni.NodeType != ib.NodeCA || ni.NumPorts != 2 {
-		t.Errorf("NodeInfo %+v, %v", ni, err)
-	}
-	if c.PortGUID() != ni.NodeGUID+1 || c.PortNum() != 1 {
-		t.Errorf("port %d has GUID %v, node %v", c.PortNum(), c.PortGUID(), ni.NodeGUID)
+	if c.PortGUID() == 0 || c.PortNum() != 1 {
+		t.Errorf("port %d has GUID %v", c.PortNum(), c.PortGUID())
 	}
 	pi, err := c.PortInfo(0)
 	if err != nil || pi.LocalPortNum != 1 || pi.PortState != ib.StateInit {
@@ -142,10 +138,6 @@ func TestControl(t *testing.T) {
 	// ibsim 0.10 answers with the attached port whatever is asked.
 	if _, err = c.PortInfo(2); err != nil {
 		t.Error(err)
-	}
-	keys, err := c.PKeys()
-	if err != nil || len(keys) != 32 || keys[0] != ib.PKeyDefaultFull || keys[1] != 0 {
-		t.Errorf("P_Keys %v, %v", keys, err)
 	}
 }
 

@@ -2,7 +2,7 @@
 // MAD device (/dev/infiniband/umadN) in pure Go, without cgo and without
 // libibumad.
 //
-//	p, err := umad.Open("mlx5_0/1")
+//	p, err := umad.OpenPort(umad.Options{Name: "mlx5_0/1"})
 //	if err != nil { … }
 //	defer p.Close()
 //	p.SetIsSM(true)

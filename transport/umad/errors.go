@@ -13,7 +13,8 @@ var (
 	// ErrBusy: another program holds what a manager needs of the port.
 	ErrBusy = errors.New("another subnet manager runs on this port")
 	// ErrRemoved: the device went away (hot removal, driver reload). The Port
-	// is of no further use; Reopen waits for the device to come back.
+	// is of no further use. The device may come back under another name, with
+	// the same port GUID.
 	ErrRemoved = errors.New("the device is gone")
 	// ErrNoDevice: no port of that name.
 	ErrNoDevice = errors.New("no such InfiniBand port")

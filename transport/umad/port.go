@@ -1,13 +1,11 @@
 package umad
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -90,9 +88,6 @@ type received struct {
 	p   mad.Packet
 	err error
 }
-
-// Open opens a manager's port; see Options.Name for the name.
-func Open(name string) (*Port, error) { return OpenPort(Options{Name: name}) }
 
 // OpenPort opens a port.
 func OpenPort(o Options) (*Port, error) {
@@ -409,37 +404,4 @@ func (p *Port) Close() error {
 		p.wg.Wait()
 	})
 	return err
-}
-
-// reopenEvery is how often Reopen looks for the device.
-const reopenEvery = 500 * time.Millisecond
-
-// Reopen closes a port that was lost and waits until it can be opened again,
-// under whatever name the device has then: it is known by its port GUID. It
-// returns an error only if ctx ends first or the port cannot be had for
-// another reason than its absence.
-func Reopen(ctx context.Context, old *Port) (*Port, error) {
-	old.Close()
-	o := old.opts
-	o.Name = old.dev.PortGUID.String()
-	if o.SMI != "" {
-		o.SMI = old.opts.SMI
-	}
-	t := time.NewTicker(reopenEvery)
-	defer t.Stop()
-	for {
-		p, err := OpenPort(o)
-		if err == nil {
-			p.opts.Name = old.opts.Name
-			return p, nil
-		}
-		if !errors.Is(err, ErrNoDevice) && !errors.Is(err, ErrRemoved) {
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(ctx.Err(), err)
-		case <-t.C:
-		}
-	}
 }

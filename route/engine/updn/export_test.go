@@ -56,3 +56,16 @@ func SameCosts(g *fabric.Graph, t, u *route.Tables) error {
 	}
 	return nil
 }
+
+// Rank orders the switches below o.Roots.
+func Rank(g *fabric.Graph, o route.Options) *ranking { return rank(g, o, o.Roots, false) }
+
+// Roots are the GUIDs of the roots that tables were made with, the first of
+// each part of the fabric before the others; nil if the tables do not say.
+// Roots that are gone but would be used again are among them.
+func Roots(t *route.Tables) []ib.GUID {
+	if m, ok := t.Memo.(*memo); ok {
+		return slices.Clone(m.roots)
+	}
+	return nil
+}

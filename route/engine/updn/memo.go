@@ -55,13 +55,13 @@ func (m *memo) store(dst int32, dist, only []uint32, in []bool) {
 }
 
 // learn notes which roots were used.
-func (m *memo) learn(g *fabric.Graph, o route.Options, r *Ranking) {
+func (m *memo) learn(g *fabric.Graph, o route.Options, r *ranking) {
 	m.roots, m.found = slices.Clone(o.Roots), false
 	m.find(g, r)
 }
 
 // find adds the roots that r has found.
-func (m *memo) find(g *fabric.Graph, r *Ranking) {
+func (m *memo) find(g *fabric.Graph, r *ranking) {
 	if !r.Found {
 		return
 	}
@@ -117,7 +117,7 @@ func update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Optio
 // carry is nil where computing anew is better.
 func (m *memo) carry(ch *engine.Change, o route.Options, name string, mirrored bool) *route.Tables {
 	now := &memo{asked: m.asked, roots: m.roots, found: m.found, known: m.known, cables: m.cables, hosts: m.hosts}
-	var r *Ranking
+	var r *ranking
 	if m.found && m.grown(ch) {
 		r = rank(ch.G, o, o.Roots, mirrored)
 		now.learn(ch.G, o, r)

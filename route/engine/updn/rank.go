@@ -12,8 +12,8 @@ import (
 	"heddle/route/engine"
 )
 
-// Ranking is the order of switches that directs the cables.
-type Ranking struct {
+// ranking is the order of switches that directs the cables.
+type ranking struct {
 	// Order holds all switches, upper ones first. Every switch but the first
 	// of its part of the fabric has a cable to one before it.
 	Order []int32
@@ -27,7 +27,7 @@ type Ranking struct {
 	hosts int // CA and router ports
 }
 
-// Rank orders the switches below o.Roots; parts of the fabric without one get
+// rank orders the switches below the given roots; parts of the fabric without one get
 // roots of their own, as follows. The reach of a switch is the least distance
 // within which more than half of its part's CA ports lie: broken links do not
 // show. The switches of least reach are the centre: in an even tree the tops. If no cable joins two of them,
@@ -51,16 +51,13 @@ type Ranking struct {
 //
 // Cost: O(switches + channels) for each switch with CAs if roots have to be
 // found, on all workers, else O(channels + switches·log switches).
-func Rank(g *fabric.Graph, o route.Options) *Ranking {
-	return rank(g, o, o.Roots, false)
-}
-
-// rank is Rank with given in place of o.Roots; mirrored turns the levels upside
-// down and grows the order from a switch that is farthest from the roots.
-func rank(g *fabric.Graph, o route.Options, given []ib.GUID, mirrored bool) *Ranking {
+//
+// mirrored turns the levels upside down and grows the order from a switch that
+// is farthest from the roots.
+func rank(g *fabric.Graph, o route.Options, given []ib.GUID, mirrored bool) *ranking {
 	r := &ranker{g: g, n: len(g.Switches)}
 	r.prepare()
-	out := &Ranking{}
+	out := &ranking{}
 	first := make([]int32, len(r.size)) // by part: the root that the order is grown from
 	for k := range first {
 		first[k] = -1

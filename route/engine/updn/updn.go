@@ -16,7 +16,7 @@
 //
 // The order is by distance from the nearest root, then by ID or node GUID, and
 // grown so that one switch of each part of the fabric lies above all others
-// (Rank): so every pair has a legal path, also two roots, whether
+// (rank): so every pair has a legal path, also two roots, whether
 // Options.ConnectRoots asks for it or not.
 //
 // Compute costs O(switches × channels) for the choices, on all workers, then
@@ -29,10 +29,7 @@
 package updn
 
 import (
-	"slices"
-
 	"heddle/fabric"
-	"heddle/ib"
 	"heddle/route"
 	"heddle/route/engine"
 )
@@ -78,16 +75,6 @@ func (Mirrored) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 // Update is as Engine's.
 func (Mirrored) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	return update(from, g, d, o, "dnup", true)
-}
-
-// Roots are the GUIDs of the roots that tables were made with, the first of
-// each part of the fabric before the others; nil if the tables do not say.
-// Roots that are gone but would be used again are among them.
-func Roots(t *route.Tables) []ib.GUID {
-	if m, ok := t.Memo.(*memo); ok {
-		return slices.Clone(m.roots)
-	}
-	return nil
 }
 
 func compute(g *fabric.Graph, o route.Options, name string, mirrored bool) (*route.Tables, error) {
