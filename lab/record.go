@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
-	"hash/fnv"
 
 	"heddle/mad"
 	"heddle/sa"
@@ -20,10 +19,6 @@ type recording struct {
 	packets, ops, told   int
 	wire, store, notices hash.Hash64
 	scratch              [8]byte
-}
-
-func newRecording() *recording {
-	return &recording{wire: fnv.New64a(), store: fnv.New64a(), notices: fnv.New64a()}
 }
 
 // observe, if set, is called with each new cluster and may give it a recording.
@@ -91,9 +86,4 @@ func (m *Manager) told(r *recording, text string) {
 	r.told++
 	r.stamp(r.notices, m)
 	r.notices.Write([]byte(text))
-}
-
-// String is one line: how much there was of each, and its hash.
-func (r *recording) String() string {
-	return fmt.Sprintf("wire %d %016x store %d %016x notices %d %016x", r.packets, r.wire.Sum64(), r.ops, r.store.Sum64(), r.told, r.notices.Sum64())
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"bufio"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"runtime"
 	"strings"
@@ -60,4 +61,13 @@ func caller() string {
 			return "?"
 		}
 	}
+}
+
+func newRecording() *recording {
+	return &recording{wire: fnv.New64a(), store: fnv.New64a(), notices: fnv.New64a()}
+}
+
+// String is one line: how much there was of each, and its hash.
+func (r *recording) String() string {
+	return fmt.Sprintf("wire %d %016x store %d %016x notices %d %016x", r.packets, r.wire.Sum64(), r.ops, r.store.Sum64(), r.told, r.notices.Sum64())
 }

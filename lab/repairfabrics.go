@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"heddle/fabric"
@@ -18,7 +17,6 @@ import (
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
 	"heddle/route/engine/vftree"
-	"heddle/sm"
 )
 
 // RepairChain is a chain of engines and what it is called.
@@ -56,14 +54,6 @@ func RepairChains() []RepairChain {
 		all = append(all, c)
 	}
 	return all
-}
-
-// ProductionConfig is what `heddle sm` gives a manager in a simulation when no
-// flag is set, but for the chain.
-func ProductionConfig(c RepairChain) sm.Config {
-	cfg := sm.Defaults()
-	cfg.Engines, cfg.Explicit = slices.Clone(c.Engines), len(c.Engines) == 1
-	return cfg
 }
 
 // RepairFabric is a kind of fabric on which repairs are measured.

@@ -43,20 +43,6 @@ type Trial struct {
 	rng *rand.Rand
 }
 
-// TrialConfig has short intervals, so that a trial takes little virtual time.
-func TrialConfig() sm.Config {
-	cfg := DefaultConfig()
-	cfg.SMPTimeout = 20 * time.Millisecond
-	cfg.SweepInterval = time.Second
-	cfg.RetryInterval = 500 * time.Millisecond
-	cfg.TrapMinGap = 200 * time.Millisecond
-	cfg.PacketLife, cfg.HOQLife, cfg.LeafHOQLife = 10, 10, 10 // 4 ms: short drains
-	cfg.RepathTime = 50 * time.Millisecond
-	cfg.ImproveDelay = time.Second
-	cfg.DampDelay, cfg.DampQuiet = 200*time.Millisecond, 5*time.Second
-	return cfg
-}
-
 // Run runs the trial and returns what is wrong with its end, nil if nothing.
 func (t *Trial) Run() error {
 	t.rng = rand.New(rand.NewPCG(t.Seed, 0x6865646C65))
