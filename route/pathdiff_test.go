@@ -8,10 +8,10 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 // slowPath is the whole path from a switch to a LID, told in what does not

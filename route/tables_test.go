@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
-	"heddle/route/routetest"
 
 	"pgregory.net/rapid"
 )

@@ -3,8 +3,8 @@ package store_test
 import (
 	"testing"
 
+	"heddle/internal/storetest"
 	"heddle/store"
-	"heddle/store/storetest"
 )
 
 func TestMemory(t *testing.T) {

@@ -5,7 +5,7 @@
 // installed is read back from the switches by every new master.
 //
 // Store is the seam. store/boltdb implements it on a file, NewMemory for tests and for
-// simulated managers; both pass the same conformance suite (store/storetest). The managers of one process share a Store: its methods may
+// simulated managers; both pass the same conformance suite (internal/storetest). The managers of one process share a Store: its methods may
 // be called concurrently. Operations on one entry are for one owner, as the
 // order of two Apply calls that overlap is anyone's guess.
 //

@@ -30,7 +30,6 @@ var rules = []rule{
 	{"ib", []string{"ib/..."}, true, "the wire stands alone: other people's tools import it"},
 	{"fabric", []string{"ib/..."}, true, "graphs and netlists know only wire values"},
 	{"mad", []string{"ib/..."}, true, "the transaction engine knows MADs, not managers or devices"},
-	{"mad/madtest", []string{"mad", "ib/...", "internal/need"}, false, "test support: the conformance suite of transports runs in real time"},
 	{"route", []string{"fabric", "ib/..."}, true, "tables are values over a graph"},
 	{"route/check", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "the judge must not know any engine"},
 	{"route/mcast", []string{"route", "route/cdg", "fabric", "ib/..."}, true, "trees of groups fit in with tables, whoever made those"},
@@ -48,7 +47,6 @@ var rules = []rule{
 	{"route/engine/torus", []string{"route", "route/engine/grid", "fabric", "ib/..."}, true, "torus shares the grid with dor, and knows no other engine or the judge"},
 	{"route/engine/nue", []string{"route", "fabric", "ib/..."}, true, "nue shares nothing with other engines, and does not know the judge"},
 	{"route/engine/file", []string{"route", "route/osmdump", "fabric", "ib/..."}, true, "tables come from dumps that the caller has read"},
-	{"route/routetest", []string{"route", "fabric", "ib/..."}, true, "test support: graphs, and what happens to them"},
 	{"route/engine/vftree", []string{"route", "route/engine", "route/engine/ftree", "fabric", "ib/..."}, true, "vftree adds lanes to the fat tree of ftree"},
 	{"route/osmdump", []string{"route", "fabric", "ib/..."}, true, "dump files are a view of tables"},
 	{"route/osmconf", []string{"route", "ib/..."}, true, "input files become options"},
@@ -57,7 +55,6 @@ var rules = []rule{
 	{"subnet", []string{"partition", "route", "fabric", "ib/..."}, true, "the published state knows nobody who makes it"},
 	{"store", []string{"ib/..."}, true, "what survives a restart is told in wire values"},
 	{"store/boltdb", []string{"store", "ib/..."}, false, "an edge: the file of a store"},
-	{"store/storetest", []string{"store", "ib/..."}, false, "test support: the conformance suite of stores"},
 	{"sm", []string{"sm/...", "subnet", "partition", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core: it never meets an edge"},
 	{"sm/damp", []string{"mad", "ib/..."}, true, "which links flap is known by ports, whoever watches them"},
 	{"sm/election", []string{"subnet", "ib/..."}, true, "who is master follows from what managers tell, whoever asked them"},
@@ -95,6 +92,12 @@ var rules = []rule{
 
 // algorithms are pure packages that import nothing of this module; every package may import them.
 var algorithms = []string{"internal/heap", "internal/toposort"}
+
+// testSupport are packages that no program may contain.
+var testSupport = []string{
+	"internal/abitest", "internal/ibtools", "internal/madtest", "internal/need", "internal/routetest", "internal/storetest",
+	"internal/wiretest",
+}
 
 // impure are the imports that a pure package must not have, with the reason.
 var impure = map[string]string{
@@ -140,6 +143,9 @@ func TestImportRules(t *testing.T) {
 			p := strings.Trim(im.Path.Value, `"`)
 			rel, own := strings.CutPrefix(p, module+"/")
 			if own {
+				if slices.Contains(testSupport, rel) && !slices.Contains(testSupport, f.pkg) {
+					t.Errorf("%s imports %s: only tests may", f.name, p)
+				}
 				if rel != f.pkg && !slices.Contains(algorithms, rel) && !allowed(r.may, rel) {
 					t.Errorf("%s imports %s: %s (%s)", f.name, p, r.pkg, r.reason)
 				}

@@ -13,6 +13,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/dnup"
@@ -27,7 +28,6 @@ import (
 	"heddle/route/engine/vftree"
 	"heddle/route/mcast"
 	"heddle/route/osmdump"
-	"heddle/route/routetest"
 )
 
 // judged are the engines that promise freedom from deadlock. Each must route

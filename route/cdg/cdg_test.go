@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"heddle/fabric"
+	"heddle/internal/routetest"
 	"heddle/route/cdg"
-	"heddle/route/routetest"
 
 	"pgregory.net/rapid"
 )

@@ -5,10 +5,10 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
-	"heddle/route/routetest"
 )
 
 // levelled are min-hop tables with service levels drawn by switch and LID, on

@@ -7,11 +7,11 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 func tables(t *testing.T, e route.Engine, g *fabric.Graph) *route.Tables {

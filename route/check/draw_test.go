@@ -3,9 +3,9 @@ package check_test
 import (
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
-	"heddle/route/routetest"
 
 	"pgregory.net/rapid"
 )

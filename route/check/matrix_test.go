@@ -6,11 +6,11 @@ import (
 
 	"heddle/fabric"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 // TestEveryKind: up*/down* verifies on every kind of fabric that can be

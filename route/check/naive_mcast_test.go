@@ -6,9 +6,9 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
-	"heddle/route/routetest"
 
 	"pgregory.net/rapid"
 )

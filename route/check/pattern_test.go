@@ -6,10 +6,10 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 // shifts is the naive twin of the Shift pattern: maps, and a walk for each

@@ -9,11 +9,11 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 // world is a fabric whose cables and hosts come and go, with tables.

@@ -3,11 +3,11 @@ package check_test
 import (
 	"testing"
 
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 func benchmark(b *testing.B, e route.Engine, net *routetest.Net) {

@@ -10,6 +10,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine"
@@ -23,7 +24,6 @@ import (
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
 	"heddle/route/engine/vftree"
-	"heddle/route/routetest"
 )
 
 // subject is an engine and what it promises on any fabric.

@@ -14,10 +14,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/torus"
-	"heddle/route/routetest"
 )
 
 // endless is how long an engine may take for a handful of switches on a busy

@@ -11,6 +11,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/dnup"
@@ -25,7 +26,6 @@ import (
 	"heddle/route/engine/updn"
 	"heddle/route/engine/vftree"
 	"heddle/route/osmdump"
-	"heddle/route/routetest"
 )
 
 // A promise says what an engine must do.

@@ -8,10 +8,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/move"
-	"heddle/route/routetest"
 	"heddle/route/transition"
 )
 

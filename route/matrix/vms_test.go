@@ -8,9 +8,9 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
-	"heddle/route/routetest"
 	"heddle/route/transition"
 )
 

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/ftree"
 	"heddle/route/engine/minhop"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 // BenchmarkMoves migrates VMs in the full subnet, 49,149 LIDs and 648 switches, alone

@@ -5,11 +5,11 @@ import (
 
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/ftree"
 	"heddle/route/engine/minhop"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 // TestPublished: the numbers of the paper's SMP table and of §V-A.

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 // FuzzNew: whatever is asked for, tables stay right or nothing happens, and the

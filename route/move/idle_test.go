@@ -8,12 +8,12 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/ftree"
 	"heddle/route/engine/minhop"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 // TestIdle: a balanced swap with a LID that nobody uses waits for nothing, even where

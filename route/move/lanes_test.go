@@ -4,13 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/sssp"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/vftree"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 // TestLanes: with several lanes a move inside a leaf keeps every path; one to

@@ -7,13 +7,13 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/nue"
 	"heddle/route/engine/updn"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 // arrives reports whether packets to a LID with these entries come to port of switch dst

@@ -6,11 +6,11 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 // mixes walks the stages of single-lane tables naively: no state that some

@@ -10,6 +10,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/dor"
@@ -22,7 +23,6 @@ import (
 	"heddle/route/engine/updn"
 	"heddle/route/engine/vftree"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 var options = move.Options{Workers: 2, SwitchLifetime: time.Second, HOQLife: time.Second}

@@ -7,10 +7,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 // circles reports whether packets to l can go in a circle where each switch forwards by either

@@ -7,10 +7,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/move"
-	"heddle/route/routetest"
 )
 
 // orders searches for an order in which the blocks of LIDs can be written one by one, each

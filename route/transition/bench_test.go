@@ -4,10 +4,10 @@ import (
 	"testing"
 
 	"heddle/fabric"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 	"heddle/route/transition"
 )
 

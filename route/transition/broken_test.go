@@ -6,9 +6,9 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 	"heddle/route/transition"
 )
 

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
-	"heddle/route/routetest"
 	"heddle/route/transition"
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
-	"heddle/route/routetest"
 	"heddle/route/transition"
 )
 

@@ -9,6 +9,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/dnup"
@@ -20,7 +21,6 @@ import (
 	"heddle/route/engine/sssp"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 	"heddle/route/transition"
 )
 

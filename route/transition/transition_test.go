@@ -10,10 +10,10 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 	"heddle/route/transition"
 )
 

@@ -6,16 +6,16 @@ import (
 	"strconv"
 	"testing"
 
+	"heddle/internal/abitest"
 	"heddle/internal/need"
 	"heddle/internal/umadabi"
 	"heddle/sim"
 	"heddle/transport/umad"
-	"heddle/transport/umad/abitest"
 )
 
 func init() { children["abi"] = abiChild }
 
-// abiChild runs the checks of transport/umad/abitest, which the real kernel
+// abiChild runs the checks of internal/abitest, which the real kernel
 // has to pass too (make test-kernel), on the devices it sees.
 func abiChild() int {
 	devs, err := umad.Discover("")

@@ -16,9 +16,9 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/madtest"
 	"heddle/internal/need"
 	"heddle/mad"
-	"heddle/mad/madtest"
 	"heddle/sim"
 	"heddle/transport/rmpp"
 	"heddle/transport/umad"

@@ -9,9 +9,9 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/mad"
 	"heddle/route"
-	"heddle/route/routetest"
 	"heddle/route/transition"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"heddle/internal/storetest"
 	"heddle/store"
 	"heddle/store/boltdb"
-	"heddle/store/storetest"
 )
 
 func TestBolt(t *testing.T) {

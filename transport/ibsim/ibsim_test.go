@@ -17,9 +17,9 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/madtest"
 	"heddle/internal/need"
 	"heddle/mad"
-	"heddle/mad/madtest"
 )
 
 // net1 is a switch with two CAs. The first node is where a client without a

@@ -5,10 +5,10 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/dnup"
-	"heddle/route/routetest"
 )
 
 // TestTurnsAtTheBottom: CAs on the roots of a tree reach each other over all

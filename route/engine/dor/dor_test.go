@@ -8,11 +8,11 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/dor"
 	"heddle/route/engine/minhop"
-	"heddle/route/routetest"
 )
 
 // graph generates a fabric with one LID a port.

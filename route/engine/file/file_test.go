@@ -8,13 +8,13 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/file"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
 	"heddle/route/osmdump"
-	"heddle/route/routetest"
 )
 
 func net(t testing.TB, kind, params string, lids int) (*fabric.Fabric, *fabric.Graph) {

@@ -3,8 +3,8 @@ package ftree_test
 import (
 	"testing"
 
+	"heddle/internal/routetest"
 	"heddle/route/engine/ftree"
-	"heddle/route/routetest"
 )
 
 func BenchmarkCompute(b *testing.B) { routetest.BenchCompute(b, ftree.Engine{}) }

@@ -9,10 +9,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/ftree"
-	"heddle/route/routetest"
 )
 
 func generate(t testing.TB, kind string, lids int) *fabric.Graph {

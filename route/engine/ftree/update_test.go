@@ -9,11 +9,11 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/ftree"
 	"heddle/route/engine/minhop"
-	"heddle/route/routetest"
 )
 
 // trees are small fat trees of many kinds.

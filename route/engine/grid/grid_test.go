@@ -9,8 +9,8 @@ import (
 
 	"heddle/fabric"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route/engine/grid"
-	"heddle/route/routetest"
 )
 
 func graph(t testing.TB, net string) *fabric.Graph {

@@ -3,9 +3,9 @@ package lash_test
 import (
 	"testing"
 
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/lash"
-	"heddle/route/routetest"
 )
 
 func BenchmarkCompute(b *testing.B) { routetest.BenchCompute(b, lash.Engine{}) }

@@ -9,10 +9,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/lash"
-	"heddle/route/routetest"
 )
 
 // graph generates a fabric with so many lanes a link.

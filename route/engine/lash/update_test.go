@@ -8,10 +8,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/lash"
-	"heddle/route/routetest"
 )
 
 // nets are small fabrics of many kinds.

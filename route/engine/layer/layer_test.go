@@ -8,9 +8,9 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/layer"
-	"heddle/route/routetest"
 )
 
 // paths routes a graph by the first shortest way to every switch; a class is

@@ -3,8 +3,8 @@ package minhop_test
 import (
 	"testing"
 
+	"heddle/internal/routetest"
 	"heddle/route/engine/minhop"
-	"heddle/route/routetest"
 )
 
 func BenchmarkCompute(b *testing.B) { routetest.BenchCompute(b, minhop.Engine{}) }

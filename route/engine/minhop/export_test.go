@@ -6,8 +6,8 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
-	"heddle/route/routetest"
 )
 
 // CheckMemo compares what tables remember with what computing from scratch

@@ -9,10 +9,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
-	"heddle/route/routetest"
 )
 
 // weigh draws hop weights for some ports.

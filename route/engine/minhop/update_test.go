@@ -7,10 +7,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
-	"heddle/route/routetest"
 )
 
 // TestUpdate: after every step the tables are right, as short as those

@@ -8,10 +8,10 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/nue"
-	"heddle/route/routetest"
 )
 
 func generate(t testing.TB, lids int, what string) *fabric.Graph {

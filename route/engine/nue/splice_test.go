@@ -7,9 +7,9 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
-	"heddle/route/routetest"
 )
 
 // TestMemory checks after every step of random damage that what Update

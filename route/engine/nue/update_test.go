@@ -6,9 +6,9 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/nue"
-	"heddle/route/routetest"
 )
 
 var _ route.Updater = nue.Engine{}

@@ -7,8 +7,8 @@ import (
 
 	"heddle/fabric"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route/engine/spt"
-	"heddle/route/routetest"
 )
 
 // table is a plain sink.

@@ -3,9 +3,9 @@ package sssp_test
 import (
 	"testing"
 
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/sssp"
-	"heddle/route/routetest"
 )
 
 func BenchmarkCompute(b *testing.B) { routetest.BenchCompute(b, sssp.DFEngine{}) }

@@ -5,10 +5,10 @@ import (
 
 	"heddle/fabric"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/sssp"
-	"heddle/route/routetest"
 )
 
 // TestLarge: a tree of 5,832 hosts with 40 cables pulled takes several lanes;

@@ -6,10 +6,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/sssp"
-	"heddle/route/routetest"
 )
 
 func shift(g *fabric.Graph, tb *route.Tables, rounds int) check.PatternResult {

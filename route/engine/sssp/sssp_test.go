@@ -9,10 +9,10 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/sssp"
-	"heddle/route/routetest"
 )
 
 // graph generates a fabric with lids LIDs a CA port and so many lanes a link.

@@ -8,11 +8,11 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine"
 	"heddle/route/engine/sssp"
-	"heddle/route/routetest"
 )
 
 // nets are small fabrics of many kinds.

@@ -3,9 +3,9 @@ package torus_test
 import (
 	"testing"
 
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/torus"
-	"heddle/route/routetest"
 )
 
 func BenchmarkTorus(b *testing.B) {

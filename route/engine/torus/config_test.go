@@ -8,10 +8,10 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/torus"
-	"heddle/route/routetest"
 )
 
 // example is the one of torus-2QoS.conf(5), for a generated 4x5 torus: its

@@ -10,11 +10,11 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/torus"
-	"heddle/route/routetest"
 )
 
 func graph(t testing.TB, vls uint8, net string) *fabric.Graph {

@@ -3,8 +3,8 @@ package updn_test
 import (
 	"testing"
 
+	"heddle/internal/routetest"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 func BenchmarkCompute(b *testing.B) { routetest.BenchCompute(b, updn.Engine{}) }

@@ -8,11 +8,11 @@ import (
 
 	"heddle/fabric"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 func generate(t testing.TB, seed uint64, lids int, kind string, params ...string) *fabric.Graph {

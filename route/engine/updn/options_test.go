@@ -9,11 +9,11 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 // TestOptions: whatever is asked for, tables are proved right, and Update

@@ -6,10 +6,10 @@ import (
 
 	"heddle/fabric"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/updn"
-	"heddle/route/routetest"
 )
 
 // TestUpdate: after every step the tables are proved right, costs and order

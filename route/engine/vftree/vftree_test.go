@@ -8,11 +8,11 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/internal/need"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/ftree"
 	"heddle/route/engine/vftree"
-	"heddle/route/routetest"
 )
 
 func compute(t testing.TB, e vftree.Engine, g *fabric.Graph, o route.Options) *route.Tables {

@@ -1,4 +1,4 @@
-// Package kerneltest runs the checks of transport/umad/abitest against the
+// Package kerneltest runs the checks of internal/abitest against the
 // real kernel's ib_umad, in a virtual machine: `make test-kernel`.
 //
 // The machine boots Debian's kernel in QEMU, without KVM. Its root is an

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"heddle/internal/abitest"
 	"heddle/internal/umadabi"
 	"heddle/transport/umad"
-	"heddle/transport/umad/abitest"
 )
 
 // guest is what the machine does: it is init.
