@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -145,7 +144,7 @@ func TestLeaseRefused(t *testing.T) {
 			l := a
 			l.Place = bad
 			k.set(subnet.LeaseRefused, l)
-			if r, _ := k.last(a.GUID); !strings.Contains(r.Reason, "does not take it") {
+			if r, _ := k.last(a.GUID); r.Cause != subnet.CauseNotTaken {
 				t.Errorf("%+v", r)
 			}
 			k.m.OnSend = count

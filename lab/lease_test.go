@@ -396,6 +396,9 @@ func TestLeaseNoLID(t *testing.T) {
 	last := k.lease["v4"]
 	k.wait(subnet.LeaseRefused, last)
 	r, _ := k.last(last.GUID)
+	if r.Cause != subnet.CauseNoLID {
+		t.Errorf("cause %v", r.Cause)
+	}
 	if want := "no LID left: all 19 that the smallest forwarding table holds are in use: 15 by ports, 0 by functions that always have one, 4 by interfaces, 0 of them without a place; delete"; !strings.HasPrefix(r.Reason, want) {
 		t.Errorf("%q, want %q", r.Reason, want)
 	}
@@ -410,15 +413,15 @@ func TestLeaseNoLID(t *testing.T) {
 	k.Run(time.Second)
 	k.check()
 	// Asked-for LIDs: of somebody else, beyond the tables.
-	for lid, want := range map[ib.LID]string{1: "somebody else has it", 20: "LIDs below 20 only"} {
+	for lid, want := range map[ib.LID]subnet.Cause{1: subnet.CauseLIDTaken, 20: subnet.CauseTableFull} {
 		p := k.lease["v1"]
 		p.GUID, p.Place, p.LID = 0x99, k.place(8, 3), lid
 		if err := k.Sim.EnableVPort(vf(t, k.Cluster, k.hosts[8], 3)); err != nil {
 			t.Fatal(err)
 		}
 		k.set(subnet.LeaseRefused, p)
-		if r, _ := k.last(p.GUID); !strings.Contains(r.Reason, want) {
-			t.Errorf("LID %d: %q, want %q", lid, r.Reason, want)
+		if r, _ := k.last(p.GUID); r.Cause != want {
+			t.Errorf("LID %d: %v (%s), want %v", lid, r.Cause, r.Reason, want)
 		}
 	}
 }

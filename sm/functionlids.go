@@ -339,9 +339,9 @@ func (c *Core) giveLIDs() (ops []store.Op) {
 	for _, l := range x.batch {
 		t := l.target()
 		if p := c.EndPort(t.Port); p != nil && t != (subnet.Place{}) && l.LIDKind == subnet.FloatingLID && c.sharedPort(t.Port) {
-			var why string
-			if ops, why = c.giveFloating(l, p, ops); why != "" {
-				c.refuseLease(l, why)
+			var f failure
+			if ops, f = c.giveFloating(l, p, ops); f.cause != 0 {
+				c.refuseLease(l, f)
 				continue
 			}
 			keep = append(keep, l)
@@ -352,9 +352,9 @@ func (c *Core) giveLIDs() (ops []store.Op) {
 			keep = append(keep, l)
 			continue
 		}
-		var why string
-		if ops, why = c.giveLID(l, a, t, ops); why != "" {
-			c.refuseLease(l, why)
+		var f failure
+		if ops, f = c.giveLID(l, a, t, ops); f.cause != 0 {
+			c.refuseLease(l, f)
 			continue
 		}
 		keep = append(keep, l)
@@ -364,25 +364,25 @@ func (c *Core) giveLIDs() (ops []store.Op) {
 }
 
 // refuseLease takes a lease out of the batch, because it cannot be carried out.
-func (c *Core) refuseLease(l *lease, why string) {
+func (c *Core) refuseLease(l *lease, f failure) {
 	l.leaving = false
-	l.failed, l.back = why, l.held
+	l.failed, l.back = f, l.held
 	c.settle(l)
 	c.lookLease(l)
 }
 
-func (c *Core) giveLID(l *lease, a *adapter, t subnet.Place, ops []store.Op) ([]store.Op, string) {
+func (c *Core) giveLID(l *lease, a *adapter, t subnet.Place, ops []store.Op) ([]store.Op, failure) {
 	sp := c.lidsInUse()
 	always := a != nil && c.always(a)
-	if l.LID != 0 && l.lid != l.LID && l.failed == "" {
+	if l.LID != 0 && l.lid != l.LID && l.failed.cause == 0 {
 		switch {
 		case int(l.LID) >= c.limit:
-			return ops, fmt.Sprintf("LID %d is asked for, and the smallest forwarding table holds LIDs below %d only", l.LID, c.limit)
+			return ops, failure{subnet.CauseTableFull, fmt.Sprintf("LID %d is asked for, and the smallest forwarding table holds LIDs below %d only", l.LID, c.limit)}
 		case l.lid != 0 && l.held != (subnet.Place{}):
-			return ops, fmt.Sprintf("LID %d is asked for, and it has LID %d, which may be in use: detach it first", l.LID, l.lid)
+			return ops, failure{subnet.CauseLIDInUse, fmt.Sprintf("LID %d is asked for, and it has LID %d, which may be in use: detach it first", l.LID, l.lid)}
 		case always && c.placeLID(l.LID) && c.leases.fn.leaseOf[l.LID] == nil: // a function's that nobody uses
 		case !sp.free(lidRange{lid: l.LID}):
-			return ops, fmt.Sprintf("LID %d is asked for, and somebody else has it", l.LID)
+			return ops, failure{subnet.CauseLIDTaken, fmt.Sprintf("LID %d is asked for, and somebody else has it", l.LID)}
 		}
 		if l.lid != 0 && !c.placeLID(l.lid) {
 			sp.release(lidRange{lid: l.lid})
@@ -400,11 +400,11 @@ func (c *Core) giveLID(l *lease, a *adapter, t subnet.Place, ops []store.Op) ([]
 	if l.lid == 0 {
 		lid, more := c.takeLID(l.LIDKind == subnet.FloatingLID, ops)
 		if ops = more; lid == 0 {
-			return ops, c.noLID()
+			return ops, failure{subnet.CauseNoLID, c.noLID()}
 		}
 		ops = append(ops, c.storeLID(l, lid)...)
 	}
-	return ops, ""
+	return ops, failure{}
 }
 
 // maxFormer bounds leases.former; an address manager gives GUIDs again, so that this is
@@ -449,7 +449,7 @@ func (c *Core) leasesSaved(ev Persisted) {
 	x.gen, x.saveErr = 0, ev.Err
 	if ev.Err != nil {
 		for _, l := range x.batch {
-			c.reportLease(l, subnet.LeaseWaiting, "its LID could not be stored: "+ev.Err.Error())
+			c.reportLease(l, subnet.LeaseWaiting, failure{subnet.CauseNotStored, "its LID could not be stored: " + ev.Err.Error()})
 		}
 		x.retry = c.Now.Add(c.Config.RetryInterval)
 		c.tellLeases()

@@ -167,11 +167,11 @@ func (c *Core) gather() bool {
 			if h := x.hold[t]; t != (subnet.Place{}) && h != nil && h != l && !h.leaving && (h.held == t || h.target() == t) {
 				l.leaving = false
 				again = true
-				if l.failed != "" {
+				if l.failed.cause != 0 {
 					c.settle(l)
 					continue
 				}
-				c.reportLease(l, subnet.LeaseWaiting, "function "+t.String()+" is still held by GUID "+h.GUID.String())
+				c.reportLease(l, subnet.LeaseWaiting, failure{subnet.CauseFunctionHeld, "function " + t.String() + " is still held by GUID " + h.GUID.String()})
 				continue
 			}
 			keep = append(keep, l)
@@ -183,8 +183,8 @@ func (c *Core) gather() bool {
 		return false
 	}
 	for _, l := range x.batch {
-		if l.failed == "" {
-			c.reportLease(l, subnet.LeaseMoving, "")
+		if l.failed.cause == 0 {
+			c.reportLease(l, subnet.LeaseMoving, failure{})
 		}
 	}
 	c.tellLeases()
@@ -205,8 +205,8 @@ func (c *Core) showsGUID(p subnet.Place, g ib.GUID) bool {
 // nothing is left to do, or it must wait, that is reported.
 func (c *Core) ready(l *lease) bool {
 	x := &c.leases
-	if l.implied && l.failed != "" && l.back != (subnet.Place{}) && l.held == (subnet.Place{}) && !c.showsGUID(l.back, l.GUID) && c.showsGUID(l.Place, l.GUID) {
-		l.failed, l.back = "", subnet.Place{} // its host says where it is
+	if l.implied && l.failed.cause != 0 && l.back != (subnet.Place{}) && l.held == (subnet.Place{}) && !c.showsGUID(l.back, l.GUID) && c.showsGUID(l.Place, l.GUID) {
+		l.failed, l.back = failure{}, subnet.Place{} // its host says where it is
 	}
 	c.letGo(l)
 	t := l.target()
@@ -217,9 +217,9 @@ func (c *Core) ready(l *lease) bool {
 		c.settle(l)
 		return false
 	}
-	refuse := func(why string) bool {
-		if l.failed == "" {
-			l.failed, l.back = why, l.held
+	refuse := func(cause subnet.Cause, why string) bool {
+		if l.failed.cause == 0 {
+			l.failed, l.back = failure{cause, why}, l.held
 			if l.target() != t {
 				return c.ready(l)
 			}
@@ -227,56 +227,56 @@ func (c *Core) ready(l *lease) bool {
 		c.settle(l)
 		return false
 	}
-	look := func(why string) bool { // it is about to be known
-		if l.failed != "" {
+	look := func(cause subnet.Cause, why string) bool { // it is about to be known
+		if l.failed.cause != 0 {
 			c.settle(l)
 		} else {
-			c.reportLease(l, subnet.LeaseWaiting, why)
+			c.reportLease(l, subnet.LeaseWaiting, failure{cause, why})
 		}
 		return false
 	}
-	wait := func(why string) bool {
-		if x.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && l.failed == "" {
-			c.turnRound(l, why)
+	wait := func(cause subnet.Cause, why string) bool {
+		if x.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && l.failed.cause == 0 {
+			c.turnRound(l, failure{cause, why})
 			return false
 		}
-		return look(why)
+		return look(cause, why)
 	}
-	if o := x.wants[t]; o != nil && o != l && l.failed == "" && !l.implied {
-		return refuse("function " + t.String() + " is kept for GUID " + o.GUID.String())
+	if o := x.wants[t]; o != nil && o != l && l.failed.cause == 0 && !l.implied {
+		return refuse(subnet.CauseFunctionTaken, "function "+t.String()+" is kept for GUID "+o.GUID.String())
 	}
 	p := c.EndPort(t.Port)
 	if p == nil {
-		return wait("port " + t.Port.String() + " is not in the subnet")
+		return wait(subnet.CausePortAbsent, "port "+t.Port.String()+" is not in the subnet")
 	}
 	a, v := c.function(t)
 	switch {
 	case a == nil && p.Info.GUIDCap > 1, a != nil && a.model == subnet.SharedPort:
 		return c.readyShared(l, p, refuse)
 	case a == nil:
-		return wait("port " + t.Port.String() + " has no virtual functions")
+		return wait(subnet.CauseNoFunctions, "port "+t.Port.String()+" has no virtual functions")
 	case a.step == adapterRefused:
-		return wait("the virtual functions of port " + t.Port.String() + " cannot be used")
+		return wait(subnet.CauseFunctionsUnusable, "the virtual functions of port "+t.Port.String()+" cannot be used")
 	case a.step != adapterKnown:
 		x.unread = x.unread || a.tries == 0
-		return look("the virtual functions of port " + t.Port.String() + " are not known yet")
+		return look(subnet.CauseFunctionsUnread, "the virtual functions of port "+t.Port.String()+" are not known yet")
 	case t.Function == 0 || int(t.Function) > a.functions:
-		return refuse("port " + t.Port.String() + " has no function " + strconv.Itoa(int(t.Function)) + ", only 1 to " + strconv.Itoa(a.functions))
+		return refuse(subnet.CauseNoSuchFunction, "port "+t.Port.String()+" has no function "+strconv.Itoa(int(t.Function))+", only 1 to "+strconv.Itoa(a.functions))
 	case c.physical(l.GUID) != nil:
-		return refuse("GUID " + l.GUID.String() + " is the own one of a port of the subnet: give the interface another")
+		return refuse(subnet.CauseGUIDTaken, "GUID "+l.GUID.String()+" is the own one of a port of the subnet: give the interface another")
 	case v == nil || v.state < ib.StateInit:
 		if !l.looked { // a trap may have been lost, or repressed
 			l.looked, x.unread = true, true
 			c.lookVPort(vportRef{a, 0})
 		}
-		return wait("function " + t.String() + " is down: its hypervisor has not brought it up")
+		return wait(subnet.CauseFunctionDown, "function "+t.String()+" is down: its hypervisor has not brought it up")
 	case v.known&knowInfo == 0:
 		x.unread = x.unread || v.tries == 0
-		return look("function " + t.String() + " has not been read yet")
+		return look(subnet.CauseFunctionUnread, "function "+t.String()+" has not been read yet")
 	case a.model == subnet.VPorts && v.info.PortGUID != l.GUID:
-		return wait("function " + t.String() + " has GUID " + v.info.PortGUID.String() + ": its hypervisor has not put the VM there")
+		return wait(subnet.CauseOtherGUID, "function "+t.String()+" has GUID "+v.info.PortGUID.String()+": its hypervisor has not put the VM there")
 	case !needsLID(a, v) && l.LIDKind != subnet.SharedLID:
-		return refuse("function " + t.String() + " shares a LID (LIDRequired is 0), and one of its own is asked for: change the interface or the hypervisor")
+		return refuse(subnet.CauseLIDKind, "function "+t.String()+" shares a LID (LIDRequired is 0), and one of its own is asked for: change the interface or the hypervisor")
 	}
 	if !needsLID(a, v) {
 		if l.held != (subnet.Place{}) && l.held != t {
@@ -289,15 +289,15 @@ func (c *Core) ready(l *lease) bool {
 			c.settle(l)
 			return false
 		}
-		return look("function " + t.String() + " is being brought up")
+		return look(subnet.CauseComingUp, "function "+t.String()+" is being brought up")
 	}
 	if x.hold[t] == l && l.lid != 0 && (l.held == t || l.held == subnet.Place{}) && c.routedAt(l.lid, t.Port) && c.lidFits(l, t) {
 		c.lookVPort(vportRef{a, t.Function})
 		if l.inForce(a, v) {
 			l.held = t
 			c.settle(l)
-		} else if l.failed == "" {
-			c.reportLease(l, subnet.LeaseMoving, "")
+		} else if l.failed.cause == 0 {
+			c.reportLease(l, subnet.LeaseMoving, failure{})
 		}
 		return false
 	}
@@ -309,12 +309,12 @@ func (c *Core) settle(l *lease) {
 	switch {
 	case l.ended:
 		c.forgetLease(l)
-	case l.failed != "":
+	case l.failed.cause != 0:
 		c.reportLease(l, subnet.LeaseRefused, l.failed)
 	default:
 		l.back = subnet.Place{}
 		if l.held == l.Place {
-			c.reportLease(l, subnet.LeasePlaced, "")
+			c.reportLease(l, subnet.LeasePlaced, failure{})
 		}
 	}
 }
@@ -356,7 +356,7 @@ func (c *Core) allLeft() bool {
 			l.held, l.back = subnet.Place{}, l.held
 			continue
 		}
-		if l.failed == "" || l.target() != l.held {
+		if l.failed.cause == 0 || l.target() != l.held {
 			over = false
 		}
 	}
@@ -382,7 +382,7 @@ func (c *Core) allLeft() bool {
 		}
 		// It still holds it, or nobody knows: so it stays there.
 		delete(x.leaves, l.held)
-		if l.failed != "" && l.target() != l.held {
+		if l.failed.cause != 0 && l.target() != l.held {
 			c.lookLease(l) // it has to
 			continue
 		}
@@ -392,8 +392,8 @@ func (c *Core) allLeft() bool {
 		if l.ended { // and is tried again
 			x.retry = min(x.retry, c.Now.Add(c.Config.RetryInterval))
 		}
-		if l.failed == "" {
-			l.failed = "function " + l.held.String() + ", which has the address, does not give it up"
+		if l.failed.cause == 0 {
+			l.failed = failure{subnet.CauseNotGivenUp, "function " + l.held.String() + ", which has the address, does not give it up"}
 		}
 		l.back = l.held
 		c.lookPlace(l.held)
@@ -419,7 +419,7 @@ func (c *Core) allRouted() bool {
 		}
 		if t != (subnet.Place{}) && l.lid != 0 && !c.routedAt(l.lid, t.Port) {
 			l.port = l.back.Port
-			c.turnRound(l, "no route leads to it: "+c.whyNoRoute())
+			c.turnRound(l, failure{subnet.CauseNoRoute, "no route leads to it: " + c.whyNoRoute()})
 			continue
 		}
 		keep = append(keep, l)

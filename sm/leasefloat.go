@@ -92,26 +92,26 @@ func (c *Core) floatWaits(l *lease) {
 		}
 		delete(x.leaves, at)
 	}
-	if l.failed == "" {
-		c.reportLease(l, subnet.LeaseWaiting, "port "+l.unfloats.String()+" has its LID still, and does not answer")
+	if l.failed.cause == 0 {
+		c.reportLease(l, subnet.LeaseWaiting, failure{subnet.CausePortSilent, "port " + l.unfloats.String() + " has its LID still, and does not answer"})
 	}
 	x.retry = min(x.retry, c.Now.Add(c.Config.RetryInterval))
 	c.lookLease(l)
 }
 
 // readyFloat is ready for a lease on a shared port whose LID is to float.
-func (c *Core) readyFloat(l *lease, p *topo.Port, refuse func(string) bool) bool {
+func (c *Core) readyFloat(l *lease, p *topo.Port, refuse func(subnet.Cause, string) bool) bool {
 	x := &c.leases
 	t := l.target()
 	if p.LMC != 0 || c.Config.LMC != 0 {
-		return refuse("port " + t.Port.String() + " has an LMC, and a LID that floats has none: let it share the port's LID")
+		return refuse(subnet.CauseLIDKind, "port "+t.Port.String()+" has an LMC, and a LID that floats has none: let it share the port's LID")
 	}
 	if p == c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port) {
-		return refuse("port " + t.Port.String() + " is that of the subnet manager, whose LID all others know: take another hypervisor")
+		return refuse(subnet.CauseLIDKind, "port "+t.Port.String()+" is that of the subnet manager, whose LID all others know: take another hypervisor")
 	}
 	for i := 1; i < int(p.Info.GUIDCap); i++ {
 		if o := x.wants[subnet.Place{Port: t.Port, Function: uint16(i)}]; o != nil && o != l {
-			return refuse("port " + t.Port.String() + " is to hold GUID " + o.GUID.String() + " too, and where a LID floats there is room for one")
+			return refuse(subnet.CauseFunctionTaken, "port "+t.Port.String()+" is to hold GUID "+o.GUID.String()+" too, and where a LID floats there is room for one")
 		}
 	}
 	if x.floats[t.Port] != l || p.Info.LID != l.lid || p.LID != l.lid || !c.routedAt(l.lid, t.Port) {
@@ -120,8 +120,8 @@ func (c *Core) readyFloat(l *lease, p *topo.Port, refuse func(string) bool) bool
 	c.mergeAliases()
 	if l.held == t {
 		c.settle(l)
-	} else if l.failed == "" {
-		c.reportLease(l, subnet.LeaseMoving, "")
+	} else if l.failed.cause == 0 {
+		c.reportLease(l, subnet.LeaseMoving, failure{})
 	}
 	return false
 }
@@ -190,7 +190,7 @@ func (c *Core) floatsSet() {
 		for _, l := range x.batch {
 			if p := c.EndPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != l.lid {
 				p.Info.LID = l.lid
-				c.turnRound(l, "port "+p.GUID.String()+" does not take LID "+l.lid.String())
+				c.turnRound(l, failure{subnet.CauseNotTaken, "port " + p.GUID.String() + " does not take LID " + l.lid.String()})
 			}
 		}
 		c.AskFullSweep("a port did not take its LID")
@@ -231,13 +231,13 @@ func (c *Core) floatsOver() {
 }
 
 // giveFloating is giveLID for a lease on a shared port.
-func (c *Core) giveFloating(l *lease, p *topo.Port, ops []store.Op) ([]store.Op, string) {
-	why := ""
-	if ops, why = c.giveLID(l, nil, l.target(), ops); why != "" {
-		return ops, why
+func (c *Core) giveFloating(l *lease, p *topo.Port, ops []store.Op) ([]store.Op, failure) {
+	var f failure
+	if ops, f = c.giveLID(l, nil, l.target(), ops); f.cause != 0 {
+		return ops, f
 	}
 	if at := (subnet.Place{Port: p.GUID}); c.leases.fn.byPlace[at] == 0 {
 		ops = append(ops, c.leases.fn.set(at, p.LID))
 	}
-	return ops, ""
+	return ops, failure{}
 }

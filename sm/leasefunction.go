@@ -24,7 +24,7 @@ func (c *Core) functionWanted(r vportRef) functionWant {
 			return functionWant{lid: l.lid, guid: l.GUID, up: c.routedAt(l.lid, a.port), aliases: l.Aliases}
 		case !x.given: // who sets leases has not said anything yet
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID, up: v.state >= ib.StateArmed, aliases: v.aliases()}
-		case x.wants[p] != nil && x.wants[p].failed == "" && x.leaves[p] == nil && v.state < ib.StateArmed:
+		case x.wants[p] != nil && x.wants[p].failed.cause == 0 && x.leaves[p] == nil && v.state < ib.StateArmed:
 			// It is about to get an address; there is no need to clean it before.
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID}
 		}
@@ -81,7 +81,7 @@ func (c *Core) functionChanged(r vportRef) {
 		}
 		if l.held == p && !c.heldBy(l, r.a, v) && (v.known&knowInfo != 0 || r.a.model == subnet.VPorts && v.state < ib.StateInit) {
 			l.held = subnet.Place{}
-			if l.target() != p && l.failed == "" {
+			if l.target() != p && l.failed.cause == 0 {
 				l.back = p
 			}
 		}
@@ -146,7 +146,7 @@ func (c *Core) meet(r vportRef, v *vport) {
 	}
 	if l.implied && own && v.state >= ib.StateInit && l.Place != p {
 		if a, u := c.function(l.Place); u == nil || u.state < ib.StateInit || u.info.PortGUID != l.GUID || a.model != subnet.VPorts {
-			l.Place, l.failed = p, "" // the VM moved
+			l.Place, l.failed = p, failure{} // the VM moved
 			c.lookLease(l)
 		}
 	}
@@ -172,29 +172,29 @@ func (c *Core) functionRefused(r vportRef, err error) {
 	if l == nil {
 		l = c.leases.leaves[r.place()]
 	}
-	if l == nil || l.failed != "" && l.target() == (subnet.Place{}) {
+	if l == nil || l.failed.cause != 0 && l.target() == (subnet.Place{}) {
 		return
 	}
-	why := "function " + r.place().String() + " does not take it: " + err.Error()
+	f := failure{subnet.CauseNotTaken, "function " + r.place().String() + " does not take it: " + err.Error()}
 	if l.leaving {
-		why = "function " + r.place().String() + " does not give it up: " + err.Error()
+		f = failure{subnet.CauseNotGivenUp, "function " + r.place().String() + " does not give it up: " + err.Error()}
 	}
-	c.turnRound(l, why)
+	c.turnRound(l, f)
 }
 
 // turnRound has a lease be where it was, because its target cannot have it.
-func (c *Core) turnRound(l *lease, why string) {
+func (c *Core) turnRound(l *lease, f failure) {
 	t := l.target()
 	if l.holds == t && l.held != t {
 		c.holdAt(l, subnet.Place{})
 	}
 	switch {
-	case l.failed != "":
+	case l.failed.cause != 0:
 		l.back = subnet.Place{} // neither here nor there
 	case l.held != (subnet.Place{}):
-		l.failed, l.back = why, l.held
+		l.failed, l.back = f, l.held
 	default:
-		l.failed = why
+		l.failed = f
 	}
 	// It may have taken part of the address, which it has to give up before.
 	if l.held == (subnet.Place{}) && c.mayHold(l, t) {

@@ -69,8 +69,9 @@ type lease struct {
 	lid  ib.LID       // of its own; 0: none
 	held subnet.Place // the function that holds it, as read or acknowledged
 	back subnet.Place // the function that held it last
-	// failed says why its place does not hold it; it is then to be at back again.
-	failed string
+	// failed says why its place does not hold it; it is then to be at back again. The zero
+	// value: it did not fail.
+	failed failure
 	port   ib.GUID // where its LID is routed, or is to be: a port GUID; 0: nowhere
 	floats ib.GUID // the shared port that has its LID, or is to have it
 	// unfloats is the shared port that had it, and is to have its base LID again.
@@ -87,12 +88,18 @@ type lease struct {
 	entry   *heldEntry // what snapshots show of it while it is on its way
 }
 
+// failure says why a lease waits or is refused: for programs, and for people.
+type failure struct {
+	cause subnet.Cause
+	why   string
+}
+
 // target is where a lease is to be now.
 func (l *lease) target() subnet.Place {
 	switch {
 	case l.ended:
 		return subnet.Place{}
-	case l.failed != "":
+	case l.failed.cause != 0:
 		return l.back
 	}
 	return l.Place
@@ -160,7 +167,7 @@ func (c *Core) putLease(n *subnet.Lease) {
 	}
 	l.Lease = *n
 	l.Aliases = slices.Clone(n.Aliases)
-	l.implied, l.ended, l.looked, l.failed = false, false, false, ""
+	l.implied, l.ended, l.looked, l.failed = false, false, false, failure{}
 	l.told = subnet.LeaseReport{}
 	if n.Place != (subnet.Place{}) && x.wants[n.Place] == nil {
 		x.wants[n.Place] = l

@@ -137,15 +137,15 @@ func (c *Core) heldAsAlias(l *lease) {
 }
 
 // readyShared is ready for a lease on a shared port.
-func (c *Core) readyShared(l *lease, p *topo.Port, refuse func(string) bool) bool {
+func (c *Core) readyShared(l *lease, p *topo.Port, refuse func(subnet.Cause, string) bool) bool {
 	t := l.target()
 	switch {
 	case c.physical(l.GUID) != nil:
-		return refuse("GUID " + l.GUID.String() + " is the own one of a port of the subnet: give the interface another")
+		return refuse(subnet.CauseGUIDTaken, "GUID "+l.GUID.String()+" is the own one of a port of the subnet: give the interface another")
 	case l.LIDKind == subnet.OwnLID:
-		return refuse("port " + t.Port.String() + " has one LID for all its functions, and one of its own is asked for: change the interface, or let its LID float")
+		return refuse(subnet.CauseLIDKind, "port "+t.Port.String()+" has one LID for all its functions, and one of its own is asked for: change the interface, or let its LID float")
 	case t.Function == 0 || int(t.Function) >= int(p.Info.GUIDCap):
-		return refuse("port " + t.Port.String() + " has no function " + strconv.Itoa(int(t.Function)) + ", only 1 to " + strconv.Itoa(int(p.Info.GUIDCap)-1))
+		return refuse(subnet.CauseNoSuchFunction, "port "+t.Port.String()+" has no function "+strconv.Itoa(int(t.Function))+", only 1 to "+strconv.Itoa(int(p.Info.GUIDCap)-1))
 	}
 	if l.held == (subnet.Place{}) {
 		l.held = c.heldByVPort(l)
@@ -162,11 +162,11 @@ func (c *Core) readyShared(l *lease, p *topo.Port, refuse func(string) bool) boo
 	case l.held == t:
 		c.settle(l)
 	case gt != nil && guidAt(gt.want, i) != l.GUID && guidAt(gt.want, i) != 0:
-		return refuse("another alias GUID is to be at " + t.String() + ": " + guidAt(gt.want, i).String())
+		return refuse(subnet.CauseFunctionTaken, "another alias GUID is to be at "+t.String()+": "+guidAt(gt.want, i).String())
 	case gt != nil && gt.refused>>(i/smp.GUIDBlockLen)&1 != 0:
-		return refuse("port " + t.Port.String() + " does not take alias GUIDs at index " + strconv.Itoa(i))
+		return refuse(subnet.CauseNotTaken, "port "+t.Port.String()+" does not take alias GUIDs at index "+strconv.Itoa(i))
 	default:
-		c.reportLease(l, subnet.LeaseMoving, "")
+		c.reportLease(l, subnet.LeaseMoving, failure{})
 	}
 	return false
 }

@@ -8,14 +8,14 @@ import (
 )
 
 // reportLease tells how far a lease has come, if that is news.
-func (c *Core) reportLease(l *lease, s subnet.LeaseState, why string) {
+func (c *Core) reportLease(l *lease, s subnet.LeaseState, f failure) {
 	if s >= subnet.LeasePlaced {
 		c.freeEntry(l)
 	}
 	if l.implied || l.ended {
 		return
 	}
-	r := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: s, Reason: why}
+	r := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: s, Cause: f.cause, Reason: f.why}
 	if s == subnet.LeasePlaced {
 		r.SMPs, r.AtRisk = l.smps, l.atRisk
 		if r.LID = l.lid; r.LID == 0 {

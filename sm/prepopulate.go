@@ -131,19 +131,19 @@ func (c *Core) shownLID(a *adapter, i int) ib.LID {
 
 // swapPlaces has the function t have the LID of a lease: the function that has it
 // gets that of t instead. A lease that has none yet takes t's, if no other lease does.
-func (c *Core) swapPlaces(l *lease, t subnet.Place, ops []store.Op) ([]store.Op, string) {
+func (c *Core) swapPlaces(l *lease, t subnet.Place, ops []store.Op) ([]store.Op, failure) {
 	fn := &c.leases.fn
 	at := fn.byPlace[t]
 	if at == 0 {
 		if _, taken := fn.placeOf[l.lid]; l.lid == 0 || taken {
-			return ops, c.noLID()
+			return ops, failure{subnet.CauseNoLID, c.noLID()}
 		}
 		fn.changed = append(fn.changed, t)
-		return append(ops, fn.set(t, l.lid)), ""
+		return append(ops, fn.set(t, l.lid)), failure{}
 	}
 	if l.lid == 0 {
 		if fn.leaseOf[at] == nil {
-			return append(ops, c.storeLID(l, at)...), ""
+			return append(ops, c.storeLID(l, at)...), failure{}
 		}
 		// Another lease, which is nowhere now, has it: one of the same port, if there is
 		// any, as nothing needs routing then.
@@ -155,20 +155,20 @@ func (c *Core) swapPlaces(l *lease, t subnet.Place, ops []store.Op) ([]store.Op,
 			}
 		}
 		if l.lid == 0 {
-			return ops, c.noLID()
+			return ops, failure{subnet.CauseNoLID, c.noLID()}
 		}
 	}
 	if at == l.lid {
-		return ops, ""
+		return ops, failure{}
 	}
 	from, ok := fn.placeOf[l.lid]
 	fn.changed = append(fn.changed, t)
 	if !ok { // of the time before functions had LIDs
 		c.lidsInUse().release(lidRange{lid: at})
 		fn.fresh = true
-		return append(ops, fn.set(t, l.lid)), ""
+		return append(ops, fn.set(t, l.lid)), failure{}
 	}
 	fn.changed = append(fn.changed, from)
 	fn.set(t, 0)
-	return append(ops, fn.set(from, at), fn.set(t, l.lid)), ""
+	return append(ops, fn.set(from, at), fn.set(t, l.lid)), failure{}
 }

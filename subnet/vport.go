@@ -203,7 +203,8 @@ type LeaseReport struct {
 	Place  Place // what the report is about: the place asked for when it was made
 	State  LeaseState
 	LID    ib.LID // that the interface is reached at, 0 if none
-	Reason string // of LeaseRefused and LeaseWaiting: why, and what to do
+	Cause  Cause  // of LeaseRefused and LeaseWaiting: why, for programs
+	Reason string // the same for people, and what to do
 	SMPs   int    // of LeasePlaced: LFT blocks that this lease's LID took, by the paper's count
 	AtRisk bool   // of LeasePlaced: a transient cycle of credits was possible while its LID moved
 }

@@ -35,11 +35,12 @@ type rig struct {
 	// obey has leases reported as placed at once.
 	obey   bool
 	refuse map[subnet.Place]string // and these as refused
+	cause  subnet.Cause            // of refusals
 	lid    ib.LID
 }
 
 func newRig(t testing.TB) *rig {
-	r := &rig{t: t, store: store.NewMemory(), obey: true, refuse: map[subnet.Place]string{}, lid: 100}
+	r := &rig{t: t, store: store.NewMemory(), obey: true, refuse: map[subnet.Place]string{}, cause: subnet.CauseNotTaken, lid: 100}
 	r.start()
 	return r
 }
@@ -98,7 +99,7 @@ func (r *rig) effects(out *Output) []subnet.LeaseReport {
 		r.leases[l.GUID] = l
 		rep := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: subnet.LeasePlaced}
 		if why := r.refuse[l.Place]; why != "" {
-			rep.State, rep.Reason = subnet.LeaseRefused, why
+			rep.State, rep.Cause, rep.Reason = subnet.LeaseRefused, r.cause, why
 		} else if l.LIDKind != subnet.SharedLID {
 			if rep.LID = l.LID; rep.LID == 0 {
 				r.lid++

@@ -46,8 +46,11 @@ func TestAttachRefused(t *testing.T) {
 	r := newRig(t)
 	r.up()
 	r.ok(Create{Interface{Name: "web", LIDKind: subnet.OwnLID}})
-	r.refuse[at(hyperA, 1)] = "no LID left: 1,023 of 1,023 are given"
-	r.fails(Attach{"web", at(hyperA, 0)}, ErrNoRoom, "no LID left: 1,023")
+	// The cause decides what the error is, whatever the words say.
+	r.refuse[at(hyperA, 1)], r.cause = "1,023 of 1,023 LIDs are assigned", subnet.CauseNoLID
+	r.fails(Attach{"web", at(hyperA, 0)}, ErrNoRoom, "1,023 of 1,023 LIDs")
+	r.refuse[at(hyperA, 1)], r.cause = "no LID left is what it says", subnet.CauseNotTaken
+	r.fails(Attach{"web", at(hyperA, 0)}, ErrConflict, "no LID left")
 	r.is("web", Created, subnet.Place{})
 	r.ok(Attach{"web", at(hyperB, 1)})
 	r.ok(Detach{"web"})

@@ -132,7 +132,7 @@ func (c *Core) refused(e *entry, r *subnet.LeaseReport) {
 	}
 	switch e.Doing {
 	case DoingAttach:
-		c.notAttached(e, refusal(e, reason))
+		c.notAttached(e, refusal(e, r.Cause, reason))
 	case DoingFinish:
 		c.goBack(e, reason)
 	case DoingRollBack:
@@ -142,13 +142,13 @@ func (c *Core) refused(e *entry, r *subnet.LeaseReport) {
 			n.Reason = n.why
 		})
 		c.tell("vm_refused", true, "interface %q (GUID %v) is to be at %v again and cannot: %s", n.Name, n.GUID, n.Place, reason)
-		c.end(n.Name, "", refusal(n, reason))
+		c.end(n.Name, "", refusal(n, r.Cause, reason))
 	case DoingDetach:
 		n := c.update(e, func(n *entry) {
 			n.Doing, n.why, n.Reason = "", clip("could not be detached: "+reason), clip("could not be detached: "+reason)
 		})
 		c.tell("vm_refused", true, "interface %q (GUID %v) cannot be detached from %v: %s", n.Name, n.GUID, n.Place, reason)
-		c.end(n.Name, "", refusal(n, reason))
+		c.end(n.Name, "", refusal(n, r.Cause, reason))
 	default:
 		n := c.update(e, func(n *entry) { n.Lease, n.Reason = subnet.LeaseRefused, reason })
 		if e.Lease != subnet.LeaseRefused {
@@ -176,8 +176,8 @@ func (c *Core) putRefused() {
 }
 
 // refusal is a refusal of the subnet manager as an error.
-func refusal(e *entry, reason string) error {
-	if strings.HasPrefix(reason, "no LID left") {
+func refusal(e *entry, cause subnet.Cause, reason string) error {
+	if cause == subnet.CauseNoLID {
 		return noRoom("interface %q: %s", e.Name, reason)
 	}
 	return conflict("interface %q: %s", e.Name, reason)

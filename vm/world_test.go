@@ -181,7 +181,7 @@ func (w *world) manage() {
 		w.waiting[g] = true
 	case !w.calm && w.where[g] != l.Place && w.choose(3) == 0:
 		w.refusals++
-		r.State, r.Reason, r.LID = subnet.LeaseRefused, "no LID left: test", 0
+		r.State, r.Cause, r.Reason, r.LID = subnet.LeaseRefused, subnet.CauseNoLID, "test", 0
 	default:
 		w.where[g] = l.Place
 	}
