@@ -7,12 +7,13 @@ import (
 	"heddle/subnet"
 )
 
-// What a port registered ends when it is known that the port left, never because it could not
-// be seen. absent are the ports with memberships or subscriptions that no snapshot has had
-// since this manager began to serve the subnet: what was missing before that nobody knows.
+// absent holds the ports with memberships or subscriptions that no snapshot has contained
+// since this manager became master. A registration ends only when the port is known to have
+// left, not when it merely could not be read. Ports missing before the mastership began may
+// still exist, so their registrations stay.
 type absent map[ib.GUID]bool
 
-// published follows a new state of the subnet, and is called before anything ends by it.
+// published processes a new snapshot. It runs before any registration is ended.
 func (a *absent) published(c *Core, old, s *subnet.Snapshot) {
 	if !serves(s) {
 		return
@@ -44,7 +45,8 @@ func (a *absent) published(c *Core, old, s *subnet.Snapshot) {
 	}
 }
 
-// and adds those that are known to be gone by now to an ascending list, and forgets them.
+// and appends the ports now known to be gone to an ascending list, and clears their
+// marks.
 func (a absent) and(s *subnet.Snapshot, list []ib.GUID) []ib.GUID {
 	n := len(list)
 	for g := range a {
@@ -59,8 +61,7 @@ func (a absent) and(s *subnet.Snapshot, list []ib.GUID) []ib.GUID {
 	return list
 }
 
-// maybeThere reports whether a port that a snapshot does not have may be in the subnet all
-// the same.
+// maybeThere reports whether a port missing from a snapshot may still be in the subnet.
 func (c *Core) maybeThere(s *subnet.Snapshot, g ib.GUID) bool {
 	return s.IsUnsure(g) || c.absent[g] && s.MayHide(g)
 }

@@ -16,33 +16,33 @@ import (
 )
 
 const (
-	// aliasWait is how long the answer to a Set or Delete waits for the port to
-	// acknowledge. After that the requester is told BUSY: what it asked for is
-	// kept and still being programmed, and asking again is harmless.
+	// aliasWait is how long the answer to a Set or Delete waits for the port's
+	// acknowledgement. After that the requester gets BUSY. The request stays in
+	// force and programming continues, so a retry is harmless.
 	aliasWait = 5 * time.Second
-	// maxAliasWaits is how many answers wait, maxAliasWaitsPerPort how many for
-	// one port; more are BUSY at once.
+	// maxAliasWaits bounds the pending answers, maxAliasWaitsPerPort those for one
+	// port. A request over the limit gets BUSY immediately.
 	maxAliasWaits        = 4096
 	maxAliasWaitsPerPort = 64
-	// assignTries is how many GUIDs the SA tries before it assigns none.
+	// assignTries is how many GUIDs the SA tries before it gives up assigning one.
 	assignTries = 1000
 
 	guidsPerBlock = 8
 )
 
 // aliases owns the alias GUIDs of ports (GUIDInfoRecord Set and Delete, IBA
-// §15.2.5.18). Who may give a port aliases: the port itself, another of its
-// node, and the trusted. Entries of virtual machines on a shared port are the
-// address manager's.
+// §15.2.5.18). The port itself, another port of its node, and trusted
+// requesters may set aliases. Entries of virtual machines on a shared port
+// belong to the address manager.
 //
-// An alias stays until it is deleted: the subnet manager programs it again
-// into a port that has lost it. The GUID that the SA assigned to an index is
-// remembered for that index after its deletion.
+// An alias stays until it is deleted: the subnet manager restores it in a port
+// that lost it. The SA remembers the GUID that it assigned to an index even
+// after the alias is deleted.
 type aliases struct {
 	ports   map[ib.GUID][]aliasEntry // ascending index
-	used    map[ib.GUID]aliasAt      // who has an alias GUID
-	last    uint32                   // the last number given to an assigned GUID
-	waiting []aliasReply             // in the order of their deadlines
+	used    map[ib.GUID]aliasAt      // alias GUID → entry that has it
+	last    uint32                   // the last number used in an assigned GUID
+	waiting []aliasReply             // ascending deadlines
 }
 
 // aliasAt names an entry of a port's GUIDInfo table.
@@ -54,18 +54,18 @@ type aliasAt struct {
 type aliasEntry struct {
 	index    uint8
 	guid     ib.GUID // 0: none
-	assigned ib.GUID // what the SA has once assigned here, 0: nothing
-	carries  bool    // guid was given by a trusted request, so its partitions count for the port
+	assigned ib.GUID // the GUID that the SA last assigned here; 0: none
+	carries  bool    // a trusted request set guid, so the port gets its partitions
 }
 
-// aliasReply is an answer that waits for the port.
+// aliasReply is an answer that waits for the port's acknowledgement.
 type aliasReply struct {
 	to      mad.Addr
 	mad     ib.MAD // the request
 	port    ib.GUID
 	block   uint8
-	mask    uint8 // the entries of the block that it is about
-	refused uint8 // those that somebody else has: shown as 0
+	mask    uint8 // the requested entries of the block
+	refused uint8 // entries that belong to another owner; answered as 0
 	until   mad.Time
 }
 
@@ -76,7 +76,7 @@ func (x *aliases) load(c *Core, r *store.Record) error {
 	}
 	if e.guid != 0 {
 		if other, dup := x.used[e.guid]; dup && other != at {
-			return fmt.Errorf("sa: stored alias GUID %v of port %v index %d: port %v index %d has it: it is left out", e.guid, at.port, at.index, other.port, other.index)
+			return fmt.Errorf("sa: stored alias GUID %v of port %v index %d: port %v index %d has it; the record is ignored", e.guid, at.port, at.index, other.port, other.index)
 		}
 	}
 	x.put(at, e)
@@ -87,9 +87,9 @@ func (x *aliases) entry(at aliasAt) (i int, ok bool) {
 	return slices.BinarySearchFunc(x.ports[at.port], at.index, func(e aliasEntry, i uint8) int { return cmp.Compare(e.index, i) })
 }
 
-// now is an entry as it is: what a manager before this one has left in the port,
-// if it is not one of ours. A GUID of the form that an SA assigns counts as
-// assigned, so whoever asks for one keeps it.
+// now returns the current entry. If the SA has no record of it, it is the alias
+// that an earlier manager left in the port. A GUID of the form that an SA
+// assigns counts as assigned, so a requester keeps it.
 func (x *aliases) now(p *subnet.Port, at aliasAt) aliasEntry {
 	i, ok := x.entry(at)
 	if ok {
@@ -139,7 +139,7 @@ func (x *aliases) request(c *Core, q *query, m []byte) {
 		c.reply(q.req, refuse(nil, m, st))
 	case x.settle(c, &w):
 	default:
-		// A requester that asks again replaces what it asked before.
+		// A retry replaces the pending request.
 		x.waiting = slices.DeleteFunc(x.waiting, func(o aliasReply) bool {
 			return o.to == w.to && o.port == w.port && o.block == w.block && o.mad.TID() == w.mad.TID()
 		})
@@ -157,7 +157,7 @@ func (x *aliases) request(c *Core, q *query, m []byte) {
 	}
 }
 
-// apply checks the request and changes what is wanted; all or nothing.
+// apply checks the request and changes the wanted aliases: all of them or none.
 func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply) ib.Status {
 	if !q.has(wire.GUIDInfoCompLID | wire.GUIDInfoCompBlock) {
 		return statusInsufficient
@@ -222,13 +222,13 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 		c.save(store.TableAliases, aliasKey(at), aliasValue(e))
 		c.out.AliasesChanged = true
 		if e.guid != old.guid {
-			c.notice("alias_changed", fmt.Sprintf("alias GUID %d of port %v: %v, before %v", at.index, at.port, e.guid, old.guid))
+			c.notice("alias_changed", fmt.Sprintf("alias GUID %d of port %v: %v, was %v", at.index, at.port, e.guid, old.guid))
 		}
 	}
 	return 0
 }
 
-// taken reports whether a GUID is that of a port, or the alias of another
+// taken reports whether a GUID belongs to a port or is the alias of another
 // entry.
 func (x *aliases) taken(s *subnet.Snapshot, g ib.GUID, at aliasAt) bool {
 	if other, ok := x.used[g]; ok {
@@ -242,13 +242,13 @@ func (x *aliases) taken(s *subnet.Snapshot, g ib.GUID, at aliasAt) bool {
 	if port.GUID == g || port.GUID != at.port {
 		return true
 	}
-	// An alias that the port still has though nobody wants it is free.
+	// An alias that the port still shows but that is no longer wanted is free.
 	k := slices.Index(port.Aliases, g)
 	return k > 0 && k != int(at.index) && x.held(port, aliasAt{at.port, uint8(k)})
 }
 
-// mayAlias reports whether the requester may give a port aliases: a port of its node
-// may, a virtual machine there may not.
+// mayAlias reports whether the requester may set aliases of a port. Ports of the
+// same node may; virtual machines on it may not.
 func mayAlias(q *query, p *subnet.Port) bool {
 	if q.me < 0 || q.s.Ports[q.me].Node != p.Node || q.s.Ports[q.me].Virtual != nil {
 		return false
@@ -257,9 +257,9 @@ func mayAlias(q *query, p *subnet.Port) bool {
 	return !from.HasGRH || from.GRH.GID.GUID() == q.s.Ports[q.me].GUID
 }
 
-// held reports whether an entry of a port with functions is that of a virtual
-// machine: the address manager keeps those, and the SA leaves them alone. One that it
-// does not know is taken for that, unless it looks as if an SA had assigned it.
+// held reports whether an entry of a port with functions belongs to a virtual
+// machine. The address manager owns those, and the SA does not touch them. An unknown
+// entry counts as one, unless it has the form of an SA-assigned GUID.
 func (x *aliases) held(p *subnet.Port, at aliasAt) bool {
 	if _, ours := x.entry(at); ours || p.Adapter == nil || p.Adapter.Model != subnet.SharedPort {
 		return false
@@ -271,8 +271,8 @@ func (x *aliases) held(p *subnet.Port, at aliasAt) bool {
 // assignedOUI is the OUI of GUIDs that the SA assigns.
 const assignedOUI = 0x001405
 
-// assign chooses a GUID for an entry: the one it had before if that is free,
-// else the next number.
+// assign chooses a GUID for an entry: its earlier assigned GUID if that is
+// free, otherwise the next number.
 func (x *aliases) assign(c *Core, e *aliasEntry, free func(ib.GUID) bool) ib.GUID {
 	if e.assigned != 0 && free(e.assigned) {
 		return e.assigned
@@ -290,10 +290,10 @@ func (x *aliases) assign(c *Core, e *aliasEntry, free func(ib.GUID) bool) ib.GUI
 	return 0
 }
 
-// opens reports whether the policy gives an alias GUID the key of a partition
-// that the port is not in. Aliases carry partitions, for virtual ports; a host
-// that could help itself to one that was meant for another would be in the
-// other's partitions.
+// opens reports whether an alias GUID would give the port a partition that it
+// is not a member of. The partition policy can grant P_Keys to alias GUIDs, for
+// virtual ports. Without this check a host could claim an alias meant for
+// another host and gain its partitions.
 func opens(s *subnet.Snapshot, port int32, alias ib.GUID) bool {
 	if s.Partitions == nil || alias == 0 {
 		return false
@@ -309,14 +309,16 @@ func opens(s *subnet.Snapshot, port int32, alias ib.GUID) bool {
 	return false
 }
 
-// holds reports whether a port is a member of a partition in that way, or more.
+// holds reports whether a port has the membership as, or a stronger one, in the
+// partition of key.
 func holds(s *subnet.Snapshot, port int32, key ib.PKey, as partition.Membership) bool {
 	return slices.ContainsFunc(s.Ports[port].Keys(), func(k ib.PKey) bool {
 		return k.Base() == key.Base() && (k.IsFull() || as == partition.Limited)
 	})
 }
 
-// settle answers if the port shows what is wanted, or is gone.
+// settle sends the answer once the port shows the wanted entries, or once the
+// port is gone.
 func (x *aliases) settle(c *Core, w *aliasReply) bool {
 	req := &Request{From: w.to}
 	pi := c.snap.PortByPortGUID(w.port)
@@ -345,11 +347,11 @@ func (x *aliases) settle(c *Core, w *aliasReply) bool {
 	return true
 }
 
-// published answers those whose ports have acknowledged, and forgets what was
-// deleted.
+// published answers requests whose ports have acknowledged, and drops entries
+// whose deletion is complete.
 func (x *aliases) published(c *Core, _, now *subnet.Snapshot) {
 	if !serves(now) {
-		x.waiting = nil // another one is to answer
+		x.waiting = nil // the new master answers
 		return
 	}
 	x.waiting = slices.DeleteFunc(x.waiting, func(w aliasReply) bool { return x.settle(c, &w) })
@@ -372,7 +374,7 @@ func (x *aliases) published(c *Core, _, now *subnet.Snapshot) {
 
 func (x *aliases) order() []ib.GUID { return slices.Sorted(maps.Keys(x.ports)) }
 
-// timers tells those BUSY whose port takes too long.
+// timers sends BUSY for requests past their deadline.
 func (x *aliases) timers(c *Core) {
 	for len(x.waiting) > 0 && x.waiting[0].until <= c.now {
 		w := &x.waiting[0]
@@ -388,7 +390,7 @@ func (x *aliases) nextTimer() mad.Time {
 	return x.waiting[0].until
 }
 
-// wanted is what the ports are to have, by port and index; 0 empties an entry.
+// wanted lists the wanted aliases by port and index; GUID 0 empties an entry.
 func (x *aliases) wanted() []subnet.Alias {
 	var list []subnet.Alias
 	for _, port := range x.order() {

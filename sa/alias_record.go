@@ -9,10 +9,9 @@ import (
 	"heddle/subnet"
 )
 
-// In the store an entry of a port's GUIDInfo table has as key the port GUID (8
-// bytes) and the index (1), and as value: version 1, the alias GUID (8; 0 = none),
-// the GUID that the SA has once assigned here (8; 0 = none). Version 2 is the same for an
-// alias that was given by a trusted request.
+// Store format of an entry of a port's GUIDInfo table. Key: port GUID (8 bytes), index
+// (1). Value: version 1, the alias GUID (8; 0: none), the GUID that the SA last assigned
+// here (8; 0: none). Version 2 is the same for an alias set by a trusted request.
 const (
 	aliasKeyLen   = 9
 	aliasVersion  = 1
@@ -37,8 +36,8 @@ func aliasValue(e aliasEntry) []byte {
 	return b
 }
 
-// AliasRecord is an alias GUID as the store keeps it. One with the OUI of
-// those that the SA assigns counts as assigned.
+// AliasRecord encodes an alias GUID for the store. A GUID with the OUI of
+// SA-assigned GUIDs counts as assigned.
 func AliasRecord(a subnet.Alias) store.Record {
 	e := aliasEntry{index: a.Index, guid: a.GUID, carries: a.Carries}
 	if a.GUID>>40 == assignedOUI {
@@ -49,7 +48,7 @@ func AliasRecord(a subnet.Alias) store.Record {
 
 func decodeAlias(key, value []byte) (aliasAt, aliasEntry, error) {
 	if len(key) != aliasKeyLen || key[8] == 0 || len(value) != aliasValueLen || value[0] != aliasVersion && value[0] != carryVersion {
-		return aliasAt{}, aliasEntry{}, fmt.Errorf("sa: stored alias GUID %x: a key of %d and a value of %d bytes, version %d: it is left out", key, len(key), len(value), version(value))
+		return aliasAt{}, aliasEntry{}, fmt.Errorf("sa: stored alias GUID %x: a key of %d and a value of %d bytes, version %d; the record is ignored", key, len(key), len(value), version(value))
 	}
 	at := aliasAt{ib.GUID(binary.BigEndian.Uint64(key)), key[8]}
 	return at, aliasEntry{

@@ -13,20 +13,20 @@ import (
 	"heddle/subnet"
 )
 
-// Core is the part of subnet administration that changes: it takes the
-// requests that Answer passes on, forwards events to subscribers, and owns
+// Core is the stateful part of subnet administration. It processes the requests
+// that Answer returns as ForCore, forwards events to subscribers, and owns
 // groups, services, subscriptions and alias GUIDs. Like every manager it is a
-// pure state machine: the shell gives it events, one at a time, and does what
-// the output lists, in the order of its fields.
+// pure state machine: the shell passes it one event at a time and performs the
+// effects in the output, in the order of its fields.
 //
-// What it keeps is stored before it is told: a reply, a Report or a new View
-// that rests on a change comes out only after Persisted.
+// State is durable before it is visible: a reply, a Report or a new View that
+// depends on a change is released only after Persisted.
 type Core struct {
 	cfg  Config
 	now  mad.Time
 	wall int64 // Unix nanoseconds at mad.Time 0
 	out  *Output
-	by   ib.LID // of the request that is carried out; 0: none is
+	by   ib.LID // requester of the current request; 0: none
 
 	snap    *subnet.Snapshot
 	started bool
@@ -40,16 +40,16 @@ type Core struct {
 
 	ops     []store.Op // of this step
 	replies []Reply    // of this step
-	changed bool       // the view did in this step
+	changed bool       // the view changed in this step
 
 	persistGen uint64
-	durable    uint64     // the last generation that Persisted has told of
+	durable    uint64     // the last generation that Persisted reported
 	held       []heldStep // steps whose ops are not durable yet, oldest first
 	unsaved    unsaved
 	view       *View
 }
 
-// Config is what a Core is told at start. It begins with Defaults.
+// Config configures a Core. Start from Defaults.
 type Config struct {
 	SAKey      uint64 // see Options
 	TrustLocal bool   // see Options
@@ -57,68 +57,67 @@ type Config struct {
 	FirstTID uint32
 	// TransportTimed: see mad.Config.
 	TransportTimed bool
-	// ConsolidateSNM has the IPv6 solicited-node groups of one scope and P_Key
-	// share an MLID even while there are others.
+	// ConsolidateSNM makes the IPv6 solicited-node groups of one scope and P_Key
+	// share an MLID even while free MLIDs remain.
 	ConsolidateSNM bool
-	// ExclusiveMLIDs refuses a new group with status 0x0100 when MLIDs have run
-	// out, where otherwise it shares one with groups that agree with it in
-	// P_Key, MTU, rate and service level.
+	// ExclusiveMLIDs refuses a new group with status 0x0100 when no MLID is free.
+	// Otherwise the group shares the MLID of groups with the same P_Key, MTU, rate
+	// and service level.
 	ExclusiveMLIDs bool
-	// RejoinTime is how long ports have to join their groups again after this
-	// manager took the subnet over from another one, until which they are
-	// members as before: hosts do so within seconds of being asked to, but a large
-	// subnet has many of them. 0: nobody has to. It needs a subnet manager that asks
-	// clients to register anew.
+	// RejoinTime is how long ports keep their memberships after this manager takes
+	// over the subnet from another one; by then they must have joined again. Hosts
+	// rejoin within seconds of the request to reregister, but a large subnet has
+	// many of them. 0: ports need not rejoin. It requires a subnet manager that
+	// requests client reregistration.
 	RejoinTime time.Duration
-	// MigrateTime is how long a virtual port may be gone from the subnet, as one that
-	// migrates is, before its memberships in groups end. 0: they end at once, as
-	// those of other ports. A port that comes back in that time with
-	// another LID gives trap 69 (RePath) besides 64.
+	// MigrateTime is how long a virtual port may be missing, as during a migration,
+	// before its group memberships end. 0: they end immediately, like those of other
+	// ports. A port that returns in time with another LID causes trap 69 (RePath) in
+	// addition to trap 64.
 	MigrateTime time.Duration
-	// DropAfter is how long a subscriber may be away from the subnet, or leave
-	// Reports unanswered, before its subscriptions are dropped. 0: never (as
+	// DropAfter is how long a subscriber may be missing from the subnet, or leave
+	// Reports unanswered, before its subscriptions are dropped. 0: never (like
 	// OpenSM without drop_event_subscriptions).
 	DropAfter time.Duration
-	// AssignedGUIDByte is the byte behind the OUI 00:14:05 in alias GUIDs that
-	// the SA assigns (OpenSM's sm_assigned_guid): another one for each subnet.
+	// AssignedGUIDByte follows the OUI 00:14:05 in alias GUIDs that the SA assigns
+	// (OpenSM's sm_assigned_guid). Each subnet should use its own value.
 	AssignedGUIDByte uint8
 }
 
-// Defaults returns the configuration of a Core that was told nothing, and is the
-// one owner of its values. A zero means zero.
+// Defaults returns the default configuration. In a Config, zero means zero.
 func Defaults() Config {
 	return Config{RejoinTime: 5 * time.Minute, MigrateTime: 10 * time.Second, DropAfter: 10 * time.Minute}
 }
 
-// Event is something that happens to a Core: one of the types below.
+// Event is an input of Core: one of the types below.
 type Event interface{ event() }
 
-// Start is the first event. Records are what the store held.
+// Start is the first event. Records are the contents of the store.
 type Start struct {
 	Records []store.Record
-	Wall    int64 // Unix nanoseconds at the time of this step; leases are kept by it
+	Wall    int64 // Unix nanoseconds at the time of this step; service leases use it
 }
 
-// Published is a new state of the subnet.
+// Published announces a new snapshot of the subnet.
 type Published struct{ Snap *subnet.Snapshot }
 
-// Requests are requests that Answer reported as ForCore, in the order in which
-// they came. They need only live for the call.
+// Requests carries requests that Answer returned as ForCore, in order of
+// arrival. The core does not keep them after the call.
 type Requests struct{ List []Request }
 
-// Received is an answer to a Report, or a Failed one of ours.
+// Received is a response to a Report, or a Failed packet that this core sent.
 type Received struct{ P *mad.Packet }
 
-// Trap is a trap that the subnet manager took.
+// Trap is a trap that the subnet manager accepted.
 type Trap struct {
 	Notice smp.Notice
 	From   mad.Addr
 }
 
-// Timer says that the deadline of the last Output has come.
+// Timer reports that the deadline in the last Output has passed.
 type Timer struct{}
 
-// Persisted answers Output.Persist.
+// Persisted reports the result of Output.Persist.
 type Persisted struct {
 	Gen uint64
 	Err error
@@ -132,46 +131,47 @@ func (Trap) event()      {}
 func (Timer) event()     {}
 func (Persisted) event() {}
 
-// Reply is the answer to a request.
+// Reply is a response to a request.
 type Reply struct {
 	To   mad.Addr
 	Data []byte
 }
 
-// Output is what a Step wants done, in this order.
+// Output lists the effects of a Step, in the order in which the shell performs
+// them.
 type Output struct {
 	Persist    []store.Op
 	PersistGen uint64 // to be returned in Persisted
-	Publish    *View  // before Replies: who asks after an answer sees what it said
+	Publish    *View  // before Replies, so that a query sent after a reply sees its change
 	Replies    []Reply
 	Sends      []mad.Packet // Reports
-	// Groups, with GroupsChanged, are all multicast groups for the subnet
-	// manager to route.
+	// Groups, if GroupsChanged, are all multicast groups for the subnet manager to
+	// route.
 	Groups        []subnet.Group
 	GroupsChanged bool
-	// Aliases, with AliasesChanged, are all alias GUIDs for the subnet manager
-	// to program.
+	// Aliases, if AliasesChanged, are all alias GUIDs for the subnet manager to
+	// program.
 	Aliases        []subnet.Alias
 	AliasesChanged bool
-	// Read are nodes whose SL-to-VL and VL arbitration tables the subnet manager
-	// is to read: somebody asks for them.
+	// Read lists nodes whose SL-to-VL and VL arbitration tables a query needs; the
+	// subnet manager reads them.
 	Read    []ib.GUID
 	Notices []Notice
 	Timer   mad.Time
 }
 
-// Notice is something worth logging.
+// Notice is a log entry.
 type Notice struct {
-	Kind string // group_created, service_registered, … : one for each fact
+	Kind string // group_created, service_registered, … : one for each kind of fact
 	Warn bool
 	Text string
-	By   ib.LID // whose request caused it; 0: none did
+	By   ib.LID // LID of the requester that caused it; 0: none
 }
 
 // Reset empties o for the next Step.
 func (o *Output) Reset() { *o = Output{Timer: mad.Never} }
 
-// heldStep is what waits for an Apply.
+// heldStep holds the effects of a step until its changes are durable.
 type heldStep struct {
 	gen     uint64
 	ops     []store.Op
@@ -187,7 +187,7 @@ func NewCore(cfg Config) *Core {
 	return c
 }
 
-// Step applies one event at time now, which never goes back, and fills out,
+// Step applies one event at time now, which never decreases, and fills out,
 // which the caller has reset.
 func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	c.now, c.out = max(now, c.now), out
@@ -251,7 +251,7 @@ func (c *Core) onPublished(s *subnet.Snapshot) {
 	old := c.snap
 	c.snap = s
 	c.absent.published(c, old, s)
-	c.inform.locate(c) // before anything is told to subscribers
+	c.inform.locate(c) // before subscribers are notified
 	c.mc.published(c, old, s)
 	c.svc.published(c, old, s)
 	c.alias.published(c, old, s)
@@ -259,7 +259,7 @@ func (c *Core) onPublished(s *subnet.Snapshot) {
 	c.wait.published(c, s)
 }
 
-// onRequest takes a request that changes something, or has to wait.
+// onRequest processes a request that changes state or has to wait.
 func (c *Core) onRequest(req *Request) {
 	q, m, v := open(c.source(), req)
 	if v != Answered {
@@ -270,7 +270,7 @@ func (c *Core) onRequest(req *Request) {
 	if !changes(method, attr) {
 		out, v, nodes := answer(c.source(), req, nil)
 		switch v {
-		case Answered: // it need not wait any more
+		case Answered: // no reason to wait remains
 			c.reply(req, out)
 		case ForCore:
 			c.wait.park(c, &q, m, nodes)
@@ -289,12 +289,12 @@ func (c *Core) onRequest(req *Request) {
 	}
 }
 
-// reply answers a request once what it changed is durable.
+// reply queues a reply, which is sent when the change it reports is durable.
 func (c *Core) reply(req *Request, data []byte) {
 	c.replies = append(c.replies, Reply{To: req.From, Data: data})
 }
 
-// answer replies with one record, laid out by put in recLen bytes.
+// answer replies with one record of recLen bytes, encoded by put.
 func (c *Core) answer(req *Request, m []byte, recLen int, put func(b []byte)) {
 	b := make([]byte, ib.MADLen)
 	copy(b, m[:wire.HeaderLen])
@@ -305,7 +305,7 @@ func (c *Core) answer(req *Request, m []byte, recLen int, put func(b []byte)) {
 	c.reply(req, b)
 }
 
-// save has a record stored; a nil value deletes it.
+// save stores a record; a nil value deletes it.
 func (c *Core) save(t store.Table, key, value []byte) {
 	op := store.Op{Kind: store.PutRecord, Record: store.Record{Table: t, Key: key, Value: value}}
 	if value == nil {
@@ -314,7 +314,7 @@ func (c *Core) save(t store.Table, key, value []byte) {
 	c.ops = append(c.ops, op)
 }
 
-// flush ends a step: what rests on a change waits for it to be durable.
+// flush ends a step. Effects that depend on a change wait until it is durable.
 func (c *Core) flush() {
 	c.mc.settle(c)
 	h := heldStep{replies: c.replies}
@@ -358,14 +358,14 @@ func (c *Core) release(h *heldStep) {
 	}
 }
 
-// onPersisted lets out what waited. If the store cannot be written the change
-// stands in memory and is told, and is stored later: a subnet without a disk
-// goes on.
+// onPersisted releases the waiting effects. If the store cannot be written, the
+// change stays in memory, its effects are released, and the write is retried: a
+// subnet must work without a disk.
 func (c *Core) onPersisted(ev Persisted) {
 	if ev.Err != nil {
 		c.out.Notices = append(c.out.Notices, Notice{
 			Kind: "persist_failed", Warn: true,
-			Text: "what the SA keeps could not be stored, is tried again and is lost if the manager restarts before: make room or mend the state directory: " + ev.Err.Error(),
+			Text: "SA state could not be stored; it is retried, and lost if the manager restarts first; free space in the state directory or repair it: " + ev.Err.Error(),
 		})
 	} else {
 		c.unsaved.retry = c.now
@@ -379,13 +379,13 @@ func (c *Core) onPersisted(ev Persisted) {
 			c.unsaved.full = true
 			c.out.Notices = append(c.out.Notices, Notice{
 				Kind: "unsaved_full", Warn: true,
-				Text: fmt.Sprintf("%d changes wait for the store; what is more is lost at a restart", maxUnsaved),
+				Text: fmt.Sprintf("%d changes wait for the store; further changes are lost at a restart", maxUnsaved),
 			})
 		}
 		c.release(h)
 		n++
 	}
-	c.held = slices.Delete(c.held, 0, n) // what is gone is not kept from the collector
+	c.held = slices.Delete(c.held, 0, n) // let the collector free the rest
 }
 
 func (c *Core) notice(kind, text string) {

@@ -15,24 +15,24 @@ import (
 	"heddle/subnet"
 )
 
-// What a subnet may keep of subscriptions. Above it a new one is refused with
+// Limits on subscriptions. A subscription over a limit is refused with
 // NO_RESOURCES.
 const (
 	maxSubs        = 1 << 18
 	maxSubsPerPort = 256
 )
 
-// informs owns the subscriptions, and the Reports on their way (report.go).
+// informs owns the subscriptions and the outstanding Reports (report.go).
 //
-// A subscription is known by the subscriber's port and QP and by what it wants
-// to hear of; a port that comes back with another LID goes on hearing. It ends
-// when the subscriber says so, when the partitions no longer allow what it
-// names (IBA o13-17.1.2), or when its port has been away, or deaf, for
-// Config.DropAfter.
+// A subscription is identified by the subscriber's port and QP and by the
+// events it names; a port that returns with another LID keeps its
+// subscriptions. A subscription ends when the subscriber cancels it, when the
+// partitions no longer allow it (IBA o13-17.1.2), or when its port was missing
+// or unresponsive for Config.DropAfter.
 type informs struct {
 	all     shared[*Subscription] // ascending subscriber GID, Enum
 	drop    time.Duration         // Config.DropAfter
-	dropAt  mad.Time              // when the next port that is away has been so for too long
+	dropAt  mad.Time              // when the next missing port reaches drop
 	reports reports
 	gone    departed
 }
@@ -44,7 +44,7 @@ func (x *informs) init(cfg Config) {
 
 func (x *informs) view(v *View) { v.Subs = x.all.view() }
 
-// of returns where the subscriptions of a GID are in the list.
+// of returns the range of a GID's subscriptions in the list.
 func (x *informs) of(g ib.GID) (from, to int) {
 	from, _ = slices.BinarySearchFunc(x.all.list, g, func(s *Subscription, g ib.GID) int { return bytes.Compare(s.GID[:], g[:]) })
 	for to = from; to < len(x.all.list) && x.all.list[to].GID == g; to++ {
@@ -52,7 +52,7 @@ func (x *informs) of(g ib.GID) (from, to int) {
 	return from, to
 }
 
-// find returns the subscription of a QP of a port to what info names.
+// find returns the subscription of a port's QP to the events that info names.
 func (x *informs) find(g ib.GID, qp uint32, info wire.InformInfo) (i int, ok bool) {
 	from, to := x.of(g)
 	want := subscribed(info, qp)
@@ -64,8 +64,7 @@ func (x *informs) find(g ib.GID, qp uint32, info wire.InformInfo) (i int, ok boo
 	return to, false
 }
 
-// subscribed is what a subscription is known by: an InformInfo without what
-// does not say what it is about.
+// subscribed reduces an InformInfo to the fields that identify a subscription.
 func subscribed(info wire.InformInfo, qp uint32) wire.InformInfo {
 	info.Subscribe, info.QPN, info.RespTimeValue = 1, qp, 0
 	return info
@@ -85,8 +84,8 @@ func (x *informs) load(c *Core, r *store.Record) error {
 	return nil
 }
 
-// insert adds s with the lowest Enum that its subscriber does not have, its own
-// if that is free.
+// insert adds s with its own Enum if that is free, otherwise with the lowest
+// free Enum of its subscriber.
 func (x *informs) insert(s *Subscription) {
 	from, to := x.of(s.GID)
 	run := x.all.list[from:to]
@@ -100,7 +99,7 @@ func (x *informs) insert(s *Subscription) {
 	x.reports.peer(s).subs++
 }
 
-// remove takes a subscription out.
+// remove deletes a subscription.
 func (x *informs) remove(c *Core, i int, kind, why string) {
 	s := x.all.list[i]
 	c.notice(kind, fmt.Sprintf("%v, QP %d, to %s%s", s.GID, s.Addr.QP, informText(&s.Info), why))
@@ -110,8 +109,8 @@ func (x *informs) remove(c *Core, i int, kind, why string) {
 	c.changed = true
 }
 
-// request takes Set(InformInfo) (IBA §13.4.8.3, §15.4.4). What is not honoured
-// comes back with Subscribe 0.
+// request processes Set(InformInfo) (IBA §13.4.8.3, §15.4.4). A refused
+// subscription is answered with Subscribe 0.
 func (x *informs) request(c *Core, q *query, m []byte) {
 	var r wire.InformInfo
 	st := statusInvalid
@@ -170,16 +169,17 @@ func (x *informs) unsubscribe(c *Core, q *query, r wire.InformInfo) ib.Status {
 	return 0
 }
 
-// security reports whether a subscription asks for a security trap, which only
-// the trusted may. (Who asks for all traps hears of those only if trusted.)
+// security reports whether a subscription asks for a security trap, which
+// requires trust. (A subscription to all traps includes them only if it is
+// trusted.)
 func security(r *wire.InformInfo) bool { return r.IsGeneric == 1 && securityTrap(r.TrapNumber) }
 
 func securityTrap(n uint16) bool {
 	return n >= smp.TrapBadMKey && n <= smp.TrapBadPKeySwitchPort || n == smp.TrapVPortBadPKey || n == smp.TrapVPortBadQKey
 }
 
-// mayHear reports whether a port may subscribe to what happens at the sources
-// that r names: it shares a partition with them, and they are of this subnet.
+// mayHear reports whether a port may subscribe to events at the sources that r
+// names: they belong to this subnet and share a partition with the port.
 func mayHear(s *subnet.Snapshot, me int32, r *wire.InformInfo) bool {
 	if !r.GID.IsZero() {
 		p := s.PortByGID(r.GID)
@@ -201,7 +201,7 @@ func mayHear(s *subnet.Snapshot, me int32, r *wire.InformInfo) bool {
 	return true
 }
 
-// published tells subscribers what has changed for them.
+// published notifies subscribers of what changed between two snapshots.
 func (x *informs) published(c *Core, old, now *subnet.Snapshot) {
 	if serves(old) && serves(now) && len(x.all.list) > 0 {
 		x.portEvents(c, old, now)
@@ -209,12 +209,11 @@ func (x *informs) published(c *Core, old, now *subnet.Snapshot) {
 	}
 }
 
-// serves reports whether s is the state of a subnet that this manager has
-// brought up.
+// serves reports whether s is a subnet that this manager has brought up.
 func serves(s *subnet.Snapshot) bool { return s != nil && s.Up && s.State == subnet.Master }
 
-// locate follows the subscribers to where they are in the new state of the
-// subnet, and ends subscriptions to ports that they may not hear of any more.
+// locate updates the subscribers' addresses from a new snapshot, and ends
+// subscriptions whose source left the subscriber's partitions.
 func (x *informs) locate(c *Core) {
 	s := c.snap
 	if !serves(s) {
@@ -231,7 +230,7 @@ func (x *informs) locate(c *Core) {
 		}
 		p := x.reports.peer(sub)
 		p.port = port
-		if port < 0 && c.maybeThere(s, gid.GUID()) { // nobody knows that it left
+		if port < 0 && c.maybeThere(s, gid.GUID()) { // it may still be in the subnet
 			p.queue = nil
 			p.back()
 			continue
@@ -243,9 +242,9 @@ func (x *informs) locate(c *Core) {
 		}
 		p.back()
 		if !sub.Info.GID.IsZero() {
-			// One that is not of the subnet now may come back.
+			// A source missing from the subnet may return.
 			if at := s.PortByGID(sub.Info.GID); at >= 0 && !s.Share(port, at) {
-				x.remove(c, i, "subscription_dropped", ": it shares no partition with that port any more")
+				x.remove(c, i, "subscription_dropped", ": it no longer shares a partition with that port")
 				i--
 				continue
 			}
@@ -261,8 +260,8 @@ func (x *informs) locate(c *Core) {
 	}
 }
 
-// addressOf is where a subscriber is reached that was last heard of at a: its port may
-// have another LID since, or may have come to share one.
+// addressOf updates the address a of a subscriber: its LID may have changed, or its
+// port may now share one.
 func addressOf(s *subnet.Snapshot, port int32, a mad.Addr) mad.Addr {
 	p := &s.Ports[port]
 	if a.LID == 0 { // the manager's own host
@@ -277,7 +276,7 @@ func addressOf(s *subnet.Snapshot, port int32, a mad.Addr) mad.Addr {
 	return a
 }
 
-// deadline is when a subscriber that is away or deaf is given up.
+// deadline is when a missing or unresponsive subscriber is dropped.
 func (x *informs) deadline(p *peer) mad.Time {
 	if p.silent == mad.Never || x.drop <= 0 {
 		return mad.Never
@@ -285,8 +284,8 @@ func (x *informs) deadline(p *peer) mad.Time {
 	return p.silent.Add(x.drop)
 }
 
-// timers gives up subscribers whose ports have been away for too long, and
-// Reports that nobody answers.
+// timers drops subscribers whose ports were missing too long, and handles
+// Reports without a response.
 func (x *informs) timers(c *Core) {
 	if x.dropAt <= c.now && serves(c.snap) {
 		x.dropAt = mad.Never
@@ -307,12 +306,12 @@ func (x *informs) timers(c *Core) {
 
 func (x *informs) nextTimer(c *Core) mad.Time {
 	if !serves(c.snap) {
-		return x.reports.nextTimer() // who is away may be back under another manager
+		return x.reports.nextTimer() // the port may be active under another manager
 	}
 	return min(x.dropAt, x.reports.nextTimer())
 }
 
-// giveUp ends the subscriptions of a subscriber that does not answer.
+// giveUp ends the subscriptions of an unresponsive subscriber.
 func (x *informs) giveUp(c *Core, p *peer) {
 	from, to := x.of(p.gid)
 	for i := to - 1; i >= from; i-- {
@@ -322,5 +321,5 @@ func (x *informs) giveUp(c *Core, p *peer) {
 	}
 }
 
-// received takes an answer to a Report.
+// received processes a response to a Report.
 func (x *informs) received(c *Core, p *mad.Packet) { x.reports.received(c, p) }

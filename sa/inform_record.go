@@ -13,8 +13,8 @@ import (
 	"heddle/store"
 )
 
-// informRecords answers queries for InformInfoRecords. The QPN of a subscriber
-// is for the trusted alone, and so is asking by it.
+// informRecords answers queries for InformInfoRecords. Only trusted requesters
+// see a subscriber's QPN or may query by it.
 func informRecords(q *query) {
 	var want wire.InformInfoRecord
 	if want.Decode(q.data) != nil {
@@ -60,7 +60,7 @@ func informMatches(m wire.CompMask, r, want *wire.InformInfoRecord) bool {
 		m.Has(wire.InformCompProducer) && a.Producer != b.Producer)
 }
 
-// informText says what a subscription is about.
+// informText describes the events of a subscription.
 func informText(r *wire.InformInfo) string {
 	var b strings.Builder
 	kind, number, producer := "trap ", "", ""
@@ -93,11 +93,11 @@ func informText(r *wire.InformInfo) string {
 	return b.String()
 }
 
-// In the store a subscription has as key what it is known by: the subscriber's
-// port GUID (8 bytes) and the InformInfo (36) with its QP as QPN, Subscribe 1
-// and RespTimeValue 0. The value: version 1, flags (bit 0: made with the SA's
-// key, bit 1: with a GRH), SL, path bits, P_Key index (2), LID (2), Enum (2),
-// RespTimeValue, the subscriber's GID (16), and of the GRH the GID (16), GID
+// Store format of a subscription. Key: the subscriber's port GUID (8 bytes) and
+// the identifying InformInfo (36) with the QP as QPN, Subscribe 1 and
+// RespTimeValue 0. Value: version 1, flags (bit 0: made with the SA_Key, bit 1:
+// with a GRH), SL, path bits, P_Key index (2), LID (2), Enum (2),
+// RespTimeValue, the subscriber's GID (16), and from the GRH the GID (16), GID
 // index, hop limit, traffic class, flow label (4).
 const (
 	subKeyLen   = 8 + wire.InformInfoLen
@@ -138,14 +138,14 @@ func subscriptionValue(s *Subscription) []byte {
 	return b
 }
 
-// SubscriptionRecord is s as the store keeps it.
+// SubscriptionRecord encodes s for the store.
 func SubscriptionRecord(s *Subscription) store.Record {
 	return store.Record{Table: store.TableSubscriptions, Key: subscriptionKey(s), Value: subscriptionValue(s)}
 }
 
 func decodeSubscription(key, value []byte) (*Subscription, error) {
 	damaged := func(why string) (*Subscription, error) {
-		return nil, fmt.Errorf("sa: stored subscription %x: %s: it is left out", key, why)
+		return nil, fmt.Errorf("sa: stored subscription %x: %s; the record is ignored", key, why)
 	}
 	if len(key) != subKeyLen || len(value) != subValueLen || value[0] != subVersion {
 		return damaged(fmt.Sprintf("a key of %d and a value of %d bytes, version %d", len(key), len(value), version(value)))
@@ -168,7 +168,7 @@ func decodeSubscription(key, value []byte) (*Subscription, error) {
 		}
 	}
 	if string(subscriptionKey(s)) != string(key) {
-		return damaged("its key is not what its record says")
+		return damaged("its key contradicts its value")
 	}
 	return s, nil
 }

@@ -14,63 +14,64 @@ import (
 // multicast owns the groups and their members (IBA §15.2.5.17, o15-0.1 and
 // o15-0.2).
 //
-// Views share what has not changed. A group that is in a view is copied before
-// it is changed, once a step, whatever the number of requests in the step.
+// Views share unchanged groups. A group that a view contains is copied before
+// it changes, once per step at most.
 type multicast struct {
 	list  []*mcGroup // ascending MGID
 	mlids mlids
-	shown []*Group // of the last view; nil when something changed since
+	shown []*Group // groups of the last view; nil: changed since
 
-	counter uint32 // the last number that was part of an MGID which the SA made
+	counter uint32 // the last number used in an MGID that the SA created
 	limit   ib.LID // the highest MLID that every switch can forward
 	policy  *partition.Policy
-	refused bool // a permanent group has no MLID, and that was told
-	aliases int  // members by an alias GUID
+	refused bool // a permanent group has no MLID, and this was logged
+	aliases int  // members by alias GUID
 
-	members int                      // of all groups
-	joins   map[ib.GUID]int          // how many memberships each port has asked for
-	proxies map[membershipID]ib.GUID // the proxies that asked for memberships of other ports
+	members int                      // members of all groups
+	joins   map[ib.GUID]int          // memberships that each port has requested
+	proxies map[membershipID]ib.GUID // requester of each proxy membership
 
 	takeover takeover
 	away     away
 }
 
-// What a subnet may keep of groups. Above it joins are refused with
-// NO_RESOURCES. What a port has asked for counts, not what was asked for in its
-// name. Stores of earlier versions do not say who asked by proxy.
+// Limits on groups. A join over a limit is refused with NO_RESOURCES. A
+// membership counts for the port that requested it, not for the port that
+// joins. Stores of earlier versions do not record who requested by proxy.
 const (
 	maxGroups       = 1 << 17
 	maxMembers      = 1 << 21
 	maxJoinsPerPort = 4096
-	// fewJoins are what a port may have whatever others have. Beyond them it gets
-	// at most half of the groups, and of the MLIDs, that are free: whoever comes
-	// later finds some too.
+	// fewJoins is what a port gets regardless of others. Beyond it a port gets at
+	// most half of the free groups and MLIDs, so that some remain for ports that
+	// join later.
 	fewJoins = 16
 )
 
-// may reports whether a port may have one more of something of which there are
-// that many left, if there is one.
+// may reports whether a port may take one more of a resource of which left
+// units are free.
 func (x *multicast) may(port ib.GUID, left int) bool {
 	n := x.joins[port]
 	return n < fewJoins || n <= left
 }
 
-// mcGroup is a group as it is now.
+// mcGroup is the current state of a group.
 type mcGroup struct {
 	Group
-	keepers int    // members that keep the group: full and send-only full ones
-	pub     *Group // the group as views have it, nil when it changed since
+	keepers int    // full and send-only full members, which keep the group alive
+	pub     *Group // the group in views; nil: changed since
 }
 
 const (
-	// joinKeeps are the join states that keep a group (and may create it): a
-	// group with none of them is deleted, whoever else is in it.
+	// joinKeeps are the join states that create a group and keep it alive. A group
+	// without such a member is deleted, even if it has others.
 	joinKeeps = wire.JoinFull | wire.JoinSendOnlyFull
-	// joinReceives are those to whom packets go; the others only send.
+	// joinReceives are the join states that receive packets; other members only
+	// send.
 	joinReceives = wire.JoinFull | wire.JoinNon
 )
 
-// Traps that tell of groups (IBA §14.2.5.1).
+// Traps about groups (IBA §14.2.5.1).
 const (
 	trapGroupCreated uint16 = 66
 	trapGroupDeleted uint16 = 67
@@ -78,12 +79,12 @@ const (
 
 func compareGID(a, b ib.GID) int { return bytes.Compare(a[:], b[:]) }
 
-// find returns the place of a group in the list.
+// find returns the index of a group in the list.
 func (x *multicast) find(mgid ib.GID) (int, bool) {
 	return slices.BinarySearchFunc(x.list, mgid, func(g *mcGroup, m ib.GID) int { return compareGID(g.MGID, m) })
 }
 
-// group returns the group with that MGID, nil if there is none.
+// group returns the group with that MGID, or nil.
 func (x *multicast) group(mgid ib.GID) *mcGroup {
 	if i, ok := x.find(mgid); ok {
 		return x.list[i]
@@ -91,7 +92,7 @@ func (x *multicast) group(mgid ib.GID) *mcGroup {
 	return nil
 }
 
-// member returns the place of a port GID, of whatever prefix, in the members.
+// member returns the index of a port GID, with any prefix, in the members.
 func (g *Group) member(port ib.GUID) (int, bool) {
 	return slices.BinarySearchFunc(g.Members, port, func(m Member, p ib.GUID) int {
 		switch u := m.PortGID.GUID(); {
@@ -112,7 +113,7 @@ func (x *multicast) has(port ib.GUID) bool {
 	})
 }
 
-// touch says that a group is about to change: what views have of it stays.
+// touch prepares a group for a change: the views' copy stays as it is.
 func (x *multicast) touch(c *Core, g *mcGroup) {
 	if g.pub != nil {
 		g.Members = append(make([]Member, 0, len(g.Members)+len(g.Members)/8+1), g.Members...)
@@ -130,7 +131,7 @@ func (x *multicast) insert(c *Core, g *mcGroup) {
 	x.touch(c, g)
 }
 
-// create makes a group part of the subnet.
+// create adds a group to the subnet.
 func (x *multicast) create(c *Core, g *mcGroup, why string) {
 	x.insert(c, g)
 	x.saveGroup(c, g)
@@ -138,7 +139,7 @@ func (x *multicast) create(c *Core, g *mcGroup, why string) {
 	c.inform.groupEvent(c, trapGroupCreated, &g.Group)
 }
 
-// remove deletes a group and whoever is still in it.
+// remove deletes a group and its remaining members.
 func (x *multicast) remove(c *Core, g *mcGroup, why string) {
 	x.touch(c, g)
 	i, _ := x.find(g.MGID)
@@ -153,8 +154,8 @@ func (x *multicast) remove(c *Core, g *mcGroup, why string) {
 	c.inform.groupEvent(c, trapGroupDeleted, &g.Group)
 }
 
-// setMember gives a port of a group, at place i of its members, a join state.
-// It is a new member unless there is one. by is the port that asked.
+// setMember sets the join state of the port at index i of a group's members, or
+// adds it if is is false. by is the port that requested it.
 func (x *multicast) setMember(c *Core, g *mcGroup, i int, is bool, m Member, by ib.GUID) {
 	x.touch(c, g)
 	if is {
@@ -171,7 +172,7 @@ func (x *multicast) setMember(c *Core, g *mcGroup, i int, is bool, m Member, by 
 	x.saveMember(c, g, &m)
 }
 
-// count keeps the numbers that depend on who is a member.
+// count updates the counters that depend on members.
 func (x *multicast) count(g *mcGroup, m *Member, n int) {
 	if m.JoinState&joinKeeps != 0 {
 		g.keepers += n
@@ -189,7 +190,7 @@ func (x *multicast) count(g *mcGroup, m *Member, n int) {
 	}
 }
 
-// askedBy is the port that asked for a membership, 0 if that is not known.
+// askedBy is the port that requested a membership; 0: unknown.
 func (x *multicast) askedBy(g *mcGroup, m *Member) ib.GUID {
 	if m.Proxy {
 		return x.proxies[membershipID{g.MGID, m.PortGID}]
@@ -197,15 +198,15 @@ func (x *multicast) askedBy(g *mcGroup, m *Member) ib.GUID {
 	return m.PortGUID
 }
 
-// forget takes what is kept of a member elsewhere away. The caller takes it
-// out of the group.
+// forget removes a member from the counters. The caller removes it from the
+// group.
 func (x *multicast) forget(c *Core, g *mcGroup, m *Member) {
 	x.count(g, m, -1)
 	x.takeover.confirm(g.MGID, m.PortGID)
 	x.dropMember(c, g, m)
 }
 
-// unkept reports whether nobody keeps a group.
+// unkept reports whether no member keeps a group alive.
 func (g *mcGroup) unkept() bool { return g.keepers == 0 && !g.WellKnown }
 
 // view puts the groups into a view.
@@ -223,18 +224,17 @@ func (x *multicast) view(v *View) {
 	v.Groups = x.shown
 }
 
-// settle ends a step: it finds out whether anything is to be routed in another
-// way than before.
+// settle ends a step and determines whether routed groups changed.
 func (x *multicast) settle(c *Core) {
 	if x.mlids.settle() {
 		c.out.GroupsChanged = true
 	}
 }
 
-// routed are all groups with a member, one for each MLID.
+// routed lists all groups with a member, one for each MLID.
 func (x *multicast) routed() []subnet.Group { return x.mlids.routed() }
 
-// expire does what is due.
+// expire applies deadlines that have passed.
 func (x *multicast) expire(c *Core) {
 	x.expireAway(c)
 	if x.takeover.pending != nil && c.now >= x.takeover.until && serves(c.snap) {

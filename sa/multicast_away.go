@@ -9,22 +9,23 @@ import (
 	"heddle/subnet"
 )
 
-// away are the virtual ports whose memberships wait for them: a virtual machine that
-// migrates is down at its old place before it is up at the new one, and goes on
-// there without joining anew. Nothing leads to it meanwhile.
+// away holds the missing virtual ports whose memberships are kept for
+// Config.MigrateTime. A migrating virtual machine is down at its old host before it
+// is up at the new one, and continues there without rejoining. Until then no tree
+// leads to it.
 type away struct {
 	until map[ib.GUID]mad.Time
-	first mad.Time // the earliest of them
+	first mad.Time // the earliest deadline
 }
 
-// virtualGUID reports whether a GUID is that of a virtual port, or of a function of a
-// shared port: what moves from host to host.
+// virtualGUID reports whether a GUID belongs to a virtual port or to a function of a
+// shared port, which can move between hosts.
 func virtualGUID(s *subnet.Snapshot, g ib.GUID) bool {
 	i := s.PortByGUID(g)
 	return i >= 0 && (s.Ports[i].Virtual != nil || s.Ports[i].GUID != g && s.Ports[i].Adapter != nil)
 }
 
-// waits reports whether the memberships of a GUID that is gone are kept for now.
+// waits reports whether the memberships of a missing GUID are kept for now.
 func (a *away) waits(c *Core, old *subnet.Snapshot, g ib.GUID) bool {
 	if until, ok := a.until[g]; ok {
 		return c.now < until
@@ -40,8 +41,8 @@ func (a *away) waits(c *Core, old *subnet.Snapshot, g ib.GUID) bool {
 	return true
 }
 
-// back forgets GUIDs that are in the subnet again, and adds them to a list: what they
-// may be in is to be looked at.
+// back removes the GUIDs that have returned, and appends them to list so that their
+// groups are checked.
 func (a *away) back(s *subnet.Snapshot, list []ib.GUID) []ib.GUID {
 	n := len(list)
 	for g := range a.until {
@@ -56,7 +57,7 @@ func (a *away) back(s *subnet.Snapshot, list []ib.GUID) []ib.GUID {
 	return list
 }
 
-// soonest finds the earliest of those that are away.
+// soonest updates first.
 func (a *away) soonest() {
 	a.first = mad.Never
 	for _, t := range a.until {
@@ -64,7 +65,7 @@ func (a *away) soonest() {
 	}
 }
 
-// expire ends the memberships of virtual ports that did not come back.
+// expireAway ends the memberships of virtual ports that did not return in time.
 func (x *multicast) expireAway(c *Core) {
 	if len(x.away.until) == 0 || c.now < x.away.first || !serves(c.snap) {
 		return

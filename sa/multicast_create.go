@@ -12,18 +12,19 @@ import (
 const (
 	signIPv4 = 0x401B // RFC 4391 §4
 	signIPv6 = 0x601B
-	signSA   = 0xA01B // MGIDs that the SA made (IBA §15.2.5.17)
+	signSA   = 0xA01B // MGIDs that the SA creates (IBA §15.2.5.17)
 )
 
 const scopeLinkLocal = 2
 
 func signature(m ib.GID) uint16 { return binary.BigEndian.Uint16(m[2:]) }
 
-// draft makes the group that a join asks for, without MLID; nothing is changed.
+// draft builds the group that a join asks for, without an MLID. It changes no
+// state.
 func (x *multicast) draft(j *membership) (*mcGroup, ib.Status) {
 	r, s := &j.r, j.q.s
 	if r.JoinState&joinKeeps == 0 || r.MGID.IsZero() && r.JoinState&wire.JoinFull == 0 {
-		return nil, statusInvalid // o15-0.1.9: only who stays may create
+		return nil, statusInvalid // o15-0.1.9: only a full member may create a group
 	}
 	if !j.mask.Has(createComps) {
 		return nil, statusInsufficient
@@ -49,8 +50,8 @@ func (x *multicast) draft(j *membership) (*mcGroup, ib.Status) {
 	return g, 0
 }
 
-// validMGID is the test of an MGID that a port brings along (o15-0.1.5). It is
-// for creation only: MGIDs that the SA made do not pass it.
+// validMGID checks an MGID that a requester supplies for a new group
+// (o15-0.1.5). SA-created MGIDs do not pass.
 func validMGID(m ib.GID) bool {
 	if !m.IsMulticast() {
 		return false
@@ -60,29 +61,28 @@ func validMGID(m ib.GID) bool {
 		return true
 	case signSA:
 		if m[1]&0xF == scopeLinkLocal {
-			return false // only the SA makes those
+			return false // reserved for the SA
 		}
 	}
 	return m[1]&0xE0 == 0 // reserved flags
 }
 
-// fitsBroadcast reports whether a group for IP has what the broadcast group
-// of its partition has, without which there can be none (RFC 4391 §5).
+// fitsBroadcast reports whether an IP group has the parameters of its
+// partition's broadcast group, which must exist first (RFC 4391 §5).
 func (x *multicast) fitsBroadcast(j *membership, g *Group) bool {
 	if sig := signature(g.MGID); sig != signIPv4 && sig != signIPv6 {
 		return true
 	}
 	b := broadcastOf(g.MGID)
 	if b == g.MGID {
-		// Nobody founds the broadcast group of a partition that it is not in.
+		// A broadcast group is created only within its own partition.
 		return ib.PKey(binary.BigEndian.Uint16(b[4:])).Base() == g.PKey.Base()
 	}
 	bc := x.group(b)
 	return bc != nil && j.agrees(&bc.Group)
 }
 
-// broadcastOf is the MGID of the broadcast group of an MGID's scope and
-// partition.
+// broadcastOf returns the broadcast MGID for an MGID's scope and partition.
 func broadcastOf(m ib.GID) ib.GID {
 	b := ib.GID{0xFF, 0x10 | m[1]&0xF, signIPv4 >> 8, signIPv4 & 0xFF, m[4], m[5]}
 	for i := 12; i < len(b); i++ {
@@ -91,9 +91,9 @@ func broadcastOf(m ib.GID) ib.GID {
 	return b
 }
 
-// realize gives a new group MTU, rate and packet life time: what the request
-// selects, the best of the port where it leaves a choice. It reports whether
-// there is such a value at all.
+// realize sets MTU, rate and packet lifetime of a new group: the requested
+// values, or the port's best where the request leaves a choice. It returns
+// false if no value satisfies the request.
 func (j *membership) realize(g *Group, p *subnet.Port) bool {
 	r := &j.r
 	g.MTU = p.MTU
@@ -106,7 +106,7 @@ func (j *membership) realize(g *Group, p *subnet.Port) bool {
 	g.Rate = p.Rate
 	if j.mask.Has(rateComps) && r.RateSelector != wire.SelLargest {
 		switch r.RateSelector {
-		case wire.SelGreater: // the port's, if it is
+		case wire.SelGreater: // the port's value, if it is greater
 		case wire.SelLess:
 			if p.Rate.Order() >= r.Rate.Order() {
 				g.Rate = r.Rate.Slower()
@@ -123,7 +123,7 @@ func (j *membership) realize(g *Group, p *subnet.Port) bool {
 		case wire.SelGreater:
 			g.PacketLife = max(g.PacketLife, v+1)
 		case wire.SelLess:
-			g.PacketLife = min(g.PacketLife, v-1) // none is less than 0: it fails at selects
+			g.PacketLife = min(g.PacketLife, v-1) // no lifetime is less than 0; selects rejects it
 		case wire.SelExactly:
 			g.PacketLife = v
 		}
@@ -131,7 +131,7 @@ func (j *membership) realize(g *Group, p *subnet.Port) bool {
 	return g.PacketLife < 1<<6
 }
 
-// realized is the largest value up to most that a selector leaves.
+// realized is the largest value up to most that a selector permits.
 func realized(sel uint8, want, most int) (v int, ok bool) {
 	switch sel {
 	case wire.SelGreater:
@@ -142,8 +142,8 @@ func realized(sel uint8, want, most int) (v int, ok bool) {
 	return want, true
 }
 
-// newMGID makes an MGID that no group has or had: FF1s:A01B, the subnet prefix
-// and a number that is never used again (IBA §15.2.5.17).
+// newMGID creates an MGID that no group has or had: FF1s:A01B, the subnet
+// prefix and a number that is never reused (IBA §15.2.5.17).
 func (x *multicast) newMGID(c *Core, scope uint8) (m ib.GID) {
 	for {
 		x.counter++

@@ -6,7 +6,7 @@ import (
 	"heddle/subnet"
 )
 
-// Components that a request must carry.
+// Components that a request must contain.
 const (
 	joinComps   = wire.MCMemberCompMGID | wire.MCMemberCompPortGID | wire.MCMemberCompJoinState
 	createComps = joinComps | wire.MCMemberCompQKey | wire.MCMemberCompTClass | wire.MCMemberCompPKey |
@@ -16,19 +16,19 @@ const (
 	lifeComps = wire.MCMemberCompLifeSelector | wire.MCMemberCompPacketLifeTime
 )
 
-// membership is a Set or Delete of an MCMemberRecord under way.
+// membership is a Set or Delete of an MCMemberRecord in progress.
 type membership struct {
 	q    *query
 	mask wire.CompMask
 	r    wire.MCMemberRecord
-	port int32 // index in Ports of the port that joins
+	port int32 // index in Ports of the joining port
 }
 
-// request takes a Set or Delete of an MCMemberRecord. The answer goes to who
-// asked, which in a proxy join is not the port that joins.
+// request processes a Set or Delete of an MCMemberRecord. The reply goes to the
+// requester, which in a proxy join is not the joining port.
 func (x *multicast) request(c *Core, q *query, m []byte) {
 	if q.me < 0 {
-		return // nobody whose partitions could be known
+		return // a requester without known partitions
 	}
 	j := &membership{q: q, mask: q.mask, port: -1}
 	if err := j.r.Decode(q.data); err != nil {
@@ -59,7 +59,7 @@ func (x *multicast) request(c *Core, q *query, m []byte) {
 	c.answer(q.req, m, wire.MCMemberRecordLen, out.Put)
 }
 
-// valid is what is asked of a request whatever it wants.
+// valid checks what every request must satisfy.
 func (j *membership) valid() ib.Status {
 	if !validCodes(j.mask, &j.r) {
 		return statusInvalid
@@ -70,15 +70,14 @@ func (j *membership) valid() ib.Status {
 	return 0
 }
 
-// validCodes reports whether MTU and rate, if they are asked for, are codes that
-// are defined.
+// validCodes reports whether the requested MTU and rate codes are defined.
 func validCodes(mask wire.CompMask, r *wire.MCMemberRecord) bool {
 	return (!mask.Has(mtuComps) || r.MTU >= ib.MTU256 && r.MTU <= ib.MTU4096) && (!mask.Has(rateComps) || r.Rate.Valid())
 }
 
-// join makes a port a member of a group, which is created if need be. The
-// checks come in the order in which clients have learnt to expect their
-// status; nothing is changed before all of them have passed.
+// join adds a port to a group and creates the group if needed. The checks run
+// in the order whose status codes clients expect; no state changes before all
+// pass.
 func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib.Status) {
 	s, r := j.q.s, &j.r
 	if j.port = s.PortByGUID(r.PortGID.GUID()); j.port < 0 {
@@ -103,7 +102,7 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 		return out, statusInvalid
 	}
 	if !j.q.trusted && !s.HasPKey(j.q.me, g.PKey) {
-		return out, statusInvalid // the answer would tell a proxy of another partition's group
+		return out, statusInvalid // the answer would reveal another partition's group to a proxy
 	}
 	i, is := g.member(r.PortGID.GUID())
 	if is && !x.mayChange(j, &g.Group, &g.Members[i]) {
@@ -125,13 +124,13 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 	}
 	if is {
 		m.JoinState |= g.Members[i].JoinState
-		m.Proxy = m.Proxy && g.Members[i].Proxy // what a port asked for itself stays its own
+		m.Proxy = m.Proxy && g.Members[i].Proxy // a membership that the port requested itself stays its own
 	}
 	if is && m == g.Members[i] {
 		x.takeover.confirm(g.MGID, m.PortGID)
 	} else {
 		if is && m.Proxy {
-			by = x.askedBy(g, &m) // the first proxy stays responsible
+			by = x.askedBy(g, &m) // the first proxy remains the requester
 		}
 		x.setMember(c, g, i, is, m, by)
 	}
@@ -140,8 +139,8 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 	return out, 0
 }
 
-// found gives a group that was drafted for a join an MLID, and an MGID if the
-// request left that to the SA.
+// found assigns an MLID to a drafted group, and an MGID if the request leaves
+// it to the SA.
 func (x *multicast) found(c *Core, j *membership, g *mcGroup) ib.Status {
 	by := j.q.s.Ports[j.q.me].GUID
 	if len(x.list) >= maxGroups || !x.may(by, maxGroups-len(x.list)) {
@@ -161,16 +160,16 @@ func (x *multicast) found(c *Core, j *membership, g *mcGroup) ib.Status {
 	return 0
 }
 
-// mayChange reports whether the requester may change a membership that exists: the port
-// itself, the proxy that asked for it, and the trusted. IBA o15-0.2.1 and OpenSM let any
-// member of the partition end what was joined by proxy, so any host could.
+// mayChange reports whether the requester may change an existing membership: the port
+// itself, the proxy that requested it, and trusted requesters. IBA o15-0.2.1 and OpenSM
+// let any member of the partition end a proxy membership, so any host could.
 func (x *multicast) mayChange(j *membership, g *Group, m *Member) bool {
 	me := j.q.s.Ports[j.q.me].GUID
 	return j.q.trusted || me == m.PortGUID || m.Proxy && me == x.proxies[membershipID{g.MGID, m.PortGID}]
 }
 
-// leave takes join states from a member, and the member from the group when
-// none is left. With the last of those that keep it the group goes too.
+// leave removes join states from a member, and the member when none is left.
+// When the last keeping member leaves, the group is deleted.
 func (x *multicast) leave(c *Core, j *membership) (out wire.MCMemberRecord, st ib.Status) {
 	g := x.group(j.r.MGID)
 	if g == nil {
@@ -181,7 +180,7 @@ func (x *multicast) leave(c *Core, j *membership) (out wire.MCMemberRecord, st i
 		return out, statusInvalid
 	}
 	m := g.Members[i]
-	// o15-0.1.14: some of the member's states, and no other.
+	// o15-0.1.14: the request names only states that the member has.
 	if j.r.JoinState == 0 || j.r.JoinState&^m.JoinState != 0 || !x.mayChange(j, &g.Group, &m) {
 		return out, statusInvalid
 	}
@@ -193,24 +192,23 @@ func (x *multicast) leave(c *Core, j *membership) (out wire.MCMemberRecord, st i
 	}
 	if g.unkept() {
 		x.remove(c, g, "its last full member left")
-		m.JoinState = 0 // whatever else it was, it is no more
+		m.JoinState = 0 // its other states end with the group
 	}
-	// The answer is the request, with what is left.
+	// The answer is the request with the remaining states.
 	out = j.r
 	out.Scope, out.JoinState = g.Scope, m.JoinState
 	return out, 0
 }
 
-// takeOut takes the member at place i out of a group.
+// takeOut removes the member at index i from a group.
 func (x *multicast) takeOut(c *Core, g *mcGroup, i int) {
 	x.touch(c, g)
 	x.forget(c, g, &g.Members[i])
 	g.Members = append(g.Members[:i], g.Members[i+1:]...)
 }
 
-// agrees reports whether the components of a request that have one value are
-// those of the group (o15-0.2.4). The MLID is the SA's business and not
-// compared.
+// agrees reports whether the request's single-valued components equal the
+// group's (o15-0.2.4). The MLID is not compared: the SA chooses it.
 func (j *membership) agrees(g *Group) bool {
 	r := &j.r
 	differs := func(comp wire.CompMask, same bool) bool { return j.mask.Has(comp) && !same }
@@ -222,8 +220,8 @@ func (j *membership) agrees(g *Group) bool {
 		!differs(wire.MCMemberCompHopLimit, r.HopLimit == g.HopLimit)
 }
 
-// selects reports whether the group has an MTU, a rate and a packet life time
-// as the request wants them.
+// selects reports whether the group's MTU, rate and packet lifetime satisfy the
+// request.
 func (j *membership) selects(g *Group) bool {
 	r := &j.r
 	return (!j.mask.Has(mtuComps) || selected(r.MTUSelector, int(g.MTU), int(r.MTU))) &&
@@ -231,8 +229,8 @@ func (j *membership) selects(g *Group) bool {
 		(!j.mask.Has(lifeComps) || selected(r.PacketLifeTimeSelector, int(g.PacketLife), int(r.PacketLifeTime)))
 }
 
-// selected compares what there is with what is wanted. Rates are given by
-// their place in the order of rates: their codes have none.
+// selected compares an existing value with a wanted one. Rates are passed by
+// rank, because their codes are not ordered.
 func selected(sel uint8, have, want int) bool {
 	switch sel {
 	case wire.SelGreater:
@@ -245,13 +243,13 @@ func selected(sel uint8, have, want int) bool {
 	return true
 }
 
-// capable reports whether a port can take part in a group: what the group
-// sends must fit the port's link, and its service level must be one of a VPort's.
+// capable reports whether a port can join a group: the group's rate and MTU must
+// fit the port's link, and a VPort must have its service level.
 func capable(p *subnet.Port, g *Group) bool {
 	return p.MTU >= g.MTU && p.Rate.Order() >= g.Rate.Order() && mayUse(p, g.SL)
 }
 
-// record is the group as a record without a member.
+// record encodes the group without a member.
 func (g *Group) record() wire.MCMemberRecord {
 	return wire.MCMemberRecord{
 		MGID: g.MGID, QKey: g.QKey, MLID: g.MLID, MTUSelector: wire.SelExactly, MTU: g.MTU, TClass: g.TClass, PKey: g.PKey,

@@ -8,25 +8,25 @@ import (
 	"heddle/subnet"
 )
 
-// mlids are the multicast LIDs and the trees behind them.
+// mlids owns the multicast LIDs and the groups of their trees.
 //
-// A group has an MLID for itself as long as there are enough. When they run
-// out, groups that agree in everything a tree depends on share one: a host
-// takes packets by their MGID (IBA §10.5.2.2), so that it costs only packets
-// which reach ports that drop them, where refusing the join would cost the
-// host its network. Config.ExclusiveMLIDs refuses instead.
+// A group has an MLID of its own while free ones remain. When they run out,
+// groups whose trees would have the same parameters share one. A host selects
+// packets by MGID (IBA §10.5.2.2), so sharing only costs packets to ports that
+// drop them; a refused join would cost the host its network.
+// Config.ExclusiveMLIDs refuses instead.
 type mlids struct {
 	trees []*mcTree // by MLID - 0xC000; nil: never used
-	free  int       // no tree below is free
+	free  int       // no tree below this index is free
 	used  int       // trees with groups
 	dirty []*mcTree
 }
 
-// mcTree is what has one MLID.
+// mcTree is the tree of one MLID.
 type mcTree struct {
 	mlid   ib.LID
 	groups []*mcGroup // ascending MGID; none: the MLID is free
-	mixed  bool       // they do not all agree
+	mixed  bool       // their parameters differ
 	told   *subnet.Group
 	dirty  bool
 }
@@ -49,7 +49,7 @@ func (x *mlids) inUse(l ib.LID) bool {
 	return i < len(x.trees) && x.trees[i] != nil && len(x.trees[i].groups) > 0
 }
 
-// touch says that a group of the MLID changed.
+// touch marks the tree of an MLID as changed.
 func (x *mlids) touch(l ib.LID) {
 	if t := x.at(l); !t.dirty {
 		t.dirty = true
@@ -88,7 +88,7 @@ func (x *mlids) lowest(limit ib.LID) ib.LID {
 	}
 }
 
-// alike reports whether two groups can have one tree.
+// alike reports whether two groups can share one tree.
 func alike(a, b *Group) bool {
 	return a.PKey.Base() == b.PKey.Base() && a.SL == b.SL && a.MTU == b.MTU && a.Rate == b.Rate
 }
@@ -100,14 +100,14 @@ func solicited(m ib.GID) bool {
 		[7]byte(m[6:13]) == [7]byte{0, 0, 0, 0, 0, 1, 0xFF}
 }
 
-// solicitedLen is how much of two solicited-node MGIDs is equal if scope and
-// P_Key are.
+// solicitedLen is the length of the common prefix of two solicited-node MGIDs
+// with the same scope and P_Key.
 const solicitedLen = 13
 
-// choose gives a new group its MLID: the one that was asked for if it is free,
-// else the lowest free one, else one to share. It returns 0 if there is none.
-// by is the port that asks, 0 for groups of partitions; one that has more than
-// its part of the MLIDs is to share.
+// choose returns the MLID for a new group: the requested one if it is free,
+// else the lowest free one, else one to share; 0: none. by is the requesting
+// port, 0 for groups of partitions. A port that has more than its share of the
+// MLIDs must share.
 func (x *multicast) choose(c *Core, g *Group, asked ib.LID, by ib.GUID) ib.LID {
 	may := by == 0 || x.may(by, int(x.limit)-int(ib.LIDMinMulticast)+1-x.mlids.used)
 	if may && asked.IsMulticast() && asked <= x.limit && !x.mlids.inUse(asked) {
@@ -135,9 +135,9 @@ func (x *multicast) choose(c *Core, g *Group, asked ib.LID, by ib.GUID) ib.LID {
 	return x.mlids.shared(g, x.limit)
 }
 
-// shared finds the MLID whose packets would reach the fewest ports in vain:
-// that with the fewest members and groups, as they were routed last, among those
-// whose groups all agree with g.
+// shared returns the MLID whose sharing delivers the fewest unwanted packets:
+// the one with the fewest members and groups, as last routed, among those whose
+// groups all agree with g.
 func (x *mlids) shared(g *Group, limit ib.LID) ib.LID {
 	best, most := ib.LID(0), 0
 	for _, t := range x.trees {
@@ -155,8 +155,8 @@ func (x *mlids) shared(g *Group, limit ib.LID) ib.LID {
 	return best
 }
 
-// settle brings what is to be routed up to date and reports whether it
-// differs from what was told before.
+// settle updates the routed groups and reports whether they differ from those
+// last reported.
 func (x *mlids) settle() (changed bool) {
 	for _, t := range x.dirty {
 		t.dirty = false
@@ -177,9 +177,10 @@ func sameRoute(a, b *subnet.Group) bool {
 		slices.Equal(a.Members, b.Members) && slices.Equal(a.Senders, b.Senders)
 }
 
-// route is the tree as the subnet manager is to make it, nil if nobody is in
-// its groups. Groups that share it agree but for what other managers stored:
-// then it has what all of them can do, and the service level of the first.
+// route returns the tree for the subnet manager to route; nil if its groups
+// have no members. Groups of one tree agree, except for groups that other
+// managers stored: then the tree gets what all of them support, and the service
+// level of the first.
 func (t *mcTree) route() *subnet.Group {
 	type end struct {
 		port     ib.GUID
@@ -223,7 +224,7 @@ func (t *mcTree) route() *subnet.Group {
 	return r
 }
 
-// routed is what was told last, ascending MLID.
+// routed lists the groups last reported, in ascending MLID.
 func (x *mlids) routed() []subnet.Group {
 	var out []subnet.Group
 	for _, t := range x.trees {

@@ -7,17 +7,17 @@ import (
 	wire "heddle/ib/sa"
 )
 
-// memberComps are the components that are a member's, not the group's.
+// memberComps are the components that describe a member, not the group.
 const memberComps = wire.MCMemberCompPortGID | wire.MCMemberCompJoinState | wire.MCMemberCompProxyJoin
 
-// memberRecords answers Get and GetTable of MCMemberRecord. Who is trusted gets
-// a record for each member; others get one for each group, without what would
-// tell who is in it (IBA §15.2.5.17.1), and may ask for the groups of a port
-// only if it is their own. Both see groups of their partitions only.
+// memberRecords answers Get and GetTable of MCMemberRecord. A trusted requester
+// gets a record for each member. Others get one record for each group, without
+// the fields that reveal its members (IBA §15.2.5.17.1), and may query the
+// groups of their own port only. All see only groups of their partitions.
 func memberRecords(q *query) {
 	var want wire.MCMemberRecord
 	if want.Decode(q.data) != nil {
-		return // a MAD is always long enough
+		return
 	}
 	if !validCodes(q.mask, &want) {
 		q.status = statusInvalid
@@ -49,7 +49,7 @@ func memberRecords(q *query) {
 				continue
 			}
 			if !q.trusted && (q.me < 0 || g.Members[i].PortGUID != q.s.Ports[q.me].GUID) {
-				continue // who is a member could be found out by asking for one port after the other
+				continue // a query for each port in turn would reveal the members
 			}
 			members = members[i : i+1]
 		}
@@ -71,8 +71,8 @@ func memberRecords(q *query) {
 	}
 }
 
-// isGroup reports whether a group is as the request wants it. MTU, rate and
-// packet life time count only with their selector.
+// isGroup reports whether a group matches the request. MTU, rate and packet
+// lifetime count only with their selector.
 func (q *query) isGroup(want *wire.MCMemberRecord, g *Group) bool {
 	j := membership{mask: q.mask, r: *want}
 	return (!q.has(wire.MCMemberCompMLID) || want.MLID == g.MLID) &&

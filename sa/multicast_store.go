@@ -10,19 +10,19 @@ import (
 	"heddle/store"
 )
 
-// What is stored of groups is described in docs/format/store.md. Each value
-// begins with the version of its layout.
+// docs/format/store.md describes the stored groups. Each value begins with the
+// version of its layout.
 const (
 	groupVersion  = 1
 	memberVersion = 1
-	proxyVersion  = 2 // a membership whose proxy is known
+	proxyVersion  = 2 // a membership with its proxy
 	stateVersion  = 1
 
 	groupKeyLen  = 16
 	groupLen     = 2 + wire.MCMemberRecordLen
 	memberKeyLen = 32
 	memberLen    = 11
-	proxyLen     = memberLen + 8 // … with the port GUID of the proxy
+	proxyLen     = memberLen + 8 // a member with the port GUID of its proxy
 	stateLen     = 6
 
 	groupWellKnown = 1 << 0
@@ -30,11 +30,12 @@ const (
 	stateForeign   = 1 << 0
 )
 
-// stateKey is the key, in the table of groups, of what belongs to no group.
+// stateKey is the key, in the table of groups, of the state that belongs to no
+// group.
 var stateKey = []byte{0}
 
-// GroupRecords are a group and its members as a store keeps them, for Start of
-// a Core that is to take them over.
+// GroupRecords encodes a group and its members for the store, so that the Start
+// of another Core can load them.
 func GroupRecords(g *Group) []store.Record {
 	list := []store.Record{groupRecord(g)}
 	for i := range g.Members {
@@ -56,7 +57,8 @@ func groupRecord(g *Group) store.Record {
 	return store.Record{Table: store.TableGroups, Key: key, Value: v}
 }
 
-// memberRecord is a membership that the port by asked for, if that is another; 0: not known.
+// memberRecord encodes a membership. by is the port that requested it, if that is another
+// port; 0: unknown.
 func memberRecord(mgid ib.GID, m *Member, by ib.GUID) store.Record {
 	b := make([]byte, memberKeyLen+memberLen, memberKeyLen+proxyLen)
 	key, v := b[:memberKeyLen:memberKeyLen], b[memberKeyLen:]
@@ -104,7 +106,7 @@ func decodeGroup(key, v []byte) (g Group, err error) {
 	}, nil
 }
 
-var errVersion = errors.New("a layout that this version does not know")
+var errVersion = errors.New("an unknown layout version")
 
 func decodeMember(key, v []byte) (mgid ib.GID, m Member, by ib.GUID, err error) {
 	switch {
@@ -129,8 +131,8 @@ func decodeMember(key, v []byte) (mgid ib.GID, m Member, by ib.GUID, err error) 
 	return ib.GID(key[:16]), m, by, nil
 }
 
-// load takes what the store held, groups before members. A record that cannot
-// be read stays where it is; a member without its group is deleted.
+// load reads a stored record, groups before members. An unreadable record stays
+// in the store; a member without its group is deleted.
 func (x *multicast) load(c *Core, r *store.Record) error {
 	switch {
 	case r.Table == store.TableMembers:
@@ -141,7 +143,7 @@ func (x *multicast) load(c *Core, r *store.Record) error {
 		g := x.group(mgid)
 		if g == nil {
 			x.dropMember(c, &mcGroup{Group: Group{MGID: mgid}}, &m)
-			return fmt.Errorf("store: port %v is a member of the multicast group %v, which is not stored: forgotten", m.PortGID, mgid)
+			return fmt.Errorf("store: port %v is a member of the multicast group %v, which is not stored; the membership is deleted", m.PortGID, mgid)
 		}
 		i, is := g.member(m.PortGID.GUID())
 		if is {
@@ -193,7 +195,7 @@ func (x *multicast) dropMember(c *Core, g *mcGroup, m *Member) {
 	c.save(store.TableMembers, append(append(key, g.MGID[:]...), m.PortGID[:]...), nil)
 }
 
-// saveState stores what belongs to no group.
+// saveState stores the state that belongs to no group.
 func (x *multicast) saveState(c *Core) {
 	v := make([]byte, stateLen)
 	v[0] = stateVersion

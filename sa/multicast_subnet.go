@@ -12,17 +12,15 @@ import (
 	"heddle/subnet"
 )
 
-// published fits the groups to a new state of the subnet. Only the state of a
-// subnet that this manager has brought up counts: what is missing before that
-// may only not have been found yet.
+// published updates the groups from a new snapshot. It acts only on snapshots of a
+// subnet that this manager has brought up: before that, a missing port may merely be
+// undiscovered.
 //
-// A port that is gone leaves its groups at once, as with OpenSM. Keeping it for
-// a while would keep groups alive that nobody is in, and the events that say so
-// late; and a port that comes back is asked by the subnet manager to register
-// anew (IBA §14.4.11), which is what its host would have to do anyway after the
-// link was down. Members are known by their GUIDs: a virtual port that is at another
-// place in the next state was never gone, and those that are are waited for a while
-// (multicast_away.go).
+// A missing port leaves its groups immediately, as with OpenSM. Waiting would keep
+// empty groups alive and delay the traps about them. A port that returns is asked to
+// reregister (IBA §14.4.11), which its host would do anyway after a link failure.
+// Members are identified by GUID, so a virtual port that merely moved never leaves;
+// a missing virtual port keeps its memberships for a while (multicast_away.go).
 func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 	if s.State != subnet.Master || !s.Up {
 		if m := s.Master.GUID; m != 0 && m != s.PortGUID && !x.takeover.foreign {
@@ -32,7 +30,7 @@ func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 		return
 	}
 	if old != nil && (old.State != subnet.Master || !old.Up) {
-		old = nil // what was missing then was not acted upon
+		old = nil // changes up to then were not processed
 	}
 	x.limit = highestMLID(s)
 	if s.Partitions != nil && (s.Partitions != x.policy || old == nil || old.PacketLife != s.PacketLife) {
@@ -47,7 +45,8 @@ func (x *multicast) published(c *Core, old, s *subnet.Snapshot) {
 	x.takeover.begin(c, x)
 }
 
-// highestMLID is the highest MLID that the smallest multicast table holds.
+// highestMLID is the highest MLID that the smallest multicast forwarding table
+// can hold.
 func highestMLID(s *subnet.Snapshot) ib.LID {
 	room := int(ib.LIDMaxMulticast-ib.LIDMinMulticast) + 1
 	for i := range s.Nodes {
@@ -58,15 +57,15 @@ func highestMLID(s *subnet.Snapshot) ib.LID {
 	return ib.LID(int(ib.LIDMinMulticast) + room - 1)
 }
 
-// differing are the end ports of old, ascending GUID, that are gone or have
-// other P_Keys.
+// differing returns the end ports of old, by ascending GUID, that are missing
+// from s or have other P_Keys there.
 func differing(old, s *subnet.Snapshot) (out []ib.GUID) {
 	if len(old.Ports) == 0 || len(old.Ports) == len(s.Ports) && &old.Ports[0] == &s.Ports[0] {
 		return nil
 	}
 	look := func(i int32) {
 		p := &old.Ports[i]
-		k := i // mostly it is where it was
+		k := i // most ports keep their index
 		if int(k) >= len(s.Ports) || s.Ports[k].GUID != p.GUID || s.Ports[k].EndPort < 0 {
 			k = s.PortByGUID(p.GUID)
 		}
@@ -91,20 +90,20 @@ func differing(old, s *subnet.Snapshot) (out []ib.GUID) {
 	return out
 }
 
-// sameKeys compares P_Key tables; ports with equal ones share them.
+// sameKeys compares P_Key tables; ports with equal tables share the slice.
 func sameKeys(a, b []ib.PKey) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b)) && (a == nil) == (b == nil)
 }
 
-// fit takes members out of their groups whose port is gone, or has the P_Key
-// of the group no more. Members by hardware GUID are looked at if they are
-// among ports, or all is set; those by alias GUID always, because an alias may
-// have gone to another port.
+// fit removes members whose port is gone or no longer has the group's P_Key.
+// Members by hardware GUID are checked if they are in ports, or if all is set.
+// Members by alias GUID are always checked, because an alias may have moved to
+// another port.
 func (x *multicast) fit(c *Core, old, s *subnet.Snapshot, ports []ib.GUID, all bool) {
 	var gone []*mcGroup
 	left := 0
 	for _, g := range x.list {
-		k, out := 0, 0 // k is in ports, which ascend as the members do
+		k, out := 0, 0 // ports and members both ascend; k is the index in ports
 		for i := range g.Members {
 			m := &g.Members[i]
 			u := m.PortGID.GUID()
@@ -120,12 +119,12 @@ func (x *multicast) fit(c *Core, old, s *subnet.Snapshot, ports []ib.GUID, all b
 			}
 			p := s.PortByGUID(u)
 			if p < 0 {
-				p = s.PortByGUID(m.PortGUID) // of an alias that is not programmed (yet)
+				p = s.PortByGUID(m.PortGUID) // the alias may not be programmed yet
 			}
 			switch {
-			case p < 0 && (c.maybeThere(s, u) || c.maybeThere(s, m.PortGUID)): // nobody knows that it left
+			case p < 0 && (c.maybeThere(s, u) || c.maybeThere(s, m.PortGUID)): // it may still be in the subnet
 			case p < 0 && x.away.waits(c, old, u):
-			case p < 0 || s.Ports[p].PKeys != nil && !s.HasPKey(p, g.PKey): // a table that was not read is no evidence
+			case p < 0 || s.Ports[p].PKeys != nil && !s.HasPKey(p, g.PKey): // a P_Key table that was not read proves nothing
 				x.touch(c, g)
 				x.forget(c, g, &g.Members[i])
 				g.Members[i].JoinState = 0
@@ -152,10 +151,10 @@ func (x *multicast) fit(c *Core, old, s *subnet.Snapshot, ports []ib.GUID, all b
 	}
 }
 
-// apply makes the permanent groups those of the partitions (and of the
-// default partition first, so that its broadcast group gets MLID 0xC000 in a
-// new subnet). A group that is no longer permanent stays while it has members
-// that keep it; one that is there without being permanent becomes so.
+// apply makes the groups of the partitions permanent, those of the default
+// partition first, so that its broadcast group gets MLID 0xC000 in a new
+// subnet. A group that is no longer permanent stays while it has members that
+// keep it alive. An existing group of the same MGID becomes permanent.
 func (x *multicast) apply(c *Core, s *subnet.Snapshot) {
 	x.policy = s.Partitions
 	type wish struct {
@@ -189,7 +188,7 @@ func (x *multicast) apply(c *Core, s *subnet.Snapshot) {
 		}
 		x.touch(c, g)
 		if g.WellKnown = false; g.unkept() {
-			x.remove(c, g, "its partition has it no more")
+			x.remove(c, g, "its partition no longer has it")
 		} else {
 			x.saveGroup(c, g)
 		}
@@ -208,13 +207,13 @@ func (x *multicast) apply(c *Core, s *subnet.Snapshot) {
 					c.out.Notices = append(c.out.Notices, Notice{
 						Kind: "group_refused", Warn: true,
 						Text: "the permanent multicast group " + mgid.String() + " has no MLID: the smallest multicast table of a switch holds " +
-							fmt.Sprint(int(x.limit)-int(ib.LIDMinMulticast)+1) + " groups, and all are in use",
+							fmt.Sprint(int(x.limit)-int(ib.LIDMinMulticast)+1) + " groups, all in use",
 					})
 				}
-				x.policy = nil // the next state of the subnet may have one
+				x.policy = nil // retry with the next snapshot
 				continue
 			}
-			x.create(c, &mcGroup{Group: g}, "permanent in its partition")
+			x.create(c, &mcGroup{Group: g}, "permanent group of its partition")
 			continue
 		}
 		g.MLID, g.Members = have.MLID, have.Members
@@ -234,20 +233,20 @@ func sameGroup(a, b *Group) bool {
 	return a.record() == b.record() && a.WellKnown == b.WellKnown
 }
 
-// takeover is what happens when this manager becomes the master after another
-// one. Meanwhile ports joined and left without it, and there is no way to ask
-// them. So everything stays as it was, MLIDs too, and no packet is lost, while
-// the ports register anew, as the subnet manager asks them to; who has not done
-// so when Config.RejoinTime is over did not want to, and leaves.
+// takeover handles memberships after this manager replaces another master.
+// Ports joined and left meanwhile, and they cannot be queried. So all groups
+// keep their members and MLIDs, and no packet is lost, while the subnet manager
+// asks ports to reregister. A membership that is not confirmed within
+// Config.RejoinTime ends.
 type takeover struct {
-	foreign bool                   // another manager was the master, and that is not settled yet; stored
-	pending map[membershipID]uint8 // memberships that are to be confirmed
-	until   mad.Time               // … by then; only with pending
+	foreign bool                   // another manager was master, and memberships are not yet confirmed; stored
+	pending map[membershipID]uint8 // memberships that await confirmation
+	until   mad.Time               // their deadline; valid only with pending
 }
 
 type membershipID struct{ mgid, port ib.GID }
 
-// begin starts waiting for ports to register anew, if that is to be done.
+// begin starts the wait for ports to reregister, if it is needed.
 func (t *takeover) begin(c *Core, x *multicast) {
 	if !t.foreign || t.pending != nil {
 		return
@@ -263,15 +262,15 @@ func (t *takeover) begin(c *Core, x *multicast) {
 	t.until = c.now.Add(c.cfg.RejoinTime)
 }
 
-// confirm says that a membership is known to be as it is kept.
+// confirm marks a membership as current.
 func (t *takeover) confirm(mgid, port ib.GID) {
 	if t.pending != nil {
 		delete(t.pending, membershipID{mgid, port})
 	}
 }
 
-// dropUnconfirmed ends the wait. Ports that cannot be asked to register anew
-// keep their memberships.
+// dropUnconfirmed ends the wait. Ports that cannot be asked to reregister keep
+// their memberships.
 func (x *multicast) dropUnconfirmed(c *Core) {
 	late := slices.SortedFunc(maps.Keys(x.takeover.pending), func(a, b membershipID) int {
 		return cmp.Or(compareGID(a.mgid, b.mgid), compareGID(a.port, b.port))
@@ -294,7 +293,7 @@ func (x *multicast) dropUnconfirmed(c *Core) {
 	}
 	x.saveState(c)
 	if left > 0 {
-		c.notice("members_left", fmt.Sprintf("%d memberships in multicast groups ended: their ports did not join again after another manager had been the master", left))
+		c.notice("members_left", fmt.Sprintf("%d memberships in multicast groups ended: their ports did not rejoin after the change of master", left))
 	}
 }
 

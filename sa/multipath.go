@@ -6,8 +6,8 @@ import (
 	"heddle/subnet"
 )
 
-// multiPathComps pairs the components of a MultiPathRecord with those of a
-// PathRecord that mean the same.
+// multiPathComps pairs each component of a MultiPathRecord with the equivalent
+// one of a PathRecord.
 var multiPathComps = [...]struct{ multi, path wire.CompMask }{
 	{wire.MultiPathCompRawTraffic, wire.PathCompRawTraffic},
 	{wire.MultiPathCompFlowLabel, wire.PathCompFlowLabel},
@@ -27,11 +27,11 @@ var multiPathComps = [...]struct{ multi, path wire.CompMask }{
 	{wire.MultiPathCompServiceID56, wire.PathCompServiceID56},
 }
 
-// defaultPaths is how many paths a query gets that does not say.
+// defaultPaths is the number of paths if the query gives none.
 const defaultPaths = 127
 
-// multiPaths answers MultiPathRecord queries (IBA §15.2.5.20): paths from
-// some ports to others, all together up to NumbPath.
+// multiPaths answers MultiPathRecord queries (IBA §15.2.5.20): paths between
+// sets of ports, NumbPath in all.
 func multiPaths(q *query) {
 	var m wire.MultiPathRecord
 	if q.req.Data[26]&wire.RMPPActive == 0 || m.Decode(q.data) != nil {
@@ -82,16 +82,16 @@ func multiPaths(q *query) {
 	}
 }
 
-// option is a path that may be one of two.
+// option is a candidate for one of two disjoint paths.
 type option struct {
 	rec  wire.PathRecord
 	hops []subnet.Hop
 }
 
-// disjoint answers what automatic path migration between two ports of each of
-// two nodes asks for: two paths, one from each source and one to each
-// destination, that share as few cables as can be, then as few switches, and
-// that are as short as can be. It reports whether there are two.
+// disjoint answers the query of automatic path migration between two ports of
+// each of two nodes: two paths, one from each source and one to each
+// destination. It minimizes the shared links, then the shared switches, then
+// the hops. It reports whether two paths exist.
 func (q *query) disjoint(r *wire.PathRecord, srcs, dsts []end) bool {
 	var of [2][2][]option
 	for i, a := range srcs {
@@ -123,11 +123,11 @@ func (q *query) disjoint(r *wire.PathRecord, srcs, dsts []end) bool {
 	return true
 }
 
-// maxOptions bounds the search for disjoint paths: LIDs of two ports with the
+// maxOptions bounds the search for disjoint paths: the LIDs of two ports with
 // LMC 3, in pairs of equal offset.
 const maxOptions = 8
 
-// options are the paths of equal offset between two ports.
+// options lists the paths of equal offset between two ports.
 func (q *query) options(r *wire.PathRecord, a, b end) (list []option) {
 	w := q.way(r, a, b)
 	if w.impossible {
@@ -143,7 +143,8 @@ func (q *query) options(r *wire.PathRecord, a, b end) (list []option) {
 	return list
 }
 
-// overlap weighs two paths: cables that both use, then switches, then hops.
+// overlap returns the cost of a pair of paths: shared links, then shared
+// switches, then hops.
 func (q *query) overlap(a, b []subnet.Hop) int {
 	const cable, node = 1 << 16, 1 << 8
 	sum := len(a) + len(b)
@@ -153,7 +154,7 @@ func (q *query) overlap(a, b []subnet.Hop) int {
 				continue
 			}
 			sum += node
-			// A cable between two switches is met at both of its ends.
+			// A link between two switches occurs at both of its ends.
 			for _, p := range [2]uint8{x.In, x.Out} {
 				if p != 0 && (p == y.In || p == y.Out) {
 					sum += cable

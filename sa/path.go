@@ -14,8 +14,8 @@ import (
 // end is one side of a path query.
 type end struct {
 	port int32 // index in Ports, -1: every end port
-	// gid is what the answer shows, with named: as it was asked, which may be an
-	// alias.
+	// gid is the GID in the answer, with named. It repeats the request, so it may
+	// be an alias.
 	gid   ib.GID
 	lid   ib.LID // 0: every LID of the port
 	named bool
@@ -42,7 +42,7 @@ func pathRecords(q *query) {
 	paths := maxPaths
 	q.budget = maxPairs
 	switch {
-	case !q.table: // NumbPath is 1 then, whatever it says
+	case !q.table: // Get returns one path, regardless of NumbPath
 		paths, q.limit = 1, q.recLen
 	case q.has(wire.PathCompNumbPath):
 		paths = int(r.NumbPath)
@@ -53,8 +53,8 @@ func pathRecords(q *query) {
 // maxPaths is more than two ports can have: 128 LIDs each.
 const maxPaths = 128 * 128
 
-// pathEnds checks a query and finds its ends; ok is false if it is answered
-// already.
+// pathEnds checks a query and resolves its ends; ok is false if it already has
+// its answer.
 func (q *query) pathEnds(r *wire.PathRecord) (src, dst end, ok bool) {
 	if !q.checkPath(r) {
 		return src, dst, false
@@ -70,7 +70,7 @@ func (q *query) pathEnds(r *wire.PathRecord) (src, dst end, ok bool) {
 	return src, dst, ok
 }
 
-// checkPath refuses values that mean nothing.
+// checkPath refuses invalid values.
 func (q *query) checkPath(r *wire.PathRecord) bool {
 	switch {
 	case q.has(wire.PathCompServiceID8) != q.has(wire.PathCompServiceID56):
@@ -83,8 +83,9 @@ func (q *query) checkPath(r *wire.PathRecord) bool {
 	return q.status == 0
 }
 
-// end resolves one side of a path; ok is false if the query is answered
-// already: nobody of this subnet, so no records, or GID and LID of two ports.
+// end resolves one side of a path. ok is false if the query already has its
+// answer: the GID or LID is not of this subnet, so no records match, or GID and
+// LID name different ports.
 func (q *query) end(gidComp, lidComp wire.CompMask, gid ib.GID, lid ib.LID) (e end, ok bool) {
 	e.port = -1
 	if q.has(gidComp) {
@@ -96,7 +97,7 @@ func (q *query) end(gidComp, lidComp wire.CompMask, gid ib.GID, lid ib.LID) (e e
 	if q.has(lidComp) {
 		e.lid = lid
 		switch {
-		case !e.named: // by a LID that several share it is the default one
+		case !e.named: // the LID of several ports: it names the physical one
 			if e.port = q.s.PortByLID(lid); e.port < 0 {
 				return e, q.none()
 			}
@@ -108,19 +109,19 @@ func (q *query) end(gidComp, lidComp wire.CompMask, gid ib.GID, lid ib.LID) (e e
 	return e, true
 }
 
-// none ends a query that has no records.
+// none answers a query that matches no records.
 func (q *query) none() bool {
 	q.full = true
 	return false
 }
 
-// foreign reports whether a GID is one of another subnet.
+// foreign reports whether a GID belongs to another subnet.
 func (q *query) foreign(g ib.GID) bool {
 	p := g.Prefix()
 	return p != q.s.Prefix && p != ib.DefaultSubnetPrefix
 }
 
-// router is the router port on the way to a GID of another subnet.
+// router is the router port towards a GID of another subnet.
 func (q *query) router(r *wire.PathRecord) (e end, ok bool) {
 	e = end{port: -1, gid: r.DGID, named: true, hop: 0xFF}
 	i := slices.IndexFunc(q.opt.PrefixRoutes, func(x PrefixRoute) bool { return x.Prefix == 0 || x.Prefix == r.DGID.Prefix() })
@@ -146,8 +147,8 @@ func (q *query) router(r *wire.PathRecord) (e end, ok bool) {
 	return e, q.status == 0
 }
 
-// pairs adds the records of all pairs of ends, up to paths each. A query for
-// more pairs than may be is refused before any work is done for it.
+// pairs adds the records of all pairs of ends, up to paths for each pair. A
+// query for more pairs than allowed is refused before any work is done.
 func (q *query) pairs(r *wire.PathRecord, src, dst end, paths int) {
 	if src.port >= 0 && dst.port >= 0 {
 		q.pair(r, src, dst, paths)
@@ -156,7 +157,7 @@ func (q *query) pairs(r *wire.PathRecord, src, dst end, paths int) {
 	srcs, dsts := q.candidates(r, src), q.candidates(r, dst)
 	whole := q.table && !q.req.SingleMAD
 	if !whole {
-		q.budget = maxPairs / 16 // one path is soon found, if there is any
+		q.budget = maxPairs / 16 // a first path is found soon, if one exists
 	} else if q.mostPairs(srcs, paths)*q.mostPairs(dsts, paths) > q.budget {
 		q.status = statusNoResources
 		return
@@ -174,8 +175,8 @@ func (q *query) pairs(r *wire.PathRecord, src, dst end, paths int) {
 	}
 }
 
-// candidates are the ports that one side of a path can be: the one that is
-// named, or all that the requester sees and that have the P_Key asked for.
+// candidates are the ports that one side of a path may be: the named one, or
+// all that the requester can see and that have the requested P_Key.
 func (q *query) candidates(r *wire.PathRecord, e end) []int32 {
 	if e.port >= 0 {
 		return []int32{e.port}
@@ -198,11 +199,11 @@ func (q *query) candidates(r *wire.PathRecord, e end) []int32 {
 	return list
 }
 
-// mostPairs is how many LIDs of these ports a query goes through that wants so
-// many paths for each pair of ports.
+// mostPairs is how many LIDs of these ports a query visits that asks for paths
+// records for each pair of ports.
 func (q *query) mostPairs(ports []int32, paths int) (n int) {
 	if paths < maxPaths {
-		return len(ports) // it may be more: spend will tell
+		return len(ports) // a lower bound; spend enforces the limit
 	}
 	for _, i := range ports {
 		n += 1 << q.s.Ports[i].LMC
@@ -210,8 +211,8 @@ func (q *query) mostPairs(ports []int32, paths int) (n int) {
 	return n
 }
 
-// spend takes one pair from those that a query may look at; with the last one
-// it ends, and if records may be missing it is refused.
+// spend takes one pair from the query's budget. When the budget is spent the
+// query ends, and is refused if records may be missing.
 func (q *query) spend() {
 	if q.budget--; q.budget >= 0 {
 		return
@@ -248,23 +249,23 @@ func (q *query) pair(r *wire.PathRecord, src, dst end, paths int) (found int) {
 	return found
 }
 
-// way is what all paths between two ports have in common, and an iterator
-// over their pairs of LIDs: first those of equal offset, then the others.
+// way is what all paths between two ports share, and an iterator over their
+// pairs of LIDs: first the pairs of equal offset, then the others.
 type way struct {
 	src, dst   end
 	level      *qos.Level
 	key        ib.PKey
 	impossible bool
 
-	sLID, dLID   ib.LID // the first of each
+	sLID, dLID   ib.LID // the first LID of each port
 	sLIDs, dLIDs int
 	i, j         int
-	second       bool // not the pairs of equal offset
+	second       bool // iterating over the pairs of unequal offset
 	started      bool
 }
 
-// way looks at two ports: whether the requester may see them, and by which
-// key and QoS level they speak.
+// way checks whether the requester may see two ports, and determines the P_Key
+// and QoS level of their paths.
 func (q *query) way(r *wire.PathRecord, src, dst end) (w way) {
 	s := q.s
 	w.src, w.dst = src, dst
@@ -296,7 +297,7 @@ func (q *query) way(r *wire.PathRecord, src, dst end) (w way) {
 	return w
 }
 
-// next goes to the next pair of LIDs.
+// next advances to the next pair of LIDs.
 func (w *way) next() bool {
 	if !w.started {
 		w.started = true
@@ -321,10 +322,11 @@ func (w *way) next() bool {
 	}
 }
 
-// lids are the pair of LIDs that the iterator is at.
+// lids returns the current pair of LIDs.
 func (w *way) lids() (src, dst ib.LID) { return w.sLID + ib.LID(w.i), w.dLID + ib.LID(w.j) }
 
-// record makes the record of the pair of LIDs, if there is a path that fits.
+// record builds the record of the current pair of LIDs, if a matching path
+// exists.
 func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 	s := q.s
 	slid, dlid := w.lids()
@@ -349,13 +351,13 @@ func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 	if !v.fit(q.mask, r) {
 		return false
 	}
-	// A selector may have lowered the rate to one that is not.
+	// A selector may have chosen a rate that an end does not know.
 	v.rate = understood(understood(v.rate, ends[0]), ends[1])
 	sl, ok := q.pathSL(r, w, a.SL, dlid)
 	if !ok {
 		return false
 	}
-	// What the way back carries less must not be said to be reversible.
+	// A path is reversible only if the reverse path carries the same values.
 	if reversible && (back.MTU < v.mtu || back.Rate.Order() < v.rate.Order()) {
 		if reversible = false; q.has(wire.PathCompReversible) && r.Reversible {
 			return false
@@ -377,8 +379,8 @@ func (w *way) record(q *query, r *wire.PathRecord, out *wire.PathRecord) bool {
 }
 
 // groupPath answers with the path to a multicast group. The record has the
-// group's values; a source that is named must be a member, and the requester
-// itself unless that is trusted.
+// group's values. A named source must be a member, and an untrusted requester
+// may name only itself.
 func (q *query) groupPath(r *wire.PathRecord) {
 	if !q.table {
 		q.limit = q.recLen
@@ -395,7 +397,7 @@ func (q *query) groupPath(r *wire.PathRecord) {
 	case src.port < 0:
 		src.port = q.me
 	case !q.trusted && src.port != q.me:
-		return // it would tell who is a member
+		return // the answer would reveal the members
 	case !slices.ContainsFunc(g.Members, func(m Member) bool { return m.PortGUID == q.s.Ports[src.port].GUID }):
 		return
 	}
@@ -408,7 +410,7 @@ func (q *query) groupPath(r *wire.PathRecord) {
 		q.has(wire.PathCompNumbPath) && q.table && r.NumbPath == 0 || q.raw(r) {
 		return
 	}
-	// A group's values are what they are: nothing is adjusted to a selector.
+	// A group's values are fixed: selectors do not adjust them.
 	v := pathValues{g.MTU, g.Rate, g.PacketLife}
 	w := v
 	if !w.fit(q.mask, r) || w != v {
@@ -433,7 +435,8 @@ func (q *query) groupPath(r *wire.PathRecord) {
 	}
 }
 
-// partitionSL is the service level of a partition's paths, if it has one.
+// partitionSL is the service level that a partition prescribes for its paths,
+// if any.
 func (q *query) partitionSL(k ib.PKey) (ib.SL, bool) {
 	if q.s.Partitions == nil {
 		return 0, false

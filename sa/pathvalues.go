@@ -7,7 +7,7 @@ import (
 	"heddle/subnet"
 )
 
-// pathValues are what a selector can be asked of.
+// pathValues are the values that selectors apply to.
 type pathValues struct {
 	mtu  ib.MTU
 	rate ib.Rate
@@ -30,17 +30,17 @@ func (v *pathValues) limit(l *qos.Level, loopback bool) {
 	}
 }
 
-// The components that a selector and its value make together. One of them
-// alone asks for nothing.
+// Each selector and its value form one component; one without the other has no
+// effect.
 const (
 	pathCompMTU  = wire.PathCompMTU | wire.PathCompMTUSelector
 	pathCompRate = wire.PathCompRate | wire.PathCompRateSelector
 	pathCompLife = wire.PathCompPacketLifeTime | wire.PathCompLifeSelector
 )
 
-// fit applies the selectors of a query (IBA §15.2.5.16): a path may be asked to
-// carry less than it can, so values are lowered to what was asked, but a rate
-// is not lowered to "exactly", for a sender goes by it.
+// fit applies the selectors of a query (IBA §15.2.5.16). A path may be used
+// below its capacity, so values are lowered to the requested ones. A rate is not
+// lowered for "exactly", because the sender injects at that rate.
 func (v *pathValues) fit(mask wire.CompMask, r *wire.PathRecord) bool {
 	if !mask.Any(pathCompMTU | pathCompRate | pathCompLife) {
 		return true
@@ -95,8 +95,8 @@ func adjust(have, asked, least int, sel uint8) (int, bool) {
 	return have, true
 }
 
-// understood lowers a rate to one that the software of a port knows: codes of
-// 2x links, HDR and NDR came later, each with a capability bit of the port.
+// understood lowers a rate to one that the port's software knows. Rates of 2x
+// links, HDR and NDR are later additions, each with a capability bit.
 func understood(r ib.Rate, p *subnet.Port) ib.Rate {
 	switch r {
 	case ib.Rate28, ib.Rate50, ib.Rate400, ib.Rate600, ib.Rate800, ib.Rate1200:
@@ -141,13 +141,14 @@ func understood(r ib.Rate, p *subnet.Port) ib.Rate {
 	return ib.Rate120
 }
 
-// raw reports whether a path for raw packets is asked for, which have no P_Key.
+// raw reports whether the query asks for a path for raw packets, which have no
+// P_Key.
 func (q *query) raw(r *wire.PathRecord) bool { return q.has(wire.PathCompRawTraffic) && r.RawTraffic }
 
-// pathKey is the P_Key of the paths between two ports; none reports that they
-// have none that fits. A key that was asked for is answered as it was asked.
-// Else it is the lowest shared one, with the membership of the source, for the
-// source looks it up in its own table.
+// pathKey is the P_Key of the paths between two ports; none reports that no key
+// matches. A requested key is returned as requested. Otherwise it is the lowest
+// shared key, with the membership of the source, which looks it up in its own
+// table.
 func (q *query) pathKey(r *wire.PathRecord, w *way) (key ib.PKey, none bool) {
 	a, b := q.s.Ports[w.src.port].Keys(), q.s.Ports[w.dst.port].Keys()
 	switch {
@@ -160,10 +161,10 @@ func (q *query) pathKey(r *wire.PathRecord, w *way) (key ib.PKey, none bool) {
 	return key, key == 0
 }
 
-// commonKey is the lowest key of table a by which its port reaches the one with
-// table b: one of the two must be a full member. With only it must have that
-// base, with a level be one of the level's. Who is in a partition as full and as
-// limited member goes as full. 0: there is none.
+// commonKey is the lowest key of table a through which its port reaches the port
+// with table b: at least one of them must be a full member. only restricts the
+// base value, l the keys to those of a QoS level. A port with both a full and a
+// limited key uses the full one. 0: none.
 func commonKey(a, b []ib.PKey, only ib.PKey, l *qos.Level) (best ib.PKey) {
 	if len(a) == 1 && len(b) == 1 && a[0] == ib.PKeyDefaultFull && b[0] == ib.PKeyDefaultFull && only == 0 && l == nil {
 		return ib.PKeyDefaultFull
@@ -187,7 +188,8 @@ func commonKey(a, b []ib.PKey, only ib.PKey, l *qos.Level) (best ib.PKey) {
 	return best
 }
 
-// level is what the QoS policy gives to the paths between two ports.
+// level is the QoS level that the policy assigns to the paths between two
+// ports.
 func (q *query) level(r *wire.PathRecord, a, b int32) *qos.Level {
 	src, dst := q.qosEnd(a), q.qosEnd(b)
 	x := qos.Query{Src: &src, Dst: &dst}
@@ -201,7 +203,7 @@ func (q *query) level(r *wire.PathRecord, a, b int32) *qos.Level {
 	case q.has(wire.PathCompQoSClass):
 		x.QoSClass, x.HasQoSClass = r.QoSClass, true
 	case q.has(wire.PathCompTClass) && r.TClass != 0:
-		// RDMA CM puts a socket's type of service here if its addresses are IPv6.
+		// With IPv6 addresses, RDMA CM puts a socket's type of service here.
 		x.QoSClass, x.HasQoSClass = uint16(r.TClass), true
 	}
 	return q.opt.QoS.Level(&x)
@@ -220,10 +222,11 @@ func (q *query) qosEnd(i int32) qos.End {
 	return e
 }
 
-// pathSL is the service level of a path. Where the routing engine uses lanes
-// it says which, and a packet of another level might close a cycle; else the
-// QoS level does, the partition, or who asks. ok is false if another one was
-// asked for, or if one that nobody prescribes has no lane on the way.
+// pathSL is the service level of a path. If the routing engine uses virtual
+// lanes, the engine prescribes it, because packets of another level could close
+// a cycle. Otherwise the QoS level, the partition or the requester decides. ok
+// is false if the request names another level, or if a level that is not
+// prescribed has no lane on the path.
 func (q *query) pathSL(r *wire.PathRecord, w *way, engine ib.SL, dlid ib.LID) (sl ib.SL, ok bool) {
 	asked := q.has(wire.PathCompSL)
 	prescribed := true

@@ -7,12 +7,12 @@ import (
 	"heddle/subnet"
 )
 
-// portComps are the components of PortInfoRecord; those that are matched in
-// another way (LID, PortNum, Options, CapabilityMask) are not here.
+// portComps are the components of PortInfoRecord that are compared for
+// equality. LID, PortNum, Options and CapabilityMask are matched separately.
 var portComps = func() []comp {
 	pi := []struct {
 		bit        uint8
-		off, width uint16 // inside PortInfo
+		off, width uint16 // within PortInfo
 	}{
 		{3, 0, 64},
 		{4, 64, 64},
@@ -73,7 +73,7 @@ var portComps = func() []comp {
 
 func portInfoRecords(q *query) {
 	if q.has(wire.PortInfoCompMKey) && !q.trusted {
-		return // keys are not told, and so not guessed by asking either
+		return // keys are secret: queries neither return nor match them
 	}
 	var want wire.PortInfoRecord
 	if want.Decode(q.data) != nil {
@@ -121,8 +121,8 @@ func portInfoRecords(q *query) {
 	}
 }
 
-// oldSpeeds shows a port at an extended speed as QDR in the legacy fields
-// too, for clients that know no others.
+// oldSpeeds shows an extended speed as QDR in the legacy fields, for clients
+// that know only those.
 func oldSpeeds(p *smp.PortInfo, mask ib.CapMask) {
 	if !mask.Has(ib.CapIsExtendedSpeedsSupported) || p.LinkSpeedExtActive == 0 && p.LinkSpeedExtActive2 == 0 {
 		return

@@ -10,22 +10,22 @@ import (
 	"heddle/ib"
 )
 
-// PrefixRoute says by which router port GIDs of another subnet are reached.
+// PrefixRoute names the router port that leads to another subnet's GIDs.
 type PrefixRoute struct {
 	Prefix ib.SubnetPrefix // 0: any
 	GUID   ib.GUID         // port GUID of the router; 0: the first router of the subnet
 }
 
 const (
-	// maxPrefixRoutes bounds a file; a path query to another subnet looks at all.
+	// maxPrefixRoutes bounds a file, because a path query to another subnet scans
+	// all routes.
 	maxPrefixRoutes = 4096
 	maxRouteLine    = 4096
 )
 
-// ParsePrefixRoutes reads the file that OpenSM calls prefix-routes.conf: on each
-// line a subnet prefix and the port GUID of a router, both in hexadecimal, * for
-// any prefix and the first router. # begins a comment. name is for errors, which
-// say the line.
+// ParsePrefixRoutes reads OpenSM's prefix-routes.conf. Each line has a subnet
+// prefix and the port GUID of a router, both in hexadecimal, or * for any prefix
+// and for the first router. # begins a comment. Errors give name and line.
 func ParsePrefixRoutes(r io.Reader, name string) (routes []PrefixRoute, err error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, maxRouteLine)
@@ -47,7 +47,7 @@ func ParsePrefixRoutes(r io.Reader, name string) (routes []PrefixRoute, err erro
 			}
 			digits := strings.TrimPrefix(strings.TrimPrefix(w, "0x"), "0X")
 			if v[i], err = strconv.ParseUint(digits, 16, 64); err != nil {
-				return nil, fmt.Errorf("%s:%d: %q is no 64-bit hexadecimal number, nor *", name, n, w)
+				return nil, fmt.Errorf("%s:%d: %q is neither a 64-bit hexadecimal number nor *", name, n, w)
 			}
 		}
 		if len(routes) == maxPrefixRoutes {

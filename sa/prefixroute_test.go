@@ -17,7 +17,7 @@ func TestParsePrefixRoutes(t *testing.T) {
 	for text, want := range map[string]string{
 		"fec0":                              "routes:1: want a subnet prefix",
 		"\n1 2 3":                           "routes:2: want a subnet prefix",
-		"\n\nfec0 host":                     `routes:3: "host" is no 64-bit`,
+		"\n\nfec0 host":                     `routes:3: "host" is neither a 64-bit`,
 		"10000000000000000 1":               "routes:1:",
 		"1 2\n" + strings.Repeat("x", 5000): "routes:2:",
 		strings.Repeat("1 2\n", 4097):       "routes:4097: more than 4096",

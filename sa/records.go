@@ -25,14 +25,14 @@ func classPortInfo(q *query) {
 	}
 }
 
-// comp is a component that must be equal: its mask bit and where it is in the
-// record, in bits.
+// comp is a component that is compared for equality: its mask bit, and its
+// offset and width in the record, in bits.
 type comp struct {
 	bit        uint8
 	off, width uint16
 }
 
-// match compares the components that the mask asks for. Both are whole
+// match compares the components that the mask selects. rec and want are whole
 // records.
 func match(mask wire.CompMask, comps []comp, rec, want []byte) bool {
 	for _, c := range comps {
@@ -111,7 +111,7 @@ func switchInfoRecords(q *query) {
 }
 
 // smInfoRecords answers with the managers of the subnet. SM_Key and ActCount
-// are not compared: the one is told to nobody, the other has changed since.
+// are not compared: the key is secret, and the count has changed since.
 func smInfoRecords(q *query) {
 	s := q.s
 	var want wire.SMInfoRecord
@@ -159,7 +159,7 @@ func linkRecords(q *query) {
 		for i := range ports {
 			p := &ports[i]
 			far := s.Port(p.Peer)
-			if far == nil || far.LID == 0 || !q.visible(far) { // who sees both ends may know of the cable
+			if far == nil || far.LID == 0 || !q.visible(far) { // a link is visible to a requester that sees both ends
 				continue
 			}
 			if q.has(wire.LinkCompFromPort) && want.FromPort != p.Num || q.has(wire.LinkCompToPort) && want.ToPort != far.Num ||

@@ -10,77 +10,76 @@ import (
 )
 
 const (
-	// maxWaiting is how many Reports wait for one subscriber; then the oldest
-	// one is dropped.
+	// maxWaiting is how many Reports wait for one subscriber; beyond that the
+	// oldest is dropped.
 	maxWaiting = 64
-	// reportWindow is how many Reports are on their way at once, to
-	// different subscribers.
+	// reportWindow is how many Reports to different subscribers are in flight.
 	reportWindow = 64
-	// A subscriber that did not answer is left alone for minPause, then twice
-	// as long each time up to maxPause.
+	// After a Report without a response a subscriber gets none for minPause,
+	// doubled on each further failure up to maxPause.
 	minPause = time.Second
 	maxPause = 16 * time.Second
-	// minFailed is how many Reports in a row must have failed before a
-	// subscriber is given up, however long that takes.
+	// minFailed is how many consecutive Reports must fail, over whatever time,
+	// before a subscriber is dropped.
 	minFailed = 4
-	// maxReportWait bounds how long a subscriber may ask to be waited for.
+	// maxReportWait bounds the response time that a subscriber may request.
 	maxReportWait = 4 * time.Second
 )
 
 // ReportStats counts Reports since the start.
 type ReportStats struct {
-	Sent     uint64 // handed to the engine, each once whatever its tries
+	Sent     uint64 // passed to the engine, counted once regardless of retries
 	Answered uint64
-	Failed   uint64 // not answered
-	Dropped  uint64 // not sent: too many waited, or the subscriber is away
+	Failed   uint64 // without a response
+	Dropped  uint64 // not sent: the queue was full, or the subscriber is missing
 	Waiting  int    // now
 	Peers    int    // subscribers now
 }
 
-// reports are the Reports to be sent, and on their way. Each subscriber gets
-// one at a time, in the order in which things happened, so one that is slow or
-// dead delays nobody else. A Report is tried as often as mad.Engine does; to a
-// subscriber that did not answer the one before, once.
+// reports holds waiting and outstanding Reports. Each subscriber gets one at a
+// time, in the order of events, so a slow or dead subscriber delays no other.
+// mad.Engine retries a Report; one to a subscriber that did not answer the
+// previous Report is sent once.
 type reports struct {
 	eng     *mad.Engine
 	peers   map[peerID]*peer
 	byToken map[uint64]*peer
 	tokens  uint64
-	ready   []*peer   // have something to send, in the order in which they came to it
+	ready   []*peer   // peers with Reports to send, in order of arrival
 	fresh   []*report // of this step
-	event   uint64    // counts events, so that each peer gets each once
-	pause   mad.Time  // when the next of ready that is left alone is tried again
+	event   uint64    // numbers events, so that each peer gets each once
+	pause   mad.Time  // when the pause of the next ready peer ends
 	stats   ReportStats
 }
 
-// peerID is an address of subscriptions.
+// peerID identifies the address of a subscriber.
 type peerID struct {
 	port ib.GUID
 	qp   uint32
 }
 
-// peer is where subscriptions are served.
+// peer is a subscriber's address and its queue.
 type peer struct {
 	gid    ib.GID
 	addr   mad.Addr
-	wait   time.Duration // how long it may take to answer, 0: the engine's default
-	port   int32         // index in the snapshot's Ports, -1: away
+	wait   time.Duration // response time that the subscriber requested; 0: the engine's default
+	port   int32         // index in the snapshot's Ports; -1: missing
 	subs   int
 	queue  []*report
 	queued bool     // in reports.ready
-	busy   bool     // one Report is on its way
-	event  uint64   // the last event that it was given
-	failed int      // Reports not answered, in a row
-	silent mad.Time // since when it is away or deaf, mad.Never
-	until  mad.Time // it is left alone until then
+	busy   bool     // a Report is outstanding
+	event  uint64   // the last event queued for it
+	failed int      // consecutive Reports without a response
+	silent mad.Time // since when it is missing or unresponsive; mad.Never: it is neither
+	until  mad.Time // it gets no Reports until then
 	token  uint64
 }
 
-// report is one Report, shared by all who get it.
+// report is one Report, shared by all its recipients.
 type report struct {
 	data [wire.NoticeLen + wire.PathRecordLen]byte
 	n    int
-	gen  uint64 // it rests on this generation of the store
+	gen  uint64 // the store generation that it depends on
 }
 
 func (x *reports) init(cfg Config) {
@@ -91,7 +90,7 @@ func (x *reports) init(cfg Config) {
 	x.peers, x.byToken = map[peerID]*peer{}, map[uint64]*peer{}
 }
 
-// peer returns where a subscription is served.
+// peer returns the peer of a subscription, and creates it if needed.
 func (x *reports) peer(s *Subscription) *peer {
 	id := peerID{s.GID.GUID(), s.Addr.QP}
 	p := x.peers[id]
@@ -103,8 +102,7 @@ func (x *reports) peer(s *Subscription) *peer {
 	return p
 }
 
-// heard says that the subscriber of s, a port of the subnet, has just been heard
-// of at s.Addr.
+// heard records that the subscriber of s is active at s.Addr.
 func (x *reports) heard(s *Subscription, port int32) {
 	p := x.peer(s)
 	p.port, p.addr, p.failed, p.silent, p.until = port, s.Addr, 0, mad.Never, 0
@@ -112,7 +110,7 @@ func (x *reports) heard(s *Subscription, port int32) {
 	p.wait = min(time.Duration(4096)<<s.Info.RespTimeValue, maxReportWait)
 }
 
-// unsubscribed forgets a subscriber with its last subscription.
+// unsubscribed removes a subscriber after its last subscription ended.
 func (x *reports) unsubscribed(s *Subscription) {
 	p := x.peer(s)
 	if p.subs--; p.subs > 0 {
@@ -124,7 +122,7 @@ func (x *reports) unsubscribed(s *Subscription) {
 	delete(x.peers, peerID{s.GID.GUID(), s.Addr.QP})
 }
 
-// away says that the subscriber's port is not in the subnet.
+// away records that the subscriber's port is missing from the subnet.
 func (p *peer) away(now mad.Time) {
 	if p.silent == mad.Never {
 		p.silent = now
@@ -132,7 +130,7 @@ func (p *peer) away(now mad.Time) {
 	p.port, p.queue = -1, nil
 }
 
-// back says that it is.
+// back records that the subscriber's port is in the subnet again.
 func (p *peer) back() {
 	if p.failed == 0 {
 		p.silent = mad.Never
@@ -142,7 +140,7 @@ func (p *peer) back() {
 // give queues a Report for a subscriber.
 func (x *reports) give(c *Core, p *peer, r *report) {
 	if p.event == x.event {
-		return // two of its subscriptions ask for it
+		return // it matched another of its subscriptions
 	}
 	p.event = x.event
 	if p.port < 0 {
@@ -165,7 +163,7 @@ func (x *reports) wake(p *peer) {
 	}
 }
 
-// silence forgets all Reports: this manager is not the master any more.
+// silence drops all Reports, because this manager is no longer master.
 func (x *reports) silence() {
 	for _, p := range x.peers {
 		p.queue, p.busy, p.queued = nil, false, false
@@ -175,7 +173,7 @@ func (x *reports) silence() {
 	x.eng.CancelAll()
 }
 
-// sealed says on which generation of the store the events of a step rest.
+// sealed sets the store generation on which the events of this step depend.
 func (x *reports) sealed(gen uint64) {
 	for _, r := range x.fresh {
 		r.gen = gen
@@ -184,15 +182,15 @@ func (x *reports) sealed(gen uint64) {
 	x.fresh = x.fresh[:0]
 }
 
-// send hands Reports whose generation is durable to the engine, and what that
-// lets out to the output.
+// send passes Reports whose generation is durable to the engine, and appends
+// the released packets to the output.
 func (x *reports) send(c *Core) {
 	x.pause = mad.Never
 	kept := x.ready[:0]
 	for _, p := range x.ready {
 		switch {
 		case len(p.queue) == 0:
-			p.queued = false // it has unsubscribed, or gone away
+			p.queued = false // it has unsubscribed or is missing
 			continue
 		case p.until > c.now:
 			x.pause = min(x.pause, p.until)
@@ -215,7 +213,7 @@ func (x *reports) send(c *Core) {
 	x.ready = kept
 	x.eng.Poll(c.now, func(k *mad.Packet) {
 		out := *k
-		out.Data = append([]byte(nil), k.Data...) // the engine's own lives until the next Poll only
+		out.Data = append([]byte(nil), k.Data...) // the engine reuses its buffer at the next Poll
 		c.out.Sends = append(c.out.Sends, out)
 	})
 }
@@ -228,13 +226,13 @@ func (x *reports) submit(p *peer, r *report) {
 	wire.New(&q.MAD, ib.MethodReport, wire.AttrNotice, 0, 0)
 	copy(wire.Data(&q.MAD), r.data[:r.n])
 	x.stats.Sent++
-	if x.eng.Submit(&q) != nil { // cannot be: Queued is bounded above
+	if x.eng.Submit(&q) != nil { // unreachable: Queued is bounded above
 		p.busy = false
 		x.stats.Dropped++
 	}
 }
 
-// reportTimeout is how long the first try waits at least.
+// reportTimeout is the minimum wait for a response to the first try.
 const reportTimeout = 200 * time.Millisecond
 
 func (x *reports) received(c *Core, p *mad.Packet) {
@@ -249,7 +247,7 @@ func (x *reports) expire(c *Core) {
 
 func (x *reports) nextTimer() mad.Time { return min(x.eng.NextTimer(), x.pause) }
 
-// done ends a Report. Whatever is answered, even a status, is an answer.
+// done ends a Report. Any response counts, even one with an error status.
 func (x *reports) done(c *Core, done *mad.Completion) {
 	p := x.byToken[done.Token]
 	if p == nil {
@@ -266,7 +264,7 @@ func (x *reports) done(c *Core, done *mad.Completion) {
 	if p.failed++; p.failed == 1 {
 		c.out.Notices = append(c.out.Notices, Notice{
 			Kind: "report_failed", Warn: true,
-			Text: fmt.Sprintf("subscriber %v, LID %d, QP %d does not answer Reports: %v: it is tried less often now", p.gid, p.addr.LID, p.addr.QP, done.Err),
+			Text: fmt.Sprintf("subscriber %v, LID %d, QP %d does not answer Reports: %v; further Reports are delayed", p.gid, p.addr.LID, p.addr.QP, done.Err),
 		})
 	}
 	if p.silent == mad.Never {

@@ -7,10 +7,10 @@ import (
 	"heddle/subnet"
 )
 
-// emit sends a notice to who has subscribed to it and may hear of it. port is
-// where the subscriber is, an index in the Ports of the present snapshot. A
-// subscription that names its sources and may hear nothing of this one ends
-// (IBA o13-17.1.2), unless keep says that the ban lies in the event.
+// emit sends a notice to the subscribers that may receive it. port is the
+// subscriber's index in the current snapshot's Ports. A subscription that names
+// its sources, but whose port may not hear of this one, ends (IBA o13-17.1.2),
+// unless keep says that the event itself is restricted.
 func (x *informs) emit(c *Core, n *wire.Notice, keep bool, may func(s *Subscription, port int32) bool) {
 	x.reports.event++
 	var r *report
@@ -22,7 +22,7 @@ func (x *informs) emit(c *Core, n *wire.Notice, keep bool, may func(s *Subscript
 		p := x.reports.peer(s)
 		if p.port >= 0 && !may(s, p.port) {
 			if !keep && (!s.Info.GID.IsZero() || s.Info.LIDRangeBegin != wire.InformAllLIDs) {
-				x.remove(c, i, "subscription_dropped", ": it shares no partition with that source any more")
+				x.remove(c, i, "subscription_dropped", ": it no longer shares a partition with that source")
 				i--
 			}
 			continue
@@ -34,7 +34,7 @@ func (x *informs) emit(c *Core, n *wire.Notice, keep bool, may func(s *Subscript
 	}
 }
 
-// make lays out a Report, with a PathRecord behind the notice of traps 68 and 69.
+// make encodes a Report. For traps 68 and 69 a PathRecord follows the notice.
 func (x *reports) make(n *wire.Notice, path *wire.PathRecord) *report {
 	r := &report{n: wire.NoticeLen}
 	n.Put(r.data[:])
@@ -46,8 +46,8 @@ func (x *reports) make(n *wire.Notice, path *wire.PathRecord) *report {
 	return r
 }
 
-// matchesNotice compares a notice with what a subscription asks for (IBA
-// §13.4.8.3). Security traps are for the trusted alone.
+// matchesNotice reports whether a subscription covers a notice (IBA
+// §13.4.8.3). Security traps go to trusted subscribers only.
 func matchesNotice(s *Subscription, n *wire.Notice) bool {
 	r := &s.Info
 	if r.IsGeneric == 1 != n.IsGeneric || r.Type != wire.InformAllTypes && r.Type != uint16(n.Type) ||
@@ -64,10 +64,10 @@ func matchesNotice(s *Subscription, n *wire.Notice) bool {
 	return r.LIDRangeBegin == wire.InformAllLIDs || r.LIDRangeBegin <= n.IssuerLID && n.IssuerLID <= r.LIDRangeEnd
 }
 
-// trap forwards a trap that the subnet manager took. One whose issuer is not
-// known, not even by the LID it came from, goes nowhere; nor does one in the
-// name of another port, or of what only a manager can know: any host could have
-// others believe that ports and groups are gone.
+// trap forwards a trap that the subnet manager accepted. It drops traps of
+// unknown issuers, traps issued in the name of another port, and traps that
+// only a manager may issue; otherwise any host could report ports and groups as
+// gone.
 func (x *informs) trap(c *Core, t *Trap) {
 	s := c.snap
 	if !serves(s) || len(x.all.list) == 0 {
@@ -93,8 +93,8 @@ func (x *informs) trap(c *Core, t *Trap) {
 	}
 }
 
-// generic makes the vendor's form of a trap about VPorts the generic one, by whose
-// number most subscribers ask for it. It reports whether it is one.
+// generic converts the vendor form of a VPort trap to the generic form, because
+// most subscribers name that number. It reports whether n is such a trap.
 func generic(n *smp.Notice) bool {
 	trap, ok := n.Trap()
 	if n.IsGeneric || !ok {
@@ -110,7 +110,7 @@ func generic(n *smp.Notice) bool {
 	return true
 }
 
-// own is a notice that the subnet manager itself issues.
+// own builds a notice that the subnet manager itself issues.
 func own(s *subnet.Snapshot, trap uint16, d smp.Detail) wire.Notice {
 	return wire.Notice{
 		Notice:    smp.NewTrap(trap, smp.ProducerClassManager, s.LID, d),
@@ -129,9 +129,9 @@ func (x *informs) groupEvent(c *Core, trap uint16, g *Group) {
 	x.emit(c, &n, true, func(_ *Subscription, port int32) bool { return s.HasPKey(port, g.PKey) })
 }
 
-// portEvents tells which GIDs have come (trap 64) and gone (trap 65), those of VPorts
-// and aliases included: first those that have gone. A GID that is elsewhere now did
-// neither; of one that is back with another LID trap 69 tells as well.
+// portEvents reports new GIDs (trap 64) and lost GIDs (trap 65), including those of
+// VPorts and aliases, the lost ones first. A GID that moved to another port causes
+// neither. A GID that returned with another LID also causes trap 69.
 func (x *informs) portEvents(c *Core, old, now *subnet.Snapshot) {
 	if subnet.SameGUIDs(old, now) {
 		return
@@ -158,11 +158,11 @@ func (x *informs) portEvents(c *Core, old, now *subnet.Snapshot) {
 	x.returnEvents(c, old, now, back)
 }
 
-// eachGID calls fn for the GUIDs that a has and b has not: those of ports, which
-// are given, then aliases.
+// eachGID calls fn for the GUIDs that a has and b lacks: first those of the
+// given ports, then aliases.
 func eachGID(a, b *subnet.Snapshot, ports []int32, fn func(g ib.GUID, port int32)) {
 	for _, i := range ports {
-		if g := a.Ports[i].GUID; b.PortByGUID(g) < 0 { // it may be an alias there
+		if g := a.Ports[i].GUID; b.PortByGUID(g) < 0 { // b may have it as an alias
 			fn(g, i)
 		}
 	}

@@ -7,26 +7,26 @@ import (
 	"heddle/subnet"
 )
 
-// migrations are the GIDs of virtual machines that are elsewhere in a new state of
-// the subnet.
+// migrations lists the GIDs of virtual machines that moved between two snapshots.
 type migrations struct {
-	// relocated have another LID: ascending GUID. A LID of one's own, or that of
-	// a physical port, is not here: paths to it are told of by LID.
+	// relocated GIDs have another LID; ascending GUID. GIDs that kept their own
+	// LID, or use a physical port's, are not listed: their paths are reported by
+	// LID.
 	relocated []migration
-	// carried came with their LIDs: ascending LID.
+	// carried GIDs kept their LIDs; ascending LID.
 	carried []migration
-	uniform bool // no path of the subnet carries more or less than another
-	walks   int  // paths that may still be compared
+	uniform bool // all paths of the subnet carry the same values
+	walks   int  // remaining budget of path comparisons
 }
 
 type migration struct {
 	guid    ib.GUID
-	lid     ib.LID // now
+	lid     ib.LID // the new LID
 	was, is int32  // indices in Ports
 }
 
-// maxMoveWalks bounds the paths that are compared one by one, at some 300 ns each,
-// where not all paths carry the same. Who asks beyond is told that all paths from
+// maxMoveWalks bounds the paths compared one by one (about 300 ns each) if paths
+// carry different values. Beyond it, a subscriber is notified that all paths from
 // its port may have changed.
 const maxMoveWalks = 1 << 16
 
@@ -54,7 +54,7 @@ func newMigrations(old, now *subnet.Snapshot) *migrations {
 	return m
 }
 
-// find returns what came with a LID.
+// find returns the migration that kept a LID.
 func (m *migrations) find(lid ib.LID) (*migration, bool) {
 	i, ok := slices.BinarySearchFunc(m.carried, lid, func(x migration, l ib.LID) int { return int(x.lid) - int(l) })
 	if !ok {
@@ -63,8 +63,8 @@ func (m *migrations) find(lid ib.LID) (*migration, bool) {
 	return &m.carried[i], true
 }
 
-// uniform reports whether all links of a subnet carry the same, and all paths have one
-// service level.
+// uniform reports whether all links of a subnet carry the same values, and all paths
+// have one service level.
 func uniform(s *subnet.Snapshot) bool {
 	if s.Graph == nil || s.Tables == nil || s.Tables.SL != nil {
 		return false
@@ -94,8 +94,8 @@ func uniform(s *subnet.Snapshot) bool {
 	return true
 }
 
-// from lists what changed for the paths of a port to virtual machines that moved; all
-// reports that everything may have, because it moved itself.
+// from lists the changed paths of a port to virtual machines that moved. all reports
+// that any of its paths may have changed, because the port itself moved.
 func (m *migrations) from(old, now *subnet.Snapshot, port int32) (list []change, all bool) {
 	if len(m.relocated)+len(m.carried) == 0 {
 		return nil, false

@@ -10,26 +10,25 @@ import (
 	"heddle/subnet"
 )
 
-// maxPathReports is how many changed paths a subscriber is told of one by one;
-// if there are more, it is told that all paths from its port may have changed.
+// maxPathReports is how many changed paths are reported to a subscriber one by
+// one. Beyond it, the subscriber is notified that all paths from its port may
+// have changed.
 const maxPathReports = 32
 
-// maxPathChanges bounds the changed paths of a switch that are looked at for
-// each subscriber behind it. Where there are more its subscribers are told
-// likewise, whether those are theirs or not.
+// maxPathChanges bounds the changed paths of a switch that are compared for
+// each subscriber behind it. Beyond it, each subscriber there is notified that
+// all its paths may have changed.
 const maxPathChanges = 1024
 
-// pathEvents tells subscribers of traps 68 (UnPath) and 69 (RePath) which paths
-// from their own port are lost and which are others now: in another order of
-// ports, with another service level, MTU or rate, or back again. Paths to ports
-// that came or went are told of by traps 64 and 65.
+// pathEvents notifies subscribers of paths from their own port that are lost (trap 68,
+// UnPath) or changed (trap 69, RePath): another sequence of ports, another service
+// level, MTU or rate, or restored. Traps 64 and 65 cover paths to new and lost ports.
 //
-// The PathRecord behind the notice names the paths by the components in the
-// mask: SGID, DGID and DLID; SGID alone for all paths from the port; SGID and DGID for
-// all to a GID of a virtual machine that has another LID now. One that was moved with
-// its LID has other paths only if what they carry differs. Comparing
-// all paths costs time, so it is done only for subscriptions to these two traps
-// by number.
+// The PathRecord after the notice names the paths by the components in its mask: SGID,
+// DGID and DLID for one path; SGID alone for all paths from the port; SGID and DGID
+// for all paths to a virtual machine whose LID changed. A virtual machine that kept
+// its LID has changed paths only if their values differ. The comparison is expensive,
+// so it is done only for subscriptions that name these two traps.
 func (x *informs) pathEvents(c *Core, old, now *subnet.Snapshot) {
 	routed := old.Tables != nil && now.Tables != nil && old.Graph != nil && now.Graph != nil && (old.Tables != now.Tables || old.Graph != now.Graph)
 	if !routed && subnet.SameGUIDs(old, now) {
@@ -57,12 +56,12 @@ func (x *informs) pathEvents(c *Core, old, now *subnet.Snapshot) {
 	}
 }
 
-// maxPathWork bounds the work of comparing all paths, in LIDs with another entry
-// × switches: some 30 ns each, in a step for which joins wait. Where more has
-// changed everybody is told that all paths may have.
+// maxPathWork bounds the comparison of all paths, in changed LIDs × switches,
+// about 30 ns each, because joins wait during a step. Beyond it, every
+// subscriber is notified that all its paths may have changed.
 const maxPathWork = 4 << 20
 
-// rerouted reports whether so much has changed that it is not compared.
+// rerouted reports whether too much changed to compare.
 func rerouted(old, now *route.Tables) bool {
 	var differs [int(ib.LIDMaxUnicast) + 1]bool
 	n := 0
@@ -82,11 +81,11 @@ func rerouted(old, now *route.Tables) bool {
 	return false
 }
 
-// pathChanges are the changed paths between two states.
+// pathChanges lists the paths that changed between two snapshots.
 type pathChanges struct {
-	all     bool           // of everybody; then there is no more
-	sources []int32        // end ports, ascending, all of whose paths may have changed
-	from    [][]pathChange // by source switch, ascending LID; more than maxPathChanges: cut
+	all     bool           // all paths may have changed; the other fields are unset
+	sources []int32        // end ports, ascending, whose paths may all have changed
+	from    [][]pathChange // by source switch, ascending LID; cut off after maxPathChanges
 }
 
 type pathChange struct {
@@ -115,21 +114,21 @@ func newPathChanges(old, now *subnet.Snapshot, moved *migrations) *pathChanges {
 	return x
 }
 
-// change is a path that a subscriber is told of; without lid all that lead to a GID.
+// change is a path to report; without lid, all paths to a GID.
 type change struct {
 	lid  ib.LID
 	dgid ib.GID
 	lost bool
 }
 
-// pathsFrom tells the subscribers at one port of its paths.
+// pathsFrom reports the changed paths of one port to its subscribers.
 func (x *informs) pathsFrom(c *Core, old, now *subnet.Snapshot, diff *pathChanges, moved *migrations, port int32) {
 	src := now.Ports[port].EndPort
 	sgid := now.GID(port)
 	_, all := slices.BinarySearch(diff.sources, src)
 	list, far := moved.from(old, now, port)
 	all = all || diff.all || far
-	if len(diff.from) == 0 { // nothing was routed anew
+	if len(diff.from) == 0 { // routing did not change
 	} else if sw := now.Graph.EndPorts[src].Switch; sw >= 0 && !all {
 		changes := diff.from[sw]
 		all = len(changes) > maxPathChanges
@@ -137,7 +136,7 @@ func (x *informs) pathsFrom(c *Core, old, now *subnet.Snapshot, diff *pathChange
 			l, k := changes[i].lid, changes[i].kind
 			was, is := old.PortByLID(l), now.PortByLID(l)
 			if is == port || was < 0 || is < 0 && now.PortByPortGUID(old.Ports[was].GUID) < 0 || is >= 0 && old.PortByPortGUID(now.Ports[is].GUID) < 0 {
-				continue // itself, or a port that came or went
+				continue // the port itself, or a new or lost port
 			}
 			at := is
 			if at < 0 {

@@ -10,14 +10,14 @@ import (
 	"heddle/subnet"
 )
 
-// departed are the GIDs that went (trap 65), with the LIDs that they had: the "repath
-// trap table" of W. L. Guay's thesis (Paper VI, algorithm 1), which tells with it a
-// virtual machine that migrated from one that is new or was started again. One that comes back within
-// Config.MigrateTime with another LID gives trap 69 besides 64: who kept its path
-// would send to where it was.
+// departed lists lost GIDs (trap 65) with their former LIDs. It is the "repath trap table" of
+// W. L. Guay's thesis (Paper VI, algorithm 1), which distinguishes a migrated virtual machine
+// from a new or restarted one. A GID that returns within Config.MigrateTime with another LID
+// causes trap 69 in addition to trap 64, because peers with a cached path would still send to
+// the old LID.
 type departed struct {
 	list  map[ib.GUID]departure
-	since mad.Time // none of the list went earlier
+	since mad.Time // nothing was removed from the list before its limit
 }
 
 type departure struct {
@@ -25,12 +25,13 @@ type departure struct {
 	at  mad.Time
 }
 
-// migrateTime is how long a GID that went may be back, 0 if it is not waited for.
+// migrateTime is how long a lost GID is remembered in case it returns; 0: not at
+// all.
 func (c *Core) migrateTime() mad.Time {
 	return mad.Time(max(c.cfg.MigrateTime, 0))
 }
 
-// left remembers a GID that went.
+// left remembers a lost GID.
 func (d *departed) left(c *Core, g ib.GUID, lid ib.LID) {
 	if c.migrateTime() == 0 || lid == 0 {
 		return
@@ -44,7 +45,7 @@ func (d *departed) left(c *Core, g ib.GUID, lid ib.LID) {
 	d.list[g] = departure{lid, c.now}
 }
 
-// returned reports whether a GID that came was elsewhere shortly before, and forgets
+// returned reports whether a new GID was recently lost at another LID, and forgets
 // it.
 func (d *departed) returned(c *Core, g ib.GUID, lid ib.LID) bool {
 	was, ok := d.list[g]
@@ -52,7 +53,7 @@ func (d *departed) returned(c *Core, g ib.GUID, lid ib.LID) bool {
 	return ok && lid != 0 && lid != was.lid && c.now-was.at < c.migrateTime()
 }
 
-// expire forgets those that went too long ago.
+// expire forgets GUIDs lost longer ago than migrateTime.
 func (d *departed) expire(c *Core) {
 	end := c.migrateTime()
 	if len(d.list) == 0 || c.now-d.since < end {
@@ -68,9 +69,8 @@ func (d *departed) expire(c *Core) {
 	}
 }
 
-// returnEvents tells who asked for traps 69 that paths to GIDs are others now, as
-// these are back with other LIDs: to each of them, or, if there are many, that all
-// paths may be.
+// returnEvents sends trap 69 about GIDs that returned with other LIDs: one for
+// each, or, if there are many, one that names all paths.
 func (x *informs) returnEvents(c *Core, old, now *subnet.Snapshot, back []ib.GUID) {
 	if len(back) == 0 {
 		return
@@ -83,7 +83,7 @@ func (x *informs) returnEvents(c *Core, old, now *subnet.Snapshot, back []ib.GUI
 		}
 		port := x.reports.peer(s).port
 		if port < 0 || done[port] || old.PortByPortGUID(s.GID.GUID()) < 0 {
-			continue // it knows no paths yet
+			continue // the port is new and knows no paths yet
 		}
 		done[port] = true
 		var list []ib.GUID

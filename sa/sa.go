@@ -1,22 +1,22 @@
-// Package sa is subnet administration (class 0x03 on QP1): Answer answers
-// queries from a published snapshot, Core takes what changes something.
+// Package sa is subnet administration (class 0x03 on QP1). Answer answers
+// queries from a published snapshot; Core processes the requests that change
+// state.
 //
-// Answer is a pure function of snapshot, view and request; any number of
-// goroutines may call it. The same query gives the same records in the same
-// order: by port GUID, then port number. What is not served is refused with
-// status 0x000C, never with silence. Silence is kept for those who must not
-// learn anything: requests with a wrong SM_Key, and all requests while this
-// manager is not the master of a subnet that is up.
+// Answer is a pure function of snapshot, view and request, safe for concurrent
+// use. The same query gives the same records in the same order: by port GUID,
+// then port number. Unsupported requests are refused with status 0x000C.
+// Requests get no response if their SM_Key is wrong, or while this manager is
+// not the master of a subnet that is up.
 //
-// Nobody sees a port that he shares no partition with (IBA §15.4.1.2); keys and
-// P_Key tables are told only to those who know the SA's key.
+// A requester sees only ports with which it shares a partition (IBA §15.4.1.2).
+// Keys and P_Key tables are visible only with the SA_Key.
 //
-// A whole table is one message: one header and all records behind it, for
-// transports that segment (kernel RMPP agents, and transport/rmpp). Where the
-// far end cannot reassemble, a table is a single MAD of whole records, at most
-// 168 bytes of them, because public simulators' clients receive no more intact;
-// what does not fit is refused with ERR_TOO_MANY_RECORDS. No answer leaves
-// records out.
+// A GetTable response is one message, a header followed by all records, for
+// transports that segment (kernel RMPP agents, and transport/rmpp). If the far
+// end cannot reassemble, the response is a single MAD of whole records, at most
+// 168 bytes, because clients of public simulators receive no more intact; a
+// larger result is refused with ERR_TOO_MANY_RECORDS. A response is never
+// truncated.
 package sa
 
 import (
@@ -38,19 +38,18 @@ type Request struct {
 }
 
 const (
-	// singleData is how much record data a single-MAD table answer carries.
+	// singleData is the capacity in bytes of a single-MAD table response.
 	singleData = 168
-	// maxData bounds the answer to one query.
+	// maxData bounds the response to one query.
 	maxData = 128 << 20
-	// maxPairs bounds the pairs of LIDs that one query looks at, whether it finds
-	// a path between them or not: as many as there are paths in maxData.
+	// maxPairs bounds the pairs of LIDs that one query examines, whether or not it
+	// finds a path: as many as maxData holds paths.
 	maxPairs = maxData / wire.PathRecordLen
 )
 
-// PublicKey is the SA key of OpenSM's default configuration, which administration tools
-// have built in (osmtest) or are given by habit (saquery --smkey 1). Everybody knows it, so
-// it is worth no more than no key, except where TrustLocal or an SAKey of the same value
-// says otherwise.
+// PublicKey is the SA_Key of OpenSM's default configuration. Administration tools have it
+// built in (osmtest) or usually get it (saquery --smkey 1). It is public, so it grants no
+// trust, unless TrustLocal or an SAKey of the same value says otherwise.
 const PublicKey = 1
 
 // Status codes of the class (IBA §15.2.1).
@@ -64,48 +63,49 @@ const (
 	statusDenied       ib.Status = 0x0700
 )
 
-// Options are the settings of the answers. They are not changed once in use.
+// Options configure the answers. They are immutable once in use.
 type Options struct {
-	// SAKey makes a request that carries it in SM_Key trusted; 0: no key does.
+	// SAKey is the SM_Key value that makes a request trusted; 0: no key does.
 	SAKey uint64
-	// TrustLocal makes a request trusted that carries PublicKey and comes from QP1 of the
-	// manager's own port: only privileged programs of its host send from there. It does not
-	// count while virtual functions share the port.
+	// TrustLocal trusts requests with PublicKey from QP1 of the manager's own port, which
+	// only privileged programs of its host can send. It has no effect while virtual
+	// functions share the port.
 	TrustLocal bool
 	// QoS is the policy of path answers; nil: none.
 	QoS *qos.Policy
-	// PathCaching is what PathRecord answers carry in the 3 reserved bits at bit
-	// offset 353, by which hosts are told that they may cache; 0: nothing.
+	// PathCaching is the value of the 3 reserved bits at bit offset 353 of
+	// PathRecord responses, which permit hosts to cache the path; 0: no
+	// permission.
 	PathCaching uint8
-	// VirtHopLimit is the HopLimit of paths whose packets must have a GRH although
-	// they stay in the subnet, because an end is a VPort that shares its LID: above
-	// 1, which clients take as that. 0: 2.
+	// VirtHopLimit is the HopLimit of paths within the subnet whose packets need a
+	// GRH because an end is a VPort that shares its LID. Clients add a GRH if it is
+	// above 1. 0: 2.
 	VirtHopLimit uint8
-	// VirtRecords has NodeRecord and PortInfoRecord answers include the VPorts that
-	// have LIDs of their own, as NVIDIA's OpenSM does with enable_virt_rec_ext.
+	// VirtRecords includes VPorts that have their own LIDs in NodeRecord and
+	// PortInfoRecord responses, as NVIDIA's OpenSM does with enable_virt_rec_ext.
 	VirtRecords bool
-	// PrefixRoutes are the routers to other subnets; the first that fits counts.
+	// PrefixRoutes are the routers to other subnets; the first match applies.
 	PrefixRoutes []PrefixRoute
 }
 
-// Source is what answers are made from. Each part is immutable.
+// Source is the data from which answers are made. Each part is immutable.
 type Source struct {
 	Snap *subnet.Snapshot
 	View *View    // groups, services, subscriptions; nil: none yet
 	Opt  *Options // nil: the zero value
 }
 
-// Verdict says what becomes of a request.
+// Verdict is the outcome of Answer.
 type Verdict uint8
 
 // The verdicts.
 const (
-	Drop     Verdict = iota // no answer, and none will come
+	Drop     Verdict = iota // the request gets no answer
 	Answered                // the answer was appended
-	ForCore                 // it changes something, or has to wait: give it to Core
+	ForCore                 // pass the request to Core: it changes state, or has to wait
 )
 
-// query is a request being answered.
+// query is the state of a request during Answer.
 type query struct {
 	s       *subnet.Snapshot
 	v       *View
@@ -115,31 +115,31 @@ type query struct {
 	mod     uint32
 	data    []byte // of the request, 200 bytes
 	method  ib.Method
-	attr    ib.AttrID // of the answer
-	table   bool      // any number of records is an answer
+	attr    ib.AttrID // attribute of the answer
+	table   bool      // GetTable: any number of records is allowed
 	trusted bool
-	me      int32 // index in Ports of the requester's port, which may be a virtual one; -1 if it is not known yet
+	me      int32 // index in Ports of the requester's port, which may be a virtual one; -1: unknown
 
 	out    []byte
 	recLen int
 	n      int       // records found
 	limit  int       // bytes of records that fit
 	full   bool      // no more records are wanted
-	budget int       // pairs of LIDs that a path query may still look at
+	budget int       // pairs of LIDs that a path query may still examine
 	unread []ib.GUID // nodes whose lane tables the answer needs
 	status ib.Status
 }
 
-// Answer appends the answer to resp. Requests that change something, and those
-// that need tables which nobody has read, are for a Core. It allocates nothing
+// Answer appends the response to resp. Requests that change state, and those
+// that need tables that were not read yet, are for a Core. It does not allocate
 // for a PathRecord if resp has room.
 func Answer(src *Source, req *Request, resp []byte) ([]byte, Verdict) {
 	resp, v, _ := answer(src, req, resp)
 	return resp, v
 }
 
-// answer is Answer; with ForCore it names the nodes whose lane tables must be
-// read first.
+// answer is Answer; with ForCore it also returns the nodes whose lane tables
+// must be read first.
 func answer(src *Source, req *Request, resp []byte) ([]byte, Verdict, []ib.GUID) {
 	q, m, v := open(src, req)
 	if v != Answered {
@@ -159,7 +159,7 @@ func answer(src *Source, req *Request, resp []byte) ([]byte, Verdict, []ib.GUID)
 		q.room(wire.PathRecordLen)
 		pathRecords(&q)
 	} else {
-		p := new(query) // q itself stays where it costs nothing
+		p := new(query) // keeps q itself on the stack
 		*p = q
 		p.dispatch()
 		q = *p
@@ -184,7 +184,7 @@ func answer(src *Source, req *Request, resp []byte) ([]byte, Verdict, []ib.GUID)
 	return q.out, Answered, nil
 }
 
-// dispatch has a query answered by the function for its method and attribute.
+// dispatch calls the function for the query's method and attribute.
 func (q *query) dispatch() {
 	var serve func(*query)
 	size := 0
@@ -209,13 +209,13 @@ func (q *query) dispatch() {
 	serve(q)
 }
 
-// room says how large records are, and with it how many fit.
+// room sets the record size, and with it how many records fit.
 func (q *query) room(size int) {
 	q.recLen, q.limit = size, maxData
 	q.table = q.method != ib.MethodGet
 	switch {
 	case !q.table:
-		q.limit = 2 * size // the second one shows that there are too many
+		q.limit = 2 * size // Get returns one record; a second one proves ambiguity
 	case q.req.SingleMAD:
 		q.limit = singleData / size * size
 	}
@@ -226,9 +226,9 @@ var (
 	noView    View
 )
 
-// open checks what comes before method and attribute: that it is a request to
-// a master, that the SM_Key is 0 or right, and that the requester is one of
-// this subnet. Anything else is dropped.
+// open checks what precedes method and attribute: this manager is master,
+// SM_Key is 0 or correct, and the requester belongs to this subnet. It drops
+// everything else.
 func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 	s := src.Snap
 	m, ok := header(req)
@@ -257,15 +257,15 @@ func open(src *Source, req *Request) (q query, m []byte, v Verdict) {
 	if req.From.LID == 0 {
 		q.me = s.PortIndex(s.Self)
 	} else if q.me = requester(s, &req.From); q.me < 0 {
-		return q, nil, Drop // nobody of this subnet
+		return q, nil, Drop // not a port of this subnet
 	}
 	q.trusted = keyed || h.SMKey == PublicKey && opt.TrustLocal && q.local()
 	return q, m, Answered
 }
 
-// local reports whether a request comes from QP1 of the manager's own port, which no virtual
-// function shares. QP1 is the kernel's: other programs cannot send from it. A function that
-// shares the port with its LID has an alias GUID there, or a VPort.
+// local reports whether a request comes from QP1 of the manager's own port, and no virtual
+// function shares that port. Only the kernel can send from QP1. A function that shares the
+// port's LID has an alias GUID there, or a VPort.
 func (q *query) local() bool {
 	self := q.s.PortIndex(q.s.Self)
 	if self < 0 || q.me != self || q.req.From.QP != 1 {
@@ -283,7 +283,7 @@ func (q *query) local() bool {
 	return true
 }
 
-// changes reports whether a request is one that changes something.
+// changes reports whether a request changes state.
 func changes(m ib.Method, a ib.AttrID) bool {
 	switch m {
 	case ib.MethodSet:
@@ -294,7 +294,7 @@ func changes(m ib.Method, a ib.AttrID) bool {
 	return false
 }
 
-// Busy appends the answer of a manager that has no time for the request.
+// Busy appends a response with status BUSY.
 func Busy(req *Request, resp []byte) ([]byte, bool) {
 	m, ok := header(req)
 	if !ok || wire.RMPPTypeOf(m) > wire.RMPPData {
@@ -303,9 +303,8 @@ func Busy(req *Request, resp []byte) ([]byte, bool) {
 	return refuse(resp, m, ib.StatusBusy), true
 }
 
-// header checks that the request is an SA request at all. One that came by RMPP
-// has no more data than its sender gave it (a MultiPathRecord of few GIDs): the
-// rest is zeros.
+// header checks that the request is an SA request. An RMPP request may be
+// shorter than a MAD (a MultiPathRecord with few GIDs); the rest is zero.
 func header(req *Request) ([]byte, bool) {
 	n := len(req.Data)
 	if n < wire.HeaderLen || n < ib.MADLen && req.Data[26]&wire.RMPPActive == 0 {
@@ -322,7 +321,7 @@ func header(req *Request) ([]byte, bool) {
 	return m, true
 }
 
-// respond turns the header of a request into that of its answer.
+// respond turns a request's header into that of its response.
 func respond(h []byte, st ib.Status) {
 	mm := ib.Method(h[3])
 	if mm == ib.MethodSet {
@@ -333,7 +332,7 @@ func respond(h []byte, st ib.Status) {
 	clear(h[24:46]) // RMPP header, SM_Key, AttributeOffset
 }
 
-// refuse appends an error answer: a copy of the request with a status.
+// refuse appends an error response: a copy of the request with a status.
 func refuse(resp, m []byte, st ib.Status) []byte {
 	n := len(resp)
 	resp = append(resp, m...)
@@ -341,7 +340,7 @@ func refuse(resp, m []byte, st ib.Status) []byte {
 	return resp
 }
 
-// finish completes the header of an answer with records.
+// finish completes the header of a response with records.
 func (q *query) finish(start int) {
 	h := q.out[start : start+wire.HeaderLen]
 	respond(h, 0)
@@ -369,8 +368,7 @@ func (q *query) finish(start int) {
 
 var zeros [ib.MADLen]byte
 
-// record makes room for one more record and returns it, nil if no more are
-// wanted.
+// record returns space for one more record; nil if no more are wanted.
 func (q *query) record() []byte {
 	if q.full {
 		return nil
@@ -381,7 +379,7 @@ func (q *query) record() []byte {
 		case q.limit == maxData:
 			q.status = statusNoResources
 		case q.table:
-			q.status = statusTooMany // for who asks
+			q.status = statusTooMany // reported to the requester
 		}
 		return nil
 	}
@@ -391,16 +389,16 @@ func (q *query) record() []byte {
 	return q.out[n:]
 }
 
-// drop takes the last record back.
+// drop removes the last record.
 func (q *query) drop() {
 	q.out = q.out[:len(q.out)-q.recLen]
 	q.n--
 }
 
-// has reports whether a component is asked for.
+// has reports whether the request selects a component.
 func (q *query) has(c wire.CompMask) bool { return q.mask.Has(c) }
 
-// server is what answers an attribute, and the size of its record.
+// server returns the function that answers an attribute, and its record size.
 func server(a ib.AttrID) (func(*query), int) {
 	switch a {
 	case wire.AttrClassPortInfo:

@@ -15,37 +15,36 @@ import (
 	"heddle/store"
 )
 
-// What a subnet may keep of services. Above it a new one is refused with
-// NO_RESOURCES.
+// Limits on services. A registration over a limit is refused with NO_RESOURCES.
 const (
 	maxServices        = 1 << 18
 	maxServicesPerPort = 4096 // registered by one port
 )
 
-// services owns the registered services (IBA §15.2.5.14). A service is known
-// by ServiceID, ServiceGID and ServiceP_Key; registering it again replaces the
-// rest.
+// services owns the registered services (IBA §15.2.5.14). ServiceID, ServiceGID and
+// ServiceP_Key identify a service; registering it again replaces the other fields.
 //
-// A service is replaced or deleted by the port that registered it, the port that offers it
-// (ServiceGID), a requester that knows its ServiceKey, and a trusted one. OpenSM lets any
-// member of the partition change a service without a key. (The key is hidden in
-// answers to the untrusted, so a client that deletes the record it was given,
-// as osmtest does, has no key to send.)
+// A service may be replaced or deleted by the port that registered it, the port that
+// offers it (ServiceGID), a requester that knows its ServiceKey, and a trusted requester.
+// OpenSM lets any member of the partition change a service without a key. (Responses to
+// untrusted requesters hide the key. A client that deletes the record it received, as
+// osmtest does, therefore sends no key.)
 type services struct {
 	all    shared[*Service] // ascending RID
-	byPort map[ib.GUID]int  // how many a port has registered
+	byPort map[ib.GUID]int  // number of services that each port registered
 	leases heap.Heap[mad.Time, serviceRID]
 	policy *partition.Policy // of the last snapshot
 	grants *partition.Grants // of policy; nil: not resolved yet
 }
 
-// lease says when a service ends, unless its Until has changed since.
+// lease is an entry of the expiry heap. It is stale if the service's Until has
+// changed since.
 type lease struct {
 	until mad.Time
 	rid   serviceRID
 }
 
-// serviceRID is what tells services apart.
+// serviceRID identifies a service.
 type serviceRID struct {
 	id   uint64
 	gid  ib.GID
@@ -72,8 +71,8 @@ func (x *services) load(c *Core, r *store.Record) error {
 		return err
 	}
 	if s.Until != mad.Never {
-		// The store has wall time. It may have been set back since: nothing lasts
-		// longer than its lease.
+		// The store has wall time. If the clock was set back since, no service may
+		// outlast its lease.
 		left := mad.Time(max(max(int64(s.Until), 0)-c.wall, 0))
 		s.Until = min(left, c.now.Add(time.Duration(s.Record.ServiceLease)*time.Second))
 	}
@@ -81,7 +80,7 @@ func (x *services) load(c *Core, r *store.Record) error {
 	return nil
 }
 
-// put registers s, in place of one with its RID.
+// put registers s and replaces the service with its RID.
 func (x *services) put(s *Service) {
 	if x.byPort == nil {
 		x.byPort = map[ib.GUID]int{}
@@ -112,8 +111,7 @@ func (x *services) remove(i int) {
 	x.all.remove(i)
 }
 
-// compact forgets leases of services that were replaced or deleted once they
-// are the most.
+// compact removes stale entries once they are the majority.
 func (x *services) compact() {
 	if x.leases.Len() < 2*len(x.all.list)+64 {
 		return
@@ -126,7 +124,7 @@ func (x *services) compact() {
 	}
 }
 
-// request takes a Set or Delete of a ServiceRecord.
+// request processes a Set or Delete of a ServiceRecord.
 func (x *services) request(c *Core, q *query, m []byte) {
 	var r wire.ServiceRecord
 	st := statusInvalid
@@ -182,9 +180,9 @@ func (x *services) register(c *Core, q *query, r wire.ServiceRecord) (wire.Servi
 	return r, 0
 }
 
-// mayOffer checks the ServiceP_Key: who registers a service in a partition is
-// in it, and so is the port that offers it (IBA C15-0.1.13). A key that is not
-// in the mask is stored as it came; it must not open a partition either.
+// mayOffer checks the ServiceP_Key: the registering port must be a member of
+// the partition, and so must the port that offers the service (IBA C15-0.1.13).
+// A key outside the component mask is stored as received, so it is checked too.
 func mayOffer(q *query, r *wire.ServiceRecord) bool {
 	k := r.ServicePKey
 	if !q.has(wire.ServiceCompServicePKey) {
@@ -196,13 +194,13 @@ func mayOffer(q *query, r *wire.ServiceRecord) bool {
 	if r.ServiceGID.IsMulticast() {
 		return true
 	}
-	// The prefix is not looked at: osmtest has its bytes the wrong way round.
+	// The prefix is ignored: osmtest sends its bytes in the wrong order.
 	p := q.s.PortByGUID(r.ServiceGID.GUID())
 	return p >= 0 && q.s.HasPKey(p, k)
 }
 
 // mayChange reports whether the requester may replace or delete s with the
-// record that it sent (IBA C15-0.1.14).
+// record it sent (IBA C15-0.1.14).
 func mayChange(q *query, s *Service, r *wire.ServiceRecord) bool {
 	old := &s.Record
 	return q.trusted || old.ServiceKey != [16]byte{} && old.ServiceKey == r.ServiceKey || q.owns(s)
@@ -217,7 +215,7 @@ func (q *query) owns(s *Service) bool {
 	return g == s.By || !s.Record.ServiceGID.IsMulticast() && g == s.Record.ServiceGID.GUID()
 }
 
-// delete takes the RID from the record whatever the mask says.
+// delete takes the RID from the record, regardless of the mask.
 func (x *services) delete(c *Core, q *query, r wire.ServiceRecord) (wire.ServiceRecord, ib.Status) {
 	i, ok := x.find(ridOf(&r))
 	if !ok || !q.seesService(x.all.list[i]) {
@@ -231,7 +229,7 @@ func (x *services) delete(c *Core, q *query, r wire.ServiceRecord) (wire.Service
 	return s.Record, 0
 }
 
-// drop ends a service.
+// drop deletes a service.
 func (x *services) drop(c *Core, i int, kind string) {
 	r := &x.all.list[i].Record
 	c.notice(kind, fmt.Sprintf("service %#x %q of %v, P_Key %v", r.ServiceID, r.Name(), r.ServiceGID, r.ServicePKey))
@@ -240,7 +238,8 @@ func (x *services) drop(c *Core, i int, kind string) {
 	c.changed = true
 }
 
-// expire ends the services whose lease is over; those that end together by RID.
+// expire deletes the services whose lease has expired, in order of RID among
+// equals.
 func (x *services) expire(c *Core) {
 	var over []lease
 	for x.leases.Len() > 0 && x.leases.Min().Key <= c.now {

@@ -6,12 +6,12 @@ import (
 	"heddle/subnet"
 )
 
-// A service of a partition ends when the partition does, or passes to another name, and when
-// a port that registered or offers it is no member any more. Else the next owner of the
-// P_Key would see the services of the one before. A port that is merely absent keeps its
-// services as long as the policy has it in the partition.
+// A service ends when its partition is removed or renamed, and when the port that registered
+// or offers it is no longer a member. Otherwise the next user of the P_Key would see the
+// services of the previous one. A missing port keeps its services while the policy lists it
+// in the partition.
 
-// published ends services that the new state of the subnet leaves no partition for.
+// published ends services that the new snapshot leaves without a partition.
 func (x *services) published(c *Core, old, s *subnet.Snapshot) {
 	if !serves(s) {
 		return
@@ -32,7 +32,8 @@ func (x *services) published(c *Core, old, s *subnet.Snapshot) {
 	}
 }
 
-// renamed reports whether a P_Key has passed to a partition of another name, or to none.
+// renamed reports whether a P_Key now belongs to a partition of another name, or to
+// none.
 func renamed(was, now *partition.Policy, k ib.PKey) bool {
 	if was == nil || now == nil {
 		return false
@@ -41,8 +42,8 @@ func renamed(was, now *partition.Policy, k ib.PKey) bool {
 	return a != nil && (b == nil || a.Name != b.Name)
 }
 
-// entitled reports whether the ports of a service are in its partition: the one that
-// registered it, and the one that offers it if that is in the subnet.
+// entitled reports whether the ports of a service are members of its partition: the
+// registering port, and the offering port if it is in the subnet.
 func (x *services) entitled(s *subnet.Snapshot, v *Service) bool {
 	offers := v.Record.ServiceGID.GUID()
 	if v.Record.ServiceGID.IsMulticast() || offers != v.By && v.By != 0 && s.PortByGUID(offers) < 0 {
@@ -56,8 +57,8 @@ func (x *services) entitled(s *subnet.Snapshot, v *Service) bool {
 	return true
 }
 
-// member reports whether a port is in a partition, by its table or by the policy: it may be
-// absent, or just back with a table that is still to be written.
+// member reports whether a port belongs to a partition, by its P_Key table or by the
+// policy. The port may be missing, or its table may not be written yet.
 func (x *services) member(s *subnet.Snapshot, g ib.GUID, k ib.PKey) bool {
 	i := s.PortByGUID(g)
 	switch {

@@ -58,14 +58,15 @@ func (q *query) seesService(s *Service) bool {
 	return k.IsEmpty() || q.me < 0 || q.s.HasPKey(q.me, k)
 }
 
-// mayCompareKey reports whether a query may select a service by its ServiceKey: to the
-// untrusted a match would confirm a guess, except of a key of their own.
+// mayCompareKey reports whether a query may select a service by its ServiceKey. For an
+// untrusted requester a match would confirm a guessed key, unless the service is its
+// own.
 func (q *query) mayCompareKey(s *Service) bool {
 	return q.trusted || !q.has(wire.ServiceCompServiceKey) || s.Record.ServiceKey == [16]byte{} || q.owns(s)
 }
 
-// serviceMatches compares the components in the mask. Names are compared as
-// strings, up to the first zero byte.
+// serviceMatches compares the components in the mask. Names compare as strings,
+// up to the first zero byte.
 func serviceMatches(m wire.CompMask, r, want *wire.ServiceRecord) bool {
 	if m.Has(wire.ServiceCompServiceID) && r.ServiceID != want.ServiceID ||
 		m.Has(wire.ServiceCompServiceGID) && r.ServiceGID != want.ServiceGID ||
@@ -90,10 +91,10 @@ func wordsMatch[T comparable](m, first wire.CompMask, a, b []T) bool {
 	return true
 }
 
-// In the store a service has its RID as key (ServiceID 8 bytes, ServiceGID 16,
-// ServiceP_Key 2) and as value: version 1, when its lease ends (8, Unix
-// nanoseconds, 2^63 - 1 = never), the GUID of the port that registered it (8),
-// the ServiceRecord (176).
+// Store format of a service. Key: its RID (ServiceID 8 bytes, ServiceGID 16,
+// ServiceP_Key 2). Value: version 1, the end of its lease (8, Unix nanoseconds,
+// 2^63 - 1: never), the GUID of the registering port (8), the ServiceRecord
+// (176).
 const (
 	serviceKeyLen   = 26
 	serviceVersion  = 1
@@ -108,7 +109,8 @@ func serviceKey(r *wire.ServiceRecord) []byte {
 	return b
 }
 
-// serviceValue is the stored value of s, whose Until counts from wall.
+// serviceValue encodes s for the store; wall is the time from which Until
+// counts.
 func serviceValue(s *Service, wall int64) []byte {
 	b := make([]byte, serviceValueLen)
 	until := int64(math.MaxInt64)
@@ -122,23 +124,23 @@ func serviceValue(s *Service, wall int64) []byte {
 	return b
 }
 
-// ServiceRecordOf is s as the store keeps it; s.Until is in Unix nanoseconds
-// here, mad.Never for ever.
+// ServiceRecordOf encodes s for the store. Here s.Until is in Unix nanoseconds;
+// mad.Never: no end.
 func ServiceRecordOf(s *Service) store.Record {
 	return store.Record{Table: store.TableServices, Key: serviceKey(&s.Record), Value: serviceValue(s, 0)}
 }
 
-// decodeService reads a stored service. Its Until is in Unix nanoseconds.
+// decodeService decodes a stored service. Its Until is in Unix nanoseconds.
 func decodeService(key, value []byte) (*Service, error) {
 	if len(key) != serviceKeyLen || len(value) != serviceValueLen || value[0] != serviceVersion {
-		return nil, fmt.Errorf("sa: stored service %x: a key of %d and a value of %d bytes, version %d: it is left out", key, len(key), len(value), version(value))
+		return nil, fmt.Errorf("sa: stored service %x: a key of %d and a value of %d bytes, version %d; the record is ignored", key, len(key), len(value), version(value))
 	}
 	s := &Service{Until: mad.Time(binary.BigEndian.Uint64(value[1:])), By: ib.GUID(binary.BigEndian.Uint64(value[9:]))}
 	if err := s.Record.Decode(value[17:]); err != nil {
 		return nil, err
 	}
 	if string(serviceKey(&s.Record)) != string(key) {
-		return nil, fmt.Errorf("sa: stored service %x: its record is that of another service: it is left out", key)
+		return nil, fmt.Errorf("sa: stored service %x: its record names another service; the record is ignored", key)
 	}
 	return s, nil
 }

@@ -2,14 +2,14 @@ package sa
 
 import "slices"
 
-// shared is a sorted list that Views hold: it is copied before the first change
-// after one has taken it, so that what is not changed is shared.
+// shared is a sorted list that Views hold. It is copied before the first change
+// after a View took it, so unchanged lists are shared.
 type shared[T any] struct {
 	list []T
 	held bool // a View has it
 }
 
-// view is the list as it is now, which will not change any more.
+// view returns the list; the returned slice no longer changes.
 func (s *shared[T]) view() []T {
 	s.held = true
 	return s.list

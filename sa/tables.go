@@ -8,8 +8,8 @@ import (
 	"heddle/subnet"
 )
 
-// skips reports whether a component that tells the records of a port apart
-// leaves one out.
+// skips reports whether a component that distinguishes the records of one port
+// excludes a record.
 func (q *query) skips(bit wire.CompMask, asked, have int) bool { return q.has(bit) && asked != have }
 
 // lftRecords answers LinearForwardingTableRecord queries: the blocks up to the
@@ -55,7 +55,7 @@ func mftRecords(q *query) {
 }
 
 // guidInfoRecords answers GUIDInfoRecord queries: the port GUID and its aliases. A
-// VPort is shown to who asks for its own LID.
+// VPort appears only in a query for its own LID.
 func guidInfoRecords(q *query) {
 	var want wire.GUIDInfoRecord
 	_ = want.Decode(q.data)
@@ -85,9 +85,9 @@ func guidInfoRecords(q *query) {
 	}
 }
 
-// pKeyRecords answers P_KeyTableRecord queries of those who are trusted: the
-// tables as the ports have them, empty blocks and switch external ports
-// included.
+// pKeyRecords answers P_KeyTableRecord queries of trusted requesters: the
+// tables as read from the ports, including empty blocks and external switch
+// ports.
 func pKeyRecords(q *query) {
 	if !q.trusted {
 		q.status = statusInvalid
@@ -127,7 +127,8 @@ func pKeyRecords(q *query) {
 }
 
 // slToVLRecords answers SLtoVLMappingTableRecord queries: one record for each
-// input and output port of a switch, one with ports 0 for other end ports.
+// pair of input and output ports of a switch, one with ports 0 for other end
+// ports.
 func slToVLRecords(q *query) {
 	var want wire.SLtoVLRecord
 	_ = want.Decode(q.data)
@@ -171,7 +172,7 @@ func vlArbRecords(q *query) {
 			return
 		}
 		ports := q.ports(ep)
-		// The one port of a CA's LID may be called 0, as osmtest does.
+		// A query may call a CA's port 0, as osmtest does.
 		anyPort := want.OutputPort == 0 && q.s.Nodes[ep.Node].Info.NodeType != ib.NodeSwitch
 		for i := range ports {
 			for b := uint8(1); b <= 4; b++ {
@@ -193,9 +194,9 @@ func vlArbRecords(q *query) {
 	})
 }
 
-// hasLane reports whether packets of a service level get through from a port to
-// a LID: a link may map it to lane 15, which means discard. Tables that are not
-// known are taken to have a lane for all.
+// hasLane reports whether packets of a service level get from a port to a LID.
+// A link may map the level to lane 15, which discards. Unknown tables count as
+// having a lane for every level.
 func (q *query) hasLane(src int32, dlid ib.LID, sl ib.SL) bool {
 	p := &q.s.Ports[src]
 	if p.Num != 0 && q.deadLane(p.Node, 0, p.Num, sl) {

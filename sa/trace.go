@@ -6,11 +6,11 @@ import (
 	"heddle/subnet"
 )
 
-// traceRecords answers SubnAdmGetTraceTable: a PathRecord says which path, and
-// each node on it is a record, in the order in which packets meet them. IDs are
-// GUIDs and so never change (IDGeneration is 0); those of nodes that the
-// requester shares no partition with are 0: the path is told, not who they are. The
-// ends of a path of virtual ports are their physical ones.
+// traceRecords answers SubnAdmGetTraceTable. A PathRecord names the path; each node
+// on it gives a record, in the order in which packets pass. IDs are GUIDs, which
+// never change, so IDGeneration is 0. The ID is 0 for a node with which the
+// requester shares no partition: the path is visible, the node's identity is not. A
+// path between virtual ports is traced between their physical ports.
 func traceRecords(q *query) {
 	var r wire.PathRecord
 	if r.Decode(q.data) != nil {
@@ -55,7 +55,7 @@ func (q *query) trace(src, dst int32, lid ib.LID) {
 		first := s.Nodes[h.Node].First
 		entry := first + int32(h.In)
 		if i == 0 && h.In == 0 {
-			entry = -1 // it begins here
+			entry = -1 // the path starts here
 		}
 		q.traceNode(entry, first+int32(h.Out))
 	}
@@ -67,8 +67,8 @@ func (q *query) trace(src, dst int32, lid ib.LID) {
 	}
 }
 
-// traceNode adds the record of a node that packets enter and leave by these
-// ports, indices in Ports; -1: they come from or end there.
+// traceNode adds the record of a node. entry and exit are indices in Ports; -1:
+// the path starts or ends there.
 func (q *query) traceNode(entry, exit int32) {
 	s := q.s
 	p := &s.Ports[max(entry, exit)]

@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// retryStore is how long the core waits before it tries again to store what
-	// the store did not take; the first write that succeeds has it tried at once.
+	// retryStore is the delay before the core retries a failed store write. The
+	// first write that succeeds triggers a retry immediately.
 	retryStore = 10 * time.Second
-	// maxUnsaved bounds what is kept for that. What is more is lost at a restart.
+	// maxUnsaved bounds the changes kept for a retry. Further changes are lost at
+	// a restart.
 	maxUnsaved = 1 << 18
 )
 
-// unsaved are changes that the store did not take, the last one of each record.
-// They are not given up: a Delete that is lost would bring a service or a
-// membership back at the next restart, and a group that is lost would take the
-// members that were stored later with it.
+// unsaved holds changes that the store rejected, the latest for each record.
+// They must be kept: a lost Delete would restore a service or a membership at
+// the next restart, and a lost group would take its stored members with it.
 type unsaved struct {
-	ops   []store.Op // a zero Op was overtaken
+	ops   []store.Op // a zero Op was superseded
 	at    map[unsavedKey]int
-	retry mad.Time // meaningful if at is not empty
-	full  bool     // and that was told
+	retry mad.Time // valid if at is not empty
+	full  bool     // the limit was reached, and this was logged
 }
 
 type unsavedKey struct {
@@ -33,7 +33,7 @@ type unsavedKey struct {
 
 func keyOf(o *store.Op) unsavedKey { return unsavedKey{o.Record.Table, string(o.Record.Key)} }
 
-// add keeps ops that failed, and reports whether there was room for all.
+// add keeps failed ops, and reports whether all fit.
 func (u *unsaved) add(ops []store.Op, retry mad.Time) bool {
 	if u.at == nil {
 		u.at = map[unsavedKey]int{}
@@ -54,7 +54,7 @@ func (u *unsaved) add(ops []store.Op, retry mad.Time) bool {
 	return true
 }
 
-// overtake drops what newer ops change again.
+// overtake removes changes that newer ops supersede.
 func (u *unsaved) overtake(ops []store.Op) {
 	for i := 0; i < len(ops) && len(u.at) > 0; i++ {
 		k := keyOf(&ops[i])
@@ -65,7 +65,7 @@ func (u *unsaved) overtake(ops []store.Op) {
 	}
 }
 
-// take returns what is to be tried again now.
+// take returns the ops to retry now.
 func (u *unsaved) take(now mad.Time) []store.Op {
 	if len(u.at) == 0 || u.retry > now {
 		return nil
@@ -80,8 +80,8 @@ func (u *unsaved) take(now mad.Time) []store.Op {
 	return list
 }
 
-// Unsaved is how many changes were acknowledged and wait for the store, which did not take
-// them. It may be called between Steps.
+// Unsaved returns the number of acknowledged changes that still wait for the store after a
+// failed write. It may be called between Steps.
 func (c *Core) Unsaved() int { return len(c.unsaved.at) }
 
 func (u *unsaved) nextTimer() mad.Time {

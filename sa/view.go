@@ -6,9 +6,9 @@ import (
 	"heddle/mad"
 )
 
-// View is what the SA itself keeps, as queries see it: multicast groups,
-// services and subscriptions. It is immutable; a Core publishes a new one, which
-// shares what has not changed, when something does.
+// View is the SA's own state as queries see it: multicast groups, services and
+// subscriptions. It is immutable. After a change the Core publishes a new View,
+// which shares the unchanged parts.
 type View struct {
 	Groups   []*Group        // ascending MGID
 	Services []*Service      // ascending ServiceID, ServiceGID, P_Key
@@ -29,14 +29,14 @@ type Group struct {
 	FlowLabel  uint32 // 20 bits
 	HopLimit   uint8
 	Scope      uint8
-	WellKnown  bool     // it comes from a partition and stays without members
+	WellKnown  bool     // defined by a partition; stays without members
 	Members    []Member // ascending port GID
 }
 
 // Member is a port in a group.
 type Member struct {
 	PortGID   ib.GID
-	PortGUID  ib.GUID // of the port that has the GID, which may be an alias
+	PortGUID  ib.GUID // port that has the GID, which may be an alias
 	JoinState uint8
 	Proxy     bool // joined by another port
 }
@@ -48,11 +48,11 @@ type Service struct {
 	By     ib.GUID  // the port that registered it; 0: not known
 }
 
-// Subscription is a port's wish to hear of notices.
+// Subscription is a port's subscription to notices.
 type Subscription struct {
 	GID   ib.GID   // of the subscriber
 	Addr  mad.Addr // where Reports go
 	Enum  uint16
 	Info  wire.InformInfo // QPN is the subscriber's
-	Trust bool            // it was made with the SA's key: security traps go to it
+	Trust bool            // made with the SA_Key: security traps go to it
 }

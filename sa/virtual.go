@@ -6,20 +6,19 @@ import (
 	"heddle/subnet"
 )
 
-// Virtual ports (docs/sa.md). To who asks for one by GID or by its own LID it is an
-// end port like any other. A LID that several share is that of its default port, so
-// a VPort that is not the default is told from others by the GRH alone, in both
-// directions.
+// Virtual ports (docs/sa.md). Queried by GID or by its own LID, a virtual port is
+// an end port like any other. A shared LID belongs to its default port; only the
+// GRH identifies the other VPorts, in both directions.
 
-// DefaultVirtHopLimit is Options.VirtHopLimit where it is 0: as NVIDIA's OpenSM has
-// it (virt_default_hop_limit).
+// DefaultVirtHopLimit applies if Options.VirtHopLimit is 0. NVIDIA's OpenSM has the
+// same default (virt_default_hop_limit).
 const DefaultVirtHopLimit = 2
 
-// requester is the port that a request came from, an index in Ports, -1 if it is
-// nobody's: the one with the SGID of its GRH, or the default one of its LID. An
-// SGID that is not an address at that LID is nobody's, for it is how partitions
-// are told apart; one that nobody has is the port's itself (an alias that its
-// hypervisor uses on its own) unless that tells its virtual ports apart.
+// requester returns the index in Ports of the port that sent a request; -1:
+// none. It is the port with the SGID of the GRH, or the default port of the
+// source LID. An SGID known at another LID gives -1, because SGIDs separate
+// partitions. An unknown SGID counts as the port's own (an alias that its
+// hypervisor set by itself), unless GIDs distinguish the port's VPorts.
 func requester(s *subnet.Snapshot, from *mad.Addr) int32 {
 	at := s.PortByLID(from.LID)
 	if !from.HasGRH || at < 0 {
@@ -29,7 +28,7 @@ func requester(s *subnet.Snapshot, from *mad.Addr) int32 {
 	switch {
 	case i == at:
 	case i >= 0 && (ownsLID(&s.Ports[i], from.LID) || s.NeedsGRH(i) && s.PortByLID(s.Ports[i].LID) == at):
-		return i // it shares the LID, of whose LMC range it may use any as its source
+		return i // it shares the LID and may use any of the LMC range as source
 	case i >= 0:
 		return -1
 	case s.Ports[at].Virtual != nil:
@@ -40,8 +39,8 @@ func requester(s *subnet.Snapshot, from *mad.Addr) int32 {
 	return at
 }
 
-// hopLimit is that of a path within the subnet: above 1 where its packets must
-// have a GRH, and 0 elsewhere.
+// hopLimit is the HopLimit of a path within the subnet: above 1 if its packets
+// need a GRH, otherwise 0.
 func (q *query) hopLimit(src, dst int32) uint8 {
 	if !q.s.NeedsGRH(src) && !q.s.NeedsGRH(dst) {
 		return 0
@@ -52,7 +51,7 @@ func (q *query) hopLimit(src, dst int32) uint8 {
 	return DefaultVirtHopLimit
 }
 
-// allowedSLs are the service levels that a port may use, bit n for SL n.
+// allowedSLs returns the service levels that a port may use, bit n for SL n.
 func allowedSLs(p *subnet.Port) uint16 {
 	if p.Virtual == nil || p.Virtual.Info.SLMask == 0 {
 		return 0xFFFF
@@ -60,8 +59,9 @@ func allowedSLs(p *subnet.Port) uint16 {
 	return p.Virtual.Info.SLMask
 }
 
-// virtualSL is pathSL where an end is a VPort: what both ends may use of it. An SL
-// that is prescribed, or was asked for, is it or none; else it is the lowest.
+// virtualSL is pathSL if an end is a VPort: it returns a level that both ends may
+// use. A prescribed or requested SL is the only candidate; otherwise the lowest is
+// chosen.
 func (q *query) virtualSL(w *way, sl ib.SL, fixed bool, dlid ib.LID) (ib.SL, bool) {
 	allowed := allowedSLs(&q.s.Ports[w.src.port]) & allowedSLs(&q.s.Ports[w.dst.port])
 	if allowed>>(sl&15)&1 != 0 {

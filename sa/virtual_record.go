@@ -7,16 +7,16 @@ import (
 	"heddle/subnet"
 )
 
-// The records of virtualization. Their key is the LID of the physical port (any of
-// its LMC range stands for it), the VPort index and the block; which components may
-// be asked for is in the masks, and any other is refused. VPort 0, the port itself, has
-// the records of a port and none of these.
+// Records of virtualization. Their key is the LID of the physical port (any of its LMC
+// range), the VPort index and the block. The masks list the components that a query may
+// use; others are refused. VPort 0 is the port itself; it has port records and none of
+// these.
 const (
 	vportComps  = wire.VPortCompLID | wire.VPortCompVPortIndex | wire.VPortCompBlockNum
 	vportComps3 = vportComps | wire.VPortInfoCompGUID // the same bit as VNodeCompGUID
 )
 
-// virtualServer is server for the records of virtualization.
+// virtualServer is server for virtualization records.
 func virtualServer(a ib.AttrID) (func(*query), int) {
 	switch a {
 	case wire.AttrVirtualizationInfoRecord:
@@ -60,9 +60,9 @@ func virtualizationInfoRecords(q *query) {
 	})
 }
 
-// eachVPort calls fn for the VPorts that the key (but for the block) leaves and that
-// the requester sees, by physical port and index, with the key of their records. One
-// whose P_Keys are not known is seen by who sees its physical port.
+// eachVPort calls fn for the VPorts that the key (without the block) selects and the
+// requester sees, by physical port and index, with the key of their records. A VPort
+// with unknown P_Keys is visible if its physical port is.
 func eachVPort(q *query, want *wire.VPortRID, fn func(p *subnet.Port, rid wire.VPortRID)) {
 	s := q.s
 	from, to := s.FirstVPort(), int32(len(s.Ports))
@@ -88,8 +88,8 @@ func eachVPort(q *query, want *wire.VPortRID, fn func(p *subnet.Port, rid wire.V
 	}
 }
 
-// blocks calls fn with the key of each block that the request leaves of a table with
-// so many entries.
+// blocks calls fn with the key of each selected block of a table with that many
+// entries.
 func (q *query) blocks(want *wire.VPortRID, rid wire.VPortRID, entries, perBlock int, fn func(rid wire.VPortRID, first int)) {
 	for first := 0; first < entries; first += perBlock {
 		rid.BlockNum = uint16(first / perBlock)
@@ -151,7 +151,7 @@ func vportGUIDRecords(q *query) {
 	})
 }
 
-// guidBlock is what the GUID table of a port holds from an index on.
+// guidBlock returns a block of a port's GUID table from index first.
 func guidBlock(p *subnet.Port, first int) (b smp.GUIDInfo) {
 	if first < len(p.Aliases) {
 		copy(b[:], p.Aliases[first:])
@@ -192,9 +192,8 @@ func vportPKeyRecords(q *query) {
 	})
 }
 
-// eachOwnLID calls fn for the VPorts that have LIDs of their own, which the requester
-// sees, and which the LID component leaves: for records in which they are shown as
-// ports.
+// eachOwnLID calls fn for the VPorts with their own LIDs that the requester sees and
+// the LID component selects: for records that show them as ports.
 func eachOwnLID(q *query, lidComp wire.CompMask, fn func(p *subnet.Port)) {
 	s := q.s
 	from, to := s.FirstVPort(), int32(len(s.Ports))
@@ -225,8 +224,8 @@ func (q *query) nodeInfoOf(p *subnet.Port) (n smp.NodeInfo, desc string) {
 	return n, desc
 }
 
-// portInfoOf is the PortInfo that a record shows for a VPort: its physical port's but
-// for what is its own.
+// portInfoOf is the PortInfo that a record shows for a VPort: that of its physical
+// port with the VPort's own fields.
 func (q *query) portInfoOf(p *subnet.Port) smp.PortInfo {
 	i := p.Info
 	i.LID, i.LMC, i.LocalPortNum = p.LID, 0, p.Virtual.Node.LocalPortNum

@@ -6,16 +6,16 @@ import (
 	"heddle/subnet"
 )
 
-// Who may see what (IBA §15.4.1.2): a requester learns of a port only if the
-// two share a partition. A switch is seen by who shares one with its port 0. The
-// requester is the port that owns the source LID, or the VPort there that has the SGID.
+// Visibility (IBA §15.4.1.2): a requester sees a port only if the two share a
+// partition. A switch is visible if its port 0 is. The requester is the port with the
+// source LID, or the VPort there with the SGID.
 
 // visible reports whether the requester may see a port of a node.
 func (q *query) visible(p *subnet.Port) bool {
 	return q.me < 0 || q.s.Share(q.me, q.endPort(p))
 }
 
-// sees is visible for an end port, a virtual one too, by its index in Ports.
+// sees is visible for an end port, physical or virtual, by its index in Ports.
 func (q *query) sees(i int32) bool { return q.me < 0 || q.s.Share(q.me, i) }
 
 // endPort is the index of the end port that a port of a node belongs to: port 0 for
@@ -28,9 +28,9 @@ func (q *query) endPort(p *subnet.Port) int32 {
 	return nd.First + int32(p.Num)
 }
 
-// each calls fn for the physical end ports that the LID component (and nothing else)
-// leaves, in port-GUID order. A LID stands for the port whose LMC range it is
-// in; that of a VPort for none.
+// each calls fn for the physical end ports that the LID component selects, in
+// port-GUID order. A LID selects the port whose LMC range contains it; a VPort's LID
+// selects none.
 func each(q *query, lidComp wire.CompMask, fn func(*subnet.Port)) {
 	s := q.s
 	if q.has(lidComp) {
@@ -50,8 +50,8 @@ func each(q *query, lidComp wire.CompMask, fn func(*subnet.Port)) {
 	}
 }
 
-// ports are the ports that an end port stands for in records of single ports:
-// all of a switch for its port 0, else itself.
+// ports returns the ports that represent an end port in records of single
+// ports: all ports of a switch for its port 0, otherwise the port itself.
 func (q *query) ports(ep *subnet.Port) []subnet.Port {
 	s := q.s
 	if s.Nodes[ep.Node].Info.NodeType == ib.NodeSwitch {
@@ -61,7 +61,7 @@ func (q *query) ports(ep *subnet.Port) []subnet.Port {
 	return s.Ports[i : i+1]
 }
 
-// ownsLID reports whether the port has the LID, any of its LMC range.
+// ownsLID reports whether the LID is in the port's LMC range.
 func ownsLID(p *subnet.Port, lid ib.LID) bool {
 	return lid >= p.LID && int(lid) < int(p.LID)+1<<p.LMC
 }

@@ -10,44 +10,44 @@ import (
 	"heddle/subnet"
 )
 
-// A subnet manager that needs no lanes reads no SL-to-VL and no VL arbitration
-// tables, which are thousands for a switch. A query for them has those of its
-// nodes read, and is answered when they are in: with what the devices hold, and
-// not with what might be expected of them.
+// A subnet manager that needs no lanes does not read SL-to-VL and VL
+// arbitration tables, of which a switch has thousands. A query for them
+// triggers the read, and is answered from the devices' contents once they
+// arrive.
 
 const (
-	// maxParked bounds the queries that wait, and maxParkedPerPort those of one
-	// port; the next is answered BUSY.
+	// maxParked bounds the waiting queries, maxParkedPerPort those of one port;
+	// further ones get BUSY.
 	maxParked        = 256
 	maxParkedPerPort = 16
-	// waitTime is how long a query waits while no tables come. Those of the
+	// waitTime is how long a query waits without progress. The tables of the
 	// largest subnet, two million, take a minute.
 	waitTime = 4 * time.Second
-	// maxWaitTime is how long a query waits in all.
+	// maxWaitTime bounds a query's total wait.
 	maxWaitTime = 10 * time.Minute
-	// answeredAtOnce is how many bytes of answers one step makes of queries that
-	// have waited, or a single answer: they may be 128 MiB each.
+	// answeredAtOnce is how many bytes of waiting answers one step produces, or a
+	// single answer, which may be 128 MiB.
 	answeredAtOnce = 1 << 20
 )
 
-// waiting are the queries that wait for tables to be read.
+// waiting holds the queries that wait for tables.
 type waiting struct {
 	list  []waitingQuery
-	read  []ib.GUID // nodes to be read, asked for in this step
-	known int       // nodes whose tables the snapshot shows
-	more  bool      // there are further ones that may be answered now
+	read  []ib.GUID // nodes to read, requested in this step
+	known int       // nodes whose tables are in the snapshot
+	more  bool      // further queries may be answered now
 }
 
 type waitingQuery struct {
 	req     Request
-	by      ib.GUID // the requester's port, 0: not known
+	by      ib.GUID // the requester's port; 0: unknown
 	since   mad.Time
 	until   mad.Time
-	missing ib.GUID // a node without whose tables there is no answer
+	missing ib.GUID // a node whose tables the answer still needs
 }
 
-// unreadLanes notes that the lane tables of a node are needed and not known, and
-// reports whether there are any such: then no records are made.
+// unreadLanes records that the answer needs a node's lane tables, if they are
+// unknown. It reports whether any are missing; then the query makes no records.
 func (q *query) unreadLanes(node int32) bool {
 	if !q.s.LanesComplete(node) {
 		g := q.s.Nodes[node].Info.NodeGUID
@@ -58,8 +58,8 @@ func (q *query) unreadLanes(node int32) bool {
 	return len(q.unread) > 0
 }
 
-// park takes a query that Answer could not answer. One that is repeated while
-// it waits is answered once.
+// park keeps a query until its tables are read. A retry of a waiting query is
+// answered once.
 func (x *waiting) park(c *Core, q *query, m []byte, nodes []ib.GUID) {
 	w := waitingQuery{req: *q.req, since: c.now, until: c.now.Add(waitTime), missing: nodes[len(nodes)-1]}
 	if q.me >= 0 {
@@ -80,16 +80,16 @@ func (x *waiting) park(c *Core, q *query, m []byte, nodes []ib.GUID) {
 		c.reply(q.req, refuse(nil, m, ib.StatusBusy))
 		return
 	}
-	// One MAD: a request that came in segments may have megabytes behind it.
+	// Keep one MAD: a segmented request may have megabytes after it.
 	w.req.Data = slices.Clone(m)
 	x.list = append(x.list, w)
 	x.read = append(x.read, nodes...)
 }
 
-// published answers what can be answered now.
+// published answers the queries whose tables have arrived.
 func (x *waiting) published(c *Core, s *subnet.Snapshot) {
 	if !s.Up || s.State != subnet.Master {
-		x.list, x.more = nil, false // we answer nobody any more
+		x.list, x.more = nil, false // no longer master
 	}
 	if len(x.list) == 0 {
 		x.known = 0
@@ -101,7 +101,7 @@ func (x *waiting) published(c *Core, s *subnet.Snapshot) {
 			known++
 		}
 	}
-	if known > x.known { // it goes on
+	if known > x.known { // the read makes progress
 		for i := range x.list {
 			w := &x.list[i]
 			w.until = min(c.now.Add(waitTime), w.since.Add(maxWaitTime))
@@ -111,7 +111,7 @@ func (x *waiting) published(c *Core, s *subnet.Snapshot) {
 	x.answer(c)
 }
 
-// answer answers queries whose tables are known, as many as one step may.
+// answer answers queries whose tables are known, up to the limit of one step.
 func (x *waiting) answer(c *Core) {
 	x.more = false
 	made := 0
@@ -139,8 +139,8 @@ func (x *waiting) answer(c *Core) {
 	}
 }
 
-// expire goes on with answers, and refuses what has waited long enough: a node
-// does not answer.
+// expire continues with answers, and refuses queries whose wait is over because
+// a node did not respond.
 func (x *waiting) expire(c *Core) {
 	if x.more {
 		x.answer(c)
@@ -157,7 +157,7 @@ func (x *waiting) expire(c *Core) {
 func (x *waiting) nextTimer() mad.Time {
 	t := mad.Never
 	if x.more {
-		return 0 // at once
+		return 0 // immediately
 	}
 	for i := range x.list {
 		t = min(t, x.list[i].until)
@@ -165,7 +165,7 @@ func (x *waiting) nextTimer() mad.Time {
 	return t
 }
 
-// source is what the core answers from.
+// source is the current Source of the core's own answers.
 func (c *Core) source() *Source {
 	return &Source{Snap: c.snap, View: c.view, Opt: &Options{SAKey: c.cfg.SAKey, TrustLocal: c.cfg.TrustLocal}}
 }
