@@ -2,14 +2,14 @@ package mad
 
 import "heddle/internal/heap"
 
-// alarms are the times at which transfers have something to do; those of one
-// moment come in the order in which they were set, so that each has its turn.
+// alarms is a queue of deadlines of transfers. Deadlines of the same moment run
+// in the order in which they were set, so no transfer starves.
 type alarms struct {
 	heap heap.Heap[Time, *alarm]
 	seq  uint64
 }
 
-// alarm is that of a transfer; pos is -1 while it is not set.
+// alarm is the deadline of one transfer; pos is -1 while it is not set.
 type alarm struct {
 	at  Time
 	pos int
@@ -19,7 +19,7 @@ type alarm struct {
 
 func (a *alarm) moved(pos int) { a.pos = pos }
 
-// next is when the first one is due, Never if none is set.
+// next returns the earliest deadline; Never: none.
 func (h *alarms) next() Time {
 	if h.heap.Len() == 0 {
 		return Never

@@ -9,13 +9,13 @@ import (
 	"heddle/ib"
 )
 
-// AnswerKind is what is wrong with an answer.
+// AnswerKind says how a response differs from its request.
 type AnswerKind uint8
 
 const (
 	_ AnswerKind = iota
-	// WrongTID: an answer to this attribute came from the right node with a
-	// transaction ID that was never given out.
+	// WrongTID: a response to this attribute came from the right node with a
+	// transaction ID that was never issued.
 	WrongTID
 	// WrongVersion: not base version 1.
 	WrongVersion
@@ -27,8 +27,8 @@ const (
 	WrongModifier
 )
 
-// AnswerError is the end of a request whose node keeps answering with a
-// header that does not fit the request: a broken agent.
+// AnswerError ends a request whose node keeps responding with a header that
+// does not match the request: a broken agent.
 type AnswerError struct {
 	Kind AnswerKind
 	// Want and Got are the header field in question.
@@ -53,8 +53,8 @@ func (e *AnswerError) Error() string {
 	}
 }
 
-// Unanswered reports whether err says that no answer came (ErrTimeout,
-// ErrFailed), as against a wrong one.
+// Unanswered reports whether err means that no response came (ErrTimeout,
+// ErrFailed), as opposed to a wrong one.
 func Unanswered(err error) bool {
 	return errors.Is(err, ErrTimeout) || errors.Is(err, ErrFailed)
 }
@@ -113,14 +113,14 @@ func header(req, m *ib.MAD) AnswerKind {
 	return 0
 }
 
-// recordsOf reports whether a method asks by one attribute for records of
-// another: paths by a MultiPathRecord, a trace by a PathRecord (IBA §15.2.5.17, 20).
+// recordsOf reports whether a method queries records of another attribute: paths by a
+// MultiPathRecord, a trace by a PathRecord (IBA §15.2.5.17, 20).
 func recordsOf(c ib.Class, m ib.Method) bool {
 	return c == ib.ClassSA && (m == ib.MethodGetMulti || m == ib.MethodGetTraceTable)
 }
 
-// The directed part of an SMP (IBA §14.2.1.2): hop count, and the initial
-// path, whose entry 0 is unused.
+// Fields of a directed-route SMP (IBA §14.2.1.2): the hop count, and the
+// initial path, whose entry 0 is unused.
 const (
 	offHopCount    = 7
 	offInitialPath = 128
@@ -134,19 +134,19 @@ func (s *slot) sameWay(m *ib.MAD, from *Addr) bool {
 		if n > maxHops || int(m[offHopCount]) != n {
 			return false
 		}
-		// The hops matter only if the answer is one of a directed route at all.
+		// The hops matter only in a directed-route response.
 		return m.Class() != ib.ClassSubnDR ||
 			bytes.Equal(m[offInitialPath+1:offInitialPath+1+n], s.mad[offInitialPath+1:offInitialPath+1+n])
 	}
 	if s.addr.LID == ib.LIDPermissive || from.LID == s.addr.LID {
 		return true
 	}
-	// A port that was just given another LID answers from the new one.
+	// A port that just got another LID responds from the new one.
 	return localQP(s.mad.Class()) == 0 && s.mad.Method() == ib.MethodSet && s.mad.AttrID() == attrPortInfo
 }
 
-// lookup returns the slot that tid names, or -1. issued tells that the
-// engine gave this ID out some time ago.
+// lookup returns the slot that tid names, or -1. issued reports whether the
+// engine issued this ID earlier.
 func (e *Engine) lookup(tid uint64) (i int32, issued bool) {
 	k := uint32(tid) & (1<<e.slotBits - 1)
 	if int(k) >= len(e.slots) {
@@ -189,7 +189,7 @@ func (e *Engine) Receive(now Time, p *Packet) (Completion, Kind) {
 		if s.sameWay(m, &p.Addr) {
 			bad := header(&s.mad, m)
 			if bad == 0 && m.Status()&ib.StatusBusy != 0 {
-				// The agent dropped the request and asks to have it later.
+				// The agent dropped the request and wants it again later.
 				if s.state != slotInFlight {
 					return e.stale()
 				}
@@ -203,7 +203,7 @@ func (e *Engine) Receive(now Time, p *Packet) (Completion, Kind) {
 			}
 			return e.wrong(now, i, bad, m)
 		}
-		issued = false // it is not the answer of the node we asked
+		issued = false // it comes from another node than the request went to
 	}
 	if !issued {
 		e.blame(m, &p.Addr)
@@ -237,8 +237,8 @@ func (e *Engine) answered(now Time, i int32, m *ib.MAD, p *Packet) Completion {
 	return c
 }
 
-// wrong ends a try whose answer has our transaction ID and a header that does
-// not fit.
+// wrong ends a try whose response has the right transaction ID but a header
+// that does not match.
 func (e *Engine) wrong(now Time, i int32, bad AnswerKind, m *ib.MAD) (Completion, Kind) {
 	s := &e.slots[i]
 	e.stats.rows[s.stat].Bad++
@@ -278,9 +278,9 @@ func (e *Engine) failed(now Time, m *ib.MAD) (Completion, Kind) {
 	return Completion{}, KindRetry
 }
 
-// blame notes a wrong transaction ID with the request that the answer seems
-// to belong to: same way, class and attribute. It does not end the try; the
-// answer may be a stray one.
+// blame records a wrong transaction ID with the request to which the response
+// seems to belong: same path, class and attribute. It does not end the try,
+// because the response may be a stray one.
 func (e *Engine) blame(m *ib.MAD, from *Addr) {
 	for i := range e.slots {
 		s := &e.slots[i]

@@ -11,11 +11,11 @@ import (
 
 // Config sets up an Engine. The zero value of every field means its default.
 type Config struct {
-	// Window is how many unanswered requests there may be at the start;
-	// default 16, never above MaxWindow.
+	// Window is the initial number of unanswered requests; default 16, never above
+	// MaxWindow.
 	Window int
-	// MaxWindow is what the window may grow to, 1..4096; default 64. Set it to
-	// the transport's MaxInFlight (see Tuned).
+	// MaxWindow is the largest window, 1..4096; default 64. Set it to the
+	// transport's MaxInFlight (see Tuned).
 	MaxWindow int
 	// MaxQueued bounds the requests that wait for the window; default 1<<20.
 	MaxQueued int
@@ -31,13 +31,13 @@ type Config struct {
 	// each unanswered one as Failed (umad). The engine's own timers then
 	// only guard against a report that never comes.
 	TransportTimed bool
-	// FirstTID shifts the transaction IDs that the engine gives out, so that
-	// answers meant for an earlier life of the process are not taken for ours.
+	// FirstTID shifts the transaction IDs that the engine issues, so that a
+	// response meant for an earlier process does not match.
 	FirstTID uint32
 }
 
-// Tuned returns c with MaxWindow lowered to what the transport takes
-// (Transport.MaxInFlight; 0 = no limit known).
+// Tuned returns c with MaxWindow lowered to the transport's limit
+// (Transport.MaxInFlight; 0: unknown).
 func (c Config) Tuned(maxInFlight int) Config {
 	if maxInFlight > 0 {
 		if c.MaxWindow == 0 || c.MaxWindow > maxInFlight {
@@ -87,9 +87,9 @@ type Priority uint8
 const (
 	// Normal requests go out in the order of their Submit calls.
 	Normal Priority = iota
-	// Urgent requests overtake all Normal ones and may exceed the window by
-	// one: polls of another SM must not wait behind a sweep, nor for the time-outs of requests
-	// that nobody answers.
+	// Urgent requests overtake all Normal ones and may exceed the window by one: polls of
+	// another SM must not wait behind a sweep, or for the time-outs of requests to a silent
+	// node.
 	Urgent
 )
 
@@ -103,20 +103,20 @@ type Request struct {
 	Timeout time.Duration
 	// Retries after the first try; 0 = Config.Retries, negative = none.
 	Retries int
-	// Token is the caller's own key; it comes back in the Completion.
+	// Token is the caller's key; the Completion returns it.
 	Token    uint64
 	Priority Priority
 }
 
-// Completion tells how a request ended. Every submitted request completes
+// Completion reports how a request ended. Every submitted request completes
 // exactly once unless it is cancelled.
 type Completion struct {
 	Token uint64
 	// Err is nil (MAD holds the answer, whose status may still be an error),
 	// ErrTimeout, ErrFailed or an *AnswerError.
 	Err error
-	// MAD is the answer and Data all of it where it is a whole RMPP message.
-	// Both belong to the packet given to Receive; nil with Err.
+	// MAD is the response; Data is all of it if it is a whole RMPP message. Both
+	// belong to the packet given to Receive; nil with Err.
 	MAD  *ib.MAD
 	Data []byte
 	// Request is the request as it was sent. Valid until the next Poll.
@@ -128,27 +128,27 @@ type Completion struct {
 	AttrMod uint32
 	// Tries is how often it was sent.
 	Tries int
-	// RTT is the time from the last send to the answer, 0 with Err. After more
-	// than one try it cannot be known which one was answered.
+	// RTT is the time from the last send to the response, 0 with Err. After more
+	// than one try the response may belong to an earlier one.
 	RTT time.Duration
 	// Elapsed is the time from the first send to the end.
 	Elapsed time.Duration
 }
 
-// Kind tells what became of a packet given to Receive.
+// Kind is the outcome of Receive.
 type Kind uint8
 
 const (
-	// KindStale: nothing is left to do. A late or repeated answer, an answer
-	// nobody asked for, or something too short to be a MAD.
+	// KindStale: nothing is left to do. The packet is a late, repeated or
+	// unrequested response, or too short to be a MAD.
 	KindStale Kind = iota
 	// KindCompletion: the returned Completion is valid.
 	KindCompletion
-	// KindUnsolicited: not an answer (trap, SMInfo or SA request,
-	// TrapRepress …); it is the caller's.
+	// KindUnsolicited: not a response (trap, SMInfo or SA request, TrapRepress
+	// …); the caller processes it.
 	KindUnsolicited
-	// KindRetry: the present try of a request ended without a usable answer;
-	// Poll sends it again.
+	// KindRetry: the current try ended without a usable response; Poll sends the
+	// request again.
 	KindRetry
 )
 
@@ -167,7 +167,7 @@ type slotState uint8
 const (
 	slotFree     slotState = iota
 	slotInFlight           // sent, waiting for the answer
-	slotPause              // a try failed at once; short pause before the next
+	slotPause              // a try failed immediately; short pause before the next
 	slotReady              // waits for the window to be sent again
 )
 
@@ -179,45 +179,45 @@ type slot struct {
 	timeout   time.Duration
 	firstSent Time
 	sent      Time
-	due       Time          // when the present try ends
-	wait      time.Duration // of the present try, for an answer
+	due       Time          // when the current try ends
+	wait      time.Duration // time-out of the current try
 	gen       uint32
 	heapPos   int32
 	prev      int32 // ready list
 	next      int32 // ready or free list
 	stat      int32
-	retries   int32 // tries left after the present one
+	retries   int32 // tries left after the current one
 	tries     int32
 	state     slotState
 	charged   bool // counts against the window
-	released  bool // this try no longer counts because it takes so long
+	released  bool // this try no longer counts, because it takes too long
 	timedOut  bool // some try got no answer in time
 	bad       AnswerKind
 	badHdr    [24]byte
 }
 
-// Engine matches answers to requests, retries with growing time-outs, and
-// bounds what is in flight. It is a pure state machine for one port: no
+// Engine matches responses to requests, retries with growing time-outs, and
+// bounds the requests in flight. It is a pure state machine for one port: no
 // clock, no goroutine, no I/O; not safe for concurrent use.
 //
-// The loop around it: give packets to Receive and due timers to Expire, call
-// Poll after both and after Submit, and come back at NextTimer.
+// Its caller's loop passes packets to Receive and due timers to Expire, calls
+// Poll after both and after Submit, and returns at NextTimer.
 //
-// A request is answered by a MAD with the R bit, the low 32 bits of its
+// A response to a request is a MAD with the R bit, the low 32 bits of its
 // transaction ID, its class, attribute and modifier, from the same directed
-// route or LID. An answer that comes back with something else there never
-// completes a request with foreign data: the try is repeated, and if nothing
-// better comes, the completion carries an *AnswerError. An answer with status
-// busy is repeated too; the one to the last try completes the request.
+// route or LID. A response that differs in one of these fields never completes
+// a request with foreign data: the try is repeated, and if no better response
+// comes, the completion carries an *AnswerError. A response with status busy is
+// repeated too; the response to the last try completes the request.
 //
-// Fire-and-forget MADs (answers, TrapRepress, traps) do not go through the
-// engine.
+// MADs that expect no response (responses, TrapRepress, traps) do not go
+// through the engine.
 type Engine struct {
 	cfg      Config
 	slots    []slot
 	maxSlots int
-	// normalSlots are those that normal requests may hold. The others are for urgent ones: while
-	// a node with many requests is silent these are what finds out why.
+	// normalSlots is how many slots normal requests may hold. The rest are reserved for urgent
+	// ones: if a node with many requests falls silent, the urgent ones find out why.
 	normalSlots int
 	slotBits    uint
 	genMask     uint32
@@ -230,11 +230,11 @@ type Engine struct {
 	urgent, normal queue
 	readyHead      int32
 	readyTail      int32
-	timers         heap.Heap[Time, int32] // of slots; each knows its place, so an answer removes its timer
+	timers         heap.Heap[Time, int32] // of slots; each slot knows its position, so a response removes its timer
 	win            window
 	stats          statTable
 	pkt            Packet
-	short          ib.MAD // answers shorter than a MAD, zero padded
+	short          ib.MAD // responses shorter than a MAD, zero padded
 }
 
 // NewEngine returns an idle engine.
@@ -265,9 +265,9 @@ func (e *Engine) Submit(r *Request) error {
 	return nil
 }
 
-// Poll sends what the window allows: urgent requests, then retries, then
-// normal requests. The packet given to send is reused; its Data points at
-// the request inside the engine and stays intact until the next Poll.
+// Poll sends what the window permits: urgent requests, then retries, then
+// normal requests. The packet given to send is reused; its Data points at the
+// request inside the engine and stays intact until the next Poll.
 func (e *Engine) Poll(now Time, send func(*Packet)) {
 	for e.urgent.n > 0 && e.charged <= e.win.size && e.used < e.maxSlots {
 		e.start(now, &e.urgent, send)
@@ -331,7 +331,7 @@ func (e *Engine) sendTry(now Time, i int32, send func(*Packet)) {
 	e.charged++
 	e.seq++
 	s.seq = e.seq
-	// A try that takes far longer than others do stops holding them up.
+	// A try that takes far longer than others no longer counts against the window.
 	e.timers.Push(now.Add(max(wait/32, min(16*e.srtt, wait/4))), e.slots[i].seq, i)
 
 	e.pkt = Packet{Addr: s.addr, LocalQP: localQP(s.mad.Class()), Timeout: d, Data: s.mad[:]}
@@ -353,7 +353,7 @@ func (e *Engine) NextTimer() Time {
 	return e.timers.Min().Key
 }
 
-// Expire ends the tries whose time is over at now. Requests with tries left
+// Expire ends the tries whose deadline has passed. Requests with tries left
 // wait for Poll; done is called for each of the others.
 func (e *Engine) Expire(now Time, done func(Completion)) {
 	for e.timers.Len() > 0 && e.timers.Min().Key <= now {
@@ -377,9 +377,9 @@ func (e *Engine) Expire(now Time, done func(Completion)) {
 	}
 }
 
-// endTry takes the slot out of flight. It reports whether no try is left;
-// otherwise the slot waits for its next one, after a short pause when the
-// failure came at once, so that the tries are not all spent in one instant.
+// endTry takes the slot out of flight. It reports whether no try is left.
+// Otherwise the slot waits for its next try, after a short pause if the failure
+// was immediate, so that the tries are spread over time.
 func (e *Engine) endTry(now Time, i int32, pause bool) bool {
 	s := &e.slots[i]
 	e.uncharge(s)
@@ -400,8 +400,8 @@ func (e *Engine) endTry(now Time, i int32, pause bool) bool {
 	return false
 }
 
-// failure is the error of a request that ran out of tries: the wrong answer
-// it got, if it got one, otherwise err.
+// failure is the error of a request that ran out of tries: the wrong response
+// if there was one, otherwise err.
 func (e *Engine) failure(s *slot, err error) error {
 	if s.bad == 0 {
 		return err
@@ -431,8 +431,8 @@ func (e *Engine) uncharge(s *slot) {
 	}
 }
 
-// alloc takes a free slot; there is one. Its generation, and so its
-// transaction ID, is one it did not have before.
+// alloc takes a free slot, which must exist. The slot gets a new generation,
+// and so a new transaction ID.
 func (e *Engine) alloc() int32 {
 	i := e.free
 	if i >= 0 {
@@ -452,7 +452,7 @@ func (e *Engine) alloc() int32 {
 	return i
 }
 
-// release frees a slot in whatever state it is.
+// release frees a slot in any state.
 func (e *Engine) release(i int32) {
 	s := &e.slots[i]
 	e.uncharge(s)
@@ -496,8 +496,8 @@ func (e *Engine) unready(i int32) {
 }
 
 // Cancel forgets every request whose token is in [first, last], queued or in
-// flight, and returns how many there were. They do not complete; answers that
-// still come are recognised as stale. Its cost grows with the queue.
+// flight, and returns how many there were. They do not complete; late responses
+// count as stale. Its cost grows with the queue.
 func (e *Engine) Cancel(first, last uint64) int {
 	n := e.urgent.cancel(first, last) + e.normal.cancel(first, last)
 	for i := range e.slots {
@@ -513,9 +513,8 @@ func (e *Engine) Cancel(first, last uint64) int {
 // CancelAll forgets every request, and returns how many there were.
 func (e *Engine) CancelAll() int { return e.Cancel(0, 1<<64-1) }
 
-// Pending calls fn for every request that has not completed: those that were
-// sent, then those that wait to be. Each group is in a fixed order, not that of
-// time.
+// Pending calls fn for every request that has not completed: first those sent,
+// then those queued. The order within each group is fixed, not chronological.
 func (e *Engine) Pending(fn func(token uint64, sent bool)) {
 	for i := range e.slots {
 		if s := &e.slots[i]; s.state != slotFree {
@@ -529,13 +528,12 @@ func (e *Engine) Pending(fn func(token uint64, sent bool)) {
 // Idle reports whether no request is queued or in flight.
 func (e *Engine) Idle() bool { return e.used == 0 && e.Queued() == 0 }
 
-// Queued is how many requests wait to be sent for the first time. A caller
-// with very many of them keeps memory low by submitting only while Queued is
-// below a few windows.
+// Queued is the number of requests not yet sent. A caller with very many
+// requests saves memory by submitting only while Queued is below a few windows.
 func (e *Engine) Queued() int { return e.urgent.n + e.normal.n }
 
-// Outstanding is how many requests were sent and have not completed.
+// Outstanding is the number of requests sent and not completed.
 func (e *Engine) Outstanding() int { return e.used }
 
-// Window is the present size of the window.
+// Window is the current size of the window.
 func (e *Engine) Window() int { return e.win.size }

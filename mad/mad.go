@@ -1,11 +1,11 @@
 // Package mad carries management datagrams: the packet that goes to and comes
-// from a port, the transport seam that ports implement, and (Engine) the pure
-// transaction engine that matches responses, retries, backs off and bounds
-// what is in flight. The RMPP engine is here too.
+// from a port, the Transport interface of ports, and (Engine) the pure
+// transaction engine that matches responses, retries, backs off and bounds what
+// is in flight. The RMPP engine is here too.
 //
-// Nothing in this package reads a clock or starts a goroutine: callers pass
-// the time in, so real-time daemons and the virtual-time simulator use the
-// same code.
+// Nothing in this package reads a clock or starts a goroutine: callers pass the
+// time in, so real-time daemons and the virtual-time simulator use the same
+// code.
 package mad
 
 import (
@@ -14,7 +14,7 @@ import (
 	"heddle/ib"
 )
 
-// Time is a moment in nanoseconds since an epoch of the caller's choosing:
+// Time is a moment in nanoseconds since an epoch that the caller chooses:
 // process start in real time, 0 in a simulation.
 type Time int64
 
@@ -48,20 +48,20 @@ type Addr struct {
 	GRH       GRH // meaningful only with HasGRH
 }
 
-// SendStatus tells what a packet handed up by a transport is.
+// SendStatus says what a packet from a transport is.
 type SendStatus uint8
 
 const (
 	// Received is a MAD from the wire.
 	Received SendStatus = iota
-	// Failed is one of our own requests that the transport reports as not
-	// answered or not deliverable (status 110 of umad and of ibsim). Only the
-	// header of Data is meaningful.
+	// Failed is one of our own requests that the transport reports as unanswered
+	// or undeliverable (status 110 of umad and of ibsim). Only the header of Data
+	// is valid.
 	Failed
 )
 
-// Packet is one MAD, or one whole RMPP message where the transport segments
-// and reassembles (Data may then be longer or shorter than 256 bytes).
+// Packet is one MAD, or one whole RMPP message if the transport segments and
+// reassembles (Data may then be longer or shorter than 256 bytes).
 type Packet struct {
 	Addr    Addr
 	Status  SendStatus
@@ -69,17 +69,16 @@ type Packet struct {
 	// Timeout is how long a transport that keeps time itself (umad) may wait
 	// for the response of this try; 0 = no response expected.
 	Timeout time.Duration
-	// SingleMAD says of a request that was received that its sender cannot
-	// reassemble RMPP messages, so that an answer must be one MAD. Only
-	// simulated ports know; elsewhere it is false.
+	// SingleMAD marks a received request whose sender cannot reassemble RMPP
+	// messages, so that the response must be one MAD. Only simulated ports set it.
 	SingleMAD bool
 	Data      []byte
 }
 
 // Transport is a port of a fabric through which MADs are sent and received:
 // transport/umad, transport/ibsim, or a simulated port in the same process.
-// Send may be called from any number of goroutines at once, Recv from one at a
-// time unless the implementation says otherwise, both at the same time.
+// Send may be called from any number of goroutines, Recv from one at a time
+// unless the implementation says otherwise, both at the same time.
 type Transport interface {
 	// Send hands p to the port, best effort, and does not keep p or p.Data.
 	Send(p *Packet) error
@@ -93,31 +92,32 @@ type Transport interface {
 	// SegmentsRMPP reports whether Data of SA messages may be a whole
 	// multi-segment message (kernel RMPP).
 	SegmentsRMPP() bool
-	// MaxInFlight is how many unanswered requests the port takes without
-	// losing them; 0 = no limit known.
+	// MaxInFlight is how many unanswered requests the port accepts without losing
+	// them; 0: unknown.
 	MaxInFlight() int
 	Close() error
 }
 
-// Burster is what a Transport implements besides that moves several packets at
-// once.
+// Burster is implemented by a Transport that can send or receive several
+// packets in one call.
 type Burster interface {
-	// Bursts is false if the transport cannot do it after all, because the one
-	// that it stands on cannot.
+	// Bursts is false if the transport cannot, because the transport beneath it
+	// cannot.
 	Bursts() bool
-	// BurstsRMPP says that TrySend takes RMPP messages too, as the kernel makes
-	// the segments.
+	// BurstsRMPP reports whether TrySend accepts RMPP messages too, because the
+	// kernel segments them.
 	BurstsRMPP() bool
-	// TryRecv is Recv without waiting; false means that nothing was there when
-	// the port was last asked. A port that had little the last time is not
-	// asked before false has been returned once.
+	// TryRecv is Recv without waiting; false: the last poll of the port found
+	// nothing. A port whose last poll found little is polled again only after
+	// false was returned once.
 	TryRecv(p *Packet) (bool, error)
-	// TrySend sends packets, of one MAD each (see BurstsRMPP), in their order and
-	// without waiting for room. It returns how many it took, and an error if the next one
+	// TrySend sends packets of one MAD each (see BurstsRMPP), in order and without
+	// waiting for space. It returns how many it accepted, and an error if the next one
 	// cannot be sent at all.
 	TrySend(ps []Packet) (int, error)
 }
 
-// LateCopy is how long a copy of a datagram may still be under way in a subnet after it was
-// answered. What was written twice within it is read again: the copy of the first may come last.
+// LateCopy is how long a duplicate of a datagram may stay in flight in a subnet after the
+// response. A value written twice within this time is read back, because the duplicate of the
+// first write may arrive last.
 const LateCopy = 5 * time.Second

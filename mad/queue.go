@@ -6,12 +6,12 @@ import (
 	"heddle/ib"
 )
 
-// queue is a first-in first-out queue of requests in chunks. A request is
-// kept without the zeros at its end (a LID-routed SMP has 128 of them), so a
-// long queue takes about half the memory of the MADs in it. Used chunks are
-// kept for reuse: in steady state nothing is allocated.
+// queue is a FIFO queue of requests in chunks. A request is stored without its
+// trailing zeros (a LID-routed SMP has 128), so a long queue takes about half
+// the memory of its MADs. Chunks are reused: in steady state nothing is
+// allocated.
 type queue struct {
-	n          int // requests waiting, cancelled ones not counted
+	n          int // waiting requests, without cancelled ones
 	head, tail *chunk
 	spare      *chunk
 	spares     int
@@ -33,7 +33,7 @@ type queued struct {
 	addr      Addr
 	cancelled bool
 	retries   int16
-	end       uint32 // end of the MAD in body; it starts where the one before ends
+	end       uint32 // end of the MAD in body; it starts where the previous one ends
 	timeout   time.Duration
 	token     uint64
 }
@@ -78,7 +78,7 @@ func (q *queue) grow() *chunk {
 	return c
 }
 
-// pop moves the oldest request into s; there is one (n > 0).
+// pop moves the oldest request into s. The queue must not be empty.
 func (q *queue) pop(s *slot) {
 	for {
 		c := q.head
@@ -107,7 +107,7 @@ func (q *queue) pop(s *slot) {
 	}
 }
 
-// drop gives the head chunk back.
+// drop releases the head chunk.
 func (q *queue) drop() {
 	c := q.head
 	q.head = c.next
@@ -121,7 +121,7 @@ func (q *queue) drop() {
 	}
 }
 
-// each calls fn for the requests that wait, oldest first.
+// each calls fn for the waiting requests, oldest first.
 func (q *queue) each(fn func(token uint64, sent bool)) {
 	for c := q.head; c != nil; c = c.next {
 		for k := c.from; k < c.to; k++ {

@@ -101,8 +101,8 @@ func (e *RMPPError) Error() string {
 	return fmt.Sprintf("mad: RMPP transfer %s %s: %v (%d)", what, who, e.Status, uint8(e.Status))
 }
 
-// RMPPTypeOf is the RMPP type of a MAD; RMPPNone if its class knows no RMPP
-// or the Active flag is clear. Look at it before the method: the ACK of a
+// RMPPTypeOf is the RMPP type of a MAD; RMPPNone if its class has no RMPP or
+// the Active flag is clear. Check it before the method: the ACK of a
 // GetTableResp has the method GetTable.
 func RMPPTypeOf(m *ib.MAD) RMPPType {
 	if RMPPHeaderLen(m.Class()) == 0 || m[offRMPPFlags]&RMPPActive == 0 {
@@ -136,47 +136,46 @@ func RMPPSegments(c ib.Class, n int) int {
 // RMPPConfig holds the times and limits of RMPP transfers. The zero value of
 // a field means its default, which is the Linux kernel's where it has one.
 type RMPPConfig struct {
-	// AckTimeout is how long a sender waits for an ACK at most, default 2 s.
-	// It gives up after Retries+1 times that without progress.
+	// AckTimeout is the longest wait of a sender for an ACK, default 2 s. It gives
+	// up after Retries+1 time-outs without progress.
 	AckTimeout time.Duration
 	// Retries, default 3; negative means none.
 	Retries int
-	// MinAckTimeout is how soon a sender may repeat a window when ACKs have
-	// been coming quickly; default 20 ms. Set it to AckTimeout to have the
-	// kernel's fixed time-out.
+	// MinAckTimeout is the shortest wait before a sender repeats a window, used if
+	// ACKs came quickly; default 20 ms. Set it to AckTimeout for the kernel's
+	// fixed time-out.
 	MinAckTimeout time.Duration
-	// Window is by how many segments an ACK opens the window; default 64.
+	// Window is the number of segments by which an ACK opens the window; default
+	// 64.
 	Window int
-	// RecvTimeout bounds a whole reception, default 40 s, which is the kernel's;
-	// of messages above 16 MiB each 16 MiB that have arrived give as much again.
-	// A sender gives up at the latest AckTimeout after it, counted from the
-	// first ACK.
+	// RecvTimeout bounds a whole reception; default 40 s, like the kernel's. A
+	// message above 16 MiB gets as much again for each 16 MiB that has arrived. A
+	// sender gives up AckTimeout later at the latest, counted from the first ACK.
 	RecvTimeout time.Duration
-	// Linger is how long a finished reception still answers repeated
+	// Linger is how long a finished reception still acknowledges repeated
 	// segments, default 10 s.
 	Linger time.Duration
 	// MaxBytes bounds the data of a received message; default 16 MiB (a table
 	// of the largest subnet takes 11 MB).
 	MaxBytes int
-	// MaxTransfers bounds what an RMPP port carries at a time in each
-	// direction, MaxPerPeer what it does so for one LID; default 1024
-	// and 64. Receptions that are complete do not count. See RMPP for the
-	// share of a peer.
+	// MaxTransfers bounds the simultaneous transfers of an RMPP port in each
+	// direction, MaxPerPeer those with one LID; default 1024 and 64. Complete
+	// receptions do not count. See RMPP for the share of a peer.
 	MaxTransfers, MaxPerPeer int
-	// MaxSending and MaxReceiving bound the bytes of all messages of an RMPP
-	// port in each direction; default 256 MiB and 64 MiB. A single message is
-	// sent whatever its length, and the last one to be received may exceed the
-	// bound by as much as MaxBytes allows.
+	// MaxSending and MaxReceiving bound the bytes of all messages of an RMPP port
+	// in each direction; default 256 MiB and 64 MiB. A single message is sent
+	// regardless of its length, and the last message received may exceed the bound
+	// by up to MaxBytes.
 	MaxSending, MaxReceiving int
-	// Burst is how many segments a sender sends in a row, even where its window
-	// allows more, before other transfers have their turn; default 64.
+	// Burst is how many segments a sender sends in a row, even if its window
+	// permits more, before other transfers may send; default 64.
 	Burst int
 }
 
 // perRecvTimeout is how many bytes of a message must arrive in RecvTimeout.
 const perRecvTimeout = 16 << 20
 
-// recvTime is how long a transfer may take of which n bytes have arrived.
+// recvTime is the time limit of a transfer of which n bytes have arrived.
 func (c *RMPPConfig) recvTime(n int) time.Duration {
 	return c.RecvTimeout * time.Duration(1+n/perRecvTimeout)
 }
@@ -213,7 +212,7 @@ func (c *RMPPConfig) setDefaults() {
 	}
 }
 
-// withDefaults is what a sender or receiver of its own works with.
+// withDefaults returns the configuration of a stand-alone sender or receiver.
 func (c *RMPPConfig) withDefaults() *RMPPConfig {
 	var d RMPPConfig
 	if c != nil {
@@ -240,8 +239,8 @@ func rmppData(m *ib.MAD) (data1, data2 uint32) {
 	return binary.BigEndian.Uint32(m[offRMPPData1:]), binary.BigEndian.Uint32(m[offRMPPData2:])
 }
 
-// rmppReply makes out the header of an ACK, STOP or ABORT that answers in:
-// its header with the R bit toggled.
+// rmppReply initializes out as an ACK, STOP or ABORT in response to in: its
+// header with the R bit toggled.
 func rmppReply(out, in *ib.MAD) {
 	n := copy(out[:], in[:max(RMPPHeaderLen(in.Class()), rmppHeaderEnd)])
 	clear(out[n:])

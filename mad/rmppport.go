@@ -7,19 +7,16 @@ import (
 	"heddle/ib"
 )
 
-// RMPP carries all segmented transfers of one port over a transport that
-// takes single MADs: it does for such a port what the Linux kernel does for
-// umad. It stands between transport and Engine: packets go to Receive first,
-// and what comes out of it whole goes on. Pure, not safe for concurrent use,
-// but send may deliver an answer, and so call Receive, before it returns.
+// RMPP performs all segmented transfers of one port over a transport of single MADs, as the
+// Linux kernel does for umad. It stands between transport and Engine: packets go to Receive
+// first, and whole messages go on from there. Pure, not safe for concurrent use. send may
+// deliver a response, and so call Receive, before it returns.
 //
-// What a peer can take of it is bounded (RMPPConfig.MaxPerPeer), as is the
-// memory of all transfers, and none keeps others from sending
-// (RMPPConfig.Burst). A peer is a LID, whatever QPs it uses. None may add to
-// what it has, in transfers or in bytes, once that is more than is left for all
-// others, so those that take what they can leave room for one that comes new. A peer that vanishes costs its
-// transfers until their time-outs; one that acknowledges as slowly as can be
-// does so until RMPPConfig.RecvTimeout.
+// The share of one peer is bounded (RMPPConfig.MaxPerPeer), as is the memory of all transfers,
+// and none keeps others from sending (RMPPConfig.Burst). A peer is a LID, regardless of QPs. A
+// peer that holds more transfers or bytes than are left for all others gets no more, so greedy
+// peers leave room for a new one. A peer that vanishes holds its transfers until they time out;
+// one that acknowledges as slowly as possible, until RMPPConfig.RecvTimeout.
 type RMPP struct {
 	cfg    RMPPConfig
 	tx     map[rmppKey]*rmppTx
@@ -27,33 +24,33 @@ type RMPP struct {
 	peers  map[ib.LID]rmppCount
 	alarms alarms
 	sent   int // bytes of the messages in tx
-	got    int // bytes held for receptions that are not complete
-	open   int // receptions in rx that are not complete
-	// complete receptions in the order of their completion, from head on; those
-	// that have ended meanwhile are still there
+	got    int // bytes held by incomplete receptions
+	open   int // incomplete receptions in rx
+	// complete receptions in order of completion, from head on; ended ones may
+	// still be listed
 	done []*rmppRx
 	head int
 
-	pkt    Packet // what Receive returned last
+	pkt    Packet // last result of Receive
 	to     *Packet
 	send   func(*Packet)
 	outPkt Packet
-	emit   func(*ib.MAD) // to send, for the peer of to
+	emit   func(*ib.MAD) // sends to the peer of to
 }
 
 // maxLinger bounds the complete receptions that are remembered to acknowledge
 // repeated segments.
 const maxLinger = 1024
 
-// rmppCount is what a peer has under way: transfers, and their bytes.
+// rmppCount counts a peer's current transfers and their bytes.
 type rmppCount struct{ tx, rx, sent, got int }
 
-// rmppKey names a transfer: the peer, and class, method and transaction ID of
+// rmppKey identifies a transfer: the peer, and class, method and transaction ID of
 // its DATA packets. Only 48 bits of the transaction ID count, because ibsim
-// writes over the others, and of our own requests only 32, because the kernel
-// does. With a GRH its GID is part of the peer: virtual ports share LIDs, and their
-// hosts number their transactions alike. Not in our own requests, which may go to a
-// service GID and be acknowledged from another.
+// overwrites the others; in our own requests only 32, because the kernel overwrites
+// them. The GID of a GRH is part of the peer, because virtual ports share LIDs and
+// their hosts may use equal transaction IDs. Our own requests leave it out: they
+// may go to a service GID and be acknowledged from another.
 type rmppKey struct {
 	lid    ib.LID
 	gid    ib.GID
@@ -80,27 +77,27 @@ type rmppRx struct {
 	alarm alarm
 }
 
-// RMPPKind tells what became of a packet given to RMPP.Receive.
+// RMPPKind is the outcome of RMPP.Receive.
 type RMPPKind uint8
 
 const (
-	// RMPPPass: an ordinary MAD; go on with it.
+	// RMPPPass: an ordinary MAD for the caller.
 	RMPPPass RMPPKind = iota
 	// RMPPMessage: the packet completed the message that is returned.
 	RMPPMessage
-	// RMPPUsed: part of a transfer; nothing to go on with.
+	// RMPPUsed: part of a transfer; nothing for the caller.
 	RMPPUsed
 )
 
 var (
-	// ErrRMPPBusy: the same message is on its way already (a request that was
-	// repeated while its answer is being sent). There is nothing to do.
+	// ErrRMPPBusy: the same message is being sent already (a request was repeated
+	// during its response). Nothing is left to do.
 	ErrRMPPBusy = errors.New("mad: this message is being sent already")
-	// ErrRMPPFull: there is no room for another transfer. The requester should
-	// be told that we are busy, in a single MAD.
+	// ErrRMPPFull: no room for another transfer. The caller should respond with
+	// BUSY in a single MAD.
 	ErrRMPPFull = errors.New("mad: too many RMPP transfers")
-	// ErrRMPPPeer is the ErrRMPPFull of a peer that has its share of transfers
-	// under way, or of their bytes.
+	// ErrRMPPPeer is the ErrRMPPFull of a peer that has used up its share of
+	// transfers or of bytes.
 	ErrRMPPPeer = fmt.Errorf("%w to one peer", ErrRMPPFull)
 )
 
@@ -117,8 +114,8 @@ func NewRMPP(c RMPPConfig) *RMPP {
 	return r
 }
 
-// via makes emit send to where p goes, and returns what it did before: calls
-// may be nested.
+// via makes emit send to the destination of p, and returns the previous state,
+// because calls may be nested.
 func (r *RMPP) via(p *Packet, send func(*Packet)) (*Packet, func(*Packet)) {
 	to, old := r.to, r.send
 	r.to, r.send = p, send
@@ -135,7 +132,7 @@ func keyOf(a *Addr, m *ib.MAD) rmppKey {
 	return k
 }
 
-// mine is the key under which tx has a transfer with these DATA packets.
+// mine is the key of the tx transfer with these DATA packets.
 func (k rmppKey) mine() rmppKey {
 	if !k.method.IsResponse() {
 		k.tid &= 1<<32 - 1
@@ -144,7 +141,7 @@ func (k rmppKey) mine() rmppKey {
 	return k
 }
 
-// count notes that a peer has more, or less, under way.
+// count adds d to a peer's transfers.
 func (r *RMPP) count(lid ib.LID, d rmppCount) {
 	r.sent += d.sent
 	r.got += d.got
@@ -157,8 +154,8 @@ func (r *RMPP) count(lid ib.LID, d rmppCount) {
 	r.peers[lid] = c
 }
 
-// Room is the error that Send would return now for want of room, or because the
-// message is on its way; nil if it would begin.
+// Room returns the error that Send would return now because of its limits or
+// because the message is being sent already; nil if it would begin.
 func (r *RMPP) Room(p *Packet) error {
 	if len(p.Data) < rmppHeaderEnd {
 		return ErrNoRMPP
@@ -184,7 +181,7 @@ func (r *RMPP) room(key rmppKey, n int) error {
 	case c.tx >= r.cfg.MaxPerPeer, c.tx > transfers:
 		return ErrRMPPPeer
 	case len(r.tx) == 0:
-		return nil // whatever its length
+		return nil // regardless of its length
 	case c.sent+n > bytes-n && c.tx > 0:
 		return ErrRMPPPeer
 	case n > bytes-n:
@@ -193,10 +190,10 @@ func (r *RMPP) room(key rmppKey, n int) error {
 	return nil
 }
 
-// Send starts the transfer of the message p.Data to p.Addr; p.Data is kept
-// until done is called with the token, from Receive or Expire. With reply the
-// message is a request whose answer is segmented too and needs a window. The
-// error is ErrRMPPBusy, one that is ErrRMPPFull, or ErrNoRMPP; nothing was sent then.
+// Send starts the transfer of the message p.Data to p.Addr; p.Data is kept until done
+// is called with the token, from Receive or Expire. With reply the message is a
+// request whose response is segmented too and needs a window. On an error
+// (ErrRMPPBusy, ErrRMPPFull, ErrRMPPPeer or ErrNoRMPP) nothing was sent.
 func (r *RMPP) Send(now Time, p *Packet, reply bool, token uint64, send func(*Packet)) error {
 	if len(p.Data) < rmppHeaderEnd {
 		return ErrNoRMPP
@@ -224,10 +221,10 @@ func (r *RMPP) Send(now Time, p *Packet, reply bool, token uint64, send func(*Pa
 	return nil
 }
 
-// Receive takes a packet from the transport. With RMPPMessage it returns the
-// whole message with the address of its sender: the packet is valid until the
-// next call, its Data belongs to the caller. done is called if the packet ended
-// a transfer of ours.
+// Receive processes a packet from the transport. With RMPPMessage it returns
+// the whole message with the address of its sender: the packet is valid until
+// the next call, its Data belongs to the caller. done is called if the packet
+// ended a transfer that this port sends.
 func (r *RMPP) Receive(now Time, p *Packet, send func(*Packet), done func(token uint64, err error)) (*Packet, RMPPKind) {
 	if p.Status != Received || len(p.Data) < ib.MADLen {
 		return nil, RMPPPass
@@ -274,11 +271,11 @@ func (r *RMPP) Receive(now Time, p *Packet, send func(*Packet), done func(token 
 	r.linger(q)
 	r.pkt = q.pkt
 	r.pkt.Data = q.Message()
-	q.msg = nil // it is the caller's now; the rest stays to answer repeats
+	q.msg = nil // the caller owns it; the reception stays to acknowledge repeated segments
 	return &r.pkt, RMPPMessage
 }
 
-// accept begins a reception, if there is room for it.
+// accept begins a reception if there is room for it.
 func (r *RMPP) accept(key rmppKey, p *Packet) *rmppRx {
 	room := r.cfg.MaxTransfers - r.open
 	if n := r.peers[key.lid].rx; room <= 0 || n >= r.cfg.MaxPerPeer || n > room {
@@ -295,10 +292,10 @@ func (r *RMPP) accept(key rmppKey, p *Packet) *rmppRx {
 	return q
 }
 
-// refuse tells the sender of a first segment that there is no room for more.
+// refuse tells the sender of a first segment that there is no room.
 func (r *RMPP) refuse(p *Packet, m *ib.MAD, send func(*Packet)) {
 	if seg, _ := rmppData(m); seg != 1 {
-		return // it was told, or what it belongs to is long over
+		return // refused already, or a segment of an old transfer
 	}
 	var out ib.MAD
 	rmppReply(&out, m)
@@ -310,7 +307,7 @@ func (r *RMPP) refuse(p *Packet, m *ib.MAD, send func(*Packet)) {
 	r.via(via, old)
 }
 
-// settleTx sets the alarm of a transfer, or ends it.
+// settleTx sets the alarm of a transfer, or removes it if it has ended.
 func (r *RMPP) settleTx(t *rmppTx, done func(token uint64, err error)) {
 	if !t.done {
 		r.alarms.set(&t.alarm, t.due)
@@ -326,8 +323,8 @@ func (r *RMPP) settleTx(t *rmppTx, done func(token uint64, err error)) {
 	done(t.token, t.err)
 }
 
-// settleRx sets the alarm of a reception and counts its memory, or forgets it:
-// it has ended, or what began it was no first segment.
+// settleRx sets the alarm of a reception and updates its memory, or removes it
+// if it has ended or did not begin with a first segment.
 func (r *RMPP) settleRx(q *rmppRx) {
 	if q.gone {
 		return
@@ -343,8 +340,8 @@ func (r *RMPP) settleRx(q *rmppRx) {
 	r.alarms.set(&q.alarm, q.due)
 }
 
-// linger moves a complete reception from those that are open to those that
-// only acknowledge repeated segments.
+// linger moves a complete reception to those that only acknowledge repeated
+// segments.
 func (r *RMPP) linger(q *rmppRx) {
 	r.closeRx(q)
 	r.done = append(r.done, q)
@@ -366,7 +363,7 @@ func (r *RMPP) linger(q *rmppRx) {
 	}
 }
 
-// closeRx takes a reception from the bounds.
+// closeRx removes a reception from the limits' counts.
 func (r *RMPP) closeRx(q *rmppRx) {
 	r.count(q.key.lid, rmppCount{rx: -1, got: -q.held})
 	q.held = 0
@@ -388,9 +385,9 @@ func (r *RMPP) dropRx(q *rmppRx) {
 // NextTimer is when Expire must be called; Never if nothing waits.
 func (r *RMPP) NextTimer() Time { return r.alarms.next() }
 
-// Expire does what is due at now, each transfer once: what is due again at the
-// same moment waits for the next call. Receptions that failed are forgotten; their
-// requester's own time-out tells it.
+// Expire performs what is due at now, once for each transfer: what is due again at
+// the same moment waits for the next call. Failed receptions are dropped; the
+// requester notices by its own time-out.
 func (r *RMPP) Expire(now Time, send func(*Packet), done func(token uint64, err error)) {
 	last := r.alarms.seq
 	for r.alarms.next() <= now && r.alarms.heap.Min().Tie <= last {
@@ -399,7 +396,7 @@ func (r *RMPP) Expire(now Time, send func(*Packet), done func(token uint64, err 
 			to, old := r.via(&t.pkt, send)
 			t.RMPPSender.Expire(now, r.emit)
 			r.via(to, old)
-			r.alarms.clear(a) // to have a new place even if it is due at once
+			r.alarms.clear(a) // it goes behind the others even if it is due immediately
 			r.settleTx(t, done)
 			continue
 		}
@@ -411,6 +408,6 @@ func (r *RMPP) Expire(now Time, send func(*Packet), done func(token uint64, err 
 	}
 }
 
-// Transfers is how many messages are being sent and received, receptions that
-// only linger included.
+// Transfers is the number of messages being sent and received, including
+// receptions that only acknowledge repeats.
 func (r *RMPP) Transfers() (sending, receiving int) { return len(r.tx), len(r.rx) }

@@ -6,26 +6,26 @@ import (
 	"heddle/ib"
 )
 
-// RMPPReceiver puts one segmented message together (IBA §13.6.6, as the
-// Linux kernel does it). It is pure, like Engine.
+// RMPPReceiver reassembles one segmented message (IBA §13.6.6, as the Linux
+// kernel does it). It is pure, like Engine.
 //
-// It trusts nothing the peer says about lengths: memory grows with what has
-// arrived, by at most a window ahead.
+// It trusts no length that the peer announces: memory grows with the segments
+// that arrived, at most one window ahead.
 type RMPPReceiver struct {
 	cfg     *RMPPConfig
-	msg     []byte // header of the first segment, then the data
+	msg     []byte // header of the first segment, then data
 	hdr     int
 	per     int    // data bytes of a full segment
-	inOrder uint32 // all up to this one have arrived
+	inOrder uint32 // all segments up to this one have arrived
 	win     uint32 // last one the sender may send
 	last    uint32 // number of the last segment; 0 = not known yet
 	lastLen int    // its data bytes
 	highest uint32
 	seen    []bool // segments after inOrder, by number modulo its length
-	replyTo ib.MAD // header to make our ABORT from
+	replyTo ib.MAD // header from which an ABORT is built
 	repWin  uint32
 
-	began    Time // first segment
+	began    Time // arrival of the first segment
 	due      Time
 	complete bool
 	ended    bool
@@ -40,7 +40,7 @@ func NewRMPPReceiver(cfg *RMPPConfig) *RMPPReceiver {
 	return r
 }
 
-// init waits for a first segment; cfg has no defaults any more and is kept.
+// init waits for a first segment; cfg has its defaults filled in, and is kept.
 func (r *RMPPReceiver) init(cfg *RMPPConfig) {
 	*r = RMPPReceiver{cfg: cfg, due: Never, repWin: 1}
 }
@@ -57,15 +57,15 @@ func (r *RMPPReceiver) Message() []byte {
 	return r.msg
 }
 
-// Ended reports that nothing more can come: the transfer failed, or the time
-// after completion is over in which repeated segments are acknowledged.
+// Ended reports that the transfer is over: it failed, or the time for repeated
+// segments after its completion has passed.
 func (r *RMPPReceiver) Ended() bool { return r.ended }
 
 // Err is why the transfer failed, an *RMPPError.
 func (r *RMPPReceiver) Err() error { return r.err }
 
-// ReplyWindow is the window that the sender of a double-sided transfer has
-// given us for the answer; 1 until it did.
+// ReplyWindow is the window that the sender of a double-sided transfer granted
+// for the response; 1 until then.
 func (r *RMPPReceiver) ReplyWindow() uint32 { return r.repWin }
 
 // NextTimer is when Expire must be called; Never when there is no need.
@@ -76,8 +76,8 @@ func (r *RMPPReceiver) fail(err error) {
 	r.msg, r.seen = nil, nil
 }
 
-// Receive takes a packet of this transfer and reports whether it completed
-// the message. That happens once.
+// Receive processes a packet of this transfer. It returns true once, when the
+// message is complete.
 func (r *RMPPReceiver) Receive(now Time, m *ib.MAD, send func(*ib.MAD)) bool {
 	if r.ended {
 		return false
@@ -117,7 +117,7 @@ func (r *RMPPReceiver) data(now Time, m *ib.MAD, send func(*ib.MAD)) bool {
 	}
 	if r.inOrder == 0 {
 		if seg != 1 {
-			return false // the first one was lost: its sender has only that one
+			return false // the first segment was lost; its sender will repeat only that one
 		}
 		r.start(now, m)
 	}
@@ -181,9 +181,9 @@ func (r *RMPPReceiver) start(now Time, m *ib.MAD) {
 	r.began, r.due = now, now.Add(r.cfg.RecvTimeout)
 }
 
-// lastData is how many data bytes the last segment has by its payload
-// length, -1 if that cannot be. More than fits counts as full, as in the
-// kernel.
+// lastData is the number of data bytes in the last segment according to its
+// payload length; -1: invalid. A length beyond the segment counts as full, as
+// in the kernel.
 func (r *RMPPReceiver) lastData(length uint32) int {
 	extra := uint32(r.hdr - rmppHeaderEnd)
 	if length < extra {
@@ -192,14 +192,14 @@ func (r *RMPPReceiver) lastData(length uint32) int {
 	return int(min(length-extra, uint32(r.per)))
 }
 
-// ack tells what has arrived in order, in answer to m.
+// ack acknowledges the segments that arrived in order, in response to m.
 func (r *RMPPReceiver) ack(m *ib.MAD, send func(*ib.MAD)) {
 	rmppReply(&r.out, m)
 	putRMPP(&r.out, RMPPAck, 0, 0, r.inOrder, r.win)
 	send(&r.out)
 }
 
-// abort ends the transfer because of m. A message that is complete stays.
+// abort ends the transfer because of m. A complete message stays.
 func (r *RMPPReceiver) abort(m *ib.MAD, st RMPPStatus, send func(*ib.MAD)) {
 	if !r.complete {
 		r.fail(&RMPPError{Type: RMPPAbort, Status: st})
@@ -217,7 +217,7 @@ func (r *RMPPReceiver) stop(m *ib.MAD, send func(*ib.MAD)) {
 	send(&r.out)
 }
 
-// Expire aborts a transfer that took too long, or ends a completed one.
+// Expire aborts a transfer that took too long, or ends a complete one.
 func (r *RMPPReceiver) Expire(now Time, send func(*ib.MAD)) {
 	if r.ended || now < r.due {
 		return

@@ -7,26 +7,26 @@ import (
 )
 
 // RMPPSender sends one message in segments (IBA §13.6.6, as the Linux kernel
-// does it): one segment, then as many as the ACKs allow, again from the last
-// acknowledged one when no ACK comes. It is pure, like Engine.
+// does it): one segment, then as many as the ACKs permit. Without an ACK it
+// repeats from the last acknowledged segment. It is pure, like Engine.
 type RMPPSender struct {
 	cfg      *RMPPConfig
 	msg      []byte // header, then data
 	hdr      int
 	segs     uint32
-	last     uint32 // acknowledged
-	next     uint32 // to be sent
-	highest  uint32 // sent
+	last     uint32 // last acknowledged segment
+	next     uint32 // next segment to send
+	highest  uint32 // highest segment sent
 	win      uint32 // NewWindowLast
-	reply    bool   // double-sided: turn the direction at the end
-	repeated bool   // something was sent again since the last progress
-	paused   bool   // the window allows more: it goes on at the next Expire
+	reply    bool   // double-sided: reverse the direction at the end
+	repeated bool   // a segment was repeated since the last progress
+	paused   bool   // the window permits more; sending continues at the next Expire
 
 	rto      time.Duration
 	srtt     time.Duration
 	sent     Time // last send
 	progress Time
-	began    Time // first ACK
+	began    Time // when the first ACK came
 	due      Time
 	done     bool
 	err      error
@@ -46,7 +46,7 @@ func NewRMPPSender(cfg *RMPPConfig, msg []byte, reply bool) (*RMPPSender, error)
 	return s, nil
 }
 
-// init prepares a transfer; cfg has no defaults any more and is kept.
+// init prepares a transfer; cfg has its defaults filled in, and is kept.
 func (s *RMPPSender) init(cfg *RMPPConfig, msg []byte, reply bool) error {
 	if len(msg) < rmppHeaderEnd {
 		return ErrNoRMPP
@@ -69,7 +69,7 @@ func (s *RMPPSender) Start(now Time, send func(*ib.MAD)) {
 	s.push(now, send)
 }
 
-// Done reports whether the transfer has ended; Err then tells how.
+// Done reports whether the transfer has ended; Err then gives the result.
 func (s *RMPPSender) Done() bool { return s.done }
 
 // Err is nil if everything was acknowledged, else an *RMPPError.
@@ -82,8 +82,8 @@ func (s *RMPPSender) end(err error) {
 	s.done, s.err, s.due = true, err, Never
 }
 
-// push sends what the window allows, a burst at a time. The answer may come
-// during send where nothing delays it: the state is right before each call.
+// push sends what the window permits, a burst at a time. A response may arrive
+// during send, so the state is consistent before each call.
 func (s *RMPPSender) push(now Time, send func(*ib.MAD)) {
 	s.paused = false
 	s.sent = now
@@ -106,8 +106,8 @@ func (s *RMPPSender) giveUp() Time {
 	return min(s.progress.Add(s.cfg.AckTimeout*time.Duration(max(s.cfg.Retries, 0)+1)), s.tooLong())
 }
 
-// tooLong is when the peer has given up, even if it still acknowledges
-// something now and then.
+// tooLong is when the peer gives up, even if it still sends an ACK
+// occasionally.
 func (s *RMPPSender) tooLong() Time {
 	if s.last == 0 {
 		return Never
@@ -116,8 +116,9 @@ func (s *RMPPSender) tooLong() Time {
 	return s.began.Add(s.cfg.recvTime(arrived) + s.cfg.AckTimeout)
 }
 
-// segment builds segment k. PayloadLength counts the class header of every
-// segment: the first one tells the whole transfer, the last one its own.
+// segment builds segment k. PayloadLength includes the class header of every
+// segment: the first segment gives the length of the whole transfer, the last
+// its own.
 func (s *RMPPSender) segment(k uint32) {
 	m := &s.out
 	per := ib.MADLen - s.hdr
@@ -170,7 +171,7 @@ func (s *RMPPSender) ack(now Time, m *ib.MAD, send func(*ib.MAD)) {
 		s.abort(m, RMPPSegmentBig, send)
 		return
 	case seg < s.last, seg == s.last && win <= s.win:
-		return // an old one
+		return // an old ACK
 	case win < s.win && seg < s.segs:
 		s.abort(m, RMPPWindowSmall, send)
 		return
@@ -200,7 +201,7 @@ func (s *RMPPSender) ack(now Time, m *ib.MAD, send func(*ib.MAD)) {
 	s.push(now, send)
 }
 
-// measure adapts the time-out to how fast ACKs come.
+// measure adapts the time-out to the delay of ACKs.
 func (s *RMPPSender) measure(rtt time.Duration) {
 	if s.srtt == 0 {
 		s.srtt = rtt
@@ -210,7 +211,7 @@ func (s *RMPPSender) measure(rtt time.Duration) {
 	s.rto = max(s.cfg.MinAckTimeout, min(4*s.srtt, s.cfg.AckTimeout))
 }
 
-// abort ends the transfer because of m and tells the peer.
+// abort ends the transfer because of m and notifies the peer.
 func (s *RMPPSender) abort(m *ib.MAD, st RMPPStatus, send func(*ib.MAD)) {
 	s.end(&RMPPError{Type: RMPPAbort, Status: st})
 	rmppReply(&s.out, m)
@@ -218,8 +219,7 @@ func (s *RMPPSender) abort(m *ib.MAD, st RMPPStatus, send func(*ib.MAD)) {
 	send(&s.out)
 }
 
-// Expire goes on after a burst, repeats what was not acknowledged in time, or
-// gives up.
+// Expire continues after a burst, repeats unacknowledged segments, or gives up.
 func (s *RMPPSender) Expire(now Time, send func(*ib.MAD)) {
 	if s.done || now < s.due {
 		return

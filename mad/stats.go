@@ -52,8 +52,8 @@ func (e *Engine) Stats(dst *Stats) {
 	}
 }
 
-// statTable finds the row of an attribute by an open-addressed index: a
-// manager uses some forty attributes, and this runs once per request.
+// statTable finds the row of an attribute by an open-addressed index. A manager
+// uses some forty attributes, and the lookup runs once per request.
 type statTable struct {
 	rows        []AttrStats
 	index32     []int32 // row + 1; length a power of two

@@ -1,26 +1,25 @@
 package mad
 
-// window bounds the requests in flight. It grows by one for every answer up
+// window bounds the requests in flight. It grows by one for every response up
 // to the threshold where it last met loss, then by one for every window of
-// answers, and loses a quarter when requests are lost.
+// responses, and shrinks by a quarter when requests are lost.
 //
-// A silent node is not loss: its requests never get an answer, and shrinking
-// the window for it would slow down the whole sweep. So a time-out alone
-// changes nothing. Only an answer to a repeated request tells that the first
-// one was lost on the way. (When everything is lost, the growing time-outs
-// hold the requests back.)
+// A silent node does not count as loss: its requests never get a response, and
+// a smaller window would slow the whole sweep. So a time-out alone changes
+// nothing. Only a response to a repeated request proves that the first try was
+// lost. (If everything is lost, the growing time-outs limit the requests.)
 type window struct {
 	size, max int
 	threshold int
 	acks      int
-	cut       Time // requests sent before this have had their say
+	cut       Time // losses of requests sent before this are already accounted for
 }
 
 func (w *window) init(size, limit int) {
 	*w = window{size: size, max: limit, threshold: limit, cut: -1 << 63}
 }
 
-// onAnswer notes an answer; lost tells that an earlier try of the request,
+// onAnswer records a response; lost reports that an earlier try of the request,
 // first sent at sent, timed out.
 func (w *window) onAnswer(now, sent Time, lost bool) {
 	if lost {

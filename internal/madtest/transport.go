@@ -1,5 +1,5 @@
-// Package madtest holds what every mad.Transport must do, as a suite that
-// each implementation runs against the thing it talks to.
+// Package madtest is a conformance suite for implementations of mad.Transport.
+// Each implementation runs it against its real peer.
 package madtest
 
 import (
@@ -13,12 +13,12 @@ import (
 	"heddle/mad"
 )
 
-// patience is how long a test waits for something that should come at once.
+// patience is how long a test waits for an event that should be immediate.
 const patience = need.Patience
 
-// RunTransport tests the transports that open makes. Each is a port that
-// answers directed-route SMPs with no hops itself, has IsSM off, and nobody
-// else attached; the suite closes it.
+// RunTransport tests the transports that open creates. Each must be a port with
+// IsSM off and no other user, which answers directed-route SMPs with no hops
+// itself. The suite closes it.
 func RunTransport(t *testing.T, open func(t *testing.T) mad.Transport) {
 	for _, c := range []struct {
 		name string
@@ -53,8 +53,8 @@ func RunTransport(t *testing.T, open func(t *testing.T) mad.Transport) {
 	t.Run("Bursts", func(t *testing.T) { bursts(t, open(t)) })
 }
 
-// bursts: a transport that moves several packets at once loses none of them,
-// and does not wait where it is not to.
+// bursts tests that a transport that moves several packets at once loses none,
+// and does not block where it must not.
 func bursts(t *testing.T, tr mad.Transport) {
 	defer tr.Close()
 	b, ok := tr.(mad.Burster)
@@ -64,7 +64,7 @@ func bursts(t *testing.T, tr mad.Transport) {
 	var k mad.Packet
 	none := func(when string) {
 		t.Helper()
-		for range 20 { // some of which are spared
+		for range 20 { // not all are needed
 			if ok, err := b.TryRecv(&k); ok || err != nil {
 				t.Fatalf("TryRecv %s: %v, %v: %x", when, ok, err, k.Data)
 			}
@@ -88,7 +88,7 @@ func bursts(t *testing.T, tr mad.Transport) {
 				t.Fatalf("TrySend: %v", err)
 			}
 			ps = ps[n:]
-			// Half of the answers are waited for, the others found.
+			// Wait for half of the responses, and poll for the others.
 			for (len(ps) == 0 || n == 0) && left > 0 {
 				ok, err := true, error(nil)
 				if tries++; tries%2 == 0 {
@@ -115,7 +115,7 @@ func bursts(t *testing.T, tr mad.Transport) {
 	none("after the last answer")
 }
 
-// port is a transport with its reader.
+// port is a transport with its receiving goroutine.
 type port struct {
 	mad.Transport
 	in    chan mad.Packet
@@ -196,7 +196,7 @@ func nodeInfo(t *testing.T, p *port) {
 	}
 }
 
-// sendsAtOnce: several goroutines may send; each packet goes out whole.
+// sendsAtOnce tests concurrent senders: each packet arrives whole.
 func sendsAtOnce(t *testing.T, p *port) {
 	const senders, each = 4, 50
 	var sending sync.WaitGroup
@@ -299,8 +299,8 @@ func engine(t *testing.T, p *port) {
 	}
 }
 
-// unknownPath: a path that ends nowhere brings Failed or nothing, and does
-// not disturb what comes after.
+// unknownPath tests a path that leads nowhere: it produces Failed or nothing,
+// and does not disturb later requests.
 func unknownPath(t *testing.T, p *port) {
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, []byte{254, 254})
