@@ -12,10 +12,10 @@ type Config struct {
 	// Seed of every random stream.
 	Seed uint64
 
-	// HopLatency is the time a MAD takes over one cable, SMALatency the time
-	// an SMA or PMA takes for one request (requests to one node are served one
-	// after the other), TrainDelay the time from both ends of a cable being
-	// ready to the link being up.
+	// HopLatency is the time a MAD takes over one link. SMALatency is the time an
+	// SMA or PMA takes for one request; requests to one node are served one after
+	// the other. TrainDelay is the time from both ends of a link being ready to
+	// the link being up.
 	HopLatency, SMALatency, TrainDelay time.Duration
 	// Jitter adds up to this much, uniformly, to every hop.
 	Jitter time.Duration
@@ -24,28 +24,28 @@ type Config struct {
 	// SMALatency.
 	SMAQueue int
 
-	// Drop, Duplicate and Reorder are probabilities in [0,1], drawn once for
-	// every MAD that a port sends. A reordered MAD is held back for up to
-	// ReorderMax before it leaves.
+	// Drop, Duplicate and Reorder are probabilities in [0,1], drawn once for every
+	// MAD that a port sends. A reordered MAD is delayed by up to ReorderMax before
+	// it leaves.
 	Drop, Duplicate, Reorder float64
 	ReorderMax               time.Duration
 
-	// HopLimit bounds the cables a LID-routed packet may cross: the guard
-	// against forwarding loops, in place of the packet lifetime. 0 = 255.
+	// HopLimit bounds the links a LID-routed packet may cross. It guards against
+	// forwarding loops, in place of the packet lifetime. 0 = 255.
 	HopLimit int
 
 	// TrapMinInterval is the shortest gap between two repetitions of a trap;
 	// the gap is 4.096 µs·2^SubnetTimeOut if that is longer. 0 = 1 s.
 	TrapMinInterval time.Duration
-	// TrapMax bounds the repetitions of one trap; 0 = until it is repressed.
-	// Then the event queue is never empty while a trap waits: run it by time.
+	// TrapMax bounds the repetitions of one trap; 0 = until it is repressed. With
+	// 0 the event queue is never empty while a trap is pending, so run it by time.
 	TrapMax int
 
-	// NoTraps makes agents that send no traps, which IBA leaves optional.
+	// NoTraps creates agents that send no traps, which IBA leaves optional.
 	NoTraps bool
 
-	// LinearFDBCap (0 = 49152), MulticastFDBCap (0 = 1024) and EnhancedPort0
-	// (all switches, whatever the fabric says) describe the switches.
+	// LinearFDBCap (0 = 49152), MulticastFDBCap (0 = 1024) and EnhancedPort0 (all
+	// switches, overriding the fabric) describe the switches.
 	LinearFDBCap, MulticastFDBCap uint16
 	EnhancedPort0                 bool
 	// OptimizedSL2VL lets SLtoVL Sets use the all-ports bits.
@@ -56,21 +56,21 @@ type Config struct {
 	// MTUCap (0 = 4096 bytes) and VLCap (0 = VL0-7, code 4) of every port.
 	MTUCap ib.MTU
 	VLCap  uint8
-	// IgnoreLIDs starts without the LIDs that the fabric came with.
+	// IgnoreLIDs starts without the LIDs that the fabric contains.
 	IgnoreLIDs bool
 	// HideExtendedSpeeds makes devices hide LinkSpeedExt* from a Get(PortInfo)
 	// without AttributeModifier bit 31, as some do.
 	HideExtendedSpeeds bool
-	// ExtendedErrorCounters makes the PMA announce the 64-bit error counters
-	// of PortCountersExtended. Through ibsim's preload library tools read
-	// their last ones as garbage, so it is off unless asked for.
+	// ExtendedErrorCounters makes the PMA announce the 64-bit error counters of
+	// PortCountersExtended. It is off by default, because tools that use ibsim's
+	// preload library read the last ones as garbage.
 	ExtendedErrorCounters bool
 	// AutoActive lets an Armed port become Active by itself when it receives a
 	// data packet.
 	AutoActive bool
 
-	// TraceHash keeps a running hash of everything that is sent, delivered and
-	// lost; see Subnet.TraceHash.
+	// TraceHash keeps a running hash of all packets sent, delivered and lost; see
+	// Subnet.TraceHash.
 	TraceHash bool
 }
 

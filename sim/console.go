@@ -20,33 +20,33 @@ type command struct {
 	run              func(s *Subnet, a []string, out *strings.Builder) error
 }
 
-// commands in the order of help. The first group is ibsim's.
+// commands in the order of help. The first group consists of ibsim's commands.
 var commands []command
 
 func init() {
 	commands = []command{
-		{"link", `A[p] B[q] | down|up A[p] | down|up A B`, "cable two free ports, or unplug and replug a cable (all between two nodes)", (*Subnet).cmdLink},
+		{"link", `A[p] B[q] | down|up A[p] | down|up A B`, "connect two free ports, or take a link (all links between two nodes) down or up", (*Subnet).cmdLink},
 		{"unlink", `A[p] | A`, "unplug the cable of a port, or all of a node", (*Subnet).cmdUnlink},
-		{"relink", `A[p] | A`, "plug in again what unlink and clear took out", (*Subnet).cmdRelink},
-		{"clear", `A[p] | A`, "unplug and forget LID, LMC and SM LID", (*Subnet).cmdClear},
+		{"relink", `A[p] | A`, "restore the links that unlink and clear removed", (*Subnet).cmdRelink},
+		{"clear", `A[p] | A`, "unplug the port and clear its LID, LMC and SM LID", (*Subnet).cmdClear},
 		{"error", `A[p] PERCENT [ATTR]`, "lose a share of the MADs at a port, of all attributes or one", (*Subnet).cmdError},
 		{"performanceset", `A[p] Attribute.Field=VALUE`, "set a counter", (*Subnet).cmdPerformanceSet},
 		{"baselid", `A[p] LID [LMC]`, "set the LID of a port", (*Subnet).cmdBaseLID},
 		{"guid", `A GUID`, "change the GUID that a node reports", (*Subnet).cmdGUID},
 		{"dump", `[A]`, "print the fabric, or one node", (*Subnet).cmdDump},
-		{"route", `FROM-LID TO-LID`, "follow the forwarding tables", (*Subnet).cmdRoute},
-		{"pairs", `[watch]`, "count the pairs (switch with a host, LID) that work and that tables leave broken; watch counts changes from now on", (*Subnet).cmdPairs},
+		{"route", `FROM-LID TO-LID`, "trace a path through the forwarding tables", (*Subnet).cmdRoute},
+		{"pairs", `[watch]`, "count the pairs (switch with a host, LID) that tables connect and that they do not; watch counts changes from now on", (*Subnet).cmdPairs},
 		{"attached", ``, "list the endpoints", (*Subnet).cmdAttached},
 		{"node", `down|up|reboot A`, "turn a node off or on; it comes up with empty tables", (*Subnet).cmdNode},
 		{"drop", `P`, "lose MADs with probability P (0.01 or 1%)", (*Subnet).cmdDrop},
-		{"mute", `A [on|off]`, "make the agents of a node silent", (*Subnet).cmdMute},
+		{"mute", `A [on|off]`, "make the agents of a node ignore requests", (*Subnet).cmdMute},
 		{"trap", `A[p] NUMBER`, "make a node send a trap", (*Subnet).cmdTrap},
 		{"describe", `A "TEXT"`, "change a node's description", (*Subnet).cmdDescribe},
 		{"hypervisor", `A[p] shared|vswitch|vport N [own]`, "give a host N virtual functions, VPorts with LIDs of their own", (*Subnet).cmdHypervisor},
-		{"vport", `up|down A[p] INDEX | lid A[p] INDEX own|BY | [A[p]]`, "bring a virtual function up or down, say whose LID it uses, or list them", (*Subnet).cmdVPort},
-		{"vm", `place NAME A[p] INDEX [GUID] [own] | move NAME A[p] INDEX | detach|remove NAME | [NAME]`, "place, migrate and end VMs, or list them", (*Subnet).cmdVM},
+		{"vport", `up|down A[p] INDEX | lid A[p] INDEX own|BY | [A[p]]`, "bring a virtual function up or down, choose whose LID it uses, or list them", (*Subnet).cmdVPort},
+		{"vm", `place NAME A[p] INDEX [GUID] [own] | move NAME A[p] INDEX | detach|remove NAME | [NAME]`, "place, migrate and remove VMs, or list them", (*Subnet).cmdVM},
 		{"probe", `FROM TO [PKEY]`, "send a packet, between VMs, ports A[p] and functions A[p].INDEX, to a GID or LID", (*Subnet).cmdProbe},
-		{"stats", ``, "print what happened so far", (*Subnet).cmdStats},
+		{"stats", ``, "print the counters of the subnet", (*Subnet).cmdStats},
 		{"start", ``, "accepted for ibsim's scripts, does nothing", func(*Subnet, []string, *strings.Builder) error { return nil }},
 		{"verbose", `[N]`, "accepted for ibsim's scripts, does nothing", func(*Subnet, []string, *strings.Builder) error { return nil }},
 		{"help", ``, "print this", (*Subnet).cmdHelp},
@@ -55,7 +55,7 @@ func init() {
 }
 
 // Exec runs one console command and returns what it prints. Commands are whole
-// words in any case; nodes are ids or descriptions, quoted where they hold
+// words in any case; nodes are ids or descriptions, quoted if they contain
 // blanks or brackets; a port is "A"[p]. Empty lines and lines that begin with
 // # do nothing.
 func (s *Subnet) Exec(line string) (string, error) {
@@ -82,8 +82,8 @@ func (s *Subnet) Exec(line string) (string, error) {
 
 var errUsage = errors.New("sim: usage")
 
-// words splits a line at blanks outside quotes; quotes stay, so that a quoted
-// "down" is a node.
+// words splits a line at blanks outside quotes. Quotes are kept, so that a
+// quoted "down" names a node.
 func words(line string) (w []string, err error) {
 	line = strings.TrimSpace(line)
 	if strings.HasPrefix(line, "#") {
@@ -146,7 +146,7 @@ func (s *Subnet) target(w string) (t target, err error) {
 // id of a target's node.
 func (s *Subnet) id(t target) string { return s.f.Nodes[t.node].ID }
 
-// portsOf lists the ports a target means: its port, or all of the node but 0.
+// portsOf lists the ports of a target: its port, or all of the node except 0.
 func (s *Subnet) portsOf(t target) (ps []int32) {
 	d := &s.devs[t.node]
 	if t.port >= 0 {
@@ -186,8 +186,8 @@ func (s *Subnet) cmdLink(a []string, out *strings.Builder) error {
 	return s.Link(s.id(ts[0]), ts[0].port, s.id(ts[1]), ts[1].port)
 }
 
-// linkUpDown unplugs or replugs the cables that the words name: of a port, of
-// a node, or between two.
+// linkUpDown unplugs or replugs the cables of a port, of a node, or between two
+// nodes.
 func (s *Subnet) linkUpDown(up bool, a []string, out *strings.Builder) error {
 	if len(a) > 2 {
 		return errUsage
@@ -381,7 +381,7 @@ func (s *Subnet) cmdRoute(a []string, out *strings.Builder) error {
 	}
 	from, ok := s.FindLID(l[0])
 	if !ok {
-		return fmt.Errorf("sim: nobody has LID %v", l[0])
+		return fmt.Errorf("sim: no port has LID %v", l[0])
 	}
 	hops, err := s.Trace(int(from.Node), int(from.Port), l[1], 0)
 	for _, h := range hops {
@@ -512,8 +512,7 @@ func (s *Subnet) cmdHelp(_ []string, out *strings.Builder) error {
 	return nil
 }
 
-// counterNames are the fields of PerformanceSet in the order of the arrays
-// that hold them.
+// counterNames are the fields of PerformanceSet in the order of their arrays.
 var (
 	trafficNames = []string{
 		"PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts", "PortUnicastXmitPkts",
@@ -583,7 +582,7 @@ func find(names []string, name string) int {
 	return slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
-// setCounter sets a counter by its names; false if there is none.
+// setCounter sets a counter by name; false: there is no such counter.
 func (s *Subnet) setCounter(p int32, attr, field string, v uint64) bool {
 	ext := strings.EqualFold(attr, "PortCountersExtended")
 	if ext || strings.EqualFold(attr, "PortCounters") {

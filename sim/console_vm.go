@@ -12,7 +12,7 @@ import (
 
 // The console commands about hypervisors and VMs.
 
-// portOf is the end port that a word A or A[p] names; 1 if it has no number.
+// portOf is the end port that a word A or A[p] names; without [p] it is port 1.
 func (s *Subnet) portOf(w string) (t target, err error) {
 	if t, err = s.target(w); err == nil && t.port < 0 {
 		t.port = 1
@@ -207,8 +207,8 @@ func (s *Subnet) place(w string) (VF, error) {
 	return VF{Node: t.node, Port: uint8(max(t.port, 0))}, err
 }
 
-// addressOf is where a word leads: a GID, a LID, or what place understands. GIDs
-// are looked up among those of the subnet, as a path query would.
+// addressOf is the address that a word names: a GID, a LID, or a word that place
+// understands. GIDs are resolved within the subnet, as a path query would.
 func (s *Subnet) addressOf(w string) (a mad.Addr, err error) {
 	if v, err := strconv.ParseUint(w, 0, 16); err == nil {
 		a.LID = ib.LID(v)
@@ -219,7 +219,7 @@ func (s *Subnet) addressOf(w string) (a mad.Addr, err error) {
 		a.GRH.GID = g.As16()
 		var ok bool
 		if a.LID, ok = s.FindGID(a.GRH.GID); !ok {
-			return a, fmt.Errorf("sim: nobody has GID %v", a.GRH.GID)
+			return a, fmt.Errorf("sim: no port has GID %v", a.GRH.GID)
 		}
 		return a, nil
 	}
@@ -239,9 +239,9 @@ func (s *Subnet) addressOf(w string) (a mad.Addr, err error) {
 	return a, nil
 }
 
-// FindGID is the LID by which the holder of a GID is reached now; 0 if it has
-// none yet. A function that is not Active holds none; while two hold the same
-// the first of the fabric counts.
+// FindGID returns the LID at which a GID is reachable now; 0 if its port or
+// function has none yet. Functions that are not Active are skipped; of two with
+// the same GID the first of the fabric counts.
 func (s *Subnet) FindGID(g ib.GID) (lid ib.LID, ok bool) {
 	for p := range s.ports {
 		pt := &s.ports[p]

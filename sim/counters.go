@@ -24,7 +24,7 @@ const (
 	numErrs
 )
 
-// errMax32 is where PortCounters stops counting each of them.
+// errMax32 is where PortCounters stops counting each error.
 var errMax32 = [numErrs]uint64{
 	0xFFFF, 0xFF, 0xFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFFFF, 0xFF, 0xFF, 0xF, 0xF, 0xFFFF,
 	0xFFFFFFFF, 0xFFFF,
@@ -38,7 +38,7 @@ type detailAttr struct {
 	n    uint8
 }
 
-// The rows that devices keep.
+// The attributes that devices keep.
 const (
 	detRcvErrors = iota
 	detXmitDiscards
@@ -69,11 +69,11 @@ const (
 	discardInactive = 0
 )
 
-// pmState is what the PMA keeps of a port beyond its traffic.
+// pmState is the state of a port's PMA besides its traffic counters.
 type pmState struct {
 	err [numErrs]uint64
-	// row is made when one of the detail attributes is first read or counted;
-	// the counters by VL count from then on.
+	// row is created when a detail attribute is first read or counted; counting by
+	// VL starts then.
 	row *[numDetails][16]uint64
 	smp sampler
 }
@@ -119,7 +119,7 @@ func (c *counters) received(dlid ib.LID) {
 	}
 }
 
-// countVL counts a packet by VL at a port where somebody has asked.
+// countVL counts a packet by VL if the port has detail attributes.
 func (s *Subnet) countVL(c *portCold, f *flight) {
 	if c.pm.row == nil {
 		return

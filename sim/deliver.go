@@ -6,7 +6,7 @@ import (
 	"heddle/mad"
 )
 
-// deliver hands f to whoever it is for at the port it has reached.
+// deliver passes f to its receiver at the port it has reached.
 func (s *Subnet) deliver(f *flight) {
 	pt := &s.ports[f.port]
 	d := &s.devs[pt.dev]
@@ -105,7 +105,7 @@ func (s *Subnet) serve(f *flight) {
 	}
 }
 
-// reply turns f around: the agent has written status and data.
+// reply sends f back as the response: the agent has written status and data.
 func (s *Subnet) reply(f *flight, d *device, status ib.Status) {
 	m := &f.mad
 	m.SetMethod(ib.MethodGetResp)
@@ -119,8 +119,8 @@ func (s *Subnet) reply(f *flight, d *device, status ib.Status) {
 	}
 }
 
-// turn makes the receiver of f its sender. The LID and GID that it was reached
-// by are what it answers from, where they are its own.
+// turn swaps receiver and sender of f. The response comes from the LID and GID
+// to which f was sent, if the receiver owns them.
 func (s *Subnet) turn(f *flight) {
 	f.port = s.endPort(f.port)
 	f.slid, f.dlid = f.dlid, f.slid
@@ -144,7 +144,7 @@ func (s *Subnet) turn(f *flight) {
 	f.dgid, f.grh.GID = f.grh.GID, from
 }
 
-// tagHere is the endpoint at end port ep that f's transaction id names.
+// tagHere is the endpoint at end port ep that the transaction ID of f names.
 func (s *Subnet) tagHere(f *flight, ep int32) *Endpoint {
 	tag := int(f.mad[8])<<8 | int(f.mad[9])
 	if tag == 0 || tag > len(s.eps) {
@@ -166,8 +166,8 @@ func (s *Subnet) deliverByTag(f *flight, ep int32, why DropReason) {
 	f.stage = stDone
 }
 
-// deliverRequest gives f to the first endpoint of ep that accepts it, or, if
-// it was multicast, to each.
+// deliverRequest passes f to the first endpoint of ep that accepts it, or, if
+// it is multicast, to every one.
 func (s *Subnet) deliverRequest(f *flight, ep int32) {
 	p := s.packet(f, ep)
 	taken := false
@@ -200,7 +200,7 @@ func (s *Subnet) handUp(f *flight, e *Endpoint) {
 }
 
 // packet describes f to an endpoint at end port ep; the data is f's own. One
-// packet is shown at a time, so one is enough for all.
+// packet suffices, because only one is in use at a time.
 func (s *Subnet) packet(f *flight, ep int32) *mad.Packet {
 	p := &s.pkt
 	*p = mad.Packet{LocalQP: f.dqp, Data: f.mad[:]}

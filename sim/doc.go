@@ -1,14 +1,13 @@
 // Package sim is a simulated InfiniBand subnet: switches, channel adapters and
-// routers that answer real 256-byte management datagrams, cables between them
-// that come and go, and a discrete-event kernel with virtual time.
+// routers that answer real 256-byte management datagrams, links that come and
+// go, and a discrete-event kernel with virtual time.
 //
 // A Subnet is built from a fabric.Fabric. Programs attach to a port of it with
 // Attach and then send and receive MADs through the Endpoint as through a real
 // port: directed-route SMPs are processed hop by hop by the SMI of every node
-// (IBA Vol. 1, §14.2.2), LID-routed packets follow the forwarding tables that
-// are really installed, and every node has an SMA and a PMA of its own that
-// keep the attributes, the M_Key, the port state machine, the counters and the
-// traps.
+// (IBA Vol. 1, §14.2.2), LID-routed packets follow the installed forwarding
+// tables, and every node has an SMA and a PMA of its own that keep the
+// attributes, the M_Key, the port state machine, the counters and the traps.
 //
 //	s, _ := sim.New(f, sim.Config{Seed: 1})
 //	e, _ := s.Attach("")
@@ -19,49 +18,49 @@
 // # Promises
 //
 // The same fabric, Config and sequence of calls give the same packets at the
-// same virtual times, in the same order: events are ordered by time and then
-// by the order in which they were asked for, and every node draws from its own
-// random stream derived from (Config.Seed, node GUID), so adding a node does
-// not reshuffle the others.
+// same virtual times, in the same order: events are ordered by time, then by the
+// order in which they were scheduled, and every node draws from its own random
+// stream derived from (Config.Seed, node GUID), so adding a node does not
+// reshuffle the others.
 //
-// With all latencies and probabilities zero, Send runs a packet, and the
-// answer to it, to the end before it returns, without the event queue and
-// without allocation. A Send from inside a callback is queued and runs as soon
-// as the packet in hand is done, so managers may answer from OnPacket without
-// growing the stack.
+// With all latencies and probabilities zero, Send runs a packet, and the answer
+// to it, to completion before it returns, without the event queue and without
+// allocation. A Send from inside a callback is queued and runs as soon as the
+// current packet is done, so managers may answer from OnPacket without growing
+// the stack.
 //
 // Nothing in this package reads a clock, starts a goroutine or opens a file. A
-// Subnet and its Endpoints belong to one goroutine; sim/live shares one
-// between several under a lock and ties virtual to real time.
+// Subnet and its Endpoints belong to one goroutine; sim/live shares one between
+// several under a lock and ties virtual to real time.
 //
 // # Hypervisors
 //
 // AddHypervisor gives the port of a channel adapter virtual functions (VFs) of
 // one of three models: a shared port, a vSwitch, or the VPorts of InfiniBand
-// virtualization. All are the port's: to the topology they add nothing, and a
-// vSwitch is to Graph a leaf that accepts many LIDs. What a manager does with
-// them it does by SMPs to the port; what a host does, by methods: EnableVPort,
-// PlaceVM, MoveVM and their sisters. A VM is a name that holds a function, what
-// its hypervisor carries along when it moves, and the endpoints of the
-// programs in it (AttachVM). Probe sends a data packet from any function or port
-// to any address, through the tables as they are, and says what became of it.
+// virtualization. All belong to the port and add nothing to the topology; Graph
+// shows a vSwitch as a leaf that accepts many LIDs. A manager configures them by
+// SMPs to the port; the host's actions are methods (EnableVPort, PlaceVM, MoveVM
+// …). A VM has a name, a function, the state that its hypervisor moves with
+// it, and the endpoints of its programs (AttachVM). Probe sends a data packet
+// from any function or port to any address, through the installed tables, and
+// reports the result.
 //
-// Arriving packets are handed out so: those with a GRH to the VPort whose LID
-// and GID they name; others to the default VPort of their LID, its owner;
-// multicast to every endpoint that listens to the group (Endpoint.Listen).
-// VPorts other than 0 send no SMPs, nothing while they are not Active, nothing
-// on SLs that are not theirs, and nothing without a GRH if their LID is
-// another's. docs/virtualization.md has the attributes and what is our choice.
+// An arriving packet with a GRH goes to the VPort with its LID and GID; one
+// without, to the default VPort of its LID, which owns the LID; a multicast
+// packet to every endpoint that listens to the group (Endpoint.Listen). VPorts
+// other than 0 send no SMPs, nothing while they are not Active, nothing on SLs
+// that are not theirs, and nothing without a GRH if their LID is another's.
+// docs/virtualization.md lists the attributes and our choices.
 //
-// # What devices choose
+// # Device behavior
 //
-// Where the specification leaves room the devices behave so: a Set applies
-// every valid field and answers 0x001C if one was not; PortState equal to the
-// present state answers 0x001C; counters count every packet of every VL
+// Where the specification leaves a choice, devices behave as follows: a Set
+// applies every valid field and answers 0x001C if one was not; a PortState equal
+// to the current state answers 0x001C; counters count every packet of every VL
 // (VL15 too) as 72 words, as ibsim does; the 32-bit and the 64-bit traffic
 // counters are cleared independently, error counters are one set with two
-// widths; a switch delivers its own LID to port 0 whatever
-// its table says; port 0 of a switch is always Active; enabled widths and
-// speeds take effect when the link trains again; a CA that is told to change
-// another of its ports answers success and the present data.
+// widths; a switch delivers its own LID to port 0 regardless of its table; port
+// 0 of a switch is always Active; enabled widths and speeds take effect when the
+// link trains again; a CA that is told to change another of its ports answers
+// success and the current data.
 package sim

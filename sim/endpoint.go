@@ -10,11 +10,11 @@ import (
 	"heddle/mad"
 )
 
-// maxEndpoints is bounded by the 16-bit tag in transaction ids; tag 0 marks
-// packets of the agents.
+// The 16-bit tag in transaction IDs bounds maxEndpoints; tag 0 marks packets of
+// the agents.
 const maxEndpoints = 1<<16 - 1
 
-// Endpoint is a program's hold on a port: what an open user-MAD device is to
+// Endpoint is a program's access to a port, like an open user-MAD device on
 // real hardware. Any number of endpoints may share a port. The callbacks run
 // while a packet is being delivered; they may Send, and must not keep p.
 type Endpoint struct {
@@ -27,24 +27,24 @@ type Endpoint struct {
 	issm bool
 	gone bool
 
-	// OnPacket takes what arrives for this endpoint: responses to what it
-	// sent, and what Accepts takes. The packet is valid only during the call.
+	// OnPacket processes packets for this endpoint: responses to what it sent, and
+	// requests that Accepts accepts. The packet is valid only during the call.
 	OnPacket func(p *mad.Packet)
-	// Accepts decides about MADs that answer no request of anybody (traps,
-	// SMInfo, SA requests, …). The first endpoint of the port that accepts
-	// gets the packet, a multicast packet goes to each. nil: accepts all while
-	// IsSM is set through this endpoint, nothing otherwise.
+	// Accepts decides about MADs that are not responses (traps, SMInfo, SA
+	// requests, …). The first endpoint of the port that accepts gets the packet;
+	// a multicast packet goes to each. nil: accepts all while IsSM is set through
+	// this endpoint, nothing otherwise.
 	Accepts func(p *mad.Packet) bool
-	// OnUndeliverable takes a packet of this endpoint, or the answer that an
-	// agent gave to it, that was lost anywhere, as it was at that moment; nil
-	// ignores losses as real hardware does.
+	// OnUndeliverable gets each packet of this endpoint, or an agent's response to
+	// it, that was lost, in its state at that moment; nil ignores losses, as real
+	// hardware does.
 	OnUndeliverable func(p *mad.Packet)
-	// SingleMAD says that what is attached here cannot reassemble RMPP
-	// messages, as stock clients of ibsim's protocol cannot. Who gets a request
-	// of it is told (mad.Packet).
+	// SingleMAD marks an endpoint that cannot reassemble RMPP messages, like stock
+	// clients of ibsim's protocol. The receivers of its requests see this
+	// (mad.Packet).
 	SingleMAD bool
 
-	groups []ib.GID // what it listens to; nil: everything
+	groups []ib.GID // groups it listens to; nil: all
 }
 
 // Attach opens port 1 of a CA or router, or port 0 of a switch. The node is
@@ -74,10 +74,10 @@ func (s *Subnet) AttachPort(node string, num int) (*Endpoint, error) {
 	return s.attach(p, nil)
 }
 
-// AttachVPort opens a virtual function, as a program in its VM does. What it
-// sends has the LID, GIDs and P_Keys of the function; SMPs are lost, and so is
-// everything while the function is not Active. A function whose LID is not its
-// own must send with a GRH (see the package documentation).
+// AttachVPort opens a virtual function, as a program in its VM does. Its
+// packets have the LID, GIDs and P_Keys of the function. SMPs are lost, and so
+// is everything while the function is not Active. A function that shares a LID
+// must send with a GRH (see the package documentation).
 func (s *Subnet) AttachVPort(f VF) (*Endpoint, error) {
 	v, err := s.function(f)
 	if err != nil {
@@ -89,13 +89,13 @@ func (s *Subnet) AttachVPort(f VF) (*Endpoint, error) {
 func (s *Subnet) attach(p int32, v *vport) (*Endpoint, error) {
 	e := &Endpoint{s: s, port: p, vp: v, next: -1}
 	if n := len(s.freeEps); n > 0 {
-		// The slot free for longest: a late answer finds it empty.
+		// Take the slot free for longest, so that a late response finds no endpoint.
 		e.idx = s.freeEps[0]
 		s.freeEps = s.freeEps[:copy(s.freeEps, s.freeEps[1:n])]
 		s.eps[e.idx] = e
 	} else {
 		if len(s.eps) >= maxEndpoints {
-			return nil, errors.New("sim: 65,535 endpoints are attached, no more fit the tag of transaction ids")
+			return nil, errors.New("sim: 65,535 endpoints are attached, the maximum of the transaction ID's tag")
 		}
 		e.idx = int32(len(s.eps))
 		s.eps = append(s.eps, e)
@@ -104,7 +104,7 @@ func (s *Subnet) attach(p int32, v *vport) (*Endpoint, error) {
 	return e, nil
 }
 
-// join makes e the last endpoint of its port.
+// join appends e to the endpoints of its port.
 func (e *Endpoint) join() {
 	link := &e.s.ports[e.port].ep
 	for *link >= 0 {
@@ -113,7 +113,7 @@ func (e *Endpoint) join() {
 	*link, e.next = e.idx, -1
 }
 
-// leave takes e off its port.
+// leave removes e from its port.
 func (e *Endpoint) leave() {
 	link := &e.s.ports[e.port].ep
 	for *link != e.idx {
@@ -206,9 +206,9 @@ func (e *Endpoint) LID() ib.LID {
 // LMC is the LMC of the port.
 func (e *Endpoint) LMC() uint8 { return e.PortInfo().LMC }
 
-// PortInfo is the PortInfo of the port as its SMA would answer locally. That of
-// a virtual function is what its host shows it: its own state, LID, tables and
-// counters, the rest from the port, without the M_Key.
+// PortInfo is the PortInfo of the port as its SMA would answer locally. For a
+// virtual function it is what its host shows: the function's own state, LID,
+// tables and counters, the rest from the port, without the M_Key.
 func (e *Endpoint) PortInfo() smp.PortInfo {
 	pi := e.s.portInfo(e.port, e.port)
 	v := e.vp
@@ -226,7 +226,7 @@ func (e *Endpoint) PortInfo() smp.PortInfo {
 }
 
 // PortInfoOf is the PortInfo of another port of the same node; an unknown
-// number gives that of the endpoint's own.
+// number gives the endpoint's own.
 func (e *Endpoint) PortInfoOf(num uint8) smp.PortInfo {
 	d := &e.s.devs[e.s.ports[e.port].dev]
 	if num > d.nports || num == 0 {
@@ -235,8 +235,8 @@ func (e *Endpoint) PortInfoOf(num uint8) smp.PortInfo {
 	return e.s.portInfo(d.first+int32(num), e.port)
 }
 
-// NodeInfo is the NodeInfo of the node as seen through the port; that of the
-// virtual adapter, if the endpoint is on a virtual function.
+// NodeInfo is the NodeInfo of the node as seen through the port; for a virtual
+// function, that of the virtual adapter.
 func (e *Endpoint) NodeInfo() smp.NodeInfo {
 	ni := e.s.nodeInfo(e.port)
 	if v := e.vp; v != nil {
@@ -293,12 +293,11 @@ func (e *Endpoint) GIDs(b []ib.GID) []ib.GID {
 	return b
 }
 
-// Send puts p on the wire at the present time. p and p.Data are not kept; Data
-// is cut or padded to 256 bytes. Bits 63..48 of the transaction id of a
-// request become the endpoint's tag, by which the answer finds its way back;
-// answers (R bit, or TrapRepress) keep the id they have. A directed-route SMP
-// must be as its originator would write it: HopPointer 0, or HopCount+1 for an
-// answer.
+// Send puts p on the wire at the current time. p and p.Data are not kept; Data
+// is cut or padded to 256 bytes. Bits 63..48 of the transaction ID of a request
+// become the endpoint's tag, which routes the response back; responses (R bit,
+// or TrapRepress) keep their ID. A directed-route SMP must be as its originator
+// would write it: HopPointer 0, or HopCount+1 for a response.
 func (e *Endpoint) Send(p *mad.Packet) {
 	if e.gone {
 		return
@@ -355,10 +354,10 @@ func (s *Subnet) gidAt(p int32, i uint8) ib.GID {
 	return ib.MakeGID(s.infos[p].GidPrefix, g)
 }
 
-// Listen attaches the endpoint to a multicast group: of multicast packets it
-// gets from now on only those with a GRH for groups that it listens to. A
-// virtual function gets no others anyway. The port must be a member of the
-// group's tree, which a join at the SA makes it.
+// Listen attaches the endpoint to a multicast group: from now on it gets only
+// multicast packets with a GRH for groups that it listens to. A virtual
+// function never gets others. The port must be a member of the group's tree, by
+// a join at the SA.
 func (e *Endpoint) Listen(mgid ib.GID) {
 	if !slices.Contains(e.groups, mgid) {
 		e.groups = append(e.groups, mgid)

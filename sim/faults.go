@@ -7,34 +7,33 @@ import (
 	"heddle/ib"
 )
 
-// Quirks are ways in which a node misbehaves; the zero value behaves.
+// Quirks are faults of a node; the zero value has none.
 type Quirks struct {
 	// Mute: the SMA and PMA answer nothing. SMPs still pass through a switch.
 	Mute bool
-	// Slow is how much longer than Config.SMALatency the agents take for a
-	// request; further ones wait.
+	// Slow is added to Config.SMALatency for each request of the agents; later
+	// requests wait.
 	Slow time.Duration
 	// Garbage: the data of every answer is random.
 	Garbage bool
-	// WrongTID: answers carry a transaction id that nobody asked with, except
-	// for the bits by which they find the endpoint.
+	// WrongTID: responses carry a wrong transaction ID, except for the bits that
+	// identify the endpoint.
 	WrongTID bool
 	// WrongAttr: answers carry another attribute id.
 	WrongAttr bool
 	// BusyTimes answers the next so many requests with status busy.
 	BusyTimes int
-	// LinearFDBCap, if not 0, is how many LIDs the linear table really takes.
+	// LinearFDBCap, if not 0, is the true capacity of the linear table.
 	LinearFDBCap uint16
-	// NodeGUID, if not 0, is the GUID that the node claims to have, port GUIDs
-	// following it.
+	// NodeGUID, if not 0, is the GUID that the node claims; port GUIDs follow it.
 	NodeGUID ib.GUID
-	// LocalPort, if not nil, gives the number that NodeInfo reports for a port:
-	// a link whose two ends disagree.
+	// LocalPort, if not nil, replaces the port number in NodeInfo: the two ends of
+	// a link disagree.
 	LocalPort func(port uint8) uint8
 	// NoExtendedSpeeds: the device knows no extended speeds and refuses
 	// PortInfo with modifier bit 31.
 	NoExtendedSpeeds bool
-	// NoPKeys: the node says that it has no P_Key table, and refuses to show one.
+	// NoPKeys: the node reports no P_Key table, and refuses to read one.
 	NoPKeys bool
 	// KeepPKeys: every Set of a P_Key table is refused.
 	KeepPKeys bool
@@ -42,7 +41,7 @@ type Quirks struct {
 	HideExtendedSpeeds bool
 }
 
-// SetQuirks makes a node misbehave; nil heals it.
+// SetQuirks sets the faults of a node; nil removes them.
 func (s *Subnet) SetQuirks(node string, q *Quirks) error {
 	i, err := s.Node(node)
 	if err != nil {
@@ -69,7 +68,7 @@ func (s *Subnet) MuteSMA(node string, on bool) error {
 	return nil
 }
 
-// applyQuirkReply spoils the answer f.
+// applyQuirkReply corrupts the response f.
 func (s *Subnet) applyQuirkReply(f *flight, d *device) {
 	q, m := d.quirk, &f.mad
 	if q.BusyTimes > 0 {
@@ -104,7 +103,7 @@ func (s *Subnet) LinkDown(node string, port int) error {
 	return nil
 }
 
-// LinkUp plugs the cable in again that the port had when it was last unplugged.
+// LinkUp reconnects the cable that the port had when it was last unplugged.
 func (s *Subnet) LinkUp(node string, port int) error {
 	p, err := s.cabledPort(node, port)
 	if err != nil {
@@ -122,7 +121,7 @@ func (s *Subnet) cabledPort(node string, port int) (int32, error) {
 	return p, err
 }
 
-// unplug takes the cable out of p and remembers where it led.
+// unplug removes the cable of p and remembers its far end.
 func (s *Subnet) unplug(p int32) {
 	q := s.ports[p].peer
 	if q < 0 {
@@ -185,7 +184,7 @@ func (s *Subnet) NodeDown(node string) error {
 	return nil
 }
 
-// NodeUp turns a node on, or reboots it: it comes up with power-on values,
+// NodeUp turns a node on, or reboots it: it starts with power-on values,
 // without LIDs and with empty tables, and its links train.
 func (s *Subnet) NodeUp(node string) error {
 	i, err := s.Node(node)
@@ -215,7 +214,7 @@ func (s *Subnet) SetDuplicate(p float64) { s.cfg.Duplicate = min(max(p, 0), 1) }
 // SetReorder sets the probability that a MAD is held back; see Config.
 func (s *Subnet) SetReorder(p float64) { s.cfg.Reorder = min(max(p, 0), 1) }
 
-// SetPortError makes a port lose a share of the MADs that cross its cable, in
+// SetPortError makes a port lose a share of the MADs that cross its link, in
 // either direction: percent 0–100, of one attribute or (0) of all. Each loss
 // counts as a symbol error.
 func (s *Subnet) SetPortError(node string, port int, percent float64, attr ib.AttrID) error {
@@ -228,7 +227,7 @@ func (s *Subnet) SetPortError(node string, port int, percent float64, attr ib.At
 	return nil
 }
 
-// portError decides whether port p spoils f.
+// portError decides whether port p loses f.
 func (s *Subnet) portError(p int32, f *flight) bool {
 	pt := &s.ports[p]
 	if pt.errAt != 0 && pt.errAt != f.mad.AttrID() || !s.devs[pt.dev].rng.chance(float64(pt.errPct)/100) {

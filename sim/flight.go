@@ -7,14 +7,14 @@ import (
 	"heddle/mad"
 )
 
-// flight is one MAD under way, with the parts of its local route header that
-// matter. Flights are recycled.
+// flight is one MAD in flight, with the relevant parts of its local route
+// header. Flights are recycled.
 type flight struct {
 	mad    ib.MAD
-	origin *Endpoint // who is told if it is lost; nil: an agent's own trap
+	origin *Endpoint // gets a notice if it is lost; nil: an agent's own trap
 	wait   time.Duration
 	id     int32
-	port   int32 // the port it leaves by or has arrived at
+	port   int32 // the port from which it leaves or at which it arrived
 	dqp    uint32
 	sqp    uint32
 	slid   ib.LID
@@ -26,14 +26,14 @@ type flight struct {
 	stage  stage
 	smp    bool // VL15
 	hasGRH bool
-	local  bool // never left its port: the answer does not either
-	noloss bool // chance has spoken
+	local  bool // never left its port; nor will the response
+	noloss bool // random loss is already decided
 	queued bool // waits for an agent
 	grh    mad.GRH
-	dgid   ib.GID    // with hasGRH: whose GID it is for; grh.GID is the sender's
+	dgid   ib.GID    // with hasGRH: destination GID; grh.GID is the sender's
 	svp    *vport    // the virtual function that sent it, nil: the port
-	dvp    *vport    // the virtual function that it is for, once known
-	except *Endpoint // who sent a copy that loops back
+	dvp    *vport    // the destination virtual function, once known
+	except *Endpoint // sender of a copy that loops back
 	probe  *Probe
 
 	pkeyIdx uint16
@@ -44,7 +44,7 @@ type stage uint8
 const (
 	stSend    stage = iota // at the port that sends: loss, duplication, delay
 	stLaunch               // at the port that sends: routing
-	stArrive               // has crossed a cable
+	stArrive               // has crossed a link
 	stDeliver              // at its destination
 	stServe                // the agent has done its work
 	stDone
@@ -55,18 +55,18 @@ type DropReason uint8
 
 const (
 	DropRandom    DropReason = iota // Config.Drop or a port's error rate
-	DropLink                        // no cable, link not up, or lost while under way
+	DropLink                        // no cable, link not up, or lost in flight
 	DropState                       // port state does not let data packets pass
 	DropNode                        // node is down
 	DropRoute                       // illegal directed route
-	DropNoLID                       // no forwarding entry, or nobody has the LID
+	DropNoLID                       // no forwarding entry, or no port has the LID
 	DropLoop                        // hop limit
 	DropKey                         // M_Key or P_Key refused
 	DropVersion                     // BaseVersion is not 1
 	DropMute                        // SMA does not answer
 	DropQueue                       // SMA queue full
-	DropNobody                      // no endpoint takes it
-	DropUnmatched                   // response to nobody who is here
+	DropNobody                      // no endpoint accepts it
+	DropUnmatched                   // response to an endpoint that is gone
 	DropSL                          // SL mapped to VL15
 	DropVPort                       // virtual function: SMP, SL outside its mask, or no GRH where it needs one
 	numDropReasons
@@ -109,7 +109,7 @@ func (s *Subnet) cloneFlight(f *flight) *flight {
 	return g
 }
 
-// start runs f as far as it comes at this moment, and then whatever was sent
+// start runs f as far as it gets at this moment, and then the packets sent
 // meanwhile; inside another packet's run it only queues f.
 func (s *Subnet) start(f *flight) {
 	if s.busy {
@@ -160,7 +160,8 @@ func (s *Subnet) run(f *flight) {
 	}
 }
 
-// send decides the fate that chance has for a MAD that leaves its port.
+// send applies random loss, duplication and delay to a MAD that leaves its
+// port.
 func (s *Subnet) send(f *flight) {
 	s.stats.Sent++
 	f.stage = stLaunch
@@ -187,7 +188,7 @@ func (s *Subnet) send(f *flight) {
 	}
 }
 
-// drop ends f and tells its origin.
+// drop ends f and notifies its origin.
 func (s *Subnet) drop(f *flight, why DropReason) {
 	f.stage = stDone
 	f.wait = 0
@@ -237,13 +238,13 @@ func (s *Subnet) lidOriginate(f *flight, d *device) {
 	case f.dlid == 0:
 		s.drop(f, DropNoLID)
 	case p.ownsLID(f.dlid):
-		// Among the functions of a port packets need no link.
+		// Packets between functions of one port need no link.
 		if !f.smp && p.state != ib.StateActive && f.svp == nil {
 			s.drop(f, DropState)
 			return
 		}
 		if f.mad.Class() == ib.ClassSubnDR {
-			s.drArriveLID(f, d) // a mixed route whose LID part is no way at all
+			s.drArriveLID(f, d) // a mixed route whose LID part is empty
 			return
 		}
 		f.local = true
@@ -284,7 +285,7 @@ func (p *port) baseLID(l ib.LID) bool {
 // lids is how many LIDs the port has from its base on.
 func (p *port) lids() int { return max(1<<p.lmc, int(p.extra)+1) }
 
-// cross sends f out of port out, over the cable.
+// cross sends f out of port out, over the link.
 func (s *Subnet) cross(f *flight, out int32) {
 	o := &s.ports[out]
 	if o.peer < 0 || o.phys != ib.PhysLinkUp {
@@ -333,7 +334,7 @@ func (s *Subnet) cross(f *flight, out int32) {
 	}
 }
 
-// arrive takes f off the cable at port f.port.
+// arrive takes f off the link at port f.port.
 func (s *Subnet) arrive(f *flight) {
 	in := &s.ports[f.port]
 	if in.phys != ib.PhysLinkUp || in.epoch != f.epoch {
@@ -386,7 +387,7 @@ func (s *Subnet) arrive(f *flight) {
 }
 
 // forward sends f on by the tables of switch d; f.port is the ingress port,
-// port 0 for what the switch sends itself.
+// port 0 for the switch's own packets.
 func (s *Subnet) forward(f *flight, d *device) {
 	w := d.sw
 	if f.dlid.IsMulticast() {
@@ -399,8 +400,8 @@ func (s *Subnet) forward(f *flight, d *device) {
 	}
 	in := s.ports[f.port].num
 	if out == 0 || out > d.nports {
-		// An entry for port 0 with a foreign LID leads to an end port that
-		// does not own it.
+		// An entry for port 0 with a foreign LID leads to an end port that does not
+		// own the LID.
 		s.countRelayError(f.port, relayDLID)
 		s.drop(f, DropNoLID)
 		return
@@ -438,7 +439,7 @@ func (s *Subnet) forwardMulticast(f *flight, d *device) {
 	f.stage = stDone
 }
 
-// mix adds an occurrence to the running hash.
+// mix adds an event to the running hash.
 func (s *Subnet) mix(what uint64, f *flight) {
 	h := s.hash
 	add := func(v uint64) {
@@ -458,7 +459,7 @@ func (s *Subnet) mix(what uint64, f *flight) {
 	s.hash = h
 }
 
-// TraceHash is a hash over everything sent, delivered and lost so far, with
-// its time; 0 unless Config.TraceHash is set. Two runs that agree on it went
-// the same way.
+// TraceHash is a hash over all packets sent, delivered and lost so far, with
+// their times; 0 unless Config.TraceHash is set. Two runs with equal hashes had
+// the same course.
 func (s *Subnet) TraceHash() uint64 { return s.hash }

@@ -9,27 +9,27 @@ import (
 	"heddle/ib/smp"
 )
 
-// Model is the way in which a channel adapter with SR-IOV holds the addresses
+// Model is the type of an SR-IOV channel adapter: how it stores the addresses
 // of its virtual functions.
 type Model uint8
 
 const (
-	// SharedPort adapters (ConnectX-3 and its like) have one LID. Function i is
-	// known by alias GUID i of the port, which a manager writes with GUIDInfo.
-	// A function has no port state of its own and shares the port's P_Key table,
-	// of which its hypervisor shows it the entries that it may use.
+	// SharedPort adapters (ConnectX-3 and similar) have one LID. Alias GUID i of
+	// the port, which a manager writes with GUIDInfo, identifies function i. A
+	// function has no port state of its own. It shares the port's P_Key table, of
+	// which the hypervisor shows it the permitted entries.
 	SharedPort Model = iota + 1
-	// VSwitch adapters (Tasoulas et al., 2015) are a switch inside, whose LID is
-	// the physical function's; each virtual function behind it has a LID and a
-	// GUID of its own, both written by the manager. To a manager it is a leaf
+	// VSwitch adapters (Tasoulas et al., 2015) contain a switch. The switch has
+	// the physical function's LID; each virtual function behind it has a LID and a
+	// GUID of its own, both written by the manager. A manager treats it as a leaf
 	// that accepts many LIDs: it has the attributes of a VPort adapter, with
 	// smp.VirtCapIsVSwitch in VirtualizationInfo.CapabilityMask, LIDRequired at
-	// every function, and a PortGUID that a Set of VPortInfo writes. So one SMP
-	// to a hypervisor sets or unsets LID, GUID and state of a function.
+	// every function, and a PortGUID that a Set of VPortInfo writes. So one SMP to
+	// a hypervisor sets or clears LID, GUID and state of a function.
 	VSwitch
-	// VPorts adapters do InfiniBand virtualization: virtual ports with GUIDs,
-	// P_Keys and states of their own, and LIDs where they ask for one. The GUID
-	// comes from the hypervisor, which carries it along with a VM.
+	// VPorts adapters implement InfiniBand virtualization: virtual ports with
+	// GUIDs, P_Keys and states of their own, and LIDs if they request them. The
+	// GUID comes from the hypervisor, which moves it along with a VM.
 	VPorts
 )
 
@@ -47,20 +47,20 @@ func ParseModel(w string) (Model, error) {
 	if i := slices.Index(modelNames[:], w); i > 0 {
 		return Model(i), nil
 	}
-	return 0, fmt.Errorf("sim: %q is no model of virtual functions: shared, vswitch or vport", w)
+	return 0, fmt.Errorf("sim: %q is not a model of virtual functions: want shared, vswitch or vport", w)
 }
 
 // Hypervisor describes the adapter port of a hypervisor.
 type Hypervisor struct {
 	Model Model
-	// VFs is how many virtual functions it has and can have, 1–1024; on a shared
-	// port 1–127, what its GUID table has room for beside the port's own.
+	// VFs is how many virtual functions it has at most, 1–1024; on a shared port
+	// 1–127, because its GUID table also holds the port's own.
 	VFs int
-	// OwnLIDs makes every VPort ask for a LID of its own (LIDRequired). It means
-	// nothing on the other models.
+	// OwnLIDs makes every VPort request a LID of its own (LIDRequired). The other
+	// models ignore it.
 	OwnLIDs bool
 	// VendorTraps makes it send traps about VPorts in NVIDIA's form, as shipping
-	// devices do, and not as generic notices.
+	// devices do, instead of generic notices.
 	VendorTraps bool
 }
 
@@ -80,8 +80,8 @@ const (
 	maxVFs        = 1024
 	vportGUIDCap  = 8
 	sharedGUIDCap = 128
-	// vfGUIDStep keeps the GUIDs that functions are made with apart from those of
-	// ports: function i has its port's plus i times this.
+	// vfGUIDStep separates the initial GUIDs of functions from those of ports:
+	// function i has its port's plus i times this.
 	vfGUIDStep ib.GUID = 1 << 40
 )
 
@@ -89,8 +89,8 @@ const (
 type hyper struct {
 	Hypervisor
 	port    int32
-	vps     []vport // by index; 0 stands for the port itself and only counts
-	top     uint16  // VPortIndexTop: functions above do not exist now
+	vps     []vport // by index; 0 is the port itself and only counts
+	top     uint16  // VPortIndexTop: functions above it do not exist now
 	enabled bool    // VirtualizationEnable
 	changed bool    // VPortStateChange
 	own     []ownLID
@@ -102,7 +102,7 @@ type ownLID struct {
 	idx uint16
 }
 
-// vport is a virtual function and, but for a shared port, its VPort.
+// vport is a virtual function and, except on a shared port, its VPort.
 type vport struct {
 	h     *hyper
 	idx   uint16
@@ -112,10 +112,10 @@ type vport struct {
 	by    uint16
 	lid   ib.LID
 	guid  ib.GUID   // GUID 0
-	first ib.GUID   // GUID 0 as the function came with it
+	first ib.GUID   // initial GUID 0
 	alias []ib.GUID // GUIDs 1 and up at their index; nil: none
 	pkeys []ib.PKey // nil: the default partition alone
-	allow []ib.PKey // shared port: the keys that the hypervisor shows; nil: all
+	allow []ib.PKey // shared port: the keys that the hypervisor permits; nil: all
 	sls   uint16    // SLMask
 	caps  ib.VPortCapMask
 	desc  smp.NodeDescription
@@ -126,8 +126,8 @@ type vport struct {
 	vm    *vm
 }
 
-// AddHypervisor gives port num of a CA virtual functions. A manager sees at
-// the next look what the port can do now. A port gets them once.
+// AddHypervisor adds virtual functions to port num of a CA, once. A manager
+// sees them when it next reads the port.
 func (s *Subnet) AddHypervisor(node string, num int, c Hypervisor) error {
 	p, err := s.portIndex(node, num)
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *Subnet) AddHypervisor(node string, num int, c Hypervisor) error {
 	case s.devs[s.ports[p].dev].typ != ib.NodeCA:
 		return fmt.Errorf("sim: %s is not a port of a channel adapter: it has no virtual functions", s.portName(p))
 	case c.Model < SharedPort || c.Model > VPorts:
-		return fmt.Errorf("sim: %s: %v is no model of virtual functions", s.portName(p), c.Model)
+		return fmt.Errorf("sim: %s: %v is not a model of virtual functions", s.portName(p), c.Model)
 	case c.VFs < 1 || c.VFs > limit:
 		return fmt.Errorf("sim: %s: %d virtual functions, 1 to %d are possible", s.portName(p), c.VFs, limit)
 	case s.ports[p].hv != nil:
@@ -158,8 +158,8 @@ func (s *Subnet) AddHypervisor(node string, num int, c Hypervisor) error {
 	return nil
 }
 
-// resetHyper is power-on: virtualization off, what managers wrote gone. What
-// the host decided stays: which functions are up, and who is in them.
+// resetHyper is power-on: virtualization is off, and what managers wrote is
+// cleared. The host's settings stay: which functions are up, and their VMs.
 func (s *Subnet) resetHyper(h *hyper) {
 	h.enabled, h.changed = false, false
 	for i := range h.vps {
@@ -247,11 +247,11 @@ func (s *Subnet) ref(v *vport) VF {
 }
 
 // EnableVPort brings the VirtLink of a function up, as its host does: the VPort
-// goes to Init if virtualization is on, and the port says so with trap 1146.
+// goes to Init if virtualization is on, and the port sends trap 1146.
 func (s *Subnet) EnableVPort(f VF) error { return s.virtLink(f, true) }
 
-// DisableVPort takes the VirtLink of a function down: the VPort is Down at
-// once. What a manager wrote into it stays, as it is the manager's to clear.
+// DisableVPort takes the VirtLink of a function down: the VPort is Down
+// immediately. What a manager wrote into it stays until the manager clears it.
 func (s *Subnet) DisableVPort(f VF) error { return s.virtLink(f, false) }
 
 func (s *Subnet) virtLink(f VF, up bool) error {
@@ -277,7 +277,7 @@ func (s *Subnet) setVirtLink(v *vport, up bool) {
 }
 
 // vportsChanged sets VPortStateChange and sends trap 1146: something changed
-// that no manager did.
+// that no manager caused.
 func (s *Subnet) vportsChanged(h *hyper) {
 	h.changed = true
 	s.trap1146(h)
@@ -293,8 +293,9 @@ func (s *Subnet) setVPortState(v *vport, st ib.PortState) {
 	}
 }
 
-// enable carries out VirtualizationEnable. VPorts whose host wants them up go
-// to Init, or all go Down; the bit tells, a trap does not, as the manager did it.
+// enable executes VirtualizationEnable. VPorts whose host wants them up go to
+// Init, or all go Down. The change sets the bit but sends no trap, because the
+// manager caused it.
 func (s *Subnet) enable(h *hyper, on bool) {
 	if h.enabled == on {
 		return
@@ -313,8 +314,8 @@ func (s *Subnet) enable(h *hyper, on bool) {
 	h.reindex()
 }
 
-// SetVFs changes how many functions exist, up to what the hypervisor was made
-// with: hot plugging. Those that go are down first; it takes the VMs off them.
+// SetVFs changes how many functions exist, up to the hypervisor's maximum: hot
+// plugging. Functions that are removed go down and lose their VMs first.
 func (s *Subnet) SetVFs(node string, port, n int) error {
 	p, err := s.portIndex(node, port)
 	if err != nil {
@@ -341,8 +342,8 @@ func (s *Subnet) SetVFs(node string, port, n int) error {
 	return nil
 }
 
-// SetLIDRequired says whether a VPort that is down wants a LID of its own, and
-// if not, the VPort whose LID it uses: 0 is the port's.
+// SetLIDRequired sets whether a VPort that is down requests a LID of its own,
+// and if not, the VPort whose LID it uses: 0 is the port's.
 func (s *Subnet) SetLIDRequired(f VF, own bool, by uint16) error {
 	v, err := s.function(f)
 	switch {

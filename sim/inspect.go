@@ -11,8 +11,8 @@ import (
 	"heddle/ib/smp"
 )
 
-// PortInfo is the PortInfo of a port as it is now, M_Key included. Port 0 is
-// that of a switch.
+// PortInfo is the current PortInfo of a port, with its M_Key. Port 0 is that of
+// a switch.
 func (s *Subnet) PortInfo(node, port int) smp.PortInfo {
 	p := s.devs[node].first + int32(port)
 	return s.portInfo(p, p)
@@ -45,7 +45,7 @@ func (s *Subnet) LFT(node int, b []byte) []byte {
 	return b
 }
 
-// SetLFT writes one entry behind the manager's back.
+// SetLFT writes one entry without the manager's knowledge.
 func (s *Subnet) SetLFT(node int, lid ib.LID, port uint8) {
 	if w := s.devs[node].sw; w != nil && lid.IsUnicast() {
 		w.growLFT((int(lid)/smp.LFTBlockLIDs + 1) * smp.LFTBlockLIDs)
@@ -53,8 +53,8 @@ func (s *Subnet) SetLFT(node int, lid ib.LID, port uint8) {
 	}
 }
 
-// MFT is the set of ports that a switch sends a multicast packet to, by its
-// table alone.
+// MFT is the set of ports to which a switch sends a multicast packet, according
+// to its table alone.
 func (s *Subnet) MFT(node int, mlid ib.LID) (ports []uint8) {
 	d := &s.devs[node]
 	if d.sw == nil || !mlid.IsMulticast() {
@@ -137,7 +137,7 @@ type EndPortLID struct {
 	// Num is how many LIDs the port has from LID on: 1<<LMC, or more on a port
 	// with virtual functions.
 	Num int
-	// VPort of the port that owns LID; 0: the port itself. GUID is the port's.
+	// VPort that owns LID; 0: the port itself. GUID is the port's.
 	VPort uint16
 }
 
@@ -169,8 +169,8 @@ func (s *Subnet) FindLID(lid ib.LID) (r fabric.Ref, ok bool) {
 	return fabric.Ref{Node: -1}, false
 }
 
-// Hop is one step of a Trace: a node, the port the packet came in by and the
-// one it leaves by (0 where it has none, or at port 0 of a switch).
+// Hop is one step of a Trace: a node, its ingress port and its egress port (0
+// at the ends of the path, or at port 0 of a switch).
 type Hop struct {
 	Node    int
 	In, Out uint8
@@ -179,9 +179,9 @@ type Hop struct {
 // ErrTrace is wrapped by the reasons why a trace does not arrive.
 var ErrTrace = errors.New("not delivered")
 
-// Trace follows the tables that the switches hold from end port (node, port)
-// to dlid, as a data packet of service level sl would go. The hops are those
-// up to the failure if there is one.
+// Trace follows the installed tables from end port (node, port) to dlid, as a
+// data packet of service level sl would. If the packet does not arrive, the
+// hops are those up to the failure.
 func (s *Subnet) Trace(node, port int, dlid ib.LID, sl ib.SL) (hops []Hop, err error) {
 	p := s.devs[node].first + int32(port)
 	fail := func(format string, a ...any) error {
@@ -223,14 +223,13 @@ func (s *Subnet) Trace(node, port int, dlid ib.LID, sl ib.SL) (hops []Hop, err e
 		}
 		in = s.ports[p].num
 	}
-	return hops, fail("still under way after %d hops", len(hops))
+	return hops, fail("not delivered after %d hops", len(hops))
 }
 
-// Graph is what the fabric is and holds at this moment: its switches, the
-// links between them that are up, the end ports with their LIDs, and the
-// forwarding row of each switch (by Graph.Switches index, LID 0 to TopLID;
-// 255 where a packet is dropped). Switches and end ports that are down are
-// left out.
+// Graph is the current fabric: its switches, the links that are up, the end
+// ports with their LIDs, and the forwarding row of each switch (by
+// Graph.Switches index, LID 0 to TopLID; 255 drops the packet). Switches and
+// end ports that are down are omitted.
 func (s *Subnet) Graph() (*fabric.Graph, [][]byte) {
 	g := &fabric.Graph{}
 	var sw []int32
@@ -359,7 +358,7 @@ func (s *Subnet) VLArb(node, port, block int) (t smp.VLArb) {
 	return t
 }
 
-// Tables is all that a switch has been told, for comparison in tests.
+// Tables are the installed tables of a switch, for comparison in tests.
 type Tables struct {
 	Info smp.SwitchInfo
 	LFT  []byte // up to the highest block written

@@ -9,8 +9,8 @@ import (
 	"heddle/mad"
 )
 
-// event is what an entry of the event queue does. It holds no pointer, so the
-// collector never looks into the queue: arg is an index into a side table.
+// event is an entry of the event queue. It contains no pointer, so the
+// collector does not scan the queue: arg is an index into a side table.
 type event struct {
 	arg  int32
 	kind eventKind
@@ -62,7 +62,7 @@ func (k *kernel) takeFunc(i int32) func() {
 func (s *Subnet) Now() mad.Time { return s.k.now }
 
 // At runs fn at time t, or at the next step of the queue if t is past. Events
-// of one moment run in the order in which they were asked for.
+// of one moment run in the order in which they were scheduled.
 func (s *Subnet) At(t mad.Time, fn func()) { s.k.pushFunc(t, fn) }
 
 // After runs fn once d has passed.

@@ -6,7 +6,7 @@ import (
 	"heddle/mad"
 )
 
-// Change is something that happened to a device.
+// Change is a change of a device.
 type Change struct {
 	At   mad.Time
 	Kind ChangeKind
@@ -50,8 +50,8 @@ func (s *Subnet) ready(p int32) bool {
 	return pt.peer >= 0 && !s.devs[pt.dev].down && pt.phys != ib.PhysDisabled && pt.phys != ib.PhysSleep
 }
 
-// kick starts training the cable at p if both ends are ready. quiet is a port
-// that will not report the change, because a manager asked for it there; -1:
+// kick starts training the link at p if both ends are ready. quiet is a port
+// that will not report the change, because a manager requested it there; -1:
 // none.
 func (s *Subnet) kick(p, quiet int32) {
 	if !s.ready(p) || s.ports[p].phys == ib.PhysLinkUp {
@@ -76,8 +76,8 @@ func (s *Subnet) kick(p, quiet int32) {
 // everyone as the quiet port of trainNow: nobody reports.
 const everyone = -2
 
-// trainNow brings the link at p up, if it can be: both ends ready, and a width
-// and a speed that both have enabled.
+// trainNow brings the link at p up if both ends are ready and have a width and
+// a speed that both enable.
 func (s *Subnet) trainNow(p, quiet int32) {
 	if !s.ready(p) || s.ports[p].phys == ib.PhysLinkUp {
 		return
@@ -125,7 +125,7 @@ func (s *Subnet) fall(p, quiet int32) {
 }
 
 // reportChange sets PortStateChange of a switch and sends trap 128 (IBA
-// §14.2.5.4): for a change that did not come from a Set to this port.
+// §14.2.5.4), unless a Set to this port caused the change.
 func (s *Subnet) reportChange(p, quiet int32) {
 	d := &s.devs[s.ports[p].dev]
 	if d.sw == nil || d.down || quiet == p || quiet == everyone {
@@ -155,8 +155,8 @@ func (s *Subnet) negotiate(p, q int32) bool {
 	return true
 }
 
-// setActive writes the fields that describe the link. The legacy field keeps
-// the fastest value it can say, for readers who know no other.
+// setActive writes the fields that describe the link. The legacy field gets the
+// fastest value it can express, for readers that know no other.
 func (s *Subnet) setActive(p int32, w ib.LinkWidth, v ib.LinkSpeed) {
 	pi := &s.infos[p]
 	pi.LinkWidthActive = w
@@ -190,8 +190,7 @@ func enabledSpeeds(pi *smp.PortInfo, fdr10 bool) (set speedSet) {
 	return set
 }
 
-// setSpeeds makes a port that can do everything up to v, and has all of it
-// enabled.
+// setSpeeds makes a port support and enable all speeds up to v.
 func setSpeeds(pi *smp.PortInfo, v ib.LinkSpeed) {
 	for u := ib.SpeedSDR; u <= v; u++ {
 		leg, ext, ext2, _ := u.Bits()

@@ -11,37 +11,37 @@ import (
 	"heddle/mad"
 )
 
-// PairState says whether packets from a switch with a host reach a LID.
+// PairState says whether packets from a switch with hosts reach a LID.
 type PairState uint8
 
 // The states of a pair.
 const (
-	// PairApart: no path of links that are up, or nobody has the LID.
+	// PairApart: no path of active links exists, or no port has the LID.
 	PairApart PairState = iota
-	// PairBroken: a path exists, but the tables do not take packets along one.
+	// PairBroken: a path exists, but the tables do not follow one.
 	PairBroken
 	// PairWorks: the tables deliver.
 	PairWorks
 )
 
-// Pairs follows which pairs (switch with a host, LID) of a Subnet work, by the
-// tables that the switches hold and the states of their ports. It evaluates a
-// destination again whenever an entry for it changes, so no moment is missed.
-// SL-to-VL tables are not looked at.
+// Pairs tracks which pairs (switch with hosts, LID) of a Subnet work, according
+// to the installed tables and the port states. It evaluates a destination
+// whenever one of its entries changes, so it sees every transient state. It
+// ignores SL-to-VL tables.
 type Pairs struct {
-	// OnPair, if set, sees every change of a pair's state: the node of the switch,
-	// the LID, and the moment at which it changed.
+	// OnPair, if set, gets every change of a pair's state: the time, the node of
+	// the switch, and the LID.
 	OnPair func(at mad.Time, node int, lid ib.LID, was, now PairState)
 
 	s    *Subnet
 	root int     // only pairs in the part of this node count; < 0: all
-	node []int32 // of the switches that are followed
-	of   []int32 // by node: its index in node, -1 for no switch
+	node []int32 // of the tracked switches
+	of   []int32 // by node: its index in node; -1: not a switch
 
 	top     []ib.LID      // LinearFDBTop by switch
-	rows    [][]byte      // entries by switch, LIDs that somebody owns
+	rows    [][]byte      // entries by switch, for LIDs that have an owner
 	state   [][]PairState // by LID, switch
-	owner   []int32       // by LID: index in Subnet.ports, -1: nobody
+	owner   []int32       // by LID: index in Subnet.ports; -1: none
 	part    []int32       // by switch: number of the connected part, -1: down
 	mine    int32         // part of root, -1: all count
 	source  []bool        // by switch: a host is attached
@@ -55,19 +55,19 @@ type Pairs struct {
 	path []int32
 }
 
-// PairStats is what happened to pairs since the watch began or was reset.
+// PairStats counts the changes of pairs since the watch began or was reset.
 type PairStats struct {
-	Works, Broken int // pairs at this moment
+	Works, Broken int // current pairs
 	// Worst is the highest number of broken pairs; Breaks counts the pairs that
 	// stopped working, Repairs those that work again.
 	Worst, Breaks, Repairs int
-	// FirstBreak and LastRepair are moments, 0 if there was none.
+	// FirstBreak and LastRepair are times, 0 if there was none.
 	FirstBreak, LastRepair mad.Time
 }
 
-// WatchPairs follows the pairs of s from now on. Only pairs in the part of the
-// fabric that links in order join with node root count; root < 0: all. The
-// watch stays attached to OnChange, whose earlier function is still called.
+// WatchPairs tracks the pairs of s from now on. Only pairs count that active
+// links connect with node root; root < 0: all. The watch uses OnChange, and
+// calls its earlier function.
 func (s *Subnet) WatchPairs(root int) *Pairs {
 	p := &Pairs{s: s, root: root, of: make([]int32, len(s.devs))}
 	for i := range s.devs {
@@ -92,7 +92,7 @@ func (s *Subnet) WatchPairs(root int) *Pairs {
 	return p
 }
 
-// Stats returns the counts as of now.
+// Stats returns the current counts.
 func (p *Pairs) Stats() PairStats {
 	p.Settle()
 	st := p.stats
@@ -100,14 +100,14 @@ func (p *Pairs) Stats() PairStats {
 	return st
 }
 
-// Reset makes the counts begin anew.
+// Reset sets the counts to zero.
 func (p *Pairs) Reset() {
 	p.Settle()
 	p.stats = PairStats{Worst: p.broken}
 }
 
-// Settle takes changes of links into account, which are looked at together so
-// that those of one fault are one change. Stats settles too.
+// Settle processes pending link changes, which are evaluated together so that
+// the changes of one fault count once. Stats settles too.
 func (p *Pairs) Settle() {
 	if p.stale {
 		p.stale = false
@@ -116,7 +116,7 @@ func (p *Pairs) Settle() {
 }
 
 // Ends reports where a packet from switch node to lid ends: the node, and the
-// port by which it would go on from there (0 where the tables have no port).
+// port by which it would leave (0: the tables have none).
 func (p *Pairs) Ends(node int, lid ib.LID) (at int, port uint8) {
 	p.Settle()
 	d := p.of[node]
@@ -166,7 +166,7 @@ func (p *Pairs) changed(c *Change) {
 	}
 }
 
-// mark notes that everything is to be evaluated anew.
+// mark marks all pairs for evaluation.
 func (p *Pairs) mark(at mad.Time) {
 	if p.stale && p.staleAt != at {
 		p.Settle()
@@ -174,7 +174,7 @@ func (p *Pairs) mark(at mad.Time) {
 	p.stale, p.staleAt = true, at
 }
 
-// held is the entry that a switch applies to a LID.
+// held is the switch's current entry for a LID.
 func (p *Pairs) held(d int32, l ib.LID) byte {
 	w := p.s.devs[p.node[d]].sw
 	if l > w.info.LinearFDBTop {
@@ -256,7 +256,7 @@ func (p *Pairs) parts() {
 	}
 	p.mine = -1
 	if p.root >= 0 {
-		p.mine = -2 // of no switch: the node has no link
+		p.mine = -2 // no switch's part: the node has no link
 		dev := &s.devs[p.root]
 		for i := dev.first; i <= dev.first+int32(dev.nports); i++ {
 			if d := p.attached(i); d >= 0 && p.part[d] >= 0 {
@@ -267,8 +267,8 @@ func (p *Pairs) parts() {
 	}
 }
 
-// attached is the switch that port i is of, or that a link joins it with; -1:
-// none.
+// attached is the switch of port i, or the switch at the other end of its link;
+// -1: none.
 func (p *Pairs) attached(i int32) int32 {
 	pt := &p.s.ports[i]
 	if d := p.of[pt.dev]; d >= 0 {
@@ -280,8 +280,8 @@ func (p *Pairs) attached(i int32) int32 {
 	return p.of[p.s.ports[pt.peer].dev]
 }
 
-// next is the switch that port e of switch d leads data packets to, or, if it
-// is a host's, -1 and its port; both -1: nowhere.
+// next is the switch to which port e of switch d sends data packets, or -1 and
+// the host's port; both -1: none.
 func (p *Pairs) next(d int32, e byte) (next, host int32) {
 	s := p.s
 	dev := &s.devs[p.node[d]]
@@ -301,21 +301,21 @@ func (p *Pairs) next(d int32, e byte) (next, host int32) {
 	return next, -1
 }
 
-// What eval knows of a switch.
+// State of a switch during eval.
 const (
 	walkUnknown = iota
-	walkOpen    // on the path that is being followed
+	walkOpen    // on the current path
 	walkLost
 	walkArrives
 )
 
-// eval follows the entries of all switches for a LID.
+// eval follows all switches' entries for a LID.
 func (p *Pairs) eval(at mad.Time, l ib.LID) {
 	own := int32(-1)
 	if int(l) < len(p.owner) {
 		own = p.owner[l]
 	}
-	to := int32(-1) // the part that the owner is in
+	to := int32(-1) // the owner's part
 	if own >= 0 {
 		if d := p.attached(own); d >= 0 {
 			to = p.part[d]
@@ -335,14 +335,14 @@ func (p *Pairs) eval(at mad.Time, l ib.LID) {
 	}
 }
 
-// arrives follows the entries for l from switch d and notes the outcome for
+// arrives follows the entries for l from switch d and records the outcome for
 // every switch on the path.
 func (p *Pairs) arrives(d int32, l ib.LID, own int32) bool {
 	p.path = p.path[:0]
 	end := uint8(walkLost)
 	for {
 		if w := p.walk[d]; w != walkUnknown {
-			if w != walkOpen { // else it is a loop
+			if w != walkOpen { // otherwise it is a loop
 				end = w
 			}
 			break
@@ -405,7 +405,8 @@ func (p *Pairs) set(at mad.Time, d int32, l ib.LID, now PairState) {
 	}
 }
 
-// cmdPairs counts pairs: once, or from 'watch' on with their changes.
+// cmdPairs prints the counts of pairs: once, or since 'watch' with their
+// changes.
 func (s *Subnet) cmdPairs(a []string, out *strings.Builder) error {
 	switch {
 	case len(a) == 0 && s.pairs == nil:

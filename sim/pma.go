@@ -205,7 +205,7 @@ func (s *Subnet) pmaExtended(first, last int32, data []byte, set bool) ib.Status
 	return ib.StatusOK
 }
 
-// pmaDetails answers the attributes that are rows of like counters.
+// pmaDetails answers the attributes that consist of similar counters.
 func (s *Subnet) pmaDetails(f *flight, d *device, attr ib.AttrID, data []byte, set bool) ib.Status {
 	for k := range details {
 		if details[k].attr == attr {
@@ -248,7 +248,7 @@ func getBits(b []byte, i, bits int) uint64 {
 	return uint64(binary.BigEndian.Uint32(b[4*i:]))
 }
 
-// putBits writes it, stopping at all ones.
+// putBits writes the field and saturates it at all ones.
 func putBits(b []byte, i, bits int, v uint64) {
 	v = min(v, 1<<bits-1)
 	switch bits {
@@ -263,7 +263,7 @@ func putBits(b []byte, i, bits int, v uint64) {
 
 // sampler is the one sampling engine of a port.
 type sampler struct {
-	control [80]byte // as last set
+	control [80]byte // the last Set
 	result  [15]uint32
 	status  uint8 // 0 done, 1 waiting, 2 running
 	runs    uint32
@@ -272,7 +272,7 @@ type sampler struct {
 // sampleTick is the length of a tick of the samplers.
 const sampleTick = 1000 // ns
 
-// pmaSamplesControl starts the sampler of a port if it rests.
+// pmaSamplesControl starts the sampler of a port if it is idle.
 func (s *Subnet) pmaSamplesControl(first, last int32, data []byte, set bool) ib.Status {
 	if first != last {
 		return ib.StatusInvalidField
@@ -303,7 +303,7 @@ func (s *Subnet) pmaSamplesControl(first, last int32, data []byte, set bool) ib.
 	out[1] = data[1]
 	out[2] = 0
 	out[3] = 4    // 32-bit counters
-	out[4] = 0x08 // counter 0 does the mandatory events, as do all others
+	out[4] = 0x08 // all counters support the mandatory events
 	for i := range 9 {
 		setMask3(out[4:], 5+3*i)
 	}
@@ -319,7 +319,7 @@ func (s *Subnet) pmaSamplesControl(first, last int32, data []byte, set bool) ib.
 // setMask3 sets the lowest of the 3 bits at bit position bit (0 = MSB).
 func setMask3(b []byte, bit int) { b[(bit+2)/8] |= 0x80 >> ((bit + 2) % 8) }
 
-// sampled reads what the sampler's 15 selectors name.
+// sampled reads the counters that the sampler's 15 selectors name.
 func (s *Subnet) sampled(p int32, sm *sampler) (v [15]uint64) {
 	c := &s.ports[p].cnt
 	for i := range v {
@@ -337,8 +337,8 @@ func (s *Subnet) sampled(p int32, sm *sampler) (v [15]uint64) {
 	return v
 }
 
-// pmaSamplesResult answers for the port that was asked; a switch for the port
-// whose sampler was last started.
+// pmaSamplesResult answers for the selected port; on a switch, for the port
+// whose sampler was started last.
 func (s *Subnet) pmaSamplesResult(f *flight, data []byte) ib.Status {
 	p := f.port
 	d := &s.devs[s.ports[p].dev]

@@ -5,8 +5,8 @@ import (
 	"heddle/ib/pm"
 )
 
-// vportPMA is the PMA behind QP1 of a VPort. It has none of the counters of
-// physical ports, and its own VPort's only.
+// vportPMA is the PMA behind QP1 of a VPort. It has the counters of its own
+// VPort only, and none of physical ports.
 func (s *Subnet) vportPMA(f *flight, d *device) {
 	m := &f.mad
 	v := f.dvp
@@ -32,8 +32,8 @@ func (s *Subnet) vportPMA(f *flight, d *device) {
 	s.reply(f, d, st)
 }
 
-// pmaVPort is Get and Set of the counters of one VPort of h, which is nil on
-// ports without; VPort 0 is the share of the port itself.
+// pmaVPort is Get and Set of the counters of one VPort of h (nil: the port has
+// none). VPort 0 counts the port's own traffic.
 func (s *Subnet) pmaVPort(h *hyper, data []byte, set bool) ib.Status {
 	if h == nil || h.Model == SharedPort {
 		return ib.StatusBadMethodAttr

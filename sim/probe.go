@@ -8,28 +8,28 @@ import (
 	"heddle/mad"
 )
 
-// Probe is a data packet under way to whoever has an address, and the echo
-// that it answers with: real packets, which follow the tables as they are and
-// pass every check on their way. Without latency it is done when Subnet.Probe
-// returns; with latency its fields change as time passes.
+// Probe is a data packet to an address, and the echo from its receiver. Both
+// are real packets: they follow the installed tables and pass every check.
+// Without latency the probe is done when Subnet.Probe returns; with latency its
+// fields change over time.
 type Probe struct {
-	// Done is set when the echo came back or a packet was lost.
+	// Done is set when the echo returned or a packet was lost.
 	Done bool
-	// Arrived is set when the packet was taken, at At; Answered when the echo was
-	// taken by who sent it.
+	// Arrived is set when the packet was received, at At; Answered when its sender
+	// received the echo.
 	Arrived, Answered bool
 	At                VF
-	// Lost and LostAt say why and at which port it ended, if it is done and was
-	// not answered.
+	// Lost and LostAt give the reason and the port of a loss, if the probe is done
+	// without an echo.
 	Lost   DropReason
 	LostAt fabric.Ref
-	// Hops is how many cables the packet crossed before it arrived.
+	// Hops is how many links the packet crossed.
 	Hops int
 
 	from VF
 }
 
-// String says what became of p.
+// String describes the result of p.
 func (p *Probe) String() string {
 	switch {
 	case !p.Done:
@@ -37,7 +37,7 @@ func (p *Probe) String() string {
 	case p.Answered:
 		return fmt.Sprintf("answered by node %d port %d VF %d after %d hops", p.At.Node, p.At.Port, p.At.Index, p.Hops)
 	case p.Arrived:
-		return fmt.Sprintf("taken by node %d port %d VF %d, the answer lost at node %d port %d: %v",
+		return fmt.Sprintf("received by node %d port %d VF %d, its echo lost at node %d port %d: %v",
 			p.At.Node, p.At.Port, p.At.Index, p.LostAt.Node, p.LostAt.Port, p.Lost)
 	}
 	return fmt.Sprintf("lost at node %d port %d: %v", p.LostAt.Node, p.LostAt.Port, p.Lost)
@@ -45,8 +45,8 @@ func (p *Probe) String() string {
 
 // Probe sends a packet from a virtual function, or, with index 0, from the end
 // port itself, to an address: LID, SL, path bits, and the GRH if there is one.
-// It carries P_Key key, as the sender's table has it; if that has none with its
-// 15 bits the probe is lost there for its key.
+// It carries P_Key key as the sender's table has it. If the table has no entry
+// with its 15 bits, the probe is lost with DropKey.
 func (s *Subnet) Probe(from VF, to mad.Addr, key ib.PKey) (*Probe, error) {
 	var v *vport
 	var port int32
@@ -69,7 +69,7 @@ func (s *Subnet) Probe(from VF, to mad.Addr, key ib.PKey) (*Probe, error) {
 		}
 	}
 	p := &Probe{from: from, At: VF{Node: -1}, LostAt: fabric.NoRef}
-	e := Endpoint{s: s, port: port, vp: v} // as if a program on it sent it
+	e := Endpoint{s: s, port: port, vp: v} // as if a program on it had sent it
 	idx := -1
 	for i := range s.pkeyCap(port) {
 		if k := e.pkeyAt(i); key&0x7FFF != 0 && (k^key)&0x7FFF == 0 {
@@ -96,7 +96,7 @@ func (s *Subnet) Probe(from VF, to mad.Addr, key ib.PKey) (*Probe, error) {
 // probeQP is the queue pair that probes come from and go to.
 const probeQP = 2
 
-// probed takes a probe, or its echo, at the port or function that it was for.
+// probed receives a probe, or its echo, at its destination.
 func (s *Subnet) probed(f *flight) {
 	p := f.probe
 	at := VF{Node: int(s.ports[f.port].dev), Port: s.ports[f.port].num}
@@ -126,13 +126,13 @@ func (s *Subnet) probed(f *flight) {
 		key = s.vpkeyAt(f.dvp, int(f.pkeyIdx))
 	}
 	if f.local && f.svp == nil && f.dvp == nil {
-		key = f.pkey // a port that talks to itself does not look at keys
+		key = f.pkey // a loopback packet is not checked
 	}
 	f.pkey = key
 	s.turn(f)
 }
 
-// probeLost notes where a probe ended.
+// probeLost records where a probe was lost.
 func (s *Subnet) probeLost(f *flight, why DropReason) {
 	p, pt := f.probe, &s.ports[f.port]
 	p.Done, p.Lost, p.LostAt = true, why, fabric.Ref{Node: pt.dev, Port: pt.num}

@@ -2,10 +2,10 @@ package sim
 
 import "heddle/ib"
 
-// The packet relay of an adapter with virtual functions: whose packet is it
-// that arrives for one of the port's LIDs, and may a function send.
+// Packet relay of an adapter with virtual functions: it selects the function
+// that receives an arriving packet, and checks whether a function may send.
 
-// relay finds the function that f, at port h.port, is for; nil is the port
+// relay finds the function that receives f at port h.port; nil: the port
 // itself. ok is false if f was dropped.
 func (s *Subnet) relay(h *hyper, f *flight) (v *vport, ok bool) {
 	v = s.relayTo(h, f)
@@ -23,8 +23,8 @@ func (s *Subnet) relay(h *hyper, f *flight) (v *vport, ok bool) {
 	return v, true
 }
 
-// atFunction finds out whose f is at port h.port, sets f.dvp, and reports
-// whether f goes on to be delivered there.
+// atFunction sets f.dvp, the receiver of f at port h.port, and reports whether
+// f may be delivered there.
 func (s *Subnet) atFunction(h *hyper, f *flight) bool {
 	if f.smp {
 		if f.dlid != ib.LIDPermissive && !s.ports[h.port].baseLID(f.dlid) {
@@ -72,8 +72,8 @@ func (s *Subnet) relayTo(h *hyper, f *flight) *vport {
 	return nil
 }
 
-// relayShared: answers find their way by their transaction id, as the driver
-// of the physical function hands them out; everything else by DGID.
+// relayShared routes responses by transaction ID, like the driver of the
+// physical function, and all other packets by DGID.
 func (s *Subnet) relayShared(h *hyper, f *flight) *vport {
 	if f.probe == nil && f.mad.Method().IsResponse() {
 		if e := s.tagHere(f, h.port); e != nil {
@@ -93,9 +93,10 @@ func (s *Subnet) relayShared(h *hyper, f *flight) *vport {
 	return nil
 }
 
-// mayLeave checks a packet that function f.svp sends and drops what it may not:
-// SMPs, anything while it is not Active, an SL outside its mask, and, where its
-// LID is the default of another, what has no GRH, as no answer would find back.
+// mayLeave drops packets that function f.svp may not send: SMPs, any packet
+// while the function is not Active, an SL outside its mask, and a packet
+// without a GRH if its LID belongs to another function, because no response
+// would return.
 func (s *Subnet) mayLeave(f *flight) bool {
 	v := f.svp
 	switch {
@@ -114,8 +115,8 @@ func (s *Subnet) mayLeave(f *flight) bool {
 	return false
 }
 
-// loopMulticast gives the other functions of the port a copy of what one of
-// them, or the port, sends to a group.
+// loopMulticast delivers to the other functions of the port a copy of a
+// multicast packet that one of them, or the port, sends.
 func (s *Subnet) loopMulticast(f *flight) {
 	g := s.cloneFlight(f)
 	g.except, g.origin = f.origin, nil
@@ -123,8 +124,8 @@ func (s *Subnet) loopMulticast(f *flight) {
 	s.start(g)
 }
 
-// deliverGroup gives a multicast packet at port h.port to every program there
-// that listens to its group, on whichever function.
+// deliverGroup delivers a multicast packet at port h.port to every endpoint
+// there that listens to its group, on any function.
 func (s *Subnet) deliverGroup(h *hyper, f *flight) {
 	taken := false
 	for i := range int(h.top) + 1 {
@@ -160,7 +161,7 @@ func (s *Subnet) deliverGroup(h *hyper, f *flight) {
 	f.stage = stDone
 }
 
-// listens reports whether a program on v, or on the port, is in f's group.
+// listens reports whether an endpoint on v, or on the port, is in f's group.
 func (s *Subnet) listens(h *hyper, v *vport, f *flight) bool {
 	for j := s.ports[h.port].ep; j >= 0; j = s.eps[j].next {
 		if e := s.eps[j]; e.vp == v && e != f.except && e.inGroup(f) {

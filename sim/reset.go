@@ -25,8 +25,8 @@ const (
 	vlArbCap             = 8
 )
 
-// reset puts a node into its power-on state: tables empty, LIDs and keys gone
-// (or, with preset, as the fabric came with them), links not trained.
+// reset puts a node into its power-on state: tables empty, LIDs and keys
+// cleared (or, with preset, as in the fabric), links not trained.
 func (s *Subnet) reset(dev int32, preset bool) {
 	d := &s.devs[dev]
 	n := &s.f.Nodes[dev]

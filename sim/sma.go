@@ -7,10 +7,10 @@ import (
 	"heddle/ib/smp"
 )
 
-// smaRequest is one Get or Set in the hands of an SMA.
+// smaRequest is one Get or Set during its processing by an SMA.
 type smaRequest struct {
 	d    *device
-	ep   int32 // the end port asked: port 0 of a switch
+	ep   int32 // the addressed end port: port 0 of a switch
 	in   int32 // the port on which the SMP arrived
 	am   uint32
 	set  bool
@@ -31,7 +31,7 @@ func (s *Subnet) sma(f *flight, d *device) {
 		key: smp.MKey(m), data: smp.Data(m),
 	}
 	attr := m.AttrID()
-	if attr != smp.AttrSMInfo { // the manager's own attribute: it checks for itself
+	if attr != smp.AttrSMInfo { // SMInfo goes to the manager, which checks for itself
 		if !s.checkMKey(f, r.ep, m.Method() == ib.MethodGet) {
 			s.drop(f, DropKey)
 			return
@@ -57,7 +57,7 @@ func (s *Subnet) sma(f *flight, d *device) {
 	if r.set && st == ib.StatusOK && s.OnChange != nil {
 		s.OnChange(Change{At: s.k.now, Kind: ChangeSet, Node: int(d.node), Port: s.ports[r.in].num, Attr: attr, AttrMod: r.am})
 	}
-	if d.down { // the Set took the node away
+	if d.down { // the Set turned the node off
 		s.drop(f, DropNode)
 		return
 	}
@@ -103,8 +103,8 @@ func (s *Subnet) attribute(r *smaRequest, attr ib.AttrID) ib.Status {
 	return s.smaVirtual(r, attr)
 }
 
-// otherCAPort is the port of a CA that a Get(PortInfo) names when it is not
-// the one that received it: its M_Key counts too. -1 if there is none.
+// otherCAPort is the port of a CA that a Get(PortInfo) names, if it is not the
+// receiving port: its M_Key applies too. -1: none.
 func (s *Subnet) otherCAPort(r *smaRequest, attr ib.AttrID) int32 {
 	n := uint8(r.am)
 	if attr != smp.AttrPortInfo || r.d.isSwitch() || n == 0 || n > r.d.nports || n == s.ports[r.in].num {
@@ -142,8 +142,8 @@ func (s *Subnet) keyHidden(ep int32, key ib.MKey) bool {
 	return pi.MKey != 0 && pi.MKeyProtectBits != 0 && pi.MKey != key
 }
 
-// startLease starts the M_Key lease of ep unless it runs or has no end. When
-// it expires, the protect bits fall; the key stays readable.
+// startLease starts the M_Key lease of ep unless it runs or is infinite. When
+// it expires, the protect bits are cleared; the key stays readable.
 func (s *Subnet) startLease(ep int32) {
 	pi := &s.infos[ep]
 	c := s.coldOf(ep)

@@ -7,8 +7,8 @@ import (
 	"heddle/ib/smp"
 )
 
-// smaNotice is the notice queue (IBA §13.4.8.2): Get shows the oldest trap
-// that nobody has repressed, Set takes it off.
+// smaNotice is the notice queue (IBA §13.4.8.2): Get returns the oldest
+// unrepressed trap, Set removes it.
 func (s *Subnet) smaNotice(r *smaRequest) ib.Status {
 	if r.am != 0 {
 		return ib.StatusInvalidField
@@ -59,7 +59,7 @@ func (s *Subnet) smaLedInfo(r *smaRequest) ib.Status {
 	return ib.StatusOK
 }
 
-// smaVendorDiag has one page and nothing on it.
+// smaVendorDiag has one empty page.
 func (s *Subnet) smaVendorDiag(r *smaRequest) ib.Status {
 	if r.set {
 		return ib.StatusBadMethodAttr
@@ -71,8 +71,8 @@ func (s *Subnet) smaVendorDiag(r *smaRequest) ib.Status {
 	return ib.StatusOK
 }
 
-// portOf is the port that a modifier names which is nothing but a port number;
-// 0 is the port asked on a CA.
+// portOf is the port of a modifier that consists of a port number; 0 is the
+// receiving port of a CA.
 func (r *smaRequest) portOf() (p int32, ok bool) {
 	if r.am > uint32(r.d.nports) {
 		return 0, false
@@ -146,11 +146,11 @@ func (s *Subnet) smaSwitchPortStateTable(r *smaRequest) ib.Status {
 	return ib.StatusOK
 }
 
-// hasExtendedPortInfo reports whether a vendor's devices have attribute
-// 0xFF90: NVIDIA's, and nodes of which the netlist says no vendor.
+// hasExtendedPortInfo reports whether a vendor's devices have attribute 0xFF90:
+// NVIDIA's do, and nodes whose netlist names no vendor.
 func hasExtendedPortInfo(vendor uint32) bool { return vendor&0xFFFFFF == 0 || smp.IsNVIDIA(vendor) }
 
-// smaExtendedPortInfo is NVIDIA's attribute that says FDR10.
+// smaExtendedPortInfo is NVIDIA's attribute that reports FDR10.
 func (s *Subnet) smaExtendedPortInfo(r *smaRequest) ib.Status {
 	if !hasExtendedPortInfo(s.f.Nodes[r.d.node].VendorID) {
 		return ib.StatusBadMethodAttr

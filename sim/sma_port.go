@@ -5,10 +5,10 @@ import (
 	"heddle/ib/smp"
 )
 
-// portInfoMods are the bits of the PortInfo modifier that mean something.
+// portInfoMods are the defined bits of the PortInfo modifier.
 const portInfoMods = smp.PortInfoExtSpeeds | smp.PortInfoActiveDefer | 0xFF
 
-// portInfo is the PortInfo of port p as it reads through port in, M_Key shown.
+// portInfo is the PortInfo of port p as read through port in, with its M_Key.
 func (s *Subnet) portInfo(p, in int32) smp.PortInfo {
 	pt := &s.ports[p]
 	pi := s.infos[p]
@@ -63,7 +63,7 @@ func (s *Subnet) smaPortInfo(r *smaRequest) ib.Status {
 	return st
 }
 
-// linkAct is what a Set does to the link once the fields are stored.
+// linkAct is the effect of a Set on the link, after the fields are stored.
 type linkAct uint8
 
 const (
@@ -73,8 +73,8 @@ const (
 	actSleep
 )
 
-// setPortInfo stores every valid field of n and answers 0x001C if one was not
-// (IBA §14.2.5.6; as the qib driver's agent does).
+// setPortInfo stores every valid field of n and answers 0x001C if one was
+// invalid (IBA §14.2.5.6; as the qib driver's agent does).
 func (s *Subnet) setPortInfo(r *smaRequest, p int32, n *smp.PortInfo, ext bool) (ib.Status, linkAct) {
 	pi, pt := &s.infos[p], &s.ports[p]
 	bad := false
@@ -157,7 +157,7 @@ func statusOf(bad bool) ib.Status {
 }
 
 // setEndPortInfo stores the fields that only ports with LIDs have, and reports
-// whether one was not valid.
+// whether one was invalid.
 func (s *Subnet) setEndPortInfo(p int32, pi, n *smp.PortInfo, port0 bool) (bad bool) {
 	lmc := n.LMC
 	if lmc != 0 && port0 && !s.devs[s.ports[p].dev].sw.info.EnhancedPort0 {
@@ -218,8 +218,8 @@ func setExtSpeeds(pi, n *smp.PortInfo) (bad bool) {
 	return bad
 }
 
-// setPortState carries out PortState and PortPhysicalState of a Set: the table
-// of IBA §7.2.7 as devices have it. Repeating the present state is refused.
+// setPortState applies PortState and PortPhysicalState of a Set: the table of
+// IBA §7.2.7 as devices implement it. Repeating the current state is refused.
 func (s *Subnet) setPortState(p int32, n *smp.PortInfo, port0 bool) (bad bool, act linkAct) {
 	pt := &s.ports[p]
 	phys := n.PortPhysicalState
@@ -244,7 +244,7 @@ func (s *Subnet) setPortState(p int32, n *smp.PortInfo, port0 bool) (bad bool, a
 		return true, actNone
 	}
 	if port0 {
-		return false, actNone // port 0 has no link to take down
+		return false, actNone // port 0 has no link
 	}
 	switch {
 	case phys == ib.PhysDisabled:
@@ -259,8 +259,8 @@ func (s *Subnet) setPortState(p int32, n *smp.PortInfo, port0 bool) (bad bool, a
 	return false, actNone
 }
 
-// linkAction takes the link of p down, as a manager asked, and, where both
-// ends are willing, up again. The other end reports the change, p does not.
+// linkAction takes the link of p down, as a manager requested, and up again if
+// both ends are ready. The far end reports the change, p does not.
 func (s *Subnet) linkAction(p int32, a linkAct) {
 	if a == actNone {
 		return

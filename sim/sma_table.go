@@ -41,13 +41,13 @@ func (s *Subnet) smaLFT(r *smaRequest) ib.Status {
 	return ib.StatusOK
 }
 
-// growLFT makes room for n entries; new ones drop.
+// growLFT extends the table to n entries; new ones drop.
 func (w *switchState) growLFT(n int) {
 	if n <= len(w.lft) {
 		return
 	}
 	if n > cap(w.lft) {
-		// An eighth more than asked: tables are written from the bottom up.
+		// An eighth more than requested: tables are written in ascending order.
 		t := make([]byte, len(w.lft), min((n+n/8+smp.LFTBlockLIDs-1)&^(smp.LFTBlockLIDs-1), 0xC000))
 		copy(t, w.lft)
 		w.lft = t
@@ -66,8 +66,8 @@ func (m *portMask) has(p uint8) bool { return m[p>>6]&(1<<(p&63)) != 0 }
 func (m *portMask) add(p uint8)      { m[p>>6] |= 1 << (p & 63) }
 func (m *portMask) empty() bool      { return *m == portMask{} }
 
-// multicastPorts is where d sends a packet for group l that came in on port
-// in: the table's mask, else the default ports of SwitchInfo.
+// multicastPorts is where d sends a packet for group l from port in: the
+// table's mask, or the default ports of SwitchInfo.
 func (d *device) multicastPorts(l ib.LID, in uint8) (m portMask) {
 	i := &d.sw.info
 	if i.MulticastFDBTop == 0 || l <= i.MulticastFDBTop {
@@ -136,8 +136,8 @@ func (s *Subnet) pkeyCap(p int32) int {
 	return int(s.cfg.ExternalPartitionCap)
 }
 
-// pkeyAt is entry i of the P_Key table of p: the default partition alone,
-// until somebody writes.
+// pkeyAt is entry i of the P_Key table of p. Until the first write it has only
+// the default partition.
 func (s *Subnet) pkeyAt(p int32, i int) ib.PKey {
 	if c := s.ports[p].cold; c != nil && c.pkeys != nil {
 		if i < len(c.pkeys) {
@@ -158,8 +158,8 @@ func (s *Subnet) smaPKeyTable(r *smaRequest) ib.Status {
 	if q := r.d.quirk; q != nil && (q.NoPKeys || q.KeepPKeys && r.set) {
 		return ib.StatusBadMethodAttr
 	}
-	// The port is a switch's: the agent of a CA or router has one table, that of the
-	// port by which it is asked, and does not look at it, as in ibsim and in hardware.
+	// Only a switch names the port. The agent of a CA or router has one table, that of
+	// the receiving port, and ignores the port number, as in ibsim and in hardware.
 	if port != 0 && r.d.isSwitch() {
 		if port > uint16(r.d.nports) {
 			return ib.StatusInvalidField
@@ -205,8 +205,8 @@ func (s *Subnet) refreshFilter(p int32) {
 	}
 }
 
-// pkeyMatch finds a key of p's table with the same 15 bits of which, or of k,
-// at least one is a full member (IBA §10.9.3).
+// pkeyMatch finds a key of p's table with the same 15 bits as k, if it or k has
+// full membership (IBA §10.9.3).
 func (s *Subnet) pkeyMatch(p int32, k ib.PKey) (index int, ok bool) {
 	if k&0x7FFF == 0 {
 		return 0, false
@@ -238,10 +238,10 @@ func (s *Subnet) checkPKey(ep int32, f *flight) bool {
 }
 
 // pkeyMayEnter reports whether a packet with key k may enter a switch at external
-// port p. Its table there says who is behind the port, so a packet must not claim
-// more: full membership needs a full entry, limited membership any with the same
-// 15 bits (IBA o18-14; it is not the rule for those who receive, by which a limited
-// member could not send through the limited entry that names it).
+// port p. The table there lists the keys of the attached port, so a packet must not
+// claim more: full membership needs a full entry, limited membership any entry with
+// the same 15 bits (IBA o18-14). The receivers' rule does not apply, because by it
+// a limited member could not send through its own limited entry.
 func (s *Subnet) pkeyMayEnter(p int32, k ib.PKey) bool {
 	if k&0x7FFF == 0 {
 		return false
@@ -253,8 +253,9 @@ func (s *Subnet) pkeyMayEnter(p int32, k ib.PKey) bool {
 	return slices.ContainsFunc(c.pkeys, func(t ib.PKey) bool { return t == k || t == k|0x8000 })
 }
 
-// filterPKey is the partition check of external port p of a switch, of what comes
-// in there or goes out. What goes out is checked as its receiver will.
+// filterPKey is the partition check of external port p of a switch on packets
+// that enter or leave there. An outgoing packet is checked as its receiver will
+// check it.
 func (s *Subnet) filterPKey(p int32, f *flight, in bool) bool {
 	ok := false
 	if in {
@@ -291,7 +292,8 @@ func (w *switchState) vl(in, out uint8, sl ib.SL) ib.VL {
 }
 
 // smaSLtoVL is Get and Set of the SL to VL mapping of one (input, output) pair
-// (IBA §14.2.5.8), or, on a switch that says it can, of all of a kind.
+// (IBA §14.2.5.8), or, on a switch with that capability, of all pairs of a
+// kind.
 func (s *Subnet) smaSLtoVL(r *smaRequest) ib.Status {
 	in, out, allIn, allOut := smp.SplitSLtoVLMod(r.am)
 	wild := allIn || allOut
@@ -348,7 +350,7 @@ func (s *Subnet) smaSLtoVL(r *smaRequest) ib.Status {
 	return ib.StatusOK
 }
 
-// writeSLtoVL stores t for all pairs of two ranges of ports, borders included.
+// writeSLtoVL stores t for all pairs of two ranges of ports, bounds included.
 func (s *Subnet) writeSLtoVL(d *device, ins, outs [2]uint8, t *smp.SLtoVL) {
 	w := d.sw
 	if w.sl2vl == nil {
@@ -380,7 +382,7 @@ func (s *Subnet) smaVLArb(r *smaRequest) ib.Status {
 		return ib.StatusInvalidField
 	}
 	if s.infos[p].VLCap <= 1 {
-		return ib.StatusBadMethod // one VL has nothing to arbitrate
+		return ib.StatusBadMethod // with one VL there is nothing to arbitrate
 	}
 	var t smp.VLArb
 	if r.set {

@@ -5,10 +5,10 @@ import (
 	"heddle/ib/smp"
 )
 
-// smaVirtual answers the attributes of virtualization, which belong to the
-// port that received the SMP. Indices that do not exist, and, while
-// virtualization is off, all but 0, are invalid fields; VPort 0 is the port
-// itself, configured as such, and only read here.
+// smaVirtual answers the attributes of virtualization, which belong to the port
+// that received the SMP. An index that does not exist is an invalid field;
+// while virtualization is off, so is every index but 0. VPort 0 is the port
+// itself, configured as a port and read-only here.
 func (s *Subnet) smaVirtual(r *smaRequest, attr ib.AttrID) ib.Status {
 	h := s.ports[r.in].hv
 	if h == nil || h.Model == SharedPort {
@@ -57,8 +57,8 @@ func (h *hyper) vportOf(index uint16) (v *vport, ok bool) {
 	return &h.vps[index], true
 }
 
-// vportOf is the VPort that a modifier names that is nothing but an index.
-// Status is that of a request which cannot be carried out.
+// vportOf is the VPort of a modifier that consists of an index. Status applies
+// if the request cannot be executed.
 func (r *smaRequest) vportOf(h *hyper) (*vport, ib.Status) {
 	index, ok := smp.SplitVPortMod(r.am)
 	v, known := h.vportOf(index)
@@ -142,7 +142,7 @@ func (s *Subnet) vportInfo(h *hyper, v *vport) smp.VPortInfo {
 	return i
 }
 
-// vportCaps is what VPort 0 shows of the port's capabilities.
+// vportCaps is VPort 0's view of the port's capabilities.
 func vportCaps(m ib.CapMask) (c ib.VPortCapMask) {
 	for _, x := range [...]struct {
 		port ib.CapMask
@@ -176,7 +176,8 @@ func (s *Subnet) smaVPortInfo(r *smaRequest, h *hyper) ib.Status {
 	return st
 }
 
-// setVPortInfo stores every valid field of n and reports whether one was not.
+// setVPortInfo stores every valid field of n and reports whether one was
+// invalid.
 func (s *Subnet) setVPortInfo(v *vport, n *smp.VPortInfo) (bad bool) {
 	if v.own {
 		if n.VPortLID == 0 || n.VPortLID.IsUnicast() {
@@ -201,9 +202,9 @@ func (s *Subnet) setVPortInfo(v *vport, n *smp.VPortInfo) (bad bool) {
 	return s.writeVPortState(v, n.VPortState) || bad
 }
 
-// writeVPortState is what a manager may do to the state of a VPort: Init to
-// Armed to Active, or to Active at once, which needs the LID that the VPort
-// asks for; Down, from where it comes back to Init if the host wants it up.
+// writeVPortState applies a manager's change of a VPort's state: Init to Armed
+// to Active, or directly to Active, which needs the LID that the VPort
+// requests; or Down, from where it returns to Init if the host wants it up.
 func (s *Subnet) writeVPortState(v *vport, st ib.PortState) (bad bool) {
 	switch {
 	case st == ib.StateNoChange:
@@ -231,8 +232,9 @@ func (s *Subnet) vnodeGUID(v *vport) ib.GUID {
 	return s.devs[s.ports[v.h.port].dev].guid + vfGUIDStep*ib.GUID(v.idx)
 }
 
-// vnodePorts is which port of its virtual adapter v is, from 1, and how many
-// there are: one behind each port of the adapter that has function v.idx.
+// vnodePorts returns the port number of v at its virtual adapter, from 1, and
+// the adapter's number of ports: one for each port of the physical adapter that
+// has function v.idx.
 func (s *Subnet) vnodePorts(v *vport) (local, n uint8) {
 	d := &s.devs[s.ports[v.h.port].dev]
 	for p := d.first + 1; p <= d.first+int32(d.nports); p++ {
@@ -278,8 +280,9 @@ func (s *Subnet) smaVNodeDescription(r *smaRequest, h *hyper) ib.Status {
 	return ib.StatusOK
 }
 
-// tableOf is the VPort and the first entry that a modifier of a table with
-// blocks of n entries names; capacity is that of VPort 0's and others' tables.
+// tableOf is the VPort and the first entry that a modifier names, for a table
+// with blocks of n entries; capacity0 is VPort 0's table size, capacity that of
+// the others.
 func (r *smaRequest) tableOf(h *hyper, n, capacity0, capacity int) (v *vport, first int, st ib.Status) {
 	index, block := smp.SplitVPortTableMod(r.am)
 	v, ok := h.vportOf(index)

@@ -20,8 +20,8 @@ func drStartsHere(m *ib.MAD) bool {
 	return smp.DrSLID(m) == ib.LIDPermissive
 }
 
-// drOriginate is the SMI that sends: a request of an endpoint, or the answer
-// of an agent or endpoint.
+// drOriginate is the sending SMI: a request of an endpoint, or a response of an
+// agent or endpoint.
 func (s *Subnet) drOriginate(f *flight, d *device) {
 	m := &f.mad
 	hp, hc := smp.HopPointer(m), smp.HopCount(m)
@@ -54,8 +54,8 @@ func (s *Subnet) drOut(f *flight, d *device, hp uint8) {
 	s.drCross(f, d, smp.InitialPath(&f.mad)[hp])
 }
 
-// drBack takes a returning SMP one entry down: HP = HC+1 at the node that
-// answers, 2 ≤ HP ≤ HC at a switch, 1 where the route began.
+// drBack moves a returning SMP one entry back: HP = HC+1 at the responder, 2
+// ≤ HP ≤ HC at a switch, 1 at the requester.
 func (s *Subnet) drBack(f *flight, d *device) {
 	m := &f.mad
 	hp := smp.HopPointer(m) - 1
@@ -75,8 +75,8 @@ func (s *Subnet) drBack(f *flight, d *device) {
 	}
 }
 
-// drCross sends f through port number out of d. A CA has one SMI for each
-// port: it cannot leave through another than the one it is at.
+// drCross sends f through port number out of d. A CA has one SMI for each port,
+// so it cannot leave through another port.
 func (s *Subnet) drCross(f *flight, d *device, out uint8) {
 	if out == 0 || out > d.nports || !d.isSwitch() && out != s.ports[f.port].num {
 		s.drop(f, DropRoute)

@@ -18,7 +18,7 @@ type Subnet struct {
 
 	devs  []device
 	ports []port         // of all devices, port 0 included: device.first + number
-	infos []smp.PortInfo // parallel to ports; what the hot fields of port hold is stale here
+	infos []smp.PortInfo // parallel to ports; the fields that port duplicates are stale here
 	byKey map[string]int32
 
 	eps     []*Endpoint // by tag-1; nil: slot free
@@ -26,32 +26,33 @@ type Subnet struct {
 
 	flights []*flight // every flight ever made, by flight.id
 	idle    []*flight
-	work    []*flight // sent while another was being run; FIFO from workHead
+	work    []*flight // sent during the run of another; FIFO from workHead
 	head    int
 	busy    bool
 
-	pkt     mad.Packet // what callbacks are shown
+	pkt     mad.Packet // the packet shown to callbacks
 	vms     map[string]*vm
 	trapTID uint64
 	hash    uint64
 	stats   Stats
-	pairs   *Pairs // what the console watches
+	pairs   *Pairs // pairs that the console watches
 
-	// OnChange, if set, sees every change that a management datagram or a
-	// fault makes to a device.
+	// OnChange, if set, gets every change that a management datagram or a fault
+	// makes to a device.
 	OnChange func(Change)
-	// OnDrop, if set, sees every packet that is lost and why. p is valid only
+	// OnDrop, if set, gets every lost packet with the reason. p is valid only
 	// during the call.
 	OnDrop func(why DropReason, node int, port uint8, p *mad.Packet)
 }
 
 // Stats counts what happened since the Subnet was made.
 type Stats struct {
-	Sent, Delivered, Hops              uint64 // packets that ports sent, that reached an agent or endpoint, cables crossed
+	// packets that ports sent, packets that reached an agent or endpoint, links crossed
+	Sent, Delivered, Hops              uint64
 	SMPs, GMPs                         uint64 // requests answered by SMAs, by PMAs
 	LFTSets, MFTSets, PortInfoSets     uint64 // Sets carried out
-	PortTransitions                    uint64 // changes of a PortState, of whatever cause
-	VPortSets, VPortTransitions        uint64 // Sets of attributes of virtualization carried out, changes of a VPortState
+	PortTransitions                    uint64 // changes of a PortState, for any reason
+	VPortSets, VPortTransitions        uint64 // Sets of virtualization attributes executed, changes of a VPortState
 	Traps, TrapRepeats, TrapsRepressed uint64
 	Drops                              [numDropReasons]uint64
 }
@@ -74,29 +75,29 @@ type device struct {
 	sysimg ib.GUID
 	desc   smp.NodeDescription
 
-	smaFree   mad.Time // when the SMA has done all it was given
+	smaFree   mad.Time // when the SMA finishes its last request
 	smaLoad   int      // requests that wait for it
 	traps     []*pendingTrap
-	trapAt    mad.Time // no trap before
-	trapTimer mad.Time // when traps are looked at again; 0: no plan
+	trapAt    mad.Time // no trap before this time
+	trapTimer mad.Time // when traps are checked next; 0: not scheduled
 	boots     uint32   // number of resets
 }
 
 func (d *device) isSwitch() bool { return d.sw != nil }
 
-// port is the part of a port that packets meet on their way; the rest is in
-// Subnet.infos and, where it is rare, in cold.
+// port holds the fields of a port that packets use; the rest is in Subnet.infos
+// and, if rare, in cold.
 type port struct {
 	dev    int32
 	peer   int32 // the port at the other end of the cable, -1 if there is none
-	cable  int32 // the port that the cable led to when the fabric was built
+	cable  int32 // the port at the other end of the cable when the fabric was built
 	ep     int32 // first endpoint, index into Subnet.eps; -1 none
 	num    uint8
 	state  ib.PortState
 	phys   ib.PhysState
 	lmc    uint8
 	lid    ib.LID
-	extra  uint16 // LIDs beyond the base that follow it, as those of virtual functions do
+	extra  uint16 // LIDs that follow the base LID for virtual functions
 	epoch  uint16 // counts trainings and losses of the link
 	errPct float32
 	errAt  ib.AttrID
@@ -113,7 +114,7 @@ type counters struct {
 	uxmit, urcv, mxmit, mrcv                     uint64
 }
 
-// portCold is what few ports ever have.
+// portCold holds fields that few ports use.
 type portCold struct {
 	vlarb  *[4]smp.VLArb
 	pkeys  []ib.PKey
@@ -122,13 +123,13 @@ type portCold struct {
 	led    uint32
 	fec    [4]uint16 // PortInfoExtended: FDR, EDR, HDR, NDR FECModeEnabled
 	pm     pmState
-	lease  uint32 // number of the M_Key lease that runs, 0: none
+	lease  uint32 // number of the running M_Key lease; 0: none
 	leases uint32 // leases started so far
 
 	fdr10Supported, fdr10Enabled, fdr10Active bool
 }
 
-// cold returns the rare part of a port, making it if need be.
+// coldOf returns the rare part of a port, and creates it if needed.
 func (s *Subnet) coldOf(p int32) *portCold {
 	c := s.ports[p].cold
 	if c == nil {
@@ -158,8 +159,8 @@ func (w *switchState) route(l ib.LID) byte {
 // ErrNoNode is wrapped by errors about a node that does not exist.
 var ErrNoNode = errors.New("no such node")
 
-// New builds a simulated subnet from f. All cabled links are up and all ports
-// in Init, as after power-on; the tables are empty.
+// New builds a simulated subnet from f. All links are up and all ports in Init,
+// as after power-on; the tables are empty.
 func New(f *fabric.Fabric, c Config) (*Subnet, error) {
 	c.setDefaults()
 	nports := 0
@@ -220,7 +221,7 @@ func New(f *fabric.Fabric, c Config) (*Subnet, error) {
 	for i := range s.ports {
 		s.trainNow(int32(i), everyone)
 	}
-	s.stats = Stats{} // what it took to power on is not news
+	s.stats = Stats{} // power-on does not count
 	return s, nil
 }
 
@@ -268,8 +269,8 @@ func (s *Subnet) portIndex(node string, num int) (int32, error) {
 	return d.first + int32(num), nil
 }
 
-// endPort is the index of the port whose LID, M_Key and P_Keys count for p:
-// port 0 of a switch, otherwise p itself.
+// endPort is the port whose LID, M_Key and P_Keys apply to p: port 0 of a
+// switch, otherwise p itself.
 func (s *Subnet) endPort(p int32) int32 {
 	d := &s.devs[s.ports[p].dev]
 	if d.isSwitch() {

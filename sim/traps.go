@@ -19,12 +19,12 @@ type pendingTrap struct {
 	sent   int
 }
 
-// trapsPending bounds the traps a node remembers; further ones are lost.
+// trapsPending bounds the pending traps of a node; further ones are lost.
 const trapsPending = 32
 
-// trap queues a notice of end port ep. A notice that says the same as one that
-// still waits to be repressed is not queued again. The first copy leaves as
-// soon as the gap to the last trap of the node allows.
+// trap queues a notice of end port ep. A notice equal to a pending one is not
+// queued again. The first copy leaves as soon as the minimum interval since the
+// node's last trap permits.
 func (s *Subnet) trap(ep int32, n smp.Notice) {
 	d := &s.devs[s.ports[ep].dev]
 	if !s.infos[ep].CapabilityMask.Has(ib.CapIsTrapSupported) || d.down || d.muted {
@@ -55,8 +55,8 @@ func (s *Subnet) canTrap(ep int32) bool {
 }
 
 // pumpTraps sends the trap that is due, if the node may send one now, and
-// plans the next. The one that has waited longest goes first, so a trap that
-// nobody represses does not hold up the others.
+// schedules the next. The trap that has waited longest goes first, so an
+// unrepressed trap does not delay the others.
 func (s *Subnet) pumpTraps(d *device) {
 	if d.down || len(d.traps) == 0 {
 		return
@@ -88,7 +88,8 @@ func (s *Subnet) pumpTraps(d *device) {
 	s.pumpTraps(d)
 }
 
-// armTraps plans the next look at d's traps, unless an earlier one is planned.
+// armTraps schedules the next check of d's traps, unless an earlier one is
+// scheduled.
 func (s *Subnet) armTraps(d *device, at mad.Time) {
 	if d.trapTimer != 0 && d.trapTimer <= at {
 		return
@@ -126,7 +127,7 @@ func (s *Subnet) forget(t *pendingTrap) {
 	}
 }
 
-// repress takes a TrapRepress whose key was right.
+// repress processes a TrapRepress whose key was right.
 func (s *Subnet) repress(d *device, ep int32, tid uint64) {
 	for _, t := range d.traps {
 		if t.tid == tid && t.ep == ep {
@@ -172,7 +173,7 @@ func (s *Subnet) trap144(ep int32, flags uint16) {
 	s.trap(ep, n)
 }
 
-// setCapMask changes the capability mask of an end port, which announces it.
+// setCapMask changes the capability mask of an end port, which sends a trap.
 func (s *Subnet) setCapMask(ep int32, m ib.CapMask) {
 	pi := &s.infos[ep]
 	if pi.CapabilityMask == m {
@@ -242,7 +243,7 @@ func (s *Subnet) trap259(p int32, f *flight) {
 }
 
 // InjectTrap makes a node send one of the traps 128 to 131, 144, 145 or 256 to
-// 259 as if it had cause; port is the port it is about.
+// 259 without a cause; port is the port it is about.
 func (s *Subnet) InjectTrap(node string, port int, number uint16) error {
 	p, err := s.portIndex(node, port)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"heddle/ib/smp"
 )
 
-// nvidia is the VendorID of notices in NVIDIA's form from nodes of which the
-// netlist says another.
+// nvidia is the VendorID of notices in NVIDIA's form from nodes whose netlist
+// names another vendor.
 const nvidia = 0x0002C9
 
-// vtrap queues a notice about VPorts at their port, which sends, repeats and
-// forgets it as its own.
+// vtrap queues a notice about VPorts at their port, which sends and repeats it
+// like its own.
 func (s *Subnet) vtrap(h *hyper, number uint16, d interface{ Put(*smp.Details) }) {
 	n := smp.Notice{Type: smp.TrapType(number), TrapNumber: number}
 	d.Put(&n.DataDetails)
@@ -27,8 +27,8 @@ func (s *Subnet) vtrap(h *hyper, number uint16, d interface{ Put(*smp.Details) }
 	s.trap(h.port, n)
 }
 
-// trap1146: some VPort changed state, or VPortIndexTop did. One that still
-// waits to be repressed stands for what came since.
+// trap1146: a VPort changed state, or VPortIndexTop changed. A pending one
+// covers later changes.
 func (s *Subnet) trap1146(h *hyper) {
 	if h.Model != SharedPort {
 		s.vtrap(h, smp.TrapVPortState, smp.DetailVPortState{LID: s.ports[h.port].lid})
@@ -55,15 +55,15 @@ func (s *Subnet) trapVPortKey(v *vport, f *flight) {
 	s.vtrap(v.h, smp.TrapVPortBadPKey, k)
 }
 
-// InjectVPortTrap makes a port send trap 1144, 1146, 1257 or 1258 as if one of
-// its VPorts had cause.
+// InjectVPortTrap makes a port send trap 1144, 1146, 1257 or 1258 for one of
+// its VPorts without a cause.
 func (s *Subnet) InjectVPortTrap(f VF, number uint16) error {
 	v, err := s.function(f)
 	if err != nil {
 		return err
 	}
 	if v.h.Model == SharedPort || !v.h.enabled {
-		return fmt.Errorf("sim: %s: no VPorts are on that could cause a trap", s.portName(v.h.port))
+		return fmt.Errorf("sim: %s: virtualization is off, so no VPort can cause a trap", s.portName(v.h.port))
 	}
 	switch number {
 	case smp.TrapVPortChange:

@@ -9,7 +9,7 @@ import (
 // The addresses of virtual functions.
 
 // lidOf is the LID that v sends from: its own; that of the VPort whose LID it
-// uses, one step and no further; or the port's. 0: not known yet.
+// uses (followed one step only); or the port's. 0: unknown so far.
 func (s *Subnet) lidOf(v *vport) ib.LID {
 	if v.h.Model != SharedPort {
 		if v.own {
@@ -22,8 +22,8 @@ func (s *Subnet) lidOf(v *vport) ib.LID {
 	return s.ports[v.h.port].lid
 }
 
-// defaultOf is the index of the VPort that gets what is for the LID of v and
-// names no VPort: the LID's owner.
+// defaultOf is the index of the VPort that receives packets for the LID of v
+// without a GRH: the LID's owner.
 func (v *vport) defaultOf() uint16 {
 	switch k := v.by; {
 	case v.h.Model == SharedPort:
@@ -60,7 +60,7 @@ func (v *vport) vguids() int {
 	return vportGUIDCap
 }
 
-// vgid is GID i of v; an entry that is empty gives the first.
+// vgid is GID i of v; an empty entry gives the first.
 func (s *Subnet) vgid(v *vport, i uint8) ib.GID {
 	g := s.vguid(v, int(i))
 	if g == 0 {
@@ -69,8 +69,8 @@ func (s *Subnet) vgid(v *vport, i uint8) ib.GID {
 	return ib.MakeGID(s.infos[v.h.port].GidPrefix, g)
 }
 
-// gidIndex is where a port or, if v is not nil, its function has a GID. The
-// default prefix is every port's (IBA §4.1.1).
+// gidIndex is the index of a GID at a port or, if v is not nil, at its
+// function. The default prefix belongs to every port (IBA §4.1.1).
 func (s *Subnet) gidIndex(p int32, v *vport, g ib.GID) (i int, ok bool) {
 	if x := g.Prefix(); x != s.infos[p].GidPrefix && x != ib.DefaultSubnetPrefix {
 		return 0, false
@@ -94,8 +94,8 @@ func (s *Subnet) gidIndex(p int32, v *vport, g ib.GID) (i int, ok bool) {
 	return 0, false
 }
 
-// vstate is the state of v for packets. On a shared port a function is as
-// active as the port, once it is up and has a GUID.
+// vstate is the state of v that applies to packets. On a shared port a function
+// has the port's state once it is up and has a GUID.
 func (s *Subnet) vstate(v *vport) ib.PortState {
 	if s.devs[s.ports[v.h.port].dev].down {
 		return ib.StateDown
@@ -109,7 +109,7 @@ func (s *Subnet) vstate(v *vport) ib.PortState {
 	return s.ports[v.h.port].state
 }
 
-// shown reports whether the hypervisor of a shared port lets v use a key.
+// shown reports whether the hypervisor of a shared port permits v a key.
 func (v *vport) shown(k ib.PKey) bool {
 	if v.allow == nil {
 		return true
@@ -132,8 +132,8 @@ func (s *Subnet) vpkeyAt(v *vport, i int) ib.PKey {
 	return 0
 }
 
-// tableMatch finds an entry with the same 15 bits as k of which, or of k, at
-// least one is a full member (IBA §10.9.3).
+// tableMatch finds an entry with the same 15 bits as k, if it or k has full
+// membership (IBA §10.9.3).
 func tableMatch(at func(int) ib.PKey, n int, k ib.PKey) (index int, ok bool) {
 	if k&0x7FFF == 0 {
 		return 0, false

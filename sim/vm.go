@@ -7,39 +7,39 @@ import (
 	"heddle/ib"
 )
 
-// vm is a virtual machine: programs that keep together when it moves.
+// vm is a virtual machine: a set of programs that move together.
 type vm struct {
 	name string
 	o    VMOptions
-	at   *vport // nil: nowhere, as while it migrates
+	at   *vport // nil: on no function, as during a migration
 	eps  []*Endpoint
 }
 
-// VMOptions is what a hypervisor sets up for a VM wherever it is.
+// VMOptions is what a hypervisor configures for a VM at any location.
 type VMOptions struct {
-	// GUID that the VM keeps: on a VPort adapter the hypervisor gives it to the
-	// VPort. On the others the manager writes GUIDs. 0: whatever the function has.
+	// GUID moves with the VM: on a VPort adapter the hypervisor sets it in the
+	// VPort. On other adapters the manager writes GUIDs. 0: the function's GUID.
 	GUID ib.GUID
-	// OwnLID makes the VPort that the VM is on ask for a LID of its own; on other
-	// models it means nothing.
+	// OwnLID makes the VM's VPort request a LID of its own; other models ignore
+	// it.
 	OwnLID bool
-	// PKeys are the keys of a shared port that the VM may use, whatever their
+	// PKeys are the keys of a shared port that the VM may use, regardless of
 	// membership bits; nil: all. VPorts have tables of their own.
 	PKeys []ib.PKey
 }
 
-// VMState is where a VM is and what it is known by there.
+// VMState is the location of a VM and its addresses there.
 type VMState struct {
 	Name  string
-	At    VF // Node is -1 while it is nowhere
+	At    VF // Node is -1 if it is on no function
 	State ib.PortState
 	LID   ib.LID // 0: none yet
 	GID   ib.GID
-	PKeys []ib.PKey // that its table holds, without empty entries
+	PKeys []ib.PKey // the keys in its table, without empty entries
 }
 
-// PlaceVM starts a VM on a free virtual function, or takes up one that
-// DetachVM left nowhere (whose options are then o). The function comes up.
+// PlaceVM starts a VM on a free virtual function, or places one that DetachVM
+// removed (whose options become o). The function comes up.
 func (s *Subnet) PlaceVM(name string, at VF, o VMOptions) error {
 	v, err := s.function(at)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Subnet) PlaceVM(name string, at VF, o VMOptions) error {
 
 // settleVM puts m on v, which is free.
 func (s *Subnet) settleVM(m *vm, v *vport) {
-	if v.up { // somebody had it up without a VM: plugged out and in again
+	if v.up { // it was up without a VM: take it down and up again
 		s.setVirtLink(v, false)
 	}
 	m.at, v.vm = v, m
@@ -83,7 +83,7 @@ func (s *Subnet) settleVM(m *vm, v *vport) {
 	s.setVirtLink(v, true)
 }
 
-// settle applies what the hypervisor sets up for m.
+// settle applies the hypervisor's configuration for m.
 func (v *vport) settle(m *vm) {
 	v.allow = m.o.PKeys
 	if v.h.Model == VPorts {
@@ -94,9 +94,9 @@ func (v *vport) settle(m *vm) {
 	}
 }
 
-// detach takes m off its function, which goes down and is as it was made, but
-// for what managers wrote. The VM's programs stay there, silent, until it is
-// placed again.
+// detach removes m from its function, which goes down and returns to its
+// initial state, except for what managers wrote. The VM's endpoints stay with
+// it, silent, until it is placed again.
 func (s *Subnet) detach(m *vm) {
 	v := m.at
 	s.setVirtLink(v, false)
@@ -114,7 +114,7 @@ func (s *Subnet) placed(name string) (*vm, error) {
 		return nil, fmt.Errorf("sim: no VM %q", name)
 	}
 	if m.at == nil {
-		return m, fmt.Errorf("sim: VM %q is on no virtual function: place it", name)
+		return m, fmt.Errorf("sim: VM %q is on no virtual function; place it first", name)
 	}
 	return m, nil
 }
@@ -129,9 +129,9 @@ func (s *Subnet) DetachVM(name string) error {
 	return nil
 }
 
-// MoveVM migrates a VM at this moment: its function goes down, and that at the
-// destination comes up with what its hypervisor carries along. Nothing that a
-// manager writes moves.
+// MoveVM migrates a VM at this moment: its function goes down, and the
+// destination comes up with the VM's options. Nothing that a manager writes
+// moves.
 func (s *Subnet) MoveVM(name string, to VF) error {
 	m, err := s.placed(name)
 	if err != nil {
@@ -168,8 +168,8 @@ func (s *Subnet) RemoveVM(name string) error {
 	return nil
 }
 
-// ShowPKeys changes the keys of a shared port that a VM may use (VMOptions.PKeys)
-// while it runs.
+// ShowPKeys changes VMOptions.PKeys of a running VM: the keys of a shared port
+// that it may use.
 func (s *Subnet) ShowPKeys(name string, keys []ib.PKey) error {
 	m := s.vms[name]
 	if m == nil {
@@ -182,8 +182,7 @@ func (s *Subnet) ShowPKeys(name string, keys []ib.PKey) error {
 	return nil
 }
 
-// AttachVM opens the virtual function that a VM is on. The endpoint moves with
-// the VM.
+// AttachVM opens the virtual function of a VM. The endpoint moves with the VM.
 func (s *Subnet) AttachVM(name string) (*Endpoint, error) {
 	m, err := s.placed(name)
 	if err != nil {
@@ -225,7 +224,7 @@ func (s *Subnet) VMs() (names []string) {
 	return names
 }
 
-// VPortStatus is a virtual function as it is now.
+// VPortStatus is the current state of a virtual function.
 type VPortStatus struct {
 	Up    bool // VirtLink
 	State ib.PortState
@@ -236,8 +235,8 @@ type VPortStatus struct {
 	VM    string // "" if there is none on it
 }
 
-// VPort is the state of a virtual function; that of a shared port has the state
-// that its packets meet.
+// VPort is the state of a virtual function; on a shared port, the state that
+// applies to its packets.
 func (s *Subnet) VPort(f VF) (st VPortStatus, err error) {
 	v, err := s.function(f)
 	if err != nil {
@@ -253,7 +252,7 @@ func (s *Subnet) VPort(f VF) (st VPortStatus, err error) {
 }
 
 // VPortPKeys appends the P_Key table of a virtual function to b, by index, with
-// its empty entries; that of a shared port has the entries that it may use.
+// its empty entries; on a shared port, only the entries that it may use.
 func (s *Subnet) VPortPKeys(f VF, b []ib.PKey) ([]ib.PKey, error) {
 	v, err := s.function(f)
 	if err != nil {

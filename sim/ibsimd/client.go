@@ -25,21 +25,21 @@ type client struct {
 	ctl  unix.Sockaddr
 	ctlP int // UDP port of the client's control socket
 	node string
-	all  bool // connected as SM, which servers of other classes do: see accepts
+	all  bool // connected as SM, as servers of other classes do: see accepts
 
-	extAddr bool // speaks it
+	extAddr bool // the client supports extAddr
 
 	// Guarded by the driver's lock.
 	ep      *sim.Endpoint
 	tag     uint64 // bits 63..48 of its transaction ids
 	pend    pending
-	cur     *dataMsg // request being sent at this moment and not completed
+	cur     *dataMsg // request being sent now
 	curTID  uint64
 	used    [4]uint64 // classes that it has sent requests of
-	late    uint64    // answers dropped because their request had been returned
-	expired uint64    // requests returned because nobody answered
+	late    uint64    // responses dropped because their request had been returned
+	expired uint64    // requests returned for lack of a response
 
-	flagged atomic.Bool // Flush has been asked for
+	flagged atomic.Bool // Flush was requested
 	dead    atomic.Bool // the peer is gone
 
 	mu   sync.Mutex
@@ -54,8 +54,8 @@ type client struct {
 	out     mmsgs // guarded by sendMu
 }
 
-// expectsAnswer reports whether the sender of m, or for an answer its
-// receiver, waits for an answer. RMPP acknowledgements look like requests.
+// expectsAnswer reports whether m, or the request to which m responds, expects
+// a response. RMPP acknowledgements look like requests.
 func expectsAnswer(m *ib.MAD) bool {
 	switch m.Method() &^ ib.MethodResponseBit {
 	case ib.MethodSend, ib.MethodTrap, ib.MethodTrapRepress:
@@ -72,8 +72,8 @@ const (
 
 func rmppActive(m *ib.MAD) bool { return m[offRMPPFlags]&1 != 0 }
 
-// handle takes a message from the client's socket, addressed says with an
-// address behind it. msg may be changed. The driver's lock is held.
+// handle processes a message from the client's socket; addressed says that an
+// address follows it. msg may be changed. The driver's lock is held.
 func (c *client) handle(msg *dataMsg, addressed bool, now mad.Time) {
 	m := msg.MAD()
 	n := msg.Length()
@@ -81,7 +81,7 @@ func (c *client) handle(msg *dataMsg, addressed bool, now mad.Time) {
 	resp := m.Method().IsResponse()
 	if m.Class() == ib.ClassSubnDR {
 		if resp != smp.Direction(m) {
-			return // as ibsim
+			return // like ibsim
 		}
 		if resp && smp.HopPointer(m) == 0 {
 			smp.SetHopPointer(m, smp.HopCount(m)+1)
@@ -112,7 +112,7 @@ func (c *client) handle(msg *dataMsg, addressed bool, now mad.Time) {
 	tid := m.TID() & tidMask
 	m.SetTID(c.tag | tid)
 	if i := c.pend.find(tid); i >= 0 {
-		c.pend.remove(i) // tried again
+		c.pend.remove(i) // a retry
 	}
 	c.cur, c.curTID = msg, tid
 	c.ep.Send(pkt)
@@ -132,7 +132,7 @@ func (c *client) handle(msg *dataMsg, addressed bool, now mad.Time) {
 
 func (c *client) noteClass(k ib.Class) { c.used[k>>6] |= 1 << (k & 63) }
 
-// accepts decides about requests of others: see the package comment.
+// accepts decides about requests of other ports: see the package comment.
 func (c *client) accepts(p *mad.Packet) bool {
 	if !c.ep.IsSM() {
 		return false
@@ -148,7 +148,7 @@ func (c *client) accepts(p *mad.Packet) bool {
 
 func (c *client) uses(k ib.Class) bool { return c.used[k>>6]&(1<<(k&63)) != 0 }
 
-// take gives a packet of the subnet to the client. The driver's lock is held.
+// take queues a packet of the subnet for the client. The driver's lock is held.
 func (c *client) take(p *mad.Packet) {
 	m := (*ib.MAD)(p.Data)
 	c.mu.Lock()
@@ -202,8 +202,8 @@ func (c *client) take(p *mad.Packet) {
 	c.push()
 }
 
-// tableLen is the length of a table answer in one segment: the clients count
-// records by it. An answerer in this process has no other way to tell it.
+// tableLen is the length of a table response in one segment: the clients count
+// records by it. A responder in this process cannot pass it in another way.
 func tableLen(m *ib.MAD) int {
 	if m.Class() != ib.ClassSA || m.Method() != ib.MethodGetTableResp || m[offRMPPType] != rmppData || m[offRMPPFlags]&7 != 7 {
 		return ib.MADLen
@@ -216,8 +216,8 @@ func tableLen(m *ib.MAD) int {
 	return before + int(n)
 }
 
-// hideDamaged takes the second group of PortCountersExtended out of the
-// capabilities of a PMA: it reaches into the last bytes of the MAD, which
+// hideDamaged clears the second group of PortCountersExtended in a PMA's
+// capabilities: the counters extend into the last bytes of the MAD, which
 // clients under the preload library see as garbage and report as errors.
 func hideDamaged(m *ib.MAD) {
 	const capMask2 = 64 + 4 // in ClassPortInfo: 27 bits, then RespTimeValue
@@ -227,8 +227,8 @@ func hideDamaged(m *ib.MAD) {
 	}
 }
 
-// undeliverable hears of a packet of the client, or of an answer to it, that
-// was lost. The driver's lock is held.
+// undeliverable processes the loss of a packet of the client, or of a response
+// to it. The driver's lock is held.
 func (c *client) undeliverable(p *mad.Packet) {
 	m := (*ib.MAD)(p.Data)
 	if !expectsAnswer(m) || m.Method().IsResponse() && m.TID()&^tidMask != c.tag {
@@ -249,15 +249,15 @@ func (c *client) undeliverable(p *mad.Packet) {
 	}
 }
 
-// expireOne returns an open request to the client, and remembers it for a
-// while.
+// expireOne returns an open request to the client, and remembers it in case a
+// late response comes.
 func (c *client) expireOne(i int32, now mad.Time) {
 	e := &c.pend.ents[i]
 	e.returned = e.returned || c.giveBack(&e.msg)
 	c.pend.renew(i, c.srv.deadline(now))
 }
 
-// expire does what is due and returns when to come again.
+// expire returns due requests to the client, and returns the next deadline.
 func (c *client) expire(now mad.Time) mad.Time {
 	for c.pend.next() <= now {
 		i := c.pend.first
@@ -286,7 +286,7 @@ func (c *client) giveBack(msg *dataMsg) bool {
 	return true
 }
 
-// room returns the next free place of the queue, nil if it is full. mu is held.
+// room returns the next free slot of the queue, nil if it is full. mu is held.
 func (c *client) room() *dataMsg {
 	if c.n == len(c.ring) {
 		if c.n >= c.srv.opt.Queue {
@@ -302,8 +302,8 @@ func (c *client) room() *dataMsg {
 	return &c.ring[(c.head+c.n)&(len(c.ring)-1)]
 }
 
-// push makes what was written to room part of the queue. mu and the driver's
-// lock are held.
+// push appends the message in that slot to the queue. mu and the driver's lock
+// are held.
 func (c *client) push() {
 	c.n++
 	if !c.flagged.Swap(true) {
@@ -311,7 +311,7 @@ func (c *client) push() {
 	}
 }
 
-// Flush writes the queue to the socket, as far as it takes it.
+// Flush writes the queue to the socket until the socket is full.
 func (c *client) Flush() {
 	c.flagged.Store(false)
 	c.sendMu.Lock()
@@ -320,7 +320,7 @@ func (c *client) Flush() {
 		c.mu.Lock()
 		ring, head, n := c.ring, c.head, c.n
 		c.mu.Unlock()
-		// What lies in ring[head:head+n] does not change until head moves.
+		// ring[head:head+n] does not change until head moves.
 		var sent int
 		var err unix.Errno
 		switch {

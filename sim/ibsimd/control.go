@@ -12,7 +12,7 @@ import (
 	"heddle/sim"
 )
 
-// control serves what has arrived on a control socket.
+// control processes the messages on a control socket.
 func (s *Server) control(fd int, udp bool) {
 	var buf [ctlLen + 8]byte
 	for range batch {
@@ -22,11 +22,11 @@ func (s *Server) control(fd int, udp bool) {
 		}
 		var m ctlMsg
 		if m.Decode(buf[:n]) != nil {
-			continue // as ibsim: no reply
+			continue // no reply, like ibsim
 		}
 		if u, ok := from.(*unix.SockaddrUnix); ok {
 			if u.Name == "" {
-				continue // not bound: nowhere to reply to
+				continue // not bound: no address for a reply
 			}
 			// The name was cut at the NUL that ends it.
 			from = &unix.SockaddrUnix{Name: strings.TrimSuffix(u.Name, "\x00") + "\x00"}
@@ -39,10 +39,10 @@ func (s *Server) control(fd int, udp bool) {
 	}
 }
 
-// answer turns a request into its reply; false if there is none.
+// answer turns a request into its reply; false: there is none.
 func (s *Server) answer(m *ctlMsg, from unix.Sockaddr, udp bool) bool {
 	if m.Op == opConnect || m.Op == opSetIsSM {
-		s.probe() // one that was killed just now may have what this one wants
+		s.probe() // a client that was just killed may hold what this one requests
 	}
 	if m.Op == opConnect {
 		var in clientInfo
@@ -89,7 +89,7 @@ func (c *client) isFrom(from unix.Sockaddr, udp bool) bool {
 	return false
 }
 
-// query answers what is about the client's port. The driver's lock is held.
+// query answers a query about the client's port. The driver's lock is held.
 func (c *client) query(m *ctlMsg) {
 	ne := binary.NativeEndian
 	ep := c.ep
@@ -157,7 +157,7 @@ func (c *client) query(m *ctlMsg) {
 func (s *Server) connect(in *clientInfo, from unix.Sockaddr, udp bool) (*client, error) {
 	for _, c := range s.clients {
 		if c != nil && !udp && !c.udp && c.id == in.ID {
-			s.release(c, "its id connects again") // it died: the name was free
+			s.release(c, "its id connects again") // it died, or its name would be in use
 		}
 	}
 	c := &client{srv: s, slot: -1, udp: udp, id: in.ID, ctl: from, fd: -1, all: in.IsSM, extAddr: in.Ext&extAddr != 0}
@@ -190,7 +190,7 @@ func (s *Server) attach(c *client, in *clientInfo) error {
 		return err
 	}
 	c.ep, c.tag, c.node = ep, uint64(ep.Tag())<<48, ep.NodeID()
-	ep.SingleMAD = in.Ext&extReassembles == 0 // the preload library has no RMPP
+	ep.SingleMAD = in.Ext&extReassembles == 0 // the preload library cannot reassemble RMPP
 	ep.OnPacket, ep.Accepts, ep.OnUndeliverable = c.take, c.accepts, c.undeliverable
 	for len(s.byTag) <= int(ep.Tag()) {
 		s.byTag = append(s.byTag, nil)
@@ -205,8 +205,8 @@ func (s *Server) attach(c *client, in *clientInfo) error {
 	return nil
 }
 
-// longName finds the only node whose id, or else description, begins with
-// prefix; "" if there is none or more than one.
+// longName finds the only node whose ID, or otherwise description, begins with
+// prefix; "": none or several.
 func longName(sub *sim.Subnet, prefix string) string {
 	f := sub.Fabric()
 	var id, desc string
@@ -231,7 +231,7 @@ func longName(sub *sim.Subnet, prefix string) string {
 	return ""
 }
 
-// detach takes c off the subnet. The driver's lock is held.
+// detach removes c from the subnet. The driver's lock is held.
 func (s *Server) detach(c *client) {
 	if s.byTag[c.tag>>48] == c {
 		s.byTag[c.tag>>48] = nil
@@ -240,7 +240,7 @@ func (s *Server) detach(c *client) {
 	c.ep.Close()
 }
 
-// openData makes the socket of the lowest free slot and connects it.
+// openData creates and connects the data socket of the lowest free slot.
 func (s *Server) openData(c *client) error {
 	for slot := 0; slot < s.opt.MaxClients; slot++ {
 		if slot == len(s.clients) {
@@ -264,7 +264,7 @@ func (s *Server) openData(c *client) error {
 			peer = &unix.SockaddrUnix{Name: inName(s.opt.SockName, c.id)}
 		}
 		if errors.Is(err, unix.EADDRINUSE) {
-			continue // somebody else's; take the next
+			continue // another program's; try the next
 		}
 		if err != nil {
 			return fmt.Errorf("data socket: %w", err)
@@ -294,7 +294,7 @@ func (s *Server) closeData(c *client) {
 	}
 }
 
-// release frees a client's slot and everything it held.
+// release frees a client's slot and its resources.
 func (s *Server) release(c *client, why string) {
 	s.drv.Begin()
 	s.now = s.drv.Now()
@@ -320,9 +320,9 @@ func (s *Server) reap() {
 }
 
 // probe releases clients whose data socket is gone. A datagram socket does not
-// say that its peer has died, so the name is tried: while the client lives,
-// its socket is connected to ours and refuses others with EPERM, and its UDP
-// port cannot be bound.
+// report that its peer has died, so probe tries the name: while the client
+// lives, its socket is connected to ours and refuses others with EPERM, and its
+// UDP port cannot be bound.
 func (s *Server) probe() {
 	for _, c := range s.clients {
 		if c == nil {

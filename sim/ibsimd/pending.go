@@ -2,10 +2,9 @@ package ibsimd
 
 import "heddle/mad"
 
-// pending holds the requests of one client that are not answered yet, and for
-// a while those that were returned to it, in the order of their deadlines. It
-// is touched under the driver's lock only. Nothing is allocated once it has
-// reached its size.
+// pending holds the unanswered requests of one client, and for a while those
+// that were returned to it, in the order of their deadlines. The driver's lock
+// guards it. It allocates nothing once it has reached its size.
 type pending struct {
 	ents  []pendEnt
 	free  int32   // list of free entries by next
@@ -55,8 +54,8 @@ func (p *pending) find(tid uint64) int32 {
 	}
 }
 
-// add makes an entry, in place of the one with the same transaction if there
-// is one. Deadlines must not decrease from call to call.
+// add adds an entry, and replaces the one with the same transaction. Deadlines
+// must not decrease from call to call.
 func (p *pending) add(tid uint64, deadline mad.Time) *pendEnt {
 	if old := p.find(tid); old >= 0 {
 		p.remove(old)

@@ -16,8 +16,8 @@ import (
 	"heddle/sim/live"
 )
 
-// Options says where and how to serve. The zero value serves on ibsim's
-// default socket name only.
+// Options configures a Server. The zero value serves on ibsim's default socket
+// name only.
 type Options struct {
 	// SockName is the base of the abstract socket names, what clients have in
 	// IBSIM_SOCKNAME; "" is "sim".
@@ -25,35 +25,35 @@ type Options struct {
 	// UDPPort, if not 0, is the control port on 127.0.0.1 (IBSIM_SERVER_PORT;
 	// ibsim's is 7070). Client number i uses port UDPPort+1+i.
 	UDPPort int
-	// AnswerTimeout is how long a request may stay without an answer before it
-	// comes back with status 110. 0 is DefaultAnswerTimeout; negative: for
-	// ever, as with ibsim.
+	// AnswerTimeout is how long a request may stay without a response before it is
+	// returned with status 110. 0 is DefaultAnswerTimeout; negative: without
+	// limit, like ibsim.
 	AnswerTimeout time.Duration
 	// MaxClients bounds the clients; 0 is 65,535.
 	MaxClients int
 	// Queue is how many messages wait for a client that does not read; 0 is
 	// 4096, rounded up to a power of two.
 	Queue int
-	// Spin is how long the serving thread looks for the next message before
-	// it sleeps; normally 0. It pays only where a processor is free for it.
+	// Spin is how long the serving thread polls for the next message before it
+	// sleeps; normally 0. It pays only if a processor is free for it.
 	Spin time.Duration
-	// Log takes what happens to clients; nil: nothing.
+	// Log gets events of clients; nil: none.
 	Log *slog.Logger
 }
 
-// DefaultAnswerTimeout is what Options.AnswerTimeout is if not set: about what
-// a kernel takes for all its tries.
+// DefaultAnswerTimeout is the default of Options.AnswerTimeout: about the time
+// a kernel needs for all its tries.
 const DefaultAnswerTimeout = 800 * time.Millisecond
 
-// inFlight is what clients are told that they may have in flight: the local
-// sockets push back and the queue takes the answers, a UDP socket drops what
-// its buffer does not hold.
+// inFlight is the number of requests that a client may have in flight. Local
+// sockets have back pressure and the queue takes the responses; a UDP socket
+// drops what its buffer does not hold.
 const (
 	inFlightLocal = 1024
 	inFlightUDP   = 64
 )
 
-// probeEvery is how often the server looks whether its clients are alive.
+// probeEvery is the interval between checks whether clients are alive.
 const probeEvery = time.Second
 
 // ErrClosed is returned by Serve after Close.
@@ -74,7 +74,7 @@ type Server struct {
 	bufs    [batch]rxBuf
 	reply   [ctlLen]byte
 	probed  mad.Time
-	busy    bool // the last wait found much to do
+	busy    bool // the last wait returned many events
 
 	// Guarded by the driver's lock.
 	byTag []*client // by endpoint tag
@@ -92,10 +92,10 @@ type Server struct {
 	done    chan struct{} // closed when Serve has ended
 }
 
-// rxBuf has more than a message, to tell longer ones.
+// rxBuf is larger than a message, to recognize longer ones.
 type rxBuf [dataLen + addrLen + 8]byte
 
-// What epoll reports for sockets that are not clients'.
+// Event data of sockets that are not clients'.
 const (
 	evCtl   = -1
 	evCtlIP = -2
@@ -175,7 +175,7 @@ func (s *Server) epoll(op, fd int, id int32, events uint32) error {
 	return unix.EpollCtl(s.epfd, op, fd, &unix.EpollEvent{Events: events, Fd: id})
 }
 
-// watch says whether to wait for room in c's socket. c.sendMu is held.
+// watch sets whether to wait for space in c's socket. c.sendMu is held.
 func (s *Server) watch(c *client, out bool) {
 	ev := uint32(unix.EPOLLIN)
 	if out {
@@ -184,7 +184,7 @@ func (s *Server) watch(c *client, out bool) {
 	_ = s.epoll(unix.EPOLL_CTL_MOD, c.fd, int32(c.slot), ev)
 }
 
-// kick interrupts the loop. It may be called at any time, also too late.
+// kick interrupts the loop. It may be called at any time, even after the end.
 func (s *Server) kick() {
 	s.closeMu.Lock()
 	defer s.closeMu.Unlock()
@@ -198,7 +198,7 @@ func (s *Server) kick() {
 // SockName is the base of the abstract socket names.
 func (s *Server) SockName() string { return s.opt.SockName }
 
-// deadline is when a request handled now is given back. The driver's lock is
+// deadline is when a request processed now is returned. The driver's lock is
 // held.
 func (s *Server) deadline(now mad.Time) mad.Time {
 	d := now.Add(max(s.opt.AnswerTimeout, time.Millisecond))
@@ -208,7 +208,7 @@ func (s *Server) deadline(now mad.Time) mad.Time {
 	return d
 }
 
-// tagged is the client whose request had this transaction id, or nil.
+// tagged is the client whose request had this transaction ID, or nil.
 func (s *Server) tagged(tid uint64) *client {
 	if t := int(tid >> 48); t < len(s.byTag) {
 		return s.byTag[t]
@@ -308,8 +308,8 @@ func (s *Server) loop(ctx context.Context) error {
 	}
 }
 
-// wait waits for something to do, until the next deadline or probe. While
-// there is work it asks without sleeping first, which is the cheaper call.
+// wait waits for events, until the next deadline or probe. While there is work
+// it polls without sleeping, which is the cheaper call.
 func (s *Server) wait(evs []unix.EpollEvent) (int, error) {
 	if s.busy {
 		n, e := epollNow(s.epfd, evs)
@@ -326,7 +326,7 @@ func (s *Server) wait(evs []unix.EpollEvent) (int, error) {
 		}
 	}
 	n, err := unix.EpollWait(s.epfd, evs, s.patience())
-	// More than one event, or a full batch, says that there will be more.
+	// More than one event, or a full batch, suggests that more will follow.
 	s.busy = n > 1 || s.opt.Spin > 0
 	if err == unix.EINTR {
 		return 0, nil
@@ -350,7 +350,7 @@ func (s *Server) patience() int {
 	return ms
 }
 
-// timers gives back what nobody answers and looks for dead clients.
+// timers returns unanswered requests and checks for dead clients.
 func (s *Server) timers() {
 	now := s.drv.Now()
 	if mad.Time(s.next.Load()) <= now {

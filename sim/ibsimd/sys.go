@@ -66,8 +66,8 @@ func epollNow(ep int, ev []unix.EpollEvent) (int, unix.Errno) {
 	return int(n), 0
 }
 
-// Abstract names carry a NUL at their end that counts: without it a client
-// built in C does not find the socket.
+// Abstract names include a NUL at their end: without it a client built in C
+// does not find the socket.
 
 func ctlName(base string) string { return "@" + base + ":ctl\x00" }
 

@@ -9,8 +9,8 @@ import (
 	"heddle/mad"
 )
 
-// Sizes of the two kinds of datagram. Every other size is rejected, but that of
-// a data message with an address behind it (extAddr).
+// Sizes of the two kinds of datagram. All other sizes are rejected, except that
+// of a data message followed by an address (extAddr).
 const (
 	ctlLen  = 80
 	dataLen = 288
@@ -43,12 +43,12 @@ var (
 	errCtlMagic = errors.New("ibsimd: control message without the magic number")
 )
 
-// ctlMsg is a control message. Integers are in the order of the machine,
-// except where a payload is said to be in wire order.
+// ctlMsg is a control message. Integers are in machine order, unless a
+// payload's comment says wire order.
 type ctlMsg struct {
 	Client uint32
 	Op     ctlOp
-	Len    uint32 // payload bytes used, as the sender says; echoed
+	Len    uint32 // payload bytes used, according to the sender; echoed
 	Data   [ctlPayload]byte
 }
 
@@ -79,20 +79,20 @@ type clientInfo struct {
 	ID     uint32 // request: process id or UDP port of the data socket; reply: slot
 	QP     uint32
 	IsSM   bool
-	NodeID string // at most 31 bytes; longer ones are cut
+	NodeID string // at most 31 bytes; longer names are cut
 
-	// InFlight, in a reply, is how many requests the client may have in
-	// flight; see InFlight. 0: not said.
+	// InFlight, in a reply, is how many requests the client may have in flight;
+	// see InFlight. 0: unknown.
 	InFlight uint32
-	// Ext are the extensions that the sender of the message speaks.
+	// Ext are the extensions that the sender supports.
 	Ext uint32
 }
 
-// In CONNECT, the word after ibsim's 44 bytes is extMagic, in a request extAsk,
-// the next one, of a reply, the number of requests that may be in flight, and
-// the third the extensions that the sender speaks. ibsim returns what it got
-// there, which is why the two differ, and its clients leave zeros and do not
-// look.
+// In CONNECT, three words follow ibsim's 44 bytes: extMagic (in a request
+// extAsk), the number of requests that may be in flight (in a reply), and the
+// extensions that the sender supports. ibsim returns these bytes unchanged,
+// which is why the two magic numbers differ; its clients send zeros and ignore
+// the reply's.
 const (
 	extAt    = 44
 	extMagic = 0x48444C45
@@ -101,17 +101,17 @@ const (
 
 // The extensions of clientInfo.Ext.
 const (
-	// extReassembles, of a client: it puts RMPP messages together, and takes
-	// flagReassembles from requests. Of the server: it tells by that flag.
+	// extReassembles, of a client: it reassembles RMPP messages, and reads
+	// flagReassembles in requests. Of the server: it sets that flag.
 	extReassembles = 1 << 0
-	// extAddr: between two that speak it, a packet with more of an address than
-	// LIDs and QPs has the rest behind its data message.
+	// extAddr: if both sides support it, the part of an address beyond LIDs and
+	// QPs follows the data message.
 	extAddr = 1 << 1
 )
 
 // InFlight reads from the payload of a CONNECT reply (at least 52 bytes,
-// machine order) how many unanswered requests the server takes from one client
-// without losing any; 0 if the server does not say, as ibsim.
+// machine order) how many unanswered requests the server accepts from one
+// client without losing any; 0 if the server, like ibsim, does not say.
 func InFlight(payload []byte) int {
 	if len(payload) < extAt+8 || binary.NativeEndian.Uint32(payload[extAt:]) != extMagic {
 		return 0
@@ -151,8 +151,8 @@ func (i *clientInfo) Put(b *[ctlPayload]byte) {
 	}
 }
 
-// dataMsg is a data message as it is on the socket. LIDs are 16 bits big
-// endian followed by 16 zero bits, all else is big endian. The last addrLen
+// dataMsg is a data message as on the socket. LIDs are 16 bits big endian
+// followed by 16 zero bits, all other fields are big endian. The last addrLen
 // bytes are sent only if they hold an address.
 type dataMsg [dataLen + addrLen]byte
 
@@ -179,18 +179,18 @@ func (d *dataMsg) SQP() uint32    { return binary.BigEndian.Uint32(d[offSQP:]) }
 func (d *dataMsg) Status() uint32 { return binary.BigEndian.Uint32(d[offStatus:]) }
 
 const (
-	// flagReassembles in the flags of a request that is handed to a client: who
-	// sent it can put RMPP messages together.
+	// flagReassembles in the flags of a request to a client: its sender can
+	// reassemble RMPP messages.
 	flagReassembles = 1 << 0
-	// flagAddr: an address is behind the message. What comes in has it or not
-	// by its length.
+	// flagAddr: an address follows the message. A received message shows that by
+	// its length.
 	flagAddr = 1 << 1
 )
 
 // setFlag sets a flag, after PutHeader.
 func (d *dataMsg) setFlag(f byte) { d[offFlags+3] |= f }
 
-// size is how many bytes are to be sent.
+// size is the number of bytes to send.
 func (d *dataMsg) size() int {
 	if d[offFlags+3]&flagAddr != 0 {
 		return dataLen + addrLen
@@ -211,8 +211,8 @@ const (
 	addrGID      = offAddr + 12
 )
 
-// PutAddr puts what a data message has no place for behind it; nothing if that
-// is all zeros.
+// PutAddr writes the part of an address that a data message has no field for;
+// nothing if it is all zeros.
 func (d *dataMsg) PutAddr(a *mad.Addr) {
 	if a.SL == 0 && a.PathBits == 0 && a.PKeyIndex == 0 && !a.HasGRH {
 		return
@@ -230,7 +230,7 @@ func (d *dataMsg) PutAddr(a *mad.Addr) {
 	copy(d[addrGID:], g.GID[:])
 }
 
-// Addr reads what PutAddr put.
+// Addr reads what PutAddr wrote.
 func (d *dataMsg) Addr(a *mad.Addr) {
 	a.SL, a.PathBits = ib.SL(d[addrSL]&0xF), d[addrPathBits]
 	a.PKeyIndex = binary.BigEndian.Uint16(d[addrPKey:])
@@ -242,7 +242,7 @@ func (d *dataMsg) Addr(a *mad.Addr) {
 	}
 }
 
-// Length is the number of MAD bytes that are meant, 0–256.
+// Length is the number of valid MAD bytes, 0–256.
 func (d *dataMsg) Length() int { return int(min(binary.BigEndian.Uint64(d[offLength:]), ib.MADLen)) }
 
 // PutHeader writes everything before the MAD.
@@ -258,7 +258,7 @@ func (d *dataMsg) PutHeader(dlid, slid ib.LID, dqp, sqp, status uint32, length i
 }
 
 // tailLen is how many bytes at the end of a received MAD the preload library
-// damages when it is told that they are there.
+// damages if the length includes them.
 const tailLen = 32
 
 func tailUnused(m *ib.MAD) bool {

@@ -1,15 +1,15 @@
-// Package live runs a simulated subnet in real time and lets several
-// goroutines share it.
+// Package live runs a simulated subnet in real time and lets several goroutines
+// share it.
 //
-// A Driver owns a sim.Subnet: whoever touches the subnet does so between Begin
-// and End (or inside Do), which hold one lock, first catch up with real time
-// and afterwards arm one timer for the next event. One nanosecond of the
-// simulation is one nanosecond of CLOCK_MONOTONIC since New.
+// A Driver owns a sim.Subnet: code accesses the subnet only between Begin and
+// End (or inside Do). They hold one lock; Begin catches up with real time, and
+// End arms one timer for the next event. One nanosecond of the simulation is
+// one nanosecond of CLOCK_MONOTONIC since New.
 //
-// Callbacks from the subnet (Endpoint.OnPacket and its sisters) run under the
-// lock, on whichever goroutine made the simulation move. They must only copy
-// out or send into the subnet; who has input or output to do asks with
-// AfterUnlock to be called when the lock is free again.
+// Callbacks from the subnet (Endpoint.OnPacket and others) run under the lock,
+// on the goroutine that advanced the simulation. They must only copy data or
+// send into the subnet; a Flusher passed to AfterUnlock performs input and
+// output once the lock is free.
 //
 // Port is a port of the subnet in the same process; it implements
 // mad.Transport. All methods of Driver and Port may be called concurrently,
@@ -32,7 +32,7 @@ import (
 // Flusher has work that must not be done under the lock of a Driver, such as
 // writing packets to a socket.
 type Flusher interface {
-	// Flush does the work. It may run on several goroutines at once, and once
+	// Flush does the work. It may run on several goroutines concurrently, and once
 	// more than needed.
 	Flush()
 }
@@ -49,15 +49,15 @@ type Driver struct {
 	mu     sync.Mutex
 	s      *sim.Subnet // guarded by mu
 	dirty  []Flusher   // guarded by mu
-	armed  mad.Time    // when the timer thread will look next; guarded by mu
+	armed  mad.Time    // the timer thread's next deadline; guarded by mu
 	closed bool        // guarded by mu
 }
 
 // ErrClosed is returned by operations on a closed driver or port.
 var ErrClosed = errors.New("live: closed")
 
-// New starts to run s in real time, from its present virtual time on. s must
-// not be touched any more but through the driver.
+// New runs s in real time, from its current virtual time on. From now on s must
+// be accessed only through the driver.
 func New(s *sim.Subnet) *Driver {
 	d := &Driver{s: s, base: s.Now(), armed: mad.Never, done: make(chan struct{})}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
@@ -70,7 +70,7 @@ func New(s *sim.Subnet) *Driver {
 	return d
 }
 
-// Now is the present time of the simulation.
+// Now is the current time of the simulation.
 func (d *Driver) Now() mad.Time { return d.base.Add(time.Since(d.epoch)) }
 
 // Begin locks the subnet, runs everything that is due and returns it. End must
@@ -81,11 +81,12 @@ func (d *Driver) Begin() *sim.Subnet {
 	return d.s
 }
 
-// End unlocks the subnet, arms the timer and flushes what AfterUnlock noted.
+// End unlocks the subnet, arms the timer and flushes the flushers of
+// AfterUnlock.
 func (d *Driver) End() {
 	if next := d.s.NextEvent(); next < d.armed && !d.closed {
 		d.armed = next
-		d.kick() // under the lock: Close may not take the descriptor away
+		d.kick() // under the lock, so that Close cannot close the descriptor
 	}
 	d.unlockAndFlush()
 }
@@ -97,9 +98,9 @@ func (d *Driver) Do(fn func(s *sim.Subnet)) {
 	fn(s)
 }
 
-// AfterUnlock asks for f.Flush once the lock is free. It is called under the
-// lock only: from callbacks of the subnet, or between Begin and End. A flusher
-// should remember that it has asked and not ask again before Flush begins.
+// AfterUnlock requests f.Flush once the lock is free. It is called only under
+// the lock: from callbacks of the subnet, or between Begin and End. A flusher
+// should not request again before Flush begins.
 func (d *Driver) AfterUnlock(f Flusher) { d.dirty = append(d.dirty, f) }
 
 func (d *Driver) unlockAndFlush() {
@@ -107,8 +108,8 @@ func (d *Driver) unlockAndFlush() {
 		d.mu.Unlock()
 		return
 	}
-	// Through a small array, so that the list can be used again at once by
-	// others and nothing is allocated.
+	// Copied to a small array, so that others can use the list immediately and
+	// nothing is allocated.
 	var buf [16]Flusher
 	for {
 		n := copy(buf[:], d.dirty)
@@ -135,15 +136,15 @@ func (d *Driver) kick() {
 	_, _ = unix.Write(d.wake, one[:]) // full means a wake-up is already waiting
 }
 
-// spin is the longest wait that is not worth a sleep.
+// spin is the longest wait that does not justify a sleep.
 const spin = 5 * time.Microsecond
 
-// timer runs what is due when nobody else makes the simulation move. It has a
-// thread of its own with exact timers, because hops take less than a
-// microsecond and the runtime's timers are good to a millisecond when idle.
+// timer runs due events while no other goroutine advances the simulation. It
+// has a thread of its own with exact timers, because hops take less than a
+// microsecond and the runtime's idle timers have millisecond accuracy.
 func (d *Driver) timer() {
 	defer close(d.done)
-	runtime.LockOSThread() // and never unlock: the thread ends with its timer slack
+	runtime.LockOSThread() // never unlocked: the thread ends with its timer slack
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	fds := []unix.PollFd{{Fd: int32(d.wake), Events: unix.POLLIN}}
 	var b [8]byte
@@ -171,8 +172,7 @@ func (d *Driver) timer() {
 	}
 }
 
-// Close stops the clock. The subnet can still be looked at with Do; time does
-// not pass by itself any more.
+// Close stops the clock. Do still gives access to the subnet.
 func (d *Driver) Close() {
 	d.mu.Lock()
 	was := d.closed

@@ -10,16 +10,16 @@ import (
 	"heddle/sim"
 )
 
-// QueueLen is how many packets a Port keeps for its reader. Further ones are
-// lost and counted, newest first, as a receive queue of hardware does; requests
-// whose answer is lost so are for the reader's own timers.
+// QueueLen is the capacity of a Port's receive queue. Further packets are lost
+// and counted, like in a hardware receive queue; the reader's own timers must
+// handle lost responses.
 const QueueLen = 4096
 
 // Port is a port of the simulated subnet, used from inside the process. It
-// implements mad.Transport: Send and Recv may be used from any goroutines.
-// A request that the simulation knows to be lost comes back at once as
-// mad.Failed, as over ibsim's protocol; one that is not answered for other
-// reasons does not.
+// implements mad.Transport: Send and Recv may be used from any goroutines. A
+// request that the simulation knows to be lost returns immediately as
+// mad.Failed, as with ibsim's protocol; a request that stays unanswered for
+// other reasons does not.
 type Port struct {
 	d    *Driver
 	ep   *sim.Endpoint // guarded by d.mu
@@ -57,7 +57,7 @@ func (d *Driver) PortAt(node string, num int) (*Port, error) {
 	return d.open(func(s *sim.Subnet) (*sim.Endpoint, error) { return s.AttachPort(node, num) })
 }
 
-// VM attaches to the virtual function that a VM is on, and moves with it.
+// VM attaches to the virtual function of a VM, and moves with it.
 func (d *Driver) VM(name string) (*Port, error) {
 	return d.open(func(s *sim.Subnet) (*sim.Endpoint, error) { return s.AttachVM(name) })
 }
@@ -80,8 +80,9 @@ func (d *Driver) open(attach func(*sim.Subnet) (*sim.Endpoint, error)) (*Port, e
 	return p, nil
 }
 
-// bounced takes what was lost. Only requests are reported, and agents' answers
-// to them: nothing here waits for our own answers, nor for notices.
+// bounced processes a lost packet. It reports only requests and agents'
+// responses to them: nothing waits for this port's own responses or for
+// notices.
 func (p *Port) bounced(q *mad.Packet) {
 	if len(q.Data) < ib.MADLen {
 		return
@@ -97,7 +98,7 @@ func (p *Port) bounced(q *mad.Packet) {
 	p.take(q)
 }
 
-// take copies a packet into the queue. It runs under the driver's lock.
+// take copies a packet into the queue. The driver's lock is held.
 func (p *Port) take(q *mad.Packet) {
 	p.mu.Lock()
 	if p.closed || p.n == QueueLen {
@@ -149,7 +150,7 @@ func (p *Port) Recv(q *mad.Packet) error {
 	return nil
 }
 
-// TryRecv is Recv without waiting; false means that nothing is there.
+// TryRecv is Recv without waiting; false: the queue is empty.
 func (p *Port) TryRecv(q *mad.Packet) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,10 +195,10 @@ func (p *Port) NodeInfo() (ni smp.NodeInfo) {
 func (p *Port) SegmentsRMPP() bool { return false }
 
 // MaxInFlight implements mad.Transport: half the queue, which leaves room for
-// what comes unasked.
+// unsolicited packets.
 func (p *Port) MaxInFlight() int { return QueueLen / 2 }
 
-// Lost is how many packets found the queue full.
+// Lost is how many packets were lost because the queue was full.
 func (p *Port) Lost() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

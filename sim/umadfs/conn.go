@@ -28,8 +28,8 @@ type conn struct {
 	stop int // eventfd: ends the loop
 	hcas []*hca
 	tree *tree
-	// direct says that the mounter's thread ids are ours too, so that a
-	// caller's buffer can be written (memory.go).
+	// direct says that the mounter and this process see the same thread IDs, so
+	// that a caller's buffer can be written (memory.go).
 	direct bool
 
 	// Under the driver's lock.
@@ -40,7 +40,7 @@ type conn struct {
 	parted  int               // bytes that large writes of all handles will have
 	closed  bool
 
-	flagged atomic.Bool // Flush has been asked for
+	flagged atomic.Bool // Flush was requested
 	replies replies
 }
 
@@ -63,7 +63,7 @@ type heldRead struct {
 	tid    uint32
 }
 
-// part is the beginning of a system call's data that comes in several writes.
+// part is the beginning of a system call's data that arrives in several writes.
 type part struct {
 	data  []byte
 	total int
@@ -288,8 +288,8 @@ func (c *conn) opened(unique uint64, h *handle, flags uint32) {
 	c.reply(append(b, 0, 0, 0, 0))
 }
 
-// openIssm opens the issm device or holds the open until the present holder
-// lets go.
+// openIssm opens the issm device, or holds the open until the current holder
+// closes it.
 func (c *conn) openIssm(unique uint64, h *handle, nonblock bool) {
 	var wait func(syscall.Errno)
 	if !nonblock {

@@ -9,7 +9,7 @@ import (
 )
 
 // wake is called when a packet was queued for the file of h: it serves the
-// reads that wait, or tells poll.
+// waiting reads, or notifies poll.
 func (c *conn) wake(h *handle) {
 	for len(h.reads) > 0 && h.file.Readable() {
 		rd := h.reads[0]
@@ -25,8 +25,8 @@ func (c *conn) wake(h *handle) {
 	}
 }
 
-// readUmad serves a read of a umad device: at once, or held until a packet
-// comes unless the caller does not want to wait.
+// readUmad serves a read of a umad device immediately, or, unless it is
+// non-blocking, holds it until a packet arrives.
 func (c *conn) readUmad(r *request, h *handle) {
 	off, size, flags := le.Uint64(r.body[8:]), le.Uint32(r.body[16:]), le.Uint32(r.body[32:])
 	rest := h.rest[r.tid]
@@ -61,12 +61,12 @@ func (c *conn) readUmad(r *request, h *handle) {
 }
 
 // take answers a read with the next packet. A message that does not fit needs
-// the ENOSPC protocol: an error and a filled buffer, of which a FUSE reply can
-// be only one; see memory.go.
+// the ENOSPC protocol, an error and a filled buffer, but a FUSE reply can be
+// only one of them; see memory.go.
 func (c *conn) take(h *handle, rd heldRead) {
 	size := int(rd.size)
 	if next := h.file.NextLen(); next > size && size >= splitFrom && c.direct {
-		// The kernel splits large reads: what did the caller ask for?
+		// The kernel splits large reads: find the size of the caller's read.
 		if call, ok := callerOf(rd.tid); ok && call.nr == syscall.SYS_READ && call.count >= uint64(next) && len(h.rest) < maxParts {
 			msg, e := h.file.Read(next)
 			if e == 0 {
@@ -94,8 +94,7 @@ func (c *conn) take(h *handle, rd heldRead) {
 	}
 }
 
-// writeUmad takes a write, putting together the parts of one that the kernel
-// split.
+// writeUmad processes a write, and reassembles one that the kernel split.
 func (c *conn) writeUmad(r *request, h *handle) {
 	off, size := le.Uint64(r.body[8:]), le.Uint32(r.body[16:])
 	data := r.body[40:]
@@ -117,7 +116,7 @@ func (c *conn) writeUmad(r *request, h *handle) {
 			written(e)
 			return
 		case total > len(data):
-			// What an earlier call of this thread began and did not end goes.
+			// Drop what an earlier, incomplete call of this thread wrote.
 			h.drop(c, r.tid)
 			if len(h.parts) >= maxParts || c.parted+total > maxParted {
 				written(syscall.ENOMEM)
@@ -144,7 +143,7 @@ func (c *conn) writeUmad(r *request, h *handle) {
 		h.drop(c, r.tid)
 	}
 	if off > 0 {
-		written(syscall.EINVAL) // the rest of what was refused, or forgotten
+		written(syscall.EINVAL) // the rest of a write that was refused or dropped
 		return
 	}
 	written(h.file.Write(data))
@@ -158,10 +157,10 @@ func (h *handle) drop(c *conn, tid uint32) {
 	}
 }
 
-// writeLen is how long the write(2) of a thread is whose first n bytes are
-// here. A message that would be too long is refused, as by a kernel without the
-// memory for it, and so is one of which we cannot know whether this is all: cut
-// it must not be.
+// writeLen is the length of the write(2) of a thread whose first n bytes have
+// arrived. It refuses a message that would be too long, like a kernel without
+// the memory for it, and one whose end cannot be determined, because a message
+// must not be cut.
 func (c *conn) writeLen(tid uint32, n int) (int, syscall.Errno) {
 	if c.direct {
 		if call, ok := callerOf(tid); ok && call.nr == syscall.SYS_WRITE && call.count >= uint64(n) {

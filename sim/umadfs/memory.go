@@ -15,12 +15,12 @@ import (
 
 // A read into a buffer that is too small for an RMPP message must fail with
 // ENOSPC *and* leave the header and the first segment in the buffer, where the
-// caller finds the size it needs. A FUSE reply is data or an error, never
-// both. So the data is written straight into the caller, who sleeps in the
-// read until the reply comes and whose buffer therefore stays: its address is
-// in /proc/TID/syscall. That needs the right to trace the caller (root, or the
-// same user); without it the reply is one that the kernel copies in part and
-// then finds broken, which fills the buffer too but gives the error EIO.
+// caller finds the size it needs. A FUSE reply is data or an error, never both.
+// So the data is written directly into the caller's memory. The caller sleeps
+// in the read until the reply comes, so its buffer is stable; /proc/TID/syscall
+// has its address. That needs the right to trace the caller (root, or the same
+// user). Without it the reply is broken on purpose: the kernel copies a part of
+// it, which fills the buffer too, and then fails with EIO.
 
 // call is the system call that a thread sleeps in.
 type call struct {
@@ -67,7 +67,7 @@ func fillCaller(tid uint32, msg []byte) bool {
 	return err == nil && n == len(msg)
 }
 
-// unreadable is a page that nobody may read.
+// unreadable is a page without read permission.
 var unreadable = sync.OnceValue(func() []byte {
 	b, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -77,9 +77,9 @@ var unreadable = sync.OnceValue(func() []byte {
 })
 
 // replyBroken answers a read of size bytes with a reply whose last byte cannot
-// be read: the kernel has copied the rest of msg to the caller by then, and
-// makes EIO of the failure. A reply above size would be refused before
-// anything is copied, so a msg that fills the buffer loses its last byte.
+// be read: the kernel copies the rest of msg to the caller and then fails with
+// EIO. A reply above size would be refused before anything is copied, so a msg
+// that fills the buffer loses its last byte.
 func (c *conn) replyBroken(unique uint64, msg []byte, size int) {
 	msg = msg[:min(len(msg), size-1)]
 	page := unreadable()

@@ -9,8 +9,8 @@ import (
 	"heddle/sim/umadfs/kernel"
 )
 
-// hcaID is what an adapter belongs to: a node, or a VM, whose adapter is the
-// virtual function that it is on.
+// hcaID identifies the owner of an adapter: a node, or a VM, whose adapter is
+// its current virtual function.
 type hcaID struct {
 	node int    // index in the fabric; -1 for a VM
 	vm   string // "" for a node
@@ -28,7 +28,7 @@ func idOf(s *sim.Subnet, name string) (hcaID, error) {
 	return hcaID{}, err
 }
 
-// hca is one node's adapter: the ports that programs on it see.
+// hca is one node's adapter: the ports that its programs see.
 type hca struct {
 	id    hcaID
 	ports []*port

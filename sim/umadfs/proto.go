@@ -75,7 +75,7 @@ type request struct {
 	body   []byte
 }
 
-// parseRequest checks the header against what was read.
+// parseRequest checks the header against the length read.
 func parseRequest(b []byte) (r request, ok bool) {
 	if len(b) < inHeaderLen || int(le.Uint32(b)) != len(b) {
 		return r, false
@@ -86,7 +86,7 @@ func parseRequest(b []byte) (r request, ok bool) {
 	}, true
 }
 
-// bodyLens is the least a request's body must hold to be looked at.
+// bodyLens is the minimum length of a request's body.
 var bodyLens = map[uint32]int{
 	opLookup: 1, opOpen: 8, opOpendir: 8, opRead: 40, opReaddir: 40, opWrite: 40,
 	opRelease: 24, opReleasedir: 24, opInit: 16, opInterrupt: 8, opIoctl: 32, opPoll: 24,
@@ -104,7 +104,7 @@ func finish(b []byte) []byte {
 	return b
 }
 
-// attr is what stat shows of a node.
+// attr holds the file attributes that stat returns.
 type attr struct {
 	ino, size uint64
 	mode      uint32

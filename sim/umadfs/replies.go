@@ -6,20 +6,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Buffers of replies that are kept for further ones: how many, and how large at
-// most.
+// Bounds of the buffers kept for reuse: their number and size.
 const (
 	keptReplies  = 16
 	keptReplyLen = 8 << 10
 )
 
-// replies are the answers of one mount that are yet to be written.
+// replies are the unwritten replies of one mount.
 type replies struct {
 	mu    sync.Mutex
 	queue [][]byte // guarded by mu
 	free  [][]byte // guarded by mu
 
-	// Held while a reply is written, so that the descriptor is not closed meanwhile.
+	// Held while a reply is written, so that the descriptor is not closed during it.
 	open  sync.RWMutex
 	ended bool // guarded by open
 }
@@ -38,15 +37,15 @@ func (r *replies) add(b []byte) []byte {
 	return b
 }
 
-// end waits until replies under way are written, and lets no other begin.
+// end waits until current writes are done, and permits no others.
 func (r *replies) end() {
 	r.open.Lock()
 	defer r.open.Unlock()
 	r.ended = true
 }
 
-// next is the first reply that nobody has begun to write, nil if there is none;
-// done has been written.
+// next is the first reply whose write has not begun, nil if there is none; done
+// has been written.
 func (r *replies) next(done []byte) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +68,7 @@ func (c *conn) Flush() {
 	defer r.open.RUnlock()
 	for b := r.next(nil); b != nil; b = r.next(b) {
 		if !r.ended {
-			_, _ = unix.Write(c.fd, b) // ENOENT means that the caller is gone
+			_, _ = unix.Write(c.fd, b) // ENOENT: the caller is gone
 		}
 	}
 }

@@ -24,7 +24,7 @@ type Driver interface {
 	AfterUnlock(f live.Flusher)
 }
 
-// Limits of what strangers on the socket can make the simulator hold.
+// Limits on what clients of the socket can make the simulator hold.
 const (
 	maxHello    = 64 << 10
 	maxMounts   = 1024
@@ -59,8 +59,7 @@ type Server struct {
 }
 
 // Listen opens the service's socket for the simulator known as name; an empty
-// name is the simulator's default one, "ibsim0"'s twin "heddle0". Serving
-// begins at once.
+// name is the simulator's default, "heddle0". Serving begins immediately.
 func Listen(d Driver, name string) (*Server, error) {
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: SocketName(name), Net: "unix"})
 	if err != nil {
@@ -122,7 +121,7 @@ func (s *Server) plug(node string, in bool) (err error) {
 		}
 		h := s.hcas[id]
 		if h == nil {
-			err = fmt.Errorf("umadfs: nobody is attached to node %q", node)
+			err = fmt.Errorf("umadfs: no command is attached to node %q", node)
 			return
 		}
 		for _, p := range h.ports {
@@ -171,19 +170,19 @@ func (s *Server) accept() {
 	}
 }
 
-// hello is what attach says, with the /dev/fuse descriptor beside it.
+// hello is the message of attach, sent with the /dev/fuse descriptor.
 type hello struct {
 	Nodes []string `json:"nodes"`
 	PIDNS string   `json:"pidns"`
 }
 
-// answer is what it gets: an error, or that the devices are there.
+// answer is the response: an error, or that the devices exist.
 type answer struct {
 	Error string `json:"error,omitempty"`
 	Ports int    `json:"ports"`
 }
 
-// serve handles one attach: its mount lives as long as it is mounted, the
+// serve handles one attach. Its mount lives as long as it is mounted; the
 // socket tells each side when the other one ends.
 func (s *Server) serve(c *net.UnixConn) {
 	_ = c.SetDeadline(time.Now().Add(helloWithin))
@@ -199,7 +198,7 @@ func (s *Server) serve(c *net.UnixConn) {
 		return
 	}
 	s.wg.Go(func() {
-		_ = mount.run() // ends with the mount; what it says is of no use to anyone then
+		_ = mount.run() // the mount has ended; its error is of no use
 		s.mu.Lock()
 		delete(s.stops, mount)
 		s.mu.Unlock()
@@ -266,8 +265,8 @@ func (s *Server) mount(h hello, fd int) (*conn, error) {
 	return c, nil
 }
 
-// detach gives up a mount's hold on its HCAs; the last one closes them. Under
-// the driver's lock.
+// detach releases a mount's HCAs; the last mount of an HCA closes it. The
+// driver's lock is held.
 func (s *Server) detach(hcas []*hca) {
 	for _, h := range hcas {
 		if h.refs--; h.refs == 0 {
@@ -277,8 +276,8 @@ func (s *Server) detach(hcas []*hca) {
 	}
 }
 
-// checkFUSE makes sure that a descriptor from a stranger is /dev/fuse: what is
-// read from it is believed, thread ids above all.
+// checkFUSE verifies that a received descriptor is /dev/fuse, because its
+// contents, above all thread IDs, are trusted.
 func checkFUSE(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -303,7 +302,7 @@ func recvHello(c *net.UnixConn) (h hello, fd int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*4))
 	n, oobn, _, _, err := c.ReadMsgUnix(head[:], oob)
 	if err != nil {
-		return h, fd, fmt.Errorf("attach said nothing: %w", err)
+		return h, fd, fmt.Errorf("attach sent no message: %w", err)
 	}
 	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {
@@ -355,7 +354,7 @@ func sendHello(c *net.UnixConn, h hello, fd int) error {
 		_, err = c.Write(b[n:])
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return nil // refused before it was read; the answer says why
+		return nil // refused before it was read; the answer has the reason
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// report is how the second stage tells the first why it failed.
+// report is the second stage's error for the first stage.
 type report struct {
 	Op    string        `json:"op"`
 	Text  string        `json:"text"`
@@ -51,10 +51,10 @@ func fail(op string, err error, hint string) error {
 	return &failure{op: op, hint: hint, err: err}
 }
 
-// Stage must be the first call in main of a program that attaches commands
-// (and in TestMain of a test that does). In an ordinary process it returns at
-// once; in the second stage of an attach, which is a copy of the program, it
-// makes the mounts and becomes the command.
+// Stage must be the first call in main of a program that attaches commands (and
+// in TestMain of a test that does). In an ordinary process it returns
+// immediately; in the second stage of an attach, which is a copy of the
+// program, it makes the mounts and becomes the command.
 func Stage() {
 	text, ok := os.LookupEnv(stageEnv)
 	if !ok {
@@ -103,9 +103,9 @@ func becomeCommand(text string) error {
 	if err := mountDevices(&st, sock); err != nil {
 		return err
 	}
-	// The death signal belongs to a thread, not to the process, and the
-	// thread that calls exec is the one that stays: ask for it again on this
-	// one, and then see that the parent has not gone already.
+	// The death signal belongs to a thread, not to the process, and the thread
+	// that calls exec remains: request it again on this thread, then check that
+	// the parent still lives.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fail("tie the command's life to heddle's", err, "")
@@ -126,9 +126,9 @@ const mountHint = "mounting needs CAP_SYS_ADMIN and a security profile that allo
 // infiniband directory to mount on.
 var devNodes = []string{"null", "zero", "full", "random", "urandom", "tty", "log"}
 
-// mountDevices gives this mount namespace the devices: the class directories
-// over /sys/class and the device files over /dev/infiniband, or, where there
-// is no such directory, a /dev of our own. Nothing has to be undone: the
+// mountDevices mounts the devices in this mount namespace: the class
+// directories over /sys/class and the device files over /dev/infiniband, or,
+// where there is no such directory, a private /dev. Nothing must be undone: the
 // mounts vanish with the last process of the namespace.
 func mountDevices(st *stage, sock *net.UnixConn) error {
 	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -212,7 +212,7 @@ func mountDev(scratch, fs string) error {
 	return fail("mount over /dev", unix.Mount(dev, "/dev", "", unix.MS_BIND|unix.MS_REC, ""), mountHint)
 }
 
-// pidNamespace names the PID namespace of a process, "" if it cannot be told.
+// pidNamespace names the PID namespace of a process; "": unknown.
 func pidNamespace(pid string) string {
 	s, err := os.Readlink("/proc/" + pid + "/ns/pid")
 	if err != nil {

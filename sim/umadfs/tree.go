@@ -8,7 +8,7 @@ import (
 	"heddle/ib"
 )
 
-// nodeKind is what a node of the file system is.
+// nodeKind is the type of a node of the file system.
 type nodeKind uint8
 
 const (
@@ -24,14 +24,14 @@ const (
 	modeDev  = 0o100600
 )
 
-// node is one file or directory. Nodes are made at mount time and never move;
-// those of a device that was removed are hidden.
+// node is one file or directory. Nodes are created at mount time and never
+// move; those of a removed device are hidden.
 type node struct {
 	id   uint64
 	name string
 	kind nodeKind
 	kids []*node
-	port *port         // devices, and what goes away with one
+	port *port         // a device and its files; they disappear with it
 	text func() string // kindText; under the driver's lock
 }
 
@@ -197,8 +197,8 @@ func (t *tree) portFiles(d *node, p *port) {
 	t.file(d, "cap_mask", func() string { return fmt.Sprintf("0x%08x", uint32(ep.PortInfo().CapabilityMask)) })
 	t.value(d, "link_layer", "InfiniBand")
 	var gids []ib.GID
-	// The kernel makes one file for each slot of the tables; ours are those
-	// that the port has now, the first always.
+	// The kernel creates one file for each slot of the tables; here only the slots
+	// in use have one, and the first always.
 	gids = ep.GIDs(gids)
 	for i := range max(len(gids), 1) {
 		t.file(d, fmt.Sprintf("gids/%d", i), func() string {

@@ -10,18 +10,18 @@ import (
 	"heddle/mad"
 )
 
-// File is one open of the port's umad device. Agents, unread MADs and pending
-// requests belong to it and go with it.
+// File is one open of the port's umad device. It owns its agents, unread MADs
+// and pending requests.
 type File struct {
-	// OnReady is called when a read would not block any more: a packet was
-	// queued or the device went away.
+	// OnReady is called when a read would no longer block: a packet was queued or
+	// the device was removed.
 	OnReady func()
 
 	port    *Port
 	agents  [umadabi.MaxAgents]*agent
 	used    bool // an agent was registered: the header's form is settled
 	pkeyHdr bool // 64-byte header
-	dead    bool // the device went away
+	dead    bool // the device was removed
 	sends   map[sendKey]*send
 	recv    []*received // from head on
 	head    int
@@ -32,8 +32,8 @@ type File struct {
 type received struct {
 	hdr  umadabi.Header
 	data []byte
-	// first is how much of data a read must have room for at least: all, or
-	// the first segment of a reassembled message.
+	// first is the minimum size of a read's buffer: the whole message, or the
+	// first segment of a reassembled one.
 	first int
 }
 
@@ -80,9 +80,9 @@ func (f *File) HeaderLen() int {
 	return umadabi.OldHeaderLen
 }
 
-// Ioctl runs one ioctl with its argument in arg, which it changes as the
-// kernel changes the caller's structure, also when it fails. Its length is
-// what the request code says.
+// Ioctl runs one ioctl with its argument in arg, which it changes as the kernel
+// changes the caller's structure, also when it fails. The request code gives
+// its length.
 func (f *File) Ioctl(code uint32, arg []byte) syscall.Errno {
 	if want, ok := ioctlSizes[code]; !ok {
 		return syscall.ENOTTY
@@ -159,13 +159,13 @@ func (f *File) registerAgent(arg []byte, second bool) syscall.Errno {
 // Readable reports whether a read would not block.
 func (f *File) Readable() bool { return f.dead || f.head < len(f.recv) }
 
-// Dead reports whether the device went away under the file.
+// Dead reports whether the device was removed while the file was open.
 func (f *File) Dead() bool { return f.dead }
 
 // Read takes the next packet for a buffer of size bytes. With no error, msg is
 // header and data and belongs to the caller. With ENOSPC, msg is what the
 // kernel leaves in the buffer, header and first segment, and the packet stays
-// at the head of the queue. EAGAIN: nothing there.
+// at the head of the queue. EAGAIN: the queue is empty.
 func (f *File) Read(size int) (msg []byte, e syscall.Errno) {
 	h := f.HeaderLen()
 	if size < h {

@@ -2,7 +2,8 @@ package kernel
 
 import "syscall"
 
-// issm is the semaphore of the issm device: who has it open is the port's SM.
+// issm is the semaphore of the issm device: the process that has it open is the
+// port's SM.
 type issm struct {
 	holder  *Holder
 	waiting []*Holder
@@ -11,12 +12,12 @@ type issm struct {
 // Holder is one open, or a blocked one, of the issm device.
 type Holder struct {
 	port  *Port
-	ready func(syscall.Errno) // told once, when a blocked open ends
+	ready func(syscall.Errno) // called once, when a blocked open ends
 }
 
-// OpenIsSM opens the issm device, which sets CapabilityMask.IsSM. While
-// somebody else has it open the call fails with EAGAIN, or, with wait given,
-// is done when wait is called: the EINPROGRESS returned means that.
+// OpenIsSM opens the issm device, which sets CapabilityMask.IsSM. While another
+// process has it open, the call fails with EAGAIN; with wait given it returns
+// EINPROGRESS and calls wait when the open succeeds or fails.
 func (p *Port) OpenIsSM(wait func(syscall.Errno)) (*Holder, syscall.Errno) {
 	if p.removed {
 		return nil, syscall.ENXIO
@@ -39,7 +40,7 @@ func (p *Port) take(h *Holder) syscall.Errno {
 	outer := p.enter()
 	defer p.leave(outer)
 	if err := p.wire.SetIsSM(true); err != nil {
-		return syscall.EBUSY // an SM beside this device: one that speaks ibsim's protocol
+		return syscall.EBUSY // an SM that attached through ibsim's protocol, not this device
 	}
 	p.issm.holder = h
 	return 0
@@ -71,7 +72,7 @@ func (h *Holder) Close() {
 	}
 }
 
-// remove ends the blocked opens of a port whose device went away, and clears
+// remove ends the blocked opens of a port whose device was removed, and clears
 // IsSM.
 func (i *issm) remove(p *Port) {
 	if i.holder != nil {

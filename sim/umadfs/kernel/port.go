@@ -1,17 +1,17 @@
-// Package kernel plays Linux' MAD layer (ib_mad and ib_umad) for one simulated
-// port: open files of its umad device, agents and their method masks,
-// transaction IDs, time-outs and retries, RMPP, the issm device and the loss
-// of the device. It is the model behind sim/umadfs' virtual devices; what
-// reaches it as system calls leaves it as MADs on a Wire.
+// Package kernel emulates Linux' MAD layer (ib_mad and ib_umad) for one
+// simulated port: open files of its umad device, agents and their method masks,
+// transaction IDs, time-outs and retries, RMPP, the issm device and the loss of
+// the device. It turns the system calls on sim/umadfs' virtual devices into
+// MADs on a Wire.
 //
-// It promises what a process can see of a real device: the same errors for the
-// same calls, the same bytes from read, the same MADs on the wire. What no
-// process can see is simpler: a MAD handed to the wire has been sent, so sends
-// never wait and never fail.
+// A process sees the behavior of a real device: the same errors for the same
+// calls, the same bytes from read, the same MADs on the wire. The invisible
+// parts are simpler: a MAD passed to the wire has been sent, so sends never
+// wait and never fail.
 //
-// A Port and its Files have one owner: every call, timer and delivery must
-// come under the same lock (sim/live's). Deliveries may come from within
-// Wire.Send; they are queued until the call that caused them is done.
+// A Port and its Files have one owner: every call, timer and delivery must come
+// under the same lock (sim/live's). Deliveries may come from within Wire.Send;
+// they are queued until the call that caused them is done.
 package kernel
 
 import (
@@ -25,7 +25,7 @@ import (
 
 // Wire is the port underneath, a sim.Endpoint behind an adapter.
 type Wire interface {
-	// Now is the present time.
+	// Now is the current time.
 	Now() mad.Time
 	// At runs fn at t, under the owner's lock.
 	At(t mad.Time, fn func())
@@ -39,10 +39,10 @@ type Wire interface {
 	NumGIDs() int
 }
 
-// Limits of what is kept. The first is the kernel's own since 6.11, for one
-// open file; the others, for a port, keep a stranger from filling the
-// simulator's memory with messages that nobody reads or finishes and with
-// requests that wait for ever.
+// Limits. The first is the kernel's own since 6.11, for one open file. The
+// others, for a port, keep another process from filling the simulator's memory
+// with messages that it does not read or finish and with requests that never
+// end.
 const (
 	maxQueued  = 200000
 	maxHeld    = 256 << 20 // bytes, unread or partly received
@@ -50,9 +50,9 @@ const (
 	maxSending = 2 * MaxMessage
 )
 
-// MaxMessage is how many bytes of data one RMPP message may have, written or
-// received: more than an SA answers to one query, and as much as fits maxHeld
-// in segments. A real kernel takes what its memory holds.
+// MaxMessage is the largest RMPP message in bytes of data, written or received:
+// more than an SA's response to one query, and as much as fits maxHeld in
+// segments. A real kernel is limited by its memory only.
 const MaxMessage = 192 << 20
 
 // The largest version of a class that can be registered (MAX_MGMT_VERSION).
@@ -62,7 +62,8 @@ const maxClassVersion = 0x83
 // agent. A real kernel uses 32; the simulated fabric keeps bits 63..48.
 const hiBits = 16
 
-// tidMask is what is left of a transaction ID without the fabric's bits.
+// tidMask selects the bits of a transaction ID that the fabric leaves
+// unchanged.
 const tidMask = 1<<(32+hiBits) - 1
 
 // Port is the kernel state of one port.
@@ -71,8 +72,8 @@ type Port struct {
 	hasSMI  bool
 	files   map[*File]struct{}
 	agents  map[uint16]*agent    // by number, TID bits 47..32
-	lastNum *uint16              // of an agent, of whatever port
-	owners  map[methodKey]*agent // who takes a method unsolicited
+	lastNum *uint16              // of an agent, on any port
+	owners  map[methodKey]*agent // owner of each unsolicited method
 	issm    issm
 	removed bool
 
@@ -81,13 +82,13 @@ type Port struct {
 	spare []*mad.Packet // used-up packets of inbox
 
 	timers  timers
-	armed   mad.Time // earliest moment asked of wire.At, Never if none
+	armed   mad.Time // earliest time passed to wire.At, Never if none
 	expire  func()   // p.onTimer, made once
 	free    []*send
 	held    int    // bytes, see maxHeld
 	pending int    // sends that are not released
 	sending int    // bytes of their messages
-	dropped uint64 // received MADs that nobody took
+	dropped uint64 // received MADs that no agent accepted
 }
 
 // methodKey names one method of one class: what an agent owns on a port. The
@@ -125,8 +126,8 @@ type agent struct {
 
 func (a *agent) kernelRMPP() bool { return a.rmpp != nil }
 
-// enter marks the port busy; leave works off what arrived meanwhile. Both
-// nest: only the outermost leave drains.
+// enter marks the port busy; leave processes what arrived since. Both nest:
+// only the outermost leave drains.
 func (p *Port) enter() (outer bool) {
 	outer = !p.busy
 	p.busy = true
@@ -184,7 +185,7 @@ func (p *Port) Accepts(pk *mad.Packet) bool {
 	return a != nil && p.valid(pk)
 }
 
-// Dropped is how many received MADs nobody took.
+// Dropped is how many received MADs no agent accepted.
 func (p *Port) Dropped() uint64 { return p.dropped }
 
 // owner finds the agent that registered the method of an unsolicited MAD.
@@ -242,20 +243,19 @@ func (p *Port) receive(pk *mad.Packet) {
 		p.release(s)
 		a.queue(pk, m, false)
 	case isRMPPClass(m[1]) && rmppActive(m):
-		// Segments after the first have no request waiting any more; a process
-		// that does RMPP itself, because the agent has the flag or rmpp_version
-		// 0, sees them all.
+		// After the first segment no request waits; a process that implements RMPP
+		// itself (by the agent's flag or rmpp_version 0) sees all segments.
 		a.queue(pk, m, false)
 	default:
-		p.dropped++ // nobody asked, or the answer came too late
+		p.dropped++ // no request matches, or its time is over
 	}
 }
 
-// match finds the request that a response answers: same transaction and class
-// and, as the kernel checks it, both or neither with a GRH, and then to the GID
-// that the request was from. Who it is from does not count: what was sent to a
-// service GID, as the SA's, is answered from another.
-// Directed routes are not compared further.
+// match finds the request that a response answers: same transaction and class,
+// both or neither with a GRH, and sent to the GID that the request was from, as
+// the kernel checks it. The responder's address does not count: a request to a
+// service GID, such as the SA's, is answered from another. Directed routes are
+// not compared further.
 func (a *agent) match(pk *mad.Packet) *send {
 	m := pk.Data
 	s := a.file.sends[sendKey{tid: tid(m), class: m[1]}]
@@ -281,8 +281,8 @@ func (a *agent) match(pk *mad.Packet) *send {
 	return s
 }
 
-// Remove takes the device away, as hot removal does: readers and pollers wake
-// with errors, agents and pending requests are gone.
+// Remove removes the device, like hot removal: readers and pollers wake with
+// errors, agents and pending requests are dropped.
 func (p *Port) Remove() {
 	if p.removed {
 		return
@@ -413,8 +413,8 @@ func isRMPPClass(class uint8) bool {
 	return isVendor(class)
 }
 
-// dataOffset is where a class' data begins: what every RMPP segment repeats
-// (the kernel's ib_get_mad_data_offset).
+// dataOffset is where a class' data begins, after what every RMPP segment
+// repeats (the kernel's ib_get_mad_data_offset).
 func dataOffset(class uint8) int {
 	switch {
 	case class == 0x03:

@@ -15,7 +15,7 @@ type rmpp struct {
 	cfg     mad.RMPPConfig // of receptions
 	recv    map[recvKey]*reception
 	open    int          // receptions in recv that are not complete
-	done    []*reception // complete ones that linger, oldest first from head on
+	done    []*reception // complete receptions that linger, oldest first from head on
 	head    int
 	waiting int // bytes of the lingering messages
 }
@@ -23,9 +23,9 @@ type rmpp struct {
 // ackTimeout is how long the kernel waits for an acknowledgement at most.
 const ackTimeout = 2 * time.Second
 
-// maxReceptions bounds the messages that an agent puts together at a time;
-// segments of further ones are not taken. Complete ones linger to acknowledge
-// repeated segments, the oldest of them being forgotten first when they are
+// maxReceptions bounds the messages that an agent reassembles concurrently;
+// segments of further ones are dropped. Complete receptions linger to
+// acknowledge repeated segments; the oldest are dropped first when they are
 // many or large.
 const (
 	maxReceptions  = 1024
@@ -33,7 +33,7 @@ const (
 	maxLingerBytes = 16 << 20
 )
 
-// recvKey tells receptions apart as the kernel does.
+// recvKey identifies a reception, as in the kernel.
 type recvKey struct {
 	tid     uint64
 	qp      uint32
@@ -47,10 +47,10 @@ type reception struct {
 	timer
 	key    recvKey
 	engine *mad.RMPPReceiver
-	packet mad.Packet // where segments come from, and our answers go
+	packet mad.Packet // source of the segments, and destination of responses
 	held   int        // bytes counted in Port.held
 	size   int        // of the message when complete
-	gone   bool       // not in recv any more
+	gone   bool       // no longer in recv
 }
 
 func newRMPP(a *agent) *rmpp {
@@ -72,7 +72,7 @@ func (r *rmpp) send(s *send) {
 	f, p := r.a.file, r.a.file.port
 	cfg := mad.RMPPConfig{AckTimeout: ackTimeout, Retries: int(s.retries)}
 	if cfg.Retries == 0 {
-		cfg.Retries = -1 // the program asked for none
+		cfg.Retries = -1 // the program requested none
 	}
 	if s.timeout > 0 && s.timeout < ackTimeout {
 		cfg.AckTimeout = s.timeout
@@ -100,7 +100,7 @@ func (s *send) segment(m *ib.MAD) {
 	s.agent.file.port.wire.Send(&k)
 }
 
-// advance looks how a transfer stands after something happened to it.
+// advance checks the state of a transfer after an event.
 func (f *File) advance(s *send) {
 	p := f.port
 	if !s.engine.Done() {
@@ -176,8 +176,7 @@ func (r *rmpp) key(pk *mad.Packet, m *ib.MAD, method uint8) recvKey {
 	return recvKey{tid: tid(m[:]), qp: pk.Addr.QP, lid: pk.Addr.LID, class: m[1], version: m[2], method: method}
 }
 
-// answer sends what a reception has to say back to where its segments came
-// from.
+// answer sends a reception's responses to the source of its segments.
 func (x *reception) answer(r *rmpp) func(*ib.MAD) {
 	return func(m *ib.MAD) {
 		k := x.packet

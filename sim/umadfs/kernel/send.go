@@ -49,7 +49,7 @@ func (f *File) Write(b []byte) syscall.Errno {
 	}
 	a := f.agents[hdr.ID]
 	if a == nil {
-		return syscall.EIO // gone with its device, or never registered
+		return syscall.EIO // the device was removed, or the agent never registered
 	}
 	if hdr.GRHPresent && int(hdr.GIDIndex) >= f.port.wire.NumGIDs() {
 		return syscall.EINVAL
@@ -120,7 +120,7 @@ func (f *File) transmit(s *send) {
 		f.sends[s.key] = s
 		s.fire = func() { f.expired(s) }
 		p.timers.set(&s.timer, p.wire.Now().Add(s.timeout))
-		// The answer, if it comes at once, waits in the inbox: s stays valid.
+		// An immediate response waits in the inbox: s stays valid.
 		p.wire.Send(&s.packet)
 		return
 	}

@@ -10,7 +10,7 @@ import (
 func tid(m []byte) uint64       { return binary.BigEndian.Uint64(m[8:16]) }
 func setTID(m []byte, v uint64) { binary.BigEndian.PutUint64(m[8:16], v) }
 
-// timer is a deadline with what to do then.
+// timer is a deadline and its action.
 type timer struct {
 	pos  int // in the heap, -1 outside
 	fire func()
@@ -18,7 +18,7 @@ type timer struct {
 
 func (t *timer) moved(pos int) { t.pos = pos }
 
-// timers are ordered by deadline, those of one moment as they were set.
+// timers are ordered by deadline, and by age among equals.
 type timers struct {
 	heap heap.Heap[mad.Time, *timer]
 	seq  uint64
@@ -38,8 +38,8 @@ func (h *timers) stop(t *timer) {
 	}
 }
 
-// arm asks the wire for a call at the earliest deadline, unless one that is
-// early enough is already coming.
+// arm requests a call from the wire at the earliest deadline, unless an early
+// enough one is scheduled.
 func (p *Port) arm() {
 	if p.timers.heap.Len() == 0 {
 		return
@@ -50,7 +50,7 @@ func (p *Port) arm() {
 	}
 }
 
-// onTimer fires what is due. The wire may call it for a deadline that moved.
+// onTimer runs due timers. The wire may call it for a deadline that moved.
 func (p *Port) onTimer() {
 	now := p.wire.Now()
 	if p.armed <= now {
