@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"encoding/binary"
-	"maps"
 	"slices"
 	"syscall"
 
@@ -67,9 +66,7 @@ func (f *File) dropAgents() {
 			f.port.unregister(a)
 		}
 	}
-	for _, k := range slices.Collect(maps.Keys(f.sends)) {
-		f.port.release(f.sends[k])
-	}
+	f.dropSends(nil)
 }
 
 // HeaderLen is the length of the header that precedes each MAD.

@@ -384,11 +384,7 @@ func (p *Port) unregister(a *agent) {
 	if a.rmpp != nil {
 		a.rmpp.close()
 	}
-	for _, s := range a.file.sends {
-		if s.agent == a {
-			p.release(s)
-		}
-	}
+	a.file.dropSends(a)
 }
 
 // isResponse is the kernel's ib_response_mad.

@@ -88,7 +88,7 @@ func (r *rmpp) send(s *send) {
 		s.engine.Expire(p.wire.Now(), s.segment)
 		f.advance(s)
 	}
-	f.sends[s.key] = s
+	f.await(s)
 	engine.Start(p.wire.Now(), s.segment)
 	f.advance(s)
 }

@@ -32,6 +32,53 @@ type send struct {
 	timeout  time.Duration
 	retries  uint32
 	engine   *mad.RMPPSender // of a message in transfer
+	next     *send           // a later send with the same key, by a process that does RMPP itself
+}
+
+// await adds s to the sends of the file that are pending.
+func (f *File) await(s *send) {
+	first := f.sends[s.key]
+	if first == nil {
+		f.sends[s.key] = s
+		return
+	}
+	for first.next != nil {
+		first = first.next
+	}
+	first.next = s
+}
+
+// settled removes s from the pending sends, if it is among them.
+func (f *File) settled(s *send) {
+	first := f.sends[s.key]
+	switch {
+	case first == nil:
+	case first != s:
+		for first.next != nil && first.next != s {
+			first = first.next
+		}
+		if first.next == s {
+			first.next = s.next
+		}
+	case s.next != nil:
+		f.sends[s.key] = s.next
+	default:
+		delete(f.sends, s.key)
+	}
+	s.next = nil
+}
+
+// dropSends releases the pending sends of an agent, nil for all.
+func (f *File) dropSends(a *agent) {
+	for _, s := range f.sends {
+		for s != nil {
+			next := s.next
+			if a == nil || s.agent == a {
+				f.port.release(s)
+			}
+			s = next
+		}
+	}
 }
 
 // Write is one write to the device: header and MAD or RMPP message. A request
@@ -117,7 +164,7 @@ func (f *File) Write(b []byte) syscall.Errno {
 func (f *File) transmit(s *send) {
 	p := f.port
 	if s.timeout > 0 {
-		f.sends[s.key] = s
+		f.await(s)
 		s.fire = func() { f.expired(s) }
 		p.timers.set(&s.timer, p.wire.Now().Add(s.timeout))
 		// An immediate response waits in the inbox: s stays valid.
@@ -160,9 +207,7 @@ func (p *Port) release(s *send) {
 		p.sending -= n
 	}
 	p.timers.stop(&s.timer)
-	if f := s.agent.file; f.sends[s.key] == s {
-		delete(f.sends, s.key)
-	}
+	s.agent.file.settled(s)
 	s.packet.Data, s.fire, s.agent, s.engine = nil, nil, nil, nil
 	if len(p.free) < 1024 {
 		p.free = append(p.free, s)
