@@ -268,7 +268,7 @@ var timeTable = []Setting{
 	},
 	{
 		Name: "retry-interval", Group: Sweeps, Arg: "TIME", Since: house,
-		Meaning: "time until what did not answer is tried again; it doubles up to 16 times",
+		Meaning: "time until what did not answer is tried again; it doubles up to 16 times. Refused placements are tried again after it",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.RetryInterval }},
 	},
 	{

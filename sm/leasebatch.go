@@ -27,6 +27,9 @@ func (c *Core) startMoves() bool {
 		return false
 	}
 	c.endEntries()
+	if x.again <= c.Now {
+		c.retryRefused()
+	}
 	if x.retry <= c.Now {
 		x.retry = mad.Never
 		if x.step == batchStore && x.saveErr != nil {
@@ -304,12 +307,34 @@ func (c *Core) ready(l *lease) bool {
 	return true
 }
 
+// retryRefused tries refused leases again, as if they were set again: what was in the way may
+// be gone. The address manager has no retries of its own; it sets a lease elsewhere, and so
+// back, if the interface has another place.
+func (c *Core) retryRefused() {
+	x := &c.leases
+	x.again = mad.Never
+	tried := false
+	for _, l := range x.list {
+		if !l.gone && !l.ended && !l.implied && l.failed.cause != 0 && l.told.State == subnet.LeaseRefused {
+			again := l.Lease
+			c.putLease(&again)
+			tried = true
+		}
+	}
+	if tried {
+		c.mergeAliases()
+	}
+}
+
 // settle ends the work for a lease: it is where it is to be.
 func (c *Core) settle(l *lease) {
 	switch {
 	case l.ended:
 		c.forgetLease(l)
 	case l.failed.cause != 0:
+		if !l.implied {
+			c.leases.again = min(c.leases.again, c.Now.Add(c.Config.RetryInterval))
+		}
 		c.reportLease(l, subnet.LeaseRefused, l.failed)
 	default:
 		l.back = subnet.Place{}

@@ -52,6 +52,9 @@ type leases struct {
 	settle  mad.Time // until then a batch waits for such places; 0: none does
 	reports []subnet.LeaseReport
 	retry   mad.Time // when something is due
+	// again is when refused leases are tried again (retryRefused), the first of them
+	// RetryInterval after it was refused.
+	again mad.Time
 
 	entries   map[subnet.Place]*heldEntry // what snapshots go on showing (leaseshow.go)
 	entryList []*heldEntry
@@ -108,7 +111,7 @@ func (l *lease) target() subnet.Place {
 func newLeases() leases {
 	return leases{
 		byGUID: map[ib.GUID]*lease{}, wants: map[subnet.Place]*lease{}, hold: map[subnet.Place]*lease{},
-		leaves: map[subnet.Place]*lease{}, floats: map[ib.GUID]*lease{}, former: map[ib.GUID]bool{}, fn: newFunctionLIDs(), retry: mad.Never,
+		leaves: map[subnet.Place]*lease{}, floats: map[ib.GUID]*lease{}, former: map[ib.GUID]bool{}, fn: newFunctionLIDs(), retry: mad.Never, again: mad.Never,
 		entries: map[subnet.Place]*heldEntry{}, entryEnd: mad.Never,
 	}
 }
@@ -335,6 +338,7 @@ func (c *Core) forgetLeases() {
 	clear(x.leaves)
 	clear(x.floats)
 	x.dropEntries()
+	x.again = mad.Never
 	x.dirty, x.batch, x.step, x.known, x.fn.short = nil, nil, batchIdle, false, true
 	for _, l := range x.list {
 		l.floats, l.unfloats = 0, 0

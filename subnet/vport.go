@@ -178,8 +178,8 @@ const (
 	// any more.
 	LeasePlaced
 	// LeaseRefused: it cannot be so; Reason says why. Nothing is where it was not
-	// before. It is tried again when the lease is set again, or the place comes
-	// back.
+	// before. It is tried again after sm's RetryInterval, when the lease is set again,
+	// or when the place comes back.
 	LeaseRefused
 )
 

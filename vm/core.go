@@ -19,9 +19,6 @@ const (
 	// retryStore is how long the core waits before it tries again to store what
 	// the subnet manager told and the store did not take.
 	retryStore = 10 * time.Second
-	// retryLease is how long a lease stays refused whose interface has no other
-	// place to be: then it is put again.
-	retryLease = 10 * time.Second
 )
 
 // Core is the address manager. One transaction is under way at a time: events
@@ -48,8 +45,6 @@ type Core struct {
 	retryAt mad.Time
 	tx      *tx // under way; nil: none
 	gen     uint64
-
-	putAgain mad.Time // when refused leases are put again; Never without any
 
 	waits map[string][]waiter // replies that are due when an operation ends, by interface
 	due   []deadline          // ascending; of those in waits, and of some that are answered
@@ -82,7 +77,7 @@ func New(cfg Config) *Core {
 	if cfg.GUIDFirst == 0 && cfg.GUIDLast == 0 {
 		cfg = Defaults()
 	}
-	c := &Core{cfg: cfg, putAgain: mad.Never, waits: map[string][]waiter{}, fading: map[ib.GUID]bool{}}
+	c := &Core{cfg: cfg, waits: map[string][]waiter{}, fading: map[ib.GUID]bool{}}
 	c.state.init()
 	c.members.init()
 	c.functions.init()
@@ -119,7 +114,6 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	c.work()
 	if c.tx == nil {
 		c.expire()
-		c.putRefused()
 	}
 	c.publish()
 	out.Timer = c.nextTimer()
@@ -337,7 +331,7 @@ func (c *Core) nextTimer() mad.Time {
 	if c.retryAt != 0 {
 		t = min(t, c.retryAt)
 	}
-	return min(t, c.putAgain)
+	return t
 }
 
 // publish shows what is stored.

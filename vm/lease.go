@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"heddle/ib"
-	"heddle/mad"
 	"heddle/subnet"
 )
 
@@ -154,24 +153,6 @@ func (c *Core) refused(e *entry, r *subnet.LeaseReport) {
 		if e.Lease != subnet.LeaseRefused {
 			c.tell("vm_refused", true, "interface %q (GUID %v) cannot be at %v: %s", n.Name, n.GUID, r.Place, reason)
 		}
-	}
-}
-
-// putRefused puts the leases again that are refused though they have no other place
-// to be: what was in the way may be gone.
-func (c *Core) putRefused() {
-	switch {
-	case len(c.denied) == 0:
-		c.putAgain = mad.Never
-	case c.putAgain == mad.Never:
-		c.putAgain = c.now.Add(retryLease)
-	case c.putAgain <= c.now:
-		c.putAgain = c.now.Add(retryLease)
-		for _, name := range slices.Sorted(maps.Keys(c.denied)) {
-			l, _ := c.named[name].lease()
-			c.out.Put = append(c.out.Put, l)
-		}
-		c.out.LeasesChanged = true
 	}
 }
 

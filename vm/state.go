@@ -69,12 +69,6 @@ func (e *entry) storedAs(o *entry) bool {
 // ownLID reports whether its LID is nobody else's.
 func (e *entry) ownLID() bool { return e.LIDKind != subnet.SharedLID && e.LID != 0 }
 
-// stuck reports whether the subnet manager refuses the place that e has, and there
-// is nothing to go back to.
-func (e *entry) stuck() bool {
-	return e.Doing == "" && e.Lease == subnet.LeaseRefused && e.Place.Function != 0
-}
-
 // state are the interfaces and what finds them.
 type state struct {
 	list    table              // which Views share
@@ -84,7 +78,6 @@ type state struct {
 	byLID   map[ib.LID]string
 	byPort  map[ib.GUID]users
 	busy    map[string]struct{} // that are doing something
-	denied  map[string]struct{} // whose leases are refused at the only place that they have
 	unread  map[string]bool     // names of records that could not be read
 }
 
@@ -94,7 +87,6 @@ type users struct{ n, floating int }
 func (s *state) init() {
 	s.byGUID, s.byPlace, s.byLID = map[ib.GUID]string{}, map[subnet.Place]string{}, map[ib.LID]string{}
 	s.named = map[string]*entry{}
-	s.denied = map[string]struct{}{}
 	s.byPort, s.busy, s.unread = map[ib.GUID]users{}, map[string]struct{}{}, map[string]bool{}
 }
 
@@ -111,9 +103,6 @@ func (c *Core) replace(old, new *entry) { //nolint:revive // old and new are wha
 		}
 		if old.Doing != "" {
 			delete(c.busy, old.Name)
-		}
-		if old.stuck() {
-			delete(c.denied, old.Name)
 		}
 		c.pool.count(old, -1)
 	}
@@ -143,9 +132,6 @@ func (c *Core) replace(old, new *entry) { //nolint:revive // old and new are wha
 	}
 	if new.Doing != "" {
 		c.busy[new.Name] = struct{}{}
-	}
-	if new.stuck() {
-		c.denied[new.Name] = struct{}{}
 	}
 	c.pool.count(new, 1)
 	c.named[new.Name] = new
