@@ -12,7 +12,6 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"heddle/fabric"
@@ -20,6 +19,7 @@ import (
 	"heddle/mad"
 	"heddle/partition"
 	"heddle/sa"
+	"heddle/shell"
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/store"
@@ -110,17 +110,16 @@ type Manager struct {
 	Sent   int // packets sent
 	Writes int // Set requests among them
 
-	c     *Cluster
-	core  *sm.Core
-	ep    *sim.Endpoint
-	out   sm.Output
-	inbox []sm.Event
-	bufs  []*received
-	spare []*received
-	busy  bool
-	armed mad.Time
-	sa    *administrator // nil: SA requests are not answered
-	vm    *addresses     // nil: there is no address manager
+	c      *Cluster
+	core   *sm.Core
+	ep     *sim.Endpoint
+	shared shell.Shared
+	sm     *shell.SM
+	bufs   []*received
+	spare  []*received
+	armed  mad.Time
+	sa     *administrator // nil: SA requests are not answered
+	vm     *addresses     // nil: there is no address manager
 }
 
 type received struct {
@@ -149,6 +148,8 @@ func (c *Cluster) Attach(node string, cfg sm.Config, st *store.Memory) (*Manager
 	}
 	cfg.PortGUID = ep.PortGUID()
 	m := &Manager{Node: node, Store: st, c: c, core: sm.New(cfg), ep: ep, armed: mad.Never}
+	m.sm = shell.NewSM(smCore{m}, smEdge{m}, &m.shared)
+	m.shared.WakeSM = m.sm.Mail
 	ep.OnPacket = m.receive
 	c.Managers = append(c.Managers, m)
 	return m, nil
@@ -161,12 +162,12 @@ func (m *Manager) Start() error {
 		return err
 	}
 	if m.sa != nil {
-		m.sa.start(state.Records)
+		m.sa.shell.Start(state.Records, int64(m.c.Sim.Now()))
 	}
 	if m.vm != nil {
-		m.vm.start(state.Records)
+		m.vm.shell.Start(state.Records)
 	}
-	m.step(sm.Start{Stored: state})
+	m.sm.Start(state, nil)
 	return nil
 }
 
@@ -192,34 +193,7 @@ func (m *Manager) receive(p *mad.Packet) {
 	r.p = *p
 	r.p.Data = r.buf
 	m.bufs = append(m.bufs, r)
-	m.step(sm.Received{P: &r.p})
-}
-
-// step gives the core an event, and those that follow from it.
-func (m *Manager) step(ev sm.Event) {
-	m.inbox = append(m.inbox, ev)
-	if m.busy {
-		return
-	}
-	m.busy = true
-	for i := 0; i < len(m.inbox) && !m.Dead; i++ {
-		ev := m.inbox[i]
-		m.inbox[i] = nil
-		m.out.Reset()
-		began := m.clock()
-		m.core.Step(m.c.Sim.Now(), ev, &m.out)
-		m.StepCPU += m.clock() - began
-		m.do()
-		if _, ok := ev.(sm.Received); ok {
-			m.spare = append(m.spare, m.bufs[0])
-			m.bufs = append(m.bufs[:0], m.bufs[1:]...)
-		}
-		if m.OnStep != nil {
-			m.OnStep()
-		}
-	}
-	m.inbox = m.inbox[:0]
-	m.busy = false
+	m.sm.Step(sm.Received{P: &r.p})
 }
 
 func (m *Manager) clock() time.Duration {
@@ -227,89 +201,6 @@ func (m *Manager) clock() time.Duration {
 		return 0
 	}
 	return m.Clock()
-}
-
-// do does what the core wants, in the order that sm promises.
-func (m *Manager) do() {
-	out := &m.out
-	if len(out.Persist) > 0 {
-		m.inbox = append(m.inbox, sm.Persisted{Gen: out.PersistGen, Err: m.persist(out.Persist)})
-	}
-	if out.IsSM != sm.IsSMKeep {
-		_ = m.ep.SetIsSM(out.IsSM == sm.IsSMClaim) // a node that is down has no port to set it on
-	}
-	for i := range out.Sends {
-		p := &out.Sends[i]
-		if m.OnSend != nil {
-			m.OnSend(p)
-		}
-		m.Sent++
-		if p.Data[3] == byte(ib.MethodSet) {
-			m.Writes++
-		}
-		m.sends(p)
-		if m.KillAfter > 0 {
-			if m.KillAfter--; m.KillAfter == 0 {
-				m.Kill()
-				return
-			}
-		}
-	}
-	for _, j := range out.Jobs {
-		began := m.clock()
-		r := j.Solve(max(m.Workers, 1))
-		proved := m.clock()
-		j.Plan(r, max(m.Workers, 1))
-		m.JobCPU += proved - began
-		m.PlanCPU += m.clock() - proved
-		if m.OnJob != nil {
-			m.OnJob(r)
-		}
-		if m.JobTime > 0 {
-			m.c.Sim.After(m.JobTime, func() { m.stepIfAlive(sm.JobDone{Result: r}) })
-		} else {
-			m.inbox = append(m.inbox, sm.JobDone{Result: r})
-		}
-	}
-	if out.Publish != nil {
-		m.Snap = out.Publish
-		m.c.remember(m)
-		if m.OnPublish != nil {
-			m.OnPublish()
-		}
-		if m.sa != nil {
-			m.sa.step(sa.Published{Snap: m.Snap})
-		}
-		if m.vm != nil {
-			m.vm.step(vm.Published{Snap: m.Snap})
-		}
-	}
-	m.Leases = append(m.Leases, out.Leases...)
-	if m.vm != nil && len(out.Leases) > 0 {
-		m.vm.step(vm.Reports{List: slices.Clone(out.Leases)})
-	}
-	if m.sa != nil {
-		for i := range out.Traps {
-			m.sa.step(sa.Trap{Notice: out.Traps[i].Notice, From: out.Traps[i].From})
-		}
-	}
-	m.tell(out.Notices)
-	m.Traps = append(m.Traps, out.Traps...)
-	if out.Plan != nil {
-		m.Plan = out.Plan
-	}
-	if out.Stopped {
-		m.Stopped, m.Dead = true, true
-		m.ep.Close()
-		return
-	}
-	m.arm(out.Timer)
-}
-
-// arm makes sure that the core is woken at t; an earlier wake-up that is
-// pending will do and looks again.
-func (m *Manager) arm(t mad.Time) {
-	m.wake(&m.armed, t, func() { m.stepIfAlive(sm.Timer{}) })
 }
 
 // wake calls fn at t, unless armed says that it is called earlier anyway, or the
@@ -330,52 +221,58 @@ func (m *Manager) wake(armed *mad.Time, t mad.Time, fn func()) {
 	})
 }
 
-func (m *Manager) stepIfAlive(ev sm.Event) {
-	if !m.Dead {
-		m.step(ev)
-	}
-}
-
 // Kill ends the manager as kill -9 would: IsSM goes with the file descriptor,
 // nothing else is done.
 func (m *Manager) Kill() {
-	m.Dead = true
+	m.end()
 	m.ep.Close()
 }
 
+// end has the cores do nothing more.
+func (m *Manager) end() {
+	m.Dead = true
+	m.sm.Halt()
+	if m.sa != nil {
+		m.sa.shell.Halt()
+	}
+	if m.vm != nil {
+		m.vm.shell.Halt()
+	}
+}
+
 // Stop ends the manager in order.
-func (m *Manager) Stop() { m.stepIfAlive(sm.Stop{}) }
+func (m *Manager) Stop() { m.sm.Step(sm.Stop{}) }
 
 // Sweep asks for a full sweep.
-func (m *Manager) Sweep(audit bool) { m.stepIfAlive(sm.Sweep{Audit: audit}) }
+func (m *Manager) Sweep(audit bool) { m.sm.Step(sm.Sweep{Audit: audit}) }
 
 // Reroute asks for tables from scratch.
-func (m *Manager) Reroute(rebalance bool) { m.stepIfAlive(sm.Reroute{Rebalance: rebalance}) }
+func (m *Manager) Reroute(rebalance bool) { m.sm.Step(sm.Reroute{Rebalance: rebalance}) }
 
 // Inject hands the manager a packet as if it had come from p.Addr, whatever that is: the
 // simulator vouches for source LIDs as hardware does.
 func (m *Manager) Inject(p *mad.Packet) { m.receive(p) }
 
 // SetGroups replaces the multicast groups.
-func (m *Manager) SetGroups(g []sm.Group) { m.stepIfAlive(sm.SetGroups{Groups: g}) }
+func (m *Manager) SetGroups(g []sm.Group) { m.sm.Step(sm.SetGroups{Groups: g}) }
 
 // SetAliases replaces the alias GUIDs.
-func (m *Manager) SetAliases(l []subnet.Alias) { m.stepIfAlive(sm.SetAliases{Aliases: l}) }
+func (m *Manager) SetAliases(l []subnet.Alias) { m.sm.Step(sm.SetAliases{Aliases: l}) }
 
 // ReadTables has the lane tables of nodes read; none = all.
-func (m *Manager) ReadTables(nodes ...ib.GUID) { m.stepIfAlive(sm.ReadTables{Nodes: nodes}) }
+func (m *Manager) ReadTables(nodes ...ib.GUID) { m.sm.Step(sm.ReadTables{Nodes: nodes}) }
 
 // SetPartitions replaces the partitions.
 func (m *Manager) SetPartitions(p *partition.Policy, tag uint64) {
-	m.stepIfAlive(sm.SetPartitions{Policy: p, Tag: tag})
+	m.sm.Step(sm.SetPartitions{Policy: p, Tag: tag})
 }
 
 // SetLeases changes leases, as an address manager does.
-func (m *Manager) SetLeases(ev sm.SetLeases) { m.stepIfAlive(ev) }
+func (m *Manager) SetLeases(ev sm.SetLeases) { m.sm.Step(ev) }
 
 // SetMembers replaces the memberships that are added to the partitions.
 func (m *Manager) SetMembers(l []partition.Partition, tag uint64) {
-	m.stepIfAlive(sm.SetMembers{Partitions: l, Tag: tag})
+	m.sm.Step(sm.SetMembers{Partitions: l, Tag: tag})
 }
 
 // Up reports whether this manager is master of a subnet that is up.

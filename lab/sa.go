@@ -10,9 +10,8 @@ import (
 	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sa"
+	"heddle/shell"
 	"heddle/sim"
-	"heddle/sm"
-	"heddle/store"
 )
 
 // administrator is the subnet administrator of a Manager, driven in virtual
@@ -20,13 +19,9 @@ import (
 // do, the rest goes through a core.
 type administrator struct {
 	m     *Manager
-	core  *sa.Core
+	shell *shell.SA
 	opt   sa.Options
-	view  *sa.View
 	rmpp  *mad.RMPP
-	out   sa.Output
-	inbox []sa.Event
-	busy  bool
 	armed mad.Time // of the core
 	timed mad.Time // of rmpp
 	buf   []byte
@@ -43,18 +38,18 @@ func SAConfig(key uint64) sa.Config {
 // ServeSA gives an attached manager a subnet administrator; call it before
 // Start. What it keeps is in the manager's store.
 func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
-	m.sa = &administrator{
-		m: m, core: sa.NewCore(cfg), opt: opt, armed: mad.Never, timed: mad.Never,
-		rmpp: mad.NewRMPP(mad.RMPPConfig{}),
-	}
+	a := &administrator{m: m, opt: opt, armed: mad.Never, timed: mad.Never, rmpp: mad.NewRMPP(mad.RMPPConfig{})}
+	a.shell = shell.NewSA(sa.NewCore(cfg), saEdge{a}, &m.shared)
+	m.shared.WakeSA = a.shell.Mail
+	m.sa = a
 }
 
 // View is what the manager's SA keeps, as queries see it.
-func (m *Manager) View() *sa.View { return m.sa.view }
+func (m *Manager) View() *sa.View { return m.shared.View.Load() }
 
-// start gives the core what the store holds.
-func (a *administrator) start(records []store.Record) {
-	a.step(sa.Start{Records: records, Wall: int64(a.m.c.Sim.Now())})
+// source is what the SA's answers are made from.
+func (a *administrator) source() *sa.Source {
+	return &sa.Source{Snap: a.m.Snap, View: a.m.View(), Opt: &a.opt}
 }
 
 // receive takes an SA packet from the port.
@@ -71,17 +66,17 @@ func (a *administrator) receive(p *mad.Packet) {
 		return
 	}
 	if ib.Method(p.Data[3]).IsResponse() {
-		a.step(sa.Received{P: keep(p)})
+		a.shell.Step(sa.Received{P: keep(p)})
 		return
 	}
 	req := sa.Request{From: p.Addr, Data: p.Data}
-	reply, v := sa.Answer(&sa.Source{Snap: a.m.Snap, View: a.view, Opt: &a.opt}, &req, a.buf[:0])
+	reply, v := sa.Answer(a.source(), &req, a.buf[:0])
 	a.buf = reply
 	switch v {
 	case sa.Answered:
 		a.send(req.From, reply)
 	case sa.ForCore:
-		a.step(sa.Requests{List: []sa.Request{{From: p.Addr, Data: keep(p).Data}}})
+		a.shell.Step(sa.Requests{List: []sa.Request{{From: p.Addr, Data: keep(p).Data}}})
 	}
 }
 
@@ -92,7 +87,7 @@ func (m *Manager) Path(from mad.Addr, src, dst ib.GID, key ib.PKey) (r wire.Path
 	wire.New(&q, ib.MethodGet, wire.AttrPathRecord, 0, wire.PathCompSGID|wire.PathCompDGID|wire.PathCompPKey)
 	r = wire.PathRecord{SGID: src, DGID: dst, PKey: key}
 	r.Put(wire.Data(&q))
-	b, v := sa.Answer(&sa.Source{Snap: m.Snap, View: m.sa.view, Opt: &m.sa.opt}, &sa.Request{From: from, Data: q[:]}, nil)
+	b, v := sa.Answer(m.sa.source(), &sa.Request{From: from, Data: q[:]}, nil)
 	if status := binary.BigEndian.Uint16(b[4:]); v != sa.Answered || status != 0 {
 		return r, fmt.Errorf("lab: the SA knows no path from %v to %v with P_Key %v: status %#04x", src, dst, key, status)
 	}
@@ -128,51 +123,6 @@ func (a *administrator) arm() {
 		a.rmpp.Expire(a.m.c.Sim.Now(), a.raw, noDone)
 		a.arm()
 	})
-}
-
-// step gives the core an event, and those that follow from it.
-func (a *administrator) step(ev sa.Event) {
-	a.inbox = append(a.inbox, ev)
-	if a.busy {
-		return
-	}
-	a.busy = true
-	for i := 0; i < len(a.inbox) && !a.m.Dead; i++ {
-		ev := a.inbox[i]
-		a.out.Reset()
-		a.core.Step(a.m.c.Sim.Now(), ev, &a.out)
-		a.do()
-	}
-	a.inbox = a.inbox[:0]
-	a.busy = false
-}
-
-// do does what the core wants, in the order that sa promises.
-func (a *administrator) do() {
-	out := &a.out
-	if len(out.Persist) > 0 {
-		a.inbox = append(a.inbox, sa.Persisted{Gen: out.PersistGen, Err: a.m.persist(out.Persist)})
-	}
-	if out.Publish != nil {
-		a.view = out.Publish
-	}
-	for _, r := range out.Replies {
-		a.send(r.To, r.Data)
-	}
-	for i := range out.Sends {
-		a.m.sends(&out.Sends[i])
-	}
-	if out.GroupsChanged {
-		a.m.stepIfAlive(sm.SetGroups{Groups: out.Groups})
-	}
-	if out.AliasesChanged {
-		a.m.stepIfAlive(sm.SetAliases{Aliases: out.Aliases})
-	}
-	if len(out.Read) > 0 {
-		a.m.ReadTables(out.Read...)
-	}
-	a.m.tellSA(out.Notices)
-	a.m.wake(&a.armed, out.Timer, func() { a.step(sa.Timer{}) })
 }
 
 // Client is a program on a host that talks to the SA, with segmentation. It

@@ -1,0 +1,175 @@
+package lab
+
+import (
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+	"heddle/vm"
+)
+
+// smCore is the core of a Manager, whose steps are timed.
+type smCore struct{ m *Manager }
+
+func (c smCore) Step(now mad.Time, ev sm.Event, out *sm.Output) {
+	if l, ok := ev.(sm.SetLeases); ok && c.m.OnLeases != nil {
+		c.m.OnLeases(l)
+	}
+	began := c.m.clock()
+	c.m.core.Step(now, ev, out)
+	c.m.StepCPU += c.m.clock() - began
+}
+
+// smEdge does in virtual time what the subnet manager's core wants.
+type smEdge struct{ m *Manager }
+
+func (e smEdge) Now() mad.Time { return e.m.c.Sim.Now() }
+
+func (e smEdge) Apply(ops []store.Op) error { return e.m.persist(ops) }
+
+func (e smEdge) SetIsSM(on bool) error {
+	_ = e.m.ep.SetIsSM(on) // a node that is down has no port to set it on
+	return nil
+}
+
+func (e smEdge) Send(p *mad.Packet) {
+	m := e.m
+	if m.OnSend != nil {
+		m.OnSend(p)
+	}
+	m.Sent++
+	if p.Data[3] == byte(ib.MethodSet) {
+		m.Writes++
+	}
+	m.sends(p)
+	if m.KillAfter > 0 {
+		if m.KillAfter--; m.KillAfter == 0 {
+			m.Kill()
+		}
+	}
+}
+
+func (e smEdge) Compute(j *sm.Job) {
+	m := e.m
+	began := m.clock()
+	r := j.Solve(max(m.Workers, 1))
+	proved := m.clock()
+	j.Plan(r, max(m.Workers, 1))
+	m.JobCPU += proved - began
+	m.PlanCPU += m.clock() - proved
+	if m.OnJob != nil {
+		m.OnJob(r)
+	}
+	if m.JobTime > 0 {
+		m.c.Sim.After(m.JobTime, func() { m.sm.Step(sm.JobDone{Result: r}) })
+	} else {
+		m.sm.Step(sm.JobDone{Result: r})
+	}
+}
+
+func (e smEdge) Published(s *subnet.Snapshot) {
+	m := e.m
+	m.Snap = s
+	m.c.remember(m)
+	if m.OnPublish != nil {
+		m.OnPublish()
+	}
+}
+
+func (e smEdge) TrapLost() {}
+
+func (e smEdge) Tell(list []sm.Notice) { e.m.tell(list) }
+
+func (e smEdge) Planned(p *sm.Plan) { e.m.Plan = p }
+
+// Wake makes sure that the core is woken at t; an earlier wake-up that is
+// pending will do and looks again.
+func (e smEdge) Wake(t mad.Time) {
+	e.m.wake(&e.m.armed, t, func() { e.m.sm.Step(sm.Timer{}) })
+}
+
+func (e smEdge) Stepped(ev sm.Event, out *sm.Output) {
+	m := e.m
+	m.Leases = append(m.Leases, out.Leases...)
+	m.Traps = append(m.Traps, out.Traps...)
+	if out.Stopped {
+		m.Stopped = true
+		m.Kill()
+	}
+	if _, ok := ev.(sm.Received); ok {
+		m.spare = append(m.spare, m.bufs[0])
+		m.bufs = append(m.bufs[:0], m.bufs[1:]...)
+	}
+	if m.OnStep != nil {
+		m.OnStep()
+	}
+}
+
+// saEdge does what the SA's core wants.
+type saEdge struct{ a *administrator }
+
+func (e saEdge) Now() mad.Time { return e.a.m.c.Sim.Now() }
+
+func (e saEdge) Apply(ops []store.Op) error { return e.a.m.persist(ops) }
+
+func (e saEdge) Published(*sa.View) {}
+
+func (e saEdge) Unsaved(int) {}
+
+func (e saEdge) Reply(p *mad.Packet) { e.a.send(p.Addr, p.Data) }
+
+func (e saEdge) Report(p *mad.Packet) { e.a.m.sends(p) }
+
+func (e saEdge) Tell(list []sa.Notice) { e.a.m.tellSA(list) }
+
+func (e saEdge) Wake(t mad.Time) {
+	e.a.m.wake(&e.a.armed, t, func() { e.a.shell.Step(sa.Timer{}) })
+}
+
+// vmCore is the core of an address manager, whose steps are timed.
+type vmCore struct {
+	m    *Manager
+	core *vm.Core
+}
+
+func (c vmCore) Step(now mad.Time, ev vm.Event, out *vm.Output) {
+	began := c.m.clock()
+	c.core.Step(now, ev, out)
+	c.m.VMCPU += c.m.clock() - began
+}
+
+// vmEdge does what the address manager's core wants.
+type vmEdge struct{ a *addresses }
+
+func (e vmEdge) Now() mad.Time { return e.a.m.c.Sim.Now() }
+
+func (e vmEdge) Apply(ops []store.Op) error {
+	m := e.a.m
+	err := m.persist(ops)
+	if m.KillAfterVMWrites > 0 {
+		if m.KillAfterVMWrites--; m.KillAfterVMWrites == 0 {
+			m.Kill()
+		}
+	}
+	return err
+}
+
+func (e vmEdge) Published(v *vm.View) {
+	if e.a.m.OnVMs != nil {
+		e.a.m.OnVMs(v)
+	}
+}
+
+func (e vmEdge) Reported([]subnet.LeaseReport) {}
+
+func (e vmEdge) Answered(vm.Op, *vm.Reply, time.Duration) {}
+
+func (e vmEdge) Tell(list []vm.Notice) { e.a.m.tellVM(list) }
+
+func (e vmEdge) Wake(t mad.Time) {
+	e.a.m.wake(&e.a.armed, t, func() { e.a.shell.Step(vm.Timer{}) })
+}

@@ -1,0 +1,210 @@
+package shell
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"heddle/ib"
+	"heddle/partition"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/subnet"
+	"heddle/vm"
+)
+
+const (
+	// MaxTraps is how many traps may wait for the SA. Further ones are dropped.
+	MaxTraps = 1024
+	// MaxAsks is how many asks may wait for the address manager.
+	MaxAsks = 1024
+)
+
+// Shared is what the cores of one manager publish, and what they have for each
+// other. Any goroutine may use it. Its fields are set before the first Start.
+type Shared struct {
+	// What the cores have published; nil before the first.
+	Snap atomic.Pointer[subnet.Snapshot]
+	View atomic.Pointer[sa.View]
+	VMs  atomic.Pointer[vm.View]
+
+	// Each is called when something waits for a core, by the goroutine that
+	// brought it, and has Mail called on that core's goroutine. Several calls
+	// may lead to one. Nil: there is no such core, and nothing is kept for it.
+	WakeSM, WakeSA, WakeVM func()
+	// Standing are multicast groups that are routed beside those of the SA,
+	// unless the SA has their MGID or MLID.
+	Standing []subnet.Group
+
+	// For the subnet manager:
+	members box[[]partition.Partition]
+	leases  box[leaseChange]
+	groups  box[[]subnet.Group]
+	aliases box[[]subnet.Alias]
+	reads   box[[]ib.GUID]
+	// For the SA:
+	traps box[[]sa.Trap]
+	// For the address manager:
+	reports box[[]subnet.LeaseReport]
+	asks    box[[]*Ask]
+}
+
+// box holds a value until its reader takes it. Writers never wait.
+type box[T any] struct {
+	mu  sync.Mutex
+	v   T    // guarded by mu
+	has bool // guarded by mu
+}
+
+// put replaces the value.
+func (b *box[T]) put(v T) { b.update(func(T) T { return v }) }
+
+// update makes a new value of the one that waits, the zero value if none does.
+func (b *box[T]) update(fn func(waiting T) T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.v, b.has = fn(b.v), true
+}
+
+// take returns the value and empties the box; ok is false if it is empty.
+func (b *box[T]) take() (v T, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v, ok = b.v, b.has
+	var none T
+	b.v, b.has = none, false
+	return v, ok
+}
+
+func wake(fn func()) {
+	if fn != nil {
+		fn()
+	}
+}
+
+// report tells the address manager what became of placements.
+func (s *Shared) report(list []subnet.LeaseReport) {
+	if s.WakeVM == nil || len(list) == 0 {
+		return
+	}
+	s.reports.update(func(waiting []subnet.LeaseReport) []subnet.LeaseReport { return append(waiting, list...) })
+	s.WakeVM()
+}
+
+// trap passes a trap on to the SA, for its subscribers. It reports whether there
+// was room.
+func (s *Shared) trap(t *sm.Trap) (ok bool) {
+	if s.WakeSA == nil {
+		return true
+	}
+	s.traps.update(func(waiting []sa.Trap) []sa.Trap {
+		if ok = len(waiting) < MaxTraps; !ok {
+			return waiting
+		}
+		return append(waiting, sa.Trap{Notice: t.Notice, From: t.From})
+	})
+	if ok {
+		s.WakeSA()
+	}
+	return ok
+}
+
+// setGroups gives the subnet manager the groups of the SA and those that stand.
+func (s *Shared) setGroups(groups []subnet.Group) {
+	s.groups.put(withStanding(groups, s.Standing))
+	wake(s.WakeSM)
+}
+
+// withStanding is groups and after them those of standing whose MGID and MLID no
+// other one has.
+func withStanding(groups, standing []subnet.Group) []subnet.Group {
+	if len(standing) == 0 {
+		return groups
+	}
+	mgids, mlids := map[ib.GID]bool{}, map[ib.LID]bool{}
+	for i := range groups {
+		mgids[groups[i].MGID], mlids[groups[i].MLID] = true, true
+	}
+	out := slices.Clone(groups)
+	for _, g := range standing {
+		if !mgids[g.MGID] && !mlids[g.MLID] {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// setAliases gives the subnet manager all alias GUIDs.
+func (s *Shared) setAliases(list []subnet.Alias) {
+	s.aliases.put(list)
+	wake(s.WakeSM)
+}
+
+// read asks the subnet manager for the lane tables of nodes.
+func (s *Shared) read(nodes []ib.GUID) {
+	s.reads.update(func(waiting []ib.GUID) []ib.GUID { return append(waiting, nodes...) })
+	wake(s.WakeSM)
+}
+
+// setMembers gives the subnet manager all memberships that the address manager adds.
+func (s *Shared) setMembers(list []partition.Partition) {
+	s.members.put(list)
+	wake(s.WakeSM)
+}
+
+// setLeases gives the subnet manager a change of placements.
+func (s *Shared) setLeases(c leaseChange) {
+	s.leases.update(func(waiting leaseChange) leaseChange { return waiting.then(c) })
+	wake(s.WakeSM)
+}
+
+// leaseChange is an sm.SetLeases that has not been given to the core.
+type leaseChange struct {
+	put  []subnet.Lease
+	drop []ib.GUID
+	all  bool
+}
+
+// then is c and after it n, as one change.
+func (c leaseChange) then(n leaseChange) leaseChange {
+	if n.all {
+		return n
+	}
+	replaced := make(map[ib.GUID]bool, len(n.put)+len(n.drop))
+	for i := range n.put {
+		replaced[n.put[i].GUID] = true
+	}
+	for _, g := range n.drop {
+		replaced[g] = true
+	}
+	out := leaseChange{all: c.all}
+	for i := range c.put {
+		if !replaced[c.put[i].GUID] {
+			out.put = append(out.put, c.put[i])
+		}
+	}
+	for _, g := range c.drop {
+		if !replaced[g] {
+			out.drop = append(out.drop, g)
+		}
+	}
+	out.put = append(out.put, n.put...)
+	if !c.all { // what is not put ends anyway
+		out.drop = append(out.drop, n.drop...)
+	}
+	return out
+}
+
+// Ask hands operations to the address manager. It reports whether there was room.
+func (s *Shared) Ask(a *Ask) (ok bool) {
+	s.asks.update(func(waiting []*Ask) []*Ask {
+		if ok = len(waiting) < MaxAsks; !ok {
+			return waiting
+		}
+		return append(waiting, a)
+	})
+	if ok {
+		wake(s.WakeVM)
+	}
+	return ok
+}

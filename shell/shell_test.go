@@ -1,0 +1,373 @@
+package shell
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/partition"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+	"heddle/vm"
+)
+
+// world notes in one list what three scripted cores are told, and what is done of
+// what they want.
+type world struct {
+	log    []string
+	shared Shared
+	full   error // of the store
+	busy   error // of SetIsSM
+	sm     *SM
+	sa     *SA
+	vm     *VM
+	smDoes func(ev sm.Event, out *sm.Output)
+	saDoes func(ev sa.Event, out *sa.Output)
+	vmDoes func(ev vm.Event, out *vm.Output)
+	onSend func()
+}
+
+// newWorld makes drivers that are driven at once, as those of lab are, or else with
+// mail that waits until it is looked for.
+func newWorld(atOnce bool) *world {
+	w := &world{
+		smDoes: func(sm.Event, *sm.Output) {}, saDoes: func(sa.Event, *sa.Output) {}, vmDoes: func(vm.Event, *vm.Output) {}, onSend: func() {},
+	}
+	w.sm, w.sa, w.vm = NewSM(smScript{w}, smNotes{w}, &w.shared), NewSA(saScript{w}, saNotes{w}, &w.shared), NewVM(vmScript{w}, vmNotes{w}, &w.shared)
+	w.shared.WakeSM, w.shared.WakeSA, w.shared.WakeVM = func() {}, func() {}, func() {}
+	if atOnce {
+		w.shared.WakeSM, w.shared.WakeSA, w.shared.WakeVM = w.sm.Mail, w.sa.Mail, w.vm.Mail
+	}
+	return w
+}
+
+func (w *world) note(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
+
+// took returns what was noted, and forgets it.
+func (w *world) took() string {
+	s := strings.Join(w.log, "\n")
+	w.log = nil
+	return s
+}
+
+type smScript struct{ w *world }
+
+func (c smScript) Step(_ mad.Time, ev sm.Event, out *sm.Output) {
+	c.w.note("sm %T", ev)
+	if p, ok := ev.(sm.Persisted); ok {
+		c.w.note("  gen %d, %v", p.Gen, p.Err)
+	}
+	c.w.smDoes(ev, out)
+}
+
+type saScript struct{ w *world }
+
+func (c saScript) Unsaved() int { return 3 }
+
+func (c saScript) Step(_ mad.Time, ev sa.Event, out *sa.Output) {
+	c.w.note("sa %T", ev)
+	if p, ok := ev.(sa.Persisted); ok {
+		c.w.note("  gen %d, %v", p.Gen, p.Err)
+	}
+	c.w.saDoes(ev, out)
+}
+
+type vmScript struct{ w *world }
+
+func (c vmScript) Step(_ mad.Time, ev vm.Event, out *vm.Output) {
+	c.w.note("vm %T", ev)
+	if p, ok := ev.(vm.Persisted); ok {
+		c.w.note("  gen %d, %v", p.Gen, p.Err)
+	}
+	c.w.vmDoes(ev, out)
+}
+
+func (w *world) apply(who string, ops []store.Op) error {
+	w.note("%s store %d", who, len(ops))
+	return w.full
+}
+
+func (w *world) wake(who string, at mad.Time) {
+	if at != mad.Never {
+		w.note("%s wake %d", who, at)
+	}
+}
+
+type smNotes struct{ w *world }
+
+func (e smNotes) Now() mad.Time              { return 1 }
+func (e smNotes) Apply(ops []store.Op) error { return e.w.apply("sm", ops) }
+func (e smNotes) Wake(at mad.Time)           { e.w.wake("sm", at) }
+func (e smNotes) SetIsSM(on bool) error      { e.w.note("sm IsSM %v", on); return e.w.busy }
+func (e smNotes) Send(*mad.Packet)           { e.w.note("sm send"); e.w.onSend() }
+func (e smNotes) Compute(*sm.Job)            { e.w.note("sm job") }
+func (e smNotes) Published(*subnet.Snapshot) {
+	e.w.note("sm published %v", e.w.shared.Snap.Load() != nil)
+}
+func (e smNotes) TrapLost()                    { e.w.note("sm trap lost") }
+func (e smNotes) Tell(l []sm.Notice)           { e.w.tell("sm", len(l)) }
+func (e smNotes) Planned(*sm.Plan)             { e.w.note("sm plan") }
+func (e smNotes) Stepped(sm.Event, *sm.Output) {}
+
+func (w *world) tell(who string, n int) {
+	if n > 0 {
+		w.note("%s tell %d", who, n)
+	}
+}
+
+type saNotes struct{ w *world }
+
+func (e saNotes) Now() mad.Time              { return 1 }
+func (e saNotes) Apply(ops []store.Op) error { return e.w.apply("sa", ops) }
+func (e saNotes) Wake(at mad.Time)           { e.w.wake("sa", at) }
+func (e saNotes) Published(*sa.View)         { e.w.note("sa published %v", e.w.shared.View.Load() != nil) }
+func (e saNotes) Unsaved(n int)              { e.w.note("sa unsaved %d", n) }
+func (e saNotes) Reply(p *mad.Packet)        { e.w.note("sa reply to LID %v", p.Addr.LID) }
+func (e saNotes) Report(*mad.Packet)         { e.w.note("sa report") }
+func (e saNotes) Tell(l []sa.Notice)         { e.w.tell("sa", len(l)) }
+
+type vmNotes struct{ w *world }
+
+func (e vmNotes) Now() mad.Time                   { return 1 }
+func (e vmNotes) Apply(ops []store.Op) error      { return e.w.apply("vm", ops) }
+func (e vmNotes) Wake(at mad.Time)                { e.w.wake("vm", at) }
+func (e vmNotes) Published(*vm.View)              { e.w.note("vm published %v", e.w.shared.VMs.Load() != nil) }
+func (e vmNotes) Reported(l []subnet.LeaseReport) { e.w.note("vm reported %d", len(l)) }
+func (e vmNotes) Tell(l []vm.Notice)              { e.w.tell("vm", len(l)) }
+func (e vmNotes) Answered(op vm.Op, r *vm.Reply, _ time.Duration) {
+	e.w.note("vm answered %T, tag %d", op, r.Tag)
+}
+
+// wants are outputs that want everything at once, of the first event.
+func (w *world) wantEverything() {
+	w.smDoes = func(ev sm.Event, out *sm.Output) {
+		if _, ok := ev.(sm.Timer); ok {
+			*out = sm.Output{
+				Persist: make([]store.Op, 2), PersistGen: 7, IsSM: sm.IsSMClaim, Sends: make([]mad.Packet, 2), Jobs: make([]*sm.Job, 1),
+				Publish: &subnet.Snapshot{}, Notices: make([]sm.Notice, 1), Plan: &sm.Plan{}, Traps: make([]sm.Trap, 2),
+				Leases: make([]subnet.LeaseReport, 1), Timer: 9,
+			}
+		}
+	}
+	w.saDoes = func(ev sa.Event, out *sa.Output) {
+		if _, ok := ev.(sa.Timer); ok {
+			*out = sa.Output{
+				Persist: make([]store.Op, 2), PersistGen: 7, Publish: &sa.View{}, Replies: []sa.Reply{{To: mad.Addr{LID: 5}}}, Sends: make([]mad.Packet, 1),
+				GroupsChanged: true, AliasesChanged: true, Read: make([]ib.GUID, 1), Notices: make([]sa.Notice, 1), Timer: 9,
+			}
+		}
+	}
+	w.vmDoes = func(ev vm.Event, out *vm.Output) {
+		if r, ok := ev.(vm.Requests); ok {
+			*out = vm.Output{
+				Persist: make([]store.Op, 2), PersistGen: 7, Publish: &vm.View{}, PartitionsChanged: true, LeasesChanged: true,
+				Replies: []vm.Reply{{Tag: r.List[0].Tag}, {Tag: 99}}, Notices: make([]vm.Notice, 1), Timer: 9,
+			}
+		}
+	}
+}
+
+func (w *world) want(t *testing.T, what string, lines ...string) {
+	t.Helper()
+	if got, want := w.took(), strings.Join(lines, "\n"); got != want {
+		t.Errorf("%s:\n%s\nwant:\n%s", what, got, want)
+	}
+}
+
+// TestOrder: the effects of an output take place in the documented order, whatever
+// happens meanwhile, and their results come back as events.
+func TestOrder(t *testing.T) {
+	for _, full := range []error{nil, errors.New("no space")} {
+		w := newWorld(true)
+		w.full = full
+		w.sm.Start(nil, nil)
+		w.wantEverything()
+		w.want(t, "start", "sm sm.Start")
+		w.onSend = func() { // an answer that comes while something is sent
+			w.onSend = func() {}
+			w.sm.Step(sm.Received{})
+		}
+		persisted := fmt.Sprintf("  gen 7, %v", full)
+		w.sm.Step(sm.Timer{})
+		w.want(t, "sm", "sm sm.Timer",
+			"sm store 2", "sm IsSM true", "sm send", "sm send", "sm job",
+			"sm published true", "sa sa.Published", "sa unsaved 3", "vm vm.Published",
+			"vm reported 1", "vm vm.Reports",
+			"sa sa.Trap", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3",
+			"sm tell 1", "sm plan", "sm wake 9",
+			"sm sm.Persisted", persisted, "sm sm.Received")
+		w.sa.Step(sa.Timer{})
+		w.want(t, "sa", "sa sa.Timer",
+			"sa store 2", "sa published true", "sa unsaved 3", "sa reply to LID 5", "sa report",
+			"sm sm.SetGroups", "sm sm.SetAliases", "sm sm.ReadTables",
+			"sa tell 1", "sa wake 9",
+			"sa sa.Persisted", persisted, "sa unsaved 3")
+		w.shared.Ask(&Ask{
+			Ops: []vm.Op{vm.Finish{}, vm.Detach{}}, Taken: func() { w.note("taken") },
+			Answer: func(i int, r *vm.Reply) { w.note("answer %d", i) },
+		})
+		w.want(t, "vm", "vm vm.Requests",
+			"vm store 2", "vm published true", "sm sm.SetMembers", "sm sm.SetLeases",
+			"vm answered vm.Finish, tag 1", "answer 0", "vm tell 1", "vm wake 9",
+			"vm vm.Persisted", persisted, "taken")
+	}
+}
+
+// TestHalt: a manager that ends in the middle of an output does nothing more of it,
+// and takes no events.
+func TestHalt(t *testing.T) {
+	w := newWorld(true)
+	w.sm.Start(nil, nil)
+	w.wantEverything()
+	w.busy = errors.New("somebody else has the port")
+	w.took()
+	w.sm.Step(sm.Timer{})
+	w.sm.Step(sm.Timer{})
+	w.sm.Mail()
+	w.want(t, "a port that cannot be claimed", "sm sm.Timer", "sm store 2", "sm IsSM true")
+
+	w = newWorld(true)
+	w.sm.Start(nil, nil)
+	w.wantEverything()
+	w.onSend = func() { w.sm.Halt() }
+	w.took()
+	w.sm.Step(sm.Timer{})
+	w.want(t, "killed after a send", "sm sm.Timer", "sm store 2", "sm IsSM true", "sm send")
+
+	w = newWorld(true)
+	w.sm.Start(nil, nil)
+	w.smDoes = func(_ sm.Event, out *sm.Output) { out.Stopped, out.PersistGen, out.Timer = true, 1, 5 }
+	w.took()
+	w.sm.Step(sm.Stop{})
+	w.want(t, "stopped", "sm sm.Stop", "sm store 0")
+	if !w.sm.Halted() {
+		t.Error("it has stopped and not halted")
+	}
+}
+
+// TestStart: what the other cores restored is known to the subnet manager, what
+// bears on addresses and P_Keys before it starts.
+func TestStart(t *testing.T) {
+	w := newWorld(true)
+	w.saDoes = func(_ sa.Event, out *sa.Output) { out.GroupsChanged, out.AliasesChanged = true, true }
+	w.vmDoes = func(_ vm.Event, out *vm.Output) { out.PartitionsChanged, out.LeasesChanged = true, true }
+	w.sa.Start(nil, 0)
+	w.vm.Start(nil)
+	w.sm.Start(nil, &partition.Policy{})
+	w.want(t, "start", "sa sa.Start", "sa unsaved 3", "vm vm.Start",
+		"sm sm.SetMembers", "sm sm.SetLeases", "sm sm.Start", "sm sm.SetPartitions", "sm sm.SetGroups", "sm sm.SetAliases")
+}
+
+// TestMail: what waits is one event of each kind, the newest snapshot comes before
+// what rests on it, and each value is given once.
+func TestMail(t *testing.T) {
+	w := newWorld(false)
+	w.sm.Start(nil, nil)
+	w.wantEverything()
+	w.took()
+	for range 2 {
+		w.sm.Step(sm.Timer{})
+		w.sa.Step(sa.Timer{})
+		w.vm.Step(vm.Requests{List: make([]vm.Request, 1)})
+		w.shared.Ask(&Ask{Ops: make([]vm.Op, 1)})
+	}
+	w.took()
+	w.smDoes, w.saDoes, w.vmDoes = func(sm.Event, *sm.Output) {}, func(sa.Event, *sa.Output) {}, func(ev vm.Event, _ *vm.Output) {
+		if r, ok := ev.(vm.Requests); ok {
+			w.note("  %d operations", len(r.List))
+		}
+	}
+	w.sm.Mail()
+	w.want(t, "sm", "sm sm.SetMembers", "sm sm.SetLeases", "sm sm.SetGroups", "sm sm.SetAliases", "sm sm.ReadTables")
+	w.sa.Mail()
+	w.want(t, "sa", "sa sa.Published", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3")
+	w.vm.Mail()
+	w.want(t, "vm", "vm vm.Published", "vm reported 2", "vm vm.Reports", "vm vm.Requests", "  2 operations")
+	w.sm.Mail()
+	w.sa.Mail()
+	w.vm.Mail()
+	w.want(t, "nothing waits")
+}
+
+// TestNoReader: nothing is kept for a core that is not there.
+func TestNoReader(t *testing.T) {
+	w := newWorld(true)
+	w.shared.WakeSA, w.shared.WakeVM = nil, nil
+	w.sm.Start(nil, nil)
+	w.wantEverything()
+	w.sm.Step(sm.Timer{})
+	if traps, ok := w.shared.traps.take(); ok {
+		t.Errorf("%d traps wait", len(traps))
+	}
+	if reports, ok := w.shared.reports.take(); ok {
+		t.Errorf("%d reports wait", len(reports))
+	}
+}
+
+// TestBounds: writers that are faster than their reader are told that there is no
+// room.
+func TestBounds(t *testing.T) {
+	w := newWorld(false)
+	for i := range MaxTraps + 1 {
+		if ok := w.shared.trap(&sm.Trap{}); ok != (i < MaxTraps) {
+			t.Fatalf("trap %d: room %v", i, ok)
+		}
+	}
+	for i := range MaxAsks + 1 {
+		if ok := w.shared.Ask(&Ask{}); ok != (i < MaxAsks) {
+			t.Fatalf("ask %d: room %v", i, ok)
+		}
+	}
+}
+
+func TestLeaseChangesAddUp(t *testing.T) {
+	at := func(g ib.GUID, fn uint16) subnet.Lease {
+		return subnet.Lease{GUID: g, Place: subnet.Place{Port: 1, Function: fn}}
+	}
+	for _, c := range []struct {
+		name string
+		in   []leaseChange
+		want leaseChange
+	}{
+		{"the later counts", []leaseChange{{put: []subnet.Lease{at(1, 1), at(2, 1)}}, {put: []subnet.Lease{at(1, 2)}}}, leaseChange{put: []subnet.Lease{at(2, 1), at(1, 2)}}},
+		{"put, then dropped", []leaseChange{{put: []subnet.Lease{at(1, 1)}}, {drop: []ib.GUID{1}}}, leaseChange{drop: []ib.GUID{1}}},
+		{"dropped, then put", []leaseChange{{drop: []ib.GUID{1, 3}}, {put: []subnet.Lease{at(1, 1)}}}, leaseChange{drop: []ib.GUID{3}, put: []subnet.Lease{at(1, 1)}}},
+		{"all, then more", []leaseChange{{put: []subnet.Lease{at(1, 1), at(2, 1)}, all: true}, {put: []subnet.Lease{at(3, 1)}, drop: []ib.GUID{1}}}, leaseChange{put: []subnet.Lease{at(2, 1), at(3, 1)}, all: true}},
+		{"all forgets", []leaseChange{{put: []subnet.Lease{at(1, 1)}, drop: []ib.GUID{2}}, {put: []subnet.Lease{at(3, 1)}, all: true}}, leaseChange{put: []subnet.Lease{at(3, 1)}, all: true}},
+	} {
+		var got leaseChange
+		for _, n := range c.in {
+			got = got.then(n)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestStandingGroups: groups of the configuration are routed beside the SA's,
+// unless the SA has their MGID or MLID.
+func TestStandingGroups(t *testing.T) {
+	group := func(mgid ib.GUID, mlid ib.LID) sm.Group {
+		return sm.Group{MGID: ib.MakeGID(0xFF12_0000_0000_0000, mgid), MLID: mlid}
+	}
+	standing := []sm.Group{group(1, 0xC001), group(2, 0xC002), group(3, 0xC003)}
+	got := withStanding([]sm.Group{group(9, 0xC002), group(3, 0xC009)}, standing)
+	var mlids []ib.LID
+	for _, g := range got {
+		mlids = append(mlids, g.MLID)
+	}
+	if !slices.Equal(mlids, []ib.LID{0xC002, 0xC009, 0xC001}) {
+		t.Errorf("routed: %v", mlids)
+	}
+	if got := withStanding(nil, standing); len(got) != 3 {
+		t.Errorf("alone: %v", got)
+	}
+}

@@ -1,0 +1,172 @@
+package shell
+
+import (
+	"heddle/mad"
+	"heddle/partition"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// SMCore is sm.Core, or what takes its place in a test.
+type SMCore interface {
+	Step(now mad.Time, ev sm.Event, out *sm.Output)
+}
+
+// SMPort is the port of a subnet manager.
+type SMPort interface {
+	// SetIsSM sets or clears CapabilityMask.IsSM. An error ends the manager
+	// before it sends anything more: two managers on one port would take each
+	// other's answers.
+	SetIsSM(on bool) error
+	// Send sends an SMP; the core repeats one that is lost.
+	Send(p *mad.Packet)
+}
+
+// Pool computes routing jobs. The result of each comes back as the event
+// sm.JobDone.
+type Pool interface{ Compute(j *sm.Job) }
+
+// SMEdge is where the effects of an sm.Core take place.
+type SMEdge interface {
+	Clock
+	Store
+	SMPort
+	Pool
+	Timer
+	// Published is told of a snapshot that Shared.Snap already shows.
+	Published(s *subnet.Snapshot)
+	// TrapLost is told of a trap for which the SA had no room.
+	TrapLost()
+	Tell(list []sm.Notice)
+	Planned(p *sm.Plan)
+	// Stepped is told of each step, when its output has been carried out or the
+	// driver halted.
+	Stepped(ev sm.Event, out *sm.Output)
+}
+
+// SM drives the core of a subnet manager.
+type SM struct {
+	queue[sm.Event]
+	core    SMCore
+	edge    SMEdge
+	shared  *Shared
+	out     sm.Output
+	started bool
+}
+
+// NewSM returns a driver that waits for Start.
+func NewSM(core SMCore, edge SMEdge, shared *Shared) *SM {
+	s := &SM{core: core, edge: edge, shared: shared}
+	s.handle = s.handleEvent
+	return s
+}
+
+// Start starts the core with what the store held; SA and VM, where they exist, have
+// started before. Placements and memberships are known from the start, so that
+// nobody loses an address or a P_Key because the manager was started again. A
+// policy replaces the stored one; the groups and alias GUIDs that the SA restored
+// follow.
+func (s *SM) Start(stored *store.State, policy *partition.Policy) {
+	s.takeMembers()
+	s.takeLeases()
+	s.Step(sm.Start{Stored: stored})
+	if policy != nil {
+		s.Step(sm.SetPartitions{Policy: policy})
+	}
+	s.started = true
+	s.Mail()
+}
+
+// Step gives the core an event, or queues it while another one is carried out.
+func (s *SM) Step(ev sm.Event) { s.run(ev) }
+
+// Mail gives the core what the other cores have for it.
+func (s *SM) Mail() {
+	if s.started {
+		s.run(nil)
+	}
+}
+
+func (s *SM) handleEvent(ev sm.Event) {
+	if ev != nil {
+		s.carryOut(ev)
+		return
+	}
+	s.takeMembers()
+	s.takeLeases()
+	if v, ok := s.shared.groups.take(); ok {
+		s.carryOut(sm.SetGroups{Groups: v})
+	}
+	if v, ok := s.shared.aliases.take(); ok {
+		s.carryOut(sm.SetAliases{Aliases: v})
+	}
+	if v, ok := s.shared.reads.take(); ok {
+		s.carryOut(sm.ReadTables{Nodes: v})
+	}
+}
+
+func (s *SM) takeMembers() {
+	if v, ok := s.shared.members.take(); ok {
+		s.carryOut(sm.SetMembers{Partitions: v})
+	}
+}
+
+func (s *SM) takeLeases() {
+	if v, ok := s.shared.leases.take(); ok {
+		s.carryOut(sm.SetLeases{Put: v.put, Drop: v.drop, All: v.all})
+	}
+}
+
+// carryOut gives the core one event and does what it wants, in the order of
+// sm.Output.
+func (s *SM) carryOut(ev sm.Event) {
+	if s.halted {
+		return
+	}
+	s.out.Reset()
+	s.core.Step(s.edge.Now(), ev, &s.out)
+	s.do(&s.out)
+	s.edge.Stepped(ev, &s.out)
+}
+
+func (s *SM) do(out *sm.Output) {
+	if len(out.Persist) > 0 || out.PersistGen != 0 {
+		s.add(sm.Persisted{Gen: out.PersistGen, Err: s.edge.Apply(out.Persist)})
+	}
+	if out.IsSM != sm.IsSMKeep {
+		if err := s.edge.SetIsSM(out.IsSM == sm.IsSMClaim); err != nil {
+			s.Halt()
+		}
+	}
+	for i := 0; i < len(out.Sends) && !s.halted; i++ {
+		s.edge.Send(&out.Sends[i])
+	}
+	if s.halted {
+		return
+	}
+	for _, j := range out.Jobs {
+		s.edge.Compute(j)
+	}
+	if out.Publish != nil {
+		s.shared.Snap.Store(out.Publish)
+		s.edge.Published(out.Publish)
+		wake(s.shared.WakeSA)
+		wake(s.shared.WakeVM)
+	}
+	s.shared.report(out.Leases)
+	for i := range out.Traps {
+		if !s.shared.trap(&out.Traps[i]) {
+			s.edge.TrapLost()
+		}
+	}
+	s.edge.Tell(out.Notices)
+	if out.Plan != nil {
+		s.edge.Planned(out.Plan)
+	}
+	if out.Stopped {
+		s.Halt()
+		return
+	}
+	s.edge.Wake(out.Timer)
+}

@@ -1,0 +1,168 @@
+package shell
+
+import (
+	"time"
+
+	"heddle/mad"
+	"heddle/store"
+	"heddle/subnet"
+	"heddle/vm"
+)
+
+// VMCore is vm.Core, or what takes its place in a test.
+type VMCore interface {
+	Step(now mad.Time, ev vm.Event, out *vm.Output)
+}
+
+// VMEdge is where the effects of a vm.Core take place.
+type VMEdge interface {
+	Clock
+	Store
+	Timer
+	// Published is told of a view that Shared.VMs already shows.
+	Published(v *vm.View)
+	// Reported is told of reports of the subnet manager before the core is.
+	Reported(list []subnet.LeaseReport)
+	// Answered is told of the answer to an operation, and how long it took.
+	Answered(op vm.Op, r *vm.Reply, took time.Duration)
+	Tell(list []vm.Notice)
+}
+
+// Ask is operations that somebody waits for.
+type Ask struct {
+	Ops []vm.Op
+	// Taken, if not nil, is called when the core has stored or refused them.
+	Taken func()
+	// Answer, if not nil, is called once for each operation, with its number. r
+	// lives for the call.
+	Answer func(i int, r *vm.Reply)
+}
+
+// asked is an operation that has not been answered.
+type asked struct {
+	by *Ask
+	i  int // in by.Ops
+	at mad.Time
+}
+
+// VM drives the core of an address manager.
+type VM struct {
+	queue[vm.Event]
+	core   VMCore
+	edge   VMEdge
+	shared *Shared
+	seen   *subnet.Snapshot // by the core
+	out    vm.Output
+
+	tag   uint64 // of the last operation
+	asked map[uint64]asked
+	taken []*Ask // by the core, whose Taken has not been called
+}
+
+// NewVM returns a driver that waits for Start.
+func NewVM(core VMCore, edge VMEdge, shared *Shared) *VM {
+	v := &VM{core: core, edge: edge, shared: shared, asked: map[uint64]asked{}}
+	v.handle = v.handleEvent
+	return v
+}
+
+// Start restores what the store held. The placements and memberships that follow
+// from it wait for the subnet manager, which takes them before it starts.
+func (v *VM) Start(records []store.Record) { v.Step(vm.Start{Records: records}) }
+
+// Step gives the core an event, or queues it while another one is carried out.
+func (v *VM) Step(ev vm.Event) {
+	v.run(ev)
+	if v.busy {
+		return
+	}
+	for _, a := range v.taken {
+		if a.Taken != nil && !v.halted {
+			a.Taken()
+		}
+	}
+	clear(v.taken)
+	v.taken = v.taken[:0]
+}
+
+// Mail shows the core the newest snapshot, and then gives it what else waits:
+// reports rest on the snapshot that was published before them.
+func (v *VM) Mail() { v.Step(nil) }
+
+func (v *VM) handleEvent(ev vm.Event) {
+	if ev != nil {
+		v.carryOut(ev)
+		return
+	}
+	if snap := v.shared.Snap.Load(); snap != v.seen {
+		v.seen = snap
+		v.carryOut(vm.Published{Snap: snap})
+	}
+	if list, ok := v.shared.reports.take(); ok {
+		v.edge.Reported(list)
+		v.carryOut(vm.Reports{List: list})
+	}
+	if asks, ok := v.shared.asks.take(); ok {
+		v.request(asks)
+	}
+}
+
+// request makes one step of the operations that wait: one write stores them, and
+// their LIDs move in common blocks.
+func (v *VM) request(asks []*Ask) {
+	now := v.edge.Now()
+	var list []vm.Request
+	for _, a := range asks {
+		for i, op := range a.Ops {
+			v.tag++
+			v.asked[v.tag] = asked{a, i, now}
+			list = append(list, vm.Request{Tag: v.tag, Op: op})
+		}
+	}
+	v.taken = append(v.taken, asks...)
+	v.carryOut(vm.Requests{List: list})
+}
+
+// carryOut gives the core one event and does what it wants, in the order of
+// vm.Output.
+func (v *VM) carryOut(ev vm.Event) {
+	if v.halted {
+		return
+	}
+	v.out.Reset()
+	v.core.Step(v.edge.Now(), ev, &v.out)
+	out := &v.out
+	if len(out.Persist) > 0 || out.PersistGen != 0 {
+		v.add(vm.Persisted{Gen: out.PersistGen, Err: v.edge.Apply(out.Persist)})
+		if v.halted {
+			return
+		}
+	}
+	if out.Publish != nil {
+		v.shared.VMs.Store(out.Publish)
+		v.edge.Published(out.Publish)
+	}
+	if out.PartitionsChanged {
+		v.shared.setMembers(out.Partitions)
+	}
+	if out.LeasesChanged {
+		v.shared.setLeases(leaseChange{out.Put, out.Drop, out.All})
+	}
+	for i := range out.Replies {
+		v.answer(&out.Replies[i])
+	}
+	v.edge.Tell(out.Notices)
+	v.edge.Wake(out.Timer)
+}
+
+func (v *VM) answer(r *vm.Reply) {
+	a, ok := v.asked[r.Tag]
+	if !ok {
+		return
+	}
+	delete(v.asked, r.Tag)
+	v.edge.Answered(a.by.Ops[a.i], r, v.edge.Now().Sub(a.at))
+	if a.by.Answer != nil {
+		a.by.Answer(a.i, r)
+	}
+}
