@@ -33,3 +33,16 @@ func (a *alarm) set(now, due mad.Time) {
 
 // rang notes that the deadline has come.
 func (a *alarm) rang() { a.due = mad.Never }
+
+// bell wakes a goroutine: it holds something from when it is rung until somebody
+// listens.
+type bell chan struct{}
+
+func newBell() bell { return make(bell, 1) }
+
+func (b bell) ring() {
+	select {
+	case b <- struct{}{}:
+	default:
+	}
+}

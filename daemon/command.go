@@ -65,12 +65,12 @@ func (d *Daemon) ApplyPartitions(ctx context.Context, p *partition.Policy) error
 // command does what an operator asked for.
 func (l *loop) command(c command) {
 	if c.partitions == nil {
-		l.step(c.ev)
+		l.shell.Step(c.ev)
 		return
 	}
 	l.tag++
 	l.changes[l.tag] = c.told
-	l.step(sm.SetPartitions{Policy: c.partitions, Tag: l.tag})
+	l.shell.Step(sm.SetPartitions{Policy: c.partitions, Tag: l.tag})
 }
 
 // changed tells who waits for it that a change of partitions is in force, or why

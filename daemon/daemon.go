@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -27,6 +26,7 @@ import (
 	"heddle/partition"
 	"heddle/sa"
 	"heddle/settings"
+	"heddle/shell"
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
@@ -104,7 +104,7 @@ type Daemon struct {
 	started time.Time // epoch of mad.Time
 	events  *ring
 
-	snap    atomic.Pointer[subnet.Snapshot]
+	shared  shell.Shared              // what the cores publish, and have for each other
 	upAt    atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
 	status  atomic.Pointer[sm.Status] // as of the last notice or snapshot
 	phases  phaseTimes
@@ -122,8 +122,7 @@ type Daemon struct {
 	lost       chan error
 	jobSlot    chan struct{} // one computation at a time
 
-	// The SA. What answers are made from:
-	view    atomic.Pointer[sa.View]
+	// The SA.
 	unsaved atomic.Pointer[unsavedChanges] // nil: none
 	options atomic.Pointer[sa.Options]
 	single  bool // the port cannot segment, whoever asks
@@ -131,16 +130,12 @@ type Daemon struct {
 	recv    receiver // of receive
 
 	// To the workers, and to the SA's loop:
-	queries   *queue
-	tables    *queue // queries that may take long
-	changes   *queue
-	published chan struct{}
-	traps     chan sa.Trap
-	reports   chan *mad.Packet
-	// From the SA's loop to the manager's:
-	groups  *latest[[]sm.Group]
-	aliases *latest[[]subnet.Alias]
-	reads   *latest[[]ib.GUID] // nodes whose lane tables are asked for
+	queries *queue
+	tables  *queue // queries that may take long
+	changes *queue
+	reports chan *mad.Packet
+	// Something waits in shared for a loop:
+	smMail, saMail, vmMail bell
 
 	vm vmSide // the address manager
 }
@@ -173,18 +168,16 @@ func New(cfg Config) *Daemon {
 		lost:     make(chan error, 1),
 		jobSlot:  make(chan struct{}, 1),
 
-		single:    !cfg.Port.SegmentsRMPP(),
-		queries:   newQueue(each, total),
-		tables:    newQueue(each, total),
-		changes:   newQueue(each, total),
-		published: make(chan struct{}, 1),
-		traps:     make(chan sa.Trap, reportQueue),
-		reports:   make(chan *mad.Packet, reportQueue),
-		groups:    newLatest[[]sm.Group](),
-		aliases:   newLatest[[]subnet.Alias](),
-		reads:     newLatest[[]ib.GUID](),
-		vm:        newVMSide(),
+		single:  !cfg.Port.SegmentsRMPP(),
+		queries: newQueue(each, total),
+		tables:  newQueue(each, total),
+		changes: newQueue(each, total),
+		reports: make(chan *mad.Packet, reportQueue),
+		smMail:  newBell(), saMail: newBell(), vmMail: newBell(),
+		vm: newVMSide(),
 	}
+	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring
+	d.shared.Standing = cfg.Groups
 	d.options.Store(cfg.SA)
 	cores := runtime.GOMAXPROCS(0)
 	d.sa.workers = make([]answerStats, cores)
@@ -193,10 +186,10 @@ func New(cfg Config) *Daemon {
 }
 
 // Snapshot is the newest published state, nil before the first.
-func (d *Daemon) Snapshot() *subnet.Snapshot { return d.snap.Load() }
+func (d *Daemon) Snapshot() *subnet.Snapshot { return d.shared.Snap.Load() }
 
 // View is what the SA keeps, as queries see it; nil before Run.
-func (d *Daemon) View() *sa.View { return d.view.Load() }
+func (d *Daemon) View() *sa.View { return d.shared.View.Load() }
 
 // SetOptions changes the settings of answers, for requests whose turn comes
 // after it. What makes a request trusted stays that of the start.
@@ -216,16 +209,14 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	endSA := d.administer(stored.Records)
 	defer endSA()
-	if core := newAddressManager(d.cfg.VM); core != nil {
-		endVM := d.manageAddresses(core, stored.Records)
-		defer endVM()
-	}
+	endVM := d.manageAddresses(vm.New(d.cfg.VM), stored.Records)
+	defer endVM()
 	go d.receive() // ends when the port is closed, which the caller does after Run
-	l := loop{d: d, ctx: ctx, cut: newAlarm(), timer: time.NewTimer(time.Hour), changes: map[uint64]chan<- error{}}
-	defer l.timer.Stop()
+	l := newLoop(ctx, d)
+	defer l.alarm.timer.Stop()
 	defer l.cut.timer.Stop()
 	defer l.unchanged()
-	return l.run(sm.Start{Stored: stored})
+	return l.run(stored)
 }
 
 // administer restores what the SA kept and starts its goroutines; end stops
@@ -234,7 +225,7 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	l := newSALoop(d)
-	l.start(records)
+	l.shell.Start(records, time.Now().UnixNano())
 	running.Go(func() { l.run(ctx) })
 	for i := range d.sa.workers {
 		w := worker{d: d, from: d.queries, peers: len(d.sa.workers), most: maxBatch, stats: &d.sa.workers[i], burst: burstsOf(d.cfg.Port)}
@@ -254,284 +245,6 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 			d.busy(q.p, busyStopping, &d.sa.changing)
 		}
 	}
-}
-
-// loop is the goroutine that owns the core.
-type loop struct {
-	d     *Daemon
-	ctx   context.Context
-	out   sm.Output
-	timer *time.Timer
-	due   mad.Time
-
-	told       eventLimit
-	cut        alarm // when what told left out is to be told
-	stopping   bool
-	stopped    bool
-	result     error
-	claimed    bool // IsSM was ours
-	sendFailed uint64
-
-	changes map[uint64]chan<- error // of partitions, by tag: who waits to hear that one is stored
-	tag     uint64                  // of the last one
-}
-
-func (l *loop) run(start sm.Start) error {
-	d := l.d
-	// Those of the store are in force from the start: nobody loses a P_Key or an
-	// address because the manager was started again.
-	l.setMembers()
-	l.setLeases()
-	l.step(start)
-	if err := d.cfg.PartitionsErr; err != nil {
-		d.note(slog.LevelError, sm.KindPartitionsRefused.String(), "the partitions given at the start cannot be read, so those that are stored stay in force: mend the file and send SIGHUP",
-			map[string]string{"err": err.Error()})
-	}
-	if d.cfg.Partitions != nil {
-		l.step(sm.SetPartitions{Policy: d.cfg.Partitions})
-	}
-	// Before the first sweep needs them.
-	l.setGroups()
-	l.setAliases()
-	cancelled := l.ctx.Done()
-	var stopBy <-chan time.Time
-	var progress <-chan time.Time
-	if d.cfg.Progress != nil {
-		t := time.NewTicker(progressEvery)
-		defer t.Stop()
-		progress = t.C
-	}
-	for !l.stopped {
-		select {
-		case p := <-d.packets:
-			l.step(sm.Received{P: p})
-			d.free.put(p)
-		case <-l.timer.C:
-			l.step(sm.Timer{})
-		case <-l.cut.timer.C:
-			l.cut.rang()
-			d.tellCut(l.told.end())
-		case r := <-d.jobs:
-			l.step(sm.JobDone{Result: r})
-		case c := <-d.commands:
-			l.command(c)
-		case <-d.groups.bell:
-			l.setGroups()
-		case <-d.reads.bell:
-			if nodes, ok := d.reads.take(); ok {
-				l.step(sm.ReadTables{Nodes: nodes})
-			}
-		case <-d.aliases.bell:
-			l.setAliases()
-		case <-d.vm.members.bell:
-			l.setMembers()
-		case <-d.vm.leases.bell:
-			l.setLeases()
-		case a := <-d.ask:
-			a <- d.core.Status()
-		case <-progress:
-			d.cfg.Progress(d.core.Status())
-		case err := <-d.lost:
-			if l.stopping {
-				return l.result
-			}
-			l.step(sm.PortLost{})
-			return fmt.Errorf("%w: %s: %w", ErrPortLost, d.cfg.PortName, err)
-		case <-cancelled:
-			cancelled = nil
-			l.stop(nil)
-		case <-stopBy:
-			return errors.Join(l.result, errors.New("the manager did not stop in time; IsSM may still be set"))
-		}
-		if l.stopping && stopBy == nil {
-			stopBy = time.After(stopTime)
-		}
-	}
-	return l.result
-}
-
-// tell tells a notice, as far as the limit of its kind goes.
-func (l *loop) tell(n *sm.Notice) {
-	if limited[n.Kind] && n.Level > sm.Debug {
-		ok, cut := l.told.allow(l.d.now(), n.Kind.String(), n.Where.LID)
-		l.d.tellCut(cut)
-		l.cut.set(l.d.now(), l.told.due())
-		if !ok {
-			bump(&l.d.noticesCut)
-			return
-		}
-	}
-	l.d.tell(n)
-}
-
-// setGroups hands the core the groups that the SA wants routed, if they are
-// others than before.
-func (l *loop) setGroups() {
-	if g, ok := l.d.groups.take(); ok {
-		l.step(sm.SetGroups{Groups: g})
-	}
-}
-
-func (l *loop) setAliases() {
-	if a, ok := l.d.aliases.take(); ok {
-		l.step(sm.SetAliases{Aliases: a})
-	}
-}
-
-// stop ends the run with err once the core has let go of the subnet.
-func (l *loop) stop(err error) {
-	if l.stopping {
-		return
-	}
-	l.stopping = true
-	l.result = err
-	l.step(sm.Stop{})
-}
-
-// claimEvery is how often a port is claimed that somebody else has.
-const claimEvery = 50 * time.Millisecond
-
-// claim sets IsSM of the port. A manager that was killed may have it for a moment still, until
-// the kernel or the simulator has noticed: that is waited for.
-func (l *loop) claim() error {
-	d := l.d
-	err := d.cfg.Port.SetIsSM(true)
-	wait := d.cfg.ClaimWait
-	if err == nil || wait <= 0 {
-		return err
-	}
-	d.note(slog.LevelWarn, "issm", "the port is claimed by another manager, or by one that was killed just now: waiting up to "+wait.String(),
-		map[string]string{"err": err.Error()})
-	limit, again := time.NewTimer(wait), time.NewTicker(claimEvery)
-	defer limit.Stop()
-	defer again.Stop()
-	for {
-		select {
-		case <-again.C:
-			if err = d.cfg.Port.SetIsSM(true); err == nil {
-				return nil
-			}
-		case <-limit.C:
-			return fmt.Errorf("after %v: %w", wait, err)
-		case <-l.ctx.Done():
-			return err
-		}
-	}
-}
-
-// step hands one event to the core and does what it asks for.
-func (l *loop) step(ev sm.Event) {
-	d := l.d
-	l.out.Reset()
-	d.core.Step(d.now(), ev, &l.out)
-	out := &l.out
-	var then sm.Event
-	if len(out.Persist) > 0 || out.PersistGen != 0 {
-		then = sm.Persisted{Gen: out.PersistGen, Err: d.cfg.Store.Apply(out.Persist)}
-	}
-	switch out.IsSM {
-	case sm.IsSMClaim, sm.IsSMRelease:
-		claim := out.IsSM == sm.IsSMClaim
-		var err error
-		if claim && !l.claimed {
-			err = l.claim()
-		} else {
-			err = d.cfg.Port.SetIsSM(claim)
-		}
-		if err != nil && claim && !l.claimed {
-			// Before anything is sent: two managers on one port would take
-			// each other's answers.
-			l.stopped, l.result = true, fmt.Errorf("%w: %s: %w", ErrBusy, d.cfg.PortName, err)
-			return
-		}
-		l.claimed = l.claimed || claim
-		if err != nil {
-			d.note(slog.LevelError, "issm", "IsSM of the port cannot be changed", map[string]string{"err": err.Error()})
-		}
-	}
-	for i := range out.Sends {
-		if err := d.cfg.Port.Send(&out.Sends[i]); err != nil {
-			l.sendFailed++
-			if l.sendFailed == 1 || l.sendFailed%1000 == 0 {
-				d.note(slog.LevelWarn, "send_failed", "the port does not take a MAD; it will be sent again",
-					map[string]string{"err": err.Error(), "count": fmt.Sprint(l.sendFailed)})
-			}
-		}
-	}
-	for _, j := range out.Jobs {
-		go d.compute(j)
-	}
-	if out.Publish != nil {
-		d.snap.Store(out.Publish)
-		if d.cfg.OnPublish != nil && out.Publish.State == subnet.Master {
-			d.cfg.OnPublish(out.Publish)
-		}
-	}
-	d.passOn(out)
-	var up bool
-	var refused error
-	for i := range out.Notices {
-		n := &out.Notices[i]
-		l.tell(n)
-		switch n.Kind {
-		case sm.KindPartitions, sm.KindPartitionsRefused:
-			l.changed(n)
-		case sm.KindSubnetUp:
-			up = true
-		case sm.KindRouteRefused, sm.KindPortDown:
-			refused = fmt.Errorf("%w: %s", ErrRefused, n)
-		}
-	}
-	l.arm(out.Timer)
-	l.stopped = l.stopped || out.Stopped
-	// The status is copied when something worth telling happened; whoever
-	// wants it fresher asks the loop.
-	if told := len(out.Notices) > 0 || out.Publish != nil; told {
-		st := d.core.Status()
-		d.status.Store(&st)
-		switch {
-		case !st.Up:
-			d.upAt.Store(0)
-		case d.upAt.Load() == 0:
-			d.upAt.Store(time.Now().UnixNano())
-		}
-		if up && d.cfg.OnUp != nil {
-			d.cfg.OnUp(d.snap.Load())
-		}
-		if d.cfg.Once && !l.stopping {
-			switch {
-			case up:
-				l.stop(nil)
-				return
-			case refused != nil:
-				l.stop(refused)
-				return
-			case st.State == subnet.Standby:
-				l.stop(fmt.Errorf("%w: port GUID %v, priority %d", ErrStandby, st.Master.GUID, st.Master.Priority))
-				return
-			}
-		}
-	}
-	if out.Plan != nil && d.cfg.OnPlan != nil && !l.stopping {
-		d.cfg.OnPlan(out.Plan)
-		l.stop(nil)
-		return
-	}
-	if then != nil {
-		l.step(then)
-	}
-}
-
-func (l *loop) arm(due mad.Time) {
-	if due == l.due {
-		return
-	}
-	l.due = due
-	if due == mad.Never {
-		l.timer.Stop()
-		return
-	}
-	l.timer.Reset(max(0, due.Sub(l.d.now())))
 }
 
 // freeList recycles packets between the receiver and whoever used them.

@@ -71,7 +71,7 @@ func TestCutEventsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		d, _ := newPiped(nil, Config{Store: store.NewMemory(), Log: slog.New(slog.NewTextHandler(&said, nil))})
-		l := loop{d: d, ctx: t.Context(), cut: newAlarm(), timer: time.NewTimer(time.Hour), changes: map[uint64]chan<- error{}}
+		l := newLoop(t.Context(), d)
 		for range 50 {
 			l.tell(&sm.Notice{Kind: sm.KindSecurity, Level: sm.Warn, Where: sm.Where{LID: 3}})
 			l.tell(&sm.Notice{Kind: sm.KindSubnetUp, Level: sm.Info})

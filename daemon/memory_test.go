@@ -133,7 +133,7 @@ func TestMemoryFlat(t *testing.T) {
 	snap := bringUp(t, "xgft", "2", "6,8", "1,3")
 	c := newClient(lids(snap), 256)
 	d := New(Config{Port: c, Core: sm.Defaults(), Store: store.NewMemory()})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	end := d.administer(nil)
 	defer end()
 	go d.receive()

@@ -13,7 +13,7 @@ import (
 type queue struct {
 	// bell holds something while requests wait and somebody ought to look.
 	// Who takes some but not all rings it again for the next.
-	bell chan struct{}
+	bell bell
 
 	mu    sync.Mutex
 	fair  *fair         // guarded by mu
@@ -23,14 +23,7 @@ type queue struct {
 }
 
 func newQueue(perSource, total int) *queue {
-	return &queue{bell: make(chan struct{}, 1), fair: newFair(perSource, total)}
-}
-
-func (q *queue) ring() {
-	select {
-	case q.bell <- struct{}{}:
-	default:
-	}
+	return &queue{bell: newBell(), fair: newFair(perSource, total)}
 }
 
 // put gives p to the queue, in the line of requester, unless it is refused.
@@ -61,7 +54,7 @@ func (q *queue) add(requester ib.LID, x query, most int) (spare *mad.Packet, own
 	}
 	q.mu.Unlock()
 	if r == accepted && !own {
-		q.ring()
+		q.bell.ring()
 	}
 	return spare, own, r
 }
@@ -77,7 +70,7 @@ func (q *queue) take(b, done []query, share int) int {
 	more := q.fair.len() > 0
 	q.mu.Unlock()
 	if more {
-		q.ring()
+		q.bell.ring()
 	}
 	return n
 }
@@ -95,7 +88,7 @@ func (q *queue) takeQuick(b, done []query) (n int, more bool) {
 	}
 	q.mu.Unlock()
 	if slow {
-		q.ring()
+		q.bell.ring()
 	}
 	return n, more
 }
@@ -140,39 +133,4 @@ func (q *queue) load() (requests, requesters int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.fair.len(), q.fair.waiting
-}
-
-// latest hands values to one reader that needs only the newest; the writer
-// never waits.
-type latest[T any] struct {
-	bell chan struct{} // holds something while there is a value
-
-	mu  sync.Mutex
-	v   T    // guarded by mu
-	has bool // guarded by mu
-}
-
-func newLatest[T any]() *latest[T] { return &latest[T]{bell: make(chan struct{}, 1)} }
-
-func (l *latest[T]) put(v T) { l.update(func(T) T { return v }) }
-
-// update makes a new value of the one that has not been taken yet.
-func (l *latest[T]) update(fn func(T) T) {
-	l.mu.Lock()
-	l.v, l.has = fn(l.v), true
-	l.mu.Unlock()
-	select {
-	case l.bell <- struct{}{}:
-	default:
-	}
-}
-
-// take returns the value and forgets it; ok is false if there is none.
-func (l *latest[T]) take() (v T, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	v, ok = l.v, l.has
-	var none T
-	l.v, l.has = none, false
-	return v, ok
 }

@@ -83,7 +83,7 @@ func withScript(t *testing.T, s *script) (*Daemon, []ib.LID) {
 	core := sm.Defaults()
 	core.SMKey = 1
 	d := New(Config{Port: s, Core: core, Store: store.NewMemory()})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	return d, lids(snap)
 }
 

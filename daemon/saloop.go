@@ -8,19 +8,16 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sa"
-	"heddle/sm"
+	"heddle/shell"
 	"heddle/store"
-	"heddle/subnet"
 )
 
 // saLoop is the goroutine that owns the SA's core: what changes groups,
 // services, subscriptions and alias GUIDs, and the Reports. Queries do not
-// pass through it.
+// pass through it. It is the edge of the core's driver (shell.SAEdge).
 type saLoop struct {
 	d      *Daemon
-	core   *sa.Core
-	out    sa.Output
-	seen   *subnet.Snapshot // the core knows it
+	shell  *shell.SA
 	alarm  alarm
 	told   eventLimit
 	failed error // of the store, the last one
@@ -43,13 +40,9 @@ func newSALoop(d *Daemon) *saLoop {
 	if d.cfg.Core.NoReregister {
 		cfg.RejoinTime = 0 // nobody was asked to join again
 	}
-	l := &saLoop{d: d, alarm: newAlarm(), cut: newAlarm(), core: sa.NewCore(cfg)}
+	l := &saLoop{d: d, alarm: newAlarm(), cut: newAlarm()}
+	l.shell = shell.NewSA(sa.NewCore(cfg), l, &d.shared)
 	return l
-}
-
-// start restores what the store held, before the first answer.
-func (l *saLoop) start(records []store.Record) {
-	l.step(sa.Start{Records: records, Wall: time.Now().UnixNano()})
 }
 
 func (l *saLoop) run(ctx context.Context) {
@@ -60,36 +53,24 @@ func (l *saLoop) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.published:
-			l.look()
+		case <-d.saMail:
+			l.shell.Mail()
 		case <-d.changes.bell:
-			l.look()
+			l.shell.Mail()
 			l.change()
-		case t := <-d.traps:
-			l.look()
-			l.step(t)
 		case p := <-d.reports:
 			if p.Status == mad.Failed {
 				bump(&d.sa.reportsBack)
 			}
-			l.step(sa.Received{P: p})
+			l.shell.Step(sa.Received{P: p})
 			d.free.put(p)
 		case <-l.alarm.timer.C:
 			l.alarm.rang()
-			l.step(sa.Timer{})
+			l.shell.Step(sa.Timer{})
 		case <-l.cut.timer.C:
 			l.cut.rang()
 			d.tellCut(l.told.end())
 		}
-	}
-}
-
-// look shows the core the newest snapshot. The loop does so before anything
-// that rests on it: a requester that the workers know, the core knows too.
-func (l *saLoop) look() {
-	if s := l.d.snap.Load(); s != l.seen {
-		l.seen = s
-		l.step(sa.Published{Snap: s})
 	}
 }
 
@@ -122,7 +103,7 @@ func (l *saLoop) change() {
 		return
 	}
 	d.sa.batches.add(uint64(len(l.list)), uint64(len(l.list)))
-	l.step(sa.Requests{List: l.list})
+	l.shell.Step(sa.Requests{List: l.list})
 	now = d.now()
 	for _, i := range l.of {
 		q := &l.batch[i]
@@ -131,61 +112,22 @@ func (l *saLoop) change() {
 	clear(l.list) // the packets go back
 }
 
-// step hands the core one event and does what it asks for, in the order of
-// sa.Output.
-func (l *saLoop) step(ev sa.Event) {
-	d := l.d
-	for ev != nil {
-		l.out.Reset()
-		l.core.Step(d.now(), ev, &l.out)
-		ev = nil
-		out := &l.out
-		if len(out.Persist) > 0 || out.PersistGen != 0 {
-			begin := d.now()
-			err := d.cfg.Store.Apply(out.Persist)
-			d.sa.persist.addTime(d.now().Sub(begin))
-			ev = sa.Persisted{Gen: out.PersistGen, Err: err}
-			if err != nil {
-				l.failed = err
-			}
-		}
-		if out.Publish != nil {
-			d.view.Store(out.Publish)
-		}
-		l.waits() // before anybody is told
-		for i := range out.Replies {
-			r := &out.Replies[i]
-			l.reply = mad.Packet{Addr: r.To, LocalQP: 1, Data: r.Data}
-			if err := d.cfg.Port.Send(&l.reply); err != nil {
-				d.unsent(askedFor(&l.reply), err, &d.sa.changing)
-			}
-		}
-		for i := range out.Sends {
-			p := &out.Sends[i]
-			if ib.Method(p.Data[3]) == ib.MethodReport {
-				bump(&d.sa.reports)
-			}
-			if err := d.cfg.Port.Send(p); err != nil {
-				bump(&d.sa.changing.unsent) // the core repeats a Report that is not answered
-			}
-		}
-		if out.GroupsChanged {
-			d.groups.put(withStanding(out.Groups, d.cfg.Groups))
-		}
-		if out.AliasesChanged {
-			d.aliases.put(out.Aliases)
-		}
-		if len(out.Read) > 0 {
-			d.reads.update(func(waiting []ib.GUID) []ib.GUID { return append(waiting, out.Read...) })
-		}
-		l.tell(out.Notices)
-		l.alarm.set(d.now(), out.Timer)
+func (l *saLoop) Now() mad.Time { return l.d.now() }
+
+func (l *saLoop) Apply(ops []store.Op) error {
+	begin := l.d.now()
+	err := l.d.cfg.Store.Apply(ops)
+	l.d.sa.persist.addTime(l.d.now().Sub(begin))
+	if err != nil {
+		l.failed = err
 	}
+	return err
 }
 
-// waits says whether acknowledged changes wait for the store, for the readiness probe.
-func (l *saLoop) waits() {
-	n := l.core.Unsaved()
+func (l *saLoop) Published(*sa.View) {}
+
+// Unsaved says whether acknowledged changes wait for the store, for the readiness probe.
+func (l *saLoop) Unsaved(n int) {
 	was := l.d.unsaved.Load()
 	switch {
 	case n > 0:
@@ -197,34 +139,32 @@ func (l *saLoop) waits() {
 	}
 }
 
+func (l *saLoop) Reply(p *mad.Packet) {
+	if err := l.d.cfg.Port.Send(p); err != nil {
+		l.d.unsent(askedFor(p), err, &l.d.sa.changing)
+	}
+}
+
+func (l *saLoop) Report(p *mad.Packet) {
+	if ib.Method(p.Data[3]) == ib.MethodReport {
+		bump(&l.d.sa.reports)
+	}
+	if err := l.d.cfg.Port.Send(p); err != nil {
+		bump(&l.d.sa.changing.unsent) // the core repeats a Report that is not answered
+	}
+}
+
+func (l *saLoop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
+
 // unsavedChanges are changes that the SA has acknowledged and the store has not taken.
 type unsavedChanges struct {
 	n   int
 	err error
 }
 
-// withStanding adds the groups that are always there to those of the SA,
-// unless the SA has their MGID or MLID.
-func withStanding(groups []subnet.Group, standing []sm.Group) []subnet.Group {
-	if len(standing) == 0 {
-		return groups
-	}
-	mgids, mlids := map[ib.GID]bool{}, map[ib.LID]bool{}
-	for i := range groups {
-		mgids[groups[i].MGID], mlids[groups[i].MLID] = true, true
-	}
-	out := append([]subnet.Group(nil), groups...)
-	for _, g := range standing {
-		if !mgids[g.MGID] && !mlids[g.MLID] {
-			out = append(out, g)
-		}
-	}
-	return out
-}
-
-// tell logs what the SA has to say and keeps it as events, as far as the
+// Tell logs what the SA has to say and keeps it as events, as far as the
 // limit goes.
-func (l *saLoop) tell(notices []sa.Notice) {
+func (l *saLoop) Tell(notices []sa.Notice) {
 	for i := range notices {
 		n := &notices[i]
 		allowed, cut := l.told.allow(l.d.now(), n.Kind, n.By)

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sa"
+	"heddle/shell"
 	"heddle/sm"
 	"heddle/store"
 	"heddle/subnet"
@@ -46,6 +48,41 @@ func (w *watchedStore) Apply(ops []store.Op) error {
 	return w.Store.Apply(ops)
 }
 
+// smCore takes the place of the subnet manager's core: it notes its events, and
+// answers each with the same output.
+type smCore struct {
+	events []sm.Event
+	says   sm.Output
+}
+
+func (c *smCore) Step(_ mad.Time, ev sm.Event, out *sm.Output) {
+	c.events = append(c.events, ev)
+	*out = c.says
+}
+
+// smSays carries out an output of the subnet manager's core.
+func smSays(d *Daemon, out sm.Output) {
+	out.Timer = mad.Never
+	shell.NewSM(&smCore{says: out}, newLoop(context.Background(), d), &d.shared).Step(sm.Timer{})
+}
+
+// forSM takes the events that wait for the subnet manager's core.
+func forSM(d *Daemon) []sm.Event {
+	c := &smCore{says: sm.Output{Timer: mad.Never}}
+	shell.NewSM(c, newLoop(context.Background(), d), &d.shared).Start(nil, nil)
+	return c.events
+}
+
+// routed takes the groups that the subnet manager is to route.
+func routed(d *Daemon) []sm.Group {
+	for _, ev := range forSM(d) {
+		if g, ok := ev.(sm.SetGroups); ok {
+			return g.Groups
+		}
+	}
+	return nil
+}
+
 // TestChangesAreStoredTogether: requests that wait together are one write to
 // the store, and no answer goes out before it; whoever asks after the answer
 // sees what it said; a disk that is full keeps nobody from joining.
@@ -70,20 +107,20 @@ func TestChangesAreStoredTogether(t *testing.T) {
 				return nil
 			}, Config{})
 			d.cfg.Store = &watchedStore{Store: d.cfg.Store, fail: fail, applied: func(ops []store.Op) { log = append(log, "apply") }}
-			d.snap.Store(snap)
+			d.shared.Snap.Store(snap)
 			l := newSALoop(d)
-			l.start(nil)
-			l.look()
+			l.shell.Start(nil, 0)
+			l.shell.Mail()
 			for n := range groups {
 				d.receiveSA(joinRequest(snap, from[n%len(from)], n+1))
 			}
-			d.groups.take()
+			forSM(d)
 			log = nil
 			l.change()
 			if !slices.Equal(log, []string{"apply", "answer"}) {
 				t.Errorf("what happened: %v", log)
 			}
-			if g, ok := d.groups.take(); !ok || len(g) != groups {
+			if g := routed(d); len(g) != groups {
 				t.Errorf("the manager is to route %d groups, want %d", len(g), groups)
 			}
 			if n := sum(d.sa.changing.took[attrSlotOf[wire.AttrMCMemberRecord]].buckets[:]); n != groups {
@@ -100,10 +137,10 @@ func TestRestoredBeforeTheFirstAnswer(t *testing.T) {
 	from := lids(snap)
 	answers := 0
 	d, _ := newPiped(func(*mad.Packet) error { answers++; return nil }, Config{})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	l := newSALoop(d)
-	l.start(nil)
-	l.look()
+	l.shell.Start(nil, 0)
+	l.shell.Mail()
 	d.receiveSA(joinRequest(snap, from[1], 5))
 	l.change()
 	if answers != 1 {
@@ -122,50 +159,8 @@ func TestRestoredBeforeTheFirstAnswer(t *testing.T) {
 	if v := d.View(); len(v.Groups) != 2 || v.Groups[1].MGID != before.MGID || v.Groups[1].MLID != before.MLID || len(v.Groups[1].Members) != 1 {
 		t.Errorf("restored %+v, want %+v", v.Groups, before)
 	}
-	if g, ok := d.groups.take(); !ok || len(g) != 1 || g[0].MLID != before.MLID {
+	if g := routed(d); len(g) != 1 || g[0].MLID != before.MLID {
 		t.Errorf("the manager gets %+v", g)
-	}
-}
-
-// TestStandingGroups: groups of the configuration are routed beside the SA's,
-// unless the SA has their MGID or MLID.
-func TestStandingGroups(t *testing.T) {
-	group := func(mgid ib.GUID, mlid ib.LID) sm.Group {
-		return sm.Group{MGID: ib.MakeGID(0xFF12_0000_0000_0000, mgid), MLID: mlid}
-	}
-	standing := []sm.Group{group(1, 0xC001), group(2, 0xC002), group(3, 0xC003)}
-	got := withStanding([]sm.Group{group(9, 0xC002), group(3, 0xC009)}, standing)
-	var mlids []ib.LID
-	for _, g := range got {
-		mlids = append(mlids, g.MLID)
-	}
-	if !slices.Equal(mlids, []ib.LID{0xC002, 0xC009, 0xC001}) {
-		t.Errorf("routed: %v", mlids)
-	}
-	if got := withStanding(nil, standing); len(got) != 3 {
-		t.Errorf("alone: %v", got)
-	}
-}
-
-// TestLatest: the writer never waits, the reader gets the newest, once.
-func TestLatest(t *testing.T) {
-	l := newLatest[int]()
-	for i := range 5 {
-		l.put(i)
-	}
-	<-l.bell
-	if v, ok := l.take(); !ok || v != 4 {
-		t.Errorf("took %d, %v", v, ok)
-	}
-	if v, ok := l.take(); ok {
-		t.Errorf("took %d again", v)
-	}
-	l.put(7)
-	l.take()
-	l.put(8) // the bell still rings for 7
-	<-l.bell
-	if v, ok := l.take(); !ok || v != 8 {
-		t.Errorf("took %d, %v", v, ok)
 	}
 }
 
@@ -191,8 +186,8 @@ func TestNoticeLimit(t *testing.T) {
 // lost and counted.
 func TestTrapsNeverHoldTheManager(t *testing.T) {
 	d, _ := newPiped(nil, Config{})
-	for range reportQueue + 10 {
-		d.passOn(&sm.Output{Traps: make([]sm.Trap, 1)})
+	for range shell.MaxTraps + 10 {
+		smSays(d, sm.Output{Traps: make([]sm.Trap, 1)})
 	}
 	if n := d.sa.lostTraps.Load(); n != 10 {
 		t.Errorf("%d traps lost, want 10", n)
@@ -213,7 +208,7 @@ func TestSetOptions(t *testing.T) {
 		caching = r.Reserved3
 		return nil
 	}, Config{SA: &sa.Options{SAKey: 7}})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	w := worker{d: d, stats: &d.sa.workers[0]}
 	for _, want := range []uint8{0, 1} {
 		d.SetOptions(sa.Options{PathCaching: want, SAKey: 9})

@@ -112,7 +112,7 @@ func (c *saCollector) collect(ch chan<- prometheus.Metric,
 		gauge(c.transfers, float64(sending), "sending")
 		gauge(c.transfers, float64(receiving), "receiving")
 	}
-	if v := c.d.view.Load(); v != nil {
+	if v := c.d.View(); v != nil {
 		members := 0
 		for _, g := range v.Groups {
 			members += len(g.Members)

@@ -165,7 +165,7 @@ func (d *Daemon) saStatus() (out api.SAStatus) {
 		}
 		out.Dropped += w.dropped.Load()
 	})
-	if v := d.view.Load(); v != nil {
+	if v := d.View(); v != nil {
 		out.Groups, out.Services, out.Subscriptions = len(v.Groups), len(v.Services), len(v.Subs)
 		for _, g := range v.Groups {
 			out.Members += len(g.Members)

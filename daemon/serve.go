@@ -3,7 +3,6 @@ package daemon
 import (
 	"encoding/binary"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sa"
-	"heddle/sm"
 )
 
 const (
@@ -127,7 +125,7 @@ var refusals = [...]busyReason{sourceFull: busyRequester, everythingFull: busyQu
 // nobody. A VPort has no line of its own: the LID is what hardware vouches for, and
 // who has many virtual machines on a host has no more of the SA than others.
 func (d *Daemon) requester(lid ib.LID) ib.LID {
-	s := d.snap.Load()
+	s := d.Snapshot()
 	if s == nil {
 		return 0
 	}
@@ -154,7 +152,7 @@ func (d *Daemon) answer(p *mad.Packet, src *sa.Source, req *sa.Request, reply *m
 
 // compose makes the answer to p in buf, unless p is a change.
 func (d *Daemon) compose(p *mad.Packet, src *sa.Source, req *sa.Request, buf []byte) ([]byte, sa.Verdict) {
-	*src = sa.Source{Snap: d.snap.Load(), View: d.view.Load(), Opt: d.options.Load()}
+	*src = sa.Source{Snap: d.Snapshot(), View: d.View(), Opt: d.options.Load()}
 	*req = sa.Request{From: p.Addr, Data: p.Data, SingleMAD: d.single || p.SingleMAD}
 	return sa.Answer(src, req, buf[:0])
 }
@@ -202,29 +200,5 @@ func (d *Daemon) busy(p *mad.Packet, why busyReason, stats *answerStats) {
 	bump(&stats.busy[why])
 	if err := d.cfg.Port.Send(&mad.Packet{Addr: p.Addr, LocalQP: 1, Data: data}); err != nil {
 		bump(&stats.unsent)
-	}
-}
-
-// passOn tells the loops of the SA and of the address manager of a new snapshot,
-// and passes on the traps that the manager took and what it says of leases.
-func (d *Daemon) passOn(out *sm.Output) {
-	if out.Publish != nil {
-		select {
-		case d.published <- struct{}{}:
-		default: // it will look at the newest anyway
-		}
-		select {
-		case d.vm.published <- struct{}{}:
-		default:
-		}
-	}
-	d.vm.report(out.Leases)
-	for i := range out.Traps {
-		select {
-		case d.traps <- sa.Trap{Notice: out.Traps[i].Notice, From: out.Traps[i].From}:
-		default:
-			bump(&d.sa.lostTraps)
-			d.note(slog.LevelDebug, "trap_not_forwarded", "too many traps at once: subscribers will not hear of this one", nil)
-		}
 	}
 }

@@ -145,7 +145,7 @@ func TestAnswersWhileSnapshotsChange(t *testing.T) {
 		<-room
 		return nil
 	}, Config{})
-	d.snap.Store(versions[0])
+	d.shared.Snap.Store(versions[0])
 	end := d.administer(nil)
 	defer end()
 	go d.receive()
@@ -157,8 +157,7 @@ func TestAnswersWhileSnapshotsChange(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				d.snap.Store(versions[i%2])
-				d.passOn(&sm.Output{Publish: versions[i%2]})
+				smSays(d, sm.Output{Publish: versions[i%2]})
 			}
 		}
 	})
@@ -208,7 +207,7 @@ func TestFloodOfOne(t *testing.T) {
 		}
 		return nil
 	}, Config{QueuePerRequester: share})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	for range flood {
 		d.receiveSA(pathQuery(flooder, victim, 1))
 	}
@@ -238,7 +237,7 @@ func TestLate(t *testing.T) {
 		got = append(got, statusOf(p.Data))
 		return nil
 	}, Config{})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	w := worker{d: d, stats: &d.sa.workers[0]}
 	from := lids(snap)
 	q := query{p: pathQuery(from[0], from[1], 1), at: 1000}
@@ -262,7 +261,7 @@ func TestFullTransfers(t *testing.T) {
 		got = append(got, statusOf(p.Data))
 		return nil
 	}, Config{})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	w := worker{d: d, stats: &d.sa.workers[0]}
 	var m ib.MAD
 	wire.New(&m, ib.MethodGetTable, wire.AttrNodeRecord, 0, 0)
@@ -295,10 +294,10 @@ func FuzzServe(f *testing.F) {
 	snap := bringUp(f, "xgft", "1", "4", "1")
 	answers := 0
 	d, _ := newPiped(func(*mad.Packet) error { answers++; return nil }, Config{})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	l := newSALoop(d)
-	l.start(nil)
-	l.look()
+	l.shell.Start(nil, 0)
+	l.shell.Mail()
 	w := worker{d: d, stats: &d.sa.workers[0]}
 	f.Fuzz(func(t *testing.T, lid uint16, data []byte) {
 		if len(data) < 24 {
@@ -315,7 +314,7 @@ func FuzzServe(f *testing.F) {
 		l.change()
 		l.change()
 		for len(d.reports) > 0 {
-			l.step(sa.Received{P: <-d.reports})
+			l.shell.Step(sa.Received{P: <-d.reports})
 		}
 		if n, _ := d.changes.load(); n != 0 || answers > 1 {
 			t.Fatalf("%d answers, %d requests left", answers, n)
@@ -397,7 +396,7 @@ func BenchmarkServe(b *testing.B) {
 			snap := bringUp(b, "xgft", c.params...)
 			s := newStream(snap, int64(b.N))
 			d := New(Config{Port: s, Core: sm.Defaults(), Store: store.NewMemory()})
-			d.snap.Store(snap)
+			d.shared.Snap.Store(snap)
 			defer d.administer(nil)()
 			runtime.GC() // of the bring-up
 			b.ReportAllocs()

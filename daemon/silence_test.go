@@ -72,7 +72,7 @@ func TestStopInAFlood(t *testing.T) {
 			cfg := Config{Port: s, Core: sm.Defaults()}
 			d, _ := newPiped(s.out, cfg)
 			d.cfg.Port = s
-			d.snap.Store(snap)
+			d.shared.Snap.Store(snap)
 			end := d.administer(nil)
 			received, ended := make(chan bool), make(chan bool)
 			go func() { d.receive(); close(received) }()
@@ -96,7 +96,7 @@ func TestManagerHoldsNobody(t *testing.T) {
 	from := lids(snap)
 	answered := make(chan bool, 1)
 	d, p := newPiped(func(*mad.Packet) error { answered <- true; return nil }, Config{})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	defer d.administer(nil)()
 	go d.receive()
 	defer close(p.in)
@@ -127,7 +127,7 @@ func TestOnePortIsOneRequester(t *testing.T) {
 	from := lids(snap)
 	busy := 0
 	d, _ := newPiped(func(*mad.Packet) error { busy++; return nil }, Config{QueuePerRequester: share})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	port := &snap.Ports[snap.PortByLID(from[1])]
 	if port.LMC != lmc {
 		t.Fatalf("the port has LMC %d", port.LMC)
@@ -168,10 +168,10 @@ func TestTableThatWaitedFindsNoTransfer(t *testing.T) {
 		}
 		return nil
 	}, Config{})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	l := newSALoop(d)
-	l.start(nil)
-	l.look()
+	l.shell.Start(nil, 0)
+	l.shell.Mail()
 	w := worker{d: d, stats: &d.sa.workers[0]}
 	var m ib.MAD
 	wire.New(&m, ib.MethodGetTable, wire.AttrSLtoVLRecord, 0, 0)
@@ -181,8 +181,8 @@ func TestTableThatWaitedFindsNoTransfer(t *testing.T) {
 	if len(got) != 0 || len(l.list) != 1 {
 		t.Fatalf("statuses %v, %d requests for the core: the tables were to be read first", got, len(l.list))
 	}
-	d.snap.Store(&whole)
-	l.look()
+	d.shared.Snap.Store(&whole)
+	l.shell.Mail()
 	if len(got) != 1 || got[0] != ib.StatusBusy {
 		t.Errorf("statuses %v", got)
 	}
@@ -203,7 +203,7 @@ func TestTablesHoldNobody(t *testing.T) {
 		answered <- true
 		return nil
 	}, Config{})
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	defer d.administer(nil)()
 	defer close(forever)
 	go d.receive()
@@ -251,7 +251,7 @@ func TestSlowStore(t *testing.T) {
 	}, Config{QueuePerRequester: share})
 	writing, written := make(chan bool, joins), make(chan bool)
 	d.cfg.Store = &watchedStore{Store: d.cfg.Store, applied: func([]store.Op) { writing <- true; <-written }}
-	d.snap.Store(snap)
+	d.shared.Snap.Store(snap)
 	release := sync.OnceFunc(func() { close(written) })
 	defer d.administer(nil)()
 	defer release()

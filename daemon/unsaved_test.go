@@ -31,17 +31,17 @@ func TestNotReadyWhileUnsaved(t *testing.T) {
 			return nil
 		}, Config{})
 		mem := d.cfg.Store.(*store.Memory)
-		d.snap.Store(snap)
+		d.shared.Snap.Store(snap)
 		d.status.Store(&sm.Status{Up: true, State: snap.State})
 		l := newSALoop(d)
-		l.start(nil)
-		l.look()
+		l.shell.Start(nil, 0)
+		l.shell.Mail()
 		register := func(id uint64) {
 			var m ib.MAD
 			wire.New(&m, ib.MethodSet, wire.AttrServiceRecord, 0, wire.ServiceCompServiceID|wire.ServiceCompServiceGID)
 			r := wire.ServiceRecord{ServiceID: id, ServiceGID: snap.GID(snap.PortByLID(from[0]))}
 			r.Put(wire.Data(&m))
-			l.step(sa.Requests{List: []sa.Request{{From: mad.Addr{LID: from[0], QP: 1}, Data: m[:]}}})
+			l.shell.Step(sa.Requests{List: []sa.Request{{From: mad.Addr{LID: from[0], QP: 1}, Data: m[:]}}})
 		}
 		ready := func(want bool, has string) {
 			t.Helper()
@@ -60,10 +60,10 @@ func TestNotReadyWhileUnsaved(t *testing.T) {
 		ready(false, "2 changes")
 		mem.FailNext = 1
 		<-time.After(11 * time.Second)
-		l.step(sa.Timer{})
+		l.shell.Step(sa.Timer{})
 		ready(false, "2 changes")
 		<-time.After(11 * time.Second)
-		l.step(sa.Timer{})
+		l.shell.Step(sa.Timer{})
 		ready(true, "subnet up")
 		if st, err := mem.Load(); err != nil || len(st.Records) < 3 {
 			t.Errorf("%d records are stored, %v", len(st.Records), err)

@@ -14,9 +14,8 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/partition"
+	"heddle/shell"
 	"heddle/sm"
-	"heddle/store"
 	"heddle/subnet"
 	"heddle/vm"
 )
@@ -40,124 +39,21 @@ func managed(t *testing.T, state subnet.SMState, step func(ev vm.Event, out *vm.
 	d.status.Store(&sm.Status{State: state, Master: subnet.SM{GUID: 0xABC}})
 	core := &scripted{step: step}
 	l := newVMLoop(d, core)
-	l.start(nil)
-	d.vm.view.CompareAndSwap(nil, &vm.View{})
+	l.shell.Start(nil)
+	d.shared.VMs.CompareAndSwap(nil, &vm.View{})
 	return d, l, core
 }
 
-// TestVMOutputOrder: what a step wants is stored before anybody is told, and told
-// before the manager is asked for anything.
-func TestVMOutputOrder(t *testing.T) {
-	full := errors.New("no space")
-	for _, fail := range []error{nil, full} {
-		var log []string
-		var d *Daemon
-		var l *vmLoop
-		d, l, core := managed(t, subnet.Master, func(ev vm.Event, out *vm.Output) {
-			switch ev := ev.(type) {
-			case vm.Requests:
-				out.Persist = []store.Op{{Kind: store.PutRecord, Record: store.Record{Table: store.TableInterfaces, Key: []byte("web"), Value: []byte("x")}}}
-				out.PersistGen = 7
-			case vm.Persisted:
-				log = append(log, fmt.Sprint("persisted ", ev.Gen, " ", ev.Err))
-				if ev.Err != nil {
-					out.Replies = []vm.Reply{{Tag: 1, Err: vm.ErrStore}}
-					return
-				}
-				out.Publish = &vm.View{Gen: 3}
-				out.Replies = []vm.Reply{{Tag: 1, Interface: vm.Interface{Name: "web"}}}
-				out.Put, out.LeasesChanged = []subnet.Lease{{GUID: 5}}, true
-				out.Partitions, out.PartitionsChanged = []partition.Partition{{PKey: 5}}, true
-				out.Notices = []vm.Notice{{Kind: "vm_created", Text: "web is there"}}
-			}
-		})
-		d.cfg.Store = &watchedStore{Store: d.cfg.Store, fail: fail, applied: func([]store.Op) { log = append(log, "apply") }}
-		a := &vmAsk{ops: []vm.Op{vm.Create{}}, replies: make(chan vmReply, 1), taken: make(chan struct{})}
-		d.vm.asks.put([]*vmAsk{a})
-		l.change()
-		if want := []string{"apply", fmt.Sprint("persisted 7 ", fail)}; !slices.Equal(log, want) {
-			t.Errorf("what happened: %v, want %v", log, want)
-		}
-		r := <-a.replies
-		<-a.taken
-		leases, hasLeases := d.vm.leases.take()
-		members, hasMembers := d.vm.members.take()
-		if fail != nil {
-			if !errors.Is(r.r.Err, vm.ErrStore) || hasLeases || hasMembers || d.Interfaces().Gen != 0 {
-				t.Errorf("with a full disk: %+v, leases %v, members %v, view %+v", r, leases, members, d.Interfaces())
-			}
-			continue
-		}
-		if r.r.Err != nil || len(leases.put) != 1 || len(members) != 1 || d.Interfaces().Gen != 3 || len(core.events) != 3 {
-			t.Errorf("%+v, leases %v, members %v, view %+v, events %v", r, leases, members, d.Interfaces(), core.events)
-		}
-		if ev, _ := d.Events(0); len(ev) != 1 || ev[0].Kind != "vm_created" {
-			t.Errorf("events %v", ev)
-		}
-	}
-}
-
-// TestVMStartsBeforeTheManager: what the store held is wanted of the manager's core
-// before it starts, so that nobody loses a key or an address for a moment.
-func TestVMStartsBeforeTheManager(t *testing.T) {
-	d, l, core := managed(t, subnet.NotActive, func(ev vm.Event, out *vm.Output) {
-		if _, ok := ev.(vm.Start); ok {
-			out.Put, out.All, out.LeasesChanged = []subnet.Lease{{GUID: 5}}, true, true
-			out.PartitionsChanged = true
-		}
-	})
-	if _, ok := core.events[0].(vm.Start); !ok || len(core.events) != 1 {
-		t.Fatalf("events %v", core.events)
-	}
-	if c, ok := d.vm.leases.take(); !ok || !c.all || len(c.put) != 1 {
-		t.Errorf("leases %+v, %v", c, ok)
-	}
-	if _, ok := d.vm.members.take(); !ok {
-		t.Error("no members, where there are none: the manager's core is to know that too")
-	}
-	// A snapshot comes before the reports that rest on it.
-	d.snap.Store(&subnet.Snapshot{Gen: 4})
-	d.vm.report([]subnet.LeaseReport{{GUID: 5, State: subnet.LeasePlaced, SMPs: 2}})
-	d.vm.report([]subnet.LeaseReport{{GUID: 6, State: subnet.LeaseRefused}})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	l.core = &scripted{step: func(ev vm.Event, _ *vm.Output) {
-		if r, ok := ev.(vm.Reports); ok {
-			if l.seen == nil || len(r.List) != 2 || r.List[0].GUID != 5 {
-				t.Errorf("reports %v after snapshot %v", r.List, l.seen)
-			}
-			cancel()
-		}
-	}}
-	go func() { l.run(ctx); close(done) }()
-	<-done
+// TestVMReportsAreCounted: what the subnet manager says of placements.
+func TestVMReportsAreCounted(t *testing.T) {
+	d, l, core := managed(t, subnet.NotActive, func(vm.Event, *vm.Output) {})
+	smSays(d, sm.Output{Leases: []subnet.LeaseReport{{GUID: 5, State: subnet.LeasePlaced, SMPs: 2}, {GUID: 6, State: subnet.LeaseRefused}}})
+	l.shell.Mail()
 	if s := &d.vm.stats; s.placed.Load() != 1 || s.refused.Load() != 1 || s.blocks.Load() != 2 {
 		t.Errorf("counted %d placed, %d refused, %d blocks", s.placed.Load(), s.refused.Load(), s.blocks.Load())
 	}
-}
-
-func TestLeaseChangesAddUp(t *testing.T) {
-	at := func(g ib.GUID, fn uint16) subnet.Lease {
-		return subnet.Lease{GUID: g, Place: subnet.Place{Port: 1, Function: fn}}
-	}
-	for _, c := range []struct {
-		name string
-		in   []leaseChange
-		want leaseChange
-	}{
-		{"the later counts", []leaseChange{{put: []subnet.Lease{at(1, 1), at(2, 1)}}, {put: []subnet.Lease{at(1, 2)}}}, leaseChange{put: []subnet.Lease{at(2, 1), at(1, 2)}}},
-		{"put, then dropped", []leaseChange{{put: []subnet.Lease{at(1, 1)}}, {drop: []ib.GUID{1}}}, leaseChange{drop: []ib.GUID{1}}},
-		{"dropped, then put", []leaseChange{{drop: []ib.GUID{1, 3}}, {put: []subnet.Lease{at(1, 1)}}}, leaseChange{drop: []ib.GUID{3}, put: []subnet.Lease{at(1, 1)}}},
-		{"all, then more", []leaseChange{{put: []subnet.Lease{at(1, 1), at(2, 1)}, all: true}, {put: []subnet.Lease{at(3, 1)}, drop: []ib.GUID{1}}}, leaseChange{put: []subnet.Lease{at(2, 1), at(3, 1)}, all: true}},
-		{"all forgets", []leaseChange{{put: []subnet.Lease{at(1, 1)}, drop: []ib.GUID{2}}, {put: []subnet.Lease{at(3, 1)}, all: true}}, leaseChange{put: []subnet.Lease{at(3, 1)}, all: true}},
-	} {
-		var got leaseChange
-		for _, n := range c.in {
-			got = got.then(n)
-		}
-		if fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
-		}
+	if r, ok := core.events[len(core.events)-1].(vm.Reports); !ok || len(r.List) != 2 {
+		t.Errorf("events %v", core.events)
 	}
 }
 
@@ -200,7 +96,7 @@ func TestVMWaits(t *testing.T) {
 		}
 		go func() {
 			<-time.After(time.Minute)
-			d.vm.report([]subnet.LeaseReport{{GUID: 1}})
+			smSays(d, sm.Output{Leases: []subnet.LeaseReport{{GUID: 1}}})
 		}()
 		if out, err = d.Perform(ctx, ops[:1]); err != nil || out[0].Waiting || out[0].Interface.State != vm.Attached {
 			t.Errorf("who waits: %+v, %v", out, err)
@@ -224,11 +120,12 @@ func TestVMNotHere(t *testing.T) {
 		if _, err := d.Perform(t.Context(), []vm.Op{vm.Create{}}); !errors.Is(err, api.ErrBusy) || !strings.Contains(err.Error(), "not known") {
 			t.Errorf("a loop that hangs: %v", err)
 		}
-		d.vm.asks.put(make([]*vmAsk, maxVMAsks))
+		for d.shared.Ask(&shell.Ask{}) { // until there is no room
+		}
 		if _, err := d.Perform(t.Context(), []vm.Op{vm.Create{}}); !errors.Is(err, api.ErrBusy) || !strings.Contains(err.Error(), "again") {
 			t.Errorf("too many: %v", err)
 		}
-		d.vm.asks.take()
+		l.shell.Mail()
 		l.alarm.timer.Stop()
 		close(d.vm.ended)
 		if _, err := d.Perform(t.Context(), []vm.Op{vm.Create{}}); !errors.Is(err, errEnded) {
@@ -313,15 +210,15 @@ func TestVMOutlasts(t *testing.T) {
 				},
 			}
 			s.Finish()
-			d.snap.Store(s)
-			end := d.manageAddresses(newAddressManager(vm.Config{}), nil)
+			d.shared.Snap.Store(s)
+			end := d.manageAddresses(vm.New(vm.Config{}), nil)
 			defer end()
 			go func() {
 				at := subnet.Place{Port: port, Function: 1}
 				<-time.After(time.Second)
-				d.vm.report([]subnet.LeaseReport{{GUID: guid, Place: at, State: subnet.LeaseMoving}})
+				smSays(d, sm.Output{Leases: []subnet.LeaseReport{{GUID: guid, Place: at, State: subnet.LeaseMoving}}})
 				<-time.After(17 * time.Second)
-				d.vm.report([]subnet.LeaseReport{{GUID: guid, Place: at, State: c.end, LID: 7, Reason: "the hypervisor does not take it"}})
+				smSays(d, sm.Output{Leases: []subnet.LeaseReport{{GUID: guid, Place: at, State: c.end, LID: 7, Reason: "the hypervisor does not take it"}}})
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), c.wait)
 			defer cancel()

@@ -5,61 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"heddle/api"
-	"heddle/partition"
-	"heddle/sm"
+	"heddle/shell"
 	"heddle/store"
 	"heddle/subnet"
 	"heddle/vm"
 )
 
-// vmSide is what a Daemon has of its address manager: what the manager's loop,
-// the API's goroutines and the address manager's own (vmLoop) hand each other.
+// vmSide is what a Daemon has of its address manager beside what it publishes.
 type vmSide struct {
-	view      atomic.Pointer[vm.View]
-	more      chan struct{} // closed when there is a newer view; guarded by mu
-	mu        sync.Mutex
-	stats     vmStats
-	ended     chan struct{} // closed when no operation is answered any more
-	published chan struct{}
-	reports   *latest[[]subnet.LeaseReport]
-	asks      *latest[[]*vmAsk]
-	// To the manager's loop:
-	members *latest[[]partition.Partition]
-	leases  *latest[leaseChange]
+	more  chan struct{} // closed when there is a newer view; guarded by mu
+	mu    sync.Mutex
+	stats vmStats
+	ended chan struct{} // closed when no operation is answered any more
 }
-
-// maxVMAsks is how many requests with operations may wait for the address manager.
-const maxVMAsks = 1024
 
 func newVMSide() vmSide {
-	return vmSide{
-		more:      make(chan struct{}),
-		ended:     make(chan struct{}),
-		published: make(chan struct{}, 1),
-		reports:   newLatest[[]subnet.LeaseReport](),
-		asks:      newLatest[[]*vmAsk](),
-		members:   newLatest[[]partition.Partition](),
-		leases:    newLatest[leaseChange](),
-	}
+	return vmSide{more: make(chan struct{}), ended: make(chan struct{})}
 }
 
-func smMembers(m []partition.Partition) sm.Event { return sm.SetMembers{Partitions: m} }
-
-func smLeases(c leaseChange) sm.Event {
-	return sm.SetLeases{Put: c.put, Drop: c.drop, All: c.all}
-}
-
-// publish shows a new view, and wakes who waits for one.
-func (v *vmSide) publish(view *vm.View) {
-	v.view.Store(view)
+// published wakes who waits for a new view.
+func (v *vmSide) published() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	close(v.more)
 	v.more = make(chan struct{})
+}
+
+// vmReply is the answer to operation i of a request.
+type vmReply struct {
+	i int
+	r vm.Reply
 }
 
 // next is closed when there is a newer view than the one of now.
@@ -69,16 +47,13 @@ func (v *vmSide) next() <-chan struct{} {
 	return v.more
 }
 
-// newAddressManager makes the address manager of a Daemon.
-func newAddressManager(cfg vm.Config) addressManager { return vm.New(cfg) }
-
 // manageAddresses restores what the address manager kept and starts its
 // goroutine; end stops it and waits for it.
-func (d *Daemon) manageAddresses(core addressManager, records []store.Record) (end func()) {
+func (d *Daemon) manageAddresses(core shell.VMCore, records []store.Record) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	l := newVMLoop(d, core)
-	l.start(records)
+	l.shell.Start(records)
 	running.Go(func() { l.run(ctx) })
 	return func() {
 		cancel()
@@ -88,7 +63,7 @@ func (d *Daemon) manageAddresses(core addressManager, records []store.Record) (e
 }
 
 // Interfaces is what the address manager keeps; nil before Run.
-func (d *Daemon) Interfaces() *vm.View { return d.vm.view.Load() }
+func (d *Daemon) Interfaces() *vm.View { return d.shared.VMs.Load() }
 
 // master reports, as an error, that this manager is not the master, and who is.
 // The store is local: what a standby changed, the master would not know.
@@ -129,21 +104,15 @@ func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	a := &vmAsk{ops: ops, replies: make(chan vmReply, len(ops)), taken: make(chan struct{})}
-	full := false
-	d.vm.asks.update(func(waiting []*vmAsk) []*vmAsk {
-		if full = len(waiting) >= maxVMAsks; full {
-			return waiting
-		}
-		return append(waiting, a)
-	})
-	if full {
-		return nil, fmt.Errorf("%w: %d requests wait for the address manager; ask again in a second", api.ErrBusy, maxVMAsks)
+	replies, taken := make(chan vmReply, len(ops)), make(chan struct{}) // room for all
+	a := &shell.Ask{Ops: ops, Taken: func() { close(taken) }, Answer: func(i int, r *vm.Reply) { replies <- vmReply{i, *r} }}
+	if !d.shared.Ask(a) {
+		return nil, fmt.Errorf("%w: %d requests wait for the address manager; ask again in a second", api.ErrBusy, shell.MaxAsks)
 	}
 	limit := time.NewTimer(changeTime)
 	defer limit.Stop()
 	select {
-	case <-a.taken:
+	case <-taken:
 	case <-limit.C:
 		return nil, fmt.Errorf("%w: after %v it is not known whether this is stored; ask what the interface is now", api.ErrBusy, changeTime)
 	case <-d.vm.ended:
@@ -157,7 +126,7 @@ func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
 	}
 	for over := false; left > 0; {
 		select { // what is there already counts, even if nobody waits for more
-		case r := <-a.replies:
+		case r := <-replies:
 			take(r)
 			continue
 		default:
@@ -166,7 +135,7 @@ func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
 			break
 		}
 		select {
-		case r := <-a.replies:
+		case r := <-replies:
 			take(r)
 		case <-ctx.Done():
 			over = true

@@ -77,7 +77,7 @@ var rules = []rule{
 	{"transport/umad", []string{"transport/umad/...", "mad", "ib/...", "internal/umadabi"}, false, "an edge carries MADs and knows nothing above them"},
 	{"api", []string{"subnet", "sm", "vm", "partition", "route/...", "fabric", "ib/...", "internal/version", "web"}, false, "the API reads snapshots and sends commands"},
 	{"web", nil, false, "the page is static files"},
-	{"daemon", []string{"api", "web", "settings", "sm", "sa", "vm", "subnet", "partition", "qos", "store", "route/...", "mad", "fabric", "ib/...", "internal/version"}, false, "the shell of the managers: ports are handed in"},
+	{"daemon", []string{"api", "web", "settings", "shell", "sm", "sa", "vm", "subnet", "partition", "qos", "store", "route/...", "mad", "fabric", "ib/...", "internal/version"}, false, "the shell of the managers: ports are handed in"},
 	{"flood", []string{"mad", "ib/..."}, true, "who loads an SA knows MADs, and no manager: it must fit any SA; flood/live runs it"},
 	{"flood/live", []string{"flood", "mad", "ib/..."}, false, "the shell of flood: ports are handed in"},
 	{"flood/figure", []string{"flood", "report", "mad"}, false, "what was measured, as words and numbers"},

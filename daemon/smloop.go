@@ -1,0 +1,259 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"heddle/mad"
+	"heddle/shell"
+	"heddle/sm"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// loop is the goroutine that owns the subnet manager's core. It is the edge of
+// its driver (shell.SMEdge).
+type loop struct {
+	d     *Daemon
+	ctx   context.Context
+	shell *shell.SM
+	alarm alarm
+
+	told       eventLimit
+	cut        alarm // when what told left out is to be told
+	stopping   bool
+	result     error
+	claimed    bool // IsSM was ours
+	sendFailed uint64
+
+	changes map[uint64]chan<- error // of partitions, by tag: who waits to hear that one is stored
+	tag     uint64                  // of the last one
+}
+
+func newLoop(ctx context.Context, d *Daemon) *loop {
+	l := &loop{d: d, ctx: ctx, alarm: newAlarm(), cut: newAlarm(), changes: map[uint64]chan<- error{}}
+	l.shell = shell.NewSM(d.core, l, &d.shared)
+	return l
+}
+
+func (l *loop) run(stored *store.State) error {
+	d := l.d
+	l.shell.Start(stored, d.cfg.Partitions)
+	if err := d.cfg.PartitionsErr; err != nil {
+		d.note(slog.LevelError, sm.KindPartitionsRefused.String(), "the partitions given at the start cannot be read, so those that are stored stay in force: mend the file and send SIGHUP",
+			map[string]string{"err": err.Error()})
+	}
+	cancelled := l.ctx.Done()
+	var stopBy <-chan time.Time
+	var progress <-chan time.Time
+	if d.cfg.Progress != nil {
+		t := time.NewTicker(progressEvery)
+		defer t.Stop()
+		progress = t.C
+	}
+	for !l.shell.Halted() {
+		select {
+		case p := <-d.packets:
+			l.shell.Step(sm.Received{P: p})
+			d.free.put(p)
+		case <-l.alarm.timer.C:
+			l.alarm.rang()
+			l.shell.Step(sm.Timer{})
+		case <-l.cut.timer.C:
+			l.cut.rang()
+			d.tellCut(l.told.end())
+		case r := <-d.jobs:
+			l.shell.Step(sm.JobDone{Result: r})
+		case c := <-d.commands:
+			l.command(c)
+		case <-d.smMail:
+			l.shell.Mail()
+		case a := <-d.ask:
+			a <- d.core.Status()
+		case <-progress:
+			d.cfg.Progress(d.core.Status())
+		case err := <-d.lost:
+			if l.stopping {
+				return l.result
+			}
+			l.shell.Step(sm.PortLost{})
+			return fmt.Errorf("%w: %s: %w", ErrPortLost, d.cfg.PortName, err)
+		case <-cancelled:
+			cancelled = nil
+			l.stop(nil)
+		case <-stopBy:
+			return errors.Join(l.result, errors.New("the manager did not stop in time; IsSM may still be set"))
+		}
+		if l.stopping && stopBy == nil {
+			stopBy = time.After(stopTime)
+		}
+	}
+	return l.result
+}
+
+// stop ends the run with err once the core has let go of the subnet.
+func (l *loop) stop(err error) {
+	if l.stopping {
+		return
+	}
+	l.stopping = true
+	l.result = err
+	l.shell.Step(sm.Stop{})
+}
+
+func (l *loop) Now() mad.Time { return l.d.now() }
+
+func (l *loop) Apply(ops []store.Op) error { return l.d.cfg.Store.Apply(ops) }
+
+func (l *loop) SetIsSM(on bool) error {
+	d := l.d
+	first := on && !l.claimed
+	var err error
+	if first {
+		err = l.claim()
+	} else {
+		err = d.cfg.Port.SetIsSM(on)
+	}
+	if err != nil && first {
+		l.result = fmt.Errorf("%w: %s: %w", ErrBusy, d.cfg.PortName, err)
+		return l.result
+	}
+	l.claimed = l.claimed || on
+	if err != nil {
+		d.note(slog.LevelError, "issm", "IsSM of the port cannot be changed", map[string]string{"err": err.Error()})
+	}
+	return nil
+}
+
+// claimEvery is how often a port is claimed that somebody else has.
+const claimEvery = 50 * time.Millisecond
+
+// claim sets IsSM of the port. A manager that was killed may have it for a moment still, until
+// the kernel or the simulator has noticed: that is waited for.
+func (l *loop) claim() error {
+	d := l.d
+	err := d.cfg.Port.SetIsSM(true)
+	wait := d.cfg.ClaimWait
+	if err == nil || wait <= 0 {
+		return err
+	}
+	d.note(slog.LevelWarn, "issm", "the port is claimed by another manager, or by one that was killed just now: waiting up to "+wait.String(),
+		map[string]string{"err": err.Error()})
+	limit, again := time.NewTimer(wait), time.NewTicker(claimEvery)
+	defer limit.Stop()
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+			if err = d.cfg.Port.SetIsSM(true); err == nil {
+				return nil
+			}
+		case <-limit.C:
+			return fmt.Errorf("after %v: %w", wait, err)
+		case <-l.ctx.Done():
+			return err
+		}
+	}
+}
+
+func (l *loop) Send(p *mad.Packet) {
+	if err := l.d.cfg.Port.Send(p); err != nil {
+		l.sendFailed++
+		if l.sendFailed == 1 || l.sendFailed%1000 == 0 {
+			l.d.note(slog.LevelWarn, "send_failed", "the port does not take a MAD; it will be sent again",
+				map[string]string{"err": err.Error(), "count": fmt.Sprint(l.sendFailed)})
+		}
+	}
+}
+
+func (l *loop) Compute(j *sm.Job) { go l.d.compute(j) }
+
+func (l *loop) Published(s *subnet.Snapshot) {
+	if l.d.cfg.OnPublish != nil && s.State == subnet.Master {
+		l.d.cfg.OnPublish(s)
+	}
+}
+
+func (l *loop) TrapLost() {
+	bump(&l.d.sa.lostTraps)
+	l.d.note(slog.LevelDebug, "trap_not_forwarded", "too many traps at once: subscribers will not hear of this one", nil)
+}
+
+func (l *loop) Tell(list []sm.Notice) {
+	for i := range list {
+		n := &list[i]
+		l.tell(n)
+		switch n.Kind {
+		case sm.KindPartitions, sm.KindPartitionsRefused:
+			l.changed(n)
+		}
+	}
+}
+
+// tell tells a notice, as far as the limit of its kind goes.
+func (l *loop) tell(n *sm.Notice) {
+	if limited[n.Kind] && n.Level > sm.Debug {
+		ok, cut := l.told.allow(l.d.now(), n.Kind.String(), n.Where.LID)
+		l.d.tellCut(cut)
+		l.cut.set(l.d.now(), l.told.due())
+		if !ok {
+			bump(&l.d.noticesCut)
+			return
+		}
+	}
+	l.d.tell(n)
+}
+
+func (l *loop) Planned(p *sm.Plan) {
+	if l.d.cfg.OnPlan != nil && !l.stopping {
+		l.d.cfg.OnPlan(p)
+		l.stop(nil)
+	}
+}
+
+func (l *loop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
+
+// Stepped copies the status when something worth telling happened; whoever wants
+// it fresher asks the loop. With Once it ends the run when there is nothing more
+// to wait for.
+func (l *loop) Stepped(_ sm.Event, out *sm.Output) {
+	if len(out.Notices) == 0 && out.Publish == nil {
+		return
+	}
+	d := l.d
+	st := d.core.Status()
+	d.status.Store(&st)
+	switch {
+	case !st.Up:
+		d.upAt.Store(0)
+	case d.upAt.Load() == 0:
+		d.upAt.Store(time.Now().UnixNano())
+	}
+	var up bool
+	var refused error
+	for i := range out.Notices {
+		switch n := &out.Notices[i]; n.Kind {
+		case sm.KindSubnetUp:
+			up = true
+		case sm.KindRouteRefused, sm.KindPortDown:
+			refused = fmt.Errorf("%w: %s", ErrRefused, n)
+		}
+	}
+	if up && d.cfg.OnUp != nil {
+		d.cfg.OnUp(d.Snapshot())
+	}
+	if !d.cfg.Once || l.stopping {
+		return
+	}
+	switch {
+	case up:
+		l.stop(nil)
+	case refused != nil:
+		l.stop(refused)
+	case st.State == subnet.Standby:
+		l.stop(fmt.Errorf("%w: port GUID %v, priority %d", ErrStandby, st.Master.GUID, st.Master.Priority))
+	}
+}
