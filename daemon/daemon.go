@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"heddle/api/show"
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/partition"
@@ -108,7 +109,7 @@ type Daemon struct {
 	upAt    atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
 	status  atomic.Pointer[sm.Status] // as of the last notice or snapshot
 	phases  phaseTimes
-	drawn   drawingCache
+	artist  show.Artist
 	repairs repairs
 
 	packets chan *mad.Packet // to the loop
@@ -159,7 +160,6 @@ func New(cfg Config) *Daemon {
 		core:     sm.New(cfg.Core),
 		started:  time.Now(),
 		events:   newRing(keptEvents),
-		repairs:  newRepairs(),
 		packets:  make(chan *mad.Packet, smpQueue),
 		free:     make(freeList, smpQueue),
 		jobs:     make(chan *sm.JobResult, 1),

@@ -53,3 +53,10 @@ func (r *ring) since(n uint64) ([]api.Event, <-chan struct{}) {
 	}
 	return append([]api.Event(nil), r.kept[skip:]...), r.more
 }
+
+// newest is the number of the newest event.
+func (r *ring) newest() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"heddle/api"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
@@ -118,8 +119,9 @@ func TestReceiverAnswers(t *testing.T) {
 		if rung(d.queries) {
 			t.Errorf("%d at once: a worker was woken", each)
 		}
-		if got := d.saStatus().Answered; got != n {
-			t.Errorf("%d at once: %d answers counted, want %d", each, got, n)
+		var counted api.SAStatus
+		if d.sa.addTo(&counted); counted.Answered != n {
+			t.Errorf("%d at once: %d answers counted, want %d", each, counted.Answered, n)
 		}
 	}
 }

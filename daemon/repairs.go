@@ -1,12 +1,13 @@
 package daemon
 
 import (
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"heddle/api"
+	"heddle/api/metrics"
+	"heddle/api/show"
 	"heddle/sm"
 )
 
@@ -15,94 +16,45 @@ const keptRepairs = 32
 
 // repairs keeps the last repairs of faults and counts all of them. Any goroutine may use it.
 type repairs struct {
-	mu      sync.Mutex
-	kept    []api.Repair // oldest first; guarded by mu
-	count   uint64       // guarded by mu
-	pairs   uint64       // connected; guarded by mu
-	drains  uint64       // guarded by mu
-	atRisk  uint64       // guarded by mu
-	seconds prometheus.Histogram
-}
-
-func newRepairs() repairs {
-	return repairs{seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "heddle_repair_seconds", Help: "Seconds from the first sign of a fault to the answer that acknowledges the last block that connects a broken pair.",
-		Buckets: prometheus.ExponentialBuckets(1e-3, 2, 18), // to two minutes
-	})}
+	mu     sync.Mutex
+	kept   []api.Repair    // oldest first; guarded by mu
+	counts metrics.Repairs // guarded by mu
 }
 
 func (k *repairs) add(r *sm.Repair, now time.Time) {
-	out := api.Repair{
-		Time: now, Reason: r.Reason, Faults: make([]string, len(r.Faults)), MoreFaults: r.More,
-		Broken: r.Broken, First: r.First, Late: r.Late, Left: r.Left, Seconds: r.Took.Seconds(),
-		Mode: r.Mode.String(), Policy: r.Policy.String(), Stages: r.Stages, Drains: r.Drains, DrainSeconds: r.Drain.Seconds(),
-		Risk: apiRisk(r.Risk),
-	}
-	for i, f := range r.Faults {
-		out.Faults[i] = f.String()
-	}
+	out := show.Repair(r, now)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.kept) == keptRepairs {
 		k.kept = append(k.kept[:0], k.kept[1:]...)
 	}
 	k.kept = append(k.kept, out)
-	k.count++
-	k.pairs += uint64(r.Broken - r.Left)
-	k.drains += uint64(r.Drains)
+	c := &k.counts
+	c.Count++
+	c.Pairs += uint64(r.Broken - r.Left)
+	c.Drains += uint64(r.Drains)
 	if r.Risk != nil {
-		k.atRisk++
+		c.AtRisk++
 	}
 	if r.Left < r.Broken {
-		k.seconds.Observe(r.Took.Seconds())
+		c.Took.Observe(r.Took)
 	}
 }
 
-func apiRisk(r *sm.Risk) *api.Risk {
-	if r == nil {
-		return nil
-	}
-	out := &api.Risk{Channels: make([]string, len(r.Channels)), Worst: r.Worst.Seconds(), Why: r.Why}
-	for i, h := range r.Channels {
-		out.Channels[i] = h.String()
-	}
-	return out
-}
-
-// Repairs implements api.Backend.
-func (d *Daemon) Repairs() []api.Repair {
-	d.repairs.mu.Lock()
-	defer d.repairs.mu.Unlock()
-	out := make([]api.Repair, 0, len(d.repairs.kept))
-	for i := len(d.repairs.kept) - 1; i >= 0; i-- {
-		out = append(out, d.repairs.kept[i])
-	}
-	return out
-}
-
-// repairCollector shows what repairs count.
-type repairCollector struct {
-	d                            *Daemon
-	count, pairs, drains, atRisk *prometheus.Desc
-}
-
-func newRepairCollector(d *Daemon, desc func(name, help string, labels ...string) *prometheus.Desc) *repairCollector {
-	return &repairCollector{
-		d:      d,
-		count:  desc("repairs_total", "Sweeps that found broken pairs.", "policy"),
-		pairs:  desc("repair_pairs_total", "Broken pairs that were connected."),
-		drains: desc("repair_drains_total", "Waits of repairs for packets under way to leave."),
-		atRisk: desc("repair_at_risk_total", "Repairs in which a transient cycle was possible."),
-	}
-}
-
-func (c *repairCollector) collect(ch chan<- prometheus.Metric, count func(d *prometheus.Desc, v uint64, labels ...string)) {
-	k := &c.d.repairs
+// list returns those that are kept, the newest first.
+func (k *repairs) list() []api.Repair {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	count(c.count, k.count, c.d.cfg.Core.Transition.String())
-	count(c.pairs, k.pairs)
-	count(c.drains, k.drains)
-	count(c.atRisk, k.atRisk)
-	k.seconds.Collect(ch)
+	out := append([]api.Repair{}, k.kept...) // not nil: a list in JSON
+	slices.Reverse(out)
+	return out
+}
+
+// values are the counts.
+func (k *repairs) values(policy string) metrics.Repairs {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := k.counts
+	out.Policy = policy
+	return out
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"heddle/api"
+	"heddle/api/metrics"
 	"heddle/ib"
 	wire "heddle/ib/sa"
-	"heddle/sm"
 )
 
 // saAttrs are the attributes that are counted apart; any other is counted as
@@ -105,6 +105,23 @@ func (h *histogram) addTime(d time.Duration) {
 	h.add(uint64(d.Microseconds()), uint64(d))
 }
 
+// addTo adds h to c.
+func (h *histogram) addTo(c *metrics.Counts) {
+	if c.Buckets == nil {
+		c.Buckets = make([]uint64, histBuckets)
+	}
+	for i := range h.buckets {
+		c.Buckets[i] += h.buckets[i].Load()
+	}
+	c.Sum += h.sum.Load()
+}
+
+func (h *histogram) values(label string) (c metrics.Counts) {
+	c.Label = label
+	h.addTo(&c)
+	return c
+}
+
 // answerStats is what one goroutine that answers counts. Nobody else writes to
 // it, so that the goroutines do not take cache lines from each other.
 type answerStats struct {
@@ -147,14 +164,14 @@ func (s *saStats) each(f func(*answerStats)) {
 	}
 }
 
-// saStatus sums up what the SA does.
-func (d *Daemon) saStatus() (out api.SAStatus) {
-	for a := range d.sa.requests {
-		for m := range d.sa.requests[a] {
-			out.Requests += d.sa.requests[a][m].Load()
+// addTo adds what is counted to what is shown of the SA.
+func (s *saStats) addTo(out *api.SAStatus) {
+	for a := range s.requests {
+		for m := range s.requests[a] {
+			out.Requests += s.requests[a][m].Load()
 		}
 	}
-	d.sa.each(func(w *answerStats) {
+	s.each(func(w *answerStats) {
 		for a := range w.took {
 			for i := range w.took[a].buckets {
 				out.Answered += w.took[a].buckets[i].Load()
@@ -165,18 +182,44 @@ func (d *Daemon) saStatus() (out api.SAStatus) {
 		}
 		out.Dropped += w.dropped.Load()
 	})
-	if v := d.View(); v != nil {
-		out.Groups, out.Services, out.Subscriptions = len(v.Groups), len(v.Services), len(v.Subs)
-		for _, g := range v.Groups {
-			out.Members += len(g.Members)
-		}
-	}
-	return out
 }
 
-func partitionStatus(st *sm.Status) api.PartitionStatus {
-	p := &st.Partitions
-	return api.PartitionStatus{Count: p.Count, Settled: p.Settled, Pending: p.Pending, Quarantined: len(p.Quarantined)}
+// values are the counts.
+func (s *saStats) values() metrics.SA {
+	out := metrics.SA{
+		Returned: s.returned.Load(), Batches: s.batches.values(""), Persist: s.persist.values(""),
+		Reports: s.reports.Load(), ReportsBack: s.reportsBack.Load(), NoticesCut: s.noticesCut.Load(),
+		Lost: []metrics.Count{{Labels: []string{"trap"}, N: s.lostTraps.Load()}, {Labels: []string{"report_response"}, N: s.lostRep.Load()}},
+	}
+	for a := range s.requests {
+		for m := range s.requests[a] {
+			if n := s.requests[a][m].Load(); n > 0 {
+				out.Requests = append(out.Requests, metrics.Count{Labels: []string{attrSlotName(a), methodSlotName(m)}, N: n})
+			}
+		}
+	}
+	var took [attrSlots]metrics.Counts
+	var busy [busyReasons]uint64
+	s.each(func(w *answerStats) {
+		for a := range w.took {
+			w.took[a].addTo(&took[a])
+		}
+		for r := range w.busy {
+			busy[r] += w.busy[r].Load()
+		}
+		out.Dropped += w.dropped.Load()
+		out.Unsent += w.unsent.Load()
+	})
+	for a := range took {
+		if took[a].Any() {
+			took[a].Label = attrSlotName(a)
+			out.Took = append(out.Took, took[a])
+		}
+	}
+	for r, n := range busy {
+		out.Busy = append(out.Busy, metrics.Count{Labels: []string{busyNames[r]}, N: n})
+	}
+	return out
 }
 
 // bump adds one to a counter that has one writer.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"heddle/api"
+	"heddle/api/show"
 	"heddle/shell"
 	"heddle/store"
 	"heddle/subnet"
@@ -184,7 +185,7 @@ func (d *Daemon) outlast(ctx context.Context, op vm.Op, r vm.Reply) vm.Reply {
 // interfaceNow is an interface as it was last published; only its name if it is
 // not there.
 func (d *Daemon) interfaceNow(name string) vm.Interface {
-	if i, ok := findInterface(d.Interfaces(), name); ok {
+	if i, ok := show.Interface(d.Interfaces(), name); ok {
 		return *i
 	}
 	return vm.Interface{Name: name}

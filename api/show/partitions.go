@@ -1,31 +1,64 @@
-package daemon
+package show
 
 import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"heddle/api"
 	"heddle/ib"
 	"heddle/partition"
+	"heddle/sm"
 	"heddle/subnet"
 	"heddle/vm"
 )
 
+// Partitions shows a policy as people may change it, base, and the partitions
+// that are in force, p, which have the members that virtual machines add; what the
+// ports of the subnet have of them, and how far they are carried out.
+func Partitions(s *subnet.Snapshot, base, p *partition.Policy, st *sm.PartitionStatus) api.Partitions {
+	var text strings.Builder
+	_ = base.Format(&text) // a Builder takes everything
+	out := api.Partitions{Config: text.String(), Settled: st.Settled, Pending: st.Pending, Partitions: make([]api.Partition, len(p.Partitions))}
+	for _, k := range st.Quarantined {
+		out.Quarantined = append(out.Quarantined, k.String())
+	}
+	at := make(map[ib.PKey]*api.Partition, len(p.Partitions))
+	for i := range p.Partitions {
+		x := &p.Partitions[i]
+		row := &out.Partitions[i]
+		row.Name, row.PKey = x.Name, x.PKey.String()
+		for _, g := range x.Groups {
+			row.Groups = append(row.Groups, g.MGID.String())
+		}
+		at[x.PKey.Base()] = row
+	}
+	for i := range s.Ports {
+		if s.Ports[i].EndPort < 0 {
+			continue
+		}
+		for _, k := range s.Ports[i].PKeys {
+			row := at[k.Base()]
+			switch {
+			case row == nil || k.IsEmpty():
+			case k.IsFull():
+				row.Full++
+			default:
+				row.Limited++
+			}
+		}
+	}
+	return out
+}
+
 // maxNamed is how many GUIDs a PartitionReady names of each kind.
 const maxNamed = 1000
 
-// PartitionReady implements api.Machines.
-func (d *Daemon) PartitionReady(pkey string) (api.PartitionReady, error) {
-	key, err := plainKey(pkey)
-	if err != nil {
-		return api.PartitionReady{}, err
-	}
-	if err := d.master(); err != nil {
-		return api.PartitionReady{}, err
-	}
-	s := d.Snapshot()
-	members, known := partitionMembers(s, d.Interfaces(), key)
+// PartitionReady says how far a P_Key is in the hardware of its members; v may be
+// nil.
+func PartitionReady(s *subnet.Snapshot, v *vm.View, key ib.PKey) (api.PartitionReady, error) {
+	members, known := partitionMembers(s, v, key)
 	if !known {
 		return api.PartitionReady{}, fmt.Errorf("%v: %w", key, api.ErrNoPartition)
 	}

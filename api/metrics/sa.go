@@ -1,0 +1,108 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// SA is what the SA counts.
+type SA struct {
+	Requests []Count  // attribute, method
+	Took     []Counts // by attribute: microseconds from arrival to answer
+	Busy     []Count  // reason
+	Dropped  uint64
+	Unsent   uint64
+	Returned uint64
+	Batches  Counts // requests in one step
+	Persist  Counts // microseconds
+	Queues   []Queue
+	Reports  uint64
+	// ReportsBack are Reports that came back undelivered.
+	ReportsBack uint64
+	Lost        []Count // what
+	NoticesCut  uint64
+	Unsaved     int
+	// Sending and Receiving are RMPP transfers, with Segments: the port itself
+	// segments.
+	Segments           bool
+	Sending, Receiving int
+}
+
+// Queue is a queue of SA requests.
+type Queue struct {
+	Name                 string
+	Requests, Requesters int // that wait
+}
+
+// saCollector shows what the SA counts.
+type saCollector struct {
+	requests, answers, busy, dropped, unsent, returned *prometheus.Desc
+	took, batches, persist                             *prometheus.Desc
+	waiting, requesters                                *prometheus.Desc
+	reports, reportsBack, lost, noticesCut, unsaved    *prometheus.Desc
+	transfers                                          *prometheus.Desc
+	groups, members, services, subscriptions           *prometheus.Desc
+}
+
+func newSACollector() *saCollector {
+	desc := describe
+	return &saCollector{
+		requests:      desc("sa_requests_total", "SA requests received.", "attribute", "method"),
+		answers:       desc("sa_answers_total", "SA requests worked on and answered, errors included, BUSY not.", "attribute"),
+		busy:          desc("sa_busy_total", "SA requests answered BUSY.", "reason"),
+		dropped:       desc("sa_dropped_total", "SA requests that must not be answered: a wrong SM_Key, a stranger, no master."),
+		unsent:        desc("sa_unsent_total", "SA answers and Reports that the port did not take."),
+		returned:      desc("sa_returned_total", "SA answers that came back undelivered."),
+		took:          desc("sa_answer_seconds", "Seconds from the arrival of an SA request to its answer.", "attribute"),
+		batches:       desc("sa_batch_requests", "Requests that change something in one step of the SA."),
+		persist:       desc("sa_persist_seconds", "Seconds to store the changes of one step of the SA."),
+		waiting:       desc("sa_queue_requests", "SA requests that wait.", "queue"),
+		requesters:    desc("sa_queue_requesters", "LIDs that have SA requests waiting.", "queue"),
+		reports:       desc("sa_reports_total", "Reports sent to subscribers, repetitions included."),
+		reportsBack:   desc("sa_reports_returned_total", "Reports that came back undelivered."),
+		lost:          desc("sa_lost_total", "What the SA's loop had no room for.", "what"),
+		unsaved:       desc("sa_unsaved_changes", "Changes that were acknowledged and wait for a store that cannot be written."),
+		noticesCut:    desc("sa_notices_cut_total", "Notices of the SA that were not told because there were too many."),
+		transfers:     desc("sa_rmpp_transfers", "RMPP transfers under way, where the port itself segments.", "direction"),
+		groups:        desc("sa_groups", "Multicast groups."),
+		members:       desc("sa_group_members", "Ports in multicast groups."),
+		services:      desc("sa_services", "Services registered."),
+		subscriptions: desc("sa_subscriptions", "Subscriptions to events."),
+	}
+}
+
+func (c *saCollector) collect(to sink, x *Values) {
+	s := &x.SA
+	to.counts(c.requests, s.Requests)
+	for i := range s.Took {
+		t := &s.Took[i]
+		to.count(c.answers, t.n(), t.Label)
+		to <- t.seconds(c.took, t.Label)
+	}
+	to.counts(c.busy, s.Busy)
+	to.count(c.dropped, s.Dropped)
+	to.count(c.unsent, s.Unsent)
+	to.count(c.returned, s.Returned)
+	to <- s.Batches.numbers(c.batches)
+	to <- s.Persist.seconds(c.persist)
+	for _, q := range s.Queues {
+		to.gauge(c.waiting, float64(q.Requests), q.Name)
+		to.gauge(c.requesters, float64(q.Requesters), q.Name)
+	}
+	to.count(c.reports, s.Reports)
+	to.count(c.reportsBack, s.ReportsBack)
+	to.counts(c.lost, s.Lost)
+	to.count(c.noticesCut, s.NoticesCut)
+	to.gauge(c.unsaved, float64(s.Unsaved))
+	if s.Segments {
+		to.gauge(c.transfers, float64(s.Sending), "sending")
+		to.gauge(c.transfers, float64(s.Receiving), "receiving")
+	}
+	if v := x.View; v != nil {
+		members := 0
+		for _, g := range v.Groups {
+			members += len(g.Members)
+		}
+		to.gauge(c.groups, float64(len(v.Groups)))
+		to.gauge(c.members, float64(members))
+		to.gauge(c.services, float64(len(v.Services)))
+		to.gauge(c.subscriptions, float64(len(v.Subs)))
+	}
+}

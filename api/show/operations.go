@@ -1,0 +1,187 @@
+package show
+
+import (
+	"fmt"
+
+	"heddle/api"
+	"heddle/ib"
+	"heddle/subnet"
+	"heddle/vm"
+)
+
+// HypervisorPort resolves what people call a hypervisor by: the GUID of its port
+// or node, or its node description. A port GUID need not be on the fabric.
+func HypervisorPort(s *subnet.Snapshot, name string) (ib.GUID, error) {
+	if name == "" {
+		return 0, fmt.Errorf("%w: which hypervisor? Name it by port GUID, node GUID or node description", vm.ErrInvalid)
+	}
+	g, err := ib.ParseGUID(name)
+	isGUID := err == nil && g != 0 && len(name) >= 16
+	if s != nil {
+		found := ib.GUID(0)
+		for i := range s.Ports {
+			p := &s.Ports[i]
+			if p.Adapter == nil {
+				continue
+			}
+			n := &s.Nodes[p.Node]
+			switch {
+			case isGUID && p.GUID == g:
+				return g, nil
+			case isGUID && n.Info.NodeGUID != g, !isGUID && n.Desc != name:
+			case found != 0:
+				return 0, fmt.Errorf("%w: %q has several ports with virtual functions; name one by its port GUID", vm.ErrInvalid, name)
+			default:
+				found = p.GUID
+			}
+		}
+		if found != 0 {
+			return found, nil
+		}
+		if at, err := unseen(s, name, g, isGUID); at != 0 || err != nil {
+			return at, err
+		}
+		if i := s.PortByGUID(g); isGUID && i >= 0 {
+			if x := s.Ports[i].Virtual; x != nil {
+				return 0, fmt.Errorf("%w: %q is a virtual port of %v; name the hypervisor", vm.ErrInvalid, name, s.Ports[x.Port].GUID)
+			}
+		}
+	}
+	switch {
+	case isGUID:
+		return g, nil // not there yet
+	case s == nil || !s.Up:
+		return 0, fmt.Errorf("%w: the subnet is not up yet, so nobody is known by the name %q", api.ErrBusy, name)
+	}
+	return 0, fmt.Errorf("%w: no port with virtual functions has this port GUID, node GUID or node description: %q", vm.ErrInvalid, name)
+}
+
+// unseen is the port of a node that is not known to have virtual functions, or not
+// yet: the address manager waits until it is known, or says why it cannot be used.
+func unseen(s *subnet.Snapshot, name string, g ib.GUID, isGUID bool) (found ib.GUID, err error) {
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if isGUID && n.Info.NodeGUID != g || !isGUID && n.Desc != name {
+			continue
+		}
+		for _, p := range s.NodePorts(int32(i)) {
+			switch {
+			case p.EndPort < 0:
+			case found != 0:
+				return 0, fmt.Errorf("%w: %q has several ports; name one by its port GUID", vm.ErrInvalid, name)
+			default:
+				found = p.GUID
+			}
+			if n.Info.NodeType == ib.NodeSwitch {
+				break // all its ports have the LID of port 0
+			}
+		}
+	}
+	return found, nil
+}
+
+// PKey reads a P_Key without its membership bit.
+func PKey(s string) (ib.PKey, error) {
+	k, err := ib.ParsePKey(s)
+	if err != nil || k == 0 || k.IsFull() {
+		return 0, fmt.Errorf("%w: P_Key %q: want 0x0001 to 0x7fff; whether a member is a full one is said by itself", vm.ErrInvalid, s)
+	}
+	return k, nil
+}
+
+func vmKeys(list []api.VMKey) ([]vm.Membership, error) {
+	out := make([]vm.Membership, len(list))
+	for i, k := range list {
+		key, err := PKey(k.PKey)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = vm.Membership{PKey: key, Full: k.Membership != "limited"}
+	}
+	return out, nil
+}
+
+var lidKinds = map[string]subnet.LIDKind{"": subnet.SharedLID, "shared": subnet.SharedLID, "own": subnet.OwnLID, "floating": subnet.FloatingLID}
+
+var moveModes = map[string]subnet.MoveMode{"": subnet.MoveAuto, "auto": subnet.MoveAuto, "balanced": subnet.MoveBalanced, "minimal": subnet.MoveMinimal}
+
+var guidKinds = map[string]vm.GUIDKind{"static": vm.StaticGUID, "pool": vm.PoolGUID, "function": vm.FunctionGUID}
+
+// interfaceOf is what an operation wants to create.
+func interfaceOf(op *api.VMOperation) (vm.Interface, error) {
+	x := vm.Interface{Name: op.Name, GUIDKind: guidKinds[op.GUIDKind], LIDKind: lidKinds[op.LIDKind], LID: ib.LID(op.LID), Mode: moveModes[op.Mode]}
+	switch op.Name {
+	case "pools", ".", "..":
+		return x, fmt.Errorf("%w: name %q means something else in the API", vm.ErrInvalid, op.Name)
+	}
+	guid := func(s string) (ib.GUID, error) {
+		g, err := ib.ParseGUID(s)
+		if err != nil || g == 0 {
+			return 0, fmt.Errorf("%w: GUID %q: want 16 hex digits, not all zero", vm.ErrInvalid, s)
+		}
+		return g, nil
+	}
+	var err error
+	if op.GUID != "" {
+		if x.GUID, err = guid(op.GUID); err != nil {
+			return x, err
+		}
+	}
+	if op.GUIDKind == "static" && op.GUID == "" {
+		return x, fmt.Errorf("%w: guid_kind static wants a guid: give one, or leave guid_kind out for one of the pool", vm.ErrInvalid)
+	}
+	for _, s := range op.Aliases {
+		g, err := guid(s)
+		if err != nil {
+			return x, err
+		}
+		x.Aliases = append(x.Aliases, g)
+	}
+	x.Keys, err = vmKeys(op.Keys)
+	return x, err
+}
+
+// Steps are what an operation of the API is made of: each is asked for when the
+// one before it is done. s may be nil.
+func Steps(s *subnet.Snapshot, op *api.VMOperation) ([]vm.Op, error) {
+	var at subnet.Place
+	if op.Hypervisor != "" || op.Op == "attach" || op.Op == "migrate" || op.Op == "move" {
+		port, err := HypervisorPort(s, op.Hypervisor)
+		if err != nil {
+			return nil, err
+		}
+		at = subnet.Place{Port: port, Function: uint16(op.Function)}
+	}
+	switch op.Op {
+	case "create":
+		x, err := interfaceOf(op)
+		if err != nil {
+			return nil, err
+		}
+		if op.Function != 0 && at.Port == 0 {
+			return nil, fmt.Errorf("%w: interface %q: function %d of which hypervisor?", vm.ErrInvalid, op.Name, op.Function)
+		}
+		if at != (subnet.Place{}) {
+			return []vm.Op{vm.Create{I: x}, vm.Attach{Name: op.Name, At: at}}, nil
+		}
+		return []vm.Op{vm.Create{I: x}}, nil
+	case "attach":
+		return []vm.Op{vm.Attach{Name: op.Name, At: at}}, nil
+	case "migrate":
+		return []vm.Op{vm.Migrate{Name: op.Name, To: at}}, nil
+	case "move":
+		return []vm.Op{vm.Migrate{Name: op.Name, To: at}, vm.Finish{Name: op.Name}}, nil
+	case "finish":
+		return []vm.Op{vm.Finish{Name: op.Name}}, nil
+	case "rollback":
+		return []vm.Op{vm.RollBack{Name: op.Name}}, nil
+	case "detach":
+		return []vm.Op{vm.Detach{Name: op.Name}}, nil
+	case "delete":
+		return []vm.Op{vm.Delete{Name: op.Name, Force: op.Force}}, nil
+	case "keys":
+		keys, err := vmKeys(op.Keys)
+		return []vm.Op{vm.SetKeys{Name: op.Name, Keys: keys}}, err
+	}
+	return nil, fmt.Errorf("%w: no operation is called %q", vm.ErrInvalid, op.Op)
+}

@@ -1,0 +1,129 @@
+// Package show turns what the cores publish into what the API, the status page and
+// the events show, and what the API is asked for into what the cores are asked for.
+// It is functions over values: the loops of package daemon call it with the state
+// that they hold.
+package show
+
+import (
+	"fmt"
+	"time"
+
+	"heddle/api"
+	"heddle/internal/version"
+	"heddle/sa"
+	"heddle/sm"
+	"heddle/subnet"
+	"heddle/vm"
+)
+
+// State is what a manager shows: the status of its core, and what the cores have
+// published; pointers are nil before the first.
+type State struct {
+	SM   sm.Status
+	Snap *subnet.Snapshot
+	View *sa.View
+	VMs  *vm.View
+	Port string // as the user called it
+	// Started is when the manager started, Up since when the subnet is up; the
+	// zero time if it is not.
+	Started, Up time.Time
+	// Unsaved are changes that the SA has acknowledged and the store has not
+	// taken, for the reason UnsavedErr.
+	Unsaved    int
+	UnsavedErr error
+}
+
+// Status is the state in a few numbers. What the SA counted is for the caller to
+// add.
+func Status(x *State) api.Status {
+	st := &x.SM
+	out := api.Status{
+		Version: version.Version, State: st.State.String(), Phase: st.Phase.String(), SubnetUp: st.Up,
+		Port: x.Port, PortGUID: st.PortGUID.String(), LID: int(st.LID), Priority: int(st.Priority),
+		Sweeps: st.Sweeps, Resweeps: st.Light, SMPsSent: st.Sent, SMPsRetried: st.Retried, SMPsTimedOut: st.TimedOut,
+		Started: x.Started, UpSince: x.Up, Unseen: st.Unseen, OwnSilent: st.OwnSilent,
+	}
+	if st.State != subnet.Master && st.Master.GUID != 0 {
+		out.Master = st.Master.GUID.String()
+	}
+	out.SA, out.Partitions = saStatus(x.View), partitionStatus(st)
+	if v := x.VMs; v != nil {
+		out.VMs, out.VMsPending = v.Len(), v.Journal
+	}
+	if s := x.Snap; s != nil {
+		c := s.Counts
+		out.Generation, out.Engine, out.EngineReason = s.Gen, s.Engine, joined(s.PassedOver)
+		out.Switches, out.CAs, out.Routers, out.EndPorts = c.Switches, c.CAs, c.Routers, c.EndPorts
+		out.Links, out.LinksActive, out.LIDs, out.Problems = c.Links, c.LinksActive, c.LIDs, c.Problems
+		out.VPorts = c.VPorts
+	}
+	out.Damped = make([]api.Damped, len(st.Damped))
+	for i, l := range st.Damped {
+		out.Damped[i] = api.Damped{
+			Port: l.Where.String(), Failures: l.Failures, Held: l.Held, Quiet: l.Quiet.Seconds(), Left: l.Left.Seconds(),
+		}
+	}
+	out.LastSweep.Phases = map[string]float64{}
+	if r := st.Last; r != nil {
+		out.LastSweep.Seconds = r.Took.Seconds()
+		out.LastSweep.BlocksSent, out.LastSweep.BlocksRead = r.BlocksSent, r.BlocksRead
+		out.LastSweep.PortSets, out.LastSweep.Armed, out.LastSweep.Activated = r.PortSets, r.Armed, r.Activated
+		out.LastSweep.SMPs = r.SMPs
+		out.LastSweep.Reason, out.LastSweep.Region, out.LastSweep.Updated = r.Reason, r.Region, r.Updated
+		out.LastSweep.GroupBlocks = r.GroupBlocks
+		out.LastSweep.Transition, out.LastSweep.Risk = r.Transition, risk(r.Risk)
+		out.LastSweep.EnginePassed = r.PassedOver
+		for p, t := range r.Phases {
+			if t > 0 {
+				out.LastSweep.Phases[sm.Phase(p).String()] = t.Seconds()
+			}
+		}
+	}
+	return out
+}
+
+func joined(passed []string) string {
+	switch len(passed) {
+	case 0:
+		return ""
+	case 1:
+		return "passed over " + passed[0]
+	}
+	return fmt.Sprintf("passed over %s and %d more", passed[0], len(passed)-1)
+}
+
+func saStatus(v *sa.View) (out api.SAStatus) {
+	if v == nil {
+		return out
+	}
+	out.Groups, out.Services, out.Subscriptions = len(v.Groups), len(v.Services), len(v.Subs)
+	for _, g := range v.Groups {
+		out.Members += len(g.Members)
+	}
+	return out
+}
+
+func partitionStatus(st *sm.Status) api.PartitionStatus {
+	p := &st.Partitions
+	return api.PartitionStatus{Count: p.Count, Settled: p.Settled, Pending: p.Pending, Quarantined: len(p.Quarantined)}
+}
+
+// Ready says whether the subnet is up (or this manager is a working standby), with
+// the reason where it is not.
+func Ready(x *State) (bool, string) {
+	st := &x.SM
+	switch {
+	case st.Up && x.Unsaved > 0:
+		// The subnet works and hosts are served, but what they were told is not safe.
+		return false, fmt.Sprintf("subnet up, but %d changes that hosts were told of are lost if the manager ends now: the store cannot be written: %v", x.Unsaved, x.UnsavedErr)
+	case st.Up && st.OwnSilent:
+		return true, "subnet up as last read: the agent of the manager's own port does not answer"
+	case st.Up && st.Unseen > 0:
+		return true, fmt.Sprintf("subnet up, %d nodes do not answer", st.Unseen)
+	case st.Up:
+		return true, "subnet up"
+	case st.State == subnet.Standby:
+		return true, "standby"
+	}
+	return false, fmt.Sprintf("%s, %s", st.State, st.Phase)
+}
