@@ -8,43 +8,43 @@ import (
 	"heddle/ib"
 )
 
-// PathKind says what became another of the path from a switch to a LID: a bit
-// for each.
+// PathKind is a set of differences of the path from a switch to a LID, one bit
+// each.
 type PathKind uint8
 
-// What can differ between two states of a path. The last three stand alone.
+// Differences between two states of a path. The last three exclude all others.
 const (
-	PathPorts  PathKind = 1 << iota // a switch or a port on the way
+	PathPorts  PathKind = 1 << iota // a switch or port of the path
 	PathSL                          // the service level
-	PathMTU                         // the smallest MTU on the way
-	PathRate                        // the lowest rate on the way
+	PathMTU                         // the smallest MTU of the path
+	PathRate                        // the lowest rate of the path
 	PathOwner                       // the LID belongs to another port
 	PathGained                      // there was none
-	PathLost                        // there is none any more
+	PathLost                        // the path no longer exists
 )
 
-// PathDiff says exactly which paths (source, destination LID) differ between two
-// states of a subnet: the path record distinguisher of W. L. Guay's thesis (paper
-// II), which lets a manager tell just the hosts concerned, here per destination
-// LID and not only per destination switch, and for whatever a PathRecord
-// holds. It is immutable.
+// PathDiff is the exact set of paths (source, destination LID) that differ
+// between two states of a subnet: the path record distinguisher of W. L. Guay's
+// thesis (paper II), which lets a manager notify only the affected hosts. Here it
+// works per destination LID, not only per destination switch, and covers all that
+// a PathRecord contains. It is immutable.
 //
-// Sources are kept by switch: paths of the end ports on one switch differ only in
-// their own link, and Sources lists whose link changed. The MTU and rate
-// of a path are those of the cables between switches and of the destination's
-// link; what is not known (0) does not count.
+// Sources are grouped by switch: paths of the end ports on one switch differ only
+// in their own link, and Sources lists the end ports whose link changed. The MTU
+// and rate of a path are the minimum over the links between switches and the
+// destination's link; unknown values (0) do not count.
 //
-// Memory: for each LID with a difference at most a byte for each switch, less
-// where neighbouring switches are alike; LIDs with the same sources share. At
-// most 49,151 × (switches + 8) bytes, commonly a few KiB.
+// Memory: for each LID with a difference at most a byte per switch, less if
+// adjacent switches agree; LIDs with the same sources share. At most 49,151 ×
+// (switches + 8) bytes, commonly a few KiB.
 type PathDiff struct {
 	lids []ib.LID // ascending
 	at   []uint32 // by index in lids: first byte of its sources in data
-	form []bool   // by index in lids: sources are runs, not one byte each
+	form []bool   // by index in lids: sources are stored as runs, not as one byte each
 	size []uint32 // bytes of sources
 	data []byte
 	// Sources are the end ports (indices in the new Graph.EndPorts, ascending)
-	// whose own link has another MTU or rate now, so all their paths may.
+	// whose own link changed its MTU or rate, so that all their paths may differ.
 	Sources []int32
 }
 
@@ -52,13 +52,13 @@ type PathDiff struct {
 // end of the run before, and their kind, and a zero.
 const runLen = 4
 
-// DiffPaths compares all paths of two states. d is fabric.Diff of the two
-// graphs (nil: it is made). Sources and channels are those of the new graph.
-// LIDs whose entries, channels and destinations are the same in both are not
-// looked at, and rows that are the same memory are skipped.
+// DiffPaths compares all paths of two states. d is fabric.Diff of the two graphs
+// (nil: it is computed). Sources and channels are those of the new graph. LIDs
+// whose entries, channels and destinations are equal in both are skipped, as are
+// rows that share memory.
 //
-// It takes time proportional to switches × LIDs with any difference; if service
-// levels are not the same memory, every LID is looked at.
+// It takes time proportional to switches × LIDs with a difference; if the
+// service levels do not share memory, it examines every LID.
 func DiffPaths(old, now Solution, d *fabric.Delta, workers int) *PathDiff {
 	if d == nil {
 		d = fabric.Diff(old.Graph, now.Graph)
@@ -154,15 +154,15 @@ func (p *PathDiff) runs(i int32, fn func(from, to int32, k PathKind) bool) {
 	}
 }
 
-// To calls fn for the source switches whose path to l differs, as runs of
-// switches from to to-1 that are alike, ascending.
+// To calls fn for the source switches whose path to l differs, in ascending
+// runs (from to to-1) of equal kind.
 func (p *PathDiff) To(l ib.LID, fn func(from, to int32, k PathKind)) {
 	if i, ok := slices.BinarySearch(p.lids, l); ok {
 		p.runs(int32(i), func(from, to int32, k PathKind) bool { fn(from, to, k); return true })
 	}
 }
 
-// pathComparer is what the workers of DiffPaths share.
+// pathComparer is the state that the workers of DiffPaths share.
 type pathComparer struct {
 	old, now Solution
 	d        *fabric.Delta
@@ -210,7 +210,7 @@ func (c *pathComparer) touch() {
 			}
 		}
 	}
-	// Entries that are the same but lead over a cable that is not.
+	// Equal entries over a changed link.
 	for i := range b.Graph.Channels {
 		k := &b.Graph.Channels[i]
 		if was := c.d.Channel[i]; was < 0 || k.MTU != a.Graph.Channels[was].MTU || k.Gbps != a.Graph.Channels[was].Gbps {
@@ -248,7 +248,7 @@ func sameSlice[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// sources lists the end ports of both states whose link has another MTU or
+// sources lists the end ports of both states whose link changed its MTU or
 // rate.
 func (c *pathComparer) sources() (list []int32) {
 	a, b := c.old.Graph.EndPorts, c.now.Graph.EndPorts
@@ -275,13 +275,13 @@ type pathWorker struct {
 	kinds    []byte
 }
 
-// pathTree is what packets to one LID do in one state.
+// pathTree is the tree of paths to one LID in one state.
 type pathTree struct {
 	next  []int32 // by switch: channel, or -1
 	state []uint8
-	mtu   []ib.MTU // by switch: smallest on the way, the destination's link included; 0: not known
+	mtu   []ib.MTU // by switch: smallest value of the path, the destination's link included; 0: unknown
 	gbps  []float32
-	order []int32 // switches, each after the one it sends to
+	order []int32 // switches, each after its next hop
 	stack []int32
 }
 
@@ -301,7 +301,7 @@ const (
 	pathFresh = iota
 	pathOpen
 	pathArrives
-	pathEnds // nowhere, or goes round
+	pathEnds // dropped, or in a loop
 )
 
 // walk follows the entries for l from every switch.
@@ -357,7 +357,7 @@ func (t *pathTree) walk(s Solution, l ib.LID) {
 	}
 }
 
-// least is the smaller of two values of which 0 is not known.
+// least is the smaller of two values; 0 is unknown.
 func least[T ib.MTU | float32](a, b T) T {
 	if a == 0 || b != 0 && b < a {
 		return b

@@ -9,8 +9,8 @@
 //
 // Everything is a pure function of its arguments: the same graph, options and
 // tables give the same result, whatever the number of workers. Tables are plain
-// values; who changes them must be alone, any number of goroutines may read
-// them. LIDs are inputs: nothing here gives any out.
+// values: any number of goroutines may read them, but a writer needs exclusive
+// access. LIDs are inputs: this package assigns none.
 package route
 
 import (
@@ -32,18 +32,18 @@ const BlockLen = 64
 // Class, SL, Lanes) may be shared between an older and a newer set.
 type Tables struct {
 	Engine string
-	// Note tells the operator what the engine did not do as asked, such as a
-	// given root that no switch has; "" if nothing.
+	// Note tells the operator which options the engine could not apply, such as a
+	// root GUID that no switch has; "": none.
 	Note   string
 	LFT    [][]byte
 	TopLID ib.LID
 	NumVLs int // data lanes the tables need; 1 for single-lane tables
 
-	// SL gives the service level of a path from a switch (and whatever hangs
-	// on it) to a class of LIDs: SL[src*NumClasses+Class[lid]]. nil means
-	// SL 0 everywhere. Read it with PathSL.
+	// SL gives the service level of a path from a switch (and its end ports) to a
+	// class of LIDs: SL[src*NumClasses+Class[lid]]. nil means SL 0 everywhere.
+	// Read it with PathSL.
 	SL         []ib.SL
-	Class      []int32 // by LID, 0..TopLID; -1 for LIDs that nobody owns
+	Class      []int32 // by LID, 0..TopLID; -1 for LIDs without an owner
 	NumClasses int
 	// Lanes are the switches' SL-to-VL tables; nil means that each link uses
 	// lane SL mod (its data VLs). Read it with VL.
@@ -52,38 +52,38 @@ type Tables struct {
 	// Multicast are the trees of the multicast groups; nil means none.
 	Multicast *Multicast
 
-	// Memo is what the engine remembers for Update: distances, loads, layers.
-	// Nobody else looks into it. It is immutable, as the tables are.
+	// Memo is the engine's own state for Update: distances, loads, layers. It is
+	// opaque and immutable.
 	Memo any
 }
 
 // Lanes are the SL-to-VL tables of all switches (IBA §14.2.5.8). Most tables of
-// a fabric are alike, so each distinct one is held once.
+// a fabric are equal, so each distinct one is stored once.
 type Lanes struct {
 	Rows [][16]ib.VL // the distinct tables
-	// Index[s][in*Stride[s]+out] is the row of Rows for packets that enter
-	// switch s by port in (0: its own) and leave by port out; Stride[s] is one
-	// more than the switch has ports.
+	// Index[s][in*Stride[s]+out] is the row of Rows for packets that enter switch
+	// s by port in (0: its own) and leave by port out; Stride[s] is the number of
+	// ports of the switch plus one.
 	Index  [][]uint8
 	Stride []uint16
 }
 
-// Options are what every engine takes. Each engine's documentation says which
-// it uses; the others do nothing. GUIDs that the graph does not have are
-// named in Tables.Note.
+// Options are the inputs of every engine besides the graph. Each engine's
+// documentation says which it uses; it ignores the others. Tables.Note names
+// GUIDs that the graph does not have.
 type Options struct {
 	Workers int    // parallelism; results are the same for any number; 0 = 1
 	Seed    uint64 // for engines that randomise
 	MaxVLs  int    // most data lanes to use; 0 = as many as every link between switches has
-	// Previous are the tables now installed, if any, with their rows in the
-	// order of the graph's switches (nil rows: not known); engines keep entries
-	// that are still as good as the best.
+	// Previous are the installed tables, if any, with rows in the order of the
+	// graph's switches (nil row: unknown). Engines keep an entry if no other is
+	// better.
 	Previous *Tables
-	// Rebalance asks Update to give up what it could keep.
+	// Rebalance permits Update to replace entries that it could keep.
 	Rebalance bool
 
 	Roots        []ib.GUID // node GUIDs: roots of updn, dnup; top switches of ftree, vftree
-	ConnectRoots bool      // updn, dnup: roots reach each other, by a legal path if there is one
+	ConnectRoots bool      // updn, dnup: roots reach each other, by a legal path if one exists
 	// IDs break ties between switches of one rank (updn, dnup): smaller first.
 	IDs map[ib.GUID]uint64
 
@@ -114,16 +114,15 @@ type Engine interface {
 	Compute(g *fabric.Graph, o Options) (*Tables, error)
 }
 
-// Updater is an engine that can carry its tables over a change of the fabric,
-// recomputing only what the change touches.
+// Updater is an engine that can update its tables incrementally after a change
+// of the fabric, recomputing only what the change affects.
 type Updater interface {
 	Engine
-	// Update returns tables for g. from are the graph and the tables that
-	// Compute or Update of the same engine, with the same options, returned
-	// last; d is fabric.Diff(from.Graph, g). Rows that do not change are shared
-	// with from. The result need not be what Compute would give, but paths
-	// are as short. With o.Rebalance, or if the change is too large to be worth
-	// it, Update computes from scratch.
+	// Update returns tables for g. from are the graph and the tables that Compute
+	// or Update of the same engine, with the same options, returned last; d is
+	// fabric.Diff(from.Graph, g). Unchanged rows are shared with from. The result
+	// may differ from Compute's, but paths are as short. With o.Rebalance, or if
+	// the change is too large, Update computes from scratch.
 	Update(from Solution, g *fabric.Graph, d *fabric.Delta, o Options) (*Tables, error)
 }
 
@@ -141,8 +140,9 @@ type Group struct {
 	Senders []int32 // those of Members that only send
 }
 
-// Tree is the spanning tree of one multicast group: at each of its switches
-// the ports that packets of the group leave by (but the one they came in by).
+// Tree is the spanning tree of one multicast group: for each of its switches,
+// the ports to which it forwards packets of the group (except the ingress
+// port).
 type Tree struct {
 	MLID     ib.LID
 	SL       ib.SL
@@ -154,8 +154,8 @@ type Tree struct {
 type Multicast struct {
 	Trees   []Tree // ascending MLID
 	Refused []RefusedGroup
-	// Memo is what route/mcast remembers for the next change of the groups.
-	// Nobody else looks into it. It is immutable.
+	// Memo is the state of route/mcast for the next change of the groups. It is
+	// opaque and immutable.
 	Memo any
 }
 

@@ -15,8 +15,8 @@ import (
 // of BlockLen greater than top.
 func RowLen(top ib.LID) int { return (int(top)/BlockLen + 1) * BlockLen }
 
-// New returns single-lane tables for n switches and LIDs 1..top with every
-// entry Drop. The rows share one allocation.
+// New returns single-lane tables for n switches and LIDs 1..top in which every
+// entry is Drop. The rows share one allocation.
 func New(engine string, n int, top ib.LID) *Tables {
 	w := RowLen(top)
 	slab := make([]byte, n*w)
@@ -33,7 +33,7 @@ func New(engine string, n int, top ib.LID) *Tables {
 	return t
 }
 
-// Clone returns a deep copy. Rows that are nil (not known) stay nil.
+// Clone returns a deep copy. Nil (unknown) rows stay nil.
 func (t *Tables) Clone() *Tables {
 	c := *t
 	c.LFT = make([][]byte, len(t.LFT))
@@ -68,8 +68,8 @@ func (l *Lanes) VL(s int32, in, out uint8, sl ib.SL) ib.VL {
 	return l.Rows[l.Index[s][int(in)*int(l.Stride[s])+int(out)]][sl&15]
 }
 
-// SwitchClasses sets Class so that every LID of a switch's end ports is of
-// one class, the switch's index.
+// SwitchClasses sets Class so that all LIDs of a switch's end ports have one
+// class, the switch's index.
 func (t *Tables) SwitchClasses(g *fabric.Graph) {
 	t.NumClasses = len(g.Switches)
 	t.Class = make([]int32, int(t.TopLID)+1)
@@ -83,7 +83,8 @@ func (t *Tables) SwitchClasses(g *fabric.Graph) {
 	}
 }
 
-// Refusal is why an engine has no tables, in one line that begins with its name.
+// Refusal says in one line, beginning with the engine's name, why it has no
+// tables.
 func Refusal(engine string, err error) string {
 	if text := err.Error(); strings.HasPrefix(text, engine+": ") {
 		return text
@@ -104,9 +105,9 @@ func Budget(g *fabric.Graph, maxVLs int) int {
 	return b
 }
 
-// Entry is what switch s does with lid: an output port, 0 for itself, or Drop.
-// LIDs beyond TopLID or beyond the row are dropped, as a switch does with LIDs
-// above its LinearFDBTop (IBA §14.2.5.4).
+// Entry is the entry of switch s for lid: an output port, 0 for the switch
+// itself, or Drop. LIDs beyond TopLID or beyond the row are dropped, as a
+// switch does with LIDs above its LinearFDBTop (IBA §14.2.5.4).
 func (t *Tables) Entry(s int32, lid ib.LID) byte {
 	row := t.LFT[s]
 	if lid > t.TopLID || int(lid) >= len(row) {
@@ -129,8 +130,8 @@ func (t *Tables) Block(s int32, b uint16, dst *[BlockLen]byte) {
 }
 
 // Equal reports whether t and u forward alike: same top, same lanes, same
-// service levels and the same entries up to the top. The engine's name does
-// not count; a row that is not known equals nothing but another unknown one.
+// service levels and the same entries up to the top. The engine's name does not
+// count; an unknown row equals only another unknown one.
 func (t *Tables) Equal(u *Tables) bool {
 	if t.TopLID != u.TopLID || len(t.LFT) != len(u.LFT) || !slices.Equal(t.SL, u.SL) || !slices.Equal(t.Class, u.Class) {
 		return false
@@ -148,10 +149,10 @@ func (t *Tables) Equal(u *Tables) bool {
 	return true
 }
 
-// Remap returns t, made for the switches of graph from, with its rows in the
-// order of graph to: switches are matched by node GUID, a switch that from
-// does not have gets a nil row (not known). Rows are shared, not copied.
-// Service levels are dropped: they belong to the pairs of the old graph.
+// Remap returns t, whose rows are in the order of graph from, with its rows in
+// the order of graph to. Switches are matched by node GUID; a switch that from
+// lacks gets a nil row (unknown). Rows are shared, not copied. Service levels
+// are dropped, because they belong to the pairs of the old graph.
 func (t *Tables) Remap(from, to *fabric.Graph) *Tables {
 	r := *t
 	r.LFT = make([][]byte, len(to.Switches))

@@ -6,10 +6,10 @@ import (
 	"heddle/route"
 )
 
-// Diff lists exactly the blocks of wanted that installed does not already hold,
-// by ascending switch, then block. A row of installed that is nil, or the part
-// of a row beyond its length, is not known and therefore differs; so does
-// everything if installed is nil. Both tables must be for the same Graph.
+// Diff lists the blocks of wanted that installed lacks, by ascending switch,
+// then block. A nil row of installed, or the part of a row beyond its length,
+// is unknown and therefore differs; everything does if installed is nil. Both
+// tables must be for the same Graph.
 func Diff(installed, wanted *route.Tables) []route.BlockDiff {
 	var out []route.BlockDiff
 	for s, row := range wanted.LFT {
@@ -28,8 +28,8 @@ func Diff(installed, wanted *route.Tables) []route.BlockDiff {
 	return out
 }
 
-// EntriesChanged counts the LFT entries in which wanted differs from
-// installed; entries that are not known count as changed.
+// EntriesChanged counts the LFT entries in which wanted differs from installed;
+// unknown entries count as changed.
 func EntriesChanged(installed, wanted *route.Tables) int {
 	n := 0
 	for s, row := range wanted.LFT {

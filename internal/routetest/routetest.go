@@ -13,8 +13,8 @@ import (
 )
 
 // Draws returns a source of numbers in [0, k) that the seeds determine.
-// Property tests draw some seeds, because nets whose every cable is drawn come
-// out too small too often.
+// Property tests draw some seeds, because a net drawn link by link is too often
+// too small.
 func Draws(seeds ...uint64) func(k int) int {
 	var a, b uint64
 	for _, s := range seeds {
@@ -48,10 +48,10 @@ func (b *Net) port(s int) int {
 	return b.ports[s]
 }
 
-// Link cables two switches on their next free ports.
+// Link links two switches on their next free ports.
 func (b *Net) Link(s, t int) { b.links = append(b.links, [4]int{s, b.port(s), t, b.port(t)}) }
 
-// Unlink pulls the first cable between two switches; their port numbers stay.
+// Unlink removes the first link between two switches; their port numbers stay.
 func (b *Net) Unlink(s, t int) {
 	for i, l := range b.links {
 		if l[0] == s && l[2] == t || l[0] == t && l[2] == s {
@@ -61,7 +61,7 @@ func (b *Net) Unlink(s, t int) {
 	}
 }
 
-// Damaged is b with so many cables pulled; draw(k) returns a number in [0, k).
+// Damaged is b without that many links; draw(k) returns a number in [0, k).
 func Damaged(b *Net, cables int, draw func(k int) int) *Net {
 	for range cables {
 		if len(b.links) > 0 {
@@ -203,7 +203,7 @@ func Tree2(leaves, spines, hosts int) *Net {
 }
 
 // Torus is an x × y torus with hosts CAs on each switch; sides of 1 and 2 have
-// no second cable round.
+// no closing link.
 func Torus(x, y, hosts int) *Net {
 	b := &Net{}
 	b.Switches(x * y)
@@ -225,9 +225,9 @@ func Torus(x, y, hosts int) *Net {
 	return b
 }
 
-// Random is a connected net of n switches: a random tree plus extra cables,
-// parallel ones possible, and up to maxHosts CAs on each switch. draw(k)
-// returns a number in [0, k).
+// Random is a connected net of n switches: a random tree plus extra links, some
+// of them parallel, and up to maxHosts CAs on each switch. draw(k) returns a
+// number in [0, k).
 func Random(n, extra, maxHosts, lids int, draw func(k int) int) *Net {
 	b := &Net{}
 	b.Switches(n)

@@ -7,9 +7,9 @@ import (
 	"heddle/fabric"
 )
 
-// Shuffle is g with its switches in another order and the cables of each
-// switch in other ports, so that nothing is to be read from GUIDs and port
-// numbers; draw(k) returns a number in [0, k). CA ports keep GUIDs and LIDs.
+// Shuffle is g with its switches in another order and the links of each switch
+// on other ports, so that GUIDs and port numbers carry no information; draw(k)
+// returns a number in [0, k). CA ports keep GUIDs and LIDs.
 func Shuffle(g *fabric.Graph, draw func(k int) int) *fabric.Graph {
 	n := len(g.Switches)
 	perm := func(k int) []int {

@@ -5,12 +5,12 @@ import (
 	"heddle/ib"
 )
 
-// VMs is g with LIDs beside the ranges of its CA ports, anywhere up to a few
-// times as high as g's and in gaps below: up to most for each port, as virtual
-// machines with LIDs of their own have them after having been created, moved
-// and deleted for a while.
+// VMs is g with additional LIDs outside the ranges of its CA ports, with gaps,
+// up to a few times as high as g's: at most most for each port, like those of
+// virtual machines with own LIDs after a time of creation, migration and
+// deletion.
 func VMs(g *fabric.Graph, most int, draw func(k int) int) *fabric.Graph {
-	top := min((most+2)*int(g.TopLID), int(ib.LIDMaxUnicast)) // room for all
+	top := min((most+2)*int(g.TopLID), int(ib.LIDMaxUnicast)) // enough for all
 	taken := make([]bool, top+1)
 	for l, e := range g.LIDOwner {
 		taken[l] = e != fabric.NoLID

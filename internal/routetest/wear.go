@@ -10,9 +10,9 @@ import (
 	"heddle/route"
 )
 
-// Wear is a graph that things happen to: links, switches and hosts fail and
-// return, hosts move, cables are plugged elsewhere. LIDs stay with their
-// ports, but those beside a port's range move as virtual machines do.
+// Wear is a graph that changes: links, switches and hosts fail and return,
+// hosts move, cables are swapped. LIDs stay with their ports, but those outside
+// a port's range move like virtual machines.
 type Wear struct {
 	base     *fabric.Graph
 	cables   []cable
@@ -56,14 +56,14 @@ func (w *Wear) Switch(s int, up bool) { w.switchUp[s] = up }
 // Cables is how many there are.
 func (w *Wear) Cables() int { return len(w.cables) }
 
-// Cable sets whether cable i is up. Cables are in the order of the first
-// graph's channels.
+// Cable sets whether link i is up. Links are in the order of the first graph's
+// channels.
 func (w *Wear) Cable(i int, up bool) { w.cables[i].up = up }
 
 // End sets whether end port e of the first graph, not a switch's, is up.
 func (w *Wear) End(e int, up bool) { w.endUp[e] = up }
 
-// Step lets one thing happen and says what; draw(k) returns a number in [0, k).
+// Step makes one change and describes it; draw(k) returns a number in [0, k).
 func (w *Wear) Step(draw func(k int) int) string {
 	var hosts []int
 	for e := range w.ends {
@@ -88,17 +88,17 @@ func (w *Wear) Step(draw func(k int) int) string {
 	case 0, 1, 2:
 		i := draw(len(w.cables))
 		w.cables[i].up = !w.cables[i].up
-		return fmt.Sprintf("cable %d up: %v", i, w.cables[i].up)
+		return fmt.Sprintf("link %d up: %v", i, w.cables[i].up)
 	case 3:
 		for range 1 + draw(4) {
 			w.cables[draw(len(w.cables))].up = false
 		}
-		return "some cables down"
+		return "some links down"
 	case 4:
 		for range 1 + draw(8) {
 			w.cables[draw(len(w.cables))].up = true
 		}
-		return "some cables up"
+		return "some links up"
 	case 5:
 		s := draw(len(w.switchUp))
 		w.switchUp[s] = !w.switchUp[s]
@@ -134,10 +134,10 @@ func (w *Wear) Step(draw func(k int) int) string {
 	for e := range w.endUp {
 		w.endUp[e] = true
 	}
-	return "all cables and hosts up"
+	return "all links and hosts up"
 }
 
-// Graph is what there is now. TopLID is the highest LID that is left.
+// Graph is the current graph. TopLID is its highest LID.
 func (w *Wear) Graph() *fabric.Graph {
 	r := &fabric.Graph{Off: []int32{0}}
 	index := make([]int32, len(w.switchUp))
@@ -211,9 +211,8 @@ func (w *Wear) Graph() *fabric.Graph {
 	return r
 }
 
-// Loads counts the paths over every channel, from CA and router ports with
-// LIDs to all LIDs of such ports, those that do not count left out, by walking
-// every one.
+// Loads counts the paths over every channel, from CA and router ports with LIDs
+// to all LIDs of such ports, except the excluded ones, by walking every path.
 func Loads(g *fabric.Graph, t *route.Tables, without []ib.GUID) []uint64 {
 	hosts := make([]uint64, len(g.Switches))
 	has := make([]bool, len(g.EndPorts))
@@ -248,10 +247,9 @@ func Loads(g *fabric.Graph, t *route.Tables, without []ib.GUID) []uint64 {
 	return loads
 }
 
-// CheckUpdate says how tables now, made from others by a change, fall short: an entry
-// that moved without need, or a row that is the same and yet not shared; nil
-// if they do not. allowed says whether switch s of the new graph may send LID
-// l by channel c.
+// CheckUpdate reports defects of tables that an update derived from others: an entry
+// that moved without need, or an equal row that is not shared; nil if there are none.
+// allowed says whether switch s of the new graph may send LID l by channel c.
 func CheckUpdate(from route.Solution, h *fabric.Graph, d *fabric.Delta, now *route.Tables, allowed func(s int32, l ib.LID, c int32) bool) error {
 	touched := map[ib.LID]bool{}
 	for _, l := range d.LIDs {
@@ -281,7 +279,7 @@ func CheckUpdate(from route.Solution, h *fabric.Graph, d *fabric.Delta, now *rou
 	return nil
 }
 
-// Kind is a small fabric and what to call it.
+// Kind is a small fabric with its name.
 type Kind struct {
 	Name  string
 	Graph *fabric.Graph

@@ -1,10 +1,10 @@
-// Package cdg counts the dependencies between the channels of a fabric: how
-// many destinations make packets that hold one (channel, lane) wait for
-// another (W. J. Dally and C. L. Seitz, "Deadlock-free message routing in
-// multiprocessor interconnection networks", 1987). Because dependencies are
-// counted, those of one destination can be taken out again, and because
-// copies share what has not changed, a graph can be carried from one set of
-// tables to the next:
+// Package cdg counts the dependencies between the channels of a fabric: for
+// each pair of (channel, lane), how many destinations make a packet that holds
+// the first wait for the second (W. J. Dally and C. L. Seitz, "Deadlock-free
+// message routing in multiprocessor interconnection networks", 1987). Counts
+// make it possible to remove the dependencies of one destination; copies share
+// unchanged parts, so a graph can be updated from one set of tables to the
+// next:
 //
 //	deps := cdg.New(cdg.NewShape(g), lanes)
 //	for … { // each dependency of each destination
@@ -17,15 +17,14 @@
 //		… // d closes a cycle: try.Closes(d)
 //	}
 //
-// A dependency names the switch where packets wait, the port and lane they
-// came in by and the port and lane they are to leave by. Each ordered pair of
-// ports and pair of lanes of a switch has a count, in one slab for a switch
-// and a pair of lanes; beside it are matrices of bits, so that searches go over
-// 64 channels at a step.
+// A dependency names the switch where packets wait, their ingress port and
+// lane, and the egress port and lane. Each ordered pair of ports and pair of
+// lanes of a switch has a count, in one slab for each switch and pair of lanes;
+// bit matrices next to it let searches process 64 channels per step.
 //
-// Memory: 4 bytes and a bit or two for each pair of ports of a switch, for
-// each pair of lanes that has any dependency there. Clone costs a pointer for
-// each switch.
+// Memory: 4 bytes and a bit or two for each pair of ports of a switch, for each
+// pair of lanes that has any dependency there. Clone costs a pointer for each
+// switch.
 package cdg
 
 import (
@@ -35,17 +34,17 @@ import (
 	"heddle/fabric"
 )
 
-// Shape is what the graphs of one fabric have in common: where its channels
-// lead. It is immutable.
+// Shape is the part that the graphs of one fabric share: the far end of each
+// channel. It is immutable.
 type Shape struct {
 	base []int32 // by switch: number of its port 0; switch s has ports base[s]..base[s+1]-1
 	next []int32 // by number of an output port: that of the input port it is cabled to, or -1
 	at   []int32 // by number of a port: its switch
 }
 
-// NewShape takes the switches and channels of g. Ports keep their numbers as
-// long as the switches and their port counts stay, whatever cables go and
-// come, so graphs can move to the shape of a changed fabric (Graph.Move).
+// NewShape takes the switches and channels of g. Ports keep their numbers while
+// the switches and their port counts stay the same, regardless of links, so a
+// graph can move to the shape of a changed fabric (Graph.Move).
 func NewShape(g *fabric.Graph) *Shape {
 	n := len(g.Switches)
 	s := &Shape{base: make([]int32, n+1)}
@@ -87,7 +86,7 @@ func (s *Shape) Alike(o *Shape) bool {
 	return true
 }
 
-// Dep is a dependency: at Switch, packets that came in by port In on InLane
+// Dep is a dependency: at Switch, packets that entered by port In on InLane
 // wait for port Out on OutLane.
 type Dep struct {
 	Switch       int32
@@ -102,8 +101,8 @@ type Hop struct {
 	Port, Lane uint8
 }
 
-// Graph holds counted dependencies. Any number of goroutines may read it;
-// who changes it must be alone.
+// Graph holds counted dependencies. Any number of goroutines may read it; a
+// writer needs exclusive access.
 type Graph struct {
 	shape  *Shape
 	lanes  int
@@ -112,11 +111,11 @@ type Graph struct {
 	shared atomic.Bool
 }
 
-// token marks what a Graph may change in place; it has a size, so that each
-// has an address of its own.
+// token identifies the Graph that may change a part in place. It is not empty,
+// so that each has its own address.
 type token struct{ _ byte }
 
-// block is what a Graph knows about a switch.
+// block holds the dependencies of a switch.
 type block struct {
 	owner  *token
 	width  int // ports, port 0 included
@@ -140,8 +139,8 @@ func New(s *Shape, lanes int) *Graph {
 // Lanes is the number of lanes that the graph was made for.
 func (g *Graph) Lanes() int { return g.lanes }
 
-// Clone returns a copy that shares everything until one of the two is
-// changed. Several goroutines may clone one graph at once.
+// Clone returns a copy that shares everything until one of the two changes.
+// Several goroutines may clone one graph concurrently.
 func (g *Graph) Clone() *Graph {
 	g.shared.Store(true)
 	c := &Graph{shape: g.shape, lanes: g.lanes, sw: make([]*block, len(g.sw)), owner: &token{}}
@@ -150,11 +149,11 @@ func (g *Graph) Clone() *Graph {
 }
 
 // Move gives the graph the shape of a changed fabric, which must be Alike.
-// Dependencies over cables that are gone must have been taken out.
+// Dependencies over removed links must have been removed.
 func (g *Graph) Move(s *Shape) { g.shape = s }
 
-// Widen makes room for more lanes; what is there stays on its lane. Orders of
-// the graph are of no use afterwards.
+// Widen increases the number of lanes; existing dependencies stay on their
+// lanes. Orders of the graph become invalid.
 func (g *Graph) Widen(lanes int) {
 	if lanes <= g.lanes {
 		return
@@ -214,8 +213,8 @@ func (g *Graph) writable(v int32, l1, l2 uint8) (*block, *plane) {
 	return b, p
 }
 
-// Add changes the count of a dependency by n and returns +1 if it is new, -1
-// if it is gone, else 0. The count must not fall below 0.
+// Add changes the count of a dependency by n and returns +1 if it is new, -1 if
+// it ended, otherwise 0. The count must not fall below 0.
 func (g *Graph) Add(d Dep, n int) int {
 	if n == 0 {
 		return 0

@@ -2,8 +2,8 @@ package cdg
 
 import "math/bits"
 
-// narrow is a graph of one lane whose switches have 63 ports at most, so that
-// a row is one word: the usual case, and the one that must be fast.
+// narrow is a graph of one lane whose switches have at most 63 ports, so that a
+// row is one word: the usual case, which must be fast.
 type narrow struct {
 	shape     *Shape
 	fwd, back [][]uint64 // by switch and port, as plane has them
@@ -43,9 +43,9 @@ func union(a, b []uint64) []uint64 {
 	return out
 }
 
-// postorder searches depth first from every node and returns them in the order
-// they were left, ports with no cable left out. With stop it returns nil if
-// there is a cycle.
+// postorder searches depth first from every node and returns them in postorder,
+// without ports that have no link. With stop it returns nil if there is a
+// cycle.
 func (n *narrow) postorder(stop bool) []int32 {
 	type frame struct {
 		node int32 // output port
@@ -100,7 +100,7 @@ func (n *narrow) postorder(stop bool) []int32 {
 }
 
 // components numbers the strongly connected components from 1, by node, and
-// says which have more than one node. post is a postorder.
+// reports which have more than one node. post is a postorder.
 func (n *narrow) components(post []int32) (id []int32, big []bool) {
 	sh := n.shape
 	id = make([]int32, len(sh.next))

@@ -16,11 +16,10 @@ type Order struct {
 	ins    toposort.Inserter
 }
 
-// Order sorts the nodes of g so that each comes before those that wait for it;
-// nil if there is a cycle. Nodes that nothing leads to come first, then those
-// that only they lead to, and so on (A. B. Kahn, 1962): in a fat tree this
-// puts channels up before channels down, so that few later dependencies
-// disagree.
+// Order sorts the nodes of g so that each precedes the nodes that wait for it;
+// nil if there is a cycle. Nodes without predecessors come first, then those
+// that only they precede, and so on (A. B. Kahn, 1962): in a fat tree this puts
+// channels up before channels down, so that few later dependencies disagree.
 //
 // Complexity O(dependencies).
 func (g *Graph) Order() *Order {
@@ -65,8 +64,8 @@ func (g *Graph) Order() *Order {
 	return o
 }
 
-// Clone returns a copy that shares the order until one of the two changes it.
-// Several goroutines may clone one at once.
+// Clone returns a copy that shares the order until one of the two changes.
+// Several goroutines may clone one order concurrently.
 func (o *Order) Clone() *Order {
 	o.shared.Store(true)
 	c := &Order{pos: o.pos}
@@ -74,19 +73,19 @@ func (o *Order) Clone() *Order {
 	return c
 }
 
-// Agrees reports whether a dependency goes forward in the order.
+// Agrees reports whether a dependency points forward in the order.
 func (o *Order) Agrees(g *Graph, d Dep) bool {
 	x, y := g.ends(d)
 	return o.pos[x] < o.pos[y]
 }
 
-// Insert makes the order agree with a dependency that g has, and reports
-// whether it can: if not, the dependency closes a cycle, and the order is of
-// no use until it is taken out. g may hold dependencies that are to be
-// inserted later.
+// Insert makes the order agree with a dependency of g, and reports whether it
+// can. If not, the dependency closes a cycle, and the order is invalid until
+// the dependency is removed. g may contain dependencies that are inserted
+// later.
 //
-// Complexity: of the nodes between the two ends in the old order, those that
-// the dependency's ends lead to or come from, and their dependencies.
+// Complexity: the nodes between the two ends in the old order that are
+// reachable from or reach the dependency's ends, and their dependencies.
 func (o *Order) Insert(g *Graph, d Dep) bool {
 	x, y := g.ends(d)
 	if o.pos[x] < o.pos[y] {
@@ -124,7 +123,7 @@ func (o *Order) InsertAll(g *Graph, deps []Dep) bool {
 	}
 	o.pos = make([]int32, len(o.pos))
 	o.shared.Store(false)
-	// Nodes that no dependency can lead from or to come last.
+	// Nodes without dependencies come last.
 	for x := range o.pos {
 		o.pos[x] = int32(len(o.pos) + x)
 	}

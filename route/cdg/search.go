@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Searches see a node both as an output port of the switch that it leaves and,
-// by shape.next, as an input port of the switch that it enters. Marks are kept
-// by input port, for each switch and lane one row of bits, so that a row of
-// dependencies turned round and a row of marks can be laid on one another; or
-// by output port, to go forward.
+// A search sees a node both as an output port of one switch and, by shape.next,
+// as an input port of the next one. Marks are kept by input port, one row of
+// bits for each switch and lane, so that a transposed row of dependencies and a
+// row of marks can be combined; or by output port, to search forward.
 
 // rows has one row of bits for each switch and lane.
 type rows struct {
@@ -43,13 +42,13 @@ func (g *Graph) hop(x int32) Hop {
 	return Hop{v, uint8(p - g.shape.base[v]), uint8(int(x) % g.lanes)}
 }
 
-// nodes is one more than the highest node.
+// nodes is the highest node plus one.
 func (g *Graph) nodes() int { return len(g.shape.next) * g.lanes }
 
-// ends returns both nodes of a dependency. The cable that it came in by must be
-// there.
+// ends returns both nodes of a dependency. The link of its input port must
+// exist.
 func (g *Graph) ends(d Dep) (x, y int32) {
-	in := g.shape.next[g.shape.base[d.Switch]+int32(d.In)] // the cable's other end
+	in := g.shape.next[g.shape.base[d.Switch]+int32(d.In)] // the far end of the link
 	return in*int32(g.lanes) + int32(d.InLane), g.node(Hop{d.Switch, d.Out, d.OutLane})
 }
 
@@ -58,10 +57,10 @@ type search struct {
 	g     *Graph // for shape and lanes
 	of    []*Graph
 	seen  rows // by output port
-	onWay rows // by output port: on the way to the node at hand
+	onWay rows // by output port: on the path to the current node
 	buf   [4]uint64
 	stack []frame
-	post  []int32 // nodes in the order they were left; nil: not wanted
+	post  []int32 // nodes in postorder; nil: not needed
 }
 
 type frame struct {
@@ -69,7 +68,7 @@ type frame struct {
 	in   int32 // port of the switch it enters
 	v    int32
 	lane int16 // lane of the node
-	next int16 // lane to look at next
+	next int16 // next lane
 }
 
 func newSearch(of []*Graph) *search {
@@ -106,8 +105,8 @@ func (s *search) succ(v, in int32, l1, l2 int) []uint64 {
 	return row
 }
 
-// push enters a node and reports whether it waits for one on the way: then
-// there is a cycle.
+// push enters a node and reports whether it waits for one on the path, which is
+// a cycle.
 func (s *search) push(v int32, port int, lane int) bool {
 	sh := s.g.shape
 	words := int(sh.base[v+1]-sh.base[v]+63) / 64
@@ -135,8 +134,8 @@ func (s *search) push(v int32, port int, lane int) bool {
 	return false
 }
 
-// from searches on from a node; it stops at the first cycle, with the way to
-// it on the stack, and reports whether it found one.
+// from searches from a node. It stops at the first cycle, with the path to it
+// on the stack, and reports whether it found one.
 func (s *search) from(v int32, port, lane int, stop bool) bool {
 	sh := s.g.shape
 	if s.push(v, port, lane) && stop {
@@ -213,8 +212,8 @@ func (s *search) all(stop bool) bool {
 	return false
 }
 
-// Closes is a shortest cycle that a dependency closes with those of the graph: the hops from
-// the one it leads to back to the one it comes from; nil if it closes none.
+// Closes returns a shortest cycle that a dependency closes with those of the graph: the
+// hops from the end of the dependency back to its start; nil if it closes none.
 func (g *Graph) Closes(d Dep) []Hop {
 	x, y := g.ends(d)
 	before := map[int32]int32{y: y}
@@ -244,10 +243,10 @@ func (g *Graph) Closes(d Dep) []Hop {
 	return list
 }
 
-// Tangles counts the strongly connected components of two nodes and more in
-// the union of g and more, all of one shape, that hold a dependency which g
-// does not have. (S. R. Kosaraju's and M. Sharir's two searches, the second one
-// against the dependencies.)
+// Tangles counts the strongly connected components with at least two nodes in
+// the union of g and more, all of one shape, that contain a dependency which g
+// lacks. (S. R. Kosaraju's and M. Sharir's two searches, the second one against
+// the dependencies.)
 //
 // Complexity O(channels × lanes), with a few words of bits each.
 func (g *Graph) Tangles(more *Graph) int {

@@ -45,7 +45,8 @@ func (j *judge) blame(w *scratch, fails []Failure, l ib.LID, owner int32, entrie
 	return fails
 }
 
-// failure describes packets that the entry of switch s ends or turns round.
+// failure describes packets that the entry of switch s drops, misdelivers or
+// sends back.
 func (j *judge) failure(w *scratch, l ib.LID, s int32, entry byte, pairs int64) Failure {
 	f := Failure{Kind: DeadEnd, LID: l, Switch: s, Entry: entry, Pairs: pairs}
 	switch {
@@ -87,7 +88,7 @@ func (j *judge) leadsToEndPort(s int32, port byte) bool {
 	return false
 }
 
-// slow judges a LID by walking the path of every source: some of its packets
+// slow verifies a LID by walking the path of every source: some of its packets
 // are on a lane that a link does not have.
 func (j *judge) slow(w *scratch, fails []Failure, l ib.LID, owner int32, entries []byte) []Failure {
 	dst := &j.g.EndPorts[owner]

@@ -14,19 +14,19 @@ type carrier struct {
 	bad      bool // the new tables are not sound, or it takes a full proof to see
 	a, b     []op // scratch of whole
 
-	// Scratch of local. region holds the switches whose packets to the LID at
-	// hand come by a switch with another entry, by old entries or by new ones:
-	// these are the same switches.
+	// Scratch of local. region holds the switches whose packets to the current LID
+	// pass a switch with a changed entry, by old entries or by new ones; both give
+	// the same set.
 	stamp  []int32 // by switch: in the region if it is round
 	round  int32
 	region []int32
 	sorted []int32
 }
 
-// side is what a carrier knows about the old or the new tables.
+// side holds the state for the old or the new tables.
 type side struct {
 	j    *judge
-	load []int64 // by channel: paths that are gone, or new
+	load []int64 // by channel: removed or added paths
 	hist []int64
 	w    *scratch
 
@@ -34,8 +34,8 @@ type side struct {
 	ch   []int32 // channel, or -1
 	dist []int32 // links until packets arrive or end
 	ok   []bool  // they arrive
-	cas  []int64 // CA ports of the region whose packets come by
-	caby []int32 // switches with CAs whose packets come by
+	cas  []int64 // CA ports of the region whose packets pass
+	caby []int32 // switches with CAs whose packets pass
 }
 
 func newCarrier(u *update) *carrier {
@@ -50,7 +50,7 @@ func newCarrier(u *update) *carrier {
 	return c
 }
 
-// judge carries one LID over.
+// judge updates the result of one LID.
 func (c *carrier) judge(l int) {
 	at := c.at[c.first[l]:c.first[l+1]]
 	switch {
@@ -69,7 +69,7 @@ func (c *carrier) judge(l int) {
 	}
 }
 
-// column judges all switches for a LID, by either tables.
+// column verifies all switches for a LID, by both tables.
 func (c *carrier) column(l int) {
 	isOldCA := c.old.column(l)
 	isCA := c.now.column(l)
@@ -148,11 +148,11 @@ func (s *side) deps(list []op, u int32, isCA bool) []op {
 	return list
 }
 
-// regionMost is how many switches are worth looking at one by one.
+// regionMost is the largest region that is processed switch by switch.
 const regionMost = 64
 
-// local judges a LID by the switches upstream of changed entries; false if it
-// has been judged as a whole instead.
+// local updates a LID by the switches upstream of changed entries; false if it
+// verified the whole LID instead.
 func (c *carrier) local(l int, at []int32) bool {
 	j := c.old.j
 	dst, port, isCA := j.destination(l)
@@ -302,8 +302,8 @@ func (c *carrier) outside(s *side, v int32, l int, dst int32, port uint8) (dist 
 	return -1, false
 }
 
-// flow adds up whose packets come by the region's switches, and counts them
-// there and on the way on.
+// flow counts the packets that pass each of the region's switches, there and on
+// the rest of the path.
 func (c *carrier) flow(s *side, l int, dst int32, isCA bool, sign int32) {
 	j := s.j
 	for _, u := range c.region {
@@ -340,8 +340,8 @@ func (c *carrier) flow(s *side, l int, dst int32, isCA bool, sign int32) {
 	}
 }
 
-// onward counts packets on their way from switch v outside the region: f paths
-// on the channels, by more switches with CAs for the dependencies.
+// onward counts packets on their path from switch v outside the region: f paths
+// on the channels, from more switches with CAs for the dependencies.
 func (c *carrier) onward(s *side, v int32, l int, dst int32, f int64, by int32) {
 	j := s.j
 	if f == 0 && by == 0 || v == dst {
@@ -379,8 +379,8 @@ func (s *side) dep(c *carrier, u int32, l int, dst int32, isCA bool) (op, bool) 
 	return x, true
 }
 
-// reweigh counts the packets to l of CAs that came or went elsewhere than in
-// the region.
+// reweigh counts the packets to l of CAs that were added or removed outside the
+// region.
 func (c *carrier) reweigh(l int) {
 	s := &c.now
 	dst, port, isCA := s.j.destination(l)

@@ -9,8 +9,8 @@ import (
 	"heddle/route"
 )
 
-// changes finds the LIDs to judge, and for each the switches whose entries
-// differ or lead over a cable that came or went; false if there are too many.
+// changes finds the LIDs to verify, and for each the switches whose entries
+// differ or use an added or removed link; false if there are too many.
 func (u *update) changes() bool {
 	n := u.now.n
 	lists := make([][]uint16, n)
@@ -54,8 +54,8 @@ func (u *update) changes() bool {
 	return true
 }
 
-// touchedPorts gives by switch the ports whose channel came or went; nil where
-// none did.
+// touchedPorts lists by switch the ports whose channel was added or removed;
+// nil: none.
 func (u *update) touchedPorts() [][]uint8 {
 	out := make([][]uint8, u.now.n)
 	if u.d.SameChannels {
@@ -136,7 +136,7 @@ func differences(a, b []byte) (out []uint16) {
 	return out
 }
 
-// known is the part of the row of switch s that the switch looks at.
+// known is the part of the row of switch s that applies to packets.
 func (j *judge) known(s int32) []byte {
 	row := j.t.LFT[s]
 	end := min(len(row), int(j.t.TopLID)+1)

@@ -1,7 +1,7 @@
 // Package check proves forwarding tables, independently of every engine.
 //
-// Verify takes a Graph and any Tables for it, however they came about, and
-// says whether they are safe to install:
+// Verify takes a Graph and any Tables for it, from any source, and reports
+// whether they are safe to install:
 //
 //   - delivery and no loops, for every LID from the switch of every LID;
 //   - deadlock freedom by an acyclic channel dependency graph, lane by lane
@@ -16,8 +16,8 @@
 //     dependencies, from any channel of the tree at a switch to any other, are
 //     taken together with those of unicast.
 //
-// Nothing here is shared with the engines but the types. A Report does not
-// depend on the number of workers. Everything is safe for concurrent use.
+// The package shares only types with the engines. A Report does not depend on
+// the number of workers. Everything is safe for concurrent use.
 package check
 
 import (
@@ -34,20 +34,20 @@ import (
 type Options struct {
 	Workers  int // parallelism, 0 = 1; the result is the same for any number
 	Examples int // how many Failures and Cycles to describe; 0 = 8
-	// Groups are the multicast groups that the trees of the tables are for. nil:
-	// not known; then trees are only seen to be trees, whoever they reach.
+	// Groups are the multicast groups of the tables' trees. nil: unknown; then
+	// each tree is only verified to be a tree, not to reach its members.
 	Groups []route.Group
 }
 
-// Kind says what is wrong with an entry.
+// Kind is the kind of an entry's failure.
 type Kind uint8
 
-// What can be wrong at a switch with the entry for a LID.
+// Failures of a switch's entry for a LID.
 const (
 	DeadEnd   Kind = iota + 1 // no entry, or a port that leads nowhere
-	Loop                      // the packet comes round again
+	Loop                      // the packet returns to the switch
 	WrongPort                 // delivered, but to another end port
-	BadLane                   // the way on is a link without the lane that the packet is to take
+	BadLane                   // the next link does not have the packet's lane
 )
 
 // String names the kind in lower case.
@@ -65,11 +65,12 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Failure is one LID that is not delivered, and where its packets end.
+// Failure is one LID that is not delivered, and the place where its packets
+// end.
 type Failure struct {
 	Kind   Kind
 	LID    ib.LID
-	Switch int32 // where the packet stops, is misdelivered, or goes round
+	Switch int32 // where the packet stops, is misdelivered, or enters a loop
 	Entry  byte  // the entry there
 	Pairs  int64 // LID pairs that fail here
 }
@@ -81,9 +82,9 @@ type Hop struct {
 	Lane   uint8
 }
 
-// Dependency is one edge of a cycle: packets that hold In wait for Out, as
-// those from Src to Dst do, whose whole path is given; if Dst is the LID of a
-// multicast group, the path as far as Out.
+// Dependency is one edge of a cycle: packets that hold In wait for Out, for
+// example those from Src to Dst, whose whole path is given; if Dst is the LID
+// of a multicast group, the path up to Out.
 type Dependency struct {
 	In, Out Hop
 	Src     int32 // index in Graph.EndPorts
@@ -101,43 +102,43 @@ type Cycle struct {
 // Report is the verdict. Pairs are ordered pairs (source LID, destination LID)
 // of different end ports.
 type Report struct {
-	// Malformed says what the tables promise or need and do not hold: missing
-	// rows or service levels, numbers out of range, more lanes than NumVLs
-	// claims; "" if nothing. But for the claim, nothing else was looked at.
+	// Malformed says what makes the tables unreadable: missing rows or service
+	// levels, numbers out of range, more lanes than NumVLs; "" if nothing. Except
+	// for NumVLs, nothing else was verified.
 	Malformed string
-	// UnreachablePairs counts the pairs whose switches are connected but
-	// whose packets do not arrive.
+	// UnreachablePairs counts the pairs whose switches are connected but whose
+	// packets are not delivered.
 	UnreachablePairs int64
-	// DisconnectedPairs counts the pairs that no cable connects; they are no
+	// DisconnectedPairs counts the pairs without a physical path; they are no
 	// failure of the tables.
 	DisconnectedPairs int64
 	// Loops counts the forwarding loops, summed over all LIDs up to the top,
-	// also those that nobody owns.
+	// including those without an owner.
 	Loops int64
-	// CreditCycles counts the strongly connected components of the channel
-	// dependency graph (of pairs of channel and lane) that hold a cycle, for traffic with a CA or router port at one
-	// end at least.
+	// CreditCycles counts the strongly connected components with a cycle in the channel
+	// dependency graph (of pairs of channel and lane), for traffic with a CA or router port
+	// at one end at least.
 	CreditCycles int
 	// CreditCyclesSwitch counts those that only exist because of traffic
 	// between switch port 0s.
 	CreditCyclesSwitch int
-	// MulticastFailures counts the groups whose tree is none, or does not give
-	// each member on its side of the fabric exactly one copy.
+	// MulticastFailures counts the groups whose tree is not a tree, or does not
+	// deliver exactly one copy to each member on its side of the fabric.
 	MulticastFailures int
 
-	// The rest describes the delivered paths between different CA or router
+	// The other fields describe the delivered paths between different CA or router
 	// ports: one for each pair (source port, destination LID).
 	Paths          int64
 	MaxHops        int     // links between switches on the longest path
 	AvgHops        float64 // mean of the same
-	MaxChannelLoad int64   // most paths over one channel (a cable's direction between switches)
+	MaxChannelLoad int64   // most paths over one channel (one direction of a link between switches)
 	AvgChannelLoad float64 // mean over all channels
-	// VLsUsed is how many data lanes the delivered paths with a CA at one end
-	// take between switches; 1 for single-lane tables, and at least.
+	// VLsUsed is how many data lanes the delivered paths with a CA at one end use
+	// between switches; at least 1, which is the value for single-lane tables.
 	VLsUsed int
 
 	Failures []Failure // examples, by ascending LID
-	Cycles   []Cycle   // examples, at most one for each component counted
+	Cycles   []Cycle   // examples, at most one for each component
 	// Multicast are examples, by ascending MLID, groups without a tree last.
 	Multicast []MulticastFailure
 }
@@ -148,7 +149,7 @@ func (r *Report) OK() bool {
 	return r.Malformed == "" && r.UnreachablePairs == 0 && r.Loops == 0 && r.CreditCycles == 0 && r.MulticastFailures == 0
 }
 
-// Err is nil if the report is OK, else says in one line why not.
+// Err is nil if the report is OK; otherwise it gives the reason in one line.
 func (r *Report) Err() error {
 	if r.OK() {
 		return nil
@@ -172,8 +173,8 @@ func (r *Report) Err() error {
 	return errors.New("check: " + strings.Join(why, ", "))
 }
 
-// String prints the cycle one dependency a line, with the switches' GUIDs and
-// for each a path that makes it, its hops as switch/port/lane.
+// String prints the cycle one dependency a line, with the switches' GUIDs and a
+// path that causes it, with its hops as switch/port/lane.
 func (c *Cycle) String(g *fabric.Graph) string {
 	var b strings.Builder
 	hop := func(h Hop) { fmt.Fprintf(&b, "%v port %d lane %d", g.Switches[h.Switch].GUID, h.Port, h.Lane) }

@@ -25,12 +25,12 @@ func (p counts) join(q counts) {
 	}
 }
 
-// dependency counts of the packets to one LID that leave a switch: what they
-// add to the counts of traffic with a CA at one end, and of the rest.
+// dependency counts of the packets to one LID that leave a switch: their share
+// of the counts of traffic with a CA at one end, and of other traffic.
 //
-// With single-lane tables, a dependency to a switch's LID counts for the first
-// as often as there are switches with CAs whose packets make it, so that the
-// count can be kept by walking paths alone.
+// With single-lane tables, a dependency to a switch's LID counts in the first
+// as often as there are switches with CAs whose packets cause it, so that
+// walking paths suffices to update the count.
 func (j *judge) eachDep(w *scratch, u int32, isCA bool, fn func(l1, l2 int, ca, sw uint32)) {
 	c1 := w.ch[u]
 	v := j.to[c1]

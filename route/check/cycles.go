@@ -9,7 +9,7 @@ import (
 
 // Nodes of the dependency graph are numbered lane·channels + channel.
 
-// cycles looks for cycles in the dependencies and adds them to r.
+// cycles finds cycles in the dependencies and adds them to r.
 func (j *judge) cycles(r *Report, ca, sw planes) {
 	all := make(planes, len(ca))
 	for i := range all {
@@ -161,7 +161,7 @@ func (j *judge) tangles(set planes) (id []int32, count int) {
 	num := make([]int32, m) // order of discovery from 1; 0 = not yet
 	low := make([]int32, m)
 	on := make([]bool, m)
-	type frame struct{ x, lane, at int32 } // where to look on
+	type frame struct{ x, lane, at int32 } // where the search continues
 	var frames []frame
 	var stack []int32
 	next := int32(0)
@@ -314,7 +314,7 @@ func (j *judge) explain(x, y int32, switches bool) Dependency {
 	return d
 }
 
-// over says of every switch whether its packets to l pass switch u.
+// over reports for every switch whether its packets to l pass switch u.
 func (j *judge) over(u int32, l int, dst int32) []bool {
 	over := make([]bool, j.n)
 	for s := range over {
@@ -366,8 +366,8 @@ func (j *judge) lane(s int32, in uint8, c int32, sl ib.SL) (lane uint8, ok bool)
 	return lane, lane < j.vls[c]
 }
 
-// path walks from an end port towards l: as far as packets get, but at most
-// twice round a loop.
+// path walks from an end port towards l: as far as packets get, and at most
+// twice around a loop.
 func (j *judge) path(src *fabric.EndPort, l int, dst int32) (hops []Hop) {
 	s, in := src.Switch, src.Port
 	sl := j.level(s, l)

@@ -8,7 +8,7 @@ import (
 	"heddle/route"
 )
 
-// mode says how the lanes of packets are found.
+// mode selects how the lanes of packets are determined.
 type mode uint8
 
 const (
@@ -44,23 +44,23 @@ func (j *judge) plane(p planes, l1, l2 int) []uint64 {
 	return *at
 }
 
-// notALane stands for a lane that a link does not have, as a bit of a mask.
+// notALane is the mask bit of a lane that a link does not have.
 const notALane = 1 << 15
 
-// laneState is what is known about the packets to one LID that leave a switch
-// for the next: by service level, the lanes that they take there.
+// laneState holds, for the packets to one LID from a switch to its next hop,
+// the lanes that they use there, by service level.
 type laneState struct {
 	sls    uint16     // service levels of any
 	ca, sw [16]uint16 // by class of traffic
 }
 
-// hopLanes looks up lanes in mode general. Rows give the lane by SL.
+// hopLanes determines lanes in mode general. Rows give the lane by SL.
 type hopLanes struct {
 	lanes *route.Lanes // nil: SL mod the link's lanes
 	mod   [16][16]ib.VL
-	// By channel and SL the lanes of packets that start at the switch that it
-	// leaves: those of CAs there, and of the switch itself; notALane if one of
-	// them is told a lane that the channel does not have.
+	// By channel and SL, the lanes of packets that start at the channel's switch:
+	// those of its CAs, and of the switch itself; notALane if an SL maps to a lane
+	// that the channel does not have.
 	ca, self [][16]uint16
 }
 
@@ -87,7 +87,7 @@ func (j *judge) chooseMode() {
 	}
 }
 
-// injections fills what hopLanes knows of packets' first links.
+// injections computes the lanes of packets on their first links.
 func (j *judge) injections() {
 	h := j.hop
 	for v := 1; v < 16; v++ {
@@ -148,8 +148,8 @@ func (j *judge) levels(l int) (col []ib.SL, step int) {
 	return t.SL[t.Class[l]:], t.NumClasses
 }
 
-// uniform records the dependencies of one LID where all links have the same
-// number of lanes and packets stay on one.
+// uniform records the dependencies of one LID if all links have the same number
+// of lanes and packets stay on one lane.
 func (j *judge) uniform(w *scratch, l int, isCA bool) {
 	col, step := j.levels(l)
 	lanes := uint8(j.lanes)
@@ -210,9 +210,9 @@ func (j *judge) markLanes(w *scratch, c1, c2 int32, ca, sw uint16) {
 	}
 }
 
-// general records the dependencies of one LID with lanes found hop by hop,
+// general records the dependencies of one LID with lanes determined hop by hop,
 // and sets w.refused if some packets are on a lane that a link does not have.
-// Such packets make no dependency on that link.
+// Such packets cause no dependency on that link.
 func (j *judge) general(w *scratch, l int, dst int32, port uint8, isCA bool) {
 	w.refused = false
 	col, step := j.levels(l)
@@ -267,7 +267,7 @@ func (j *judge) general(w *scratch, l int, dst int32, port uint8, isCA bool) {
 	}
 	w.lanes = lanes
 	if w.refused {
-		return // slow will tell which are delivered
+		return // slow determines which are delivered
 	}
 	for _, u := range w.order {
 		if w.depth[u] > 0 && w.ch[u] >= 0 {
@@ -280,7 +280,7 @@ func (j *judge) general(w *scratch, l int, dst int32, port uint8, isCA bool) {
 	w.used = used
 }
 
-// exitsHere looks at packets between end ports of the destination's switch.
+// exitsHere verifies packets between end ports of the destination's switch.
 func (j *judge) exitsHere(w *scratch, dst int32, port, sl uint8) {
 	if j.hop.lanes == nil || port == 0 {
 		return

@@ -7,8 +7,8 @@ import (
 	"heddle/route"
 )
 
-// malformed says what keeps tables from being read at all: too few rows,
-// numbers out of range. "" if nothing does.
+// malformed says why tables cannot be read at all: too few rows, numbers out of
+// range; "" if they can.
 func malformed(g *fabric.Graph, t *route.Tables) string {
 	n := len(g.Switches)
 	if len(t.LFT) != n {

@@ -11,8 +11,8 @@ import (
 	"heddle/route/cdg"
 )
 
-// MulticastFailure is a group whose tree does not give each member exactly one
-// copy of what another sends, and the first place where that shows.
+// MulticastFailure is a group whose tree does not deliver exactly one copy of a
+// packet to each member, and the first place where that shows.
 type MulticastFailure struct {
 	MLID   ib.LID
 	Switch int32 // -1: no place in particular
@@ -28,13 +28,13 @@ func (f MulticastFailure) String() string {
 	return fmt.Sprintf("group %#04x, switch %d, port %d: %s", uint16(f.MLID), f.Switch, f.Port, f.Reason)
 }
 
-// trees judges the trees of all groups: whether they are trees and reach their
-// members, and what their packets wait for. A packet of a group may enter any
-// switch of the tree from any end port there or by any cable of the tree, and
-// leaves by every other port of the tree.
+// trees verifies the trees of all groups: that they are trees and reach their
+// members, and that their packets' dependencies have no cycle. A packet of a
+// group may enter any switch of the tree from any end port there or by any link
+// of the tree, and leaves by every other port of the tree.
 //
 // Cost of a tree: the sum of squared port counts over its switches, and its
-// members. Trees that skip names are not judged.
+// members. Trees that skip names are not verified.
 func (j *judge) trees(ws []*scratch, o Options, skip []bool) (failures int, examples []MulticastFailure) {
 	m := j.t.Multicast
 	if m == nil && o.Groups == nil {
@@ -113,7 +113,7 @@ func (t *treeJudge) missing(list []route.Tree) (out []MulticastFailure) {
 	return out
 }
 
-// tree judges one tree and records its dependencies. pos is all -1 before and
+// tree verifies one tree and records its dependencies. pos is all -1 before and
 // after, marks all 0.
 func (t *treeJudge) tree(w *scratch, tr *route.Tree, pos []int32, marks []uint8) (fail MulticastFailure) {
 	for i, s := range tr.Switches {
@@ -137,7 +137,7 @@ func (t *treeJudge) tree(w *scratch, tr *route.Tree, pos []int32, marks []uint8)
 			links++
 			k := &t.g.Channels[c]
 			if at := pos[k.To]; at < 0 || !hasPort(&tr.Ports[at], int(k.InPort)) {
-				blame(s, p, "the other end of the cable is not of the tree")
+				blame(s, p, "the far end of the link is not in the tree")
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func (t *treeJudge) tree(w *scratch, tr *route.Tree, pos []int32, marks []uint8)
 	return fail
 }
 
-// shape sees that the cables of a tree close no cycle and join its switches.
+// shape verifies that the links of a tree close no cycle and join its switches.
 func (t *treeJudge) shape(tr *route.Tree, pos []int32, links int, blame func(int32, int, string)) {
 	if len(tr.Switches) == 0 {
 		return
@@ -189,13 +189,13 @@ func (t *treeJudge) shape(tr *route.Tree, pos []int32, links int, blame func(int
 		})
 	}
 	if reached < len(tr.Switches) {
-		blame(tr.Switches[slices.Index(seen, false)], 0, "cables of the tree do not lead here")
+		blame(tr.Switches[slices.Index(seen, false)], 0, "links of the tree do not lead here")
 	} else if links > 2*(len(tr.Switches)-1) {
-		blame(-1, 0, "the cables close a cycle")
+		blame(-1, 0, "the links close a cycle")
 	}
 }
 
-// What an end port is to a group.
+// Roles of an end port in a group.
 const (
 	isMember = 1 << iota
 	isSender // gets no copies
@@ -217,7 +217,7 @@ func (t *treeJudge) members(tr *route.Tree, pos []int32, marks []uint8, blame fu
 	for _, e := range grp.Members {
 		p := &t.g.EndPorts[e]
 		if p.Switch < 0 || len(tr.Switches) > 0 && t.comp[p.Switch] != t.comp[tr.Switches[0]] {
-			continue // no cable joins it to the others
+			continue // no link joins it to the others
 		}
 		at := pos[p.Switch]
 		if at < 0 || marks[e]&isSender == 0 && !hasPort(&tr.Ports[at], int(p.Port)) {
@@ -251,14 +251,14 @@ func sameTree(a, b *route.Tree) bool {
 	return a.SL == b.SL && sameList(a.Switches, b.Switches) && sameList(a.Ports, b.Ports)
 }
 
-// sameList is slices.Equal that costs nothing for slices that are one.
+// sameList is slices.Equal with no cost for slices that share memory.
 func sameList[T comparable](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// judged says of each tree whether it was judged before for the same members:
-// where the fabric, the lanes and the number of lanes are the same, nothing
-// about it is another. nil: none.
+// judged reports for each tree whether an earlier result for the same members
+// applies, because the fabric, the lanes and the number of lanes are unchanged.
+// nil: none.
 func (u *update) judged() []bool {
 	was, now, before := u.p.t.Multicast, u.now.t.Multicast, u.p.st.groups
 	if was == nil || now == nil || u.now.g != u.old.g || u.now.t.NumVLs != u.old.t.NumVLs || before == nil || u.o.Groups == nil {
@@ -342,8 +342,8 @@ func (t *treeJudge) sends(tr *route.Tree, pos []int32, c int32) bool {
 	return at >= 0 && hasPort(&tr.Ports[at], int(k.OutPort))
 }
 
-// wait calls fn for what packets on channel c1 of the tree, on some lanes, wait
-// for.
+// wait calls fn for the channels for which packets on channel c1 of the tree,
+// on some lanes, wait.
 func (t *treeJudge) wait(tr *route.Tree, pos []int32, c1 int32, lanes uint16, fn func(c1, c2 int32, l1, l2 int)) {
 	k := &t.g.Channels[c1]
 	at := pos[k.To]
@@ -423,7 +423,7 @@ func eachPort(m *[4]uint64, fn func(p int)) {
 	}
 }
 
-// badTrees says what keeps the trees from being read; "" if nothing does.
+// badTrees says why the trees cannot be read; "" if they can.
 func badTrees(n int, m *route.Multicast) string {
 	for i := range m.Trees {
 		tr := &m.Trees[i]

@@ -10,14 +10,14 @@ import (
 	"heddle/route"
 )
 
-// Pattern is a family of communication patterns. In each of its rounds every
-// end port sends to at most one other and receives from at most one, so that a
-// cable to a host never carries more than one flow.
+// Pattern is a family of communication patterns. In each round every end port
+// sends to at most one other and receives from at most one, so a host's link
+// carries at most one flow in each direction.
 type Pattern uint8
 
 const (
-	// Shift rounds send from port i to port i+k, round k of the ports in order:
-	// what all-to-all algorithms do (E. Zahavi et al., "Optimized InfiniBand
+	// Shift rounds send from port i to port i+k, for round k, in port order: the
+	// pattern of all-to-all algorithms (E. Zahavi et al., "Optimized InfiniBand
 	// fat-tree routing for shift all-to-all communication patterns", 2010).
 	Shift Pattern = iota
 	// Permutation rounds are random permutations; a port that draws itself is
@@ -33,8 +33,8 @@ const (
 // PatternOptions of PatternLoad.
 type PatternOptions struct {
 	Workers int // parallelism, 0 = 1; the result is the same for any number
-	// Rounds is how many to look at; 0: every shift, or 100 random ones. Fewer
-	// than all shifts are drawn without repetition.
+	// Rounds is the number of rounds to evaluate; 0: every shift, or 100 random
+	// rounds. A smaller number of shifts is drawn without repetition.
 	Rounds int
 	Seed   uint64
 	// Order are the ports, as indices in Graph.EndPorts; nil: every CA and
@@ -43,7 +43,8 @@ type PatternOptions struct {
 	Order []int32
 }
 
-// PatternResult says how a pattern's flows share the channels between switches.
+// PatternResult reports how a pattern's flows share the channels between
+// switches.
 type PatternResult struct {
 	Rounds      int
 	Flows       int64   // of all rounds
@@ -51,8 +52,8 @@ type PatternResult struct {
 	MaxLoad     int     // most flows over one channel in any round
 	MeanMaxLoad float64 // mean over rounds of the fullest channel's flows
 	// MeanShare is the mean over rounds and flows of 1/(flows on the fullest
-	// channel of the flow's path), 1 for a flow that shares no channel, 0 for
-	// one that is lost.
+	// channel of the flow's path): 1 for a flow that shares no channel, 0 for a
+	// lost one.
 	MeanShare float64
 }
 
@@ -138,7 +139,7 @@ type flows struct {
 	ports []int32
 }
 
-// round is what one round comes to.
+// round is the result of one round.
 type round struct {
 	flows, lost int64
 	most        int32
@@ -147,7 +148,7 @@ type round struct {
 
 type flowScratch struct {
 	load []int32 // by channel
-	peer []int32 // by position in ports: whom it sends to; itself: nobody
+	peer []int32 // by position in ports: the receiver; itself: none
 	path []int32 // channels of all flows
 	ends []int32 // where each flow's end in path; -1: lost
 }
@@ -171,7 +172,7 @@ func (s *flowScratch) draw(p Pattern, r *rand.Rand) {
 	}
 }
 
-// round walks the flows of a round and then looks at each again.
+// round walks the flows of a round, then computes the share of each.
 func (f *flows) round(s *flowScratch) (r round) {
 	j := f.j
 	clear(s.load)

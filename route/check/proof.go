@@ -11,14 +11,15 @@ import (
 	"heddle/route/cdg"
 )
 
-// Proof is a verdict that can be carried over a change of the fabric or the
-// tables. It is immutable: Update leaves it as it is and makes a new one, so
-// that several can follow from one, and any number of goroutines may use it.
+// Proof is a result of verification that can be updated after a change of the
+// fabric or the tables. It is immutable: Update makes a new one, so several can
+// derive from one, and any number of goroutines may use it.
 //
-// It remembers how many destinations make each dependency between channels, an
-// order of the channels that all dependencies agree with, the paths over each
+// It stores how many destinations cause each dependency between channels, an
+// order of the channels with which all dependencies agree, the paths over each
 // channel and the paths of each length: about 20 MiB for 11,664 hosts and
-// single-lane tables. What Proofs of one line have in common is held once.
+// single-lane tables. Proofs that derive from one another share the common
+// parts.
 type Proof struct {
 	g      *fabric.Graph
 	t      *route.Tables
@@ -28,7 +29,7 @@ type Proof struct {
 	st     *state // nil if the report is not OK
 }
 
-// state is what a Proof of sound tables remembers.
+// state is what a Proof of sound tables stores.
 type state struct {
 	j     *judge
 	shape *cdg.Shape
@@ -38,11 +39,11 @@ type state struct {
 	load  []int64    // by channel
 	hist  []int64    // paths by links between switches
 	used  []uint16   // by LID: lanes of delivered paths with a CA at one end
-	// The groups that the trees were judged for, ascending MLID; nil: not known.
+	// Groups for which the trees were verified, ascending MLID; nil: unknown.
 	groups []route.Group
 }
 
-// Prove judges t for g as Verify does and remembers what Update needs.
+// Prove verifies t for g as Verify does, and stores what Update needs.
 func Prove(g *fabric.Graph, t *route.Tables, o Options) *Proof {
 	r, j, w := verify(g, t, o, true)
 	p := &Proof{g: g, t: t, report: r}
@@ -67,10 +68,10 @@ func Prove(g *fabric.Graph, t *route.Tables, o Options) *Proof {
 	return p
 }
 
-// Report is what Verify would say of the tables. The caller must not change
-// it. A report that is OK and comes from Update describes no cycles of traffic
-// between switches, it only counts them; the first call of Report does, in a
-// few milliseconds at 11,664 hosts.
+// Report is the report that Verify would give. The caller must not change it.
+// An OK report of Update only counts the cycles of traffic between switches;
+// the first call of Report describes them, in a few milliseconds at 11,664
+// hosts.
 func (p *Proof) Report() *Report {
 	if p.lazy {
 		p.once.Do(func() { p.report.CreditCyclesSwitch = p.st.ca.Tangles(p.st.sw) })
@@ -78,32 +79,31 @@ func (p *Proof) Report() *Report {
 	return p.report
 }
 
-// Err is nil if the tables may be installed, else says why not.
+// Err is nil if the tables may be installed; otherwise it gives the reason.
 func (p *Proof) Err() error { return p.report.Err() }
 
 // OK reports whether the tables may be installed.
 func (p *Proof) OK() bool { return p.report.OK() }
 
-// MaxHops is that of Report, without what Report may have to find out first.
+// MaxHops is that of Report, without the cost of describing cycles.
 func (p *Proof) MaxHops() int { return p.report.MaxHops }
 
-// Tables are what was proved, and Graph is for what.
+// Tables are the proved tables, Graph is their fabric.
 func (p *Proof) Tables() *route.Tables { return p.t }
 
 // Graph is the graph that the tables were proved for.
 func (p *Proof) Graph() *fabric.Graph { return p.g }
 
-// Update judges t for g, given that p holds for the graph and the tables
-// before; d is fabric.Diff of the two graphs. The report is what Verify would
-// give. Rows that both tables share are not looked at, others are compared
-// block by block, and only LIDs with entries that differ, or that lead over a
-// cable that came or went, or whose end port is another, are judged anew: of
-// single-lane tables just the switches upstream of a change and the paths from
-// there.
+// Update verifies t for g, given that p holds for the previous graph and
+// tables; d is fabric.Diff of the two graphs. The report is the one that Verify
+// would give. Rows that both tables share are skipped, others are compared
+// block by block. Only LIDs with changed entries, with entries over an added or
+// removed link, or with a changed end port are verified again: for single-lane
+// tables only the switches upstream of a change and the paths from there.
 //
-// Where that cannot be done (switches came or went, lanes of links or
-// SL-to-VL tables are other ones, too much differs) or the tables turn out not
-// to be sound, Update does what Prove does.
+// If that is impossible (switches were added or removed, lanes of links or
+// SL-to-VL tables changed, too much differs) or the tables turn out to be
+// unsound, Update does what Prove does.
 func (p *Proof) Update(g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Options) *Proof {
 	if p.st == nil || !d.SameSwitches || malformed(g, t) != "" {
 		return Prove(g, t, o)
@@ -115,7 +115,7 @@ func (p *Proof) Update(g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Opti
 	return u.proof()
 }
 
-// update is the work of one call of Update.
+// update is the state of one call of Update.
 type update struct {
 	p        *Proof
 	d        *fabric.Delta
@@ -123,12 +123,12 @@ type update struct {
 	shape    *cdg.Shape
 	o        Options
 	top      int
-	weights  []int32 // switches whose number of CAs is another
+	weights  []int32 // switches whose number of CAs changed
 	ws       []*carrier
-	todo     []int32 // LIDs to judge
+	todo     []int32 // LIDs to verify
 	first    []int32 // by LID: where its switches begin in at
-	at       []int32 // switches whose entries differ
-	whole    []bool  // by LID: judge all of it
+	at       []int32 // switches whose entries changed
+	whole    []bool  // by LID: verify it at all switches
 	ops      [][]op
 	used     []uint16 // by LID, as state has it
 
@@ -186,7 +186,8 @@ func newUpdate(p *Proof, g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Op
 	return u
 }
 
-// sameCables reports whether cables only came or went, and joined no parts.
+// sameCables reports whether links were only added or removed, without joining
+// components.
 func (u *update) sameCables() bool {
 	for c := range u.now.to {
 		k := &u.now.g.Channels[c]
@@ -225,7 +226,7 @@ func (j *judge) with(g *fabric.Graph, t *route.Tables) *judge {
 	return &k
 }
 
-// run judges what differs; false: ask Prove.
+// run verifies what changed; false: Prove is needed.
 func (u *update) run() bool {
 	if !u.changes() {
 		return false
@@ -271,7 +272,7 @@ func (u *update) settle() bool {
 		u.sw.Widen(u.now.lanes)
 	}
 	var fresh []cdg.Dep
-	// All that is added first, so that nothing is gone in between.
+	// Additions first, so that nothing disappears in between.
 	for _, list := range u.ops {
 		for i := range list {
 			if x := &list[i]; x.ca > 0 && u.ca.Add(x.d, int(x.ca)) > 0 {
@@ -302,7 +303,7 @@ func (u *update) settle() bool {
 	return u.order.InsertAll(u.ca, fresh)
 }
 
-// trees judges the multicast trees and carries their dependencies over.
+// trees verifies the multicast trees and updates their dependencies.
 func (u *update) trees() bool {
 	was, now := u.p.t.Multicast, u.now.t.Multicast
 	if was == nil && now == nil && u.o.Groups == nil {
@@ -402,7 +403,7 @@ func (u *update) proof() *Proof {
 	return &Proof{g: u.now.g, t: u.now.t, report: r, lazy: true, st: st}
 }
 
-// disconnected counts the pairs that no cable joins.
+// disconnected counts the pairs without a physical path.
 func (j *judge) disconnected() (n int64) {
 	for _, e := range j.g.LIDOwner {
 		switch {

@@ -15,10 +15,10 @@ const (
 	unknown int32 = 0
 	lost    int32 = -1 // ends at a dead end or a wrong port
 	open    int32 = -2 // on the path being walked
-	looping int32 = -3 // goes round or leads into what does
+	looping int32 = -3 // in a loop or leads into one
 )
 
-// judge is what all workers share, read-only.
+// judge is the read-only state that all workers share.
 type judge struct {
 	g      *fabric.Graph
 	t      *route.Tables
@@ -53,12 +53,12 @@ type scratch struct {
 	tile    []byte  // entries of one block, LID by LID
 	ch      []int32 // by switch: output channel for the LID at hand, or -1
 	depth   []int32
-	order   []int32 // switches, each after the one it sends to
+	order   []int32 // switches, each after its next hop
 	stack   []int32
 	flow    []int64
 	mask    []uint16 // lanes that traffic with a CA at an end brings here
 	smask   []uint16 // lanes that traffic between switches brings here
-	above   []int32  // by switch: switches with CAs whose packets come by
+	above   []int32  // by switch: switches with CAs whose packets pass
 	load    []int64
 	hist    []int64     // paths by links between switches
 	ca      planes      // dependencies of traffic with a CA at one end
@@ -75,21 +75,21 @@ type scratch struct {
 }
 
 // partial sums of a Report; addition commutes, so the total does not depend on
-// who did what.
+// the distribution of work.
 type partial struct {
 	unreachable, disconnected, loops, paths, hops int64
 	maxHops                                       int32
 }
 
-// Verify proves t for g, or finds what is wrong with it. The tables' rows must
-// be in the graph's switch order. CAs that hang on no switch (cabled to one
-// another) count as connected to nobody.
+// Verify proves t for g, or reports the failures. The tables' rows must be in
+// the graph's switch order. CAs without a switch (connected to one another)
+// count as disconnected.
 func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
 	r, _, _ := verify(g, t, o, false)
 	return r
 }
 
-// verify also returns, if keep is set, the judge and the first worker's
+// verify also returns, if keep is set, the verifier and the first worker's
 // scratch with the sums of all.
 func verify(g *fabric.Graph, t *route.Tables, o Options, keep bool) (*Report, *judge, *scratch) {
 	if m := malformed(g, t); m != "" {
@@ -159,7 +159,7 @@ func verify(g *fabric.Graph, t *route.Tables, o Options, keep bool) (*Report, *j
 	return r, j, first
 }
 
-// balance fills in what is said of the channels' loads.
+// balance computes the report's figures on channel loads.
 func (r *Report) balance(load []int64) {
 	var sum int64
 	for _, v := range load {
@@ -231,7 +231,7 @@ func (j *judge) settleLIDs() {
 	}
 }
 
-// components labels the parts that cables between switches connect.
+// components labels the components that links between switches connect.
 func (j *judge) components() {
 	for s := range j.comp {
 		j.comp[s] = -1
@@ -278,7 +278,7 @@ func (j *judge) newScratch() *scratch {
 	return s
 }
 
-// block judges the LIDs of one LFT block.
+// block verifies the LIDs of one LFT block.
 func (j *judge) block(w *scratch, b int) []Failure {
 	lo := b * route.BlockLen
 	j.transpose(w, lo)
@@ -367,7 +367,7 @@ func (j *judge) transpose(w *scratch, lo int) {
 }
 
 // walk follows the entries for one LID from every switch and fills w.depth and
-// w.order. It reports whether any switch in reach of a cable does not deliver.
+// w.order. It reports whether any connected switch does not deliver.
 func (j *judge) walk(w *scratch, entries []byte, dst int32, port uint8) bool {
 	depth, ch, out, to := w.depth, w.ch, j.out, j.to
 	order := w.order[:0]
@@ -457,7 +457,7 @@ func (j *judge) single(w *scratch, isCA bool) {
 		if j.quiet {
 			return
 		}
-		// Every switch may send: port 0 of one, if not a CA on it.
+		// Every switch may send: from port 0, if not from a CA.
 		set := w.ca[0]
 		for _, u := range w.order {
 			c1 := w.ch[u]
@@ -507,8 +507,8 @@ func (j *judge) single(w *scratch, isCA bool) {
 	}
 }
 
-// loopMasks records the dependencies of switches whose packets go round, by
-// spreading the lanes they start on until nothing changes.
+// loopMasks records the dependencies of switches whose packets loop, by
+// propagating the lanes on which they start until nothing changes.
 func (j *judge) loopMasks(w *scratch, start func(u int32) (ca, sw uint16)) {
 	for u := range w.depth {
 		if w.depth[u] == looping {

@@ -1,10 +1,10 @@
-// Package engine holds what routing engines share: the spreading of LIDs over
+// Package engine is the common part of routing engines: it spreads LIDs over
 // equally good channels.
 //
 // An engine that routes by destination decides, for each destination switch,
-// which channels every other switch may use (a Planner); Spread then gives
-// each LID behind that switch one of them, so that the load is even. The
-// result depends on graph and options only, never on the number of workers.
+// which channels every other switch may use (a Planner); Spread then gives each
+// LID of that switch one of them, so that the load is even. The result depends
+// on graph and options only, never on the number of workers.
 package engine
 
 import (
@@ -17,7 +17,7 @@ import (
 	"heddle/route"
 )
 
-// Fan is what a Planner says about one destination switch: the channels each
+// Fan is a Planner's result for one destination switch: the channels that each
 // switch may use towards it.
 type Fan struct {
 	// Order holds the switches with a route, each before every switch that
@@ -44,26 +44,26 @@ const (
 	// a large fabric; it bounds the parallelism and is fixed, because
 	// each part balances for itself.
 	shards = 8
-	// oneShard is the number of table entries up to which one part does.
+	// oneShard is the number of table entries up to which one worker suffices.
 	oneShard = 1 << 20
 )
 
 // Spread computes tables: for each LID at each switch one channel of the fan,
 // the one with the least load so far. Load counts paths from all CA and router
-// ports to all their LIDs, carried along the tree of each LID from its leaves
-// to its root, so that a switch balances the traffic it really gets (the
-// counts of OpenSM's min-hop balance table entries instead, which piles a fat
-// tree's up-traffic on few second-level links). LIDs of one port take
-// different neighbours first, then different links, as far as there are any.
+// ports to all their LIDs, accumulated along the tree of each LID from its
+// leaves to its root, so that a switch balances the traffic that it really gets
+// (OpenSM's min-hop counts table entries instead, which concentrates a fat
+// tree's up-traffic on few second-level links). LIDs of one port use different
+// adjacent switches first, then different links, as far as there are any.
 //
 // With o.Previous, an entry that is still in the fan is kept. The LIDs of
 // o.RoutingOrder are spread before all others, in that order; ports of
-// o.Unbalanced count as load neither as source nor as destination; among
-// equally loaded choices o.PortOrder decides. GUIDs that the graph does not
-// have are named in the Note of the tables.
+// o.Unbalanced count as load neither as source nor as destination; o.PortOrder
+// decides among equally loaded choices. The tables' Note names GUIDs that the
+// graph does not have.
 //
-// It also returns the load of every channel: the paths from loading ports to all
-// their LIDs that take it.
+// Spread also returns the load of every channel: the paths over it from loading
+// ports to all their LIDs.
 func Spread(g *fabric.Graph, name string, o route.Options, planner func() Planner) (*route.Tables, []uint64, error) {
 	n := len(g.Switches)
 	if o.Previous != nil && len(o.Previous.LFT) != n {
@@ -109,7 +109,7 @@ func Spread(g *fabric.Graph, name string, o route.Options, planner func() Planne
 }
 
 // spread is shared by all workers; only t is written, each LID's column by one
-// of them.
+// worker.
 type spread struct {
 	*wishes
 	g        *fabric.Graph
@@ -117,7 +117,7 @@ type spread struct {
 	prev     *route.Tables
 	hosts    []uint32 // by switch: loading ports with LIDs
 	parallel []bool   // by switch: two of its channels lead to one switch
-	off      []int32  // LIDs behind switch s, but those of first, are lids[off[s]:off[s+1]], ascending
+	off      []int32  // LIDs of switch s, except those of first, are lids[off[s]:off[s+1]], ascending
 	lids     []ib.LID
 	ahead    [][]ib.LID // the LIDs of each of first
 	limits   []ib.LID   // distinct table sizes that bind, ascending
@@ -193,7 +193,7 @@ func newSpread(g *fabric.Graph, o route.Options) *spread {
 // cut splits the destination switches into runs of about equal work.
 func (sp *spread) cut(parts int) []int {
 	n := len(sp.g.Switches)
-	const fixed = 12 // the plan of one destination costs as much as so many LIDs
+	const fixed = 12 // cost of planning one destination, in LIDs
 	total := len(sp.lids) + fixed*n
 	at := make([]int, parts+1)
 	at[parts] = n
@@ -235,7 +235,7 @@ func (sp *spread) newWorker(p Planner, turn int) *worker {
 	}
 }
 
-// spread1 fills the columns of lids, which are behind switch d.
+// spread1 fills the columns of lids, which belong to switch d.
 func (w *worker) spread1(d int32, lids []ib.LID) {
 	if len(lids) == 0 {
 		return
@@ -278,7 +278,7 @@ func (w *worker) bar(class int) {
 	}
 }
 
-// take is how many of lids make the next batch: of one kind (loading or not),
+// take is the number of LIDs in the next batch: of one kind (loading or not),
 // of one class, whole ports if possible.
 func (w *worker) take(lids []ib.LID, class int) int {
 	owner := func(i int) int32 { return w.g.LIDOwner[lids[i]] }
@@ -299,7 +299,7 @@ func (w *worker) take(lids []ib.LID, class int) int {
 	return k
 }
 
-// pass spreads one batch of LIDs behind switch d.
+// pass spreads one batch of LIDs of switch d.
 func (w *worker) pass(d int32, lids []ib.LID) {
 	g := w.g
 	for _, l := range lids {
@@ -438,9 +438,9 @@ func (w *worker) several(s int32, lids []ib.LID, cand []int32, row []byte, in []
 	}
 }
 
-// used notes that a LID of the port at hand has taken candidate best, counted
-// from at: the next takes another neighbour if it can, then another link. The
-// marks stand above any load.
+// used records that a LID of the current port uses candidate best, counted from
+// at: the next one uses another adjacent switch if it can, then another link.
+// The marks outweigh any load.
 func (w *worker) used(s int32, cand []int32, at, best int) {
 	const link, peer = 1 << 48, 1 << 56
 	w.round[best] += link

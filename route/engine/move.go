@@ -14,7 +14,7 @@ const (
 )
 
 // move makes the decisions and returns which rows were written; false if the
-// old tables turn out to be no trees.
+// old tables turn out not to be trees.
 func (c *carried) move(r []Repairer) ([]bool, bool) {
 	n := len(c.G.Switches)
 	total := 0
@@ -72,7 +72,7 @@ func (c *carried) weight(d int) int {
 	return n + len(c.lids(int32(d)))*len(c.grown)
 }
 
-// lostInto lists, by what they lead to, the channels that are gone.
+// lostInto lists the removed channels by destination switch.
 func (c *carried) lostInto() map[int32][]int32 {
 	into := map[int32][]int32{}
 	for _, oc := range c.Lost {
@@ -82,15 +82,15 @@ func (c *carried) lostInto() map[int32][]int32 {
 	return into
 }
 
-// mover makes the decisions for some destinations, one LID after another.
-// While it does, the entries for the LID form a tree at every moment: where a
-// switch has not moved yet its entry means what it meant in the old graph,
-// gone channels and switches included.
+// mover makes the decisions for some destinations, one LID after another. The
+// entries for the LID form a tree at every moment: a switch that has not moved
+// yet keeps its entry's meaning in the old graph, including removed channels
+// and switches.
 type mover struct {
 	*carried
 	r     Repairer
 	scale int64   // as many parts decide alike at the same time
-	delta []int64 // by channel: what this part has added to its load
+	delta []int64 // by channel: load that this part added
 	moved []uint32
 	stamp uint32 // of the LID at hand, in moved
 	wrote []bool
@@ -191,7 +191,7 @@ func (m *mover) decide(d, s int32, l ib.LID, e int32, loaded, fresh bool) {
 }
 
 // choose picks one of m.cand: of those that the port's other LIDs use least,
-// the least loaded. Ties are broken by Options.PortOrder, else in turn.
+// the least loaded. Options.PortOrder breaks ties, otherwise they alternate.
 func (m *mover) choose(s int32, l ib.LID, e int32, loaded bool) int32 {
 	k := len(m.cand)
 	if k == 1 {
@@ -253,7 +253,7 @@ func (m *mover) siblings(s int32, l ib.LID, e int32, round []int64) {
 	}
 }
 
-// entry is the entry of a switch, gone ones included, for l.
+// entry is the entry of a switch, removed ones included, for l.
 func (m *mover) entry(s int32, l ib.LID) byte {
 	if n := int32(len(m.G.Switches)); s >= n {
 		return m.from.LFT[m.gone[s-n]][l]
@@ -261,8 +261,8 @@ func (m *mover) entry(s int32, l ib.LID) byte {
 	return m.rows[s][l]
 }
 
-// next is where the entry of switch s for l leads, by which channel of the new
-// graph (-1 if that is gone); -1 if to no switch.
+// next is the next switch of the entry of switch s for l, and the channel of
+// the new graph (-1 if removed); -1 if it leads to no switch.
 func (m *mover) next(s int32, l ib.LID) (to, c int32) {
 	n := int32(len(m.G.Switches))
 	p := m.entry(s, l)

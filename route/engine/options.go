@@ -82,8 +82,8 @@ func Weights(g *fabric.Graph, o route.Options) (weights []uint8, note string) {
 	return weights, Missing("hop weights", slices.Compact(missing))
 }
 
-// Whole reports whether every row of tables is known up to their top: only
-// then can they be carried over a change.
+// Whole reports whether every row of tables is known up to their top: only then
+// can they be updated incrementally.
 func Whole(t *route.Tables) bool {
 	for _, row := range t.LFT {
 		if len(row) <= int(t.TopLID) {
@@ -93,10 +93,9 @@ func Whole(t *route.Tables) bool {
 	return true
 }
 
-// Asked is a hash of the options that say what is wanted: all but Workers,
-// Seed, MaxVLs, Previous and Rebalance. An engine whose Update goes by
-// what it remembers keeps it, and forgets the rest where it differs. O(length
-// of the lists).
+// Asked is a hash of the options that define the result: all but Workers, Seed,
+// MaxVLs, Previous and Rebalance. An engine that updates incrementally stores
+// it, and starts over if it differs. O(length of the lists).
 func Asked(o route.Options) uint64 {
 	var h hash
 	lists := [][]ib.GUID{o.Roots, o.IONodes, o.RoutingOrder, o.Unbalanced, o.ComputeNodes}

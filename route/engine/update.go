@@ -9,12 +9,12 @@ import (
 	"heddle/route"
 )
 
-// Repairer is what an engine adds to Update. Each goroutine has its own; what
-// they know of the destinations is shared, and written by Repair only.
+// Repairer is an engine's part of Update. Each goroutine has its own; they
+// share the state of the destinations, which only Repair writes.
 type Repairer interface {
-	// Repair brings what is known of destination dst up to date and appends
-	// to touched the switches where a choice that was allowed may be no more;
-	// twice is no harm. It is false if that cannot be held any more.
+	// Repair updates the state of destination dst and appends to touched the
+	// switches that may have lost a permitted choice; duplicates are harmless. It
+	// returns false if the state no longer fits.
 	Repair(dst int32, touched []int32) ([]int32, bool)
 	// May reports whether the switch that channel c leaves may use it towards
 	// dst. It and Cost are called once all destinations are repaired.
@@ -31,39 +31,39 @@ const Far = 1 << 30
 type Change struct {
 	*fabric.Delta
 	Old, G *fabric.Graph
-	// Lost are the old channels that are gone, New the new ones that were not.
+	// Lost are the removed channels, by their old index; New are the added ones.
 	Lost, New []int32
 
 	o       route.Options
 	from    *route.Tables
 	sp      *spread  // the new graph
 	was     []uint32 // by old switch: loading ports
-	gone    []int32  // old switches that are gone; they are called len(G.Switches) and on
-	goneIs  []int32  // by old switch: what it is called now
-	dropped []ib.LID // LIDs that lose their way altogether
-	undone  []ib.LID // LIDs whose load of old is taken off
+	gone    []int32  // removed switches; they are numbered from len(G.Switches) on
+	goneIs  []int32  // by old switch: its current number
+	dropped []ib.LID // LIDs that lose all paths
+	undone  []ib.LID // LIDs whose old load is subtracted
 	state   []uint8  // by LID
 	grown   []int32  // switches whose number of loading ports changed
 }
 
-// What is to do about a LID.
+// Treatment of a LID.
 const (
 	asIs    = iota // entries stay where they are allowed
 	deliver        // the last switch has another entry
 	fresh          // every switch decides
 )
 
-// A change that touches more than one channel in so many, or one LID in so
-// many, is not carried over.
+// A change that affects more than this share of the channels, or of the LIDs,
+// is not processed incrementally.
 const (
 	channelShare = 16
 	lidShare     = 8
 	alwaysSmall  = 80 // channels, LIDs
 )
 
-// NewChange prepares Update. It is nil where computing from scratch is better:
-// o asks for it, the change is large, or tables of switches are too short for
-// some LIDs.
+// NewChange prepares Update. It returns nil if computing from scratch is
+// better: o requests it, the change is large, or tables of switches are too
+// short for some LIDs.
 func NewChange(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) *Change {
 	old, t := from.Graph, from.Tables
 	if o.Rebalance || len(t.LFT) != len(old.Switches) || short(old) || short(g) {
@@ -116,7 +116,7 @@ func NewChange(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Op
 	return ch
 }
 
-// sort decides what is to do about each LID.
+// sort decides the treatment of each LID.
 func (ch *Change) sort(before *wishes) {
 	ch.state = make([]uint8, int(ch.G.TopLID)+1)
 	for _, l := range ch.LIDs {
@@ -165,13 +165,12 @@ func short(g *fabric.Graph) bool {
 	return false
 }
 
-// lids are the LIDs behind switch d.
+// lids are the LIDs of switch d.
 func (ch *Change) lids(d int32) []ib.LID { return ch.sp.lids[ch.sp.off[d]:ch.sp.off[d+1]] }
 
-// Rows carries rows of one byte by switch, one row for each destination
-// switch, over to the switches of the new graph: fill stands where a switch
-// is new. Rows are shared where nothing moved; those of new destinations, and
-// of destinations without LIDs, are nil.
+// Rows maps rows of one byte by switch, one row for each destination switch, to
+// the switches of the new graph, with fill for new switches. Unchanged rows are
+// shared; those of new destinations, and of destinations without LIDs, are nil.
 func (ch *Change) Rows(old [][]uint8, fill uint8) [][]uint8 {
 	rows := make([][]uint8, len(ch.Switch))
 	if ch.SameSwitches {
@@ -225,8 +224,8 @@ func (sp *spread) wanted(d int32) bool {
 	return sp.off[d] < sp.off[d+1] || slices.ContainsFunc(sp.first, func(e int32) bool { return sp.g.EndPorts[e].Switch == d })
 }
 
-// columns is what is to do about the LIDs behind one switch: each job lists
-// the switches that have to decide, nearest first.
+// columns is the work for the LIDs of one switch: each job lists the switches
+// that must decide, nearest first.
 type columns struct {
 	jobs []job
 	who  []int32
@@ -235,10 +234,10 @@ type columns struct {
 type job struct {
 	lid    ib.LID
 	fresh  bool
-	lo, hi int32 // of who
+	lo, hi int32 // range in who
 }
 
-// carried is what Update works with, beside the Change.
+// carried is the state of Update besides the Change.
 type carried struct {
 	*Change
 	rows   [][]byte  // the new tables; shared with the old until copied
@@ -247,15 +246,15 @@ type carried struct {
 	todo   []columns // by destination switch
 }
 
-// Update carries tables over a change. loads are those of the old tables; the
-// new ones are returned. Only entries that are not allowed any more, for LIDs
-// that are new and at switches that are new are chosen: the least loaded of
-// the choices, counting paths as Spread does. Loads are exact: the paths
-// that an entry moves are found by going up the tree of its LID. The result
-// does not depend on the number of workers. It is nil if a Repairer gave up.
+// Update updates tables incrementally after a change. loads are those of the
+// old tables; it returns the new ones. It chooses only entries that are no
+// longer permitted, for new LIDs and at new switches: the least loaded of the
+// choices, counting paths as Spread does. Loads are exact: the paths that an
+// entry moves are found by walking up the tree of its LID. The result does not
+// depend on the number of workers. It returns nil if a Repairer failed.
 //
-// Cost: one Repair for each destination, then O(ports) table look-ups for
-// each switch that sends by a moved entry, and the copies of changed rows.
+// Cost: one Repair for each destination, then O(ports) table look-ups for each
+// switch that uses a moved entry, and the copies of changed rows.
 func (ch *Change) Update(name string, loads []uint64, repairer func() Repairer) (*route.Tables, []uint64) {
 	g := ch.G
 	n := len(g.Switches)
@@ -323,7 +322,7 @@ func (ch *Change) Update(name string, loads []uint64, repairer func() Repairer) 
 	return t, out
 }
 
-// reuse makes the rows of the new tables from the old ones.
+// reuse derives the rows of the new tables from the old ones.
 func (c *carried) reuse() {
 	g := c.G
 	n, width := len(g.Switches), route.RowLen(g.TopLID)
@@ -345,8 +344,8 @@ func (c *carried) reuse() {
 	}
 }
 
-// carryLoads brings the loads to the new channels, without the LIDs whose old
-// tree is given up.
+// carryLoads maps the loads to the new channels, without the LIDs whose old
+// tree is dropped.
 func (c *carried) carryLoads(loads []uint64) {
 	c.loads = make([]int64, len(c.Channel))
 	for i, o := range c.Channel {
@@ -376,7 +375,7 @@ func (c *carried) carryLoads(loads []uint64) {
 	}
 }
 
-// finder finds what has to move, one destination at a time.
+// finder finds the entries to move, one destination at a time.
 type finder struct {
 	*carried
 	r       Repairer
@@ -466,7 +465,8 @@ func (f *finder) find(d int32) bool {
 	return true
 }
 
-// stays reports whether the entry of switch s for LID l, behind d, still holds.
+// stays reports whether the entry of switch s for LID l of switch d is still
+// permitted.
 func (f *finder) stays(d, s int32, l ib.LID) bool {
 	p := f.rows[s][l]
 	if int(p) < len(f.G.PortChannel[s]) {
@@ -507,8 +507,8 @@ func (f *finder) all(d int32, who []int32) []int32 {
 	return slices.Delete(who, at, at+1)
 }
 
-// Restart is o for computing tables for g from scratch after from: with its
-// tables as the previous ones, unless o asks to rebalance.
+// Restart returns the options for computing tables for g from scratch after
+// from: with its tables as the previous ones, unless o requests rebalancing.
 func Restart(from route.Solution, g *fabric.Graph, o route.Options) route.Options {
 	o.Previous = nil
 	if !o.Rebalance && len(from.Tables.LFT) == len(from.Graph.Switches) {

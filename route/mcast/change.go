@@ -9,8 +9,8 @@ import (
 	"heddle/route/cdg"
 )
 
-// remap translates the trees of an older graph: switches and cables that are
-// gone are left out, ports to hosts too, which the demand tells anew.
+// remap translates the trees of an older graph. It omits removed switches and
+// links, and ports to hosts, which come from the demand.
 func remap(m *route.Multicast, from, to *fabric.Graph) map[ib.LID]*route.Tree {
 	out := map[ib.LID]*route.Tree{}
 	if m == nil || from == nil {
@@ -90,8 +90,8 @@ func (b *builder) spread(old *route.Tree, s int32, p *plan) {
 	}
 }
 
-// keep takes an old tree that reaches every member as it is, but for branches
-// that nobody needs now.
+// keep returns an old tree that reaches every member, without branches that are
+// no longer needed.
 func (b *builder) keep(d *demand, old *route.Tree) *route.Tree {
 	if len(d.at) == 0 || !b.asPlan(d, old, b.plan) {
 		return nil
@@ -107,8 +107,8 @@ func (b *builder) keep(d *demand, old *route.Tree) *route.Tree {
 	return nil
 }
 
-// extend adds branches to an old tree, or to what is left of it: each missing
-// member by a shortest path to the tree.
+// extend adds branches to an old tree, or to its remains: each missing member
+// by a shortest path to the tree.
 func (b *builder) extend(d *demand, old *route.Tree) *route.Tree {
 	g, p := b.g, b.plan
 	if !b.asPlan(d, old, p) {
@@ -150,10 +150,10 @@ func (b *builder) extend(d *demand, old *route.Tree) *route.Tree {
 	return nil
 }
 
-// grow plans a tree from root that takes no turn which closes a cycle: switch
-// after switch in the order of a breadth-first search, each cable only if the
-// dependencies it may bring fit in. It reports whether all members are in it.
-// The dependency graph is left as it was.
+// grow plans a tree from root without turns that close a cycle: switch after
+// switch in breadth-first order, each link only if its possible dependencies
+// are permitted. It reports whether all members are in it. The dependency graph
+// is unchanged afterwards.
 func (b *builder) grow(d *demand, root int32, sl ib.SL, p *plan) bool {
 	g := b.g
 	p.reset()
@@ -190,14 +190,14 @@ func (b *builder) grow(d *demand, root int32, sl ib.SL, p *plan) bool {
 	return missing == 0
 }
 
-// turns are the dependencies that a new branch by channel c brings at u: from
-// and to every other cable of the tree there.
+// turns are the dependencies that a new branch by channel c adds at u: from and
+// to every other link of the tree there.
 func (b *builder) turns(p *plan, u, c int32, sl ib.SL) (list []cdg.Dep) {
 	g := b.g
 	back := g.Channels[c].Rev
 	for k := g.Off[u]; k < g.Off[u+1]; k++ {
 		w, in := g.Channels[k].To, g.Channels[k].Rev
-		// A cable of the tree: the one to u's parent or from a child.
+		// A link of the tree: the one to u's parent or from a child.
 		if k == c || in < 0 || !p.in[w] || p.parent[u] != k && p.parent[w] != in {
 			continue
 		}
@@ -207,7 +207,7 @@ func (b *builder) turns(p *plan, u, c int32, sl ib.SL) (list []cdg.Dep) {
 	return list
 }
 
-// turn appends the dependencies of packets that come by channel c1, on any
+// turn appends the dependencies of packets that arrive by channel c1, on any
 // lane they may have there, and leave by c2.
 func (b *builder) turn(list []cdg.Dep, c1, c2 int32, sl ib.SL) []cdg.Dep {
 	g := b.g

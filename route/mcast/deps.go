@@ -46,8 +46,8 @@ func (d *deps) remove(list []cdg.Dep) {
 	}
 }
 
-// Unicast computes the dependencies of the unicast tables t: of the paths with
-// a CA or router port at one end at least, which is the traffic that can exist
+// Unicast computes the dependencies of the unicast tables t: those of paths
+// with a CA or router port at one end at least, which is the possible traffic
 // on data lanes.
 func Unicast(g *fabric.Graph, t *route.Tables, workers int) *cdg.Graph {
 	lanes := lanesOf(g)
@@ -89,7 +89,7 @@ type walker struct {
 	deps    *cdg.Graph
 	hasCA   []bool
 	hosts   [][]uint8    // by switch: ports by which packets are injected
-	seen    [][16]uint16 // by channel and lane: service levels that came this way
+	seen    [][16]uint16 // by channel and lane: service levels that already passed here
 	touched []int32
 }
 
@@ -123,8 +123,8 @@ func (w *walker) out(s int32, l ib.LID) int32 {
 	return w.g.PortChannel[s][p]
 }
 
-// lid walks the paths to one LID from every switch, each up to where another
-// with the same service level has come by the same channel and lane.
+// lid walks the paths to one LID from every switch, each until it joins another
+// walk with the same service level on the same channel and lane.
 func (w *walker) lid(l ib.LID) {
 	g := w.g
 	owner := g.LIDOwner[l]
@@ -174,7 +174,7 @@ func (w *walker) path(c1 int32, v1 ib.VL, sl ib.SL, l ib.LID) {
 	}
 }
 
-// dep is the dependency of packets that came by channel a and leave by z.
+// dep is the dependency of packets that arrive by channel a and leave by z.
 func dep(a *fabric.Channel, v1 ib.VL, z *fabric.Channel, v2 ib.VL) cdg.Dep {
 	return cdg.Dep{Switch: a.To, In: a.InPort, InLane: uint8(v1), Out: z.OutPort, OutLane: uint8(v2)}
 }

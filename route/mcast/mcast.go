@@ -1,26 +1,26 @@
 // Package mcast computes the spanning trees of multicast groups.
 //
-// Build gives each group a tree of little depth, the trees spread evenly over
-// switches and cables, and sees to it that the dependencies between channels
-// that its packets bring do not close a cycle with those of the unicast traffic
-// and of the other trees on the same lane. Where the tree of shortest paths
-// would, a tree is grown that never takes a turn which closes a cycle (on
-// tables of up*/down* such a tree goes up to its root and down from it, on
-// dimension-ordered ones it keeps the order of dimensions); where there is none,
-// the group moves to a service level of another lane; and if no lane takes it,
-// it has no tree, and Multicast.Refused says why.
+// Build gives each group a tree of low depth, and distributes the trees evenly
+// over switches and links. The channel dependencies of the trees' packets must
+// not close a cycle with those of unicast traffic and of other trees on the same
+// lane. If the tree of shortest paths would, Build grows a tree without turns
+// that close a cycle (with tables of up*/down* such a tree goes up to its root
+// and down from it, with dimension-ordered ones it keeps the order of
+// dimensions). If there is none, the group moves to a service level of another
+// lane. If no lane permits a tree, the group has none, and Multicast.Refused
+// gives the reason.
 //
-// A tree that is still good is kept, with branches for members who came and
-// without those of members who left: packets of a group that does not change
-// never take another way.
+// A tree that is still valid is kept, with branches for new members and without
+// those of former members: packets of an unchanged group never change their
+// path.
 //
-// Cost for each group that has no tree yet: a breadth-first search from every
-// switch with a member, O(members × channels), and the insertion of its
-// dependencies into a topological order (internal/toposort).
-// Where only groups have changed, and not the fabric nor the unicast tables,
-// the others cost a comparison of their members. The search for turns that
-// close no cycle is bounded, so that in a large fabric a group may be refused
-// that has a tree. The result depends on the arguments alone.
+// Cost for each group without a tree: a breadth-first search from every switch
+// with a member, O(members × channels), and the insertion of its dependencies
+// into a topological order (internal/toposort). If only groups changed, and
+// neither the fabric nor the unicast tables, the other groups cost a comparison
+// of their members. The search for turns that close no cycle is bounded, so in a
+// large fabric a group may be refused although a tree exists. The result depends
+// on the arguments alone.
 package mcast
 
 import (
@@ -37,19 +37,19 @@ import (
 // Options of Build.
 type Options struct {
 	Workers int
-	// Previous are the trees in use and the graph they were made for. Trees
-	// that are still good are kept.
+	// Previous are the installed trees and their graph. Trees that are still valid
+	// are kept.
 	Previous      *route.Multicast
 	PreviousGraph *fabric.Graph
-	// Unicast are the dependencies of the unicast tables, if the caller has
-	// them (it may go on using them); nil: Build computes them.
+	// Unicast are the dependencies of the unicast tables, if the caller has them
+	// (it may continue to use them); nil: Build computes them.
 	Unicast *cdg.Graph
 }
 
-// Build computes the trees of all groups for graph g with the unicast tables
-// t. Groups may come in any order; of two with the same MLID the first counts.
-// Their lists are kept and not to be changed: where the next Build gets the very
-// same ones it does not look into them.
+// Build computes the trees of all groups for graph g with the unicast tables t.
+// Groups may be in any order; of two with the same MLID the first counts. Build
+// keeps their lists, which must not change: the next Build skips lists that are
+// the same memory.
 func Build(g *fabric.Graph, t *route.Tables, groups []route.Group, o Options) *route.Multicast {
 	out := &route.Multicast{}
 	if len(groups) == 0 {
@@ -61,8 +61,8 @@ func Build(g *fabric.Graph, t *route.Tables, groups []route.Group, o Options) *r
 	trees := make([]*route.Tree, len(list))
 	refused := make([]string, len(list))
 
-	// First what stays as it is, then what must be extended, then the rest:
-	// the newcomer has to fit in with what is there.
+	// First the unchanged trees, then those to extend, then the others: a new tree
+	// must fit the existing ones.
 	b, prev := resume(g, t, list, trees, refused, o)
 	if b == nil {
 		b, prev = newBuilder(g, t, o), remap(o.Previous, o.PreviousGraph, g)
@@ -101,8 +101,7 @@ func Build(g *fabric.Graph, t *route.Tables, groups []route.Group, o Options) *r
 	return out
 }
 
-// Join returns the tables t with trees, claiming the data lanes that these use
-// besides.
+// Join returns the tables t with trees, and with the data lanes that these add.
 func Join(g *fabric.Graph, t *route.Tables, m *route.Multicast) *route.Tables {
 	with := *t
 	with.Multicast = m
@@ -126,7 +125,7 @@ type builder struct {
 	deps  deps
 	dist  map[int32][]uint16 // by switch: distances of all others
 	queue []int32
-	load  []int32 // by channel, the lower of a cable's two: trees
+	load  []int32 // by channel, the lower of a link's two: number of trees
 	trees []int32 // by switch: trees
 	need  []int32
 	pos   []int32
@@ -134,13 +133,13 @@ type builder struct {
 	comp  []int32
 	at    []int32   // by switch: 1 + its position in the tree that is open
 	open  []int32   // the switches of that tree
-	hosts [][]uint8 // by switch: ports to end ports; nil until wanted
+	hosts [][]uint8 // by switch: ports to end ports; nil until needed
 	tops  map[top]int32
-	work  int // what is left for searches
+	work  int // remaining budget of searches
 }
 
 // maxWork bounds the searches of one Build for turns that close no cycle, in
-// channels looked at.
+// channels examined.
 const maxWork = 1 << 27
 
 func newBuilder(g *fabric.Graph, t *route.Tables, o Options) *builder {
@@ -206,8 +205,8 @@ func (b *builder) distances(s int32) []uint16 {
 	return d
 }
 
-// connected leaves out the members that no cable joins to the most: a managed
-// subnet is connected, so there are none but while it falls apart.
+// connected omits the members outside the largest connected component. A
+// managed subnet is connected, so it omits none unless the fabric is splitting.
 func (b *builder) connected(d demand) demand {
 	if len(d.at) == 0 {
 		return d
@@ -275,8 +274,8 @@ func (b *builder) build(d *demand, old *route.Tree) (*route.Tree, string) {
 				return t, ""
 			}
 		}
-		// A tree that takes turns which nobody took may stand in the way of
-		// later groups; one by way of the top does not.
+		// A tree with unused turns may block later groups; one by way of the top does
+		// not.
 		b.shortest(d, roots[0], b.plan)
 		t := b.finish(d, b.plan, sl)
 		if b.strange(&t) {
@@ -303,8 +302,8 @@ func (b *builder) build(d *demand, old *route.Tree) (*route.Tree, string) {
 	return nil, fmt.Sprintf("on each of %d lanes every tree that was tried (%d roots) closes a cycle of channel dependencies with the traffic there", len(tried), len(roots))
 }
 
-// levels lists service levels to try: the group's own, then one for each other
-// lane, the lanes beyond those of the unicast tables first.
+// levels lists the service levels to try: the group's own, then one for each
+// other lane, lanes beyond those of the unicast tables first.
 func (b *builder) levels(own ib.SL) []ib.SL {
 	list := []ib.SL{own}
 	seen := map[ib.VL]bool{b.lane(own): true}
@@ -318,8 +317,8 @@ func (b *builder) levels(own ib.SL) []ib.SL {
 	return list
 }
 
-// lane stands for the lane of a service level: that on the first channel.
-// Where lanes differ by link it only serves to tell levels apart.
+// lane is the lane of a service level on the first channel. If lanes differ by
+// link it only serves to distinguish levels.
 func (b *builder) lane(sl ib.SL) ib.VL {
 	if len(b.g.Channels) == 0 {
 		return 0
@@ -328,8 +327,8 @@ func (b *builder) lane(sl ib.SL) ib.VL {
 	return b.t.VL(c.From, 0, c.OutPort, sl, c.VLs)
 }
 
-// accept puts a tree's dependencies into the graph unless they close a cycle,
-// or packets would have to take a lane that a link does not have.
+// accept adds a tree's dependencies to the graph, unless they close a cycle, or
+// packets would need a lane that a link does not have.
 func (b *builder) accept(t *route.Tree) bool {
 	b.show(t)
 	if !b.carried(t) || !b.deps.add(b.dependencies(t)) {
@@ -339,9 +338,9 @@ func (b *builder) accept(t *route.Tree) bool {
 	return true
 }
 
-// carried reports whether every link of the shown tree has the lanes of the
-// packets that may come there: from any end port of the switch, or over
-// another link of the tree.
+// carried reports whether every link of the shown tree has the lanes of its
+// packets, which come from any end port of the switch or over another link of
+// the tree.
 func (b *builder) carried(t *route.Tree) bool {
 	if b.t.Lanes == nil {
 		return true
@@ -379,7 +378,7 @@ func (b *builder) carried(t *route.Tree) bool {
 	return true
 }
 
-// show makes t the tree that uses looks at.
+// show makes t the tree that uses refers to.
 func (b *builder) show(t *route.Tree) {
 	for _, s := range b.open {
 		b.at[s] = 0
@@ -390,7 +389,7 @@ func (b *builder) show(t *route.Tree) {
 	}
 }
 
-// dependencies of the shown tree: a packet that came over one of its channels
+// dependencies of the shown tree: a packet that arrived by one of its channels
 // may wait for any other that leaves the switch.
 func (b *builder) dependencies(t *route.Tree) (list []cdg.Dep) {
 	g := b.g

@@ -10,8 +10,8 @@ import (
 	"heddle/route/cdg"
 )
 
-// memo is what Build needs to change some trees and leave the others alone.
-// Nobody changes it.
+// memo is what Build needs to change some trees and keep the others. It is
+// immutable.
 type memo struct {
 	g           *fabric.Graph
 	t           *route.Tables
@@ -23,7 +23,7 @@ type memo struct {
 	tops        map[top]int32
 }
 
-// memo notes where the builder has come to with all groups.
+// memo stores the builder's state with all groups.
 func (b *builder) memo(list []route.Group) any {
 	if b.deps.order == nil {
 		return nil
@@ -33,15 +33,15 @@ func (b *builder) memo(list []route.Group) any {
 		load: b.load, trees: b.trees, comp: b.comp, tops: b.tops,
 	}
 	unicast := *b.t
-	unicast.Multicast, unicast.Memo = nil, nil // nobody asks for the trees before
+	unicast.Multicast, unicast.Memo = nil, nil // the previous trees are no longer needed
 	m.t = &unicast
 	return m
 }
 
-// resume goes on where the last Build ended, if fabric and unicast tables are
-// as they were; else the builder is nil. Trees, or the reasons why there is
-// none, of groups that have not changed are filled in; the trees before of
-// those that have are returned.
+// resume continues from the last Build, if fabric and unicast tables are
+// unchanged; otherwise the builder is nil. It fills in the trees of unchanged
+// groups, or the reasons for having none, and returns the previous trees of the
+// changed ones.
 func resume(g *fabric.Graph, t *route.Tables, list []route.Group, trees []*route.Tree, refused []string, o Options) (*builder, map[ib.LID]*route.Tree) {
 	if !Resumes(g, t, o) {
 		return nil, nil
@@ -84,7 +84,7 @@ func resume(g *fabric.Graph, t *route.Tables, list []route.Group, trees []*route
 			}
 		}
 	}
-	if left { // there may be room now
+	if left { // there may be space now
 		return b, prev
 	}
 	for _, i := range same {
@@ -97,7 +97,7 @@ func resume(g *fabric.Graph, t *route.Tables, list []route.Group, trees []*route
 	return b, prev
 }
 
-// bare is a tree without its ports to end ports, which the demand tells anew.
+// bare is a tree without its ports to end ports, which come from the demand.
 func bare(g *fabric.Graph, t *route.Tree) *route.Tree {
 	c := &route.Tree{MLID: t.MLID, SL: t.SL, Switches: t.Switches, Ports: make([]mask, len(t.Ports))}
 	for i, s := range t.Switches {
@@ -114,14 +114,13 @@ func alike(a, b *route.Group) bool {
 	return a.SL == b.SL && sameList(a.Members, b.Members) && sameList(a.Senders, b.Senders)
 }
 
-// sameList is slices.Equal that costs nothing for slices that are one.
+// sameList is slices.Equal with no cost for slices that share memory.
 func sameList(a, b []int32) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// Resumes reports whether Build would go on where the Build of o.Previous
-// ended, so that only groups that changed cost anything and o.Unicast is not
-// looked at.
+// Resumes reports whether Build would continue from the Build of o.Previous, so
+// that only changed groups cost time and o.Unicast is not used.
 func Resumes(g *fabric.Graph, t *route.Tables, o Options) bool {
 	if o.Previous == nil || o.PreviousGraph == nil {
 		return false

@@ -9,15 +9,16 @@ import (
 	"heddle/route"
 )
 
-// demand is a group by switch: where packets enter and where they are wanted.
+// demand is a group by switch: where packets enter and where members receive
+// them.
 type demand struct {
 	route.Group
 	at   []int32     // switches with a member, ascending
 	host [][4]uint64 // by position in at: ports of the members that receive
 }
 
-// gather sorts a group's members by switch. Members that hang on no switch
-// are left out: no packet comes to them.
+// gather sorts a group's members by switch. It omits members without a switch,
+// which no packet reaches.
 func gather(g *fabric.Graph, grp route.Group) demand {
 	d := demand{Group: grp}
 	members := slices.Clone(grp.Members)
@@ -43,12 +44,12 @@ func gather(g *fabric.Graph, grp route.Group) demand {
 	return d
 }
 
-// plan is a tree under construction: its switches, and the channel that leads
-// each towards the root (-1 for the root).
+// plan is a tree under construction: its switches, and the channel from each
+// towards the root (-1 for the root).
 type plan struct {
 	in     []bool  // by switch
 	parent []int32 // by switch in the tree
-	list   []int32 // switches in the tree, in the order they came
+	list   []int32 // switches in the tree, in the order of insertion
 }
 
 func newPlan(n int) *plan {
@@ -88,8 +89,8 @@ func ports(m *mask, fn func(p uint8)) {
 // that read the tables expect; packets end where it does.
 func (b *builder) finish(d *demand, p *plan, sl ib.SL) route.Tree {
 	g := b.g
-	// need: switches with members below or at. Children come after their
-	// parents in list.
+	// need: switches with members at or below them. Children follow their parents
+	// in list.
 	for _, s := range p.list {
 		b.need[s] = 0
 	}
@@ -101,8 +102,8 @@ func (b *builder) finish(d *demand, p *plan, sl ib.SL) route.Tree {
 		b.need[g.Channels[p.parent[s]].To] += b.need[s]
 	}
 	root := p.list[0]
-	// A root with a single branch and no member of its own is not needed, nor
-	// what follows down to where branches part.
+	// A root with a single branch and without members is not needed, nor are the
+	// switches below it up to the first fork.
 	kids := map[int32]int{}
 	for _, s := range p.list[1:] {
 		if b.need[s] > 0 {
@@ -145,9 +146,9 @@ func (b *builder) finish(d *demand, p *plan, sl ib.SL) route.Tree {
 	return t
 }
 
-// shortest plans the tree of shortest paths from root to all members: from
-// the farthest on, each takes the neighbour on its way that is in the tree
-// already, else the one whose cable the fewest trees use.
+// shortest plans the tree of shortest paths from root to all members. Beginning
+// with the farthest, each takes the adjacent switch on a shortest path that is
+// in the tree already, otherwise the one whose link the fewest trees use.
 func (b *builder) shortest(d *demand, root int32, p *plan) {
 	g := b.g
 	dist := b.distances(root)
@@ -187,7 +188,7 @@ func (b *builder) better(p *plan, c, best int32) bool {
 	return b.cable(c) < b.cable(best)
 }
 
-// cable is how many trees use the cable of a channel.
+// cable is how many trees use the link of a channel.
 func (b *builder) cable(c int32) int32 {
 	if r := b.g.Channels[c].Rev; r >= 0 && r < c {
 		c = r
@@ -195,7 +196,7 @@ func (b *builder) cable(c int32) int32 {
 	return b.load[c]
 }
 
-// count adds the shown tree to, or takes it from, the load of its cables and switches.
+// count adds the shown tree to the load of its links and switches, or removes it.
 func (b *builder) count(t *route.Tree, by int32) {
 	b.eachChannel(t, func(c int32) {
 		if r := b.g.Channels[c].Rev; r > c || r < 0 || !b.uses(t, r) {
@@ -224,17 +225,17 @@ func (b *builder) strange(t *route.Tree) bool {
 	return b.deps.disagree(b.dependencies(t))
 }
 
-// top names what a root can be for: all groups in one part of the fabric on
+// top identifies the groups that may share a root: those in one component on
 // one service level.
 type top struct {
 	part int32
 	sl   ib.SL
 }
 
-// topFor is the switch under which a group's part of the fabric hangs: the
-// unicast paths of all switches to it make a tree that closes no cycle, as do
-// those to the first root of up*/down*. It is the one nearest to all, then the
-// lowest; -1 if there is none. It is sought once.
+// topFor is the root of a tree of the unicast paths of all switches in the
+// group's component, such that these paths close no cycle; the first root of
+// up*/down* is one. Of several it is the one with the least distance to all,
+// then the lowest; -1: none. It is computed once.
 func (b *builder) topFor(d *demand, sl ib.SL) int32 {
 	part := b.comp[d.at[0]]
 	r, ok := b.tops[top{part, sl}]

@@ -8,19 +8,19 @@ import (
 	"heddle/route/cdg"
 )
 
-// column is what all switches do with one LID.
+// column holds all switches' entries for one LID.
 type column struct {
 	lid   ib.LID
 	old   []byte    // by switch, as installed
 	now   []byte    // old itself as long as nothing has changed
-	owned bool      // somebody has the LID, by the installed owners
-	idle  bool      // but nobody uses it, as its request says
+	owned bool      // the LID has an owner, according to the installed owners
+	idle  bool      // but no host uses it, according to its request
 	used  bool      // it moves by a request of its own
 	added []cdg.Dep // dependencies of now that the installed tables do not have
 
 	level []int32 // by switch: links to the destination by now; -1: not delivered
 	stage []uint8 // by switch: when its entry is written; never if it does not change
-	left  []uint8 // by switch: when its old entry goes, if only to be Drop until stage
+	left  []uint8 // by switch: stage at which its old entry ends, if only to be Drop until stage
 	time  []uint8 // by switch: the earliest step, before steps become stages
 	mixed []meet
 }
@@ -28,8 +28,8 @@ type column struct {
 // never marks an entry that does not change.
 const never = 255
 
-// meet is a place where packets sent by the old entry of switch from may go on by the
-// new one of switch at, which packets do nowhere in the installed tables.
+// meet is a place where packets sent by the old entry of switch from may continue by
+// the new entry of switch at, which no packet does with the installed tables.
 type meet struct{ from, at int32 }
 
 // column loads a LID's entries.
@@ -58,7 +58,7 @@ func (c *column) inOneStage() {
 	}
 }
 
-// sent reports whether packets to the LID may be under way.
+// sent reports whether packets to the LID may be in flight.
 func (c *column) sent() bool { return c.owned && (!c.idle || c.used) }
 
 // next is the channel that entry e of switch s leads to, or -1.
@@ -77,18 +77,16 @@ func (m *mover) toward(s int32, e byte) int32 {
 	return -1
 }
 
-// fewest returns the entries of a LID after the fewest switches have taken
-// the entries of its model, such that it is delivered at switch dst from everywhere. mine
-// must deliver at src from wherever model delivers at dst.
+// fewest returns the entries of a LID after the fewest switches have taken the entries of
+// its model such that all switches deliver it at switch dst. mine must deliver at src
+// wherever model delivers at dst.
 //
-// What packets meet that src sends must lead them to dst, so the switches changed on
-// that way are a path's from src to dst in the graph in which each switch has
-// two ways on: its own entry, for nothing, and its model's, for one change. And a
-// cheapest such path is enough: who is not on it goes by entries that are kept to src, or
-// comes upon the path before.
+// Packets that src sends must reach dst, so the changed switches lie on a path from src
+// to dst in the graph in which each switch has two next hops: that of its own entry, at
+// cost 0, and that of its model's, at cost 1. A cheapest such path suffices: packets from
+// other switches follow unchanged entries to src, or join the path earlier.
 //
-// favour, if not nil, says which switches are to be preferred among paths with
-// as few changes.
+// favor, if not nil, marks the switches to prefer among paths of equal cost.
 func (m *mover) fewest(mine, model []byte, src, dst int32, favour []bool) []byte {
 	const far = 1 << 30
 	change := int32(2 * m.n)
@@ -99,9 +97,8 @@ func (m *mover) fewest(mine, model []byte, src, dst int32, favour []bool) []byte
 	for s := range cost {
 		cost[s] = far
 	}
-	// took[s] says whether the best way from s on that is known takes the model's entry; it
-	// belongs to the switch after s, so it is noted there: from and took of v
-	// tell how v is reached.
+	// took[s] says whether the best known path from s takes the model's entry; it is stored
+	// with the next switch: from and took of v tell how v is reached.
 	cost[src], from[src] = 0, -1
 	best, bestTook := int32(far), false
 	queue := append(m.queue[:0], src)
@@ -180,7 +177,7 @@ func (m *mover) levels(c *column, dst int32) {
 	}
 }
 
-// count is what a change of columns costs: a's, and b's if that is not nil.
+// count is the cost of changing columns: a, and b if that is not nil.
 func count(a, wasA, b, wasB []byte, oneBlock bool) (x Moved) {
 	for s := range a {
 		k := 0

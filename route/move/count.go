@@ -14,14 +14,14 @@ import (
 // tree of 324 hosts and 36 switches (360 LIDs), 336,960 for that of 11,664 and 1,620.
 func FullSMPs(switches int, top ib.LID) int { return switches * (int(top)/route.BlockLen + 1) }
 
-// Capacity is what fits into the unicast LIDs of a subnet if every virtual function
-// has a LID from boot (§V-A).
+// Capacity is the number of hypervisors and VMs that fit the unicast LIDs of a
+// subnet if every virtual function has a LID from boot (§V-A).
 type Capacity struct {
 	Hypervisors, VMs int
 }
 
 // PaperCapacity is the paper's figure: one LID for the PF and one for each of vfs
-// VFs, nobody else has any. 16 VFs make 2,891 hypervisors and 46,256 VMs.
+// VFs, and no others. 16 VFs make 2,891 hypervisors and 46,256 VMs.
 func PaperCapacity(vfs int) Capacity { return TrueCapacity(vfs, 0) }
 
 // TrueCapacity counts the LIDs of others too: switches, routers, hosts without
@@ -40,9 +40,9 @@ type Survey struct {
 	MostSwitches int     // largest n′
 }
 
-// Sample counts what moves cost, each as if alone on tables t for g, which must
-// deliver everywhere (minimal moves are not held against credit cycles here).
-// pair draws the LIDs of a move: the one that moves, and a Copy's model or a Swap's
+// Sample counts the cost of moves, each by itself on tables t for g, which must
+// deliver everywhere (minimal moves are not checked for credit cycles here). pair
+// draws the LIDs of a move: the one that moves, and a Copy's model or a Swap's
 // partner.
 func Sample(g *fabric.Graph, t *route.Tables, kind Kind, mode Mode, pairs int, pair func() (lid, with ib.LID)) (Survey, error) {
 	if kind > Swap || mode > Minimal {

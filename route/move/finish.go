@@ -13,7 +13,7 @@ import (
 	"heddle/route/transition"
 )
 
-// finish puts the result together and has it judged.
+// finish assembles the result and verifies it.
 func (m *mover) finish() (*Result, error) {
 	cols := m.changed()
 	r := &Result{Moved: m.moved, installed: m.t, cols: cols, first: byBlock(cols), Grown: m.top > m.t.TopLID}
@@ -76,7 +76,7 @@ func (m *mover) ordered(r *Result) error {
 	}
 	switch {
 	case r.Risk != nil:
-		r.Reason = fmt.Sprintf(way+", in %d stages; new entries may close a credit cycle with packets under way, which nothing waits for", len(r.Stages))
+		r.Reason = fmt.Sprintf(way+", in %d stages; new entries may close a credit cycle with packets in flight, because it does not wait for them", len(r.Stages))
 	case len(r.Stages) == 1:
 		r.Reason = "old and new entries mix without a cycle or a loop: any order"
 	case drains == 0:
@@ -99,7 +99,7 @@ func (m *mover) planned(r *Result) error {
 	r.Reason = p.Reason
 	switch {
 	case m.o.NoWait && r.NeedsRepath:
-		r.Unordered = "service levels change, which hosts have to be told of"
+		r.Unordered = "service levels change, of which hosts must be notified"
 	case m.o.NoWait && (p.Mode == transition.ModeRefused || p.Drain != 0 || p.Repath != 0 || len(p.Discard) > 0):
 		r.Unordered = "there are several lanes, and packets would have to drain"
 	case p.Mode == transition.ModeRefused:
@@ -202,9 +202,9 @@ func classIn(class []int32, l ib.LID) int32 {
 	return class[l]
 }
 
-// reclass gives l the class of what it follows: its paths are that one's, on the
-// lanes that were proved for them. What moved inside a leaf by the leaf's
-// entry alone keeps the paths it had and so their class.
+// reclass gives l the class of its model: its paths are the model's, on the
+// lanes proved for them. A LID that moved inside a leaf by the leaf's entry
+// alone keeps its paths and so its class.
 func (m *mover) reclass(l ib.LID, class int32, mode Mode, here, there int32) {
 	if m.t.SL == nil || mode == Minimal && here >= 0 && m.ends[here].Switch == m.ends[there].Switch && m.classOf(l) >= 0 {
 		return
@@ -221,8 +221,8 @@ func (m *mover) reclass(l ib.LID, class int32, mode Mode, here, there int32) {
 	m.class[l] = class
 }
 
-// levelled sees to the service levels of r's tables, and that nobody has to
-// learn another one, unless that is allowed.
+// levelled checks the service levels of r's tables, and that no host needs a
+// new one, unless that is allowed.
 func (m *mover) levelled(r *Result) error {
 	t := r.Tables
 	t.Class = m.class

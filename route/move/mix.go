@@ -2,8 +2,8 @@ package move
 
 import "heddle/route/cdg"
 
-// atOnce tries to write everything in one stage, in any order: then old and
-// new entries may meet either way.
+// atOnce tries to write everything in one stage, in any order: then both mixes
+// of old and new entries may occur.
 func (p *planner) atOnce() bool {
 	for _, c := range p.cols {
 		if c.owned && p.goesRound(c) {

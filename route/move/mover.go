@@ -14,7 +14,7 @@ import (
 	"heddle/route/check"
 )
 
-// mover is the work of one call of New.
+// mover is the state of one call of New.
 type mover struct {
 	p    *check.Proof
 	g    *fabric.Graph
@@ -23,14 +23,14 @@ type mover struct {
 	n    int
 	top  ib.LID
 	base *cdg.Graph // dependencies of t; nil: not proved
-	deps *cdg.Graph // base, and what moves add
+	deps *cdg.Graph // base's dependencies and those that moves add
 	ord  *cdg.Order // of deps
 
 	owner []int32          // by LID, 0..top
-	ends  []fabric.EndPort // the graph's own until one changes
-	class []int32          // by LID, of tables with several lanes; t's own until one changes
+	ends  []fabric.EndPort // the graph's own slice until one changes
+	class []int32          // by LID, for tables with several lanes; t's own slice until one changes
 	cols  map[ib.LID]*column
-	order []*column // those of cols, as they came
+	order []*column // the columns of cols, in order of creation
 	moved []Moved
 
 	strict            bool    // see insert
@@ -66,14 +66,14 @@ func newMover(p *check.Proof, o Options) (*mover, error) {
 
 // delivers reports whether tables that are not proved send packets where they are to be.
 func delivers(p *check.Proof) bool {
-	r := p.Report() // of a proof that is OK it would have to look for cycles between switches first
+	r := p.Report() // the report of an OK proof would first search for cycles between switches
 	return r.Malformed == "" && r.UnreachablePairs == 0 && r.Loops == 0
 }
 
-// single says that all packets are on lane 0.
+// single says that all packets use lane 0.
 func (m *mover) single() bool { return m.t.SL == nil && m.t.Lanes == nil }
 
-// grow makes room for LIDs up to l.
+// grow extends the tables to LIDs up to l.
 func (m *mover) grow(l ib.LID) {
 	for ; m.top < l; m.top++ {
 		m.owner = append(m.owner, fabric.NoLID)
@@ -87,7 +87,7 @@ func (m *mover) port(l ib.LID) (int32, error) {
 	case l == 0 || l > ib.LIDMaxUnicast:
 		return 0, fmt.Errorf("LID %d is not unicast (1–%d)", l, ib.LIDMaxUnicast)
 	case l > m.top || m.owner[l] == fabric.NoLID:
-		return 0, fmt.Errorf("nobody has LID %d", l)
+		return 0, fmt.Errorf("no port has LID %d", l)
 	}
 	e := m.owner[l]
 	switch x := &m.ends[e]; {
@@ -99,7 +99,7 @@ func (m *mover) port(l ib.LID) (int32, error) {
 	return e, nil
 }
 
-// request carries one request out on the columns.
+// request applies one request to the columns.
 func (m *mover) request(q Request) error {
 	if q.Mode > Minimal {
 		return fmt.Errorf("unknown mode %d", uint8(q.Mode))
@@ -216,7 +216,7 @@ func (m *mover) swap(q Request) error {
 	return nil
 }
 
-// note records a request and what it costs.
+// note records a request and its cost.
 func (m *mover) note(x, cost Moved) {
 	cost.Request, cost.Why = x.Request, x.Why
 	m.moved = append(m.moved, cost)
@@ -236,10 +236,10 @@ func (m *mover) minimal(here, there int32, c, model *column, both bool) (Mode, s
 		now, back = m.both(mine, other, now, src, dst, sameBlock(c.lid, model.lid))
 	}
 	if now == nil || both && back == nil {
-		return Balanced, "no cable joins the two places"
+		return Balanced, "no path connects the two places"
 	}
-	// What the two depend on now stays while they are looked at, so that in the
-	// end each may take all of the other's entries.
+	// Keep the current dependencies of both for now, so that in the end each may
+	// take all of the other's entries.
 	stay := append(slices.Clone(c.added), model.added...)
 	for _, d := range stay {
 		m.deps.Add(d, 1)
@@ -258,11 +258,11 @@ func (m *mover) minimal(here, there int32, c, model *column, both bool) (Mode, s
 }
 
 // settle admits c, whose entries were mine, with the fewest changes, or else with as many
-// more as it takes to close no cycle; ok says which. It begins then with the switches
-// on the model's path from the old place, and where a kept entry leads into one
-// that changes, by a dependency that may close a cycle, changes the former too, with all
-// farther on along the model's path. That ends at the latest with the model's
-// entries, all of whose dependencies are there.
+// more as needed to close no cycle; ok says which. It then begins with the switches on
+// the model's path from the old location. If a kept entry leads into a changed one by a
+// dependency that may close a cycle, it changes the former too, with all later switches
+// on the model's path. At the latest it ends with the model's entries, all of whose
+// dependencies exist.
 func (m *mover) settle(c *column, mine, model []byte, src int32) (ok bool) {
 	if m.admit(c) {
 		return true
@@ -283,9 +283,9 @@ func (m *mover) settle(c *column, mine, model []byte, src int32) (ok bool) {
 	return false
 }
 
-// both finds the fewest changes of two LIDs that change places, a's known to be
-// aNow if no switch is favoured. In one block each prefers switches that are
-// written for the other anyway; whichever goes first, the better of the two is taken.
+// both finds the fewest changes of two LIDs that exchange places; aNow is a's result
+// if no switch is preferred. For LIDs of one block each prefers switches that are
+// written for the other anyway; of the two orders it takes the better.
 func (m *mover) both(a, b, aNow []byte, src, dst int32, oneBlock bool) (aBest, bBest []byte) {
 	if !oneBlock {
 		return aNow, m.fewest(b, a, dst, src, nil)
@@ -340,7 +340,7 @@ func (m *mover) graph() *fabric.Graph {
 	return &g
 }
 
-// changed drops the columns that are what they were, and sorts the others.
+// changed drops unchanged columns, and sorts the others.
 func (m *mover) changed() []*column {
 	list := slices.DeleteFunc(slices.Clone(m.order), func(c *column) bool { return slices.Equal(c.old, c.now) })
 	slices.SortFunc(list, func(a, b *column) int { return cmp.Compare(a.lid, b.lid) })

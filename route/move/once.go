@@ -12,10 +12,10 @@ import (
 
 // The planner writes each LID's entries from its destination outwards. Two things make it
 // write a block twice: LIDs of one block that change at a switch in different steps, and
-// entries that are dropped until older packets have drained. Here the blocks are put into an
-// order instead, each with all its entries, in which nothing is dropped. It need not be from the
-// destinations outwards: packets may be led to the old place for longer, where a dropped
-// entry would have lost them too.
+// entries that are dropped until older packets have drained. This file orders whole
+// blocks instead, so that each is written once and nothing is dropped. The order need not
+// run from the destinations outwards: packets may follow old entries to the old place for
+// longer, where a dropped entry would have lost them anyway.
 
 // unit is a block of a switch and the columns that change in it.
 type unit struct {
@@ -23,7 +23,7 @@ type unit struct {
 	cols []*column
 }
 
-// order is what a planner found.
+// order is an order that a planner found.
 type order struct {
 	stage, left [][]uint8 // by column
 	epochs      []int
@@ -31,7 +31,7 @@ type order struct {
 	risk        *transition.Risk
 }
 
-// take returns what the planner found, and has it begin anew.
+// take returns the planner's order and resets the planner.
 func (p *planner) take() (o order) {
 	o.epochs, o.held, o.risk = p.epochs, p.held, p.risk
 	for _, c := range p.cols {
@@ -51,8 +51,8 @@ func (p *planner) restore(o order) {
 	}
 }
 
-// better replaces what was found by an order in which each block is written once, if there is
-// one that drops nothing, waits no longer and risks no cycle that is not risked anyway.
+// better replaces the order by one that writes each block once, if one exists that drops
+// nothing, waits no longer and risks no additional cycle.
 func (p *planner) better() {
 	if p.held == 0 && p.writesOnce() {
 		return
@@ -144,8 +144,9 @@ func (p *planner) onceOnly() bool {
 	return true
 }
 
-// outward reports whether the new paths over a block lead over entries only that do not
-// change or were written in earlier stages: who meets a new entry follows new ones to the end.
+// outward reports whether the new paths over a block use only entries that do not change
+// or were written in earlier stages: then a packet that follows a new entry follows new
+// ones to the end.
 func (p *planner) outward(u unit) bool {
 	for _, c := range u.cols {
 		if !c.owned {
@@ -160,8 +161,7 @@ func (p *planner) outward(u unit) bool {
 	return true
 }
 
-// alone reports whether packets do not go round when a block is written, and nothing else in
-// its stage.
+// alone reports whether no packet loops while a block is the only one of its stage.
 func (p *planner) alone(u unit) bool {
 	for _, c := range u.cols {
 		if !c.owned {
@@ -181,8 +181,8 @@ func (p *planner) alone(u unit) bool {
 	return true
 }
 
-// admitUnit puts a block into the stage that comes next, unless packets under way could close a
-// cycle then.
+// admitUnit puts a block into the next stage, unless packets in flight could then close a
+// cycle.
 func (p *planner) admitUnit(u unit, epoch int) bool {
 	had := len(p.live)
 	for _, c := range u.cols {
@@ -198,7 +198,8 @@ func (p *planner) admitUnit(u unit, epoch int) bool {
 	return true
 }
 
-// mixes adds what packets to c may do when its entry at s is written.
+// mixes adds the possible dependencies of packets to c while its entry at s is
+// written.
 func (p *planner) mixes(c *column, s int32, epoch int) bool {
 	add := func(d cdg.Dep, old int32) bool {
 		switch {
@@ -212,7 +213,7 @@ func (p *planner) mixes(c *column, s int32, epoch int) bool {
 		return true
 	}
 	i, _ := slices.BinarySearchFunc(c.mixed, s, func(x meet, s int32) int { return cmp.Compare(x.at, s) })
-	for ; i < len(c.mixed) && c.mixed[i].at == s; i++ { // by old entries to this new one
+	for ; i < len(c.mixed) && c.mixed[i].at == s; i++ { // from old entries to this new one
 		x := c.mixed[i]
 		if w := c.left[x.from]; w != never && int(w) < len(p.epochs) && p.epochs[w] < epoch {
 			continue // drained
@@ -221,7 +222,7 @@ func (p *planner) mixes(c *column, s int32, epoch int) bool {
 			return false
 		}
 	}
-	// By this new entry to an old one, if that is not written yet.
+	// From this new entry to an old one that is not written yet.
 	in := p.next(s, c.now[s])
 	if in < 0 {
 		return true

@@ -11,13 +11,13 @@ import (
 	"heddle/route/transition"
 )
 
-// admit adds the dependencies of c's present entries to those of the installed
-// tables, in place of what it added before; false, and nothing is changed but closing, if
-// they close a cycle. Tables with several lanes are judged later.
+// admit adds the dependencies of c's current entries to those of the installed tables, in
+// place of those that it added before. If they close a cycle it returns false, and
+// changes only closing. Tables with several lanes are verified later.
 //
-// One cycle is searched for; after that, whatever disagrees with the order is
-// taken for closing another. Searching on would spare switches and cost ten
-// times as much.
+// It searches for one cycle; after that, every dependency that disagrees with the order
+// counts as closing another. Further searches would save switches but cost ten times as
+// much.
 func (m *mover) admit(c *column) bool {
 	if m.deps == nil || !m.single() {
 		return true
@@ -55,8 +55,8 @@ func (m *mover) admit(c *column) bool {
 	return true
 }
 
-// insert adds a dependency, or nothing if it closes a cycle; strict, it takes one
-// that disagrees with the order for one that may.
+// insert adds a dependency unless it closes a cycle. With strict, it also rejects
+// one that disagrees with the order.
 func (m *mover) insert(d cdg.Dep) bool {
 	if m.deps.Add(d, 1) > 0 && !m.ord.Agrees(m.deps, d) && (m.strict || !m.ord.Insert(m.deps, d)) {
 		m.deps.Add(d, -1)
@@ -71,17 +71,17 @@ func (m *mover) remove(list []cdg.Dep) {
 	}
 }
 
-// planner puts the entries that change into stages.
+// planner assigns the changed entries to stages.
 //
-// Each entry has a step: the number of links to the destination along its new
-// path, so whoever writes step by step writes each entry after all that are farther on.
-// An entry that no other one's new path leads over, and whose old one makes no
-// dependency that the installed tables do not have, may be written at any time from
-// its step on; it goes into the last step, so that blocks with several LIDs are written once. A stage is what is written of one step; between two of them
-// answers are waited for. Where the dependencies of old entries on new ones
-// close a cycle, an epoch ends: what is older drains before the next stage. An
-// entry that cannot be written even then is dropped for a while. With Options.NoWait there is
-// one epoch, nothing is dropped, and the first of those dependencies makes a Risk.
+// The step of an entry is the number of links to the destination along its new path;
+// writing step by step writes each entry after all later ones of its path. An entry may
+// be written at any time from its step on if no other entry's new path uses it, and its
+// old one causes only dependencies of the installed tables; it goes into the last step,
+// so that blocks with several LIDs are written once. A stage is the part of one step; the
+// planner waits for acknowledgements between stages. If dependencies of old entries on
+// new ones close a cycle, an epoch ends: older packets drain before the next stage. An
+// entry that cannot be written even then is dropped for a while. With Options.NoWait
+// there is one epoch, nothing is dropped, and the first such dependency becomes a Risk.
 type planner struct {
 	*mover
 	cols   []*column
@@ -94,7 +94,7 @@ type planner struct {
 	risk   *transition.Risk
 }
 
-// extra is a dependency of the old entry of a switch on the new one of the next,
+// extra is a dependency of a switch's old entry on the next switch's new one,
 // possible until the former has been written and packets have drained.
 type extra struct {
 	d    cdg.Dep
@@ -193,9 +193,9 @@ func (p *planner) epoch() int {
 	return p.epochs[len(p.epochs)-1]
 }
 
-// hold writes what it can of step k and drops what would close a cycle: packets that
-// come there by old entries wait for nothing then. The new entries follow when all
-// that is old has drained.
+// hold writes the entries of step k that it can, and drops those that would close a
+// cycle: packets that arrive by old entries then wait for nothing. The new entries
+// follow when all older packets have drained.
 func (p *planner) hold(c *column, k, epoch int) {
 	stage := uint8(len(p.epochs))
 	for s := range int32(p.n) {
@@ -233,10 +233,11 @@ func (p *planner) release() error {
 
 const (
 	free = 254 // the time of an entry that may be written in the last step
-	held = 253 // the stage of one that is held back, until it has one
+	held = 253 // stage of a held entry until it is assigned one
 )
 
-// step sets the steps of a column's entries, and where old ones meet new ones.
+// step sets the steps of a column's entries, and finds where old entries meet
+// new ones.
 func (p *planner) step(c *column) error {
 	c.time = make([]uint8, p.n)
 	order := slices.Clone(p.byLevel(c))
@@ -262,7 +263,7 @@ func (p *planner) step(c *column) error {
 		}
 	}
 	if !c.sent() {
-		return nil // nobody sends to it yet
+		return nil // no host sends to it yet
 	}
 	for u := range c.old {
 		v := p.toward(int32(u), c.old[u])
@@ -274,15 +275,15 @@ func (p *planner) step(c *column) error {
 			continue
 		}
 		c.mixed = append(c.mixed, x)
-		if c.time[u] == free { // the sooner it is gone, the better
+		if c.time[u] == free { // remove it as early as possible
 			c.time[u] = uint8(c.level[u])
 		}
 	}
 	return nil
 }
 
-// together has entries of LIDs that nobody sends to written with those that change in the
-// same block anyway, where that is from their destination outwards too.
+// together writes entries of LIDs without traffic in the stage of other changes of the
+// same block, if that stage is from their destination outwards too.
 func (p *planner) together() {
 	for _, c := range p.cols {
 		if c.sent() {
@@ -354,8 +355,8 @@ func (p *planner) due(c *column, s int32, k int) bool {
 	return c.stage[s] == never && (int(c.time[s]) == k || c.time[s] == free && k == p.steps-1)
 }
 
-// meets adds what packets to c may do when its entries of step k are written; false,
-// and nothing is changed, if that closes a cycle.
+// meets adds the possible dependencies of packets to c while its entries of step k
+// are written. If they close a cycle it returns false and changes nothing.
 func (p *planner) meets(c *column, k, epoch int) bool {
 	return p.meetsAt(c, epoch, func(at int32) bool { return p.due(c, at, k) })
 }
@@ -386,22 +387,22 @@ func (p *planner) meetsAt(c *column, epoch int, due func(at int32) bool) bool {
 	return true
 }
 
-// rushes reports whether nothing waits for packets to drain. Without limits on how long they
-// stay a cycle would be there for good.
+// rushes reports whether the plan does not wait for packets to drain. Without limits on
+// their lifetime a cycle would be permanent.
 func (p *planner) rushes() bool { return p.o.NoWait && drain(1, p.o) >= 0 }
 
-// note remembers the first cycle that packets under way may close.
+// note records the first cycle that packets in flight may close.
 func (p *planner) note(d cdg.Dep) {
 	if p.risk != nil {
 		return
 	}
-	p.risk = &transition.Risk{Worst: drain(1, p.o), Why: "packets under way to LIDs that moved may meet new entries"}
+	p.risk = &transition.Risk{Worst: drain(1, p.o), Why: "packets in flight to LIDs that moved may meet new entries"}
 	for _, h := range p.deps.Closes(d) {
 		p.risk.Cycle = append(p.risk.Cycle, transition.Hop{Switch: h.Switch, Port: h.Port, Lane: h.Lane})
 	}
 }
 
-// drop takes out the last of p.live.
+// drop removes the last elements of p.live.
 func (p *planner) drop(from int) {
 	for _, y := range p.live[from:] {
 		p.deps.Add(y.d, -1)
@@ -409,7 +410,7 @@ func (p *planner) drop(from int) {
 	p.live = p.live[:from]
 }
 
-// write puts the entries of step k into the stage that comes next.
+// write puts the entries of step k into the next stage.
 func (p *planner) write(c *column, k int) {
 	for s := range int32(p.n) {
 		if p.due(c, s, k) {
@@ -419,7 +420,7 @@ func (p *planner) write(c *column, k int) {
 	}
 }
 
-// expire takes out what has drained before an epoch.
+// expire removes what has drained before an epoch.
 func (p *planner) expire(epoch int) {
 	p.live = slices.DeleteFunc(p.live, func(x extra) bool {
 		w := x.c.left[x.from]
@@ -456,15 +457,15 @@ func (p *planner) stages() ([]Stage, error) {
 			}
 			list[k].Hops = hops
 			if list[k].Drain = drain(list[k].Hops, p.o); list[k].Drain < 0 {
-				return nil, errors.New("move: packets have to drain between two stages, or a credit cycle may close, but switch or head-of-queue lifetimes have no limit: move fewer LIDs at a time")
+				return nil, errors.New("move: packets have to drain between two stages, or a credit cycle may close, but switch or head-of-queue lifetimes have no limit; move fewer LIDs at a time")
 			}
 		}
 	}
 	return list, nil
 }
 
-// longest is the number of switches on the longest path that packets to c take: by old
-// entries for a while, by new ones from then on.
+// longest is the number of switches on the longest path of packets to c: by old
+// entries first, by new ones from then on.
 func (p *planner) longest(c *column) int {
 	far := func(c *column) (most int) {
 		for _, d := range c.level {

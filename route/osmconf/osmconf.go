@@ -58,7 +58,7 @@ func each(r io.Reader, fn func(f []string) error) error {
 func guid(s string) (ib.GUID, error) {
 	v, err := strconv.ParseUint(s, 0, 64)
 	if err != nil || v == 0 {
-		return 0, fmt.Errorf("%q is no GUID (want 0x and up to 16 hex digits, not 0)", s)
+		return 0, fmt.Errorf("%q is not a GUID (want 0x and up to 16 hex digits, not 0)", s)
 	}
 	return ib.GUID(v), nil
 }
@@ -66,13 +66,13 @@ func guid(s string) (ib.GUID, error) {
 func small(s, what string, lo, hi uint64) (uint8, error) {
 	v, err := strconv.ParseUint(s, 0, 64)
 	if err != nil || v < lo || v > hi {
-		return 0, fmt.Errorf("%q is no %s (want %d to %d)", s, what, lo, hi)
+		return 0, fmt.Errorf("%q is not a %s (want %d to %d)", s, what, lo, hi)
 	}
 	return uint8(v), nil
 }
 
-// GUIDs reads a list of GUIDs, one a line, in the file's order. What follows
-// the GUID on its line is ignored, as OpenSM does.
+// GUIDs reads a list of GUIDs, one a line, in the file's order. The rest of
+// each line is ignored, as OpenSM does.
 func GUIDs(r io.Reader) ([]ib.GUID, error) {
 	var list []ib.GUID
 	err := each(r, func(f []string) error {
@@ -100,7 +100,7 @@ func IDs(r io.Reader) (map[ib.GUID]uint64, error) {
 		}
 		v, err := strconv.ParseUint(f[1], 0, 64)
 		if err != nil {
-			return fmt.Errorf("%q is no number", f[1])
+			return fmt.Errorf("%q is not a number", f[1])
 		}
 		if old, twice := ids[g]; twice && old != v {
 			return fmt.Errorf("GUID %v has the number %d already", g, old)

@@ -43,21 +43,21 @@ func TestBadLines(t *testing.T) {
 		line       int
 		says       string
 	}{
-		{"guids", "0x1\nspine1", 2, `"spine1" is no GUID`},
-		{"guids", "0", 1, `"0" is no GUID`},
+		{"guids", "0x1\nspine1", 2, `"spine1" is not a GUID`},
+		{"guids", "0", 1, `"0" is not a GUID`},
 		{"guids", "0x1\n" + strings.Repeat("f", 1<<20), 2, "too long"},
 		{"ids", "0x1", 1, "found 1 fields"},
-		{"ids", "0x1 x", 1, `"x" is no number`},
+		{"ids", "0x1 x", 1, `"x" is not a number`},
 		{"ids", "0x1 1\n0x1 2", 2, "has the number 1 already"},
-		{"ids", "y 1", 1, "is no GUID"},
-		{"hops", "0x1 255 1", 1, "no port number"},
-		{"hops", "0x1 1 0", 1, "no weight"},
-		{"hops", "0x1 1 256", 1, "no weight"},
+		{"ids", "y 1", 1, "is not a GUID"},
+		{"hops", "0x1 255 1", 1, "not a port number"},
+		{"hops", "0x1 1 0", 1, "not a weight"},
+		{"hops", "0x1 1 256", 1, "not a weight"},
 		{"hops", "0x1 1", 1, "found 2 fields"},
 		{"order", "0x1", 1, "no port follows"},
 		{"order", "0x1 1 2 1", 1, "named twice"},
 		{"order", "0x1 1\n\n0x1 2", 3, "a line already"},
-		{"order", "0x1 0", 1, "no port number"},
+		{"order", "0x1 0", 1, "not a port number"},
 	} {
 		err := read[c.file](c.text)
 		var e *osmconf.Error

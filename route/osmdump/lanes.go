@@ -11,8 +11,8 @@ import (
 
 // WritePathSL writes the service level from every end port to every LID:
 // opensm-path-sl.dump, the argument of `ibdmchk -c`. One block for each port,
-// by ascending GUID; router ports stand as channel adapters, because readers
-// know nothing else. The file has a line for each pair, so it is large: ports
+// by ascending GUID; router ports appear as channel adapters, because readers
+// know no other type. The file has a line for each pair, so it is large: ports
 // × LIDs × 11 bytes.
 func WritePathSL(w io.Writer, g *fabric.Graph, t *route.Tables) error {
 	out := bufio.NewWriterSize(w, 1<<16)
@@ -52,9 +52,9 @@ func portHead(b []byte, e *fabric.EndPort) []byte {
 
 // WriteSL2VL writes the SL-to-VL tables of all end ports by ascending GUID:
 // opensm-sl2vl.dump, the argument of `ibdmchk -d`. For switches there is a line
-// for each pair of ports whose way out has a cable, port 0 as the way in
-// included. Links to end ports count as having as many data VLs as the links
-// between switches, one if there are none.
+// for each pair of ports whose egress port has a link, with port 0 as an
+// ingress port too. Links to end ports count as having as many data VLs as the
+// links between switches, one if there are none.
 func WriteSL2VL(w io.Writer, g *fabric.Graph, t *route.Tables) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	vls := uint8(route.Budget(g, 0))

@@ -1,6 +1,6 @@
-// Package osmdump writes forwarding tables and links in the forms of OpenSM's
-// dump files, so that what reads those (ibdmchk and its relatives, site
-// scripts) reads ours:
+// Package osmdump writes forwarding tables and links in the formats of OpenSM's
+// dump files, so that their readers (ibdmchk and similar tools, site scripts)
+// work with Heddle:
 //
 //   - opensm.fdbs: WriteFDBs
 //   - opensm-lfts.dump: WriteLFTs
@@ -9,14 +9,14 @@
 //   - opensm-sl2vl.dump: WriteSL2VL
 //   - opensm-path-sl.dump, which OpenSM itself does not write: WritePathSL
 //
-// and reads them back, with the variants that others print: ReadRoutes,
-// ReadPathSL, ReadSL2VL. Readers take files from strangers: lines, switches and
-// entries are bounded, memory is in proportion to the file, errors name the
+// and reads them, with the variants that other tools print: ReadRoutes,
+// ReadPathSL, ReadSL2VL. Readers do not trust files: lines, switches and
+// entries are bounded, memory is proportional to the file, errors name the
 // line.
 //
-// The forms are OpenSM 3.3's, without its slips: names are kept from
-// breaking the line, vendor and device ids are right on both sides, NDR has a
-// number. Writers stream and keep nothing.
+// The formats are OpenSM 3.3's, without its defects: names cannot break the
+// line, vendor and device IDs are correct on both sides, NDR has a number.
+// Writers stream.
 package osmdump
 
 import (
@@ -124,7 +124,7 @@ func nearer(g *fabric.Graph, s int32, dist []uint16) uint8 {
 	return 0
 }
 
-// Multicast is one multicast group's tree as the tables hold it.
+// Multicast is the installed tree of one multicast group.
 type Multicast struct {
 	MLID  ib.LID
 	Ports [][]uint8 // by switch of the Graph: ports in the mask, ascending; empty if it has no entry
@@ -159,7 +159,7 @@ func WriteMCFDBs(w io.Writer, g *fabric.Graph, groups []Multicast) error {
 	return out.Flush()
 }
 
-// SubnetOptions say what WriteSubnet cannot see in the Fabric.
+// SubnetOptions are the inputs of WriteSubnet that the Fabric lacks.
 type SubnetOptions struct {
 	// SM is the index of the node that holds the master SM; -1 for none.
 	SM int
@@ -201,11 +201,11 @@ func WriteSubnet(w io.Writer, f *fabric.Fabric, o SubnetOptions) error {
 	return out.Flush()
 }
 
-// appendEnd adds one end of a link; the vendor id has 6 digits on the left
-// and 8 on the right.
+// appendEnd adds one end of a link; the vendor ID has 6 digits on the left and
+// 8 on the right.
 func appendEnd(b []byte, f *fabric.Fabric, r fabric.Ref, sm, vendorDigits int) []byte {
 	n := &f.Nodes[r.Node]
-	end := &n.Ports[r.Port] // whose GUID and LID are the node's or the port's
+	end := &n.Ports[r.Port] // the object with the GUID and LID: the node or the port
 	kind := "CA"
 	switch n.Type {
 	case ib.NodeSwitch:

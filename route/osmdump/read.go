@@ -11,7 +11,7 @@ import (
 	"heddle/ib"
 )
 
-// Bounds of what is read: far above any subnet, far below what hurts.
+// Bounds of the input: far above any subnet, far below harmful sizes.
 const (
 	maxLine     = 64 << 10
 	maxSwitches = 1 << 16
@@ -24,7 +24,7 @@ type Route struct {
 	Port uint8
 }
 
-// SwitchRoutes are the entries of one switch as the dump lists them.
+// SwitchRoutes are the entries of one switch in the dump.
 type SwitchRoutes struct {
 	GUID   ib.GUID // node GUID
 	Routes []Route
@@ -53,7 +53,7 @@ func ReadRoutes(r io.Reader) (*Routes, error) {
 			return fmt.Errorf("%q is no switch GUID", clip(guid))
 		}
 		if seen[ib.GUID(v)] {
-			return fmt.Errorf("switch %v comes a second time", ib.GUID(v))
+			return fmt.Errorf("switch %v occurs twice", ib.GUID(v))
 		}
 		if len(d.Switches) >= maxSwitches {
 			return fmt.Errorf("more than %d switches", maxSwitches)
@@ -97,7 +97,7 @@ func ReadRoutes(r io.Reader) (*Routes, error) {
 		}
 		p, err := strconv.ParseUint(port, 10, 8)
 		if err != nil {
-			return fmt.Errorf("%q is no port (want 0 to 255)", clip(port))
+			return fmt.Errorf("%q is not a port (want 0 to 255)", clip(port))
 		}
 		if at == nil {
 			return errors.New("a route before any switch")
@@ -110,10 +110,10 @@ func ReadRoutes(r io.Reader) (*Routes, error) {
 			guid, _, _ = strings.Cut(word(guid), ":")
 			v, err := strconv.ParseUint(guid, 16, 64)
 			if err != nil {
-				return fmt.Errorf("%q is no port GUID", clip(guid))
+				return fmt.Errorf("%q is not a port GUID", clip(guid))
 			}
 			if was, ok := d.Owner[lid]; ok && was != ib.GUID(v) {
-				return fmt.Errorf("LID %d is said to belong to port %v and to port %v", lid, was, ib.GUID(v))
+				return fmt.Errorf("LID %d belongs to port %v and to port %v", lid, was, ib.GUID(v))
 			}
 			d.Owner[lid] = ib.GUID(v)
 		}
@@ -151,7 +151,7 @@ func ReadPathSL(r io.Reader) ([]SourceSLs, error) {
 	add := func(l ib.LID, sl string) error {
 		v, err := strconv.ParseUint(sl, 10, 8)
 		if err != nil || v > 15 {
-			return fmt.Errorf("%q is no service level (want 0 to 15)", clip(sl))
+			return fmt.Errorf("%q is not a service level (want 0 to 15)", clip(sl))
 		}
 		if total++; total > maxRoutes {
 			return fmt.Errorf("more than %d paths", maxRoutes)
@@ -163,7 +163,7 @@ func ReadPathSL(r io.Reader) ([]SourceSLs, error) {
 	begin := func(guid string, node bool) error {
 		v, err := hex(guid, 64)
 		if err != nil || v == 0 {
-			return fmt.Errorf("%q is no GUID", clip(guid))
+			return fmt.Errorf("%q is not a GUID", clip(guid))
 		}
 		if n := len(out); n == 0 || out[n-1].GUID != ib.GUID(v) || out[n-1].Node != node {
 			out = append(out, SourceSLs{GUID: ib.GUID(v), Node: node})
@@ -196,7 +196,7 @@ func ReadPathSL(r io.Reader) ([]SourceSLs, error) {
 		}
 		l, err := strconv.ParseUint(f[1], 10, 16)
 		if err != nil || !ib.LID(l).IsUnicast() {
-			return fmt.Errorf("%q is no unicast LID (want 1 to %d, in decimal)", clip(f[1]), ib.LIDMaxUnicast)
+			return fmt.Errorf("%q is not a unicast LID (want 1 to %d, in decimal)", clip(f[1]), ib.LIDMaxUnicast)
 		}
 		return add(ib.LID(l), f[2])
 	})
@@ -227,7 +227,7 @@ func ReadSL2VL(r io.Reader) ([]PortLanes, error) {
 		i, err1 := strconv.ParseUint(in, 10, 8)
 		o, err2 := strconv.ParseUint(egress, 10, 8)
 		if err := errors.Join(err1, err2); err != nil {
-			return LaneRow{}, fmt.Errorf("%q and %q are no ports (want 0 to 255)", clip(in), clip(egress))
+			return LaneRow{}, fmt.Errorf("%q and %q are not ports (want 0 to 255)", clip(in), clip(egress))
 		}
 		if total++; total > maxRoutes/16 {
 			return LaneRow{}, fmt.Errorf("more than %d tables", maxRoutes/16)
@@ -238,7 +238,7 @@ func ReadSL2VL(r io.Reader) ([]PortLanes, error) {
 		if guid, ok := port(text); ok {
 			v, err := hex(guid, 64)
 			if err != nil || v == 0 {
-				return fmt.Errorf("%q is no GUID", clip(guid))
+				return fmt.Errorf("%q is not a GUID", clip(guid))
 			}
 			out = append(out, PortLanes{GUID: ib.GUID(v), Switch: strings.HasPrefix(text, "Switch")})
 			return nil
@@ -261,7 +261,7 @@ func ReadSL2VL(r io.Reader) ([]PortLanes, error) {
 			for sl, w := range f[3:] {
 				v, err := strconv.ParseUint(w, 10, 8)
 				if err != nil || v > 15 {
-					return fmt.Errorf("%q is no lane (want 0 to 15)", clip(w))
+					return fmt.Errorf("%q is not a lane (want 0 to 15)", clip(w))
 				}
 				row.VL[sl] = ib.VL(v)
 			}
@@ -274,7 +274,7 @@ func ReadSL2VL(r io.Reader) ([]PortLanes, error) {
 		}
 		guid, err := hex(f[0], 64)
 		if err != nil || guid == 0 {
-			return fmt.Errorf("%q is no GUID", clip(f[0]))
+			return fmt.Errorf("%q is not a GUID", clip(f[0]))
 		}
 		row, err := ports(f[1], f[2])
 		if err != nil {
@@ -283,7 +283,7 @@ func ReadSL2VL(r io.Reader) ([]PortLanes, error) {
 		for i, w := range f[3:11] {
 			v, err := hex(w, 8)
 			if err != nil {
-				return fmt.Errorf("%q is no byte (want 0x00 to 0xff)", clip(w))
+				return fmt.Errorf("%q is not a byte (want 0x00 to 0xff)", clip(w))
 			}
 			row.VL[2*i], row.VL[2*i+1] = ib.VL(v>>4), ib.VL(v&15)
 		}
@@ -334,7 +334,7 @@ func port(text string) (guid string, ok bool) {
 func unicast(s string) (ib.LID, error) {
 	v, err := hex(s, 16)
 	if err != nil || !ib.LID(v).IsUnicast() {
-		return 0, fmt.Errorf("%q is no unicast LID (want 0x1 to %#x)", clip(s), uint16(ib.LIDMaxUnicast))
+		return 0, fmt.Errorf("%q is not a unicast LID (want 0x1 to %#x)", clip(s), uint16(ib.LIDMaxUnicast))
 	}
 	return ib.LID(v), nil
 }

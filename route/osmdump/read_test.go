@@ -65,14 +65,14 @@ func TestReadErrors(t *testing.T) {
 		"Unicast lids guid 0xzz":           `line 1: "0xzz" is no switch GUID`,
 		"Unicast lids guid 0x0 x":          `line 1: "0x0" is no switch GUID`,
 		"0x0001 000":                       "line 1: a route before any switch",
-		head + head:                        "line 2: switch 0x0000000000200000 comes a second time",
+		head + head:                        "line 2: switch 0x0000000000200000 occurs twice",
 		head + "0x0001":                    "line 2: a route needs a LID and a port",
 		head + "0x0001 :":                  "line 2: a route needs a LID and a port",
-		head + "0xc000 001":                `line 2: "0xc000" is no unicast LID (want 0x1 to 0xbfff)`,
-		head + "0x0000 001":                `line 2: "0x0000" is no unicast LID`,
-		head + "0x0001 256":                `line 2: "256" is no port (want 0 to 255)`,
-		head + "0x0001 1 # x portguid 0x-": `line 2: "-" is no port GUID`,
-		head + "0x0001 1 # x portguid 0x1: 'a'\n0x0001 1 # x portguid 0x2: 'a'": "line 3: LID 1 is said to belong to port 0x0000000000000001 and to port 0x0000000000000002",
+		head + "0xc000 001":                `line 2: "0xc000" is not a unicast LID (want 0x1 to 0xbfff)`,
+		head + "0x0000 001":                `line 2: "0x0000" is not a unicast LID`,
+		head + "0x0001 256":                `line 2: "256" is not a port (want 0 to 255)`,
+		head + "0x0001 1 # x portguid 0x-": `line 2: "-" is not a port GUID`,
+		head + "0x0001 1 # x portguid 0x1: 'a'\n0x0001 1 # x portguid 0x2: 'a'": "line 3: LID 1 belongs to port 0x0000000000000001 and to port 0x0000000000000002",
 		strings.Repeat("y", 70<<10): "line 1: bufio.Scanner: token too long",
 	} {
 		if _, err := osmdump.ReadRoutes(strings.NewReader(in)); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -82,12 +82,12 @@ func TestReadErrors(t *testing.T) {
 	for in, want := range map[string]string{
 		"0x0001 : 3":                      "line 1: a path before any port",
 		"0x1 5 2\n0x0001 : 3":             "line 2: a path before any port",
-		"Switch 0x5, base\n0x0001 : 16":   `line 2: "16" is no service level (want 0 to 15)`,
+		"Switch 0x5, base\n0x0001 : 16":   `line 2: "16" is not a service level (want 0 to 15)`,
 		"Switch 0x5, base\n0x0001 :":      `line 2: want "0xLID : SL" or "0xGUID LID SL"`,
-		"Switch x":                        `line 1: "x" is no GUID`,
-		"0x10 0x5 1":                      `line 1: "0x5" is no unicast LID (want 1 to 49151, in decimal)`,
-		"0x10 5 1\n0x10 5 99":             `line 2: "99" is no service level`,
-		"Channel Adapter 0x5, x\n0x0 : 1": `line 2: "0x0" is no unicast LID`,
+		"Switch x":                        `line 1: "x" is not a GUID`,
+		"0x10 0x5 1":                      `line 1: "0x5" is not a unicast LID (want 1 to 49151, in decimal)`,
+		"0x10 5 1\n0x10 5 99":             `line 2: "99" is not a service level`,
+		"Channel Adapter 0x5, x\n0x0 : 1": `line 2: "0x0" is not a unicast LID`,
 	} {
 		if _, err := osmdump.ReadPathSL(strings.NewReader(in)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got  %v\nwant %s", in, err, want)
@@ -97,11 +97,11 @@ func TestReadErrors(t *testing.T) {
 	for in, want := range map[string]string{
 		row + "7":                                          "line 1: a table before any port",
 		"Switch 0x5, x\n" + row:                            "line 2: want two ports, a colon and 16 lanes",
-		"Switch 0x5, x\n" + row + "16":                     `line 2: "16" is no lane (want 0 to 15)`,
+		"Switch 0x5, x\n" + row + "16":                     `line 2: "16" is not a lane (want 0 to 15)`,
 		"Switch 0x5, x\n300 1" + row[5:]:                   `line 2: want two ports`,
-		"Switch 0x5, x\n300" + row[3:] + "1":               `line 2: "300" and "2" are no ports (want 0 to 255)`,
+		"Switch 0x5, x\n300" + row[3:] + "1":               `line 2: "300" and "2" are not ports (want 0 to 255)`,
 		"0x5 1 2 0x01":                                     "line 1: want a GUID, two ports and eight bytes",
-		"0x5 1 2 0x01 0x23 0x45 0x67 0x89 0xab 0xcd 0xefe": `line 1: "0xefe" is no byte (want 0x00 to 0xff)`,
+		"0x5 1 2 0x01 0x23 0x45 0x67 0x89 0xab 0xcd 0xefe": `line 1: "0xefe" is not a byte (want 0x00 to 0xff)`,
 	} {
 		if _, err := osmdump.ReadSL2VL(strings.NewReader(in)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: got  %v\nwant %s", in, err, want)

@@ -8,9 +8,9 @@ import (
 	"heddle/route"
 )
 
-// insertBudget bounds the visits (nodes looked at, entries loaded) that a
-// search for stages or for a small discard set may make; beyond it all changed
-// destinations are discarded.
+// insertBudget bounds the visits (nodes and loaded entries) of a search for
+// stages or for a small discard set; beyond it all changed destinations are
+// discarded.
 const insertBudget = 40_000_000
 
 // scan calls each for every LID up to the top with its worker's walker.
@@ -72,8 +72,8 @@ func (x *mixer) depsOf(w *walker, l ib.LID, sp spec) bool {
 	return true
 }
 
-// oneSingle is depsOf for one lane, the wanted or the installed entries alone and
-// packets from anywhere: the loop that most of the time goes into.
+// oneSingle is depsOf for one lane, the wanted or the installed entries alone,
+// and packets from anywhere: the hot loop.
 func (x *mixer) oneSingle(w *walker, l ib.LID, sp spec) {
 	x.tiles(w, int(l)/route.BlockLen, sp&oldEntries != 0 || w.oldToo && w.block == int(l)/route.BlockLen)
 	tile := w.tileNew
@@ -99,7 +99,7 @@ func (x *mixer) oneSingle(w *walker, l ib.LID, sp spec) {
 }
 
 // one adds the dependencies of l by its wanted or its installed entries alone
-// to w.into. With one lane loops are not looked for.
+// to w.into. With one lane it does not search for loops.
 func (x *mixer) one(w *walker, l ib.LID, sp spec) bool {
 	if x.lanes > 1 {
 		return x.depsOf(w, l, sp)
@@ -117,14 +117,14 @@ func (x *mixer) one(w *walker, l ib.LID, sp spec) bool {
 type verdict struct {
 	clean bool
 	want  depSet // dependencies of the wanted state, multicast included
-	loop  []bool // by index in change.lids: some mix of entries goes round
+	loop  []bool // by index in change.lids: some mix of entries loops
 	loops int
 	// By index in change.lids: some switch drops it that will not.
 	broken []bool
 	rings  []bool // by index in change.trees: the union of the trees is none
 }
 
-// analyse says whether everything that changes can mix.
+// analyse determines whether all changes can mix.
 //
 // It takes time proportional to switches × LIDs, on all workers.
 func (x *mixer) analyse(ch *change, workers int) *verdict {
@@ -184,8 +184,8 @@ func (x *mixer) analyse(ch *change, workers int) *verdict {
 	return v
 }
 
-// broken reports whether some switch sends l nowhere by its installed entry
-// but on by the wanted one; load must have been called for both.
+// broken reports whether some switch drops l by its installed entry but
+// forwards it by the wanted one; load must have been called for both.
 func (x *mixer) broken(w *walker, l ib.LID) bool {
 	at := int(l) % route.BlockLen * x.n
 	for s, c := range w.a {
@@ -208,22 +208,23 @@ func (ch *change) index() []int32 {
 	return index
 }
 
-// discards is the outcome of the search for what must be dropped for a while.
+// discards is the result of the search for entries that must be dropped for a
+// while.
 type discards struct {
 	gaveUp string       // why only discarding everything is offered
 	lids   []ib.LID     // ascending
 	loops  int          // how many of them are there for a loop
 	rooted []stagedCell // entries of destinations that are written in rooted order; stages from 0
-	levels bool         // too many would have to be held: all whose levels change are
+	levels bool         // too many would have to be held, so all destinations whose levels change are
 	hold   []cell       // entries to keep dropped until hosts use their new levels, by LID, switch
-	// Groups whose hosts must use the new level before there is a tree again.
+	// Groups whose hosts must use the new level before they have a tree again.
 	heldTrees []int
 	trees     []int // indices in change.trees of groups whose trees must not mix
 }
 
-// search decides, greedily in ascending order, which destinations are written
-// in rooted order (if that is allowed) because their entries cannot all mix, and of
-// which the old entries must be gone before anything is written.
+// search decides, greedily in ascending order, which destinations are written in
+// rooted order (if allowed) because their entries cannot all mix, and which lose
+// their old entries before anything is written.
 func (x *mixer) search(ch *change, v *verdict, rooted bool) *discards {
 	d := &discards{}
 	ord, ok := x.topoOrder(v.want)
@@ -243,7 +244,7 @@ func (x *mixer) search(ch *change, v *verdict, rooted bool) *discards {
 		if hold, ok := x.holds(ins, w, l); ok {
 			d.hold = append(d.hold, hold...)
 		} else {
-			d.gaveUp = "too many service levels change to choose whose hosts must be told first: all changed destinations are discarded until they use new ones"
+			d.gaveUp = "too many service levels change to choose the hosts that must be notified first: all changed destinations are discarded until they use new ones"
 			d.hold, d.levels = nil, true
 			return d
 		}
@@ -327,7 +328,7 @@ func (x *mixer) holds(ins *inserter, w *walker, l ib.LID) (hold []cell, ok bool)
 	w.edges = w.edges[:0]
 	ins.budget -= x.n
 	if !x.depsOf(w, l, after) {
-		return nil, true // the wanted entries loop: nothing is proved anyway
+		return nil, true // the wanted entries loop: nothing is proved then
 	}
 	if ins.all(w.edges) {
 		return nil, true

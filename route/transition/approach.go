@@ -8,18 +8,19 @@ import (
 	"heddle/route"
 )
 
-// Approach brings tables nearer to the wanted ones while everything works: as many destinations as
-// can take their wanted entries and service levels now, in rooted order, while all
-// others stay and whatever packets are under way. When these packets have left more
-// can follow. So tables that do not mix are exchanged in rounds, without discarding
-// anything and without a moment in which nothing else can be done.
+// Approach moves tables closer to the wanted ones without interrupting traffic. In rooted
+// order, it gives as many destinations as possible their wanted entries and service
+// levels, such that no mix with the other installed entries and with packets in flight is
+// unsafe. When these packets have left, more destinations can follow. So tables that do
+// not mix are exchanged in rounds, without discarding anything and without blocking other
+// work.
 //
-// SL-to-VL tables that change are a round of their own: before any entry if the installed entries
-// work on both, else after all others.
+// Changed SL-to-VL tables take a round of their own: before any entry if the installed
+// entries work with both, otherwise after all others.
 //
-// nil is returned if tables of switches or lanes are not known, neither the installed
-// nor the wanted entries go together with both SL-to-VL tables, or the installed ones have a cycle of
-// their own.
+// nil is returned if tables of switches or lanes are unknown, if neither the installed
+// nor the wanted entries work with both SL-to-VL tables, or if the installed ones have a
+// cycle of their own.
 func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
 	x := newMixer(g, installed, wanted, &o)
 	ch := x.compare(o.Quiet)
@@ -53,7 +54,7 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 	var rest []ib.LID
 	for _, l := range ch.lids {
 		if !ch.touched[l] && !f.retold(l) {
-			moved[l] = true // it differs in levels that hosts may still use, no more
+			moved[l] = true // it differs only in levels that hosts may still use
 			continue
 		}
 		r.Waiting++
@@ -86,8 +87,8 @@ func Approach(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitt
 	return r
 }
 
-// onLanesOf are the wanted tables with the installed SL-to-VL tables, nil if they
-// have a cycle so.
+// onLanesOf returns the wanted tables with the installed SL-to-VL tables, nil if
+// that combination has a cycle.
 func onLanesOf(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *route.Tables {
 	t := *wanted
 	t.Memo, t.Lanes, t.NumVLs = nil, installed.Lanes, max(installed.NumVLs, wanted.NumVLs)
@@ -100,7 +101,8 @@ func onLanesOf(g *fabric.Graph, installed, wanted *route.Tables, o *Options) *ro
 	return &t
 }
 
-// relabel lets hosts use the wanted service levels for a destination on its installed entries.
+// relabel permits hosts the wanted service levels for a destination on its installed
+// entries.
 func (f *fitter) relabel(l ib.LID) bool {
 	f.w.edges = f.w.edges[:0]
 	if f.ins.budget -= f.x.n; f.ins.budget < 0 {
@@ -109,9 +111,9 @@ func (f *fitter) relabel(l ib.LID) bool {
 	return f.x.depsOf(f.w, l, installedOnly|newSLs) && f.insert()
 }
 
-// some gives switches their wanted entry for a destination that cannot be moved
-// as a whole: the nearest to it first, each only if all farther on along its new path
-// have theirs. It returns at how many switches that was possible.
+// some gives switches their wanted entry for a destination that cannot move as a
+// whole: the nearest to it first, each only if all later switches of its new path
+// have theirs. It returns the number of switches.
 func (f *fitter) some(q *local, l ib.LID) (n int) {
 	x, s, w := f.x, f.s, f.w
 	d, port := x.owner(l)
@@ -134,7 +136,7 @@ func (f *fitter) some(q *local, l ib.LID) (n int) {
 		if u == d || c < 0 || int(x.to[c]) >= x.managed || !s.good[x.to[c]] {
 			continue
 		}
-		// What comes after it is wanted too, to the end.
+		// The rest of its path is wanted too.
 		v := x.to[c]
 		for v != d && s.next[v] >= 0 && s.next[v] == x.port[int(v)<<8|int(effective(x.new, v, int(l)))] && v != u {
 			v = x.to[s.next[v]]
@@ -154,7 +156,8 @@ func (f *fitter) some(q *local, l ib.LID) (n int) {
 	return n
 }
 
-// retold returns whether hosts are told another level for a destination.
+// retold returns a function that reports whether hosts get another level for a
+// destination.
 func (x *mixer) retold() func(l ib.LID) bool {
 	type kind struct{ old, now int32 }
 	known := map[kind]bool{}
@@ -169,7 +172,7 @@ func (x *mixer) retold() func(l ib.LID) bool {
 	}
 }
 
-// levels gives the destinations that moved the wanted service levels.
+// levels gives the moved destinations their wanted service levels.
 func (f *fitter) levels(t *route.Tables, moved []bool) {
 	old, now := f.x.old, f.x.new
 	if f.x.sameLevels() || old.SL == nil && now.SL == nil {

@@ -9,17 +9,18 @@ import (
 	"heddle/route"
 )
 
-// balanceSteps bounds the paths that Balance looks at.
+// balanceSteps bounds the paths that Balance examines.
 const balanceSteps = 20_000_000
 
-// Balance takes load off the busiest channels, where the wanted tables cannot be
-// reached in rounds: entries of single destinations change, each to a path
-// that the dependencies which are there allow, and only if no channel of it becomes as
-// busy as the one that is relieved. It goes on until no channel has more than aim paths
-// (from CA and router ports to all their LIDs, as check.Report counts them) or nothing can be moved. Entries is how many were; a destination
-// changes once, so more may be possible when packets have left.
+// Balance relieves the busiest channels where the wanted tables cannot be reached in
+// rounds. It changes entries of single destinations, each to a path that the existing
+// dependencies permit, and only if no channel of the new path becomes as busy as the
+// relieved one. It stops when no channel has more than aim paths (from CA and router
+// ports to all their LIDs, as check.Report counts them) or nothing can move. Entries is
+// the number of changed entries; a destination changes once, so more may be possible when
+// packets have left.
 //
-// nil is returned where Approach does.
+// nil is returned in the cases of Approach.
 func Balance(g *fabric.Graph, installed *route.Tables, aim int64, o Options) *Fitted {
 	if !known(g, installed, &o) {
 		return nil
@@ -84,7 +85,7 @@ func (b *balancer) counts(l ib.LID) bool {
 	return d >= 0 && b.broken[l] == 0 && !b.unsure[l] && b.fitter.fromCA(l)
 }
 
-// channel is the one that switch u sends l by, or -1.
+// channel is the one by which switch u sends l, or -1.
 func (b *balancer) channel(u int32, l ib.LID) int32 {
 	if int(u) >= b.x.managed {
 		return -1
@@ -146,8 +147,8 @@ func (b *balancer) relieve(hot int32) (n int) {
 	return n
 }
 
-// divert gives one switch before a channel another path to l, that with the least
-// busy channels of those that take most off.
+// divert gives one switch upstream of a channel another path to l: the one with
+// the least busy channels, of those that relieve it most.
 func (b *balancer) divert(l ib.LID, hot int32) bool {
 	x, s := b.x, b.s
 	d, port := x.owner(l)

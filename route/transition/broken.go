@@ -10,7 +10,7 @@ import (
 	"heddle/route"
 )
 
-// LostPort is a port of a switch that leads to no other switch any more, by the
+// LostPort is a port of a switch that no longer leads to another switch, by the
 // index of the switch.
 type LostPort struct {
 	Switch int32
@@ -25,7 +25,7 @@ type LostRow struct {
 
 // Pairs are the broken pairs of a graph: a switch with a CA or router port, and
 // the LID of a CA or router port that the installed entries do not deliver from
-// there, although cables connect the two. They are immutable.
+// there, although links connect the two. They are immutable.
 type Pairs struct {
 	N int // how many
 
@@ -36,13 +36,13 @@ type Pairs struct {
 	hosts     []uint64   // the switches with a CA or router port
 }
 
-// Broken finds the pairs that broke with ports and rows. It looks at the rows
-// of the switches that lost something, and then walks from the dead entries against
-// the direction of packets. So it takes time proportional to the channels, to
-// ports × LIDs, and to the broken pairs × ports of a switch, and not to switches × LIDs.
+// Broken finds the pairs that broke with ports and rows. It scans the rows of the
+// affected switches, and then walks from the dead entries upstream. So it takes time
+// proportional to the channels, to ports × LIDs, and to the broken pairs × ports of a
+// switch, and not to switches × LIDs.
 //
-// A port that leads to another switch than before does not count, nor does a
-// LID that is elsewhere than before.
+// A port that leads to another switch than before does not count, nor does a LID that
+// moved.
 func Broken(g *fabric.Graph, installed *route.Tables, ports []LostPort, rows []LostRow) *Pairs {
 	b := &Pairs{g: g, installed: installed, hosts: make([]uint64, (len(g.Switches)+63)/64)}
 	for i := range g.EndPorts {
@@ -87,11 +87,11 @@ type pairWalk struct {
 	queue []cell
 }
 
-// row marks what is dead in the row of a switch.
+// row marks the dead entries in the row of a switch.
 func (w *pairWalk) row(s int32, dead func(l int, e byte) bool) {
 	g := w.g
 	if int(s) >= len(w.installed.LFT) || w.installed.LFT[s] == nil {
-		return // nobody knows
+		return // unknown row
 	}
 	for l := 1; l < len(g.LIDOwner); l++ {
 		e := effective(w.installed, s, l)
@@ -247,9 +247,9 @@ type entryCell struct {
 
 func compareBySwitch(a, b cell) int { return cmp.Or(cmp.Compare(a.s, b.s), cmp.Compare(a.lid, b.lid)) }
 
-// paths lists the entries that differ from the installed ones on the paths that a plan
-// gives the pairs, at switches that cannot reach the LID; by switch, then LID. Where the first step
-// of a repair delivers, that is the path.
+// paths lists the changed entries on the paths that a plan gives the pairs, at switches
+// that cannot reach the LID; by switch, then LID. If the first step of a repair delivers,
+// that is the path.
 func (b *Pairs) paths(p *Plan) (cells []entryCell) {
 	seen := make([]uint64, len(b.hosts))
 	var path []entryCell
@@ -297,8 +297,8 @@ func (b *Pairs) paths(p *Plan) (cells []entryCell) {
 	return cells
 }
 
-// Late counts the pairs that a plan from the installed tables connects only
-// after a wait, or by entries that do not mix with what is under way.
+// Late counts the pairs that a plan connects only after a wait, or by entries
+// that do not mix with packets in flight.
 func (b *Pairs) Late(p *Plan) int {
 	if f := p.Fitted; f != nil && f.First != nil {
 		return b.Still(f.First)

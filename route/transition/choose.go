@@ -101,7 +101,7 @@ func (b *builder) choose() {
 	if order && p.UnknownRows == 0 && limited && !v.clean {
 		if st := b.x.inOrder(b.ch, v, o.Workers); st != nil {
 			p.Mode, p.Forced = ModeStaged, o.Force == ModeStaged
-			p.Reason = fmt.Sprintf("mixing old and new entries at once would close cycles or loops (%s), in %d stages with a drain between them it does not", b.trouble(v), st.stages)
+			p.Reason = fmt.Sprintf("mixing old and new entries in one stage would close cycles or loops (%s); in %d stages with a drain between them it does not", b.trouble(v), st.stages)
 			b.staged(st)
 			return
 		}
@@ -122,7 +122,7 @@ func (b *builder) choose() {
 	}
 	b.discard(d)
 	if d.waits() && o.RepathTime <= 0 {
-		b.refuse("; but hosts may keep service levels that can deadlock on the wanted tables for ever")
+		b.refuse("; but hosts may permanently keep service levels that can deadlock on the wanted tables")
 		return
 	}
 	b.limited()
@@ -148,12 +148,12 @@ func (b *builder) rootedStages(rooted []stagedCell, trouble string) {
 			n++
 		}
 	}
-	b.p.Reason = fmt.Sprintf("mixing old and new entries at once would close cycles or loops (%s): %d of %d changed destinations are written from the root outwards, in %d stages",
+	b.p.Reason = fmt.Sprintf("mixing old and new entries in one stage would close cycles or loops (%s): %d of %d changed destinations are written from the root outwards, in %d stages",
 		trouble, n, len(b.ch.lids), len(b.p.Stages))
 }
 
-// allLanes plans for SL-to-VL tables that are not known: every destination is
-// dropped everywhere, then all tables are written, then the entries.
+// allLanes plans for unknown SL-to-VL tables: it drops every destination
+// everywhere, then writes all tables, then the entries.
 func (b *builder) allLanes() {
 	p, x, ch := b.p, b.x, b.ch
 	x.build()
@@ -202,7 +202,7 @@ func (b *builder) limited() {
 	}
 }
 
-// static discards all that changes although nothing would have to be.
+// static discards everything that changes, although nothing requires it.
 func (b *builder) static(v *verdict) {
 	b.p.Mode = ModeStatic
 	d := &discards{lids: b.ch.lids}
@@ -238,7 +238,7 @@ func (b *builder) why(d *discards) string {
 	if b.p.UnknownRows > 0 {
 		parts = append(parts, fmt.Sprintf("tables of %d switches are not known and are cleared first", b.p.UnknownRows))
 	}
-	if len(parts) == 0 { // only what is discarded for a moment anyway
+	if len(parts) == 0 { // only entries that are discarded for a moment anyway
 		parts = append(parts, "what changes is written last")
 	}
 	return "mixing old and new entries would close cycles: " + strings.Join(parts, ", ")
@@ -251,10 +251,9 @@ func (b *builder) dynamic() {
 	b.p.content.groups(&b.p.Stages[0], 0)
 }
 
-// drain is how long packets take to leave a path of so many switches: one
-// leaves each at the latest when its lifetime has passed; one that just then
-// reached the head of a queue may stay the head-of-queue limit more.
-// Negative: without limit.
+// drain is how long packets take to leave a path of so many switches. A packet
+// leaves each switch when its lifetime has passed, plus the head-of-queue limit
+// if it has just reached the head of a queue. Negative: without limit.
 func (b *builder) drain(hops int) time.Duration {
 	if b.o.SwitchLifetime <= 0 || b.o.HOQLife <= 0 {
 		return Unlimited
@@ -283,7 +282,7 @@ func (b *builder) staged(st *staged) {
 	}
 	for k := range p.Stages[:len(p.Stages)-1] {
 		s := &p.Stages[k]
-		if len(ch.lanes) > 0 { // whatever was on a lane by the older state
+		if len(ch.lanes) > 0 { // anything may have been on a lane by the older state
 			s.DrainHops = b.x.longest(ch.lids, oldEntries|newEntries, b.o.Workers)
 		} else {
 			s.DrainHops = int(st.hops[k])
@@ -381,7 +380,7 @@ func (b *builder) discard(d *discards) {
 		}
 		first.Drain = b.drain(first.DrainHops)
 	}
-	// What is dropped until lanes are new, or levels are, meets nothing old.
+	// Entries dropped until lanes or levels are new meet nothing old.
 	if c.late > c.main {
 		b.drainAll(&p.Stages[c.late-1])
 	}
@@ -406,5 +405,5 @@ func (d *discards) nothing() bool {
 	return d.gaveUp == "" && len(d.lids)+len(d.hold)+len(d.trees)+len(d.heldTrees) == 0
 }
 
-// waits reports whether hosts have to take new levels before the last stage.
+// waits reports whether hosts must use new levels before the last stage.
 func (d *discards) waits() bool { return len(d.hold) > 0 || len(d.heldTrees) > 0 || d.levels }

@@ -15,28 +15,28 @@ type cell struct {
 	s   int32
 }
 
-// maxCells bounds the list of changed entries; with more of them a change is
-// a large one and looked at destination by destination.
+// maxCells bounds the list of changed entries; larger changes are processed
+// destination by destination.
 const maxCells = 1 << 18
 
 // change is how two states differ.
 type change struct {
 	diff    []route.BlockDiff // ascending switch, block
-	entries int               // entries that differ, those not known included
-	unknown int               // switches whose installed row is not known
+	entries int               // entries that differ, including unknown ones
+	unknown int               // switches whose installed row is unknown
 	touched []bool            // by LID: a known installed entry differs
 	cells   []cell            // those entries; nil if there are too many
 	large   bool
 
 	levels      []bool // by LID: a pair's service levels differ; nil: none do
-	pairs       int64  // pairs (source end port, LID) whose new level is not the old one
+	pairs       int64  // pairs (source end port, LID) whose level changes
 	lanes       []LaneTable
 	lids        []ib.LID // all that touched, levels or lanes concern
 	trees, free []treeChange
 }
 
-// compare finds the difference in one pass over the rows. Rows that are the
-// same memory are skipped, so the cost is that of what changed.
+// compare finds the difference in one pass over the rows. Rows that share
+// memory are skipped, so the cost is that of the changes.
 func (x *mixer) compare(quiet bool) *change {
 	ch := &change{}
 	top := int(max(x.new.TopLID, x.old.TopLID))
@@ -56,7 +56,7 @@ func (x *mixer) compare(quiet bool) *change {
 	return ch
 }
 
-// compareRows fills what change says of rows and entries.
+// compareRows fills in the changed rows and entries.
 func (x *mixer) compareRows(ch *change) {
 	same := x.new.TopLID == x.old.TopLID
 	for s, row := range x.new.LFT {
@@ -107,7 +107,7 @@ func (x *mixer) compareRow(ch *change, s int32, have, row []byte, from int) {
 }
 
 // compareLevels finds the LIDs to which some source uses other service levels
-// than the wanted ones. LIDs of one class before and after are alike.
+// than the wanted ones. LIDs of one class before and after have equal levels.
 func (x *mixer) compareLevels(ch *change, quiet bool) {
 	if quiet || x.old.SL == nil && x.new.SL == nil && x.held == nil || x.sameLevels() {
 		return
@@ -175,17 +175,17 @@ func (x *mixer) sameLevels() bool {
 		a.NumClasses == b.NumClasses && &a.SL[0] == &b.SL[0] && &a.Class[0] == &b.Class[0]
 }
 
-// LaneTable names one SL-to-VL table of a switch: what one Set(SLtoVLMappingTable)
-// writes.
+// LaneTable names one SL-to-VL table of a switch, the unit of one
+// Set(SLtoVLMappingTable).
 type LaneTable struct {
 	Switch  int32
 	In, Out uint8 // In 0: packets of the switch itself
 }
 
-// compareLanes lists the SL-to-VL tables that change, for cabled output ports. A
-// state without tables of its own uses SL modulo the lanes of the link; what
-// that is for the links of hosts only the caller knows, so their tables are
-// compared if both states have tables.
+// compareLanes lists the SL-to-VL tables that change, for connected output
+// ports. A state without tables of its own uses SL modulo the lanes of the link.
+// Only the caller knows the lanes of hosts' links, so their tables are compared
+// only if both states have tables.
 func (x *mixer) compareLanes(ch *change) {
 	a, b := x.old.Lanes, x.new.Lanes
 	if a == b || a == nil && b == nil {

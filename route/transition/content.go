@@ -8,7 +8,7 @@ import (
 	"heddle/route"
 )
 
-// What happens to a destination; 0: its entries are written in stage main.
+// Treatment of a destination; 0: its entries are written in stage main.
 const (
 	dropped    = iota + 1 // entries that change are Drop until stage late
 	droppedAll            // so are all that lead to another switch
@@ -16,13 +16,13 @@ const (
 	inStages              // entry by entry
 )
 
-// What stage 0 leaves of a multicast tree; 0: all.
+// Part of a multicast tree that remains in stage 0; 0: all.
 const (
 	cutShared = iota + 1 // what both trees share
 	cutAll
 )
 
-// content says what each stage makes of each entry and tree.
+// content determines the contents of each entry and tree after each stage.
 type content struct {
 	p                *Plan
 	x                *mixer  // where droppedAll matters; nil once the plan is made
@@ -36,12 +36,12 @@ type content struct {
 
 	trees   []treeChange
 	treeAt  []uint8 // by index in trees: the stage
-	treeCut []uint8 // what is left of it before that
+	treeCut []uint8 // the part of it that remains before that
 	// treeFrom is the stage in which trees are cut.
 	treeFrom uint8
 }
 
-// entry is what stage k leaves in force at switch s for l.
+// entry is the entry of switch s for l after stage k.
 func (c *content) entry(k int, s int32, l ib.LID, old, now byte) byte {
 	if len(c.hold) > 0 && k < int(c.last) && hasCell(c.hold, cell{l, s}) {
 		return route.Drop
@@ -79,7 +79,8 @@ func hasCell(list []cell, c cell) bool {
 	return ok
 }
 
-// Block fills dst with what stage k writes to a block of its LFT list.
+// Block fills dst with the content that stage k writes to a block of its LFT
+// list.
 func (p *Plan) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
 	if p.steps != nil {
 		p.steps[k].Block(b.Switch, b.Block, dst)
@@ -100,7 +101,7 @@ func (p *Plan) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
 	var was [route.BlockLen]byte
 	p.was(b, &was)
 	first := int(b.Block) * route.BlockLen
-	same := len(p.content.hold)+len(p.content.links) == 0 // what does not change stays as it is
+	same := len(p.content.hold)+len(p.content.links) == 0 // unchanged entries stay
 	for i := range dst {
 		if !same || was[i] != dst[i] {
 			dst[i] = p.content.entry(k, b.Switch, ib.LID(first+i), was[i], dst[i])
@@ -108,7 +109,7 @@ func (p *Plan) Block(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
 	}
 }
 
-// was fills dst with the installed entries of a block; Drop where not known.
+// was fills dst with the installed entries of a block; Drop where unknown.
 func (p *Plan) was(b route.BlockDiff, dst *[route.BlockLen]byte) {
 	if int(b.Switch) < len(p.installed.LFT) {
 		p.installed.Block(b.Switch, b.Block, dst)
@@ -151,7 +152,7 @@ func (b *builder) blocks() {
 			before = after
 		}
 		if !wrote && (!known || len(p.installed.LFT[d.Switch]) < (int(d.Block)+1)*route.BlockLen) {
-			// It differs only beyond what the installed row holds.
+			// It differs only beyond the installed row's end.
 			p.Stages[c.main].LFT = append(p.Stages[c.main].LFT, d)
 		}
 	}
@@ -165,10 +166,10 @@ func compareBlocks(a, b route.BlockDiff) int {
 }
 
 // rooted sorts blocks so that switches nearer to the destinations of a block
-// come first: writing a new tree from its root outwards leaves no transient
-// loop among switches that had no entry, and few where entries move. The
-// distance is the number of links by the wanted entries to the first destination
-// of the block that changes.
+// come first: writing a new tree from its root outwards causes no transient loop
+// among switches that had no entry, and few where entries move. The distance is
+// the number of links by the wanted entries to the block's first destination
+// that changes.
 func (b *builder) rooted(blocks []route.BlockDiff) {
 	x := b.x
 	lid := make([]ib.LID, len(b.ch.touched)/route.BlockLen+1)
@@ -206,8 +207,8 @@ func (b *builder) rooted(blocks []route.BlockDiff) {
 	copy(blocks, out)
 }
 
-// more is the difference with the blocks that hold entries which do not change
-// but are dropped for a while. It notes those entries.
+// more returns the difference plus the blocks with entries that do not change
+// but are dropped for a while, and records those entries.
 func (b *builder) more(special []bool) []route.BlockDiff {
 	c, x := &b.p.content, b.x
 	diff := slices.Clone(b.ch.diff)
@@ -257,8 +258,8 @@ func (b *builder) more(special []bool) []route.BlockDiff {
 	return slices.Compact(diff)
 }
 
-// compact takes out stages that write nothing. The last one stays if new levels,
-// which hosts may use from it on, must not meet what is discarded before.
+// compact removes stages that write nothing. The last one stays if new levels,
+// which hosts may use from it on, must not meet entries discarded before.
 func (c *content) compact(levels bool) {
 	p := c.p
 	for k := len(p.Stages) - 1; k >= 0 && len(p.Stages) > 1; k-- {
@@ -323,8 +324,8 @@ func (c *content) groups(st *Stage, k int) {
 		func(i int, s int32) [4]uint64 { return c.ports(k, i, s) })
 }
 
-// McastBlock fills dst with what stage k writes to a block of its MFT list: the
-// port masks of 32 MLIDs.
+// McastBlock fills dst with the content that stage k writes to a block of its
+// MFT list: the port masks of 32 MLIDs.
 func (p *Plan) McastBlock(k int, b McastBlock, dst *[32]uint16) {
 	*dst = [32]uint16{}
 	first := ib.LID(0xC000) + ib.LID(b.Block)*32
@@ -344,8 +345,8 @@ func (p *Plan) McastBlock(k int, b McastBlock, dst *[32]uint16) {
 }
 
 // longest is the largest number of switches on a path to one of lids by the
-// entries that sp allows; at least 1. Where they may loop it is that of the
-// longest path that a subnet can have.
+// entries that sp allows; at least 1. If paths may loop, it is the longest path
+// that a subnet can have.
 func (x *mixer) longest(lids []ib.LID, sp spec, workers int) int {
 	longest := make([]int32, max(workers, 1))
 	walkers := make([]*walker, max(workers, 1))

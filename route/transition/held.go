@@ -6,11 +6,11 @@ import (
 	"heddle/route"
 )
 
-// Held are the service levels that hosts may still use because of tables
-// before the installed ones: who resolved a path two transitions ago and was
-// never told otherwise still sends as it was told then. nil holds none.
+// Held are the service levels that hosts may still use from tables before the
+// installed ones: a host that resolved a path two transitions ago, and was not
+// notified since, still uses the level of that time. nil holds none.
 //
-// Levels are kept by (source switch, class of LIDs) as in route.Tables.
+// Levels are stored by (source switch, class of LIDs) as in route.Tables.
 type Held struct {
 	Class      []int32 // by LID; -1: nothing held
 	NumClasses int
@@ -24,13 +24,12 @@ func (h *Held) levels(s int32, l ib.LID) uint16 {
 	return h.Mask[int(s)*h.NumClasses+int(h.Class[l])]
 }
 
-// Next is what is held after a transition away from tables that were for the
-// old graph of d: what was held before, and the tables' own levels. The
-// result is for the new graph; pairs of a switch that went are forgotten. A LID
-// that is elsewhere now keeps its levels: connections follow a virtual machine. d
-// may be nil if the graph is
-// the same, then n is its number of switches. Tables without service levels
-// used level 0.
+// Next returns the held levels after a transition away from tables that were for
+// the old graph of d: the levels held before, and the tables' own. The result is
+// for the new graph; pairs of a removed switch are dropped. A LID that moved
+// keeps its levels: connections follow a virtual machine. d may be nil if the
+// graph is the same; then n is its number of switches. Tables without service
+// levels used level 0.
 func (h *Held) Next(old *route.Tables, d *fabric.Delta, n int) *Held {
 	// Tables without service levels have no classes either, and use level 0.
 	class := old.Class

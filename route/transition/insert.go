@@ -9,7 +9,7 @@ type inserter struct {
 	x      *layout
 	deps   depSet
 	ord    []int32 // by node: its place
-	budget int     // visits left; negative: insert answers false for want of it
+	budget int     // remaining visits; negative: insert returned false for lack of budget
 	topo   toposort.Inserter
 	added  []int64 // bits set since the last keep
 }
@@ -24,7 +24,7 @@ type edge struct {
 	bit  int64
 }
 
-// all inserts a whole set of dependencies, or none if one would close a cycle.
+// all inserts a set of dependencies, or none if one would close a cycle.
 func (t *inserter) all(edges []edge) bool {
 	t.added = t.added[:0]
 	for _, e := range edges {
@@ -43,7 +43,7 @@ func (t *inserter) all(edges []edge) bool {
 	return true
 }
 
-// insert makes room for the dependency u→v in the order; false if it would
+// insert makes the order agree with the dependency u→v; false if it would
 // close a cycle or the budget is used up. The caller sets the bit.
 func (t *inserter) insert(u, v int32) bool {
 	return t.ord[u] < t.ord[v] || t.topo.Insert(t.ord, u, v, t.succ, t.pred)

@@ -8,15 +8,15 @@ import (
 	"heddle/route"
 )
 
-// layout numbers the channels of a graph and of the frozen switches beside it,
-// their lanes, and the dependencies between them.
+// layout numbers the channels of a graph and of its frozen switches, their
+// lanes, and the dependencies between them.
 //
 // A node is a lane of a channel: channel·lanes + lane. A dependency is one bit:
-// the row of a node has a column for each channel that leaves the switch it
-// enters, and within it one for each lane if packets may change lanes (cross).
+// the row of a node has a column for each channel that leaves the next switch,
+// and within it one for each lane if packets may change lanes (cross).
 type layout struct {
 	g       *fabric.Graph
-	n       int // switches, the frozen ones after those of g
+	n       int // switches: those of g, then the frozen ones
 	managed int // switches of g
 	m       int // channels, those of g first
 	lanes   int32
@@ -89,9 +89,9 @@ func newLayout(g *fabric.Graph, frozen []Frozen, left []LeftCable) *layout {
 	return x
 }
 
-// addFrozen adds the cables of the frozen switches, and those left out. Each
-// cable of a frozen switch is listed at one frozen end at least; ends that nobody
-// has are skipped.
+// addFrozen adds the links of the frozen switches, and the left links. Each link
+// of a frozen switch is listed at one frozen end at least; unknown ends are
+// skipped.
 func (x *layout) addFrozen(frozen []Frozen, left []LeftCable) {
 	if len(frozen)+len(left) == 0 {
 		return
@@ -224,8 +224,8 @@ func (x *layout) pred(d depSet, v int32, buf []int32) []int32 {
 	return buf
 }
 
-// topoOrder gives each node a place such that every dependency goes forward;
-// false if there is a cycle.
+// topoOrder numbers the nodes so that every dependency points forward; false if
+// there is a cycle.
 func (x *layout) topoOrder(d depSet) ([]int32, bool) {
 	m := x.nodes()
 	in := make([]int32, m)
@@ -260,8 +260,8 @@ func (x *layout) topoOrder(d depSet) ([]int32, bool) {
 	return ord, true
 }
 
-// effective is the entry a switch acts on: Drop where the row is not known or
-// ends, or above the top.
+// effective is the entry that a switch applies: Drop if the row is unknown or
+// too short, or above the top.
 func effective(t *route.Tables, s int32, l int) byte {
 	if int(s) >= len(t.LFT) {
 		return route.Drop

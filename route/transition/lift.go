@@ -8,15 +8,15 @@ import (
 	"heddle/route"
 )
 
-// Lift leads on where Approach is stuck: it moves destinations that wait to service levels, and
-// so to lanes, on which their installed entries can be exchanged for the wanted ones
-// beside all else that is there. The next round does that, when hosts use the new levels
-// and the old ones are forgotten. Then the installed entries are out of the way of
-// others on the lanes that they came from, and the wanted levels follow as they fit.
+// Lift continues where Approach is stuck. It moves waiting destinations to service
+// levels, and so to lanes, on which their installed entries can be exchanged for the
+// wanted ones without conflict. The next round does that, once hosts use the new levels
+// and the old ones are forgotten. Then the installed entries no longer block others on
+// the former lanes, and the wanted levels follow as they fit.
 //
-// Levels are used that every link between switches has a lane for, below o.MaxVLs: those
-// first that no host uses. Levels of the result counts the destinations. nil is
-// returned where Approach does, with SL-to-VL tables, and where there is one lane.
+// It uses levels for which every link between switches has a lane, below o.MaxVLs, and
+// first those that no host uses. Levels of the result counts the destinations. nil is
+// returned in the cases of Approach, with SL-to-VL tables, and with one lane.
 func Lift(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
 	if !known(g, installed, &o) || installed.Lanes != nil || wanted.Lanes != nil {
 		return nil
@@ -61,8 +61,8 @@ func (x *mixer) oldLevels(l ib.LID) (m uint16) {
 	return m
 }
 
-// lift takes in what packets to l on one level alone do while its installed entries
-// are in force, while they are exchanged in rooted order, and by the wanted ones.
+// lift adds the dependencies of packets to l on one level alone: by its installed
+// entries, during their exchange in rooted order, and by the wanted ones.
 func (f *fitter) lift(l ib.LID, p ib.SL) bool {
 	x, w := f.x, f.w
 	x.alone = map[ib.LID]uint16{l: 1 << p}
@@ -74,7 +74,7 @@ func (f *fitter) lift(l ib.LID, p ib.SL) bool {
 	return f.insert()
 }
 
-// liftedLevels gives destinations one level each, and leaves others the installed ones.
+// liftedLevels gives destinations one level each; others keep the installed ones.
 func (f *fitter) liftedLevels(t *route.Tables, to map[ib.LID]ib.SL) {
 	m := newLevelMap(len(t.LFT), t.TopLID)
 	t.NumVLs = max(f.x.old.NumVLs, f.x.new.NumVLs)

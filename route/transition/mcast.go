@@ -12,8 +12,8 @@ import (
 // tree is none.
 type treeChange struct{ old, now *route.Tree }
 
-// McastBlock names one block of a switch's multicast forwarding table: 32
-// MLIDs by 16 ports, what one Set(MulticastForwardingTable) writes.
+// McastBlock names one block of a switch's multicast forwarding table: 32 MLIDs
+// by 16 ports, the unit of one Set(MulticastForwardingTable).
 type McastBlock struct {
 	Switch   int32
 	Block    uint16 // MLIDs 0xC000 + 32·Block and the next 31
@@ -71,10 +71,10 @@ func treePorts(t *route.Tree, s int32) (p [4]uint64) {
 	return p
 }
 
-// treeDeps adds the dependencies of a group whose switches send by the old
-// or the new ports, as sp says: a packet that came in by one port waits for
-// all the others. It reports whether the cables used form a forest; else a
-// packet could come round, or twice.
+// treeDeps adds the dependencies of a group whose switches use the old or the
+// new ports, as sp says: a packet from one port waits for all others. It
+// reports whether the links form a forest; otherwise a packet could loop or be
+// duplicated.
 func (x *mixer) treeDeps(w *walker, k treeChange, sp spec) (forest bool) {
 	var list []int32
 	levels := uint16(0)
@@ -134,8 +134,8 @@ func (x *mixer) treeDeps(w *walker, k treeChange, sp spec) (forest bool) {
 	return forest
 }
 
-// treeLanes adds c1→c2 on each lane that a level may take; the lane of c1
-// depends on where packets came from, so all are taken.
+// treeLanes adds c1→c2 on each lane that a level may use. The lane of c1
+// depends on the packets' source, so all are added.
 func (x *mixer) treeLanes(w *walker, c1, c2 int32, levels uint16, sp spec) {
 	for sl := range int32(16) {
 		if levels>>sl&1 == 0 {
@@ -165,7 +165,7 @@ func (x *mixer) treeLanes(w *walker, c1, c2 int32, levels uint16, sp spec) {
 	}
 }
 
-// isForest reports whether the cables of the channels close no ring.
+// isForest reports whether the links of the channels close no cycle.
 func (x *mixer) isForest(list []int32, out [][]int32) bool {
 	up := make([]int32, len(list))
 	for i := range up {
@@ -187,7 +187,7 @@ func (x *mixer) isForest(list []int32, out [][]int32) bool {
 			if int(j) < i && slices.ContainsFunc(out[j], func(d int32) bool {
 				return x.to[d] == x.from[c] && x.outPort[d] == x.inPort[c]
 			}) {
-				continue // the same cable from its other end
+				continue // the same link from its other end
 			}
 			a, b := find(int32(i)), find(int32(j))
 			if a == b {

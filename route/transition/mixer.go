@@ -10,8 +10,8 @@ import (
 	"heddle/route"
 )
 
-// spec says which of the two states may be in force: entries, service levels
-// that hosts use, SL-to-VL tables.
+// spec selects the states that may apply: entries, service levels of hosts,
+// SL-to-VL tables.
 type spec uint8
 
 const (
@@ -32,7 +32,7 @@ const (
 type mixer struct {
 	*layout
 	g        *fabric.Graph
-	before   *fabric.Graph // what LIDs were that nobody has any more
+	before   *fabric.Graph // owners of LIDs that have none now
 	managed  int           // switches of g
 	old, new *route.Tables
 	frozen   []Frozen
@@ -42,22 +42,22 @@ type mixer struct {
 	tables   bool   // some tables have Lanes of their own
 	levels   uint16 // service levels in use
 	injected [][]uint8
-	// alone are destinations that packets come to from any switch on these levels,
-	// whatever tables say.
+	// alone are destinations to which packets come from any switch on these
+	// levels, regardless of tables.
 	alone map[ib.LID]uint16
-	// told are the levels that packets to destinations come on, by switch, whatever tables say.
+	// told are the levels of packets to destinations, by switch, regardless of tables.
 	told map[ib.LID][]uint16
-	// lost are cables that were lost, by switch·256 + port of each end; strays what installed
-	// entries brought over them.
+	// lost are lost links, by switch·256 + port of each end; strays are the packets that
+	// installed entries sent over them.
 	cables []LeftCable
 	lost   map[int]lostCable
 	strays map[ib.LID][]stray
 	ports  [][]uint8 // by switch: the ports that CA and router ports hang on
-	// recent are SL-to-VL tables that were in force before the installed ones.
+	// recent are SL-to-VL tables that were installed before the current ones.
 	recent []*route.Lanes
 }
 
-// newMixer joins two states. Much of what it is for needs build first.
+// newMixer combines two states. Most of its methods need build first.
 func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
 	x := &mixer{old: old, new: now, g: g, before: o.Before, managed: len(g.Switches), frozen: o.Frozen, left: o.Left, held: o.Held, groups: o.GroupLevels, cables: o.Lost}
 	x.levels = levelsOf(now.SL) | o.spare
@@ -84,8 +84,8 @@ func newMixer(g *fabric.Graph, old, now *route.Tables, o *Options) *mixer {
 	return x
 }
 
-// single reports whether everything is on one lane, so that service levels
-// do not matter.
+// single reports whether all packets use one lane, so that service levels do
+// not matter.
 func (x *mixer) single() bool { return x.levels == 1 && !x.tables }
 
 // build makes the layout. Lanes are numbered from 0.
@@ -147,8 +147,8 @@ func levelsOf(sl []ib.SL) (m uint16) {
 	return m
 }
 
-// alike keeps one of the input ports of a switch that map service levels
-// alike, whatever the output port.
+// alike keeps one of the input ports of a switch whose SL-to-VL tables agree
+// for every output port.
 func (x *mixer) alike(s int32, ports []uint8) (keep []uint8) {
 	same := func(l *route.Lanes, a, b uint8) bool {
 		if l == nil || int(s) >= len(l.Index) {

@@ -9,14 +9,14 @@ import (
 	"heddle/route"
 )
 
-// newLevels connects destinations for switches that cannot reach them on the service levels
-// that their hosts use: there they get another one, on a lane on which their packets close no
-// cycle, empty lanes first. What works stays as it is, with its levels. at are the tables that
-// connect the other destinations.
+// newLevels connects destinations from switches that cannot reach them on their hosts'
+// service levels. It gives those hosts another level, on a lane where their packets close
+// no cycle, empty lanes first. Working pairs keep their entries and levels. at are the
+// tables that connect the other destinations.
 //
-// Until hosts have learned the levels nothing is proved; then the tables are free of cycles.
-// nil is returned if a destination fits on no lane, where hosts never learn, and where
-// SL-to-VL tables are of an engine's making, so that a level has no lane for itself.
+// Until hosts use the new levels nothing is proved; then the tables are free of cycles.
+// nil is returned if a destination fits no lane, if hosts never learn new levels, and if
+// an engine made the SL-to-VL tables, so that a level has no lane of its own.
 func newLevels(g *fabric.Graph, at, wanted *route.Tables, lids []ib.LID, o Options) *route.Tables {
 	lanes := dataLanes(g, &o)
 	if lanes < 2 || o.RepathTime <= 0 || at.Lanes != nil || wanted.Lanes != nil {

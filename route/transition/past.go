@@ -11,15 +11,15 @@ import (
 	"heddle/route"
 )
 
-// lostCable is one direction of a cable that was lost: what came over it before is under
-// way still.
+// lostCable is one direction of a lost link: packets that crossed it are still in
+// flight.
 type lostCable struct {
 	to int32
 	in uint8
 }
 
-// pastPacket is what packets to a LID that recent states brought on their way may
-// bring to a switch: over channel c, or over a lost cable if that is negative.
+// pastPacket is a packet to a LID, sent by recent states, that may arrive at a
+// switch: over channel c, or over a lost link if that is negative.
 type pastPacket struct {
 	lid ib.LID
 	to  int32
@@ -31,12 +31,13 @@ type pastPacket struct {
 // maxPast bounds the list of such packets.
 const maxPast = 1 << 20
 
-// remember takes in what packets that met recent states may do until they leave: the
-// dependencies that they make, and where they may be when new entries come.
+// remember adds the possible behavior of packets that met recent states, until they
+// leave: their dependencies, and the places where new entries may meet them.
 //
-// A packet meets states in the order of time, but for two that were mixed without an order.
-// Where it may be is walked for each destination that some recent state sent elsewhere, from
-// the switches that send to it, by all the states that it may still meet.
+// A packet meets states in chronological order, except for two that were mixed without an
+// order. remember walks its possible locations for each destination that some recent
+// state sent elsewhere, from the switches that send to it, by all states that it may
+// still meet.
 func (f *fitter) remember(recent []Recent, stay time.Duration) {
 	x := f.x
 	if len(recent) == 0 {
@@ -61,7 +62,7 @@ func (f *fitter) remember(recent []Recent, stay time.Duration) {
 		}
 		p.walk(ib.LID(l), int(i))
 		if !f.ins.all(f.w.edges) {
-			// More than can be at a time, or a link that is back lets packets go on
+			// More than can exist at one time, or a restored link lets packets continue
 			// by entries that led to it.
 			f.insertEach(f.w)
 			f.past = slices.DeleteFunc(f.past, func(p pastPacket) bool { return p.lid == ib.LID(l) })
@@ -71,8 +72,8 @@ func (f *fitter) remember(recent []Recent, stay time.Duration) {
 	slices.SortStableFunc(f.past, func(a, b pastPacket) int { return compareCells(cell{a.lid, a.to}, cell{b.lid, b.to}) })
 }
 
-// concerned finds, by LID, the oldest of the recent states that packets to it may remember
-// as another one than a later state; -1: none.
+// concerned finds, by LID, the oldest recent state that differs for it from a later
+// state; -1: none.
 func (f *fitter) concerned(recent []Recent, stay time.Duration, lanes bool) []int16 {
 	x := f.x
 	first := make([]int16, len(f.broken))
@@ -83,7 +84,7 @@ func (f *fitter) concerned(recent []Recent, stay time.Duration, lanes bool) []in
 	}
 	single := x.single()
 	for i, r := range recent {
-		next := x.old // entries that are installed again were others meanwhile
+		next := x.old // reinstalled entries differed in between
 		if i+1 < len(recent) {
 			next = recent[i+1].Tables
 		}
@@ -93,7 +94,7 @@ func (f *fitter) concerned(recent []Recent, stay time.Duration, lanes bool) []in
 		y.compareRows(ch)
 		f.partly = f.partly || ch.large
 		note := func(l ib.LID) {
-			// On one lane what packets do that come from anywhere is forgotten (see withRecent).
+			// On one lane, packets that come from anywhere are ignored (see withRecent).
 			if int(l) < len(first) && first[l] < 0 && !(single && stay > 0 && r.Ago >= 2*stay && x.fromAnywhere(l)) {
 				first[l] = int16(i)
 			}
@@ -112,9 +113,9 @@ func (f *fitter) concerned(recent []Recent, stay time.Duration, lanes bool) []in
 	return first
 }
 
-// rememberTrees takes in what packets of recent multicast trees may do. A packet may go
-// from any of a group's trees to any other, so those of one service level are one tree that
-// has the ports of all: hosts that join all the time leave a hundred of them.
+// rememberTrees adds the packets of recent multicast trees. A packet may pass from any of
+// a group's trees to any other, so those of one service level are merged into one tree
+// with the ports of all: hosts that join all the time leave a hundred of them.
 func (f *fitter) rememberTrees(recent []Recent) {
 	x := f.x
 	f.trees = map[ib.LID][]*route.Tree{}
@@ -142,7 +143,7 @@ func (f *fitter) rememberTrees(recent []Recent) {
 
 func (f *fitter) takeTrees(k treeChange) {
 	if k.now != nil && sameTree(k.old, k.now) {
-		return // what is installed is known
+		return // the installed state is in already
 	}
 	f.w.edges = f.w.edges[:0]
 	f.x.treeDeps(f.w, k, mixed)
@@ -158,7 +159,7 @@ func treeOf(t *route.Tables, l ib.LID) *route.Tree {
 	return nil
 }
 
-// joined adds a tree to a list that has one for each service level, with the ports of all.
+// joined merges a tree into a list that has one tree for each service level.
 func joined(list []*route.Tree, t *route.Tree) []*route.Tree {
 	i := slices.IndexFunc(list, func(u *route.Tree) bool { return u.SL == t.SL })
 	if i < 0 {
@@ -182,7 +183,7 @@ func joined(list []*route.Tree, t *route.Tree) []*route.Tree {
 	return list
 }
 
-// insertEach takes in those dependencies of a walker that close no cycle, and notes
+// insertEach adds those dependencies of a walker that close no cycle, and records
 // whether there are others.
 func (f *fitter) insertEach(w *walker) {
 	for i := range w.edges {
@@ -198,7 +199,7 @@ func (f *fitter) insertEach(w *walker) {
 	}
 }
 
-// pastOf are the packets of the past to l that come to switch u.
+// pastOf lists the packets of the past to l that arrive at switch u.
 func (f *fitter) pastOf(l ib.LID, u int32) []pastPacket {
 	at := func(c cell) int {
 		i, _ := slices.BinarySearchFunc(f.past, c, func(p pastPacket, c cell) int { return compareCells(cell{p.lid, p.to}, c) })
@@ -210,34 +211,36 @@ func (f *fitter) pastOf(l ib.LID, u int32) []pastPacket {
 // pastWalk follows packets of recent states.
 type pastWalk struct {
 	f      *fitter
-	states []*route.Tables // oldest first, the last is the installed one
+	states []*route.Tables // oldest first; the last is the installed one
 	plans  []*Plan         // by state: that by which it was left
 	ago    []time.Duration // by state: as in Recent
 	stay   time.Duration   // in a switch; negative: without limit
-	lanes  []*route.Tables // those with other SL-to-VL tables than the installed one
+	lanes  []*route.Tables // those whose SL-to-VL tables differ from the installed ones
 	lost   map[int]lostCable
 	at     map[pastNode]*pastSlot
 	queue  []pastNode
 }
 
-// pastSlot is what may be at the end of a channel, and how long ago the last packet came
-// there at least.
+// pastSlot is the state at the end of a channel, and the time since the last packet
+// arrived there.
 type pastSlot struct {
 	slot
 	ago time.Duration
 }
 
-// here reports whether packets that came to a switch so long ago may still be there.
+// here reports whether packets that arrived at a switch that long ago may still be
+// there.
 func (p *pastWalk) here(ago time.Duration) bool { return p.stay < 0 || ago < p.stay }
 
-// pastNode is a channel, taken by an entry of a state; negative channels stand for
-// lost cables: switch·256 + port, inverted.
+// pastNode is a channel in a state; negative channels are lost links: switch·256
+// + port, inverted.
 type pastNode struct {
 	c     int32
 	state int16
 }
 
-// way is where switch u sends l in a state; ok is false if nowhere.
+// way is the next channel of l from switch u in a state; ok is false if it is
+// dropped.
 func (p *pastWalk) way(i int, u int32, l ib.LID) (c int32, ok bool) {
 	x := p.f.x
 	t, at := p.states[i], int(u)<<8
@@ -263,7 +266,7 @@ func (p *pastWalk) oldest(i int, l ib.LID) int {
 	return i
 }
 
-// ends are the switch that a node leads to, and the port that packets come in by.
+// ends returns the next switch of a node, and the ingress port there.
 func (p *pastWalk) ends(c int32) (to int32, in uint8) {
 	if c >= 0 {
 		return p.f.x.to[c], p.f.x.inPort[c]
@@ -273,7 +276,7 @@ func (p *pastWalk) ends(c int32) (to int32, in uint8) {
 }
 
 // walk leaves the dependencies of packets to l that met state first or a later one in the
-// walker's edges, and notes where they are.
+// walker's edges, and records their locations.
 func (p *pastWalk) walk(l ib.LID, first int) {
 	f, x := p.f, p.f.x
 	w := f.w
@@ -313,7 +316,7 @@ func (p *pastWalk) walk(l ib.LID, first int) {
 			}
 		}, func(c int32, ago time.Duration) {
 			if k.c < 0 || c < 0 || !p.here(max(at.ago, ago)) {
-				return // nobody waits for a lost link, and those that waited have left
+				return // no packet waits for a lost link, and those that waited have left
 			}
 			for m := at.levels; m != 0; m &= m - 1 {
 				sl := bits.TrailingZeros16(m)
@@ -328,8 +331,8 @@ func (p *pastWalk) walk(l ib.LID, first int) {
 	p.note(l, all)
 }
 
-// leave sends packets at switch u on by all states from one on; the last of them came there
-// so long ago.
+// leave sends packets at switch u on by all states from number from on; the last packet
+// arrived there that long ago.
 func (p *pastWalk) leave(u int32, l ib.LID, from int, fill func(c int32, on *slot), deps func(c int32, ago time.Duration), came time.Duration) {
 	type way struct {
 		c     int32
@@ -344,7 +347,7 @@ func (p *pastWalk) leave(u int32, l ib.LID, from int, fill func(c int32, on *slo
 			continue
 		}
 		if k := slices.IndexFunc(ways, func(w way) bool { return w.c == c }); k >= 0 {
-			// An entry that is the same before counts as the older one.
+			// An entry that is equal in an earlier state counts as the older one.
 			ways[k].ago = min(ways[k].ago, p.ago[i])
 			continue
 		}
@@ -356,7 +359,8 @@ func (p *pastWalk) leave(u int32, l ib.LID, from int, fill func(c int32, on *slo
 		if deps != nil {
 			deps(w.c, w.ago)
 		}
-		// Those that the state sent came before it was left, and may have waited since.
+		// Packets that the state sent arrived before its end, and may have waited
+		// since.
 		ago := time.Duration(0)
 		if p.stay > 0 {
 			ago = max(max(came, w.ago)-p.stay, 0)
@@ -374,7 +378,7 @@ func (p *pastWalk) leave(u int32, l ib.LID, from int, fill func(c int32, on *slo
 	}
 }
 
-// take puts packets of some levels that came in by a port on channel c.
+// take adds packets of some levels from a port to channel c.
 func (p *pastWalk) take(on *slot, levels uint16, c int32, in uint8) {
 	for m := levels; m != 0; m &= m - 1 {
 		sl := bits.TrailingZeros16(m)
@@ -387,7 +391,7 @@ func (p *pastWalk) take(on *slot, levels uint16, c int32, in uint8) {
 func (p *pastWalk) lanesOf(c int32, in uint8, sl ib.SL) uint16 {
 	x := p.f.x
 	if c < 0 {
-		return 1 // the next one depends on the port only
+		return 1 // the next channel depends on the port only
 	}
 	m := x.lanesOf(c, in, sl, oldLanes)
 	for _, t := range p.lanes {
@@ -400,8 +404,8 @@ func (p *pastWalk) lanesOf(c int32, in uint8, sl ib.SL) uint16 {
 	return m
 }
 
-// note lists where packets may be that no installed entry brings there. On one lane those
-// from anywhere are where installed entries take them, too.
+// note lists the places where packets may be that no installed entry brings there. On one
+// lane, packets from anywhere are also where installed entries take them.
 func (p *pastWalk) note(l ib.LID, all bool) {
 	f, x := p.f, p.f.x
 	plain := x.single() && all
@@ -438,7 +442,7 @@ func (p *pastWalk) note(l ib.LID, all bool) {
 }
 
 // fromPast adds the dependencies of packets to l that recent states bring to switch u and
-// that go on by channel c, and returns what that puts there.
+// that continue by channel c, and returns what it adds there.
 func (s *seeker) fromPast(l ib.LID, u, c int32) (out *slot, any bool) {
 	out = &slot{}
 	past := s.f.pastOf(l, u)
@@ -448,8 +452,8 @@ func (s *seeker) fromPast(l ib.LID, u, c int32) (out *slot, any bool) {
 	return out, len(past) > 0
 }
 
-// followBy adds the dependencies of packets on channel c that go on by given channels, by
-// switch.
+// followBy adds the dependencies of packets on channel c that continue by given channels,
+// by switch.
 func (s *seeker) followBy(next []int32, c int32, at *slot) {
 	x := s.f.x
 	for range x.n {

@@ -10,17 +10,17 @@ import (
 	"heddle/route/cdg"
 )
 
-// quickly tries to show that what changes can mix, or be written in rooted
-// order, by adding what the change allows to the dependencies of the wanted
+// quickly tries to show that the changes can mix, or be written in rooted
+// order, by adding the dependencies that they permit to those of the wanted
 // tables, which are given. It returns the entries of destinations that need
-// rooted order. settled says that packets of recent states may be under way
-// meanwhile. ok is false if it has no opinion: for destinations that are
-// switches it takes packets from anywhere, which may be too many.
+// rooted order. settled says that packets of recent states may still be in
+// flight. ok is false if it cannot decide: for destinations that are switches
+// it assumes packets from anywhere, which may be too many.
 //
-// A dependency that only the mix allows has an old channel at one end. For
-// single-lane tables it is found from the changed entry and its neighbours, so
-// the cost is that of changed entries × ports of a switch, and of the
-// dependencies that disagree with the order given. For others it is changed
+// A dependency that only the mix permits has an old channel at one end. For
+// single-lane tables it is found from the changed entry and its adjacent
+// entries, so the cost is that of changed entries × ports of a switch, and of
+// the dependencies that disagree with the given order. For others it is changed
 // LIDs × switches.
 func (x *mixer) quickly(ch *change, o *Options, recent []Recent, stay time.Duration) (ok, settled bool, rooted []stagedCell) {
 	if o.Proved == nil || ch.large || ch.unknown > 0 || len(ch.lanes) > 0 || ch.levels != nil || len(o.Frozen)+len(o.Left) > 0 {
@@ -68,8 +68,8 @@ func (x *mixer) quickly(ch *change, o *Options, recent []Recent, stay time.Durat
 	return true, len(recent) == 0, rooted
 }
 
-// trees adds what the mix of old and new multicast trees allows, and of recent
-// ones; false if some mix is no forest or closes a cycle.
+// trees adds the dependencies of the mix of old and new multicast trees, and of
+// recent ones; false if some mix is no forest or closes a cycle.
 func (q *quick) trees(list []treeChange, recent []Recent) bool {
 	x := q.x
 	more := false
@@ -104,7 +104,7 @@ func (q *quick) trees(list []treeChange, recent []Recent) bool {
 			ch := &change{}
 			y.compareTrees(ch)
 			for _, k := range ch.trees {
-				// Rings do not matter: the recent tree is in force nowhere any more.
+				// Loops do not matter: the recent tree is no longer installed anywhere.
 				w.edges = w.edges[:0]
 				x.treeDeps(w, k, mixed)
 				if q.list = x.cdgDeps(q.list[:0], w.edges); !q.addAll(q.list) {
@@ -116,8 +116,8 @@ func (q *quick) trees(list []treeChange, recent []Recent) bool {
 	return true
 }
 
-// strays adds what packets that came over lost cables do, and returns the destinations for
-// which they need rooted order.
+// strays adds the dependencies of packets that crossed lost links, and returns the
+// destinations that need rooted order because of them.
 func (q *quick) strays() (rooted map[ib.LID]bool, ok bool) {
 	x := q.x
 	if !x.mayStray() {
@@ -165,7 +165,7 @@ type quick struct {
 	added []cdg.Dep // by the last addAll
 }
 
-// addAll makes room for dependencies, or for none if one closes a cycle.
+// addAll adds dependencies to the order, or none if one closes a cycle.
 func (q *quick) addAll(list []cdg.Dep) bool {
 	q.added = q.added[:0]
 	for _, d := range list {
@@ -193,7 +193,7 @@ func (q *local) channel(t *route.Tables, s int32, l ib.LID) int32 {
 	return -1
 }
 
-// hasCA says, by switch, whether a CA or router port hangs on it.
+// hasCA reports, by switch, whether a CA or router port is attached to it.
 func (q *quick) hasCA() []bool {
 	x := q.x
 	hasCA := make([]bool, x.managed)
@@ -205,10 +205,11 @@ func (q *quick) hasCA() []bool {
 	return hasCA
 }
 
-// single adds what the changed entries of single-lane tables allow, destination
-// by destination. Lists are made in parallel and added in order.
+// single adds the dependencies that the changed entries of single-lane tables
+// permit, destination by destination. Lists are made in parallel and added in
+// order.
 //
-// What is stray is written in rooted order in any case.
+// Destinations with stray packets are written in rooted order in any case.
 func (q *quick) single(cells []cell, stray map[ib.LID]bool, workers int) (ok bool, rooted []stagedCell) {
 	var groups [][]cell
 	for len(cells) > 0 {
@@ -259,8 +260,8 @@ func (q *quick) single(cells []cell, stray map[ib.LID]bool, workers int) (ok boo
 	return true, rooted
 }
 
-// local is one worker's scratch for looking at the changed entries of one
-// destination of single-lane tables at a time.
+// local is one worker's scratch for the changed entries of one destination of
+// single-lane tables.
 type local struct {
 	x     *mixer
 	hasCA []bool
@@ -268,11 +269,12 @@ type local struct {
 	seen  []int32 // by switch: the search that visited it last
 	round int32
 	stack []int32
-	// For destinations looked at as a whole: channels by switch, and what is reached.
+	// For destinations processed as a whole: channels by switch, and the reached
+	// places.
 	old, now []int32
 	reached  []bool
 	plain    []bool
-	lost     map[int]lostCable // packets of recent states may have come over them
+	lost     map[int]lostCable // links by which packets of recent states may have arrived
 }
 
 func newLocal(x *mixer, hasCA []bool) *local {
@@ -281,7 +283,7 @@ func newLocal(x *mixer, hasCA []bool) *local {
 }
 
 // mix lists the dependencies of one destination that only its changed entries
-// allow; in rooted order none leads from a new entry to an old one.
+// permit; in rooted order none leads from a new entry to an old one.
 func (q *local) mix(list []cdg.Dep, cells []cell, rooted bool) []cdg.Dep {
 	x, g := q.x, q.x.g
 	if !x.fromAnywhere(cells[0].lid) {
@@ -343,12 +345,12 @@ func (q *local) toCA(list []cdg.Dep, l ib.LID, rooted bool) []cdg.Dep {
 	return list
 }
 
-// toSwitch is mix for a destination that only CAs send data to: all that they
-// can reach is looked at.
+// toSwitch is mix for a destination to which only CAs send data: it processes
+// all that they can reach.
 func (q *local) toSwitch(list []cdg.Dep, l ib.LID, rooted bool) []cdg.Dep {
 	g := q.x.g
 	q.fill(l)
-	// What the wanted entries alone allow is there already.
+	// The dependencies of the wanted entries alone are in already.
 	clear(q.plain)
 	for s, ca := range q.hasCA {
 		for u := int32(s); ca && !q.plain[u]; {
@@ -359,7 +361,7 @@ func (q *local) toSwitch(list []cdg.Dep, l ib.LID, rooted bool) []cdg.Dep {
 			u = g.Channels[q.now[u]].To
 		}
 	}
-	// A place is 2·switch, +1 if packets came there by a new entry in rooted order.
+	// A place is 2·switch, +1 if packets arrived by a new entry in rooted order.
 	clear(q.reached)
 	q.stack = q.stack[:0]
 	visit := func(u int32) {
@@ -420,8 +422,8 @@ func (q *local) rank(c cell) (r uint8) {
 	}
 }
 
-// loops reports whether the mix of entries to a destination goes round: then
-// it does so over an old channel of an entry that changes.
+// loops reports whether the mix of entries to a destination has a loop; it then
+// includes an old channel of a changed entry.
 func (q *local) loops(cells []cell) bool {
 	for _, c := range cells {
 		if old := q.channel(q.x.old, c.s, c.lid); old >= 0 && q.returns(q.x.g.Channels[old].To, c.s, c.lid) {
@@ -450,7 +452,7 @@ func (q *local) installedLoops(cells []cell) bool {
 	return false
 }
 
-// returns reports whether packets to l at switch s may come to switch goal.
+// returns reports whether packets to l at switch s may reach switch goal.
 func (q *local) returns(s, goal int32, l ib.LID) bool {
 	x := q.x
 	q.round++

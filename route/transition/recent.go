@@ -11,22 +11,22 @@ import (
 	"heddle/route/cdg"
 )
 
-// Recent is a state that the switches held before the installed one. Packets
-// that met it may still be under way when the next transition begins.
+// Recent is a state that was installed before the current one. Packets that met
+// it may still be in flight when the next transition begins.
 type Recent struct {
 	// Tables have their rows in the order of the graph's switches; nil rows
 	// are those of switches that are new.
 	Tables *route.Tables
-	// Ago is how long no switch has acted on it any more.
+	// Ago is the time since the last switch applied it.
 	Ago time.Duration
-	// Plan is the plan by which it was left, nil if that is not known. Of
-	// destinations that it ordered, packets cannot have gone by a later entry
-	// and then by one of this state.
+	// Plan is the plan that replaced it, nil if unknown. Packets to destinations
+	// that the plan ordered cannot have followed a later entry and then one of
+	// this state.
 	Plan *Plan
 }
 
-// ordered reports whether the entries for l were written in an order that no
-// packet could go by a new one and then by an old one.
+// ordered reports whether the entries for l were written in an order in which
+// no packet follows a new one and then an old one.
 func (p *Plan) ordered(l ib.LID) bool {
 	if p != nil && p.steps != nil {
 		return !p.unordered
@@ -57,10 +57,11 @@ func (b *builder) alive() (list []Recent) {
 	return list
 }
 
-// unicast are the recent states as far as unicast packets can tell them apart, oldest
-// first: neighbors with the same entries and levels are one, left as the later of them was,
-// and what the installed tables hold is none. Each join of a group leaves a state, so
-// without this the work of a plan would grow with the square of the joins before it.
+// unicast reduces the recent states to those that unicast packets can tell apart, oldest
+// first. Consecutive states with the same entries and levels become one, replaced when
+// the later of them was, and states equal to the installed tables are dropped. Each join
+// of a group leaves a state, so without this the work of a plan would grow with the
+// square of the number of joins before it.
 func (x *mixer) unicast(list []Recent) (out []Recent) {
 	for i := range list {
 		if n := len(out); n > 0 && sameUnicast(out[n-1].Tables, list[i].Tables) {
@@ -85,7 +86,7 @@ func sameUnicast(a, b *route.Tables) bool {
 		a.Lanes == b.Lanes && sameSlice(a.SL, b.SL) && sameSlice(a.Class, b.Class) && slices.EqualFunc(a.LFT, b.LFT, bytes.Equal)
 }
 
-// sameSlice is slices.Equal with a short cut for slices that are one.
+// sameSlice is slices.Equal with a short cut for slices that share memory.
 func sameSlice[T comparable](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
@@ -104,15 +105,15 @@ func (x *mixer) cellsBetween(a, b *route.Tables, list []cell) (cells []cell, ok 
 	return slices.Compact(list), true
 }
 
-// withRecent reports whether packets that met recent states (oldest first) can
-// be under way while the change is made, given that the mix of the installed
-// and the wanted state is in q already. For single-lane tables.
+// withRecent reports whether packets that met recent states (oldest first) may
+// be in flight during the change, given that q already has the mix of the
+// installed and the wanted state. For single-lane tables.
 //
-// A packet meets states in the order of time, except where two of them were
-// mixed. What a switch does with it is decided when it arrives, and it
-// leaves within stay. So what packets to a CA do, who may come from anywhere, is
-// forgotten after twice that time; packets to a switch may be where none could
-// come since, until the last of them has left.
+// A packet meets states in chronological order, except where two of them were
+// mixed. A switch decides on arrival, and the packet leaves within stay. So
+// packets to a CA, which may come from anywhere, are ignored after twice that
+// time; packets to a switch may be where none can arrive any more, until the
+// last of them has left.
 //
 // rooted are the entries that are written in rooted order.
 func (q *quick) withRecent(list []Recent, rooted []stagedCell, stay time.Duration) bool {
@@ -175,12 +176,11 @@ func (q *quick) withRecent(list []Recent, rooted []stagedCell, stay time.Duratio
 	return ok
 }
 
-// among lists the dependencies of packets that CAs send to a switch while any
-// of several states, oldest first, the last of them the wanted one, may be
-// met, and while they came over cables that were lost since. ordered says that nobody meets an
-// older state after a newer one, but for the installed one after the wanted one; inTurn
-// that nobody meets that either. A state before the installed one is in force nowhere any more
-// when the wanted one begins to be.
+// among lists the dependencies of packets from CAs to a switch that may meet any of
+// several states, oldest first, the last being the wanted one, and that may have crossed
+// links lost since. ordered says that no packet meets an older state after a newer one,
+// except the installed one after the wanted one; inTurn excludes that too. A state before
+// the installed one is no longer installed anywhere when the wanted one begins.
 func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered, inTurn bool) []cdg.Dep {
 	g := q.x.g
 	k := len(states)
@@ -219,7 +219,7 @@ func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered,
 				continue // nowhere, or seen with the state before
 			}
 			h := &g.Channels[c1]
-			// An entry that is the same before counts as the older one.
+			// An entry that is equal in an earlier state counts as the older one.
 			last := i
 			for last > at%k && q.channel(states[last-1], u, l) == c1 {
 				last--
@@ -235,14 +235,14 @@ func (q *local) among(list []cdg.Dep, l ib.LID, states []*route.Tables, ordered,
 	return list
 }
 
-// waitForRecent makes a plan begin with the time that packets of recent
-// states need to leave: added to the first stage if that only discards, else
-// in a stage of its own that writes nothing.
+// waitForRecent makes a plan begin with the time that packets of recent states
+// need to leave: added to the first stage if that only discards, otherwise in a
+// stage of its own that writes nothing.
 func (b *builder) waitForRecent(list []Recent) {
 	p := b.p
 	wait, hops := b.untilGone(list)
 	if wait <= 0 {
-		return // nobody can say for how long, or long enough
+		return // the time is unknown or unlimited
 	}
 	if p.Stages[0].Discards && p.Stages[0].Drain > 0 {
 		p.Stages[0].Drain = max(p.Stages[0].Drain, wait)
@@ -254,9 +254,9 @@ func (b *builder) waitForRecent(list []Recent) {
 	p.content.later()
 }
 
-// untilFree is how long it takes until packets of recent states cannot be in a circle with
-// others by way of links that are back, and the switches that they leave; 0 if they cannot now
-// or there is no such link.
+// untilFree is how long it takes until packets of recent states can no longer form a
+// cycle with others over restored links, and the switches that they leave; 0 if they
+// cannot now, or there is no such link.
 func (b *builder) untilFree() (wait time.Duration, hops int) {
 	if b.o.Quiet || len(b.alive()) == 0 || !b.back() {
 		return 0, 0
@@ -286,7 +286,8 @@ func (b *builder) untilClear() (wait time.Duration, hops int) {
 	return b.drain(hops), hops
 }
 
-// back reports whether a channel of the graph was not one when the installed tables were made.
+// back reports whether the graph has a channel that it did not have when the installed
+// tables were made.
 func (b *builder) back() bool {
 	h, g := b.o.Before, b.x.g
 	if h == nil || h == g {
@@ -336,7 +337,7 @@ func (b *builder) untilGone(list []Recent) (wait time.Duration, hops int) {
 	return wait, hops
 }
 
-// later moves everything back by one stage.
+// later moves everything later by one stage.
 func (c *content) later() {
 	c.main++
 	c.late++

@@ -8,53 +8,52 @@ import (
 	"heddle/route"
 )
 
-// Fitted is the outcome of Repair and Approach: two steps from the installed tables, of
-// which the first needs no wait. Approach has one only.
+// Fitted is the result of Repair and Approach: two steps from the installed tables, of
+// which the first needs no wait. Approach has only one.
 type Fitted struct {
-	// First are the installed tables with entries for all broken pairs that can
-	// be connected while everything else is as it is, whatever packets are under
-	// way. Entries that are to change in the second step are Drop where they led nowhere
-	// before. Service levels and lanes are those in use.
+	// First are the installed tables with entries for all broken pairs that can be
+	// connected without other changes and regardless of packets in flight. Entries that
+	// change in the second step are Drop if they led nowhere before. Service levels and
+	// lanes are the current ones.
 	First *route.Tables
-	// Tables are those after the second step: what it writes closes no cycle with
-	// other entries, but may close one with packets that the entries before First
-	// brought on their way. They are First if there is no second step, and nil if
-	// some pair cannot be connected unless working ones change. They may have other service
-	// levels: see NewLevels.
+	// Tables are those after the second step. Its writes close no cycle with other entries,
+	// but may close one with packets that followed the entries before First. They equal
+	// First if there is no second step, and are nil if some pair cannot be connected
+	// without changing working ones. They may have other service levels: see NewLevels.
 	Tables *route.Tables
 	// Broken counts the pairs (switch with a CA or router port, LID of one) that the
-	// installed entries do not deliver although a path exists, Late those that the
-	// second step connects, Left those that neither does.
+	// installed entries do not deliver although a path exists; Late those that the
+	// second step connects; Left those that neither step connects.
 	Broken, Late, Left int
 	// LIDs are the destinations that some switch could not reach, ascending.
 	LIDs []ib.LID
-	// Cycle is an example of what keeps the second step from being the first: channels
-	// that may wait for each other, each for the next and the last for the first.
+	// Cycle is an example of a cycle that the second step could close if it came
+	// first: channels of which each may wait for the next.
 	Cycle []Hop
 
-	// Stale: the installed entries and service levels have a cycle of their own, with levels
-	// that hosts were told earlier at least. So nothing is proved.
+	// Stale: the installed entries and service levels have a cycle of their own, at least
+	// with levels that hosts learned earlier. So nothing is proved.
 	Stale bool
-	// Past: packets that met earlier tables may wait for each other in a circle whatever is
-	// written now, such as those that went by a link which is back.
+	// Past: packets that met earlier tables, such as those that crossed a restored link,
+	// may form a cycle regardless of what is written now.
 	Past   bool
 	circle []Hop
 	hops   int // of the wait before the second step
-	// Moved are the destinations that Approach gave their wanted entries, Waiting
-	// those that still have others.
+	// Moved counts the destinations to which Approach gave their wanted entries,
+	// Waiting those that still have others.
 	Moved, Waiting int
 	// Entries are those that Approach wrote for destinations that wait.
 	Entries int
-	// Levels are the destinations that wait and have the wanted service levels now; of Lift those
-	// that have levels on which their entries can change.
+	// Levels counts the waiting destinations that now have the wanted service levels; for
+	// Lift, those with levels on which their entries can change.
 	Levels int
 	// Lifted: it is by Lift. Balanced: it is by Balance.
 	Lifted, Balanced bool
 	// NewLevels are the destinations that are connected on service levels which their hosts
 	// have yet to learn, after Repair. Until then nothing is proved of the second step.
 	NewLevels int
-	// Lanes: only SL-to-VL tables take their wanted form, in this round of
-	// Approach; on them the installed entries work as well.
+	// Lanes: this round of Approach only changes SL-to-VL tables to the wanted
+	// ones, with which the installed entries work too.
 	Lanes bool
 	// Later: nothing can change in this round of Approach before packets of recent states
 	// have left.
@@ -74,31 +73,30 @@ type Hop struct {
 // that found no place before.
 const repairTries = 3
 
-// Repair connects the pairs that the installed entries leave broken. Nothing that works
-// is broken, and as little as possible of it changes. The new entries are searched for under the dependencies that are
-// there: those of all installed entries, of multicast trees, of the entries that
-// packets under way may have met (o.Recent), with the service levels that hosts
-// use. It is a search over ordered channels as Nue does it (J. Domke, T. Hoefler,
-// S. Matsuoka, "Routing on the Dependency Graph", 2016), but the order comes from
-// the installed tables whichever engine made them.
+// Repair connects the pairs that the installed entries leave broken. It breaks no working
+// pair and changes as little as possible. It searches new entries under the existing
+// dependencies: those of all installed entries, of multicast trees, and of the entries
+// that packets in flight may have met (o.Recent), with the hosts' service levels. The
+// search runs over ordered channels as in Nue (J. Domke, T. Hoefler, S. Matsuoka,
+// "Routing on the Dependency Graph", 2016), but takes the order from the installed tables
+// of any engine.
 //
-// Written in rooted order the first step closes no cycle and no loop at any moment. Most of
-// what it cannot do fails because of packets that are on their way to a switch which
-// drops them: once it gets its entry they would turn where nothing may turn. The second
-// step is for those. When the first is acknowledged such packets are only on the
-// links before these switches; after the time that packets may stay in two
-// switches they are gone.
+// Written in rooted order, the first step never closes a cycle or a loop. Most of its
+// failures are due to packets on their way to a switch that drops them: once the switch
+// has an entry, they would take a forbidden turn. The second step serves those pairs.
+// When the first is acknowledged, such packets are only on the links before these
+// switches; after the time that packets may stay in two switches they are gone.
 //
-// Where neither does, because every entry would close a cycle on the levels in use, the pairs
-// get other levels with their entries, if the wanted tables have other levels too.
+// If neither step can connect a pair, because every entry would close a cycle on the
+// current levels, the pair gets other levels with its entries, provided that the wanted
+// tables have other levels too.
 //
-// wanted are the engine's tables for the same graph; a destination takes their
-// entries where the search finds no path. nil is returned if tables of switches or
-// lanes are not known.
+// wanted are the engine's tables for the same graph; a destination takes their entries if
+// the search finds no path. nil is returned if tables of switches or lanes are unknown.
 //
 // It takes time proportional to switches × LIDs, on all workers, and for each broken
-// destination to the switches cut off and the dependencies that disagree with the
-// order at hand.
+// destination to the disconnected switches and the dependencies that disagree with the
+// current order.
 func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted {
 	if !known(g, installed, &o) {
 		return nil
@@ -107,8 +105,8 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 	onOld := onLevelsOf(g, o.Before, installed, wanted)
 	f := newFitter(g, installed, onOld, &o)
 	for f == nil {
-		// Something is in a circle already, because of what hosts were told
-		// earlier or of packets under way. What is repaired now cannot wait for that.
+		// A cycle exists already, because of levels that hosts learned earlier or of
+		// packets in flight. The repair cannot wait for its end.
 		switch r.Stale = true; {
 		case o.Held != nil || o.GroupLevels != nil:
 			o.Held, o.GroupLevels = nil, nil
@@ -140,7 +138,7 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 	for _, l := range rest {
 		f.searchSome(l)
 	}
-	// What still leads nowhere for these destinations is dropped.
+	// What these destinations still leave disconnected is dropped.
 	for _, l := range rest {
 		n := f.dropBroken(l)
 		if f.fromCA(l) {
@@ -150,7 +148,7 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 	r.First = f.tables()
 	second := o
 	second.Recent, r.hops = f.afterWait(r.First, rest)
-	second.Held = o.Held.Next(installed, nil, len(g.Switches)) // hosts still use the levels that they were told
+	second.Held = o.Held.Next(installed, nil, len(g.Switches)) // hosts still use the levels that they know
 	h := newFitter(g, r.First, onLevelsOf(g, o.Before, installed, wanted), &second)
 	if h == nil {
 		r.Left, r.Late = r.Late, 0
@@ -168,7 +166,7 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 		}
 	}
 	if newMixer(g, installed, wanted, &o).compare(o.Quiet).pairs == 0 {
-		return r // the wanted tables are proved when packets have left, and new levels when hosts have asked
+		return r // the wanted tables are proved when packets have left, and new levels when hosts have resolved them
 	}
 	if t := newLevels(g, h.tables(), onLevelsOf(g, o.Before, installed, wanted), rest, o); t != nil {
 		r.Tables, r.NewLevels = t, len(rest)
@@ -178,9 +176,9 @@ func Repair(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Fitted
 	return r
 }
 
-// afterWait are the states that packets may remember when the second step begins, and the
-// switches of the wait before it. On one lane that is two: then packets that took a channel
-// before have left it.
+// afterWait lists the states that packets may remember when the second step begins, and
+// the switches of the preceding wait. On one lane that is two: then packets that followed
+// an earlier channel have left it.
 func (f *fitter) afterWait(first *route.Tables, lids []ib.LID) (list []Recent, hops int) {
 	b := &builder{x: f.x, o: f.o}
 	if hops = 2; !f.x.single() {
@@ -228,8 +226,8 @@ func (f *fitter) fit(lids []ib.LID) (rest []ib.LID) {
 	}
 }
 
-// dropBroken drops what leads nowhere by the entries at hand. It returns at how
-// many switches with a CA or router port that is so.
+// dropBroken drops the current entries that lead nowhere. It returns the number
+// of affected switches with a CA or router port.
 func (f *fitter) dropBroken(l ib.LID) (n int) {
 	x := f.x
 	d, port := x.owner(l)
@@ -272,8 +270,8 @@ func (f *fitter) dropBroken(l ib.LID) (n int) {
 	return n
 }
 
-// fitter changes tables entry by entry while what packets may do stays free of
-// cycles.
+// fitter changes tables entry by entry while the possible dependencies of
+// packets stay free of cycles.
 type fitter struct {
 	x      *mixer // from the installed to the wanted state
 	o      *Options
@@ -288,18 +286,18 @@ type fitter struct {
 	own    []bool // by switch: the row is a copy
 	s      *seeker
 	retold func(l ib.LID) bool
-	unsure map[ib.LID]bool // packets of recent states may be where nothing is known of them
+	unsure map[ib.LID]bool // destinations for which packets of recent states may be at unknown places
 	partly bool            // not all that packets of recent states may do is free of cycles
 	circle []Hop           // an example
 	log    []int64         // bits set since the last try began
 	cycle  []Hop           // that a dependency would have closed, the first time
 }
 
-// Unknown is for NewRepair where Repair has no answer, because tables are not
-// known: what is wanted is written immediately, and nothing of it is proved until it is there.
+// Unknown is for NewRepair if Repair returns nil because tables are unknown: the wanted
+// tables are written immediately, and nothing is proved until they are installed.
 func Unknown(installed *route.Tables) *Fitted { return &Fitted{First: installed, Stale: true} }
 
-// known reports whether all that switches hold is.
+// known reports whether all installed tables are known.
 func known(g *fabric.Graph, installed *route.Tables, o *Options) bool {
 	return !o.LanesUnknown && installed != nil && len(installed.LFT) == len(g.Switches) &&
 		!slices.ContainsFunc(installed.LFT, func(row []byte) bool { return row == nil })
@@ -418,7 +416,7 @@ func (f *fitter) countBroken(w *walker, l ib.LID) (n, hosts int32) {
 	return n, hosts
 }
 
-// share makes the rows of the result: the installed ones as far as they reach.
+// share makes the rows of the result: the installed ones up to their length.
 func (f *fitter) share(installed *route.Tables) {
 	n := route.RowLen(f.x.new.TopLID)
 	f.rows, f.own = make([][]byte, len(installed.LFT)), make([]bool, len(installed.LFT))
@@ -435,8 +433,8 @@ func (f *fitter) share(installed *route.Tables) {
 	}
 }
 
-// set writes an entry of the result. That has none of LIDs above the wanted ones,
-// which nobody has any more: nothing leads there.
+// set writes an entry of the result. LIDs above the wanted top have no owner, and
+// need no entry.
 func (f *fitter) set(s int32, l ib.LID, e byte) {
 	if int(l) >= len(f.rows[s]) || f.rows[s][l] == e {
 		return
@@ -462,7 +460,7 @@ func (f *fitter) tables() *route.Tables {
 }
 
 // column gives a destination its wanted entries, if they can be written in
-// rooted order and deliver on the service levels that sp says.
+// rooted order and deliver on the service levels of sp.
 func (f *fitter) column(l ib.LID, sp spec) bool {
 	x, w := f.x, f.w
 	w.edges = w.edges[:0]

@@ -9,9 +9,9 @@ import (
 	"heddle/route"
 )
 
-// onLevelsOf are the entries of the wanted tables on the service levels and lanes
-// of the installed ones. To a LID that is new since the graph before, or elsewhere, and
-// from a switch that is new, no host uses a level that it was told: there it is the wanted one.
+// onLevelsOf returns the entries of the wanted tables on the service levels and lanes of
+// the installed ones. To a LID that is new or moved since the previous graph, and from a
+// new switch, no host knows a level yet, so the wanted one applies.
 func onLevelsOf(g, before *fabric.Graph, installed, wanted *route.Tables) *route.Tables {
 	u := *wanted
 	u.SL, u.Class, u.NumClasses, u.Lanes, u.NumVLs, u.Multicast = installed.SL, installed.Class, installed.NumClasses, installed.Lanes, installed.NumVLs, installed.Multicast
@@ -24,7 +24,8 @@ func onLevelsOf(g, before *fabric.Graph, installed, wanted *route.Tables) *route
 	for l := range m.class {
 		k := levelKind{old: classOf(installed, l), now: -1}
 		_, fresh := slices.BinarySearch(d.LIDs, ib.LID(l))
-		fresh = fresh && l < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID // to one that is gone hosts send as before
+		// to a LID without an owner hosts send as before
+		fresh = fresh && l < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID
 		if fresh || newSwitches {
 			k.now, k.fresh = classOf(wanted, l), fresh
 		}
@@ -40,8 +41,8 @@ func onLevelsOf(g, before *fabric.Graph, installed, wanted *route.Tables) *route
 	return &u
 }
 
-// claim raises the lanes that tables claim to those that their service levels lead to: levels
-// of one engine may be on lanes that neither it nor the other uses so.
+// claim raises the number of lanes of tables to those that their service levels use: a
+// mix of two engines' levels may use lanes that neither engine uses.
 func claim(g *fabric.Graph, t *route.Tables) {
 	levels := levelsOf(t.SL)
 	if t.SL == nil {

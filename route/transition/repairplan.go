@@ -11,8 +11,8 @@ import (
 	"heddle/route"
 )
 
-// Risk is what a plan does although it is not proved: for a moment packets may
-// wait for each other in a circle.
+// Risk describes an unproved step of a plan: for a moment packets may wait for
+// each other in a cycle.
 type Risk struct {
 	// Cycle is an example of channels that may: each for the next, the last for the first.
 	Cycle []Hop
@@ -22,14 +22,14 @@ type Risk struct {
 	Why   string
 }
 
-// NewRepair plans a repair: the entries of r.First, which need no wait, those of
-// final after them, then lane tables and multicast trees. final are r.Tables with
-// trees, or the engine's tables where r.Tables is nil.
+// NewRepair plans a repair: the entries of r.First, which need no wait, then those of
+// final, then lane tables and multicast trees. final are r.Tables with trees, or the
+// engine's tables if r.Tables is nil.
 //
-// What follows on First needs a time for packets to leave. strict waits for it, while
-// pairs of the second step stay broken. Otherwise the plan does not wait and says
-// in Risk what may happen. nil is returned if there is no such plan: lifetimes are
-// unlimited, or r.Tables is nil and it is to be strict.
+// Before the second step packets need time to leave. strict waits for them, while
+// pairs of the second step stay broken. Otherwise the plan does not wait, and Risk
+// says what may happen. nil is returned if there is no such plan: lifetimes are
+// unlimited, or r.Tables is nil and strict is set.
 func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Options, strict bool) *Plan {
 	x := newMixer(g, installed, final, &o)
 	ch := x.compare(o.Quiet)
@@ -41,7 +41,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	if o.LanesUnknown {
 		ch.lanes = x.everyLane()
 	}
-	whole := r.Tables != nil // what working pairs use stays
+	whole := r.Tables != nil // entries of working pairs stay
 	late := !whole || r.Tables != r.First
 	if (late || r.Stale) && b.drain(1) < 0 || strict && (!whole || r.Stale || r.NewLevels > 0) {
 		return nil
@@ -93,7 +93,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		}
 		for i, k := range ch.trees {
 			if p.content.treeCut[i] == 0 {
-				continue // before those that it is not known to mix with
+				continue // before those with which it is not known to mix
 			}
 			p.content.treeAt[i] = uint8(last + 1)
 			if k.old == nil || k.now == nil || r.takes(x, k, newEntries|newLanes|oldSLs|newSLs) {
@@ -103,7 +103,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 				return nil // members may send on the old level without limit
 			}
 		}
-		if st.Repath > 0 { // and what they sent last leaves
+		if st.Repath > 0 { // and their last packets leave
 			st.DrainHops++
 			st.Drain = b.drain(st.DrainHops)
 		}
@@ -124,21 +124,21 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	case late:
 		p.Risk = &Risk{Cycle: r.Cycle, Worst: b.drain(1)}
 		if whole {
-			p.Risk.Why = fmt.Sprintf("packets under way to %d broken pairs may meet new entries", r.Late)
+			p.Risk.Why = fmt.Sprintf("packets in flight to %d broken pairs may meet new entries", r.Late)
 			if r.NewLevels > 0 {
-				p.Risk.Why = fmt.Sprintf("hosts have yet to learn new service levels (destinations: %d), and packets under way to %d broken pairs may meet new entries", r.NewLevels, r.Late)
+				p.Risk.Why = fmt.Sprintf("hosts have yet to learn new service levels (destinations: %d), and packets in flight to %d broken pairs may meet new entries", r.NewLevels, r.Late)
 			} else if r.Late == 0 {
-				p.Risk.Why = "packets under way to switches that cannot be reached may meet new entries"
+				p.Risk.Why = "packets in flight to switches that cannot be reached may meet new entries"
 			}
 		} else if p.Risk.Why = "the tables that connect the rest do not mix with those installed"; r.Left == 0 {
 			p.Risk.Why = "the installed tables can deadlock, and do not mix with those that replace them"
 		}
 	case r.Stale:
-		p.Risk = &Risk{Worst: b.drain(1), Why: "hosts may use service levels that they were told earlier, and these are not proved on the installed entries"}
+		p.Risk = &Risk{Worst: b.drain(1), Why: "hosts may use service levels that they learned earlier, which are not proved on the installed entries"}
 	case r.Past && !strict:
-		p.Risk = &Risk{Cycle: r.circle, Worst: b.drain(1), Why: "packets under way may go by tables of a short while ago"}
+		p.Risk = &Risk{Cycle: r.circle, Worst: b.drain(1), Why: "packets in flight may follow recent tables"}
 	case trees && !strict:
-		p.Risk = &Risk{Worst: b.drain(1), Why: "multicast packets under way may meet new trees"}
+		p.Risk = &Risk{Worst: b.drain(1), Why: "multicast packets in flight may meet new trees"}
 	}
 	b.compactRepair()
 	p.Reason = b.repairReason(r, strict)
@@ -161,11 +161,11 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	return p
 }
 
-// writtenOnce is first without the entries that final has others for: what first drops only to
-// have packets leave, and destinations of which it would write an entry for a moment. Where
-// nobody waits between the two that gains nothing and writes blocks twice.
+// writtenOnce returns first without the entries that final changes again: those that
+// first drops only to let packets leave, and those that it would write for a moment. If
+// nothing waits between the two, they gain nothing and write blocks twice.
 func writtenOnce(g *fabric.Graph, installed, first, final *route.Tables) *route.Tables {
-	twice := make([]bool, int(first.TopLID)+1) // destinations that have to stay as they are as a whole
+	twice := make([]bool, int(first.TopLID)+1) // destinations that must stay unchanged
 	var again []cell
 	for s, row := range first.LFT {
 		if s < len(installed.LFT) && len(row) > 0 && len(installed.LFT[s]) > 0 && &row[0] == &installed.LFT[s][0] {
@@ -241,8 +241,8 @@ func (b *builder) steps() {
 	}
 }
 
-// inTurn writes all destinations of a plan that need not wait in rooted order, where
-// a switch that works could else send to one that has no entry yet.
+// inTurn writes all destinations of a plan without waits in rooted order, if a
+// working switch could otherwise send to one that has no entry yet.
 func (b *builder) inTurn() {
 	p, ch := b.p, b.ch
 	if p.Mode != ModeDynamic && p.Mode != ModeStaged || p.Forced || b.o.Quiet || ch.large || !b.drops() {
@@ -270,8 +270,8 @@ func (b *builder) inTurn() {
 	p.Reason += fmt.Sprintf("; written in %d stages so that no switch sends to one that has no entry yet", len(list))
 }
 
-// drops reports whether the entry of some destination changes at a switch that
-// sends it on and at one that drops it.
+// drops reports whether the entry of some destination changes both at a switch
+// that forwards it and at one that drops it.
 func (b *builder) drops() bool {
 	x, ch := b.x, b.ch
 	sends, drop := make([]bool, len(ch.touched)), make([]bool, len(ch.touched))
@@ -290,9 +290,9 @@ func (b *builder) drops() bool {
 	return false
 }
 
-// repairTrees writes multicast trees that change in the last stage. Of those
-// that do not mix with what is there the first stage leaves what both trees
-// share; it reports whether there are any.
+// repairTrees writes changed multicast trees in the last stage. Of those that
+// do not mix with the installed state, the first stage leaves the part that
+// both trees share; it reports whether there are any.
 func (b *builder) repairTrees(r *Fitted, last int) (cut bool) {
 	p, ch := b.p, b.ch
 	c := &p.content
@@ -312,8 +312,8 @@ func (b *builder) repairTrees(r *Fitted, last int) (cut bool) {
 	return cut
 }
 
-// takes reports whether what sp allows of the trees of a group goes together
-// with all that the repair allows, and takes it in if so.
+// takes reports whether the dependencies that sp permits for the trees of a
+// group are compatible with those of the repair, and adds them if so.
 func (r *Fitted) takes(x *mixer, k treeChange, sp spec) bool {
 	f := r.fitter
 	if f == nil || f.x.lanes != x.lanes || f.x.cross != x.cross {
@@ -329,8 +329,8 @@ func (r *Fitted) takes(x *mixer, k treeChange, sp spec) bool {
 	return forest && f.ins.all(f.w.edges)
 }
 
-// inRootedOrder lists the tables that stages of rooted order lead to, the last being to;
-// one at least. nil if too much changes, or in too many stages.
+// inRootedOrder lists the tables after each stage of rooted order, the last being to; at
+// least one. nil if too much changes, or in too many stages.
 func inRootedOrder(g *fabric.Graph, from, to *route.Tables) (list []*route.Tables) {
 	y := &mixer{g: g, managed: len(g.Switches), old: from, new: to}
 	ch := &change{touched: make([]bool, int(max(from.TopLID, to.TopLID))+1)}
@@ -379,7 +379,7 @@ func inRootedOrder(g *fabric.Graph, from, to *route.Tables) (list []*route.Table
 	return list
 }
 
-// compactRepair takes out stages that write nothing.
+// compactRepair removes stages that write nothing.
 func (b *builder) compactRepair() {
 	p := b.p
 	for k := len(p.Stages) - 1; k >= 0 && len(p.Stages) > 1; k-- {
@@ -423,14 +423,14 @@ func (b *builder) repairReason(r *Fitted, strict bool) string {
 	case r.Tables == nil:
 		parts = append(parts, "the installed tables can deadlock, so the wanted ones follow immediately")
 	case r.NewLevels > 0:
-		parts = append(parts, fmt.Sprintf("%d by entries that do not mix with packets under way, on new service levels where none in use will do (destinations: %d)", r.Late, r.NewLevels))
+		parts = append(parts, fmt.Sprintf("%d by entries that do not mix with packets in flight, on new service levels where none in use will do (destinations: %d)", r.Late, r.NewLevels))
 	case r.Late > 0 && strict:
 		parts = append(parts, fmt.Sprintf("%d when packets have left that their entries do not mix with", r.Late))
 	case r.Late > 0:
-		parts = append(parts, fmt.Sprintf("%d by entries that do not mix with packets under way", r.Late))
+		parts = append(parts, fmt.Sprintf("%d by entries that do not mix with packets in flight", r.Late))
 	}
 	if len(p.Groups) > 0 {
-		parts = append(parts, fmt.Sprintf("%d multicast trees are cut to what they keep, then completed", len(p.Groups)))
+		parts = append(parts, fmt.Sprintf("%d multicast trees are cut to their unchanged part, then completed", len(p.Groups)))
 	}
 	if len(parts) == 0 {
 		return "paths to switches are repaired"

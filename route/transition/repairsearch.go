@@ -8,7 +8,7 @@ import (
 	"heddle/internal/heap"
 )
 
-// slot is what may be on a channel: lanes by service level.
+// slot holds the possible packets on a channel: lanes by service level.
 type slot struct {
 	levels uint16
 	lanes  [16]uint16
@@ -33,9 +33,9 @@ type seeker struct {
 	next []int32 // the channel it is to use; -1: none
 	good []bool
 	dist []int32 // links to the destination, of good switches
-	out  []slot  // what is on its channel in the end
-	was  []slot  // what is on the channel of its installed entry
-	// Of switches that were cut off: those whose installed entry leads here.
+	out  []slot  // on its final channel
+	was  []slot  // on the channel of its installed entry
+	// Of disconnected switches: those whose installed entry leads here.
 	head, link []int32
 	tried      []bool                     // by channel
 	turned     []bool                     // by switch
@@ -50,11 +50,10 @@ func newSeeker(f *fitter) *seeker {
 	}
 }
 
-// search connects the switches that cannot reach l: outwards from those that
-// can, the shortest path first, over whatever channel closes no cycle with what
-// packets do that are, or come, on the channels before and after it. Entries that
-// lead to a switch which is connected again stay. It reports whether all are
-// connected; if not nothing changed.
+// search connects the switches that cannot reach l: outwards from those that can,
+// the shortest path first, over any channel that closes no cycle with packets on
+// the channels before and after it. Entries that lead to a reconnected switch
+// stay. It reports whether all are connected; if not, nothing changed.
 func (f *fitter) search(l ib.LID) bool { return f.seek(l, false) }
 
 // searchSome is search that connects as many as it can.
@@ -125,7 +124,7 @@ func (f *fitter) seek(l ib.LID, some bool) bool {
 	return left == 0
 }
 
-// insert takes the walker's dependencies in, or none if one closes a cycle.
+// insert adds the walker's dependencies, or none if one closes a cycle.
 func (f *fitter) insert() bool {
 	if !f.ins.all(f.w.edges) {
 		if f.cycle == nil {
@@ -187,12 +186,12 @@ func (f *fitter) findCycle() []Hop {
 	return nil
 }
 
-// later is added to the cost of a channel that takes new dependencies, so that
-// channels that take none come first and leave room for destinations that need them.
+// later is added to the cost of a channel that needs new dependencies, so that
+// channels without any come first and leave room for destinations that need them.
 const later = 1 << 20
 
-// turn makes a connected switch beside one that is cut off use another channel, as
-// that may open it for the other. It reports whether it did.
+// turn moves a connected switch next to a disconnected one to another channel, if
+// that opens a path for the other. It reports whether it did.
 func (s *seeker) turn(l ib.LID, d int32) bool {
 	f, x, w := s.f, s.f.x, s.f.w
 	for v := range int32(x.managed) {
@@ -240,7 +239,7 @@ func (s *seeker) through(u, v int32) bool {
 	return true
 }
 
-// begin takes in what the installed entries do with packets on levels that sp says.
+// begin adds the dependencies of the installed entries for packets on levels of sp.
 func (s *seeker) begin(l ib.LID, d int32, port uint8, sp spec) {
 	x, w := s.f.x, s.f.w
 	x.load(w, l, installedOnly)
@@ -286,7 +285,7 @@ func (s *seeker) begin(l ib.LID, d int32, port uint8, sp spec) {
 	}
 }
 
-// offer puts the channels into u that cut-off switches may take in the queue.
+// offer queues the channels into u that disconnected switches may take.
 func (s *seeker) offer(u int32) {
 	x := s.f.x
 	for _, c := range x.into[x.intoOff[u]:x.intoOff[u+1]] {
@@ -331,14 +330,14 @@ func (s *seeker) inject(to *slot, l ib.LID, u, c int32) {
 	}
 }
 
-// pass sends what is in a slot of channel c1 on by channel c2 into another; edges
-// says whether the dependencies are added to the walker's.
+// pass sends the packets in a slot of channel c1 by channel c2 into another slot;
+// edges says whether the dependencies are added to the walker's.
 func (s *seeker) pass(in *slot, c1, c2 int32, to *slot, edges bool) {
 	s.passIn(in, c1, s.f.x.inPort[c1], c2, to, edges)
 }
 
-// passIn is pass for packets that came in by a port; c1 is negative if nobody waits for
-// the channel that they came by.
+// passIn is pass for packets from a port; c1 is negative if no packet waits for the
+// channel by which they arrived.
 func (s *seeker) passIn(in *slot, c1 int32, port uint8, c2 int32, to *slot, edges bool) {
 	x, w := s.f.x, s.f.w
 	for m := in.levels; m != 0; m &= m - 1 {
@@ -362,9 +361,9 @@ func (s *seeker) passIn(in *slot, c1 int32, port uint8, c2 int32, to *slot, edge
 	}
 }
 
-// attach collects the dependencies that switch u makes if it takes channel c
-// to l, -1: delivers: of its own packets, those that installed entries bring to
-// it, and those that recent ones brought.
+// attach collects the dependencies at switch u if it takes channel c to l (-1:
+// delivers): those of its own packets, and of packets that installed and recent
+// entries bring to it.
 func (s *seeker) attach(l ib.LID, u, c int32) {
 	if c < 0 {
 		return
@@ -375,7 +374,7 @@ func (s *seeker) attach(l ib.LID, u, c int32) {
 	s.follow(u, c, &out, false)
 }
 
-// arrivals sends what installed entries, recent ones and new ones bring to switch u on by
+// arrivals sends the packets that installed, recent and new entries bring to switch u by
 // channel c.
 func (s *seeker) arrivals(l ib.LID, u, c int32, out *slot, edges bool) {
 	x, w := s.f.x, s.f.w
@@ -395,9 +394,9 @@ func (s *seeker) arrivals(l ib.LID, u, c int32, out *slot, edges bool) {
 	}
 }
 
-// follow goes on from channel c of switch u with what is in out, to the
-// destination or to where all of it has been before. keep notes it; else the
-// dependencies are collected.
+// follow continues from channel c of switch u with the packets in out, to the
+// destination or to where all of them have been before. keep records them;
+// otherwise the dependencies are collected.
 func (s *seeker) follow(u, c int32, out *slot, keep bool) {
 	x := s.f.x
 	at := *out
@@ -419,8 +418,9 @@ func (s *seeker) follow(u, c int32, out *slot, keep bool) {
 	}
 }
 
-// connected notes that u takes channel c, and with it all whose installed
-// entries lead to it. It returns how many switches that connects.
+// connected records that u takes channel c, which also connects all switches
+// whose installed entries lead to u. It returns how many switches that
+// connects.
 func (s *seeker) connected(l ib.LID, u, c int32) (n int) {
 	x := s.f.x
 	s.next[u] = c

@@ -9,15 +9,14 @@ import (
 )
 
 // A destination is written in rooted order if no switch sends to it by its
-// wanted entry before all switches farther on along the wanted path do; stages
-// need acknowledgements for that but no drain. Then packets go by installed
-// entries for a while and by wanted ones from then on, so they cannot loop if
-// neither state does, and of the mixed dependencies those from a new to an old
-// entry are impossible: whoever came by a new entry meets new ones only.
+// wanted entry before all later switches of the wanted path do. Stages then
+// need acknowledgements but no drain. A packet follows installed entries first
+// and wanted ones from then on, so it cannot loop if neither state loops, and
+// of the mixed dependencies those from a new to an old entry are impossible.
 
-// rank fills rank, by switch, with the stage of each entry for l that changes: one
-// more than that of the next one along the wanted path. load must have been
-// called for the mix, and the wanted entries must not loop. It returns the cells.
+// rank fills rank, by switch, with the stage of each changed entry for l: one more
+// than that of the next entry along the wanted path. load must have been called
+// for the mix, and the wanted entries must not loop. It returns the cells.
 func (x *mixer) rank(w *walker, l ib.LID, cells []stagedCell) []stagedCell {
 	const unknown = -1
 	if w.rank == nil {
@@ -122,8 +121,9 @@ func (x *mixer) rootedDeps(w *walker, l ib.LID, sp spec) bool {
 	return true
 }
 
-// rootedSingle is rootedDeps for one lane: from w.seen packets go by installed
-// entries only so far, to w.fresh they came by wanted ones.
+// rootedSingle is rootedDeps for one lane: w.seen marks switches that packets
+// reach by installed entries only, w.fresh those that they reach by wanted
+// ones.
 func (x *mixer) rootedSingle(w *walker, l ib.LID, all bool) {
 	for s := range w.seen {
 		w.seen[s], w.fresh[s] = all || x.hasCA[s], all
@@ -163,7 +163,7 @@ func (x *mixer) rootedSingle(w *walker, l ib.LID, all bool) {
 }
 
 // rootedTables is rootedDeps for SL-to-VL tables. A channel has two slots:
-// packets that have gone by installed entries only so far, and the others.
+// packets that followed installed entries only so far, and the others.
 func (x *mixer) rootedTables(w *walker, all bool, sp spec) {
 	for s := range w.head {
 		w.head[s] = -1
@@ -217,14 +217,14 @@ func (x *mixer) inject(w *walker, slot, c2 int32, ports []uint8, levels uint16, 
 	}
 }
 
-// passOn sends what is in slot j, on channel c1, on by channel c2 and adds
-// the dependencies.
+// passOn sends the packets in slot j, on channel c1, by channel c2 and adds the
+// dependencies.
 func (x *mixer) passOn(w *walker, slot, c2, j, c1 int32, sp spec) {
 	in, out := &w.slots[j], &w.slots[slot]
 	for m := w.levels[j]; m != 0; m &= m - 1 {
 		sl := bits.TrailingZeros16(m)
 		if in[sl] == 0 {
-			continue // all of that level was dropped on the way
+			continue // all packets of that level were dropped on the path
 		}
 		lanes := x.lanesOf(c2, x.inPort[c1], ib.SL(sl), sp)
 		out[sl] |= lanes

@@ -22,7 +22,7 @@ type staged struct {
 	lids   [][]ib.LID // by stage: those with entries that are written in it
 	at     []uint8    // by index in change.lids: the stage; split if entries differ
 	cells  []stagedCell
-	hops   []int32 // by stage: switches on the longest path to one of lids while it is written
+	hops   []int32 // by stage: switches on the longest path to one of lids during its writes
 	trees  []uint8 // by index in change.trees
 	lanes  int     // stage in which SL-to-VL tables are written; 0 with nothing to write
 }
@@ -39,15 +39,14 @@ const (
 	split   = 254
 )
 
-// inOrder looks for an order of updates that discards nothing. Stage by stage it
-// takes, greedily, whatever can mix while what was written before is new and
-// the rest is old; destinations that are broken now come first. Between two stages
-// packets that met an older mix must drain. nil if there is none within the
-// bounds.
+// inOrder searches an order of updates that discards nothing. Stage by stage it
+// greedily takes all updates that can mix while earlier ones are new and the rest
+// is old; broken destinations come first. Between two stages packets that met an
+// older mix must drain. nil if there is none within the bounds.
 //
-// A destination is taken whole if possible; otherwise its switches are taken
-// in the order of their distance to it by the wanted entries, which ends
-// transient loops (an update follows all updates nearer to the destination).
+// A destination is taken whole if possible; otherwise switch by switch, in the
+// order of their distance to it by the wanted entries, which prevents transient
+// loops (an update follows all updates nearer to the destination).
 //
 // It takes time proportional to stages × switches × changed LIDs, and switches ×
 // LIDs once.
@@ -128,7 +127,7 @@ func (s *sorter) now(i int32, k uint8) {
 	}
 }
 
-// pick narrows what load left for a switch of a split destination.
+// pick narrows the entries that load left for a switch of a split destination.
 func (s *sorter) pick(u int32, l ib.LID, k uint8) {
 	x, w := s.x, s.w
 	was := x.port[int(u)<<8|int(effective(x.old, u, int(l)))]
@@ -146,7 +145,7 @@ func (s *sorter) pick(u int32, l ib.LID, k uint8) {
 	}
 }
 
-// recall fills flips with what was decided about a split destination.
+// recall fills flips with the decisions on a split destination.
 func (s *sorter) recall(l ib.LID) {
 	s.flips = map[int32]uint8{}
 	cells := s.st.cells[:s.settled]
@@ -158,14 +157,14 @@ func (s *sorter) recall(l ib.LID) {
 
 const anyLevel = oldSLs | newSLs | oldLanes | newLanes
 
-// stage takes what it can in the next stage; it says how much that was and
+// stage takes what it can into the next stage; it returns how much it took and
 // how much is left.
 func (s *sorter) stage(v *verdict, workers int) (took, left int) {
 	x, w, st := s.x, s.w, s.st
 	k := uint8(st.stages)
 	base, ok := s.base(k, v, workers)
 	if !ok {
-		return 0, 1 // what is installed loops
+		return 0, 1 // the installed entries loop
 	}
 	w.into = base
 	for _, t := range s.ch.free {
@@ -231,8 +230,8 @@ func (s *sorter) stage(v *verdict, workers int) (took, left int) {
 	return took, left
 }
 
-// base is the union of what all destinations do before stage k; false if one
-// loops.
+// base is the union of the dependencies of all destinations before stage k;
+// false if one loops.
 func (s *sorter) base(k uint8, v *verdict, workers int) (depSet, bool) {
 	x, st := s.x, s.st
 	s.budget -= len(s.ch.lids) * x.n / 4
@@ -269,8 +268,8 @@ func (s *sorter) base(k uint8, v *verdict, workers int) (depSet, bool) {
 	return base, !slices.Contains(bad, true)
 }
 
-// take tries to write a destination in stage k: all that is left of it, or
-// what is possible switch by switch.
+// take tries to write a destination in stage k: all of its rest, or as much as
+// possible switch by switch.
 func (s *sorter) take(ins *inserter, i int32, k uint8, loops bool) (all, some bool) {
 	x, w, st, l := s.x, s.w, s.st, s.ch.lids[i]
 	was := st.at[i]
@@ -321,7 +320,7 @@ func (s *sorter) take(ins *inserter, i int32, k uint8, loops bool) (all, some bo
 	return false, true
 }
 
-// fits inserts the dependencies of a destination with what flips says; false
+// fits inserts the dependencies of a destination with the current flips; false
 // if that closes a loop or a cycle.
 func (s *sorter) fits(ins *inserter, i int32, k uint8) bool {
 	s.w.edges = s.w.edges[:0]
@@ -333,8 +332,8 @@ func (s *sorter) fits(ins *inserter, i int32, k uint8) bool {
 	return ins.all(s.w.edges)
 }
 
-// rooted lists the switches whose entry for l is still to be written, nearest
-// to the destination by the wanted entries first.
+// rooted lists the switches whose entry for l is not written yet, nearest to
+// the destination by the wanted entries first.
 func (s *sorter) rooted(l ib.LID) (list []int32) {
 	x := s.x
 	const far = 1 << 30
@@ -368,8 +367,8 @@ func (s *sorter) rooted(l ib.LID) (list []int32) {
 	return list
 }
 
-// lanesInOrder tries SL-to-VL tables first, then entries; or the other way
-// round.
+// lanesInOrder tries SL-to-VL tables first, then entries; then the opposite
+// order.
 func (x *mixer) lanesInOrder(ch *change, workers int) *staged {
 	const levels = oldSLs | newSLs
 	st := &staged{stages: 2, at: make([]uint8, len(ch.lids)), trees: make([]uint8, len(ch.trees)), lids: [][]ib.LID{nil, ch.lids}}
@@ -398,7 +397,7 @@ func (x *mixer) passes(ch *change, workers int, sp spec) bool {
 	d := x.merged(x.scan(workers, func(w *walker, l ib.LID) {
 		x.target(w, 0)
 		if !x.depsOf(w, l, sp) {
-			bad[int(l)/route.BlockLen] = true // one worker for a block
+			bad[int(l)/route.BlockLen] = true // one worker per block
 		}
 	}), 0)
 	if slices.Contains(bad, true) {

@@ -6,14 +6,14 @@ import (
 	"heddle/ib"
 )
 
-// stray is what packets to a LID that came over a lost cable are at a switch: levels.
+// stray holds the levels of packets to a LID at a switch that crossed a lost link.
 type stray struct {
 	s      int32
 	levels uint16
 }
 
-// lostCables looks the lost cables up that are no channels again: channel is that of a switch's
-// port, or negative.
+// lostCables lists the lost links that are not channels again: channel is that of a
+// switch's port, or negative.
 func (x *mixer) lostCables(channel func(s int32, port uint8) int32) map[int]lostCable {
 	if len(x.cables) == 0 {
 		return nil
@@ -41,8 +41,8 @@ func (x *mixer) lostCables(channel func(s int32, port uint8) int32) map[int]lost
 	return lost
 }
 
-// findStrays follows packets by the installed entries over lost cables. On one lane those
-// to a LID that everybody sends to are nothing new.
+// findStrays follows packets by the installed entries over lost links. On one lane,
+// packets to a LID to which all switches send add nothing.
 func (x *mixer) findStrays() {
 	if len(x.lost) == 0 {
 		return
@@ -65,8 +65,8 @@ func (x *mixer) findStrays() {
 	}
 }
 
-// follow sends levels, by switch, on to l by installed entries, and returns what crosses
-// lost cables.
+// follow sends levels, by switch, to l by installed entries, and returns those that
+// cross lost links.
 func (x *mixer) follow(levels []uint16, l ib.LID) (list []stray) {
 	var stack []int32
 	for u, m := range levels {

@@ -1,7 +1,6 @@
-// Package transition plans the change from the forwarding tables that the
-// switches hold to the wanted ones: what to write, in which stages, and what
-// to wait for in between, so that traffic can flow meanwhile without a
-// forwarding loop or a credit cycle.
+// Package transition plans the change from the installed forwarding tables to the
+// wanted ones: what to write, in which stages, and how long to wait between them,
+// so that traffic continues without a forwarding loop or a credit cycle.
 //
 //	p := transition.New(g, installed, wanted, transition.Options{…})
 //	for k, st := range p.Stages {
@@ -11,14 +10,14 @@
 //
 // While tables are being written a packet may leave one switch by an old entry
 // and the next by a new one, and hosts keep the service level of an established
-// connection until they are told otherwise. So the graph that must be free of
+// connection until they learn another one. So the graph that must be free of
 // cycles is the extended one: at each switch and destination the set {installed
 // entry, wanted entry}, for each pair the set {old, new} of service levels, at
 // each pair of ports {old, new} SL-to-VL table, with every dependency between
 // lanes of channels that data traffic can reach in that multi-valued routing
 // function. The union of the two tables' own dependency graphs is not enough
-// (TestUnionIsNotEnough). The data traffic is that of route/check: packets with
-// a CA or router port at one end at least.
+// (TestUnionIsNotEnough). The data traffic is that of route/check: packets with a
+// CA or router port at one end at least.
 //
 // A plan is a pure function of its arguments and does not depend on the number of
 // workers. It must not be changed once made; any number of goroutines may read
@@ -42,10 +41,10 @@ type Mode uint8
 const (
 	// ModeAuto lets New choose; it is never the result.
 	ModeAuto Mode = iota
-	// ModeNone: the wanted tables are installed already.
+	// ModeNone: the wanted tables are already installed.
 	ModeNone
-	// ModeDynamic: one stage; everything may be written in any order while
-	// traffic flows.
+	// ModeDynamic: one stage; all blocks may be written in any order while traffic
+	// flows.
 	ModeDynamic
 	// ModeStaged: an order of updates in several stages, with a drain between two,
 	// in which every stage is free of cycles and loops. Nothing is discarded.
@@ -55,8 +54,8 @@ const (
 	ModeDiscard
 	// ModeStatic: like ModeDiscard, for every destination that changes.
 	ModeStatic
-	// ModeRepair: broken pairs are connected first, while everything else stays
-	// as it is (NewRepair).
+	// ModeRepair: broken pairs are connected first, without other changes
+	// (NewRepair).
 	ModeRepair
 	// ModeRefused: the change is not clean and cannot be staged, because
 	// packets may stay in the network, or hosts with their old service
@@ -100,65 +99,64 @@ func Lifetime(code uint8) time.Duration {
 	return 4096 * time.Nanosecond << code
 }
 
-// Options are what New needs to know besides the tables.
+// Options are the inputs of New besides the tables.
 type Options struct {
 	Workers int
-	// Force is a mode to use whatever the analysis says (ModeDynamic,
-	// ModeStaged, ModeDiscard or ModeStatic); ModeAuto chooses. ModeStaged is
-	// used if there is such an order.
+	// Force is a mode to use regardless of the analysis (ModeDynamic, ModeStaged,
+	// ModeDiscard or ModeStatic); ModeAuto chooses. ModeStaged is used only if
+	// such an order exists.
 	Force Mode
-	// Quiet says that no data packet can be in the subnet nor enter it (no
-	// link between switches is Armed or Active): then any order will do.
+	// Quiet says that no data packet can be in the subnet or enter it (no link
+	// between switches is Armed or Active): then any order is safe.
 	Quiet bool
-	// SwitchLifetime is the longest packet lifetime of any switch, HOQLife
-	// the longest head-of-queue limit of any switch port; Unlimited if one
-	// has no limit. 0 counts as not known, which is Unlimited.
+	// SwitchLifetime is the longest packet lifetime of any switch, HOQLife the
+	// longest head-of-queue limit of any switch port; Unlimited if one has no
+	// limit. 0 means unknown, which counts as Unlimited.
 	SwitchLifetime, HOQLife time.Duration
-	// RepathTime is how long hosts take, at most, to use the new service level
-	// of a pair after they could have learnt of it. 0: without limit; then
-	// a change in which an old level could deadlock on the wanted tables is refused.
+	// RepathTime is the longest time until hosts use the new service level of a pair
+	// once they can resolve it. 0: without limit; then a change in which an old
+	// level could deadlock on the wanted tables is refused.
 	RepathTime time.Duration
 	// MaxVLs is how many data lanes may be used; 0 = as many as every link between
 	// switches has.
 	MaxVLs int
-	// Lifted says that Lift changed the installed service levels: Approach gives no
-	// destination its wanted ones before its entries.
+	// Lifted says that Lift changed the installed service levels: Approach then
+	// gives a destination its wanted levels only with or after its entries.
 	Lifted bool
 
 	// LanesUnknown says that switches may hold other SL-to-VL tables than the
-	// installed ones, as after a transition that broke off. All tables are
-	// written then, while no data flows between switches.
+	// installed ones, as after an aborted transition. All tables are then written
+	// while no data flows between switches.
 	LanesUnknown bool
-	// Held are service levels that hosts may use besides the installed
-	// tables' own, from transitions before that they were not told of.
+	// Held are service levels that hosts may use besides those of the installed
+	// tables, because they were not notified of earlier transitions.
 	Held *Held
-	// Before is the graph that the installed tables were made for, nil if it
-	// is not known. It says which LIDs that nobody owns any more were switches'.
+	// Before is the graph of the installed tables, nil if unknown. It tells which
+	// LIDs without an owner belonged to switches.
 	Before *fabric.Graph
-	// Recent are states that switches held before the installed one, as far
-	// back as packets may remember them. Where the change does not go together
-	// with what such packets may still do, the plan begins with a wait.
+	// Recent are states that were installed before the current one, as far back as
+	// packets may remember them. If the change conflicts with such packets, the
+	// plan begins with a wait.
 	Recent []Recent
-	// GroupLevels are service levels, a bit for each, that members of a
-	// multicast group may send on besides those of its trees, by MLID: what they were
-	// told before its tree was taken away.
+	// GroupLevels are service levels, one bit each, that members of a multicast group
+	// may use besides those of its trees, by MLID: the levels they had before its
+	// tree was removed.
 	GroupLevels map[ib.LID]uint16
-	// Frozen are switches that are not part of the graph (their agent does
-	// not answer, so they can be neither read nor written) but are cabled to
-	// it and still forward by what they held.
+	// Frozen are switches that are not in the graph (their agent does not answer,
+	// so they can be neither read nor written) but are linked to it and still
+	// forward by their tables.
 	Frozen []Frozen
-	// Left are cables between switches of the graph that are no channels of it
-	// (a port did not answer) although data may still go over them.
+	// Left are links between switches of the graph that are not channels of it (a
+	// port did not answer) although data may still cross them.
 	Left []LeftCable
-	// Lost are cables between switches of the graph that were channels a short while ago:
-	// packets that came over them may be under way.
+	// Lost are links between switches of the graph that were channels recently: packets
+	// that crossed them may be in flight.
 	Lost []LeftCable
 
-	// Proved are the dependencies of the wanted tables, counted or not, for
-	// the graph and the data traffic that check.Verify judges, and ProvedOrder an
-	// order of them (nil: it is found). With them a small change is planned
-	// without looking at the destinations that stay as they are. Neither is
-	// changed.
+	// Proved are the dependencies of the wanted tables, counted or not, for the
+	// graph and the data traffic that check.Verify assumes, and ProvedOrder an
+	// order of them (nil: it is computed). They make it possible to plan a small
+	// change without processing unchanged destinations. Neither is modified.
 	Proved      *cdg.Graph
 	ProvedOrder *cdg.Order
 

@@ -1,4 +1,4 @@
-// Package auto names the routing engines that a manager runs when nobody chooses any.
+// Package auto defines the default chain of routing engines.
 package auto
 
 import (
@@ -10,7 +10,7 @@ import (
 
 // Engines returns the chain of `--engine auto`, in the order in which the engines are
 // tried. ftree comes first: it keeps a tree free of deadlock over failures that min-hop
-// does not survive, and it restores the earlier routes when a cable returns. updn comes
+// does not survive, and it restores the earlier routes when a link returns. updn comes
 // last: it routes every connected fabric. The caller owns the slice.
 func Engines() []route.Engine {
 	return []route.Engine{ftree.Engine{}, minhop.Engine{}, updn.Engine{}}

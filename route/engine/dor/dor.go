@@ -1,24 +1,24 @@
 // Package dor routes meshes, hypercubes, tori and HyperX networks in dimension
-// order: a packet first gets its first coordinate right, then the second, and
-// so on (H. Sullivan and T. R. Bashkow, 1977). On meshes, hypercubes and
-// HyperX no cycle of channel dependencies can form, with one lane. Rings of
-// five switches and more need a second lane and a date line each (W. J. Dally
-// and C. L. Seitz, "Deadlock-free message routing in multiprocessor
-// interconnection networks", 1987): the service level of a path says, one bit
-// for each ring, whether it crosses the date line there, and the SL-to-VL
-// tables choose the lane from the bit of the dimension that a packet moves
-// in. A ring of four is a square of a hypercube and needs no date line, one
+// order: a packet first moves along the first dimension until its coordinate is
+// right, then along the second, and so on (H. Sullivan and T. R. Bashkow, 1977).
+// On meshes, hypercubes and HyperX no cycle of channel dependencies can form,
+// with one lane. Rings of five switches and more need a second lane and a date
+// line each (W. J. Dally and C. L. Seitz, "Deadlock-free message routing in
+// multiprocessor interconnection networks", 1987): the service level of a path
+// says, one bit for each ring, whether it crosses the date line there, and the
+// SL-to-VL tables choose the lane from the bit of the dimension that a packet
+// moves in. A ring of four is a square of a hypercube and needs no date line, one
 // of three is a full mesh.
 //
-// The grid is found from the cabling, whatever the port numbers are; the
-// dimension whose ports are lowest, or first in Options.PortOrder, is routed
-// first, and parallel cables are taken in turn. A torus with failed links is
-// recognised too: on the rings they cut packets take the way that is left.
-// What has no way in dimension order is refused; the engine torus has more.
+// The grid is found from the links, regardless of port numbers; the dimension
+// with the lowest ports, or first in Options.PortOrder, is routed first, and
+// parallel links are used in turn. A torus with failed links is recognized too:
+// on a ring that they cut, packets take the remaining direction. A pair without a
+// path in dimension order is refused; the engine torus has more paths.
 //
-// Where no grid is found and Options.PortOrder is given, dimensions are what
-// it says, as for OpenSM's dor: each switch takes the first port in its order
-// that is on a shortest path, and the result is refused if it has a cycle.
+// If no grid is found and Options.PortOrder is given, it defines the dimensions,
+// as for OpenSM's dor: each switch takes the first port in its order that is on a
+// shortest path, and the result is refused if it has a cycle.
 //
 // Cost: O(switches × degree²) to find the grid, O(switches² × dimensions) for
 // the next hops, O(switches × LIDs) for the tables.
@@ -52,9 +52,9 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 // levelBits are the bits of a service level.
 const levelBits = 4
 
-// Update is Compute with the switches where they were before, those that
-// return included, so that no service level changes without need. Where they do not
-// fit there any more it computes from scratch.
+// Update is Compute with the switches at their former coordinates, including those
+// that return, so that no service level changes without need. If they no longer fit
+// there, it computes from scratch.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	if m, ok := from.Tables.Memo.(*grid.Memo); ok && !o.Rebalance {
 		n, opt := setup(g, o)

@@ -225,8 +225,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{graph(t, 8, "torus", "5x5"), route.Options{MaxVLs: 1}, "dor: the 5x5 torus needs 2 lanes, 1 is allowed"},
 		{graph(t, 1, "torus", "5x5"), route.Options{MaxVLs: 4}, "dor: the 5x5 torus needs 2 lanes, 1 is allowed (link 0x0000000000200000 port 1 has 1)"},
-		{routetest.Without(mesh, []int32{5}, nil), route.Options{}, "dor: no way in dimension order from switch 0x0000000000200009 at (2,1) to switch 0x0000000000200000 at (0,0): 1 switch and 0 links between others are missing from the 4x4 mesh"},
-		{routetest.Without(mesh, nil, []int32{20}), route.Options{}, "dor: no way in dimension order from "},
+		{routetest.Without(mesh, []int32{5}, nil), route.Options{}, "dor: no path in dimension order from switch 0x0000000000200009 at (2,1) to switch 0x0000000000200000 at (0,0): 1 switch and 0 links between others are missing from the 4x4 mesh"},
+		{routetest.Without(mesh, nil, []int32{20}), route.Options{}, "dor: no path in dimension order from "},
 		{graph(t, 8, "fattree", "324"), route.Options{}, "dor: the switches form no grid: "},
 		{graph(t, 8, "dragonfly", "4", "2", "2"), route.Options{}, "dor: the switches form no grid: "},
 		{&fabric.Graph{Off: []int32{0}}, route.Options{}, "dor: there are no switches"},

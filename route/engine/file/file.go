@@ -1,18 +1,18 @@
-// Package file takes tables from the dump files of another subnet manager or
-// of an earlier run, as OpenSM's engine of the same name does: forwarding
-// tables, and if wanted service levels and SL-to-VL tables.
+// Package file takes tables from the dump files of another subnet manager or of
+// an earlier run, like OpenSM's engine of the same name: forwarding tables, and
+// optionally service levels and SL-to-VL tables.
 //
-// A dump is made for one assignment of LIDs. Where it names the port behind a
-// LID (opensm-lfts.dump and its relatives do), routes follow the port to the
-// LID that it has now. Otherwise (opensm.fdbs) the LIDs must be the same, which
-// is seen where each route ends. LIDs of virtual functions that the dump does not
-// have take the routes of their port.
+// A dump is made for one assignment of LIDs. If it names the port of each LID (as
+// opensm-lfts.dump does), routes follow the port to its current LID. Otherwise
+// (opensm.fdbs) the LIDs must be unchanged, which the package verifies at the end
+// of each route. LIDs of virtual functions that are missing from the dump get the
+// routes of their port.
 //
-// Tables are as good as the file: nothing is balanced or made free of
-// deadlocks, whoever installs them proves them first. Refused is a dump that
-// does not fit the fabric: without a table for some switch, without routes to
-// some LID, with ports that a switch does not have. OpenSM's lid matrix is not
-// needed: paths follow from the tables.
+// Tables are as good as the file: the package neither balances them nor removes
+// deadlocks, so they must be proved before they are installed. It refuses a dump
+// that does not fit the fabric: one without a table for some switch, without
+// routes to some LID, or with ports that a switch does not have. OpenSM's lid
+// matrix is not needed: paths follow from the tables.
 //
 // Cost: O(entries of the dump + switches × LIDs).
 package file
@@ -55,9 +55,9 @@ type loader struct {
 	Engine
 	g     *fabric.Graph
 	t     *route.Tables
-	lid   []ib.LID          // by LID of the dump: the LID now; 0: the port is gone
+	lid   []ib.LID          // by LID of the dump: the current LID; 0: the port is gone
 	ports []int32           // end ports by ascending GUID
-	like  []ib.LID          // by LID: the one whose routes it shares; 0: it has its own
+	like  []ib.LID          // by LID: the LID whose routes it shares; 0: it has its own
 	node  map[ib.GUID]int32 // switch by the node GUID of an end port on it
 }
 
@@ -99,7 +99,7 @@ func (l *loader) endPort(guid ib.GUID) int32 {
 	return l.ports[i]
 }
 
-// mapLIDs finds what LID each LID of the dump is now.
+// mapLIDs finds the current LID for each LID of the dump.
 func (l *loader) mapLIDs() {
 	g := l.g
 	for i := range g.EndPorts {
@@ -125,7 +125,7 @@ func (l *loader) mapLIDs() {
 			l.lid[was] = now
 		}
 	}
-	// LIDs that their port still has come first, then those that it has no more.
+	// First LIDs that their port still has, then its former ones.
 	for _, kept := range []bool{true, false} {
 		for d := range l.lid {
 			was := ib.LID(d)
@@ -179,9 +179,8 @@ func (l *loader) entries() error {
 	return nil
 }
 
-// virtuals gives LIDs of virtual functions, which a port has beside its own, the
-// routes of their port if the dump knows none: functions come and go, and
-// the dump stays.
+// virtuals gives LIDs of virtual functions that are missing from the dump the
+// routes of their port: functions change more often than the dump.
 func (l *loader) virtuals() {
 	g := l.g
 	l.like = make([]ib.LID, len(g.LIDOwner))
@@ -214,17 +213,17 @@ func (l *loader) arrivals() error {
 		case p == route.Drop:
 			return fmt.Errorf("the dump has no route to LID %d of port %v", d, end.GUID)
 		case len(l.Dump.Owner) == 0:
-			return fmt.Errorf("the dump brings LID %d out of port %d of switch %v, where port %v is not: it was made for other LIDs and names no ports; use one that does (opensm-lfts.dump)",
+			return fmt.Errorf("the dump routes LID %d to port %d of switch %v, but port %v is elsewhere: the dump was made for other LIDs and names no ports; use one that names them (opensm-lfts.dump)",
 				d, p, g.Switches[end.Switch].GUID, end.GUID)
 		default:
-			return fmt.Errorf("the dump brings LID %d out of port %d of switch %v, but port %v is at its port %d", d, p, g.Switches[end.Switch].GUID, end.GUID, end.Port)
+			return fmt.Errorf("the dump routes LID %d to port %d of switch %v, but port %v is at its port %d", d, p, g.Switches[end.Switch].GUID, end.GUID, end.Port)
 		}
 	}
 	return nil
 }
 
-// levels fills the service levels: LIDs towards which all switches use the
-// same ones are of one class.
+// levels fills in the service levels: LIDs for which all switches use the same
+// levels form one class.
 func (l *loader) levels() error {
 	if len(l.SLs) == 0 {
 		return nil
@@ -248,7 +247,7 @@ func (l *loader) levels() error {
 			}
 			at := &cols[int(now)*n+int(sw)]
 			if *at != none && *at != byte(p.SL) {
-				return fmt.Errorf("ports on switch %v are given service levels %d and %d to LID %d; there is one for all of them", g.Switches[sw].GUID, *at, p.SL, now)
+				return fmt.Errorf("ports on switch %v have service levels %d and %d to LID %d; all ports of a switch must have the same", g.Switches[sw].GUID, *at, p.SL, now)
 			}
 			*at = byte(p.SL)
 		}
@@ -394,8 +393,8 @@ func (l *loader) lanes() error {
 	return nil
 }
 
-// used is one more than the highest lane that a service level of the tables
-// takes on a link between switches.
+// used is the number of lanes that the tables' service levels use on links
+// between switches.
 func (l *loader) used() int {
 	var levels [16]bool
 	levels[0] = true

@@ -175,7 +175,7 @@ func TestOtherLIDs(t *testing.T) {
 		}
 	}
 	_, err = file.Engine{Dump: plain}.Compute(g, route.Options{})
-	if err == nil || !strings.Contains(err.Error(), "it was made for other LIDs and names no ports; use one that does (opensm-lfts.dump)") || strings.Contains(err.Error(), "\n") {
+	if err == nil || !strings.Contains(err.Error(), "the dump was made for other LIDs and names no ports; use one that names them (opensm-lfts.dump)") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("opensm.fdbs of other LIDs: %v", err)
 	}
 }
@@ -211,10 +211,10 @@ func TestRefusals(t *testing.T) {
 				e.Dump.Switches[i].Routes = e.Dump.Switches[i].Routes[1:]
 			}
 		}), route.Options{}, "file: the dump has no route to LID 1 of port 0x0000000000100001"},
-		{edit(func(e *file.Engine) { e.Dump.Switches[0].Routes[0].Port = 1 }), route.Options{}, "file: the dump brings LID 1 out of port 1 of switch 0x0000000000200000, but port 0x0000000000100001 is at its port 5"},
+		{edit(func(e *file.Engine) { e.Dump.Switches[0].Routes[0].Port = 1 }), route.Options{}, "file: the dump routes LID 1 to port 1 of switch 0x0000000000200000, but port 0x0000000000100001 is at its port 5"},
 		{edit(func(e *file.Engine) {
 			e.SLs = append(e.SLs, osmdump.SourceSLs{GUID: e.SLs[0].GUID, SLs: []osmdump.PathSL{{LID: 3, SL: 9}}})
-		}), route.Options{}, "file: ports on switch 0x0000000000200000 are given service levels 0 and 9 to LID 3; there is one for all of them"},
+		}), route.Options{}, "file: ports on switch 0x0000000000200000 have service levels 0 and 9 to LID 3; all ports of a switch must have the same"},
 		{edit(func(e *file.Engine) {
 			e.SL2VL = append(e.SL2VL, osmdump.PortLanes{GUID: 0x200000, Switch: true, Rows: []osmdump.LaneRow{{In: 1, Out: 6}}})
 		}), route.Options{}, "file: the dump has an SL-to-VL table for ports 1 and 6 of switch 0x0000000000200000, which has 5 ports"},

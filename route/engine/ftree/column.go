@@ -8,15 +8,15 @@ import (
 	"heddle/route"
 )
 
-// columns finds every destination's column, level by level: the cables from
-// its switch to a top. At each switch the destinations of compute nodes whose
-// digit has a useful cable get it; what is left gets the cables with the
-// fewest, beginning at the digit.
+// columns finds every destination's column, level by level: the links from its
+// switch to a top. At each switch, destinations of compute nodes whose digit
+// has a useful link get that link; the others get the links with the fewest,
+// beginning at the digit.
 func (t *tree) columns(workers int) {
 	m := len(t.dst)
 	t.pos, t.chain = make([][]uint16, t.height+1), make([][]int32, t.height+1)
 	t.plan, t.peer = make([][]uint16, t.height+1), make([][]uint16, t.height+1)
-	rest := slices.Clone(t.key) // what is left of the number, level by level
+	rest := slices.Clone(t.key) // remaining digits of the number, level by level
 	at := slices.Clone(t.dst)   // where the column has got to
 	class := t.classes()
 	good := t.useful()
@@ -55,8 +55,8 @@ func (t *tree) columns(workers int) {
 			}
 		}
 	}
-	// Below a switch that is not at the bottom its column is that of its
-	// first child, so that those who go up to it find it.
+	// The column of a switch above the bottom is that of its first child, so that
+	// packets on their way up to it find it.
 	for d, s := range t.dst {
 		for s >= 0 && t.level[s] > 0 {
 			x := uint16(none)
@@ -73,7 +73,7 @@ func (t *tree) columns(workers int) {
 	}
 }
 
-// Classes of destinations, by who is placed first.
+// Classes of destinations, in the order of placement.
 const (
 	compute = iota
 	other
@@ -101,8 +101,8 @@ func (t *tree) classes() []uint8 {
 	return class
 }
 
-// useful tells which channels up lead a column on: to a switch that reaches
-// more than half as many CAs as the best of its peers does.
+// useful reports which channels up suit a column: they lead to a switch that
+// reaches more than half as many CAs as its best peer does.
 func (t *tree) useful() []bool {
 	ca := make([]uint64, t.words)
 	for s, k := range t.cas {
@@ -132,7 +132,7 @@ func (t *tree) useful() []bool {
 	return good
 }
 
-// placer places the destinations of one switch after another.
+// placer places the destinations of one switch at a time.
 type placer struct {
 	load []int32
 	left []int32

@@ -7,13 +7,13 @@ import (
 	"heddle/route"
 )
 
-// What a switch does with the LIDs of another.
+// Cases of a switch's entries for the LIDs of another switch.
 const (
 	drop   = iota
 	fixed  // one port for all of them
 	own    // its own LIDs
-	digit  // all cables up are alike: the one of the digit
-	choose // step says
+	digit  // all links up are equivalent: the digit's link
+	choose // step decides
 	turn   // there is no path up then down: to the pivot
 	apart  // a part without CAs
 )
@@ -31,8 +31,7 @@ func (t *tree) newScratch() *scratch {
 	return &scratch{kind: make([]uint8, t.n), port: make([]uint8, t.n), odd: make([]uint64, t.words), row: make([]byte, route.RowLen(t.g.TopLID))}
 }
 
-// fill writes the row of switch u; entries of LIDs that nobody owns are left
-// alone.
+// fill writes the row of switch u, except entries of LIDs without an owner.
 func (t *tree) fill(u int32, row []byte, w *scratch) {
 	t.sort(u, w)
 	g := t.g
@@ -75,7 +74,7 @@ func (t *tree) fill(u int32, row []byte, w *scratch) {
 	}
 }
 
-// sort says what u does with the LIDs of every switch.
+// sort classifies the LIDs of every switch for u.
 func (t *tree) sort(u int32, w *scratch) {
 	g := t.g
 	kind, port := w.kind, w.port
@@ -96,7 +95,7 @@ func (t *tree) sort(u int32, w *scratch) {
 			kind[d] = turn
 		}
 	}
-	// Up: odd are those that not every cable up leads to equally well.
+	// Up: odd are those that not every link up reaches equally well.
 	lu := int(t.level[u])
 	clear(w.odd)
 	below := t.below1(u)
@@ -120,7 +119,7 @@ func (t *tree) sort(u int32, w *scratch) {
 		each(set&^below[i], i, func(d int32) { kind[d] = digit })
 		each(w.odd[i], i, func(d int32) { kind[d] = choose })
 	}
-	// Down: where only one cable leads there, it is taken.
+	// Down: if only one link leads there, it is used.
 	for _, c := range t.downs(u) {
 		ch := &g.Channels[c]
 		for i, set := range t.below1(ch.To) {
@@ -178,11 +177,11 @@ func (t *tree) step(u, d int32, at int) int32 {
 	return t.stepUp(u, d, at)
 }
 
-// stepUp takes the cable of the column's digit if it leads there as directly
-// as any, else one drawn by the number's next digit, else the first in an order
-// drawn for the number. A switch that is not a peer of the column's, which
-// packets between hosts do not come by, takes the digit that the column would
-// have without damage: it need not change when the column moves.
+// stepUp uses the link of the column's digit if no other leads there more
+// directly, otherwise one drawn by the number's next digit, otherwise the first
+// in an order drawn for the number. A switch that is not a peer of the column's
+// carries no packets between hosts; it uses the digit that the column would
+// have without damage, so it need not change when the column moves.
 func (t *tree) stepUp(u, d int32, at int) int32 {
 	g := t.g
 	lu := int(t.level[u])
@@ -217,8 +216,8 @@ func (t *tree) stepUp(u, d int32, at int) int32 {
 	return best
 }
 
-// stepDown follows the column if u is in it, joins it if it can, else takes a
-// drawn cable.
+// stepDown follows the column if u is in it, joins it if it can, and otherwise
+// uses a drawn link.
 func (t *tree) stepDown(u, d int32, at int) int32 {
 	g := t.g
 	l := int(t.level[u]) - 1
@@ -258,7 +257,7 @@ func (t *tree) columnSwitch(l int, d int32, at int) int32 {
 	return -1
 }
 
-// draw is a number for a destination's number and a cable.
+// draw is a pseudo-random value for a destination's number and a link.
 func draw(key int32, cable int) uint32 {
 	h := uint64(uint32(key))*0x9E3779B97F4A7C15 ^ uint64(cable+1)*0xC2B2AE3D27D4EB4F
 	h ^= h >> 29

@@ -1,41 +1,40 @@
-// Package ftree routes fat trees: k-ary n-trees, extended generalised fat
-// trees and those that a machine room makes of them.
+// Package ftree routes fat trees: k-ary n-trees, extended generalized fat trees
+// and their real, irregular variants.
 //
 // Sources: F. Petrini and M. Vanneschi, "k-ary n-trees: high performance
-// networks for massively parallel architectures" (1997); S. Öhring, M. Ibel,
-// S. Das and M. Kumar, "On generalized fat trees" (1995); E. Zahavi, G.
-// Johnson, D. Kerbyson and M. Lang, "Optimized InfiniBand fat-tree routing for
-// shift all-to-all communication patterns" (2010).
+// networks for massively parallel architectures" (1997); S. Öhring, M. Ibel, S.
+// Das and M. Kumar, "On generalized fat trees" (1995); E. Zahavi, G. Johnson, D.
+// Kerbyson and M. Lang, "Optimized InfiniBand fat-tree routing for shift
+// all-to-all communication patterns" (2010).
 //
-// Switches are ranked, and every cable must join neighbouring ranks. A packet
-// goes up until its destination lies below, no higher than it must, then down:
-// no cycle of channel dependencies can form. Each destination has a column of
-// its own, one switch and one cable at each level, which is chosen by the
-// digits of its number in the order of the tree: with k cables up from a
-// switch, number j takes cable j mod k on the first level, j div k mod k on the
-// second, and so on (d-mod-k). Whoever goes up towards a destination takes the
-// cable of the same digit. On a whole tree with as many cables up as down the
-// paths of every shift permutation are then free of contention. Cables have
-// digits by what they lead to, not by port number, so the cabling order does
-// not matter.
+// Switches are ranked, and every link must join adjacent ranks. A packet goes up
+// until its destination lies below, no higher than it must, then down: no cycle
+// of channel dependencies can form. Each destination has a column, one switch
+// and one link at each level, given by the digits of its number in the order of
+// the tree: with k links up from a switch, number j uses link j mod k on the
+// first level, j div k mod k on the second, and so on (d-mod-k). All packets on
+// their way up to a destination use links of the same digit. On a complete tree
+// with as many links up as down the paths of every shift permutation are then
+// free of contention. The digit of a link depends on its upper switch, not on
+// port numbers, so the cabling order does not matter.
 //
-// Where the cable of a digit is missing, in damaged or uneven trees, the
-// destinations of a switch go to its cables with the fewest so far; packets of
-// others on their way up, to cables drawn by digit, then by rendezvous (D.
-// Thaler and C. Ravishankar, 1998). None of it depends on what happened
-// before, only on the digits, which Update keeps. So a failed cable moves only
-// the paths that used it, and its return moves them back.
+// If the link of a digit is missing, in damaged or uneven trees, the
+// destinations of a switch use its links with the fewest destinations so far;
+// packets of other switches on their way up use links drawn by digit, then by
+// rendezvous hashing (D. Thaler and C. Ravishankar, 1998). This depends only on
+// the digits, which Update keeps, and not on history. So a failed link moves
+// only the paths that used it, and its return moves them back.
 //
-// What has no path up then down, such as one top switch and another or, in a
-// damaged tree, hosts and a switch that no common switch is above, goes down to
-// a pivot and up again. There is one pivot, a switch that can reach all, and
-// every turn from down to up is at it or a switch above it: with only one way
-// down from each of those to the pivot, no cycle can pass a turn. If one pivot
-// is not enough several are used and the tables are searched for cycles. CA
-// ports have no such paths among themselves, unless they are I/O nodes.
+// A pair without a path up then down, such as two top switches or, in a damaged
+// tree, a host and a switch without a common switch above them, uses a path down
+// to a pivot and up again. There is one pivot, a switch that can reach all, and
+// every turn from down to up is at the pivot or a switch above it: if each of
+// those has only one way down to the pivot, no cycle can contain a turn. If one
+// pivot is not enough several are used and the tables are searched for cycles.
+// CA ports have no such paths among themselves, unless they are I/O nodes.
 //
-// Cost: O(channels × switches/64) words for who is below whom and O(switches ×
-// LIDs) bytes of entries.
+// Cost: O(channels × switches/64) words for the sets of switches below each
+// switch, and O(switches × LIDs) bytes of entries.
 package ftree
 
 import (
@@ -54,15 +53,16 @@ type Engine struct{}
 // Name is "ftree".
 func (Engine) Name() string { return "ftree" }
 
-// Compute returns the tables, or says why the fabric is no tree that it could
-// route: cables within a rank, or two CA ports without a path up then down.
+// Compute returns the tables, or an error that says why the fabric is not a
+// tree that it can route: links within a rank, or two CA ports without a path
+// up then down.
 //
-// Options used: Workers; Roots, the top switches (else the lowest rank is that
-// of the switches with many CAs, and the others follow); ComputeNodes, which
-// are numbered in the order of the tree before all others (nil: every CA is);
-// IONodes, which may be without a path up then down if MaxReverseHops hops up
-// after one down are enough; Previous, which the columns are read from if they
-// are as even as fresh ones.
+// Options used: Workers; Roots, the top switches (otherwise the lowest rank
+// consists of the switches with many CAs, and the others follow); ComputeNodes,
+// which are numbered in tree order before all others (nil: every CA is one);
+// IONodes, which may lack a path up then down if MaxReverseHops hops up after
+// one down are enough; Previous, from which the columns are read if they are as
+// even as fresh ones.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	if o.Previous != nil && len(o.Previous.LFT) != len(g.Switches) {
 		return nil, fmt.Errorf("ftree: previous tables are for %d switches, the graph has %d", len(o.Previous.LFT), len(g.Switches))
@@ -94,11 +94,11 @@ func (t *tree) tables(o route.Options) (*route.Tables, error) {
 
 var _ route.Updater = Engine{}
 
-// errLayout says that the layout of an older tree does not fit.
+// errLayout: the layout of an older tree does not fit.
 var errLayout = errors.New("ftree: the tree has changed too much")
 
-// newTree ranks the fabric, lays the columns out and finds every
-// destination's. The layout of what was before is kept.
+// newTree ranks the fabric, computes the layout and every destination's column.
+// It keeps the layout of was.
 func newTree(g *fabric.Graph, o route.Options, was *past) (*tree, error) {
 	for s := range g.Switches {
 		if c := ib.LID(g.Switches[s].LinearFDBCap); c != 0 && c <= g.TopLID {

@@ -8,10 +8,10 @@ import (
 	"heddle/ib"
 )
 
-// A layout is what makes numbers of destinations into columns: each switch's
-// label, its digit among its peers for the switches below it. Peers above one
-// switch have different labels. Switches of different pods that lead to the
-// same part of the tree above have the same: below the roots of a k-ary
+// A layout turns numbers of destinations into columns. It is each switch's
+// label: its digit among its peers, as seen from the switches below. Peers
+// above one switch have different labels. Switches of different pods that lead
+// to the same part of the tree above share a label: below the roots of a k-ary
 // n-tree, for instance, the switches of one plane.
 
 // union is a forest of disjoint sets.
@@ -39,10 +39,9 @@ func (u union) join(a, b int32) {
 	u[max(a, b)] = min(a, b)
 }
 
-// layOut gives labels from the top down: planes are the parts that the
-// switches of a level and above fall into without those below, pods the parts
-// of two neighbouring levels. Each plane gets the lowest labels that are free
-// in all its pods, large ones first.
+// layOut assigns labels from the top down. Planes are the components of a level
+// and all above it; pods are the components of two adjacent levels. Each plane
+// gets the lowest labels that are free in all its pods, large planes first.
 func (t *tree) layOut() {
 	g := t.g
 	t.label, t.width, t.base = make([]int32, t.n), make([]int32, t.n), make([]int32, t.n)
@@ -122,7 +121,7 @@ func (t *tree) labelLevel(l int, inner, outer, pods union) {
 		}
 		i = j
 	}
-	parallel := make([]int32, t.n) // by outer plane: most cables between two switches
+	parallel := make([]int32, t.n) // by outer plane: most links between two switches
 	for _, s := range t.order {
 		if int(t.level[s]) != l {
 			continue
@@ -212,10 +211,10 @@ func (t *tree) owners(s int32, fn func(e *fabric.EndPort, lids []ib.LID)) {
 	}
 }
 
-// numbers gives every CA port its number, compute nodes first, by the place of
-// its switch in the tree: those of a pod follow one another, pods and leaves
-// by their lowest LID. The LIDs of a port have numbers that follow one another,
-// so that they take different cables.
+// numbers assigns every CA port its number, compute nodes first, by the
+// position of its switch in the tree: those of a pod are consecutive, and pods
+// and leaves are ordered by their lowest LID. The LIDs of a port have
+// consecutive numbers, so that they use different links.
 func (t *tree) numbers() {
 	t.key = make([]int32, len(t.dst))
 	t.start, t.number = make([]int32, t.n), make([]int32, t.n)
@@ -251,8 +250,8 @@ func (t *tree) switchKeys() {
 	}
 }
 
-// slotCables sorts every switch's cables up by digit: the label of where they
-// lead to and, above the width, parallel ones. It is false if one has no
+// slotCables sorts every switch's links up by digit: the label of their upper
+// switch and, above the width, parallel links. It returns false if one has no
 // digit.
 func (t *tree) slotCables() bool {
 	t.offset = make([]int32, t.n+1)

@@ -9,9 +9,9 @@ import (
 	"heddle/route"
 )
 
-// pivots chooses, in each part, the switch where paths turn that cannot go up
-// then down: one that reaches all by such paths, so that they take one turn.
-// It is the lowest there is; the one of before if that still will do.
+// pivots chooses, in each component, the switch at which paths turn that cannot
+// go up then down. It must reach all by such paths, so that those paths take
+// one turn. It is the previous one if still suitable, otherwise the lowest.
 func (t *tree) pivots(was *past) {
 	t.pivot = make([]int32, len(t.partSize))
 	t.exit = make([]uint8, t.n)
@@ -87,13 +87,12 @@ func (t *tree) oneWayDown(s int32) bool {
 	return true
 }
 
-// towards is the port of u for the way to switch p.
+// towards is the port of u on the path to switch p.
 func (t *tree) towards(u, p int32) uint8 {
 	return t.g.Channels[t.step(u, p, int(t.g.TopLID)+1+int(p))].OutPort
 }
 
-// detour is the port of u towards switch d, which it has no path to that goes
-// up then down.
+// detour is the port of u towards switch d, to which no path goes up then down.
 func (t *tree) detour(u, d int32) uint8 {
 	if p := t.pivot[t.part[u]]; p >= 0 {
 		return t.exit[u]
@@ -106,9 +105,9 @@ func (t *tree) detour(u, d int32) uint8 {
 	return route.Drop
 }
 
-// severalPivots finds pivots for each pair of a part where no switch reaches
-// all: for those without a path to d the first switch with CAs that has one,
-// or has one by a pivot of its own already.
+// severalPivots finds pivots for each pair of a component in which no switch
+// reaches all: for switches without a path to d, the first switch with CAs that
+// has a path, or that has one by a pivot of its own.
 func (t *tree) severalPivots(part int32) {
 	if t.many == nil {
 		t.many = make([][]int32, len(t.partSize))
@@ -157,8 +156,9 @@ func (t *tree) severalPivots(part int32) {
 	t.many[part] = via
 }
 
-// judge proves what the layout alone does not: that I/O nodes need no more
-// reverse hops than allowed, and in doubt that detours close no cycle.
+// judge proves the properties that the layout alone does not guarantee: that
+// I/O nodes need no more reverse hops than allowed, and, if in doubt, that
+// detours close no cycle.
 func (t *tree) judge(rows [][]byte, o route.Options) error {
 	g := t.g
 	for _, pair := range t.lonely {
@@ -268,7 +268,7 @@ func (t *tree) acyclic(rows [][]byte) error {
 		for c := range int32(m) {
 			if in[c] > 0 {
 				a, b := g.Channels[c].From, g.Channels[c].To
-				return fmt.Errorf("ftree: some switches have no path up then down, and turning further down closes a cycle through the cable from switch %v to %v", g.Switches[a].GUID, g.Switches[b].GUID)
+				return fmt.Errorf("ftree: some switches have no path up then down, and turning further down closes a cycle through the link from switch %v to %v", g.Switches[a].GUID, g.Switches[b].GUID)
 			}
 		}
 	}

@@ -8,11 +8,11 @@ import (
 )
 
 // renumber gives ports the numbers whose digits their columns have in the
-// tables that are installed, so that after a restart the entries are what they
-// were although hosts have come and gone since the ports were numbered. The
-// fresh numbers stay if the tables have no columns, for packets from different
-// leaves go up by different digits, or if a cable then led down to more ports
-// than with fresh numbers.
+// installed tables, so that a restart changes no entries although hosts have
+// come and gone since the ports were numbered. It keeps the fresh numbers if
+// the tables have no columns, because packets from different leaves go up by
+// different digits, or if a link would then lead down to more ports than with
+// fresh numbers.
 func (t *tree) renumber(prev *route.Tables, workers int) {
 	if prev == nil || t.height == 0 {
 		return
@@ -32,8 +32,7 @@ func (t *tree) renumber(prev *route.Tables, workers int) {
 		if d < 0 || class[l] == self {
 			continue
 		}
-		// Leaves here and there, the first two that send packets all the
-		// way up.
+		// A sample of leaves: the first two of them that send packets all the way up.
 		const tries = 6
 		found := 0
 		for k := 0; k < tries && found < 2 && len(leaves) > 0; k++ {
@@ -67,8 +66,8 @@ func (t *tree) renumber(prev *route.Tables, workers int) {
 	}
 }
 
-// recall is the number with the digits that packets from a leaf to a LID go up
-// by, all the way, and what is left of the fresh number.
+// recall is the number composed of the digits by which packets from a leaf to a
+// LID go up, and of the remaining digits of the fresh number.
 func (t *tree) recall(prev *route.Tables, leaf, d int32, l ib.LID, fresh int32) (int32, bool) {
 	if t.level[leaf] != t.level[d] {
 		return 0, false
@@ -92,7 +91,7 @@ func (t *tree) recall(prev *route.Tables, leaf, d int32, l ib.LID, fresh int32) 
 	return 0, false
 }
 
-// fullest is, by level, the most CA ports with a column through one cable.
+// fullest is, by level, the most CA ports with a column through one link.
 func (t *tree) fullest(workers int) []int32 {
 	t.columns(workers)
 	most := make([]int32, t.height)

@@ -14,12 +14,12 @@ import (
 // maxHeight is the highest level that a switch of a tree may have.
 const maxHeight = 15
 
-// rank gives the switches their levels. With given roots a level is the
-// distance from the nearest one. Else the first of these that makes a tree in
-// which all CA ports reach each other counts: the lowest level holds the
-// switches with compute nodes, if there are any given; those with more than
-// half as many CAs as the fullest, so that an I/O node or two further up do
-// not matter; all with CAs.
+// rank assigns levels to the switches. With given roots, the level is the
+// distance from the nearest one. Otherwise the lowest level is the first of
+// these sets that gives a tree in which all CA ports reach each other: the
+// switches with compute nodes, if any are given; the switches with more than
+// half as many CAs as the fullest, so that a few I/O nodes further up do not
+// matter; all switches with CAs.
 func (t *tree) rank(o route.Options) error {
 	var first error
 	try := func(levels func() []int8) bool {
@@ -212,10 +212,10 @@ func (t *tree) everyPart(is []bool) []bool {
 	return is
 }
 
-// fromLeaves gives every switch its distance from the nearest seed. A leaf
-// without CAs then looks like a switch above its parents. It is told by having
-// nobody below that one of those has not: with fold, such switches are put
-// under their parents. It returns nil if there are none.
+// fromLeaves returns every switch's distance from the nearest seed. A leaf
+// without CAs then looks like a switch above its parents; it can be recognized
+// because all switches below it are also below one of those. With fold, such
+// switches are put under their parents. It returns nil if there are none.
 func (t *tree) fromLeaves(seeds []bool, fold bool) []int8 {
 	dist := t.distances(seeds)
 	if !fold {
@@ -261,7 +261,7 @@ func (t *tree) fromLeaves(seeds []bool, fold bool) []int8 {
 	if !any {
 		return t.levels(dist)
 	}
-	// From the others outwards, one level down each step.
+	// From the others outwards, one level down at each step.
 	const unset = 1 << 20
 	queue := order[:0]
 	for s := range int32(t.n) {
@@ -286,13 +286,13 @@ func (t *tree) fromLeaves(seeds []bool, fold bool) []int8 {
 	return t.levels(dist)
 }
 
-// setLevels takes levels, unless a cable contradicts them.
+// setLevels uses the levels, unless a link contradicts them.
 func (t *tree) setLevels(level []int8) error {
 	g := t.g
 	t.level, t.height = level, 0
 	for s, l := range level {
 		if l > maxHeight {
-			return fmt.Errorf("ftree: no tree: switch %v is more than %d cables away from the lowest rank", g.Switches[s].GUID, maxHeight)
+			return fmt.Errorf("ftree: no tree: switch %v is more than %d links away from the lowest rank", g.Switches[s].GUID, maxHeight)
 		}
 		t.height = max(t.height, int(l))
 	}
@@ -326,7 +326,8 @@ func (t *tree) setLevels(level []int8) error {
 	return nil
 }
 
-// closure finds who is below whom and who reaches whom at which height.
+// closure computes which switches are below each switch, and which reach each
+// other at which height.
 func (t *tree) closure() {
 	g := t.g
 	t.below = make([]uint64, t.n*t.words)

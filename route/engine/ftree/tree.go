@@ -11,10 +11,10 @@ import (
 	"heddle/route"
 )
 
-// tree is a graph seen as a fat tree, with all that decides its tables. It is
-// not changed once newTree has returned it.
+// tree is a graph seen as a fat tree, with all that determines its tables. It
+// is immutable once newTree has returned it.
 //
-// Destinations are LIDs, and above TopLID one for each switch.
+// Destinations are LIDs and, above TopLID, one for each switch.
 type tree struct {
 	g     *fabric.Graph
 	n     int
@@ -29,7 +29,7 @@ type tree struct {
 	partSize []int32
 	hasCA    []bool  // by part
 	cas      []int32 // by switch: CA and router ports with LIDs
-	lidOff   []int32 // LIDs behind switch s are lids[lidOff[s]:lidOff[s+1]], port by port
+	lidOff   []int32 // LIDs attached to switch s are lids[lidOff[s]:lidOff[s+1]], port by port
 	lids     []ib.LID
 
 	height int    // the highest level
@@ -46,20 +46,20 @@ type tree struct {
 	width  []int32 // by switch: digits of the switches above it
 	start  []int32 // by switch: the number of its first CA port
 	number []int32 // by switch: the number of its port 0
-	offset []int32 // cables up of switch s by digit are slot[offset[s]:offset[s+1]], -1 for none
+	offset []int32 // links up from switch s by digit are slot[offset[s]:offset[s+1]], -1 for none
 	slot   []int32
 	base   []int32 // by switch: how many that are
 	ghosts []ghost
 
 	dst   []int32    // by destination: its switch, or -1
 	key   []int32    // by destination: its number
-	pos   [][]uint16 // [level][destination]: the digit of its column's cable up from this level
-	chain [][]int32  // [level][destination]: that cable, as a channel up; -1 for none
-	plan  [][]uint16 // [level][destination]: the digit that it would be if no cable was missing
+	pos   [][]uint16 // [level][destination]: the digit of its column's link up from this level
+	chain [][]int32  // [level][destination]: that link, as a channel up; -1 for none
+	plan  [][]uint16 // [level][destination]: the digit without missing links
 	peer  [][]uint16 // [level][destination]: the label of its column's switch
 
 	pivot  []int32 // by part; -1 for none
-	exit   []uint8 // by switch: the port towards its part's pivot
+	exit   []uint8 // by switch: the port towards its component's pivot
 	many   [][]int32
 	plain  [][]byte // by part without CAs: next ports, by position in the part
 	place  []int32  // by switch: its position in its part
@@ -70,7 +70,7 @@ type tree struct {
 // none is no digit.
 const none = 0xFFFF
 
-// ghost is what is remembered of a switch that went away.
+// ghost is the stored state of a removed switch.
 type ghost struct {
 	guid                              ib.GUID
 	level                             int8
@@ -104,7 +104,7 @@ func (t *tree) say(format string, a ...any) {
 	t.note += fmt.Sprintf(format, a...)
 }
 
-// options sorts the GUID lists and notes those that the fabric does not have.
+// options sorts the GUID lists and reports those that the fabric does not have.
 func (t *tree) options(o route.Options) {
 	g := t.g
 	ports := func(list []ib.GUID, what string) []ib.GUID {
@@ -172,8 +172,8 @@ func (t *tree) findParts() {
 			next[d]++
 		}
 	}
-	// By port, and of a port the base LID first: LIDs beside its range come
-	// and go, and must not change the places of others.
+	// By port, and per port the base LID first: LIDs outside its range come and
+	// go, and must not move others.
 	for s := range t.n {
 		slices.SortFunc(t.lids[t.lidOff[s]:t.lidOff[s+1]], func(a, b ib.LID) int {
 			e, f := g.LIDOwner[a], g.LIDOwner[b]

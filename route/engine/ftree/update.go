@@ -10,17 +10,17 @@ import (
 	"heddle/route/engine"
 )
 
-// past is what a tree was before a change.
+// past is the state of a tree before a change.
 type past struct {
 	old *tree
 	d   *fabric.Delta
 }
 
-// Update returns tables for the changed fabric. Numbers, labels and pivot stay
-// as they were, so that only those entries move whose cable is gone, back, or
-// no longer leads there as directly; a switch that returns has its labels
-// again. If the layout does not fit the changed tree, or the tree cannot be
-// routed with it, Update computes from scratch.
+// Update returns tables for the changed fabric. Numbers, labels and pivot stay,
+// so only entries change whose link is gone, is back, or no longer leads there
+// as directly; a switch that returns gets its former labels. If the layout does
+// not fit the changed tree, or the tree cannot be routed with it, Update
+// computes from scratch.
 //
 // Cost: O(channels × switches/64) words, and the entries that may change.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
@@ -33,7 +33,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	}
 	t, err := newTree(g, o, &past{old, d})
 	if err != nil {
-		return e.again(from, g, d, o) // it may lay out otherwise, or says why not
+		return e.again(from, g, d, o) // it may choose another layout, or report why there is none
 	}
 	tb := &route.Tables{Engine: "ftree", Note: t.note, LFT: make([][]byte, t.n), TopLID: g.TopLID, NumVLs: 1, Memo: t}
 	c := t.compare(old, d)
@@ -55,7 +55,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	return tb, nil
 }
 
-// same reports whether g is the graph of the tree, or one just like it.
+// same reports whether g is the graph of the tree, or an equal one.
 func (t *tree) same(g *fabric.Graph) bool {
 	if g == t.g {
 		return true
@@ -82,7 +82,7 @@ func (t *tree) same(g *fabric.Graph) bool {
 	return true
 }
 
-// again computes from scratch and shares the rows that come out the same.
+// again computes from scratch and shares unchanged rows.
 func (e Engine) again(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	tb, err := e.Compute(g, o)
 	if err != nil {
@@ -187,9 +187,8 @@ func (t *tree) adopt(s int32, known []bool) bool {
 	return true
 }
 
-// keepNumbers gives the ports that are still there their numbers, and others
-// the lowest of those that are free on their switch and whose first digit is
-// rarest there.
+// keepNumbers keeps the numbers of remaining ports. A new port gets the lowest
+// free number on its switch whose first digit is rarest there.
 func (t *tree) keepNumbers(was *past) {
 	old, g := was.old, t.g
 	t.key = make([]int32, len(t.dst))
@@ -247,7 +246,7 @@ func (t *tree) keepNumbers(was *past) {
 	t.switchKeys()
 }
 
-// comparison says which entries a change may touch.
+// comparison lists the entries that a change may affect.
 type comparison struct {
 	t, old *tree
 	all    bool     // everything
@@ -255,7 +254,7 @@ type comparison struct {
 	lids   []ib.LID // everywhere
 	diff   []uint64 // by switch: destination switches that it reaches otherwise than before
 	differ []bool   // by switch: diff is not empty
-	exit   []bool   // by switch: its way to the pivot
+	exit   []bool   // by switch: its path to the pivot changed
 }
 
 func (t *tree) compare(old *tree, d *fabric.Delta) *comparison {
@@ -309,8 +308,8 @@ func (t *tree) compare(old *tree, d *fabric.Delta) *comparison {
 	return c
 }
 
-// sameParts reports whether the parts are those of before, but for switches
-// that came or went.
+// sameParts reports whether the components are unchanged, apart from added and
+// removed switches.
 func (t *tree) sameParts(old *tree, d *fabric.Delta) bool {
 	then, now := make([]int32, len(t.partSize)), make([]int32, len(old.partSize))
 	for k := range then {
@@ -359,12 +358,12 @@ func shiftsOf(d *fabric.Delta) []run {
 	return all
 }
 
-// moved writes a set of old switches to dst as one of new switches.
+// moved copies a set of old switches to dst as a set of new switches.
 func moved(dst, set []uint64, moves []run) []uint64 {
 	clear(dst)
 	for _, m := range moves {
 		for from, to, n := m.from, m.to, m.n; n > 0; {
-			// As many as lie in one word on both sides.
+			// As many bits as lie in one word on both sides.
 			k := min(n, 64-from&63, 64-to&63)
 			bits := set[from>>6] >> (from & 63)
 			if k < 64 {
@@ -377,8 +376,8 @@ func moved(dst, set []uint64, moves []run) []uint64 {
 	return dst
 }
 
-// local reports whether a switch's own cables differ from before, or what
-// they lead to.
+// local reports whether a switch's own links, or the switches at their far
+// ends, changed.
 func (t *tree) local(old *tree, d *fabric.Delta, s int32) bool {
 	g, og, os := t.g, old.g, d.Switch[s]
 	if t.level[s] != old.level[os] || t.base[s] != old.base[os] || t.width[s] != old.width[os] || t.label[s] != old.label[os] ||

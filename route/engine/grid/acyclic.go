@@ -21,13 +21,13 @@ func (r *router) acyclic(legal, spare int) bool {
 		})
 }
 
-// Acyclic reports whether paths cannot deadlock. column fills hop with the
-// link that each switch takes towards switch d, -1 at d itself; level is the
-// service level of paths from s to d; lane is what a packet takes that leaves
-// by link out after it came by link in (-1: from an end port). Every hop must
-// lead on. Parallel cables count as one channel, paths between switches
-// without CA or router ports do not count: what is acyclic here is acyclic
-// cable by cable. Cost: O(switches² × path length).
+// Acyclic reports whether paths cannot deadlock. column fills hop with the link
+// that each switch uses towards switch d, -1 at d itself; level is the service
+// level of paths from s to d; lane is the lane of a packet that leaves by link
+// out after arriving by link in (-1: from an end port). Every hop must lead to
+// the destination. Parallel links count as one channel, and paths between
+// switches without CA or router ports do not count: a grid that is acyclic here
+// is acyclic link by link. Cost: O(switches² × path length).
 func Acyclic(n *Net, workers, lanes int, column func(d int32, hop []int32), level func(s, d int32) ib.SL, lane func(in, out int32, sl ib.SL) int) bool {
 	width := 0 // most links of a switch
 	for s := range int32(n.size()) {

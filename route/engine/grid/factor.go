@@ -30,12 +30,12 @@ func (c classes) join(a, b int32) {
 // have more switches than there are LIDs.
 const maxDims = 16
 
-// factor takes a whole grid apart. Two links that meet at a switch run along
-// different dimensions exactly if they are sides of one square and of no
-// triangle; opposite sides of a square run along the same one. The classes
-// that follow are then held against the definition of a product: as many
+// factor splits a complete grid into its dimensions. Two links that meet at a
+// switch are in different dimensions exactly if they are sides of one square
+// and of no triangle; opposite sides of a square are in the same one. It then
+// checks the resulting classes against the definition of a product: as many
 // switches and links as the lines require, no two switches in one cell. A net
-// that is no grid fails there. Cost: O(Σ degree³) at most, O(switches ×
+// that is no grid fails this check. Cost: O(Σ degree³) at most, O(switches ×
 // degree²) for grids.
 func factor(n *Net) (*Grid, error) {
 	size := n.size()
@@ -83,26 +83,26 @@ func factor(n *Net) (*Grid, error) {
 			c += coord[d][s] * g.stride[d]
 		}
 		if g.Switch[c] >= 0 {
-			return nil, fmt.Errorf("%v and %v would be in one place", n.guid(g.Switch[c]), n.guid(int32(s)))
+			return nil, fmt.Errorf("%v and %v would be in one cell", n.guid(g.Switch[c]), n.guid(int32(s)))
 		}
 		g.Cell[s], g.Switch[c] = c, int32(s)
 	}
 	return g, nil
 }
 
-// squares joins the links that must run along one dimension.
+// squares joins the links that must be in one dimension.
 func squares(n *Net) classes {
 	class := make(classes, len(n.to))
 	for k := range class {
 		class[k] = int32(k)
 	}
 	join := func(a, b int32) { class.join(min(a, n.rev[a]), min(b, n.rev[b])) }
-	place := make([]int32, n.size()) // 1 + index among the neighbours of u
+	place := make([]int32, n.size()) // 1 + index among the switches adjacent to u
 	head := make([]int32, n.size())  // by switch two links away: 1 + first of its list in via
 	type item struct{ nb, next int32 }
 	var via []item
 	var far []int32
-	var common []uint16 // by pair of neighbours: common neighbours but u
+	var common []uint16 // by pair of adjacent switches: common adjacent switches except u
 	var corner []int32  // by pair: one of them
 	for u := range int32(n.size()) {
 		nb := n.neighbours(u)
@@ -165,10 +165,10 @@ func squares(n *Net) classes {
 	return class
 }
 
-// line says what kind of line the parts form that the links in run between,
-// and where on it each part is.
+// line identifies the line that the parts form with the links in, and the
+// position of each part on it.
 func line(n *Net, part []int32, count int, in func(k int32) bool) (Dim, []int32, error) {
-	var ends []uint64 // pairs of parts, both ways
+	var ends []uint64 // pairs of parts, both directions
 	for s := range int32(n.size()) {
 		for k := n.off[s]; k < n.off[s+1]; k++ {
 			if in(k) {
@@ -211,7 +211,7 @@ func line(n *Net, part []int32, count int, in func(k int32) bool) (Dim, []int32,
 	}
 	if most > 2 || kind == Path && m != count-1 || kind == Ring && m != count {
 		if count == n.size() {
-			return Dim{}, nil, errors.New("their cables give no rows and columns")
+			return Dim{}, nil, errors.New("their links form no rows and columns")
 		}
 		return Dim{}, nil, fmt.Errorf("%d rows of them are joined by %d links, as neither a path nor a ring nor a full mesh is", count, m)
 	}

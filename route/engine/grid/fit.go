@@ -9,7 +9,7 @@ import (
 	"heddle/ib"
 )
 
-// Damage that fitAny still looks for.
+// Limits of the damage for which fitAny searches.
 const (
 	maxShapes = 48 // shapes tried, least damage first
 	maxSeeds  = 6  // switches tried as the first one placed, for each shape
@@ -24,11 +24,11 @@ type shape struct {
 	missing int
 }
 
-// offer hands the fits that a search finds to the caller until it takes one.
+// offer passes the fits of a search to the caller until it accepts one.
 type offer struct {
 	try   func(*Grid) error
 	tries int
-	seen  map[uint64]bool // ways to lay the links along dimensions
+	seen  map[uint64]bool // distinct mappings of links to dimensions
 	first error           // why the first was not taken
 	taken bool
 }
@@ -52,8 +52,8 @@ func (o *offer) put(n *Net, g *Grid) {
 	}
 }
 
-// signature tells fits apart that lay links along different lines. Mirrored
-// and turned fits have the same.
+// signature distinguishes fits that map links to different lines. Mirrored and
+// rotated fits have the same signature.
 func (g *Grid) signature(n *Net) uint64 {
 	const prime = 1099511628211 // FNV-1a
 	sign := uint64(14695981039346656037)
@@ -75,7 +75,7 @@ func (g *Grid) signature(n *Net) uint64 {
 	return sign
 }
 
-// fitAny offers the ways to fit a net into a torus or mesh of up to three
+// fitAny offers the fits of a net into a torus or mesh of up to three
 // dimensions, the least damaged first.
 func fitAny(n *Net, o *offer) {
 	for _, sh := range shapes(n) {
@@ -160,15 +160,15 @@ func shapes(n *Net) []shape {
 	return out[:min(len(out), maxShapes)]
 }
 
-// seeds lists switches that can stand in the first cell of a grid, a corner of
-// its paths: those of its degree, first the ones whose surroundings lack as
-// little against the inside of the grid as a corner's do.
+// seeds lists switches that may be the first cell of a grid, a corner of its
+// paths: those with its degree, first those near which as few links are
+// missing, compared with the inside of the grid, as near a corner.
 func seeds(n *Net, dims []Dim) []int32 {
 	inner, corner := 0, cellDegree(dims, nil)
 	for _, d := range dims {
 		inner += d.degree()
 	}
-	// What a corner's surroundings lack: two steps far, path after path.
+	// Links missing within two steps of a corner, path after path.
 	want := 0
 	at := make([]int, len(dims))
 	each(dims, at, func() {
@@ -201,8 +201,8 @@ func seeds(n *Net, dims []Dim) []int32 {
 	return out
 }
 
-// cellDegree is how many neighbours the cell with coordinates at has in a
-// whole grid of paths and rings; nil: the first cell.
+// cellDegree is the degree of the cell with coordinates at in a complete grid
+// of paths and rings; nil: the first cell.
 func cellDegree(dims []Dim, at []int) (k int) {
 	for d, dim := range dims {
 		v := 0
@@ -224,7 +224,7 @@ func cellDegree(dims []Dim, at []int) (k int) {
 	return k
 }
 
-// each moves at to every neighbouring cell in turn and calls fn there.
+// each moves at to every adjacent cell in turn and calls fn there.
 func each(dims []Dim, at []int, fn func()) {
 	for d, dim := range dims {
 		was := at[d]
@@ -243,16 +243,16 @@ func each(dims []Dim, at []int, fn func()) {
 	}
 }
 
-// Placed is a switch whose cell is given.
+// Placed is a switch with a given cell.
 type Placed struct {
 	Switch int32
 	Coord  [3]int
 }
 
-// Fit fits a net into a given whole grid with some switches given their
-// cells, and offers what it finds to try until that returns no error. Dims are
-// paths or rings, three at most. The error is that of the first try, or says
-// in one line why there is no fit.
+// Fit fits a net into a given complete grid with some switches at given cells,
+// and passes each fit to try until that returns no error. Dims are paths or
+// rings, three at most. The error is that of the first try, or says in one line
+// why there is no fit.
 func Fit(n *Net, dims []Dim, given []Placed, try func(*Grid) error) error {
 	if err := connected(n); err != nil {
 		return err
@@ -296,15 +296,15 @@ func Fit(n *Net, dims []Dim, given []Placed, try func(*Grid) error) error {
 	return fmt.Errorf("the links between the switches are not those of a %s", shapeName(dims))
 }
 
-// fitter places switches one by one, those first whose cell follows from
-// others, and goes back where that leads nowhere.
+// fitter places switches one by one, first those whose cell is determined by
+// others, and backtracks when that fails.
 type fitter struct {
 	n      *Net
 	g      *Grid
 	nbOff  []int32
 	nb     []int32 // cells next to cell c: nb[nbOff[c]:nbOff[c+1]]
-	placed []int32 // in order: the way back
-	around []uint8 // by switch: neighbours that are placed
+	placed []int32 // in order, for backtracking
+	around []uint8 // by switch: adjacent switches that are placed
 	broken int     // missing links between placed switches that may still be found
 	steps  int     // placements left
 	queue  []int32
@@ -312,9 +312,9 @@ type fitter struct {
 	found  func(*Grid) bool
 }
 
-// fit calls found with every way the net lies in the shape until it returns
-// true. The number of steps is bounded: a net that is no grid ends in too many
-// of them.
+// fit calls found with every embedding of the net in the shape until it returns
+// true. The number of steps is bounded: a net that is no grid reaches the
+// bound.
 func fit(n *Net, sh shape, given []Placed, found func(*Grid) bool) {
 	f := &fitter{
 		n: n, found: found, g: newGrid(sh.dims, n.size()), broken: sh.broken, steps: 5000 + 60*n.size(),
@@ -381,7 +381,7 @@ func (f *fitter) place(v, c int32) {
 		f.around[w]++
 		f.enqueue(w)
 	}
-	// Whoever might have stood here has a choice less.
+	// Switches that could have this cell have one choice less.
 	for _, x := range f.next(c) {
 		if w := f.g.Switch[x]; w >= 0 {
 			for _, u := range f.n.neighbours(w) {
@@ -424,8 +424,8 @@ func (f *fitter) clear() {
 	f.queue = f.queue[:0]
 }
 
-// choices lists the cells where an unplaced switch with a placed neighbour
-// can stand, those first that leave fewer links missing.
+// choices lists the cells for an unplaced switch next to a placed one, first
+// those that leave fewer links missing.
 func (f *fitter) choices(v int32, out []int32) []int32 {
 	out = out[:0]
 	for _, w := range f.n.neighbours(v) {
@@ -444,7 +444,7 @@ func (f *fitter) choices(v int32, out []int32) []int32 {
 	return out
 }
 
-// force places every switch that has one choice; false if one has none.
+// force places every switch with only one choice; false if one has none.
 func (f *fitter) force() bool {
 	var buf [8]int32
 	for len(f.queue) > 0 {

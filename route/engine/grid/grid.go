@@ -26,7 +26,7 @@ type Dim struct {
 	Size int
 }
 
-// degree is how many neighbours a position inside the line has.
+// degree is the number of adjacent positions of an inner position of the line.
 func (d Dim) degree() int {
 	if d.Kind == Full {
 		return d.Size - 1
@@ -34,7 +34,7 @@ func (d Dim) degree() int {
 	return min(2, d.Size-1)
 }
 
-// links is how many links one line has.
+// links is the number of links of one line.
 func (d Dim) links() int {
 	switch d.Kind {
 	case Ring:
@@ -119,10 +119,10 @@ func shapeName(dims []Dim) string {
 	return b.String()
 }
 
-// Find finds the grid of a net and offers it to try. With damaged, the net is
-// fitted into tori and meshes of up to three dimensions as well, and those are
-// offered until try returns no error. The error is that of the first try, or
-// says in one line why there is no grid.
+// Find finds the grid of a net and passes it to try. With damaged, it also fits
+// the net into tori and meshes of up to three dimensions, and passes those
+// until try returns no error. The error is that of the first try, or says in
+// one line why there is no grid.
 func Find(n *Net, damaged bool, try func(*Grid) error) error {
 	if err := connected(n); err != nil {
 		return err
@@ -146,7 +146,7 @@ func Find(n *Net, damaged bool, try func(*Grid) error) error {
 	return fmt.Errorf("%w%w, and no damaged torus or mesh", ErrNoGrid, err)
 }
 
-// ErrNoGrid is in the errors of Find that say that there is no grid.
+// ErrNoGrid is in the errors of Find if there is no grid.
 var ErrNoGrid = errors.New("the switches form no grid: ")
 
 func connected(n *Net) error {
@@ -154,14 +154,14 @@ func connected(n *Net) error {
 		return errors.New("there are no switches")
 	}
 	if _, k := n.parts(nil); k > 1 {
-		return fmt.Errorf("the switches are in %d parts that no cable joins", k)
+		return fmt.Errorf("the switches are in %d disconnected parts", k)
 	}
 	return nil
 }
 
-// settle brings a grid that was found by itself into the form that depends
-// least on how it was found: dimensions by the ports that lead along them (if
-// sort says so), rings from the switch with the lowest GUID on, upwards by the lower ports.
+// settle normalizes a detected grid: dimensions by the ports that lead along them (if
+// sort says so), rings from the switch with the lowest GUID on, upwards by the lower
+// ports.
 func (g *Grid) settle(n *Net, sort bool) {
 	D := len(g.Dims)
 	sum, count, votes := make([]int64, D), make([]int64, D), make([]int64, D)
@@ -227,8 +227,8 @@ func (g *Grid) settle(n *Net, sort bool) {
 	*g = *r
 }
 
-// direction is the dimension in which two neighbouring cells differ, and
-// whether it goes up (the last to the first position of a ring is up).
+// direction is the dimension in which two adjacent cells differ, and whether
+// the step goes up (from the last to the first position of a ring is up).
 func (g *Grid) direction(a, b int32) (d, step int) {
 	for d := range g.Dims {
 		v, w := g.at(a, d), g.at(b, d)
@@ -262,11 +262,11 @@ func (g *Grid) where(c int32) string {
 }
 
 // Square joins dimensions of two into rings of four, pair by pair, and full
-// meshes of three into rings of three: what a torus of those sizes looks like
-// once it is taken apart.
+// meshes of three into rings of three: factor splits tori of those sizes that
+// way.
 func (g *Grid) Square() *Grid {
 	var dims []Dim
-	var from [][]int // by new dimension: the old ones
+	var from [][]int // by new dimension: the old dimensions
 	open := -1
 	for d, dim := range g.Dims {
 		switch {

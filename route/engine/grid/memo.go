@@ -15,11 +15,11 @@ import (
 type Memo struct {
 	dims []Dim
 	cell map[ib.GUID]int32
-	Axes []int // what the engine wants to remember of the dimensions
+	Axes []int // the engine's own data on the dimensions
 }
 
-// Memo is what to remember of a grid; switches that old knows of the same grid
-// are kept.
+// Memo describes a grid for the next Update; switches that old knows of the
+// same grid are kept.
 func (g *Grid) Memo(n *Net, axes []int, old *Memo) *Memo {
 	m := &Memo{dims: g.Dims, Axes: axes, cell: make(map[ib.GUID]int32, len(g.Switch))}
 	if old != nil && slices.Equal(old.dims, g.Dims) {
@@ -35,8 +35,8 @@ func (g *Grid) Memo(n *Net, axes []int, old *Memo) *Memo {
 	return m
 }
 
-// Place is the grid with its switches where they were; nil if a switch is new
-// or a cable does not fit.
+// Place is the grid with its switches at their former positions; nil if a
+// switch is new or a link does not fit.
 func (m *Memo) Place(n *Net) *Grid {
 	if connected(n) != nil {
 		return nil
@@ -59,7 +59,7 @@ func (m *Memo) Place(n *Net) *Grid {
 	return g
 }
 
-// near reports whether two cells are neighbours.
+// near reports whether two cells are adjacent.
 func (g *Grid) near(a, b int32) bool {
 	d, _ := g.direction(a, b)
 	if len(g.Dims) == 0 || g.moved(a, d, g.at(b, d)) != b {

@@ -1,12 +1,12 @@
 // Package grid finds the coordinates of grids of switches and routes them
-// dimension by dimension. It is what the engines dor and torus share.
+// dimension by dimension. The engines dor and torus use it.
 //
 // A grid is a Cartesian product of lines: paths (mesh), rings (torus) or full
 // meshes (HyperX; a hypercube is a product of full meshes of two). Nothing is
-// configured: the lines come from the cabling itself. A whole grid is taken
-// apart by its squares (T. Feder, "Product graph representations", 1992;
-// W. Imrich and I. Peterin, 2007), a damaged one of up to three dimensions is
-// fitted into the smallest whole grid that holds it.
+// configured: the lines are derived from the links. A complete grid is factored
+// by its squares (T. Feder, "Product graph representations", 1992; W. Imrich
+// and I. Peterin, 2007), a damaged one of up to three dimensions is fitted into
+// the smallest complete grid that contains it.
 package grid
 
 import (
@@ -16,11 +16,11 @@ import (
 	"heddle/fabric"
 )
 
-// Net is the graph of the switches without parallel cables.
+// Net is the graph of the switches without parallel links.
 type Net struct {
 	g     *fabric.Graph
 	off   []int32 // the links of switch s are off[s]…off[s+1]-1
-	to    []int32 // by link: the neighbour, ascending for each switch
+	to    []int32 // by link: the adjacent switch, ascending for each switch
 	rev   []int32 // by link: the same link seen from there
 	coff  []int32 // the channels of link k are chans[coff[k]:coff[k+1]]
 	chans []int32

@@ -6,12 +6,12 @@ import (
 	"heddle/route"
 )
 
-// ByPorts routes each LID by shortest paths, at every switch by the first port
-// in its order that is on one, as OpenSM's dor does: in a grid whose cables
-// are plugged in one order everywhere that is dimension order. It returns nil
-// if the result could deadlock, or if a switch's table is too short or some
-// switches cannot reach each other. Cost: O(switches × (channels + LIDs)),
-// and what Acyclic costs.
+// ByPorts routes each LID by shortest paths: every switch uses the first port
+// in its order that is on one, as OpenSM's dor does. In a grid cabled in the
+// same order everywhere that is dimension order. It returns nil if the result
+// could deadlock, if a switch's table is too short or if some switches cannot
+// reach each other. Cost: O(switches × (channels + LIDs)), and the cost of
+// Acyclic.
 func ByPorts(n *Net, o Options) *route.Tables {
 	g := n.g
 	if connected(n) != nil {

@@ -23,32 +23,32 @@ type Options struct {
 	// Around allows turns against the order of the dimensions, next to
 	// missing switches and cut lines only.
 	Around bool
-	// Classes asks for a second set of lanes for service levels 8 to 15, if
-	// there are enough.
+	// Classes requests a second set of lanes for service levels 8 to 15, if there
+	// are enough.
 	Classes bool
-	// HostOrder is the order in which the ports of a switch take parallel
-	// cables in turn; nil: ascending.
+	// HostOrder is the order in which the ports of a switch use parallel links in
+	// turn; nil: ascending.
 	HostOrder []uint8
 }
 
 // Route computes tables in dimension order.
 //
-// On each ring a packet goes the shorter way. Half-way round both are short;
-// which one is taken depends on where it enters the ring and on its
-// destination, so that the load is even. The path's service level tells which
-// date lines it crosses, and each link takes the lane that the bit of its own
-// dimension says. Paths on lane 0 of a ring never pass the date line; those on
-// lane 1 all do, and no two of them reach round the ring: neither lane has a
-// cycle (after W. J. Dally and C. L. Seitz, 1987; OpenSM's torus-2QoS(8)).
-// A ring that is cut is a path: packets go the way that is left, whatever
-// their level says.
+// On each ring a packet takes the shorter direction. For opposite switches both
+// are equal; the choice depends on the packet's entry to the ring and on its
+// destination, so that the load is even. The path's service level says which
+// date lines it crosses, and each link uses the lane given by the bit of its
+// dimension. Paths on lane 0 of a ring never cross the date line; those on lane
+// 1 all do, and no two of them span the whole ring: neither lane has a cycle
+// (after W. J. Dally and C. L. Seitz, 1987; OpenSM's torus-2QoS(8)). A ring
+// that is cut is a path: packets take the remaining direction, regardless of
+// their level.
 //
-// With Around, a packet that cannot go on in its dimension, because the
-// switch where it would turn is missing or because the line is cut, makes one
-// step in a later dimension first. The turn that follows is against the order;
-// the hop after it takes lanes of its own. Whether that closes a cycle is
-// computed for such grids, other orders of the dimensions are tried too, and
-// what cannot be routed is refused.
+// With Around, a packet that cannot continue in its dimension, because the
+// switch where it would turn is missing or because the line is cut, first makes
+// one step in a later dimension. The next turn is against the order; the hop
+// after it uses separate lanes. For such grids Route computes whether that
+// closes a cycle, tries other orders of the dimensions too, and refuses a grid
+// that it cannot route.
 //
 // Cost: O(switches² × dimensions + switches × LIDs); damaged grids
 // O(switches² × diameter) more.
@@ -79,11 +79,11 @@ func Route(n *Net, gr *Grid, o Options) (*route.Tables, error) {
 	return r.tables(legal, spare), nil
 }
 
-// noLanes says that turns against the order need no lanes of their own.
+// noLanes says that turns against the order need no separate lanes.
 const noLanes = 0
 
-// plan chooses the order of the dimensions and how many lanes hops after
-// turns against the order have to themselves.
+// plan chooses the order of the dimensions and the number of separate lanes for
+// hops after turns against the order.
 func (r *router) plan(legal int) (spare int, err error) {
 	if r.whole() {
 		return noLanes, nil
@@ -105,7 +105,7 @@ func (r *router) plan(legal int) (spare int, err error) {
 		}
 		options := []int{noLanes}
 		if turns {
-			// A lane for each bit of the date lines; one for both; none.
+			// One lane for each bit of the date lines; one for all; none.
 			options = slices.Compact([]int{legal, 1, noLanes})
 		}
 		for _, spare := range options {
@@ -128,7 +128,7 @@ func (r *router) plan(legal int) (spare int, err error) {
 	case first != nil:
 		return 0, first
 	}
-	return 0, fmt.Errorf("the ways round what is missing from the %v would close a cycle", r.gr)
+	return 0, fmt.Errorf("paths around the missing parts of the %v would close a cycle", r.gr)
 }
 
 // tooFew names the lanes needed and the link that has the fewest.

@@ -15,8 +15,8 @@ type router struct {
 	order []int   // dimensions, first routed first
 	turn  []uint8 // by dimension: its place in order
 	coord []int16 // by cell, dimension
-	// reach is, by cell, dimension and direction (0 up, 1 down), how many
-	// steps one can go before the line is cut; not for full meshes.
+	// reach is, by cell, dimension and direction (0 up, 1 down), the number of
+	// steps until the line is cut; not for full meshes.
 	reach []int16
 	dim   []uint8 // by link: the dimension it runs along
 }
@@ -42,7 +42,7 @@ func newRouter(n *Net, gr *Grid, o Options) *router {
 			if dim.Kind == Full || gr.at(c, d) != 0 {
 				continue
 			}
-			// One line: twice round from either end tells how far one gets.
+			// One line: walking twice around from either end gives the reach.
 			for dir := range 2 {
 				run := 0
 				for i := range 2 * dim.Size {
@@ -104,14 +104,14 @@ func (r *router) step(c int32, d, dir int) int32 {
 	return r.moved(c, d, v)
 }
 
-// linked reports whether both cells have switches with a cable between them.
+// linked reports whether both cells have switches with a link between them.
 func (r *router) linked(a, b int32) bool {
 	s, t := r.gr.Switch[a], r.gr.Switch[b]
 	return s >= 0 && t >= 0 && r.n.link(s, t) >= 0
 }
 
-// shortest is the direction in which cell c has the shorter way to coordinate
-// q in dimension d on the way to cell dst, and the steps it takes.
+// shortest is the direction of the shorter path from cell c to coordinate q in
+// dimension d, for destination cell dst, and its length in steps.
 func (r *router) shortest(c int32, d, q int, dst int32) (dir, steps int) {
 	D := len(r.gr.Dims)
 	dim := r.gr.Dims[d]
@@ -128,8 +128,8 @@ func (r *router) shortest(c int32, d, q int, dst int32) (dir, steps int) {
 	}
 	down := dim.Size - up
 	if up == down {
-		// Even and odd positions go different ways, and other destinations
-		// on the same place of the ring the other way round.
+		// Even and odd positions use different directions, and other destinations at
+		// the same position of the ring the opposite ones.
 		sum := p
 		for e := range D {
 			if e != d {
@@ -147,10 +147,10 @@ func (r *router) shortest(c int32, d, q int, dst int32) (dir, steps int) {
 	return 1, up
 }
 
-// What leg says besides a cell.
+// Results of leg besides a cell.
 const (
 	cut   = -1 // the line is cut on all sides
-	early = -2 // the next cell would be the missing one where the leg ends
+	early = -2 // the next cell is missing, and the leg would end there
 )
 
 // leg is the next cell from c towards coordinate q in dimension d.
@@ -211,9 +211,8 @@ func (r *router) next(c, dst int32) int32 {
 	return -1
 }
 
-// around steps out of a line that does not lead to coordinate q of dimension
-// d, into a later dimension: one in which the packet has to move anyway if
-// there is one.
+// around steps from a line that does not lead to coordinate q of dimension d
+// into a later dimension: preferably one in which the packet must move anyway.
 func (r *router) around(c int32, d, q int, dst int32) int32 {
 	D := len(r.gr.Dims)
 	best, bestCost := int32(-1), 4
@@ -249,7 +248,7 @@ func (r *router) around(c int32, d, q int, dst int32) int32 {
 			case cut:
 				continue
 			case early:
-				// The next one is missing too: on in the same direction.
+				// The next switch is missing too: continue in the same direction.
 				if cost > 0 || r.around(side, d, q, dst) < 0 {
 					continue
 				}
@@ -283,7 +282,7 @@ func (r *router) level(c, dst int32) ib.SL {
 	return sl
 }
 
-// lane is the lane of a hop along dimension out by a packet that came along
+// lane is the lane of a hop in dimension out by a packet that arrived in
 // dimension in (-1: from an end port). spare lanes are for turns against the
 // order.
 func (r *router) lane(in, out int, sl ib.SL, legal, spare int) int {
@@ -297,8 +296,8 @@ func (r *router) lane(in, out int, sl ib.SL, legal, spare int) int {
 	return bit
 }
 
-// walk reports whether some path turns against the order of the dimensions;
-// the error says which way does not lead to its destination.
+// walk reports whether some path turns against the order of the dimensions; the
+// error names a path that does not reach its destination.
 func (r *router) walk() (turns bool, err error) {
 	n := r.n.size()
 	type result struct {
@@ -345,7 +344,7 @@ func (r *router) walk() (turns bool, err error) {
 	})
 	for d, res := range results {
 		if res.fails {
-			return false, fmt.Errorf("no way in dimension order from switch %v at %s to switch %v at %s: %s and %s are missing from the %v",
+			return false, fmt.Errorf("no path in dimension order from switch %v at %s to switch %v at %s: %s and %s are missing from the %v",
 				r.n.guid(res.src), r.gr.where(r.gr.Cell[res.src]), r.n.guid(int32(d)), r.gr.where(r.gr.Cell[d]),
 				count(r.gr.Missing(), "switch", "switches"), count(r.missingLinks(), "link between others", "links between others"), r.gr)
 		}
@@ -381,8 +380,8 @@ func (r *router) missingLinks() int {
 	return k
 }
 
-// column finds the link that each switch takes towards switch d; -1 where
-// there is none, and at d.
+// column finds the link that each switch uses towards switch d; -1 if there is
+// none, and at d.
 func (r *router) column(d int32, hop []int32) {
 	dst := r.gr.Cell[d]
 	for s := range hop {

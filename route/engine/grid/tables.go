@@ -9,7 +9,7 @@ import (
 	"heddle/route"
 )
 
-// hosted tells which switches have CA or router ports with LIDs.
+// hosted reports which switches have CA or router ports with LIDs.
 func hosted(g *fabric.Graph) []bool {
 	has := make([]bool, len(g.Switches))
 	for i := range g.EndPorts {
@@ -90,9 +90,9 @@ func (r *router) sum(c int32) int {
 	return k
 }
 
-// turns gives, by LID, which of several parallel cables it takes: the ports
-// of each destination switch one after the other, and the LIDs of a port one
-// further each.
+// turns gives, by LID, the index of its parallel link: the ports of each
+// destination switch get successive links, and the LIDs of a port the following
+// ones.
 func turns(g *fabric.Graph, hostOrder []uint8) []uint16 {
 	var place [256]int
 	for p := range place {
@@ -129,9 +129,9 @@ func turns(g *fabric.Graph, hostOrder []uint8) []uint16 {
 	return nth
 }
 
-// lanes programs the SL-to-VL tables: one row for packets to end ports, and
-// one for each dimension, for turns in order and against it. Levels from 8 on
-// have lanes from second on.
+// lanes programs the SL-to-VL tables: one row for packets to end ports, and one
+// for each dimension, for turns in order and against it. Levels from 8 on use
+// lanes from second on.
 func (r *router) lanes(legal, spare, second int) *route.Lanes {
 	g := r.n.g
 	D := len(r.gr.Dims)

@@ -1,30 +1,29 @@
-// Package lash routes pairs of switches along shortest paths and puts them
-// into as few virtual lanes as keep each lane free of cycles: layered shortest
-// paths (T. Skeie, O. Lysne and I. Theiss, "Layered Shortest Path (LASH)
-// Routing in Irregular System Area Networks", 2002).
+// Package lash routes pairs of switches along shortest paths and puts them into as
+// few virtual lanes as keep each lane free of cycles: layered shortest paths (T.
+// Skeie, O. Lysne and I. Theiss, "Layered Shortest Path (LASH) Routing in Irregular
+// System Area Networks", 2002).
 //
-// All LIDs behind a switch share one tree; where two switches are joined by
-// several cables, the LIDs take them in turn. A pair has one service level for
-// both directions, because a reply goes back on the level of the request (IBA
-// §13.5.4, reversible paths), as OpenSM's LASH has it. Only pairs with a CA or
-// router port at one end get a layer: no other data traffic exists.
+// All LIDs of a switch share one tree; if several links join two switches, the LIDs
+// use them in turn. A pair has one service level for both directions, because a
+// reply uses the level of the request (IBA §13.5.4, reversible paths), like
+// OpenSM's LASH. Only pairs with a CA or router port at one end get a layer: no
+// other data traffic exists.
 //
-// How many layers it takes depends on which of the shortest paths are taken,
-// and in which order pairs are fitted in. The engine tries balanced trees
-// (route/engine/spt) and trees that always take the first port, and both ways
-// of filling layers that route/engine/layer knows, and keeps what takes
-// fewest; what loads the fullest cable least, if that is a draw. Fabrics above
-// a size get fewer tries.
+// The number of layers depends on the choice among the shortest paths, and on the
+// order in which pairs are inserted. The engine tries balanced trees
+// (route/engine/spt) and trees that always use the first port, with both methods of
+// route/engine/layer, and keeps the result with the fewest layers, then the one
+// with the least load on the fullest link. Fabrics above a size get fewer tries.
 //
-// Cost: O(switches × channels) for the trees, O(pairs × hops) look-ups to fit
-// the pairs in, plus the search for cycles: O(channels × ports) at worst for
-// each dependency that is new to a layer, next to nothing in practice. Memory:
-// one byte for each pair of switches, twice, and for each layer four bytes for each
-// possible dependency (pairs of neighbours × ports).
+// Cost: O(switches × channels) for the trees, O(pairs × hops) look-ups to fit the
+// pairs in, plus the search for cycles: O(channels × ports) at worst for each
+// dependency that is new to a layer, next to nothing in practice. Memory: one byte
+// for each pair of switches, twice, and for each layer four bytes for each possible
+// dependency (pairs of neighbours × ports).
 //
-// Invariants: every path is as short as any over switches whose tables hold
-// the LID; no lane has a cycle for traffic that can exist; too few lanes are
-// refused, naming how many it takes.
+// Invariants: every path is as short as any over switches whose tables hold the
+// LID; no lane has a cycle for traffic that can exist; too few lanes are refused,
+// naming how many it takes.
 package lash
 
 import (
@@ -47,12 +46,12 @@ func (Engine) Name() string { return "lash" }
 const (
 	// fewPairs is up to how many ordered pairs of switches every try is made.
 	fewPairs = 1 << 17
-	// somePairs is up to how many more than one try is made.
+	// somePairs is the number of pairs up to which several tries are made.
 	somePairs = 1 << 21
 )
 
 // Compute returns the tables; Options.Workers, MaxVLs, Previous and SpreadLanes
-// are used. Too few lanes are an error that says how many it takes.
+// are used. If the lanes do not suffice, the error says how many are needed.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	if o.Previous != nil && len(o.Previous.LFT) != len(g.Switches) {
 		return nil, fmt.Errorf("lash: previous tables are for %d switches, the graph has %d", len(o.Previous.LFT), len(g.Switches))
@@ -82,12 +81,12 @@ func (n *net) finish(t *route.Tables, trees *trees, l *layer.Layers) {
 	}
 }
 
-// attempt is one way to route and layer.
+// attempt is one result of routing and layering.
 type attempt struct {
 	trees  *trees
 	layers *layer.Layers
 	ok     bool
-	peak   uint64 // most paths over one cable
+	peak   uint64 // most paths over one link
 }
 
 func (a *attempt) better(b *attempt) bool {
@@ -139,7 +138,7 @@ func (n *net) try(t *trees, fill func(*layer.Paths) (*layer.Layers, bool)) *atte
 	return a
 }
 
-// net is the fabric with all cables between two switches as one: a trunk.
+// net is the fabric with all links between two switches as one: a trunk.
 type net struct {
 	g     *fabric.Graph
 	graph *layer.Graph // of trunks
@@ -151,7 +150,7 @@ type net struct {
 	trunk []int32 // by channel
 	ways  [][]int32
 	cols  []spt.Column // one for each group
-	lids  [][]ib.LID   // by group: LIDs behind one switch that the same tables hold
+	lids  [][]ib.LID   // by group: LIDs of one switch that the same tables hold
 	hosts []bool       // by group: a CA or router port is among the owners
 	ca    []bool       // by switch
 	bar   [][]bool     // by class: switches whose tables are too short
@@ -162,7 +161,7 @@ func newNet(g *fabric.Graph) *net {
 	s := len(g.Switches)
 	m := len(g.Channels)
 	n := &net{g: g, off: make([]int32, s+1), trunk: make([]int32, m), chans: make([]int32, 0, m), ca: make([]bool, s), from: make([]uint32, s)}
-	at := make([]int32, s) // 1 + the trunk of the switch at hand to this one
+	at := make([]int32, s) // 1 + the trunk from the current switch to this one
 	for u := range s {
 		base := int32(len(n.to))
 		first, end := g.Off[u], g.Off[u+1]
@@ -230,7 +229,7 @@ func (n *net) groups() {
 	}
 	group := make([]int32, len(g.Switches)*len(n.bar)) // 1 + group by switch and class
 	class := 0
-	counted := make([]bool, len(g.EndPorts)) // its LIDs need not follow one another
+	counted := make([]bool, len(g.EndPorts)) // its LIDs need not be consecutive
 	add := func(e int32, class int, l ib.LID) {
 		p := &g.EndPorts[e]
 		k := &group[int(p.Switch)*len(n.bar)+class]
@@ -277,7 +276,7 @@ func (n *net) groups() {
 	each(add)
 }
 
-// trees are the ways of all switches to all groups.
+// trees are the next hops of all switches to all groups.
 type trees struct {
 	rows [][]byte // by switch and group: which of the switch's trunks, or none
 	peak uint64
@@ -323,7 +322,7 @@ func (k *sink) Set(col int, s, c int32) {
 	k.rows[s][col] = w
 }
 
-// network is what spt routes.
+// network is the network for spt.
 func (n *net) network() *spt.Net {
 	s := &spt.Net{
 		Off: n.off, To: n.to, Rev: n.rev, Load: make([]uint64, len(n.to)), Capacity: make([]uint32, len(n.to)),
@@ -378,7 +377,7 @@ func (n *net) loads(rows [][]byte, load []uint64) {
 	}
 }
 
-// flows counts the hosts whose paths to one LID of a group come by each switch.
+// flows counts the hosts whose paths to one LID of a group pass each switch.
 func (n *net) flows(rows [][]byte, col int32, left []int32, flow []uint32, scratch *[]int32) {
 	clear(left)
 	for u := range left {
@@ -422,7 +421,7 @@ func (n *net) paths(t *trees) *layer.Paths {
 	return p
 }
 
-// expand writes the entries: of the cables of a trunk the one with the least
+// expand writes the entries: of the links of a trunk the one with the least
 // load so far, or the previous one.
 func (n *net) expand(t *route.Tables, trees *trees, prev *route.Tables) {
 	s := len(n.g.Switches)
@@ -456,7 +455,7 @@ func (n *net) expand(t *route.Tables, trees *trees, prev *route.Tables) {
 	}
 }
 
-// cable picks one of several between two switches.
+// cable picks one of several links between two switches.
 func (n *net) cable(cables []int32, load []uint64, l ib.LID, prev *route.Tables, u int32) int32 {
 	best := cables[0]
 	for _, c := range cables[1:] {
@@ -472,10 +471,10 @@ func (n *net) cable(cables []int32, load []uint64, l ib.LID, prev *route.Tables,
 	return best
 }
 
-// memo is what Update wants to know.
+// memo is the state for Update.
 type memo struct {
 	net    *net
 	rows   [][]byte // the trees; rows are shared between memos
 	layers *layer.Layers
-	kept   bool // Update kept the levels of what stayed
+	kept   bool // Update kept the levels of unchanged pairs
 }

@@ -11,18 +11,17 @@ import (
 	"heddle/route/engine/spt"
 )
 
-// Update carries tables over a change of the fabric. Trees that used what is
-// gone, or that what is new could shorten, are made again, entries kept where
-// they are as good as the best. Pairs whose paths stay keep their service level,
-// others if the lane stays free of cycles, else they move to another lane, and
-// to one more if there is any left. Where that is not enough, or some switch's
-// table is too short for all LIDs, tables are computed from scratch, and then
-// again without regard to what was if that takes too many lanes.
+// Update updates tables incrementally after a change of the fabric. It recomputes trees
+// that used a removed link, or that a new one could shorten, and keeps entries if no
+// other is better. Pairs whose paths stay keep their service level; others keep it if the
+// lane stays free of cycles, otherwise they move to another lane, or to an additional one
+// if any is left. If that is not enough, or some switch's table is too short for all
+// LIDs, tables are computed from scratch, and then again without regard to the old ones
+// if that needs too many lanes.
 //
-// Cost: a copy of the trees (a byte for each pair of switches), of the layers (four bytes for each
-// possible dependency) and of the service levels; the loads of all trees,
-// O(switches²); O(channels) for each tree made again; a walk of the paths that
-// changed.
+// Cost: a copy of the trees (a byte for each pair of switches), of the layers (four bytes
+// for each possible dependency) and of the service levels; the loads of all trees,
+// O(switches²); O(channels) for each recomputed tree; a walk of the changed paths.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	if m, ok := from.Tables.Memo.(*memo); ok && engine.Whole(from.Tables) {
 		if t := carry(from, m, g, d, o); t != nil {
@@ -69,7 +68,7 @@ type update struct {
 	d        *fabric.Delta
 	from     route.Solution
 	trunkWas []int32 // by trunk: its number in was, or -1; a trunk is the same if its switches are
-	trunkIs  []int32 // the other way round
+	trunkIs  []int32 // the inverse
 	group    []int32 // by group: its number in was, or -1
 	rows     [][]byte
 	prev     [][]byte // by switch and group: the trunk that was, or none
@@ -83,7 +82,7 @@ func (u *update) match() {
 	for k := range u.trunkIs {
 		u.trunkIs[k] = -1
 	}
-	at := make([]int32, len(u.d.Switch)) // 1 + the trunk of the switch at hand that led to this one
+	at := make([]int32, len(u.d.Switch)) // 1 + the trunk of the current switch that led to this one
 	for s, k := range u.d.Switch {
 		if k >= 0 {
 			for i := u.was.off[k]; i < u.was.off[k+1]; i++ {
@@ -119,7 +118,7 @@ func (u *update) match() {
 	}
 }
 
-// inherit takes over the old trees in new numbers.
+// inherit copies the old trees with new numbers.
 func (u *update) inherit() {
 	u.rows = make([][]byte, len(u.g.Switches))
 	slab := make([]byte, len(u.rows)*len(u.cols))
@@ -132,7 +131,7 @@ func (u *update) inherit() {
 		if k < 0 {
 			continue
 		}
-		var ways [256]byte // by old way
+		var ways [256]byte // by old next hop
 		for i := range ways {
 			ways[i] = none
 		}
@@ -157,14 +156,14 @@ func (u *update) affect() {
 	for i, k := range u.group {
 		u.affected[i] = k < 0
 	}
-	// Trees over trunks that are gone.
+	// Trees over removed trunks.
 	for j, k := range u.trunkIs {
 		if k >= 0 {
 			continue
 		}
 		s := u.was.graph.From[j]
 		if u.d.OldSwitch[s] < 0 {
-			continue // nobody is left to use it
+			continue // it has no user left
 		}
 		row := u.m.rows[s]
 		way := byte(int32(j) - u.was.off[s])
@@ -174,8 +173,8 @@ func (u *update) affect() {
 			}
 		}
 	}
-	// Trees that new trunks could shorten: distances of old that still fall by no
-	// more than one along every new trunk remain what they are.
+	// Trees that new trunks could shorten: distances in the old graph that
+	// decrease by no more than one along every new trunk stay valid.
 	reach := map[int32][]int32{}
 	for c, k := range u.trunkWas {
 		if k >= 0 {
@@ -275,8 +274,8 @@ func (r *regrown) Set(col int, s, c int32) {
 	r.rows[s][r.picked[col]] = w
 }
 
-// entries writes the tables: rows are shared with the old ones until an
-// entry changes, and an entry stays if its cable is of the right trunk.
+// entries writes the tables: rows are shared with the old ones until an entry
+// changes, and an entry stays if its link belongs to the right trunk.
 func (u *update) entries() *route.Tables {
 	g := u.g
 	width := route.RowLen(g.TopLID)
@@ -331,7 +330,7 @@ func (u *update) entries() *route.Tables {
 	return t
 }
 
-// rewired reports whether a switch is new or its cables are not what they were.
+// rewired reports whether a switch is new or its links changed.
 func (u *update) rewired(s int32) bool {
 	k := u.d.Switch[s]
 	if k < 0 || u.g.Off[s+1]-u.g.Off[s] != u.from.Graph.Off[k+1]-u.from.Graph.Off[k] {
@@ -345,7 +344,7 @@ func (u *update) rewired(s int32) bool {
 	return false
 }
 
-// port is the entry of switch s for a LID of a group, preferably what was.
+// port is the entry of switch s for a LID of a group, preferably the old one.
 func (u *update) port(s int32, l ib.LID, group int32, was byte) byte {
 	if s == u.cols[group].Dst {
 		return u.g.EndPorts[u.g.LIDOwner[l]].Port

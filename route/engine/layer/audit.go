@@ -2,11 +2,11 @@ package layer
 
 import "fmt"
 
-// Audit counts all dependencies afresh and says how the layers differ from
-// what they should be; nil if they do not. It is for tests.
+// Audit counts all dependencies again and reports how the layers deviate; nil
+// if they do not. It is for tests.
 func (l *Layers) Audit() error {
 	if len(l.cdg) != l.Used {
-		return fmt.Errorf("%d layers are said to be %d", len(l.cdg), l.Used)
+		return fmt.Errorf("%d layers are recorded as %d", len(l.cdg), l.Used)
 	}
 	n := &Layers{p: l.p, SL: l.SL, w: &search{}}
 	for range l.cdg {

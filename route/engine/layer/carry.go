@@ -7,27 +7,27 @@ import (
 	"heddle/route"
 )
 
-// Change says how the paths that were layered became others.
+// Change maps the paths of an earlier layering to the current ones.
 type Change struct {
-	// Switch gives, by switch of now, its index of old, or -1; Gone the other
-	// way round. Channel and GoneChannel do the same for channels.
+	// Switch gives, by current switch, its old index, or -1; Gone is the inverse.
+	// Channel and GoneChannel do the same for channels.
 	Switch, Gone         []int32
 	Channel, GoneChannel []int32
-	// Column gives, by column of now, its index of old, or -1 if it is new:
-	// those of one class of old are of one class now.
+	// Column gives, by current column, its old index, or -1 if it is new. Columns
+	// of one old class are in one class now.
 	Column []int32
-	// Touched tells, by column of now, that some entry of its tree may differ.
+	// Touched reports, by current column, that some entry of its tree may differ.
 	Touched []bool
 }
 
-// Carry layers the paths p that have become of those of old: pairs whose paths are the
-// same keep their layer, others keep it if it stays acyclic, else they move to the
-// first that does, or to a new one as long as there are no more than budget.
-// It is nil if that is not enough, or if old has more layers than that: some
-// link now has fewer lanes. old is not changed.
+// Carry updates the layering old to the changed paths p: pairs with unchanged paths
+// keep their layer, others keep it if it stays acyclic, otherwise they move to the
+// first layer that does, or to a new one up to budget. It returns nil if that is not
+// enough, or if old has more layers than budget because some link now has fewer lanes.
+// old is not changed.
 //
-// The cost is that of copying the layers, of walking the paths of the pairs
-// that changed, and of the searches that putting them in takes.
+// The cost is that of copying the layers, of walking the paths of the changed pairs,
+// and of the searches to insert them.
 func Carry(old *Layers, p *Paths, ch *Change, budget, workers int) *Layers {
 	if len(old.cdg) > min(budget, Max) {
 		return nil
@@ -113,7 +113,7 @@ func (c *carrier) bySwitch() bool {
 	return true
 }
 
-// levels copies what was.
+// levels copies the old levels.
 func (c *carrier) levels() {
 	k := len(c.now.p.Class)
 	for s, o := range c.Switch {
@@ -140,8 +140,8 @@ func (c *carrier) note(src, class int32) {
 	}
 }
 
-// mark finds the pairs of which some path is not what it was, or counts now
-// and did not, or the other way round.
+// mark finds the pairs with a changed path, or whose path begins or ceases to
+// count.
 func (c *carrier) mark(workers int) {
 	o, p := c.was.p, c.now.p
 	c.changed = make([]bool, len(c.now.SL))
@@ -150,7 +150,7 @@ func (c *carrier) mark(workers int) {
 	for s, k := range c.Switch {
 		moved = moved || k < 0 || o.CA[k] != p.CA[s]
 	}
-	// By column, the switches whose paths are not what they were.
+	// By column, the switches whose paths changed.
 	others := make([][]int32, len(p.Cols))
 	walkers := make([]*walker, max(workers, 1))
 	route.ForEach(workers, len(p.Cols), func(w, i int) {
@@ -201,7 +201,7 @@ type walker struct {
 	stack []int32
 }
 
-// What is known of a path.
+// State of a path.
 const (
 	unknown = iota
 	same
@@ -209,8 +209,7 @@ const (
 	open // being walked
 )
 
-// differ lists the switches whose path in the tree of a column is not what it
-// was.
+// differ lists the switches whose path in the tree of a column changed.
 func (c *carrier) differ(w *walker, was, col *Column) (others []int32) {
 	o, p := c.was.p, c.now.p
 	state, stack := w.state, w.stack[:0]
@@ -247,8 +246,8 @@ func (c *carrier) differ(w *walker, was, col *Column) (others []int32) {
 	return others
 }
 
-// takeOut takes the paths that were of changed pairs, and of those that are no
-// more, out of their layers.
+// takeOut removes the old paths of changed pairs, and of removed ones, from
+// their layers.
 func (c *carrier) takeOut() {
 	for _, t := range c.todo {
 		if src, class := c.Switch[t[0]], c.class[t[1]]; src >= 0 && class >= 0 {
@@ -265,7 +264,7 @@ func (c *carrier) takeOut() {
 	})
 }
 
-// remove takes out a pair as it was, as far as its channels are still there.
+// remove removes a pair's old path, as far as its channels still exist.
 func (c *carrier) remove(src, class int32) {
 	w := c.was
 	w.unit(src, class)

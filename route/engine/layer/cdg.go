@@ -7,10 +7,10 @@ import (
 	"heddle/internal/toposort"
 )
 
-// CDG is the channel dependency graph of one layer: how many paths make each
-// dependency, and an order of the channels in which every dependency goes
-// forward. It is kept acyclic one dependency at a time (internal/toposort);
-// removing dependencies costs nothing, the order stays valid.
+// CDG is the channel dependency graph of one layer: how many paths cause each
+// dependency, and an order of the channels in which every dependency points
+// forward. Each insertion keeps it acyclic (internal/toposort); removals keep
+// the order valid.
 type CDG struct {
 	g     *Graph
 	count []int32 // by dependency: paths that make it
@@ -46,11 +46,11 @@ func (l *CDG) clone(w *search) *CDG {
 	}
 }
 
-// translate is l for another graph: channel c of it was channel was[c] of
-// l's, or is new (-1). Dependencies of channels that are gone are dropped.
+// translate returns l for another graph: its channel c was channel was[c] of
+// l's, or is new (-1). Dependencies of removed channels are dropped.
 func (l *CDG) translate(g *Graph, was []int32, w *search) *CDG {
 	n := newCDG(g, w)
-	order := make([]int32, 0, len(was)) // channels by their old place, new ones last
+	order := make([]int32, 0, len(was)) // channels by their old position, new ones last
 	for c := range was {
 		order = append(order, int32(c))
 	}
@@ -132,8 +132,8 @@ func (l *CDG) less(c1, c2 int32) {
 	}
 }
 
-// try adds a path if that closes no cycle; else it changes nothing and answers
-// false. The layer must be acyclic and ordered.
+// try adds a path if that closes no cycle; otherwise it changes nothing and
+// returns false. The layer must be acyclic and ordered.
 func (l *CDG) try(path []int32) bool {
 	for i := 1; i < len(path); i++ {
 		c1, c2 := path[i-1], path[i]
@@ -146,7 +146,7 @@ func (l *CDG) try(path []int32) bool {
 	return true
 }
 
-// insert makes room for the dependency c1→c2 in the order; false if it would
+// insert makes the order agree with the dependency c1→c2; false if it would
 // close a cycle.
 func (l *CDG) insert(c1, c2 int32) bool {
 	return l.ord[c1] < l.ord[c2] || l.w.topo.Insert(l.ord, c1, c2, l.successors, l.predecessors)
@@ -186,8 +186,8 @@ func (l *CDG) predecessors(c int32, buf []int32) []int32 {
 	return buf
 }
 
-// order finds an order of the channels for all dependencies at once (A. B.
-// Kahn, 1962); false, and nothing is changed, if there is a cycle.
+// order finds an order of the channels for all dependencies (A. B. Kahn, 1962);
+// false, without changes, if there is a cycle.
 func (l *CDG) order() bool {
 	g, w := l.g, l.w
 	m := g.Channels()

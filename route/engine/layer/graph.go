@@ -10,13 +10,13 @@ type Graph struct {
 	col           []int32 // by channel: its place among those of the switch it leaves
 	row           []int32 // by channel: the number of its first dependency
 	edges         int     // dependencies that could be
-	word          []int32 // by channel: first word of its bits over what follows
-	back          []int32 // by channel: first word of its bits over what precedes
+	word          []int32 // by channel: first word of the bits of its successors
+	back          []int32 // by channel: first word of the bits of its predecessors
 	words, backs  int
 }
 
-// NewGraph makes the Graph of n switches; to and rev tell of each channel
-// where it leads and which is the other direction. The slices are kept.
+// NewGraph makes the Graph of n switches; to gives the switch that each channel
+// leads to, rev its opposite direction. The slices are kept.
 func NewGraph(off, to, rev []int32) *Graph {
 	m := len(to)
 	ints := make([]int32, 5*m)

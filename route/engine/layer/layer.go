@@ -1,11 +1,10 @@
-// Package layer puts paths into layers (virtual lanes) in which no cycle of
-// channels waiting for one another can form (W. J. Dally and C. L. Seitz,
-// 1987), for engines that choose paths first and break cycles after.
+// Package layer assigns paths to layers (virtual lanes) in which no cycle of
+// waiting channels can form (W. J. Dally and C. L. Seitz, 1987), for engines
+// that choose paths first and break cycles after.
 //
-// The unit that gets a layer is a pair: all paths from one switch to one class
-// of columns (LIDs, or groups of LIDs); in symmetric layerings the pair's
-// paths of both directions. Two ways to fill layers are known and both are
-// here:
+// The unit of assignment is a pair: all paths from one switch to one class of
+// columns (LIDs, or groups of LIDs); in symmetric layerings the pair's paths of
+// both directions. There are two methods to fill layers:
 //
 //   - Split, after J. Domke, T. Hoefler and W. Nagel, "Deadlock-Free Oblivious
 //     Routing for Arbitrary Topologies" (2011): all pairs begin in the first
@@ -15,11 +14,11 @@
 //     (LASH) Routing in Irregular System Area Networks" (2002): pair by pair,
 //     into the first layer that stays acyclic.
 //
-// Dependencies are counted, so that Carry can take single pairs out and put
-// them back elsewhere when their paths change.
+// Dependencies are counted, so that Carry can move single pairs when their
+// paths change.
 //
-// Only traffic that exists counts: a path between switches of which neither
-// has a CA or router port makes no dependency in any layer.
+// Only possible traffic counts: a path between two switches without CA or
+// router ports makes no dependency in any layer.
 package layer
 
 import (
@@ -29,20 +28,20 @@ import (
 // Max is how many layers there can be: the data lanes of a link (IBA §7.6).
 const Max = 15
 
-// Paths tells which way packets take. Slices are kept, and must not change.
+// Paths are the paths of packets. The slices are kept, and must not change.
 type Paths struct {
 	Graph *Graph
-	// Rows[s][col] says by which way switch s sends packets of a column;
-	// Ways[s][w] is the channel of a way, -1 for what is none. Ways beyond the
-	// end of Ways[s] are none.
+	// Rows[s][col] is the way (index into Ways[s]) by which switch s sends packets
+	// of a column; Ways[s][w] is the channel of a way, -1 for none. Ways beyond
+	// the end of Ways[s] are none.
 	Rows [][]byte
 	Ways [][]int32
 	Cols []Column
 	// Class[i] are the columns of class i, as indices in Cols.
 	Class [][]int32
-	// CA tells the switches that CA or router ports hang on.
+	// CA marks the switches with CA or router ports.
 	CA []bool
-	// Symmetric says that classes are switches and a pair's paths back take
+	// Symmetric says that classes are switches and that a pair's reverse paths use
 	// its layer too.
 	Symmetric bool
 }
@@ -82,8 +81,8 @@ func (p *Paths) walk(path []int32, c *Column, s int32) []int32 {
 	}
 }
 
-// Layers is who is in which layer. SL[src*NumClasses+class] is the layer of a
-// pair.
+// Layers is the assignment of pairs to layers: SL[src*NumClasses+class] is the
+// layer of a pair.
 type Layers struct {
 	p    *Paths
 	SL   []ib.SL
@@ -93,7 +92,7 @@ type Layers struct {
 	path []int32
 	ends []int32 // in path: where each path of a unit ends
 	node []int32
-	way  []byte  // by channel: the way that it is of its switch
+	way  []byte  // by channel: its index in the ways of its switch
 	base []int32 // the order of channels that layers begin with; nil: any
 }
 

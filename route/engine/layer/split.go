@@ -18,8 +18,8 @@ func Split(p *Paths) (l *Layers, ok bool) {
 	return l, true
 }
 
-// breakCycles searches layer k depth first; each time the search comes back
-// to a channel it is at, the weakest dependency of that cycle is taken out.
+// breakCycles searches layer k depth first; whenever the search returns to a
+// channel on its path, it removes the weakest dependency of that cycle.
 func (l *Layers) breakCycles(k int) bool {
 	const white, grey, black = 0, 1, 2
 	d, w := l.cdg[k], l.w
@@ -63,7 +63,7 @@ func (l *Layers) breakCycles(k int) bool {
 			if !l.expel(k, c1, c2) {
 				return false
 			}
-			// What the search stands on may be gone: step back below it.
+			// Channels of the search path may be gone: step back below them.
 			for i := 1; i < len(stack); i++ {
 				if d.count[d.g.edge(stack[i-1], stack[i])] == 0 {
 					for _, c := range stack[i:] {
@@ -97,7 +97,7 @@ func (l *Layers) expel(k int, c1, c2 int32) bool {
 		if first[c.Row] != w1 || second[c.Row] != w2 {
 			continue
 		}
-		// Everybody behind u in the tree of this column.
+		// All switches behind u in the tree of this column.
 		l.node = append(l.node[:0], u)
 		for h := 0; h < len(l.node); h++ {
 			s := l.node[h]
@@ -117,7 +117,7 @@ func (l *Layers) expel(k int, c1, c2 int32) bool {
 	return true
 }
 
-// compactWork bounds the channels that compact may look at.
+// compactWork bounds the channels that compact may examine.
 const compactWork = 400_000_000
 
 // compact tries to empty the last layers: their pairs go to the first layer
@@ -172,8 +172,8 @@ func Fit(p *Paths) (l *Layers, ok bool) {
 	if l.cdg[0].order() {
 		return l, true
 	}
-	// An order in which most dependencies of all paths go forward is a good
-	// beginning for each layer: few have to be put right later.
+	// An order in which most dependencies of all paths point forward is a good
+	// start for each layer: few need repair later.
 	l.base = l.cdg[0].nearOrder()
 	l.cdg = l.cdg[:0]
 	l.grow()

@@ -1,26 +1,26 @@
 // Package minhop routes every LID by a shortest path, the load spread evenly
 // over the equally short ones.
 //
-// For each destination switch one breadth-first search over the cables gives
-// the distance of every switch (E. F. Moore, 1959), or, where hops have
-// weights, a search with buckets (R. B. Dial, 1969); the channels that lead
-// nearer by their cost are the choices among which engine.Spread balances.
-// Cost: O(switches × channels) for the searches and O(switches × LIDs ×
-// choices) for the spreading, on all workers; memory: the tables plus a few
-// hundred KiB for each worker.
+// For each destination switch one breadth-first search over the links gives the
+// distance of every switch (E. F. Moore, 1959), or, where hops have weights, a
+// search with buckets (R. B. Dial, 1969); the channels that lead nearer by
+// their cost are the choices among which engine.Spread balances. Cost:
+// O(switches × channels) for the searches and O(switches × LIDs × choices)
+// for the spreading, on all workers; memory: the tables plus a few hundred KiB
+// for each worker.
 //
 // Update repairs the distances in place (G. Ramalingam and T. Reps, "An
 // incremental algorithm for a generalization of the shortest-path problem",
-// 1996): for each destination only switches whose distance changes, and their
-// neighbours, are visited. It keeps one byte for each pair of switches;
+// 1996): for each destination only switches whose distance changes, and the
+// adjacent ones, are visited. It keeps one byte for each pair of switches;
 // tables with a cost above 254, or made with other options, are computed from
 // scratch.
 //
-// Invariants: every entry is on a shortest path among the switches whose
-// tables hold the LID; what no cable reaches is Drop; LIDs of one port leave
-// each switch by different neighbours, then links, as far as there are any.
-// Deadlock freedom is not promised: on trees it follows from the topology,
-// elsewhere route/check will tell.
+// Invariants: every entry is on a shortest path among the switches whose tables
+// hold the LID; entries for unreachable LIDs are Drop; LIDs of one port leave
+// each switch to different adjacent switches, then by different links, as far
+// as there are any. Deadlock freedom is not promised: on trees it follows from
+// the topology, elsewhere route/check decides.
 package minhop
 
 import (
@@ -79,18 +79,19 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	return e.Compute(g, engine.Restart(from, g, o))
 }
 
-// memo is what Update needs of the last tables. Rows are shared between
-// memos: whoever changes one copies it first.
+// memo is the state for Update. Memos share rows; a row is copied before it
+// changes.
 type memo struct {
 	dist  [][]uint8 // by destination switch: the cost from every switch, or none
 	loads []uint64  // by channel
 	asked uint64    // engine.Asked
 }
 
-// none stands for no route; costs are below it.
+// none means no route; costs are below it.
 const none = 255
 
-// ends are the channels' To; an index fits, there are no more switches than LIDs.
+// ends are the channels' To; an index fits, because there are at most as many
+// switches as LIDs.
 func ends(g *fabric.Graph) []uint16 {
 	to := make([]uint16, len(g.Channels))
 	for c := range g.Channels {
@@ -117,7 +118,7 @@ func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
 	}
 	for s, b := range barred {
 		if b {
-			dist[s] = far - 1 // never entered: looks visited
+			dist[s] = far - 1 // unreachable: count it as visited
 		}
 	}
 	dist[dst] = 0

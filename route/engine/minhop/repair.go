@@ -6,7 +6,7 @@ import (
 	"heddle/route/engine"
 )
 
-// repair is what the workers of one Update share.
+// repair is the state that the workers of one Update share.
 type repair struct {
 	ch      *engine.Change
 	m       *memo
@@ -39,7 +39,7 @@ func (r *repair) worker() engine.Repairer { return &repairer{repair: r} }
 // repairer repairs the distances to one destination after another.
 type repairer struct {
 	*repair
-	queue [none][]int32 // by cost: switches to look at
+	queue [none][]int32 // by cost: switches to process
 	most  int           // no queue after it has any
 	was   []change
 	plan  *planner
@@ -85,7 +85,7 @@ func (r *repairer) Repair(dst int32, touched []int32) ([]int32, bool) {
 		row[s] = d
 	}
 
-	// What nothing holds at its old distance, nearest first, loses it.
+	// Switches that nothing keeps at their old distance lose it, nearest first.
 	r.was, r.most = r.was[:0], 0
 	for _, s := range r.weak {
 		if s != dst && row[s] != none {
@@ -111,7 +111,7 @@ func (r *repairer) Repair(dst int32, touched []int32) ([]int32, bool) {
 		r.queue[at] = r.queue[at][:0]
 	}
 
-	// New distances, again nearest first: from the neighbours that kept
+	// New distances, again nearest first: from the adjacent switches that kept
 	// theirs, and over new channels.
 	lost := len(r.was)
 	r.most = 0
@@ -150,8 +150,8 @@ func (r *repairer) Repair(dst int32, touched []int32) ([]int32, bool) {
 		}
 		r.queue[at] = r.queue[at][:0]
 	}
-	// Switches whose distance changed, and those that came over one that is
-	// farther now (noted above) or may do so no more.
+	// Switches whose distance changed, and those with a next hop that is farther
+	// now (noted above) or no longer one.
 	for i, w := range r.was {
 		touched = append(touched, w.s)
 		if i < lost {
@@ -166,7 +166,7 @@ func (r *repairer) Repair(dst int32, touched []int32) ([]int32, bool) {
 	return touched, true
 }
 
-// reach is the cost that an entry of a row stands for.
+// reach is the cost that an entry of a row encodes.
 func reach(d uint8) int {
 	if d == none {
 		return engine.Far
@@ -174,7 +174,7 @@ func reach(d uint8) int {
 	return int(d)
 }
 
-// push puts a switch in line; false if the cost is too high to be kept.
+// push queues a switch; false if the cost is too high.
 func (r *repairer) push(s int32, d int) bool {
 	if d >= none {
 		for i := range r.queue {

@@ -6,20 +6,19 @@ import (
 	"slices"
 )
 
-// escape is a spanning forest of the fabric and the order of switches in
-// which it grew: a channel goes up if it leads to a
-// switch that comes earlier.
+// escape is a spanning forest of the fabric and the order of switches in which
+// it grew: a channel goes up if it leads to an earlier switch.
 type escape struct {
 	rank   []int32 // by switch: its place in breadth-first order
 	order  []int32 // by place: the switch
 	parent []int32 // by switch: channel to its parent, -1 at a root
-	met    []int32 // by switch: neighbours in the forest
+	met    []int32 // by switch: adjacent switches in the forest
 }
 
-// grow makes the forest whose first root is root; other components grow from
-// their lowest switches. With deep set it grows depth first, always to the
-// neighbour with most neighbours in the forest already (J. C. Sancho, A.
-// Robles, J. Duato, 2000): paths get longer, but the root is no bottleneck.
+// grow builds the forest whose first root is root; other components grow from
+// their lowest switches. With deep it grows depth first, always to the adjacent
+// switch with the most neighbors in the forest (J. C. Sancho, A. Robles, J.
+// Duato, 2000): paths get longer, but the root is no bottleneck.
 func (e *escape) grow(w *net, root int32, deep bool) {
 	n := w.n
 	if e.rank == nil {
@@ -43,8 +42,8 @@ func (e *escape) grow(w *net, root int32, deep bool) {
 	if !w.limit {
 		return
 	}
-	// Switches with short tables come last, as leaves where possible, so that
-	// no escape path to others leads through them.
+	// Switches with short tables come last, as leaves if possible, so that no
+	// escape path to others leads through them.
 	for i := 0; i < len(e.order); i++ {
 		v := e.order[i]
 		for c := w.g.Off[v]; c < w.g.Off[v+1]; c++ {
@@ -111,9 +110,9 @@ func (e *escape) has(w *net, c int32) bool {
 	return e.parent[w.from[c]] == c || e.parent[w.to[c]] == w.rev[c]
 }
 
-// legal judges the paths to d that first go up and then down: the shorter they
-// are, and the more channels begin a shortest of them, the lower is the sum
-// over all switches, weighted by their hosts. scratch has 2n entries.
+// legal rates the up-then-down paths to d: the shorter they are, and the more
+// channels begin a shortest one, the lower is the sum over all switches,
+// weighted by their hosts. scratch has 2n entries.
 func (e *escape) legal(w *net, d int32, scratch []int32) (sum uint64) {
 	const far = math.MaxInt32 / 2
 	down, any := scratch[:w.n], scratch[w.n:]
@@ -158,16 +157,16 @@ func (e *escape) legal(w *net, d int32, scratch []int32) (sum uint64) {
 }
 
 const (
-	// rootWork bounds the search for a root, in channels looked at.
+	// rootWork bounds the search for a root, in channels examined.
 	rootWork = 3 << 20
 	maxRoots = 64
-	// linkWays is how many more ways to choose from are worth a link more.
+	// linkWays is how many more choices are worth an additional link.
 	linkWays = 64
 	maxDests = 24
 )
 
-// able is the first switch from s on, round and round, whose table holds all
-// LIDs; s if there is none.
+// able is the first switch from s on, cyclically, whose table holds all LIDs; s
+// if there is none.
 func (w *net) able(s int32) int32 {
 	for i := range w.n {
 		if r := (int(s) + i) % w.n; !w.short[r] {
@@ -177,12 +176,12 @@ func (w *net) able(s int32) int32 {
 	return s
 }
 
-// chooseRoot returns a forest for the destination switches dests: of some
-// roots, spread over the fabric, the one from which up/down paths to some of
-// the destinations are shortest. On a fat tree that is a leaf: in the order
-// that starts at a leaf every shortest path between leaves goes up and then
-// down. (The paper takes the switch that is most central among the paths to
-// the destinations, which serves the same end: few detours.)
+// chooseRoot returns a forest for the destination switches dests. Of some
+// roots, distributed over the fabric, it takes the one with the shortest
+// up/down paths to some of the destinations. On a fat tree that is a leaf: in
+// the order that starts at a leaf every shortest path between leaves goes up
+// and then down. (The paper takes the most central switch among the paths to
+// the destinations, for the same purpose: few detours.)
 //
 // Complexity: O(roots · destinations tried · channels), bounded by rootWork.
 func chooseRoot(w *net, dests []int32, seed uint64, deep bool) *escape {
@@ -234,10 +233,10 @@ func (y *layer) start(e *escape) {
 	y.setOrder()
 }
 
-// holdEscape takes in the dependencies of the escape paths, from every switch
-// over the forest to every switch of dest, and reports whether none of them
-// closes a cycle. No tree that is taken in later may close one with them, so
-// every destination keeps a way.
+// holdEscape adds the dependencies of the escape paths, from every switch over
+// the forest to every switch of dest, and reports whether none of them closes a
+// cycle. Later trees must not close one with them, so every destination keeps a
+// path.
 func (y *layer) holdEscape(e *escape, dest []bool) bool {
 	ok := true
 	below := make([]int32, y.n) // destinations in the subtree of a switch
@@ -286,10 +285,10 @@ func (y *layer) holdEscape(e *escape, dest []bool) bool {
 	return ok
 }
 
-// partition deals the switches with LIDs out to k layers, by halving again
-// and again: the switches nearer to one end of the fabric go to one side, so
-// that a layer's destinations lie together and their trees run alike. The
-// weight of a switch is the number of its LIDs.
+// partition assigns the switches with LIDs to k layers, by repeated bisection:
+// switches nearer to one end of the fabric go to one side, so that a layer's
+// destinations are close together and their trees are similar. The weight of a
+// switch is the number of its LIDs.
 //
 // Complexity: O((switches·log switches + channels)·log k).
 func partition(w *net, k int) (of []int32) {

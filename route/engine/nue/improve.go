@@ -15,9 +15,9 @@ const (
 	power       = 8
 )
 
-// improver routes LIDs anew, one after another, where that lowers the sum over
-// all channels of a steep function of their load (plus the length of the
-// paths): each step goes down, so it ends. Prices are that function's slope,
+// improver reroutes LIDs one after another if that lowers the sum over all
+// channels of a steep function of their load (plus the length of the paths):
+// each step lowers the sum, so it terminates. Prices are that function's slope,
 // which makes the search a step of the conditional gradient method for convex
 // cost flows.
 type improver struct {
@@ -25,9 +25,9 @@ type improver struct {
 	load  []uint64
 	price []uint64
 	scale float64
-	hot   uint64 // only LIDs that use a channel with so much load are looked at
+	hot   uint64 // process only LIDs that use a channel with at least this load
 	old   []step // the tree to beat
-	tree  []step // the one that tries
+	tree  []step // the one being tried
 	flow  []uint32
 }
 
@@ -38,8 +38,8 @@ type step struct {
 
 const link = uint64(1) << 32 // the price of a link while improving
 
-// slope is the price of one path more over a channel with some load, where
-// scale is the load of the fullest.
+// slope is the price of one more path over a channel with some load; scale is
+// the load of the fullest.
 func slope(load uint64, scale float64) uint64 {
 	x := float64(load) / scale
 	x *= x
@@ -68,7 +68,7 @@ func (m *improver) sub(c int32, f uint32) {
 	m.price[c] = slope(m.load[c], m.scale)
 }
 
-// newImprover adds up the loads of all layers and makes their prices one.
+// newImprover adds the loads of all layers and makes their prices common.
 func newImprover(j *job) *improver {
 	m := &improver{
 		job: j, load: j.loads(), flow: make([]uint32, j.n), price: make([]uint64, len(j.to)),
@@ -92,8 +92,8 @@ func (m *improver) rescale(most uint64) {
 	}
 }
 
-// improve lowers the load of the fullest channels while the work it may do
-// lasts. It is not parallel: every step sees what all others did.
+// improve lowers the load of the fullest channels within its budget. It is
+// sequential: every step depends on all earlier ones.
 func (j *job) improve(passes int) {
 	if j.most <= j.floor() {
 		return
@@ -144,8 +144,7 @@ func (j *job) improve(passes int) {
 	m.done()
 }
 
-// done gives the loads back. Which of them are of which layer does not matter
-// any more.
+// done returns the loads. Their division among layers no longer matters.
 func (m *improver) done() {
 	for _, t := range m.tours {
 		clear(t.load)
@@ -159,7 +158,7 @@ func (m *improver) done() {
 	m.weigh()
 }
 
-// again routes one LID anew if that is better, and reports whether it was.
+// again reroutes one LID if that is better, and reports whether it was.
 func (m *improver) again(t *tour, d int32, l ib.LID) bool {
 	t.read(d, l)
 	m.old = m.flows(t, m.old)

@@ -2,27 +2,26 @@ package nue
 
 import "heddle/internal/toposort"
 
-// layer is the dependency graph of one lane: how many trees use each
-// dependency, and an order of the channels in which every dependency that is
-// used goes forward. The order is the proof that there is no cycle, and most
-// of what the search asks is answered by it: a dependency that goes forward
-// may be added as it is. Only one that goes back needs a search, after which
-// the order is repaired in the part between the two channels (internal/toposort).
-// Removing dependencies never harms the order.
+// layer is the dependency graph of one lane: how many trees use each dependency,
+// and an order of the channels in which every used dependency points forward. The
+// order proves that there is no cycle, and answers most questions of the search:
+// a dependency that points forward may be added. Only one that points backward
+// needs a search, after which the order is repaired between the two channels
+// (internal/toposort). Removing dependencies never invalidates the order.
 type layer struct {
 	*net
 	pos  []int32  // by channel: its place in the order
 	at   []int32  // by place: the channel
-	used []uint16 // by dependency: trees that have it, one more for escape paths
+	used []uint16 // by dependency: trees that use it, plus one for escape paths
 
 	// blocked remembers dependencies that would close a cycle, while none is
 	// taken out; bit by dependency.
 	blocked []uint64
-	recent  []int32 // those noted since the last mark
+	recent  []int32 // those recorded since the last mark
 	caching bool
 
-	// work is how many dependencies may still be looked at to mend the order;
-	// after that only those that go forward are added.
+	// work is how many dependencies may still be examined to repair the order;
+	// after that only those that point forward are added.
 	work int64
 
 	topo toposort.Inserter
@@ -36,18 +35,18 @@ func newLayer(w *net, work int64) *layer {
 	}
 }
 
-// setOrder makes the channels' order what at says.
+// setOrder sets the channels' order to at.
 func (y *layer) setOrder() {
 	for i, c := range y.at {
 		y.pos[c] = int32(i)
 	}
 }
 
-// add takes the dependency of c on x in, if that closes no cycle, and reports
+// add adds the dependency of c on x if that closes no cycle, and reports
 // whether it did.
 //
-// Complexity: O(1) if it is used or goes forward; else the dependencies of the
-// channels between x and c that x leads to and that lead to c.
+// Complexity: O(1) if it is used or points forward; otherwise the dependencies
+// of the channels between x and c that x leads to and that lead to c.
 func (y *layer) add(c, x int32) bool {
 	i := y.base[c] + x
 	if y.used[i] > 0 || y.pos[c] < y.pos[x] {
@@ -68,11 +67,11 @@ func (y *layer) add(c, x int32) bool {
 	return true
 }
 
-// drop takes one use of a dependency out.
+// drop removes one use of a dependency.
 func (y *layer) drop(c, x int32) { y.used[y.base[c]+x]-- }
 
-// forget gives up what is remembered as blocked since the last mark; it was
-// so only because of dependencies that have been taken out again.
+// forget drops the entries recorded as blocked since the last mark; only
+// dependencies that have been removed again blocked them.
 func (y *layer) forget() {
 	for _, i := range y.recent {
 		y.blocked[i>>6] &^= 1 << (i & 63)
@@ -80,7 +79,7 @@ func (y *layer) forget() {
 	y.recent = y.recent[:0]
 }
 
-// mend changes the order so that c comes before x, unless x leads to c.
+// mend repairs the order so that c precedes x, unless x leads to c.
 func (y *layer) mend(c, x int32) bool {
 	if !y.topo.Insert(y.pos, c, x, y.successors, y.predecessors) {
 		return false

@@ -5,8 +5,8 @@ import (
 	"heddle/ib"
 )
 
-// net is what all layers know of a graph, read-only: the complete channel
-// dependency graph and who hangs where.
+// net is the read-only state that all layers share: the complete channel
+// dependency graph and the LIDs of each switch.
 type net struct {
 	g    *fabric.Graph
 	n    int
@@ -20,13 +20,13 @@ type net struct {
 
 	hosts []uint32 // by switch: CA and router ports with LIDs
 	total uint64   // sum of hosts
-	// LIDs behind switch s are lids[off[s]:off[s+1]]: those of CA and router
+	// LIDs attached to switch s are lids[off[s]:off[s+1]]: those of CA and router
 	// ports, cas[s] of them, in ascending order, then those of its port 0.
 	off  []int32
 	cas  []int32
 	lids []ib.LID
 
-	size  []int32 // by switch: switches that cables connect, itself too
+	size  []int32 // by switch: number of switches in its component
 	comp  []int32 // by switch: the lowest of those
 	short []bool  // by switch: its table does not hold all LIDs
 	limit bool    // there is such a switch
@@ -113,7 +113,8 @@ func (w *net) components() {
 	}
 }
 
-// behind is the LIDs behind switch d, those of CA and router ports first.
+// behind lists the LIDs attached to switch d, those of CA and router ports
+// first.
 func (w *net) behind(d int32) []ib.LID { return w.lids[w.off[d]:w.off[d+1]] }
 
 // holds reports whether the table of switch s has an entry for LID l.
@@ -122,8 +123,8 @@ func (w *net) holds(s int32, l ib.LID) bool {
 	return c == 0 || l < c
 }
 
-// floor is a lower bound on the load of the fullest channel under
-// all-to-all: what the hosts of one switch send, or are sent, over its cables.
+// floor is a lower bound on the load of the fullest channel under all-to-all:
+// the packets that the hosts of one switch send, or receive, over its links.
 func (w *net) floor() uint64 {
 	var lids, most uint64
 	for s := range w.n {

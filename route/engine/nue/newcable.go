@@ -7,12 +7,12 @@ import (
 	"heddle/route"
 )
 
-// newWork bounds the search for better trees over new cables, in channels.
+// newWork bounds the search for better trees over new links, in channels.
 const newWork = 8 << 20
 
-// useNew lets LIDs take new cables: those that come nearer by them at the
-// switch before are routed anew if the load allows it, and those that stay as
-// near move over, at that switch alone, until the cable has its share.
+// useNew lets LIDs use new links. LIDs whose path from the adjacent switch gets
+// shorter are routed again if the load permits; those whose path stays equally
+// long move over, at that switch alone, until the link has its share.
 func (u *update) useNew() {
 	var m *improver
 	for c := range int32(len(u.to)) {
@@ -63,8 +63,8 @@ func (m *improver) useNew(t *tour, c int32) {
 	}
 }
 
-// hops counts the links from s to d, and tells whether the way leads through
-// a switch.
+// hops counts the links from s to d, and reports whether the path leads through
+// switch by.
 func (t *tour) hops(s, d int32, l ib.LID, by int32) (n int, through bool) {
 	for ; s != d; n++ {
 		through = through || s == by

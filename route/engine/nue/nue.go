@@ -1,14 +1,14 @@
-// Package nue holds the routing engine that always succeeds: free of
-// deadlocks with any number of lanes, also a single one, on any fabric.
+// Package nue holds the routing engine that always succeeds: free of deadlocks
+// with any number of lanes, also a single one, on any fabric.
 //
 // Source: J. Domke, T. Hoefler, S. Matsuoka, "Routing on the Dependency Graph:
 // A New Approach to Deadlock-Free High-Performance Routing", HPDC 2016.
 //
-// Destinations are dealt out to the layers, one a lane. Within a layer, each
+// Destinations are divided among the layers, one per lane. Within a layer, each
 // destination's tree is searched in the complete channel dependency graph: a
-// channel is taken only if what depends on what stays without a cycle, counting
-// all trees of the layer. The escape paths over a spanning tree are taken in
-// first, so that there is always some tree left. What differs from the paper:
+// channel is used only if the dependencies of all trees of the layer stay
+// acyclic. The escape paths over a spanning tree are added first, so that a
+// tree always exists. Differences from the paper:
 //
 //   - Whether a dependency closes a cycle is answered by an order of the
 //     channels that is repaired as the graph grows (internal/toposort), nearly
@@ -32,30 +32,30 @@ import (
 )
 
 // Engine is the Nue engine. It uses the options Workers, Seed (where the search
-// for the root of the escape tree begins), MaxVLs, and Previous (trees that
-// the dependency graph allows are kept).
+// for the root of the escape tree begins), MaxVLs, and Previous (trees that the
+// dependency graph permits are kept).
 type Engine struct{}
 
 // Name is "nue".
 func (Engine) Name() string { return "nue" }
 
 const (
-	// mendWork bounds the mending of the orders of all layers, in
-	// dependencies looked at.
+	// mendWork bounds the repairs of the orders of all layers, in dependencies
+	// examined.
 	mendWork = 192 << 20
-	// rounds is how often layers that are computed side by side tell each
-	// other their loads.
+	// rounds is how often layers that are computed in parallel exchange their
+	// loads.
 	rounds = 16
 )
 
 var errPrevious = errors.New("nue: the previous tables are for another number of switches than the graph has")
 
-// Compute routes g. It never refuses a graph: components are routed each by
-// itself. Switches whose tables are too short for a LID are routed around
-// where up/down paths allow it.
+// Compute routes g. It never refuses a graph: components are routed separately.
+// Paths avoid switches whose tables are too short for a LID where up/down paths
+// permit it.
 //
-// Complexity: O(LIDs · channels) where shortest paths fit in, with a factor
-// log(channels) for detours; mending and improving are bounded.
+// Complexity: O(LIDs · channels) if shortest paths suffice, with a factor
+// log(channels) for detours; repairs and improvement are bounded.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	if o.Previous != nil && len(o.Previous.LFT) != len(g.Switches) {
 		return nil, fmt.Errorf("%w: %d, %d", errPrevious, len(o.Previous.LFT), len(g.Switches))
@@ -77,7 +77,7 @@ const (
 	// of them several times.
 	trialWork = 12 << 20
 	maxTrials = 12
-	// trialPasses is how often a trial is improved before it is judged.
+	// trialPasses is how often a trial is improved before it is rated.
 	trialPasses = 3
 	// good is how far above the lower bound the fullest channel may be for
 	// a single lane to be taken without looking further, in percent.
@@ -91,9 +91,10 @@ const (
 
 // solve routes all LIDs of hosts.
 //
-// A single lane is tried first: if all hosts' paths are shortest paths and the
-// load is even, that is it. Otherwise all lanes are used, with several ways to
-// begin; the best is worked out. If a single lane was as good, it is taken.
+// It first tries a single lane, which suffices if all hosts' paths are shortest
+// paths and the load is even. Otherwise it uses all lanes, with several
+// starting points, and completes the best. If a single lane was as good, that
+// is the result.
 func solve(w *net, o route.Options, budget int) *job {
 	var single *job
 	near := uint64(good)
@@ -121,8 +122,8 @@ func solve(w *net, o route.Options, budget int) *job {
 	return best
 }
 
-// effort is what it takes to route all LIDs of hosts, and one for each
-// switch, in channels looked at.
+// effort is the cost of routing all LIDs of hosts, and of one LID per switch,
+// in channels examined.
 func effort(w *net) (full, thin int) {
 	for s := range w.n {
 		full += int(w.cas[s]) * len(w.to)
@@ -131,8 +132,8 @@ func effort(w *net) (full, thin int) {
 	return full, thin
 }
 
-// begin tries several ways to begin and returns the job that went best. In a
-// large fabric only two are tried, with one LID for each switch.
+// begin tries several starting points and returns the best job. In a large
+// fabric it tries only two, with one LID per switch.
 func begin(w *net, o route.Options, budget int) *job {
 	full, thin := effort(w)
 	trials := min(maxTrials, trialWork/max(full, 1))
@@ -157,8 +158,8 @@ func begin(w *net, o route.Options, budget int) *job {
 	return best
 }
 
-// beginLarge routes one LID for each switch in two ways and all LIDs in the
-// better one; in the other too if that went badly nevertheless.
+// beginLarge routes one LID per switch from two starting points and all LIDs
+// from the better one; also from the other if the first result is bad.
 func beginLarge(w *net, o route.Options, budget, full, thin int) *job {
 	first := 1
 	if trialWork/max(thin, 1) > 0 {
@@ -188,20 +189,20 @@ func beginLarge(w *net, o route.Options, budget, full, thin int) *job {
 	return best
 }
 
-// way is how a job begins: with which order, and whether it may be mended
+// way is a starting point of a job: the order, and whether it may be repaired
 // before the trees are improved.
 type way struct {
 	deep  bool
 	fixed bool
 	drawn bool // the root is drawn, not searched for
-	even  bool // the paths to one LID are spread
+	even  bool // spread the paths to one LID
 	bare  bool // the escape paths are not taken in
 	seed  uint64
 }
 
-// ways is the i-th way to begin. Where paths are short beside the lanes there
-// are, an order that grew wide and is mended does best; where they are not,
-// that runs into impasses, and an order that grew deep and is kept does well.
+// ways is the i-th starting point. If paths are short compared with the number
+// of lanes, an order that grew wide and is repaired is best; otherwise that
+// leads to impasses, and an order that grew deep and is kept is better.
 func ways(i int, seed uint64) way {
 	return way{deep: i%3 == 1, fixed: i%3 > 0, even: i >= 6, drawn: i >= 3, seed: mix(seed + uint64(i/3))}
 }
@@ -222,19 +223,19 @@ type job struct {
 	of    []int32  // by switch: the layer of its LIDs
 	tours []*tour  // by layer
 	base  []uint32 // by channel: paths that no layer counts; nil if there are none
-	thin  bool     // only one LID for each switch is routed
+	thin  bool     // route only one LID per switch
 	most  uint64   // load of the fullest channel
 	sum   uint64   // load of all channels
 }
 
-// tour is the work of one layer.
+// tour is the state of one layer.
 type tour struct {
 	*router
 	job   *job
 	dest  []int32  // the layer's destination switches
 	load  []uint32 // by channel: paths of this layer
 	stack []int32
-	left  []lidAt // LIDs without a tree that was kept
+	left  []lidAt // LIDs whose tree was not kept
 }
 
 func newJob(w *net, o route.Options, layers int, how way) *job {
@@ -278,8 +279,8 @@ func newJob(w *net, o route.Options, layers int, how way) *job {
 	return j
 }
 
-// run routes all LIDs. If strict, it gives up and returns false as soon as
-// some path of a host is not a shortest one.
+// run routes all LIDs. If strict, it returns false as soon as some path of a
+// host is not a shortest one.
 func (j *job) run(strict bool) bool {
 	turns := rounds
 	if len(j.tours) == 1 {
@@ -338,8 +339,8 @@ func (j *job) least() uint64 {
 	return max(j.floor(), (j.sum+k-1)/k)
 }
 
-// better reports whether the load of j is lower than that of k: at the
-// fullest channel, else overall.
+// better reports whether the load of j is lower than that of k: at the fullest
+// channel, otherwise overall.
 func (j *job) better(k *job) bool {
 	return j.most < k.most || j.most == k.most && j.sum < k.sum
 }
@@ -357,7 +358,7 @@ func (j *job) share() {
 	}
 }
 
-// hosted routes the LIDs behind switches that have hosts.
+// hosted routes the LIDs attached to switches with hosts.
 func (t *tour) hosted(dest []int32, strict bool) bool {
 	for _, d := range dest {
 		if t.cas[d] == 0 {
@@ -410,8 +411,8 @@ func (r *router) again() {
 	}
 }
 
-// read makes the tree of LID l behind switch d, as far as the tables have it,
-// the one at hand. Its dependencies are not looked at.
+// read makes the tree of LID l on switch d from the tables the current tree. It
+// ignores its dependencies.
 func (t *tour) read(d int32, l ib.LID) {
 	const walked = int32(-1)
 	t.begin(d)

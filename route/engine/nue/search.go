@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	hop = uint64(1) << 40 // the price of a link beside that of its load
+	hop = uint64(1) << 40 // price of a link in addition to that of its load
 	// idleToll is how much more, in tolls, a switch without hosts pays if the
-	// order must be mended for it: its own packets may take a detour.
+	// order must be repaired for it: its own packets may take a detour.
 	idleToll = 15
 	none     = int32(-2) // next of a switch without a route
 	here     = int32(-1) // next of the destination
 )
 
-// vertex is what the search knows of a switch.
+// vertex is the search state of a switch.
 type vertex struct {
 	cost uint64 // price of its path
 	next int32  // the channel it sends to: none, here or a channel
@@ -26,16 +26,16 @@ type vertex struct {
 // router finds trees in one layer.
 type router struct {
 	*layer
-	price []uint64 // by channel: what one path more over it costs
-	fixed bool     // the order may not be mended
-	// even makes shortest count the paths of hosts as they come, so that those
-	// to one LID are spread. Otherwise they run together, which is as good on
-	// whole fat trees, and faster.
+	price []uint64 // by channel: cost of one more path over it
+	fixed bool     // the order must not be repaired
+	// even makes shortest charge the paths of hosts immediately, so that those to
+	// one LID are spread. Otherwise they converge, which is as good on complete
+	// fat trees, and faster.
 	even bool
-	toll uint64 // price of a channel whose dependency goes back
+	toll uint64 // price of a channel whose dependency points backward
 
 	v     []vertex
-	order []int32 // switches with a route, each after the one it sends to
+	order []int32 // switches with a route, each after its next hop
 	want  int     // switches that can have a route
 
 	dist []int32 // links to the destination of the plan
@@ -54,8 +54,8 @@ type router struct {
 	top   []int32 // by switch: its channel in the highest tree, or none
 	flow  []uint32
 
-	// While loads is set, finish adds the paths of the tree to it as they come
-	// and raises prices by the slope at scale.
+	// While loads is set, finish adds the paths of the tree to it immediately and
+	// raises prices by the slope at scale.
 	loads []uint64
 	scale float64
 	way   []int32
@@ -78,9 +78,9 @@ func newRouter(y *layer) *router {
 	return r
 }
 
-// prepare plans for LID l behind switch d: which switches can have a route,
-// how far they are, and by which channels they are that far. The plan holds
-// for all LIDs of the switch, unless some table is too short for one.
+// prepare plans for LID l on switch d: which switches can have a route, at what
+// distance, and by which channels. The plan applies to all LIDs of the switch,
+// unless some table is too short for one.
 //
 // Complexity: O(channels).
 func (r *router) prepare(d int32, l ib.LID) {
@@ -127,13 +127,13 @@ func (r *router) begin(d int32) {
 	r.recent = r.recent[:0]
 }
 
-// settle gives switch u the channel c, whose dependency has been taken in.
+// settle gives switch u the channel c, whose dependency has been added.
 func (r *router) settle(u, c int32, cost uint64) {
 	r.v[u] = vertex{cost: cost, next: c, np: r.pos[c]}
 	r.order = append(r.order, u)
 }
 
-// try takes in the dependency of c on what the switch it enters sends to.
+// try adds the dependency of c on the next channel of the switch that c enters.
 func (r *router) try(c int32) bool {
 	x := r.v[r.to[c]].next
 	if x < 0 {
@@ -146,7 +146,7 @@ func (r *router) try(c int32) bool {
 	if r.fixed || !r.add(c, x) {
 		return false
 	}
-	// The order has been mended.
+	// The order has been repaired.
 	for _, u := range r.order {
 		if c := r.v[u].next; c >= 0 {
 			r.v[u].np = r.pos[c]
@@ -155,14 +155,14 @@ func (r *router) try(c int32) bool {
 	return true
 }
 
-// shortest routes the switches of the plan over shortest paths, as far as
-// the dependency graph allows, and returns how many it left out. Channels
-// whose dependency goes forward are preferred, the cheapest of them; if
-// there is none, the order is mended for the cheapest that allows it, but only
-// for switches with hosts and those that these need.
+// shortest routes the switches of the plan over shortest paths, as far as the
+// dependency graph permits, and returns how many it could not route. Channels
+// whose dependency points forward are preferred, the cheapest of them. If there
+// is none, the order is repaired for the cheapest channel that permits it, but
+// only for switches with hosts and those that these need.
 //
 // Complexity: O(channels on shortest paths), times their length if even, and
-// the mending.
+// the repairs.
 func (r *router) shortest(d int32) (left int) {
 	r.begin(d)
 	lo := int32(0)
@@ -210,10 +210,10 @@ func (r *router) shortest(d int32) (left int) {
 	return left
 }
 
-// evenly finds the cheapest of some channels for switch u and takes its
-// dependency in. Prices are as they are now, with the paths that shortest has
-// charged. If some dependency goes forward, those that go back are open too,
-// for a toll of as many paths as lead to one LID.
+// evenly finds the cheapest of some channels for switch u and adds its
+// dependency. Prices include the paths that shortest has charged. If some
+// dependency points forward, those that point backward are candidates too, for
+// a toll of as many paths as lead to one LID.
 func (r *router) evenly(u int32, cand []int32) (best int32, least uint64) {
 	r.run++
 	for {
@@ -250,15 +250,15 @@ func (r *router) evenly(u int32, cand []int32) (best int32, least uint64) {
 	}
 }
 
-// charge adds to the prices on the way from u.
+// charge adds to the prices on the path from u.
 func (r *router) charge(u int32, paths uint64) {
 	for c := r.v[u].next; c >= 0 && paths != 0; c = r.v[r.to[c]].next {
 		r.price[c] += paths
 	}
 }
 
-// mendAll mends the order for the switches that shortest has left out and that
-// paths of hosts need. It returns for how many that was possible.
+// mendAll repairs the order for the switches that shortest did not route and
+// that paths of hosts need. It returns the number of successes.
 func (r *router) mendAll() (done int) {
 	need := r.need
 	clear(need)
@@ -315,12 +315,11 @@ func (r *router) mendFor(cand []int32) (best int32, least uint64) {
 	}
 }
 
-// finish routes what has no route yet, the cheapest paths first (Dijkstra's
-// algorithm from the destination, on switches with a route, each of which has
-// settled for one channel). If prices rise meanwhile, offers are looked at
-// again when it is their turn.
+// finish routes the remaining switches, the cheapest paths first (Dijkstra's
+// algorithm from the destination, over routed switches, each with one channel).
+// If prices rise meanwhile, an offer is recomputed when its turn comes.
 //
-// Complexity: O(channels · log channels), and the mending.
+// Complexity: O(channels · log channels), and the repairs.
 func (r *router) finish() {
 	r.run++
 	r.heap.Reset()
@@ -360,7 +359,7 @@ func (r *router) finish() {
 	}
 }
 
-// ask looks for the best way from u over neighbours that have one.
+// ask finds the best path from u over adjacent switches that have one.
 func (r *router) ask(u int32) {
 	best, least := none, uint64(math.MaxUint64)
 	for c := r.g.Off[u]; c < r.g.Off[u+1]; c++ {
@@ -377,7 +376,7 @@ func (r *router) ask(u int32) {
 	}
 }
 
-// relax offers the neighbours of v the way through it.
+// relax offers the switches adjacent to v the path through it.
 func (r *router) relax(v int32) {
 	for o := r.g.Off[v]; o < r.g.Off[v+1]; o++ {
 		u := r.to[o]
@@ -405,8 +404,8 @@ func (r *router) offer(c int32) uint64 {
 	return k
 }
 
-// send adds paths from u to the loads, and what that costs to the prices on
-// their way.
+// send adds paths from u to the loads, and their cost to the prices along the
+// path.
 func (r *router) send(u int32, paths uint32) {
 	r.way = r.way[:0]
 	for c := r.v[u].next; c >= 0; c = r.v[r.to[c]].next {
@@ -432,11 +431,11 @@ func (r *router) undo() {
 	r.forget()
 }
 
-// highest finds the tree in which every switch takes the channel that stands
-// highest in the order among those that begin a path along the order. It
-// leaves out no switch that such a path leads from, so none at all while the
-// escape paths are held: channels are met from the highest down, so what a
-// switch sends to stands above everything that is still to come.
+// highest finds the tree in which every switch uses the highest channel in the
+// order, of those that begin a path along the order. It omits no switch from
+// which such a path exists, so none at all while the escape paths are held:
+// channels are processed from the highest down, so the next channel of a switch
+// is above all that are still to come.
 //
 // Complexity: O(channels).
 func (r *router) highest(d int32) {
@@ -457,11 +456,11 @@ func (r *router) highest(d int32) {
 // tree before it is taken as it is.
 const maxPins = 8
 
-// route finds the tree of the plan's destination and takes its dependencies
-// in: shortest paths first, then detours; if that ends in an impasse, then
-// again in the order as it is, with the switches that were cut off, and all on
-// their way, pinned to the highest tree. It reports whether only shortest
-// paths were used from where there are hosts.
+// route finds the tree of the plan's destination and adds its dependencies:
+// shortest paths first, then detours. After an impasse it retries in the
+// unchanged order, with the disconnected switches, and all switches on their
+// paths, pinned to the highest tree. It reports whether all hosts' paths are
+// shortest.
 func (r *router) route(d int32) bool {
 	clean := true
 	if r.shortest(d) > 0 {
@@ -480,7 +479,7 @@ func (r *router) route(d int32) bool {
 }
 
 // impasse routes a destination that the search could not finish. The highest
-// tree can only be smaller than what the search found if escape paths lead
+// tree can be smaller than the search's result only if escape paths lead
 // through tables that are too short.
 func (r *router) impasse(d int32) {
 	r.highest(d)
@@ -523,8 +522,8 @@ func (r *router) impasse(d int32) {
 	r.fixed = was
 }
 
-// count adds the flow of the tree at hand, one path from every host to one
-// LID, to load and price.
+// count adds the flow of the current tree, one path from every host to one LID,
+// to load and price.
 func (r *router) count(load []uint32) {
 	for i := len(r.order) - 1; i > 0; i-- {
 		u := r.order[i]

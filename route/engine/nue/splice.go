@@ -6,11 +6,10 @@ import (
 	"heddle/route"
 )
 
-// splice carries counts and loads over instead of taking them anew: it takes
-// out what the LIDs that the change touches had, and routes only those. It
-// returns false where that is not to be had: if switches are new, so that
-// every LID is touched, if tables are too short for some LIDs, or if some
-// LID cannot be routed so.
+// splice updates counts and loads incrementally: it removes the share of the
+// LIDs that the change affects, and routes only those. It returns false if that
+// is impossible: a switch is new, so every LID is affected, a table is too
+// short for some LIDs, or some LID cannot be routed that way.
 func (u *update) splice() bool {
 	if u.limit || len(u.old.used) != len(u.tours) {
 		return false
@@ -26,7 +25,7 @@ func (u *update) splice() bool {
 	}
 	for c, o := range u.d.Channel {
 		if o < 0 && was.comp[u.d.Switch[u.net.from[c]]] != was.comp[u.d.Switch[u.to[c]]] {
-			return false // parts that come together: every LID gets new sources
+			return false // components were joined: every LID gets new sources
 		}
 	}
 	touched := u.touched(was)
@@ -62,8 +61,8 @@ func (u *update) splice() bool {
 	return true
 }
 
-// touched marks the LIDs whose destination is not what it was, and those that
-// some switch that stays sent over a cable that is gone.
+// touched marks the LIDs whose destination changed, and those that some
+// remaining switch sent over a removed link.
 func (u *update) touched(was *net) []bool {
 	top := max(u.g.TopLID, u.from.Tables.TopLID)
 	touched := make([]bool, int(top)+1)
@@ -87,7 +86,7 @@ func (u *update) touched(was *net) []bool {
 	return touched
 }
 
-// carry makes a layer's order and counts what they were.
+// carry restores a layer's order and counts.
 func (u *update) carry(k int, was *net) {
 	t := u.tours[k]
 	t.router = newRouter(newLayer(u.net, mendWork/int64(len(u.tours))))

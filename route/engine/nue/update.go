@@ -11,39 +11,39 @@ import (
 	"heddle/route"
 )
 
-// memo is what Update needs to know of the tables before: which layer each
-// switch's LIDs are in, each layer's order of the channels and how many trees
-// use each dependency, and the loads. Nobody changes it.
+// memo is the state for Update of the previous tables: the layer of each
+// switch's LIDs, each layer's order of the channels and uses of each
+// dependency, and the loads. It is immutable.
 type memo struct {
 	of    []int32
 	order [][]int32
-	used  [][]uint16 // by layer: what layer.used was
+	used  [][]uint16 // by layer: layer.used
 	load  []uint32   // by channel: paths between hosts
 }
 
-// tooLarge is the share of all channels (one in so many) that may come or go
-// for Update to be worth it.
+// tooLarge is the share of all channels (one in tooLarge) up to which Update
+// processes a change.
 const tooLarge = 8
 
-// Update carries tables over a change. Every destination stays in its layer,
-// so no pair of those that stay takes another service level. Trees, or what is
-// left of them, are taken into the dependency graph in the order that proved
-// them; what was cut off, or is new, then searches its way within it. A tree
-// that cannot be mended so is routed anew; for that the escape paths are taken
-// in, and if what stays does not allow them, that layer is computed from
-// scratch. Cables that are new get LIDs of their switch whose way is
-// shorter by them, and their share of those whose way is as long.
+// Update updates tables incrementally after a change. Every destination stays in
+// its layer, so no remaining pair changes its service level. Remaining trees and
+// subtrees are added to the dependency graph in the order that proved them;
+// disconnected and new switches then search a path within it. A tree that cannot
+// be repaired that way is rerouted. For that the escape paths are added; if the
+// remaining trees do not permit them, that layer is computed from scratch. New
+// links get LIDs of their switch whose path gets shorter, and their share of
+// those whose path stays equally long.
 //
-// Complexity: O(LIDs + dependencies + touched LIDs · switches) and the searches
-// if no switch is new; else O(LIDs · switches), to count the dependencies and
-// loads.
+// Complexity: O(LIDs + dependencies + affected LIDs · switches) and the
+// searches if no switch is new; otherwise O(LIDs · switches), to count the
+// dependencies and loads.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	if from.Tables == nil {
 		return e.Compute(g, o)
 	}
 	old, ok := from.Tables.Memo.(*memo)
 	for _, row := range from.Tables.LFT {
-		ok = ok && len(row) > int(from.Tables.TopLID) // known
+		ok = ok && len(row) > int(from.Tables.TopLID) // row is known
 	}
 	changed := 0
 	for _, c := range d.Channel {
@@ -77,17 +77,17 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	return t, nil
 }
 
-// update is one computation of Update.
+// update is the state of one call of Update.
 type update struct {
 	*job
 	from route.Solution
 	d    *fabric.Delta
 	old  *memo
-	anew []bool // by LID: its destination is not what it was
+	anew []bool // by LID: its destination changed
 }
 
-// layers gives every switch the layer it had; a new one that of the first
-// neighbour that has one.
+// layers gives every switch its former layer, and a new one that of the first
+// adjacent switch with one.
 func (u *update) layers() {
 	for s, o := range u.d.Switch {
 		u.of[s] = -1
@@ -124,7 +124,7 @@ func (u *update) layers() {
 	}
 }
 
-// entries copies what still leads somewhere.
+// entries copies the entries that still lead somewhere.
 func (u *update) entries() {
 	u.anew = make([]bool, int(u.g.TopLID)+1)
 	for _, l := range u.d.LIDs {
@@ -161,9 +161,9 @@ func (u *update) layer(k int) {
 	t.keepAll(func() { t.arrange(u.old.order[k], u.d) })
 }
 
-// resume keeps the trees of the previous tables and completes what is not
-// there. It does so in one layer, if that holds all of them, else in all lanes
-// allowed. It returns nil if there is little to keep.
+// resume keeps the trees of the previous tables and completes them. It uses one
+// layer if that holds all of them, otherwise all permitted lanes. It returns
+// nil if there is little to keep.
 func resume(w *net, o route.Options, budget int) *job {
 	for layers := 1; ; layers = budget {
 		j := newJob(w, o, layers, way{bare: true})
@@ -173,7 +173,7 @@ func resume(w *net, o route.Options, budget int) *job {
 			n := min(int(o.Previous.TopLID)+1, len(prev), len(row))
 			for l := 1; l < min(n, len(w.g.LIDOwner)); l++ {
 				if e := w.g.LIDOwner[l]; e == fabric.NoLID || w.g.EndPorts[e].Switch < 0 {
-					continue // packets to nobody must not make dependencies
+					continue // packets to unowned LIDs must not cause dependencies
 				}
 				if p := prev[l]; row[l] == route.Drop && int(p) < len(w.g.PortChannel[s]) && w.g.PortChannel[s][p] >= 0 {
 					row[l] = p
@@ -199,8 +199,8 @@ func resume(w *net, o route.Options, budget int) *job {
 	}
 }
 
-// fitting is, of some forests, the one whose escape paths go least against
-// an order of the channels.
+// fitting is the forest whose escape paths contradict an order of the channels
+// least.
 func (t *tour) fitting(pos []int32) *escape {
 	const roots = 12
 	var e escape
@@ -228,9 +228,9 @@ func (t *tour) fitting(pos []int32) *escape {
 	return &e
 }
 
-// arrange makes the order of the channels what it was. Of new cables, the
-// direction to the lower switch comes first of all and the other last, or the
-// other way round where the lower switch has no other cable yet.
+// arrange restores the order of the channels. Of a new link, the direction to
+// the lower switch comes first of all and the other last; the opposite if the
+// lower switch has no other link yet.
 func (t *tour) arrange(was []int32, d *fabric.Delta) {
 	var up, down []int32
 	for c, o := range d.Channel {
@@ -256,12 +256,11 @@ func (t *tour) arrange(was []int32, d *fabric.Delta) {
 	t.setOrder()
 }
 
-// keepAll takes in the trees that are there, as far as they are, and
-// completes them. It returns how many were refused. order puts the channels
-// of an empty layer in order.
+// keepAll adds the existing trees and completes them. It returns how many were
+// refused. order puts the channels of an empty layer in order.
 //
-// If some tree cannot be completed so, the layer is begun again with the
-// escape paths, which leave each a way, but may refuse trees that were there.
+// If some tree cannot be completed, the layer starts over with the escape
+// paths, which guarantee a path for each, but may refuse existing trees.
 func (t *tour) keepAll(order func()) (refused int) {
 	var was []int32 // the order of the first try
 	for _, escapes := range []bool{false, true} {
@@ -288,8 +287,8 @@ func (t *tour) keepAll(order func()) (refused int) {
 	return refused
 }
 
-// keep takes in the tree of a LID, or what there is of it, and notes what is
-// left to do. It returns false if that closes a cycle.
+// keep adds the existing part of a LID's tree, and records what is missing. It
+// returns false if that closes a cycle.
 func (t *tour) keep(d int32, l ib.LID, host bool) bool {
 	t.read(d, l)
 	whole := t.whole(d, l)
@@ -317,7 +316,7 @@ type lidAt struct {
 	d    int32
 	l    ib.LID
 	host bool
-	part bool // what there is of its tree is in the layer
+	part bool // the layer has the existing part of its tree
 }
 
 // whole reports whether the tree at hand has all switches.
@@ -332,7 +331,7 @@ func (t *tour) whole(d int32, l ib.LID) bool {
 	return len(t.order) >= t.want
 }
 
-// trim empties the entries for a LID at switches that have no way to it.
+// trim clears the entries for a LID at switches without a path to it.
 func (t *tour) trim(l ib.LID) {
 	if len(t.order) == t.n {
 		return
@@ -344,7 +343,7 @@ func (t *tour) trim(l ib.LID) {
 	}
 }
 
-// admit takes in the dependencies of the tree at hand; all or none.
+// admit adds the dependencies of the current tree; all or none.
 func (t *tour) admit() bool {
 	for i, u := range t.order[1:] {
 		if !t.try(t.v[u].next) {
@@ -356,9 +355,9 @@ func (t *tour) admit() bool {
 	return true
 }
 
-// complete routes the LIDs that are left: from what there is of their trees
-// if that is enough, else anew. It returns false if some cannot reach all.
-// Prices are as in improving, so that detours go where there is room.
+// complete routes the remaining LIDs: from the existing part of their trees if
+// that suffices, otherwise from scratch. It returns false if some cannot reach
+// all. Prices are those of improve, so that detours use free capacity.
 func (t *tour) complete() bool {
 	if len(t.left) == 0 {
 		return true

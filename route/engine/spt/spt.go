@@ -4,35 +4,35 @@
 // carry the least so far.
 //
 // This is the global balancing of T. Hoefler, T. Schneider and A. Lumsdaine,
-// "Optimized Routing for Large-Scale InfiniBand Networks" (2009): the weight
-// of a channel is the number of paths already routed over it, and each tree
-// takes the paths of least total weight. They run Dijkstra's algorithm with
-// first weights so large that detours hardly pay; here cost (hops, or the
-// operator's weights) comes first and paths never detour, so one breadth-first
-// search for a destination serves all its LIDs, and the weights are minimised
-// along the shortest-path graph alone. Two things go beyond that paper. A
-// switch heeds what the tree at hand has already sent its candidates: a tree
-// that spreads does not pile up on one of many equal ways; one that gathers
-// takes, of ways with the same weight, the one that most of it takes already.
-// And in small networks every tree is taken out and made again, twice, with
-// squared weights, and the best of the three rounds stays, which lowers the
-// largest load by up to a third.
+// "Optimized Routing for Large-Scale InfiniBand Networks" (2009): the weight of
+// a channel is the number of paths already routed over it, and each tree takes
+// the paths of least total weight. They run Dijkstra's algorithm with first
+// weights so large that detours hardly pay; here cost (hops, or the operator's
+// weights) comes first and paths never detour, so one breadth-first search for
+// a destination serves all its LIDs, and the weights are minimized along the
+// shortest-path graph alone. Two things go beyond that paper. First, a switch
+// considers the load that the current tree already puts on its candidates: a
+// spreading tree does not concentrate on one of many equal paths; a gathering
+// tree takes, of paths with the same weight, the one that most of it uses
+// already. Second, in small networks every tree is removed and recomputed,
+// twice, with squared weights, and the best of the three rounds stays, which
+// lowers the maximum load by up to a third.
 //
-// Trees that gather put the destinations of a leaf of a fat tree on different
-// spines, and all sources of one destination on the same: D-mod-k routes, by
-// which no two flows of a shift share a cable (E. Zahavi et al., "Optimized
+// Gathering trees put the destinations of a leaf of a fat tree on different
+// spines, and all sources of one destination on the same: D-mod-k routes, with
+// which no two flows of a shift share a link (E. Zahavi et al., "Optimized
 // InfiniBand fat-tree routing for shift all-to-all communication patterns",
-// 2010). On a hypercube they become e-cube routes. Trees that spread have the
-// smaller largest load on some irregular networks.
+// 2010). On a hypercube they become e-cube routes. Spreading trees have the
+// smaller maximum load on some irregular networks.
 //
-// Each tree heeds all before it, so they are made one after the other; what
-// workers share is the searches, for 16 destinations ahead. (Routing several
-// destinations against the same weights, or shards of them that balance for
-// themselves, doubles the largest load of a fat tree: all take the same way at
-// the same moment.) The result does not depend on the number of workers. Cost:
-// O(channels) for a search and for a tree, O(trees × channels) together;
-// memory: a few hundred KiB for each destination searched ahead, and four
-// bytes for each table entry of a small network.
+// Each tree depends on all earlier ones, so they are made one after the other;
+// workers share only the searches, for 16 destinations ahead. (Routing several
+// destinations against the same weights, or in shards with separate weights,
+// doubles the maximum load of a fat tree, because all choose the same path.)
+// The result does not depend on the number of workers. Cost: O(channels) for a
+// search and for a tree, O(trees × channels) together; memory: a few hundred
+// KiB for each destination searched ahead, and four bytes for each table entry
+// of a small network.
 package spt
 
 import (
@@ -41,52 +41,52 @@ import (
 	"heddle/route"
 )
 
-// Net is a network as the trees see it. Channels of switch s are
-// Off[s]:Off[s+1]; they come in pairs, one each way.
+// Net is a network for trees. Channels of switch s are Off[s]:Off[s+1]; they
+// come in pairs, one for each direction.
 type Net struct {
 	Off      []int32
 	To, Rev  []int32  // by channel
 	Cost     []uint8  // by channel, at least 1; nil: all cost 1
 	Load     []uint64 // by channel: paths routed over it; Run adds to it
-	Capacity []uint32 // by channel: cables it stands for; nil: all stand for one
+	Capacity []uint32 // by channel: number of links it represents; nil: one each
 	Sources  []uint32 // by switch: paths that begin there
-	// Barred tells, by class, which switches can neither forward nor deliver;
+	// Barred lists, by class, the switches that can neither forward nor deliver;
 	// nil entries bar none. A destination is never barred in its classes.
 	Barred [][]bool
-	// Gather has trees gather on equal ways rather than spread over them.
+	// Gather makes trees gather on equal paths rather than spread over them.
 	Gather bool
 }
 
-// Result tells how the loads came out.
+// Result reports the loads.
 type Result struct {
-	// Peak is the largest load of a cable, and Least what no shortest paths of
-	// these columns could go below: the paths that come to a switch, shared
-	// evenly by its cables.
+	// Peak is the largest load of a link. Least is a lower bound for shortest
+	// paths of these columns: the paths through a switch, shared evenly by its
+	// links.
 	Peak, Least uint64
 }
 
-// Column asks for one tree.
+// Column requests one tree.
 type Column struct {
 	Dst   int32
 	Class uint8  // which of Net.Barred
-	Paths uint32 // LIDs that the tree stands for; 0: it is no load
-	// Siblings is how many columns before this one lead to the same port:
-	// this tree avoids their channels where it can.
+	Paths uint32 // LIDs that the tree serves; 0: it adds no load
+	// Siblings is how many earlier columns lead to the same port: this tree avoids
+	// their channels where it can.
 	Siblings uint8
 }
 
-// Sink says what was and takes what is. Columns are numbered as Run was given
-// them. One goroutine calls it.
+// Sink reads the old channels and gets the new ones. Columns are numbered as
+// passed to Run. One goroutine calls it.
 type Sink interface {
 	// Keep is the channel that s shall use for a column if it is on a
 	// shortest path; -1: none.
 	Keep(col int, s int32) int32
-	// Set tells that s uses channel c for a column; -1: it has no path. The
-	// destination itself is not told of.
+	// Set gets the channel c that s uses for a column; -1: no path. It is not
+	// called for the destination itself.
 	Set(col int, s, c int32)
 }
 
-// ahead is how many destinations are searched at once.
+// ahead is how many destinations are searched ahead.
 const ahead = 16
 
 const (
@@ -96,8 +96,8 @@ const (
 	again = 2
 )
 
-// Run routes the columns, which stand in ascending order of Dst, those of one
-// destination by ascending Class, and those of one port side by side.
+// Run routes the columns, which must be in ascending order of Dst, those of one
+// destination by ascending Class, and those of one port adjacent.
 func Run(net *Net, cols []Column, sink Sink, workers int) Result {
 	r := &runner{net: net, cols: cols, sink: sink, workers: workers, tree: newTree(net), come: make([]uint64, len(net.Off)-1)}
 	n := len(net.Off) - 1
@@ -133,8 +133,8 @@ func Run(net *Net, cols []Column, sink Sink, workers int) Result {
 	return res
 }
 
-// least is a bound of the largest load, from the paths that come to each
-// switch from others.
+// least is a lower bound of the maximum load, from the paths that each switch
+// receives from others.
 func (net *Net) least(come []uint64) uint64 {
 	most := uint64(0)
 	for s, v := range come {
@@ -156,7 +156,7 @@ func (net *Net) least(come []uint64) uint64 {
 	return most
 }
 
-// peak is the largest load of a cable.
+// peak is the largest load of a link.
 func (net *Net) peak() uint64 {
 	most := uint64(0)
 	for c, v := range net.Load {
@@ -177,11 +177,11 @@ type runner struct {
 	workers int
 	plans   [ahead]*plan
 	made    [][]int32 // by column and switch: the channel taken; nil if trees are made once
-	come    []uint64  // by switch: paths of its trees, but for those that begin there
+	come    []uint64  // by switch: paths of its trees, except those that begin there
 }
 
-// pass makes every tree; after the first time what a tree loads is taken off
-// before it is made again.
+// pass makes every tree; in later passes it removes a tree's load before it
+// recomputes the tree.
 func (r *runner) pass(again bool) {
 	net, cols, t, plans := r.net, r.cols, r.tree, &r.plans
 	t.steep = again
@@ -229,13 +229,13 @@ func (r *runner) pass(again bool) {
 
 const far = ^uint32(0)
 
-// plan is the shortest paths to one destination.
+// plan holds the shortest paths to one destination.
 type plan struct {
 	dist  []uint32
-	order []int32 // switches with a path, each after every one it may send to; the destination first
+	order []int32 // switches with a path, each after its possible next hops; the destination first
 	cand  []int32 // channels on shortest paths: cand[net.Off[s]:][:cnt[s]]
 	cnt   []int32
-	ring  [][]int32 // switches to look at, by distance modulo 256
+	ring  [][]int32 // switches to process, by distance modulo 256
 }
 
 func newPlan(net *Net) *plan {
@@ -281,12 +281,12 @@ func (p *plan) search(net *Net, dst int32, class uint8) {
 		left -= len(bucket)
 		for _, u := range bucket {
 			if dist[u] != d {
-				continue // reached by a cheaper way
+				continue // already reached at lower cost
 			}
 			order = append(order, u)
 			for c := off[u]; c < off[u+1]; c++ {
 				v := to[c]
-				// Channels cost at least 1, so the bucket at hand gets no more.
+				// Channels cost at least 1, so the current bucket grows no more.
 				if e := d + uint32(net.Cost[net.Rev[c]]); e < dist[v] && (barred == nil || !barred[v]) {
 					dist[v] = e
 					p.ring[e&255] = append(p.ring[e&255], v)
@@ -324,7 +324,7 @@ type tree struct {
 	*plan
 	net    *Net
 	weight []uint64 // by switch: of its path
-	flow   []uint32 // by switch: paths that come by
+	flow   []uint32 // by switch: paths that pass it
 	next   []int32  // by switch: the channel taken
 	loose  []int32  // switches that keep nothing
 
@@ -333,7 +333,7 @@ type tree struct {
 
 	mine []int32 // channels that earlier columns of the port took
 	used []uint8 // by channel: how many of them
-	near []uint8 // by channel: how many of them went to the same neighbour
+	near []uint8 // by channel: how many of them went to the same adjacent switch
 }
 
 func newTree(net *Net) *tree {
@@ -353,7 +353,7 @@ func (t *tree) forget() {
 	t.mine = t.mine[:0]
 }
 
-// remember marks what the last column took.
+// remember marks the channels of the last column.
 func (t *tree) remember() {
 	if t.used == nil {
 		t.used, t.near = make([]uint8, len(t.net.To)), make([]uint8, len(t.net.To))
@@ -370,7 +370,8 @@ func (t *tree) remember() {
 	}
 }
 
-// Marks of siblings stand above any load, neighbours above cables.
+// Marks of siblings outweigh any load, those of switches outweigh those of
+// links.
 const (
 	siblingCable = 1 << 40
 	siblingPeer  = 1 << 51
@@ -404,9 +405,9 @@ func (t *tree) choose(col int, sink Sink) {
 	}
 }
 
-// patch keeps what is to be kept, and chooses for the switches where that
-// leaves something to choose, if they are few: their candidates' paths are
-// walked rather than all weights found.
+// patch keeps entries that must be kept, and chooses for the other switches if
+// they are few: it then walks their candidates' paths instead of computing all
+// weights.
 func (t *tree) patch(col int, sink Sink) bool {
 	net := t.net
 	left := len(t.order) / 8
@@ -467,8 +468,8 @@ func (t *tree) own(c int32) uint64 {
 	return w
 }
 
-// settle makes the choices known and lets the paths of every switch flow to
-// the destination.
+// settle stores the choices and adds the paths of every switch to the loads up
+// to the destination.
 func (t *tree) settle(paths uint32, col int, sink Sink) {
 	net := t.net
 	for _, s := range t.order {
@@ -497,15 +498,14 @@ func (t *tree) settle(paths uint32, col int, sink Sink) {
 	}
 }
 
-// before is the order of neighbours that are as good as each other. Switches
-// without hosts have the same order wherever one comes from, whatever ports
-// their cables are on; others that of ports, the order of dimensions in many
-// direct networks.
+// before is the order of equally good adjacent switches. Switches without hosts
+// have the same order from everywhere, regardless of ports; others follow the
+// order of ports, which is the order of dimensions in many direct networks.
 func (t *tree) before(u, v int32) bool {
 	return u < v && t.net.Sources[u] == 0 && t.net.Sources[v] == 0
 }
 
-// tell hands the choices on.
+// tell passes the choices to the sink.
 func (r *runner) tell(col int) {
 	t := r.tree
 	if r.made != nil {

@@ -13,7 +13,7 @@ type DFEngine struct{}
 // Name is "dfsssp".
 func (DFEngine) Name() string { return "dfsssp" }
 
-// memo is what Update wants to know.
+// memo is the state for Update.
 type memo struct {
 	load   []uint64 // by channel: paths over it
 	spread bool     // trees spread
@@ -21,21 +21,21 @@ type memo struct {
 	fine   bool     // classes are LIDs, not switches
 	lids   []ib.LID // by column of the layers' paths
 	top    ib.LID
-	kept   bool   // Update kept the levels of what stayed
+	kept   bool   // Update kept the levels of unchanged pairs
 	asked  uint64 // engine.Asked
 }
 
 // Compute returns the tables; Options.Workers, MaxVLs, Previous, HopWeights,
-// Unbalanced and SpreadLanes are used. Too few lanes are an error that says
-// how many it takes.
+// Unbalanced and SpreadLanes are used. If the lanes do not suffice, the error
+// says how many are needed.
 func (DFEngine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	ways, err := compute("dfsssp", g, o)
 	if err != nil {
 		return nil, err
 	}
 	best := ways[0].split()
-	// The other trees if these do not fit; or if those load no cable more, take
-	// fewer lanes, and are soon layered.
+	// Use the other trees if these do not fit; or if the others load no link more,
+	// need fewer lanes, and are cheap to layer.
 	fits := best.fits(route.Budget(g, o.MaxVLs))
 	if few := len(ways[0].cols)*len(g.Switches) <= large; !fits || few && best.layers.Used > 1 {
 		if len(ways) == 1 {
@@ -57,7 +57,7 @@ func (DFEngine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	return best.r.t, nil
 }
 
-// layering is a way to layer the paths of tables.
+// layering is one way to divide the paths of tables into layers.
 type layering struct {
 	r      *router
 	layers *layer.Layers
@@ -65,7 +65,7 @@ type layering struct {
 	ok     bool
 }
 
-// split layers by switches and by LIDs and gives the one that takes fewer lanes.
+// split layers by switches and by LIDs and returns the result with fewer lanes.
 func (r *router) split() *layering {
 	graph := layer.NewGraph(r.g.Off, r.net.To, r.net.Rev)
 	best := &layering{r: r}

@@ -1,28 +1,28 @@
-// Package sssp routes every LID along a shortest path, the load balanced over
-// the whole network rather than switch by switch, and, as dfsssp, puts the
-// paths into as many virtual lanes as deadlock freedom needs.
+// Package sssp routes every LID along a shortest path, the load balanced over the whole
+// network rather than switch by switch, and, as dfsssp, puts the paths into as many
+// virtual lanes as deadlock freedom needs.
 //
-// Engine sssp is the global balancing of T. Hoefler, T. Schneider and A.
-// Lumsdaine, "Optimized Routing for Large-Scale InfiniBand Networks" (2009),
-// with hops before weights; see route/engine/spt for the trees and how workers
-// share them. Trees that gather are made first: on whole fat trees no two
-// flows of a shift share a cable by them. Where they load some cable more than
-// they must, trees that spread are made too, and those with the smaller largest
-// load are taken. Cost: O(LIDs × channels). It promises no deadlock freedom.
+// Engine sssp is the global balancing of T. Hoefler, T. Schneider and A. Lumsdaine,
+// "Optimized Routing for Large-Scale InfiniBand Networks" (2009), with hops before
+// weights; see route/engine/spt for the trees and how workers share them. Gathering trees
+// are made first: on complete fat trees no two flows of a shift then share a link. If
+// they load some link more than necessary, spreading trees are made too, and those with
+// the smaller maximum load are used. Cost: O(LIDs × channels). It promises no deadlock
+// freedom.
 //
-// Engine dfsssp adds the layers of J. Domke, T. Hoefler and W. Nagel,
-// "Deadlock-Free Oblivious Routing for Arbitrary Topologies" (2011); see
-// route/engine/layer. A service level is given to each pair of source switch and destination
-// switch, or of source switch and destination LID where that takes fewer lanes. Cost: O(LIDs ×
-// switches) to count dependencies; then, for each cycle, a scan of the LIDs
-// and the paths that move. Memory: the tables, one byte for each pair, and for
-// each lane four bytes for each possible dependency (channels × ports).
+// Engine dfsssp adds the layers of J. Domke, T. Hoefler and W. Nagel, "Deadlock-Free
+// Oblivious Routing for Arbitrary Topologies" (2011); see route/engine/layer. A service
+// level is given to each pair of source switch and destination switch, or of source
+// switch and destination LID where that takes fewer lanes. Cost: O(LIDs × switches) to
+// count dependencies; then, for each cycle, a scan of the LIDs and the paths that move.
+// Memory: the tables, one byte for each pair, and for each lane four bytes for each
+// possible dependency (channels × ports).
 //
-// Invariants: every entry is on a path of least cost (hops, or
-// Options.HopWeights) among the switches whose tables hold the LID; what no
-// cable reaches is Drop; LIDs of one port take different neighbours, then
-// links, as far as there are any. With dfsssp no lane has a cycle for traffic that can
-// exist, or the engine refuses and names the lanes it needs.
+// Invariants: every entry is on a path of least cost (hops, or Options.HopWeights) among
+// the switches whose tables hold the LID; entries for unreachable LIDs are Drop; LIDs of
+// one port use different adjacent switches, then links, as far as there are any. With
+// dfsssp no lane has a cycle for traffic that can exist, or the engine refuses and names
+// the lanes it needs.
 package sssp
 
 import (
@@ -55,9 +55,9 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 }
 
 const (
-	// large is the number of table entries above which trees that gather are
-	// taken without a look at others if they come within a part in slack of
-	// the least possible load.
+	// large is the number of table entries above which gathering trees are used
+	// without trying others, if their load is within a fraction 1/slack of the
+	// least possible.
 	large = 1 << 19
 	slack = 16
 	// worth is the part of the largest load that gathering is worth where some
@@ -65,10 +65,10 @@ const (
 	worth = 32
 )
 
-// compute routes everything, with trees that gather and, if those load some
-// cable more than they must, with trees that spread: the ones with the smaller
-// largest load come first, those that gather if it is a draw. Which they are
-// depends on the graph and the options alone.
+// compute routes everything with gathering trees and, if those load some link
+// more than necessary, with spreading trees. The result with the smaller
+// maximum load comes first, the gathering one if they are equal. It depends on
+// the graph and the options alone.
 func compute(name string, g *fabric.Graph, o route.Options) ([]*router, error) {
 	r, err := routes(name, g, o, true)
 	if err != nil || r.load.Peak <= r.load.Least {
@@ -114,7 +114,7 @@ type router struct {
 	cols  []spt.Column // one for each LID that can be delivered, by switch, then LID
 	lids  []ib.LID     // by column
 	ca    []bool       // by switch: CA or router ports with LIDs hang on it
-	host  []bool       // by column: its port is one of those
+	host  []bool       // by column: its port is one of those CAs
 	load  spt.Result
 
 	prev   [][]byte // rows to keep entries of; nil: none
@@ -198,7 +198,7 @@ func (r *router) columns(light []bool) {
 	r.lids = make([]ib.LID, 0, len(order))
 	r.host = make([]bool, 0, len(order))
 	last, siblings := int32(-1), uint8(0)
-	counted := make([]bool, len(g.EndPorts)) // its LIDs need not follow one another
+	counted := make([]bool, len(g.EndPorts)) // its LIDs need not be consecutive
 	for _, l := range order {
 		e := g.LIDOwner[l]
 		p := &g.EndPorts[e]
@@ -231,7 +231,7 @@ func (r *router) columns(light []bool) {
 	}
 }
 
-// keep takes rows whose entries stay where they are as good as the best.
+// keep takes rows whose entries stay if no other is better.
 func (r *router) keep(rows [][]byte, top ib.LID) {
 	r.prev = make([][]byte, len(rows))
 	for s, row := range rows {

@@ -11,15 +11,14 @@ import (
 	"heddle/route/engine/spt"
 )
 
-// Update carries tables over a change of the fabric. Trees that used what is
-// gone, or that what is new could shorten, are made again, entries kept where
-// they are as good as the best; the rest is not looked at. Once paths were
-// lost, trees spread until all are computed from scratch. Affected trees are
-// found from the rows of the switches that lost a channel, and from one search on the
-// old graph for each end of a new one. Cost: that, O(channels) for each tree
-// made again, and a copy of the rows that change. A switch that is new touches
-// every tree. Where some switch's table is too short for all LIDs, tables are
-// computed from scratch.
+// Update updates tables incrementally after a change of the fabric. It recomputes
+// trees that used a removed channel, or that a new one could shorten, and keeps
+// entries if no other is better; it does not process the rest. Once paths were lost,
+// trees spread until all are computed from scratch. Affected trees are found from the
+// rows of the switches that lost a channel, and from one search on the old graph for
+// each end of a new one. Cost: that, O(channels) for each recomputed tree, and a copy
+// of the changed rows. A new switch affects every tree. If some switch's table is too
+// short for all LIDs, tables are computed from scratch.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	m, ok := from.Tables.Memo.(*memo)
 	if ok && m.layers == nil {
@@ -31,13 +30,13 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	return e.Compute(g, engine.Restart(from, g, o))
 }
 
-// Update carries tables over a change of the fabric as sssp does; pairs whose
-// paths stay keep their service level, others if the lane stays free of cycles, else
-// they move to another lane, and to one more if there is any left. Where that
-// is not enough the new tables are layered afresh, and if those need too many
-// lanes, computed from scratch, at last without regard to what was. On top of sssp's the cost is a copy of the
-// layers (four bytes for each possible dependency) and of the service levels, and a walk
-// of the paths that changed.
+// Update updates tables incrementally like sssp. Pairs whose paths stay keep their
+// service level; others keep it if the lane stays free of cycles, otherwise they move to
+// another lane, or to an additional one if any is left. If that is not enough, the new
+// tables are layered again; if those need too many lanes, they are computed from scratch,
+// at last without regard to the old ones. In addition to sssp's, the cost is a copy of
+// the layers (four bytes for each possible dependency) and of the service levels, and a
+// walk of the changed paths.
 func (e DFEngine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	m, ok := from.Tables.Memo.(*memo)
 	if ok && m.layers != nil {
@@ -62,7 +61,7 @@ func (e DFEngine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, 
 	return t, err
 }
 
-// change tells the layering what became of columns.
+// change describes the changed columns to the layering.
 func (r *router) change(m *memo, d *fabric.Delta) *layer.Change {
 	c := &layer.Change{
 		Switch: d.Switch, Gone: d.OldSwitch, Channel: d.Channel, GoneChannel: d.OldChannel,
@@ -118,7 +117,7 @@ func carry(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric
 		if int(l) <= int(g.TopLID) && g.LIDOwner[l] != fabric.NoLID && g.EndPorts[g.LIDOwner[l]].Switch >= 0 {
 			continue
 		}
-		for s := range t.LFT { // nobody's any more
+		for s := range t.LFT { // without an owner
 			if int(l) < width {
 				r.set(int32(s), l, route.Drop)
 			}
@@ -131,7 +130,7 @@ func carry(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric
 	}
 	r.dirty = make([]bool, len(r.cols))
 	affected, lost := r.affected(from, d, o)
-	// What went by a lost cable, gathered again, would double another's load.
+	// Gathering again the packets of a lost link would double the load of another.
 	r.net.Gather = !m.spread && !lost
 	w := &walker{old: old, t: from.Tables, d: d, load: r.net.Load, sources: sources(old, o)}
 	cols := make([]spt.Column, 0, len(affected))
@@ -149,8 +148,8 @@ func carry(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric
 	return r
 }
 
-// affected lists the columns to be routed again; lost reports whether some of
-// them used a channel that is gone.
+// affected lists the columns to recompute; lost reports whether some of them
+// used a removed channel.
 func (r *router) affected(from route.Solution, d *fabric.Delta, o route.Options) (cols []int32, lost bool) {
 	old := from.Graph
 	lid := make([]bool, int(max(r.g.TopLID, from.Tables.TopLID))+1)
@@ -164,7 +163,7 @@ func (r *router) affected(from route.Solution, d *fabric.Delta, o route.Options)
 		}
 		ch := &old.Channels[c]
 		if d.OldSwitch[ch.From] < 0 {
-			continue // nobody is left to use it
+			continue // it has no user left
 		}
 		for l, p := range from.Tables.LFT[ch.From][:int(from.Tables.TopLID)+1] {
 			if p == ch.OutPort {
@@ -180,7 +179,7 @@ func (r *router) affected(from route.Solution, d *fabric.Delta, o route.Options)
 		for ; j < len(r.cols) && (j == i || r.cols[j].Siblings > 0); j++ {
 			any = any || lid[r.lids[j]] || dst != nil && dst[r.cols[j].Dst]
 			lost = lost || gone[r.lids[j]]
-			// An entry may stay what it is and lead elsewhere.
+			// An entry may be unchanged and lead elsewhere.
 			r.dirty[j] = lid[r.lids[j]]
 		}
 		for ; i < j; i++ {
@@ -193,8 +192,8 @@ func (r *router) affected(from route.Solution, d *fabric.Delta, o route.Options)
 }
 
 // shortened marks the destination switches to which new channels could give
-// shorter paths: distances of old that still fall by no more than the cost
-// along every new channel remain what they are. nil: none.
+// shorter paths: distances in the old graph that decrease by no more than the
+// cost along every new channel stay valid. nil: none.
 func (r *router) shortened(old *fabric.Graph, d *fabric.Delta, o route.Options) []bool {
 	var dst []bool
 	cost, _ := engine.Weights(old, o)
@@ -332,7 +331,7 @@ func (w *walker) takeOff(l ib.LID) {
 		f := w.flow[s]
 		w.flow[v] += f
 		if k := w.d.OldChannel[c]; k >= 0 {
-			// Loads steer and no more: what drifted must not wrap.
+			// Loads are heuristic only, but must not wrap.
 			w.load[k] -= min(w.load[k], uint64(f))
 		}
 		if w.left[v]--; w.left[v] == 0 {

@@ -12,7 +12,7 @@ import (
 	"heddle/ib"
 )
 
-// Bounds of what a configuration may say.
+// Bounds of a configuration.
 const (
 	maxSwitches = 49151 // as many as there are unicast LIDs
 	maxLine     = 4096  // bytes
@@ -23,14 +23,13 @@ const (
 
 // Config is the contents of a torus-2QoS.conf.
 type Config struct {
-	// Size are the switches along x, y and z; 1 for a dimension that is not
-	// there. Open says that the dimension is a mesh, not a ring; those of two
-	// always are.
+	// Size are the switches along x, y and z; 1 for a missing dimension. Open
+	// marks a dimension as a mesh instead of a ring; those of two always are.
 	Size  [3]int
 	Open  [3]bool
 	Seeds []Seed
-	// PortOrder is the order in which the ports of a destination switch take
-	// parallel cables in turn; nil: ascending.
+	// PortOrder is the order in which the ports of a destination switch use
+	// parallel links in turn; nil: ascending.
 	PortOrder []uint8
 	// MaxPorts (portgroup_max_ports, default 16) and MaxChanges (max_changes,
 	// default 32) are read and have no effect: no number of ports is too large
@@ -38,7 +37,7 @@ type Config struct {
 	MaxPorts, MaxChanges int
 }
 
-// Seed fixes where the coordinates begin and which way they run.
+// Seed fixes the origin and the direction of the coordinates.
 type Seed struct {
 	// Plus and Minus are the switches next to From in the positive and the
 	// negative direction of x, y and z; 0: not given.
@@ -48,21 +47,20 @@ type Seed struct {
 	Dateline [3]int
 }
 
-// empty reports whether a seed says nothing.
+// empty reports whether a seed is empty.
 func (s *Seed) empty() bool { return *s == Seed{} }
 
-// ParseConfig reads a torus-2QoS.conf (torus-2QoS.conf(5)). What follows the
-// words that a line needs is ignored, as OpenSM does; a keyword that is not
-// known, a value that does not fit and a seed that contradicts itself are
-// errors that name the line and what is wanted there. Input is bounded:
-// 10,000 lines of 4 KiB, 256 seeds, 49,151 switches.
+// ParseConfig reads a torus-2QoS.conf (torus-2QoS.conf(5)). Extra words on a
+// line are ignored, as OpenSM does; an unknown keyword, an invalid value and a
+// contradictory seed are errors that name the line and what it should contain.
+// Input is bounded: 10,000 lines of 4 KiB, 256 seeds, 49,151 switches.
 func ParseConfig(r io.Reader) (*Config, error) {
 	p := &parser{c: &Config{MaxPorts: 16, MaxChanges: 32}}
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 0, 512), maxLine)
 	for sc.Scan() {
 		if p.line++; p.line > maxLines {
-			return nil, fmt.Errorf("line %d: more than %d lines; this is no torus-2QoS.conf", p.line, maxLines)
+			return nil, fmt.Errorf("line %d: more than %d lines; this is not a torus-2QoS.conf", p.line, maxLines)
 		}
 		words := strings.Fields(sc.Text())
 		if len(words) == 0 || words[0][0] == '#' {
@@ -74,7 +72,7 @@ func ParseConfig(r io.Reader) (*Config, error) {
 	}
 	if err := sc.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
-			return nil, fmt.Errorf("line %d: longer than %d bytes; this is no torus-2QoS.conf", p.line+1, maxLine)
+			return nil, fmt.Errorf("line %d: longer than %d bytes; this is not a torus-2QoS.conf", p.line+1, maxLine)
 		}
 		return nil, err
 	}
@@ -84,7 +82,7 @@ func ParseConfig(r io.Reader) (*Config, error) {
 	p.c.Seeds = slices.DeleteFunc(p.c.Seeds, func(s Seed) bool { return s.empty() })
 	for i := range p.c.Seeds {
 		if p.c.Seeds[i].From == 0 {
-			return nil, fmt.Errorf("line %d: seed %d has a date line and no link; give it one such as \"xp_link FROM TO\"", p.line, i+1)
+			return nil, fmt.Errorf("line %d: seed %d has a date line but no link; add one such as \"xp_link FROM TO\"", p.line, i+1)
 		}
 	}
 	return p.c, nil
@@ -140,27 +138,27 @@ func (p *parser) keyword(key string, args []string) error {
 		for _, a := range args {
 			v, err := strconv.ParseUint(a, 0, 16)
 			if err != nil || v > maxPorts {
-				return fmt.Errorf("port_order wants port numbers from 0 to %d, got %q", maxPorts, clip(a))
+				return fmt.Errorf("port_order needs port numbers from 0 to %d, got %q", maxPorts, clip(a))
 			}
 			if !slices.Contains(order, uint8(v)) {
 				order = append(order, uint8(v))
 			}
 		}
 		if len(order) == 0 {
-			return errors.New("port_order wants at least one port number")
+			return errors.New("port_order needs at least one port number")
 		}
 		p.c.PortOrder = order
 		return nil
 	}
-	return fmt.Errorf("unknown keyword %q; known are torus, mesh, [xyz]p_link, [xyz]m_link, [xyz]_dateline, next_seed, portgroup_max_ports, port_order and max_changes", clip(key))
+	return fmt.Errorf("unknown keyword %q; known keywords are torus, mesh, [xyz]p_link, [xyz]m_link, [xyz]_dateline, next_seed, portgroup_max_ports, port_order and max_changes", clip(key))
 }
 
 func (p *parser) size(key string, args []string) error {
 	if p.c.Size != [3]int{} {
-		return fmt.Errorf("a second %q line; keep one", key)
+		return fmt.Errorf("a second %q line; remove one", key)
 	}
 	if len(args) < 3 {
-		return fmt.Errorf("%s wants three sizes, such as \"%s 4 4 1\" (1 for a dimension that is not there), got %d", key, key, len(args))
+		return fmt.Errorf("%s needs three sizes, such as \"%s 4 4 1\" (1 for a missing dimension), got %d", key, key, len(args))
 	}
 	var size [3]int
 	var open [3]bool
@@ -178,11 +176,11 @@ func (p *parser) size(key string, args []string) error {
 		}
 		v, err := strconv.ParseUint(digits, 0, 32)
 		if err != nil || v < 1 || v > maxSwitches {
-			return fmt.Errorf("%s wants sizes from 1 to %d, each with t or m after it if it differs, got %q", key, maxSwitches, clip(a))
+			return fmt.Errorf("%s needs sizes from 1 to %d, each followed by t or m if it differs, got %q", key, maxSwitches, clip(a))
 		}
 		size[d] = int(v)
 		if size[d] <= 2 {
-			open[d] = true // a ring of two is a path with double cables
+			open[d] = true // a ring of two is a path with double links
 		}
 		if cells *= size[d]; cells > maxSwitches {
 			return fmt.Errorf("the %s would have more than %d switches; make it smaller", key, maxSwitches)
@@ -194,13 +192,13 @@ func (p *parser) size(key string, args []string) error {
 
 func (p *parser) link(key string, args []string) error {
 	if len(args) < 2 {
-		return fmt.Errorf("%s wants the node GUIDs of two switches, got %d words", key, len(args))
+		return fmt.Errorf("%s needs the node GUIDs of two switches, got %d words", key, len(args))
 	}
 	var guid [2]ib.GUID
 	for i, a := range args[:2] {
 		v, err := strconv.ParseUint(a, 0, 64)
 		if err != nil || v == 0 {
-			return fmt.Errorf("%s wants the node GUIDs of two switches, such as 0x200000, got %q", key, clip(a))
+			return fmt.Errorf("%s needs the node GUIDs of two switches, such as 0x200000, got %q", key, clip(a))
 		}
 		guid[i] = ib.GUID(v)
 	}
@@ -213,7 +211,7 @@ func (p *parser) link(key string, args []string) error {
 	}
 	s := p.seed()
 	if s.From != 0 && s.From != guid[0] {
-		return fmt.Errorf("%s begins at switch %v, the seed's other links at %v; all must begin at one (next_seed begins another seed)", key, guid[0], s.From)
+		return fmt.Errorf("%s begins at switch %v, the seed's other links at %v; all must begin at the same switch (next_seed begins another seed)", key, guid[0], s.From)
 	}
 	s.From = guid[0]
 	if key[1] == 'p' {
@@ -224,14 +222,14 @@ func (p *parser) link(key string, args []string) error {
 	return nil
 }
 
-// number reads the one whole number that a keyword wants.
+// number parses the one whole number of a keyword.
 func number(key string, args []string, low, high int) (int, error) {
 	if len(args) == 0 {
-		return 0, fmt.Errorf("%s wants a whole number from %d to %d", key, low, high)
+		return 0, fmt.Errorf("%s needs a whole number from %d to %d", key, low, high)
 	}
 	v, err := strconv.ParseInt(args[0], 0, 32)
 	if err != nil || v < int64(low) || v > int64(high) {
-		return 0, fmt.Errorf("%s wants a whole number from %d to %d, got %q", key, low, high, clip(args[0]))
+		return 0, fmt.Errorf("%s needs a whole number from %d to %d, got %q", key, low, high, clip(args[0]))
 	}
 	return int(v), nil
 }

@@ -1,28 +1,26 @@
 // Package torus routes two- and three-dimensional tori and meshes as OpenSM's
-// torus-2QoS does (torus-2QoS(8)): in dimension order, with a date line on
-// each ring.
+// torus-2QoS does (torus-2QoS(8)): in dimension order, with a date line on each
+// ring.
 //
-// Bit 0, 1 or 2 of a path's service level says whether it crosses the date
-// line of x, y or z. The lane of a hop along a dimension is the bit of that
-// dimension, so two lanes do for three rings; a second class of service,
-// levels 8 to 15, has as many lanes again if there are four. Date lines lie
-// between the last and the first position of each ring. With eight lanes the
-// SL-to-VL tables of links between switches are those of torus-2QoS, and no
-// failure changes them.
+// Bit 0, 1 or 2 of a path's service level says whether it crosses the date line
+// of x, y or z. The lane of a hop along a dimension is the bit of that dimension,
+// so two lanes do for three rings; a second class of service, levels 8 to 15, has
+// as many lanes again if there are four. Date lines lie between the last and the
+// first position of each ring. With eight lanes the SL-to-VL tables of links
+// between switches are those of torus-2QoS, and no failure changes them.
 //
-// Failures: a ring that is cut once is a path, and packets go the way that is
-// left; their service level stays. Where the switch is missing at which a path
-// would turn, it turns one step earlier into the next dimension; the turn that
-// follows is against the order, and the hop after it takes lanes 2 and 3. What
-// is left of a damaged torus is proved free of cycles before it is returned.
-// Path levels depend on the coordinates alone: as long as those stay they do
-// not change with failures.
+// Failures: a ring that is cut once is a path, and packets take the remaining
+// direction; their service level stays. If the switch at which a path would turn
+// is missing, the path turns one step earlier into the next dimension; the turn
+// that follows is against the order, and the hop after it takes lanes 2 and 3.
+// The tables of a damaged torus are proved free of cycles before they are
+// returned. Path levels depend on the coordinates alone, so failures do not
+// change them while the coordinates stay.
 //
-// With a Config the sizes are given, and the first of its seeds whose switches
-// are all there fixes coordinates and date lines. Without, sizes and
-// coordinates are found from the cabling: the lowest GUID is the origin, the
-// dimension with the lowest ports is x; pairs of dimensions of two are routed
-// as rings of four.
+// A Config gives the sizes, and the first of its seeds whose switches all exist
+// fixes coordinates and date lines. Without one, sizes and coordinates are found
+// from the links: the lowest GUID is the origin, the dimension with the lowest
+// ports is x; pairs of dimensions of two are routed as rings of four.
 //
 // Cost: O(switches × degree²) to find a whole torus, a bounded search to fit a
 // damaged one, O(switches² × dimensions + switches × LIDs) for the tables, and
@@ -38,7 +36,7 @@ import (
 	"heddle/route/engine/grid"
 )
 
-// Engine computes torus tables. The zero value finds the torus by itself.
+// Engine computes torus tables. The zero value detects the torus.
 type Engine struct {
 	Config *Config
 }
@@ -56,9 +54,9 @@ func (e Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	return t, nil
 }
 
-// Update is Compute with the switches where they were before, those that
-// return included, so that no path's service level changes. Where they do not
-// fit there any more it computes from scratch.
+// Update is Compute with the switches at their former coordinates, including
+// those that return, so that no path's service level changes. If they no longer
+// fit there, it computes from scratch.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	if m, ok := from.Tables.Memo.(*grid.Memo); ok && !o.Rebalance {
 		n, opt := e.setup(g, o)
@@ -110,10 +108,10 @@ func (e Engine) compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	return t, nil
 }
 
-// note says that there is one class of service only.
+// note reports that there is only one class of service.
 func note(t *route.Tables, opt grid.Options) {
 	if t.Lanes != nil && !twoClasses(t) {
-		t.Note = fmt.Sprintf("one class of service: a second one would need more than the %d lanes there are", opt.Budget)
+		t.Note = fmt.Sprintf("one class of service: a second one would need more than the available %d lanes", opt.Budget)
 	}
 }
 
@@ -154,7 +152,7 @@ func twoClasses(t *route.Tables) bool {
 }
 
 // fit fits the net into the configured torus, by the first seed whose switches
-// are all there.
+// all exist.
 func (c *Config) fit(n *grid.Net, try func(axes []int) func(*grid.Grid) error) error {
 	var dims []grid.Dim
 	var axes []int // by dimension: 0 x, 1 y, 2 z

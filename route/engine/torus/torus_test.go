@@ -232,7 +232,7 @@ func TestRefusals(t *testing.T) {
 		{graph(t, 8, "hyperx 5x5"), route.Options{}, "torus: the switches form a 5x5 HyperX, which is no torus; dor routes it"},
 		{graph(t, 8, "torus 5x5x5x5"), route.Options{}, "torus: the switches form a 5x5x5x5 torus, three dimensions at most are routed; dor takes more"},
 		{short, route.Options{}, "torus: the table of switch 0x0000000000200003 holds 10 entries, the top LID is 50"},
-		{routetest.Without(graph(t, 8, "mesh 3"), nil, []int32{0}), route.Options{}, "torus: the switches are in 2 parts that no cable joins"},
+		{routetest.Without(graph(t, 8, "mesh 3"), nil, []int32{0}), route.Options{}, "torus: the switches are in 2 disconnected parts"},
 		{&fabric.Graph{Off: []int32{0}}, route.Options{}, "torus: there are no switches"},
 	} {
 		_, err := torus.Engine{}.Compute(c.g, c.o)

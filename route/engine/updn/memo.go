@@ -9,20 +9,20 @@ import (
 	"heddle/route/engine"
 )
 
-// memo is what Update needs of the last tables. Rows are shared between
-// memos: whoever changes one copies it first.
+// memo is the state for Update. Memos share rows; a row is copied before it
+// changes.
 type memo struct {
-	// dist gives, by destination switch, the cost from every switch by the
-	// route taken, or none; with the bit entered if a switch above may send
-	// down to it. down gives the cost of the cheapest way that only goes down.
+	// dist gives, by destination switch, the cost from every switch by the chosen
+	// path, or none; with the bit entered if a switch above may send down to it.
+	// down gives the cost of the cheapest path that only goes down.
 	dist, down [][]uint8
 	loads      []uint64 // by channel
 	order      []int32
 	asked      uint64 // engine.Asked
 
-	// roots are Options.Roots and those found, gone ones included. known
-	// (ascending), cables and hosts describe the fabric in which some were
-	// last found.
+	// roots are Options.Roots and the detected ones, removed ones included. known
+	// (ascending), cables and hosts describe the fabric in which roots were last
+	// detected.
 	roots  []ib.GUID
 	found  bool
 	known  []ib.GUID
@@ -36,7 +36,7 @@ const (
 	entered = 0x80
 )
 
-// store keeps what a planner found for destination dst, if it fits.
+// store keeps a planner's result for destination dst, if it fits.
 func (m *memo) store(dst int32, dist, only []uint32, in []bool) {
 	n := len(dist)
 	rows := make([]uint8, 2*n)
@@ -54,7 +54,7 @@ func (m *memo) store(dst int32, dist, only []uint32, in []bool) {
 	m.dist[dst], m.down[dst] = a, b
 }
 
-// learn notes which roots were used.
+// learn records the roots used.
 func (m *memo) learn(g *fabric.Graph, o route.Options, r *ranking) {
 	m.roots, m.found = slices.Clone(o.Roots), false
 	m.find(g, r)

@@ -12,48 +12,44 @@ import (
 	"heddle/route/engine"
 )
 
-// ranking is the order of switches that directs the cables.
+// ranking is the order of switches that gives links their direction.
 type ranking struct {
 	// Order holds all switches, upper ones first. Every switch but the first
 	// of its part of the fabric has a cable to one before it.
 	Order []int32
 	// Roots are the switches at level 0, the first of each part before the others.
 	Roots []int32
-	// Found says that at least one root was found rather than given.
+	// Found says that at least one root was detected.
 	Found bool
-	// Note tells the operator what was not done as asked; "" if nothing.
+	// Note tells the operator which options could not be applied; "": none.
 	Note string
 
 	hosts int // CA and router ports
 }
 
-// rank orders the switches below the given roots; parts of the fabric without one get
-// roots of their own, as follows. The reach of a switch is the least distance
-// within which more than half of its part's CA ports lie: broken links do not
-// show. The switches of least reach are the centre: in an even tree the tops. If no cable joins two of them,
-// all are roots, the lowest GUID first; else (torus, mesh, irregular nets) the switch with the least
-// sum of distances to CA ports, then the lowest GUID, is the only root.
+// rank orders the switches below o.Roots; components of the fabric without one get roots
+// as follows. The reach of a switch is the least distance within which more than half of
+// its component's CA ports lie, which hides broken links. The switches of least reach are
+// the center: in an even tree the tops. If no link joins two of them, all are roots, the
+// lowest GUID first; else (torus, mesh, irregular nets) the switch with the least sum of
+// distances to CA ports, then the lowest GUID, is the only root.
 //
-// A switch's level is its distance from the nearest root. Where a switch
-// without CAs would only have cables up, all to one level, nobody could pass
-// it: it is lifted above them, as a top that has lost too many links to be
-// found a root, or a middle switch without one to the tops. Up*/down* with
-// several roots would leave two switches without a legal path where no root is
-// above both, as a spine that lost its link to a leaf and that leaf. So the
-// order is grown from the first root of a part: the next switch is always, of
-// those with a cable to one already placed, the one with the lowest level, then
-// the lowest ID (o.IDs, else the GUID). Everything hangs below the first
-// root, hence every pair of switches, roots too, has a legal path; and nearly
-// all cables keep the direction that their levels give them: in a fat tree one
-// leaf is placed above one middle switch of each group, and that one above its
-// tops, while all shortest paths between leaves stay legal. With a single root
-// the order is by level, then ID.
+// A switch's level is its distance from the nearest root. If a switch without CAs would
+// only have links up, all to one level, no packet could pass it. Such a switch, for
+// example a top that lost too many links to be detected as a root, or a middle switch
+// without a link to the tops, is lifted above that level. Up*/down* with several roots
+// would leave two switches without a legal path if no root is above both, such as a spine
+// that lost its link to a leaf, and that leaf. So the order is grown from the first root
+// of a component: the next switch is always, of those with a link to a placed one, the
+// one with the lowest level, then the lowest ID (o.IDs, otherwise the GUID). All switches
+// are below the first root, hence every pair of switches, roots included, has a legal
+// path; and nearly all links keep the direction that their levels give them: in a fat
+// tree one leaf is placed above one middle switch of each group, and that one above its
+// tops, while all shortest paths between leaves stay legal. With a single root the order
+// is by level, then ID.
 //
-// Cost: O(switches + channels) for each switch with CAs if roots have to be
-// found, on all workers, else O(channels + switches·log switches).
-//
-// mirrored turns the levels upside down and grows the order from a switch that
-// is farthest from the roots.
+// rank is Rank with given in place of o.Roots; mirrored turns the levels upside
+// down and grows the order from a switch that is farthest from the roots.
 func rank(g *fabric.Graph, o route.Options, given []ib.GUID, mirrored bool) *ranking {
 	r := &ranker{g: g, n: len(g.Switches)}
 	r.prepare()
@@ -299,8 +295,8 @@ func (r *ranker) levels(isRoot []bool) {
 	}
 }
 
-// lift gives switches without CAs whose neighbours are all of one level, below
-// the roots, the level above those. No other level depends on theirs.
+// lift raises switches without CAs whose adjacent switches are all of one
+// level, below the roots, above that level. No other level depends on theirs.
 func (r *ranker) lift() {
 	g := r.g
 	lifted := slices.Clone(r.level)
@@ -321,9 +317,9 @@ func (r *ranker) lift() {
 	r.level = lifted
 }
 
-// keys makes r.key, which is smaller for what comes first: by level, then ID.
-// Switches whose tables are too short for some LIDs come after all others, the
-// shorter the later, so that nothing depends on them without need.
+// keys computes r.key, which is smaller for earlier switches: by level, then
+// ID. Switches whose tables are too short for some LIDs come last, the shortest
+// at the end, so that no others depend on them without need.
 func (r *ranker) keys(ids map[ib.GUID]uint64) {
 	g := r.g
 	id := make([]uint64, r.n)

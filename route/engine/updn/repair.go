@@ -7,22 +7,22 @@ import (
 	"heddle/route/engine"
 )
 
-// repair is what the workers of one Update share: where to begin.
+// repair is the state that the workers of one Update share: where to begin.
 type repair struct {
 	*shape
 	ch *engine.Change
 	m  *memo
-	// Bits, by place in the order, of the switches that won or lost a channel
-	// that goes down, or up.
+	// Bits, by position in the order, of the switches that gained or lost a
+	// channel that goes down, or up.
 	seedDown, seedUp []uint64
 }
 
 // turned is the share of channels whose direction may change before computing
-// from scratch is better: one in so many.
+// from scratch is better: one in turned.
 const turned = 8
 
 // newRepair compares the order with that of the old graph; nil if too many
-// cables turn round.
+// links change direction.
 func newRepair(ch *engine.Change, s *shape, order []int32, m *memo) *repair {
 	n := len(s.order)
 	words := (n + 63) / 64
@@ -69,10 +69,10 @@ func (r *repair) worker() engine.Repairer {
 	return &repairer{repair: r, lower: make([]uint64, words), upper: make([]uint64, words), fell: make([]int32, len(r.order))}
 }
 
-// repairer repairs what is known of one destination after another.
+// repairer repairs the distances of one destination after another.
 type repairer struct {
 	*repair
-	lower, upper []uint64 // by place: to be looked at again
+	lower, upper []uint64 // by position: to be processed again
 	fell         []int32  // by switch: 1 + the last destination whose down changed here
 	plan         *planner
 	fan          engine.Fan
@@ -108,7 +108,7 @@ func (r *repairer) Repair(dst int32, touched []int32) ([]int32, bool) {
 	copy(r.lower, r.seedDown)
 	copy(r.upper, r.seedUp)
 
-	// From the bottom up: the ways that only go down.
+	// From the bottom up: the paths that only go down.
 	for w := len(r.lower) - 1; w >= 0; w-- {
 		for r.lower[w] != 0 {
 			b := 63 - bits.LeadingZeros64(r.lower[w])
@@ -177,8 +177,8 @@ func (r *repairer) Repair(dst int32, touched []int32) ([]int32, bool) {
 	return touched, true
 }
 
-// below is the cost of the cheapest way from s that only goes down; false if
-// it cannot be kept.
+// below is the cost of the cheapest path from s that only goes down; false if
+// it does not fit the row.
 func (r *repairer) below(dst, s int32, down []uint8) (uint8, bool) {
 	if s == dst {
 		return 0, true

@@ -1,31 +1,31 @@
-// Package updn routes by up*/down* in a form that InfiniBand can hold.
+// Package updn routes by up*/down* in a form that InfiniBand tables can express.
 //
-// A total order of the switches makes one end of every cable the upper one;
-// legal paths never go up after they went down (M. D. Schroeder et al.,
-// "Autonet", 1991). An InfiniBand switch decides by destination alone and does
-// not know which way a packet came (A. Bermúdez, R. Casado, F. J. Quiles,
-// T. M. Pinkston and J. Duato, "Evaluation of a subnet management mechanism for
-// InfiniBand networks", 2003, therefore ignore all ways up where there is one
-// that only goes down). Here, for each destination, from the top down: a switch
-// that some switch above it may send down to takes the shortest way that only
-// goes down; every other takes the shortest legal way, and if both up and down
-// are shortest, engine.Spread balances among both. A packet thus goes up, then
-// down: no cycle of channel dependencies can form, on any topology, with one
-// lane, for traffic of CAs and switches alike; and no path is longer than
-// under the rule of 2003.
+// A total order of the switches makes one end of every link the upper one; legal
+// paths never go up after they went down (M. D. Schroeder et al., "Autonet",
+// 1991). An InfiniBand switch decides by destination alone and does not know
+// from where a packet came (A. Bermúdez, R. Casado, F. J. Quiles, T. M.
+// Pinkston and J. Duato, "Evaluation of a subnet management mechanism for
+// InfiniBand networks", 2003, therefore ignore all paths up if one exists that
+// only goes down). Here, for each destination, from the top down: a switch to
+// which some switch above it may send uses the shortest path that only goes
+// down; every other uses the shortest legal path, and if both up and down are
+// shortest, engine.Spread balances among both. A packet thus goes up, then down:
+// no cycle of channel dependencies can form, on any topology, with one lane, for
+// traffic of CAs and switches alike; and no path is longer than under the rule
+// of 2003.
 //
 // The order is by distance from the nearest root, then by ID or node GUID, and
-// grown so that one switch of each part of the fabric lies above all others
-// (rank): so every pair has a legal path, also two roots, whether
-// Options.ConnectRoots asks for it or not.
+// grown so that one switch of each component of the fabric is above all others
+// (rank): so every pair has a legal path, including two roots, with or without
+// Options.ConnectRoots.
 //
-// Compute costs O(switches × channels) for the choices, on all workers, then
-// as for min-hop; finding roots as much again. Update repairs, for each
-// destination, the distances of the switches whose neighbourhood changed,
-// from the bottom up and then from the top down (the order makes both acyclic),
-// which costs O(switches × ports) for a link that nobody's distance depends on.
-// It keeps two bytes for each pair of switches. Tables that were made with other
-// options are computed from scratch.
+// Compute costs O(switches × channels) for the choices, on all workers, then as
+// for min-hop; finding roots as much again. Update repairs, for each
+// destination, the distances of the switches near a change, from the bottom up
+// and then from the top down (the order makes both acyclic), which costs
+// O(switches × ports) for a link on which no distance depends. It keeps two
+// bytes for each pair of switches. Tables that were made with other options are
+// computed from scratch.
 package updn
 
 import (
@@ -48,18 +48,17 @@ func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	return compute(g, o, "updn", false)
 }
 
-// Update implements route.Updater. Roots that were found stay the roots, and
-// are again when they return, until Compute is called, a part of the fabric has
-// none, or the fabric has grown: switches never seen, more cables or a quarter
-// more CA ports than when they were found. Distances are those that Compute
-// would give with these roots (Roots).
+// Update implements route.Updater. Detected roots stay roots, also when they
+// leave and return, until Compute is called, a component of the fabric has
+// none, or the fabric has grown since: new switches, more links or a quarter
+// more CA ports. Distances are those that Compute would give with these roots
+// (Roots).
 func (Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	return update(from, g, d, o, "updn", false)
 }
 
-// Mirrored is the engine upside down: what is farthest from the roots comes
-// first in the order, so that traffic turns at the bottom. Package dnup
-// offers it.
+// Mirrored is the engine upside down: switches farthest from the roots come
+// first in the order, so traffic turns at the bottom. Package dnup uses it.
 type Mirrored struct{}
 
 var _ route.Updater = Mirrored{}
@@ -149,7 +148,7 @@ type planner struct {
 	*shape
 	m       *memo
 	dist    []uint32 // cost to the destination by the route taken
-	only    []uint32 // cost of the cheapest way that only goes down
+	only    []uint32 // cost of the cheapest path that only goes down
 	entered []bool   // a switch above may send down to it
 	low     []int32  // entered switches with a route, from the top down
 }
@@ -169,7 +168,7 @@ func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
 	}
 	clear(p.entered)
 
-	// Who can go down to dst: upwards from it.
+	// Switches that can go down to dst: upwards from it.
 	only[dst] = 0
 	for i := p.pos[dst]; i >= 0; i-- {
 		v := p.order[i]
@@ -190,7 +189,7 @@ func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
 		}
 	}
 
-	// From the top down, so that what lies above is settled first.
+	// From the top down, so that upper switches are settled first.
 	f.Order, p.low = f.Order[:0], p.low[:0]
 	for _, s := range p.order {
 		if s == dst {
@@ -244,7 +243,8 @@ func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
 			f.Order = append(f.Order, s)
 		}
 	}
-	// Those that go up first, from the bottom up; then what they come down to.
+	// First the switches that go up, from the bottom up; then those to which they
+	// come down.
 	for i, j := 0, len(f.Order)-1; i < j; i, j = i+1, j-1 {
 		f.Order[i], f.Order[j] = f.Order[j], f.Order[i]
 	}

@@ -1,16 +1,16 @@
 // Package vftree routes fat trees and spreads pairs of leaves over virtual
-// lanes, so that a flow to a hot spot does not hold up those that share its
-// way up.
+// lanes, so that a flow to a hot spot does not delay flows that share its path
+// up.
 //
 // Source: W. L. Guay, B. Bogdański, S.-A. Reinemo, O. Lysne and T. Skeie,
 // "vFtree – a fat-tree routing algorithm using virtual lanes to alleviate
 // congestion" (2011), Algorithm 1. The forwarding tables are those of package
 // ftree. Leaves are the switches with CA ports. A pair of leaves has one lane
-// both ways, because connections are symmetric; the lanes of a leaf to those
-// after it follow one another, so that destinations which share a cable up,
-// and are on different leaves, are on different lanes. Paths within a leaf,
-// and to and from switch port 0 of other switches, are on lane 0. No lane is
-// needed for freedom from deadlock, as fat-tree routing has it with one.
+// both ways, because connections are symmetric; the lanes of a leaf to the
+// following leaves are consecutive, so that destinations that share a link up,
+// and are on different leaves, use different lanes. Paths within a leaf, and to
+// and from switch port 0 of other switches, are on lane 0. No lane is needed
+// for freedom from deadlock, as fat-tree routing has it with one.
 //
 // Cost: that of ftree, and one byte for each switch and leaf.
 package vftree
@@ -31,9 +31,9 @@ import (
 // Engine computes fat-tree tables with lanes by pair of leaves. The zero value
 // is ready to use.
 type Engine struct {
-	// Lanes is how many data lanes to spread over, 1–15; 0: as many as
-	// Options.MaxVLs and the links allow, but no more than one less than
-	// there are leaves, which keeps all apart that share a cable up.
+	// Lanes is how many data lanes to use, 1–15; 0: as many as Options.MaxVLs
+	// and the links permit, but at most one less than there are leaves, which
+	// suffices to separate all flows that share a link up.
 	Lanes int
 }
 
@@ -53,7 +53,7 @@ func (e Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	return e.lanes(g, t, nil, nil, o)
 }
 
-// refuse says that vftree refuses what ftree does.
+// refuse wraps ftree's refusal.
 func refuse(err error) error {
 	return errors.New("vftree: " + strings.TrimPrefix(err.Error(), "ftree: "))
 }
@@ -82,7 +82,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 // memo is what Update needs.
 type memo struct {
 	tree  any
-	leaf  []leaf // by ascending GUID: every leaf that there ever was
+	leaf  []leaf // by ascending GUID: every leaf that ever existed
 	lanes int
 }
 
@@ -97,9 +97,9 @@ func find(leaves []leaf, guid ib.GUID) (int, bool) {
 }
 
 // Lane is Algorithm 1 of the paper in closed form: the lane between the leaves
-// numbered a and b when there are so many lanes. For each leaf the paper walks
-// through those after it, counting the lane up; a leaf begins two lanes after
-// the one before, and one more after each round of all lanes.
+// numbered a and b with the given number of lanes. For each leaf the paper
+// walks through the following ones, counting the lane up; a leaf begins two
+// lanes after the previous one, and one more after each round of all lanes.
 func Lane(a, b int32, lanes int) ib.VL {
 	if a == b {
 		return 0
@@ -124,7 +124,7 @@ func (e Engine) lanes(g *fabric.Graph, t *route.Tables, old *memo, was *route.Ta
 	m.lanes = max(min(budget, here-1), 1)
 	switch {
 	case e.Lanes > 15 || e.Lanes < 0:
-		return nil, fmt.Errorf("vftree: %d lanes were asked for; there can be 1 to 15", e.Lanes)
+		return nil, fmt.Errorf("vftree: %d lanes requested; use 1 to 15", e.Lanes)
 	case e.Lanes > budget:
 		return nil, fmt.Errorf("vftree: needs %d lanes, %d are allowed%s", e.Lanes, budget, scarce(g, budget))
 	case e.Lanes > 0:
@@ -139,7 +139,7 @@ func (e Engine) lanes(g *fabric.Graph, t *route.Tables, old *memo, was *route.Ta
 	for _, x := range m.leaf {
 		classes = max(classes, x.number+1)
 	}
-	// Class classes is that of switch port 0s without CAs beside them.
+	// Class classes is that of switch port 0s without CAs on the switch.
 	tb.NumClasses = int(classes) + 1
 	tb.Class = make([]int32, int(tb.TopLID)+1)
 	for l := range tb.Class {
@@ -175,9 +175,9 @@ func (e Engine) lanes(g *fabric.Graph, t *route.Tables, old *memo, was *route.Ta
 	return &tb, nil
 }
 
-// number gives every leaf its number, by ascending lowest LID after those that
-// have one already. It returns them by switch, -1 for others, and how many
-// leaves are there.
+// number assigns numbers to new leaves, by ascending lowest LID, after those
+// that have one. It returns the numbers by switch, -1 for others, and the
+// number of leaves.
 func (m *memo) number(g *fabric.Graph) ([]int32, int) {
 	number := make([]int32, len(g.Switches))
 	for s := range number {
