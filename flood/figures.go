@@ -6,8 +6,8 @@ import (
 	"heddle/ib"
 )
 
-// Figures are a tally in the units that people read: what JSON output holds.
-// Response times are in microseconds.
+// Figures is a tally in human-readable units, for JSON output. Response times
+// are in microseconds.
 type Figures struct {
 	Seconds  float64 `json:"seconds"`
 	Answered uint64  `json:"answered"`
@@ -47,7 +47,7 @@ func FiguresOf(t *Tally) Figures {
 	return f
 }
 
-// RoundFigures are the figures of one round, those of the SIF apart.
+// RoundFigures are the figures of one round, with those of the SIF separate.
 type RoundFigures struct {
 	Round     int       `json:"round"`
 	Instances int       `json:"instances"`

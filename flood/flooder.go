@@ -1,15 +1,15 @@
-// Package flood loads a Subnet Administrator with queries and measures how it
-// bears them: the SA Flooder of E. Tasoulas, E. G. Gran, B. D. Johnsen and
+// Package flood loads a Subnet Administrator with queries and measures its
+// response times: the SA Flooder of E. Tasoulas, E. G. Gran, B. D. Johnsen and
 // T. Skeie, "A Novel Query Caching Scheme for Dynamic InfiniBand Subnets"
 // (2015), §III, Algorithm 1.
 //
-// A Flooder is the instances of one port. Each asks synchronously: it sends a
-// query, waits for the answer or a timeout, and asks again. A Program says when
-// instances are spawned and what is measured: Experiment is Algorithm 1, Load
-// a fixed number of instances.
+// A Flooder runs the instances of one port. Each queries synchronously: it
+// sends a query, waits for the response or a timeout, and repeats. A Program
+// decides when instances are spawned and what is measured: Experiment is
+// Algorithm 1, Load a fixed number of instances.
 //
-// Nothing here reads a clock or starts a goroutine: flood/live does, and drives
-// this package in real time, the tests in virtual time.
+// The package reads no clock and starts no goroutine: flood/live drives it in
+// real time, the tests in virtual time.
 package flood
 
 import (
@@ -23,13 +23,12 @@ import (
 // Config sets up a Flooder.
 type Config struct {
 	Target Target
-	// Seed of what is drawn: two flooders of one run need two seeds.
+	// Seed of the random draws: two flooders of one run need different seeds.
 	Seed uint64
 	// Timeout is how long an instance waits for an answer; default 1 s.
 	Timeout time.Duration
-	// MaxInFlight is what the port takes (mad.Transport.MaxInFlight); queries
-	// beyond wait inside, and their response time counts from when they began
-	// to wait. 0 = no limit known.
+	// MaxInFlight is the port's limit (mad.Transport.MaxInFlight). Further queries
+	// wait inside, and their response time includes that wait. 0: unknown.
 	MaxInFlight int
 	// TransportTimed: see mad.Config.
 	TransportTimed bool
@@ -39,24 +38,24 @@ type Config struct {
 	Dots int
 }
 
-// MaxWindow is how many queries one port has in flight at most; the instances
-// beyond wait for their turn.
+// MaxWindow is how many queries one port has in flight at most; further
+// instances wait.
 const MaxWindow = 4096
 
-// Flooder is the instances of one port. It is a pure state machine around a
-// mad.Engine, to be driven like that: give it packets with Receive and due
-// timers with Expire, call Poll after both, come back at NextTimer. It is not
-// safe for concurrent use.
+// Flooder runs the instances of one port. It is a pure state machine around a
+// mad.Engine, and is driven like one: pass packets to Receive and due timers to
+// Expire, call Poll after both, and return at NextTimer. It is not safe for
+// concurrent use.
 type Flooder struct {
 	cfg    Config
 	engine *mad.Engine
 	rng    *rand.Rand
 
-	asked  []mad.Time // by instance: when it asked what it waits for
+	asked  []mad.Time // by instance: when it sent its current query
 	fresh  []bool     // by instance: waits for the end of its first query
 	unborn int        // instances that are fresh
 
-	quota uint64 // queries that may still be asked; see Quota
+	quota uint64 // remaining queries; see Quota
 	tally *Tally // nil: nothing is being measured
 	req   mad.Request
 }
@@ -85,8 +84,8 @@ func New(c Config) *Flooder {
 	}
 }
 
-// Quota bounds the queries that are asked from now on; instances that find it
-// used up end.
+// Quota bounds the queries from now on; an instance that finds no quota left
+// ends.
 func (f *Flooder) Quota(n uint64) { f.quota = n }
 
 // Spawn starts n more instances.
@@ -109,10 +108,10 @@ func (f *Flooder) Populated() bool { return f.unborn == 0 }
 // Idle reports whether no instance waits for an answer.
 func (f *Flooder) Idle() bool { return f.engine.Idle() }
 
-// Open begins to measure: what ends from now on counts, until Close.
+// Open starts a measurement: queries that end before Close count.
 func (f *Flooder) Open(now mad.Time) { f.tally = &Tally{From: now} }
 
-// Close ends what Open began and returns it.
+// Close ends the measurement and returns it.
 func (f *Flooder) Close(now mad.Time) Tally {
 	t := f.tally
 	f.tally = nil
@@ -132,7 +131,7 @@ func (f *Flooder) Counted() (ended, answered uint64) {
 	return f.tally.Answered() + f.tally.Errors(), f.tally.Answered()
 }
 
-// ask lets instance i ask its next query.
+// ask makes instance i send its next query.
 func (f *Flooder) ask(now mad.Time, i int) {
 	if f.quota == 0 {
 		f.born(i)
@@ -147,7 +146,7 @@ func (f *Flooder) ask(now mad.Time, i int) {
 	f.req.Token = uint64(i)
 	t.put(&f.req.MAD, &t.Ends[f.rng.IntN(len(t.Ends))])
 	if f.engine.Submit(&f.req) != nil {
-		// A million instances wait already: this one has given up.
+		// A million instances wait already: drop this one.
 		f.born(i)
 	}
 }
@@ -166,7 +165,7 @@ func (f *Flooder) Receive(now mad.Time, p *mad.Packet) {
 	}
 }
 
-// Expire ends the queries whose time is over.
+// Expire ends the queries whose deadline has passed.
 func (f *Flooder) Expire(now mad.Time) {
 	f.engine.Expire(now, func(c mad.Completion) { f.ended(now, c) })
 }
@@ -174,10 +173,10 @@ func (f *Flooder) Expire(now mad.Time) {
 // NextTimer is when Expire must be called next; mad.Never if nothing waits.
 func (f *Flooder) NextTimer() mad.Time { return f.engine.NextTimer() }
 
-// Poll sends what is to be sent. The packet is reused.
+// Poll sends due packets. The packet is reused.
 func (f *Flooder) Poll(now mad.Time, send func(*mad.Packet)) { f.engine.Poll(now, send) }
 
-// ended notes how a query ended; its instance asks the next.
+// ended records how a query ended; its instance sends the next.
 func (f *Flooder) ended(now mad.Time, c mad.Completion) {
 	i := int(c.Token)
 	if t := f.tally; t != nil {

@@ -6,29 +6,29 @@ import (
 	"heddle/mad"
 )
 
-// A Program says when instances are spawned and what is measured. Whoever
-// drives flooders calls Step at the start, whenever one of them has become
-// populated or idle, and when the moment that Step last returned has come. It
-// is called with every flooder at rest.
+// A Program decides when instances are spawned and what is measured. The driver
+// of the flooders calls Step at the start, whenever one of them has become
+// populated or idle, and when the time that Step last returned has come. Every
+// flooder is at rest during the call.
 type Program interface {
-	// Step does what is due at now and returns when it is to be called next at
-	// the latest; done: the program has ended, and so may its instances.
+	// Step performs what is due at now and returns the latest time of its next
+	// call; done: the program has ended, and so may its instances.
 	Step(now mad.Time) (next mad.Time, done bool)
-	// Cut ends the program early; what was measured so far stays.
+	// Cut ends the program early; the measurements so far stay.
 	Cut(now mad.Time)
 }
 
-// Plan is the parameters of Algorithm 1 but for the number of MIFs.
+// Plan holds the parameters of Algorithm 1 except for the number of MIFs.
 type Plan struct {
-	Instances int           // k: what each MIF spawns in each round but the first
+	Instances int // k: instances that each MIF spawns in each round but the first
 	Rounds    int           // m
 	RoundTime time.Duration // how long is measured in each round
 }
 
-// Round is what was measured in one round.
+// Round is the measurement of one round.
 type Round struct {
 	Number    int // from 1
-	Instances int // that asked in it, of all ports
+	Instances int // active in it, on all ports
 	// Spawning is how long it took until every new instance had its first
 	// answer, or none in time. Nothing of it is in the tallies.
 	Spawning time.Duration
@@ -57,16 +57,16 @@ func (r *Round) Total() Tally {
 }
 
 // Experiment is Algorithm 1: one instance on the SIF (single-instance flooder)
-// all the time, and from round 2 on Plan.Instances more each round on every
-// MIF (multi-instance flooder). In each round is measured once all instances
-// are at work.
+// all the time, and from round 2 on Plan.Instances more each round on every MIF
+// (multi-instance flooder). Each round is measured once all instances are
+// active.
 type Experiment struct {
 	plan Plan
 	sif  *Flooder
 	mifs []*Flooder
 
 	state  expState
-	round  Round // the one that is going on
+	round  Round // the current round
 	since  mad.Time
 	until  mad.Time
 	rounds []Round
@@ -90,8 +90,7 @@ func NewExperiment(p Plan, sif *Flooder, mifs []*Flooder) *Experiment {
 // Rounds are those that are over.
 func (x *Experiment) Rounds() []Round { return x.rounds }
 
-// Progress tells which round is going on, and whether instances are being
-// spawned.
+// Progress returns the current round, and whether instances are being spawned.
 func (x *Experiment) Progress() (round, instances int, spawning bool) {
 	return x.round.Number, x.round.Instances, x.state == expSpawning
 }
@@ -179,7 +178,8 @@ func (x *Experiment) Cut(now mad.Time) {
 	}
 }
 
-// Load is a number of instances on one port, measured from the first query on.
+// Load runs a number of instances on one port, and measures from the first
+// query on.
 type Load struct {
 	f       *Flooder
 	window  int
@@ -192,17 +192,16 @@ type Load struct {
 	tally Tally
 }
 
-// NewLoad prepares window instances that ask queries in all (0: no bound) for
-// no longer than limit (0: no bound).
+// NewLoad prepares window instances that send queries queries in all (0: no
+// bound) for at most limit (0: no bound).
 func NewLoad(f *Flooder, window int, queries uint64, limit time.Duration) *Load {
 	return &Load{f: f, window: window, queries: queries, limit: limit}
 }
 
-// Tally is what was measured once the program is over, and until then nothing.
+// Tally is the measurement once the program is over, and empty until then.
 func (l *Load) Tally() Tally { return l.tally }
 
-// Step implements Program. Queries that are under way when the time is up do
-// not count.
+// Step implements Program. Queries in flight when the time is up do not count.
 func (l *Load) Step(now mad.Time) (next mad.Time, done bool) {
 	if !l.begun {
 		l.begun, l.until = true, mad.Never

@@ -10,19 +10,19 @@ import (
 	"heddle/mad"
 )
 
-// Query is what an SA is asked, again and again.
+// Query is the kind of query sent to an SA.
 type Query uint8
 
 const (
 	// PathByGID is SubnAdmGet(PathRecord) from the port's own GID to a
-	// destination's, as RDMA CM and IPoIB ask.
+	// destination's, as RDMA CM and IPoIB query.
 	PathByGID Query = iota
 	// PathByLID is the same by LIDs.
 	PathByLID
 	// NodeByLID is SubnAdmGet(NodeRecord) of a destination's LID.
 	NodeByLID
-	// ClassInfo is SubnAdmGet(ClassPortInfo), which costs an SA next to
-	// nothing: what it takes is the way there and back.
+	// ClassInfo is SubnAdmGet(ClassPortInfo), which costs an SA almost nothing:
+	// its time is that of the round trip.
 	ClassInfo
 )
 
@@ -43,23 +43,22 @@ func ParseQuery(name string) (Query, error) {
 
 func (q Query) String() string { return queryNames[q] }
 
-// End is one end port: whom one asks for.
+// End is one end port: a destination of queries.
 type End struct {
 	GID ib.GID
 	LID ib.LID
 }
 
-// Target is which SA is asked for what.
+// Target is the SA to query, and the destinations.
 type Target struct {
 	SA    mad.Addr // of the SA; QP 1
-	Own   End      // the asking port
+	Own   End // the querying port
 	Query Query
-	// Ends are the destinations, of which each query draws one. ClassInfo
-	// needs none.
+	// Ends are the destinations; each query draws one. ClassInfo needs none.
 	Ends []End
 }
 
-// put makes m the query for end, but for the transaction ID.
+// put encodes the query for end in m, without the transaction ID.
 func (t *Target) put(m *ib.MAD, end *End) {
 	switch t.Query {
 	case PathByGID:
@@ -79,14 +78,14 @@ func (t *Target) put(m *ib.MAD, end *End) {
 	}
 }
 
-// Where the records keep what was asked by.
+// Where a record contains the key of its query.
 const (
 	pathGIDs, pathGIDsEnd = 8, 40 // DGID and SGID
 	pathLIDs, pathLIDsEnd = 40, 44
 	nodeLID, nodeLIDEnd   = 0, 2
 )
 
-// answers reports whether the record in m is one that req asked for.
+// answers reports whether the record in m matches the query req.
 func (t *Target) answers(req, m *ib.MAD) bool {
 	same := func(from, to int) bool { return bytes.Equal(sa.Data(req)[from:to], sa.Data(m)[from:to]) }
 	switch t.Query {

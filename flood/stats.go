@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Stats sums up response times in constant memory, however many there are.
-// Number, mean, standard deviation, least and greatest are exact; quantiles
-// are those of a histogram whose buckets are 1/128 of their value wide, so
-// that a quantile is off by 0.4 % at most. The zero value holds nothing.
+// Stats summarizes response times in constant memory. Number, mean, standard
+// deviation, minimum and maximum are exact; quantiles come from a histogram
+// whose buckets are 1/128 of their value wide, so the error is 0.4 % at most.
+// The zero value is empty.
 type Stats struct {
 	n        uint64
 	mean, m2 float64 // Welford's running mean and sum of squares, nanoseconds
@@ -53,14 +53,14 @@ func (s *Stats) Add(d time.Duration) {
 	s.hist[bucket(d)]++
 }
 
-// room makes the histogram reach bucket b.
+// room extends the histogram to bucket b.
 func (s *Stats) room(b int) {
 	if b >= len(s.hist) {
 		s.hist = append(s.hist, make([]uint64, b+1-len(s.hist))...)
 	}
 }
 
-// Merge adds what o holds.
+// Merge adds the samples of o.
 func (s *Stats) Merge(o *Stats) {
 	if o.n == 0 {
 		return

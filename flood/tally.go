@@ -8,15 +8,14 @@ import (
 	"heddle/mad"
 )
 
-// Tally is what came of the queries of one port, or of several, that ended in
-// one span of time.
+// Tally counts the queries of one or several ports that ended in one time span.
 type Tally struct {
 	From, To mad.Time
 	// Response is the response time of those that were answered with a record.
 	Response Stats
-	// Timeouts got no answer in time, or the port said that it cannot deliver
-	// them; Busy were refused by an SA that is overloaded; Refused got another
-	// error status, see Statuses; Wrong were answered with what was not asked.
+	// Timeouts got no response in time, or were undeliverable according to the
+	// port; Busy were refused by an overloaded SA; Refused got another error
+	// status, see Statuses; Wrong got a response to something else.
 	Timeouts, Busy, Refused, Wrong uint64
 	// Statuses counts the refused by status, nil if there are none.
 	Statuses map[ib.Status]uint64
@@ -78,8 +77,8 @@ func (t *Tally) refuse(s ib.Status) {
 	t.Refused++
 }
 
-// answer notes an answered query; of all that there are it keeps a sample of
-// at most dots (reservoir sampling), each with the same chance.
+// answer records an answered query. It keeps a uniform sample of at most dots
+// queries (reservoir sampling).
 func (t *Tally) answer(now mad.Time, took time.Duration, dots int, rng *rand.Rand) {
 	t.Response.Add(took)
 	switch {

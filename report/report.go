@@ -1,6 +1,6 @@
-// Package report shows what an experiment measured: as text for a terminal, as
-// JSON for programs, and as one HTML file with plots that needs nothing from
-// anywhere else (uPlot 1.6.32, MIT licence, is inside it).
+// Package report presents the measurements of an experiment: as text for a
+// terminal, as JSON for programs, and as one self-contained HTML file with
+// plots (it includes uPlot 1.6.32, MIT license).
 package report
 
 import (
@@ -40,7 +40,7 @@ type Table struct {
 	Rows    [][]any  `json:"rows"` // string, int or float64
 }
 
-// Plot draws columns of its section's table over its first one.
+// Plot draws columns of its section's table over the first column.
 type Plot struct {
 	Title   string `json:"title"`
 	X       string `json:"x"` // axis labels
@@ -65,7 +65,7 @@ type Plot struct {
 	Wide  bool      `json:"wide,omitempty"` // as wide as the page
 }
 
-// Claim holds what was published against what was measured.
+// Claim compares a published figure with a measured one.
 type Claim struct {
 	What      string `json:"what"`
 	Published string `json:"published"`
@@ -151,7 +151,7 @@ func (r *Report) HTML(w io.Writer) error {
 	}{r, template.JS(plotJS), template.CSS(plotCSS)})
 }
 
-// drawing is what the page's script needs for one plot.
+// drawing is the input of the page's script for one plot.
 type drawing struct {
 	Title  string   `json:"title"`
 	X      string   `json:"x"`
@@ -206,7 +206,7 @@ func series(s Section, p Plot) (string, error) {
 	return string(text), err
 }
 
-// number is the value of a cell that is one.
+// number is the value of a numeric cell.
 func number(v any) (float64, bool) {
 	switch v := v.(type) {
 	case int:

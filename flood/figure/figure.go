@@ -1,6 +1,6 @@
-// Package figure shows what package flood measured as the paper does that its
-// experiment is from: Table V, a line for each round, and Figure 2, response
-// times and rates over time.
+// Package figure presents measurements of package flood in the form of the
+// original paper: Table V, a line for each round, and Figure 2, response times
+// and rates over time.
 package figure
 
 import (
@@ -92,7 +92,7 @@ func Section(run *Run) report.Section {
 	return s
 }
 
-// Report puts runs into one report.
+// Report combines runs into one report.
 func Report(name, title, intro string, seed uint64, runs []Run) *report.Report {
 	r := &report.Report{Name: name, Title: title, Source: Source, Intro: intro, Seed: seed}
 	for i := range runs {

@@ -22,13 +22,14 @@ var ErrNoSA = errors.New("the SA does not answer")
 // hardware below it moves some ten thousand segments a second.
 const tableTimeout = 5 * time.Second
 
-// wave is how many LIDs are asked for at once where tables do not come whole.
+// wave is how many LIDs are queried concurrently if the whole table is
+// unavailable.
 const wave = 256
 
-// Ends asks the SA at sa which end ports there are, and returns those of hosts
-// and routers by LID; of switches if there are no others. Where the table does
-// not come whole, because the port or the SA has no RMPP, the nodes are asked
-// for LID by LID, from 1 on until a wave of LIDs has none.
+// Ends queries the SA at sa for the end ports, and returns those of hosts and
+// routers by LID, or those of switches if there are no others. If the table is
+// not available as a whole, because the port or the SA has no RMPP, it queries
+// the nodes LID by LID, from 1 on until a wave of LIDs has none.
 func (p *Port) Ends(ctx context.Context, to mad.Addr, prefix ib.SubnetPrefix, timed bool) ([]flood.End, error) {
 	to.QP = 1
 	a := newAsker(p.t, timed)
@@ -40,7 +41,7 @@ func (p *Port) Ends(ctx context.Context, to mad.Addr, prefix ib.SubnetPrefix, ti
 		nodes, err = p.table(ctx, a, to)
 	}
 	if len(nodes) < 2 && ctx.Err() == nil && (err == nil || mad.Unanswered(err)) {
-		// No table, or one MAD of an SA that thinks that this is all we take.
+		// No table, or one MAD from an SA that assumes single-MAD clients.
 		nodes, err = p.byLID(ctx, a, to)
 	}
 	if mad.Unanswered(err) {
@@ -77,7 +78,7 @@ func ends(nodes []sa.NodeRecord, prefix ib.SubnetPrefix) []flood.End {
 	return hosts
 }
 
-// table asks for all nodes at once.
+// table queries all nodes in one request.
 func (p *Port) table(ctx context.Context, a *asker, to mad.Addr) ([]sa.NodeRecord, error) {
 	r := mad.Request{Addr: to, Timeout: tableTimeout, Retries: -1}
 	sa.New(&r.MAD, ib.MethodGetTable, sa.AttrNodeRecord, 0, 0)
@@ -96,7 +97,7 @@ func nodes(b []byte) ([]sa.NodeRecord, error) {
 	switch st := ib.Status(binary.BigEndian.Uint16(b[4:])); st {
 	case ib.StatusOK:
 	case ib.StatusSATooManyRecords:
-		return nil, nil // it takes us for one who gets a table in one MAD
+		return nil, nil // it assumes that this port takes single MADs only
 	default:
 		return nil, fmt.Errorf("status %s", st.Text(ib.ClassSA))
 	}
@@ -117,7 +118,7 @@ func nodes(b []byte) ([]sa.NodeRecord, error) {
 	return out, nil
 }
 
-// byLID asks for one LID after the other.
+// byLID queries LID by LID.
 func (p *Port) byLID(ctx context.Context, a *asker, to mad.Addr) ([]sa.NodeRecord, error) {
 	var out []sa.NodeRecord
 	for first := ib.LID(1); first <= ib.LIDMaxUnicast; first += wave {
@@ -146,7 +147,7 @@ func (p *Port) byLID(ctx context.Context, a *asker, to mad.Addr) ([]sa.NodeRecor
 	return out, nil
 }
 
-// node asks for the node at a LID; nil if there is none.
+// node queries the node at a LID; nil if there is none.
 func (p *Port) node(ctx context.Context, a *asker, to mad.Addr, lid ib.LID) (*sa.NodeRecord, error) {
 	r := mad.Request{Addr: to}
 	sa.New(&r.MAD, ib.MethodGet, sa.AttrNodeRecord, 0, sa.NodeCompLID)

@@ -1,6 +1,7 @@
 // Package live drives package flood in real time, on ports of a real or
-// simulated fabric. Each port has a goroutine that receives, notes and asks
-// again in one go, so that an instance costs no more than its query.
+// simulated fabric. Each port has one goroutine that receives responses,
+// records them and sends the next queries, so an instance costs no more than
+// its query.
 package live
 
 import (
@@ -14,7 +15,7 @@ import (
 	"heddle/mad"
 )
 
-// ErrPortLost: a port is gone (device removed, simulator ended).
+// ErrPortLost: a port was lost (device removed, simulator ended).
 var ErrPortLost = errors.New("the port is lost")
 
 // handler is a pure state machine that a port drives: a flood.Flooder, or the
@@ -31,16 +32,16 @@ type handler interface {
 type Port struct {
 	name  string
 	t     mad.Transport
-	burst mad.Burster // t, if it moves several packets at once
+	burst mad.Burster // t, if it is a Burster
 	epoch time.Time
 
 	mu     sync.Mutex
-	h      handler // guarded by mu; nil: what comes is dropped
+	h      handler // guarded by mu; nil: received packets are dropped
 	then   func()  // called with mu held after h has moved; guarded by mu
 	timer  *time.Timer
 	due    mad.Time     // of timer; guarded by mu
 	unsent uint64       // sends that failed; guarded by mu
-	out    []mad.Packet // of one poll; those in place are used again; guarded by mu
+	out    []mad.Packet // packets of one poll, reused; guarded by mu
 	err    error        // why the port is lost; guarded by mu
 	lost   chan struct{}
 	ended  chan struct{} // receive has returned
@@ -75,7 +76,8 @@ func (p *Port) Close() error {
 
 func (p *Port) now() mad.Time { return mad.Time(time.Since(p.epoch)) }
 
-// maxAnswers is how many answers are noted before the next questions go out.
+// maxAnswers is how many responses are recorded before the next queries are
+// sent.
 const maxAnswers = 64
 
 func (p *Port) receive() {
@@ -93,7 +95,7 @@ func (p *Port) receive() {
 			for range maxAnswers - 1 {
 				ok, err := p.burst.TryRecv(&k)
 				if !ok || err != nil {
-					break // Recv will say what is wrong
+					break // Recv will return the error
 				}
 				now = p.now()
 				p.handle(now, &k)
@@ -106,7 +108,7 @@ func (p *Port) receive() {
 	}
 }
 
-// end notes that the port is lost.
+// end records that the port is lost.
 func (p *Port) end(err error) {
 	p.mu.Lock()
 	p.err = fmt.Errorf("%w: %s: %w", ErrPortLost, p.name, err)
@@ -114,7 +116,7 @@ func (p *Port) end(err error) {
 	close(p.lost)
 }
 
-// handle gives what was received to the handler; mu is held.
+// handle passes a received packet to the handler; mu is held.
 func (p *Port) handle(now mad.Time, k *mad.Packet) {
 	if p.h != nil {
 		p.h.Receive(now, k)
@@ -133,8 +135,8 @@ func (p *Port) expire() {
 	p.poll(now)
 }
 
-// poll sends what there is to send and sets the timer; mu is held. A timer
-// that is due too early does no harm, so it is moved to earlier moments only.
+// poll sends due packets and sets the timer; mu is held. An early timer is
+// harmless, so it is only moved to earlier times.
 func (p *Port) poll(now mad.Time) {
 	p.h.Poll(now, p.send)
 	p.flush()
@@ -147,8 +149,8 @@ func (p *Port) poll(now mad.Time) {
 	}
 }
 
-// send is best effort: what does not go out times out. Where the port takes
-// several packets at once, k waits for flush.
+// send is best effort: a packet that is not sent times out. If the port is a
+// Burster, k waits for flush.
 func (p *Port) send(k *mad.Packet) {
 	if p.burst == nil || len(k.Data) > ib.MADLen {
 		if p.t.Send(k) != nil {
@@ -167,7 +169,7 @@ func (p *Port) send(k *mad.Packet) {
 	q.Data = data
 }
 
-// flush sends what waits for it.
+// flush sends the waiting packets.
 func (p *Port) flush() {
 	if len(p.out) == 0 {
 		return
@@ -181,7 +183,7 @@ func (p *Port) flush() {
 	p.out = p.out[:0]
 }
 
-// use makes h what the port drives.
+// use makes h the handler that the port drives.
 func (p *Port) use(h handler, then func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +197,7 @@ func (p *Port) failure() error {
 	return p.err
 }
 
-// asker asks single questions of a port that floods nothing yet.
+// asker sends single queries through a port before the flood.
 type asker struct {
 	engine  *mad.Engine
 	waiting map[uint64]chan<- reply
@@ -225,10 +227,10 @@ func (a *asker) NextTimer() mad.Time                       { return a.engine.Nex
 func (a *asker) done(c mad.Completion) {
 	ch := a.waiting[c.Token]
 	delete(a.waiting, c.Token)
-	ch <- reply{append([]byte(nil), c.Data...), c.Err} // there is room
+	ch <- reply{append([]byte(nil), c.Data...), c.Err} // never blocks: the channel is buffered
 }
 
-// ask sends one request and returns the whole answer.
+// ask sends one request and returns the whole response.
 func (p *Port) ask(ctx context.Context, a *asker, r *mad.Request) ([]byte, error) {
 	ch := make(chan reply, 1)
 	p.mu.Lock()

@@ -14,19 +14,19 @@ type Flooder struct {
 	Port *Port
 }
 
-// progressEvery is how often a watcher is told how far a run is.
+// progressEvery is the interval between calls of watch.
 const progressEvery = 200 * time.Millisecond
 
 // Run runs a program on flooders until it is done, ctx ends or a port is lost.
-// When ctx ends, what was measured stays and the error is nil. Watch, if not
-// nil, is called now and then with every flooder at rest.
+// When ctx ends, the measurements stay and the error is nil. Watch, if not nil,
+// is called periodically with every flooder at rest.
 func Run(ctx context.Context, fs []Flooder, prog flood.Program, watch func()) error {
 	wake := make(chan struct{}, 1)
 	lost := make(chan error, len(fs))
 	over := make(chan struct{})
 	defer close(over)
 	for _, f := range fs {
-		// The program wants to hear when a flooder becomes populated or idle.
+		// Step the program when a flooder becomes populated or idle.
 		var populated, idle bool
 		f.Port.use(f.Flooder, func() {
 			p, i := f.Populated(), f.Idle()
@@ -79,11 +79,10 @@ func Run(ctx context.Context, fs []Flooder, prog flood.Program, watch func()) er
 	}
 }
 
-// runner holds flooders at rest. There is one, and it locks the ports in their
-// order.
+// runner locks the flooders. There is one, and it locks the ports in order.
 type runner struct{ fs []Flooder }
 
-// step lets the program do what is due, and the ports send what comes of it.
+// step runs the program's due steps, and sends the resulting packets.
 func (r *runner) step(prog flood.Program) (next mad.Time, done bool, now mad.Time) {
 	r.rest(func(t mad.Time) {
 		now = t

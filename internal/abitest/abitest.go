@@ -1,10 +1,10 @@
-// Package abitest holds what a user MAD device must do, as checks that a
-// program runs against one: the real kernel's (transport/umad/kerneltest, in a
-// virtual machine) and the one that sim/umadfs plays. The same list runs on
-// both, so that a difference between them shows.
+// Package abitest is a conformance suite for user MAD devices, as checks that a
+// program runs against the real kernel's (transport/umad/kerneltest, in a
+// virtual machine) and against the one that sim/umadfs emulates. The same list
+// runs on both, so that a difference shows.
 //
 // The checks use plain system calls on one or two devices whose ports reach
-// each other, often the same one. They need every agent of the ports to
+// each other, often the same one. They need all agents of the ports for
 // themselves.
 package abitest
 
@@ -26,7 +26,7 @@ import (
 	"heddle/internal/umadabi"
 )
 
-// Env says where the devices are and what they can do.
+// Env describes the devices and their capabilities.
 type Env struct {
 	Sys, Dev string // usually /sys and /dev/infiniband
 	A, B     string // requester and responder: umad devices, may be the same
@@ -40,8 +40,8 @@ type Env struct {
 	// ShortTID says that the path between the ports keeps only the lower 48
 	// bits of a transaction ID.
 	ShortTID bool
-	// WakesReads says that a read that blocks ends when the device goes away.
-	// Linux 6.1 wakes only those who poll.
+	// WakesReads says that removing the device ends a blocking read. Linux 6.1
+	// wakes only pollers.
 	WakesReads bool
 	// Remove takes the device A away, for the last check; nil skips it.
 	Remove func() error
@@ -177,7 +177,7 @@ func (d *dev) read(size int, wait time.Duration) (h umadabi.Header, m []byte, er
 // patience is how long something may take that needs no time-out.
 const patience = 5 * time.Second
 
-// quiet is how long nothing must come for "nothing comes" to hold.
+// quiet is how long no packet must arrive for a check of silence.
 const quiet = 250 * time.Millisecond
 
 // request makes a 256-byte MAD.
@@ -191,7 +191,7 @@ func request(class, version uint8, method ib.Method, tid uint32) []byte {
 	return m[:]
 }
 
-// answerTo makes the header of an answer out of the one received.
+// answerTo derives the header of a response from the one received.
 func answerTo(h umadabi.Header, id uint32) umadabi.Header {
 	h.ID, h.Status, h.TimeoutMS, h.Retries, h.Length = id, 0, 0, 0, 0
 	return h

@@ -11,8 +11,8 @@ import (
 	"heddle/internal/umadabi"
 )
 
-// plainClass is a class without RMPP and without OUI that nobody uses: the
-// first range of vendor classes.
+// plainClass is an unused class without RMPP and without OUI: in the first
+// range of vendor classes.
 const plainClass, plainVersion = 0x09, 1
 
 // Checks are all checks, in the order in which they run.

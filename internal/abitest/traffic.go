@@ -74,8 +74,8 @@ func requestResponse(e *Env) error {
 	case !bytes.Equal(m[16:], rm[16:]) || m[3] != 0x81:
 		return errors.New("the response's bytes changed")
 	}
-	// A second copy answers nothing any more. While the hardware still sends
-	// the first it is refused as a duplicate.
+	// A second copy answers no request any more. While the hardware still sends
+	// the first, it is refused as a duplicate.
 	for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
 		err := p.b.write(answerTo(rh, p.bid), rm)
 		if err == nil {
@@ -424,8 +424,8 @@ func rmppBothWays(e *Env) error {
 	return nil
 }
 
-// rmppTimeout: the request's time covers the whole answer; one that comes too
-// late is not delivered.
+// rmppTimeout: the request's time-out covers the whole response; a late
+// response is not delivered.
 func rmppTimeout(e *Env) error {
 	p, err := e.pairOf(3, 2, 1, ib.MethodGetTable)
 	if err != nil {

@@ -110,8 +110,8 @@ func transportTraffic(e *Env) error {
 	return nil
 }
 
-// transportManager: a manager gets a port with QP0 once; what is said of one
-// without, and of the issm device that somebody else holds.
+// transportManager: a manager opens a port with QP0 only once; tests the errors
+// for a port without QP0 and for an issm device in use.
 func transportManager(e *Env) error {
 	m, err := umad.OpenPort(umad.Options{Name: e.A, Sys: e.Sys, Dev: e.Dev})
 	if !e.SMI {

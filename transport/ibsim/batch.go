@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batchLen is how many datagrams one system call moves: a unix datagram queue
-// holds no more than eleven by default.
+// batchLen is how many datagrams one system call moves; a unix datagram queue
+// holds at most eleven by default.
 const batchLen = 16
 
-// burst is the argument of recvmmsg or sendmmsg: under load several datagrams
-// are waiting, and one call moves them all.
+// burst is the argument of recvmmsg or sendmmsg, which move several datagrams
+// in one call.
 type burst struct {
 	hdr [batchLen]mmsghdr
 	iov [batchLen]unix.Iovec
@@ -31,14 +31,14 @@ func (v *burst) set(i int, b *byte, n int) {
 	v.hdr[i].hdr.SetIovlen(1)
 }
 
-// batch is what one call fetched.
+// batch holds the datagrams of one call.
 type batch struct {
 	burst
-	buf  [batchLen][dataLen + addrLen + 1]byte // one more, to recognise longer ones
+	buf  [batchLen][dataLen + addrLen + 1]byte // one more, to recognize longer ones
 	n    int
 	next int
-	// dry says that the last call took all there was: there is no need to ask
-	// again at once.
+	// dry says that the last call emptied the queue, so an immediate retry is
+	// useless.
 	dry bool
 }
 
@@ -48,9 +48,9 @@ func (b *batch) init() {
 	}
 }
 
-// fill fetches the datagrams that are there, and waits for one if there is
-// none and wait is set. A call that cannot block skips the runtime's
-// bookkeeping for those that do.
+// fill reads the queued datagrams, and waits for one if there is none and wait
+// is set. A call that cannot block skips the runtime's bookkeeping for blocking
+// calls.
 func (b *batch) fill(fd int, wait bool) error {
 	b.n, b.next = 0, 0
 	var n uintptr
@@ -75,14 +75,14 @@ func (b *batch) take() []byte {
 	return b.buf[i][:min(int(b.hdr[i].len), len(b.buf[i]))]
 }
 
-// outgoing is what one call sends.
+// outgoing is a batch to send.
 type outgoing struct {
 	burst
 	msg [batchLen]message
 }
 
-// send sends the first n datagrams as far as there is room for them, and
-// returns how many went. It does not wait.
+// send sends the first n datagrams as far as the socket has space, and returns
+// how many it sent. It does not wait.
 func (o *outgoing) send(fd, n int) (int, error) {
 	for {
 		k, _, e := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&o.hdr[0])), uintptr(n), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)

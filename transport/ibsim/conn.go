@@ -18,11 +18,10 @@ import (
 	"heddle/mad"
 )
 
-// Options says where to attach.
+// Options selects the port to attach to.
 type Options struct {
-	// Node is the node's id in the netlist, else its description; at most 31
-	// bytes. Empty: the first node. A CA is attached at port 1, a switch at
-	// port 0.
+	// Node is the node's ID in the netlist, or its description; at most 31 bytes.
+	// Empty: the first node. A CA is attached at port 1, a switch at port 0.
 	Node string
 	// SockName is the base name of the server's sockets; default "sim".
 	SockName string
@@ -30,11 +29,11 @@ type Options struct {
 	// sockets. Port is its control port; default 7070.
 	Server string
 	Port   int
-	// IsSM claims the port as SM at once; refused if another client of the
+	// IsSM claims the port as SM immediately; refused if another client of the
 	// node did.
 	IsSM bool
-	// Reassembles says that who uses the port puts RMPP messages together
-	// (transport/rmpp), so that it can be answered with them.
+	// Reassembles says that the caller reassembles RMPP messages (transport/rmpp),
+	// so responses may be segmented.
 	Reassembles bool
 }
 
@@ -47,14 +46,14 @@ func (o *Options) where() string {
 
 // Errors that Dial and a Conn wrap.
 var (
-	// ErrNoServer: nobody serves that name or address.
+	// ErrNoServer: no server uses that name or address.
 	ErrNoServer = errors.New("no simulator is serving there")
-	// ErrRefused: the server knows no such node, has no free client slot, or
-	// another SM client holds the node.
+	// ErrRefused: the server has no such node, no free client slot, or another SM
+	// client on the node.
 	ErrRefused = errors.New("the simulator refused")
 	// ErrSilent: there is a server, and it does not answer in time.
 	ErrSilent = errors.New("the simulator does not answer")
-	// ErrLost: the server went away.
+	// ErrLost: the server ended.
 	ErrLost = errors.New("the simulator is gone")
 	// ErrClosed: Close was called.
 	ErrClosed = errors.New("port is closed")
@@ -69,8 +68,8 @@ type Conn struct {
 	served   bool // by our own server, not ibsim
 	portGUID ib.GUID
 	portNum  uint8
-	// What the server can: it says of each request whether its sender
-	// reassembles; it knows whole addresses.
+	// Server capabilities: it reports for each request whether its sender
+	// reassembles; it supports whole addresses.
 	tells, addresses bool
 
 	control int // fd
@@ -100,8 +99,9 @@ var _ interface {
 // dialTimeout bounds the start where the context has no deadline.
 const dialTimeout = 5 * time.Second
 
-// Dial attaches to a port. It fails at once if nobody serves the name, and
-// when ctx ends (after 5 s if it has no deadline) if the server is silent.
+// Dial attaches to a port. It fails immediately if no server uses the name, and
+// when ctx ends (after 5 s if it has no deadline) if the server does not
+// answer.
 func Dial(ctx context.Context, o Options) (*Conn, error) {
 	if o.SockName == "" {
 		o.SockName = "sim"
@@ -186,9 +186,9 @@ func dial(ctx context.Context, o Options) (_ *Conn, err error) {
 	return c, nil
 }
 
-// open makes both sockets, binds them (the server connects to the data
-// socket as soon as it is asked to) and connects the control socket. It
-// returns what the server is to be told, and where slot n's data socket is.
+// open creates and binds both sockets (the server connects to the data socket
+// when it processes CONNECT) and connects the control socket. It returns the ID
+// for the server, and the address of slot n's data socket.
 func (c *Conn) open(ctx context.Context) (id uint32, peer func(slot uint32) (unix.Sockaddr, error), err error) {
 	if c.o.Server != "" {
 		return c.openUDP(ctx)
@@ -199,8 +199,8 @@ func (c *Conn) open(ctx context.Context) (id uint32, peer func(slot uint32) (uni
 	if c.data, err = unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return 0, nil, err
 	}
-	// The id is a process ID to ibsim, but any number does that is free under
-	// this name: one process may attach many times.
+	// To ibsim the ID is a process ID, but any free number works: one process may
+	// attach many times.
 	for n := uint32(0); ; n++ {
 		id = uint32(os.Getpid())&(1<<22-1) | n<<22
 		err = unix.Bind(c.control, c.name("ctl", int(id)))
@@ -266,8 +266,8 @@ func (c *Conn) openUDP(ctx context.Context) (id uint32, peer func(slot uint32) (
 	}, nil
 }
 
-// learnPort asks the attached port for its NodeInfo by SMP: the one of the
-// control channel does not tell the port.
+// learnPort reads the attached port's NodeInfo by SMP, because the control
+// channel does not report the port.
 func (c *Conn) learnPort(ctx context.Context) error {
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, nil)
@@ -287,7 +287,7 @@ func (c *Conn) learnPort(ctx context.Context) error {
 	}
 }
 
-// learnEvery is how often the attached port is asked: a simulator may lose the request.
+// learnEvery is the retry interval of learnPort: a simulator may lose the request.
 const learnEvery = 250 * time.Millisecond
 
 // learn takes the answer.
@@ -374,7 +374,7 @@ func await(ctx context.Context, fd int, b []byte) (int, error) {
 	}
 }
 
-// ioError turns what a vanished server looks like into ErrLost or ErrNoServer.
+// ioError turns the symptoms of a vanished server into ErrLost or ErrNoServer.
 func (c *Conn) ioError(what string, err error) error {
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.ECONNRESET):
@@ -394,8 +394,8 @@ func (c *Conn) fail() {
 	}
 }
 
-// interrupt ends what waits in Recv and Send, for good: a socket that is shut
-// down is always ready. It is called after closed or lost is set.
+// interrupt permanently unblocks Recv and Send: a socket that is shut down is
+// always ready. It is called after closed or lost is set.
 func (c *Conn) interrupt() { _ = unix.Shutdown(c.data, unix.SHUT_RDWR) }
 
 // ended is the error after Close or loss, nil before.
@@ -448,7 +448,7 @@ func (c *Conn) Send(p *mad.Packet) error {
 // sendTimeout is how long Send waits for a server that does not read.
 const sendTimeout = time.Second
 
-// put writes p to place i of what is sent; sendMu is held.
+// put writes p to slot i of the batch; sendMu is held.
 func (c *Conn) put(i int, p *mad.Packet) error {
 	if len(p.Data) < 24 || len(p.Data) > ib.MADLen {
 		return fmt.Errorf("ibsim: send: %d bytes are not one MAD", len(p.Data))
@@ -507,8 +507,8 @@ func (c *Conn) Recv(p *mad.Packet) error {
 func (c *Conn) TryRecv(p *mad.Packet) (bool, error) { return c.recv(p, false) }
 
 // recv returns the next packet, or false if there is none and wait is not set.
-// It waits in the receiving call itself: that is one call a packet, where the
-// runtime's poller takes three.
+// It blocks in the receiving call itself: one call per packet, instead of three
+// with the runtime's poller.
 func (c *Conn) recv(p *mad.Packet, wait bool) (bool, error) {
 	c.recvMu.Lock()
 	defer c.recvMu.Unlock()
@@ -540,7 +540,7 @@ func (c *Conn) recv(p *mad.Packet, wait bool) (bool, error) {
 	}
 }
 
-// watchServer notices the end of a server of which nothing is heard.
+// watchServer detects the end of a server that sends nothing.
 func (c *Conn) watchServer() {
 	t := time.NewTicker(probeEvery)
 	defer t.Stop()
@@ -559,8 +559,8 @@ func (c *Conn) watchServer() {
 	}
 }
 
-// serverLives looks for the server's control socket by connecting a socket
-// to it, which sends nothing. Over UDP only a send can tell.
+// serverLives probes the server's control socket by connecting to it, which
+// sends nothing. Over UDP only a send can tell.
 func (c *Conn) serverLives() bool {
 	if c.o.Server != "" {
 		return true
@@ -612,13 +612,13 @@ func (c *Conn) SetIsSM(on bool) error {
 	return nil
 }
 
-// knock has ibsim find out which managers of this port are dead. It keeps the slot of a client
-// that was killed, one of ten, until it writes to it in vain, and hands requests that come to
-// the port to the lowest slot with IsSM: those of the dead take the first traps. One SMInfo
-// request frees one slot. A manager that lives answers, which nobody waits for.
+// knock makes ibsim detect dead managers of this port. ibsim keeps the slot of a killed
+// client, one of ten, until a write to it fails, and passes requests for the port to the
+// lowest slot with IsSM, so those of dead clients get the first traps. One SMInfo request
+// frees one slot. A live manager answers, and the answer is ignored.
 func (c *Conn) knock() {
 	if c.served {
-		return // our own server looks by itself
+		return // heddle sim detects them itself
 	}
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrSMInfo, 0, 0, nil)
@@ -628,10 +628,10 @@ func (c *Conn) knock() {
 	}
 }
 
-// knockTID marks what knock sends; ibsim puts a slot into the 16 bits above.
+// knockTID marks knock's requests; ibsim puts a slot into the 16 bits above.
 const knockTID = 0x6865_6464_6C65
 
-// knocked reports whether a packet is what knock sent, or the answer to it.
+// knocked reports whether a packet is a request of knock, or the answer to one.
 func knocked(p *mad.Packet) bool {
 	if len(p.Data) < ib.MADLen {
 		return false
@@ -666,9 +666,9 @@ func (c *Conn) Node() string { return c.node }
 // SegmentsRMPP implements mad.Transport: every packet is one MAD.
 func (c *Conn) SegmentsRMPP() bool { return false }
 
-// TellsRequesters reports whether the server says of each request if its sender
-// can put RMPP messages together (mad.Packet.SingleMAD): heddle sim does, ibsim
-// knows nothing of its clients.
+// TellsRequesters reports whether the server says for each request if its
+// sender reassembles RMPP messages (mad.Packet.SingleMAD): heddle sim does,
+// ibsim does not.
 func (c *Conn) TellsRequesters() bool { return c.tells }
 
 // MaxInFlight implements mad.Transport.

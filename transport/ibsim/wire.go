@@ -15,7 +15,7 @@ import (
 const (
 	ctlLen  = 80
 	dataLen = 288
-	addrLen = 32 // behind a data message, between two that speak canAddress
+	addrLen = 32 // follows a data message if both sides support canAddress
 )
 
 const (
@@ -33,9 +33,9 @@ const (
 	statusTime = 110
 )
 
-// Extension of heddle sim in CONNECT: after the 44 bytes that stock clients
-// read, a magic number; in the reply, how many unanswered requests the
-// server takes from one client; and what the sender can do besides.
+// Extension of heddle sim in CONNECT, after the 44 bytes that stock clients
+// read: a magic number; in the reply, how many unanswered requests the server
+// accepts from one client; and the sender's capabilities.
 const (
 	offExtMagic = 44
 	offExtMax   = 48
@@ -43,13 +43,13 @@ const (
 	extMagic    = 0x48444C45
 	extAsk      = 0x48444C51 // in the request, which ibsim returns as its reply
 
-	// canReassemble of a client: it puts RMPP messages together. Of the server:
-	// flagReassembles in the flags (padding, to others) of a request that it
-	// hands on says that the requester does.
+	// canReassemble of a client: it reassembles RMPP messages. Of the server:
+	// flagReassembles in the flags (padding for others) of a forwarded request
+	// says that the requester does.
 	canReassemble   = 1 << 0
 	flagReassembles = 1 << 0
-	// canAddress: what of an address has no place in a data message (SL, path
-	// bits, P_Key index, GRH) is behind it.
+	// canAddress: the fields of an address that a data message lacks (SL, path
+	// bits, P_Key index, GRH) follow it.
 	canAddress = 1 << 1
 	offFlags   = 20
 )
@@ -57,11 +57,11 @@ const (
 // stockSlots is how many clients ibsim takes.
 const stockSlots = 10
 
-// stockInFlight is how many requests ibsim itself takes without a writer ever
-// having to wait: over UDP what the default socket buffers surely hold, over
-// local sockets twice what a unix datagram queue does (requests in the
-// server's, answers in ours), less some places for what comes unasked. ibsim
-// burns processor time while our queue is full, but nothing is lost.
+// stockInFlight is how many requests ibsim itself accepts without blocking a
+// writer: over UDP what the default socket buffers surely hold, over local
+// sockets twice the capacity of a unix datagram queue (requests in the
+// server's, responses in ours), minus a reserve for unsolicited packets. ibsim
+// burns processor time while our queue is full, but loses nothing.
 func stockInFlight(udp bool) int {
 	if udp {
 		return 32
@@ -98,11 +98,11 @@ func (c *ctl) set(client, typ uint32, data []byte) {
 func (c *ctl) typ() uint32  { return binary.NativeEndian.Uint32(c[8:]) }
 func (c *ctl) data() []byte { return c[16:] }
 
-// message is a data message and the room for an address behind it.
+// message is a data message with space for an address after it.
 type message [dataLen + addrLen]byte
 
-// putAddr puts what a data message has no place for behind it, if there is
-// anything, and returns the length of both.
+// putAddr writes the address fields that a data message lacks, if any is set,
+// and returns the total length.
 func putAddr(b *message, a *mad.Addr) int {
 	if a.SL == 0 && a.PathBits == 0 && a.PKeyIndex == 0 && !a.HasGRH {
 		return dataLen
@@ -119,7 +119,7 @@ func putAddr(b *message, a *mad.Addr) int {
 	return len(b)
 }
 
-// getAddr reads what is behind a data message.
+// getAddr reads the address after a data message.
 func getAddr(a *mad.Addr, x []byte) {
 	a.SL, a.PathBits, a.PKeyIndex = ib.SL(x[0]&0xF), x[1], binary.BigEndian.Uint16(x[2:])
 	if a.HasGRH = x[4] != 0; a.HasGRH {
@@ -145,8 +145,8 @@ func putPacket(b *message, p *mad.Packet) {
 	clear(b[32+n : dataLen])
 }
 
-// getPacket reads a data message into p. It reports false for one that
-// carries no MAD. What it says of SingleMAD is true of a server that tells.
+// getPacket reads a data message into p. It returns false if the message has no
+// MAD. SingleMAD is valid if the server reports it.
 func getPacket(p *mad.Packet, b []byte) bool {
 	if len(b) != dataLen && len(b) != dataLen+addrLen {
 		return false
@@ -175,12 +175,12 @@ func getPacket(p *mad.Packet, b []byte) bool {
 	}
 	p.Status = mad.Failed
 	if !ib.Method(b[32+3]).IsResponse() {
-		// Our own packet came back as it was: the far end is its destination.
+		// Our own packet returned unchanged: the far end is its destination.
 		p.Addr.LID, p.Addr.QP, p.LocalQP = ib.LID(be.Uint16(b[0:])), be.Uint32(b[8:]), be.Uint32(b[12:])
 	}
 	return true
 }
 
-// probeEvery is how often a client that hears nothing looks whether the server
-// still lives.
+// probeEvery is how often a client that receives nothing checks whether the
+// server lives.
 const probeEvery = time.Second

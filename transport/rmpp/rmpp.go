@@ -1,8 +1,7 @@
-// Package rmpp puts segmentation over a port that carries single MADs: table
-// answers longer than a MAD go out, and come in, as the segments that the
-// Linux kernel would make of them. It is what stands between a manager and a
-// simulated port, where there is no kernel, or a port whose kernel is told to
-// leave RMPP alone (umad.Options.OwnRMPP).
+// Package rmpp adds RMPP to a port that carries single MADs: it sends and
+// receives messages longer than a MAD as the segments that the Linux kernel
+// would make. A manager uses it on a simulated port, where there is no kernel,
+// and on a port whose kernel leaves RMPP to it (umad.Options.OwnRMPP).
 package rmpp
 
 import (
@@ -18,7 +17,7 @@ import (
 // called from several goroutines, Recv from one at a time.
 type Port struct {
 	mad.Transport
-	burst mad.Burster // the transport as one; nil if it is none
+	burst mad.Burster // the transport, if it is a Burster; otherwise nil
 	epoch time.Time
 
 	mu       sync.Mutex // held while segments are sent; not for single MADs
@@ -31,7 +30,7 @@ type Port struct {
 	err      error    // of the last raw send; guarded by mu
 }
 
-// keepBuffer is the largest buffer that is kept for further messages.
+// keepBuffer is the largest buffer kept for reuse.
 const keepBuffer = 1 << 20
 
 // Over puts segmentation over t, with the times and bounds of mad.RMPPConfig.
@@ -50,16 +49,16 @@ func OverWith(t mad.Transport, c mad.RMPPConfig) *Port {
 
 func (p *Port) now() mad.Time { return mad.Time(time.Since(p.epoch)) }
 
-// SegmentsRMPP is true: that is what the port is for.
+// SegmentsRMPP is always true.
 func (p *Port) SegmentsRMPP() bool { return true }
 
-// Send sends one MAD, or starts the transfer of an SA message whose RMPP
-// Active flag is set and whose RMPP type is 0; its data is copied. (A MAD
-// with a type is a segment already and goes out as it is.) A request so sent
-// gives the peer a window for its answer. The error is one that is
-// mad.ErrRMPPFull where the peer, or all of them, have too many transfers
-// under way: a single MAD can still say so. A transfer that fails later is
-// known to nobody but the requester, who asks again.
+// Send sends one MAD, or starts the transfer of an SA message whose RMPP Active
+// flag is set and whose RMPP type is 0; its data is copied. (A MAD with a type
+// is already a segment and is sent unchanged.) A request sent that way grants
+// the peer a window for its response. The error is mad.ErrRMPPFull if the peer,
+// or all peers, have too many transfers; the caller can report that in a single
+// MAD. A later failure of a transfer is visible only to the requester, which
+// retries.
 func (p *Port) Send(q *mad.Packet) error {
 	if !segmented(q.Data) {
 		return p.Transport.Send(q)
@@ -115,8 +114,8 @@ func (p *Port) raw(q *mad.Packet) {
 	}
 }
 
-// Recv returns the next packet; a message of several segments comes whole. It
-// may be shorter than a MAD: its length is that of header and data.
+// Recv returns the next packet; a segmented message is returned whole. It may
+// be shorter than a MAD: its length is that of header and data.
 func (p *Port) Recv(q *mad.Packet) error {
 	for {
 		if err := p.Transport.Recv(q); err != nil {
@@ -149,8 +148,8 @@ func (p *Port) TryRecv(q *mad.Packet) (bool, error) {
 // TrySend implements mad.Burster. It segments nothing.
 func (p *Port) TrySend(ps []mad.Packet) (int, error) { return p.burst.TrySend(ps) }
 
-// received takes q for a transfer, if it belongs to one, and reports whether
-// there is something for the caller in q then.
+// received passes q to its transfer, if it belongs to one, and reports whether
+// q then holds a packet for the caller.
 func (p *Port) received(q *mad.Packet) bool {
 	if q.Status != mad.Received || len(q.Data) < ib.MADLen || ib.Class(q.Data[1]) != ib.ClassSA || q.Data[25] == byte(mad.RMPPNone) {
 		return true
@@ -183,7 +182,7 @@ func (p *Port) expire() {
 	p.arm()
 }
 
-// arm sets the timer for what is due next; mu is held.
+// arm sets the timer for the next deadline; mu is held.
 func (p *Port) arm() {
 	due := p.rmpp.NextTimer()
 	if due == p.due || p.closed {

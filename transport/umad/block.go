@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A device that FUSE serves (heddle attach) costs a round trip to its server
-// for every call: a packet that is waited for through the runtime's poller takes
-// three (poll, read, and a read that finds nothing), one that is waited for in
-// read(2) takes one. A kernel's own device answers at once; there the poller is
-// as good, and a read could not be ended from outside.
+// A device served by FUSE (heddle attach) costs a round trip to its server for
+// every call: waiting for a packet through the runtime's poller takes three
+// (poll, read, and a read that finds nothing), waiting in read(2) takes one. A
+// kernel's own device answers immediately; there the poller is as good, and a
+// blocking read could not be interrupted.
 
 // waiter reads a device by calls that block. The zero value is not in use.
 type waiter struct {
@@ -22,8 +22,8 @@ type waiter struct {
 	reading atomic.Bool
 	closing atomic.Bool
 
-	// A call that finds nothing costs as much there as one that does, so after
-	// one the next tries are spared, more each time. Reader only.
+	// On a FUSE device an empty poll costs as much as a successful one, so after
+	// one the next polls are skipped, more each time. Reader only.
 	spare, spared int
 }
 
@@ -40,7 +40,7 @@ func (w *waiter) worth() bool {
 	return false
 }
 
-// tried notes whether a try found something.
+// tried records whether a poll found a packet.
 func (w *waiter) tried(found bool) {
 	if found {
 		w.spare = 0
@@ -49,12 +49,11 @@ func (w *waiter) tried(found bool) {
 	}
 }
 
-// fuseMagic is what statfs says of a file system that FUSE serves.
+// fuseMagic is the statfs type of a file system served by FUSE.
 const fuseMagic = 0x65735546
 
-// open opens a device, to be read by calls that block if FUSE serves it. The
-// runtime's poller must not have it then: it would wake for each packet, and
-// ask the server what there is.
+// open opens a device. If FUSE serves it, reads block, and the runtime's poller
+// must not have it: it would wake for each packet and query the server.
 func (w *waiter) open(path string) (*os.File, error) {
 	fd, err := openRetry(path)
 	if err != nil {
@@ -100,7 +99,7 @@ func (w *waiter) try(f *os.File, b []byte) (n int, err error) {
 	}
 	cerr := rc.Control(func(fd uintptr) {
 		if w.on {
-			// Writes ask nobody to wait, so they do not mind.
+			// Writes never wait, so non-blocking mode does not affect them.
 			if err = unix.SetNonblock(int(fd), true); err != nil {
 				return
 			}
@@ -114,9 +113,9 @@ func (w *waiter) try(f *os.File, b []byte) (n int, err error) {
 	return max(n, 0), err
 }
 
-// end makes a read in progress return and all others fail. A signal does that:
-// one that the runtime takes for its own and ignores. Which thread reads is not
-// known, and it may not sleep yet, so all get it until the read is over.
+// end makes a read in progress return and all later ones fail, by a signal that
+// the runtime ignores. The reading thread is unknown and may not sleep yet, so
+// all threads get the signal until the read is over.
 func (w *waiter) end() {
 	if !w.on {
 		return

@@ -18,8 +18,7 @@ const (
 	DefaultDev = "/dev/infiniband"
 )
 
-// Device is one port with a umad device, as sysfs describes it at the moment
-// of discovery.
+// Device is one port with a umad device, as described by sysfs at discovery.
 type Device struct {
 	CA        string // RDMA device, "mlx5_0"
 	Port      int    // port number; 0 on a switch
@@ -50,8 +49,8 @@ func (d *Device) Name() string { return fmt.Sprintf("%s/%d (%s)", d.CA, d.Port, 
 func (d *Device) IsInfiniBand() bool { return d.LinkLayer == "" || d.LinkLayer == "InfiniBand" }
 
 // Discover lists the ports that have a umad device, by RDMA device and port.
-// sys is where sysfs is mounted; empty is DefaultSys. A machine without any
-// gives an empty list; a port that vanishes meanwhile is left out.
+// sys is the mount point of sysfs; empty is DefaultSys. A machine without such
+// ports gives an empty list; a port that vanishes during the scan is omitted.
 func Discover(sys string) ([]Device, error) {
 	if sys == "" {
 		sys = DefaultSys
@@ -76,7 +75,7 @@ func Discover(sys string) ([]Device, error) {
 		k := key{ca: readText(dir, "ibdev")}
 		var err error
 		if k.port, err = strconv.Atoi(readText(dir, "port")); err != nil || k.ca == "" {
-			continue // abi_version, or gone meanwhile
+			continue // abi_version, or a device that vanished
 		}
 		switch {
 		case strings.HasPrefix(name, "umad"):
@@ -99,7 +98,7 @@ func Discover(sys string) ([]Device, error) {
 	return out, nil
 }
 
-// read fills in what sysfs says of the port now.
+// read reads the port's current state from sysfs.
 func (d *Device) read(sys string) {
 	ca := filepath.Join(sys, "class", "infiniband", d.CA)
 	port := filepath.Join(ca, "ports", strconv.Itoa(d.Port))
@@ -145,9 +144,9 @@ func (d *Device) DefaultPKeyIndex() uint16 {
 	return 0
 }
 
-// find picks the device that name means: "mlx5_0/1", "mlx5_0" (its first
-// port), "umad0", a port GUID ("0x…"), or "" for the first InfiniBand port
-// whose link is up, else the first one.
+// find returns the device with a name: "mlx5_0/1", "mlx5_0" (its first port),
+// "umad0", a port GUID ("0x…"), or "" for the first InfiniBand port whose
+// link is up, otherwise the first port.
 func find(devs []Device, name string) (*Device, error) {
 	if name == "" {
 		best := -1

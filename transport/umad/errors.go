@@ -10,16 +10,15 @@ import (
 
 // Kinds of failure, for errors.Is.
 var (
-	// ErrBusy: another program holds what a manager needs of the port.
+	// ErrBusy: another program has registered what a manager needs of the port.
 	ErrBusy = errors.New("another subnet manager runs on this port")
-	// ErrRemoved: the device went away (hot removal, driver reload). The Port
-	// is of no further use. The device may come back under another name, with
-	// the same port GUID.
+	// ErrRemoved: the device was removed (hot removal, driver reload). The Port is
+	// unusable; Reopen waits for the device to return.
 	ErrRemoved = errors.New("the device is gone")
 	// ErrNoDevice: no port of that name.
 	ErrNoDevice = errors.New("no such InfiniBand port")
 	// ErrNoSMI: the port carries no subnet management packets (RoCE, or an HCA
-	// whose SMI is a device of its own).
+	// with a separate device for its SMI).
 	ErrNoSMI = errors.New("the port has no QP0")
 	// ErrPermission: the device files are not ours to open.
 	ErrPermission = errors.New("not permitted")
@@ -27,13 +26,13 @@ var (
 	ErrClosed = errors.New("port is closed")
 )
 
-// Error says what was being done to which device.
+// Error names the operation and the device.
 type Error struct {
 	Op     string // "open", "register agent", "read", …
 	Device string // "mlx5_0/1 (umad0)"
 	Kind   error  // one of the kinds above, or nil
 	Err    error  // from the system
-	Hint   string // what to do next, may be empty
+	Hint   string // the remedy, may be empty
 }
 
 func (e *Error) Error() string {

@@ -34,7 +34,7 @@ type file struct {
 // small enough that the kernel need not pin many pages for each read.
 const readSize = umadabi.HeaderLen + 4096
 
-// maxMessage bounds what a read grows to.
+// maxMessage bounds the buffer of a read.
 const maxMessage = 256 << 20
 
 func openFile(dir string, d Device) (*file, error) {
@@ -43,7 +43,7 @@ func openFile(dir string, d Device) (*file, error) {
 	if u.f, err = u.wt.open(filepath.Join(dir, d.Umad)); err != nil {
 		return nil, wrap("open", d.Name(), err)
 	}
-	// The 64-byte header must be asked for before the first agent.
+	// The 64-byte header must be enabled before the first agent registers.
 	if err := u.ioctl(umadabi.EnablePKey, nil); err != nil {
 		u.f.Close()
 		return nil, wrap("enable P_Key indices on", d.Name(), err)
@@ -57,7 +57,7 @@ func (u *file) close() error {
 	return u.f.Close()
 }
 
-// ioctl runs one ioctl. SyscallConn, not Fd: the latter would make the
+// ioctl runs one ioctl. It uses SyscallConn, because Fd would make the
 // descriptor blocking.
 func (u *file) ioctl(code uint32, arg []byte) error {
 	rc, err := u.f.SyscallConn()
@@ -125,7 +125,7 @@ func (u *file) send(id uint32, retries uint32, p *mad.Packet) error {
 	return nil
 }
 
-// millis rounds a time-out up to what the device counts in.
+// millis rounds a time-out up to the device's unit.
 func millis(d time.Duration) uint32 {
 	if d <= 0 {
 		return 0
@@ -160,7 +160,7 @@ func (u *file) tryRecv(p *mad.Packet) (bool, error) {
 	return true, nil
 }
 
-// decode makes p of what was read.
+// decode fills p from the bytes read.
 func (u *file) decode(p *mad.Packet, b []byte) {
 	var h umadabi.Header
 	h.Decode(b, umadabi.HeaderLen)
@@ -202,9 +202,9 @@ func (u *file) read(get func(*os.File, []byte) (int, error)) ([]byte, error) {
 			continue
 		case need > len(u.rd) && need <= maxMessage &&
 			(errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EIO)):
-			// An RMPP message that does not fit: the kernel has left its length
-			// in the buffer. (EIO is how a device served by FUSE says so.) The
-			// large buffer is for this message only.
+			// An RMPP message that does not fit: the kernel left its length in the
+			// buffer. (A device served by FUSE reports this as EIO.) The large buffer is
+			// for this message only.
 			big := make([]byte, need)
 			n, err := u.wt.read(u.f, big)
 			if err != nil {

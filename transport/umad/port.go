@@ -14,32 +14,33 @@ import (
 	"heddle/mad"
 )
 
-// Options say which port to open and for whom.
+// Options selects the port to open and the methods to register.
 type Options struct {
 	// Name is the port: "mlx5_0/1", "mlx5_0", "umad0", "0x<port GUID>", or
 	// empty for the first InfiniBand port.
 	Name string
-	// SMI names the device for QP0 where it is another one than that of QP1
-	// (planarized HCAs); empty means the same.
+	// SMI names the device for QP0 if it differs from that of QP1 (planarized
+	// HCAs); empty means the same.
 	SMI string
-	// Client opens the port without taking any unsolicited method, beside a
-	// subnet manager or other clients. A port without QP0 will do then.
+	// Client opens the port without registering any unsolicited method, next to a
+	// subnet manager or other clients. A port without QP0 suffices then.
 	Client bool
 	// OwnRMPP registers the SA agent without the kernel's RMPP: the port then
-	// carries single MADs of the SA class, and transport/rmpp over it makes
-	// messages of them. (An answer to a segmented request that is no segment
-	// itself, an error, the kernel takes for one that nobody waits for.)
+	// carries single MADs of the SA class, and transport/rmpp on top of it
+	// reassembles messages. (The kernel's RMPP would drop an unsegmented error
+	// response to a segmented request as unsolicited.)
 	OwnRMPP bool
-	// SAMethods are the methods that the SA agent takes, unless Client; nil
-	// means all that an SA can be asked.
+	// SAMethods are the methods that the SA agent registers, unless Client; nil
+	// means all that an SA serves.
 	SAMethods []ib.Method
-	// Agents are further classes whose requests are wanted.
+	// Agents are further classes whose requests the port receives.
 	Agents []Agent
-	// Sys and Dev are where to look; empty is DefaultSys and DefaultDev.
+	// Sys and Dev are the directories to search; empty is DefaultSys and
+	// DefaultDev.
 	Sys, Dev string
 }
 
-// Agent is a management class on QP1 whose requests the port takes.
+// Agent is a management class on QP1 whose requests the port receives.
 type Agent struct {
 	Class   ib.Class
 	Version uint8
@@ -48,17 +49,17 @@ type Agent struct {
 	RMPP    bool // the kernel does RMPP for it
 }
 
-// SMMethods are what a subnet manager takes on QP0.
+// SMMethods are the methods that a subnet manager registers on QP0.
 var SMMethods = []ib.Method{ib.MethodGet, ib.MethodSet, ib.MethodTrap, ib.MethodTrapRepress}
 
-// SAMethods are what a subnet administration takes on QP1.
+// SAMethods are the methods that subnet administration registers on QP1.
 var SAMethods = []ib.Method{
 	ib.MethodGet, ib.MethodSet, ib.MethodGetTable, ib.MethodGetTraceTable, ib.MethodGetMulti, ib.MethodDelete,
 }
 
-// maxInFlight is how many answers may be under way to the port without a
-// receive queue (ib_core's recv_queue_size, 512 by default) overflowing, with
-// room for others.
+// maxInFlight is how many responses may be in flight without overflowing a
+// receive queue of the port (ib_core's recv_queue_size, 512 by default), with a
+// reserve for other packets.
 const maxInFlight = 128
 
 // Port is an open port. It implements mad.Transport.
@@ -179,8 +180,8 @@ func (p *Port) register() error {
 		}
 		p.more[agentKey{reg.Class, reg.Version, reg.OUI}] = id
 		if p.fixed[reg.Class] >= 0 {
-			// Answers must go out through the agent that took the request: the
-			// kernel looks there for what an acknowledgement acknowledges.
+			// Responses must be sent through the agent that received the request: the
+			// kernel looks there for the transfer of an acknowledgement.
 			p.fixed[reg.Class] = int16(id)
 		}
 	}
@@ -204,7 +205,7 @@ func registerError(f *file, a *umadabi.Agent, err error) error {
 // Device describes the port as it was when it was opened.
 func (p *Port) Device() Device { return p.dev }
 
-// Refresh reads the port's present state (LID, state, tables) from sysfs.
+// Refresh reads the port's current state (LID, state, tables) from sysfs.
 func (p *Port) Refresh() Device {
 	d := p.dev
 	sys := p.opts.Sys
@@ -258,8 +259,7 @@ func (p *Port) Send(k *mad.Packet) error {
 	return f.send(id, retries, k)
 }
 
-// agent finds the agent for a MAD, making one for a class that was not used
-// before.
+// agent finds the agent for a MAD, and registers one for a new class.
 func (p *Port) agent(f *file, m []byte) (uint32, error) {
 	if id := p.fixed[m[1]]; id >= 0 {
 		return uint32(id), nil
@@ -313,8 +313,8 @@ func (p *Port) BurstsRMPP() bool { return p.SegmentsRMPP() }
 // TryRecv implements mad.Burster.
 func (p *Port) TryRecv(k *mad.Packet) (bool, error) { return p.qp1.tryRecv(k) }
 
-// TrySend implements mad.Burster. A device takes one packet a call, and never
-// has the caller wait for room.
+// TrySend implements mad.Burster. A device accepts one packet per call, and
+// never blocks.
 func (p *Port) TrySend(ps []mad.Packet) (int, error) {
 	for i := range ps {
 		if err := p.Send(&ps[i]); err != nil {
@@ -324,7 +324,7 @@ func (p *Port) TrySend(ps []mad.Packet) (int, error) {
 	return len(ps), nil
 }
 
-// pump reads one of two devices.
+// pump reads from one of two devices.
 func (p *Port) pump(f *file) {
 	for {
 		var r received
@@ -385,7 +385,7 @@ func openRetry(path string) (int, error) {
 	}
 }
 
-// Close implements mad.Transport. It ends a Recv in progress, gives up all
+// Close implements mad.Transport. It ends a Recv in progress, releases all
 // methods and clears IsSM.
 func (p *Port) Close() error {
 	var err error

@@ -1,5 +1,5 @@
 package umad
 
 // KeepsTime says that the port times every try of a request itself, by
-// mad.Packet.Timeout, and reports those that were not answered as mad.Failed.
+// mad.Packet.Timeout, and reports unanswered ones as mad.Failed.
 func (p *Port) KeepsTime() bool { return true }
