@@ -6,68 +6,11 @@ import (
 	"strconv"
 
 	"heddle/ib"
+	"heddle/sm/lid"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/store"
 )
-
-// lidRange is base LID and LMC of an end port.
-type lidRange struct {
-	lid ib.LID
-	lmc uint8
-}
-
-// lidSpace says which LIDs are taken; index is the LID.
-type lidSpace struct {
-	used  [1 << 16 / 64]uint64
-	limit int // first LID that cannot be given
-	next  int // all LIDs below are taken or were passed over
-}
-
-func (s *lidSpace) free(r lidRange) bool {
-	n := 1 << r.lmc
-	if r.lid == 0 || int(r.lid)&(n-1) != 0 || int(r.lid)+n > s.limit {
-		return false
-	}
-	for l := int(r.lid); l < int(r.lid)+n; l++ {
-		if s.used[l>>6]&(1<<(l&63)) != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func (s *lidSpace) take(r lidRange) {
-	for l := int(r.lid); l < int(r.lid)+1<<r.lmc; l++ {
-		s.used[l>>6] |= 1 << (l & 63)
-	}
-}
-
-func (s *lidSpace) release(r lidRange) {
-	for l := int(r.lid); l < int(r.lid)+1<<r.lmc; l++ {
-		s.used[l>>6] &^= 1 << (l & 63)
-	}
-	s.next = 0
-}
-
-// find returns the lowest free range, lid 0 if there is none.
-func (s *lidSpace) find(lmc uint8) lidRange {
-	n := 1 << lmc
-	start := max(s.next, n)
-	if lmc == 0 {
-		start = max(s.next, 1)
-	}
-	start = (start + n - 1) &^ (n - 1)
-	for l := start; l+n <= s.limit; l += n {
-		if r := (lidRange{ib.LID(l), lmc}); s.free(r) {
-			if lmc == 0 {
-				s.next = l
-			}
-			return r
-		}
-	}
-	return lidRange{}
-}
 
 // endPort is a port that needs a LID, in the order of port GUIDs.
 type endPort struct {
@@ -224,7 +167,7 @@ func (c *Core) assignLIDs() []store.Op {
 	eps := c.endPorts()
 	outBefore := c.countOut()
 	limit := c.lidLimit(eps)
-	c.limit = limit
+	c.lids.SetLimit(limit)
 	if c.countOut() != outBefore { // links of the switches left out are gone
 		for i := range f.Ports {
 			f.Ports[i].Flags &^= topo.PortLinked
@@ -232,25 +175,25 @@ func (c *Core) assignLIDs() []store.Op {
 		c.linkUp()
 		eps = c.endPorts()
 	}
-	sp := &lidSpace{limit: limit}
+	sp := &lid.Space{Limit: limit}
 	ops := c.takeFunctionLIDs(sp)
-	give := func(e endPort, r lidRange) bool {
+	give := func(e endPort, r lid.Range) bool {
 		p := &f.Ports[e.idx]
-		r.lmc = e.lmc
-		if p.LID != 0 || !sp.free(r) {
+		r.LMC = e.lmc
+		if p.LID != 0 || !sp.Free(r) {
 			return false
 		}
-		sp.take(r)
-		p.LID, p.LMC = r.lid, r.lmc
+		sp.Take(r)
+		p.LID, p.LMC = r.Base, r.LMC
 		return true
 	}
 	for _, e := range eps {
 		if base := c.floatBase(f.Ports[e.idx].GUID); base != 0 {
-			give(e, lidRange{lid: base})
+			give(e, lid.One(base))
 		}
 	}
 	for _, e := range eps {
-		if r, ok := c.lids[f.Ports[e.idx].GUID]; ok {
+		if r, ok := c.lids.Assigned(f.Ports[e.idx].GUID); ok {
 			give(e, r)
 		}
 	}
@@ -263,22 +206,22 @@ func (c *Core) assignLIDs() []store.Op {
 				if !c.inUse(p) {
 					continue
 				}
-				if pass == 0 && c.stored[p.GUID].lid != p.Info.LID {
+				if pass == 0 && c.storedLID(p.GUID) != p.Info.LID {
 					continue
 				}
-				give(e, lidRange{lid: p.Info.LID})
+				give(e, lid.One(p.Info.LID))
 			}
 		}
 	}
 	for _, e := range eps {
-		if r, ok := c.stored[f.Ports[e.idx].GUID]; ok {
+		if r, ok := c.lids.Stored(f.Ports[e.idx].GUID); ok {
 			give(e, r)
 		}
 	}
 	reserved := c.reserve(sp, eps)
 	for _, e := range eps {
 		if p := &f.Ports[e.idx]; p.Info.LID.IsUnicast() {
-			give(e, lidRange{lid: p.Info.LID})
+			give(e, lid.One(p.Info.LID))
 		}
 	}
 	if needed(eps) > limit {
@@ -287,17 +230,15 @@ func (c *Core) assignLIDs() []store.Op {
 	for _, e := range eps {
 		p := &f.Ports[e.idx]
 		if p.LID == 0 {
-			r := sp.find(e.lmc)
-			for r.lid == 0 && len(reserved) > 0 {
-				old := reserved[len(reserved)-1]
+			r := sp.Lowest(e.lmc)
+			for r.Base == 0 && len(reserved) > 0 {
+				old, op := c.lids.Revoke(reserved[len(reserved)-1])
 				reserved = reserved[:len(reserved)-1]
-				sp.release(c.stored[old])
-				delete(c.stored, old)
-				delete(c.lids, old)
-				ops = append(ops, store.Op{Kind: store.DeleteLID, GUID: old})
-				r = sp.find(e.lmc)
+				sp.Release(old)
+				ops = append(ops, op)
+				r = sp.Lowest(e.lmc)
 			}
-			if r.lid == 0 {
+			if r.Base == 0 {
 				p.Flags |= topo.PortLeftOut
 				c.Problem(notice.Where{}, notice.Notice{
 					Kind: notice.KindNoLID, Level: notice.Error, Where: f.Where(p.Node, int(p.Num)),
@@ -305,16 +246,11 @@ func (c *Core) assignLIDs() []store.Op {
 				})
 				continue
 			}
-			sp.take(r)
-			p.LID, p.LMC = r.lid, r.lmc
+			sp.Take(r)
+			p.LID, p.LMC = r.Base, r.LMC
 		}
 		c.noteMove(p)
-		r := lidRange{p.LID, p.LMC}
-		c.lids[p.GUID] = r
-		if c.stored[p.GUID] != r {
-			c.stored[p.GUID] = r
-			ops = append(ops, store.Op{Kind: store.PutLID, GUID: p.GUID, LID: r.lid, LMC: r.lmc})
-		}
+		ops = append(ops, c.lids.Assign(p.GUID, lid.Range{Base: p.LID, LMC: p.LMC})...)
 	}
 	return ops
 }
@@ -362,27 +298,19 @@ func (c *Core) inUse(p *topo.Port) bool {
 
 // reserve takes the ranges of ports that are known but not here, so that they
 // find them free when they return. It returns their GUIDs, descending.
-func (c *Core) reserve(sp *lidSpace, eps []endPort) []ib.GUID {
-	if len(c.stored) == 0 {
-		return nil
-	}
+func (c *Core) reserve(sp *lid.Space, eps []endPort) []ib.GUID {
 	absent := make([]ib.GUID, 0, 16)
 	f := c.Fabric
-	guids := make([]ib.GUID, 0, len(c.stored))
-	for g := range c.stored {
-		guids = append(guids, g)
-	}
-	slices.Sort(guids)
 	i := 0
-	for _, g := range guids {
+	for _, g := range c.lids.StoredGUIDs() {
 		for i < len(eps) && f.Ports[eps[i].idx].GUID < g {
 			i++
 		}
 		if i < len(eps) && f.Ports[eps[i].idx].GUID == g {
 			continue
 		}
-		if r := c.stored[g]; sp.free(r) {
-			sp.take(r)
+		if r, _ := c.lids.Stored(g); sp.Free(r) {
+			sp.Take(r)
 			absent = append(absent, g)
 		}
 	}
@@ -390,19 +318,26 @@ func (c *Core) reserve(sp *lidSpace, eps []endPort) []ib.GUID {
 	return absent
 }
 
+// storedLID is the LID that the store has for a port, 0 if none.
+func (c *Core) storedLID(port ib.GUID) ib.LID {
+	r, _ := c.lids.Stored(port)
+	return r.Base
+}
+
 // noteMove reports a port whose LID changes although somebody may be using it.
 func (c *Core) noteMove(p *topo.Port) {
-	old, had := c.lids[p.GUID]
+	old, had := c.lids.Assigned(p.GUID)
+	stored := c.storedLID(p.GUID)
 	var text string
 	switch {
 	case p.LID == c.floatBase(p.GUID):
 		return // what it shows is a VM's
-	case had && old.lid != p.LID:
-		text = "its LID " + old.lid.String() + " cannot be kept (alignment, LMC or the smallest forwarding table)"
+	case had && old.Base != p.LID:
+		text = "its LID " + old.Base.String() + " cannot be kept (alignment, LMC or the smallest forwarding table)"
 	case !had && c.firstTime && c.inUse(p) && p.Info.LID != p.LID:
 		text = "it shows LID " + p.Info.LID.String() + ", which another port has or which does not fit"
-	case !had && c.stored[p.GUID].lid != 0 && c.stored[p.GUID].lid != p.LID && p.Info.LID != p.LID:
-		text = "its stored LID " + c.stored[p.GUID].lid.String() + " is in use by another port or does not fit"
+	case !had && stored != 0 && stored != p.LID && p.Info.LID != p.LID:
+		text = "its stored LID " + stored.String() + " is in use by another port or does not fit"
 	case !had && !c.firstTime && p.Info.LID.IsUnicast() && p.Info.LID != p.LID && c.inUse(p):
 		text = "it joined with LID " + p.Info.LID.String() + ", which another port has"
 	default:

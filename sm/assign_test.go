@@ -2,73 +2,17 @@ package sm
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"testing"
 
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/sm/config"
+	"heddle/sm/lid"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/store"
 )
-
-// TestLIDSpace compares the bit set with a map, over random ranges.
-func TestLIDSpace(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 1))
-	for round := range 50 {
-		s := &lidSpace{limit: 2 + rng.IntN(300)}
-		used := map[int]bool{}
-		free := func(lid, lmc int) bool {
-			n := 1 << lmc
-			if lid == 0 || lid%n != 0 || lid+n > s.limit {
-				return false
-			}
-			for l := lid; l < lid+n; l++ {
-				if used[l] {
-					return false
-				}
-			}
-			return true
-		}
-		var taken []lidRange
-		for range 200 {
-			lmc := rng.IntN(4)
-			r := lidRange{ib.LID(rng.IntN(s.limit + 2)), uint8(lmc)}
-			if s.free(r) != free(int(r.lid), lmc) {
-				t.Fatalf("round %d: LID %d LMC %d of %d: free %v", round, r.lid, lmc, s.limit, s.free(r))
-			}
-			if rng.IntN(2) == 0 { // the lowest that fits
-				r = s.find(uint8(lmc))
-				want := 0
-				for l := 1 << lmc; l < s.limit && want == 0; l += 1 << lmc {
-					if free(l, lmc) {
-						want = l
-					}
-				}
-				if int(r.lid) != want {
-					t.Fatalf("round %d: found LID %d LMC %d of %d, want %d", round, r.lid, lmc, s.limit, want)
-				}
-			}
-			if s.free(r) {
-				s.take(r)
-				taken = append(taken, r)
-				for l := int(r.lid); l < int(r.lid)+1<<r.lmc; l++ {
-					used[l] = true
-				}
-			} else if len(taken) > 0 && rng.IntN(3) == 0 {
-				i := rng.IntN(len(taken))
-				r := taken[i]
-				taken = append(taken[:i], taken[i+1:]...)
-				s.release(r)
-				for l := int(r.lid); l < int(r.lid)+1<<r.lmc; l++ {
-					delete(used, l)
-				}
-			}
-		}
-	}
-}
 
 // show is what an end port shows at discovery. GUID 100 is our own host's;
 // 0 as state means Init.
@@ -140,10 +84,10 @@ const active = ib.StateActive
 // TestAssign: the order of claims on a LID, as the comment of assignLIDs has
 // it.
 func TestAssign(t *testing.T) {
-	st := func(l ...lidRange) map[ib.GUID]lidRange { // by GUID 100, 101, …
-		m := map[ib.GUID]lidRange{}
+	st := func(l ...lid.Range) map[ib.GUID]lid.Range { // by GUID 100, 101, …
+		m := map[ib.GUID]lid.Range{}
 		for i, r := range l {
-			if r.lid != 0 {
+			if r.Base != 0 {
 				m[100+ib.GUID(i)] = r
 			}
 		}
@@ -154,42 +98,42 @@ func TestAssign(t *testing.T) {
 		lmc    uint8
 		cap    uint16
 		hosts  []show
-		stored map[ib.GUID]lidRange
-		before map[ib.GUID]lidRange // of this mastership
-		later  bool                 // not the first sweep of it
+		stored map[ib.GUID]lid.Range
+		before map[ib.GUID]lid.Range // of this mastership
+		later  bool                  // not the first sweep of it
 		want   string
 		told   string
 	}{
 		{name: "from nothing: in GUID order, lowest first", hosts: []show{{guid: 102}, {guid: 100}, {guid: 101}}, want: "1:1 100:2 101:3 102:4 "},
 		{
 			name: "an Active port's LID wins over the store", hosts: []show{{100, 7, active}, {101, 9, active}},
-			stored: st(lidRange{lid: 5}, lidRange{lid: 6}), want: "1:1 100:7 101:9 ",
+			stored: st(lid.Range{Base: 5}, lid.Range{Base: 6}), want: "1:1 100:7 101:9 ",
 		},
 		{
 			name: "the store wins over a port in Init", hosts: []show{{100, 7, 0}, {101, 9, 0}},
-			stored: st(lidRange{lid: 5}, lidRange{lid: 6}), want: "1:1 100:5 101:6 ",
+			stored: st(lid.Range{Base: 5}, lid.Range{Base: 6}), want: "1:1 100:5 101:6 ",
 		},
 		{name: "a port in Init keeps what nobody else wants", hosts: []show{{100, 7, 0}, {101, 0, 0}}, want: "1:1 100:7 101:2 "},
 		{
 			name: "but not what the store reserves for an absent one", hosts: []show{{100, 7, 0}},
-			stored: map[ib.GUID]lidRange{200: {lid: 7}}, want: "1:1 100:2 ",
+			stored: map[ib.GUID]lid.Range{200: {Base: 7}}, want: "1:1 100:2 ",
 		},
 		{
 			name: "two Active ports with one LID: the stored one keeps it", hosts: []show{{100, 7, active}, {101, 7, active}},
-			stored: st(lidRange{}, lidRange{lid: 7}), want: "1:1 100:2 101:7 ", told: "lid_conflict ",
+			stored: st(lid.Range{}, lid.Range{Base: 7}), want: "1:1 100:2 101:7 ", told: "lid_conflict ",
 		},
 		{name: "neither stored: the lower GUID keeps it", hosts: []show{{101, 7, active}, {100, 7, active}}, want: "1:1 100:7 101:2 ", told: "lid_conflict "},
 		{
 			name: "what this mastership gave wins over what a port shows", later: true, hosts: []show{{100, 7, active}, {101, 9, active}},
-			before: st(lidRange{lid: 3}, lidRange{lid: 4}), want: "1:1 100:3 101:4 ",
+			before: st(lid.Range{Base: 3}, lid.Range{Base: 4}), want: "1:1 100:3 101:4 ",
 		},
 		{
 			name: "a newcomer with a LID in use is moved", later: true, hosts: []show{{100, 3, active}, {101, 3, active}},
-			before: st(lidRange{lid: 3}), want: "1:1 100:3 101:2 ", told: "lid_conflict ",
+			before: st(lid.Range{Base: 3}), want: "1:1 100:3 101:2 ", told: "lid_conflict ",
 		},
 		{name: "multicast and permissive LIDs are none", hosts: []show{{100, 0xC000, active}, {101, 0xFFFF, active}}, want: "1:1 100:2 101:3 "},
 		{name: "a LID beyond the table is moved", cap: 16, hosts: []show{{100, 15, active}, {101, 16, active}}, want: "1:1 100:15 101:2 ", told: "lid_conflict "},
-		{name: "a stored LID beyond the table is moved", cap: 16, hosts: []show{{guid: 100}}, stored: st(lidRange{lid: 16}), want: "1:1 100:2 ", told: "lid_conflict "},
+		{name: "a stored LID beyond the table is moved", cap: 16, hosts: []show{{guid: 100}}, stored: st(lid.Range{Base: 16}), want: "1:1 100:2 ", told: "lid_conflict "},
 		{name: "LMC aligns", lmc: 2, hosts: []show{{guid: 100}, {guid: 101}}, want: "1:1 100:4/2 101:8/2 "},
 		{
 			name: "an Active LID that LMC does not allow is moved", lmc: 1, hosts: []show{{100, 6, active}, {101, 9, active}},
@@ -197,7 +141,7 @@ func TestAssign(t *testing.T) {
 		},
 		{
 			name: "a changed LMC keeps what is still aligned", lmc: 1, hosts: []show{{guid: 100}, {guid: 101}},
-			stored: st(lidRange{lid: 4}, lidRange{lid: 8, lmc: 3}), want: "1:1 100:4/1 101:8/1 ",
+			stored: st(lid.Range{Base: 4}, lid.Range{Base: 8, LMC: 3}), want: "1:1 100:4/1 101:8/1 ",
 		},
 		{
 			name: "ranges may not overlap", lmc: 2, hosts: []show{{100, 8, active}, {101, 10, active}},
@@ -205,7 +149,7 @@ func TestAssign(t *testing.T) {
 		},
 		{
 			name: "none left: the absent give theirs up, the lowest GUID first", cap: 4, hosts: []show{{guid: 100}, {guid: 101}},
-			stored: map[ib.GUID]lidRange{200: {lid: 1}, 201: {lid: 2}, 202: {lid: 3}}, want: "1:1 100:2 101:3 ",
+			stored: map[ib.GUID]lid.Range{200: {Base: 1}, 201: {Base: 2}, 202: {Base: 3}}, want: "1:1 100:2 101:3 ",
 		},
 		{name: "none left at all: our own port and switches first", cap: 3, hosts: []show{{guid: 100}, {guid: 101}}, want: "1:2 100:1 101:0 ", told: "no_lid "},
 	} {
@@ -216,10 +160,9 @@ func TestAssign(t *testing.T) {
 			}
 			c := found(withLMC(x.lmc), fdb, x.hosts...)
 			c.firstTime = !x.later
-			maps.Copy(c.stored, x.stored)
+			storedLIDs(c, x.stored)
 			for g, r := range x.before {
-				c.lids[g] = r
-				c.stored[g] = r
+				c.lids.Assign(g, r)
 			}
 			ops := c.assignLIDs()
 			if got := c.given(); got != x.want {
@@ -232,12 +175,12 @@ func TestAssign(t *testing.T) {
 			// What is to be stored is exactly what changed.
 			m := store.NewMemory()
 			for g, r := range x.stored {
-				if err := m.Apply([]store.Op{{Kind: store.PutLID, GUID: g, LID: r.lid, LMC: r.lmc}}); err != nil {
+				if err := m.Apply([]store.Op{{Kind: store.PutLID, GUID: g, LID: r.Base, LMC: r.LMC}}); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for g, r := range x.before {
-				if err := m.Apply([]store.Op{{Kind: store.PutLID, GUID: g, LID: r.lid, LMC: r.lmc}}); err != nil {
+				if err := m.Apply([]store.Op{{Kind: store.PutLID, GUID: g, LID: r.Base, LMC: r.LMC}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -248,17 +191,17 @@ func TestAssign(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			inStore := map[ib.GUID]lidRange{}
+			inStore := map[ib.GUID]lid.Range{}
 			for _, e := range state.LIDs {
-				inStore[e.GUID] = lidRange{e.LID, e.LMC}
+				inStore[e.GUID] = lid.Range{Base: e.LID, LMC: e.LMC}
 			}
-			for g, r := range c.stored {
-				if inStore[g] != r {
+			for _, g := range c.lids.StoredGUIDs() {
+				if r, _ := c.lids.Stored(g); inStore[g] != r {
 					t.Errorf("port %v: stored %v, believed stored %v", g, inStore[g], r)
 				}
 			}
-			if len(inStore) != len(c.stored) {
-				t.Errorf("%d entries stored, %d believed", len(inStore), len(c.stored))
+			if n := len(c.lids.StoredGUIDs()); len(inStore) != n {
+				t.Errorf("%d entries stored, %d believed", len(inStore), n)
 			}
 			// Once more: nothing moves, nothing is stored.
 			before := c.given()
@@ -314,7 +257,8 @@ func TestAssignRandom(t *testing.T) {
 		c := found(cfg, fdb, hosts...)
 		for range rng.IntN(8) {
 			lmc := rng.IntN(3)
-			c.stored[100+ib.GUID(rng.IntN(14))] = lidRange{ib.LID(1+rng.IntN(20)) << lmc, uint8(lmc)}
+			g := 100 + ib.GUID(rng.IntN(14))
+			c.lids.Load([]store.LIDEntry{{GUID: g, LID: ib.LID(1+rng.IntN(20)) << lmc, LMC: uint8(lmc)}})
 		}
 		shown := map[ib.GUID]ib.LID{}
 		for _, h := range hosts {
@@ -351,10 +295,20 @@ func TestAssignRandom(t *testing.T) {
 			continue
 		}
 		d := found(cfg, fdb, again...)
-		maps.Copy(d.stored, c.stored)
+		for _, g := range c.lids.StoredGUIDs() {
+			r, _ := c.lids.Stored(g)
+			storedLIDs(d, map[ib.GUID]lid.Range{g: r})
+		}
 		d.assignLIDs()
 		if c.given() != d.given() {
 			t.Fatalf("round %d: a restart changed %s to %s", round, c.given(), d.given())
 		}
+	}
+}
+
+// storedLIDs has a core begin with LIDs from the store.
+func storedLIDs(c *Core, list map[ib.GUID]lid.Range) {
+	for g, r := range list {
+		c.lids.Load([]store.LIDEntry{{GUID: g, LID: r.Base, LMC: r.LMC}})
 	}
 }

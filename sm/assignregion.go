@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"heddle/fabric"
+	"heddle/sm/lid"
 	"heddle/sm/topo"
 	"heddle/store"
 )
@@ -19,7 +20,7 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 	f, g := c.Fabric, c.Fabric.Graph
 	type given struct {
 		p *topo.Port
-		r lidRange
+		r lid.Range
 	}
 	var list []given
 	for _, n := range c.reg.nodes {
@@ -27,7 +28,7 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 		if !nd.OK() {
 			continue
 		}
-		if nd.IsSwitch() && int(nd.Switch.LinearFDBCap) < c.limit {
+		if nd.IsSwitch() && int(nd.Switch.LinearFDBCap) < c.lids.Limit() {
 			c.giveUp("a switch with a smaller table came")
 			return nil, false
 		}
@@ -43,21 +44,21 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 					lmc = c.Config.LMCPort0
 				}
 			}
-			r, had := c.lids[p.GUID]
+			r, had := c.lids.Assigned(p.GUID)
 			if !had {
-				r, had = c.stored[p.GUID]
+				r, had = c.lids.Stored(p.GUID)
 			}
-			if !had || r.lid == 0 || int(r.lid)&(1<<lmc-1) != 0 || int(r.lid)+1<<lmc > c.limit {
+			if !had || r.Base == 0 || int(r.Base)&(1<<lmc-1) != 0 || int(r.Base)+1<<lmc > c.lids.Limit() {
 				return c.assignAnew()
 			}
-			r.lmc = lmc
-			for l := int(r.lid); l < int(r.lid)+1<<lmc; l++ {
+			r.LMC = lmc
+			for l := int(r.Base); l < int(r.Base)+1<<lmc; l++ {
 				if l < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID && f.Ports[f.EndPort[g.LIDOwner[l]]].LID != 0 {
 					return c.assignAnew()
 				}
 			}
 			for _, x := range list {
-				if x.p.GUID == p.GUID || int(x.r.lid) < int(r.lid)+1<<lmc && int(r.lid) < int(x.r.lid)+1<<x.r.lmc {
+				if x.p.GUID == p.GUID || int(x.r.Base) < int(r.Base)+1<<lmc && int(r.Base) < int(x.r.Base)+1<<x.r.LMC {
 					return c.assignAnew()
 				}
 			}
@@ -65,13 +66,9 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 		}
 	}
 	for _, x := range list {
-		x.p.LID, x.p.LMC = x.r.lid, x.r.lmc
+		x.p.LID, x.p.LMC = x.r.Base, x.r.LMC
 		c.reg.added = append(c.reg.added, int32(f.Nodes[x.p.Node].First)+int32(x.p.Num))
-		c.lids[x.p.GUID] = x.r
-		if c.stored[x.p.GUID] != x.r {
-			c.stored[x.p.GUID] = x.r
-			ops = append(ops, store.Op{Kind: store.PutLID, GUID: x.p.GUID, LID: x.r.lid, LMC: x.r.lmc})
-		}
+		ops = append(ops, c.lids.Assign(x.p.GUID, x.r)...)
 	}
 	return ops, true
 }

@@ -14,6 +14,7 @@ import (
 	"heddle/sm/env"
 	"heddle/sm/forward"
 	"heddle/sm/history"
+	"heddle/sm/lid"
 	"heddle/sm/mastership"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
@@ -89,14 +90,12 @@ type Core struct {
 	floatSnap bool // … and ports have other LIDs
 
 	// What lasts beyond a sweep, keyed by GUID: resolved once at discovery.
-	lids      map[ib.GUID]lidRange
-	stored    map[ib.GUID]lidRange
+	lids      *lid.Table
 	mkeys     map[ib.GUID]ib.MKey
 	keyList   []ib.MKey // the different ones, ascending
 	neighbors map[topo.PortID]ib.GUID
 	lfts      map[ib.GUID]*forward.Linear
 	mfts      map[ib.GUID]*forward.Multicast
-	limit     int  // first LID that some switch's table does not hold
 	firstTime bool // first configuring sweep of this mastership
 
 	persistWait bool
@@ -200,7 +199,7 @@ func New(cfg config.Config) *Core {
 			}),
 		},
 		unseen: map[ib.GUID]*unseen{}, asOther: map[topo.PortID]claim{},
-		lids: map[ib.GUID]lidRange{}, stored: map[ib.GUID]lidRange{}, mkeys: map[ib.GUID]ib.MKey{},
+		lids: lid.New(), mkeys: map[ib.GUID]ib.MKey{},
 		neighbors: map[topo.PortID]ib.GUID{},
 		lfts:      map[ib.GUID]*forward.Linear{},
 		mfts:      map[ib.GUID]*forward.Multicast{},
@@ -287,9 +286,7 @@ func (c *Core) onStart(ev Start) {
 	}
 	c.started = true
 	if st := ev.Stored; st != nil {
-		for _, e := range st.LIDs {
-			c.stored[e.GUID] = lidRange{e.LID, e.LMC}
-		}
+		c.lids.Load(st.LIDs)
 		for _, e := range st.MKeys {
 			c.mkeys[e.GUID] = e.MKey
 		}

@@ -15,12 +15,12 @@ import (
 // they are, or are about to be.
 func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
 	x := &c.leases
-	if len(x.list)+len(x.fn.byPlace) == 0 {
+	if len(x.list)+c.lids.NumFunctions() == 0 {
 		return g
 	}
-	list := make([]fabric.LIDGrant, 0, len(x.list)+len(x.fn.byPlace))
+	list := make([]fabric.LIDGrant, 0, len(x.list)+c.lids.NumFunctions())
 	grant := func(l ib.LID, port ib.GUID) {
-		if l == 0 || port == 0 || int(l) >= c.limit || int(l) < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID {
+		if l == 0 || port == 0 || int(l) >= c.lids.Limit() || int(l) < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID {
 			return
 		}
 		e, ok := slices.BinarySearchFunc(g.EndPorts, port, func(e fabric.EndPort, u ib.GUID) int { return cmp.Compare(e.GUID, u) })
@@ -28,12 +28,12 @@ func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
 			list = append(list, fabric.LIDGrant{LID: l, EndPort: int32(e)})
 		}
 	}
-	for p, l := range x.fn.byPlace {
-		grant(l, p.Port)
+	for _, p := range c.lids.Functions() {
+		grant(c.lids.OfFunction(p), p.Port)
 	}
 	for _, l := range x.list {
 		if !l.gone {
-			grant(l.lid, l.port)
+			grant(c.lids.OfPlacement(l.GUID), l.port)
 		}
 	}
 	// One that a lease has is also its function's: both say the same port, but while it

@@ -1,12 +1,11 @@
 package sm
 
 import (
-	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
 
 	"heddle/ib"
+	"heddle/sm/lid"
 	"heddle/sm/notice"
 	"heddle/store"
 	"heddle/subnet"
@@ -24,156 +23,76 @@ import (
 
 // functionLIDs are the LIDs of functions.
 type functionLIDs struct {
-	// byPlace are the LIDs of functions that always have one, by place, and, as
-	// function 0, the base LID of a port whose LID floats.
-	byPlace map[subnet.Place]ib.LID
-	placeOf map[ib.LID]subnet.Place
-	leaseOf map[ib.LID]*lease
-	space   *lidSpace      // what is in use by whom ever; nil: to be found out
 	fresh   bool           // LIDs came that the engine is to route
 	floated []ib.GUID      // ports that have their base LID again, which is not stored
 	short   bool           // functions that are to have LIDs may have none: prepopulate looks
 	changed []subnet.Place // functions that have other LIDs, from when these are stored
 }
 
-func newFunctionLIDs() functionLIDs {
-	return functionLIDs{byPlace: map[subnet.Place]ib.LID{}, placeOf: map[ib.LID]subnet.Place{}, leaseOf: map[ib.LID]*lease{}}
-}
-
-// set gives a function its LID; 0 takes it away.
-func (fn *functionLIDs) set(p subnet.Place, l ib.LID) store.Op {
-	if was := fn.byPlace[p]; was != 0 && fn.placeOf[was] == p {
-		delete(fn.placeOf, was)
-	}
-	if l == 0 {
-		delete(fn.byPlace, p)
-		fn.short = true
-	} else {
-		fn.byPlace[p], fn.placeOf[l] = l, p
-	}
-	return placeOp(p, l)
-}
-
-// placeKey is the key of a record of store.TableFunctionLIDs, and placeValue its value
-// (docs/format/store.md).
-func placeKey(p subnet.Place) []byte {
-	return binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(nil, uint64(p.Port)), p.Function)
-}
-
-func placeOp(p subnet.Place, l ib.LID) store.Op {
-	r := store.Record{Table: store.TableFunctionLIDs, Key: placeKey(p)}
-	if l == 0 {
-		return store.Op{Kind: store.DeleteRecord, Record: r}
-	}
-	r.Value = binary.BigEndian.AppendUint16(nil, uint16(l))
-	return store.Op{Kind: store.PutRecord, Record: r}
-}
-
-// parsePlace is the inverse of placeOp; it refuses what that does not write.
-func parsePlace(r *store.Record) (p subnet.Place, l ib.LID, err error) {
-	if len(r.Key) != 10 || len(r.Value) != 2 {
-		return p, 0, fmt.Errorf("sm: LID of a function: %d bytes of key and %d of value are stored instead of 10 and 2", len(r.Key), len(r.Value))
-	}
-	p = subnet.Place{Port: ib.GUID(binary.BigEndian.Uint64(r.Key)), Function: binary.BigEndian.Uint16(r.Key[8:])}
-	l = ib.LID(binary.BigEndian.Uint16(r.Value))
-	if p.Port == 0 || !l.IsUnicast() {
-		return p, 0, fmt.Errorf("sm: LID of function %v: LID %d is stored, which is not unicast, or no port", p, l)
-	}
-	return p, l, nil
+// setFunctionLID gives a function its LID; 0 takes it away.
+func (c *Core) setFunctionLID(p subnet.Place, l ib.LID) store.Op {
+	c.leases.fn.short = c.leases.fn.short || l == 0
+	return c.lids.SetFunction(p, l)
 }
 
 // loadFunctionLIDs takes the LIDs of virtual functions that the store held. What
 // cannot be right is left out, and said.
 func (c *Core) loadFunctionLIDs(list []store.Record) {
-	fn := &c.leases.fn
-	taken := map[ib.LID]subnet.Place{}
-	for i := range list {
-		if list[i].Table != store.TableFunctionLIDs {
-			continue
-		}
-		p, l, err := parsePlace(&list[i])
-		if o, twice := taken[l]; err == nil && twice {
-			err = fmt.Errorf("sm: LID %d is stored for functions %v and %v", l, o, p)
-		}
-		if err != nil {
-			c.Notify(notice.Notice{Kind: notice.KindLIDConflict, Level: notice.Warn, Err: err, Text: "a stored LID of a function is left out"})
-			continue
-		}
-		taken[l] = p
-		if p.Function > 0 && !c.Config.VSwitchPrepopulate {
-			c.Unsaved = append(c.Unsaved, placeOp(p, 0)) // functions have none of their own any more
-			continue
-		}
-		fn.set(p, l)
-	}
+	c.Unsaved = append(c.Unsaved, c.lids.LoadFunctions(list, c.Config.VSwitchPrepopulate, func(err error) {
+		c.Notify(notice.Notice{Kind: notice.KindLIDConflict, Level: notice.Warn, Err: err, Text: "a stored LID of a function is left out"})
+	})...)
 	// Leases are set before the start, when nothing was known of their LIDs.
 	for _, l := range c.leases.list {
-		if lid := c.stored[l.GUID].lid; l.lid == 0 && lid != 0 {
-			l.lid, fn.leaseOf[lid] = lid, l
-			if l.port == 0 {
-				l.port = l.Place.Port
-			}
+		if c.lids.Claim(l.GUID) && l.port == 0 {
+			l.port = l.Place.Port
 		}
 	}
-}
-
-// places lists byPlace in the order of places.
-func (fn *functionLIDs) places() []subnet.Place {
-	list := make([]subnet.Place, 0, len(fn.byPlace))
-	for p := range fn.byPlace {
-		list = append(list, p)
-	}
-	slices.SortFunc(list, comparePlaces)
-	return list
-}
-
-func comparePlaces(a, b subnet.Place) int {
-	return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Function, b.Function))
 }
 
 // placeLID reports whether a LID belongs to a function, whoever uses it.
 func (c *Core) placeLID(l ib.LID) bool {
-	_, ok := c.leases.fn.placeOf[l]
+	_, ok := c.lids.Function(l)
 	return ok
 }
 
 // takeFunctionLIDs takes the LIDs of functions out of a space that LIDs of ports
 // are about to be given from. Those beyond its limit, because a switch came whose
 // table is smaller, are lost.
-func (c *Core) takeFunctionLIDs(sp *lidSpace) (ops []store.Op) {
+func (c *Core) takeFunctionLIDs(sp *lid.Space) (ops []store.Op) {
 	x := &c.leases
-	x.fn.space = nil
+	c.lids.Recount()
 	lost := func(who string, l ib.LID) {
 		c.Notify(notice.Notice{
 			Kind: notice.KindLIDConflict, Level: notice.Warn,
-			Text: fmt.Sprintf("LID %d of %s cannot be kept: the smallest forwarding table holds LIDs below %d, or a port has it; it gets another", l, who, sp.limit),
+			Text: fmt.Sprintf("LID %d of %s cannot be kept: the smallest forwarding table holds LIDs below %d, or a port has it; it gets another", l, who, sp.Limit),
 		})
 	}
-	for _, p := range x.fn.places() {
-		l := x.fn.byPlace[p]
+	for _, p := range c.lids.Functions() {
+		l := c.lids.OfFunction(p)
 		if p.Function == 0 {
 			continue // its port is served first
 		}
-		if r := (lidRange{lid: l}); sp.free(r) {
-			sp.take(r)
+		if r := lid.One(l); sp.Free(r) {
+			sp.Take(r)
 			continue
 		}
 		lost("function "+p.String(), l)
-		ops = append(ops, x.fn.set(p, 0))
+		ops = append(ops, c.setFunctionLID(p, 0))
 	}
 	for _, l := range x.list {
-		if l.gone || l.lid == 0 {
+		own := c.lidOf(l)
+		if l.gone || own == 0 {
 			continue
 		}
-		r := lidRange{lid: l.lid}
-		if sp.free(r) {
-			sp.take(r)
+		r := lid.One(own)
+		if sp.Free(r) {
+			sp.Take(r)
 			continue
 		}
-		if c.placeLID(l.lid) {
+		if c.placeLID(own) {
 			continue // it is that of the function that holds it
 		}
-		lost("GUID "+l.GUID.String(), l.lid)
+		lost("GUID "+l.GUID.String(), own)
 		ops = append(ops, c.loseLID(l)...)
 	}
 	return ops
@@ -181,154 +100,52 @@ func (c *Core) takeFunctionLIDs(sp *lidSpace) (ops []store.Op) {
 
 // loseLID takes a lease's LID away. Whoever holds it gets another.
 func (c *Core) loseLID(l *lease) []store.Op {
-	if c.leases.fn.leaseOf[l.lid] == l {
-		delete(c.leases.fn.leaseOf, l.lid)
-	}
-	l.lid, l.port = 0, 0
-	c.leases.fn.space = nil
+	l.port = 0
 	c.lookLease(l)
-	if _, ok := c.stored[l.GUID]; !ok {
-		return nil
-	}
-	delete(c.stored, l.GUID)
-	return []store.Op{{Kind: store.DeleteLID, GUID: l.GUID}}
+	return c.lids.Lose(l.GUID)
 }
 
-// lidsInUse are the LIDs that somebody has or that are kept for somebody.
-func (c *Core) lidsInUse() *lidSpace {
-	fn := &c.leases.fn
-	if fn.space != nil && fn.space.limit == c.limit {
-		return fn.space
-	}
-	sp := &lidSpace{limit: c.limit}
-	for _, r := range c.stored {
-		sp.take(r)
-	}
-	for _, r := range c.lids {
-		sp.take(r)
-	}
-	for _, l := range fn.byPlace {
-		sp.take(lidRange{lid: l})
-	}
-	for _, l := range c.leases.list {
-		if !l.gone && l.lid != 0 {
-			sp.take(lidRange{lid: l.lid})
-		}
-	}
-	fn.space = sp
-	return sp
-}
+// lidOf is the LID of a lease, 0 if it has none of its own.
+func (c *Core) lidOf(l *lease) ib.LID { return c.lids.OfPlacement(l.GUID) }
 
-// highest returns the highest free LID, 0 if there is none.
-func (s *lidSpace) highest() ib.LID {
-	for l := min(s.limit-1, int(ib.LIDMaxUnicast)); l > 0; l-- {
-		if s.free(lidRange{lid: ib.LID(l)}) {
-			return ib.LID(l)
-		}
-	}
-	return 0
-}
+// leaseOf is the lease that has a LID, nil if none has it.
+func (c *Core) leaseOf(l ib.LID) *lease { return c.leases.byGUID[c.lids.Placement(l)] }
 
 // takeLID takes a free LID for a function; 0: there is none, not even one of a port that
 // is not there. It appends what is to be stored.
 func (c *Core) takeLID(top bool, ops []store.Op) (ib.LID, []store.Op) {
-	sp := c.lidsInUse()
-	for {
-		l := ib.LID(0)
-		if top {
-			l = sp.highest()
-		} else {
-			l = sp.find(0).lid
-		}
-		if l != 0 {
-			sp.take(lidRange{lid: l})
-			return l, ops
-		}
-		g, ok := c.absent()
-		if !ok {
-			return 0, ops
-		}
-		sp.release(c.stored[g])
-		delete(c.stored, g)
-		delete(c.lids, g)
-		ops = append(ops, store.Op{Kind: store.DeleteLID, GUID: g})
-	}
-}
-
-// absent is the port with the highest GUID that has a LID and is not there.
-func (c *Core) absent() (last ib.GUID, ok bool) {
-	for g := range c.stored {
-		if c.EndPort(g) == nil && (c.leases.byGUID[g] == nil) && (!ok || g > last) {
-			last, ok = g, true
-		}
-	}
-	return last, ok
+	return c.lids.Take(top, func(g ib.GUID) bool { return c.EndPort(g) == nil && c.leases.byGUID[g] == nil }, ops)
 }
 
 // noLID says that there is no LID left, how many there are, and who has them.
 func (c *Core) noLID() string {
 	n := c.countLIDs()
-	return fmt.Sprintf("no LID left: all %d that the smallest forwarding table holds are in use: %d by ports, %d by functions that always have one, %d by interfaces, %d of them without a place; "+
-		"delete interfaces or take functions away, use a smaller LMC or switches with larger tables", n.limit, n.ports, n.functions, n.leases, n.waiting)
-}
-
-// lidCount is who has how many LIDs.
-type lidCount struct {
-	limit, ports, functions, leases, waiting int
-}
-
-func (n *lidCount) used() int { return n.ports + n.functions + n.leases }
-
-func (c *Core) countLIDs() (n lidCount) {
-	n.limit = max(c.limit-1, 0)
-	for g, r := range c.stored {
-		if c.leases.byGUID[g] == nil {
-			n.ports += 1 << r.lmc
-		}
-	}
-	for p := range c.leases.fn.byPlace {
-		if p.Function > 0 {
-			n.functions++
-		}
-	}
+	waiting := 0
 	for _, l := range c.leases.list {
-		if l.gone || l.lid == 0 || c.placeLID(l.lid) {
-			continue
-		}
-		n.leases++
-		if l.target() == (subnet.Place{}) {
-			n.waiting++
+		if own := c.lidOf(l); !l.gone && own != 0 && !c.placeLID(own) && l.target() == (subnet.Place{}) {
+			waiting++
 		}
 	}
-	return n
+	return fmt.Sprintf("no LID left: all %d that the smallest forwarding table holds are in use: %d by ports, %d by functions that always have one, %d by interfaces, %d of them without a place; "+
+		"delete interfaces or take functions away, use a smaller LMC or switches with larger tables", n.Limit, n.Ports, n.Functions, n.Placements, waiting)
+}
+
+// countLIDs counts the LIDs that are assigned or kept.
+func (c *Core) countLIDs() lid.Count {
+	return c.lids.Count(func(g ib.GUID) bool { return c.leases.byGUID[g] != nil })
 }
 
 // adoptLID takes over a LID that a function shows, if nobody else has it.
-func (c *Core) adoptLID(l *lease, lid ib.LID) {
-	if l.lid != 0 || l.LID != 0 && l.LID != lid || l.GUID == 0 {
+func (c *Core) adoptLID(l *lease, shown ib.LID) {
+	if c.lidOf(l) != 0 || l.LID != 0 && l.LID != shown || l.GUID == 0 {
 		return
 	}
-	sp := c.lidsInUse()
-	if !sp.free(lidRange{lid: lid}) {
+	sp := c.lids.InUse()
+	if !sp.Free(lid.One(shown)) {
 		return
 	}
-	sp.take(lidRange{lid: lid})
-	c.Save(c.storeLID(l, lid))
-}
-
-// storeLID gives a lease its LID.
-func (c *Core) storeLID(l *lease, lid ib.LID) []store.Op {
-	of := c.leases.fn.leaseOf
-	if of[l.lid] == l {
-		delete(of, l.lid)
-	}
-	l.lid, of[lid] = lid, l
-	r := lidRange{lid: lid}
-	if c.stored[l.GUID] == r {
-		return nil
-	}
-	c.stored[l.GUID] = r
-	return []store.Op{{Kind: store.PutLID, GUID: l.GUID, LID: lid}}
+	sp.Take(lid.One(shown))
+	c.Save(c.lids.Give(l.GUID, shown))
 }
 
 // giveLIDs gives the leases of the batch that need one a LID. Those for which
@@ -372,37 +189,38 @@ func (c *Core) refuseLease(l *lease, f failure) {
 }
 
 func (c *Core) giveLID(l *lease, a *adapter, t subnet.Place, ops []store.Op) ([]store.Op, failure) {
-	sp := c.lidsInUse()
+	sp := c.lids.InUse()
+	has := c.lidOf(l)
 	always := a != nil && c.always(a)
-	if l.LID != 0 && l.lid != l.LID && l.failed.cause == 0 {
+	if l.LID != 0 && has != l.LID && l.failed.cause == 0 {
 		switch {
-		case int(l.LID) >= c.limit:
-			return ops, failure{subnet.CauseTableFull, fmt.Sprintf("LID %d is asked for, and the smallest forwarding table holds LIDs below %d only", l.LID, c.limit)}
-		case l.lid != 0 && l.held != (subnet.Place{}):
-			return ops, failure{subnet.CauseLIDInUse, fmt.Sprintf("LID %d is asked for, and it has LID %d, which may be in use: detach it first", l.LID, l.lid)}
-		case always && c.placeLID(l.LID) && c.leases.fn.leaseOf[l.LID] == nil: // a function's that nobody uses
-		case !sp.free(lidRange{lid: l.LID}):
+		case int(l.LID) >= c.lids.Limit():
+			return ops, failure{subnet.CauseTableFull, fmt.Sprintf("LID %d is asked for, and the smallest forwarding table holds LIDs below %d only", l.LID, c.lids.Limit())}
+		case has != 0 && l.held != (subnet.Place{}):
+			return ops, failure{subnet.CauseLIDInUse, fmt.Sprintf("LID %d is asked for, and it has LID %d, which may be in use: detach it first", l.LID, has)}
+		case always && c.placeLID(l.LID) && c.lids.Placement(l.LID) == 0: // a function's that nobody uses
+		case !sp.Free(lid.One(l.LID)):
 			return ops, failure{subnet.CauseLIDTaken, fmt.Sprintf("LID %d is asked for, and somebody else has it", l.LID)}
 		}
-		if l.lid != 0 && !c.placeLID(l.lid) {
-			sp.release(lidRange{lid: l.lid})
+		if has != 0 && !c.placeLID(has) {
+			sp.Release(lid.One(has))
 		}
-		sp.take(lidRange{lid: l.LID})
-		ops = append(ops, c.storeLID(l, l.LID)...)
+		sp.Take(lid.One(l.LID))
+		ops = append(ops, c.lids.Give(l.GUID, l.LID)...)
 	}
 	if always {
 		return c.swapPlaces(l, t, ops)
 	}
-	if from, ok := c.leases.fn.placeOf[l.lid]; ok { // which gets another in its turn
-		ops = append(ops, c.leases.fn.set(from, 0))
+	if from, ok := c.lids.Function(c.lidOf(l)); ok { // which gets another in its turn
+		ops = append(ops, c.setFunctionLID(from, 0))
 		c.leases.fn.changed = append(c.leases.fn.changed, from)
 	}
-	if l.lid == 0 {
-		lid, more := c.takeLID(l.LIDKind == subnet.FloatingLID, ops)
-		if ops = more; lid == 0 {
+	if c.lidOf(l) == 0 {
+		free, more := c.takeLID(l.LIDKind == subnet.FloatingLID, ops)
+		if ops = more; free == 0 {
 			return ops, failure{subnet.CauseNoLID, c.noLID()}
 		}
-		ops = append(ops, c.storeLID(l, lid)...)
+		ops = append(ops, c.lids.Give(l.GUID, free)...)
 	}
 	return ops, failure{}
 }
@@ -417,7 +235,7 @@ func (c *Core) forgetLease(l *lease) {
 	if l.gone {
 		return
 	}
-	if l.lid != 0 {
+	if c.lidOf(l) != 0 {
 		c.Save(c.loseLID(l))
 	}
 	l.gone = true

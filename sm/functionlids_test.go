@@ -1,7 +1,6 @@
 package sm
 
 import (
-	"bytes"
 	"testing"
 
 	"heddle/ib"
@@ -26,13 +25,12 @@ func leased(t *testing.T, fdbcap uint16, guids ...ib.GUID) *Core {
 // lids gives the leases LIDs, in order.
 func lids(c *Core, top bool) (got []ib.LID) {
 	for _, l := range c.leases.list {
-		if l.lid == 0 && !l.gone {
-			lid, _ := c.takeLID(top, nil)
-			if lid != 0 {
-				c.storeLID(l, lid)
+		if c.lidOf(l) == 0 && !l.gone {
+			if free, _ := c.takeLID(top, nil); free != 0 {
+				c.lids.Give(l.GUID, free)
 			}
 		}
-		got = append(got, l.lid)
+		got = append(got, c.lidOf(l))
 	}
 	return got
 }
@@ -56,7 +54,7 @@ func TestFunctionLIDOrder(t *testing.T) {
 		t.Errorf("LIDs %v, want 7, 8 and none", got[3:])
 	}
 	n := c.countLIDs()
-	if n.limit != 9 || n.used() != 9 || n.ports != 4 || n.leases != 5 {
+	if n.Limit != 9 || n.Used() != 9 || n.Ports != 4 || n.Placements != 5 {
 		t.Errorf("%+v", n)
 	}
 	if ops := c.loseLID(c.leases.list[3]); len(ops) != 1 || ops[0].Kind != store.DeleteLID || ops[0].GUID != 0x1003 {
@@ -77,22 +75,21 @@ func TestFunctionLIDKept(t *testing.T) {
 	}
 	p := c.EndPort(102)
 	p.Info.LID, p.Info.PortState = 5, ib.StateActive // it comes back with a LID that was given away
-	delete(c.lids, 102)
-	delete(c.stored, 102)
+	c.lids.Revoke(102)
 	for i := range c.Fabric.Ports {
 		c.Fabric.Ports[i].LID = 0
 	}
 	c.assignLIDs()
-	if p := c.EndPort(102); p.LID == 5 || p.LID == 6 || p.LID == 0 || c.leases.list[0].lid != 5 {
-		t.Errorf("the port has LID %v, the lease %v", p.LID, c.leases.list[0].lid)
+	if p := c.EndPort(102); p.LID == 5 || p.LID == 6 || p.LID == 0 || c.lidOf(c.leases.list[0]) != 5 {
+		t.Errorf("the port has LID %v, the lease %v", p.LID, c.lidOf(c.leases.list[0]))
 	}
 	c.Fabric.Nodes[1].Switch.LinearFDBCap = 6
 	for i := range c.Fabric.Ports {
 		c.Fabric.Ports[i].LID = 0
 	}
 	ops := c.assignLIDs()
-	if l := c.leases.list; l[0].lid != 5 || l[1].lid != 0 || c.stored[0x1001].lid != 0 {
-		t.Errorf("LIDs %v and %v with tables of 6", l[0].lid, l[1].lid)
+	if l := c.leases.list; c.lidOf(l[0]) != 5 || c.lidOf(l[1]) != 0 || c.storedLID(0x1001) != 0 {
+		t.Errorf("LIDs %v and %v with tables of 6", c.lidOf(l[0]), c.lidOf(l[1]))
 	}
 	if len(ops) == 0 || ops[0].Kind != store.DeleteLID || ops[0].GUID != 0x1001 {
 		t.Errorf("%+v", ops)
@@ -107,8 +104,8 @@ func TestGrantLIDs(t *testing.T) {
 	for i, port := range []ib.GUID{101, 102, 999, 101} {
 		c.leases.list[i].port = port
 	}
-	c.leases.list[3].lid = c.EndPort(102).LID
-	c.leases.fn.set(subnet.Place{Port: 102, Function: 7}, 30)
+	c.lids.Give(c.leases.list[3].GUID, c.EndPort(102).LID)
+	c.setFunctionLID(subnet.Place{Port: 102, Function: 7}, 30)
 	c.buildGraph()
 	for lid, want := range map[ib.LID]ib.GUID{5: 101, 6: 102, 7: 0, 30: 102, c.EndPort(102).LID: 102} {
 		if got := c.ownerOf(lid); got != want {
@@ -118,31 +115,4 @@ func TestGrantLIDs(t *testing.T) {
 	if g := c.Fabric.Graph; g.TopLID != 30 {
 		t.Errorf("top %v", g.TopLID)
 	}
-}
-
-// FuzzFunctionLID: what parses is what was written; nothing else does.
-func FuzzFunctionLID(f *testing.F) {
-	op := placeOp(subnet.Place{Port: 0x0002c90300a1b2c3, Function: 16}, 0xBFFF)
-	f.Add(op.Record.Key, op.Record.Value)
-	f.Add([]byte{}, []byte{0, 0})
-	f.Add(make([]byte, 10), []byte{0xC0, 0})
-	f.Fuzz(func(t *testing.T, key, value []byte) {
-		r := store.Record{Table: store.TableFunctionLIDs, Key: key, Value: value}
-		p, l, err := parsePlace(&r)
-		if err != nil {
-			return
-		}
-		if op := placeOp(p, l); !bytes.Equal(op.Record.Key, key) || !bytes.Equal(op.Record.Value, value) {
-			t.Fatalf("%x %x became %v LID %v", key, value, p, l)
-		}
-		cfg := config.Defaults()
-		cfg.VSwitchPrepopulate = true
-		c := New(cfg)
-		c.out = &Output{}
-		c.Output = c.out
-		c.loadFunctionLIDs([]store.Record{r, r})
-		if c.leases.fn.byPlace[p] != l || len(c.leases.fn.byPlace) != 1 || len(c.out.Notices) != 1 {
-			t.Fatalf("%v, %d notices", c.leases.fn.byPlace, len(c.out.Notices))
-		}
-	})
 }

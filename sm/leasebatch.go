@@ -214,7 +214,7 @@ func (c *Core) ready(l *lease) bool {
 	c.letGo(l)
 	t := l.target()
 	if t == (subnet.Place{}) {
-		if l.held != t || l.floats != 0 || !c.floatLeft(l) || l.ended && l.lid != 0 && c.ownerOf(l.lid) != 0 && !c.placeLID(l.lid) {
+		if l.held != t || l.floats != 0 || !c.floatLeft(l) || l.ended && c.lidLeads(l) {
 			return true
 		}
 		c.settle(l)
@@ -287,16 +287,17 @@ func (c *Core) ready(l *lease) bool {
 		}
 		c.holdAt(l, t)
 		c.lookVPort(vportRef{a, t.Function})
-		if l.inForce(a, v) {
+		if c.inForce(l, a, v) {
 			l.held = t
 			c.settle(l)
 			return false
 		}
 		return look(subnet.CauseComingUp, "function "+t.String()+" is being brought up")
 	}
-	if x.hold[t] == l && l.lid != 0 && (l.held == t || l.held == subnet.Place{}) && c.routedAt(l.lid, t.Port) && c.lidFits(l, t) {
+	own := c.lidOf(l)
+	if x.hold[t] == l && own != 0 && (l.held == t || l.held == subnet.Place{}) && c.routedAt(own, t.Port) && c.lidFits(l, t) {
 		c.lookVPort(vportRef{a, t.Function})
-		if l.inForce(a, v) {
+		if c.inForce(l, a, v) {
 			l.held = t
 			c.settle(l)
 		} else if l.failed.cause == 0 {
@@ -324,6 +325,12 @@ func (c *Core) retryRefused() {
 	if tried {
 		c.mergeAliases()
 	}
+}
+
+// lidLeads reports whether a lease's own LID leads anywhere, and is not that of a function.
+func (c *Core) lidLeads(l *lease) bool {
+	own := c.lidOf(l)
+	return own != 0 && c.ownerOf(own) != 0 && !c.placeLID(own)
 }
 
 // settle ends the work for a lease: it is where it is to be.
@@ -442,7 +449,7 @@ func (c *Core) allRouted() bool {
 			c.lookLease(l)
 			continue
 		}
-		if t != (subnet.Place{}) && l.lid != 0 && !c.routedAt(l.lid, t.Port) {
+		if own := c.lidOf(l); t != (subnet.Place{}) && own != 0 && !c.routedAt(own, t.Port) {
 			l.port = l.back.Port
 			c.turnRound(l, failure{subnet.CauseNoRoute, "no route leads to it: " + c.whyNoRoute()})
 			continue
@@ -486,7 +493,7 @@ func (c *Core) allPut() bool {
 		switch a, v := c.function(t); {
 		case a == nil || v == nil || v.state < ib.StateInit:
 			c.lookLease(l)
-		case l.inForce(a, v):
+		case c.inForce(l, a, v):
 			l.held = t
 		default:
 			done = false

@@ -20,14 +20,14 @@ import (
 
 // floatBase is the base LID of a port whose LID floats, 0 if it does not.
 func (c *Core) floatBase(port ib.GUID) ib.LID {
-	return c.leases.fn.byPlace[subnet.Place{Port: port}]
+	return c.lids.OfFunction(subnet.Place{Port: port})
 }
 
 // floatLIDs gives ports whose LID floats the one that they are to have, after LIDs were
 // assigned to all ports of a sweep.
 func (c *Core) floatLIDs() {
 	x := &c.leases
-	if len(x.fn.byPlace) == 0 {
+	if c.lids.NumFunctions() == 0 {
 		return
 	}
 	c.Scope(func(p *topo.Port) {
@@ -45,7 +45,7 @@ func (c *Core) floatLIDs() {
 			p.LID = base
 			return
 		}
-		if o := x.fn.leaseOf[p.Info.LID]; l == nil && p.Info.LID != base && o != nil && o.LIDKind == subnet.FloatingLID && o.floats == 0 {
+		if o := c.leaseOf(p.Info.LID); l == nil && p.Info.LID != base && o != nil && o.LIDKind == subnet.FloatingLID && o.floats == 0 {
 			if o.Place.Port == p.GUID {
 				l = o // an earlier manager's doing
 				x.floats[p.GUID], l.floats, l.port = l, p.GUID, p.GUID
@@ -56,7 +56,7 @@ func (c *Core) floatLIDs() {
 		}
 		switch {
 		case l != nil:
-			p.LID = l.lid
+			p.LID = c.lidOf(l)
 		case x.given || !p.Info.LID.IsUnicast() || p.Info.PortState < ib.StateArmed:
 			p.LID = base
 			if p.Info.LID == base && x.given {
@@ -72,7 +72,7 @@ func (c *Core) floatLIDs() {
 // it. One that is not in the subnet has: its base LID is set when it comes back.
 func (c *Core) floatLeft(l *lease) bool {
 	if l.unfloats != 0 {
-		if p := c.EndPort(l.unfloats); p != nil && p.Info.LID == l.lid {
+		if p := c.EndPort(l.unfloats); p != nil && p.Info.LID == c.lidOf(l) {
 			return false
 		}
 		l.unfloats = 0
@@ -114,7 +114,8 @@ func (c *Core) readyFloat(l *lease, p *topo.Port, refuse func(subnet.Cause, stri
 			return refuse(subnet.CauseFunctionTaken, "port "+t.Port.String()+" is to hold GUID "+o.GUID.String()+" too, and where a LID floats there is room for one")
 		}
 	}
-	if x.floats[t.Port] != l || p.Info.LID != l.lid || p.LID != l.lid || !c.routedAt(l.lid, t.Port) {
+	own := c.lidOf(l)
+	if x.floats[t.Port] != l || p.Info.LID != own || p.LID != own || !c.routedAt(own, t.Port) {
 		return true
 	}
 	c.mergeAliases()
@@ -162,7 +163,7 @@ func (c *Core) float() bool {
 			continue
 		}
 		x.floats[t.Port], l.floats, l.unfloats = l, t.Port, 0
-		p.LID = l.lid
+		p.LID = c.lidOf(l)
 		begun = c.floatSet(p, begun)
 	}
 	return begun
@@ -188,9 +189,9 @@ func (c *Core) floatsSet() {
 	x := &c.leases
 	if c.Errs > c.mv.errs {
 		for _, l := range x.batch {
-			if p := c.EndPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != l.lid {
-				p.Info.LID = l.lid
-				c.turnRound(l, failure{subnet.CauseNotTaken, "port " + p.GUID.String() + " does not take LID " + l.lid.String()})
+			if p := c.EndPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != c.lidOf(l) {
+				p.Info.LID = c.lidOf(l)
+				c.turnRound(l, failure{subnet.CauseNotTaken, "port " + p.GUID.String() + " does not take LID " + c.lidOf(l).String()})
 			}
 		}
 		c.AskFullSweep("a port did not take its LID")
@@ -221,7 +222,7 @@ func (c *Core) floatsOver() {
 	for _, g := range x.fn.floated {
 		base := c.floatBase(g)
 		if p := c.EndPort(g); x.floats[g] == nil && base != 0 && p != nil && p.Info.LID == base {
-			ops = append(ops, x.fn.set(subnet.Place{Port: g}, 0))
+			ops = append(ops, c.setFunctionLID(subnet.Place{Port: g}, 0))
 		}
 	}
 	x.fn.floated = x.fn.floated[:0]
@@ -236,8 +237,8 @@ func (c *Core) giveFloating(l *lease, p *topo.Port, ops []store.Op) ([]store.Op,
 	if ops, f = c.giveLID(l, nil, l.target(), ops); f.cause != 0 {
 		return ops, f
 	}
-	if at := (subnet.Place{Port: p.GUID}); c.leases.fn.byPlace[at] == 0 {
-		ops = append(ops, c.leases.fn.set(at, p.LID))
+	if at := (subnet.Place{Port: p.GUID}); c.lids.OfFunction(at) == 0 {
+		ops = append(ops, c.setFunctionLID(at, p.LID))
 	}
 	return ops, failure{}
 }

@@ -21,24 +21,24 @@ func (c *Core) functionWanted(r vportRef) functionWant {
 	if a.model == subnet.VSwitch {
 		switch {
 		case l != nil:
-			return functionWant{lid: l.lid, guid: l.GUID, up: c.routedAt(l.lid, a.port), aliases: l.Aliases}
+			return functionWant{lid: c.lidOf(l), guid: l.GUID, up: c.routedAt(c.lidOf(l), a.port), aliases: l.Aliases}
 		case !x.given: // who sets leases has not said anything yet
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID, up: v.state >= ib.StateArmed, aliases: v.aliases()}
 		case x.wants[p] != nil && x.wants[p].failed.cause == 0 && x.leaves[p] == nil && v.state < ib.StateArmed:
 			// It is about to get an address; there is no need to clean it before.
 			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID}
 		}
-		return functionWant{lid: x.fn.byPlace[p]}
+		return functionWant{lid: c.lids.OfFunction(p)}
 	}
 	g := v.info.PortGUID
 	if v.info.LIDRequired {
 		if l == nil {
-			if !x.known || !x.given && x.fn.leaseOf[v.info.VPortLID] == nil {
+			if !x.known || !x.given && c.lids.Placement(v.info.VPortLID) == 0 {
 				return functionWant{lid: v.info.VPortLID, up: v.state == ib.StateActive, aliases: v.aliases()}
 			}
 			return functionWant{}
 		}
-		return functionWant{lid: l.lid, up: c.routedAt(l.lid, a.port), aliases: l.Aliases}
+		return functionWant{lid: c.lidOf(l), up: c.routedAt(c.lidOf(l), a.port), aliases: l.Aliases}
 	}
 	w := functionWant{up: g != 0}
 	if m := x.byGUID[g]; m != nil {

@@ -69,7 +69,6 @@ type lease struct {
 	gone    bool
 	implied bool // no lease, but a VPort that asked for a LID, which stays with its GUID
 
-	lid  ib.LID       // of its own; 0: none
 	held subnet.Place // the function that holds it, as read or acknowledged
 	back subnet.Place // the function that held it last
 	// failed says why its place does not hold it; it is then to be at back again. The zero
@@ -111,7 +110,7 @@ func (l *lease) target() subnet.Place {
 func newLeases() leases {
 	return leases{
 		byGUID: map[ib.GUID]*lease{}, wants: map[subnet.Place]*lease{}, hold: map[subnet.Place]*lease{},
-		leaves: map[subnet.Place]*lease{}, floats: map[ib.GUID]*lease{}, former: map[ib.GUID]bool{}, fn: newFunctionLIDs(), retry: mad.Never, again: mad.Never,
+		leaves: map[subnet.Place]*lease{}, floats: map[ib.GUID]*lease{}, former: map[ib.GUID]bool{}, retry: mad.Never, again: mad.Never,
 		entries: map[subnet.Place]*heldEntry{}, entryEnd: mad.Never,
 	}
 }
@@ -175,7 +174,7 @@ func (c *Core) putLease(n *subnet.Lease) {
 	if n.Place != (subnet.Place{}) && x.wants[n.Place] == nil {
 		x.wants[n.Place] = l
 	}
-	if l.port == 0 && l.lid != 0 {
+	if l.port == 0 && c.lidOf(l) != 0 {
 		l.port = n.Place.Port // a sweep may route it before functions have been read
 	}
 	if n.Place != (subnet.Place{}) {
@@ -194,10 +193,7 @@ func (c *Core) newLease(g ib.GUID) *lease {
 	x := &c.leases
 	l := &lease{Lease: subnet.Lease{GUID: g}}
 	if c.physical(g) == nil {
-		l.lid = c.stored[g].lid
-	}
-	if l.lid != 0 {
-		x.fn.leaseOf[l.lid] = l
+		c.lids.Claim(g)
 	}
 	x.byGUID[g] = l
 	delete(x.former, g)
@@ -270,16 +266,17 @@ func (c *Core) heldBy(l *lease, a *adapter, v *vport) bool {
 	if v == nil || v.known&knowInfo == 0 || a.model == subnet.VPorts && v.state < ib.StateInit {
 		return false
 	}
-	if needsLID(a, v) && !c.always(a) && l.lid != 0 && v.info.VPortLID == l.lid {
+	if own := c.lidOf(l); needsLID(a, v) && !c.always(a) && own != 0 && v.info.VPortLID == own {
 		return true
 	}
 	return v.info.PortGUID == l.GUID && (a.model == subnet.VSwitch || v.state >= ib.StateArmed)
 }
 
 // inForce reports whether a function holds a lease's address and may be used.
-func (l *lease) inForce(a *adapter, v *vport) bool {
+func (c *Core) inForce(l *lease, a *adapter, v *vport) bool {
+	own := c.lidOf(l)
 	return v != nil && v.known&knowInfo != 0 && v.state == ib.StateActive && v.info.PortGUID == l.GUID &&
-		(!needsLID(a, v) || v.info.VPortLID == l.lid && l.lid != 0)
+		(!needsLID(a, v) || v.info.VPortLID == own && own != 0)
 }
 
 // holdAt has the function p, and no other, hold a lease's address; the zero Place:

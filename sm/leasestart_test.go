@@ -20,10 +20,10 @@ func TestLeasesBeforeStart(t *testing.T) {
 	out.Reset()
 	c.Step(2, Start{Stored: &store.State{LIDs: []store.LIDEntry{{GUID: 1, LID: 1}, {GUID: 5, LID: 23}}}}, &out)
 	l := c.leases.byGUID[5]
-	if l == nil || l.lid != 23 || c.leases.fn.leaseOf[23] != l || l.port != 9 {
+	if l == nil || c.lidOf(l) != 23 || c.leaseOf(23) != l || l.port != 9 {
 		t.Errorf("lease %+v", l)
 	}
-	if l := c.leases.byGUID[6]; l == nil || l.lid != 0 {
+	if l := c.leases.byGUID[6]; l == nil || c.lidOf(l) != 0 {
 		t.Errorf("lease %+v", l)
 	}
 }

@@ -18,11 +18,11 @@ func (c *Core) reportLease(l *lease, s subnet.LeaseState, f failure) {
 	r := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: s, Cause: f.cause, Reason: f.why}
 	if s == subnet.LeasePlaced {
 		r.SMPs, r.AtRisk = l.smps, l.atRisk
-		if r.LID = l.lid; r.LID == 0 {
+		if r.LID = c.lidOf(l); r.LID == 0 {
 			r.LID = c.sharedLID(l.held)
 		}
-	} else if l.lid != 0 {
-		r.LID = l.lid
+	} else {
+		r.LID = c.lidOf(l)
 	}
 	same := r
 	same.SMPs, same.AtRisk = l.told.SMPs, l.told.AtRisk
@@ -76,8 +76,8 @@ func (x *leases) midway() bool {
 func (c *Core) moveStatus() MoveStatus {
 	s := c.moveCount
 	n := c.countLIDs()
-	s.LIDLimit, s.LIDsUsed = n.limit, n.used()
-	s.Ports, s.Functions, s.Interfaces = n.ports, n.functions, n.leases
+	s.LIDLimit, s.LIDsUsed = n.Limit, n.Used()
+	s.Ports, s.Functions, s.Interfaces = n.Ports, n.Functions, n.Placements
 	for _, l := range c.leases.list {
 		if !l.gone && !l.implied {
 			s.Leases++

@@ -16,14 +16,14 @@ func (c *Core) Begin() {
 	c.attempts = 0
 	c.forgetTables()
 	c.masterPKeys()
-	clear(c.lids)
+	c.lids.NewMastership()
 }
 
 // Restart implements mastership.Manager.
 func (c *Core) Restart() {
 	c.ReadAnew()
 	c.forgetTables()
-	clear(c.lids)
+	c.lids.NewMastership()
 }
 
 // ReadAnew implements mastership.Manager.

@@ -93,7 +93,6 @@ type displaced struct {
 // collectMoves finds the requests that bring the LIDs of the batch, and of functions
 // that were given others, where they are to be.
 func (c *Core) collectMoves(m *moves, changed []subnet.Place) {
-	fn := &c.leases.fn
 	var list []displaced
 	at := map[ib.LID]ib.GUID{} // where those of list are while requests are carried out
 	want := func(lid ib.LID, to ib.GUID, by *lease) {
@@ -106,12 +105,13 @@ func (c *Core) collectMoves(m *moves, changed []subnet.Place) {
 		}
 	}
 	for _, l := range c.leases.batch {
-		if !c.placeLID(l.lid) && (l.port != 0 || l.ended) {
-			want(l.lid, l.port, l)
+		if own := c.lidOf(l); !c.placeLID(own) && (l.port != 0 || l.ended) {
+			want(own, l.port, l)
 		}
 	}
 	for _, p := range changed {
-		want(fn.byPlace[p], p.Port, fn.leaseOf[fn.byPlace[p]])
+		own := c.lids.OfFunction(p)
+		want(own, p.Port, c.leaseOf(own))
 	}
 	here := map[ib.GUID][]int{} // displaced LIDs of functions, by where they are
 	for i := range list {

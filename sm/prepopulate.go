@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"heddle/ib"
+	"heddle/sm/lid"
 	"heddle/sm/notice"
 	"heddle/store"
 	"heddle/subnet"
@@ -22,7 +23,7 @@ func (c *Core) always(a *adapter) bool {
 // lacksLIDs reports whether some function of an adapter is to have a LID and has none.
 func (c *Core) lacksLIDs(a *adapter) bool {
 	for i := 1; c.always(a) && i <= a.functions; i++ {
-		if c.leases.fn.byPlace[subnet.Place{Port: a.port, Function: uint16(i)}] == 0 {
+		if c.lids.OfFunction(subnet.Place{Port: a.port, Function: uint16(i)}) == 0 {
 			return true
 		}
 	}
@@ -32,7 +33,7 @@ func (c *Core) lacksLIDs(a *adapter) bool {
 // lidFits reports whether a lease's LID is that of the function, if that has one.
 func (c *Core) lidFits(l *lease, t subnet.Place) bool {
 	a := c.virt.byPort[t.Port]
-	return a == nil || !c.always(a) || c.leases.fn.byPlace[t] == l.lid
+	return a == nil || !c.always(a) || c.lids.OfFunction(t) == c.lidOf(l)
 }
 
 // prepopulate gives LIDs to the functions that have none. It reports whether leases have to
@@ -57,19 +58,19 @@ func (c *Core) prepopulate() bool {
 			}
 			for i := 1; i <= a.functions; i++ {
 				p := subnet.Place{Port: a.port, Function: uint16(i)}
-				if fn.byPlace[p] != 0 || pass.up && !a.up(i) {
+				if c.lids.OfFunction(p) != 0 || pass.up && !a.up(i) {
 					continue
 				}
-				lid := ib.LID(0)
+				l := ib.LID(0)
 				if pass.shown {
-					if lid = c.shownLID(a, i); lid == 0 {
+					if l = c.shownLID(a, i); l == 0 {
 						continue
 					}
-				} else if lid, ops = c.takeLID(false, ops); lid == 0 {
+				} else if l, ops = c.takeLID(false, ops); l == 0 {
 					short++
 					continue
 				}
-				ops = append(ops, fn.set(p, lid))
+				ops = append(ops, c.setFunctionLID(p, l))
 				fn.changed = append(fn.changed, p)
 			}
 		}
@@ -117,58 +118,60 @@ func (c *Core) shownLID(a *adapter, i int) ib.LID {
 		return 0
 	}
 	v := a.vports[i]
-	lid := v.info.VPortLID
-	if lid == 0 {
+	shown := v.info.VPortLID
+	if shown == 0 {
 		return 0
 	}
-	sp := c.lidsInUse()
-	if l := c.leases.byGUID[v.info.PortGUID]; (l == nil || l.lid != lid || c.placeLID(lid)) && !sp.free(lidRange{lid: lid}) {
+	sp := c.lids.InUse()
+	if l := c.leases.byGUID[v.info.PortGUID]; (l == nil || c.lidOf(l) != shown || c.placeLID(shown)) && !sp.Free(lid.One(shown)) {
 		return 0
 	}
-	sp.take(lidRange{lid: lid})
-	return lid
+	sp.Take(lid.One(shown))
+	return shown
 }
 
 // swapPlaces has the function t have the LID of a lease: the function that has it
 // gets that of t instead. A lease that has none yet takes t's, if no other lease does.
 func (c *Core) swapPlaces(l *lease, t subnet.Place, ops []store.Op) ([]store.Op, failure) {
 	fn := &c.leases.fn
-	at := fn.byPlace[t]
+	has, at := c.lidOf(l), c.lids.OfFunction(t)
 	if at == 0 {
-		if _, taken := fn.placeOf[l.lid]; l.lid == 0 || taken {
+		if has == 0 || c.placeLID(has) {
 			return ops, failure{subnet.CauseNoLID, c.noLID()}
 		}
 		fn.changed = append(fn.changed, t)
-		return append(ops, fn.set(t, l.lid)), failure{}
+		return append(ops, c.setFunctionLID(t, has)), failure{}
 	}
-	if l.lid == 0 {
-		if fn.leaseOf[at] == nil {
-			return append(ops, c.storeLID(l, at)...), failure{}
+	if has == 0 {
+		if c.lids.Placement(at) == 0 {
+			return append(ops, c.lids.Give(l.GUID, at)...), failure{}
 		}
 		// Another lease, which is nowhere now, has it: one of the same port, if there is
 		// any, as nothing needs routing then.
 		for _, same := range [2]bool{true, false} {
-			for _, p := range fn.places() {
-				if p.Function > 0 && (p.Port == t.Port) == same && fn.leaseOf[fn.byPlace[p]] == nil && l.lid == 0 {
-					ops = append(ops, c.storeLID(l, fn.byPlace[p])...)
+			for _, p := range c.lids.Functions() {
+				free := c.lids.OfFunction(p)
+				if p.Function > 0 && (p.Port == t.Port) == same && c.lids.Placement(free) == 0 && has == 0 {
+					has = free
+					ops = append(ops, c.lids.Give(l.GUID, has)...)
 				}
 			}
 		}
-		if l.lid == 0 {
+		if has == 0 {
 			return ops, failure{subnet.CauseNoLID, c.noLID()}
 		}
 	}
-	if at == l.lid {
+	if at == has {
 		return ops, failure{}
 	}
-	from, ok := fn.placeOf[l.lid]
+	from, ok := c.lids.Function(has)
 	fn.changed = append(fn.changed, t)
 	if !ok { // of the time before functions had LIDs
-		c.lidsInUse().release(lidRange{lid: at})
+		c.lids.InUse().Release(lid.One(at))
 		fn.fresh = true
-		return append(ops, fn.set(t, l.lid)), failure{}
+		return append(ops, c.setFunctionLID(t, has)), failure{}
 	}
 	fn.changed = append(fn.changed, from)
-	fn.set(t, 0)
-	return append(ops, fn.set(from, at), fn.set(t, l.lid)), failure{}
+	c.setFunctionLID(t, 0)
+	return append(ops, c.setFunctionLID(from, at), c.setFunctionLID(t, has)), failure{}
 }

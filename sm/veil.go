@@ -81,7 +81,7 @@ func (c *Core) hidden() (list []ib.GUID, all, some bool) {
 	found := c.foundPorts()
 	in := map[ib.GUID]bool{}
 	add := func(g ib.GUID) {
-		_, given := c.lids[g] // it was seen in this mastership
+		_, given := c.lids.Assigned(g) // it was seen in this mastership
 		if _, there := f.Find(g); !there && !found[g] && !in[g] && !given {
 			in[g] = true
 			list = append(list, g)

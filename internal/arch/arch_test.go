@@ -60,6 +60,7 @@ var rules = []rule{
 	{"sm/election", []string{"subnet", "ib/..."}, true, "who is master follows from what managers tell, whoever asked them"},
 	{"sm/forward", []string{"subnet", "route/...", "mad", "ib/..."}, true, "what switches hold is known by blocks, whoever reads them"},
 	{"sm/history", []string{"route/...", "mad", "fabric", "ib/..."}, true, "what packets remember are tables, whoever wrote them"},
+	{"sm/lid", []string{"subnet", "store", "ib/..."}, true, "who has which LID is a value, whoever decides it"},
 	{"sm/pkey", []string{"mad", "ib/..."}, true, "what P_Key tables hold is known by blocks, whoever reads them"},
 	{"sm/topo", []string{"sm/forward", "sm/pkey", "subnet", "fabric", "ib/..."}, true, "what a discovery found is a value, whoever asked"},
 	{"sm/trap", []string{"mad", "ib/..."}, true, "traps are counted by sender, whatever is made of them"},
