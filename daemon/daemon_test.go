@@ -15,10 +15,10 @@ import (
 
 	"heddle/api"
 	"heddle/daemon"
-	"heddle/fabric"
 	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/ib/smp"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/mad"
 	"heddle/route/engine/auto"
@@ -56,7 +56,7 @@ func newRigOver(t *testing.T, once bool, over func(mad.Transport) mad.Transport,
 // newRigWith lets change the configuration.
 func newRigWith(t *testing.T, change func(*daemon.Config), kind string, params ...string) *rig {
 	t.Helper()
-	f, err := fabric.Generate(kind, params, 1)
+	f, err := fabrictest.Generate(kind, params, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"heddle/fabric"
 	"heddle/ib"
 	wire "heddle/ib/sa"
+	"heddle/internal/fabrictest"
 	"heddle/mad"
 	"heddle/route/engine/auto"
 	"heddle/sa"
@@ -35,7 +35,7 @@ func bringUp(tb testing.TB, kind string, params ...string) *subnet.Snapshot {
 // bringUpWith is bringUp with settings of the manager's.
 func bringUpWith(tb testing.TB, core sm.Config, kind string, params ...string) *subnet.Snapshot {
 	tb.Helper()
-	f, err := fabric.Generate(kind, params, 1)
+	f, err := fabrictest.Generate(kind, params, 1)
 	if err != nil {
 		tb.Fatal(err)
 	}

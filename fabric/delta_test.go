@@ -6,6 +6,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 )
 
 // graphWithout is the graph of a tree without the cables for which cut says so.
@@ -19,7 +20,7 @@ func graphWithout(t *testing.T, f *fabric.Fabric, down func(fabric.Ref) bool) *f
 }
 
 func TestDiff(t *testing.T) {
-	f, err := fabric.Generate("fattree", []string{"324"}, 1)
+	f, err := fabrictest.Generate("fattree", []string{"324"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestDiff(t *testing.T) {
 	}
 
 	// Nothing in common.
-	other, err := fabric.Generate("torus", []string{"4", "4"}, 1)
+	other, err := fabrictest.Generate("torus", []string{"4", "4"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@
 // ibnetdiscover prints and ibsim reads) and Generate (fat trees, tori,
 // dragonflies and other regular and irregular kinds).
 //
-//	f, err := fabric.Generate("fattree", []string{"648"}, 1)
+//	f, err := fabric.Generate(fabric.FatTree{Hosts: 648}, fabric.GenerateOptions{})
 //	…
 //	err = fabric.AssignLIDs(f, 1)
 //	g, err := f.Graph(fabric.GraphOptions{})

@@ -1,26 +1,43 @@
 package fabric
 
 import (
+	"cmp"
 	"math/bits"
 	"strconv"
 	"strings"
 )
 
-func genTorus(g *generator) error { return g.grid(true) }
-func genMesh(g *generator) error  { return g.grid(false) }
+// Torus is a torus of any number of dimensions. A dimension of two switches has
+// one cable, not two.
+type Torus struct {
+	Dims  []int // switches of each dimension, 1–16 of them
+	Hosts int   // of each switch
+}
 
-// dims reads the dimensions and the hosts of a switch.
-func (g *generator) dims() (d []int, hosts, switches int, err error) {
-	if hosts, err = g.intOption("hosts", 1, 0, MaxPorts); err != nil {
-		return
+// Mesh is a torus without the cables that close its rows.
+type Mesh struct {
+	Dims  []int
+	Hosts int
+}
+
+// Kind is "torus".
+func (Torus) Kind() string { return "torus" }
+
+// Kind is "mesh".
+func (Mesh) Kind() string { return "mesh" }
+
+func (t Torus) generate(g *generator) error { return g.grid(t.Dims, t.Hosts, true) }
+func (t Mesh) generate(g *generator) error  { return g.grid(t.Dims, t.Hosts, false) }
+
+// dims checks dimensions and the hosts of a switch, and counts the switches.
+func (g *generator) dims(d []int, hosts int) (switches int, err error) {
+	if len(d) == 0 || len(d) > maxGenLevels {
+		return 0, g.fail("Dims", "%d dimensions were given; use 1 to %d, such as 8x8", len(d), maxGenLevels)
 	}
-	if d, err = g.ints(1, maxGenNodes); err != nil {
-		return
+	if err := g.within("Dims", 1, maxGenNodes, d...); err != nil {
+		return 0, err
 	}
-	if len(d) == 0 || len(d) > 16 {
-		return nil, 0, 0, g.fail("", "%d dimensions were given; use 1 to 16, such as 8x8", len(d))
-	}
-	return d, hosts, mul(d...), nil
+	return mul(d...), g.within("Hosts", 0, MaxPorts, hosts)
 }
 
 // addGrid adds the switches of a grid, the last coordinate fastest, and their
@@ -60,14 +77,10 @@ func strides(d []int) []int {
 }
 
 // grid makes a torus or a mesh. Port 2k+1 leads to the next switch of
-// dimension k, port 2k+2 to the previous one, hosts come after. A dimension
-// of two switches has one cable, not two, in a torus as well.
-func (g *generator) grid(wrap bool) error {
-	d, hosts, n, err := g.dims()
+// dimension k, port 2k+2 to the previous one, hosts come after.
+func (g *generator) grid(d []int, hosts int, wrap bool) error {
+	n, err := g.dims(d, hosts)
 	if err != nil {
-		return err
-	}
-	if err := g.known(); err != nil {
 		return err
 	}
 	ports := 2*len(d) + hosts
@@ -90,21 +103,25 @@ func (g *generator) grid(wrap bool) error {
 	return nil
 }
 
-// genHypercube joins switches whose numbers differ in one bit: port k+1 for
-// bit k. Hosts come after.
-func genHypercube(g *generator) error {
-	hosts, err := g.intOption("hosts", 1, 0, MaxPorts)
-	if err != nil {
+// Hypercube is a hypercube of 2^Dims switches.
+type Hypercube struct {
+	Dims  int
+	Hosts int // of each switch
+}
+
+// Kind is "hypercube".
+func (Hypercube) Kind() string { return "hypercube" }
+
+// generate joins switches whose numbers differ in one bit: port k+1 for bit k.
+// Hosts come after.
+func (t Hypercube) generate(g *generator) error {
+	if err := g.within("Dims", 1, bits.Len(maxGenNodes)-1, t.Dims); err != nil {
 		return err
 	}
-	v, err := g.fixed(1, false)
-	if err != nil {
+	if err := g.within("Hosts", 0, MaxPorts, t.Hosts); err != nil {
 		return err
 	}
-	if v[0] > bits.Len(maxGenNodes)-1 {
-		return g.fail(g.pos[0], "the fabric would be too large")
-	}
-	dims, n := v[0], 1<<v[0]
+	dims, hosts, n := t.Dims, t.Hosts, 1<<t.Dims
 	if err := g.size(mul(n, hosts), n, dims+hosts); err != nil {
 		return err
 	}
@@ -125,19 +142,27 @@ func genHypercube(g *generator) error {
 	return nil
 }
 
-// genHyperX joins every two switches that differ in one coordinate by trunk
+// HyperX is the HyperX of Ahn et al. (2009): every row of every dimension is
+// fully connected.
+type HyperX struct {
+	Dims  []int // switches of each dimension, 1–16 of them
+	Hosts int   // of each switch
+	Trunk int   // cables between two switches; 0 means 1
+}
+
+// Kind is "hyperx".
+func (HyperX) Kind() string { return "hyperx" }
+
+// generate joins every two switches that differ in one coordinate by trunk
 // cables. The ports of a dimension are in the order of the other's
 // coordinate; hosts come after.
-func genHyperX(g *generator) error {
-	trunk, err := g.intOption("trunk", 1, 1, MaxPorts)
-	if err != nil {
+func (t HyperX) generate(g *generator) error {
+	d, hosts, trunk := t.Dims, t.Hosts, max(t.Trunk, 1)
+	if err := g.within("Trunk", 0, MaxPorts, t.Trunk); err != nil {
 		return err
 	}
-	d, hosts, n, err := g.dims()
+	n, err := g.dims(d, hosts)
 	if err != nil {
-		return err
-	}
-	if err := g.known(); err != nil {
 		return err
 	}
 	ports := hosts
@@ -153,9 +178,9 @@ func genHyperX(g *generator) error {
 		for i := range n {
 			a := i / step % d[k]
 			for b := a + 1; b < d[k]; b++ {
-				for t := range trunk {
+				for c := range trunk {
 					// Seen from a, b is neighbour b-1; seen from b, a is a.
-					g.b.Connect(first+i, base+(b-1)*trunk+t, first+i+(b-a)*step, base+a*trunk+t)
+					g.b.Connect(first+i, base+(b-1)*trunk+c, first+i+(b-a)*step, base+a*trunk+c)
 				}
 			}
 		}
@@ -164,21 +189,42 @@ func genHyperX(g *generator) error {
 	return nil
 }
 
-// genDragonfly makes groups of A fully connected switches. Ports: P hosts,
-// then the other switches of the group, then H global ones.
-func genDragonfly(g *generator) error {
-	v, err := g.fixed(4, true)
-	if err != nil {
+// Dragonfly is the dragonfly of Kim et al. (2008).
+type Dragonfly struct {
+	Switches int // of a group
+	Hosts    int // of each switch
+	Global   int // links to other groups of each switch
+	Groups   int // 0: as many as can be joined directly, Switches·Global + 1
+}
+
+// Kind is "dragonfly".
+func (Dragonfly) Kind() string { return "dragonfly" }
+
+// groups is how many groups there are, each with so many links to others.
+func (g *generator) groups(wanted, links int, product string) (int, error) {
+	most := links + 1
+	if wanted == 0 {
+		return most, nil
+	}
+	if err := g.within("Groups", 1, maxGenNodes, wanted); err != nil {
+		return 0, err
+	}
+	if wanted > most {
+		return 0, g.fail("", "%d groups; %s+1 = %d can be joined directly", wanted, product, most)
+	}
+	return wanted, nil
+}
+
+// generate makes groups of fully connected switches. Ports: hosts, then the
+// other switches of the group, then global ones.
+func (t Dragonfly) generate(g *generator) error {
+	a, p, h := t.Switches, t.Hosts, t.Global
+	if err := cmp.Or(g.within("Switches", 1, maxGenNodes, a), g.within("Hosts", 1, maxGenNodes, p), g.within("Global", 1, maxGenNodes, h)); err != nil {
 		return err
 	}
-	a, p, h := v[0], v[1], v[2]
-	most := mul(a, h) + 1
-	groups := most
-	if len(v) == 4 {
-		groups = v[3]
-	}
-	if groups > most {
-		return g.fail("", "%d groups; A·H+1 = %d can be joined directly", groups, most)
+	groups, err := g.groups(t.Groups, mul(a, h), "A·H")
+	if err != nil {
+		return err
 	}
 	n, ports := mul(a, groups), p+a-1+h
 	if err := g.size(mul(n, p), n, ports); err != nil {
@@ -221,22 +267,31 @@ func (g *generator) global(groups, n, h int, port func(group, sw, k int) (node, 
 	}
 }
 
-// genDragonflyPlus makes groups of leaves and spines, each leaf joined with
-// each spine. Leaf ports: P hosts, then spines. Spine ports: leaves, then H
-// global ones.
-func genDragonflyPlus(g *generator) error {
-	v, err := g.fixed(5, true)
-	if err != nil {
+// DragonflyPlus is the dragonfly+ of Shpiner et al. (2017): groups of leaves and
+// spines.
+type DragonflyPlus struct {
+	Leaves, Spines int // of a group
+	Hosts          int // of each leaf
+	Global         int // links to other groups of each spine
+	Groups         int // 0: as many as can be joined directly, Spines·Global + 1
+}
+
+// Kind is "dragonfly+".
+func (DragonflyPlus) Kind() string { return "dragonfly+" }
+
+// generate joins each leaf of a group with each of its spines. Leaf ports:
+// hosts, then spines. Spine ports: leaves, then global ones.
+func (t DragonflyPlus) generate(g *generator) error {
+	leaves, spines, p, h := t.Leaves, t.Spines, t.Hosts, t.Global
+	if err := cmp.Or(
+		g.within("Leaves", 1, maxGenNodes, leaves), g.within("Spines", 1, maxGenNodes, spines),
+		g.within("Hosts", 1, maxGenNodes, p), g.within("Global", 1, maxGenNodes, h),
+	); err != nil {
 		return err
 	}
-	leaves, spines, p, h := v[0], v[1], v[2], v[3]
-	most := mul(spines, h) + 1
-	groups := most
-	if len(v) == 5 {
-		groups = v[4]
-	}
-	if groups > most {
-		return g.fail("", "%d groups; SPINES·H+1 = %d can be joined directly", groups, most)
+	groups, err := g.groups(t.Groups, mul(spines, h), "SPINES·H")
+	if err != nil {
+		return err
 	}
 	if err := g.size(mul(groups, leaves, p), mul(groups, leaves+spines), max(p+spines, leaves+h)); err != nil {
 		return err

@@ -1,36 +1,39 @@
 package fabric
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 )
 
-// genIrregular makes the random networks of Bermúdez et al. (2003), §3.1:
+// Irregular is one of the random networks of Bermúdez et al. (2003), §3.1:
 // switches of four ports, joined at random so that all hang together, no
 // switch with itself and no two by more than one cable, and a host on each
-// switch that has a port left. There are about 3/2 cables a switch unless
-// links says otherwise, which leaves roughly two switches in three with a
-// host, as in their Figure 5.
-func genIrregular(g *generator) error {
-	ports, err := g.intOption("ports", 4, 2, MaxPorts)
-	if err != nil {
+// switch that has a port left. About 3/2 links a switch leave roughly two
+// switches in three with a host, as in their Figure 5.
+type Irregular struct {
+	Switches int
+	Ports    int // of each switch; 0 means 4
+	Hosts    int // at most so many on each switch
+	Links    int // between switches; 0 means about 3/2 of the switches
+	Seed     uint64
+}
+
+// Kind is "irregular".
+func (Irregular) Kind() string { return "irregular" }
+
+func (t Irregular) generate(g *generator) error {
+	g.rng = splitMix(t.Seed)
+	n, hosts, links := t.Switches, t.Hosts, t.Links
+	ports := cmp.Or(t.Ports, 4)
+	if err := cmp.Or(
+		g.within("Switches", 1, maxGenNodes, n), g.within("Ports", 2, MaxPorts, ports), g.within("Hosts", 0, MaxPorts, hosts),
+		g.within("Links", 0, maxGenPorts, links),
+	); err != nil {
 		return err
 	}
-	hosts, err := g.intOption("hosts", 1, 0, MaxPorts)
-	if err != nil {
-		return err
-	}
-	links, err := g.intOption("links", -1, 0, maxGenPorts)
-	if err != nil {
-		return err
-	}
-	v, err := g.fixed(1, false)
-	if err != nil {
-		return err
-	}
-	n := v[0]
 	most := min(n*ports/2, n*(n-1)/2)
-	if links < 0 {
+	if links == 0 {
 		links = min(n*3/2, most)
 	}
 	switch {

@@ -1,7 +1,9 @@
 package fabric
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"heddle/ib"
@@ -21,14 +23,41 @@ var wellKnown = []struct {
 	{11664, []int{18, 18, 36}, []int{1, 18, 18}}, // 1,620: the 36-port 3-tree
 }
 
-func genFatTree(g *generator) error {
-	v, err := g.fixed(1, false)
-	if err != nil {
-		return err
-	}
+// FatTree is one of the well-known fat trees of 36-port switches: Hosts is 324,
+// 648, 2853, 2916, 5832 or 11664.
+type FatTree struct{ Hosts int }
+
+// XGFT is the extended generalized fat tree of Öhring et al. (1995). Children
+// and Parents have a number for each level of switches, the lowest first: M1…MH
+// and W1…WH of the paper.
+type XGFT struct {
+	Children []int // of a switch of the level, 1–16 levels
+	Parents  []int // of a node of the level below
+}
+
+// KAry is the k-ary n-tree of Petrini and Vanneschi (1997): K^N hosts.
+type KAry struct{ K, N int }
+
+// MPort is the m-port n-tree of Lin et al. (2004): 2(M/2)^N hosts on switches of M
+// ports, an even number.
+type MPort struct{ M, N int }
+
+// Kind is "fattree".
+func (FatTree) Kind() string { return "fattree" }
+
+// Kind is "xgft".
+func (XGFT) Kind() string { return "xgft" }
+
+// Kind is "kary".
+func (KAry) Kind() string { return "kary" }
+
+// Kind is "mport".
+func (MPort) Kind() string { return "mport" }
+
+func (t FatTree) generate(g *generator) error {
 	var sizes strings.Builder
 	for _, k := range wellKnown {
-		if k.hosts == v[0] {
+		if k.hosts == t.Hosts {
 			if k.hosts == 2853 && g.total < 0 {
 				g.total = k.hosts
 			}
@@ -36,66 +65,41 @@ func genFatTree(g *generator) error {
 		}
 		sizes.WriteString(fmt.Sprintf(" %d", k.hosts))
 	}
-	return g.fail(g.pos[0], "there is no well-known fat tree of this size; there are%s; use xgft or mport for others", sizes.String())
+	return g.fail("Hosts", "there is no well-known fat tree of %d hosts; there are%s; use xgft or mport for others", t.Hosts, sizes.String())
 }
 
-func genKary(g *generator) error {
-	v, err := g.fixed(2, false)
-	if err != nil {
+func (t KAry) generate(g *generator) error {
+	if err := cmp.Or(g.within("K", 1, maxGenNodes, t.K), g.within("N", 1, maxGenLevels, t.N)); err != nil {
 		return err
 	}
-	k, n := v[0], v[1]
-	if n > 16 {
-		return g.fail(g.pos[len(g.pos)-1], "a tree has 1 to 16 levels")
-	}
-	m, w := make([]int, n), make([]int, n)
-	for i := range n {
-		m[i], w[i] = k, k
-	}
+	m := slices.Repeat([]int{t.K}, t.N)
+	w := slices.Clone(m)
 	w[0] = 1
 	return g.xgft(m, w)
 }
 
-func genMPort(g *generator) error {
-	v, err := g.fixed(2, false)
-	if err != nil {
+func (t MPort) generate(g *generator) error {
+	if err := cmp.Or(g.within("M", 2, maxGenNodes, t.M), g.within("N", 1, maxGenLevels, t.N)); err != nil {
 		return err
 	}
-	ports, n := v[0], v[1]
-	if ports%2 != 0 {
-		return g.fail("", "M is %d; a switch of an m-port tree has an even number of ports, half of them up", ports)
+	if t.M%2 != 0 {
+		return g.fail("M", "it is %d; a switch of an m-port tree has an even number of ports, half of them up", t.M)
 	}
-	if n > 16 {
-		return g.fail("", "a tree has 1 to 16 levels")
-	}
-	m, w := make([]int, n), make([]int, n)
-	for i := range n {
-		m[i], w[i] = ports/2, ports/2
-	}
-	m[n-1], w[0] = ports, 1
+	m := slices.Repeat([]int{t.M / 2}, t.N)
+	w := slices.Clone(m)
+	m[t.N-1], w[0] = t.M, 1
 	return g.xgft(m, w)
 }
 
-// genXGFT accepts "3 18,18,9 1,18,18", "3;18,18,9;1,18,18" and
-// "XGFT(3;18,18,9;1,18,18)".
-func genXGFT(g *generator) error {
-	if err := g.known(); err != nil {
+func (t XGFT) generate(g *generator) error {
+	if h := len(t.Children); h < 1 || h > maxGenLevels || len(t.Parents) != h {
+		return g.fail("", "%d numbers of children and %d of parents were given; want one of each for 1 to %d levels",
+			h, len(t.Parents), maxGenLevels)
+	}
+	if err := cmp.Or(g.within("Children", 1, maxGenNodes, t.Children...), g.within("Parents", 1, maxGenNodes, t.Parents...)); err != nil {
 		return err
 	}
-	for i, p := range g.pos {
-		if len(p) > 5 && strings.EqualFold(p[:5], "xgft(") {
-			p = p[5:]
-		}
-		g.pos[i] = strings.TrimSuffix(p, ")")
-	}
-	v, err := g.ints(1, maxGenNodes)
-	if err != nil {
-		return err
-	}
-	if len(v) == 0 || v[0] > 16 || len(v) != 1+2*v[0] {
-		return g.fail("", "%d numbers were given; wanted are the levels H (1–16), H numbers of children and H numbers of parents", len(v))
-	}
-	return g.xgft(v[1:1+v[0]], v[1+v[0]:])
+	return g.xgft(t.Children, t.Parents)
 }
 
 // xgft makes XGFT(h; m1…mh; w1…wh) of Öhring, Ibel, Das and Kumar (1995):

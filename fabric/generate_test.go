@@ -11,11 +11,12 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 )
 
 func generate(t testing.TB, kind string, params ...string) *fabric.Fabric {
 	t.Helper()
-	f, err := fabric.Generate(kind, params, 1)
+	f, err := fabrictest.Generate(kind, params, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestSizes(t *testing.T) {
 func TestIrregularIsOfTheReportsKind(t *testing.T) {
 	for _, n := range []string{"8", "16", "24", "32"} {
 		for seed := range uint64(50) {
-			f, err := fabric.Generate("irregular", []string{n}, seed)
+			f, err := fabrictest.Generate("irregular", []string{n}, seed)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -91,8 +92,8 @@ func TestSameArgumentsSameFabric(t *testing.T) {
 			t.Errorf("%s twice: %s", k, d)
 		}
 	}
-	a, _ := fabric.Generate("irregular", []string{"24"}, 1)
-	b, _ := fabric.Generate("irregular", []string{"24"}, 2)
+	a, _ := fabrictest.Generate("irregular", []string{"24"}, 1)
+	b, _ := fabrictest.Generate("irregular", []string{"24"}, 2)
 	if a.Diff(b) == "" {
 		t.Error("the seed makes no difference")
 	}
@@ -105,7 +106,7 @@ func TestGenerateRefuses(t *testing.T) {
 		"dragonfly 4 2", "dragonfly 4 2 2 99", "irregular 0", "irregular 8 ports=1", "mport 5 2", "hyperx 3x4 trunk=200",
 	} {
 		kind, params, _ := strings.Cut(args, " ")
-		f, err := fabric.Generate(kind, strings.Fields(params), 1)
+		f, err := fabrictest.Generate(kind, strings.Fields(params), 1)
 		if err == nil {
 			t.Errorf("%q gives a fabric of %d nodes", args, len(f.Nodes))
 			continue
@@ -117,10 +118,94 @@ func TestGenerateRefuses(t *testing.T) {
 	}
 }
 
+// TestParseTopology: the words of a command line are these values.
+func TestParseTopology(t *testing.T) {
+	for _, c := range []struct {
+		words string
+		want  fabric.Topology
+		o     fabric.GenerateOptions
+	}{
+		{"fattree 648 total=600", fabric.FatTree{Hosts: 648}, fabric.GenerateOptions{MaxHosts: 600}},
+		{"XGFT XGFT(2;4,6;1,4)", fabric.XGFT{Children: []int{4, 6}, Parents: []int{1, 4}}, fabric.GenerateOptions{}},
+		{"kary 4 3", fabric.KAry{K: 4, N: 3}, fabric.GenerateOptions{}},
+		{"mport 4 3", fabric.MPort{M: 4, N: 3}, fabric.GenerateOptions{}},
+		{"torus 4x5 speed=NDR width=12x", fabric.Torus{Dims: []int{4, 5}, Hosts: 1}, fabric.GenerateOptions{Speed: ib.SpeedNDR, Width: ib.Width12x}},
+		{"mesh 4,5 hosts=0", fabric.Mesh{Dims: []int{4, 5}}, fabric.GenerateOptions{}},
+		{"hypercube 3 hosts=2", fabric.Hypercube{Dims: 3, Hosts: 2}, fabric.GenerateOptions{}},
+		{"hyperx 3x4 trunk=2", fabric.HyperX{Dims: []int{3, 4}, Hosts: 1, Trunk: 2}, fabric.GenerateOptions{}},
+		{"dragonfly 4 2 1", fabric.Dragonfly{Switches: 4, Hosts: 2, Global: 1}, fabric.GenerateOptions{}},
+		{"dragonfly+ 4 3 2 1 2", fabric.DragonflyPlus{Leaves: 4, Spines: 3, Hosts: 2, Global: 1, Groups: 2}, fabric.GenerateOptions{}},
+		{"irregular 9 links=12", fabric.Irregular{Switches: 9, Ports: 4, Hosts: 1, Links: 12, Seed: 7}, fabric.GenerateOptions{}},
+	} {
+		w := strings.Fields(c.words)
+		got, o, err := fabric.ParseTopology(w[0], w[1:], 7)
+		if err != nil || !reflect.DeepEqual(got, c.want) || o != c.o {
+			t.Errorf("%s: %#v %+v, %v; want %#v %+v", c.words, got, o, err, c.want, c.o)
+		}
+		if got.Kind() != strings.ToLower(w[0]) {
+			t.Errorf("%s is of the kind %s", c.words, got.Kind())
+		}
+	}
+	// What may be left out has the value of the usage line.
+	for _, c := range [][2]fabric.Topology{
+		{fabric.Irregular{Switches: 9, Hosts: 1}, fabric.Irregular{Switches: 9, Ports: 4, Hosts: 1, Links: 13}},
+		{fabric.HyperX{Dims: []int{3}, Hosts: 1}, fabric.HyperX{Dims: []int{3}, Hosts: 1, Trunk: 1}},
+		{fabric.Dragonfly{Switches: 2, Hosts: 1, Global: 1}, fabric.Dragonfly{Switches: 2, Hosts: 1, Global: 1, Groups: 3}},
+	} {
+		a, err := fabric.Generate(c[0], fabric.GenerateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := fabric.Generate(c[1], fabric.GenerateOptions{Speed: ib.SpeedEDR, Width: ib.Width4x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := a.Diff(b); d != "" {
+			t.Errorf("%#v is not %#v: %s", c[0], c[1], d)
+		}
+	}
+}
+
+// TestTopologyRefuses: a program is told which field is wrong.
+func TestTopologyRefuses(t *testing.T) {
+	for _, c := range []struct {
+		topology fabric.Topology
+		o        fabric.GenerateOptions
+		field    string
+	}{
+		{fabric.FatTree{Hosts: 7}, fabric.GenerateOptions{}, "Hosts"},
+		{fabric.XGFT{}, fabric.GenerateOptions{}, ""},
+		{fabric.XGFT{Children: []int{2, 0}, Parents: []int{1, 2}}, fabric.GenerateOptions{}, "Children"},
+		{fabric.XGFT{Children: []int{2, 2}, Parents: []int{1}}, fabric.GenerateOptions{}, ""},
+		{fabric.KAry{K: 2, N: 17}, fabric.GenerateOptions{}, "N"},
+		{fabric.MPort{M: 5, N: 2}, fabric.GenerateOptions{}, "M"},
+		{fabric.MPort{M: -2, N: 2}, fabric.GenerateOptions{}, "M"},
+		{fabric.Torus{}, fabric.GenerateOptions{}, "Dims"},
+		{fabric.Torus{Dims: []int{4, -1}}, fabric.GenerateOptions{}, "Dims"},
+		{fabric.Mesh{Dims: []int{4}, Hosts: -1}, fabric.GenerateOptions{}, "Hosts"},
+		{fabric.Hypercube{Dims: 60}, fabric.GenerateOptions{}, "Dims"},
+		{fabric.HyperX{Dims: []int{3}, Trunk: -1}, fabric.GenerateOptions{}, "Trunk"},
+		{fabric.Dragonfly{Switches: 4, Global: 2}, fabric.GenerateOptions{}, "Hosts"},
+		{fabric.Dragonfly{Switches: 4, Hosts: 1, Global: 2, Groups: -1}, fabric.GenerateOptions{}, "Groups"},
+		{fabric.DragonflyPlus{Leaves: 4, Hosts: 1, Global: 2}, fabric.GenerateOptions{}, "Spines"},
+		{fabric.Irregular{Switches: 4, Ports: 1}, fabric.GenerateOptions{}, "Ports"},
+		{fabric.Irregular{Switches: 9, Links: 2}, fabric.GenerateOptions{}, ""},
+		{fabric.Torus{Dims: []int{4}}, fabric.GenerateOptions{MaxHosts: -1}, "MaxHosts"},
+		{fabric.Torus{Dims: []int{4}}, fabric.GenerateOptions{Width: 3}, "Width"},
+		{fabric.Torus{Dims: []int{4}}, fabric.GenerateOptions{Speed: 99}, "Speed"},
+	} {
+		f, err := fabric.Generate(c.topology, c.o)
+		var ge *fabric.GenerateError
+		if f != nil || !asError(err, &ge) || ge.Kind != c.topology.Kind() || ge.Param != c.field || ge.Usage != "" {
+			t.Errorf("%#v %+v: %v, want field %q", c.topology, c.o, err, c.field)
+		}
+	}
+}
+
 // TestGraph checks what every algorithm relies on.
 func TestGraph(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		f, err := fabric.Generate("irregular", []string{fmt.Sprint(rapid.IntRange(2, 40).Draw(rt, "switches")), "ports=6", "hosts=2"},
+		f, err := fabrictest.Generate("irregular", []string{fmt.Sprint(rapid.IntRange(2, 40).Draw(rt, "switches")), "ports=6", "hosts=2"},
 			rapid.Uint64().Draw(rt, "seed"))
 		if err != nil {
 			rt.Fatal(err)

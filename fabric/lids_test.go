@@ -9,11 +9,12 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 )
 
 func twoLevel(t *testing.T, o fabric.GraphOptions) (*fabric.Fabric, *fabric.Graph, error) {
 	t.Helper()
-	f, err := fabric.Generate("xgft", []string{"2", "2,2", "1,2"}, 1)
+	f, err := fabrictest.Generate("xgft", []string{"2", "2,2", "1,2"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 )
 
 // drawKind draws parameters of a small fabric of any kind, with what the
@@ -115,7 +116,7 @@ func pow(b, e int) int {
 func TestEveryKind(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		args, hosts, links := drawKind(rt)
-		f, err := fabric.Generate(args[0], args[1:], rapid.Uint64().Draw(rt, "seed"))
+		f, err := fabrictest.Generate(args[0], args[1:], rapid.Uint64().Draw(rt, "seed"))
 		if err != nil {
 			rt.Fatalf("%v: %v", args, err)
 		}
@@ -176,7 +177,7 @@ func TestTreesAreTrees(t *testing.T) {
 		w := rapid.SliceOfN(rapid.IntRange(1, 3), len(m), len(m)).Draw(rt, "w")
 		w[0] = 1
 		args := []string{fmt.Sprint(len(m)), strings.Trim(fmt.Sprint(m), "[]"), strings.Trim(fmt.Sprint(w), "[]")}
-		f, err := fabric.Generate("xgft", args, 0)
+		f, err := fabrictest.Generate("xgft", args, 0)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -273,7 +274,7 @@ func TestGenerateAnything(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		kind := rapid.SampledFrom(names).Draw(rt, "kind")
 		params := rapid.SliceOfN(value, 0, 5).Draw(rt, "params")
-		f, err := fabric.Generate(kind, params, 1)
+		f, err := fabrictest.Generate(kind, params, 1)
 		if err == nil && len(f.Nodes) == 0 || err != nil && !strings.HasPrefix(err.Error(), "fabric: generate ") {
 			rt.Errorf("%s %q: %v, %v", kind, params, f, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/fabrictest"
 	"heddle/mad"
 	"heddle/sim"
 	"heddle/sm"
@@ -15,7 +16,7 @@ import (
 
 func gen(t testing.TB, kind string, params ...string) *fabric.Fabric {
 	t.Helper()
-	f, err := fabric.Generate(kind, params, 1)
+	f, err := fabrictest.Generate(kind, params, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/route"
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/dor"
@@ -86,7 +86,7 @@ func trial(seed uint64) *Trial {
 		k -= draws[d].weight
 	}
 	kind := draws[d].fabrics[rng.IntN(len(draws[d].fabrics))]
-	f, err := fabric.Generate(kind[0], kind[1:], rng.Uint64())
+	f, err := fabrictest.Generate(kind[0], kind[1:], rng.Uint64())
 	if err != nil {
 		panic(err)
 	}

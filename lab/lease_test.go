@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/fabrictest"
 	"heddle/mad"
 	"heddle/sa"
 	"heddle/sim"
@@ -46,7 +46,7 @@ func newCloud(t testing.TB, leaves, hosts int, h sim.Hypervisor, sc sim.Config, 
 // layCloud is newCloud before the manager starts.
 func layCloud(t testing.TB, leaves, hosts int, h sim.Hypervisor, sc sim.Config, change func(*sm.Config)) *cloud {
 	t.Helper()
-	f, err := fabric.Generate("xgft", []string{"2", fmt.Sprintf("%d,%d", hosts, leaves), fmt.Sprintf("1,%d", hosts)}, 1)
+	f, err := fabrictest.Generate("xgft", []string{"2", fmt.Sprintf("%d,%d", hosts, leaves), fmt.Sprintf("1,%d", hosts)}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

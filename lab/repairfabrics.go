@@ -58,36 +58,40 @@ func RepairChains() []RepairChain {
 
 // RepairFabric is a kind of fabric on which repairs are measured.
 type RepairFabric struct {
-	Name   string
-	Kind   string
-	Params []string
-	Damage int // links that are out before the manager starts
+	Name     string
+	Topology fabric.Topology
+	Damage   int // links that are out before the manager starts
 }
 
 // RepairFabrics are of every kind: random ones of four densities, grids of odd
 // and even sizes, and whole and damaged trees.
 func RepairFabrics() []RepairFabric {
 	return []RepairFabric{
-		{Name: "irregular, 1.25 links", Kind: "irregular", Params: []string{"16", "links=20"}},
-		{Name: "irregular, 1.5 links", Kind: "irregular", Params: []string{"24"}},
-		{Name: "irregular, 2 links", Kind: "irregular", Params: []string{"20", "ports=6", "hosts=2", "links=40"}},
-		{Name: "irregular, 3 links", Kind: "irregular", Params: []string{"16", "ports=8", "hosts=2", "links=48"}},
-		{Name: "torus 4x4", Kind: "torus", Params: []string{"4x4"}},
-		{Name: "torus 5x5", Kind: "torus", Params: []string{"5x5"}},
-		{Name: "torus 3x3x3", Kind: "torus", Params: []string{"3x3x3"}},
-		{Name: "torus 4x4x2", Kind: "torus", Params: []string{"4x4x2"}},
-		{Name: "mesh 4x5", Kind: "mesh", Params: []string{"4x5"}},
-		{Name: "dragonfly 4·1·1", Kind: "dragonfly", Params: []string{"4", "1", "1"}},
-		{Name: "hypercube 4", Kind: "hypercube", Params: []string{"4"}},
-		{Name: "fat tree, 2 levels", Kind: "xgft", Params: []string{"2", "4,6", "1,4"}},
-		{Name: "fat tree, 2 levels, damaged", Kind: "xgft", Params: []string{"2", "4,6", "1,4"}, Damage: 4},
-		{Name: "fat tree, 3 levels, damaged", Kind: "xgft", Params: []string{"3", "2,3,3", "1,3,2"}, Damage: 4},
+		{Name: "irregular, 1.25 links", Topology: fabric.Irregular{Switches: 16, Hosts: 1, Links: 20}},
+		{Name: "irregular, 1.5 links", Topology: fabric.Irregular{Switches: 24, Hosts: 1}},
+		{Name: "irregular, 2 links", Topology: fabric.Irregular{Switches: 20, Ports: 6, Hosts: 2, Links: 40}},
+		{Name: "irregular, 3 links", Topology: fabric.Irregular{Switches: 16, Ports: 8, Hosts: 2, Links: 48}},
+		{Name: "torus 4x4", Topology: fabric.Torus{Dims: []int{4, 4}, Hosts: 1}},
+		{Name: "torus 5x5", Topology: fabric.Torus{Dims: []int{5, 5}, Hosts: 1}},
+		{Name: "torus 3x3x3", Topology: fabric.Torus{Dims: []int{3, 3, 3}, Hosts: 1}},
+		{Name: "torus 4x4x2", Topology: fabric.Torus{Dims: []int{4, 4, 2}, Hosts: 1}},
+		{Name: "mesh 4x5", Topology: fabric.Mesh{Dims: []int{4, 5}, Hosts: 1}},
+		{Name: "dragonfly 4·1·1", Topology: fabric.Dragonfly{Switches: 4, Hosts: 1, Global: 1}},
+		{Name: "hypercube 4", Topology: fabric.Hypercube{Dims: 4, Hosts: 1}},
+		{Name: "fat tree, 2 levels", Topology: fabric.XGFT{Children: []int{4, 6}, Parents: []int{1, 4}}},
+		{Name: "fat tree, 2 levels, damaged", Topology: fabric.XGFT{Children: []int{4, 6}, Parents: []int{1, 4}}, Damage: 4},
+		{Name: "fat tree, 3 levels, damaged", Topology: fabric.XGFT{Children: []int{2, 3, 3}, Parents: []int{1, 3, 2}}, Damage: 4},
 	}
 }
 
 // Make makes the fabric; only random ones depend on the seed.
 func (k *RepairFabric) Make(seed uint64) (*fabric.Fabric, error) {
-	f, err := fabric.Generate(k.Kind, k.Params, seed)
+	t := k.Topology
+	if random, ok := t.(fabric.Irregular); ok {
+		random.Seed = seed
+		t = random
+	}
+	f, err := fabric.Generate(t, fabric.GenerateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("lab: %s: %w", k.Name, err)
 	}

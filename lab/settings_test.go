@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/fabrictest"
 	"heddle/settings"
 	"heddle/sim"
 )
@@ -114,7 +114,7 @@ func broughtUp(t *testing.T, name, text string) *Cluster {
 	}
 	cfg := v.SM
 	cfg.Engines = DefaultConfig().Engines
-	f, err := fabric.Generate("xgft", []string{"2", "2,2", "1,2"}, 1)
+	f, err := fabrictest.Generate("xgft", []string{"2", "2,2", "1,2"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/sim"
 	"heddle/subnet"
 )
@@ -129,7 +130,7 @@ func (d *vmDraw) String() string {
 // makeNet makes one of vmNets.
 func makeNet(net string, seed uint64) *fabric.Fabric {
 	words := strings.Fields(net)
-	f, err := fabric.Generate(words[0], words[1:], seed)
+	f, err := fabrictest.Generate(words[0], words[1:], seed)
 	if err != nil {
 		panic(err)
 	}

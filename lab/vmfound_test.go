@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/route"
 	"heddle/route/engine/dnup"
 	"heddle/route/engine/dor"
@@ -64,7 +64,7 @@ var foundMixes = []struct {
 // does not have.
 func foundVMTrial(seed uint64) *VMTrial {
 	words := strings.Fields(foundNets[seed%uint64(len(foundNets))])
-	f, err := fabric.Generate(words[0], words[1:], seed)
+	f, err := fabrictest.Generate(words[0], words[1:], seed)
 	if err != nil {
 		panic(err)
 	}

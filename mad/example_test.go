@@ -13,7 +13,7 @@ import (
 // Run a query: ask a switch of a simulated subnet, one link away, who it is. A real port replaces
 // the endpoint; the engine stays the same, because its caller has the clock and the port.
 func Example() {
-	f, err := fabric.Generate("fattree", []string{"324"}, 1)
+	f, err := fabric.Generate(fabric.FatTree{Hosts: 324}, fabric.GenerateOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -11,7 +11,7 @@ import (
 
 // Route a fat tree, and prove that every packet arrives and that no buffers wait in a circle.
 func Example() {
-	f, err := fabric.Generate("fattree", []string{"324"}, 1)
+	f, err := fabric.Generate(fabric.FatTree{Hosts: 324}, fabric.GenerateOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -6,6 +6,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/fabrictest"
 	"heddle/route"
 	"heddle/subnet"
 )
@@ -15,7 +16,7 @@ import (
 // order, everybody a full member of the default partition.
 func fabricSnapshot(tb testing.TB, e route.Engine, lmc uint8, vls uint8, kind string, params ...string) *subnet.Snapshot {
 	tb.Helper()
-	f, err := fabric.Generate(kind, params, 1)
+	f, err := fabrictest.Generate(kind, params, 1)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/lab"
 	"heddle/mad"
 	"heddle/sim"
@@ -125,7 +126,7 @@ func (h *shell) run(d time.Duration) {
 
 func generate(t testing.TB, kind string, params ...string) (*fabric.Fabric, string) {
 	t.Helper()
-	f, err := fabric.Generate(kind, params, 1)
+	f, err := fabrictest.Generate(kind, params, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

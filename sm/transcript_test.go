@@ -14,6 +14,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/fabrictest"
 	"heddle/lab"
 	"heddle/mad"
 	"heddle/route"
@@ -177,7 +178,7 @@ func (b *board) fabric(d *datadriven.TestData) {
 		}
 	}
 	if len(params) > 0 {
-		f, err = fabric.Generate(params[0], params[1:], 1)
+		f, err = fabrictest.Generate(params[0], params[1:], 1)
 	} else {
 		f, err = draw(d.Input)
 	}

@@ -53,7 +53,15 @@ func generate(kind string, params []string, seed uint64) (*fabric.Fabric, error)
 		all := strings.Join(names, ", ")
 		return nil, usagef("no kind of fabric is called %q%s (kinds: %s)", kind, didYouMean(kind, names), all)
 	}
-	f, err := fabric.Generate(kind, params, seed)
+	t, o, err := fabric.ParseTopology(kind, params, seed)
+	var f *fabric.Fabric
+	if err == nil {
+		f, err = fabric.Generate(t, o)
+	}
+	if wrong, ok := errors.AsType[*fabric.GenerateError](err); ok {
+		at := slices.IndexFunc(fabric.Kinds(), func(k fabric.Kind) bool { return k.Name == kind })
+		wrong.Usage = fabric.Kinds()[at].Usage()
+	}
 	if err != nil {
 		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "fabric: "))
 	}

@@ -76,7 +76,7 @@ func (r *floodRig) Start(manager string) (_ experiment.Flooded, err error) {
 			s.Stop()
 		}
 	}()
-	f, err := fabric.Generate("mesh", []string{"2", "hosts=5"}, 1)
+	f, err := fabric.Generate(fabric.Mesh{Dims: []int{2}, Hosts: 5}, fabric.GenerateOptions{})
 	if err != nil {
 		return nil, err
 	}

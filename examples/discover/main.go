@@ -25,7 +25,7 @@ func main() {
 }
 
 func run(out io.Writer) error {
-	f, err := fabric.Generate("torus", []string{"3x3"}, 1)
+	f, err := fabric.Generate(fabric.Torus{Dims: []int{3, 3}, Hosts: 1}, fabric.GenerateOptions{})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,11 @@ func run(args []string, out io.Writer) error {
 	if len(args) == 0 {
 		return fmt.Errorf("want a kind of fabric and its parameters")
 	}
-	f, err := fabric.Generate(args[0], args[1:], 1)
+	t, o, err := fabric.ParseTopology(args[0], args[1:], 1)
+	if err != nil {
+		return err
+	}
+	f, err := fabric.Generate(t, o)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/route"
 	"heddle/route/engine/minhop"
 	"heddle/route/osmdump"
@@ -16,7 +17,7 @@ import (
 // TestRun: tables without cycles pass, shortest paths around a ring do not.
 func TestRun(t *testing.T) {
 	for kind, good := range map[string]bool{"mesh": true, "torus": false} {
-		f, err := fabric.Generate(kind, []string{"6"}, 1)
+		f, err := fabrictest.Generate(kind, []string{"6"}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ var algorithms = []string{"internal/heap", "internal/toposort"}
 
 // testSupport are packages that no program may contain.
 var testSupport = []string{
-	"internal/abitest", "internal/ibtools", "internal/madtest", "internal/need", "internal/routetest", "internal/storetest",
+	"internal/abitest", "internal/fabrictest", "internal/ibtools", "internal/madtest", "internal/need", "internal/routetest", "internal/storetest",
 	"internal/wiretest",
 }
 

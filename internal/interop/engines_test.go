@@ -12,6 +12,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -138,7 +139,7 @@ func ibdmchk(t *testing.T, tool, dir string, args []string, g *fabric.Graph) jud
 func judgeNet(t *testing.T, name string, lids int) (*fabric.Fabric, *fabric.Graph) {
 	t.Helper()
 	words := strings.Fields(name)
-	f, err := fabric.Generate(words[0], words[1:], 11)
+	f, err := fabrictest.Generate(words[0], words[1:], 11)
 	if err != nil {
 		t.Fatal(err)
 	}

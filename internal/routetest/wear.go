@@ -296,15 +296,22 @@ func Kinds(draw func(k int) int) []Kind {
 		{"lmc", Random(6+draw(10), draw(20), 2, 4, draw).Graph()},
 		{"line", Random(2+draw(4), 0, 2, 1, draw).Graph()},
 	}
-	for _, k := range [][]string{{"irregular", "16"}, {"dragonfly", "4", "2", "2"}, {"hypercube", "4"}} {
-		f, err := fabric.Generate(k[0], k[1:], uint64(draw(1<<30)))
+	for _, k := range []fabric.Topology{
+		fabric.Irregular{Switches: 16, Hosts: 1}, fabric.Dragonfly{Switches: 4, Hosts: 2, Global: 2}, fabric.Hypercube{Dims: 4, Hosts: 1},
+	} {
+		seed := uint64(draw(1 << 30))
+		if r, ok := k.(fabric.Irregular); ok {
+			r.Seed = seed
+			k = r
+		}
+		f, err := fabric.Generate(k, fabric.GenerateOptions{})
 		if err == nil {
 			err = fabric.AssignLIDs(f, 1+draw(2))
 		}
 		if err == nil {
 			var g *fabric.Graph
 			if g, err = f.Graph(fabric.GraphOptions{}); err == nil {
-				all = append(all, Kind{k[0], g})
+				all = append(all, Kind{k.Kind(), g})
 			}
 		}
 		if err != nil {

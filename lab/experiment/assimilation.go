@@ -3,7 +3,6 @@ package experiment
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"heddle/fabric"
@@ -59,7 +58,7 @@ func ChangeAssimilation(o Options) (*report.Report, error) {
 			for r := range runs {
 				o.say("%d switches, network %d of %d, %s", n, r+1, runs, profile.name)
 				seed := o.Seed + uint64(r)*1000 + uint64(n)
-				f, err := fabric.Generate("irregular", []string{strconv.Itoa(n)}, seed)
+				f, err := fabric.Generate(fabric.Irregular{Switches: n, Hosts: 1, Seed: seed}, fabric.GenerateOptions{})
 				if err != nil {
 					return nil, err
 				}

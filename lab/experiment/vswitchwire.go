@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -88,7 +87,7 @@ type wireOptions struct {
 
 // newWire brings a subnet up whose hypervisors have vSwitch adapters.
 func newWire(o wireOptions) (*wire, error) {
-	f, err := fabric.Generate("fattree", []string{strconv.Itoa(o.hosts)}, o.seed)
+	f, err := fabric.Generate(fabric.FatTree{Hosts: o.hosts}, fabric.GenerateOptions{})
 	if err != nil {
 		return nil, err
 	}

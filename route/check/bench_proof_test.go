@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/route"
 	"heddle/route/check"
 	"heddle/route/engine/updn"
@@ -44,7 +45,7 @@ func failures(tb testing.TB, f *fabric.Fabric, was *route.Tables, n int) (gs []*
 // BenchmarkUpdate carries the proof of up*/down* tables for 11,664 hosts over
 // the failure of one of several cables.
 func BenchmarkUpdate(b *testing.B) {
-	f, err := fabric.Generate("fattree", []string{"11664"}, 1)
+	f, err := fabrictest.Generate("fattree", []string{"11664"}, 1)
 	if err != nil {
 		b.Fatal(err)
 	}

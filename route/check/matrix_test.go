@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -22,7 +23,7 @@ func TestEveryKind(t *testing.T) {
 	} {
 		t.Run(c, func(t *testing.T) {
 			words := strings.Fields(c)
-			f, err := fabric.Generate(words[0], words[1:], 3)
+			f, err := fabrictest.Generate(words[0], words[1:], 3)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -43,7 +44,7 @@ var worlds = []string{
 func newWorld(tb testing.TB, seed uint64) *world {
 	w := &world{draw: routetest.Draws(seed, 77), down: map[fabric.Ref]bool{}, vls: 1}
 	words := strings.Fields(worlds[w.draw(len(worlds))])
-	f, err := fabric.Generate(words[0], words[1:], seed)
+	f, err := fabrictest.Generate(words[0], words[1:], seed)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -371,7 +372,7 @@ func TestUpdatesAtOnce(t *testing.T) {
 // that fail and return.
 func TestFullSizeUpdates(t *testing.T) {
 	need.Long(t)
-	f, err := fabric.Generate("fattree", []string{"11664"}, 1)
+	f, err := fabrictest.Generate("fattree", []string{"11664"}, 1)
 	if err == nil {
 		err = fabric.AssignLIDs(f, 1)
 	}

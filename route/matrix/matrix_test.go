@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -76,7 +77,7 @@ var budgets = []int{1, 2, 4, 8}
 func generate(t testing.TB, text string) *fabric.Graph {
 	t.Helper()
 	words := strings.Fields(text)
-	f, err := fabric.Generate(words[0], words[1:], 3)
+	f, err := fabrictest.Generate(words[0], words[1:], 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/route"
 	"heddle/route/check"
@@ -42,7 +43,7 @@ func graph(t testing.TB, f *fabric.Fabric, up func(fabric.Ref) bool, vls uint8) 
 
 func load(t testing.TB, n net, seed uint64) *fabric.Fabric {
 	t.Helper()
-	f, err := fabric.Generate(n.kind, n.params, seed)
+	f, err := fabrictest.Generate(n.kind, n.params, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +308,7 @@ func connected(g *fabric.Graph, grp route.Group) route.Group {
 // the ring takes one of the two: with one lane there is none, with two the
 // group moves to the other.
 func TestNoLane(t *testing.T) {
-	f, err := fabric.Generate("torus", []string{"4"}, 1)
+	f, err := fabrictest.Generate("torus", []string{"4"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

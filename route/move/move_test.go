@@ -9,6 +9,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -163,7 +164,7 @@ func TestEnginesLong(t *testing.T) {
 		"dragonfly+ 3 3 2 3", "irregular 16",
 	} {
 		words := strings.Fields(name)
-		f, err := fabric.Generate(words[0], words[1:], 3)
+		f, err := fabrictest.Generate(words[0], words[1:], 3)
 		if err == nil {
 			err = fabric.AssignLIDs(f, 2)
 		}

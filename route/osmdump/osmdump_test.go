@@ -11,6 +11,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/route"
 	"heddle/route/check"
@@ -22,7 +23,7 @@ import (
 // build makes a fabric, its graph and its tables.
 func build(t *testing.T, e route.Engine, lids int, kind string, params ...string) (*fabric.Fabric, *fabric.Graph, *route.Tables) {
 	t.Helper()
-	f, err := fabric.Generate(kind, params, 7)
+	f, err := fabrictest.Generate(kind, params, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,7 @@ LID    : Port : Hops : Optimal
 }
 
 func TestNotOptimal(t *testing.T) {
-	f, err := fabric.Generate("torus", []string{"3"}, 1)
+	f, err := fabrictest.Generate("torus", []string{"3"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

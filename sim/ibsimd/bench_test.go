@@ -15,6 +15,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/fabrictest"
 	"heddle/internal/ibtools"
 	"heddle/sim"
 	"heddle/sim/live"
@@ -150,7 +151,7 @@ func (r *raw) exchange(b *testing.B, n, window int, path ...byte) {
 // than ibsim takes. The server's processor time is the number to compare on a
 // machine that does other work too.
 func BenchmarkRequests(b *testing.B) {
-	f, err := fabric.Generate("fattree", []string{"324"}, 1)
+	f, err := fabrictest.Generate("fattree", []string{"324"}, 1)
 	if err != nil {
 		b.Fatal(err)
 	}

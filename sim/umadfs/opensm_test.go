@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/sim"
 )
@@ -261,7 +261,7 @@ func TestNets(t *testing.T) {
 			if c.long {
 				need.Long(t)
 			}
-			f, err := fabric.Generate(c.kind, c.params, 1)
+			f, err := fabrictest.Generate(c.kind, c.params, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

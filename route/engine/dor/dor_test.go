@@ -7,6 +7,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -18,7 +19,7 @@ import (
 // graph generates a fabric with one LID a port.
 func graph(t *testing.T, vls uint8, kind string, params ...string) *fabric.Graph {
 	t.Helper()
-	f, err := fabric.Generate(kind, params, 5)
+	f, err := fabrictest.Generate(kind, params, 5)
 	if err != nil {
 		t.Fatal(err)
 	}

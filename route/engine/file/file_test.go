@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
@@ -19,7 +20,7 @@ import (
 
 func net(t testing.TB, kind, params string, lids int) (*fabric.Fabric, *fabric.Graph) {
 	t.Helper()
-	f, err := fabric.Generate(kind, strings.Fields(params), 9)
+	f, err := fabrictest.Generate(kind, strings.Fields(params), 9)
 	if err != nil {
 		t.Fatal(err)
 	}

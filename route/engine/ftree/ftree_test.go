@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -18,7 +19,7 @@ import (
 func generate(t testing.TB, kind string, lids int) *fabric.Graph {
 	t.Helper()
 	words := strings.Fields(kind)
-	f, err := fabric.Generate(words[0], words[1:], 3)
+	f, err := fabrictest.Generate(words[0], words[1:], 3)
 	if err != nil {
 		t.Fatal(err)
 	}

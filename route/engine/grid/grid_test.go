@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route/engine/grid"
@@ -16,7 +17,7 @@ import (
 func graph(t testing.TB, net string) *fabric.Graph {
 	t.Helper()
 	words := strings.Fields(net)
-	f, err := fabric.Generate(words[0], words[1:], 5)
+	f, err := fabrictest.Generate(words[0], words[1:], 5)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/check"
@@ -22,7 +23,7 @@ func generate(t testing.TB, lids int, what string) *fabric.Graph {
 		seed, _ = strconv.ParseUint(words[k][1:], 10, 64)
 		words = words[:k]
 	}
-	f, err := fabric.Generate(words[0], words[1:], seed)
+	f, err := fabrictest.Generate(words[0], words[1:], seed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -19,7 +20,7 @@ import (
 func graph(t testing.TB, kind string, lids int, vls uint8, seed uint64) *fabric.Graph {
 	t.Helper()
 	w := strings.Fields(kind)
-	f, err := fabric.Generate(w[0], w[1:], seed)
+	f, err := fabrictest.Generate(w[0], w[1:], seed)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -20,7 +21,7 @@ import (
 func graph(t testing.TB, vls uint8, net string) *fabric.Graph {
 	t.Helper()
 	words := strings.Fields(net)
-	f, err := fabric.Generate(words[0], words[1:], 5)
+	f, err := fabrictest.Generate(words[0], words[1:], 5)
 	if err != nil {
 		t.Fatal(err)
 	}

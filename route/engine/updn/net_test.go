@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"heddle/fabric"
+	"heddle/internal/fabrictest"
 	"heddle/internal/need"
 	"heddle/internal/routetest"
 	"heddle/route"
@@ -17,7 +18,7 @@ import (
 
 func generate(t testing.TB, seed uint64, lids int, kind string, params ...string) *fabric.Graph {
 	t.Helper()
-	f, err := fabric.Generate(kind, params, seed)
+	f, err := fabrictest.Generate(kind, params, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
