@@ -2,15 +2,14 @@ package partition
 
 import "heddle/ib"
 
-// Changed lists the GUIDs by which ports may have other keys, or other places for
-// them, under a policy than under the one before; all says that it may be any
-// port. Names, service levels and groups do not count. A GUID may be there more
-// than once. It takes time in proportion to the members of partitions that are not
-// the same.
+// Changed lists the GUIDs whose ports may get other keys, or other indices for
+// them, under p than under old; all says that any port may. Names, service levels
+// and groups do not count. A GUID may occur more than once. It takes time
+// proportional to the members of changed partitions.
 func Changed(old, p *Policy) (guids []ib.GUID, all bool) {
 	a, b := old.Partitions, p.Partitions
 	for len(a) > 0 || len(b) > 0 {
-		var x, y Partition // of one P_Key; empty if it has none
+		var x, y Partition // of one P_Key; empty if missing
 		first := len(b) == 0 || len(a) > 0 && a[0].PKey <= b[0].PKey
 		second := len(a) == 0 || len(b) > 0 && b[0].PKey <= a[0].PKey
 		if first {
@@ -35,9 +34,9 @@ func Changed(old, p *Policy) (guids []ib.GUID, all bool) {
 	return guids, false
 }
 
-// apart cuts the lines off two lists that are the same at their beginnings and
-// ends. What a line that remains names is all that may differ: as long as no class
-// is among them, the order of the others is the same.
+// apart removes common lines from the beginnings and ends of two lists. Only ports
+// that the remaining lines name may differ: as long as these contain no class, the
+// order of the others is the same.
 func apart(a, b []Member) (l, m []Member) {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]

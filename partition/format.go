@@ -18,13 +18,13 @@ func (p *Policy) Format(w io.Writer) error {
 	return b.Flush()
 }
 
-// formatter writes one partition. It takes a single statement if that can say
-// all: lines with and without indx0 are in statements of their own, and so are IP
-// groups whose MTU or rate is not that of the header above them.
+// formatter writes one partition. It uses a single statement if that suffices:
+// lines with and without indx0 need separate statements, and so do IP groups
+// whose MTU or rate differs from that of the header above them.
 type formatter struct {
 	b        *bufio.Writer
 	q        *Partition
-	head     groupFlags // what groups of the statement that is open inherit
+	head     groupFlags // inherited by groups of the open statement
 	open     bool
 	anyIndex bool // the statement that is open is without indx0
 	list     bool // it has members
@@ -101,7 +101,7 @@ func (f *formatter) end() {
 	f.b.WriteString(" ;\n")
 }
 
-// inherited is the group with g's MGID of which nothing else is said.
+// inherited is a group with g's MGID and only inherited values.
 func (f *formatter) inherited(g *Group) (in Group) {
 	in.MGID = g.MGID
 	if isIP(&g.MGID) {
@@ -125,7 +125,7 @@ func (f *formatter) group(g *Group) {
 	f.b.WriteByte('\n')
 }
 
-// format writes the flags of a group that differ from those of plain, but for
+// format writes the flags of a group that differ from those of plain, except
 // the service level and the scope.
 func (g *Group) format(b *bufio.Writer, sep string, plain *Group) {
 	if g.MTU != plain.MTU {

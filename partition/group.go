@@ -29,8 +29,8 @@ const (
 	setFlow
 )
 
-// apply puts what was given into g, but for the TClass: that of a header is the
-// broadcast group's alone.
+// apply copies the flags given into g, except the TClass: that of a header
+// applies to the broadcast group alone.
 func (f *groupFlags) apply(g *Group) {
 	if f.set&setMTU != 0 {
 		g.MTU = f.g.MTU
@@ -89,8 +89,8 @@ func (p *parser) groupFlag(f *groupFlags, flag, val token) (ok bool, err error) 
 	return true, nil
 }
 
-// group reads what follows "mgid=", to the end of the line. What is not said
-// there is as in the header of the statement.
+// group reads the text after "mgid=", to the end of the line. Missing flags are
+// as in the header of the statement.
 func (p *parser) group(h *header, b *building) error {
 	t := p.rest()
 	text, flags, _ := strings.Cut(t.text, ",")
@@ -181,8 +181,8 @@ func broadcastOf(key ib.PKey, g *ib.GID) ib.GID {
 	return b
 }
 
-// addGroup adds a group to a partition. One that cannot be is left out with a
-// warning, as OpenSM does: nobody gets more by it.
+// addGroup adds a group to a partition. An invalid one is omitted with a
+// warning, as OpenSM does; that grants nothing.
 func (p *parser) addGroup(at Pos, b *building, g Group) {
 	switch {
 	case isIP(&g.MGID):
@@ -206,7 +206,7 @@ func (p *parser) addGroup(at Pos, b *building, g Group) {
 		p.taken(at, b, o, g.MGID)
 		return
 	case len(p.groups) == MaxGroups:
-		p.warnf(at, "group %v is left out: no more than %d groups fit into a subnet", g.MGID, MaxGroups)
+		p.warnf(at, "group %v is ignored: a subnet has at most %d groups", g.MGID, MaxGroups)
 		return
 	}
 	p.groups[g.MGID] = b
@@ -216,7 +216,7 @@ func (p *parser) addGroup(at Pos, b *building, g Group) {
 // taken warns of a group for b that o has.
 func (p *parser) taken(at Pos, b, o *building, mgid ib.GID) {
 	if o == b {
-		p.warnf(at, "group %v is there already; the first one counts", mgid)
+		p.warnf(at, "duplicate group %v; the first one applies", mgid)
 	} else {
 		p.warnf(at, "group %v is left out: partition %s has it", mgid, short(o.Name))
 	}

@@ -24,7 +24,7 @@ type Pos struct {
 // String prints file:line:col, as compilers do.
 func (p Pos) String() string { return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col) }
 
-// ParseError says what is wrong in a file, and where.
+// ParseError is a mistake in a file, with its position.
 type ParseError struct {
 	Pos  Pos
 	Text string
@@ -33,8 +33,7 @@ type ParseError struct {
 // Error implements error.
 func (e *ParseError) Error() string { return e.Pos.String() + ": " + e.Text }
 
-// Warning is something in a file that was read, but perhaps not as its author
-// meant it.
+// Warning is a statement that was accepted, but perhaps not as intended.
 type Warning struct {
 	Pos  Pos
 	Text string
@@ -43,23 +42,21 @@ type Warning struct {
 // String prints the warning in one line.
 func (w Warning) String() string { return w.Pos.String() + ": " + w.Text }
 
-// ErrNothing is the cause of the error about a file that was read and has no
-// statement: it is empty, or holds nothing but comments. Such a file says nothing
-// about partitions, neither that everybody may meet nor that nobody may; whoever
-// asked for it decides.
+// ErrNothing is the cause of the error for a file without a statement: it is
+// empty, or has only comments. Such a file neither grants nor denies anything;
+// the caller decides what to do.
 var ErrNothing = errors.New("the file has no statement")
 
-// Parse reads OpenSM's partitions.conf; name is the file's, for messages. What
-// OpenSM reads is read in the same way, with the differences of the table in
-// docs/sa.md (Partitions). TestPartitionCorpus in internal/interop compares the
-// two.
+// Parse reads OpenSM's partitions.conf; name is the file's name in messages. It
+// accepts the same input as OpenSM, with the differences listed in docs/sa.md
+// (Partitions). TestPartitionCorpus in internal/interop compares the two.
 //
-// A mistake rejects the file as a whole, as a *ParseError, and a file without any
+// A mistake rejects the whole file, with a *ParseError, and a file without any
 // statement gives ErrNothing.
 //
-// As with OpenSM a file that has statements makes all ports limited members of the
-// default partition, and the port of the subnet manager a full one, before its
-// own rules for it come; later members of a partition override earlier ones.
+// As with OpenSM, a file with statements makes all ports limited members of the
+// default partition, and the port of the subnet manager a full one, before its own
+// rules; later members of a partition override earlier ones.
 func Parse(r io.Reader, name string) (*Policy, []Warning, error) {
 	src, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
@@ -79,14 +76,14 @@ func Parse(r io.Reader, name string) (*Policy, []Warning, error) {
 		return nil, nil, fmt.Errorf("%s: %w", name, ErrNothing)
 	}
 	pol := p.policy()
-	if err := pol.Validate(); err != nil { // what the grammar does not see
+	if err := pol.Validate(); err != nil { // checks beyond the grammar
 		return nil, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return pol, p.warn, nil
 }
 
-// building is a partition that the file has not finished yet. While it is, those
-// of its members are AnyIndex that came without indx0.
+// building is an unfinished partition. Until it is finished, members without
+// indx0 are AnyIndex.
 type building struct {
 	Partition
 	called string // the name by which a header without P_Key finds it
@@ -103,7 +100,7 @@ type parser struct {
 	byKey  map[ib.PKey]*building
 	named  bool // the default partition has the file's name
 	warn   []Warning
-	groups map[ib.GID]*building // whose a group is
+	groups map[ib.GID]*building // partition of each group
 	next   ib.PKey              // the key that was chosen last
 }
 
@@ -166,10 +163,10 @@ func (p *parser) scan() token {
 	return t
 }
 
-// back makes t, the token scanned last, the next one.
+// back unreads t, the last token scanned.
 func (p *parser) back(t token) { p.at = p.at - len(t.text) }
 
-// rest returns what is left of the line, without a comment, up to a ";".
+// rest returns the rest of the line, without a comment, up to a ";".
 func (p *parser) rest() token {
 	for p.at < len(p.src) && isSpace(p.src[p.at]) && p.src[p.at] != '\n' {
 		p.at++
@@ -190,7 +187,7 @@ func quote(t token) string {
 	return short(t.text)
 }
 
-// short quotes what may be long.
+// short quotes text that may be long.
 func short(s string) string {
 	if len(s) > 64 {
 		s = s[:64] + "…"
@@ -211,7 +208,7 @@ func (p *parser) parse() (n int, err error) {
 	}
 }
 
-// header is what stands before the first colon of a statement.
+// header is the part of a statement before the first colon.
 type header struct {
 	at     Pos
 	name   string
@@ -304,7 +301,7 @@ func (p *parser) open(h *header) (*building, error) {
 	} else if b.PKey == DefaultKey && !p.named && h.name != "" {
 		b.Name, p.named = h.name, true // the name that the file gives it
 	} else if h.name != b.Name && h.name != "" {
-		p.warnf(h.at, "partition %s has P_Key %v of partition %s: the two are one", short(h.name), b.PKey, short(b.Name))
+		p.warnf(h.at, "partition %s has P_Key %v of partition %s; they are merged", short(h.name), b.PKey, short(b.Name))
 	}
 	b.SL, b.HasSL = h.group.g.SL, h.group.set&setSL != 0
 	if h.ipoib {
@@ -319,8 +316,8 @@ func (p *parser) open(h *header) (*building, error) {
 	return b, nil
 }
 
-// find returns the partition that a header without P_Key means, nil if that is a
-// new one. Of several with one name OpenSM takes the first of its table.
+// find returns the partition that a header without P_Key names, nil if it is
+// new. Of several with one name OpenSM takes the first of its table.
 func (p *parser) find(name string) (b *building) {
 	for _, o := range p.order {
 		if name != "" && o.called == name && (b == nil || osmOrder(o.PKey, b.PKey) < 0) {
@@ -367,8 +364,8 @@ func (p *parser) flag(h *header, flag, val token) error {
 	return nil
 }
 
-// keyword returns the first of list that begins with what was written, or "".
-// OpenSM compares so, and files rely on it.
+// keyword returns the first of list that begins with the written word, or "".
+// OpenSM matches that way, and files rely on it.
 func (p *parser) keyword(t token, list ...string) string {
 	if t.text == "" {
 		return ""
@@ -384,7 +381,8 @@ func (p *parser) keyword(t token, list ...string) string {
 	return ""
 }
 
-// membership reads full, limited or both; anything else is limited and not ok.
+// membership reads full, limited or both; for anything else it returns limited
+// and false.
 func (p *parser) membership(t token) (as Membership, ok bool) {
 	switch p.keyword(t, "full", "limited", "both") {
 	case "full":
@@ -442,7 +440,7 @@ func (p *parser) members(h *header, b *building) error {
 		switch {
 		case m.Kind == nobody:
 		case m.Kind == Self && m.As == Limited && b.PKey == DefaultKey:
-			p.warnf(t.pos, "the port of the subnet manager stays a full member of the default partition: nobody would reach it")
+			p.warnf(t.pos, "the port of the subnet manager stays a full member of the default partition; otherwise no port would reach it")
 		default:
 			b.Members = append(b.Members, m)
 		}
@@ -500,8 +498,8 @@ func (p *parser) number(t token, most uint64, what string) (uint64, error) {
 	return n, nil
 }
 
-// policy is what the file says, ascending by key. Partitions without a member
-// are none.
+// policy is the file's policy, ascending by key. Partitions without a member
+// are omitted.
 func (p *parser) policy() *Policy {
 	pol := &Policy{}
 	for _, b := range p.order {

@@ -91,13 +91,13 @@ func TestParse(t *testing.T) {
 			[]string{"a=0x0005 ALL=limited ff12:401b:8005::ffff:ffff ff12:401b:8005::1 ff12::1 ff12:a01c::1", "b=0x0006 ALL=limited", def},
 			[]string{
 				"f:2:6: group ff12:401b:ffff::17 is left out: its P_Key", "mtu and rate must be those of the header, 4 and 3", "that needs scope=5",
-				"no broadcast group ff18:401b:8005::ffff:ffff", "the first one counts", "reserved", "is not link-local", `partition "a" has it`,
+				"no broadcast group ff18:401b:8005::ffff:ffff", "the first one applies", "reserved", "is not link-local", `partition "a" has it`,
 			},
 		},
 		{
 			"scopes", "a=5,ipoib,scope=2,scope=5:\nmgid=ff12:401b::ffff:ffff\nmgid=ff12::1,scope=8\nALL;a=5,scope=5:mgid=ff12:401b::ffff:ffff\nmgid=ff15:401b::1\n;",
 			[]string{"a=0x0005 ALL=limited ff12:401b:8005::ffff:ffff ff12::1 ff15::1 ff18::1", def},
-			[]string{"has scope 2", "the first one counts", "the first one counts", "no broadcast group ff15:401b:8005::ffff:ffff"},
+			[]string{"has scope 2", "the first one applies", "the first one applies", "no broadcast group ff15:401b:8005::ffff:ffff"},
 		},
 		{"a group and a member without a comma", "a=5:ALL\nmgid=ff12::1\n,SELF;", []string{"a=0x0005 ALL=limited SELF=limited ff12::1", def}, nil},
 		{"a long line", "a=5:" + strings.Repeat("1,", 5000) + "2;", []string{"a=0x0005 0x0000000000000001=limited 0x0000000000000002=limited", def}, nil},

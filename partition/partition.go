@@ -1,8 +1,8 @@
 // Package partition holds the partitions of a subnet: which port has which
-// P_Key, as full or limited member, and which permanent multicast groups come
-// with them (IBA §10.9). A Policy is a value; Parse reads it from OpenSM's
-// partitions.conf, Validate says what is wrong with one from elsewhere, and
-// nothing here ever changes one that somebody else may be reading.
+// P_Key, as full or limited member, and which permanent multicast groups they
+// have (IBA §10.9). A Policy is a value; Parse reads it from OpenSM's
+// partitions.conf, Validate checks one from elsewhere, and no function changes
+// a policy in place.
 package partition
 
 import (
@@ -19,7 +19,7 @@ const (
 	Both
 )
 
-// Kind is whom a Member line names.
+// Kind is the set of ports that a Member line names.
 type Kind uint8
 
 // The kinds.
@@ -37,8 +37,8 @@ type Member struct {
 	Kind Kind
 	GUID ib.GUID // port GUID, or an alias GUID; Kind Port only. It need not be on the fabric
 	As   Membership
-	// AnyIndex: at whom this line names the P_Key goes to any index, although its
-	// partition wants index 0.
+	// AnyIndex: the P_Key may be at any index of this line's ports, although its
+	// partition has index 0.
 	AnyIndex bool `json:",omitempty"`
 }
 
@@ -54,12 +54,12 @@ type Group struct {
 	HopLimit  uint8
 }
 
-// Partition is one P_Key and those who have it.
+// Partition is one P_Key with its members.
 type Partition struct {
-	Name    string  // of the tenant: a P_Key that passes from one name to another was freed in between
+	Name    string  // name of the tenant: a P_Key that changes its name was free in between
 	PKey    ib.PKey // 15 bits: the membership bit is 0
-	Index0  bool    // wants index 0 of its members' tables, but for Member.AnyIndex
-	SL      ib.SL   // of paths in the partition where no QoS policy says otherwise
+	Index0  bool    // its members have it at index 0, except those with Member.AnyIndex
+	SL      ib.SL   // of paths in the partition without a QoS rule
 	HasSL   bool
 	Members []Member
 	Groups  []Group

@@ -22,26 +22,25 @@ func (e *OverflowError) Error() string {
 		e.Cap, e.Keys, len(e.Left), e.Left[0])
 }
 
-// Placing is what Place needs to know of a port.
+// Placing is the input of Place for one port.
 type Placing struct {
-	Table []ib.PKey // what it holds, by index; empty entries at the end may be missing
-	Cap   int       // entries that it has room for
+	Table []ib.PKey // its current table, by index; trailing empty entries may be missing
+	Cap   int       // its capacity in entries
 	Want  []ib.PKey // the keys it is to have, ascending by base (see Grants.Of)
-	// Index0, if not 0, is the base of the key that wants index 0; of a full and a
-	// limited one the full one.
+	// Index0, if not 0, is the base of the key that must be at index 0; of a full
+	// and a limited one the full one.
 	Index0 ib.PKey
-	// Fresh: nobody can be using an index of this table yet, so that keys may
-	// still be moved for one that wants index 0.
+	// Fresh: no host can be using an index of this table yet, so a key may still
+	// be moved to free index 0.
 	Fresh bool
 }
 
-// Place lays out the table of a port. An entry that stays keeps its index, and
-// one that only changes between full and limited does too: connections hold
-// indices, not keys. A key that is new gets the lowest index that is free, or
-// index 0 if it wants and can have it. Keys that are new at one time come in the
-// order of OpenSM, so that a port which was reset has each where its host had it.
-// What does not fit is left out and told by an *OverflowError; the table returned
-// is good in any case. It has no empty entries at its end.
+// Place lays out the table of a port. A remaining entry keeps its index, even if
+// its membership changes, because connections hold indices, not keys. A new key
+// gets the lowest free index, or index 0 if it should and can have it. Keys added
+// together are in OpenSM's order, so that a reset port has each where its host
+// had it. Keys that do not fit are omitted and reported by an *OverflowError; the
+// returned table is valid in any case. It has no trailing empty entries.
 func Place(p Placing) ([]ib.PKey, error) {
 	old := p.Table[:min(len(p.Table), p.Cap)]
 	table := make([]ib.PKey, len(old), max(len(old), min(len(p.Want), p.Cap)))
@@ -97,8 +96,8 @@ func Place(p Placing) ([]ib.PKey, error) {
 			table[0] = k
 		}
 	}
-	// The default partition leads to the subnet administrator: it has index 0 if
-	// nobody else has, and never lacks room because of others.
+	// The default partition leads to the subnet administrator: it gets index 0 if
+	// no other key has it, and always gets space.
 	free := p.Cap - len(table) + count(table, 0)
 	for _, k := range [2]ib.PKey{ib.PKeyDefaultFull, ib.PKeyDefaultLimited} {
 		if len(table) == 0 || table[0] == 0 || len(left) > free {
@@ -122,9 +121,9 @@ func Place(p Placing) ([]ib.PKey, error) {
 	return table, nil
 }
 
-// osmOrder compares two keys by their place in the tables of OpenSM, which are
-// sorted by the bytes of a P_Key the wrong way round: 0x0300 comes before 0x0005,
-// and the default partition last.
+// osmOrder compares two keys by their position in OpenSM's tables, which are
+// sorted by the byte-swapped P_Key: 0x0300 precedes 0x0005, and the default
+// partition is last.
 func osmOrder(a, b ib.PKey) int {
 	swapped := func(k ib.PKey) uint16 { return bits.ReverseBytes16(uint16(k.Base())) }
 	return cmp.Or(cmp.Compare(swapped(a), swapped(b)), cmp.Compare(a, b))
@@ -147,10 +146,10 @@ func Trim(t []ib.PKey) []ib.PKey {
 	return t
 }
 
-// Only is a table without what want, which ascends by base, does not have: the
-// first half of a change, in which keys are taken away and full members become
-// limited ones, but nobody is given anything. Place gives the same table from
-// it as from the one before.
+// Only returns a table reduced to the keys in want, which ascends by base: the
+// first half of a change. It removes keys and turns full members into limited
+// ones, but grants nothing. Place returns the same table from it as from the
+// original.
 func Only(table, want []ib.PKey) []ib.PKey {
 	out := slices.Clone(table)
 	for i, k := range table {

@@ -16,14 +16,14 @@ const maxName = 256 // bytes of the name of a partition
 // MLIDs.
 const MaxGroups = 0x3FFF
 
-// badInName reports whether a character cannot be in the name of a partition:
-// one that a file could not show.
+// badInName reports whether a character is forbidden in the name of a
+// partition, because a file could not show it.
 func badInName(r rune) bool {
 	return strings.ContainsRune("=,:;#", r) || r == unicode.ReplacementChar || r != ' ' && !unicode.IsGraphic(r) || r != ' ' && unicode.IsSpace(r)
 }
 
-// Validate says what is wrong with a policy, nil if nothing is. Parse does it
-// too; a policy from elsewhere is to be validated before it is used.
+// Validate returns the first mistake in a policy, nil if there is none. Parse
+// calls it; validate a policy from elsewhere before use.
 func (p *Policy) Validate() error {
 	_, err := p.check()
 	return err
@@ -39,7 +39,7 @@ func (p *Policy) check() (key ib.PKey, err error) {
 	for i := range p.Partitions {
 		q := &p.Partitions[i]
 		if i > 0 && q.PKey <= p.Partitions[i-1].PKey {
-			return q.PKey, fmt.Errorf("partition: P_Key %v comes after %v: each may be there once, in ascending order", q.PKey, p.Partitions[i-1].PKey)
+			return q.PKey, fmt.Errorf("partition: P_Key %v comes after %v; each may occur once, in ascending order", q.PKey, p.Partitions[i-1].PKey)
 		}
 		if err := q.validate(groups); err != nil {
 			return q.PKey, fmt.Errorf("partition %q (%v): %w", q.Name, q.PKey, err)
@@ -108,8 +108,8 @@ func (p *Policy) Find(k ib.PKey) *Partition {
 	return &p.Partitions[i]
 }
 
-// effective drops the members that later ones override. The order of the
-// others is kept.
+// effective drops members that later ones override. The order of the others is
+// kept.
 func effective(list []Member) []Member {
 	type who struct {
 		kind Kind

@@ -17,12 +17,12 @@ const (
 	Router
 )
 
-// Grants says which keys the ports of a subnet are to have under a policy. It
+// Grants maps the ports of a subnet to the P_Keys that a policy grants them. It
 // is immutable.
 type Grants struct {
 	pol    *Policy
-	index0 []int32                 // partitions that want index 0, in OpenSM's order
-	class  [Router + 1][]ib.PKey   // of a port that is in no list by itself, ascending by base
+	index0 []int32                 // partitions with index 0, in OpenSM's order
+	class  [Router + 1][]ib.PKey   // for a port that no list names individually, ascending by base
 	last   [Router + 1][]classLast // by partition
 	some   [Router + 1][]int32     // partitions with a line that covers the class
 	self   []int32                 // partitions with a line for the manager's own port
@@ -45,7 +45,7 @@ type guidGrant struct {
 	at   int32
 }
 
-// Resolve prepares a valid policy for asking.
+// Resolve compiles a valid policy.
 func Resolve(p *Policy) *Grants {
 	g := &Grants{pol: p}
 	n := 0
@@ -102,8 +102,8 @@ type guidLine struct {
 	guidGrant
 }
 
-// index sorts the lines of single ports, which come by partition and line. Of
-// those of one partition the last counts.
+// index sorts the lines of single ports, which are in order of partition and
+// line. Of those of one partition the last applies.
 func (g *Grants) index(named []guidLine) {
 	slices.SortStableFunc(named, func(a, b guidLine) int { return cmp.Compare(a.guid, b.guid) })
 	g.lines = make([]guidGrant, 0, len(named))
@@ -132,7 +132,7 @@ func (g *Grants) named(guid ib.GUID) []guidGrant {
 // Names reports whether a GUID is named by a member line.
 func (g *Grants) Names(guid ib.GUID) bool { return len(g.named(guid)) > 0 }
 
-// Policy is what the grants were made from.
+// Policy is the policy of the grants.
 func (g *Grants) Policy() *Policy { return g.pol }
 
 // appendKeys appends the table entries of a membership, the full one last.
@@ -161,11 +161,12 @@ func floor(list []ib.PKey, key ib.PKey) []ib.PKey {
 	return list
 }
 
-// Of lists the keys of an end port, with bit 15 where it is a full member,
-// ascending by base: what its port GUID is given, or its class, or it as the
-// manager's own, by the last of the lines that name it; and besides what its
-// alias GUIDs are given. Every port is a member of the default partition, and
-// the manager's a full one. The list is shared: it is not to be changed.
+// Of lists the P_Keys of an end port, with bit 15 set for full membership,
+// ascending by base: those granted to its port GUID, its class, or (with self)
+// to the manager's own port, according to the last line that names it; plus
+// those granted to its alias GUIDs. Every port is a member of the default
+// partition, and the manager's a full one. The list is shared and must not be
+// changed.
 func (g *Grants) Of(class Class, guid ib.GUID, aliases []ib.GUID, self bool) []ib.PKey {
 	own := g.named(guid)
 	var more []guidGrant
@@ -226,9 +227,9 @@ func (g *Grants) Of(class Class, guid ib.GUID, aliases []ib.GUID, self bool) []i
 	return floor(list, ib.PKeyDefaultLimited)
 }
 
-// Index0 is the base of the key that an end port (see Of) has at index 0, 0 if
-// that does not matter: the line by which it has the key says so. Of several keys
-// of which that is said it is the first in OpenSM's order.
+// Index0 is the base of the P_Key that an end port (see Of) has at index 0, 0 if
+// that is free: the line that grants the key decides. Of several such keys the
+// first in OpenSM's order counts.
 func (g *Grants) Index0(class Class, guid ib.GUID, aliases []ib.GUID, self bool) ib.PKey {
 	for _, i := range g.index0 {
 		q := &g.pol.Partitions[i]

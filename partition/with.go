@@ -7,14 +7,14 @@ import (
 	"heddle/ib"
 )
 
-// With is the policy with members added. Of a P_Key that p has, the members of
-// more come after its own, so that of two lines that name one port the added one
-// counts; the partition keeps its name and service level, wants index 0 if either
-// does, and has the groups of both. Of another P_Key the partition is taken as it
-// is. A P_Key may be named more than once. The result is validated and shares what
-// it can with p and more, which are not changed.
+// With is the policy with members added. If p has the P_Key, the members of more
+// follow its own, so that of two lines that name one port the added one applies;
+// the partition keeps its name and service level, has index 0 if either has, and
+// has the groups of both. A partition with another P_Key is added unchanged. A
+// P_Key may occur more than once. The result is validated and shares what it can
+// with p and more, which are not changed.
 //
-// It takes time in proportion to p's partitions and to what is added to.
+// It takes time proportional to p's partitions and to those extended.
 func (p *Policy) With(more []Partition) (*Policy, error) {
 	if p == nil {
 		return nil, fmt.Errorf("partition: members cannot be added to no policy")
@@ -65,7 +65,7 @@ func (q *Partition) add(o *Partition) {
 	}
 }
 
-// Equal reports whether two policies say the same, line by line.
+// Equal reports whether two policies are equal, line by line.
 func (p *Policy) Equal(o *Policy) bool {
 	if p == nil || o == nil {
 		return p == o
@@ -73,7 +73,7 @@ func (p *Policy) Equal(o *Policy) bool {
 	return p == o || EqualPartitions(p.Partitions, o.Partitions)
 }
 
-// EqualPartitions reports whether two lists of partitions say the same, line by
+// EqualPartitions reports whether two lists of partitions are equal, line by
 // line.
 func EqualPartitions(a, b []Partition) bool {
 	return slices.EqualFunc(a, b, func(a, b Partition) bool {

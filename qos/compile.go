@@ -22,7 +22,7 @@ func (p *parser) compile() (*Policy, error) {
 			continue
 		}
 		if _, twice := groups[fold(g.name)]; twice {
-			p.warnf(g.line, "there is a port-group %q already: this one is never used", g.name)
+			p.warnf(g.line, "duplicate port-group %q; this one is never used", g.name)
 			continue
 		}
 		groups[fold(g.name)] = int32(i)
@@ -34,7 +34,7 @@ func (p *parser) compile() (*Policy, error) {
 			l.PKeys = append(l.PKeys, PKeyRange{ib.PKey(s.lo), ib.PKey(s.hi)})
 		}
 		if levels[fold(l.Name)] != nil {
-			p.warnf(l.line, "there is a qos-level %q already: this one is never used", l.Name)
+			p.warnf(l.line, "duplicate qos-level %q; this one is never used", l.Name)
 			continue
 		}
 		levels[fold(l.Name)] = &l.Level
@@ -45,7 +45,7 @@ func (p *parser) compile() (*Policy, error) {
 	if out.fallback == nil {
 		return nil, p.errorf("there is no qos-level named DEFAULT, and no default in qos-ulps: queries that no rule matches would have no service level")
 	}
-	// A policy of both forms asks qos-match-rules first.
+	// In a policy of both forms, qos-match-rules come first.
 	for _, r := range append(p.rules, p.ulps...) {
 		at := lexer{file: p.file, line: r.line}
 		if r.level == nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Error is what makes a file unusable.
+// Error is a mistake that makes a file unusable.
 type Error struct {
 	File string
 	Line int // from 1
@@ -15,8 +15,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Msg) }
 
-// Warning is something in a file that has no effect, or not the one that its
-// writer may expect.
+// Warning is a statement that has no effect, or perhaps not the intended one.
 type Warning struct {
 	File string
 	Line int // from 1
@@ -25,8 +24,8 @@ type Warning struct {
 
 func (w Warning) String() string { return fmt.Sprintf("%s:%d: %s", w.File, w.Line, w.Msg) }
 
-// lexer goes through a file. Blanks, line ends and comments separate words;
-// line ends matter in text only, which goes to the end of its line.
+// lexer scans a file. Blanks, line ends and comments separate words; line ends
+// are significant only in text, which extends to the end of its line.
 type lexer struct {
 	file string
 	b    string
@@ -78,8 +77,8 @@ func (l *lexer) comment() {
 	}
 }
 
-// wordAt is the word that begins at i, and what separates it from the next
-// character that is no blank.
+// wordAt is the word that begins at i, and the next non-blank character after
+// it.
 func (l *lexer) wordAt(i int) (word string, next byte) {
 	k := i
 	for k < len(l.b) && isWord(l.b[k]) {
@@ -119,7 +118,8 @@ func (l *lexer) punct(c byte) bool {
 	return true
 }
 
-// follows takes the character c if it comes next, on this line or a later one.
+// follows consumes the character c if it comes next, on this line or a later
+// one.
 func (l *lexer) follows(c byte) bool {
 	old := *l
 	if l.skip(); l.peek() == c {
@@ -130,7 +130,8 @@ func (l *lexer) follows(c byte) bool {
 	return false
 }
 
-// number takes a number as C writes it: 0x hexadecimal, 0 octal, else decimal.
+// number reads a number in C notation: 0x hexadecimal, 0 octal, otherwise
+// decimal.
 func (l *lexer) number() (uint64, error) {
 	l.skip()
 	w, _ := l.wordAt(l.pos)
@@ -152,8 +153,8 @@ func isHex(w string) bool {
 	return len(w) > 2 && (w[:2] == "0x" || w[:2] == "0X") && !strings.ContainsRune(w, '_')
 }
 
-// ranges takes numbers and ranges a-b, separated by commas. The ends of a
-// range may come in either order.
+// ranges reads numbers and ranges a-b, separated by commas. The ends of a range
+// may be in either order.
 func (l *lexer) ranges() ([]span, error) {
 	var list []span
 	for {
@@ -183,9 +184,9 @@ func (l *lexer) rest() string {
 	return strings.TrimSpace(l.b[i:l.pos])
 }
 
-// texts takes texts separated by commas. They go to the end of the line, or
-// on to the next one after a comma; quotes keep commas and # in a text. A block or
-// key that follows on the same line ends the last one.
+// texts reads texts separated by commas. They extend to the end of the line, or to
+// the next one after a comma; quotes protect commas and #. A block or key on the
+// same line ends the last text.
 func (l *lexer) texts() ([]string, error) {
 	var list []string
 	var t strings.Builder

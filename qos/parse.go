@@ -12,12 +12,12 @@ import (
 	"heddle/partition"
 )
 
-// maxFile bounds a policy file, in bytes. What it compiles to is of the same
+// maxFile bounds a policy file, in bytes. Its compiled form is of the same
 // order.
 const maxFile = 4 << 20
 
-// The service IDs by which upper layer protocols are known. Those of SDP, RDS and
-// iSER end in a TCP port number.
+// Service IDs that identify upper layer protocols. Those of SDP, RDS and iSER end
+// in a TCP port number.
 const (
 	serviceSDP  = 0x0000_0000_0001_0000
 	serviceTCP  = 0x0000_0000_0106_0000 // RDS and iSER
@@ -58,16 +58,16 @@ type rawRule struct {
 	line                int
 }
 
-// Parse reads a policy file as OpenSM 3.3.23 does; name is what the file is
-// called in messages. parts are the partitions that the file may name; nil
-// leaves that unchecked. On error, an *Error, there is no policy: half of one would
-// send traffic over lanes that are not meant for it.
+// Parse reads a policy file as OpenSM 3.3.23 does; name is the file's name in
+// messages. parts are the partitions that the file may name; nil leaves that
+// unchecked. On an error (*Error) there is no policy, because half a policy would
+// send traffic over wrong lanes.
 //
-// It differs from OpenSM where that would take something silently for what it
-// is not: numbers out of range and levels that do not exist are errors; a
-// node description need not be quoted if it has blanks in it; membership of ports
-// is by what they are when the path is asked for, not by what they were when
-// the file was read, and by every node of a description, not the first.
+// It differs from OpenSM where that would silently misread the file: numbers out of
+// range and levels that do not exist are errors; a node description with blanks
+// need not be quoted; membership of ports is evaluated when the path is queried,
+// not when the file is read, and for every node with a description, not only the
+// first.
 func Parse(r io.Reader, name string, parts *partition.Policy) (*Policy, []Warning, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err != nil {
@@ -136,7 +136,7 @@ func (p *parser) unknown(w, where, want string) error {
 	return p.errorf("%q is unknown in %s (want one of: %s)", w, where, want)
 }
 
-// block gives each word of a block to each, up to the one that closes it.
+// block passes each word of a block to each, up to the end of the block.
 func (p *parser) block(name string, each func(word string) error) error {
 	opened := p.line
 	for {
@@ -172,7 +172,7 @@ func (p *parser) colon(key string) error {
 	return nil
 }
 
-// one takes a number from lo to hi for a key that may stand once.
+// one reads a number from lo to hi for a key that may occur once.
 func (p *parser) one(key string, seen *bool, lo, hi uint64) (uint64, error) {
 	if *seen {
 		return 0, p.errorf("%s is given twice", key)
@@ -277,7 +277,7 @@ func (p *parser) addPartition(g *rawGroup, name string) {
 func (p *parser) addPort(g *rawGroup, s string) error {
 	i := strings.LastIndexByte(s, '/')
 	if i < 0 || len(s) < i+3 || s[i+1]|0x20 != 'p' {
-		return p.errorf("%q is no port name (want NODE_DESCRIPTION/Pn)", s)
+		return p.errorf("%q is not a port name (want NODE_DESCRIPTION/Pn)", s)
 	}
 	n, err := strconv.ParseUint(s[i+2:], 10, 8)
 	if err != nil || n == 0 || n == 255 {
@@ -307,7 +307,7 @@ func (p *parser) addType(g *rawGroup, s string) error {
 	case "self":
 		g.self = true
 	default:
-		return p.errorf("%q is no node type (want CA, SWITCH, ROUTER, ALL or SELF)", s)
+		return p.errorf("%q is not a node type (want CA, SWITCH, ROUTER, ALL or SELF)", s)
 	}
 	return nil
 }
@@ -323,15 +323,15 @@ func (p *parser) pkeyRanges() ([]span, error) {
 			return nil, p.errorf("P_Key %#x has more than 16 bits", s.hi)
 		}
 		if s.lo < 0x8000 && s.hi >= 0x8000 {
-			return nil, p.errorf("P_Keys %#04x-%#04x: one end has the membership bit and the other has not", s.lo, s.hi)
+			return nil, p.errorf("P_Keys %#04x-%#04x: only one end has the membership bit", s.lo, s.hi)
 		}
 		list[i] = span{s.lo & 0x7FFF, s.hi & 0x7FFF}
 	}
 	return list, nil
 }
 
-// checkPKeys warns of P_Keys without a partition. With strict the first one is
-// an error.
+// checkPKeys warns of P_Keys without a partition. With strict the first is an
+// error.
 func (p *parser) checkPKeys(list []span, strict bool) error {
 	if p.parts == nil {
 		return nil
@@ -439,7 +439,7 @@ func (p *parser) matchRule() error {
 		case "qos-class":
 			list, err = p.ranges()
 			if err == nil && slices.ContainsFunc(list, func(s span) bool { return s.hi > 0xFFF }) {
-				p.warnf(p.line, "qos-class: a class has 12 bits, nothing above 4095 ever matches")
+				p.warnf(p.line, "qos-class: a class has 12 bits, so values above 4095 never match")
 			}
 			r.class = append(r.class, list...)
 		case "service-id":

@@ -1,7 +1,8 @@
-// Package qos holds the QoS policy of path answers: which service level, MTU,
-// rate, lifetime and P_Key a path gets by who asks for what (IBA Annex A13).
-// Parse reads it from the file that OpenSM calls qos-policy.conf and compiles
-// it; a Policy is immutable, and any number of goroutines may ask it.
+// Package qos holds the QoS policy of path answers: the service level, MTU,
+// rate, lifetime and P_Key of a path, depending on the requester and the
+// requested service (IBA Annex A13). Parse reads it from OpenSM's
+// qos-policy.conf and compiles it; a Policy is immutable and safe for
+// concurrent use.
 package qos
 
 import (
@@ -17,10 +18,10 @@ type End struct {
 	Port  uint8       // port number, 0 for a switch
 	Type  ib.NodeType // of the node
 	Self  bool        // the subnet manager's own port
-	PKeys []ib.PKey   // its P_Key table; nil: not known, a member of the default partition
+	PKeys []ib.PKey   // its P_Key table; nil: unknown, counts as a member of the default partition
 }
 
-// Query is what a path query says of itself.
+// Query holds the parameters of a path query.
 type Query struct {
 	Src, Dst     *End
 	PKey         ib.PKey // with HasPKey
@@ -31,7 +32,7 @@ type Query struct {
 	HasQoSClass  bool
 }
 
-// Level is what a path gets. A zero limit is none.
+// Level holds the parameters of a path. A zero limit is none.
 type Level struct {
 	Name       string
 	SL         ib.SL
@@ -39,15 +40,15 @@ type Level struct {
 	RateLimit  ib.Rate
 	PacketLife uint8 // with HasLife: lifetime code, 4.096 µs · 2^n
 	HasLife    bool
-	PKeys      []PKeyRange // what a path may use, ascending and disjoint; empty: any
+	PKeys      []PKeyRange // P_Keys that a path may use, ascending and disjoint; empty: any
 }
 
 // PKeyRange is the P_Keys First to Last, both included, without their
 // membership bit.
 type PKeyRange struct{ First, Last ib.PKey }
 
-// Allows reports whether a path of this level may use the partition of k. It
-// does not look at the membership bit.
+// Allows reports whether a path of this level may use the partition of k,
+// regardless of the membership bit.
 func (l *Level) Allows(k ib.PKey) bool {
 	if len(l.PKeys) == 0 {
 		return true
@@ -66,13 +67,12 @@ type Policy struct {
 	fallback *Level
 	groups   []group
 	rules    []rule
-	// matchable lists, by the components that a query has, the rules that ask
-	// for no others, in the order of the file.
+	// matchable lists, by the components that a query has, the rules that need no
+	// others, in the order of the file.
 	matchable [8][]int32
 }
 
-// The components of a query that rules can ask for, as index of
-// Policy.matchable.
+// Components of a query that rules can test, as index of Policy.matchable.
 const (
 	asksPKey = 1 << iota
 	asksService
@@ -108,7 +108,7 @@ func (s spans) has(v uint64) bool {
 }
 
 // rule is a match rule: a query matches it if it has every component that the
-// rule asks for, with a value of its list.
+// rule tests, with a value of its list.
 type rule struct {
 	src, dst []int32 // indices of groups, any of which will do; empty: every port
 	service  spans
@@ -136,7 +136,7 @@ type group struct {
 	types uint8 // bit n: nodes of type n
 	self  bool
 	guids spans
-	pkeys spans // bases of the partitions whose members belong to it
+	pkeys spans // base values of the partitions whose members belong to it
 	names map[string]*portSet
 }
 
@@ -161,7 +161,7 @@ func (g *group) has(e *End) bool {
 		}
 	}
 	if len(g.names) > 0 {
-		// A switch has one end port, and any of its port numbers means it.
+		// A switch has one end port, which all its port numbers name.
 		if s := g.names[e.Node]; s != nil {
 			return e.Type == ib.NodeSwitch || s.has(e.Port)
 		}
@@ -169,10 +169,10 @@ func (g *group) has(e *End) bool {
 	return false
 }
 
-// side is one end of a query and what is known of its groups.
+// side is one end of a query with its cached group memberships.
 type side struct {
 	end    *End
-	looked uint64 // groups 0 to 63: membership was looked up
+	looked uint64 // groups 0 to 63: membership is cached
 	member uint64
 }
 
@@ -201,10 +201,9 @@ func (s *side) in(p *Policy, groups []int32) bool {
 	return false
 }
 
-// Level returns the level that the first matching rule gives, the default
-// level where no rule matches, nil where there is no policy. It allocates
-// nothing; its time grows with the number of rules that ask for no component
-// that the query lacks.
+// Level returns the level of the first matching rule, the default level if no
+// rule matches, nil if there is no policy. It allocates nothing; its time grows
+// with the number of rules that test only components that the query has.
 func (p *Policy) Level(q *Query) *Level {
 	if p == nil {
 		return nil

@@ -51,7 +51,7 @@ func (p *parser) ulp(word string) error {
 	}
 	if name == "default" {
 		if p.fallback != nil {
-			p.warnf(r.line, "default is given twice: this one counts")
+			p.warnf(r.line, "default occurs twice; the last one applies")
 		}
 		p.fallback = &Level{Name: "SimpleQoSLevel_DEFAULT", SL: ib.SL(sl)}
 		return nil
@@ -69,7 +69,7 @@ var simpleLevels = func() (l [16]Level) {
 	return l
 }()
 
-// ulpRule fills in what a protocol is known by.
+// ulpRule fills in the service IDs or other properties of a protocol.
 func (p *parser) ulpRule(r *rawRule, name, param string, list []span) error {
 	one := func(lo, hi uint64) []span { return []span{{lo, hi}} }
 	var err error
@@ -108,9 +108,9 @@ func (p *parser) ulpRule(r *rawRule, name, param string, list []span) error {
 		case "ipoib":
 			return p.errorf("ipoib takes pkey, not %q", param)
 		case "srp":
-			return p.errorf("srp wants a target-port-guid")
+			return p.errorf("srp needs a target-port-guid")
 		case "any":
-			return p.errorf("any wants service-id, pkey, target-port-guid, source-port-guid or source-target-port-guid")
+			return p.errorf("any needs service-id, pkey, target-port-guid, source-port-guid or source-target-port-guid")
 		}
 		return p.unknown(name, "qos-ulps", want)
 	}

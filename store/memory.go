@@ -30,8 +30,8 @@ type Memory struct {
 	neighbors map[nodePort]ib.GUID
 	records   map[recordKey][]byte
 	closed    bool
-	// FailNext makes that many following Apply calls fail, for tests; nobody
-	// else may be using the store while it is set.
+	// FailNext makes that many following Apply calls fail, for tests; no other
+	// goroutine may use the store while it is set.
 	FailNext int
 }
 
@@ -111,7 +111,7 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// Reopen makes a closed store usable again with what it held, as a file would.
+// Reopen makes a closed store usable again with its contents, like a file.
 func (m *Memory) Reopen() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()

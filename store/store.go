@@ -1,16 +1,17 @@
-// Package store keeps what a subnet manager must remember across restarts:
-// which LIDs belong to which port GUID, which M_Key a port was given, and the
-// records of its other parts (groups, services, subscriptions, partitions), whose
-// bytes only their owners understand. Forwarding tables are not kept: what is
-// installed is read back from the switches by every new master.
+// Package store keeps what a subnet manager must remember across restarts: which LIDs
+// belong to which port GUID, which M_Key a port has, and the records of other packages
+// (groups, services, subscriptions, partitions), whose format only their owners know. It
+// does not keep forwarding tables: every new master reads the installed tables from the
+// switches.
 //
-// Store is the seam. store/boltdb implements it on a file, NewMemory for tests and for
-// simulated managers; both pass the same conformance suite (internal/storetest). The managers of one process share a Store: its methods may
-// be called concurrently. Operations on one entry are for one owner, as the
-// order of two Apply calls that overlap is anyone's guess.
+// Store is the interface. store/boltdb implements it on a file, NewMemory in memory for
+// tests and simulated managers; both pass the same conformance suite (store/storetest).
+// The managers of one process share a Store: its methods may be called concurrently. Each
+// entry needs a single owner, because the order of two overlapping Apply calls is
+// undefined.
 //
-// Promises: Apply is atomic (all operations or none, also to a Load that
-// overlaps) and, on a file, durable when it returns. A damaged file is an error that leaves the file as it is;
+// Guarantees: Apply is atomic (all operations or none, also to a Load that overlaps) and,
+// on a file, durable when it returns. A damaged file is an error and stays unchanged;
 // nothing is repaired or deleted silently. The bytes on disk are described in
 // docs/format/store.md.
 package store
@@ -38,15 +39,15 @@ type MKeyEntry struct {
 	MKey ib.MKey
 }
 
-// NeighborEntry says which end port was found behind a switch port, so that
-// the key of a port can be guessed before its NodeInfo has been read.
+// NeighborEntry is the end port last found at a switch port, so that the
+// manager can guess the M_Key of a port before it has read its NodeInfo.
 type NeighborEntry struct {
 	Node ib.GUID // node GUID of the switch
 	Port uint8
 	Peer ib.GUID // port GUID (for a switch port 0's) on the far side
 }
 
-// Table names a set of records whose keys and values only their owner
+// Table identifies a set of records whose keys and values only their owner
 // understands (docs/format/store.md).
 type Table uint8
 
@@ -57,11 +58,11 @@ const (
 	TableServices                       // service records: package sa
 	TableSubscriptions                  // event subscriptions: package sa
 	TableAliases                        // alias GUIDs of ports: package sa
-	TablePartitions                     // the partition policy, and what is still to be revoked: package sm
-	TableFunctionLIDs                   // LIDs of virtual functions by place, and of ports whose LID floats: package sm
-	TableInterfaces                     // interfaces of virtual machines, with what is under way: package vm
+	TablePartitions                     // the partition policy, and pending revocations: package sm
+	TableFunctionLIDs                   // LIDs of virtual functions by location, and of ports whose LID floats: package sm
+	TableInterfaces                     // interfaces of virtual machines, with their operations in progress: package vm
 	TableMemberships                    // memberships of partitions that were given by themselves: package vm
-	TableFunctionGUIDs                  // GUIDs of virtual functions, which whoever is there has: package vm
+	TableFunctionGUIDs                  // GUIDs of virtual functions, which their current user has: package vm
 	tableEnd
 )
 
@@ -104,7 +105,7 @@ func (s *State) Ops() []Op {
 	return ops
 }
 
-// OpKind is what an Op does.
+// OpKind is the kind of an Op.
 type OpKind uint8
 
 const (
@@ -116,7 +117,7 @@ const (
 	PutMKey
 	// DeleteMKey forgets it.
 	DeleteMKey
-	// PutNeighbor sets what is behind port Port of node GUID: Peer.
+	// PutNeighbor sets the end port at port Port of node GUID: Peer.
 	PutNeighbor
 	// DeleteNeighbor forgets it.
 	DeleteNeighbor
@@ -126,7 +127,7 @@ const (
 	DeleteRecord
 )
 
-// Op is one change. Only the fields that Kind names are meaningful.
+// Op is one change. Only the fields that Kind names are used.
 type Op struct {
 	Kind OpKind
 	GUID ib.GUID
@@ -139,12 +140,12 @@ type Op struct {
 	Record Record
 }
 
-// Store is what survives a restart.
+// Store is the persistent state.
 type Store interface {
 	// Load returns everything, or an error that names the damaged entry.
 	Load() (*State, error)
-	// Apply makes the changes durable, all or none; among operations on one
-	// entry the last counts. It keeps nothing of ops.
+	// Apply makes the changes durable, all or none; of several operations on one
+	// entry the last applies. It does not keep ops.
 	Apply(ops []Op) error
 	// Close releases the store. Apply and Load fail afterwards.
 	Close() error

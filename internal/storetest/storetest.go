@@ -1,5 +1,4 @@
-// Package storetest holds what every store.Store must do, as a suite that each
-// implementation runs.
+// Package storetest is a conformance suite for implementations of store.Store.
 package storetest
 
 import (
@@ -16,8 +15,8 @@ import (
 	"heddle/store"
 )
 
-// Run tests the stores that open makes. The first store that a test opens is
-// empty; once it is closed, opening again with the same t gives what it held.
+// Run tests the stores that open creates. The first store that a test opens is
+// empty; once it is closed, opening again with the same t returns its contents.
 // The suite closes what it opens.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, c := range []struct {
@@ -131,8 +130,8 @@ func kinds(t *testing.T, open func() store.Store) {
 	holds(t, s, &store.State{})
 }
 
-// records: tables are apart, keys are any bytes (one may begin another), a value
-// may be empty, and the order is by table and key.
+// records: tables are separate, keys are any bytes (one may be a prefix of
+// another), a value may be empty, and the order is by table and key.
 func records(t *testing.T, open func() store.Store) {
 	s := open()
 	apply(t, s,
@@ -150,7 +149,7 @@ func records(t *testing.T, open func() store.Store) {
 	want[1] = record(store.TableGroups, "b", "five")
 	holds(t, s, &store.State{Records: want})
 
-	// The store keeps nothing of what it is given and gives nothing it keeps.
+	// The store copies its inputs and outputs.
 	op := putRecord(store.TableAliases, "mine", "before")
 	apply(t, s, op)
 	copy(op.Record.Key, "xxxx")
@@ -165,7 +164,7 @@ func records(t *testing.T, open func() store.Store) {
 	holds(t, s, &store.State{Records: want})
 }
 
-// recordLimits: the longest key and a value of many pages survive; what is
+// recordLimits: the longest key and a value of many pages survive; anything
 // beyond the limits is refused and changes nothing.
 func recordLimits(t *testing.T, open func() store.Store) {
 	s := open()
@@ -238,8 +237,7 @@ func lastOpCounts(t *testing.T, open func() store.Store) {
 	})
 }
 
-// atomic: an operation that is refused takes the whole list with it, wherever
-// it stands.
+// atomic: a refused operation rejects the whole list, at any position.
 func atomic(t *testing.T, open func() store.Store) {
 	s := open()
 	defer shut(t, s)
@@ -327,7 +325,7 @@ func closed(t *testing.T, open func() store.Store) {
 	holds(t, s, &store.State{LIDs: []store.LIDEntry{{GUID: 1, LID: 1}}})
 }
 
-// model compares a random life of one store with maps.
+// model compares random operations on one store with maps.
 func model(t *testing.T, open func() store.Store) {
 	s := open()
 	type np struct {
@@ -404,8 +402,8 @@ func model(t *testing.T, open func() store.Store) {
 	shut(t, s)
 }
 
-// shared: two managers, each with its own entries, use one store at the same
-// time. What each puts in pairs is never seen in halves.
+// shared: two managers, each with its own entries, use one store concurrently.
+// Load never sees half of a pair of changes.
 func shared(t *testing.T, open func() store.Store) {
 	s := open()
 	const rounds = 20

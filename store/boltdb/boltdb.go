@@ -1,4 +1,5 @@
-// Package boltdb is the store of a daemon: one bbolt file in its state directory.
+// Package boltdb implements store.Store on one bbolt file in the state directory
+// of a daemon.
 package boltdb
 
 import (
@@ -22,8 +23,8 @@ import (
 // FileName is the store's file in a state directory.
 const FileName = "heddle.db"
 
-// formatVersion is what is written. Version 1 had no records; opening such a
-// file makes it one of version 2.
+// formatVersion is the version written. Version 1 had no records; opening such
+// a file upgrades it.
 const formatVersion = 2
 
 var (
@@ -37,9 +38,9 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// CorruptError says that the file is not what Apply wrote. The file is left
-// untouched: the operator moves it away (LIDs are then taken from the fabric)
-// or restores a copy.
+// CorruptError reports a file that Apply did not write. The file stays
+// unchanged: the operator removes it (LIDs are then read from the fabric) or
+// restores a backup.
 type CorruptError struct {
 	Path string
 	What string
@@ -67,12 +68,12 @@ type DB struct {
 }
 
 // Open opens or creates the store file at path. It waits up to a second for
-// another process to let go of it. A file of an older format is brought up to
-// this one, in one transaction.
+// another process to close it. It upgrades a file of an older format in one
+// transaction.
 func Open(path string) (*DB, error) { return open(path, false) }
 
-// Read returns what the store file at path holds and leaves it as it is, also
-// where it has an older format.
+// Read returns the contents of the store file at path without changing it, even
+// if it has an older format.
 func Read(path string) (*store.State, error) {
 	if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
 		return &store.State{}, nil // its maker died before it wrote anything
@@ -111,7 +112,7 @@ func open(path string, readOnly bool) (s *DB, err error) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, ReadOnly: readOnly})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("store: %s is in use by another process: stop the other manager, or give this one its own state directory", path)
+		return nil, fmt.Errorf("store: %s is in use by another process; stop the other manager, or give this one its own state directory", path)
 	case err != nil && !fresh && !os.IsPermission(err):
 		return nil, &CorruptError{Path: path, What: "not a readable bbolt file", Err: err}
 	case err != nil:
@@ -144,8 +145,8 @@ func headerCheck(path string) error {
 	return nil
 }
 
-// init makes the buckets of a new file, or checks those of an old one and adds
-// what its format lacks.
+// init creates the buckets of a new file, or checks those of an old one and
+// adds missing ones.
 func (b *DB) init(fresh, readOnly bool) error {
 	version := byte(0)
 	if !fresh {
@@ -172,9 +173,9 @@ func (b *DB) init(fresh, readOnly bool) error {
 	})
 }
 
-// check returns the format of a file and refuses one that this program does
-// not know or that lacks a bucket of its format. 0 is a file that bbolt made
-// but in which nothing was ever committed: its maker died right then.
+// check returns the format of a file. It refuses an unknown format and a file
+// that lacks a bucket of its format. 0: bbolt created the file, but its process
+// died before the first commit.
 func (b *DB) check(tx *bolt.Tx) (version byte, err error) {
 	if first, _ := tx.Cursor().First(); first == nil && tx.ID() <= 1 {
 		return 0, nil
@@ -226,8 +227,8 @@ func (b *DB) Load() (st *store.State, err error) {
 
 func guid(b []byte) ib.GUID { return ib.GUID(binary.BigEndian.Uint64(b)) }
 
-// ended makes ErrClosed of what bbolt says of a file that was closed while it
-// was being used.
+// ended returns ErrClosed for bbolt's error about a file that was closed during
+// use.
 func (b *DB) ended(err error) error {
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return store.ErrClosed
@@ -236,11 +237,11 @@ func (b *DB) ended(err error) error {
 }
 
 // entryKind is one kind of entry, each in its bucket: keys of klen bytes,
-// values of vlen bytes (any where it is < 0; take looks at them) and a checksum
-// over key and value.
+// values of vlen bytes (any length if it is < 0; take checks them) and a
+// checksum over key and value.
 type entryKind struct {
 	bucket     []byte
-	since      byte // format in which the bucket came
+	since      byte // first format with the bucket
 	klen, vlen int
 	take       func(st *store.State, k, v []byte) error // k and v are bbolt's
 }
@@ -273,8 +274,7 @@ var entryKinds = [...]entryKind{
 	}},
 }
 
-// decode appends the entry to st, or returns what is wrong with it and
-// appends nothing.
+// decode appends the entry to st, or returns an error and appends nothing.
 func (e *entryKind) decode(st *store.State, k, v []byte) error {
 	n := len(v) - 4
 	switch {
