@@ -55,6 +55,11 @@ func (m *Manager) persist(ops []store.Op) error {
 // tell keeps what the subnet manager told.
 func (m *Manager) tell(list []sm.Notice) {
 	m.Notices = append(m.Notices, list...)
+	for i := range list {
+		if list[i].Kind == sm.KindInternal {
+			panic(list[i].String()) // no schedule, however odd, excuses a mistake of the manager
+		}
+	}
 	if r := m.c.record; r != nil {
 		for i := range list {
 			m.told(r, list[i].String())

@@ -113,6 +113,7 @@ const (
 	KindVPortDuplicate    = notice.KindVPortDuplicate
 	KindRepair            = notice.KindRepair
 	KindNodeAnswers       = notice.KindNodeAnswers
+	KindInternal          = notice.KindInternal
 	KindTransientCycle    = notice.KindTransientCycle
 	PhaseIdle             = notice.PhaseIdle
 	PhaseDiscover         = notice.PhaseDiscover

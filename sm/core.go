@@ -369,15 +369,6 @@ func (c *Core) pump() {
 	}
 }
 
-// enter starts a phase; its items are added next.
-func (c *Core) enter(p notice.Phase) {
-	c.report.Phases[c.Phase] += c.Now.Sub(c.phaseStart)
-	c.Phase, c.phaseStart = p, c.Now
-	c.Pending, c.Total = 0, 0
-	c.Todo.Clear()
-	c.pk.answered()
-}
-
 // nextPhase is called when a phase has no unfinished items. It reports
 // whether there is more to do now.
 func (c *Core) nextPhase() bool {
