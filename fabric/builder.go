@@ -124,7 +124,7 @@ func (b *Builder) makePorts(n int) []Port {
 	b.slab = b.slab[:at+n]
 	ports := b.slab[at : at+n : at+n]
 	for i := range ports {
-		ports[i] = Port{Peer: NoRef}
+		ports[i] = Port{Peer: NoRef()}
 	}
 	return ports
 }

@@ -74,7 +74,7 @@ type Ref struct {
 }
 
 // NoRef is the Peer of a port without a cable.
-var NoRef = Ref{Node: -1}
+func NoRef() Ref { return Ref{Node: -1} }
 
 // Valid reports whether r names a port at all.
 func (r Ref) Valid() bool { return r.Node >= 0 }

@@ -264,7 +264,7 @@ func (t *RepairTrial) fail() bool {
 	t.rng.Shuffle(len(sw), func(i, j int) { sw[i], sw[j] = sw[j], sw[i] })
 	if t.rng.IntN(3) == 0 {
 		for _, n := range sw {
-			if 2*t.partWithout(fabric.NoRef, n) > up {
+			if 2*t.partWithout(fabric.NoRef(), n) > up {
 				id := t.Fabric.Nodes[n].ID
 				t.watch.strike("switch "+id, func() error { return t.c.Sim.NodeDown(id) })
 				return true

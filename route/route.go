@@ -54,7 +54,15 @@ type Tables struct {
 
 	// Memo is the engine's own state for Update: distances, loads, layers. It is
 	// opaque and immutable.
-	Memo any
+	Memo Memory
+}
+
+// Memory is what the maker of tables or trees keeps for their next change. It is
+// immutable, and only its maker knows its content.
+type Memory interface {
+	// Maker is the package that made it: "ftree". Two engines of one package
+	// understand each other's.
+	Maker() string
 }
 
 // Lanes are the SL-to-VL tables of all switches (IBA §14.2.5.8). Most tables of
@@ -156,7 +164,7 @@ type Multicast struct {
 	Refused []RefusedGroup
 	// Memo is the state of route/mcast for the next change of the groups. It is
 	// opaque and immutable.
-	Memo any
+	Memo Memory
 }
 
 // RefusedGroup is a group without a tree, and why.

@@ -19,7 +19,7 @@ import (
 func snapshot(hosts int, lmc uint8) *subnet.Snapshot {
 	s := &subnet.Snapshot{
 		Gen: 1, State: subnet.Master, Up: true, Prefix: ib.DefaultSubnetPrefix, SMKey: 7, PacketLife: 18,
-		Self: subnet.NoRef,
+		Self: subnet.NoRef(),
 	}
 	sw := subnet.Node{
 		Desc: "Switch", SwitchIndex: 0, OK: true,
@@ -27,7 +27,7 @@ func snapshot(hosts int, lmc uint8) *subnet.Snapshot {
 	}
 	s.Nodes = append(s.Nodes, sw)
 	for p := range hosts + 1 {
-		port := subnet.Port{Node: 0, Num: uint8(p), EndPort: -1, LID: 1, Peer: subnet.NoRef, Known: true, GUID: 0x100, MTU: ib.MTU4096, Rate: ib.RateOf(2, ib.SpeedEDR)}
+		port := subnet.Port{Node: 0, Num: uint8(p), EndPort: -1, LID: 1, Peer: subnet.NoRef(), Known: true, GUID: 0x100, MTU: ib.MTU4096, Rate: ib.RateOf(2, ib.SpeedEDR)}
 		port.Info.PortState, port.Info.MKey, port.Info.LID = ib.StateActive, 99, 1
 		if p > 0 {
 			port.Peer = subnet.Ref{Node: int32(p), Port: 1}
@@ -48,7 +48,7 @@ func snapshot(hosts int, lmc uint8) *subnet.Snapshot {
 			Info: smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: guid, PortGUID: guid + 1, LocalPortNum: 1},
 		})
 		lid := ib.LID((h + 1) << lmc)
-		s.Ports = append(s.Ports, subnet.Port{Node: int32(h), EndPort: -1, Peer: subnet.NoRef},
+		s.Ports = append(s.Ports, subnet.Port{Node: int32(h), EndPort: -1, Peer: subnet.NoRef()},
 			subnet.Port{
 				Node: int32(h), Num: 1, EndPort: int32(h), LID: lid, LMC: lmc, GUID: guid + 1, Known: true,
 				Peer: subnet.Ref{Node: 0, Port: uint8(h)}, MTU: ib.MTU2048, Rate: ib.RateOf(2, ib.SpeedHDR), PKeys: []ib.PKey{ib.PKeyDefaultFull},

@@ -37,7 +37,7 @@ func fabricSnapshot(tb testing.TB, e route.Engine, lmc uint8, vls uint8, kind st
 		tb.Fatal(err)
 	}
 	s := &subnet.Snapshot{
-		Gen: 1, State: subnet.Master, Up: true, Prefix: ib.DefaultSubnetPrefix, PacketLife: 18, Self: subnet.NoRef, SMKey: 7,
+		Gen: 1, State: subnet.Master, Up: true, Prefix: ib.DefaultSubnetPrefix, PacketLife: 18, Self: subnet.NoRef(), SMKey: 7,
 		Graph: g, Tables: t, EndPortPort: make([]int32, len(g.EndPorts)),
 	}
 	keys := []ib.PKey{ib.PKeyDefaultFull}

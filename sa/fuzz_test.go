@@ -168,7 +168,7 @@ func noSecrets(t *testing.T, b []byte) {
 
 // TestAliveWithout: a snapshot without tables, ports or a view answers too.
 func TestAliveWithout(t *testing.T) {
-	empty := &subnet.Snapshot{State: subnet.Master, Up: true, Self: subnet.NoRef}
+	empty := &subnet.Snapshot{State: subnet.Master, Up: true, Self: subnet.NoRef()}
 	empty.Finish()
 	for a := range 256 {
 		for _, m := range []ib.Method{ib.MethodGet, ib.MethodGetTable, ib.MethodGetTraceTable, ib.MethodGetMulti} {

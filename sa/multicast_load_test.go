@@ -221,7 +221,7 @@ func stormSubnet(hosts int) *subnet.Snapshot {
 		p := s.Ports[int(s.Nodes[1].First)+1]
 		p.Node, p.GUID, p.LID, p.EndPort = int32(n), guid+1, ib.LID(n+1), int32(n)
 		s.EndPortPort = append(s.EndPortPort, int32(len(s.Ports)+1))
-		s.Ports = append(s.Ports, subnet.Port{Node: int32(n), EndPort: -1, Peer: subnet.NoRef}, p)
+		s.Ports = append(s.Ports, subnet.Port{Node: int32(n), EndPort: -1, Peer: subnet.NoRef()}, p)
 	}
 	s.Finish()
 	return s

@@ -53,7 +53,7 @@ func net1(t *testing.T) *subnet.Snapshot {
 	}
 	for n, nd := range s.Nodes {
 		for p := 0; p <= int(nd.Info.NumPorts); p++ {
-			q := subnet.Port{Node: int32(n), Num: uint8(p), EndPort: -1, Peer: subnet.NoRef, MTU: ib.MTU2048, Rate: ib.Rate10}
+			q := subnet.Port{Node: int32(n), Num: uint8(p), EndPort: -1, Peer: subnet.NoRef(), MTU: ib.MTU2048, Rate: ib.Rate10}
 			switch {
 			case n == 2:
 				q.GUID, q.LID, q.Known, q.Info, q.PKeys = nd.Info.PortGUID, 1, true, sw, full

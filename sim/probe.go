@@ -68,7 +68,7 @@ func (s *Subnet) Probe(from VF, to mad.Addr, key ib.PKey) (*Probe, error) {
 			return nil, fmt.Errorf("sim: %s is an external port of a switch: probe from port 0", s.portName(p))
 		}
 	}
-	p := &Probe{from: from, At: VF{Node: -1}, LostAt: fabric.NoRef}
+	p := &Probe{from: from, At: VF{Node: -1}, LostAt: fabric.NoRef()}
 	e := Endpoint{s: s, port: port, vp: v} // as if a program on it had sent it
 	idx := -1
 	for i := range s.pkeyCap(port) {

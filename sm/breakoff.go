@@ -28,7 +28,7 @@ const maxBreaks = 8
 // running reports whether the subnet is one in which faults matter more than the end
 // of a sweep.
 func (c *Core) running() bool {
-	return c.State == subnet.Master && c.Up && !c.firstTime && !c.WaitHandover && !c.Config.PlanOnly && c.Fabric != nil && c.Fabric.Self != subnet.NoRef
+	return c.State == subnet.Master && c.Up && !c.firstTime && !c.WaitHandover && !c.Config.PlanOnly && c.Fabric != nil && c.Fabric.Self != subnet.NoRef()
 }
 
 // breakable reports whether the sweep under way may be broken off now.

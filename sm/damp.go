@@ -115,12 +115,12 @@ func (c *Core) markFlaps() {
 // forgetFarEnd forgets what a port that was just held leads to: whoever is there when it is
 // let back in is asked anew, as after a sweep of a region.
 func (c *Core) forgetFarEnd(p *topo.Port) {
-	if p.Peer == subnet.NoRef {
+	if p.Peer == subnet.NoRef() {
 		return
 	}
 	q := c.Fabric.Port(p.Peer)
 	for _, x := range [2]*topo.Port{p, q} {
-		x.Peer = subnet.NoRef
+		x.Peer = subnet.NoRef()
 		x.Flags &^= topo.PortLinked | topo.PortMeasured | topo.PortProved
 	}
 }

@@ -229,7 +229,7 @@ func (c *Core) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
 		}
 	}
 	c.link(from, to)
-	if q := f.Port(to); !n.IsSwitch() && q.Peer == subnet.NoRef {
+	if q := f.Port(to); !n.IsSwitch() && q.Peer == subnet.NoRef() {
 		c.newPort(from, to, ni, used)
 	}
 }
@@ -560,7 +560,7 @@ func (c *Core) checkLinks(report bool) int {
 			continue
 		}
 		// An end behind which nobody answered, and that led here before, still does.
-		if q.Peer == subnet.NoRef && q.Has(topo.PortSilent) && c.ledTo(b, a) {
+		if q.Peer == subnet.NoRef() && q.Has(topo.PortSilent) && c.ledTo(b, a) {
 			q.Peer = a
 			continue
 		}
@@ -569,7 +569,7 @@ func (c *Core) checkLinks(report bool) int {
 			continue
 		}
 		switch {
-		case q.Peer != subnet.NoRef:
+		case q.Peer != subnet.NoRef():
 			c.duplicate(a, b.Node, int(b.Port), "seen behind "+f.Where(a.Node, int(a.Port)).String()+
 				" and behind "+f.Where(q.Peer.Node, int(q.Peer.Port)).String())
 		default:

@@ -233,7 +233,7 @@ func (c *Core) SetFailed(n int32, p int, what string, err error) {
 }
 
 func (c *Core) ownLID() ib.LID {
-	if c.Fabric == nil || c.Fabric.Self == subnet.NoRef {
+	if c.Fabric == nil || c.Fabric.Self == subnet.NoRef() {
 		return 0
 	}
 	p := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port)

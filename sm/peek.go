@@ -189,7 +189,7 @@ func (c *Core) lookAtPaths() {
 		}
 		n := it.Node()
 		v := f.Nodes[n].Via
-		if q := f.PortOf(n, it.Port()); !f.Nodes[n].IsSwitch() && q.Peer != subnet.NoRef && n != f.Self.Node {
+		if q := f.PortOf(n, it.Port()); !f.Nodes[n].IsSwitch() && q.Peer != subnet.NoRef() && n != f.Self.Node {
 			v = q.Peer
 		}
 		ports = c.onPath(ports, v)

@@ -85,7 +85,7 @@ func (c *Core) dropUnreachable(n int32) {
 				}
 			case p.Has(topo.PortKnown):
 				c.reg.died = c.reg.died || p.LID != 0
-				*p = topo.Port{Node: n, Num: p.Num, Peer: subnet.NoRef, GUID: p.GUID}
+				*p = topo.Port{Node: n, Num: p.Num, Peer: subnet.NoRef(), GUID: p.GUID}
 			}
 		}
 		if first >= 0 {
@@ -102,12 +102,12 @@ func (c *Core) dropUnreachable(n int32) {
 		if p.Peer.Node >= 0 {
 			q := f.Port(p.Peer)
 			if q.Peer == (ref{Node: n, Port: p.Num}) {
-				q.Peer = subnet.NoRef
+				q.Peer = subnet.NoRef()
 				q.Flags &^= topo.PortLinked | topo.PortMeasured | topo.PortProved
 			}
 			c.touch(p.Peer.Node)
 		}
-		*p = topo.Port{Node: n, Num: p.Num, Peer: subnet.NoRef, GUID: p.GUID}
+		*p = topo.Port{Node: n, Num: p.Num, Peer: subnet.NoRef(), GUID: p.GUID}
 	}
 	if c.reg.gone++; c.reg.gone <= 64 {
 		c.Notify(notice.Notice{

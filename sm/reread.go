@@ -67,7 +67,7 @@ func (c *Core) onReread(it work.Item, comp *mad.Completion) {
 			c.cutNew = true
 			c.moving()
 		}
-		p.Peer = subnet.NoRef
+		p.Peer = subnet.NoRef()
 		p.Flags &^= topo.PortMeasured | topo.PortProved
 	case was && pi.PortState >= old.PortState && old.PortState >= ib.StateArmed:
 		return // a link that goes down comes back in Init
@@ -78,7 +78,7 @@ func (c *Core) onReread(it work.Item, comp *mad.Completion) {
 		if c.noteHeld(at, old.PortState != pi.PortState) {
 			return
 		}
-		if p.Peer != subnet.NoRef {
+		if p.Peer != subnet.NoRef() {
 			return // the far end found it already
 		}
 		if nd.IsSwitch() {
@@ -137,7 +137,7 @@ func (c *Core) unlink(a ref) {
 	b := p.Peer
 	q := f.Port(b)
 	for _, x := range [2]*topo.Port{p, q} {
-		x.Peer = subnet.NoRef
+		x.Peer = subnet.NoRef()
 		x.Flags &^= topo.PortLinked | topo.PortMeasured | topo.PortProved
 	}
 	if a == f.Self || b == f.Self {
@@ -169,12 +169,12 @@ func (c *Core) metAgain(from, to ref) {
 	f := c.Fabric
 	nd, q := &f.Nodes[to.Node], f.Port(to)
 	c.touch(to.Node)
-	if q.Peer != subnet.NoRef && q.Peer != from {
+	if q.Peer != subnet.NoRef() && q.Peer != from {
 		c.giveUp("two links lead to " + f.Where(to.Node, int(to.Port)).String())
 		return
 	}
 	if !nd.IsSwitch() {
-		if nd.Path.Set || q.Peer != subnet.NoRef {
+		if nd.Path.Set || q.Peer != subnet.NoRef() {
 			return
 		}
 		nd.Path, nd.Via = f.AddPath(c.hop(from)), from
@@ -183,7 +183,7 @@ func (c *Core) metAgain(from, to ref) {
 	if !nd.Path.Set {
 		nd.Path, nd.Via = f.AddPath(c.hop(from)), from
 	}
-	if q.Peer == subnet.NoRef {
+	if q.Peer == subnet.NoRef() {
 		// The answer proves the far end as well, as in a full discovery, and
 		// that end came up anew too.
 		q.Peer = from
@@ -207,7 +207,7 @@ func (c *Core) relink() {
 		ports := f.NodePorts(n)
 		for k := range ports {
 			p := &ports[k]
-			if p.Has(topo.PortLinked) || p.Peer == subnet.NoRef || !c.linkable(p) {
+			if p.Has(topo.PortLinked) || p.Peer == subnet.NoRef() || !c.linkable(p) {
 				continue
 			}
 			p.Flags |= topo.PortLinked
@@ -221,7 +221,7 @@ func (c *Core) relink() {
 // agreeing, and of nodes that are not left out.
 func (c *Core) linkable(p *topo.Port) bool {
 	f := c.Fabric
-	if p.Peer == subnet.NoRef || !p.Has(topo.PortKnown) || p.Has(topo.PortBadPeer|topo.PortHeld) {
+	if p.Peer == subnet.NoRef() || !p.Has(topo.PortKnown) || p.Has(topo.PortBadPeer|topo.PortHeld) {
 		return false
 	}
 	q := f.Port(p.Peer)

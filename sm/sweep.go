@@ -278,7 +278,7 @@ func (c *Core) PublishState() {
 	if c.Snapshot != nil {
 		*s = *c.Snapshot
 	} else {
-		s.Self = subnet.NoRef
+		s.Self = subnet.NoRef()
 	}
 	c.fillHead(s)
 	if c.State != subnet.Master {
@@ -319,7 +319,7 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
 	f := c.Fabric
 	q := subnet.Port{
-		GUID: p.GUID, Info: p.Info, Peer: subnet.NoRef, Node: at[p.Node], EndPort: -1,
+		GUID: p.GUID, Info: p.Info, Peer: subnet.NoRef(), Node: at[p.Node], EndPort: -1,
 		Num: p.Num, Known: p.Has(topo.PortKnown), LID: p.LID, LMC: p.LMC, Held: p.Has(topo.PortHeld), Aliases: c.aliasesOf(p),
 		PKeys: c.pKeysOf(p), Adapter: c.adapterOf(p),
 	}
@@ -402,7 +402,7 @@ func (c *Core) publishSweep() {
 
 func (c *Core) buildSnapshot() *subnet.Snapshot {
 	f := c.Fabric
-	s := &subnet.Snapshot{Self: subnet.NoRef, SweepNanos: int64(c.Now.Sub(c.sweepStart))}
+	s := &subnet.Snapshot{Self: subnet.NoRef(), SweepNanos: int64(c.Now.Sub(c.sweepStart))}
 	c.fillHead(s)
 	if f == nil {
 		return s

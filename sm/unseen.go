@@ -85,7 +85,7 @@ func (c *Core) keeps() bool {
 // the same one: it has not come up anew since.
 func (c *Core) wasBehind(r ref) (ref, bool) {
 	if !c.keeps() {
-		return subnet.NoRef, false
+		return subnet.NoRef(), false
 	}
 	if r.Node < 0 {
 		return c.last.Self, true
@@ -93,11 +93,11 @@ func (c *Core) wasBehind(r ref) (ref, bool) {
 	n := &c.Fabric.Nodes[r.Node]
 	i, ok := c.last.Find(n.Info.NodeGUID)
 	if !ok || r.Port > c.last.Nodes[i].Info.NumPorts || c.last.Nodes[i].Info.NodeType != n.Info.NodeType {
-		return subnet.NoRef, false
+		return subnet.NoRef(), false
 	}
 	was, now := c.last.PortOf(i, r.Port), c.Fabric.Port(r)
 	if was.Peer.Node < 0 || !now.Has(topo.PortKnown) || !now.LinkUp() || now.Info.PortState < min(was.Info.PortState, ib.StateActive) {
-		return subnet.NoRef, false
+		return subnet.NoRef(), false
 	}
 	// A port of a switch that was left out has no link of the subnet, but a cable.
 	return was.Peer, was.Has(topo.PortLinked) || !c.last.Nodes[was.Peer.Node].OK() || !c.last.Nodes[i].OK()
@@ -282,7 +282,7 @@ func (c *Core) keepUnseen() bool {
 		if own.Node < 0 {
 			return false
 		}
-		n := c.keepNode(own, f.AddPath(nil), subnet.NoRef)
+		n := c.keepNode(own, f.AddPath(nil), subnet.NoRef())
 		f.Self = ref{Node: n, Port: own.Port}
 		c.askThrough(n)
 		if c.Pending > 0 {
@@ -306,7 +306,7 @@ func (c *Core) keepSilent() bool {
 	var silent []link
 	for i := range f.Ports {
 		p := &f.Ports[i]
-		if !p.Has(topo.PortSilent) || p.Has(topo.PortBadPeer) || p.Peer != subnet.NoRef {
+		if !p.Has(topo.PortSilent) || p.Has(topo.PortBadPeer) || p.Peer != subnet.NoRef() {
 			continue
 		}
 		at := ref{Node: p.Node, Port: p.Num}
@@ -352,7 +352,7 @@ func (c *Core) keepBehind(at, was ref) {
 // join notes a link between two ports that are not known to lead elsewhere.
 func (c *Core) join(a, b ref) {
 	p, q := c.Fabric.Port(a), c.Fabric.Port(b)
-	if p.Peer == subnet.NoRef && q.Peer == subnet.NoRef {
+	if p.Peer == subnet.NoRef() && q.Peer == subnet.NoRef() {
 		p.Peer, q.Peer = b, a
 	}
 }
@@ -390,7 +390,7 @@ func (c *Core) askThrough(n int32) {
 	f := c.Fabric
 	for k := 1; k <= int(f.Nodes[n].Info.NumPorts); k++ {
 		at := ref{Node: n, Port: uint8(k)}
-		if p := f.Port(at); !p.Has(topo.PortKnown) || !p.LinkUp() || p.Peer != subnet.NoRef || at == f.Nodes[n].Via {
+		if p := f.Port(at); !p.Has(topo.PortKnown) || !p.LinkUp() || p.Peer != subnet.NoRef() || at == f.Nodes[n].Via {
 			continue
 		}
 		was, ok := c.wasBehind(at)
@@ -416,7 +416,7 @@ func (c *Core) askThrough(n int32) {
 		switch q := f.Port(to); {
 		case !q.Has(topo.PortKnown) && f.Nodes[m].Info.NodeType != ib.NodeSwitch:
 			c.askBehind(n, uint8(k))
-		case q.Peer == subnet.NoRef && c.ledTo(to, at):
+		case q.Peer == subnet.NoRef() && c.ledTo(to, at):
 			c.join(at, to)
 		default: // the far end says that the link is down, or leads elsewhere
 			f.Port(at).Info.PortState = ib.StateDown
@@ -460,7 +460,7 @@ func (c *Core) keepParts() bool {
 				p.MKey = mkey
 			}
 			at := ref{Node: int32(i), Port: uint8(k)}
-			if p.Num != 0 && p.LinkUp() && p.Peer == subnet.NoRef && (n.IsSwitch() || at == f.Self) {
+			if p.Num != 0 && p.LinkUp() && p.Peer == subnet.NoRef() && (n.IsSwitch() || at == f.Self) {
 				c.askBehind(at.Node, at.Port)
 			}
 		}

@@ -43,7 +43,7 @@ func (c *Core) takeVirtuals() {
 			}
 			return
 		case a == nil:
-			a = &adapter{port: p.GUID, at: subnet.NoRef}
+			a = &adapter{port: p.GUID, at: subnet.NoRef()}
 			k.byPort[p.GUID] = a
 			k.list = append(k.list, a)
 		}
@@ -88,7 +88,7 @@ func (c *Core) forgetVirtuals() {
 	c.virt = newVirtuals()
 	c.virt.byPort, c.virt.list = old.byPort, old.list
 	for _, a := range old.list {
-		*a = adapter{port: a.port, at: subnet.NoRef, vports: a.vports}
+		*a = adapter{port: a.port, at: subnet.NoRef(), vports: a.vports}
 		for _, v := range a.vports {
 			if v != nil {
 				*v = vport{index: v.index, state: ib.StateDown}
@@ -150,7 +150,7 @@ func (c *Core) dropAdapter(a *adapter) {
 		}
 	}
 	c.downAll(a)
-	a.at, a.look, a.shows, a.functions = subnet.NoRef, a.look[:0], nil, 0
+	a.at, a.look, a.shows, a.functions = subnet.NoRef(), a.look[:0], nil, 0
 	for _, v := range a.vports {
 		if v != nil {
 			v.queued, v.entered = false, false

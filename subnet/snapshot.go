@@ -53,7 +53,7 @@ type Ref struct {
 }
 
 // NoRef is the Ref of nothing.
-var NoRef = Ref{Node: -1}
+func NoRef() Ref { return Ref{Node: -1} }
 
 // Node is one node of the subnet.
 type Node struct {

@@ -29,7 +29,7 @@ func add(s *Snapshot, t ib.NodeType, guid ib.GUID, ports int) {
 	n := Node{First: int32(len(s.Ports)), SwitchIndex: -1, OK: true}
 	n.Info = smp.NodeInfo{NodeType: t, NodeGUID: guid, PortGUID: guid, NumPorts: uint8(ports)}
 	for p := 0; p <= ports; p++ {
-		q := Port{Node: int32(len(s.Nodes)), Num: uint8(p), Peer: NoRef, EndPort: -1, GUID: guid, MTU: 5, Rate: slow}
+		q := Port{Node: int32(len(s.Nodes)), Num: uint8(p), Peer: NoRef(), EndPort: -1, GUID: guid, MTU: 5, Rate: slow}
 		if t != ib.NodeSwitch {
 			q.GUID += ib.GUID(p)
 		}
@@ -166,7 +166,7 @@ func TestNodeByGUID(t *testing.T) {
 
 func TestPortIndex(t *testing.T) {
 	s := bed(t)
-	for _, r := range []Ref{NoRef, {-2, 0}, {7, 0}, {hostA, 2}, {sw1, 5}, {sw1, 255}} {
+	for _, r := range []Ref{NoRef(), {-2, 0}, {7, 0}, {hostA, 2}, {sw1, 5}, {sw1, 255}} {
 		if s.PortIndex(r) != -1 || s.Port(r) != nil {
 			t.Errorf("%v is a port", r)
 		}

@@ -203,7 +203,7 @@ func snapshot(gone []ib.GUID, vports ...seenVPort) *subnet.Snapshot {
 			n.SwitchIndex, n.Switch.LinearFDBCap = 0, 1024
 		}
 		for i := range ports {
-			ports[i].Node, ports[i].Num, ports[i].Peer = int32(len(s.Nodes)), uint8(i), subnet.NoRef
+			ports[i].Node, ports[i].Num, ports[i].Peer = int32(len(s.Nodes)), uint8(i), subnet.NoRef()
 			if ports[i].GUID == 0 {
 				ports[i].EndPort = -1
 			}

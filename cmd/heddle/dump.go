@@ -22,7 +22,7 @@ func writeDump(dir string, s *subnet.Snapshot) error {
 	}
 	f := s.Fabric()
 	sm := -1
-	if s.Self != subnet.NoRef {
+	if s.Self != subnet.NoRef() {
 		sm = int(s.Self.Node)
 	}
 	state := func(r fabric.Ref) ib.PortState {

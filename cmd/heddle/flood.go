@@ -287,7 +287,7 @@ func (f *floodFlags) print(w io.Writer, v *floodView, rounds []flood.Round) erro
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "%s\t\n", strings.Join(figure.Columns, "\t"))
+	fmt.Fprintf(t, "%s\t\n", strings.Join(figure.Columns(), "\t"))
 	for i := range rounds {
 		fmt.Fprintf(t, "%s\t\n", strings.Join(figure.Cells(&rounds[i]), "\t"))
 	}

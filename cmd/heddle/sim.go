@@ -106,7 +106,7 @@ func (f *simFlags) addHypervisors(fab *fabric.Fabric, s *sim.Subnet) error {
 			continue
 		}
 		for p := 1; p <= node.NumPorts; p++ {
-			if node.Ports[p].Peer == fabric.NoRef {
+			if node.Ports[p].Peer == fabric.NoRef() {
 				continue
 			}
 			if err := s.AddHypervisor(node.ID, p, h); err != nil {

@@ -16,9 +16,11 @@ const Source = "E. Tasoulas, E. G. Gran, B. D. Johnsen, T. Skeie: A Novel Query 
 
 // Columns of the table of rounds, which Row fills. Response times and their
 // spread are those of the SIF.
-var Columns = []string{
-	"round", "middle, s", "instances", "SIF, queries/s", "mean, us", "median, us", "std.dev., us", "99 %, us", "longest, us", "SIF errors",
-	"MIFs, queries/s", "total, queries/s", "total busy", "total timeouts", "other errors",
+func Columns() []string {
+	return []string{
+		"round", "middle, s", "instances", "SIF, queries/s", "mean, us", "median, us", "std.dev., us", "99 %, us", "longest, us", "SIF errors",
+		"MIFs, queries/s", "total, queries/s", "total busy", "total timeouts", "other errors",
+	}
 }
 
 // The columns that are drawn.
@@ -64,7 +66,7 @@ type Run struct {
 // Section is a run's table, and its Figure 2: dots are single queries of the
 // SIF, lines the rounds.
 func Section(run *Run) report.Section {
-	s := report.Section{Title: run.Title, Text: run.Text, Table: report.Table{Columns: Columns}, Claim: run.Claims}
+	s := report.Section{Title: run.Title, Text: run.Text, Table: report.Table{Columns: Columns()}, Claim: run.Claims}
 	p := report.Plot{
 		Title: run.Title, X: "seconds", Y: "response time of the SIF, microseconds", XColumn: colAt, Wide: true, Log: true,
 		Columns: []int{colMean, colMedian, colStdDev}, Labels: []string{"mean", "median", "std.dev."},

@@ -22,16 +22,16 @@ func TestSection(t *testing.T) {
 	r := Report("x", "X", "", 1, []Run{{Title: "one", Rounds: rounds}})
 	s := r.Sections[0]
 	for _, row := range s.Table.Rows {
-		if len(row) != len(Columns) {
-			t.Fatalf("a row of %d cells, %d columns", len(row), len(Columns))
+		if len(row) != len(Columns()) {
+			t.Fatalf("a row of %d cells, %d columns", len(row), len(Columns()))
 		}
 	}
 	for name, col := range map[string]int{
 		"middle, s": colAt, "SIF, queries/s": colSIF, "mean, us": colMean, "median, us": colMedian, "std.dev., us": colStdDev,
 		"MIFs, queries/s": colMIF, "total, queries/s": colTotal,
 	} {
-		if Columns[col] != name {
-			t.Errorf("column %d is %q, want %q", col, Columns[col], name)
+		if Columns()[col] != name {
+			t.Errorf("column %d is %q, want %q", col, Columns()[col], name)
 		}
 	}
 	if got := strings.Join(Cells(&rounds[1]), " "); got != "2 2.50 2 1 1000 1000 0 1000 1000 0 0 1 4 0 0" {

@@ -294,3 +294,27 @@ func sources(t *testing.T) []file {
 	}
 	return out
 }
+
+// TestNoMutableExports keeps variables that any importer could change out of
+// packages that others import. Errors for errors.Is are the exception.
+func TestNoMutableExports(t *testing.T) {
+	for _, f := range sources(t) {
+		root, _, _ := strings.Cut(f.pkg, "/")
+		if f.test || root == "internal" || root == "cmd" || root == "examples" {
+			continue
+		}
+		for _, d := range f.ast.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.VAR {
+				continue
+			}
+			for _, s := range g.Specs {
+				for _, n := range s.(*ast.ValueSpec).Names {
+					if n.IsExported() && !strings.HasPrefix(n.Name, "Err") {
+						t.Errorf("%s: %s can be changed by whoever imports %s: make it a constant or a function", f.name, n.Name, f.pkg)
+					}
+				}
+			}
+		}
+	}
+}

@@ -423,7 +423,7 @@ func (b *built) fail(t *testing.T, guid ib.GUID, port uint8) {
 			continue
 		}
 		there := b.fab.Port(here.Peer)
-		here.Peer, there.Peer = fabric.NoRef, fabric.NoRef
+		here.Peer, there.Peer = fabric.NoRef(), fabric.NoRef()
 	}
 	var text bytes.Buffer
 	if err := fabric.WriteNetlist(&text, b.fab); err != nil {

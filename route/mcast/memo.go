@@ -23,8 +23,11 @@ type memo struct {
 	tops        map[top]int32
 }
 
+// Maker implements route.Memory.
+func (*memo) Maker() string { return "mcast" }
+
 // memo stores the builder's state with all groups.
-func (b *builder) memo(list []route.Group) any {
+func (b *builder) memo(list []route.Group) route.Memory {
 	if b.deps.order == nil {
 		return nil
 	}

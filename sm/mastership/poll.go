@@ -194,7 +194,7 @@ func (s *Machine) callMaster(flags smp.ChangeFlags) {
 // OwnInfo takes what our own port says of itself.
 func (s *Machine) OwnInfo(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
-	if work.Answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil || !s.polling || s.Fabric.Self == subnet.NoRef {
+	if work.Answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil || !s.polling || s.Fabric.Self == subnet.NoRef() {
 		return
 	}
 	s.Fabric.AgentPort(s.Fabric.Self.Node, s.Fabric.Self.Port).Info = pi
@@ -204,7 +204,7 @@ func (s *Machine) OwnInfo(it work.Item, comp *mad.Completion) {
 // trapToMaster tells the master that we are here: trap 144, about our
 // priority if flags say so.
 func (s *Machine) trapToMaster(flags smp.ChangeFlags) {
-	if s.Fabric == nil || s.Fabric.Self == subnet.NoRef || s.Config.PlanOnly {
+	if s.Fabric == nil || s.Fabric.Self == subnet.NoRef() || s.Config.PlanOnly {
 		return
 	}
 	own := s.Fabric.AgentPort(s.Fabric.Self.Node, s.Fabric.Self.Port)

@@ -129,7 +129,7 @@ type Topology struct {
 
 // New returns an empty topology with room for as much as sizeHint has, which may be nil.
 func New(sizeHint *Topology) *Topology {
-	f := &Topology{ByGUID: map[ib.GUID]int32{}, Self: subnet.NoRef}
+	f := &Topology{ByGUID: map[ib.GUID]int32{}, Self: subnet.NoRef()}
 	if sizeHint != nil {
 		f.Nodes = make([]Node, 0, len(sizeHint.Nodes)+8)
 		f.Ports = make([]Port, 0, len(sizeHint.Ports)+64)
@@ -197,17 +197,17 @@ func (f *Topology) Find(g ib.GUID) (int32, bool) {
 func (f *Topology) AddNode(ni *smp.NodeInfo, path PathRef) int32 {
 	if i, ok := f.ByGUID[ni.NodeGUID]; ok && f.Nodes[i].Info.NumPorts == ni.NumPorts {
 		n := &f.Nodes[i]
-		*n = Node{Info: *ni, First: n.First, GraphSwitch: -1, Path: path, Via: subnet.NoRef}
+		*n = Node{Info: *ni, First: n.First, GraphSwitch: -1, Path: path, Via: subnet.NoRef()}
 		for p := range f.NodePorts(i) {
-			f.Ports[int(n.First)+p] = Port{Node: i, Num: uint8(p), Peer: subnet.NoRef, GUID: ni.PortGUID}
+			f.Ports[int(n.First)+p] = Port{Node: i, Num: uint8(p), Peer: subnet.NoRef(), GUID: ni.PortGUID}
 		}
 		f.Gone--
 		return i
 	}
 	i := int32(len(f.Nodes))
-	f.Nodes = append(f.Nodes, Node{Info: *ni, First: int32(len(f.Ports)), GraphSwitch: -1, Path: path, Via: subnet.NoRef})
+	f.Nodes = append(f.Nodes, Node{Info: *ni, First: int32(len(f.Ports)), GraphSwitch: -1, Path: path, Via: subnet.NoRef()})
 	for p := 0; p <= int(ni.NumPorts); p++ {
-		f.Ports = append(f.Ports, Port{Node: i, Num: uint8(p), Peer: subnet.NoRef, GUID: ni.PortGUID})
+		f.Ports = append(f.Ports, Port{Node: i, Num: uint8(p), Peer: subnet.NoRef(), GUID: ni.PortGUID})
 	}
 	f.ByGUID[ni.NodeGUID] = i
 	return i

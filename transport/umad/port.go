@@ -49,11 +49,11 @@ type Agent struct {
 	RMPP    bool // the kernel does RMPP for it
 }
 
-// SMMethods are the methods that a subnet manager registers on QP0.
-var SMMethods = []ib.Method{ib.MethodGet, ib.MethodSet, ib.MethodTrap, ib.MethodTrapRepress}
+// smMethods are the methods that a subnet manager registers on QP0.
+var smMethods = []ib.Method{ib.MethodGet, ib.MethodSet, ib.MethodTrap, ib.MethodTrapRepress}
 
-// SAMethods are the methods that subnet administration registers on QP1.
-var SAMethods = []ib.Method{
+// saMethods are the methods that subnet administration registers on QP1.
+var saMethods = []ib.Method{
 	ib.MethodGet, ib.MethodSet, ib.MethodGetTable, ib.MethodGetTraceTable, ib.MethodGetMulti, ib.MethodDelete,
 }
 
@@ -140,9 +140,9 @@ func (p *Port) register() error {
 	for i := range p.fixed {
 		p.fixed[i] = -1
 	}
-	sm, sa := SMMethods, p.opts.SAMethods
+	sm, sa := smMethods, p.opts.SAMethods
 	if sa == nil {
-		sa = SAMethods
+		sa = saMethods
 	}
 	if p.opts.Client {
 		sm, sa = nil, nil

@@ -67,6 +67,9 @@ type tree struct {
 	lonely [][2]int32
 }
 
+// Maker implements route.Memory.
+func (*tree) Maker() string { return "ftree" }
+
 // none is no digit.
 const none = 0xFFFF
 

@@ -264,12 +264,17 @@ func TestOneCable(t *testing.T) {
 	}
 }
 
+// foreign is the memory of another engine.
+type foreign struct{}
+
+func (foreign) Maker() string { return "foreign" }
+
 // TestOtherMemory: tables of another engine, or none, are no start.
 func TestOtherMemory(t *testing.T) {
 	g := generate(t, "xgft 2 4,6 1,3", 1)
 	tb := compute(t, g, route.Options{})
 	other := *tb
-	other.Memo = "other"
+	other.Memo = foreign{}
 	for _, from := range []*route.Tables{nil, &other} {
 		now, err := ftree.Engine{}.Update(route.Solution{Graph: g, Tables: from}, g, fabric.Diff(g, g), route.Options{})
 		if err != nil || !now.Equal(tb) {

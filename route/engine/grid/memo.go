@@ -18,6 +18,9 @@ type Memo struct {
 	Axes []int // the engine's own data on the dimensions
 }
 
+// Maker implements route.Memory.
+func (*Memo) Maker() string { return "grid" }
+
 // Memo describes a grid for the next Update; switches that old knows of the
 // same grid are kept.
 func (g *Grid) Memo(n *Net, axes []int, old *Memo) *Memo {

@@ -478,3 +478,6 @@ type memo struct {
 	layers *layer.Layers
 	kept   bool // Update kept the levels of unchanged pairs
 }
+
+// Maker implements route.Memory.
+func (*memo) Maker() string { return "lash" }

@@ -87,6 +87,9 @@ type memo struct {
 	asked uint64    // engine.Asked
 }
 
+// Maker implements route.Memory.
+func (*memo) Maker() string { return "minhop" }
+
 // none means no route; costs are below it.
 const none = 255
 

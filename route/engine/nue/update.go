@@ -21,6 +21,9 @@ type memo struct {
 	load  []uint32   // by channel: paths between hosts
 }
 
+// Maker implements route.Memory.
+func (*memo) Maker() string { return "nue" }
+
 // tooLarge is the share of all channels (one in tooLarge) up to which Update
 // processes a change.
 const tooLarge = 8

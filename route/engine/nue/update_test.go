@@ -212,10 +212,15 @@ func TestNothingChanged(t *testing.T) {
 	}
 }
 
+// foreign is the memory of another engine.
+type foreign struct{}
+
+func (foreign) Maker() string { return "foreign" }
+
 func TestUpdateWithoutMemory(t *testing.T) {
 	g := generate(t, 1, "torus 5x5")
 	tb := compute(t, g, route.Options{MaxVLs: 4}).Clone()
-	tb.Memo = "of another engine"
+	tb.Memo = foreign{}
 	for _, from := range []route.Solution{{Graph: g}, {Graph: g, Tables: tb}} {
 		judge(t, g, update(t, from, g, route.Options{MaxVLs: 4}), 4)
 	}

@@ -25,6 +25,9 @@ type memo struct {
 	asked  uint64 // engine.Asked
 }
 
+// Maker implements route.Memory.
+func (*memo) Maker() string { return "sssp" }
+
 // Compute returns the tables; Options.Workers, MaxVLs, Previous, HopWeights,
 // Unbalanced and SpreadLanes are used. If the lanes do not suffice, the error
 // says how many are needed.

@@ -30,6 +30,9 @@ type memo struct {
 	hosts  int
 }
 
+// Maker implements route.Memory.
+func (*memo) Maker() string { return "updn" }
+
 const (
 	none    = 127 // costs are below it
 	cost    = 0x7F

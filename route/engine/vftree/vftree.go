@@ -81,10 +81,13 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 
 // memo is what Update needs.
 type memo struct {
-	tree  any
-	leaf  []leaf // by ascending GUID: every leaf that ever existed
+	tree  route.Memory // of ftree
+	leaf  []leaf       // by ascending GUID: every leaf that ever existed
 	lanes int
 }
+
+// Maker implements route.Memory.
+func (*memo) Maker() string { return "vftree" }
 
 // leaf is the number that a switch has among those with CA ports.
 type leaf struct {
