@@ -9,7 +9,6 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"heddle/fabric"
@@ -67,7 +66,7 @@ const (
 func Spread(g *fabric.Graph, name string, o route.Options, planner func() Planner) (*route.Tables, []uint64, error) {
 	n := len(g.Switches)
 	if o.Previous != nil && len(o.Previous.LFT) != n {
-		return nil, nil, fmt.Errorf("%s: previous tables are for %d switches, the graph has %d", name, len(o.Previous.LFT), n)
+		return nil, nil, route.Refuse(name, route.ErrInput, "previous tables are for %d switches, the graph has %d", len(o.Previous.LFT), n)
 	}
 	t := route.New(name, n, g.TopLID)
 	sp := newSpread(g, o)

@@ -297,6 +297,17 @@ func ReadSL2VL(r io.Reader) ([]PortLanes, error) {
 	return out, err
 }
 
+// Error is a line of a dump that cannot be read.
+type Error struct {
+	Line int // from 1
+	Err  error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap is what is wrong with the line.
+func (e *Error) Unwrap() error { return e.Err }
+
 // lines calls fn with every line, without blanks at its ends, and puts the
 // line's number before the error.
 func lines(r io.Reader, fn func(text string) error) error {
@@ -310,11 +321,11 @@ func lines(r io.Reader, fn func(text string) error) error {
 			continue
 		}
 		if err := fn(text); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
+			return &Error{n, err}
 		}
 	}
 	if err := sc.Err(); err != nil {
-		return fmt.Errorf("line %d: %w", n+1, err)
+		return &Error{n + 1, err}
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package osmdump_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -75,8 +77,15 @@ func TestReadErrors(t *testing.T) {
 		head + "0x0001 1 # x portguid 0x1: 'a'\n0x0001 1 # x portguid 0x2: 'a'": "line 3: LID 1 belongs to port 0x0000000000000001 and to port 0x0000000000000002",
 		strings.Repeat("y", 70<<10): "line 1: bufio.Scanner: token too long",
 	} {
-		if _, err := osmdump.ReadRoutes(strings.NewReader(in)); err == nil || !strings.HasPrefix(err.Error(), want) {
+		_, err := osmdump.ReadRoutes(strings.NewReader(in))
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%.40q: got  %v\nwant %s", in, err, want)
+		}
+		if strings.HasPrefix(want, "line ") { // the number is in the error, too
+			line, ok := errors.AsType[*osmdump.Error](err)
+			if !ok || !strings.HasPrefix(want, fmt.Sprintf("line %d: ", line.Line)) {
+				t.Errorf("%.40q: %#v", in, err)
+			}
 		}
 	}
 	for in, want := range map[string]string{

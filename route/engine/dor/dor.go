@@ -44,7 +44,7 @@ func (Engine) Name() string { return "dor" }
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	t, err := compute(g, o)
 	if err != nil {
-		return nil, fmt.Errorf("dor: %w", err)
+		return nil, route.RefusedBy("dor", route.ErrTopology, err)
 	}
 	return t, nil
 }

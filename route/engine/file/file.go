@@ -46,7 +46,7 @@ func (Engine) Name() string { return "file" }
 func (e Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	l := &loader{g: g, Engine: e, t: route.New("file", len(g.Switches), g.TopLID)}
 	if err := l.load(o); err != nil {
-		return nil, fmt.Errorf("file: %w", err)
+		return nil, route.RefusedBy("file", route.ErrInput, err)
 	}
 	return l.t, nil
 }
@@ -85,7 +85,7 @@ func (l *loader) load(o route.Options) error {
 		if budget == 1 {
 			are = "is"
 		}
-		return fmt.Errorf("the dump needs %d lanes, %d %s allowed", l.t.NumVLs, budget, are)
+		return route.Refuse("file", route.ErrLanes, "the dump needs %d lanes, %d %s allowed", l.t.NumVLs, budget, are)
 	}
 	return nil
 }

@@ -39,7 +39,6 @@ package ftree
 
 import (
 	"errors"
-	"fmt"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -65,7 +64,7 @@ func (Engine) Name() string { return "ftree" }
 // even as fresh ones.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	if o.Previous != nil && len(o.Previous.LFT) != len(g.Switches) {
-		return nil, fmt.Errorf("ftree: previous tables are for %d switches, the graph has %d", len(o.Previous.LFT), len(g.Switches))
+		return nil, route.Refuse("ftree", route.ErrInput, "previous tables are for %d switches, the graph has %d", len(o.Previous.LFT), len(g.Switches))
 	}
 	t, err := newTree(g, o, nil)
 	if err != nil {
@@ -102,7 +101,7 @@ var errLayout = errors.New("ftree: the tree has changed too much")
 func newTree(g *fabric.Graph, o route.Options, was *past) (*tree, error) {
 	for s := range g.Switches {
 		if c := ib.LID(g.Switches[s].LinearFDBCap); c != 0 && c <= g.TopLID {
-			return nil, fmt.Errorf("ftree: the table of switch %v ends at LID %d, the fabric's LIDs at %d", g.Switches[s].GUID, c-1, g.TopLID)
+			return nil, route.Refuse("ftree", route.ErrTopology, "the table of switch %v ends at LID %d, the fabric's LIDs at %d", g.Switches[s].GUID, c-1, g.TopLID)
 		}
 	}
 	t := &tree{g: g, n: len(g.Switches), asked: engine.Asked(o)}

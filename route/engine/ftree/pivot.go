@@ -2,7 +2,6 @@ package ftree
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"heddle/ib"
@@ -170,7 +169,7 @@ func (t *tree) judge(rows [][]byte, o route.Options) error {
 			for u := pair[0]; u != pair[1]; {
 				c := t.leaves(rows, u, l)
 				if c < 0 {
-					return fmt.Errorf("ftree: I/O nodes on switch %v are not reached from switch %v", g.Switches[pair[1]].GUID, g.Switches[pair[0]].GUID)
+					return route.Refuse("ftree", route.ErrTopology, "I/O nodes on switch %v are not reached from switch %v", g.Switches[pair[1]].GUID, g.Switches[pair[0]].GUID)
 				}
 				v := g.Channels[c].To
 				if t.level[v] < t.level[u] {
@@ -181,7 +180,7 @@ func (t *tree) judge(rows [][]byte, o route.Options) error {
 				u = v
 			}
 			if k > o.MaxReverseHops {
-				return fmt.Errorf("ftree: from switch %v to I/O nodes on switch %v takes %d reverse hops, %d are allowed",
+				return route.Refuse("ftree", route.ErrTopology, "from switch %v to I/O nodes on switch %v takes %d reverse hops, %d are allowed",
 					g.Switches[pair[0]].GUID, g.Switches[pair[1]].GUID, k, o.MaxReverseHops)
 			}
 		}
@@ -227,7 +226,7 @@ func (t *tree) acyclic(rows [][]byte) error {
 					seen[u] = true
 					c := t.leaves(rows, u, l)
 					if c < 0 {
-						return fmt.Errorf("ftree: switch %v has no path to switch %v", g.Switches[s].GUID, g.Switches[d].GUID)
+						return route.Refuse("ftree", route.ErrTopology, "switch %v has no path to switch %v", g.Switches[s].GUID, g.Switches[d].GUID)
 					}
 					u = g.Channels[c].To
 					if u == d {
@@ -268,7 +267,7 @@ func (t *tree) acyclic(rows [][]byte) error {
 		for c := range int32(m) {
 			if in[c] > 0 {
 				a, b := g.Channels[c].From, g.Channels[c].To
-				return fmt.Errorf("ftree: some switches have no path up then down, and turning further down closes a cycle through the link from switch %v to %v", g.Switches[a].GUID, g.Switches[b].GUID)
+				return route.Refuse("ftree", route.ErrTopology, "some switches have no path up then down, and turning further down closes a cycle through the link from switch %v to %v", g.Switches[a].GUID, g.Switches[b].GUID)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package ftree
 
 import (
 	"cmp"
-	"fmt"
 	"math/bits"
 	"slices"
 
@@ -292,7 +291,7 @@ func (t *tree) setLevels(level []int8) error {
 	t.level, t.height = level, 0
 	for s, l := range level {
 		if l > maxHeight {
-			return fmt.Errorf("ftree: no tree: switch %v is more than %d links away from the lowest rank", g.Switches[s].GUID, maxHeight)
+			return route.Refuse("ftree", route.ErrTopology, "no tree: switch %v is more than %d links away from the lowest rank", g.Switches[s].GUID, maxHeight)
 		}
 		t.height = max(t.height, int(l))
 	}
@@ -308,9 +307,9 @@ func (t *tree) setLevels(level []int8) error {
 			case -1:
 				t.dn = append(t.dn, c)
 			case 0:
-				return fmt.Errorf("ftree: no tree: switches %v and %v, both of rank %d, are cabled", g.Switches[s].GUID, g.Switches[to].GUID, t.height-int(mine))
+				return route.Refuse("ftree", route.ErrTopology, "no tree: switches %v and %v, both of rank %d, are cabled", g.Switches[s].GUID, g.Switches[to].GUID, t.height-int(mine))
 			default:
-				return fmt.Errorf("ftree: no tree: switches %v of rank %d and %v of rank %d are cabled", g.Switches[s].GUID, t.height-int(mine), g.Switches[to].GUID, t.height-int(level[to]))
+				return route.Refuse("ftree", route.ErrTopology, "no tree: switches %v of rank %d and %v of rank %d are cabled", g.Switches[s].GUID, t.height-int(mine), g.Switches[to].GUID, t.height-int(level[to]))
 			}
 		}
 		t.upOff[s+1], t.dnOff[s+1] = int32(len(t.up)), int32(len(t.dn))
@@ -402,7 +401,7 @@ func (t *tree) complete(o route.Options) error {
 			if t.cas[d] > 0 && t.part[d] == t.part[s] && !has(mine, d) {
 				if o.MaxReverseHops <= 0 || !t.mayReverse(s, d) {
 					a, b := t.firstCA(s), t.firstCA(d)
-					return fmt.Errorf("ftree: CA ports %v on switch %v and %v on switch %v have no path up then down, and are not I/O nodes that may take reverse hops",
+					return route.Refuse("ftree", route.ErrTopology, "CA ports %v on switch %v and %v on switch %v have no path up then down, and are not I/O nodes that may take reverse hops",
 						a.GUID, t.g.Switches[s].GUID, b.GUID, t.g.Switches[d].GUID)
 				}
 				t.lonely = append(t.lonely, [2]int32{s, d})

@@ -1,7 +1,6 @@
 package grid
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -67,7 +66,7 @@ func Route(n *Net, gr *Grid, o Options) (*route.Tables, error) {
 		}
 	}
 	if o.Budget < legal {
-		return nil, errors.New(r.tooFew(legal))
+		return nil, &lanesError{r.tooFew(legal)}
 	}
 	spare, err := r.plan(legal)
 	if err != nil {
@@ -124,12 +123,18 @@ func (r *router) plan(legal int) (spare int, err error) {
 	r.setOrder(orders[0])
 	switch {
 	case need > 0:
-		return 0, errors.New(r.tooFew(need))
+		return 0, &lanesError{r.tooFew(need)}
 	case first != nil:
 		return 0, first
 	}
 	return 0, fmt.Errorf("paths around the missing parts of the %v would close a cycle", r.gr)
 }
+
+// lanesError is a route.ErrLanes.
+type lanesError struct{ reason string }
+
+func (e *lanesError) Error() string { return e.reason }
+func (e *lanesError) Unwrap() error { return route.ErrLanes }
 
 // tooFew names the lanes needed and the link that has the fewest.
 func (r *router) tooFew(need int) string {

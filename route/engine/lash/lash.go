@@ -27,7 +27,6 @@
 package lash
 
 import (
-	"fmt"
 	"slices"
 
 	"heddle/fabric"
@@ -54,7 +53,7 @@ const (
 // are used. If the lanes do not suffice, the error says how many are needed.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	if o.Previous != nil && len(o.Previous.LFT) != len(g.Switches) {
-		return nil, fmt.Errorf("lash: previous tables are for %d switches, the graph has %d", len(o.Previous.LFT), len(g.Switches))
+		return nil, route.Refuse("lash", route.ErrInput, "previous tables are for %d switches, the graph has %d", len(o.Previous.LFT), len(g.Switches))
 	}
 	n := newNet(g)
 	best := n.best(o)

@@ -16,14 +16,14 @@ func Refuse(engine string, needs int, g *fabric.Graph, o route.Options) error {
 		need = fmt.Sprintf("more than %d lanes, which is all that links can have", Max)
 	}
 	if o.MaxVLs > 0 && budget == o.MaxVLs {
-		return fmt.Errorf("%s: needs %s, %d are allowed", engine, need, budget)
+		return route.Refuse(engine, route.ErrLanes, "needs %s, %d are allowed", need, budget)
 	}
 	for c := range g.Channels {
 		if ch := &g.Channels[c]; int(max(ch.VLs, 1)) == budget {
-			return fmt.Errorf("%s: needs %s, %d are allowed (link %v port %d has %d)", engine, need, budget, g.Switches[ch.From].GUID, ch.OutPort, budget)
+			return route.Refuse(engine, route.ErrLanes, "needs %s, %d are allowed (link %v port %d has %d)", need, budget, g.Switches[ch.From].GUID, ch.OutPort, budget)
 		}
 	}
-	return fmt.Errorf("%s: needs %s, %d are allowed", engine, need, budget)
+	return route.Refuse(engine, route.ErrLanes, "needs %s, %d are allowed", need, budget)
 }
 
 // Spread gives lanes that are left, up to budget, to the fullest layers: any part

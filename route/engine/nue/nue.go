@@ -22,8 +22,6 @@
 package nue
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 
 	"heddle/fabric"
@@ -48,8 +46,6 @@ const (
 	rounds = 16
 )
 
-var errPrevious = errors.New("nue: the previous tables are for another number of switches than the graph has")
-
 // Compute routes g. It never refuses a graph: components are routed separately.
 // Paths avoid switches whose tables are too short for a LID where up/down paths
 // permit it.
@@ -58,7 +54,8 @@ var errPrevious = errors.New("nue: the previous tables are for another number of
 // log(channels) for detours; repairs and improvement are bounded.
 func (Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	if o.Previous != nil && len(o.Previous.LFT) != len(g.Switches) {
-		return nil, fmt.Errorf("%w: %d, %d", errPrevious, len(o.Previous.LFT), len(g.Switches))
+		return nil, route.Refuse("nue", route.ErrInput, "previous tables are for %d switches, the graph has %d",
+			len(o.Previous.LFT), len(g.Switches))
 	}
 	w := newNet(g)
 	budget := route.Budget(g, o.MaxVLs)

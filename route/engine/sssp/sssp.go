@@ -26,7 +26,6 @@
 package sssp
 
 import (
-	"fmt"
 	"slices"
 
 	"heddle/fabric"
@@ -94,7 +93,7 @@ func compute(name string, g *fabric.Graph, o route.Options) ([]*router, error) {
 func routes(name string, g *fabric.Graph, o route.Options, gather bool) (*router, error) {
 	n := len(g.Switches)
 	if o.Previous != nil && len(o.Previous.LFT) != n {
-		return nil, fmt.Errorf("%s: previous tables are for %d switches, the graph has %d", name, len(o.Previous.LFT), n)
+		return nil, route.Refuse(name, route.ErrInput, "previous tables are for %d switches, the graph has %d", len(o.Previous.LFT), n)
 	}
 	r := newRouter(g, o, route.New(name, n, g.TopLID), nil)
 	if o.Previous != nil {

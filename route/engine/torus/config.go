@@ -50,6 +50,17 @@ type Seed struct {
 // empty reports whether a seed is empty.
 func (s *Seed) empty() bool { return *s == Seed{} }
 
+// ConfigError is a line of a torus-2QoS.conf that cannot be used.
+type ConfigError struct {
+	Line int // from 1
+	Err  error
+}
+
+func (e *ConfigError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap is what is wrong with the line.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
 // ParseConfig reads a torus-2QoS.conf (torus-2QoS.conf(5)). Extra words on a
 // line are ignored, as OpenSM does; an unknown keyword, an invalid value and a
 // contradictory seed are errors that name the line and what it should contain.
@@ -60,29 +71,29 @@ func ParseConfig(r io.Reader) (*Config, error) {
 	sc.Buffer(make([]byte, 0, 512), maxLine)
 	for sc.Scan() {
 		if p.line++; p.line > maxLines {
-			return nil, fmt.Errorf("line %d: more than %d lines; this is not a torus-2QoS.conf", p.line, maxLines)
+			return nil, &ConfigError{p.line, fmt.Errorf("more than %d lines; this is not a torus-2QoS.conf", maxLines)}
 		}
 		words := strings.Fields(sc.Text())
 		if len(words) == 0 || words[0][0] == '#' {
 			continue
 		}
 		if err := p.keyword(words[0], words[1:]); err != nil {
-			return nil, fmt.Errorf("line %d: %w", p.line, err)
+			return nil, &ConfigError{p.line, err}
 		}
 	}
 	if err := sc.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
-			return nil, fmt.Errorf("line %d: longer than %d bytes; this is not a torus-2QoS.conf", p.line+1, maxLine)
+			return nil, &ConfigError{p.line + 1, fmt.Errorf("longer than %d bytes; this is not a torus-2QoS.conf", maxLine)}
 		}
 		return nil, err
 	}
 	if p.c.Size == [3]int{} {
-		return nil, fmt.Errorf("line %d: the file ends without saying how large the torus is; begin it with a line such as \"torus 4 4 4\"", max(p.line, 1))
+		return nil, &ConfigError{max(p.line, 1), fmt.Errorf("the file ends without saying how large the torus is; begin it with a line such as \"torus 4 4 4\"")}
 	}
 	p.c.Seeds = slices.DeleteFunc(p.c.Seeds, func(s Seed) bool { return s.empty() })
 	for i := range p.c.Seeds {
 		if p.c.Seeds[i].From == 0 {
-			return nil, fmt.Errorf("line %d: seed %d has a date line but no link; add one such as \"xp_link FROM TO\"", p.line, i+1)
+			return nil, &ConfigError{p.line, fmt.Errorf("seed %d has a date line but no link; add one such as \"xp_link FROM TO\"", i+1)}
 		}
 	}
 	return p.c, nil

@@ -1,6 +1,7 @@
 package torus_test
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -90,8 +91,12 @@ func TestParseErrors(t *testing.T) {
 		{"torus 4 4 4\n" + strings.Repeat("a", 5000) + "\n", `line 2: longer than 4096 bytes; this is not a torus-2QoS.conf`},
 		{"torus 4 4 4\n" + strings.Repeat("b", 100) + "\n", `line 2: unknown keyword "` + strings.Repeat("b", 40) + `…"; known`},
 	} {
-		if _, err := torus.ParseConfig(strings.NewReader(c[0])); err == nil || !strings.HasPrefix(err.Error(), c[1]) {
+		_, err := torus.ParseConfig(strings.NewReader(c[0]))
+		if err == nil || !strings.HasPrefix(err.Error(), c[1]) {
 			t.Errorf("%.40q: got  %v\nwant %s", c[0], err, c[1])
+		}
+		if line, ok := errors.AsType[*torus.ConfigError](err); !ok || !strings.HasPrefix(c[1], fmt.Sprintf("line %d: ", line.Line)) {
+			t.Errorf("%.40q: %#v", c[0], err)
 		}
 	}
 }

@@ -28,6 +28,7 @@
 package torus
 
 import (
+	"errors"
 	"fmt"
 
 	"heddle/fabric"
@@ -49,7 +50,7 @@ func (Engine) Name() string { return "torus" }
 func (e Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	t, err := e.compute(g, o)
 	if err != nil {
-		return nil, fmt.Errorf("torus: %w", err)
+		return nil, route.RefusedBy("torus", route.ErrTopology, err)
 	}
 	return t, nil
 }
@@ -96,7 +97,9 @@ func (e Engine) compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	}
 	var err error
 	if e.Config != nil {
-		err = e.Config.fit(n, try)
+		if err = e.Config.fit(n, try); err != nil && !errors.Is(err, route.ErrLanes) {
+			err = route.Refuse("torus", route.ErrInput, "%v", err)
+		}
 	} else {
 		each := try([]int{0, 1, 2})
 		err = grid.Find(n, true, func(gr *grid.Grid) error { return each(gr.Square()) })

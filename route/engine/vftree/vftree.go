@@ -17,10 +17,8 @@ package vftree
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"heddle/fabric"
 	"heddle/ib"
@@ -48,14 +46,9 @@ var _ route.Updater = Engine{}
 func (e Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error) {
 	t, err := ftree.Engine{}.Compute(g, o)
 	if err != nil {
-		return nil, refuse(err)
+		return nil, route.RefusedBy("vftree", route.ErrTopology, err)
 	}
 	return e.lanes(g, t, nil, nil, o)
-}
-
-// refuse wraps ftree's refusal.
-func refuse(err error) error {
-	return errors.New("vftree: " + strings.TrimPrefix(err.Error(), "ftree: "))
 }
 
 // Update carries the tables over a change as ftree does. Leaves keep their
@@ -74,7 +67,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	inner.Memo = old.tree
 	t, err := ftree.Engine{}.Update(route.Solution{Graph: from.Graph, Tables: &inner}, g, d, o)
 	if err != nil {
-		return nil, refuse(err)
+		return nil, route.RefusedBy("vftree", route.ErrTopology, err)
 	}
 	return e.lanes(g, t, old, from.Tables, o)
 }
@@ -127,9 +120,9 @@ func (e Engine) lanes(g *fabric.Graph, t *route.Tables, old *memo, was *route.Ta
 	m.lanes = max(min(budget, here-1), 1)
 	switch {
 	case e.Lanes > 15 || e.Lanes < 0:
-		return nil, fmt.Errorf("vftree: %d lanes requested; use 1 to 15", e.Lanes)
+		return nil, route.Refuse("vftree", route.ErrInput, "%d lanes requested; use 1 to 15", e.Lanes)
 	case e.Lanes > budget:
-		return nil, fmt.Errorf("vftree: needs %d lanes, %d are allowed%s", e.Lanes, budget, scarce(g, budget))
+		return nil, route.Refuse("vftree", route.ErrLanes, "needs %d lanes, %d are allowed%s", e.Lanes, budget, scarce(g, budget))
 	case e.Lanes > 0:
 		m.lanes = e.Lanes
 	case old != nil:
