@@ -252,8 +252,8 @@ func TestHalt(t *testing.T) {
 	}
 }
 
-// TestStart: what the other cores restored is known to the subnet manager, what
-// bears on addresses and P_Keys before it starts.
+// TestStart: what the other cores restored is known to the subnet manager before it
+// starts.
 func TestStart(t *testing.T) {
 	w := newWorld(true)
 	w.saDoes = func(_ sa.Event, out *sa.Output) { out.GroupsChanged, out.AliasesChanged = true, true }
@@ -262,7 +262,7 @@ func TestStart(t *testing.T) {
 	w.vm.Start(nil)
 	w.sm.Start(nil, &partition.Policy{})
 	w.want(t, "start", "sa sa.Start", "sa unsaved 3", "vm vm.Start",
-		"sm sm.SetMembers", "sm sm.SetLeases", "sm sm.Start", "sm sm.SetPartitions", "sm sm.SetGroups", "sm sm.SetAliases")
+		"sm sm.SetMembers", "sm sm.SetLeases", "sm sm.SetGroups", "sm sm.SetAliases", "sm sm.Start", "sm sm.SetPartitions")
 }
 
 // TestMail: what waits is one event of each kind, the newest snapshot comes before

@@ -63,19 +63,16 @@ func NewSM(core SMCore, edge SMEdge, shared *Shared) *SM {
 }
 
 // Start starts the core with what the store held; SA and VM, where they exist, have
-// started before. Placements and memberships are known from the start, so that
-// nobody loses an address or a P_Key because the manager was started again. A
-// policy replaces the stored one; the groups and alias GUIDs that the SA restored
-// follow.
+// started before. What they restored is known from the start, so that nobody loses
+// an address, a P_Key or a group because the manager was started again. A policy
+// replaces the stored one.
 func (s *SM) Start(stored *store.State, policy *partition.Policy) {
-	s.takeMembers()
-	s.takeLeases()
+	s.started = true
+	s.Mail()
 	s.Step(sm.Start{Stored: stored})
 	if policy != nil {
 		s.Step(sm.SetPartitions{Policy: policy})
 	}
-	s.started = true
-	s.Mail()
 }
 
 // Step gives the core an event, or queues it while another one is carried out.
@@ -93,8 +90,12 @@ func (s *SM) handleEvent(ev sm.Event) {
 		s.carryOut(ev)
 		return
 	}
-	s.takeMembers()
-	s.takeLeases()
+	if v, ok := s.shared.members.take(); ok {
+		s.carryOut(sm.SetMembers{Partitions: v})
+	}
+	if v, ok := s.shared.leases.take(); ok {
+		s.carryOut(sm.SetLeases{Put: v.put, Drop: v.drop, All: v.all})
+	}
 	if v, ok := s.shared.groups.take(); ok {
 		s.carryOut(sm.SetGroups{Groups: v})
 	}
@@ -103,18 +104,6 @@ func (s *SM) handleEvent(ev sm.Event) {
 	}
 	if v, ok := s.shared.reads.take(); ok {
 		s.carryOut(sm.ReadTables{Nodes: v})
-	}
-}
-
-func (s *SM) takeMembers() {
-	if v, ok := s.shared.members.take(); ok {
-		s.carryOut(sm.SetMembers{Partitions: v})
-	}
-}
-
-func (s *SM) takeLeases() {
-	if v, ok := s.shared.leases.take(); ok {
-		s.carryOut(sm.SetLeases{Put: v.put, Drop: v.drop, All: v.all})
 	}
 }
 
