@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 
 	"heddle/api"
 	"heddle/api/show"
@@ -14,41 +13,27 @@ func (d *Daemon) Operate(ctx context.Context, ops []api.VMOperation) ([]api.VMOu
 	if err := d.master(); err != nil {
 		return nil, err
 	}
-	out, todo := make([]api.VMOutcome, len(ops)), make([][]vm.Op, len(ops))
+	out := make([]api.VMOutcome, len(ops))
 	s := d.Snapshot()
+	var todo []vm.Op
+	var of []int
 	for i := range ops {
-		todo[i], out[i].Err = show.Steps(s, &ops[i])
-	}
-	for round := 0; ; round++ {
-		var now []vm.Op
-		var of []int
-		for i := range ops {
-			if out[i].Err == nil && round < len(todo[i]) && !out[i].VM.Waiting {
-				now, of = append(now, todo[i][round]), append(of, i)
-			}
-		}
-		if len(now) == 0 {
-			return out, nil
-		}
-		replies, err := d.Perform(ctx, now)
-		if err != nil {
-			if round == 0 {
-				return nil, err
-			}
-			for _, i := range of {
-				out[i].Err = err
-			}
-			return out, nil
-		}
-		for k, i := range of {
-			r := d.outlast(ctx, now[k], replies[k])
-			out[i].VM = show.VM(d.Snapshot(), &r.Interface)
-			out[i].VM.Waiting = r.Waiting
-			switch out[i].Err = r.Err; {
-			case r.Err == nil || round == 0:
-			case ops[i].Op == "create":
-				out[i].Err = fmt.Errorf("it is created, but not attached: %w", r.Err)
-			}
+		op, err := show.Operation(s, &ops[i])
+		if out[i].Err = err; err == nil {
+			todo, of = append(todo, op), append(of, i)
 		}
 	}
+	if len(todo) == 0 {
+		return out, nil
+	}
+	replies, err := d.Perform(ctx, todo)
+	if err != nil {
+		return nil, err
+	}
+	for k, i := range of {
+		r := d.outlast(ctx, todo[k], replies[k])
+		out[i].VM, out[i].Err = show.VM(d.Snapshot(), &r.Interface), r.Err
+		out[i].VM.Waiting = r.Waiting
+	}
+	return out, nil
 }

@@ -203,6 +203,8 @@ func opName(op vm.Op) string {
 		return op.Name
 	case vm.Finish:
 		return op.Name
+	case vm.Move:
+		return op.Name
 	case vm.RollBack:
 		return op.Name
 	case vm.Detach:

@@ -11,12 +11,12 @@ import (
 
 // Operations and how they end, as they are counted.
 const (
-	vmOps     = 10
+	vmOps     = 11
 	vmResults = 8
 )
 
 var (
-	vmOpNames     = [vmOps]string{"create", "attach", "migrate", "finish", "rollback", "detach", "delete", "keys", "add_members", "remove_members"}
+	vmOpNames     = [vmOps]string{"create", "attach", "migrate", "finish", "rollback", "detach", "delete", "keys", "add_members", "remove_members", "move"}
 	vmResultNames = [vmResults]string{"done", "waiting", "not_found", "conflict", "invalid", "no_room", "store", "refused"}
 )
 
@@ -40,8 +40,10 @@ func vmOpSlot(op vm.Op) int {
 		return 7
 	case vm.AddMembers:
 		return 8
+	case vm.RemoveMembers:
+		return 9
 	}
-	return 9
+	return 10
 }
 
 func vmResultSlot(r *vm.Reply) int {

@@ -65,6 +65,8 @@ type waiter struct {
 	tag uint64
 	op  string   // one of the Doing constants
 	at  mad.Time // it is answered as Waiting then
+	// create: it is a Create, whose interface is there if the attach fails.
+	create bool
 }
 
 type deadline struct {
@@ -258,7 +260,7 @@ func (c *Core) onPersisted(err error) {
 		a := &t.acts[i]
 		switch {
 		case a.kind == actEnd || a.kind == actStill:
-		case a.kind == actReply && a.err != nil:
+		case a.kind == actReply && a.err != nil && !a.rests:
 			c.out.Replies = append(c.out.Replies, Reply{Tag: a.tag, Err: a.err, Interface: c.shown(a.name)})
 		default:
 			c.out.Replies = append(c.out.Replies, Reply{Tag: a.tag, Err: fmt.Errorf("%w: nothing is changed: %w", ErrStore, err), Interface: c.shown(a.name)})

@@ -94,6 +94,8 @@ func nameOf(op Op) string {
 		return op.Name
 	case Detach:
 		return op.Name
+	case Move:
+		return op.Name
 	}
 	return ""
 }
@@ -102,16 +104,19 @@ func nameOf(op Op) string {
 func (w *twin) do(op Op) bool {
 	switch op := op.(type) {
 	case Create:
-		if v := w.vms[op.I.Name]; v != nil {
-			return v.guid == op.I.GUID
-		}
-		for _, v := range w.vms {
-			if v.guid == op.I.GUID && v.guid != 0 {
-				return false
+		if v := w.vms[op.I.Name]; v != nil && v.guid != op.I.GUID {
+			return false
+		} else if v == nil {
+			for _, v := range w.vms {
+				if v.guid == op.I.GUID && v.guid != 0 {
+					return false
+				}
 			}
+			w.vms[op.I.Name] = &twinVM{guid: op.I.GUID}
 		}
-		w.vms[op.I.Name] = &twinVM{guid: op.I.GUID}
-		return true
+		return op.I.Place == (subnet.Place{}) || w.do(Attach{op.I.Name, op.I.Place})
+	case Move:
+		return w.do(Migrate(op)) && w.do(Finish{op.Name})
 	case Delete:
 		v := w.vms[op.Name]
 		if v != nil && v.at != (subnet.Place{}) && !op.Force {
@@ -188,16 +193,22 @@ func TestTwin(t *testing.T) {
 			name := string(rune('a' + rng.IntN(8)))
 			switch rng.IntN(9) {
 			case 0:
-				if rng.IntN(3) == 0 {
-					return Create{Interface{Name: name, GUIDKind: FunctionGUID}}
+				i := Interface{Name: name, GUIDKind: FunctionGUID}
+				if rng.IntN(3) > 0 {
+					i.GUID, i.GUIDKind = ib.GUID(0x7000+rng.IntN(9)), StaticGUID
 				}
-				return Create{Interface{Name: name, GUID: ib.GUID(0x7000 + rng.IntN(9))}}
+				if rng.IntN(2) == 0 {
+					i.Place = place()
+				}
+				return Create{i}
 			case 1, 2:
 				return Attach{name, place()}
 			case 3, 4:
 				return Migrate{name, place()}
-			case 5, 6:
+			case 5:
 				return Finish{name}
+			case 6:
+				return []Op{Finish{name}, Move{name, place()}}[rng.IntN(2)]
 			case 7:
 				return []Op{RollBack{name}, Detach{name}}[rng.IntN(2)]
 			default:

@@ -14,9 +14,15 @@ func (c *Core) request(r *Request) {
 	case Create:
 		c.create(r, &op.I)
 	case Attach:
-		c.with(r, op.Name, func(e *entry) { c.attach(r, e, op.At) })
+		c.with(r, op.Name, func(e *entry) {
+			if err := c.attach(r, e, op.At); err != nil {
+				c.reply(r, e.Name, err)
+			}
+		})
 	case Migrate:
-		c.with(r, op.Name, func(e *entry) { c.migrate(r, e, op.To) })
+		c.with(r, op.Name, func(e *entry) { c.reply(r, e.Name, c.migrate(e, op.To)) })
+	case Move:
+		c.with(r, op.Name, func(e *entry) { c.move(r, e, op.To) })
 	case Finish:
 		c.with(r, op.Name, func(e *entry) { c.finish(r, e) })
 	case RollBack:
@@ -59,7 +65,7 @@ func (c *Core) create(r *Request, i *Interface) {
 		if !old.same(n) {
 			err = conflict("interface %q is there with other addresses or P_Keys (GUID %v, %v LID): delete it first, or take another name", n.Name, old.GUID, old.LIDKind)
 		}
-		c.reply(r, n.Name, err)
+		c.created(r, old, i.Place, err)
 		return
 	}
 	e := &entry{Interface: *n}
@@ -77,8 +83,23 @@ func (c *Core) create(r *Request, i *Interface) {
 	} else {
 		c.tell("vm_created", false, "interface %q has GUID %v", e.Name, e.GUID)
 	}
-	c.reply(r, e.Name, nil)
+	c.created(r, e, i.Place, nil)
 }
+
+// created answers the Create of e, which is there, unless err says that it is another
+// one; with a place it is attached first.
+func (c *Core) created(r *Request, e *entry, at subnet.Place, err error) {
+	if err != nil || at == (subnet.Place{}) {
+		c.reply(r, e.Name, err)
+		return
+	}
+	if err = c.attach(r, e, at); err != nil {
+		c.tx.acts = append(c.tx.acts, act{kind: actReply, name: e.Name, tag: r.Tag, err: notAttached(err), rests: true})
+	}
+}
+
+// notAttached is what a Create is told whose interface cannot be at its place.
+func notAttached(err error) error { return fmt.Errorf("it is created, but not attached: %w", err) }
 
 // mayCreate says which of e's addresses another one has.
 func (c *Core) mayCreate(e *entry) error {
@@ -124,18 +145,18 @@ func matches(at, p subnet.Place) bool {
 	return at.Port == p.Port && (at.Function == 0 || at.Function == p.Function)
 }
 
-func (c *Core) attach(r *Request, e *entry, at subnet.Place) {
+// attach gives e a place, and answers r when it is there. An error says why it cannot
+// be there; then nothing is changed, and r is not answered.
+func (c *Core) attach(r *Request, e *entry, at subnet.Place) error {
 	if e.State == Attached || e.State == Migrating {
-		c.attachAgain(r, e, at)
-		return
+		return c.attachAgain(r, e, at)
 	}
 	to, known, err := c.place(e, at.Port, at.Function)
 	if err == nil && known {
 		err = c.bind(e, to)
 	}
 	if err != nil {
-		c.reply(r, e.Name, err)
-		return
+		return err
 	}
 	n := c.update(e, func(n *entry) {
 		n.State, n.before, n.Place, n.Doing, n.anyFunction = Attached, e.State, to, DoingAttach, at.Function == 0
@@ -149,15 +170,16 @@ func (c *Core) attach(r *Request, e *entry, at subnet.Place) {
 	if c.awaited(at.Port) != "" {
 		c.still(n.Name)
 	}
+	return nil
 }
 
-// attachAgain answers an Attach of what is attached.
-func (c *Core) attachAgain(r *Request, e *entry, at subnet.Place) {
+// attachAgain is attach of what is attached.
+func (c *Core) attachAgain(r *Request, e *entry, at subnet.Place) error {
 	switch {
 	case !matches(at, e.Place):
-		c.reply(r, e.Name, conflict("interface %q is at %v: detach it first, or migrate it", e.Name, e.Place))
+		return conflict("interface %q is at %v: detach it first, or migrate it", e.Name, e.Place)
 	case e.Doing == DoingDetach:
-		c.reply(r, e.Name, conflict("interface %q is being detached from %v: ask again when it is", e.Name, e.Place))
+		return conflict("interface %q is being detached from %v: ask again when it is", e.Name, e.Place)
 	case e.Doing == DoingAttach || e.Doing == DoingRollBack:
 		c.await(r, e.Name, e.Doing)
 		if c.awaited(at.Port) != "" {
@@ -166,22 +188,30 @@ func (c *Core) attachAgain(r *Request, e *entry, at subnet.Place) {
 	default:
 		c.tx.acts = append(c.tx.acts, act{kind: actReply, name: e.Name, tag: r.Tag, wait: e.Lease != subnet.LeasePlaced && e.State == Attached})
 	}
+	return nil
 }
 
-func (c *Core) migrate(r *Request, e *entry, to subnet.Place) {
+// move keeps a place for e and moves it there. What migrate takes, finish does not
+// refuse in the same step.
+func (c *Core) move(r *Request, e *entry, to subnet.Place) {
+	if err := c.migrate(e, to); err != nil {
+		c.reply(r, e.Name, err)
+		return
+	}
+	c.finish(r, c.named[e.Name])
+}
+
+// migrate keeps a place for e, or says why it cannot be there.
+func (c *Core) migrate(e *entry, to subnet.Place) error {
 	switch {
 	case e.State == Created || e.State == Detached:
-		c.reply(r, e.Name, conflict("interface %q is %v and has no place to migrate from: attach it", e.Name, e.State))
-		return
+		return conflict("interface %q is %v and has no place to migrate from: attach it", e.Name, e.State)
 	case e.Doing == DoingAttach || e.Doing == DoingDetach:
-		c.reply(r, e.Name, conflict("interface %q: its %s at %v is not finished: wait for it, or detach it", e.Name, e.Doing, e.Place))
-		return
+		return conflict("interface %q: its %s at %v is not finished: wait for it, or detach it", e.Name, e.Doing, e.Place)
 	case e.State == Migrating && matches(to, e.Dest), e.State == Attached && matches(to, e.Place):
-		c.reply(r, e.Name, nil)
-		return
+		return nil
 	case e.State == Migrating:
-		c.reply(r, e.Name, conflict("interface %q is migrating to %v: finish that or roll it back first", e.Name, e.Dest))
-		return
+		return conflict("interface %q is migrating to %v: finish that or roll it back first", e.Name, e.Dest)
 	}
 	at, known, err := c.place(e, to.Port, to.Function)
 	if err == nil && !known {
@@ -198,8 +228,7 @@ func (c *Core) migrate(r *Request, e *entry, to subnet.Place) {
 		err = c.bind(e, at)
 	}
 	if err != nil {
-		c.reply(r, e.Name, err)
-		return
+		return err
 	}
 	if e.Doing == DoingRollBack { // which its lease goes on with
 		c.end(e.Name, DoingFinish, conflict("interface %q was rolled back and is at %v", e.Name, e.Place))
@@ -217,7 +246,7 @@ func (c *Core) migrate(r *Request, e *entry, to subnet.Place) {
 		with = ", where its GUID will be " + c.functions.guid[at].String()
 	}
 	c.tell("vm_migrating", false, "interface %q (GUID %v) is at %v and has a place at %v%s", e.Name, e.GUID, e.Place, at, with)
-	c.reply(r, e.Name, nil)
+	return nil
 }
 
 func (c *Core) finish(r *Request, e *entry) {

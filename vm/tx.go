@@ -26,6 +26,10 @@ type act struct {
 	op   string // actWait, and actEnd: those who wait for it; "" all
 	err  error
 	wait bool // actReply: Waiting
+	// rests: the reply, though it is an error, rests on what the transaction stores.
+	rests bool
+	// create: actWait: the request is a Create, whose interface is there if the attach fails.
+	create bool
 }
 
 type actKind uint8
@@ -173,7 +177,7 @@ func (c *Core) act(a *act) {
 	case actReply:
 		c.out.Replies = append(c.out.Replies, Reply{Tag: a.tag, Err: a.err, Interface: c.shown(a.name), Waiting: a.wait})
 	case actWait:
-		c.waits[a.name] = append(c.waits[a.name], waiter{a.tag, a.op, c.now.Add(patience)})
+		c.waits[a.name] = append(c.waits[a.name], waiter{a.tag, a.op, c.now.Add(patience), a.create})
 		c.due = append(c.due, deadline{c.now.Add(patience), a.name})
 	case actEnd:
 		left := c.waits[a.name][:0]
@@ -182,7 +186,11 @@ func (c *Core) act(a *act) {
 				left = append(left, w)
 				continue
 			}
-			c.out.Replies = append(c.out.Replies, Reply{Tag: w.tag, Err: a.err, Interface: c.shown(a.name)})
+			err := a.err
+			if w.create && err != nil {
+				err = notAttached(err)
+			}
+			c.out.Replies = append(c.out.Replies, Reply{Tag: w.tag, Err: err, Interface: c.shown(a.name)})
 		}
 		if len(left) == 0 {
 			delete(c.waits, a.name)
@@ -201,7 +209,8 @@ func (c *Core) reply(r *Request, name string, err error) {
 
 // await answers a request when the operation has ended.
 func (c *Core) await(r *Request, name, op string) {
-	c.tx.acts = append(c.tx.acts, act{kind: actWait, name: name, tag: r.Tag, op: op})
+	_, create := r.Op.(Create)
+	c.tx.acts = append(c.tx.acts, act{kind: actWait, name: name, tag: r.Tag, op: op, create: create})
 }
 
 // still answers those who wait for an interface: what they wait for takes longer.

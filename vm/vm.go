@@ -10,6 +10,8 @@
 // of one finishes it, or undoes it, when it is started again. Operations are
 // idempotent: one that was done already is answered as if it had just been.
 //
+// Create with a place and Move have several parts, and one record like the others.
+//
 //	created ──attach──► attached ──migrate──► migrating ──finish──► attached, elsewhere
 //	   │                   │  ▲                   │
 //	   │                 detach └────roll back────┘
@@ -173,9 +175,11 @@ func (Timer) event()     {}
 // Op is an operation: one of the types below.
 type Op interface{ op() }
 
-// Create makes an interface, without a place. Of I count Name, GUID (0: one of the
-// pool, unless GUIDKind is FunctionGUID), Aliases, LIDKind, LID (0: any), Mode and
-// Keys. With a FunctionGUID it has no aliases and a SharedLID.
+// Create makes an interface. Of I count Name, GUID (0: one of the pool, unless GUIDKind
+// is FunctionGUID), Aliases, LIDKind, LID (0: any), Mode, Keys and Place. With a
+// FunctionGUID it has no aliases and a SharedLID. With a Place it is also attached
+// there, in the same record, and the reply is that of Attach: if it cannot be there,
+// it is Created all the same.
 type Create struct{ I Interface }
 
 // Attach gives an interface its place. Function 0 is any that is free.
@@ -195,6 +199,13 @@ type Migrate struct {
 // cannot be there it stays, or is put back, where it was. An interface that the last
 // Finish moved is finished already; one that was rolled back is not.
 type Finish struct{ Name string }
+
+// Move is Migrate and Finish in one record. If the interface cannot be at To, it
+// stays, or is put back, where it was, and no place is kept for it.
+type Move struct {
+	Name string
+	To   subnet.Place
+}
 
 // RollBack gives up a migration that was not finished.
 type RollBack struct{ Name string }
@@ -243,6 +254,7 @@ func (Create) op()        {}
 func (Attach) op()        {}
 func (Migrate) op()       {}
 func (Finish) op()        {}
+func (Move) op()          {}
 func (RollBack) op()      {}
 func (Detach) op()        {}
 func (Delete) op()        {}
@@ -251,7 +263,7 @@ func (AddMembers) op()    {}
 func (RemoveMembers) op() {}
 
 // Reply is the end of an operation: what was asked is stored, or Err says why not.
-// Attach, Finish, RollBack and Detach are answered when the subnet manager has made
+// Attach, Finish, Move, RollBack and Detach are answered when the subnet manager has made
 // it so (or cannot), unless the subnet is not up or the place is not there: then at
 // once, with Waiting. So they are too when it takes longer than five seconds.
 type Reply struct {

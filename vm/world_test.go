@@ -276,13 +276,18 @@ func (w *world) op() Op {
 				i.GUID, i.Aliases, i.LIDKind = 0, nil, subnet.SharedLID
 			}
 		}
+		if w.choose(2) == 0 {
+			i.Place = at
+		}
 		return Create{i}
 	case 2, 3, 4:
 		return Attach{name, at}
 	case 5, 6, 7:
 		return Migrate{name, at}
-	case 8, 9:
+	case 8:
 		return Finish{name}
+	case 9:
+		return Move{name, at}
 	case 10:
 		return RollBack{name}
 	case 11:

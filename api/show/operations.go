@@ -141,9 +141,9 @@ func interfaceOf(op *api.VMOperation) (vm.Interface, error) {
 	return x, err
 }
 
-// Steps are what an operation of the API is made of: each is asked for when the
-// one before it is done. s may be nil.
-func Steps(s *subnet.Snapshot, op *api.VMOperation) ([]vm.Op, error) {
+// Operation is what an operation of the API asks the address manager for; s may be
+// nil.
+func Operation(s *subnet.Snapshot, op *api.VMOperation) (vm.Op, error) {
 	var at subnet.Place
 	if op.Hypervisor != "" || op.Op == "attach" || op.Op == "migrate" || op.Op == "move" {
 		port, err := HypervisorPort(s, op.Hypervisor)
@@ -161,27 +161,25 @@ func Steps(s *subnet.Snapshot, op *api.VMOperation) ([]vm.Op, error) {
 		if op.Function != 0 && at.Port == 0 {
 			return nil, fmt.Errorf("%w: interface %q: function %d of which hypervisor?", vm.ErrInvalid, op.Name, op.Function)
 		}
-		if at != (subnet.Place{}) {
-			return []vm.Op{vm.Create{I: x}, vm.Attach{Name: op.Name, At: at}}, nil
-		}
-		return []vm.Op{vm.Create{I: x}}, nil
+		x.Place = at
+		return vm.Create{I: x}, nil
 	case "attach":
-		return []vm.Op{vm.Attach{Name: op.Name, At: at}}, nil
+		return vm.Attach{Name: op.Name, At: at}, nil
 	case "migrate":
-		return []vm.Op{vm.Migrate{Name: op.Name, To: at}}, nil
+		return vm.Migrate{Name: op.Name, To: at}, nil
 	case "move":
-		return []vm.Op{vm.Migrate{Name: op.Name, To: at}, vm.Finish{Name: op.Name}}, nil
+		return vm.Move{Name: op.Name, To: at}, nil
 	case "finish":
-		return []vm.Op{vm.Finish{Name: op.Name}}, nil
+		return vm.Finish{Name: op.Name}, nil
 	case "rollback":
-		return []vm.Op{vm.RollBack{Name: op.Name}}, nil
+		return vm.RollBack{Name: op.Name}, nil
 	case "detach":
-		return []vm.Op{vm.Detach{Name: op.Name}}, nil
+		return vm.Detach{Name: op.Name}, nil
 	case "delete":
-		return []vm.Op{vm.Delete{Name: op.Name, Force: op.Force}}, nil
+		return vm.Delete{Name: op.Name, Force: op.Force}, nil
 	case "keys":
 		keys, err := vmKeys(op.Keys)
-		return []vm.Op{vm.SetKeys{Name: op.Name, Keys: keys}}, err
+		return vm.SetKeys{Name: op.Name, Keys: keys}, err
 	}
 	return nil, fmt.Errorf("%w: no operation is called %q", vm.ErrInvalid, op.Op)
 }
