@@ -122,8 +122,19 @@ func (t *VMTrial) create(g *guest) {
 		i.GUID, i.GUIDKind, i.LIDKind = 0, vm.FunctionGUID, subnet.SharedLID
 	}
 	g.sure = false
+	if t.rng.IntN(4) == 0 { // with a place
+		i.Place = t.somewhere()
+		g.add(i.Place)
+	}
 	t.ask(g, vm.Create{I: i}, func(r *vm.Reply) {
-		g.own = r.Err == nil && r.Interface.LIDKind == subnet.OwnLID || r.Err != nil && g.own
+		if i.Place == (subnet.Place{}) {
+			g.own = r.Err == nil && r.Interface.LIDKind == subnet.OwnLID || r.Err != nil && g.own
+			return
+		}
+		if i := t.lookup(g); i != nil { // which is there even if it cannot be at its place
+			g.own = i.LIDKind == subnet.OwnLID
+			t.later("place", func() error { return t.put(g, i.Place) })
+		}
 	})
 }
 
@@ -222,10 +233,27 @@ func (t *VMTrial) attach(g *guest) {
 
 func (t *VMTrial) migrate(g *guest) {
 	p := t.somewhere()
+	if t.rng.IntN(4) == 0 {
+		t.move(g, p)
+		return
+	}
 	op := vm.Migrate{Name: g.name, To: p}
 	t.ask(g, op, func(r *vm.Reply) {
 		if r.Err == nil && t.rng.IntN(3) > 0 {
 			t.c.Sim.After(time.Duration(t.rng.IntN(200))*time.Millisecond, func() { t.end(g) })
+		}
+	})
+}
+
+// move migrates and finishes as one operation.
+func (t *VMTrial) move(g *guest, to subnet.Place) {
+	g.add(to)
+	if t.rng.IntN(2) == 0 {
+		t.host("move before", func() error { return t.put(g, to) })
+	}
+	t.ask(g, vm.Move{Name: g.name, To: to}, func(*vm.Reply) {
+		if i := t.lookup(g); i != nil {
+			t.later("follow", func() error { return t.put(g, i.Place) })
 		}
 	})
 }
