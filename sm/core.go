@@ -13,6 +13,7 @@ import (
 	"heddle/sm/damp"
 	"heddle/sm/env"
 	"heddle/sm/forward"
+	"heddle/sm/guid"
 	"heddle/sm/history"
 	"heddle/sm/lid"
 	"heddle/sm/mastership"
@@ -127,7 +128,7 @@ type Core struct {
 	wantGroups bool // the groups changed
 	memberAt   memberMemo
 	heldTrees  heldTrees
-	guids      guidTables
+	guids      *guid.Tables
 	pk         pkeys
 	virt       virtuals
 	leases     leases
@@ -217,10 +218,10 @@ func New(cfg config.Config) *Core {
 		past:    history.New(cfg.Flight()),
 		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
 		leases:  newLeases(),
-		guids:   guidTables{byPort: map[ib.GUID]*guidTable{}, holder: map[ib.GUID]*guidTable{}, others: map[ib.GUID][]*guidTable{}, doubt: map[ib.GUID]*guidTable{}, retry: mad.Never},
 	}
 	c.Sweeper = c
 	c.mastership = mastership.New(&c.Env, c)
+	c.wire()
 	return c
 }
 
@@ -259,7 +260,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetPartitions:
 		c.setPartitions(ev)
 	case SetAliases:
-		c.setAliases(ev.Aliases)
+		c.guids.Set(ev.Aliases)
 	case SetLeases:
 		c.setLeases(ev)
 	case SetMembers:

@@ -112,11 +112,8 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		t.Put(set(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.Nodes[n], p))))
 	case work.OpReadSL, work.OpReadArb:
 		c.buildRead(it, get)
-	case work.OpGetGUIDs:
-		get(smp.AttrGUIDInfo, x)
-	case work.OpSetGUIDs:
-		t := c.buildGUIDs(f.PortOf(n, p), int(x))
-		t.Put(set(smp.AttrGUIDInfo, x))
+	case work.OpGetGUIDs, work.OpSetGUIDs:
+		return c.guids.Build(it, get, set)
 	default:
 		return c.buildVirtual(it, get, set)
 	}
@@ -201,7 +198,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case work.OpReadSL, work.OpReadArb:
 		c.onReadLane(it, &comp)
 	case work.OpGetGUIDs, work.OpSetGUIDs:
-		c.onGUIDs(it, &comp)
+		c.guids.Answered(it, &comp)
 	case work.OpGetVirt, work.OpSetVirt, work.OpGetVStates, work.OpGetVPort, work.OpSetVPort, work.OpGetVNode, work.OpGetVDesc, work.OpGetVGUIDs, work.OpSetVGUIDs, work.OpLightVirt:
 		c.onVirtual(it, &comp)
 	case work.OpLightSwitch:

@@ -110,8 +110,8 @@ func (c *Core) membersAt(g *fabric.Graph, guids []ib.GUID) []int32 {
 		c.memberAt.virtual[u] = true
 		if r, ok := c.vportByGUID(u); ok {
 			u = r.a.port
-		} else if t := c.guids.holder[u]; t != nil {
-			u = t.port
+		} else if port := c.guids.Holder(u); port != 0 {
+			u = port
 		} else {
 			continue
 		}

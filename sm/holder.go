@@ -216,14 +216,7 @@ func (c *Core) claims(h holder) (class partition.Class, guid ib.GUID, aliases []
 	case ib.NodeRouter:
 		class = partition.Router
 	}
-	if t := c.guids.byPort[p.GUID]; t != nil {
-		for _, g := range t.carries {
-			if slices.Contains(t.have, g) || slices.Contains(t.want, g) {
-				aliases = append(aliases, g)
-			}
-		}
-	}
-	return class, p.GUID, aliases, p == c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port)
+	return class, p.GUID, c.guids.Carried(p.GUID), p == c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port)
 }
 
 // index0 is the base of the key that wants index 0 of the table of a holder, 0 if

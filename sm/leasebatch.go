@@ -110,7 +110,7 @@ func (c *Core) functionsKnown() bool {
 			continue
 		case a.step != adapterKnown:
 			return false
-		case a.model == subnet.SharedPort && !c.guidsKnown(a.port):
+		case a.model == subnet.SharedPort && !c.guids.Known(a.port):
 			return false
 		}
 		for _, v := range a.vports {

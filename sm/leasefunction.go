@@ -2,6 +2,7 @@ package sm
 
 import (
 	"heddle/ib"
+	"heddle/sm/guid"
 	"heddle/subnet"
 )
 
@@ -119,7 +120,7 @@ func (c *Core) adapterChanged(a *adapter) {
 	if len(x.wants)+len(x.hold) == 0 {
 		return
 	}
-	for i := 1; i <= max(a.functions, len(a.vports), maxGUIDs); i++ {
+	for i := 1; i <= max(a.functions, len(a.vports), guid.MaxEntries); i++ {
 		p := subnet.Place{Port: a.port, Function: uint16(i)}
 		if l := x.wants[p]; l != nil {
 			c.lookLease(l)

@@ -1,11 +1,10 @@
 package sm
 
 import (
-	"slices"
 	"strconv"
 
 	"heddle/ib"
-	"heddle/ib/smp"
+	"heddle/sm/guid"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
@@ -21,7 +20,7 @@ func (c *Core) leaseAliases() (list []subnet.Alias) {
 		if !c.leases.known && l.held != t {
 			continue // another port or function may have it
 		}
-		if l.gone || t == (subnet.Place{}) || t.Function == 0 || t.Function >= maxGUIDs || !c.sharedPort(t.Port) {
+		if l.gone || t == (subnet.Place{}) || t.Function == 0 || t.Function >= guid.MaxEntries || !c.sharedPort(t.Port) {
 			continue
 		}
 		switch {
@@ -60,62 +59,32 @@ func (c *Core) leasedElsewhere(g ib.GUID, p subnet.Place) bool {
 // mergeAliases has the GUID tables hold what leases and the SA's clients want; for
 // a GUID that both name, the lease counts.
 func (c *Core) mergeAliases() {
-	g := &c.guids
-	list := c.leaseAliases()
-	if len(c.leases.list) == 0 && !g.leased {
-		return
+	if len(c.leases.list) > 0 || c.guids.HasPlaced() {
+		c.guids.SetPlaced(c.leaseAliases())
 	}
-	if g.leased && slices.Equal(list, g.leases) {
-		return
-	}
-	g.leased, g.leases = true, list
-	c.setAliases(g.named)
-}
-
-// withLeases is a list of aliases with those of leases.
-func withLeases(leases, list []subnet.Alias) []subnet.Alias {
-	if len(leases) == 0 {
-		return list
-	}
-	guid := make(map[ib.GUID]bool, len(leases))
-	type entry struct {
-		port  ib.GUID
-		index uint8
-	}
-	at := make(map[entry]bool, len(leases))
-	for _, a := range leases {
-		guid[a.GUID] = true
-		at[entry{a.Port, a.Index}] = true
-	}
-	out := slices.Clone(leases)
-	for _, a := range list {
-		if !guid[a.GUID] && !at[entry{a.Port, a.Index}] {
-			out = append(out, a)
-		}
-	}
-	return out
 }
 
 // aliasesHeld is told when the GUID table of a port holds others than before.
-func (c *Core) aliasesHeld(t *guidTable, old []ib.GUID) {
+func (c *Core) aliasesHeld(port ib.GUID, old []ib.GUID) {
 	x := &c.leases
 	if len(x.byGUID) == 0 {
 		return
 	}
 	for i, g := range old {
-		if l := x.byGUID[g]; l != nil && g != 0 && l.held == (subnet.Place{Port: t.port, Function: uint16(i)}) && guidAt(t.have, i) != g {
+		p := subnet.Place{Port: port, Function: uint16(i)}
+		if l := x.byGUID[g]; l != nil && g != 0 && l.held == p && c.guids.Held(p) != g {
 			l.held = subnet.Place{}
 			// After a restart the first table with the GUID that is read counts; where it
 			// is to be may have had it all the time.
-			if p := l.target(); c.guids.byPort[p.Port] != nil && guidAt(c.guids.byPort[p.Port].have, int(p.Function)) == g {
+			if p := l.target(); c.guids.Held(p) == g {
 				l.held = p
 			}
 			c.lookLease(l)
-			c.wake(subnet.Place{Port: t.port, Function: uint16(i)})
+			c.wake(p)
 		}
 	}
-	for i, g := range t.have {
-		p := subnet.Place{Port: t.port, Function: uint16(i)}
+	for i, g := range c.guids.Have(port) {
+		p := subnet.Place{Port: port, Function: uint16(i)}
 		if l := x.byGUID[g]; l != nil && g != 0 && l.held == (subnet.Place{}) && (l.target() == p || !x.known) {
 			l.held = p
 			c.lookLease(l)
@@ -126,13 +95,9 @@ func (c *Core) aliasesHeld(t *guidTable, old []ib.GUID) {
 // heldAsAlias finds a new lease's GUID in the tables that were read before: an earlier
 // manager placed it, and who keeps aliases for the SA's clients had them read.
 func (c *Core) heldAsAlias(l *lease) {
-	t := c.guids.holder[l.GUID]
-	if t == nil {
-		return
-	}
-	if i := slices.Index(t.have, l.GUID); i > 0 {
-		l.held = subnet.Place{Port: t.port, Function: uint16(i)}
-		c.guids.queue(t)
+	if p := c.guids.Find(l.GUID); p != (subnet.Place{}) {
+		l.held = p
+		c.guids.Look(p.Port)
 	}
 }
 
@@ -157,14 +122,13 @@ func (c *Core) readyShared(l *lease, p *topo.Port, refuse func(subnet.Cause, str
 		return c.readyFloat(l, p, refuse)
 	}
 	c.mergeAliases()
-	gt := c.guids.byPort[t.Port]
-	switch i := int(t.Function); {
+	switch other := c.guids.Wanted(t); {
 	case l.held == t:
 		c.settle(l)
-	case gt != nil && guidAt(gt.want, i) != l.GUID && guidAt(gt.want, i) != 0:
-		return refuse(subnet.CauseFunctionTaken, "another alias GUID is to be at "+t.String()+": "+guidAt(gt.want, i).String())
-	case gt != nil && gt.refused>>(i/smp.GUIDBlockLen)&1 != 0:
-		return refuse(subnet.CauseNotTaken, "port "+t.Port.String()+" does not take alias GUIDs at index "+strconv.Itoa(i))
+	case other != l.GUID && other != 0:
+		return refuse(subnet.CauseFunctionTaken, "another alias GUID is to be at "+t.String()+": "+other.String())
+	case c.guids.Refused(t):
+		return refuse(subnet.CauseNotTaken, "port "+t.Port.String()+" does not take alias GUIDs at index "+strconv.Itoa(int(t.Function)))
 	default:
 		c.reportLease(l, subnet.LeaseMoving, failure{})
 	}

@@ -6,6 +6,8 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/guid"
+	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
@@ -119,8 +121,8 @@ func (x *leases) dropEntries() {
 func (c *Core) showPlace(p subnet.Place) {
 	if a, v := c.function(p); v != nil {
 		c.showVPort(vportRef{a, p.Function})
-	} else if t := c.guids.byPort[p.Port]; t != nil && !slices.Contains(c.guids.shown, t) {
-		c.guids.shown = append(c.guids.shown, t)
+	} else {
+		c.guids.Show(p.Port)
 	}
 }
 
@@ -185,32 +187,40 @@ func (h *heldEntry) as(s *subnet.Snapshot, r vportRef, port int32) subnet.Port {
 }
 
 // aliasesShown are the alias GUIDs that snapshots show of a port.
-func (c *Core) aliasesShown(t *guidTable) []ib.GUID {
-	list := c.guids.shownOf(t)
+func (c *Core) aliasesShown(port ib.GUID) []ib.GUID {
+	list := c.guids.Shown(port)
 	x := &c.leases
 	if len(x.entryList) == 0 {
 		return list
 	}
 	list = slices.Clone(list)
 	for i, g := range list {
-		if g != 0 && c.entryElsewhere(g, subnet.Place{Port: t.port, Function: uint16(i)}) {
+		if g != 0 && c.entryElsewhere(g, subnet.Place{Port: port, Function: uint16(i)}) {
 			list[i] = 0
 		}
 	}
 	for _, h := range x.entryList {
-		if h.at.Port != t.port || h.port.Virtual != nil {
+		if h.at.Port != port || h.port.Virtual != nil {
 			continue
 		}
 		i := int(h.at.Function)
-		for g := guidAt(list, i); g != 0 && g != h.l.GUID; g = guidAt(list, i) {
+		for g := guid.At(list, i); g != 0 && g != h.l.GUID; g = guid.At(list, i) {
 			i++ // another VM has that entry by now
 		}
-		list = guidPut(list, i, h.l.GUID)
+		list = guid.Put(list, i, h.l.GUID)
 	}
-	if list = trimGUIDs(list); len(list) == 0 {
+	if list = guid.Trim(list); len(list) == 0 {
 		return nil
 	}
 	return list
+}
+
+// aliasesOf are the alias GUIDs that a snapshot shows of a port.
+func (c *Core) aliasesOf(p *topo.Port) []ib.GUID {
+	if !p.Has(topo.PortEnd) || !c.guids.Has(p.GUID) {
+		return nil
+	}
+	return c.aliasesShown(p.GUID)
 }
 
 // aliasesArriving adds to the alias GUIDs of port i those that a VPort has given
@@ -226,10 +236,10 @@ func (c *Core) aliasesArriving(s *subnet.Snapshot, i int32, list []ib.GUID) []ib
 			continue // a VPort, which has an entry of its own
 		}
 		k := int(to.Function)
-		for guidAt(list, k) != 0 {
+		for guid.At(list, k) != 0 {
 			k++
 		}
-		list = guidPut(slices.Clone(list), k, h.l.GUID)
+		list = guid.Put(slices.Clone(list), k, h.l.GUID)
 	}
 	return list
 }

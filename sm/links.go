@@ -30,7 +30,7 @@ func (c *Core) configure() bool {
 		c.changed = true
 	}
 	c.takeLFTs()
-	c.takeGUIDs()
+	c.guids.Discovered(!c.reg.on)
 	c.takeVirtuals()
 	c.takeLanes()
 	ops = append(ops, c.keyOps()...)

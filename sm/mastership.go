@@ -50,7 +50,7 @@ func (c *Core) Abort() {
 	c.endRegion()
 	c.sound = false
 	c.Engine.CancelAll()
-	c.dropAskedGUIDs()
+	c.guids.DropAsked()
 	c.dropAskedPKeys()
 	c.dropAskedVirtuals()
 	c.dropMoves()
@@ -68,7 +68,7 @@ func (c *Core) forgetTables() {
 	clear(c.mfts)
 	c.heldTrees = heldTrees{}
 	clear(c.lanesOf)
-	c.forgetGUIDs()
+	c.guids.Reset()
 	c.forgetVirtuals()
 	c.forgetLeases()
 	c.forgetLanes()

@@ -38,12 +38,8 @@ func (c *Core) touchMembers(guids []ib.GUID) bool {
 		}
 		named[g] = true
 		c.touchPKeys(g)
-		if t := c.guids.holder[g]; t != nil {
-			c.touchPKeys(t.port)
-		}
-		if o, ok := c.guids.owner[g]; ok {
-			c.touchPKeys(o.t.port)
-		}
+		c.touchPKeys(c.guids.Holder(g))
+		c.touchPKeys(c.guids.Owner(g))
 		if l := c.leases.byGUID[g]; l != nil {
 			c.touchPKeys(l.holds.Port)
 		}
@@ -243,7 +239,7 @@ func (c *Core) pkeyDo(h holder) {
 // anew, or the end of a change is told.
 func (c *Core) pkeysDone() {
 	k := &c.pk
-	c.tellAliases()
+	c.guids.TellUnowned()
 	if c.releaseKeys() {
 		k.again()
 		return

@@ -76,22 +76,10 @@ func (c *Core) unanswered(fn func(it work.Item, sent bool)) {
 
 // stopUpkeep ends a portion of upkeep. What was asked is not known.
 func (c *Core) stopUpkeep() {
-	g := &c.guids
 	c.unanswered(func(it work.Item, sent bool) {
 		switch it.Op() {
 		case work.OpGetGUIDs, work.OpSetGUIDs:
-			t := g.byPort[c.Fabric.PortOf(it.Node(), it.Port()).GUID]
-			if t == nil {
-				return
-			}
-			if bit := uint32(1) << it.Extra(); it.Op() == work.OpSetGUIDs && sent {
-				t.known &^= bit
-				t.suspect |= bit
-				t.suspectAt = c.Now.Add(mad.LateCopy)
-				g.retry = min(g.retry, t.suspectAt)
-				c.doubtGUIDs(t, t.want)
-			}
-			g.queue(t)
+			c.guids.Canceled(it, sent)
 		case work.OpEnforce, work.OpEnforced:
 			t := c.pTable(c.Fabric.PortOf(it.Node(), it.Port()))
 			t.VerifyAt = c.Now.Add(mad.LateCopy)

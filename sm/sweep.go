@@ -445,7 +445,8 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	}
 	c.showVeil(s)
 	c.SnapshotFabric, c.SnapshotIndex = f, at
-	c.guids.shown, c.pk.shown, c.pk.news = c.guids.shown[:0], c.pk.shown[:0], false // all is shown
+	c.guids.AllShown()
+	c.pk.shown, c.pk.news = c.pk.shown[:0], false
 	if f.Self.Node >= 0 {
 		s.Self = ref{Node: at[f.Self.Node], Port: f.Self.Port}
 	}

@@ -21,7 +21,7 @@ func (c *Core) startUpkeep() bool {
 	if !c.MayUpkeep() {
 		return false
 	}
-	if len(c.guids.todo) == 0 && c.guids.retry > c.Now && c.readDue() > c.Now && !c.pkeysDue() && !c.virtualsDue() {
+	if !c.guids.Due() && c.readDue() > c.Now && !c.pkeysDue() && !c.virtualsDue() {
 		return false
 	}
 	if c.idleTimer() <= c.Now {
@@ -29,7 +29,7 @@ func (c *Core) startUpkeep() bool {
 	}
 	c.enter(notice.PhaseUpkeep)
 	c.upkeepPKeys(upkeepPortion)
-	c.upkeepGUIDs(upkeepPortion)
+	c.guids.Upkeep(upkeepPortion)
 	c.upkeepVirtuals(upkeepPortion)
 	c.upkeepReads(upkeepPortion)
 	return true
@@ -38,7 +38,7 @@ func (c *Core) startUpkeep() bool {
 // upkeepDone ends a portion.
 func (c *Core) upkeepDone() bool {
 	c.enter(notice.PhaseIdle)
-	c.guids.asked = c.guids.asked[:0]
+	c.guids.UpkeepDone()
 	c.publishHeld()
 	if !c.leases.midway() || !c.movedSnap { // its end shows them
 		c.showLater()
@@ -62,7 +62,7 @@ func (c *Core) publishHeld() {
 	if c.Fabric == nil || c.Fabric.Graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
-	if len(c.guids.shown) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
+	if len(c.guids.Changed()) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
 		return
 	}
 	if c.leases.midway() && c.movedSnap {
@@ -100,20 +100,20 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports
 	if s.Graph != old.Graph {
 		c.showEntries()
 	}
-	for _, t := range c.guids.shown {
-		i := s.PortByPortGUID(t.port)
+	for _, port := range c.guids.Changed() {
+		i := s.PortByPortGUID(port)
 		if i < 0 {
 			continue
 		}
 		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
 			s.Ports = slices.Clone(old.Ports)
 		}
-		s.Ports[i].Aliases = c.aliasesArriving(s, i, c.aliasesShown(t))
+		s.Ports[i].Aliases = c.aliasesArriving(s, i, c.aliasesShown(port))
 		if n := s.Ports[i].Node; !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}
 	}
-	c.guids.shown = c.guids.shown[:0]
+	c.guids.AllShown()
 	c.showPKeys(s, old)
 	return nodes, c.showVirtuals(s, old)
 }

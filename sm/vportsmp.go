@@ -8,6 +8,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sm/config"
+	"heddle/sm/guid"
 	"heddle/sm/notice"
 	"heddle/sm/work"
 	"heddle/subnet"
@@ -459,14 +460,14 @@ func (c *Core) onVGUIDs(r vportRef, it work.Item, comp *mad.Completion, err erro
 		if i == 0 || i >= most {
 			continue
 		}
-		have = guidPut(have, i, g)
+		have = guid.Put(have, i, g)
 		inUse = inUse || g != 0
 		if set && g != asked[k] && !v.noGUIDs {
 			v.noGUIDs = true
 			c.refuseFunction(r, &want, errKeeps)
 		}
 	}
-	if have = trimGUIDs(have); !slices.Equal(have, v.guids) {
+	if have = guid.Trim(have); !slices.Equal(have, v.guids) {
 		v.guids = have
 		c.showVPort(r)
 		c.vportChanged(r)

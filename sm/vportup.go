@@ -9,6 +9,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/guid"
 	"heddle/sm/notice"
 	"heddle/sm/work"
 	"heddle/subnet"
@@ -220,7 +221,7 @@ func vGUIDWanted(v *vport, want *functionWant, i int) ib.GUID {
 	case i > 0 && i <= len(want.aliases):
 		return want.aliases[i-1]
 	case v.found:
-		return guidAt(v.guids, i)
+		return guid.At(v.guids, i)
 	}
 	return 0
 }
@@ -238,7 +239,7 @@ func (c *Core) setVGUIDs(r vportRef, want *functionWant) bool {
 		return true
 	}
 	for i := 1; i < most; i++ {
-		if vGUIDWanted(v, want, i) != guidAt(v.guids, i) {
+		if vGUIDWanted(v, want, i) != guid.At(v.guids, i) {
 			c.askVPort(work.OpSetVGUIDs, r, i/smp.GUIDBlockLen)
 			return true
 		}
@@ -286,8 +287,8 @@ func (c *Core) vportHeld(r vportRef, want *functionWant) bool {
 		}
 	} else if c.EndPort(g) != nil {
 		who = "the port of the subnet with this GUID"
-	} else if t := c.guids.holder[g]; t != nil {
-		who = "port " + t.port.String() + ", whose alias it is,"
+	} else if port := c.guids.Holder(g); port != 0 {
+		who = "port " + port.String() + ", whose alias it is,"
 	}
 	switch {
 	case g == 0:

@@ -147,3 +147,11 @@ func (e *Env) EndPort(g ib.GUID) *topo.Port {
 	}
 	return &f.Ports[f.EndPort[i]]
 }
+
+// WherePort is where the end port of a port GUID is, the zero Where if the fabric has none.
+func (e *Env) WherePort(g ib.GUID) topo.Where {
+	if p := e.EndPort(g); p != nil {
+		return e.Fabric.Where(p.Node, int(p.Num))
+	}
+	return topo.Where{}
+}
