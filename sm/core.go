@@ -20,6 +20,7 @@ import (
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/trap"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -130,7 +131,7 @@ type Core struct {
 	heldTrees  heldTrees
 	guids      *guid.Tables
 	pk         pkeys
-	virt       virtuals
+	vports     *vport.Manager
 	leases     leases
 	mv         moves
 	moveCount  MoveStatus
@@ -213,7 +214,6 @@ func New(cfg config.Config) *Core {
 		transit: "none yet",
 		rp:      repairing{signed: mad.Never, at: mad.Never},
 		pk:      newPKeys(),
-		virt:    newVirtuals(),
 		mix:     newLaneMix(),
 		past:    history.New(cfg.Flight()),
 		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),

@@ -47,10 +47,10 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 	}
 	switch it.Op() {
 	case work.OpSetVPort:
-		if c.vportOnce(it) {
+		if c.vports.Once(it) {
 			r.Retries = -1
 		}
-		return c.buildVirtual(it, get, set)
+		return c.vports.Build(it, get, set)
 	case work.OpImageNow:
 		get(smp.AttrNodeInfo, 0)
 	case work.OpNodeDesc, work.OpLightDesc, work.OpDescNow:
@@ -115,7 +115,7 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 	case work.OpGetGUIDs, work.OpSetGUIDs:
 		return c.guids.Build(it, get, set)
 	default:
-		return c.buildVirtual(it, get, set)
+		return c.vports.Build(it, get, set)
 	}
 	return true
 }
@@ -200,7 +200,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case work.OpGetGUIDs, work.OpSetGUIDs:
 		c.guids.Answered(it, &comp)
 	case work.OpGetVirt, work.OpSetVirt, work.OpGetVStates, work.OpGetVPort, work.OpSetVPort, work.OpGetVNode, work.OpGetVDesc, work.OpGetVGUIDs, work.OpSetVGUIDs, work.OpLightVirt:
-		c.onVirtual(it, &comp)
+		c.vports.Answered(it, &comp)
 	case work.OpLightSwitch:
 		c.onLightSwitch(it, &comp)
 	case work.OpLightProbe:

@@ -7,6 +7,7 @@ import (
 	"heddle/ib"
 	"heddle/sm/lid"
 	"heddle/sm/notice"
+	"heddle/sm/vport"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -188,7 +189,7 @@ func (c *Core) refuseLease(l *lease, f failure) {
 	c.lookLease(l)
 }
 
-func (c *Core) giveLID(l *lease, a *adapter, t subnet.Place, ops []store.Op) ([]store.Op, failure) {
+func (c *Core) giveLID(l *lease, a *vport.Adapter, t subnet.Place, ops []store.Op) ([]store.Op, failure) {
 	sp := c.lids.InUse()
 	has := c.lidOf(l)
 	always := a != nil && c.always(a)

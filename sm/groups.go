@@ -108,8 +108,8 @@ func (c *Core) membersAt(g *fabric.Graph, guids []ib.GUID) []int32 {
 	}
 	for _, u := range others {
 		c.memberAt.virtual[u] = true
-		if r, ok := c.vportByGUID(u); ok {
-			u = r.a.port
+		if r, ok := c.vports.Find(u); ok {
+			u = r.Adapter.PortGUID()
 		} else if port := c.guids.Holder(u); port != 0 {
 			u = port
 		} else {

@@ -12,15 +12,16 @@ import (
 	"heddle/sm/notice"
 	"heddle/sm/pkey"
 	"heddle/sm/topo"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
 // holder is who has a P_Key table: an end port, an external port of a switch that
 // faces one (an edge port), or a virtual port or function.
 type holder struct {
-	p *topo.Port // itself, or the physical port of v
-	a *adapter   // of v
-	v *vport     // nil: the port
+	p *topo.Port     // itself, or the physical port of v
+	a *vport.Adapter // of v
+	v *vport.Port    // nil: the port
 }
 
 // holderRef names a holder across steps: a port of Core.f, and the index of a
@@ -33,7 +34,7 @@ type holderRef struct {
 func (h holder) ref() holderRef {
 	r := holderRef{ref: ref{Node: h.p.Node, Port: h.p.Num}}
 	if h.v != nil {
-		r.index = h.v.index
+		r.index = h.v.Index()
 	}
 	return r
 }
@@ -47,17 +48,17 @@ func (c *Core) holder(r holderRef) (holder, bool) {
 	if h.a = c.functionsOf(h.p); h.a == nil {
 		return h, false
 	}
-	h.v = h.a.vport(r.index)
+	h.v = h.a.VPort(r.index)
 	return h, h.v != nil
 }
 
 // functionsOf is the adapter of a port whose functions have P_Key tables of their
 // own, nil if it has none.
-func (c *Core) functionsOf(p *topo.Port) *adapter {
-	if len(c.virt.byPort) == 0 || !p.Has(topo.PortEnd) {
+func (c *Core) functionsOf(p *topo.Port) *vport.Adapter {
+	if len(c.vports.All()) == 0 || !p.Has(topo.PortEnd) {
 		return nil
 	}
-	if a := c.virt.byPort[p.GUID]; a != nil && a.model != subnet.SharedPort {
+	if a := c.vports.Adapter(p.GUID); a != nil && a.Model() != subnet.SharedPort {
 		return a
 	}
 	return nil
@@ -70,19 +71,11 @@ func (c *Core) eachVPort(p *topo.Port, f func(h holder)) {
 	if a == nil {
 		return
 	}
-	for _, v := range a.vports {
-		if v != nil && v.takesPart() {
+	for _, v := range a.VPorts() {
+		if v != nil && v.TakesPart() {
 			f(holder{p, a, v})
 		}
 	}
-}
-
-// takesPart reports whether a virtual port counts as one that has P_Keys. One that
-// is down has none: whatever its table holds, it is put right before it is Active
-// again. One that was met and is read again goes on with what was known of it.
-func (v *vport) takesPart() bool {
-	const both = knowInfo | knowNode
-	return v.state >= ib.StateInit && v.known&both == both || v.state >= ib.StateArmed && v.info.PortGUID != 0 && v.node.PartitionCap != 0
 }
 
 // known reports whether it is known who is behind an end port: all virtual ports
@@ -91,16 +84,7 @@ func (c *Core) known(p *topo.Port) bool {
 	if c.Fabric.Nodes[p.Node].Info.NodeType != ib.NodeCA || c.Config.Virtualization == config.VirtualIgnore {
 		return true
 	}
-	a := c.virt.byPort[p.GUID]
-	switch {
-	case a == nil:
-		return !p.Info.IsVirtualizationSupported()
-	case a.model == subnet.SharedPort || a.step == adapterRefused:
-		return true
-	case a.step != adapterKnown:
-		return false
-	}
-	return !slices.ContainsFunc(a.vports, func(v *vport) bool { return v != nil && v.state >= ib.StateArmed && !v.takesPart() })
+	return c.vports.KnownBehind(p)
 }
 
 // table is the table of a holder, made or taken over from the sweep before.
@@ -108,13 +92,13 @@ func (c *Core) table(h holder) *pkey.Table {
 	if h.v == nil {
 		return c.pTable(h.p)
 	}
-	if h.v.pk == nil {
-		h.v.pk = &pkey.Table{}
+	if h.v.Keys == nil {
+		h.v.Keys = &pkey.Table{}
 	}
-	if h.v.pk.Life != c.pk.life {
-		*h.v.pk = pkey.Table{Life: c.pk.life}
+	if h.v.Keys.Life != c.pk.life {
+		*h.v.Keys = pkey.Table{Life: c.pk.life}
 	}
-	return h.v.pk
+	return h.v.Keys
 }
 
 // pTable is the table of a port.
@@ -138,9 +122,6 @@ func (c *Core) pTable(p *topo.Port) *pkey.Table {
 // pKeysOf is what a snapshot shows of a port: nil if the table was not read in
 // this mastership.
 func (c *Core) pKeysOf(p *topo.Port) []ib.PKey { return c.shownKeys(p.PKeys) }
-
-// vportPKeys is what a snapshot shows of a virtual port, likewise.
-func (c *Core) vportPKeys(v *vport) []ib.PKey { return c.shownKeys(v.pk) }
 
 func (c *Core) shownKeys(t *pkey.Table) []ib.PKey {
 	if t != nil && t.Life == c.pk.life {
@@ -175,7 +156,7 @@ func (c *Core) pkeyCap(h holder) int {
 	n := &c.Fabric.Nodes[h.p.Node]
 	switch {
 	case h.v != nil:
-		return min(int(h.v.node.PartitionCap), maxVPKeyBlocks*smp.PKeyBlockLen)
+		return min(h.v.PKeyCap(), maxVPKeyBlocks*smp.PKeyBlockLen)
 	case n.IsSwitch() && h.p.Num != 0:
 		return int(n.Switch.PartitionEnforcementCap)
 	}
@@ -191,7 +172,7 @@ func (c *Core) holds(h holder, have []ib.PKey) {
 	}
 	t.Have = have
 	if h.v != nil {
-		c.showVPort(vportRef{h.a, h.v.index})
+		c.vports.Show(h.a.Ref(h.v.Index()))
 		return
 	}
 	c.pk.shown = append(c.pk.shown, ref{Node: h.p.Node, Port: h.p.Num})
@@ -233,13 +214,13 @@ func (c *Core) index0(h holder) ib.PKey {
 // whom it is.
 func (c *Core) vportGUIDs(h holder) (guid ib.GUID, aliases []ib.GUID) {
 	v := h.v
-	w := c.functionWanted(vportRef{h.a, v.index})
-	guid, aliases = v.info.PortGUID, v.guids
-	if w.guid != 0 && v.state <= ib.StateInit {
-		guid = w.guid
+	w := c.functionWanted(h.a.Ref(v.Index()))
+	guid, aliases = v.Info().PortGUID, v.GUIDs()
+	if w.GUID != 0 && v.State() <= ib.StateInit {
+		guid = w.GUID
 	}
-	if len(w.aliases) > 0 {
-		aliases = slices.Concat(v.guids, w.aliases)
+	if len(w.Aliases) > 0 {
+		aliases = slices.Concat(v.GUIDs(), w.Aliases)
 	}
 	return guid, aliases
 }
@@ -256,7 +237,7 @@ func (c *Core) pkeysWanted(h holder) []ib.PKey {
 		return want
 	}
 	var have []ib.PKey
-	if h.v == nil || h.v.state >= ib.StateArmed { // else it is what somebody else left there
+	if h.v == nil || h.v.State() >= ib.StateArmed { // else it is what somebody else left there
 		have = c.table(h).Have
 	}
 	out := make([]ib.PKey, 0, len(want))
@@ -307,7 +288,7 @@ func (c *Core) blind(p *topo.Port) bool {
 		return true
 	}
 	blind := false
-	c.eachVPort(q, func(h holder) { blind = blind || h.v.state >= ib.StateArmed && !c.tableKnown(h) })
+	c.eachVPort(q, func(h holder) { blind = blind || h.v.State() >= ib.StateArmed && !c.tableKnown(h) })
 	return blind
 }
 
@@ -351,7 +332,7 @@ func (c *Core) tellHolder(what string, h holder, n notice.Notice) {
 	}
 	n.Where = c.Fabric.Where(h.p.Node, int(h.p.Num))
 	if h.v != nil {
-		n.Text = fmt.Sprintf("virtual port %d, GUID %v: %s", h.v.index, h.v.info.PortGUID, n.Text)
+		n.Text = fmt.Sprintf("virtual port %d, GUID %v: %s", h.v.Index(), h.v.Info().PortGUID, n.Text)
 	}
 	c.Notify(n)
 }

@@ -104,26 +104,26 @@ func (c *Core) functionsKnown() bool {
 	if x.known {
 		return true
 	}
-	for _, a := range c.virt.list {
+	for _, a := range c.vports.All() {
 		switch {
-		case a.at.Node < 0 || a.step == adapterRefused || a.tries > 0:
+		case !a.Present() || a.Refused() || a.Failing():
 			continue
-		case a.step != adapterKnown:
+		case !a.Known():
 			return false
-		case a.model == subnet.SharedPort && !c.guids.Known(a.port):
+		case a.Model() == subnet.SharedPort && !c.guids.Known(a.PortGUID()):
 			return false
 		}
-		for _, v := range a.vports {
-			if v != nil && v.index > 0 && v.state >= ib.StateInit && v.known&knowInfo == 0 && v.tries == 0 && v.refused == nil {
+		for _, v := range a.VPorts() {
+			if v != nil && v.Index() > 0 && v.State() >= ib.StateInit && !v.InfoKnown() && !v.Failing() && !v.Refuses() {
 				return false
 			}
 		}
 	}
 	x.known = true
-	for _, a := range c.virt.list {
-		for _, v := range a.vports {
-			if v != nil && v.index > 0 && a.model == subnet.VPorts && v.info.LIDRequired {
-				c.lookVPort(vportRef{a, v.index})
+	for _, a := range c.vports.All() {
+		for _, v := range a.VPorts() {
+			if v != nil && v.Index() > 0 && a.Model() == subnet.VPorts && v.Info().LIDRequired {
+				c.vports.Look(a.Ref(v.Index()))
 			}
 		}
 	}
@@ -201,7 +201,7 @@ func (c *Core) gather() bool {
 // showsGUID reports whether the VPort at a place is up with a GUID.
 func (c *Core) showsGUID(p subnet.Place, g ib.GUID) bool {
 	_, v := c.function(p)
-	return v != nil && v.state >= ib.StateInit && v.known&knowInfo != 0 && v.info.PortGUID == g
+	return v != nil && v.State() >= ib.StateInit && v.InfoKnown() && v.Info().PortGUID == g
 }
 
 // ready reports whether a lease is to be part of the batch that is gathered. Where
@@ -254,30 +254,30 @@ func (c *Core) ready(l *lease) bool {
 	}
 	a, v := c.function(t)
 	switch {
-	case a == nil && p.Info.GUIDCap > 1, a != nil && a.model == subnet.SharedPort:
+	case a == nil && p.Info.GUIDCap > 1, a != nil && a.Model() == subnet.SharedPort:
 		return c.readyShared(l, p, refuse)
 	case a == nil:
 		return wait(subnet.CauseNoFunctions, "port "+t.Port.String()+" has no virtual functions")
-	case a.step == adapterRefused:
+	case a.Refused():
 		return wait(subnet.CauseFunctionsUnusable, "the virtual functions of port "+t.Port.String()+" cannot be used")
-	case a.step != adapterKnown:
-		x.unread = x.unread || a.tries == 0
+	case !a.Known():
+		x.unread = x.unread || !a.Failing()
 		return look(subnet.CauseFunctionsUnread, "the virtual functions of port "+t.Port.String()+" are not known yet")
-	case t.Function == 0 || int(t.Function) > a.functions:
-		return refuse(subnet.CauseNoSuchFunction, "port "+t.Port.String()+" has no function "+strconv.Itoa(int(t.Function))+", only 1 to "+strconv.Itoa(a.functions))
+	case t.Function == 0 || int(t.Function) > a.Functions():
+		return refuse(subnet.CauseNoSuchFunction, "port "+t.Port.String()+" has no function "+strconv.Itoa(int(t.Function))+", only 1 to "+strconv.Itoa(a.Functions()))
 	case c.physical(l.GUID) != nil:
 		return refuse(subnet.CauseGUIDTaken, "GUID "+l.GUID.String()+" is the own one of a port of the subnet: give the interface another")
-	case v == nil || v.state < ib.StateInit:
+	case v == nil || v.State() < ib.StateInit:
 		if !l.looked { // a trap may have been lost, or repressed
 			l.looked, x.unread = true, true
-			c.lookVPort(vportRef{a, 0})
+			c.vports.Look(a.Ref(0))
 		}
 		return wait(subnet.CauseFunctionDown, "function "+t.String()+" is down: its hypervisor has not brought it up")
-	case v.known&knowInfo == 0:
-		x.unread = x.unread || v.tries == 0
+	case !v.InfoKnown():
+		x.unread = x.unread || !v.Failing()
 		return look(subnet.CauseFunctionUnread, "function "+t.String()+" has not been read yet")
-	case a.model == subnet.VPorts && v.info.PortGUID != l.GUID:
-		return wait(subnet.CauseOtherGUID, "function "+t.String()+" has GUID "+v.info.PortGUID.String()+": its hypervisor has not put the VM there")
+	case a.Model() == subnet.VPorts && v.Info().PortGUID != l.GUID:
+		return wait(subnet.CauseOtherGUID, "function "+t.String()+" has GUID "+v.Info().PortGUID.String()+": its hypervisor has not put the VM there")
 	case !needsLID(a, v) && l.LIDKind != subnet.SharedLID:
 		return refuse(subnet.CauseLIDKind, "function "+t.String()+" shares a LID (LIDRequired is 0), and one of its own is asked for: change the interface or the hypervisor")
 	}
@@ -286,7 +286,7 @@ func (c *Core) ready(l *lease) bool {
 			return true // another function still has it
 		}
 		c.holdAt(l, t)
-		c.lookVPort(vportRef{a, t.Function})
+		c.vports.Look(a.Ref(t.Function))
 		if c.inForce(l, a, v) {
 			l.held = t
 			c.settle(l)
@@ -296,7 +296,7 @@ func (c *Core) ready(l *lease) bool {
 	}
 	own := c.lidOf(l)
 	if x.hold[t] == l && own != 0 && (l.held == t || l.held == subnet.Place{}) && c.routedAt(own, t.Port) && c.lidFits(l, t) {
-		c.lookVPort(vportRef{a, t.Function})
+		c.vports.Look(a.Ref(t.Function))
 		if c.inForce(l, a, v) {
 			l.held = t
 			c.settle(l)
@@ -384,7 +384,7 @@ func (c *Core) allLeft() bool {
 		if !l.leaving || l.held == (subnet.Place{}) {
 			continue
 		}
-		if a, v := c.function(l.held); a == nil || v == nil || v.asked == 0 && v.known&knowInfo != 0 && a.model != subnet.SharedPort && !c.heldBy(l, a, v) {
+		if a, v := c.function(l.held); a == nil || v == nil || !v.Asked() && v.InfoKnown() && a.Model() != subnet.SharedPort && !c.heldBy(l, a, v) {
 			l.held, l.back = subnet.Place{}, l.held
 			continue
 		}
@@ -491,7 +491,7 @@ func (c *Core) allPut() bool {
 			continue // it has turned round, or is at a shared port
 		}
 		switch a, v := c.function(t); {
-		case a == nil || v == nil || v.state < ib.StateInit:
+		case a == nil || v == nil || v.State() < ib.StateInit:
 			c.lookLease(l)
 		case c.inForce(l, a, v):
 			l.held = t

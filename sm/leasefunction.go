@@ -3,6 +3,7 @@ package sm
 import (
 	"heddle/ib"
 	"heddle/sm/guid"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -11,43 +12,43 @@ import (
 
 // functionWanted is what a VPort, or a function of a vSwitch, is to hold now. It
 // may change at any step; lookVPort is called then.
-func (c *Core) functionWanted(r vportRef) functionWant {
+func (c *Core) functionWanted(r vport.Ref) vport.Want {
 	x := &c.leases
-	a, p := r.a, r.place()
-	v := a.vports[r.index]
+	a, p := r.Adapter, r.Place()
+	v := a.VPorts()[r.Index]
 	l := x.hold[p]
-	if l != nil && a.model == subnet.VPorts && v.info.PortGUID != l.GUID {
+	if l != nil && a.Model() == subnet.VPorts && v.Info().PortGUID != l.GUID {
 		l = nil // another VM is there
 	}
-	if a.model == subnet.VSwitch {
+	if a.Model() == subnet.VSwitch {
 		switch {
 		case l != nil:
-			return functionWant{lid: c.lidOf(l), guid: l.GUID, up: c.routedAt(c.lidOf(l), a.port), aliases: l.Aliases}
+			return vport.Want{LID: c.lidOf(l), GUID: l.GUID, Up: c.routedAt(c.lidOf(l), a.PortGUID()), Aliases: l.Aliases}
 		case !x.given: // who sets leases has not said anything yet
-			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID, up: v.state >= ib.StateArmed, aliases: v.aliases()}
-		case x.wants[p] != nil && x.wants[p].failed.cause == 0 && x.leaves[p] == nil && v.state < ib.StateArmed:
+			return vport.Want{LID: v.Info().VPortLID, GUID: v.Info().PortGUID, Up: v.State() >= ib.StateArmed, Aliases: v.Aliases()}
+		case x.wants[p] != nil && x.wants[p].failed.cause == 0 && x.leaves[p] == nil && v.State() < ib.StateArmed:
 			// It is about to get an address; there is no need to clean it before.
-			return functionWant{lid: v.info.VPortLID, guid: v.info.PortGUID}
+			return vport.Want{LID: v.Info().VPortLID, GUID: v.Info().PortGUID}
 		}
-		return functionWant{lid: c.lids.OfFunction(p)}
+		return vport.Want{LID: c.lids.OfFunction(p)}
 	}
-	g := v.info.PortGUID
-	if v.info.LIDRequired {
+	g := v.Info().PortGUID
+	if v.Info().LIDRequired {
 		if l == nil {
-			if !x.known || !x.given && c.lids.Placement(v.info.VPortLID) == 0 {
-				return functionWant{lid: v.info.VPortLID, up: v.state == ib.StateActive, aliases: v.aliases()}
+			if !x.known || !x.given && c.lids.Placement(v.Info().VPortLID) == 0 {
+				return vport.Want{LID: v.Info().VPortLID, Up: v.State() == ib.StateActive, Aliases: v.Aliases()}
 			}
-			return functionWant{}
+			return vport.Want{}
 		}
-		return functionWant{lid: c.lidOf(l), up: c.routedAt(c.lidOf(l), a.port), aliases: l.Aliases}
+		return vport.Want{LID: c.lidOf(l), Up: c.routedAt(c.lidOf(l), a.PortGUID()), Aliases: l.Aliases}
 	}
-	w := functionWant{up: g != 0}
+	w := vport.Want{Up: g != 0}
 	if m := x.byGUID[g]; m != nil {
-		w.up, w.aliases = m.implied || m.target() == p, m.Aliases
+		w.Up, w.Aliases = m.implied || m.target() == p, m.Aliases
 	}
-	if k := int(v.info.LIDByVPortIndex); k != 0 && k < len(a.vports) && a.vports[k] != nil && a.vports[k].info.LIDRequired {
-		lid := a.vports[k].info.VPortLID
-		w.up = w.up && lid != 0 && c.routedAt(lid, a.port)
+	if k := int(v.Info().LIDByVPortIndex); k != 0 && k < len(a.VPorts()) && a.VPorts()[k] != nil && a.VPorts()[k].Info().LIDRequired {
+		lid := a.VPorts()[k].Info().VPortLID
+		w.Up = w.Up && lid != 0 && c.routedAt(lid, a.PortGUID())
 	}
 	return w
 }
@@ -55,19 +56,19 @@ func (c *Core) functionWanted(r vportRef) functionWant {
 // functionChanged is told when what is known of a VPort changed: it was read, it
 // took what was wanted, it changed its state, it came or went. Index 0 is the
 // adapter as a whole.
-func (c *Core) functionChanged(r vportRef) {
+func (c *Core) functionChanged(r vport.Ref) {
 	x := &c.leases
-	p := r.place()
-	if r.index == 0 {
-		x.fn.short = x.fn.short || c.lacksLIDs(r.a)
-		c.adapterChanged(r.a)
+	p := r.Place()
+	if r.Index == 0 {
+		x.fn.short = x.fn.short || c.lacksLIDs(r.Adapter)
+		c.adapterChanged(r.Adapter)
 		return
 	}
-	if int(r.index) >= len(r.a.vports) || r.a.vports[r.index] == nil {
+	if int(r.Index) >= len(r.Adapter.VPorts()) || r.Adapter.VPorts()[r.Index] == nil {
 		return
 	}
-	v := r.a.vports[r.index]
-	there := r.a.at.Node >= 0
+	v := r.Adapter.VPorts()[r.Index]
+	there := r.Adapter.Present()
 	if l := x.hold[p]; l != nil {
 		c.lookLease(l)
 	}
@@ -76,11 +77,11 @@ func (c *Core) functionChanged(r vportRef) {
 		return
 	}
 	// Who held it may have let go.
-	for _, l := range [...]*lease{x.byGUID[v.info.PortGUID], x.hold[p], x.leaves[p]} {
+	for _, l := range [...]*lease{x.byGUID[v.Info().PortGUID], x.hold[p], x.leaves[p]} {
 		if l == nil {
 			continue
 		}
-		if l.held == p && !c.heldBy(l, r.a, v) && (v.known&knowInfo != 0 || r.a.model == subnet.VPorts && v.state < ib.StateInit) {
+		if l.held == p && !c.heldBy(l, r.Adapter, v) && (v.InfoKnown() || r.Adapter.Model() == subnet.VPorts && v.State() < ib.StateInit) {
 			l.held = subnet.Place{}
 			if l.target() != p && l.failed.cause == 0 {
 				l.back = p
@@ -88,40 +89,40 @@ func (c *Core) functionChanged(r vportRef) {
 		}
 		c.lookLease(l)
 	}
-	if v.state < ib.StateInit && r.a.model == subnet.VPorts {
+	if v.State() < ib.StateInit && r.Adapter.Model() == subnet.VPorts {
 		// Somebody else may show its GUID already.
-		if o, ok := c.vportByGUID(v.info.PortGUID); ok && o != r && o.vport().known&knowInfo != 0 {
-			c.meet(o, o.vport())
+		if o, ok := c.vports.Find(v.Info().PortGUID); ok && o != r && o.VPort().InfoKnown() {
+			c.meet(o, o.VPort())
 		}
 	}
-	if v.known&knowInfo == 0 || v.info.PortGUID == 0 {
+	if !v.InfoKnown() || v.Info().PortGUID == 0 {
 		return
 	}
-	if h := x.hold[p]; h != nil && h.implied && h.Place == p && h.GUID != v.info.PortGUID && r.a.model == subnet.VPorts && v.state >= ib.StateInit {
+	if h := x.hold[p]; h != nil && h.implied && h.Place == p && h.GUID != v.Info().PortGUID && r.Adapter.Model() == subnet.VPorts && v.State() >= ib.StateInit {
 		h.Place = subnet.Place{} // somebody else is there now; its LID waits for it
 		c.lookLease(h)
-		if l := x.byGUID[v.info.PortGUID]; l != nil {
+		if l := x.byGUID[v.Info().PortGUID]; l != nil {
 			c.lookLease(l)
 		}
 	}
 	c.meet(r, v)
-	if needsLID(r.a, v) { // those who share its LID wait for it
-		for _, u := range r.a.vports {
-			if u != nil && u.index != r.index && u.info.LIDByVPortIndex == r.index && u.state >= ib.StateInit {
-				c.lookVPort(vportRef{r.a, u.index})
+	if needsLID(r.Adapter, v) { // those who share its LID wait for it
+		for _, u := range r.Adapter.VPorts() {
+			if u != nil && u.Index() != r.Index && u.Info().LIDByVPortIndex == r.Index && u.State() >= ib.StateInit {
+				c.vports.Look(r.Adapter.Ref(u.Index()))
 			}
 		}
 	}
 }
 
 // adapterChanged has the leases looked at whose places are at an adapter.
-func (c *Core) adapterChanged(a *adapter) {
+func (c *Core) adapterChanged(a *vport.Adapter) {
 	x := &c.leases
 	if len(x.wants)+len(x.hold) == 0 {
 		return
 	}
-	for i := 1; i <= max(a.functions, len(a.vports), guid.MaxEntries); i++ {
-		p := subnet.Place{Port: a.port, Function: uint16(i)}
+	for i := 1; i <= max(a.Functions(), len(a.VPorts()), guid.MaxEntries); i++ {
+		p := subnet.Place{Port: a.PortGUID(), Function: uint16(i)}
 		if l := x.wants[p]; l != nil {
 			c.lookLease(l)
 		}
@@ -132,53 +133,53 @@ func (c *Core) adapterChanged(a *adapter) {
 }
 
 // meet joins a function that was read with the lease of the GUID that it shows.
-func (c *Core) meet(r vportRef, v *vport) {
+func (c *Core) meet(r vport.Ref, v *vport.Port) {
 	x := &c.leases
-	p := r.place()
-	l := x.byGUID[v.info.PortGUID]
-	own := needsLID(r.a, v)
+	p := r.Place()
+	l := x.byGUID[v.Info().PortGUID]
+	own := needsLID(r.Adapter, v)
 	if l == nil {
-		if r.a.model != subnet.VPorts || !own || v.state < ib.StateInit || c.physical(v.info.PortGUID) != nil {
+		if r.Adapter.Model() != subnet.VPorts || !own || v.State() < ib.StateInit || c.physical(v.Info().PortGUID) != nil {
 			return
 		}
-		l = c.newLease(v.info.PortGUID)
+		l = c.newLease(v.Info().PortGUID)
 		l.implied, l.LIDKind, l.Place = true, subnet.OwnLID, p
 		c.lookLease(l)
 	}
-	if l.implied && own && v.state >= ib.StateInit && l.Place != p {
-		if a, u := c.function(l.Place); u == nil || u.state < ib.StateInit || u.info.PortGUID != l.GUID || a.model != subnet.VPorts {
+	if l.implied && own && v.State() >= ib.StateInit && l.Place != p {
+		if a, u := c.function(l.Place); u == nil || u.State() < ib.StateInit || u.Info().PortGUID != l.GUID || a.Model() != subnet.VPorts {
 			l.Place, l.failed = p, failure{} // the VM moved
 			c.lookLease(l)
 		}
 	}
-	if own && v.info.VPortLID != 0 {
-		c.adoptLID(l, v.info.VPortLID)
+	if own && v.Info().VPortLID != 0 {
+		c.adoptLID(l, v.Info().VPortLID)
 	}
 	// What an earlier manager placed. Functions that are down are read when there is
 	// time for it.
-	if (!x.known || x.step == batchIdle) && l.held == (subnet.Place{}) && x.hold[p] == nil && l.holds == (subnet.Place{}) && c.heldBy(l, r.a, v) {
+	if (!x.known || x.step == batchIdle) && l.held == (subnet.Place{}) && x.hold[p] == nil && l.holds == (subnet.Place{}) && c.heldBy(l, r.Adapter, v) {
 		l.held = p
 		c.holdAt(l, p)
 		if l.port == 0 {
 			l.port = p.Port
 		}
 		c.lookLease(l)
-		c.lookVPort(r)
+		c.vports.Look(r)
 	}
 }
 
 // functionRefused is told when a VPort does not take what is wanted: err says why.
-func (c *Core) functionRefused(r vportRef, err error) {
-	l := c.leases.hold[r.place()]
+func (c *Core) functionRefused(r vport.Ref, err error) {
+	l := c.leases.hold[r.Place()]
 	if l == nil {
-		l = c.leases.leaves[r.place()]
+		l = c.leases.leaves[r.Place()]
 	}
 	if l == nil || l.failed.cause != 0 && l.target() == (subnet.Place{}) {
 		return
 	}
-	f := failure{subnet.CauseNotTaken, "function " + r.place().String() + " does not take it: " + err.Error()}
+	f := failure{subnet.CauseNotTaken, "function " + r.Place().String() + " does not take it: " + err.Error()}
 	if l.leaving {
-		f = failure{subnet.CauseNotGivenUp, "function " + r.place().String() + " does not give it up: " + err.Error()}
+		f = failure{subnet.CauseNotGivenUp, "function " + r.Place().String() + " does not give it up: " + err.Error()}
 	}
 	c.turnRound(l, f)
 }

@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sm/topo"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -150,10 +151,10 @@ func (c *Core) setLeases(ev SetLeases) {
 	}
 	c.mergeAliases()
 	if first {
-		for _, a := range c.virt.list {
-			for _, v := range a.vports {
-				if v != nil && v.index > 0 {
-					c.lookVPort(vportRef{a, v.index})
+		for _, a := range c.vports.All() {
+			for _, v := range a.VPorts() {
+				if v != nil && v.Index() > 0 {
+					c.vports.Look(a.Ref(v.Index()))
 				}
 			}
 		}
@@ -211,26 +212,26 @@ func (c *Core) dropLease(l *lease) {
 	c.freeEntry(l)
 	c.lookLease(l)
 	// A VPort that asks for a LID keeps its address while it is there.
-	if a := x.virtual(c, l.held); a != nil && a.model == subnet.VPorts && !l.ended {
+	if a := x.virtual(c, l.held); a != nil && a.Model() == subnet.VPorts && !l.ended {
 		l.ended, l.implied = false, true
 	}
 }
 
 // virtual is the adapter of a place, nil if it is not in the subnet.
-func (x *leases) virtual(c *Core, p subnet.Place) *adapter {
-	if a := c.virt.byPort[p.Port]; a != nil && a.at.Node >= 0 {
+func (x *leases) virtual(c *Core, p subnet.Place) *vport.Adapter {
+	if a := c.vports.Adapter(p.Port); a != nil && a.Present() {
 		return a
 	}
 	return nil
 }
 
 // function is what is known of a place, nil if it is not in the subnet.
-func (c *Core) function(p subnet.Place) (*adapter, *vport) {
+func (c *Core) function(p subnet.Place) (*vport.Adapter, *vport.Port) {
 	a := c.leases.virtual(c, p)
-	if a == nil || p.Function == 0 || int(p.Function) >= len(a.vports) {
+	if a == nil || p.Function == 0 || int(p.Function) >= len(a.VPorts()) {
 		return a, nil
 	}
-	return a, a.vports[p.Function]
+	return a, a.VPorts()[p.Function]
 }
 
 // lookLease has a lease looked at when the next batch is gathered.
@@ -244,7 +245,7 @@ func (c *Core) lookLease(l *lease) {
 // lookPlace has the function of a place looked at, if it is there.
 func (c *Core) lookPlace(p subnet.Place) {
 	if a, v := c.function(p); a != nil && v != nil {
-		c.lookVPort(vportRef{a, p.Function})
+		c.vports.Look(a.Ref(p.Function))
 	}
 }
 
@@ -256,27 +257,27 @@ func (c *Core) wake(p subnet.Place) {
 }
 
 // needsLID reports whether a function has a LID of its own.
-func needsLID(a *adapter, v *vport) bool {
-	return a.model == subnet.VSwitch || a.model == subnet.VPorts && v.info.LIDRequired
+func needsLID(a *vport.Adapter, v *vport.Port) bool {
+	return a.Model() == subnet.VSwitch || a.Model() == subnet.VPorts && v.Info().LIDRequired
 }
 
 // heldBy reports whether a function is known to hold a lease's address, or part
 // of it.
-func (c *Core) heldBy(l *lease, a *adapter, v *vport) bool {
-	if v == nil || v.known&knowInfo == 0 || a.model == subnet.VPorts && v.state < ib.StateInit {
+func (c *Core) heldBy(l *lease, a *vport.Adapter, v *vport.Port) bool {
+	if v == nil || !v.InfoKnown() || a.Model() == subnet.VPorts && v.State() < ib.StateInit {
 		return false
 	}
-	if own := c.lidOf(l); needsLID(a, v) && !c.always(a) && own != 0 && v.info.VPortLID == own {
+	if own := c.lidOf(l); needsLID(a, v) && !c.always(a) && own != 0 && v.Info().VPortLID == own {
 		return true
 	}
-	return v.info.PortGUID == l.GUID && (a.model == subnet.VSwitch || v.state >= ib.StateArmed)
+	return v.Info().PortGUID == l.GUID && (a.Model() == subnet.VSwitch || v.State() >= ib.StateArmed)
 }
 
 // inForce reports whether a function holds a lease's address and may be used.
-func (c *Core) inForce(l *lease, a *adapter, v *vport) bool {
+func (c *Core) inForce(l *lease, a *vport.Adapter, v *vport.Port) bool {
 	own := c.lidOf(l)
-	return v != nil && v.known&knowInfo != 0 && v.state == ib.StateActive && v.info.PortGUID == l.GUID &&
-		(!needsLID(a, v) || v.info.VPortLID == own && own != 0)
+	return v != nil && v.InfoKnown() && v.State() == ib.StateActive && v.Info().PortGUID == l.GUID &&
+		(!needsLID(a, v) || v.Info().VPortLID == own && own != 0)
 }
 
 // holdAt has the function p, and no other, hold a lease's address; the zero Place:
@@ -316,7 +317,7 @@ func (c *Core) letGo(l *lease) {
 // known to, or a Set is on its way.
 func (c *Core) mayHold(l *lease, p subnet.Place) bool {
 	a, v := c.function(p)
-	return v != nil && (v.asked > 0 || v.known&knowInfo == 0 && v.state >= ib.StateInit || c.heldBy(l, a, v))
+	return v != nil && (v.Asked() || !v.InfoKnown() && v.State() >= ib.StateInit || c.heldBy(l, a, v))
 }
 
 // settleLeases is how long leases wait for others that were set with them and whose

@@ -36,8 +36,8 @@ func (c *Core) leaseAliases() (list []subnet.Alias) {
 
 // heldByVPort is the VPort that is up with a lease's GUID, the zero Place if there is none.
 func (c *Core) heldByVPort(l *lease) subnet.Place {
-	if r, ok := c.vportByGUID(l.GUID); ok && r.a.at.Node >= 0 && c.heldBy(l, r.a, r.vport()) {
-		return r.place()
+	if r, ok := c.vports.Find(l.GUID); ok && r.Adapter.Present() && c.heldBy(l, r.Adapter, r.VPort()) {
+		return r.Place()
 	}
 	return subnet.Place{}
 }
@@ -45,8 +45,8 @@ func (c *Core) heldByVPort(l *lease) subnet.Place {
 // sharedPort reports whether a port holds the addresses of functions in its GUID
 // table alone.
 func (c *Core) sharedPort(g ib.GUID) bool {
-	a := c.virt.byPort[g]
-	return a != nil && a.model == subnet.SharedPort
+	a := c.vports.Adapter(g)
+	return a != nil && a.Model() == subnet.SharedPort
 }
 
 // leasedElsewhere reports whether a GUID is that of a lease that is to be at another

@@ -8,6 +8,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/guid"
 	"heddle/sm/topo"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -120,7 +121,7 @@ func (x *leases) dropEntries() {
 // showPlace has what is at a place shown in the next snapshot.
 func (c *Core) showPlace(p subnet.Place) {
 	if a, v := c.function(p); v != nil {
-		c.showVPort(vportRef{a, p.Function})
+		c.vports.Show(a.Ref(p.Function))
 	} else {
 		c.guids.Show(p.Port)
 	}
@@ -137,20 +138,20 @@ func (c *Core) showEntries() {
 // entryAt is what is held of a VPort's entry in s, nil if it is to be shown as it is. port
 // is the index of its physical port. A LID of its own is shown where the graph has it, and so is
 // its holder: when a sweep routed it to its new place already, the VM is there.
-func (c *Core) entryAt(s *subnet.Snapshot, r vportRef, port int32) *heldEntry {
+func (c *Core) entryAt(s *subnet.Snapshot, r vport.Ref, port int32) *heldEntry {
 	x := &c.leases
 	if len(x.entryList) == 0 {
 		return nil
 	}
-	p := r.place()
+	p := r.Place()
 	end := s.Ports[port].EndPort
 	leads := func(h *heldEntry) bool {
 		v := h.port.Virtual
-		return v != nil && end >= 0 && (!v.OwnLID || leadsTo(s, h.port.LID, end))
+		return v != nil && end >= 0 && (!v.OwnLID || vport.LeadsTo(s, h.port.LID, end))
 	}
 	if h := x.entries[p]; h != nil && leads(h) {
-		v := r.vport()
-		if g := v.info.PortGUID; v.state < ib.StateActive || g == 0 || g == h.l.GUID || c.entryElsewhere(g, p) {
+		v := r.VPort()
+		if g := v.Info().PortGUID; v.State() < ib.StateActive || g == 0 || g == h.l.GUID || c.entryElsewhere(g, p) {
 			return h
 		}
 		return nil // another VM runs there already
@@ -174,12 +175,12 @@ func (c *Core) entryElsewhere(g ib.GUID, p subnet.Place) bool {
 }
 
 // as is the entry as it is shown behind the port with an index in s.Ports.
-func (h *heldEntry) as(s *subnet.Snapshot, r vportRef, port int32) subnet.Port {
+func (h *heldEntry) as(s *subnet.Snapshot, r vport.Ref, port int32) subnet.Port {
 	q, p := h.port, &s.Ports[port]
 	q.Node, q.Num, q.Peer, q.EndPort, q.MTU, q.Rate = p.Node, p.Num, p.Peer, p.EndPort, p.MTU, p.Rate
-	if v := h.shows; v.Port != port || v.Index != r.index {
+	if v := h.shows; v.Port != port || v.Index != r.Index {
 		n := *v
-		n.Port, n.Index = port, r.index
+		n.Port, n.Index = port, r.Index
 		h.shows = &n
 	}
 	q.Virtual = h.shows
@@ -229,7 +230,7 @@ func (c *Core) aliasesOf(p *topo.Port) []ib.GUID {
 func (c *Core) aliasesArriving(s *subnet.Snapshot, i int32, list []ib.GUID) []ib.GUID {
 	for _, h := range c.leases.entryList {
 		to, v := h.l.target(), h.port.Virtual
-		if v == nil || !v.OwnLID || to.Port != s.Ports[i].GUID || !leadsTo(s, h.port.LID, s.Ports[i].EndPort) || slices.Contains(list, h.l.GUID) {
+		if v == nil || !v.OwnLID || to.Port != s.Ports[i].GUID || !vport.LeadsTo(s, h.port.LID, s.Ports[i].EndPort) || slices.Contains(list, h.l.GUID) {
 			continue
 		}
 		if _, f := c.function(to); f != nil || h.at.Port == to.Port {

@@ -35,9 +35,9 @@ func (c *Core) reportLease(l *lease, s subnet.LeaseState, f failure) {
 
 // sharedLID is the LID at which a function without one of its own is reached.
 func (c *Core) sharedLID(p subnet.Place) ib.LID {
-	if a, v := c.function(p); a != nil && v != nil && v.info.LIDByVPortIndex != 0 {
-		if k := int(v.info.LIDByVPortIndex); k < len(a.vports) && a.vports[k] != nil && a.vports[k].info.LIDRequired {
-			return a.vports[k].info.VPortLID
+	if a, v := c.function(p); a != nil && v != nil && v.Info().LIDByVPortIndex != 0 {
+		if k := int(v.Info().LIDByVPortIndex); k < len(a.VPorts()) && a.VPorts()[k] != nil && a.VPorts()[k].Info().LIDRequired {
+			return a.VPorts()[k].Info().VPortLID
 		}
 	}
 	if q := c.EndPort(p.Port); q != nil {

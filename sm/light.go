@@ -37,7 +37,7 @@ func (c *Core) startLight() {
 			c.Add(work.Make(work.OpLightProbe, p.Node, p.Num, 0))
 		}
 	}
-	c.lightVirtuals()
+	c.vports.LightSweep()
 	c.mastership.AskAll()
 }
 

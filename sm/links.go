@@ -31,7 +31,7 @@ func (c *Core) configure() bool {
 	}
 	c.takeLFTs()
 	c.guids.Discovered(!c.reg.on)
-	c.takeVirtuals()
+	c.vports.Discovered(!c.reg.on)
 	c.takeLanes()
 	ops = append(ops, c.keyOps()...)
 	if c.Config.PlanOnly {

@@ -52,7 +52,7 @@ func (c *Core) Abort() {
 	c.Engine.CancelAll()
 	c.guids.DropAsked()
 	c.dropAskedPKeys()
-	c.dropAskedVirtuals()
+	c.vports.DropAsked()
 	c.dropMoves()
 	c.mastership.Canceled()
 	c.persistWait = false
@@ -69,7 +69,7 @@ func (c *Core) forgetTables() {
 	c.heldTrees = heldTrees{}
 	clear(c.lanesOf)
 	c.guids.Reset()
-	c.forgetVirtuals()
+	c.vports.Reset()
 	c.forgetLeases()
 	c.forgetLanes()
 	c.served, c.current, c.held, c.lanesSetUp = nil, nil, nil, false

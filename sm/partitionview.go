@@ -7,6 +7,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/pkey"
 	"heddle/sm/topo"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -17,7 +18,7 @@ func (c *Core) openPKeys(f *topo.Topology) (n int) {
 	open := func(t *pkey.Table) bool { return t == nil || t.Life != c.pk.life || t.OKGen != c.pk.gen }
 	for _, pi := range f.EndPort {
 		p := &f.Ports[pi]
-		if a := c.functionsOf(p); a != nil && a.step != adapterRefused {
+		if a := c.functionsOf(p); a != nil && !a.Refused() {
 			n += c.openVPorts(a, open)
 		}
 		if open(p.PKeys) {
@@ -36,12 +37,12 @@ func (c *Core) openPKeys(f *topo.Topology) (n int) {
 	return n
 }
 
-func (c *Core) openVPorts(a *adapter, open func(*pkey.Table) bool) (n int) {
-	if a.step != adapterKnown {
+func (c *Core) openVPorts(a *vport.Adapter, open func(*pkey.Table) bool) (n int) {
+	if !a.Known() {
 		return 1
 	}
-	for _, v := range a.vports {
-		if v != nil && v.state >= ib.StateInit && (!v.takesPart() || open(v.pk)) {
+	for _, v := range a.VPorts() {
+		if v != nil && v.State() >= ib.StateInit && (!v.TakesPart() || open(v.Keys)) {
 			n++
 		}
 	}

@@ -3,6 +3,8 @@ package sm
 import (
 	"heddle/ib"
 	"heddle/sm/guid"
+	"heddle/sm/pkey"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -11,6 +13,7 @@ import (
 func (c *Core) wire() {
 	l := link{c}
 	c.guids = guid.New(&c.Env, l, l, l)
+	c.vports = vport.New(&c.Env, vport.Needs{Placements: l, PKeys: l, Groups: l, Aliases: c.guids, Discovery: l})
 }
 
 // link connects parts with each other.
@@ -33,3 +36,35 @@ func (l link) Elsewhere(g ib.GUID, p subnet.Place) bool { return l.c.leasedElsew
 
 // FloatBase implements guid.Placements.
 func (l link) FloatBase(port ib.GUID) ib.LID { return l.c.floatBase(port) }
+
+// Wanted implements vport.Placements.
+func (l link) Wanted(r vport.Ref) vport.Want { return l.c.functionWanted(r) }
+
+// Changed implements vport.Placements.
+func (l link) Changed(r vport.Ref) { l.c.functionChanged(r) }
+
+// AdapterChanged implements vport.Placements.
+func (l link) AdapterChanged(a *vport.Adapter) { l.c.adapterChanged(a) }
+
+// Refused implements vport.Placements.
+func (l link) Refused(r vport.Ref, err error) { l.c.functionRefused(r, err) }
+
+// Entry implements vport.Placements.
+func (l link) Entry(s *subnet.Snapshot, r vport.Ref, port int32) (subnet.Port, bool) {
+	if h := l.c.entryAt(s, r, port); h != nil {
+		return h.as(s, r, port), true
+	}
+	return subnet.Port{}, false
+}
+
+// ShownElsewhere implements vport.Placements.
+func (l link) ShownElsewhere(g ib.GUID, p subnet.Place) bool { return l.c.entryElsewhere(g, p) }
+
+// Ready implements vport.PKeys.
+func (l link) Ready(r vport.Ref) bool { return l.c.vportKeysDone(r) }
+
+// Shown implements vport.PKeys.
+func (l link) Shown(t *pkey.Table) []ib.PKey { return l.c.shownKeys(t) }
+
+// AdapterMet implements vport.Discovery.
+func (l link) AdapterMet() { l.c.veilMoved() }

@@ -7,6 +7,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/vport"
 )
 
 // pkeyPass is a step of bringing tables up to date. Keys are taken away, from
@@ -50,9 +51,11 @@ func (c *Core) touchMembers(guids []ib.GUID) bool {
 			c.touchPKeys(l.holds.Port)
 		}
 	}
-	for _, a := range c.virt.list {
-		if slices.ContainsFunc(a.vports, func(v *vport) bool { return v != nil && (named[v.info.PortGUID] || slices.ContainsFunc(v.guids, is)) }) {
-			c.touchPKeys(a.port)
+	for _, a := range c.vports.All() {
+		if slices.ContainsFunc(a.VPorts(), func(v *vport.Port) bool {
+			return v != nil && (named[v.Info().PortGUID] || slices.ContainsFunc(v.GUIDs(), is))
+		}) {
+			c.touchPKeys(a.PortGUID())
 		}
 	}
 	if k.pass == passDone { // if it is nobody: the end of the change is to be told
@@ -215,7 +218,7 @@ func (c *Core) scanHolder(h holder, now bool) {
 // pkeyDo does for a holder what the pass is about.
 func (c *Core) pkeyDo(h holder) {
 	p, edge := h.p, c.isEdge(h)
-	if !c.Fabric.Nodes[p.Node].OK() || p.LID == 0 && !edge || h.v != nil && !h.v.takesPart() {
+	if !c.Fabric.Nodes[p.Node].OK() || p.LID == 0 && !edge || h.v != nil && !h.v.TakesPart() {
 		return // it left meanwhile
 	}
 	pass := c.pk.pass

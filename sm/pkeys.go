@@ -32,7 +32,7 @@ import (
 // found reset by the sweep under way, or it is a virtual port that is not up yet.
 func (c *Core) virgin(h holder) bool {
 	if h.v != nil {
-		return h.v.state == ib.StateInit
+		return h.v.State() == ib.StateInit
 	}
 	return c.reset(h.p.PKeys)
 }
@@ -101,7 +101,7 @@ func (c *Core) askPKeys(o work.Op, h holder, block uint32) {
 	c.pk.asked = append(c.pk.asked, t)
 	extra := block
 	if h.v != nil {
-		extra = block<<16 | uint32(h.v.index)
+		extra = block<<16 | uint32(h.v.Index())
 		if o == work.OpPKeys {
 			o = work.OpGetVPKeys
 		} else {
@@ -121,7 +121,7 @@ func (c *Core) buildPKeys(it work.Item, get func(ib.AttrID, uint32), set func(ib
 	attr, mod := smp.AttrPKeyTable, block
 	switch {
 	case h.v != nil:
-		attr, mod = smp.AttrVPortPartitionTable, smp.VPortTableMod(h.v.index, uint16(block))
+		attr, mod = smp.AttrVPortPartitionTable, smp.VPortTableMod(h.v.Index(), uint16(block))
 	case c.Fabric.Nodes[h.p.Node].IsSwitch():
 		mod = smp.PKeyMod(h.p.Num, uint16(block))
 	}
@@ -166,13 +166,13 @@ func (c *Core) pkeySettled(h holder) {
 	switch {
 	case c.isEdge(h) && c.enforceBits(h.p) != enforced(&h.p.Info):
 		return
-	case h.v != nil && h.v.state < ib.StateActive:
+	case h.v != nil && h.v.State() < ib.StateActive:
 		if !c.edgeLets(h) {
 			return
 		}
 		c.table(h).OKGen = c.pk.gen
-		c.lookVPort(vportRef{h.a, h.v.index})
-		c.confirmed(vportRef{h.a, h.v.index}, confirmKeys)
+		c.vports.Look(h.a.Ref(h.v.Index()))
+		c.vports.KeysConfirmed(h.a.Ref(h.v.Index()))
 		return
 	}
 	c.table(h).OKGen = c.pk.gen

@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/sm/lid"
 	"heddle/sm/notice"
+	"heddle/sm/vport"
 	"heddle/store"
 	"heddle/subnet"
 )
@@ -16,14 +17,14 @@ import (
 
 // always reports whether the functions of an adapter have LIDs whether they are
 // used or not.
-func (c *Core) always(a *adapter) bool {
-	return c.Config.VSwitchPrepopulate && a.model == subnet.VSwitch
+func (c *Core) always(a *vport.Adapter) bool {
+	return c.Config.VSwitchPrepopulate && a.Model() == subnet.VSwitch
 }
 
 // lacksLIDs reports whether some function of an adapter is to have a LID and has none.
-func (c *Core) lacksLIDs(a *adapter) bool {
-	for i := 1; c.always(a) && i <= a.functions; i++ {
-		if c.lids.OfFunction(subnet.Place{Port: a.port, Function: uint16(i)}) == 0 {
+func (c *Core) lacksLIDs(a *vport.Adapter) bool {
+	for i := 1; c.always(a) && i <= a.Functions(); i++ {
+		if c.lids.OfFunction(subnet.Place{Port: a.PortGUID(), Function: uint16(i)}) == 0 {
 			return true
 		}
 	}
@@ -32,7 +33,7 @@ func (c *Core) lacksLIDs(a *adapter) bool {
 
 // lidFits reports whether a lease's LID is that of the function, if that has one.
 func (c *Core) lidFits(l *lease, t subnet.Place) bool {
-	a := c.virt.byPort[t.Port]
+	a := c.vports.Adapter(t.Port)
 	return a == nil || !c.always(a) || c.lids.OfFunction(t) == c.lidOf(l)
 }
 
@@ -52,13 +53,13 @@ func (c *Core) prepopulate() bool {
 	// functions that are up. Where a manager died while it moved one, the function that the VM
 	// left may show it too.
 	for _, pass := range [...]struct{ shown, up bool }{{true, true}, {true, false}, {false, false}} {
-		for _, a := range c.virt.list {
-			if a.at.Node < 0 || a.step != adapterKnown || !c.always(a) {
+		for _, a := range c.vports.All() {
+			if !a.Present() || !a.Known() || !c.always(a) {
 				continue
 			}
-			for i := 1; i <= a.functions; i++ {
-				p := subnet.Place{Port: a.port, Function: uint16(i)}
-				if c.lids.OfFunction(p) != 0 || pass.up && !a.up(i) {
+			for i := 1; i <= a.Functions(); i++ {
+				p := subnet.Place{Port: a.PortGUID(), Function: uint16(i)}
+				if c.lids.OfFunction(p) != 0 || pass.up && !functionUp(a, i) {
 					continue
 				}
 				l := ib.LID(0)
@@ -88,22 +89,22 @@ func (c *Core) prepopulate() bool {
 	return true
 }
 
-// up reports whether a function is up.
-func (a *adapter) up(i int) bool {
-	return i < len(a.vports) && a.vports[i] != nil && a.vports[i].state >= ib.StateInit
+// functionUp reports whether a function is up.
+func functionUp(a *vport.Adapter, i int) bool {
+	return i < len(a.VPorts()) && a.VPorts()[i] != nil && a.VPorts()[i].State() >= ib.StateInit
 }
 
 // downRead reports whether functions that are down have been read too, where an earlier manager
 // may have given them LIDs; those that do not answer are not waited for.
 func (c *Core) downRead() bool {
 	read := true
-	for _, a := range c.virt.list {
-		if a.at.Node < 0 || a.step != adapterKnown || !a.wasOn || a.tries > 0 || !c.always(a) {
+	for _, a := range c.vports.All() {
+		if !a.Present() || !a.Known() || !a.WasOn() || a.Failing() || !c.always(a) {
 			continue
 		}
-		for i := 1; i <= a.functions && i < len(a.vports); i++ {
-			if v := a.vports[i]; v != nil && !v.seen && v.known&knowInfo == 0 && v.tries == 0 && v.refused == nil {
-				c.lookVPort(vportRef{a, v.index})
+		for i := 1; i <= a.Functions() && i < len(a.VPorts()); i++ {
+			if v := a.VPorts()[i]; v != nil && !v.Seen() && !v.InfoKnown() && !v.Failing() && !v.Refuses() {
+				c.vports.Look(a.Ref(v.Index()))
 				read = false
 			}
 		}
@@ -113,17 +114,17 @@ func (c *Core) downRead() bool {
 
 // shownLID is the LID that a function shows, from an earlier manager, if it is free
 // or that of the lease that is there.
-func (c *Core) shownLID(a *adapter, i int) ib.LID {
-	if i >= len(a.vports) || a.vports[i] == nil || a.vports[i].known&knowInfo == 0 {
+func (c *Core) shownLID(a *vport.Adapter, i int) ib.LID {
+	if i >= len(a.VPorts()) || a.VPorts()[i] == nil || !a.VPorts()[i].InfoKnown() {
 		return 0
 	}
-	v := a.vports[i]
-	shown := v.info.VPortLID
+	v := a.VPorts()[i]
+	shown := v.Info().VPortLID
 	if shown == 0 {
 		return 0
 	}
 	sp := c.lids.InUse()
-	if l := c.leases.byGUID[v.info.PortGUID]; (l == nil || c.lidOf(l) != shown || c.placeLID(shown)) && !sp.Free(lid.One(shown)) {
+	if l := c.leases.byGUID[v.Info().PortGUID]; (l == nil || c.lidOf(l) != shown || c.placeLID(shown)) && !sp.Free(lid.One(shown)) {
 		return 0
 	}
 	sp.Take(lid.One(shown))

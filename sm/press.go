@@ -89,7 +89,7 @@ func (c *Core) stopUpkeep() {
 		}
 	})
 	c.dropAskedPKeys()
-	c.dropAskedVirtuals()
+	c.vports.DropAsked()
 	c.upkeepDone()
 }
 

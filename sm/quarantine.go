@@ -84,16 +84,16 @@ func (c *Core) vportsHold(p *topo.Port, look func(h holder, list []ib.PKey)) boo
 		return false
 	}
 	a := c.functionsOf(p)
-	if a == nil || a.step == adapterRefused {
+	if a == nil || a.Refused() {
 		return true
 	}
-	for _, v := range a.vports {
+	for _, v := range a.VPorts() {
 		if v == nil {
 			continue
 		}
 		h := holder{p, a, v}
 		t := c.table(h)
-		if v.state >= ib.StateArmed {
+		if v.State() >= ib.StateArmed {
 			if !t.Refused && c.pkeyCap(h) > 0 {
 				if t.Asked || !c.tableKnown(h) {
 					return false

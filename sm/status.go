@@ -7,6 +7,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -35,7 +36,7 @@ func (c *Core) Status() Status {
 	s.Unseen, s.OwnSilent = c.silence()
 	s.Damped = c.dampedLinks()
 	s.Partitions = c.partitionStatus()
-	s.Virtual = c.virtualStatus()
+	s.Virtual = c.vports.Status()
 	s.Moves = c.moveStatus()
 	s.Improving = c.improving || c.improveAt != mad.Never
 	switch {
@@ -50,7 +51,7 @@ func (c *Core) Status() Status {
 // Quiescent reports whether the core is between sweeps with none asked for:
 // nothing but timers and the fabric will make it do anything.
 func (c *Core) Quiescent() bool {
-	return c.Phase == notice.PhaseIdle && !c.wantSweep && c.trapAt == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.virt.unshown())
+	return c.Phase == notice.PhaseIdle && !c.wantSweep && c.trapAt == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.vports.Unshown())
 }
 
 // AttrStat counts the SMPs of one attribute.
@@ -125,12 +126,5 @@ type DampedLink struct {
 	Left     time.Duration // how much of that is left
 }
 
-// VirtualStatus counts virtual ports.
-type VirtualStatus struct {
-	Adapters    int // ports with virtual ports or vSwitch functions that are turned on
-	SharedPorts int // ports that hold functions in their GUID table alone
-	Refused     int // ports whose virtual ports are left alone: unknown, refused, or turned off
-	Functions   int // that the adapters have now
-	// VPorts by their state; what is neither is Down.
-	Init, Armed, Active int
-}
+// VirtualStatus counts virtual ports. See package vport.
+type VirtualStatus = vport.Status

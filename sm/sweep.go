@@ -321,7 +321,7 @@ func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
 	q := subnet.Port{
 		GUID: p.GUID, Info: p.Info, Peer: subnet.NoRef(), Node: at[p.Node], EndPort: -1,
 		Num: p.Num, Known: p.Has(topo.PortKnown), LID: p.LID, LMC: p.LMC, Held: p.Has(topo.PortHeld), Aliases: c.aliasesOf(p),
-		PKeys: c.pKeysOf(p), Adapter: c.adapterOf(p),
+		PKeys: c.pKeysOf(p), Adapter: c.vports.ShownAdapter(p),
 	}
 	q.Info.MKey = 0 // keys are nobody's business
 	if f.Nodes[p.Node].IsSwitch() && p.Num > 0 {
@@ -474,7 +474,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		q := &s.Ports[portAt[pi]]
 		q.EndPort, q.LID, q.LMC = int32(e), f.Graph.EndPorts[e].LID, f.Graph.EndPorts[e].LMC
 	}
-	c.showVPorts(s)
+	c.vports.Append(s)
 	c.showTables(s)
 	if s.Tables != nil && len(s.Tables.LFT) != len(f.SwitchNode) {
 		s.Tables = nil // of another set of switches: nothing was installed for this one

@@ -109,6 +109,26 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	}
 }
 
+// onVirtualTrap takes a trap about virtual ports, in either form. It reports whether it was one.
+func (c *Core) onVirtualTrap(n *smp.Notice, issuer ib.LID) bool {
+	trap, ok := n.Trap()
+	if !ok {
+		return false
+	}
+	switch trap {
+	case smp.TrapVPortState, smp.TrapVPortChange:
+		c.vports.Trapped(trap, issuer)
+	case smp.TrapVPortBadPKey, smp.TrapVPortBadQKey:
+		var d smp.DetailVPortKey
+		d.Get(&n.DataDetails)
+		text := "trap " + strconv.Itoa(int(trap)) + ": somebody used a wrong key at VPort " + strconv.Itoa(int(d.VPortIndex))
+		c.trapNotice(notice.KindSecurity, notice.Warn, issuer, 0, text)
+	default:
+		return false
+	}
+	return true
+}
+
 // trapName is the number of a trap for messages.
 func trapName(n *smp.Notice) string {
 	if t, ok := n.Trap(); ok {

@@ -520,17 +520,7 @@ func (c *Core) unsure() (list []ib.GUID) {
 	}
 	slices.Sort(list)
 	list = slices.Compact(list)
-	ports := list
-	for _, a := range c.virt.list {
-		if len(a.held) == 0 {
-			continue
-		}
-		if _, ok := slices.BinarySearch(ports, a.port); ok || a.toBeMet() {
-			list = append(list, a.held...)
-		} else {
-			a.held = nil
-		}
-	}
+	list = append(list, c.vports.Unsure(list)...)
 	slices.Sort(list)
 	return slices.Compact(list)
 }

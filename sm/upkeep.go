@@ -21,7 +21,7 @@ func (c *Core) startUpkeep() bool {
 	if !c.MayUpkeep() {
 		return false
 	}
-	if !c.guids.Due() && c.readDue() > c.Now && !c.pkeysDue() && !c.virtualsDue() {
+	if !c.guids.Due() && c.readDue() > c.Now && !c.pkeysDue() && !c.vports.Due() {
 		return false
 	}
 	if c.idleTimer() <= c.Now {
@@ -30,7 +30,7 @@ func (c *Core) startUpkeep() bool {
 	c.enter(notice.PhaseUpkeep)
 	c.upkeepPKeys(upkeepPortion)
 	c.guids.Upkeep(upkeepPortion)
-	c.upkeepVirtuals(upkeepPortion)
+	c.vports.Upkeep(upkeepPortion)
 	c.upkeepReads(upkeepPortion)
 	return true
 }
@@ -41,7 +41,7 @@ func (c *Core) upkeepDone() bool {
 	c.guids.UpkeepDone()
 	c.publishHeld()
 	if !c.leases.midway() || !c.movedSnap { // its end shows them
-		c.showLater()
+		c.vports.ShowLater()
 	}
 	return true
 }
@@ -62,7 +62,7 @@ func (c *Core) publishHeld() {
 	if c.Fabric == nil || c.Fabric.Graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
-	if len(c.guids.Changed()) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.virtualsToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
+	if len(c.guids.Changed()) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.vports.ToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
 		return
 	}
 	if c.leases.midway() && c.movedSnap {
@@ -93,6 +93,12 @@ func (c *Core) publishHeld() {
 	c.out.Publish = s
 }
 
+// showNow publishes changes of virtual ports at once.
+func (c *Core) showNow() {
+	c.vports.Flush()
+	c.publishHeld()
+}
+
 // showHeld brings a copy of the last snapshot up to date with what ports are
 // known to hold. It appends the nodes that it changed and lists the virtual ports,
 // which Carry wants.
@@ -115,5 +121,5 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports
 	}
 	c.guids.AllShown()
 	c.showPKeys(s, old)
-	return nodes, c.showVirtuals(s, old)
+	return nodes, c.vports.Update(s, old)
 }

@@ -5,6 +5,7 @@ import (
 
 	"heddle/ib"
 	"heddle/sm/topo"
+	"heddle/sm/vport"
 	"heddle/subnet"
 )
 
@@ -38,7 +39,7 @@ func (c *Core) showVeil(s *subnet.Snapshot) {
 		return
 	}
 	hidden, all, some := c.hidden()
-	s.Veiled = some || slices.ContainsFunc(c.virt.list, (*adapter).toBeMet)
+	s.Veiled = some || slices.ContainsFunc(c.vports.All(), (*vport.Adapter).ToBeMet)
 	if !s.Veiled {
 		c.veiled = false // who falls silent from now on was seen
 		return
@@ -58,9 +59,6 @@ func (c *Core) showVeil(s *subnet.Snapshot) {
 	slices.Sort(s.Gone)
 	s.Gone = slices.Compact(s.Gone)
 }
-
-// toBeMet reports whether an adapter may have virtual ports that were not asked for yet.
-func (a *adapter) toBeMet() bool { return a.at.Node >= 0 && a.first && a.step != adapterRefused }
 
 // foundPorts are the GUIDs of the ports that the discovery found.
 func (c *Core) foundPorts() map[ib.GUID]bool {

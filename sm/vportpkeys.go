@@ -7,6 +7,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/pkey"
 	"heddle/sm/topo"
+	"heddle/sm/vport"
 )
 
 // vportKeysDone reports whether the P_Key table of a virtual port is as it should
@@ -15,21 +16,21 @@ import (
 // looked at again when it is done. What was in the table when it came up counts
 // for nothing: it is read first, and where a copy of an older Set may have undone
 // what was written since, again.
-func (c *Core) vportKeysDone(r vportRef) bool {
-	p := c.EndPort(r.a.port)
-	if p == nil || r.vport() == nil {
+func (c *Core) vportKeysDone(r vport.Ref) bool {
+	p := c.EndPort(r.Adapter.PortGUID())
+	if p == nil || r.VPort() == nil {
 		return false
 	}
-	h := holder{p, r.a, r.vport()}
-	if !h.v.takesPart() {
+	h := holder{p, r.Adapter, r.VPort()}
+	if !h.v.TakesPart() {
 		return false
 	}
 	t := c.metVPort(h)
 	t.OKGen = 0 // it may be made ready for somebody else than before
 	switch {
 	case !c.settled(h) || !c.edgeLets(h):
-	case h.v.state < ib.StateActive && h.v.confirm == confirmNothing && c.mayRevert(h):
-		h.v.confirm = confirmKeys
+	case h.v.State() < ib.StateActive && !h.v.Confirming() && c.mayRevert(h):
+		h.v.ConfirmKeys()
 		t.Forget()
 		if c.pkeyStep(h, passGrant) {
 			return false
@@ -57,18 +58,12 @@ func (c *Core) mayRevert(h holder) bool {
 // it any more.
 func (c *Core) metVPort(h holder) *pkey.Table {
 	t := c.table(h)
-	if h.v.known&knowPKeys == 0 {
-		h.v.known |= knowPKeys
+	if h.v.MeetKeys() {
 		t.Forget()
 		t.Refused, t.Tries, t.RetryAt = false, 0, 0
 	}
 	return t
 }
-
-// vportChanged is told when a virtual port came, went, changed its state, or has
-// other GUIDs than before: its keys, and those of the switch port before it, may
-// have to be others. Index 0 is the adapter as a whole.
-func (c *Core) vportChanged(r vportRef) { c.touchPKeys(r.a.port) }
 
 // edgeLets reports whether the switch port before a virtual port lets packets with
 // all its keys pass.
@@ -86,20 +81,20 @@ func (c *Core) edgeLets(h holder) bool {
 // its port's link: those that were Active are so at once when the link is. Whoever
 // came to one meanwhile is in Init, and seen to before that is Active.
 func (c *Core) sweepVPKeys(p *topo.Port) {
-	a := c.virt.byPort[p.GUID]
+	a := c.vports.Adapter(p.GUID)
 	if a == nil {
 		return
 	}
-	for _, v := range a.vports {
-		if v == nil || v.pk == nil || v.pk.Life != c.pk.life {
+	for _, v := range a.VPorts() {
+		if v == nil || v.Keys == nil || v.Keys.Life != c.pk.life {
 			continue
 		}
 		h := holder{p, a, v}
-		if strange := c.strange(h); !slices.ContainsFunc(v.pk.Have, strange) && !slices.ContainsFunc(v.pk.Ghost, strange) {
+		if strange := c.strange(h); !slices.ContainsFunc(v.Keys.Have, strange) && !slices.ContainsFunc(v.Keys.Ghost, strange) {
 			continue
 		}
-		v.pk.Forget()
-		v.pk.RetryAt = 0
+		v.Keys.Forget()
+		v.Keys.RetryAt = 0
 		c.pkeyStep(h, passGrant)
 	}
 }

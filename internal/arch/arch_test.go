@@ -67,6 +67,7 @@ var rules = []rule{
 	{"sm/pkey", []string{"mad", "ib/..."}, true, "what P_Key tables hold is known by blocks, whoever reads them"},
 	{"sm/topo", []string{"sm/forward", "sm/pkey", "subnet", "fabric", "ib/..."}, true, "what a discovery found is a value, whoever asked"},
 	{"sm/trap", []string{"mad", "ib/..."}, true, "traps are counted by sender, whatever is made of them"},
+	{"sm/vport", []string{"sm/env", "sm/config", "sm/guid", "sm/notice", "sm/pkey", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "virtual ports: what they are to hold is asked of others through interfaces"},
 	{"sa", []string{"subnet", "partition", "qos", "store", "route/...", "mad", "fabric", "ib/..."}, true, "answers come from the snapshot, not from the manager"},
 	{"sa/osmsa", []string{"sa", "store", "subnet", "mad", "ib/..."}, true, "another manager's file becomes what the SA stores"},
 	{"vm", []string{"subnet", "partition", "store", "mad", "ib/..."}, true, "addresses and where they are to be; the subnet manager makes it so, and neither knows the other"},

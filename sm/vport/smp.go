@@ -1,4 +1,4 @@
-package sm
+package vport
 
 import (
 	"fmt"
@@ -22,11 +22,11 @@ import (
 // although it is set again.
 const maxClears = 4
 
-// buildVirtual fills a request about virtual ports. It reports false if there is
+// Build fills a request about virtual ports. It reports false if there is
 // nothing to ask.
-func (c *Core) buildVirtual(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
-	f := c.Fabric
-	a := c.virt.byPort[f.PortOf(it.Node(), it.Port()).GUID]
+func (m *Manager) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
+	f := m.Fabric
+	a := m.byPort[f.PortOf(it.Node(), it.Port()).GUID]
 	if a == nil {
 		return false
 	}
@@ -37,8 +37,8 @@ func (c *Core) buildVirtual(it work.Item, get func(ib.AttrID, uint32), set func(
 	case work.OpSetVirt:
 		i := a.info
 		i.ClearForSet()
-		i.VirtualizationEnable = c.Config.Virtualization == config.VirtualOn
-		if it.Extra() == virtReregister {
+		i.VirtualizationEnable = m.Config.Virtualization == config.VirtualOn
+		if it.Extra() == reregisterClients {
 			i.VClientReregister = true
 		} else {
 			i.VPortStateChange = true // which clears it
@@ -55,25 +55,25 @@ func (c *Core) buildVirtual(it work.Item, get func(ib.AttrID, uint32), set func(
 	case work.OpGetVGUIDs:
 		get(smp.AttrVPortGUIDInfo, smp.VPortTableMod(index, block))
 	case work.OpSetVPort:
-		v := a.vport(index)
+		v := a.VPort(index)
 		if v == nil || v.sending == nil {
 			return false
 		}
 		v.sending.Put(set(smp.AttrVPortInfo, smp.VPortMod(index)))
-		v.sending, v.lateUntil = nil, c.Now.Add(mad.LateCopy)
+		v.sending, v.lateUntil = nil, m.Now.Add(mad.LateCopy)
 	case work.OpSetVGUIDs:
-		v := a.vport(index)
+		v := a.VPort(index)
 		if v == nil {
 			return false
 		}
-		want := c.functionWanted(vportRef{a, index})
+		want := m.needs.Placements.Wanted(Ref{a, index})
 		var b smp.VPortGUIDInfo
 		for i := range b {
 			switch k := int(block)*smp.GUIDBlockLen + i; {
 			case k == 0:
 				b[i] = v.info.PortGUID
 			case k < int(v.info.GUIDCap):
-				b[i] = vGUIDWanted(v, &want, k)
+				b[i] = guidWanted(v, &want, k)
 			}
 		}
 		b.Put(set(smp.AttrVPortGUIDInfo, smp.VPortTableMod(index, block)))
@@ -83,63 +83,63 @@ func (c *Core) buildVirtual(it work.Item, get func(ib.AttrID, uint32), set func(
 	return true
 }
 
-// vportOnce reports whether a Set is not to be repeated: one that makes a VPort
-// Active, see setVPort.
-func (c *Core) vportOnce(it work.Item) bool {
-	a := c.virt.byPort[c.Fabric.PortOf(it.Node(), it.Port()).GUID]
+// Once reports whether a Set is not to be repeated: one that makes a VPort
+// Active, see set.
+func (m *Manager) Once(it work.Item) bool {
+	a := m.byPort[m.Fabric.PortOf(it.Node(), it.Port()).GUID]
 	if a == nil || a.model != subnet.VPorts {
 		return false
 	}
-	v := a.vport(uint16(it.Extra()))
+	v := a.VPort(uint16(it.Extra()))
 	return v != nil && v.sending != nil && v.sending.VPortState == ib.StateActive
 }
 
-// onVirtual takes the answer to a request about virtual ports.
-func (c *Core) onVirtual(it work.Item, comp *mad.Completion) {
-	a := c.virt.byPort[c.Fabric.PortOf(it.Node(), it.Port()).GUID]
+// Answered takes the answer to a request about virtual ports.
+func (m *Manager) Answered(it work.Item, comp *mad.Completion) {
+	a := m.byPort[m.Fabric.PortOf(it.Node(), it.Port()).GUID]
 	if a == nil {
 		return
 	}
 	if it.Op() == work.OpLightVirt {
-		c.onLightVirt(a, comp)
+		m.answeredLight(a, comp)
 		return
 	}
 	if a.asked == 0 {
 		return // it was given up
 	}
 	a.asked--
-	c.queueAdapter(a)
+	m.queue(a)
 	switch it.Op() {
 	case work.OpGetVirt, work.OpSetVirt:
-		c.onVirtInfo(a, it, comp)
+		m.answeredInfo(a, it, comp)
 	case work.OpGetVStates:
-		c.onVStates(a, it.Extra(), comp)
+		m.answeredStates(a, it.Extra(), comp)
 	default:
-		r := vportRef{a, uint16(it.Extra())}
-		v := r.vport()
+		r := Ref{a, uint16(it.Extra())}
+		v := r.VPort()
 		if v == nil || v.asked == 0 {
 			return
 		}
 		if v.asked--; v.asked == 0 {
-			c.lookVPort(r)
+			m.Look(r)
 		}
-		c.onVPort(r, it, comp)
+		m.answeredVPort(r, it, comp)
 	}
 }
 
-// adapterFailed: what was asked of an adapter as a whole was not answered, or
+// failed: what was asked of an adapter as a whole was not answered, or
 // wrongly.
-func (c *Core) adapterFailed(a *adapter, what string, err error) {
-	w := c.Fabric.Where(a.at.Node, int(a.at.Port))
+func (m *Manager) failed(a *Adapter, what string, err error) {
+	w := m.Fabric.Where(a.at.Node, int(a.at.Port))
 	if !mad.Unanswered(err) {
-		c.downAll(a)
+		m.downAll(a)
 		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
-		c.veilMoved()
-		c.showAdapter(a)
-		c.functionChanged(vportRef{a, 0})
-		c.vportChanged(vportRef{a, 0})
-		if c.NoteOnce("virtual " + a.port.String()) {
-			c.Notify(notice.Notice{
+		m.needs.Discovery.AdapterMet()
+		m.showAdapter(a)
+		m.needs.Placements.Changed(Ref{a, 0})
+		m.touchKeys(Ref{a, 0})
+		if m.NoteOnce("virtual " + a.port.String()) {
+			m.Notify(notice.Notice{
 				Kind: notice.KindVPortRefused, Level: notice.Warn, Where: w, Err: err,
 				Text: what + " was refused: its virtual ports are left alone until the port is reset",
 			})
@@ -147,16 +147,16 @@ func (c *Core) adapterFailed(a *adapter, what string, err error) {
 		return
 	}
 	a.step = adapterInfo
-	a.retryAt = c.Now.Add(c.Config.RetryInterval << min(a.tries, 4))
+	a.retryAt = m.Now.Add(m.Config.RetryInterval << min(a.tries, 4))
 	a.tries = min(a.tries+1, 4)
-	c.wait(vportRef{a, 0}, a.retryAt)
-	if c.NoteOnce("virtual " + a.port.String() + what) {
-		c.Notify(notice.Notice{Kind: notice.KindSetFailed, Level: notice.Warn, Where: w, Err: err, Text: what + " failed; it is tried again"})
+	m.wait(Ref{a, 0}, a.retryAt)
+	if m.NoteOnce("virtual " + a.port.String() + what) {
+		m.Notify(notice.Notice{Kind: notice.KindSetFailed, Level: notice.Warn, Where: w, Err: err, Text: what + " failed; it is tried again"})
 	}
 }
 
-// onVirtInfo takes VirtualizationInfo as it was read or set.
-func (c *Core) onVirtInfo(a *adapter, it work.Item, comp *mad.Completion) {
+// answeredInfo takes VirtualizationInfo as it was read or set.
+func (m *Manager) answeredInfo(a *Adapter, it work.Item, comp *mad.Completion) {
 	var i smp.VirtualizationInfo
 	what := "reading its VirtualizationInfo"
 	if it.Op() == work.OpSetVirt {
@@ -170,7 +170,7 @@ func (c *Core) onVirtInfo(a *adapter, it work.Item, comp *mad.Completion) {
 		err = fmt.Errorf("VirtualizationRevision is %d, only %d is known", i.VirtualizationRevision, smp.VirtualizationRevision)
 	}
 	if err != nil {
-		c.adapterFailed(a, what, err)
+		m.failed(a, what, err)
 		return
 	}
 	a.tries = 0
@@ -186,16 +186,16 @@ func (c *Core) onVirtInfo(a *adapter, it work.Item, comp *mad.Completion) {
 		if i.CapabilityMask&smp.VirtCapIsVSwitch != 0 {
 			a.model = subnet.VSwitch
 		}
-		c.showAdapter(a)
+		m.showAdapter(a)
 	}
-	on := c.Config.Virtualization == config.VirtualOn
+	on := m.Config.Virtualization == config.VirtualOn
 	switch {
 	case it.Op() == work.OpSetVirt && a.step != adapterEnable:
 		return // VClientReregister, or something came between
 	case on && (!i.VirtualizationEnable || changed && a.clears < maxClears):
 		if it.Op() == work.OpSetVirt {
 			if a.clears++; a.clears >= maxClears && !i.VirtualizationEnable {
-				c.adapterFailed(a, what, errKeeps)
+				m.failed(a, what, errKeeps)
 				return
 			}
 		}
@@ -203,20 +203,20 @@ func (c *Core) onVirtInfo(a *adapter, it work.Item, comp *mad.Completion) {
 	case on:
 		a.step = adapterStates
 	case i.VirtualizationEnable && it.Op() == work.OpSetVirt:
-		c.adapterFailed(a, what, errKeeps)
+		m.failed(a, what, errKeeps)
 	case i.VirtualizationEnable:
 		a.step = adapterEnable
 	default: // it is off, and is to be
-		c.downAll(a)
+		m.downAll(a)
 		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
-		c.veilMoved()
-		c.showAdapter(a)
-		c.vportChanged(vportRef{a, 0})
+		m.needs.Discovery.AdapterMet()
+		m.showAdapter(a)
+		m.touchKeys(Ref{a, 0})
 	}
 }
 
-// onVStates takes a block of the states of VPorts.
-func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
+// answeredStates takes a block of the states of VPorts.
+func (m *Manager) answeredStates(a *Adapter, block uint32, comp *mad.Completion) {
 	var t smp.VPortState
 	err := work.Answer(comp)
 	if err == nil {
@@ -227,11 +227,11 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 			// Refused: the top index may have changed meanwhile.
 			if !mad.Unanswered(err) && a.clears < maxClears {
 				n := a.clears + 1
-				c.lookAdapter(a)
+				m.lookAdapter(a)
 				a.clears = n
 				return
 			}
-			c.adapterFailed(a, "reading the states of its virtual ports", err)
+			m.failed(a, "reading the states of its virtual ports", err)
 		}
 		return
 	}
@@ -240,23 +240,23 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 		if i == 0 || i > uint32(a.info.VPortIndexTop) {
 			continue
 		}
-		v := a.vport(uint16(i))
-		if v == nil && st <= ib.StateDown && !(a.first && (a.wasOn || a.model == subnet.VSwitch && c.Config.VSwitchPrepopulate)) {
+		v := a.VPort(uint16(i))
+		if v == nil && st <= ib.StateDown && !(a.first && (a.wasOn || a.model == subnet.VSwitch && m.Config.VSwitchPrepopulate)) {
 			continue
 		}
 		v = a.ensure(uint16(i))
-		r := vportRef{a, v.index}
+		r := Ref{a, v.index}
 		if st == ib.StateInit && v.state == st {
 			tries, at := v.tries, v.retryAt
 			v.forget() // it may have been down meanwhile
 			v.tries, v.retryAt = tries, at
 		}
-		if st >= ib.StateArmed && v.state == st && c.Now < v.lateUntil {
+		if st >= ib.StateArmed && v.state == st && m.Now < v.lateUntil {
 			v.known &^= knowInfo // likewise, if a copy of our last Set brought it up again
 		}
-		c.vportIs(r, st)
+		m.setState(r, st)
 		if st > ib.StateDown || a.first {
-			c.lookVPort(r)
+			m.Look(r)
 		}
 		a.running = a.running || a.first && v.state == ib.StateActive && v.found
 	}
@@ -265,43 +265,43 @@ func (c *Core) onVStates(a *adapter, block uint32, comp *mad.Completion) {
 	}
 	for i := int(a.info.VPortIndexTop) + 1; i < len(a.vports); i++ { // those that were taken away
 		if v := a.vports[i]; v != nil {
-			c.vportIs(vportRef{a, v.index}, ib.StateDown)
+			m.setState(Ref{a, v.index}, ib.StateDown)
 			v.forget()
 		}
 	}
 	a.step = adapterKnown
-	c.functionChanged(vportRef{a, 0})
-	c.vportChanged(vportRef{a, 0})
+	m.needs.Placements.Changed(Ref{a, 0})
+	m.touchKeys(Ref{a, 0})
 }
 
 // statesAsked reports whether blocks of states are still to come. While they are
 // asked nothing else is.
-func (a *adapter) statesAsked() bool { return a.asked > 0 }
+func (a *Adapter) statesAsked() bool { return a.asked > 0 }
 
-// onVPort takes an answer about one VPort.
-func (c *Core) onVPort(r vportRef, it work.Item, comp *mad.Completion) {
-	v := r.vport()
+// answeredVPort takes an answer about one VPort.
+func (m *Manager) answeredVPort(r Ref, it work.Item, comp *mad.Completion) {
+	v := r.VPort()
 	err := work.Answer(comp)
 	if mad.Unanswered(err) {
 		if it.Op() == work.OpSetVPort || it.Op() == work.OpSetVGUIDs { // its fate is not known
 			v.known &^= knowInfo
 			v.unsure = true
-			v.checkLate(c, r)
+			m.checkLate(r)
 		}
 		if it.Op() == work.OpSetVGUIDs {
 			v.known &^= knowGUIDs
 			v.blocks = 0
 		}
 		if it.Op() == work.OpSetVPort && comp.Tries == 1 {
-			if v.lost++; int(v.lost) <= c.Config.SMPRetries {
+			if v.lost++; int(v.lost) <= m.Config.SMPRetries {
 				return // it was sent once; now it is read
 			}
 		}
 		v.lost, v.confirm = 0, confirmNothing
-		v.retryAt = c.Now.Add(c.Config.RetryInterval << min(v.tries, 4))
+		v.retryAt = m.Now.Add(m.Config.RetryInterval << min(v.tries, 4))
 		v.tries = min(v.tries+1, 4)
-		c.wait(r, v.retryAt)
-		c.vportTrouble(notice.KindSetFailed, r, "it is not answered about; it is tried again", err)
+		m.wait(r, v.retryAt)
+		m.trouble(notice.KindSetFailed, r, "it is not answered about; it is tried again", err)
 		return
 	}
 	if err == nil {
@@ -312,110 +312,114 @@ func (c *Core) onVPort(r vportRef, it work.Item, comp *mad.Completion) {
 	}
 	switch it.Op() {
 	case work.OpGetVPort:
-		c.onVPortInfo(r, comp, err)
+		m.answeredVPortInfo(r, comp, err)
 	case work.OpSetVPort:
-		c.onSetVPort(r, comp, err)
+		m.answeredSet(r, comp, err)
 	case work.OpGetVNode:
 		var n smp.VNodeInfo
 		if err == nil {
 			err = n.Decode(smp.Data(comp.MAD))
 		}
 		v.node = n // of one that shows none, none
-		c.vportKnows(r, knowNode, err)
+		m.knows(r, knowNode, err)
 	case work.OpGetVDesc:
 		var d smp.VNodeDescription
 		if err == nil {
 			err = d.Decode(smp.Data(comp.MAD))
 		}
 		v.desc = d.String()
-		c.vportKnows(r, knowDesc, err)
+		m.knows(r, knowDesc, err)
 	case work.OpGetVGUIDs, work.OpSetVGUIDs:
-		c.onVGUIDs(r, it, comp, err)
+		m.answeredGUIDs(r, it, comp, err)
 	}
 }
 
-// vportKnows notes that something of a VPort was read, or cannot be.
-func (c *Core) vportKnows(r vportRef, what vportKnown, err error) {
+// knows notes that something of a VPort was read, or cannot be.
+func (m *Manager) knows(r Ref, what knowledge, err error) {
 	if err != nil {
-		c.vportTrouble(notice.KindVPortRefused, r, "an attribute of it cannot be read", err)
+		m.trouble(notice.KindVPortRefused, r, "an attribute of it cannot be read", err)
 	}
-	r.vport().known |= what
+	r.VPort().known |= what
 	if what == knowNode {
-		c.vportChanged(r)
+		m.touchKeys(r)
 	}
-	c.showVPort(r)
-	c.functionChanged(r)
+	m.Show(r)
+	m.needs.Placements.Changed(r)
 }
 
 // checkLate has what was set read again when no copy of an older Set can arrive any
 // more.
-func (v *vport) checkLate(c *Core, r vportRef) {
-	v.checkAt = c.Now.Add(mad.LateCopy)
-	c.wait(r, v.checkAt)
+func (m *Manager) checkLate(r Ref) {
+	v := r.VPort()
+	v.checkAt = m.Now.Add(mad.LateCopy)
+	m.wait(r, v.checkAt)
 }
+
+// KeysConfirmed tells that the P_Key table of a VPort is as it should be (ConfirmKeys).
+func (m *Manager) KeysConfirmed(r Ref) { m.confirmed(r, confirmKeys) }
 
 // confirmed goes on at once with a VPort that waited for what: the less time passes
 // until it is Active, the less can change.
-func (c *Core) confirmed(r vportRef, what vportConfirm) {
-	v := r.vport()
+func (m *Manager) confirmed(r Ref, what confirmation) {
+	v := r.VPort()
 	if v.confirm != what {
 		return
 	}
-	if c.adapterReady(r.a) && r.a.step == adapterKnown {
-		c.vportStep(r)
+	if m.ready(r.Adapter) && r.Adapter.step == adapterKnown {
+		m.step(r)
 	}
 	if v.confirm == what {
 		v.confirm = confirmNothing
 	}
 }
 
-func (c *Core) onVPortInfo(r vportRef, comp *mad.Completion, err error) {
+func (m *Manager) answeredVPortInfo(r Ref, comp *mad.Completion, err error) {
 	var i smp.VPortInfo
 	if err == nil {
 		err = i.Decode(smp.Data(comp.MAD))
 	}
 	if err == nil {
-		c.vportInfoRead(r, &i)
-		c.confirmed(r, confirmInfo)
+		m.infoRead(r, &i)
+		m.confirmed(r, confirmInfo)
 		return
 	}
 	// It does not exist any more, or all are off: what is there is to be read.
-	v := r.vport()
+	v := r.VPort()
 	v.confirm = confirmNothing
-	v.retryAt = c.Now.Add(c.Config.RetryInterval << min(v.tries, 4))
+	v.retryAt = m.Now.Add(m.Config.RetryInterval << min(v.tries, 4))
 	v.tries = min(v.tries+1, 4)
-	c.wait(r, v.retryAt)
-	if r.a.doubtAt <= c.Now {
-		r.a.doubtAt = v.retryAt
-		c.lookAdapter(r.a)
+	m.wait(r, v.retryAt)
+	if r.Adapter.doubtAt <= m.Now {
+		r.Adapter.doubtAt = v.retryAt
+		m.lookAdapter(r.Adapter)
 	}
-	c.vportTrouble(notice.KindVPortRefused, r, "its VPortInfo cannot be read; it is tried again", err)
+	m.trouble(notice.KindVPortRefused, r, "its VPortInfo cannot be read; it is tried again", err)
 }
 
-// onSetVPort takes the answer to a Set(VPortInfo). One that was refused may have
+// answeredSet takes the answer to a Set(VPortInfo). One that was refused may have
 // been so because the host took the VPort down meanwhile: its state is read before
 // anything is concluded.
-func (c *Core) onSetVPort(r vportRef, comp *mad.Completion, err error) {
-	v := r.vport()
+func (m *Manager) answeredSet(r Ref, comp *mad.Completion, err error) {
+	v := r.VPort()
 	var asked, i smp.VPortInfo
 	_ = asked.Decode(smp.Data(comp.Request))
 	if err == nil {
 		err = i.Decode(smp.Data(comp.MAD))
 	}
 	if comp.Tries > 1 {
-		v.checkLate(c, r)
+		m.checkLate(r)
 	}
-	want := c.functionWanted(r)
+	want := m.needs.Placements.Wanted(r)
 	if err == nil {
-		c.vportInfoRead(r, &i)
+		m.infoRead(r, &i)
 		switch {
 		case v.info.LIDRequired && v.info.VPortLID != asked.VPortLID,
 			asked.VPortState >= ib.StateArmed && i.VPortState < asked.VPortState,
-			r.a.model == subnet.VSwitch && asked.PortGUID != 0 && i.PortGUID != asked.PortGUID:
+			r.Adapter.model == subnet.VSwitch && asked.PortGUID != 0 && i.PortGUID != asked.PortGUID:
 			err = errKeeps
 		default:
 			v.refusals = 0
-			if r.a.model == subnet.VSwitch && asked.PortGUID == 0 {
+			if r.Adapter.model == subnet.VSwitch && asked.PortGUID == 0 {
 				v.own = i.PortGUID
 			}
 			v.told = v.told || asked.ClientReregister || i.VPortState == ib.StateActive
@@ -424,32 +428,32 @@ func (c *Core) onSetVPort(r vportRef, comp *mad.Completion, err error) {
 	}
 	v.known &^= knowInfo
 	if v.refusals++; v.refusals > 2 {
-		c.refuseFunction(r, &want, err)
+		m.refuse(r, &want, err)
 	}
 }
 
-// onVGUIDs takes a block of the GUID table of a VPort as it was read or set.
-func (c *Core) onVGUIDs(r vportRef, it work.Item, comp *mad.Completion, err error) {
-	v := r.vport()
+// answeredGUIDs takes a block of the GUID table of a VPort as it was read or set.
+func (m *Manager) answeredGUIDs(r Ref, it work.Item, comp *mad.Completion, err error) {
+	v := r.VPort()
 	block := int(it.Extra() >> 16)
 	var b, asked smp.VPortGUIDInfo
 	if err == nil {
 		err = b.Decode(smp.Data(comp.MAD))
 	}
 	set := it.Op() == work.OpSetVGUIDs
-	want := c.functionWanted(r)
+	want := m.needs.Placements.Wanted(r)
 	if err != nil {
 		v.noGUIDs = true
-		if set || len(want.aliases) > 0 {
-			c.refuseFunction(r, &want, err)
+		if set || len(want.Aliases) > 0 {
+			m.refuse(r, &want, err)
 		}
-		c.vportKnows(r, knowGUIDs, nil)
+		m.knows(r, knowGUIDs, nil)
 		return
 	}
 	if set {
 		_ = asked.Decode(smp.Data(comp.Request))
 		if comp.Tries > 1 {
-			v.checkLate(c, r)
+			m.checkLate(r)
 		}
 	}
 	most := int(v.info.GUIDCap)
@@ -464,21 +468,21 @@ func (c *Core) onVGUIDs(r vportRef, it work.Item, comp *mad.Completion, err erro
 		inUse = inUse || g != 0
 		if set && g != asked[k] && !v.noGUIDs {
 			v.noGUIDs = true
-			c.refuseFunction(r, &want, errKeeps)
+			m.refuse(r, &want, errKeeps)
 		}
 	}
 	if have = guid.Trim(have); !slices.Equal(have, v.guids) {
 		v.guids = have
-		c.showVPort(r)
-		c.vportChanged(r)
+		m.Show(r)
+		m.touchKeys(r)
 	}
 	if set {
-		c.functionChanged(r)
+		m.needs.Placements.Changed(r)
 		return
 	}
 	// A further block is read where the one before it is in use: tables are
 	// filled from the start.
 	if v.blocks = uint8(block) + 1; !inUse || int(v.blocks)*smp.GUIDBlockLen >= most {
-		c.vportKnows(r, knowGUIDs, nil)
+		m.knows(r, knowGUIDs, nil)
 	}
 }
