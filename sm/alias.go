@@ -1,9 +1,12 @@
 package sm
 
 import (
+	"heddle/partition"
 	"heddle/sm/config"
 	"heddle/sm/notice"
+	"heddle/sm/pkeymgr"
 	"heddle/sm/topo"
+	"heddle/store"
 )
 
 // Config is what a manager is told at start. See package config.
@@ -135,3 +138,8 @@ const (
 
 // PathString prints a directed path as diagnostics take it: 0,1,7.
 func PathString(p []byte) string { return topo.PathString(p) }
+
+// StoredPartitions is the policy that a manager stored. See package pkeymgr.
+func StoredPartitions(list []store.Record) (*partition.Policy, error) {
+	return pkeymgr.StoredPartitions(list)
+}

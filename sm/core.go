@@ -18,6 +18,7 @@ import (
 	"heddle/sm/lid"
 	"heddle/sm/mastership"
 	"heddle/sm/notice"
+	"heddle/sm/pkeymgr"
 	"heddle/sm/topo"
 	"heddle/sm/trap"
 	"heddle/sm/vport"
@@ -130,7 +131,7 @@ type Core struct {
 	memberAt   memberMemo
 	heldTrees  heldTrees
 	guids      *guid.Tables
-	pk         pkeys
+	pkeys      *pkeymgr.Manager
 	vports     *vport.Manager
 	leases     leases
 	mv         moves
@@ -213,7 +214,6 @@ func New(cfg config.Config) *Core {
 		pressAt: mad.Never, breakAt: mad.Never, heldLookAt: mad.Never,
 		transit: "none yet",
 		rp:      repairing{signed: mad.Never, at: mad.Never},
-		pk:      newPKeys(),
 		mix:     newLaneMix(),
 		past:    history.New(cfg.Flight()),
 		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
@@ -258,13 +258,13 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetGroups:
 		c.setGroups(ev.Groups)
 	case SetPartitions:
-		c.setPartitions(ev)
+		c.pkeys.Set(ev.Policy, ev.Tag)
 	case SetAliases:
 		c.guids.Set(ev.Aliases)
 	case SetLeases:
 		c.setLeases(ev)
 	case SetMembers:
-		c.setMembers(ev)
+		c.pkeys.SetMembers(ev.Partitions, ev.Tag)
 	case ReadTables:
 		c.readTables(ev.Nodes)
 	case PortLost:
@@ -294,15 +294,15 @@ func (c *Core) onStart(ev Start) {
 		for _, e := range st.Neighbors {
 			c.neighbors[topo.PortID{Node: e.Node, Port: e.Port}] = e.Peer
 		}
-		c.loadPartitions(decodePartitions(st.Records))
+		c.pkeys.Load(st.Records)
 		c.loadFunctionLIDs(st.Records)
 	} else {
-		c.loadPartitions(storedPartitions{}, nil)
+		c.pkeys.Load(nil)
 	}
 	if !c.Config.PlanOnly {
 		c.out.IsSM = IsSMClaim
 	}
-	c.savePartitions() // what was set before
+	c.pkeys.Start()
 	c.mastership.Discover("started")
 }
 

@@ -52,7 +52,7 @@ func (c *Core) startSweep(why string) {
 	c.endRegion()
 	part := c.regionFits()
 	c.Engine.CancelAll()
-	c.dropAskedPKeys()
+	c.pkeys.DropAsked()
 	c.mastership.Canceled()
 	c.wantSweep, c.again, c.recheck = false, false, false
 	c.Errs, c.refused = 0, false
@@ -398,7 +398,7 @@ func (c *Core) onPortInfo(it work.Item, comp *mad.Completion) {
 func (c *Core) endPortFound(n int32, p *topo.Port) {
 	p.Flags |= topo.PortEnd
 	if c.Fabric.Nodes[n].Info.PartitionCap > 0 && !c.Config.PlanOnly {
-		c.askPKeys(work.OpPKeys, holder{p: p}, 0)
+		c.pkeys.Discovered(p)
 	}
 	if p.Info.CapabilityMask.Has(ib.CapIsSM) && (ref{Node: n, Port: p.Num}) != c.Fabric.Self {
 		c.Add(work.Make(work.OpSMInfo, n, p.Num, 0))
@@ -605,7 +605,7 @@ func (c *Core) ownPortDown(read bool) bool {
 	if c.State == subnet.Master {
 		c.Up = false
 		c.last = nil
-		c.forgetPKeys()
+		c.pkeys.Forget()
 		c.mastership.NoLink()
 	}
 	c.Errs = 0

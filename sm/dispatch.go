@@ -87,7 +87,7 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		}
 		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, false)))
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
-		return c.buildPKeys(it, get, set)
+		return c.pkeys.Build(it, get, set)
 	case work.OpGetLFT:
 		get(smp.AttrLFT, x)
 	case work.OpSetLFT:
@@ -161,10 +161,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onSwitchInfo(it, &comp)
 	case work.OpPortInfo:
 		c.onPortInfo(it, &comp)
-	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
-		c.onPKeys(it, &comp)
-	case work.OpEnforce, work.OpEnforced:
-		c.onEnforce(it, &comp)
+	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys, work.OpEnforce, work.OpEnforced:
+		c.pkeys.Answered(it, &comp)
 	case work.OpSMInfo:
 		c.mastership.Read(it, &comp, c.reg.on)
 	case work.OpSetSwitch:

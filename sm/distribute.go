@@ -1,7 +1,6 @@
 package sm
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -16,8 +15,6 @@ import (
 	"heddle/sm/topo"
 	"heddle/sm/work"
 )
-
-var errUnchanged = errors.New("the state did not change")
 
 // distribution is a transition under way.
 type distribution struct {

@@ -118,7 +118,7 @@ func (c *Core) startSets() {
 			c.Add(work.Make(work.OpSetSwitch, ni, 0, 1))
 		}
 	})
-	c.Scope(c.sweepPKeys)
+	c.Scope(c.pkeys.Sweep)
 	own := f.AgentPort(f.Self.Node, f.Self.Port)
 	for _, ends := range [2]bool{true, false} {
 		c.Scope(func(p *topo.Port) {
@@ -201,8 +201,7 @@ func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 			if !f.Nodes[p.Peer.Node].IsSwitch() {
 				w.VLStallCount, w.HOQLife = cfg.LeafVLStallCount, cfg.LeafHOQLife
 			}
-			e := c.enforceBits(p)
-			w.PartitionEnforcementInbound, w.PartitionEnforcementOutbound = e.in, e.out
+			w.PartitionEnforcementInbound, w.PartitionEnforcementOutbound = c.pkeys.EnforceNow(p)
 		}
 		if v := enabled(cfg.LinkWidth, p.Info.LinkWidthSupported, q.Info.LinkWidthSupported); v != p.Info.LinkWidthEnabled {
 			w.LinkWidthEnabled = v
@@ -298,7 +297,7 @@ func (c *Core) onSetPort(it work.Item, comp *mad.Completion) {
 		return
 	}
 	if num != 0 && pi.PortState == ib.StateNoChange {
-		c.SetFailed(n, int(num), "Set(PortInfo)", statusOf(comp)) // refused whole: the answer is what we sent
+		c.SetFailed(n, int(num), "Set(PortInfo)", work.Unchanged(comp)) // refused whole: the answer is what we sent
 		return
 	}
 	if c.changedNature(p, &pi) {
@@ -319,7 +318,7 @@ func (c *Core) onSetPort(it work.Item, comp *mad.Completion) {
 		}
 	}
 	if p.Has(topo.PortEnd) && (pi.LID != p.LID || pi.LMC != p.LMC) {
-		c.SetFailed(n, int(num), "giving LID "+p.LID.String(), statusOf(comp))
+		c.SetFailed(n, int(num), "giving LID "+p.LID.String(), work.Unchanged(comp))
 		return
 	}
 	// Part of a Set may be applied under an error status; parameters that an
@@ -539,15 +538,8 @@ func (c *Core) onSetState(it work.Item, comp *mad.Completion) {
 		if p.Num == 0 {
 			return // port 0 of a switch that has no states after all
 		}
-		c.SetFailed(n, int(num), what, statusOf(comp))
+		c.SetFailed(n, int(num), what, work.Unchanged(comp))
 	}
-}
-
-func statusOf(comp *mad.Completion) error {
-	if st := smp.StatusOf(comp.MAD); st != 0 {
-		return &work.StatusError{Status: st}
-	}
-	return errUnchanged
 }
 
 // activated ends the configuring part of a sweep.

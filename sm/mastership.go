@@ -15,7 +15,7 @@ func (c *Core) Begin() {
 	c.ReadAnew()
 	c.attempts = 0
 	c.forgetTables()
-	c.masterPKeys()
+	c.pkeys.BecomeMaster()
 	c.lids.NewMastership()
 }
 
@@ -31,7 +31,7 @@ func (c *Core) ReadAnew() { c.firstTime, c.veiled = true, true }
 
 // End implements mastership.Manager.
 func (c *Core) End() {
-	c.forgetPKeys()
+	c.pkeys.Forget()
 	c.Up = false
 	c.Abort()
 	c.wantSweep = false
@@ -51,7 +51,7 @@ func (c *Core) Abort() {
 	c.sound = false
 	c.Engine.CancelAll()
 	c.guids.DropAsked()
-	c.dropAskedPKeys()
+	c.pkeys.DropAsked()
 	c.vports.DropAsked()
 	c.dropMoves()
 	c.mastership.Canceled()

@@ -15,7 +15,7 @@ func (c *Core) onPersisted(ev Persisted) {
 	if ev.Gen == c.SaveGen && ev.Err == nil {
 		c.Unsaved = nil
 	}
-	c.partitionsSaved(ev)
+	c.pkeys.Saved(ev.Gen, ev.Err)
 	c.leasesSaved(ev)
 	if !c.persistWait || ev.Gen != c.SaveGen {
 		return

@@ -47,5 +47,5 @@ func (c *Core) enter(p notice.Phase) {
 	c.Phase, c.phaseStart = p, c.Now
 	c.Pending, c.Total = 0, 0
 	c.Todo.Clear()
-	c.pk.answered()
+	c.pkeys.PhaseEnded()
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"heddle/ib"
-	"heddle/mad"
 	"heddle/sm/notice"
 	"heddle/sm/work"
 )
@@ -81,14 +80,12 @@ func (c *Core) stopUpkeep() {
 		case work.OpGetGUIDs, work.OpSetGUIDs:
 			c.guids.Canceled(it, sent)
 		case work.OpEnforce, work.OpEnforced:
-			t := c.pTable(c.Fabric.PortOf(it.Node(), it.Port()))
-			t.VerifyAt = c.Now.Add(mad.LateCopy)
-			c.pk.retry = min(c.pk.retry, t.VerifyAt)
+			c.pkeys.Canceled(it)
 		case work.OpReadSL, work.OpReadArb:
 			c.lanesUnread(c.Fabric.Nodes[it.Node()].Info.NodeGUID)
 		}
 	})
-	c.dropAskedPKeys()
+	c.pkeys.DropAsked()
 	c.vports.DropAsked()
 	c.upkeepDone()
 }

@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sm/notice"
+	"heddle/sm/pkeymgr"
 	"heddle/sm/topo"
 	"heddle/sm/vport"
 	"heddle/subnet"
@@ -35,7 +36,7 @@ func (c *Core) Status() Status {
 	}
 	s.Unseen, s.OwnSilent = c.silence()
 	s.Damped = c.dampedLinks()
-	s.Partitions = c.partitionStatus()
+	s.Partitions = c.pkeys.Status()
 	s.Virtual = c.vports.Status()
 	s.Moves = c.moveStatus()
 	s.Improving = c.improving || c.improveAt != mad.Never
@@ -110,12 +111,7 @@ type MoveStatus struct {
 }
 
 // PartitionStatus tells how far the partitions in force are carried out.
-type PartitionStatus struct {
-	Count       int       // partitions in force
-	Settled     bool      // every port of the subnet, virtual ones too, is known to hold the P_Keys that it is given, and no other
-	Pending     int       // end ports and virtual ports of which that is not known, or not of the switch port that faces them
-	Quarantined []ib.PKey // freed, and not known to be given up by every port; ascending, without the membership bit
-}
+type PartitionStatus = pkeymgr.Status
 
 // DampedLink is a link that is kept out of the subnet for a while.
 type DampedLink struct {

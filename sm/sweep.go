@@ -28,7 +28,7 @@ func (c *Core) endSweep() {
 		c.FullSweeps++
 	}
 	defer c.forgetNew()
-	c.pk.look = true
+	c.pkeys.LookAll()
 	// Routes that are refused do not make the fabric less known, but what came
 	// up is still to be brought up.
 	c.sound = c.Errs == 0 && (finished || c.refused)
@@ -299,7 +299,7 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 	s.SMKey, s.ActCount = c.Config.SMKey, c.ActCount
 	s.Engine, s.PassedOver, s.Transition = c.engine, c.passed, c.transit
 	s.PacketLife = c.Config.SubnetTimeOut
-	s.Partitions, s.BasePartitions = c.pk.grants.Policy(), c.pk.base
+	s.Partitions, s.BasePartitions = c.pkeys.InForce(), c.pkeys.Base()
 	s.LID = c.ownLID()
 	s.Master = subnet.SM{}
 	switch {
@@ -321,7 +321,7 @@ func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
 	q := subnet.Port{
 		GUID: p.GUID, Info: p.Info, Peer: subnet.NoRef(), Node: at[p.Node], EndPort: -1,
 		Num: p.Num, Known: p.Has(topo.PortKnown), LID: p.LID, LMC: p.LMC, Held: p.Has(topo.PortHeld), Aliases: c.aliasesOf(p),
-		PKeys: c.pKeysOf(p), Adapter: c.vports.ShownAdapter(p),
+		PKeys: c.pkeys.ShownAt(p), Adapter: c.vports.ShownAdapter(p),
 	}
 	q.Info.MKey = 0 // keys are nobody's business
 	if f.Nodes[p.Node].IsSwitch() && p.Num > 0 {
@@ -446,7 +446,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	c.showVeil(s)
 	c.SnapshotFabric, c.SnapshotIndex = f, at
 	c.guids.AllShown()
-	c.pk.shown, c.pk.news = c.pk.shown[:0], false
+	c.pkeys.AllShown()
 	if f.Self.Node >= 0 {
 		s.Self = ref{Node: at[f.Self.Node], Port: f.Self.Port}
 	}

@@ -11,7 +11,7 @@ func (c *Core) nextTimer() mad.Time {
 		return mad.Never
 	}
 	t := c.Engine.NextTimer()
-	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.mastership.Next(), c.pk.againAt} {
+	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.mastership.Next(), c.pkeys.NextMembers()} {
 		t = min(t, u)
 	}
 	if c.presses() {
@@ -24,7 +24,7 @@ func (c *Core) nextTimer() mad.Time {
 	if c.Phase == notice.PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.MayUpkeep() {
-			t = min(t, c.guids.Next(), c.readDue(), c.pk.retry, c.pk.reread, c.vports.Next(), c.leases.retry, c.leases.again, c.leases.entryEnd)
+			t = min(t, c.guids.Next(), c.readDue(), c.pkeys.Next(), c.vports.Next(), c.leases.retry, c.leases.again, c.leases.entryEnd)
 		}
 	}
 	return t
@@ -39,7 +39,7 @@ func (c *Core) onTimers() {
 		c.AskSweep(c.sweepWhy)
 	}
 	c.mastership.Due()
-	c.membersAgain()
+	c.pkeys.RetryMembers()
 	if c.resumeAt <= c.Now {
 		c.resumeAt = mad.Never
 		c.onResume()

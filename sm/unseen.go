@@ -551,10 +551,7 @@ func (c *Core) skip(it work.Item) {
 			return
 		}
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
-		if h, _, ok := c.pkeyItem(it); ok {
-			c.table(h).Asked = false
-			c.pkeyBackoff(h)
-		}
+		c.pkeys.Skipped(it)
 		return
 	default:
 		return

@@ -21,14 +21,14 @@ func (c *Core) startUpkeep() bool {
 	if !c.MayUpkeep() {
 		return false
 	}
-	if !c.guids.Due() && c.readDue() > c.Now && !c.pkeysDue() && !c.vports.Due() {
+	if !c.guids.Due() && c.readDue() > c.Now && !c.pkeys.Due() && !c.vports.Due() {
 		return false
 	}
 	if c.idleTimer() <= c.Now {
 		return false // what is due goes first
 	}
 	c.enter(notice.PhaseUpkeep)
-	c.upkeepPKeys(upkeepPortion)
+	c.pkeys.Upkeep(upkeepPortion)
 	c.guids.Upkeep(upkeepPortion)
 	c.vports.Upkeep(upkeepPortion)
 	c.upkeepReads(upkeepPortion)
@@ -62,7 +62,7 @@ func (c *Core) publishHeld() {
 	if c.Fabric == nil || c.Fabric.Graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
-	if len(c.guids.Changed()) == 0 && !c.readDone && len(c.pk.shown) == 0 && !c.pk.news && !c.vports.ToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
+	if len(c.guids.Changed()) == 0 && !c.readDone && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
 		return
 	}
 	if c.leases.midway() && c.movedSnap {
@@ -120,6 +120,6 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports
 		}
 	}
 	c.guids.AllShown()
-	c.showPKeys(s, old)
+	c.pkeys.Update(s, old)
 	return nodes, c.vports.Update(s, old)
 }

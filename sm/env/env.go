@@ -120,6 +120,11 @@ func (e *Env) Save(ops []store.Op) {
 	e.Output.Store(e.Unsaved, e.SaveGen)
 }
 
+// Unsave takes ops back that are not known to be durable.
+func (e *Env) Unsave(drop func(o *store.Op) bool) {
+	e.Unsaved = slices.DeleteFunc(e.Unsaved, func(o store.Op) bool { return drop(&o) })
+}
+
 // BetweenSweeps reports whether a sweep could begin now.
 func (e *Env) BetweenSweeps() bool {
 	switch e.Phase {

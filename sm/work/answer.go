@@ -1,6 +1,8 @@
 package work
 
 import (
+	"errors"
+
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
@@ -23,4 +25,14 @@ func Answer(comp *mad.Completion) error {
 		return &StatusError{st}
 	}
 	return nil
+}
+
+var errUnchanged = errors.New("the state did not change")
+
+// Unchanged is why a Set did not do what it should, although it was answered.
+func Unchanged(comp *mad.Completion) error {
+	if st := smp.StatusOf(comp.MAD); st != 0 {
+		return &StatusError{st}
+	}
+	return errUnchanged
 }

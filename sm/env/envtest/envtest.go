@@ -140,7 +140,11 @@ func (b *Board) Store(ops []store.Op, gen uint64) {
 		o := &ops[i]
 		switch o.Kind {
 		case store.PutRecord:
-			b.Printf("store %s = %s\n", o.Record.Key, o.Record.Value)
+			v := string(o.Record.Value)
+			if len(v) > 100 {
+				v = fmt.Sprintf("%s… (%d bytes)", v[:60], len(v))
+			}
+			b.Printf("store %s = %s\n", o.Record.Key, v)
 		case store.DeleteRecord:
 			b.Printf("store without %s\n", o.Record.Key)
 		default:

@@ -1,4 +1,4 @@
-package sm
+package pkeymgr
 
 import (
 	"slices"
@@ -10,30 +10,29 @@ import (
 
 // releaseKeys lets keys out of quarantine that nobody holds any more who is
 // not given them. It reports whether there were any that somebody waits for.
-func (c *Core) releaseKeys() bool {
-	k := &c.pk
-	if len(k.freed) == 0 || k.reread != mad.Never {
+func (m *Manager) releaseKeys() bool {
+	if len(m.freed) == 0 || m.reread != mad.Never {
 		return false
 	}
-	held, ok := c.heldKeys()
+	held, ok := m.heldKeys()
 	if !ok {
 		return false
 	}
 	out := false
 	freed := map[ib.PKey][]string{}
-	for key, names := range k.freed {
+	for key, names := range m.freed {
 		if held[key] {
 			freed[key] = names
 			continue
 		}
-		out = out || k.grants.Policy().Find(key) != nil
+		out = out || m.grants.Policy().Find(key) != nil
 	}
-	if len(freed) == len(k.freed) {
+	if len(freed) == len(m.freed) {
 		return false
 	}
-	k.freed = freed
-	if !k.saving { // a change that is being stored has them all, which is safe
-		c.Save(freedOps(freed, addedNames(k.base, k.grants.Policy())))
+	m.freed = freed
+	if !m.saving { // a change that is being stored has them all, which is safe
+		m.Save(freedOps(freed, addedNames(m.base, m.grants.Policy())))
 	}
 	return out
 }
@@ -41,32 +40,32 @@ func (c *Core) releaseKeys() bool {
 // heldKeys are the keys in quarantine that somebody holds who is not given them,
 // or may come to hold when a copy of an earlier Set arrives. It is not ok if
 // somebody may hold anything.
-func (c *Core) heldKeys() (held map[ib.PKey]bool, ok bool) {
-	k, f := &c.pk, c.Fabric
+func (m *Manager) heldKeys() (held map[ib.PKey]bool, ok bool) {
+	f := m.Fabric
 	held = map[ib.PKey]bool{}
 	look := func(h holder, list []ib.PKey) {
 		var strange func(ib.PKey) bool
 		for _, x := range list {
-			if k.freed[x.Base()] == nil || held[x.Base()] {
+			if m.freed[x.Base()] == nil || held[x.Base()] {
 				continue
 			}
 			if strange == nil {
-				strange = c.strange(h)
+				strange = m.strange(h)
 			}
 			held[x.Base()] = strange(x)
 		}
 	}
 	for _, pi := range f.EndPort {
 		p := &f.Ports[pi]
-		if !c.vportsHold(p, look) {
+		if !m.vportsHold(p, look) {
 			return nil, false
 		}
 		h := holder{p: p}
-		t := c.table(h)
-		if t.Refused || c.pkeyCap(h) == 0 {
+		t := m.table(h)
+		if t.Refused || m.capacity(h) == 0 {
 			continue
 		}
-		if t.Asked || !c.tableKnown(h) {
+		if t.Asked || !m.tableKnown(h) {
 			return nil, false
 		}
 		look(h, t.Have)
@@ -79,11 +78,11 @@ func (c *Core) heldKeys() (held map[ib.PKey]bool, ok bool) {
 // vportsHold looks at what the virtual ports of an end port hold. One that is not
 // up can use no key, and is cleaned before it can; but what still comes to it may
 // come after that. It is false if one may hold anything.
-func (c *Core) vportsHold(p *topo.Port, look func(h holder, list []ib.PKey)) bool {
-	if !c.known(p) {
+func (m *Manager) vportsHold(p *topo.Port, look func(h holder, list []ib.PKey)) bool {
+	if !m.known(p) {
 		return false
 	}
-	a := c.functionsOf(p)
+	a := m.functionsOf(p)
 	if a == nil || a.Refused() {
 		return true
 	}
@@ -92,18 +91,18 @@ func (c *Core) vportsHold(p *topo.Port, look func(h holder, list []ib.PKey)) boo
 			continue
 		}
 		h := holder{p, a, v}
-		t := c.table(h)
+		t := m.table(h)
 		if v.State() >= ib.StateArmed {
-			if !t.Refused && c.pkeyCap(h) > 0 {
-				if t.Asked || !c.tableKnown(h) {
+			if !t.Refused && m.capacity(h) > 0 {
+				if t.Asked || !m.tableKnown(h) {
 					return false
 				}
 				look(h, t.Have)
 			}
 		}
-		if t.GhostAt > c.Now && len(t.Ghost) > 0 {
+		if t.GhostAt > m.Now && len(t.Ghost) > 0 {
 			look(h, t.Ghost)
-			c.pk.retry = min(c.pk.retry, t.GhostAt)
+			m.retry = min(m.retry, t.GhostAt)
 		}
 	}
 	return true

@@ -1,4 +1,4 @@
-package sm
+package pkeymgr
 
 import (
 	"maps"
@@ -9,6 +9,7 @@ import (
 	"heddle/mad"
 	"heddle/partition"
 	"heddle/sm/notice"
+	"heddle/store"
 )
 
 // Two parties say who has which P_Key: people, with a policy, and the address
@@ -18,12 +19,12 @@ import (
 // stored here; members are with who sets them, so of those there is stored only
 // what quarantine needs, the names of the partitions that they make.
 
-// partitionChange is a SetPartitions or SetMembers under way.
-type partitionChange struct {
+// change is a SetPartitions or SetMembers under way.
+type change struct {
 	policy  *partition.Policy // nil: as it is
 	encoded []byte            // of policy
 	members []partition.Partition
-	by      changeOf
+	by      source
 	tag     uint64
 
 	// What will be in force, from when it is being stored on.
@@ -31,71 +32,70 @@ type partitionChange struct {
 	freed   map[ib.PKey][]string
 }
 
-// changeOf says whose change it is.
-type changeOf uint8
+// source says whose change it is.
+type source uint8
 
 const (
-	changePolicy changeOf = iota
+	changePolicy source = iota
 	changeMembers
 )
 
-// setPartitions begins a change of the policy.
-func (c *Core) setPartitions(ev SetPartitions) {
-	if c.Config.PlanOnly {
+// Set begins a change of the policy.
+func (m *Manager) Set(policy *partition.Policy, tag uint64) {
+	if m.Config.PlanOnly {
 		return
 	}
-	b, err := encodePolicy(ev.Policy)
+	b, err := encodePolicy(policy)
 	if err != nil {
-		c.partitionsRefused(ev.Tag, err)
+		m.refuse(tag, err)
 		return
 	}
-	c.pk.queue = append(c.pk.queue, partitionChange{policy: ev.Policy, tag: ev.Tag, encoded: b})
-	c.savePartitions()
+	m.queue = append(m.queue, change{policy: policy, tag: tag, encoded: b})
+	m.storeNext()
 }
 
-// setMembers takes the memberships that are added to the policy's. Before Start
+// SetMembers takes the memberships that are added to the policy's. Before Start
 // they are only kept: what the store held is in force with them.
-func (c *Core) setMembers(ev SetMembers) {
-	if c.Config.PlanOnly {
+func (m *Manager) SetMembers(list []partition.Partition, tag uint64) {
+	if m.Config.PlanOnly {
 		return
 	}
-	if !c.started {
-		c.pk.members, c.pk.membersAsked = ev.Partitions, ev.Partitions
+	if !m.started {
+		m.members, m.membersAsked = list, list
 		return
 	}
-	c.pk.queue = append(c.pk.queue, partitionChange{members: ev.Partitions, by: changeMembers, tag: ev.Tag})
-	c.savePartitions()
+	m.queue = append(m.queue, change{members: list, by: changeMembers, tag: tag})
+	m.storeNext()
 }
 
-// membersAgain asks for the members again that could not be stored.
-func (c *Core) membersAgain() {
-	k := &c.pk
-	if k.againAt > c.Now {
+// RetryMembers asks for the members again that could not be stored.
+func (m *Manager) RetryMembers() {
+	if m.againAt > m.Now {
 		return
 	}
-	k.againAt = mad.Never
-	k.queue = append(k.queue, partitionChange{members: k.membersAsked, by: changeMembers})
-	c.savePartitions()
+	m.againAt = mad.Never
+	m.queue = append(m.queue, change{members: m.membersAsked, by: changeMembers})
+	m.storeNext()
 }
 
-func (c *Core) partitionsRefused(tag uint64, err error) {
-	c.Notify(notice.Notice{
+func (m *Manager) refuse(tag uint64, err error) {
+	m.Notify(notice.Notice{
 		Kind: notice.KindPartitionsRefused, Level: notice.Error, Err: err, Tag: tag,
 		Text: "the partitions stay as they were, because the new ones were refused",
 	})
 }
 
 // combine settles what will be in force after a change.
-func (k *pkeys) combine(ch *partitionChange) (err error) {
+func (m *Manager) combine(ch *change) (err error) {
 	if ch.by == changeMembers {
-		k.membersAsked = ch.members
-		ch.inForce, err = k.base.With(ch.members)
+		m.membersAsked = ch.members
+		ch.inForce, err = m.base.With(ch.members)
 		return err
 	}
 	// Members that were refused with the old policy may fit the new one.
-	ch.members = k.membersAsked
+	ch.members = m.membersAsked
 	if ch.inForce, err = ch.policy.With(ch.members); err != nil {
-		ch.members = k.members
+		ch.members = m.members
 		if p, err := ch.policy.With(ch.members); err == nil {
 			ch.inForce = p
 			return nil
@@ -104,86 +104,86 @@ func (k *pkeys) combine(ch *partitionChange) (err error) {
 	return err
 }
 
-// savePartitions begins the first change of the queue that changes something: it
+// Start begins the changes that were asked for before Load.
+func (m *Manager) Start() { m.storeNext() }
+
+// storeNext begins the first change of the queue that changes something: it
 // has stored what must be before it is in force.
-func (c *Core) savePartitions() {
-	k := &c.pk
-	for !k.saving && len(k.queue) > 0 && c.started {
-		ch := &k.queue[0]
-		if err := k.combine(ch); err != nil {
-			c.partitionsRefused(ch.tag, err)
-			k.queue = slices.Delete(k.queue, 0, 1)
+func (m *Manager) storeNext() {
+	for !m.saving && len(m.queue) > 0 && m.started {
+		ch := &m.queue[0]
+		if err := m.combine(ch); err != nil {
+			m.refuse(ch.tag, err)
+			m.queue = slices.Delete(m.queue, 0, 1)
 			continue
 		}
-		if ch.by == changeMembers && ch.inForce.Equal(k.grants.Policy()) {
-			k.members = ch.members
-			c.partitionsSame(ch.tag)
-			k.queue = slices.Delete(k.queue, 0, 1)
+		if ch.by == changeMembers && ch.inForce.Equal(m.grants.Policy()) {
+			m.members = ch.members
+			m.unchanged(ch.tag)
+			m.queue = slices.Delete(m.queue, 0, 1)
 			continue
 		}
-		ch.freed = freeing(k.grants.Policy(), ch.inForce, k.freed)
-		base := k.base
+		ch.freed = freeing(m.grants.Policy(), ch.inForce, m.freed)
+		base := m.base
 		if ch.policy != nil {
 			base = ch.policy
 		}
 		ops := freedOps(ch.freed, addedNames(base, ch.inForce))
 		if ch.policy != nil {
 			ops = append(policyOps(ch.encoded), ops...)
-		} else if sameFreed(ch.freed, k.freed) && maps.Equal(addedNames(base, ch.inForce), addedNames(k.base, k.grants.Policy())) {
-			c.partitionsInForce()
+		} else if sameFreed(ch.freed, m.freed) && maps.Equal(addedNames(base, ch.inForce), addedNames(m.base, m.grants.Policy())) {
+			m.apply()
 			continue
 		}
-		k.saving = true
-		c.Save(ops)
-		k.saveAt = c.SaveGen
+		m.saving = true
+		m.Save(ops)
+		m.saveAt = m.SaveGen
 	}
 }
 
-// partitionsSame: a change changes nothing. Who asked is told so.
-func (c *Core) partitionsSame(tag uint64) {
-	k := &c.pk
-	if k.applying {
-		k.tag = tag // told at the end
+// unchanged: a change changes nothing. Who asked is told so.
+func (m *Manager) unchanged(tag uint64) {
+	if m.applying {
+		m.tag = tag // told at the end
 		return
 	}
 	if tag != 0 {
-		c.Notify(notice.Notice{Kind: notice.KindPartitionsApplied, Level: notice.Debug, Tag: tag, Text: "the members change nothing"})
+		m.Notify(notice.Notice{Kind: notice.KindPartitionsApplied, Level: notice.Debug, Tag: tag, Text: "the members change nothing"})
 	}
 }
 
-// partitionsInForce puts the first change of the queue in force.
-func (c *Core) partitionsInForce() {
-	k := &c.pk
-	ch := k.queue[0]
-	k.queue = slices.Delete(k.queue, 0, 1)
-	base := k.base
+// apply puts the first change of the queue in force.
+func (m *Manager) apply() {
+	ch := m.queue[0]
+	m.queue = slices.Delete(m.queue, 0, 1)
+	base := m.base
 	if ch.policy != nil {
 		base = ch.policy
 	}
-	old, trivial := k.grants.Policy(), k.trivial
+	old, trivial := m.grants.Policy(), m.trivial
 	guids, all := partition.Changed(old, ch.inForce)
-	all = all || !sameFreed(k.freed, ch.freed)
-	k.adopt(base, ch.members, ch.inForce, ch.freed)
-	if all || trivial != k.trivial || !c.touchMembers(guids) {
-		k.again()
+	all = all || !sameFreed(m.freed, ch.freed)
+	m.adopt(base, ch.members, ch.inForce, ch.freed)
+	if all || trivial != m.trivial || !m.touchMembers(guids) {
+		m.again()
 	}
-	k.applying, k.waiting, k.tag = true, 0, ch.tag
+	m.applying, m.waiting, m.tag = true, 0, ch.tag
 	text := strconv.Itoa(len(ch.inForce.Partitions)) + " partitions are in force; ports are brought up to date"
 	level := notice.Info
 	if ch.by == changeMembers { // these come often
 		level, text = notice.Debug, "members were added to partitions, or taken from them; ports are brought up to date"
 	}
-	c.Notify(notice.Notice{Kind: notice.KindPartitions, Level: level, Tag: ch.tag, Text: text})
+	m.Notify(notice.Notice{Kind: notice.KindPartitions, Level: level, Tag: ch.tag, Text: text})
 	for _, key := range sortedKeys(ch.freed) {
 		if p := ch.inForce.Find(key); p != nil {
-			c.Notify(notice.Notice{
+			m.Notify(notice.Notice{
 				Kind: notice.KindPKeyQuarantined, Level: notice.Info, Tag: ch.tag,
 				Text: "P_Key " + key.String() + " was another partition's: " + strconv.Quote(p.Name) + " is given it when every port has let go of it",
 			})
 		}
 	}
-	if c.BetweenSweeps() && c.Snapshot != nil && c.Phase == notice.PhaseIdle {
-		c.publishHeld()
+	if m.BetweenSweeps() && m.Snapshot != nil && m.Phase == notice.PhaseIdle {
+		m.needs.Discovery.Publish()
 	}
 }
 
@@ -222,12 +222,14 @@ func addedNames(base, inForce *partition.Policy) map[ib.PKey]string {
 
 func sameFreed(a, b map[ib.PKey][]string) bool { return maps.EqualFunc(a, b, slices.Equal[[]string]) }
 
-// loadPartitions takes what the store held, with the members that are known.
-func (c *Core) loadPartitions(st storedPartitions, err error) {
-	k := &c.pk
+// Load takes the records of the store, with the members that are known. Changes that were asked for
+// before are begun by Start.
+func (m *Manager) Load(records []store.Record) {
+	m.started = true
+	st, err := decodePartitions(records)
 	if err != nil {
 		// Whoever was kept apart must not be joined by a damaged file.
-		c.Notify(notice.Notice{
+		m.Notify(notice.Notice{
 			Kind: notice.KindPartitionsRefused, Level: notice.Error, Err: err,
 			Text: "the stored partitions cannot be read, so every port is a limited member of the default partition alone: set the partitions again",
 		})
@@ -236,35 +238,34 @@ func (c *Core) loadPartitions(st storedPartitions, err error) {
 	if st.policy == nil {
 		st.policy = partition.Default()
 	}
-	inForce := c.withMembers(st.policy)
+	inForce := m.withMembers(st.policy)
 	// A partition that the members made when they were last in force, and do not
 	// make any more, was freed when nobody saw it.
 	freed := freeing(st.before(), inForce, st.freed)
-	k.adopt(st.policy, k.members, inForce, freed)
-	k.again()
+	m.adopt(st.policy, m.members, inForce, freed)
+	m.again()
 	if names := addedNames(st.policy, inForce); !sameFreed(freed, st.freed) || !maps.Equal(names, st.added) {
-		c.Save(freedOps(freed, names))
+		m.Save(freedOps(freed, names))
 	}
 }
 
 // withMembers is a policy with the members that are known at the start. What
 // cannot be added is left out: the others must not lose their keys by it.
-func (c *Core) withMembers(p *partition.Policy) *partition.Policy {
-	k := &c.pk
-	if out, err := p.With(k.members); err == nil {
+func (m *Manager) withMembers(p *partition.Policy) *partition.Policy {
+	if out, err := p.With(m.members); err == nil {
 		return out
 	}
 	var fit []partition.Partition
-	for i := range k.members {
-		one := k.members[i : i+1]
+	for i := range m.members {
+		one := m.members[i : i+1]
 		next, err := p.With(one)
 		if err != nil {
-			c.partitionsRefused(0, err)
+			m.refuse(0, err)
 			continue
 		}
 		p, fit = next, append(fit, one...)
 	}
-	k.members = fit
+	m.members = fit
 	return p
 }
 

@@ -1,4 +1,4 @@
-package sm
+package pkeymgr
 
 import (
 	"strconv"
@@ -35,22 +35,22 @@ func trivialPolicy(p *partition.Policy) bool {
 }
 
 // enforcing reports whether switches enforce partitions at all.
-func (c *Core) enforcing() bool { return c.Config.PartEnforce != config.EnforceOff && !c.pk.trivial }
+func (m *Manager) enforcing() bool { return m.Config.PartEnforce != config.EnforceOff && !m.trivial }
 
 // enforceWanted is what the port of a switch is to enforce.
-func (c *Core) enforceWanted(p *topo.Port) (e enforcement) {
-	if !c.enforcing() || !c.edge(p) {
+func (m *Manager) enforceWanted(p *topo.Port) (e enforcement) {
+	if !m.enforcing() || !m.edge(p) {
 		return e
 	}
-	sw := &c.Fabric.Nodes[p.Node].Switch
-	e.in = sw.InboundEnforcementCap && c.Config.PartEnforce != config.EnforceOut
-	e.out = sw.OutboundEnforcementCap && c.Config.PartEnforce != config.EnforceIn
+	sw := &m.Fabric.Nodes[p.Node].Switch
+	e.in = sw.InboundEnforcementCap && m.Config.PartEnforce != config.EnforceOut
+	e.out = sw.OutboundEnforcementCap && m.Config.PartEnforce != config.EnforceIn
 	if p.PKeys != nil && p.PKeys.Refused {
 		return enforcement{}
 	}
 	if e.in || e.out {
-		if need, room := len(c.edgeWanted(p)), int(sw.PartitionEnforcementCap); need > room {
-			c.tellHolder("enforce", holder{p: p}, notice.Notice{
+		if need, room := len(m.edgeWanted(p)), int(sw.PartitionEnforcementCap); need > room {
+			m.tell("enforce", holder{p: p}, notice.Notice{
 				Kind: notice.KindEnforceOff, Level: notice.Warn,
 				Text: "the switch does not enforce partitions at this port: it would have to hold " + strconv.Itoa(need) + " P_Keys and has room for " + strconv.Itoa(room),
 			})
@@ -60,12 +60,19 @@ func (c *Core) enforceWanted(p *topo.Port) (e enforcement) {
 	return e
 }
 
-// enforceBits is what the port of a switch may be told to enforce now: on a
+// EnforceNow says whether the port of a switch may be told now to enforce partitions on what
+// comes in by it, and on what goes out.
+func (m *Manager) EnforceNow(p *topo.Port) (in, out bool) {
+	e := m.enforceNow(p)
+	return e.in, e.out
+}
+
+// enforceNow is what the port of a switch may be told to enforce now: on a
 // link that carries data no more than before until its table is known to hold
 // the keys of the end port and of all virtual ports there.
-func (c *Core) enforceBits(p *topo.Port) enforcement {
-	e := c.enforceWanted(p)
-	if e == (enforcement{}) || p.Info.PortState <= ib.StateInit || c.settled(holder{p: p}) {
+func (m *Manager) enforceNow(p *topo.Port) enforcement {
+	e := m.enforceWanted(p)
+	if e == (enforcement{}) || p.Info.PortState <= ib.StateInit || m.settled(holder{p: p}) {
 		return e
 	}
 	now := enforced(&p.Info)
@@ -73,14 +80,14 @@ func (c *Core) enforceBits(p *topo.Port) enforcement {
 }
 
 // enforceStep turns enforcement at a switch port on or off, if that is due.
-func (c *Core) enforceStep(p *topo.Port) bool {
-	t := c.pTable(p)
-	verify := t.VerifyAt != 0 && t.VerifyAt <= c.Now
+func (m *Manager) enforceStep(p *topo.Port) bool {
+	t := m.portTable(p)
+	verify := t.VerifyAt != 0 && t.VerifyAt <= m.Now
 	o := work.OpEnforce
 	switch {
-	case t.Asked, t.RetryAt > c.Now:
+	case t.Asked, t.RetryAt > m.Now:
 		return false
-	case c.enforceBits(p) != enforced(&p.Info):
+	case m.enforceNow(p) != enforced(&p.Info):
 	case verify:
 		o = work.OpEnforced
 		t.VerifyAt = 0
@@ -88,16 +95,16 @@ func (c *Core) enforceStep(p *topo.Port) bool {
 		return false
 	}
 	t.Asked = true
-	c.pk.asked = append(c.pk.asked, t)
-	c.Add(work.Make(o, p.Node, p.Num, 0))
+	m.asked = append(m.asked, t)
+	m.Add(work.Make(o, p.Node, p.Num, 0))
 	return true
 }
 
-// onEnforce takes the answer to a Set(PortInfo) that changes enforcement, or to
+// answeredEnforce takes the answer to a Set(PortInfo) that changes enforcement, or to
 // a Get that sees whether it still is so.
-func (c *Core) onEnforce(it work.Item, comp *mad.Completion) {
-	p := c.Fabric.PortOf(it.Node(), it.Port())
-	t := c.pTable(p)
+func (m *Manager) answeredEnforce(it work.Item, comp *mad.Completion) {
+	p := m.Fabric.PortOf(it.Node(), it.Port())
+	t := m.portTable(p)
 	t.Asked = false
 	var pi smp.PortInfo
 	err := comp.Err
@@ -105,38 +112,38 @@ func (c *Core) onEnforce(it work.Item, comp *mad.Completion) {
 		err = pi.Decode(smp.Data(comp.MAD))
 	}
 	if err == nil && pi.PortState == ib.StateNoChange {
-		err = statusOf(comp) // refused whole: the answer is what we sent
+		err = work.Unchanged(comp) // refused whole: the answer is what we sent
 	}
-	if err == nil && c.changedNature(p, &pi) {
-		err = errNature
+	if err == nil {
+		err = m.needs.Discovery.Plausible(p, &pi)
 	}
 	if err != nil {
 		text := "enforcement of partitions could not be changed; it is tried again"
 		if !mad.Unanswered(err) {
 			text = "the switch does not change what it enforces; it is tried again"
 		}
-		c.pkeyRetry(holder{p: p}, text, err)
+		m.retryLater(holder{p: p}, text, err)
 		return
 	}
 	pi.ClientReregister = false
 	before := p.Info.PortState
 	p.Info = pi
 	if pi.PortState != before {
-		c.askRegion(it.Node(), "port changed state: "+c.Fabric.Where(it.Node(), int(it.Port())).String())
+		m.needs.Discovery.AskRegion(it.Node(), "port changed state: "+m.Fabric.Where(it.Node(), int(it.Port())).String())
 	}
 	if it.Op() == work.OpEnforced {
-		if c.enforceStep(p) { // it was undone
+		if m.enforceStep(p) { // it was undone
 			return
 		}
 	} else {
-		t.VerifyAt = c.Now.Add(mad.LateCopy)
-		c.pk.retry = min(c.pk.retry, t.VerifyAt)
+		t.VerifyAt = m.Now.Add(mad.LateCopy)
+		m.retry = min(m.retry, t.VerifyAt)
 	}
-	if c.enforceBits(p) != enforced(&p.Info) {
-		c.pkeyRetry(holder{p: p}, "the switch does not take what it is to enforce; it is tried again", nil)
+	if m.enforceNow(p) != enforced(&p.Info) {
+		m.retryLater(holder{p: p}, "the switch does not take what it is to enforce; it is tried again", nil)
 		return
 	}
-	if c.settled(holder{p: p}) {
-		c.pkeySettled(holder{p: p})
+	if m.settled(holder{p: p}) {
+		m.settle(holder{p: p})
 	}
 }

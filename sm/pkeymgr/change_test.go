@@ -1,16 +1,13 @@
-package sm
+package pkeymgr
 
 import (
 	"maps"
 	"reflect"
+	"strings"
 	"testing"
 
 	"heddle/ib"
-	"heddle/mad"
 	"heddle/partition"
-	"heddle/sm/config"
-	"heddle/sm/notice"
-	"heddle/store"
 )
 
 func keyOf(name string, key ib.PKey, guids ...ib.GUID) partition.Partition {
@@ -61,50 +58,37 @@ func TestMembersBeforeStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := encodePolicy(base)
+	encoded, err := encodePolicy(base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := &store.State{Records: records(append(policyOps(b), freedOps(nil, map[ib.PKey]string{6: "tenant", 7: "vm"})...))}
-	cfg := config.Defaults()
-	cfg.PortGUID = 1
-	c := New(cfg)
-	var out Output
-	step := func(ev Event) {
-		out.Reset()
-		c.Step(mad.Time(0), ev, &out)
-	}
+	b := newStage(0)
 	clash := partition.Partition{Name: "clash", PKey: 8, Groups: []partition.Group{group}}
-	step(SetMembers{Partitions: []partition.Partition{keyOf("other", 6, 1), clash, keyOf("vm", 7, 2)}})
-	if len(out.Persist)+len(out.Notices) > 0 {
+	b.m.SetMembers([]partition.Partition{keyOf("other", 6, 1), clash, keyOf("vm", 7, 2)}, 0)
+	if b.SaveGen > 0 || b.Record() != "nothing\n" {
 		t.Error("something happens before the start")
 	}
-	step(Start{Stored: st})
-	p := c.pk.grants.Policy()
-	if p.Find(5) == nil || p.Find(6) == nil || p.Find(7) == nil || p.Find(8) != nil || !c.pk.base.Equal(base) {
+	b.m.Load(records(append(policyOps(encoded), freedOps(nil, map[ib.PKey]string{6: "tenant", 7: "vm"})...)))
+	b.m.Start()
+	p := b.m.InForce()
+	if p.Find(5) == nil || p.Find(6) == nil || p.Find(7) == nil || p.Find(8) != nil || !b.m.base.Equal(base) {
 		t.Errorf("in force is %+v", p.Partitions)
 	}
-	if want := (map[ib.PKey][]string{6: {"tenant"}}); !reflect.DeepEqual(c.pk.freed, want) {
-		t.Errorf("in quarantine: %v", c.pk.freed)
+	if want := (map[ib.PKey][]string{6: {"tenant"}}); !reflect.DeepEqual(b.m.freed, want) {
+		t.Errorf("in quarantine: %v", b.m.freed)
 	}
-	told := 0
-	for _, n := range out.Notices {
-		if n.Kind == notice.KindPartitionsRefused && n.Err != nil {
-			told++
-		}
-	}
-	got, err := decodePartitions(records(out.Persist))
-	if err != nil || told != 1 || !reflect.DeepEqual(got.added, map[ib.PKey]string{6: "other", 7: "vm"}) || !reflect.DeepEqual(got.freed, c.pk.freed) {
+	told := strings.Count(b.Record(), "!! partitions_refused")
+	got, err := decodePartitions(records(b.Unsaved))
+	if err != nil || told != 1 || !reflect.DeepEqual(got.added, map[ib.PKey]string{6: "other", 7: "vm"}) || !reflect.DeepEqual(got.freed, b.m.freed) {
 		t.Errorf("told %d times; stored %+v, %v", told, got, err)
 	}
 	// The policy changes: what did not fit may now.
-	step(Persisted{Gen: out.PersistGen})
-	step(SetPartitions{Policy: partition.Default(), Tag: 1})
-	step(Persisted{Gen: out.PersistGen})
-	if p := c.pk.grants.Policy(); p.Find(5) != nil || p.Find(6) == nil || p.Find(8) == nil {
+	b.m.Set(partition.Default(), 1)
+	b.m.Saved(b.SaveGen, nil)
+	if p := b.m.InForce(); p.Find(5) != nil || p.Find(6) == nil || p.Find(8) == nil {
 		t.Errorf("in force is %+v", p.Partitions)
 	}
-	if c.pk.freed[5] == nil {
+	if b.m.freed[5] == nil {
 		t.Error("the key that ended is free at once")
 	}
 }
