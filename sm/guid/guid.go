@@ -270,7 +270,10 @@ func (g *Tables) carry(list []subnet.Alias) {
 	}
 	for _, a := range list {
 		o := g.owner[a.GUID]
-		if a.Carries && a.GUID != 0 && o.t != nil && o.t.port == a.Port && o.i == a.Index && !slices.Contains(o.t.carries, a.GUID) {
+		if !a.Carries || a.GUID == 0 || o.t == nil || o.t.port != a.Port || o.i != a.Index {
+			continue
+		}
+		if !slices.Contains(o.t.carries, a.GUID) {
 			o.t.carries = append(o.t.carries, a.GUID)
 		}
 	}
@@ -301,7 +304,10 @@ func (g *Tables) Carried(port ib.GUID) (list []ib.GUID) {
 func (g *Tables) TellUnowned() {
 	for _, t := range g.list {
 		for _, x := range t.have {
-			if x != 0 && !slices.Contains(t.carries, x) && g.pkeys.Names(x) && g.NoteOnce("no membership "+t.port.String()+x.String()) {
+			if x == 0 || slices.Contains(t.carries, x) || !g.pkeys.Names(x) {
+				continue
+			}
+			if g.NoteOnce("no membership " + t.port.String() + x.String()) {
 				g.Notify(notice.Notice{
 					Kind: notice.KindAliasRefused, Level: notice.Warn, Where: g.WherePort(t.port),
 					Text: "alias GUID " + x.String() + " is named by the partitions, but no administrator gave it to this port, " +
@@ -314,11 +320,11 @@ func (g *Tables) TellUnowned() {
 
 // refuse tells once that a port does not receive an alias.
 func (g *Tables) refuse(a subnet.Alias, why string) {
-	index := strconv.Itoa(int(a.Index))
-	if g.Output != nil && g.NoteOnce("alias "+a.Port.String()+" "+index+" "+a.GUID.String()+why) {
+	port, x, index := a.Port.String(), a.GUID.String(), strconv.Itoa(int(a.Index))
+	if g.Output != nil && g.NoteOnce("alias "+port+" "+index+" "+x+why) {
 		g.Notify(notice.Notice{
 			Kind: notice.KindAliasRefused, Level: notice.Warn, Where: g.WherePort(a.Port),
-			Text: "port " + a.Port.String() + " does not get the alias GUID " + a.GUID.String() + " at index " + index + ": " + why,
+			Text: "port " + port + " does not get the alias GUID " + x + " at index " + index + ": " + why,
 		})
 	}
 }

@@ -150,7 +150,8 @@ func (b *stage) aliases(t *testing.T, input string) (out []subnet.Alias) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, subnet.Alias{Port: b.Host(t, w[0]).GUID, Index: uint8(i), GUID: b.guid(t, w[2]), Carries: len(w) > 3})
+		a := subnet.Alias{Port: b.Host(t, w[0]).GUID, Index: uint8(i), GUID: b.guid(t, w[2]), Carries: len(w) > 3}
+		out = append(out, a)
 	}
 	return out
 }

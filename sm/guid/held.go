@@ -155,7 +155,8 @@ func (g *Tables) work(t *table) (block int, read, ok bool) {
 	most := int(p.Info.GUIDCap)
 	for i := max(most, 1); i < len(t.want); i++ {
 		if t.want[i] != 0 {
-			g.refuse(subnet.Alias{Port: t.port, Index: uint8(i), GUID: t.want[i]}, "its table has "+strconv.Itoa(most)+" entries")
+			a := subnet.Alias{Port: t.port, Index: uint8(i), GUID: t.want[i]}
+			g.refuse(a, "its table has "+strconv.Itoa(most)+" entries")
 		}
 	}
 	inUse := true // block 0 is looked at in any case

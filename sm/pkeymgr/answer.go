@@ -83,7 +83,8 @@ func (m *Manager) read(h holder, b uint32, got *smp.PKeyTable) {
 	if at >= capacity {
 		return // it told of a larger table when it was asked
 	}
-	if known := t.Wrote || len(t.Have) > 0; known && m.Phase == notice.PhaseUpkeep && *got != pkey.Block(m.target(h, passGrant), b) && !m.confirmed(h, got) {
+	known := t.Wrote || len(t.Have) > 0
+	if known && m.Phase == notice.PhaseUpkeep && *got != pkey.Block(m.target(h, passGrant), b) && !m.confirmed(h, got) {
 		return
 	}
 	t.Claim, t.Claims = nil, 0
@@ -103,8 +104,8 @@ func (m *Manager) read(h holder, b uint32, got *smp.PKeyTable) {
 		}
 		p := h.p
 		end := m.Fabric.AgentPort(p.Node, p.Num)
-		t.Virgin = end.Info.LID == 0 && (p.Num == 0 || p.Info.PortState <= ib.StateInit) && *got == smp.PKeyTable{ib.PKeyDefaultFull} &&
-			!end.Info.CapabilityMask.Has(ib.CapIsPKeyNVRAM)
+		t.Virgin = end.Info.LID == 0 && (p.Num == 0 || p.Info.PortState <= ib.StateInit) &&
+			*got == smp.PKeyTable{ib.PKeyDefaultFull} && !end.Info.CapabilityMask.Has(ib.CapIsPKeyNVRAM)
 		if t.Virgin { // a reset agent: the rest is empty
 			clear(have[min(smp.PKeyBlockLen, capacity):])
 			t.Blocks = pkey.Blocks(capacity)
@@ -113,13 +114,12 @@ func (m *Manager) read(h holder, b uint32, got *smp.PKeyTable) {
 	m.holds(h, have)
 }
 
-// maxClaims is how often a block is read that says something else each time before the
-// holder is left alone for a while.
+// maxClaims is how often a block is read that has other contents each time, before the holder is left
+// alone for a while.
 const maxClaims = 4
 
-// confirmed reports whether a block of a holder that was read or written before, and is not as
-// it should be, says so for the second time in a row. It is read again if not: what would be written for nonsense takes keys away that
-// are there.
+// confirmed reports whether a block that is not as it should be was read twice in a row with the same
+// contents. If not it is read again: to act on a false answer could take keys away that are there.
 func (m *Manager) confirmed(h holder, got *smp.PKeyTable) bool {
 	t := m.table(h)
 	if t.Claim != nil && *t.Claim == *got {
@@ -139,8 +139,8 @@ func (m *Manager) written(h holder, b uint32, got *smp.PKeyTable, comp *mad.Comp
 	t := m.table(h)
 	var sent smp.PKeyTable
 	_ = sent.Decode(smp.Data(comp.Request))
-	// The network may deliver an older copy of a Set late. Where two writes come
-	// close to each other, what the first one wrote may come back for a while.
+	// The network may deliver a copy of an earlier Set late. If two writes follow each other closely,
+	// what the first one wrote may come back for a while.
 	if t.Wrote && m.Now.Sub(t.WroteAt) < mad.LateCopy {
 		t.GhostOf(m.Now, t.Have)
 		m.retry = min(m.retry, t.GhostAt)
@@ -190,10 +190,13 @@ func (m *Manager) unread(h holder, err error) {
 	}
 }
 
-// noTable tells of a port that is to have keys and has no table for them.
+// noTable tells of a port that is to have several keys and has no table for them.
 func (m *Manager) noTable(h holder, err error) {
 	if len(m.granted(h)) > 1 {
-		m.tell("refused", h, notice.Notice{Kind: notice.KindPKeyRefused, Level: notice.Warn, Err: err, Text: "it shows no P_Key table, so it is a member of the default partition alone"})
+		m.tell("refused", h, notice.Notice{
+			Kind: notice.KindPKeyRefused, Level: notice.Warn, Err: err,
+			Text: "it shows no P_Key table, so it is a member of the default partition alone",
+		})
 	}
 }
 
@@ -215,7 +218,7 @@ func (m *Manager) writeFailed(h holder, comp *mad.Completion, err error) {
 	m.retryLater(h, "its P_Key table could not be written; it is tried again", err)
 }
 
-// retryLater has a holder asked again later, for as long as it takes.
+// retryLater has a holder asked again later, until it succeeds.
 func (m *Manager) retryLater(h holder, text string, err error) {
 	m.backOff(h)
 	m.tell("failed", h, notice.Notice{Kind: notice.KindSetFailed, Level: notice.Warn, Err: err, Text: text})
@@ -229,8 +232,8 @@ func (m *Manager) backOff(h holder) {
 	m.retry = min(m.retry, t.RetryAt)
 }
 
-// DropAsked forgets what is known of holders whose answers will not be seen,
-// and who was to be looked at: they may be elsewhere in the next fabric.
+// DropAsked forgets what is known of holders whose requests were canceled, and which holders were to be
+// looked at: they may be elsewhere in the next discovery.
 func (m *Manager) DropAsked() {
 	for _, t := range m.asked {
 		if t.Asked {

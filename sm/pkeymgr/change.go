@@ -12,14 +12,14 @@ import (
 	"heddle/store"
 )
 
-// Two parties say who has which P_Key: people, with a policy, and the address
-// manager, with the memberships of virtual machines. What is in force is the one
-// with the other added (partition.Policy.With). A change of either goes the same
-// way: checked, what is freed by it stored, in force, carried out. The policy is
-// stored here; members are with who sets them, so of those there is stored only
-// what quarantine needs, the names of the partitions that they make.
+// P_Keys come from two sources: the policy of administrators, and the memberships of virtual machines,
+// which the address manager sets. In force is the policy with the memberships added
+// (partition.Policy.With). Changes of both take the same way: they are checked, the P_Keys that they
+// free are stored, then they are in force and are carried out. The policy is stored here. Memberships
+// are stored by who sets them. Of those this package stores only what quarantine needs: the names
+// of the partitions that they make.
 
-// change is a SetPartitions or SetMembers under way.
+// change is a change of the policy or of the members under way.
 type change struct {
 	policy  *partition.Policy // nil: as it is
 	encoded []byte            // of policy
@@ -32,7 +32,7 @@ type change struct {
 	freed   map[ib.PKey][]string
 }
 
-// source says whose change it is.
+// source says who asked for a change.
 type source uint8
 
 const (
@@ -40,7 +40,7 @@ const (
 	changeMembers
 )
 
-// Set begins a change of the policy.
+// Set begins a change of the policy. Notices about it have the tag.
 func (m *Manager) Set(policy *partition.Policy, tag uint64) {
 	if m.Config.PlanOnly {
 		return
@@ -54,8 +54,8 @@ func (m *Manager) Set(policy *partition.Policy, tag uint64) {
 	m.storeNext()
 }
 
-// SetMembers takes the memberships that are added to the policy's. Before Start
-// they are only kept: what the store held is in force with them.
+// SetMembers takes the memberships that are added to those of the policy. Before Load they are only
+// kept: they are in force with what the store held.
 func (m *Manager) SetMembers(list []partition.Partition, tag uint64) {
 	if m.Config.PlanOnly {
 		return
@@ -68,7 +68,7 @@ func (m *Manager) SetMembers(list []partition.Partition, tag uint64) {
 	m.storeNext()
 }
 
-// RetryMembers asks for the members again that could not be stored.
+// RetryMembers begins the change of members again that could not be stored, if it is due.
 func (m *Manager) RetryMembers() {
 	if m.againAt > m.Now {
 		return
@@ -107,8 +107,8 @@ func (m *Manager) combine(ch *change) (err error) {
 // Start begins the changes that were asked for before Load.
 func (m *Manager) Start() { m.storeNext() }
 
-// storeNext begins the first change of the queue that changes something: it
-// has stored what must be before it is in force.
+// storeNext begins the first change of the queue that changes something. What must be durable before it
+// is in force is stored.
 func (m *Manager) storeNext() {
 	for !m.saving && len(m.queue) > 0 && m.started {
 		ch := &m.queue[0]
@@ -128,11 +128,12 @@ func (m *Manager) storeNext() {
 		if ch.policy != nil {
 			base = ch.policy
 		}
-		ops := freedOps(ch.freed, addedNames(base, ch.inForce))
+		names := addedNames(base, ch.inForce)
+		ops := freedOps(ch.freed, names)
 		if ch.policy != nil {
 			ops = append(policyOps(ch.encoded), ops...)
-		} else if sameFreed(ch.freed, m.freed) && maps.Equal(addedNames(base, ch.inForce), addedNames(m.base, m.grants.Policy())) {
-			m.apply()
+		} else if sameFreed(ch.freed, m.freed) && maps.Equal(names, addedNames(m.base, m.grants.Policy())) {
+			m.apply() // nothing of it is stored
 			continue
 		}
 		m.saving = true
@@ -141,14 +142,16 @@ func (m *Manager) storeNext() {
 	}
 }
 
-// unchanged: a change changes nothing. Who asked is told so.
+// unchanged: a change has no effect. Who asked is told so.
 func (m *Manager) unchanged(tag uint64) {
 	if m.applying {
 		m.tag = tag // told at the end
 		return
 	}
 	if tag != 0 {
-		m.Notify(notice.Notice{Kind: notice.KindPartitionsApplied, Level: notice.Debug, Tag: tag, Text: "the members change nothing"})
+		m.Notify(notice.Notice{
+			Kind: notice.KindPartitionsApplied, Level: notice.Debug, Tag: tag, Text: "the members change nothing",
+		})
 	}
 }
 
@@ -170,7 +173,7 @@ func (m *Manager) apply() {
 	m.applying, m.waiting, m.tag = true, 0, ch.tag
 	text := strconv.Itoa(len(ch.inForce.Partitions)) + " partitions are in force; ports are brought up to date"
 	level := notice.Info
-	if ch.by == changeMembers { // these come often
+	if ch.by == changeMembers { // which is frequent
 		level, text = notice.Debug, "members were added to partitions, or taken from them; ports are brought up to date"
 	}
 	m.Notify(notice.Notice{Kind: notice.KindPartitions, Level: level, Tag: ch.tag, Text: text})
@@ -178,7 +181,8 @@ func (m *Manager) apply() {
 		if p := ch.inForce.Find(key); p != nil {
 			m.Notify(notice.Notice{
 				Kind: notice.KindPKeyQuarantined, Level: notice.Info, Tag: ch.tag,
-				Text: "P_Key " + key.String() + " was another partition's: " + strconv.Quote(p.Name) + " is given it when every port has let go of it",
+				Text: "P_Key " + key.String() + " was another partition's: " + strconv.Quote(p.Name) +
+					" is given it when every port has let go of it",
 			})
 		}
 	}
@@ -187,8 +191,8 @@ func (m *Manager) apply() {
 	}
 }
 
-// freeing lists the keys that are in quarantine when one policy follows another,
-// with the names of the partitions that had them; freed is what is in it already.
+// freeing lists the keys that are in quarantine when policy p follows old, with the names of the
+// partitions that had them. freed are those that are in it already.
 func freeing(old, p *partition.Policy, freed map[ib.PKey][]string) map[ib.PKey][]string {
 	out := map[ib.PKey][]string{}
 	for key, names := range freed {
@@ -196,7 +200,11 @@ func freeing(old, p *partition.Policy, freed map[ib.PKey][]string) map[ib.PKey][
 	}
 	for i := range old.Partitions {
 		q := &old.Partitions[i]
-		if n := p.Find(q.PKey); q.PKey != partition.DefaultKey && (n == nil || n.Name != q.Name) && !slices.Contains(out[q.PKey], q.Name) {
+		n := p.Find(q.PKey)
+		if q.PKey == partition.DefaultKey || n != nil && n.Name == q.Name {
+			continue
+		}
+		if !slices.Contains(out[q.PKey], q.Name) {
 			out[q.PKey] = append(out[q.PKey], q.Name)
 		}
 	}
@@ -228,10 +236,11 @@ func (m *Manager) Load(records []store.Record) {
 	m.started = true
 	st, err := decodePartitions(records)
 	if err != nil {
-		// Whoever was kept apart must not be joined by a damaged file.
+		// A damaged file must not let ports meet that were kept apart.
 		m.Notify(notice.Notice{
 			Kind: notice.KindPartitionsRefused, Level: notice.Error, Err: err,
-			Text: "the stored partitions cannot be read, so every port is a limited member of the default partition alone: set the partitions again",
+			Text: "the stored partitions cannot be read, so every port is a limited member of the default partition alone: " +
+				"set the partitions again",
 		})
 		st = storedPartitions{policy: closedPolicy()}
 	}
@@ -239,8 +248,8 @@ func (m *Manager) Load(records []store.Record) {
 		st.policy = partition.Default()
 	}
 	inForce := m.withMembers(st.policy)
-	// A partition that the members made when they were last in force, and do not
-	// make any more, was freed when nobody saw it.
+	// If the members made a partition when they were last in force, and do not make it now, it ended
+	// while no manager ran.
 	freed := freeing(st.before(), inForce, st.freed)
 	m.adopt(st.policy, m.members, inForce, freed)
 	m.again()
@@ -249,8 +258,8 @@ func (m *Manager) Load(records []store.Record) {
 	}
 }
 
-// withMembers is a policy with the members that are known at the start. What
-// cannot be added is left out: the others must not lose their keys by it.
+// withMembers is a policy with the members that are known at the start. Members that cannot be added
+// are left out, so that the others keep their keys.
 func (m *Manager) withMembers(p *partition.Policy) *partition.Policy {
 	if out, err := p.With(m.members); err == nil {
 		return out
@@ -269,7 +278,7 @@ func (m *Manager) withMembers(p *partition.Policy) *partition.Policy {
 	return p
 }
 
-// closedPolicy joins nobody but with the manager.
+// closedPolicy lets ports talk to the manager alone.
 func closedPolicy() *partition.Policy {
 	return &partition.Policy{Partitions: []partition.Partition{{
 		Name: "Default", PKey: partition.DefaultKey,

@@ -79,7 +79,8 @@ func TestMembersBeforeStart(t *testing.T) {
 	}
 	told := strings.Count(b.Record(), "!! partitions_refused")
 	got, err := decodePartitions(records(b.Unsaved))
-	if err != nil || told != 1 || !reflect.DeepEqual(got.added, map[ib.PKey]string{6: "other", 7: "vm"}) || !reflect.DeepEqual(got.freed, b.m.freed) {
+	added := map[ib.PKey]string{6: "other", 7: "vm"}
+	if err != nil || told != 1 || !reflect.DeepEqual(got.added, added) || !reflect.DeepEqual(got.freed, b.m.freed) {
 		t.Errorf("told %d times; stored %+v, %v", told, got, err)
 	}
 	// The policy changes: what did not fit may now.

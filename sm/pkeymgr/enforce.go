@@ -13,7 +13,7 @@ import (
 	"heddle/sm/work"
 )
 
-// enforcement is the two bits of PortInfo.
+// enforcement is PartitionEnforcementInbound and -Outbound of a PortInfo.
 type enforcement struct{ in, out bool }
 
 func enforced(pi *smp.PortInfo) enforcement {
@@ -52,7 +52,8 @@ func (m *Manager) enforceWanted(p *topo.Port) (e enforcement) {
 		if need, room := len(m.edgeWanted(p)), int(sw.PartitionEnforcementCap); need > room {
 			m.tell("enforce", holder{p: p}, notice.Notice{
 				Kind: notice.KindEnforceOff, Level: notice.Warn,
-				Text: "the switch does not enforce partitions at this port: it would have to hold " + strconv.Itoa(need) + " P_Keys and has room for " + strconv.Itoa(room),
+				Text: "the switch does not enforce partitions at this port: it would have to hold " + strconv.Itoa(need) +
+					" P_Keys and has room for " + strconv.Itoa(room),
 			})
 			return enforcement{}
 		}
@@ -67,9 +68,9 @@ func (m *Manager) EnforceNow(p *topo.Port) (in, out bool) {
 	return e.in, e.out
 }
 
-// enforceNow is what the port of a switch may be told to enforce now: on a
-// link that carries data no more than before until its table is known to hold
-// the keys of the end port and of all virtual ports there.
+// enforceNow is what the port of a switch may be told to enforce now. On a link that carries data that
+// is no more than before, until its table is known to hold the keys of the end port and of all virtual
+// ports there.
 func (m *Manager) enforceNow(p *topo.Port) enforcement {
 	e := m.enforceWanted(p)
 	if e == (enforcement{}) || p.Info.PortState <= ib.StateInit || m.settled(holder{p: p}) {
@@ -100,8 +101,8 @@ func (m *Manager) enforceStep(p *topo.Port) bool {
 	return true
 }
 
-// answeredEnforce takes the answer to a Set(PortInfo) that changes enforcement, or to
-// a Get that sees whether it still is so.
+// answeredEnforce takes the answer to a Set(PortInfo) that changes enforcement, or to a Get that
+// verifies it.
 func (m *Manager) answeredEnforce(it work.Item, comp *mad.Completion) {
 	p := m.Fabric.PortOf(it.Node(), it.Port())
 	t := m.portTable(p)

@@ -16,16 +16,16 @@ import (
 	"heddle/subnet"
 )
 
-// holder is who has a P_Key table: an end port, an external port of a switch that
-// faces one (an edge port), or a virtual port or function.
+// holder has a P_Key table: an end port, an external port of a switch that faces one (an edge port), or
+// a virtual port or function.
 type holder struct {
 	p *topo.Port     // itself, or the physical port of v
 	a *vport.Adapter // of v
 	v *vport.Port    // nil: the port
 }
 
-// holderRef names a holder across steps: a port of Core.f, and the index of a
-// virtual port there or 0.
+// holderRef names a holder across steps: a port of Env.Fabric, and the index of a virtual port there or
+// 0.
 type holderRef struct {
 	subnet.Ref
 	index uint16
@@ -39,7 +39,7 @@ func (h holder) ref() holderRef {
 	return r
 }
 
-// holder finds who is named; false if it is gone.
+// holder finds the holder that r names; false if it is gone.
 func (m *Manager) holder(r holderRef) (holder, bool) {
 	h := holder{p: m.Fabric.Port(r.Ref)}
 	if r.index == 0 {
@@ -64,8 +64,7 @@ func (m *Manager) functionsOf(p *topo.Port) *vport.Adapter {
 	return nil
 }
 
-// eachVPort calls f for the virtual ports of an end port that take part: they are
-// up, or about to be, and it is known who they are.
+// eachVPort calls f for the virtual ports of an end port that count (vport.Port.TakesPart).
 func (m *Manager) eachVPort(p *topo.Port, f func(h holder)) {
 	a := m.functionsOf(p)
 	if a == nil {
@@ -78,8 +77,7 @@ func (m *Manager) eachVPort(p *topo.Port, f func(h holder)) {
 	}
 }
 
-// known reports whether it is known who is behind an end port: all virtual ports
-// that may send.
+// known reports whether all virtual ports behind an end port are known that may send.
 func (m *Manager) known(p *topo.Port) bool {
 	if m.Fabric.Nodes[p.Node].Info.NodeType != ib.NodeCA || m.Config.Virtualization == config.VirtualIgnore {
 		return true
@@ -131,7 +129,10 @@ func (m *Manager) Shown(t *pkey.Table) []ib.PKey {
 
 // edge reports whether p is an external port of a switch that faces an end port.
 func (m *Manager) edge(p *topo.Port) bool {
-	return p.Num != 0 && m.Fabric.Nodes[p.Node].IsSwitch() && p.Has(topo.PortLinked) && m.Fabric.Port(p.Peer).Has(topo.PortEnd) && !m.Fabric.Nodes[p.Peer.Node].IsSwitch()
+	if p.Num == 0 || !m.Fabric.Nodes[p.Node].IsSwitch() || !p.Has(topo.PortLinked) {
+		return false
+	}
+	return m.Fabric.Port(p.Peer).Has(topo.PortEnd) && !m.Fabric.Nodes[p.Peer.Node].IsSwitch()
 }
 
 func (m *Manager) isEdge(h holder) bool { return h.v == nil && m.edge(h.p) }
@@ -162,7 +163,7 @@ func (m *Manager) capacity(h holder) int {
 	return int(n.Info.PartitionCap)
 }
 
-// holds notes what a holder holds.
+// holds notes what a table holds.
 func (m *Manager) holds(h holder, have []ib.PKey) {
 	t := m.table(h)
 	have = m.share(have)
@@ -183,7 +184,7 @@ func (m *Manager) granted(h holder) []ib.PKey {
 	return m.grants.Of(m.claims(h))
 }
 
-// claims is by what a holder that is no edge port is given keys.
+// claims are the kind and the GUIDs by which a holder that is no edge port is a member of partitions.
 func (m *Manager) claims(h holder) (class partition.Class, guid ib.GUID, aliases []ib.GUID, self bool) {
 	if h.v != nil {
 		guid, aliases = m.vportGUIDs(h)
@@ -208,9 +209,8 @@ func (m *Manager) wantsIndex0(h holder) ib.PKey {
 	return m.grants.Index0(m.claims(h))
 }
 
-// vportGUIDs are the GUIDs by which a virtual port is a member. One that is not up
-// yet is given the keys of whom it is made ready for; one that is up has those of
-// whom it is.
+// vportGUIDs are the GUIDs by which a virtual port is a member. One that is not up yet receives the keys
+// of the GUID that it is to have. One that is up has those of the GUID that it shows.
 func (m *Manager) vportGUIDs(h holder) (guid ib.GUID, aliases []ib.GUID) {
 	v := h.v
 	w := m.needs.Placements.Wanted(h.a.Ref(v.Index()))
@@ -224,9 +224,9 @@ func (m *Manager) vportGUIDs(h holder) (guid ib.GUID, aliases []ib.GUID) {
 	return guid, aliases
 }
 
-// pkeysWanted lists the keys that a holder may have now: an edge port those of the
-// end port that it faces and of all virtual ports there. Keys in quarantine stay
-// where they are and are given to nobody else. The list is not to be changed.
+// pkeysWanted lists the keys that a holder may have now. An edge port has those of the end port that it
+// faces and of all virtual ports there. Keys in quarantine stay where they are, and no other holder
+// receives them. The list is not to be changed.
 func (m *Manager) pkeysWanted(h holder) []ib.PKey {
 	if m.isEdge(h) {
 		return m.edgeWanted(h.p)
@@ -236,7 +236,7 @@ func (m *Manager) pkeysWanted(h holder) []ib.PKey {
 		return want
 	}
 	var have []ib.PKey
-	if h.v == nil || h.v.State() >= ib.StateArmed { // else it is what somebody else left there
+	if h.v == nil || h.v.State() >= ib.StateArmed { // else another VM left it there
 		have = m.table(h).Have
 	}
 	out := make([]ib.PKey, 0, len(want))
@@ -274,10 +274,9 @@ func (m *Manager) edgeWanted(p *topo.Port) []ib.PKey {
 	return edgeKeys(want)
 }
 
-// blind reports whether a switch port that passes data must not take keys away, or
-// begin to enforce, because it is not known yet who is behind it, or which of the
-// keys in quarantine those have: a manager that takes over must not cut off whom it
-// has not met.
+// blind reports whether a switch port that passes data must keep its keys, and must not begin to enforce
+// partitions, because it is not known yet what is behind it or which keys in quarantine that has. A
+// manager that takes over must not cut off ports that it has not read.
 func (m *Manager) blind(p *topo.Port) bool {
 	if p.Info.PortState <= ib.StateInit {
 		return false
@@ -297,11 +296,10 @@ func (m *Manager) tableKnown(h holder) bool {
 	return t.Refused || t.Blocks >= pkey.Blocks(m.capacity(h))
 }
 
-// edgeKeys are the entries of the edge port of holders with these keys, which
-// ascend by base: one for each base, a full one where anybody is a full member.
-// Through a limited one a limited member sends, nobody claims to be a full one, and
-// what another limited member sent does not come out (IBA §10.9.3, o18-14). OpenSM
-// writes the same.
+// edgeKeys are the entries of an edge port for holders with these keys, which ascend by base: one for
+// each base, a full one if any holder is a full member. Through a limited entry a limited member can
+// send, no packet of a full member comes in, and no packet of another limited member goes out (IBA
+// §10.9.3, o18-14). OpenSM writes the same.
 func edgeKeys(want []ib.PKey) []ib.PKey {
 	out := make([]ib.PKey, 0, len(want))
 	for _, k := range want {
@@ -315,7 +313,7 @@ func edgeKeys(want []ib.PKey) []ib.PKey {
 	return out
 }
 
-// strange returns a function that reports whether a holder is not to hold a key.
+// strange returns a function that reports whether a holder must not hold a key.
 func (m *Manager) strange(h holder) func(ib.PKey) bool {
 	want := m.granted(h)
 	return func(k ib.PKey) bool {
@@ -323,7 +321,7 @@ func (m *Manager) strange(h holder) func(ib.PKey) bool {
 	}
 }
 
-// tell makes a notice about a holder, once while it stays so; what is its subject.
+// tell emits a notice about a holder, once as long as it stays true. what is its subject.
 func (m *Manager) tell(what string, h holder, n notice.Notice) {
 	r := h.ref()
 	if !m.NoteOnce(fmt.Sprintf("pkeys %s %v %d %d", what, h.p.GUID, r.Port, r.index)) {

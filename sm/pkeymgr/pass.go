@@ -10,11 +10,10 @@ import (
 	"heddle/sm/vport"
 )
 
-// pass is a step of bringing tables up to date. Keys are taken away, from
-// hosts and switches at once: a host that is slow to give one up is cut off by
-// its switch. What is given is first given to switch ports, then their
-// enforcement is turned on, then to hosts: a member that was told never meets a
-// switch that was not, and traffic of members that stay is never dropped.
+// pass is a step of bringing tables up to date. Keys are taken from hosts and switches at the same time:
+// the switch cuts off a host that is slow to give one up. Keys are given to switch ports first. Then the
+// switches enforce, then the hosts receive the keys. So no switch drops what a new member sends, and
+// traffic of members that stay is never dropped.
 type pass uint8
 
 const (
@@ -25,8 +24,8 @@ const (
 	passDone
 )
 
-// touchMembers has those looked at who are members by some GUIDs. It reports false
-// if it is not known who that is.
+// touchMembers has the tables looked at of those who are members by some GUIDs. It reports false if it
+// is not known who that is.
 func (m *Manager) touchMembers(guids []ib.GUID) bool {
 	if len(guids) > manyTouched || !m.MayUpkeep() || !m.BetweenSweeps() {
 		return false
@@ -51,7 +50,7 @@ func (m *Manager) touchMembers(guids []ib.GUID) bool {
 			m.Touch(a.PortGUID())
 		}
 	}
-	if m.pass == passDone { // if it is nobody: the end of the change is to be told
+	if m.pass == passDone { // even if there is no such member, the end of the change is told
 		m.pass, m.scope = passGrant, []ib.GUID{}
 	}
 	return true
@@ -61,8 +60,8 @@ func (m *Manager) touchMembers(guids []ib.GUID) bool {
 // all are.
 const manyTouched = 1024
 
-// BecomeMaster is for a new mastership. What a predecessor sent last may still
-// arrive, so tables that matter are read once more when it has.
+// BecomeMaster begins a mastership. The last Sets of an earlier manager may still arrive, so tables that
+// matter are read once more after that.
 func (m *Manager) BecomeMaster() {
 	m.look = true
 	m.applying = m.applying || !m.trivial
@@ -71,8 +70,7 @@ func (m *Manager) BecomeMaster() {
 	}
 }
 
-// Touch: an end port, or a virtual port there, may be to hold other keys than
-// before.
+// Touch tells that an end port, or a virtual port there, may have to hold other keys than before.
 func (m *Manager) Touch(guid ib.GUID) {
 	p := m.EndPort(guid)
 	if p == nil {
@@ -92,7 +90,7 @@ func (m *Manager) Touch(guid ib.GUID) {
 	}
 }
 
-// Due reports whether upkeep has something to do about tables.
+// Due reports whether Upkeep has something to do.
 func (m *Manager) Due() bool {
 	return m.look || len(m.touched) > 0 || m.pass != passDone || min(m.retry, m.reread) <= m.Now
 }
@@ -175,8 +173,7 @@ func (m *Manager) scanPort(p *topo.Port) {
 	m.eachVPort(p, func(h holder) { m.scanHolder(h, ends) })
 }
 
-// scanHolder lists a holder if there is something to do about it; now says that
-// this pass is about it.
+// scanHolder lists a holder if there is something to do about it. now: this pass is about it.
 func (m *Manager) scanHolder(h holder, now bool) {
 	t := m.table(h)
 	if h.v != nil {
@@ -205,7 +202,7 @@ func (m *Manager) scanHolder(h holder, now bool) {
 	}
 }
 
-// treat does for a holder what the pass is about.
+// treat takes the step of the pass for a holder.
 func (m *Manager) treat(h holder) {
 	p, edge := h.p, m.isEdge(h)
 	if !m.Fabric.Nodes[p.Node].OK() || p.LID == 0 && !edge || h.v != nil && !h.v.TakesPart() {
@@ -223,13 +220,14 @@ func (m *Manager) treat(h holder) {
 		return
 	}
 	switch {
-	case edge && pass == passEnforce && (m.enforceWanted(p) == (enforcement{}) || m.settled(h)), !edge && pass == passGrant && m.settled(h):
+	case edge && pass == passEnforce && (m.enforceWanted(p) == (enforcement{}) || m.settled(h)),
+		!edge && pass == passGrant && m.settled(h):
 		m.settle(h)
 	}
 }
 
-// passesDone ends the passes: keys come out of quarantine, which begins them
-// anew, or the end of a change is told.
+// passesDone ends the passes. If keys come out of quarantine they begin again, else the end of a change
+// may be told.
 func (m *Manager) passesDone() {
 	m.needs.Aliases.TellUnowned()
 	if m.releaseKeys() {
@@ -253,9 +251,15 @@ func (m *Manager) passesDone() {
 	switch {
 	case open+late+blocked == 0:
 		m.applying = false
-		m.Notify(notice.Notice{Kind: notice.KindPartitionsApplied, Level: notice.Info, Tag: m.tag, Text: "every port of the subnet holds the P_Keys that it is given, and no other"})
+		m.Notify(notice.Notice{
+			Kind: notice.KindPartitionsApplied, Level: notice.Info, Tag: m.tag,
+			Text: "every port of the subnet holds the P_Keys that it is given, and no other",
+		})
 	case open != m.waiting && open > 0:
 		m.waiting = open
-		m.Notify(notice.Notice{Kind: notice.KindPartitionsWaiting, Level: notice.Warn, Tag: m.tag, Text: notice.Plural(open, "port") + " could not be brought up to date yet and will be asked again"})
+		m.Notify(notice.Notice{
+			Kind: notice.KindPartitionsWaiting, Level: notice.Warn, Tag: m.tag,
+			Text: notice.Plural(open, "port") + " could not be brought up to date yet and will be asked again",
+		})
 	}
 }

@@ -156,9 +156,11 @@ func (m *Manager) NextMembers() mad.Time { return m.againAt }
 // Next is when tables are due that failed or are to be read again.
 func (m *Manager) Next() mad.Time { return min(m.retry, m.reread) }
 
-// adopt puts p in force, which is base with members. Who has to hold other keys by
-// it is to be looked at: anybody (again), or those whom it names.
-func (m *Manager) adopt(base *partition.Policy, members []partition.Partition, p *partition.Policy, freed map[ib.PKey][]string) {
+// adopt puts p in force, which is base with members. The caller has the tables looked at that it
+// concerns.
+func (m *Manager) adopt(
+	base *partition.Policy, members []partition.Partition, p *partition.Policy, freed map[ib.PKey][]string,
+) {
 	m.base, m.members = base, members
 	m.grants, m.trivial = partition.Resolve(p), trivialPolicy(p)
 	m.anyIndex0 = slices.ContainsFunc(p.Partitions, func(q partition.Partition) bool { return q.Index0 })
@@ -166,7 +168,7 @@ func (m *Manager) adopt(base *partition.Policy, members []partition.Partition, p
 	m.news = true
 }
 
-// again: what ports are to hold may have changed.
+// again: what any port is to hold may have changed.
 func (m *Manager) again() {
 	m.gen++
 	m.look, m.pass, m.scope, m.todo = true, passRevoke, nil, nil

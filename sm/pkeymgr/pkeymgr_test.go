@@ -291,7 +291,8 @@ func (b *stage) answer(s *envtest.SMP) (ib.Status, error) {
 		var pi smp.PortInfo
 		_ = pi.Decode(s.Data)
 		if s.Set {
-			b.Printf("Set(PortInfo) %s: enforce %v %v\n", b.Name(p), pi.PartitionEnforcementInbound, pi.PartitionEnforcementOutbound)
+			in, out := pi.PartitionEnforcementInbound, pi.PartitionEnforcementOutbound
+			b.Printf("Set(PortInfo) %s: enforce inbound %v, outbound %v\n", b.Name(p), in, out)
 		} else {
 			b.Printf("Get(PortInfo) %s\n", b.Name(p))
 			pi = p.Info

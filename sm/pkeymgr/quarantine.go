@@ -8,8 +8,8 @@ import (
 	"heddle/sm/topo"
 )
 
-// releaseKeys lets keys out of quarantine that nobody holds any more who is
-// not given them. It reports whether there were any that somebody waits for.
+// releaseKeys takes keys out of quarantine that only ports hold that may. It reports whether a partition
+// in force has one of them.
 func (m *Manager) releaseKeys() bool {
 	if len(m.freed) == 0 || m.reread != mad.Never {
 		return false
@@ -37,9 +37,8 @@ func (m *Manager) releaseKeys() bool {
 	return out
 }
 
-// heldKeys are the keys in quarantine that somebody holds who is not given them,
-// or may come to hold when a copy of an earlier Set arrives. It is not ok if
-// somebody may hold anything.
+// heldKeys are the keys in quarantine that a port holds that must not, or may hold when a copy of an
+// earlier Set arrives. It is not ok if it is not known what some port holds.
 func (m *Manager) heldKeys() (held map[ib.PKey]bool, ok bool) {
 	f := m.Fabric
 	held = map[ib.PKey]bool{}
@@ -71,13 +70,14 @@ func (m *Manager) heldKeys() (held map[ib.PKey]bool, ok bool) {
 		look(h, t.Have)
 		look(h, t.Ghost)
 	}
-	// Who is linked and does not answer may hold what it had.
-	return held, !slices.ContainsFunc(f.Ports, func(p topo.Port) bool { return p.Has(topo.PortSilent) && p.Info.PortState >= ib.StateArmed })
+	// A port whose link is up and that does not answer may hold what it had.
+	silent := func(p topo.Port) bool { return p.Has(topo.PortSilent) && p.Info.PortState >= ib.StateArmed }
+	return held, !slices.ContainsFunc(f.Ports, silent)
 }
 
-// vportsHold looks at what the virtual ports of an end port hold. One that is not
-// up can use no key, and is cleaned before it can; but what still comes to it may
-// come after that. It is false if one may hold anything.
+// vportsHold looks at what the virtual ports of an end port hold. One that is not up can use no key, and
+// is cleaned before it can. But a late copy of a Set may arrive after that. It is false if it is not
+// known what one of them holds.
 func (m *Manager) vportsHold(p *topo.Port, look func(h holder, list []ib.PKey)) bool {
 	if !m.known(p) {
 		return false

@@ -11,9 +11,8 @@ import (
 	"heddle/subnet"
 )
 
-// countOpen counts the end ports and virtual ports whose table, or that of the
-// switch port that faces them, is not known to be as it should be. An adapter of
-// which it is not known who is behind it counts as one.
+// countOpen counts the end ports and virtual ports whose table, or that of the switch port that faces
+// them, is not known to be as it should be. An adapter whose virtual ports are not known counts as one.
 func (m *Manager) countOpen(f *topo.Topology) (n int) {
 	open := func(t *pkey.Table) bool { return t == nil || t.Life != m.life || t.OKGen != m.gen }
 	for _, pi := range f.EndPort {
@@ -29,7 +28,8 @@ func (m *Manager) countOpen(f *topo.Topology) (n int) {
 			continue
 		}
 		q := f.Port(p.Peer)
-		guards := f.Nodes[q.Node].IsSwitch() && q.Num != 0 && q.PKeys != nil && (m.enforcing() || enforced(&q.Info) != enforcement{})
+		guards := f.Nodes[q.Node].IsSwitch() && q.Num != 0 && q.PKeys != nil &&
+			(m.enforcing() || enforced(&q.Info) != enforcement{})
 		if guards && open(q.PKeys) {
 			n++
 		}
@@ -51,10 +51,16 @@ func (m *Manager) countOpenVPorts(a *vport.Adapter, open func(*pkey.Table) bool)
 
 // Status tells how far the partitions in force are carried out.
 type Status struct {
-	Count       int       // partitions in force
-	Settled     bool      // every port of the subnet, virtual ones too, is known to hold the P_Keys that it is given, and no other
-	Pending     int       // end ports and virtual ports of which that is not known, or not of the switch port that faces them
-	Quarantined []ib.PKey // freed, and not known to be given up by every port; ascending, without the membership bit
+	Count int // partitions in force
+	// Settled: every port of the subnet, virtual ones too, is known to hold the P_Keys that it is
+	// given, and no other.
+	Settled bool
+	// Pending are end ports and virtual ports of which that is not known, or not of the switch port
+	// that faces them.
+	Pending int
+	// Quarantined are the P_Keys that were freed, and that some port may still hold; ascending, without
+	// the membership bit.
+	Quarantined []ib.PKey
 }
 
 // Status tells how far the partitions in force are carried out.
@@ -75,8 +81,7 @@ func (m *Manager) Status() Status {
 	return s
 }
 
-// Update brings a copy of the last snapshot up to date with tables that
-// changed.
+// Update updates the P_Keys of ports in s, which is a copy of the last snapshot, old.
 func (m *Manager) Update(s, old *subnet.Snapshot) {
 	for _, r := range m.shown {
 		i := s.Nodes[m.SnapshotIndex[r.Node]].First + int32(r.Port)

@@ -63,19 +63,20 @@ func encodePolicy(p *partition.Policy) ([]byte, error) {
 	}
 	b, err := json.Marshal(storedPolicy{partitionVersion, p.Partitions})
 	if err == nil && len(b) > store.MaxRecordValue {
-		err = fmt.Errorf("the policy takes %d bytes, and the store takes %d at most: name classes of ports instead of all of them", len(b), store.MaxRecordValue)
+		err = fmt.Errorf("the policy takes %d bytes, and the store takes %d at most: "+
+			"name classes of ports instead of all of them", len(b), store.MaxRecordValue)
 	}
 	return b, err
 }
 
 func putPartitions(key string, value []byte) store.Op {
-	return store.Op{Kind: store.PutRecord, Record: store.Record{Table: store.TablePartitions, Key: []byte(key), Value: value}}
+	r := store.Record{Table: store.TablePartitions, Key: []byte(key), Value: value}
+	return store.Op{Kind: store.PutRecord, Record: r}
 }
 
 func policyOps(policy []byte) []store.Op { return []store.Op{putPartitions(recordPolicy, policy)} }
 
-// freedOps stores which keys are in quarantine, and what quarantine has to know of
-// the partitions that members made.
+// freedOps stores which keys are in quarantine, and the names of the partitions that members made.
 func freedOps(freed map[ib.PKey][]string, added map[ib.PKey]string) []store.Op {
 	if len(freed)+len(added) == 0 {
 		op := putPartitions(recordFreed, nil)
@@ -93,9 +94,8 @@ func isPolicyOp(o *store.Op) bool {
 	return (o.Kind == store.PutRecord || o.Kind == store.DeleteRecord) && o.Record.Table == store.TablePartitions
 }
 
-// StoredPartitions is the policy that a manager stored, nil if there is none. A
-// manager that is given records of which it returns an error lets nobody meet
-// anybody.
+// StoredPartitions is the policy that a manager stored, nil if there is none. If it returns an error, a
+// manager that loads the records makes every port a limited member of the default partition alone.
 func StoredPartitions(list []store.Record) (*partition.Policy, error) {
 	st, err := decodePartitions(list)
 	return st.policy, err

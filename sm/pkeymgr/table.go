@@ -29,8 +29,8 @@ import (
 // every port of a fresh fabric looks. Tables of virtual ports are read whole, each
 // time that they come up.
 
-// virgin reports whether nobody can be using an index of a table: its agent was
-// found reset by the sweep under way, or it is a virtual port that is not up yet.
+// virgin reports whether no index of a table can be in use: its agent was found reset by the sweep under
+// way, or it is a virtual port that is not up yet.
 func (m *Manager) virgin(h holder) bool {
 	if h.v != nil {
 		return h.v.State() == ib.StateInit
@@ -42,9 +42,8 @@ func (m *Manager) virgin(h holder) bool {
 // way.
 func (m *Manager) reset(t *pkey.Table) bool { return t.Virgin && t.Sweep == m.Sweeps+1 }
 
-// target is what a table is to hold at the end of a pass. Who cannot send yet, a
-// virtual port that is not up, is given what it is to have at once: where a table is
-// written once, no older copy of a Set can undo it.
+// target is what a table is to hold at the end of a pass. A virtual port that is not up cannot send, so
+// it receives all its keys at once: if a table is written once, no copy of an earlier Set can undo it.
 func (m *Manager) target(h holder, pass pass) []ib.PKey {
 	t := m.table(h)
 	want := m.pkeysWanted(h)
@@ -55,7 +54,9 @@ func (m *Manager) target(h holder, pass pass) []ib.PKey {
 		Table: t.Have, Cap: m.capacity(h), Want: want, Index0: m.wantsIndex0(h), Fresh: m.virgin(h),
 	})
 	if err != nil && !m.isEdge(h) { // there it is told what is not enforced
-		m.tell("overflow", h, notice.Notice{Kind: notice.KindPKeyRefused, Level: notice.Warn, Err: err, Text: "not every key could be given"})
+		m.tell("overflow", h, notice.Notice{
+			Kind: notice.KindPKeyRefused, Level: notice.Warn, Err: err, Text: "not every key could be given",
+		})
 	}
 	return table
 }
@@ -151,8 +152,7 @@ func (m *Manager) item(it work.Item) (h holder, block uint32, ok bool) {
 	return h, block, ok
 }
 
-// settled reports whether the table of a holder is as it should be, or can be no
-// better.
+// settled reports whether the table of a holder is as it should be, as far as that is possible.
 func (m *Manager) settled(h holder) bool {
 	t := m.table(h)
 	if t.OKGen == m.gen {
@@ -164,8 +164,8 @@ func (m *Manager) settled(h holder) bool {
 	return t.Refused || m.capacity(h) == 0 || slices.Equal(t.Have, m.target(h, passGrant))
 }
 
-// settle notes that there is nothing left to do about a table. A virtual port
-// that waited for it goes on.
+// settle notes that there is nothing left to do about a table. A virtual port that waited for it
+// continues.
 func (m *Manager) settle(h holder) {
 	switch {
 	case m.isEdge(h) && m.enforceNow(h.p) != enforced(&h.p.Info):
@@ -182,8 +182,7 @@ func (m *Manager) settle(h holder) {
 	m.table(h).OKGen = m.gen
 }
 
-// Sweep has the table of a port put right that comes, before its link is
-// moved to Armed.
+// Sweep has the table of a port written that comes, before its link is moved to Armed.
 func (m *Manager) Sweep(p *topo.Port) {
 	n := &m.Fabric.Nodes[p.Node]
 	if !n.OK() || !p.Has(topo.PortKnown) || m.Config.PlanOnly {
@@ -200,9 +199,9 @@ func (m *Manager) Sweep(p *topo.Port) {
 		case t.Sweep != m.Sweeps+1 && (reset || !up):
 			t.Forget()
 		}
-		// One that joins while it is Active comes from another part of the
-		// fabric, where this manager could not reach it.
-		// Port 0 of a switch that was reset is new too, whatever state it shows.
+		// A port that joins while it is Active comes from another part of the fabric, where this
+		// manager could not reach it. Port 0 of a switch that was reset is new too, whatever state it
+		// shows.
 		if up && !m.reset(t) && (n.Flags&topo.NodeNew == 0 || m.Snapshot == nil || !m.Snapshot.Up) {
 			return
 		}

@@ -10,12 +10,11 @@ import (
 	"heddle/sm/vport"
 )
 
-// Ready reports whether the P_Key table of a virtual port is as it should
-// be, or can be no better, and the switch port before it lets its keys pass, so
-// that it may become Active. If not, that is seen to, and the virtual port is
-// looked at again when it is done. What was in the table when it came up counts
-// for nothing: it is read first, and where a copy of an older Set may have undone
-// what was written since, again.
+// Ready reports whether a virtual port may become Active: its P_Key table is as it should be, as far as
+// that is possible, and the switch port before it lets its keys pass. If not, the tables are written,
+// and the virtual port is looked at again after that. The table is read first, whatever is known of the
+// time before the port came up. If a copy of an earlier Set may have undone what was written since,
+// it is read again.
 func (m *Manager) Ready(r vport.Ref) bool {
 	p := m.EndPort(r.Adapter.PortGUID())
 	if p == nil || r.VPort() == nil {
@@ -26,7 +25,7 @@ func (m *Manager) Ready(r vport.Ref) bool {
 		return false
 	}
 	t := m.met(h)
-	t.OKGen = 0 // it may be made ready for somebody else than before
+	t.OKGen = 0 // it may be made ready for another GUID than before
 	switch {
 	case !m.settled(h) || !m.edgeLets(h):
 	case h.v.State() < ib.StateActive && !h.v.Confirming() && m.mayRevert(h):
@@ -43,9 +42,8 @@ func (m *Manager) Ready(r vport.Ref) bool {
 	return false
 }
 
-// mayRevert reports whether the network may still deliver a copy of an older Set to
-// the table of a holder: of one of ours that another one followed soon, or of what a
-// predecessor sent.
+// mayRevert reports whether the network may still deliver a copy of an earlier Set to a table: of one of
+// ours that another one followed soon, or of an earlier manager's.
 func (m *Manager) mayRevert(h holder) bool {
 	t := m.table(h)
 	if t.Refused || m.capacity(h) == 0 {
@@ -54,8 +52,7 @@ func (m *Manager) mayRevert(h holder) bool {
 	return t.Ghost != nil && t.GhostAt > m.Now || m.reread != mad.Never && m.reread > m.Now
 }
 
-// met is the table of a virtual port; of one that came up nothing is known of
-// it any more.
+// met is the table of a virtual port. After the port came up nothing is known of it any more.
 func (m *Manager) met(h holder) *pkey.Table {
 	t := m.table(h)
 	if h.v.MeetKeys() {
@@ -65,21 +62,21 @@ func (m *Manager) met(h holder) *pkey.Table {
 	return t
 }
 
-// edgeLets reports whether the switch port before a virtual port lets packets with
-// all its keys pass.
+// edgeLets reports whether the switch port before a virtual port lets packets with all its keys pass.
 func (m *Manager) edgeLets(h holder) bool {
 	q := m.edgeOf(h.p)
 	if q == nil || enforced(&q.Info) == (enforcement{}) {
 		return true
 	}
 	have := m.ShownAt(q)
-	return !slices.ContainsFunc(edgeKeys(m.pkeysWanted(h)), func(k ib.PKey) bool { return !slices.Contains(have, k) && !slices.Contains(have, k|0x8000) })
+	stopped := func(k ib.PKey) bool { return !slices.Contains(have, k) && !slices.Contains(have, k|0x8000) }
+	return !slices.ContainsFunc(edgeKeys(m.pkeysWanted(h)), stopped)
 }
 
-// sweepVPorts has the tables of virtual ports put right whose port comes back, if
-// they held what they must not hold any more. The state of a virtual port outlasts
-// its port's link: those that were Active are so at once when the link is. Whoever
-// came to one meanwhile is in Init, and seen to before that is Active.
+// sweepVPorts has the tables of virtual ports written whose port comes back, if they held keys that they
+// must not hold any more. The state of a virtual port outlasts the link of its port: those that were
+// Active are so again at once when the link is. A VM that came to one meanwhile is in Init, and its
+// table is written before it becomes Active.
 func (m *Manager) sweepVPorts(p *topo.Port) {
 	a := m.needs.VPorts.Adapter(p.GUID)
 	if a == nil {
@@ -90,7 +87,8 @@ func (m *Manager) sweepVPorts(p *topo.Port) {
 			continue
 		}
 		h := holder{p, a, v}
-		if strange := m.strange(h); !slices.ContainsFunc(v.Keys.Have, strange) && !slices.ContainsFunc(v.Keys.Ghost, strange) {
+		strange := m.strange(h)
+		if !slices.ContainsFunc(v.Keys.Have, strange) && !slices.ContainsFunc(v.Keys.Ghost, strange) {
 			continue
 		}
 		v.Keys.Forget()

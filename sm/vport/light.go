@@ -8,11 +8,11 @@ import (
 	"heddle/subnet"
 )
 
-// How a change of virtual ports is noticed: by trap 1146 or 1144, and where it was
-// lost, or is ignored because too many came, by VPortStateChange in the next light
-// sweep. Neither leads to a sweep: the port is looked at as upkeep.
+// Changes of VPorts are noticed by trap 1146 or 1144. If a trap was lost, or is ignored because too
+// many came, the next light sweep sees VPortStateChange. Neither leads to a sweep: upkeep looks at the
+// adapter.
 
-// LightSweep asks adapters in a light sweep whether a VPort changed state.
+// LightSweep asks each adapter whether a VPort changed state.
 func (m *Manager) LightSweep() {
 	for _, a := range m.list {
 		if a.step == adapterKnown && a.model != subnet.SharedPort && m.ready(a) {
@@ -21,9 +21,9 @@ func (m *Manager) LightSweep() {
 	}
 }
 
-// answeredLight looks at an adapter again that says that something changed, or was
-// reset without its link going down. One that does not answer is the light sweep's
-// other concern.
+// answeredLight takes the answer of an adapter to a light sweep. It looks at the adapter again if
+// something changed, or if the adapter was reset without its link going down. Other parts of the light
+// sweep deal with ports that do not answer.
 func (m *Manager) answeredLight(a *Adapter, comp *mad.Completion) {
 	var i smp.VirtualizationInfo
 	if work.Answer(comp) != nil || i.Decode(smp.Data(comp.MAD)) != nil {

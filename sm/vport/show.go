@@ -13,13 +13,11 @@ import (
 	"heddle/subnet"
 )
 
-// Virtual ports in snapshots, in Status and in notices. Once a VPort has been up it
-// has an entry as long as its port is in the subnet, so that a change of one is a
-// change of one entry.
+// VPorts in snapshots, in Status and in notices. A VPort that has been up has an entry as long as its
+// port is in the subnet, so a change of one VPort changes one entry.
 
-// showEvery is how often changes of virtual ports are published, unless somebody waits
-// to see them: each snapshot has a copy of all ports, and hosts bring up and take down
-// many VPorts at a time.
+// showEvery is how often changes of VPorts are published, unless somebody waits for them. Each
+// snapshot has a copy of all ports, and hosts bring up and take down many VPorts at a time.
 const showEvery = 50 * time.Millisecond
 
 // Show has the entry of a VPort brought up to date in the next snapshot.
@@ -59,8 +57,7 @@ func (m *Manager) ShownAdapter(p *topo.Port) *subnet.Adapter {
 	return nil
 }
 
-// Append appends the virtual ports to a new snapshot, by the index of their
-// port and their own.
+// Append appends the VPorts to a new snapshot, ordered by the index of their port and their own.
 func (m *Manager) Append(s *subnet.Snapshot) {
 	m.first = int32(len(s.Ports))
 	type at struct {
@@ -106,7 +103,8 @@ func (m *Manager) entry(s *subnet.Snapshot, r Ref, port int32) subnet.Port {
 	q.Adapter = nil
 	q.GUID, q.LID, q.LMC = v.info.PortGUID, lid, 0
 	q.Info.PortState, q.Info.LID, q.Info.LMC = v.state, lid, 0
-	q.Info.GUIDCap, q.Info.PKeyViolations, q.Info.QKeyViolations = v.info.GUIDCap, v.info.PKeyViolations, v.info.QKeyViolations
+	q.Info.GUIDCap = v.info.GUIDCap
+	q.Info.PKeyViolations, q.Info.QKeyViolations = v.info.PKeyViolations, v.info.QKeyViolations
 	q.Info.CapabilityMask = q.Info.CapabilityMask&^ownCapabilities | portCaps(v.info.CapabilityMask)
 	q.Aliases = nil
 	q.PKeys = m.needs.PKeys.Shown(v.Keys)
@@ -117,7 +115,8 @@ func (m *Manager) entry(s *subnet.Snapshot, r Ref, port int32) subnet.Port {
 		v.state < ib.StateArmed || lid == 0 || v.info.LIDRequired && !LeadsTo(s, lid, q.EndPort) {
 		q.EndPort = -1
 	}
-	x := subnet.Virtual{Port: port, Index: v.index, OwnLID: v.info.LIDRequired && lid != 0, Info: v.info, Node: v.node, Desc: v.desc}
+	own := v.info.LIDRequired && lid != 0
+	x := subnet.Virtual{Port: port, Index: v.index, OwnLID: own, Info: v.info, Node: v.node, Desc: v.desc}
 	if v.shows == nil || *v.shows != x {
 		v.shows = &x
 	}
@@ -125,14 +124,13 @@ func (m *Manager) entry(s *subnet.Snapshot, r Ref, port int32) subnet.Port {
 	return q
 }
 
-// LeadsTo reports whether the graph of a snapshot has a LID at an end port: a VPort
-// whose own LID is not routed to it, or not any more, cannot be reached.
+// LeadsTo reports whether the graph of a snapshot has a LID at an end port. A VPort whose own LID does
+// not lead to its port cannot be reached.
 func LeadsTo(s *subnet.Snapshot, l ib.LID, end int32) bool {
 	return s.Graph != nil && int(l) < len(s.Graph.LIDOwner) && s.Graph.LIDOwner[l] == end
 }
 
-// showRouted has the entries of VPorts looked at again that another graph has made
-// reachable, or cut off.
+// showRouted has the entries updated of VPorts that a new graph has made reachable, or cut off.
 func (m *Manager) showRouted(s *subnet.Snapshot) {
 	for i := int(m.first); i < len(s.Ports); i++ {
 		p := &s.Ports[i]
@@ -187,15 +185,15 @@ func (m *Manager) Unshown() bool { return m.relist || len(m.shown) > 0 }
 // Flush has all changes published at the next opportunity.
 func (m *Manager) Flush() { m.flush = m.Unshown() }
 
-// ShowLater sees to it that changes that were not published now are in time.
+// ShowLater has changes published later that were not published now.
 func (m *Manager) ShowLater() {
 	if m.Unshown() {
 		m.retry = min(m.retry, max(m.shownAt.Add(showEvery), m.Now))
 	}
 }
 
-// Update brings a copy of the last snapshot up to date with virtual ports. It
-// returns the indices of the entries that changed, nil if all may have.
+// Update updates the VPorts of s, which is a copy of the last snapshot, old. It returns the indices of
+// the entries that changed, nil if all may have.
 func (m *Manager) Update(s, old *subnet.Snapshot) (changed []int32) {
 	if s.Graph != old.Graph {
 		m.showRouted(s)
@@ -264,7 +262,7 @@ func (m *Manager) Status() (s Status) {
 	return s
 }
 
-// tell tells something about a VPort that shows info.
+// tell emits a notice about a VPort that shows info.
 func (m *Manager) tell(kind notice.Kind, r Ref, info *smp.VPortInfo, text string, err error) {
 	n := notice.Notice{Kind: kind, Level: notice.Info, Err: err}
 	n.Text = "VPort " + strconv.Itoa(int(r.Index))
@@ -289,7 +287,7 @@ func (m *Manager) tell(kind notice.Kind, r Ref, info *smp.VPortInfo, text string
 	m.Notify(n)
 }
 
-// trouble tells something about a VPort that is not as it should be, once.
+// trouble emits a notice about a VPort that is not as it should be, once.
 func (m *Manager) trouble(kind notice.Kind, r Ref, text string, err error) {
 	if m.NoteOnce(kind.String() + r.Place().String() + text) {
 		m.tell(kind, r, &r.VPort().info, text, err)

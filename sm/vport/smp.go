@@ -14,16 +14,15 @@ import (
 	"heddle/subnet"
 )
 
-// The requests about virtual ports, and what comes of their answers. Known is
-// what was read or acknowledged: after a Set whose fate is not known VPortInfo is
-// read back, and once more when a late copy of it can have arrived.
+// The requests about VPorts, and their answers. Only what was read or acknowledged is known. After a
+// Set that was not answered VPortInfo is read back, and once more after the time in which a late copy
+// of the Set may arrive.
 
-// maxClears is how often VPortStateChange is cleared before the states are read
-// although it is set again.
+// maxClears is how often VPortStateChange is cleared although it is set again, before the states are
+// read.
 const maxClears = 4
 
-// Build fills a request about virtual ports. It reports false if there is
-// nothing to ask.
+// Build fills the request of an item. It reports false if there is nothing to ask.
 func (m *Manager) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
 	f := m.Fabric
 	a := m.byPort[f.PortOf(it.Node(), it.Port()).GUID]
@@ -127,8 +126,7 @@ func (m *Manager) Answered(it work.Item, comp *mad.Completion) {
 	}
 }
 
-// failed: what was asked of an adapter as a whole was not answered, or
-// wrongly.
+// failed: a request about an adapter as a whole was not answered, or was refused.
 func (m *Manager) failed(a *Adapter, what string, err error) {
 	w := m.Fabric.Where(a.at.Node, int(a.at.Port))
 	if !mad.Unanswered(err) {
@@ -151,7 +149,9 @@ func (m *Manager) failed(a *Adapter, what string, err error) {
 	a.tries = min(a.tries+1, 4)
 	m.wait(Ref{a, 0}, a.retryAt)
 	if m.NoteOnce("virtual " + a.port.String() + what) {
-		m.Notify(notice.Notice{Kind: notice.KindSetFailed, Level: notice.Warn, Where: w, Err: err, Text: what + " failed; it is tried again"})
+		m.Notify(notice.Notice{
+			Kind: notice.KindSetFailed, Level: notice.Warn, Where: w, Err: err, Text: what + " failed; it is tried again",
+		})
 	}
 }
 
@@ -167,7 +167,8 @@ func (m *Manager) answeredInfo(a *Adapter, it work.Item, comp *mad.Completion) {
 		err = i.Decode(smp.Data(comp.MAD))
 	}
 	if err == nil && i.VirtualizationRevision != smp.VirtualizationRevision {
-		err = fmt.Errorf("VirtualizationRevision is %d, only %d is known", i.VirtualizationRevision, smp.VirtualizationRevision)
+		const known = smp.VirtualizationRevision
+		err = fmt.Errorf("VirtualizationRevision is %d, only %d is known", i.VirtualizationRevision, known)
 	}
 	if err != nil {
 		m.failed(a, what, err)
@@ -241,7 +242,8 @@ func (m *Manager) answeredStates(a *Adapter, block uint32, comp *mad.Completion)
 			continue
 		}
 		v := a.VPort(uint16(i))
-		if v == nil && st <= ib.StateDown && !(a.first && (a.wasOn || a.model == subnet.VSwitch && m.Config.VSwitchPrepopulate)) {
+		held := a.wasOn || a.model == subnet.VSwitch && m.Config.VSwitchPrepopulate // it may hold an address
+		if v == nil && st <= ib.StateDown && !(a.first && held) {
 			continue
 		}
 		v = a.ensure(uint16(i))
@@ -347,8 +349,7 @@ func (m *Manager) knows(r Ref, what knowledge, err error) {
 	m.needs.Placements.Changed(r)
 }
 
-// checkLate has what was set read again when no copy of an older Set can arrive any
-// more.
+// checkLate has VPortInfo read again when no copy of an earlier Set can arrive any more.
 func (m *Manager) checkLate(r Ref) {
 	v := r.VPort()
 	v.checkAt = m.Now.Add(mad.LateCopy)
@@ -358,8 +359,8 @@ func (m *Manager) checkLate(r Ref) {
 // KeysConfirmed tells that the P_Key table of a VPort is as it should be (ConfirmKeys).
 func (m *Manager) KeysConfirmed(r Ref) { m.confirmed(r, confirmKeys) }
 
-// confirmed goes on at once with a VPort that waited for what: the less time passes
-// until it is Active, the less can change.
+// confirmed continues at once with a VPort that waited for what: the less time passes until it is
+// Active, the less can change.
 func (m *Manager) confirmed(r Ref, what confirmation) {
 	v := r.VPort()
 	if v.confirm != what {
@@ -396,9 +397,8 @@ func (m *Manager) answeredVPortInfo(r Ref, comp *mad.Completion, err error) {
 	m.trouble(notice.KindVPortRefused, r, "its VPortInfo cannot be read; it is tried again", err)
 }
 
-// answeredSet takes the answer to a Set(VPortInfo). One that was refused may have
-// been so because the host took the VPort down meanwhile: its state is read before
-// anything is concluded.
+// answeredSet takes the answer to a Set(VPortInfo). A Set may be refused because the host took the
+// VPort down meanwhile. So its state is read before anything is concluded.
 func (m *Manager) answeredSet(r Ref, comp *mad.Completion, err error) {
 	v := r.VPort()
 	var asked, i smp.VPortInfo

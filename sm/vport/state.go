@@ -13,16 +13,15 @@ import (
 	"heddle/subnet"
 )
 
-// Which adapters there are, and what of them is to be looked at. What is then
-// asked is in vportup.go, what comes of the answers in vportsmp.go.
+// Which adapters there are, and the states of their VPorts. What is asked next is in step.go, the
+// requests and their answers in smp.go.
 //
-// An adapter is treated as if nothing were known of it when its port is new or was
-// found in Init, and by a new master; else only VPorts whose state differs are read
-// again. VPortStateChange is cleared before the states are read, so that a change
-// meanwhile sets it again.
+// Nothing is assumed to be known of an adapter whose port is new or was found in Init, or after a
+// change of master. In other cases only VPorts whose state differs are read again. VPortStateChange is
+// cleared before the states are read, so that a change meanwhile sets it again.
 
-// Discovered joins the ports of a new discovery with the adapters that are
-// known.
+// Discovered joins the ports of a new discovery with the adapters that are known. whole: the
+// discovery read the whole subnet.
 func (m *Manager) Discovered(whole bool) {
 	if m.Config.PlanOnly {
 		return
@@ -56,11 +55,12 @@ func (m *Manager) Discovered(whole bool) {
 			a.model, a.step, a.functions = subnet.SharedPort, adapterKnown, int(p.Info.GUIDCap)-1
 			m.showAdapter(a)
 			if back {
-				m.needs.Placements.AdapterChanged(a) // leases wait for it, and what floats there needs more than a GUID
+				m.needs.Placements.AdapterChanged(a) // placements wait for it
 			}
 			return
 		}
-		if back || a.model == subnet.SharedPort || n.Flags&topo.NodeNew != 0 || p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID {
+		reset := p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID
+		if back || a.model == subnet.SharedPort || n.Flags&topo.NodeNew != 0 || reset {
 			m.fresh(a)
 		}
 		if a.step < adapterKnown || len(a.look) > 0 || m.Config.SweepInterval <= 0 && whole {
@@ -82,8 +82,7 @@ func (m *Manager) Discovered(whole bool) {
 	}
 }
 
-// DropAsked forgets what is known of VPorts whose answers will not be
-// seen.
+// DropAsked forgets what is known of VPorts whose requests were canceled.
 func (m *Manager) DropAsked() {
 	for _, a := range m.list {
 		if a.asked == 0 {
@@ -103,9 +102,8 @@ func (m *Manager) DropAsked() {
 	}
 }
 
-// fresh: nothing is known of an adapter, and nothing that was found is to
-// be relied on. VPorts keep the state that they were last seen in until they are
-// read.
+// fresh: nothing is known of an adapter, and what was found before does not count. VPorts keep the
+// state that they were last seen in until they are read.
 func (m *Manager) fresh(a *Adapter) {
 	a.step, a.first, a.met, a.wasOn, a.running, a.tries, a.retryAt = adapterInfo, true, false, false, false, 0, 0
 	if a.model == subnet.SharedPort {
@@ -155,13 +153,13 @@ func (m *Manager) downAll(a *Adapter) {
 	}
 }
 
-// Due reports whether upkeep has something to do about virtual ports.
+// Due reports whether Upkeep has something to do.
 func (m *Manager) Due() bool {
 	return len(m.todo) > 0 || m.retry <= m.Now
 }
 
-// Look has a VPort looked at: what it is to hold may have changed. Index 0 is
-// the adapter as a whole.
+// Look has a VPort looked at by Upkeep: what it is to hold may have changed. Index 0 is the adapter as
+// a whole.
 func (m *Manager) Look(r Ref) {
 	if r.Index == 0 {
 		m.lookAdapter(r.Adapter)
@@ -194,8 +192,7 @@ func (m *Manager) queue(a *Adapter) {
 	}
 }
 
-// wait has r looked at again at a time; what waits for it is in the adapter or
-// VPort.
+// wait has r looked at again at a time, which the adapter or VPort has too.
 func (m *Manager) wait(r Ref, at mad.Time) {
 	waiting := &r.Adapter.waiting
 	if r.Index != 0 {
@@ -254,7 +251,7 @@ func (m *Manager) wake() {
 	}
 }
 
-// forget: what was read of a VPort may not be so any more.
+// forget: what was read of a VPort may not be true any more.
 func (v *Port) forget() {
 	v.known, v.blocks, v.noGUIDs = 0, 0, false
 	v.refused, v.refusals, v.tries, v.retryAt = nil, 0, 0, 0
@@ -272,7 +269,7 @@ func (m *Manager) touchKeys(r Ref) { m.needs.PKeys.Touch(r.Adapter.port) }
 // setState notes the state of a VPort of which nothing else was read.
 func (m *Manager) setState(r Ref, st ib.PortState) { m.becomes(r, st, &r.VPort().info) }
 
-// becomes notes the state of a VPort, which has shown info with it.
+// becomes notes the state of a VPort. info is what it showed with it.
 func (m *Manager) becomes(r Ref, st ib.PortState, info *smp.VPortInfo) {
 	if st < ib.StateDown || st > ib.StateActive {
 		st = ib.StateDown // of one that does not exist, or nonsense
@@ -297,7 +294,7 @@ func (m *Manager) becomes(r Ref, st ib.PortState, info *smp.VPortInfo) {
 			v.known = keep // its LID and GUID stay until they are taken away
 		}
 		v.guids, v.found, v.told = nil, false, false
-	case st == ib.StateInit: // anew, maybe with somebody else in it
+	case st == ib.StateInit: // it came up again, perhaps for another VM
 		v.forget()
 		v.found = false
 	case old == ib.StateDown:
@@ -309,17 +306,17 @@ func (m *Manager) becomes(r Ref, st ib.PortState, info *smp.VPortInfo) {
 	}
 	switch {
 	case st == ib.StateActive:
-		m.tell(notice.KindVPortUp, r, info, "is Active", nil) // as what it is up
+		m.tell(notice.KindVPortUp, r, info, "is Active", nil) // by the GUID that it has now
 	case old == ib.StateActive:
-		m.tell(notice.KindVPortDown, r, &v.info, "went down", nil) // as what it was
+		m.tell(notice.KindVPortDown, r, &v.info, "went down", nil) // by the GUID that it had
 	}
 	m.needs.Placements.Changed(r)
 	m.touchKeys(r)
 	m.Look(r)
 }
 
-// claim: r is known and not Down, and shows a GUID. The first that was Active
-// keeps it; among others, one that may not come up gives way.
+// claim: r is known and not Down, and shows a GUID. If several VPorts show it, the first that was
+// Active keeps it. If none was, one that may not come up gives way.
 func (m *Manager) claim(r Ref) {
 	v := r.VPort()
 	g := v.info.PortGUID
@@ -328,7 +325,7 @@ func (m *Manager) claim(r Ref) {
 	case g == 0 || ok && h == r:
 		return
 	case !ok:
-	case h.VPort().state < ib.StateArmed && (v.state >= ib.StateArmed || !m.needs.Placements.Wanted(h).Up && m.needs.Placements.Wanted(r).Up):
+	case h.VPort().state < ib.StateArmed && (v.state >= ib.StateArmed || !m.mayComeUp(h) && m.mayComeUp(r)):
 		m.rival(h, g)
 	default:
 		m.rival(r, g)
@@ -339,6 +336,10 @@ func (m *Manager) claim(r Ref) {
 	m.Show(r)
 }
 
+// mayComeUp reports whether a VPort may be brought to Active.
+func (m *Manager) mayComeUp(r Ref) bool { return m.needs.Placements.Wanted(r).Up }
+
+// rival has r wait for the VPort that has its GUID.
 func (m *Manager) rival(r Ref, g ib.GUID) {
 	if l := m.rivals[g]; !slices.Contains(l, r) {
 		m.rivals[g] = append(l, r)
@@ -369,9 +370,8 @@ func (m *Manager) release(r Ref, g ib.GUID) {
 	}
 }
 
-// lidOf is the LID that leads to a VPort: its own, that of the VPort whose LID
-// it uses, or the port's; 0 if it has none yet. wait: that of the other VPort is
-// not known, or will be another.
+// lidOf is the LID that leads to a VPort: its own, that of the VPort whose LID it uses, or that of the
+// port; 0 if it has none yet. wait: the LID of the other VPort is not known, or will change.
 func (m *Manager) lidOf(r Ref) (lid ib.LID, wait bool) {
 	a, v := r.Adapter, r.VPort()
 	if v.info.LIDRequired {

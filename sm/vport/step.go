@@ -14,12 +14,12 @@ import (
 	"heddle/subnet"
 )
 
-// The state machine of an adapter and of a VPort: what is asked of it next. One
-// step is taken when it is looked at; the answer has it looked at again.
+// The state machines of an adapter and of a VPort: what is asked next. Upkeep takes one step when it
+// looks at one of them, and the answer has it looked at again.
 //
-// A VPort is made Active when what it is to hold is known (placements.Wanted), its GUID
-// and P_Key tables are so, and nobody else has its GUID. Init to Active is one Set;
-// where that is refused Armed goes before.
+// A VPort becomes Active when it holds what it is to hold (Placements.Wanted), its GUID and P_Key tables
+// are right, and nothing else has its GUID. One Set takes it from Init to Active. If that is refused,
+// Armed comes between.
 
 // Upkeep asks up to most adapters and virtual ports for the next thing.
 func (m *Manager) Upkeep(most int) {
@@ -45,8 +45,8 @@ func (m *Manager) Upkeep(most int) {
 	}
 }
 
-// ready reports whether an adapter can be asked: its port is in the subnet
-// and up. One that is not is looked at again by the sweep that changes that.
+// ready reports whether an adapter can be asked: its port is in the subnet and up. If not, the sweep
+// that changes that has it looked at again.
 func (m *Manager) ready(a *Adapter) bool {
 	if a.at.Node < 0 {
 		return false
@@ -60,8 +60,7 @@ func (m *Manager) askAdapter(o work.Op, a *Adapter, extra uint32) {
 	m.Add(work.Make(o, a.at.Node, a.at.Port, extra))
 }
 
-// treat asks an adapter for the next things. It reports whether there is, or
-// may be, more.
+// treat asks for the next things about an adapter. It reports whether there is more, or may be.
 func (m *Manager) treat(a *Adapter, most int) bool {
 	if !m.ready(a) || a.retryAt > m.Now {
 		return false
@@ -98,10 +97,9 @@ func (m *Manager) treat(a *Adapter, most int) bool {
 	return true
 }
 
-// reregister ends the first treatment of an adapter: clients of VPorts that
-// an earlier manager brought up are asked to register again, once the SA can know
-// them: the adapter is queued again when the next snapshot shows them. It reports
-// whether there is more to do now.
+// reregister ends the first treatment of an adapter. Clients of VPorts that an earlier manager brought
+// up are asked to register again, but not before the SA can know these VPorts. Until a snapshot shows
+// them the adapter waits. It reports whether there is more to do now.
 func (m *Manager) reregister(a *Adapter) bool {
 	if !a.first {
 		return false
@@ -159,9 +157,8 @@ func (m *Manager) step(r Ref) {
 	m.set(r, &want, hold, keys)
 }
 
-// downStep is for a VPort that is down. Functions of a vSwitch have their
-// addresses while they are down; of others it is of interest only for those that
-// share their LID.
+// downStep is step for a VPort that is down. Functions of a vSwitch have addresses while they are
+// down. Others matter only to VPorts that share their LID.
 func (m *Manager) downStep(r Ref) {
 	v := r.VPort()
 	if r.Index > r.Adapter.info.VPortIndexTop {
@@ -212,8 +209,8 @@ func (m *Manager) read(r Ref) bool {
 	return v.asked > 0
 }
 
-// guidWanted is what entry i of the GUID table of a VPort is to hold. Of one that
-// was up when this manager met it entries that nobody names stay: they are in use.
+// guidWanted is what entry i of the GUID table of a VPort is to hold. If the VPort was up when this
+// manager met it, entries that nobody names stay, because they are in use.
 func guidWanted(v *Port, want *Want, i int) ib.GUID {
 	switch {
 	case i > 0 && i <= len(want.Aliases):
@@ -245,8 +242,8 @@ func (m *Manager) writeGUIDs(r Ref, want *Want) bool {
 	return false
 }
 
-// takeDown takes a VPort down that must not be up, and was not made so on purpose.
-// It comes back to Init if its host wants it up, and is met as if it were new.
+// takeDown takes a VPort down that must not be up. If its host wants it up it comes back to Init, and
+// is treated like a new one.
 func (m *Manager) takeDown(r Ref, want *Want) {
 	v := r.VPort()
 	if v.refused != nil && v.refused.same(want) {
@@ -262,9 +259,9 @@ func (m *Manager) takeDown(r Ref, want *Want) {
 	m.ask(work.OpSetVPort, r, 0)
 }
 
-// held reports whether a VPort must not come up, whatever is wanted: somebody
-// else has its GUID, or the VPort whose LID it uses has none yet. It is looked at
-// again when that changes. One that is up and has the GUID of another is taken down.
+// held reports whether a VPort must not come up, whatever is wanted: something else has its GUID, or
+// the VPort whose LID it uses has none yet. It is looked at again when that changes. A VPort that is up
+// and has the GUID of another is taken down.
 func (m *Manager) held(r Ref, want *Want) bool {
 	v := r.VPort()
 	g := v.info.PortGUID
@@ -316,11 +313,10 @@ func (m *Manager) held(r Ref, want *Want) bool {
 // maxAge is how old what is known of a VPort may be for it to be made Active.
 const maxAge = 5 * time.Millisecond
 
-// set has VPortInfo set if it is not as it should be. A host may give a VPort to
-// somebody else at any moment, and a Set that then comes makes it Active with the
-// P_Keys of the one before; the answer tells, and it is taken down again. To keep the
-// time short in which that can happen, VPortInfo is read just before, and the Set is
-// not repeated if no answer comes, but VPortInfo read again.
+// set has VPortInfo set if it is not as it should be. A host may give a VPort to another VM at any
+// moment. A Set that arrives then makes it Active with the P_Keys of the VM before. The answer shows
+// that, and the VPort is taken down again. To keep this time short, VPortInfo is read just before. If
+// the Set is not answered it is not repeated: VPortInfo is read again.
 func (m *Manager) set(r Ref, want *Want, hold, keys bool) {
 	v := r.VPort()
 	if v.refused != nil {
@@ -379,12 +375,13 @@ func (m *Manager) set(r Ref, want *Want, hold, keys bool) {
 	case !wrong:
 		return
 	}
-	s.ClientReregister = want.Up && (!v.told || wrong) && s.VPortState != ib.StateArmed && v.state > ib.StateDown && !m.Config.NoReregister
+	s.ClientReregister = want.Up && (!v.told || wrong) && s.VPortState != ib.StateArmed &&
+		v.state > ib.StateDown && !m.Config.NoReregister
 	v.sending = &s
 	m.ask(work.OpSetVPort, r, 0)
 }
 
-// refuse: a VPort does not take what is wanted.
+// refuse: a VPort does not take what it is to hold.
 func (m *Manager) refuse(r Ref, want *Want, err error) {
 	v := r.VPort()
 	if v.refused != nil && v.refused.same(want) {
@@ -392,7 +389,8 @@ func (m *Manager) refuse(r Ref, want *Want, err error) {
 	}
 	w := *want
 	v.refused = &w
-	m.trouble(notice.KindVPortRefused, r, "it does not take what it is to hold, and stays as it is until that changes or it comes up anew", err)
+	const text = "it does not take what it is to hold, and stays as it is until that changes or it comes up anew"
+	m.trouble(notice.KindVPortRefused, r, text, err)
 	m.needs.Placements.Refused(r, err)
 }
 

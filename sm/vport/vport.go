@@ -376,7 +376,8 @@ func (v *Port) Aliases() []ib.GUID { return v.guids[min(1, len(v.guids)):] }
 // read again goes on with what was known of it.
 func (v *Port) TakesPart() bool {
 	const both = knowInfo | knowNode
-	return v.state >= ib.StateInit && v.known&both == both || v.state >= ib.StateArmed && v.info.PortGUID != 0 && v.node.PartitionCap != 0
+	return v.state >= ib.StateInit && v.known&both == both ||
+		v.state >= ib.StateArmed && v.info.PortGUID != 0 && v.node.PartitionCap != 0
 }
 
 // MeetKeys reports whether it came up since MeetKeys was called last, so that nothing is known of
@@ -405,7 +406,8 @@ func (m *Manager) KnownBehind(p *topo.Port) bool {
 	case a.step != adapterKnown:
 		return false
 	}
-	return !slices.ContainsFunc(a.vports, func(v *Port) bool { return v != nil && v.state >= ib.StateArmed && !v.TakesPart() })
+	unknown := func(v *Port) bool { return v != nil && v.state >= ib.StateArmed && !v.TakesPart() }
+	return !slices.ContainsFunc(a.vports, unknown)
 }
 
 // Unsure are the GUIDs of VPorts that may still be behind a port of the list, which ascends, or behind

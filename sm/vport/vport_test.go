@@ -66,7 +66,9 @@ type device struct {
 }
 
 func newStage() *stage {
-	b := &stage{Board: envtest.New(3), dev: map[*topo.Port]*device{}, want: map[subnet.Place]Want{}, waits: map[subnet.Place]bool{}}
+	b := &stage{
+		Board: envtest.New(3), dev: map[*topo.Port]*device{}, want: map[subnet.Place]Want{}, waits: map[subnet.Place]bool{},
+	}
 	b.m = New(&b.Env, Needs{b, b, b, b, b})
 	return b
 }
@@ -182,7 +184,8 @@ func (b *stage) do(t *testing.T, d *datadriven.TestData) {
 }
 
 func (b *stage) adapter(p *topo.Port, d *datadriven.TestData) {
-	x := &device{info: smp.VirtualizationInfo{VPortCap: 3, VPortIndexTop: 3, VirtualizationRevision: smp.VirtualizationRevision}}
+	x := &device{}
+	x.info.VPortCap, x.info.VPortIndexTop, x.info.VirtualizationRevision = 3, 3, smp.VirtualizationRevision
 	x.info.VirtualizationEnable = d.HasArg("on")
 	if d.HasArg("vswitch") {
 		x.info.CapabilityMask = smp.VirtCapIsVSwitch
@@ -202,7 +205,9 @@ func (b *stage) adapter(p *topo.Port, d *datadriven.TestData) {
 	p.Info.CapabilityMask2 |= ib.Cap2IsVirtualizationSupported
 }
 
-var states = map[string]ib.PortState{"down": ib.StateDown, "init": ib.StateInit, "armed": ib.StateArmed, "active": ib.StateActive}
+var states = map[string]ib.PortState{
+	"down": ib.StateDown, "init": ib.StateInit, "armed": ib.StateArmed, "active": ib.StateActive,
+}
 
 func (b *stage) vport(p *topo.Port, i uint16, d *datadriven.TestData, value func(string) uint64) {
 	x := b.dev[p]

@@ -47,12 +47,13 @@ func New(hosts int) *Board {
 	b.Now = mad.Time(time.Minute)
 	b.Sweeper, b.Output = b, b
 	f := topo.New(nil)
-	f.AddNode(&smp.NodeInfo{NodeType: ib.NodeSwitch, NumPorts: uint8(hosts), NodeGUID: SwitchGUID, PortGUID: SwitchGUID, PartitionCap: 32},
-		f.AddPath([]byte{1}))
+	info := smp.NodeInfo{NodeType: ib.NodeSwitch, NumPorts: uint8(hosts), NodeGUID: SwitchGUID, PortGUID: SwitchGUID, PartitionCap: 32}
+	f.AddNode(&info, f.AddPath([]byte{1}))
 	f.Graph = &fabric.Graph{}
 	for i := 1; i <= hosts; i++ {
 		g := ib.GUID(0xa0 + i)
-		n := f.AddNode(&smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: g, PortGUID: g, PartitionCap: 32}, f.AddPath([]byte{1, byte(i)}))
+		info := smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: g, PortGUID: g, PartitionCap: 32}
+		n := f.AddNode(&info, f.AddPath([]byte{1, byte(i)}))
 		f.Nodes[n].Desc = fmt.Sprintf("h%d", i)
 	}
 	for i := 1; i <= hosts; i++ {
@@ -164,7 +165,8 @@ func (b *Board) Problem(_ topo.Where, n notice.Notice) { b.Notify(n) }
 
 // SetFailed implements env.Sweeper.
 func (b *Board) SetFailed(node int32, port int, what string, err error) {
-	b.Printf("%s at %s failed (%v): the sweep is repeated\n", what, b.Name(b.Fabric.PortOf(node, uint8(max(port, 0)))), err)
+	p := b.Fabric.PortOf(node, uint8(max(port, 0)))
+	b.Printf("%s at %s failed (%v): the sweep is repeated\n", what, b.Name(p), err)
 }
 
 // Scope implements env.Sweeper: every port.
@@ -218,7 +220,9 @@ func (b *Board) Do(part Part, it work.Item, agent Agent) {
 	reply := req
 	s := SMP{p, req.Method() == ib.MethodSet, req.AttrID(), req.AttrMod(), smp.Data(&reply)}
 	st, err := agent(&s)
-	comp := mad.Completion{Token: uint64(it), Err: err, Request: &req, Attr: s.Attr, AttrMod: s.Mod, Method: req.Method(), Tries: 1}
+	comp := mad.Completion{
+		Token: uint64(it), Err: err, Request: &req, Attr: s.Attr, AttrMod: s.Mod, Method: req.Method(), Tries: 1,
+	}
 	if err == nil {
 		reply.SetMethod(ib.MethodGetResp)
 		reply.SetStatus(st)
