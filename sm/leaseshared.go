@@ -9,8 +9,8 @@ import (
 	"heddle/subnet"
 )
 
-// Leases on shared ports are entries of the ports' GUID tables, which guids.go
-// brings about: a GUID is taken from one port before another gets it.
+// Leases on shared ports are entries of the ports' GUID tables, which package guid
+// programs: a GUID is taken from one port before another gets it.
 
 // leaseAliases are the leases that are placed, or to be placed, on shared ports:
 // entries of their GUID tables.

@@ -1,4 +1,5 @@
-// Package pkey knows what the P_Key tables of a subnet hold.
+// Package pkey has the P_Key table of a port or virtual port, as far as it is known. Ports keep it (package
+// topo); package pkeymgr, which programs P_Keys, owns what is in it.
 package pkey
 
 import (
@@ -21,30 +22,29 @@ type Table struct {
 	Virgin  bool           // its agent was reset when it was read, and it was not written since
 	Refused bool           // the agent has no such table, or does not let us write it
 	Asked   bool           // a request is under way
-	OKGen   uint64         // of c.pk.gen for which it is as it should be
+	OKGen   uint64         // generation of what ports are to hold for which it is as it should be
 	RetryAt mad.Time       // not before
 	WroteAt mad.Time       // when a Set was last acknowledged; meaningful if wrote
 	Wrote   bool
 	Peer    ib.GUID // of the end port whose keys it has; edge ports only
-	// verifyAt is when to see whether enforcement is as it was set, because an
+	// VerifyAt is when to see whether enforcement is as it was set, because an
 	// older Set(PortInfo) may arrive late; 0 = no need. Edge ports only.
 	VerifyAt mad.Time
 
-	// have is what it holds, by index, without the empty entries at its end.
+	// Have is what it holds, by index, without the empty entries at its end.
 	// Snapshots share it.
 	Have    []ib.PKey
 	Sending []ib.PKey // of the Set under way
-	// ghost are keys of earlier Sets of which the network may still deliver a
-	// copy until ghostAt; then the table is read again. nil: there are no such Sets.
+	// Ghost are keys of earlier Sets of which the network may still deliver a copy until
+	// GhostAt; then the table is read again. nil: there are no such Sets.
 	Ghost   []ib.PKey
 	GhostAt mad.Time
 }
 
-// Forget: the table has to be read again. What it held may still be there.
+// Forget has the table read again. What it held may still be there.
 func (t *Table) Forget() { t.Blocks, t.OKGen, t.Virgin = 0, 0, false }
 
-// GhostOf: a copy of a Set of list, which may be empty, may come until mad.LateCopy
-// from now.
+// GhostOf notes that a copy of a Set of list, which may be empty, may arrive until mad.LateCopy from now.
 func (t *Table) GhostOf(now mad.Time, list []ib.PKey) {
 	if t.Ghost == nil {
 		t.Ghost = []ib.PKey{}

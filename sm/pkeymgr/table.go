@@ -13,21 +13,17 @@ import (
 	"heddle/subnet"
 )
 
-// P_Key tables. What a holder has is known only as it was read back or
-// acknowledged in this mastership; what it is to hold follows from the partitions
-// in force (partition.Grants). The two are brought together
+// P_Key tables. What a table holds is known only as it was read or acknowledged in this mastership. What
+// it is to hold follows from the partitions in force (partition.Grants). Tables are written
 //
-//   - in a sweep, before its link is moved to Armed, for a port that comes or
-//     comes back, and for the virtual ports that are behind it: no data passes
-//     before its table is right;
-//   - between sweeps, as upkeep, for all others (see pkeypass.go).
+//   - in a sweep, for a port that comes or comes back, and for the virtual ports behind it: no data
+//     passes before the table is right, because the link is not moved to Armed before;
+//   - between sweeps, as upkeep, for all others (see pass.go).
 //
-// Block 0 of every end port is read by each full discovery. The blocks above it
-// are read once in a mastership, in the background for ports that are Active;
-// they need not be where the port shows the state of a reset agent and keeps no
-// keys over one (LID 0, the default key alone, no P_Key memory), which is how
-// every port of a fresh fabric looks. Tables of virtual ports are read whole, each
-// time that they come up.
+// Each full discovery reads block 0 of every end port. The blocks above it are read once in a
+// mastership, in the background if the port is Active. They are not read if the agent was reset and its
+// port keeps no keys over a reset (LID 0, the default key alone, no P_Key memory): every port of a
+// fresh subnet looks so. Tables of virtual ports are read whole each time that the port comes up.
 
 // virgin reports whether no index of a table can be in use: its agent was found reset by the sweep under
 // way, or it is a virtual port that is not up yet.
@@ -99,7 +95,7 @@ func (m *Manager) step(h holder, pass pass) bool {
 // Discovered has block 0 of the table of an end port read that was just discovered.
 func (m *Manager) Discovered(p *topo.Port) { m.ask(work.OpPKeys, holder{p: p}, 0) }
 
-// ask asks for a block of a table, or writes one: o is opPKeys or opSetPKeys.
+// ask asks for a block of a table, or writes one: o is work.OpPKeys or work.OpSetPKeys.
 func (m *Manager) ask(o work.Op, h holder, block uint32) {
 	t := m.table(h)
 	t.Asked = true

@@ -117,7 +117,7 @@ func (m *Manager) reregister(a *Adapter) bool {
 	return a.asked > 0
 }
 
-// reregisterClients is extra of opSetVirt: VClientReregister.
+// reregisterClients is the extra of work.OpSetVirt that asks for VClientReregister.
 const reregisterClients = 1
 
 func (m *Manager) ask(o work.Op, r Ref, block int) {
