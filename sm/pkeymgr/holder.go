@@ -58,7 +58,7 @@ func (m *Manager) functionsOf(p *topo.Port) *vport.Adapter {
 	if len(m.needs.VPorts.All()) == 0 || !p.Has(topo.PortEnd) {
 		return nil
 	}
-	if a := m.needs.VPorts.Adapter(p.GUID); a != nil && a.Model() != subnet.SharedPort {
+	if a := m.needs.VPorts.Adapter(p.GUID); a != nil && !a.Shared() {
 		return a
 	}
 	return nil

@@ -5,7 +5,6 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sm/work"
-	"heddle/subnet"
 )
 
 // Changes of VPorts are noticed by trap 1146 or 1144. If a trap was lost, or is ignored because too
@@ -15,7 +14,7 @@ import (
 // LightSweep asks each adapter whether a VPort changed state.
 func (m *Manager) LightSweep() {
 	for _, a := range m.list {
-		if a.step == adapterKnown && a.model != subnet.SharedPort && m.ready(a) {
+		if a.step == adapterKnown && !a.kind.shared && m.ready(a) {
 			m.Add(work.Make(work.OpLightVirt, a.at.Node, a.at.Port, 0))
 		}
 	}
@@ -58,7 +57,7 @@ func (m *Manager) byLID(lid ib.LID) *Adapter {
 // the sweep that finds it, or its VPorts are not managed.
 func (m *Manager) Trapped(trap uint16, issuer ib.LID) {
 	a := m.byLID(issuer)
-	if a == nil || a.at.Node < 0 || a.model == subnet.SharedPort {
+	if a == nil || a.at.Node < 0 || a.kind.shared {
 		return
 	}
 	if trap == smp.TrapVPortChange {

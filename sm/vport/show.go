@@ -36,8 +36,8 @@ func (m *Manager) Show(r Ref) {
 // showAdapter has the entry of an adapter's port brought up to date.
 func (m *Manager) showAdapter(a *Adapter) {
 	var s *subnet.Adapter
-	if a.model != subnet.NoFunctions {
-		s = &subnet.Adapter{Model: a.model, Info: a.info, Functions: a.functions}
+	if a.kind != noKind {
+		s = &subnet.Adapter{Model: a.kind.model, Info: a.info, Functions: a.functions}
 	}
 	if s == nil && a.shows == nil || s != nil && a.shows != nil && *s == *a.shows {
 		return
@@ -246,7 +246,7 @@ func (m *Manager) Status() (s Status) {
 		switch {
 		case a.at.Node < 0:
 			continue
-		case a.model == subnet.SharedPort:
+		case a.kind.shared:
 			s.SharedPorts++
 			continue
 		case a.step == adapterRefused:

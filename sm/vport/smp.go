@@ -11,7 +11,6 @@ import (
 	"heddle/sm/guid"
 	"heddle/sm/notice"
 	"heddle/sm/work"
-	"heddle/subnet"
 )
 
 // The requests about VPorts, and their answers. Only what was read or acknowledged is known. After a
@@ -86,7 +85,7 @@ func (m *Manager) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.A
 // Active, see set.
 func (m *Manager) Once(it work.Item) bool {
 	a := m.byPort[m.Fabric.PortOf(it.Node(), it.Port()).GUID]
-	if a == nil || a.model != subnet.VPorts {
+	if a == nil || !a.kind.hosted {
 		return false
 	}
 	v := a.VPort(uint16(it.Extra()))
@@ -131,7 +130,7 @@ func (m *Manager) failed(a *Adapter, what string, err error) {
 	w := m.Fabric.Where(a.at.Node, int(a.at.Port))
 	if !mad.Unanswered(err) {
 		m.downAll(a)
-		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
+		a.step, a.kind, a.functions = adapterRefused, noKind, 0
 		m.needs.Discovery.AdapterMet()
 		m.showAdapter(a)
 		m.needs.Placements.Changed(Ref{a, 0})
@@ -183,9 +182,9 @@ func (m *Manager) answeredInfo(a *Adapter, it work.Item, comp *mad.Completion) {
 	i.ClearForSet()
 	if i != a.info || a.shows == nil {
 		a.info, a.functions = i, int(i.VPortCap)
-		a.model = subnet.VPorts
+		a.kind = vportKind
 		if i.CapabilityMask&smp.VirtCapIsVSwitch != 0 {
-			a.model = subnet.VSwitch
+			a.kind = vswitchKind
 		}
 		m.showAdapter(a)
 	}
@@ -209,7 +208,7 @@ func (m *Manager) answeredInfo(a *Adapter, it work.Item, comp *mad.Completion) {
 		a.step = adapterEnable
 	default: // it is off, and is to be
 		m.downAll(a)
-		a.step, a.model, a.functions = adapterRefused, subnet.NoFunctions, 0
+		a.step, a.kind, a.functions = adapterRefused, noKind, 0
 		m.needs.Discovery.AdapterMet()
 		m.showAdapter(a)
 		m.touchKeys(Ref{a, 0})
@@ -242,7 +241,7 @@ func (m *Manager) answeredStates(a *Adapter, block uint32, comp *mad.Completion)
 			continue
 		}
 		v := a.VPort(uint16(i))
-		held := a.wasOn || a.model == subnet.VSwitch && m.Config.VSwitchPrepopulate // it may hold an address
+		held := a.wasOn || a.kind.assigned && m.Config.VSwitchPrepopulate // it may hold an address
 		if v == nil && st <= ib.StateDown && !(a.first && held) {
 			continue
 		}
@@ -415,11 +414,11 @@ func (m *Manager) answeredSet(r Ref, comp *mad.Completion, err error) {
 		switch {
 		case v.info.LIDRequired && v.info.VPortLID != asked.VPortLID,
 			asked.VPortState >= ib.StateArmed && i.VPortState < asked.VPortState,
-			r.Adapter.model == subnet.VSwitch && asked.PortGUID != 0 && i.PortGUID != asked.PortGUID:
+			r.Adapter.kind.assigned && asked.PortGUID != 0 && i.PortGUID != asked.PortGUID:
 			err = errKeeps
 		default:
 			v.refusals = 0
-			if r.Adapter.model == subnet.VSwitch && asked.PortGUID == 0 {
+			if r.Adapter.kind.assigned && asked.PortGUID == 0 {
 				v.own = i.PortGUID
 			}
 			v.told = v.told || asked.ClientReregister || i.VPortState == ib.StateActive

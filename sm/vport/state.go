@@ -42,17 +42,17 @@ func (m *Manager) Discovered(whole bool) {
 			}
 			return
 		case a == nil:
-			a = &Adapter{port: p.GUID, at: subnet.NoRef()}
+			a = &Adapter{port: p.GUID, at: subnet.NoRef(), kind: noKind}
 			m.byPort[p.GUID] = a
 			m.list = append(m.list, a)
 		}
 		back := a.at.Node < 0
 		a.at = subnet.Ref{Node: p.Node, Port: p.Num}
 		if !vports {
-			if a.model != subnet.SharedPort {
+			if !a.kind.shared {
 				m.downAll(a)
 			}
-			a.model, a.step, a.functions = subnet.SharedPort, adapterKnown, int(p.Info.GUIDCap)-1
+			a.kind, a.step, a.functions = sharedKind, adapterKnown, int(p.Info.GUIDCap)-1
 			m.showAdapter(a)
 			if back {
 				m.needs.Placements.AdapterChanged(a) // placements wait for it
@@ -60,7 +60,7 @@ func (m *Manager) Discovered(whole bool) {
 			return
 		}
 		reset := p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID
-		if back || a.model == subnet.SharedPort || n.Flags&topo.NodeNew != 0 || reset {
+		if back || a.kind.shared || n.Flags&topo.NodeNew != 0 || reset {
 			m.fresh(a)
 		}
 		if a.step < adapterKnown || len(a.look) > 0 || m.Config.SweepInterval <= 0 && whole {
@@ -106,8 +106,8 @@ func (m *Manager) DropAsked() {
 // state that they were last seen in until they are read.
 func (m *Manager) fresh(a *Adapter) {
 	a.step, a.first, a.met, a.wasOn, a.running, a.tries, a.retryAt = adapterInfo, true, false, false, false, 0, 0
-	if a.model == subnet.SharedPort {
-		a.model, a.functions = subnet.NoFunctions, 0
+	if a.kind.shared {
+		a.kind, a.functions = noKind, 0
 		m.showAdapter(a)
 	}
 	for _, v := range a.vports {
@@ -177,7 +177,7 @@ func (m *Manager) Look(r Ref) {
 
 // lookAdapter has the states of all VPorts of an adapter read again.
 func (m *Manager) lookAdapter(a *Adapter) {
-	if a.at.Node < 0 || a.model == subnet.SharedPort {
+	if a.at.Node < 0 || a.kind.shared {
 		return
 	}
 	a.step = adapterInfo // what is under way may be of before
@@ -290,7 +290,7 @@ func (m *Manager) becomes(r Ref, st ib.PortState, info *smp.VPortInfo) {
 		m.release(r, v.info.PortGUID)
 		keep := v.known & knowInfo
 		v.forget()
-		if r.Adapter.model == subnet.VSwitch {
+		if r.Adapter.kind.assigned {
 			v.known = keep // its LID and GUID stay until they are taken away
 		}
 		v.guids, v.found, v.told = nil, false, false
@@ -397,7 +397,7 @@ func (m *Manager) infoRead(r Ref, info *smp.VPortInfo) {
 	v := r.VPort()
 	v.readAt = m.Now
 	m.becomes(r, info.VPortState, info)
-	if r.Adapter.model == subnet.VPorts && v.state > ib.StateDown {
+	if r.Adapter.kind.hosted && v.state > ib.StateDown {
 		switch {
 		case v.met == 0 || v.state < ib.StateArmed:
 			v.met = info.PortGUID

@@ -11,7 +11,6 @@ import (
 	"heddle/sm/guid"
 	"heddle/sm/notice"
 	"heddle/sm/work"
-	"heddle/subnet"
 )
 
 // The state machines of an adapter and of a VPort: what is asked next. Upkeep takes one step when it
@@ -169,7 +168,7 @@ func (m *Manager) downStep(r Ref) {
 		m.ask(work.OpGetVPort, r, 0)
 		return
 	}
-	if r.Adapter.model != subnet.VSwitch {
+	if !r.Adapter.kind.assigned {
 		stale := v.info.LIDRequired && v.info.VPortLID != 0 && want.LID == 0 // it is at another place now, or nowhere
 		switch {
 		case (v.needed || stale) && v.known&knowInfo == 0:
@@ -252,7 +251,7 @@ func (m *Manager) takeDown(r Ref, want *Want) {
 	s := v.info
 	s.ClearForSet()
 	s.VPortState = ib.StateDown
-	if r.Adapter.model == subnet.VSwitch {
+	if r.Adapter.kind.assigned {
 		s.VPortLID, s.PortGUID = 0, 0
 	}
 	v.sending = &s
@@ -268,7 +267,7 @@ func (m *Manager) held(r Ref, want *Want) bool {
 	switch {
 	case want.GUID != 0:
 		g = want.GUID
-	case r.Adapter.model == subnet.VSwitch && !want.Up:
+	case r.Adapter.kind.assigned && !want.Up:
 		return false // what it shows is to be taken from it
 	}
 	who := ""
@@ -332,7 +331,7 @@ func (m *Manager) set(r Ref, want *Want, hold, keys bool) {
 		s.VPortLID = want.LID
 		wrong = v.info.VPortLID != want.LID
 	}
-	if r.Adapter.model == subnet.VSwitch {
+	if r.Adapter.kind.assigned {
 		s.PortGUID = want.GUID
 		switch {
 		case want.GUID != 0:
@@ -363,7 +362,7 @@ func (m *Manager) set(r Ref, want *Want, hold, keys bool) {
 		if !keys {
 			return // who completes them has it looked at again
 		}
-		if r.Adapter.model == subnet.VPorts && m.Now.Sub(v.readAt) > maxAge {
+		if r.Adapter.kind.hosted && m.Now.Sub(v.readAt) > maxAge {
 			v.confirm = confirmInfo
 			m.ask(work.OpGetVPort, r, 0)
 			return

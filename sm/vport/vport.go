@@ -110,7 +110,7 @@ type Manager struct {
 type Adapter struct {
 	port  ib.GUID
 	at    subnet.Ref // in Env.Fabric; NoRef while it is not there
-	model subnet.Model
+	kind  *kind
 	info  smp.VirtualizationInfo
 	shows *subnet.Adapter // of info, for snapshots; nil: nothing to show
 	step  adapterStep
@@ -135,6 +135,25 @@ type Adapter struct {
 	// or they are read again.
 	held []ib.GUID
 }
+
+// kind is how adapters of a model work (docs/virtualization.md).
+type kind struct {
+	model subnet.Model
+	// shared: functions have no SMPs of their own. They are entries of the port's GUID table, which
+	// package guid programs.
+	shared bool
+	// assigned: the manager assigns LID and GUID of each function. It keeps both while it is down.
+	assigned bool
+	// hosted: the host assigns the GUID of each VPort, and may give it to another VM at any moment.
+	hosted bool
+}
+
+var (
+	noKind      = &kind{model: subnet.NoFunctions} // not known yet, or no functions that can be used
+	sharedKind  = &kind{model: subnet.SharedPort, shared: true}
+	vswitchKind = &kind{model: subnet.VSwitch, assigned: true}
+	vportKind   = &kind{model: subnet.VPorts, hosted: true}
+)
 
 // adapterStep is what is asked of an adapter next.
 type adapterStep uint8
@@ -258,7 +277,7 @@ func (m *Manager) clear() {
 func (m *Manager) Reset() {
 	m.clear()
 	for _, a := range m.list {
-		*a = Adapter{port: a.port, at: subnet.NoRef(), vports: a.vports}
+		*a = Adapter{port: a.port, at: subnet.NoRef(), kind: noKind, vports: a.vports}
 		for _, v := range a.vports {
 			if v != nil {
 				*v = Port{index: v.index, state: ib.StateDown}
@@ -286,8 +305,19 @@ func (a *Adapter) PortGUID() ib.GUID { return a.port }
 // Present reports whether its port is in the subnet.
 func (a *Adapter) Present() bool { return a.at.Node >= 0 }
 
-// Model is its kind.
-func (a *Adapter) Model() subnet.Model { return a.model }
+// Shared reports whether its functions are entries of its port's GUID table alone.
+func (a *Adapter) Shared() bool { return a.kind.shared }
+
+// Assigned reports whether the manager assigns LID and GUID of each function, which keeps both while it
+// is down (vSwitch).
+func (a *Adapter) Assigned() bool { return a.kind.assigned }
+
+// Hosted reports whether the host assigns the GUID of each VPort, and may give it to another VM at any
+// moment.
+func (a *Adapter) Hosted() bool { return a.kind.hosted }
+
+// Model is its model, as snapshots show it.
+func (a *Adapter) Model() subnet.Model { return a.kind.model }
 
 // Functions is how many functions it can hold, of index 1 on.
 func (a *Adapter) Functions() int { return a.functions }
@@ -401,7 +431,7 @@ func (m *Manager) KnownBehind(p *topo.Port) bool {
 	switch {
 	case a == nil:
 		return !p.Info.IsVirtualizationSupported()
-	case a.model == subnet.SharedPort || a.step == adapterRefused:
+	case a.kind.shared || a.step == adapterRefused:
 		return true
 	case a.step != adapterKnown:
 		return false
