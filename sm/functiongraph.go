@@ -32,7 +32,7 @@ func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
 		grant(c.lids.OfFunction(p), p.Port)
 	}
 	for _, l := range x.list {
-		if !l.gone {
+		if l.state != stateEnded {
 			grant(c.lids.OfPlacement(l.GUID), l.port)
 		}
 	}

@@ -82,7 +82,7 @@ func (c *Core) takeFunctionLIDs(sp *lid.Space) (ops []store.Op) {
 	}
 	for _, l := range x.list {
 		own := c.lidOf(l)
-		if l.gone || own == 0 {
+		if l.state == stateEnded || own == 0 {
 			continue
 		}
 		r := lid.One(own)
@@ -123,7 +123,7 @@ func (c *Core) noLID() string {
 	n := c.countLIDs()
 	waiting := 0
 	for _, l := range c.leases.list {
-		if own := c.lidOf(l); !l.gone && own != 0 && !c.placeLID(own) && l.target() == (subnet.Place{}) {
+		if own := c.lidOf(l); l.state != stateEnded && own != 0 && !c.placeLID(own) && l.target() == (subnet.Place{}) {
 			waiting++
 		}
 	}
@@ -184,7 +184,8 @@ func (c *Core) giveLIDs() (ops []store.Op) {
 // refuseLease takes a lease out of the batch, because it cannot be carried out.
 func (c *Core) refuseLease(l *lease, f failure) {
 	l.leaving = false
-	l.failed, l.back = f, l.held
+	l.fail(f)
+	l.back = l.held
 	c.settle(l)
 	c.lookLease(l)
 }
@@ -193,7 +194,7 @@ func (c *Core) giveLID(l *lease, a *vport.Adapter, t subnet.Place, ops []store.O
 	sp := c.lids.InUse()
 	has := c.lidOf(l)
 	always := a != nil && c.always(a)
-	if l.LID != 0 && has != l.LID && l.failed.cause == 0 {
+	if l.LID != 0 && has != l.LID && !l.hasFailed() {
 		switch {
 		case int(l.LID) >= c.lids.Limit():
 			return ops, failure{subnet.CauseTableFull, fmt.Sprintf("LID %d is asked for, and the smallest forwarding table holds LIDs below %d only", l.LID, c.lids.Limit())}
@@ -233,13 +234,13 @@ const maxFormer = 1 << 16
 // forgetLease ends a lease that nothing holds any more.
 func (c *Core) forgetLease(l *lease) {
 	x := &c.leases
-	if l.gone {
+	if l.state == stateEnded {
 		return
 	}
 	if c.lidOf(l) != 0 {
 		c.Save(c.loseLID(l))
 	}
-	l.gone = true
+	l.become(stateEnded)
 	delete(x.byGUID, l.GUID)
 	if !l.implied {
 		if len(x.former) >= maxFormer {
@@ -248,7 +249,7 @@ func (c *Core) forgetLease(l *lease) {
 		x.former[l.GUID] = true
 	}
 	if x.gone++; x.gone > 64 && x.gone > len(x.list)/2 {
-		x.list = slices.DeleteFunc(x.list, func(l *lease) bool { return l.gone })
+		x.list = slices.DeleteFunc(x.list, func(l *lease) bool { return l.state == stateEnded })
 		x.gone = 0
 	}
 }

@@ -25,7 +25,7 @@ func leased(t *testing.T, fdbcap uint16, guids ...ib.GUID) *Core {
 // lids gives the leases LIDs, in order.
 func lids(c *Core, top bool) (got []ib.LID) {
 	for _, l := range c.leases.list {
-		if c.lidOf(l) == 0 && !l.gone {
+		if c.lidOf(l) == 0 && l.state != stateEnded {
 			if free, _ := c.takeLID(top, nil); free != 0 {
 				c.lids.Give(l.GUID, free)
 			}
@@ -60,7 +60,7 @@ func TestFunctionLIDOrder(t *testing.T) {
 	if ops := c.loseLID(c.leases.list[3]); len(ops) != 1 || ops[0].Kind != store.DeleteLID || ops[0].GUID != 0x1003 {
 		t.Errorf("%+v", ops)
 	}
-	c.leases.list[3].gone = true
+	c.leases.list[3].state = stateEnded
 	if got := lids(c, false); got[5] != 7 {
 		t.Errorf("LIDs %v: 7 was given back", got)
 	}

@@ -8,17 +8,6 @@ import (
 	"heddle/subnet"
 )
 
-// batchStep is how far the batch under way has come.
-type batchStep uint8
-
-const (
-	batchIdle  batchStep = iota
-	batchStore           // the LIDs that were given are being stored
-	batchLeave           // functions give up addresses
-	batchRoute           // LIDs are led elsewhere
-	batchPut             // functions get addresses
-)
-
 // startMoves takes the batch of leases on, or gathers a new one. It reports whether it
 // began a phase; what functions are to hold is written by upkeep.
 func (c *Core) startMoves() bool {
@@ -82,7 +71,8 @@ func (c *Core) startMoves() bool {
 }
 
 func (c *Core) enterStep(s batchStep) {
-	c.leases.step, c.leases.began, c.leases.retry = s, c.Now, mad.Never
+	x := &c.leases
+	x.step, x.began, x.retry = x.step.next(s), c.Now, mad.Never
 }
 
 // stepOver reports whether the step under way has lasted long enough; if not, it
@@ -143,7 +133,7 @@ func (c *Core) gather() bool {
 	x.unread = false
 	for _, l := range list {
 		l.queued = false
-		if !l.gone && c.ready(l) {
+		if l.state != stateEnded && c.ready(l) {
 			l.aim = l.target()
 			l.leaving = l.held != (subnet.Place{}) && l.held != l.aim
 			x.batch = append(x.batch, l)
@@ -170,7 +160,7 @@ func (c *Core) gather() bool {
 			if h := x.hold[t]; t != (subnet.Place{}) && h != nil && h != l && !h.leaving && (h.held == t || h.target() == t) {
 				l.leaving = false
 				again = true
-				if l.failed.cause != 0 {
+				if l.hasFailed() {
 					c.settle(l)
 					continue
 				}
@@ -186,7 +176,9 @@ func (c *Core) gather() bool {
 		return false
 	}
 	for _, l := range x.batch {
-		if l.failed.cause == 0 {
+		if l.state == stateRefused {
+			l.become(stateRollingBack)
+		} else if !l.hasFailed() {
 			c.reportLease(l, subnet.LeaseMoving, failure{})
 		}
 	}
@@ -208,21 +200,23 @@ func (c *Core) showsGUID(p subnet.Place, g ib.GUID) bool {
 // nothing is left to do, or it must wait, that is reported.
 func (c *Core) ready(l *lease) bool {
 	x := &c.leases
-	if l.implied && l.failed.cause != 0 && l.back != (subnet.Place{}) && l.held == (subnet.Place{}) && !c.showsGUID(l.back, l.GUID) && c.showsGUID(l.Place, l.GUID) {
-		l.failed, l.back = failure{}, subnet.Place{} // its host says where it is
+	if l.implied && l.hasFailed() && l.back != (subnet.Place{}) && l.held == (subnet.Place{}) && !c.showsGUID(l.back, l.GUID) && c.showsGUID(l.Place, l.GUID) {
+		l.become(stateWaiting)
+		l.back = subnet.Place{} // its host says where it is
 	}
 	c.letGo(l)
 	t := l.target()
 	if t == (subnet.Place{}) {
-		if l.held != t || l.floats != 0 || !c.floatLeft(l) || l.ended && c.lidLeads(l) {
+		if l.held != t || l.floats != 0 || !c.floatLeft(l) || l.unwanted() && c.lidLeads(l) {
 			return true
 		}
 		c.settle(l)
 		return false
 	}
 	refuse := func(cause subnet.Cause, why string) bool {
-		if l.failed.cause == 0 {
-			l.failed, l.back = failure{cause, why}, l.held
+		if !l.hasFailed() {
+			l.fail(failure{cause, why})
+			l.back = l.held
 			if l.target() != t {
 				return c.ready(l)
 			}
@@ -231,7 +225,7 @@ func (c *Core) ready(l *lease) bool {
 		return false
 	}
 	look := func(cause subnet.Cause, why string) bool { // it is about to be known
-		if l.failed.cause != 0 {
+		if l.hasFailed() {
 			c.settle(l)
 		} else {
 			c.reportLease(l, subnet.LeaseWaiting, failure{cause, why})
@@ -239,13 +233,13 @@ func (c *Core) ready(l *lease) bool {
 		return false
 	}
 	wait := func(cause subnet.Cause, why string) bool {
-		if x.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && l.failed.cause == 0 {
+		if x.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && !l.hasFailed() {
 			c.turnRound(l, failure{cause, why})
 			return false
 		}
 		return look(cause, why)
 	}
-	if o := x.wants[t]; o != nil && o != l && l.failed.cause == 0 && !l.implied {
+	if o := x.wants[t]; o != nil && o != l && !l.hasFailed() && !l.implied {
 		return refuse(subnet.CauseFunctionTaken, "function "+t.String()+" is kept for GUID "+o.GUID.String())
 	}
 	p := c.EndPort(t.Port)
@@ -300,7 +294,7 @@ func (c *Core) ready(l *lease) bool {
 		if c.inForce(l, a, v) {
 			l.held = t
 			c.settle(l)
-		} else if l.failed.cause == 0 {
+		} else if !l.hasFailed() {
 			c.reportLease(l, subnet.LeaseMoving, failure{})
 		}
 		return false
@@ -316,7 +310,7 @@ func (c *Core) retryRefused() {
 	x.again = mad.Never
 	tried := false
 	for _, l := range x.list {
-		if !l.gone && !l.ended && !l.implied && l.failed.cause != 0 && l.told.State == subnet.LeaseRefused {
+		if l.state == stateRefused && !l.implied {
 			again := l.Lease
 			c.putLease(&again)
 			tried = true
@@ -336,9 +330,9 @@ func (c *Core) lidLeads(l *lease) bool {
 // settle ends the work for a lease: it is where it is to be.
 func (c *Core) settle(l *lease) {
 	switch {
-	case l.ended:
+	case l.unwanted():
 		c.forgetLease(l)
-	case l.failed.cause != 0:
+	case l.hasFailed():
 		if !l.implied {
 			c.leases.again = min(c.leases.again, c.Now.Add(c.Config.RetryInterval))
 		}
@@ -388,7 +382,7 @@ func (c *Core) allLeft() bool {
 			l.held, l.back = subnet.Place{}, l.held
 			continue
 		}
-		if l.failed.cause == 0 || l.target() != l.held {
+		if !l.hasFailed() || l.target() != l.held {
 			over = false
 		}
 	}
@@ -414,18 +408,18 @@ func (c *Core) allLeft() bool {
 		}
 		// It still holds it, or nobody knows: so it stays there.
 		delete(x.leaves, l.held)
-		if l.failed.cause != 0 && l.target() != l.held {
+		if l.hasFailed() && l.target() != l.held {
 			c.lookLease(l) // it has to
 			continue
 		}
 		if x.hold[l.held] == nil {
 			c.holdAt(l, l.held)
 		}
-		if l.ended { // and is tried again
+		if l.unwanted() { // and is tried again
 			x.retry = min(x.retry, c.Now.Add(c.Config.RetryInterval))
 		}
-		if l.failed.cause == 0 {
-			l.failed = failure{subnet.CauseNotGivenUp, "function " + l.held.String() + ", which has the address, does not give it up"}
+		if !l.hasFailed() {
+			l.fail(failure{subnet.CauseNotGivenUp, "function " + l.held.String() + ", which has the address, does not give it up"})
 		}
 		l.back = l.held
 		c.lookPlace(l.held)

@@ -92,7 +92,7 @@ func (c *Core) floatWaits(l *lease) {
 		}
 		delete(x.leaves, at)
 	}
-	if l.failed.cause == 0 {
+	if !l.hasFailed() {
 		c.reportLease(l, subnet.LeaseWaiting, failure{subnet.CausePortSilent, "port " + l.unfloats.String() + " has its LID still, and does not answer"})
 	}
 	x.retry = min(x.retry, c.Now.Add(c.Config.RetryInterval))
@@ -121,7 +121,7 @@ func (c *Core) readyFloat(l *lease, p *topo.Port, refuse func(subnet.Cause, stri
 	c.mergeAliases()
 	if l.held == t {
 		c.settle(l)
-	} else if l.failed.cause == 0 {
+	} else if !l.hasFailed() {
 		c.reportLease(l, subnet.LeaseMoving, failure{})
 	}
 	return false

@@ -26,7 +26,7 @@ func (c *Core) functionWanted(r vport.Ref) vport.Want {
 			return vport.Want{LID: c.lidOf(l), GUID: l.GUID, Up: c.routedAt(c.lidOf(l), a.PortGUID()), Aliases: l.Aliases}
 		case !x.given: // who sets leases has not said anything yet
 			return vport.Want{LID: v.Info().VPortLID, GUID: v.Info().PortGUID, Up: v.State() >= ib.StateArmed, Aliases: v.Aliases()}
-		case x.wants[p] != nil && x.wants[p].failed.cause == 0 && x.leaves[p] == nil && v.State() < ib.StateArmed:
+		case x.wants[p] != nil && !x.wants[p].hasFailed() && x.leaves[p] == nil && v.State() < ib.StateArmed:
 			// It is about to get an address; there is no need to clean it before.
 			return vport.Want{LID: v.Info().VPortLID, GUID: v.Info().PortGUID}
 		}
@@ -83,7 +83,7 @@ func (c *Core) functionChanged(r vport.Ref) {
 		}
 		if l.held == p && !c.heldBy(l, r.Adapter, v) && (v.InfoKnown() || r.Adapter.Model() == subnet.VPorts && v.State() < ib.StateInit) {
 			l.held = subnet.Place{}
-			if l.target() != p && l.failed.cause == 0 {
+			if l.target() != p && !l.hasFailed() {
 				l.back = p
 			}
 		}
@@ -148,7 +148,8 @@ func (c *Core) meet(r vport.Ref, v *vport.Port) {
 	}
 	if l.implied && own && v.State() >= ib.StateInit && l.Place != p {
 		if a, u := c.function(l.Place); u == nil || u.State() < ib.StateInit || u.Info().PortGUID != l.GUID || a.Model() != subnet.VPorts {
-			l.Place, l.failed = p, failure{} // the VM moved
+			l.Place = p // the VM moved
+			l.become(stateWaiting)
 			c.lookLease(l)
 		}
 	}
@@ -174,7 +175,7 @@ func (c *Core) functionRefused(r vport.Ref, err error) {
 	if l == nil {
 		l = c.leases.leaves[r.Place()]
 	}
-	if l == nil || l.failed.cause != 0 && l.target() == (subnet.Place{}) {
+	if l == nil || l.hasFailed() && l.target() == (subnet.Place{}) {
 		return
 	}
 	f := failure{subnet.CauseNotTaken, "function " + r.Place().String() + " does not take it: " + err.Error()}
@@ -191,12 +192,13 @@ func (c *Core) turnRound(l *lease, f failure) {
 		c.holdAt(l, subnet.Place{})
 	}
 	switch {
-	case l.failed.cause != 0:
+	case l.hasFailed():
 		l.back = subnet.Place{} // neither here nor there
 	case l.held != (subnet.Place{}):
-		l.failed, l.back = f, l.held
+		l.fail(f)
+		l.back = l.held
 	default:
-		l.failed = f
+		l.fail(f)
 	}
 	// It may have taken part of the address, which it has to give up before.
 	if l.held == (subnet.Place{}) && c.mayHold(l, t) {

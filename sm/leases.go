@@ -66,14 +66,12 @@ type leases struct {
 // lease is a Lease and how far it is carried out.
 type lease struct {
 	subnet.Lease
-	ended   bool // nobody wants it any more: once nothing holds it, it is gone
-	gone    bool
+	state   placementState
 	implied bool // no lease, but a VPort that asked for a LID, which stays with its GUID
 
 	held subnet.Place // the function that holds it, as read or acknowledged
 	back subnet.Place // the function that held it last
-	// failed says why its place does not hold it; it is then to be at back again. The zero
-	// value: it did not fail.
+	// failed says why its place does not hold it, where its state says so.
 	failed failure
 	port   ib.GUID // where its LID is routed, or is to be: a port GUID; 0: nowhere
 	floats ib.GUID // the shared port that has its LID, or is to have it
@@ -100,9 +98,9 @@ type failure struct {
 // target is where a lease is to be now.
 func (l *lease) target() subnet.Place {
 	switch {
-	case l.ended:
+	case l.unwanted():
 		return subnet.Place{}
-	case l.failed.cause != 0:
+	case l.hasFailed():
 		return l.back
 	}
 	return l.Place
@@ -127,7 +125,7 @@ func (c *Core) setLeases(ev SetLeases) {
 			named[ev.Put[i].GUID] = true
 		}
 		for _, l := range x.list {
-			if !l.gone && !l.implied && !named[l.GUID] {
+			if l.state != stateEnded && !l.implied && !named[l.GUID] {
 				c.dropLease(l)
 			}
 		}
@@ -170,7 +168,8 @@ func (c *Core) putLease(n *subnet.Lease) {
 	}
 	l.Lease = *n
 	l.Aliases = slices.Clone(n.Aliases)
-	l.implied, l.ended, l.looked, l.failed = false, false, false, failure{}
+	l.become(stateWaiting)
+	l.implied, l.looked, l.failed = false, false, failure{}
 	l.told = subnet.LeaseReport{}
 	if n.Place != (subnet.Place{}) && x.wants[n.Place] == nil {
 		x.wants[n.Place] = l
@@ -208,13 +207,13 @@ func (c *Core) dropLease(l *lease) {
 		delete(x.wants, l.Place)
 		c.wake(l.Place)
 	}
-	l.ended = true
+	if l.hasFailed() {
+		l.become(stateEvicting)
+	} else {
+		l.become(stateEnding)
+	}
 	c.freeEntry(l)
 	c.lookLease(l)
-	// A VPort that asks for a LID keeps its address while it is there.
-	if a := x.virtual(c, l.held); a != nil && a.Model() == subnet.VPorts && !l.ended {
-		l.ended, l.implied = false, true
-	}
 }
 
 // virtual is the adapter of a place, nil if it is not in the subnet.
@@ -236,7 +235,7 @@ func (c *Core) function(p subnet.Place) (*vport.Adapter, *vport.Port) {
 
 // lookLease has a lease looked at when the next batch is gathered.
 func (c *Core) lookLease(l *lease) {
-	if !l.queued && !l.gone {
+	if !l.queued && l.state != stateEnded {
 		l.queued = true
 		c.leases.dirty = append(c.leases.dirty, l)
 	}
@@ -341,7 +340,7 @@ func (c *Core) forgetLeases() {
 	for _, l := range x.list {
 		l.floats, l.unfloats = 0, 0
 		l.held, l.holds, l.back, l.leaving, l.queued, l.told = subnet.Place{}, subnet.Place{}, subnet.Place{}, false, false, subnet.LeaseReport{}
-		if !l.gone {
+		if l.state != stateEnded {
 			l.port = l.Place.Port
 			c.lookLease(l)
 		}

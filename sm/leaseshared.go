@@ -20,7 +20,7 @@ func (c *Core) leaseAliases() (list []subnet.Alias) {
 		if !c.leases.known && l.held != t {
 			continue // another port or function may have it
 		}
-		if l.gone || t == (subnet.Place{}) || t.Function == 0 || t.Function >= guid.MaxEntries || !c.sharedPort(t.Port) {
+		if l.state == stateEnded || t == (subnet.Place{}) || t.Function == 0 || t.Function >= guid.MaxEntries || !c.sharedPort(t.Port) {
 			continue
 		}
 		switch {
@@ -53,7 +53,7 @@ func (c *Core) sharedPort(g ib.GUID) bool {
 // place, or nowhere, or of one that ended.
 func (c *Core) leasedElsewhere(g ib.GUID, p subnet.Place) bool {
 	l := c.leases.byGUID[g]
-	return c.leases.former[g] || l != nil && !l.gone && !l.implied && l.target() != p && l.holds != p
+	return c.leases.former[g] || l != nil && l.state != stateEnded && !l.implied && l.target() != p && l.holds != p
 }
 
 // mergeAliases has the GUID tables hold what leases and the SA's clients want; for

@@ -7,12 +7,20 @@ import (
 	"heddle/subnet"
 )
 
+// reported are the states of placements, by what is reported of them.
+var reported = [...]placementState{
+	subnet.LeaseWaiting: stateWaiting, subnet.LeaseMoving: stateMoving, subnet.LeasePlaced: statePlaced, subnet.LeaseRefused: stateRefused,
+}
+
 // reportLease tells how far a lease has come, if that is news.
 func (c *Core) reportLease(l *lease, s subnet.LeaseState, f failure) {
 	if s >= subnet.LeasePlaced {
 		c.freeEntry(l)
 	}
-	if l.implied || l.ended {
+	if s == subnet.LeaseRefused || !l.unwanted() && !l.hasFailed() {
+		l.become(reported[s])
+	}
+	if l.implied || l.unwanted() {
 		return
 	}
 	r := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: s, Cause: f.cause, Reason: f.why}
@@ -79,7 +87,7 @@ func (c *Core) moveStatus() MoveStatus {
 	s.LIDLimit, s.LIDsUsed = n.Limit, n.Used()
 	s.Ports, s.Functions, s.Interfaces = n.Ports, n.Functions, n.Placements
 	for _, l := range c.leases.list {
-		if !l.gone && !l.implied {
+		if l.state != stateEnded && !l.implied {
 			s.Leases++
 			if l.Place == (subnet.Place{}) {
 				s.Waiting++

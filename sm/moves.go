@@ -59,7 +59,7 @@ func (c *Core) routeLeases() bool {
 			continue // it was set again meanwhile
 		} else if t != (subnet.Place{}) {
 			l.port = t.Port
-		} else if l.ended {
+		} else if l.unwanted() {
 			l.port = 0
 		}
 	}
@@ -105,7 +105,7 @@ func (c *Core) collectMoves(m *moves, changed []subnet.Place) {
 		}
 	}
 	for _, l := range c.leases.batch {
-		if own := c.lidOf(l); !c.placeLID(own) && (l.port != 0 || l.ended) {
+		if own := c.lidOf(l); !c.placeLID(own) && (l.port != 0 || l.unwanted()) {
 			want(own, l.port, l)
 		}
 	}
