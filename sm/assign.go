@@ -176,7 +176,7 @@ func (c *Core) assignLIDs() []store.Op {
 		eps = c.endPorts()
 	}
 	sp := &lid.Space{Limit: limit}
-	ops := c.takeFunctionLIDs(sp)
+	ops := c.placements.Reserve(sp)
 	give := func(e endPort, r lid.Range) bool {
 		p := &f.Ports[e.idx]
 		r.LMC = e.lmc
@@ -188,7 +188,7 @@ func (c *Core) assignLIDs() []store.Op {
 		return true
 	}
 	for _, e := range eps {
-		if base := c.floatBase(f.Ports[e.idx].GUID); base != 0 {
+		if base := c.placements.FloatBase(f.Ports[e.idx].GUID); base != 0 {
 			give(e, lid.One(base))
 		}
 	}
@@ -330,7 +330,7 @@ func (c *Core) noteMove(p *topo.Port) {
 	stored := c.storedLID(p.GUID)
 	var text string
 	switch {
-	case p.LID == c.floatBase(p.GUID):
+	case p.LID == c.placements.FloatBase(p.GUID):
 		return // what it shows is a VM's
 	case had && old.Base != p.LID:
 		text = "its LID " + old.Base.String() + " cannot be kept (alignment, LMC or the smallest forwarding table)"

@@ -19,6 +19,7 @@ import (
 	"heddle/sm/mastership"
 	"heddle/sm/notice"
 	"heddle/sm/pkeymgr"
+	"heddle/sm/placement"
 	"heddle/sm/topo"
 	"heddle/sm/trap"
 	"heddle/sm/vport"
@@ -133,7 +134,7 @@ type Core struct {
 	guids      *guid.Tables
 	pkeys      *pkeymgr.Manager
 	vports     *vport.Manager
-	leases     leases
+	placements *placement.Machine
 	mv         moves
 	moveCount  MoveStatus
 	localMoves []localMove // since base
@@ -217,7 +218,6 @@ func New(cfg config.Config) *Core {
 		mix:     newLaneMix(),
 		past:    history.New(cfg.Flight()),
 		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
-		leases:  newLeases(),
 	}
 	c.Sweeper = c
 	c.mastership = mastership.New(&c.Env, c)
@@ -262,7 +262,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetAliases:
 		c.guids.Set(ev.Aliases)
 	case SetLeases:
-		c.setLeases(ev)
+		c.placements.Set(placement.Change{Put: ev.Put, Drop: ev.Drop, All: ev.All})
 	case SetMembers:
 		c.pkeys.SetMembers(ev.Partitions, ev.Tag)
 	case ReadTables:
@@ -295,7 +295,7 @@ func (c *Core) onStart(ev Start) {
 			c.neighbors[topo.PortID{Node: e.Node, Port: e.Port}] = e.Peer
 		}
 		c.pkeys.Load(st.Records)
-		c.loadFunctionLIDs(st.Records)
+		c.placements.Load(st.Records)
 	} else {
 		c.pkeys.Load(nil)
 	}
@@ -375,7 +375,7 @@ func (c *Core) pump() {
 func (c *Core) nextPhase() bool {
 	switch c.Phase {
 	case notice.PhaseIdle:
-		return c.startAskedSweep() || c.startMoves() || c.startUpkeep()
+		return c.startAskedSweep() || c.placements.Advance() || c.startUpkeep()
 	case notice.PhaseDiscover:
 		return c.discovered()
 	case notice.PhaseAssign:

@@ -14,11 +14,10 @@ import (
 // grantLIDs is the graph with the LIDs of virtual functions at their owners: where
 // they are, or are about to be.
 func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
-	x := &c.leases
-	if len(x.list)+c.lids.NumFunctions() == 0 {
+	if !c.placements.Any() && c.lids.NumFunctions() == 0 {
 		return g
 	}
-	list := make([]fabric.LIDGrant, 0, len(x.list)+c.lids.NumFunctions())
+	var list []fabric.LIDGrant
 	grant := func(l ib.LID, port ib.GUID) {
 		if l == 0 || port == 0 || int(l) >= c.lids.Limit() || int(l) < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID {
 			return
@@ -31,11 +30,7 @@ func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
 	for _, p := range c.lids.Functions() {
 		grant(c.lids.OfFunction(p), p.Port)
 	}
-	for _, l := range x.list {
-		if l.state != stateEnded {
-			grant(c.lids.OfPlacement(l.GUID), l.port)
-		}
-	}
+	c.placements.EachLID(grant)
 	// One that a lease has is also its function's: both say the same port, but while it
 	// moves, and then the function's counts.
 	slices.SortStableFunc(list, func(a, b fabric.LIDGrant) int { return cmp.Compare(a.LID, b.LID) })

@@ -115,7 +115,7 @@ func (c *Core) membersAt(g *fabric.Graph, guids []ib.GUID) []int32 {
 		} else {
 			continue
 		}
-		if e := c.endPortIndex(u); e >= 0 && g.EndPorts[e].Switch >= 0 {
+		if e := c.EndPortIndex(u); e >= 0 && g.EndPorts[e].Switch >= 0 {
 			at = append(at, e)
 		}
 	}

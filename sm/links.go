@@ -20,11 +20,11 @@ func (c *Core) configure() bool {
 		if ops, fits = c.assignRegion(); !fits {
 			return c.explored()
 		}
-		c.floatLIDs()
+		c.placements.AssignFloating()
 		c.graphRegion()
 	} else {
 		ops = c.assignLIDs()
-		c.floatLIDs()
+		c.placements.AssignFloating()
 		c.listGraph()
 		c.buildGraph()
 		c.changed = true

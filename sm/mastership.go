@@ -70,7 +70,7 @@ func (c *Core) forgetTables() {
 	clear(c.lanesOf)
 	c.guids.Reset()
 	c.vports.Reset()
-	c.forgetLeases()
+	c.placements.Reset()
 	c.forgetLanes()
 	c.served, c.current, c.held, c.lanesSetUp = nil, nil, nil, false
 }

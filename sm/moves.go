@@ -16,7 +16,6 @@ import (
 	"heddle/sm/history"
 	"heddle/sm/notice"
 	"heddle/sm/work"
-	"heddle/subnet"
 )
 
 // LIDs that are to lead to another port take the entries of a LID that is there
@@ -29,7 +28,7 @@ import (
 type moves struct {
 	step  moveStep
 	list  []move.Request
-	by    []*lease // whose LID a request moves; nil: that of a function nobody uses
+	by    []ib.GUID // the placement whose LID a request moves; 0: that of a function nobody uses
 	res   *move.Result
 	errs  int // Core.errs when it began
 	again int // times that blocks of the stage were written again
@@ -49,144 +48,6 @@ const (
 // moveAgain is how often blocks that a switch did not acknowledge are written again, each
 // time with all retries.
 const moveAgain = 2
-
-// routeLeases sees to it that the LIDs of the batch lead where they are to. It reports
-// whether that takes a phase.
-func (c *Core) routeLeases() bool {
-	x := &c.leases
-	for _, l := range x.batch {
-		if t := l.target(); t != l.aim {
-			continue // it was set again meanwhile
-		} else if t != (subnet.Place{}) {
-			l.port = t.Port
-		} else if l.unwanted() {
-			l.port = 0
-		}
-	}
-	if x.fn.fresh {
-		x.fn.fresh = false
-		c.wantRoute, c.regrant = true, true
-		c.AskSweep("virtual functions were given LIDs")
-		return false
-	}
-	for _, l := range x.batch {
-		l.atRisk = false
-	}
-	m := moves{errs: c.Errs}
-	c.collectMoves(&m, x.fn.changed)
-	if len(m.list) == 0 {
-		return false
-	}
-	c.mv = m
-	c.enter(notice.PhaseMove)
-	c.startMoveJob()
-	return true
-}
-
-// displaced is a LID that leads elsewhere than it is to.
-type displaced struct {
-	lid ib.LID
-	to  ib.GUID // 0: nowhere
-	by  *lease
-}
-
-// collectMoves finds the requests that bring the LIDs of the batch, and of functions
-// that were given others, where they are to be.
-func (c *Core) collectMoves(m *moves, changed []subnet.Place) {
-	var list []displaced
-	at := map[ib.LID]ib.GUID{} // where those of list are while requests are carried out
-	want := func(lid ib.LID, to ib.GUID, by *lease) {
-		if _, twice := at[lid]; twice || lid == 0 {
-			return
-		}
-		if o := c.ownerOf(lid); o != to {
-			at[lid] = o
-			list = append(list, displaced{lid, to, by})
-		}
-	}
-	for _, l := range c.leases.batch {
-		if own := c.lidOf(l); !c.placeLID(own) && (l.port != 0 || l.unwanted()) {
-			want(own, l.port, l)
-		}
-	}
-	for _, p := range changed {
-		own := c.lids.OfFunction(p)
-		want(own, p.Port, c.leaseOf(own))
-	}
-	here := map[ib.GUID][]int{} // displaced LIDs of functions, by where they are
-	for i := range list {
-		if d := &list[i]; c.placeLID(d.lid) {
-			here[at[d.lid]] = append(here[at[d.lid]], i)
-		}
-	}
-	for i := range list {
-		d := &list[i]
-		for at[d.lid] != d.to {
-			q := move.Request{LID: d.lid, Mode: c.moveMode(d, at[d.lid])}
-			k := -1
-			if c.placeLID(d.lid) && at[d.lid] != 0 {
-				k = partner(list, at, here[d.to], d)
-			}
-			switch {
-			case d.to == 0:
-				q.Kind = move.Release
-				at[d.lid] = 0
-			case k >= 0:
-				o := &list[k]
-				q.Kind, q.With, q.Idle = move.Swap, o.lid, d.by != nil && o.by == nil
-				at[d.lid], at[o.lid] = d.to, at[d.lid]
-				here[at[o.lid]] = append(here[at[o.lid]], k)
-			default:
-				q.Kind, q.With = move.Copy, c.baseLID(d.to)
-				at[d.lid] = d.to
-			}
-			m.list, m.by = append(m.list, q), append(m.by, d.by)
-		}
-	}
-}
-
-// moveMode is how the LID d moves from the port from, 0 if it was nowhere.
-func (c *Core) moveMode(d *displaced, from ib.GUID) move.Mode {
-	mode := subnet.MoveAuto
-	if d.by != nil {
-		mode = d.by.Mode
-	}
-	switch mode {
-	case subnet.MoveBalanced:
-		return move.Balanced
-	case subnet.MoveMinimal:
-		return move.Minimal
-	}
-	a, b := c.endPortIndex(from), c.endPortIndex(d.to)
-	if a >= 0 && b >= 0 && c.Fabric.Graph.EndPorts[a].Switch == c.Fabric.Graph.EndPorts[b].Switch {
-		return move.Minimal
-	}
-	return move.Balanced
-}
-
-// partner is a LID of list that is where d is to be and is to be where d is, or at
-// least elsewhere.
-func partner(list []displaced, at map[ib.LID]ib.GUID, there []int, d *displaced) int {
-	best := -1
-	for _, k := range there {
-		switch o := &list[k]; {
-		case o == d || at[o.lid] != d.to || o.to == d.to:
-		case o.to == at[d.lid]:
-			return k
-		case best < 0:
-			best = k
-		}
-	}
-	return best
-}
-
-// baseLID is the LID of a port, which those of its functions take after.
-func (c *Core) baseLID(g ib.GUID) ib.LID {
-	if p := c.EndPort(g); p != nil {
-		return p.LID
-	}
-	return 0
-}
 
 // moveInput is what a Job needs to move LIDs instead of routing all.
 type moveInput struct {
@@ -340,16 +201,7 @@ func (c *Core) tellRisk(r *move.Result) {
 	k := nameRisk(r.Risk, func(s int32) ib.GUID { return c.Fabric.Nodes[c.Fabric.SwitchNode[s]].Info.NodeGUID }, c.descOf)
 	c.moveCount.AtRisk++
 	c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: k.String()})
-	c.batchAtRisk()
-}
-
-// batchAtRisk notes that the LIDs under way move, or are routed, while a cycle is possible.
-func (c *Core) batchAtRisk() {
-	if c.leases.step == batchRoute {
-		for _, l := range c.leases.batch {
-			l.atRisk = true
-		}
-	}
+	c.placements.AtRisk()
 }
 
 // levelsStay reports whether this phase may carry a move out where there are several lanes: if
@@ -440,9 +292,9 @@ func (c *Core) movesDone() {
 	c.served = &solution{graph: f.Graph, tables: now}
 	c.current = &solution{graph: m.res.Graph, tables: now, proof: m.res.Proof}
 	c.movedSnap = true
-	for i, l := range m.by {
-		if l != nil && i < len(m.res.Moved) {
-			l.smps = m.res.Moved[i].SMPs
+	for i, g := range m.by {
+		if g != 0 && i < len(m.res.Moved) {
+			c.placements.Moved(g, m.res.Moved[i].SMPs)
 		}
 	}
 	c.moveCount.LIDs += uint64(len(m.list))

@@ -16,7 +16,7 @@ func (c *Core) onPersisted(ev Persisted) {
 		c.Unsaved = nil
 	}
 	c.pkeys.Saved(ev.Gen, ev.Err)
-	c.leasesSaved(ev)
+	c.placements.Saved(ev.Gen, ev.Err)
 	if !c.persistWait || ev.Gen != c.SaveGen {
 		return
 	}

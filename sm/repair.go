@@ -38,7 +38,7 @@ func (c *Core) startRepair(r *JobResult) {
 	if p != nil && p.Risk != nil && p.Mode != transition.ModeRefused {
 		c.report.Risk = c.riskOf(r)
 		c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: c.report.Risk.String()})
-		c.batchAtRisk()
+		c.placements.AtRisk()
 	}
 	b := r.broken
 	if b == nil {

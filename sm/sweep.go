@@ -320,7 +320,7 @@ func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
 	f := c.Fabric
 	q := subnet.Port{
 		GUID: p.GUID, Info: p.Info, Peer: subnet.NoRef(), Node: at[p.Node], EndPort: -1,
-		Num: p.Num, Known: p.Has(topo.PortKnown), LID: p.LID, LMC: p.LMC, Held: p.Has(topo.PortHeld), Aliases: c.aliasesOf(p),
+		Num: p.Num, Known: p.Has(topo.PortKnown), LID: p.LID, LMC: p.LMC, Held: p.Has(topo.PortHeld), Aliases: c.placements.AliasesOf(p),
 		PKeys: c.pkeys.ShownAt(p), Adapter: c.vports.ShownAdapter(p),
 	}
 	q.Info.MKey = 0 // keys are nobody's business

@@ -40,7 +40,7 @@ func (c *Core) upkeepDone() bool {
 	c.enter(notice.PhaseIdle)
 	c.guids.UpkeepDone()
 	c.publishHeld()
-	if !c.leases.midway() || !c.movedSnap { // its end shows them
+	if !c.placements.Midway() || !c.movedSnap { // its end shows them
 		c.vports.ShowLater()
 	}
 	return true
@@ -65,7 +65,7 @@ func (c *Core) publishHeld() {
 	if len(c.guids.Changed()) == 0 && !c.readDone && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
 		return
 	}
-	if c.leases.midway() && c.movedSnap {
+	if c.placements.Midway() && c.movedSnap {
 		return // the LIDs lead to places that are not what they are to be
 	}
 	if c.floatSnap {
@@ -104,7 +104,7 @@ func (c *Core) showNow() {
 // which Carry wants.
 func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports []int32) {
 	if s.Graph != old.Graph {
-		c.showEntries()
+		c.placements.ShowEntries()
 	}
 	for _, port := range c.guids.Changed() {
 		i := s.PortByPortGUID(port)
@@ -114,7 +114,7 @@ func (c *Core) showHeld(s, old *subnet.Snapshot, nodes []int32) (changed, vports
 		if len(s.Ports) > 0 && &s.Ports[0] == &old.Ports[0] {
 			s.Ports = slices.Clone(old.Ports)
 		}
-		s.Ports[i].Aliases = c.aliasesArriving(s, i, c.aliasesShown(port))
+		s.Ports[i].Aliases = c.placements.AliasesArriving(s, i, c.placements.AliasesShown(port))
 		if n := s.Ports[i].Node; !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}

@@ -66,6 +66,7 @@ var rules = []rule{
 	{"sm/lid", []string{"subnet", "store", "ib/..."}, true, "who has which LID is a value, whoever decides it"},
 	{"sm/pkey", []string{"mad", "ib/..."}, true, "what P_Key tables hold is known by blocks, whoever reads them"},
 	{"sm/pkeymgr", []string{"sm/env", "sm/config", "sm/notice", "sm/pkey", "sm/topo", "sm/vport", "sm/work", "partition", "store", "subnet", "mad", "ib/..."}, true, "P_Keys: ports and virtual ports are those of others, which interfaces give"},
+	{"sm/placement", []string{"sm/env", "sm/guid", "sm/lid", "sm/notice", "sm/topo", "sm/vport", "store", "subnet", "route/move", "fabric", "mad", "ib/..."}, true, "placements: routing, tables and snapshots are behind interfaces"},
 	{"sm/topo", []string{"sm/forward", "sm/pkey", "subnet", "fabric", "ib/..."}, true, "what a discovery found is a value, whoever asked"},
 	{"sm/trap", []string{"mad", "ib/..."}, true, "traps are counted by sender, whatever is made of them"},
 	{"sm/vport", []string{"sm/env", "sm/config", "sm/guid", "sm/notice", "sm/pkey", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "virtual ports: what they are to hold is asked of others through interfaces"},

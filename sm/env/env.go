@@ -140,6 +140,19 @@ func (e *Env) MayUpkeep() bool {
 		e.Fabric != nil && e.Fabric.Graph != nil && e.SnapshotFabric == e.Fabric
 }
 
+// EndPortIndex is the index in the graph of the end port with a GUID, or -1.
+func (e *Env) EndPortIndex(g ib.GUID) int32 {
+	f := e.Fabric
+	if f == nil || f.Graph == nil {
+		return -1
+	}
+	i, ok := slices.BinarySearchFunc(f.EndPort, g, func(pi int32, g ib.GUID) int { return cmp.Compare(f.Ports[pi].GUID, g) })
+	if !ok || i >= len(f.Graph.EndPorts) {
+		return -1
+	}
+	return int32(i)
+}
+
 // EndPort is the end port of a port GUID, nil if the fabric has none or is being read.
 func (e *Env) EndPort(g ib.GUID) *topo.Port {
 	f := e.Fabric

@@ -39,10 +39,10 @@ func (m *Manager) touchMembers(guids []ib.GUID) bool {
 		m.Touch(g)
 		m.Touch(m.needs.Aliases.Holder(g))
 		m.Touch(m.needs.Aliases.Owner(g))
-		m.Touch(m.needs.Placements.PlacedAt(g))
+		m.Touch(m.needs.Placements.PortOf(g))
 	}
 	is := func(g ib.GUID) bool { return named[g] }
-	m.needs.Placements.PlacedWith(is, m.Touch)
+	m.needs.Placements.EachPortWithAlias(is, m.Touch)
 	for _, a := range m.needs.VPorts.All() {
 		if slices.ContainsFunc(a.VPorts(), func(v *vport.Port) bool {
 			return v != nil && (named[v.Info().PortGUID] || slices.ContainsFunc(v.GUIDs(), is))

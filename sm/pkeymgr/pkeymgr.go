@@ -61,10 +61,10 @@ type VPorts interface {
 type Placements interface {
 	// Wanted is what a VPort is to hold now.
 	Wanted(r vport.Ref) vport.Want
-	// PlacedAt is the port behind which the placement of a GUID is; 0: none.
-	PlacedAt(g ib.GUID) ib.GUID
-	// PlacedWith calls fn for the port of each placement one of whose aliases is named.
-	PlacedWith(named func(ib.GUID) bool, fn func(port ib.GUID))
+	// PortOf is the port behind which the placement of a GUID is; 0: none.
+	PortOf(g ib.GUID) ib.GUID
+	// EachPortWithAlias calls fn for the port of each placement one of whose aliases is named.
+	EachPortWithAlias(named func(ib.GUID) bool, fn func(port ib.GUID))
 }
 
 // Discovery is the part that finds the ports of the subnet.

@@ -1,4 +1,4 @@
-package sm
+package placement
 
 import (
 	"slices"
@@ -32,7 +32,7 @@ const holdLimit = 10 * time.Second
 
 // heldEntry is the last published entry of a lease's GUID.
 type heldEntry struct {
-	l     *lease
+	l     *placement
 	at    subnet.Place
 	port  subnet.Port     // as published; of an alias GUID, that of the port itself
 	shows *subnet.Virtual // of port, or where the LID leads by now
@@ -40,14 +40,14 @@ type heldEntry struct {
 }
 
 // holdEntry has snapshots show the GUID of a lease as the last one did.
-func (c *Core) holdEntry(l *lease) {
-	x, s := &c.leases, c.Snapshot
-	until := c.Now.Add(holdLimit)
+func (m *Machine) holdEntry(l *placement) {
+	s := m.Snapshot
+	until := m.Now.Add(holdLimit)
 	if h := l.entry; h != nil {
 		h.until = until
 		return
 	}
-	if s == nil || c.State != subnet.Master || c.SnapshotFabric != c.Fabric {
+	if s == nil || m.State != subnet.Master || m.SnapshotFabric != m.Fabric {
 		return
 	}
 	i := s.PortByGUID(l.GUID)
@@ -61,86 +61,93 @@ func (c *Core) holdEntry(l *lease) {
 	} else if k := slices.Index(p.Aliases, l.GUID); k > 0 {
 		at.Function = uint16(k)
 	}
-	if at.Function == 0 || at == l.target() || x.entries[at] != nil {
+	if at.Function == 0 || at == l.target() || m.entries[at] != nil {
 		return
 	}
 	l.entry = &heldEntry{l: l, at: at, port: *p, shows: p.Virtual, until: until}
-	x.entries[at] = l.entry
-	x.entryList = append(x.entryList, l.entry)
-	x.entryEnd = min(x.entryEnd, until)
+	m.entries[at] = l.entry
+	m.entryList = append(m.entryList, l.entry)
+	m.entryEnd = min(m.entryEnd, until)
 }
 
 // freeEntry has the GUID of a lease shown where it is.
-func (c *Core) freeEntry(l *lease) {
-	x, h := &c.leases, l.entry
+func (m *Machine) freeEntry(l *placement) {
+	h := l.entry
 	if h == nil {
 		return
 	}
 	l.entry = nil
-	delete(x.entries, h.at)
-	x.entryList = slices.DeleteFunc(x.entryList, func(o *heldEntry) bool { return o == h })
-	c.showPlace(h.at)
-	c.showPlace(l.target())
-	c.showPlace(l.held)
-	x.showDue = true
+	delete(m.entries, h.at)
+	m.entryList = slices.DeleteFunc(m.entryList, func(o *heldEntry) bool { return o == h })
+	m.showPlace(h.at)
+	m.showPlace(l.target())
+	m.showPlace(l.held)
+	m.showDue = true
 }
 
 // endEntries ends what has been held for long enough.
-func (c *Core) endEntries() {
-	x := &c.leases
-	if x.entryEnd > c.Now {
+func (m *Machine) endEntries() {
+	if m.entryEnd > m.Now {
 		return
 	}
-	x.entryEnd = mad.Never
-	for _, h := range slices.Clone(x.entryList) {
+	m.entryEnd = mad.Never
+	for _, h := range slices.Clone(m.entryList) {
 		switch {
-		case h.until > c.Now:
-		case x.midway() && slices.Contains(x.batch, h.l):
-			h.until = c.Now.Add(time.Second)
+		case h.until > m.Now:
+		case m.Midway() && slices.Contains(m.batch, h.l):
+			h.until = m.Now.Add(time.Second)
 		default:
-			c.freeEntry(h.l)
+			m.freeEntry(h.l)
 			continue
 		}
-		x.entryEnd = min(x.entryEnd, h.until)
+		m.entryEnd = min(m.entryEnd, h.until)
 	}
-	if x.showDue && !x.midway() {
-		x.showDue = false
-		c.showNow()
+	if m.showDue && !m.Midway() {
+		m.showDue = false
+		m.snapshots.ShowNow()
 	}
 }
 
 // dropEntries is for a new mastership.
-func (x *leases) dropEntries() {
-	for _, h := range x.entryList {
+func (m *Machine) dropEntries() {
+	for _, h := range m.entryList {
 		h.l.entry = nil
 	}
-	clear(x.entries)
-	x.entryList, x.entryEnd, x.showDue = nil, mad.Never, false
+	clear(m.entries)
+	m.entryList, m.entryEnd, m.showDue = nil, mad.Never, false
 }
 
 // showPlace has what is at a place shown in the next snapshot.
-func (c *Core) showPlace(p subnet.Place) {
-	if a, v := c.function(p); v != nil {
-		c.vports.Show(a.Ref(p.Function))
+func (m *Machine) showPlace(p subnet.Place) {
+	if a, v := m.function(p); v != nil {
+		m.functions.Show(a.Ref(p.Function))
 	} else {
-		c.guids.Show(p.Port)
+		m.tables.Show(p.Port)
 	}
 }
 
-// showEntries has all that is held looked at again: the LIDs lead elsewhere.
-func (c *Core) showEntries() {
-	for _, h := range c.leases.entryList {
-		c.showPlace(h.at)
-		c.showPlace(h.l.target())
+// ShowEntries has all that is held looked at again: the LIDs lead elsewhere.
+func (m *Machine) ShowEntries() {
+	for _, h := range m.entryList {
+		m.showPlace(h.at)
+		m.showPlace(h.l.target())
 	}
+}
+
+// Entry is the entry that a snapshot goes on showing for a VPort whose address is on its way, behind
+// the port with an index in s.Ports; false: the VPort is shown as it is.
+func (m *Machine) Entry(s *subnet.Snapshot, r vport.Ref, port int32) (subnet.Port, bool) {
+	if h := m.entryAt(s, r, port); h != nil {
+		return h.as(s, r, port), true
+	}
+	return subnet.Port{}, false
 }
 
 // entryAt is what is held of a VPort's entry in s, nil if it is to be shown as it is. port
 // is the index of its physical port. A LID of its own is shown where the graph has it, and so is
 // its holder: when a sweep routed it to its new place already, the VM is there.
-func (c *Core) entryAt(s *subnet.Snapshot, r vport.Ref, port int32) *heldEntry {
-	x := &c.leases
-	if len(x.entryList) == 0 {
+func (m *Machine) entryAt(s *subnet.Snapshot, r vport.Ref, port int32) *heldEntry {
+	if len(m.entryList) == 0 {
 		return nil
 	}
 	p := r.Place()
@@ -149,14 +156,14 @@ func (c *Core) entryAt(s *subnet.Snapshot, r vport.Ref, port int32) *heldEntry {
 		v := h.port.Virtual
 		return v != nil && end >= 0 && (!v.OwnLID || vport.LeadsTo(s, h.port.LID, end))
 	}
-	if h := x.entries[p]; h != nil && leads(h) {
+	if h := m.entries[p]; h != nil && leads(h) {
 		v := r.VPort()
-		if g := v.Info().PortGUID; v.State() < ib.StateActive || g == 0 || g == h.l.GUID || c.entryElsewhere(g, p) {
+		if g := v.Info().PortGUID; v.State() < ib.StateActive || g == 0 || g == h.l.GUID || m.ShownElsewhere(g, p) {
 			return h
 		}
 		return nil // another VM runs there already
 	}
-	if l := x.wants[p]; l != nil && l.entry != nil && l.entry.at.Port != p.Port {
+	if l := m.wants[p]; l != nil && l.entry != nil && l.entry.at.Port != p.Port {
 		if h := l.entry; leads(h) && h.port.Virtual.OwnLID {
 			return h
 		}
@@ -164,13 +171,13 @@ func (c *Core) entryAt(s *subnet.Snapshot, r vport.Ref, port int32) *heldEntry {
 	return nil
 }
 
-// entryElsewhere reports whether a GUID is shown at another place than p, where it
+// ShownElsewhere reports whether a GUID is shown at another place than p, where it
 // was.
-func (c *Core) entryElsewhere(g ib.GUID, p subnet.Place) bool {
-	if len(c.leases.entryList) == 0 {
+func (m *Machine) ShownElsewhere(g ib.GUID, p subnet.Place) bool {
+	if len(m.entryList) == 0 {
 		return false
 	}
-	l := c.leases.byGUID[g]
+	l := m.byGUID[g]
 	return l != nil && l.entry != nil && l.entry.at != p
 }
 
@@ -187,20 +194,19 @@ func (h *heldEntry) as(s *subnet.Snapshot, r vport.Ref, port int32) subnet.Port 
 	return q
 }
 
-// aliasesShown are the alias GUIDs that snapshots show of a port.
-func (c *Core) aliasesShown(port ib.GUID) []ib.GUID {
-	list := c.guids.Shown(port)
-	x := &c.leases
-	if len(x.entryList) == 0 {
+// AliasesShown are the alias GUIDs that snapshots show of a port.
+func (m *Machine) AliasesShown(port ib.GUID) []ib.GUID {
+	list := m.tables.Shown(port)
+	if len(m.entryList) == 0 {
 		return list
 	}
 	list = slices.Clone(list)
 	for i, g := range list {
-		if g != 0 && c.entryElsewhere(g, subnet.Place{Port: port, Function: uint16(i)}) {
+		if g != 0 && m.ShownElsewhere(g, subnet.Place{Port: port, Function: uint16(i)}) {
 			list[i] = 0
 		}
 	}
-	for _, h := range x.entryList {
+	for _, h := range m.entryList {
 		if h.at.Port != port || h.port.Virtual != nil {
 			continue
 		}
@@ -216,24 +222,24 @@ func (c *Core) aliasesShown(port ib.GUID) []ib.GUID {
 	return list
 }
 
-// aliasesOf are the alias GUIDs that a snapshot shows of a port.
-func (c *Core) aliasesOf(p *topo.Port) []ib.GUID {
-	if !p.Has(topo.PortEnd) || !c.guids.Has(p.GUID) {
+// AliasesOf are the alias GUIDs that a snapshot shows of a port.
+func (m *Machine) AliasesOf(p *topo.Port) []ib.GUID {
+	if !p.Has(topo.PortEnd) || !m.tables.Has(p.GUID) {
 		return nil
 	}
-	return c.aliasesShown(p.GUID)
+	return m.AliasesShown(p.GUID)
 }
 
-// aliasesArriving adds to the alias GUIDs of port i those that a VPort has given
+// AliasesArriving adds to the alias GUIDs of port i those that a VPort has given
 // up whose own LID leads to the port already: until the port has acknowledged
 // the GUID it would be shown nowhere.
-func (c *Core) aliasesArriving(s *subnet.Snapshot, i int32, list []ib.GUID) []ib.GUID {
-	for _, h := range c.leases.entryList {
+func (m *Machine) AliasesArriving(s *subnet.Snapshot, i int32, list []ib.GUID) []ib.GUID {
+	for _, h := range m.entryList {
 		to, v := h.l.target(), h.port.Virtual
 		if v == nil || !v.OwnLID || to.Port != s.Ports[i].GUID || !vport.LeadsTo(s, h.port.LID, s.Ports[i].EndPort) || slices.Contains(list, h.l.GUID) {
 			continue
 		}
-		if _, f := c.function(to); f != nil || h.at.Port == to.Port {
+		if _, f := m.function(to); f != nil || h.at.Port == to.Port {
 			continue // a VPort, which has an entry of its own
 		}
 		k := int(to.Function)

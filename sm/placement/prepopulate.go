@@ -1,4 +1,4 @@
-package sm
+package placement
 
 import (
 	"fmt"
@@ -17,14 +17,14 @@ import (
 
 // always reports whether the functions of an adapter have LIDs whether they are
 // used or not.
-func (c *Core) always(a *vport.Adapter) bool {
-	return c.Config.VSwitchPrepopulate && a.Model() == subnet.VSwitch
+func (m *Machine) always(a *vport.Adapter) bool {
+	return m.Config.VSwitchPrepopulate && a.Model() == subnet.VSwitch
 }
 
 // lacksLIDs reports whether some function of an adapter is to have a LID and has none.
-func (c *Core) lacksLIDs(a *vport.Adapter) bool {
-	for i := 1; c.always(a) && i <= a.Functions(); i++ {
-		if c.lids.OfFunction(subnet.Place{Port: a.PortGUID(), Function: uint16(i)}) == 0 {
+func (m *Machine) lacksLIDs(a *vport.Adapter) bool {
+	for i := 1; m.always(a) && i <= a.Functions(); i++ {
+		if m.lids.OfFunction(subnet.Place{Port: a.PortGUID(), Function: uint16(i)}) == 0 {
 			return true
 		}
 	}
@@ -32,19 +32,19 @@ func (c *Core) lacksLIDs(a *vport.Adapter) bool {
 }
 
 // lidFits reports whether a lease's LID is that of the function, if that has one.
-func (c *Core) lidFits(l *lease, t subnet.Place) bool {
-	a := c.vports.Adapter(t.Port)
-	return a == nil || !c.always(a) || c.lids.OfFunction(t) == c.lidOf(l)
+func (m *Machine) lidFits(l *placement, t subnet.Place) bool {
+	a := m.functions.Adapter(t.Port)
+	return a == nil || !m.always(a) || m.lids.OfFunction(t) == m.lidOf(l)
 }
 
 // prepopulate gives LIDs to the functions that have none. It reports whether leases have to
 // wait: there are any, and a batch has begun, of no lease; or it is not known yet.
-func (c *Core) prepopulate() bool {
-	fn := &c.leases.fn
-	if !c.Config.VSwitchPrepopulate || !fn.short {
+func (m *Machine) prepopulate() bool {
+	fn := &m.fn
+	if !m.Config.VSwitchPrepopulate || !fn.short {
 		return false
 	}
-	if !c.downRead() {
+	if !m.downRead() {
 		return true
 	}
 	var ops []store.Op
@@ -53,39 +53,39 @@ func (c *Core) prepopulate() bool {
 	// functions that are up. Where a manager died while it moved one, the function that the VM
 	// left may show it too.
 	for _, pass := range [...]struct{ shown, up bool }{{true, true}, {true, false}, {false, false}} {
-		for _, a := range c.vports.All() {
-			if !a.Present() || !a.Known() || !c.always(a) {
+		for _, a := range m.functions.All() {
+			if !a.Present() || !a.Known() || !m.always(a) {
 				continue
 			}
 			for i := 1; i <= a.Functions(); i++ {
 				p := subnet.Place{Port: a.PortGUID(), Function: uint16(i)}
-				if c.lids.OfFunction(p) != 0 || pass.up && !functionUp(a, i) {
+				if m.lids.OfFunction(p) != 0 || pass.up && !functionUp(a, i) {
 					continue
 				}
 				l := ib.LID(0)
 				if pass.shown {
-					if l = c.shownLID(a, i); l == 0 {
+					if l = m.shownLID(a, i); l == 0 {
 						continue
 					}
-				} else if l, ops = c.takeLID(false, ops); l == 0 {
+				} else if l, ops = m.takeLID(false, ops); l == 0 {
 					short++
 					continue
 				}
-				ops = append(ops, c.setFunctionLID(p, l))
+				ops = append(ops, m.setFunctionLID(p, l))
 				fn.changed = append(fn.changed, p)
 			}
 		}
 	}
 	fn.short = short > 0
-	if short > 0 && c.NoteOnce(fmt.Sprint("functions without a LID ", short)) {
-		c.Notify(notice.Notice{Kind: notice.KindNoLID, Level: notice.Error, Text: fmt.Sprintf("%d virtual functions get no LID: %s", short, c.noLID())})
+	if short > 0 && m.NoteOnce(fmt.Sprint("functions without a LID ", short)) {
+		m.Notify(notice.Notice{Kind: notice.KindNoLID, Level: notice.Error, Text: fmt.Sprintf("%d virtual functions get no LID: %s", short, m.noLID())})
 	}
 	if len(ops) == 0 {
 		return false
 	}
 	fn.fresh = true
-	c.enterStep(batchStore)
-	c.storeBatch(ops)
+	m.enterStep(Storing)
+	m.store(ops)
 	return true
 }
 
@@ -96,15 +96,15 @@ func functionUp(a *vport.Adapter, i int) bool {
 
 // downRead reports whether functions that are down have been read too, where an earlier manager
 // may have given them LIDs; those that do not answer are not waited for.
-func (c *Core) downRead() bool {
+func (m *Machine) downRead() bool {
 	read := true
-	for _, a := range c.vports.All() {
-		if !a.Present() || !a.Known() || !a.WasOn() || a.Failing() || !c.always(a) {
+	for _, a := range m.functions.All() {
+		if !a.Present() || !a.Known() || !a.WasOn() || a.Failing() || !m.always(a) {
 			continue
 		}
 		for i := 1; i <= a.Functions() && i < len(a.VPorts()); i++ {
 			if v := a.VPorts()[i]; v != nil && !v.Seen() && !v.InfoKnown() && !v.Failing() && !v.Refuses() {
-				c.vports.Look(a.Ref(v.Index()))
+				m.functions.Look(a.Ref(v.Index()))
 				read = false
 			}
 		}
@@ -114,7 +114,7 @@ func (c *Core) downRead() bool {
 
 // shownLID is the LID that a function shows, from an earlier manager, if it is free
 // or that of the lease that is there.
-func (c *Core) shownLID(a *vport.Adapter, i int) ib.LID {
+func (m *Machine) shownLID(a *vport.Adapter, i int) ib.LID {
 	if i >= len(a.VPorts()) || a.VPorts()[i] == nil || !a.VPorts()[i].InfoKnown() {
 		return 0
 	}
@@ -123,8 +123,8 @@ func (c *Core) shownLID(a *vport.Adapter, i int) ib.LID {
 	if shown == 0 {
 		return 0
 	}
-	sp := c.lids.InUse()
-	if l := c.leases.byGUID[v.Info().PortGUID]; (l == nil || c.lidOf(l) != shown || c.placeLID(shown)) && !sp.Free(lid.One(shown)) {
+	sp := m.lids.InUse()
+	if l := m.byGUID[v.Info().PortGUID]; (l == nil || m.lidOf(l) != shown || m.placeLID(shown)) && !sp.Free(lid.One(shown)) {
 		return 0
 	}
 	sp.Take(lid.One(shown))
@@ -133,46 +133,46 @@ func (c *Core) shownLID(a *vport.Adapter, i int) ib.LID {
 
 // swapPlaces has the function t have the LID of a lease: the function that has it
 // gets that of t instead. A lease that has none yet takes t's, if no other lease does.
-func (c *Core) swapPlaces(l *lease, t subnet.Place, ops []store.Op) ([]store.Op, failure) {
-	fn := &c.leases.fn
-	has, at := c.lidOf(l), c.lids.OfFunction(t)
+func (m *Machine) swapPlaces(l *placement, t subnet.Place, ops []store.Op) ([]store.Op, failure) {
+	fn := &m.fn
+	has, at := m.lidOf(l), m.lids.OfFunction(t)
 	if at == 0 {
-		if has == 0 || c.placeLID(has) {
-			return ops, failure{subnet.CauseNoLID, c.noLID()}
+		if has == 0 || m.placeLID(has) {
+			return ops, failure{subnet.CauseNoLID, m.noLID()}
 		}
 		fn.changed = append(fn.changed, t)
-		return append(ops, c.setFunctionLID(t, has)), failure{}
+		return append(ops, m.setFunctionLID(t, has)), failure{}
 	}
 	if has == 0 {
-		if c.lids.Placement(at) == 0 {
-			return append(ops, c.lids.Give(l.GUID, at)...), failure{}
+		if m.lids.Placement(at) == 0 {
+			return append(ops, m.lids.Give(l.GUID, at)...), failure{}
 		}
 		// Another lease, which is nowhere now, has it: one of the same port, if there is
 		// any, as nothing needs routing then.
 		for _, same := range [2]bool{true, false} {
-			for _, p := range c.lids.Functions() {
-				free := c.lids.OfFunction(p)
-				if p.Function > 0 && (p.Port == t.Port) == same && c.lids.Placement(free) == 0 && has == 0 {
+			for _, p := range m.lids.Functions() {
+				free := m.lids.OfFunction(p)
+				if p.Function > 0 && (p.Port == t.Port) == same && m.lids.Placement(free) == 0 && has == 0 {
 					has = free
-					ops = append(ops, c.lids.Give(l.GUID, has)...)
+					ops = append(ops, m.lids.Give(l.GUID, has)...)
 				}
 			}
 		}
 		if has == 0 {
-			return ops, failure{subnet.CauseNoLID, c.noLID()}
+			return ops, failure{subnet.CauseNoLID, m.noLID()}
 		}
 	}
 	if at == has {
 		return ops, failure{}
 	}
-	from, ok := c.lids.Function(has)
+	from, ok := m.lids.Function(has)
 	fn.changed = append(fn.changed, t)
 	if !ok { // of the time before functions had LIDs
-		c.lids.InUse().Release(lid.One(at))
+		m.lids.InUse().Release(lid.One(at))
 		fn.fresh = true
-		return append(ops, c.setFunctionLID(t, has)), failure{}
+		return append(ops, m.setFunctionLID(t, has)), failure{}
 	}
 	fn.changed = append(fn.changed, from)
-	c.setFunctionLID(t, 0)
-	return append(ops, c.setFunctionLID(from, at), c.setFunctionLID(t, has)), failure{}
+	m.setFunctionLID(t, 0)
+	return append(ops, m.setFunctionLID(from, at), m.setFunctionLID(t, has)), failure{}
 }

@@ -1,0 +1,202 @@
+package placement
+
+import (
+	"heddle/ib"
+	"heddle/sm/topo"
+	"heddle/store"
+	"heddle/subnet"
+)
+
+// A LID that floats (LIDtracker, §IV-A) goes with the one VM of a shared port: while the
+// lease is placed the port itself has that LID, and its base LID is a further one
+// that leads to it, kept for when the VM leaves. So no manager is started anew, and the
+// hypervisors' own LIDs stay routed. A migration is one Set(PortInfo) to each port and
+// the copy of the LID's entries between the two.
+//
+// That a port floats is stored with its base LID (functionLIDs.byPlace, function 0): a
+// manager that starts anew does not take what such a port shows for its own.
+
+// FloatBase is the base LID of a port whose LID floats, 0 if it does not.
+func (m *Machine) FloatBase(port ib.GUID) ib.LID {
+	return m.lids.OfFunction(subnet.Place{Port: port})
+}
+
+// AssignFloating gives ports whose LID floats the one that they are to have, after LIDs were
+// assigned to all ports of a sweep.
+func (m *Machine) AssignFloating() {
+	if m.lids.NumFunctions() == 0 {
+		return
+	}
+	m.Sweeper.Scope(func(p *topo.Port) {
+		base := m.FloatBase(p.GUID)
+		if p.LID == 0 || p.LMC != 0 || base == 0 {
+			return
+		}
+		l := m.floats[p.GUID]
+		if p == m.Fabric.AgentPort(m.Fabric.Self.Node, m.Fabric.Self.Port) {
+			if l != nil { // we came to where it floats: readyFloat refuses that
+				delete(m.floats, p.GUID)
+				l.floats = 0
+				m.look(l)
+			}
+			p.LID = base
+			return
+		}
+		if o := m.withLID(p.Info.LID); l == nil && p.Info.LID != base && o != nil && o.LIDKind == subnet.FloatingLID && o.floats == 0 {
+			if o.Place.Port == p.GUID {
+				l = o // an earlier manager's doing
+				m.floats[p.GUID], l.floats, l.port = l, p.GUID, p.GUID
+			} else {
+				o.unfloats = p.GUID
+				m.look(o)
+			}
+		}
+		switch {
+		case l != nil:
+			p.LID = m.lidOf(l)
+		case m.given || !p.Info.LID.IsUnicast() || p.Info.PortState < ib.StateArmed:
+			p.LID = base
+			if p.Info.LID == base && m.given {
+				m.fn.floated = append(m.fn.floated, p.GUID)
+			}
+		default:
+			p.LID = p.Info.LID // whoever sets leases has not said anything yet
+		}
+	})
+}
+
+// floatLeft reports whether the port from which a lease's LID floats away has let go of
+// it. One that is not in the subnet has: its base LID is set when it comes back.
+func (m *Machine) floatLeft(l *placement) bool {
+	if l.unfloats != 0 {
+		if p := m.EndPort(l.unfloats); p != nil && p.Info.LID == m.lidOf(l) {
+			return false
+		}
+		l.unfloats = 0
+	}
+	return true
+}
+
+// floatWaits takes a lease out of the batch whose LID a port has still that does not
+// answer: no other may have it meanwhile. Sweeps set that port's base LID.
+func (m *Machine) floatWaits(l *placement) {
+	if l.leaving {
+		l.leaving = false
+		at := l.held
+		if at == (subnet.Place{}) {
+			at = l.back
+		}
+		delete(m.leaves, at)
+	}
+	if !l.hasFailed() {
+		m.report(l, subnet.LeaseWaiting, failure{subnet.CausePortSilent, "port " + l.unfloats.String() + " has its LID still, and does not answer"})
+	}
+	m.retry = min(m.retry, m.Now.Add(m.Config.RetryInterval))
+	m.look(l)
+}
+
+// readyFloat is ready for a lease on a shared port whose LID is to float.
+func (m *Machine) readyFloat(l *placement, p *topo.Port, refuse func(subnet.Cause, string) bool) bool {
+	t := l.target()
+	if p.LMC != 0 || m.Config.LMC != 0 {
+		return refuse(subnet.CauseLIDKind, "port "+t.Port.String()+" has an LMC, and a LID that floats has none: let it share the port's LID")
+	}
+	if p == m.Fabric.AgentPort(m.Fabric.Self.Node, m.Fabric.Self.Port) {
+		return refuse(subnet.CauseLIDKind, "port "+t.Port.String()+" is that of the subnet manager, whose LID all others know: take another hypervisor")
+	}
+	for i := 1; i < int(p.Info.GUIDCap); i++ {
+		if o := m.wants[subnet.Place{Port: t.Port, Function: uint16(i)}]; o != nil && o != l {
+			return refuse(subnet.CauseFunctionTaken, "port "+t.Port.String()+" is to hold GUID "+o.GUID.String()+" too, and where a LID floats there is room for one")
+		}
+	}
+	own := m.lidOf(l)
+	if m.floats[t.Port] != l || p.Info.LID != own || p.LID != own || !m.router.RoutedAt(own, t.Port) {
+		return true
+	}
+	m.mergeAliases()
+	if l.held == t {
+		m.settle(l)
+	} else if !l.hasFailed() {
+		m.report(l, subnet.LeaseMoving, failure{})
+	}
+	return false
+}
+
+// unfloat gives ports that leases of the batch leave their base LID back. It reports
+// whether that takes a phase.
+func (m *Machine) unfloat() bool {
+	begun := false
+	for _, l := range m.batch {
+		if l.floats == 0 || l.floats == l.target().Port {
+			continue
+		}
+		if p := m.EndPort(l.floats); p != nil && m.FloatBase(p.GUID) != 0 {
+			p.LID = m.FloatBase(p.GUID)
+			begun = m.router.SetPortLID(p, begun)
+			m.fn.floated = append(m.fn.floated, l.floats)
+		}
+		delete(m.floats, l.floats)
+		l.floats, l.unfloats = 0, l.floats
+	}
+	return begun
+}
+
+// float gives ports the LIDs of the leases of the batch. It reports whether that
+// takes a phase.
+func (m *Machine) float() bool {
+	begun := false
+	for _, l := range m.batch {
+		t := l.target()
+		if l.LIDKind != subnet.FloatingLID || t == (subnet.Place{}) || t != l.aim || !m.sharedPort(t.Port) {
+			continue
+		}
+		p := m.EndPort(t.Port)
+		if p == nil || m.FloatBase(p.GUID) == 0 || m.floats[t.Port] != nil && m.floats[t.Port] != l {
+			m.look(l)
+			continue
+		}
+		m.floats[t.Port], l.floats, l.unfloats = l, t.Port, 0
+		p.LID = m.lidOf(l)
+		begun = m.router.SetPortLID(p, begun)
+	}
+	return begun
+}
+
+// PortsSet tells that the ports whose LIDs were set have answered; failed: not all of them did. A
+// port that is not known to have taken its LID may have it all the same, so it counts as having it
+// until it has acknowledged its base LID: the placement is rolled back, and unfloat has that set.
+func (m *Machine) PortsSet(failed bool) {
+	for _, l := range m.batch {
+		if p := m.EndPort(l.floats); failed && l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != m.lidOf(l) {
+			p.Info.LID = m.lidOf(l)
+			m.rollBack(l, failure{subnet.CauseNotTaken, "port " + p.GUID.String() + " does not take LID " + m.lidOf(l).String()})
+		}
+	}
+}
+
+// floatsOver stores that ports have their base LIDs again, once they are known to.
+func (m *Machine) floatsOver() {
+	var ops []store.Op
+	for _, g := range m.fn.floated {
+		base := m.FloatBase(g)
+		if p := m.EndPort(g); m.floats[g] == nil && base != 0 && p != nil && p.Info.LID == base {
+			ops = append(ops, m.setFunctionLID(subnet.Place{Port: g}, 0))
+		}
+	}
+	m.fn.floated = m.fn.floated[:0]
+	if len(ops) > 0 {
+		m.Save(ops)
+	}
+}
+
+// giveFloating is giveLID for a lease on a shared port.
+func (m *Machine) giveFloating(l *placement, p *topo.Port, ops []store.Op) ([]store.Op, failure) {
+	var f failure
+	if ops, f = m.giveLID(l, nil, l.target(), ops); f.cause != 0 {
+		return ops, f
+	}
+	if at := (subnet.Place{Port: p.GUID}); m.lids.OfFunction(at) == 0 {
+		ops = append(ops, m.setFunctionLID(at, p.LID))
+	}
+	return ops, failure{}
+}

@@ -1,0 +1,146 @@
+package placement
+
+import (
+	"slices"
+
+	"heddle/ib"
+	"heddle/sm/lid"
+	"heddle/subnet"
+)
+
+// reported are the states of placements, by what is reported of them.
+var reported = [...]State{
+	subnet.LeaseWaiting: Waiting, subnet.LeaseMoving: Moving, subnet.LeasePlaced: Placed, subnet.LeaseRefused: Refused,
+}
+
+// report tells how far a lease has come, if that is news.
+func (m *Machine) report(l *placement, s subnet.LeaseState, f failure) {
+	if s >= subnet.LeasePlaced {
+		m.freeEntry(l)
+	}
+	if s == subnet.LeaseRefused || !l.unwanted() && !l.hasFailed() {
+		l.become(reported[s])
+	}
+	if l.implied || l.unwanted() {
+		return
+	}
+	r := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: s, Cause: f.cause, Reason: f.why}
+	if s == subnet.LeasePlaced {
+		r.SMPs, r.AtRisk = l.smps, l.atRisk
+		if r.LID = m.lidOf(l); r.LID == 0 {
+			r.LID = m.sharedLID(l.held)
+		}
+	} else {
+		r.LID = m.lidOf(l)
+	}
+	same := r
+	same.SMPs, same.AtRisk = l.told.SMPs, l.told.AtRisk
+	if l.told == same && l.told.GUID != 0 {
+		return
+	}
+	l.told = r
+	m.reports = append(m.reports, r)
+}
+
+// sharedLID is the LID at which a function without one of its own is reached.
+func (m *Machine) sharedLID(p subnet.Place) ib.LID {
+	if a, v := m.function(p); a != nil && v != nil && v.Info().LIDByVPortIndex != 0 {
+		if k := int(v.Info().LIDByVPortIndex); k < len(a.VPorts()) && a.VPorts()[k] != nil && a.VPorts()[k].Info().LIDRequired {
+			return a.VPorts()[k].Info().VPortLID
+		}
+	}
+	if q := m.EndPort(p.Port); q != nil {
+		return q.LID
+	}
+	return 0
+}
+
+// tell hands out the reports, unless what they say is not published yet.
+func (m *Machine) tell() {
+	m.snapshots.PublishPorts()
+	if m.showDue {
+		m.showDue = false
+		m.snapshots.ShowNow()
+	}
+	if len(m.reports) == 0 {
+		return
+	}
+	if slices.ContainsFunc(m.reports, func(r subnet.LeaseReport) bool { return r.State >= subnet.LeasePlaced }) {
+		m.snapshots.ShowNow()
+	}
+	m.snapshots.Report(m.reports)
+	clear(m.reports)
+	m.reports = m.reports[:0]
+}
+
+// Midway reports whether addresses are on their way, so that what functions hold is neither the old
+// state nor the new one.
+func (m *Machine) Midway() bool {
+	return m.step == Leaving || m.step == Routing || m.step == Putting
+}
+
+// Status counts placements.
+type Status struct {
+	LIDs       lid.Count
+	Placements int // that were set
+	Nowhere    int // of these: that are to be nowhere
+}
+
+// Status counts placements and LIDs.
+func (m *Machine) Status() Status {
+	s := Status{LIDs: m.countLIDs()}
+	for _, l := range m.list {
+		if l.state != Ended && !l.implied {
+			s.Placements++
+			if l.Place == (subnet.Place{}) {
+				s.Nowhere++
+			}
+		}
+	}
+	return s
+}
+
+// EachLID calls fn for each LID of a placement, with the port that it is to lead to, 0 if nowhere.
+func (m *Machine) EachLID(fn func(l ib.LID, port ib.GUID)) {
+	for _, l := range m.list {
+		if l.state != Ended {
+			fn(m.lidOf(l), l.port)
+		}
+	}
+}
+
+// Any reports whether there are placements.
+func (m *Machine) Any() bool { return len(m.list) > 0 }
+
+// PortOf is the port whose function is to hold a GUID now, 0 if none is.
+func (m *Machine) PortOf(g ib.GUID) ib.GUID {
+	if l := m.byGUID[g]; l != nil {
+		return l.holds.Port
+	}
+	return 0
+}
+
+// EachPortWithAlias calls fn for each port whose function is to hold an alias for which is holds.
+func (m *Machine) EachPortWithAlias(is func(g ib.GUID) bool, fn func(port ib.GUID)) {
+	for _, l := range m.list {
+		if slices.ContainsFunc(l.Aliases, is) {
+			fn(l.holds.Port)
+		}
+	}
+}
+
+// Moved notes how many LFT blocks the move of a placement's LID took.
+func (m *Machine) Moved(g ib.GUID, blocks int) {
+	if l := m.byGUID[g]; l != nil {
+		l.smps = blocks
+	}
+}
+
+// AtRisk notes that a transient cycle is possible while the LIDs of the batch move, or are routed.
+func (m *Machine) AtRisk() {
+	if m.step == Routing {
+		for _, l := range m.batch {
+			l.atRisk = true
+		}
+	}
+}
