@@ -1,8 +1,6 @@
 package placement
 
 import (
-	"strconv"
-
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/subnet"
@@ -97,7 +95,7 @@ func (m *Machine) functionsRead() bool {
 			continue
 		case !a.Known():
 			return false
-		case a.Model() == subnet.SharedPort && !m.tables.Known(a.PortGUID()):
+		case kindOf(a).inTable() && !m.tables.Known(a.PortGUID()):
 			return false
 		}
 		for _, v := range a.VPorts() {
@@ -109,7 +107,7 @@ func (m *Machine) functionsRead() bool {
 	m.known = true
 	for _, a := range m.functions.All() {
 		for _, v := range a.VPorts() {
-			if v != nil && v.Index() > 0 && a.Model() == subnet.VPorts && v.Info().LIDRequired {
+			if v != nil && v.Index() > 0 && kindOf(a).hostGUIDs() && kindOf(a).ownLID(v) {
 				m.functions.Look(a.Ref(v.Index()))
 			}
 		}
@@ -182,117 +180,6 @@ func (m *Machine) gather() bool {
 	m.enterStep(Storing)
 	if len(ops) > 0 {
 		m.store(ops)
-	}
-	return true
-}
-
-// showsGUID reports whether the VPort at a place is up with a GUID.
-func (m *Machine) showsGUID(p subnet.Place, g ib.GUID) bool {
-	_, v := m.function(p)
-	return v != nil && v.State() >= ib.StateInit && v.InfoKnown() && v.Info().PortGUID == g
-}
-
-// ready reports whether a lease is to be part of the batch that is gathered. Where
-// nothing is left to do, or it must wait, that is reported.
-func (m *Machine) ready(l *placement) bool {
-	if l.implied && l.hasFailed() && l.back != (subnet.Place{}) && l.held == (subnet.Place{}) && !m.showsGUID(l.back, l.GUID) && m.showsGUID(l.Place, l.GUID) {
-		l.become(Waiting)
-		l.back = subnet.Place{} // its host says where it is
-	}
-	m.letGo(l)
-	t := l.target()
-	if t == (subnet.Place{}) {
-		if l.held != t || l.floats != 0 || !m.floatLeft(l) || l.unwanted() && m.lidLeads(l) {
-			return true
-		}
-		m.settle(l)
-		return false
-	}
-	refuse := func(cause subnet.Cause, why string) bool {
-		if !l.hasFailed() {
-			l.fail(failure{cause, why})
-			l.back = l.held
-			if l.target() != t {
-				return m.ready(l)
-			}
-		}
-		m.settle(l)
-		return false
-	}
-	look := func(cause subnet.Cause, why string) bool { // it is about to be known
-		if l.hasFailed() {
-			m.settle(l)
-		} else {
-			m.report(l, subnet.LeaseWaiting, failure{cause, why})
-		}
-		return false
-	}
-	wait := func(cause subnet.Cause, why string) bool {
-		if m.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && !l.hasFailed() {
-			m.rollBack(l, failure{cause, why})
-			return false
-		}
-		return look(cause, why)
-	}
-	if o := m.wants[t]; o != nil && o != l && !l.hasFailed() && !l.implied {
-		return refuse(subnet.CauseFunctionTaken, "function "+t.String()+" is kept for GUID "+o.GUID.String())
-	}
-	p := m.EndPort(t.Port)
-	if p == nil {
-		return wait(subnet.CausePortAbsent, "port "+t.Port.String()+" is not in the subnet")
-	}
-	a, v := m.function(t)
-	switch {
-	case a == nil && p.Info.GUIDCap > 1, a != nil && a.Model() == subnet.SharedPort:
-		return m.readyShared(l, p, refuse)
-	case a == nil:
-		return wait(subnet.CauseNoFunctions, "port "+t.Port.String()+" has no virtual functions")
-	case a.Refused():
-		return wait(subnet.CauseFunctionsUnusable, "the virtual functions of port "+t.Port.String()+" cannot be used")
-	case !a.Known():
-		m.unread = m.unread || !a.Failing()
-		return look(subnet.CauseFunctionsUnread, "the virtual functions of port "+t.Port.String()+" are not known yet")
-	case t.Function == 0 || int(t.Function) > a.Functions():
-		return refuse(subnet.CauseNoSuchFunction, "port "+t.Port.String()+" has no function "+strconv.Itoa(int(t.Function))+", only 1 to "+strconv.Itoa(a.Functions()))
-	case m.EndPort(l.GUID) != nil:
-		return refuse(subnet.CauseGUIDTaken, "GUID "+l.GUID.String()+" is the own one of a port of the subnet: give the interface another")
-	case v == nil || v.State() < ib.StateInit:
-		if !l.looked { // a trap may have been lost, or repressed
-			l.looked, m.unread = true, true
-			m.functions.Look(a.Ref(0))
-		}
-		return wait(subnet.CauseFunctionDown, "function "+t.String()+" is down: its hypervisor has not brought it up")
-	case !v.InfoKnown():
-		m.unread = m.unread || !v.Failing()
-		return look(subnet.CauseFunctionUnread, "function "+t.String()+" has not been read yet")
-	case a.Model() == subnet.VPorts && v.Info().PortGUID != l.GUID:
-		return wait(subnet.CauseOtherGUID, "function "+t.String()+" has GUID "+v.Info().PortGUID.String()+": its hypervisor has not put the VM there")
-	case !needsLID(a, v) && l.LIDKind != subnet.SharedLID:
-		return refuse(subnet.CauseLIDKind, "function "+t.String()+" shares a LID (LIDRequired is 0), and one of its own is asked for: change the interface or the hypervisor")
-	}
-	if !needsLID(a, v) {
-		if l.held != (subnet.Place{}) && l.held != t {
-			return true // another function still has it
-		}
-		m.holdAt(l, t)
-		m.functions.Look(a.Ref(t.Function))
-		if m.inForce(l, a, v) {
-			l.held = t
-			m.settle(l)
-			return false
-		}
-		return look(subnet.CauseComingUp, "function "+t.String()+" is being brought up")
-	}
-	own := m.lidOf(l)
-	if m.hold[t] == l && own != 0 && (l.held == t || l.held == subnet.Place{}) && m.router.RoutedAt(own, t.Port) && m.lidFits(l, t) {
-		m.functions.Look(a.Ref(t.Function))
-		if m.inForce(l, a, v) {
-			l.held = t
-			m.settle(l)
-		} else if !l.hasFailed() {
-			m.report(l, subnet.LeaseMoving, failure{})
-		}
-		return false
 	}
 	return true
 }
@@ -370,7 +257,7 @@ func (m *Machine) allLeft() bool {
 		if !l.leaving || l.held == (subnet.Place{}) {
 			continue
 		}
-		if a, v := m.function(l.held); a == nil || v == nil || !v.Asked() && v.InfoKnown() && a.Model() != subnet.SharedPort && !m.heldBy(l, a, v) {
+		if a, v := m.function(l.held); a == nil || v == nil || !v.Asked() && v.InfoKnown() && !kindOf(a).inTable() && !m.heldBy(l, a, v) {
 			l.held, l.back = subnet.Place{}, l.held
 			continue
 		}

@@ -96,17 +96,17 @@ func (m *Machine) floatWaits(l *placement) {
 }
 
 // readyFloat is ready for a lease on a shared port whose LID is to float.
-func (m *Machine) readyFloat(l *placement, p *topo.Port, refuse func(subnet.Cause, string) bool) bool {
+func (m *Machine) readyFloat(l *placement, p *topo.Port) bool {
 	t := l.target()
 	if p.LMC != 0 || m.Config.LMC != 0 {
-		return refuse(subnet.CauseLIDKind, "port "+t.Port.String()+" has an LMC, and a LID that floats has none: let it share the port's LID")
+		return m.refuseTarget(l, subnet.CauseLIDKind, "port "+t.Port.String()+" has an LMC, and a LID that floats has none: let it share the port's LID")
 	}
 	if p == m.Fabric.AgentPort(m.Fabric.Self.Node, m.Fabric.Self.Port) {
-		return refuse(subnet.CauseLIDKind, "port "+t.Port.String()+" is that of the subnet manager, whose LID all others know: take another hypervisor")
+		return m.refuseTarget(l, subnet.CauseLIDKind, "port "+t.Port.String()+" is that of the subnet manager, whose LID all others know: take another hypervisor")
 	}
 	for i := 1; i < int(p.Info.GUIDCap); i++ {
 		if o := m.wants[subnet.Place{Port: t.Port, Function: uint16(i)}]; o != nil && o != l {
-			return refuse(subnet.CauseFunctionTaken, "port "+t.Port.String()+" is to hold GUID "+o.GUID.String()+" too, and where a LID floats there is room for one")
+			return m.refuseTarget(l, subnet.CauseFunctionTaken, "port "+t.Port.String()+" is to hold GUID "+o.GUID.String()+" too, and where a LID floats there is room for one")
 		}
 	}
 	own := m.lidOf(l)

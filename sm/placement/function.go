@@ -13,43 +13,11 @@ import (
 // Wanted is what a VPort, or a function of a vSwitch, is to hold now. It
 // may change at any step; lookVPort is called then.
 func (m *Machine) Wanted(r vport.Ref) vport.Want {
-	a, p := r.Adapter, r.Place()
-	v := a.VPorts()[r.Index]
-	l := m.hold[p]
-	if l != nil && a.Model() == subnet.VPorts && v.Info().PortGUID != l.GUID {
+	l, k := m.hold[r.Place()], kindOf(r.Adapter)
+	if l != nil && k.hostGUIDs() && r.VPort().Info().PortGUID != l.GUID {
 		l = nil // another VM is there
 	}
-	if a.Model() == subnet.VSwitch {
-		switch {
-		case l != nil:
-			return vport.Want{LID: m.lidOf(l), GUID: l.GUID, Up: m.router.RoutedAt(m.lidOf(l), a.PortGUID()), Aliases: l.Aliases}
-		case !m.given: // who sets leases has not said anything yet
-			return vport.Want{LID: v.Info().VPortLID, GUID: v.Info().PortGUID, Up: v.State() >= ib.StateArmed, Aliases: v.Aliases()}
-		case m.wants[p] != nil && !m.wants[p].hasFailed() && m.leaves[p] == nil && v.State() < ib.StateArmed:
-			// It is about to get an address; there is no need to clean it before.
-			return vport.Want{LID: v.Info().VPortLID, GUID: v.Info().PortGUID}
-		}
-		return vport.Want{LID: m.lids.OfFunction(p)}
-	}
-	g := v.Info().PortGUID
-	if v.Info().LIDRequired {
-		if l == nil {
-			if !m.known || !m.given && m.lids.Placement(v.Info().VPortLID) == 0 {
-				return vport.Want{LID: v.Info().VPortLID, Up: v.State() == ib.StateActive, Aliases: v.Aliases()}
-			}
-			return vport.Want{}
-		}
-		return vport.Want{LID: m.lidOf(l), Up: m.router.RoutedAt(m.lidOf(l), a.PortGUID()), Aliases: l.Aliases}
-	}
-	w := vport.Want{Up: g != 0}
-	if l := m.byGUID[g]; l != nil {
-		w.Up, w.Aliases = l.implied || l.target() == p, l.Aliases
-	}
-	if k := int(v.Info().LIDByVPortIndex); k != 0 && k < len(a.VPorts()) && a.VPorts()[k] != nil && a.VPorts()[k].Info().LIDRequired {
-		lid := a.VPorts()[k].Info().VPortLID
-		w.Up = w.Up && lid != 0 && m.router.RoutedAt(lid, a.PortGUID())
-	}
-	return w
+	return k.wanted(m, r, l)
 }
 
 // Changed is told when what is known of a VPort changed: it was read, it
@@ -66,7 +34,7 @@ func (m *Machine) Changed(r vport.Ref) {
 		return
 	}
 	v := r.Adapter.VPorts()[r.Index]
-	there := r.Adapter.Present()
+	k, there := kindOf(r.Adapter), r.Adapter.Present()
 	if l := m.hold[p]; l != nil {
 		m.look(l)
 	}
@@ -79,7 +47,7 @@ func (m *Machine) Changed(r vport.Ref) {
 		if l == nil {
 			continue
 		}
-		if l.held == p && !m.heldBy(l, r.Adapter, v) && (v.InfoKnown() || r.Adapter.Model() == subnet.VPorts && v.State() < ib.StateInit) {
+		if l.held == p && !m.heldBy(l, r.Adapter, v) && (v.InfoKnown() || !k.mayHold(v)) {
 			l.held = subnet.Place{}
 			if l.target() != p && !l.hasFailed() {
 				l.back = p
@@ -87,7 +55,7 @@ func (m *Machine) Changed(r vport.Ref) {
 		}
 		m.look(l)
 	}
-	if v.State() < ib.StateInit && r.Adapter.Model() == subnet.VPorts {
+	if !k.mayHold(v) {
 		// Somebody else may show its GUID already.
 		if o, ok := m.functions.Find(v.Info().PortGUID); ok && o != r && o.VPort().InfoKnown() {
 			m.meet(o, o.VPort())
@@ -96,7 +64,7 @@ func (m *Machine) Changed(r vport.Ref) {
 	if !v.InfoKnown() || v.Info().PortGUID == 0 {
 		return
 	}
-	if h := m.hold[p]; h != nil && h.implied && h.Place == p && h.GUID != v.Info().PortGUID && r.Adapter.Model() == subnet.VPorts && v.State() >= ib.StateInit {
+	if h := m.hold[p]; h != nil && h.implied && h.Place == p && h.GUID != v.Info().PortGUID && k.hostGUIDs() && v.State() >= ib.StateInit {
 		h.Place = subnet.Place{} // somebody else is there now; its LID waits for it
 		m.look(h)
 		if l := m.byGUID[v.Info().PortGUID]; l != nil {
@@ -104,7 +72,7 @@ func (m *Machine) Changed(r vport.Ref) {
 		}
 	}
 	m.meet(r, v)
-	if needsLID(r.Adapter, v) { // those who share its LID wait for it
+	if k.ownLID(v) { // those who share its LID wait for it
 		for _, u := range r.Adapter.VPorts() {
 			if u != nil && u.Index() != r.Index && u.Info().LIDByVPortIndex == r.Index && u.State() >= ib.StateInit {
 				m.functions.Look(r.Adapter.Ref(u.Index()))
@@ -133,9 +101,10 @@ func (m *Machine) AdapterChanged(a *vport.Adapter) {
 func (m *Machine) meet(r vport.Ref, v *vport.Port) {
 	p := r.Place()
 	l := m.byGUID[v.Info().PortGUID]
-	own := needsLID(r.Adapter, v)
+	k := kindOf(r.Adapter)
+	own := k.ownLID(v)
 	if l == nil {
-		if r.Adapter.Model() != subnet.VPorts || !own || v.State() < ib.StateInit || m.EndPort(v.Info().PortGUID) != nil {
+		if !k.hostGUIDs() || !own || v.State() < ib.StateInit || m.EndPort(v.Info().PortGUID) != nil {
 			return
 		}
 		l = m.add(v.Info().PortGUID)
@@ -143,7 +112,7 @@ func (m *Machine) meet(r vport.Ref, v *vport.Port) {
 		m.look(l)
 	}
 	if l.implied && own && v.State() >= ib.StateInit && l.Place != p {
-		if a, u := m.function(l.Place); u == nil || u.State() < ib.StateInit || u.Info().PortGUID != l.GUID || a.Model() != subnet.VPorts {
+		if a, u := m.function(l.Place); u == nil || u.State() < ib.StateInit || u.Info().PortGUID != l.GUID || !kindOf(a).hostGUIDs() {
 			l.Place = p // the VM moved
 			l.become(Waiting)
 			m.look(l)

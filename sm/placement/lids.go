@@ -164,7 +164,7 @@ func (m *Machine) giveLIDs() (ops []store.Op) {
 			continue
 		}
 		a, v := m.function(t)
-		if t == (subnet.Place{}) || a == nil || v == nil || !needsLID(a, v) {
+		if t == (subnet.Place{}) || a == nil || v == nil || !kindOf(a).ownLID(v) {
 			keep = append(keep, l)
 			continue
 		}

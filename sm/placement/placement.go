@@ -147,28 +147,23 @@ func (m *Machine) wake(p subnet.Place) {
 	}
 }
 
-// needsLID reports whether a function has a LID of its own.
-func needsLID(a *vport.Adapter, v *vport.Port) bool {
-	return a.Model() == subnet.VSwitch || a.Model() == subnet.VPorts && v.Info().LIDRequired
-}
-
 // heldBy reports whether a function is known to hold a lease's address, or part
 // of it.
 func (m *Machine) heldBy(l *placement, a *vport.Adapter, v *vport.Port) bool {
-	if v == nil || !v.InfoKnown() || a.Model() == subnet.VPorts && v.State() < ib.StateInit {
+	if v == nil || !v.InfoKnown() || !kindOf(a).mayHold(v) {
 		return false
 	}
-	if own := m.lidOf(l); needsLID(a, v) && !m.always(a) && own != 0 && v.Info().VPortLID == own {
+	if own := m.lidOf(l); kindOf(a).ownLID(v) && !m.always(a) && own != 0 && v.Info().VPortLID == own {
 		return true
 	}
-	return v.Info().PortGUID == l.GUID && (a.Model() == subnet.VSwitch || v.State() >= ib.StateArmed)
+	return v.Info().PortGUID == l.GUID && kindOf(a).holdsGUID(v)
 }
 
 // inForce reports whether a function holds a lease's address and may be used.
 func (m *Machine) inForce(l *placement, a *vport.Adapter, v *vport.Port) bool {
 	own := m.lidOf(l)
 	return v != nil && v.InfoKnown() && v.State() == ib.StateActive && v.Info().PortGUID == l.GUID &&
-		(!needsLID(a, v) || v.Info().VPortLID == own && own != 0)
+		(!kindOf(a).ownLID(v) || v.Info().VPortLID == own && own != 0)
 }
 
 // holdAt has the function p, and no other, hold a lease's address; the zero Place:

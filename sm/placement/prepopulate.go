@@ -18,7 +18,7 @@ import (
 // always reports whether the functions of an adapter have LIDs whether they are
 // used or not.
 func (m *Machine) always(a *vport.Adapter) bool {
-	return m.Config.VSwitchPrepopulate && a.Model() == subnet.VSwitch
+	return m.Config.VSwitchPrepopulate && kindOf(a).alwaysLIDs()
 }
 
 // lacksLIDs reports whether some function of an adapter is to have a LID and has none.

@@ -46,7 +46,7 @@ func (m *Machine) heldByVPort(l *placement) subnet.Place {
 // table alone.
 func (m *Machine) sharedPort(g ib.GUID) bool {
 	a := m.functions.Adapter(g)
-	return a != nil && a.Model() == subnet.SharedPort
+	return a != nil && kindOf(a).inTable()
 }
 
 // Elsewhere reports whether a GUID is that of a lease that is to be at another
@@ -101,15 +101,15 @@ func (m *Machine) heldAsAlias(l *placement) {
 }
 
 // readyShared is ready for a lease on a shared port.
-func (m *Machine) readyShared(l *placement, p *topo.Port, refuse func(subnet.Cause, string) bool) bool {
+func (m *Machine) readyShared(l *placement, p *topo.Port) bool {
 	t := l.target()
 	switch {
 	case m.EndPort(l.GUID) != nil:
-		return refuse(subnet.CauseGUIDTaken, "GUID "+l.GUID.String()+" is the own one of a port of the subnet: give the interface another")
+		return m.refuseTarget(l, subnet.CauseGUIDTaken, "GUID "+l.GUID.String()+" is the own one of a port of the subnet: give the interface another")
 	case l.LIDKind == subnet.OwnLID:
-		return refuse(subnet.CauseLIDKind, "port "+t.Port.String()+" has one LID for all its functions, and one of its own is asked for: change the interface, or let its LID float")
+		return m.refuseTarget(l, subnet.CauseLIDKind, "port "+t.Port.String()+" has one LID for all its functions, and one of its own is asked for: change the interface, or let its LID float")
 	case t.Function == 0 || int(t.Function) >= int(p.Info.GUIDCap):
-		return refuse(subnet.CauseNoSuchFunction, "port "+t.Port.String()+" has no function "+strconv.Itoa(int(t.Function))+", only 1 to "+strconv.Itoa(int(p.Info.GUIDCap)-1))
+		return m.refuseTarget(l, subnet.CauseNoSuchFunction, "port "+t.Port.String()+" has no function "+strconv.Itoa(int(t.Function))+", only 1 to "+strconv.Itoa(int(p.Info.GUIDCap)-1))
 	}
 	if l.held == (subnet.Place{}) {
 		l.held = m.heldByVPort(l)
@@ -118,16 +118,16 @@ func (m *Machine) readyShared(l *placement, p *topo.Port, refuse func(subnet.Cau
 		return true // a function of another kind has it
 	}
 	if l.LIDKind == subnet.FloatingLID {
-		return m.readyFloat(l, p, refuse)
+		return m.readyFloat(l, p)
 	}
 	m.mergeAliases()
 	switch other := m.tables.Wanted(t); {
 	case l.held == t:
 		m.settle(l)
 	case other != l.GUID && other != 0:
-		return refuse(subnet.CauseFunctionTaken, "another alias GUID is to be at "+t.String()+": "+other.String())
+		return m.refuseTarget(l, subnet.CauseFunctionTaken, "another alias GUID is to be at "+t.String()+": "+other.String())
 	case m.tables.Refused(t):
-		return refuse(subnet.CauseNotTaken, "port "+t.Port.String()+" does not take alias GUIDs at index "+strconv.Itoa(int(t.Function)))
+		return m.refuseTarget(l, subnet.CauseNotTaken, "port "+t.Port.String()+" does not take alias GUIDs at index "+strconv.Itoa(int(t.Function)))
 	default:
 		m.report(l, subnet.LeaseMoving, failure{})
 	}
