@@ -297,7 +297,7 @@ func (m *Machine) allLeft() bool {
 		if l.unwanted() { // and is tried again
 			m.retry = min(m.retry, m.Now.Add(m.Config.RetryInterval))
 		}
-		if !l.hasFailed() {
+		if !l.hasFailed() && l.target() != l.held { // else it was set again at the place that it was to leave
 			l.fail(failure{subnet.CauseNotGivenUp, "function " + l.held.String() + ", which has the address, does not give it up"})
 		}
 		l.back = l.held

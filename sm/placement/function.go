@@ -143,6 +143,9 @@ func (m *Machine) Refused(r vport.Ref, err error) {
 	if l == nil || l.hasFailed() && l.target() == (subnet.Place{}) {
 		return
 	}
+	if l.leaving && l.target() == l.held {
+		return // it was set again at the place that it was to leave
+	}
 	f := failure{subnet.CauseNotTaken, "function " + r.Place().String() + " does not take it: " + err.Error()}
 	if l.leaving {
 		f = failure{subnet.CauseNotGivenUp, "function " + r.Place().String() + " does not give it up: " + err.Error()}
