@@ -135,6 +135,9 @@ type file struct {
 	name string
 	test bool
 	ast  *ast.File
+	// lines is how many the file has; span how many a node has.
+	lines int
+	span  func(ast.Node) int
 }
 
 // TestImportRules reads direct imports. As a pure package imports pure packages of this module and
@@ -289,7 +292,11 @@ func sources(t *testing.T) []file {
 		if err != nil {
 			return err
 		}
-		out = append(out, file{pkg: path.Dir(rel), name: rel, test: strings.HasSuffix(rel, "_test.go"), ast: f})
+		span := func(n ast.Node) int { return fset.Position(n.End()).Line - fset.Position(n.Pos()).Line + 1 }
+		out = append(out, file{
+			pkg: path.Dir(rel), name: rel, test: strings.HasSuffix(rel, "_test.go"), ast: f,
+			lines: fset.File(f.Pos()).LineCount() - 1, span: span,
+		})
 		return nil
 	})
 	if err != nil {
