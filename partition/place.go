@@ -43,82 +43,107 @@ type Placing struct {
 // returned table is valid in any case. It has no trailing empty entries.
 func Place(p Placing) ([]ib.PKey, error) {
 	old := p.Table[:min(len(p.Table), p.Cap)]
-	table := make([]ib.PKey, len(old), max(len(old), min(len(p.Want), p.Cap)))
-	left := slices.Clone(p.Want)
-	take := func(match func(ib.PKey) bool) (ib.PKey, bool) {
-		i := slices.IndexFunc(left, match)
-		if i < 0 {
-			return 0, false
-		}
-		k := left[i]
-		left = slices.Delete(left, i, i+1)
-		return k, true
+	t := &placed{
+		cap: p.Cap, left: slices.Clone(p.Want),
+		table: make([]ib.PKey, len(old), max(len(old), min(len(p.Want), p.Cap))),
 	}
-	for i, k := range old {
-		if !k.IsEmpty() {
-			table[i], _ = take(func(w ib.PKey) bool { return w == k })
-		}
-	}
-	for i, k := range old {
-		if !k.IsEmpty() && table[i] == 0 && !slices.Contains(old[:i], k) {
-			table[i], _ = take(func(w ib.PKey) bool { return w.Base() == k.Base() })
-		}
-	}
-	place := func(k ib.PKey, from int) bool {
-		for i := from; i < p.Cap; i++ {
-			switch {
-			case i >= len(table):
-				table = append(table, make([]ib.PKey, i+1-len(table))...)
-				fallthrough
-			case table[i] == 0:
-				table[i] = k
-				return true
-			}
-		}
-		return false
-	}
-	first := ib.PKey(0)
-	if len(table) > 0 {
-		first = table[0]
-	}
-	if p.Index0 != 0 && p.Cap > 0 && (first == 0 || p.Fresh && first.Base() != p.Index0) {
-		k, ok := take(func(k ib.PKey) bool { return k == p.Index0|0x8000 })
-		if !ok {
-			k, ok = take(func(k ib.PKey) bool { return k == p.Index0 })
-		}
-		if ok {
-			if first != 0 {
-				left = append(left, first)
-			}
-			if len(table) == 0 {
-				table = append(table, 0)
-			}
-			table[0] = k
-		}
-	}
+	t.keep(old)
+	t.first(p)
 	// The default partition leads to the subnet administrator: it gets index 0 if
 	// no other key has it, and always gets space.
-	free := p.Cap - len(table) + count(table, 0)
+	free := p.Cap - len(t.table) + count(t.table, 0)
 	for _, k := range [2]ib.PKey{ib.PKeyDefaultFull, ib.PKeyDefaultLimited} {
-		if len(table) == 0 || table[0] == 0 || len(left) > free {
-			if _, ok := take(func(x ib.PKey) bool { return x == k }); ok && !place(k, 0) {
-				left = append(left, k)
+		if len(t.table) == 0 || t.table[0] == 0 || len(t.left) > free {
+			if _, ok := t.take(func(x ib.PKey) bool { return x == k }); ok && !t.place(k) {
+				t.left = append(t.left, k)
 			}
 		}
 	}
-	slices.SortStableFunc(left, osmOrder)
+	slices.SortStableFunc(t.left, osmOrder)
 	var none []ib.PKey
-	for _, k := range left {
-		if !place(k, 0) {
+	for _, k := range t.left {
+		if !t.place(k) {
 			none = append(none, k)
 		}
 	}
-	table = Trim(table)
+	table := Trim(t.table)
 	if len(none) > 0 {
 		slices.SortFunc(none, func(a, b ib.PKey) int { return cmp.Compare(a.Base(), b.Base()) })
 		return table, &OverflowError{Cap: p.Cap, Keys: len(p.Want), Left: none}
 	}
 	return table, nil
+}
+
+// placed is a table that Place fills.
+type placed struct {
+	cap   int
+	table []ib.PKey
+	left  []ib.PKey // keys without a place yet
+}
+
+// take removes the first key that matches from those without a place.
+func (t *placed) take(match func(ib.PKey) bool) (ib.PKey, bool) {
+	i := slices.IndexFunc(t.left, match)
+	if i < 0 {
+		return 0, false
+	}
+	k := t.left[i]
+	t.left = slices.Delete(t.left, i, i+1)
+	return k, true
+}
+
+// place puts a key at the lowest free index, if there is one.
+func (t *placed) place(k ib.PKey) bool {
+	for i := range t.cap {
+		if i >= len(t.table) {
+			t.table = append(t.table, 0)
+		}
+		if t.table[i] == 0 {
+			t.table[i] = k
+			return true
+		}
+	}
+	return false
+}
+
+// keep leaves keys of the old table where they are: first equal ones, then those
+// whose membership alone changes.
+func (t *placed) keep(old []ib.PKey) {
+	for i, k := range old {
+		if !k.IsEmpty() {
+			t.table[i], _ = t.take(func(w ib.PKey) bool { return w == k })
+		}
+	}
+	for i, k := range old {
+		if !k.IsEmpty() && t.table[i] == 0 && !slices.Contains(old[:i], k) {
+			t.table[i], _ = t.take(func(w ib.PKey) bool { return w.Base() == k.Base() })
+		}
+	}
+}
+
+// first puts the key of p.Index0 at index 0, if it may go there.
+func (t *placed) first(p Placing) {
+	first := ib.PKey(0)
+	if len(t.table) > 0 {
+		first = t.table[0]
+	}
+	if p.Index0 == 0 || p.Cap == 0 || first != 0 && (!p.Fresh || first.Base() == p.Index0) {
+		return
+	}
+	k, ok := t.take(func(k ib.PKey) bool { return k == p.Index0|0x8000 })
+	if !ok {
+		k, ok = t.take(func(k ib.PKey) bool { return k == p.Index0 })
+	}
+	if !ok {
+		return
+	}
+	if first != 0 {
+		t.left = append(t.left, first)
+	}
+	if len(t.table) == 0 {
+		t.table = append(t.table, 0)
+	}
+	t.table[0] = k
 }
 
 // osmOrder compares two keys by their position in OpenSM's tables, which are

@@ -176,7 +176,7 @@ func (c *pathComparer) touch() {
 	c.touched = make([]bool, max(len(a.Graph.LIDOwner), len(b.Graph.LIDOwner)))
 	x, y := a.Tables, b.Tables
 	c.levels = !(sameSlice(x.SL, y.SL) && sameSlice(x.Class, y.Class) && x.NumClasses == y.NumClasses && c.d.SameSwitches)
-	if c.levels && !(x.SL == nil && y.SL == nil) {
+	if c.levels && !(x.SL == nil && y.SL == nil) || !c.touchEntries() {
 		for l := range c.touched {
 			c.touched[l] = true
 		}
@@ -185,14 +185,27 @@ func (c *pathComparer) touch() {
 	for _, l := range c.d.LIDs {
 		c.touched[l] = true
 	}
+	c.touchLinks()
+	for l := range min(len(a.Graph.LIDOwner), len(b.Graph.LIDOwner)) {
+		p, q := a.Graph.LIDOwner[l], b.Graph.LIDOwner[l]
+		if p == fabric.NoLID || q == fabric.NoLID {
+			continue
+		}
+		if e, f := &a.Graph.EndPorts[p], &b.Graph.EndPorts[q]; e.MTU != f.MTU || e.Gbps != f.Gbps {
+			c.touched[l] = true
+		}
+	}
+}
+
+// touchEntries touches the LIDs with other entries; false if a switch has no
+// table before or now, so that all may differ.
+func (c *pathComparer) touchEntries() bool {
+	x, y := c.old.Tables, c.now.Tables
 	n := len(c.touched)
-	for s := range b.Graph.Switches {
+	for s := range c.now.Graph.Switches {
 		was := c.d.Switch[s]
 		if was < 0 || y.LFT[s] == nil || x.LFT[was] == nil {
-			for l := range c.touched {
-				c.touched[l] = true
-			}
-			return
+			return false
 		}
 		old, now := x.LFT[was], y.LFT[s]
 		if sameSlice(old, now) && x.TopLID == y.TopLID {
@@ -210,26 +223,22 @@ func (c *pathComparer) touch() {
 			}
 		}
 	}
-	// Equal entries over a changed link.
+	return true
+}
+
+// touchLinks touches the LIDs with equal entries over a changed link.
+func (c *pathComparer) touchLinks() {
+	a, b := c.old, c.now
 	for i := range b.Graph.Channels {
 		k := &b.Graph.Channels[i]
 		if was := c.d.Channel[i]; was < 0 || k.MTU != a.Graph.Channels[was].MTU || k.Gbps != a.Graph.Channels[was].Gbps {
-			c.users(y, k.From, k.OutPort)
+			c.users(b.Tables, k.From, k.OutPort)
 		}
 	}
 	for i, is := range c.d.OldChannel {
 		if is < 0 {
 			k := &a.Graph.Channels[i]
-			c.users(x, k.From, k.OutPort)
-		}
-	}
-	for l := range min(len(a.Graph.LIDOwner), len(b.Graph.LIDOwner)) {
-		p, q := a.Graph.LIDOwner[l], b.Graph.LIDOwner[l]
-		if p == fabric.NoLID || q == fabric.NoLID {
-			continue
-		}
-		if e, f := &a.Graph.EndPorts[p], &b.Graph.EndPorts[q]; e.MTU != f.MTU || e.Gbps != f.Gbps {
-			c.touched[l] = true
+			c.users(a.Tables, k.From, k.OutPort)
 		}
 	}
 }

@@ -52,10 +52,15 @@ func newLabList() *cobra.Command {
 	return c
 }
 
+// labRun are the flags of 'heddle lab run'.
+type labRun struct {
+	experiment.Options
+	out    string
+	asJSON bool
+}
+
 func newLabRun() *cobra.Command {
-	var o experiment.Options
-	var out string
-	var asJSON bool
+	var o labRun
 	c := &cobra.Command{
 		Use:   "run NAME",
 		Short: "Run an experiment: what was published, what is measured",
@@ -95,59 +100,61 @@ equations, or is computed here, is called so.`,
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			e, err := experiment.Find(args[0])
-			if err != nil {
-				return &usageError{err}
-			}
-			if o.Runs < 0 {
-				return usagef("--runs %d: want 0 or more", o.Runs)
-			}
-			for _, n := range o.Sizes {
-				if n < 1 {
-					return usagef("--sizes %d: want 1 or more", n)
-				}
-			}
-			if o.Repeats < 0 {
-				return usagef("--repeats %d: want 0 or more", o.Repeats)
-			}
-			if o.RoundTime < 0 {
-				return usagef("--round-time %v: want more than 0", o.RoundTime)
-			}
-			rig := newFloodRig(cmd.Context())
-			defer rig.close()
-			o.Rig = rig
-			tty := newTerminal(cmd)
-			if tty.shows {
-				o.Progress = tty.show
-			}
-			r, err := e.Run(o)
-			tty.clear()
-			if err != nil {
-				return err
-			}
-			if out != "" {
-				if err := os.MkdirAll(out, 0o755); err != nil {
-					return usagef("--out: %w", err)
-				}
-				for ext, write := range map[string]func(io.Writer) error{".html": r.HTML, ".json": r.JSON} {
-					if err := writeFile(filepath.Join(out, e.Name+ext), write); err != nil {
-						return fmt.Errorf("--out: %w", err)
-					}
-				}
-			}
-			if asJSON {
-				return r.JSON(cmd.OutOrStdout())
-			}
-			return r.Text(cmd.OutOrStdout())
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "`SEED` of the networks")
 	c.Flags().IntVar(&o.Runs, "runs", 0, "`N` networks of each size, VMs that migrate, or rounds; 0 = the experiment's own number")
 	c.Flags().IntSliceVar(&o.Sizes, "sizes", nil, "`N[,N...]` switches, hosts, or MIFs; default: as published")
 	c.Flags().IntVar(&o.Repeats, "repeats", 0, "`N` times that sa-flood measures each line, the managers in turn; default 3")
 	c.Flags().DurationVar(&o.RoundTime, "round-time", 0, "`T` to measure in each round of sa-flood; default 1s")
-	c.Flags().StringVar(&out, "out", "", "`DIR` for an HTML page with plots, and JSON")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().StringVar(&o.out, "out", "", "`DIR` for an HTML page with plots, and JSON")
+	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	return c
+}
+
+func (o *labRun) run(cmd *cobra.Command, name string) error {
+	e, err := experiment.Find(name)
+	if err != nil {
+		return &usageError{err}
+	}
+	if o.Runs < 0 {
+		return usagef("--runs %d: want 0 or more", o.Runs)
+	}
+	for _, n := range o.Sizes {
+		if n < 1 {
+			return usagef("--sizes %d: want 1 or more", n)
+		}
+	}
+	if o.Repeats < 0 {
+		return usagef("--repeats %d: want 0 or more", o.Repeats)
+	}
+	if o.RoundTime < 0 {
+		return usagef("--round-time %v: want more than 0", o.RoundTime)
+	}
+	rig := newFloodRig(cmd.Context())
+	defer rig.close()
+	o.Rig = rig
+	tty := newTerminal(cmd)
+	if tty.shows {
+		o.Progress = tty.show
+	}
+	r, err := e.Run(o.Options)
+	tty.clear()
+	if err != nil {
+		return err
+	}
+	if o.out != "" {
+		if err := os.MkdirAll(o.out, 0o755); err != nil {
+			return usagef("--out: %w", err)
+		}
+		for ext, write := range map[string]func(io.Writer) error{".html": r.HTML, ".json": r.JSON} {
+			if err := writeFile(filepath.Join(o.out, e.Name+ext), write); err != nil {
+				return fmt.Errorf("--out: %w", err)
+			}
+		}
+	}
+	if o.asJSON {
+		return r.JSON(cmd.OutOrStdout())
+	}
+	return r.Text(cmd.OutOrStdout())
 }

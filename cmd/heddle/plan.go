@@ -14,10 +14,15 @@ import (
 	"heddle/sm"
 )
 
+// planFlags are the flags of 'heddle plan'.
+type planFlags struct {
+	smFlags
+	asJSON bool
+	faults []string
+}
+
 func newPlan() *cobra.Command {
-	f := newSMFlags()
-	var asJSON bool
-	var faults []string
+	f := planFlags{smFlags: newSMFlags()}
 	c := &cobra.Command{
 		Use:     "plan --port PORT",
 		GroupID: "manage",
@@ -39,61 +44,10 @@ node GUID. Several faults come at once.`,
   heddle plan --port ibsim:Spine0@my-fabric --engine updn --json
   heddle plan --port umad:mlx5_0/1 --fault 'link leaf-3:19' --fault 'switch spine-2'`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			port := f.Port
-			if port == "" {
-				return usagef("which port? Give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
-			}
-			cfg, err := f.config()
-			if err != nil {
-				return err
-			}
-			lost, err := parseFaults(faults)
-			if err != nil {
-				return err
-			}
-			cfg.PlanOnly = true
-			tty := newTerminal(cmd)
-			log := f.logger(tty)
-			st, err := f.peekStore()
-			if err != nil {
-				return err
-			}
-			defer st.Close()
-			p, err := openPort(cmd.Context(), port)
-			if err != nil {
-				return err
-			}
-			defer p.Close()
-			suit(&cfg, p)
-			var plan *sm.Plan
-			dc := daemon.Config{
-				Port: p, PortName: port, Core: cfg, Store: st, Log: log,
-				OnPlan: func(pl *sm.Plan) { plan = pl },
-			}
-			dc.Progress = tty.progress()
-			err = daemon.New(dc).Run(cmd.Context())
-			tty.clear()
-			if err != nil {
-				return err
-			}
-			if plan == nil {
-				return fmt.Errorf("the discovery was interrupted; there is no plan")
-			}
-			forecast, err := foretell(plan, lost)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				v := planJSON(plan)
-				v.Fault = faultJSON(forecast)
-				return printJSON(cmd.OutOrStdout(), v)
-			}
-			return printPlan(cmd.OutOrStdout(), plan, forecast)
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	c.Flags().StringArrayVar(&faults, "fault", nil, "foretell the loss of `WHAT`: 'link NODE:PORT' or 'switch NODE'; may be repeated")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
+	c.Flags().StringArrayVar(&f.faults, "fault", nil, "foretell the loss of `WHAT`: 'link NODE:PORT' or 'switch NODE'; may be repeated")
 	// The plan is what one wants to see, not how it was made.
 	f.SetDefault("log-level", "warn")
 	f.register(c.Flags(), "plan")
@@ -101,6 +55,59 @@ node GUID. Several faults come at once.`,
 		c.Flags().MarkHidden(name) // of no use here, but one configuration serves sm and plan
 	}
 	return c
+}
+
+func (f *planFlags) run(cmd *cobra.Command) error {
+	port := f.Port
+	if port == "" {
+		return usagef("which port? Give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
+	}
+	cfg, err := f.config()
+	if err != nil {
+		return err
+	}
+	lost, err := parseFaults(f.faults)
+	if err != nil {
+		return err
+	}
+	cfg.PlanOnly = true
+	tty := newTerminal(cmd)
+	log := f.logger(tty)
+	st, err := f.peekStore()
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	p, err := openPort(cmd.Context(), port)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	suit(&cfg, p)
+	var plan *sm.Plan
+	dc := daemon.Config{
+		Port: p, PortName: port, Core: cfg, Store: st, Log: log,
+		OnPlan: func(pl *sm.Plan) { plan = pl },
+	}
+	dc.Progress = tty.progress()
+	err = daemon.New(dc).Run(cmd.Context())
+	tty.clear()
+	if err != nil {
+		return err
+	}
+	if plan == nil {
+		return fmt.Errorf("the discovery was interrupted; there is no plan")
+	}
+	forecast, err := foretell(plan, lost)
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		v := planJSON(plan)
+		v.Fault = faultJSON(forecast)
+		return printJSON(cmd.OutOrStdout(), v)
+	}
+	return printPlan(cmd.OutOrStdout(), plan, forecast)
 }
 
 type planView struct {

@@ -129,13 +129,18 @@ func (res *routeResult) multicast(m *route.Multicast) {
 	}
 }
 
+// routeFlags are the flags of 'heddle route'.
+type routeFlags struct {
+	netlist                        netlistFlags
+	engine                         engineFlags
+	vls, lidsPerPort, workers      int
+	seed                           uint64
+	dump, groups                   string
+	asJSON, noVerify, withPatterns bool
+}
+
 func newRoute() *cobra.Command {
-	var n netlistFlags
-	f := engineFlags{settings.New()}
-	var vls, lidsPerPort, workers int
-	var seed uint64
-	var dump, groupFile string
-	var asJSON, noVerify, withPatterns bool
+	f := routeFlags{engine: engineFlags{settings.New()}}
 	c := &cobra.Command{
 		Use:     "route --netlist FILE",
 		GroupID: "offline",
@@ -148,83 +153,85 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 		Example: `  heddle topo gen fattree 648 | heddle route --netlist - --engine minhop
   heddle route --netlist fabric.net --engine updn --roots roots.txt --json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if workers < 0 {
-				return usagef("--workers %d: want 0 or more", workers)
-			}
-			if lidsPerPort < 1 {
-				return usagef("--lids-per-port %d: want 1 or more", lidsPerPort)
-			}
-			fab, _, err := n.read(cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
-			chain, _, err := f.chain()
-			if err != nil {
-				return err
-			}
-			o, err := f.options()
-			if err != nil {
-				return err
-			}
-			if err := fabric.AssignLIDs(fab, lidsPerPort); err != nil {
-				return err
-			}
-			if vls < 1 || vls > 15 {
-				return usagef("--vls %d: want 1 to 15", vls)
-			}
-			g, err := fab.Graph(fabric.GraphOptions{VLs: uint8(vls)})
-			if err != nil {
-				return err
-			}
-			if err := f.mustHaveRoots(g, o.Roots); err != nil {
-				return err
-			}
-			if workers == 0 {
-				workers = runtime.GOMAXPROCS(0)
-			}
-			o.Workers, o.Seed, o.MaxVLs = workers, seed, vls
-			lines, err := readInput("--groups", groupFile, readGroups)
-			if err != nil {
-				return err
-			}
-			var groups []route.Group
-			for i := range lines {
-				grp, err := lines[i].onGraph(g)
-				if err != nil {
-					return usagef("--groups %s: %w", groupFile, err)
-				}
-				groups = append(groups, grp)
-			}
-			tables, res, err := routeOffline(g, chain, groups, o, noVerify)
-			if tables != nil && dump != "" {
-				err = errors.Join(err, dumpFabric(dump, fab, g, tables))
-			}
-			if withPatterns && tables != nil && res != nil {
-				res.Patterns = patterns(g, tables, o)
-			}
-			if res != nil {
-				if asJSON {
-					err = errors.Join(err, printJSON(cmd.OutOrStdout(), res))
-				} else {
-					err = errors.Join(err, printRoute(cmd.OutOrStdout(), res))
-				}
-			}
-			return err
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	n.register(c.Flags())
-	registerSettings(c.Flags(), f.Values, settings.Of("route"))
-	c.Flags().IntVar(&vls, "vls", 8, "data lanes that every link has, `1-15`")
-	c.Flags().IntVar(&lidsPerPort, "lids-per-port", 1, "`N` LIDs for each CA port")
-	c.Flags().IntVar(&workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
-	c.Flags().Uint64Var(&seed, "seed", 0, "`SEED` for engines that draw lots")
-	c.Flags().StringVar(&groupFile, "groups", "", groupsHelp)
-	c.Flags().StringVar(&dump, "dump", "", "`DIR` to write OpenSM-style dump files to")
-	c.Flags().BoolVar(&withPatterns, "patterns", false, "show the load of shifts and random permutations too, and the effective bisection bandwidth")
-	c.Flags().BoolVar(&noVerify, "no-verify", false, "leave out the proof")
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	f.netlist.register(c.Flags())
+	registerSettings(c.Flags(), f.engine.Values, settings.Of("route"))
+	c.Flags().IntVar(&f.vls, "vls", 8, "data lanes that every link has, `1-15`")
+	c.Flags().IntVar(&f.lidsPerPort, "lids-per-port", 1, "`N` LIDs for each CA port")
+	c.Flags().IntVar(&f.workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
+	c.Flags().Uint64Var(&f.seed, "seed", 0, "`SEED` for engines that draw lots")
+	c.Flags().StringVar(&f.groups, "groups", "", groupsHelp)
+	c.Flags().StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to")
+	c.Flags().BoolVar(&f.withPatterns, "patterns", false, "show the load of shifts and random permutations too, and the effective bisection bandwidth")
+	c.Flags().BoolVar(&f.noVerify, "no-verify", false, "leave out the proof")
+	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
+}
+
+func (f *routeFlags) run(cmd *cobra.Command) error {
+	if f.workers < 0 {
+		return usagef("--workers %d: want 0 or more", f.workers)
+	}
+	if f.lidsPerPort < 1 {
+		return usagef("--lids-per-port %d: want 1 or more", f.lidsPerPort)
+	}
+	fab, _, err := f.netlist.read(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	chain, _, err := f.engine.chain()
+	if err != nil {
+		return err
+	}
+	o, err := f.engine.options()
+	if err != nil {
+		return err
+	}
+	if err := fabric.AssignLIDs(fab, f.lidsPerPort); err != nil {
+		return err
+	}
+	if f.vls < 1 || f.vls > 15 {
+		return usagef("--vls %d: want 1 to 15", f.vls)
+	}
+	g, err := fab.Graph(fabric.GraphOptions{VLs: uint8(f.vls)})
+	if err != nil {
+		return err
+	}
+	if err := f.engine.mustHaveRoots(g, o.Roots); err != nil {
+		return err
+	}
+	if f.workers == 0 {
+		f.workers = runtime.GOMAXPROCS(0)
+	}
+	o.Workers, o.Seed, o.MaxVLs = f.workers, f.seed, f.vls
+	lines, err := readInput("--groups", f.groups, readGroups)
+	if err != nil {
+		return err
+	}
+	var groups []route.Group
+	for i := range lines {
+		grp, err := lines[i].onGraph(g)
+		if err != nil {
+			return usagef("--groups %s: %w", f.groups, err)
+		}
+		groups = append(groups, grp)
+	}
+	tables, res, err := routeOffline(g, chain, groups, o, f.noVerify)
+	if tables != nil && f.dump != "" {
+		err = errors.Join(err, dumpFabric(f.dump, fab, g, tables))
+	}
+	if f.withPatterns && tables != nil && res != nil {
+		res.Patterns = patterns(g, tables, o)
+	}
+	if res != nil {
+		if f.asJSON {
+			err = errors.Join(err, printJSON(cmd.OutOrStdout(), res))
+		} else {
+			err = errors.Join(err, printRoute(cmd.OutOrStdout(), res))
+		}
+	}
+	return err
 }
 
 // routeOffline takes the first engine of the chain whose tables verify; the

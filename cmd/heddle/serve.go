@@ -28,6 +28,35 @@ func serving(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logg
 	return done
 }
 
+// readToken is the token that the API asks of who reads, empty if none.
+func (f smFlags) readToken() (string, error) {
+	if f.API.ReadToken == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(f.API.ReadToken)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", f.From("api-read-token-file"), err)
+	}
+	token := strings.TrimSpace(string(b))
+	if len(token) < 16 {
+		return "", usagef("%s %q: want a file with at least 16 characters", f.From("api-read-token-file"), f.API.ReadToken)
+	}
+	return token, nil
+}
+
+// writeToken makes the token that writing needs, and returns its file.
+func (f smFlags) writeToken(addr string, o *api.Options) (file string, err error) {
+	file = f.API.Token
+	if file == "" {
+		file = tokenPath(addr)
+		err = makePrivate(runtimeDir())
+	}
+	if err == nil {
+		o.Token, err = api.NewToken(file)
+	}
+	return file, err
+}
+
 // serve starts the API where the flags want it. quiet leaves out the default
 // address, for a manager that is gone in a second.
 func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet bool) (running []chan struct{}, err error) {
@@ -75,27 +104,14 @@ func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet b
 	if err != nil {
 		return nil, err
 	}
-	if f.API.ReadToken != "" {
-		b, err := os.ReadFile(f.API.ReadToken)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.From("api-read-token-file"), err)
-		}
-		if o.ReadToken = strings.TrimSpace(string(b)); len(o.ReadToken) < 16 {
-			return nil, usagef("%s %q: want a file with at least 16 characters", f.From("api-read-token-file"), f.API.ReadToken)
-		}
+	if o.ReadToken, err = f.readToken(); err != nil {
+		return nil, err
 	}
 	l, err := api.Listen(f.API.Addr, tlsConf, o.ReadToken)
 	if err != nil {
 		return nil, err
 	}
-	file := f.API.Token
-	if file == "" {
-		file = tokenPath(l.Addr().String())
-		err = makePrivate(runtimeDir())
-	}
-	if err == nil {
-		o.Token, err = api.NewToken(file)
-	}
+	file, err := f.writeToken(l.Addr().String(), &o)
 	if err != nil {
 		m.log.Warn("the API will only read", "err", err)
 	} else if f.API.Token == "" {

@@ -12,12 +12,17 @@ import (
 	"heddle/transport/rmpp"
 )
 
+// upFlags are the flags of 'heddle up'.
+type upFlags struct {
+	smFlags
+	sim          simFlags
+	netlist      netlistFlags
+	topo         []string
+	node, socket string
+}
+
 func newUp() *cobra.Command {
-	f := newSMFlags()
-	var sf simFlags
-	var n netlistFlags
-	var topo []string
-	var node, socket string
+	f := upFlags{smFlags: newSMFlags()}
 	c := &cobra.Command{
 		Use:     "up",
 		GroupID: "sim",
@@ -32,73 +37,75 @@ standard input take links and nodes down and up ('help' lists them).`,
   heddle up --topo torus,8x8 --engine updn
   echo 'node down "S-1-3"' | heddle up --netlist tree.net`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := f.config()
-			if err != nil {
-				return err
-			}
-			simCfg, err := sf.config()
-			if err != nil {
-				return err
-			}
-			var fab *fabric.Fabric
-			var dos []string
-			if n.netlist == "-" {
-				return usagef("--netlist -: standard input is the console; give a file")
-			}
-			if n.netlist != "" {
-				fab, dos, err = n.read(nil)
-			} else if len(topo) > 0 {
-				fab, err = generate(topo[0], topo[1:], sf.seed)
-			}
-			if err != nil {
-				return err
-			}
-			tty := newTerminal(cmd)
-			log := f.logger(tty)
-			st, err := f.openStore()
-			if err != nil {
-				return err
-			}
-			defer st.Close()
-			s, err := sf.subnet(fab, simCfg, dos)
-			if err != nil {
-				return err
-			}
-			d := live.New(s)
-			defer d.Close()
-			srv, err := ibsimd.Listen(d, ibsimd.Options{SockName: socket})
-			if err != nil {
-				return err
-			}
-			defer srv.Close()
-			go srv.Serve(cmd.Context())
-			um, err := umadfs.Listen(d, socket)
-			if err != nil {
-				return err
-			}
-			defer um.Close()
-			port, err := d.Port(node)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := cancellable(cmd)
-			defer cancel()
-			go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
-			name := portName(port, fab)
-			fmt.Fprintf(tty, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach %s@%s -- saquery NR\n", socket, name, socket)
-			page := func(url string) { fmt.Fprintf(tty, "page:  %s\n", url) }
-			cmd.SetContext(ctx)
-			return f.manage(cmd, managed{
-				port: rmpp.Over(port), name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty,
-			})
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	c.Flags().StringSliceVar(&topo, "topo", []string{"fattree", "648"}, "fabric as 'heddle topo gen' makes it: `KIND,PARAM...`")
-	c.Flags().StringVar(&node, "node", "", "`NODE` that the manager sits on, by netlist id or description (default: the first)")
-	c.Flags().StringVar(&socket, "socket", "heddle-up", "`NAME` under which tools find the subnet")
-	n.register(c.Flags())
-	sf.register(c.Flags())
+	c.Flags().StringSliceVar(&f.topo, "topo", []string{"fattree", "648"}, "fabric as 'heddle topo gen' makes it: `KIND,PARAM...`")
+	c.Flags().StringVar(&f.node, "node", "", "`NODE` that the manager sits on, by netlist id or description (default: the first)")
+	c.Flags().StringVar(&f.socket, "socket", "heddle-up", "`NAME` under which tools find the subnet")
+	f.netlist.register(c.Flags())
+	f.sim.register(c.Flags())
 	f.register(c.Flags(), "up")
 	return c
+}
+
+func (f *upFlags) run(cmd *cobra.Command) error {
+	cfg, err := f.config()
+	if err != nil {
+		return err
+	}
+	simCfg, err := f.sim.config()
+	if err != nil {
+		return err
+	}
+	var fab *fabric.Fabric
+	var dos []string
+	if f.netlist.netlist == "-" {
+		return usagef("--netlist -: standard input is the console; give a file")
+	}
+	if f.netlist.netlist != "" {
+		fab, dos, err = f.netlist.read(nil)
+	} else if len(f.topo) > 0 {
+		fab, err = generate(f.topo[0], f.topo[1:], f.sim.seed)
+	}
+	if err != nil {
+		return err
+	}
+	tty := newTerminal(cmd)
+	log := f.logger(tty)
+	st, err := f.openStore()
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	s, err := f.sim.subnet(fab, simCfg, dos)
+	if err != nil {
+		return err
+	}
+	d := live.New(s)
+	defer d.Close()
+	srv, err := ibsimd.Listen(d, ibsimd.Options{SockName: f.socket})
+	if err != nil {
+		return err
+	}
+	defer srv.Close()
+	go srv.Serve(cmd.Context())
+	um, err := umadfs.Listen(d, f.socket)
+	if err != nil {
+		return err
+	}
+	defer um.Close()
+	port, err := d.Port(f.node)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := cancellable(cmd)
+	defer cancel()
+	go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
+	name := portName(port, fab)
+	fmt.Fprintf(tty, "tools: IBSIM_SOCKNAME=%s ibsim-run ibnetdiscover, or heddle attach %s@%s -- saquery NR\n", f.socket, name, f.socket)
+	page := func(url string) { fmt.Fprintf(tty, "page:  %s\n", url) }
+	cmd.SetContext(ctx)
+	return f.manage(cmd, managed{
+		port: rmpp.Over(port), name: "sim:" + name, page: page, core: cfg, store: st, log: log, tty: tty,
+	})
 }

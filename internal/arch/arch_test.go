@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -264,6 +265,18 @@ func allowed(may []string, rel string) bool {
 
 func sources(t *testing.T) []file {
 	t.Helper()
+	out, err := readAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) == 0 {
+		t.Fatal("no source files found")
+	}
+	return out
+}
+
+// readAll parses every source file of the module, once.
+var readAll = sync.OnceValues(func() ([]file, error) {
 	root := filepath.Join("..", "..")
 	var out []file
 	fset := token.NewFileSet()
@@ -299,14 +312,8 @@ func sources(t *testing.T) []file {
 		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(out) == 0 {
-		t.Fatal("no source files found")
-	}
-	return out
-}
+	return out, err
+})
 
 // TestNoMutableExports keeps variables that any importer could change out of
 // packages that others import. Errors for errors.Is are the exception.

@@ -43,89 +43,108 @@ type Routes struct {
 // neither a switch nor a route are ignored, as OpenSM does. Errors name the
 // line.
 func ReadRoutes(r io.Reader) (*Routes, error) {
-	d := &Routes{Owner: map[ib.LID]ib.GUID{}}
-	seen := map[ib.GUID]bool{}
-	var at *SwitchRoutes
-	total := 0
-	begin := func(guid string) error {
-		v, err := hex(guid, 64)
-		if err != nil || v == 0 {
-			return fmt.Errorf("%q is no switch GUID", clip(guid))
-		}
-		if seen[ib.GUID(v)] {
-			return fmt.Errorf("switch %v occurs twice", ib.GUID(v))
-		}
-		if len(d.Switches) >= maxSwitches {
-			return fmt.Errorf("more than %d switches", maxSwitches)
-		}
-		seen[ib.GUID(v)] = true
-		d.Switches = append(d.Switches, SwitchRoutes{GUID: ib.GUID(v)})
-		at = &d.Switches[len(d.Switches)-1]
-		return nil
-	}
-	err := lines(r, func(text string) error {
-		switch {
-		case strings.HasPrefix(text, "Multicast mlids"):
-			return errors.New("this is a dump of multicast tables; unicast ones (opensm-lfts.dump, opensm.fdbs) are needed")
-		case strings.HasPrefix(text, "Unicast lids"):
-			_, guid, ok := strings.Cut(text, " guid 0x")
-			if !ok {
-				return errors.New("a switch without its GUID")
-			}
-			return begin("0x" + word(guid))
-		case strings.HasPrefix(text, "dump_ucast_routes: Switch "):
-			return begin(word(strings.TrimPrefix(text, "dump_ucast_routes: Switch ")))
-		case !strings.HasPrefix(text, "0x"):
-			return nil
-		}
-		f := strings.Fields(text)
-		if len(f) < 2 {
-			return errors.New("a route needs a LID and a port")
-		}
-		port := f[1]
-		if port == ":" {
-			if len(f) < 3 {
-				return errors.New("a route needs a LID and a port")
-			}
-			if port = f[2]; port == "UNREACHABLE" {
-				return nil
-			}
-		}
-		lid, err := unicast(f[0])
-		if err != nil {
-			return err
-		}
-		p, err := strconv.ParseUint(port, 10, 8)
-		if err != nil {
-			return fmt.Errorf("%q is not a port (want 0 to 255)", clip(port))
-		}
-		if at == nil {
-			return errors.New("a route before any switch")
-		}
-		if total++; total > maxRoutes {
-			return fmt.Errorf("more than %d routes", maxRoutes)
-		}
-		at.Routes = append(at.Routes, Route{lid, uint8(p)})
-		if _, guid, ok := strings.Cut(text, "portguid 0x"); ok {
-			guid, _, _ = strings.Cut(word(guid), ":")
-			v, err := strconv.ParseUint(guid, 16, 64)
-			if err != nil {
-				return fmt.Errorf("%q is not a port GUID", clip(guid))
-			}
-			if was, ok := d.Owner[lid]; ok && was != ib.GUID(v) {
-				return fmt.Errorf("LID %d belongs to port %v and to port %v", lid, was, ib.GUID(v))
-			}
-			d.Owner[lid] = ib.GUID(v)
-		}
-		return nil
-	})
-	if err != nil {
+	d := &routesReader{out: &Routes{Owner: map[ib.LID]ib.GUID{}}, seen: map[ib.GUID]bool{}}
+	if err := lines(r, d.line); err != nil {
 		return nil, err
 	}
-	if len(d.Switches) == 0 {
+	if len(d.out.Switches) == 0 {
 		return nil, errors.New("no switch in it: want opensm-lfts.dump, opensm.fdbs or the output of dump_lfts")
 	}
-	return d, nil
+	return d.out, nil
+}
+
+// routesReader is the state of ReadRoutes.
+type routesReader struct {
+	out   *Routes
+	seen  map[ib.GUID]bool // switches
+	at    *SwitchRoutes    // the switch whose routes follow
+	total int              // routes
+}
+
+func (d *routesReader) line(text string) error {
+	switch {
+	case strings.HasPrefix(text, "Multicast mlids"):
+		return errors.New("this is a dump of multicast tables; unicast ones (opensm-lfts.dump, opensm.fdbs) are needed")
+	case strings.HasPrefix(text, "Unicast lids"):
+		_, guid, ok := strings.Cut(text, " guid 0x")
+		if !ok {
+			return errors.New("a switch without its GUID")
+		}
+		return d.begin("0x" + word(guid))
+	case strings.HasPrefix(text, "dump_ucast_routes: Switch "):
+		return d.begin(word(strings.TrimPrefix(text, "dump_ucast_routes: Switch ")))
+	case !strings.HasPrefix(text, "0x"):
+		return nil
+	}
+	return d.route(text)
+}
+
+// begin begins the routes of a switch.
+func (d *routesReader) begin(guid string) error {
+	v, err := hex(guid, 64)
+	if err != nil || v == 0 {
+		return fmt.Errorf("%q is no switch GUID", clip(guid))
+	}
+	if d.seen[ib.GUID(v)] {
+		return fmt.Errorf("switch %v occurs twice", ib.GUID(v))
+	}
+	if len(d.out.Switches) >= maxSwitches {
+		return fmt.Errorf("more than %d switches", maxSwitches)
+	}
+	d.seen[ib.GUID(v)] = true
+	d.out.Switches = append(d.out.Switches, SwitchRoutes{GUID: ib.GUID(v)})
+	d.at = &d.out.Switches[len(d.out.Switches)-1]
+	return nil
+}
+
+func (d *routesReader) route(text string) error {
+	f := strings.Fields(text)
+	if len(f) < 2 {
+		return errors.New("a route needs a LID and a port")
+	}
+	port := f[1]
+	if port == ":" {
+		if len(f) < 3 {
+			return errors.New("a route needs a LID and a port")
+		}
+		if port = f[2]; port == "UNREACHABLE" {
+			return nil
+		}
+	}
+	lid, err := unicast(f[0])
+	if err != nil {
+		return err
+	}
+	p, err := strconv.ParseUint(port, 10, 8)
+	if err != nil {
+		return fmt.Errorf("%q is not a port (want 0 to 255)", clip(port))
+	}
+	if d.at == nil {
+		return errors.New("a route before any switch")
+	}
+	if d.total++; d.total > maxRoutes {
+		return fmt.Errorf("more than %d routes", maxRoutes)
+	}
+	d.at.Routes = append(d.at.Routes, Route{lid, uint8(p)})
+	return d.owner(text, lid)
+}
+
+// owner takes the port GUID that a route may name.
+func (d *routesReader) owner(text string, lid ib.LID) error {
+	_, guid, ok := strings.Cut(text, "portguid 0x")
+	if !ok {
+		return nil
+	}
+	guid, _, _ = strings.Cut(word(guid), ":")
+	v, err := strconv.ParseUint(guid, 16, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not a port GUID", clip(guid))
+	}
+	if was, ok := d.out.Owner[lid]; ok && was != ib.GUID(v) {
+		return fmt.Errorf("LID %d belongs to port %v and to port %v", lid, was, ib.GUID(v))
+	}
+	d.out.Owner[lid] = ib.GUID(v)
+	return nil
 }
 
 // PathSL is the service level towards one LID.
@@ -221,80 +240,99 @@ type PortLanes struct {
 // ReadSL2VL reads opensm-sl2vl.dump, or the lines "node GUID, in, out, eight
 // bytes with two lanes each" that ibdmchk takes as well. Errors name the line.
 func ReadSL2VL(r io.Reader) ([]PortLanes, error) {
-	var out []PortLanes
-	total := 0
-	ports := func(in, egress string) (LaneRow, error) {
-		i, err1 := strconv.ParseUint(in, 10, 8)
-		o, err2 := strconv.ParseUint(egress, 10, 8)
-		if err := errors.Join(err1, err2); err != nil {
-			return LaneRow{}, fmt.Errorf("%q and %q are not ports (want 0 to 255)", clip(in), clip(egress))
+	d := &lanesReader{}
+	err := lines(r, d.line)
+	return d.out, err
+}
+
+// lanesReader is the state of ReadSL2VL.
+type lanesReader struct {
+	out   []PortLanes
+	total int // tables
+}
+
+func (d *lanesReader) line(text string) error {
+	if guid, ok := port(text); ok {
+		v, err := hex(guid, 64)
+		if err != nil || v == 0 {
+			return fmt.Errorf("%q is not a GUID", clip(guid))
 		}
-		if total++; total > maxRoutes/16 {
-			return LaneRow{}, fmt.Errorf("more than %d tables", maxRoutes/16)
-		}
-		return LaneRow{In: uint8(i), Out: uint8(o)}, nil
-	}
-	err := lines(r, func(text string) error {
-		if guid, ok := port(text); ok {
-			v, err := hex(guid, 64)
-			if err != nil || v == 0 {
-				return fmt.Errorf("%q is not a GUID", clip(guid))
-			}
-			out = append(out, PortLanes{GUID: ib.GUID(v), Switch: strings.HasPrefix(text, "Switch")})
-			return nil
-		}
-		f := strings.Fields(text)
-		if len(f) == 0 || f[0][0] < '0' || f[0][0] > '9' {
-			return nil
-		}
-		if !strings.HasPrefix(f[0], "0x") {
-			if len(f) != 19 || f[2] != ":" {
-				return errors.New("want two ports, a colon and 16 lanes")
-			}
-			if len(out) == 0 {
-				return errors.New("a table before any port")
-			}
-			row, err := ports(f[0], f[1])
-			if err != nil {
-				return err
-			}
-			for sl, w := range f[3:] {
-				v, err := strconv.ParseUint(w, 10, 8)
-				if err != nil || v > 15 {
-					return fmt.Errorf("%q is not a lane (want 0 to 15)", clip(w))
-				}
-				row.VL[sl] = ib.VL(v)
-			}
-			at := &out[len(out)-1]
-			at.Rows = append(at.Rows, row)
-			return nil
-		}
-		if len(f) < 11 {
-			return errors.New("want a GUID, two ports and eight bytes")
-		}
-		guid, err := hex(f[0], 64)
-		if err != nil || guid == 0 {
-			return fmt.Errorf("%q is not a GUID", clip(f[0]))
-		}
-		row, err := ports(f[1], f[2])
-		if err != nil {
-			return err
-		}
-		for i, w := range f[3:11] {
-			v, err := hex(w, 8)
-			if err != nil {
-				return fmt.Errorf("%q is not a byte (want 0x00 to 0xff)", clip(w))
-			}
-			row.VL[2*i], row.VL[2*i+1] = ib.VL(v>>4), ib.VL(v&15)
-		}
-		if n := len(out); n == 0 || out[n-1].GUID != ib.GUID(guid) || !out[n-1].Switch {
-			out = append(out, PortLanes{GUID: ib.GUID(guid), Switch: true})
-		}
-		at := &out[len(out)-1]
-		at.Rows = append(at.Rows, row)
+		d.out = append(d.out, PortLanes{GUID: ib.GUID(v), Switch: strings.HasPrefix(text, "Switch")})
 		return nil
-	})
-	return out, err
+	}
+	f := strings.Fields(text)
+	switch {
+	case len(f) == 0 || f[0][0] < '0' || f[0][0] > '9':
+		return nil
+	case strings.HasPrefix(f[0], "0x"):
+		return d.packed(f)
+	}
+	return d.listed(f)
+}
+
+// ports begins the table of an input and an output port.
+func (d *lanesReader) ports(in, egress string) (LaneRow, error) {
+	i, err1 := strconv.ParseUint(in, 10, 8)
+	o, err2 := strconv.ParseUint(egress, 10, 8)
+	if err := errors.Join(err1, err2); err != nil {
+		return LaneRow{}, fmt.Errorf("%q and %q are not ports (want 0 to 255)", clip(in), clip(egress))
+	}
+	if d.total++; d.total > maxRoutes/16 {
+		return LaneRow{}, fmt.Errorf("more than %d tables", maxRoutes/16)
+	}
+	return LaneRow{In: uint8(i), Out: uint8(o)}, nil
+}
+
+// listed takes a line of opensm-sl2vl.dump.
+func (d *lanesReader) listed(f []string) error {
+	if len(f) != 19 || f[2] != ":" {
+		return errors.New("want two ports, a colon and 16 lanes")
+	}
+	if len(d.out) == 0 {
+		return errors.New("a table before any port")
+	}
+	row, err := d.ports(f[0], f[1])
+	if err != nil {
+		return err
+	}
+	for sl, w := range f[3:] {
+		v, err := strconv.ParseUint(w, 10, 8)
+		if err != nil || v > 15 {
+			return fmt.Errorf("%q is not a lane (want 0 to 15)", clip(w))
+		}
+		row.VL[sl] = ib.VL(v)
+	}
+	at := &d.out[len(d.out)-1]
+	at.Rows = append(at.Rows, row)
+	return nil
+}
+
+// packed takes a line with two lanes in a byte.
+func (d *lanesReader) packed(f []string) error {
+	if len(f) < 11 {
+		return errors.New("want a GUID, two ports and eight bytes")
+	}
+	guid, err := hex(f[0], 64)
+	if err != nil || guid == 0 {
+		return fmt.Errorf("%q is not a GUID", clip(f[0]))
+	}
+	row, err := d.ports(f[1], f[2])
+	if err != nil {
+		return err
+	}
+	for i, w := range f[3:11] {
+		v, err := hex(w, 8)
+		if err != nil {
+			return fmt.Errorf("%q is not a byte (want 0x00 to 0xff)", clip(w))
+		}
+		row.VL[2*i], row.VL[2*i+1] = ib.VL(v>>4), ib.VL(v&15)
+	}
+	if n := len(d.out); n == 0 || d.out[n-1].GUID != ib.GUID(guid) || !d.out[n-1].Switch {
+		d.out = append(d.out, PortLanes{GUID: ib.GUID(guid), Switch: true})
+	}
+	at := &d.out[len(d.out)-1]
+	at.Rows = append(at.Rows, row)
+	return nil
 }
 
 // Error is a line of a dump that cannot be read.
