@@ -266,9 +266,9 @@ func (c *Core) onSetLane(it work.Item, comp *mad.Completion) {
 }
 
 // laneError: an agent without these tables says so with a status, which is
-// fine; silence is not.
+// fine; silence is not, nor is one that is busy.
 func (c *Core) laneError(it work.Item, err error) {
-	if mad.Unanswered(err) {
+	if !work.Refusal(err) {
 		c.SetFailed(it.Node(), int(it.Port()), "reading or setting lane tables", err)
 	}
 }

@@ -174,7 +174,7 @@ func (m *Manager) written(h holder, b uint32, got *smp.PKeyTable, comp *mad.Comp
 // unread: a block could not be read.
 func (m *Manager) unread(h holder, err error) {
 	switch {
-	case !mad.Unanswered(err):
+	case work.Refusal(err):
 		// Optional where enforcement is not built in; the default partition is
 		// assumed.
 		m.table(h).Refused = true

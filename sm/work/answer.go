@@ -36,3 +36,10 @@ func Unchanged(comp *mad.Completion) error {
 	}
 	return errUnchanged
 }
+
+// Refusal reports whether an error is the answer of an agent that does not know what it was asked
+// for. One that is busy, or that answers something else, may know it.
+func Refusal(err error) bool {
+	var se *StatusError
+	return errors.As(err, &se) && se.Status&ib.StatusBusy == 0
+}
