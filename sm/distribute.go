@@ -64,7 +64,8 @@ func (c *Core) takeLFTs() {
 			l.ForgetAbove(l.Top)
 		}
 		l.Raised = 0
-		if len(l.Known) > 0 && (n.Switch.LinearFDBTop != l.Top || p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.smLID() || c.allInit(ni)) {
+		lost := len(l.Known) > 0 && (n.Switch.LinearFDBTop != l.Top || p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.smLID() || c.allInit(ni))
+		if lost {
 			if n.Switch.LinearFDBTop != l.Top && n.Switch.LinearFDBTop != 0 {
 				c.Notify(notice.Notice{
 					Kind: notice.KindForeignChange, Level: notice.Warn, Where: f.Where(ni, -1),
@@ -85,11 +86,14 @@ func (c *Core) takeLFTs() {
 			c.mfts[n.Info.NodeGUID] = m
 		}
 		n.MFT = m
-		if l.Known == nil && m.Blocks != nil {
+		if l.Known == nil && (m.Blocks != nil || m.Maybe != nil) {
 			for key := range m.Blocks {
 				c.mftChanged(ni, uint16(key))
 			}
-			m.Blocks = nil
+			for key := range m.Maybe {
+				c.mftChanged(ni, uint16(key))
+			}
+			m.Forget(lost)
 		}
 	})
 	c.wantAudit = false

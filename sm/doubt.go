@@ -3,6 +3,7 @@ package sm
 import (
 	"slices"
 
+	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sm/forward"
 	"heddle/sm/topo"
@@ -36,7 +37,11 @@ func (c *Core) doubt(it work.Item, sent bool) {
 		}
 	case work.OpSetMFT:
 		if nd.MFT != nil && sent {
-			delete(nd.MFT.Blocks, forward.MulticastKey(uint16(it.Extra()), it.Port()))
+			var t smp.MFT
+			var data [smp.DataLen]byte
+			c.buildMFT(it.Node(), uint16(it.Extra()), it.Port(), data[:])
+			_ = t.Decode(data[:])
+			nd.MFT.Doubt(uint16(it.Extra()), it.Port(), &t)
 			c.mftChanged(it.Node(), uint16(it.Extra()))
 		}
 	case work.OpSetSL, work.OpSetArb:

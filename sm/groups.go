@@ -241,12 +241,13 @@ func (c *Core) onSetMFT(it work.Item, comp *mad.Completion) {
 	n := &c.Fabric.Nodes[it.Node()]
 	block, pos := uint16(it.Extra()), it.Port()
 	var t smp.MFT
+	bad := t.Decode(smp.Data(comp.Request))
 	err := work.Answer(comp)
 	if err == nil {
-		err = t.Decode(smp.Data(comp.Request))
+		err = bad
 	}
 	if err != nil {
-		delete(n.MFT.Blocks, forward.MulticastKey(block, pos)) // it may have been applied
+		n.MFT.Doubt(block, pos, &t)
 		c.mftChanged(it.Node(), block)
 		c.SetFailed(it.Node(), -1, "Set(MulticastForwardingTable)", err)
 		return

@@ -8,7 +8,6 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/route"
-	"heddle/sm/forward"
 )
 
 // heldTrees are the multicast trees as the switches of a graph hold them. Only
@@ -28,6 +27,9 @@ func (c *Core) installedTrees() *route.Multicast {
 		for _, ni := range c.Fabric.SwitchNode {
 			if m := c.Fabric.Nodes[ni].MFT; m != nil {
 				for key := range m.Blocks {
+					h.blocks[uint16(key)] = true
+				}
+				for key := range m.Maybe {
 					h.blocks[uint16(key)] = true
 				}
 			}
@@ -69,7 +71,7 @@ func (c *Core) treesOf(list []route.Tree, block uint16) []route.Tree {
 			continue
 		}
 		for pos := range n.Info.NumPorts/16 + 1 {
-			data := n.MFT.Blocks[forward.MulticastKey(block, pos)]
+			data := n.MFT.Ports(block, pos)
 			if data == nil {
 				continue
 			}

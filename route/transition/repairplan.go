@@ -109,6 +109,9 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		}
 		p.Stages = append(p.Stages, Stage{})
 		p.steps = append(p.steps, final)
+	} else if trees && b.ringsLast(last+1) {
+		p.Stages = append(p.Stages, Stage{})
+		p.steps = append(p.steps, final)
 	}
 	for k := range p.Stages {
 		p.content.groups(&p.Stages[k], k)
@@ -310,6 +313,23 @@ func (b *builder) repairTrees(r *Fitted, last int) (cut bool) {
 		}
 	}
 	return cut
+}
+
+// ringsLast has the trees whose old and new masks close a ring completed at stage at, when all
+// switches have cut them: else a packet could go round, for as long as a switch does not take its
+// block. It reports whether there are any.
+func (b *builder) ringsLast(at int) (any bool) {
+	c := &b.p.content
+	w := b.x.newWalker()
+	for i, k := range c.trees {
+		if c.treeCut[i] != 0 {
+			if w.edges = w.edges[:0]; !b.x.treeDeps(w, k, mixed) {
+				c.treeAt[i] = uint8(min(at, pending))
+				any = true
+			}
+		}
+	}
+	return any
 }
 
 // takes reports whether the dependencies that sp permits for the trees of a

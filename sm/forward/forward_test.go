@@ -87,3 +87,25 @@ func TestMulticastShow(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// TestMulticastDoubt: what a Set may have written counts beside what was there, until the
+// block is read or written.
+func TestMulticastDoubt(t *testing.T) {
+	m := &Multicast{}
+	m.Set(2, 1, &smp.MFT{1, 8})
+	m.Doubt(2, 1, &smp.MFT{2, 0})
+	m.Doubt(2, 1, &smp.MFT{4, 0})
+	if b := m.Ports(2, 1); m.Blocks[MulticastKey(2, 1)] != nil || b == nil || b[0] != 7 || b[1] != 8 {
+		t.Errorf("after two Sets without an answer: %+v", m)
+	}
+	if m.Set(2, 1, &smp.MFT{4, 0}); m.Ports(2, 1)[0] != 4 || len(m.Maybe) != 0 {
+		t.Errorf("after it was read: %+v", m)
+	}
+	m.Forget(false)
+	if b := m.Ports(2, 1); len(m.Blocks) != 0 || b == nil || b[0] != 4 {
+		t.Errorf("while it is to be read again: %+v", m)
+	}
+	if m.Forget(true); m.Ports(2, 1) != nil {
+		t.Errorf("after a reset: %+v", m)
+	}
+}
