@@ -128,6 +128,8 @@ type Completion struct {
 	AttrMod uint32
 	// Tries is how often it was sent.
 	Tries int
+	// Hurried says that Hurry shortened its tries.
+	Hurried bool
 	// RTT is the time from the last send to the response, 0 with Err. After more
 	// than one try the response may belong to an earlier one.
 	RTT time.Duration
@@ -181,6 +183,7 @@ type slot struct {
 	sent      Time
 	due       Time          // when the current try ends
 	wait      time.Duration // time-out of the current try
+	hurry     time.Duration // upper bound of the time-out of every try; 0: none
 	gen       uint32
 	heapPos   int32
 	prev      int32 // ready list
@@ -319,6 +322,15 @@ func (e *Engine) sendTry(now Time, i int32, send func(*Packet)) {
 	if s.tries > 0 {
 		d = max(min(d, e.cfg.MaxTimeout), s.timeout)
 	}
+	if s.hurry > 0 {
+		d = min(d, s.hurry)
+		if s.tries > 0 && e.cfg.TransportTimed {
+			// The transport may still wait for the try before, and accepts no second one
+			// with the same transaction ID.
+			e.renew(s)
+			s.mad.SetTID(uint64(s.gen<<e.slotBits | uint32(i)))
+		}
+	}
 	s.tries++
 	s.sent = now
 	wait := d
@@ -415,7 +427,7 @@ func (e *Engine) finish(now Time, i int32, err error) Completion {
 	c := Completion{
 		Token: s.token, Err: err, Request: &s.mad, Addr: s.addr,
 		Class: s.mad.Class(), Method: s.mad.Method(), Attr: s.mad.AttrID(), AttrMod: s.mad.AttrMod(),
-		Tries: int(s.tries), Elapsed: now.Sub(s.firstSent),
+		Tries: int(s.tries), Hurried: s.hurry > 0, Elapsed: now.Sub(s.firstSent),
 	}
 	if err != nil {
 		e.stats.rows[s.stat].Errors++
@@ -443,13 +455,18 @@ func (e *Engine) alloc() int32 {
 	}
 	e.used++
 	s := &e.slots[i]
+	e.renew(s)
+	s.prev, s.next, s.heapPos = -1, -1, -1
+	s.tries, s.bad, s.timedOut, s.charged, s.released, s.hurry = 0, 0, false, false, false, 0
+	return i
+}
+
+// renew gives a slot a generation that it did not have before.
+func (e *Engine) renew(s *slot) {
 	s.gen = (s.gen + 1) & e.genMask
 	if s.gen == 0 {
 		s.gen = 1
 	}
-	s.prev, s.next, s.heapPos = -1, -1, -1
-	s.tries, s.bad, s.timedOut, s.charged, s.released = 0, 0, false, false, false
-	return i
 }
 
 // release frees a slot in any state.
