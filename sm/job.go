@@ -41,6 +41,7 @@ type Job struct {
 	aim        int64 // load of a channel that is not to be exceeded; 0: not known
 	balance    bool  // the target cannot be reached, but load can be taken off
 	lifts      int   // rounds so far that moved destinations to other levels so that the target comes nearer
+	patient    bool  // nobody asked for new tables: those that need a wait follow in rounds
 	remembered bool  // packets or hosts stand for earlier tables; they will leave
 	policy     config.Transition
 	port       ib.GUID       // the manager's

@@ -45,7 +45,7 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 		j.repair(r, f, inst, t)
 		return
 	}
-	if j.mode != jobFull {
+	if j.mode != jobFull || j.patient {
 		defer func() {
 			if !immediate(r.Plan) && (r.Plan.Fitted == nil || !r.Plan.Fitted.Past) {
 				j.stay(r, inst, t)

@@ -77,6 +77,7 @@ func (c *Core) startJob() {
 		j.aim, j.balance, j.lifts = c.aim, c.balance, c.lifts
 	}
 	j.remembered = c.remembered() > 0
+	j.patient = c.running() && !c.anew && c.Config.ImproveDelay > 0
 	switch c.Config.Transition {
 	case config.TransitionDiscard:
 		j.transition.Force = transition.ModeDiscard
