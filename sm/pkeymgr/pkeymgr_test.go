@@ -32,6 +32,7 @@ import (
 //	saved, unsaved      the store wrote what it was given, or could not
 //	hold PORT P_KEY…    what a table holds, without the manager; PORT is a host or switch:N
 //	agent PORT HOW      how an agent behaves: answer, mute (no answer), refuse (no such table),
+//	                    busy (asks to have each request later),
 //	                    lose (a Set is applied and its answer lost)
 //	upkeep              what the manager does until it has nothing more to do now
 //	arrive HOST [reset] a sweep finds the host, whose link is in Init; reset: its agent was reset
@@ -315,6 +316,8 @@ func (b *stage) answer(s *envtest.SMP) (ib.Status, error) {
 		return 0, mad.ErrTimeout
 	case "refuse":
 		return ib.StatusInvalidField, nil
+	case "busy":
+		return ib.StatusBusy, nil
 	}
 	if s.Set {
 		copy(b.table[p], tab[:])
