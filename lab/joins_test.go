@@ -47,11 +47,11 @@ func TestJoinsUnderChurn(t *testing.T) {
 	}
 }
 
-// TestJoinsAmongMute measures joins while one node in ten does not answer, others every 3 s.
-// A sweep that meets them holds joins up; most joins meet none, and no table sends a packet
-// round.
+// TestJoinsAmongMute: while one node in ten does not answer, others every 3 s, joins over
+// switches that answer keep their bound, although every sweep meets nodes that have just
+// fallen silent. No table sends a packet round, also where a switch did not take a block.
 func TestJoinsAmongMute(t *testing.T) {
-	first, n := seeds(15, 300)
+	first, n := seeds(20, 300)
 	var all, over []time.Duration
 	cables := 0
 	for seed := first; seed < first+n; seed++ {
@@ -68,7 +68,7 @@ func TestJoinsAmongMute(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		if r.Loops > 0 || r.Refused > 0 {
+		if r.Loops > 0 || r.Refused > 0 || r.Unserved > 0 {
 			t.Errorf("seed %d, %s: %v", seed, k.Name, r)
 		}
 		all, over = append(all, r.Times...), append(over, r.Over...)
@@ -78,11 +78,14 @@ func TestJoinsAmongMute(t *testing.T) {
 	slices.Sort(over)
 	x := JoinResult{Times: all, Cables: cables}
 	t.Logf("judged: %v", &x)
-	if x.Quantile(0.5) > joinBound {
-		t.Errorf("half of them take longer than %v", joinBound)
+	if n >= 15 && x.Quantile(0.99) > joinBound {
+		t.Errorf("more than one in a hundred takes longer than %v: %v", joinBound, &x)
 	}
 	x.Times = over
 	t.Logf("over switches that were mute: %v", &x)
+	if n >= 15 && x.Quantile(0.5) > time.Second {
+		t.Errorf("half of those over switches that were mute take longer than a second: %v", &x)
+	}
 	if len(all) < int(n)*20 {
 		t.Errorf("%d joins were judged", len(all))
 	}

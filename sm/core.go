@@ -79,6 +79,7 @@ type Core struct {
 	veiled     bool // not all has been seen in this mastership (veil.go)
 	veilNews   bool // what is behind the veil may be less than the last snapshot says
 	late       []lateNode
+	hurry      hurry
 	// Switches that a light sweep that was cut short had no answer from.
 	lightMissed []ib.GUID
 	rp          repairing
@@ -218,6 +219,7 @@ func New(cfg config.Config) *Core {
 		mix:     newLaneMix(),
 		past:    history.New(cfg.Flight()),
 		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
+		hurry:   newHurry(),
 	}
 	c.Sweeper = c
 	c.mastership = mastership.New(&c.Env, c)

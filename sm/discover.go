@@ -51,7 +51,7 @@ func (c *Core) startAskedSweep() bool {
 func (c *Core) startSweep(why string) {
 	c.endRegion()
 	part := c.regionFits()
-	c.Engine.CancelAll()
+	c.cancelAll()
 	c.pkeys.DropAsked()
 	c.mastership.Canceled()
 	c.wantSweep, c.again, c.recheck = false, false, false

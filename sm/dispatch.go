@@ -147,6 +147,12 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case work.OpImageNow:
 		c.onImageNow(it, &comp)
 		return
+	case work.OpLate:
+		c.onLate(it, &comp)
+		return
+	}
+	if comp.Hurried && mad.Unanswered(comp.Err) {
+		c.hurriedInVain(it, &comp)
 	}
 	if it.Op() != work.OpReread || it.Extra() != work.RereadPath {
 		c.moving()

@@ -26,7 +26,7 @@ func (c *Core) setGroups(groups []Group) {
 	list := slices.Clone(groups)
 	slices.SortStableFunc(list, func(a, b Group) int { return cmp.Compare(a.MLID, b.MLID) })
 	c.groups = list
-	c.wantGroups = true
+	c.wantGroups, c.hurry.wanted = true, true
 	if c.State == subnet.Master && c.started {
 		c.AskSweep("the multicast groups changed")
 	}
@@ -135,7 +135,7 @@ func (c *Core) routeMoved() {
 		return
 	}
 	c.memberAt = memberMemo{}
-	c.wantGroups = true
+	c.wantGroups, c.hurry.wanted = true, true
 	c.AskSweep("a member of a multicast group is at another port")
 }
 

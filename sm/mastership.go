@@ -50,6 +50,7 @@ func (c *Core) Abort() {
 	c.endRegion()
 	c.sound = false
 	c.Engine.CancelAll()
+	c.hurry.forget()
 	c.guids.DropAsked()
 	c.pkeys.DropAsked()
 	c.vports.DropAsked()

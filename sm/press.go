@@ -66,7 +66,7 @@ func (c *Core) unanswered(fn func(it work.Item, sent bool)) {
 	for c.Todo.N > 0 {
 		list = append(list, c.Todo.Pop())
 	}
-	c.Engine.CancelAll()
+	c.cancelAll()
 	c.mastership.Canceled()
 	for i, it := range list {
 		fn(it, i < n)

@@ -54,6 +54,7 @@ func (c *Core) endSweep() {
 		immediately = c.attempts < maxAttempts
 	}
 	r.Again = immediately
+	c.hurry.wanted = c.wantGroups || c.hurry.wanted && immediately
 	if c.State == subnet.Master && finished && !immediately && !c.Up {
 		c.Up = true
 	}

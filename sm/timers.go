@@ -20,7 +20,7 @@ func (c *Core) nextTimer() mad.Time {
 	if c.Phase == notice.PhaseLight || c.peekable() {
 		t = min(t, c.lightAt)
 	}
-	t = min(t, c.stallAt(), c.breakAt, c.heldTimer())
+	t = min(t, c.stallAt(), c.hurryAt(), c.breakAt, c.heldTimer())
 	if c.Phase == notice.PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.MayUpkeep() {
@@ -46,6 +46,9 @@ func (c *Core) onTimers() {
 	}
 	if c.stallAt() <= c.Now {
 		c.lookAtPaths()
+	}
+	if c.hurryAt() <= c.Now {
+		c.hurryUp()
 	}
 	if c.heldTimer() <= c.Now {
 		c.lookHeld()

@@ -76,6 +76,7 @@ const (
 	OpPeek     // SwitchInfo, which no phase waits for
 	OpPeekPort // PortInfo, outside any phase
 	OpImageNow // NodeInfo after trap 145
+	OpLate     // NodeInfo of a node that was hurried in vain; extra: which (sm/hurry.go)
 )
 
 // RereadPath marks an OpReread that looks for the place where a path is cut.
@@ -98,7 +99,7 @@ func (i Item) Extra() uint32 { return uint32(i) & 0xFFFFFF }
 // Beside reports whether the item belongs to no phase.
 func (i Item) Beside() bool {
 	switch i.Op() {
-	case OpPoll, OpHandover, OpAcknowledge, OpDescNow, OpOwnInfo, OpPeek, OpPeekPort, OpImageNow:
+	case OpPoll, OpHandover, OpAcknowledge, OpDescNow, OpOwnInfo, OpPeek, OpPeekPort, OpImageNow, OpLate:
 		return true
 	}
 	return false
