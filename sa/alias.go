@@ -178,8 +178,30 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 	if n := int(p.Info.GUIDCap) - int(r.Block)*guidsPerBlock; n < guidsPerBlock {
 		w.mask &= 1<<n - 1
 	}
+	want, st := x.resolve(c, q, r, w, pi)
+	if st != 0 {
+		return st
+	}
+	for i, e := range want {
+		at := aliasAt{p.GUID, r.Block*guidsPerBlock + uint8(i)}
+		old := x.now(p, at)
+		if _, ours := x.entry(at); w.mask&(1<<i) == 0 || e == old && (ours || e.guid == 0 || x.held(p, at)) {
+			continue
+		}
+		x.put(at, e)
+		c.save(store.TableAliases, aliasKey(at), aliasValue(e))
+		c.out.AliasesChanged = true
+		if e.guid != old.guid {
+			c.notice("alias_changed", fmt.Sprintf("alias GUID %d of port %v: %v, was %v", at.index, at.port, e.guid, old.guid))
+		}
+	}
+	return 0
+}
+
+// resolve finds the aliases that a request asks for, entry by entry of its block.
+func (x *aliases) resolve(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply, pi int32) (want [guidsPerBlock]aliasEntry, st ib.Status) {
+	p := &q.s.Ports[pi]
 	del := w.mad.Method() == ib.MethodDelete
-	var want [guidsPerBlock]aliasEntry
 	for i := range want {
 		if w.mask&(1<<i) == 0 {
 			continue
@@ -205,27 +227,14 @@ func (x *aliases) apply(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasReply
 		}
 		e.carries = (e.carries || q.trusted) && e.guid != 0
 		if e.guid != old.guid && (x.held(p, at) || old.guid != 0 && c.mc.has(old.guid)) {
-			return statusDenied
+			return want, statusDenied
 		}
 		if e.guid != old.guid && !q.trusted && opens(q.s, pi, e.guid) {
-			return statusInvalid
+			return want, statusInvalid
 		}
 		want[i] = e
 	}
-	for i, e := range want {
-		at := aliasAt{p.GUID, r.Block*guidsPerBlock + uint8(i)}
-		old := x.now(p, at)
-		if _, ours := x.entry(at); w.mask&(1<<i) == 0 || e == old && (ours || e.guid == 0 || x.held(p, at)) {
-			continue
-		}
-		x.put(at, e)
-		c.save(store.TableAliases, aliasKey(at), aliasValue(e))
-		c.out.AliasesChanged = true
-		if e.guid != old.guid {
-			c.notice("alias_changed", fmt.Sprintf("alias GUID %d of port %v: %v, was %v", at.index, at.port, e.guid, old.guid))
-		}
-	}
-	return 0
+	return want, 0
 }
 
 // taken reports whether a GUID belongs to a port or is the alias of another

@@ -117,9 +117,18 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 			return out, st
 		}
 	}
-	port := &s.Ports[j.port]
+	m := x.enter(c, j, g, i, is)
+	out = g.record()
+	out.PortGID, out.JoinState, out.ProxyJoin = r.PortGID, m.JoinState, r.ProxyJoin
+	return out, 0
+}
+
+// enter makes the port a member of g, or changes its membership g.Members[i].
+func (x *multicast) enter(c *Core, j *membership, g *mcGroup, i int, is bool) Member {
+	s, r := j.q.s, &j.r
+	by := s.Ports[j.q.me].GUID
 	m := Member{
-		PortGID: ib.MakeGID(s.Prefix, r.PortGID.GUID()), PortGUID: port.GUID, JoinState: r.JoinState,
+		PortGID: ib.MakeGID(s.Prefix, r.PortGID.GUID()), PortGUID: s.Ports[j.port].GUID, JoinState: r.JoinState,
 		Proxy: j.port != j.q.me,
 	}
 	if is {
@@ -134,9 +143,7 @@ func (x *multicast) join(c *Core, j *membership) (out wire.MCMemberRecord, st ib
 		}
 		x.setMember(c, g, i, is, m, by)
 	}
-	out = g.record()
-	out.PortGID, out.JoinState, out.ProxyJoin = r.PortGID, m.JoinState, r.ProxyJoin
-	return out, 0
+	return m
 }
 
 // found assigns an MLID to a drafted group, and an MGID if the request leaves

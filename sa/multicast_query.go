@@ -42,31 +42,37 @@ func memberRecords(q *query) {
 			q.member(g, nil)
 			continue
 		}
-		members := g.Members
-		if q.has(wire.MCMemberCompPortGID) {
-			i, is := g.member(want.PortGID.GUID())
-			if p := want.PortGID.Prefix(); !is || p != q.s.Prefix && p != ib.DefaultSubnetPrefix {
-				continue
-			}
-			if !q.trusted && (q.me < 0 || g.Members[i].PortGUID != q.s.Ports[q.me].GUID) {
-				continue // a query for each port in turn would reveal the members
-			}
-			members = members[i : i+1]
+		q.members(&want, g)
+	}
+}
+
+// members answers with the members of a group that match the request; an
+// untrusted requester gets one record without them if there is any.
+func (q *query) members(want *wire.MCMemberRecord, g *Group) {
+	members := g.Members
+	if q.has(wire.MCMemberCompPortGID) {
+		i, is := g.member(want.PortGID.GUID())
+		if p := want.PortGID.Prefix(); !is || p != q.s.Prefix && p != ib.DefaultSubnetPrefix {
+			return
 		}
-		for i := range members {
-			m := &members[i]
-			if q.has(wire.MCMemberCompJoinState) && m.JoinState != want.JoinState ||
-				q.has(wire.MCMemberCompProxyJoin) && m.Proxy != want.ProxyJoin {
-				continue
-			}
-			if !q.trusted {
-				q.member(g, nil)
-				break
-			}
-			q.member(g, m)
-			if q.full {
-				return
-			}
+		if !q.trusted && (q.me < 0 || g.Members[i].PortGUID != q.s.Ports[q.me].GUID) {
+			return // a query for each port in turn would reveal the members
+		}
+		members = members[i : i+1]
+	}
+	for i := range members {
+		m := &members[i]
+		if q.has(wire.MCMemberCompJoinState) && m.JoinState != want.JoinState ||
+			q.has(wire.MCMemberCompProxyJoin) && m.Proxy != want.ProxyJoin {
+			continue
+		}
+		if !q.trusted {
+			q.member(g, nil)
+			return
+		}
+		q.member(g, m)
+		if q.full {
+			return
 		}
 	}
 }

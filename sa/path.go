@@ -404,16 +404,7 @@ func (q *query) groupPath(r *wire.PathRecord) {
 	if src.port < 0 || !q.s.HasPKey(src.port, g.PKey) || !q.sees(src.port) {
 		return
 	}
-	if q.has(wire.PathCompDLID) && r.DLID != g.MLID || q.has(wire.PathCompPKey) && r.PKey.Base() != g.PKey.Base() ||
-		q.has(wire.PathCompSL) && r.SL != g.SL || q.has(wire.PathCompTClass) && r.TClass != g.TClass ||
-		q.has(wire.PathCompFlowLabel) && r.FlowLabel != g.FlowLabel || q.has(wire.PathCompHopLimit) && r.HopLimit != g.HopLimit ||
-		q.has(wire.PathCompNumbPath) && q.table && r.NumbPath == 0 || q.raw(r) {
-		return
-	}
-	// A group's values are fixed: selectors do not adjust them.
-	v := pathValues{g.MTU, g.Rate, g.PacketLife}
-	w := v
-	if !w.fit(q.mask, r) || w != v {
+	if !q.isGroupPath(r, g) {
 		return
 	}
 	if !src.named {
@@ -433,6 +424,20 @@ func (q *query) groupPath(r *wire.PathRecord) {
 	if b := q.record(); b != nil {
 		out.Put(b)
 	}
+}
+
+// isGroupPath reports whether the path to a group matches the request. A group's
+// values are fixed: selectors do not adjust them.
+func (q *query) isGroupPath(r *wire.PathRecord, g *Group) bool {
+	if q.has(wire.PathCompDLID) && r.DLID != g.MLID || q.has(wire.PathCompPKey) && r.PKey.Base() != g.PKey.Base() ||
+		q.has(wire.PathCompSL) && r.SL != g.SL || q.has(wire.PathCompTClass) && r.TClass != g.TClass ||
+		q.has(wire.PathCompFlowLabel) && r.FlowLabel != g.FlowLabel || q.has(wire.PathCompHopLimit) && r.HopLimit != g.HopLimit ||
+		q.has(wire.PathCompNumbPath) && q.table && r.NumbPath == 0 || q.raw(r) {
+		return false
+	}
+	v := pathValues{g.MTU, g.Rate, g.PacketLife}
+	w := v
+	return w.fit(q.mask, r) && w == v
 }
 
 // partitionSL is the service level that a partition prescribes for its paths,

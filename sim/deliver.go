@@ -44,20 +44,11 @@ func (s *Subnet) deliver(f *flight) {
 		s.deliverByTag(f, ep, DropUnmatched)
 		return
 	}
-	if f.smp {
-		switch {
-		case meth == ib.MethodTrap:
-			s.deliverRequest(f, ep)
-			return
-		case meth == ib.MethodTrapRepress && s.tagHere(f, ep) != nil:
-			s.deliverByTag(f, ep, DropUnmatched)
-			return
-		case m.AttrID() == smp.AttrSMInfo && (meth == ib.MethodGet || meth == ib.MethodSet) &&
-			s.infos[ep].CapabilityMask.Has(ib.CapIsSM):
-			s.deliverRequest(f, ep)
-			return
-		}
-	} else if m.Class() != ib.ClassPerf || meth != ib.MethodGet && meth != ib.MethodSet {
+	switch {
+	case f.smp && meth == ib.MethodTrapRepress && s.tagHere(f, ep) != nil:
+		s.deliverByTag(f, ep, DropUnmatched)
+		return
+	case !s.forAgent(f, ep, meth):
 		s.deliverRequest(f, ep)
 		return
 	}
@@ -81,6 +72,17 @@ func (s *Subnet) deliver(f *flight) {
 		d.smaFree = max(d.smaFree, s.k.now).Add(lat)
 		f.wait = d.smaFree.Sub(s.k.now)
 	}
+}
+
+// forAgent reports whether a request is for the node's own agent, and not for a
+// manager or client behind the port.
+func (s *Subnet) forAgent(f *flight, ep int32, meth ib.Method) bool {
+	getOrSet := meth == ib.MethodGet || meth == ib.MethodSet
+	if !f.smp {
+		return f.mad.Class() == ib.ClassPerf && getOrSet
+	}
+	forManager := f.mad.AttrID() == smp.AttrSMInfo && getOrSet && s.infos[ep].CapabilityMask.Has(ib.CapIsSM)
+	return meth != ib.MethodTrap && !forManager
 }
 
 // serve lets the agent of the node answer f.

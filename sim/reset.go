@@ -42,18 +42,7 @@ func (s *Subnet) reset(dev int32, preset bool) {
 	}
 	enhanced := n.EnhancedPort0 || s.cfg.EnhancedPort0
 	if d.sw != nil {
-		opt := uint8(0)
-		if s.cfg.OptimizedSL2VL {
-			opt = 1
-		}
-		*d.sw = switchState{info: smp.SwitchInfo{
-			LinearFDBCap: s.cfg.LinearFDBCap, MulticastFDBCap: s.cfg.MulticastFDBCap,
-			DefaultMulticastPrimaryPort: smp.PortDrop, DefaultMulticastNotPrimaryPort: smp.PortDrop,
-			PortStateChange: true, OptimizedSLtoVLMappingProgramming: opt,
-			PartitionEnforcementCap: s.cfg.ExternalPartitionCap,
-			InboundEnforcementCap:   s.cfg.ExternalPartitionCap > 0, OutboundEnforcementCap: s.cfg.ExternalPartitionCap > 0,
-			FilterRawInboundCap: true, FilterRawOutboundCap: true, EnhancedPort0: enhanced,
-		}}
+		*d.sw = switchState{info: s.newSwitchInfo(enhanced)}
 	}
 	for i := int32(0); i <= int32(d.nports); i++ {
 		p := d.first + i
@@ -83,30 +72,7 @@ func (s *Subnet) reset(dev int32, preset bool) {
 		if s.endPort(p) != p || i == 0 && d.sw == nil {
 			continue
 		}
-		pi.GidPrefix = ib.DefaultSubnetPrefix
-		pi.SubnetTimeOut, pi.RespTimeValue = defaultSubnetTimeOut, defaultRespTime
-		pi.CapabilityMask2 = cap2For(max(speed, fastest), widths)
-		pi.GUIDCap = defaultGUIDCap
-		switch {
-		case d.sw == nil:
-			pi.CapabilityMask = caCaps
-		case enhanced:
-			pi.CapabilityMask = switch0Caps
-		default:
-			pi.CapabilityMask = switchCaps
-			pi.GUIDCap = 1
-		}
-		if s.cfg.NoTraps {
-			pi.CapabilityMask &^= ib.CapIsTrapSupported
-		}
-		if fastest > ib.SpeedFDR10 {
-			pi.CapabilityMask |= ib.CapIsExtendedSpeedsSupported
-		}
-		for e := pt.ep; e >= 0; e = s.eps[e].next {
-			if s.eps[e].issm {
-				pi.CapabilityMask |= ib.CapIsSM
-			}
-		}
+		s.resetEndPort(d, p, fastest, cap2For(max(speed, fastest), widths), enhanced)
 		if fp.NumLIDs > 1 {
 			pt.extra = fp.NumLIDs - 1
 		}
@@ -127,6 +93,52 @@ func (s *Subnet) reset(dev int32, preset bool) {
 	}
 	if s.OnChange != nil && d.boots > 1 {
 		s.OnChange(Change{At: s.k.now, Kind: ChangeReset, Node: int(dev)})
+	}
+}
+
+// newSwitchInfo is the SwitchInfo of a switch that was just powered on.
+func (s *Subnet) newSwitchInfo(enhanced bool) smp.SwitchInfo {
+	opt := uint8(0)
+	if s.cfg.OptimizedSL2VL {
+		opt = 1
+	}
+	return smp.SwitchInfo{
+		LinearFDBCap: s.cfg.LinearFDBCap, MulticastFDBCap: s.cfg.MulticastFDBCap,
+		DefaultMulticastPrimaryPort: smp.PortDrop, DefaultMulticastNotPrimaryPort: smp.PortDrop,
+		PortStateChange: true, OptimizedSLtoVLMappingProgramming: opt,
+		PartitionEnforcementCap: s.cfg.ExternalPartitionCap,
+		InboundEnforcementCap:   s.cfg.ExternalPartitionCap > 0, OutboundEnforcementCap: s.cfg.ExternalPartitionCap > 0,
+		FilterRawInboundCap: true, FilterRawOutboundCap: true, EnhancedPort0: enhanced,
+	}
+}
+
+// resetEndPort gives an end port the capabilities that it has after power-on.
+// fastest is the speed of the node's fastest port.
+func (s *Subnet) resetEndPort(d *device, p int32, fastest ib.LinkSpeed, cap2 ib.CapMask2, enhanced bool) {
+	pt, pi := &s.ports[p], &s.infos[p]
+	pi.GidPrefix = ib.DefaultSubnetPrefix
+	pi.SubnetTimeOut, pi.RespTimeValue = defaultSubnetTimeOut, defaultRespTime
+	pi.CapabilityMask2 = cap2
+	pi.GUIDCap = defaultGUIDCap
+	switch {
+	case d.sw == nil:
+		pi.CapabilityMask = caCaps
+	case enhanced:
+		pi.CapabilityMask = switch0Caps
+	default:
+		pi.CapabilityMask = switchCaps
+		pi.GUIDCap = 1
+	}
+	if s.cfg.NoTraps {
+		pi.CapabilityMask &^= ib.CapIsTrapSupported
+	}
+	if fastest > ib.SpeedFDR10 {
+		pi.CapabilityMask |= ib.CapIsExtendedSpeedsSupported
+	}
+	for e := pt.ep; e >= 0; e = s.eps[e].next {
+		if s.eps[e].issm {
+			pi.CapabilityMask |= ib.CapIsSM
+		}
 	}
 }
 

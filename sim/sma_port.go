@@ -89,45 +89,11 @@ func (s *Subnet) setPortInfo(r *smaRequest, p int32, n *smp.PortInfo, ext bool) 
 		return statusOf(bad), actNone
 	}
 
-	// The link.
-	switch w := n.LinkWidthEnabled; {
-	case w == 0:
-	case w == ib.WidthAll:
-		pi.LinkWidthEnabled = pi.LinkWidthSupported
-	case w&^pi.LinkWidthSupported != 0:
-		bad = true
-	default:
-		pi.LinkWidthEnabled = w
-	}
-	switch v := n.LinkSpeedEnabled; {
-	case v == 0:
-	case v == ib.SpeedBitAll:
-		pi.LinkSpeedEnabled = pi.LinkSpeedSupported
-	case v&^pi.LinkSpeedSupported != 0:
-		bad = true
-	default:
-		pi.LinkSpeedEnabled = v
-	}
+	bad = setLink(pi, n) || bad
 	if ext {
 		bad = setExtSpeeds(pi, n) || bad
 	}
-	switch n.LinkDownDefaultState {
-	case ib.PhysNoChange:
-	case ib.PhysSleep, ib.PhysPolling:
-		pi.LinkDownDefaultState = n.LinkDownDefaultState
-	default:
-		bad = true
-	}
-	if n.NeighborMTU == 0 || n.NeighborMTU > pi.MTUCap {
-		bad = true
-	} else {
-		pi.NeighborMTU = n.NeighborMTU
-	}
-	if n.OperationalVLs > pi.VLCap {
-		bad = true
-	} else if n.OperationalVLs != 0 {
-		pi.OperationalVLs = n.OperationalVLs
-	}
+	bad = setLimits(pi, n) || bad
 	pi.VLHighLimit = n.VLHighLimit
 	pi.InitTypeReply = n.InitTypeReply
 	pi.LocalPhyErrors, pi.OverrunErrors = n.LocalPhyErrors, n.OverrunErrors
@@ -147,6 +113,52 @@ func (s *Subnet) setPortInfo(r *smaRequest, p int32, n *smp.PortInfo, ext bool) 
 	}
 	badState, act := s.setPortState(p, n, port0)
 	return statusOf(bad || badState), act
+}
+
+// setLink stores widths and speeds to enable; bad if one is not supported.
+func setLink(pi, n *smp.PortInfo) (bad bool) {
+	switch w := n.LinkWidthEnabled; {
+	case w == 0:
+	case w == ib.WidthAll:
+		pi.LinkWidthEnabled = pi.LinkWidthSupported
+	case w&^pi.LinkWidthSupported != 0:
+		bad = true
+	default:
+		pi.LinkWidthEnabled = w
+	}
+	switch v := n.LinkSpeedEnabled; {
+	case v == 0:
+	case v == ib.SpeedBitAll:
+		pi.LinkSpeedEnabled = pi.LinkSpeedSupported
+	case v&^pi.LinkSpeedSupported != 0:
+		bad = true
+	default:
+		pi.LinkSpeedEnabled = v
+	}
+	return bad
+}
+
+// setLimits stores the default state, the MTU and the lanes of a link; bad if one
+// is not possible.
+func setLimits(pi, n *smp.PortInfo) (bad bool) {
+	switch n.LinkDownDefaultState {
+	case ib.PhysNoChange:
+	case ib.PhysSleep, ib.PhysPolling:
+		pi.LinkDownDefaultState = n.LinkDownDefaultState
+	default:
+		bad = true
+	}
+	if n.NeighborMTU == 0 || n.NeighborMTU > pi.MTUCap {
+		bad = true
+	} else {
+		pi.NeighborMTU = n.NeighborMTU
+	}
+	if n.OperationalVLs > pi.VLCap {
+		bad = true
+	} else if n.OperationalVLs != 0 {
+		pi.OperationalVLs = n.OperationalVLs
+	}
+	return bad
 }
 
 func statusOf(bad bool) ib.Status {

@@ -34,7 +34,6 @@ var longFuncs = map[string]string{
 var toSplit = []string{
 	"internal/abitest.requestResponse",
 	"internal/routetest.Wear.Step",
-	"lab/experiment.capacitySections",
 	"route/check.carrier.local",
 	"route/check.judge.slow",
 	"route/engine/ftree.tree.labelLevel",
@@ -46,14 +45,6 @@ var toSplit = []string{
 	"route/transition.builder.choose",
 	"route/transition.builder.discard",
 	"route/transition.mixer.search",
-	"sa.aliases.apply",
-	"sa.memberRecords",
-	"sa.multicast.join",
-	"sa.query.groupPath",
-	"sim.Subnet.deliver",
-	"sim.Subnet.reset",
-	"sim.Subnet.setPortInfo",
-	"sim/umadfs.Command.run",
 	"vm.Core.place",
 }
 

@@ -24,24 +24,7 @@ const (
 
 // capacitySections are §V-A's formula, and what the full subnet costs if full.
 func capacitySections(o *Options, full bool) ([]report.Section, error) {
-	paper, real := move.PaperCapacity(functionsEach), move.TrueCapacity(functionsEach, fullSubnetSwitches)
-	s := report.Section{
-		Title: "How many VMs a subnet has LIDs for",
-		Text:  fmt.Sprintf("Prepopulated LIDs, %d virtual functions for each hypervisor, 49,151 unicast LIDs.", functionsEach),
-		Table: report.Table{
-			Columns: []string{"count", "switches", "hypervisors", "VMs", "LIDs"},
-			Rows: [][]any{
-				{"as published", 0, paper.Hypervisors, paper.VMs, paper.Hypervisors + paper.VMs},
-				{"switches have LIDs too", fullSubnetSwitches, real.Hypervisors, real.VMs, real.Hypervisors + real.VMs + fullSubnetSwitches},
-			},
-		},
-		Claim: []report.Claim{{
-			What: "hypervisors and VMs with 16 virtual functions each", Published: "2891 and 46256, or less as switches need LIDs too",
-			Measured: fmt.Sprintf("%d and %d, with %d switches %d and %d", paper.Hypervisors, paper.VMs, fullSubnetSwitches, real.Hypervisors, real.VMs),
-			Holds:    paper == move.Capacity{Hypervisors: 2891, VMs: 46256},
-		}},
-	}
-	sections := []report.Section{s}
+	sections := []report.Section{capacitySection()}
 	if !full {
 		return sections, nil
 	}
@@ -106,6 +89,27 @@ func capacitySections(o *Options, full bool) ([]report.Section, error) {
 		{What: "processor time of the manager for each of them", Published: "not considered (at most 1 ms was the goal here)", Measured: fmt.Sprintf("at most %.2f ms", worst), Holds: worst <= 1},
 	}
 	return append(sections, boots, rates), nil
+}
+
+// capacitySection is §V-A's formula.
+func capacitySection() report.Section {
+	paper, real := move.PaperCapacity(functionsEach), move.TrueCapacity(functionsEach, fullSubnetSwitches)
+	return report.Section{
+		Title: "How many VMs a subnet has LIDs for",
+		Text:  fmt.Sprintf("Prepopulated LIDs, %d virtual functions for each hypervisor, 49,151 unicast LIDs.", functionsEach),
+		Table: report.Table{
+			Columns: []string{"count", "switches", "hypervisors", "VMs", "LIDs"},
+			Rows: [][]any{
+				{"as published", 0, paper.Hypervisors, paper.VMs, paper.Hypervisors + paper.VMs},
+				{"switches have LIDs too", fullSubnetSwitches, real.Hypervisors, real.VMs, real.Hypervisors + real.VMs + fullSubnetSwitches},
+			},
+		},
+		Claim: []report.Claim{{
+			What: "hypervisors and VMs with 16 virtual functions each", Published: "2891 and 46256, or less as switches need LIDs too",
+			Measured: fmt.Sprintf("%d and %d, with %d switches %d and %d", paper.Hypervisors, paper.VMs, fullSubnetSwitches, real.Hypervisors, real.VMs),
+			Holds:    paper == move.Capacity{Hypervisors: 2891, VMs: 46256},
+		}},
+	}
 }
 
 // routed computes and proves tables for a wire's graph once more, by themselves.

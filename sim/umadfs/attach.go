@@ -106,31 +106,10 @@ func (c *Command) run(ctx context.Context, userNS bool) (int, error) {
 		return 0, fmt.Errorf("umadfs: attach: %w", err)
 	}
 	defer reportR.Close()
-	exe, err := os.Executable()
+	cmd, err := c.stage(userNS, sockFile, reportW)
 	if err != nil {
 		reportW.Close()
 		return 0, fmt.Errorf("umadfs: attach: %w", err)
-	}
-	plan, err := json.Marshal(stage{Nodes: c.Nodes, Argv: c.Argv, Socket: c.Socket, UserNS: userNS, Parent: os.Getpid()})
-	if err != nil {
-		reportW.Close()
-		return 0, fmt.Errorf("umadfs: attach: %w", err)
-	}
-	cmd := exec.Command(exe)
-	cmd.Args = []string{os.Args[0], "attach", strings.Join(c.Nodes, ","), "--", c.Argv[0]}
-	env := c.Env
-	if env == nil {
-		env = os.Environ()
-	}
-	cmd.Env = append(env[:len(env):len(env)], stageEnv+"="+string(plan))
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.In, c.Out, c.Err
-	cmd.ExtraFiles = []*os.File{sockFile, reportW}
-	cmd.WaitDelay = graceful
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	if userNS {
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
 	}
 
 	// The death signal comes when the thread that forked ends, so this
@@ -172,6 +151,36 @@ func (c *Command) run(ctx context.Context, userNS bool) (int, error) {
 		return code, fmt.Errorf("umadfs: attach: %w", err)
 	}
 	return code, nil
+}
+
+// stage is this program once more, which makes the mounts in a namespace of its
+// own and then becomes the command.
+func (c *Command) stage(userNS bool, sock, report *os.File) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := json.Marshal(stage{Nodes: c.Nodes, Argv: c.Argv, Socket: c.Socket, UserNS: userNS, Parent: os.Getpid()})
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(exe)
+	cmd.Args = []string{os.Args[0], "attach", strings.Join(c.Nodes, ","), "--", c.Argv[0]}
+	env := c.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	cmd.Env = append(env[:len(env):len(env)], stageEnv+"="+string(plan))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.In, c.Out, c.Err
+	cmd.ExtraFiles = []*os.File{sock, report}
+	cmd.WaitDelay = graceful
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if userNS {
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+	}
+	return cmd, nil
 }
 
 // watch passes signals on and ends the command when it must.
