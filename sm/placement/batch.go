@@ -6,8 +6,8 @@ import (
 	"heddle/subnet"
 )
 
-// Advance takes the batch of leases on, or gathers a new one. It reports whether it
-// began a phase; what functions are to hold is written by upkeep.
+// Advance takes the next steps of the batch under way, or gathers a new batch. It reports whether
+// it began a phase. What functions are to hold is written by upkeep, which is no phase of a batch.
 func (m *Machine) Advance() bool {
 	if !m.MayUpkeep() {
 		return false
@@ -71,8 +71,8 @@ func (m *Machine) enterStep(s Step) {
 	m.step, m.began, m.retry = m.step.next(s), m.Now, mad.Never
 }
 
-// stepOver reports whether the step under way has lasted long enough; if not, it
-// sees to it that it is looked at again then.
+// stepOver reports whether the step under way has reached its time limit. If not, it sets the
+// timer for it.
 func (m *Machine) stepOver() bool {
 	end := m.began.Add(stepLimit)
 	if end <= m.Now {
@@ -82,9 +82,8 @@ func (m *Machine) stepOver() bool {
 	return false
 }
 
-// functionsRead reports whether it is known, for this mastership, which addresses
-// functions hold that are up: before that no function is given any, as another may
-// have it.
+// functionsRead reports whether it is known in this mastership which addresses the functions hold
+// that are up. Before that no function gets one, as another may hold it.
 func (m *Machine) functionsRead() bool {
 	if m.known {
 		return true
@@ -115,7 +114,7 @@ func (m *Machine) functionsRead() bool {
 	return true
 }
 
-// gather picks the leases that can be carried out now. It reports whether there are any.
+// gather picks the placements that can be carried out now. It reports whether there are any.
 func (m *Machine) gather() bool {
 	list := m.dirty
 	m.dirty = nil
@@ -134,7 +133,7 @@ func (m *Machine) gather() bool {
 		}
 	}
 	if m.settleBy == 0 {
-		m.settleBy = m.Now.Add(settleLeases)
+		m.settleBy = m.Now.Add(settleTime)
 	}
 	if len(m.batch) > 0 && m.unread && m.Now < m.settleBy {
 		for _, l := range m.batch {
@@ -158,7 +157,7 @@ func (m *Machine) gather() bool {
 					m.settle(l)
 					continue
 				}
-				m.report(l, subnet.LeaseWaiting, failure{subnet.CauseFunctionHeld, "function " + t.String() + " is still held by GUID " + h.GUID.String()})
+				m.report(l, subnet.LeaseWaiting, because(subnet.CauseFunctionHeld, "function %v is still held by GUID %v", t, h.GUID))
 				continue
 			}
 			keep = append(keep, l)
@@ -184,16 +183,16 @@ func (m *Machine) gather() bool {
 	return true
 }
 
-// retryRefused tries refused leases again, as if they were set again: what was in the way may
-// be gone. The address manager has no retries of its own; it sets a lease elsewhere, and so
-// back, if the interface has another place.
+// retryRefused tries all refused placements again, as if they were set again: the cause may be
+// gone. The address manager has no retries of its own. If an interface has another place, it sets
+// the placement there.
 func (m *Machine) retryRefused() {
 	m.again = mad.Never
 	tried := false
 	for _, l := range m.list {
 		if l.state == Refused && !l.implied {
 			again := l.Lease
-			m.put1(&again)
+			m.set(&again)
 			tried = true
 		}
 	}
@@ -202,13 +201,13 @@ func (m *Machine) retryRefused() {
 	}
 }
 
-// lidLeads reports whether a lease's own LID leads anywhere, and is not that of a function.
+// lidLeads reports whether a placement's LID is routed anywhere, and is not that of a function.
 func (m *Machine) lidLeads(l *placement) bool {
 	own := m.lidOf(l)
 	return own != 0 && m.router.Owner(own) != 0 && !m.placeLID(own)
 }
 
-// settle ends the work for a lease: it is where it is to be.
+// settle ends the work for a placement, which is at its target.
 func (m *Machine) settle(l *placement) {
 	switch {
 	case l.unwanted():
@@ -226,8 +225,8 @@ func (m *Machine) settle(l *placement) {
 	}
 }
 
-// leave has functions give up the addresses that are to go elsewhere. It reports
-// whether that takes a phase.
+// leave has functions give up the addresses that are to be elsewhere. It reports whether that
+// takes a phase.
 func (m *Machine) leave() bool {
 	m.enterStep(Leaving)
 	for _, l := range m.batch {
@@ -246,8 +245,8 @@ func (m *Machine) leave() bool {
 	return begun
 }
 
-// allLeft reports whether no function holds any of the addresses any more. One
-// that is not in the subnet holds none: it is read when it comes back.
+// allLeft reports whether the functions have given up the addresses, or had the time for it. A
+// function that is not in the subnet holds none: it is read when it comes back.
 func (m *Machine) allLeft() bool {
 	over := true
 	for _, l := range m.batch {
@@ -257,7 +256,8 @@ func (m *Machine) allLeft() bool {
 		if !l.leaving || l.held == (subnet.Place{}) {
 			continue
 		}
-		if a, v := m.function(l.held); a == nil || v == nil || !v.Asked() && v.InfoKnown() && !kindOf(a).inTable() && !m.heldBy(l, a, v) {
+		a, v := m.function(l.held)
+		if a == nil || v == nil || !v.Asked() && v.InfoKnown() && !kindOf(a).inTable() && !m.heldBy(l, a, v) {
 			l.held, l.back = subnet.Place{}, l.held
 			continue
 		}
@@ -285,20 +285,20 @@ func (m *Machine) allLeft() bool {
 			keep = append(keep, l)
 			continue
 		}
-		// It still holds it, or nobody knows: so it stays there.
+		// The function still holds it, or may: the address stays there.
 		delete(m.leaves, l.held)
 		if l.hasFailed() && l.target() != l.held {
-			m.look(l) // it has to
+			m.look(l) // it is asked again
 			continue
 		}
 		if m.hold[l.held] == nil {
 			m.holdAt(l, l.held)
 		}
-		if l.unwanted() { // and is tried again
+		if l.unwanted() { // it is asked again
 			m.retry = min(m.retry, m.Now.Add(m.Config.RetryInterval))
 		}
-		if !l.hasFailed() && l.target() != l.held { // else it was set again at the place that it was to leave
-			l.fail(failure{subnet.CauseNotGivenUp, "function " + l.held.String() + ", which has the address, does not give it up"})
+		if !l.hasFailed() && l.target() != l.held { // else it was set again at this place
+			l.fail(because(subnet.CauseNotGivenUp, "function %v, which has the address, does not give it up", l.held))
 		}
 		l.back = l.held
 		m.lookAt(l.held)
@@ -308,8 +308,8 @@ func (m *Machine) allLeft() bool {
 	return true
 }
 
-// allRouted reports whether the LIDs of the batch lead to their places. What does not
-// after a sweep turns round.
+// allRouted reports whether the LIDs of the batch lead to their targets. A placement whose LID
+// does not after a sweep is rolled back.
 func (m *Machine) allRouted() bool {
 	if m.router.SweepAsked() {
 		return false
@@ -317,13 +317,13 @@ func (m *Machine) allRouted() bool {
 	keep := m.batch[:0]
 	for _, l := range m.batch {
 		t := l.target()
-		if t != l.aim { // it was set again meanwhile
+		if t != l.aim { // it was set again during the batch
 			m.look(l)
 			continue
 		}
 		if own := m.lidOf(l); t != (subnet.Place{}) && own != 0 && !m.router.RoutedAt(own, t.Port) {
 			l.port = l.back.Port
-			m.rollBack(l, failure{subnet.CauseNoRoute, "no route leads to it: " + m.router.WhyNot()})
+			m.rollBack(l, because(subnet.CauseNoRoute, "no route leads to it: %s", m.router.WhyNot()))
 			continue
 		}
 		keep = append(keep, l)
@@ -351,14 +351,13 @@ func (m *Machine) put() bool {
 	return begun
 }
 
-// allPut reports whether the functions hold the addresses. Those that do not
-// answer are waited for, but not by the rest.
+// allPut reports whether the functions hold the addresses, or had the time for it.
 func (m *Machine) allPut() bool {
 	done := true
 	for _, l := range m.batch {
 		t := l.target()
 		if t == (subnet.Place{}) || t != l.aim || m.hold[t] != l {
-			continue // it has turned round, or is at a shared port
+			continue // it is rolled back, or at a shared port
 		}
 		switch a, v := m.function(t); {
 		case a == nil || v == nil || v.State() < ib.StateInit:
@@ -386,13 +385,13 @@ func (m *Machine) endBatch() {
 	}
 	clear(m.batch)
 	m.batch = m.batch[:0]
-	if !m.snapshots.PortsChanged() { // else tellLeases publishes more
+	if !m.snapshots.PortsChanged() { // else tell publishes them
 		m.snapshots.ShowNow()
 	}
 	m.tell()
 }
 
-// Abort gives up what is under way: answers will not be seen.
+// Abort drops the batch under way: its answers will not arrive.
 func (m *Machine) Abort() {
 	for _, l := range m.batch {
 		l.leaving = false

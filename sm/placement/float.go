@@ -7,22 +7,21 @@ import (
 	"heddle/subnet"
 )
 
-// A LID that floats (LIDtracker, §IV-A) goes with the one VM of a shared port: while the
-// lease is placed the port itself has that LID, and its base LID is a further one
-// that leads to it, kept for when the VM leaves. So no manager is started anew, and the
-// hypervisors' own LIDs stay routed. A migration is one Set(PortInfo) to each port and
-// the copy of the LID's entries between the two.
+// A floating LID (LIDtracker, §IV-A) belongs to the one VM of a shared port. While the placement
+// is at a port, that port has this LID in place of its own. Its base LID leads to it too, and it
+// gets that back when the VM leaves. So the hypervisors' own LIDs stay routed. A migration is one
+// Set(PortInfo) to each port, and the copy of the LID's entries between the two.
 //
-// That a port floats is stored with its base LID (functionLIDs.byPlace, function 0): a
-// manager that starts anew does not take what such a port shows for its own.
+// The base LID is stored while the LID floats (lid.Table, function 0), so that a restarted manager
+// does not take the LID that such a port shows for the port's own.
 
 // FloatBase is the base LID of a port whose LID floats, 0 if it does not.
 func (m *Machine) FloatBase(port ib.GUID) ib.LID {
 	return m.lids.OfFunction(subnet.Place{Port: port})
 }
 
-// AssignFloating gives ports whose LID floats the one that they are to have, after LIDs were
-// assigned to all ports of a sweep.
+// AssignFloating gives ports whose LID floats the LID that they are to have. A sweep has assigned
+// LIDs to all ports before.
 func (m *Machine) AssignFloating() {
 	if m.lids.NumFunctions() == 0 {
 		return
@@ -34,7 +33,7 @@ func (m *Machine) AssignFloating() {
 		}
 		l := m.floats[p.GUID]
 		if p == m.Fabric.AgentPort(m.Fabric.Self.Node, m.Fabric.Self.Port) {
-			if l != nil { // we came to where it floats: readyFloat refuses that
+			if l != nil { // this manager's own port: readyFloat refuses that
 				delete(m.floats, p.GUID)
 				l.floats = 0
 				m.look(l)
@@ -44,7 +43,7 @@ func (m *Machine) AssignFloating() {
 		}
 		if o := m.withLID(p.Info.LID); l == nil && p.Info.LID != base && o != nil && o.LIDKind == subnet.FloatingLID && o.floats == 0 {
 			if o.Place.Port == p.GUID {
-				l = o // an earlier manager's doing
+				l = o // an earlier manager set it
 				m.floats[p.GUID], l.floats, l.port = l, p.GUID, p.GUID
 			} else {
 				o.unfloats = p.GUID
@@ -60,13 +59,13 @@ func (m *Machine) AssignFloating() {
 				m.fn.floated = append(m.fn.floated, p.GUID)
 			}
 		default:
-			p.LID = p.Info.LID // whoever sets leases has not said anything yet
+			p.LID = p.Info.LID // the address manager has not said anything yet
 		}
 	})
 }
 
-// floatLeft reports whether the port from which a lease's LID floats away has let go of
-// it. One that is not in the subnet has: its base LID is set when it comes back.
+// floatLeft reports whether the port that had a placement's floating LID has its base LID again. A
+// port that is not in the subnet counts as such: its base LID is set when it comes back.
 func (m *Machine) floatLeft(l *placement) bool {
 	if l.unfloats != 0 {
 		if p := m.EndPort(l.unfloats); p != nil && p.Info.LID == m.lidOf(l) {
@@ -77,8 +76,8 @@ func (m *Machine) floatLeft(l *placement) bool {
 	return true
 }
 
-// floatWaits takes a lease out of the batch whose LID a port has still that does not
-// answer: no other may have it meanwhile. Sweeps set that port's base LID.
+// floatWaits takes a placement out of the batch whose LID a port still has that does not answer.
+// No other port may have the LID before. Sweeps set the base LID of that port.
 func (m *Machine) floatWaits(l *placement) {
 	if l.leaving {
 		l.leaving = false
@@ -89,24 +88,27 @@ func (m *Machine) floatWaits(l *placement) {
 		delete(m.leaves, at)
 	}
 	if !l.hasFailed() {
-		m.report(l, subnet.LeaseWaiting, failure{subnet.CausePortSilent, "port " + l.unfloats.String() + " has its LID still, and does not answer"})
+		m.report(l, subnet.LeaseWaiting, because(subnet.CausePortSilent, "port %v has its LID still, and does not answer", l.unfloats))
 	}
 	m.retry = min(m.retry, m.Now.Add(m.Config.RetryInterval))
 	m.look(l)
 }
 
-// readyFloat is ready for a lease on a shared port whose LID is to float.
+// readyFloat is readyShared for a placement with a floating LID.
 func (m *Machine) readyFloat(l *placement, p *topo.Port) bool {
 	t := l.target()
 	if p.LMC != 0 || m.Config.LMC != 0 {
-		return m.refuseTarget(l, subnet.CauseLIDKind, "port "+t.Port.String()+" has an LMC, and a LID that floats has none: let it share the port's LID")
+		return m.refuseTarget(l, because(subnet.CauseLIDKind,
+			"port %v has an LMC, and a LID that floats has none: let it share the port's LID", t.Port))
 	}
 	if p == m.Fabric.AgentPort(m.Fabric.Self.Node, m.Fabric.Self.Port) {
-		return m.refuseTarget(l, subnet.CauseLIDKind, "port "+t.Port.String()+" is that of the subnet manager, whose LID all others know: take another hypervisor")
+		return m.refuseTarget(l, because(subnet.CauseLIDKind,
+			"port %v is that of the subnet manager, whose LID all others know: take another hypervisor", t.Port))
 	}
 	for i := 1; i < int(p.Info.GUIDCap); i++ {
 		if o := m.wants[subnet.Place{Port: t.Port, Function: uint16(i)}]; o != nil && o != l {
-			return m.refuseTarget(l, subnet.CauseFunctionTaken, "port "+t.Port.String()+" is to hold GUID "+o.GUID.String()+" too, and where a LID floats there is room for one")
+			return m.refuseTarget(l, because(subnet.CauseFunctionTaken,
+				"port %v is to hold GUID %v too, and where a LID floats there is room for one", t.Port, o.GUID))
 		}
 	}
 	own := m.lidOf(l)
@@ -122,8 +124,8 @@ func (m *Machine) readyFloat(l *placement, p *topo.Port) bool {
 	return false
 }
 
-// unfloat gives ports that leases of the batch leave their base LID back. It reports
-// whether that takes a phase.
+// unfloat gives ports that placements of the batch leave their base LIDs back. It reports whether
+// that takes a phase.
 func (m *Machine) unfloat() bool {
 	begun := false
 	for _, l := range m.batch {
@@ -141,8 +143,8 @@ func (m *Machine) unfloat() bool {
 	return begun
 }
 
-// float gives ports the LIDs of the leases of the batch. It reports whether that
-// takes a phase.
+// float gives ports the LIDs of the placements of the batch. It reports whether that takes a
+// phase.
 func (m *Machine) float() bool {
 	begun := false
 	for _, l := range m.batch {
@@ -166,15 +168,18 @@ func (m *Machine) float() bool {
 // port that is not known to have taken its LID may have it all the same, so it counts as having it
 // until it has acknowledged its base LID: the placement is rolled back, and unfloat has that set.
 func (m *Machine) PortsSet(failed bool) {
+	if !failed {
+		return
+	}
 	for _, l := range m.batch {
-		if p := m.EndPort(l.floats); failed && l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != m.lidOf(l) {
+		if p := m.EndPort(l.floats); l.floats != 0 && l.floats == l.target().Port && p != nil && p.Info.LID != m.lidOf(l) {
 			p.Info.LID = m.lidOf(l)
-			m.rollBack(l, failure{subnet.CauseNotTaken, "port " + p.GUID.String() + " does not take LID " + m.lidOf(l).String()})
+			m.rollBack(l, because(subnet.CauseNotTaken, "port %v does not take LID %v", p.GUID, m.lidOf(l)))
 		}
 	}
 }
 
-// floatsOver stores that ports have their base LIDs again, once they are known to.
+// floatsOver stores that ports have their base LIDs again, once they have acknowledged them.
 func (m *Machine) floatsOver() {
 	var ops []store.Op
 	for _, g := range m.fn.floated {
@@ -189,7 +194,7 @@ func (m *Machine) floatsOver() {
 	}
 }
 
-// giveFloating is giveLID for a lease on a shared port.
+// giveFloating is giveLID for a placement on a shared port.
 func (m *Machine) giveFloating(l *placement, p *topo.Port, ops []store.Op) ([]store.Op, failure) {
 	var f failure
 	if ops, f = m.giveLID(l, nil, l.target(), ops); f.cause != 0 {

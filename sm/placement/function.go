@@ -7,11 +7,10 @@ import (
 	"heddle/subnet"
 )
 
-// What leases have to do with a function: what it is to hold, and what is concluded from
-// what it is seen to hold.
+// What a function is to hold, and what follows from what it was seen to hold.
 
-// Wanted is what a VPort, or a function of a vSwitch, is to hold now. It
-// may change at any step; lookVPort is called then.
+// Wanted is what a VPort, or a function of a vSwitch, is to hold now. It may change at any step;
+// Functions.Look is called then.
 func (m *Machine) Wanted(r vport.Ref) vport.Want {
 	l, k := m.hold[r.Place()], kindOf(r.Adapter)
 	if l != nil && k.hostGUIDs() && r.VPort().Info().PortGUID != l.GUID {
@@ -20,9 +19,8 @@ func (m *Machine) Wanted(r vport.Ref) vport.Want {
 	return k.wanted(m, r, l)
 }
 
-// Changed is told when what is known of a VPort changed: it was read, it
-// took what was wanted, it changed its state, it came or went. Index 0 is the
-// adapter as a whole.
+// Changed tells that something about a VPort changed: it was read, it acknowledged a Set, it has
+// another state, it came or left. Index 0 is the adapter as a whole.
 func (m *Machine) Changed(r vport.Ref) {
 	p := r.Place()
 	if r.Index == 0 {
@@ -42,7 +40,7 @@ func (m *Machine) Changed(r vport.Ref) {
 	if !there {
 		return
 	}
-	// Who held it may have let go.
+	// The function may have given up an address.
 	for _, l := range [...]*placement{m.byGUID[v.Info().PortGUID], m.hold[p], m.leaves[p]} {
 		if l == nil {
 			continue
@@ -56,7 +54,7 @@ func (m *Machine) Changed(r vport.Ref) {
 		m.look(l)
 	}
 	if !k.mayHold(v) {
-		// Somebody else may show its GUID already.
+		// Another VPort may show its GUID already.
 		if o, ok := m.functions.Find(v.Info().PortGUID); ok && o != r && o.VPort().InfoKnown() {
 			m.meet(o, o.VPort())
 		}
@@ -64,15 +62,16 @@ func (m *Machine) Changed(r vport.Ref) {
 	if !v.InfoKnown() || v.Info().PortGUID == 0 {
 		return
 	}
-	if h := m.hold[p]; h != nil && h.implied && h.Place == p && h.GUID != v.Info().PortGUID && k.hostGUIDs() && v.State() >= ib.StateInit {
-		h.Place = subnet.Place{} // somebody else is there now; its LID waits for it
+	another := k.hostGUIDs() && v.State() >= ib.StateInit
+	if h := m.hold[p]; h != nil && h.implied && h.Place == p && h.GUID != v.Info().PortGUID && another {
+		h.Place = subnet.Place{} // another VM is there now; the LID is kept
 		m.look(h)
 		if l := m.byGUID[v.Info().PortGUID]; l != nil {
 			m.look(l)
 		}
 	}
 	m.meet(r, v)
-	if k.ownLID(v) { // those who share its LID wait for it
+	if k.ownLID(v) { // VPorts that share its LID wait for it
 		for _, u := range r.Adapter.VPorts() {
 			if u != nil && u.Index() != r.Index && u.Info().LIDByVPortIndex == r.Index && u.State() >= ib.StateInit {
 				m.functions.Look(r.Adapter.Ref(u.Index()))
@@ -81,7 +80,7 @@ func (m *Machine) Changed(r vport.Ref) {
 	}
 }
 
-// AdapterChanged has the leases looked at whose places are at an adapter.
+// AdapterChanged has the placements looked at whose places are at an adapter.
 func (m *Machine) AdapterChanged(a *vport.Adapter) {
 	if len(m.wants)+len(m.hold) == 0 {
 		return
@@ -97,7 +96,7 @@ func (m *Machine) AdapterChanged(a *vport.Adapter) {
 	}
 }
 
-// meet joins a function that was read with the lease of the GUID that it shows.
+// meet joins a function that was read with the placement of the GUID that it shows.
 func (m *Machine) meet(r vport.Ref, v *vport.Port) {
 	p := r.Place()
 	l := m.byGUID[v.Info().PortGUID]
@@ -112,7 +111,8 @@ func (m *Machine) meet(r vport.Ref, v *vport.Port) {
 		m.look(l)
 	}
 	if l.implied && own && v.State() >= ib.StateInit && l.Place != p {
-		if a, u := m.function(l.Place); u == nil || u.State() < ib.StateInit || u.Info().PortGUID != l.GUID || !kindOf(a).hostGUIDs() {
+		a, u := m.function(l.Place)
+		if u == nil || u.State() < ib.StateInit || u.Info().PortGUID != l.GUID || !kindOf(a).hostGUIDs() {
 			l.Place = p // the VM moved
 			l.become(Waiting)
 			m.look(l)
@@ -121,9 +121,9 @@ func (m *Machine) meet(r vport.Ref, v *vport.Port) {
 	if own && v.Info().VPortLID != 0 {
 		m.adoptLID(l, v.Info().VPortLID)
 	}
-	// What an earlier manager placed. Functions that are down are read when there is
-	// time for it.
-	if (!m.known || m.step == Idle) && l.held == (subnet.Place{}) && m.hold[p] == nil && l.holds == (subnet.Place{}) && m.heldBy(l, r.Adapter, v) {
+	// An earlier manager placed it. Functions that are down are read later.
+	free := l.held == (subnet.Place{}) && m.hold[p] == nil && l.holds == (subnet.Place{})
+	if free && (!m.known || m.step == Idle) && m.heldBy(l, r.Adapter, v) {
 		l.held = p
 		m.holdAt(l, p)
 		if l.port == 0 {
@@ -134,7 +134,7 @@ func (m *Machine) meet(r vport.Ref, v *vport.Port) {
 	}
 }
 
-// Refused is told when a VPort does not take what is wanted: err says why.
+// Refused tells that a VPort rejects what is wanted; err says why.
 func (m *Machine) Refused(r vport.Ref, err error) {
 	l := m.hold[r.Place()]
 	if l == nil {
@@ -144,16 +144,16 @@ func (m *Machine) Refused(r vport.Ref, err error) {
 		return
 	}
 	if l.leaving && l.target() == l.held {
-		return // it was set again at the place that it was to leave
+		return // it was set again at this place
 	}
-	f := failure{subnet.CauseNotTaken, "function " + r.Place().String() + " does not take it: " + err.Error()}
+	f := because(subnet.CauseNotTaken, "function %v does not take it: %v", r.Place(), err)
 	if l.leaving {
-		f = failure{subnet.CauseNotGivenUp, "function " + r.Place().String() + " does not give it up: " + err.Error()}
+		f = because(subnet.CauseNotGivenUp, "function %v does not give it up: %v", r.Place(), err)
 	}
 	m.rollBack(l, f)
 }
 
-// rollBack has a lease be where it was, because its target cannot have it.
+// rollBack has a placement be where it was, because its target cannot have it.
 func (m *Machine) rollBack(l *placement, f failure) {
 	t := l.target()
 	if l.holds == t && l.held != t {
@@ -161,14 +161,14 @@ func (m *Machine) rollBack(l *placement, f failure) {
 	}
 	switch {
 	case l.hasFailed():
-		l.back = subnet.Place{} // neither here nor there
+		l.back = subnet.Place{} // neither place can have it
 	case l.held != (subnet.Place{}):
 		l.fail(f)
 		l.back = l.held
 	default:
 		l.fail(f)
 	}
-	// It may have taken part of the address, which it has to give up before.
+	// The target may hold part of the address, and has to give that up first.
 	if l.held == (subnet.Place{}) && m.mayHold(l, t) {
 		l.held = t
 	}

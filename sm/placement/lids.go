@@ -12,22 +12,21 @@ import (
 	"heddle/subnet"
 )
 
-// LIDs of virtual functions come out of the space of those of ports (assign.go),
-// whose order they follow: ports have been served when functions are found. The
-// lowest that is free is taken; one that floats is the highest that is free. A LID is
-// kept for as long as its lease, whether the function is there or not. LIDs of
-// ports that are not there are given up when there is no other (as for ports).
+// Placements and ports share the space of LIDs. Ports get theirs first, in a sweep (assign.go in
+// package sm). A placement gets the lowest LID that is free, or the highest if it floats, and
+// keeps it as long as it exists, whether its function is there or not. If no LID is free, ports
+// that are not in the subnet lose theirs.
 //
-// A LID belongs to a GUID, and is stored as those of ports are. Where vSwitches are
-// prepopulated it belongs to a function as well (byPlace): a lease that takes its
-// LID to another function leaves that one's LID behind.
+// A LID belongs to a GUID, and is stored like those of ports. Where vSwitches are prepopulated,
+// each function has a LID too. A placement that takes its LID to another function leaves that
+// function's LID behind.
 
-// functionLIDs are the LIDs of functions.
+// functionLIDs is what is due about the LIDs of functions.
 type functionLIDs struct {
-	fresh   bool           // LIDs came that the engine is to route
-	floated []ib.GUID      // ports that have their base LID again, which is not stored
-	short   bool           // functions that are to have LIDs may have none: prepopulate looks
-	changed []subnet.Place // functions that have other LIDs, from when these are stored
+	fresh   bool           // there are new LIDs, which the engine is to route
+	floated []ib.GUID      // ports that have their base LIDs again, which is not stored yet
+	short   bool           // functions may lack LIDs: prepopulate looks
+	changed []subnet.Place // functions that were given other LIDs
 }
 
 // setFunctionLID gives a function its LID; 0 takes it away.
@@ -36,13 +35,13 @@ func (m *Machine) setFunctionLID(p subnet.Place, l ib.LID) store.Op {
 	return m.lids.SetFunction(p, l)
 }
 
-// Load takes the LIDs of virtual functions that the store held. What
-// cannot be right is left out, and said.
+// Load takes the LIDs of functions that the store held. Records that cannot be right are left out,
+// with a notice.
 func (m *Machine) Load(list []store.Record) {
 	m.Unsaved = append(m.Unsaved, m.lids.LoadFunctions(list, m.Config.VSwitchPrepopulate, func(err error) {
 		m.Notify(notice.Notice{Kind: notice.KindLIDConflict, Level: notice.Warn, Err: err, Text: "a stored LID of a function is left out"})
 	})...)
-	// Leases are set before the start, when nothing was known of their LIDs.
+	// Placements may be set before the start, when nothing was known of their LIDs.
 	for _, l := range m.list {
 		if m.lids.Claim(l.GUID) && l.port == 0 {
 			l.port = l.Place.Port
@@ -50,27 +49,28 @@ func (m *Machine) Load(list []store.Record) {
 	}
 }
 
-// placeLID reports whether a LID belongs to a function, whoever uses it.
+// placeLID reports whether a LID is that of a function, whichever placement uses it.
 func (m *Machine) placeLID(l ib.LID) bool {
 	_, ok := m.lids.Function(l)
 	return ok
 }
 
-// Reserve takes the LIDs of functions out of a space that LIDs of ports
-// are about to be given from. Those beyond its limit, because a switch came whose
-// table is smaller, are lost.
+// Reserve takes the LIDs of placements and functions out of a space from which ports are about to
+// get theirs. LIDs above the limit of the space, as after a switch with a smaller table came, are
+// lost.
 func (m *Machine) Reserve(sp *lid.Space) (ops []store.Op) {
 	m.lids.Recount()
 	lost := func(who string, l ib.LID) {
 		m.Notify(notice.Notice{
 			Kind: notice.KindLIDConflict, Level: notice.Warn,
-			Text: fmt.Sprintf("LID %d of %s cannot be kept: the smallest forwarding table holds LIDs below %d, or a port has it; it gets another", l, who, sp.Limit),
+			Text: fmt.Sprintf("LID %d of %s cannot be kept: the smallest forwarding table holds LIDs below %d, or a port has it; "+
+				"it gets another", l, who, sp.Limit),
 		})
 	}
 	for _, p := range m.lids.Functions() {
 		l := m.lids.OfFunction(p)
 		if p.Function == 0 {
-			continue // its port is served first
+			continue // the port itself gets it
 		}
 		if r := lid.One(l); sp.Free(r) {
 			sp.Take(r)
@@ -90,7 +90,7 @@ func (m *Machine) Reserve(sp *lid.Space) (ops []store.Op) {
 			continue
 		}
 		if m.placeLID(own) {
-			continue // it is that of the function that holds it
+			continue // it is that of a function
 		}
 		lost("GUID "+l.GUID.String(), own)
 		ops = append(ops, m.loseLID(l)...)
@@ -98,26 +98,26 @@ func (m *Machine) Reserve(sp *lid.Space) (ops []store.Op) {
 	return ops
 }
 
-// loseLID takes a lease's LID away. Whoever holds it gets another.
+// loseLID takes a placement's LID away. If a function holds the placement it gets another.
 func (m *Machine) loseLID(l *placement) []store.Op {
 	l.port = 0
 	m.look(l)
 	return m.lids.Lose(l.GUID)
 }
 
-// lidOf is the LID of a lease, 0 if it has none of its own.
+// lidOf is the LID of a placement, 0 if it has none of its own.
 func (m *Machine) lidOf(l *placement) ib.LID { return m.lids.OfPlacement(l.GUID) }
 
-// withLID is the lease that has a LID, nil if none has it.
+// withLID is the placement that has a LID, nil if none has it.
 func (m *Machine) withLID(l ib.LID) *placement { return m.byGUID[m.lids.Placement(l)] }
 
-// takeLID takes a free LID for a function; 0: there is none, not even one of a port that
-// is not there. It appends what is to be stored.
+// takeLID takes a free LID, the highest with top. It returns 0 if there is none, not even that of
+// a port that is not in the subnet, and appends what is to be stored.
 func (m *Machine) takeLID(top bool, ops []store.Op) (ib.LID, []store.Op) {
 	return m.lids.Take(top, func(g ib.GUID) bool { return m.EndPort(g) == nil && m.byGUID[g] == nil }, ops)
 }
 
-// noLID says that there is no LID left, how many there are, and who has them.
+// noLID says that no LID is left, how many there are, and which owners have them.
 func (m *Machine) noLID() string {
 	n := m.countLIDs()
 	waiting := 0
@@ -126,16 +126,18 @@ func (m *Machine) noLID() string {
 			waiting++
 		}
 	}
-	return fmt.Sprintf("no LID left: all %d that the smallest forwarding table holds are in use: %d by ports, %d by functions that always have one, %d by interfaces, %d of them without a place; "+
-		"delete interfaces or take functions away, use a smaller LMC or switches with larger tables", n.Limit, n.Ports, n.Functions, n.Placements, waiting)
+	return fmt.Sprintf("no LID left: all %d that the smallest forwarding table holds are in use: %d by ports, "+
+		"%d by functions that always have one, %d by interfaces, %d of them without a place; "+
+		"delete interfaces or take functions away, use a smaller LMC or switches with larger tables",
+		n.Limit, n.Ports, n.Functions, n.Placements, waiting)
 }
 
-// countLIDs counts the LIDs that are assigned or kept.
+// countLIDs counts the LIDs that are assigned or reserved.
 func (m *Machine) countLIDs() lid.Count {
 	return m.lids.Count(func(g ib.GUID) bool { return m.byGUID[g] != nil })
 }
 
-// adoptLID takes over a LID that a function shows, if nobody else has it.
+// adoptLID takes over a LID that a function shows, if it is free.
 func (m *Machine) adoptLID(l *placement, shown ib.LID) {
 	if m.lidOf(l) != 0 || l.LID != 0 && l.LID != shown || l.GUID == 0 {
 		return
@@ -148,8 +150,8 @@ func (m *Machine) adoptLID(l *placement, shown ib.LID) {
 	m.Save(m.lids.Give(l.GUID, shown))
 }
 
-// giveLIDs gives the leases of the batch that need one a LID. Those for which
-// there is none leave the batch.
+// giveLIDs gives LIDs to the placements of the batch that need one. A placement for which there is
+// none leaves the batch.
 func (m *Machine) giveLIDs() (ops []store.Op) {
 	keep := m.batch[:0]
 	for _, l := range m.batch {
@@ -179,7 +181,7 @@ func (m *Machine) giveLIDs() (ops []store.Op) {
 	return ops
 }
 
-// refuse takes a lease out of the batch, because it cannot be carried out.
+// refuse takes a placement out of the batch, because it cannot be carried out.
 func (m *Machine) refuse(l *placement, f failure) {
 	l.leaving = false
 	l.fail(f)
@@ -195,12 +197,14 @@ func (m *Machine) giveLID(l *placement, a *vport.Adapter, t subnet.Place, ops []
 	if l.LID != 0 && has != l.LID && !l.hasFailed() {
 		switch {
 		case int(l.LID) >= m.lids.Limit():
-			return ops, failure{subnet.CauseTableFull, fmt.Sprintf("LID %d is asked for, and the smallest forwarding table holds LIDs below %d only", l.LID, m.lids.Limit())}
+			return ops, because(subnet.CauseTableFull,
+				"LID %d is asked for, and the smallest forwarding table holds LIDs below %d only", l.LID, m.lids.Limit())
 		case has != 0 && l.held != (subnet.Place{}):
-			return ops, failure{subnet.CauseLIDInUse, fmt.Sprintf("LID %d is asked for, and it has LID %d, which may be in use: detach it first", l.LID, has)}
-		case always && m.placeLID(l.LID) && m.lids.Placement(l.LID) == 0: // a function's that nobody uses
+			return ops, because(subnet.CauseLIDInUse,
+				"LID %d is asked for, and it has LID %d, which may be in use: detach it first", l.LID, has)
+		case always && m.placeLID(l.LID) && m.lids.Placement(l.LID) == 0: // that of an unused function
 		case !sp.Free(lid.One(l.LID)):
-			return ops, failure{subnet.CauseLIDTaken, fmt.Sprintf("LID %d is asked for, and somebody else has it", l.LID)}
+			return ops, because(subnet.CauseLIDTaken, "LID %d is asked for, and somebody else has it", l.LID)
 		}
 		if has != 0 && !m.placeLID(has) {
 			sp.Release(lid.One(has))
@@ -211,7 +215,7 @@ func (m *Machine) giveLID(l *placement, a *vport.Adapter, t subnet.Place, ops []
 	if always {
 		return m.swapPlaces(l, t, ops)
 	}
-	if from, ok := m.lids.Function(m.lidOf(l)); ok { // which gets another in its turn
+	if from, ok := m.lids.Function(m.lidOf(l)); ok { // that function gets another
 		ops = append(ops, m.setFunctionLID(from, 0))
 		m.fn.changed = append(m.fn.changed, from)
 	}
@@ -225,11 +229,11 @@ func (m *Machine) giveLID(l *placement, a *vport.Adapter, t subnet.Place, ops []
 	return ops, failure{}
 }
 
-// maxFormer bounds leases.former; an address manager gives GUIDs again, so that this is
-// more than there are in most subnets.
+// maxFormer bounds Machine.former. An address manager assigns GUIDs again, so most subnets have
+// fewer.
 const maxFormer = 1 << 16
 
-// forget ends a lease that nothing holds any more.
+// forget ends a placement that no function holds any more.
 func (m *Machine) forget(l *placement) {
 	if l.state == Ended {
 		return
@@ -265,7 +269,7 @@ func (m *Machine) Saved(gen uint64, err error) {
 	m.gen, m.saveErr = 0, err
 	if err != nil {
 		for _, l := range m.batch {
-			m.report(l, subnet.LeaseWaiting, failure{subnet.CauseNotStored, "its LID could not be stored: " + err.Error()})
+			m.report(l, subnet.LeaseWaiting, because(subnet.CauseNotStored, "its LID could not be stored: %v", err))
 		}
 		m.retry = m.Now.Add(m.Config.RetryInterval)
 		m.tell()

@@ -26,6 +26,8 @@
 package placement
 
 import (
+	"fmt"
+
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/route/move"
@@ -164,8 +166,9 @@ func New(e *env.Env, lids *lid.Table) *Machine {
 	return &Machine{
 		Env: e, lids: lids,
 		byGUID: map[ib.GUID]*placement{}, wants: map[subnet.Place]*placement{}, hold: map[subnet.Place]*placement{},
-		leaves: map[subnet.Place]*placement{}, floats: map[ib.GUID]*placement{}, former: map[ib.GUID]bool{}, retry: mad.Never, again: mad.Never,
-		entries: map[subnet.Place]*heldEntry{}, entryEnd: mad.Never,
+		leaves: map[subnet.Place]*placement{}, floats: map[ib.GUID]*placement{}, former: map[ib.GUID]bool{},
+		entries: map[subnet.Place]*heldEntry{},
+		retry:   mad.Never, again: mad.Never, entryEnd: mad.Never,
 	}
 }
 
@@ -207,6 +210,11 @@ type placement struct {
 type failure struct {
 	cause subnet.Cause
 	why   string
+}
+
+// because is a failure with a text in the style of fmt.Sprintf.
+func because(cause subnet.Cause, format string, args ...any) failure {
+	return failure{cause, fmt.Sprintf(format, args...)}
 }
 
 // target is where a placement is to be now.

@@ -10,7 +10,7 @@ import (
 	"heddle/subnet"
 )
 
-// Set takes a change of the leases.
+// Set takes a change of the placements wanted.
 func (m *Machine) Set(ev Change) {
 	first := !m.given
 	m.given = true
@@ -30,17 +30,17 @@ func (m *Machine) Set(ev Change) {
 			m.drop(l)
 		}
 	}
-	// Places are given up before they are taken, so that two may change places.
+	// Places are given up before they are taken: two placements may exchange theirs.
 	for i := range ev.Put {
 		if l := m.byGUID[ev.Put[i].GUID]; l != nil && m.wants[l.Place] == l {
 			delete(m.wants, l.Place)
 			if l.Place != ev.Put[i].Place {
-				m.lookAt(l.Place) // it was not cleaned while it was wanted
+				m.lookAt(l.Place) // it was not cleaned while a placement named it
 			}
 		}
 	}
 	for i := range ev.Put {
-		m.put1(&ev.Put[i])
+		m.set(&ev.Put[i])
 	}
 	m.mergeAliases()
 	if first {
@@ -54,7 +54,8 @@ func (m *Machine) Set(ev Change) {
 	}
 }
 
-func (m *Machine) put1(n *subnet.Lease) {
+// set sets one placement.
+func (m *Machine) set(n *subnet.Lease) {
 	l := m.byGUID[n.GUID]
 	if l == nil {
 		l = m.add(n.GUID)
@@ -78,11 +79,11 @@ func (m *Machine) put1(n *subnet.Lease) {
 	}
 	m.look(l)
 	if l.held == n.Place {
-		m.lookAt(n.Place) // its aliases may be others
+		m.lookAt(n.Place) // its aliases may have changed
 	}
 }
 
-// add begins to keep an address. Its LID is what the store has for it.
+// add adds a placement. Its LID is the one that the store has for its GUID.
 func (m *Machine) add(g ib.GUID) *placement {
 	l := &placement{Lease: subnet.Lease{GUID: g}}
 	if m.EndPort(g) == nil {
@@ -94,6 +95,7 @@ func (m *Machine) add(g ib.GUID) *placement {
 	return l
 }
 
+// drop ends a placement.
 func (m *Machine) drop(l *placement) {
 	if m.wants[l.Place] == l {
 		delete(m.wants, l.Place)
@@ -116,7 +118,7 @@ func (m *Machine) virtual(p subnet.Place) *vport.Adapter {
 	return nil
 }
 
-// function is what is known of a place, nil if it is not in the subnet.
+// function is what is known of a place; either is nil if it is not in the subnet.
 func (m *Machine) function(p subnet.Place) (*vport.Adapter, *vport.Port) {
 	a := m.virtual(p)
 	if a == nil || p.Function == 0 || int(p.Function) >= len(a.VPorts()) {
@@ -125,7 +127,7 @@ func (m *Machine) function(p subnet.Place) (*vport.Adapter, *vport.Port) {
 	return a, a.VPorts()[p.Function]
 }
 
-// look has a lease looked at when the next batch is gathered.
+// look has a placement looked at when the next batch is gathered.
 func (m *Machine) look(l *placement) {
 	if !l.queued && l.state != Ended {
 		l.queued = true
@@ -140,15 +142,14 @@ func (m *Machine) lookAt(p subnet.Place) {
 	}
 }
 
-// wake has the lease that names a place looked at.
+// wake has the placement looked at that names a place.
 func (m *Machine) wake(p subnet.Place) {
 	if l := m.wants[p]; l != nil {
 		m.look(l)
 	}
 }
 
-// heldBy reports whether a function is known to hold a lease's address, or part
-// of it.
+// heldBy reports whether a function is known to hold a placement's address, or part of it.
 func (m *Machine) heldBy(l *placement, a *vport.Adapter, v *vport.Port) bool {
 	if v == nil || !v.InfoKnown() || !kindOf(a).mayHold(v) {
 		return false
@@ -159,15 +160,14 @@ func (m *Machine) heldBy(l *placement, a *vport.Adapter, v *vport.Port) bool {
 	return v.Info().PortGUID == l.GUID && kindOf(a).holdsGUID(v)
 }
 
-// inForce reports whether a function holds a lease's address and may be used.
+// inForce reports whether a function holds a placement's address and is Active.
 func (m *Machine) inForce(l *placement, a *vport.Adapter, v *vport.Port) bool {
 	own := m.lidOf(l)
 	return v != nil && v.InfoKnown() && v.State() == ib.StateActive && v.Info().PortGUID == l.GUID &&
 		(!kindOf(a).ownLID(v) || v.Info().VPortLID == own && own != 0)
 }
 
-// holdAt has the function p, and no other, hold a lease's address; the zero Place:
-// none.
+// holdAt has the function at p, and no other, hold a placement's address; the zero Place: none.
 func (m *Machine) holdAt(l *placement, p subnet.Place) {
 	if l.holds == p {
 		return
@@ -178,15 +178,15 @@ func (m *Machine) holdAt(l *placement, p subnet.Place) {
 	}
 	if l.holds = p; p != (subnet.Place{}) {
 		if h := m.hold[p]; h != nil {
-			h.holds = subnet.Place{} // it has left already
+			h.holds = subnet.Place{} // that one has left
 		}
 		m.hold[p] = l
 		m.lookAt(p)
 	}
 }
 
-// letGo has the function that was about to hold a lease's address, or does and did
-// not say so yet, give it up if the lease is to be elsewhere.
+// letGo has the function that is to hold a placement's address give it up, if the placement's
+// target is another one. The function may have taken it without having said so yet.
 func (m *Machine) letGo(l *placement) {
 	p := l.holds
 	if p == (subnet.Place{}) || l.held != (subnet.Place{}) || p == l.target() {
@@ -198,23 +198,22 @@ func (m *Machine) letGo(l *placement) {
 	}
 }
 
-// mayHold reports whether a function may hold a lease's address, or part of it: it is
-// known to, or a Set is on its way.
+// mayHold reports whether a function may hold a placement's address, or part of it: it is known
+// to, or a Set is under way.
 func (m *Machine) mayHold(l *placement, p subnet.Place) bool {
 	a, v := m.function(p)
 	return v != nil && (v.Asked() || !v.InfoKnown() && v.State() >= ib.StateInit || m.heldBy(l, a, v))
 }
 
-// settleLeases is how long leases wait for others that were set with them and whose
-// places are being read, so that they move together.
-const settleLeases = 20 * time.Millisecond
+// settleTime is how long placements wait for others that were set with them and whose places are
+// being read, so that they move together.
+const settleTime = 20 * time.Millisecond
 
-// stepLimit is how long a batch waits for a function that does not answer. Then it goes
-// on without it.
+// stepLimit is how long a batch waits for a function that does not answer. Then it goes on without
+// that function.
 const stepLimit = 3 * time.Second
 
-// Reset is for a new mastership: nothing is known of any function. Places
-// stay what they are to be.
+// Reset begins a new mastership: nothing is known of any function. What is wanted stays.
 func (m *Machine) Reset() {
 	clear(m.hold)
 	clear(m.leaves)
@@ -224,7 +223,8 @@ func (m *Machine) Reset() {
 	m.dirty, m.batch, m.step, m.known, m.fn.short = nil, nil, m.step.next(Idle), false, true
 	for _, l := range m.list {
 		l.floats, l.unfloats = 0, 0
-		l.held, l.holds, l.back, l.leaving, l.queued, l.told = subnet.Place{}, subnet.Place{}, subnet.Place{}, false, false, subnet.LeaseReport{}
+		l.held, l.holds, l.back = subnet.Place{}, subnet.Place{}, subnet.Place{}
+		l.leaving, l.queued, l.told = false, false, subnet.LeaseReport{}
 		if l.state != Ended {
 			l.port = l.Place.Port
 			m.look(l)

@@ -11,17 +11,16 @@ import (
 	"heddle/subnet"
 )
 
-// Prepopulated vSwitches (§V-A of the vSwitch paper): every function has a LID from
-// the time its adapter is found, which the engine routes, and a lease takes its LID
-// along by changing it with that of the function that it goes to.
+// Prepopulated vSwitches (§V-A of the vSwitch paper): every function has a LID from the time its
+// adapter is found, which the engine routes. A placement that goes to another function exchanges
+// its LID with that function's.
 
-// always reports whether the functions of an adapter have LIDs whether they are
-// used or not.
+// always reports whether the functions of an adapter have LIDs even if they are unused.
 func (m *Machine) always(a *vport.Adapter) bool {
 	return m.Config.VSwitchPrepopulate && kindOf(a).alwaysLIDs()
 }
 
-// lacksLIDs reports whether some function of an adapter is to have a LID and has none.
+// lacksLIDs reports whether some function of an adapter should have a LID and has none.
 func (m *Machine) lacksLIDs(a *vport.Adapter) bool {
 	for i := 1; m.always(a) && i <= a.Functions(); i++ {
 		if m.lids.OfFunction(subnet.Place{Port: a.PortGUID(), Function: uint16(i)}) == 0 {
@@ -31,14 +30,14 @@ func (m *Machine) lacksLIDs(a *vport.Adapter) bool {
 	return false
 }
 
-// lidFits reports whether a lease's LID is that of the function, if that has one.
+// lidFits reports whether a placement's LID is that of its function, if that has one.
 func (m *Machine) lidFits(l *placement, t subnet.Place) bool {
 	a := m.functions.Adapter(t.Port)
 	return a == nil || !m.always(a) || m.lids.OfFunction(t) == m.lidOf(l)
 }
 
-// prepopulate gives LIDs to the functions that have none. It reports whether leases have to
-// wait: there are any, and a batch has begun, of no lease; or it is not known yet.
+// prepopulate gives LIDs to the functions that have none. It reports whether placements have to
+// wait: a batch without placements has begun, or functions are still being read.
 func (m *Machine) prepopulate() bool {
 	fn := &m.fn
 	if !m.Config.VSwitchPrepopulate || !fn.short {
@@ -49,9 +48,8 @@ func (m *Machine) prepopulate() bool {
 	}
 	var ops []store.Op
 	short := 0
-	// LIDs that functions show are theirs, before others are given out: first those of
-	// functions that are up. Where a manager died while it moved one, the function that the VM
-	// left may show it too.
+	// Functions keep the LIDs that they show, and those that are up come first: if a manager
+	// died while it moved a LID, the function that the VM left may show it too.
 	for _, pass := range [...]struct{ shown, up bool }{{true, true}, {true, false}, {false, false}} {
 		for _, a := range m.functions.All() {
 			if !a.Present() || !a.Known() || !m.always(a) {
@@ -78,7 +76,9 @@ func (m *Machine) prepopulate() bool {
 	}
 	fn.short = short > 0
 	if short > 0 && m.NoteOnce(fmt.Sprint("functions without a LID ", short)) {
-		m.Notify(notice.Notice{Kind: notice.KindNoLID, Level: notice.Error, Text: fmt.Sprintf("%d virtual functions get no LID: %s", short, m.noLID())})
+		m.Notify(notice.Notice{
+			Kind: notice.KindNoLID, Level: notice.Error, Text: fmt.Sprintf("%d virtual functions get no LID: %s", short, m.noLID()),
+		})
 	}
 	if len(ops) == 0 {
 		return false
@@ -94,8 +94,8 @@ func functionUp(a *vport.Adapter, i int) bool {
 	return i < len(a.VPorts()) && a.VPorts()[i] != nil && a.VPorts()[i].State() >= ib.StateInit
 }
 
-// downRead reports whether functions that are down have been read too, where an earlier manager
-// may have given them LIDs; those that do not answer are not waited for.
+// downRead reports whether functions that are down have been read too: an earlier manager may have
+// given them LIDs. It does not wait for functions that do not answer.
 func (m *Machine) downRead() bool {
 	read := true
 	for _, a := range m.functions.All() {
@@ -112,8 +112,8 @@ func (m *Machine) downRead() bool {
 	return read
 }
 
-// shownLID is the LID that a function shows, from an earlier manager, if it is free
-// or that of the lease that is there.
+// shownLID is the LID that a function shows from an earlier mastership, if it is free or that of
+// the placement there; else 0.
 func (m *Machine) shownLID(a *vport.Adapter, i int) ib.LID {
 	if i >= len(a.VPorts()) || a.VPorts()[i] == nil || !a.VPorts()[i].InfoKnown() {
 		return 0
@@ -124,15 +124,16 @@ func (m *Machine) shownLID(a *vport.Adapter, i int) ib.LID {
 		return 0
 	}
 	sp := m.lids.InUse()
-	if l := m.byGUID[v.Info().PortGUID]; (l == nil || m.lidOf(l) != shown || m.placeLID(shown)) && !sp.Free(lid.One(shown)) {
+	l := m.byGUID[v.Info().PortGUID]
+	if (l == nil || m.lidOf(l) != shown || m.placeLID(shown)) && !sp.Free(lid.One(shown)) {
 		return 0
 	}
 	sp.Take(lid.One(shown))
 	return shown
 }
 
-// swapPlaces has the function t have the LID of a lease: the function that has it
-// gets that of t instead. A lease that has none yet takes t's, if no other lease does.
+// swapPlaces gives function t the LID of a placement. The function that had it gets t's. A
+// placement that has none yet takes t's, if no other placement has that.
 func (m *Machine) swapPlaces(l *placement, t subnet.Place, ops []store.Op) ([]store.Op, failure) {
 	fn := &m.fn
 	has, at := m.lidOf(l), m.lids.OfFunction(t)
@@ -147,8 +148,8 @@ func (m *Machine) swapPlaces(l *placement, t subnet.Place, ops []store.Op) ([]st
 		if m.lids.Placement(at) == 0 {
 			return append(ops, m.lids.Give(l.GUID, at)...), failure{}
 		}
-		// Another lease, which is nowhere now, has it: one of the same port, if there is
-		// any, as nothing needs routing then.
+		// Another placement, which is nowhere now, has it. An unused LID of the same port
+		// needs no routing, so those come first.
 		for _, same := range [2]bool{true, false} {
 			for _, p := range m.lids.Functions() {
 				free := m.lids.OfFunction(p)
@@ -167,7 +168,7 @@ func (m *Machine) swapPlaces(l *placement, t subnet.Place, ops []store.Op) ([]st
 	}
 	from, ok := m.lids.Function(has)
 	fn.changed = append(fn.changed, t)
-	if !ok { // of the time before functions had LIDs
+	if !ok { // it was assigned before functions had LIDs
 		m.lids.InUse().Release(lid.One(at))
 		fn.fresh = true
 		return append(ops, m.setFunctionLID(t, has)), failure{}

@@ -1,8 +1,6 @@
 package placement
 
 import (
-	"fmt"
-
 	"heddle/ib"
 	"heddle/sm/vport"
 	"heddle/subnet"
@@ -14,12 +12,13 @@ func (m *Machine) showsGUID(p subnet.Place, g ib.GUID) bool {
 	return v != nil && v.State() >= ib.StateInit && v.InfoKnown() && v.Info().PortGUID == g
 }
 
-// ready reports whether a lease is to be part of the batch that is gathered. Where
-// nothing is left to do, or it must wait, that is reported.
+// ready reports whether a placement is to be part of the batch that is being gathered. If there is
+// nothing left to do, or it has to wait, ready reports that.
 func (m *Machine) ready(l *placement) bool {
-	if l.implied && l.hasFailed() && l.back != (subnet.Place{}) && l.held == (subnet.Place{}) && !m.showsGUID(l.back, l.GUID) && m.showsGUID(l.Place, l.GUID) {
+	if l.implied && l.hasFailed() && l.back != (subnet.Place{}) && l.held == (subnet.Place{}) &&
+		!m.showsGUID(l.back, l.GUID) && m.showsGUID(l.Place, l.GUID) {
 		l.become(Waiting)
-		l.back = subnet.Place{} // its host says where it is
+		l.back = subnet.Place{} // its hypervisor has put it there
 	}
 	m.letGo(l)
 	t := l.target()
@@ -32,7 +31,7 @@ func (m *Machine) ready(l *placement) bool {
 	}
 	switch o, f := m.obstacle(l, t); o {
 	case permanent:
-		return m.refuseTarget(l, f.cause, f.why)
+		return m.refuseTarget(l, f)
 	case absent:
 		if m.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && !l.hasFailed() {
 			m.rollBack(l, f)
@@ -50,7 +49,7 @@ func (m *Machine) ready(l *placement) bool {
 	}
 	if !kindOf(a).ownLID(v) {
 		if l.held != (subnet.Place{}) && l.held != t {
-			return true // another function still has it
+			return true // another function still holds it
 		}
 		m.holdAt(l, t)
 		m.functions.Look(a.Ref(t.Function))
@@ -59,11 +58,12 @@ func (m *Machine) ready(l *placement) bool {
 			m.settle(l)
 			return false
 		}
-		m.waitFor(l, failure{subnet.CauseComingUp, "function " + t.String() + " is being brought up"})
+		m.waitFor(l, because(subnet.CauseComingUp, "function %v is being brought up", t))
 		return false
 	}
 	own := m.lidOf(l)
-	if m.hold[t] == l && own != 0 && (l.held == t || l.held == subnet.Place{}) && m.router.RoutedAt(own, t.Port) && m.lidFits(l, t) {
+	here := m.hold[t] == l && (l.held == t || l.held == subnet.Place{})
+	if here && own != 0 && m.router.RoutedAt(own, t.Port) && m.lidFits(l, t) {
 		m.functions.Look(a.Ref(t.Function))
 		if m.inForce(l, a, v) {
 			l.held = t
@@ -78,9 +78,9 @@ func (m *Machine) ready(l *placement) bool {
 
 // refuseTarget refuses a placement at its target, unless it is rolled back already. It reports
 // whether it is to be part of the batch, as where another function has the address now.
-func (m *Machine) refuseTarget(l *placement, cause subnet.Cause, why string) bool {
+func (m *Machine) refuseTarget(l *placement, f failure) bool {
 	if t := l.target(); !l.hasFailed() {
-		l.fail(failure{cause, why})
+		l.fail(f)
 		l.back = l.held
 		if l.target() != t {
 			return m.ready(l)
@@ -122,44 +122,48 @@ func (m *Machine) sharedTarget(a *vport.Adapter, t subnet.Place) bool {
 // obstacle finds what keeps a placement's target t from taking its address, but for what shared
 // ports have (readyShared).
 func (m *Machine) obstacle(l *placement, t subnet.Place) (obstacle, failure) {
-	because := func(o obstacle, cause subnet.Cause, format string, args ...any) (obstacle, failure) {
-		return o, failure{cause, fmt.Sprintf(format, args...)}
-	}
 	if o := m.wants[t]; o != nil && o != l && !l.hasFailed() && !l.implied {
-		return because(permanent, subnet.CauseFunctionTaken, "function %v is kept for GUID %v", t, o.GUID)
+		return permanent, because(subnet.CauseFunctionTaken, "function %v is kept for GUID %v", t, o.GUID)
 	}
 	if m.EndPort(t.Port) == nil {
-		return because(absent, subnet.CausePortAbsent, "port %v is not in the subnet", t.Port)
+		return absent, because(subnet.CausePortAbsent, "port %v is not in the subnet", t.Port)
 	}
 	a, v := m.function(t)
 	switch {
 	case m.sharedTarget(a, t):
 		return none, failure{}
 	case a == nil:
-		return because(absent, subnet.CauseNoFunctions, "port %v has no virtual functions", t.Port)
+		return absent, because(subnet.CauseNoFunctions, "port %v has no virtual functions", t.Port)
 	case a.Refused():
-		return because(absent, subnet.CauseFunctionsUnusable, "the virtual functions of port %v cannot be used", t.Port)
+		return absent, because(subnet.CauseFunctionsUnusable,
+			"the virtual functions of port %v cannot be used", t.Port)
 	case !a.Known():
 		m.unread = m.unread || !a.Failing()
-		return because(passing, subnet.CauseFunctionsUnread, "the virtual functions of port %v are not known yet", t.Port)
+		return passing, because(subnet.CauseFunctionsUnread,
+			"the virtual functions of port %v are not known yet", t.Port)
 	case t.Function == 0 || int(t.Function) > a.Functions():
-		return because(permanent, subnet.CauseNoSuchFunction, "port %v has no function %d, only 1 to %d", t.Port, t.Function, a.Functions())
+		return permanent, because(subnet.CauseNoSuchFunction,
+			"port %v has no function %d, only 1 to %d", t.Port, t.Function, a.Functions())
 	case m.EndPort(l.GUID) != nil:
-		return because(permanent, subnet.CauseGUIDTaken, "GUID %v is the own one of a port of the subnet: give the interface another", l.GUID)
+		return permanent, because(subnet.CauseGUIDTaken,
+			"GUID %v is the own one of a port of the subnet: give the interface another", l.GUID)
 	case v == nil || v.State() < ib.StateInit:
 		if !l.looked { // a trap may have been lost, or repressed
 			l.looked, m.unread = true, true
 			m.functions.Look(a.Ref(0))
 		}
-		return because(absent, subnet.CauseFunctionDown, "function %v is down: its hypervisor has not brought it up", t)
+		return absent, because(subnet.CauseFunctionDown,
+			"function %v is down: its hypervisor has not brought it up", t)
 	case !v.InfoKnown():
 		m.unread = m.unread || !v.Failing()
-		return because(passing, subnet.CauseFunctionUnread, "function %v has not been read yet", t)
+		return passing, because(subnet.CauseFunctionUnread, "function %v has not been read yet", t)
 	case kindOf(a).hostGUIDs() && v.Info().PortGUID != l.GUID:
-		return because(absent, subnet.CauseOtherGUID, "function %v has GUID %v: its hypervisor has not put the VM there", t, v.Info().PortGUID)
+		return absent, because(subnet.CauseOtherGUID,
+			"function %v has GUID %v: its hypervisor has not put the VM there", t, v.Info().PortGUID)
 	case !kindOf(a).ownLID(v) && l.LIDKind != subnet.SharedLID:
-		return because(permanent, subnet.CauseLIDKind,
-			"function %v shares a LID (LIDRequired is 0), and one of its own is asked for: change the interface or the hypervisor", t)
+		return permanent, because(subnet.CauseLIDKind,
+			"function %v shares a LID (LIDRequired is 0), and one of its own is asked for: "+
+				"change the interface or the hypervisor", t)
 	}
 	return none, failure{}
 }

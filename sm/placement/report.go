@@ -13,7 +13,7 @@ var reported = [...]State{
 	subnet.LeaseWaiting: Waiting, subnet.LeaseMoving: Moving, subnet.LeasePlaced: Placed, subnet.LeaseRefused: Refused,
 }
 
-// report tells how far a lease has come, if that is news.
+// report reports how far a placement has come, if that is news.
 func (m *Machine) report(l *placement, s subnet.LeaseState, f failure) {
 	if s >= subnet.LeasePlaced {
 		m.freeEntry(l)
@@ -42,7 +42,7 @@ func (m *Machine) report(l *placement, s subnet.LeaseState, f failure) {
 	m.reports = append(m.reports, r)
 }
 
-// sharedLID is the LID at which a function without one of its own is reached.
+// sharedLID is the LID of a function that has none of its own.
 func (m *Machine) sharedLID(p subnet.Place) ib.LID {
 	if a, v := m.function(p); a != nil && v != nil && v.Info().LIDByVPortIndex != 0 {
 		if k := int(v.Info().LIDByVPortIndex); k < len(a.VPorts()) && a.VPorts()[k] != nil && a.VPorts()[k].Info().LIDRequired {
@@ -55,7 +55,7 @@ func (m *Machine) sharedLID(p subnet.Place) ib.LID {
 	return 0
 }
 
-// tell hands out the reports, unless what they say is not published yet.
+// tell passes the reports on. Snapshots show what they say by then.
 func (m *Machine) tell() {
 	m.snapshots.PublishPorts()
 	if m.showDue {

@@ -6,12 +6,11 @@ import (
 	"heddle/subnet"
 )
 
-// route sees to it that the LIDs of the batch lead where they are to. It reports
-// whether that takes a phase.
+// route has the LIDs of the batch routed to their targets. It reports whether that takes a phase.
 func (m *Machine) route() bool {
 	for _, l := range m.batch {
 		if t := l.target(); t != l.aim {
-			continue // it was set again meanwhile
+			continue // it was set again during the batch
 		} else if t != (subnet.Place{}) {
 			l.port = t.Port
 		} else if l.unwanted() {
@@ -34,15 +33,16 @@ func (m *Machine) route() bool {
 	return true
 }
 
-// displaced is a LID that leads elsewhere than it is to.
+// displaced is a LID that does not lead to where it should.
 type displaced struct {
 	lid ib.LID
 	to  ib.GUID // 0: nowhere
 	by  *placement
 }
 
-// collectMoves finds the requests that bring the LIDs of the batch, and of functions
-// that were given others, where they are to be.
+// collectMoves finds the requests that bring the LIDs of the batch, and of functions that were
+// given others, to their ports; placements has the GUID of the placement of each, 0 for an unused
+// function.
 func (m *Machine) collectMoves(changed []subnet.Place) (requests []move.Request, placements []ib.GUID) {
 	var list []displaced
 	at := map[ib.LID]ib.GUID{} // where those of list are while requests are carried out
@@ -102,7 +102,7 @@ func (m *Machine) collectMoves(changed []subnet.Place) (requests []move.Request,
 	return requests, placements
 }
 
-// moveMode is how the LID d moves from the port from, 0 if it was nowhere.
+// moveMode is how the entries of d change when it moves from a port, 0 if it led nowhere.
 func (m *Machine) moveMode(d *displaced, from ib.GUID) move.Mode {
 	mode := subnet.MoveAuto
 	if d.by != nil {
@@ -121,8 +121,8 @@ func (m *Machine) moveMode(d *displaced, from ib.GUID) move.Mode {
 	return move.Balanced
 }
 
-// partner is a LID of list that is where d is to be and is to be where d is, or at
-// least elsewhere.
+// partner is a LID of list to exchange entries with d: it is where d should be, and should be
+// where d is, or at least elsewhere. It returns -1 if there is none.
 func partner(list []displaced, at map[ib.LID]ib.GUID, there []int, d *displaced) int {
 	best := -1
 	for _, k := range there {
@@ -137,7 +137,7 @@ func partner(list []displaced, at map[ib.LID]ib.GUID, there []int, d *displaced)
 	return best
 }
 
-// baseLID is the LID of a port, which those of its functions take after.
+// baseLID is the LID of a port, whose entries LIDs that move there copy.
 func (m *Machine) baseLID(g ib.GUID) ib.LID {
 	if p := m.EndPort(g); p != nil {
 		return p.LID

@@ -1,31 +1,29 @@
 package placement
 
 import (
-	"strconv"
-
 	"heddle/ib"
 	"heddle/sm/guid"
 	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
-// Leases on shared ports are entries of the ports' GUID tables, which package guid
-// programs: a GUID is taken from one port before another gets it.
+// Placements on shared ports are entries of the GUID tables of the ports, which package guid
+// programs. A GUID is removed from one port before another gets it.
 
-// aliases are the leases that are placed, or to be placed, on shared ports:
-// entries of their GUID tables.
+// aliases lists the GUIDs that shared ports are to hold for placements.
 func (m *Machine) aliases() (list []subnet.Alias) {
 	for _, l := range m.list {
 		t := l.target()
 		if !m.known && l.held != t {
-			continue // another port or function may have it
+			continue // another port or function may hold it
 		}
 		if l.state == Ended || t == (subnet.Place{}) || t.Function == 0 || t.Function >= guid.MaxEntries || !m.sharedPort(t.Port) {
 			continue
 		}
 		switch {
-		case l.held != (subnet.Place{}) && !m.sharedPort(l.held.Port), l.held == (subnet.Place{}) && m.heldByVPort(l) != (subnet.Place{}):
-			continue // a function of another kind has it still
+		case l.held != (subnet.Place{}) && !m.sharedPort(l.held.Port),
+			l.held == (subnet.Place{}) && m.heldByVPort(l) != (subnet.Place{}):
+			continue // a function of another kind still holds it
 		case l.LIDKind == subnet.OwnLID, l.LIDKind == subnet.FloatingLID && l.floats != t.Port:
 			continue // it cannot be, or not yet
 		}
@@ -34,7 +32,7 @@ func (m *Machine) aliases() (list []subnet.Alias) {
 	return list
 }
 
-// heldByVPort is the VPort that is up with a lease's GUID, the zero Place if there is none.
+// heldByVPort is the VPort that is up with a placement's GUID, the zero Place if there is none.
 func (m *Machine) heldByVPort(l *placement) subnet.Place {
 	if r, ok := m.functions.Find(l.GUID); ok && r.Adapter.Present() && m.heldBy(l, r.Adapter, r.VPort()) {
 		return r.Place()
@@ -42,29 +40,28 @@ func (m *Machine) heldByVPort(l *placement) subnet.Place {
 	return subnet.Place{}
 }
 
-// sharedPort reports whether a port holds the addresses of functions in its GUID
-// table alone.
+// sharedPort reports whether a port holds addresses of functions in its GUID table alone.
 func (m *Machine) sharedPort(g ib.GUID) bool {
 	a := m.functions.Adapter(g)
 	return a != nil && kindOf(a).inTable()
 }
 
-// Elsewhere reports whether a GUID is that of a lease that is to be at another
-// place, or nowhere, or of one that ended.
+// Elsewhere reports whether a GUID belongs to a placement whose target is not p, or to one that
+// ended.
 func (m *Machine) Elsewhere(g ib.GUID, p subnet.Place) bool {
 	l := m.byGUID[g]
 	return m.former[g] || l != nil && l.state != Ended && !l.implied && l.target() != p && l.holds != p
 }
 
-// mergeAliases has the GUID tables hold what leases and the SA's clients want; for
-// a GUID that both name, the lease counts.
+// mergeAliases has the GUID tables hold what placements and the SA's clients want. If both name a
+// GUID, the placement counts.
 func (m *Machine) mergeAliases() {
 	if len(m.list) > 0 || m.tables.HasPlaced() {
 		m.tables.SetPlaced(m.aliases())
 	}
 }
 
-// AliasesHeld is told when the GUID table of a port holds others than before.
+// AliasesHeld tells that the GUID table of a port changed; old is what it held before, by index.
 func (m *Machine) AliasesHeld(port ib.GUID, old []ib.GUID) {
 	if len(m.byGUID) == 0 {
 		return
@@ -73,8 +70,8 @@ func (m *Machine) AliasesHeld(port ib.GUID, old []ib.GUID) {
 		p := subnet.Place{Port: port, Function: uint16(i)}
 		if l := m.byGUID[g]; l != nil && g != 0 && l.held == p && m.tables.Held(p) != g {
 			l.held = subnet.Place{}
-			// After a restart the first table with the GUID that is read counts; where it
-			// is to be may have had it all the time.
+			// After a restart the first table that is read with the GUID counts. The target
+			// may have held it all the time.
 			if p := l.target(); m.tables.Held(p) == g {
 				l.held = p
 			}
@@ -91,8 +88,8 @@ func (m *Machine) AliasesHeld(port ib.GUID, old []ib.GUID) {
 	}
 }
 
-// heldAsAlias finds a new lease's GUID in the tables that were read before: an earlier
-// manager placed it, and who keeps aliases for the SA's clients had them read.
+// heldAsAlias finds a new placement's GUID in the tables that were read before: an earlier manager
+// placed it, and tables are read before placements are set.
 func (m *Machine) heldAsAlias(l *placement) {
 	if p := m.tables.Find(l.GUID); p != (subnet.Place{}) {
 		l.held = p
@@ -100,22 +97,26 @@ func (m *Machine) heldAsAlias(l *placement) {
 	}
 }
 
-// readyShared is ready for a lease on a shared port.
+// readyShared is ready for a placement on a shared port.
 func (m *Machine) readyShared(l *placement, p *topo.Port) bool {
 	t := l.target()
 	switch {
 	case m.EndPort(l.GUID) != nil:
-		return m.refuseTarget(l, subnet.CauseGUIDTaken, "GUID "+l.GUID.String()+" is the own one of a port of the subnet: give the interface another")
+		return m.refuseTarget(l, because(subnet.CauseGUIDTaken,
+			"GUID %v is the own one of a port of the subnet: give the interface another", l.GUID))
 	case l.LIDKind == subnet.OwnLID:
-		return m.refuseTarget(l, subnet.CauseLIDKind, "port "+t.Port.String()+" has one LID for all its functions, and one of its own is asked for: change the interface, or let its LID float")
+		return m.refuseTarget(l, because(subnet.CauseLIDKind,
+			"port %v has one LID for all its functions, and one of its own is asked for: "+
+				"change the interface, or let its LID float", t.Port))
 	case t.Function == 0 || int(t.Function) >= int(p.Info.GUIDCap):
-		return m.refuseTarget(l, subnet.CauseNoSuchFunction, "port "+t.Port.String()+" has no function "+strconv.Itoa(int(t.Function))+", only 1 to "+strconv.Itoa(int(p.Info.GUIDCap)-1))
+		return m.refuseTarget(l, because(subnet.CauseNoSuchFunction,
+			"port %v has no function %d, only 1 to %d", t.Port, t.Function, int(p.Info.GUIDCap)-1))
 	}
 	if l.held == (subnet.Place{}) {
 		l.held = m.heldByVPort(l)
 	}
 	if l.held != (subnet.Place{}) && !m.sharedPort(l.held.Port) {
-		return true // a function of another kind has it
+		return true // a function of another kind holds it
 	}
 	if l.LIDKind == subnet.FloatingLID {
 		return m.readyFloat(l, p)
@@ -125,9 +126,10 @@ func (m *Machine) readyShared(l *placement, p *topo.Port) bool {
 	case l.held == t:
 		m.settle(l)
 	case other != l.GUID && other != 0:
-		return m.refuseTarget(l, subnet.CauseFunctionTaken, "another alias GUID is to be at "+t.String()+": "+other.String())
+		return m.refuseTarget(l, because(subnet.CauseFunctionTaken, "another alias GUID is to be at %v: %v", t, other))
 	case m.tables.Refused(t):
-		return m.refuseTarget(l, subnet.CauseNotTaken, "port "+t.Port.String()+" does not take alias GUIDs at index "+strconv.Itoa(int(t.Function)))
+		return m.refuseTarget(l, because(subnet.CauseNotTaken,
+			"port %v does not take alias GUIDs at index %d", t.Port, t.Function))
 	default:
 		m.report(l, subnet.LeaseMoving, failure{})
 	}

@@ -12,34 +12,33 @@ import (
 	"heddle/subnet"
 )
 
-// What snapshots show of a lease on its way. From the moment at which a lease is set at
-// another place until it is placed or refused, its GUID is nowhere for a while: the old
-// function has given it up, the new one has not taken it. Nobody is to see that: who
-// asks for a path would be told that there is none, and who subscribed to traps that the
-// GID is gone. So the last entry of the GUID stays as it was published; all others go on being
-// brought up to date.
+// What snapshots show of an address on its way. From the moment at which a placement is set at
+// another place until it is placed or refused, its GUID is nowhere for a while: the old function
+// has given it up, and the new one has not taken it. Snapshots do not show that, or path queries
+// would fail and subscribers would receive a trap for a GID that is gone. Instead, the last
+// published entry of the GUID stays as it was. All others are brought up to date.
 //
-// That ends after holdLimit, for a lease that is not being carried out then: its destination is not up,
-// say, and whether its old place still has it is as functions show it. A batch has bounds of its own
-// (stepLimit for functions; packets that drain, for which LIDs stay where they
-// lead), so its leases are shown as they were until it ends. Where the host takes a VM down before
-// any lease changes, there is nothing to hold: its GID is gone.
+// A placement that is not in a batch, as its destination is not up, is shown like this for
+// holdLimit at most; then it is shown as functions show it. A batch has limits of its own
+// (stepLimit for functions, drain times for LIDs), so its placements are shown like this until it
+// ends. If the hypervisor takes a VM down before its placement changes, the GID is gone and
+// nothing is held.
 
-// holdLimit is how long the entry of a lease stays that is on its way, but not in a
-// batch: longer than a hypervisor takes to bring a function up, and not so long that
-// peers try in vain for longer than connections wait.
+// holdLimit is how long the entry of a placement stays that is not in a batch. That is longer than
+// a hypervisor takes to bring a function up, and shorter than the time after which connections
+// break.
 const holdLimit = 10 * time.Second
 
-// heldEntry is the last published entry of a lease's GUID.
+// heldEntry is the last published entry of a placement's GUID.
 type heldEntry struct {
 	l     *placement
 	at    subnet.Place
 	port  subnet.Port     // as published; of an alias GUID, that of the port itself
-	shows *subnet.Virtual // of port, or where the LID leads by now
+	shows *subnet.Virtual // of port, or of the function that the LID leads to now
 	until mad.Time
 }
 
-// holdEntry has snapshots show the GUID of a lease as the last one did.
+// holdEntry has snapshots go on showing the entry of a placement as the last one did.
 func (m *Machine) holdEntry(l *placement) {
 	s := m.Snapshot
 	until := m.Now.Add(holdLimit)
@@ -70,7 +69,7 @@ func (m *Machine) holdEntry(l *placement) {
 	m.entryEnd = min(m.entryEnd, until)
 }
 
-// freeEntry has the GUID of a lease shown where it is.
+// freeEntry has snapshots show a placement where it is.
 func (m *Machine) freeEntry(l *placement) {
 	h := l.entry
 	if h == nil {
@@ -85,7 +84,7 @@ func (m *Machine) freeEntry(l *placement) {
 	m.showDue = true
 }
 
-// endEntries ends what has been held for long enough.
+// endEntries frees the entries whose time is over.
 func (m *Machine) endEntries() {
 	if m.entryEnd > m.Now {
 		return
@@ -108,7 +107,7 @@ func (m *Machine) endEntries() {
 	}
 }
 
-// dropEntries is for a new mastership.
+// dropEntries forgets all held entries; a new mastership begins.
 func (m *Machine) dropEntries() {
 	for _, h := range m.entryList {
 		h.l.entry = nil
@@ -117,7 +116,7 @@ func (m *Machine) dropEntries() {
 	m.entryList, m.entryEnd, m.showDue = nil, mad.Never, false
 }
 
-// showPlace has what is at a place shown in the next snapshot.
+// showPlace has the entry of a place brought up to date in the next snapshot.
 func (m *Machine) showPlace(p subnet.Place) {
 	if a, v := m.function(p); v != nil {
 		m.functions.Show(a.Ref(p.Function))
@@ -126,7 +125,7 @@ func (m *Machine) showPlace(p subnet.Place) {
 	}
 }
 
-// ShowEntries has all that is held looked at again: the LIDs lead elsewhere.
+// ShowEntries has all held entries brought up to date in the next snapshot: LIDs lead elsewhere.
 func (m *Machine) ShowEntries() {
 	for _, h := range m.entryList {
 		m.showPlace(h.at)
@@ -143,9 +142,9 @@ func (m *Machine) Entry(s *subnet.Snapshot, r vport.Ref, port int32) (subnet.Por
 	return subnet.Port{}, false
 }
 
-// entryAt is what is held of a VPort's entry in s, nil if it is to be shown as it is. port
-// is the index of its physical port. A LID of its own is shown where the graph has it, and so is
-// its holder: when a sweep routed it to its new place already, the VM is there.
+// entryAt is the held entry to show for a VPort in s, nil if the VPort is shown as it is; port is
+// the index of its physical port. An entry with a LID of its own is shown where the graph has the
+// LID. If a sweep routed it to its new place already, it is shown there.
 func (m *Machine) entryAt(s *subnet.Snapshot, r vport.Ref, port int32) *heldEntry {
 	if len(m.entryList) == 0 {
 		return nil
@@ -171,8 +170,7 @@ func (m *Machine) entryAt(s *subnet.Snapshot, r vport.Ref, port int32) *heldEntr
 	return nil
 }
 
-// ShownElsewhere reports whether a GUID is shown at another place than p, where it
-// was.
+// ShownElsewhere reports whether snapshots show a GUID at another place than p.
 func (m *Machine) ShownElsewhere(g ib.GUID, p subnet.Place) bool {
 	if len(m.entryList) == 0 {
 		return false
@@ -212,7 +210,7 @@ func (m *Machine) AliasesShown(port ib.GUID) []ib.GUID {
 		}
 		i := int(h.at.Function)
 		for g := guid.At(list, i); g != 0 && g != h.l.GUID; g = guid.At(list, i) {
-			i++ // another VM has that entry by now
+			i++ // another VM has that entry now
 		}
 		list = guid.Put(list, i, h.l.GUID)
 	}
@@ -230,13 +228,14 @@ func (m *Machine) AliasesOf(p *topo.Port) []ib.GUID {
 	return m.AliasesShown(p.GUID)
 }
 
-// AliasesArriving adds to the alias GUIDs of port i those that a VPort has given
-// up whose own LID leads to the port already: until the port has acknowledged
-// the GUID it would be shown nowhere.
+// AliasesArriving adds to the alias GUIDs of port i those of placements whose old VPort has given
+// them up and whose own LID leads to the port already. Until the port has acknowledged such a
+// GUID, it would be shown nowhere.
 func (m *Machine) AliasesArriving(s *subnet.Snapshot, i int32, list []ib.GUID) []ib.GUID {
 	for _, h := range m.entryList {
 		to, v := h.l.target(), h.port.Virtual
-		if v == nil || !v.OwnLID || to.Port != s.Ports[i].GUID || !vport.LeadsTo(s, h.port.LID, s.Ports[i].EndPort) || slices.Contains(list, h.l.GUID) {
+		if v == nil || !v.OwnLID || to.Port != s.Ports[i].GUID || slices.Contains(list, h.l.GUID) ||
+			!vport.LeadsTo(s, h.port.LID, s.Ports[i].EndPort) {
 			continue
 		}
 		if _, f := m.function(to); f != nil || h.at.Port == to.Port {
