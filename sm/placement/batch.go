@@ -25,15 +25,7 @@ func (m *Machine) Advance() bool {
 	for {
 		switch m.step {
 		case Idle:
-			m.tell()
-			if m.router.RouteGroups(); m.router.SweepAsked() {
-				return false
-			}
-			if len(m.dirty) == 0 && !(m.fn.short && m.Config.VSwitchPrepopulate) || !m.functionsRead() {
-				return false
-			}
-			if !m.gather() {
-				m.tell()
+			if !m.begin() {
 				return false
 			}
 		case Storing:
@@ -67,6 +59,23 @@ func (m *Machine) Advance() bool {
 	}
 }
 
+// begin gathers a new batch, if there is one and nothing else comes first.
+func (m *Machine) begin() bool {
+	m.tell()
+	if m.router.RouteGroups(); m.router.SweepAsked() {
+		return false
+	}
+	if len(m.dirty) == 0 && !(m.fn.short && m.Config.VSwitchPrepopulate) || !m.functionsRead() {
+		return false
+	}
+	if !m.gather() {
+		m.tell()
+		return false
+	}
+	return true
+}
+
+// enterStep begins a step of the batch.
 func (m *Machine) enterStep(s Step) {
 	m.step, m.began, m.retry = m.step.next(s), m.Now, mad.Never
 }
@@ -132,19 +141,50 @@ func (m *Machine) gather() bool {
 			m.batch = append(m.batch, l)
 		}
 	}
+	if m.waitsForOthers() {
+		return false
+	}
+	m.dropBlocked()
+	ops := m.giveLIDs()
+	if len(m.batch) == 0 && len(ops) == 0 {
+		return false
+	}
+	for _, l := range m.batch {
+		if l.state == Refused {
+			l.become(RollingBack)
+		} else if !l.hasFailed() {
+			m.report(l, subnet.LeaseMoving, failure{})
+		}
+	}
+	m.tell()
+	m.enterStep(Storing)
+	if len(ops) > 0 {
+		m.store(ops)
+	}
+	return true
+}
+
+// waitsForOthers reports whether the batch that is being gathered waits for placements that were
+// set with it and whose places are being read.
+func (m *Machine) waitsForOthers() bool {
 	if m.settleBy == 0 {
 		m.settleBy = m.Now.Add(settleTime)
 	}
-	if len(m.batch) > 0 && m.unread && m.Now < m.settleBy {
-		for _, l := range m.batch {
-			l.leaving = false
-			m.look(l)
-		}
-		m.retry = m.settleBy
+	if len(m.batch) == 0 || !m.unread || m.Now >= m.settleBy {
+		m.settleBy = 0
 		return false
 	}
-	m.settleBy = 0
-	// A place that is taken must be given up in the same batch.
+	for _, l := range m.batch {
+		l.leaving = false
+		m.look(l)
+	}
+	m.retry = m.settleBy
+	return true
+}
+
+// dropBlocked takes placements out of the batch whose targets are held by others that do not leave
+// in the same batch.
+func (m *Machine) dropBlocked() {
 	for again := true; again; {
 		again = false
 		keep := m.batch[:0]
@@ -164,23 +204,6 @@ func (m *Machine) gather() bool {
 		}
 		m.batch = keep
 	}
-	ops := m.giveLIDs()
-	if len(m.batch) == 0 && len(ops) == 0 {
-		return false
-	}
-	for _, l := range m.batch {
-		if l.state == Refused {
-			l.become(RollingBack)
-		} else if !l.hasFailed() {
-			m.report(l, subnet.LeaseMoving, failure{})
-		}
-	}
-	m.tell()
-	m.enterStep(Storing)
-	if len(ops) > 0 {
-		m.store(ops)
-	}
-	return true
 }
 
 // retryRefused tries all refused placements again, as if they were set again: the cause may be

@@ -40,19 +40,7 @@ func (m *Machine) Changed(r vport.Ref) {
 	if !there {
 		return
 	}
-	// The function may have given up an address.
-	for _, l := range [...]*placement{m.byGUID[v.Info().PortGUID], m.hold[p], m.leaves[p]} {
-		if l == nil {
-			continue
-		}
-		if l.held == p && !m.heldBy(l, r.Adapter, v) && (v.InfoKnown() || !k.mayHold(v)) {
-			l.held = subnet.Place{}
-			if l.target() != p && !l.hasFailed() {
-				l.back = p
-			}
-		}
-		m.look(l)
-	}
+	m.lookForLoss(r, v)
 	if !k.mayHold(v) {
 		// Another VPort may show its GUID already.
 		if o, ok := m.functions.Find(v.Info().PortGUID); ok && o != r && o.VPort().InfoKnown() {
@@ -62,13 +50,8 @@ func (m *Machine) Changed(r vport.Ref) {
 	if !v.InfoKnown() || v.Info().PortGUID == 0 {
 		return
 	}
-	another := k.hostGUIDs() && v.State() >= ib.StateInit
-	if h := m.hold[p]; h != nil && h.implied && h.Place == p && h.GUID != v.Info().PortGUID && another {
-		h.Place = subnet.Place{} // another VM is there now; the LID is kept
-		m.look(h)
-		if l := m.byGUID[v.Info().PortGUID]; l != nil {
-			m.look(l)
-		}
+	if k.hostGUIDs() && v.State() >= ib.StateInit {
+		m.lookForAnother(p, v.Info().PortGUID)
 	}
 	m.meet(r, v)
 	if k.ownLID(v) { // VPorts that share its LID wait for it
@@ -77,6 +60,37 @@ func (m *Machine) Changed(r vport.Ref) {
 				m.functions.Look(r.Adapter.Ref(u.Index()))
 			}
 		}
+	}
+}
+
+// lookForLoss notes which placements a function holds no longer.
+func (m *Machine) lookForLoss(r vport.Ref, v *vport.Port) {
+	p := r.Place()
+	for _, l := range [...]*placement{m.byGUID[v.Info().PortGUID], m.hold[p], m.leaves[p]} {
+		if l == nil {
+			continue
+		}
+		if l.held == p && !m.heldBy(l, r.Adapter, v) && (v.InfoKnown() || !kindOf(r.Adapter).mayHold(v)) {
+			l.held = subnet.Place{}
+			if l.target() != p && !l.hasFailed() {
+				l.back = p
+			}
+		}
+		m.look(l)
+	}
+}
+
+// lookForAnother notes that a VPort with a GUID is up at p, where another VM may have been. That
+// one keeps its LID.
+func (m *Machine) lookForAnother(p subnet.Place, g ib.GUID) {
+	h := m.hold[p]
+	if h == nil || !h.implied || h.Place != p || h.GUID == g {
+		return
+	}
+	h.Place = subnet.Place{}
+	m.look(h)
+	if l := m.byGUID[g]; l != nil {
+		m.look(l)
 	}
 }
 

@@ -169,7 +169,7 @@ func (b *stage) WhyNot() string                 { return "the test says so" }
 func (b *stage) RouteGroups()                   {}
 func (b *stage) SweepAsked() bool               { return b.anew }
 func (b *stage) ShowNow()                       {}
-func (b *stage) PublishPorts()                       {}
+func (b *stage) PublishPorts()                  {}
 func (b *stage) PortsChanged() bool             { return false }
 func (b *stage) Store(_ []store.Op, gen uint64) { b.saving = gen }
 

@@ -29,51 +29,60 @@ func (m *Machine) ready(l *placement) bool {
 		m.settle(l)
 		return false
 	}
-	switch o, f := m.obstacle(l, t); o {
-	case permanent:
-		return m.refuseTarget(l, f)
-	case absent:
-		if m.hold[t] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && !l.hasFailed() {
-			m.rollBack(l, f)
-			return false
-		}
-		m.waitFor(l, f)
-		return false
-	case passing:
-		m.waitFor(l, f)
-		return false
+	if o, f := m.obstacle(l, t); o != none {
+		return m.hindered(l, o, f)
 	}
 	a, v := m.function(t)
-	if m.sharedTarget(a, t) {
+	switch {
+	case m.sharedTarget(a, t):
 		return m.readyShared(l, m.EndPort(t.Port))
+	case kindOf(a).ownLID(v):
+		return m.readyOwnLID(l, a, v)
 	}
-	if !kindOf(a).ownLID(v) {
-		if l.held != (subnet.Place{}) && l.held != t {
-			return true // another function still holds it
-		}
-		m.holdAt(l, t)
-		m.functions.Look(a.Ref(t.Function))
-		if m.inForce(l, a, v) {
-			l.held = t
-			m.settle(l)
-			return false
-		}
-		m.waitFor(l, because(subnet.CauseComingUp, "function %v is being brought up", t))
+	if l.held != (subnet.Place{}) && l.held != t {
+		return true // another function still holds it
+	}
+	m.holdAt(l, t)
+	m.functions.Look(a.Ref(t.Function))
+	if m.inForce(l, a, v) {
+		l.held = t
+		m.settle(l)
 		return false
 	}
-	own := m.lidOf(l)
+	m.waitFor(l, because(subnet.CauseComingUp, "function %v is being brought up", t))
+	return false
+}
+
+// readyOwnLID is ready for a placement whose target has a LID of its own and takes addresses. If it
+// is there already, what is missing is written without a batch.
+func (m *Machine) readyOwnLID(l *placement, a *vport.Adapter, v *vport.Port) bool {
+	t, own := l.target(), m.lidOf(l)
 	here := m.hold[t] == l && (l.held == t || l.held == subnet.Place{})
-	if here && own != 0 && m.router.RoutedAt(own, t.Port) && m.lidFits(l, t) {
-		m.functions.Look(a.Ref(t.Function))
-		if m.inForce(l, a, v) {
-			l.held = t
-			m.settle(l)
-		} else if !l.hasFailed() {
-			m.report(l, subnet.LeaseMoving, failure{})
-		}
-		return false
+	if !here || own == 0 || !m.router.RoutedAt(own, t.Port) || !m.lidFits(l, t) {
+		return true
 	}
-	return true
+	m.functions.Look(a.Ref(t.Function))
+	if m.inForce(l, a, v) {
+		l.held = t
+		m.settle(l)
+	} else if !l.hasFailed() {
+		m.report(l, subnet.LeaseMoving, failure{})
+	}
+	return false
+}
+
+// hindered deals with a placement whose target does not take its address because of f. It reports
+// whether the placement is to be part of the batch all the same.
+func (m *Machine) hindered(l *placement, o obstacle, f failure) bool {
+	switch {
+	case o == permanent:
+		return m.refuseTarget(l, f)
+	case o == absent && m.hold[l.target()] == l && l.held == (subnet.Place{}) && l.back != (subnet.Place{}) && !l.hasFailed():
+		m.rollBack(l, f)
+	default:
+		m.waitFor(l, f)
+	}
+	return false
 }
 
 // refuseTarget refuses a placement at its target, unless it is rolled back already. It reports
