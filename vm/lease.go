@@ -10,8 +10,8 @@ import (
 	"heddle/subnet"
 )
 
-// report takes what the subnet manager says of a lease. What it says of a place that
-// the lease is no longer for is past.
+// report takes a report of the subnet manager about a placement. A report about a place that is no
+// longer asked for is outdated.
 func (c *Core) report(r *subnet.LeaseReport) {
 	e := c.named[c.byGUID[r.GUID]]
 	if e == nil || e.GUID != r.GUID {
@@ -55,7 +55,7 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxReason-3], "") + "..."
 }
 
-// settle ends what e is doing: its address is where it is to be.
+// settle ends the operation of e: its address is at its place.
 func (c *Core) settle(e *entry, r *subnet.LeaseReport) {
 	doing := e.Doing
 	n := c.update(e, func(n *entry) {
@@ -104,7 +104,7 @@ func (c *Core) settle(e *entry, r *subnet.LeaseReport) {
 	}
 }
 
-// backAgain tells that a migration was rolled back.
+// backAgain reports that a migration was rolled back.
 func (c *Core) backAgain(n *entry) {
 	if n.why != "" {
 		c.end(n.Name, DoingFinish, conflict("interface %q did not migrate and is at %v: %s", n.Name, n.Place, n.why))
@@ -122,8 +122,7 @@ func atLID(e *entry) string {
 	return fmt.Sprintf(", LID %d", e.LID)
 }
 
-// refused ends what e is doing: its address cannot be where it is to be, and is
-// where it was.
+// refused ends the operation of e: the place cannot have its address, which is where it was.
 func (c *Core) refused(e *entry, r *subnet.LeaseReport) {
 	reason := clip(r.Reason)
 	if reason == "" {
@@ -164,7 +163,7 @@ func refusal(e *entry, cause subnet.Cause, reason string) error {
 	return conflict("interface %q: %s", e.Name, reason)
 }
 
-// notAttached ends an attach that cannot be: e is as it was before.
+// notAttached ends an attach that is refused: e is as it was before.
 func (c *Core) notAttached(e *entry, err error) {
 	n := c.update(e, func(n *entry) {
 		n.State, n.before, n.Place, n.Doing, n.anyFunction = e.before, Created, subnet.Place{}, "", false
@@ -175,7 +174,7 @@ func (c *Core) notAttached(e *entry, err error) {
 	c.end(n.Name, "", err)
 }
 
-// goBack rolls a migration back that cannot be finished.
+// goBack rolls back a migration that cannot be finished.
 func (c *Core) goBack(e *entry, reason string) {
 	n := c.update(e, func(n *entry) {
 		n.why = clip(fmt.Sprintf("rolled back: it cannot be at %v: %s", e.Dest, reason))
@@ -185,8 +184,7 @@ func (c *Core) goBack(e *entry, reason string) {
 	c.tell("vm_rolled_back", true, "interface %q (GUID %v) goes back to %v: it cannot be at %v: %s", n.Name, n.GUID, n.Place, e.Dest, reason)
 }
 
-// rollBack gives up the place that is kept for e. One that was on its way there has
-// to come back.
+// rollBack gives up the destination of e. If its address is on the way there, it has to come back.
 func (e *entry) rollBack() {
 	if e.Doing == DoingFinish {
 		e.Doing, e.Lease = DoingRollBack, subnet.LeaseMoving
@@ -194,8 +192,8 @@ func (e *entry) rollBack() {
 	e.State, e.Dest, e.last, e.anyFunction = Attached, subnet.Place{}, rolledBack, false
 }
 
-// lookAround compares what is under way with a new state of the subnet: places
-// that turn up are looked at, those that vanish are given up.
+// lookAround compares the operations in progress with a new state of the subnet: it looks at
+// places that appeared, and gives up those that are gone.
 func (c *Core) lookAround() {
 	for g := range c.fading {
 		if c.snap == nil || c.snap.PortByGUID(g) < 0 {
@@ -246,8 +244,8 @@ func (c *Core) lookFinish(e *entry) {
 	}
 }
 
-// askedFunction is the function that place is to be asked for: where the core
-// chose, any until a VPort shows the GUID, and what was chosen if none does.
+// askedFunction is the function to ask for at a place: if the core chose the function, the one
+// whose VPort shows the GUID, or the chosen one if none does.
 func (c *Core) askedFunction(e *entry, at subnet.Place) uint16 {
 	if !e.anyFunction || at.Function == 0 {
 		return at.Function
@@ -255,7 +253,7 @@ func (c *Core) askedFunction(e *entry, at subnet.Place) uint16 {
 	return c.seen(e, at).Function
 }
 
-// follow is the place that a migration goes to, by what VPorts show now.
+// follow is the destination of a migration, by what VPorts show now.
 func (c *Core) follow(e *entry) subnet.Place {
 	if !e.anyFunction {
 		return e.Dest
@@ -263,8 +261,7 @@ func (c *Core) follow(e *entry) subnet.Place {
 	return c.seen(e, e.Dest)
 }
 
-// seen is the function of at's port whose VPort shows e's GUID and is free; at, if
-// there is none.
+// seen is the place on at's port whose VPort shows e's GUID and is free; at, if there is none.
 func (c *Core) seen(e *entry, at subnet.Place) subnet.Place {
 	s, i := c.port(at.Port)
 	if i < 0 || s.Ports[i].Adapter == nil || s.Ports[i].Adapter.Model != subnet.VPorts {
@@ -286,8 +283,8 @@ func (c *Core) seen(e *entry, at subnet.Place) subnet.Place {
 	return at
 }
 
-// shownAt says which end port of the subnet has a GUID, as words; empty if none has
-// that an interface may not take over.
+// shownAt names the end port of the subnet that has a GUID, for people; it is empty if there is
+// none, or if an interface may take the GUID over.
 func (c *Core) shownAt(g ib.GUID) string {
 	if c.snap == nil || c.fading[g] {
 		return ""
