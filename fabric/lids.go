@@ -54,6 +54,12 @@ func (g *Graph) WithLIDs(more []LIDGrant) (*Graph, error) {
 	return &h, nil
 }
 
+// SwitchByGUID is the index of the switch with a node GUID, and whether there is one.
+func (g *Graph) SwitchByGUID(guid ib.GUID) (int32, bool) {
+	i, ok := slices.BinarySearchFunc(g.Switches, guid, func(s SwitchNode, guid ib.GUID) int { return cmp.Compare(s.GUID, guid) })
+	return int32(i), ok
+}
+
 // grant is own for LIDs beside a port's range.
 func (g *Graph) grant(more []LIDGrant, name func(e int32) string) error {
 	for _, m := range more {

@@ -3,6 +3,7 @@ package sm
 import (
 	"heddle/partition"
 	"heddle/sm/config"
+	"heddle/sm/job"
 	"heddle/sm/notice"
 	"heddle/sm/pkeymgr"
 	"heddle/sm/topo"
@@ -53,6 +54,25 @@ type (
 	FaultKind   = notice.FaultKind
 	Risk        = notice.Risk
 	RiskChannel = notice.RiskChannel
+)
+
+// What the shell runs for a manager, and what it finds. See package job.
+type (
+	Job           = job.Job
+	JobResult     = job.Result
+	Plan          = job.Plan
+	PlannedLID    = job.PlannedLID
+	PlannedSwitch = job.PlannedSwitch
+	PlannedSMPs   = job.PlannedSMPs
+	PlannedStage  = job.PlannedStage
+	Forecast      = job.Forecast
+	CutLID        = job.CutLID
+)
+
+// Errors of Plan.Forecast.
+var (
+	ErrNoTables = job.ErrNoTables
+	ErrCutOff   = job.ErrCutOff
 )
 
 // The levels, kinds, phases and faults of package notice.

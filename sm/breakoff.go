@@ -43,7 +43,7 @@ func (c *Core) breakable() bool {
 		return true
 	case notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop:
 		// Where SL-to-VL tables are not known every plan begins with a stop of all traffic.
-		return c.dist.res == nil || !c.dist.res.transition.LanesUnknown || c.dist.next == 0
+		return c.dist.res == nil || !c.dist.res.Transition.LanesUnknown || c.dist.next == 0
 	case notice.PhaseLanes:
 		return true
 	}
@@ -92,7 +92,7 @@ func (c *Core) breakOff(why string) {
 		c.improveAt = c.Now.Add(c.Config.ImproveDelay)
 	}
 	if c.served != nil {
-		c.wanted = c.served.tables // what hosts can learn until then
+		c.wanted = c.served.Tables // what hosts can learn until then
 	}
 	c.endReport(why)
 	c.startSweep(why)
@@ -122,10 +122,10 @@ func (c *Core) leaveTransition() {
 		}
 		if slices.ContainsFunc(over, func(s transition.Stage) bool { return s.Repath > 0 }) && c.served != nil {
 			// Hosts may have learned the new levels; the old ones stay in use.
-			c.held = d.res.held.Next(c.wanted, fabric.Diff(c.Fabric.Graph, c.served.graph), 0)
+			c.held = d.res.Held.Next(c.wanted, fabric.Diff(c.Fabric.Graph, c.served.Graph), 0)
 			c.heldAt = c.Now
 		}
-		c.lanesUnsure = d.res.transition.LanesUnknown
+		c.lanesUnsure = d.res.Transition.LanesUnknown
 	}
 	c.dist = distribution{}
 }

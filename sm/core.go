@@ -15,6 +15,7 @@ import (
 	"heddle/sm/forward"
 	"heddle/sm/guid"
 	"heddle/sm/history"
+	"heddle/sm/job"
 	"heddle/sm/lid"
 	"heddle/sm/mastership"
 	"heddle/sm/notice"
@@ -109,13 +110,13 @@ type Core struct {
 	jobGen  uint64
 	jobsOut int    // jobs whose results have not come back, stale ones too
 	jobLast uint64 // generation of the last job asked for
-	jobDone *JobResult
-	planJob *Job // the last one, with PlanOnly
+	jobDone *job.Result
+	planJob *job.Job // the last one, with PlanOnly
 	wanted  *route.Tables
 	changed bool // routing has to be computed in this sweep
-	base    *solution
-	served  *solution        // graph and tables last distributed in full
-	current *solution        // … with their proof, for moves; its graph may differ in base LIDs. nil: not proved
+	base    *job.Solution
+	served  *job.Solution    // graph and tables last distributed in full
+	current *job.Solution    // … with their proof, for moves; its graph may differ in base LIDs. nil: not proved
 	lftErrs int              // blocks and tops that were not acknowledged in the last distribution
 	lftSure bool             // every switch acknowledged all of served
 	regrant bool             // LIDs have other owners than the graph says
@@ -124,7 +125,7 @@ type Core struct {
 	past    *history.History // tables and cables that packets may remember
 	// A transition that writes SL-to-VL tables has begun and not ended.
 	lanesUnsure bool
-	mix         laneMix // what it made of them
+	mix         forward.StagedLanes // what it made of them
 	// Switches that were left out but may still forward.
 	outsiders map[ib.GUID]*outsider
 	groups    []Group // multicast groups, ascending MLID
@@ -138,8 +139,8 @@ type Core struct {
 	placements *placement.Machine
 	mv         moves
 	moveCount  MoveStatus
-	localMoves []localMove // since base
-	moveAim    *solution   // to which the sweep that comes next is to move LIDs, if it finds nothing else; no engine's
+	localMoves []job.LocalMove // since base
+	moveAim    *job.Solution   // to which the sweep that comes next is to move LIDs, if it finds nothing else; no engine's
 
 	laneTabs    map[ib.GUID]*laneTables
 	laneRows    laneRows
@@ -157,11 +158,9 @@ type Core struct {
 	improving bool // only to try the engines before the one in use
 	improveAt mad.Time
 	triedFor  *fabric.Graph // for which better tables than those of base were looked for
-	aim       int64         // as in Job, for that graph
-	balance   bool          // as in Job, for that graph
-	lifts     int           // as in Job, for that graph
+	rounds    job.Rounds    // as in Job, for that graph
 	fullAt    mad.Time
-	result    *JobResult
+	result    *job.Result
 	dist      distribution
 	engine    string
 	passed    []string
@@ -216,7 +215,7 @@ func New(cfg config.Config) *Core {
 		pressAt: mad.Never, breakAt: mad.Never, heldLookAt: mad.Never,
 		transit: "none yet",
 		rp:      repairing{signed: mad.Never, at: mad.Never},
-		mix:     newLaneMix(),
+		mix:     forward.NewStagedLanes(),
 		past:    history.New(cfg.Flight()),
 		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
 		hurry:   newHurry(),

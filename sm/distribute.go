@@ -11,6 +11,7 @@ import (
 	"heddle/route/transition"
 	"heddle/sm/config"
 	"heddle/sm/forward"
+	"heddle/sm/job"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
@@ -18,7 +19,7 @@ import (
 
 // distribution is a transition under way.
 type distribution struct {
-	res    *JobResult // nil: LIDs are moved (moves.go)
+	res    *job.Result // nil: LIDs are moved (moves.go)
 	stages []transition.Stage
 	block  func(stage int, b route.BlockDiff, dst *[route.BlockLen]byte) // what a stage writes to a block
 	stage  int                                                           // stages of distributed, in their order
@@ -30,8 +31,8 @@ type distribution struct {
 // told are the tables that hosts are told of: while new service levels could meet
 // entries that they are not proved on, those before.
 func (c *Core) told() *route.Tables {
-	if d := &c.dist; d.res != nil && !d.told && d.res.Plan != nil && d.res.Plan.NeedsRepath && d.res.installed != nil {
-		return d.res.installed
+	if d := &c.dist; d.res != nil && !d.told && d.res.Plan != nil && d.res.Plan.NeedsRepath && d.res.Installed != nil {
+		return d.res.Installed
 	}
 	return c.wanted
 }
@@ -138,7 +139,7 @@ func (c *Core) needReadback() bool {
 	need := false
 	c.missing(func(int32, int) { need = true })
 	c.missingMFT(func(int32, uint16, uint8) { need = true })
-	return need || len(c.mix.doubt) > 0
+	return need || len(c.mix.Doubt) > 0
 }
 
 // startReadback reads the blocks that are not known. A result of a job that
@@ -161,7 +162,7 @@ func (c *Core) readBack() bool {
 			c.report.BlocksRead++
 			c.Add(work.Make(work.OpGetMFT, ni, pos, uint32(b)))
 		})
-		c.doubtedLanes(func(ni int32, k laneKey) { c.Add(work.Make(work.OpBackSL, ni, k.out, uint32(k.in))) })
+		c.doubtedLanes(func(ni int32, k forward.LaneKey) { c.Add(work.Make(work.OpBackSL, ni, k.Out, uint32(k.In))) })
 		if c.Pending > 0 {
 			return true
 		}
@@ -194,7 +195,7 @@ func (c *Core) onGetLFT(it work.Item, comp *mad.Completion) {
 }
 
 // startDistribution begins a transition.
-func (c *Core) startDistribution(r *JobResult) {
+func (c *Core) startDistribution(r *job.Result) {
 	c.dist = distribution{res: r, stages: r.Plan.Stages, block: r.Plan.Block, stage: stageDown}
 	c.lftErrs, c.current = 0, nil
 	c.rememberTables(r)
@@ -230,7 +231,7 @@ func (c *Core) distributed() bool {
 			// A switch that did not take a block may still send by the old
 			// entry, so the new ones must wait: the next sweep plans anew.
 			if c.served != nil {
-				c.wanted = c.served.tables // what hosts are told until then
+				c.wanted = c.served.Tables // what hosts are told until then
 			}
 			c.endSweep()
 			return true
@@ -291,15 +292,15 @@ func (c *Core) distributed() bool {
 		}
 	default:
 		c.shareRows()
-		c.mix = newLaneMix()
-		c.served = &solution{graph: c.Fabric.Graph, tables: c.wanted}
-		if c.lftSure = c.lftErrs == 0; d.res.next != nil && d.res.next.graph == c.Fabric.Graph {
-			c.current = d.res.next
+		c.mix = forward.NewStagedLanes()
+		c.served = &job.Solution{Graph: c.Fabric.Graph, Tables: c.wanted}
+		if c.lftSure = c.lftErrs == 0; d.res.Next != nil && d.res.Next.Graph == c.Fabric.Graph {
+			c.current = d.res.Next
 		}
 		if d.errs == c.Errs { // the last stage was taken by all, as those before
 			c.lanesUnsure = false
 		}
-		if c.held = d.res.held; plan.NeedsRepath {
+		if c.held = d.res.Held; plan.NeedsRepath {
 			c.heldAt = c.Now
 		}
 		return c.startLanes()

@@ -78,7 +78,7 @@ func (c *Core) laneDoubt(it work.Item) {
 		c.holdSL(it.Node(), 0, it.Port(), 0)
 		return
 	}
-	c.eachLane(it, func(k laneKey) { c.holdSL(it.Node(), k.in, k.out, 0) })
+	c.eachLane(it, func(k forward.LaneKey) { c.holdSL(it.Node(), k.In, k.Out, 0) })
 }
 
 func (c *Core) carryNode(n int32) {

@@ -5,6 +5,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/partition"
+	"heddle/sm/job"
 	"heddle/sm/notice"
 	"heddle/store"
 	"heddle/subnet"
@@ -34,7 +35,7 @@ type Persisted struct {
 }
 
 // JobDone is the result of an Output.Jobs entry.
-type JobDone struct{ Result *JobResult }
+type JobDone struct{ Result *job.Result }
 
 // Sweep asks for a full sweep. With Audit the tables of all switches are read
 // back too; with Rebalance tables are computed without regard to those that
@@ -140,10 +141,10 @@ type Output struct {
 	PersistGen uint64 // to be returned in Persisted
 	IsSM       IsSMChange
 	Sends      []mad.Packet
-	Jobs       []*Job
+	Jobs       []*job.Job
 	Publish    *subnet.Snapshot
 	Notices    []notice.Notice
-	Plan       *Plan
+	Plan       *job.Plan
 	// Traps are the traps that were taken, for subscribers: all but those of a
 	// source that keeps sending them.
 	Traps   []Trap

@@ -6,6 +6,7 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/forward"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
@@ -119,7 +120,7 @@ func (c *Core) hostLanes() {
 				continue
 			}
 			for in := range int(n.Info.NumPorts) + 1 {
-				if in != out && slTable(was.lanes, was.s, uint8(in), uint8(out), c.lanes(p)) != c.slWanted(ni, uint8(in), uint8(out)) {
+				if in != out && forward.SLtoVL(was.lanes, was.s, uint8(in), uint8(out), c.lanes(p)) != c.slWanted(ni, uint8(in), uint8(out)) {
 					c.Add(work.Make(work.OpSetSL, ni, uint8(out), uint32(in)))
 				}
 			}
@@ -181,19 +182,9 @@ func (c *Core) slWanted(n int32, in, out uint8) smp.SLtoVL {
 		vls = c.lanes(p)
 	}
 	if c.lanesPre || nd.GraphSwitch < 0 {
-		return slTable(nil, 0, in, out, vls)
+		return forward.SLtoVL(nil, 0, in, out, vls)
 	}
-	return slTable(c.wanted.Lanes, nd.GraphSwitch, in, out, vls)
-}
-
-func slTable(l *route.Lanes, s int32, in, out, vls uint8) (t smp.SLtoVL) {
-	if l != nil && int(s) < len(l.Index) && int(max(in, out)) < int(l.Stride[s]) {
-		return smp.SLtoVL(l.Rows[l.Index[s][int(in)*int(l.Stride[s])+int(out)]])
-	}
-	for sl := range t {
-		t[sl] = ib.VL(uint8(sl) % vls)
-	}
-	return t
+	return forward.SLtoVL(c.wanted.Lanes, nd.GraphSwitch, in, out, vls)
 }
 
 // arbWanted gives each lane of the link the same low-priority weight and

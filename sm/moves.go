@@ -1,19 +1,18 @@
 package sm
 
 import (
-	"fmt"
 	"strconv"
 
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/route"
-	"heddle/route/check"
 	"heddle/route/move"
 	"heddle/route/transition"
 	"heddle/sm/config"
 	"heddle/sm/forward"
 	"heddle/sm/history"
+	"heddle/sm/job"
 	"heddle/sm/notice"
 	"heddle/sm/work"
 )
@@ -49,50 +48,28 @@ const (
 // time with all retries.
 const moveAgain = 2
 
-// moveInput is what a Job needs to move LIDs instead of routing all.
-type moveInput struct {
-	proof   *check.Proof // nil: tables are to be proved first
-	tables  *route.Tables
-	list    []move.Request
-	options move.Options
-}
-
 func (c *Core) startMoveJob() {
 	c.jobGen++
 	c.jobsOut++
 	c.jobLast, c.jobDone = c.jobGen, nil
-	in := &moveInput{list: c.mv.list, options: move.Options{
+	in := &job.Moves{Requests: c.mv.list, Options: move.Options{
 		SwitchLifetime: transition.Lifetime(c.Config.PacketLife), HOQLife: transition.Lifetime(max(c.Config.HOQLife, c.Config.LeafHOQLife)),
 		Unsafe: c.Config.AllowUnsafe, NoWait: c.Config.Transition == config.TransitionAvailability,
 	}}
 	// Nothing is published while a move waits, so hosts would not learn of other levels.
-	if in.options.NoWait {
-		in.options.Repath, in.options.RepathTime = true, max(c.Config.RepathTime, 0)
+	if in.Options.NoWait {
+		in.Options.Repath, in.Options.RepathTime = true, max(c.Config.RepathTime, 0)
 	}
-	if c.current != nil && c.served != nil && c.current.tables == c.served.tables {
-		in.proof = c.current.proof
+	if c.current != nil && c.served != nil && c.current.Tables == c.served.Tables {
+		in.Proof = c.current.Proof
 	}
-	if c.served != nil && c.served.graph == c.Fabric.Graph {
-		in.tables = c.served.tables
-		if mc := in.tables.Multicast; mc != nil {
-			in.options.Groups = accepted(c.routeGroups(), mc)
+	if c.served != nil && c.served.Graph == c.Fabric.Graph {
+		in.Tables = c.served.Tables
+		if mc := in.Tables.Multicast; mc != nil {
+			in.Options.Groups = job.Accepted(c.routeGroups(), mc)
 		}
 	}
-	c.out.Jobs = append(c.out.Jobs, &Job{Gen: c.jobGen, graph: c.Fabric.Graph, move: in})
-}
-
-// run carries requests out; it is a Job's part.
-func (in *moveInput) run(g *fabric.Graph, workers int) (*move.Result, error) {
-	if in.tables == nil {
-		return nil, fmt.Errorf("sm: no tables are in force for the subnet as it is")
-	}
-	o := in.options
-	o.Workers = max(workers, 1)
-	p := in.proof
-	if p == nil {
-		p = check.Prove(g, in.tables, check.Options{Workers: o.Workers, Groups: o.Groups})
-	}
-	return move.New(p, in.list, o)
+	c.out.Jobs = append(c.out.Jobs, &job.Job{Gen: c.jobGen, Graph: c.Fabric.Graph, Move: in})
 }
 
 // moved takes the phase on when its items are done.
@@ -110,22 +87,22 @@ func (c *Core) moved() bool {
 			return false
 		}
 		c.jobDone = nil
-		if r.move == nil {
+		if r.Move == nil {
 			c.moveBySweep(r.Err.Error(), false)
 			return true
 		}
-		why := r.move.Unordered
-		if why == "" && !c.levelsStay(r.move) {
+		why := r.Move.Unordered
+		if why == "" && !c.levelsStay(r.Move) {
 			why = "there are several lanes, and hosts or packets may still be on others than the LIDs are to have"
 		}
 		if why != "" {
 			c.moveBySweep(why, false)
-			if r.move.Proof.OK() {
-				c.moveAim = &solution{graph: r.move.Graph, tables: r.move.Tables, proof: r.move.Proof}
+			if r.Move.Proof.OK() {
+				c.moveAim = &job.Solution{Graph: r.Move.Graph, Tables: r.Move.Tables, Proof: r.Move.Proof}
 			}
 			return true
 		}
-		m.res = r.move
+		m.res = r.Move
 		if m.res.Risk != nil {
 			c.tellRisk(m.res)
 		}
@@ -198,7 +175,7 @@ func (c *Core) moved() bool {
 
 // tellRisk tells which cycle is possible while the LIDs move.
 func (c *Core) tellRisk(r *move.Result) {
-	k := nameRisk(r.Risk, func(s int32) ib.GUID { return c.Fabric.Nodes[c.Fabric.SwitchNode[s]].Info.NodeGUID }, c.descOf)
+	k := notice.NewRisk(r.Risk, func(s int32) ib.GUID { return c.Fabric.Nodes[c.Fabric.SwitchNode[s]].Info.NodeGUID }, c.descOf)
 	c.moveCount.AtRisk++
 	c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: k.String()})
 	c.placements.AtRisk()
@@ -208,7 +185,7 @@ func (c *Core) tellRisk(r *move.Result) {
 // nothing may be under way on levels or tables that move.New was not given. A sweep gives them.
 // What changes no path between switches goes with all of them.
 func (c *Core) levelsStay(r *move.Result) bool {
-	if t := c.served.tables; t.SL == nil && t.Lanes == nil {
+	if t := c.served.Tables; t.SL == nil && t.Lanes == nil {
 		return true
 	}
 	return len(r.Stages) == 0 || r.Local || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.past.Recent(c.Now, c.Fabric.Graph)) == 0
@@ -231,7 +208,7 @@ func (c *Core) makeRoom() {
 // force.
 func (c *Core) moveBlock(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
 	if k < 0 {
-		c.served.tables.Block(b.Switch, b.Block, dst)
+		c.served.Tables.Block(b.Switch, b.Block, dst)
 		return
 	}
 	c.mv.res.Block(k, b, dst)
@@ -277,20 +254,20 @@ func (c *Core) rememberMove() {
 			lids[q.With] = true
 		}
 	}
-	c.past.BeginMove(c.Now, c.Fabric.Graph, c.served.tables, c.mv.res.Tables, lids, hops, c.mostRecent()-2)
+	c.past.BeginMove(c.Now, c.Fabric.Graph, c.served.Tables, c.mv.res.Tables, lids, hops, c.mostRecent()-2)
 }
 
 // movesDone puts what the switches hold now into force.
 func (c *Core) movesDone() {
 	m, f := &c.mv, c.Fabric
-	was, now := c.served.tables, m.res.Tables
+	was, now := c.served.Tables, m.res.Tables
 	c.past.EndMove(c.Now, was, now)
 	c.noteLocal()
 	f.Graph = c.withBases(m.res.Graph)
 	c.wanted = now
 	c.shareRows()
-	c.served = &solution{graph: f.Graph, tables: now}
-	c.current = &solution{graph: m.res.Graph, tables: now, proof: m.res.Proof}
+	c.served = &job.Solution{Graph: f.Graph, Tables: now}
+	c.current = &job.Solution{Graph: m.res.Graph, Tables: now, Proof: m.res.Proof}
 	c.movedSnap = true
 	for i, g := range m.by {
 		if g != 0 && i < len(m.res.Moved) {

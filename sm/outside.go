@@ -7,6 +7,7 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/route/transition"
+	"heddle/sm/job"
 	"heddle/sm/topo"
 )
 
@@ -22,19 +23,19 @@ type outsider struct {
 // left out, and cables between switches of which an end did not answer.
 func (c *Core) outside() (frozen []transition.Frozen, left []transition.LeftCable) {
 	g := c.Fabric.Graph
-	if s := c.served; s != nil && s.graph != g {
-		d := fabric.Diff(s.graph, g)
+	if s := c.served; s != nil && s.Graph != g {
+		d := fabric.Diff(s.Graph, g)
 		left = c.missed(s, d)
 	}
 	for guid, o := range c.outsiders {
 		f := transition.Frozen{GUID: guid, Row: o.row}
-		if _, back := switchByGUID(g, guid); back {
+		if _, back := g.SwitchByGUID(guid); back {
 			delete(c.outsiders, guid)
 			continue
 		}
 		linked := false
 		for _, k := range o.cables {
-			at, ok := switchByGUID(g, k.Peer)
+			at, ok := g.SwitchByGUID(k.Peer)
 			if ok && !c.carries(at, k.PeerPort) {
 				continue
 			}
@@ -53,14 +54,14 @@ func (c *Core) outside() (frozen []transition.Frozen, left []transition.LeftCabl
 
 // missed notes the switches of the solution in use that the graph has not, and
 // lists the cables that it should have.
-func (c *Core) missed(s *solution, d *fabric.Delta) (left []transition.LeftCable) {
-	was := s.graph
+func (c *Core) missed(s *job.Solution, d *fabric.Delta) (left []transition.LeftCable) {
+	was := s.Graph
 	for i := range was.Switches {
 		if d.OldSwitch[i] >= 0 {
 			continue
 		}
 		guid := was.Switches[i].GUID
-		o := &outsider{row: s.tables.LFT[i]}
+		o := &outsider{row: s.Tables.LFT[i]}
 		if l := c.lfts[guid]; l != nil && l.Installed() != nil {
 			o.row = l.Installed()
 			l.Shared = true
@@ -90,9 +91,4 @@ func (c *Core) missed(s *solution, d *fabric.Delta) (left []transition.LeftCable
 func (c *Core) carries(s int32, port uint8) bool {
 	p := c.Fabric.PortOf(c.Fabric.SwitchNode[s], port)
 	return !p.Has(topo.PortKnown) || p.Info.PortState >= ib.StateArmed
-}
-
-func switchByGUID(g *fabric.Graph, guid ib.GUID) (int32, bool) {
-	i, ok := slices.BinarySearchFunc(g.Switches, guid, func(s fabric.SwitchNode, guid ib.GUID) int { return cmp.Compare(s.GUID, guid) })
-	return int32(i), ok
 }

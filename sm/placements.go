@@ -3,6 +3,7 @@ package sm
 import (
 	"heddle/ib"
 	"heddle/route/move"
+	"heddle/sm/job"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
@@ -89,8 +90,8 @@ func (c *Core) baseChanged() {
 		return
 	}
 	c.Fabric.Graph = h
-	if c.served != nil && c.served.graph == was {
-		c.served = &solution{graph: h, tables: c.served.tables}
+	if c.served != nil && c.served.Graph == was {
+		c.served = &job.Solution{Graph: h, Tables: c.served.Tables}
 	}
 	c.floatSnap = true
 }

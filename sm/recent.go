@@ -4,14 +4,15 @@ import (
 	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/history"
+	"heddle/sm/job"
 )
 
 // rememberTables is called before a transition writes anything.
-func (c *Core) rememberTables(r *JobResult) {
-	if len(r.Plan.Stages) == 0 || r.installed == nil || r.Plan.SMPs == 0 && !r.Plan.NeedsRepath {
+func (c *Core) rememberTables(r *job.Result) {
+	if len(r.Plan.Stages) == 0 || r.Installed == nil || r.Plan.SMPs == 0 && !r.Plan.NeedsRepath {
 		return // what packets meet stays
 	}
-	if r.transition.Quiet {
+	if r.Transition.Quiet {
 		c.past.Forget() // there are no packets that could remember anything
 		return
 	}
@@ -25,9 +26,9 @@ func (c *Core) rememberTables(r *JobResult) {
 	if r.Report != nil {
 		hops = min(hops, 2*(r.Report.MaxHops+1))
 	}
-	steps := []*route.Tables{r.installed, r.Tables}
-	if f := r.Plan.Fitted; f != nil && f.First != nil && f.First != r.installed && f.First != f.Tables {
-		steps = []*route.Tables{r.installed, f.First, r.Tables}
+	steps := []*route.Tables{r.Installed, r.Tables}
+	if f := r.Plan.Fitted; f != nil && f.First != nil && f.First != r.Installed && f.First != f.Tables {
+		steps = []*route.Tables{r.Installed, f.First, r.Tables}
 	}
 	c.past.Begin(c.Fabric.Graph, r.Plan, hops, steps...)
 }
@@ -37,5 +38,5 @@ func (c *Core) lostCables() []transition.LeftCable {
 	if c.served == nil {
 		return c.past.Lost(c.Now, nil, c.Fabric.Graph)
 	}
-	return c.past.Lost(c.Now, c.served.graph, c.Fabric.Graph)
+	return c.past.Lost(c.Now, c.served.Graph, c.Fabric.Graph)
 }

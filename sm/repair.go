@@ -7,13 +7,14 @@ import (
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
+	"heddle/sm/job"
 	"heddle/sm/notice"
 )
 
 // repairing is the repair that a sweep carries out.
 type repairing struct {
 	rep    *notice.Repair // nil: nothing is broken, as far as is known
-	found  *breakage
+	found  *job.Breakage
 	at     mad.Time // when the last block was acknowledged that connects a pair; Never: none was
 	sign   mad.Time // the first sign of what the sweep looks for
 	signed mad.Time // the first sign since the sweep began; Never: none
@@ -33,20 +34,20 @@ func (c *Core) signSweep() {
 }
 
 // startRepair notes what a job found broken.
-func (c *Core) startRepair(r *JobResult) {
+func (c *Core) startRepair(r *job.Result) {
 	p := r.Plan
 	if p != nil && p.Risk != nil && p.Mode != transition.ModeRefused {
 		c.report.Risk = c.riskOf(r)
 		c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: c.report.Risk.String()})
 		c.placements.AtRisk()
 	}
-	b := r.broken
+	b := r.Broken
 	if b == nil {
 		return
 	}
 	rep := &notice.Repair{
-		Reason: c.report.Reason, Faults: slices.Clone(b.faults), More: b.more, Policy: c.Config.Transition,
-		Broken: b.pairs.N, Late: b.late, First: b.pairs.N - b.late, Risk: c.report.Risk,
+		Reason: c.report.Reason, Faults: slices.Clone(b.Faults), More: b.More, Policy: c.Config.Transition,
+		Broken: b.Pairs.N, Late: b.Late, First: b.Pairs.N - b.Late, Risk: c.report.Risk,
 	}
 	rep.Name(c.descOf)
 	if p != nil {
@@ -58,25 +59,16 @@ func (c *Core) startRepair(r *JobResult) {
 }
 
 // riskOf names what a plan's risk is about.
-func (c *Core) riskOf(r *JobResult) *notice.Risk {
-	return nameRisk(r.Plan.Risk, func(s int32) ib.GUID {
+func (c *Core) riskOf(r *job.Result) *notice.Risk {
+	return notice.NewRisk(r.Plan.Risk, func(s int32) ib.GUID {
 		if int(s) < len(c.Fabric.SwitchNode) {
 			return c.Fabric.Nodes[c.Fabric.SwitchNode[s]].Info.NodeGUID
 		}
-		if i := int(s) - len(c.Fabric.SwitchNode); i < len(r.transition.Frozen) {
-			return r.transition.Frozen[i].GUID // excluded, and forwards still
+		if i := int(s) - len(c.Fabric.SwitchNode); i < len(r.Transition.Frozen) {
+			return r.Transition.Frozen[i].GUID // excluded, and forwards still
 		}
 		return 0
 	}, c.descOf)
-}
-
-func nameRisk(r *transition.Risk, guid func(s int32) ib.GUID, desc func(ib.GUID) string) *notice.Risk {
-	k := &notice.Risk{Worst: r.Worst, Why: r.Why}
-	for _, h := range r.Cycle {
-		g := guid(h.Switch)
-		k.Channels = append(k.Channels, notice.RiskChannel{Node: g, Desc: desc(g), Port: h.Port, Lane: h.Lane})
-	}
-	return k
 }
 
 // descOf is the description of a node that is or was there.
@@ -98,8 +90,8 @@ func (c *Core) repairWritten(s int32, b int) {
 	if r.rep == nil || c.dist.res == nil {
 		return
 	}
-	if k := c.dist.next - 1; k >= 0 && k < len(r.found.writes) {
-		if _, ok := slices.BinarySearchFunc(r.found.writes[k], route.BlockDiff{Switch: s, Block: uint16(b)}, compareBlocks); ok {
+	if k := c.dist.next - 1; k >= 0 && k < len(r.found.Writes) {
+		if _, ok := slices.BinarySearchFunc(r.found.Writes[k], route.BlockDiff{Switch: s, Block: uint16(b)}, compareBlocks); ok {
 			r.at = c.Now
 		}
 	}
@@ -125,7 +117,7 @@ func (c *Core) endRepair() {
 	case c.refused, d.res == nil:
 		rep.Left = rep.Broken
 	case d.next < len(d.res.Plan.Stages) || c.lftErrs > 0:
-		rep.Left = r.found.pairs.Still(c.installed())
+		rep.Left = r.found.Pairs.Still(c.installed())
 	}
 	rep.Late = min(rep.Late, rep.Broken-rep.Left)
 	rep.First = rep.Broken - rep.Left - rep.Late

@@ -10,7 +10,9 @@ import (
 	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/config"
+	"heddle/sm/forward"
 	"heddle/sm/history"
+	"heddle/sm/job"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/subnet"
@@ -42,10 +44,10 @@ func (c *Core) startJob() {
 	if len(c.Config.Roots) > 0 {
 		opt.Roots = c.Config.Roots
 	}
-	j := &Job{
-		Gen: c.jobGen, graph: c.Fabric.Graph, engines: c.Config.Engines, explicit: c.Config.Explicit, allowUnsafe: c.Config.AllowUnsafe,
-		opt: opt, mode: jobFull, base: c.base, groups: c.routeGroups(), installed: inst, served: c.served,
-		transition: transition.Options{
+	j := &job.Job{
+		Gen: c.jobGen, Graph: c.Fabric.Graph, Engines: c.Config.Engines, Explicit: c.Config.Explicit, AllowUnsafe: c.Config.AllowUnsafe,
+		Options: opt, Mode: job.Full, Base: c.base, Groups: c.routeGroups(), Installed: inst, Served: c.served,
+		Transition: transition.Options{
 			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.Config.PacketLife),
 			HOQLife: transition.Lifetime(max(c.Config.HOQLife, c.Config.LeafHOQLife)),
 			SMPTime: c.meanRTT(), Window: c.Engine.Window(), RepathTime: max(c.Config.RepathTime, 0), MaxVLs: c.Config.MaxVLs,
@@ -53,61 +55,62 @@ func (c *Core) startJob() {
 		},
 	}
 	if c.levelsHeld() {
-		j.transition.Held = c.held
+		j.Transition.Held = c.held
 	}
-	if j.transition.Quiet {
-		if c.lanesUnsure || len(c.mix.wrote)+len(c.mix.doubt) > 0 {
+	if j.Transition.Quiet {
+		if c.lanesUnsure || len(c.mix.Wrote)+len(c.mix.Doubt) > 0 {
 			c.lanesSetUp = false
 		}
 		c.lanesUnsure = false // all are set up before traffic flows that needs them
-		c.mix = newLaneMix()
+		c.mix = forward.NewStagedLanes()
 	}
-	if len(c.mix.doubt) > 0 {
+	if len(c.mix.Doubt) > 0 {
 		c.lanesUnsure = true // they could not be read back
 	}
-	j.transition.LanesUnknown = c.lanesUnsure
-	j.mix = c.mix.clone()
-	if !j.transition.Quiet {
-		j.transition.Frozen, j.transition.Left = c.outside()
-		j.transition.Lost = c.lostCables()
+	j.Transition.LanesUnknown = c.lanesUnsure
+	j.Lanes = c.mix.Clone()
+	if !j.Transition.Quiet {
+		j.Transition.Frozen, j.Transition.Left = c.outside()
+		j.Transition.Lost = c.lostCables()
 	}
-	j.policy = c.Config.Transition
-	j.port, j.drain = c.Config.PortGUID, c.Config.DrainTime
-	if j.tried = c.triedFor == c.Fabric.Graph; j.tried {
-		j.aim, j.balance, j.lifts = c.aim, c.balance, c.lifts
+	j.Policy = c.Config.Transition
+	j.PortGUID, j.DrainTime = c.Config.PortGUID, c.Config.DrainTime
+	if c.triedFor == c.Fabric.Graph {
+		j.Rounds = c.rounds
+		j.Tried = true
 	}
-	j.remembered = c.remembered() > 0
-	j.patient = c.running() && !c.anew && c.Config.ImproveDelay > 0
+	j.Remembered = c.remembered() > 0
+	j.Patient = c.running() && !c.anew && c.Config.ImproveDelay > 0
 	switch c.Config.Transition {
 	case config.TransitionDiscard:
-		j.transition.Force = transition.ModeDiscard
+		j.Transition.Force = transition.ModeDiscard
 	case config.TransitionStatic:
-		j.transition.Force = transition.ModeStatic
+		j.Transition.Force = transition.ModeStatic
 	case config.TransitionStatic2003:
-		j.transition.Quiet = true // every link is down while tables are written
+		j.Transition.Quiet = true // every link is down while tables are written
 	}
 	if len(inst.LFT) > 0 && inst.TopLID > 0 {
-		j.opt.Previous = inst
+		j.Options.Previous = inst
 	}
 	switch {
 	case c.rebalance:
-		j.opt.Rebalance, j.opt.Previous = true, nil
+		j.Options.Rebalance, j.Options.Previous = true, nil
 	case c.improving && c.reg.on:
-		if c.base == nil || c.base.graph != c.Fabric.Graph {
+		if c.base == nil || c.base.Graph != c.Fabric.Graph {
 			// Something changed just now: that comes first.
 			c.improving, c.anew = false, false
-			j.mode = jobUpdate
+			j.Mode = job.Update
 			break
 		}
-		j.mode = jobImprove
+		j.Mode = job.Improve
 	case c.reg.on && !c.anew:
-		j.mode = jobUpdate
+		j.Mode = job.Update
 		if s := c.movedSolution(); s != nil {
-			j.base, j.engineBase = s, c.base
+			j.Base, j.EngineBase = s, c.base
 		} else {
-			j.local = slices.Clone(c.localMoves)
+			j.Local = slices.Clone(c.localMoves)
 		}
-		j.moved, c.moveAim = c.moveAim, nil
+		j.MoveTo, c.moveAim = c.moveAim, nil
 	}
 	if c.Config.PlanOnly {
 		c.planJob = j
@@ -125,13 +128,13 @@ func (c *Core) levelsHeld() bool {
 // is still to follow in rounds, and
 // nothing else is to change but groups: nil otherwise. The engine would find other entries for
 // those LIDs, and hosts would be told of other paths because a VM is in a group.
-func (c *Core) movedSolution() *solution {
+func (c *Core) movedSolution() *job.Solution {
 	s := c.current
-	if c.base == nil || s == nil || c.base.graph == c.Fabric.Graph && c.base.tables == s.tables || s.proof == nil || s.graph != c.Fabric.Graph || c.served == nil || c.served.tables != s.tables {
+	if c.base == nil || s == nil || c.base.Graph == c.Fabric.Graph && c.base.Tables == s.Tables || s.Proof == nil || s.Graph != c.Fabric.Graph || c.served == nil || c.served.Tables != s.Tables {
 		return nil
 	}
 	u := *s
-	u.engine, u.passed, u.report = c.base.engine, c.base.passed, s.proof.Report()
+	u.Engine, u.Passed, u.Report = c.base.Engine, c.base.Passed, s.Proof.Report()
 	return &u
 }
 
@@ -164,7 +167,7 @@ func (c *Core) meanRTT() time.Duration {
 	return sum / time.Duration(n)
 }
 
-func (c *Core) onJobDone(r *JobResult) {
+func (c *Core) onJobDone(r *job.Result) {
 	c.jobsOut--
 	if r == nil || r.Gen != c.jobGen {
 		return // of a sweep that was given up
@@ -237,8 +240,8 @@ func (c *Core) routed() bool {
 	if c.improving && c.engine != r.Engine {
 		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Text: r.Engine + " will do again and replaces " + c.engine})
 	}
-	if c.wanted = r.Tables; c.base != r.base {
-		c.base, c.localMoves = r.base, nil
+	if c.wanted = r.Tables; c.base != r.Base {
+		c.base, c.localMoves = r.Base, nil
 	}
 	c.planImprove(r)
 	c.anew, c.improving, c.rebalance = false, false, false
@@ -268,26 +271,26 @@ func (c *Core) routed() bool {
 
 // planImprove sets the time at which the engines before the one in use are
 // tried again, if it was kept over a change. A full sweep has just tried them.
-func (c *Core) planImprove(r *JobResult) {
-	if r.base != r.next && !r.partial {
+func (c *Core) planImprove(r *job.Result) {
+	if r.Base != r.Next && !r.Partial {
 		return // only groups changed, or LIDs moved: what is planned stays
 	}
 	c.improveAt = mad.Never
 	round := c.improving || c.rebalance || c.anew
 	if c.improving {
-		c.triedFor, c.aim, c.balance, c.lifts = c.Fabric.Graph, r.aim, r.balance, r.lifts
+		c.triedFor, c.rounds = c.Fabric.Graph, r.Rounds
 	}
 	switch {
 	case c.Config.ImproveDelay <= 0:
-	case r.partial && round && r.moved == 0 && r.remembered:
+	case r.Partial && round && r.Moved == 0 && r.Remembered:
 		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.remembered()))
-	case r.partial && round && r.moved == 0:
+	case r.Partial && round && r.Moved == 0:
 		// All that is left waits for what is left: it stays as it is.
 		if c.NoteOnce("stalled") {
-			c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Text: strconv.Itoa(r.waiting) + " destinations keep the entries that they have: those of " +
+			c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Text: strconv.Itoa(r.Waiting) + " destinations keep the entries that they have: those of " +
 				r.Engine + " do not mix with them, and all pairs work"})
 		}
-	case r.partial:
+	case r.Partial:
 		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.leftAfter()))
 	case r.Kept && c.triedFor != c.Fabric.Graph:
 		c.improveAt = c.Now.Add(c.Config.ImproveDelay)

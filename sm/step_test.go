@@ -14,6 +14,7 @@ import (
 	"heddle/sim"
 	"heddle/sm"
 	"heddle/sm/config"
+	"heddle/sm/job"
 	"heddle/store"
 )
 
@@ -261,8 +262,8 @@ func TestSpuriousEvents(t *testing.T) {
 		sm.Persisted{Gen: 1},
 		sm.Persisted{Gen: 99, Err: fmt.Errorf("no")},
 		sm.JobDone{},
-		sm.JobDone{Result: &sm.JobResult{}},
-		sm.JobDone{Result: &sm.JobResult{Gen: 1}},
+		sm.JobDone{Result: &job.Result{}},
+		sm.JobDone{Result: &job.Result{Gen: 1}},
 		sm.Received{P: short},
 		sm.Received{P: &mad.Packet{}},
 	} {

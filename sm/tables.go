@@ -6,6 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/forward"
 	"heddle/sm/topo"
 	"heddle/sm/work"
 	"heddle/subnet"
@@ -55,7 +56,7 @@ func intern[T comparable](rows *[]T, at map[T]uint16, t *T) uint16 {
 
 // forgetLanes is for a new mastership.
 func (c *Core) forgetLanes() {
-	c.mix = newLaneMix()
+	c.mix = forward.NewStagedLanes()
 	clear(c.laneTabs)
 	clear(c.reading)
 	c.laneRows, c.reads, c.readDone = newLaneRows(), nil, false

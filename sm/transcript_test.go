@@ -21,7 +21,7 @@ import (
 	"heddle/route/engine/minhop"
 	"heddle/route/engine/updn"
 	"heddle/sim"
-	"heddle/sm"
+	"heddle/sm/job"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/store"
@@ -465,7 +465,7 @@ func (b *board) show(tables bool) {
 	}
 }
 
-func (b *board) plan(p *sm.Plan) {
+func (b *board) plan(p *job.Plan) {
 	if p == nil {
 		b.out.WriteString("no plan\n")
 		return

@@ -102,6 +102,17 @@ type Risk struct {
 	Why   string
 }
 
+// NewRisk names the channels of a transition's risk. guid is the node GUID of a switch by its index in the
+// plan, desc the description of a node.
+func NewRisk(r *transition.Risk, guid func(s int32) ib.GUID, desc func(ib.GUID) string) *Risk {
+	k := &Risk{Worst: r.Worst, Why: r.Why}
+	for _, h := range r.Cycle {
+		g := guid(h.Switch)
+		k.Channels = append(k.Channels, RiskChannel{Node: g, Desc: desc(g), Port: h.Port, Lane: h.Lane})
+	}
+	return k
+}
+
 // RiskChannel is the port by which a switch sends, and a data lane of it.
 type RiskChannel struct {
 	Node ib.GUID

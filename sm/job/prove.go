@@ -1,4 +1,4 @@
-package sm
+package job
 
 import (
 	"slices"
@@ -13,9 +13,9 @@ import (
 // they come from it, and adds the trees of the multicast groups, which it
 // verifies too. The tables it returns are those to install; it returns an error
 // if they may not be.
-func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Options) (*route.Tables, *check.Proof, error) {
+func (j *Job) prove(t *route.Tables, b *Solution, d *fabric.Delta, o route.Options) (*route.Tables, *check.Proof, error) {
 	co := check.Options{Workers: o.Workers}
-	if t.Multicast != nil { // carried along from the last solution; of other members
+	if t.Multicast != nil { // kept from the last solution; it may have other members
 		u := *t
 		u.Multicast = nil
 		t = &u
@@ -25,27 +25,27 @@ func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Optio
 	}
 	var p *check.Proof
 	if b != nil {
-		p = b.proof.Update(j.graph, d, t, co)
+		p = b.Proof.Update(j.Graph, d, t, co)
 	} else {
-		p = check.Prove(j.graph, t, co)
+		p = check.Prove(j.Graph, t, co)
 	}
-	if err := p.Err(); err != nil || len(j.groups) == 0 {
+	if err := p.Err(); err != nil || len(j.Groups) == 0 {
 		return t, p, err
 	}
 	mo := mcast.Options{Workers: o.Workers}
 	if s := j.inForce(); s != nil {
-		mo.Previous, mo.PreviousGraph = s.tables.Multicast, s.graph
+		mo.Previous, mo.PreviousGraph = s.Tables.Multicast, s.Graph
 	}
 	mo.Unicast, _ = p.Dependencies()
-	u := mcast.Join(j.graph, t, mcast.Build(j.graph, t, j.groups, mo))
-	co.Groups = accepted(j.groups, u.Multicast)
-	q := p.Update(j.graph, fabric.Diff(j.graph, j.graph), u, co)
+	u := mcast.Join(j.Graph, t, mcast.Build(j.Graph, t, j.Groups, mo))
+	co.Groups = Accepted(j.Groups, u.Multicast)
+	q := p.Update(j.Graph, fabric.Diff(j.Graph, j.Graph), u, co)
 	if err := q.Err(); err != nil {
 		// Unicast must not suffer for it.
 		without := *t
 		u = &without
 		u.Multicast = &route.Multicast{}
-		for _, g := range j.groups {
+		for _, g := range j.Groups {
 			u.Multicast.Refused = append(u.Multicast.Refused, route.RefusedGroup{MLID: g.MLID, Reason: "the trees do not verify: " + err.Error()})
 		}
 		return u, p, nil
@@ -54,34 +54,34 @@ func (j *Job) prove(t *route.Tables, b *solution, d *fabric.Delta, o route.Optio
 }
 
 // inForce is the solution whose trees switches have; nil if that is not known.
-func (j *Job) inForce() *solution {
-	if j.served != nil {
-		return j.served
+func (j *Job) inForce() *Solution {
+	if j.Served != nil {
+		return j.Served
 	}
-	return j.base
+	return j.Base
 }
 
 // groupsOnly is prove where nothing but groups changed since the last solution:
-// trees that stay are neither made nor judged again. The proof is nil where that
+// trees that stay are neither built nor verified again. The proof is nil where that
 // does not hold, or the new trees do not verify.
-func (j *Job) groupsOnly(t *route.Tables, b *solution, d *fabric.Delta, o route.Options) (*route.Tables, *check.Proof) {
-	if b == nil || b != j.base || b.graph != j.graph || len(j.groups) == 0 || b.tables.Multicast == nil {
+func (j *Job) groupsOnly(t *route.Tables, b *Solution, d *fabric.Delta, o route.Options) (*route.Tables, *check.Proof) {
+	if b == nil || b != j.Base || b.Graph != j.Graph || len(j.Groups) == 0 || b.Tables.Multicast == nil {
 		return nil, nil
 	}
-	mo := mcast.Options{Workers: o.Workers, Previous: b.tables.Multicast, PreviousGraph: b.graph}
-	if !mcast.Resumes(j.graph, t, mo) {
+	mo := mcast.Options{Workers: o.Workers, Previous: b.Tables.Multicast, PreviousGraph: b.Graph}
+	if !mcast.Resumes(j.Graph, t, mo) {
 		return nil, nil
 	}
-	u := mcast.Join(j.graph, t, mcast.Build(j.graph, t, j.groups, mo))
-	q := b.proof.Update(j.graph, d, u, check.Options{Workers: o.Workers, Groups: accepted(j.groups, u.Multicast)})
+	u := mcast.Join(j.Graph, t, mcast.Build(j.Graph, t, j.Groups, mo))
+	q := b.Proof.Update(j.Graph, d, u, check.Options{Workers: o.Workers, Groups: Accepted(j.Groups, u.Multicast)})
 	if q.Err() != nil {
 		return nil, nil
 	}
 	return u, q
 }
 
-// accepted are the groups that have trees.
-func accepted(groups []route.Group, m *route.Multicast) []route.Group {
+// Accepted returns the groups that have trees.
+func Accepted(groups []route.Group, m *route.Multicast) []route.Group {
 	out := make([]route.Group, 0, len(groups))
 	for _, g := range groups {
 		if !slices.ContainsFunc(m.Refused, func(r route.RefusedGroup) bool { return r.MLID == g.MLID }) {
@@ -96,18 +96,18 @@ func accepted(groups []route.Group, m *route.Multicast) []route.Group {
 // order of the new graph. Where there are none hosts use level 0 and links the
 // lanes that levels are modulo theirs.
 func (j *Job) inUse() *route.Tables {
-	t := *j.installed
-	s := j.served
+	t := *j.Installed
+	s := j.Served
 	if s == nil {
 		return &t
 	}
-	old := s.tables
+	old := s.Tables
 	t.NumVLs = max(old.NumVLs, 1)
-	if s.graph == j.graph {
+	if s.Graph == j.Graph {
 		t.SL, t.Class, t.NumClasses, t.Lanes = old.SL, old.Class, old.NumClasses, old.Lanes
 		return &t
 	}
-	u := old.Follow(s.graph, j.graph)
+	u := old.Follow(s.Graph, j.Graph)
 	t.SL, t.Class, t.NumClasses, t.Lanes = u.SL, u.Class, u.NumClasses, u.Lanes
 	return &t
 }

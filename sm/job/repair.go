@@ -1,4 +1,4 @@
-package sm
+package job
 
 import (
 	"heddle/fabric"
@@ -27,16 +27,16 @@ func immediate(p *transition.Plan) bool {
 }
 
 // strict reports whether plans wait where something could deadlock for a moment.
-func (j *Job) strict() bool { return j.policy == config.TransitionStrict }
+func (j *Job) strict() bool { return j.Policy == config.TransitionStrict }
 
 // between replaces tables that would have to wait by others on the way to them.
-func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
-	if j.transition.Force != transition.ModeAuto || r.Unsafe != "" || j.transition.Quiet || immediate(r.Plan) {
+func (j *Job) between(r *Result, inst *route.Tables, t transition.Options) {
+	if j.Transition.Force != transition.ModeAuto || r.Unsafe != "" || j.Transition.Quiet || immediate(r.Plan) {
 		return
 	}
-	f := transition.Repair(j.graph, inst, r.Tables, t)
+	f := transition.Repair(j.Graph, inst, r.Tables, t)
 	if f == nil {
-		if !j.strict() && r.next != nil {
+		if !j.strict() && r.Next != nil {
 			j.repair(r, transition.Unknown(inst), inst, t)
 		}
 		return
@@ -45,45 +45,45 @@ func (j *Job) between(r *JobResult, inst *route.Tables, t transition.Options) {
 		j.repair(r, f, inst, t)
 		return
 	}
-	if j.mode != jobFull || j.patient {
+	if j.Mode != Full || j.Patient {
 		defer func() {
 			if !immediate(r.Plan) && (r.Plan.Fitted == nil || !r.Plan.Fitted.Past) {
 				j.stay(r, inst, t)
 			}
 		}()
 	}
-	if r.aim == 0 {
-		r.aim = j.aim
+	if r.Aim == 0 {
+		r.Aim = j.Aim
 	}
-	r.lifts, t.Lifted = j.lifts, j.lifts > 0
+	r.Lifts, t.Lifted = j.Lifts, j.Lifts > 0
 	wanted := r.Tables
-	if j.balance && j.mode == jobImprove {
-		r.balance, r.waiting = true, r.Plan.LIDsChanged
+	if j.Balance && j.Mode == Improve {
+		r.Balance, r.Waiting = true, r.Plan.LIDsChanged
 		j.relieve(r, inst, wanted, t)
 		return
 	}
-	if f = transition.Approach(j.graph, inst, r.Tables, t); f != nil && f.Later {
+	if f = transition.Approach(j.Graph, inst, r.Tables, t); f != nil && f.Later {
 		j.stay(r, inst, t)
-		r.moved = 1 // others can follow
+		r.Moved = 1 // others can follow
 		return
 	}
-	if f == nil && j.mode == jobImprove && !j.remembered {
+	if f == nil && j.Mode == Improve && !j.Remembered {
 		// No round leads to the wanted tables: neither SL-to-VL tables take the entries of the other.
-		r.balance, r.waiting = true, r.Plan.LIDsChanged
+		r.Balance, r.Waiting = true, r.Plan.LIDsChanged
 		j.relieve(r, inst, wanted, t)
 		return
 	}
-	if f == nil || f.Moved+f.Entries+f.Levels == 0 && !f.Lanes && j.mode == jobFull {
+	if f == nil || f.Moved+f.Entries+f.Levels == 0 && !f.Lanes && j.Mode == Full {
 		return
 	}
 	if s := j.settle(f.Tables, r); s != nil {
-		if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict()); p != nil {
+		if p := transition.NewRepair(j.Graph, inst, s.Tables, f, t, j.strict()); p != nil {
 			r.replace(s, p)
-			if r.moved, r.waiting = f.Moved+f.Entries+f.Levels, f.Waiting; f.Lanes {
-				r.moved = 1 // others can follow
+			if r.Moved, r.Waiting = f.Moved+f.Entries+f.Levels, f.Waiting; f.Lanes {
+				r.Moved = 1 // others can follow
 			}
-			if r.moved == 0 && j.mode == jobImprove && !j.remembered {
-				r.balance = true
+			if r.Moved == 0 && j.Mode == Improve && !j.Remembered {
+				r.Balance = true
 				j.relieve(r, inst, wanted, t)
 			}
 		}
@@ -95,42 +95,42 @@ const maxLifts = 16
 
 // relieve evens out the load of tables that stay between two. If it cannot, it moves
 // destinations to levels on which the wanted tables come nearer.
-func (j *Job) relieve(r *JobResult, inst, wanted *route.Tables, t transition.Options) {
-	f := transition.Balance(j.graph, inst, r.aim, t)
+func (j *Job) relieve(r *Result, inst, wanted *route.Tables, t transition.Options) {
+	f := transition.Balance(j.Graph, inst, r.Aim, t)
 	if f == nil {
 		return
 	}
-	if j.round(r, inst, f, t); r.moved > 0 || j.remembered || r.Report.MaxChannelLoad <= r.aim || j.lifts >= maxLifts || t.RepathTime <= 0 {
+	if j.round(r, inst, f, t); r.Moved > 0 || j.Remembered || r.Report.MaxChannelLoad <= r.Aim || j.Lifts >= maxLifts || t.RepathTime <= 0 {
 		return
 	}
-	if f = transition.Lift(j.graph, inst, wanted, t); f != nil && f.Levels > 0 {
-		if j.round(r, inst, f, t); r.moved > 0 {
-			r.balance, r.lifts = false, j.lifts+1
+	if f = transition.Lift(j.Graph, inst, wanted, t); f != nil && f.Levels > 0 {
+		if j.round(r, inst, f, t); r.Moved > 0 {
+			r.Balance, r.Lifts = false, j.Lifts+1
 		}
 	}
 }
 
 // round makes one of the rounds toward better tables the result.
-func (j *Job) round(r *JobResult, inst *route.Tables, f *transition.Fitted, t transition.Options) {
+func (j *Job) round(r *Result, inst *route.Tables, f *transition.Fitted, t transition.Options) {
 	s := j.settle(f.Tables, r)
 	if s == nil {
 		return
 	}
-	if p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict()); p != nil {
+	if p := transition.NewRepair(j.Graph, inst, s.Tables, f, t, j.strict()); p != nil {
 		r.replace(s, p)
-		r.moved = f.Moved + f.Entries + f.Levels
+		r.Moved = f.Moved + f.Entries + f.Levels
 	}
 }
 
 // repair connects broken pairs.
-func (j *Job) repair(r *JobResult, f *transition.Fitted, inst *route.Tables, t transition.Options) {
-	s := r.next
+func (j *Job) repair(r *Result, f *transition.Fitted, inst *route.Tables, t transition.Options) {
+	s := r.Next
 	if f.Tables != nil {
 		if s = j.settle(f.Tables, r); s == nil {
 			return
 		}
 	}
-	p := transition.NewRepair(j.graph, inst, s.tables, f, t, j.strict())
+	p := transition.NewRepair(j.Graph, inst, s.Tables, f, t, j.strict())
 	if p == nil {
 		return
 	}
@@ -142,25 +142,25 @@ func (j *Job) repair(r *JobResult, f *transition.Fitted, inst *route.Tables, t t
 }
 
 // stay keeps the entries that are installed, which all work.
-func (j *Job) stay(r *JobResult, inst *route.Tables, t transition.Options) {
+func (j *Job) stay(r *Result, inst *route.Tables, t transition.Options) {
 	if s := j.settle(inst, r); s != nil {
 		waiting := r.Plan.LIDsChanged
-		p := transition.New(j.graph, inst, s.tables, t)
+		p := transition.New(j.Graph, inst, s.Tables, t)
 		if !immediate(p) && p.EntriesChanged == 0 {
 			// Packets may be in a circle by way of a link that is back.
-			p = transition.NewRepair(j.graph, inst, s.tables, &transition.Fitted{First: s.tables, Tables: s.tables, Past: true}, t, j.strict())
+			p = transition.NewRepair(j.Graph, inst, s.Tables, &transition.Fitted{First: s.Tables, Tables: s.Tables, Past: true}, t, j.strict())
 		}
 		if p != nil && (immediate(p) || p.Fitted != nil) {
 			r.replace(s, p)
-			r.waiting = waiting
+			r.Waiting = waiting
 		}
 	}
 }
 
 // replace makes the result one that goes part of the way to its tables.
-func (r *JobResult) replace(s *solution, p *transition.Plan) {
-	r.Tables, r.Report, r.Plan, r.next = s.tables, s.report, p, s
-	r.partial = true
+func (r *Result) replace(s *Solution, p *transition.Plan) {
+	r.Tables, r.Report, r.Plan, r.Next = s.Tables, s.Report, p, s
+	r.Partial = true
 	r.Refused = nil
 	if m := r.Tables.Multicast; m != nil {
 		r.Refused = m.Refused
@@ -169,41 +169,41 @@ func (r *JobResult) replace(s *solution, p *transition.Plan) {
 
 // settle proves tables between the installed and the wanted ones and gives them
 // trees; nil if that fails.
-func (j *Job) settle(t *route.Tables, r *JobResult) *solution {
-	w := r.next
-	if w == nil || w.proof == nil {
+func (j *Job) settle(t *route.Tables, r *Result) *Solution {
+	w := r.Next
+	if w == nil || w.Proof == nil {
 		return nil
 	}
-	o := j.opt
-	o.Workers = max(r.transition.Workers, 1)
-	d := fabric.Diff(j.graph, j.graph)
+	o := j.Options
+	o.Workers = max(r.Transition.Workers, 1)
+	d := fabric.Diff(j.Graph, j.Graph)
 	u, pr, err := j.prove(t, w, d, o)
 	if err != nil {
 		return nil
 	}
-	return &solution{graph: j.graph, engine: w.engine, tables: u, report: pr.Report(), proof: pr, passed: w.passed}
+	return &Solution{Graph: j.Graph, Engine: w.Engine, Tables: u, Report: pr.Report(), Proof: pr, Passed: w.Passed}
 }
 
 // fresh is what the engine of a solution would compute for its graph without
 // regard to what is installed, if that takes more than a twentieth off the busiest channel.
-func (j *Job) fresh(b *solution, o route.Options, r *JobResult) *solution {
+func (j *Job) fresh(b *Solution, o route.Options, r *Result) *Solution {
 	o.Previous = nil
-	for _, e := range j.engines {
-		if e.Name() != b.engine {
+	for _, e := range j.Engines {
+		if e.Name() != b.Engine {
 			continue
 		}
-		t, err := e.Compute(j.graph, o)
+		t, err := e.Compute(j.Graph, o)
 		if err != nil {
 			return nil
 		}
 		t, pr, err := j.prove(t, nil, nil, o)
-		if err != nil || b.report == nil {
+		if err != nil || b.Report == nil {
 			return nil
 		}
-		if r.aim = pr.Report().MaxChannelLoad * 21 / 20; r.aim >= b.report.MaxChannelLoad {
+		if r.Aim = pr.Report().MaxChannelLoad * 21 / 20; r.Aim >= b.Report.MaxChannelLoad {
 			return nil
 		}
-		return &solution{graph: j.graph, engine: b.engine, tables: t, report: pr.Report(), proof: pr, passed: b.passed}
+		return &Solution{Graph: j.Graph, Engine: b.Engine, Tables: t, Report: pr.Report(), Proof: pr, Passed: b.Passed}
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package sm
+package job
 
 import (
 	"slices"
@@ -14,31 +14,31 @@ import (
 // maxFaults is how many faults a Repair names.
 const maxFaults = 8
 
-// breakage is what a job finds out about broken pairs, for a Repair.
-type breakage struct {
-	pairs  *transition.Pairs
-	faults []notice.Fault // without descriptions
-	more   int
-	late   int
-	writes [][]route.BlockDiff // by stage of the plan: the blocks that connect pairs, ascending
+// Breakage is what a job finds out about broken pairs, for a notice.Repair.
+type Breakage struct {
+	Pairs  *transition.Pairs
+	Faults []notice.Fault      // without descriptions, at most 8
+	More   int                 // faults that are not in Faults
+	Late   int                 // pairs that the plan connects only after a wait
+	Writes [][]route.BlockDiff // by stage of the plan: the blocks that connect pairs, ascending
 }
 
 // broken counts what is broken, and what the plan does about it. It comes after the plan, so that
 // it does not delay proved tables. nil: nothing is known to be broken.
-func (j *Job) broken(r *JobResult) *breakage {
-	if j.transition.Quiet && j.policy != config.TransitionStatic2003 || len(j.installed.LFT) != len(j.graph.Switches) {
+func (j *Job) broken(r *Result) *Breakage {
+	if j.Transition.Quiet && j.Policy != config.TransitionStatic2003 || len(j.Installed.LFT) != len(j.Graph.Switches) {
 		return nil
 	}
-	b := &breakage{}
+	b := &Breakage{}
 	ports, rows := j.lost(b)
 	if len(ports)+len(rows) == 0 {
 		return nil
 	}
-	if b.pairs = transition.Broken(j.graph, j.installed, ports, rows); b.pairs.N == 0 {
+	if b.Pairs = transition.Broken(j.Graph, j.Installed, ports, rows); b.Pairs.N == 0 {
 		return nil
 	}
 	if r.Plan != nil && r.Plan.Mode != transition.ModeRefused {
-		b.late, b.writes = b.pairs.Late(r.Plan), b.pairs.Repairs(r.Plan)
+		b.Late, b.Writes = b.Pairs.Late(r.Plan), b.Pairs.Repairs(r.Plan)
 	}
 	return b
 }
@@ -46,9 +46,9 @@ func (j *Job) broken(r *JobResult) *breakage {
 // lost lists what went since tables were last distributed in full: ports that
 // led to another switch, and rows with entries that led somewhere. A manager that
 // distributed none yet takes all entries over ports without a link for lost.
-func (j *Job) lost(b *breakage) (ports []transition.LostPort, rows []transition.LostRow) {
-	g := j.graph
-	s := j.served
+func (j *Job) lost(b *Breakage) (ports []transition.LostPort, rows []transition.LostRow) {
+	g := j.Graph
+	s := j.Served
 	if s == nil {
 		for i, out := range g.PortChannel {
 			for p := 1; p < len(out); p++ {
@@ -59,12 +59,12 @@ func (j *Job) lost(b *breakage) (ports []transition.LostPort, rows []transition.
 		}
 		return ports, nil
 	}
-	was := s.graph
+	was := s.Graph
 	add := func(f notice.Fault) {
-		if len(b.faults) < maxFaults {
-			b.faults = append(b.faults, f)
+		if len(b.Faults) < maxFaults {
+			b.Faults = append(b.Faults, f)
 		} else {
-			b.more++
+			b.More++
 		}
 	}
 	at := make([]int32, len(was.Switches)) // by switch of was: its index in g, -1
@@ -94,10 +94,10 @@ func (j *Job) lost(b *breakage) (ports []transition.LostPort, rows []transition.
 		}
 	}
 	for i, now := range at {
-		if now < 0 || i >= len(s.tables.LFT) || j.installed.LFT[now] == nil {
+		if now < 0 || i >= len(s.Tables.LFT) || j.Installed.LFT[now] == nil {
 			continue
 		}
-		have, had := j.installed.LFT[now], s.tables.LFT[i]
+		have, had := j.Installed.LFT[now], s.Tables.LFT[i]
 		if len(have) == len(had) && (len(have) == 0 || &have[0] == &had[0] || slices.Equal(have, had)) {
 			continue
 		}
@@ -111,19 +111,19 @@ func (j *Job) lost(b *breakage) (ports []transition.LostPort, rows []transition.
 
 // forwards reports whether a switch that is no part of the graph still forwards.
 func (j *Job) forwards(g ib.GUID) bool {
-	return slices.ContainsFunc(j.transition.Frozen, func(f transition.Frozen) bool { return f.GUID == g })
+	return slices.ContainsFunc(j.Transition.Frozen, func(f transition.Frozen) bool { return f.GUID == g })
 }
 
 // carries reports whether data may still go over a cable that is no channel of the graph.
 func (j *Job) carries(from ib.GUID, port uint8, to ib.GUID) bool {
-	for i := range j.transition.Left {
-		l := &j.transition.Left[i]
+	for i := range j.Transition.Left {
+		l := &j.Transition.Left[i]
 		if l.Switch == from && l.Port == port || l.Peer == from && l.PeerPort == port {
 			return true
 		}
 	}
-	for i := range j.transition.Frozen {
-		f := &j.transition.Frozen[i]
+	for i := range j.Transition.Frozen {
+		f := &j.Transition.Frozen[i]
 		if f.GUID == to && slices.ContainsFunc(f.Cables, func(k transition.FrozenCable) bool { return k.Peer == from && k.PeerPort == port }) {
 			return true
 		}

@@ -1,4 +1,4 @@
-package sm
+package job
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 )
 
 // Forecast is what a manager would do if links or switches failed while the tables of a Plan
-// were installed: the same computation as after a fault, on the graph without them.
+// were installed. It is the computation that follows a fault, on the graph without them.
 type Forecast struct {
 	Faults []notice.Fault
 	// Cut are the LIDs that no cable connects to the manager any more, ascending. Nothing
@@ -28,7 +28,7 @@ type Forecast struct {
 	Repair notice.Repair
 
 	Engine     string   // whose tables would be installed
-	Updated    bool     // the tables would be carried over the change
+	Updated    bool     // the tables would be updated incrementally
 	Passed     []string // "engine: reason" of each engine passed over
 	Refused    string   // why nothing would be written; empty if something would
 	Transition string   // mode and reason
@@ -57,10 +57,10 @@ var (
 // count. A link is named by either end. It computes on up to workers goroutines, as a
 // routing job does.
 func (p *Plan) Forecast(faults []notice.Fault, workers int) (*Forecast, error) {
-	if p.job == nil || p.solution == nil {
+	if p.Job == nil || p.Solution == nil {
 		return nil, ErrNoTables
 	}
-	g := p.solution.graph
+	g := p.Solution.Graph
 	out := &Forecast{Faults: slices.Clone(faults)}
 	var x fabric.Loss
 	for i := range out.Faults {
@@ -68,7 +68,7 @@ func (p *Plan) Forecast(faults []notice.Fault, workers int) (*Forecast, error) {
 			return nil, err
 		}
 	}
-	own, ok := slices.BinarySearchFunc(g.EndPorts, p.job.port, func(e fabric.EndPort, guid ib.GUID) int {
+	own, ok := slices.BinarySearchFunc(g.EndPorts, p.Job.PortGUID, func(e fabric.EndPort, guid ib.GUID) int {
 		switch {
 		case e.GUID < guid:
 			return -1
@@ -82,9 +82,9 @@ func (p *Plan) Forecast(faults []notice.Fault, workers int) (*Forecast, error) {
 	}
 	// What the manager cannot reach is not there for it.
 	h := g.Without(x)
-	at, _ := switchByGUID(h, g.Switches[g.EndPorts[own].Switch].GUID)
+	at, _ := h.SwitchByGUID(g.Switches[g.EndPorts[own].Switch].GUID)
 	for s, there := range h.Reach(at) {
-		if i, ok := switchByGUID(g, h.Switches[s].GUID); ok && !there {
+		if i, ok := g.SwitchByGUID(h.Switches[s].GUID); ok && !there {
 			x.Switches = append(x.Switches, i)
 		}
 	}
@@ -95,7 +95,7 @@ func (p *Plan) Forecast(faults []notice.Fault, workers int) (*Forecast, error) {
 			out.Cut = append(out.Cut, CutLID{ib.LID(l), guid, p.desc(guid)})
 		}
 	}
-	r := p.job.after(p.solution, h).Run(workers)
+	r := p.Job.after(p.Solution, h).Run(workers)
 	out.fill(p, r, h)
 	return out, nil
 }
@@ -103,7 +103,7 @@ func (p *Plan) Forecast(faults []notice.Fault, workers int) (*Forecast, error) {
 // lose adds a fault to a loss and completes its names.
 func (p *Plan) lose(g *fabric.Graph, f *notice.Fault, x *fabric.Loss) error {
 	f.Desc = p.desc(f.Node)
-	s, isSwitch := switchByGUID(g, f.Node)
+	s, isSwitch := g.SwitchByGUID(f.Node)
 	if f.Kind == notice.FaultSwitch {
 		if !isSwitch {
 			return fmt.Errorf("%q (%v) is no switch of the subnet", f.Desc, f.Node)
@@ -153,28 +153,28 @@ func (p *Plan) desc(g ib.GUID) string {
 
 // after is the job that a manager runs when its graph has become h, while the tables of
 // a solution are installed.
-func (j *Job) after(s *solution, h *fabric.Graph) *Job {
-	inst := s.tables.Remap(s.graph, h)
+func (j *Job) after(s *Solution, h *fabric.Graph) *Job {
+	inst := s.Tables.Remap(s.Graph, h)
 	inst.Engine, inst.NumVLs, inst.Multicast = "installed", 1, treesOn(s, h)
 	k := *j
-	k.graph, k.installed, k.mode, k.base, k.engineBase, k.served, k.tried = h, inst, jobUpdate, s, nil, s, false
-	k.groups = groupsOn(j.groups, s.graph, h)
-	k.opt.Previous, k.opt.Rebalance = inst, false
-	t := &k.transition
-	t.Quiet, t.LanesUnknown, t.Held, t.Recent, t.Frozen, t.Left = j.policy == config.TransitionStatic2003, false, nil, nil, nil, nil
+	k.Graph, k.Installed, k.Mode, k.Base, k.EngineBase, k.Served, k.Tried = h, inst, Update, s, nil, s, false
+	k.Groups = groupsOn(j.Groups, s.Graph, h)
+	k.Options.Previous, k.Options.Rebalance = inst, false
+	t := &k.Transition
+	t.Quiet, t.LanesUnknown, t.Held, t.Recent, t.Frozen, t.Left = j.Policy == config.TransitionStatic2003, false, nil, nil, nil, nil
 	return &k
 }
 
 // treesOn are the trees of a solution as the switches of another graph hold them.
-func treesOn(s *solution, h *fabric.Graph) *route.Multicast {
-	if s.tables.Multicast == nil || len(s.tables.Multicast.Trees) == 0 {
+func treesOn(s *Solution, h *fabric.Graph) *route.Multicast {
+	if s.Tables.Multicast == nil || len(s.Tables.Multicast.Trees) == 0 {
 		return nil
 	}
 	m := &route.Multicast{}
-	for _, t := range s.tables.Multicast.Trees {
+	for _, t := range s.Tables.Multicast.Trees {
 		u := route.Tree{MLID: t.MLID, SL: t.SL}
 		for i, sw := range t.Switches {
-			if at, ok := switchByGUID(h, s.graph.Switches[sw].GUID); ok {
+			if at, ok := h.SwitchByGUID(s.Graph.Switches[sw].GUID); ok {
 				u.Switches, u.Ports = append(u.Switches, at), append(u.Ports, t.Ports[i])
 			}
 		}
@@ -208,13 +208,13 @@ func groupsOn(groups []route.Group, g, h *fabric.Graph) (out []route.Group) {
 }
 
 // fill takes over what a job found.
-func (f *Forecast) fill(p *Plan, r *JobResult, h *fabric.Graph) {
-	j := p.job
+func (f *Forecast) fill(p *Plan, r *Result, h *fabric.Graph) {
+	j := p.Job
 	f.Engine, f.Updated, f.Passed = r.Engine, r.Updated, r.Passed
 	rep := &f.Repair
-	rep.Faults, rep.Policy = f.Faults, j.policy
-	if b := r.broken; b != nil {
-		rep.Broken, rep.Late = b.pairs.N, b.late
+	rep.Faults, rep.Policy = f.Faults, j.Policy
+	if b := r.Broken; b != nil {
+		rep.Broken, rep.Late = b.Pairs.N, b.Late
 	}
 	switch {
 	case r.Tables == nil:
@@ -228,38 +228,39 @@ func (f *Forecast) fill(p *Plan, r *JobResult, h *fabric.Graph) {
 	plan := r.Plan
 	rep.First = rep.Broken - rep.Late
 	rep.Mode, rep.Stages = plan.Mode, len(plan.Stages)
-	rep.CountDrains(plan, j.drain)
+	rep.CountDrains(plan, j.DrainTime)
 	f.Transition = plan.Mode.String() + ": " + plan.Reason
 	if plan.Risk != nil {
-		rep.Risk = nameRisk(plan.Risk, func(s int32) ib.GUID {
+		rep.Risk = notice.NewRisk(plan.Risk, func(s int32) ib.GUID {
 			if int(s) < len(h.Switches) {
 				return h.Switches[s].GUID
 			}
 			return 0
 		}, p.desc)
 	}
-	t := &j.transition
+	t := &j.Transition
 	var at time.Duration
 	for k := range plan.Stages {
 		st := &plan.Stages[k]
 		n := len(st.LFT) + len(st.SL2VL) + len(st.MFT)
 		f.Total += n
-		f.Stages = append(f.Stages, plannedStage(st))
+		f.Stages = append(f.Stages, NewPlannedStage(st))
 		// No stage is faster than one round trip.
 		at += max(time.Duration(n)*t.SMPTime/time.Duration(max(t.Window, 1)), min(time.Duration(n), 1)*t.SMPTime)
-		if b := r.broken; b != nil && len(b.writes[k]) > 0 {
+		if b := r.Broken; b != nil && len(b.Writes[k]) > 0 {
 			rep.Took = at
 		}
 		wait := st.Drain
-		if j.drain > 0 && wait > 0 {
-			wait = j.drain
+		if j.DrainTime > 0 && wait > 0 {
+			wait = j.DrainTime
 		}
 		at += wait + st.Repath
 	}
 	f.Seconds = at.Seconds()
 }
 
-func plannedStage(st *transition.Stage) PlannedStage {
+// NewPlannedStage counts what a stage writes.
+func NewPlannedStage(st *transition.Stage) PlannedStage {
 	return PlannedStage{
 		Discards: st.Discards, LFT: len(st.LFT), SL2VL: len(st.SL2VL), MFT: len(st.MFT), Drain: st.Drain, Repath: st.Repath,
 	}

@@ -1,0 +1,32 @@
+package job
+
+import (
+	"fmt"
+
+	"heddle/fabric"
+	"heddle/route"
+	"heddle/route/check"
+	"heddle/route/move"
+)
+
+// Moves is what a Job needs to move LIDs instead of routing all destinations.
+type Moves struct {
+	Proof    *check.Proof  // of Tables; nil: the job proves them first
+	Tables   *route.Tables // installed; nil: there are none for the graph
+	Requests []move.Request
+	Options  move.Options
+}
+
+// run carries the requests out.
+func (in *Moves) run(g *fabric.Graph, workers int) (*move.Result, error) {
+	if in.Tables == nil {
+		return nil, fmt.Errorf("sm: no tables are in force for the subnet as it is")
+	}
+	o := in.Options
+	o.Workers = max(workers, 1)
+	p := in.Proof
+	if p == nil {
+		p = check.Prove(g, in.Tables, check.Options{Workers: o.Workers, Groups: o.Groups})
+	}
+	return move.New(p, in.Requests, o)
+}
