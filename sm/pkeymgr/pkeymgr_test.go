@@ -76,23 +76,23 @@ func newStage(hosts int) *stage {
 }
 
 // The other parts: no virtual ports, aliases or placements.
-func (b *stage) Carried(ib.GUID) []ib.GUID                    { return nil }
-func (b *stage) Holder(ib.GUID) ib.GUID                       { return 0 }
-func (b *stage) Owner(ib.GUID) ib.GUID                        { return 0 }
-func (b *stage) TellUnowned()                                 {}
-func (b *stage) Adapter(ib.GUID) *vport.Adapter               { return nil }
-func (b *stage) All() []*vport.Adapter                        { return nil }
-func (b *stage) KnownBehind(*topo.Port) bool                  { return true }
-func (b *stage) Look(vport.Ref)                               {}
-func (b *stage) Show(vport.Ref)                               {}
-func (b *stage) KeysConfirmed(vport.Ref)                      {}
-func (b *stage) Wanted(vport.Ref) vport.Want                  { return vport.Want{} }
-func (b *stage) PortOf(ib.GUID) ib.GUID                     { return 0 }
+func (b *stage) Carried(ib.GUID) []ib.GUID                           { return nil }
+func (b *stage) Holder(ib.GUID) ib.GUID                              { return 0 }
+func (b *stage) Owner(ib.GUID) ib.GUID                               { return 0 }
+func (b *stage) TellUnowned()                                        {}
+func (b *stage) Adapter(ib.GUID) *vport.Adapter                      { return nil }
+func (b *stage) All() []*vport.Adapter                               { return nil }
+func (b *stage) KnownBehind(*topo.Port) bool                         { return true }
+func (b *stage) Look(vport.Ref)                                      {}
+func (b *stage) Show(vport.Ref)                                      {}
+func (b *stage) KeysConfirmed(vport.Ref)                             {}
+func (b *stage) Wanted(vport.Ref) vport.Want                         { return vport.Want{} }
+func (b *stage) PortOf(ib.GUID) ib.GUID                              { return 0 }
 func (b *stage) EachPortWithAlias(func(ib.GUID) bool, func(ib.GUID)) {}
-func (b *stage) Last() *topo.Topology                         { return nil }
-func (b *stage) Plausible(*topo.Port, *smp.PortInfo) error    { return nil }
-func (b *stage) AskRegion(_ int32, why string)                { b.Printf("region sweep asked for: %s\n", why) }
-func (b *stage) Publish()                                     {}
+func (b *stage) Last() *topo.Topology                                { return nil }
+func (b *stage) Plausible(*topo.Port, *smp.PortInfo) error           { return nil }
+func (b *stage) AskRegion(_ int32, why string)                       { b.Printf("region sweep asked for: %s\n", why) }
+func (b *stage) Publish()                                            {}
 
 // Build makes the requests; those about enforcement are made by the part that owns links.
 func (b *stage) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
