@@ -1,12 +1,12 @@
-// Package api serves what a manager knows over HTTP: status, nodes, links and
-// events as JSON with an OpenAPI description, Prometheus metrics, health
-// probes and the status page.
+// Package api serves the state of a manager over HTTP: status, nodes, links and
+// events as JSON with an OpenAPI description, Prometheus metrics, health probes
+// and the status page.
 //
 // Handlers read one published snapshot and render it; the few that change
-// something hand a command to the manager and say so. Reading is open to
-// whoever can reach the address, which is loopback unless TLS and credentials
-// are configured; writing needs the token of the daemon's token file, or the
-// Unix socket that only its owner can open.
+// something pass a command to the manager. Reading is open to all clients that
+// can reach the address, which is loopback unless TLS and credentials are
+// configured; writing needs the token of the daemon's token file, or the Unix
+// socket which only its owner can open.
 package api
 
 import (
@@ -23,14 +23,14 @@ import (
 	"heddle/web"
 )
 
-// Backend is what the API needs of a running manager. Every method may be
+// Backend is the API's interface to a running manager. Every method may be
 // called from many goroutines and must not block on the fabric.
 type Backend interface {
 	Administration
 	Machines
 	// Status is the state in a few numbers.
 	Status() Status
-	// Nodes and Links list what the last sweep found, in GUID order.
+	// Nodes and Links list the result of the last sweep, in GUID order.
 	Nodes() []Node
 	Links() []Link
 	// Repairs are the last repairs of faults, the newest first.
@@ -40,11 +40,11 @@ type Backend interface {
 	// Events returns those with a number greater than after, oldest first,
 	// and a channel that is closed when there are more.
 	Events(after uint64) ([]Event, <-chan struct{})
-	// Sweep asks for a full sweep and returns at once.
+	// Sweep requests a full sweep and returns immediately.
 	Sweep(ctx context.Context) error
-	// Reroute asks for tables from scratch, by the whole chain of engines and
-	// without reading the fabric again, and returns at once. With rebalance
-	// those that are installed do not count.
+	// Reroute requests tables from scratch, by the whole chain of engines and
+	// without discovery, and returns immediately. With rebalance the engines
+	// ignore the installed tables.
 	Reroute(ctx context.Context, rebalance bool) error
 	// Ready reports whether the subnet is up (or this manager is a working
 	// standby), with the reason where it is not.
@@ -55,13 +55,13 @@ type Backend interface {
 type Status struct {
 	Version      string    `json:"version" doc:"version of the program"`
 	State        string    `json:"state" doc:"DISCOVERING, STANDBY, MASTER or NOTACTIVE"`
-	Phase        string    `json:"phase" doc:"what the sweep is doing now; idle between sweeps"`
+	Phase        string    `json:"phase" doc:"current phase of the sweep; idle between sweeps"`
 	SubnetUp     bool      `json:"subnet_up"`
 	Port         string    `json:"port" doc:"the port through which the subnet is managed"`
 	PortGUID     string    `json:"port_guid"`
 	LID          int       `json:"lid"`
 	Priority     int       `json:"priority"`
-	Master       string    `json:"master,omitempty" doc:"port GUID of the master, where it is not this manager"`
+	Master       string    `json:"master,omitempty" doc:"port GUID of the master, if it is another manager"`
 	Engine       string    `json:"engine" doc:"the routing engine whose tables are installed"`
 	EngineReason string    `json:"engine_reason,omitempty" doc:"why engines before it in the chain were passed over"`
 	Generation   uint64    `json:"generation" doc:"number of the published state"`
@@ -69,7 +69,7 @@ type Status struct {
 	CAs          int       `json:"cas"`
 	Routers      int       `json:"routers"`
 	EndPorts     int       `json:"endports"`
-	Links        int       `json:"links" doc:"cables with both ends up"`
+	Links        int       `json:"links" doc:"links that are up"`
 	LinksActive  int       `json:"links_active"`
 	LIDs         int       `json:"lids" doc:"LIDs given"`
 	VPorts       int       `json:"vports" doc:"virtual ports that can be reached"`
@@ -77,13 +77,13 @@ type Status struct {
 	VMsPending   int       `json:"vms_pending" doc:"operations on them that are stored and not finished"`
 	Unseen       int       `json:"unseen" doc:"nodes that do not answer; they stay in the subnet as they were last read"`
 	OwnSilent    bool      `json:"own_silent" doc:"the agent of the manager's own port is one of them"`
-	Problems     int       `json:"problems" doc:"nodes, ports and links that are left out or degraded"`
+	Problems     int       `json:"problems" doc:"nodes, ports and links that are excluded or degraded"`
 	Sweeps       uint64    `json:"sweeps"`
 	Resweeps     uint64    `json:"light_sweeps"`
 	SMPsSent     uint64    `json:"smps_sent"`
 	SMPsRetried  uint64    `json:"smps_retried"`
 	SMPsTimedOut uint64    `json:"smps_timed_out"`
-	Damped       []Damped  `json:"damped_links" doc:"links kept out because they fail again and again"`
+	Damped       []Damped  `json:"damped_links" doc:"links held down because they fail repeatedly"`
 	LastSweep    SweepInfo `json:"last_sweep"`
 
 	SA         SAStatus        `json:"sa"`
@@ -93,7 +93,7 @@ type Status struct {
 	UpSince time.Time `json:"up_since,omitzero"`
 }
 
-// Damped is a link that is kept out of the subnet for a while.
+// Damped is a link that is held down for a while.
 type Damped struct {
 	Port     string  `json:"port" doc:"one end, a switch port"`
 	Failures int     `json:"failures" doc:"in a row"`
@@ -102,10 +102,10 @@ type Damped struct {
 	Left     float64 `json:"left_seconds"`
 }
 
-// SweepInfo tells how the last sweep went that read the fabric or a region of it.
+// SweepInfo describes the last sweep that read the fabric or a region of it.
 type SweepInfo struct {
-	Reason       string             `json:"reason" doc:"what asked for it"`
-	Region       bool               `json:"region" doc:"only what had changed was read"`
+	Reason       string             `json:"reason" doc:"its cause"`
+	Region       bool               `json:"region" doc:"only the changed region was read"`
 	Updated      bool               `json:"updated" doc:"routes were carried over the change, not computed anew"`
 	GroupBlocks  int                `json:"mft_blocks_sent"`
 	Seconds      float64            `json:"seconds"`
@@ -122,31 +122,31 @@ type SweepInfo struct {
 	EnginePassed []string           `json:"engines_passed_over,omitempty"`
 }
 
-// Risk says that a transition was not proved at every step: packets may wait for each
-// other in a circle until switches discard them.
+// Risk describes a transition that was not proved at every step: packets may wait for
+// each other in a cycle until switches discard them.
 type Risk struct {
 	Channels []string `json:"channels" doc:"an example of such a circle: port and data lane of switches; each may wait for the next, the last for the first. Empty if none is known by name"`
 	Worst    float64  `json:"worst_seconds" doc:"how long such packets stay at most, by the packet lifetime of switches and the head-of-queue limits"`
 	Why      string   `json:"why"`
 }
 
-// Repair is one row of /v1/repairs: what a fault broke and how it was repaired. A pair
-// is a switch with a host and the LID of a host; pairs that no cable connects do not
+// Repair is one row of /v1/repairs: the consequences of a fault and its repair. A pair
+// is a switch with a host and the LID of a host; pairs without a physical path do not
 // count. Broken = First + Late + Left.
 type Repair struct {
 	Time         time.Time `json:"time" doc:"end of the sweep that repaired it"`
-	Reason       string    `json:"reason" doc:"what asked for the sweep"`
-	Faults       []string  `json:"faults" doc:"what was lost, at most 8: switch NAME, link NAME:PORT (to NAME:PORT), table of switch NAME"`
+	Reason       string    `json:"reason" doc:"cause of the sweep"`
+	Faults       []string  `json:"faults" doc:"the losses, at most 8: switch NAME, link NAME:PORT (to NAME:PORT), table of switch NAME"`
 	MoreFaults   int       `json:"more_faults" doc:"how many more were lost"`
 	Broken       int       `json:"pairs_broken"`
 	First        int       `json:"pairs_first" doc:"connected without a wait, by entries that mix with all others"`
-	Late         int       `json:"pairs_late" doc:"connected after a wait, or by entries that do not mix with packets under way"`
+	Late         int       `json:"pairs_late" doc:"connected after a wait, or by entries that do not mix with packets in flight"`
 	Left         int       `json:"pairs_left" doc:"not connected by this sweep; another one follows"`
 	Seconds      float64   `json:"seconds" doc:"from the first sign of the fault to the answer that acknowledges the last block that connects a pair"`
 	Mode         string    `json:"mode" doc:"of the transition"`
 	Policy       string    `json:"policy" doc:"availability, strict, discard, static or static2003"`
 	Stages       int       `json:"stages"`
-	Drains       int       `json:"drains" doc:"waits for packets under way to leave"`
+	Drains       int       `json:"drains" doc:"waits for packets in flight to leave"`
 	DrainSeconds float64   `json:"drain_seconds"`
 	Risk         *Risk     `json:"risk,omitempty" doc:"set if a transient cycle was possible"`
 }
@@ -159,11 +159,11 @@ type Node struct {
 	Ports       int    `json:"ports"`
 	LID         int    `json:"lid"`
 	LMC         int    `json:"lmc"`
-	State       string `json:"state" doc:"ok, or what is wrong with it"`
+	State       string `json:"state" doc:"ok, or the problem"`
 	Path        string `json:"path" doc:"directed route from the manager"`
 }
 
-// Link is one row of /v1/links: a cable, its lower end first.
+// Link is one row of /v1/links, lower end first.
 type Link struct {
 	A     LinkEnd `json:"a"`
 	B     LinkEnd `json:"b"`
@@ -182,9 +182,9 @@ type LinkEnd struct {
 	State       string `json:"state"`
 }
 
-// Drawing is the fabric on levels: hosts are counted at the switch they hang
-// on, switches are drawn one by one. Hosts and cables that have been there
-// since the manager started and are gone count as not active.
+// Drawing is the fabric on levels: hosts are counted at their switch, switches
+// are drawn individually. Hosts and links that have been seen since the manager
+// started and are gone count as not active.
 type Drawing struct {
 	Generation uint64       `json:"generation"`
 	Levels     [][]DrawNode `json:"levels" doc:"from the leaf switches up"`
@@ -201,7 +201,7 @@ type DrawNode struct {
 	State string `json:"state"`
 }
 
-// DrawLink joins two switches of the drawing: N cables of which Up are Active.
+// DrawLink joins two switches of the drawing: N links, of which Up are Active.
 type DrawLink struct {
 	A  int `json:"a"`
 	B  int `json:"b"`
@@ -221,14 +221,14 @@ type Event struct {
 
 // Options of a server.
 type Options struct {
-	// Token allows writing; empty refuses it to everybody but AllowWrite.
+	// Token permits writing; if it is empty, only AllowWrite does.
 	Token string
-	// AllowWrite is set on the handler behind the owner's Unix socket.
+	// AllowWrite is set on the handler of the owner's Unix socket.
 	AllowWrite bool
-	// Hosts are the names under which clients may address the server, beside
-	// loopback names and addresses.
+	// Hosts are the names under which clients may address the server, in addition
+	// to loopback names and addresses.
 	Hosts []string
-	// Metrics is what /metrics shows.
+	// Metrics are the contents of /metrics.
 	Metrics prometheus.Gatherer
 	// ReadToken, if set, is needed for reading too (addresses other than loopback).
 	ReadToken string

@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// What clients may hold open. Whoever can reach the address may connect, on loopback every
-// local user, so no client may keep others out.
+// Limits on what clients may hold open. Anyone who can reach the address may connect (on
+// loopback, every local user), so no client may exclude others.
 const (
-	// maxConns bounds the connections of a listener on which everything is answered, and
-	// reserveConns those beyond them, for health probes and requests with a token. Of the
-	// latter the oldest is closed to make room.
+	// maxConns bounds the ordinary connections of a listener, and reserveConns the
+	// additional ones for health probes and requests with a token. When the reserve is
+	// full, its oldest connection is closed.
 	maxConns     = 256
 	reserveConns = 64
 	// maxStreams bounds the event streams of clients without a token, and those of clients
@@ -82,7 +82,7 @@ func (c *boundConn) Close() error {
 
 type spareKey struct{}
 
-// connContext notes with a connection whether it is one of the reserve.
+// connContext records whether a connection belongs to the reserve.
 func connContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = t.NetConn()

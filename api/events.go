@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// keepAlive is how often a silent event stream says that it lives, and
-// stalled how long a client may take none of it before it is let go.
+// keepAlive is the interval of keep-alive comments on an idle event stream, and
+// stalled how long a client may read nothing before it is disconnected.
 const (
 	keepAlive = 15 * time.Second
 	stalled   = 30 * time.Second
 )
 
-// stream sends events as server-sent events, numbered, so that a client that
-// comes back with Last-Event-ID misses none that are still kept.
+// stream sends events as numbered server-sent events, so that a client that
+// returns with Last-Event-ID misses none that are still stored.
 func stream(b Backend, w http.ResponseWriter, r *http.Request) {
 	flush := http.NewResponseController(w)
 	after, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64)

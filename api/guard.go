@@ -15,9 +15,9 @@ import (
 // operations.
 const maxBody = 1 << 16
 
-// guard checks who may do what before any handler runs: the Host header (a
-// page of a stranger's must not reach us by a name that it makes point here),
-// the Origin, the tokens, and the size of the body.
+// guard checks permissions before any handler runs: the Host header (a foreign
+// page must not reach the API by a name that resolves to this address), the
+// Origin, the tokens, and the size of the body.
 func guard(next http.Handler, o Options) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,18 +29,18 @@ func guard(next http.Handler, o Options) http.Handler {
 		reader := owner || o.ReadToken != "" && tokenIs(r, o.ReadToken)
 		if o.ReadToken != "" && !reader {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, "this address needs a bearer token")
+			refuse(w, http.StatusUnauthorized, "this address requires a bearer token")
 			return
 		}
 		if writes(r.Method) && !owner {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, "changing something needs the bearer token from the daemon's token file, or its Unix socket")
+			refuse(w, http.StatusUnauthorized, "changes require the bearer token from the daemon's token file, or its Unix socket")
 			return
 		}
 		if crowded(r) {
 			w.Header().Set("Connection", "close")
 			if !reader && !isProbe(r) {
-				refuse(w, http.StatusServiceUnavailable, "too many connections are open; only health probes and requests with a token are answered now")
+				refuse(w, http.StatusServiceUnavailable, "too many connections are open; only health probes and requests with a token are served")
 				return
 			}
 		}
@@ -61,8 +61,8 @@ func guard(next http.Handler, o Options) http.Handler {
 	return cross.Handler(h)
 }
 
-// rights are what a request proved: it came with a token, or over the owner's socket. Reading
-// needs none on loopback, but what is a secret is told to no other.
+// rights are the permissions of a request: it came with a token, or over the owner's
+// socket. On loopback reading needs none, except for secrets.
 type rights struct{ reads, writes bool }
 
 type rightsKey struct{}
@@ -82,7 +82,7 @@ func refuse(w http.ResponseWriter, code int, why string) {
 	w.Write([]byte(why + "\n"))
 }
 
-// tokenIs compares in constant time whatever the lengths are.
+// tokenIs compares in constant time regardless of lengths.
 func tokenIs(r *http.Request, want string) bool {
 	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	a, b := sha256.Sum256([]byte(got)), sha256.Sum256([]byte(want))
@@ -90,7 +90,7 @@ func tokenIs(r *http.Request, want string) bool {
 }
 
 // hostAllowed reports whether the Host header names loopback or one of the
-// names that the operator gave.
+// operator's names.
 func hostAllowed(hostport string, names []string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {

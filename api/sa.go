@@ -9,29 +9,28 @@ import (
 	"heddle/partition"
 )
 
-// Administration is what the API needs of the subnet administrator and of the
+// Administration is the API's interface to the subnet administrator and the
 // partitions. Methods may be called from many goroutines.
 type Administration interface {
-	// Partitions is the policy in force and how far it has been carried out.
+	// Partitions is the policy in force and the state of its programming.
 	Partitions() Partitions
-	// SetPartitions replaces the policy by a configuration in OpenSM's form. A
-	// configuration with an error changes nothing; the error calls it by name, if
-	// that is not empty. It returns when the policy is stored and being carried
-	// out; Partitions tells when it is.
+	// SetPartitions replaces the policy with a configuration in OpenSM's format. A
+	// configuration with an error changes nothing; name, if not empty, is its name
+	// in the error. It returns when the policy is stored and programming has
+	// begun; Partitions shows when it is complete.
 	SetPartitions(ctx context.Context, name, config string) (Partitions, error)
-	// SAKey is what makes SA requests trusted.
+	// SAKey is the key that makes SA requests trusted.
 	SAKey() SAKey
-	// Groups, Services and Subscriptions are what the SA keeps.
+	// Groups, Services and Subscriptions are the SA's state.
 	Groups() []Group
 	Services() []Service
 	Subscriptions() []Subscription
-	// Path is the way from one end port to another, each named by LID, GUID,
-	// GID or description.
+	// Path is the path from one end port to another, each named by LID, GUID, GID
+	// or description.
 	Path(from, to string) (Path, error)
 }
 
-// SAStatus is what the subnet administrator has done since the start, and what
-// it keeps.
+// SAStatus has the counters and the state of the subnet administrator.
 type SAStatus struct {
 	Requests      uint64 `json:"requests" doc:"received"`
 	Answered      uint64 `json:"answered" doc:"worked on and answered, errors included, BUSY not"`
@@ -43,7 +42,7 @@ type SAStatus struct {
 	Subscriptions int    `json:"subscriptions"`
 }
 
-// PartitionStatus tells how far the partitions are carried out.
+// PartitionStatus is the state of the partitions' programming.
 type PartitionStatus struct {
 	Count       int  `json:"count"`
 	Settled     bool `json:"settled" doc:"every port of the subnet has acknowledged its P_Key table"`
@@ -54,7 +53,7 @@ type PartitionStatus struct {
 // Partitions is the body of /v1/partitions.
 type Partitions struct {
 	Config      string      `json:"config" doc:"the policy in the form of OpenSM's partitions.conf"`
-	Warnings    []string    `json:"warnings,omitempty" doc:"what was odd in the configuration just given"`
+	Warnings    []string    `json:"warnings,omitempty" doc:"warnings about the configuration just given"`
 	Partitions  []Partition `json:"partitions"`
 	Settled     bool        `json:"settled" doc:"every port of the subnet has acknowledged its P_Key table"`
 	Pending     int         `json:"pending_ports" doc:"ports whose table, or that of the switch port before them, is not known to be as it should be"`
@@ -75,7 +74,7 @@ type Group struct {
 	MGID      string        `json:"mgid"`
 	MLID      string        `json:"mlid"`
 	PKey      string        `json:"pkey"`
-	QKey      string        `json:"qkey,omitempty" doc:"told to who gives a token, and over the Unix socket"`
+	QKey      string        `json:"qkey,omitempty" doc:"shown only with a token, and over the Unix socket"`
 	MTU       int           `json:"mtu"`
 	Rate      string        `json:"rate"`
 	SL        int           `json:"sl"`
@@ -99,7 +98,7 @@ type Service struct {
 	Lease uint32 `json:"lease_seconds" doc:"4294967295: for ever"`
 }
 
-// Subscription is a port's wish to hear of notices.
+// Subscription is a port's subscription to notices.
 type Subscription struct {
 	GID      string `json:"gid"`
 	LID      int    `json:"lid"`
@@ -111,7 +110,7 @@ type Subscription struct {
 	Producer int    `json:"producer" doc:"16777215: all"`
 }
 
-// Path is the way of packets from one end port to another.
+// Path is the path of packets from one end port to another.
 type Path struct {
 	From    PathEnd   `json:"from"`
 	To      PathEnd   `json:"to"`
@@ -119,7 +118,7 @@ type Path struct {
 	MTU     int       `json:"mtu"`
 	Rate    string    `json:"rate"`
 	PKey    string    `json:"pkey" doc:"the lowest P_Key that both share; empty: none, they cannot talk"`
-	Hops    []PathHop `json:"hops" doc:"the switches on the way"`
+	Hops    []PathHop `json:"hops" doc:"the switches of the path"`
 	Reverse bool      `json:"reverse" doc:"there is a path back"`
 }
 
@@ -138,7 +137,8 @@ type PathHop struct {
 	Out         int    `json:"out"`
 }
 
-// SAKey is the body of /v1/sa-key, which is told like a secret: to who may write.
+// SAKey is the body of /v1/sa-key, a secret: visible only to clients that may
+// write.
 type SAKey struct {
 	Key     string `json:"sa_key" doc:"the SM_Key that makes an SA request trusted; empty: none does"`
 	OwnHost bool   `json:"own_host" doc:"requests with SM_Key 1 from the manager's own port are trusted too"`
@@ -155,8 +155,9 @@ func administration(a huma.API, b Administration) {
 	huma.Register(a, huma.Operation{
 		OperationID: "set-partitions", Method: http.MethodPut, Path: "/v1/partitions",
 		Summary:     "Replace the partitions",
-		Description: "The body is JSON with the whole configuration. With an error in it nothing changes.",
-		// Who asked is answered when the policy is safe; the ports follow.
+		Description: "The body is JSON with the whole configuration. A configuration with an error changes nothing.",
+		// The response follows when the policy is stored; the ports are written
+		// later.
 		DefaultStatus: http.StatusAccepted,
 		MaxBodyBytes:  maxPartitions,
 	}, func(ctx context.Context, in *partitionsInput) (*body[Partitions], error) {
@@ -177,7 +178,7 @@ func administration(a huma.API, b Administration) {
 	})
 	huma.Get(a, "/v1/sa-key", func(ctx context.Context, _ *struct{}) (*body[SAKey], error) {
 		if !rightsOf(ctx).writes {
-			return nil, huma.Error401Unauthorized("the SA key is told to the holder of the daemon's token, and over its Unix socket")
+			return nil, huma.Error401Unauthorized("reading the SA key needs the daemon's token, or its Unix socket")
 		}
 		return reply(b.SAKey()), nil
 	})

@@ -64,8 +64,8 @@ func listen(addr string, tlsConf *tls.Config) (net.Listener, error) {
 	return l, nil
 }
 
-// ListenUnix opens the owner's socket: whoever can connect may write. A
-// socket file that a dead daemon left is replaced.
+// ListenUnix opens the owner's socket: any client that can connect may write.
+// The socket file of a dead daemon is replaced.
 func ListenUnix(path string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("api socket: %w", err)

@@ -19,20 +19,20 @@ import (
 	"heddle/vm"
 )
 
-// The calls of NVIDIA's UFM that orchestrators make, so that those that know UFM
-// find a subnet manager here: the ufm plugin of ib-kubernetes, unmodified, works
-// with them. Names, bodies and status codes are those of the UFM Enterprise REST
-// API; success is 200 and nothing else. What is changed are the memberships that
-// the address manager keeps; partitions of a policy file are not shown.
+// The calls of NVIDIA's UFM that orchestrators make, so that programs written
+// for UFM work with Heddle, such as the unmodified ufm plugin of ib-kubernetes.
+// Names, bodies and status codes are those of the UFM Enterprise REST API;
+// success is always 200. The calls change the memberships of the address
+// manager; partitions of a policy file are not shown.
 
-// Memberships is what the UFM calls need of the address manager.
+// Memberships is the interface of the UFM calls to the address manager.
 type Memberships interface {
-	// Perform does operations and returns when they are stored. An error says that
-	// none was done, or that it is not known.
+	// Perform performs operations and returns when they are stored. An error says
+	// that none was performed, or that the outcome is unknown.
 	Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error)
-	// Interfaces is what the address manager keeps, nil before it has started.
+	// Interfaces is the state of the address manager, nil before it has started.
 	Interfaces() *vm.View
-	// Master is nil on the master of the subnet, and else an ErrNotMaster.
+	// Master is nil on the master of the subnet, and otherwise an ErrNotMaster.
 	Master() error
 	// VPorts are the virtual ports that the last sweep saw.
 	VPorts() []VPort
@@ -53,8 +53,8 @@ func NewUFM(m Memberships, o UFMOptions) http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(w http.ResponseWriter, r *http.Request) (any, error)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			// A standby's list is not the master's: who took it for that would give
-			// away GUIDs that are in use.
+			// A standby's list may be stale: a client that trusted it could assign GUIDs
+			// that are in use.
 			if err := m.Master(); err != nil {
 				refuse(w, http.StatusServiceUnavailable, err.Error())
 				return
@@ -65,7 +65,7 @@ func NewUFM(m Memberships, o UFMOptions) http.Handler {
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(v) // if the client is gone, so it is
+			_ = json.NewEncoder(w).Encode(v) // an error means that the client is gone
 		})
 	}
 	handle("GET /ufmRest/app/ufm_version", u.version)
@@ -95,7 +95,7 @@ func NewUFM(m Memberships, o UFMOptions) http.Handler {
 	return http.NewCrossOriginProtection().Handler(h)
 }
 
-// credentials compares in constant time whatever the lengths are.
+// credentials compares in constant time regardless of lengths.
 func credentials(r *http.Request, user, password string) bool {
 	u, p, ok := r.BasicAuth()
 	same := func(a, b string) int {
@@ -128,7 +128,7 @@ type ufmBody struct {
 	IPoIB       *bool    `json:"ip_over_ib"`
 	Membership  string   `json:"membership"`
 	Memberships []string `json:"memberships"`
-	// What a partition's group and paths get, where it is not the default.
+	// Settings of a partition's group and paths, if not the default.
 	MTU  *float64 `json:"mtu_limit"`
 	SL   *float64 `json:"service_level"`
 	Rate *float64 `json:"rate_limit"`
@@ -142,10 +142,10 @@ func readUFM(r io.Reader) (*ufmBody, error) {
 	var b ufmBody
 	d := json.NewDecoder(r)
 	if err := d.Decode(&b); err != nil {
-		return nil, fmt.Errorf("%w: the body is not the JSON object that is wanted: %w", vm.ErrInvalid, err)
+		return nil, fmt.Errorf("%w: the body is not a JSON object of the expected form: %w", vm.ErrInvalid, err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: there is something behind the JSON object", vm.ErrInvalid)
+		return nil, fmt.Errorf("%w: unexpected data after the JSON object", vm.ErrInvalid)
 	}
 	var err error
 	if b.key, err = ufmKey(b.PKey); err != nil {
@@ -178,7 +178,7 @@ func readUFM(r io.Reader) (*ufmBody, error) {
 		same float64
 	}{{"mtu_limit", b.MTU, 2}, {"service_level", b.SL, 0}, {"rate_limit", b.Rate, 2.5}} {
 		if q.v != nil && *q.v != q.same {
-			return nil, fmt.Errorf("%w: %s %v: only %v can be had here; give the partition another in the file of --partitions", vm.ErrInvalid, q.name, *q.v, q.same)
+			return nil, fmt.Errorf("%w: %s %v: only %v is supported here; set another value in the file of --partitions", vm.ErrInvalid, q.name, *q.v, q.same)
 		}
 	}
 	return &b, nil
@@ -203,8 +203,7 @@ func ufmGUID(s string) (ib.GUID, error) {
 	return g, nil
 }
 
-// ufmText is how UFM writes a GUID, and the plugin looks for it: 16 lower-case hex
-// digits.
+// ufmText is a GUID in the form of UFM and its plugin: 16 lower-case hex digits.
 func ufmText(g ib.GUID) string { return fmt.Sprintf("%016x", uint64(g)) }
 
 func (u *ufm) perform(r *http.Request, ops ...vm.Op) error {
@@ -220,8 +219,8 @@ func (u *ufm) perform(r *http.Request, ops ...vm.Op) error {
 	return nil
 }
 
-// settings are those of the body, else those that the partition has, else UFM's
-// defaults.
+// settings are those of the body, otherwise those of the partition, otherwise
+// UFM's defaults.
 func (u *ufm) settings(b *ufmBody) (index0, ipoib bool) {
 	index0, ipoib = false, true
 	if v := u.m.Interfaces(); v != nil {
@@ -306,8 +305,8 @@ func (u *ufm) removeNamed(_ http.ResponseWriter, r *http.Request) (any, error) {
 	return ufmDone, u.gone(r, key, guids)
 }
 
-// gone ends memberships. Those that are not there are gone already: requests are
-// repeated.
+// gone ends memberships. Missing ones are ignored, because clients repeat
+// requests.
 func (u *ufm) gone(r *http.Request, key ib.PKey, guids []ib.GUID) error {
 	if len(guids) == 0 {
 		return fmt.Errorf("%w: guids is empty", vm.ErrInvalid)
@@ -340,9 +339,9 @@ type ufmMember struct {
 	Index0     bool   `json:"index0"`
 }
 
-// partitions are all that the address manager has: members by themselves, and
-// interfaces that have the P_Key, so that nobody takes a GUID that is in use for
-// free.
+// partitions lists all of the address manager's: partition members without an
+// interface, and interfaces with the P_Key, so that clients see which GUIDs are
+// in use.
 func (u *ufm) partitions(guids bool) map[ib.PKey]*ufmPartition {
 	out := map[ib.PKey]*ufmPartition{}
 	v := u.m.Interfaces()
@@ -380,7 +379,7 @@ func (u *ufm) partitions(guids bool) map[ib.PKey]*ufmPartition {
 	}
 	for x := range v.All() {
 		for _, k := range x.Keys {
-			if at(k.PKey); x.GUID != 0 { // else it is to have a function's, and is nowhere
+			if at(k.PKey); x.GUID != 0 { // otherwise it will have a function's, and is on none
 				join(k.PKey, x.GUID, k.Full, false)
 			}
 		}
@@ -426,7 +425,7 @@ type ufmVPort struct {
 	LID         int    `json:"virtual_port_lid"`
 	GUID        string `json:"virtual_port_guid"`
 	SystemName  string `json:"system_name"`
-	SystemIP    string `json:"system_ip"` // not known here
+	SystemIP    string `json:"system_ip"` // unknown here
 	SystemGUID  string `json:"system_guid"`
 	PortGUID    string `json:"port_guid"`
 	PortName    string `json:"port_name"`

@@ -218,7 +218,7 @@ func TestUFMRefusals(t *testing.T) {
 		{"GET", "/ufmRest/app/ufm_version", "", "", "user or password", 401},
 		{"POST", path, ``, auth, "JSON", 400},
 		{"POST", path, `[]`, auth, "JSON", 400},
-		{"POST", path, good + "x", auth, "behind", 400},
+		{"POST", path, good + "x", auth, "unexpected data after", 400},
 		{"POST", path, `{"pkey":"5","guids":["00000000000000ab"]}`, auth, "0x1 to 0x7ffe", 400},
 		{"POST", path, `{"pkey":"0x0","guids":["00000000000000ab"]}`, auth, "0x1 to 0x7ffe", 400},
 		{"POST", path, `{"pkey":"0x7fff","guids":["00000000000000ab"]}`, auth, "0x1 to 0x7ffe", 400},

@@ -11,17 +11,17 @@ import (
 	"heddle/vm"
 )
 
-// Errors of Machines, beside those of package vm.
+// Errors of Machines, in addition to those of package vm.
 var (
-	// ErrNotMaster: the text behind it names the master.
+	// ErrNotMaster: the text after it names the master.
 	ErrNotMaster = errors.New("this manager is not the master of the subnet")
-	// ErrBusy: nothing was done, or it is not known whether it was.
+	// ErrBusy: nothing was done, or the outcome is unknown.
 	ErrBusy = errors.New("busy")
-	// ErrNoPartition: nobody has the P_Key.
+	// ErrNoPartition: no partition has the P_Key.
 	ErrNoPartition = errors.New("no partition has this P_Key")
 )
 
-// Machines is what the API needs of the address manager. Methods may be called
+// Machines is the API's interface to the address manager. Methods may be called
 // from many goroutines.
 type Machines interface {
 	Memberships
@@ -29,18 +29,18 @@ type Machines interface {
 	VMs(f VMFilter) (VMList, error)
 	// VM is one interface; the error is vm.ErrNotFound if there is none.
 	VM(name string) (VM, error)
-	// Operate does operations and returns their outcomes, one for each, when all
-	// are done, or when ctx ends: those that are not are then stored and go on, and
+	// Operate performs operations and returns one outcome for each, when all are
+	// done or ctx ends. Operations unfinished by then are stored and continue, and
 	// their interfaces say Waiting. An error says that nothing was done.
 	Operate(ctx context.Context, ops []VMOperation) ([]VMOutcome, error)
-	// Pools says how many GUIDs and LIDs are left.
+	// Pools returns the numbers of free GUIDs and LIDs.
 	Pools() VMPools
 	// Hypervisors are the ports that can hold virtual functions.
 	Hypervisors() []Hypervisor
 	// VPorts are the virtual ports and functions that the last sweep saw.
 	VPorts() []VPort
-	// PartitionReady says how far a P_Key is in the hardware of its members. The
-	// error is ErrNoPartition if nobody has it.
+	// PartitionReady reports the state of a P_Key in the hardware of its members.
+	// The error is ErrNoPartition if no partition has it.
 	PartitionReady(pkey string) (PartitionReady, error)
 }
 
@@ -50,27 +50,27 @@ type VM struct {
 	State      string   `json:"state" doc:"created, attached, migrating or detached"`
 	GUID       string   `json:"guid,omitempty" doc:"port GUID; empty while it is to have a function's and has no place"`
 	GID        string   `json:"gid,omitempty" doc:"with the prefix of the subnet"`
-	GUIDKind   string   `json:"guid_kind" doc:"static: who created it gave it; pool: the manager chose it; function: that of the function where it is"`
+	GUIDKind   string   `json:"guid_kind" doc:"static: given at creation; pool: chosen by the manager; function: that of its current function"`
 	DestGUID   string   `json:"destination_guid,omitempty" doc:"guid_kind function, migrating: the GUID that it will have"`
 	Dynamic    bool     `json:"dynamic_guid" doc:"guid_kind is pool"`
 	Aliases    []string `json:"alias_guids,omitempty"`
 	LIDKind    string   `json:"lid_kind" doc:"shared, own or floating"`
-	LID        int      `json:"lid" doc:"that it asked for, or was last placed with; 0: none yet"`
-	Pinned     bool     `json:"lid_pinned,omitempty" doc:"it asked for this LID"`
+	LID        int      `json:"lid" doc:"requested LID, or that of the last placement; 0: none yet"`
+	Pinned     bool     `json:"lid_pinned,omitempty" doc:"it requested this LID"`
 	Mode       string   `json:"mode" doc:"how its LID moves: auto, balanced or minimal"`
 	Keys       []VMKey  `json:"keys"`
 	Hypervisor *VMPlace `json:"hypervisor,omitempty"`
-	Dest       *VMPlace `json:"destination,omitempty" doc:"kept for it while it migrates"`
-	Doing      string   `json:"doing,omitempty" doc:"the operation that is stored and not finished"`
-	Lease      string   `json:"lease" doc:"what the subnet manager last said: waiting, moving, placed or refused; none: it has no place"`
-	Reason     string   `json:"reason,omitempty" doc:"why it waits, was refused or was put back"`
-	Waiting    bool     `json:"waiting,omitempty" doc:"what was asked is stored and will be done"`
+	Dest       *VMPlace `json:"destination,omitempty" doc:"reserved for it during a migration"`
+	Doing      string   `json:"doing,omitempty" doc:"the stored, unfinished operation"`
+	Lease      string   `json:"lease" doc:"the subnet manager's last state of the placement: waiting, moving, placed or refused; none: it is on no function"`
+	Reason     string   `json:"reason,omitempty" doc:"why it waits, was refused or was rolled back"`
+	Waiting    bool     `json:"waiting,omitempty" doc:"the request is stored and will be carried out"`
 }
 
 // VMKey is a P_Key that an interface has.
 type VMKey struct {
 	PKey       string `json:"pkey" doc:"0x0001 to 0x7fff"`
-	Membership string `json:"membership,omitempty" enum:"full,limited" doc:"full if it is left out"`
+	Membership string `json:"membership,omitempty" enum:"full,limited" doc:"default: full"`
 }
 
 // VMPlace is a virtual function.
@@ -80,7 +80,7 @@ type VMPlace struct {
 	Function    int    `json:"function"`
 }
 
-// VMFilter says which interfaces to list. Empty fields allow all.
+// VMFilter selects the interfaces to list. Empty fields select all.
 type VMFilter struct {
 	State      string `query:"state" enum:"created,attached,migrating,detached" doc:"only those in this state"`
 	Hypervisor string `query:"hypervisor" doc:"only those that are, or will be, at this port GUID, node GUID or node description"`
@@ -96,30 +96,30 @@ type VMList struct {
 	VMs   []VM   `json:"vms"`
 }
 
-// VMOperation is one operation. What its Op does not need stays empty.
+// VMOperation is one operation. Fields that its Op does not use stay empty.
 type VMOperation struct {
 	Op   string `json:"op" enum:"create,attach,migrate,finish,rollback,move,detach,delete,keys" doc:"move: migrate, then finish"`
 	Name string `json:"name" minLength:"1" maxLength:"128"`
 	VMAddress
 	VMTarget
-	Force bool `json:"force,omitempty" doc:"delete: also one that has a place"`
+	Force bool `json:"force,omitempty" doc:"delete: also one that is attached"`
 }
 
-// VMAddress is what an interface is created with.
+// VMAddress holds the addresses for a new interface.
 type VMAddress struct {
 	GUID     string   `json:"guid,omitempty" doc:"port GUID; empty: one of the manager's pool, or that of the function"`
-	GUIDKind string   `json:"guid_kind,omitempty" enum:"static,pool,function" doc:"static and pool go with the interface; function: it has the GUID of the function where it is, another one after a migration. If it is left out: static with a guid, pool without"`
+	GUIDKind string   `json:"guid_kind,omitempty" enum:"static,pool,function" doc:"static and pool GUIDs move with the interface; function: it uses the GUID of its current function, so it changes on migration. Default: static with a guid, pool without"`
 	Aliases  []string `json:"alias_guids,omitempty" maxItems:"127"`
-	LIDKind  string   `json:"lid_kind,omitempty" enum:"shared,own,floating" doc:"shared if it is left out; own: a LID that goes along with the interface; floating: likewise on a shared port, which then has this LID"`
-	LID      int      `json:"lid,omitempty" minimum:"0" maximum:"49151" doc:"the one that it must have; 0: any"`
-	Mode     string   `json:"mode,omitempty" enum:"auto,balanced,minimal" doc:"how its LID moves: on all switches where the entries differ (balanced), on the fewest (minimal), or minimal inside a leaf and balanced elsewhere (auto, if it is left out)"`
+	LIDKind  string   `json:"lid_kind,omitempty" enum:"shared,own,floating" doc:"own: a LID that moves with the interface; floating: the same on a shared port, which then has this LID. Default: shared"`
+	LID      int      `json:"lid,omitempty" minimum:"0" maximum:"49151" doc:"the requested LID; 0: any"`
+	Mode     string   `json:"mode,omitempty" enum:"auto,balanced,minimal" doc:"how its LID moves: by writing all switches where the entries differ (balanced), the fewest (minimal), or minimal inside a leaf and balanced elsewhere (auto). Default: auto"`
 	Keys     []VMKey  `json:"keys,omitempty" maxItems:"1024"`
 }
 
 // VMTarget is where an interface is to be.
 type VMTarget struct {
 	Hypervisor string `json:"hypervisor,omitempty" doc:"port GUID, node GUID or node description"`
-	Function   int    `json:"function,omitempty" minimum:"0" maximum:"65535" doc:"0: any that is free"`
+	Function   int    `json:"function,omitempty" minimum:"0" maximum:"65535" doc:"0: any free one"`
 }
 
 // VMOutcome is the end of an operation: VM, or Err.
@@ -128,14 +128,14 @@ type VMOutcome struct {
 	Err error
 }
 
-// VMResult is the outcome of one operation of a batch.
+// VMResult is the result of one operation of a batch.
 type VMResult struct {
-	Status int    `json:"status" doc:"as if it had been asked for alone: 200, 201, 202 or that of an error"`
+	Status int    `json:"status" doc:"as for a single request: 200, 201, 202 or an error status"`
 	Error  string `json:"error,omitempty"`
 	VM     *VM    `json:"vm,omitempty"`
 }
 
-// VMPools says how much is left.
+// VMPools has the numbers of free addresses.
 type VMPools struct {
 	GUIDs     uint64 `json:"guids" doc:"in the manager's pool"`
 	GUIDsUsed uint64 `json:"guids_used" doc:"by interfaces and functions"`
@@ -154,7 +154,7 @@ type Hypervisor struct {
 	State       string         `json:"state"`
 	Model       string         `json:"model" doc:"shared, vswitch or vport"`
 	Functions   int            `json:"functions" doc:"that it can hold"`
-	Used        int            `json:"used" doc:"that interfaces are at, or are kept for them"`
+	Used        int            `json:"used" doc:"functions in use by interfaces, or reserved for them"`
 	VPorts      int            `json:"vports" doc:"that can be reached"`
 	GUIDs       []FunctionGUID `json:"function_guids,omitempty" doc:"of the functions that have one of their own, for interfaces of guid_kind function"`
 }
@@ -182,10 +182,10 @@ type VPort struct {
 	Reachable   bool     `json:"reachable"`
 }
 
-// PartitionReady says how far a P_Key is in the hardware.
+// PartitionReady is the state of a P_Key in the hardware.
 type PartitionReady struct {
 	PKey    string          `json:"pkey"`
-	Ready   bool            `json:"ready" doc:"every member that is on the fabric has the P_Key in its table"`
+	Ready   bool            `json:"ready" doc:"every member on the fabric has the P_Key in its table"`
 	Members int             `json:"members" doc:"that are named, on the fabric or not"`
 	Present int             `json:"present" doc:"members that are on the fabric"`
 	Absent  []string        `json:"absent,omitempty" doc:"GUIDs that are members and not on the fabric, the first thousand"`
@@ -195,7 +195,7 @@ type PartitionReady struct {
 // PendingMember is a member of a partition that does not have its P_Key yet.
 type PendingMember struct {
 	GUID string `json:"guid"`
-	Why  string `json:"why" doc:"what is missing"`
+	Why  string `json:"why" doc:"the missing step"`
 }
 
 // maxBatchLen bounds the body of a batch, in bytes.
@@ -225,9 +225,9 @@ type vmBody struct {
 	Body   VM
 }
 
-// VMWait says how long a request waits.
+// VMWait is how long a request waits.
 type VMWait struct {
-	Wait float64 `query:"wait" minimum:"0" maximum:"50" default:"20" doc:"seconds to wait until it is done; what is not done by then is stored, goes on, and is answered 202"`
+	Wait float64 `query:"wait" minimum:"0" maximum:"50" default:"20" doc:"seconds to wait for completion; an operation unfinished by then is stored, continues, and is answered 202"`
 }
 
 // VMNamed names an interface.
@@ -285,7 +285,7 @@ func (w VMWait) until(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, time.Duration(w.Wait*float64(time.Second)))
 }
 
-// operate does one operation.
+// operate performs one operation.
 func operate(ctx context.Context, m Machines, w VMWait, op VMOperation) (VMOutcome, error) {
 	ctx, cancel := w.until(ctx)
 	defer cancel()
@@ -368,9 +368,9 @@ func changeMachines(a huma.API, m Machines) {
 			return vmReply(ctx, m, in.VMWait, VMOperation{Op: "create", Name: in.Body.Name, VMAddress: in.Body.VMAddress, VMTarget: in.Body.VMTarget})
 		})
 	for _, op := range [...][2]string{
-		{"attach", "Give an interface its place"},
-		{"migrate", "Keep a place at another hypervisor; nothing moves yet"},
-		{"move", "Migrate and finish in one"},
+		{"attach", "Attach an interface to a function"},
+		{"migrate", "Reserve a function of another hypervisor; nothing moves yet"},
+		{"move", "Migrate and finish in one step"},
 	} {
 		huma.Register(a, write(http.MethodPost, "/v1/vms/{name}/"+op[0], op[0]+"-vm", op[1]),
 			func(ctx context.Context, in *vmAt) (*vmBody, error) {
@@ -378,9 +378,9 @@ func changeMachines(a huma.API, m Machines) {
 			})
 	}
 	for _, op := range [...][2]string{
-		{"finish", "Move the addresses to the place kept for them"},
+		{"finish", "Move the addresses to the reserved function"},
 		{"rollback", "Give up a migration"},
-		{"detach", "Take an interface from its place"},
+		{"detach", "Detach an interface from its function"},
 	} {
 		huma.Register(a, write(http.MethodPost, "/v1/vms/{name}/"+op[0], op[0]+"-vm", op[1]),
 			func(ctx context.Context, in *vmAlone) (*vmBody, error) {
@@ -403,7 +403,7 @@ func changeMachines(a huma.API, m Machines) {
 			}
 			return &struct{ Status int }{code}, nil
 		})
-	batch := write(http.MethodPost, "/v1/vms:batch", "batch-vms", "Many operations, whose addresses move together")
+	batch := write(http.MethodPost, "/v1/vms:batch", "batch-vms", "Several operations, whose addresses move together")
 	batch.MaxBodyBytes = maxBatchLen
 	huma.Register(a, batch, func(ctx context.Context, in *vmBatch) (*body[vmBatchReply], error) {
 		ctx, cancel := in.until(ctx)

@@ -10,24 +10,25 @@ import (
 	"heddle/vm"
 )
 
-// Config is what all settings together say. What the cores are told is theirs;
-// the rest is for the program around them.
+// Config is the result of all settings: the configurations of the cores, and
+// those of the program.
 type Config struct {
 	SM       sm.Config
 	SA       sa.Options
 	Registry sa.Config
 	VM       vm.Config
 
-	// Port is what to manage the subnet through, Once says to let go of it when it
-	// is up.
+	// Port is the port through which to manage the subnet; Once releases it when
+	// the subnet is up.
 	Port string
 	Once bool
-	// Window is the most SMPs in flight; 0: what suits the port.
+	// Window is the maximum number of SMPs in flight; 0: suited to the port.
 	Window int
-	// ClaimWait is how long the start waits for a port that somebody else has
-	// claimed; 0: not at all.
+	// ClaimWait is how long the start waits for a port claimed by another manager;
+	// 0: not at all.
 	ClaimWait time.Duration
-	// Queue is how many SA requests may wait, QueueEach how many of one LID.
+	// Queue is the maximum number of waiting SA requests, QueueEach that of one
+	// LID.
 	Queue, QueueEach int
 
 	Engines Engines
@@ -51,7 +52,7 @@ type Engines struct {
 
 // SAKey makes an SA request trusted.
 type SAKey struct {
-	Given bool // else a random one
+	Given bool // otherwise a random one
 	Key   uint64
 }
 
@@ -76,13 +77,13 @@ type UFM struct {
 	Password, Certificate, TLSKey string // files
 }
 
-// Log says what is logged, and how.
+// Log configures logging.
 type Log struct {
 	Level int // as log/slog counts: -4 debug, 0 info, 4 warn, 8 error
 	JSON  bool
 }
 
-// What the daemon has of its own where nothing is set.
+// Defaults of the program's own settings.
 const (
 	DefaultAPI       = "127.0.0.1:7480"
 	DefaultQueue     = 8192
@@ -91,7 +92,7 @@ const (
 	DefaultClaimWait = 5 * time.Second
 )
 
-// Defaults is what counts where nothing is set.
+// Defaults returns the configuration without any setting.
 func Defaults() Config {
 	c := Config{
 		SM:        sm.Defaults(),
@@ -108,13 +109,13 @@ func Defaults() Config {
 	return c
 }
 
-// EngineNames are the routing engines that a setting may name besides auto, which
-// is AutoChain.
+// EngineNames are the routing engines that a setting may name, besides auto,
+// which is AutoChain.
 func EngineNames() []string {
 	return []string{"minhop", "updn", "dnup", "ftree", "vftree", "dor", "torus", "sssp", "dfsssp", "lash", "nue", "file"}
 }
 
-// AutoChain is what the engine auto stands for: the names of auto.Engines.
+// AutoChain is the meaning of the engine auto: the names of auto.Engines.
 func AutoChain() (names []string) {
 	for _, e := range auto.Engines() {
 		names = append(names, e.Name())
@@ -122,7 +123,7 @@ func AutoChain() (names []string) {
 	return names
 }
 
-// poolText is the pool of GUIDs as one writes it.
+// poolText is the text form of the GUID pool.
 func poolText(c *Config) string {
 	return "0x" + hex16(c.VM.GUIDFirst) + "-0x" + hex16(c.VM.GUIDLast)
 }

@@ -1,15 +1,15 @@
-// Package settings is the one table of everything that can be set of the daemon
-// (heddle sm, up and plan): name, range, default, meaning, OpenSM's name for it,
-// and where it goes in the configuration of the cores. Flags, HEDDLE_* variables,
-// the keys of the YAML file, --help and docs/cli.md are made from the table.
+// Package settings is the table of all settings of the daemon (heddle sm, up and
+// plan): name, range, default, meaning, OpenSM's name for it, and its field in
+// the configuration of the cores. Flags, HEDDLE_* variables, the keys of the YAML
+// file, --help and docs/cli.md are generated from the table.
 //
 //	v := settings.New()
 //	err := v.Set("hoq-life", "17", "--hoq-life")
 //	core := v.SM // an sm.Config
 //
 // Defaults belong to the cores (sm.Defaults, sa.Defaults); the table reads them
-// there. The package does no I/O: that a file is named is a setting, what is in
-// it is the caller's to read.
+// there. The package does no I/O: the name of a file is a setting, and the caller
+// reads the file.
 package settings
 
 import (
@@ -29,10 +29,10 @@ type Setting struct {
 	// HEDDLE_ in front, the environment variable.
 	Name  string
 	Group Group
-	// Arg is what help calls the value, such as TIME; empty for one that is true or
-	// false.
+	// Arg is the placeholder of the value in help, such as TIME; empty for a
+	// boolean.
 	Arg string
-	// Unit of the number, where its type does not say it.
+	// Unit of the number, if its type does not imply it.
 	Unit string
 	// Meaning begins with a small letter and has no full stop at its end.
 	Meaning string
@@ -44,7 +44,7 @@ type Setting struct {
 	Commands []string
 	// Secret settings are not repeated in messages.
 	Secret bool
-	// Bare is the value of a flag that is given without one; empty: it needs one.
+	// Bare is the value of a flag without an argument; empty: the flag needs one.
 	Bare string
 
 	value value
@@ -109,27 +109,26 @@ func Find(name string) *Setting {
 	return &table[i]
 }
 
-// Type is what kind of value it takes: bool, number, time, word, words, text.
+// Type is the type of the value: bool, number, time, word, words, text.
 func (s *Setting) Type() string { return s.value.kind() }
 
-// Range says which values it takes, in words that follow "want"; empty: any text.
+// Range describes the valid values, in words that follow "want"; empty: any text.
 func (s *Setting) Range() string { return s.value.wanted() }
 
-// Brief is the range in few words, for tables; empty: there is none to tell.
+// Brief is the range in few words, for tables; may be empty.
 func (s *Setting) Brief() string { return s.value.brief(s.Unit) }
 
 // Words are those that it takes, where these are all that it takes or have names;
 // nil otherwise.
 func (s *Setting) Words() []string { return s.value.words() }
 
-// Default is the value without flag, variable and file, as one would write it.
+// Default is the value without flag, variable and file, in its text form.
 func (s *Setting) Default() string {
 	c := Defaults()
 	return s.value.text(&c)
 }
 
-// Usage is the line of --help: what it means, what it takes, and what it is if
-// nobody says.
+// Usage is the line of --help: meaning, range and default.
 func (s *Setting) Usage() string {
 	return s.usage(s.Default())
 }
@@ -153,12 +152,12 @@ func (s *Setting) usage(def string) string {
 	return text
 }
 
-// Refused says why a value was not taken, and what would be.
+// Refused says why a value was refused, and which values are valid.
 type Refused struct {
 	Setting *Setting
-	From    string // where the value came from: a flag, a variable, a place in a file
+	From    string // origin of the value: a flag, a variable, a position in a file
 	Text    string
-	Why     string // what is wrong with it, where the range alone does not tell; may be empty
+	Why     string // the reason, if the range alone does not give it; may be empty
 }
 
 func (e *Refused) Error() string {

@@ -93,7 +93,7 @@ func TestRefused(t *testing.T) {
 		{"sweep-interval", "-1s", `--sweep-interval "-1s": want a time with its unit, such as 10s or 200ms, or 0 for none; it must be 0 or more, and at most 8760h (leave it out for 10s)`},
 		{"smp-timeout", "0", `--smp-timeout "0": want a time with its unit, such as 10s or 200ms; it must be above 0, and at most 8760h (leave it out for 200ms)`},
 		{"max-mtu", "1500", `--max-mtu "1500": want 256, 512, 1024, 2048 or 4096 (leave it out for 4096)`},
-		{"link-width", "4x,3x", `--link-width "4x,3x": want 1x, 2x, 4x, 8x, 12x with commas between them, all, keep or a mask up to 0xff; "3x" is none of them (leave it out for keep)`},
+		{"link-width", "4x,3x", `--link-width "4x,3x": want 1x, 2x, 4x, 8x, 12x separated by commas, all, keep or a mask up to 0xff; "3x" is none of them (leave it out for keep)`},
 		{"m-key", "x", `--m-key: want a 64-bit number`},
 	} {
 		if err := New().Set(c.name, c.text, "--"+c.name); err == nil || err.Error() != c.want {
@@ -201,8 +201,8 @@ func TestCheck(t *testing.T) {
 		want string
 	}{
 		{nil, ""},
-		{[][2]string{{"ufm-tls-cert", "a"}, {"ufm-tls-key", "b"}}, "HEDDLE_X goes with --ufm-listen, which is missing"},
-		{[][2]string{{"api-tls-cert", "a"}}, "HEDDLE_X goes with --api-tls-key, which is missing"},
+		{[][2]string{{"ufm-tls-cert", "a"}, {"ufm-tls-key", "b"}}, "HEDDLE_X requires --ufm-listen"},
+		{[][2]string{{"api-tls-cert", "a"}}, "HEDDLE_X requires --api-tls-key"},
 		{[][2]string{{"ufm-listen", "a:1"}}, "HEDDLE_X: the calls need a password; give --ufm-password-file"},
 		{[][2]string{{"ufm-listen", "a:1"}, {"ufm-password-file", "f"}}, ""},
 		{[][2]string{{"ufm-listen", "a:1"}, {"ufm-password-file", "f"}, {"ufm-user", "a:b"}}, `HEDDLE_X "a:b": want a name without a colon`},

@@ -11,7 +11,7 @@ import (
 )
 
 // table has every setting of the daemon, in the order of help and documentation:
-// first how the subnet is managed, then what is kept for hosts, then the program.
+// first subnet management, then services for hosts, then the program.
 var table = concat(subnetTable, routingTable, linkTable, timeTable, hostTable, programTable)
 
 func concat(parts ...[]Setting) (all []Setting) {
@@ -24,12 +24,12 @@ func concat(parts ...[]Setting) (all []Setting) {
 var subnetTable = []Setting{
 	{
 		Name: "port", Group: Subnet, Arg: "PORT", Since: first, OpenSM: "guid", Commands: []string{"sm", "plan"},
-		Meaning: "port to manage the subnet through: umad:DEVICE/PORT[,rmpp=own] or ibsim:NODE[@SOCKNAME][,rmpp=on|off]",
+		Meaning: "port through which to manage the subnet: umad:DEVICE/PORT[,rmpp=own] or ibsim:NODE[@SOCKNAME][,rmpp=on|off]",
 		value:   text{func(c *Config) *string { return &c.Port }},
 	},
 	{
 		Name: "once", Group: Subnet, Since: first, Commands: []string{"sm"},
-		Meaning: "bring the subnet up, let go of it and exit",
+		Meaning: "bring the subnet up, release the port and exit",
 		value:   boolean{func(c *Config) *bool { return &c.Once }},
 	},
 	{
@@ -39,7 +39,7 @@ var subnetTable = []Setting{
 	},
 	{
 		Name: "claim-wait", Group: Subnet, Arg: "TIME", Since: house,
-		Meaning: "time that the start waits for a port that another manager has claimed, which may have been killed just now",
+		Meaning: "time that the start waits for a port claimed by another manager, which may just have been killed",
 		value:   span{at: func(c *Config) *time.Duration { return &c.ClaimWait }, zero: "not at all"},
 	},
 	{
@@ -54,12 +54,12 @@ var subnetTable = []Setting{
 	},
 	{
 		Name: "switch-lmc", Group: Subnet, Arg: "N", Since: house, OpenSM: "lmc_esp0",
-		Meaning: "LMC of enhanced switch ports 0; base switch ports 0 have one LID always. OpenSM's is a yes or no to the LMC of the other ports",
+		Meaning: "LMC of enhanced switch ports 0; base switch ports 0 always have one LID. OpenSM only enables or disables the LMC of the other ports",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LMCPort0 }, max: 7},
 	},
 	{
 		Name: "sm-sl", Group: Subnet, Arg: "SL", Since: house, OpenSM: "sm_sl",
-		Meaning: "service level that hosts send to the manager and the SA with",
+		Meaning: "service level of packets from hosts to the manager and the SA",
 		value:   number[ib.SL]{at: func(c *Config) *ib.SL { return &c.SM.MasterSMSL }, max: 15},
 	},
 	{
@@ -74,17 +74,17 @@ var subnetTable = []Setting{
 	},
 	{
 		Name: "m-key-lease", Group: Keys, Arg: "SECONDS", Unit: "seconds", Since: first, OpenSM: "m_key_lease_period",
-		Meaning: "M_Key lease, after which a port that was asked with a wrong key gives up its protection",
+		Meaning: "M_Key lease, after which a port that received a wrong key clears its protection",
 		value:   number[uint16]{at: func(c *Config) *uint16 { return &c.SM.MKeyLease }, max: 65535, zero: "it never expires"},
 	},
 	{
 		Name: "m-key-protect", Group: Keys, Arg: "BITS", Since: first, OpenSM: "m_key_protection_level",
-		Meaning: "M_Key protection bits: what a port answers to who does not have the key",
+		Meaning: "M_Key protection bits: what a port answers to requests without the key",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.MKeyProtect }, max: 3},
 	},
 	{
 		Name: "sa-key", Group: Keys, Arg: "KEY", Since: first, OpenSM: "sa_key", Secret: true,
-		Meaning: "64-bit key that makes an SA request trusted, as its SM_Key; default: a random one, kept in the state directory and printed by 'heddle ctl sa-key'. Unless this is 0, which trusts nobody, 1 counts too, from the manager's own port alone",
+		Meaning: "64-bit key that makes an SA request trusted, as its SM_Key; default: a random one, kept in the state directory and printed by 'heddle ctl sa-key'. Unless this is 0, which trusts no request, key 1 is also trusted from the manager's own port",
 		value: special{
 			parse: func(c *Config, s string) error {
 				if s == "" {
@@ -104,7 +104,7 @@ var subnetTable = []Setting{
 				}
 				return "0x" + strconv.FormatUint(c.SAKey.Key, 16)
 			},
-			want: "a 64-bit number, or nothing for a random one", example: "0x77",
+			want: "a 64-bit number, or empty for a random one", example: "0x77",
 		},
 	},
 }
@@ -112,113 +112,113 @@ var subnetTable = []Setting{
 var hostTable = []Setting{
 	{
 		Name: "partitions", Group: Access, Arg: "FILE", Since: first, OpenSM: "partition_config_file",
-		Meaning: "file of partitions, in the form of OpenSM's partitions.conf; read again on SIGHUP; default: those stored, else everybody in the default partition",
+		Meaning: "partition file in the format of OpenSM's partitions.conf; read again on SIGHUP; default: the stored partitions, otherwise all ports in the default partition",
 		value:   text{func(c *Config) *string { return &c.Files.Partitions }},
 	},
 	{
 		Name: "part-enforce", Group: Access, Arg: "WHERE", Since: first, OpenSM: "part_enforce",
-		Meaning: "where switches drop packets of partitions that the host behind a port is not in: both, in (what it sends), out (what it is sent) or off",
+		Meaning: "where switches drop packets with P_Keys that the attached host's port lacks: both, in (packets from the host), out (packets to the host) or off",
 		value: choice[sm.Enforce]{func(c *Config) *sm.Enforce { return &c.SM.PartEnforce }, []word[sm.Enforce]{
 			{"both", sm.EnforceBoth}, {"in", sm.EnforceIn}, {"out", sm.EnforceOut}, {"off", sm.EnforceOff},
 		}},
 	},
 	{
 		Name: "groups", Group: Access, Arg: "FILE", Since: first,
-		Meaning: "file with multicast groups that are always there, a line each: MLID MGID [sl=N] then port GUIDs; send:GUID only sends",
+		Meaning: "file with permanent multicast groups, a line each: MLID MGID [sl=N] then port GUIDs; send:GUID only sends",
 		value:   text{func(c *Config) *string { return &c.Files.Groups }},
 	},
 	{
 		Name: "consolidate-ipv6-snm-req", Group: Access, Since: first, OpenSM: "consolidate_ipv6_snm_req",
-		Meaning: "IPv6 solicited-node groups of one scope and P_Key share an MLID from the start, not only when MLIDs have run out",
+		Meaning: "IPv6 solicited-node groups of one scope and P_Key always share an MLID, not only when no MLID is free",
 		value:   boolean{func(c *Config) *bool { return &c.Registry.ConsolidateSNM }},
 	},
 	{
 		Name: "exclusive-mlids", Group: Access, Since: first,
-		Meaning: "when MLIDs have run out refuse a new multicast group; otherwise it shares the MLID of groups with the same P_Key, MTU, rate and SL",
+		Meaning: "refuse a new multicast group when no MLID is free; otherwise it shares the MLID of groups with the same P_Key, MTU, rate and SL",
 		value:   boolean{func(c *Config) *bool { return &c.Registry.ExclusiveMLIDs }},
 	},
 	{
 		Name: "rejoin-time", Group: Access, Arg: "TIME", Since: house,
-		Meaning: "time that ports have to join their multicast groups again after this manager took the subnet over from another one; until then they are members as before",
+		Meaning: "time that ports have to rejoin their multicast groups after this manager takes over the subnet from another one; until then they stay members",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.RejoinTime }, zero: "nobody has to"},
 	},
 	{
 		Name: "qos-policy", Group: Answers, Arg: "FILE", Since: first, OpenSM: "qos_policy_file",
-		Meaning: "file with the QoS policy of path answers, in the form of OpenSM's qos-policy.conf; read again on SIGHUP",
+		Meaning: "file with the QoS policy of path answers, in the format of OpenSM's qos-policy.conf; read again on SIGHUP",
 		value:   text{func(c *Config) *string { return &c.Files.QoSPolicy }},
 	},
 	{
 		Name: "prefix-routes", Group: Answers, Arg: "FILE", Since: first, OpenSM: "prefix_routes_file",
-		Meaning: "file of routers to other subnets, in the form of OpenSM's prefix-routes.conf: a subnet prefix and a router's port GUID a line, * for any; read again on SIGHUP",
+		Meaning: "file of routers to other subnets, in the format of OpenSM's prefix-routes.conf: a subnet prefix and a router's port GUID a line, * for any; read again on SIGHUP",
 		value:   text{func(c *Config) *string { return &c.Files.PrefixRoutes }},
 	},
 	{
 		Name: "sa-db", Group: Answers, Arg: "FILE", Since: first, OpenSM: "sa_db_file",
-		Meaning: "file that OpenSM kept its SA in (opensm-sa.dump): groups, services, subscriptions and alias GUIDs are taken over, unless the state has some of its own",
+		Meaning: "OpenSM's SA dump (opensm-sa.dump): groups, services, subscriptions and alias GUIDs are imported, unless the state already has some",
 		value:   text{func(c *Config) *string { return &c.Files.SADump }},
 	},
 	{
 		Name: "subnet-supports-sa-path-caching", Group: Answers, Arg: "BITS", Since: first, Bare: "1",
-		Meaning: "bits to put into the reserved field at bit offset 353 of PathRecord answers, which tells hosts that they may cache paths; without a value 1",
+		Meaning: "value of the reserved bits at bit offset 353 of PathRecord answers, which permits hosts to cache paths; without an argument 1",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SA.PathCaching }, max: 7, zero: "none"},
 	},
 	{
 		Name: "virt-default-hop-limit", Group: Answers, Arg: "N", Since: first, OpenSM: "virt_default_hop_limit",
-		Meaning: "HopLimit of paths to and from virtual ports that share their LID, by which hosts know that their packets must have a GRH",
+		Meaning: "HopLimit of paths to and from virtual ports that share their LID, which tells hosts that packets need a GRH",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SA.VirtHopLimit }, min: 2, max: 255},
 	},
 	{
 		Name: "enable-virt-rec-ext", Group: Answers, Since: first, OpenSM: "enable_virt_rec_ext",
-		Meaning: "answer queries for NodeRecords and PortInfoRecords with virtual ports that have LIDs of their own too",
+		Meaning: "include virtual ports with their own LIDs in answers to NodeRecord and PortInfoRecord queries",
 		value:   boolean{func(c *Config) *bool { return &c.SA.VirtRecords }},
 	},
 	{
 		Name: "sa-queue", Group: Answers, Arg: "MOST", Since: first,
-		Meaning: "most SA requests that wait, of all hosts; what is more is answered BUSY",
+		Meaning: "maximum number of waiting SA requests; further ones are answered BUSY",
 		value:   number[int]{at: func(c *Config) *int { return &c.Queue }, max: 65535, zero: "8192"},
 	},
 	{
 		Name: "sa-queue-each", Group: Answers, Arg: "MOST", Since: first,
-		Meaning: "most SA requests of one LID that wait",
+		Meaning: "maximum number of waiting SA requests of one LID",
 		value:   number[int]{at: func(c *Config) *int { return &c.QueueEach }, max: 65535, zero: "1024"},
 	},
 	{
 		Name: "drop-event-subscriptions-after", Group: Answers, Arg: "TIME", Since: first, OpenSM: "drop_event_subscriptions",
-		Meaning: "time that a subscriber may be away from the subnet, or leave Reports unanswered, before its subscriptions are dropped",
-		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.DropAfter }, zero: "never, as OpenSM without drop_event_subscriptions"},
+		Meaning: "time that a subscriber may be missing from the subnet, or leave Reports unanswered, before its subscriptions are dropped",
+		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.DropAfter }, zero: "never, like OpenSM without drop_event_subscriptions"},
 	},
 	{
 		Name: "sm-assigned-guid", Group: Answers, Arg: "BYTE", Since: first, OpenSM: "sm_assigned_guid",
-		Meaning: "byte behind the OUI 00:14:05 in alias GUIDs that the SA chooses; give each subnet another",
+		Meaning: "byte after the OUI 00:14:05 in alias GUIDs that the SA assigns; use a different value in each subnet",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.Registry.AssignedGUIDByte }, max: 255},
 	},
 	{
 		Name: "virtualization", Group: Virtual, Arg: "WHAT", Since: first, OpenSM: "virt_enabled",
-		Meaning: "what to do with ports that have virtual ports: on (turn it on, bring them up), off (turn it off) or ignore (2, 1 and 0 of NVIDIA's virt_enabled)",
+		Meaning: "treatment of ports with virtual ports: on (enable virtualization and bring them up), off (disable it) or ignore (2, 1 and 0 of NVIDIA's virt_enabled)",
 		value: choice[sm.VirtualMode]{func(c *Config) *sm.VirtualMode { return &c.SM.Virtualization }, []word[sm.VirtualMode]{
 			{"on", sm.VirtualOn}, {"off", sm.VirtualOff}, {"ignore", sm.VirtualIgnore},
 		}},
 	},
 	{
 		Name: "vswitch-lids", Group: Virtual, Arg: "WHEN", Since: first,
-		Meaning: "when functions of vSwitch adapters get LIDs: dynamic (while an interface is there) or prepopulated (all, from the start, routed with the rest)",
+		Meaning: "when functions of vSwitch adapters get LIDs: dynamic (while they have an interface) or prepopulated (all, from the start, routed with the others)",
 		value: choice[bool]{func(c *Config) *bool { return &c.SM.VSwitchPrepopulate }, []word[bool]{
 			{"dynamic", false}, {"prepopulated", true},
 		}},
 	},
 	{
 		Name: "max-virtual-ports", Group: Virtual, Arg: "MOST", Since: house, OpenSM: "virt_max_ports_in_process",
-		Meaning: "most ports whose virtual ports are brought up at a time",
+		Meaning: "maximum number of ports whose virtual ports are brought up concurrently",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.MaxVirtualPorts }, min: 1, max: 65535},
 	},
 	{
 		Name: "vport-away-time", Group: Virtual, Arg: "TIME", Since: house,
-		Meaning: "time that a virtual port may be gone, as one that migrates is, before its memberships in multicast groups end",
+		Meaning: "time that a virtual port may be missing, as during a migration, before its multicast memberships end",
 		value:   span{at: func(c *Config) *time.Duration { return &c.Registry.MigrateTime }, zero: "they end at once"},
 	},
 	{
 		Name: "vm-guid-pool", Group: Virtual, Arg: "FIRST-LAST", Since: first,
-		Meaning: "port GUIDs for interfaces of VMs that bring none",
+		Meaning: "pool of port GUIDs for interfaces of VMs that bring none",
 		value: special{
 			parse: func(c *Config, s string) error {
 				if s == "" {
@@ -232,7 +232,7 @@ var hostTable = []Setting{
 				case !ok || err != nil || err2 != nil || a == 0:
 					return errRange
 				case a > b:
-					return errors.New("the first one is above the last")
+					return errors.New("the first is above the last")
 				}
 				c.VM.GUIDFirst, c.VM.GUIDLast = a, b
 				return nil
@@ -245,22 +245,22 @@ var hostTable = []Setting{
 var programTable = []Setting{
 	{
 		Name: "api", Group: Serving, Arg: "ADDR", Since: first,
-		Meaning: "address of the API and the page; empty for none",
+		Meaning: "address of the API and the status page; empty for none",
 		value:   text{func(c *Config) *string { return &c.API.Addr }},
 	},
 	{
 		Name: "api-socket", Group: Serving, Arg: "PATH", Since: first,
-		Meaning: "Unix socket for the API, for its owner alone; may write without a token",
+		Meaning: "Unix socket of the API, accessible to its owner only; permits writing without a token",
 		value:   text{func(c *Config) *string { return &c.API.Socket }},
 	},
 	{
 		Name: "api-host", Group: Serving, Arg: "NAME", Since: first,
-		Meaning: "further name under which clients may address the API; may be repeated",
+		Meaning: "additional name under which clients may address the API; may be repeated",
 		value:   list{at: func(c *Config) *[]string { return &c.API.Hosts }},
 	},
 	{
 		Name: "token-file", Group: Serving, Arg: "FILE", Since: first,
-		Meaning: "file to write the API's token to; default: in the runtime directory of this user",
+		Meaning: "file to which the API's token is written; default: in the runtime directory of this user",
 		value:   text{func(c *Config) *string { return &c.API.Token }},
 	},
 	{
@@ -275,7 +275,7 @@ var programTable = []Setting{
 	},
 	{
 		Name: "api-read-token-file", Group: Serving, Arg: "FILE", Since: first,
-		Meaning: "file with a token that reading needs; needed for an address that is not loopback",
+		Meaning: "file with a token required for reading; needed for an address that is not loopback",
 		value:   text{func(c *Config) *string { return &c.API.ReadToken }},
 	},
 	{
@@ -305,17 +305,17 @@ var programTable = []Setting{
 	},
 	{
 		Name: "state", Group: Running, Arg: "DIR", Since: first,
-		Meaning: "directory for what survives a restart (LIDs, M_Keys, the SA key, partitions, multicast groups, services, subscriptions, alias GUIDs, interfaces of VMs); default: nothing is kept",
+		Meaning: "directory for persistent state (LIDs, M_Keys, the SA key, partitions, multicast groups, services, subscriptions, alias GUIDs, interfaces of VMs); default: nothing is stored",
 		value:   text{func(c *Config) *string { return &c.Files.State }},
 	},
 	{
 		Name: "dump", Group: Running, Arg: "DIR", Since: first, OpenSM: "dump_files_dir",
-		Meaning: "directory to write OpenSM-style dump files to, when the subnet is up and when routes change",
+		Meaning: "directory for OpenSM-style dump files, written when the subnet is up and when routes change",
 		value:   text{func(c *Config) *string { return &c.Files.Dump }},
 	},
 	{
 		Name: "log-level", Group: Running, Arg: "LEVEL", Since: first, OpenSM: "log_flags",
-		Meaning: "level from which to log",
+		Meaning: "minimum level of log messages",
 		value: choice[int]{func(c *Config) *int { return &c.Log.Level }, []word[int]{
 			{"debug", -4}, {"info", 0}, {"warn", 4}, {"error", 8},
 		}},

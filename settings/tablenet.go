@@ -12,7 +12,7 @@ var routingTable = []Setting{
 	{
 		Name: "engine", Group: Routing, Arg: "ENGINE[,ENGINE...]", Since: first, Commands: routers, OpenSM: "routing_engine",
 		Meaning: "routing engines, tried in order: " + strings.Join(EngineNames(), ", ") + "; auto is " + strings.Join(AutoChain(), ",") +
-			". The first whose tables are proved is taken",
+			". The first with proved tables is used",
 		value: list{at: func(c *Config) *[]string { return &c.Engines.Names }, known: append([]string{"auto"}, EngineNames()...)},
 	},
 	{
@@ -22,17 +22,17 @@ var routingTable = []Setting{
 	},
 	{
 		Name: "roots", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "root_guid_file",
-		Meaning: "file with node GUIDs, one a line: the roots of updn and dnup, the top switches of ftree and vftree; default: found",
+		Meaning: "file with node GUIDs, one a line: the roots of updn and dnup, the top switches of ftree and vftree; default: detected",
 		value:   text{func(c *Config) *string { return &c.Engines.Roots }},
 	},
 	{
 		Name: "connect-roots", Group: Routing, Since: first, Commands: routers, OpenSM: "connect_roots",
-		Meaning: "updn, dnup: let the roots reach each other (they always do here; OpenSM's flag is taken)",
+		Meaning: "updn, dnup: let the roots reach each other (always the case; accepted for compatibility with OpenSM)",
 		value:   boolean{func(c *Config) *bool { return &c.SM.Route.ConnectRoots }},
 	},
 	{
 		Name: "ids", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "ids_guid_file",
-		Meaning: "updn, dnup: file with a node GUID and a number a line; of switches of one rank the smaller number is upper",
+		Meaning: "updn, dnup: file with a node GUID and a number a line; of switches of one rank the one with the smaller number is upper",
 		value:   text{func(c *Config) *string { return &c.Engines.IDs }},
 	},
 	{
@@ -52,7 +52,7 @@ var routingTable = []Setting{
 	},
 	{
 		Name: "unbalanced", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "port_prof_ignore_file",
-		Meaning: "file with port GUIDs, one a line, that do not count as load",
+		Meaning: "file with port GUIDs, one a line, that are ignored when load is balanced",
 		value:   text{func(c *Config) *string { return &c.Engines.Unbalanced }},
 	},
 	{
@@ -77,7 +77,7 @@ var routingTable = []Setting{
 	},
 	{
 		Name: "torus-config", Group: Routing, Arg: "FILE", Since: first, Commands: routers, OpenSM: "torus_config",
-		Meaning: "torus: file as torus-2QoS.conf with sizes, seeds and date lines; default: found",
+		Meaning: "torus: file as torus-2QoS.conf with sizes, seeds and date lines; default: detected",
 		value:   text{func(c *Config) *string { return &c.Engines.TorusConfig }},
 	},
 	{
@@ -97,17 +97,17 @@ var routingTable = []Setting{
 	},
 	{
 		Name: "spread-lanes", Group: Routing, Since: first, Commands: routers,
-		Meaning: "dfsssp, lash: use lanes too that deadlock freedom does not need",
+		Meaning: "dfsssp, lash: also use lanes that deadlock freedom does not need",
 		value:   boolean{func(c *Config) *bool { return &c.SM.Route.SpreadLanes }},
 	},
 	{
 		Name: "route-vls", Group: Routing, Arg: "MOST", Since: house, OpenSM: "nue_max_num_vls",
-		Meaning: "most data lanes that an engine may use (as --vls of 'heddle route')",
+		Meaning: "maximum number of data lanes that an engine may use (as --vls of 'heddle route')",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.MaxVLs }, max: 15, zero: "as many as every link between switches has"},
 	},
 	{
 		Name: "route-seed", Group: Routing, Arg: "N", Since: house,
-		Meaning: "seed of engines that draw lots (as --seed of 'heddle route')",
+		Meaning: "seed of engines that use random numbers (as --seed of 'heddle route')",
 		value:   key[uint64]{func(c *Config) *uint64 { return &c.SM.RouteSeed }},
 	},
 	{
@@ -123,17 +123,17 @@ var routingTable = []Setting{
 	},
 	{
 		Name: "drain-time", Group: Tables, Arg: "TIME", Since: house,
-		Meaning: "time for packets to leave, between the discarding and the writing of an entry",
+		Meaning: "time for packets to leave between the removal and the rewrite of an entry",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.DrainTime }, zero: "computed from the lifetimes"},
 	},
 	{
 		Name: "repath-time", Group: Tables, Arg: "TIME", Since: first,
-		Meaning: "time that hosts are given to use a new service level, where a change of tables needs it",
-		value:   span{at: func(c *Config) *time.Duration { return &c.SM.RepathTime }, zero: "there is no limit, so such a change is refused"},
+		Meaning: "time limit for hosts to use a new service level if a change of tables needs it",
+		value:   span{at: func(c *Config) *time.Duration { return &c.SM.RepathTime }, zero: "no limit, so such a change is refused"},
 	},
 	{
 		Name: "improve-delay", Group: Tables, Arg: "TIME", Since: house,
-		Meaning: "quiet time after which an earlier engine is tried again, where a later one's tables were kept over a fault",
+		Meaning: "quiet time after which an earlier engine is retried, if the tables of a later one were kept over a fault",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.ImproveDelay }, zero: "only at full sweeps"},
 	},
 }
@@ -154,68 +154,68 @@ var linkTable = []Setting{
 	},
 	{
 		Name: "max-vls", Group: Links, Arg: "MOST", Since: first, OpenSM: "max_op_vls",
-		Meaning: "most data lanes to make operational on a link",
+		Meaning: "maximum number of data lanes to make operational on a link",
 		value:   choice[uint8]{func(c *Config) *uint8 { return &c.SM.MaxOpVLs }, []word[uint8]{{"1", 1}, {"2", 2}, {"4", 3}, {"8", 4}, {"15", 5}}},
 	},
 	{
 		Name: "qos", Group: Links, Since: house, OpenSM: "qos",
-		Meaning: "set SL-to-VL tables (identity modulo the lanes of the link) and VL arbitration (all lanes alike) on every link; otherwise only where the tables need several lanes",
+		Meaning: "set SL-to-VL tables (identity modulo the lanes of the link) and VL arbitration (equal lanes) on every link; otherwise only if the tables need several lanes",
 		value:   boolean{func(c *Config) *bool { return &c.SM.QoS }},
 	},
 	{
 		Name: "read-lanes", Group: Links, Arg: "SWITCHES", Since: house,
-		Meaning: "read the lane tables of all nodes once the subnet is up, if it has no more switches than this",
-		value:   number[int]{at: func(c *Config) *int { return &c.SM.ReadLanes }, max: 49151, zero: "only those that somebody asks for"},
+		Meaning: "read the lane tables of all nodes once the subnet is up, if it has at most this many switches",
+		value:   number[int]{at: func(c *Config) *int { return &c.SM.ReadLanes }, max: 49151, zero: "only on demand"},
 	},
 	{
 		Name: "link-width", Group: Links, Arg: "WIDTHS", Since: house, OpenSM: "force_link_width",
-		Meaning: "link widths to enable where a port supports them; they count when the link is trained again",
+		Meaning: "link widths to enable on ports that support them; effective when the link is trained again",
 		value: mask[ib.LinkWidth]{func(c *Config) *ib.LinkWidth { return &c.SM.LinkWidth }, []word[ib.LinkWidth]{
 			{"1x", ib.Width1x}, {"2x", ib.Width2x}, {"4x", ib.Width4x}, {"8x", ib.Width8x}, {"12x", ib.Width12x},
 		}, ib.WidthAll, nil},
 	},
 	{
 		Name: "link-speed", Group: Links, Arg: "SPEEDS", Since: house, OpenSM: "force_link_speed",
-		Meaning: "link speeds up to QDR to enable where a port supports them; they count when the link is trained again",
+		Meaning: "link speeds up to QDR to enable on ports that support them; effective when the link is trained again",
 		value: mask[ib.SpeedBits]{func(c *Config) *ib.SpeedBits { return &c.SM.LinkSpeed }, []word[ib.SpeedBits]{
 			{"sdr", ib.SpeedBitSDR}, {"ddr", ib.SpeedBitDDR}, {"qdr", ib.SpeedBitQDR},
 		}, ib.SpeedBitAll, nil},
 	},
 	{
 		Name: "link-speed-ext", Group: Links, Arg: "SPEEDS", Since: house, OpenSM: "force_link_speed_ext",
-		Meaning: "extended link speeds to enable where both ports support them, off for none; they count when the link is trained again",
+		Meaning: "extended link speeds to enable where both ports support them, off for none; effective when the link is trained again",
 		value: mask[ib.SpeedExtBits]{func(c *Config) *ib.SpeedExtBits { return &c.SM.LinkSpeedExt }, []word[ib.SpeedExtBits]{
 			{"fdr", ib.SpeedExtBitFDR}, {"edr", ib.SpeedExtBitEDR}, {"hdr", ib.SpeedExtBitHDR}, {"ndr", ib.SpeedExtBitNDR},
 		}, ib.SpeedExtBitAll, []word[ib.SpeedExtBits]{{"off", ib.SpeedExtBitNone}}},
 	},
 	{
 		Name: "packet-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "packet_life_time",
-		Meaning: "how long a packet may stay in a switch; above 19 without limit",
+		Meaning: "packet lifetime in a switch; above 19 unlimited",
 		value:   life(func(c *Config) *uint8 { return &c.SM.PacketLife }),
 	},
 	{
 		Name: "hoq-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "head_of_queue_lifetime",
-		Meaning: "how long a packet may be the first in the queue of a switch port to another switch; above 19 without limit",
+		Meaning: "head-of-queue lifetime at a switch port to another switch; above 19 unlimited",
 		value:   life(func(c *Config) *uint8 { return &c.SM.HOQLife }),
 	},
 	{
 		Name: "leaf-hoq-life", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "leaf_head_of_queue_lifetime",
-		Meaning: "the same of a switch port to a CA or router",
+		Meaning: "head-of-queue lifetime at a switch port to a CA or router; above 19 unlimited",
 		value:   life(func(c *Config) *uint8 { return &c.SM.LeafHOQLife }),
 	},
 	{
 		Name: "subnet-timeout", Group: Lifetime, Arg: "N", Unit: lifeUnit, Since: house, OpenSM: "subnet_timeout",
-		Meaning: "SubnetTimeOut of every port, by which hosts wait for answers and repeat traps",
+		Meaning: "SubnetTimeOut of every port, which hosts use to wait for responses and to repeat traps",
 		value:   life(func(c *Config) *uint8 { return &c.SM.SubnetTimeOut }),
 	},
 	{
 		Name: "vl-stall-count", Group: Lifetime, Arg: "N", Since: house, OpenSM: "vl_stall_count",
-		Meaning: "packets in a row that outlive their time at the head of a queue before the lane is stalled, of switch ports to switches",
+		Meaning: "consecutive packets that exceed the head-of-queue lifetime before the lane is stalled, at switch ports to switches",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.VLStallCount }, max: 7},
 	},
 	{
 		Name: "leaf-vl-stall-count", Group: Lifetime, Arg: "N", Since: house, OpenSM: "leaf_vl_stall_count",
-		Meaning: "the same of switch ports to CAs and routers",
+		Meaning: "the same at switch ports to CAs and routers",
 		value:   number[uint8]{at: func(c *Config) *uint8 { return &c.SM.LeafVLStallCount }, max: 7},
 	},
 	{
@@ -238,22 +238,22 @@ func life(at func(*Config) *uint8) value { return number[uint8]{at: at, max: 31}
 var timeTable = []Setting{
 	{
 		Name: "smp-timeout", Group: Sweeps, Arg: "TIME", Since: first, OpenSM: "transaction_timeout",
-		Meaning: "time that the first try of an SMP waits for its answer",
+		Meaning: "time-out of the first try of an SMP",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.SMPTimeout }},
 	},
 	{
 		Name: "smp-retries", Group: Sweeps, Arg: "TRIES", Since: first, OpenSM: "transaction_retries",
-		Meaning: "tries of an SMP after the first",
+		Meaning: "retries of an SMP",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.SMPRetries }, max: 1000, zero: "none"},
 	},
 	{
 		Name: "window", Group: Sweeps, Arg: "MOST", Since: first, OpenSM: "max_wire_smps2",
-		Meaning: "most SMPs in flight, less if the port takes less",
+		Meaning: "maximum number of SMPs in flight; less if the port's limit is lower",
 		value:   number[int]{at: func(c *Config) *int { return &c.Window }, max: 4096, zero: "32 on a device, 512 in a simulation"},
 	},
 	{
 		Name: "window-start", Group: Sweeps, Arg: "N", Since: house, OpenSM: "max_wire_smps",
-		Meaning: "SMPs in flight at the start; answers widen the window, losses narrow it",
+		Meaning: "initial number of SMPs in flight; responses widen the window, losses narrow it",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.Window }, min: 1, max: 4096},
 	},
 	{
@@ -263,57 +263,57 @@ var timeTable = []Setting{
 	},
 	{
 		Name: "full-interval", Group: Sweeps, Arg: "TIME", Since: house, OpenSM: "force_heavy_sweep",
-		Meaning: "time between full sweeps that nothing asks for",
+		Meaning: "time between periodic full sweeps",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.FullInterval }, zero: "none"},
 	},
 	{
 		Name: "retry-interval", Group: Sweeps, Arg: "TIME", Since: house,
-		Meaning: "time until what did not answer is tried again; it doubles up to 16 times. Refused placements are tried again after it",
+		Meaning: "time until a node that did not respond, or a refused placement, is retried; for nodes it doubles up to 16 times",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.RetryInterval }},
 	},
 	{
 		Name: "trap-settle", Group: Sweeps, Arg: "TIME", Since: house,
-		Meaning: "time that a sweep asked for by a trap waits for more traps",
+		Meaning: "time that a sweep caused by a trap waits for more traps",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.TrapSettle }, zero: "none"},
 	},
 	{
 		Name: "trap-min-gap", Group: Sweeps, Arg: "TIME", Since: house,
-		Meaning: "least time between two sweeps asked for by traps, when they keep coming",
+		Meaning: "minimum time between two sweeps caused by traps",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.TrapMinGap }, zero: "none"},
 	},
 	{
 		Name: "poll-interval", Group: Sweeps, Arg: "TIME", Since: first, OpenSM: "sminfo_polling_timeout",
-		Meaning: "time between a standby's questions whether the master lives",
+		Meaning: "time between a standby's polls of the master",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.PollInterval }},
 	},
 	{
 		Name: "poll-retries", Group: Sweeps, Arg: "POLLS", Since: first, OpenSM: "polling_retry_number",
-		Meaning: "unanswered polls after which the master is taken for dead",
+		Meaning: "unanswered polls after which the master counts as dead",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.PollRetries }, min: 1, max: 1000},
 	},
 	{
 		Name: "no-clients-rereg", Group: Sweeps, Since: house, OpenSM: "no_clients_rereg",
-		Meaning: "do not ask hosts to register with the SA again, and to join their groups, when they are new to this manager",
+		Meaning: "do not ask hosts that are new to this manager to reregister with the SA and to rejoin their groups",
 		value:   boolean{func(c *Config) *bool { return &c.SM.NoReregister }},
 	},
 	{
 		Name: "damp-failures", Group: Damping, Arg: "FAILURES", Since: first,
-		Meaning: "failures of a link in a row after which it is held down",
+		Meaning: "consecutive failures of a link after which it is held down",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.DampHold }, max: 1000000, zero: "never"},
 	},
 	{
 		Name: "damp-free", Group: Damping, Arg: "FAILURES", Since: house,
-		Meaning: "failures of a link in a row that have no consequence; each further one keeps the link out for twice as long as the one before",
+		Meaning: "consecutive failures of a link without consequence; each further one doubles the time for which the link is held down",
 		value:   number[int]{at: func(c *Config) *int { return &c.SM.DampFree }, max: 1000000},
 	},
 	{
 		Name: "damp-delay", Group: Damping, Arg: "TIME", Since: house,
-		Meaning: "time that the first failure which counts keeps a link out",
+		Meaning: "hold-down time after the first failure that counts",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.DampDelay }},
 	},
 	{
 		Name: "damp-quiet", Group: Damping, Arg: "TIME", Since: first,
-		Meaning: "time that a link held down must be quiet before it is let back in; it doubles up to 16 times",
+		Meaning: "time that a held-down link must be quiet before it is activated; it doubles up to 16 times",
 		value:   span{at: func(c *Config) *time.Duration { return &c.SM.DampQuiet }},
 	},
 }

@@ -12,25 +12,25 @@ import (
 // value is how text becomes a field of Config, and back.
 type value interface {
 	kind() string
-	// set puts text into c. An error says what is wrong with it, if wanted does not
-	// tell; it may be empty.
+	// set puts text into c. The error gives the reason if wanted does not; it may
+	// be empty.
 	set(c *Config, text string) error
 	text(c *Config) string
 	wanted() string           // the range, for messages: "a whole number from 0 to 15"
 	brief(unit string) string // the range, for help: "0 to 15"
 	words() []string
-	// other is a value that is taken and is not the one that c has.
+	// other is a valid value that differs from that of c.
 	other(c *Config) string
 }
 
-// errRange is a value that wanted says enough of.
+// errRange is a value outside the range that wanted gives.
 var errRange = errors.New("")
 
 // number is a whole number from min to max.
 type number[T ~int | ~uint8 | ~uint16 | ~uint64] struct {
 	at       func(*Config) *T
 	min, max T
-	zero     string // what 0 means, if that is something of its own
+	zero     string // what 0 means, if it is special
 }
 
 func (n number[T]) kind() string { return "number" }
@@ -69,7 +69,7 @@ func (n number[T]) other(c *Config) string {
 // longest bounds every time, so that sums and multiples fit.
 const longest = 365 * 24 * time.Hour
 
-// span is a time. It is above 0 unless zero says what 0 means.
+// span is a time. It must be above 0 unless zero says what 0 means.
 type span struct {
 	at   func(*Config) *time.Duration
 	zero string
@@ -116,7 +116,7 @@ func (d span) brief(string) string {
 
 func (d span) other(c *Config) string { return Time(*d.at(c) + 3*time.Second) }
 
-// Time writes a time without the zeros that time.Duration.String has behind it.
+// Time formats a time without the trailing zeros of time.Duration.String.
 func Time(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -162,8 +162,8 @@ func (t text) brief(string) string           { return "" }
 func (t text) words() []string               { return nil }
 func (t text) other(c *Config) string        { return *t.at(c) + "x" }
 
-// list is words with commas between them. What they may be the caller knows, who
-// has the engines, for one.
+// list is words separated by commas. The caller checks them, because it knows,
+// for example, the engines.
 type list struct {
 	at    func(*Config) *[]string
 	known []string // for completion; nil: any
@@ -183,12 +183,12 @@ func (l list) set(c *Config, s string) error {
 }
 
 func (l list) text(c *Config) string  { return strings.Join(*l.at(c), ",") }
-func (l list) wanted() string         { return "words with commas between them" }
+func (l list) wanted() string         { return "words separated by commas" }
 func (l list) brief(string) string    { return "" }
 func (l list) words() []string        { return l.known }
 func (l list) other(c *Config) string { return "x,y" }
 
-// choice is one of some words.
+// choice is one of a set of words.
 type choice[T comparable] struct {
 	at  func(*Config) *T
 	all []word[T]
@@ -250,12 +250,12 @@ func orList(words []string) string {
 	return strings.Join(words[:n], ", ") + " or " + words[n]
 }
 
-// mask is a set of bits with names, or a number; all of them is also "all", none
-// is "keep": what is there is left as it is.
+// mask is a set of named bits, or a number; all bits are also "all", none is
+// "keep": the port's value stays.
 type mask[T ~uint8] struct {
 	at    func(*Config) *T
 	bits  []word[T]
-	all   T         // what "all" stands for
+	all   T         // the value of "all"
 	whole []word[T] // whole values with names of their own
 }
 
@@ -323,11 +323,11 @@ func (m mask[T]) words() []string {
 }
 
 func (m mask[T]) wanted() string {
-	return fmt.Sprintf("%s with commas between them, all, keep or a mask up to %#x", strings.Join(m.words()[2:], ", "), uint8(m.all))
+	return fmt.Sprintf("%s separated by commas, all, keep or a mask up to %#x", strings.Join(m.words()[2:], ", "), uint8(m.all))
 }
 
 func (m mask[T]) brief(string) string {
-	return strings.Join(m.words()[2:], ",") + ", all, or keep what a port has"
+	return strings.Join(m.words()[2:], ",") + ", all, or keep to leave ports unchanged"
 }
 
 func (m mask[T]) other(c *Config) string { return m.bits[0].name }

@@ -8,7 +8,7 @@ import (
 // Values are settings that were given, over the defaults of all others.
 type Values struct {
 	Config
-	from     map[string]string // where each that was given came from
+	from     map[string]string // origin of each value that was set
 	defaults map[string]string // of this command, where they are its own
 }
 
@@ -26,8 +26,8 @@ func (v *Values) SetDefault(name, text string) {
 	v.defaults[name] = text
 }
 
-// Set takes a value that came from a place: a flag, a variable, a line of a file.
-// The last one counts. An error is a *Refused.
+// Set sets a value from a place: a flag, a variable, a line of a file. The last
+// one applies. An error is a *Refused.
 func (v *Values) Set(name, text, from string) error {
 	s := Find(name)
 	if s == nil {
@@ -40,11 +40,11 @@ func (v *Values) Set(name, text, from string) error {
 	return nil
 }
 
-// Given reports whether somebody set it.
+// Given reports whether the setting was set.
 func (v *Values) Given(name string) bool { return v.from[name] != "" }
 
-// From says where a value came from, for messages: --engine, HEDDLE_ENGINE, or
-// heddle.yaml:3:5: engine. One that was not given is told by its flag.
+// From is the origin of a value, for messages: --engine, HEDDLE_ENGINE, or
+// heddle.yaml:3:5: engine. An unset value is named by its flag.
 func (v *Values) From(name string) string {
 	if f := v.from[name]; f != "" {
 		return f
@@ -52,7 +52,7 @@ func (v *Values) From(name string) string {
 	return "--" + name
 }
 
-// Text is a value as one would write it.
+// Text is a value in its text form.
 func (v *Values) Text(name string) string { return Find(name).value.text(&v.Config) }
 
 // Usage is Setting.Usage with this command's default.
@@ -75,7 +75,7 @@ func (v *Values) Check() error {
 		{"api-tls-key", "api-tls-cert"},
 	} {
 		if v.Text(pair[0]) != "" && v.Text(pair[1]) == "" {
-			return fmt.Errorf("%s goes with --%s, which is missing", v.From(pair[0]), pair[1])
+			return fmt.Errorf("%s requires --%s", v.From(pair[0]), pair[1])
 		}
 	}
 	if v.UFM.Addr != "" {

@@ -21,11 +21,12 @@ import (
 	"heddle/store"
 )
 
-// openPartitions is a partitions.conf by which everybody may meet, as without one.
+// openPartitions is a partitions.conf that permits everything, like no partitions
+// at all.
 const openPartitions = `"Default=0x7fff, ipoib : ALL=full ;"`
 
-// administer puts what the files of the SA say into a daemon's configuration, which
-// has its store already.
+// administer adds the contents of the SA's files to a daemon's configuration, which
+// already has its store.
 func (f smFlags) administer(cfg *daemon.Config, log *slog.Logger) error {
 	key, err := f.chooseSAKey(log)
 	if err != nil {
@@ -35,21 +36,19 @@ func (f smFlags) administer(cfg *daemon.Config, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	// A damaged policy is the manager's to tell of, and no reason to go on here.
+	// The manager reports a damaged policy; it does not matter here.
 	inForce, _ := sm.StoredPartitions(stored.Records)
 	switch cfg.Partitions, err = f.readPartitions(log); {
 	case err == nil:
 	case errors.Is(err, partition.ErrNothing) && inForce == nil:
-		// What a manager without --partitions does on its own, and what OpenSM does
-		// with such a file.
-		log.Warn(err.Error() + ": every port is a full member of the default partition; to say the same, write " + openPartitions)
+		// The default without --partitions, and OpenSM's behavior with such a file.
+		log.Warn(err.Error() + ": every port is a full member of the default partition; to make that explicit, write  " + openPartitions)
 	case errors.Is(err, partition.ErrNothing):
-		log.Warn(err.Error() + ": the partitions that are stored stay in force; to open the subnet, write " + openPartitions)
+		log.Warn(err.Error() + ": the stored partitions stay in force; to open the subnet, write  " + openPartitions)
 	case inForce == nil:
 		return fmt.Errorf("%w (for a subnet without partitions leave --partitions out, or write %s)", err, openPartitions)
 	default:
-		// A subnet without a manager helps nobody: the partitions that it has
-		// stay in force.
+		// A subnet needs a manager, so it starts with the partitions in force.
 		cfg.PartitionsErr = err
 	}
 	if cfg.SA, err = f.readOptions(cmp.Or(cfg.Partitions, inForce), log); err != nil {
@@ -59,8 +58,8 @@ func (f smFlags) administer(cfg *daemon.Config, log *slog.Logger) error {
 	return nil
 }
 
-// takeOver puts what OpenSM's SA kept into the store, if that has nothing of
-// the kind yet.
+// takeOver imports OpenSM's SA dump into the store, if that has no such state
+// yet.
 func (f smFlags) takeOver(st store.Store, log *slog.Logger) error {
 	if f.Files.SADump == "" {
 		return nil
@@ -71,7 +70,7 @@ func (f smFlags) takeOver(st store.Store, log *slog.Logger) error {
 	}
 	for i := range have.Records {
 		if have.Records[i].Table != store.TablePartitions {
-			log.Info("--sa-db is left alone: the state has groups, services or subscriptions of its own", "file", f.Files.SADump)
+			log.Info("--sa-db is ignored: the state already has groups, services or subscriptions", "file", f.Files.SADump)
 			return nil
 		}
 	}
@@ -94,12 +93,12 @@ func (f smFlags) takeOver(st store.Store, log *slog.Logger) error {
 	if err := st.Apply(ops); err != nil {
 		return err
 	}
-	log.Info("what OpenSM's SA kept is taken over", "file", f.Files.SADump, "records", len(recs))
+	log.Info("imported OpenSM's SA dump", "file", f.Files.SADump, "records", len(recs))
 	return nil
 }
 
-// readPartitions reads the file of partitions; nil if none was given. One that says
-// nothing is partition.ErrNothing.
+// readPartitions reads the file of partitions; nil if none was given. A file
+// without a statement gives partition.ErrNothing.
 func (f smFlags) readPartitions(log *slog.Logger) (*partition.Policy, error) {
 	if f.Files.Partitions == "" {
 		return nil, nil
@@ -119,7 +118,7 @@ func (f smFlags) readPartitions(log *slog.Logger) (*partition.Policy, error) {
 	return p, nil
 }
 
-// readOptions reads the files that answers depend on. parts are the partitions
+// readOptions reads the files on which answers depend. parts are the partitions
 // that a QoS policy may name; nil: the default one.
 func (f smFlags) readOptions(parts *partition.Policy, log *slog.Logger) (*sa.Options, error) {
 	o := f.SA
@@ -155,7 +154,7 @@ func (f smFlags) readOptions(parts *partition.Policy, log *slog.Logger) (*sa.Opt
 }
 
 // reloadOnHangup reads the files again on each SIGHUP until ctx ends. An error
-// in one of them leaves everything as it is.
+// in one of them changes nothing.
 func (f smFlags) reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *slog.Logger) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
@@ -168,21 +167,21 @@ func (f smFlags) reloadOnHangup(ctx context.Context, d *daemon.Daemon, log *slog
 			case <-c:
 			}
 			if f.Files.Partitions == "" && f.Files.QoSPolicy == "" && f.Files.PrefixRoutes == "" {
-				log.Info("SIGHUP: no file was given to read again (--partitions, --qos-policy, --prefix-routes)")
+				log.Info("SIGHUP: no file to read (--partitions, --qos-policy, --prefix-routes)")
 				continue
 			}
 			if err := f.reload(ctx, d, log); err != nil {
-				log.Error("SIGHUP: nothing was changed", "err", err)
+				log.Error("SIGHUP: nothing changed", "err", err)
 			}
 		}
 	}()
 }
 
-// reload reads all files before any of them counts.
+// reload reads all files before it applies any.
 func (f smFlags) reload(ctx context.Context, d *daemon.Daemon, log *slog.Logger) error {
 	p, err := f.readPartitions(log)
 	if errors.Is(err, partition.ErrNothing) {
-		log.Warn(err.Error() + ": the partitions that are in force stay so; to open the subnet, write " + openPartitions)
+		log.Warn(err.Error() + ": the partitions stay in force; to open the subnet, write " + openPartitions)
 	} else if err != nil {
 		return err
 	}
@@ -210,7 +209,7 @@ func (f smFlags) reload(ctx context.Context, d *daemon.Daemon, log *slog.Logger)
 		}
 	}
 	if len(read) > 0 {
-		log.Info("SIGHUP: read again and in force", "files", strings.Join(read, ", "))
+		log.Info("SIGHUP: files read and applied", "files", strings.Join(read, ", "))
 	}
 	return nil
 }

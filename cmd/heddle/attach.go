@@ -38,10 +38,10 @@ attached.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := exec.LookPath(command(args)[0]); err != nil {
-				return &exitError{127, err} // as a shell ends
+				return &exitError{127, err} // like a shell
 			}
 			node, sock := nodeAndSocket(args[0])
-			// Attach hands signals on to the command, whose end is ours.
+			// Attach forwards signals to the command, whose exit ends this process.
 			code, err := umadfs.Attach(context.WithoutCancel(cmd.Context()), node, sock, command(args),
 				umadfs.Stdio{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr()})
 			if err != nil || code != 0 {
@@ -50,12 +50,12 @@ attached.`,
 			return nil
 		},
 	}
-	// What follows the node is the command's, options included.
+	// Arguments after the node belong to the command, including options.
 	c.Flags().SetInterspersed(false)
 	return c
 }
 
-// command is the command in the arguments of attach, behind the node and,
+// command returns the command from the arguments of attach, after the node and,
 // usually, a --.
 func command(args []string) []string {
 	if len(args) > 1 && args[1] == "--" {

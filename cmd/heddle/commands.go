@@ -33,8 +33,8 @@ func readNetlist(r io.Reader, o fabric.NetlistOptions) (*fabric.Fabric, []string
 	return f, f.Console, nil
 }
 
-// inputError is an input that cannot be read: exit status 2, as for a wrong
-// command line, but no help on the command would help.
+// inputError is an unreadable input: exit status 2, as for a wrong command
+// line, but without a pointer to the command's help.
 func inputError(what string, err error) error {
 	var where *fabric.NetlistError
 	if errors.As(err, &where) {
@@ -43,7 +43,7 @@ func inputError(what string, err error) error {
 	return &exitError{2, fmt.Errorf("%s: %w", what, err)}
 }
 
-// generate makes a fabric as 'topo gen' and 'up --topo' name it.
+// generate generates a fabric from the arguments of 'topo gen' and 'up --topo'.
 func generate(kind string, params []string, seed uint64) (*fabric.Fabric, error) {
 	var names []string
 	for _, k := range fabric.Kinds() {
@@ -51,7 +51,7 @@ func generate(kind string, params []string, seed uint64) (*fabric.Fabric, error)
 	}
 	if !slices.Contains(names, kind) {
 		all := strings.Join(names, ", ")
-		return nil, usagef("no kind of fabric is called %q%s (kinds: %s)", kind, didYouMean(kind, names), all)
+		return nil, usagef("unknown kind of fabric %q%s (kinds: %s)", kind, didYouMean(kind, names), all)
 	}
 	t, o, err := fabric.ParseTopology(kind, params, seed)
 	var f *fabric.Fabric
@@ -68,7 +68,7 @@ func generate(kind string, params []string, seed uint64) (*fabric.Fabric, error)
 	return f, nil
 }
 
-// portName is the description of the node that a simulated port belongs to.
+// portName is the description of the node of a simulated port.
 func portName(p *live.Port, f *fabric.Fabric) string {
 	ni := p.NodeInfo()
 	for i := range f.Nodes {

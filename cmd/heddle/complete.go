@@ -10,8 +10,8 @@ import (
 // portKinds begin the names of ports.
 var portKinds = []string{"umad:", "ibsim:"}
 
-// flagValues are the words that flags take, for shell completion. Those of settings
-// are in their table.
+// flagValues are the arguments of flags, for shell completion. The table of
+// settings has those of settings.
 var flagValues = map[string][]string{
 	"fault": {"link", "switch"},
 	"mif":   portKinds,
@@ -23,8 +23,8 @@ var flagValues = map[string][]string{
 // flagDirs are the flags that take a directory.
 var flagDirs = []string{"state", "dump", "out"}
 
-// completeFlags tells the shell what the flags of c take. Other flags take
-// files, which is what shells complete by themselves.
+// completeFlags registers the arguments of c's flags with the shell. Other
+// flags take files, which shells complete by default.
 func completeFlags(c *cobra.Command) {
 	for name, values := range flagValues {
 		directive := cobra.ShellCompDirectiveNoFileComp

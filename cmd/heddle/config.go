@@ -21,8 +21,8 @@ import (
 // maxConfig bounds a configuration file, in bytes.
 const maxConfig = 1 << 20
 
-// Settings come from, in falling priority: flags, HEDDLE_* variables, the
-// YAML file, the defaults. All three name a setting by its flag.
+// Sources of settings, in falling priority: flags, HEDDLE_* variables, the YAML
+// file, the defaults. All three name a setting by its flag.
 
 // envNotSettings are HEDDLE_* variables that are not settings of a command.
 var envNotSettings = []string{"HEDDLE_REQUIRE", "HEDDLE_LONG", "HEDDLE_KERNEL", runtimeVariable}
@@ -85,8 +85,7 @@ func applyConfig(cmd *cobra.Command, environ []string) error {
 	return applyFile(cmd, path, set)
 }
 
-// envSettings collects HEDDLE_* by flag name and refuses those that no
-// command knows.
+// envSettings collects HEDDLE_* by flag name and refuses unknown ones.
 func envSettings(root *cobra.Command, environ []string) (map[string]string, error) {
 	known := map[string]bool{"config": true}
 	for _, c := range allCommands(root) {
@@ -108,7 +107,7 @@ func envSettings(root *cobra.Command, environ []string) (map[string]string, erro
 			for n := range known {
 				names = append(names, envName(n))
 			}
-			return nil, usagef("environment: no setting is called %s%s", key, didYouMean(key, names))
+			return nil, usagef("environment: unknown setting %s%s", key, didYouMean(key, names))
 		}
 		env[name] = value
 	}
@@ -128,15 +127,15 @@ func allCommands(root *cobra.Command) []*cobra.Command {
 }
 
 // applyFile reads the YAML file: command names on the first level (nested for
-// commands of commands), flag names below. The whole file is checked, also
-// what is for other commands.
+// subcommands), flag names below. It checks the whole file, including sections
+// of other commands.
 func applyFile(cmd *cobra.Command, path string, set map[string]bool) error {
 	st, err := os.Stat(path)
 	if err != nil {
 		return usagef("configuration: %w", err)
 	}
 	if st.Size() > maxConfig {
-		return usagef("configuration %s: %d bytes are more than a configuration has (at most %d)", path, st.Size(), maxConfig)
+		return usagef("configuration %s: %d bytes exceed the limit of %d", path, st.Size(), maxConfig)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -172,7 +171,7 @@ func applySection(cmd, section *cobra.Command, body ast.Node, path string, set m
 		key := v.Key.String()
 		where := position(path, v.Key)
 		if seen[key] {
-			return usagef("%s: %s is given twice", where, key)
+			return usagef("%s: %s occurs twice", where, key)
 		}
 		seen[key] = true
 		if sub := child(section, key); sub != nil {
@@ -183,12 +182,12 @@ func applySection(cmd, section *cobra.Command, body ast.Node, path string, set m
 		}
 		f := section.Flags().Lookup(key)
 		if f == nil || section == cmd.Root() || key == "config" {
-			return usagef("%s: no setting is called %q%s", where, key, didYouMean(key, settingNames(section)))
+			return usagef("%s: unknown setting %q%s", where, key, didYouMean(key, settingNames(section)))
 		}
 		if section == cmd && set[key] {
-			continue // said by a flag or the environment
+			continue // set by a flag or the environment
 		}
-		// Settings of other commands are set too: it checks them.
+		// Settings of other commands are set too, which checks them.
 		if err := setFromNode(section, f, v.Value, where+": "+key); err != nil {
 			return err
 		}
@@ -208,8 +207,8 @@ func mapping(n ast.Node, path string) ([]*ast.MappingValueNode, error) {
 	return nil, usagef("%s: want settings as 'name: value', below the name of a command", position(path, n))
 }
 
-// setFlag gives a flag a value that did not come from the command line but from a
-// place that messages name.
+// setFlag sets a flag from another source than the command line; from is the
+// source, for messages.
 func setFlag(cmd *cobra.Command, f *pflag.Flag, text, from string) error {
 	if v, ok := f.Value.(fromFlag); ok {
 		if err := v.setFrom(text, from); err != nil {
@@ -291,7 +290,7 @@ func settingNames(c *cobra.Command) []string {
 	return names
 }
 
-// flagError names the nearest flag to one that does not exist.
+// flagError names the nearest flag to an unknown one.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if asError(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
@@ -310,7 +309,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return &usageError{err}
 }
 
-// valueError says what a flag wants instead of a value that it refused.
+// valueError describes the valid values of a flag that refused one.
 func valueError(f *pflag.Flag, value string, err error) error {
 	var want string
 	switch f.Value.Type() {
@@ -323,7 +322,7 @@ func valueError(f *pflag.Flag, value string, err error) error {
 	case "int", "int64", "uint", "uint8", "uint16", "uint64":
 		want = "a whole number"
 	case "intSlice":
-		want = "whole numbers with commas between them"
+		want = "whole numbers separated by commas"
 	default:
 		return fmt.Errorf("%q: %w", value, err)
 	}
@@ -333,7 +332,7 @@ func valueError(f *pflag.Flag, value string, err error) error {
 	return fmt.Errorf("%q: want %s", value, want)
 }
 
-// didYouMean names the nearest of the known names, if one is near.
+// didYouMean names the nearest known name, if one is near.
 func didYouMean(got string, known []string) string {
 	if len(known) == 0 {
 		return ""
@@ -348,7 +347,7 @@ func didYouMean(got string, known []string) string {
 	return fmt.Sprintf("; the nearest is %q", best)
 }
 
-// samePrefix is how many bytes a and b begin with alike.
+// samePrefix is the length of the common prefix of a and b.
 func samePrefix(a, b string) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -357,7 +356,7 @@ func samePrefix(a, b string) int {
 	return n
 }
 
-// distance is Levenshtein's: single-letter changes from a to b.
+// distance is the Levenshtein distance of a and b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

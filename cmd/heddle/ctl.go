@@ -25,28 +25,28 @@ import (
 	"heddle/settings"
 )
 
-// defaultAPI is where a daemon's API is bound unless told otherwise.
+// defaultAPI is the default address of a daemon's API.
 const defaultAPI = settings.DefaultAPI
 
-// maxReply bounds what ctl reads of an answer: a full subnet's links as JSON
-// are some tens of megabytes.
+// maxReply bounds a response: the links of a full subnet are some tens of
+// megabytes of JSON.
 const maxReply = 256 << 20
 
 func newCtl() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "ctl",
 		GroupID: "manage",
-		Short:   "Ask a running manager: status, nodes, links, repairs, paths, groups; sweep, reroute, partitions, vm",
+		Short:   "Query and control a running manager: status, nodes, links, repairs, paths, groups; sweep, reroute, partitions, vm",
 		Long: `Talks to the HTTP API of a running 'heddle sm' or 'heddle up'.
 
-Without --api it asks the daemon that was started last by the same user on this
-machine, wherever its API is, and else at 127.0.0.1:7480.
+Without --api it uses the daemon that the same user started last on this machine,
+at any address, and otherwise 127.0.0.1:7480.
 
-Reading needs nothing. What changes something (sweep, reroute, partitions apply,
-vm) needs the token that the daemon wrote to its token file, readable by its own
-user; ctl finds it when it runs as that user on the same machine. Both meet in
-the runtime directory: /run/heddle for root, else heddle in XDG_RUNTIME_DIR or
-/run/user/UID, else /tmp/heddle-UID; HEDDLE_RUNTIME_DIR names another one.`,
+Reading needs no token. Commands that change something (sweep, reroute,
+partitions apply, vm) need the token that the daemon wrote to its token file, readable by its own
+user; ctl finds it when it runs as that user on the same machine. Both use
+the runtime directory: /run/heddle for root, otherwise heddle in XDG_RUNTIME_DIR
+or /run/user/UID, otherwise /tmp/heddle-UID; HEDDLE_RUNTIME_DIR overrides it.`,
 		Example: `  heddle ctl status
   heddle ctl links --json
   heddle ctl sweep --api unix:/run/heddle/api.sock`,
@@ -55,32 +55,33 @@ the runtime directory: /run/heddle for root, else heddle in XDG_RUNTIME_DIR or
 	}
 	status := ctlCommand("status", "State, counts and the last sweep", http.MethodGet, "/v1/status", printStatus)
 	nodes := ctlCommand("nodes", "Every node with its LID and directed route", http.MethodGet, "/v1/nodes", printNodes)
-	links := ctlCommand("links", "Every cable with the state of both ends", http.MethodGet, "/v1/links", printLinks)
+	links := ctlCommand("links", "Every link with the state of both ends", http.MethodGet, "/v1/links", printLinks)
 	sweep := ctlCommand("sweep", "Start a full sweep", http.MethodPost, "/v1/sweep", func(w io.Writer, _ []byte) error {
-		_, err := fmt.Fprintln(w, "sweep asked for; 'heddle ctl status' shows how it goes")
+		_, err := fmt.Fprintln(w, "sweep requested; 'heddle ctl status' shows its progress")
 		return err
 	})
-	repairs := ctlCommand("repairs", "The last faults, what they broke and how it was repaired", http.MethodGet, "/v1/repairs", printRepairs)
+	repairs := ctlCommand("repairs", "The last faults, the pairs they broke and the repairs", http.MethodGet, "/v1/repairs", printRepairs)
 	repairs.Long = `Lists the last repairs, the newest first, at most 32. A pair is a switch with a
-host and the LID of a host; pairs that no cable connects do not count. The time
+host and the LID of a host; pairs without a physical path do not count. The time
 of a repair is from the first sign of the fault to the answer that acknowledges
 the last block that connects a pair. With "cycle" in the last column packets
-could wait for each other in a circle until switches discarded them; --json
+could wait for each other in a cycle until switches discarded them; --json
 names the channels.`
 	var rebalance bool
 	path := func() string { return "/v1/reroute?rebalance=" + strconv.FormatBool(rebalance) }
 	reroute := ctlCommandTo("reroute", "Compute all routes from scratch, without reading the fabric again", http.MethodPost, path, func(w io.Writer, _ []byte) error {
-		_, err := fmt.Fprintln(w, "routes asked for; 'heddle ctl status' shows how it goes")
+		_, err := fmt.Fprintln(w, "routes requested; 'heddle ctl status' shows the progress")
 		return err
 	})
-	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "without regard to the tables that are installed: even load again after many changes, more to write")
+	reroute.Flags().BoolVar(&rebalance, "rebalance", false, "ignore the installed tables: balances the load again after many changes, but writes more entries")
 	for _, s := range slices.Concat([]*cobra.Command{status, nodes, links, repairs, sweep, reroute}, ctlAdministration(), ctlVirtual()) {
 		c.AddCommand(s)
 	}
 	return c
 }
 
-// subcommandOnly refuses words that are no subcommand, naming the nearest.
+// subcommandOnly refuses arguments that are not a subcommand, and names the
+// nearest.
 func subcommandOnly(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -111,19 +112,19 @@ func ctlCommandTo(name, short, method string, path func() string, show func(io.W
 	return c
 }
 
-// ctlOptions are the flags that every command of ctl has.
+// ctlOptions are the common flags of ctl's commands.
 type ctlOptions struct {
 	addr, tokenFile string
 	asJSON          bool
 }
 
 func (o *ctlOptions) register(c *cobra.Command) {
-	c.Flags().StringVar(&o.addr, "api", "", "`ADDR` of the manager's API: HOST:PORT, or unix:PATH (default: that of this user's daemon that was started last, else "+defaultAPI+")")
-	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default: where the daemon of this user puts it)")
+	c.Flags().StringVar(&o.addr, "api", "", "`ADDR` of the manager's API: HOST:PORT, or unix:PATH (default: that of this user's last started daemon, otherwise "+defaultAPI+")")
+	c.Flags().StringVar(&o.tokenFile, "token-file", "", "`FILE` with the token (default: that of this user's daemon)")
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print the API's JSON")
 }
 
-// ask makes a request and shows its answer. A body that is not nil is sent as
+// ask makes a request and shows its response. A body that is not nil is sent as
 // JSON.
 func (o *ctlOptions) ask(cmd *cobra.Command, method, path string, body any, show func(io.Writer, []byte) error) error {
 	answer, err := call(cmd.Context(), o.addr, o.tokenFile, method, path, body)
@@ -139,7 +140,8 @@ func (o *ctlOptions) ask(cmd *cobra.Command, method, path string, body any, show
 	return printJSON(cmd.OutOrStdout(), json.RawMessage(answer))
 }
 
-// call makes one request of the API and returns the body of a good answer.
+// call makes one request of the API and returns the body of a successful
+// response.
 func call(ctx context.Context, addr, tokenFile, method, path string, body any) ([]byte, error) {
 	found := ""
 	if addr == "" {
@@ -183,14 +185,14 @@ func call(ctx context.Context, addr, tokenFile, method, path string, body any) (
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // the address is told once
+			err = u.Err // avoid repeating the address
 		}
-		return nil, fmt.Errorf("asking the manager at %s: %w\nIs it running ('heddle sm' or 'heddle up'), and is --api its address?", addr, err)
+		return nil, fmt.Errorf("request to the manager at %s: %w\nIs it running ('heddle sm' or 'heddle up'), and is --api its address?", addr, err)
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReply))
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer of the manager at %s: %w", addr, err)
+		return nil, fmt.Errorf("reading the response of the manager at %s: %w", addr, err)
 	}
 	if resp.StatusCode >= 300 {
 		return nil, fmt.Errorf("the manager at %s says %s: %s", addr, resp.Status, problem(answer))
@@ -198,8 +200,8 @@ func call(ctx context.Context, addr, tokenFile, method, path string, body any) (
 	return answer, nil
 }
 
-// problem is the human part of an error body. If values were not as the API's
-// description wants them it says which.
+// problem is the readable part of an error body, with the invalid values if
+// there are any.
 func problem(body []byte) string {
 	var p struct {
 		Detail string
@@ -218,7 +220,7 @@ func problem(body []byte) string {
 			}
 			out.WriteString(sep + e.Message)
 			if e.Location != "" {
-				out.WriteString(fmt.Sprintf(" (%s %.60s)", e.Location, fmt.Sprint(e.Value))) // which may be all of the body
+				out.WriteString(fmt.Sprintf(" (%s %.60s)", e.Location, fmt.Sprint(e.Value))) // the value may be the whole body
 			}
 		}
 		return out.String()
@@ -226,7 +228,7 @@ func problem(body []byte) string {
 	return strings.TrimSpace(string(body))
 }
 
-// tokenPath is where the daemon with that API address keeps its token.
+// tokenPath is the token file of the daemon with that API address.
 func tokenPath(addr string) string {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -235,7 +237,7 @@ func tokenPath(addr string) string {
 	return filepath.Join(runtimeDir(), "token-"+port)
 }
 
-// readToken reads the token's file, or without one that which was found.
+// readToken reads the token's file, by default the one found.
 func readToken(found, file string) (string, error) {
 	given := file != ""
 	if !given {
@@ -243,7 +245,7 @@ func readToken(found, file string) (string, error) {
 	}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && !given || errors.Is(err, fs.ErrPermission) && !given {
-		return "", nil // reading works without
+		return "", nil // reading works without a token
 	}
 	if err != nil {
 		return "", fmt.Errorf("token: %w", err)
@@ -288,7 +290,7 @@ func printStatus(w io.Writer, body []byte) error {
 	if s.Unseen > 0 {
 		own := ""
 		if s.OwnSilent {
-			own = ", the agent of the manager's own port among them"
+			own = ", including the agent of the manager's own port"
 		}
 		row("no answer", "from %s, kept as last read%s", counted(s.Unseen, "node"), own)
 	}
@@ -300,7 +302,7 @@ func printStatus(w io.Writer, body []byte) error {
 			what = "a region read"
 		}
 		if l.Updated {
-			what += ", routes carried over"
+			what += ", routes updated incrementally"
 		}
 		if l.Transition != "" {
 			l.Transition = ", " + l.Transition
@@ -313,7 +315,7 @@ func printStatus(w io.Writer, body []byte) error {
 	for _, d := range s.Damped {
 		how := "let back in"
 		if d.Held {
-			how = "held down, let back"
+			how = "held down, released"
 		}
 		row("damped", "%s failed %d times in a row, %s after %.0f s of quiet", d.Port, d.Failures, how, d.Left)
 	}
@@ -329,7 +331,7 @@ func printStatus(w io.Writer, body []byte) error {
 	return t.Flush()
 }
 
-// counted is a number of things: 1 switch, 2 switches.
+// counted formats a number of things: 1 switch, 2 switches.
 func counted[T int | uint64](n T, what string) string {
 	switch {
 	case n == 1:
@@ -341,17 +343,17 @@ func counted[T int | uint64](n T, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// carriedOut tells how far the partitions are.
+// carriedOut describes how far the partitions are programmed.
 func carriedOut(p *api.PartitionStatus) string {
 	text := "all ports have acknowledged their table"
 	switch {
 	case p.Pending > 0:
 		text = fmt.Sprintf("%d ports have not acknowledged their table yet", p.Pending)
 	case !p.Settled:
-		text = "not yet known to be carried out"
+		text = "state not yet known"
 	}
 	if p.Quarantined > 0 {
-		text += fmt.Sprintf("; %d freed P_Keys wait to be given up", p.Quarantined)
+		text += fmt.Sprintf("; %d freed P_Keys wait for their removal", p.Quarantined)
 	}
 	return text
 }

@@ -16,13 +16,13 @@ import (
 	"heddle/partition"
 )
 
-// ctlAdministration are the commands about partitions and what the SA keeps.
+// ctlAdministration are the commands about partitions and the SA's state.
 func ctlAdministration() []*cobra.Command {
 	return []*cobra.Command{
 		ctlPath(), ctlPartitions(), ctlSAKey(),
 		ctlCommand("groups", "Multicast groups and their members", http.MethodGet, "/v1/groups", printGroups),
 		ctlCommand("services", "Registered services", http.MethodGet, "/v1/services", printServices),
-		ctlCommand("subscriptions", "Who wants to hear of which events", http.MethodGet, "/v1/subscriptions", printSubscriptions),
+		ctlCommand("subscriptions", "Subscriptions to events", http.MethodGet, "/v1/subscriptions", printSubscriptions),
 	}
 }
 
@@ -30,9 +30,9 @@ func ctlPath() *cobra.Command {
 	var o ctlOptions
 	c := &cobra.Command{
 		Use:   "paths FROM TO",
-		Short: "The way of packets from one end port to another",
+		Short: "The path from one end port to another",
 		Long: `Walks the installed tables from one end port to another and shows the switches
-on the way, and what a path query would be told. Ends are named by LID, port
+of the path, and the answer to a path query. Ends are named by LID, port
 GUID, GID or node description, interfaces of virtual machines also by their name.`,
 		Example: `  heddle ctl paths host-1 host-40
   heddle ctl paths 12 0x0002c90300a1b2c3 --json`,
@@ -52,14 +52,14 @@ GUID, GID or node description, interfaces of virtual machines also by their name
 }
 
 func ctlPartitions() *cobra.Command {
-	c := ctlCommand("partitions", "Partitions and how far they are carried out", http.MethodGet, "/v1/partitions", printPartitions)
+	c := ctlCommand("partitions", "Partitions and the state of their programming", http.MethodGet, "/v1/partitions", printPartitions)
 	c.Args = subcommandOnly
 	c.Long = `Shows the partitions in force, how many ports have each P_Key in their table,
 and whether all ports have acknowledged theirs.`
 	var o ctlOptions
 	show := &cobra.Command{
 		Use:   "show",
-		Short: "Print the configuration in force, in the form of OpenSM's partitions.conf",
+		Short: "Print the configuration in force, in the format of OpenSM's partitions.conf",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.ask(cmd, http.MethodGet, "/v1/partitions", nil, func(w io.Writer, body []byte) error {
@@ -76,11 +76,10 @@ and whether all ports have acknowledged theirs.`
 	var p ctlOptions
 	apply := &cobra.Command{
 		Use:   "apply FILE",
-		Short: "Replace the partitions by those of a file ('-' is standard input)",
-		Long: `Replaces the partitions, in one transaction, by those of a file in the form of
-OpenSM's partitions.conf. A file with an error changes nothing. Only the ports
-that the change concerns are written to; what is taken away goes before what is
-given. 'heddle ctl partitions' shows when all ports have acknowledged.`,
+		Short: "Replace the partitions with those of a file ('-' is standard input)",
+		Long: `Replaces the partitions, in one transaction, by those of a file in the format of
+OpenSM's partitions.conf. A file with an error changes nothing. It writes only to
+the ports that the change affects, and removes P_Keys before it grants others. 'heddle ctl partitions' shows when all ports have acknowledged.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("partitions apply: want one file")
@@ -104,7 +103,7 @@ given. 'heddle ctl partitions' shows when all ports have acknowledged.`,
 				return err
 			}
 			if len(b) > partition.MaxFile {
-				return fmt.Errorf("%s: larger than %d bytes, the most that a manager reads", name, partition.MaxFile)
+				return fmt.Errorf("%s: larger than the limit of %d bytes", name, partition.MaxFile)
 			}
 			return p.ask(cmd, http.MethodPut, "/v1/partitions", map[string]string{"name": name, "config": string(b)}, printPartitions)
 		},
@@ -132,7 +131,7 @@ func printPartitions(w io.Writer, body []byte) error {
 	}
 	fmt.Fprintln(w, carriedOut(&api.PartitionStatus{Settled: p.Settled, Pending: p.Pending}))
 	if len(p.Quarantined) > 0 {
-		fmt.Fprintf(w, "freed but not given up by every port, so granted to nobody: %s\n", strings.Join(p.Quarantined, " "))
+		fmt.Fprintf(w, "freed, but not yet removed from every port and so unavailable: %s\n", strings.Join(p.Quarantined, " "))
 	}
 	return nil
 }
@@ -160,7 +159,7 @@ func printPath(w io.Writer, body []byte) error {
 	fmt.Fprintf(w, "to    %s\n", end(p.To))
 	key := "P_Key " + p.PKey
 	if p.PKey == "" {
-		key = "no common partition: the two cannot talk"
+		key = "no common partition: the two cannot communicate"
 	}
 	back := ""
 	if !p.Reverse {

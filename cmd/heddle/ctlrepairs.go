@@ -11,7 +11,7 @@ import (
 	"heddle/api"
 )
 
-// riskText tells in one line why and where a transient cycle is possible.
+// riskText describes in one line why and where a transient cycle is possible.
 func riskText(r *api.Risk) string {
 	where := ""
 	if len(r.Channels) > 0 {
@@ -26,7 +26,7 @@ func printRepairs(w io.Writer, body []byte) error {
 		return err
 	}
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(w, "no fault broke a pair since the manager started")
+		_, err := fmt.Fprintln(w, "no fault has broken a pair since the manager started")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -45,7 +45,7 @@ func printRepairs(w io.Writer, body []byte) error {
 	return t.Flush()
 }
 
-// lostText names what was lost, or what led to the sweep where that is not known.
+// lostText names the lost links, or the cause of the sweep if they are unknown.
 func lostText(r *api.Repair) string {
 	s := strings.Join(r.Faults, ", ")
 	if s == "" {

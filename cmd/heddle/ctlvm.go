@@ -17,7 +17,7 @@ import (
 	"heddle/api"
 )
 
-// maxWait is the most that the API waits for an operation.
+// maxWait is the longest time that the API waits for an operation.
 const maxWait = 50 * time.Second
 
 // ctlVM are the commands about interfaces of virtual machines.
@@ -25,13 +25,13 @@ func ctlVM() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "vm",
 		Short: "Addresses of virtual machines: create, attach, migrate, detach, delete",
-		Long: `Gives interfaces of virtual machines their addresses (GUID, P_Keys, and a LID of
-their own if wanted) and takes them from one hypervisor to another.
+		Long: `Assigns addresses to interfaces of virtual machines (GUID, P_Keys, and optionally
+an own LID) and moves them from one hypervisor to another.
 
 Hypervisors are named by port GUID, node GUID or node description ('heddle ctl
-hypervisors' lists them). What is asked is stored before it is answered; what
-cannot be done yet, because a hypervisor is down, say, is done later. Asking
-again for what is done already does no harm.`,
+hypervisors' lists them). A request is stored before it is answered. An
+operation that is not yet possible, for example because a hypervisor is down, is
+carried out later. Repeating a completed request is harmless.`,
 		Example: `  heddle ctl vm create web --lid own --pkey 0x8001 --at H1
   heddle ctl vm move web H7
   heddle ctl vm list --hypervisor H7`,
@@ -39,14 +39,14 @@ again for what is done already does no harm.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(vmCreate(), vmList(), vmShow(),
-		vmTo("attach", "Give an interface its place", ""),
-		vmTo("migrate", "Keep a place at another hypervisor for an interface", "Nothing moves before 'heddle ctl vm finish'; 'heddle ctl vm rollback' gives it up."),
-		vmAlone("finish", "Move the addresses to the place kept for them", "If they cannot be there they stay, or are put back, where they were."),
-		vmAlone("rollback", "Give up a migration that was not finished", ""),
-		vmTo("move", "Migrate and finish in one", ""),
-		vmAlone("detach", "Take an interface from its place; it keeps its addresses", ""),
+		vmTo("attach", "Attach an interface to a function", ""),
+		vmTo("migrate", "Reserve a function of another hypervisor for an interface", "Nothing moves before 'heddle ctl vm finish'; 'heddle ctl vm rollback' cancels it."),
+		vmAlone("finish", "Move the addresses to the reserved function", "If that fails, they stay at, or return to, the old function."),
+		vmAlone("rollback", "Cancel an unfinished migration", ""),
+		vmTo("move", "Migrate and finish in one step", ""),
+		vmAlone("detach", "Detach an interface from its function; it keeps its addresses", ""),
 		vmDelete(), vmKeys(),
-		ctlCommand("pools", "How many GUIDs and LIDs are left", http.MethodGet, "/v1/vms/pools", printPools))
+		ctlCommand("pools", "Free GUIDs and LIDs", http.MethodGet, "/v1/vms/pools", printPools))
 	return c
 }
 
@@ -58,10 +58,10 @@ type vmOptions struct {
 
 func (o *vmOptions) register(c *cobra.Command) {
 	o.ctlOptions.register(c)
-	c.Flags().DurationVar(&o.wait, "wait", 20*time.Second, "`TIME` to wait until it is done, 50s at most; it goes on behind it")
+	c.Flags().DurationVar(&o.wait, "wait", 20*time.Second, "`TIME` to wait for completion, at most 50s; afterwards the operation continues in the background")
 }
 
-// path is the URL path of something about an interface.
+// path is the URL path of a resource of an interface.
 func (o *vmOptions) path(name, what string, more url.Values) (string, error) {
 	if o.wait < 0 || o.wait > maxWait {
 		return "", usagef("--wait %v: want 0s to %v", o.wait, maxWait)
@@ -75,7 +75,7 @@ func (o *vmOptions) path(name, what string, more url.Values) (string, error) {
 	return p + what + "?" + q.Encode(), nil
 }
 
-// wantArgs refuses any other number of words.
+// wantArgs refuses any other number of arguments.
 func wantArgs(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -95,9 +95,9 @@ func vmCreate() *cobra.Command {
 	var keys []string
 	c := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make an interface, and attach it with --at",
-		Long: `Makes an interface of a virtual machine. Its name is up to you: letters, digits
-and ._:-/, 128 at most. It has no place until it is attached.`,
+		Short: "Create an interface, and attach it with --at",
+		Long: `Creates an interface of a virtual machine. Its name may have up to 128 letters,
+digits and ._:-/. It is on no function until it is attached.`,
 		Example: `  heddle ctl vm create web --lid own --pkey 0x8001 --at H1
   heddle ctl vm create db --guid 0x0002c90300000001 --pkey 0x0001`,
 		Args: wantArgs(1, "one name"),
@@ -111,7 +111,7 @@ and ._:-/, 128 at most. It has no place until it is attached.`,
 				return err
 			}
 			if t.Function != 0 && t.Hypervisor == "" {
-				return usagef("--function %d: of which hypervisor? --at says it", t.Function)
+				return usagef("--function %d: missing hypervisor; give --at", t.Function)
 			}
 			switch a.GUID {
 			case "pool", "function":
@@ -130,18 +130,18 @@ and ._:-/, 128 at most. It has no place until it is attached.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&a.GUID, "guid", "", "port `GUID`; pool (default): one of the manager's; function: that of the function where it is, another one after a migration")
+	f.StringVar(&a.GUID, "guid", "", "port `GUID`; pool (default): one from the manager's pool; function: that of its current function, so it changes on migration")
 	f.StringSliceVar(&a.Aliases, "alias", nil, "more `GUIDS`")
-	f.StringVar(&a.LIDKind, "lid", "shared", "`LID` that it is reached at: shared (its port's), own (one that goes along with it), floating (likewise, on a shared port), or the number of its own")
-	f.StringVar(&a.Mode, "mode", "auto", "how its LID moves, `MODE`: balanced (every switch where the entries differ changes), minimal (the fewest), auto (minimal inside a leaf, balanced elsewhere)")
-	f.StringSliceVar(&keys, "pkey", nil, "`P_KEY` that it has: 0x8001 as full member of partition 1, 0x0001 as limited one")
+	f.StringVar(&a.LIDKind, "lid", "shared", "`LID`: shared (its port's), own (one that moves with it), floating (the same, on a shared port), or the number of its own")
+	f.StringVar(&a.Mode, "mode", "auto", "how its LID moves, `MODE`: balanced (write every switch where the entries differ), minimal (the fewest), auto (minimal inside a leaf, balanced elsewhere)")
+	f.StringSliceVar(&keys, "pkey", nil, "`P_KEY` of the interface: 0x8001 as full member of partition 1, 0x0001 as limited one")
 	f.StringVar(&t.Hypervisor, "at", "", "`HYPERVISOR` to attach it to")
-	f.IntVar(&t.Function, "function", 0, "`N`th function of the hypervisor; 0 = any that is free")
+	f.IntVar(&t.Function, "function", 0, "`N`th function of the hypervisor; 0 = any free one")
 	o.register(c)
 	return c
 }
 
-// lidArg reads what --lid says.
+// lidArg parses --lid.
 func lidArg(s string) (kind string, lid int, err error) {
 	switch s {
 	case "shared", "own", "floating":
@@ -154,7 +154,7 @@ func lidArg(s string) (kind string, lid int, err error) {
 	return "own", int(n), nil
 }
 
-// keyArgs reads P_Keys whose bit 15 says the membership.
+// keyArgs parses P_Keys whose bit 15 is the membership.
 func keyArgs(words []string) ([]api.VMKey, error) {
 	out := []api.VMKey{}
 	for _, w := range words {
@@ -171,7 +171,7 @@ func keyArgs(words []string) ([]api.VMKey, error) {
 	return out, nil
 }
 
-// vmTo makes a command that takes an interface to a hypervisor.
+// vmTo makes a command that moves an interface to a hypervisor.
 func vmTo(name, short, long string) *cobra.Command {
 	var o vmOptions
 	var t api.VMTarget
@@ -221,7 +221,7 @@ func vmDelete() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "delete NAME",
-		Short: "Delete an interface that has no place",
+		Short: "Delete a detached interface",
 		Args:  wantArgs(1, "the name of an interface"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := o.path(args[0], "", url.Values{"force": {strconv.FormatBool(force)}})
@@ -234,7 +234,7 @@ func vmDelete() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "also one that has a place")
+	c.Flags().BoolVar(&force, "force", false, "also an attached one")
 	o.register(c)
 	return c
 }
@@ -244,7 +244,7 @@ func vmKeys() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "keys NAME [P_KEY]...",
 		Short:   "Replace the P_Keys of an interface",
-		Long:    "Replaces the P_Keys of an interface: 0x8001 makes it a full member of partition 1,\n0x0001 a limited one. Without any it has those that the partitions give it.",
+		Long:    "Replaces the P_Keys of an interface: 0x8001 makes it a full member of partition 1,\n0x0001 a limited one. Without arguments it has those that the partitions grant it.",
 		Example: `  heddle ctl vm keys web 0x8001 0x0002`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
@@ -272,7 +272,7 @@ func vmShow() *cobra.Command {
 	var o ctlOptions
 	c := &cobra.Command{
 		Use:   "show NAME",
-		Short: "All about one interface",
+		Short: "Show one interface",
 		Args:  wantArgs(1, "the name of an interface"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.ask(cmd, http.MethodGet, "/v1/vms/"+url.PathEscape(args[0]), nil, printVM)
@@ -319,7 +319,7 @@ func vmList() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&f.State, "state", "", "only those that are `STATE`: created, attached, migrating or detached")
-	c.Flags().StringVar(&f.Hypervisor, "hypervisor", "", "only those at `HYPERVISOR`, or on their way there")
+	c.Flags().StringVar(&f.Hypervisor, "hypervisor", "", "only those at `HYPERVISOR`, or migrating to it")
 	c.Flags().StringVar(&f.PKey, "pkey", "", "only those with `P_KEY`, 0x0001 to 0x7fff")
 	o.register(c)
 	return c
@@ -329,7 +329,7 @@ func ctlReady() *cobra.Command {
 	var o ctlOptions
 	c := &cobra.Command{
 		Use:   "ready P_KEY",
-		Short: "Whether a P_Key is in the hardware of all its members that are on the fabric",
+		Short: "Whether all members on the fabric have a P_Key in their hardware",
 		Args:  wantArgs(1, "one P_Key, 0x0001 to 0x7fff"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.ask(cmd, http.MethodGet, "/v1/partitions/"+url.PathEscape(args[0])+"/ready", nil, printReady)
@@ -347,7 +347,8 @@ func ctlVirtual() []*cobra.Command {
 	}
 }
 
-// where says where an interface is, and where it goes.
+// where describes the location of an interface, and the destination of a
+// migration.
 func where(v *api.VM) string {
 	at := func(p *api.VMPlace) string {
 		if p == nil {
@@ -446,7 +447,7 @@ func printVM(w io.Writer, body []byte) error {
 		row("reason", "%s", v.Reason)
 	}
 	if v.Waiting {
-		row("waiting", "what was asked is stored and will be done; 'heddle ctl vm show %s' tells when", v.Name)
+		row("waiting", "the request is stored and will be carried out; 'heddle ctl vm show %s' shows its state", v.Name)
 	}
 	return t.Flush()
 }
@@ -459,7 +460,7 @@ func printPools(w io.Writer, body []byte) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "GUIDs\t%d of %d left\n", p.GUIDs-p.GUIDsUsed, p.GUIDs)
 	fmt.Fprintf(t, "LIDs\t%d of %d left\n", p.LIDs-p.LIDsUsed, p.LIDs)
-	fmt.Fprintf(t, "journal\t%d operations under way\n", p.Journal)
+	fmt.Fprintf(t, "journal\t%d operations in progress\n", p.Journal)
 	return t.Flush()
 }
 
@@ -507,7 +508,7 @@ func printReady(w io.Writer, body []byte) error {
 		fmt.Fprintf(w, "  %s: %s\n", p.GUID, p.Why)
 	}
 	for _, g := range r.Absent {
-		fmt.Fprintf(w, "  %s: not on the fabric; it is given the P_Key when it appears\n", g)
+		fmt.Fprintf(w, "  %s: not on the fabric; it gets the P_Key when it appears\n", g)
 	}
 	return nil
 }

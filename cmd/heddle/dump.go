@@ -15,7 +15,7 @@ import (
 	"heddle/subnet"
 )
 
-// writeDump writes what a manager published in OpenSM's dump forms.
+// writeDump writes the published tables in OpenSM's dump formats.
 func writeDump(dir string, s *subnet.Snapshot) error {
 	if s == nil || s.Graph == nil || s.Tables == nil {
 		return fmt.Errorf("--dump: there are no tables to write")
@@ -34,16 +34,16 @@ func writeDump(dir string, s *subnet.Snapshot) error {
 	return dumpFiles(dir, f, s.Graph, s.Tables, osmdump.SubnetOptions{SM: sm, State: state})
 }
 
-// dumper keeps the dump files of a manager up to date. Changes are written
-// beside the manager's loop, which must not wait for the files of a large
-// fabric; of several meanwhile the last counts.
+// dumper keeps the dump files of a manager up to date. It writes changes
+// outside the manager's loop, which must not wait for the files of a large
+// fabric; of several pending changes only the last is written.
 type dumper struct {
 	dir  string
-	told func(error) // what came of a change's files
+	told func(error) // gets the result of a write
 	last *route.Tables
 	next chan *subnet.Snapshot
 	done chan struct{}
-	mu   sync.Mutex // one writes at a time
+	mu   sync.Mutex // one write at a time
 }
 
 func newDumper(dir string, told func(error)) *dumper {
@@ -63,7 +63,8 @@ func (d *dumper) write(s *subnet.Snapshot) error {
 	return writeDump(d.dir, s)
 }
 
-// up writes at once: who waits for the subnet to be up finds the files.
+// up writes synchronously, so that the files exist when the subnet is reported
+// up.
 func (d *dumper) up(s *subnet.Snapshot) error {
 	if s != nil {
 		d.last = s.Tables
@@ -71,7 +72,7 @@ func (d *dumper) up(s *subnet.Snapshot) error {
 	return d.write(s)
 }
 
-// changed is told of every snapshot, from the goroutine that calls up.
+// changed receives every snapshot, from the goroutine that calls up.
 func (d *dumper) changed(s *subnet.Snapshot) {
 	if d.last == nil || !s.Up || s.Tables == nil || s.Tables == d.last {
 		return
@@ -84,7 +85,7 @@ func (d *dumper) changed(s *subnet.Snapshot) {
 	d.next <- s
 }
 
-// close waits for what is being written.
+// close waits for the write in progress.
 func (d *dumper) close() {
 	close(d.next)
 	<-d.done
@@ -114,7 +115,7 @@ func dumpFiles(dir string, f *fabric.Fabric, g *fabric.Graph, t *route.Tables, o
 	}
 	if t.NumVLs > 1 || t.SL != nil || t.Lanes != nil {
 		dumps = append(dumps, lanes...)
-	} else { // what other tables left there would mislead
+	} else { // a file of earlier tables would mislead
 		for _, d := range lanes {
 			if err := os.Remove(filepath.Join(dir, d.name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return fmt.Errorf("--dump: %w", err)
@@ -129,8 +130,7 @@ func dumpFiles(dir string, f *fabric.Fabric, g *fabric.Graph, t *route.Tables, o
 	return nil
 }
 
-// writeFile replaces a file by a whole new one, so that a reader never sees
-// half of it.
+// writeFile replaces a file atomically, so a reader never sees a partial one.
 func writeFile(path string, write func(io.Writer) error) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 	"heddle/settings"
 )
 
-// engineFlags choose and direct the routing engines, on a subnet or offline.
-// The files are OpenSM's, so that sites keep theirs.
+// engineFlags select and configure the routing engines, on a subnet or offline.
+// The files are OpenSM's, so that sites can keep theirs.
 type engineFlags struct{ *settings.Values }
 
 // engineKind is an engine that --engine can name.
@@ -56,8 +56,8 @@ var engineKinds = []engineKind{
 	{"file", engineFlags.fileEngine},
 }
 
-// chain turns --engine into engines. explicit is true for one engine named
-// alone: there is then nothing to fall back on.
+// chain turns --engine into engines. explicit is true for a single engine: then
+// there is no fallback.
 func (f engineFlags) chain() (list []route.Engine, explicit bool, err error) {
 	names, from := f.Engines.Names, f.From("engine")
 	if len(names) == 1 && names[0] == "auto" {
@@ -77,7 +77,7 @@ func (f engineFlags) chain() (list []route.Engine, explicit bool, err error) {
 			}
 		}
 		if kind == nil {
-			return nil, false, usagef("%s: no engine is called %q%s (engines: auto, %s)", from, n, didYouMean(n, append([]string{"auto"}, settings.EngineNames()...)), strings.Join(settings.EngineNames(), ", "))
+			return nil, false, usagef("%s: unknown engine %q%s (engines: auto, %s)", from, n, didYouMean(n, append([]string{"auto"}, settings.EngineNames()...)), strings.Join(settings.EngineNames(), ", "))
 		}
 		e, err := kind.make(f)
 		if err != nil {
@@ -88,10 +88,10 @@ func (f engineFlags) chain() (list []route.Engine, explicit bool, err error) {
 	return list, explicit, nil
 }
 
-// fileEngine reads the dumps that the engine "file" takes its tables from.
+// fileEngine reads the dumps for the engine "file".
 func (f engineFlags) fileEngine() (route.Engine, error) {
 	if f.Engines.ForwardingTables == "" {
-		return nil, usagef("%s file: which tables? Give --fdbs FILE", f.From("engine"))
+		return nil, usagef("%s file: missing tables; give --fdbs FILE", f.From("engine"))
 	}
 	var e file.Engine
 	var err error
@@ -148,8 +148,8 @@ func readInput[T any](flag, file string, read func(io.Reader) (T, error)) (v T, 
 	return v, nil
 }
 
-// mustHaveRoots refuses roots that the fabric of a netlist does not have: a
-// subnet may get them later, a netlist never.
+// mustHaveRoots refuses roots that the fabric of a netlist does not have. A
+// subnet may get them later, a netlist cannot.
 func (f engineFlags) mustHaveRoots(g *fabric.Graph, roots []ib.GUID) error {
 	have := map[ib.GUID]bool{}
 	for _, s := range g.Switches {

@@ -20,7 +20,7 @@ import (
 	"heddle/flood/live"
 )
 
-// floodFlags are the settings of heddle flood.
+// floodFlags are the flags of heddle flood.
 type floodFlags struct {
 	port      string
 	window    int
@@ -45,10 +45,10 @@ func newFlood() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "flood --port PORT | --sif PORT --mif PORT...",
 		GroupID: "manage",
-		Short:   "Load a subnet administrator with queries and measure its answers",
-		Long: `Asks the SA of a subnet, whoever runs it, as fast as it answers. An instance is
-synchronous: it sends a query, waits for the answer or --timeout, and sends the
-next. PORT is ` + floodPortHelp + `.
+		Short:   "Load a subnet administrator with queries and measure its responses",
+		Long: `Queries the SA of a subnet as fast as it answers, whichever manager it belongs
+to. An instance is synchronous: it sends a query, waits for the response or
+--timeout, and sends the next. PORT is ` + floodPortHelp + `.
 
 With --port, --window instances share one port until --queries have been asked
 or --time is over (10 s if neither is given).
@@ -57,8 +57,8 @@ With --sif and --mif, the experiment of Tasoulas et al. (2015), Algorithm 1: one
 instance on the SIF all the time, and from the second round on --instances more
 in every round on each MIF. In each round all ports are measured for --round-time
 once every new instance has had its first answer. The figures of the SIF, which
-nothing disturbs but the SA, are apart from the totals. MIFs may also be other
-processes on other hosts, each with a --port of its own.
+only the SA's load affects, are separate from the totals. MIFs may also be other
+processes on other hosts, each with its own --port.
 
 Answers BUSY, timeouts, other error statuses and answers to something else than
 what was asked are counted apart; response times are those of good answers. An
@@ -73,19 +73,19 @@ are asked for LID by LID.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.port, "port", "", "`PORT` to ask through")
+	fl.StringVar(&f.port, "port", "", "`PORT` to send queries through")
 	fl.IntVar(&f.window, "window", 1, "`W` instances on --port")
-	fl.Uint64Var(&f.queries, "queries", 0, "ask `N` queries through --port in all")
-	fl.DurationVar(&f.limit, "time", 0, "ask through --port for `T`")
+	fl.Uint64Var(&f.queries, "queries", 0, "send `N` queries through --port in all")
+	fl.DurationVar(&f.limit, "time", 0, "send queries through --port for `T`")
 	fl.StringVar(&f.sif, "sif", "", "`PORT` of the single-instance flooder")
 	fl.StringArrayVar(&f.mifs, "mif", nil, "`PORT` of a multi-instance flooder; can be given more than once")
-	fl.IntVar(&f.instances, "instances", 8, "`K` new instances on each MIF a round")
+	fl.IntVar(&f.instances, "instances", 8, "`K` new instances on each MIF per round")
 	fl.IntVar(&f.rounds, "rounds", 25, "`M` rounds")
 	fl.DurationVar(&f.roundTime, "round-time", 20*time.Second, "`T` to measure in each round")
-	fl.StringVar(&f.query, "query", "path", "`WHAT` to ask for: "+strings.Join(flood.Queries(), ", "))
+	fl.StringVar(&f.query, "query", "path", "`KIND` of query: "+strings.Join(flood.Queries(), ", "))
 	fl.StringSliceVar(&f.dst, "dst", nil, "`DEST[,DEST...]` to draw from instead of all hosts: GIDs or port GUIDs for path, LIDs for the others")
 	fl.Uint64Var(&f.seed, "seed", 1, "`SEED` of the destinations")
-	fl.DurationVar(&f.timeout, "timeout", time.Second, "`T` that an instance waits for an answer")
+	fl.DurationVar(&f.timeout, "timeout", time.Second, "`T` that an instance waits for a response")
 	fl.IntVar(&f.dots, "dots", 400, "`N` queries of the SIF to plot in each round, with --out")
 	fl.StringVar(&f.out, "out", "", "`DIR` for an HTML page with a plot, and JSON")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
@@ -96,9 +96,9 @@ func (f *floodFlags) check(cmd *cobra.Command) error {
 	set := cmd.Flags().Changed
 	switch {
 	case f.port == "" && f.sif == "":
-		return usagef("which port? Give --port PORT, or --sif PORT and --mif PORT for the experiment with rounds; PORT is %s", floodPortHelp)
+		return usagef("missing port; give --port PORT, or --sif PORT and --mif PORT for the experiment with rounds; PORT is %s", floodPortHelp)
 	case f.port != "" && (f.sif != "" || len(f.mifs) > 0):
-		return usagef("--port is one load, --sif and --mif an experiment: give one of them")
+		return usagef("--port is one load, --sif and --mif an experiment; give one of them")
 	case f.port != "" && (set("instances") || set("rounds") || set("round-time") || set("out")):
 		return usagef("--instances, --rounds, --round-time and --out belong to --sif and --mif, not to --port")
 	case f.sif != "" && (set("window") || set("queries") || set("time")):
@@ -182,7 +182,7 @@ func (f *floodFlags) load(ctx context.Context, cmd *cobra.Command, tty *terminal
 			tty.show(fmt.Sprintf("%d queries answered, %d not", answered, ended-answered))
 		}
 	}
-	failed := live.Run(ctx, fs, prog, watch) // what was measured until then counts
+	failed := live.Run(ctx, fs, prog, watch) // measurements up to a failure count
 	tty.clear()
 	t := prog.Tally()
 	v := loadView{f.port, f.query, ends, f.window, flood.FiguresOf(&t)}
@@ -199,7 +199,7 @@ func (f *floodFlags) load(ctx context.Context, cmd *cobra.Command, tty *terminal
 	return errors.Join(failed, w.Flush())
 }
 
-// errorsText tells what became of the queries that were not answered.
+// errorsText describes the queries without a good response.
 func errorsText(v *flood.Figures) string {
 	if v.Errors == 0 {
 		return "none"
@@ -220,7 +220,7 @@ func errorsText(v *flood.Figures) string {
 }
 
 // floodView is the JSON of an experiment; sif and total are those of the last
-// round that was measured to its end.
+// complete round.
 type floodView struct {
 	SIFPort      string               `json:"sif_port"`
 	MIFPorts     []string             `json:"mif_ports"`

@@ -17,7 +17,7 @@ import (
 
 const floodPortHelp = "umad:DEVICE/PORT or ibsim:NODE[@SOCKNAME][,rmpp=on|off]"
 
-// client is a port opened to ask an SA, beside whatever else runs on it.
+// client is a port opened for SA queries, next to other programs on it.
 type client struct {
 	*live.Port
 	own         flood.End
@@ -27,7 +27,7 @@ type client struct {
 	maxInFlight int
 }
 
-// openClient opens a port and learns from it where the SA is.
+// openClient opens a port and reads from it the address of the SA.
 func openClient(ctx context.Context, flag, spec string, epoch time.Time) (*client, error) {
 	kind, rest, ok := strings.Cut(spec, ":")
 	if !ok {
@@ -65,14 +65,14 @@ func openClient(ctx context.Context, flag, spec string, epoch time.Time) (*clien
 		smLID, smSL = pi.MasterSMLID, pi.MasterSMSL
 		t = segments
 	default:
-		return nil, usagef("%s %q: no transport is called %q%s", flag, spec, kind, didYouMean(kind, []string{"umad", "ibsim"}))
+		return nil, usagef("%s %q: unknown transport %q%s", flag, spec, kind, didYouMean(kind, []string{"umad", "ibsim"}))
 	}
 	c.own.GID = ib.MakeGID(c.prefix, t.PortGUID())
 	c.sa.LID, c.sa.SL = smLID, smSL
 	c.maxInFlight = t.MaxInFlight()
 	if !c.own.LID.IsUnicast() || !smLID.IsUnicast() {
 		t.Close()
-		return nil, fmt.Errorf("%s (port GUID %v) has LID %d and knows its manager at LID %d: bring the subnet up first", spec, t.PortGUID(), c.own.LID, smLID)
+		return nil, fmt.Errorf("%s (port GUID %v) has LID %d and SM LID %d; bring the subnet up first", spec, t.PortGUID(), c.own.LID, smLID)
 	}
 	c.Port = live.Open(spec, t, epoch)
 	return c, nil
@@ -81,7 +81,7 @@ func openClient(ctx context.Context, flag, spec string, epoch time.Time) (*clien
 // portFlag is a port and the flag that named it, for messages.
 type portFlag struct{ flag, spec string }
 
-// floodTarget is what flooders ask for.
+// floodTarget is the destination of the queries.
 type floodTarget struct {
 	query   flood.Query
 	dst     []string // nil: all hosts
@@ -90,9 +90,9 @@ type floodTarget struct {
 	dots    int // of the first flooder
 }
 
-// openFlooders opens the ports and makes a flooder on each. The first asks for
-// the destinations, whose number is returned. Say, if not nil, is told what is
-// being done.
+// openFlooders opens the ports and makes a flooder on each. The first one reads
+// the destinations, whose number is returned. Say, if not nil, gets progress
+// messages.
 func openFlooders(ctx context.Context, specs []portFlag, t floodTarget, say func(string)) (fs []live.Flooder, n int, closeAll func(), err error) {
 	epoch := time.Now()
 	var ports []*client
@@ -120,7 +120,7 @@ func openFlooders(ctx context.Context, specs []portFlag, t floodTarget, say func
 		ends, err = parseEnds(t.dst, first.prefix, t.query)
 	case t.query != flood.ClassInfo:
 		if say != nil {
-			say("asking for the nodes")
+			say("reading the nodes")
 		}
 		ends, err = first.Ends(ctx, first.sa, first.prefix, first.timed)
 	}
@@ -131,7 +131,7 @@ func openFlooders(ctx context.Context, specs []portFlag, t floodTarget, say func
 		c := flood.Config{
 			Target: flood.Target{SA: p.sa, Own: p.own, Query: t.query, Ends: ends},
 			Seed:   t.seed + uint64(i), Timeout: t.timeout, MaxInFlight: p.maxInFlight, TransportTimed: p.timed,
-			// Answers to an earlier process on this port must not look like ours.
+			// Responses to an earlier process on this port must not match.
 			FirstTID: rand.Uint32(),
 		}
 		if i == 0 {
@@ -142,7 +142,7 @@ func openFlooders(ctx context.Context, specs []portFlag, t floodTarget, say func
 	return fs, len(ends), shut, nil
 }
 
-// flooders are the pure halves of fs.
+// flooders returns the state machines of fs.
 func flooders(fs []live.Flooder) []*flood.Flooder {
 	var out []*flood.Flooder
 	for _, f := range fs {
@@ -157,7 +157,7 @@ func parseEnds(list []string, prefix ib.SubnetPrefix, q flood.Query) ([]flood.En
 	for _, s := range list {
 		if n, err := strconv.ParseUint(s, 0, 16); err == nil {
 			if q == flood.PathByGID {
-				return nil, usagef("--dst %s: '--query path' asks by GID; give GIDs or port GUIDs, or --query path-lid", s)
+				return nil, usagef("--dst %s: '--query path' uses GIDs; give GIDs or port GUIDs, or --query path-lid", s)
 			}
 			if !ib.LID(n).IsUnicast() {
 				return nil, usagef("--dst %s: want a unicast LID, 1 to %d", s, ib.LIDMaxUnicast)
@@ -166,7 +166,7 @@ func parseEnds(list []string, prefix ib.SubnetPrefix, q flood.Query) ([]flood.En
 			continue
 		}
 		if q != flood.PathByGID {
-			return nil, usagef("--dst %s: '--query %v' asks by LID; want a number from 1 to %d", s, q, ib.LIDMaxUnicast)
+			return nil, usagef("--dst %s: '--query %v' uses LIDs; want a number from 1 to %d", s, q, ib.LIDMaxUnicast)
 		}
 		if g, err := ib.ParseGUID(s); err == nil {
 			ends = append(ends, flood.End{GID: ib.MakeGID(prefix, g)})

@@ -16,12 +16,12 @@ import (
 	"heddle/lab/experiment"
 )
 
-// floodRig runs managers as processes for experiments: this program as the
-// simulator and as the manager, and OpenSM through ibsim's preload library. It
+// floodRig runs managers as processes for experiments: this program as
+// simulator and manager, and OpenSM through ibsim's preload library. It
 // implements experiment.Rig.
 type floodRig struct {
 	ctx context.Context
-	dir string // of sockets' names, netlists and OpenSM's files; made when needed
+	dir string // for sockets, netlists and OpenSM's files; created when needed
 	n   int
 }
 
@@ -33,7 +33,7 @@ func (r *floodRig) close() {
 	}
 }
 
-// opensm finds OpenSM and ibsim-run; daemons may not be in a user's PATH.
+// opensm finds OpenSM and ibsim-run; daemons may be outside a user's PATH.
 func opensm() (sm string, ok bool) {
 	if _, err := exec.LookPath("ibsim-run"); err != nil {
 		return "", false
@@ -57,7 +57,7 @@ func (r *floodRig) Managers() []string {
 // startLimit bounds the bring-up of a subnet of ten hosts.
 const startLimit = time.Minute
 
-// Start implements experiment.Rig. The subnet is the size of the paper's: two
+// Start implements experiment.Rig. The subnet has the size of the paper's: two
 // switches and ten hosts, the manager on the first.
 func (r *floodRig) Start(manager string) (_ experiment.Flooded, err error) {
 	if r.dir == "" {
@@ -101,8 +101,8 @@ func (r *floodRig) Start(manager string) (_ experiment.Flooded, err error) {
 	}
 	sm, _ := opensm()
 	env := []string{"IBSIM_SOCKNAME=" + s.sock, "SIM_HOST=" + s.hosts[0], "OSM_TMP_DIR=" + tmp, "OSM_CACHE_DIR=" + tmp}
-	// -d 2 flushes its log, which is its standard output: nothing else says
-	// that the subnet is up.
+	// -d 2 flushes its log, which is its standard output and the only sign that
+	// the subnet is up.
 	return s, s.run("SUBNET UP", env, "ibsim-run", sm, "-d", "2", "-f", "stdout")
 }
 
@@ -114,7 +114,7 @@ type flooded struct {
 	procs []*process.Proc
 }
 
-// run starts a program and waits until it says that it is ready.
+// run starts a program and waits until it prints that it is ready.
 func (s *flooded) run(ready string, env []string, name string, args ...string) error {
 	p, err := process.Start(process.Command(s.rig.dir, env, name, args...))
 	if err != nil {

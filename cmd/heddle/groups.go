@@ -40,7 +40,7 @@ func readGroups(r io.Reader) ([]group, error) {
 		}
 		for _, h := range list {
 			if h.MLID == g.MLID || h.MGID == g.MGID {
-				return nil, fmt.Errorf("line %d: MLID %#x or MGID %v is taken already", n, uint16(g.MLID), g.MGID)
+				return nil, fmt.Errorf("line %d: MLID %#x or MGID %v is in use already", n, uint16(g.MLID), g.MGID)
 			}
 		}
 		list = append(list, g)
@@ -54,11 +54,11 @@ func parseGroup(f []string) (g group, err error) {
 	}
 	mlid, err := strconv.ParseUint(f[0], 0, 16)
 	if err != nil || mlid < 0xC000 || mlid > 0xFFFE {
-		return g, fmt.Errorf("%q is no MLID (want 0xc000 to 0xfffe)", f[0])
+		return g, fmt.Errorf("%q is not an MLID (want 0xc000 to 0xfffe)", f[0])
 	}
 	g.MLID = ib.LID(mlid)
 	if g.MGID, err = ib.ParseGID(f[1]); err != nil || g.MGID[0] != 0xFF {
-		return g, fmt.Errorf("%q is no MGID (want ff...)", f[1])
+		return g, fmt.Errorf("%q is not an MGID (want ff...)", f[1])
 	}
 	for _, w := range f[2:] {
 		if s, ok := strings.CutPrefix(w, "sl="); ok {
@@ -72,7 +72,7 @@ func parseGroup(f []string) (g group, err error) {
 		s, sender := strings.CutPrefix(w, "send:")
 		v, err := strconv.ParseUint(s, 0, 64)
 		if err != nil || v == 0 {
-			return g, fmt.Errorf("%q is no port GUID", w)
+			return g, fmt.Errorf("%q is not a port GUID", w)
 		}
 		g.Members = append(g.Members, ib.GUID(v))
 		if sender {
@@ -82,8 +82,8 @@ func parseGroup(f []string) (g group, err error) {
 	return g, nil
 }
 
-// onGraph is a group as routing sees it. A member that the fabric does not
-// have is an error: a netlist never gets it.
+// onGraph resolves a group on a graph. A member that the fabric lacks is an
+// error: a netlist cannot get it later.
 func (g *group) onGraph(gr *fabric.Graph) (route.Group, error) {
 	out := route.Group{MLID: g.MLID, SL: g.SL}
 	for _, guid := range g.Members {

@@ -27,7 +27,7 @@ func newLabList() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "The experiments that can be run",
+		Short: "List the experiments",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
@@ -63,7 +63,7 @@ func newLabRun() *cobra.Command {
 	var o labRun
 	c := &cobra.Command{
 		Use:   "run NAME",
-		Short: "Run an experiment: what was published, what is measured",
+		Short: "Run an experiment and compare it with the published results",
 		Long: `Runs an experiment on simulated subnets in virtual time: the manager is the real
 one, the datagrams are real, and a seed repeats the run. Prints tables, and with
 --out writes them with plots as one HTML file that needs nothing else, and as
@@ -87,11 +87,11 @@ equations, or is computed here, is called so.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:
-				return usagef("which experiment? 'heddle lab list' shows them")
+				return usagef("missing experiment; 'heddle lab list' lists them")
 			case 1:
 				return nil
 			}
-			return usagef("lab run takes one experiment, got %q besides", args[1])
+			return usagef("lab run takes one experiment, got %q as well", args[1])
 		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
@@ -105,8 +105,8 @@ equations, or is computed here, is called so.`,
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "`SEED` of the networks")
 	c.Flags().IntVar(&o.Runs, "runs", 0, "`N` networks of each size, VMs that migrate, or rounds; 0 = the experiment's own number")
 	c.Flags().IntSliceVar(&o.Sizes, "sizes", nil, "`N[,N...]` switches, hosts, or MIFs; default: as published")
-	c.Flags().IntVar(&o.Repeats, "repeats", 0, "`N` times that sa-flood measures each line, the managers in turn; default 3")
-	c.Flags().DurationVar(&o.RoundTime, "round-time", 0, "`T` to measure in each round of sa-flood; default 1s")
+	c.Flags().IntVar(&o.Repeats, "repeats", 0, "`N` measurements of each line by sa-flood, the managers in turn; default 3")
+	c.Flags().DurationVar(&o.RoundTime, "round-time", 0, "`T` of measurement in each round of sa-flood; default 1s")
 	c.Flags().StringVar(&o.out, "out", "", "`DIR` for an HTML page with plots, and JSON")
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	return c

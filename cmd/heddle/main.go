@@ -1,5 +1,5 @@
-// Command heddle is an InfiniBand subnet manager, a simulated subnet to run it
-// on, and the tools around them, in one binary.
+// Command heddle is an InfiniBand subnet manager with a simulated subnet and
+// tools.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	os.Exit(code)
 }
 
-// exitError carries an exit status that is not 1, with a message or without.
+// exitError carries an exit status other than 1, and possibly a message.
 type exitError struct {
 	code int
 	err  error
@@ -40,7 +40,7 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// run is main without the process: arguments and streams in, exit status out.
+// run is main with explicit arguments and streams; it returns the exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(args)
@@ -79,14 +79,14 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "heddle",
 		Short: "An InfiniBand subnet manager for fabrics that never stand still",
-		Long: `Heddle manages an InfiniBand subnet: it discovers switches and hosts, gives out
-LIDs, computes routes that are proven free of deadlock before a byte of them is
-sent, keeps them while cables and switches come and go, and answers path queries.
-It brings its own simulated subnet, which speaks real MADs.
+		Long: `Heddle manages an InfiniBand subnet: it discovers switches and hosts, assigns
+LIDs, computes routes and proves them free of deadlock before it installs them,
+repairs them when links and switches fail or return, and answers path queries.
+It includes a simulated subnet that speaks real MADs.
 
-See it work, without hardware:    heddle up
+Try it without hardware:          heddle up
 Manage a real subnet:             heddle sm --port umad:mlx5_0/1
-Look at a subnet before managing: heddle plan --port umad:mlx5_0/1`,
+Preview a subnet's changes:       heddle plan --port umad:mlx5_0/1`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -131,7 +131,7 @@ func commandNames() []string {
 	return names
 }
 
-// newHelp is `heddle help COMMAND`, which refuses a command that is not there.
+// newHelp is `heddle help COMMAND`, which refuses an unknown command.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND...]",
@@ -149,7 +149,7 @@ func newHelp() *cobra.Command {
 			for _, a := range args {
 				sub := child(c, a)
 				if sub == nil {
-					return usagef("there is no help on %q%s", a, didYouMean(a, childNames(c)))
+					return usagef("no help for %q%s", a, didYouMean(a, childNames(c)))
 				}
 				c = sub
 			}

@@ -47,12 +47,12 @@ node GUID. Several faults come at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
-	c.Flags().StringArrayVar(&f.faults, "fault", nil, "foretell the loss of `WHAT`: 'link NODE:PORT' or 'switch NODE'; may be repeated")
-	// The plan is what one wants to see, not how it was made.
+	c.Flags().StringArrayVar(&f.faults, "fault", nil, "predict the loss of `WHAT`: 'link NODE:PORT' or 'switch NODE'; may be repeated")
+	// The output is the plan, so log little.
 	f.SetDefault("log-level", "warn")
 	f.register(c.Flags(), "plan")
 	for _, name := range []string{"api", "api-socket", "api-host", "token-file", "api-tls-cert", "api-tls-key", "api-read-token-file", "dump"} {
-		c.Flags().MarkHidden(name) // of no use here, but one configuration serves sm and plan
+		c.Flags().MarkHidden(name) // unused here, but one configuration file serves sm and plan
 	}
 	return c
 }
@@ -60,7 +60,7 @@ node GUID. Several faults come at once.`,
 func (f *planFlags) run(cmd *cobra.Command) error {
 	port := f.Port
 	if port == "" {
-		return usagef("which port? Give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
+		return usagef("missing port; give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
 	}
 	cfg, err := f.config()
 	if err != nil {
@@ -144,7 +144,7 @@ type plannedStage struct {
 	Repath   float64 `json:"repath_seconds"`
 }
 
-// String tells what a stage writes and what it waits for.
+// String describes the writes and the wait of a stage.
 func (s plannedStage) String() string {
 	var parts []string
 	count := func(n int, what string) {
@@ -160,7 +160,7 @@ func (s plannedStage) String() string {
 	count(s.SL2VL, "SL2VL tables")
 	count(s.MFT, "MFT blocks")
 	if s.Drain > 0 {
-		parts = append(parts, fmt.Sprintf("then %.3g s until packets under way have left", s.Drain))
+		parts = append(parts, fmt.Sprintf("then %.3g s until packets in flight have left", s.Drain))
 	}
 	if s.Repath > 0 {
 		parts = append(parts, fmt.Sprintf("then %.3g s until hosts use their new service levels", s.Repath))
@@ -247,7 +247,7 @@ func printPlan(w io.Writer, p *sm.Plan, f *sm.Forecast) error {
 			row(fmt.Sprintf("stage %d", i+1), "%s", st)
 		}
 		if v.Repath > 0 {
-			row("needs repath", "%d pairs of source port and LID take another service level", v.Repath)
+			row("needs repath", "%d pairs of source port and LID change their service level", v.Repath)
 		}
 		for _, g := range v.GroupsOut {
 			row("refused", "%s", g)

@@ -15,7 +15,7 @@ import (
 	"heddle/subnet"
 )
 
-// namedFault is a fault as --fault names it.
+// namedFault is a value of --fault.
 type namedFault struct {
 	text string
 	kind sm.FaultKind
@@ -23,7 +23,7 @@ type namedFault struct {
 	port uint8
 }
 
-// parseFaults reads the values of --fault before anything is asked of the subnet.
+// parseFaults parses the values of --fault, before the subnet is read.
 func parseFaults(list []string) (out []namedFault, err error) {
 	for _, text := range list {
 		kind, rest, _ := strings.Cut(text, " ")
@@ -47,10 +47,10 @@ func parseFaults(list []string) (out []namedFault, err error) {
 	return out, nil
 }
 
-// listThem says how to find the names that --fault takes.
+// listThem names the command that lists the names for --fault.
 const listThem = "'heddle ctl links' of a running manager lists nodes and ports"
 
-// find looks a named node up.
+// find resolves a node name.
 func (f *namedFault) find(s *subnet.Snapshot) (sm.Fault, error) {
 	out := sm.Fault{Kind: f.kind, Port: f.port}
 	if g, err := ib.ParseGUID(f.node); err == nil && s.NodeByGUID(g) >= 0 {
@@ -68,7 +68,7 @@ func (f *namedFault) find(s *subnet.Snapshot) (sm.Fault, error) {
 			continue
 		}
 		if f.kind == sm.FaultSwitch && !isSwitch {
-			return out, fmt.Errorf("--fault %q: %q is no switch; name its link: 'link %s:1'", f.text, f.node, f.node)
+			return out, fmt.Errorf("--fault %q: %q is not a switch; name its link: 'link %s:1'", f.text, f.node, f.node)
 		}
 		out.Node = n.Info.NodeGUID
 		same = append(same, n.Info.NodeGUID.String())
@@ -78,14 +78,14 @@ func (f *namedFault) find(s *subnet.Snapshot) (sm.Fault, error) {
 	}
 	switch {
 	case len(same) > 1:
-		return out, fmt.Errorf("--fault %q: %d nodes are called %q; name one by its GUID: %s", f.text, len(same), f.node, strings.Join(same[:min(len(same), 8)], ", "))
+		return out, fmt.Errorf("--fault %q: %d nodes have the name %q; use a GUID: %s", f.text, len(same), f.node, strings.Join(same[:min(len(same), 8)], ", "))
 	case len(same) == 0:
-		return out, fmt.Errorf("--fault %q: no node is called %q%s; %s", f.text, f.node, didYouMean(f.node, names), listThem)
+		return out, fmt.Errorf("--fault %q: no node has the name %q%s; %s", f.text, f.node, didYouMean(f.node, names), listThem)
 	}
 	return out, nil
 }
 
-// foretell computes what faults would lead to; nil if there are none.
+// foretell computes the consequences of faults; nil if there are none.
 func foretell(p *sm.Plan, list []namedFault) (*sm.Forecast, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -191,7 +191,7 @@ func printForecast(row func(k, f string, a ...any), v *faultView) {
 			row("", "… and %d more (--json lists all)", len(v.Cut)-i)
 			break
 		}
-		row("cut off", "LID %d, %s %s: no cable connects it any more", c.LID, c.GUID, c.Node)
+		row("cut off", "LID %d, %s %s: no longer connected", c.LID, c.GUID, c.Node)
 	}
 	row("pairs broken", "%d", v.Broken)
 	if v.Refused != "" {

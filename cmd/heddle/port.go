@@ -37,12 +37,12 @@ func openPort(ctx context.Context, spec string) (mad.Transport, error) {
 		_, t, err := dialIbsim(ctx, rest)
 		return t, err
 	}
-	return nil, usagef("--port %q: no transport is called %q%s", spec, kind, didYouMean(kind, []string{"umad", "ibsim"}))
+	return nil, usagef("--port %q: unknown transport %q%s", spec, kind, didYouMean(kind, []string{"umad", "ibsim"}))
 }
 
-// dialIbsim attaches to a node as NODE[@SOCKNAME][,rmpp=on|off] says. The
-// transport segments where the far ends can be told apart or are all said to
-// put segments together.
+// dialIbsim attaches to a node named NODE[@SOCKNAME][,rmpp=on|off]. The
+// transport segments if the server reports which clients reassemble, or if all
+// of them are said to.
 func dialIbsim(ctx context.Context, spec string) (*ibsim.Conn, mad.Transport, error) {
 	o, seg, err := ibsimOptions(spec)
 	if err != nil {
@@ -58,7 +58,7 @@ func dialIbsim(ctx context.Context, spec string) (*ibsim.Conn, mad.Transport, er
 	return c, c, nil
 }
 
-// ibsimHint adds to an error of attaching what to do about it.
+// ibsimHint adds the remedy to an error of attaching.
 func ibsimHint(err error, sock string) error {
 	if sock == "" {
 		sock = "sim"
@@ -67,13 +67,13 @@ func ibsimHint(err error, sock string) error {
 	case errors.Is(err, ibsim.ErrNoServer):
 		return fmt.Errorf("%w\nStart one with 'heddle sim --netlist FILE --socket %s', or ibsim with IBSIM_SOCKNAME=%s", err, sock, sock)
 	case errors.Is(err, ibsim.ErrRefused):
-		return fmt.Errorf("%w\nNodes are named by netlist id or description; 'attached' on the simulator's console lists who is there", err)
+		return fmt.Errorf("%w\nNodes are named by netlist id or description; 'attached' on the simulator's console lists the attached clients", err)
 	}
 	return err
 }
 
-// umadOptions reads DEVICE/PORT[,rmpp=own]. The kernel segments messages of the
-// SA class unless we are told to.
+// umadOptions parses DEVICE/PORT[,rmpp=own]. By default the kernel segments
+// messages of the SA class.
 func umadOptions(rest string) (o umad.Options, err error) {
 	name, opts, _ := strings.Cut(rest, ",")
 	o.Name = name
@@ -93,16 +93,16 @@ func umadOptions(rest string) (o umad.Options, err error) {
 	return o, nil
 }
 
-// segmenting says for whom a port of a simulator makes RMPP segments.
+// segmenting says for which clients a port of a simulator makes RMPP segments.
 type segmenting int
 
 const (
-	segmentAsked segmenting = iota // who can put them together, where the simulator says who that is
-	segmentAll                     // everybody of whom the simulator does not say that he cannot
-	segmentNone                    // nobody: an answer is one MAD, all that clients of stock ibsim can take
+	segmentAsked segmenting = iota // for clients that reassemble, if the simulator reports that
+	segmentAll                     // for all clients, except those that the simulator reports as unable
+	segmentNone                    // for none: a response is one MAD, which is all that clients of stock ibsim can take
 )
 
-// ibsimOptions reads NODE[@SOCKNAME][,rmpp=on|off].
+// ibsimOptions parses NODE[@SOCKNAME][,rmpp=on|off].
 func ibsimOptions(rest string) (o ibsim.Options, seg segmenting, err error) {
 	where, opts, _ := strings.Cut(rest, ",")
 	o.Node, o.SockName, _ = strings.Cut(where, "@")
@@ -124,8 +124,8 @@ func ibsimOptions(rest string) (o ibsim.Options, seg segmenting, err error) {
 	return o, seg, nil
 }
 
-// nodeAndSocket splits NODE[@SOCKNAME]; the name of the simulator is sim, or
-// what IBSIM_SOCKNAME says.
+// nodeAndSocket splits NODE[@SOCKNAME]; the default socket name is
+// IBSIM_SOCKNAME, or sim.
 func nodeAndSocket(s string) (node, sock string) {
 	node, sock, ok := strings.Cut(s, "@")
 	if !ok || sock == "" {

@@ -23,7 +23,7 @@ import (
 	"heddle/settings"
 )
 
-// netlistFlags say how a netlist file is read.
+// netlistFlags select and configure the netlist file.
 type netlistFlags struct {
 	netlist string
 	allowDo bool
@@ -31,15 +31,15 @@ type netlistFlags struct {
 }
 
 func (f *netlistFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.netlist, "netlist", "", "netlist `FILE` as ibnetdiscover prints it and ibsim reads it; - is standard input")
-	fs.BoolVar(&f.allowDo, "allow-do", false, "let the netlist's 'do' lines give console commands")
-	fs.BoolVar(&f.include, "allow-include", false, "let the netlist include files from its own directory")
+	fs.StringVar(&f.netlist, "netlist", "", "netlist `FILE` in the format of ibnetdiscover and ibsim; - is standard input")
+	fs.BoolVar(&f.allowDo, "allow-do", false, "permit console commands in the netlist's 'do' lines")
+	fs.BoolVar(&f.include, "allow-include", false, "permit the netlist to include files from its own directory")
 }
 
 // read reads the netlist.
 func (f *netlistFlags) read(stdin io.Reader) (*fabric.Fabric, []string, error) {
 	if f.netlist == "" {
-		return nil, nil, usagef("which fabric? Give --netlist FILE ('heddle topo gen' makes one)")
+		return nil, nil, usagef("missing fabric; give --netlist FILE ('heddle topo gen' makes one)")
 	}
 	o := fabric.NetlistOptions{Name: f.netlist, AllowDo: f.allowDo}
 	if f.netlist == "-" {
@@ -91,17 +91,17 @@ type routeResult struct {
 	Cycle              []string       `json:"cycle,omitempty"`
 }
 
-// patternResult is how communication patterns load the channels.
+// patternResult reports the load of communication patterns on the channels.
 type patternResult struct {
 	ShiftMax   int     `json:"shift_max_load"`      // most flows over a channel in any shift
 	ShiftMean  float64 `json:"shift_mean_max_load"` // mean over the shifts
 	RandomMax  float64 `json:"random_max_load"`     // mean over random permutations
-	Bisection  float64 `json:"effective_bisection"` // mean share of a flow, 1 is all of a link
+	Bisection  float64 `json:"effective_bisection"` // mean share of a flow; 1 is a whole link
 	Rounds     int     `json:"rounds"`              // random permutations, and bisections
 	ShiftsSeen int     `json:"shifts"`
 }
 
-// manyShifts is up to how many shifts all are looked at.
+// manyShifts is the number of shifts up to which all are evaluated.
 const manyShifts = 1000
 
 func patterns(g *fabric.Graph, t *route.Tables, o route.Options) *patternResult {
@@ -147,9 +147,9 @@ func newRoute() *cobra.Command {
 		Short:   "Compute and prove routes of a netlist offline",
 		Long: `Computes forwarding tables for the fabric of a netlist and proves them: every
 connected pair of LIDs is delivered, nothing loops, and no traffic of hosts can
-deadlock. LIDs are given in ascending port-GUID order.
+deadlock. LIDs are assigned in ascending port-GUID order.
 
-Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
+Exits with 1 if the proof fails, unless --no-verify skips it.`,
 		Example: `  heddle topo gen fattree 648 | heddle route --netlist - --engine minhop
   heddle route --netlist fabric.net --engine updn --roots roots.txt --json`,
 		Args: noArgs,
@@ -160,11 +160,11 @@ Exits with 1 if the proof fails, unless --no-verify leaves it out.`,
 	c.Flags().IntVar(&f.vls, "vls", 8, "data lanes that every link has, `1-15`")
 	c.Flags().IntVar(&f.lidsPerPort, "lids-per-port", 1, "`N` LIDs for each CA port")
 	c.Flags().IntVar(&f.workers, "workers", 0, "`CORES` to use; 0 = all. The result is the same for any number")
-	c.Flags().Uint64Var(&f.seed, "seed", 0, "`SEED` for engines that draw lots")
+	c.Flags().Uint64Var(&f.seed, "seed", 0, "`SEED` of engines that use random numbers")
 	c.Flags().StringVar(&f.groups, "groups", "", groupsHelp)
 	c.Flags().StringVar(&f.dump, "dump", "", "`DIR` to write OpenSM-style dump files to")
-	c.Flags().BoolVar(&f.withPatterns, "patterns", false, "show the load of shifts and random permutations too, and the effective bisection bandwidth")
-	c.Flags().BoolVar(&f.noVerify, "no-verify", false, "leave out the proof")
+	c.Flags().BoolVar(&f.withPatterns, "patterns", false, "also show the load of shifts and random permutations, and the effective bisection bandwidth")
+	c.Flags().BoolVar(&f.noVerify, "no-verify", false, "skip the proof")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print JSON")
 	return c
 }
@@ -234,8 +234,8 @@ func (f *routeFlags) run(cmd *cobra.Command) error {
 	return err
 }
 
-// routeOffline takes the first engine of the chain whose tables verify; the
-// result of the last one if none does.
+// routeOffline uses the first engine of the chain whose tables verify; if there
+// is none, it returns the result of the last one.
 func routeOffline(g *fabric.Graph, chain []route.Engine, groups []route.Group, o route.Options, noVerify bool) (*route.Tables, *routeResult, error) {
 	var passed []string
 	for i, e := range chain {
@@ -273,7 +273,7 @@ func routeOffline(g *fabric.Graph, chain []route.Engine, groups []route.Group, o
 		if last {
 			hint := ""
 			if r.CreditCycles > 0 && r.UnreachablePairs == 0 && r.Loops == 0 && r.MulticastFailures == 0 {
-				hint = "\nIts paths can deadlock on this fabric; 'updn' and 'nue' never do, name one of them after it: --engine " + e.Name() + ",updn"
+				hint = "\nIts paths can deadlock on this fabric; 'updn' and 'nue' never do; append one of them: --engine " + e.Name() + ",updn"
 			}
 			return t, res, fmt.Errorf("%s: the tables do not verify: %w%s", e.Name(), err, hint)
 		}

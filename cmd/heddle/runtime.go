@@ -13,17 +13,16 @@ import (
 )
 
 // A daemon and 'heddle ctl' of one user find each other through the runtime
-// directory: there is the token that changing something needs, and the address
-// of the API of the daemon that was started last. Whoever could write there
-// could have ctl talk to a program of his own, so it is the user's alone.
+// directory. It holds the token that permits writing, and the address of the
+// API of the daemon that was started last. It belongs to the user alone,
+// because a writer could redirect ctl to another program.
 
-// runtimeVariable names the runtime directory of daemon and ctl.
+// runtimeVariable names the environment variable for the runtime directory.
 const runtimeVariable = "HEDDLE_RUNTIME_DIR"
 
-// runtimeDir is where daemons of this user keep tokens and addresses. It does
-// not depend on what a terminal happens to have in its environment, as far as
-// that goes: root's is one for services and logins, and a user's login session
-// is found without XDG_RUNTIME_DIR, too.
+// runtimeDir is where daemons of this user keep tokens and addresses. It
+// depends as little as possible on the environment: root has one for services
+// and logins, and a user's login session is found without XDG_RUNTIME_DIR too.
 func runtimeDir() string {
 	if d := os.Getenv(runtimeVariable); d != "" {
 		return d
@@ -40,8 +39,8 @@ func runtimeDir() string {
 	return filepath.Join(os.TempDir(), "heddle-"+strconv.Itoa(uid))
 }
 
-// makePrivate makes a directory for this user alone, or refuses one that
-// somebody else has a hand in.
+// makePrivate creates a directory for this user alone, or refuses one to which
+// others have access.
 func makePrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -49,8 +48,8 @@ func makePrivate(dir string) error {
 	return private(dir)
 }
 
-// private refuses a directory that is another user's, or that others may write
-// to.
+// private refuses a directory that belongs to another user, or to which others
+// may write.
 func private(dir string) error {
 	st, err := os.Lstat(dir)
 	if err != nil {
@@ -59,21 +58,21 @@ func private(dir string) error {
 	owner, ok := st.Sys().(*syscall.Stat_t)
 	switch {
 	case !st.IsDir():
-		return fmt.Errorf("%s is no directory; remove it, or set %s", dir, runtimeVariable)
+		return fmt.Errorf("%s is not a directory; remove it, or set %s", dir, runtimeVariable)
 	case !ok || int(owner.Uid) != os.Geteuid():
 		return fmt.Errorf("%s belongs to another user; remove it, or set %s", dir, runtimeVariable)
 	case st.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%s can be written to by other users (mode %v); chmod it to 0700, or set %s", dir, st.Mode().Perm(), runtimeVariable)
+		return fmt.Errorf("other users can write to %s (mode %v); change its mode to 0700, or set %s", dir, st.Mode().Perm(), runtimeVariable)
 	}
 	return nil
 }
 
-// announcement is the file that holds the address of the API, and on a second
-// line the token's file.
+// announcement is the file with the address of the API and, on a second line,
+// the name of the token's file.
 func announcement() string { return filepath.Join(runtimeDir(), "api") }
 
-// announce tells ctl where the API is, and the token. The function that it
-// returns takes that back, unless another daemon has announced itself since.
+// announce publishes the address and the token of the API for ctl. The returned
+// function withdraws them, unless another daemon has announced itself since.
 func announce(addr, token string) (withdraw func(), err error) {
 	dir := runtimeDir()
 	if err := makePrivate(dir); err != nil {
@@ -99,7 +98,8 @@ func announce(addr, token string) (withdraw func(), err error) {
 	}, nil
 }
 
-// announced is what a daemon of this user has announced; nothing if none has.
+// announced returns the announcement of a daemon of this user; empty if there
+// is none.
 func announced() (addr, token string) {
 	if private(runtimeDir()) != nil {
 		return "", ""
@@ -116,8 +116,9 @@ func announced() (addr, token string) {
 	return addr, token
 }
 
-// findAPI is where ctl asks if it is not told, and the token's file: the daemon
-// of this user that was started last, if it lives, else the default address.
+// findAPI is the default address for ctl, and the token's file: those of the
+// daemon of this user that was started last, if it lives, otherwise the default
+// address.
 func findAPI() (addr, token string) {
 	addr, token = announced()
 	network, at := "tcp", addr
@@ -130,5 +131,5 @@ func findAPI() (addr, token string) {
 			return addr, token
 		}
 	}
-	return defaultAPI, tokenPath(defaultAPI) // none, or it died without a word
+	return defaultAPI, tokenPath(defaultAPI) // no daemon, or it died without withdrawing
 }

@@ -24,8 +24,9 @@ import (
 // saKeyFile is the name of the SA key's file in the state directory.
 const saKeyFile = "sa-key"
 
-// chooseSAKey is the key that makes SA requests trusted; 0: none does. A random one is kept in
-// the state directory, if there is one, and else lives as long as this process.
+// chooseSAKey is the key that makes SA requests trusted; 0: none does. A random key is
+// kept in the state directory, if there is one, and otherwise lives as long as this
+// process.
 func (f smFlags) chooseSAKey(log *slog.Logger) (uint64, error) {
 	switch state := f.Files.State; {
 	case !f.SAKey.Given && state == "":
@@ -33,7 +34,7 @@ func (f smFlags) chooseSAKey(log *slog.Logger) (uint64, error) {
 	case !f.SAKey.Given:
 		return keptSAKey(filepath.Join(state, saKeyFile), log)
 	case f.SAKey.Key == sa.PublicKey:
-		log.Warn(f.From("sa-key")+" 1 is the default of OpenSM, so every host knows it: any host can read keys, and enter partitions by alias GUIDs; leave the setting out for a random key ('heddle ctl sa-key' prints it)",
+		log.Warn(f.From("sa-key")+" 1 is the default of OpenSM, which every host knows: any host can read keys, and enter partitions by alias GUIDs; omit the setting for a random key ('heddle ctl sa-key' prints it)",
 			"kind", "open_configuration")
 	}
 	return f.SAKey.Key, nil
@@ -50,17 +51,17 @@ func newSAKey() uint64 {
 	}
 }
 
-// keptSAKey reads the key from its file, which is made at the first start, readable by its
+// keptSAKey reads the key from its file, which the first start creates, readable by its
 // owner alone.
 func keptSAKey(path string, log *slog.Logger) (uint64, error) {
 	b, err := os.ReadFile(path)
 	if err == nil {
 		key, perr := strconv.ParseUint(strings.TrimSpace(string(b)), 0, 64)
 		if perr != nil || key <= sa.PublicKey {
-			return 0, fmt.Errorf("%s: want a 64-bit number above 1; repair the file, remove it for a new key, or give --sa-key", path)
+			return 0, fmt.Errorf("%s: want a 64-bit number above 1; repair the file, remove it for a new key, or use --sa-key", path)
 		}
 		if st, serr := os.Stat(path); serr == nil && st.Mode().Perm()&0o077 != 0 {
-			log.Warn("the file of the SA key can be read by others than its owner: make it mode 0600, or remove it and start again for a new key", "file", path, "kind", "open_configuration")
+			log.Warn("other users can read the file of the SA key; change its mode to 0600, or remove it and start again for a new key", "file", path, "kind", "open_configuration")
 		}
 		return key, nil
 	}
@@ -69,12 +70,12 @@ func keptSAKey(path string, log *slog.Logger) (uint64, error) {
 	}
 	key := newSAKey()
 	if err := writePrivate(path, fmt.Sprintf("0x%016x\n", key)); err != nil {
-		log.Warn("the SA key cannot be kept: the next start makes another one", "err", err)
+		log.Warn("the SA key cannot be stored; the next start makes another one", "err", err)
 	}
 	return key, nil
 }
 
-// writePrivate writes a file that its owner alone may read; it is whole or not there.
+// writePrivate writes a file that only its owner may read. The write is atomic.
 func writePrivate(path, text string) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
@@ -103,8 +104,8 @@ func ctlSAKey() *cobra.Command {
 		_, err := fmt.Fprintln(w, k.Key)
 		return err
 	})
-	c.Long = `Prints the SM_Key that makes an SA request trusted, in a form that tools take. The
-API tells it to the holder of the daemon's token and over its Unix socket only.`
+	c.Long = `Prints the SM_Key that makes an SA request trusted, in the format of tools. The
+API returns it only with the daemon's token, or over its Unix socket.`
 	c.Example = `  saquery --smkey $(heddle ctl sa-key) PKTR`
 	return c
 }

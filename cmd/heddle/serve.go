@@ -15,7 +15,7 @@ import (
 	"heddle/daemon"
 )
 
-// serving answers on l in the background until ctx ends; then the channel is
+// serving serves l in the background until ctx ends; then the channel is
 // closed.
 func serving(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger) chan struct{} {
 	done := make(chan struct{})
@@ -57,11 +57,11 @@ func (f smFlags) writeToken(addr string, o *api.Options) (file string, err error
 	return file, err
 }
 
-// serve starts the API where the flags want it. quiet leaves out the default
-// address, for a manager that is gone in a second.
+// serve starts the API as configured. quiet omits the default address, for a
+// manager that ends within a second.
 func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet bool) (running []chan struct{}, err error) {
 	o := api.Options{Hosts: f.API.Hosts, Metrics: d.Metrics()}
-	// ctl of this user is to find the API without being told.
+	// ctl of this user finds the API by its announcement.
 	atEnd := func(do func()) {
 		done := make(chan struct{})
 		running = append(running, done)
@@ -74,7 +74,7 @@ func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet b
 	tell := func(addr, token string) {
 		withdraw, err := announce(addr, token)
 		if err != nil {
-			m.log.Warn("'heddle ctl' needs --api "+addr+": the address cannot be left for it", "err", err)
+			m.log.Warn("'heddle ctl' needs --api "+addr+": the address cannot be announced", "err", err)
 		}
 		atEnd(withdraw)
 	}
@@ -113,9 +113,9 @@ func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet b
 	}
 	file, err := f.writeToken(l.Addr().String(), &o)
 	if err != nil {
-		m.log.Warn("the API will only read", "err", err)
+		m.log.Warn("the API is read-only", "err", err)
 	} else if f.API.Token == "" {
-		atEnd(func() { // nobody takes it any more
+		atEnd(func() { // withdraw the token
 			if b, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(b)) == o.Token {
 				os.Remove(file)
 			}
@@ -127,7 +127,7 @@ func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet b
 		}
 		tell(l.Addr().String(), file)
 	}
-	m.log.Info("the API is served", "addr", l.Addr().String(), "token_file", file)
+	m.log.Info("serving the API", "addr", l.Addr().String(), "token_file", file)
 	if m.page != nil {
 		scheme := "http"
 		if tlsConf != nil {
@@ -139,8 +139,8 @@ func (f smFlags) serve(ctx context.Context, d *daemon.Daemon, m managed, quiet b
 	return running, nil
 }
 
-// serveUFM answers the UFM calls until ctx ends, if the flags want it. The channel
-// is closed then.
+// serveUFM serves the UFM calls until ctx ends, if configured. The channel is
+// closed then.
 func (f smFlags) serveUFM(ctx context.Context, d *daemon.Daemon, m managed) (running []chan struct{}, err error) {
 	if f.UFM.Addr == "" {
 		return nil, nil
@@ -161,7 +161,7 @@ func (f smFlags) serveUFM(ctx context.Context, d *daemon.Daemon, m managed) (run
 	if err != nil {
 		return nil, err
 	}
-	m.log.Info("the UFM calls are served", "addr", l.Addr().String(), "tls", tlsConf != nil)
+	m.log.Info("serving the UFM calls", "addr", l.Addr().String(), "tls", tlsConf != nil)
 	h := api.NewUFM(d, api.UFMOptions{User: f.UFM.User, Password: password})
 	return []chan struct{}{serving(ctx, l, h, m.log)}, nil
 }

@@ -9,8 +9,8 @@ import (
 	"heddle/settings"
 )
 
-// settingFlag is a row of the table of settings as a flag. Environment and file set
-// it too, and say so by setFrom.
+// settingFlag is a setting as a flag. Environment and file set it too, through
+// setFrom.
 type settingFlag struct {
 	s     *settings.Setting
 	v     *settings.Values
@@ -29,7 +29,7 @@ func registerSettings(fs *pflag.FlagSet, v *settings.Values, list []*settings.Se
 		if s.Type() == "words" {
 			value = listFlag{f}
 		}
-		// Usage tells the default, so pflag need not.
+		// Usage includes the default, so pflag does not add it.
 		flag := &pflag.Flag{Name: s.Name, Usage: v.Usage(s), Value: value, NoOptDefVal: s.Bare}
 		if s.Type() == "bool" {
 			flag.NoOptDefVal = "true"
@@ -45,7 +45,7 @@ func (f *settingFlag) String() string {
 	return f.v.Text(f.s.Name)
 }
 
-// Type is the word behind the flag in help.
+// Type is the placeholder of the value in help.
 func (f *settingFlag) Type() string {
 	if f.s.Arg == "" {
 		return f.s.Type()
@@ -55,12 +55,12 @@ func (f *settingFlag) Type() string {
 
 func (f *settingFlag) Set(text string) error { return f.setFrom(text, "--"+f.s.Name) }
 
-// setFrom sets the value, which came from a place that messages name.
+// setFrom sets the value; from is its origin, for messages.
 func (f *settingFlag) setFrom(text, from string) error {
 	return f.v.Set(f.s.Name, text, from)
 }
 
-// Set adds to what was given before, as flags do that may be repeated.
+// Set appends to earlier values: the flag may be repeated.
 func (f listFlag) Set(text string) error { return f.setFrom(text, "--"+f.s.Name) }
 
 func (f listFlag) setFrom(text, from string) error {
@@ -71,12 +71,12 @@ func (f listFlag) setFrom(text, from string) error {
 	return f.settingFlag.setFrom(text, from)
 }
 
-// fromFlag is a flag that is told where its value came from.
+// fromFlag is a flag that records the origin of its value.
 type fromFlag interface {
 	setFrom(text, from string) error
 }
 
-// asSetting is the row that a flag was made of; nil if it was made of none.
+// asSetting is the setting of a flag; nil if it is none.
 func asSetting(f *pflag.Flag) *settings.Setting {
 	switch v := f.Value.(type) {
 	case *settingFlag:

@@ -35,15 +35,15 @@ type simFlags struct {
 }
 
 func (f *simFlags) register(fs *pflag.FlagSet) {
-	fs.Uint64Var(&f.seed, "seed", 1, "`SEED` of everything random")
-	fs.DurationVar(&f.hop, "latency", 0, "`TIME` a MAD takes over one cable (default 0s)")
-	fs.DurationVar(&f.sma, "sma-latency", 0, "`TIME` a node takes to answer one SMP (default 0s)")
+	fs.Uint64Var(&f.seed, "seed", 1, "`SEED` of all random choices")
+	fs.DurationVar(&f.hop, "latency", 0, "`TIME` a MAD takes over one link (default 0s)")
+	fs.DurationVar(&f.sma, "sma-latency", 0, "`TIME` a node takes to process one SMP (default 0s)")
 	fs.Float64Var(&f.drop, "drop", 0, "`SHARE` of MADs to lose at every hop, 0 to 1")
 	fs.Uint16Var(&f.fdbCap, "linear-fdb-cap", 0, "LinearFDBCap, `LIDS` that a switch's table holds; 0 = 49152")
-	fs.BoolVar(&f.enhanced, "enhanced-port0", false, "give every switch an enhanced port 0")
-	fs.DurationVar(&f.trapGap, "trap-interval", time.Second, "shortest `TIME` between repetitions of a trap")
+	fs.BoolVar(&f.enhanced, "enhanced-port0", false, "enhanced port 0 on every switch")
+	fs.DurationVar(&f.trapGap, "trap-interval", time.Second, "minimum `TIME` between repetitions of a trap")
 	fs.StringSliceVar(&f.hypers, "hypervisors", nil, "make every host a hypervisor: `MODEL,N[,own]`, model shared, vswitch or vport with N functions each; own: VPorts ask for LIDs of their own")
-	fs.BoolVar(&f.ignoreLIDs, "ignore-lids", false, "start without the LIDs that the netlist has")
+	fs.BoolVar(&f.ignoreLIDs, "ignore-lids", false, "ignore the LIDs of the netlist")
 	fs.IntVar(&f.lidsPer, "lids-per-port", 0, "preset `N` LIDs for each CA port (a power of two), in port-GUID order; 0 = none")
 }
 
@@ -82,7 +82,7 @@ func (f *simFlags) subnet(fab *fabric.Fabric, cfg sim.Config, dos []string) (*si
 	return s, nil
 }
 
-// addHypervisors gives virtual functions to every port of a CA that has a cable.
+// addHypervisors adds virtual functions to every connected port of a CA.
 func (f *simFlags) addHypervisors(fab *fabric.Fabric, s *sim.Subnet) error {
 	if len(f.hypers) == 0 {
 		return nil
@@ -134,18 +134,18 @@ func newSim() *cobra.Command {
   user-MAD devices    heddle attach NODE@NAME -- COMMAND
   heddle itself       heddle sm --port ibsim:NODE@NAME
 
-Prints READY when it serves. Reads console commands from standard input, one a
-line ('help' lists them: link down, node up, drop, dump …), and goes on serving
-when that ends.`,
+Prints READY when clients can attach. Reads console commands from standard input,
+one a line ('help' lists them: link down, node up, drop, dump …), and continues
+when the input ends.`,
 		Example: `  heddle topo gen fattree 648 > tree.net
   heddle sim --netlist tree.net --socket tree`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name == "" {
-				return usagef("under which name? Give --socket NAME; clients say IBSIM_SOCKNAME=NAME")
+				return usagef("missing name; give --socket NAME; clients set IBSIM_SOCKNAME=NAME")
 			}
 			if n.netlist == "-" {
-				return usagef("--netlist -: standard input is the console; give a file")
+				return usagef("--netlist -: standard input is used by the console; give a file")
 			}
 			cfg, err := f.config()
 			if err != nil {
@@ -165,7 +165,7 @@ when that ends.`,
 	n.register(c.Flags())
 	f.register(c.Flags())
 	c.Flags().StringVar(&name, "socket", "", "`NAME` of the sockets, as IBSIM_SOCKNAME")
-	c.Flags().IntVar(&udp, "udp", 0, "serve ibsim's remote protocol too, on this UDP `PORT` of loopback (and those after it)")
+	c.Flags().IntVar(&udp, "udp", 0, "serve ibsim's remote protocol too, on this UDP `PORT` of loopback (and the following ones)")
 	c.Flags().BoolVar(&quiet, "no-console", false, "do not read standard input")
 	return c
 }
@@ -204,7 +204,7 @@ func serveSim(cmd *cobra.Command, s *sim.Subnet, name string, udp int, quiet boo
 // maxConsoleLine bounds a console command, in bytes.
 const maxConsoleLine = 4096
 
-// console executes commands until the input ends or one says quit.
+// console executes commands until the input ends or a command quits.
 func console(in io.Reader, out io.Writer, d *live.Driver, quit func()) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxConsoleLine)
@@ -225,6 +225,6 @@ func console(in io.Reader, out io.Writer, d *live.Driver, quit func()) {
 		}
 	}
 	if err := lines.Err(); err != nil {
-		fmt.Fprintf(out, "error: console: %v; no more commands are read\n", err)
+		fmt.Fprintf(out, "error: console: %v; no further commands are read\n", err)
 	}
 }

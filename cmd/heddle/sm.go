@@ -31,12 +31,12 @@ type smFlags struct{ *settings.Values }
 
 func newSMFlags() smFlags { return smFlags{settings.New()} }
 
-// register makes flags of the settings that a command takes.
+// register makes flags of a command's settings.
 func (f smFlags) register(fs *pflag.FlagSet, command string) {
 	registerSettings(fs, f.Values, settings.Of(command))
 }
 
-// logger writes to w as the settings say.
+// logger returns a logger that writes to w as configured.
 func (f smFlags) logger(w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: slog.Level(f.Log.Level)}
 	if f.Log.JSON {
@@ -45,13 +45,14 @@ func (f smFlags) logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// config is what the core is told, with the files read that settings name.
+// config is the configuration of the core, with the contents of files that
+// settings name.
 func (f smFlags) config() (c sm.Config, err error) {
 	if err := f.Check(); err != nil {
 		return c, &usageError{err}
 	}
 	c = f.SM
-	if c.MaxWindow = f.Window; c.MaxWindow > 0 { // else as the port takes
+	if c.MaxWindow = f.Window; c.MaxWindow > 0 { // otherwise the port's limit
 		c.Window = min(c.Window, c.MaxWindow)
 	}
 	engines := engineFlags(f)
@@ -65,8 +66,7 @@ func (f smFlags) config() (c sm.Config, err error) {
 	return c, nil
 }
 
-// openStore opens what survives a restart; without a directory it lives in
-// memory.
+// openStore opens the persistent state; without a directory it is in memory.
 func (f smFlags) openStore() (store.Store, error) {
 	if f.Files.State == "" {
 		return store.NewMemory(), nil
@@ -77,8 +77,8 @@ func (f smFlags) openStore() (store.Store, error) {
 	return boltdb.Open(filepath.Join(f.Files.State, boltdb.FileName))
 }
 
-// peekStore is the state in memory as a plan reads it: nothing is made, kept
-// or held.
+// peekStore loads the state for a plan, without creating, changing or locking
+// the file.
 func (f smFlags) peekStore() (store.Store, error) {
 	m := store.NewMemory()
 	if f.Files.State == "" {
@@ -90,7 +90,7 @@ func (f smFlags) peekStore() (store.Store, error) {
 	}
 	st, err := boltdb.Read(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w (a plan can do without: ports that are Active keep their LIDs)", f.From("state"), err)
+		return nil, fmt.Errorf("%s: %w (a plan works without --state: ports that are Active keep their LIDs)", f.From("state"), err)
 	}
 	return m, m.Apply(st.Ops())
 }
@@ -101,24 +101,24 @@ func newSM() *cobra.Command {
 		Use:     "sm --port PORT",
 		GroupID: "manage",
 		Short:   "Manage a subnet",
-		Long: `Runs a subnet manager on a port: discovers the subnet, gives out LIDs, sets up
-links, computes and proves routes, writes what differs, brings the links to
-Active, and then watches. Prints SUBNET UP when the subnet is up.
+		Long: `Runs a subnet manager on a port: discovers the subnet, assigns LIDs, configures
+links, computes and proves routes, writes the differences, brings the links to
+Active, and then monitors the subnet. Prints SUBNET UP when the subnet is up.
 
-With --once it then lets go of the subnet, leaving all as it is, and exits.
+With --once it then releases the port, changes nothing further, and exits.
 It exits with 1 if the subnet was not brought up, and with 3 if another manager
 is master.
 
-SIGHUP has the files of --partitions, --qos-policy and --prefix-routes read
-again; with an error in one of them nothing changes. SIGINT or SIGTERM end it;
-the subnet stays as it is.`,
+On SIGHUP it reads the files of --partitions, --qos-policy and --prefix-routes
+again; an error in one of them changes nothing. SIGINT or SIGTERM end it; the
+subnet stays as it is.`,
 		Example: `  heddle sm --port umad:mlx5_0/1 --state /var/lib/heddle
   heddle sm --port ibsim:Spine0@my-fabric --once`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			port, once := f.Port, f.Once
 			if port == "" {
-				return usagef("which port? Give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
+				return usagef("missing port; give --port umad:DEVICE/PORT or --port ibsim:NODE[@SOCKNAME]")
 			}
 			cfg, err := f.config()
 			if err != nil {
@@ -127,7 +127,7 @@ the subnet stays as it is.`,
 			tty := newTerminal(cmd)
 			log := f.logger(tty)
 			if cfg.MKey == 0 && !once {
-				log.Warn("no M_Key protects the ports, so any host can change them; --m-key gives one", "kind", "open_configuration")
+				log.Warn("no M_Key protects the ports, so any host can change them; set one with --m-key", "kind", "open_configuration")
 			}
 			st, err := f.openStore()
 			if err != nil {
@@ -147,7 +147,7 @@ the subnet stays as it is.`,
 				if !errors.Is(err, daemon.ErrPortLost) || once || !strings.HasPrefix(port, "umad:") {
 					return exitStatus(err)
 				}
-				log.Error("the device is gone; waiting for it to come back", "port", port, "err", err)
+				log.Error("the device is gone; waiting for its return", "port", port, "err", err)
 				if err := waitForPort(cmd.Context(), port); err != nil {
 					return err
 				}
@@ -158,10 +158,10 @@ the subnet stays as it is.`,
 	return c
 }
 
-// silentTries is how often a port is opened again whose simulator is there and does not answer.
+// silentTries is how often the start retries a port whose simulator does not answer.
 const silentTries = 3
 
-// exitStatus maps the ways in which a manager ends to exit codes.
+// exitStatus maps the reasons for a manager's end to exit codes.
 func exitStatus(err error) error {
 	if errors.Is(err, daemon.ErrStandby) {
 		return &exitError{3, err}
@@ -183,7 +183,7 @@ func waitForPort(ctx context.Context, port string) error {
 	}
 }
 
-// managed is what a manager runs on.
+// managed is the environment of a manager.
 type managed struct {
 	port  mad.Transport
 	name  string
@@ -192,18 +192,18 @@ type managed struct {
 	log   *slog.Logger
 	once  bool
 	tty   *terminal
-	page  func(url string) // told where the page is; may be nil
+	page  func(url string) // called with the page's URL; may be nil
 }
 
-// Most SMPs in flight where the user does not say: on a real subnet little,
-// as VL15 has no flow control and a port that is swamped drops in silence; in
-// a simulation what keeps it busy without time-outs.
+// Default of the most SMPs in flight. On a real subnet it is low, because VL15
+// has no flow control and an overloaded port drops silently; in a simulation it
+// suffices to keep it busy without time-outs.
 const (
 	windowReal = 32
 	windowSim  = 512
 )
 
-// suit fits the core to the port: who keeps the time of a try, and how many
+// suit adapts the configuration to the port: who times the tries, and how many
 // SMPs may be in flight.
 func suit(c *sm.Config, p mad.Transport) {
 	timed, ok := p.(interface{ KeepsTime() bool })
@@ -223,7 +223,7 @@ func suit(c *sm.Config, p mad.Transport) {
 func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	defer m.port.Close()
 	suit(&m.core, m.port)
-	slog.SetDefault(m.log) // net/http tells of clients that fail to speak TLS; that goes to the log too
+	slog.SetDefault(m.log) // net/http logs clients with TLS errors; send that to the same log
 	out := cmd.OutOrStdout()
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once,
@@ -250,10 +250,10 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	if f.Files.Dump != "" {
 		dumps = newDumper(f.Files.Dump, func(err error) {
 			if err != nil {
-				m.log.Error("the dump files could not be written", "err", err)
+				m.log.Error("dump files could not be written", "err", err)
 				return
 			}
-			m.log.Debug("the dump files are written again", "dir", f.Files.Dump)
+			m.log.Debug("dump files are written again", "dir", f.Files.Dump)
 		})
 		defer dumps.close()
 		cfg.OnPublish = dumps.changed

@@ -10,14 +10,14 @@ import (
 	"heddle/sm"
 )
 
-// terminal is standard error: log lines, and where it is a terminal one line
-// of progress below them.
+// terminal is standard error: log lines and, on a terminal, one line of
+// progress below them.
 type terminal struct {
 	w     io.Writer
-	shows bool // it is a terminal
+	shows bool // standard error is a terminal
 
 	mu   sync.Mutex
-	line string // what the progress line says; guarded by mu
+	line string // the progress line; guarded by mu
 }
 
 func newTerminal(cmd *cobra.Command) *terminal {
@@ -40,7 +40,7 @@ func (t *terminal) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// clear takes the line of progress away.
+// clear removes the line of progress.
 func (t *terminal) clear() { t.show("") }
 
 func (t *terminal) show(line string) {
@@ -53,7 +53,8 @@ func (t *terminal) show(line string) {
 	io.WriteString(t.w, eraseLine+line)
 }
 
-// progress returns what shows a manager's progress, nil where nobody watches.
+// progress returns the function that shows a manager's progress; nil: no
+// terminal.
 func (t *terminal) progress() func(sm.Status) {
 	if !t.shows {
 		return nil
@@ -61,7 +62,7 @@ func (t *terminal) progress() func(sm.Status) {
 	return func(s sm.Status) { t.show(progressLine(s)) }
 }
 
-// progressLine tells where a sweep is; it is empty between sweeps.
+// progressLine describes the progress of a sweep; it is empty between sweeps.
 func progressLine(s sm.Status) string {
 	if s.Phase == sm.PhaseIdle || s.Phase == sm.PhaseLight {
 		return ""

@@ -15,8 +15,8 @@ func newTopo() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "topo",
 		GroupID: "offline",
-		Short:   "Make a fabric's netlist, or look at one",
-		Long: `Makes netlists of generated fabrics and describes netlists. A netlist is the text
+		Short:   "Make or describe a fabric's netlist",
+		Long: `Generates the netlists of fabrics, and describes netlists. A netlist is the text
 that ibnetdiscover prints and ibsim reads: 'heddle sim', 'heddle route' and
 'heddle up' take one with --netlist.`,
 		Example: `  heddle topo gen fattree 648 > tree.net
@@ -41,19 +41,19 @@ func newTopoGen() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "gen KIND PARAM...",
 		Short: "Write a generated fabric's netlist to standard output",
-		Long: `Writes a netlist in the form that ibnetdiscover prints and ibsim reads. The same
+		Long: `Writes a netlist in the format of ibnetdiscover and ibsim. The same
 arguments give the same netlist.
 
 Kinds:
 ` + kinds.String() + `
-Every kind takes speed=EDR, width=4x and total=HOSTS (leave out the rest).`,
+Every kind takes speed=EDR, width=4x and total=HOSTS (further hosts are omitted).`,
 		Example: `  heddle topo gen fattree 648 > tree.net
   heddle topo gen torus 8x8 hosts=2 speed=HDR
   heddle topo gen irregular 32 --seed 7`,
 		ValidArgs: names,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("which kind of fabric? One of %s", strings.Join(names, ", "))
+				return usagef("missing kind of fabric; give one of %s", strings.Join(names, ", "))
 			}
 			return nil
 		},

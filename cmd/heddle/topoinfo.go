@@ -12,11 +12,11 @@ func newTopoInfo() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "info FILE",
 		Short: "Count and describe the fabric of a netlist",
-		Long: `Reads a netlist (- is standard input) and tells what is in it: nodes, links,
+		Long: `Reads a netlist (- is standard input) and describes the fabric: nodes, links,
 speeds, distances, degrees, levels.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usagef("which netlist? Give one file, or - for standard input")
+				return usagef("missing netlist; give one file, or - for standard input")
 			}
 			return nil
 		},

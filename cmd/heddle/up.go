@@ -26,12 +26,12 @@ func newUp() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "up",
 		GroupID: "sim",
-		Short:   "A simulated subnet, its manager, API and page, in one process",
-		Long: `Simulates a fat tree of 648 hosts (or what --topo or --netlist says), manages it,
-and serves the API and the status page on 127.0.0.1:7480. Prints SUBNET UP.
+		Short:   "A simulated subnet with its manager, API and status page, in one process",
+		Long: `Simulates a fat tree of 648 hosts (or the fabric of --topo or --netlist), manages
+it, and serves the API and the status page on 127.0.0.1:7480. Prints SUBNET UP.
 
-Real tools can look at it while it runs: the simulated subnet is served under
-the name that --socket gives, for ibsim-run and 'heddle attach'. Commands on
+Real tools can attach to the simulated subnet while it runs, by ibsim-run and
+'heddle attach', under the name of --socket. Commands on
 standard input take links and nodes down and up ('help' lists them).`,
 		Example: `  heddle up
   heddle up --topo torus,8x8 --engine updn
@@ -39,9 +39,9 @@ standard input take links and nodes down and up ('help' lists them).`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	c.Flags().StringSliceVar(&f.topo, "topo", []string{"fattree", "648"}, "fabric as 'heddle topo gen' makes it: `KIND,PARAM...`")
-	c.Flags().StringVar(&f.node, "node", "", "`NODE` that the manager sits on, by netlist id or description (default: the first)")
-	c.Flags().StringVar(&f.socket, "socket", "heddle-up", "`NAME` under which tools find the subnet")
+	c.Flags().StringSliceVar(&f.topo, "topo", []string{"fattree", "648"}, "fabric, with the arguments of 'heddle topo gen': `KIND,PARAM...`")
+	c.Flags().StringVar(&f.node, "node", "", "`NODE` that runs the manager, by netlist id or description (default: the first)")
+	c.Flags().StringVar(&f.socket, "socket", "heddle-up", "`NAME` of the subnet for tools")
 	f.netlist.register(c.Flags())
 	f.sim.register(c.Flags())
 	f.register(c.Flags(), "up")
@@ -60,7 +60,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	var fab *fabric.Fabric
 	var dos []string
 	if f.netlist.netlist == "-" {
-		return usagef("--netlist -: standard input is the console; give a file")
+		return usagef("--netlist -: standard input is used by the console; give a file")
 	}
 	if f.netlist.netlist != "" {
 		fab, dos, err = f.netlist.read(nil)

@@ -188,7 +188,7 @@ func lanesHold(t *testing.T, engine string, gen []string, cable string) {
 	if cable != "" && !t.Failed() {
 		fmt.Fprintln(sim.In, "link down "+cable)
 		at = sm.await("kind=link_down", at, upTime)
-		sm.await("the dump files are written again", at, 3*upTime)
+		sm.await("dump files are written again", at, 3*upTime)
 		w.look("without a cable")
 	}
 	if err := sm.stop(syscall.SIGTERM); err != nil {

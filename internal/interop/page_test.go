@@ -146,7 +146,7 @@ func TestPage(t *testing.T) {
 	must(t, upTime, dir, nil, heddle, "ctl", "partitions", "apply", conf, "--api", addr, "--token-file", filepath.Join(dir, "token"))
 	b.awaitText("2\npartitions", upTime)
 	b.awaitText("2\ngroups", upTime)
-	b.awaitMatch(`[1-9][0-9,]*\na second\n`, upTime)
+	b.awaitMatch(`[1-9][0-9,]*\nper second\n`, upTime)
 	// A cable goes: the page follows by itself.
 	fmt.Fprintln(up.In, `link down "host-9"[1]`)
 	b.awaitText("647\nlinks active", upTime)
@@ -155,7 +155,7 @@ func TestPage(t *testing.T) {
 			if (d[i + 3] > 200 && d[i] > 150 && d[i + 1] < 90) return true;
 		return false`)
 	// A link between switches goes: the page tells what it broke.
-	b.awaitText("no fault broke a pair since the manager started", upTime)
+	b.awaitText("no fault has broken a pair since the manager started", upTime)
 	fmt.Fprintln(up.In, `link down "sw-1-1"[19]`)
 	b.awaitMatch(`link sw-1-1:19 \(to [a-z0-9-]+:[0-9]+\)\n+[1-9][0-9]* pairs broken, connected in [0-9.]+ m?s`, upTime)
 	var shot string

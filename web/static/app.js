@@ -14,9 +14,9 @@ async function get(path) {
 // ---- numbers ----
 
 let drawn = -1; // generation of the drawing on the canvas
-let asked = null; // when, and how many SA requests had been answered then
+let asked = null; // time of the last poll, and the number of answered SA requests then
 
-// rate is how many SA requests were answered each second since the last look.
+// rate is how many SA requests were answered per second since the last poll.
 function rate(answered) {
   const now = performance.now(), last = asked;
   if (last && now - last.at < 1000) return last.rate;
@@ -30,8 +30,8 @@ async function refresh() {
   try {
     s = await get('v1/status');
   } catch (e) {
-    badge('up', 'manager not answering', 'bad');
-    $('summary').textContent = 'The manager does not answer; trying again.';
+    badge('up', 'no response', 'bad');
+    $('summary').textContent = 'The manager does not respond; retrying.';
     return;
   }
   badge('state', s.state, s.state === 'MASTER' ? 'good' : 'warn');
@@ -43,14 +43,14 @@ async function refresh() {
     ['switches', s.switches], ['hosts', s.cas], ['routers', s.routers || null],
     ['links active', s.links_active, s.links_active < s.links ? `of ${num(s.links)}` : ''],
     ['LIDs', s.lids], ['virtual ports', s.vports || null],
-    ['VM interfaces', s.vms || null, s.vms_pending ? `, ${num(s.vms_pending)} changing` : ''], ['do not answer', s.unseen || null, s.own_silent ? ', our own agent among them' : '', true],
+    ['VM interfaces', s.vms || null, s.vms_pending ? `, ${num(s.vms_pending)} changing` : ''], ['do not answer', s.unseen || null, s.own_silent ? ', including the own agent' : '', true],
     ['problems', s.problems, '', s.problems > 0],
     ['sweeps', s.sweeps], ['light sweeps', s.light_sweeps],
     ['SMPs sent', s.smps_sent], ['timed out', s.smps_timed_out, '', s.smps_timed_out > 0],
   ]);
   const p = s.partitions;
   counts('sa', [
-    ['SA answers', s.sa.answered], ['a second', rate(s.sa.answered)], ['answered BUSY', s.sa.busy],
+    ['SA answers', s.sa.answered], ['per second', rate(s.sa.answered)], ['answered BUSY', s.sa.busy],
     ['groups', s.sa.groups], ['group members', s.sa.group_members],
     ['services', s.sa.services], ['subscriptions', s.sa.subscriptions],
     ['partitions', p.count, p.settled ? '' : 'changing'],
@@ -100,7 +100,7 @@ function sweep(s) {
     return row;
   }));
   const l = s.last_sweep;
-  $('transition').textContent = l.seconds ? `${seconds(l.seconds)} in all, ${l.region ? 'a region' : 'everything'} read; ${num(l.lft_blocks_sent)} LFT blocks sent; ${l.transition || 'no change of routes'}` : 'none yet';
+  $('transition').textContent = l.seconds ? `${seconds(l.seconds)} in all, ${l.region ? 'region' : 'full'} sweep; ${num(l.lft_blocks_sent)} LFT blocks sent; ${l.transition || 'no change of routes'}` : 'none yet';
   $('engine').textContent = s.engine ? `routes by ${s.engine}` + (s.engine_reason ? `; ${s.engine_reason}` : '') : '';
 }
 
@@ -113,7 +113,7 @@ function repairs(list) {
     return e;
   };
   if (!list.length) {
-    $('faults').replaceChildren(line('li', 'no fault broke a pair since the manager started', 'none'));
+    $('faults').replaceChildren(line('li', 'no fault has broken a pair since the manager started', 'none'));
     return;
   }
   $('faults').replaceChildren(...list.map(r => {
@@ -165,7 +165,7 @@ function draw(d) {
     const y = levels.length === 1 ? (top + bottom) / 2 : bottom - i * (bottom - top) / (levels.length - 1);
     row.forEach((n, j) => at.set(n.id, { x: left + (w - left - 12) * (j + 0.5) / row.length, y, n, level: i }));
   });
-  // Links: faint where there are many, always plain where something is wrong.
+  // Links: faint if there are many, but always plain if one has failed.
   const links = d.links || [];
   const alpha = Math.max(0.06, Math.min(0.7, 60 / Math.sqrt(links.length * 12 + 1)));
   const strokes = (list, colour, a, width) => {
@@ -200,7 +200,7 @@ function draw(d) {
       g.fillStyle = n.state === 'ok' ? ink : bad;
       g.fillRect(x - size / 2, y - size / 2, size, size);
       spots.push({ x, y, r: size / 2 + 3, text: `${n.name}\n${n.guid}\n${n.hosts} hosts, ${n.hosts_active} active\n${n.state}` });
-      if (n.hosts) { // the hosts of a switch: a bar whose filled part is what is active
+      if (n.hosts) { // the hosts of a switch: a bar whose filled part is the share of active hosts
         const by = y + size / 2 + 5, bh = Math.min(26, 3 + n.hosts);
         const bw = Math.max(2, size * 0.8);
         g.fillStyle = bad;
@@ -246,7 +246,7 @@ function addEvent(e) {
     w.textContent = `${where}: `;
     m.prepend(w);
   }
-  // The rest is there for who points at it.
+  // The tooltip has the rest.
   m.title = Object.entries(a).map(([k, v]) => `${k} ${v}`).join('\n');
   li.append(t, m);
   const log = $('log');
@@ -258,7 +258,7 @@ const source = new EventSource('v1/events/stream');
 source.onmessage = m => { addEvent(JSON.parse(m.data)); soon(); };
 
 let due = 0;
-function soon() { // an event usually means new numbers; at most one look each quarter second
+function soon() { // an event usually means new numbers; poll at most once per quarter second
   if (!due) due = setTimeout(() => { due = 0; refresh(); }, 250);
 }
 
