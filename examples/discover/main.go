@@ -1,5 +1,5 @@
-// Discover asks the agents of a simulated subnet for their NodeInfo, over directed routes, and
-// prints each node that it finds. On a real port transport/umad replaces the simulated endpoint.
+// Discover reads NodeInfo from the agents of a simulated subnet, over directed routes,
+// and prints each node. On a real port transport/umad replaces the simulated endpoint.
 //
 //	go run ./examples/discover
 package main
@@ -51,7 +51,7 @@ func run(out io.Writer) error {
 	done := func(c mad.Completion) {
 		var ni smp.NodeInfo
 		if c.Err != nil || ni.Decode(smp.Data(c.MAD)) != nil || seen[ni.NodeGUID] {
-			return // no cable, or a second path to a node
+			return // no link, or a second path to a node
 		}
 		seen[ni.NodeGUID] = true
 		path := paths[c.Token]

@@ -1,5 +1,6 @@
-// Verify proves the forwarding tables that a subnet manager dumped: it reads a netlist (as
-// ibnetdiscover prints it, with LIDs) and a dump (opensm-lfts.dump, or what dump_lfts.sh prints).
+// Verify proves the forwarding tables in a subnet manager's dump: it reads a netlist (as
+// ibnetdiscover prints it, with LIDs) and a dump (opensm-lfts.dump, or what dump_lfts.sh
+// prints).
 //
 //	go run ./examples/verify NETLIST DUMP
 package main

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	before = flag.String("before", "", "attached: a further heddle to measure, one from before a change")
+	before = flag.String("before", "", "attached: another heddle to measure, for example one built before a change")
 	kinds  = flag.String("ports", "umad,ibsim", "attached: ports of managers and clients")
 )
 
@@ -25,26 +25,26 @@ const attachedTime = "500ms"
 // attachedWindows are how many questions are open at a time.
 var attachedWindows = []int{1, 16, 64}
 
-// An attachedSA is an SA under measure behind one kind of port: it, its
-// simulator and its clients are programs of their own, and all SAs have the
-// same simulator and the same client.
+// An attachedSA is an SA under measurement behind one kind of port: manager,
+// simulator and clients are separate programs, and all SAs have the same
+// simulator and the same client.
 type attachedSA struct {
 	who  string
 	kind string // of its port
 	sock string
 	sim  *program
 	prog *program
-	pid  int // of the manager: prog, or what it has attached
+	pid  int // of the manager: prog, or its attached program
 	bin  string
 }
 
-// attachedRun is one measurement: queries a second, and microseconds of
-// processor time for each query.
+// attachedRun is one measurement: queries per second, and microseconds of
+// processor time per query.
 type attachedRun struct{ qps, manager, sim, client, median float64 }
 
-// attached measures the rate of PathRecord queries behind each kind of port
-// that a simulator has, the SAs in turn. Figures are medians of rounds, and so
-// are their ratios to OpenSM's in the same round.
+// attached measures the rate of PathRecord queries behind each kind of port of
+// a simulator, the SAs in turn. Figures are medians of rounds, and so are their
+// ratios to OpenSM's in the same round.
 func (b *bench) attached(sizes []int) error {
 	t := b.table("PathRecord queries of attached clients", "port", "hosts", "window", "SA", "queries/s", "÷ OpenSM",
 		"CPU a query", "÷ OpenSM's", "of the simulator", "of the client", "median")
@@ -108,7 +108,7 @@ func (b *bench) attachedSize(t table, kind string, hosts int) error {
 			}
 			return mid(v)
 		}
-		// The ratio is taken within each round: peers of one round share the machine's other load.
+		// The ratio is taken within each round, in which all share the machine's other load.
 		ratios := func(i int, get func(*attachedRun) float64) float64 {
 			var v []float64
 			for k := range runs[i] {

@@ -27,7 +27,7 @@ type result struct {
 	took   time.Duration
 	mib    float64 // peak of the manager
 	simMiB float64 // peak of the simulator
-	smps   uint64  // 0 = not known
+	smps   uint64  // 0: unknown
 	over   bool    // it took longer than the limit
 	phases map[string]float64
 }
@@ -39,10 +39,10 @@ func (r result) String() string {
 	return fmt.Sprintf("%.3g s", r.took.Seconds())
 }
 
-// bringUp measures one manager on one fresh simulator; further arguments go
-// to the manager. OpenSM logs to its standard output and flushes every line,
-// of which it writes a dozen, because nothing else tells when it is ready; with
-// detail it writes so many that they go to a file, and it ends after the sweep.
+// bringUp measures one manager on one fresh simulator; further arguments go to
+// the manager. OpenSM logs to its standard output, flushed by line, because
+// nothing else shows when it is ready. That is a dozen lines; with detail they
+// are so many that they go to a file, and OpenSM ends after the sweep.
 func (b *bench) bringUp(manager, sim, net string, detail bool, args ...string) (r result, err error) {
 	s, name, err := b.serve(sim, net)
 	if err != nil {
@@ -103,15 +103,15 @@ var (
 	pktsSaid = regexp.MustCompile(`PortXmitPkts:\.*(\d+)`)
 )
 
-// count asks the simulator how many SMPs were answered: ours counts what its
-// agents answered, ibsim what went out of the manager's port (so without the
-// few that the manager's own node answered).
+// count reads from the simulator how many SMPs were answered: heddle sim counts
+// its agents' responses, ibsim the packets that left the manager's port (so
+// without the few that the manager's own node answered).
 func (b *bench) count(s *program, sim, name string) (uint64, error) {
 	var said string
 	re := smpsSaid
 	if sim == "ibsim" {
 		re = pktsSaid
-		// ibsim's preload library waits for ever for an answer that is lost.
+		// ibsim's preload library waits forever for a lost response.
 		for try := 0; ; try++ {
 			out, err := output(b.dir, []string{"IBSIM_SOCKNAME=" + name, "LD_PRELOAD="}, "timeout", "5", "ibsim-run", "perfquery", "-x")
 			if err == nil {
@@ -129,7 +129,7 @@ func (b *bench) count(s *program, sim, name string) (uint64, error) {
 		if _, err := s.await("smps ", time.Minute); err != nil {
 			return 0, err
 		}
-		// The number may still be on its way; the line after it is not empty.
+		// The number may still be in the pipe; the line after it is not empty.
 		if _, err := s.await("traps ", time.Minute); err != nil {
 			return 0, err
 		}
@@ -142,7 +142,7 @@ func (b *bench) count(s *program, sim, name string) (uint64, error) {
 	return strconv.ParseUint(m[1], 10, 64)
 }
 
-// ourPhases asks the manager how long the parts of its sweep took, in seconds.
+// ourPhases reads the durations of the manager's sweep phases, in seconds.
 func ourPhases(socket string) (map[string]float64, error) {
 	c := http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -224,8 +224,8 @@ func stamp(line string) (time.Time, bool) {
 	return t, true
 }
 
-// pair brings the same net up with both managers in turn, so that what else
-// the machine does hits both, and returns the median runs. A long run is not
+// pair brings the same net up with both managers in turn, so that other load of
+// the machine affects both, and returns the median runs. A long run is not
 // repeated.
 func (b *bench) pair(sim, net string, detail bool, args [2][]string) (mids [2]result, err error) {
 	var all [2][]result
@@ -253,7 +253,8 @@ func (b *bench) pair(sim, net string, detail bool, args [2][]string) (mids [2]re
 	return mids, nil
 }
 
-// bringUps measures from the start of a manager until it says SUBNET UP.
+// bringUps measures the time from the start of a manager until it prints SUBNET
+// UP.
 func (b *bench) bringUps(sizes []int) error {
 	t := b.table("Bring-up, from the start of the manager to SUBNET UP",
 		"hosts", "simulator", "manager", "time", "OpenSM ÷ heddle", "SMPs", "peak memory of the manager", "of the simulator")
@@ -288,9 +289,9 @@ func (b *bench) bringUps(sizes []int) error {
 // shownPhases are the columns of the phase table.
 var shownPhases = []string{"discover", "assign", "route", "distribute", "links", "arm", "activate"}
 
-// phases measures the parts of a bring-up. OpenSM's come from its log, whose
-// verbosity makes this run of it somewhat slower. One run is enough where the
-// phases take seconds.
+// phases measures the phases of a bring-up. OpenSM's come from its log, whose
+// verbosity slows this run of it slightly. One run suffices if the phases take
+// seconds.
 func (b *bench) phases(sizes []int) error {
 	t := b.table("Phases of a bring-up on heddle sim",
 		append([]string{"hosts", "engine", "manager"}, shownPhases...)...)

@@ -21,9 +21,9 @@ const (
 	offMAD  = 32
 )
 
-// A client speaks ibsim's protocol with blocking sockets and next to no work
-// of its own, so that what is measured is the server: it takes all answers
-// that are there with one call, and asks as many new questions with another.
+// A client speaks ibsim's protocol with blocking sockets and little work of its
+// own, so that the measurement is that of the server: it reads all queued
+// responses with one call, and sends as many requests with another.
 type client struct {
 	ctl, data int
 	slot      uint32
@@ -74,7 +74,7 @@ func attach(name string, n int) (_ *client, err error) {
 			if err = unix.Bind(*s.fd, s.name); err != nil {
 				return err
 			}
-			// A server that went away must not hold the run for ever.
+			// A server that ended must not block the run.
 			if err = unix.SetsockoptTimeval(*s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10}); err != nil {
 				return err
 			}
@@ -99,7 +99,7 @@ func attach(name string, n int) (_ *client, err error) {
 		b := &c.out.buf[i]
 		m := (*ib.MAD)(b[offMAD:])
 		smp.NewDR(m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, []byte{1})
-		binary.BigEndian.PutUint32(b[0:], 0xffff0000) // the permissive LID, both ways
+		binary.BigEndian.PutUint32(b[0:], 0xffff0000) // the permissive LID, as source and destination
 		binary.BigEndian.PutUint32(b[4:], 0xffff0000)
 		binary.BigEndian.PutUint64(b[24:], ib.MADLen)
 	}
@@ -138,7 +138,7 @@ func (c *client) close() {
 }
 
 // ask keeps window requests in flight until the deadline and returns how many
-// were answered. What is still in flight then is left.
+// were answered. Requests in flight at the deadline do not count.
 func (c *client) ask(window int, until time.Time) (int, error) {
 	tid := uint64(0)
 	done, left, fly := 0, window, 0

@@ -48,11 +48,12 @@ func (b *bench) compute(sizes []int) error {
 	return row(fmt.Sprintf("full subnet: %d hosts × 17 LIDs", fullHosts), "minhop", "--netlist", full, "--lids-per-port", "17")
 }
 
-// fullHosts is the tree whose hosts, with many LIDs each, fill the LID space.
+// fullHosts is the size of a tree whose hosts, with many LIDs each, fill the
+// LID space.
 const fullHosts = 2853
 
-// memory measures the simulator where nearly all 49,151 LIDs are in use: a
-// manager brings a tree up whose every host has 16.
+// memory measures the simulator with nearly all 49,151 LIDs in use: a manager
+// brings up a tree in which every host has 16.
 func (b *bench) memory([]int) error {
 	net, err := b.net(fullHosts)
 	if err != nil {

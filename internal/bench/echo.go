@@ -11,13 +11,12 @@ import (
 	"heddle/ib"
 )
 
-// ctlSetIsSM is the control message that claims a port for a manager; requests
-// go to who has.
+// ctlSetIsSM is the control message that claims a port for a manager, which
+// then receives requests.
 const ctlSetIsSM = 9
 
-// echoing answers SA requests with themselves, on one thread and with next to
-// no work of its own: what is measured with it is the way there and back, and
-// no SA can be faster.
+// echoing answers SA requests with themselves, on one thread and with little
+// work of its own: an upper bound for the rate of any SA.
 type echoing struct {
 	c    *client
 	stop chan struct{}
@@ -36,7 +35,7 @@ func startEcho(name string) (*echoing, error) {
 		c.close()
 		return nil, fmt.Errorf("claim the port: %w", err)
 	}
-	// The loop looks now and then whether it is to end.
+	// Wake the loop periodically, so that it can end.
 	if err := unix.SetsockoptTimeval(c.data, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 100000}); err != nil {
 		c.close()
 		return nil, err
@@ -46,7 +45,7 @@ func startEcho(name string) (*echoing, error) {
 	return e, nil
 }
 
-// end stops the echo and returns what went wrong with it.
+// end stops the echo and returns its error.
 func (e *echoing) end() error {
 	close(e.stop)
 	err := <-e.done
@@ -95,7 +94,7 @@ func (e *echoing) serve() error {
 				return fmt.Errorf("send: %w", err)
 			}
 			k -= sent
-			copy(c.out.buf[:k], c.out.buf[sent:sent+k]) // a burst goes from its start
+			copy(c.out.buf[:k], c.out.buf[sent:sent+k]) // a burst is sent from its start
 		}
 	}
 }

@@ -1,9 +1,9 @@
-// Command bench measures Heddle beside the programs that it replaces: OpenSM
-// as the manager, ibsim as the simulator, each pair in the same run on the
-// same fabric. It prints the tables of docs/benchmarks.md.
+// Command bench compares Heddle with the programs that it replaces: OpenSM as
+// the manager, ibsim as the simulator, each pair in the same run on the same
+// fabric. It prints the tables of docs/benchmarks.md.
 //
-// A run that takes under 20 s is repeated and the median is shown; a longer
-// one is made once, and one that passes the limit is shown as "> limit".
+// A run that takes under 20 s is repeated and the median is shown; a longer one
+// is made once, and one that exceeds the limit is shown as "> limit".
 package main
 
 import (
@@ -23,8 +23,8 @@ import (
 var (
 	heddle = flag.String("heddle", "bin/heddle", "program to measure")
 	hosts  = flag.String("hosts", "324,648,5832,11664", "fat trees to bring up")
-	limit  = flag.Duration("limit", 2*time.Minute, "how long one run of a peer may take")
-	runs   = flag.Int("runs", 5, "runs of what takes under 20 s")
+	limit  = flag.Duration("limit", 2*time.Minute, "time limit of one run of a peer")
+	runs   = flag.Int("runs", 5, "repetitions of runs under 20 s")
 	only   = flag.String("only", "", "parts to run: some of bringup, phases, compute, rate, memory, sa, attached, repair, routes (default all but attached, repair and routes)")
 )
 
@@ -97,7 +97,7 @@ func given(name string) (found bool) {
 	return found
 }
 
-// find looks for a peer where a user's PATH may not lead.
+// find finds a peer, also outside a user's PATH.
 func find(name string) (string, error) {
 	if p, err := exec.LookPath(name); err == nil {
 		return p, nil
@@ -117,7 +117,7 @@ type bench struct {
 	n                  int
 }
 
-// table starts a table and prints its rows as they come.
+// table prints the rows of a table immediately.
 type table struct{}
 
 func (b *bench) table(title string, columns ...string) table {
@@ -125,7 +125,7 @@ func (b *bench) table(title string, columns ...string) table {
 	return table{}
 }
 
-// row prints one row; | parts the cells of the format.
+// row prints one row; | separates the cells of the format.
 func (table) row(format string, a ...any) {
 	fmt.Println("| " + strings.ReplaceAll(fmt.Sprintf(format, a...), "|", " | ") + " |")
 }
@@ -153,7 +153,7 @@ func (b *bench) serve(sim, net string, args ...string) (*program, string, error)
 		if err != nil {
 			return nil, "", err
 		}
-		// It says nothing when it serves; a question tells.
+		// It does not announce that it serves, so poll it.
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 			c, err := attach(name, 0)
 			if err == nil {

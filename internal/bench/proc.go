@@ -14,7 +14,7 @@ import (
 	"heddle/internal/proc"
 )
 
-// A program that is measured, or that serves one that is.
+// A program is measured, or serves one that is.
 type program struct{ *proc.Proc }
 
 // launch starts a program with further environment.
@@ -65,7 +65,7 @@ func output(dir string, env []string, name string, args ...string) ([]byte, erro
 
 func last(s string) string { return s[max(0, len(s)-2000):] }
 
-// endSignal ends a manager, a simulator or what is attached to one.
+// endSignal ends managers, simulators and attached programs.
 const endSignal = syscall.SIGTERM
 
 // childrenTime is the processor time of the programs that have ended and been

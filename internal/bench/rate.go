@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Many short measurements in turn tell more than a few long ones where other
-// programs come and go.
+// Many short measurements in turn are better than a few long ones on a machine
+// with other load.
 const (
 	loadTime  = 100 * time.Millisecond
-	loadTurns = 4 // for each run asked for
+	loadTurns = 4 // for each requested run
 )
 
 // rates measures how fast the simulators answer directed-route NodeInfo
@@ -22,8 +22,8 @@ const (
 func (b *bench) rates(sizes []int) error {
 	t := b.table("SMPs answered a second through ibsim's protocol",
 		"hosts", "clients", "window", "heddle sim", "ibsim", "ratio", "CPU an SMP, heddle sim", "ibsim")
-	// ibsim stops for good when a client has more in flight than the two
-	// socket queues hold, so the deep windows are ours alone.
+	// ibsim hangs when a client has more in flight than the two socket queues
+	// hold, so only heddle sim gets the deep windows.
 	cases := []struct {
 		clients, window int
 		both            bool
@@ -43,7 +43,7 @@ func (b *bench) rates(sizes []int) error {
 			names[i], pids[i] = name, p.Pid()
 		}
 		for _, c := range cases {
-			// In turn, so that what else the machine does hits both.
+			// In turn, so that other load of the machine affects both.
 			var all, cpu [2][]float64
 			for range loadTurns * b.runs {
 				for i, name := range names {
@@ -72,8 +72,8 @@ func (b *bench) rates(sizes []int) error {
 	return nil
 }
 
-// load runs clients at once and returns how many answers they
-// got, and how many a second.
+// load runs clients concurrently and returns the number of responses, and the
+// rate per second.
 func load(name string, clients, window int) (rate float64, total int, err error) {
 	conns := make([]*client, clients)
 	for i := range conns {

@@ -18,7 +18,7 @@ var (
 	repairTrials = flag.Int("repair-trials", 100, "repair: single faults, and sequences of ten faults, on each fabric under each engine, in virtual time")
 	repairLive   = flag.Int("repair-live", 10, "repair: faults on each fabric in real time; fewer where -repair-time is over")
 	repairOnly   = flag.String("repair-engines", "", "repair: engines of the part in virtual time, with commas between; none = all")
-	repairTime   = flag.Duration("repair-time", 150*time.Second, "repair: how long the part in real time may go on")
+	repairTime   = flag.Duration("repair-time", 150*time.Second, "repair: time limit of the part in real time")
 )
 
 // repair measures how long a fault breaks pairs of switches and LIDs that

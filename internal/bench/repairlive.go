@@ -39,9 +39,9 @@ const (
 	liveQuiet = 500 * time.Millisecond // so long nothing is broken after a repair
 )
 
-// repairReal makes the same faults under Heddle and OpenSM, each on a fresh
+// repairReal causes the same faults under Heddle and OpenSM, each on a fresh
 // simulator with a fresh manager, in turn. The simulator counts broken pairs
-// after every write, so the times are exact however often it is asked.
+// after every write, so the times are exact regardless of the polling interval.
 func (b *bench) repairReal() error {
 	var nets []*liveNet
 	for _, k := range lab.RepairFabrics() {
@@ -110,7 +110,7 @@ func (t table) live(name, manager string, list []liveResult) {
 		brief(times[min(len(times)-1, len(times)*99/100)]), over, brief(times[len(times)-1]), again)
 }
 
-// liveNet writes a netlist and draws what happens to it.
+// liveNet writes a netlist and draws the faults.
 func (b *bench) liveNet(k *lab.RepairFabric) (*liveNet, error) {
 	f, err := k.Make(1)
 	if err != nil {
@@ -166,7 +166,7 @@ func (b *bench) liveNet(k *lab.RepairFabric) (*liveNet, error) {
 	return n, nil
 }
 
-// counted is what the simulator's console says about pairs.
+// counted is the console's report on pairs.
 type counted struct {
 	works, broken, breaks int
 	took                  time.Duration
@@ -183,7 +183,7 @@ func (c *console) say(line string) error {
 	return err
 }
 
-// pairs asks for the counts since `pairs watch`.
+// pairs reads the counts since `pairs watch`.
 func (c *console) pairs() (r counted, err error) {
 	if err := c.say("pairs"); err != nil {
 		return r, err
@@ -212,7 +212,7 @@ func (c *console) pairs() (r counted, err error) {
 	return r, nil
 }
 
-// until asks until a condition holds.
+// until polls until a condition holds.
 func (c *console) until(limit time.Duration, ok func(counted) bool) (r counted, err error) {
 	for begin := time.Now(); ; {
 		if r, err = c.pairs(); err != nil || ok(r) {
@@ -226,7 +226,7 @@ func (c *console) until(limit time.Duration, ok func(counted) bool) (r counted, 
 	}
 }
 
-// liveFault makes one fault under a manager.
+// liveFault causes one fault under a manager.
 func (b *bench) liveFault(manager string, n *liveNet, fault string) (r liveResult, err error) {
 	s, name, err := b.serve("heddle sim", n.path)
 	if err != nil {
@@ -264,7 +264,7 @@ func (b *bench) liveFault(manager string, n *liveNet, fault string) (r liveResul
 	if _, err := c.until(30*time.Second, func(k counted) bool { return k.works > 0 && k.broken == 0 }); err != nil {
 		return r, fmt.Errorf("not all pairs work before the fault: %w", err)
 	}
-	time.Sleep(time.Second) // what the manager still does after it is up
+	time.Sleep(time.Second) // the manager's remaining work after bring-up
 	if err := errors.Join(c.say("pairs watch"), c.say(fault)); err != nil {
 		return r, err
 	}

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// routed is what is known of one engine's tables on one net.
+// routed describes one engine's tables on one net.
 type routed struct {
 	Engine  string  `json:"engine"`
 	Seconds float64 `json:"seconds_compute"`
@@ -29,7 +29,7 @@ type routed struct {
 }
 
 // dumpLimit is the size of the largest net whose OpenSM tables are dumped and
-// judged: the dumps of larger ones are gigabytes.
+// verified: the dumps of larger ones are gigabytes.
 const dumpLimit = 5832
 
 // routes compares engines: time, lanes, load under patterns, memory. OpenSM
@@ -109,7 +109,7 @@ func (b *bench) irregular() error {
 			}
 		}
 		if len(ratio) == 0 {
-			t.row("%s|no tables from one of both||", e)
+			t.row("%s|one of the two has no tables||", e)
 			continue
 		}
 		said := "as many as there are"
@@ -177,8 +177,7 @@ func (b *bench) theirRoutes(net, engine string, dump bool, args ...string) (r ro
 	}
 	defer os.RemoveAll(tmp)
 	conf := filepath.Join(tmp, "conf")
-	// Nue takes one lane unless it is told to take all that there are, and
-	// that takes QoS.
+	// By default Nue uses one lane; using all available lanes requires QoS.
 	if err := os.WriteFile(conf, []byte("nue_max_num_vls 0\n"), 0o644); err != nil {
 		return r, err
 	}
@@ -216,7 +215,7 @@ func (b *bench) theirRoutes(net, engine string, dump bool, args ...string) (r ro
 	}
 	r.Verify, r.RSS, r.Seconds = 0, mem, phases["route"]
 	r.Lanes = 0
-	if engine != "nue" { // which does not say
+	if engine != "nue" { // the log does not say
 		r.Lanes, err = lanesSaid(log)
 	}
 	return r, err
@@ -227,8 +226,8 @@ var (
 	lashLayer   = regexp.MustCompile(`Lanes in layer (\d+): [1-9]`)
 )
 
-// lanesSaid is how many lanes OpenSM's log says that its routes use: its dumps
-// have no service levels when it ends after a sweep.
+// lanesSaid is the number of lanes that OpenSM's routes use according to its
+// log: its dumps have no service levels when it ends after a sweep.
 func lanesSaid(log string) (int, error) {
 	text, err := os.ReadFile(log)
 	if err != nil {

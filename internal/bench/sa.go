@@ -22,40 +22,41 @@ import (
 // saTime is how long each load is measured, in seconds.
 const saTime = "1s"
 
-// saWindows are the numbers of instances: on one port, and for 961 as in the
-// paper's last round one SIF and 192 on each of five MIFs.
+// saWindows are the numbers of instances: on one port, except 961, which is the
+// paper's last round with one SIF and 192 on each of five MIFs.
 var saWindows = []int{1, 16, 64, 961}
 
 // saHosts are the sizes that are compared unless -hosts is given.
 var saHosts = []int{648, 11664}
 
-// saMaxDst bounds the destinations, which go on a command line.
+// saMaxDst bounds the destinations, which are command-line arguments.
 const saMaxDst = 4096
 
-// A served is an SA under measure, on a simulator of its own: all are there at
-// once and are asked in turn, so that what else the machine does hits all.
+// A served is an SA under measurement, on its own simulator. All SAs run
+// concurrently and are queried in turn, so that other load of the machine
+// affects all.
 type served struct {
 	who   string
 	sock  string
 	procs []*program // the simulator, then the manager
 	echo  *echoing
 	over  bool // the subnet was not up within the limit
-	// busy makes the manager do something and returns when that is over or stop
-	// is closed; by what it does.
+	// busy runs an activity of the manager and returns when that is complete or
+	// stop is closed; by kind of activity.
 	busy map[string]func(stop <-chan struct{}) error
 }
 
-// What a manager does meanwhile. OpenSM does not route anew without a sweep,
-// nor sweep without routing anew.
+// Activities of a manager during the measurement. OpenSM neither reroutes
+// without a sweep nor sweeps without rerouting.
 const (
 	idle     = "nothing"
 	sweeping = "sweeps"
 	routing  = "new routes"
 )
 
-// sweepEvery is the least time from one sweep to the next: two managers whose
-// sweeps do not take the same time should make as many. New routes follow each
-// other without a pause, so that there is no time without.
+// sweepEvery is the minimum interval between sweeps, so that two managers with
+// different sweep times make the same number. Reroutes follow each other
+// without a pause.
 const sweepEvery = 500 * time.Millisecond
 
 func (s *served) end() {
@@ -70,8 +71,8 @@ func (s *served) end() {
 }
 
 // serveSA measures Heddle's SA and OpenSM's over the same simulator with the
-// same client, idle and while full sweeps with new routes follow each other,
-// and beside them what the sockets and the simulator let through at most.
+// same client, idle and during continuous sweeps or reroutes, and, for
+// comparison, the maximum rate of the sockets and the simulator.
 func (b *bench) serveSA(sizes []int) error {
 	t := b.table("PathRecord queries through ibsim's protocol", "hosts", "instances", "SA", "meanwhile", "of these a second",
 		"queries/s", "÷ OpenSM", "÷ limit", "CPU a query", "median", "99 %", "longest", "busy", "timeouts")
@@ -123,8 +124,8 @@ func (b *bench) saSize(t table, hosts int) error {
 		loads = append(loads, l)
 		l.print(t, hosts)
 	}
-	// A sweep of one that goes on while another is measured would spoil that:
-	// each has the machine for itself, and ends after its last turn.
+	// A sweep of one would affect the measurement of another: each has the machine
+	// for itself, and ends after its last turn.
 	for _, what := range []string{sweeping, routing} {
 		for _, window := range saWindows {
 			loads = append(loads, saLoad{window: window, meanwhile: what, sas: sas, runs: make([][]saRun, len(sas))})
@@ -150,7 +151,7 @@ func (b *bench) saSize(t table, hosts int) error {
 	return nil
 }
 
-// saLoad is one load and what came of it, by SA and run.
+// saLoad is one load with its results, by SA and run.
 type saLoad struct {
 	window    int
 	meanwhile string
@@ -258,7 +259,7 @@ func floodable(net string) (nodes []string, dst string, err error) {
 	return nodes[1:7], strings.Join(some, ","), nil
 }
 
-// floodSA floods an SA once and notes the figures of all instances together.
+// floodSA floods an SA once and records the figures of all instances together.
 func (b *bench) floodSA(l *saLoad, sa int, nodes []string, dst string) error {
 	s := l.sas[sa]
 	at := func(i int) string { return "ibsim:" + nodes[i] + "@" + s.sock }
@@ -283,8 +284,8 @@ func (b *bench) floodSA(l *saLoad, sa int, nodes []string, dst string) error {
 	if err = errors.Join(err, busyErr); err != nil {
 		return fmt.Errorf("%s, %d instances: %w", s.who, l.window, err)
 	}
-	// A plain load has at the top what an experiment calls the total of its
-	// last round.
+	// A plain load has at the top level what an experiment has under the total of
+	// its last round.
 	var x struct {
 		flood.Figures
 		Total  *flood.Figures       `json:"total"`
@@ -388,7 +389,7 @@ func (b *bench) ourSA(netlist string) (*served, error) {
 	return s, err
 }
 
-// ourSweep asks the manager for a sweep and waits until it has made one.
+// ourSweep requests a sweep from the manager and waits for its end.
 func ourSweep(c *http.Client, path string, stop <-chan struct{}) error {
 	before, err := sweepsMade(c)
 	if err != nil {

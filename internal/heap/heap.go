@@ -1,11 +1,11 @@
 // Package heap is a priority queue of values with numeric keys.
 //
-// It is a 4-ary heap: items of one parent share a cache line or two, and the tree is half as deep as a
-// binary one. Keys are compared without a call. The order of items is total if no two have both
-// keys in common, and then the order in which they leave depends on nothing else.
+// It is a 4-ary heap: items of one parent share a cache line or two, and the tree is half
+// as deep as a binary one. Keys are compared without a call. If no two items have equal
+// keys and ties, the order in which they leave depends only on these.
 package heap
 
-// Key is what items are ordered by.
+// Key is the type of keys.
 type Key interface{ ~int32 | ~int64 | ~uint64 }
 
 // Item is a value with its two keys.
@@ -21,7 +21,7 @@ func (a *Item[K, V]) before(b *Item[K, V]) bool {
 
 // Heap holds items, the smallest one first. The zero value is an empty heap.
 type Heap[K Key, V any] struct {
-	// Moved, if set, is told the place of every item that is given one, and -1 for one that
+	// Moved, if set, gets the place of every item that is moved, and -1 for one that
 	// leaves. Remove takes a place.
 	Moved func(v V, place int)
 
@@ -34,7 +34,7 @@ func (h *Heap[K, V]) Len() int { return len(h.items) }
 // Min returns the smallest item, which stays; it is valid until the heap is changed. The heap must not be empty.
 func (h *Heap[K, V]) Min() *Item[K, V] { return &h.items[0] }
 
-// Reset removes all items and keeps their memory. Moved is not told.
+// Reset removes all items and keeps their memory, without calling Moved.
 func (h *Heap[K, V]) Reset() {
 	clear(h.items)
 	h.items = h.items[:0]
@@ -54,7 +54,7 @@ func (h *Heap[K, V]) Pop() Item[K, V] {
 	return top
 }
 
-// Remove removes the item at a place that Moved was told. Complexity O(log n).
+// Remove removes the item at a place reported by Moved. Complexity O(log n).
 func (h *Heap[K, V]) Remove(place int) {
 	s := h.items
 	n := len(s) - 1
@@ -73,7 +73,7 @@ func (h *Heap[K, V]) Remove(place int) {
 	}
 }
 
-// up puts e where it belongs on the way from i to the root.
+// up moves e from i towards the root, to its place.
 func (h *Heap[K, V]) up(i int, e Item[K, V]) {
 	s, moved := h.items, h.Moved
 	for i > 0 {
@@ -93,7 +93,7 @@ func (h *Heap[K, V]) up(i int, e Item[K, V]) {
 	}
 }
 
-// down puts e where it belongs on the way from i to the leaves.
+// down moves e from i towards the leaves, to its place.
 func (h *Heap[K, V]) down(i int, e Item[K, V]) {
 	s, moved := h.items, h.Moved
 	for {

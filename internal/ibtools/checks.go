@@ -11,14 +11,13 @@ import (
 	"heddle/internal/proc"
 )
 
-// Check is one command and what its output must contain.
+// Check is one command with its expected output.
 type Check struct {
 	Name string
-	Want string // regular expression, by line; "" asks only for exit status 0
+	Want string // regular expression, by line; "" requires only exit status 0
 	Cmd  string
-	// Known is a way in which the check fails over ibsim's protocol whatever
-	// the simulator does, because of the preload library; "" means it must
-	// pass.
+	// Known is a failure of the check over ibsim's protocol that the preload
+	// library causes, regardless of the simulator; "" means the check must pass.
 	Known string
 	Slow  bool // takes seconds even on the smallest fabric
 }
@@ -29,9 +28,9 @@ const (
 	firstRun    = "the list of groups before the test is cut to one datagram"
 )
 
-// Checks is the list of commands that pass against a working subnet whose SM
-// sits on a switch with LID 1, LID 2 being another end port. The order
-// matters: osmtest's flows use the inventory that the first of them writes.
+// Checks lists the commands that must pass against a working subnet whose SM
+// runs on a switch with LID 1; LID 2 is another end port. The order matters:
+// osmtest's flows use the inventory that the first of them writes.
 func Checks() []Check {
 	return []Check{
 		{Name: "sminfo", Want: `SMINFO_MASTER`, Cmd: "sminfo"},
@@ -95,7 +94,7 @@ func Checks() []Check {
 	}
 }
 
-// Failure says why r does not satisfy c; nil if it does.
+// Failure is the reason why r does not satisfy c; nil if it does.
 func (c *Check) Failure(r proc.Result) error {
 	switch {
 	case r.Err != nil:
@@ -118,7 +117,7 @@ func (c *Check) Failure(r proc.Result) error {
 
 // RunChecks runs the checks one after the other on a node, each as a subtest,
 // and returns how many passed and failed. Checks with a known cause of failure
-// may do either. Slow ones are left out unless slow is set.
+// may pass or fail. Slow checks are skipped unless slow is set.
 func (b *Bench) RunChecks(t *testing.T, node string, slow bool, checks []Check) (passed, failed int) {
 	for _, c := range checks {
 		if c.Slow && !slow {
@@ -127,9 +126,9 @@ func (b *Bench) RunChecks(t *testing.T, node string, slow bool, checks []Check) 
 		t.Run(c.Name, func(t *testing.T) {
 			r := b.Run(need.Patience, node, strings.Fields(c.Cmd)...)
 			err := c.Failure(r)
-			// osmtest's validation ends so once in many runs, after OpenSM has
-			// refused an InformInfo (0x0200). Why is not known: it is logged and
-			// tried once more, and a second failure counts.
+			// In rare runs osmtest's validation ends like this, after OpenSM has refused
+			// an InformInfo (0x0200), for an unknown reason. Log it and retry once; a
+			// second failure counts.
 			if err != nil && strings.Contains(r.Out, "(IB_INSUFFICIENT_MEMORY)") {
 				t.Logf("%s: %v; once more", c.Cmd, err)
 				r = b.Run(need.Patience, node, strings.Fields(c.Cmd)...)

@@ -1,7 +1,7 @@
 // Package ibtools lets tests run the public InfiniBand programs (OpenSM,
 // osmtest, infiniband-diags) against a simulator that serves ibsim's protocol,
-// ours or Debian's, and holds the list of checks that a subnet manager and a
-// simulator have to pass together.
+// ours or Debian's, and contains the checks that a subnet manager and a
+// simulator must pass together.
 //
 // Every program runs in a scratch directory of its own, in its own process
 // group, under a time limit, and dies with the test process. Programs started
@@ -95,8 +95,8 @@ func (b *Bench) OpenSM(t testing.TB, node string, limit time.Duration, args ...s
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// No configuration of the machine, only defaults; and a log that is not
-	// held back in a buffer, for it is where the subnet is said to be up.
+	// Ignore the machine's configuration, and flush the log, which reports when
+	// the subnet is up.
 	conf := filepath.Join(dir, "opensm.conf")
 	if err := os.WriteFile(conf, []byte("force_log_flush TRUE\n"), 0o644); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
-// Package need lets a test say what it needs of the machine: a tool, FUSE, a
-// browser. Where the thing is missing the test is skipped with the reason;
-// where HEDDLE_REQUIRE (a comma-separated list, set in CI) names it, the test
-// fails instead, so that a skip cannot hide there.
+// Package need declares a test's requirements on the machine: a tool, FUSE, a
+// browser. If one is missing, the test is skipped with the reason; if
+// HEDDLE_REQUIRE (a comma-separated list, set in CI) names it, the test fails
+// instead, so that CI does not hide skips.
 package need
 
 import (
@@ -14,10 +14,9 @@ import (
 	"time"
 )
 
-// Patience bounds a wait for something that has to happen. A test never
-// measures with it: it is longer than any machine starves a process, and
-// shorter than go test's own limit, so that the test can still say what did
-// not happen.
+// Patience bounds the wait for an event that must happen. It is no measurement:
+// it is longer than any machine starves a process, and shorter than go test's
+// own limit, so that the test can still report the missing event.
 const Patience = 3 * time.Minute
 
 // Tool skips t unless the program is on PATH, and returns its path. The
@@ -26,7 +25,7 @@ func Tool(t testing.TB, name string) string {
 	t.Helper()
 	p, err := exec.LookPath(name)
 	if err != nil {
-		// Debian keeps daemons where an ordinary user's PATH does not look.
+		// Debian installs daemons outside an ordinary user's PATH.
 		if q, err2 := exec.LookPath("/usr/sbin/" + name); err2 == nil {
 			return q
 		}
@@ -64,9 +63,9 @@ func Long(t testing.TB) {
 	}
 }
 
-// Seeds lists the seeds that a random test is to try: HEDDLE_SEED alone if it
-// is set, else 0, 1, … as many as HEDDLE_SEEDS says, else long of them with
-// HEDDLE_LONG, else quick.
+// Seeds lists the seeds of a random test: HEDDLE_SEED alone if it is set;
+// otherwise 0, 1, … up to HEDDLE_SEEDS if that is set, up to long with
+// HEDDLE_LONG, otherwise up to quick.
 func Seeds(quick, long int) []uint64 {
 	if s, err := strconv.ParseUint(os.Getenv("HEDDLE_SEED"), 10, 64); err == nil {
 		return []uint64{s}

@@ -1,6 +1,6 @@
-// Package proc runs programs beside a test or a benchmark. Each runs in a
-// process group of its own, has its output collected, and dies with this
-// process, however that ends.
+// Package proc runs programs for a test or a benchmark. Each runs in its own
+// process group, has its output collected, and dies with this process, however
+// that ends.
 package proc
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// foreign are the variables that change what InfiniBand tools do.
+// foreign are the variables that affect InfiniBand tools.
 var foreign = []string{"LD_PRELOAD", "SIM_HOST", "SIM_SET_ISSM", "IBSIM_SOCKNAME", "IBSIM_SERVER_NAME", "IBSIM_SERVER_PORT"}
 
 // Command prepares a program in dir with further environment variables. The
@@ -136,7 +136,7 @@ func (p *Proc) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Output is what it has printed so far.
+// Output is the program's output so far.
 func (p *Proc) Output() string {
 	s, _ := p.look(0)
 	return s
@@ -154,8 +154,8 @@ func (p *Proc) WaitFor(text string, limit time.Duration) error {
 	return err
 }
 
-// Await waits until what the program printed, from offset from on, matches a
-// regular expression, and returns the offset behind the match.
+// Await waits until the program's output, from offset from on, matches a
+// regular expression, and returns the offset after the match.
 func (p *Proc) Await(re string, from int, limit time.Duration) (int, error) {
 	r := regexp.MustCompile(re)
 	timeout := time.NewTimer(limit)
@@ -209,7 +209,7 @@ func (p *Proc) StopWith(s syscall.Signal, grace time.Duration) {
 	}
 }
 
-// Kill kills the program and its children at once.
+// Kill kills the program and its children immediately.
 func (p *Proc) Kill() {
 	_ = syscall.Kill(-p.Pid(), syscall.SIGKILL)
 	<-p.done

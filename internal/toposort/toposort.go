@@ -10,10 +10,10 @@ import "slices"
 // Edges appends to buf the nodes at the other end of a node's edges. It must not keep buf.
 type Edges func(node int32, buf []int32) []int32
 
-// Inserter inserts edges into orders. It holds scratch space alone, so one Inserter may serve
-// several orders, but only one goroutine. The zero value is ready for use.
+// Inserter inserts edges into orders. It holds only scratch space, so one Inserter may
+// serve several orders, but only one goroutine. The zero value is ready for use.
 type Inserter struct {
-	// Visits counts the edges that all calls of Insert have looked at.
+	// Visits counts the edges that all calls of Insert have examined.
 	Visits int64
 	// Stop ends the search for a cycle when an Edges function sets it during a call of Insert.
 	Stop bool
@@ -26,13 +26,13 @@ type Inserter struct {
 	moved []int32
 }
 
-// Insert makes room in an order for the edge u→v and reports whether it could: it cannot if v
-// leads to u, or if the search was stopped; the order is then unchanged. pos holds each node's
-// position (distinct numbers, not negative). Every edge must go forward in it, except edges that
-// are still to be inserted. The caller adds the edge to the graph.
+// Insert makes an order agree with the edge u→v and reports whether it could. It cannot
+// if v leads to u, or if the search was stopped; the order is then unchanged. pos holds
+// each node's position (distinct, not negative). Every edge must point forward in it,
+// except edges that are inserted later. The caller adds the edge to the graph.
 //
-// Complexity: the edges of the nodes between v and u in the order that v leads to or that lead
-// to u.
+// Complexity: the edges of those nodes between v and u in the order that v leads to or
+// that lead to u.
 func (t *Inserter) Insert(pos []int32, u, v int32, succ, pred Edges) bool {
 	lo, hi := pos[v], pos[u]
 	if hi < lo {
@@ -61,8 +61,8 @@ func (t *Inserter) Insert(pos []int32, u, v int32, succ, pred Edges) bool {
 	return ok
 }
 
-// forward collects what v leads to between v and u in the order; false if that includes u or
-// the search is stopped.
+// forward collects the nodes between v and u in the order that v leads to; false if they
+// include u or the search is stopped.
 func (t *Inserter) forward(pos []int32, u, v int32, succ Edges) bool {
 	seen, fore, buf := t.seen, append(t.fore[:0], v), t.buf
 	seen[v] = true
@@ -89,7 +89,8 @@ func (t *Inserter) forward(pos []int32, u, v int32, succ Edges) bool {
 	return ok && !t.Stop
 }
 
-// backward collects what leads to u between position lo and u in the order.
+// backward collects the nodes between position lo and u in the order that lead
+// to u.
 func (t *Inserter) backward(pos []int32, u, lo int32, pred Edges) {
 	seen, back, buf := t.seen, append(t.back[:0], u), t.buf
 	seen[u] = true
@@ -108,8 +109,8 @@ func (t *Inserter) backward(pos []int32, u, lo int32, pred Edges) {
 	t.back, t.buf = back, buf
 }
 
-// Moved returns the nodes that the last Insert moved, in their new order. It is valid after an
-// Insert that found the edge to go backward and made room for it, until the next one.
+// Moved returns the nodes that the last Insert moved, in their new order. It is valid
+// after an Insert that repaired the order for a backward edge, until the next one.
 func (t *Inserter) Moved() []int32 { return t.moved }
 
 // reorder assigns the positions of both parts to those before the edge first.

@@ -1,10 +1,10 @@
 // Package umadabi holds the numbers and layouts of Linux' user MAD device
 // (include/uapi/rdma/ib_user_mad.h, ABI version 5): ioctl codes, the
 // registration structures and the header that precedes every MAD in read and
-// write. transport/umad uses them as a client of the device and sim/umadfs as
-// the one who plays it; each keeps its own understanding of what they mean.
+// write. transport/umad uses them as a client of the device, and sim/umadfs
+// emulates the device; each implements their meaning separately.
 //
-// All fields are little-endian hosts' unless marked as wire order. Plain
+// All fields are in little-endian host order unless marked as wire order. Plain
 // values, safe for concurrent use.
 package umadabi
 

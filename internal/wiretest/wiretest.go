@@ -19,7 +19,7 @@ import (
 	"heddle/ib"
 )
 
-// Codec is what every attribute implements.
+// Codec is implemented by every attribute.
 type Codec interface {
 	Decode(b []byte) error
 	Put(b []byte)
@@ -35,7 +35,7 @@ func Bytes(v interface{ Put(b []byte) }, n int) []byte {
 // Attr describes an attribute to Laws.
 type Attr struct {
 	Name string
-	Len  int // what Put writes
+	Len  int // length of Put's output
 	// Also are the other lengths that Decode takes: the bare record, the data
 	// area of the class.
 	Also []int
@@ -144,7 +144,7 @@ func bits[T any, P interface {
 		out := bytes.Repeat([]byte{0xFF}, a.Len+1)
 		P(&v).Put(out)
 		if out[a.Len] != 0xFF {
-			t.Fatal("Put wrote behind its end")
+			t.Fatal("Put wrote beyond its end")
 		}
 		var back T
 		if err := P(&back).Decode(out[:a.Len]); err != nil || !reflect.DeepEqual(back, v) {
@@ -171,7 +171,7 @@ func bits[T any, P interface {
 				P(&w).Put(o)
 				o[i/8] ^= 0x80 >> (i % 8)
 				if !bytes.Equal(o, out[:a.Len]) {
-					t.Errorf("bit %d does not come back where it was", i)
+					t.Errorf("bit %d is not decoded and encoded at its position", i)
 				}
 			}
 		}
@@ -183,7 +183,7 @@ func bits[T any, P interface {
 		}
 	}
 	if a.Bits != 0 && len(significant) != a.Bits {
-		t.Errorf("%d bits mean something, want %d", len(significant), a.Bits)
+		t.Errorf("%d bits are significant, want %d", len(significant), a.Bits)
 	}
 }
 
@@ -203,9 +203,9 @@ func allocations[T any, P interface {
 	}
 }
 
-// Fuzz is the property of every decoder: it takes any bytes without panic,
-// an error leaves the value alone, and decode, encode, decode is a fixed
-// point. The largest size holds what Put writes and more.
+// Fuzz is the property of every decoder: it accepts any bytes without a panic,
+// an error leaves the value unchanged, and decode, encode, decode is a fixed
+// point. The largest size exceeds Put's output.
 func Fuzz[T any, P interface {
 	*T
 	Codec
@@ -296,10 +296,9 @@ func Find(t testing.TB, es []Entry, name string) *Entry {
 	return nil
 }
 
-// Foreign checks what another decoder made of the bytes of an entry against
-// the struct v. names maps the foreign field names that differ from ours; a
-// name mapped to "" is not compared. A path is "Field", "Field.Field" or
-// "Field[3]".
+// Foreign compares the struct v with another decoder's result for the bytes of
+// an entry. names maps the foreign field names that differ from ours; a name
+// mapped to "" is not compared. A path is "Field", "Field.Field" or "Field[3]".
 func Foreign(t *testing.T, e *Entry, v any, names map[string]string) {
 	t.Helper()
 	for _, f := range e.Fields {

@@ -1,6 +1,6 @@
-// Command report turns the output of go test -json into what a person wants
-// to read: a line for each package, the whole output of what failed, and a
-// list of what was skipped and why. Its last line counts the tests.
+// Command report summarizes the output of go test -json: a line for each
+// package, the whole output of failures, and a list of skipped tests with the
+// reasons. Its last line counts the tests.
 package main
 
 import (
@@ -102,7 +102,7 @@ func run(path string) error {
 	return nil
 }
 
-// reason is what the test said when it skipped.
+// reason is the message of a skipped test.
 func reason(b *strings.Builder) string {
 	if b == nil {
 		return "no reason given"
