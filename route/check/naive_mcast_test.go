@@ -257,7 +257,7 @@ func TestTreeFailures(t *testing.T) {
 	}{
 		"sound":     {func(*fabric.Graph, *route.Tree, *route.Tables) {}, ""},
 		"nowhere":   {func(g *fabric.Graph, tr *route.Tree, tb *route.Tables) { tr.Ports[0][0] |= 1 << 30 }, "leads nowhere"},
-		"one side":  {func(g *fabric.Graph, tr *route.Tree, tb *route.Tables) { tr.Ports[0][0] &^= 1 << 1 }, "other end"},
+		"one side":  {func(g *fabric.Graph, tr *route.Tree, tb *route.Tables) { tr.Ports[0][0] &^= 1 << 1 }, "far end"},
 		"no member": {func(g *fabric.Graph, tr *route.Tree, tb *route.Tables) { tr.Ports[0][0] |= 1 << 0 }, "no member"},
 		"unreached": {func(g *fabric.Graph, tr *route.Tree, tb *route.Tables) { tr.Ports[2][0] &^= 1 << 2 }, "does not reach"},
 		"apart": {func(g *fabric.Graph, tr *route.Tree, tb *route.Tables) {
