@@ -163,7 +163,7 @@ func TestVMBadRequests(t *testing.T) {
 		method, path, body, says string
 		code                     int
 	}{
-		{"POST", "/v1/vms", `{"name":"web","colour":"red"}`, "unexpected property", 422},
+		{"POST", "/v1/vms", `{"name":"web","color":"red"}`, "unexpected property", 422},
 		{"POST", "/v1/vms", `{"name":""}`, "length", 422},
 		{"POST", "/v1/vms", `{"name":"` + strings.Repeat("x", 129) + `"}`, "length", 422},
 		{"POST", "/v1/vms", `{}`, "name", 422},

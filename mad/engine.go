@@ -109,7 +109,7 @@ type Request struct {
 }
 
 // Completion reports how a request ended. Every submitted request completes
-// exactly once unless it is cancelled.
+// exactly once unless it is canceled.
 type Completion struct {
 	Token uint64
 	// Err is nil (MAD holds the answer, whose status may still be an error),

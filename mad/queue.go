@@ -11,7 +11,7 @@ import (
 // the memory of its MADs. Chunks are reused: in steady state nothing is
 // allocated.
 type queue struct {
-	n          int // waiting requests, without cancelled ones
+	n          int // waiting requests, without canceled ones
 	head, tail *chunk
 	spare      *chunk
 	spares     int
@@ -30,12 +30,12 @@ type chunk struct {
 }
 
 type queued struct {
-	addr      Addr
-	cancelled bool
-	retries   int16
-	end       uint32 // end of the MAD in body; it starts where the previous one ends
-	timeout   time.Duration
-	token     uint64
+	addr     Addr
+	canceled bool
+	retries  int16
+	end      uint32 // end of the MAD in body; it starts where the previous one ends
+	timeout  time.Duration
+	token    uint64
 }
 
 func (q *queue) push(r *Request) {
@@ -89,7 +89,7 @@ func (q *queue) pop(s *slot) {
 		k := c.from
 		c.from++
 		m := &c.meta[k]
-		if m.cancelled {
+		if m.canceled {
 			continue
 		}
 		start := uint32(0)
@@ -125,7 +125,7 @@ func (q *queue) drop() {
 func (q *queue) each(fn func(token uint64, sent bool)) {
 	for c := q.head; c != nil; c = c.next {
 		for k := c.from; k < c.to; k++ {
-			if m := &c.meta[k]; !m.cancelled {
+			if m := &c.meta[k]; !m.canceled {
 				fn(m.token, false)
 			}
 		}
@@ -137,8 +137,8 @@ func (q *queue) cancel(first, last uint64) int {
 	for c := q.head; c != nil; c = c.next {
 		for k := c.from; k < c.to; k++ {
 			m := &c.meta[k]
-			if !m.cancelled && m.token >= first && m.token <= last {
-				m.cancelled = true
+			if !m.canceled && m.token >= first && m.token <= last {
+				m.canceled = true
 				n++
 			}
 		}

@@ -17,7 +17,7 @@ import (
 
 const (
 	// aliasWait is how long the answer to a Set or Delete waits for the port's
-	// acknowledgement. After that the requester gets BUSY. The request stays in
+	// acknowledgment. After that the requester gets BUSY. The request stays in
 	// force and programming continues, so a retry is harmless.
 	aliasWait = 5 * time.Second
 	// maxAliasWaits bounds the pending answers, maxAliasWaitsPerPort those for one
@@ -58,7 +58,7 @@ type aliasEntry struct {
 	carries  bool    // a trusted request set guid, so the port gets its partitions
 }
 
-// aliasReply is an answer that waits for the port's acknowledgement.
+// aliasReply is an answer that waits for the port's acknowledgment.
 type aliasReply struct {
 	to      mad.Addr
 	mad     ib.MAD // the request

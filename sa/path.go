@@ -121,7 +121,7 @@ func (q *query) foreign(g ib.GID) bool {
 	return p != q.s.Prefix && p != ib.DefaultSubnetPrefix
 }
 
-// router is the router port towards a GID of another subnet.
+// router is the router port toward a GID of another subnet.
 func (q *query) router(r *wire.PathRecord) (e end, ok bool) {
 	e = end{port: -1, gid: r.DGID, named: true, hop: 0xFF}
 	i := slices.IndexFunc(q.opt.PrefixRoutes, func(x PrefixRoute) bool { return x.Prefix == 0 || x.Prefix == r.DGID.Prefix() })

@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkReport forwards one trap to 200 subscribers among 800 subscriptions,
-// acknowledgements included.
+// acknowledgments included.
 func BenchmarkReport(b *testing.B) {
 	r := newRig(b, snapshot(200, 0), sa.Config{})
 	for lid := ib.LID(2); lid <= 201; lid++ {

@@ -28,7 +28,7 @@ func TestRebootForgets(t *testing.T) {
 		t.Errorf("a node that is off answers %v", st)
 	}
 	if pi := b.portInfo(toS1, 2); pi.PortState != ib.StateDown || pi.PortPhysicalState != ib.PhysPolling {
-		t.Errorf("its neighbour is %v/%v", pi.PortState, pi.PortPhysicalState)
+		t.Errorf("its neighbor is %v/%v", pi.PortState, pi.PortPhysicalState)
 	}
 	if err := b.s.NodeUp("S2"); err != nil {
 		t.Fatal(err)

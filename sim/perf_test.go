@@ -127,7 +127,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkSMA measures one request to a neighbour switch, by attribute.
+// BenchmarkSMA measures one request to a neighbor switch, by attribute.
 func BenchmarkSMA(b *testing.B) {
 	for _, c := range []struct {
 		name   string

@@ -208,7 +208,7 @@ func TestVPortMayNotSend(t *testing.T) {
 }
 
 // TestVPortPKeys: the table of the VPort decides, not that of its port or of
-// its neighbours; a refusal counts there and is trap 1257.
+// its neighbors; a refusal counts there and is trap 1257.
 func TestVPortPKeys(t *testing.T) {
 	b := relayBed(t, Config{})
 	b.e.Accepts = func(*mad.Packet) bool { return true }
@@ -325,7 +325,7 @@ func TestRequestsOfVPorts(t *testing.T) {
 }
 
 // TestMulticastRelay: every program that listens to the group gets a copy, on
-// whichever VPort, also of what a neighbour sends, but not its own.
+// whichever VPort, also of what a neighbor sends, but not its own.
 func TestMulticastRelay(t *testing.T) {
 	b := relayBed(t, Config{})
 	mgid := ib.GID{0xFF, 0x12, 15: 9}
@@ -422,7 +422,7 @@ func TestVPortAsksSA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answers, neighbours := 0, 0
+	answers, neighbors := 0, 0
 	e.OnPacket = func(p *mad.Packet) {
 		answers++
 		if !p.Addr.HasGRH || p.Addr.LID != b.e.LID() || p.Addr.GRH.GIDIndex != 0 {
@@ -435,7 +435,7 @@ func TestVPortAsksSA(t *testing.T) {
 			t.Fatal(err)
 		}
 		n.Accepts = func(*mad.Packet) bool { return true }
-		n.OnPacket = func(*mad.Packet) { neighbours++ }
+		n.OnPacket = func(*mad.Packet) { neighbors++ }
 	}
 	var m ib.MAD
 	m.SetHeader(ib.ClassSA, 2, ib.MethodGet, 0x35, 0)
@@ -452,8 +452,8 @@ func TestVPortAsksSA(t *testing.T) {
 	if answers != 1 || b.s.Stats().Drops[DropUnmatched] != unmatched+1 {
 		t.Errorf("%d answers, the second without a GRH", answers)
 	}
-	if neighbours != 0 {
-		t.Errorf("neighbours got %d", neighbours)
+	if neighbors != 0 {
+		t.Errorf("neighbors got %d", neighbors)
 	}
 	if e.LID() != b.lid("h1.0") || e.PortGUID() != b.gid(b.vf("h1.0", 2)).GUID() || len(e.GIDs(nil)) != 1 || e.PKeys(nil)[0] != full {
 		t.Errorf("LID %v GUID %v GIDs %v", e.LID(), e.PortGUID(), e.GIDs(nil))

@@ -246,7 +246,7 @@ func TestPortInfoFields(t *testing.T) {
 			t.Errorf("%s: ClientReregister reads 1", c.name)
 		}
 		if c.then != nil && !c.then(&after) {
-			t.Errorf("%s: afterwards %+v", c.name, after)
+			t.Errorf("%s: afterward %+v", c.name, after)
 		}
 	}
 }

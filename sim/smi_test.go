@@ -130,7 +130,7 @@ func TestDirectedRouteDiscards(t *testing.T) {
 		t.Error("a switch answered through a port without a cable")
 	}
 	if r := b.raw(nil, []byte{2}, dr); r == nil {
-		t.Error("a switch's own endpoint gets no answer from its neighbour")
+		t.Error("a switch's own endpoint gets no answer from its neighbor")
 	}
 }
 

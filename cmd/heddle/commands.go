@@ -20,7 +20,7 @@ func subcommands() []*cobra.Command {
 	}
 }
 
-func cancellable(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+func cancelable(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	return context.WithCancel(cmd.Context())
 }
 

@@ -58,7 +58,7 @@ type vmOptions struct {
 
 func (o *vmOptions) register(c *cobra.Command) {
 	o.ctlOptions.register(c)
-	c.Flags().DurationVar(&o.wait, "wait", 20*time.Second, "`TIME` to wait for completion, at most 50s; afterwards the operation continues in the background")
+	c.Flags().DurationVar(&o.wait, "wait", 20*time.Second, "`TIME` to wait for completion, at most 50s; afterward the operation continues in the background")
 }
 
 // path is the URL path of a resource of an interface.

@@ -130,7 +130,7 @@ func (f *floodFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return usagef("--query: %w", err)
 	}
-	ctx, cancel := cancellable(cmd)
+	ctx, cancel := cancelable(cmd)
 	defer cancel()
 	specs := []portFlag{{"--port", f.port}}
 	if f.sif != "" {

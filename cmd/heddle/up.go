@@ -98,7 +98,7 @@ func (f *upFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := cancellable(cmd)
+	ctx, cancel := cancelable(cmd)
 	defer cancel()
 	go console(cmd.InOrStdin(), cmd.OutOrStdout(), d, cancel)
 	name := portName(port, fab)

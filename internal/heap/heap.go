@@ -73,7 +73,7 @@ func (h *Heap[K, V]) Remove(place int) {
 	}
 }
 
-// up moves e from i towards the root, to its place.
+// up moves e from i toward the root, to its place.
 func (h *Heap[K, V]) up(i int, e Item[K, V]) {
 	s, moved := h.items, h.Moved
 	for i > 0 {
@@ -93,7 +93,7 @@ func (h *Heap[K, V]) up(i int, e Item[K, V]) {
 	}
 }
 
-// down moves e from i towards the leaves, to its place.
+// down moves e from i toward the leaves, to its place.
 func (h *Heap[K, V]) down(i int, e Item[K, V]) {
 	s, moved := h.items, h.Moved
 	for {

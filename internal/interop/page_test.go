@@ -133,8 +133,8 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{"SUBNET UP", "MASTER", "36\nswitches", "324\nhosts", "648\nlinks active", "routes by ftree", "Last sweep", "1\npartitions\n", "1\ngroups"} {
 		b.awaitText(want, upTime)
 	}
-	// The drawing must have ink: switches and links in their colours.
-	b.awaitPixels("three colours", `const seen = new Set();
+	// The drawing must have ink: switches and links in their colors.
+	b.awaitPixels("three colors", `const seen = new Set();
 		for (let i = 0; i < d.length; i += 4) if (d[i + 3]) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
 		return seen.size >= 3`)
 	// The SA's figures follow what hosts ask and what an operator changes.

@@ -49,7 +49,7 @@ func (r saRecord) String() string { return r.title + "\n\t" + strings.Join(r.fie
 var saField = regexp.MustCompile(`^(.*?)[.:]{2,}`)
 
 // parseSA splits what saquery printed into records, without what may differ.
-// Tables towards the own port of switches, by LID, are left out: OpenSM never
+// Tables toward the own port of switches, by LID, are left out: OpenSM never
 // reads nor writes them, and tells zeros. So are the P_Key tables of switches'
 // external ports, which heddle leaves alone while no partition needs them; and
 // OpenSM turns the bytes of block numbers.

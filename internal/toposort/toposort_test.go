@@ -31,7 +31,7 @@ func (g *graph) reaches(from, to int32, seen []bool) bool {
 }
 
 // TestInsert adds and removes random edges. Insert refuses exactly the edges that close a cycle,
-// every edge goes forward afterwards, and positions stay a permutation.
+// every edge goes forward afterward, and positions stay a permutation.
 func TestInsert(t *testing.T) {
 	var ins toposort.Inserter // shared by graphs of several sizes
 	refused, moved := 0, 0

@@ -11,9 +11,9 @@ import (
 	"heddle/route/engine/minhop"
 )
 
-// levelled are min-hop tables with service levels drawn by switch and LID, on
+// leveled are min-hop tables with service levels drawn by switch and LID, on
 // eight lanes.
-func levelled(tb testing.TB, g *fabric.Graph) *route.Tables {
+func leveled(tb testing.TB, g *fabric.Graph) *route.Tables {
 	t, err := minhop.Engine{}.Compute(g, route.Options{Workers: 2})
 	if err != nil {
 		tb.Fatal(err)
@@ -36,7 +36,7 @@ func levelled(tb testing.TB, g *fabric.Graph) *route.Tables {
 // by explicit SL-to-VL tables.
 func BenchmarkLanes(b *testing.B) {
 	g := routetest.Tree(36, 18).Graph()
-	t := levelled(b, g)
+	t := leveled(b, g)
 	run := func(name string) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -366,7 +366,7 @@ func (j *judge) lane(s int32, in uint8, c int32, sl ib.SL) (lane uint8, ok bool)
 	return lane, lane < j.vls[c]
 }
 
-// path walks from an end port towards l: as far as packets get, and at most
+// path walks from an end port toward l: as far as packets get, and at most
 // twice around a loop.
 func (j *judge) path(src *fabric.EndPort, l int, dst int32) (hops []Hop) {
 	s, in := src.Switch, src.Port

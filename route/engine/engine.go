@@ -17,7 +17,7 @@ import (
 )
 
 // Fan is a Planner's result for one destination switch: the channels that each
-// switch may use towards it.
+// switch may use toward it.
 type Fan struct {
 	// Order holds the switches with a route, each before every switch that
 	// it may send to; the destination itself is not in it.

@@ -16,7 +16,7 @@ type Repairer interface {
 	// switches that may have lost a permitted choice; duplicates are harmless. It
 	// returns false if the state no longer fits.
 	Repair(dst int32, touched []int32) ([]int32, bool)
-	// May reports whether the switch that channel c leaves may use it towards
+	// May reports whether the switch that channel c leaves may use it toward
 	// dst. It and Cost are called once all destinations are repaired.
 	May(dst, c int32) bool
 	// Cost falls along every channel that May allows; Far if there is none.

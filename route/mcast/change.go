@@ -153,7 +153,7 @@ func (b *builder) extend(d *demand, old *route.Tree) *route.Tree {
 // grow plans a tree from root without turns that close a cycle: switch after
 // switch in breadth-first order, each link only if its possible dependencies
 // are permitted. It reports whether all members are in it. The dependency graph
-// is unchanged afterwards.
+// is unchanged afterward.
 func (b *builder) grow(d *demand, root int32, sl ib.SL, p *plan) bool {
 	g := b.g
 	p.reset()

@@ -45,7 +45,7 @@ func gather(g *fabric.Graph, grp route.Group) demand {
 }
 
 // plan is a tree under construction: its switches, and the channel from each
-// towards the root (-1 for the root).
+// toward the root (-1 for the root).
 type plan struct {
 	in     []bool  // by switch
 	parent []int32 // by switch in the tree
@@ -156,7 +156,7 @@ func (b *builder) shortest(d *demand, root int32, p *plan) {
 	p.add(root, -1)
 	order := slices.Clone(d.at)
 	slices.SortStableFunc(order, func(x, y int32) int { return int(dist[y]) - int(dist[x]) })
-	var path []int32 // channels from a member towards the tree
+	var path []int32 // channels from a member toward the tree
 	for _, s := range order {
 		path = path[:0]
 		for !p.in[s] {
@@ -179,7 +179,7 @@ func (b *builder) shortest(d *demand, root int32, p *plan) {
 	}
 }
 
-// better prefers channel c to best for the next step towards the root.
+// better prefers channel c to best for the next step toward the root.
 func (b *builder) better(p *plan, c, best int32) bool {
 	x, y := p.in[b.g.Channels[c].To], p.in[b.g.Channels[best].To]
 	if x != y {

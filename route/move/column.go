@@ -87,7 +87,7 @@ func (m *mover) toward(s int32, e byte) int32 {
 // other switches follow unchanged entries to src, or join the path earlier.
 //
 // favor, if not nil, marks the switches to prefer among paths of equal cost.
-func (m *mover) fewest(mine, model []byte, src, dst int32, favour []bool) []byte {
+func (m *mover) fewest(mine, model []byte, src, dst int32, favor []bool) []byte {
 	const far = 1 << 30
 	change := int32(2 * m.n)
 	if m.cost == nil {
@@ -108,7 +108,7 @@ func (m *mover) fewest(mine, model []byte, src, dst int32, favour []bool) []byte
 		switch {
 		case mine[s] == model[s]:
 			price = 0
-		case favour == nil || !favour[s]:
+		case favor == nil || !favor[s]:
 			price++
 		}
 		if s == dst {

@@ -23,7 +23,7 @@ func (m *mover) finish() (*Result, error) {
 	}
 	r.Blocks = m.blocks(cols)
 	if !m.single() {
-		if err := m.levelled(r); err != nil {
+		if err := m.leveled(r); err != nil {
 			return nil, err
 		}
 	}
@@ -221,9 +221,9 @@ func (m *mover) reclass(l ib.LID, class int32, mode Mode, here, there int32) {
 	m.class[l] = class
 }
 
-// levelled checks the service levels of r's tables, and that no host needs a
+// leveled checks the service levels of r's tables, and that no host needs a
 // new one, unless that is allowed.
-func (m *mover) levelled(r *Result) error {
+func (m *mover) leveled(r *Result) error {
 	t := r.Tables
 	t.Class = m.class
 	if t.SL == nil {

@@ -12,7 +12,7 @@
 //	… r.Tables are in force for r.Graph, r.Proof proves them
 //
 // Balanced is the paper's method: it writes every switch where the two entries differ,
-// and afterwards the LID's paths are those of its model. Minimal writes the fewest
+// and afterward the LID's paths are those of its model. Minimal writes the fewest
 // switches that deliver the LID from everywhere: inside a leaf, only the leaf. The
 // resulting path differs from the model's; read it from the tables.
 //
@@ -154,7 +154,7 @@ type Moved struct {
 // Stage is a set of blocks that may be written in any order.
 type Stage struct {
 	Blocks []route.BlockDiff // contents: Result.Block; by switch, block
-	// Drain is how long to wait after the last acknowledgement, until packets sent
+	// Drain is how long to wait after the last acknowledgment, until packets sent
 	// by older entries have left; Hops is the number of switches on the longest
 	// path that must drain.
 	Drain time.Duration

@@ -78,7 +78,7 @@ func (m *mover) remove(list []cdg.Dep) {
 // be written at any time from its step on if no other entry's new path uses it, and its
 // old one causes only dependencies of the installed tables; it goes into the last step,
 // so that blocks with several LIDs are written once. A stage is the part of one step; the
-// planner waits for acknowledgements between stages. If dependencies of old entries on
+// planner waits for acknowledgments between stages. If dependencies of old entries on
 // new ones close a cycle, an epoch ends: older packets drain before the next stage. An
 // entry that cannot be written even then is dropped for a while. With Options.NoWait
 // there is one epoch, nothing is dropped, and the first such dependency becomes a Risk.

@@ -147,7 +147,7 @@ func (d *routesReader) owner(text string, lid ib.LID) error {
 	return nil
 }
 
-// PathSL is the service level towards one LID.
+// PathSL is the service level toward one LID.
 type PathSL struct {
 	LID ib.LID
 	SL  ib.SL

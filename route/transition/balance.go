@@ -166,7 +166,7 @@ func (b *balancer) divert(l ib.LID, hot int32) bool {
 	}
 	type way struct {
 		u, c int32
-		most int64 // load of its busiest channel afterwards
+		most int64 // load of its busiest channel afterward
 		flow int64
 	}
 	var ways []way

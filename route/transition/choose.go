@@ -50,7 +50,7 @@ func (b *builder) choose() {
 	v := &verdict{clean: true}
 	if !quick || len(rooted) > 0 {
 		b.x.build()
-		v = b.x.analyse(b.ch, o.Workers)
+		v = b.x.analyze(b.ch, o.Workers)
 	}
 	if v.clean && p.UnknownRows == 0 {
 		p.Mode, p.Reason = ModeDynamic, "old and new entries mix without a cycle or a loop"

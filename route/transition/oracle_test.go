@@ -392,7 +392,7 @@ func play(g *fabric.Graph, a, b *route.Tables, held *transition.Held, p *transit
 	w.levels, w.mlanes = usual, usualTrees
 	w.drained()
 	if err := w.judge(); err != nil {
-		return fmt.Errorf("afterwards: %w", err)
+		return fmt.Errorf("afterward: %w", err)
 	}
 	for s := range w.now {
 		for l := ib.LID(1); l <= b.TopLID; l++ {

@@ -10,7 +10,7 @@ import (
 
 // A destination is written in rooted order if no switch sends to it by its
 // wanted entry before all later switches of the wanted path do. Stages then
-// need acknowledgements but no drain. A packet follows installed entries first
+// need acknowledgments but no drain. A packet follows installed entries first
 // and wanted ones from then on, so it cannot loop if neither state loops, and
 // of the mixed dependencies those from a new to an old entry are impossible.
 

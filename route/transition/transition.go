@@ -253,7 +253,7 @@ type Stage struct {
 	SL2VL     []LaneTable       // contents: the wanted tables'
 	LFT       []route.BlockDiff // contents: Plan.Block; destination-rooted order
 	MFT       []McastBlock      // contents: Plan.McastBlock
-	Drain     time.Duration     // how long to wait after the last acknowledgement
+	Drain     time.Duration     // how long to wait after the last acknowledgment
 	DrainHops int               // switches on the longest path that has to empty
 	Repath    time.Duration     // how long to wait, besides, for hosts to use new levels
 }
@@ -267,7 +267,7 @@ type Stage struct {
 //
 // In order of preference the result is dynamic, staged by an order of
 // updates, staged by discarding the fewest destinations that a greedy search
-// finds, and static. Time and memory: see analyse, inOrder and search; the
+// finds, and static. Time and memory: see analyze, inOrder and search; the
 // whole is bounded by a multiple of switches × LIDs for a graph's size.
 func New(g *fabric.Graph, installed, wanted *route.Tables, o Options) *Plan {
 	if installed == nil {

@@ -55,7 +55,7 @@ type client struct {
 }
 
 // expectsAnswer reports whether m, or the request to which m responds, expects
-// a response. RMPP acknowledgements look like requests.
+// a response. RMPP acknowledgments look like requests.
 func expectsAnswer(m *ib.MAD) bool {
 	switch m.Method() &^ ib.MethodResponseBit {
 	case ib.MethodSend, ib.MethodTrap, ib.MethodTrapRepress:

@@ -20,7 +20,7 @@
 //     timers of their own. A request is never completed twice: an answer that
 //     comes after its request was returned is dropped.
 //   - Only requests are returned. Answers, notices, TrapRepress and RMPP
-//     acknowledgements that are lost are lost silently: nobody waits for them,
+//     acknowledgments that are lost are lost silently: nobody waits for them,
 //     and the preload library would hand them to the wrong agent.
 //   - TrapRepress reaches the node it is sent to. Where it answers a trap that
 //     a client sent, it is handed to that client: OpenSM waits for it, and

@@ -362,7 +362,7 @@ func await(ctx context.Context, fd int, b []byte) (int, error) {
 			}
 			return 0, err
 		}
-		// Short slices, so that a cancelled context is noticed.
+		// Short slices, so that a canceled context is noticed.
 		wait := 50 * time.Millisecond
 		if dl, ok := ctx.Deadline(); ok {
 			wait = max(time.Millisecond, min(wait, time.Until(dl)))

@@ -277,7 +277,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	for _, w := range []int{1, 8, 16} {
 		b.Run(fmt.Sprintf("window=%d", w), func(b *testing.B) {
 			c := s.dialWhenUp(b, Options{SockName: s.name, Node: "Hca1"})
-			req := neighbour()
+			req := neighbor()
 			var p mad.Packet
 			b.ReportAllocs()
 			out := 0
@@ -303,8 +303,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// neighbour asks the switch next to Hca1.
-func neighbour() *mad.Packet {
+// neighbor asks the switch next to Hca1.
+func neighbor() *mad.Packet {
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, []byte{1})
 	return &mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]}
@@ -327,7 +327,7 @@ func BenchmarkDeepWindow(b *testing.B) {
 					room <- struct{}{}
 				}
 			}()
-			req := neighbour()
+			req := neighbor()
 			for b.Loop() {
 				<-room
 				if err := c.Send(req); err != nil {

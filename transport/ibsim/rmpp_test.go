@@ -206,10 +206,10 @@ func deliver(b *message) {
 
 func FuzzDataMessage(f *testing.F) {
 	var b message
-	putPacket(&b, neighbour())
+	putPacket(&b, neighbor())
 	f.Add(b[:dataLen])
 	f.Add(b[:100])
-	far := neighbour()
+	far := neighbor()
 	far.LocalQP = 1
 	far.Addr = mad.Addr{LID: 7, QP: 0x1234, SL: 3, PathBits: 1, PKeyIndex: 2, HasGRH: true, GRH: mad.GRH{HopLimit: 1, GID: ib.GID{0xFE, 0x80}}}
 	putPacket(&b, far)

@@ -107,7 +107,7 @@ func (p *Port) give(token uint64, _ error) {
 	p.free = append(p.free, token)
 }
 
-// raw sends a segment or an acknowledgement; mu is held.
+// raw sends a segment or an acknowledgment; mu is held.
 func (p *Port) raw(q *mad.Packet) {
 	if err := p.Transport.Send(q); err != nil {
 		p.err = err

@@ -242,7 +242,7 @@ func BenchmarkSend(b *testing.B) {
 	defer server.Close()
 	defer client.Close()
 	msg := message(ib.MethodGetTableResp, 0, 200_000)
-	go func() { // the server's acknowledgements
+	go func() { // the server's acknowledgments
 		var p mad.Packet
 		for server.Recv(&p) == nil {
 		}

@@ -181,7 +181,7 @@ func (p *Port) register() error {
 		p.more[agentKey{reg.Class, reg.Version, reg.OUI}] = id
 		if p.fixed[reg.Class] >= 0 {
 			// Responses must be sent through the agent that received the request: the
-			// kernel looks there for the transfer of an acknowledgement.
+			// kernel looks there for the transfer of an acknowledgment.
 			p.fixed[reg.Class] = int16(id)
 		}
 	}

@@ -168,9 +168,9 @@ function draw(d) {
   // Links: faint if there are many, but always plain if one has failed.
   const links = d.links || [];
   const alpha = Math.max(0.06, Math.min(0.7, 60 / Math.sqrt(links.length * 12 + 1)));
-  const strokes = (list, colour, a, width) => {
+  const strokes = (list, color, a, width) => {
     g.globalAlpha = a;
-    g.strokeStyle = colour;
+    g.strokeStyle = color;
     g.lineWidth = width;
     g.beginPath();
     for (const l of list) {

@@ -168,7 +168,7 @@ func (t *tree) entry(u int32, l ib.LID) byte {
 	return t.g.Channels[t.step(u, d, int(l))].OutPort
 }
 
-// step is the channel that leaves u towards destination at, which is on switch
+// step is the channel that leaves u toward destination at, which is on switch
 // d and has a path up then down.
 func (t *tree) step(u, d int32, at int) int32 {
 	if has(t.below1(u), d) {

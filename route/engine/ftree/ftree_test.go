@@ -243,7 +243,7 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
-	// Two pods that only share a leaf's neighbour's neighbour: no common top.
+	// Two pods that only share a leaf's neighbor's neighbor: no common top.
 	b := &routetest.Net{}
 	b.Switches(5)
 	for l := range 3 {

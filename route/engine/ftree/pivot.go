@@ -60,7 +60,7 @@ func (t *tree) pivots(was *past) {
 	}
 	for _, s := range t.order {
 		if p := t.pivot[t.part[s]]; p >= 0 && p != s {
-			t.exit[s] = t.towards(s, p)
+			t.exit[s] = t.toward(s, p)
 		}
 	}
 }
@@ -86,19 +86,19 @@ func (t *tree) oneWayDown(s int32) bool {
 	return true
 }
 
-// towards is the port of u on the path to switch p.
-func (t *tree) towards(u, p int32) uint8 {
+// toward is the port of u on the path to switch p.
+func (t *tree) toward(u, p int32) uint8 {
 	return t.g.Channels[t.step(u, p, int(t.g.TopLID)+1+int(p))].OutPort
 }
 
-// detour is the port of u towards switch d, to which no path goes up then down.
+// detour is the port of u toward switch d, to which no path goes up then down.
 func (t *tree) detour(u, d int32) uint8 {
 	if p := t.pivot[t.part[u]]; p >= 0 {
 		return t.exit[u]
 	}
 	if m := t.many[t.part[u]]; m != nil {
 		if p := m[t.place[u]*t.partSize[t.part[u]]+t.place[d]]; p >= 0 {
-			return t.towards(u, p)
+			return t.toward(u, p)
 		}
 	}
 	return route.Drop

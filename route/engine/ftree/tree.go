@@ -59,7 +59,7 @@ type tree struct {
 	peer  [][]uint16 // [level][destination]: the label of its column's switch
 
 	pivot  []int32 // by part; -1 for none
-	exit   []uint8 // by switch: the port towards its component's pivot
+	exit   []uint8 // by switch: the port toward its component's pivot
 	many   [][]int32
 	plain  [][]byte // by part without CAs: next ports, by position in the part
 	place  []int32  // by switch: its position in its part

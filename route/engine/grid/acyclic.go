@@ -22,7 +22,7 @@ func (r *router) acyclic(legal, spare int) bool {
 }
 
 // Acyclic reports whether paths cannot deadlock. column fills hop with the link
-// that each switch uses towards switch d, -1 at d itself; level is the service
+// that each switch uses toward switch d, -1 at d itself; level is the service
 // level of paths from s to d; lane is the lane of a packet that leaves by link
 // out after arriving by link in (-1: from an end port). Every hop must lead to
 // the destination. Parallel links count as one channel, and paths between

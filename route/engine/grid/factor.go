@@ -105,7 +105,7 @@ func squares(n *Net) classes {
 	var common []uint16 // by pair of adjacent switches: common adjacent switches except u
 	var corner []int32  // by pair: one of them
 	for u := range int32(n.size()) {
-		nb := n.neighbours(u)
+		nb := n.neighbors(u)
 		d := len(nb)
 		first := n.off[u]
 		common = append(common[:0], make([]uint16, d*d)...)
@@ -116,7 +116,7 @@ func squares(n *Net) classes {
 		}
 		const adjacent = 0xFFFF
 		for i, v := range nb {
-			for _, x := range n.neighbours(v) {
+			for _, x := range n.neighbors(v) {
 				switch {
 				case x == u:
 				case place[x] > 0:

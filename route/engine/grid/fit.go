@@ -185,9 +185,9 @@ func seeds(n *Net, dims []Dim) []int32 {
 			continue
 		}
 		lack := 0
-		for _, v := range n.neighbours(s) {
+		for _, v := range n.neighbors(s) {
 			lack += inner - n.degree(v)
-			for _, w := range n.neighbours(v) {
+			for _, w := range n.neighbors(v) {
 				lack += inner - n.degree(w)
 			}
 		}
@@ -377,14 +377,14 @@ func (f *fitter) place(v, c int32) {
 	f.g.Cell[v], f.g.Switch[c] = c, v
 	f.placed = append(f.placed, v)
 	f.steps--
-	for _, w := range f.n.neighbours(v) {
+	for _, w := range f.n.neighbors(v) {
 		f.around[w]++
 		f.enqueue(w)
 	}
 	// Switches that could have this cell have one choice less.
 	for _, x := range f.next(c) {
 		if w := f.g.Switch[x]; w >= 0 {
-			for _, u := range f.n.neighbours(w) {
+			for _, u := range f.n.neighbors(w) {
 				f.enqueue(u)
 			}
 		}
@@ -405,7 +405,7 @@ func (f *fitter) undo(keep int) {
 		f.placed = f.placed[:len(f.placed)-1]
 		c := f.g.Cell[v]
 		f.g.Cell[v], f.g.Switch[c] = -1, -1
-		for _, w := range f.n.neighbours(v) {
+		for _, w := range f.n.neighbors(v) {
 			f.around[w]--
 		}
 		for _, x := range f.next(c) {
@@ -428,7 +428,7 @@ func (f *fitter) clear() {
 // those that leave fewer links missing.
 func (f *fitter) choices(v int32, out []int32) []int32 {
 	out = out[:0]
-	for _, w := range f.n.neighbours(v) {
+	for _, w := range f.n.neighbors(v) {
 		c := f.g.Cell[w]
 		if c < 0 {
 			continue

@@ -53,7 +53,7 @@ func (m *Memo) Place(n *Net) *Grid {
 		g.Cell[s], g.Switch[c] = c, int32(s)
 	}
 	for s := range int32(n.size()) {
-		for _, t := range n.neighbours(s) {
+		for _, t := range n.neighbors(s) {
 			if !g.near(g.Cell[s], g.Cell[t]) {
 				return nil
 			}

@@ -74,13 +74,13 @@ func NewNet(g *fabric.Graph, order func(s int32) []uint8) *Net {
 
 func (n *Net) size() int { return len(n.off) - 1 }
 
-func (n *Net) neighbours(s int32) []int32 { return n.to[n.off[s]:n.off[s+1]] }
+func (n *Net) neighbors(s int32) []int32 { return n.to[n.off[s]:n.off[s+1]] }
 
 func (n *Net) degree(s int32) int { return int(n.off[s+1] - n.off[s]) }
 
 // link is the link from s to t, or -1.
 func (n *Net) link(s, t int32) int32 {
-	nb := n.neighbours(s)
+	nb := n.neighbors(s)
 	if len(nb) <= 8 {
 		for i, v := range nb {
 			if v == t {

@@ -33,7 +33,7 @@ func ByPorts(n *Net, o Options) *route.Tables {
 		queue := append(make([]int32, 0, size), d)
 		for h := 0; h < len(queue); h++ {
 			u := queue[h]
-			for _, v := range n.neighbours(u) {
+			for _, v := range n.neighbors(u) {
 				if dist[v] < 0 {
 					dist[v] = dist[u] + 1
 					queue = append(queue, v)

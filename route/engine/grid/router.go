@@ -153,7 +153,7 @@ const (
 	early = -2 // the next cell is missing, and the leg would end there
 )
 
-// leg is the next cell from c towards coordinate q in dimension d.
+// leg is the next cell from c toward coordinate q in dimension d.
 func (r *router) leg(c int32, d, q int, dst int32) int32 {
 	dim := r.gr.Dims[d]
 	end := r.moved(c, d, q)
@@ -380,7 +380,7 @@ func (r *router) missingLinks() int {
 	return k
 }
 
-// column finds the link that each switch uses towards switch d; -1 if there is
+// column finds the link that each switch uses toward switch d; -1 if there is
 // none, and at d.
 func (r *router) column(d int32, hop []int32) {
 	dst := r.gr.Cell[d]

@@ -19,7 +19,7 @@
 // pairs in, plus the search for cycles: O(channels × ports) at worst for each
 // dependency that is new to a layer, next to nothing in practice. Memory: one byte
 // for each pair of switches, twice, and for each layer four bytes for each possible
-// dependency (pairs of neighbours × ports).
+// dependency (pairs of neighbors × ports).
 //
 // Invariants: every path is as short as any over switches whose tables hold the
 // LID; no lane has a cycle for traffic that can exist; too few lanes are refused,

@@ -25,7 +25,7 @@ type search struct {
 	topo       toposort.Inserter
 	heap       []int32
 	indegree   []int32
-	colour     []uint8
+	color      []uint8
 	stack, ats []int32
 }
 

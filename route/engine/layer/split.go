@@ -21,35 +21,35 @@ func Split(p *Paths) (l *Layers, ok bool) {
 // breakCycles searches layer k depth first; whenever the search returns to a
 // channel on its path, it removes the weakest dependency of that cycle.
 func (l *Layers) breakCycles(k int) bool {
-	const white, grey, black = 0, 1, 2
+	const white, gray, black = 0, 1, 2
 	d, w := l.cdg[k], l.w
 	m := l.p.Graph.Channels()
-	if w.colour == nil {
-		w.colour = make([]uint8, m)
+	if w.color == nil {
+		w.color = make([]uint8, m)
 	}
-	clear(w.colour)
+	clear(w.color)
 	for r := range m {
-		if w.colour[r] != white {
+		if w.color[r] != white {
 			continue
 		}
 		stack, ats := append(w.stack[:0], int32(r)), append(w.ats[:0], 0)
-		w.colour[r] = grey
+		w.color[r] = gray
 		for len(stack) > 0 {
 			top := len(stack) - 1
 			c := stack[top]
 			e := d.next(c, ats[top])
 			if e < 0 {
-				w.colour[c] = black
+				w.color[c] = black
 				stack, ats = stack[:top], ats[:top]
 				continue
 			}
-			if w.colour[e] == white {
+			if w.color[e] == white {
 				ats[top] = d.g.col[e] + 1
-				w.colour[e] = grey
+				w.color[e] = gray
 				stack, ats = append(stack, e), append(ats, 0)
 				continue
 			}
-			if w.colour[e] == black {
+			if w.color[e] == black {
 				ats[top] = d.g.col[e] + 1
 				continue
 			}
@@ -67,7 +67,7 @@ func (l *Layers) breakCycles(k int) bool {
 			for i := 1; i < len(stack); i++ {
 				if d.count[d.g.edge(stack[i-1], stack[i])] == 0 {
 					for _, c := range stack[i:] {
-						w.colour[c] = white
+						w.color[c] = white
 					}
 					stack, ats = stack[:i], ats[:i]
 					break

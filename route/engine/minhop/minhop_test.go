@@ -141,7 +141,7 @@ func TestBalanceOnTrees(t *testing.T) {
 	}
 }
 
-// TestPathsOfOnePort: a port's LIDs leave a switch by different neighbours as
+// TestPathsOfOnePort: a port's LIDs leave a switch by different neighbors as
 // far as there are any, then by different links.
 func TestPathsOfOnePort(t *testing.T) {
 	b := &routetest.Net{}

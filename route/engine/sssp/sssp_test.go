@@ -209,7 +209,7 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// TestPathsOfOnePort: LIDs of one port go by different neighbours, then by
+// TestPathsOfOnePort: LIDs of one port go by different neighbors, then by
 // different cables, from every leaf that has them.
 func TestPathsOfOnePort(t *testing.T) {
 	b := &routetest.Net{}
@@ -243,7 +243,7 @@ func TestPathsOfOnePort(t *testing.T) {
 				cables[port]++
 			}
 			if len(peers) != 3 || len(cables) != 6 {
-				t.Errorf("%s: LIDs of port %d take %d neighbours and %d cables", e.Name(), i, len(peers), len(cables))
+				t.Errorf("%s: LIDs of port %d take %d neighbors and %d cables", e.Name(), i, len(peers), len(cables))
 			}
 		}
 	}

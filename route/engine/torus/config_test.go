@@ -226,7 +226,7 @@ func TestManualPage(t *testing.T) {
 	if got, want := trace(d, tb, S, D), path(6, 1, 1, 2, 1, 2, 2, 2, 3, 3, 3); got != want {
 		t.Errorf("T and R failed: %s, want %s", got, want)
 	}
-	// What torus-2QoS refuses, two neighbours along x: right or refused.
+	// What torus-2QoS refuses, two neighbors along x: right or refused.
 	d = routetest.Without(g, []int32{sw(3, 1), sw(4, 1)}, nil)
 	if tb, err := config(6, 6).Compute(d, route.Options{}); err == nil {
 		if r := check.Verify(d, tb, check.Options{}); !r.OK() {

@@ -176,7 +176,7 @@ func (p *Port) Deliver(pk *mad.Packet) {
 }
 
 // Accepts reports whether an agent of this port would take a MAD that answers
-// nothing: a trap, an SMInfo or an SA request, a segment's acknowledgement.
+// nothing: a trap, an SMInfo or an SA request, a segment's acknowledgment.
 func (p *Port) Accepts(pk *mad.Packet) bool {
 	if p.removed || len(pk.Data) < umadabi.RMPPHeaderLen {
 		return false

@@ -20,7 +20,7 @@ type rmpp struct {
 	waiting int // bytes of the lingering messages
 }
 
-// ackTimeout is how long the kernel waits for an acknowledgement at most.
+// ackTimeout is how long the kernel waits for an acknowledgment at most.
 const ackTimeout = 2 * time.Second
 
 // maxReceptions bounds the messages that an agent reassembles concurrently;

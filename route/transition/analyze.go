@@ -113,7 +113,7 @@ func (x *mixer) one(w *walker, l ib.LID, sp spec) bool {
 	return true
 }
 
-// verdict is the outcome of analyse.
+// verdict is the outcome of analyze.
 type verdict struct {
 	clean bool
 	want  depSet // dependencies of the wanted state, multicast included
@@ -124,10 +124,10 @@ type verdict struct {
 	rings  []bool // by index in change.trees: the union of the trees is none
 }
 
-// analyse determines whether all changes can mix.
+// analyze determines whether all changes can mix.
 //
 // It takes time proportional to switches × LIDs, on all workers.
-func (x *mixer) analyse(ch *change, workers int) *verdict {
+func (x *mixer) analyze(ch *change, workers int) *verdict {
 	v := &verdict{loop: make([]bool, len(ch.lids)), broken: make([]bool, len(ch.lids)), rings: make([]bool, len(ch.trees))}
 	index := ch.index()
 	ws := x.scan(workers, func(w *walker, l ib.LID) {
