@@ -147,7 +147,7 @@ type Store interface {
 	// Apply makes the changes durable, all or none; of several operations on one
 	// entry the last applies. It does not keep ops.
 	Apply(ops []Op) error
-	// Close releases the store. Apply and Load fail afterwards.
+	// Close releases the store. Apply and Load fail afterward.
 	Close() error
 }
 
