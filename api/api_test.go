@@ -148,7 +148,7 @@ func ask(h http.Handler, method, target string, body io.Reader, head ...string) 
 	return w
 }
 
-func TestHostMustBeOurs(t *testing.T) {
+func TestHostHeader(t *testing.T) {
 	h := New(newFake(0), Options{Hosts: []string{"sm.example.org"}})
 	for host, want := range map[string]int{
 		"127.0.0.1:7480":          200,
@@ -183,7 +183,7 @@ func TestHostMustBeOurs(t *testing.T) {
 	}
 }
 
-func TestWritingNeedsTheToken(t *testing.T) {
+func TestWriteToken(t *testing.T) {
 	const token = "0123456789abcdef"
 	for _, c := range []struct {
 		name   string
@@ -231,7 +231,7 @@ func TestWritingNeedsTheToken(t *testing.T) {
 	}
 }
 
-func TestReadingMayNeedAToken(t *testing.T) {
+func TestReadToken(t *testing.T) {
 	o := Options{Token: "writer writer writer", ReadToken: "reader reader reader"}
 	h := New(newFake(0), o)
 	for _, path := range []string{"/v1/status", "/", "/healthz", "/readyz", "/openapi.json", "/v1/events/stream"} {
@@ -316,9 +316,9 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestStreamGoesOn reads a stream, comes back with Last-Event-ID, and is told
+// TestStreamResumes reads a stream, comes back with Last-Event-ID, and is told
 // what it missed and then what is new.
-func TestStreamGoesOn(t *testing.T) {
+func TestStreamResumes(t *testing.T) {
 	f := newFake(2)
 	srv := httptest.NewServer(New(f, Options{}))
 	defer srv.Close()
@@ -382,7 +382,7 @@ func TestStreamGoesOn(t *testing.T) {
 	}
 }
 
-func TestSilentStreamSaysThatItLives(t *testing.T) {
+func TestStreamKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*keepAlive+time.Second)
 		defer cancel()

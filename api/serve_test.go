@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-func TestListenStaysAtHome(t *testing.T) {
+func TestListenNeedsTLSOffLoopback(t *testing.T) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	for _, c := range []struct {
 		addr  string
@@ -53,7 +53,7 @@ func TestListenStaysAtHome(t *testing.T) {
 	}
 }
 
-func TestListenTellsWhoIsThere(t *testing.T) {
+func TestListenReportsBusyAddress(t *testing.T) {
 	l, err := Listen("127.0.0.1:0", nil, "")
 	if err != nil {
 		t.Fatal(err)

@@ -257,7 +257,7 @@ func TestUFMRefusals(t *testing.T) {
 	}
 }
 
-func TestUFMListensAtHomeOrOverTLS(t *testing.T) {
+func TestUFMListensOnLoopbackOrTLS(t *testing.T) {
 	for addr, ok := range map[string]bool{"127.0.0.1:0": true, "localhost:0": true, "0.0.0.0:0": false, ":0": false, "sm.example.org:0": false, "127.0.0.1": false} {
 		l, err := ListenUFM(addr, nil)
 		if err == nil {

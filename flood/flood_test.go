@@ -147,8 +147,8 @@ func TestManyInstances(t *testing.T) {
 	near(t, "response time of the SIF", float64(r.SIF.Response.Mean()), 961*1e5, 0.01)
 }
 
-// TestCut: what was measured of a round that is interrupted stays.
-func TestCut(t *testing.T) {
+// TestInterruptedRound: what was measured of a round that is interrupted stays.
+func TestInterruptedRound(t *testing.T) {
 	w := newWorld(t, 2, flood.Config{})
 	x := flood.NewExperiment(flood.Plan{Instances: 1, Rounds: 3, RoundTime: 100 * time.Millisecond}, w.flooders[0], w.flooders[1:])
 	w.run(x, mad.Time(150*time.Millisecond))

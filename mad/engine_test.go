@@ -435,9 +435,9 @@ func BenchmarkEngine(b *testing.B) {
 	}
 }
 
-// TestUrgentBesideSilence: a node with very many requests falls silent. What asks others why
+// TestUrgentDespiteSilentNode: a node with very many requests falls silent. What asks others why
 // goes out at once, not when these time out.
-func TestUrgentBesideSilence(t *testing.T) {
+func TestUrgentDespiteSilentNode(t *testing.T) {
 	e := NewEngine(Config{Window: 32, MaxWindow: 32, Timeout: 200 * time.Millisecond, Retries: 3})
 	submit := func(r Request, p Priority) {
 		r.Priority = p

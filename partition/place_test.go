@@ -104,7 +104,7 @@ func TestPlaceLaws(t *testing.T) {
 	}
 }
 
-func TestOf(t *testing.T) {
+func TestGrantsOf(t *testing.T) {
 	p, _ := parse(t, `Default=0x7fff : ALL=limited, SELF=full, 9=full ;
 		cas=1 : ALL_CAS=full, 2=limited ;
 		late=2 : 2=full, ALL_CAS ;

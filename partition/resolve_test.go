@@ -72,8 +72,8 @@ func index0ByLines(p *Policy, class Class, guid ib.GUID, aliases []ib.GUID, self
 	return 0
 }
 
-// TestOfByLines: what ports are given is what the lines say.
-func TestOfByLines(t *testing.T) {
+// TestGrantsAgainstLines: what ports are given is what the lines say.
+func TestGrantsAgainstLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for range 3000 {
 		p := randomPolicy(rng)

@@ -173,9 +173,9 @@ func TestAliasDuplicates(t *testing.T) {
 	}
 }
 
-// TestAliasOfAnother: what a manager before this one gave to a port is its own:
+// TestAliasOfEarlierManager: what a manager before this one gave to a port is its own:
 // it is kept by who asks for any, and can be deleted.
-func TestAliasOfAnother(t *testing.T) {
+func TestAliasOfEarlierManager(t *testing.T) {
 	r := newAliasRig(t, 2)
 	const theirs = 0x0014_0500_0000_0077
 	r.publish(r.snapshot([]subnet.Alias{{Port: 0x1011, Index: 1, GUID: theirs}, {Port: 0x1011, Index: 2, GUID: 0xA2}, {Port: 0x1021, Index: 1, GUID: 0xB1}}))

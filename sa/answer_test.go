@@ -189,8 +189,8 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// TestSilence: what must not be answered is not.
-func TestSilence(t *testing.T) {
+// TestDroppedRequests: what must not be answered is not.
+func TestDroppedRequests(t *testing.T) {
 	s := snapshot(2, 0)
 	q := ask(ib.MethodGet, wire.AttrClassPortInfo, 0, nil)
 	key := append([]byte(nil), q...)

@@ -18,10 +18,10 @@ import (
 	"heddle/subnet"
 )
 
-// TestGroupsArePartedOut: one host that creates groups without end leaves groups
+// TestGroupShares: one host that creates groups without end leaves groups
 // and MLIDs for others, is refused in time, and takes nothing from the port in
 // whose name it asks.
-func TestGroupsArePartedOut(t *testing.T) {
+func TestGroupShares(t *testing.T) {
 	s := up(5)
 	for i := range s.Ports {
 		s.Ports[i].PKeys = []ib.PKey{0xFFFF, 0x8005}
@@ -105,9 +105,9 @@ func TestParkedByPort(t *testing.T) {
 	}
 }
 
-// TestSilentWhileStandby: what was on its way when this manager lost the
+// TestStandbySendsNothing: what was on its way when this manager lost the
 // mastership goes nowhere, and nothing is forgotten meanwhile.
-func TestSilentWhileStandby(t *testing.T) {
+func TestStandbySendsNothing(t *testing.T) {
 	s := snapshot(4, 0)
 	r := newRig(t, s, sa.Config{})
 	for lid := ib.LID(2); lid <= 3; lid++ {
@@ -140,9 +140,9 @@ func TestSilentWhileStandby(t *testing.T) {
 	}
 }
 
-// TestStoreThatFailsForAWhile: what the store did not take is stored when it
+// TestStoreFailsTemporarily: what the store did not take is stored when it
 // takes something again, the last of each record, and by itself after a while.
-func TestStoreThatFailsForAWhile(t *testing.T) {
+func TestStoreFailsTemporarily(t *testing.T) {
 	w := newWorld(t, sa.Config{}, up(3))
 	broken := errors.New("no space left on device")
 	fail := true
@@ -220,9 +220,9 @@ func TestLeaseOverClocks(t *testing.T) {
 	}
 }
 
-// TestOtherPartitions: nobody joins, founds or finds out by proxy, alias or
+// TestForeignPartitions: nobody joins, founds or finds out by proxy, alias or
 // guessing what belongs to a partition that he is not in.
-func TestOtherPartitions(t *testing.T) {
+func TestForeignPartitions(t *testing.T) {
 	s := up(4)
 	s.Partitions = &partition.Policy{Partitions: []partition.Partition{
 		{Name: "tenant", PKey: 5, Members: []partition.Member{{Kind: partition.Port, GUID: 0xA11A5, As: partition.Full}}},

@@ -166,8 +166,8 @@ func noSecrets(t *testing.T, b []byte) {
 	}
 }
 
-// TestAliveWithout: a snapshot without tables, ports or a view answers too.
-func TestAliveWithout(t *testing.T) {
+// TestEmptySnapshot: a snapshot without tables, ports or a view answers too.
+func TestEmptySnapshot(t *testing.T) {
 	empty := &subnet.Snapshot{State: subnet.Master, Up: true, Self: subnet.NoRef()}
 	empty.Finish()
 	for a := range 256 {

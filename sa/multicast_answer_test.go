@@ -96,8 +96,8 @@ func TestCreateValues(t *testing.T) {
 	}
 }
 
-// TestOwnMGID: MGIDs that the SA makes are new, and stay so after a restart.
-func TestOwnMGID(t *testing.T) {
+// TestAssignedMGID: MGIDs that the SA makes are new, and stay so after a restart.
+func TestAssignedMGID(t *testing.T) {
 	w := newWorld(t, sa.Config{}, up(2))
 	seen := map[ib.GID]bool{}
 	for i := range 6 {

@@ -70,9 +70,9 @@ func TestPermanentGroups(t *testing.T) {
 	}
 }
 
-// TestPortGone: a port that disappears leaves its groups; one that loses the
+// TestMissingPort: a port that disappears leaves its groups; one that loses the
 // P_Key of a group leaves that one.
-func TestPortGone(t *testing.T) {
+func TestMissingPort(t *testing.T) {
 	w := newWorld(t, sa.Config{}, up(4))
 	for lid := ib.LID(2); lid < 5; lid++ {
 		w.must(lid, maskJoin, joining(bcast, lid, 1))

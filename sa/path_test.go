@@ -184,9 +184,9 @@ func TestPathPKeys(t *testing.T) {
 	}
 }
 
-// TestWhoSeesWhat: a requester sees paths, and records, only of ports that it
+// TestVisibility: a requester sees paths, and records, only of ports that it
 // shares a partition with, and a switch if it does with its port 0.
-func TestWhoSeesWhat(t *testing.T) {
+func TestVisibility(t *testing.T) {
 	s := snapshot(4, 0)
 	for h, keys := range [][]ib.PKey{{0x8001}, {0x8001}, {0x8002}, {0x8002, 0x0001}} {
 		s.Ports[s.PortByGUID(ib.GUID(0x1011+16*h))].PKeys = keys
@@ -370,9 +370,9 @@ func TestNumbPath(t *testing.T) {
 	}
 }
 
-// TestOneWay: a path whose way back is missing, or carries less, is not
+// TestIrreversiblePath: a path whose way back is missing, or carries less, is not
 // reversible.
-func TestOneWay(t *testing.T) {
+func TestIrreversiblePath(t *testing.T) {
 	s := snapshot(2, 0)
 	s.Tables.LFT[0][2] = 0xFF // nobody reaches LID 2
 	a := asker{t, source(s), 3}

@@ -13,10 +13,10 @@ import (
 	"heddle/subnet"
 )
 
-// TestReturns: a GID that went and comes back within MigrateTime with another LID
+// TestReturnedGID: a GID that went and comes back within MigrateTime with another LID
 // gives trap 69 besides trap 64; one that is new, or started again where it was, or
 // that was away for longer, does not (algorithm 1 of the signaling method for VMs).
-func TestReturns(t *testing.T) {
+func TestReturnedGID(t *testing.T) {
 	without := func(s *subnet.Snapshot, guid ib.GUID) *subnet.Snapshot {
 		g := clone(s)
 		g.Ports[g.PortByPortGUID(guid)].EndPort = -1

@@ -14,9 +14,9 @@ import (
 	"heddle/subnet"
 )
 
-// TestStrangerAndServices: who neither registered nor offers a service, and does not know its
+// TestUntrustedAndServices: who neither registered nor offers a service, and does not know its
 // key, can neither replace nor delete it, nor find the key out.
-func TestStrangerAndServices(t *testing.T) {
+func TestUntrustedAndServices(t *testing.T) {
 	r := newRig(t, snapshot(4, 0), sa.Config{SAKey: saKey})
 	plain, keyed := serviceOf(1, 1, "plain"), serviceOf(2, 1, "keyed")
 	keyed.ServiceKey = [16]byte{9}
@@ -180,9 +180,9 @@ func TestServiceEndsWithItsPartition(t *testing.T) {
 	}
 }
 
-// TestStrangersChangeNothing: whatever five hostile hosts ask of the SA, with no key, the
+// TestUntrustedChangeNothing: whatever five hostile hosts ask of the SA, with no key, the
 // public one or any other, what honest hosts have registered stays as it was.
-func TestStrangersChangeNothing(t *testing.T) {
+func TestUntrustedChangeNothing(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {
 		seeds = 3

@@ -11,9 +11,9 @@ import (
 	"heddle/mad"
 )
 
-// TestEndpointSees: what a program can learn of its port without asking the
+// TestEndpointView: what a program can learn of its port without asking the
 // fabric.
-func TestEndpointSees(t *testing.T) {
+func TestEndpointView(t *testing.T) {
 	b := newBed(t, chain(), Config{}, "host two") // by description
 	if b.e.NodeID() != "H2" || b.e.NodeIndex() != nH2 || b.e.PortNum() != 1 || b.e.PortGUID() != 0x111 || b.e.LID() != 0 {
 		t.Errorf("%s %d %d %v", b.e.NodeID(), b.e.NodeIndex(), b.e.PortNum(), b.e.PortGUID())

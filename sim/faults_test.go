@@ -10,9 +10,9 @@ import (
 	"heddle/mad"
 )
 
-// TestRebootForgets: a node that was off comes back with empty tables, without
+// TestRebootClearsState: a node that was off comes back with empty tables, without
 // LIDs and with its links in Init (IBA §14.2.5: power-on).
-func TestRebootForgets(t *testing.T) {
+func TestRebootClearsState(t *testing.T) {
 	b := newBed(t, chain(), Config{}, "H1")
 	b.configure()
 	var resets int
@@ -89,9 +89,9 @@ func TestTrainDelay(t *testing.T) {
 	}
 }
 
-// TestLinkFailsUnderWay: a packet on a cable that is pulled is lost even if
+// TestLinkFailsInFlight: a packet on a cable that is pulled is lost even if
 // the cable is back before it would have arrived.
-func TestLinkFailsUnderWay(t *testing.T) {
+func TestLinkFailsInFlight(t *testing.T) {
 	b := newBed(t, chain(), Config{HopLatency: time.Microsecond}, "H1")
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, toH2)

@@ -62,9 +62,9 @@ func TestDirectedRoute(t *testing.T) {
 	}
 }
 
-// TestHopPointerUnderWay looks at the hop pointer that a request has at an SM
+// TestHopPointerInFlight looks at the hop pointer that a request has at an SM
 // on the target, and at the requester after its answer.
-func TestHopPointerUnderWay(t *testing.T) {
+func TestHopPointerInFlight(t *testing.T) {
 	b := newBed(t, chain(), Config{}, "H1")
 	sm := b.attach("H2")
 	if err := sm.SetIsSM(true); err != nil {

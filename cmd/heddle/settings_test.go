@@ -132,8 +132,8 @@ func TestEngineNames(t *testing.T) {
 	}
 }
 
-// TestLists: a list may be given at once, by repeated flags, and as one in the file.
-func TestLists(t *testing.T) {
+// TestListSettings: a list may be given at once, by repeated flags, and as one in the file.
+func TestListSettings(t *testing.T) {
 	want := []string{"ftree", "updn"}
 	for _, args := range [][]string{{"--engine", "ftree,updn"}, {"--engine", "ftree", "--engine", "updn"}} {
 		c := child(newRoot(), "sm")

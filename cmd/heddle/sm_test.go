@@ -26,9 +26,9 @@ func told(t *testing.T, args ...string) sm.Config {
 	return c
 }
 
-// TestDefaultsAgree: a flag that is not set means what the core's own default
+// TestFlagDefaults: a flag that is not set means what the core's own default
 // means.
-func TestDefaultsAgree(t *testing.T) {
+func TestFlagDefaults(t *testing.T) {
 	got := told(t)
 	want := sm.Defaults()
 	want.Engines, want.Route = got.Engines, got.Route // the core has none

@@ -222,8 +222,8 @@ func nodeAt(lid ib.LID) sa.NodeRecord {
 	return n
 }
 
-// TestEnds: the destinations are the hosts, from a whole table or LID by LID.
-func TestEnds(t *testing.T) {
+// TestDestinations: the destinations are the hosts, from a whole table or LID by LID.
+func TestDestinations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		byLID := func(_ int, m *ib.MAD) []byte {
 			if m.Method() != ib.MethodGetResp {
@@ -275,8 +275,8 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// TestEndsRefused: an SA that says why not is quoted.
-func TestEndsRefused(t *testing.T) {
+// TestDestinationsRefused: an SA that says why not is quoted.
+func TestDestinationsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, newSA(func(_ int, m *ib.MAD) []byte {
 			m.SetStatus(ib.StatusSAReqInvalid)

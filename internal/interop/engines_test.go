@@ -153,9 +153,9 @@ func judgeNet(t *testing.T, name string, lids int) (*fabric.Fabric, *fabric.Grap
 	return f, g
 }
 
-// TestEnginesJudged: ibdmchk, which shares nothing with us, agrees with our
+// TestEnginesVerified: ibdmchk, which shares nothing with us, agrees with our
 // own proof on every engine and net.
-func TestEnginesJudged(t *testing.T) {
+func TestEnginesVerified(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	for _, n := range judgeNets {
 		t.Run(n.name, func(t *testing.T) {
@@ -186,10 +186,10 @@ func TestEnginesJudged(t *testing.T) {
 	}
 }
 
-// TestJudgesSeeLanes: without the files of levels and lanes the same tables
+// TestVerifiersSeeLanes: without the files of levels and lanes the same tables
 // have credit loops, so ibdmchk does read them; and where our proof finds a
 // cycle ibdmchk does.
-func TestJudgesSeeLanes(t *testing.T) {
+func TestVerifiersSeeLanes(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	f, g := judgeNet(t, "torus 5x5", 1)
 	for _, e := range []route.Engine{dor.Engine{}, torus.Engine{}} {
@@ -220,9 +220,9 @@ func TestJudgesSeeLanes(t *testing.T) {
 	}
 }
 
-// TestMulticastJudged: ibdmchk finds every member of every group in its tree
+// TestMulticastVerified: ibdmchk finds every member of every group in its tree
 // and, counting the trees as traffic, no credit loop.
-func TestMulticastJudged(t *testing.T) {
+func TestMulticastVerified(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	for _, name := range []string{"xgft 3 3,3,3 1,3,3", "torus 5x5", "irregular 16", "mesh 4x5"} {
 		f, g := judgeNet(t, name, 1)
@@ -239,7 +239,7 @@ func TestMulticastJudged(t *testing.T) {
 		for _, e := range judged {
 			tb, err := e.engine.Compute(g, route.Options{Workers: 2})
 			if err != nil {
-				continue // TestEnginesJudged tells
+				continue // TestEnginesVerified tells
 			}
 			with := mcast.Join(g, tb, mcast.Build(g, tb, groups, mcast.Options{}))
 			if r := check.Verify(g, with, check.Options{Workers: 2}); !r.OK() {
@@ -267,10 +267,10 @@ func TestMulticastJudged(t *testing.T) {
 	}
 }
 
-// TestSeveralLIDsJudged: ports with two LIDs each. ibdmchk's own option for
+// TestSeveralLIDsVerified: ports with two LIDs each. ibdmchk's own option for
 // that wants LIDs as no subnet has them, so it is shown one LID of each port
 // after the other.
-func TestSeveralLIDsJudged(t *testing.T) {
+func TestSeveralLIDsVerified(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	for _, name := range []string{"torus 5x5", "irregular 16"} {
 		f, g := judgeNet(t, name, 2)

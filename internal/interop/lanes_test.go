@@ -212,11 +212,11 @@ var laneNets = []struct {
 	{"vftree", []string{"xgft", "2", "4,4", "1,2"}, `"sw-1-1"[6]`, true},
 }
 
-// TestLanesOnTheWire: lane tables, arbitration and the levels of paths are what
+// TestInstalledLanes: lane tables, arbitration and the levels of paths are what
 // the dump says, as infiniband-diags reads them from the switches and from the
 // manager, before a cable fails and after; ibdmchk finds no credit loop in
 // either dump.
-func TestLanesOnTheWire(t *testing.T) {
+func TestInstalledLanes(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	need.Tool(t, "smpquery")
 	for _, c := range laneNets {

@@ -92,9 +92,9 @@ func (p *prober) run() {
 	}
 }
 
-// TestManyAtOnce: hundreds of SMPs at once to one node, and a discovery of the
+// TestManyRequests: hundreds of SMPs at once to one node, and a discovery of the
 // whole fabric with hundreds outstanding, while a manager sweeps.
-func TestManyAtOnce(t *testing.T) {
+func TestManyRequests(t *testing.T) {
 	need.Tool(t, "smpquery")
 	b := testNet{name: "tree", gen: []string{"fattree", "324"}}.build(t)
 	_, env := b.simulate(t)

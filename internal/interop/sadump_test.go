@@ -215,11 +215,11 @@ func TestOpenSMDump(t *testing.T) {
 	}
 }
 
-// TestTakeOverOpenSM: a subnet whose SA OpenSM ran goes on under heddle, which
+// TestImportOpenSMDump: a subnet whose SA OpenSM ran goes on under heddle, which
 // was given OpenSM's dump: the same LIDs, the same groups under the same MLIDs
 // with the same members, and events for who subscribed, and nobody registers
 // again.
-func TestTakeOverOpenSM(t *testing.T) {
+func TestImportOpenSMDump(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "opensm")
 	b := smallTree.build(t)

@@ -78,9 +78,9 @@ func drawDep(t *rapid.T, g *fabric.Graph, lanes int) (cdg.Dep, bool) {
 	}, true
 }
 
-// TestTwin changes graphs, clones of them and their orders at random and
+// TestNaiveTwin changes graphs, clones of them and their orders at random and
 // compares counts, cycles and components with those of maps.
-func TestTwin(t *testing.T) {
+func TestNaiveTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := drawNet(t)
 		if len(g.Channels) == 0 {

@@ -37,7 +37,7 @@ func line(t *testing.T) (*fabric.Graph, *route.Tables) {
 	return g, tables(t, minhop.Engine{}, g)
 }
 
-func TestSound(t *testing.T) {
+func TestSoundTables(t *testing.T) {
 	g, tb := line(t)
 	r := check.Verify(g, tb, check.Options{})
 	if r.Err() != nil || r.DisconnectedPairs != 0 || len(r.Failures) != 0 || len(r.Cycles) != 0 {
@@ -49,7 +49,7 @@ func TestSound(t *testing.T) {
 	}
 }
 
-func TestDeadEnd(t *testing.T) {
+func TestUnreachablePairs(t *testing.T) {
 	g, tb := line(t)
 	tb.LFT[1][3] = route.Drop
 	r := check.Verify(g, tb, check.Options{})
@@ -84,7 +84,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-func TestLoopOfNobodysLID(t *testing.T) {
+func TestLoopOfUnownedLID(t *testing.T) {
 	g, tb := line(t)
 	g.LIDOwner[3] = fabric.NoLID
 	tb.LFT[1][3] = tb.LFT[1][1]
@@ -108,7 +108,7 @@ func TestWrongDelivery(t *testing.T) {
 	}
 }
 
-func TestAboveTheTop(t *testing.T) {
+func TestLIDAboveTop(t *testing.T) {
 	g, tb := line(t)
 	tb.TopLID = 5
 	r := check.Verify(g, tb, check.Options{})

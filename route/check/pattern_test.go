@@ -91,9 +91,9 @@ func TestShifts(t *testing.T) {
 	}
 }
 
-// TestOneCable: two switches of four hosts each and one cable. A shift by k
+// TestShiftOverOneLink: two switches of four hosts each and one cable. A shift by k
 // sends as many flows over it as hosts change sides.
-func TestOneCable(t *testing.T) {
+func TestShiftOverOneLink(t *testing.T) {
 	b := &routetest.Net{}
 	b.Switches(2)
 	b.Link(0, 1)

@@ -439,9 +439,9 @@ func same(a, b *check.Report) bool {
 	return equal(a, b) && a.AvgHops == b.AvgHops && a.AvgChannelLoad == b.AvgChannelLoad
 }
 
-// TestUpdateIsVerify: over random changes, an update says what a full
+// TestUpdateEqualsVerify: over random changes, an update says what a full
 // verification says.
-func TestUpdateIsVerify(t *testing.T) {
+func TestUpdateEqualsVerify(t *testing.T) {
 	seeds := need.Seeds(150, 5000)
 	var mu sync.Mutex
 	var carried, sound, steps int

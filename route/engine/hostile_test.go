@@ -386,9 +386,9 @@ func TestOtherOptions(t *testing.T) {
 	}
 }
 
-// TestTogether: several updates of one base at once do not disturb each other
+// TestConcurrentUpdates: several updates of one base at once do not disturb each other
 // or the base; the race detector looks on.
-func TestTogether(t *testing.T) {
+func TestConcurrentUpdates(t *testing.T) {
 	for _, seed := range need.Seeds(3, 100) {
 		draw := routetest.Draws(seed, 9)
 		g := routetest.Random(16, 12, 2, 2, draw).Graph()

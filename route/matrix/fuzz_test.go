@@ -336,10 +336,10 @@ func (r *trial) run(others []promise) {
 // where it comes from.
 func tooFew(p promise) bool { return p.engine.Name() == "dfsssp" || p.engine.Name() == "lash" }
 
-// TestWild: whatever the fabric, the options, what is installed and what
+// TestHostileInput: whatever the fabric, the options, what is installed and what
 // happens next: right tables or a clear refusal, never a panic, the same for
 // any number of workers, nothing changed that was given.
-func TestWild(t *testing.T) {
+func TestHostileInput(t *testing.T) {
 	list := all(t)
 	for k, p := range list {
 		t.Run(fmt.Sprintf("%s-%d", p.engine.Name(), k), func(t *testing.T) {
@@ -352,7 +352,7 @@ func TestWild(t *testing.T) {
 	}
 }
 
-// FuzzEngines is TestWild with numbers that the fuzzer thinks of.
+// FuzzEngines is TestHostileInput with numbers that the fuzzer thinks of.
 func FuzzEngines(f *testing.F) {
 	for k := range engines {
 		f.Add(uint8(k), []byte{byte(k), 3, 5, 1, 4})

@@ -85,9 +85,9 @@ func kept(before, m *route.Multicast, last, groups []route.Group) error {
 	return nil
 }
 
-// TestOdd: odd groups with tables of many kinds, lanes by switch included, get
+// TestOddGroups: odd groups with tables of many kinds, lanes by switch included, get
 // trees that the judge takes; groups that do not change keep theirs.
-func TestOdd(t *testing.T) {
+func TestOddGroups(t *testing.T) {
 	cases := []struct {
 		net    net
 		vls    uint8

@@ -16,10 +16,10 @@ import (
 	"heddle/route/move"
 )
 
-// TestIdle: a balanced swap with a LID that nobody uses waits for nothing, even where
+// TestIdleSwap: a balanced swap with a LID that nobody uses waits for nothing, even where
 // packets live without limit; what packets to the other LID meet closes no cycle
 // and no loop, and nor does the end.
-func TestIdle(t *testing.T) {
+func TestIdleSwap(t *testing.T) {
 	for _, seed := range need.Seeds(3, 100) {
 		for _, e := range []route.Engine{minhop.Engine{}, ftree.Engine{}} {
 			g := routetest.Tree(4, 4).Graph()
@@ -69,8 +69,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// TestIdleOfOne: a LID is idle only if no request of the batch says otherwise.
-func TestIdleOfOne(t *testing.T) {
+// TestIdleInBatch: a LID is idle only if no request of the batch says otherwise.
+func TestIdleInBatch(t *testing.T) {
 	g := routetest.Tree(4, 4).Graph()
 	tb, err := minhop.Engine{}.Compute(g, route.Options{})
 	if err != nil {

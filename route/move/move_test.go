@@ -255,8 +255,8 @@ func wander(t *testing.T, p *check.Proof, o move.Options, moves int, seed uint64
 
 func owned(g *fabric.Graph, l int) bool { return l < len(g.LIDOwner) && g.LIDOwner[l] >= 0 }
 
-// TestLife: LIDs beyond the top are given, moved and taken again.
-func TestLife(t *testing.T) {
+// TestAssignMoveRelease: LIDs beyond the top are given, moved and taken again.
+func TestAssignMoveRelease(t *testing.T) {
 	g := routetest.Tree(4, 4).Graph()
 	tb, err := ftree.Engine{}.Compute(g, route.Options{})
 	if err != nil {

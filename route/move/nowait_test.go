@@ -143,9 +143,9 @@ func TestNoWait(t *testing.T) {
 	}
 }
 
-// TestLocal: what happens inside a leaf changes no path, whatever engine and lanes: one block,
+// TestMoveInsideLeaf: what happens inside a leaf changes no path, whatever engine and lanes: one block,
 // one stage, no level that is another one.
-func TestLocal(t *testing.T) {
+func TestMoveInsideLeaf(t *testing.T) {
 	seen := map[string]int{}
 	for _, seed := range need.Seeds(6, 100) {
 		rnd := routetest.Draws(seed, 79)

@@ -118,8 +118,8 @@ func TestIbdmchkAgrees(t *testing.T) {
 	}
 }
 
-// TestIbdmchkSeesAHole shows that the files are really read.
-func TestIbdmchkSeesAHole(t *testing.T) {
+// TestIbdmchkFindsMissingEntry shows that the files are really read.
+func TestIbdmchkFindsMissingEntry(t *testing.T) {
 	f, g, tb := build(t, minhop.Engine{}, 1, "xgft", "2", "4,4", "1,2")
 	var victim ib.LID
 	for _, e := range g.EndPorts {

@@ -118,8 +118,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// TestForms: the exact lines, as OpenSM writes and ibdmchk reads them.
-func TestForms(t *testing.T) {
+// TestFormats: the exact lines, as OpenSM writes and ibdmchk reads them.
+func TestFormats(t *testing.T) {
 	_, g := pair(t)
 	tb := route.New("x", 2, 4)
 	tb.LFT[0][1], tb.LFT[0][2], tb.LFT[1][2] = 10, 2, 3
@@ -252,7 +252,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestOtherForms(t *testing.T) {
+func TestFormatVariants(t *testing.T) {
 	sl, err := osmdump.ReadPathSL(strings.NewReader("# psl\n0x100000 7 3\n0x100000 8 0\n0x100001 7 15\n"))
 	if want := []osmdump.SourceSLs{
 		{GUID: 0x100000, Node: true, SLs: []osmdump.PathSL{{7, 3}, {8, 0}}}, {GUID: 0x100001, Node: true, SLs: []osmdump.PathSL{{7, 15}}},

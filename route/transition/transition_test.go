@@ -438,8 +438,8 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestHeld: what hosts hold follows switches and LIDs over changes.
-func TestHeld(t *testing.T) {
+// TestHeldLevels: what hosts hold follows switches and LIDs over changes.
+func TestHeldLevels(t *testing.T) {
 	g := routetest.Random(6, 6, 1, 1, rand.New(rand.NewPCG(1, 1)).IntN).Graph()
 	rng := rand.New(rand.NewPCG(2, 2))
 	a, b := randomTables(g, rng, true, false, false), randomTables(g, rng, true, false, false)

@@ -91,9 +91,9 @@ func request(t *testing.T, c *ibsim.Conn) (*mad.Packet, *ib.MAD) {
 	}
 }
 
-// TestWhoReassembles: a manager on this protocol is told of each request whether
+// TestReassembleFlag: a manager on this protocol is told of each request whether
 // its sender can put RMPP messages together, and a stock client is not told.
-func TestWhoReassembles(t *testing.T) {
+func TestReassembleFlag(t *testing.T) {
 	b := serve(t, star(t, 5), sim.Config{}, Options{})
 	manager := b.dial(t, "H1")
 	if !manager.TellsRequesters() {

@@ -132,7 +132,7 @@ func TestDirectedRoute(t *testing.T) {
 	}
 }
 
-func TestUndeliverableComesBackAtOnce(t *testing.T) {
+func TestUndeliverableReturnsImmediately(t *testing.T) {
 	b := serve(t, star(t, 2), sim.Config{}, Options{AnswerTimeout: -1})
 	c := b.dial(t, "H1")
 	q := drGet(7, smp.AttrNodeInfo, 1, 2, 1, 5) // the last hop does not exist
@@ -143,7 +143,7 @@ func TestUndeliverableComesBackAtOnce(t *testing.T) {
 	}
 }
 
-func TestUnansweredComesBackLaterAndOnce(t *testing.T) {
+func TestUnansweredReturnsOnce(t *testing.T) {
 	b := serve(t, star(t, 2), sim.Config{}, Options{AnswerTimeout: 2 * time.Second})
 	sm, c := b.dial(t, "H1"), b.dial(t, "H2")
 	if err := sm.SetIsSM(true); err != nil {
@@ -172,7 +172,7 @@ func TestUnansweredComesBackLaterAndOnce(t *testing.T) {
 	}
 }
 
-func TestOnlyTheSMIsAsked(t *testing.T) {
+func TestRequestsReachSMOnly(t *testing.T) {
 	b := serve(t, star(t, 2), sim.Config{}, Options{})
 	c, idle := b.dial(t, "H1"), b.dial(t, "H2")
 	send(t, c, drGet(1, smp.AttrSMInfo, 1, 2))

@@ -55,7 +55,7 @@ func get(tid uint64, attr ib.AttrID, path ...byte) *mad.Packet {
 	return &mad.Packet{Addr: mad.Addr{LID: ib.LIDPermissive}, Data: m[:]}
 }
 
-func TestAnswerIsThereWhenSendReturns(t *testing.T) {
+func TestSendIsSynchronous(t *testing.T) {
 	d := start(t, 2, sim.Config{})
 	p := open(t, d, "H1")
 	if err := p.Send(get(9, smp.AttrNodeInfo, 1, 2)); err != nil {
@@ -94,7 +94,7 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-func TestLostRequestComesBack(t *testing.T) {
+func TestLostRequestReturns(t *testing.T) {
 	d := start(t, 1, sim.Config{})
 	p := open(t, d, "H1")
 	if err := p.Send(get(5, smp.AttrNodeInfo, 1, 1, 1, 1, 7)); err != nil {

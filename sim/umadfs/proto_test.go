@@ -145,8 +145,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestStrangers: what others may say on the socket.
-func TestStrangers(t *testing.T) {
+// TestInvalidClients: what others may say on the socket.
+func TestInvalidClients(t *testing.T) {
 	l := newLab(t, smallNet(t), sim.Config{})
 	dial := func() *net.UnixConn {
 		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: SocketName(l.name), Net: "unix"})

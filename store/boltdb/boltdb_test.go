@@ -164,7 +164,7 @@ func refused(t *testing.T, path, what string) error {
 	return err
 }
 
-func TestInUse(t *testing.T) {
+func TestFileInUse(t *testing.T) {
 	path := some(t)
 	s, err := boltdb.Open(path)
 	if err != nil {
@@ -364,9 +364,9 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestUnborn: a maker that died between making the file and its first
+// TestNoFirstCommit: a maker that died between making the file and its first
 // transaction left nothing that could be lost.
-func TestUnborn(t *testing.T) {
+func TestNoFirstCommit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), boltdb.FileName)
 	db, err := bolt.Open(path, 0o600, nil)
 	if err != nil {

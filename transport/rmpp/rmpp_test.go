@@ -103,7 +103,7 @@ func tid(b []byte) uint64 { return binary.BigEndian.Uint64(b[8:]) }
 
 // Requests and answers of many segments, many at a time, over a wire that
 // loses and repeats one MAD in twenty.
-func TestBothWays(t *testing.T) {
+func TestLossyTransfers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // its time-outs are virtual
 		ea, eb := wire(true)
 		client, server := OverWith(ea, quick), OverWith(eb, quick)
@@ -147,7 +147,7 @@ func TestBothWays(t *testing.T) {
 
 // What is no message goes through as it is: ordinary MADs, and the single
 // segments that a client of ibsim's protocol gets.
-func TestPassing(t *testing.T) {
+func TestPassThrough(t *testing.T) {
 	ea, eb := wire(false)
 	a, b := Over(ea), eb
 	defer a.Close()
@@ -173,7 +173,7 @@ func TestPassing(t *testing.T) {
 
 // A peer that acknowledges nothing gets so many transfers and no more, until
 // it gives up; the messages' buffers are used again.
-func TestFull(t *testing.T) {
+func TestSilentPeer(t *testing.T) {
 	ea, eb := wire(false)
 	a := OverWith(ea, mad.RMPPConfig{MaxPerPeer: 3})
 	defer a.Close()

@@ -76,8 +76,8 @@ func engine(t testing.TB, g *fabric.Graph, tb *route.Tables) file.Engine {
 	return e
 }
 
-// TestSame: tables come back as they were, lanes and levels included.
-func TestSame(t *testing.T) {
+// TestRoundTrip: tables come back as they were, lanes and levels included.
+func TestRoundTrip(t *testing.T) {
 	for _, c := range []struct {
 		e            route.Engine
 		kind, params string
@@ -227,8 +227,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestGone: ports and switches of the dump that are no more do no harm.
-func TestGone(t *testing.T) {
+// TestRemovedPorts: ports and switches of the dump that are no more do no harm.
+func TestRemovedPorts(t *testing.T) {
 	_, g := net(t, "torus", "5x5", 1)
 	tb, err := torus.Engine{}.Compute(g, route.Options{})
 	if err != nil {

@@ -232,8 +232,8 @@ func hasHosts(g *fabric.Graph, s int32) bool {
 	return false
 }
 
-// TestRefuses: what is no tree is refused with the reason.
-func TestRefuses(t *testing.T) {
+// TestRefusals: what is no tree is refused with the reason.
+func TestRefusals(t *testing.T) {
 	for kind, want := range map[string]string{
 		"torus 4x4": "are cabled", "torus 5x5x5": "are cabled", "mesh 3x3": "are cabled", "hypercube 4": "are cabled", "hyperx 3x3": "are cabled",
 		"dragonfly 4 2 2": "are cabled", "irregular 16": "are cabled", "irregular 8": "are cabled",
@@ -375,9 +375,9 @@ func TestComputeNodes(t *testing.T) {
 	}
 }
 
-// TestNodesOnTops: hosts on spines are reached, and reach each other only as
+// TestHostsOnSpines: hosts on spines are reached, and reach each other only as
 // I/O nodes.
-func TestNodesOnTops(t *testing.T) {
+func TestHostsOnSpines(t *testing.T) {
 	b := routetest.Tree2(6, 4, 4)
 	b.Host(6, 1)
 	g := b.Graph()

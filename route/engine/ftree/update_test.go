@@ -168,10 +168,10 @@ func verifyNamed(t *testing.T, ctx string, g *fabric.Graph, tb *route.Tables) {
 	t.Fatalf("%s: %v%s", ctx, r.Err(), why.String())
 }
 
-// TestReturns: what fails and returns leaves no trace on the paths between
+// TestFailureAndReturn: what fails and returns leaves no trace on the paths between
 // hosts (the pivot of paths among switches may have moved), and a host that goes
 // away moves nobody else.
-func TestReturns(t *testing.T) {
+func TestFailureAndReturn(t *testing.T) {
 	draw := routetest.Draws(9)
 	for _, k := range append(trees(t, draw), routetest.Kind{Name: "648", Graph: generate(t, "fattree 648", 1)}) {
 		g := k.Graph
@@ -227,9 +227,9 @@ func TestReturns(t *testing.T) {
 	}
 }
 
-// TestOneCable: when a cable fails in a large tree, entries move at most for
+// TestOneLinkFails: when a cable fails in a large tree, entries move at most for
 // the paths over it and for switches that it cut off.
-func TestOneCable(t *testing.T) {
+func TestOneLinkFails(t *testing.T) {
 	g := generate(t, "xgft 3 6,6,6 1,6,6", 1)
 	tb := compute(t, g, route.Options{})
 	draw := routetest.Draws(2)
@@ -269,8 +269,8 @@ type foreign struct{}
 
 func (foreign) Maker() string { return "foreign" }
 
-// TestOtherMemory: tables of another engine, or none, are no start.
-func TestOtherMemory(t *testing.T) {
+// TestForeignMemo: tables of another engine, or none, are no start.
+func TestForeignMemo(t *testing.T) {
 	g := generate(t, "xgft 2 4,6 1,3", 1)
 	tb := compute(t, g, route.Options{})
 	other := *tb

@@ -102,8 +102,8 @@ func sizes(gr *grid.Grid) string {
 	return strings.Join(s, " ")
 }
 
-// TestWhole: whole grids are found whatever the GUIDs and ports are.
-func TestWhole(t *testing.T) {
+// TestCompleteGrids: whole grids are found whatever the GUIDs and ports are.
+func TestCompleteGrids(t *testing.T) {
 	for net, want := range map[string]string{
 		"mesh 6":           "6p",
 		"mesh 4x5":         "4p 5p",
@@ -161,8 +161,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestNone: what is no grid is not taken for one.
-func TestNone(t *testing.T) {
+// TestNoGrid: what is no grid is not taken for one.
+func TestNoGrid(t *testing.T) {
 	for _, net := range []string{"fattree 324", "xgft 3 3,3,3 1,3,3", "dragonfly 4 2 2", "dragonfly+ 4 4 4 4", "irregular 32", "mport 4 3"} {
 		for _, damaged := range []bool{false, true} {
 			if gr, err := find(t, graph(t, net), damaged); !errors.Is(err, grid.ErrNoGrid) {
@@ -184,9 +184,9 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestTries: a caller that takes nothing is offered a bounded number of
+// TestBoundedTries: a caller that takes nothing is offered a bounded number of
 // grids, and gets its first error back.
-func TestTries(t *testing.T) {
+func TestBoundedTries(t *testing.T) {
 	g := routetest.Without(graph(t, "torus 4x4x4"), []int32{9}, nil)
 	n := 0
 	first := errors.New("first")
@@ -202,8 +202,8 @@ func TestTries(t *testing.T) {
 	}
 }
 
-// TestSquare: dimensions of two become rings of four.
-func TestSquare(t *testing.T) {
+// TestRingsOfFour: dimensions of two become rings of four.
+func TestRingsOfFour(t *testing.T) {
 	for net, want := range map[string]string{
 		"torus 4x4":   "4r 4r",
 		"hypercube 5": "2p 4r 4r",

@@ -226,8 +226,8 @@ func TestShortTables(t *testing.T) {
 	}
 }
 
-// TestCables: the LIDs behind a switch share the cables of a trunk evenly.
-func TestCables(t *testing.T) {
+// TestTrunkLinks: the LIDs behind a switch share the cables of a trunk evenly.
+func TestTrunkLinks(t *testing.T) {
 	b := &routetest.Net{}
 	b.Switches(2)
 	for range 4 {

@@ -178,8 +178,8 @@ func TestCarryFewerLanes(t *testing.T) {
 	}
 }
 
-// TestRefuse: the error names what it takes and what limits it.
-func TestRefuse(t *testing.T) {
+// TestTooFewLayers: the error names what it takes and what limits it.
+func TestTooFewLayers(t *testing.T) {
 	g := routetest.Torus(4, 4, 1).Graph() // 8 lanes a link
 	for _, c := range []struct {
 		needs, allowed int

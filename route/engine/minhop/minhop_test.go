@@ -197,8 +197,8 @@ func TestShortTables(t *testing.T) {
 	}
 }
 
-// TestStable: after a cable is pulled only entries that must move do.
-func TestStable(t *testing.T) {
+// TestLinkFailureMovesFew: after a cable is pulled only entries that must move do.
+func TestLinkFailureMovesFew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := routetest.Draws(rapid.SliceOfN(rapid.Uint64(), 4, 4).Draw(t, "seed")...)
 		g := routetest.Tree(6, 6).Graph()

@@ -120,8 +120,8 @@ func TestHopWeights(t *testing.T) {
 	}
 }
 
-// TestNotes: what an option names and the fabric does not have is said.
-func TestNotes(t *testing.T) {
+// TestUnknownGUIDsNoted: what an option names and the fabric does not have is said.
+func TestUnknownGUIDsNoted(t *testing.T) {
 	g := routetest.Tree2(3, 2, 2).Graph()
 	tb := compute(t, g, route.Options{
 		HopWeights:   []route.HopWeight{{Switch: 0xa1, Port: 1, Weight: 3}, {Switch: g.Switches[0].GUID, Port: 200, Weight: 3}},

@@ -55,7 +55,7 @@ func sameLevels(t testing.TB, old, now route.Solution) {
 	}
 }
 
-func TestUpdateRandomly(t *testing.T) {
+func TestRandomUpdates(t *testing.T) {
 	first, n := seeds(t, 60, 2000)
 	for seed := first; seed < first+n; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { walk(t, seed) })

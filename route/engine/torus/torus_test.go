@@ -52,9 +52,9 @@ func right(t testing.TB, e torus.Engine, g *fabric.Graph, o route.Options) (*rou
 	return tb, r
 }
 
-// TestWhole: whole tori are routed by shortest paths on two lanes, with a
+// TestCompleteTori: whole tori are routed by shortest paths on two lanes, with a
 // second class where there are four.
-func TestWhole(t *testing.T) {
+func TestCompleteTori(t *testing.T) {
 	for _, net := range []string{
 		"torus 5", "torus 3x3", "torus 4x4", "torus 6x5", "torus 8x8 hosts=2", "torus 4x4x4", "torus 3x4x5", "torus 5x6x7", "torus 2x5", "torus 2x2x6",
 		"mesh 4x5", "mesh 3x3x4", "hypercube 3", "hypercube 6",

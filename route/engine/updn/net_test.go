@@ -87,10 +87,10 @@ func TestAllKinds(t *testing.T) {
 	}
 }
 
-// TestAsFromScratch: in a tree that has lost little, Update gives the costs that
+// TestUpdateCostsEqualCompute: in a tree that has lost little, Update gives the costs that
 // Compute gives without a memory. Where so much is gone that other roots would
 // be found now, paths between CAs are no longer on average than with those.
-func TestAsFromScratch(t *testing.T) {
+func TestUpdateCostsEqualCompute(t *testing.T) {
 	others := 0
 	for _, seed := range need.Seeds(60, 2000) {
 		draw := routetest.Draws(seed, 5)
