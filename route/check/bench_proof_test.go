@@ -42,7 +42,7 @@ func failures(tb testing.TB, f *fabric.Fabric, was *route.Tables, n int) (gs []*
 	return gs, ts
 }
 
-// BenchmarkUpdate carries the proof of up*/down* tables for 11,664 hosts over
+// BenchmarkUpdate updates the proof of up*/down* tables for 11,664 hosts over
 // the failure of one of several cables.
 func BenchmarkUpdate(b *testing.B) {
 	f, err := fabrictest.Generate("fattree", []string{"11664"}, 1)
@@ -100,7 +100,7 @@ func BenchmarkUpdate(b *testing.B) {
 			begin := time.Now()
 			q := p.Update(gs[i%len(gs)], ds[i%len(gs)], ts[i%len(gs)], o)
 			took = append(took, time.Since(begin))
-			if !q.Carried() || !q.OK() {
+			if !q.Incremental() || !q.OK() {
 				b.Fatal(q.Err())
 			}
 			i++
@@ -131,7 +131,7 @@ func BenchmarkUpdate(b *testing.B) {
 		least := time.Hour
 		for b.Loop() {
 			begin := time.Now()
-			if q := p.Update(g2, d, t2, o); !q.Carried() || !q.OK() {
+			if q := p.Update(g2, d, t2, o); !q.Incremental() || !q.OK() {
 				b.Fatal(q.Err())
 			}
 			least = min(least, time.Since(begin))

@@ -5,7 +5,7 @@ import (
 )
 
 // blame counts the pairs that a LID fails and describes where they end.
-func (j *judge) blame(w *scratch, fails []Failure, l ib.LID, owner int32, entries []byte) []Failure {
+func (j *verifier) blame(w *scratch, fails []Failure, l ib.LID, owner int32, entries []byte) []Failure {
 	e := &j.g.EndPorts[owner]
 	dst := e.Switch
 	at := make([]int32, j.n) // where packets from a switch end
@@ -47,7 +47,7 @@ func (j *judge) blame(w *scratch, fails []Failure, l ib.LID, owner int32, entrie
 
 // failure describes packets that the entry of switch s drops, misdelivers or
 // sends back.
-func (j *judge) failure(w *scratch, l ib.LID, s int32, entry byte, pairs int64) Failure {
+func (j *verifier) failure(w *scratch, l ib.LID, s int32, entry byte, pairs int64) Failure {
 	f := Failure{Kind: DeadEnd, LID: l, Switch: s, Entry: entry, Pairs: pairs}
 	switch {
 	case w.depth[s] == looping:
@@ -60,7 +60,7 @@ func (j *judge) failure(w *scratch, l ib.LID, s int32, entry byte, pairs int64) 
 
 // loopHeads sets at, for s and all it leads to, to the lowest switch of the
 // loop there.
-func (j *judge) loopHeads(w *scratch, at []int32, s int32) {
+func (j *verifier) loopHeads(w *scratch, at []int32, s int32) {
 	const here = -2
 	u := s
 	for at[u] == -1 {
@@ -79,7 +79,7 @@ func (j *judge) loopHeads(w *scratch, at []int32, s int32) {
 	}
 }
 
-func (j *judge) leadsToEndPort(s int32, port byte) bool {
+func (j *verifier) leadsToEndPort(s int32, port byte) bool {
 	for i := range j.g.EndPorts {
 		if e := &j.g.EndPorts[i]; e.Switch == s && e.Port == port {
 			return true
@@ -90,7 +90,7 @@ func (j *judge) leadsToEndPort(s int32, port byte) bool {
 
 // slow verifies a LID by walking the path of every source: some of its packets
 // are on a lane that a link does not have.
-func (j *judge) slow(w *scratch, fails []Failure, l ib.LID, owner int32, entries []byte) []Failure {
+func (j *verifier) slow(w *scratch, fails []Failure, l ib.LID, owner int32, entries []byte) []Failure {
 	dst := &j.g.EndPorts[owner]
 	isCA := dst.Type != ib.NodeSwitch
 	lost, refused := make([]int64, j.n), make([]int64, j.n)

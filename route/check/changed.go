@@ -137,7 +137,7 @@ func differences(a, b []byte) (out []uint16) {
 }
 
 // known is the part of the row of switch s that applies to packets.
-func (j *judge) known(s int32) []byte {
+func (j *verifier) known(s int32) []byte {
 	row := j.t.LFT[s]
 	end := min(len(row), int(j.t.TopLID)+1)
 	if limit := int(j.g.Switches[s].LinearFDBCap); limit > 0 {

@@ -9,7 +9,7 @@
 //     can exist on data lanes: paths with a CA or router port at one end at
 //     least. Dependencies are taken per destination tree, and only from
 //     channels that such traffic can enter by. Paths between switch port 0s
-//     are judged apart, because a fat tree's roots can reach each other only
+//     are verified separately, because a fat tree's roots can reach each other only
 //     by a turn that data traffic never makes; VL15 is exempt. The lane of each
 //     channel is the one that the SL of (source, destination) maps to there;
 //   - multicast: each tree is a tree and reaches its group, and its packets'

@@ -31,7 +31,7 @@ func (p counts) join(q counts) {
 // With single-lane tables, a dependency to a switch's LID counts in the first
 // as often as there are switches with CAs whose packets cause it, so that
 // walking paths suffices to update the count.
-func (j *judge) eachDep(w *scratch, u int32, isCA bool, fn func(l1, l2 int, ca, sw uint32)) {
+func (j *verifier) eachDep(w *scratch, u int32, isCA bool, fn func(l1, l2 int, ca, sw uint32)) {
 	c1 := w.ch[u]
 	v := j.to[c1]
 	c2 := w.ch[v]
@@ -79,7 +79,7 @@ func (j *judge) eachDep(w *scratch, u int32, isCA bool, fn func(l1, l2 int, ca, 
 }
 
 // count adds the dependencies of the LID at hand to the worker's counts.
-func (j *judge) count(w *scratch, isCA bool) {
+func (j *verifier) count(w *scratch, isCA bool) {
 	if j.mode == single && isCA {
 		set := j.countPlane(w.caCount, 0, 0)
 		for _, u := range w.order {
@@ -108,7 +108,7 @@ func (j *judge) count(w *scratch, isCA bool) {
 	}
 }
 
-func (j *judge) countPlane(p counts, l1, l2 int) []uint32 {
+func (j *verifier) countPlane(p counts, l1, l2 int) []uint32 {
 	at := &p[l1*j.lanes+l2]
 	if *at == nil {
 		*at = make([]uint32, j.nbits)
@@ -117,7 +117,7 @@ func (j *judge) countPlane(p counts, l1, l2 int) []uint32 {
 }
 
 // graph makes counts into a graph.
-func (j *judge) graph(shape *cdg.Shape, p counts) *cdg.Graph {
+func (j *verifier) graph(shape *cdg.Shape, p counts) *cdg.Graph {
 	d := cdg.New(shape, j.lanes)
 	for at, plane := range p {
 		if plane == nil {
@@ -140,7 +140,7 @@ func (j *judge) graph(shape *cdg.Shape, p counts) *cdg.Graph {
 }
 
 // dep is the dependency of channel c2 on c1.
-func (j *judge) dep(c1, c2 int32, l1, l2 int) cdg.Dep {
+func (j *verifier) dep(c1, c2 int32, l1, l2 int) cdg.Dep {
 	k := &j.g.Channels[c1]
 	return cdg.Dep{Switch: k.To, In: k.InPort, InLane: uint8(l1), Out: j.g.Channels[c2].OutPort, OutLane: uint8(l2)}
 }

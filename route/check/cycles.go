@@ -10,7 +10,7 @@ import (
 // Nodes of the dependency graph are numbered lane·channels + channel.
 
 // cycles finds cycles in the dependencies and adds them to r.
-func (j *judge) cycles(r *Report, ca, sw planes) {
+func (j *verifier) cycles(r *Report, ca, sw planes) {
 	all := make(planes, len(ca))
 	for i := range all {
 		switch {
@@ -63,12 +63,12 @@ func (j *judge) cycles(r *Report, ca, sw planes) {
 	j.describe(r, ca, all, id, count, true)
 }
 
-func (j *judge) split(x int32) (c int32, lane int) {
+func (j *verifier) split(x int32) (c int32, lane int) {
 	m := int32(len(j.to))
 	return x % m, int(x / m)
 }
 
-func (j *judge) has(set planes, x, y int32) bool {
+func (j *verifier) has(set planes, x, y int32) bool {
 	c1, l1 := j.split(x)
 	c2, l2 := j.split(y)
 	p := set[l1*j.lanes+l2]
@@ -77,7 +77,7 @@ func (j *judge) has(set planes, x, y int32) bool {
 }
 
 // succ calls fn for each node that waits for x.
-func (j *judge) succ(set planes, x int32, fn func(y int32)) {
+func (j *verifier) succ(set planes, x int32, fn func(y int32)) {
 	c, l1 := j.split(x)
 	v := j.to[c]
 	k := j.g.Off[v+1] - j.g.Off[v]
@@ -104,7 +104,7 @@ func (j *judge) succ(set planes, x int32, fn func(y int32)) {
 
 // nextSucc is the first node that waits for x, in the order of lanes and
 // columns, from lane l2 and column at on.
-func (j *judge) nextSucc(set planes, x int32, l2, at int32) (y, lane, col int32, ok bool) {
+func (j *verifier) nextSucc(set planes, x int32, l2, at int32) (y, lane, col int32, ok bool) {
 	c, l1 := j.split(x)
 	v := j.to[c]
 	first, k := j.g.Off[v], j.g.Off[v+1]-j.g.Off[v]
@@ -131,7 +131,7 @@ func (j *judge) nextSucc(set planes, x int32, l2, at int32) (y, lane, col int32,
 
 // acyclic peels nodes that nothing waits for until none is left or a cycle
 // is all that remains.
-func (j *judge) acyclic(set planes) bool {
+func (j *verifier) acyclic(set planes) bool {
 	m := len(j.to) * j.lanes
 	in := make([]int32, m)
 	for x := range m {
@@ -155,7 +155,7 @@ func (j *judge) acyclic(set planes) bool {
 
 // tangles numbers, from 1, the strongly connected components of two
 // nodes and more (R. E. Tarjan, 1972, without recursion); 0 is the rest.
-func (j *judge) tangles(set planes) (id []int32, count int) {
+func (j *verifier) tangles(set planes) (id []int32, count int) {
 	m := len(j.to) * j.lanes
 	id = make([]int32, m)
 	num := make([]int32, m) // order of discovery from 1; 0 = not yet
@@ -219,7 +219,7 @@ func (j *judge) tangles(set planes) (id []int32, count int) {
 }
 
 // describe adds one cycle of each component numbered in id.
-func (j *judge) describe(r *Report, ca, set planes, id []int32, count int, switchOnly bool) {
+func (j *verifier) describe(r *Report, ca, set planes, id []int32, count int, switchOnly bool) {
 	first := make([]int32, count+1)
 	for x := len(id) - 1; x >= 0; x-- {
 		first[id[x]] = int32(x) + 1
@@ -239,7 +239,7 @@ func (j *judge) describe(r *Report, ca, set planes, id []int32, count int, switc
 }
 
 // shortCycle is a shortest cycle through node x inside its component.
-func (j *judge) shortCycle(set planes, id []int32, x int32) []int32 {
+func (j *verifier) shortCycle(set planes, id []int32, x int32) []int32 {
 	from := make([]int32, len(id))
 	for i := range from {
 		from[i] = -1
@@ -273,7 +273,7 @@ func (j *judge) shortCycle(set planes, id []int32, x int32) []int32 {
 }
 
 // explain finds a path that makes the dependency of node y on node x.
-func (j *judge) explain(x, y int32, switches bool) Dependency {
+func (j *verifier) explain(x, y int32, switches bool) Dependency {
 	g := j.g
 	c1, l1 := j.split(x)
 	c2, l2 := j.split(y)
@@ -315,7 +315,7 @@ func (j *judge) explain(x, y int32, switches bool) Dependency {
 }
 
 // over reports for every switch whether its packets to l pass switch u.
-func (j *judge) over(u int32, l int, dst int32) []bool {
+func (j *verifier) over(u int32, l int, dst int32) []bool {
 	over := make([]bool, j.n)
 	for s := range over {
 		at := int32(s)
@@ -335,7 +335,7 @@ func (j *judge) over(u int32, l int, dst int32) []bool {
 }
 
 // channel is where switch s sends l, or -1.
-func (j *judge) channel(s int32, l int) int32 {
+func (j *verifier) channel(s int32, l int) int32 {
 	row := j.t.LFT[s]
 	limit := int(j.g.Switches[s].LinearFDBCap)
 	if l > int(j.t.TopLID) || l >= len(row) || (limit > 0 && l >= limit) || int(row[l]) >= j.stride {
@@ -345,7 +345,7 @@ func (j *judge) channel(s int32, l int) int32 {
 }
 
 // level is the service level of packets from switch s to l.
-func (j *judge) level(s int32, l int) ib.SL {
+func (j *verifier) level(s int32, l int) ib.SL {
 	col, step := j.levels(l)
 	if col == nil {
 		return 0
@@ -355,7 +355,7 @@ func (j *judge) level(s int32, l int) ib.SL {
 
 // lane is the data lane of packets that enter switch s by port in and leave
 // by channel c; ok if the link has it.
-func (j *judge) lane(s int32, in uint8, c int32, sl ib.SL) (lane uint8, ok bool) {
+func (j *verifier) lane(s int32, in uint8, c int32, sl ib.SL) (lane uint8, ok bool) {
 	if j.mode == single {
 		return 0, true
 	}
@@ -368,7 +368,7 @@ func (j *judge) lane(s int32, in uint8, c int32, sl ib.SL) (lane uint8, ok bool)
 
 // path walks from an end port toward l: as far as packets get, and at most
 // twice around a loop.
-func (j *judge) path(src *fabric.EndPort, l int, dst int32) (hops []Hop) {
+func (j *verifier) path(src *fabric.EndPort, l int, dst int32) (hops []Hop) {
 	s, in := src.Switch, src.Port
 	sl := j.level(s, l)
 	for range 3*j.n + 1 {

@@ -1,4 +1,4 @@
 package check
 
-// Carried reports whether Update made p without proving all anew.
-func (p *Proof) Carried() bool { return p.lazy }
+// Incremental reports whether Update made p without proving all anew.
+func (p *Proof) Incremental() bool { return p.lazy }

@@ -36,7 +36,7 @@ func (p planes) join(q planes) {
 	}
 }
 
-func (j *judge) plane(p planes, l1, l2 int) []uint64 {
+func (j *verifier) plane(p planes, l1, l2 int) []uint64 {
 	at := &p[l1*j.lanes+l2]
 	if *at == nil {
 		*at = make([]uint64, (j.nbits+63)/64)
@@ -64,7 +64,7 @@ type hopLanes struct {
 	ca, self [][16]uint16
 }
 
-func (j *judge) chooseMode() {
+func (j *verifier) chooseMode() {
 	t := j.t
 	j.vls = make([]uint8, len(j.g.Channels))
 	most, least := uint8(1), uint8(15)
@@ -88,7 +88,7 @@ func (j *judge) chooseMode() {
 }
 
 // injections computes the lanes of packets on their first links.
-func (j *judge) injections() {
+func (j *verifier) injections() {
 	h := j.hop
 	for v := 1; v < 16; v++ {
 		for sl := range 16 {
@@ -120,7 +120,7 @@ func (j *judge) injections() {
 
 // lanesOf gives by SL the lane of packets that enter switch s by port in and
 // leave by channel c.
-func (j *judge) lanesOf(s int32, in uint8, c int32) *[16]ib.VL {
+func (j *verifier) lanesOf(s int32, in uint8, c int32) *[16]ib.VL {
 	h := j.hop
 	if h.lanes == nil {
 		return &h.mod[j.vls[c]]
@@ -130,7 +130,7 @@ func (j *judge) lanesOf(s int32, in uint8, c int32) *[16]ib.VL {
 
 // exitsOf gives by SL the lane of packets that enter switch s by port in and
 // leave by port out to an end port; nil if any lane will do.
-func (j *judge) exitsOf(s int32, in, out uint8) *[16]ib.VL {
+func (j *verifier) exitsOf(s int32, in, out uint8) *[16]ib.VL {
 	h := j.hop
 	if h == nil || h.lanes == nil || out == 0 {
 		return nil
@@ -140,7 +140,7 @@ func (j *judge) exitsOf(s int32, in, out uint8) *[16]ib.VL {
 
 // levels returns the column of service levels of a LID: that of switch s is
 // at s*step. nil means SL 0 from everywhere.
-func (j *judge) levels(l int) (col []ib.SL, step int) {
+func (j *verifier) levels(l int) (col []ib.SL, step int) {
 	t := j.t
 	if t.SL == nil || l >= len(t.Class) || t.Class[l] < 0 {
 		return nil, 0
@@ -150,7 +150,7 @@ func (j *judge) levels(l int) (col []ib.SL, step int) {
 
 // uniform records the dependencies of one LID if all links have the same number
 // of lanes and packets stay on one lane.
-func (j *judge) uniform(w *scratch, l int, isCA bool) {
+func (j *verifier) uniform(w *scratch, l int, isCA bool) {
 	col, step := j.levels(l)
 	lanes := uint8(j.lanes)
 	start := func(u int32) (uint16, uint16) {
@@ -190,7 +190,7 @@ func (j *judge) uniform(w *scratch, l int, isCA bool) {
 }
 
 // markLanes adds c1→c2 on each lane of the masks.
-func (j *judge) markLanes(w *scratch, c1, c2 int32, ca, sw uint16) {
+func (j *verifier) markLanes(w *scratch, c1, c2 int32, ca, sw uint16) {
 	if j.quiet {
 		return
 	}
@@ -213,7 +213,7 @@ func (j *judge) markLanes(w *scratch, c1, c2 int32, ca, sw uint16) {
 // general records the dependencies of one LID with lanes determined hop by hop,
 // and sets w.refused if some packets are on a lane that a link does not have.
 // Such packets cause no dependency on that link.
-func (j *judge) general(w *scratch, l int, dst int32, port uint8, isCA bool) {
+func (j *verifier) general(w *scratch, l int, dst int32, port uint8, isCA bool) {
 	w.refused = false
 	col, step := j.levels(l)
 	used, lanes := w.used, w.lanes
@@ -281,7 +281,7 @@ func (j *judge) general(w *scratch, l int, dst int32, port uint8, isCA bool) {
 }
 
 // exitsHere verifies packets between end ports of the destination's switch.
-func (j *judge) exitsHere(w *scratch, dst int32, port, sl uint8) {
+func (j *verifier) exitsHere(w *scratch, dst int32, port, sl uint8) {
 	if j.hop.lanes == nil || port == 0 {
 		return
 	}
@@ -295,7 +295,7 @@ func (j *judge) exitsHere(w *scratch, dst int32, port, sl uint8) {
 
 // pass carries the packets on channel c1, which leaves switch u, over the
 // switch that it leads to. It returns the lanes of c1.
-func (j *judge) pass(w *scratch, u, c1, dst int32, port uint8) (lanes uint16) {
+func (j *verifier) pass(w *scratch, u, c1, dst int32, port uint8) (lanes uint16) {
 	s := &w.state[u]
 	v := j.to[c1]
 	in := j.g.Channels[c1].InPort

@@ -35,7 +35,7 @@ func (f MulticastFailure) String() string {
 //
 // Cost of a tree: the sum of squared port counts over its switches, and its
 // members. Trees that skip names are not verified.
-func (j *judge) trees(ws []*scratch, o Options, skip []bool) (failures int, examples []MulticastFailure) {
+func (j *verifier) trees(ws []*scratch, o Options, skip []bool) (failures int, examples []MulticastFailure) {
 	m := j.t.Multicast
 	if m == nil && o.Groups == nil {
 		return 0, nil
@@ -44,7 +44,7 @@ func (j *judge) trees(ws []*scratch, o Options, skip []bool) (failures int, exam
 	if m != nil {
 		list = m.Trees
 	}
-	tj := j.newTreeJudge(o.Groups)
+	tj := j.newTreeVerifier(o.Groups)
 	tj.marks = make([][]uint8, len(ws))
 	found := make([]MulticastFailure, len(list))
 	pos := make([][]int32, len(ws))
@@ -74,8 +74,8 @@ func (j *judge) trees(ws []*scratch, o Options, skip []bool) (failures int, exam
 	return failures, examples[:min(len(examples), j.keep)]
 }
 
-type treeJudge struct {
-	*judge
+type treeVerifier struct {
+	*verifier
 	groups []route.Group // ascending MLID
 	known  bool          // groups are given
 	endAt  []int32       // end port by switch<<8 | port, or -1
@@ -84,8 +84,8 @@ type treeJudge struct {
 	marks  [][]uint8     // by worker and end port: scratch of members, all 0
 }
 
-func (j *judge) newTreeJudge(known []route.Group) *treeJudge {
-	t := &treeJudge{judge: j, groups: byMLID(known), known: known != nil, endAt: make([]int32, j.n<<8), hosts: make([][]uint8, j.n)}
+func (j *verifier) newTreeVerifier(known []route.Group) *treeVerifier {
+	t := &treeVerifier{verifier: j, groups: byMLID(known), known: known != nil, endAt: make([]int32, j.n<<8), hosts: make([][]uint8, j.n)}
 	for i := range t.endAt {
 		t.endAt[i] = -1
 	}
@@ -99,7 +99,7 @@ func (j *judge) newTreeJudge(known []route.Group) *treeJudge {
 }
 
 // missing lists the groups that have members but neither tree nor refusal.
-func (t *treeJudge) missing(list []route.Tree) (out []MulticastFailure) {
+func (t *treeVerifier) missing(list []route.Tree) (out []MulticastFailure) {
 	for i := range t.groups {
 		grp := &t.groups[i]
 		if _, ok := slices.BinarySearchFunc(list, grp.MLID, func(tr route.Tree, l ib.LID) int { return cmp.Compare(tr.MLID, l) }); ok ||
@@ -115,7 +115,7 @@ func (t *treeJudge) missing(list []route.Tree) (out []MulticastFailure) {
 
 // tree verifies one tree and records its dependencies. pos is all -1 before and
 // after, marks all 0.
-func (t *treeJudge) tree(w *scratch, tr *route.Tree, pos []int32, marks []uint8) (fail MulticastFailure) {
+func (t *treeVerifier) tree(w *scratch, tr *route.Tree, pos []int32, marks []uint8) (fail MulticastFailure) {
 	for i, s := range tr.Switches {
 		pos[s] = int32(i)
 	}
@@ -167,7 +167,7 @@ func (t *treeJudge) tree(w *scratch, tr *route.Tree, pos []int32, marks []uint8)
 }
 
 // shape verifies that the links of a tree close no cycle and join its switches.
-func (t *treeJudge) shape(tr *route.Tree, pos []int32, links int, blame func(int32, int, string)) {
+func (t *treeVerifier) shape(tr *route.Tree, pos []int32, links int, blame func(int32, int, string)) {
 	if len(tr.Switches) == 0 {
 		return
 	}
@@ -202,7 +202,7 @@ const (
 )
 
 // members compares the tree's ports to end ports with the group.
-func (t *treeJudge) members(tr *route.Tree, pos []int32, marks []uint8, blame func(int32, int, string)) {
+func (t *treeVerifier) members(tr *route.Tree, pos []int32, marks []uint8, blame func(int32, int, string)) {
 	k, ok := slices.BinarySearchFunc(t.groups, tr.MLID, func(g route.Group, l ib.LID) int { return cmp.Compare(g.MLID, l) })
 	grp := route.Group{}
 	if ok {
@@ -256,10 +256,10 @@ func sameList[T comparable](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// judged reports for each tree whether an earlier result for the same members
+// verified reports for each tree whether an earlier result for the same members
 // applies, because the fabric, the lanes and the number of lanes are unchanged.
 // nil: none.
-func (u *update) judged() []bool {
+func (u *update) verified() []bool {
 	was, now, before := u.p.t.Multicast, u.now.t.Multicast, u.p.st.groups
 	if was == nil || now == nil || u.now.g != u.old.g || u.now.t.NumVLs != u.old.t.NumVLs || before == nil || u.o.Groups == nil {
 		return nil
@@ -290,7 +290,7 @@ func (u *update) judged() []bool {
 
 // lanesInto is the set of lanes of packets that leave switch s by port out of
 // the tree, and whether some are refused.
-func (t *treeJudge) lanesInto(tr *route.Tree, pos []int32, s int32, out int) (lanes uint16, refused bool) {
+func (t *treeVerifier) lanesInto(tr *route.Tree, pos []int32, s int32, out int) (lanes uint16, refused bool) {
 	c := t.channelAt(s, out)
 	if c < 0 && t.endAt[int(s)<<8|out] < 0 {
 		return 0, false
@@ -321,7 +321,7 @@ func (t *treeJudge) lanesInto(tr *route.Tree, pos []int32, s int32, out int) (la
 
 // laneBetween is the lane from port in of switch s to port out, over channel c
 // if that is not -1; ok if the link has it.
-func (t *treeJudge) laneBetween(sl ib.SL, s int32, in uint8, out int, c int32) (lane uint8, ok bool) {
+func (t *treeVerifier) laneBetween(sl ib.SL, s int32, in uint8, out int, c int32) (lane uint8, ok bool) {
 	vls := uint8(15)
 	if c >= 0 {
 		vls = t.vls[c]
@@ -333,7 +333,7 @@ func (t *treeJudge) laneBetween(sl ib.SL, s int32, in uint8, out int, c int32) (
 }
 
 // sends reports whether channel c is of the tree.
-func (t *treeJudge) sends(tr *route.Tree, pos []int32, c int32) bool {
+func (t *treeVerifier) sends(tr *route.Tree, pos []int32, c int32) bool {
 	if c < 0 {
 		return false
 	}
@@ -344,7 +344,7 @@ func (t *treeJudge) sends(tr *route.Tree, pos []int32, c int32) bool {
 
 // wait calls fn for the channels for which packets on channel c1 of the tree,
 // on some lanes, wait.
-func (t *treeJudge) wait(tr *route.Tree, pos []int32, c1 int32, lanes uint16, fn func(c1, c2 int32, l1, l2 int)) {
+func (t *treeVerifier) wait(tr *route.Tree, pos []int32, c1 int32, lanes uint16, fn func(c1, c2 int32, l1, l2 int)) {
 	k := &t.g.Channels[c1]
 	at := pos[k.To]
 	if at < 0 {
@@ -367,7 +367,7 @@ func (t *treeJudge) wait(tr *route.Tree, pos []int32, c1 int32, lanes uint16, fn
 
 // explainTree finds a path of a group's packets that makes the dependency d of
 // channel c2 on c1.
-func (j *judge) explainTree(d *Dependency, c1, c2 int32) {
+func (j *verifier) explainTree(d *Dependency, c1, c2 int32) {
 	if j.t.Multicast == nil {
 		return
 	}
@@ -406,7 +406,7 @@ func (j *judge) explainTree(d *Dependency, c1, c2 int32) {
 	}
 }
 
-func (j *judge) channelAt(s int32, port int) int32 {
+func (j *verifier) channelAt(s int32, port int) int32 {
 	if port >= j.stride {
 		return -1
 	}
@@ -446,7 +446,7 @@ func badTrees(n int, m *route.Multicast) string {
 }
 
 // each calls fn once for each dependency of a tree.
-func (t *treeJudge) each(tr *route.Tree, fn func(d cdg.Dep)) {
+func (t *treeVerifier) each(tr *route.Tree, fn func(d cdg.Dep)) {
 	if t.pos == nil {
 		t.pos = make([]int32, t.n)
 		for s := range t.pos {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// naiveTrees is the slow twin of the judgement of multicast trees: it sends a
+// naiveTrees is the slow twin of the verification of multicast trees: it sends a
 // packet from every switch of a tree and looks at each pair of ports.
 func naiveTrees(g *fabric.Graph, t *route.Tables, groups []route.Group, lanes int, near [][]bool, wait func(x, y int), top *int) int {
 	if t.Multicast == nil {

@@ -65,7 +65,7 @@ func PatternLoad(g *fabric.Graph, t *route.Tables, p Pattern, o PatternOptions) 
 	if m := malformed(g, t); m != "" {
 		return PatternResult{}
 	}
-	f := &flows{j: newJudge(g, t, Options{}), ports: o.Order}
+	f := &flows{j: newVerifier(g, t, Options{}), ports: o.Order}
 	if f.ports == nil {
 		f.ports = hosts(g)
 	}
@@ -135,7 +135,7 @@ func hosts(g *fabric.Graph) (out []int32) {
 }
 
 type flows struct {
-	j     *judge
+	j     *verifier
 	ports []int32
 }
 

@@ -31,7 +31,7 @@ type Proof struct {
 
 // state is what a Proof of sound tables stores.
 type state struct {
-	j     *judge
+	j     *verifier
 	shape *cdg.Shape
 	ca    *cdg.Graph // of traffic with a CA at one end, and multicast
 	sw    *cdg.Graph // of traffic between switches
@@ -57,7 +57,7 @@ func Prove(g *fabric.Graph, t *route.Tables, o Options) *Proof {
 	})
 	st.ca, st.sw = made[0], made[1]
 	if t.Multicast != nil {
-		tj := j.newTreeJudge(nil)
+		tj := j.newTreeVerifier(nil)
 		for i := range t.Multicast.Trees {
 			tj.each(&t.Multicast.Trees[i], func(d cdg.Dep) { st.ca.Add(d, 1) })
 		}
@@ -119,12 +119,12 @@ func (p *Proof) Update(g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Opti
 type update struct {
 	p        *Proof
 	d        *fabric.Delta
-	old, now *judge
+	old, now *verifier
 	shape    *cdg.Shape
 	o        Options
 	top      int
 	weights  []int32 // switches whose number of CAs changed
-	ws       []*carrier
+	ws       []*updater
 	todo     []int32 // LIDs to verify
 	first    []int32 // by LID: where its switches begin in at
 	at       []int32 // switches whose entries changed
@@ -152,7 +152,7 @@ func newUpdate(p *Proof, g *fabric.Graph, d *fabric.Delta, t *route.Tables, o Op
 	} else {
 		route.ForEach(o.Workers, 2, func(_, i int) {
 			if i == 0 {
-				u.now = newJudge(g, t, o)
+				u.now = newVerifier(g, t, o)
 			} else {
 				u.shape = cdg.NewShape(g)
 			}
@@ -214,7 +214,7 @@ func sameLanes(a, b *route.Lanes) bool {
 }
 
 // with is j for other tables, and a graph with the same channels.
-func (j *judge) with(g *fabric.Graph, t *route.Tables) *judge {
+func (j *verifier) with(g *fabric.Graph, t *route.Tables) *verifier {
 	k := *j
 	k.g, k.t = g, t
 	k.top = int(max(g.TopLID, t.TopLID))
@@ -232,14 +232,14 @@ func (u *update) run() bool {
 		return false
 	}
 	workers := min(max(u.o.Workers, 1), max(len(u.todo)/8, 1))
-	u.ws = make([]*carrier, workers)
+	u.ws = make([]*updater, workers)
 	const chunk = 32
 	chunks := (len(u.todo) + chunk - 1) / chunk
 	u.ops = make([][]op, chunks)
 	route.ForEach(workers, chunks, func(w, i int) {
 		c := u.ws[w]
 		if c == nil {
-			c = newCarrier(u)
+			c = newUpdater(u)
 			u.ws[w] = c
 		}
 		c.ops = nil
@@ -247,7 +247,7 @@ func (u *update) run() bool {
 			if c.bad {
 				return
 			}
-			c.judge(int(l))
+			c.verify(int(l))
 		}
 		u.ops[i] = c.ops
 	})
@@ -310,7 +310,7 @@ func (u *update) trees() bool {
 		return true
 	}
 	ws := make([]*scratch, max(u.o.Workers, 1))
-	if n, _ := u.now.trees(ws, u.o, u.judged()); n > 0 {
+	if n, _ := u.now.trees(ws, u.o, u.verified()); n > 0 {
 		return false
 	}
 	for _, w := range ws {
@@ -326,11 +326,11 @@ func (u *update) trees() bool {
 		to = now.Trees
 	}
 	keep := u.now.g == u.old.g || u.now.t.Lanes == nil // lanes of a tree that is the same are
-	var oldJudge, nowJudge *treeJudge
+	var oldJudge, nowJudge *treeVerifier
 	var list []op
-	each := func(tj **treeJudge, j *judge, tr *route.Tree, n int32) {
+	each := func(tj **treeVerifier, j *verifier, tr *route.Tree, n int32) {
 		if *tj == nil {
-			*tj = j.newTreeJudge(nil)
+			*tj = j.newTreeVerifier(nil)
 		}
 		(*tj).each(tr, func(d cdg.Dep) { list = append(list, op{d: d, ca: n}) })
 	}
@@ -404,7 +404,7 @@ func (u *update) proof() *Proof {
 }
 
 // disconnected counts the pairs without a physical path.
-func (j *judge) disconnected() (n int64) {
+func (j *verifier) disconnected() (n int64) {
 	for _, e := range j.g.LIDOwner {
 		switch {
 		case e == fabric.NoLID:
@@ -418,7 +418,7 @@ func (j *judge) disconnected() (n int64) {
 }
 
 // effective is the entry of switch s for l as the switch acts on it.
-func (j *judge) effective(s int32, l int) byte {
+func (j *verifier) effective(s int32, l int) byte {
 	row := j.t.LFT[s]
 	limit := int(j.g.Switches[s].LinearFDBCap)
 	if l > int(j.t.TopLID) || l >= len(row) || limit > 0 && l >= limit {
@@ -428,7 +428,7 @@ func (j *judge) effective(s int32, l int) byte {
 }
 
 // destination is where packets to l are to arrive; switch -1: nowhere.
-func (j *judge) destination(l int) (s int32, port uint8, isCA bool) {
+func (j *verifier) destination(l int) (s int32, port uint8, isCA bool) {
 	if l >= len(j.g.LIDOwner) || j.g.LIDOwner[l] == fabric.NoLID {
 		return -1, 0, false
 	}

@@ -287,9 +287,9 @@ func (w *world) change(tb testing.TB) {
 	}
 }
 
-// campaign carries proofs over random changes and compares each to a full
+// campaign updates proofs over random changes and compares each to a full
 // verification, and now and then goes back to an old proof.
-func campaign(tb testing.TB, seed uint64, steps int) (carried, sound int) {
+func campaign(tb testing.TB, seed uint64, steps int) (incremental, sound int) {
 	w := newWorld(tb, seed)
 	type kept struct {
 		p *check.Proof
@@ -307,8 +307,8 @@ func campaign(tb testing.TB, seed uint64, steps int) (carried, sound int) {
 		p = p.Update(w.g, fabric.Diff(g, w.g), w.t, o)
 		want := check.Verify(w.g, w.t, check.Options{})
 		got := *p.Report()
-		if p.Carried() {
-			carried++
+		if p.Incremental() {
+			incremental++
 			got.Cycles, want.Cycles = nil, nil
 		}
 		if want.OK() {
@@ -316,7 +316,7 @@ func campaign(tb testing.TB, seed uint64, steps int) (carried, sound int) {
 		}
 		compare(tb, seed, step, &got, want)
 		if tb.Failed() {
-			return carried, sound
+			return incremental, sound
 		}
 		if !want.OK() && w.draw(2) == 0 {
 			w.t = nil
@@ -333,10 +333,10 @@ func campaign(tb testing.TB, seed uint64, steps int) (carried, sound int) {
 			compare(tb, seed, step, old.p.Report(), check.Verify(old.w.g, old.w.t, check.Options{}))
 		}
 	}
-	return carried, sound
+	return incremental, sound
 }
 
-// TestUpdatesAtOnce: several goroutines carry one proof over different changes,
+// TestUpdatesAtOnce: several goroutines update one proof over different changes,
 // with any number of workers.
 func TestUpdatesAtOnce(t *testing.T) {
 	w := newWorld(t, 4)
@@ -368,7 +368,7 @@ func TestUpdatesAtOnce(t *testing.T) {
 	compare(t, 4, -1, p.Report(), check.Verify(p.Graph(), p.Tables(), check.Options{}))
 }
 
-// TestFullSizeUpdates carries the proof of a large tree over cables and hosts
+// TestFullSizeUpdates updates the proof of a large tree over cables and hosts
 // that fail and return.
 func TestFullSizeUpdates(t *testing.T) {
 	need.Long(t)
@@ -390,7 +390,7 @@ func TestFullSizeUpdates(t *testing.T) {
 			cables = append(cables, a)
 		}
 	}
-	carried := 0
+	incremental := 0
 	for step := range 30 {
 		g := w.g
 		for range 1 + w.draw(3) {
@@ -400,14 +400,14 @@ func TestFullSizeUpdates(t *testing.T) {
 		w.graph(t)
 		w.big(t)
 		p = p.Update(w.g, fabric.Diff(g, w.g), w.t, o)
-		if p.Carried() {
-			carried++
+		if p.Incremental() {
+			incremental++
 		}
 		got := *p.Report()
 		compare(t, 5, step, &got, check.Verify(w.g, w.t, o))
 	}
-	if carried < 25 {
-		t.Errorf("%d of 30 changes carried over", carried)
+	if incremental < 25 {
+		t.Errorf("%d of 30 changes updated incrementally", incremental)
 	}
 }
 
@@ -444,15 +444,15 @@ func same(a, b *check.Report) bool {
 func TestUpdateEqualsVerify(t *testing.T) {
 	seeds := need.Seeds(150, 5000)
 	var mu sync.Mutex
-	var carried, sound, steps int
+	var incremental, sound, steps int
 	for _, seed := range seeds {
 		c, s := campaign(t, seed, 12)
 		mu.Lock()
-		carried, sound, steps = carried+c, sound+s, steps+12
+		incremental, sound, steps = incremental+c, sound+s, steps+12
 		mu.Unlock()
 	}
-	if len(seeds) > 50 && (carried*3 < sound || sound*4 < steps) {
-		t.Errorf("%d of %d changes carried over, %d sound: the test shows little", carried, steps, sound)
+	if len(seeds) > 50 && (incremental*3 < sound || sound*4 < steps) {
+		t.Errorf("%d of %d changes updated incrementally, %d sound: the test shows little", incremental, steps, sound)
 	}
-	t.Logf("%d changes, %d sound, %d carried over", steps, sound, carried)
+	t.Logf("%d changes, %d sound, %d updated incrementally", steps, sound, incremental)
 }

@@ -18,8 +18,8 @@ const (
 	looping int32 = -3 // in a loop or leads into one
 )
 
-// judge is the read-only state that all workers share.
-type judge struct {
+// verifier is the read-only state that all workers share.
+type verifier struct {
 	g      *fabric.Graph
 	t      *route.Tables
 	n      int
@@ -91,11 +91,11 @@ func Verify(g *fabric.Graph, t *route.Tables, o Options) *Report {
 
 // verify also returns, if keep is set, the verifier and the first worker's
 // scratch with the sums of all.
-func verify(g *fabric.Graph, t *route.Tables, o Options, keep bool) (*Report, *judge, *scratch) {
+func verify(g *fabric.Graph, t *route.Tables, o Options, keep bool) (*Report, *verifier, *scratch) {
 	if m := malformed(g, t); m != "" {
 		return &Report{Malformed: m}, nil, nil
 	}
-	j := newJudge(g, t, o)
+	j := newVerifier(g, t, o)
 	if keep {
 		j.keepCounts, j.usedBy = true, make([]uint16, j.top+1)
 	}
@@ -171,9 +171,9 @@ func (r *Report) balance(load []int64) {
 	}
 }
 
-func newJudge(g *fabric.Graph, t *route.Tables, o Options) *judge {
+func newVerifier(g *fabric.Graph, t *route.Tables, o Options) *verifier {
 	n := len(g.Switches)
-	j := &judge{
+	j := &verifier{
 		g: g, t: t, n: n, top: int(max(g.TopLID, t.TopLID)),
 		to: make([]int32, len(g.Channels)), row: make([]int32, len(g.Channels)), col: make([]int32, len(g.Channels)),
 		lanes: 1, comp: make([]int32, n), keep: o.Examples,
@@ -207,7 +207,7 @@ func newJudge(g *fabric.Graph, t *route.Tables, o Options) *judge {
 }
 
 // settleLIDs counts the LIDs of the graph by where they are.
-func (j *judge) settleLIDs() {
+func (j *verifier) settleLIDs() {
 	j.lidsAt, j.casAt, j.lidsOf = make([]int64, j.n), make([]int32, j.n), make([]int64, len(j.g.EndPorts))
 	j.total = 0
 	for _, e := range j.g.LIDOwner {
@@ -232,7 +232,7 @@ func (j *judge) settleLIDs() {
 }
 
 // components labels the components that links between switches connect.
-func (j *judge) components() {
+func (j *verifier) components() {
 	for s := range j.comp {
 		j.comp[s] = -1
 	}
@@ -258,7 +258,7 @@ func (j *judge) components() {
 	}
 }
 
-func (j *judge) newScratch() *scratch {
+func (j *verifier) newScratch() *scratch {
 	s := &scratch{
 		tile: make([]byte, route.BlockLen*j.n), ch: make([]int32, j.n), depth: make([]int32, j.n),
 		order: make([]int32, 0, j.n), flow: make([]int64, j.n), mask: make([]uint16, j.n), smask: make([]uint16, j.n),
@@ -279,7 +279,7 @@ func (j *judge) newScratch() *scratch {
 }
 
 // block verifies the LIDs of one LFT block.
-func (j *judge) block(w *scratch, b int) []Failure {
+func (j *verifier) block(w *scratch, b int) []Failure {
 	lo := b * route.BlockLen
 	j.transpose(w, lo)
 	var fails []Failure
@@ -329,7 +329,7 @@ func (j *judge) block(w *scratch, b int) []Failure {
 }
 
 // depend records the dependencies of the LID at hand.
-func (j *judge) depend(w *scratch, l int, dst int32, port uint8, isCA bool) {
+func (j *verifier) depend(w *scratch, l int, dst int32, port uint8, isCA bool) {
 	switch j.mode {
 	case single:
 		j.single(w, isCA)
@@ -342,7 +342,7 @@ func (j *judge) depend(w *scratch, l int, dst int32, port uint8, isCA bool) {
 
 // transpose turns rows of switches into rows of LIDs, entries as the switches
 // act on them: LIDs above the top or the capacity are dropped.
-func (j *judge) transpose(w *scratch, lo int) {
+func (j *verifier) transpose(w *scratch, lo int) {
 	n := j.n
 	for s := range n {
 		end := lo + route.BlockLen
@@ -368,7 +368,7 @@ func (j *judge) transpose(w *scratch, lo int) {
 
 // walk follows the entries for one LID from every switch and fills w.depth and
 // w.order. It reports whether any connected switch does not deliver.
-func (j *judge) walk(w *scratch, entries []byte, dst int32, port uint8) bool {
+func (j *verifier) walk(w *scratch, entries []byte, dst int32, port uint8) bool {
 	depth, ch, out, to := w.depth, w.ch, j.out, j.to
 	order := w.order[:0]
 	stride := j.stride
@@ -442,7 +442,7 @@ func (j *judge) walk(w *scratch, entries []byte, dst int32, port uint8) bool {
 }
 
 // mark adds the dependency c1→c2 to a set.
-func (j *judge) mark(set []uint64, c1, c2 int32) {
+func (j *verifier) mark(set []uint64, c1, c2 int32) {
 	b := uint32(j.row[c1] + j.col[c2])
 	if m := uint64(1) << (b & 63); set[b>>6]&m == 0 {
 		set[b>>6] |= m
@@ -450,7 +450,7 @@ func (j *judge) mark(set []uint64, c1, c2 int32) {
 }
 
 // single records the dependencies of one LID in single-lane tables.
-func (j *judge) single(w *scratch, isCA bool) {
+func (j *verifier) single(w *scratch, isCA bool) {
 	w.used |= 1
 	w.lanes |= 1
 	if isCA {
@@ -509,7 +509,7 @@ func (j *judge) single(w *scratch, isCA bool) {
 
 // loopMasks records the dependencies of switches whose packets loop, by
 // propagating the lanes on which they start until nothing changes.
-func (j *judge) loopMasks(w *scratch, start func(u int32) (ca, sw uint16)) {
+func (j *verifier) loopMasks(w *scratch, start func(u int32) (ca, sw uint16)) {
 	for u := range w.depth {
 		if w.depth[u] == looping {
 			w.mask[u], w.smask[u] = start(int32(u))
@@ -537,7 +537,7 @@ func (j *judge) loopMasks(w *scratch, start func(u int32) (ca, sw uint16)) {
 }
 
 // measure adds the delivered paths from CA ports to one CA's LID.
-func (j *judge) measure(w *scratch, dst int32) {
+func (j *verifier) measure(w *scratch, dst int32) {
 	flow := w.flow
 	var paths, hops int64
 	maxHops := int32(0)

@@ -219,7 +219,7 @@ func wish(g *fabric.Graph, draw func(k int) int) route.Options {
 
 // judged fails unless tables are what the engine promises; a switch whose
 // table is too short excuses what is not delivered.
-func (s subject) judged(t *testing.T, what string, g *fabric.Graph, tb *route.Tables, err error, short bool) bool {
+func (s subject) verified(t *testing.T, what string, g *fabric.Graph, tb *route.Tables, err error, short bool) bool {
 	t.Helper()
 	if err != nil {
 		text := err.Error()
@@ -252,7 +252,7 @@ func compute(s subject, g *fabric.Graph, o route.Options) (tb *route.Tables, err
 	return s.Compute(g, o)
 }
 
-func carry(s subject, from route.Solution, g *fabric.Graph, o route.Options) (tb *route.Tables, err error) {
+func incremental(s subject, from route.Solution, g *fabric.Graph, o route.Options) (tb *route.Tables, err error) {
 	defer func() {
 		if x := recover(); x != nil {
 			err = fmt.Errorf("panic: %v", x)
@@ -263,7 +263,7 @@ func carry(s subject, from route.Solution, g *fabric.Graph, o route.Options) (tb
 
 // TestHostile: whatever the fabric and the options, tables are right or
 // refused with a reason, and the same for any number of workers; also where
-// they are carried over to a fabric that has little in common with the last.
+// they are updated to a fabric that has little in common with the last.
 func TestHostile(t *testing.T) {
 	for _, seed := range need.Seeds(12, 1000) {
 		for k, s := range subjects {
@@ -272,7 +272,7 @@ func TestHostile(t *testing.T) {
 			o := wish(g, draw)
 			what := fmt.Sprintf("%s, HEDDLE_SEED=%d", s.Name(), seed)
 			tb, err := compute(s, g, o)
-			if !s.judged(t, what, g, tb, err, seed%4 == 3) {
+			if !s.verified(t, what, g, tb, err, seed%4 == 3) {
 				continue
 			}
 			for _, workers := range []int{1, 3, 8} {
@@ -291,7 +291,7 @@ func TestHostile(t *testing.T) {
 			}
 			bare := tb.Remap(g, g)
 			for i, from := range []*route.Tables{tb, foreign, bare} {
-				s.everywhere(t, fmt.Sprintf("%s, carried over from tables %d", what, i), g, from, hostile(t, draw, seed%8 == 7), o, seed%8 == 7)
+				s.everywhere(t, fmt.Sprintf("%s, updated from tables %d", what, i), g, from, hostile(t, draw, seed%8 == 7), o, seed%8 == 7)
 			}
 			w := routetest.NewWear(g)
 			if len(g.Switches) == 0 {
@@ -313,12 +313,12 @@ func TestHostile(t *testing.T) {
 // everywhere carries tables over with one and with many workers.
 func (s subject) everywhere(t *testing.T, what string, g *fabric.Graph, from *route.Tables, h *fabric.Graph, o route.Options, short bool) *route.Tables {
 	t.Helper()
-	next, err := carry(s, route.Solution{Graph: g, Tables: from}, h, o)
-	if !s.judged(t, what, h, next, err, short) {
+	next, err := incremental(s, route.Solution{Graph: g, Tables: from}, h, o)
+	if !s.verified(t, what, h, next, err, short) {
 		return nil
 	}
 	o.Workers = 5
-	if again, err := carry(s, route.Solution{Graph: g, Tables: from}, h, o); err != nil || !alike(next, again) {
+	if again, err := incremental(s, route.Solution{Graph: g, Tables: from}, h, o); err != nil || !alike(next, again) {
 		t.Errorf("%s: other tables with 5 workers: %v", what, err)
 	}
 	return next
@@ -412,7 +412,7 @@ func TestConcurrentUpdates(t *testing.T) {
 				w.Cable(draw(w.Cables()), false)
 				w.Step(draw)
 				h := w.Graph()
-				tb, err := carry(s, route.Solution{Graph: g, Tables: base}, h, o)
+				tb, err := incremental(s, route.Solution{Graph: g, Tables: base}, h, o)
 				if err != nil {
 					tb = nil
 				}
@@ -420,7 +420,7 @@ func TestConcurrentUpdates(t *testing.T) {
 			}
 			together := make([]*route.Tables, len(graphs))
 			route.ForEach(len(graphs), len(graphs), func(_, i int) {
-				together[i], _ = carry(s, route.Solution{Graph: g, Tables: base}, graphs[i], o)
+				together[i], _ = incremental(s, route.Solution{Graph: g, Tables: base}, graphs[i], o)
 			})
 			for i, tb := range together {
 				if (tb == nil) != (alone[i] == nil) || tb != nil && !alike(tb, alone[i]) {

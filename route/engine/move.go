@@ -15,7 +15,7 @@ const (
 
 // move makes the decisions and returns which rows were written; false if the
 // old tables turn out not to be trees.
-func (c *carried) move(r []Repairer) ([]bool, bool) {
+func (c *updateState) move(r []Repairer) ([]bool, bool) {
 	n := len(c.G.Switches)
 	total := 0
 	for d := range c.todo {
@@ -42,7 +42,7 @@ func (c *carried) move(r []Repairer) ([]bool, bool) {
 	movers := make([]*mover, parts)
 	route.ForEach(len(r), parts, func(w, k int) {
 		m := &mover{
-			carried: c, r: r[w], scale: int64(parts), delta: make([]int64, len(c.G.Channels)),
+			updateState: c, r: r[w], scale: int64(parts), delta: make([]int64, len(c.G.Channels)),
 			moved: make([]uint32, n+len(c.gone)), wrote: make([]bool, n), lost: lost, ok: true,
 		}
 		movers[k] = m
@@ -64,7 +64,7 @@ func (c *carried) move(r []Repairer) ([]bool, bool) {
 }
 
 // weight is about how much there is to do for destination d.
-func (c *carried) weight(d int) int {
+func (c *updateState) weight(d int) int {
 	n := 0
 	for _, j := range c.todo[d].jobs {
 		n += int(j.hi - j.lo)
@@ -73,7 +73,7 @@ func (c *carried) weight(d int) int {
 }
 
 // lostInto lists the removed channels by destination switch.
-func (c *carried) lostInto() map[int32][]int32 {
+func (c *updateState) lostInto() map[int32][]int32 {
 	into := map[int32][]int32{}
 	for _, oc := range c.Lost {
 		to := c.goneIs[c.Old.Channels[oc].To]
@@ -87,7 +87,7 @@ func (c *carried) lostInto() map[int32][]int32 {
 // yet keeps its entry's meaning in the old graph, including removed channels
 // and switches.
 type mover struct {
-	*carried
+	*updateState
 	r     Repairer
 	scale int64   // as many parts decide alike at the same time
 	delta []int64 // by channel: load that this part added

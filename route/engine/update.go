@@ -237,8 +237,8 @@ type job struct {
 	lo, hi int32 // range in who
 }
 
-// carried is the state of Update besides the Change.
-type carried struct {
+// updateState is the state of Update besides the Change.
+type updateState struct {
 	*Change
 	rows   [][]byte  // the new tables; shared with the old until copied
 	shared []bool    // by switch
@@ -258,9 +258,9 @@ type carried struct {
 func (ch *Change) Update(name string, loads []uint64, repairer func() Repairer) (*route.Tables, []uint64) {
 	g := ch.G
 	n := len(g.Switches)
-	c := &carried{Change: ch, todo: make([]columns, n)}
+	c := &updateState{Change: ch, todo: make([]columns, n)}
 	c.reuse()
-	c.carryLoads(loads)
+	c.mapLoads(loads)
 
 	workers := max(ch.o.Workers, 1)
 	repairers := make([]Repairer, workers)
@@ -323,7 +323,7 @@ func (ch *Change) Update(name string, loads []uint64, repairer func() Repairer) 
 }
 
 // reuse derives the rows of the new tables from the old ones.
-func (c *carried) reuse() {
+func (c *updateState) reuse() {
 	g := c.G
 	n, width := len(g.Switches), route.RowLen(g.TopLID)
 	c.rows, c.shared = make([][]byte, n), make([]bool, n)
@@ -344,9 +344,9 @@ func (c *carried) reuse() {
 	}
 }
 
-// carryLoads maps the loads to the new channels, without the LIDs whose old
+// mapLoads maps the loads to the new channels, without the LIDs whose old
 // tree is dropped.
-func (c *carried) carryLoads(loads []uint64) {
+func (c *updateState) mapLoads(loads []uint64) {
 	c.loads = make([]int64, len(c.Channel))
 	for i, o := range c.Channel {
 		if o >= 0 {
@@ -377,7 +377,7 @@ func (c *carried) carryLoads(loads []uint64) {
 
 // finder finds the entries to move, one destination at a time.
 type finder struct {
-	*carried
+	*updateState
 	r       Repairer
 	need    []bool // by switch: its row may change
 	touched []int32
@@ -386,9 +386,9 @@ type finder struct {
 	span    []int32
 }
 
-func (c *carried) newFinder(r Repairer) *finder {
+func (c *updateState) newFinder(r Repairer) *finder {
 	n := len(c.G.Switches)
-	return &finder{carried: c, r: r, need: make([]bool, n), seen: make([]int32, n)}
+	return &finder{updateState: c, r: r, need: make([]bool, n), seen: make([]int32, n)}
 }
 
 // find repairs destination d and lists its jobs; false if that failed.

@@ -104,13 +104,13 @@ func cloneGraph(g *fabric.Graph) *fabric.Graph {
 }
 
 // computed lets the engine compute, with several numbers of workers, and
-// judges the tables; nil if they are refused.
+// verifies the tables; nil if they are refused.
 func (r *trial) computed(what string, g *fabric.Graph, o route.Options) *route.Tables {
 	r.t.Helper()
 	return r.same(what, g, o, route.Solution{}, func(o route.Options) (*route.Tables, error) { return r.p.engine.Compute(g, o) })
 }
 
-// updated lets it carry tables over.
+// updated lets it update tables.
 func (r *trial) updated(what string, from route.Solution, g *fabric.Graph, o route.Options) *route.Tables {
 	r.t.Helper()
 	e := r.p.engine.(route.Updater)
@@ -170,7 +170,7 @@ func (r *trial) refused(what string, err error, o route.Options) {
 	}
 }
 
-// right judges tables.
+// right verifies tables.
 func (r *trial) right(what string, g *fabric.Graph, o route.Options, tb *route.Tables) {
 	r.t.Helper()
 	name := r.p.engine.Name()

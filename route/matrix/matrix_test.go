@@ -1,5 +1,5 @@
 // Package matrix holds the tests of every engine on every kind of fabric with
-// every budget of lanes: right by the judge's word, or refused with a reason.
+// every budget of lanes: right by the verifier's report, or refused with a reason.
 package matrix
 
 import (
@@ -207,7 +207,7 @@ func (p promise) holds(t testing.TB, n net, lanes int) *route.Tables {
 		p.refusal(t, what, err, p.must(n, lanes))
 		return nil
 	}
-	p.judge(t, what, n.graph, tb, lanes, n.tree)
+	p.verify(t, what, n.graph, tb, lanes, n.tree)
 	return tb
 }
 
@@ -225,7 +225,7 @@ func (p promise) refusal(t testing.TB, what string, err error, must bool) {
 	}
 }
 
-func (p promise) judge(t testing.TB, what string, g *fabric.Graph, tb *route.Tables, lanes int, tree bool) {
+func (p promise) verify(t testing.TB, what string, g *fabric.Graph, tb *route.Tables, lanes int, tree bool) {
 	t.Helper()
 	r := check.Verify(g, tb, check.Options{Workers: 2})
 	if p.loops && !tree {
@@ -243,7 +243,7 @@ func (p promise) judge(t testing.TB, what string, g *fabric.Graph, tb *route.Tab
 	}
 }
 
-// TestUpdate: tables carried over failures and back are as right as computed
+// TestUpdate: tables updated over failures and back are as right as computed
 // ones.
 func TestUpdate(t *testing.T) {
 	rounds := 3
@@ -255,7 +255,7 @@ func TestUpdate(t *testing.T) {
 			for _, p := range engines {
 				if _, ok := p.engine.(route.Updater); ok {
 					for _, seed := range need.Seeds(1, 20) {
-						p.carried(t, n, seed, rounds)
+						p.updates(t, n, seed, rounds)
 					}
 				}
 			}
@@ -265,14 +265,14 @@ func TestUpdate(t *testing.T) {
 		n := net{name: fmt.Sprintf("irregular, HEDDLE_SEED=%d", seed), graph: irregular(seed)}
 		for _, p := range engines {
 			if _, ok := p.engine.(route.Updater); ok {
-				p.carried(t, n, seed, rounds)
+				p.updates(t, n, seed, rounds)
 			}
 		}
 	}
 }
 
 // carried lets something fail and return, again and again.
-func (p promise) carried(t testing.TB, n net, seed uint64, rounds int) {
+func (p promise) updates(t testing.TB, n net, seed uint64, rounds int) {
 	t.Helper()
 	const lanes = 8
 	e := p.engine.(route.Updater)
@@ -285,7 +285,7 @@ func (p promise) carried(t testing.TB, n net, seed uint64, rounds int) {
 	at := route.Solution{Graph: n.graph, Tables: tb}
 	for round := range rounds {
 		for _, g := range []*fabric.Graph{damaged(n.graph, draw(2), 1+draw(2), seed+uint64(round)<<32), n.graph} {
-			what := fmt.Sprintf("%s carried over change %d of %s (seed %d)", e.Name(), round, n.name, seed)
+			what := fmt.Sprintf("%s updated over change %d of %s (seed %d)", e.Name(), round, n.name, seed)
 			next, err := e.Update(at, g, fabric.Diff(at.Graph, g), o)
 			if err != nil {
 				_, fresh := e.Compute(g, o)
@@ -295,7 +295,7 @@ func (p promise) carried(t testing.TB, n net, seed uint64, rounds int) {
 				p.refusal(t, what, err, false)
 				return
 			}
-			p.judge(t, what, g, next, lanes, n.tree && g == n.graph)
+			p.verify(t, what, g, next, lanes, n.tree && g == n.graph)
 			at = route.Solution{Graph: g, Tables: next}
 		}
 	}

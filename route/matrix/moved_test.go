@@ -92,7 +92,7 @@ func (p promise) movedThenUpdated(t *testing.T, what string, base *routetest.Net
 	if err != nil {
 		return false // TestUpdate tells
 	}
-	p.judge(t, what, h, next, lanes, false)
+	p.verify(t, what, h, next, lanes, false)
 	if rep := check.Verify(h, next, check.Options{Workers: 2}); !rep.OK() {
 		return true // such as min-hop's on a damaged tree: refused by the manager
 	}

@@ -78,7 +78,7 @@ func TestVMsLeaveOthersAlone(t *testing.T) {
 }
 
 // TestVMsMove: VMs move among hosts, or swap LIDs, while cables, switches and
-// hosts fail and return. Tables are carried over, the proof too, and the change
+// hosts fail and return. Tables and the proof are updated incrementally, and the change
 // has a plan.
 func TestVMsMove(t *testing.T) {
 	nets := []net{
@@ -126,12 +126,12 @@ func (p promise) vmsMove(t *testing.T, n net, seed uint64) {
 			p.refusal(t, what, err, false)
 			return
 		}
-		p.judge(t, what, h, next, lanes, false)
+		p.verify(t, what, h, next, lanes, false)
 		proof = proof.Update(h, d, next, check.Options{Workers: 2})
 		want := check.Verify(h, next, check.Options{Workers: 2})
 		got := proof.Report()
 		if got.OK() != want.OK() || got.Paths != want.Paths || got.UnreachablePairs != want.UnreachablePairs || got.CreditCycles != want.CreditCycles {
-			t.Fatalf("%s: the proof says %+v, the judge %+v", what, got, want)
+			t.Fatalf("%s: the proof says %+v, the verifier %+v", what, got, want)
 		}
 		if !p.loops {
 			installed := tb.Remap(g, h)

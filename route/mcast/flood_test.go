@@ -57,9 +57,9 @@ func flood(g *fabric.Graph, t *route.Tree, from int32) (map[int32]int, error) {
 	return got, nil
 }
 
-// judge checks that every receiver gets exactly one copy of what any member
+// verify checks that every receiver gets exactly one copy of what any member
 // sends, and nobody else any.
-func judge(g *fabric.Graph, t *route.Tree, grp route.Group) error {
+func verify(g *fabric.Graph, t *route.Tree, grp route.Group) error {
 	for _, from := range grp.Members {
 		got, err := flood(g, t, from)
 		if err != nil {

@@ -331,17 +331,17 @@ func (b *builder) lane(sl ib.SL) ib.VL {
 // packets would need a lane that a link does not have.
 func (b *builder) accept(t *route.Tree) bool {
 	b.show(t)
-	if !b.carried(t) || !b.deps.add(b.dependencies(t)) {
+	if !b.hasLanes(t) || !b.deps.add(b.dependencies(t)) {
 		return false
 	}
 	b.count(t, 1)
 	return true
 }
 
-// carried reports whether every link of the shown tree has the lanes of its
+// hasLanes reports whether every link of the shown tree has the lanes of its
 // packets, which come from any end port of the switch or over another link of
 // the tree.
-func (b *builder) carried(t *route.Tree) bool {
+func (b *builder) hasLanes(t *route.Tree) bool {
 	if b.t.Lanes == nil {
 		return true
 	}

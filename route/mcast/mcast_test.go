@@ -63,7 +63,7 @@ func tables(t testing.TB, g *fabric.Graph) *route.Tables {
 }
 
 // TestTrees: on every kind of net random groups get trees that deliver one
-// copy to every receiver, and that the judge finds free of cycles together
+// copy to every receiver, and that the verifier finds free of cycles together
 // with the unicast tables.
 func TestTrees(t *testing.T) {
 	for _, n := range nets {
@@ -86,7 +86,7 @@ func TestTrees(t *testing.T) {
 				for groups[i].MLID != m.Trees[k].MLID {
 					i++
 				}
-				if err := judge(g, &m.Trees[k], groups[i]); err != nil {
+				if err := verify(g, &m.Trees[k], groups[i]); err != nil {
 					t.Fatalf("%v, group %v: %v", n, groups[i].MLID, err)
 				}
 			}
@@ -230,7 +230,7 @@ func changes(t *testing.T, n net, seed uint64, steps int) {
 			if i < 0 {
 				continue
 			}
-			if err := judge(g, &m.Trees[i], connected(g, grp)); err != nil {
+			if err := verify(g, &m.Trees[i], connected(g, grp)); err != nil {
 				t.Fatalf("%v step %d, group %v: %v", n, step, grp.MLID, err)
 			}
 			if cable || grp.MLID == touched {
@@ -328,7 +328,7 @@ func TestNoLane(t *testing.T) {
 		if len(m.Trees) != 1 || m.Trees[0].SL != 1 {
 			t.Fatalf("two lanes: %+v", m)
 		}
-		if err := judge(g, &m.Trees[0], grp); err != nil {
+		if err := verify(g, &m.Trees[0], grp); err != nil {
 			t.Error(err)
 		}
 	}
@@ -378,7 +378,7 @@ func tight(g *fabric.Graph) (*route.Tables, route.Group) {
 }
 
 // BenchmarkBuild makes the trees of a large fabric; all of them, and when one
-// member has come to one group, given the dependencies that the judge has.
+// member has come to one group, given the dependencies that the verifier has.
 func BenchmarkBuild(b *testing.B) {
 	for _, size := range []struct {
 		hosts           string

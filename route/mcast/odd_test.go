@@ -86,7 +86,7 @@ func kept(before, m *route.Multicast, last, groups []route.Group) error {
 }
 
 // TestOddGroups: odd groups with tables of many kinds, lanes by switch included, get
-// trees that the judge takes; groups that do not change keep theirs.
+// trees that the verifier accepts; groups that do not change keep theirs.
 func TestOddGroups(t *testing.T) {
 	cases := []struct {
 		net    net
@@ -120,10 +120,10 @@ func TestOddGroups(t *testing.T) {
 					}
 				}
 				with := mcast.Join(g, tb, m)
-				judged := slices.DeleteFunc(slices.Clone(groups), func(grp route.Group) bool {
+				accepted := slices.DeleteFunc(slices.Clone(groups), func(grp route.Group) bool {
 					return slices.ContainsFunc(m.Refused, func(x route.RefusedGroup) bool { return x.MLID == grp.MLID })
 				})
-				if v := check.Verify(g, with, check.Options{Groups: judged}); !v.OK() {
+				if v := check.Verify(g, with, check.Options{Groups: accepted}); !v.OK() {
 					t.Fatalf("%s: %v", what, v.Err())
 				}
 				before, last = m, groups

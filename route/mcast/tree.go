@@ -258,7 +258,7 @@ func (b *builder) topFor(d *demand, sl ib.SL) int32 {
 		}
 		t := b.finish(&all, b.plan, sl)
 		b.show(&t)
-		if list := b.dependencies(&t); b.carried(&t) && b.deps.add(list) {
+		if list := b.dependencies(&t); b.hasLanes(&t) && b.deps.add(list) {
 			b.deps.remove(list)
 			r = x
 			break

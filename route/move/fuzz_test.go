@@ -55,7 +55,7 @@ func FuzzNew(f *testing.F) {
 				}
 				continue
 			}
-			judge(t, "fuzz", from, r, true)
+			verify(t, "fuzz", from, r, true)
 			p = r.Proof
 		}
 	})

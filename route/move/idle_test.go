@@ -52,7 +52,7 @@ func TestIdleSwap(t *testing.T) {
 				if drains(r) {
 					t.Fatalf("%s: waits: %s", what, r.Reason)
 				}
-				judge(t, what, from, r, false)
+				verify(t, what, from, r, false)
 				// Nobody sends to the idle LID; all else may be under way.
 				h := *from.Graph
 				h.LIDOwner = slices.Clone(h.LIDOwner)

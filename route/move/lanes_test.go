@@ -73,7 +73,7 @@ func TestLanes(t *testing.T) {
 			if !r.NeedsRepath || !r.Proof.OK() || r.Reason == "" {
 				t.Errorf("%s: repath %v: %s", e.Name(), r.NeedsRepath, r.Reason)
 			}
-			judge(t, e.Name(), route.Solution{Graph: h, Tables: tb}, r, false)
+			verify(t, e.Name(), route.Solution{Graph: h, Tables: tb}, r, false)
 			t.Logf("%s, %v: %d SMPs, %d stages: %s %+v", e.Name(), mode, len(r.Blocks), len(r.Stages), r.Reason, r.Moved)
 		}
 	}

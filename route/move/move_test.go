@@ -89,9 +89,9 @@ func after(r *move.Result, installed *route.Tables) []*route.Tables {
 	return list
 }
 
-// judge holds a result against Verify, and its order against what packets may
+// verify compares a result against Verify, and its order against what packets may
 // meet; whoever goes by the stages ends at the tables.
-func judge(t testing.TB, what string, from route.Solution, r *move.Result, mix bool) {
+func verify(t testing.TB, what string, from route.Solution, r *move.Result, mix bool) {
 	t.Helper()
 	if rep := check.Verify(r.Graph, r.Tables, check.Options{Workers: 2}); !rep.OK() {
 		t.Fatalf("%s: %v", what, rep.Err())
@@ -239,7 +239,7 @@ func wander(t *testing.T, p *check.Proof, o move.Options, moves int, seed uint64
 				was = now
 			}
 		} else {
-			judge(t, fmt.Sprintf("seed %d, move %d: %+v", seed, i, list), route.Solution{Graph: p.Graph(), Tables: p.Tables()}, r, i%4 == 0)
+			verify(t, fmt.Sprintf("seed %d, move %d: %+v", seed, i, list), route.Solution{Graph: p.Graph(), Tables: p.Tables()}, r, i%4 == 0)
 		}
 		for l := range p.Graph().LIDOwner {
 			if owned(p.Graph(), l) && !owned(r.Graph, l) {
@@ -285,7 +285,7 @@ func TestAssignMoveRelease(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%+v: %v", q, err)
 		}
-		judge(t, fmt.Sprintf("step %d: %+v", i, q), route.Solution{Graph: p.Graph(), Tables: p.Tables()}, r, true)
+		verify(t, fmt.Sprintf("step %d: %+v", i, q), route.Solution{Graph: p.Graph(), Tables: p.Tables()}, r, true)
 		if r.Grown != (r.Tables.TopLID > p.Tables().TopLID) {
 			t.Fatalf("step %d: grown: %v", i, r.Grown)
 		}
@@ -328,7 +328,7 @@ func TestInsideLeaf(t *testing.T) {
 			if x.Mode != c.q.Mode || x.Switches != c.switches || x.SMPs != c.smps || len(r.Blocks) != c.smps || len(r.Stages) > 1 {
 				t.Errorf("%s: %+v in %d stages", e.Name(), x, len(r.Stages))
 			}
-			judge(t, e.Name(), route.Solution{Graph: g, Tables: tb}, r, true)
+			verify(t, e.Name(), route.Solution{Graph: g, Tables: tb}, r, true)
 		}
 		// Two LIDs of one leaf in different blocks: 2 SMPs.
 		r, err := move.New(p, []move.Request{{Kind: move.Swap, Mode: move.Minimal, LID: 50, With: 67}}, options)

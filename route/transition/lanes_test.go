@@ -68,7 +68,7 @@ func TestLanesUnknown(t *testing.T) {
 			if len(st.SL2VL) > 0 {
 				w.lanes = append(w.lanes, b)
 			}
-			if err := w.judge(); err != nil {
+			if err := w.verify(); err != nil {
 				t.Fatalf("seed %d: stage %d: %v", seed, k, err)
 			}
 			told = told || st.Repath > 0

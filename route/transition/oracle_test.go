@@ -142,8 +142,8 @@ type span struct {
 
 const always = 1 << 30
 
-// judge looks for a loop or a cycle in all that packets could have done.
-func (w *wire) judge() error {
+// verify looks for a loop or a cycle in all that packets could have done.
+func (w *wire) verify() error {
 	deps := map[laneOf]map[laneOf]bool{}
 	g := w.g
 	vls := func(t *route.Tables, s int32, in uint8, c int32, sl ib.SL) int32 {
@@ -317,7 +317,7 @@ func (w *wire) judge() error {
 }
 
 // play carries a plan out on the wire, in random order within each stage,
-// and judges each stage when it is written (before its wait is over): what can
+// and verifies each stage when it is written (before its wait is over): what can
 // have happened by then contains all that could at any moment of the stage.
 func play(g *fabric.Graph, a, b *route.Tables, held *transition.Held, p *transition.Plan, rng *rand.Rand) error {
 	top := max(a.TopLID, b.TopLID)
@@ -379,7 +379,7 @@ func play(g *fabric.Graph, a, b *route.Tables, held *transition.Held, p *transit
 			p.McastBlock(k, st.MFT[i], &data)
 			w.writeGroup(st.MFT[i], &data)
 		}
-		if err := w.judge(); err != nil {
+		if err := w.verify(); err != nil {
 			return fmt.Errorf("stage %d of %d: %w", k, len(p.Stages), err)
 		}
 		if st.Repath > 0 {
@@ -391,7 +391,7 @@ func play(g *fabric.Graph, a, b *route.Tables, held *transition.Held, p *transit
 	}
 	w.levels, w.mlanes = usual, usualTrees
 	w.drained()
-	if err := w.judge(); err != nil {
+	if err := w.verify(); err != nil {
 		return fmt.Errorf("afterward: %w", err)
 	}
 	for s := range w.now {
@@ -539,7 +539,7 @@ func unlike(whole, part *fabric.Graph, rng *rand.Rand) {
 	}
 }
 
-// alone judges one state by itself, with what hosts hold.
+// alone verifies one state by itself, with what hosts hold.
 func (w *wire) alone(t *route.Tables, held *transition.Held) error {
 	w.levels = func(s int32, l ib.LID) map[ib.SL]bool {
 		m := map[ib.SL]bool{t.PathSL(s, l): true}
@@ -551,7 +551,7 @@ func (w *wire) alone(t *route.Tables, held *transition.Held) error {
 		return m
 	}
 	w.mlanes = func(mlid ib.LID) map[ib.SL]bool { return treeLevels(t, mlid) }
-	return w.judge()
+	return w.verify()
 }
 
 // treeLevels is the service level of a group's tree, if it has one.

@@ -167,7 +167,7 @@ func (m *tenure) step(h *fabric.Graph, stop int) bool {
 		}
 	}
 	m.g = h
-	return m.carry(p, inst, final, o, stop)
+	return m.carryOut(p, inst, final, o, stop)
 }
 
 // balance takes load off, which changes single entries.
@@ -180,10 +180,10 @@ func (m *tenure) balance() bool {
 	}
 	p := transition.NewRepair(m.g, m.inst, f.Tables, f, o, m.strict)
 	m.count["balance"]++
-	return p == nil || m.carry(p, m.inst, f.Tables, o, -1)
+	return p == nil || m.carryOut(p, m.inst, f.Tables, o, -1)
 }
 
-func (m *tenure) carry(p *transition.Plan, inst, final *route.Tables, o transition.Options, stop int) bool {
+func (m *tenure) carryOut(p *transition.Plan, inst, final *route.Tables, o transition.Options, stop int) bool {
 	m.count[p.Mode.String()]++
 	if p.Mode == transition.ModeRefused {
 		return false
@@ -214,7 +214,7 @@ func (m *tenure) carry(p *transition.Plan, inst, final *route.Tables, o transiti
 			m.recent[i].until = m.w.now
 		}
 	}
-	whole := m.w.carry(p, order, final, stop, m.flaw != impatient, left)
+	whole := m.w.carryOut(p, order, final, stop, m.flaw != impatient, left)
 	left()
 	m.done = whole
 	m.count["plans"]++

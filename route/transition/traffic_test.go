@@ -209,11 +209,11 @@ func (w *traffic) flow() {
 			}
 		}
 	}
-	w.judge()
+	w.verify()
 }
 
-// judge looks for packets that wait for each other, and for entries that go round.
-func (w *traffic) judge() {
+// verify looks for packets that wait for each other, and for entries that go round.
+func (w *traffic) verify() {
 	if w.bad != "" {
 		return
 	}
@@ -319,7 +319,7 @@ func (w *traffic) arrive(i int) {
 
 // carry carries out a plan in an order of its stages, until in the middle of one at most, and
 // calls each when all of a stage was answered. It reports whether the whole plan was.
-func (w *traffic) carry(p *transition.Plan, order []int, wanted *route.Tables, stop int, wait bool, each func()) (whole bool) {
+func (w *traffic) carryOut(p *transition.Plan, order []int, wanted *route.Tables, stop int, wait bool, each func()) (whole bool) {
 	for i, k := range order {
 		st := &p.Stages[k]
 		if i == len(order)-1 && p.NeedsRepath {

@@ -421,7 +421,7 @@ func TestFrozen(t *testing.T) {
 				p.Block(k, blk, &data)
 				w.write(d.Switch[blk.Switch], blk.Block, &data)
 			}
-			if err := w.judge(); err != nil {
+			if err := w.verify(); err != nil {
 				t.Fatalf("seed %d: %v (%s), stage %d: %v", seed, p.Mode, p.Reason, k, err)
 			}
 			if p.Stages[k].Drain > 0 {
@@ -496,7 +496,7 @@ func TestBackToBack(t *testing.T) {
 		}
 		w := newWire(g, states[0], states[0].TopLID)
 		w.levels = func(int32, ib.LID) map[ib.SL]bool { return map[ib.SL]bool{0: true} }
-		if w.judge() != nil {
+		if w.verify() != nil {
 			continue
 		}
 		o := limited
@@ -524,7 +524,7 @@ func TestBackToBack(t *testing.T) {
 					p.Block(k, d, &data)
 					w.write(d.Switch, d.Block, &data)
 				}
-				if err := w.judge(); err != nil {
+				if err := w.verify(); err != nil {
 					t.Fatalf("seed %d: change %d: %v (%s), stage %d of %d: %v", seed, i, p.Mode, p.Reason, k, len(p.Stages), err)
 				}
 				if p.Stages[k].Drain > 0 {

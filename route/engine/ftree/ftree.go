@@ -85,7 +85,7 @@ func (t *tree) tables(o route.Options) (*route.Tables, error) {
 		t.fill(int32(i), tb.LFT[i], ws[w])
 	})
 	tb.Note, tb.Memo = t.note, t
-	if err := t.judge(tb.LFT, o); err != nil {
+	if err := t.verify(tb.LFT, o); err != nil {
 		return nil, err
 	}
 	return tb, nil

@@ -155,10 +155,10 @@ func (t *tree) severalPivots(part int32) {
 	t.many[part] = via
 }
 
-// judge proves the properties that the layout alone does not guarantee: that
+// verify proves the properties that the layout alone does not guarantee: that
 // I/O nodes need no more reverse hops than allowed, and, if in doubt, that
 // detours close no cycle.
-func (t *tree) judge(rows [][]byte, o route.Options) error {
+func (t *tree) verify(rows [][]byte, o route.Options) error {
 	g := t.g
 	for _, pair := range t.lonely {
 		for _, l := range t.lids[t.lidOff[pair[1]]:t.lidOff[pair[1]+1]] {

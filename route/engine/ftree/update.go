@@ -49,7 +49,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 		}
 		tb.LFT[s] = c.row(s, was, ws[w])
 	})
-	if err := t.judge(tb.LFT, o); err != nil {
+	if err := t.verify(tb.LFT, o); err != nil {
 		return e.again(from, g, d, o)
 	}
 	return tb, nil

@@ -24,7 +24,7 @@ import (
 // O(switches²); O(channels) for each recomputed tree; a walk of the changed paths.
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	if m, ok := from.Tables.Memo.(*memo); ok && engine.Whole(from.Tables) {
-		if t := carry(from, m, g, d, o); t != nil {
+		if t := incremental(from, m, g, d, o); t != nil {
 			return t, nil
 		}
 	}
@@ -37,7 +37,7 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 	return t, err
 }
 
-func carry(from route.Solution, m *memo, g *fabric.Graph, d *fabric.Delta, o route.Options) *route.Tables {
+func incremental(from route.Solution, m *memo, g *fabric.Graph, d *fabric.Delta, o route.Options) *route.Tables {
 	old := from.Graph
 	if o.Rebalance || len(from.Tables.LFT) != len(old.Switches) || len(limits(old)) > 0 || len(limits(g)) > 0 {
 		return nil
@@ -48,7 +48,7 @@ func carry(from route.Solution, m *memo, g *fabric.Graph, d *fabric.Delta, o rou
 	u.affect()
 	u.regrow(o.Workers)
 	p := u.paths(&trees{rows: u.rows})
-	l := layer.Carry(m.layers, p, &layer.Change{
+	l := layer.Update(m.layers, p, &layer.Change{
 		Switch: d.Switch, Gone: d.OldSwitch, Channel: u.trunkWas, GoneChannel: u.trunkIs, Column: u.group, Touched: u.touched,
 	}, route.Budget(g, o.MaxVLs), o.Workers)
 	if l == nil {

@@ -14,7 +14,7 @@
 //     (LASH) Routing in Irregular System Area Networks" (2002): pair by pair,
 //     into the first layer that stays acyclic.
 //
-// Dependencies are counted, so that Carry can move single pairs when their
+// Dependencies are counted, so that Update can move single pairs when their
 // paths change.
 //
 // Only possible traffic counts: a path between two switches without CA or

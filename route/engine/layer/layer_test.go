@@ -155,9 +155,9 @@ func TestOnlyTrafficThatExists(t *testing.T) {
 	}
 }
 
-// TestCarryFewerLanes: layers are not carried over to where there are fewer
+// TestUpdateFewerLanes: layers are not updated for a graph with fewer
 // lanes than they are.
-func TestCarryFewerLanes(t *testing.T) {
+func TestUpdateFewerLanes(t *testing.T) {
 	p := paths(routetest.Torus(6, 1, 1).Graph(), false)
 	l, _ := layer.Split(p)
 	l = l.Spread(4)
@@ -170,11 +170,11 @@ func TestCarryFewerLanes(t *testing.T) {
 	}
 	n, m := every(p.Graph.Switches()), every(p.Graph.Channels())
 	c := &layer.Change{Switch: n, Gone: n, Channel: m, GoneChannel: m, Column: n, Touched: make([]bool, len(n))}
-	if now := layer.Carry(l, p, c, 4, 1); now == nil || now.Used != 4 {
-		t.Error("four layers are not carried over to four lanes")
+	if now := layer.Update(l, p, c, 4, 1); now == nil || now.Used != 4 {
+		t.Error("four layers are not updated to four lanes")
 	}
-	if layer.Carry(l, p, c, 3, 1) != nil {
-		t.Error("four layers are carried over to three lanes")
+	if layer.Update(l, p, c, 3, 1) != nil {
+		t.Error("four layers are updated to three lanes")
 	}
 }
 

@@ -56,7 +56,7 @@ func (y *layer) add(c, x int32) bool {
 	if y.work <= 0 || y.blocked[i>>6]&(1<<(i&63)) != 0 {
 		return false
 	}
-	if !y.mend(c, x) {
+	if !y.repair(c, x) {
 		if y.caching {
 			y.blocked[i>>6] |= 1 << (i & 63)
 			y.recent = append(y.recent, i)
@@ -79,8 +79,8 @@ func (y *layer) forget() {
 	y.recent = y.recent[:0]
 }
 
-// mend repairs the order so that c precedes x, unless x leads to c.
-func (y *layer) mend(c, x int32) bool {
+// repair repairs the order so that c precedes x, unless x leads to c.
+func (y *layer) repair(c, x int32) bool {
 	if !y.topo.Insert(y.pos, c, x, y.successors, y.predecessors) {
 		return false
 	}

@@ -38,9 +38,9 @@ type Engine struct{}
 func (Engine) Name() string { return "nue" }
 
 const (
-	// mendWork bounds the repairs of the orders of all layers, in dependencies
+	// repairWork bounds the repairs of the orders of all layers, in dependencies
 	// examined.
-	mendWork = 192 << 20
+	repairWork = 192 << 20
 	// rounds is how often layers that are computed in parallel exchange their
 	// loads.
 	rounds = 16
@@ -244,7 +244,7 @@ func newJob(w *net, o route.Options, layers int, how way) *job {
 		}
 	}
 	route.ForEach(o.Workers, layers, func(_, k int) {
-		t := &tour{job: j, router: newRouter(newLayer(w, mendWork/int64(layers))), load: make([]uint32, len(w.to))}
+		t := &tour{job: j, router: newRouter(newLayer(w, repairWork/int64(layers))), load: make([]uint32, len(w.to))}
 		dest := make([]bool, w.n)
 		for s, of := range j.of {
 			if int(of) == k && w.off[s+1] > w.off[s] {

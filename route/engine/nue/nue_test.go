@@ -46,9 +46,9 @@ func compute(t testing.TB, g *fabric.Graph, o route.Options) *route.Tables {
 	return tb
 }
 
-// judge proves tables, and that they keep to the lanes allowed. Nue's tables
+// verify proves tables, and that they keep to the lanes allowed. Nue's tables
 // are free of deadlocks for all traffic, also that between switches.
-func judge(t testing.TB, g *fabric.Graph, tb *route.Tables, lanes int) *check.Report {
+func verify(t testing.TB, g *fabric.Graph, tb *route.Tables, lanes int) *check.Report {
 	t.Helper()
 	r := check.Verify(g, tb, check.Options{Workers: 2})
 	if err := r.Err(); err != nil {
@@ -134,7 +134,7 @@ func TestEveryTopology(t *testing.T) {
 					continue
 				}
 				t.Run(what+" "+strconv.Itoa(lids)+" "+strconv.Itoa(b), func(t *testing.T) {
-					judge(t, g, compute(t, g, route.Options{MaxVLs: b, Workers: 2}), b)
+					verify(t, g, compute(t, g, route.Options{MaxVLs: b, Workers: 2}), b)
 				})
 			}
 		}
@@ -192,7 +192,7 @@ func TestRandomNets(t *testing.T) {
 		g := drawn(draw).Graph()
 		b := budgets[draw(len(budgets))]
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			judge(t, g, compute(t, g, route.Options{MaxVLs: b, Seed: seed}), b)
+			verify(t, g, compute(t, g, route.Options{MaxVLs: b, Seed: seed}), b)
 		})
 	}
 }
@@ -216,7 +216,7 @@ func TestAnyNumberOfWorkers(t *testing.T) {
 func TestWholeTrees(t *testing.T) {
 	for what, load := range map[string]int64{"fattree 324": 306, "fattree 648": 630, "xgft 3 6,6,6 1,6,6": 210} {
 		g := generate(t, 1, what)
-		r := judge(t, g, compute(t, g, route.Options{}), 1)
+		r := verify(t, g, compute(t, g, route.Options{}), 1)
 		if r.MaxChannelLoad != load {
 			t.Errorf("%s: fullest channel %d, want %d", what, r.MaxChannelLoad, load)
 		}
@@ -238,7 +238,7 @@ func TestDamagedTrees(t *testing.T) {
 			cut[min(c, int(g.Channels[c].Rev))] = true
 		}
 		h := without(g, cut)
-		r := judge(t, h, compute(t, h, route.Options{Workers: 2}), 1)
+		r := verify(t, h, compute(t, h, route.Options{Workers: 2}), 1)
 		const limit = 340 // 1.35 · 210 · 6/5
 		if r.MaxChannelLoad > limit || r.AvgHops > 4 {
 			t.Errorf("seed %d: fullest channel %d, at most %d is fair; %.2f hops", seed, r.MaxChannelLoad, limit, r.AvgHops)
@@ -280,7 +280,7 @@ func TestAsGoodAsOpenSM(t *testing.T) {
 		{"dragonfly 4 2 2", 8, 92, 2.3236},
 	} {
 		g := generate(t, 1, x.what)
-		r := judge(t, g, compute(t, g, route.Options{MaxVLs: x.lanes, Workers: 2}), x.lanes)
+		r := verify(t, g, compute(t, g, route.Options{MaxVLs: x.lanes, Workers: 2}), x.lanes)
 		if float64(r.MaxChannelLoad) > 1.02*x.load {
 			t.Errorf("%s, %d lanes: fullest channel %d, OpenSM's %v", x.what, x.lanes, r.MaxChannelLoad, x.load)
 		}
@@ -325,7 +325,7 @@ func TestNothingToRoute(t *testing.T) {
 	}
 	b := &routetest.Net{}
 	b.Switches(1)
-	judge(t, b.Graph(), compute(t, b.Graph(), route.Options{}), 1)
+	verify(t, b.Graph(), compute(t, b.Graph(), route.Options{}), 1)
 }
 
 func TestPreviousOfAnotherFabric(t *testing.T) {

@@ -205,7 +205,7 @@ func (r *router) shortest(d int32) (left int) {
 		}
 	}
 	if hosts && !r.fixed {
-		left -= r.mendAll()
+		left -= r.repairAll()
 	}
 	return left
 }
@@ -257,9 +257,9 @@ func (r *router) charge(u int32, paths uint64) {
 	}
 }
 
-// mendAll repairs the order for the switches that shortest did not route and
+// repairAll repairs the order for the switches that shortest did not route and
 // that paths of hosts need. It returns the number of successes.
-func (r *router) mendAll() (done int) {
+func (r *router) repairAll() (done int) {
 	need := r.need
 	clear(need)
 	for i := len(r.plan) - 1; i > 0; i-- {
@@ -276,7 +276,7 @@ func (r *router) mendAll() (done int) {
 		if i == 0 || r.v[u].next != none || !need[u] {
 			continue
 		}
-		if c, cost := r.mendFor(r.candidates(i)); c >= 0 {
+		if c, cost := r.repairFor(r.candidates(i)); c >= 0 {
 			r.settle(u, c, cost)
 			done++
 		}
@@ -293,9 +293,9 @@ func (r *router) candidates(i int) []int32 {
 	return r.cand[lo:r.end[i-1]]
 }
 
-// mendFor finds the cheapest of some channels that may be used after mending
+// repairFor finds the cheapest of some channels that may be used after repairing
 // the order.
-func (r *router) mendFor(cand []int32) (best int32, least uint64) {
+func (r *router) repairFor(cand []int32) (best int32, least uint64) {
 	r.run++
 	for {
 		best, least = none, math.MaxUint64

@@ -35,7 +35,7 @@ func (u *update) splice() bool {
 			u.base[c] = u.old.load[o]
 		}
 	}
-	route.ForEach(u.o.Workers, len(u.tours), func(_, k int) { u.carry(k, was) })
+	route.ForEach(u.o.Workers, len(u.tours), func(_, k int) { u.restore(k, was) })
 	u.takeOut(was, touched)
 	u.changeHosts(was, touched)
 
@@ -86,10 +86,10 @@ func (u *update) touched(was *net) []bool {
 	return touched
 }
 
-// carry restores a layer's order and counts.
-func (u *update) carry(k int, was *net) {
+// restore restores a layer's order and counts.
+func (u *update) restore(k int, was *net) {
 	t := u.tours[k]
-	t.router = newRouter(newLayer(u.net, mendWork/int64(len(u.tours))))
+	t.router = newRouter(newLayer(u.net, repairWork/int64(len(u.tours))))
 	t.load = make([]uint32, len(u.to))
 	t.arrange(u.old.order[k], u.d)
 	used := u.old.used[k]

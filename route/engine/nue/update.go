@@ -267,7 +267,7 @@ func (t *tour) arrange(was []int32, d *fabric.Delta) {
 func (t *tour) keepAll(order func()) (refused int) {
 	var was []int32 // the order of the first try
 	for _, escapes := range []bool{false, true} {
-		t.router = newRouter(newLayer(t.job.net, mendWork/int64(len(t.job.tours))))
+		t.router = newRouter(newLayer(t.job.net, repairWork/int64(len(t.job.tours))))
 		clear(t.load)
 		order()
 		if escapes {

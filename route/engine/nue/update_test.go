@@ -83,7 +83,7 @@ func walk(t *testing.T, seed uint64) {
 		}
 		h := without(g, missing)
 		next := route.Solution{Graph: h, Tables: update(t, now, h, o)}
-		judge(t, h, next.Tables, b)
+		verify(t, h, next.Tables, b)
 		for _, w := range []int{1, 8} {
 			p := o
 			p.Workers = w
@@ -162,23 +162,23 @@ func TestUpdateIsLocal(t *testing.T) {
 			g := generate(t, 1, what)
 			o := route.Options{MaxVLs: b, Workers: 2}
 			whole := route.Solution{Graph: g, Tables: compute(t, g, o)}
-			before := judge(t, g, whole.Tables, b).MaxChannelLoad
+			before := verify(t, g, whole.Tables, b).MaxChannelLoad
 			draw := routetest.Draws(uint64(b), 3)
 			for range 8 {
 				c := draw(len(g.Channels))
 				h := without(g, map[int]bool{min(c, int(g.Channels[c].Rev)): true})
 				cut := route.Solution{Graph: h, Tables: update(t, whole, h, o)}
-				judge(t, h, cut.Tables, b)
+				verify(t, h, cut.Tables, b)
 				sameLevels(t, whole, cut)
 				p := o
 				p.Previous = whole.Tables.Remap(g, h)
 				again := route.Solution{Graph: h, Tables: compute(t, h, p)}
-				judge(t, h, again.Tables, b)
+				verify(t, h, again.Tables, b)
 				if n, m := entries(whole, cut), entries(whole, again); n > m+m/8+40 {
 					t.Errorf("%s, %d lanes: Update changes %d entries, Compute with what was there %d", what, b, n, m)
 				}
 				back := route.Solution{Graph: g, Tables: update(t, cut, g, o)}
-				after := judge(t, g, back.Tables, b).MaxChannelLoad
+				after := verify(t, g, back.Tables, b).MaxChannelLoad
 				sameLevels(t, cut, back)
 				if after > before*3/2 {
 					t.Errorf("%s, %d lanes: fullest channel %d when the cable is back, %d before", what, b, after, before)
@@ -204,7 +204,7 @@ func TestNothingChanged(t *testing.T) {
 			}
 			o.Previous = was.Tables
 			again := compute(t, g, o)
-			judge(t, g, again, b)
+			verify(t, g, again, b)
 			if n := entries(was, route.Solution{Graph: g, Tables: again}); n > 0 {
 				t.Errorf("%s, %d lanes: a restart changes %d entries", what, b, n)
 			}
@@ -222,9 +222,9 @@ func TestUpdateWithoutMemory(t *testing.T) {
 	tb := compute(t, g, route.Options{MaxVLs: 4}).Clone()
 	tb.Memo = foreign{}
 	for _, from := range []route.Solution{{Graph: g}, {Graph: g, Tables: tb}} {
-		judge(t, g, update(t, from, g, route.Options{MaxVLs: 4}), 4)
+		verify(t, g, update(t, from, g, route.Options{MaxVLs: 4}), 4)
 	}
 	// Fewer lanes than before: from scratch.
 	from := route.Solution{Graph: g, Tables: compute(t, g, route.Options{MaxVLs: 4})}
-	judge(t, g, update(t, from, g, route.Options{MaxVLs: 2}), 2)
+	verify(t, g, update(t, from, g, route.Options{MaxVLs: 2}), 2)
 }

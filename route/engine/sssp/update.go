@@ -22,7 +22,7 @@ import (
 func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	m, ok := from.Tables.Memo.(*memo)
 	if ok && m.layers == nil {
-		if r := carry("sssp", from, m, g, d, o); r != nil {
+		if r := incremental("sssp", from, m, g, d, o); r != nil {
 			r.t.Memo = &memo{load: r.net.Load, spread: !r.net.Gather, asked: r.asked}
 			return r.t, nil
 		}
@@ -40,9 +40,9 @@ func (e Engine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o 
 func (e DFEngine) Update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options) (*route.Tables, error) {
 	m, ok := from.Tables.Memo.(*memo)
 	if ok && m.layers != nil {
-		if r := carry("dfsssp", from, m, g, d, o); r != nil {
+		if r := incremental("dfsssp", from, m, g, d, o); r != nil {
 			p := r.paths(layer.NewGraph(g.Off, r.net.To, r.net.Rev), m.fine)
-			if l := layer.Carry(m.layers, p, r.change(m, d), route.Budget(g, o.MaxVLs), o.Workers); l != nil {
+			if l := layer.Update(m.layers, p, r.change(m, d), route.Budget(g, o.MaxVLs), o.Workers); l != nil {
 				r.finish(l, m.fine)
 				r.t.Memo.(*memo).kept = true
 				return r.t, nil
@@ -80,8 +80,8 @@ func (r *router) change(m *memo, d *fabric.Delta) *layer.Change {
 	return c
 }
 
-// carry is the update of sssp; nil if it is better to compute from scratch.
-func carry(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric.Delta, o route.Options) *router {
+// incremental is the update of sssp; nil if it is better to compute from scratch.
+func incremental(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric.Delta, o route.Options) *router {
 	old := from.Graph
 	if o.Rebalance || m.asked != engine.Asked(o) || len(from.Tables.LFT) != len(old.Switches) || len(limits(old)) > 0 || len(limits(g)) > 0 {
 		return nil

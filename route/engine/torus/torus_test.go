@@ -35,7 +35,7 @@ func graph(t testing.TB, vls uint8, net string) *fabric.Graph {
 	return g
 }
 
-// right computes tables and holds them against the judge.
+// right computes tables and verifies them.
 func right(t testing.TB, e torus.Engine, g *fabric.Graph, o route.Options) (*route.Tables, *check.Report) {
 	t.Helper()
 	tb, err := e.Compute(g, o)

@@ -104,12 +104,12 @@ func (m *memo) grown(ch *engine.Change) bool {
 	return hosts*4 > m.hosts*5
 }
 
-// update carries tables over a change, or computes them anew.
+// update updates tables incrementally, or computes them from scratch.
 func update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Options, name string, mirrored bool) (*route.Tables, error) {
 	m, ok := from.Tables.Memo.(*memo)
 	if ok && from.Tables.Engine == name && m.asked == engine.Asked(o) {
 		if ch := engine.NewChange(from, g, d, o); ch != nil {
-			if t := m.carry(ch, o, name, mirrored); t != nil {
+			if t := m.incremental(ch, o, name, mirrored); t != nil {
 				return t, nil
 			}
 		}
@@ -117,8 +117,8 @@ func update(from route.Solution, g *fabric.Graph, d *fabric.Delta, o route.Optio
 	return compute(g, engine.Restart(from, g, o), name, mirrored)
 }
 
-// carry is nil where computing anew is better.
-func (m *memo) carry(ch *engine.Change, o route.Options, name string, mirrored bool) *route.Tables {
+// incremental returns nil if computing from scratch is better.
+func (m *memo) incremental(ch *engine.Change, o route.Options, name string, mirrored bool) *route.Tables {
 	now := &memo{asked: m.asked, roots: m.roots, found: m.found, known: m.known, cables: m.cables, hosts: m.hosts}
 	var r *ranking
 	if m.found && m.grown(ch) {

@@ -51,7 +51,7 @@ func TestIrregularWithoutRoots(t *testing.T) {
 }
 
 // TestAllKinds: both engines take every kind of fabric, with several LIDs a
-// port too, and carry their tables over a failed link.
+// port too, and update their tables after a failed link.
 func TestAllKinds(t *testing.T) {
 	for _, f := range [][]string{
 		{"fattree", "324"},

@@ -51,7 +51,7 @@ func (e Engine) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 	return e.lanes(g, t, nil, nil, o)
 }
 
-// Update carries the tables over a change as ftree does. Leaves keep their
+// Update updates tables incrementally as ftree does. Leaves keep their
 // numbers, also while they are away, and the number of lanes stays unless
 // fewer are allowed now, so pairs keep their service levels. New leaves get
 // the numbers after the last.

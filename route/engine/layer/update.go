@@ -20,7 +20,7 @@ type Change struct {
 	Touched []bool
 }
 
-// Carry updates the layering old to the changed paths p: pairs with unchanged paths
+// Update updates the layering old to the changed paths p: pairs with unchanged paths
 // keep their layer, others keep it if it stays acyclic, otherwise they move to the
 // first layer that does, or to a new one up to budget. It returns nil if that is not
 // enough, or if old has more layers than budget because some link now has fewer lanes.
@@ -28,11 +28,11 @@ type Change struct {
 //
 // The cost is that of copying the layers, of walking the paths of the changed pairs,
 // and of the searches to insert them.
-func Carry(old *Layers, p *Paths, ch *Change, budget, workers int) *Layers {
+func Update(old *Layers, p *Paths, ch *Change, budget, workers int) *Layers {
 	if len(old.cdg) > min(budget, Max) {
 		return nil
 	}
-	c := &carrier{Change: ch, was: &Layers{p: old.p, SL: old.SL}}
+	c := &updater{Change: ch, was: &Layers{p: old.p, SL: old.SL}}
 	c.now = &Layers{p: p, SL: make([]ib.SL, p.Graph.Switches()*len(p.Class)), w: &search{}}
 	same := identity(ch.Channel, len(ch.GoneChannel))
 	for _, d := range old.cdg {
@@ -67,7 +67,7 @@ func identity(m []int32, n int) bool {
 	return true
 }
 
-type carrier struct {
+type updater struct {
 	*Change
 	was, now *Layers // was is a view of old with scratch of its own
 	class    []int32 // by class of now: its index of old, or -1
@@ -77,7 +77,7 @@ type carrier struct {
 }
 
 // classes matches classes by their columns; in symmetric layerings they are switches.
-func (c *carrier) classes() {
+func (c *updater) classes() {
 	o, p := c.was.p, c.now.p
 	c.class, c.gone = make([]int32, len(p.Class)), make([]int32, len(o.Class))
 	for k := range c.class {
@@ -99,7 +99,7 @@ func (c *carrier) classes() {
 }
 
 // bySwitch reports whether classes are switches.
-func (c *carrier) bySwitch() bool {
+func (c *updater) bySwitch() bool {
 	for i := range c.now.p.Cols {
 		if c.now.p.Cols[i].Class != c.now.p.Cols[i].Dst {
 			return false
@@ -114,7 +114,7 @@ func (c *carrier) bySwitch() bool {
 }
 
 // levels copies the old levels.
-func (c *carrier) levels() {
+func (c *updater) levels() {
 	k := len(c.now.p.Class)
 	for s, o := range c.Switch {
 		if o < 0 {
@@ -130,7 +130,7 @@ func (c *carrier) levels() {
 }
 
 // note marks a pair as changed, once.
-func (c *carrier) note(src, class int32) {
+func (c *updater) note(src, class int32) {
 	if c.now.p.Symmetric && src > class {
 		src, class = class, src
 	}
@@ -142,7 +142,7 @@ func (c *carrier) note(src, class int32) {
 
 // mark finds the pairs with a changed path, or whose path begins or ceases to
 // count.
-func (c *carrier) mark(workers int) {
+func (c *updater) mark(workers int) {
 	o, p := c.was.p, c.now.p
 	c.changed = make([]bool, len(c.now.SL))
 	n := p.Graph.Switches()
@@ -210,7 +210,7 @@ const (
 )
 
 // differ lists the switches whose path in the tree of a column changed.
-func (c *carrier) differ(w *walker, was, col *Column) (others []int32) {
+func (c *updater) differ(w *walker, was, col *Column) (others []int32) {
 	o, p := c.was.p, c.now.p
 	state, stack := w.state, w.stack[:0]
 	clear(state)
@@ -248,7 +248,7 @@ func (c *carrier) differ(w *walker, was, col *Column) (others []int32) {
 
 // takeOut removes the old paths of changed pairs, and of removed ones, from
 // their layers.
-func (c *carrier) takeOut() {
+func (c *updater) takeOut() {
 	for _, t := range c.todo {
 		if src, class := c.Switch[t[0]], c.class[t[1]]; src >= 0 && class >= 0 {
 			c.remove(src, class)
@@ -265,7 +265,7 @@ func (c *carrier) takeOut() {
 }
 
 // remove removes a pair's old path, as far as its channels still exist.
-func (c *carrier) remove(src, class int32) {
+func (c *updater) remove(src, class int32) {
 	w := c.was
 	w.unit(src, class)
 	d := c.now.cdg[w.SL[w.at(src, class)]]
@@ -282,7 +282,7 @@ func (c *carrier) remove(src, class int32) {
 }
 
 // putIn finds layers for the changed pairs.
-func (c *carrier) putIn(budget int) bool {
+func (c *updater) putIn(budget int) bool {
 	l := c.now
 	for _, t := range c.todo {
 		src, class := t[0], t[1]

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// carrier is one worker of an update.
-type carrier struct {
+// updater is one worker of an update.
+type updater struct {
 	*update
 	old, now side
 	ops      []op
@@ -25,7 +25,7 @@ type carrier struct {
 
 // side holds the state for the old or the new tables.
 type side struct {
-	j    *judge
+	j    *verifier
 	load []int64 // by channel: removed or added paths
 	hist []int64
 	w    *scratch
@@ -38,8 +38,8 @@ type side struct {
 	caby []int32 // switches with CAs whose packets pass
 }
 
-func newCarrier(u *update) *carrier {
-	c := &carrier{update: u, stamp: make([]int32, u.now.n)}
+func newUpdater(u *update) *updater {
+	c := &updater{update: u, stamp: make([]int32, u.now.n)}
 	for _, s := range []*side{&c.old, &c.now} {
 		s.j = u.now
 		if s == &c.old {
@@ -50,8 +50,8 @@ func newCarrier(u *update) *carrier {
 	return c
 }
 
-// judge updates the result of one LID.
-func (c *carrier) judge(l int) {
+// verify updates the result of one LID.
+func (c *updater) verify(l int) {
 	at := c.at[c.first[l]:c.first[l+1]]
 	switch {
 	case c.whole[l] || c.update.now.mode != single && len(at) > 0:
@@ -70,7 +70,7 @@ func (c *carrier) judge(l int) {
 }
 
 // column verifies all switches for a LID, by both tables.
-func (c *carrier) column(l int) {
+func (c *updater) column(l int) {
 	isOldCA := c.old.column(l)
 	isCA := c.now.column(l)
 	w := c.now.w
@@ -153,7 +153,7 @@ const regionMost = 64
 
 // local updates a LID by the switches upstream of changed entries; false if it
 // verified the whole LID instead.
-func (c *carrier) local(l int, at []int32) bool {
+func (c *updater) local(l int, at []int32) bool {
 	j := c.old.j
 	dst, port, isCA := j.destination(l)
 	if dst < 0 || len(at) > regionMost || slices.Contains(at, dst) {
@@ -230,7 +230,7 @@ func (s *side) room() {
 }
 
 // channelTo is where switch u sends l, whether in the region or not.
-func (c *carrier) channelTo(s *side, u int32, l int, dst int32) int32 {
+func (c *updater) channelTo(s *side, u int32, l int, dst int32) int32 {
 	switch {
 	case u == dst:
 		return -1
@@ -242,7 +242,7 @@ func (c *carrier) channelTo(s *side, u int32, l int, dst int32) int32 {
 
 // resolve finds how far packets of the region's switches go; false if they go
 // round.
-func (c *carrier) resolve(s *side, l int, dst int32, port uint8) bool {
+func (c *updater) resolve(s *side, l int, dst int32, port uint8) bool {
 	const notYet, open = -1, -2
 	j := s.j
 	for _, u := range c.region {
@@ -288,7 +288,7 @@ func (c *carrier) resolve(s *side, l int, dst int32, port uint8) bool {
 }
 
 // outside follows entries that are the same on both sides; -1: they go round.
-func (c *carrier) outside(s *side, v int32, l int, dst int32, port uint8) (dist int32, ok bool) {
+func (c *updater) outside(s *side, v int32, l int, dst int32, port uint8) (dist int32, ok bool) {
 	for dist = range int32(s.j.n + 1) {
 		if v == dst {
 			return dist, s.j.effective(dst, l) == port
@@ -304,7 +304,7 @@ func (c *carrier) outside(s *side, v int32, l int, dst int32, port uint8) (dist 
 
 // flow counts the packets that pass each of the region's switches, there and on
 // the rest of the path.
-func (c *carrier) flow(s *side, l int, dst int32, isCA bool, sign int32) {
+func (c *updater) flow(s *side, l int, dst int32, isCA bool, sign int32) {
 	j := s.j
 	for _, u := range c.region {
 		s.cas[u], s.caby[u] = int64(j.casAt[u]), min(j.casAt[u], 1)
@@ -342,7 +342,7 @@ func (c *carrier) flow(s *side, l int, dst int32, isCA bool, sign int32) {
 
 // onward counts packets on their path from switch v outside the region: f paths
 // on the channels, from more switches with CAs for the dependencies.
-func (c *carrier) onward(s *side, v int32, l int, dst int32, f int64, by int32) {
+func (c *updater) onward(s *side, v int32, l int, dst int32, f int64, by int32) {
 	j := s.j
 	if f == 0 && by == 0 || v == dst {
 		return
@@ -363,7 +363,7 @@ func (c *carrier) onward(s *side, v int32, l int, dst int32, f int64, by int32) 
 }
 
 // dep is the dependency that packets leaving switch u of the region make.
-func (s *side) dep(c *carrier, u int32, l int, dst int32, isCA bool) (op, bool) {
+func (s *side) dep(c *updater, u int32, l int, dst int32, isCA bool) (op, bool) {
 	k := s.ch[u]
 	if k < 0 {
 		return op{}, false
@@ -381,7 +381,7 @@ func (s *side) dep(c *carrier, u int32, l int, dst int32, isCA bool) (op, bool) 
 
 // reweigh counts the packets to l of CAs that were added or removed outside the
 // region.
-func (c *carrier) reweigh(l int) {
+func (c *updater) reweigh(l int) {
 	s := &c.now
 	dst, port, isCA := s.j.destination(l)
 	if dst < 0 {
