@@ -24,7 +24,7 @@ func near(t *testing.T, what string, got, want, part float64) {
 // time, and each of them waits for the others.
 func TestLoad(t *testing.T) {
 	for _, window := range []int{1, 16, 961} {
-		w := newWorld(t, 1, flood.Config{})
+		w := newTestbed(t, 1, flood.Config{})
 		l := flood.NewLoad(w.flooders[0], window, 5000, 0)
 		w.run(l, mad.Never)
 		tally := l.Tally()
@@ -50,7 +50,7 @@ func TestLoad(t *testing.T) {
 // TestLoadEnds: a load ends when its time is over, and what is under way then
 // does not count; instances without a quota stop too.
 func TestLoadEnds(t *testing.T) {
-	w := newWorld(t, 1, flood.Config{})
+	w := newTestbed(t, 1, flood.Config{})
 	l := flood.NewLoad(w.flooders[0], 4, 0, 10*time.Millisecond)
 	w.run(l, mad.Never)
 	tally := l.Tally()
@@ -72,8 +72,8 @@ func TestLoadEnds(t *testing.T) {
 
 // TestAlgorithm1 holds the experiment to the paper's Algorithm 1.
 func TestAlgorithm1(t *testing.T) {
-	run := func() ([]flood.Round, *world) {
-		w := newWorld(t, 3, flood.Config{Seed: 5, Dots: 50})
+	run := func() ([]flood.Round, *testbed) {
+		w := newTestbed(t, 3, flood.Config{Seed: 5, Dots: 50})
 		x := flood.NewExperiment(flood.Plan{Instances: 2, Rounds: 4, RoundTime: 100 * time.Millisecond}, w.flooders[0], w.flooders[1:])
 		w.run(x, mad.Never)
 		return x.Rounds(), w
@@ -135,7 +135,7 @@ func TestAlgorithm1(t *testing.T) {
 
 // TestManyInstances: the 961 instances of the paper's last round.
 func TestManyInstances(t *testing.T) {
-	w := newWorld(t, 6, flood.Config{Timeout: 10 * time.Second})
+	w := newTestbed(t, 6, flood.Config{Timeout: 10 * time.Second})
 	x := flood.NewExperiment(flood.Plan{Instances: 192, Rounds: 2, RoundTime: time.Second}, w.flooders[0], w.flooders[1:])
 	w.run(x, mad.Never)
 	r := x.Rounds()[1]
@@ -149,7 +149,7 @@ func TestManyInstances(t *testing.T) {
 
 // TestInterruptedRound: what was measured of a round that is interrupted stays.
 func TestInterruptedRound(t *testing.T) {
-	w := newWorld(t, 2, flood.Config{})
+	w := newTestbed(t, 2, flood.Config{})
 	x := flood.NewExperiment(flood.Plan{Instances: 1, Rounds: 3, RoundTime: 100 * time.Millisecond}, w.flooders[0], w.flooders[1:])
 	w.run(x, mad.Time(150*time.Millisecond))
 	rounds := x.Rounds()
@@ -168,7 +168,7 @@ func TestInterruptedRound(t *testing.T) {
 // instance goes on.
 func TestOutcomes(t *testing.T) {
 	for _, q := range []flood.Query{flood.PathByGID, flood.PathByLID, flood.NodeByLID} {
-		w := newWorld(t, 1, flood.Config{Target: flood.Target{Query: q}, Timeout: 20 * time.Millisecond})
+		w := newTestbed(t, 1, flood.Config{Target: flood.Target{Query: q}, Timeout: 20 * time.Millisecond})
 		w.fate = func(n int, m *ib.MAD) bool {
 			switch n % 10 {
 			case 1:
@@ -199,7 +199,7 @@ func TestOutcomes(t *testing.T) {
 // TestSilentSA: instances are populated when their first query has timed out,
 // so that an SA that is dead does not hold up the rounds.
 func TestSilentSA(t *testing.T) {
-	w := newWorld(t, 2, flood.Config{Timeout: 10 * time.Millisecond})
+	w := newTestbed(t, 2, flood.Config{Timeout: 10 * time.Millisecond})
 	w.fate = func(int, *ib.MAD) bool { return false }
 	x := flood.NewExperiment(flood.Plan{Instances: 5, Rounds: 3, RoundTime: 50 * time.Millisecond}, w.flooders[0], w.flooders[1:])
 	w.run(x, mad.Never)
@@ -272,7 +272,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add(m[:], uint16(saLID), false)
 	f.Add(m[:30], uint16(1), true)
 	f.Fuzz(func(t *testing.T, b []byte, lid uint16, failed bool) {
-		w := newWorld(t, 1, flood.Config{Timeout: time.Millisecond})
+		w := newTestbed(t, 1, flood.Config{Timeout: time.Millisecond})
 		fl := w.flooders[0]
 		fl.Open(0)
 		fl.Spawn(0, 3)

@@ -20,7 +20,7 @@ type Program interface {
 
 // Plan holds the parameters of Algorithm 1 except for the number of MIFs.
 type Plan struct {
-	Instances int // k: instances that each MIF spawns in each round but the first
+	Instances int           // k: instances that each MIF spawns in each round but the first
 	Rounds    int           // m
 	RoundTime time.Duration // how long is measured in each round
 }

@@ -52,7 +52,7 @@ type End struct {
 // Target is the SA to query, and the destinations.
 type Target struct {
 	SA    mad.Addr // of the SA; QP 1
-	Own   End // the querying port
+	Own   End      // the querying port
 	Query Query
 	// Ends are the destinations; each query draws one. ClassInfo needs none.
 	Ends []End

@@ -28,12 +28,12 @@ func (a *absent) published(c *Core, old, s *subnet.Snapshot) {
 				(*a)[g] = true
 			}
 		}
-		for _, g := range c.mc.list {
+		for _, g := range c.groups.list {
 			for i := range g.Members {
 				look(g.Members[i].PortGID.GUID())
 			}
 		}
-		for _, sub := range c.inform.all.list {
+		for _, sub := range c.subscriptions.all.list {
 			look(sub.GID.GUID())
 		}
 		return

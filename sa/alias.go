@@ -226,7 +226,7 @@ func (x *aliases) resolve(c *Core, q *query, r *wire.GUIDInfoRecord, w *aliasRep
 			e.carries = false
 		}
 		e.carries = (e.carries || q.trusted) && e.guid != 0
-		if e.guid != old.guid && (x.held(p, at) || old.guid != 0 && c.mc.has(old.guid)) {
+		if e.guid != old.guid && (x.held(p, at) || old.guid != 0 && c.groups.has(old.guid)) {
 			return want, statusDenied
 		}
 		if e.guid != old.guid && !q.trusted && opens(q.s, pi, e.guid) {

@@ -16,20 +16,20 @@ import (
 
 const compBlock = wire.GUIDInfoCompLID | wire.GUIDInfoCompBlock
 
-// aliasRig has hosts with GUIDInfo tables of 12 entries, programmed as the core
+// aliasFixture has hosts with GUIDInfo tables of 12 entries, programmed as the core
 // wants when acknowledge is called.
-type aliasRig struct {
-	*rig
+type aliasFixture struct {
+	*fixture
 	hosts int
 }
 
-func newAliasRig(t testing.TB, hosts int) *aliasRig {
-	r := &aliasRig{hosts: hosts}
-	r.rig = newRig(t, r.snapshot(nil), sa.Config{SAKey: saKey, AssignedGUIDByte: 9})
+func newAliasFixture(t testing.TB, hosts int) *aliasFixture {
+	r := &aliasFixture{hosts: hosts}
+	r.fixture = newFixture(t, r.snapshot(nil), sa.Config{SAKey: saKey, AssignedGUIDByte: 9})
 	return r
 }
 
-func (r *aliasRig) snapshot(aliases []subnet.Alias) *subnet.Snapshot {
+func (r *aliasFixture) snapshot(aliases []subnet.Alias) *subnet.Snapshot {
 	s := snapshot(r.hosts, 0)
 	s.Nodes[0].Switch.MulticastFDBCap = 64
 	for i := range s.Ports {
@@ -47,16 +47,16 @@ func (r *aliasRig) snapshot(aliases []subnet.Alias) *subnet.Snapshot {
 }
 
 // acknowledge is what a subnet manager does in the end.
-func (r *aliasRig) acknowledge() { r.publish(r.snapshot(r.aliases)) }
+func (r *aliasFixture) acknowledge() { r.publish(r.snapshot(r.aliases)) }
 
 // send sends a request that may not be answered at once.
-func (r *aliasRig) send(from ib.LID, q []byte) {
+func (r *aliasFixture) send(from ib.LID, q []byte) {
 	r.replies = nil
 	r.step(sa.Requests{List: []sa.Request{{From: mad.Addr{LID: from, QP: 1}, Data: q}}})
 }
 
 // do sends a request, has the port programmed, and returns the answer.
-func (r *aliasRig) do(from ib.LID, q []byte) (ib.Status, wire.GUIDInfoRecord) {
+func (r *aliasFixture) do(from ib.LID, q []byte) (ib.Status, wire.GUIDInfoRecord) {
 	r.t.Helper()
 	r.send(from, q)
 	if len(r.replies) == 0 {
@@ -83,20 +83,20 @@ func guidInfo(lid ib.LID, block uint8, at map[int]ib.GUID) (*wire.GUIDInfoRecord
 	return x, mask
 }
 
-func (r *aliasRig) set(from, lid ib.LID, block uint8, at map[int]ib.GUID) (ib.Status, wire.GUIDInfoRecord) {
+func (r *aliasFixture) set(from, lid ib.LID, block uint8, at map[int]ib.GUID) (ib.Status, wire.GUIDInfoRecord) {
 	r.t.Helper()
 	x, mask := guidInfo(lid, block, at)
 	return r.do(from, set(wire.AttrGUIDInfoRecord, mask, x))
 }
 
-func (r *aliasRig) delete(from, lid ib.LID, block uint8, at map[int]ib.GUID) (ib.Status, wire.GUIDInfoRecord) {
+func (r *aliasFixture) delete(from, lid ib.LID, block uint8, at map[int]ib.GUID) (ib.Status, wire.GUIDInfoRecord) {
 	r.t.Helper()
 	x, mask := guidInfo(lid, block, at)
 	return r.do(from, del(wire.AttrGUIDInfoRecord, mask, x))
 }
 
 func TestAliasStatus(t *testing.T) {
-	r := newAliasRig(t, 3)
+	r := newAliasFixture(t, 3)
 	x, mask := guidInfo(2, 0, map[int]ib.GUID{1: 0xA1})
 	for _, m := range []ib.Method{ib.MethodSet, ib.MethodDelete} {
 		for _, c := range []struct {
@@ -126,7 +126,7 @@ func TestAliasStatus(t *testing.T) {
 }
 
 func TestAliasAssigned(t *testing.T) {
-	r := newAliasRig(t, 2)
+	r := newAliasFixture(t, 2)
 	const first = 0x0014_0509_0000_0001
 	st, x := r.set(2, 2, 0, map[int]ib.GUID{1: 0, 3: 0})
 	if st != 0 || x.GUIDInfo[0] != 0x1011 || x.GUIDInfo[1] != first || x.GUIDInfo[3] != first+1 || x.GUIDInfo[2] != 0 {
@@ -155,7 +155,7 @@ func TestAliasAssigned(t *testing.T) {
 }
 
 func TestAliasDuplicates(t *testing.T) {
-	r := newAliasRig(t, 3)
+	r := newAliasFixture(t, 3)
 	if st, x := r.set(2, 2, 0, map[int]ib.GUID{1: 0xA1, 2: 0xA1, 3: 0x1021, 4: 0x1020, 5: 0xA5}); st != 0 || x.GUIDInfo != [8]ib.GUID{0x1011, 0xA1, 0, 0, 0, 0xA5} {
 		t.Errorf("%v %v", st, x.GUIDInfo)
 	}
@@ -176,7 +176,7 @@ func TestAliasDuplicates(t *testing.T) {
 // TestAliasOfEarlierManager: what a manager before this one gave to a port is its own:
 // it is kept by who asks for any, and can be deleted.
 func TestAliasOfEarlierManager(t *testing.T) {
-	r := newAliasRig(t, 2)
+	r := newAliasFixture(t, 2)
 	const theirs = 0x0014_0500_0000_0077
 	r.publish(r.snapshot([]subnet.Alias{{Port: 0x1011, Index: 1, GUID: theirs}, {Port: 0x1011, Index: 2, GUID: 0xA2}, {Port: 0x1021, Index: 1, GUID: 0xB1}}))
 	r.send(2, set(wire.AttrGUIDInfoRecord, compBlock|wire.GUIDInfoCompGUID0<<1, &wire.GUIDInfoRecord{LID: 2}))
@@ -202,7 +202,7 @@ func TestAliasOfEarlierManager(t *testing.T) {
 // TestAliasInGroup: an alias that is a member of a multicast group cannot be
 // taken away.
 func TestAliasInGroup(t *testing.T) {
-	r := newAliasRig(t, 2)
+	r := newAliasFixture(t, 2)
 	r.set(2, 2, 0, map[int]ib.GUID{1: 0xA1})
 	alias := ib.MakeGID(ib.DefaultSubnetPrefix, 0xA1)
 	join := &wire.MCMemberRecord{
@@ -237,7 +237,7 @@ func TestAliasInGroup(t *testing.T) {
 // TestAliasWaits: the answer comes when the port shows the alias; if that takes
 // too long it is BUSY, and the wish stays.
 func TestAliasWaits(t *testing.T) {
-	r := newAliasRig(t, 2)
+	r := newAliasFixture(t, 2)
 	x, mask := guidInfo(2, 0, map[int]ib.GUID{1: 0xA1})
 	q := set(wire.AttrGUIDInfoRecord, mask, x)
 	r.send(2, q)
@@ -279,7 +279,7 @@ func TestAliasWaits(t *testing.T) {
 func TestAliasesAgainstModel(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 3))
-		r := newAliasRig(t, 3)
+		r := newAliasFixture(t, 3)
 		model := map[string]ib.GUID{}
 		key := func(lid ib.LID, i int) string { return fmt.Sprint(lid, "/", i) }
 		for range 200 {
@@ -357,7 +357,7 @@ func earlier(at map[int]ib.GUID, i int) (list []ib.GUID) {
 // TestAliasCarries: the partitions of an alias count for its port only if a trusted request
 // gave it, at the next start too; a host that chooses another one gives up what it had.
 func TestAliasCarries(t *testing.T) {
-	r := newAliasRig(t, 2)
+	r := newAliasFixture(t, 2)
 	for _, c := range []struct {
 		name    string
 		trusted bool

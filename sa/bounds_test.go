@@ -26,7 +26,7 @@ func TestGroupShares(t *testing.T) {
 	for i := range s.Ports {
 		s.Ports[i].PKeys = []ib.PKey{0xFFFF, 0x8005}
 	}
-	w := newWorld(t, sa.Config{}, s) // 1,024 MLIDs
+	w := newTestbed(t, sa.Config{}, s) // 1,024 MLIDs
 	n := 0
 	more := func(from, lid ib.LID) ib.Status {
 		n++
@@ -79,7 +79,7 @@ func TestGroupShares(t *testing.T) {
 // that came with megabytes behind it does not keep them.
 func TestParkedByPort(t *testing.T) {
 	s := snapshot(2, 0)
-	r := newRig(t, s, sa.Config{})
+	r := newFixture(t, s, sa.Config{})
 	var tid byte
 	ask := func(from ib.LID) (busy bool) {
 		tid++ // one that is repeated waits once
@@ -109,7 +109,7 @@ func TestParkedByPort(t *testing.T) {
 // mastership goes nowhere, and nothing is forgotten meanwhile.
 func TestStandbySendsNothing(t *testing.T) {
 	s := snapshot(4, 0)
-	r := newRig(t, s, sa.Config{})
+	r := newFixture(t, s, sa.Config{})
 	for lid := ib.LID(2); lid <= 3; lid++ {
 		r.want(lid, set(wire.AttrInformInfo, 0, &wire.InformInfo{
 			LIDRangeBegin: wire.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: wire.InformAllTypes, TrapNumber: wire.InformAllTraps,
@@ -143,7 +143,7 @@ func TestStandbySendsNothing(t *testing.T) {
 // TestStoreFailsTemporarily: what the store did not take is stored when it
 // takes something again, the last of each record, and by itself after a while.
 func TestStoreFailsTemporarily(t *testing.T) {
-	w := newWorld(t, sa.Config{}, up(3))
+	w := newTestbed(t, sa.Config{}, up(3))
 	broken := errors.New("no space left on device")
 	fail := true
 	step := func(ev sa.Event) {
@@ -190,7 +190,7 @@ func TestStoreFailsTemporarily(t *testing.T) {
 			ask(ib.MethodSet, maskJoin, joining(ours, 4, wire.JoinFull))
 		}
 		want := dump(w.view)
-		x := newWorld(t, sa.Config{}, nil)
+		x := newTestbed(t, sa.Config{}, nil)
 		x.store = w.store
 		x.start()
 		if got := dump(x.view); got != want {
@@ -208,7 +208,7 @@ func TestStoreFailsTemporarily(t *testing.T) {
 // TestLeaseOverClocks: a clock that was set back between two runs makes no
 // lease longer than it is.
 func TestLeaseOverClocks(t *testing.T) {
-	r := newRig(t, snapshot(2, 0), sa.Config{})
+	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	rec := &wire.ServiceRecord{ServiceID: 7, ServiceGID: r.snap.GID(r.snap.PortByLID(2)), ServiceLease: 60}
 	r.want(2, set(wire.AttrServiceRecord, wire.ServiceCompServiceID|wire.ServiceCompServiceGID|wire.ServiceCompServiceLease, rec), 0)
 	r.wall -= int64(10 * 365 * 24 * time.Hour)
@@ -233,7 +233,7 @@ func TestForeignPartitions(t *testing.T) {
 	}
 	port(s, 3).PKeys = []ib.PKey{0xFFFF, 0x8005}
 	port(s, 5).PKeys = nil // not read
-	w := newWorld(t, sa.Config{SAKey: 7}, s)
+	w := newTestbed(t, sa.Config{SAKey: 7}, s)
 	r := joining(ours, 3, wire.JoinFull)
 	r.PKey = 0x8005
 	if _, st := w.set(2, maskCreate, r); st != 0x0200 {
@@ -273,7 +273,7 @@ func TestForeignPartitions(t *testing.T) {
 		key  uint64
 		want ib.Status
 	}{{2, 0, 0x0200}, {5, 0, 0x0200}, {3, 0, ib.StatusOK}, {2, 7, ib.StatusOK}} {
-		w := newWorld(t, sa.Config{SAKey: 7}, s)
+		w := newTestbed(t, sa.Config{SAKey: 7}, s)
 		a := wire.GUIDInfoRecord{LID: c.lid}
 		a.GUIDInfo[1] = 0xA11A5
 		q := trusted(set(wire.AttrGUIDInfoRecord, wire.GUIDInfoCompLID|wire.GUIDInfoCompBlock|wire.GUIDInfoCompGUID0<<1, &a), c.key)
@@ -288,7 +288,7 @@ func TestForeignPartitions(t *testing.T) {
 // TestAliasInGroupOfTheSameBatch: a join counts for a Delete that comes in one
 // batch with it.
 func TestAliasInGroupOfTheSameBatch(t *testing.T) {
-	r := newAliasRig(t, 2)
+	r := newAliasFixture(t, 2)
 	r.set(2, 2, 0, map[int]ib.GUID{1: 0xA1})
 	join := joining(ours, 2, wire.JoinFull)
 	join.PortGID = ib.MakeGID(ib.DefaultSubnetPrefix, 0xA1)
@@ -318,7 +318,7 @@ func TestHostileHost(t *testing.T) {
 		s.Ports[i].Info.GUIDCap = 255
 	}
 	s.Nodes[0].Switch.MulticastFDBCap = 16383
-	w := newWorld(t, sa.Config{}, s)
+	w := newTestbed(t, sa.Config{}, s)
 	rounds := 20_000 / 50
 	if os.Getenv("HEDDLE_LONG") != "" {
 		rounds = 1_000_000 / 50

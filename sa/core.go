@@ -31,12 +31,12 @@ type Core struct {
 	snap    *subnet.Snapshot
 	started bool
 
-	absent absent
-	mc     multicast
-	svc    services
-	inform informs
-	alias  aliases
-	wait   waiting
+	absent        absent
+	groups        multicast
+	services      services
+	subscriptions informs
+	aliases       aliases
+	wait          waiting
 
 	ops     []store.Op // of this step
 	replies []Reply    // of this step
@@ -182,8 +182,8 @@ type heldStep struct {
 // NewCore returns a core that waits for Start.
 func NewCore(cfg Config) *Core {
 	c := &Core{cfg: cfg}
-	c.inform.init(cfg)
-	c.mc.joins, c.mc.proxies = map[ib.GUID]int{}, map[membershipID]ib.GUID{}
+	c.subscriptions.init(cfg)
+	c.groups.joins, c.groups.proxies = map[ib.GUID]int{}, map[membershipID]ib.GUID{}
 	return c
 }
 
@@ -203,23 +203,23 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		}
 		c.by = 0
 	case Received:
-		c.inform.received(c, ev.P)
+		c.subscriptions.received(c, ev.P)
 	case Trap:
-		c.inform.trap(c, &ev)
+		c.subscriptions.trap(c, &ev)
 	case Persisted:
 		c.onPersisted(ev)
 	case Timer:
 	}
 	if c.started {
-		c.mc.expire(c)
-		c.svc.expire(c)
-		c.inform.timers(c)
-		c.alias.timers(c)
+		c.groups.expire(c)
+		c.services.expire(c)
+		c.subscriptions.timers(c)
+		c.aliases.timers(c)
 		c.wait.expire(c)
 	}
 	c.flush()
-	c.inform.reports.send(c)
-	out.Timer = min(c.mc.nextTimer(c), c.svc.nextTimer(), c.inform.nextTimer(c), c.alias.nextTimer(), c.wait.nextTimer(), c.unsaved.nextTimer())
+	c.subscriptions.reports.send(c)
+	out.Timer = min(c.groups.nextTimer(c), c.services.nextTimer(), c.subscriptions.nextTimer(c), c.aliases.nextTimer(), c.wait.nextTimer(), c.unsaved.nextTimer())
 	c.out = nil
 }
 
@@ -231,13 +231,13 @@ func (c *Core) onStart(ev Start) {
 		var err error
 		switch r.Table {
 		case store.TableGroups, store.TableMembers:
-			err = c.mc.load(c, r)
+			err = c.groups.load(c, r)
 		case store.TableServices:
-			err = c.svc.load(c, r)
+			err = c.services.load(c, r)
 		case store.TableSubscriptions:
-			err = c.inform.load(c, r)
+			err = c.subscriptions.load(c, r)
 		case store.TableAliases:
-			err = c.alias.load(c, r)
+			err = c.aliases.load(c, r)
 		}
 		if err != nil {
 			c.out.Notices = append(c.out.Notices, Notice{Kind: "record_damaged", Warn: true, Text: err.Error()})
@@ -251,11 +251,11 @@ func (c *Core) onPublished(s *subnet.Snapshot) {
 	old := c.snap
 	c.snap = s
 	c.absent.published(c, old, s)
-	c.inform.locate(c) // before subscribers are notified
-	c.mc.published(c, old, s)
-	c.svc.published(c, old, s)
-	c.alias.published(c, old, s)
-	c.inform.published(c, old, s)
+	c.subscriptions.locate(c) // before subscribers are notified
+	c.groups.published(c, old, s)
+	c.services.published(c, old, s)
+	c.aliases.published(c, old, s)
+	c.subscriptions.published(c, old, s)
 	c.wait.published(c, s)
 }
 
@@ -279,13 +279,13 @@ func (c *Core) onRequest(req *Request) {
 	}
 	switch attr {
 	case wire.AttrMCMemberRecord:
-		c.mc.request(c, &q, m)
+		c.groups.request(c, &q, m)
 	case wire.AttrServiceRecord:
-		c.svc.request(c, &q, m)
+		c.services.request(c, &q, m)
 	case wire.AttrInformInfo:
-		c.inform.request(c, &q, m)
+		c.subscriptions.request(c, &q, m)
 	case wire.AttrGUIDInfoRecord:
-		c.alias.request(c, &q, m)
+		c.aliases.request(c, &q, m)
 	}
 }
 
@@ -316,20 +316,20 @@ func (c *Core) save(t store.Table, key, value []byte) {
 
 // flush ends a step. Effects that depend on a change wait until it is durable.
 func (c *Core) flush() {
-	c.mc.settle(c)
+	c.groups.settle(c)
 	h := heldStep{replies: c.replies}
 	if c.changed {
 		v := &View{}
-		c.mc.view(v)
-		c.svc.view(v)
-		c.inform.view(v)
+		c.groups.view(v)
+		c.services.view(v)
+		c.subscriptions.view(v)
 		c.view, h.publish = v, v
 	}
 	if c.out.GroupsChanged {
-		c.out.Groups = c.mc.routed()
+		c.out.Groups = c.groups.routed()
 	}
 	if c.out.AliasesChanged {
-		c.out.Aliases = c.alias.wanted()
+		c.out.Aliases = c.aliases.wanted()
 	}
 	c.unsaved.overtake(c.ops)
 	c.ops = append(c.ops, c.unsaved.take(c.now)...)
@@ -339,7 +339,7 @@ func (c *Core) flush() {
 		h.ops = c.ops
 	}
 	h.gen = c.persistGen
-	c.inform.reports.sealed(h.gen)
+	c.subscriptions.reports.sealed(h.gen)
 	c.out.Read, c.wait.read = c.wait.read, nil
 	c.ops, c.replies, c.changed = nil, nil, false
 	if len(c.out.Persist) == 0 && len(c.held) == 0 {

@@ -21,7 +21,7 @@ import (
 // batches, states of the subnet, lost masterships, answers, time, a store that
 // fails, restarts. What the core puts out is written down.
 type script struct {
-	w     *world
+	w     *testbed
 	in    []byte
 	log   bytes.Buffer
 	snaps []*subnet.Snapshot
@@ -231,7 +231,7 @@ func FuzzCore(f *testing.F) {
 		var logs [2][]byte
 		for i := range logs {
 			x := &script{in: slices.Clone(in), snaps: snaps, seen: map[*sa.View]string{}}
-			x.w = &world{t: t, cfg: usual(sa.Config{SAKey: 7, RejoinTime: time.Minute}), store: store.NewMemory(), snap: base}
+			x.w = &testbed{t: t, cfg: usual(sa.Config{SAKey: 7, RejoinTime: time.Minute}), store: store.NewMemory(), snap: base}
 			x.w.core = sa.NewCore(x.w.cfg)
 			x.step(sa.Start{})
 			x.step(sa.Published{Snap: base})

@@ -15,9 +15,9 @@ import (
 	"heddle/subnet"
 )
 
-// world is a Core with a store, and the shell between them: what the core
+// testbed is a Core with a store, and the shell between them: what the core
 // wants stored is stored at once, and told.
-type world struct {
+type testbed struct {
 	t       testing.TB
 	cfg     sa.Config
 	core    *sa.Core
@@ -42,13 +42,13 @@ func usual(c sa.Config) sa.Config {
 	return c
 }
 
-func newWorld(t testing.TB, cfg sa.Config, s *subnet.Snapshot) *world {
-	w := &world{t: t, cfg: usual(cfg), store: store.NewMemory(), snap: s}
+func newTestbed(t testing.TB, cfg sa.Config, s *subnet.Snapshot) *testbed {
+	w := &testbed{t: t, cfg: usual(cfg), store: store.NewMemory(), snap: s}
 	w.start()
 	return w
 }
 
-func (w *world) start() {
+func (w *testbed) start() {
 	w.t.Helper()
 	st, err := w.store.Load()
 	if err != nil {
@@ -62,15 +62,15 @@ func (w *world) start() {
 }
 
 // restart kills the core and starts another one on what the store holds.
-func (w *world) restart() { w.start() }
+func (w *testbed) restart() { w.start() }
 
-func (w *world) publish(s *subnet.Snapshot) {
+func (w *testbed) publish(s *subnet.Snapshot) {
 	w.snap = s
 	w.step(sa.Published{Snap: s})
 }
 
 // step gives the core an event and does what it wants.
-func (w *world) step(ev sa.Event) {
+func (w *testbed) step(ev sa.Event) {
 	for ev != nil {
 		w.out.Reset()
 		w.core.Step(w.now, ev, &w.out)
@@ -93,7 +93,7 @@ func (w *world) step(ev sa.Event) {
 
 // ask sends requests in one batch, each from the port with that LID, and
 // returns the answers in the order in which they came.
-func (w *world) ask(from ib.LID, reqs ...[]byte) [][]byte {
+func (w *testbed) ask(from ib.LID, reqs ...[]byte) [][]byte {
 	w.t.Helper()
 	list := make([]sa.Request, len(reqs))
 	for i, r := range reqs {
@@ -112,7 +112,7 @@ func (w *world) ask(from ib.LID, reqs ...[]byte) [][]byte {
 }
 
 // get answers a query as a worker does. The key makes it trusted.
-func (w *world) get(from ib.LID, method ib.Method, attr ib.AttrID, mask wire.CompMask, r record, key uint64) []byte {
+func (w *testbed) get(from ib.LID, method ib.Method, attr ib.AttrID, mask wire.CompMask, r record, key uint64) []byte {
 	w.t.Helper()
 	q := ask(method, attr, mask, r)
 	binary.BigEndian.PutUint64(q[36:], key)
@@ -125,7 +125,7 @@ func (w *world) get(from ib.LID, method ib.Method, attr ib.AttrID, mask wire.Com
 }
 
 // kinds are the kinds of the notices since the last call.
-func (w *world) kinds() []string {
+func (w *testbed) kinds() []string {
 	var out []string
 	for _, n := range w.notices {
 		out = append(out, n.Kind)
@@ -135,7 +135,7 @@ func (w *world) kinds() []string {
 }
 
 // records are what the store holds in a table.
-func (w *world) records(tables ...store.Table) []store.Record {
+func (w *testbed) records(tables ...store.Table) []store.Record {
 	w.t.Helper()
 	st, err := w.store.Load()
 	if err != nil {

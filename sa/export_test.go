@@ -3,13 +3,13 @@ package sa
 // Kept counts what the core holds of joins, services, subscriptions and Reports,
 // wherever: a test that does and undoes things sees what is left.
 func (c *Core) Kept() int {
-	n := len(c.mc.joins) + len(c.mc.proxies) + len(c.svc.all.list) + c.svc.leases.Len() + len(c.svc.byPort)
-	x := &c.inform.reports
-	n += len(c.inform.all.list) + len(x.peers) + len(x.byToken) + cap(x.ready) + cap(x.fresh) + x.eng.Outstanding() + x.eng.Queued()
-	for _, list := range c.alias.ports {
+	n := len(c.groups.joins) + len(c.groups.proxies) + len(c.services.all.list) + c.services.leases.Len() + len(c.services.byPort)
+	x := &c.subscriptions.reports
+	n += len(c.subscriptions.all.list) + len(x.peers) + len(x.byToken) + cap(x.ready) + cap(x.fresh) + x.eng.Outstanding() + x.eng.Queued()
+	for _, list := range c.aliases.ports {
 		n += len(list)
 	}
-	return n + len(c.alias.used) + cap(c.alias.waiting) + cap(c.held)
+	return n + len(c.aliases.used) + cap(c.aliases.waiting) + cap(c.held)
 }
 
 // Parked is how many bytes of queries wait for tables.
@@ -23,9 +23,9 @@ func (c *Core) Parked() (n int) {
 // Reports says what has become of Reports so far. It may be called between
 // Steps.
 func (c *Core) Reports() ReportStats {
-	s := c.inform.reports.stats
-	s.Peers = len(c.inform.reports.peers)
-	for _, p := range c.inform.reports.peers {
+	s := c.subscriptions.reports.stats
+	s.Peers = len(c.subscriptions.reports.peers)
+	for _, p := range c.subscriptions.reports.peers {
 		s.Waiting += len(p.queue)
 	}
 	return s

@@ -45,7 +45,7 @@ func trapNumber(n uint16) func(r *wire.InformInfo) {
 }
 
 // trap lets the manager take a trap of the port with that LID.
-func (r *rig) trap(from ib.LID, n smp.Notice) {
+func (r *fixture) trap(from ib.LID, n smp.Notice) {
 	r.step(sa.Trap{Notice: n, From: mad.Addr{LID: from}})
 }
 
@@ -53,7 +53,7 @@ func TestInformStatus(t *testing.T) {
 	s := snapshot(3, 0)
 	s.Ports[s.PortByLID(2)].PKeys = []ib.PKey{0x7FFF} // limited: does not share with host 3
 	s.Ports[s.PortByLID(4)].PKeys = []ib.PKey{0x7FFF}
-	r := newRig(t, s, sa.Config{SAKey: saKey})
+	r := newFixture(t, s, sa.Config{SAKey: saKey})
 	for _, c := range []struct {
 		name string
 		q    []byte
@@ -91,7 +91,7 @@ func TestInformStatus(t *testing.T) {
 // again changes it, and the QPN is for the trusted.
 func TestInformRecords(t *testing.T) {
 	s := snapshot(3, 0)
-	r := newRig(t, s, sa.Config{SAKey: saKey})
+	r := newFixture(t, s, sa.Config{SAKey: saKey})
 	for i := range 3 {
 		r.want(2, inform(trapNumber(uint16(64+i))), 0)
 	}
@@ -142,7 +142,7 @@ func TestReportMatching(t *testing.T) {
 			k := [][]ib.PKey{{0xFFFF}, {0x7FFF}, {0x8001}, {0xFFFF, 0x8001}}[rng.IntN(4)]
 			s.Ports[s.PortByLID(ib.LID(h+1))].PKeys = k
 		}
-		r := newRig(t, s, sa.Config{SAKey: saKey})
+		r := newFixture(t, s, sa.Config{SAKey: saKey})
 		type sub struct {
 			lid   ib.LID
 			info  wire.InformInfo
@@ -214,7 +214,7 @@ func TestReportMatching(t *testing.T) {
 // TestTrapWithoutIssuer: an agent that leaves IssuerLID 0 is known by the LID
 // its trap came from; a trap of nobody goes nowhere.
 func TestTrapWithoutIssuer(t *testing.T) {
-	r := newRig(t, snapshot(2, 0), sa.Config{})
+	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
 	r.trap(3, smp.NewTrap(144, 1, 0, nil))
 	if got := r.reports(); len(got) != 1 || got[0].n.IssuerLID != 3 || got[0].n.IssuerGID != gidOf(2) {
@@ -241,7 +241,7 @@ func gone(hosts int, lids ...ib.LID) *subnet.Snapshot {
 // TestPortEvents: traps 64 and 65 for what comes and goes, aliases too, to who
 // shares a partition with it, or did.
 func TestPortEvents(t *testing.T) {
-	r := newRig(t, snapshot(4, 0), sa.Config{})
+	r := newFixture(t, snapshot(4, 0), sa.Config{})
 	r.want(2, inform(trapNumber(64)), 0)
 	r.want(2, inform(trapNumber(65)), 0)
 	r.want(3, inform(trapNumber(65)), 0)
@@ -296,7 +296,7 @@ func TestPortEvents(t *testing.T) {
 // TestSubscriberMoves: Reports follow a port that has another LID, also after a
 // restart.
 func TestSubscriberMoves(t *testing.T) {
-	r := newRig(t, snapshot(3, 0), sa.Config{})
+	r := newFixture(t, snapshot(3, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
 	moved := snapshot(3, 0)
 	p := &moved.Ports[moved.PortByLID(2)]
@@ -317,7 +317,7 @@ func TestSubscriberMoves(t *testing.T) {
 // TestDropAccess: a subscription to a source ends when the partitions no longer
 // allow it (o13-17.1.2).
 func TestDropAccess(t *testing.T) {
-	r := newRig(t, snapshot(3, 0), sa.Config{})
+	r := newFixture(t, snapshot(3, 0), sa.Config{})
 	r.want(2, inform(func(r *wire.InformInfo) { r.GID = gidOf(2) }), 0)
 	r.want(2, inform(func(r *wire.InformInfo) { r.LIDRangeBegin, r.LIDRangeEnd = 3, 3 }), 0)
 	r.want(2, inform(nil), 0)
@@ -336,7 +336,7 @@ func TestDropAccess(t *testing.T) {
 // TestDropAway: subscriptions of a port that left stay for DropAfter, no
 // longer, and not at all for ever if it comes back in time.
 func TestDropAway(t *testing.T) {
-	r := newRig(t, snapshot(3, 0), sa.Config{DropAfter: time.Minute})
+	r := newFixture(t, snapshot(3, 0), sa.Config{DropAfter: time.Minute})
 	r.want(2, inform(nil), 0)
 	r.want(3, inform(nil), 0)
 	r.publish(gone(3, 2))
@@ -362,7 +362,7 @@ func TestDropAway(t *testing.T) {
 
 // TestForgedTraps: nobody speaks for another port, or for the manager.
 func TestForgedTraps(t *testing.T) {
-	r := newRig(t, snapshot(3, 0), sa.Config{})
+	r := newFixture(t, snapshot(3, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
 	for _, n := range []smp.Notice{
 		smp.NewTrap(smp.TrapPortStateChange, smp.ProducerSwitch, 1, smp.DetailLID{LID: 1}),

@@ -136,7 +136,7 @@ func (x *multicast) create(c *Core, g *mcGroup, why string) {
 	x.insert(c, g)
 	x.saveGroup(c, g)
 	c.notice("group_created", "multicast group "+g.MGID.String()+" has MLID "+g.MLID.String()+", P_Key "+g.PKey.String()+": "+why)
-	c.inform.groupEvent(c, trapGroupCreated, &g.Group)
+	c.subscriptions.groupEvent(c, trapGroupCreated, &g.Group)
 }
 
 // remove deletes a group and its remaining members.
@@ -151,7 +151,7 @@ func (x *multicast) remove(c *Core, g *mcGroup, why string) {
 	g.Members, g.keepers = nil, 0
 	x.dropGroup(c, g)
 	c.notice("group_deleted", "multicast group "+g.MGID.String()+" with MLID "+g.MLID.String()+": "+why)
-	c.inform.groupEvent(c, trapGroupDeleted, &g.Group)
+	c.subscriptions.groupEvent(c, trapGroupDeleted, &g.Group)
 }
 
 // setMember sets the join state of the port at index i of a group's members, or

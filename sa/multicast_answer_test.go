@@ -13,7 +13,7 @@ import (
 
 // TestJoinAnswer: what the answers to joins and leaves say, and what is told.
 func TestJoinAnswer(t *testing.T) {
-	w := newWorld(t, sa.Config{SAKey: 7}, up(4))
+	w := newTestbed(t, sa.Config{SAKey: 7}, up(4))
 	if w.routed(0xC000) != nil {
 		t.Error("a group without members is to be routed")
 	}
@@ -74,7 +74,7 @@ func TestCreateValues(t *testing.T) {
 		{"less than more than the port's", maskMTU | maskRate, func(r *wire.MCMemberRecord) { mtu(1, 5)(r); rate(1, ib.Rate400)(r) }, 4, ib.Rate200, 18},
 		{"largest", maskMTU | maskRate | maskLife, func(r *wire.MCMemberRecord) { mtu(3, 1)(r); rate(3, 2)(r); life(3, 63)(r) }, 4, ib.Rate200, 18},
 	} {
-		w := newWorld(t, sa.Config{}, up(2))
+		w := newTestbed(t, sa.Config{}, up(2))
 		r := joining(ours, 2, 1)
 		r.HopLimit = 9
 		if c.edit != nil {
@@ -98,7 +98,7 @@ func TestCreateValues(t *testing.T) {
 
 // TestAssignedMGID: MGIDs that the SA makes are new, and stay so after a restart.
 func TestAssignedMGID(t *testing.T) {
-	w := newWorld(t, sa.Config{}, up(2))
+	w := newTestbed(t, sa.Config{}, up(2))
 	seen := map[ib.GID]bool{}
 	for i := range 6 {
 		if i == 3 {
@@ -145,7 +145,7 @@ func TestGroupEnds(t *testing.T) {
 		{"a full member stays send-only", 9, 0, 1, true},
 		{"what stays of it does not keep it", 3, 0, 1, false},
 	} {
-		w := newWorld(t, sa.Config{}, up(3))
+		w := newTestbed(t, sa.Config{}, up(3))
 		w.must(2, maskCreate, joining(ours, 2, c.first))
 		if c.second != 0 {
 			w.must(3, maskJoin, joining(ours, 3, c.second))
@@ -170,7 +170,7 @@ func TestGroupEnds(t *testing.T) {
 		}
 	}
 	// Permanent groups stay.
-	w := newWorld(t, sa.Config{}, up(3))
+	w := newTestbed(t, sa.Config{}, up(3))
 	w.must(2, maskJoin, joining(bcast, 2, 1))
 	if _, st := w.leave(2, maskJoin, joining(bcast, 2, 1)); st != 0 || w.group(bcast) == nil {
 		t.Errorf("broadcast group: %v", st)

@@ -29,7 +29,7 @@ func requests(m ib.Method, mask wire.CompMask, rs ...wire.MCMemberRecord) []sa.R
 // million times, and nothing grows: not MLIDs, not groups, not members, not
 // what is stored, not memory.
 func TestMillionCycles(t *testing.T) {
-	w := newWorld(t, sa.Config{ExclusiveMLIDs: true}, up(4))
+	w := newTestbed(t, sa.Config{ExclusiveMLIDs: true}, up(4))
 	var list []sa.Request
 	cycles := 0
 	for i := range 16 {
@@ -95,7 +95,7 @@ func TestMillionCycles(t *testing.T) {
 func TestMLIDs(t *testing.T) {
 	s := up(2)
 	s.Nodes[0].Switch.MulticastFDBCap = 6
-	w := newWorld(t, sa.Config{}, s)
+	w := newTestbed(t, sa.Config{}, s)
 	mgid := func(i int) ib.GID { return gid(fmt.Sprintf("ff12:a01c::%x", i)) }
 	create := func(i int, mlid ib.LID) ib.LID {
 		r := joining(mgid(i), 2, 1)
@@ -125,7 +125,7 @@ func TestMLIDs(t *testing.T) {
 func TestSharedMLIDs(t *testing.T) {
 	s := up(4)
 	s.Nodes[0].Switch.MulticastFDBCap = 3
-	w := newWorld(t, sa.Config{}, s)
+	w := newTestbed(t, sa.Config{}, s)
 	mgid := func(i int) ib.GID { return gid(fmt.Sprintf("ff12:a01c::%x", i)) }
 	a, b, c := mgid(1), mgid(2), mgid(3)
 	w.must(2, maskCreate, joining(a, 2, 1))
@@ -176,7 +176,7 @@ func TestConsolidateSNM(t *testing.T) {
 		for lid := ib.LID(2); lid < 6; lid++ {
 			port(s, lid).PKeys = []ib.PKey{0xFFFF, 0x8005}
 		}
-		w := newWorld(t, sa.Config{ConsolidateSNM: on}, s)
+		w := newTestbed(t, sa.Config{ConsolidateSNM: on}, s)
 		bc := joining(gid("ff12:401b:8005::ffff:ffff"), 2, 1)
 		bc.PKey = 0x8005
 		w.must(2, maskCreate, bc)
@@ -237,7 +237,7 @@ func BenchmarkJoinStorm(b *testing.B) {
 		list = append(list, requests(ib.MethodSet, maskJoin, joining(bcast, ib.LID(i+2), 1))...)
 	}
 	for b.Loop() {
-		w := newWorld(b, sa.Config{}, s)
+		w := newTestbed(b, sa.Config{}, s)
 		for at := 0; at < hosts; at += 64 {
 			w.replies = w.replies[:0]
 			w.step(sa.Requests{List: list[at:min(at+64, hosts)]})
@@ -259,7 +259,7 @@ func BenchmarkOwnGroups(b *testing.B) {
 		list = append(list, requests(ib.MethodSet, maskCreate, joining(gid(fmt.Sprintf("ff12:601b:ffff::1:ff%02x:%x", i>>16, i&0xFFFF)), ib.LID(i+2), 1))...)
 	}
 	for b.Loop() {
-		w := newWorld(b, sa.Config{}, s)
+		w := newTestbed(b, sa.Config{}, s)
 		for at := 0; at < hosts; at += 64 {
 			w.replies = w.replies[:0]
 			w.step(sa.Requests{List: list[at:min(at+64, hosts)]})

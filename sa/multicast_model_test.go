@@ -230,9 +230,9 @@ func keyOf(mgid ib.GID) ib.PKey {
 	return 0xFFFF
 }
 
-// run plays operations on a world, requests in batches of at most most, and on
+// run plays operations on a testbed, requests in batches of at most most, and on
 // a model beside it if there is one. It returns every status.
-func (w *world) run(ops []modelOp, most int, m *model, restart func() bool) (list []ib.Status) {
+func (w *testbed) run(ops []modelOp, most int, m *model, restart func() bool) (list []ib.Status) {
 	w.t.Helper()
 	gone := map[ib.LID]bool{}
 	var batch []sa.Request
@@ -337,7 +337,7 @@ func (w *world) run(ops []modelOp, most int, m *model, restart func() bool) (lis
 func TestMulticastModel(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		w := newWorld(t, sa.Config{ExclusiveMLIDs: true}, up(modelHosts))
+		w := newTestbed(t, sa.Config{ExclusiveMLIDs: true}, up(modelHosts))
 		m := &model{groups: map[ib.GID]*modelGroup{}, gone: map[ib.LID]bool{}, keys: map[ib.LID][]ib.PKey{}, room: 1024}
 		m.groups[bcast] = &modelGroup{mlid: 0xC000, key: 0xFFFF, fixed: true, members: map[ib.LID]modelMember{}}
 		for lid := ib.LID(2); lid < 2+modelHosts; lid++ {
@@ -361,7 +361,7 @@ func TestMulticastEqual(t *testing.T) {
 			stored []store.Record
 		}
 		play := func(most int, restart func() bool) (r result) {
-			w := newWorld(t, sa.Config{}, up(modelHosts))
+			w := newTestbed(t, sa.Config{}, up(modelHosts))
 			r.status = w.run(ops, most, nil, restart)
 			r.dump, r.routed = dump(w.view), w.groups
 			r.stored = w.records(store.TableGroups, store.TableMembers)
@@ -383,7 +383,7 @@ func TestMulticastEqual(t *testing.T) {
 // later, and what has not changed is shared.
 func TestViewIsImmutable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
-	w := newWorld(t, sa.Config{}, up(modelHosts))
+	w := newTestbed(t, sa.Config{}, up(modelHosts))
 	type seen struct {
 		view *sa.View
 		dump string

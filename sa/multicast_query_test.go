@@ -11,7 +11,7 @@ import (
 
 // TestMulticastQueries: what trusted and untrusted requesters see.
 func TestMulticastQueries(t *testing.T) {
-	w := newWorld(t, sa.Config{SAKey: 7}, up(4))
+	w := newTestbed(t, sa.Config{SAKey: 7}, up(4))
 	w.must(2, maskJoin, joining(bcast, 2, 1))
 	w.must(4, maskJoin, joining(bcast, 3, 3))
 	w.must(2, maskCreate, joining(ours, 2, 1))

@@ -29,7 +29,7 @@ func storedGroup() *sa.Group {
 // TestGroupRecords: groups that somebody else hands over as records are there
 // before the first answer, with everything they had.
 func TestGroupRecords(t *testing.T) {
-	w := &world{t: t, store: store.NewMemory()}
+	w := &testbed{t: t, store: store.NewMemory()}
 	var ops []store.Op
 	for _, r := range sa.GroupRecords(storedGroup()) {
 		ops = append(ops, store.Op{Kind: store.PutRecord, Record: r})
@@ -91,7 +91,7 @@ func TestDamagedRecords(t *testing.T) {
 			recs = append(recs, r)
 		}
 		c.edit(&recs[c.at])
-		w := &world{t: t, store: store.NewMemory()}
+		w := &testbed{t: t, store: store.NewMemory()}
 		w.core = sa.NewCore(sa.Config{})
 		w.step(sa.Start{Records: recs})
 		var told []string
@@ -121,7 +121,7 @@ func FuzzStoredGroups(f *testing.F) {
 		if store.Table(table) != store.TableGroups {
 			table = uint8(store.TableMembers)
 		}
-		w := &world{t: t, store: store.NewMemory(), core: sa.NewCore(sa.Config{})}
+		w := &testbed{t: t, store: store.NewMemory(), core: sa.NewCore(sa.Config{})}
 		recs := append(sa.GroupRecords(storedGroup()), store.Record{Table: store.Table(table), Key: key, Value: value})
 		slices.SortStableFunc(recs, func(a, b store.Record) int { return int(a.Table) - int(b.Table) })
 		w.step(sa.Start{Records: recs})
@@ -132,7 +132,7 @@ func FuzzStoredGroups(f *testing.F) {
 }
 
 // check looks for what must always hold of groups.
-func check(t *testing.T, w *world) {
+func check(t *testing.T, w *testbed) {
 	t.Helper()
 	var last ib.GID
 	for _, g := range w.view.Groups {
@@ -174,7 +174,7 @@ func FuzzMember(f *testing.F) {
 	seed(gid("ff12:601b:ffff::1:ff00:1"), maskCreate, 8)
 	subnetOf := up(3)
 	f.Fuzz(func(t *testing.T, set bool, from uint8, mask uint64, data []byte) {
-		w := newWorld(t, sa.Config{ConsolidateSNM: mask>>63 != 0}, subnetOf)
+		w := newTestbed(t, sa.Config{ConsolidateSNM: mask>>63 != 0}, subnetOf)
 		w.must(3, maskJoin, joining(bcast, 3, 3))
 		w.must(3, maskCreate, joining(ours, 3, 1))
 		before := dump(w.view)

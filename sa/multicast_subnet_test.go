@@ -29,7 +29,7 @@ func TestPermanentGroups(t *testing.T) {
 	for lid := ib.LID(2); lid < 5; lid++ {
 		port(s, lid).PKeys = []ib.PKey{0xFFFF, 0x8005}
 	}
-	w := newWorld(t, sa.Config{}, s)
+	w := newTestbed(t, sa.Config{}, s)
 	if g := w.group(bf.MGID); g == nil || g.MLID != 0xC000 || !g.WellKnown || g.PKey != 0xFFFF || g.PacketLife != 18 || g.Scope != 2 {
 		t.Fatalf("broadcast group of the default partition: %+v", g)
 	}
@@ -73,7 +73,7 @@ func TestPermanentGroups(t *testing.T) {
 // TestMissingPort: a port that disappears leaves its groups; one that loses the
 // P_Key of a group leaves that one.
 func TestMissingPort(t *testing.T) {
-	w := newWorld(t, sa.Config{}, up(4))
+	w := newTestbed(t, sa.Config{}, up(4))
 	for lid := ib.LID(2); lid < 5; lid++ {
 		w.must(lid, maskJoin, joining(bcast, lid, 1))
 	}
@@ -130,7 +130,7 @@ func TestAliasMembers(t *testing.T) {
 	s := up(3)
 	port(s, 2).Aliases = []ib.GUID{0, 0xA11A5}
 	s.Finish()
-	w := newWorld(t, sa.Config{}, s)
+	w := newTestbed(t, sa.Config{}, s)
 	r := joining(ours, 2, 1)
 	r.PortGID = ib.MakeGID(ib.DefaultSubnetPrefix, 0xA11A5)
 	w.must(2, maskCreate, r)
@@ -160,7 +160,7 @@ func TestTakeover(t *testing.T) {
 	for lid := ib.LID(2); lid < 6; lid++ {
 		port(s, lid).Info.CapabilityMask |= ib.CapIsClientReregistrationSupported
 	}
-	w := newWorld(t, sa.Config{RejoinTime: time.Minute}, s)
+	w := newTestbed(t, sa.Config{RejoinTime: time.Minute}, s)
 	for lid := ib.LID(2); lid < 7; lid++ {
 		w.must(lid, maskJoin, joining(bcast, lid, 1)) // 6 cannot be asked to join again
 	}

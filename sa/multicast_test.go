@@ -47,18 +47,18 @@ func joining(mgid ib.GID, lid ib.LID, state uint8) wire.MCMemberRecord {
 }
 
 // set sends one Set and returns its answer.
-func (w *world) set(from ib.LID, mask wire.CompMask, r wire.MCMemberRecord) (wire.MCMemberRecord, ib.Status) {
+func (w *testbed) set(from ib.LID, mask wire.CompMask, r wire.MCMemberRecord) (wire.MCMemberRecord, ib.Status) {
 	w.t.Helper()
 	return w.one(ib.MethodSet, from, mask, r)
 }
 
 // leave sends one Delete and returns its answer.
-func (w *world) leave(from ib.LID, mask wire.CompMask, r wire.MCMemberRecord) (wire.MCMemberRecord, ib.Status) {
+func (w *testbed) leave(from ib.LID, mask wire.CompMask, r wire.MCMemberRecord) (wire.MCMemberRecord, ib.Status) {
 	w.t.Helper()
 	return w.one(ib.MethodDelete, from, mask, r)
 }
 
-func (w *world) one(m ib.Method, from ib.LID, mask wire.CompMask, r wire.MCMemberRecord) (out wire.MCMemberRecord, st ib.Status) {
+func (w *testbed) one(m ib.Method, from ib.LID, mask wire.CompMask, r wire.MCMemberRecord) (out wire.MCMemberRecord, st ib.Status) {
 	w.t.Helper()
 	b := w.ask(from, ask(m, wire.AttrMCMemberRecord, mask, &r))
 	if len(b) != 1 {
@@ -77,7 +77,7 @@ func (w *world) one(m ib.Method, from ib.LID, mask wire.CompMask, r wire.MCMembe
 }
 
 // must is a Set that succeeds.
-func (w *world) must(from ib.LID, mask wire.CompMask, r wire.MCMemberRecord) wire.MCMemberRecord {
+func (w *testbed) must(from ib.LID, mask wire.CompMask, r wire.MCMemberRecord) wire.MCMemberRecord {
 	w.t.Helper()
 	out, st := w.set(from, mask, r)
 	if st != 0 {
@@ -86,7 +86,7 @@ func (w *world) must(from ib.LID, mask wire.CompMask, r wire.MCMemberRecord) wir
 	return out
 }
 
-func (w *world) group(mgid ib.GID) *sa.Group {
+func (w *testbed) group(mgid ib.GID) *sa.Group {
 	for _, g := range w.view.Groups {
 		if g.MGID == mgid {
 			return g
@@ -96,7 +96,7 @@ func (w *world) group(mgid ib.GID) *sa.Group {
 }
 
 // routed is what the subnet manager was told of an MLID.
-func (w *world) routed(mlid ib.LID) *subnet.Group {
+func (w *testbed) routed(mlid ib.LID) *subnet.Group {
 	for i := range w.groups {
 		if w.groups[i].MLID == mlid {
 			return &w.groups[i]
@@ -114,7 +114,7 @@ func TestMulticastVectors(t *testing.T) {
 		p.GUID, p.MTU, p.Rate = guid, 4, ib.Rate10
 	}
 	s.Finish()
-	w := newWorld(t, sa.Config{}, s)
+	w := newTestbed(t, sa.Config{}, s)
 	raw := func(text string) []byte {
 		b, err := hex.DecodeString(text)
 		if err != nil {
@@ -164,7 +164,7 @@ func TestJoinStatus(t *testing.T) {
 	foreign := func(r *wire.MCMemberRecord) { r.PortGID = ib.MakeGID(0xFEC0000000000001, r.PortGID.GUID()) }
 	for _, c := range []struct {
 		name  string
-		setup func(w *world)
+		setup func(w *testbed)
 		from  ib.LID
 		mask  wire.CompMask
 		mgid  ib.GID
@@ -225,23 +225,23 @@ func TestJoinStatus(t *testing.T) {
 		{name: "life greater", mask: maskJoin | maskLife, mgid: bcast, state: 1, edit: life(0, 17)},
 		{name: "life not less", mask: maskJoin | maskLife, mgid: bcast, state: 1, edit: life(1, 18), want: 0x0200},
 		{name: "life smallest", mask: maskJoin | maskLife, mgid: bcast, state: 1, edit: life(3, 1)},
-		{name: "port too narrow in MTU", setup: func(w *world) { w.edit(func(s *subnet.Snapshot) { port(s, 2).MTU = 3 }) }, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
-		{name: "port too slow", setup: func(w *world) { w.edit(func(s *subnet.Snapshot) { port(s, 2).Rate = ib.Rate5 }) }, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
-		{name: "port faster by a lower code", setup: func(w *world) { w.edit(func(s *subnet.Snapshot) { port(s, 2).Rate = ib.Rate30 }) }, mask: maskJoin, mgid: bcast, state: 1},
-		{name: "port without the group's P_Key", setup: func(w *world) { w.keys(2, 0x8005) }, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
-		{name: "port with the group's P_Key, limited", setup: func(w *world) { w.keys(2, 0x7FFF) }, mask: maskJoin, mgid: bcast, state: 1},
+		{name: "port too narrow in MTU", setup: func(w *testbed) { w.edit(func(s *subnet.Snapshot) { port(s, 2).MTU = 3 }) }, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
+		{name: "port too slow", setup: func(w *testbed) { w.edit(func(s *subnet.Snapshot) { port(s, 2).Rate = ib.Rate5 }) }, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
+		{name: "port faster by a lower code", setup: func(w *testbed) { w.edit(func(s *subnet.Snapshot) { port(s, 2).Rate = ib.Rate30 }) }, mask: maskJoin, mgid: bcast, state: 1},
+		{name: "port without the group's P_Key", setup: func(w *testbed) { w.keys(2, 0x8005) }, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
+		{name: "port with the group's P_Key, limited", setup: func(w *testbed) { w.keys(2, 0x7FFF) }, mask: maskJoin, mgid: bcast, state: 1},
 
 		// Proxy joins.
 		{name: "proxy", from: 3, mask: maskJoin, mgid: bcast, state: 1},
-		{name: "proxy without a common partition", setup: func(w *world) { w.keys(3, 0x8005) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
-		{name: "proxy between limited members", setup: func(w *world) { w.keys(3, 0x7FFF); w.keys(2, 0x7FFF) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
-		{name: "another port changes a port's own entry", setup: func(w *world) { w.must(2, maskJoin, joining(bcast, 2, 2)) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
-		{name: "the port changes its own entry", setup: func(w *world) { w.must(2, maskJoin, joining(bcast, 2, 2)) }, mask: maskJoin, mgid: bcast, state: 1},
-		{name: "another port changes a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, from: 4, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
-		{name: "the proxy changes a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, from: 3, mask: maskJoin, mgid: bcast, state: 1},
-		{name: "the port takes over its proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, mask: maskJoin, mgid: bcast, state: 1},
+		{name: "proxy without a common partition", setup: func(w *testbed) { w.keys(3, 0x8005) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
+		{name: "proxy between limited members", setup: func(w *testbed) { w.keys(3, 0x7FFF); w.keys(2, 0x7FFF) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
+		{name: "another port changes a port's own entry", setup: func(w *testbed) { w.must(2, maskJoin, joining(bcast, 2, 2)) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
+		{name: "the port changes its own entry", setup: func(w *testbed) { w.must(2, maskJoin, joining(bcast, 2, 2)) }, mask: maskJoin, mgid: bcast, state: 1},
+		{name: "another port changes a proxied entry", setup: func(w *testbed) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, from: 4, mask: maskJoin, mgid: bcast, state: 1, want: 0x0200},
+		{name: "the proxy changes a proxied entry", setup: func(w *testbed) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, from: 3, mask: maskJoin, mgid: bcast, state: 1},
+		{name: "the port takes over its proxied entry", setup: func(w *testbed) { w.must(3, maskJoin, joining(bcast, 2, 2)) }, mask: maskJoin, mgid: bcast, state: 1},
 		{
-			name: "nobody outside the partition changes a proxied entry", setup: func(w *world) {
+			name: "nobody outside the partition changes a proxied entry", setup: func(w *testbed) {
 				w.keys(2, 0xFFFF, 0x8005)
 				w.must(3, maskJoin, joining(bcast, 2, 2))
 				w.keys(4, 0x8005)
@@ -294,7 +294,7 @@ func TestJoinStatus(t *testing.T) {
 		{name: "create with less than the least rate", mask: maskCreate | maskRate, mgid: ours, state: 1, edit: rate(1, ib.Rate2p5), want: 0x0200},
 		{name: "create with a life that cannot be", mask: maskCreate | maskLife, mgid: ours, state: 1, edit: life(0, 63), want: 0x0200},
 		{name: "create with no life", mask: maskCreate | maskLife, mgid: ours, state: 1, edit: life(1, 0), want: 0x0200},
-		{name: "no MLID is free", setup: func(w *world) { w.edit(func(s *subnet.Snapshot) { s.Nodes[0].Switch.MulticastFDBCap = 1 }) }, mask: maskCreate, mgid: ours, state: 1, want: 0x0100},
+		{name: "no MLID is free", setup: func(w *testbed) { w.edit(func(s *subnet.Snapshot) { s.Nodes[0].Switch.MulticastFDBCap = 1 }) }, mask: maskCreate, mgid: ours, state: 1, want: 0x0100},
 
 		// §10.4: leaving.
 		{name: "leave needs the MGID", setup: joined(3), mask: maskJoin &^ wire.MCMemberCompMGID, mgid: bcast, state: 1, del: true, want: 0x0600},
@@ -310,15 +310,15 @@ func TestJoinStatus(t *testing.T) {
 		{name: "leave in part", setup: joined(3), mask: maskJoin, mgid: bcast, state: 2, del: true},
 		{name: "leave", setup: joined(3), mask: maskJoin, mgid: bcast, state: 3, del: true},
 		{name: "another port leaves for a port", setup: joined(3), from: 3, mask: maskJoin, mgid: bcast, state: 3, del: true, want: 0x0200},
-		{name: "another port ends a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 1)) }, from: 4, mask: maskJoin, mgid: bcast, state: 1, del: true, want: 0x0200},
-		{name: "the proxy ends a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 1)) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, del: true},
+		{name: "another port ends a proxied entry", setup: func(w *testbed) { w.must(3, maskJoin, joining(bcast, 2, 1)) }, from: 4, mask: maskJoin, mgid: bcast, state: 1, del: true, want: 0x0200},
+		{name: "the proxy ends a proxied entry", setup: func(w *testbed) { w.must(3, maskJoin, joining(bcast, 2, 1)) }, from: 3, mask: maskJoin, mgid: bcast, state: 1, del: true},
 		{
-			name: "nobody outside the partition ends a proxied entry", setup: func(w *world) { w.must(3, maskJoin, joining(bcast, 2, 1)); w.keys(4, 0x8005) },
+			name: "nobody outside the partition ends a proxied entry", setup: func(w *testbed) { w.must(3, maskJoin, joining(bcast, 2, 1)); w.keys(4, 0x8005) },
 			from: 4, mask: maskJoin, mgid: bcast, state: 1, del: true, want: 0x0200,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, sa.Config{ExclusiveMLIDs: true}, up(3))
+			w := newTestbed(t, sa.Config{ExclusiveMLIDs: true}, up(3))
 			if c.setup != nil {
 				c.setup(w)
 			}
@@ -374,19 +374,19 @@ func life(sel, v uint8) func(*wire.MCMemberRecord) {
 }
 
 // joined has host 2 in the broadcast group.
-func joined(state uint8) func(*world) {
-	return func(w *world) { w.must(2, maskJoin, joining(bcast, 2, state)) }
+func joined(state uint8) func(*testbed) {
+	return func(w *testbed) { w.must(2, maskJoin, joining(bcast, 2, state)) }
 }
 
 // limitedGroup makes a group whose P_Key is that of a limited member.
-func limitedGroup(w *world) {
+func limitedGroup(w *testbed) {
 	r := joining(ours, 3, 1)
 	r.PKey = 0x7FFF
 	w.must(3, maskCreate, r)
 }
 
 // edit changes the subnet.
-func (w *world) edit(f func(s *subnet.Snapshot)) {
+func (w *testbed) edit(f func(s *subnet.Snapshot)) {
 	s := clone(w.snap)
 	f(s)
 	s.Finish()
@@ -394,7 +394,7 @@ func (w *world) edit(f func(s *subnet.Snapshot)) {
 }
 
 // keys gives a host a P_Key table.
-func (w *world) keys(lid ib.LID, keys ...ib.PKey) {
+func (w *testbed) keys(lid ib.LID, keys ...ib.PKey) {
 	w.edit(func(s *subnet.Snapshot) { port(s, lid).PKeys = keys })
 }
 

@@ -45,7 +45,7 @@ func BenchmarkPathEvents(b *testing.B) {
 	}{{"whole/one", whole, 1 << 30}, {"whole/all", whole, 1}, {"few/all", few, 1}} {
 		now := c.now
 		b.Run(c.name, func(b *testing.B) {
-			r := newRig(b, s, sa.Config{})
+			r := newFixture(b, s, sa.Config{})
 			var list []sa.Request
 			for i, p := range s.EndPortPort {
 				if i%c.each != 0 {
@@ -90,7 +90,7 @@ func TestManyPathEvents(t *testing.T) {
 			}
 		}
 		ends := [2]int32{hosts[len(hosts)-1], hosts[0]}
-		r := newRig(t, s, sa.Config{})
+		r := newFixture(t, s, sa.Config{})
 		for _, p := range ends {
 			r.want(s.Ports[p].LID, set(wire.AttrInformInfo, 0, &wire.InformInfo{
 				LIDRangeBegin: wire.InformAllLIDs, IsGeneric: 1, Subscribe: 1, Type: wire.InformAllTypes, TrapNumber: smp.TrapRePath,

@@ -271,8 +271,8 @@ func (x *reports) done(c *Core, done *mad.Completion) {
 		p.silent = c.now
 	}
 	p.until = c.now.Add(min(minPause<<min(p.failed-1, 10), maxPause))
-	if p.failed >= minFailed && c.inform.deadline(p) <= c.now {
-		c.inform.giveUp(c, p)
+	if p.failed >= minFailed && c.subscriptions.deadline(p) <= c.now {
+		c.subscriptions.giveUp(c, p)
 		return
 	}
 	x.wake(p)

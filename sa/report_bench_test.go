@@ -10,7 +10,7 @@ import (
 // BenchmarkReport forwards one trap to 200 subscribers among 800 subscriptions,
 // acknowledgments included.
 func BenchmarkReport(b *testing.B) {
-	r := newRig(b, snapshot(200, 0), sa.Config{})
+	r := newFixture(b, snapshot(200, 0), sa.Config{})
 	for lid := ib.LID(2); lid <= 201; lid++ {
 		for _, n := range []uint16{64, 65, 66, 144} {
 			r.want(lid, inform(trapNumber(n)), 0)

@@ -39,7 +39,7 @@ func TestReturnedGID(t *testing.T) {
 		{"nothing is remembered", sa.Config{MigrateTime: -1}, 0, there, false},
 	} {
 		t.Run(x.what, func(t *testing.T) {
-			r := newRig(t, s, x.cfg)
+			r := newFixture(t, s, x.cfg)
 			for _, n := range []uint16{smp.TrapGIDInService, smp.TrapGIDOutOfService, smp.TrapRePath} {
 				r.want(4, inform(trapNumber(n)), 0)
 			}

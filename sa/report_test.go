@@ -30,7 +30,7 @@ func number(x report) int {
 func TestReportsWithLoss(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 11))
-		r := newRig(t, snapshot(5, 0), sa.Config{})
+		r := newFixture(t, snapshot(5, 0), sa.Config{})
 		for lid := ib.LID(2); lid <= 6; lid++ {
 			r.want(lid, inform(nil), 0)
 		}
@@ -87,7 +87,7 @@ func TestReportsWithLoss(t *testing.T) {
 // holds a bounded number of Reports, is asked ever less often, and is
 // forgotten in the end.
 func TestDeadSubscriber(t *testing.T) {
-	r := newRig(t, snapshot(3, 0), sa.Config{DropAfter: 5 * time.Minute})
+	r := newFixture(t, snapshot(3, 0), sa.Config{DropAfter: 5 * time.Minute})
 	r.want(2, inform(nil), 0)
 	r.want(3, inform(nil), 0)
 	alive, dead := 0, 0
@@ -137,7 +137,7 @@ func TestDeadSubscriber(t *testing.T) {
 // TestReportStorm: what waits for one subscriber is bounded, and the newest is
 // kept.
 func TestReportStorm(t *testing.T) {
-	r := newRig(t, snapshot(2, 0), sa.Config{})
+	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
 	const traps = 10000
 	for n := range traps {
@@ -154,7 +154,7 @@ func TestReportStorm(t *testing.T) {
 
 // TestReportAfterStore: what rests on a change that is not durable is not told.
 func TestReportAfterStore(t *testing.T) {
-	r := newRig(t, snapshot(2, 0), sa.Config{})
+	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
 	r.holdStore = true
 	req := sa.Request{From: mad.Addr{LID: 3, QP: 1}, Data: inform(nil)}
@@ -176,7 +176,7 @@ func TestReportAfterStore(t *testing.T) {
 // TestStrayAnswers: answers that nobody waits for, or that are not of the
 // subscriber, change nothing.
 func TestStrayAnswers(t *testing.T) {
-	r := newRig(t, snapshot(3, 0), sa.Config{})
+	r := newFixture(t, snapshot(3, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
 	r.trap(4, counted(4, 1))
 	p := r.sends[0]
@@ -204,7 +204,7 @@ func TestNoLeak(t *testing.T) {
 	if os.Getenv("HEDDLE_LONG") != "" {
 		cycles = 1_000_000
 	}
-	r := newRig(t, snapshot(4, 0), sa.Config{})
+	r := newFixture(t, snapshot(4, 0), sa.Config{})
 	r.notices = nil
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range cycles {

@@ -34,7 +34,7 @@ func guids(s *subnet.Snapshot, list ...ib.GUID) *subnet.Snapshot {
 // wire; the last word of the answers was damaged there by the client library and is 0
 // here).
 func TestServiceVectors(t *testing.T) {
-	r := newRig(t, guids(snapshot(2, 0), 0x100001, 0x100004), sa.Config{SAKey: saKey})
+	r := newFixture(t, guids(snapshot(2, 0), 0x100001, 0x100004), sa.Config{SAKey: saKey})
 	const service = "0000000000001234fe800000000000000000000000100001ffff00000000003c00000000000000000000000000000000" +
 		"6578616d706c652e73657276696365" + "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000" +
 		"0102030405060708090a0b0c0d0e0f10"
@@ -86,7 +86,7 @@ func TestServiceStatus(t *testing.T) {
 	s := snapshot(3, 0)
 	s.Ports[s.PortByLID(4)].PKeys = []ib.PKey{0x7FFF, 0x8005} // host 3
 	s.Ports[s.PortByLID(3)].PKeys = []ib.PKey{0xFFFF}
-	r := newRig(t, s, sa.Config{SAKey: saKey})
+	r := newFixture(t, s, sa.Config{SAKey: saKey})
 	other := serviceOf(1, 1, "x")
 	other.ServicePKey = 0x8005
 	stranger := serviceOf(2, 9, "x")
@@ -137,7 +137,7 @@ func TestServiceStatus(t *testing.T) {
 // TestServiceKey: a service with a key changes only for who knows it, the ports
 // that registered and offer it, and the trusted; nobody else is shown the key.
 func TestServiceKey(t *testing.T) {
-	r := newRig(t, snapshot(3, 0), sa.Config{SAKey: saKey})
+	r := newFixture(t, snapshot(3, 0), sa.Config{SAKey: saKey})
 	mine := serviceOf(1, 1, "mine")
 	mine.ServiceKey = [16]byte{1, 2, 3}
 	b := r.want(2, set(wire.AttrServiceRecord, compRID|wire.ServiceCompServiceKey, mine), 0)
@@ -171,7 +171,7 @@ func TestServiceKey(t *testing.T) {
 }
 
 func TestLease(t *testing.T) {
-	r := newRig(t, snapshot(2, 0), sa.Config{})
+	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	lease := func(id uint64, seconds uint32) {
 		x := serviceOf(id, 1, fmt.Sprint("s", id))
 		x.ServiceLease = seconds
@@ -237,7 +237,7 @@ func TestServicesAgainstModel(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		s := snapshot(4, 0)
-		r := newRig(t, s, sa.Config{SAKey: saKey})
+		r := newFixture(t, s, sa.Config{SAKey: saKey})
 		model := map[string]entry{}
 		key := func(x *wire.ServiceRecord) string { return fmt.Sprint(x.ServiceID, x.ServiceGID, x.ServicePKey) }
 		random := func() *wire.ServiceRecord {
@@ -347,7 +347,7 @@ func naiveMatch(mask wire.CompMask, a, b *wire.ServiceRecord) bool {
 // TestServiceBounds: one port cannot take all, and what it gives back it can
 // use again.
 func TestServiceBounds(t *testing.T) {
-	r := newRig(t, snapshot(2, 0), sa.Config{})
+	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	n := uint64(0)
 	for ; ; n++ {
 		b := r.ask(2, set(wire.AttrServiceRecord, compRID, serviceOf(n, 1, "many")))

@@ -31,7 +31,7 @@ func FuzzStoredRecords(f *testing.F) {
 		var shown [2]string
 		rec := store.Record{Table: store.Table(table), Key: key, Value: value}
 		for i := range shown {
-			w := &world{t: t, cfg: usual(sa.Config{SAKey: 7}), core: sa.NewCore(usual(sa.Config{SAKey: 7})), store: store.NewMemory(), snap: s}
+			w := &testbed{t: t, cfg: usual(sa.Config{SAKey: 7}), core: sa.NewCore(usual(sa.Config{SAKey: 7})), store: store.NewMemory(), snap: s}
 			w.step(sa.Start{Records: []store.Record{rec, rec}, Wall: wall})
 			w.publish(s)
 			w.step(sa.Trap{})

@@ -17,7 +17,7 @@ import (
 // TestUntrustedAndServices: who neither registered nor offers a service, and does not know its
 // key, can neither replace nor delete it, nor find the key out.
 func TestUntrustedAndServices(t *testing.T) {
-	r := newRig(t, snapshot(4, 0), sa.Config{SAKey: saKey})
+	r := newFixture(t, snapshot(4, 0), sa.Config{SAKey: saKey})
 	plain, keyed := serviceOf(1, 1, "plain"), serviceOf(2, 1, "keyed")
 	keyed.ServiceKey = [16]byte{9}
 	for _, x := range []*wire.ServiceRecord{plain, keyed} {
@@ -47,7 +47,7 @@ func TestUntrustedAndServices(t *testing.T) {
 func TestProxyAfterRestart(t *testing.T) {
 	s := snapshot(4, 0)
 	s.Nodes[0].Switch.MulticastFDBCap, s.Partitions = 64, partition.Default()
-	r := newRig(t, s, sa.Config{SAKey: saKey})
+	r := newFixture(t, s, sa.Config{SAKey: saKey})
 	mgid := partition.Broadcast(partition.DefaultKey).MGID
 	member := func(n int) *wire.MCMemberRecord {
 		return &wire.MCMemberRecord{MGID: mgid, PortGID: gidOf(n), JoinState: wire.JoinFull}
@@ -165,7 +165,7 @@ func TestServiceEndsWithItsPartition(t *testing.T) {
 		{"the key passes to a partition with the same port", []*subnet.Snapshot{state(policy("blue", 1, 3), 0, 1, 3)}, 0},
 		{"another takes over", []*subnet.Snapshot{{State: subnet.Standby}}, 1},
 	} {
-		r := newRig(t, state(red, 0, 1, 2), sa.Config{})
+		r := newFixture(t, state(red, 0, 1, 2), sa.Config{})
 		x := serviceOf(1, 1, "x")
 		x.ServicePKey = key
 		r.want(2, set(wire.AttrServiceRecord, compRID, x), 0)
@@ -201,7 +201,7 @@ func strangersChangeNothing(t *testing.T, seed uint64) {
 		s.Ports[i].Info.GUIDCap = 16
 	}
 	s.Finish()
-	r := newRig(t, s, sa.Config{SAKey: 0x1234_5678_9ABC, TrustLocal: true})
+	r := newFixture(t, s, sa.Config{SAKey: 0x1234_5678_9ABC, TrustLocal: true})
 	bcast := partition.Broadcast(partition.DefaultKey).MGID
 	own := ib.GID{0: 0xFF, 1: 0x12, 2: 0xA0, 3: 0x1C, 15: 7}
 	proxied := ib.GID{0: 0xFF, 1: 0x12, 2: 0xA0, 3: 0x1C, 15: 8}

@@ -53,7 +53,7 @@ func moved(s *subnet.Snapshot, guid ib.GUID, host ib.LID, index uint16) *subnet.
 // hears that it came or went. One that is gone leaves.
 func TestVPortMigrates(t *testing.T) {
 	s := vms()
-	r := newRig(t, s, sa.Config{})
+	r := newFixture(t, s, sa.Config{})
 	r.want(4, inform(nil), 0)
 	vm := from(2, 0xA1)
 	for _, q := range [][]byte{
@@ -152,7 +152,7 @@ func TestVPortMigrates(t *testing.T) {
 // trusted, and those in the vendor's form as generic ones too.
 func TestVPortTraps(t *testing.T) {
 	s := vms()
-	r := newRig(t, s, sa.Config{SAKey: saKey})
+	r := newFixture(t, s, sa.Config{SAKey: saKey})
 	r.want(4, inform(nil), 0)
 	r.want(5, trusted(inform(nil), saKey), 0)
 	r.want(3, inform(func(x *wire.InformInfo) { x.IsGeneric = 0 }), 0)
@@ -261,7 +261,7 @@ func TestMovedPaths(t *testing.T) {
 		{after, "[69 a1 0 69 c1 0]"},
 		{slow, fmt.Sprintf("[69 %x %d 69 a1 0 69 a2 %d 69 c1 0]", uint64(s.Ports[hosts[9]].GUID), lid(9), own)},
 	} {
-		r := newRig(t, before, sa.Config{})
+		r := newFixture(t, before, sa.Config{})
 		r.want(lid(5), inform(trapNumber(smp.TrapRePath)), 0)
 		r.want(lid(5), inform(trapNumber(smp.TrapUnPath)), 0)
 		r.reports()

@@ -114,7 +114,7 @@ func TestVPortRequester(t *testing.T) {
 			continue
 		}
 		// Only the port itself may ask for its groups: that tells who it is.
-		r := newRig(t, s, sa.Config{})
+		r := newFixture(t, s, sa.Config{})
 		q := set(wire.AttrMCMemberRecord, maskCreate, &wire.MCMemberRecord{MGID: ours, PortGID: vmGID(c.who), QKey: 1, PKey: 0xFFFF, JoinState: 1})
 		r.step(sa.Requests{List: []sa.Request{{From: c.a, Data: q}}})
 		if len(r.replies) != 1 || status(r.replies[0].Data) != 0 || r.replies[0].To != c.a || r.view.Groups[1].Members[0] != (sa.Member{PortGID: vmGID(c.who), PortGUID: c.who, JoinState: 1}) {
@@ -254,7 +254,7 @@ func TestVPortSL(t *testing.T) {
 	// A group whose service level a VPort may not use is none that it can join.
 	s := vms()
 	s.Ports[s.PortByGUID(0xA2)].Virtual.Info.SLMask = 2
-	w := newWorld(t, sa.Config{}, s)
+	w := newTestbed(t, sa.Config{}, s)
 	if _, st := w.set(20, maskJoin, wire.MCMemberRecord{MGID: bcast, PortGID: vmGID(0xA2), JoinState: 1}); st != 0x200 {
 		t.Errorf("joined a group of SL 0: %v", st)
 	}
@@ -316,7 +316,7 @@ func TestLeasedAliases(t *testing.T) {
 		s := clone(s)
 		port(s, 2).Info.GUIDCap = 16
 		s.Finish()
-		r := newRig(t, s, sa.Config{SAKey: saKey})
+		r := newFixture(t, s, sa.Config{SAKey: saKey})
 		rec, mask := guidInfo(c.lid, 0, c.at)
 		q := set(wire.AttrGUIDInfoRecord, mask, rec)
 		if c.del {
@@ -329,7 +329,7 @@ func TestLeasedAliases(t *testing.T) {
 		}
 	}
 	// It is refused to others: with status 0, and 0 in its place, as any that is taken.
-	r := newRig(t, s, sa.Config{SAKey: saKey})
+	r := newFixture(t, s, sa.Config{SAKey: saKey})
 	rec, mask := guidInfo(5, 0, map[int]ib.GUID{2: 0xC1, 3: 0xA2})
 	r.step(sa.Requests{List: []sa.Request{{From: from(5, 0), Data: set(wire.AttrGUIDInfoRecord, mask, rec)}}})
 	var got wire.GUIDInfoRecord

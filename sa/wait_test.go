@@ -18,7 +18,7 @@ import (
 // and is answered when a snapshot shows them, or refused in time.
 func TestWaitForTables(t *testing.T) {
 	s := snapshot(3, 0)
-	r := newRig(t, s, sa.Config{SAKey: 7})
+	r := newFixture(t, s, sa.Config{SAKey: 7})
 	q := ask(ib.MethodGetTable, wire.AttrSLtoVLRecord, wire.SLtoVLCompLID, &wire.SLtoVLRecord{LID: 1})
 	req := sa.Request{From: mad.Addr{LID: 2, QP: 1}, Data: q}
 	if _, v := sa.Answer(source(s), &req, nil); v != sa.ForCore {
@@ -107,7 +107,7 @@ func withLanes(s *subnet.Snapshot, n int) *subnet.Snapshot {
 // repeated meanwhile once, and several of them one in each step.
 func TestWaitForAllTables(t *testing.T) {
 	s := snapshot(300, 0)
-	r := newRig(t, s, sa.Config{SAKey: 7})
+	r := newFixture(t, s, sa.Config{SAKey: 7})
 	q := ask(ib.MethodGetTable, wire.AttrSLtoVLRecord, 0, nil)
 	for from := range ib.LID(3) {
 		for range 5 {

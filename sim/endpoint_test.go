@@ -14,7 +14,7 @@ import (
 // TestEndpointView: what a program can learn of its port without asking the
 // fabric.
 func TestEndpointView(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "host two") // by description
+	b := newTestbed(t, chain(), Config{}, "host two") // by description
 	if b.e.NodeID() != "H2" || b.e.NodeIndex() != nH2 || b.e.PortNum() != 1 || b.e.PortGUID() != 0x111 || b.e.LID() != 0 {
 		t.Errorf("%s %d %d %v", b.e.NodeID(), b.e.NodeIndex(), b.e.PortNum(), b.e.PortGUID())
 	}
@@ -53,7 +53,7 @@ func TestEndpointView(t *testing.T) {
 
 // TestAttachErrors names what is wrong.
 func TestAttachErrors(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "")
+	b := newTestbed(t, chain(), Config{}, "")
 	if b.e.NodeID() != "H1" {
 		t.Errorf("the first node is %s", b.e.NodeID())
 	}
@@ -87,7 +87,7 @@ func TestAttachErrors(t *testing.T) {
 // TestGlobalRoute: a GRH arrives with the sender's GID, and the answer of an
 // agent with the agent's.
 func TestGlobalRoute(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	b.set(toH1, smp.AttrGUIDInfo, 0, &smp.GUIDInfo{2: 0xAB})
 	sa := b.attach("H2")
@@ -109,7 +109,7 @@ func TestGlobalRoute(t *testing.T) {
 
 // TestOfflinePeers: what nobody takes comes back to who sent it.
 func TestOfflinePeers(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	var m ib.MAD
 	m.SetHeader(ib.ClassSA, 2, ib.MethodGet, 0x11, 0)
@@ -143,7 +143,7 @@ func TestFDR10(t *testing.T) {
 	for _, r := range []fabric.Ref{{Node: nH1, Port: 1}, {Node: nS1, Port: 1}} {
 		f.Nodes[r.Node].Ports[r.Port].Speed = ib.SpeedFDR10
 	}
-	b := newBed(t, f, Config{}, "H1")
+	b := newTestbed(t, f, Config{}, "H1")
 	r, st := b.get(toS1, smp.AttrExtendedPortInfo, 1)
 	if d := smp.Data(r); st != ib.StatusOK || d[7] != 1 || d[11] != 1 || d[15] != 1 {
 		t.Errorf("%v % x", st, d[:16])
@@ -174,7 +174,7 @@ func TestSpeeds(t *testing.T) {
 				}
 			}
 		}
-		b := newBed(t, f, Config{}, "H1")
+		b := newTestbed(t, f, Config{}, "H1")
 		p0, pi := b.portInfo(toS1, 0), b.portInfo(toS1, 2)
 		if got := pi.ActiveSpeedOf(p0.CapabilityMask, v == ib.SpeedFDR10); got != v || pi.LinkWidthActive != ib.Width2x {
 			t.Errorf("%v: active %v %v", v, pi.LinkWidthActive, got)

@@ -13,7 +13,7 @@ import (
 // TestRebootClearsState: a node that was off comes back with empty tables, without
 // LIDs and with its links in Init (IBA §14.2.5: power-on).
 func TestRebootClearsState(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	var resets int
 	b.s.OnChange = func(c Change) {
@@ -60,7 +60,7 @@ func TestRebootClearsState(t *testing.T) {
 // TestTrainDelay: a cable that is plugged in comes up after the delay, and not
 // if it is pulled before.
 func TestTrainDelay(t *testing.T) {
-	b := newBed(t, chain(), Config{TrainDelay: time.Second}, "H1")
+	b := newTestbed(t, chain(), Config{TrainDelay: time.Second}, "H1")
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -92,7 +92,7 @@ func TestTrainDelay(t *testing.T) {
 // TestLinkFailsInFlight: a packet on a cable that is pulled is lost even if
 // the cable is back before it would have arrived.
 func TestLinkFailsInFlight(t *testing.T) {
-	b := newBed(t, chain(), Config{HopLatency: time.Microsecond}, "H1")
+	b := newTestbed(t, chain(), Config{HopLatency: time.Microsecond}, "H1")
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, toH2)
 	b.e.Send(&mad.Packet{Addr: dr, Data: m[:]})
@@ -112,7 +112,7 @@ func TestLinkFailsInFlight(t *testing.T) {
 // TestLatency: hops and agents take their time; requests to one agent are
 // served one after the other, and beyond its queue they are lost.
 func TestLatency(t *testing.T) {
-	b := newBed(t, chain(), Config{HopLatency: 100, SMALatency: 1000, SMAQueue: 3}, "H1")
+	b := newTestbed(t, chain(), Config{HopLatency: 100, SMALatency: 1000, SMAQueue: 3}, "H1")
 	var at []mad.Time
 	b.e.OnPacket = func(*mad.Packet) { at = append(at, b.s.Now()) }
 	var m ib.MAD
@@ -135,7 +135,7 @@ func TestLatency(t *testing.T) {
 
 // TestLossDuplicationReordering: the shares come out as asked.
 func TestLossDuplicationReordering(t *testing.T) {
-	b := newBed(t, chain(), Config{Seed: 3, Drop: 0.2}, "H1")
+	b := newTestbed(t, chain(), Config{Seed: 3, Drop: 0.2}, "H1")
 	const n = 5000
 	send := func() {
 		for i := range n {
@@ -179,7 +179,7 @@ func TestLossDuplicationReordering(t *testing.T) {
 
 // TestPortError loses MADs of one attribute at one port.
 func TestPortError(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	if err := b.s.SetPortError("S1", 2, 100, smp.AttrPortInfo); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestPortError(t *testing.T) {
 
 // TestQuirks: ways to misbehave.
 func TestQuirks(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	quirk := func(node string, q *Quirks) {
 		t.Helper()
 		if err := b.s.SetQuirks(node, q); err != nil {
@@ -269,7 +269,7 @@ func TestLocalChanges(t *testing.T) {
 
 // TestRecable: a cable can be moved, cables are exclusive.
 func TestRecable(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	if err := b.s.Link("S1", 3, "S2", 2); err == nil {
 		t.Error("two cables in one port")
 	}
@@ -298,7 +298,7 @@ func TestRecable(t *testing.T) {
 
 // TestSlowAgent holds up the requests to one node only.
 func TestSlowAgent(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	if err := b.s.SetQuirks("S1", &Quirks{Slow: time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestFullSubnet(t *testing.T) {
 	if err := fabric.AssignLIDs(f, 17); err != nil {
 		t.Fatal(err)
 	}
-	b := newBed(t, f, Config{}, "h0.0")
+	b := newTestbed(t, f, Config{}, "h0.0")
 	answers := 0
 	b.e.OnPacket = func(*mad.Packet) { answers++ }
 	lids := b.s.LIDs()

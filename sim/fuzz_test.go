@@ -23,7 +23,7 @@ func FuzzMAD(f *testing.F) {
 	m.SetHeader(ib.ClassSA, 2, ib.MethodGetTable, 0x35, 0)
 	f.Add(m[:], uint16(0xC000), uint32(1))
 	f.Fuzz(func(t *testing.T, data []byte, lid uint16, qp uint32) {
-		b := newBed(t, chain(), Config{OptimizedSL2VL: true, TrapMax: 3}, "H1")
+		b := newTestbed(t, chain(), Config{OptimizedSL2VL: true, TrapMax: 3}, "H1")
 		b.configure()
 		b.s.devs[nS1].quirk = &Quirks{Garbage: true}
 		b.e.Send(&mad.Packet{Addr: mad.Addr{LID: ib.LID(lid), QP: qp, SL: ib.SL(lid >> 4), PKeyIndex: lid}, LocalQP: qp, Data: data})

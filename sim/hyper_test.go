@@ -12,13 +12,13 @@ import (
 )
 
 // cloud is a tree of two leaves and a spine with two hosts at each leaf, all
-// LIDs given, all tables written, all links Active; the endpoint of the bed is
+// LIDs given, all tables written, all links Active; the endpoint of the testbed is
 // the manager on h0.0. h0.1, h1.0 and h1.1 can be made hypervisors.
-func cloud(t testing.TB, c Config) *bed {
+func cloud(t testing.TB, c Config) *testbed {
 	t.Helper()
 	f := tree(2, 1, 2)
 	fabric.AssignLIDs(f, 1)
-	b := newBed(t, f, c, "h0.0")
+	b := newTestbed(t, f, c, "h0.0")
 	s := b.s
 	for i := range s.ports {
 		p := &s.ports[i]
@@ -37,7 +37,7 @@ func cloud(t testing.TB, c Config) *bed {
 
 // routeTo points the tables of all switches for a LID at a host, or at a
 // switch itself: down if it is below, else up.
-func (b *bed) routeTo(lid ib.LID, node int) {
+func (b *testbed) routeTo(lid ib.LID, node int) {
 	s := b.s
 	for i := range s.devs {
 		d := &s.devs[i]
@@ -53,7 +53,7 @@ func (b *bed) routeTo(lid ib.LID, node int) {
 }
 
 // behind is the port of node i that leads to node without going back to from.
-func (b *bed) behind(i, node, from int) uint8 {
+func (b *testbed) behind(i, node, from int) uint8 {
 	d := &b.s.devs[i]
 	for p := 1; p <= int(d.nports); p++ {
 		q := b.s.ports[d.first+int32(p)].peer
@@ -67,14 +67,14 @@ func (b *bed) behind(i, node, from int) uint8 {
 	return 0
 }
 
-func (b *bed) hypervisor(node string, h Hypervisor) {
+func (b *testbed) hypervisor(node string, h Hypervisor) {
 	b.Helper()
 	if err := b.s.AddHypervisor(node, 1, h); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func (b *bed) vf(node string, i int) VF {
+func (b *testbed) vf(node string, i int) VF {
 	b.Helper()
 	f, err := b.s.VF(node, 1, i)
 	if err != nil {
@@ -84,7 +84,7 @@ func (b *bed) vf(node string, i int) VF {
 }
 
 // to is the directed route from h0.0 to a node of cloud.
-func (b *bed) to(node string) []byte {
+func (b *testbed) to(node string) []byte {
 	b.Helper()
 	p, ok := map[string][]byte{"h0.0": {}, "h0.1": {1, 2}, "h1.0": {1, 3, 2, 1}, "h1.1": {1, 3, 2, 2}}[node]
 	if !ok {
@@ -95,7 +95,7 @@ func (b *bed) to(node string) []byte {
 
 // setVPort reads the VPortInfo of function i of a host, changes it and writes
 // it back.
-func (b *bed) setVPort(node string, i int, fn func(*smp.VPortInfo)) (p smp.VPortInfo, st ib.Status) {
+func (b *testbed) setVPort(node string, i int, fn func(*smp.VPortInfo)) (p smp.VPortInfo, st ib.Status) {
 	b.Helper()
 	r, st := b.get(b.to(node), smp.AttrVPortInfo, smp.VPortMod(uint16(i)))
 	if st != ib.StatusOK {
@@ -116,7 +116,7 @@ func (b *bed) setVPort(node string, i int, fn func(*smp.VPortInfo)) (p smp.VPort
 	return p, st
 }
 
-func (b *bed) mustVPort(node string, i int, fn func(*smp.VPortInfo)) smp.VPortInfo {
+func (b *testbed) mustVPort(node string, i int, fn func(*smp.VPortInfo)) smp.VPortInfo {
 	b.Helper()
 	p, st := b.setVPort(node, i, fn)
 	if st != ib.StatusOK {
@@ -127,7 +127,7 @@ func (b *bed) mustVPort(node string, i int, fn func(*smp.VPortInfo)) smp.VPortIn
 
 // virtual writes VirtualizationInfo: on or off, and whether VPortStateChange is
 // cleared.
-func (b *bed) virtual(node string, on, clear bool) smp.VirtualizationInfo {
+func (b *testbed) virtual(node string, on, clear bool) smp.VirtualizationInfo {
 	b.Helper()
 	i := smp.VirtualizationInfo{VirtualizationEnable: on, VPortStateChange: clear}
 	r, st := b.set(b.to(node), smp.AttrVirtualizationInfo, 0, &i)
@@ -142,7 +142,7 @@ func (b *bed) virtual(node string, on, clear bool) smp.VirtualizationInfo {
 
 // activate makes a VPort Active, with a LID of its own if lid is not 0, to
 // which the tables lead then.
-func (b *bed) activate(node string, i int, lid ib.LID) {
+func (b *testbed) activate(node string, i int, lid ib.LID) {
 	b.Helper()
 	if lid != 0 {
 		b.routeTo(lid, b.vf(node, i).Node)
@@ -151,7 +151,7 @@ func (b *bed) activate(node string, i int, lid ib.LID) {
 }
 
 // lid is the LID of a host.
-func (b *bed) lid(node string) ib.LID {
+func (b *testbed) lid(node string) ib.LID {
 	n, err := b.s.Node(node)
 	if err != nil {
 		b.Fatal(err)
@@ -160,7 +160,7 @@ func (b *bed) lid(node string) ib.LID {
 }
 
 // gid is the GID of a function.
-func (b *bed) gid(f VF) ib.GID {
+func (b *testbed) gid(f VF) ib.GID {
 	v, err := b.s.function(f)
 	if err != nil {
 		b.Fatal(err)
@@ -169,7 +169,7 @@ func (b *bed) gid(f VF) ib.GID {
 }
 
 // probe sends a probe to a function's LID, with a GRH.
-func (b *bed) probe(from, to VF, key ib.PKey) *Probe {
+func (b *testbed) probe(from, to VF, key ib.PKey) *Probe {
 	b.Helper()
 	v, err := b.s.VPort(to)
 	if err != nil {
@@ -178,7 +178,7 @@ func (b *bed) probe(from, to VF, key ib.PKey) *Probe {
 	return b.probeAddr(from, mad.Addr{LID: v.LID, HasGRH: true, GRH: mad.GRH{GID: b.gid(to)}}, key)
 }
 
-func (b *bed) probeAddr(from VF, to mad.Addr, key ib.PKey) *Probe {
+func (b *testbed) probeAddr(from VF, to mad.Addr, key ib.PKey) *Probe {
 	b.Helper()
 	p, err := b.s.Probe(from, to, key)
 	if err != nil {

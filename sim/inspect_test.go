@@ -13,7 +13,7 @@ import (
 
 // TestTrace follows the tables as packets do.
 func TestTrace(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	hops, err := b.s.Trace(nH1, 1, 4, 0)
 	want := []Hop{{nH1, 0, 1}, {nS1, 1, 2}, {nS2, 1, 2}, {nH2, 1, 0}}
@@ -47,7 +47,7 @@ func TestTrace(t *testing.T) {
 
 // TestGraph is the fabric as it is now.
 func TestGraph(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	g, lft := b.s.Graph()
 	if len(g.Switches) != 2 || len(g.Channels) != 2 || len(g.EndPorts) != 5 || g.TopLID != 4 {
@@ -93,7 +93,7 @@ func TestGraph(t *testing.T) {
 
 // TestOnChange sees Sets and transitions, and nothing when nothing changes.
 func TestOnChange(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	var l []Change
 	b.s.OnChange = func(c Change) { l = append(l, c) }
 	b.mustChange(toS1, 2, func(p *smp.PortInfo) { p.PortState = ib.StateArmed })
@@ -111,7 +111,7 @@ func TestOnChange(t *testing.T) {
 // TestMulticast: a group's packet reaches every port of its mask once, not the
 // one it came by, and every endpoint there that accepts it.
 func TestMulticast(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	count := map[string]int{}
 	for _, n := range []string{"H2", "H2", "S2", "S1", "H1"} {

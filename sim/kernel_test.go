@@ -173,7 +173,7 @@ func TestSameSeedSameRun(t *testing.T) {
 // TestSendInCallback: an endpoint that answers itself from its callback does
 // not grow the stack and keeps the order.
 func TestSendInCallback(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	n, depth := 0, 0
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, toS1)
@@ -197,7 +197,7 @@ func TestSendInCallback(t *testing.T) {
 
 // TestEndpointsShareAPort: answers go to who asked, whoever else is attached.
 func TestEndpointsShareAPort(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	other := b.attach("H1")
 	got := 0
 	other.OnPacket = func(p *mad.Packet) { got++ }

@@ -11,7 +11,7 @@ import (
 
 const key ib.MKey = 0x1122334455667788
 
-func (b *bed) protect(path []byte, port uint32, bits uint8, lease uint16) {
+func (b *testbed) protect(path []byte, port uint32, bits uint8, lease uint16) {
 	b.Helper()
 	b.mustChange(path, port, func(p *smp.PortInfo) {
 		p.MKey, p.MKeyProtectBits, p.MKeyLeasePeriod = key, bits, lease
@@ -31,7 +31,7 @@ func TestMKey(t *testing.T) {
 		{2, false, false, false, false},
 		{3, false, false, false, false},
 	} {
-		b := newBed(t, chain(), Config{}, "H1")
+		b := newTestbed(t, chain(), Config{}, "H1")
 		b.configure()
 		b.protect(toH2, 1, c.bits, 0)
 		for _, wrong := range []ib.MKey{0, 42} {
@@ -64,7 +64,7 @@ func TestMKey(t *testing.T) {
 // TestMKeyOfSwitch: one key in port 0 guards all ports; protect bits without a
 // key guard nothing.
 func TestMKeyOfSwitch(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	b.mustChange(toS1, 0, func(p *smp.PortInfo) { p.MKeyProtectBits = 3 })
 	if _, st := b.get(toS1, smp.AttrPortInfo, 2); st != ib.StatusOK {
@@ -84,7 +84,7 @@ func TestMKeyOfSwitch(t *testing.T) {
 // TestMKeyOfBothPorts: a Get through one port of a CA about another must have
 // the key of both.
 func TestMKeyOfBothPorts(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	b.s.infos[b.s.devs[nH1].first+2].MKey = 99
 	b.s.infos[b.s.devs[nH1].first+2].MKeyProtectBits = 2
@@ -99,7 +99,7 @@ func TestMKeyOfBothPorts(t *testing.T) {
 // TestMKeyLease: a refusal starts the lease, a right key stops it, its end
 // clears the protect bits and keeps the key.
 func TestMKeyLease(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	b.protect(toH2, 1, 2, 10)
 	wrong := func() ib.Status { b.key = 1; _, st := b.get(toH2, smp.AttrPortInfo, 1); return st }
@@ -146,7 +146,7 @@ func TestMKeyLease(t *testing.T) {
 
 // TestTrap256 carries the details of the refused SMP.
 func TestTrap256(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	b.protect(toH2, 1, 2, 0)
 	b.e.Accepts = func(*mad.Packet) bool { return true }
@@ -166,7 +166,7 @@ func TestTrap256(t *testing.T) {
 }
 
 // notice is the last trap that came in.
-func (b *bed) notice() (n smp.Notice) {
+func (b *testbed) notice() (n smp.Notice) {
 	b.Helper()
 	for i := range b.got {
 		m := ib.MAD(b.got[i].Data)

@@ -171,7 +171,7 @@ func loops(s *Subnet, at int, l ib.LID) bool {
 // TestPairsTimes: the moments of breaks and repairs, and that the console
 // shows them.
 func TestPairsTimes(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	said := func(line, want string) {
 		t.Helper()

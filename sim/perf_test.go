@@ -13,7 +13,7 @@ import (
 // TestFastPathAllocates is the ceiling of the fast path: no allocation for an
 // SMP or GMP and its answer when nothing is delayed.
 func TestFastPathAllocates(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	answers := 0
 	b.e.OnPacket = func(p *mad.Packet) { answers++ }
@@ -50,7 +50,7 @@ func TestFastPathAllocates(t *testing.T) {
 }
 
 func benchmarkDR(b *testing.B, leaves, spines, hosts int, path []byte) {
-	bd := newBed(b, tree(leaves, spines, hosts), Config{}, "h0.0")
+	bd := newTestbed(b, tree(leaves, spines, hosts), Config{}, "h0.0")
 	answers := 0
 	bd.e.OnPacket = func(p *mad.Packet) { answers++ }
 	var m ib.MAD
@@ -74,7 +74,7 @@ func BenchmarkDirectedRoute(b *testing.B) {
 // BenchmarkDiscovery asks every node of an 11,664-host fabric once.
 func BenchmarkDiscovery(b *testing.B) {
 	f := tree(216, 54, 54)
-	bd := newBed(b, f, Config{}, "h0.0")
+	bd := newTestbed(b, f, Config{}, "h0.0")
 	answers := 0
 	bd.e.OnPacket = func(p *mad.Packet) { answers++ }
 	var m ib.MAD
@@ -114,7 +114,7 @@ func BenchmarkNew(b *testing.B) {
 
 // BenchmarkEvents measures the event queue with latency on every hop.
 func BenchmarkEvents(b *testing.B) {
-	bd := newBed(b, tree(4, 2, 4), Config{HopLatency: 200, SMALatency: 1000}, "h0.0")
+	bd := newTestbed(b, tree(4, 2, 4), Config{HopLatency: 200, SMALatency: 1000}, "h0.0")
 	bd.e.OnPacket = func(p *mad.Packet) {}
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, []byte{1, 5, 2, 1})
@@ -144,7 +144,7 @@ func BenchmarkSMA(b *testing.B) {
 		{"GetSLtoVL", ib.MethodGet, smp.AttrSLtoVL, 0x102},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			bd := newBed(b, chain(), Config{}, "H1")
+			bd := newTestbed(b, chain(), Config{}, "H1")
 			bd.e.OnPacket = func(p *mad.Packet) {}
 			var m ib.MAD
 			smp.NewDR(&m, c.method, c.attr, c.am, 0, toS1)

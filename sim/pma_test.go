@@ -11,7 +11,7 @@ import (
 )
 
 // perf makes a PerfMgt request to lid; fill writes the data.
-func (b *bed) perf(method ib.Method, attr ib.AttrID, lid ib.LID, port uint8, fill func(d []byte)) (*ib.MAD, ib.Status) {
+func (b *testbed) perf(method ib.Method, attr ib.AttrID, lid ib.LID, port uint8, fill func(d []byte)) (*ib.MAD, ib.Status) {
 	b.Helper()
 	var m ib.MAD
 	pm.New(&m, method, attr, 0)
@@ -26,7 +26,7 @@ func (b *bed) perf(method ib.Method, attr ib.AttrID, lid ib.LID, port uint8, fil
 	return r, r.Status()
 }
 
-func (b *bed) counters(lid ib.LID, port uint8) (c pm.PortCounters) {
+func (b *testbed) counters(lid ib.LID, port uint8) (c pm.PortCounters) {
 	b.Helper()
 	r, st := b.perf(ib.MethodGet, pm.AttrPortCounters, lid, port, nil)
 	if st != ib.StatusOK || c.Decode(pm.Data(r)) != nil {
@@ -35,7 +35,7 @@ func (b *bed) counters(lid ib.LID, port uint8) (c pm.PortCounters) {
 	return c
 }
 
-func (b *bed) extended(lid ib.LID, port uint8) (c pm.PortCountersExtended) {
+func (b *testbed) extended(lid ib.LID, port uint8) (c pm.PortCountersExtended) {
 	b.Helper()
 	r, st := b.perf(ib.MethodGet, pm.AttrPortCountersExtended, lid, port, nil)
 	if st != ib.StatusOK || c.Decode(pm.Data(r)) != nil {
@@ -47,7 +47,7 @@ func (b *bed) extended(lid ib.LID, port uint8) (c pm.PortCountersExtended) {
 // TestCountersCount: every MAD that crosses a cable is one packet of 72 words
 // at both ends.
 func TestCountersCount(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	before := b.extended(3, 2)
 	first := b.counters(3, 2)
@@ -75,7 +75,7 @@ func TestCountersCount(t *testing.T) {
 // TestCountersSelect: a Set writes what CounterSelect names and nothing else;
 // counters stop at all ones (IBA §16.1.3.5).
 func TestCountersSelect(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	for _, l := range []string{
 		"SymbolErrorCounter=70000", "LinkErrorRecoveryCounter=3", "LinkDownedCounter=4", "PortRcvErrors=5",
@@ -124,7 +124,7 @@ func TestCountersSelect(t *testing.T) {
 
 // TestAllPortSelect: a switch sums, a CA refuses.
 func TestAllPortSelect(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	r, _ := b.perf(ib.MethodGet, pm.AttrClassPortInfo, 3, 0, nil)
 	var ci ib.ClassPortInfo
@@ -154,7 +154,7 @@ func TestAllPortSelect(t *testing.T) {
 
 // TestErrorsAreCounted: what is lost leaves its mark where it was lost.
 func TestErrorsAreCounted(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	b.ping(40) // no such LID: lost in S1, from port 1
 	b.table(toS1, 255, 1, 0, 2, 2, 3)
@@ -183,7 +183,7 @@ func TestErrorsAreCounted(t *testing.T) {
 
 // TestDetailRows: reading, writing, saturation of rows of 2, 16 and 32 bits.
 func TestDetailRows(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	for _, l := range []string{
 		"PortVLXmitFlowCtlUpdateErrors.PortVLXmitFlowCtlUpdateErrors5=2", "PortVLXmitFlowCtlUpdateErrors.PortVLXmitFlowCtlUpdateErrors6=9",
@@ -217,7 +217,7 @@ func TestDetailRows(t *testing.T) {
 
 // TestSampler: counts what passes in its interval, and only then.
 func TestSampler(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	set := func(d []byte) {
 		d[30], d[31] = 0x03, 0xE8 // start after 1000 ticks
@@ -253,7 +253,7 @@ func TestSampler(t *testing.T) {
 // TestPartitions: a packet whose P_Key the receiver does not have is dropped,
 // counted and reported; two limited members cannot talk.
 func TestPartitions(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	put := func(path []byte, am uint32, keys ...ib.PKey) {
 		b.Helper()

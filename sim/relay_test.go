@@ -13,7 +13,7 @@ import (
 // relayBed is cloud with a VPort adapter at h1.0: VPort 1 and 2 on the port's
 // LID, 3 with LID 70, 4 on the LID of 3, 5 on that of 2 (which has none, so the
 // port's); and one at h0.1 with VPort 1. All are Active.
-func relayBed(t testing.TB, c Config) *bed {
+func relayBed(t testing.TB, c Config) *testbed {
 	t.Helper()
 	b := cloud(t, c)
 	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 5})

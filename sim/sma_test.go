@@ -11,13 +11,13 @@ import (
 )
 
 // ping asks the PMA at lid: a data packet there and back.
-func (b *bed) ping(lid ib.LID) (*ib.MAD, bool) {
+func (b *testbed) ping(lid ib.LID) (*ib.MAD, bool) {
 	b.Helper()
 	r := b.pingAddr(mad.Addr{LID: lid})
 	return r, r != nil && r.Status() == ib.StatusOK
 }
 
-func (b *bed) pingAddr(to mad.Addr) *ib.MAD {
+func (b *testbed) pingAddr(to mad.Addr) *ib.MAD {
 	b.Helper()
 	var m ib.MAD
 	pm.New(&m, ib.MethodGet, pm.AttrClassPortInfo, 0)
@@ -31,7 +31,7 @@ func (r raw64) Put(b []byte) { copy(b, r[:]) }
 // TestStatusCodes: which status an agent answers with, in the order of the
 // checks (IBA §13.4.7, §14.2.4): version, method, attribute, modifier.
 func TestStatusCodes(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	for _, c := range []struct {
 		name   string
 		path   []byte
@@ -124,7 +124,7 @@ func TestPortStates(t *testing.T) {
 		{ib.StateDown, ib.StateActive, ib.StateDown, bad},
 		{ib.StateDown, ib.StateInit, ib.StateDown, bad},
 	} {
-		b := newBed(t, chain(), Config{}, "H1")
+		b := newTestbed(t, chain(), Config{}, "H1")
 		port := uint32(2)
 		if c.from == ib.StateDown {
 			port = 3
@@ -148,7 +148,7 @@ func TestPortStates(t *testing.T) {
 // TestPhysicalStates: Disabled stays until Polling is written; Sleep likewise;
 // values above 3 and combinations with Armed or Active are refused.
 func TestPhysicalStates(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	phys := func(st ib.PortState, ph ib.PhysState) (smp.PortInfo, ib.Status) {
 		return b.change(toS1, 2, func(p *smp.PortInfo) { p.PortState, p.PortPhysicalState = st, ph })
 	}
@@ -232,7 +232,7 @@ func TestPortInfoFields(t *testing.T) {
 		{"arming base port 0", toS2, 0, func(p *smp.PortInfo) { p.PortState = ib.StateArmed }, ok, func(p *smp.PortInfo) bool { return p.PortState == ib.StateActive }},
 		{"subnet timeout", toH2, 1, func(p *smp.PortInfo) { p.SubnetTimeOut = 20 }, ok, func(p *smp.PortInfo) bool { return p.SubnetTimeOut == 20 }},
 	} {
-		b := newBed(t, chain(), Config{}, "H1")
+		b := newTestbed(t, chain(), Config{}, "H1")
 		b.configure()
 		pi, st := b.change(c.path, c.port, c.set)
 		if st != c.want {
@@ -254,7 +254,7 @@ func TestPortInfoFields(t *testing.T) {
 // TestExtendedSpeedsModifier: a Set without modifier bit 31 must not touch
 // LinkSpeedExtEnabled; a Get without it may be shown none (IBA §14.2.5.6).
 func TestExtendedSpeedsModifier(t *testing.T) {
-	b := newBed(t, chain(), Config{HideExtendedSpeeds: true}, "H1")
+	b := newTestbed(t, chain(), Config{HideExtendedSpeeds: true}, "H1")
 	b.configure()
 	pi := b.portInfo(toH2, 1)
 	pi.ClearForSet()
@@ -285,7 +285,7 @@ func TestExtendedSpeedsModifier(t *testing.T) {
 
 // TestWidthAndSpeedTrain: enabled values take effect when the link trains.
 func TestWidthAndSpeedTrain(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.mustChange(toS1, 2, func(p *smp.PortInfo) { p.LinkWidthEnabled, p.LinkSpeedExtEnabled = ib.Width1x, ib.SpeedExtBitFDR })
 	if pi := b.portInfo(toS1, 2); pi.LinkWidthActive != ib.Width4x {
 		t.Errorf("width %v before training", pi.LinkWidthActive)
@@ -310,7 +310,7 @@ func TestWidthAndSpeedTrain(t *testing.T) {
 // TestTables: what is written is read back, and what was never written reads
 // as the specification or common devices have it.
 func TestTables(t *testing.T) {
-	b := newBed(t, chain(), Config{OptimizedSL2VL: true}, "H1")
+	b := newTestbed(t, chain(), Config{OptimizedSL2VL: true}, "H1")
 	r, _ := b.get(toS1, smp.AttrLFT, 5)
 	for i, v := range smp.Data(r) {
 		if v != smp.PortDrop {
@@ -386,7 +386,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-func (b *bed) sl2vl(path []byte, am uint32) (t smp.SLtoVL) {
+func (b *testbed) sl2vl(path []byte, am uint32) (t smp.SLtoVL) {
 	b.Helper()
 	r, st := b.get(path, smp.AttrSLtoVL, am)
 	if st != ib.StatusOK || t.Decode(smp.Data(r)) != nil {
@@ -398,7 +398,7 @@ func (b *bed) sl2vl(path []byte, am uint32) (t smp.SLtoVL) {
 // TestSwitchInfo: PortStateChange is write 1 to clear, and the top of the
 // linear table must lie inside it.
 func TestSwitchInfo(t *testing.T) {
-	b := newBed(t, chain(), Config{LinearFDBCap: 128}, "H1")
+	b := newTestbed(t, chain(), Config{LinearFDBCap: 128}, "H1")
 	if !b.switchInfo(toS1, nil).PortStateChange {
 		t.Error("no PortStateChange after power-on")
 	}
@@ -420,7 +420,7 @@ func TestSwitchInfo(t *testing.T) {
 
 // TestEnhancedPort0: LMC, many GUIDs, reregistration; still always Active.
 func TestEnhancedPort0(t *testing.T) {
-	b := newBed(t, chain(), Config{EnhancedPort0: true}, "H1")
+	b := newTestbed(t, chain(), Config{EnhancedPort0: true}, "H1")
 	if !b.switchInfo(toS1, nil).EnhancedPort0 {
 		t.Error("SwitchInfo does not say so")
 	}
@@ -451,7 +451,7 @@ func TestEnforcement(t *testing.T) {
 		{full, full, true, true},
 	} {
 		for _, out := range []bool{false, true} {
-			b := newBed(t, chain(), Config{}, "H1")
+			b := newTestbed(t, chain(), Config{}, "H1")
 			b.configure()
 			// H1 sends to H2, which takes anything with the key.
 			b.set(toH1, smp.AttrPKeyTable, 0, &smp.PKeyTable{0xFFFF, c.packet})

@@ -161,7 +161,7 @@ func TestVPortStateBlocks(t *testing.T) {
 // TestVNodes: the functions of an adapter with two ports are the two ports of
 // one virtual adapter.
 func TestVNodes(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	if err := b.s.LinkDown("S1", 2); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // raw sends an SMP exactly as given and returns the answer.
-func (b *bed) raw(edit func(m *ib.MAD), path []byte, to mad.Addr) *ib.MAD {
+func (b *testbed) raw(edit func(m *ib.MAD), path []byte, to mad.Addr) *ib.MAD {
 	b.Helper()
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrNodeInfo, 0, 0, path)
@@ -23,7 +23,7 @@ func (b *bed) raw(edit func(m *ib.MAD), path []byte, to mad.Addr) *ib.MAD {
 // TestDirectedRoute walks the worked example of IBA §14.2.2: what the hop
 // pointer and the return path are when the answer is back.
 func TestDirectedRoute(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	for _, c := range []struct {
 		path []byte
 		guid ib.GUID
@@ -65,7 +65,7 @@ func TestDirectedRoute(t *testing.T) {
 // TestHopPointerInFlight looks at the hop pointer that a request has at an SM
 // on the target, and at the requester after its answer.
 func TestHopPointerInFlight(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	sm := b.attach("H2")
 	if err := sm.SetIsSM(true); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func TestHopPointerInFlight(t *testing.T) {
 
 // TestDirectedRouteDiscards lists what an SMI discards silently (IBA §14.2.2).
 func TestDirectedRouteDiscards(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	for _, c := range []struct {
 		name string
 		path []byte
@@ -137,7 +137,7 @@ func TestDirectedRouteDiscards(t *testing.T) {
 // TestMixedRoute: the LID-routed part may come first, last, or on both sides
 // of the directed part (IBA §14.2.2).
 func TestMixedRoute(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	guid := func(m *ib.MAD) ib.GUID {
 		if m == nil {
@@ -188,7 +188,7 @@ func TestMixedRoute(t *testing.T) {
 // TestLIDRoutedStates: SMPs pass ports in Init, Armed and Active by the
 // tables, data packets only Active ones (Armed receives) (IBA §7.2.7).
 func TestLIDRoutedStates(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	lid := func(l ib.LID) func(*smp.PortInfo) {
 		return func(p *smp.PortInfo) { p.LID, p.MasterSMLID, p.NeighborMTU = l, 1, 4 }
 	}
@@ -231,7 +231,7 @@ func TestLIDRoutedStates(t *testing.T) {
 
 // TestForwardingLoopEnds: a packet in a forwarding loop is lost.
 func TestForwardingLoopEnds(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	b.table(toS1, 255, 1, 0, 2, 2)
 	b.table(toS2, 255, 1, 1, 0, 1) // LID 4 back to S1
@@ -247,7 +247,7 @@ func TestForwardingLoopEnds(t *testing.T) {
 
 // TestLMC: a port answers to all its LIDs and says which one was meant.
 func TestLMC(t *testing.T) {
-	b := newBed(t, chain(), Config{}, "H1")
+	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
 	b.mustChange(toH2, 1, func(p *smp.PortInfo) { p.LID, p.LMC = 8, 2 })
 	row := []uint8{255, 1, 0, 2, 255, 255, 255, 255, 2, 2, 2, 2}

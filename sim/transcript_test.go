@@ -24,7 +24,7 @@ import (
 // its time as it happens.
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		var b *bed
+		var b *testbed
 		var out strings.Builder
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out.Reset()
@@ -36,7 +36,7 @@ func TestTranscripts(t *testing.T) {
 				d.MaybeScanArgs(t, "train", &train)
 				c.HopLatency, _ = time.ParseDuration(lat)
 				c.TrainDelay, _ = time.ParseDuration(train)
-				b = newBed(t, chain(), Config{}, "H1")
+				b = newTestbed(t, chain(), Config{}, "H1")
 				if d.HasArg("configured") {
 					b.configure()
 					for _, p := range [][]byte{toS1, toS2} {
@@ -77,7 +77,7 @@ func TestTranscripts(t *testing.T) {
 }
 
 // narrate prints what happens to w.
-func (b *bed) narrate(w *strings.Builder) {
+func (b *testbed) narrate(w *strings.Builder) {
 	s := b.s
 	say := func(format string, a ...any) {
 		fmt.Fprintf(w, "%v %s\n", time.Duration(s.Now()), fmt.Sprintf(format, a...))

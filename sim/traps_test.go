@@ -20,8 +20,8 @@ type arrived struct {
 	pkt    mad.Packet
 }
 
-func trapBed(t *testing.T, c Config) (*bed, *[]arrived) {
-	b := newBed(t, chain(), c, "H1")
+func trapBed(t *testing.T, c Config) (*testbed, *[]arrived) {
+	b := newTestbed(t, chain(), c, "H1")
 	b.configure()
 	b.e.Accepts = func(*mad.Packet) bool { return true }
 	var l []arrived
@@ -44,7 +44,7 @@ func trapBed(t *testing.T, c Config) (*bed, *[]arrived) {
 }
 
 // repress answers a trap.
-func (b *bed) repress(a arrived, k ib.MKey) {
+func (b *testbed) repress(a arrived, k ib.MKey) {
 	m := ib.MAD(a.pkt.Data)
 	m.SetMethod(ib.MethodTrapRepress)
 	smp.SetMKey(&m, k)
@@ -159,11 +159,11 @@ func TestTrapRepeats(t *testing.T) {
 // TestTrapNeedsAddresses: no LID, no SM LID or a port that is not Active: no
 // trap.
 func TestTrapNeedsAddresses(t *testing.T) {
-	for name, spoil := range map[string]func(*bed){
-		"no LID":     func(b *bed) { b.s.ports[b.s.devs[nH2].first+1].lid = 0 },
-		"no SM LID":  func(b *bed) { b.s.infos[b.s.devs[nH2].first+1].MasterSMLID = 0 },
-		"not Active": func(b *bed) { b.s.ports[b.s.devs[nH2].first+1].state = ib.StateArmed },
-		"no support": func(b *bed) { b.s.infos[b.s.devs[nH2].first+1].CapabilityMask &^= ib.CapIsTrapSupported },
+	for name, spoil := range map[string]func(*testbed){
+		"no LID":     func(b *testbed) { b.s.ports[b.s.devs[nH2].first+1].lid = 0 },
+		"no SM LID":  func(b *testbed) { b.s.infos[b.s.devs[nH2].first+1].MasterSMLID = 0 },
+		"not Active": func(b *testbed) { b.s.ports[b.s.devs[nH2].first+1].state = ib.StateArmed },
+		"no support": func(b *testbed) { b.s.infos[b.s.devs[nH2].first+1].CapabilityMask &^= ib.CapIsTrapSupported },
 	} {
 		b, traps := trapBed(t, Config{})
 		spoil(b)

@@ -157,7 +157,7 @@ func TestVSwitchSwap(t *testing.T) {
 	}
 }
 
-func (b *bed) attachVM(name string) *Endpoint {
+func (b *testbed) attachVM(name string) *Endpoint {
 	b.Helper()
 	e, err := b.s.AttachVM(name)
 	must(b, err)

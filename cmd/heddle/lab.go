@@ -131,7 +131,7 @@ func (o *labRun) run(cmd *cobra.Command, name string) error {
 	if o.RoundTime < 0 {
 		return usagef("--round-time %v: want more than 0", o.RoundTime)
 	}
-	rig := newFloodRig(cmd.Context())
+	rig := newFloodTestbed(cmd.Context())
 	defer rig.close()
 	o.Rig = rig
 	tty := newTerminal(cmd)

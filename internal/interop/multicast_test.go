@@ -40,7 +40,7 @@ func (a *asker) member(sm ib.LID, method ib.Method, mask sa.CompMask, key uint64
 func TestMulticastAsOpenSM(t *testing.T) {
 	need.Tool(t, "opensm")
 	b := testNet{gen: []string{"xgft", "1", "5", "1"}}.build(t)
-	type bed struct {
+	type testbed struct {
 		hosts []*asker
 		sm    ib.LID
 	}
@@ -51,14 +51,14 @@ func TestMulticastAsOpenSM(t *testing.T) {
 	sock2 := strings.TrimPrefix(env2[0], "IBSIM_SOCKNAME=")
 	ours := start(t, b.dir, nil, heddle, "sm", "--api", "", "--sa-key", "1", "--port", "ibsim:"+b.sm+"@"+sock2)
 	ours.await("SUBNET UP\n", 0, upTime)
-	var beds [2]bed
+	var testbeds [2]testbed
 	for i, e := range [][]string{env, env2} {
 		for _, ca := range b.cas {
-			beds[i].hosts = append(beds[i].hosts, ask(t, strings.TrimPrefix(e[0], "IBSIM_SOCKNAME="), ca))
+			testbeds[i].hosts = append(testbeds[i].hosts, ask(t, strings.TrimPrefix(e[0], "IBSIM_SOCKNAME="), ca))
 		}
-		beds[i].sm = beds[i].hosts[0].smLID()
-		stays := sa.MCMemberRecord{MGID: mustGID("ff12:401b:ffff::ffff:ffff"), PortGID: gid(beds[i].hosts[4].c.PortGUID()), JoinState: sa.JoinFull}
-		if _, st := beds[i].hosts[4].member(beds[i].sm, ib.MethodSet, needed, 0, &stays); st != 0 {
+		testbeds[i].sm = testbeds[i].hosts[0].smLID()
+		stays := sa.MCMemberRecord{MGID: mustGID("ff12:401b:ffff::ffff:ffff"), PortGID: gid(testbeds[i].hosts[4].c.PortGUID()), JoinState: sa.JoinFull}
+		if _, st := testbeds[i].hosts[4].member(testbeds[i].sm, ib.MethodSet, needed, 0, &stays); st != 0 {
 			t.Fatalf("join of the broadcast group: %v", st)
 		}
 	}
@@ -68,7 +68,7 @@ func TestMulticastAsOpenSM(t *testing.T) {
 	counts := map[ib.Status]int{}
 	for n := range 4000 {
 		from := rng.IntN(3)
-		method, mask, r := randomMember(rng, beds[0].hosts, from)
+		method, mask, r := randomMember(rng, testbeds[0].hosts, from)
 		key := uint64(0)
 		if method == ib.MethodGet && rng.IntN(2) == 0 {
 			key = 1
@@ -82,11 +82,11 @@ func TestMulticastAsOpenSM(t *testing.T) {
 		}
 		var got [2]sa.MCMemberRecord
 		var st [2]ib.Status
-		for i := range beds {
+		for i := range testbeds {
 			if own != nil {
 				r.MGID = own[i]
 			}
-			got[i], st[i] = beds[i].hosts[from].member(beds[i].sm, method, mask, key, &r)
+			got[i], st[i] = testbeds[i].hosts[from].member(testbeds[i].sm, method, mask, key, &r)
 		}
 		counts[st[1]]++
 		what := fmt.Sprintf("request %d: %v from host %d, mask %#x, %+v", n, method, from, uint64(mask), r)

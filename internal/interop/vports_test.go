@@ -19,10 +19,10 @@ type vmBed struct {
 	sim  program
 	env  []string
 	sock string
-	vms  []bedVM
+	vms  []vmOptions
 }
 
-type bedVM struct {
+type vmOptions struct {
 	name, host string
 	vf         int
 	conf       string // arguments of the console's hypervisor command
@@ -35,7 +35,7 @@ func newVMBed(t *testing.T) *vmBed {
 	b := &vmBed{t: t, built: testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)}
 	b.sim, b.env = b.simulate(t)
 	b.sock = strings.TrimPrefix(b.env[0], "IBSIM_SOCKNAME=")
-	b.vms = []bedVM{
+	b.vms = []vmOptions{
 		{"onshared", b.cas[3], 2, "shared 4", "", "0002c90300aa0001"},
 		{"onvswitch", b.cas[6], 1, "vswitch 4", "", "0002c90300aa0002"},
 		{"onvport", b.cas[9], 3, "vport 4", "0x0002c90300aa0003", "0002c90300aa0003"},

@@ -22,7 +22,7 @@ func TestSAQueryAndVPorts(t *testing.T) {
 	shared, own := &b.vms[2], &b.vms[3]
 	b.becomes(shared.name, "State: Active")
 	b.becomes(own.name, "State: Active")
-	gid := func(v *bedVM) string { return "fe80::" + spell(v.guid) }
+	gid := func(v *vmOptions) string { return "fe80::" + spell(v.guid) }
 	ports := endPorts(&b.built)
 	path := func(where, src, dst string) (dlid, hops string) {
 		t.Helper()

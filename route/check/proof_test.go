@@ -17,8 +17,8 @@ import (
 	"heddle/route/engine/updn"
 )
 
-// world is a fabric whose cables and hosts come and go, with tables.
-type world struct {
+// testbed is a fabric whose links and hosts fail and return, with tables.
+type testbed struct {
 	f    *fabric.Fabric
 	draw func(int) int
 	down map[fabric.Ref]bool
@@ -36,14 +36,14 @@ type vm struct {
 	port ib.GUID
 }
 
-var worlds = []string{
+var testbeds = []string{
 	"xgft 2 3,4 1,3", "xgft 3 2,3,3 1,2,2", "kary 2 3", "mport 4 3", "torus 3x3", "mesh 3x2", "hypercube 3",
 	"irregular 6", "irregular 9", "dragonfly 2 2 1", "xgft 2 4,4 1,2",
 }
 
-func newWorld(tb testing.TB, seed uint64) *world {
-	w := &world{draw: routetest.Draws(seed, 77), down: map[fabric.Ref]bool{}, vls: 1}
-	words := strings.Fields(worlds[w.draw(len(worlds))])
+func newTestbed(tb testing.TB, seed uint64) *testbed {
+	w := &testbed{draw: routetest.Draws(seed, 77), down: map[fabric.Ref]bool{}, vls: 1}
+	words := strings.Fields(testbeds[w.draw(len(testbeds))])
 	f, err := fabrictest.Generate(words[0], words[1:], seed)
 	if err != nil {
 		tb.Fatal(err)
@@ -62,7 +62,7 @@ func newWorld(tb testing.TB, seed uint64) *world {
 	return w
 }
 
-func (w *world) graph(tb testing.TB) {
+func (w *testbed) graph(tb testing.TB) {
 	g, err := w.f.Graph(fabric.GraphOptions{VLs: w.vls, Up: func(r fabric.Ref) bool { return !w.down[r] }})
 	if err != nil {
 		tb.Fatal(err)
@@ -72,7 +72,7 @@ func (w *world) graph(tb testing.TB) {
 }
 
 // grant gives the VMs' LIDs to their ports, as far as they can have them.
-func (w *world) grant() {
+func (w *testbed) grant() {
 	w.g = w.plain
 	for _, v := range w.vms {
 		e := slices.IndexFunc(w.g.EndPorts, func(e fabric.EndPort) bool { return e.GUID == v.port })
@@ -84,7 +84,7 @@ func (w *world) grant() {
 
 // moveVM starts a VM, or lets one go to another host or leave, with or without the
 // entries that it needs there.
-func (w *world) moveVM(tb testing.TB) {
+func (w *testbed) moveVM(tb testing.TB) {
 	var hosts []*fabric.EndPort
 	for e := range w.g.EndPorts {
 		if p := &w.g.EndPorts[e]; p.Type == ib.NodeCA && p.LID != 0 {
@@ -127,7 +127,7 @@ func (w *world) moveVM(tb testing.TB) {
 }
 
 // route computes tables and shares the rows that are as before.
-func (w *world) route(tb testing.TB) {
+func (w *testbed) route(tb testing.TB) {
 	var e route.Engine = minhop.Engine{}
 	if w.draw(2) == 0 {
 		e = updn.Engine{}
@@ -154,7 +154,7 @@ func (w *world) route(tb testing.TB) {
 	w.t = t
 }
 
-func (w *world) lanes() {
+func (w *testbed) lanes() {
 	kind := w.draw(5)
 	if w.vls == 1 || kind < 2 {
 		return
@@ -176,7 +176,7 @@ func (w *world) lanes() {
 	}
 }
 
-func (w *world) multicast() {
+func (w *testbed) multicast() {
 	if w.draw(3) > 0 {
 		return
 	}
@@ -197,7 +197,7 @@ func (w *world) multicast() {
 }
 
 // mutable returns a copy of the tables with a row of its own for switch s.
-func (w *world) mutable(s int) []byte {
+func (w *testbed) mutable(s int) []byte {
 	t := *w.t
 	t.LFT = slices.Clone(t.LFT)
 	t.LFT[s] = slices.Clone(t.LFT[s])
@@ -206,7 +206,7 @@ func (w *world) mutable(s int) []byte {
 }
 
 // change does one thing to the fabric or the tables.
-func (w *world) change(tb testing.TB) {
+func (w *testbed) change(tb testing.TB) {
 	switch k := w.draw(25); {
 	case k >= 20:
 		w.moveVM(tb)
@@ -290,10 +290,10 @@ func (w *world) change(tb testing.TB) {
 // campaign updates proofs over random changes and compares each to a full
 // verification, and now and then goes back to an old proof.
 func campaign(tb testing.TB, seed uint64, steps int) (incremental, sound int) {
-	w := newWorld(tb, seed)
+	w := newTestbed(tb, seed)
 	type kept struct {
 		p *check.Proof
-		w world
+		w testbed
 	}
 	o := check.Options{Workers: 1 + w.draw(3)}
 	p := check.Prove(w.g, w.t, o)
@@ -339,7 +339,7 @@ func campaign(tb testing.TB, seed uint64, steps int) (incremental, sound int) {
 // TestUpdatesAtOnce: several goroutines update one proof over different changes,
 // with any number of workers.
 func TestUpdatesAtOnce(t *testing.T) {
-	w := newWorld(t, 4)
+	w := newTestbed(t, 4)
 	p := check.Prove(w.g, w.t, check.Options{})
 	if !p.OK() {
 		t.Fatal(p.Err())
@@ -379,7 +379,7 @@ func TestFullSizeUpdates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{f: f, draw: routetest.Draws(5), down: map[fabric.Ref]bool{}, vls: 1}
+	w := &testbed{f: f, draw: routetest.Draws(5), down: map[fabric.Ref]bool{}, vls: 1}
 	w.graph(t)
 	w.big(t)
 	o := check.Options{Workers: 2}
@@ -412,7 +412,7 @@ func TestFullSizeUpdates(t *testing.T) {
 }
 
 // big computes tables as route does, by one engine.
-func (w *world) big(tb testing.TB) {
+func (w *testbed) big(tb testing.TB) {
 	t, err := updn.Engine{}.Compute(w.g, route.Options{Workers: 2, Previous: w.t})
 	if err != nil {
 		tb.Fatal(err)

@@ -40,13 +40,13 @@ var names atomic.Int32
 
 func sockName() string { return fmt.Sprintf("heddle-test-%d-%d", os.Getpid(), names.Add(1)) }
 
-type bed struct {
+type testbed struct {
 	drv *live.Driver
 	srv *Server
 }
 
 // serve serves f until the test ends.
-func serve(t testing.TB, f *fabric.Fabric, cfg sim.Config, o Options) *bed {
+func serve(t testing.TB, f *fabric.Fabric, cfg sim.Config, o Options) *testbed {
 	t.Helper()
 	s, err := sim.New(f, cfg)
 	if err != nil {
@@ -71,10 +71,10 @@ func serve(t testing.TB, f *fabric.Fabric, cfg sim.Config, o Options) *bed {
 		}
 		srv.Close()
 	})
-	return &bed{d, srv}
+	return &testbed{d, srv}
 }
 
-func (b *bed) dial(t testing.TB, node string) *ibsim.Conn {
+func (b *testbed) dial(t testing.TB, node string) *ibsim.Conn {
 	t.Helper()
 	c, err := ibsim.Dial(t.Context(), ibsim.Options{Node: node, SockName: b.srv.SockName()})
 	if err != nil {

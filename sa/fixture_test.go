@@ -14,9 +14,9 @@ import (
 	"heddle/subnet"
 )
 
-// rig is a shell of a Core: time stands where the test puts it, the store is a
+// fixture is a shell of a Core: time stands where the test puts it, the store is a
 // map, and what the core puts out is kept.
-type rig struct {
+type fixture struct {
 	t        testing.TB
 	cfg      sa.Config
 	core     *sa.Core
@@ -37,15 +37,15 @@ type rig struct {
 	gen       uint64
 }
 
-func newRig(t testing.TB, s *subnet.Snapshot, cfg sa.Config) *rig {
-	r := &rig{t: t, cfg: usual(cfg), stored: map[string]store.Record{}, wall: 1_700_000_000_000_000_000}
+func newFixture(t testing.TB, s *subnet.Snapshot, cfg sa.Config) *fixture {
+	r := &fixture{t: t, cfg: usual(cfg), stored: map[string]store.Record{}, wall: 1_700_000_000_000_000_000}
 	r.restart()
 	r.publish(s)
 	return r
 }
 
 // restart starts a new core from what is stored, at time 0.
-func (r *rig) restart() {
+func (r *fixture) restart() {
 	r.core, r.now, r.view = sa.NewCore(r.cfg), 0, nil
 	var recs []store.Record
 	for _, k := range slices.Sorted(maps.Keys(r.stored)) {
@@ -54,12 +54,12 @@ func (r *rig) restart() {
 	r.step(sa.Start{Records: recs, Wall: r.wall})
 }
 
-func (r *rig) publish(s *subnet.Snapshot) {
+func (r *fixture) publish(s *subnet.Snapshot) {
 	r.snap = s
 	r.step(sa.Published{Snap: s})
 }
 
-func (r *rig) step(ev sa.Event) {
+func (r *fixture) step(ev sa.Event) {
 	var out sa.Output
 	out.Reset()
 	r.core.Step(r.now, ev, &out)
@@ -96,7 +96,7 @@ func (r *rig) step(ev sa.Event) {
 }
 
 // until lets time pass, timer by timer.
-func (r *rig) until(t mad.Time) {
+func (r *fixture) until(t mad.Time) {
 	for r.timer <= t {
 		at := max(r.timer, r.now)
 		r.wall += int64(at - r.now)
@@ -108,7 +108,7 @@ func (r *rig) until(t mad.Time) {
 }
 
 // ask sends a request and returns the answer, which must be one.
-func (r *rig) ask(from ib.LID, q []byte) []byte {
+func (r *fixture) ask(from ib.LID, q []byte) []byte {
 	r.t.Helper()
 	req := sa.Request{From: mad.Addr{LID: from, QP: 1}, Data: q}
 	src := &sa.Source{Snap: r.snap, View: r.view, Opt: &sa.Options{SAKey: r.cfg.SAKey}}
@@ -131,7 +131,7 @@ func (r *rig) ask(from ib.LID, q []byte) []byte {
 }
 
 // want asks and checks the status.
-func (r *rig) want(from ib.LID, q []byte, st ib.Status) []byte {
+func (r *fixture) want(from ib.LID, q []byte, st ib.Status) []byte {
 	r.t.Helper()
 	b := r.ask(from, q)
 	if status(b) != st {
@@ -152,7 +152,7 @@ func trusted(q []byte, key uint64) []byte {
 }
 
 // answer acknowledges a Report.
-func (r *rig) answer(p mad.Packet) {
+func (r *fixture) answer(p mad.Packet) {
 	d := bytes.Clone(p.Data)
 	d[3] |= byte(ib.MethodResponseBit)
 	r.step(sa.Received{P: &mad.Packet{Addr: p.Addr, Data: d}})
@@ -160,7 +160,7 @@ func (r *rig) answer(p mad.Packet) {
 
 // reports takes the Reports that are on their way, and acknowledges them until
 // no more come.
-func (r *rig) reports() (list []report) {
+func (r *fixture) reports() (list []report) {
 	r.t.Helper()
 	for len(r.sends) > 0 {
 		p := r.sends[0]

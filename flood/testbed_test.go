@@ -11,9 +11,9 @@ import (
 	"heddle/mad"
 )
 
-// A world is flooders and one SA in virtual time. The SA serves one query
+// A testbed is a set of flooders and one SA in virtual time. The SA serves one query
 // after the other and takes service for each; a packet is latency on the way.
-type world struct {
+type testbed struct {
 	t        *testing.T
 	now      mad.Time
 	events   events
@@ -53,8 +53,8 @@ func (e *events) Pop() any {
 
 const saLID ib.LID = 7
 
-func newWorld(t *testing.T, ports int, cfg flood.Config) *world {
-	w := &world{
+func newTestbed(t *testing.T, ports int, cfg flood.Config) *testbed {
+	w := &testbed{
 		t: t, service: 100 * time.Microsecond, latency: 5 * time.Microsecond,
 		inFlight: make([]int, ports), most: make([]int, ports), perPort: make([]int, ports),
 	}
@@ -71,13 +71,13 @@ func newWorld(t *testing.T, ports int, cfg flood.Config) *world {
 	return w
 }
 
-func (w *world) at(t mad.Time, do func()) {
+func (w *testbed) at(t mad.Time, do func()) {
 	w.seq++
 	heap.Push(&w.events, event{t, w.seq, do})
 }
 
 // poll sends what flooder i has to send.
-func (w *world) poll(i int) {
+func (w *testbed) poll(i int) {
 	w.flooders[i].Poll(w.now, func(p *mad.Packet) {
 		if p.Addr.LID != saLID || p.Addr.QP != 1 || p.LocalQP != 1 {
 			w.t.Fatalf("a query to LID %d, QP %d from QP %d", p.Addr.LID, p.Addr.QP, p.LocalQP)
@@ -92,7 +92,7 @@ func (w *world) poll(i int) {
 	})
 }
 
-func (w *world) serve(i, n int, m ib.MAD) {
+func (w *testbed) serve(i, n int, m ib.MAD) {
 	w.free = max(w.free, w.now).Add(w.service)
 	m.SetMethod(m.Method() | ib.MethodResponseBit)
 	if w.fate != nil && !w.fate(n, &m) {
@@ -107,7 +107,7 @@ func (w *world) serve(i, n int, m ib.MAD) {
 }
 
 // run drives a program to its end, or cuts it.
-func (w *world) run(p flood.Program, cut mad.Time) {
+func (w *testbed) run(p flood.Program, cut mad.Time) {
 	for {
 		next, done := p.Step(w.now)
 		if done {

@@ -16,18 +16,18 @@ import (
 	"heddle/lab/experiment"
 )
 
-// floodRig runs managers as processes for experiments: this program as
+// floodTestbed runs managers as processes for experiments: this program as
 // simulator and manager, and OpenSM through ibsim's preload library. It
 // implements experiment.Rig.
-type floodRig struct {
+type floodTestbed struct {
 	ctx context.Context
 	dir string // for sockets, netlists and OpenSM's files; created when needed
 	n   int
 }
 
-func newFloodRig(ctx context.Context) *floodRig { return &floodRig{ctx: ctx} }
+func newFloodTestbed(ctx context.Context) *floodTestbed { return &floodTestbed{ctx: ctx} }
 
-func (r *floodRig) close() {
+func (r *floodTestbed) close() {
 	if r.dir != "" {
 		os.RemoveAll(r.dir)
 	}
@@ -47,7 +47,7 @@ func opensm() (sm string, ok bool) {
 }
 
 // Managers implements experiment.Rig.
-func (r *floodRig) Managers() []string {
+func (r *floodTestbed) Managers() []string {
 	if _, ok := opensm(); ok {
 		return []string{"OpenSM", "heddle"}
 	}
@@ -59,7 +59,7 @@ const startLimit = time.Minute
 
 // Start implements experiment.Rig. The subnet has the size of the paper's: two
 // switches and ten hosts, the manager on the first.
-func (r *floodRig) Start(manager string) (_ experiment.Flooded, err error) {
+func (r *floodTestbed) Start(manager string) (_ experiment.Flooded, err error) {
 	if r.dir == "" {
 		if r.dir, err = os.MkdirTemp("", "heddle-flood-"); err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func (r *floodRig) Start(manager string) (_ experiment.Flooded, err error) {
 		return nil, err
 	}
 	r.n++
-	s := &flooded{rig: r, sock: fmt.Sprintf("flood%d-%d", os.Getpid(), r.n)}
+	s := &flooded{testbed: r, sock: fmt.Sprintf("flood%d-%d", os.Getpid(), r.n)}
 	defer func() {
 		if err != nil {
 			s.Stop()
@@ -108,15 +108,15 @@ func (r *floodRig) Start(manager string) (_ experiment.Flooded, err error) {
 
 // flooded is a simulated subnet with its manager.
 type flooded struct {
-	rig   *floodRig
-	sock  string
-	hosts []string
-	procs []*process.Proc
+	testbed *floodTestbed
+	sock    string
+	hosts   []string
+	procs   []*process.Proc
 }
 
 // run starts a program and waits until it prints that it is ready.
 func (s *flooded) run(ready string, env []string, name string, args ...string) error {
-	p, err := process.Start(process.Command(s.rig.dir, env, name, args...))
+	p, err := process.Start(process.Command(s.testbed.dir, env, name, args...))
 	if err != nil {
 		return err
 	}
@@ -142,14 +142,14 @@ func (s *flooded) Flood(mifs int, p flood.Plan, seed uint64, dots int) ([]flood.
 	for _, h := range s.hosts[1 : mifs+2] {
 		specs = append(specs, portFlag{"--mif", "ibsim:" + h + "@" + s.sock})
 	}
-	fs, _, closeAll, err := openFlooders(s.rig.ctx, specs, floodTarget{seed: seed, dots: dots}, nil)
+	fs, _, closeAll, err := openFlooders(s.testbed.ctx, specs, floodTarget{seed: seed, dots: dots}, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer closeAll()
 	prog := flood.NewExperiment(p, fs[0].Flooder, flooders(fs[1:]))
-	if err := live.Run(s.rig.ctx, fs, prog, nil); err != nil {
+	if err := live.Run(s.testbed.ctx, fs, prog, nil); err != nil {
 		return nil, err
 	}
-	return prog.Rounds(), s.rig.ctx.Err()
+	return prog.Rounds(), s.testbed.ctx.Err()
 }

@@ -41,9 +41,9 @@ var (
 	toH2 = []byte{1, 2, 2}
 )
 
-// bed is a subnet with one endpoint whose requests are answered at once or
+// testbed is a subnet with one endpoint whose requests are answered at once or
 // never.
-type bed struct {
+type testbed struct {
 	testing.TB
 	s    *Subnet
 	e    *Endpoint
@@ -53,18 +53,18 @@ type bed struct {
 	key  ib.MKey
 }
 
-func newBed(t testing.TB, f *fabric.Fabric, c Config, node string) *bed {
+func newTestbed(t testing.TB, f *fabric.Fabric, c Config, node string) *testbed {
 	t.Helper()
 	s, err := New(f, c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{TB: t, s: s}
+	b := &testbed{TB: t, s: s}
 	b.e = b.attach(node)
 	return b
 }
 
-func (b *bed) attach(node string) *Endpoint {
+func (b *testbed) attach(node string) *Endpoint {
 	b.Helper()
 	e, err := b.s.Attach(node)
 	if err != nil {
@@ -82,7 +82,7 @@ func keep(p *mad.Packet) mad.Packet {
 }
 
 // do sends m and returns the answer, nil if there is none.
-func (b *bed) do(m *ib.MAD, to mad.Addr) *ib.MAD {
+func (b *testbed) do(m *ib.MAD, to mad.Addr) *ib.MAD {
 	b.Helper()
 	b.tid++
 	m.SetTID(b.tid)
@@ -107,7 +107,7 @@ func (b *bed) do(m *ib.MAD, to mad.Addr) *ib.MAD {
 var dr = mad.Addr{LID: ib.LIDPermissive}
 
 // get reads an attribute by directed route.
-func (b *bed) get(path []byte, attr ib.AttrID, am uint32) (*ib.MAD, ib.Status) {
+func (b *testbed) get(path []byte, attr ib.AttrID, am uint32) (*ib.MAD, ib.Status) {
 	b.Helper()
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, attr, am, b.key, path)
@@ -115,7 +115,7 @@ func (b *bed) get(path []byte, attr ib.AttrID, am uint32) (*ib.MAD, ib.Status) {
 }
 
 // set writes an attribute by directed route.
-func (b *bed) set(path []byte, attr ib.AttrID, am uint32, v interface{ Put([]byte) }) (*ib.MAD, ib.Status) {
+func (b *testbed) set(path []byte, attr ib.AttrID, am uint32, v interface{ Put([]byte) }) (*ib.MAD, ib.Status) {
 	b.Helper()
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodSet, attr, am, b.key, path)
@@ -128,7 +128,7 @@ func (b *bed) set(path []byte, attr ib.AttrID, am uint32, v interface{ Put([]byt
 // noAnswer is the status of a request that was not answered.
 const noAnswer ib.Status = 0x7FFF
 
-func (b *bed) answer(m *ib.MAD, to mad.Addr) (*ib.MAD, ib.Status) {
+func (b *testbed) answer(m *ib.MAD, to mad.Addr) (*ib.MAD, ib.Status) {
 	r := b.do(m, to)
 	if r == nil {
 		return nil, noAnswer
@@ -136,7 +136,7 @@ func (b *bed) answer(m *ib.MAD, to mad.Addr) (*ib.MAD, ib.Status) {
 	return r, smp.StatusOf(r)
 }
 
-func (b *bed) portInfo(path []byte, port uint32) (pi smp.PortInfo) {
+func (b *testbed) portInfo(path []byte, port uint32) (pi smp.PortInfo) {
 	b.Helper()
 	r, st := b.get(path, smp.AttrPortInfo, port|smp.PortInfoExtSpeeds)
 	if st != ib.StatusOK {
@@ -149,7 +149,7 @@ func (b *bed) portInfo(path []byte, port uint32) (pi smp.PortInfo) {
 }
 
 // change reads PortInfo, changes it and writes it back.
-func (b *bed) change(path []byte, port uint32, fn func(*smp.PortInfo)) (smp.PortInfo, ib.Status) {
+func (b *testbed) change(path []byte, port uint32, fn func(*smp.PortInfo)) (smp.PortInfo, ib.Status) {
 	b.Helper()
 	pi := b.portInfo(path, port)
 	pi.ClearForSet()
@@ -164,7 +164,7 @@ func (b *bed) change(path []byte, port uint32, fn func(*smp.PortInfo)) (smp.Port
 	return pi, st
 }
 
-func (b *bed) mustChange(path []byte, port uint32, fn func(*smp.PortInfo)) smp.PortInfo {
+func (b *testbed) mustChange(path []byte, port uint32, fn func(*smp.PortInfo)) smp.PortInfo {
 	b.Helper()
 	pi, st := b.change(path, port, fn)
 	if st != ib.StatusOK {
@@ -175,7 +175,7 @@ func (b *bed) mustChange(path []byte, port uint32, fn func(*smp.PortInfo)) smp.P
 
 // configure does what a manager does: LIDs H1 1, S1 2, S2 3, H2 4, tables,
 // all links Active.
-func (b *bed) configure() {
+func (b *testbed) configure() {
 	b.Helper()
 	lid := func(l, sm ib.LID) func(*smp.PortInfo) {
 		return func(p *smp.PortInfo) { p.LID, p.MasterSMLID, p.NeighborMTU = l, sm, 4 }
@@ -199,7 +199,7 @@ func (b *bed) configure() {
 }
 
 // table writes block 0 of a linear table and LinearFDBTop.
-func (b *bed) table(path []byte, ports ...uint8) {
+func (b *testbed) table(path []byte, ports ...uint8) {
 	b.Helper()
 	var t smp.LFT
 	for i := range t {
@@ -212,7 +212,7 @@ func (b *bed) table(path []byte, ports ...uint8) {
 	b.switchInfo(path, func(si *smp.SwitchInfo) { si.LinearFDBTop = ib.LID(len(ports) - 1) })
 }
 
-func (b *bed) switchInfo(path []byte, fn func(*smp.SwitchInfo)) (si smp.SwitchInfo) {
+func (b *testbed) switchInfo(path []byte, fn func(*smp.SwitchInfo)) (si smp.SwitchInfo) {
 	b.Helper()
 	r, st := b.get(path, smp.AttrSwitchInfo, 0)
 	if st == ib.StatusOK && fn != nil {
@@ -233,7 +233,7 @@ func (b *bed) switchInfo(path []byte, fn func(*smp.SwitchInfo)) (si smp.SwitchIn
 }
 
 // byLID makes a LID-routed SMP.
-func (b *bed) byLID(method ib.Method, attr ib.AttrID, am uint32, lid ib.LID) (*ib.MAD, ib.Status) {
+func (b *testbed) byLID(method ib.Method, attr ib.AttrID, am uint32, lid ib.LID) (*ib.MAD, ib.Status) {
 	b.Helper()
 	var m ib.MAD
 	smp.NewLID(&m, method, attr, am, b.key)
