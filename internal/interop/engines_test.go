@@ -74,17 +74,17 @@ var judgeNets = []struct {
 	{"irregular 48", false},
 }
 
-// judge holds ibdmchk's verdict.
-type judge struct {
+// ibdmchkReport is ibdmchk's result.
+type ibdmchkReport struct {
 	out      string
 	reached  bool // every CA reaches every other one
 	loops    bool // credit loops
 	complain string
 }
 
-// judgement writes the dump files of tables and lets ibdmchk walk them. With
+// runIbdmchk writes the dump files of tables and lets ibdmchk walk them. With
 // lanes it is given the files of path levels and SL-to-VL tables as well.
-func judgement(t *testing.T, f *fabric.Fabric, g *fabric.Graph, tb *route.Tables, lanes bool, more ...string) judge {
+func runIbdmchk(t *testing.T, f *fabric.Fabric, g *fabric.Graph, tb *route.Tables, lanes bool, more ...string) ibdmchkReport {
 	t.Helper()
 	tool := need.Tool(t, "ibdmchk")
 	dir := t.TempDir()
@@ -110,11 +110,11 @@ func judgement(t *testing.T, f *fabric.Fabric, g *fabric.Graph, tb *route.Tables
 	return ibdmchk(t, tool, dir, append(args, more...), g)
 }
 
-func ibdmchk(t *testing.T, tool, dir string, args []string, g *fabric.Graph) judge {
+func ibdmchk(t *testing.T, tool, dir string, args []string, g *fabric.Graph) ibdmchkReport {
 	t.Helper()
 	// The exit status says nothing: Debian's build crashes while cleaning up.
 	out, _ := run(t, upTime, dir, nil, tool, args...)
-	j := judge{out: out}
+	j := ibdmchkReport{out: out}
 	cas := 0
 	for i := range g.EndPorts {
 		if g.EndPorts[i].Type == ib.NodeCA && g.EndPorts[i].LID != 0 {
@@ -177,7 +177,7 @@ func TestEnginesVerified(t *testing.T) {
 					t.Errorf("%s: %v", e.engine.Name(), r.Err())
 				}
 				lanes := tb.SL != nil || tb.Lanes != nil
-				j := judgement(t, f, g, tb, lanes)
+				j := runIbdmchk(t, f, g, tb, lanes)
 				if !j.reached || j.loops || j.complain != "" {
 					t.Errorf("%s (%d lanes): ibdmchk: reached %v, credit loops %v, %s\n%s", e.engine.Name(), tb.NumVLs, j.reached, j.loops, j.complain, tail(j.out))
 				}
@@ -202,7 +202,7 @@ func TestVerifiersSeeLanes(t *testing.T) {
 		}
 		plain := *tb
 		plain.SL, plain.Class, plain.NumClasses, plain.Lanes, plain.NumVLs = nil, nil, 0, nil, 1
-		if j := judgement(t, f, g, &plain, false); !j.loops || !j.reached {
+		if j := runIbdmchk(t, f, g, &plain, false); !j.loops || !j.reached {
 			t.Errorf("%s on one lane: ibdmchk finds no credit loop\n%s", e.Name(), tail(j.out))
 		}
 		if r := check.Verify(g, &plain, check.Options{}); r.CreditCycles == 0 {
@@ -214,7 +214,7 @@ func TestVerifiersSeeLanes(t *testing.T) {
 		for _, x := range tb.Lanes.Index {
 			flat.Lanes.Index = append(flat.Lanes.Index, make([]uint8, len(x)))
 		}
-		if j := judgement(t, f, g, &flat, true); !j.loops {
+		if j := runIbdmchk(t, f, g, &flat, true); !j.loops {
 			t.Errorf("%s with all levels on lane 0: ibdmchk finds no credit loop\n%s", e.Name(), tail(j.out))
 		}
 	}
@@ -253,7 +253,7 @@ func TestMulticastVerified(t *testing.T) {
 			if !slices.ContainsFunc(with.Multicast.Trees, func(t route.Tree) bool { return t.SL != 0 }) {
 				args = append(args, "-M")
 			}
-			j := judgement(t, f, g, with, tb.SL != nil || tb.Lanes != nil, args...)
+			j := runIbdmchk(t, f, g, with, tb.SL != nil || tb.Lanes != nil, args...)
 			if !j.reached || j.loops || j.complain != "" {
 				t.Errorf("%s on %s: ibdmchk %v: reached %v, credit loops %v, %s\n%s", e.engine.Name(), name, args, j.reached, j.loops, j.complain, tail(j.out))
 			}
@@ -299,7 +299,7 @@ func TestSeveralLIDsVerified(t *testing.T) {
 				if tb == nil {
 					continue
 				}
-				j := judgement(t, f, one, tb, tb.SL != nil || tb.Lanes != nil)
+				j := runIbdmchk(t, f, one, tb, tb.SL != nil || tb.Lanes != nil)
 				if !j.reached || j.loops || j.complain != "" {
 					t.Errorf("%s on %s, LIDs %d: ibdmchk: reached %v, credit loops %v, %s\n%s", judged[i].engine.Name(), name, k, j.reached, j.loops, j.complain, tail(j.out))
 				}
@@ -338,7 +338,7 @@ func TestPeerUpDn(t *testing.T) {
 		t.Errorf("opensm.fdbs and opensm-lfts.dump are not the same tables: %v", err)
 	}
 	// Our files of their tables say the same.
-	if j := judgement(t, b.fab, g, theirs, false); !j.loops || !j.reached {
+	if j := runIbdmchk(t, b.fab, g, theirs, false); !j.loops || !j.reached {
 		t.Errorf("ibdmchk finds no credit loop in our dump of OpenSM's tables\n%s", tail(j.out))
 	}
 	ours, err := updn.Engine{}.Compute(g, route.Options{})
@@ -348,7 +348,7 @@ func TestPeerUpDn(t *testing.T) {
 	if r := check.Verify(g, ours, check.Options{Workers: 2}); !r.OK() {
 		t.Error(r.Err())
 	}
-	if j := judgement(t, b.fab, g, ours, false); j.loops || !j.reached || j.complain != "" {
+	if j := runIbdmchk(t, b.fab, g, ours, false); j.loops || !j.reached || j.complain != "" {
 		t.Errorf("our updn: ibdmchk: %s\n%s", j.complain, tail(j.out))
 	}
 }
