@@ -173,8 +173,8 @@ func TestAliasDuplicates(t *testing.T) {
 	}
 }
 
-// TestAliasOfEarlierManager: what a manager before this one gave to a port is its own:
-// it is kept by who asks for any, and can be deleted.
+// TestAliasOfEarlierManager: an alias that an earlier manager set stays with its port:
+// a request for any GUID keeps it, and it can be deleted.
 func TestAliasOfEarlierManager(t *testing.T) {
 	r := newAliasFixture(t, 2)
 	const theirs = 0x0014_0500_0000_0077
@@ -234,8 +234,8 @@ func TestAliasInGroup(t *testing.T) {
 	}
 }
 
-// TestAliasWaits: the answer comes when the port shows the alias; if that takes
-// too long it is BUSY, and the wish stays.
+// TestAliasWaits: the answer is sent when the port shows the alias. If that takes too
+// long the answer is BUSY, and the request stays in force.
 func TestAliasWaits(t *testing.T) {
 	r := newAliasFixture(t, 2)
 	x, mask := guidInfo(2, 0, map[int]ib.GUID{1: 0xA1})
@@ -354,8 +354,8 @@ func earlier(at map[int]ib.GUID, i int) (list []ib.GUID) {
 	return list
 }
 
-// TestAliasCarries: the partitions of an alias count for its port only if a trusted request
-// gave it, at the next start too; a host that chooses another one gives up what it had.
+// TestAliasCarries: an alias gives its port partitions only if a trusted request set
+// it, also after a restart. A host that replaces the alias loses them.
 func TestAliasCarries(t *testing.T) {
 	r := newAliasFixture(t, 2)
 	for _, c := range []struct {

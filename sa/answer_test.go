@@ -156,7 +156,7 @@ func TestNodeRecords(t *testing.T) {
 	}
 }
 
-// TestStatusCodes: what is asked wrongly is answered with the right code.
+// TestStatusCodes: each invalid request gets the right status.
 func TestStatusCodes(t *testing.T) {
 	s := snapshot(2, 0)
 	old := ask(ib.MethodGet, wire.AttrNodeRecord, 1, &wire.NodeRecord{LID: 2})
@@ -189,7 +189,7 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// TestDroppedRequests: what must not be answered is not.
+// TestDroppedRequests: requests that must not be answered get no answer.
 func TestDroppedRequests(t *testing.T) {
 	s := snapshot(2, 0)
 	q := ask(ib.MethodGet, wire.AttrClassPortInfo, 0, nil)
@@ -318,9 +318,9 @@ func TestWholePathTable(t *testing.T) {
 	}
 }
 
-// TestSingleMAD: clients that cannot reassemble get a table whole, in at most 168
-// bytes and with the exact length, or are told that it does not fit. A table
-// that is cut without a word is taken for the whole one.
+// TestSingleMAD: clients that cannot reassemble get a whole table of at most 168 bytes
+// with its exact length, or an error that says that it does not fit. A silently
+// truncated table would look complete.
 func TestSingleMAD(t *testing.T) {
 	s := snapshot(5, 0)
 	lid := func(l ib.LID) []byte { return binary.BigEndian.AppendUint16(nil, uint16(l)) }

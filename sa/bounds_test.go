@@ -18,9 +18,8 @@ import (
 	"heddle/subnet"
 )
 
-// TestGroupShares: one host that creates groups without end leaves groups
-// and MLIDs for others, is refused in time, and takes nothing from the port in
-// whose name it asks.
+// TestGroupShares: a host that creates groups endlessly leaves groups and MLIDs for
+// others, is refused in time, and uses up nothing of the port in whose name it asks.
 func TestGroupShares(t *testing.T) {
 	s := up(5)
 	for i := range s.Ports {
@@ -75,8 +74,8 @@ func TestGroupShares(t *testing.T) {
 	}
 }
 
-// TestParkedByPort: who asks for many tables waits behind himself, and a request
-// that came with megabytes behind it does not keep them.
+// TestParkedByPort: queries for many tables delay only their own port, and a long
+// request does not keep its extra megabytes.
 func TestParkedByPort(t *testing.T) {
 	s := snapshot(2, 0)
 	r := newFixture(t, s, sa.Config{})
@@ -105,8 +104,8 @@ func TestParkedByPort(t *testing.T) {
 	}
 }
 
-// TestStandbySendsNothing: what was on its way when this manager lost the
-// mastership goes nowhere, and nothing is forgotten meanwhile.
+// TestStandbySendsNothing: after losing the mastership nothing in progress is sent, and
+// nothing is lost.
 func TestStandbySendsNothing(t *testing.T) {
 	s := snapshot(4, 0)
 	r := newFixture(t, s, sa.Config{})
@@ -140,8 +139,8 @@ func TestStandbySendsNothing(t *testing.T) {
 	}
 }
 
-// TestStoreFailsTemporarily: what the store did not take is stored when it
-// takes something again, the last of each record, and by itself after a while.
+// TestStoreFailsTemporarily: changes that the store rejected are stored when it works
+// again, the last of each record, at the latest after a retry interval.
 func TestStoreFailsTemporarily(t *testing.T) {
 	w := newTestbed(t, sa.Config{}, up(3))
 	broken := errors.New("no space left on device")
@@ -220,8 +219,8 @@ func TestLeaseOverClocks(t *testing.T) {
 	}
 }
 
-// TestForeignPartitions: nobody joins, founds or finds out by proxy, alias or
-// guessing what belongs to a partition that he is not in.
+// TestForeignPartitions: no requester can join, create or discover, by proxy, alias or
+// guessing, anything of a partition that it does not belong to.
 func TestForeignPartitions(t *testing.T) {
 	s := up(4)
 	s.Partitions = &partition.Policy{Partitions: []partition.Partition{
@@ -285,8 +284,7 @@ func TestForeignPartitions(t *testing.T) {
 	}
 }
 
-// TestAliasInGroupOfTheSameBatch: a join counts for a Delete that comes in one
-// batch with it.
+// TestAliasInGroupOfTheSameBatch: a join counts for a Delete in the same batch.
 func TestAliasInGroupOfTheSameBatch(t *testing.T) {
 	r := newAliasFixture(t, 2)
 	r.set(2, 2, 0, map[int]ib.GUID{1: 0xA1})
@@ -309,9 +307,8 @@ func TestAliasInGroupOfTheSameBatch(t *testing.T) {
 	}
 }
 
-// TestHostileHost: whatever one host asks for, again and again and always
-// something else, what is kept for it stays within bounds, and others are
-// served as before; a million requests in make test-long.
+// TestHostileHost: whatever one host requests, the state kept for it stays bounded, and
+// others are served as before; a million requests in make test-long.
 func TestHostileHost(t *testing.T) {
 	s := up(4)
 	for i := range s.Ports {

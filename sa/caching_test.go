@@ -9,9 +9,9 @@ import (
 	"heddle/sa"
 )
 
-// TestPathCachingFlag: the permission to cache stands at bit offset 353 of a
-// PathRecord (Tasoulas et al., §IV-B), the field of three bits behind
-// RawTraffic, and nowhere else; without the option no bit differs from before.
+// TestPathCachingFlag: the permission to cache is in the three bits at bit offset 353
+// of a PathRecord, after RawTraffic (Tasoulas et al., §IV-B), and nowhere else; without
+// the option no bit changes.
 func TestPathCachingFlag(t *testing.T) {
 	s := snapshot(3, 0)
 	q := ask(ib.MethodGet, wire.AttrPathRecord, wire.PathCompSLID|wire.PathCompDLID, &wire.PathRecord{SLID: 2, DLID: 3})

@@ -194,9 +194,9 @@ func (x *script) run() {
 	}
 }
 
-// FuzzCore: whatever is asked of a core, in whatever order things happen, it
-// does not panic, is silent while it is not the master, changes no view that is
-// out, restores what it had, and does the same when it is done again.
+// FuzzCore: no sequence of requests and events makes a core panic, send while it is not
+// master, change a published view, or lose stored state; the same sequence has the same
+// results.
 func FuzzCore(f *testing.F) {
 	for seed := range 8 {
 		in := make([]byte, 400)

@@ -64,8 +64,8 @@ func richSource(tb testing.TB) *sa.Source {
 	return &sa.Source{Snap: s, View: v, Opt: &sa.Options{SAKey: 7, PathCaching: 1, VirtRecords: true, PrefixRoutes: []sa.PrefixRoute{{Prefix: 5}}}}
 }
 
-// FuzzAnswer: whatever is asked, nothing panics, what is answered is well
-// formed, and no key is told to who does not know the SA's.
+// FuzzAnswer: no request causes a panic, each answer is well-formed, and no key is
+// visible without the SA_Key.
 func FuzzAnswer(f *testing.F) {
 	src := richSource(f)
 	for _, a := range []ib.AttrID{

@@ -87,8 +87,8 @@ func TestInformStatus(t *testing.T) {
 	}
 }
 
-// TestInformRecords: each subscription of a port has an Enum of its own, asking
-// again changes it, and the QPN is for the trusted.
+// TestInformRecords: each subscription of a port has its own Enum, a repeated one
+// replaces it, and only trusted requesters see the QPN.
 func TestInformRecords(t *testing.T) {
 	s := snapshot(3, 0)
 	r := newFixture(t, s, sa.Config{SAKey: saKey})
@@ -133,7 +133,8 @@ func TestInformRecords(t *testing.T) {
 	}
 }
 
-// TestReportMatching holds who gets a Report to a naive reading of the rules.
+// TestReportMatching compares the receivers of Reports with a naive reading of the
+// rules.
 func TestReportMatching(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 9))
@@ -211,8 +212,8 @@ func TestReportMatching(t *testing.T) {
 	}
 }
 
-// TestTrapWithoutIssuer: an agent that leaves IssuerLID 0 is known by the LID
-// its trap came from; a trap of nobody goes nowhere.
+// TestTrapWithoutIssuer: an agent that leaves IssuerLID 0 is identified by the trap's
+// source LID; a trap without any source is dropped.
 func TestTrapWithoutIssuer(t *testing.T) {
 	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
@@ -238,8 +239,8 @@ func gone(hosts int, lids ...ib.LID) *subnet.Snapshot {
 	return s
 }
 
-// TestPortEvents: traps 64 and 65 for what comes and goes, aliases too, to who
-// shares a partition with it, or did.
+// TestPortEvents: traps 64 and 65 report new and lost GIDs, aliases included, to ports
+// that share a partition, or did.
 func TestPortEvents(t *testing.T) {
 	r := newFixture(t, snapshot(4, 0), sa.Config{})
 	r.want(2, inform(trapNumber(64)), 0)
@@ -333,8 +334,8 @@ func TestDropAccess(t *testing.T) {
 	}
 }
 
-// TestDropAway: subscriptions of a port that left stay for DropAfter, no
-// longer, and not at all for ever if it comes back in time.
+// TestDropAway: subscriptions of a missing port last for DropAfter, and indefinitely if
+// it returns in time.
 func TestDropAway(t *testing.T) {
 	r := newFixture(t, snapshot(3, 0), sa.Config{DropAfter: time.Minute})
 	r.want(2, inform(nil), 0)
@@ -360,7 +361,7 @@ func TestDropAway(t *testing.T) {
 	}
 }
 
-// TestForgedTraps: nobody speaks for another port, or for the manager.
+// TestForgedTraps: no host can send traps for another port or for the manager.
 func TestForgedTraps(t *testing.T) {
 	r := newFixture(t, snapshot(3, 0), sa.Config{})
 	r.want(2, inform(nil), 0)

@@ -11,7 +11,7 @@ import (
 	"heddle/store"
 )
 
-// TestJoinAnswer: what the answers to joins and leaves say, and what is told.
+// TestJoinAnswer: the answers to joins and leaves, and the groups reported for routing.
 func TestJoinAnswer(t *testing.T) {
 	w := newTestbed(t, sa.Config{SAKey: 7}, up(4))
 	if w.routed(0xC000) != nil {
@@ -53,7 +53,7 @@ func TestJoinAnswer(t *testing.T) {
 	}
 }
 
-// TestCreateValues: what a group gets that its creator did not say, or said by
+// TestCreateValues: the parameters of a group that its creator omits or gives by
 // selectors.
 func TestCreateValues(t *testing.T) {
 	for _, c := range []struct {
@@ -126,7 +126,7 @@ func TestAssignedMGID(t *testing.T) {
 	}
 }
 
-// TestGroupEnds: a group is there as long as somebody keeps it.
+// TestGroupEnds: a group exists while a member keeps it.
 func TestGroupEnds(t *testing.T) {
 	for _, c := range []struct {
 		name          string

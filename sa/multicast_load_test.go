@@ -25,9 +25,8 @@ func requests(m ib.Method, mask wire.CompMask, rs ...wire.MCMemberRecord) []sa.R
 	return out
 }
 
-// TestMillionCycles: groups are created, joined, left in part and in whole, a
-// million times, and nothing grows: not MLIDs, not groups, not members, not
-// what is stored, not memory.
+// TestMillionCycles: creating, joining and leaving groups a million times leaks neither
+// MLIDs, groups, members, records nor memory.
 func TestMillionCycles(t *testing.T) {
 	w := newTestbed(t, sa.Config{ExclusiveMLIDs: true}, up(4))
 	var list []sa.Request
@@ -91,7 +90,7 @@ func TestMillionCycles(t *testing.T) {
 	}
 }
 
-// TestMLIDs: the lowest free one, or the one that is asked for.
+// TestMLIDs: a new group gets the lowest free MLID, or the requested one.
 func TestMLIDs(t *testing.T) {
 	s := up(2)
 	s.Nodes[0].Switch.MulticastFDBCap = 6
@@ -120,8 +119,8 @@ func TestMLIDs(t *testing.T) {
 	}
 }
 
-// TestSharedMLIDs: when MLIDs have run out, groups that agree share one, and
-// its tree is for the members of all of them.
+// TestSharedMLIDs: when no MLID is free, compatible groups share one, and its tree
+// serves the members of all of them.
 func TestSharedMLIDs(t *testing.T) {
 	s := up(4)
 	s.Nodes[0].Switch.MulticastFDBCap = 3
@@ -168,8 +167,8 @@ func TestSharedMLIDs(t *testing.T) {
 	}
 }
 
-// TestConsolidateSNM: solicited-node groups of one scope and P_Key have one
-// MLID when that is wanted, and only they.
+// TestConsolidateSNM: if requested, solicited-node groups of one scope and P_Key share
+// an MLID, and no others do.
 func TestConsolidateSNM(t *testing.T) {
 	for _, on := range []bool{false, true} {
 		s := up(4)

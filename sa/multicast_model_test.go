@@ -332,8 +332,8 @@ func (w *testbed) run(ops []modelOp, most int, m *model, restart func() bool) (l
 	return list
 }
 
-// TestMulticastModel: random requests, ports that come and go and P_Keys that
-// change lead to what the plain model says, at each step.
+// TestMulticastModel: random requests, port and P_Key changes have the same result as a
+// naive model, at each step.
 func TestMulticastModel(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -347,9 +347,8 @@ func TestMulticastModel(t *testing.T) {
 	}
 }
 
-// TestMulticastEqual: batches of any size, restarts in between, and what the
-// map order of the day is, change nothing: statuses, groups, what is routed
-// and what is stored are the same.
+// TestMulticastEqual: statuses, groups, routed trees and stored records do not depend
+// on batch sizes, restarts or map order.
 func TestMulticastEqual(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 2))
@@ -379,8 +378,7 @@ func TestMulticastEqual(t *testing.T) {
 	}
 }
 
-// TestViewIsImmutable: what a view shows stays what it was, whatever happens
-// later, and what has not changed is shared.
+// TestViewIsImmutable: a published view never changes, and unchanged parts are shared.
 func TestViewIsImmutable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 3))
 	w := newTestbed(t, sa.Config{}, up(modelHosts))

@@ -26,8 +26,8 @@ func storedGroup() *sa.Group {
 	}
 }
 
-// TestGroupRecords: groups that somebody else hands over as records are there
-// before the first answer, with everything they had.
+// TestGroupRecords: groups imported as records exist before the first answer, with all
+// their parameters.
 func TestGroupRecords(t *testing.T) {
 	w := &testbed{t: t, store: store.NewMemory()}
 	var ops []store.Op
@@ -58,7 +58,7 @@ func TestGroupRecords(t *testing.T) {
 	}
 }
 
-// TestDamagedRecords: what cannot be read is told, and the rest is used.
+// TestDamagedRecords: unreadable records are logged, and the others are used.
 func TestDamagedRecords(t *testing.T) {
 	good := sa.GroupRecords(storedGroup())
 	state := store.Record{Table: store.TableGroups, Key: []byte{0}, Value: []byte{1, 0, 0, 0, 0, 9}}
@@ -110,8 +110,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// FuzzStoredGroups: no record, however damaged, stops a core or makes it keep
-// what it cannot have.
+// FuzzStoredGroups: no damaged record stops a core or creates invalid state.
 func FuzzStoredGroups(f *testing.F) {
 	for _, r := range sa.GroupRecords(storedGroup()) {
 		f.Add(uint8(r.Table), r.Key, r.Value)
@@ -159,8 +158,8 @@ func check(t *testing.T, w *testbed) {
 	}
 }
 
-// FuzzMember: no request, however odd, breaks what holds of groups, and each
-// gets one answer or none.
+// FuzzMember: no request violates the invariants of groups, and each gets at most one
+// answer.
 func FuzzMember(f *testing.F) {
 	seed := func(mgid ib.GID, mask wire.CompMask, state uint8) {
 		r := joining(mgid, 2, state)

@@ -13,8 +13,8 @@ import (
 	"heddle/subnet"
 )
 
-// TestPermanentGroups: groups come from the partitions, change and go with
-// them, and keep their MLIDs.
+// TestPermanentGroups: the partitions create, change and remove groups, whose MLIDs
+// stay.
 func TestPermanentGroups(t *testing.T) {
 	policy := func(groups map[ib.PKey][]partition.Group) *partition.Policy {
 		p := &partition.Policy{}
@@ -70,8 +70,8 @@ func TestPermanentGroups(t *testing.T) {
 	}
 }
 
-// TestMissingPort: a port that disappears leaves its groups; one that loses the
-// P_Key of a group leaves that one.
+// TestMissingPort: a missing port leaves its groups; one that loses the P_Key of a
+// group leaves that group.
 func TestMissingPort(t *testing.T) {
 	w := newTestbed(t, sa.Config{}, up(4))
 	for lid := ib.LID(2); lid < 5; lid++ {
@@ -124,8 +124,8 @@ func TestMissingPort(t *testing.T) {
 	}
 }
 
-// TestAliasMembers: a port may join by an alias GUID; the tree leads to the
-// port that has it, wherever that goes.
+// TestAliasMembers: a port may join by an alias GUID; the tree follows the alias to its
+// current port.
 func TestAliasMembers(t *testing.T) {
 	s := up(3)
 	port(s, 2).Aliases = []ib.GUID{0, 0xA11A5}
@@ -153,8 +153,8 @@ func TestAliasMembers(t *testing.T) {
 	}
 }
 
-// TestTakeover: after another manager was the master, members stay until it is
-// known that they did not join again.
+// TestTakeover: after a change of master, members stay until the time to rejoin has
+// passed.
 func TestTakeover(t *testing.T) {
 	s := up(5)
 	for lid := ib.LID(2); lid < 6; lid++ {

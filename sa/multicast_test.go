@@ -105,8 +105,8 @@ func (w *testbed) routed(mlid ib.LID) *subnet.Group {
 	return nil
 }
 
-// TestMulticastVectors replays what was recorded with OpenSM on one switch and two
-// hosts whose links do 10 Gb/s and 2048 bytes.
+// TestMulticastVectors replays requests recorded with OpenSM on one switch and two
+// hosts with links of 10 Gb/s and MTU 2048.
 func TestMulticastVectors(t *testing.T) {
 	s := up(2)
 	for i, guid := range []ib.GUID{0x100001, 0x100004} {
@@ -158,8 +158,8 @@ func TestMulticastVectors(t *testing.T) {
 	}
 }
 
-// TestJoinStatus: each rule of joining, creating and leaving, one at a time,
-// from a state in which the request passes but for that rule.
+// TestJoinStatus tests each rule of joining, creating and leaving separately, from a
+// state in which the request violates only that rule.
 func TestJoinStatus(t *testing.T) {
 	foreign := func(r *wire.MCMemberRecord) { r.PortGID = ib.MakeGID(0xFEC0000000000001, r.PortGID.GUID()) }
 	for _, c := range []struct {

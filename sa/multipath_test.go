@@ -12,8 +12,8 @@ import (
 	"heddle/sa"
 )
 
-// TestOtherGIDs: aliases are answered as asked, other subnets by a router,
-// multicast groups with their values.
+// TestOtherGIDs: aliases are answered as requested, other subnets by a router,
+// multicast groups with their parameters.
 func TestOtherGIDs(t *testing.T) {
 	s := snapshot(3, 0)
 	s.Ports[s.PortByGUID(0x1021)].Aliases = []ib.GUID{0, 0xA11A5}

@@ -74,9 +74,9 @@ func BenchmarkPathEvents(b *testing.B) {
 	}
 }
 
-// TestManyPathEvents: where a great many paths change, who asks for them is told
-// so in one Report, and who has nothing to do with them is not; where it is
-// too much to compare, everybody is.
+// TestManyPathEvents: when very many paths change, affected subscribers get one Report
+// that names all paths, and others none; when too many change to compare, every
+// subscriber gets one.
 func TestManyPathEvents(t *testing.T) {
 	for _, c := range []struct {
 		hosts string

@@ -221,8 +221,9 @@ func TestVisibility(t *testing.T) {
 	}
 }
 
-// TestLinksOfLimitedMembers: among limited members a full one sees every cable, as
-// with OpenSM: both ends share a partition with it, though not with each other.
+// TestLinksOfLimitedMembers: among limited members a full member sees every link, as
+// with OpenSM: it shares a partition with both ends, though they share none with each
+// other.
 func TestLinksOfLimitedMembers(t *testing.T) {
 	s := snapshot(4, 0)
 	for _, i := range s.EndPortPort {
@@ -282,8 +283,8 @@ end-qos-levels
 	}
 }
 
-// TestLanesPrescribeSL: with an engine that uses lanes every path has the level
-// that the tables say, and no other one can be had.
+// TestLanesPrescribeSL: with an engine that uses lanes, every path has the tables'
+// service level, and requests for another are refused.
 func TestLanesPrescribeSL(t *testing.T) {
 	s := fabricSnapshot(t, sssp.DFEngine{}, 0, 8, "torus", "4x4")
 	if s.Tables.SL == nil {
@@ -305,8 +306,8 @@ func TestLanesPrescribeSL(t *testing.T) {
 	}
 }
 
-// TestRatesThatClientsKnow: a code that came later is told only to software
-// that says it knows it.
+// TestRatesThatClientsKnow: newer rate codes are shown only to software with the
+// capability bit.
 func TestRatesThatClientsKnow(t *testing.T) {
 	const ext, mask2 = ib.CapIsExtendedSpeedsSupported, ib.CapIsCapabilityMask2Supported
 	for _, c := range []struct {
@@ -370,8 +371,8 @@ func TestNumbPath(t *testing.T) {
 	}
 }
 
-// TestIrreversiblePath: a path whose way back is missing, or carries less, is not
-// reversible.
+// TestIrreversiblePath: a path is not reversible if the reverse path is missing or has
+// lower values.
 func TestIrreversiblePath(t *testing.T) {
 	s := snapshot(2, 0)
 	s.Tables.LFT[0][2] = 0xFF // nobody reaches LID 2
@@ -395,8 +396,7 @@ func TestIrreversiblePath(t *testing.T) {
 	}
 }
 
-// TestPathTableIsBounded: a table that would not fit is refused, and what was
-// made of it let go.
+// TestPathTableIsBounded: a table above the limit is refused, and its memory released.
 func TestPathTableIsBounded(t *testing.T) {
 	s := fabricSnapshot(t, updn.Engine{}, 2, 1, "xgft", "2", "18,9", "1,18") // 162 hosts × 4 LIDs
 	var lids int

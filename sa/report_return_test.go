@@ -13,9 +13,9 @@ import (
 	"heddle/subnet"
 )
 
-// TestReturnedGID: a GID that went and comes back within MigrateTime with another LID
-// gives trap 69 besides trap 64; one that is new, or started again where it was, or
-// that was away for longer, does not (algorithm 1 of the signaling method for VMs).
+// TestReturnedGID: a GID that returns within MigrateTime with another LID causes trap
+// 69 in addition to trap 64. A new GID, one that restarts at its old LID, and one that
+// returns later do not (algorithm 1 of the signaling method for VMs).
 func TestReturnedGID(t *testing.T) {
 	without := func(s *subnet.Snapshot, guid ib.GUID) *subnet.Snapshot {
 		g := clone(s)

@@ -83,9 +83,8 @@ func TestReportsWithLoss(t *testing.T) {
 	}
 }
 
-// TestDeadSubscriber: one that does not answer takes nothing from those who do,
-// holds a bounded number of Reports, is asked ever less often, and is
-// forgotten in the end.
+// TestDeadSubscriber: an unresponsive subscriber does not delay others, holds a bounded
+// number of Reports, gets them ever less often, and is finally dropped.
 func TestDeadSubscriber(t *testing.T) {
 	r := newFixture(t, snapshot(3, 0), sa.Config{DropAfter: 5 * time.Minute})
 	r.want(2, inform(nil), 0)
@@ -134,8 +133,8 @@ func TestDeadSubscriber(t *testing.T) {
 	}
 }
 
-// TestReportStorm: what waits for one subscriber is bounded, and the newest is
-// kept.
+// TestReportStorm: the queue of one subscriber is bounded, and keeps the newest
+// Reports.
 func TestReportStorm(t *testing.T) {
 	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
@@ -152,7 +151,8 @@ func TestReportStorm(t *testing.T) {
 	}
 }
 
-// TestReportAfterStore: what rests on a change that is not durable is not told.
+// TestReportAfterStore: a Report about a change is not sent before the change is
+// durable.
 func TestReportAfterStore(t *testing.T) {
 	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
@@ -173,8 +173,7 @@ func TestReportAfterStore(t *testing.T) {
 	}
 }
 
-// TestStrayAnswers: answers that nobody waits for, or that are not of the
-// subscriber, change nothing.
+// TestStrayAnswers: unsolicited responses, and those of other ports, change nothing.
 func TestStrayAnswers(t *testing.T) {
 	r := newFixture(t, snapshot(3, 0), sa.Config{})
 	r.want(2, inform(nil), 0)
@@ -197,8 +196,8 @@ func TestStrayAnswers(t *testing.T) {
 	}
 }
 
-// TestNoLeak: registrations, subscriptions and what undoes them leave nothing
-// behind; a million cycles in make test-long.
+// TestNoLeak: registrations, subscriptions and their removal leave no state behind; a
+// million cycles in make test-long.
 func TestNoLeak(t *testing.T) {
 	cycles := 20_000
 	if os.Getenv("HEDDLE_LONG") != "" {

@@ -30,9 +30,8 @@ func guids(s *subnet.Snapshot, list ...ib.GUID) *subnet.Snapshot {
 	return s
 }
 
-// TestServiceVectors replays what OpenSM was asked and said (recorded on the
-// wire; the last word of the answers was damaged there by the client library and is 0
-// here).
+// TestServiceVectors replays requests and OpenSM's answers (recorded on the wire; the
+// client library damaged the last word of the answers, which is 0 here).
 func TestServiceVectors(t *testing.T) {
 	r := newFixture(t, guids(snapshot(2, 0), 0x100001, 0x100004), sa.Config{SAKey: saKey})
 	const service = "0000000000001234fe800000000000000000000000100001ffff00000000003c00000000000000000000000000000000" +
@@ -134,8 +133,9 @@ func TestServiceStatus(t *testing.T) {
 	r.want(4, del(wire.AttrServiceRecord, compRID, hers), 0x0300)
 }
 
-// TestServiceKey: a service with a key changes only for who knows it, the ports
-// that registered and offer it, and the trusted; nobody else is shown the key.
+// TestServiceKey: a service with a key changes only for requesters that know the key,
+// the ports that registered and offer it, and trusted ones; no other requester sees the
+// key.
 func TestServiceKey(t *testing.T) {
 	r := newFixture(t, snapshot(3, 0), sa.Config{SAKey: saKey})
 	mine := serviceOf(1, 1, "mine")
@@ -344,8 +344,8 @@ func naiveMatch(mask wire.CompMask, a, b *wire.ServiceRecord) bool {
 	return true
 }
 
-// TestServiceBounds: one port cannot take all, and what it gives back it can
-// use again.
+// TestServiceBounds: one port cannot use up all services, and can reuse those that it
+// deletes.
 func TestServiceBounds(t *testing.T) {
 	r := newFixture(t, snapshot(2, 0), sa.Config{})
 	n := uint64(0)

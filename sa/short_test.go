@@ -10,9 +10,8 @@ import (
 	"heddle/sa"
 )
 
-// TestShortMessage: a request that came as an RMPP message has only the data
-// that was sent, and is answered like one with zeros behind it. Single MADs are
-// never short.
+// TestShortMessage: an RMPP request may be shorter than a MAD, and is answered as if
+// padded with zeros. Single MADs are never short.
 func TestShortMessage(t *testing.T) {
 	s := snapshot(4, 0)
 	r := wire.MultiPathRecord{SGIDCount: 1, DGIDCount: 2}

@@ -12,9 +12,8 @@ import (
 	"heddle/subnet"
 )
 
-// FuzzStoredRecords: whatever a store holds of services, subscriptions and alias
-// GUIDs, the core starts, says what it leaves out, and serves; what it takes it
-// shows in the same way after another start.
+// FuzzStoredRecords: with any stored services, subscriptions and alias GUIDs a core
+// starts, logs what it ignores, and serves; a restart gives the same state.
 func FuzzStoredRecords(f *testing.F) {
 	s := up(3)
 	add := func(r store.Record, wall int64) { f.Add(uint8(r.Table), r.Key, r.Value, wall) }

@@ -14,8 +14,8 @@ import (
 	"heddle/subnet"
 )
 
-// TestUntrustedAndServices: who neither registered nor offers a service, and does not know its
-// key, can neither replace nor delete it, nor find the key out.
+// TestUntrustedAndServices: a requester that neither registered nor offers a service,
+// and does not know its key, can neither replace nor delete it, nor discover the key.
 func TestUntrustedAndServices(t *testing.T) {
 	r := newFixture(t, snapshot(4, 0), sa.Config{SAKey: saKey})
 	plain, keyed := serviceOf(1, 1, "plain"), serviceOf(2, 1, "keyed")
@@ -42,8 +42,8 @@ func TestUntrustedAndServices(t *testing.T) {
 	r.want(2, del(wire.AttrServiceRecord, compRID, plain), 0)
 }
 
-// TestProxyAfterRestart: who joined a port by proxy is known after a restart too; others
-// cannot end the membership then either.
+// TestProxyAfterRestart: the requester of a proxy membership is known after a restart
+// too; others cannot end the membership.
 func TestProxyAfterRestart(t *testing.T) {
 	s := snapshot(4, 0)
 	s.Nodes[0].Switch.MulticastFDBCap, s.Partitions = 64, partition.Default()
@@ -123,8 +123,8 @@ func TestPublicKey(t *testing.T) {
 
 const dropped ib.Status = 0xFFFF
 
-// TestServiceEndsWithItsPartition: who owns a P_Key next sees none of the services of the
-// partition that had it. A port that is only absent keeps its services.
+// TestServiceEndsWithItsPartition: the next partition with a P_Key sees no services of
+// the previous one. A port that is merely missing keeps its services.
 func TestServiceEndsWithItsPartition(t *testing.T) {
 	const key = ib.PKey(0x8033)
 	policy := func(name string, hosts ...int) *partition.Policy {
@@ -180,8 +180,8 @@ func TestServiceEndsWithItsPartition(t *testing.T) {
 	}
 }
 
-// TestUntrustedChangeNothing: whatever five hostile hosts ask of the SA, with no key, the
-// public one or any other, what honest hosts have registered stays as it was.
+// TestUntrustedChangeNothing: requests of five hostile hosts, with no key, the public
+// one or others, do not change the registrations of honest hosts.
 func TestUntrustedChangeNothing(t *testing.T) {
 	seeds := uint64(20)
 	if testing.Short() {

@@ -88,8 +88,8 @@ const (
 	swPort  = "000104000000000000000000000000000000000000000000000000000000000000021f0274520011404000080804f040.."
 )
 
-// TestVectors: what OpenSM answers on net.1, byte for byte (recorded from the
-// wire, OpenSM 3.3.23).
+// TestVectors: answers equal OpenSM's on net.1, byte for byte (recorded from the wire,
+// OpenSM 3.3.23).
 func TestVectors(t *testing.T) {
 	s := net1(t)
 	for _, c := range []struct {

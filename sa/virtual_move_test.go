@@ -48,9 +48,8 @@ func moved(s *subnet.Snapshot, guid ib.GUID, host ib.LID, index uint16) *subnet.
 	return c
 }
 
-// TestVPortMigrates: a virtual machine that is elsewhere in the next state of the
-// subnet is a member as before, keeps its services and its subscriptions, and nobody
-// hears that it came or went. One that is gone leaves.
+// TestVPortMigrates: a virtual machine that moves keeps its memberships, services and
+// subscriptions, and causes no traps 64 and 65. One that is gone leaves.
 func TestVPortMigrates(t *testing.T) {
 	s := vms()
 	r := newFixture(t, s, sa.Config{})
@@ -148,8 +147,8 @@ func TestVPortMigrates(t *testing.T) {
 	}
 }
 
-// TestVPortTraps: the traps of virtualization are forwarded, security traps to the
-// trusted, and those in the vendor's form as generic ones too.
+// TestVPortTraps: traps of virtualization are forwarded, security traps only to trusted
+// subscribers, and those in the vendor's form also in the generic one.
 func TestVPortTraps(t *testing.T) {
 	s := vms()
 	r := newFixture(t, s, sa.Config{SAKey: saKey})
@@ -199,9 +198,8 @@ func TestVPortTraps(t *testing.T) {
 	}
 }
 
-// TestMovedPaths: hosts that ask for it are told of the paths to a virtual machine that
-// moved if they are others: with a LID of its own nothing is another; with a shared
-// one its GID has another LID.
+// TestMovedPaths: subscribers are notified of paths to a virtual machine that moved if
+// they changed: none with its own LID; with a shared LID its GID has another one.
 func TestMovedPaths(t *testing.T) {
 	s := fabricSnapshot(t, minhop.Engine{}, 0, 1, "xgft", "2", "4,4", "1,2")
 	var hosts []int32

@@ -13,7 +13,7 @@ import (
 	"heddle/sa"
 )
 
-// TestVirtualRecords: the records of virtualization, and who sees them.
+// TestVirtualRecords: the records of virtualization, and their visibility.
 func TestVirtualRecords(t *testing.T) {
 	s := vms()
 	list := func(a mad.Addr, attr ib.AttrID, mask wire.CompMask, r record, key uint64) (string, ib.Status) {

@@ -76,8 +76,8 @@ func askAs(t *testing.T, src *sa.Source, a mad.Addr, q []byte) ([]byte, sa.Verdi
 	return b, v
 }
 
-// TestVPortRequester: who asks is told by the SGID where a LID is shared, and nobody
-// borrows the partitions of another.
+// TestVPortRequester: on a shared LID the SGID identifies the requester, and no
+// requester can use another's partitions.
 func TestVPortRequester(t *testing.T) {
 	s := vms()
 	src := source(s)
@@ -132,8 +132,8 @@ func TestVPortRequester(t *testing.T) {
 	}
 }
 
-// TestVPortPaths: a VPort has paths as any port; a GRH is asked for where packets
-// would go to another without.
+// TestVPortPaths: a VPort has paths like any port; a GRH is required if packets without
+// one would reach another VPort.
 func TestVPortPaths(t *testing.T) {
 	s := vms()
 	for _, c := range []struct {
@@ -292,8 +292,8 @@ func TestVPortMultiPathAndTrace(t *testing.T) {
 	}
 }
 
-// TestLeasedAliases: what virtual machines hold on a shared port is not the SA's to
-// give or take, nor may a virtual machine ask for more.
+// TestLeasedAliases: the SA neither sets nor deletes aliases of virtual machines on a
+// shared port, and virtual machines cannot request more.
 func TestLeasedAliases(t *testing.T) {
 	s := vms()
 	for _, c := range []struct {

@@ -14,8 +14,8 @@ import (
 	"heddle/subnet"
 )
 
-// TestWaitForTables: a query for tables that nobody has read names the nodes,
-// and is answered when a snapshot shows them, or refused in time.
+// TestWaitForTables: a query for unread tables names the nodes, and is answered when a
+// snapshot has the tables, or refused in time.
 func TestWaitForTables(t *testing.T) {
 	s := snapshot(3, 0)
 	r := newFixture(t, s, sa.Config{SAKey: 7})
@@ -102,9 +102,9 @@ func withLanes(s *subnet.Snapshot, n int) *subnet.Snapshot {
 	return &c
 }
 
-// TestWaitForAllTables: a query for the tables of all nodes has them all read,
-// waits as long as there is progress, and is answered whole; one that is
-// repeated meanwhile once, and several of them one in each step.
+// TestWaitForAllTables: a query for the tables of all nodes triggers their reading,
+// waits while there is progress, and is answered as a whole; a retry is answered once,
+// and several queries one per step.
 func TestWaitForAllTables(t *testing.T) {
 	s := snapshot(300, 0)
 	r := newFixture(t, s, sa.Config{SAKey: 7})
