@@ -95,8 +95,9 @@ func (f *fake) Path(from, to string) (Path, error) {
 	return Path{SL: 3}, nil
 }
 
-// TestPartitions: a good configuration is taken, a bad one refused with its
-// reason and without effect, and only who may write may change anything.
+// TestPartitions: a valid configuration is accepted, an invalid one refused with its
+// reason and without effect, and only clients with write permission may change
+// anything.
 func TestPartitions(t *testing.T) {
 	f := newFake(0)
 	h := New(f, Options{Token: "secret"})
@@ -316,8 +317,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestStreamResumes reads a stream, comes back with Last-Event-ID, and is told
-// what it missed and then what is new.
+// TestStreamResumes reads a stream, returns with Last-Event-ID, and receives the missed
+// events, then new ones.
 func TestStreamResumes(t *testing.T) {
 	f := newFake(2)
 	srv := httptest.NewServer(New(f, Options{}))

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSecrets: reading on loopback needs no token, but what is a secret is told to no one
-// without: Q_Keys of groups to any token, the SA key to that which writes.
+// TestSecrets: reading on loopback needs no token, but secrets do: any token shows
+// Q_Keys of groups, only the write token shows the SA key.
 func TestSecrets(t *testing.T) {
 	const write, read = "write-token-0123456789", "read-token-0123456789"
 	for _, c := range []struct {

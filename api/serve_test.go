@@ -154,8 +154,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestHeldConnections: whoever holds all connections open keeps neither health probes nor
-// requests with a token from being answered, and gives no more than a refusal to others.
+// TestHeldConnections: a client that holds all connections open blocks neither health
+// probes nor requests with a token, and others get at least a refusal.
 func TestHeldConnections(t *testing.T) {
 	const token = "a-token-0123456789"
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -225,8 +225,8 @@ func TestHeldConnections(t *testing.T) {
 	}
 }
 
-// TestStreamsAreBounded: by client, in all, and apart for those with a token; what is closed
-// is free again.
+// TestStreamsAreBounded: streams are bounded per client, in all, and separately for
+// clients with a token; a closed stream frees its place.
 func TestStreamsAreBounded(t *testing.T) {
 	var l streamLimit
 	open := func(addr string, token bool) func() {
@@ -285,7 +285,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// TestServeEnds: a stream that nobody ends does not hold up the end.
+// TestServeEnds: an open stream does not delay the shutdown.
 func TestServeEnds(t *testing.T) {
 	l, err := Listen("127.0.0.1:0", nil, "")
 	if err != nil {

@@ -121,7 +121,7 @@ func (p *plugin) inUse() map[string]string {
 	return out
 }
 
-// TestUFMPlugin does what ib-kubernetes does with its stock ufm plugin.
+// TestUFMPlugin performs the calls of ib-kubernetes' stock ufm plugin.
 func TestUFMPlugin(t *testing.T) {
 	f := newFake(0)
 	f.keeper()
@@ -199,7 +199,7 @@ func TestUFMCalls(t *testing.T) {
 	kept("[]")
 }
 
-// TestUFMRefusals: nothing is changed by who may not, or by what is no request.
+// TestUFMRefusals: unauthorized and invalid requests change nothing.
 func TestUFMRefusals(t *testing.T) {
 	f := newFake(0)
 	f.keeper()

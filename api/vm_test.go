@@ -72,8 +72,7 @@ const (
 	inJSON = "Content-Type: application/json"
 )
 
-// TestVMRequests: every request reaches the address manager as the operation that
-// it says, and no other.
+// TestVMRequests: every request reaches the address manager as the matching operation.
 func TestVMRequests(t *testing.T) {
 	for _, c := range []struct {
 		method, path, body string
@@ -112,7 +111,8 @@ func TestVMRequests(t *testing.T) {
 	}
 }
 
-// TestVMErrors: how an operation ends is told by its status, alone and in a batch.
+// TestVMErrors: the status of a response gives the outcome of an operation, alone and
+// in a batch.
 func TestVMErrors(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -157,7 +157,7 @@ func TestVMErrors(t *testing.T) {
 	}
 }
 
-// TestVMBadRequests: what cannot be meant is refused before anybody acts on it.
+// TestVMBadRequests: invalid requests are refused before any effect.
 func TestVMBadRequests(t *testing.T) {
 	for _, c := range []struct {
 		method, path, body, says string
@@ -217,8 +217,8 @@ func TestVMReading(t *testing.T) {
 	}
 }
 
-// TestVMHostileNames: whatever stands in the path reaches the address manager as it
-// was meant, or nobody; it never names anything else of the API.
+// TestVMHostileNames: a name in the path reaches the address manager unchanged or not
+// at all; it never selects another resource of the API.
 func TestVMHostileNames(t *testing.T) {
 	for path, want := range map[string]string{
 		"/v1/vms/%2E%2E%2Fstatus/detach":                  "../status",

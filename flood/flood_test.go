@@ -20,8 +20,8 @@ func near(t *testing.T, what string, got, want, part float64) {
 	}
 }
 
-// TestLoad: W synchronous instances keep an SA of one server busy all the
-// time, and each of them waits for the others.
+// TestLoad: W synchronous instances keep a single-server SA busy, and each query waits
+// for the others.
 func TestLoad(t *testing.T) {
 	for _, window := range []int{1, 16, 961} {
 		w := newTestbed(t, 1, flood.Config{})
@@ -47,8 +47,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestLoadEnds: a load ends when its time is over, and what is under way then
-// does not count; instances without a quota stop too.
+// TestLoadEnds: a load ends when its time is over, and queries in flight then do not
+// count; instances without a quota stop too.
 func TestLoadEnds(t *testing.T) {
 	w := newTestbed(t, 1, flood.Config{})
 	l := flood.NewLoad(w.flooders[0], 4, 0, 10*time.Millisecond)
@@ -70,7 +70,7 @@ func TestLoadEnds(t *testing.T) {
 	}
 }
 
-// TestAlgorithm1 holds the experiment to the paper's Algorithm 1.
+// TestAlgorithm1 compares the experiment with the paper's Algorithm 1.
 func TestAlgorithm1(t *testing.T) {
 	run := func() ([]flood.Round, *testbed) {
 		w := newTestbed(t, 3, flood.Config{Seed: 5, Dots: 50})
@@ -147,7 +147,7 @@ func TestManyInstances(t *testing.T) {
 	near(t, "response time of the SIF", float64(r.SIF.Response.Mean()), 961*1e5, 0.01)
 }
 
-// TestInterruptedRound: what was measured of a round that is interrupted stays.
+// TestInterruptedRound: the measurements of an interrupted round are kept.
 func TestInterruptedRound(t *testing.T) {
 	w := newTestbed(t, 2, flood.Config{})
 	x := flood.NewExperiment(flood.Plan{Instances: 1, Rounds: 3, RoundTime: 100 * time.Millisecond}, w.flooders[0], w.flooders[1:])
@@ -164,8 +164,8 @@ func TestInterruptedRound(t *testing.T) {
 	}
 }
 
-// TestOutcomes: each way in which a query can end is counted apart, and its
-// instance goes on.
+// TestOutcomes: each outcome of a query is counted separately, and its instance
+// continues.
 func TestOutcomes(t *testing.T) {
 	for _, q := range []flood.Query{flood.PathByGID, flood.PathByLID, flood.NodeByLID} {
 		w := newTestbed(t, 1, flood.Config{Target: flood.Target{Query: q}, Timeout: 20 * time.Millisecond})
@@ -196,8 +196,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestSilentSA: instances are populated when their first query has timed out,
-// so that an SA that is dead does not hold up the rounds.
+// TestSilentSA: instances count as populated when their first query has timed out, so a
+// dead SA does not stop the rounds.
 func TestSilentSA(t *testing.T) {
 	w := newTestbed(t, 2, flood.Config{Timeout: 10 * time.Millisecond})
 	w.fate = func(int, *ib.MAD) bool { return false }
@@ -263,8 +263,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// FuzzReceive: whatever arrives, every instance has exactly one query under
-// way.
+// FuzzReceive: after any packets, every instance has exactly one query in progress.
 func FuzzReceive(f *testing.F) {
 	var m ib.MAD
 	sa.New(&m, ib.MethodGetResp, sa.AttrPathRecord, 0, 0)

@@ -9,7 +9,7 @@ import (
 	"heddle/flood"
 )
 
-// TestStats holds the histogram to sorted lists.
+// TestStats compares the histogram with sorted lists.
 func TestStats(t *testing.T) {
 	r := rng(1)
 	for name, draw := range map[string]func() time.Duration{

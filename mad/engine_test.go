@@ -287,7 +287,7 @@ func TestQueueFull(t *testing.T) {
 	}
 }
 
-// TestPending: what has not completed is listed, and told from what was sent.
+// TestPending: incomplete requests are listed, sent and unsent ones separately.
 func TestPending(t *testing.T) {
 	e := NewEngine(Config{Window: 2, MaxWindow: 2})
 	for i := range 5 {
@@ -435,8 +435,8 @@ func BenchmarkEngine(b *testing.B) {
 	}
 }
 
-// TestUrgentDespiteSilentNode: a node with very many requests falls silent. What asks others why
-// goes out at once, not when these time out.
+// TestUrgentDespiteSilentNode: while a node with very many requests is silent, urgent
+// requests to others are sent immediately, not after the time-outs.
 func TestUrgentDespiteSilentNode(t *testing.T) {
 	e := NewEngine(Config{Window: 32, MaxWindow: 32, Timeout: 200 * time.Millisecond, Retries: 3})
 	submit := func(r Request, p Priority) {

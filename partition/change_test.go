@@ -61,8 +61,8 @@ func changedRight(t *testing.T, a, b *Policy) (named int) {
 	return named
 }
 
-// TestChanged: over many pairs of policies, those that are not named have what they
-// had; one line more names one port.
+// TestChanged: over many pairs of policies, ports that are not named have unchanged
+// keys; one additional line names one port.
 func TestChanged(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	few := 0

@@ -38,8 +38,8 @@ func line(q *Partition) string {
 	return b.String()
 }
 
-// TestParse: what a file says. What OpenSM 3.3.23 makes of most of these was
-// seen (see also TestPartitionsAsOpenSM in internal/interop).
+// TestParse: the contents of a file. Most expectations were observed with OpenSM 3.3.23
+// (see also TestPartitionCorpus in internal/interop).
 func TestParse(t *testing.T) {
 	const def = "Default=0x7fff ALL=limited SELF=full"
 	for _, c := range []struct {
@@ -122,8 +122,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestGroupValues: flags of a header are the broadcast group's and, but for the
-// TClass, those of the groups below it; the service level is also the partition's.
+// TestGroupValues: flags of a header apply to the broadcast group and, except the
+// TClass, to the groups below it; the service level also applies to the partition.
 func TestGroupValues(t *testing.T) {
 	p, _ := parse(t, "a=0x10,ipoib,rate=16,mtu=5,sl=3,Q_Key=9,TClass=7,FlowLabel=0xfffff:\n mgid=ff12:401b::1,TClass=1\n"+
 		" mgid=ff15::1,scope=5,scope=8,rate=3,mtu=2,sl=0,Q_Key=0,FlowLabel=0\nALL;")
@@ -138,7 +138,7 @@ func TestGroupValues(t *testing.T) {
 	}
 }
 
-// TestParseErrors: a mistake rejects the file, and is told with its place.
+// TestParseErrors: a mistake rejects the file, and the error gives its position.
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"a=5:1\n;;b=6:1;", `f:2:2: ";" where`},
@@ -183,7 +183,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestValidate: what no file can say but a program can.
+// TestValidate: mistakes that only a program can make, not a file.
 func TestValidate(t *testing.T) {
 	if err := Default().Validate(); err != nil {
 		t.Fatal(err)
@@ -233,7 +233,7 @@ func roundTrip(t *testing.T, p *Policy) {
 	}
 }
 
-// TestFormat: what Format writes is read as the same.
+// TestFormat: Parse reads Format's output back as an equal policy.
 func TestFormat(t *testing.T) {
 	roundTrip(t, Default())
 	for _, text := range []string{

@@ -52,9 +52,9 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceLaws: on random tables and wishes entries that stay do not move, no
-// entry is there that is not wanted, the way by Only leads to the same table,
-// and Only gives nothing.
+// TestPlaceLaws: on random tables and requests, remaining entries do not move, no
+// unwanted entry exists, Only followed by Place gives the same table as Place, and Only
+// grants nothing.
 func TestPlaceLaws(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	key := func() ib.PKey { return ib.PKey(rng.IntN(6)) | ib.PKey(rng.IntN(2))<<15 }

@@ -72,7 +72,7 @@ func index0ByLines(p *Policy, class Class, guid ib.GUID, aliases []ib.GUID, self
 	return 0
 }
 
-// TestGrantsAgainstLines: what ports are given is what the lines say.
+// TestGrantsAgainstLines compares the granted keys with a naive reading of the lines.
 func TestGrantsAgainstLines(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 2))
 	for range 3000 {

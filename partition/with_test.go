@@ -20,8 +20,7 @@ func parsed(t testing.TB, text string) *Policy {
 	return p
 }
 
-// TestWith: members that are added to a policy count last, and what has a P_Key
-// of its own is a partition of its own.
+// TestWith: members added to a policy come last, and a new P_Key adds a partition.
 func TestWith(t *testing.T) {
 	base := parsed(t, "Default,ipoib:ALL=full; a=5,sl=3:1=full,2=limited; b=7:ALL_CAS=limited;")
 	before := parsed(t, "Default,ipoib:ALL=full; a=5,sl=3:1=full,2=limited; b=7:ALL_CAS=limited;")
@@ -76,7 +75,7 @@ func TestWith(t *testing.T) {
 	}
 }
 
-// TestWithRefuses: the error says which P_Key it is about and what to do.
+// TestWithRefuses: the error names the P_Key and the remedy.
 func TestWithRefuses(t *testing.T) {
 	base := parsed(t, "Default,ipoib:ALL=full; a=5,ipoib:1=full;")
 	alien := Group{MGID: ib.GID{0xFF, 0x12, 1}, MTU: 4, Rate: 3}
@@ -101,8 +100,8 @@ func TestWithRefuses(t *testing.T) {
 	}
 }
 
-// TestWithManyMembers: ten thousand members take a copy of the list, and nothing
-// for each of them.
+// TestWithManyMembers: adding ten thousand members costs one copy of the list, and
+// nothing per member.
 func TestWithManyMembers(t *testing.T) {
 	base, more := manyMembers(10_000)
 	p, err := base.With(more)
@@ -138,8 +137,8 @@ func BenchmarkWith(b *testing.B) {
 	}
 }
 
-// FuzzWith adds what a file says to what another one says: the result is a policy
-// that a file can hold, in which every added line counts last, or an error.
+// FuzzWith adds one file's partitions to another's: the result is a policy that a file
+// can express, in which every added line comes last, or an error.
 func FuzzWith(f *testing.F) {
 	f.Add([]byte("Default=0x7fff,ipoib:ALL=full; a=5:1=full;"), []byte("a=5,indx0:1,2=both; c=6,ipoib:ALL_CAS;"))
 	f.Add([]byte("a=5:mgid=ff12::1;"), []byte("b=6:mgid=ff12::1;"))

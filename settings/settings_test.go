@@ -12,8 +12,8 @@ import (
 	"heddle/vm"
 )
 
-// TestTable: each row is whole, its default is one of its values, and another value
-// changes what the program is told, and nothing of another row.
+// TestTable: each row is complete, its default is a valid value, and another value
+// changes only this row's part of the configuration.
 func TestTable(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	seen := map[string]bool{}
@@ -62,8 +62,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestRefused: a value that is refused is told with where it came from, and with what
-// would be taken. Secrets are not repeated.
+// TestRefused: the error for a refused value names its origin and the valid values. It
+// does not repeat secrets.
 func TestRefused(t *testing.T) {
 	for _, s := range All() {
 		if s.Type() == "text" && s.Range() == "a text" || s.Name == "engine" || s.Name == "api-host" {
@@ -102,7 +102,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestValues: what is written in one way or another.
+// TestValues: alternative notations of values.
 func TestValues(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
 		{"packet-life", "0x12", "18"},
@@ -148,8 +148,8 @@ var notSettings = map[string]string{
 	"registry.FirstTID": "drawn at the start", "registry.TransportTimed": "of the port",
 }
 
-// TestEveryFieldIsSet: whatever a core can be told, a setting tells, or it is said why
-// not.
+// TestEveryFieldIsSet: every field of a core's configuration has a setting, or a
+// documented reason for having none.
 func TestEveryFieldIsSet(t *testing.T) {
 	set := map[string]bool{}
 	for _, s := range All() {
@@ -186,7 +186,7 @@ func TestEveryFieldIsSet(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreTheCores: what counts where nothing is set is what the cores say.
+// TestDefaultsAreTheCores: without settings, the cores' defaults apply.
 func TestDefaultsAreTheCores(t *testing.T) {
 	c := Defaults()
 	if !reflect.DeepEqual(c.SM, sm.Defaults()) || !reflect.DeepEqual(c.Registry, sa.Defaults()) || c.VM != vm.Defaults() {
@@ -194,7 +194,7 @@ func TestDefaultsAreTheCores(t *testing.T) {
 	}
 }
 
-// TestCheck: settings that need another one.
+// TestCheck: settings that require another one.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		set  [][2]string

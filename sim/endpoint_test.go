@@ -11,8 +11,7 @@ import (
 	"heddle/mad"
 )
 
-// TestEndpointView: what a program can learn of its port without asking the
-// fabric.
+// TestEndpointView: a program's view of its port, without requests to the fabric.
 func TestEndpointView(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "host two") // by description
 	if b.e.NodeID() != "H2" || b.e.NodeIndex() != nH2 || b.e.PortNum() != 1 || b.e.PortGUID() != 0x111 || b.e.LID() != 0 {
@@ -107,7 +106,7 @@ func TestGlobalRoute(t *testing.T) {
 	}
 }
 
-// TestOfflinePeers: what nobody takes comes back to who sent it.
+// TestOfflinePeers: undeliverable packets are reported to their sender.
 func TestOfflinePeers(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
@@ -194,7 +193,7 @@ func TestSpeeds(t *testing.T) {
 	}
 }
 
-// TestTrap259: a switch that filters a partition at an external port says so.
+// TestTrap259: a switch that filters a partition at an external port sends the trap.
 func TestTrap259(t *testing.T) {
 	b, traps := trapBed(t, Config{})
 	b.set(toH1, smp.AttrPKeyTable, 0, &smp.PKeyTable{0xFFFF, 0x8001})

@@ -10,8 +10,8 @@ import (
 	"heddle/mad"
 )
 
-// TestRebootClearsState: a node that was off comes back with empty tables, without
-// LIDs and with its links in Init (IBA §14.2.5: power-on).
+// TestRebootClearsState: a rebooted node has empty tables, no LIDs, and its links in
+// Init (IBA §14.2.5: power-on).
 func TestRebootClearsState(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
@@ -57,8 +57,8 @@ func TestRebootClearsState(t *testing.T) {
 	}
 }
 
-// TestTrainDelay: a cable that is plugged in comes up after the delay, and not
-// if it is pulled before.
+// TestTrainDelay: a new link comes up after the delay, and not if its cable is removed
+// earlier.
 func TestTrainDelay(t *testing.T) {
 	b := newTestbed(t, chain(), Config{TrainDelay: time.Second}, "H1")
 	must := func(err error) {
@@ -89,8 +89,8 @@ func TestTrainDelay(t *testing.T) {
 	}
 }
 
-// TestLinkFailsInFlight: a packet on a cable that is pulled is lost even if
-// the cable is back before it would have arrived.
+// TestLinkFailsInFlight: a packet on a failing link is lost even if the link returns
+// before the packet would have arrived.
 func TestLinkFailsInFlight(t *testing.T) {
 	b := newTestbed(t, chain(), Config{HopLatency: time.Microsecond}, "H1")
 	var m ib.MAD
@@ -109,8 +109,8 @@ func TestLinkFailsInFlight(t *testing.T) {
 	}
 }
 
-// TestLatency: hops and agents take their time; requests to one agent are
-// served one after the other, and beyond its queue they are lost.
+// TestLatency: hops and agents take their time; requests to one agent are served one
+// after the other, and those beyond its queue are lost.
 func TestLatency(t *testing.T) {
 	b := newTestbed(t, chain(), Config{HopLatency: 100, SMALatency: 1000, SMAQueue: 3}, "H1")
 	var at []mad.Time
@@ -133,7 +133,7 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestLossDuplicationReordering: the shares come out as asked.
+// TestLossDuplicationReordering: the observed shares match the configured ones.
 func TestLossDuplicationReordering(t *testing.T) {
 	b := newTestbed(t, chain(), Config{Seed: 3, Drop: 0.2}, "H1")
 	const n = 5000
@@ -242,8 +242,8 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
-// TestLocalChanges: width and speed limits that a node's own administrator
-// sets are announced and train the link again.
+// TestLocalChanges: width and speed limits set by a node's own administrator cause a
+// trap, and the link trains again.
 func TestLocalChanges(t *testing.T) {
 	b, traps := trapBed(t, Config{})
 	if err := b.s.SetLocalSpeed("H2", 1, ib.SpeedQDR); err != nil {
@@ -267,7 +267,7 @@ func TestLocalChanges(t *testing.T) {
 	}
 }
 
-// TestRecable: a cable can be moved, cables are exclusive.
+// TestRecable: a cable can be moved, and each port has at most one.
 func TestRecable(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	if err := b.s.Link("S1", 3, "S2", 2); err == nil {

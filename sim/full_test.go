@@ -9,9 +9,9 @@ import (
 	"heddle/mad"
 )
 
-// TestFullSubnet carries nearly every unicast LID: 2,808 hosts of 17 LIDs each
-// (as virtual functions have them) behind 72 switches, all tables written and
-// read by SMPs, every LID reached.
+// TestFullSubnet has nearly every unicast LID in use: 2,808 hosts with 17 LIDs each (as
+// with virtual functions) on 72 switches, all tables written and read by SMPs, every
+// LID reached.
 func TestFullSubnet(t *testing.T) {
 	const leaves, spines, hosts = 54, 18, 52
 	f := tree(leaves, spines, hosts)

@@ -8,8 +8,8 @@ import (
 	"heddle/mad"
 )
 
-// FuzzMAD: no MAD that a program can send makes the subnet panic, and every
-// one of them ends: delivered, consumed or dropped.
+// FuzzMAD: no MAD from a program makes the subnet panic, and each is delivered,
+// consumed or dropped.
 func FuzzMAD(f *testing.F) {
 	var m ib.MAD
 	for _, path := range [][]byte{toH1, toS1, toH2} {

@@ -189,7 +189,8 @@ func (b *testbed) probeAddr(from VF, to mad.Addr, key ib.PKey) *Probe {
 
 const full = ib.PKeyDefaultFull
 
-// TestHypervisorErrors: what cannot be is refused, and says where.
+// TestHypervisorErrors: impossible configurations are refused, and the error names the
+// port.
 func TestHypervisorErrors(t *testing.T) {
 	b := cloud(t, Config{})
 	for _, c := range []struct {
@@ -313,7 +314,7 @@ func TestVPortStateMachine(t *testing.T) {
 	}
 }
 
-// TestVPortNeedsLID: a VPort that wants a LID does not become Active without.
+// TestVPortNeedsLID: a VPort that requires a LID does not become Active without one.
 func TestVPortNeedsLID(t *testing.T) {
 	b := cloud(t, Config{})
 	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 3, OwnLIDs: true})
@@ -362,8 +363,8 @@ func TestVPortNeedsLID(t *testing.T) {
 	}
 }
 
-// TestHypervisorReboot: a hypervisor that was off comes back with its VMs, and without
-// anything that a manager wrote.
+// TestHypervisorReboot: a rebooted hypervisor has its VMs, but no manager's
+// configuration.
 func TestHypervisorReboot(t *testing.T) {
 	b := cloud(t, Config{})
 	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 2})
@@ -397,7 +398,7 @@ func TestHypervisorReboot(t *testing.T) {
 	}
 }
 
-// TestHotPlug: functions come and go; VPortIndexTop tells.
+// TestHotPlug: functions are added and removed; VPortIndexTop shows it.
 func TestHotPlug(t *testing.T) {
 	b := cloud(t, Config{})
 	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 4})

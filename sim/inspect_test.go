@@ -108,8 +108,8 @@ func TestOnChange(t *testing.T) {
 	}
 }
 
-// TestMulticast: a group's packet reaches every port of its mask once, not the
-// one it came by, and every endpoint there that accepts it.
+// TestMulticast: a group's packet is sent once to every port of its mask except the
+// ingress port, and to every endpoint there that accepts it.
 func TestMulticast(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()

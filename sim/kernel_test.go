@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEventOrder: events run by time, and those of one moment in the order in
-// which they were asked for, whatever order they came in.
+// TestEventOrder: events run in order of time, and those of one moment in the order in
+// which they were scheduled.
 func TestEventOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &Subnet{}
@@ -116,9 +116,8 @@ func schedule(t *rapid.T, s *Subnet, eps []*Endpoint) {
 	s.RunUntil(s.Now().Add(time.Minute))
 }
 
-// TestSameSeedSameRun: two runs of one schedule with one seed go the same way
-// to the last packet; nothing is left over when all is calm; and however links
-// and nodes went, both ends of every cable agree.
+// TestSameSeedSameRun: two runs with one schedule and one seed send identical packets;
+// no state remains at the end; and both ends of every link always agree.
 func TestSameSeedSameRun(t *testing.T) {
 	f := tree(2, 2, 2)
 	rapid.Check(t, func(t *rapid.T) {
@@ -170,8 +169,8 @@ func TestSameSeedSameRun(t *testing.T) {
 	})
 }
 
-// TestSendInCallback: an endpoint that answers itself from its callback does
-// not grow the stack and keeps the order.
+// TestSendInCallback: an endpoint that responds from its own callback does not grow the
+// stack, and order is kept.
 func TestSendInCallback(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	n, depth := 0, 0
@@ -195,7 +194,8 @@ func TestSendInCallback(t *testing.T) {
 	}
 }
 
-// TestEndpointsShareAPort: answers go to who asked, whoever else is attached.
+// TestEndpointsShareAPort: responses reach the requesting endpoint, regardless of
+// others on the port.
 func TestEndpointsShareAPort(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	other := b.attach("H1")

@@ -18,7 +18,7 @@ func (b *testbed) protect(path []byte, port uint32, bits uint8, lease uint16) {
 	})
 }
 
-// TestMKey is the table of IBA §14.2.4: what protect bits let pass.
+// TestMKey is the table of IBA §14.2.4: requests that each protect level permits.
 func TestMKey(t *testing.T) {
 	for _, c := range []struct {
 		bits        uint8
@@ -61,8 +61,8 @@ func TestMKey(t *testing.T) {
 	}
 }
 
-// TestMKeyOfSwitch: one key in port 0 guards all ports; protect bits without a
-// key guard nothing.
+// TestMKeyOfSwitch: the key of port 0 protects all ports; protect bits without a key
+// protect nothing.
 func TestMKeyOfSwitch(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()

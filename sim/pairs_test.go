@@ -81,8 +81,8 @@ func naivePair(s *Subnet, sw int, l ib.LID) PairState {
 	return PairBroken
 }
 
-// TestPairsOracle: entries, links and switches change at random, and every
-// pair has the state after each change that following one packet finds.
+// TestPairsOracle changes entries, links and switches at random, and compares the state
+// of every pair with that found by following one packet.
 func TestPairsOracle(t *testing.T) {
 	count := [3]int{}
 	for seed := range uint64(10) {
@@ -168,8 +168,7 @@ func loops(s *Subnet, at int, l ib.LID) bool {
 	return true
 }
 
-// TestPairsTimes: the moments of breaks and repairs, and that the console
-// shows them.
+// TestPairsTimes: the times of breaks and repairs, also on the console.
 func TestPairsTimes(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()

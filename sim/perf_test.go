@@ -10,8 +10,8 @@ import (
 	"heddle/mad"
 )
 
-// TestFastPathAllocates is the ceiling of the fast path: no allocation for an
-// SMP or GMP and its answer when nothing is delayed.
+// TestFastPathAllocates: an SMP or GMP and its response allocate nothing if nothing is
+// delayed.
 func TestFastPathAllocates(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
@@ -160,7 +160,7 @@ func BenchmarkSMA(b *testing.B) {
 	}
 }
 
-// TestRelayAllocates: nor do packets between virtual functions.
+// TestRelayAllocates: packets between virtual functions allocate nothing.
 func TestRelayAllocates(t *testing.T) {
 	b := relayBed(t, Config{})
 	e, err := b.s.AttachVPort(b.vf("h0.1", 1))

@@ -44,8 +44,8 @@ func (b *testbed) extended(lid ib.LID, port uint8) (c pm.PortCountersExtended) {
 	return c
 }
 
-// TestCountersCount: every MAD that crosses a cable is one packet of 72 words
-// at both ends.
+// TestCountersCount: every MAD that crosses a link is one packet of 72 words at both
+// ends.
 func TestCountersCount(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
@@ -152,7 +152,8 @@ func TestAllPortSelect(t *testing.T) {
 	}
 }
 
-// TestErrorsAreCounted: what is lost leaves its mark where it was lost.
+// TestErrorsAreCounted: each loss increments the counter of the place where it
+// happened.
 func TestErrorsAreCounted(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
@@ -215,7 +216,7 @@ func TestDetailRows(t *testing.T) {
 	}
 }
 
-// TestSampler: counts what passes in its interval, and only then.
+// TestSampler counts packets within its interval only.
 func TestSampler(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
@@ -250,8 +251,8 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestPartitions: a packet whose P_Key the receiver does not have is dropped,
-// counted and reported; two limited members cannot talk.
+// TestPartitions: a packet with a P_Key that the receiver lacks is dropped, counted and
+// reported; two limited members cannot communicate.
 func TestPartitions(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()

@@ -44,8 +44,8 @@ func relayBed(t testing.TB, c Config) *testbed {
 	return b
 }
 
-// TestUnicastRelay: DLID and DGID, else the default VPort of the DLID, else
-// nobody.
+// TestUnicastRelay: a packet goes to the VPort with its DLID and DGID, otherwise to the
+// default VPort of the DLID, otherwise it is dropped.
 func TestUnicastRelay(t *testing.T) {
 	b := relayBed(t, Config{})
 	pf := b.lid("h1.0")
@@ -117,8 +117,8 @@ func TestUnicastRelay(t *testing.T) {
 	}
 }
 
-// TestLoopbackRelay: among the VPorts of a port packets go on without its
-// link, and do not reach the port itself then.
+// TestLoopbackRelay: packets between VPorts of a port need no link, and do not reach
+// the port itself.
 func TestLoopbackRelay(t *testing.T) {
 	b := relayBed(t, Config{})
 	at := func(i int) VF { return b.vf("h1.0", i) }
@@ -151,8 +151,8 @@ func TestLoopbackRelay(t *testing.T) {
 	}
 }
 
-// TestVPortMayNotSend: what leaves a VPort obeys its SL mask and has a GRH
-// where answers need it; SMPs do not leave.
+// TestVPortMayNotSend: packets from a VPort must match its SL mask, and need a GRH if
+// responses do; SMPs are dropped.
 func TestVPortMayNotSend(t *testing.T) {
 	b := relayBed(t, Config{})
 	to := b.lid("h0.0")
@@ -207,8 +207,8 @@ func TestVPortMayNotSend(t *testing.T) {
 	}
 }
 
-// TestVPortPKeys: the table of the VPort decides, not that of its port or of
-// its neighbors; a refusal counts there and is trap 1257.
+// TestVPortPKeys: the VPort's table decides, not that of its port or of its neighbors;
+// a refusal is counted there and causes trap 1257.
 func TestVPortPKeys(t *testing.T) {
 	b := relayBed(t, Config{})
 	b.e.Accepts = func(*mad.Packet) bool { return true }
@@ -291,8 +291,8 @@ func TestVPortPKeys(t *testing.T) {
 	}
 }
 
-// TestRequestsOfVPorts: a request is taken by a program on the VPort that it is
-// for, and by no other on the port.
+// TestRequestsOfVPorts: a request reaches an endpoint on its VPort, and no other on the
+// port.
 func TestRequestsOfVPorts(t *testing.T) {
 	b := relayBed(t, Config{})
 	n := b.vf("h1.0", 1).Node
@@ -324,8 +324,8 @@ func TestRequestsOfVPorts(t *testing.T) {
 	}
 }
 
-// TestMulticastRelay: every program that listens to the group gets a copy, on
-// whichever VPort, also of what a neighbor sends, but not its own.
+// TestMulticastRelay: every endpoint in the group gets a copy, on any VPort, also of
+// packets from neighbors, but not of its own.
 func TestMulticastRelay(t *testing.T) {
 	b := relayBed(t, Config{})
 	mgid := ib.GID{0xFF, 0x12, 15: 9}
@@ -401,9 +401,9 @@ func TestMulticastRelay(t *testing.T) {
 	}
 }
 
-// TestVPortAsksSA: a program in a VM reaches a manager with a GRH to the
-// well-known GID, and its answer finds it by the GRH; without one the answer
-// goes to the default VPort, where nobody waits for it.
+// TestVPortAsksSA: an endpoint in a VM queries a manager with a GRH to the well-known
+// GID, and gets the response by the GRH; without one the response goes to the default
+// VPort, where no request matches.
 func TestVPortAsksSA(t *testing.T) {
 	b := relayBed(t, Config{})
 	sa := ib.MakeGID(ib.DefaultSubnetPrefix, 0x0200000000000002)
@@ -460,8 +460,8 @@ func TestVPortAsksSA(t *testing.T) {
 	}
 }
 
-// TestAliasOfVPort: a VPort has the GIDs that the manager gave it beside its
-// own, which no VPortGUIDInfo changes.
+// TestAliasOfVPort: a VPort has the manager's GIDs in addition to its own, which no
+// VPortGUIDInfo changes.
 func TestAliasOfVPort(t *testing.T) {
 	b := relayBed(t, Config{})
 	own := b.gid(b.vf("h1.0", 1)).GUID()
@@ -489,7 +489,7 @@ func TestAliasOfVPort(t *testing.T) {
 	}
 }
 
-// TestVPortCounters: what VPorts count adds up to what the port does.
+// TestVPortCounters: the counters of VPorts add up to those of the port.
 func TestVPortCounters(t *testing.T) {
 	b := relayBed(t, Config{})
 	n := b.vf("h1.0", 1).Node

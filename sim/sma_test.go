@@ -28,8 +28,8 @@ type raw64 [64]byte
 
 func (r raw64) Put(b []byte) { copy(b, r[:]) }
 
-// TestStatusCodes: which status an agent answers with, in the order of the
-// checks (IBA §13.4.7, §14.2.4): version, method, attribute, modifier.
+// TestStatusCodes: the status codes of agents, in the order of the checks (IBA §13.4.7,
+// §14.2.4): version, method, attribute, modifier.
 func TestStatusCodes(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	for _, c := range []struct {
@@ -97,7 +97,7 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// TestPortStates is the table of what a Set of PortState may do (IBA §7.2.7).
+// TestPortStates is the table of permitted changes of PortState by a Set (IBA §7.2.7).
 func TestPortStates(t *testing.T) {
 	const bad, ok = ib.StatusInvalidField, ib.StatusOK
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestPortStates(t *testing.T) {
 	}
 }
 
-// TestPhysicalStates: Disabled stays until Polling is written; Sleep likewise;
+// TestPhysicalStates: Disabled stays until Polling is written, and so does Sleep;
 // values above 3 and combinations with Armed or Active are refused.
 func TestPhysicalStates(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
@@ -183,8 +183,8 @@ func TestPhysicalStates(t *testing.T) {
 	}
 }
 
-// TestPortInfoFields: which values a Set takes and which it refuses, field by
-// field; a refused field leaves the rest of the Set in force.
+// TestPortInfoFields: the values that a Set accepts and refuses, field by field; a
+// refused field does not affect the others.
 func TestPortInfoFields(t *testing.T) {
 	const bad, ok = ib.StatusInvalidField, ib.StatusOK
 	type fn = func(*smp.PortInfo)
@@ -307,8 +307,8 @@ func TestWidthAndSpeedTrain(t *testing.T) {
 	}
 }
 
-// TestTables: what is written is read back, and what was never written reads
-// as the specification or common devices have it.
+// TestTables: written tables are read back, and unwritten ones have the values of the
+// specification or of common devices.
 func TestTables(t *testing.T) {
 	b := newTestbed(t, chain(), Config{OptimizedSL2VL: true}, "H1")
 	r, _ := b.get(toS1, smp.AttrLFT, 5)
@@ -395,8 +395,8 @@ func (b *testbed) sl2vl(path []byte, am uint32) (t smp.SLtoVL) {
 	return t
 }
 
-// TestSwitchInfo: PortStateChange is write 1 to clear, and the top of the
-// linear table must lie inside it.
+// TestSwitchInfo: PortStateChange is write 1 to clear, and the top of the linear table
+// must be within it.
 func TestSwitchInfo(t *testing.T) {
 	b := newTestbed(t, chain(), Config{LinearFDBCap: 128}, "H1")
 	if !b.switchInfo(toS1, nil).PortStateChange {
@@ -433,10 +433,10 @@ func TestEnhancedPort0(t *testing.T) {
 	}
 }
 
-// TestEnforcement: what a switch port drops that enforces partitions, by the entry
-// of its table. What comes in must not claim more than the entry says of who is
-// behind the port: a limited member sends through a limited entry (IBA o18-14).
-// What goes out is checked as its receiver will (§10.9.3).
+// TestEnforcement: packets that an enforcing switch port drops, by the entry of its
+// table. An arriving packet must not claim more membership than the entry: a limited
+// member sends through a limited entry (IBA o18-14). A leaving packet is checked like
+// at its receiver (§10.9.3).
 func TestEnforcement(t *testing.T) {
 	const none, limited, full = 0, ib.PKey(5), ib.PKey(0x8005)
 	for _, c := range []struct {

@@ -10,8 +10,8 @@ import (
 	"heddle/mad"
 )
 
-// TestVirtualStatus is which requests an agent carries out, and how it refuses
-// the others.
+// TestVirtualStatus: the requests that an agent executes, and the status codes of the
+// others.
 func TestVirtualStatus(t *testing.T) {
 	b := cloud(t, Config{})
 	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 200})
@@ -125,7 +125,7 @@ func TestVPortZeroMirrors(t *testing.T) {
 	}
 }
 
-// TestVPortStateBlocks: 128 states a block, VPort 0 first, 0 for what does not
+// TestVPortStateBlocks: 128 states per block, VPort 0 first, 0 for VPorts that do not
 // exist.
 func TestVPortStateBlocks(t *testing.T) {
 	b := cloud(t, Config{})
@@ -188,8 +188,8 @@ func TestVNodes(t *testing.T) {
 	}
 }
 
-// TestVPortTraps: 1146 and 1144 are aggregated, repeated until they are
-// repressed, and not sent by a port that cannot; then the bit tells.
+// TestVPortTraps: 1146 and 1144 are aggregated, repeated until repressed, and not sent
+// by a port that cannot send traps; then only the bit is set.
 func TestVPortTraps(t *testing.T) {
 	b := cloud(t, Config{})
 	b.e.Accepts = func(*mad.Packet) bool { return true }
@@ -327,7 +327,7 @@ func TestVendorTraps(t *testing.T) {
 	}
 }
 
-// TestVPortReregister is one-shot: the answer shows it, a later Get does not.
+// TestVPortReregister is one-shot: only the response to the Set shows it.
 func TestVPortReregister(t *testing.T) {
 	b := cloud(t, Config{})
 	b.hypervisor("h1.0", Hypervisor{Model: VPorts, VFs: 1})
@@ -340,8 +340,8 @@ func TestVPortReregister(t *testing.T) {
 	}
 }
 
-// FuzzVirtualSMA: no Set or Get of the attributes of virtualization makes an
-// agent panic, break the state machine, or say what it does not hold.
+// FuzzVirtualSMA: no Set or Get of virtualization attributes makes an agent panic,
+// break the state machine, or return wrong contents.
 func FuzzVirtualSMA(f *testing.F) {
 	for attr := smp.AttrVirtualizationInfo; attr <= smp.AttrVPortPartitionTable; attr++ {
 		f.Add(uint16(attr), uint32(0), []byte{0x80, 1, 2})

@@ -13,8 +13,8 @@ import (
 	"heddle/subnet"
 )
 
-// TestHypervisorNames: what people call a hypervisor, also before it is known to be
-// one, and what cannot be one.
+// TestHypervisorNames: the names by which a hypervisor can be given, also before it is
+// known to be one, and invalid names.
 func TestHypervisorNames(t *testing.T) {
 	node := func(guid ib.GUID, desc string, first int32) subnet.Node {
 		return subnet.Node{Info: smp.NodeInfo{NodeType: ib.NodeCA, NumPorts: 1, NodeGUID: guid}, Desc: desc, First: first, SwitchIndex: -1, OK: true}
@@ -58,7 +58,7 @@ func TestHypervisorNames(t *testing.T) {
 	}
 }
 
-// TestReady: what a readiness probe is told in each state.
+// TestReady: the response to a readiness probe in each state.
 func TestReady(t *testing.T) {
 	up := sm.Status{Up: true, State: subnet.Master}
 	silent, unseen := up, up

@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write docs/cli.md anew")
 
 const cliDoc = "../../docs/cli.md"
 
-// TestReference holds docs/cli.md to what the commands say of themselves.
-// Regenerate it with: go test ./cmd/heddle -run TestReference -update
+// TestReference compares docs/cli.md with the commands' help. Regenerate it with: go
+// test ./cmd/heddle -run TestReference -update
 func TestReference(t *testing.T) {
 	got := reference(newRoot())
 	if *update {
@@ -149,8 +149,8 @@ func unindent(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDocumentedCommands checks every heddle command that the documents and
-// the help texts show: the command is there, and so is each of its flags.
+// TestDocumentedCommands: every heddle command in documents and help texts exists, with
+// its flags.
 func TestDocumentedCommands(t *testing.T) {
 	texts := map[string]string{}
 	for _, name := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"} {

@@ -7,8 +7,8 @@ import (
 	"heddle/lab"
 )
 
-// TestProductionConfig: the configuration that campaigns in lab call the one of
-// production is that of `heddle sm` without a flag.
+// TestProductionConfig: the production configuration of lab's campaigns equals that of
+// `heddle sm` without flags.
 func TestProductionConfig(t *testing.T) {
 	got, err := newSMFlags().config()
 	if err != nil {

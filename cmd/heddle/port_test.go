@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPortOptions: who makes segments is said behind the port's name.
+// TestPortOptions: the option after the port's name says which clients get RMPP
+// segments.
 func TestPortOptions(t *testing.T) {
 	for _, c := range []struct {
 		spec, name string

@@ -14,8 +14,8 @@ import (
 	"heddle/internal/need"
 )
 
-// TestReadmeVM runs the commands of the README's section on VMs as they are printed, all at
-// once, as somebody who pastes them does.
+// TestReadmeVM runs the commands of the README's section on VMs as printed, all in one
+// paste.
 func TestReadmeVM(t *testing.T) {
 	bash := need.Tool(t, "bash")
 	heddle, err := exec.LookPath("heddle") // testscript.Main puts it into the PATH

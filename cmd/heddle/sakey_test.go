@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestSAKey: without --sa-key the key is random, the same at the next start on the state, and
-// readable by its owner alone; the public key is taken, with a warning.
+// TestSAKey: without --sa-key the key is random, persists in the state directory, and
+// is readable by its owner alone; the public key is accepted with a warning.
 func TestSAKey(t *testing.T) {
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))

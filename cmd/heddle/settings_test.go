@@ -34,8 +34,8 @@ func valuesOf(c *cobra.Command) (v *settings.Values) {
 }
 
 // TestSettingsEverywhere: every setting of the table is a flag, a variable, a key of
-// the file, a line of the help and a row of the documentation, and does the same by
-// each; and no command has one that is not in the table.
+// the file, a line of the help and a row of the documentation, all with the same
+// effect; and no command has a setting outside the table.
 func TestSettingsEverywhere(t *testing.T) {
 	doc, err := os.ReadFile(cliDoc)
 	if err != nil {
@@ -121,7 +121,7 @@ func same(t *testing.T, command string, s *settings.Setting) {
 	}
 }
 
-// TestEngineNames: the engines that the table names are those that there are.
+// TestEngineNames: the table names exactly the existing engines.
 func TestEngineNames(t *testing.T) {
 	var names []string
 	for _, k := range engineKinds {
@@ -132,7 +132,8 @@ func TestEngineNames(t *testing.T) {
 	}
 }
 
-// TestListSettings: a list may be given at once, by repeated flags, and as one in the file.
+// TestListSettings: a list may be given as one value, by repeated flags, and as a list
+// in the file.
 func TestListSettings(t *testing.T) {
 	want := []string{"ftree", "updn"}
 	for _, args := range [][]string{{"--engine", "ftree,updn"}, {"--engine", "ftree", "--engine", "updn"}} {

@@ -26,8 +26,7 @@ func told(t *testing.T, args ...string) sm.Config {
 	return c
 }
 
-// TestFlagDefaults: a flag that is not set means what the core's own default
-// means.
+// TestFlagDefaults: an unset flag has the core's default.
 func TestFlagDefaults(t *testing.T) {
 	got := told(t)
 	want := sm.Defaults()
@@ -41,7 +40,7 @@ func TestFlagDefaults(t *testing.T) {
 	}
 }
 
-// TestZeroIsZero: a flag that is set to 0 does not become its default.
+// TestZeroIsZero: a flag that is set to 0 does not get its default.
 func TestZeroIsZero(t *testing.T) {
 	if n := told(t, "--smp-retries", "0").SMPRetries; n != 0 {
 		t.Errorf("--smp-retries 0 gives %d", n)

@@ -7,8 +7,8 @@ import (
 	"heddle/ib/sa"
 )
 
-// FuzzNodes: a table from a stranger is read or refused, and never holds more
-// records than it has bytes for.
+// FuzzNodes: an untrusted table is read or refused, and never has more records than its
+// bytes permit.
 func FuzzNodes(f *testing.F) {
 	var m ib.MAD
 	sa.New(&m, ib.MethodGetTableResp, sa.AttrNodeRecord, 0, 0)

@@ -142,8 +142,7 @@ func TestRunExperiment(t *testing.T) {
 	})
 }
 
-// TestInterrupt: a run whose SA is silent ends when it is told to, with what
-// was measured.
+// TestInterrupt: an interrupt ends a run with a silent SA, and keeps the measurements.
 func TestInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := make(chan struct{}, 1)
@@ -172,7 +171,7 @@ func TestInterrupt(t *testing.T) {
 	})
 }
 
-// TestTimers: queries that nobody answers time out in real time.
+// TestTimers: unanswered queries time out in real time.
 func TestTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, newSA(silent), time.Now())
@@ -275,7 +274,7 @@ func TestDestinations(t *testing.T) {
 	})
 }
 
-// TestDestinationsRefused: an SA that says why not is quoted.
+// TestDestinationsRefused: the error quotes the SA's status.
 func TestDestinationsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, newSA(func(_ int, m *ib.MAD) []byte {

@@ -142,8 +142,8 @@ type file struct {
 	span  func(ast.Node) int
 }
 
-// TestImportRules reads direct imports. As a pure package imports pure packages of this module and
-// the standard library alone, what it says holds for everything that a pure package is built on.
+// TestImportRules checks direct imports. A pure package imports only pure packages of
+// this module and the standard library, so the result applies to all its dependencies.
 func TestImportRules(t *testing.T) {
 	for _, f := range sources(t) {
 		if f.test {
@@ -219,8 +219,7 @@ func TestPureCores(t *testing.T) {
 	}
 }
 
-// TestNoSleeps keeps wall-clock waiting out of the tests: they wait for a
-// condition or use virtual time.
+// TestNoSleeps: tests wait for a condition or use virtual time, and never sleep.
 func TestNoSleeps(t *testing.T) {
 	for _, f := range sources(t) {
 		if !f.test {
@@ -316,8 +315,8 @@ var readAll = sync.OnceValues(func() ([]file, error) {
 	return out, err
 })
 
-// TestNoMutableExports keeps variables that any importer could change out of
-// packages that others import. Errors for errors.Is are the exception.
+// TestNoMutableExports: public packages export no variables that an importer could
+// change, except errors for errors.Is.
 func TestNoMutableExports(t *testing.T) {
 	for _, f := range sources(t) {
 		root, _, _ := strings.Cut(f.pkg, "/")

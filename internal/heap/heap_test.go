@@ -17,8 +17,8 @@ type entry struct {
 
 func compare(a, b *entry) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.tie, b.tie)) }
 
-// TestHeap: a heap with random pushes, pops and removals does what a sorted list does, and each
-// item knows its place.
+// TestHeap compares a heap under random pushes, pops and removals with a sorted list;
+// each item knows its place.
 func TestHeap(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -12,9 +12,8 @@ import (
 	"heddle/internal/need"
 )
 
-// TestManageVirtualDevice runs heddle sm on a virtual user-MAD device and real
-// clients beside it, some on the very same HCA: over umad a table arrives
-// whole.
+// TestManageVirtualDevice runs heddle sm on a virtual user-MAD device with real
+// clients, some on the same HCA: over umad a table arrives whole.
 func TestManageVirtualDevice(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "saquery")
@@ -82,9 +81,9 @@ func TestManageVirtualDevice(t *testing.T) {
 	}
 }
 
-// TestUpServesBothKindsOfClients: on `heddle up` a client on a virtual device
-// gets a table whole; one under ibsim-run gets what fits a MAD, intact, and is
-// told of what does not fit.
+// TestUpServesBothKindsOfClients: on `heddle up` a client on a virtual device gets a
+// whole table; a client under ibsim-run gets a table that fits one MAD, or an error if
+// it does not fit.
 func TestUpServesBothKindsOfClients(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "saquery")
@@ -112,9 +111,9 @@ func TestUpServesBothKindsOfClients(t *testing.T) {
 	}
 }
 
-// TestOwnRMPP: segments that we make and put together ourselves, over ibsim's
-// protocol between peers that can, and over a device whose kernel is told to
-// leave them alone, for a client whose kernel does not.
+// TestOwnRMPP tests transport/rmpp over ibsim's protocol between peers that reassemble,
+// and over a device whose kernel leaves RMPP alone, with a client whose kernel does
+// RMPP.
 func TestOwnRMPP(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "saquery")
@@ -140,8 +139,7 @@ func TestOwnRMPP(t *testing.T) {
 	}
 }
 
-// TestLargeTable: a table of 116 MB arrives whole, whatever port the manager is
-// on.
+// TestLargeTable: a table of 116 MB arrives whole, over any port of the manager.
 func TestLargeTable(t *testing.T) {
 	need.Long(t)
 	need.Tool(t, "saquery")

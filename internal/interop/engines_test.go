@@ -153,8 +153,8 @@ func judgeNet(t *testing.T, name string, lids int) (*fabric.Fabric, *fabric.Grap
 	return f, g
 }
 
-// TestEnginesVerified: ibdmchk, which shares nothing with us, agrees with our
-// own proof on every engine and net.
+// TestEnginesVerified: ibdmchk, an independent program, agrees with route/check on
+// every engine and net.
 func TestEnginesVerified(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	for _, n := range judgeNets {
@@ -186,9 +186,9 @@ func TestEnginesVerified(t *testing.T) {
 	}
 }
 
-// TestVerifiersSeeLanes: without the files of levels and lanes the same tables
-// have credit loops, so ibdmchk does read them; and where our proof finds a
-// cycle ibdmchk does.
+// TestVerifiersSeeLanes: without the files of levels and lanes the same tables have
+// credit loops, so ibdmchk does read them; and ibdmchk finds a cycle where route/check
+// does.
 func TestVerifiersSeeLanes(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	f, g := judgeNet(t, "torus 5x5", 1)
@@ -267,9 +267,8 @@ func TestMulticastVerified(t *testing.T) {
 	}
 }
 
-// TestSeveralLIDsVerified: ports with two LIDs each. ibdmchk's own option for
-// that wants LIDs as no subnet has them, so it is shown one LID of each port
-// after the other.
+// TestSeveralLIDsVerified: ports with two LIDs each. ibdmchk's own option for that
+// needs LIDs that no subnet has, so it gets one LID of each port after the other.
 func TestSeveralLIDsVerified(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	for _, name := range []string{"torus 5x5", "irregular 16"} {
@@ -308,9 +307,9 @@ func TestSeveralLIDsVerified(t *testing.T) {
 	}
 }
 
-// TestPeerUpDn: on a random irregular net without given roots OpenSM's updn
-// installs tables with credit loops: ibdmchk says so, and so does our proof of
-// the very tables it dumped. Ours have none.
+// TestPeerUpDn: on a random irregular net without given roots OpenSM's updn installs
+// tables with credit loops, according to ibdmchk and to route/check on the dump.
+// Heddle's tables have none.
 func TestPeerUpDn(t *testing.T) {
 	tool := need.Tool(t, "ibdmchk")
 	b := testNet{name: "irregular-32", gen: []string{"irregular", "32"}}.build(t)
@@ -391,8 +390,8 @@ func (b *built) peerRoutes(t *testing.T, options ...string) (dir string, g *fabr
 	return dir, g, d
 }
 
-// TestPeerTorus: from one torus-2QoS.conf OpenSM and we make the same tables,
-// lane tables included, also round a failed switch and a failed cable.
+// TestPeerTorus: from one torus-2QoS.conf OpenSM and Heddle compute the same tables,
+// lane tables included, also around a failed switch and a failed link.
 func TestPeerTorus(t *testing.T) {
 	need.Tool(t, "opensm")
 	for _, c := range []struct {

@@ -13,8 +13,8 @@ import (
 	"heddle/internal/need"
 )
 
-// TestFlood floods real SAs over the socket: someone else's and ours get the
-// same queries from the same client, and answer every one.
+// TestFlood floods OpenSM's SA and Heddle's over the socket: both get the same queries
+// from the same client, and answer every one.
 func TestFlood(t *testing.T) {
 	for _, who := range []string{"OpenSM", "heddle"} {
 		t.Run(who, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestFloodInterrupted: an interrupt ends a flood with what it has measured.
+// TestFloodInterrupted: an interrupt ends a flood and keeps its measurements.
 func TestFloodInterrupted(t *testing.T) {
 	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
 	sim, env := b.simulate(t)
@@ -100,8 +100,8 @@ func TestFloodInterrupted(t *testing.T) {
 	}
 }
 
-// TestFloodDevice floods through a virtual user-MAD device, where the kernel
-// times the queries and the table of nodes comes whole.
+// TestFloodDevice floods through a virtual user-MAD device, where the kernel times the
+// queries and the table of nodes is whole.
 func TestFloodDevice(t *testing.T) {
 	need.FUSE(t)
 	b := testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)

@@ -12,9 +12,9 @@ import (
 	"heddle/internal/need"
 )
 
-// TestGroups: the multicast trees that a manager writes are what ibroute reads
-// from the switches, and ibdmchk finds each a tree with all its members; a
-// torus has lanes besides, whose dumps ibdmchk takes.
+// TestGroups: ibroute reads the written multicast trees from the switches, and ibdmchk
+// finds each a tree with all its members; ibdmchk also accepts the dumps of a torus
+// with lanes.
 func TestGroups(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	need.Tool(t, "ibroute")

@@ -52,8 +52,8 @@ func status(t *testing.T, dir, addr string) api.Status {
 	return s
 }
 
-// TestManageIbsim brings up a fabric that someone else's simulator runs, so
-// that someone else's tools find everything in order.
+// TestManageIbsim brings up a fabric of Debian's ibsim, and verifies it with real
+// tools.
 func TestManageIbsim(t *testing.T) {
 	for _, n := range testNets {
 		t.Run(n.name, func(t *testing.T) {

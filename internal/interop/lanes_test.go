@@ -212,10 +212,9 @@ var laneNets = []struct {
 	{"vftree", []string{"xgft", "2", "4,4", "1,2"}, `"sw-1-1"[6]`, true},
 }
 
-// TestInstalledLanes: lane tables, arbitration and the levels of paths are what
-// the dump says, as infiniband-diags reads them from the switches and from the
-// manager, before a cable fails and after; ibdmchk finds no credit loop in
-// either dump.
+// TestInstalledLanes: lane tables, arbitration and service levels, as infiniband-diags
+// reads them from the switches and from the manager, equal the dump, before and after a
+// link failure; ibdmchk finds no credit loop in either dump.
 func TestInstalledLanes(t *testing.T) {
 	need.Tool(t, "ibdmchk")
 	need.Tool(t, "smpquery")
@@ -230,8 +229,8 @@ func TestInstalledLanes(t *testing.T) {
 	}
 }
 
-// TestLanesAfterWait: the same where entries stay discarded until hosts have
-// had time to use new service levels.
+// TestLanesAfterWait is TestInstalledLanes with entries that stay discarded until hosts
+// have had time to use new service levels.
 func TestLanesAfterWait(t *testing.T) {
 	need.Long(t)
 	need.Tool(t, "ibdmchk")

@@ -92,8 +92,8 @@ func (p *prober) run() {
 	}
 }
 
-// TestManyRequests: hundreds of SMPs at once to one node, and a discovery of the
-// whole fabric with hundreds outstanding, while a manager sweeps.
+// TestManyRequests: hundreds of concurrent SMPs to one node, and a discovery of the
+// whole fabric with hundreds outstanding, during a manager's sweep.
 func TestManyRequests(t *testing.T) {
 	need.Tool(t, "smpquery")
 	b := testNet{name: "tree", gen: []string{"fattree", "324"}}.build(t)

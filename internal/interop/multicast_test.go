@@ -30,13 +30,13 @@ func (a *asker) member(sm ib.LID, method ib.Method, mask sa.CompMask, key uint64
 	return got, 0
 }
 
-// TestMulticastAsOpenSM: thousands of requests, most of them a little wrong, get
-// the same status from OpenSM and from heddle, and the same record but for what
-// is said in sameMember. Requests keep clear of where OpenSM goes wrong: a port
-// that is a full and a send-only full member leaves in part (its MLID leaks),
-// and the last full member of a permanent group leaves (the others go with it);
-// and of where heddle does otherwise on purpose: a port that joins for itself
-// takes over what others joined for it, and what one port joined by proxy no other ends.
+// TestMulticastAsOpenSM: thousands of requests, most of them slightly wrong, get the
+// same status from OpenSM and from heddle, and the same record except for the fields in
+// sameMember. Requests avoid OpenSM's defects: a port that is a full and a send-only
+// full member leaves in part (its MLID leaks), and the last full member of a permanent
+// group leaves (the others are removed with it). They also avoid intended differences:
+// a port that joins for itself takes over its proxy membership, and only the requesting
+// port ends a proxy membership.
 func TestMulticastAsOpenSM(t *testing.T) {
 	need.Tool(t, "opensm")
 	b := testNet{gen: []string{"xgft", "1", "5", "1"}}.build(t)

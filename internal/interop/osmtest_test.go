@@ -79,8 +79,8 @@ func (b *saBed) osmtest(node, flow string, args ...string) {
 
 var smallTree = testNet{name: "small", gen: []string{"xgft", "2", "4,4", "1,2"}}
 
-// TestOsmtest: every flow of osmtest passes with heddle as the subnet manager,
-// over both kinds of port, from a node of its own and from the manager's.
+// TestOsmtest: every flow of osmtest passes with heddle as the subnet manager, over
+// both kinds of port, from another node and from the manager's.
 func TestOsmtest(t *testing.T) {
 	need.Tool(t, "osmtest")
 	for _, port := range portKinds {
@@ -166,9 +166,8 @@ var tooManyForIbsim = map[string]string{
 	"osmt-c": "TEST .*FAIL", "osmt-c1": "TEST .*FAIL", "osmt-v1": "TEST .*FAIL", "osmt-s": "TEST .*FAIL", "osmt-m": "TEST .*FAIL", "osmt-m2": "TEST .*FAIL",
 }
 
-// TestOsmtestOverIbsim: clients under ibsim-run, who know no RMPP, get from
-// heddle what fits a MAD, whole, and are told of what does not, on Debian's ibsim
-// and on our simulator.
+// TestOsmtestOverIbsim: clients under ibsim-run, which have no RMPP, get whole tables
+// that fit one MAD, or an error, on Debian's ibsim and on heddle sim.
 func TestOsmtestOverIbsim(t *testing.T) {
 	need.Tool(t, "osmtest")
 	b := smallTree.build(t)

@@ -118,9 +118,8 @@ func (b *browser) awaitPixels(what, js string) {
 	b.t.Errorf("the drawing does not show %s", what)
 }
 
-// TestPage opens the status page of `heddle up` in a real browser: the page's
-// own code must fetch, draw and show, follow what happens, and leave no error
-// on the browser's console.
+// TestPage opens the status page of `heddle up` in a real browser: the page must fetch,
+// draw and update its data, and cause no error on the browser's console.
 func TestPage(t *testing.T) {
 	b := openBrowser(t)
 	dir := t.TempDir()

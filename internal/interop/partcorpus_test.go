@@ -255,9 +255,9 @@ func opensmUp(t *testing.T, text string) (*ibtools.Bench, *live.Driver, *proc.Pr
 	return b, d, b.OpenSM(t, "H-1", upTime, args...)
 }
 
-// TestLimitedMembersReachTheSA: with the rule that OpenSM's manual gives for it
-// hosts are limited members, and the switches before them have that key: they let
-// them ask the SA, here as in hardware (IBA o18-14), and not each other.
+// TestLimitedMembersReachTheSA: with the rule of OpenSM's manual, hosts are limited
+// members, and so are the switch ports that face them. Hosts can query the SA, as on
+// hardware (IBA o18-14), but not reach each other.
 func TestLimitedMembersReachTheSA(t *testing.T) {
 	need.Tool(t, "opensm")
 	need.Tool(t, "saquery")

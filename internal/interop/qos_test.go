@@ -90,9 +90,8 @@ func (a *asker) smLID() ib.LID {
 
 func gid(g ib.GUID) ib.GID { return ib.MakeGID(ib.DefaultSubnetPrefix, g) }
 
-// TestPolicyAsOpenSM: OpenSM reads a policy file and answers path queries by
-// it; our reading of the same file gives every one of them the same service level
-// and limits.
+// TestPolicyAsOpenSM: OpenSM and Heddle read the same QoS policy and give every path
+// the same service level and limits.
 func TestPolicyAsOpenSM(t *testing.T) {
 	need.Tool(t, "opensm")
 	b := testNet{gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
@@ -352,8 +351,8 @@ func shares(a, b *qos.End, k ib.PKey) bool {
 	return has(a) && has(b)
 }
 
-// TestPoliciesRefused: which files OpenSM takes and which it refuses, beside
-// what our reader does. Where they differ ours says more.
+// TestPoliciesRefused compares the policy files that OpenSM refuses with those that
+// Heddle refuses. Where they differ, Heddle refuses more.
 func TestPoliciesRefused(t *testing.T) {
 	need.Tool(t, "opensm")
 	b := testNet{gen: []string{"irregular", "8"}}.build(t)

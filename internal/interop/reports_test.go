@@ -17,8 +17,8 @@ import (
 	"heddle/transport/umad"
 )
 
-// TestReports: that a host left and returned is reported by heddle in the same
-// bytes as by OpenSM, but for transaction ids and bytes without a meaning.
+// TestReports: heddle's Reports of a lost and a returned host have the same bytes as
+// OpenSM's, except transaction IDs and unused bytes.
 func TestReports(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "opensm")

@@ -9,9 +9,9 @@ import (
 	"heddle/internal/need"
 )
 
-// TestRestartWithLanes: a manager that finds its own multi-lane routes installed
-// leaves them alone. It does not take hosts for users of other service levels
-// and drop packets until they have changed.
+// TestRestartWithLanes: a manager that finds its own multi-lane routes installed does
+// not change them. It does not assume that hosts use other service levels, which would
+// drop packets.
 func TestRestartWithLanes(t *testing.T) {
 	need.Tool(t, "smpquery")
 	dir := t.TempDir()

@@ -195,9 +195,9 @@ func (b *built) ask(t *testing.T, sock, node, file string, queries []string) []s
 	return out
 }
 
-// TestSameAnswers brings a subnet up with OpenSM and asks its SA everything
-// that saquery can ask; then our manager takes over with the same LIDs and
-// tables, on a port of each kind, and is asked the same.
+// TestSameAnswers sends every query of saquery to OpenSM's SA, then to Heddle's after a
+// takeover with the same LIDs and tables, on a port of each kind, and compares the
+// answers.
 func TestSameAnswers(t *testing.T) {
 	need.FUSE(t)
 	for _, c := range []struct {

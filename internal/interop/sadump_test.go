@@ -101,9 +101,8 @@ func (b *built) dumpingOpenSM(t *testing.T, sock string) (osm program, dump stri
 	return osm, filepath.Join(b.dir, "opensm-sa.dump")
 }
 
-// TestOpenSMDump: what OpenSM's subnet administrator kept is read from its dump:
-// the same groups under the same MLIDs, members, subscriptions, services and
-// alias GUIDs.
+// TestOpenSMDump: OpenSM's SA dump is read completely: the same groups under the same
+// MLIDs, members, subscriptions, services and alias GUIDs.
 func TestOpenSMDump(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "opensm")
@@ -215,10 +214,9 @@ func TestOpenSMDump(t *testing.T) {
 	}
 }
 
-// TestImportOpenSMDump: a subnet whose SA OpenSM ran goes on under heddle, which
-// was given OpenSM's dump: the same LIDs, the same groups under the same MLIDs
-// with the same members, and events for who subscribed, and nobody registers
-// again.
+// TestImportOpenSMDump: heddle takes over a subnet with OpenSM's SA dump: the same
+// LIDs, the same groups under the same MLIDs with the same members, events for the
+// subscribers, and no host has to register again.
 func TestImportOpenSMDump(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "opensm")

@@ -8,9 +8,7 @@ import (
 	"heddle/internal/need"
 )
 
-// TestOpenSMOnSim is the reverse of TestManageIbsim: someone else's manager
-// brings up a fabric that our simulator runs, and someone else's tools find
-// everything in order.
+// TestOpenSMOnSim: OpenSM brings up a fabric of heddle sim, and real tools verify it.
 func TestOpenSMOnSim(t *testing.T) {
 	for _, n := range testNets {
 		t.Run(n.name, func(t *testing.T) {
@@ -28,8 +26,8 @@ func TestOpenSMOnSim(t *testing.T) {
 	}
 }
 
-// TestManageSim: our own manager on our own simulator, through the protocol,
-// with the same tools as witnesses.
+// TestManageSim: heddle brings up a fabric of heddle sim through ibsim's protocol, and
+// real tools verify it.
 func TestManageSim(t *testing.T) {
 	for _, n := range testNets {
 		t.Run(n.name, func(t *testing.T) {

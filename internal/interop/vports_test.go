@@ -74,9 +74,8 @@ func (b *vmBed) becomes(vm, want string) string {
 	}
 }
 
-// TestVPortsFromOpenSM: OpenSM brings up the ports of hypervisors and leaves
-// VPorts alone, as it does not know them; heddle takes the subnet over, with its
-// LIDs, and brings them up.
+// TestVPortsFromOpenSM: OpenSM brings up the ports of hypervisors and ignores VPorts;
+// heddle takes the subnet over, with its LIDs, and brings the VPorts up.
 func TestVPortsFromOpenSM(t *testing.T) {
 	need.FUSE(t)
 	for _, tool := range []string{"opensm", "ibstat", "saquery", "smpquery"} {

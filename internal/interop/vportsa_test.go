@@ -9,9 +9,9 @@ import (
 	"heddle/internal/need"
 )
 
-// TestSAQueryAndVPorts: an unmodified saquery, which sends no GRH, asks from a VPort with
-// a LID of its own and gets its answers; one on a host asks for paths to VPorts, and is
-// told by the HopLimit which of them need a GRH.
+// TestSAQueryAndVPorts: an unmodified saquery, which sends no GRH, works from a VPort
+// with its own LID; on a host, the HopLimit of paths to VPorts says which of them need
+// a GRH.
 func TestSAQueryAndVPorts(t *testing.T) {
 	need.FUSE(t)
 	need.Tool(t, "saquery")

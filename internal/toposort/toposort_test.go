@@ -93,7 +93,8 @@ func TestInsert(t *testing.T) {
 	}
 }
 
-// TestStop: a search that its caller stops changes nothing and leaves the next search alone.
+// TestStop: a search that its caller stops changes nothing and does not affect the next
+// one.
 func TestStop(t *testing.T) {
 	g, pos := newGraph(3), []int32{2, 1, 0} // in order: 2, 1, 0
 	g.add(2, 1)

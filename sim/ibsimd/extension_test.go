@@ -91,8 +91,8 @@ func request(t *testing.T, c *ibsim.Conn) (*mad.Packet, *ib.MAD) {
 	}
 }
 
-// TestReassembleFlag: a manager on this protocol is told of each request whether
-// its sender can put RMPP messages together, and a stock client is not told.
+// TestReassembleFlag: a manager on this protocol learns from each request whether its
+// sender reassembles RMPP messages; a stock client does not.
 func TestReassembleFlag(t *testing.T) {
 	b := serve(t, star(t, 5), sim.Config{}, Options{})
 	manager := b.dial(t, "H1")
@@ -136,8 +136,8 @@ func TestReassembleFlag(t *testing.T) {
 	}
 }
 
-// TestWholeAddress: between two that know how, a GRH and the rest of an address
-// come through, both ways; a stock client gets messages of ibsim's length.
+// TestWholeAddress: between peers with the extension, a GRH and the rest of an address
+// are transmitted in both directions; a stock client gets messages of ibsim's length.
 func TestWholeAddress(t *testing.T) {
 	b := serve(t, star(t, 3), sim.Config{}, Options{})
 	manager, client := b.dial(t, "H1"), b.dial(t, "H2")

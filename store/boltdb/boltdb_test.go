@@ -364,8 +364,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestNoFirstCommit: a maker that died between making the file and its first
-// transaction left nothing that could be lost.
+// TestNoFirstCommit: a process that died between creating the file and its first
+// transaction lost nothing.
 func TestNoFirstCommit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), boltdb.FileName)
 	db, err := bolt.Open(path, 0o600, nil)
