@@ -134,8 +134,8 @@ func TestDirectedRouteDiscards(t *testing.T) {
 	}
 }
 
-// TestMixedRoute: the LID-routed part may come first, last, or on both sides
-// of the directed part (IBA §14.2.2).
+// TestMixedRoute: the LID-routed part may be first, last, or on both sides of the
+// directed part (IBA §14.2.2).
 func TestMixedRoute(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()
@@ -185,8 +185,8 @@ func TestMixedRoute(t *testing.T) {
 	}
 }
 
-// TestLIDRoutedStates: SMPs pass ports in Init, Armed and Active by the
-// tables, data packets only Active ones (Armed receives) (IBA §7.2.7).
+// TestLIDRoutedStates: SMPs pass ports in Init, Armed and Active, data packets only
+// Active ones (Armed receives) (IBA §7.2.7).
 func TestLIDRoutedStates(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	lid := func(l ib.LID) func(*smp.PortInfo) {
@@ -245,7 +245,7 @@ func TestForwardingLoopEnds(t *testing.T) {
 	}
 }
 
-// TestLMC: a port answers to all its LIDs and says which one was meant.
+// TestLMC: a port responds to all its LIDs, and from the LID that was addressed.
 func TestLMC(t *testing.T) {
 	b := newTestbed(t, chain(), Config{}, "H1")
 	b.configure()

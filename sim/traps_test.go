@@ -51,8 +51,8 @@ func (b *testbed) repress(a arrived, k ib.MKey) {
 	b.e.Send(&mad.Packet{Addr: a.pkt.Addr, Data: m[:]})
 }
 
-// TestTrap128: a link that falls or trains by itself is reported by the switch
-// of each end, with PortStateChange; CAs say nothing.
+// TestTrap128: the switch at each end of a link that fails or trains by itself reports
+// it, with PortStateChange; CAs do not.
 func TestTrap128(t *testing.T) {
 	b, traps := trapBed(t, Config{})
 	clear := func() {
@@ -85,8 +85,8 @@ func TestTrap128(t *testing.T) {
 	}
 }
 
-// TestTrap128BySet: a manager that takes a port down is not told by that
-// switch, but by its peer; arming and activating is told by nobody.
+// TestTrap128BySet: when a manager takes a port down, the peer's switch sends the trap,
+// not the port's own; arming and activating cause none.
 func TestTrap128BySet(t *testing.T) {
 	b, traps := trapBed(t, Config{})
 	for _, p := range [][]byte{toS1, toS2} {
@@ -111,9 +111,8 @@ func TestTrap128BySet(t *testing.T) {
 	}
 }
 
-// TestTrapRepeats: a trap comes again with the same TID, no faster than
-// 4.096 µs·2^SubnetTimeOut, until it is repressed with the right key
-// (IBA §13.4.9).
+// TestTrapRepeats: a trap is repeated with the same TID, no faster than 4.096
+// µs·2^SubnetTimeOut, until it is repressed with the right key (IBA §13.4.9).
 func TestTrapRepeats(t *testing.T) {
 	b, traps := trapBed(t, Config{})
 	b.protect(toH2, 1, 0, 0)
@@ -177,7 +176,7 @@ func TestTrapNeedsAddresses(t *testing.T) {
 	}
 }
 
-// TestTrap144IsSM: a port that gets or loses an SM says so.
+// TestTrap144IsSM: a port that gains or loses an SM sends the trap.
 func TestTrap144IsSM(t *testing.T) {
 	b, traps := trapBed(t, Config{})
 	sm := b.attach("H2")
@@ -199,7 +198,7 @@ func TestTrap144IsSM(t *testing.T) {
 	}
 }
 
-// TestInjectTraps sends each trap number that devices have.
+// TestInjectTraps sends each trap number of real devices.
 func TestInjectTraps(t *testing.T) {
 	for _, c := range []struct {
 		node string
@@ -235,8 +234,8 @@ func TestInjectTraps(t *testing.T) {
 	}
 }
 
-// TestTrapOfEndpoint: a trap that a program sends finds the SM, and its
-// repress finds the program.
+// TestTrapOfEndpoint: an endpoint's trap reaches the SM, and its repress reaches the
+// endpoint.
 func TestTrapOfEndpoint(t *testing.T) {
 	b, traps := trapBed(t, Config{})
 	sm := b.attach("H2")
@@ -256,8 +255,7 @@ func TestTrapOfEndpoint(t *testing.T) {
 	}
 }
 
-// TestNoticeQueue: Get(Notice) shows the oldest trap that waits, Set removes
-// it.
+// TestNoticeQueue: Get(Notice) returns the oldest pending trap, Set removes it.
 func TestNoticeQueue(t *testing.T) {
 	b, _ := trapBed(t, Config{})
 	read := func() (n smp.Notice) {

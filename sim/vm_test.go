@@ -19,10 +19,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// TestVSwitchMigration is the vSwitch paper's migration by hand: one SMP to
-// each of the two hypervisors, the entry of the destination copied for the VM's
-// LID, and the VM has LID and GUID where it went; between the two it is
-// nowhere, and is never at two places.
+// TestVSwitchMigration is the vSwitch paper's migration: one SMP to each of the two
+// hypervisors, the destination's entry copied for the VM's LID, and the VM has its LID
+// and GUID at the destination; in between it is at neither, and never at both.
 func TestVSwitchMigration(t *testing.T) {
 	b := cloud(t, Config{})
 	for _, h := range []string{"h0.1", "h1.0", "h1.1"} {
@@ -117,8 +116,7 @@ func TestVSwitchMigration(t *testing.T) {
 	}
 }
 
-// TestVSwitchSwap: two functions exchange their LIDs, as with LIDs that were
-// given to all functions in advance.
+// TestVSwitchSwap: two functions exchange their LIDs, as with prepopulated LIDs.
 func TestVSwitchSwap(t *testing.T) {
 	b := cloud(t, Config{})
 	lid := ib.LID(64)
@@ -164,8 +162,8 @@ func (b *testbed) attachVM(name string) *Endpoint {
 	return e
 }
 
-// TestSharedPort: functions are told apart by alias GUIDs alone, answers by
-// their transaction, and each sees of the P_Key table what its host lets it.
+// TestSharedPort: alias GUIDs identify functions, transactions their responses, and
+// each sees the part of the P_Key table that its host permits.
 func TestSharedPort(t *testing.T) {
 	b := cloud(t, Config{})
 	b.set(b.to("h0.1"), smp.AttrGUIDInfo, 3, &smp.GUIDInfo{7: 0xAAAA}) // the table grows with the functions
@@ -257,8 +255,8 @@ func TestSharedPort(t *testing.T) {
 	}
 }
 
-// TestVPortMigration: the hypervisor carries the GUID, the manager the LID, and
-// all path attributes stay.
+// TestVPortMigration: the hypervisor moves the GUID, the manager the LID, and all path
+// attributes stay.
 func TestVPortMigration(t *testing.T) {
 	b := relayBed(t, Config{})
 	b.hypervisor("h1.1", Hypervisor{Model: VPorts, VFs: 1})
@@ -291,7 +289,7 @@ func TestVPortMigration(t *testing.T) {
 	}
 }
 
-// TestMovedPrograms: those of the VM go along, the others of both ports stay.
+// TestMovedPrograms: endpoints of the VM move with it, those of both ports stay.
 func TestMovedPrograms(t *testing.T) {
 	b := relayBed(t, Config{})
 	src, dst := b.vf("h1.0", 3), b.vf("h0.1", 1)
@@ -329,7 +327,7 @@ func TestMovedPrograms(t *testing.T) {
 	}
 }
 
-// TestVMErrors: what cannot be done says why and changes nothing.
+// TestVMErrors: impossible operations are refused with the reason and change nothing.
 func TestVMErrors(t *testing.T) {
 	b := cloud(t, Config{})
 	b.hypervisor("h0.1", Hypervisor{Model: VPorts, VFs: 2})
@@ -373,8 +371,7 @@ func TestVMErrors(t *testing.T) {
 	}
 }
 
-// TestProbeInTime: with latency a probe takes its time, and a cable that goes
-// meanwhile takes it along.
+// TestProbeInTime: with latency a probe takes its time, and is lost if its link fails.
 func TestProbeInTime(t *testing.T) {
 	b := relayBed(t, Config{})
 	b.s.cfg.HopLatency = 100
@@ -400,7 +397,7 @@ func TestProbeInTime(t *testing.T) {
 	}
 }
 
-// TestVMsDeterministic: hypervisors, VMs and losses give the same run twice.
+// TestVMsDeterministic: two runs with hypervisors, VMs and losses are identical.
 func TestVMsDeterministic(t *testing.T) {
 	run := func(seed uint64) (hash uint64, log string) {
 		b := relayBed(t, Config{})

@@ -21,7 +21,7 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestMemoryFails: the seam by which transcripts make a write fail.
+// TestMemoryFails: FailNext makes writes fail, for transcripts.
 func TestMemoryFails(t *testing.T) {
 	m := store.NewMemory()
 	m.FailNext = 1

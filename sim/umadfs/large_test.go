@@ -92,9 +92,8 @@ func largeClientChild() int {
 	return 0
 }
 
-// TestLargeMessage: what a process writes arrives whole, however long, or the
-// write fails; it is never cut. 64 MiB was the bound once, beyond which the
-// first MiB was taken for the message.
+// TestLargeMessage: a process's message of any length arrives whole, or the write
+// fails; it is never cut.
 func TestLargeMessage(t *testing.T) {
 	tool(t, "opensm")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})

@@ -23,8 +23,8 @@ func (l *lab) records(node, what, title string) int {
 	return strings.Count(l.run(0, node, "saquery", what), title)
 }
 
-// TestOpenSM: unmodified OpenSM brings the subnet up, and its tables arrive
-// whole, at a client on another node and at one on OpenSM's own adapter.
+// TestOpenSM: unmodified OpenSM brings the subnet up, and its tables arrive whole at a
+// client on another node and at one on OpenSM's own adapter.
 func TestOpenSM(t *testing.T) {
 	t.Parallel()
 	tool(t, "opensm", "saquery", "sminfo", "ibstat", "smpquery")
@@ -55,8 +55,8 @@ func TestOpenSM(t *testing.T) {
 	}
 }
 
-// TestFailover: two OpenSMs elect one master; when it is killed, the other
-// takes over, which shows that IsSM and the port's agents went with it.
+// TestFailover: two OpenSMs elect one master; when it is killed, the other takes over,
+// so IsSM and the port's agents ended with it.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	tool(t, "opensm", "sminfo")
@@ -151,8 +151,8 @@ func TestOsmtestLong(t *testing.T) {
 	}
 }
 
-// TestLoss: the played kernel repeats requests and segments on a fabric that
-// loses packets, so everything still arrives.
+// TestLoss: the emulated kernel repeats requests and segments on a lossy fabric, so
+// everything arrives.
 func TestLoss(t *testing.T) {
 	t.Parallel()
 	tool(t, "opensm", "saquery")
@@ -228,9 +228,8 @@ func attachChild() int {
 	return code
 }
 
-// TestWithoutTracing: where the callers' memory cannot be written, ENOSPC
-// becomes EIO with the buffer filled, which OpenSM, osmtest and transport/umad
-// understand.
+// TestWithoutTracing: if the callers' memory cannot be written, ENOSPC becomes EIO with
+// a filled buffer, which OpenSM, osmtest and transport/umad understand.
 func TestWithoutTracing(t *testing.T) {
 	t.Parallel()
 	need.Tool(t, "osmtest")

@@ -69,7 +69,7 @@ func walk(t testing.TB, c *conn, path string) *node {
 	return n
 }
 
-// TestTree: what the files of a node with two ports say.
+// TestTree: the files of a node with two ports.
 func TestTree(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -106,8 +106,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// FuzzRequest: whatever comes out of the FUSE device, the loop goes on. (The
-// kernel is trusted to tell the truth, but our reading of it may be wrong.)
+// FuzzRequest: no input from the FUSE device ends the loop. (The kernel is trusted, but
+// our reading of it may be wrong.)
 func FuzzRequest(f *testing.F) {
 	u64 := func(v uint64) []byte { return binary.LittleEndian.AppendUint64(nil, v) }
 	f.Add(message(opInit, 0, make([]byte, 16)))
@@ -145,7 +145,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// TestInvalidClients: what others may say on the socket.
+// TestInvalidClients: invalid messages on the socket.
 func TestInvalidClients(t *testing.T) {
 	l := newLab(t, smallNet(t), sim.Config{})
 	dial := func() *net.UnixConn {

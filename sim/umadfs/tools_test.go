@@ -7,8 +7,8 @@ import (
 	"heddle/sim"
 )
 
-// TestIbstat: the unmodified program sees the node's adapter in the class
-// tree, and what changes there.
+// TestIbstat: the unmodified program sees the node's adapter in the class tree, and its
+// changes.
 func TestIbstat(t *testing.T) {
 	tool(t, "ibstat", "smpquery")
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})

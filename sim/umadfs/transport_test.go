@@ -426,8 +426,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// TestAttach: exit status, output, signals, environment, and what is said
-// when it cannot be.
+// TestAttach: exit status, output, signals, environment, and the errors of failed
+// attaches.
 func TestAttach(t *testing.T) {
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
 	if out := l.run(7, "H1", "sh", "-c", "ls /dev/infiniband; cat /sys/class/infiniband_mad/umad0/ibdev; env | grep -c "+stageEnv+"; exit 7"); out != "issm0\numad0\nheddle0\n0\n" {
@@ -464,7 +464,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// TestSimulatorEnds: commands are ended when their simulator goes.
+// TestSimulatorEnds: commands end with their simulator.
 func TestSimulatorEnds(t *testing.T) {
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
 	j := l.start("H1", "sh", "-c", "echo ready; exec sleep 100")
@@ -476,8 +476,8 @@ func TestSimulatorEnds(t *testing.T) {
 	}
 }
 
-// TestSignals: signals to attach reach the command, whose exit status is
-// attach's; and when attach is killed the command goes with it.
+// TestSignals: signals to attach reach the command, whose exit status is attach's; a
+// killed attach kills the command.
 func TestSignals(t *testing.T) {
 	l := newLab(t, smallNet(t), sim.Config{Seed: 1})
 	attach := func(script string) (*exec.Cmd, *watcher) {

@@ -9,9 +9,8 @@ import (
 	"heddle/sim"
 )
 
-// TestInVM: unmodified programs in a VM on a shared port, which OpenSM needs to
-// know nothing about: they see the function's addresses, reach the SA and,
-// having no QP0, no agent.
+// TestInVM: unmodified programs in a VM on a shared port, without OpenSM's knowledge:
+// they see the function's addresses, reach the SA and, without QP0, no agent.
 func TestInVM(t *testing.T) {
 	t.Parallel()
 	tool(t, "opensm", "saquery", "ibstat", "smpquery")

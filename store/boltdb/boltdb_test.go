@@ -65,7 +65,7 @@ func crc32c(b []byte) uint32 {
 	return ^c
 }
 
-// TestFormat holds the file to docs/format/store.md, bucket by bucket.
+// TestFormat compares the file with docs/format/store.md, bucket by bucket.
 func TestFormat(t *testing.T) {
 	if crc32c([]byte("123456789")) != 0xE3069283 { // RFC 3720, B.4
 		t.Fatal("the test's own CRC-32C is wrong")
@@ -286,8 +286,8 @@ func version1(t *testing.T) string {
 	return path
 }
 
-// TestMigration: a file of version 1 shows what it holds, to a reader without
-// being changed, and becomes one of version 2 when it is opened.
+// TestMigration: a reader sees the contents of a version 1 file without changing it;
+// opening it upgrades it to version 2.
 func TestMigration(t *testing.T) {
 	path := version1(t)
 	before, err := os.ReadFile(path)
@@ -394,10 +394,10 @@ func TestNoFirstCommit(t *testing.T) {
 	s.Close()
 }
 
-// TestDamagedFile: whatever becomes of the bytes, opening and loading ends
-// with an error or with entries that were stored, never with a crash or other
-// values, and leaves the file as it is. That entries are missed where a page's
-// own header is damaged is bbolt's limit, which docs/format/store.md tells.
+// TestDamagedFile: a file with damaged bytes gives an error or stored entries when
+// opened and loaded, never a crash or other values, and stays unchanged. Entries
+// missing because a page header is damaged are a limit of bbolt, which
+// docs/format/store.md describes.
 func TestDamagedFile(t *testing.T) {
 	path := some(t)
 	whole, err := os.ReadFile(path)

@@ -8,8 +8,8 @@ import (
 	"heddle/store"
 )
 
-// FuzzEntry: what decodes encodes to the same bytes; what does not leaves
-// nothing behind; and no single changed bit goes unseen.
+// FuzzEntry: a decoded entry encodes to the same bytes; a failed decode leaves no
+// state; every single-bit error is detected.
 func FuzzEntry(f *testing.F) {
 	seed := func(kind uint8, k, v []byte) {
 		f.Add(kind, k, binary.BigEndian.AppendUint32(bytes.Clone(v), sum(k, v)))

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKilledManagersAreFreed: ibsim keeps the slot of a client that was killed, one of ten, and
-// hands it what is meant for the manager of the port. A manager that starts frees them.
+// TestKilledManagersAreFreed: ibsim keeps the slot of a killed client, one of ten, and
+// passes it requests for the port's manager. A starting manager frees such slots.
 func TestKilledManagersAreFreed(t *testing.T) {
 	s := startIbsim(t)
 	for n := range 25 {

@@ -101,8 +101,8 @@ func message(method ib.Method, tid uint64, n int) []byte {
 
 func tid(b []byte) uint64 { return binary.BigEndian.Uint64(b[8:]) }
 
-// Requests and answers of many segments, many at a time, over a wire that
-// loses and repeats one MAD in twenty.
+// TestLossyTransfers: requests and responses of many segments, many concurrently, over
+// a wire that loses or repeats one MAD in twenty.
 func TestLossyTransfers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // its time-outs are virtual
 		ea, eb := wire(true)
@@ -145,8 +145,8 @@ func TestLossyTransfers(t *testing.T) {
 	})
 }
 
-// What is no message goes through as it is: ordinary MADs, and the single
-// segments that a client of ibsim's protocol gets.
+// TestPassThrough: ordinary MADs, and single segments of a client of ibsim's protocol,
+// pass unchanged.
 func TestPassThrough(t *testing.T) {
 	ea, eb := wire(false)
 	a, b := Over(ea), eb
@@ -171,8 +171,8 @@ func TestPassThrough(t *testing.T) {
 	}
 }
 
-// A peer that acknowledges nothing gets so many transfers and no more, until
-// it gives up; the messages' buffers are used again.
+// TestSilentPeer: a peer that acknowledges nothing gets a bounded number of transfers
+// until they give up; the messages' buffers are reused.
 func TestSilentPeer(t *testing.T) {
 	ea, eb := wire(false)
 	a := OverWith(ea, mad.RMPPConfig{MaxPerPeer: 3})

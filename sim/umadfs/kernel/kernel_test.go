@@ -159,8 +159,8 @@ func TestRetries(t *testing.T) {
 	clean(t, p, f)
 }
 
-// TestSegmentRetries: a segment that nobody acknowledges goes out again as often as
-// the program said, which may be never.
+// TestSegmentRetries: an unacknowledged segment is repeated as often as the program
+// requested, possibly never.
 func TestSegmentRetries(t *testing.T) {
 	for retries := range uint32(3) {
 		n := newNet(1)
@@ -192,8 +192,7 @@ func clean(t testing.TB, p *Port, files ...*File) {
 	}
 }
 
-// TestUnregister: pending requests of an agent end without a word, and its
-// methods are free.
+// TestUnregister: pending requests of an agent end silently, and its methods are free.
 func TestUnregister(t *testing.T) {
 	n := newNet(1)
 	p := n.ports[1].port
@@ -212,8 +211,7 @@ func TestUnregister(t *testing.T) {
 	clean(t, p, f)
 }
 
-// TestQueueBound: what nobody reads is lost above the limit, but completions
-// are not.
+// TestQueueBound: unread packets above the limit are lost, but completions are not.
 func TestQueueBound(t *testing.T) {
 	n := newNet(1, 2)
 	f, g := open(t, n.ports[1].port), open(t, n.ports[2].port)
@@ -238,7 +236,7 @@ func TestQueueBound(t *testing.T) {
 	clean(t, n.ports[2].port, g)
 }
 
-// TestRMPPLoss: messages arrive whole or not at all, at any rate of loss.
+// TestRMPPLoss: messages arrive whole or not at all, at any loss rate.
 func TestRMPPLoss(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -280,7 +278,7 @@ func TestRMPPLoss(t *testing.T) {
 	}
 }
 
-// TestIsSM: the issm device goes round among those who wait, in order.
+// TestIsSM: waiting openers get the issm device in order.
 func TestIsSM(t *testing.T) {
 	n := newNet(1)
 	w := n.ports[1]
@@ -327,8 +325,8 @@ func TestIsSM(t *testing.T) {
 	}
 }
 
-// FuzzFile feeds a port with nonsense from above and from the wire. It must
-// not panic, and closing must leave nothing.
+// FuzzFile feeds a port with random data from programs and from the wire. It must not
+// panic, and closing must leave no state.
 func FuzzFile(f *testing.F) {
 	var reg [umadabi.AgentLen]byte
 	a := umadabi.Agent{QPN: 1, Class: 3, Version: 2, RMPP: 1, Methods: umadabi.Mask{^uint64(0), ^uint64(0)}}
@@ -363,8 +361,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// TestManyMessages: finished messages that linger do not stand in the way of
-// new ones, however fast they come.
+// TestManyMessages: lingering messages do not block new ones, at any rate.
 func TestManyMessages(t *testing.T) {
 	n := newNet(1, 2)
 	f, g := open(t, n.ports[1].port), open(t, n.ports[2].port)
