@@ -20,8 +20,8 @@ import (
 	"heddle/route/osmdump"
 )
 
-// TestEngineErrors: a caller can tell a fabric that the engine does not route
-// from one that needs more lanes, and from an input that does not fit.
+// TestEngineErrors: a caller can distinguish a fabric that the engine does not route,
+// one that needs more lanes, and an invalid input.
 func TestEngineErrors(t *testing.T) {
 	graph := func(kind string, params ...string) *fabric.Graph {
 		t.Helper()

@@ -42,8 +42,8 @@ func failures(tb testing.TB, f *fabric.Fabric, was *route.Tables, n int) (gs []*
 	return gs, ts
 }
 
-// BenchmarkUpdate updates the proof of up*/down* tables for 11,664 hosts over
-// the failure of one of several cables.
+// BenchmarkUpdate updates the proof of up*/down* tables for 11,664 hosts after the
+// failure of one of several links.
 func BenchmarkUpdate(b *testing.B) {
 	f, err := fabrictest.Generate("fattree", []string{"11664"}, 1)
 	if err != nil {

@@ -249,7 +249,7 @@ func grow(g *fabric.Graph, grp *route.Group, draw func(int) int) route.Tree {
 	return tr
 }
 
-// TestTreeFailures: each way in which a tree can be wrong is named.
+// TestTreeFailures: the report names each kind of defect of a tree.
 func TestTreeFailures(t *testing.T) {
 	for name, c := range map[string]struct {
 		break_ func(g *fabric.Graph, tr *route.Tree, tb *route.Tables)

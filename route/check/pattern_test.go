@@ -91,8 +91,8 @@ func TestShifts(t *testing.T) {
 	}
 }
 
-// TestShiftOverOneLink: two switches of four hosts each and one cable. A shift by k
-// sends as many flows over it as hosts change sides.
+// TestShiftOverOneLink: two switches with four hosts each and one link. A shift by k
+// sends over it one flow for each host that changes sides.
 func TestShiftOverOneLink(t *testing.T) {
 	b := &routetest.Net{}
 	b.Switches(2)

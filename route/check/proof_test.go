@@ -439,8 +439,8 @@ func same(a, b *check.Report) bool {
 	return equal(a, b) && a.AvgHops == b.AvgHops && a.AvgChannelLoad == b.AvgChannelLoad
 }
 
-// TestUpdateEqualsVerify: over random changes, an update says what a full
-// verification says.
+// TestUpdateEqualsVerify: over random changes, Update gives the report of a full
+// verification.
 func TestUpdateEqualsVerify(t *testing.T) {
 	seeds := need.Seeds(150, 5000)
 	var mu sync.Mutex

@@ -261,9 +261,9 @@ func incremental(s subject, from route.Solution, g *fabric.Graph, o route.Option
 	return s.Engine.(route.Updater).Update(from, g, fabric.Diff(from.Graph, g), o)
 }
 
-// TestHostile: whatever the fabric and the options, tables are right or
-// refused with a reason, and the same for any number of workers; also where
-// they are updated to a fabric that has little in common with the last.
+// TestHostile: for any fabric and options, tables are right or refused with a reason,
+// and the same for any number of workers; also when they are updated to a very
+// different fabric.
 func TestHostile(t *testing.T) {
 	for _, seed := range need.Seeds(12, 1000) {
 		for k, s := range subjects {
@@ -352,8 +352,8 @@ func lengths(g *fabric.Graph, tb *route.Tables, o route.Options) (all []int) {
 	return all
 }
 
-// TestOtherOptions: what an engine remembers is not used where the options
-// have changed: paths are as long as when computed from scratch with them.
+// TestOtherOptions: an engine's memory is not used if the options have changed: paths
+// are as long as when computed from scratch.
 func TestOtherOptions(t *testing.T) {
 	for _, s := range []route.Updater{minhop.Engine{}, updn.Engine{}, dnup.Engine{}, sssp.Engine{}, sssp.DFEngine{}} {
 		for _, seed := range need.Seeds(10, 300) {
@@ -386,8 +386,8 @@ func TestOtherOptions(t *testing.T) {
 	}
 }
 
-// TestConcurrentUpdates: several updates of one base at once do not disturb each other
-// or the base; the race detector looks on.
+// TestConcurrentUpdates: concurrent updates of one base affect neither each other nor
+// the base (for the race detector).
 func TestConcurrentUpdates(t *testing.T) {
 	for _, seed := range need.Seeds(3, 100) {
 		draw := routetest.Draws(seed, 9)
@@ -434,8 +434,8 @@ func TestConcurrentUpdates(t *testing.T) {
 	}
 }
 
-// TestUnknownRows: a base whose memory is whole but whose rows are not known
-// leads to a computation from scratch.
+// TestUnknownRows: a base with a complete memory but unknown rows is computed from
+// scratch.
 func TestUnknownRows(t *testing.T) {
 	for _, s := range subjects {
 		e, ok := s.Engine.(route.Updater)

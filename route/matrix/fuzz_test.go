@@ -336,9 +336,9 @@ func (r *trial) run(others []promise) {
 // where it comes from.
 func tooFew(p promise) bool { return p.engine.Name() == "dfsssp" || p.engine.Name() == "lash" }
 
-// TestHostileInput: whatever the fabric, the options, what is installed and what
-// happens next: right tables or a clear refusal, never a panic, the same for
-// any number of workers, nothing changed that was given.
+// TestHostileInput: any fabric, options, installed tables and changes give right tables
+// or a clear refusal, never a panic, the same for any number of workers, and inputs are
+// not modified.
 func TestHostileInput(t *testing.T) {
 	list := all(t)
 	for k, p := range list {

@@ -243,8 +243,7 @@ func (p promise) verify(t testing.TB, what string, g *fabric.Graph, tb *route.Ta
 	}
 }
 
-// TestUpdate: tables updated over failures and back are as right as computed
-// ones.
+// TestUpdate: tables updated over failures and repairs are as right as computed ones.
 func TestUpdate(t *testing.T) {
 	rounds := 3
 	for _, n := range shapes(t, small) {

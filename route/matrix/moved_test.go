@@ -15,10 +15,10 @@ import (
 	"heddle/route/transition"
 )
 
-// TestMovedThenUpdated: what a manager does when a cable fails after VMs have
-// moved, or when it routes for another reason. Their LIDs were taken along without the engine, whose last solution is still that
-// of before; it is updated to the fabric as it is now, owners included, and from the
-// tables that moves left in the switches there is a way to what comes of it.
+// TestMovedThenUpdated: a link fails, or the manager reroutes for another reason, after
+// VMs have moved. The moves bypassed the engine, whose last solution is the one before
+// them. It is updated to the current fabric, owners included, and a plan leads from the
+// tables that the moves left to the result.
 func TestMovedThenUpdated(t *testing.T) {
 	done := map[string]int{}
 	for _, seed := range need.Seeds(4, 200) {

@@ -25,8 +25,7 @@ func withVMs(t testing.TB, list []net) []net {
 	return nets
 }
 
-// TestVMs: LIDs beside a port's range are routed and proved as any others are,
-// by every engine.
+// TestVMs: every engine routes and proves LIDs outside a port's range like others.
 func TestVMs(t *testing.T) {
 	for _, n := range withVMs(t, small) {
 		for _, p := range engines {
@@ -77,9 +76,9 @@ func TestVMsLeaveOthersAlone(t *testing.T) {
 	}
 }
 
-// TestVMsMove: VMs move among hosts, or swap LIDs, while cables, switches and
-// hosts fail and return. Tables and the proof are updated incrementally, and the change
-// has a plan.
+// TestVMsMove: VMs move among hosts, or swap LIDs, while links, switches and hosts fail
+// and return. Tables and the proof are updated incrementally, and the change has a
+// plan.
 func TestVMsMove(t *testing.T) {
 	nets := []net{
 		{name: "tree with VMs", graph: routetest.VMs(routetest.Tree(4, 4).Graph(), 3, routetest.Draws(1))},

@@ -62,9 +62,9 @@ func tables(t testing.TB, g *fabric.Graph) *route.Tables {
 	return tb
 }
 
-// TestTrees: on every kind of net random groups get trees that deliver one
-// copy to every receiver, and that the verifier finds free of cycles together
-// with the unicast tables.
+// TestTrees: on every kind of net random groups get trees that deliver one copy to
+// every receiver, and that the verifier finds free of cycles together with the unicast
+// tables.
 func TestTrees(t *testing.T) {
 	for _, n := range nets {
 		for _, vls := range []uint8{1, 4} {
@@ -163,8 +163,8 @@ func hosts(g *fabric.Graph, s int32) (n int) {
 	return n
 }
 
-// TestChange: members come and go, cables and switches fail and return; trees
-// stay right, and those of groups that nothing touches stay as they are.
+// TestChange: members join and leave, links and switches fail and return; trees stay
+// right, and those of unaffected groups unchanged.
 func TestChange(t *testing.T) {
 	const steps = 15
 	for _, seed := range need.Seeds(1, 40) {
@@ -303,10 +303,9 @@ func connected(g *fabric.Graph, grp route.Group) route.Group {
 	return out
 }
 
-// TestNoLane: unicast paths go round a ring of four switches both ways, each
-// with one turn that nobody takes, at opposite switches. Any tree that spans
-// the ring takes one of the two: with one lane there is none, with two the
-// group moves to the other.
+// TestNoLane: unicast paths use a ring of four switches in both directions, each with
+// one unused turn, at opposite switches. Any tree that spans the ring uses one of the
+// two: with one lane there is none, with two the group moves to the other.
 func TestNoLane(t *testing.T) {
 	f, err := fabrictest.Generate("torus", []string{"4"}, 1)
 	if err != nil {
@@ -377,8 +376,8 @@ func tight(g *fabric.Graph) (*route.Tables, route.Group) {
 	return t, grp
 }
 
-// BenchmarkBuild makes the trees of a large fabric; all of them, and when one
-// member has come to one group, given the dependencies that the verifier has.
+// BenchmarkBuild builds the trees of a large fabric: all of them, and after one member
+// joined one group, given the verifier's dependencies.
 func BenchmarkBuild(b *testing.B) {
 	for _, size := range []struct {
 		hosts           string

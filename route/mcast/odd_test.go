@@ -85,8 +85,8 @@ func kept(before, m *route.Multicast, last, groups []route.Group) error {
 	return nil
 }
 
-// TestOddGroups: odd groups with tables of many kinds, lanes by switch included, get
-// trees that the verifier accepts; groups that do not change keep theirs.
+// TestOddGroups: unusual groups with many kinds of tables, including lanes by switch,
+// get trees that the verifier accepts; unchanged groups keep theirs.
 func TestOddGroups(t *testing.T) {
 	cases := []struct {
 		net    net

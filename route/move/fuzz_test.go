@@ -13,8 +13,8 @@ import (
 	"heddle/route/move"
 )
 
-// FuzzNew: whatever is asked for, tables stay right or nothing happens, and the
-// order holds.
+// FuzzNew: any request leaves the tables right or changes nothing, and the order is
+// safe.
 func FuzzNew(f *testing.F) {
 	f.Add(uint64(1), []byte{0, 0, 1, 0, 2, 1, 1, 1, 0, 3, 2, 0, 5, 0, 0})
 	f.Add(uint64(7), []byte{1, 1, 1, 0, 2, 1, 1, 2, 0, 1})

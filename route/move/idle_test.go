@@ -16,9 +16,9 @@ import (
 	"heddle/route/move"
 )
 
-// TestIdleSwap: a balanced swap with a LID that nobody uses waits for nothing, even where
-// packets live without limit; what packets to the other LID meet closes no cycle
-// and no loop, and nor does the end.
+// TestIdleSwap: a balanced swap with an idle LID does not wait, even if packets live
+// without limit; packets to the other LID close no cycle and no loop, during the move
+// and after it.
 func TestIdleSwap(t *testing.T) {
 	for _, seed := range need.Seeds(3, 100) {
 		for _, e := range []route.Engine{minhop.Engine{}, ftree.Engine{}} {

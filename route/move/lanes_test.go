@@ -13,8 +13,9 @@ import (
 	"heddle/route/move"
 )
 
-// TestLanes: with several lanes a move inside a leaf keeps every path; one to
-// another switch changes service levels, which is refused unless the ends resolve anew.
+// TestLanes: with several lanes a move inside a leaf keeps every path; a move to
+// another switch changes service levels, and is refused unless the ends resolve their
+// paths again.
 func TestLanes(t *testing.T) {
 	net := routetest.Torus(5, 5, 2)
 	for s := range 25 {

@@ -60,7 +60,7 @@ func fewest(list []uint) int {
 	return best
 }
 
-// TestFewest holds minimal moves against all sets of switches.
+// TestFewest compares minimal moves with all sets of switches.
 func TestFewest(t *testing.T) {
 	pairs, shared, more := 0, 0, 0
 	for _, seed := range need.Seeds(60, 1000) {

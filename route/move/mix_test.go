@@ -132,8 +132,8 @@ func circular(next [][]int32) bool {
 	return false
 }
 
-// TestOrderMatters: a swap between leaves loops or deadlocks if it is written at once, so
-// the order is no decoration.
+// TestOrderMatters: a swap between leaves loops or deadlocks if it is written in one
+// stage.
 func TestOrderMatters(t *testing.T) {
 	g := routetest.Tree(4, 4).Graph()
 	tb, err := minhop.Engine{}.Compute(g, route.Options{})

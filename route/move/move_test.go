@@ -255,7 +255,7 @@ func wander(t *testing.T, p *check.Proof, o move.Options, moves int, seed uint64
 
 func owned(g *fabric.Graph, l int) bool { return l < len(g.LIDOwner) && g.LIDOwner[l] >= 0 }
 
-// TestAssignMoveRelease: LIDs beyond the top are given, moved and taken again.
+// TestAssignMoveRelease: LIDs beyond the top are assigned, moved and released.
 func TestAssignMoveRelease(t *testing.T) {
 	g := routetest.Tree(4, 4).Graph()
 	tb, err := ftree.Engine{}.Compute(g, route.Options{})
@@ -341,7 +341,8 @@ func TestInsideLeaf(t *testing.T) {
 	}
 }
 
-// TestHostile: what cannot be is refused, and says which request and why.
+// TestHostile: impossible requests are refused, and the error names the request and the
+// reason.
 func TestHostile(t *testing.T) {
 	b := routetest.Tree2(3, 2, 2)
 	b.Host(-1, 1)

@@ -143,8 +143,8 @@ func TestNoWait(t *testing.T) {
 	}
 }
 
-// TestMoveInsideLeaf: what happens inside a leaf changes no path, whatever engine and lanes: one block,
-// one stage, no level that is another one.
+// TestMoveInsideLeaf: a move inside a leaf changes no path, with any engine and lanes:
+// one block, one stage, no changed level.
 func TestMoveInsideLeaf(t *testing.T) {
 	seen := map[string]int{}
 	for _, seed := range need.Seeds(6, 100) {

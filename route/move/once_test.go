@@ -143,11 +143,11 @@ func mostWrites(r *move.Result) (most int) {
 	return most
 }
 
-// TestWrittenOnce: a LID that moves has each block written once and no entry dropped, under
-// both policies. So have LIDs that move together, wherever an order exists in which that
-// can be; the search for one tries all. Otherwise a block is written once for each of its
-// LIDs, and once more if entries are dropped. With several lanes a block is written
-// twice only for destinations that are dropped, because hosts have to use other levels first.
+// TestWrittenOnce: a move writes each block once and drops no entry, under both
+// policies; so do moves in one batch, if such an order exists (the search tries all).
+// Otherwise a block is written once for each of its LIDs, and once more if entries are
+// dropped. With several lanes a block is written twice only for destinations that are
+// dropped because hosts must use other levels first.
 func TestWrittenOnce(t *testing.T) {
 	var moves, many, twice, must, missed, open, lanes, discards int
 	for _, seed := range need.Seeds(60, 500) {

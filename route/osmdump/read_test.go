@@ -166,7 +166,7 @@ Unicast lids [0-4] of switch Lid 4 guid 0x0000000000200001 (''):
 	}
 }
 
-// TestRoundTrip: what is written is read again.
+// TestRoundTrip: written files are read back equal.
 func TestRoundTrip(t *testing.T) {
 	for _, c := range []struct {
 		e      route.Engine

@@ -11,9 +11,9 @@ import (
 	"heddle/route/transition"
 )
 
-// BenchmarkNew plans changes of three sizes: a few entries with nothing else
-// known (few), one link lost with the proof of the wanted tables at hand (link),
-// all destinations balanced in another order (all).
+// BenchmarkNew plans changes of three sizes: a few entries without a proof (few), one
+// lost link with the proof of the wanted tables (link), all destinations rebalanced
+// (all).
 func BenchmarkNew(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -73,8 +73,8 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkRepair repairs the loss of a link in place: what a fault costs where the
-// engine's tables do not mix with those installed.
+// BenchmarkRepair repairs the loss of a link when the engine's tables do not mix with
+// the installed ones.
 func BenchmarkRepair(b *testing.B) {
 	for _, c := range []struct {
 		name string

@@ -74,7 +74,7 @@ func naiveBroken(h *fabric.Graph, t *route.Tables) (n int) {
 }
 
 // TestBroken compares the count with that of a walk over all pairs, on random nets that
-// lose cables, switches and whole rows.
+// lose links, switches and whole rows.
 func TestBroken(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 0))

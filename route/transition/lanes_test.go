@@ -11,9 +11,8 @@ import (
 	"heddle/route/transition"
 )
 
-// TestLanesUnknown: switches hold lane tables of two states and nobody knows
-// which. From the time that packets have left, nothing meets anything but the
-// wanted tables.
+// TestLanesUnknown: switches hold lane tables of either of two states. Once packets
+// have left, none meets anything but the wanted tables.
 func TestLanesUnknown(t *testing.T) {
 	planned := 0
 	for seed := range uint64(300) {

@@ -419,9 +419,9 @@ func play(g *fabric.Graph, a, b *route.Tables, held *transition.Held, p *transit
 	return nil
 }
 
-// TestPlansAgainstOracle plans changes between random tables and holds each stage
-// of the plan against the oracle: single-lane tables, service levels, SL-to-VL
-// tables, links with different numbers of lanes, held levels, multicast trees.
+// TestPlansAgainstOracle plans changes between random tables and verifies each stage of
+// the plan with the oracle: single-lane tables, service levels, SL-to-VL tables, links
+// with different numbers of lanes, held levels, multicast trees.
 func TestPlansAgainstOracle(t *testing.T) {
 	first, n := seeds(1200, 60_000)
 	modes := map[transition.Mode]int{}

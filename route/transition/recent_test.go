@@ -7,9 +7,9 @@ import (
 	"heddle/route"
 )
 
-// TestUnicastRecent: states that differ in their multicast trees only are one as far as
-// unicast packets are concerned, left when the last of them was; those that are what is
-// installed are none.
+// TestUnicastRecent: states that differ only in their multicast trees count as one for
+// unicast packets, ending with the last of them; states equal to the installed tables
+// are dropped.
 func TestUnicastRecent(t *testing.T) {
 	rows := func(port byte) [][]byte { return [][]byte{{255, port, 1}, {255, 2, port}} }
 	table := func(port byte) *route.Tables {
@@ -34,8 +34,8 @@ func TestUnicastRecent(t *testing.T) {
 	}
 }
 
-// TestRecentLanes: input ports are not alike where SL-to-VL tables of a recent state told
-// them apart.
+// TestRecentLanes: input ports are not equivalent if SL-to-VL tables of a recent state
+// differ for them.
 func TestRecentLanes(t *testing.T) {
 	lanes := func(first ib.VL) *route.Lanes {
 		index := make([]uint8, 9)

@@ -40,9 +40,9 @@ func (a tally) String() string {
 		a.faults, a.waits, a.now, a.late, a.levels, a.levelLIDs, a.left, a.pairs, a.latePairs, a.rounds, a.lifted, a.stalled, a.kept)
 }
 
-// TestRepair: after one fault of a cable or switch, under every engine, the
-// oracle finds no moment of a repair, nor of the rounds after it, at which packets
-// could loop or wait for each other in a circle; and what is left to be is connected.
+// TestRepair: after one fault of a link or switch, under every engine, the oracle finds
+// no time during a repair or the following rounds at which packets could loop or wait
+// for each other in a cycle; and the remaining pairs are connected.
 func TestRepair(t *testing.T) {
 	engines := []route.Updater{
 		updn.Engine{},
@@ -252,8 +252,8 @@ func waits(p *transition.Plan) bool {
 	return false
 }
 
-// TestApproachTopLID: a LID that nobody has any more may be far above all that
-// are wanted, as floating ones are. The result ends where the wanted tables end.
+// TestApproachTopLID: a LID without an owner may be far above all wanted ones, as with
+// floating LIDs. The result ends at the wanted top.
 func TestApproachTopLID(t *testing.T) {
 	g := routetest.Torus(3, 3, 1).Graph()
 	w, err := updn.Engine{}.Compute(g, route.Options{})

@@ -360,10 +360,10 @@ func drive(seed uint64, f flaw, count map[string]int) string {
 	return ""
 }
 
-// TestTraffic: rings, tori, trees and random nets whose links fail and return under every engine,
-// through plans of every kind that are carried out, broken off, and made anew from what is
-// installed. Whatever Sets are lost or late, the model finds no loop and no cycle of full
-// buffers, but after a plan that said so.
+// TestTraffic: rings, tori, trees and random nets whose links fail and return under
+// every engine, through plans of every kind that are completed, aborted, and replanned
+// from the installed tables. With any lost or late Sets, the model finds no loop and no
+// cycle of full buffers, except after a plan that announced the risk.
 func TestTraffic(t *testing.T) {
 	first, n := seeds(2000, 100_000)
 	count := map[string]int{}
@@ -391,8 +391,8 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// TestTrafficFlaws: the model finds what is wrong with a manager that exchanges two waves of a
-// plan, does not wait, or forgets what packets may remember.
+// TestTrafficFlaws: the model detects a manager that swaps two stages of a plan, does
+// not wait, or ignores packets of recent states.
 func TestTrafficFlaws(t *testing.T) {
 	for f := swapped; f < flaws; f++ {
 		found := 0

@@ -71,10 +71,9 @@ func hub() (g *fabric.Graph, installed, wanted *route.Tables) {
 	return g, installed, wanted
 }
 
-// TestUnionIsNotEnough is the counter-example of the design: both tables are
-// deadlock-free, even the union of their dependency graphs is, but packets
-// that leave one switch by an old entry and the next by a new one close a cycle
-// round the ring.
+// TestUnionIsNotEnough is the counterexample behind the design: both tables are
+// deadlock-free, and so is the union of their dependency graphs, but packets that leave
+// one switch by an old entry and the next by a new one close a cycle around the ring.
 func TestUnionIsNotEnough(t *testing.T) {
 	g, installed, wanted := hub()
 	for name, tb := range map[string]*route.Tables{"installed": installed, "wanted": wanted} {
@@ -342,7 +341,7 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// TestForced holds every mode that can be forced against the oracle.
+// TestForced compares every mode that can be forced with the oracle.
 func TestForced(t *testing.T) {
 	first, n := seeds(150, 5000)
 	for seed := first; seed < first+n; seed++ {
@@ -438,7 +437,7 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// TestHeldLevels: what hosts hold follows switches and LIDs over changes.
+// TestHeldLevels: held levels follow switches and LIDs over changes.
 func TestHeldLevels(t *testing.T) {
 	g := routetest.Random(6, 6, 1, 1, rand.New(rand.NewPCG(1, 1)).IntN).Graph()
 	rng := rand.New(rand.NewPCG(2, 2))
@@ -471,8 +470,8 @@ func TestHeldLevels(t *testing.T) {
 	}
 }
 
-// TestBackToBack: a second and a third transition begin while packets that met
-// the tables before the first are still under way.
+// TestBackToBack: a second and a third transition begin while packets that met the
+// first tables are still in flight.
 func TestBackToBack(t *testing.T) {
 	first, n := seeds(500, 30_000)
 	waits, none := 0, 0

@@ -11,8 +11,8 @@ import (
 	"heddle/route/engine/dnup"
 )
 
-// TestTurnsAtTheBottom: CAs on the roots of a tree reach each other over all
-// the switches below them, evenly, and still do when one of those is gone.
+// TestTurnsAtTheBottom: CAs on the roots of a tree reach each other over all the
+// switches below them, evenly, also after one of those has failed.
 func TestTurnsAtTheBottom(t *testing.T) {
 	b := &routetest.Net{}
 	b.Switches(4 + 6) // four roots with CAs, six switches below

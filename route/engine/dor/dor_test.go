@@ -114,8 +114,8 @@ func TestShuffled(t *testing.T) {
 	}
 }
 
-// TestCutRing: on a torus with a failed link packets go the other way round
-// that ring, on the same two lanes.
+// TestCutRing: on a torus with a failed link packets take the other direction of that
+// ring, on the same two lanes.
 func TestCutRing(t *testing.T) {
 	g := graph(t, 8, "torus", "6x5")
 	for c := range g.Channels {
@@ -239,7 +239,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestParallel: parallel cables are taken in turn, also by a port's LIDs.
+// TestParallel: parallel links are used in turn, also by a port's LIDs.
 func TestParallel(t *testing.T) {
 	g := graph(t, 8, "hyperx", "4", "trunk=3", "hosts=6")
 	tb, err := dor.Engine{}.Compute(g, route.Options{})

@@ -76,7 +76,7 @@ func engine(t testing.TB, g *fabric.Graph, tb *route.Tables) file.Engine {
 	return e
 }
 
-// TestRoundTrip: tables come back as they were, lanes and levels included.
+// TestRoundTrip: dumped tables are read back equal, lanes and levels included.
 func TestRoundTrip(t *testing.T) {
 	for _, c := range []struct {
 		e            route.Engine
@@ -227,7 +227,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRemovedPorts: ports and switches of the dump that are no more do no harm.
+// TestRemovedPorts: ports and switches of the dump that no longer exist are ignored.
 func TestRemovedPorts(t *testing.T) {
 	_, g := net(t, "torus", "5x5", 1)
 	tb, err := torus.Engine{}.Compute(g, route.Options{})
@@ -246,8 +246,8 @@ func TestRemovedPorts(t *testing.T) {
 	}
 }
 
-// TestVirtualFunctions: LIDs that a port was given after the dump was made take the
-// port's routes and levels; those that are in the dump keep theirs.
+// TestVirtualFunctions: LIDs that a port got after the dump get the port's routes and
+// levels; those in the dump keep theirs.
 func TestVirtualFunctions(t *testing.T) {
 	_, g := net(t, "torus", "4x4 hosts=2", 1)
 	e := torus.Engine{}

@@ -97,9 +97,8 @@ func shifts(g *fabric.Graph, tb *route.Tables, ports []ib.LID, plane int) int {
 	return most
 }
 
-// TestShiftsFreeOfContention: on whole trees with as many cables up as down no
-// two paths of a shift permutation share a channel, however the switches are
-// numbered and cabled.
+// TestShiftsFreeOfContention: on complete trees with as many links up as down no two
+// paths of a shift permutation share a channel, regardless of numbering and cabling.
 func TestShiftsFreeOfContention(t *testing.T) {
 	for _, c := range []string{
 		"fattree 324", "fattree 648", "xgft 3 4,4,8 1,4,4", "xgft 2 6,4 1,6", "kary 4 3", "kary 2 5", "mport 8 3",
@@ -122,8 +121,8 @@ func TestShiftsFreeOfContention(t *testing.T) {
 	}
 }
 
-// TestShiftLoadIsOne: where every path of a shift leaves its leaf, every
-// channel of a tree of full bisection carries exactly one.
+// TestShiftLoadIsOne: if every path of a shift leaves its leaf, every channel of a tree
+// of full bisection carries exactly one.
 func TestShiftLoadIsOne(t *testing.T) {
 	for _, c := range []string{"fattree 324", "fattree 648", "mport 8 3", "xgft 4 3,3,3,6 1,3,3,3"} {
 		g := generate(t, c, 1)
@@ -187,8 +186,8 @@ func levels(g *fabric.Graph) int {
 	return most / 2
 }
 
-// TestSeveralLIDs: the LIDs of a port take different ways, and the ports'
-// n-th LIDs are free of contention for every n.
+// TestSeveralLIDs: the LIDs of a port use different paths, and the ports' n-th LIDs are
+// free of contention for every n.
 func TestSeveralLIDs(t *testing.T) {
 	for kind, lids := range map[string]int{"xgft 3 4,4,8 1,4,4": 4, "xgft 2 6,6 1,6": 4, "fattree 324": 17} {
 		g := generate(t, kind, lids)
@@ -232,7 +231,7 @@ func hasHosts(g *fabric.Graph, s int32) bool {
 	return false
 }
 
-// TestRefusals: what is no tree is refused with the reason.
+// TestRefusals: a fabric that is not a tree is refused with the reason.
 func TestRefusals(t *testing.T) {
 	for kind, want := range map[string]string{
 		"torus 4x4": "are cabled", "torus 5x5x5": "are cabled", "mesh 3x3": "are cabled", "hypercube 4": "are cabled", "hyperx 3x3": "are cabled",
@@ -345,8 +344,8 @@ func TestRoots(t *testing.T) {
 	verify(t, g, compute(t, g, route.Options{Roots: roots[:1]}))
 }
 
-// TestComputeNodes: a shift among some nodes of every leaf, whose numbers are
-// not in a row, is free of contention if those are named.
+// TestComputeNodes: a shift among some nodes of every leaf, with gaps in their numbers,
+// is free of contention if they are given as compute nodes.
 func TestComputeNodes(t *testing.T) {
 	g := generate(t, "xgft 3 6,4,4 1,4,4", 1)
 	all := hosts(g)
@@ -416,7 +415,7 @@ func TestHostsOnSpines(t *testing.T) {
 	verify(t, g, compute(t, g, route.Options{IONodes: io, MaxReverseHops: 2}))
 }
 
-// TestParallelCables: two cables to each spine are two digits.
+// TestParallelCables: two links to each spine are two digits.
 func TestParallelCables(t *testing.T) {
 	b := &routetest.Net{}
 	b.Switches(9)
@@ -465,8 +464,8 @@ func TestLarge(t *testing.T) {
 	}
 }
 
-// TestDamage: with a few cables out of a whole tree, no channel carries much
-// more than its share of what is left.
+// TestDamage: in a complete tree that lost a few links, no channel carries much more
+// than its share.
 func TestDamage(t *testing.T) {
 	for _, c := range []struct {
 		kind  string

@@ -76,10 +76,9 @@ func lengths(g *fabric.Graph, tb *route.Tables) []uint8 {
 	return all
 }
 
-// TestUpdate: after every step the tables are right and as short as those
-// computed from scratch, or both are refused; rows that did not change are
-// shared, the number of workers does not matter, and a link that fails moves
-// no more entries than a computation from scratch does.
+// TestUpdate: after every step the tables are right and paths as short as computed from
+// scratch, or both are refused; unchanged rows are shared, the number of workers does
+// not matter, and a failed link moves no more entries than a computation from scratch.
 func TestUpdate(t *testing.T) {
 	steps, refused, fewer := 0, 0, 0
 	var kept, fresh int
@@ -168,9 +167,8 @@ func verifyNamed(t *testing.T, ctx string, g *fabric.Graph, tb *route.Tables) {
 	t.Fatalf("%s: %v%s", ctx, r.Err(), why.String())
 }
 
-// TestFailureAndReturn: what fails and returns leaves no trace on the paths between
-// hosts (the pivot of paths among switches may have moved), and a host that goes
-// away moves nobody else.
+// TestFailureAndReturn: a failure and its repair restore the paths between hosts (the
+// pivot of paths among switches may have moved), and a removed host moves no other.
 func TestFailureAndReturn(t *testing.T) {
 	draw := routetest.Draws(9)
 	for _, k := range append(trees(t, draw), routetest.Kind{Name: "648", Graph: generate(t, "fattree 648", 1)}) {
@@ -227,8 +225,8 @@ func TestFailureAndReturn(t *testing.T) {
 	}
 }
 
-// TestOneLinkFails: when a cable fails in a large tree, entries move at most for
-// the paths over it and for switches that it cut off.
+// TestOneLinkFails: when a link fails in a large tree, entries move at most for the
+// paths over it and for disconnected switches.
 func TestOneLinkFails(t *testing.T) {
 	g := generate(t, "xgft 3 6,6,6 1,6,6", 1)
 	tb := compute(t, g, route.Options{})
@@ -287,8 +285,8 @@ func TestForeignMemo(t *testing.T) {
 	}
 }
 
-// TestRestart: a manager that starts over hosts that have come and gone finds
-// the columns in the installed tables; those of another engine are no guide.
+// TestRestart: a restarted manager finds the columns in the installed tables, although
+// hosts have come and gone; those of another engine are no guide.
 func TestRestart(t *testing.T) {
 	draw := routetest.Draws(12)
 	for _, k := range []string{"fattree 324", "fattree 648", "xgft 3 4,4,8 1,4,4", "xgft 4 3,3,3,6 1,3,3,3"} {

@@ -102,7 +102,7 @@ func sizes(gr *grid.Grid) string {
 	return strings.Join(s, " ")
 }
 
-// TestCompleteGrids: whole grids are found whatever the GUIDs and ports are.
+// TestCompleteGrids: complete grids are found regardless of GUIDs and ports.
 func TestCompleteGrids(t *testing.T) {
 	for net, want := range map[string]string{
 		"mesh 6":           "6p",
@@ -131,8 +131,8 @@ func TestCompleteGrids(t *testing.T) {
 	}
 }
 
-// TestDamaged: a torus or mesh with some failures is found, and not as
-// something that takes more failures.
+// TestDamaged: a torus or mesh with some failures is found, and not another grid with
+// more failures.
 func TestDamaged(t *testing.T) {
 	for _, net := range []string{"torus 5x5", "torus 6x8", "torus 5x6x7", "torus 8x8x8", "mesh 6x6", "mesh 16x20", "mesh 5x5x5", "torus 4x4x4", "torus 3x3x5"} {
 		whole := graph(t, net)
@@ -161,7 +161,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestNoGrid: what is no grid is not taken for one.
+// TestNoGrid: nets that are no grid are not taken for one.
 func TestNoGrid(t *testing.T) {
 	for _, net := range []string{"fattree 324", "xgft 3 3,3,3 1,3,3", "dragonfly 4 2 2", "dragonfly+ 4 4 4 4", "irregular 32", "mport 4 3"} {
 		for _, damaged := range []bool{false, true} {
@@ -184,8 +184,8 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestBoundedTries: a caller that takes nothing is offered a bounded number of
-// grids, and gets its first error back.
+// TestBoundedTries: a caller that accepts no grid is offered a bounded number, and gets
+// its first error back.
 func TestBoundedTries(t *testing.T) {
 	g := routetest.Without(graph(t, "torus 4x4x4"), []int32{9}, nil)
 	n := 0

@@ -14,8 +14,8 @@ func BenchmarkUpdate(b *testing.B) { routetest.BenchUpdate(b, lash.Engine{}) }
 
 func BenchmarkUpdateLink(b *testing.B) { routetest.BenchUpdateLink(b, lash.Engine{}) }
 
-// BenchmarkDamaged routes a tree of 5,832 hosts with 40 cables pulled, in which
-// not all paths go up and then down.
+// BenchmarkDamaged routes a tree of 5,832 hosts with 40 links removed, in which not all
+// paths go up and then down.
 func BenchmarkDamaged(b *testing.B) {
 	g := routetest.Damaged(routetest.Tree(36, 18), 40, routetest.Draws(1)).Graph()
 	for b.Loop() {

@@ -11,8 +11,8 @@ import (
 	"heddle/route/engine/lash"
 )
 
-// TestLarge: a tree of 5,832 hosts with 40 cables pulled takes several lanes;
-// it is routed and proved, and updated after a failure.
+// TestLarge: a tree of 5,832 hosts with 40 links removed needs several lanes; it is
+// routed and proved, and updated after a failure.
 func TestLarge(t *testing.T) {
 	need.Long(t)
 	g := routetest.Damaged(routetest.Tree(36, 18), 40, routetest.Draws(1)).Graph()

@@ -82,7 +82,7 @@ var peers = []struct {
 	{"irregular 64", 3, 7, 105},
 }
 
-// TestNoMoreLanesThanOpenSM holds the engine to what OpenSM's LASH took.
+// TestNoMoreLanesThanOpenSM compares the number of lanes with that of OpenSM's LASH.
 func TestNoMoreLanesThanOpenSM(t *testing.T) {
 	for _, p := range peers {
 		g := graph(t, p.kind, 15, p.seed)
@@ -129,8 +129,8 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// TestRandom: random nets; any number of workers; restarts keep what is still
-// as good as the best.
+// TestRandom: random nets with any number of workers; restarts keep entries if no other
+// is better.
 func TestRandom(t *testing.T) {
 	for _, seed := range need.Seeds(40, 2000) {
 		draw := routetest.Draws(seed, 2)
@@ -190,8 +190,8 @@ func leads(g *fabric.Graph, t *route.Tables, s int32, l ib.LID, v int32) bool {
 	return true
 }
 
-// TestShortTables: switches whose tables are too short for a LID are gone
-// round, or the LID is dropped.
+// TestShortTables: paths avoid switches whose tables are too short for a LID, or the
+// LID is dropped.
 func TestShortTables(t *testing.T) {
 	for _, seed := range need.Seeds(40, 1000) {
 		draw := routetest.Draws(seed, 3)
@@ -226,7 +226,7 @@ func TestShortTables(t *testing.T) {
 	}
 }
 
-// TestTrunkLinks: the LIDs behind a switch share the cables of a trunk evenly.
+// TestTrunkLinks: the LIDs of a switch share the links of a trunk evenly.
 func TestTrunkLinks(t *testing.T) {
 	b := &routetest.Net{}
 	b.Switches(2)
@@ -283,7 +283,7 @@ func TestFewLanes(t *testing.T) {
 	}
 }
 
-// TestRefusals: what cannot be is refused with the reason.
+// TestRefusals: impossible inputs are refused with the reason.
 func TestRefusals(t *testing.T) {
 	g := graph(t, "torus 8x8", 2, 1)
 	if _, err := (lash.Engine{}).Compute(g, route.Options{}); err == nil || !strings.Contains(err.Error(), "lash: needs 6 lanes, 2 are allowed (link 0x") {
@@ -294,8 +294,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestScatteredLIDs: a port sends as one, however many LIDs it has and wherever
-// they lie.
+// TestScatteredLIDs: a port counts as one source, regardless of the number and values
+// of its LIDs.
 func TestScatteredLIDs(t *testing.T) {
 	for seed := range uint64(20) {
 		draw := routetest.Draws(seed, 41)

@@ -107,9 +107,9 @@ func right(t testing.TB, ctx string, g *fabric.Graph, tb *route.Tables, o route.
 	}
 }
 
-// TestUpdate: after every step the tables are right and as short as those
-// computed from scratch, no entry moved without need, rows that did not
-// change are shared, and levels of pairs whose paths stayed are kept.
+// TestUpdate: after every step the tables are right and paths as short as computed from
+// scratch, no entry moved without need, unchanged rows are shared, and pairs with
+// unchanged paths keep their levels.
 func TestUpdate(t *testing.T) {
 	kept, afresh := 0, 0
 	for _, seed := range need.Seeds(16, 800) {

@@ -99,8 +99,8 @@ func acyclic(t *testing.T, ctx string, p *layer.Paths, l *layer.Layers) {
 	}
 }
 
-// TestLayers: both ways to fill layers, and spreading, leave no cycle on
-// random nets; what they count is what the paths make.
+// TestLayers: both methods, and spreading, leave no cycle on random nets; the counts
+// equal the paths' dependencies.
 func TestLayers(t *testing.T) {
 	most := 0
 	for _, seed := range need.Seeds(60, 2000) {
@@ -132,7 +132,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestRing: on a ring of six, two layers are enough and needed; on a line, one.
+// TestRing: a ring of six needs exactly two layers; a line, one.
 func TestRing(t *testing.T) {
 	for _, fill := range []func(*layer.Paths) (*layer.Layers, bool){layer.Split, layer.Fit} {
 		for _, symmetric := range []bool{false, true} {
@@ -148,7 +148,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestOnlyTrafficThatExists: without hosts nothing needs a layer.
+// TestOnlyTrafficThatExists: a net without hosts needs no layer.
 func TestOnlyTrafficThatExists(t *testing.T) {
 	if l, ok := layer.Split(paths(routetest.Torus(6, 1, 0).Graph(), true)); !ok || l.Used != 1 {
 		t.Errorf("a ring without hosts takes %d layers, want 1", l.Used)
@@ -178,7 +178,7 @@ func TestUpdateFewerLanes(t *testing.T) {
 	}
 }
 
-// TestTooFewLayers: the error names what it takes and what limits it.
+// TestTooFewLayers: the error names the number of layers needed and the limit.
 func TestTooFewLayers(t *testing.T) {
 	g := routetest.Torus(4, 4, 1).Graph() // 8 lanes a link
 	for _, c := range []struct {

@@ -170,8 +170,8 @@ func TestPathsOfOnePort(t *testing.T) {
 	}
 }
 
-// TestShortTables: a switch whose table does not hold a LID is gone round, and
-// what only it could deliver is not promised by anybody else.
+// TestShortTables: paths avoid a switch whose table lacks a LID, and no switch claims
+// to deliver what only that one could.
 func TestShortTables(t *testing.T) {
 	b := &routetest.Net{Cap: map[int]int{1: 3}}
 	b.Switches(4) // a ring
@@ -197,7 +197,7 @@ func TestShortTables(t *testing.T) {
 	}
 }
 
-// TestLinkFailureMovesFew: after a cable is pulled only entries that must move do.
+// TestLinkFailureMovesFew: after a link failure only the necessary entries move.
 func TestLinkFailureMovesFew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := routetest.Draws(rapid.SliceOfN(rapid.Uint64(), 4, 4).Draw(t, "seed")...)

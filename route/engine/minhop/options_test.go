@@ -120,7 +120,7 @@ func TestHopWeights(t *testing.T) {
 	}
 }
 
-// TestUnknownGUIDsNoted: what an option names and the fabric does not have is said.
+// TestUnknownGUIDsNoted: the tables' note names GUIDs of options that the fabric lacks.
 func TestUnknownGUIDsNoted(t *testing.T) {
 	g := routetest.Tree2(3, 2, 2).Graph()
 	tb := compute(t, g, route.Options{
@@ -185,8 +185,8 @@ func TestRoutingOrder(t *testing.T) {
 	}
 }
 
-// TestUpdateWithOptions: loads are kept right, whatever counts, and the
-// result does not depend on the number of workers.
+// TestUpdateWithOptions: loads stay exact with any options, and the result does not
+// depend on the number of workers.
 func TestUpdateWithOptions(t *testing.T) {
 	for _, seed := range need.Seeds(30, 500) {
 		draw := routetest.Draws(seed, 4)

@@ -21,7 +21,7 @@ func BenchmarkCompute(b *testing.B) {
 	}
 }
 
-// BenchmarkUpdate is one cable that fails and returns: both updates.
+// BenchmarkUpdate updates tables after a link failure and after its repair.
 func BenchmarkUpdate(b *testing.B) {
 	for _, what := range []string{"fattree 648", "fattree 5832", "torus 8x8 hosts=2"} {
 		for _, lanes := range []int{1, 8} {

@@ -211,8 +211,8 @@ func TestAnyNumberOfWorkers(t *testing.T) {
 	}
 }
 
-// TestWholeTrees: on a fat tree all paths are shortest, the load is as even as
-// can be, and one lane is enough.
+// TestWholeTrees: on a complete fat tree all paths are shortest, the load is optimal,
+// and one lane suffices.
 func TestWholeTrees(t *testing.T) {
 	for what, load := range map[string]int64{"fattree 324": 306, "fattree 648": 630, "xgft 3 6,6,6 1,6,6": 210} {
 		g := generate(t, 1, what)
@@ -226,8 +226,8 @@ func TestWholeTrees(t *testing.T) {
 	}
 }
 
-// TestDamagedTrees: a tree that lost some cables keeps to one lane, and its
-// fullest channel carries little more than the cables left make it.
+// TestDamagedTrees: a tree that lost some links needs one lane, and its fullest channel
+// carries little more than the remaining links require.
 func TestDamagedTrees(t *testing.T) {
 	g := generate(t, 1, "xgft 3 6,6,6 1,6,6")
 	for seed := range uint64(3) {
@@ -246,9 +246,9 @@ func TestDamagedTrees(t *testing.T) {
 	}
 }
 
-// TestAsGoodAsOpenSM compares with what OpenSM 3.3.23 makes of the same
-// netlists with -R nue -Q and nue_max_num_vls as given (load of the fullest
-// channel under all-to-all, mean hops between CAs).
+// TestAsGoodAsOpenSM compares with OpenSM 3.3.23's tables for the same netlists with -R
+// nue -Q and nue_max_num_vls as given (load of the fullest channel under all-to-all,
+// mean hops between CAs).
 func TestAsGoodAsOpenSM(t *testing.T) {
 	for _, x := range []struct {
 		what  string
@@ -290,8 +290,7 @@ func TestAsGoodAsOpenSM(t *testing.T) {
 	}
 }
 
-// TestShortTables: a switch whose table is too short is passed by, where
-// there is a way.
+// TestShortTables: paths avoid a switch whose table is too short, if possible.
 func TestShortTables(t *testing.T) {
 	b := routetest.Torus(4, 4, 2)
 	b.Cap = map[int]int{5: 20, 10: 9}

@@ -12,9 +12,9 @@ import (
 	"heddle/route/check"
 )
 
-// TestMemory checks after every step of random damage that what Update
-// remembers is what the tables say: the loads exactly, every dependency of
-// every tree counted, and all of them going forward in the order.
+// TestMemory: after every step of random damage, Update's memory agrees with the
+// tables: exact loads, counts of all dependencies, and an order in which all of them
+// point forward.
 func TestMemory(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestHostsMove moves hosts to other switches, adds ports with LIDs above all
-// others, and takes LIDs away.
+// TestHostsMove moves hosts to other switches, adds ports with LIDs above all others,
+// and removes LIDs.
 func TestHostsMove(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {

@@ -154,8 +154,8 @@ func without(g *fabric.Graph, missing map[int]bool) *fabric.Graph {
 	return h
 }
 
-// TestUpdateIsLocal: a cable that fails and returns changes few entries, no
-// service level, and leaves as much even load as there was.
+// TestUpdateIsLocal: a link failure and its repair change few entries and no service
+// level, and leave the load as even as before.
 func TestUpdateIsLocal(t *testing.T) {
 	for _, what := range []string{"fattree 324", "torus 6x6 hosts=2", "irregular 32 ports=8 hosts=4", "dragonfly 4 2 2"} {
 		for _, b := range []int{1, 4} {
@@ -188,8 +188,8 @@ func TestUpdateIsLocal(t *testing.T) {
 	}
 }
 
-// TestNothingChanged: all rows are shared if nothing has changed, and a
-// restart gives the tables that were there.
+// TestNothingChanged: without changes all rows are shared, and a restart gives the same
+// tables.
 func TestNothingChanged(t *testing.T) {
 	for _, what := range []string{"fattree 324", "torus 6x6 hosts=2", "irregular 32 ports=8 hosts=4", "dragonfly 4 2 2", "mesh 5x5"} {
 		for _, b := range []int{1, 3, 8} {

@@ -36,8 +36,8 @@ func network(g *fabric.Graph) *spt.Net {
 	return n
 }
 
-// TestTrees: every switch is on a cheapest path over switches that are not
-// barred, loads are those of the paths, what can be kept is kept.
+// TestTrees: every switch is on a cheapest path over switches that are not barred,
+// loads equal those of the paths, and permitted entries are kept.
 func TestTrees(t *testing.T) {
 	for _, seed := range need.Seeds(100, 3000) {
 		draw := routetest.Draws(seed)

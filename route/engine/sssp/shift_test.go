@@ -16,8 +16,8 @@ func shift(g *fabric.Graph, tb *route.Tables, rounds int) check.PatternResult {
 	return check.PatternLoad(g, tb, check.Shift, check.PatternOptions{Workers: 2, Rounds: rounds})
 }
 
-// TestShift: on whole trees and on hypercubes no two flows of a shift share a
-// cable, and one lane does.
+// TestShift: on complete trees and on hypercubes no two flows of a shift share a link,
+// and one lane suffices.
 func TestShift(t *testing.T) {
 	for _, kind := range []string{"fattree 324", "fattree 648", "kary 3 3", "mport 8 2", "hypercube 6"} {
 		g := graph(t, kind, 1, 8, 1)
@@ -33,7 +33,7 @@ func TestShift(t *testing.T) {
 	}
 }
 
-// TestShiftShuffled: nor do any if cables are on whatever ports.
+// TestShiftShuffled: the same with links on arbitrary ports.
 func TestShiftShuffled(t *testing.T) {
 	for _, seed := range need.Seeds(3, 200) {
 		draw := routetest.Draws(seed, 5)
@@ -77,9 +77,8 @@ func TestShiftLarge(t *testing.T) {
 	}
 }
 
-// TestShiftUpdate: what used a lost cable is spread over those that are left;
-// where nothing is lost, a leaf that was away gets back routes by which no
-// flows of a shift meet.
+// TestShiftUpdate: paths over a lost link are spread over the remaining ones; a leaf
+// that returns gets routes without contention in shifts if nothing else was lost.
 func TestShiftUpdate(t *testing.T) {
 	g := graph(t, "fattree 324", 1, 8, 1)
 	for _, e := range []route.Updater{sssp.Engine{}, sssp.DFEngine{}} {

@@ -40,9 +40,8 @@ var kinds = []string{
 	"hyperx 3x4 hosts=2", "dragonfly 4 2 2", "dragonfly+ 2 2 2 2", "irregular 16", "irregular 32 ports=8 links=64 hosts=2", "torus 8x8",
 }
 
-// TestMatrix: every fabric with every lane budget is routed right, or refused
-// with the number of lanes that would do; that number then does, and one less
-// does not.
+// TestMatrix: every fabric with every lane budget is routed right, or refused with the
+// number of lanes needed; that number then suffices, and one less does not.
 func TestMatrix(t *testing.T) {
 	for _, kind := range kinds {
 		g := graph(t, kind, 1, 15, 1)
@@ -151,8 +150,8 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestShortTables: switches whose tables are too short for a LID are gone
-// round, or the LID is dropped.
+// TestShortTables: paths avoid switches whose tables are too short for a LID, or the
+// LID is dropped.
 func TestShortTables(t *testing.T) {
 	for _, seed := range need.Seeds(40, 1000) {
 		draw := routetest.Draws(seed, 3)
@@ -209,8 +208,8 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// TestPathsOfOnePort: LIDs of one port go by different neighbors, then by
-// different cables, from every leaf that has them.
+// TestPathsOfOnePort: LIDs of one port use different adjacent switches, then different
+// links, from every leaf that has them.
 func TestPathsOfOnePort(t *testing.T) {
 	b := &routetest.Net{}
 	b.Switches(5) // two leaves, three spines with two cables each
@@ -249,8 +248,8 @@ func TestPathsOfOnePort(t *testing.T) {
 	}
 }
 
-// TestOptions: ports that do not count are no load; what the fabric does not
-// have is named.
+// TestOptions: ports that do not count add no load; GUIDs that the fabric lacks are
+// named.
 func TestOptions(t *testing.T) {
 	g := graph(t, "fattree 324", 1, 8, 1)
 	var quiet []ib.GUID
@@ -312,8 +311,8 @@ func TestFewLanes(t *testing.T) {
 	}
 }
 
-// TestScatteredLIDs: a port sends as one, however many LIDs it has and wherever
-// they lie.
+// TestScatteredLIDs: a port counts as one source, regardless of the number and values
+// of its LIDs.
 func TestScatteredLIDs(t *testing.T) {
 	for seed := range uint64(20) {
 		draw := routetest.Draws(seed, 41)

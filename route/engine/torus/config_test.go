@@ -235,7 +235,7 @@ func TestManualPage(t *testing.T) {
 	}
 }
 
-// TestConfigured: what the configuration and the cables say must fit.
+// TestConfigured: the configuration must match the links.
 func TestConfigured(t *testing.T) {
 	g := graph(t, 8, "torus 4x5")
 	m := graph(t, 8, "mesh 3x4")

@@ -104,8 +104,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestOneFailurePerRing: with at most one failed switch or link on each ring
-// four lanes always do.
+// TestOneFailurePerRing: with at most one failed switch or link on each ring four lanes
+// always suffice.
 func TestOneFailurePerRing(t *testing.T) {
 	for _, sizes := range [][]int{{4, 4}, {5, 5}, {6, 5}, {8, 8}, {7, 3}, {4, 4, 4}, {5, 5, 5}, {4, 5, 6}, {3, 3, 3}, {6, 6, 4}} {
 		name := strings.Trim(strings.ReplaceAll(fmt.Sprint(sizes), " ", "x"), "[]")
@@ -170,7 +170,7 @@ func onePerRing(g *fabric.Graph, sizes []int, draw func(int) int) (switches, cab
 	return switches, cables
 }
 
-// TestAnyFailures: whatever has failed, tables are right or refused.
+// TestAnyFailures: with any failures, tables are right or refused.
 func TestAnyFailures(t *testing.T) {
 	for _, net := range []string{"torus 5x5", "torus 3x4x5", "mesh 4x4", "mesh 3x3x3", "hypercube 5", "torus 8x8"} {
 		g := graph(t, 8, net)

@@ -32,9 +32,9 @@ func generate(t testing.TB, seed uint64, lids int, kind string, params ...string
 	return g
 }
 
-// TestIrregularWithoutRoots: where nobody says what the roots are they are
-// found, and no table has a loop or a credit cycle, not even for traffic
-// between switches. (OpenSM installs min-hop tables on such nets.)
+// TestIrregularWithoutRoots: without given roots they are detected, and no table has a
+// loop or a credit cycle, not even for traffic between switches. (OpenSM installs
+// min-hop tables on such nets.)
 func TestIrregularWithoutRoots(t *testing.T) {
 	for _, seed := range need.Seeds(100, 1000) {
 		g := generate(t, seed, 1, "irregular", strconv.Itoa(8+int(seed%5)*8))
@@ -50,8 +50,8 @@ func TestIrregularWithoutRoots(t *testing.T) {
 	}
 }
 
-// TestAllKinds: both engines take every kind of fabric, with several LIDs a
-// port too, and update their tables after a failed link.
+// TestAllKinds: both engines route every kind of fabric, also with several LIDs a port,
+// and update their tables after a failed link.
 func TestAllKinds(t *testing.T) {
 	for _, f := range [][]string{
 		{"fattree", "324"},
@@ -87,9 +87,9 @@ func TestAllKinds(t *testing.T) {
 	}
 }
 
-// TestUpdateCostsEqualCompute: in a tree that has lost little, Update gives the costs that
-// Compute gives without a memory. Where so much is gone that other roots would
-// be found now, paths between CAs are no longer on average than with those.
+// TestUpdateCostsEqualCompute: in a tree with little damage, Update gives the costs of
+// a Compute without memory. With so much damage that other roots would be detected,
+// paths between CAs are on average no longer than with those.
 func TestUpdateCostsEqualCompute(t *testing.T) {
 	others := 0
 	for _, seed := range need.Seeds(60, 2000) {

@@ -16,9 +16,8 @@ import (
 	"heddle/route/engine/updn"
 )
 
-// TestOptions: whatever is asked for, tables are proved right, and Update
-// remembers what computing from scratch would, with exact loads, for any
-// number of workers.
+// TestOptions: with any options, tables are proved right, and Update keeps the state
+// that computing from scratch would, with exact loads, for any number of workers.
 func TestOptions(t *testing.T) {
 	for _, seed := range need.Seeds(20, 500) {
 		draw := routetest.Draws(seed, 6)
@@ -131,8 +130,8 @@ func TestRootsReachEachOther(t *testing.T) {
 	}
 }
 
-// TestShortTables: switches whose tables do not hold every LID stand lowest,
-// so that what can be delivered round them is.
+// TestShortTables: switches whose tables lack LIDs are lowest in the order, so that
+// paths can avoid them.
 func TestShortTables(t *testing.T) {
 	for _, seed := range need.Seeds(60, 500) {
 		draw := routetest.Draws(seed, 10)

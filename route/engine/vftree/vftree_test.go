@@ -76,8 +76,8 @@ func TestAlgorithm(t *testing.T) {
 	}
 }
 
-// TestFigure4: on the paper's tree of three leaves with two hosts and two
-// spines, hosts 3 and 5 share a cable up from leaf A and have lanes 0 and 1.
+// TestFigure4: on the paper's tree of three leaves with two hosts each and two spines,
+// hosts 3 and 5 share a link up from leaf A and use lanes 0 and 1.
 func TestFigure4(t *testing.T) {
 	g := routetest.Tree2(3, 2, 2).Graph()
 	tb := compute(t, vftree.Engine{}, g, route.Options{})
@@ -94,7 +94,7 @@ func TestFigure4(t *testing.T) {
 }
 
 // TestInvariants: lanes are symmetric and even, and with enough of them all
-// destinations that a leaf reaches by one cable are on lanes of their own.
+// destinations that a leaf reaches by one link are on separate lanes.
 func TestInvariants(t *testing.T) {
 	for _, c := range []struct {
 		b     *routetest.Net
