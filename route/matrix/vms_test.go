@@ -36,9 +36,9 @@ func TestVMs(t *testing.T) {
 	}
 }
 
-// TestVMsLeaveOthersAlone: where an engine's entries do not hang on loads,
-// those of LIDs that are there without VMs are the same with them.
-func TestVMsLeaveOthersAlone(t *testing.T) {
+// TestVMsDoNotAffectOthers: if the entries of an engine do not depend on loads, VMs do
+// not change the entries of other LIDs.
+func TestVMsDoNotAffectOthers(t *testing.T) {
 	still := map[string]bool{"ftree": true, "vftree": true, "dor": true, "torus": true}
 	seen := map[string]bool{}
 	for i, n := range small {
