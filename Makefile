@@ -40,7 +40,7 @@ test-only: deps ## the tests alone
 
 # TESTS and HEDDLE_SEEDS choose what runs.
 same: ## does the work tree do what commit BASE does, datagram by datagram?
-	@./tools/same.sh $(or $(BASE),HEAD) '$(or $(TESTS),.)'
+	@./tools/same.sh $(or $(BASE),HEAD) '$(or $(value TESTS),.)'
 
 race: ## the race detector over what is concurrent
 	@echo '== race'; ./internal/deps/race.sh
