@@ -36,6 +36,7 @@ import (
 //	agent HOST/FN HOW      the agent: answer, mute, or refuse (a Set); HOST/0 is the port itself
 //	router HOW             moves of LIDs work, or fail
 //	store HOW              stores work, or fail
+//	limit N                the smallest forwarding table holds LIDs below N, 49 to begin with
 //	set [all]              placements, one a line: GUID HOST/FN KIND [LID]; all: there are no others
 //	drop GUID…             placements end
 //	pass D                 virtual time passes
@@ -49,15 +50,17 @@ import (
 //
 // With wait, set and drop let nothing run. After each other command but host, agent, router, store and show everything runs until it waits for
 // something. The output lists what agents are told to change, moves of LIDs, and reports.
-// TestTransitions checks that the transcripts reach every change of state.
+// The transcripts together reach every change of state, every step, and every cause.
 func TestTranscripts(t *testing.T) {
 	seen := map[[2]State]bool{}
 	steps := map[[2]Step]bool{}
+	var causes [subnet.NumCauses]bool
 	onBecome = func(from, to State) { seen[[2]State{from, to}] = true }
 	onStep = func(from, to Step) { steps[[2]Step{from, to}] = true }
 	defer func() { onBecome, onStep = nil, nil }()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		b := newStage()
+		b.causes = &causes
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			b.do(t, d)
 			return b.Record()
@@ -68,6 +71,11 @@ func TestTranscripts(t *testing.T) {
 			if !seen[[2]State{from, to}] {
 				t.Errorf("no transcript has a placement that is %v become %v", from, to)
 			}
+		}
+	}
+	for c := range subnet.NumCauses {
+		if !causes[c] {
+			t.Errorf("no transcript has a report with the cause %v", c)
 		}
 	}
 	for from := range NumSteps {
@@ -115,6 +123,7 @@ type stage struct {
 	how   map[string]string // of agents, by place
 	owner map[ib.LID]ib.GUID
 
+	causes                 *[subnet.NumCauses]bool // that were reported
 	noRoute, noStore, anew bool
 	moving                 []move.Request
 	setting                []*topo.Port
@@ -196,6 +205,7 @@ func (b *stage) Report(list []subnet.LeaseReport) {
 		if r.LID != 0 {
 			b.Printf(", LID %d", r.LID)
 		}
+		b.causes[r.Cause] = true
 		if r.Cause != subnet.CauseNone {
 			b.Printf(": %v: %s", r.Cause, r.Reason)
 		}
@@ -350,6 +360,9 @@ func (b *stage) do(t *testing.T, d *datadriven.TestData) {
 	case "router":
 		b.noRoute = arg(0) == "fails"
 		return
+	case "limit":
+		b.lids.SetLimit(int(number(t, arg(0))))
+		return
 	case "store":
 		b.noStore = arg(0) == "fails"
 		return
@@ -500,6 +513,8 @@ func (b *stage) answer(s *envtest.SMP) (ib.Status, error) {
 	}
 	at := fmt.Sprintf("%s/%d", h.name, index)
 	switch how := b.how[at]; {
+	case s.Attr == smp.AttrVirtualizationInfo && b.how[h.name+"/0"] == "refuse":
+		return ib.StatusInvalidField, nil
 	case s.Attr == smp.AttrVirtualizationInfo || s.Attr == smp.AttrVPortState || s.Attr == smp.AttrGUIDInfo:
 	case how == "mute":
 		return 0, mad.ErrTimeout
