@@ -53,22 +53,7 @@ func (b *builder) choose() {
 		v = b.x.analyze(b.ch, o.Workers)
 	}
 	if v.clean && p.UnknownRows == 0 {
-		p.Mode, p.Reason = ModeDynamic, "old and new entries mix without a cycle or a loop"
-		if len(b.ch.lids) > 0 && len(b.ch.diff) == 0 && len(b.ch.lanes) == 0 {
-			p.Reason = "only service levels change; old and new ones mix without a cycle"
-		}
-		switch o.Force {
-		case ModeAuto, ModeDynamic, ModeStaged:
-			p.Forced = o.Force != ModeAuto
-			b.dynamic()
-		case ModeDiscard:
-			b.forced("dynamic")
-			p.Mode = ModeDiscard
-			b.dynamic() // nothing has to be discarded
-		default:
-			b.forced("dynamic")
-			b.static(v)
-		}
+		b.mixes(v)
 		return
 	}
 	if o.Force == ModeDynamic {
@@ -78,6 +63,34 @@ func (b *builder) choose() {
 		b.dynamic()
 		return
 	}
+	b.separate(v)
+}
+
+// mixes fills the plan where old and new entries may meet in any order.
+func (b *builder) mixes(v *verdict) {
+	p, o := b.p, b.o
+	p.Mode, p.Reason = ModeDynamic, "old and new entries mix without a cycle or a loop"
+	if len(b.ch.lids) > 0 && len(b.ch.diff) == 0 && len(b.ch.lanes) == 0 {
+		p.Reason = "only service levels change; old and new ones mix without a cycle"
+	}
+	switch o.Force {
+	case ModeAuto, ModeDynamic, ModeStaged:
+		p.Forced = o.Force != ModeAuto
+		b.dynamic()
+	case ModeDiscard:
+		b.forced("dynamic")
+		p.Mode = ModeDiscard
+		b.dynamic() // nothing has to be discarded
+	default:
+		b.forced("dynamic")
+		b.static(v)
+	}
+}
+
+// separate fills the plan where old and new entries must not meet: in stages, or
+// with entries that are dropped for a time.
+func (b *builder) separate(v *verdict) {
+	p, o := b.p, b.o
 	order := o.Force == ModeAuto || o.Force == ModeStaged
 	d := &discards{}
 	if !v.clean {
@@ -361,23 +374,7 @@ func (b *builder) discard(d *discards) {
 		c.groups(&p.Stages[k], k)
 	}
 	if len(first.LFT) > 0 || len(first.MFT) > 0 {
-		lids := slices.Clone(d.lids)
-		for _, h := range d.hold {
-			lids = append(lids, h.lid)
-		}
-		slices.Sort(lids)
-		first.DrainHops = b.x.longest(slices.Compact(lids), oldEntries, b.o.Workers)
-		if p.UnknownRows > 0 {
-			// Before an unknown table and after it a packet may go a longest path.
-			all := make([]ib.LID, 0, int(b.x.old.TopLID))
-			for l := ib.LID(1); l <= b.x.old.TopLID; l++ {
-				all = append(all, l)
-			}
-			first.DrainHops = max(first.DrainHops, b.x.longest(all, oldEntries, b.o.Workers)) * 2
-		}
-		for _, i := range append(d.trees, d.heldTrees...) {
-			first.DrainHops = max(first.DrainHops, len(ch.trees[i].switches()))
-		}
+		first.DrainHops = b.discardHops(d)
 		first.Drain = b.drain(first.DrainHops)
 	}
 	// Entries dropped until lanes or levels are new meet nothing old.
@@ -391,6 +388,29 @@ func (b *builder) discard(d *discards) {
 		p.Stages[n-2].Repath = max(b.o.RepathTime, 0)
 	}
 	c.compact(b.x.newLevels(ch))
+}
+
+// discardHops is how far packets may still go that met an entry which the first
+// stage drops.
+func (b *builder) discardHops(d *discards) (hops int) {
+	lids := slices.Clone(d.lids)
+	for _, h := range d.hold {
+		lids = append(lids, h.lid)
+	}
+	slices.Sort(lids)
+	hops = b.x.longest(slices.Compact(lids), oldEntries, b.o.Workers)
+	if b.p.UnknownRows > 0 {
+		// Before an unknown table and after it a packet may go a longest path.
+		all := make([]ib.LID, 0, int(b.x.old.TopLID))
+		for l := ib.LID(1); l <= b.x.old.TopLID; l++ {
+			all = append(all, l)
+		}
+		hops = max(hops, b.x.longest(all, oldEntries, b.o.Workers)) * 2
+	}
+	for _, i := range append(d.trees, d.heldTrees...) {
+		hops = max(hops, len(b.ch.trees[i].switches()))
+	}
+	return hops
 }
 
 // drainAll waits after a stage until all packets have left that met any

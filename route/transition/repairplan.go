@@ -43,32 +43,17 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	}
 	whole := r.Tables != nil // entries of working pairs stay
 	late := !whole || r.Tables != r.First
-	if (late || r.Stale) && b.drain(1) < 0 || strict && (!whole || r.Stale || r.NewLevels > 0) {
+	unbounded := (late || r.Stale) && b.drain(1) < 0
+	if unbounded || strict && !r.canWait() {
 		return nil
 	}
 	first := r.First
 	if late && !strict {
 		first = writtenOnce(g, installed, first, final)
 	}
-	steps := []*route.Tables{first, final}
-	if !late {
-		steps = steps[1:]
-	}
-	var at []int // by step: its first stage
-	for _, t := range steps {
-		from := installed
-		if n := len(p.steps); n > 0 {
-			from = p.steps[n-1]
-		}
-		at = append(at, len(p.steps))
-		list := inRootedOrder(g, from, t)
-		if list == nil {
-			if t == first && late {
-				return nil
-			}
-			list, p.unordered = []*route.Tables{t}, true
-		}
-		p.steps = append(p.steps, list...)
+	at := b.repairSteps(first, final, late)
+	if at == nil {
+		return nil
 	}
 	p.steps[len(p.steps)-1] = final
 	b.steps()
@@ -83,32 +68,9 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	}
 	trees := b.repairTrees(r, last)
 	if trees && strict {
-		// Packets of the old trees leave before there are others.
-		st := &p.Stages[last]
-		for i := range ch.trees {
-			st.DrainHops = max(st.DrainHops, len(ch.trees[i].switches()))
-		}
-		if st.Drain = b.drain(st.DrainHops); st.Drain < 0 {
+		if !b.treesAlone(r, last) {
 			return nil
 		}
-		for i, k := range ch.trees {
-			if p.content.treeCut[i] == 0 {
-				continue // before those with which it is not known to mix
-			}
-			p.content.treeAt[i] = uint8(last + 1)
-			if k.old == nil || k.now == nil || r.takes(x, k, newEntries|newLanes|oldSLs|newSLs) {
-				continue
-			}
-			if st.Repath = o.RepathTime; st.Repath <= 0 {
-				return nil // members may send on the old level without limit
-			}
-		}
-		if st.Repath > 0 { // and their last packets leave
-			st.DrainHops++
-			st.Drain = b.drain(st.DrainHops)
-		}
-		p.Stages = append(p.Stages, Stage{})
-		p.steps = append(p.steps, final)
 	} else if trees && b.ringsLast(last+1) {
 		p.Stages = append(p.Stages, Stage{})
 		p.steps = append(p.steps, final)
@@ -118,30 +80,9 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	}
 	switch {
 	case late && strict:
-		st := &p.Stages[at[1]-1]
-		if st.DrainHops = max(r.hops, 2); !x.single() {
-			x.build()
-			st.DrainHops = max(st.DrainHops, x.longest(ch.lids, mixed, o.Workers))
-		}
-		st.Drain = b.drain(st.DrainHops)
-	case late:
-		p.Risk = &Risk{Cycle: r.Cycle, Worst: b.drain(1)}
-		if whole {
-			p.Risk.Why = fmt.Sprintf("packets in flight to %d broken pairs may meet new entries", r.Late)
-			if r.NewLevels > 0 {
-				p.Risk.Why = fmt.Sprintf("hosts have yet to learn new service levels (destinations: %d), and packets in flight to %d broken pairs may meet new entries", r.NewLevels, r.Late)
-			} else if r.Late == 0 {
-				p.Risk.Why = "packets in flight to switches that cannot be reached may meet new entries"
-			}
-		} else if p.Risk.Why = "the tables that connect the rest do not mix with those installed"; r.Left == 0 {
-			p.Risk.Why = "the installed tables can deadlock, and do not mix with those that replace them"
-		}
-	case r.Stale:
-		p.Risk = &Risk{Worst: b.drain(1), Why: "hosts may use service levels that they learned earlier, which are not proved on the installed entries"}
-	case r.Past && !strict:
-		p.Risk = &Risk{Cycle: r.circle, Worst: b.drain(1), Why: "packets in flight may follow recent tables"}
-	case trees && !strict:
-		p.Risk = &Risk{Worst: b.drain(1), Why: "multicast packets in flight may meet new trees"}
+		b.lateDrain(&p.Stages[at[1]-1], max(r.hops, 2))
+	case !strict:
+		p.Risk = b.repairRisk(r, late, trees)
 	}
 	b.compactRepair()
 	p.Reason = b.repairReason(r, strict)
@@ -150,6 +91,29 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 			return nil
 		}
 	}
+	b.total()
+	done := *r
+	done.fitter, p.Fitted = nil, &done
+	return p
+}
+
+// canWait reports whether the second step can wait until nobody follows old
+// entries or service levels.
+func (r *Fitted) canWait() bool { return r.Tables != nil && !r.Stale && r.NewLevels == 0 }
+
+// lateDrain waits after a stage until no packet follows entries before it; hops is
+// the least that packets may still go.
+func (b *builder) lateDrain(st *Stage, hops int) {
+	if st.DrainHops = hops; !b.x.single() {
+		b.x.build()
+		st.DrainHops = max(st.DrainHops, b.x.longest(b.ch.lids, mixed, b.o.Workers))
+	}
+	st.Drain = b.drain(st.DrainHops)
+}
+
+// total sums the stages up.
+func (b *builder) total() {
+	p, o := b.p, b.o
 	for i := range p.Stages {
 		st := &p.Stages[i]
 		b.rooted(st.LFT)
@@ -159,9 +123,100 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	}
 	p.Distribution = time.Duration(p.SMPs) * (o.SMPTime + o.DirectedTime) / time.Duration(max(o.Window, 1))
 	p.Predicted = o.ComputeTime + p.Distribution + p.Drain + p.Repath
-	done := *r
-	done.fitter, p.Fitted = nil, &done
-	return p
+}
+
+// repairSteps divides the writes into steps without a loop or a cycle between them,
+// and returns the first stage of first, if it is written by itself (late), and of
+// final. It is nil if first has no such order.
+func (b *builder) repairSteps(first, final *route.Tables, late bool) (at []int) {
+	p := b.p
+	steps := []*route.Tables{first, final}
+	if !late {
+		steps = steps[1:]
+	}
+	for _, t := range steps {
+		from := p.installed
+		if n := len(p.steps); n > 0 {
+			from = p.steps[n-1]
+		}
+		at = append(at, len(p.steps))
+		list := inRootedOrder(b.x.g, from, t)
+		if list == nil {
+			if t == first && late {
+				return nil
+			}
+			list, p.unordered = []*route.Tables{t}, true
+		}
+		p.steps = append(p.steps, list...)
+	}
+	return at
+}
+
+// treesAlone adds a stage for multicast trees, before which the packets of the old
+// ones leave; false if nothing bounds when they have left.
+func (b *builder) treesAlone(r *Fitted, last int) bool {
+	p, ch, x, final, o := b.p, b.ch, b.x, b.p.wanted, b.o
+	// Packets of the old trees leave before there are others.
+	st := &p.Stages[last]
+	for i := range ch.trees {
+		st.DrainHops = max(st.DrainHops, len(ch.trees[i].switches()))
+	}
+	if st.Drain = b.drain(st.DrainHops); st.Drain < 0 {
+		return false
+	}
+	for i, k := range ch.trees {
+		if p.content.treeCut[i] == 0 {
+			continue // before those with which it is not known to mix
+		}
+		p.content.treeAt[i] = uint8(last + 1)
+		if k.old == nil || k.now == nil || r.takes(x, k, newEntries|newLanes|oldSLs|newSLs) {
+			continue
+		}
+		if st.Repath = o.RepathTime; st.Repath <= 0 {
+			return false // members may send on the old level without limit
+		}
+	}
+	if st.Repath > 0 { // and their last packets leave
+		st.DrainHops++
+		st.Drain = b.drain(st.DrainHops)
+	}
+	p.Stages = append(p.Stages, Stage{})
+	p.steps = append(p.steps, final)
+	return true
+}
+
+// repairRisk is what may happen because nothing waits, nil if nothing can.
+func (b *builder) repairRisk(r *Fitted, late, trees bool) *Risk {
+	risk := &Risk{Worst: b.drain(1)}
+	switch {
+	case late:
+		risk.Cycle, risk.Why = r.Cycle, lateRisk(r)
+	case r.Stale:
+		risk.Why = "hosts may use service levels that they learned earlier, which are not proved on the installed entries"
+	case r.Past:
+		risk.Cycle, risk.Why = r.circle, "packets in flight may follow recent tables"
+	case trees:
+		risk.Why = "multicast packets in flight may meet new trees"
+	default:
+		return nil
+	}
+	return risk
+}
+
+// lateRisk is the risk of a second step that does not wait.
+func lateRisk(r *Fitted) string {
+	switch {
+	case r.Tables == nil && r.Left == 0:
+		return "the installed tables can deadlock, and do not mix with those that replace them"
+	case r.Tables == nil:
+		return "the tables that connect the rest do not mix with those installed"
+	case r.NewLevels > 0:
+		return fmt.Sprintf("hosts have yet to learn new service levels (destinations: %d), and packets in flight to %d broken pairs may meet new entries",
+			r.NewLevels, r.Late)
+	case r.Late == 0:
+		return "packets in flight to switches that cannot be reached may meet new entries"
+	}
+	return fmt.Sprintf("packets in flight to %d broken pairs may meet new entries", r.Late)
 }
 
 // writtenOnce returns first without the entries that final changes again: those that

@@ -69,86 +69,16 @@ func (r *repairer) Cost(dst, s int32) int {
 // Repair implements engine.Repairer.
 func (r *repairer) Repair(dst int32, touched []int32) ([]int32, bool) {
 	g := r.ch.G
-	row := r.m.dist[dst]
-	if row == nil { // new, or without LIDs before: all entries are chosen
+	if r.m.dist[dst] == nil { // new, or without LIDs before: all entries are chosen
 		r.whole(dst)
 		return touched, r.m.dist[dst] != nil
 	}
 	touched = append(touched, r.weak...)
-	owned := !r.ch.SameSwitches
-	set := func(s int32, d uint8) {
-		if !owned {
-			owned = true
-			row = slices.Clone(row)
-			r.m.dist[dst] = row
-		}
-		row[s] = d
-	}
-
-	// Switches that nothing keeps at their old distance lose it, nearest first.
-	r.was, r.most = r.was[:0], 0
-	for _, s := range r.weak {
-		if s != dst && row[s] != none {
-			r.push(s, int(row[s]))
-		}
-	}
-	for at := 0; at <= r.most; at++ {
-		for i := 0; i < len(r.queue[at]); i++ {
-			s := r.queue[at][i]
-			if int(row[s]) != at || r.held(row, s) {
-				continue
-			}
-			r.was = append(r.was, change{s, row[s]})
-			for c := g.Off[s]; c < g.Off[s+1]; c++ {
-				x := int32(r.to[c])
-				if row[x] != none && x != dst && int(row[x]) == at+r.cost(g.Channels[c].Rev) {
-					r.push(x, int(row[x]))
-					touched = append(touched, x)
-				}
-			}
-			set(s, none)
-		}
-		r.queue[at] = r.queue[at][:0]
-	}
-
-	// New distances, again nearest first: from the adjacent switches that kept
-	// theirs, and over new channels.
+	e := &edit{m: r.m, dst: dst, row: r.m.dist[dst], owned: !r.ch.SameSwitches}
+	touched = r.lose(e, touched)
 	lost := len(r.was)
-	r.most = 0
-	for _, w := range r.was {
-		for c := g.Off[w.s]; c < g.Off[w.s+1]; c++ {
-			if d := row[r.to[c]]; d != none {
-				if !r.push(w.s, int(d)+r.cost(c)) {
-					return touched, false
-				}
-			}
-		}
-	}
-	for _, c := range r.ch.New {
-		s := g.Channels[c].From
-		if d := row[r.to[c]]; d != none && int(d)+r.cost(c) < reach(row[s]) {
-			if !r.push(s, int(d)+r.cost(c)) {
-				return touched, false
-			}
-		}
-	}
-	for at := 0; at <= r.most; at++ {
-		for i := 0; i < len(r.queue[at]); i++ {
-			s := r.queue[at][i]
-			if int(row[s]) <= at {
-				continue
-			}
-			r.was = append(r.was, change{s, row[s]})
-			set(s, uint8(at))
-			for c := g.Off[s]; c < g.Off[s+1]; c++ {
-				x := int32(r.to[c])
-				d := at + r.cost(g.Channels[c].Rev)
-				if d < reach(row[x]) && !r.push(x, d) {
-					return touched, false
-				}
-			}
-		}
-		r.queue[at] = r.queue[at][:0]
+	if !r.settle(e) {
+		return touched, false
 	}
 	// Switches whose distance changed, and those with a next hop that is farther
 	// now (noted above) or no longer one.
@@ -158,12 +88,103 @@ func (r *repairer) Repair(dst int32, touched []int32) ([]int32, bool) {
 			continue
 		}
 		for c := g.Off[w.s]; c < g.Off[w.s+1]; c++ {
-			if x := int32(r.to[c]); w.old != none && row[x] != none && int(row[x]) == int(w.old)+r.cost(g.Channels[c].Rev) {
+			if x := int32(r.to[c]); w.old != none && e.row[x] != none && int(e.row[x]) == int(w.old)+r.cost(g.Channels[c].Rev) {
 				touched = append(touched, x)
 			}
 		}
 	}
 	return touched, true
+}
+
+// edit is the row of a destination in a memo, which is copied before it changes.
+type edit struct {
+	m     *memo
+	dst   int32
+	row   []uint8
+	owned bool
+}
+
+func (e *edit) set(s int32, d uint8) {
+	if !e.owned {
+		e.owned = true
+		e.row = slices.Clone(e.row)
+		e.m.dist[e.dst] = e.row
+	}
+	e.row[s] = d
+}
+
+// lose takes the old distance from switches that nothing keeps at it, nearest
+// first, and notes them in r.was. Their adjacent switches are touched.
+func (r *repairer) lose(e *edit, touched []int32) []int32 {
+	g := r.ch.G
+	r.was, r.most = r.was[:0], 0
+	for _, s := range r.weak {
+		if s != e.dst && e.row[s] != none {
+			r.push(s, int(e.row[s]))
+		}
+	}
+	for at := 0; at <= r.most; at++ {
+		for i := 0; i < len(r.queue[at]); i++ {
+			s := r.queue[at][i]
+			if int(e.row[s]) != at || r.held(e.row, s) {
+				continue
+			}
+			r.was = append(r.was, change{s, e.row[s]})
+			for c := g.Off[s]; c < g.Off[s+1]; c++ {
+				x := int32(r.to[c])
+				if e.row[x] != none && x != e.dst && int(e.row[x]) == at+r.cost(g.Channels[c].Rev) {
+					r.push(x, int(e.row[x]))
+					touched = append(touched, x)
+				}
+			}
+			e.set(s, none)
+		}
+		r.queue[at] = r.queue[at][:0]
+	}
+	return touched
+}
+
+// settle finds new distances, again nearest first: from the adjacent switches that
+// kept theirs, and over new channels. It is false if one is too far.
+func (r *repairer) settle(e *edit) bool {
+	g := r.ch.G
+	r.most = 0
+	for _, w := range r.was {
+		for c := g.Off[w.s]; c < g.Off[w.s+1]; c++ {
+			if d := e.row[r.to[c]]; d != none {
+				if !r.push(w.s, int(d)+r.cost(c)) {
+					return false
+				}
+			}
+		}
+	}
+	for _, c := range r.ch.New {
+		s := g.Channels[c].From
+		if d := e.row[r.to[c]]; d != none && int(d)+r.cost(c) < reach(e.row[s]) {
+			if !r.push(s, int(d)+r.cost(c)) {
+				return false
+			}
+		}
+	}
+	for at := 0; at <= r.most; at++ {
+		for i := 0; i < len(r.queue[at]); i++ {
+			s := r.queue[at][i]
+			if int(e.row[s]) <= at {
+				continue
+			}
+			r.was = append(r.was, change{s, e.row[s]})
+			e.set(s, uint8(at))
+			for c := g.Off[s]; c < g.Off[s+1]; c++ {
+				x := int32(r.to[c])
+				d := at + r.cost(g.Channels[c].Rev)
+				if d < reach(e.row[x]) && !r.push(x, d) {
+					return false
+				}
+			}
+		}
+		r.queue[at] = r.queue[at][:0]
+	}
+	return true
 }
 
 // reach is the cost that an entry of a row encodes.

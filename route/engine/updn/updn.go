@@ -167,27 +167,7 @@ func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
 		dist[s], only[s] = far, far
 	}
 	clear(p.entered)
-
-	// Switches that can go down to dst: upwards from it.
-	only[dst] = 0
-	for i := p.pos[dst]; i >= 0; i-- {
-		v := p.order[i]
-		d := only[v]
-		if d == far {
-			continue
-		}
-		for k := p.upOff[v]; k < p.upOff[v+1]; k++ {
-			u := p.upTo[k]
-			if barred != nil && barred[u] {
-				continue
-			}
-			w := uint32(1)
-			if p.weights != nil {
-				w = uint32(p.weights[p.g.Channels[p.up[k]].Rev])
-			}
-			only[u] = min(only[u], d+w)
-		}
-	}
+	p.fromBelow(dst, barred)
 
 	// From the top down, so that upper switches are settled first.
 	f.Order, p.low = f.Order[:0], p.low[:0]
@@ -251,6 +231,31 @@ func (p *planner) Plan(dst int32, barred []bool, f *engine.Fan) {
 	f.Order = append(f.Order, p.low...)
 	if barred == nil {
 		p.m.store(dst, p.dist, p.only, p.entered)
+	}
+}
+
+// fromBelow finds the switches that can go down to dst, upwards from it, and what
+// that costs.
+func (p *planner) fromBelow(dst int32, barred []bool) {
+	only := p.only
+	only[dst] = 0
+	for i := p.pos[dst]; i >= 0; i-- {
+		v := p.order[i]
+		d := only[v]
+		if d == far {
+			continue
+		}
+		for k := p.upOff[v]; k < p.upOff[v+1]; k++ {
+			u := p.upTo[k]
+			if barred != nil && barred[u] {
+				continue
+			}
+			w := uint32(1)
+			if p.weights != nil {
+				w = uint32(p.weights[p.g.Channels[p.up[k]].Rev])
+			}
+			only[u] = min(only[u], d+w)
+		}
 	}
 }
 

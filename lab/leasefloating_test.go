@@ -1,0 +1,102 @@
+package lab
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"heddle/ib"
+	"heddle/sim"
+	"heddle/sm"
+	"heddle/subnet"
+)
+
+// TestLeaseFloating: LIDtracker's way: the port has the LID of its one VM, from the
+// top of the LIDs down, and its own again when the VM leaves.
+func TestLeaseFloating(t *testing.T) {
+	for _, serves := range []bool{false, true} {
+		t.Run(fmt.Sprint("SA ", serves), func(t *testing.T) { testFloating(t, serves) })
+	}
+}
+
+// testFloating is for a manager that serves the SA, as the daemon's does, or does not. The
+// one that does has tables of GUIDs read before anybody says what leases there are.
+func testFloating(t *testing.T, serves bool) {
+	k := layCloud(t, 3, 3, sim.Hypervisor{Model: sim.SharedPort, VFs: 4}, sim.Config{Seed: 1, LinearFDBCap: 1024}, nil)
+	k.serves = serves
+	k.start(nil)
+	k.up()
+	base := map[int]ib.LID{}
+	for i := range k.hosts {
+		base[i] = k.lidOf(k.place(i, 0).Port)
+	}
+	check := func(at map[string]int) {
+		t.Helper()
+		clear(k.lids) // ports change theirs here
+		k.check()
+		for i := range k.hosts {
+			want := base[i]
+			for n, h := range at {
+				if h == i {
+					r, _ := k.last(k.lease[n].GUID)
+					want = r.LID
+				}
+			}
+			if got := k.lidOf(k.place(i, 0).Port); got != want {
+				t.Fatalf("%s has LID %v, want %v\n%s", k.hosts[i], got, want, k.reports())
+			}
+			if pi := k.Sim.PortInfo(k.Fabric.Find(k.hosts[i]), 1); pi.LID != want {
+				t.Fatalf("%s shows LID %v, want %v", k.hosts[i], pi.LID, want)
+			}
+		}
+	}
+	k.put("a", 1, 1, subnet.FloatingLID)
+	k.put("b", 4, 2, subnet.FloatingLID)
+	k.set(subnet.LeasePlaced, k.all()...)
+	check(map[string]int{"a": 1, "b": 4})
+	a, _ := k.last(k.lease["a"].GUID)
+	b, _ := k.last(k.lease["b"].GUID)
+	if a.LID != 1023 || b.LID != 1022 {
+		t.Errorf("LIDs %v and %v, want the highest, 1023 and 1022", a.LID, b.LID)
+	}
+	for _, host := range []int{2, 5, 8, 1} {
+		k.set(subnet.LeasePlaced, k.move("a", host, 3))
+		check(map[string]int{"a": host, "b": 4})
+		if r, _ := k.last(a.GUID); r.LID != a.LID {
+			t.Errorf("LID %v became %v", a.LID, r.LID)
+		}
+	}
+	// One more has no room there.
+	c := k.put("c", 4, 3, subnet.SharedLID)
+	c.LIDKind = subnet.FloatingLID
+	k.set(subnet.LeaseRefused, c)
+	k.m.SetLeases(sm.SetLeases{Drop: []ib.GUID{c.GUID}})
+	k.vms = k.vms[:2]
+	if err := k.Sim.RemoveVM("c"); err != nil {
+		t.Fatal(err)
+	}
+	// Another manager finds them as they are; leases may come late.
+	for _, late := range []bool{false, true} {
+		k.m.Kill()
+		k.start(k.m.Store)
+		if late {
+			k.up()
+			k.Run(time.Second)
+		}
+		k.m.SetLeases(sm.SetLeases{Put: k.all(), All: true})
+		k.wait(subnet.LeasePlaced, k.all()...)
+		check(map[string]int{"a": 1, "b": 4})
+	}
+	k.m.Sweep(true)
+	k.Run(time.Second)
+	check(map[string]int{"a": 1, "b": 4})
+	if err := k.Sim.DetachVM("a"); err != nil {
+		t.Fatal(err)
+	}
+	l := k.lease["a"]
+	l.Place = subnet.Place{}
+	k.lease["a"] = l
+	k.set(subnet.LeasePlaced, l)
+	k.vms = []string{"b"}
+	check(map[string]int{"b": 4})
+}
