@@ -5,6 +5,7 @@ import (
 
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/shell"
 )
 
 const (
@@ -117,11 +118,8 @@ func (r *receiver) pass(q *query) {
 // the queues, answers to Reports to the SA's loop. Everything else is for agents
 // that this manager does not have. It returns a packet for the next receive.
 func (d *Daemon) sort(p *mad.Packet) *mad.Packet {
-	if len(p.Data) < 24 {
-		return p
-	}
-	switch ib.Class(p.Data[1]) {
-	case ib.ClassSubnLID, ib.ClassSubnDR:
+	switch kind := shell.KindOf(p); kind {
+	case shell.SMP:
 		if p.Status == mad.Received && !ib.Method(p.Data[3]).IsResponse() && len(d.packets) > smpQueue/2 {
 			// Nobody asked for it: a storm of traps, say. It must not keep
 			// answers from the manager, nor requests from the SA.
@@ -138,8 +136,9 @@ func (d *Daemon) sort(p *mad.Packet) *mad.Packet {
 			// does not wait for it.
 			bump(&d.smpsCut)
 		}
-	case ib.ClassSA:
-		return d.packet(d.receiveSA(p))
+	case shell.Other:
+	default:
+		return d.packet(d.receiveSA(p, kind))
 	}
 	return p
 }

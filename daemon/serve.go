@@ -10,6 +10,7 @@ import (
 	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sa"
+	"heddle/shell"
 )
 
 const (
@@ -38,10 +39,9 @@ func (d *Daemon) packet(p *mad.Packet) *mad.Packet {
 
 // receiveSA hands on a packet of the SA class and returns one for the next
 // receive: p itself if nobody keeps it, nil if there is none.
-func (d *Daemon) receiveSA(p *mad.Packet) *mad.Packet {
-	method := ib.Method(p.Data[3])
-	switch {
-	case method == ib.MethodReportResp, p.Status == mad.Failed && method == ib.MethodReport:
+func (d *Daemon) receiveSA(p *mad.Packet, kind shell.Kind) *mad.Packet {
+	switch kind {
+	case shell.ReportAnswer:
 		select {
 		case d.reports <- p:
 			return nil
@@ -49,19 +49,15 @@ func (d *Daemon) receiveSA(p *mad.Packet) *mad.Packet {
 			bump(&d.sa.lostRep)
 			return p
 		}
-	case p.Status == mad.Failed:
+	case shell.Returned:
 		bump(&d.sa.returned)
 		return p
-	case method.IsResponse(), len(p.Data) >= wire.HeaderLen && wire.RMPPTypeOf(p.Data) > wire.RMPPData:
-		return p // no request: an answer, or an acknowledgement of one of ours
 	}
-	bump(&d.sa.requests[attrSlot(p.Data)][methodSlotOf[method]])
+	bump(&d.sa.requests[attrSlot(p.Data)][methodSlotOf[p.Data[3]]])
 	q, x := d.queries, query{p: p, at: d.now()}
 	switch {
-	case method == ib.MethodSet, method == ib.MethodDelete:
-		// Straight to the loop that makes changes: what one requester changes
-		// is changed in the order in which it came.
-		q = d.changes
+	case kind == shell.Change:
+		q = d.changes // straight to the loop that makes changes
 	case long(p.Data):
 		q = d.tables
 	default:

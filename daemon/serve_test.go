@@ -209,12 +209,12 @@ func TestFloodOfOne(t *testing.T) {
 	}, Config{QueuePerRequester: share})
 	d.shared.Snap.Store(snap)
 	for range flood {
-		d.receiveSA(pathQuery(flooder, victim, 1))
+		receiveSA(d, pathQuery(flooder, victim, 1))
 	}
 	if busy != flood-share {
 		t.Errorf("%d requests were answered BUSY at once, want %d", busy, flood-share)
 	}
-	d.receiveSA(pathQuery(victim, flooder, 2))
+	receiveSA(d, pathQuery(victim, flooder, 2))
 	d.sa.workers = d.sa.workers[:1] // of several, one might rest with the request in hand
 	defer d.administer(nil)()
 	<-done
@@ -304,7 +304,7 @@ func FuzzServe(f *testing.F) {
 			return // receive does not let it pass
 		}
 		answers = 0
-		d.receiveSA(&mad.Packet{Addr: mad.Addr{LID: ib.LID(lid), QP: 1}, Data: data})
+		receiveSA(d, &mad.Packet{Addr: mad.Addr{LID: ib.LID(lid), QP: 1}, Data: data})
 		for _, q := range []*queue{d.queries, d.tables} {
 			if q.take(w.batch[:], nil, 1) > 0 {
 				w.serve(&w.batch[0], d.now())

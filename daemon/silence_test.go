@@ -133,14 +133,14 @@ func TestOnePortIsOneRequester(t *testing.T) {
 		t.Fatalf("the port has LMC %d", port.LMC)
 	}
 	for i := range 10 * share {
-		d.receiveSA(pathQuery(port.LID+ib.LID(i%(1<<lmc)), from[2], 1))
+		receiveSA(d, pathQuery(port.LID+ib.LID(i%(1<<lmc)), from[2], 1))
 	}
 	if busy != 9*share {
 		t.Errorf("%d of %d requests of a port were refused", busy, 10*share)
 	}
 	busy = 0
 	for i := range 10 * share {
-		d.receiveSA(pathQuery(0xB000+ib.LID(i), from[2], 1))
+		receiveSA(d, pathQuery(0xB000+ib.LID(i), from[2], 1))
 	}
 	if busy != 9*share {
 		t.Errorf("%d of %d requests of strangers were refused", busy, 10*share)
@@ -255,15 +255,15 @@ func TestSlowStore(t *testing.T) {
 	release := sync.OnceFunc(func() { close(written) })
 	defer d.administer(nil)()
 	defer release()
-	d.receiveSA(joinRequest(snap, from[1], 1))
+	receiveSA(d, joinRequest(snap, from[1], 1))
 	inTime(t, "a write", writing) // of the groups of the partitions: the join waits too
 	for n := 1; n < joins; n++ {
-		d.receiveSA(joinRequest(snap, from[1], 1+n))
+		receiveSA(d, joinRequest(snap, from[1], 1+n))
 	}
 	if n := busy.Load(); n != joins-share {
 		t.Errorf("%d joins were answered BUSY at once, want %d", n, joins-share)
 	}
-	d.receiveSA(pathQuery(from[1], from[2], 1))
+	receiveSA(d, pathQuery(from[1], from[2], 1))
 	inTime(t, "a path", path)
 	if n := answers.Load(); n != 0 {
 		t.Errorf("%d joins were answered before they were stored", n)

@@ -179,8 +179,10 @@ func (m *Manager) receive(p *mad.Packet) {
 	if m.OnReceive != nil {
 		m.OnReceive(p)
 	}
-	if m.sa != nil && len(p.Data) > 1 && ib.Class(p.Data[1]) == ib.ClassSA {
-		m.sa.receive(p)
+	if shell.KindOf(p) != shell.SMP {
+		if m.sa != nil {
+			m.sa.receive(p)
+		}
 		return
 	}
 	var r *received

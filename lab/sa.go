@@ -62,11 +62,12 @@ func (a *administrator) receive(p *mad.Packet) {
 	case mad.RMPPMessage:
 		p = whole
 	}
-	if len(p.Data) < wire.HeaderLen || p.Status != mad.Received {
-		return
-	}
-	if ib.Method(p.Data[3]).IsResponse() {
+	switch shell.KindOf(p) {
+	case shell.Query, shell.Change:
+	case shell.ReportAnswer:
 		a.shell.Step(sa.Received{P: keep(p)})
+		return
+	default:
 		return
 	}
 	req := sa.Request{From: p.Addr, Data: p.Data}

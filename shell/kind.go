@@ -1,0 +1,58 @@
+package shell
+
+import (
+	"heddle/ib"
+	wire "heddle/ib/sa"
+	"heddle/mad"
+)
+
+// Kind says what a packet that came in is to a manager.
+type Kind uint8
+
+// The kinds.
+const (
+	// Other is for agents that a manager does not have, or an answer that nobody
+	// waits for.
+	Other Kind = iota
+	// SMP is for the subnet manager.
+	SMP
+	// Query is an SA request that sa.Answer answers from what is published, or,
+	// rarely, passes on to the SA's core.
+	Query
+	// Change is an SA request that changes what the SA keeps, unless sa.Answer
+	// refuses it. Those of one requester keep their order.
+	Change
+	// ReportAnswer answers a Report of the SA, or is one that came back
+	// undelivered. It is for the SA's core.
+	ReportAnswer
+	// Returned is an answer of the SA that came back undelivered.
+	Returned
+)
+
+// headerLen is the length of the common MAD header (IBA 13.4.2).
+const headerLen = 24
+
+// KindOf sorts a packet.
+func KindOf(p *mad.Packet) Kind {
+	if len(p.Data) < headerLen {
+		return Other
+	}
+	switch ib.Class(p.Data[1]) {
+	case ib.ClassSubnLID, ib.ClassSubnDR:
+		return SMP
+	case ib.ClassSA:
+	default:
+		return Other
+	}
+	switch method := ib.Method(p.Data[3]); {
+	case method == ib.MethodReportResp, p.Status == mad.Failed && method == ib.MethodReport:
+		return ReportAnswer
+	case p.Status == mad.Failed:
+		return Returned
+	case method.IsResponse(), len(p.Data) >= wire.HeaderLen && wire.RMPPTypeOf(p.Data) > wire.RMPPData:
+		return Other // an answer, or an acknowledgement of a segment
+	case method == ib.MethodSet, method == ib.MethodDelete:
+		return Change
+	}
+	return Query
+}
