@@ -1,9 +1,9 @@
-// Package daemon is the real-time shell of the managers: it owns the clock,
-// the port, the store and the workers, feeds the pure core (package sm) one
-// event at a time from one goroutine, and does what the core's output lists,
-// in the order that package sm documents. A second goroutine does the same for
-// the core of the SA, a third for the address manager's. Queries pass through none:
-// workers answer them, on all cores, from what those have published.
+// Package daemon runs the managers in real time. It owns the clock, the port, the
+// store and the workers, and is the edge of package shell, which drives the cores:
+// one goroutine has the subnet manager's, a second the SA's, a third the address
+// manager's. Queries pass through none of them: workers answer them, on all
+// processors, from what those have published. What the API and the metrics show is
+// made by api/show and api/metrics.
 //
 // A Daemon is made by New, run once by Run, and serves the API (it implements
 // api.Backend) from any goroutine while it runs.
