@@ -72,8 +72,7 @@ func (s *SA) handleEvent(ev sa.Event) {
 		s.seen = snap
 		s.carryOut(sa.Published{Snap: snap})
 	}
-	traps, _ := s.shared.traps.take()
-	for _, t := range traps {
+	for _, t := range s.shared.takeTraps() {
 		s.carryOut(t)
 	}
 }

@@ -16,6 +16,9 @@ import (
 const (
 	// MaxTraps is how many traps may wait for the SA. Further ones are dropped.
 	MaxTraps = 1024
+	// trapsAtOnce is how many of them one Mail passes on, so that a storm of traps
+	// does not keep requests waiting.
+	trapsAtOnce = 16
 	// MaxAsks is how many asks may wait for the address manager.
 	MaxAsks = 1024
 )
@@ -107,6 +110,22 @@ func (s *Shared) trap(t *sm.Trap) (ok bool) {
 		s.WakeSA()
 	}
 	return ok
+}
+
+// takeTraps takes the traps that have waited longest, and has Mail called again if
+// there are more.
+func (s *Shared) takeTraps() (list []sa.Trap) {
+	left := 0
+	s.traps.update(func(waiting []sa.Trap) []sa.Trap {
+		n := min(len(waiting), trapsAtOnce)
+		list, waiting = waiting[:n:n], waiting[n:]
+		left = len(waiting)
+		return waiting
+	})
+	if left > 0 {
+		wake(s.WakeSA)
+	}
+	return list
 }
 
 // setGroups gives the subnet manager the groups of the SA and those that stand.

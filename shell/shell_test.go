@@ -327,6 +327,35 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestTrapsInTurns: a storm of traps is passed on in parts, in its order, between
+// which other events have their turn.
+func TestTrapsInTurns(t *testing.T) {
+	w := newWorld(false)
+	rung := 0
+	w.shared.WakeSA = func() { rung++ }
+	const storm = 2*trapsAtOnce + 3
+	for i := range storm {
+		w.shared.trap(&sm.Trap{From: mad.Addr{LID: ib.LID(i)}})
+	}
+	var seen []ib.LID
+	w.saDoes = func(ev sa.Event, _ *sa.Output) {
+		if x, ok := ev.(sa.Trap); ok {
+			seen = append(seen, x.From.LID)
+		}
+	}
+	for part, want := range []int{trapsAtOnce, 2 * trapsAtOnce, storm} {
+		rung = 0
+		if w.sa.Mail(); len(seen) != want || (rung > 0) != (want < storm) {
+			t.Errorf("part %d: %d traps, rung %d times", part, len(seen), rung)
+		}
+	}
+	for i, lid := range seen {
+		if int(lid) != i {
+			t.Fatalf("trap %d comes as number %d", lid, i)
+		}
+	}
+}
+
 func TestLeaseChangesAddUp(t *testing.T) {
 	at := func(g ib.GUID, fn uint16) subnet.Lease {
 		return subnet.Lease{GUID: g, Place: subnet.Place{Port: 1, Function: fn}}
