@@ -229,8 +229,13 @@ func (c *Core) lookAttach(e *entry) {
 		c.notAttached(e, err)
 	case known && (at != e.Place || e.GUID == 0):
 		c.update(e, func(n *entry) { n.Place, n.Lease, n.Reason = at, subnet.LeaseMoving, "" })
-	case !known && c.absent(e.Place.Port):
-		c.still(e.Name)
+	case !known:
+		if why := c.unknown(e.Place.Port); why != e.Reason {
+			c.update(e, func(n *entry) { n.Reason = why })
+		}
+		if c.absent(e.Place.Port) {
+			c.still(e.Name)
+		}
 	}
 }
 

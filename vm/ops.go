@@ -162,8 +162,7 @@ func (c *Core) attach(r *Request, e *entry, at subnet.Place) error {
 		n.State, n.before, n.Place, n.Doing, n.anyFunction = Attached, e.State, to, DoingAttach, at.Function == 0
 		n.last, n.why, n.Lease = noMigration, "", subnet.LeaseMoving
 		if n.Reason = c.awaited(at.Port); !known {
-			n.Lease = subnet.LeaseWaiting
-			n.Reason = cmpReason(n.Reason, fmt.Sprintf("waits until port %v was asked what it can hold", at.Port))
+			n.Lease, n.Reason = subnet.LeaseWaiting, c.unknown(at.Port)
 		}
 	})
 	c.await(r, n.Name, DoingAttach)

@@ -41,6 +41,12 @@ func (c *Core) awaited(port ib.GUID) string {
 	return ""
 }
 
+// unknown says, for Reason, what an interface waits for at a port of which it is not
+// known what it can hold.
+func (c *Core) unknown(port ib.GUID) string {
+	return cmpReason(c.awaited(port), "waits until port "+port.String()+" was asked what it can hold")
+}
+
 // place decides which function of a port e is to be at. fn 0 is any: the one whose
 // VPort shows its GUID, else the lowest that is free. It is 0 if that
 // cannot be said yet, as the port is not there or was not asked what it can do:
