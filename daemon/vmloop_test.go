@@ -238,3 +238,16 @@ func TestVMOutlasts(t *testing.T) {
 		})
 	}
 }
+
+// TestVMNothingGoesOn: an attach that was done before is not waiting, whatever the
+// subnet manager last said: nothing goes on that would end.
+func TestVMNothingGoesOn(t *testing.T) {
+	d, _, _ := managed(t, subnet.Master, func(vm.Event, *vm.Output) {})
+	for lease, refused := range map[subnet.LeaseState]bool{subnet.LeaseMoving: false, subnet.LeaseWaiting: false, subnet.LeaseRefused: true} {
+		i := vm.Interface{Name: "web", State: vm.Attached, Place: subnet.Place{Port: 1, Function: 1}, Lease: lease}
+		r := d.outlast(t.Context(), vm.Attach{Name: "web"}, vm.Reply{Interface: i, Waiting: true})
+		if r.Waiting || (r.Err != nil) != refused {
+			t.Errorf("%v: %+v", lease, r)
+		}
+	}
+}

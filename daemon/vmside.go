@@ -157,11 +157,10 @@ var errEnded = errors.New("the manager has ended")
 // outlast waits for an operation that goes on, as one does for which packets must
 // drain first, and returns how it ended, or as what it goes on when ctx ends.
 func (d *Daemon) outlast(ctx context.Context, op vm.Op, r vm.Reply) vm.Reply {
-	name, to := opName(op), r.Interface.Dest
+	name := opName(op)
 	for r.Waiting && r.Interface.Doing != "" && r.Interface.Lease == subnet.LeaseMoving {
 		more := d.vm.next()
-		r.Interface = d.interfaceNow(name)
-		if r.Interface.Doing == "" || r.Interface.Lease != subnet.LeaseMoving {
+		if r = r.Now(d.interfaceNow(name)); !r.Waiting || r.Interface.Lease != subnet.LeaseMoving {
 			break
 		}
 		select {
@@ -172,12 +171,8 @@ func (d *Daemon) outlast(ctx context.Context, op vm.Op, r vm.Reply) vm.Reply {
 			return r
 		}
 	}
-	if !r.Waiting || r.Interface.Doing != "" {
-		return r
-	}
-	x := &r.Interface
-	if r.Waiting = false; x.Lease == subnet.LeaseRefused || to != (subnet.Place{}) && x.Place != to {
-		r.Err = fmt.Errorf("%w: interface %q is %v: %s", vm.ErrConflict, name, x.State, x.Reason)
+	if r.Interface.Doing == "" {
+		r = r.Now(r.Interface) // nothing goes on that could be waited for
 	}
 	return r
 }

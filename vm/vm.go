@@ -273,6 +273,22 @@ type Reply struct {
 	Waiting   bool      // it is stored and will be done; Interface.Reason says what it waits for
 }
 
+// Now is a Waiting reply as of a later view, in which the interface is i: how its
+// operation ended, or Waiting still.
+func (r Reply) Now(i Interface) Reply {
+	if !r.Waiting {
+		return r
+	}
+	to := r.Interface.Dest
+	if r.Interface = i; i.Doing != "" {
+		return r
+	}
+	if r.Waiting = false; i.Lease == subnet.LeaseRefused || to != (subnet.Place{}) && i.Place != to {
+		r.Err = conflict("interface %q is %v: %s", i.Name, i.State, i.Reason)
+	}
+	return r
+}
+
 // Members are those of a partition by themselves.
 type Members struct {
 	PKey    ib.PKey // 15 bits

@@ -174,3 +174,43 @@ func TestMoveRefused(t *testing.T) {
 		t.Errorf("became\n%s", after)
 	}
 }
+
+// TestReplyNow: how an operation ended that was answered as Waiting.
+func TestReplyNow(t *testing.T) {
+	moving := Interface{Name: "web", State: Migrating, Place: at(hyperA, 1), Dest: at(hyperB, 1), Doing: DoingFinish}
+	attaching := Interface{Name: "web", State: Attached, Place: at(hyperA, 1), Doing: DoingAttach}
+	follows := moving
+	follows.Dest = at(hyperB, 2)
+	for _, c := range []struct {
+		what  string
+		was   Interface
+		views []Interface
+		want  string
+	}{
+		{"it goes on", moving, []Interface{moving}, "waiting"},
+		{"it moved", moving, []Interface{{Name: "web", State: Attached, Place: at(hyperB, 1)}}, "done"},
+		{"it moved to where its VPort turned up", moving, []Interface{follows, {Name: "web", State: Attached, Place: at(hyperB, 2)}}, "done"},
+		{"it went back", moving, []Interface{{Name: "web", State: Attached, Place: at(hyperA, 1), Reason: "rolled back: S1"}}, "conflict: interface \"web\" is attached: rolled back: S1"},
+		{"it is attached", attaching, []Interface{{Name: "web", State: Attached, Place: at(hyperA, 1), Lease: subnet.LeasePlaced}}, "done"},
+		{"nothing goes on, and it is refused", Interface{Name: "web", State: Attached, Place: at(hyperA, 1)}, []Interface{{Name: "web", State: Attached, Place: at(hyperA, 1), Lease: subnet.LeaseRefused, Reason: "no"}}, "conflict: interface \"web\" is attached: no"},
+		{"it was refused", attaching, []Interface{{Name: "web", Lease: subnet.LeaseRefused, Reason: "no"}}, "conflict: interface \"web\" is created: no"},
+	} {
+		r := Reply{Interface: c.was, Waiting: true}
+		for _, i := range c.views {
+			r = r.Now(i)
+		}
+		got := "done"
+		switch {
+		case r.Waiting:
+			got = "waiting"
+		case r.Err != nil:
+			got = r.Err.Error()
+		}
+		if got != c.want || r.Interface.Place != c.views[len(c.views)-1].Place {
+			t.Errorf("%s: %s, want %s; %+v", c.what, got, c.want, r.Interface)
+		}
+	}
+	if r := (Reply{Err: ErrStore}).Now(moving); r.Err != ErrStore || r.Waiting {
+		t.Errorf("an answer that was final became %+v", r)
+	}
+}
