@@ -67,13 +67,8 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 		p.Stages[0].SL2VL = ch.lanes
 	}
 	trees := b.repairTrees(r, last)
-	if trees && strict {
-		if !b.treesAlone(r, last) {
-			return nil
-		}
-	} else if trees && b.ringsLast(last+1) {
-		p.Stages = append(p.Stages, Stage{})
-		p.steps = append(p.steps, final)
+	if trees && !b.finishTrees(r, last, strict) {
+		return nil
 	}
 	for k := range p.Stages {
 		p.content.groups(&p.Stages[k], k)
@@ -368,6 +363,19 @@ func (b *builder) repairTrees(r *Fitted, last int) (cut bool) {
 		}
 	}
 	return cut
+}
+
+// finishTrees adds the stage that completes the trees that stage last cut, where they need one of
+// their own. It reports false if that is impossible.
+func (b *builder) finishTrees(r *Fitted, last int, strict bool) bool {
+	if strict {
+		return b.treesAlone(r, last)
+	}
+	if b.ringsLast(last + 1) {
+		b.p.Stages = append(b.p.Stages, Stage{})
+		b.p.steps = append(b.p.steps, b.p.wanted)
+	}
+	return true
 }
 
 // ringsLast has the trees whose old and new masks close a ring completed at stage at, when all
