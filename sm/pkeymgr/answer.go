@@ -129,7 +129,7 @@ func (m *Manager) confirmed(h holder, got *smp.PKeyTable) bool {
 	t.Claim = &u
 	if t.Claims++; t.Claims >= maxClaims {
 		t.Claim, t.Claims = nil, 0
-		m.retryLater(h, "its P_Key table is another one each time it is read", nil)
+		m.retryLater(h, "its P_Key table is different each time it is read", nil)
 	}
 	return false
 }
@@ -165,7 +165,7 @@ func (m *Manager) written(h holder, b uint32, got *smp.PKeyTable, comp *mad.Comp
 		t.Tries = 0
 		return
 	}
-	m.retryLater(h, "the agent keeps other P_Keys than it was sent", nil)
+	m.retryLater(h, "the agent keeps other P_Keys than those it was sent", nil)
 	if m.Phase == notice.PhaseUpkeep {
 		t.Forget() // it is read before anything is written by what it said
 	}

@@ -182,7 +182,7 @@ func (m *Manager) apply() {
 			m.Notify(notice.Notice{
 				Kind: notice.KindPKeyQuarantined, Level: notice.Info, Tag: ch.tag,
 				Text: "P_Key " + key.String() + " was another partition's: " + strconv.Quote(p.Name) +
-					" is given it when every port has let go of it",
+					" receives it when every port has given it up",
 			})
 		}
 	}

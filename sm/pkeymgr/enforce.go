@@ -121,7 +121,7 @@ func (m *Manager) answeredEnforce(it work.Item, comp *mad.Completion) {
 	if err != nil {
 		text := "enforcement of partitions could not be changed; it is tried again"
 		if !mad.Unanswered(err) {
-			text = "the switch does not change what it enforces; it is tried again"
+			text = "the switch refuses to change what it enforces; it is tried again"
 		}
 		m.retryLater(holder{p: p}, text, err)
 		return
@@ -141,7 +141,7 @@ func (m *Manager) answeredEnforce(it work.Item, comp *mad.Completion) {
 		m.retry = min(m.retry, t.VerifyAt)
 	}
 	if m.enforceNow(p) != enforced(&p.Info) {
-		m.retryLater(holder{p: p}, "the switch does not take what it is to enforce; it is tried again", nil)
+		m.retryLater(holder{p: p}, "the switch does not enforce what it was told; it is tried again", nil)
 		return
 	}
 	if m.settled(holder{p: p}) {

@@ -51,7 +51,7 @@ func (m *Manager) target(h holder, pass pass) []ib.PKey {
 	})
 	if err != nil && !m.isEdge(h) { // there it is told what is not enforced
 		m.tell("overflow", h, notice.Notice{
-			Kind: notice.KindPKeyRefused, Level: notice.Warn, Err: err, Text: "not every key could be given",
+			Kind: notice.KindPKeyRefused, Level: notice.Warn, Err: err, Text: "not all of its P_Keys fit into its table",
 		})
 	}
 	return table

@@ -302,7 +302,7 @@ func (m *Manager) answeredVPort(r Ref, it work.Item, comp *mad.Completion) {
 		v.retryAt = m.Now.Add(m.Config.RetryInterval << min(v.tries, 4))
 		v.tries = min(v.tries+1, 4)
 		m.wait(r, v.retryAt)
-		m.trouble(notice.KindSetFailed, r, "it is not answered about; it is tried again", err)
+		m.trouble(notice.KindSetFailed, r, "requests about it are not answered; they are repeated later", err)
 		return
 	}
 	if err == nil {

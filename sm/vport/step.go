@@ -282,13 +282,13 @@ func (m *Manager) held(r Ref, want *Want) bool {
 	} else if m.EndPort(g) != nil {
 		who = "the port of the subnet with this GUID"
 	} else if port := m.needs.Aliases.Holder(g); port != 0 {
-		who = "port " + port.String() + ", whose alias it is,"
+		who = "port " + port.String() + " (as an alias)"
 	}
 	switch {
 	case g == 0:
 		m.trouble(notice.KindVPortRefused, r, "it has no port GUID and is not brought up", nil)
 	case who != "":
-		m.trouble(notice.KindVPortDuplicate, r, who+" has it; this one is not brought up as long", nil)
+		m.trouble(notice.KindVPortDuplicate, r, who+" has this GUID; this VPort stays down until that one gives it up", nil)
 	default:
 		lid, wait := m.lidOf(r)
 		if !wait || v.info.LIDRequired {
@@ -388,7 +388,7 @@ func (m *Manager) refuse(r Ref, want *Want, err error) {
 	}
 	w := *want
 	v.refused = &w
-	const text = "it does not take what it is to hold, and stays as it is until that changes or it comes up anew"
+	const text = "it does not accept its address, and stays as it is until the address changes or it comes up again"
 	m.trouble(notice.KindVPortRefused, r, text, err)
 	m.needs.Placements.Refused(r, err)
 }
