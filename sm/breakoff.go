@@ -1,11 +1,7 @@
 package sm
 
 import (
-	"slices"
-
-	"heddle/fabric"
 	"heddle/mad"
-	"heddle/route/transition"
 	"heddle/sm/config"
 	"heddle/sm/notice"
 	"heddle/subnet"
@@ -42,8 +38,7 @@ func (c *Core) breakable() bool {
 	case notice.PhaseAssign, notice.PhaseReadback, notice.PhaseRoute, notice.PhaseArm, notice.PhaseActivate:
 		return true
 	case notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop:
-		// Where SL-to-VL tables are not known every plan begins with a stop of all traffic.
-		return c.dist.res == nil || !c.dist.res.Transition.LanesUnknown || c.dist.next == 0
+		return c.install.Stoppable()
 	case notice.PhaseLanes:
 		return true
 	}
@@ -57,12 +52,13 @@ func (c *Core) breakOff(why string) {
 	late := c.Phase != notice.PhaseDiscover
 	if c.Phase == notice.PhaseDiscard || c.Phase == notice.PhaseDrain || c.Phase == notice.PhaseDistribute || c.Phase == notice.PhaseTop {
 		c.unanswered(c.doubt) // of the stage under way
-		c.leaveTransition()
+		c.install.Stop()
 	} else {
 		c.unanswered(c.doubt)
 	}
 	if c.Phase == notice.PhaseLanes && c.lanesPre {
-		c.lanesPre, c.dist = false, distribution{}
+		c.lanesPre = false
+		c.install.Drop()
 	}
 	switch {
 	case !late:
@@ -91,9 +87,7 @@ func (c *Core) breakOff(why string) {
 		c.improving = false
 		c.improveAt = c.Now.Add(c.Config.ImproveDelay)
 	}
-	if c.served != nil {
-		c.wanted = c.served.Tables // what hosts can learn until then
-	}
+	c.install.WantServed() // what hosts can learn until then
 	c.endReport(why)
 	c.startSweep(why)
 }
@@ -108,24 +102,4 @@ func (c *Core) endReport(why string) {
 	r.Problems, r.Again, r.Broken = len(c.Fabric.Problems), true, true
 	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary() + "; broken off: " + why, Report: &r})
 	c.lastReport = &r
-}
-
-// leaveTransition leaves a transition between two of its stages, or in the middle of
-// one.
-func (c *Core) leaveTransition() {
-	d := &c.dist
-	if d.res != nil {
-		c.past.Abandon(c.Now)
-		over := d.stages[:d.next]
-		if c.Phase != notice.PhaseDrain && c.Phase != notice.PhaseTop {
-			over = over[:max(d.next-1, 0)]
-		}
-		if slices.ContainsFunc(over, func(s transition.Stage) bool { return s.Repath > 0 }) && c.served != nil {
-			// Hosts may have learned the new levels; the old ones stay in use.
-			c.held = d.res.Held.Next(c.wanted, fabric.Diff(c.Fabric.Graph, c.served.Graph), 0)
-			c.heldAt = c.Now
-		}
-		c.lanesUnsure = d.res.Transition.LanesUnknown
-	}
-	c.dist = distribution{}
 }

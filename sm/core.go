@@ -7,14 +7,11 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/route"
-	"heddle/route/transition"
 	"heddle/sm/config"
 	"heddle/sm/damp"
 	"heddle/sm/env"
-	"heddle/sm/forward"
 	"heddle/sm/guid"
-	"heddle/sm/history"
+	"heddle/sm/install"
 	"heddle/sm/job"
 	"heddle/sm/lid"
 	"heddle/sm/mastership"
@@ -100,11 +97,11 @@ type Core struct {
 	mkeys     map[ib.GUID]ib.MKey
 	keyList   []ib.MKey // the different ones, ascending
 	neighbors map[topo.PortID]ib.GUID
-	lfts      map[ib.GUID]*forward.Linear
-	mfts      map[ib.GUID]*forward.Multicast
 	firstTime bool // first configuring sweep of this mastership
 
 	persistWait bool
+
+	install *install.Installer
 
 	// Routing.
 	jobGen  uint64
@@ -112,23 +109,10 @@ type Core struct {
 	jobLast uint64 // generation of the last job asked for
 	jobDone *job.Result
 	planJob *job.Job // the last one, with PlanOnly
-	wanted  *route.Tables
-	changed bool // routing has to be computed in this sweep
+	changed bool     // routing has to be computed in this sweep
 	base    *job.Solution
-	served  *job.Solution    // graph and tables last distributed in full
-	current *job.Solution    // … with their proof, for moves; its graph may differ in base LIDs. nil: not proved
-	lftErrs int              // blocks and tops that were not acknowledged in the last distribution
-	lftSure bool             // every switch acknowledged all of served
-	regrant bool             // LIDs have other owners than the graph says
-	held    *transition.Held // service levels that hosts may still use besides
-	heldAt  mad.Time         // when that began
-	past    *history.History // tables and cables that packets may remember
-	// A transition that writes SL-to-VL tables has begun and not ended.
-	lanesUnsure bool
-	mix         forward.StagedLanes // what it made of them
-	// Switches that were left out but may still forward.
-	outsiders map[ib.GUID]*outsider
-	groups    []Group // multicast groups, ascending MLID
+	regrant bool    // LIDs have other owners than the graph says
+	groups  []Group // multicast groups, ascending MLID
 
 	wantGroups bool // the groups changed
 	memberAt   memberMemo
@@ -161,7 +145,6 @@ type Core struct {
 	rounds    job.Rounds    // as in Job, for that graph
 	fullAt    mad.Time
 	result    *job.Result
-	dist      distribution
 	engine    string
 	passed    []string
 	transit   string
@@ -171,7 +154,6 @@ type Core struct {
 	retryAt     mad.Time
 	retryWait   int // doublings of RetryInterval
 	auditAt     mad.Time
-	resumeAt    mad.Time // drain or settle time is over
 	trapAt      mad.Time // sweep asked for by traps
 	lastTrapRun mad.Time
 	trapRuns    int
@@ -205,22 +187,19 @@ func New(cfg config.Config) *Core {
 		unseen: map[ib.GUID]*unseen{}, asOther: map[topo.PortID]claim{},
 		lids: lid.New(), mkeys: map[ib.GUID]ib.MKey{},
 		neighbors: map[topo.PortID]ib.GUID{},
-		lfts:      map[ib.GUID]*forward.Linear{},
-		mfts:      map[ib.GUID]*forward.Multicast{},
 		lanesOf:   map[ib.GUID]laneUse{},
 		laneTabs:  map[ib.GUID]*laneTables{},
 		laneRows:  newLaneRows(),
 		lightAt:   mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
-		resumeAt: mad.Never, trapAt: mad.Never, reactivate: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
+		trapAt: mad.Never, reactivate: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
 		pressAt: mad.Never, breakAt: mad.Never, heldLookAt: mad.Never,
 		transit: "none yet",
 		rp:      repairing{signed: mad.Never, at: mad.Never},
-		mix:     forward.NewStagedLanes(),
-		past:    history.New(cfg.Flight()),
 		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
 		hurry:   newHurry(),
 	}
 	c.Sweeper = c
+	c.install = install.New(&c.Env, c, cfg.Flight())
 	c.mastership = mastership.New(&c.Env, c)
 	c.wire()
 	return c
@@ -386,7 +365,7 @@ func (c *Core) nextPhase() bool {
 	case notice.PhaseRoute:
 		return c.routed()
 	case notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop:
-		return c.distributed()
+		return c.install.Continue()
 	case notice.PhaseLanes:
 		return c.lanesSet()
 	case notice.PhaseArm:

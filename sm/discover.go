@@ -56,7 +56,8 @@ func (c *Core) startSweep(why string) {
 	c.mastership.Canceled()
 	c.wantSweep, c.again, c.recheck = false, false, false
 	c.Errs, c.refused = 0, false
-	c.trapAt, c.lightAt, c.resumeAt = mad.Never, mad.Never, mad.Never
+	c.trapAt, c.lightAt = mad.Never, mad.Never
+	c.install.NewSweep()
 	if !part {
 		c.retryAt = mad.Never // a region may be elsewhere than what was left out
 	}

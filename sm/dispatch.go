@@ -4,6 +4,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/install"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
@@ -91,17 +92,17 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 	case work.OpGetLFT:
 		get(smp.AttrLFT, x)
 	case work.OpSetLFT:
-		c.buildStage(n, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
+		c.install.FillLinear(n, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
 	case work.OpGetMFT:
 		get(smp.AttrMFT, smp.MFTMod(uint16(x), p))
 	case work.OpSetMFT:
-		c.buildMFT(n, uint16(x), p, set(smp.AttrMFT, smp.MFTMod(uint16(x), p)))
+		c.install.FillMulticast(n, uint16(x), p, set(smp.AttrMFT, smp.MFTMod(uint16(x), p)))
 	case work.OpGetSL, work.OpBackSL:
 		get(smp.AttrSLtoVL, slMod(&f.Nodes[n], uint8(x), p))
 	case work.OpSetSL:
 		t := c.slWanted(n, uint8(x), p)
 		mod := slMod(&f.Nodes[n], uint8(x), p)
-		if x&slAllIn != 0 {
+		if x&install.AllInputs != 0 {
 			mod = smp.SLtoVLAllIn | uint32(p)
 		}
 		t.Put(set(smp.AttrSLtoVL, mod))
@@ -182,15 +183,16 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case work.OpGetLFT:
 		c.onGetLFT(it, &comp)
 	case work.OpSetLFT:
-		c.onSetLFT(it, &comp)
+		c.install.LinearSet(it, &comp)
 	case work.OpGetMFT:
-		c.onGetMFT(it, &comp)
+		c.install.MulticastRead(it, &comp)
 	case work.OpSetMFT:
-		c.onSetMFT(it, &comp)
+		c.install.MulticastSet(it, &comp)
 	case work.OpGetSL:
 		c.onGetSL(it, &comp)
 	case work.OpBackSL:
-		c.onBackSL(it, &comp)
+		c.holdLane(it, &comp)
+		c.install.LaneRead(it, &comp)
 	case work.OpGetArb:
 		c.onGetArb(it, &comp)
 	case work.OpSetSL, work.OpSetArb:

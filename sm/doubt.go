@@ -3,9 +3,8 @@ package sm
 import (
 	"slices"
 
-	"heddle/ib/smp"
-	"heddle/mad"
 	"heddle/sm/forward"
+	"heddle/sm/install"
 	"heddle/sm/topo"
 	"heddle/sm/work"
 )
@@ -29,20 +28,9 @@ func (c *Core) doubt(it work.Item, sent bool) {
 	nd := &c.Fabric.Nodes[it.Node()]
 	c.carryNode(it.Node())
 	switch it.Op() {
-	case work.OpSetLFT:
-		if l := nd.LFT; l != nil && sent {
-			l.Forget(int(it.Extra()))
-			forward.BitSet(&l.Suspect, int(it.Extra()))
-			c.auditAt = c.Now.Add(mad.LateCopy)
-		}
-	case work.OpSetMFT:
-		if nd.MFT != nil && sent {
-			var t smp.MFT
-			var data [smp.DataLen]byte
-			c.buildMFT(it.Node(), uint16(it.Extra()), it.Port(), data[:])
-			_ = t.Decode(data[:])
-			nd.MFT.Doubt(uint16(it.Extra()), it.Port(), &t)
-			c.mftChanged(it.Node(), uint16(it.Extra()))
+	case work.OpSetLFT, work.OpSetMFT:
+		if sent {
+			c.install.Doubt(it)
 		}
 	case work.OpSetSL, work.OpSetArb:
 		if sent {
@@ -52,9 +40,7 @@ func (c *Core) doubt(it work.Item, sent bool) {
 		if !sent {
 			return
 		}
-		if it.Extra() != 1 && nd.LFT != nil {
-			nd.LFT.Raised = c.topWanted()
-		}
+		c.install.Doubt(it)
 		c.suspect(nd.Info.NodeGUID, wholeSwitch) // PortStateChange may be cleared, or the top raised
 	case work.OpPortAgain: // what it was to find out is not known
 		if nd.IsSwitch() {
@@ -71,14 +57,14 @@ func (c *Core) laneDoubt(it work.Item) {
 		c.holdArb(it.Node(), it.Port(), it.Extra(), 0)
 		return
 	}
-	if c.inTransition() {
-		c.laneDoubted(it)
+	if c.install.InStage() {
+		c.install.LaneDoubted(it)
 	}
 	if !c.Fabric.Nodes[it.Node()].IsSwitch() {
 		c.holdSL(it.Node(), 0, it.Port(), 0)
 		return
 	}
-	c.eachLane(it, func(k forward.LaneKey) { c.holdSL(it.Node(), k.In, k.Out, 0) })
+	install.EachLane(&c.Fabric.Nodes[it.Node()], it, func(k forward.LaneKey) { c.holdSL(it.Node(), k.In, k.Out, 0) })
 }
 
 func (c *Core) carryNode(n int32) {
@@ -102,8 +88,8 @@ func (c *Core) takeOver() {
 // LIDs to where they are to be, from what is installed.
 func (c *Core) stopMove() {
 	m := &c.mv
-	c.resumeAt = mad.Never
 	if m.step == moveFloat {
+		c.install.Cancel()
 		// A port that did not answer may have taken the LID: the placement is rolled
 		// back.
 		c.unanswered(func(work.Item, bool) { c.Errs++ })
@@ -111,10 +97,9 @@ func (c *Core) stopMove() {
 		return
 	}
 	c.unanswered(c.doubt)
-	c.past.Abandon(c.Now)
+	failing := c.install.Stop()
 	c.unfinished = c.unfinished || m.step != moveJob
-	c.dist = distribution{}
 	why := c.sweepWhy
-	c.moveBySweep(why, c.Errs > m.errs)
+	c.moveBySweep(why, m.step != moveJob && failing)
 	c.sweepWhy = why
 }

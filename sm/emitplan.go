@@ -100,7 +100,7 @@ func (c *Core) emitPlan(r *job.Result) {
 		seconds += r.Plan.Drain.Seconds() + r.Plan.Repath.Seconds()
 	}
 	p.SecondsAt = seconds
-	c.wanted = r.Tables
+	c.install.Want(r.Tables)
 	c.enter(notice.PhaseIdle)
 	c.wantSweep = false
 	c.Publish()

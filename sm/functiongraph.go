@@ -56,13 +56,13 @@ func (c *Core) ownerOf(l ib.LID) ib.GUID {
 // so, and every switch is known to hold what they say.
 func (c *Core) routedAt(l ib.LID, port ib.GUID) bool {
 	f := c.Fabric
-	if l == 0 || f == nil || f.Graph == nil || c.served == nil || c.served.Graph != f.Graph || c.ownerOf(l) != port {
+	if l == 0 || f == nil || f.Graph == nil || c.install.Served() == nil || c.install.Served().Graph != f.Graph || c.ownerOf(l) != port {
 		return false
 	}
-	if c.lftSure {
+	if c.install.Sure() {
 		return true
 	}
-	t := c.served.Tables
+	t := c.install.Served().Tables
 	for s, ni := range f.SwitchNode {
 		x := f.Nodes[ni].LFT
 		if x == nil || !forward.BitGet(x.Known, int(l)/route.BlockLen) || int(l) >= len(x.Row) || l > x.Top || x.Row[l] != t.Entry(int32(s), l) {

@@ -8,12 +8,9 @@ import (
 	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
-	"heddle/mad"
 	"heddle/route"
-	"heddle/route/transition"
 	"heddle/sm/forward"
 	"heddle/sm/notice"
-	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -212,58 +209,4 @@ func (c *Core) treeSL(l ib.LID) ib.SL {
 		}
 	}
 	return 0
-}
-
-func (c *Core) onGetMFT(it work.Item, comp *mad.Completion) {
-	n := &c.Fabric.Nodes[it.Node()]
-	var t smp.MFT
-	err := work.Answer(comp)
-	if err == nil {
-		err = t.Decode(smp.Data(comp.MAD))
-	}
-	if err != nil {
-		c.SetFailed(it.Node(), -1, "reading back the multicast table", err)
-		return
-	}
-	n.MFT.Set(uint16(it.Extra()), it.Port(), &t)
-	c.mftChanged(it.Node(), uint16(it.Extra()))
-}
-
-// buildMFT fills a Set with what the stage of the transition under way writes.
-func (c *Core) buildMFT(n int32, block uint16, pos uint8, dst []byte) {
-	var t smp.MFT
-	p := c.dist.res.Plan
-	p.McastBlock(c.dist.next-1, transition.McastBlock{Switch: c.Fabric.Nodes[n].GraphSwitch, Block: block, Position: pos}, (*[smp.MFTBlockMLIDs]uint16)(&t))
-	t.Put(dst)
-}
-
-func (c *Core) onSetMFT(it work.Item, comp *mad.Completion) {
-	n := &c.Fabric.Nodes[it.Node()]
-	block, pos := uint16(it.Extra()), it.Port()
-	var t smp.MFT
-	bad := t.Decode(smp.Data(comp.Request))
-	err := work.Answer(comp)
-	if err == nil {
-		err = bad
-	}
-	if err != nil {
-		n.MFT.Doubt(block, pos, &t)
-		c.mftChanged(it.Node(), block)
-		c.SetFailed(it.Node(), -1, "Set(MulticastForwardingTable)", err)
-		return
-	}
-	n.MFT.Set(block, pos, &t)
-	c.mftChanged(it.Node(), block)
-}
-
-// mcastTop is the MulticastFDBTop that a switch should have: the highest MLID
-// with a tree, so that what is not read back forwards nothing. Switches that do
-// not have the field, and all while there never was a group, keep theirs.
-func (c *Core) mcastTop(ni int32) ib.LID {
-	n := &c.Fabric.Nodes[ni]
-	m := c.wanted.Multicast
-	if m == nil || len(m.Trees) == 0 || !c.Fabric.PortOf(ni, 0).Info.CapabilityMask.Has(ib.CapIsMulticastFDBTopSupported) {
-		return n.Switch.MulticastFDBTop
-	}
-	return m.Trees[len(m.Trees)-1].MLID
 }

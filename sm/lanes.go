@@ -7,6 +7,7 @@ import (
 	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/forward"
+	"heddle/sm/install"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
@@ -22,9 +23,6 @@ import (
 // written. What an earlier master of a running subnet programmed is found only
 // then: until the tables are right it is taken to be the identity.
 
-// slAllIn in the extra field of opSetSL: one table for all input ports.
-const slAllIn = 0x100
-
 // laneUse remembers which SL-to-VL tables a switch was programmed with.
 type laneUse struct {
 	lanes *route.Lanes
@@ -33,7 +31,7 @@ type laneUse struct {
 
 // lanesMatter reports whether SL2VL tables have to be right.
 func (c *Core) lanesMatter() bool {
-	return c.Config.QoS || c.wanted.NumVLs > 1 || c.wanted.Lanes != nil
+	return c.Config.QoS || c.install.Wanted().NumVLs > 1 || c.install.Wanted().Lanes != nil
 }
 
 // startLanes sets the tables of ports whose link comes up; the first time those
@@ -73,7 +71,7 @@ func (c *Core) portLanes(p *topo.Port) {
 		case !n.IsSwitch():
 			c.Add(work.Make(work.OpGetSL, p.Node, p.Num, 0))
 		case p.Info.PortState == ib.StateInit && c.oneTable(p.Node, p.Num):
-			c.Add(work.Make(work.OpSetSL, p.Node, p.Num, slAllIn))
+			c.Add(work.Make(work.OpSetSL, p.Node, p.Num, install.AllInputs))
 		default:
 			for in := range int(n.Info.NumPorts) + 1 {
 				c.Add(work.Make(work.OpGetSL, p.Node, p.Num, uint32(in)))
@@ -111,7 +109,7 @@ func (c *Core) hostLanes() {
 	for s, ni := range f.SwitchNode {
 		n := &f.Nodes[ni]
 		was, ok := c.lanesOf[n.Info.NodeGUID]
-		if !ok || was.lanes == c.wanted.Lanes && was.s == int32(s) {
+		if !ok || was.lanes == c.install.Wanted().Lanes && was.s == int32(s) {
 			continue
 		}
 		for out := 1; out <= int(n.Info.NumPorts); out++ {
@@ -142,7 +140,7 @@ func (c *Core) stageLanes(list []transition.LaneTable) {
 			continue
 		}
 		if k-i > 1 && c.oneTable(ni, x.Out) {
-			c.Add(work.Make(work.OpSetSL, ni, x.Out, slAllIn))
+			c.Add(work.Make(work.OpSetSL, ni, x.Out, install.AllInputs))
 		} else {
 			for _, y := range list[i:k] {
 				c.Add(work.Make(work.OpSetSL, ni, y.Out, uint32(y.In)))
@@ -155,7 +153,7 @@ func (c *Core) stageLanes(list []transition.LaneTable) {
 // needLanesFirst reports whether the lanes have to be set up before tables that
 // need them may be written: the subnet ran on single-lane tables so far.
 func (c *Core) needLanesFirst() bool {
-	return c.lanesMatter() && !c.lanesSetUp && !c.firstTime && !c.quiet()
+	return c.lanesMatter() && !c.lanesSetUp && !c.firstTime && !c.install.Quiet()
 }
 
 // slMod is the modifier of the SL2VL table for packets from port in to port
@@ -184,7 +182,7 @@ func (c *Core) slWanted(n int32, in, out uint8) smp.SLtoVL {
 	if c.lanesPre || nd.GraphSwitch < 0 {
 		return forward.SLtoVL(nil, 0, in, out, vls)
 	}
-	return forward.SLtoVL(c.wanted.Lanes, nd.GraphSwitch, in, out, vls)
+	return forward.SLtoVL(c.install.Wanted().Lanes, nd.GraphSwitch, in, out, vls)
 }
 
 // arbWanted gives each lane of the link the same low-priority weight and
@@ -238,15 +236,10 @@ func (c *Core) onGetArb(it work.Item, comp *mad.Completion) {
 func (c *Core) onSetLane(it work.Item, comp *mad.Completion) {
 	c.holdLane(it, comp)
 	err := work.Answer(comp)
-	if it.Op() == work.OpSetSL && c.inTransition() {
-		var t smp.SLtoVL
-		if err == nil && t.Decode(smp.Data(comp.Request)) == nil {
-			c.laneWritten(it, &t)
-		} else {
-			c.laneDoubted(it)
-		}
+	if it.Op() == work.OpSetSL && c.install.InStage() {
+		c.install.LaneSet(it, comp, err)
 	}
-	if err != nil && it.Op() == work.OpSetSL && c.dist.next > 0 && c.Phase != notice.PhaseLanes {
+	if err != nil && it.Op() == work.OpSetSL && c.install.Stage() >= 0 && c.Phase != notice.PhaseLanes {
 		c.lanesSetUp = false
 		c.SetFailed(it.Node(), int(it.Port()), "Set(SLtoVLMappingTable)", err)
 		return
@@ -282,7 +275,7 @@ func (c *Core) lanesSet() bool {
 		c.lanesSetUp = true
 		if c.changed {
 			for s, ni := range c.Fabric.SwitchNode {
-				c.lanesOf[c.Fabric.Nodes[ni].Info.NodeGUID] = laneUse{c.wanted.Lanes, int32(s)}
+				c.lanesOf[c.Fabric.Nodes[ni].Info.NodeGUID] = laneUse{c.install.Wanted().Lanes, int32(s)}
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func (c *Core) keyOps() []store.Op {
 func (c *Core) startSets() {
 	f := c.Fabric
 	c.setPortIfDiffers(f.Self.Node, f.AgentPort(f.Self.Node, f.Self.Port))
-	c.scopeNodes(func(ni int32, n *topo.Node) {
+	c.ScopeNodes(func(ni int32, n *topo.Node) {
 		if n.IsSwitch() && n.OK() && (n.Switch.PortStateChange || n.Switch.LifeTimeValue != c.Config.PacketLife) {
 			c.Add(work.Make(work.OpSetSwitch, ni, 0, 1))
 		}
@@ -339,8 +339,8 @@ func (c *Core) buildSetSwitch(n int32, what uint32, b []byte) {
 	sw.LifeTimeValue = c.Config.PacketLife
 	if what != 1 {
 		sw.PortStateChange = false
-		sw.LinearFDBTop = c.topWanted()
-		sw.MulticastFDBTop = c.mcastTop(n)
+		sw.LinearFDBTop = c.install.Top()
+		sw.MulticastFDBTop = c.install.MulticastTop(n)
 	}
 	sw.Put(b)
 }
@@ -366,17 +366,16 @@ func (c *Core) onSetSwitch(it work.Item, comp *mad.Completion) {
 		n.Switch = sw
 		return
 	}
-	if err == nil && sw.LinearFDBTop != c.topWanted() {
+	if err == nil && sw.LinearFDBTop != c.install.Top() {
 		err = &work.StatusError{Status: ib.StatusInvalidField}
 	}
 	if err != nil {
-		c.lftErrs++
+		c.install.NotTaken()
 		c.SetFailed(it.Node(), -1, "Set(SwitchInfo) of LinearFDBTop", err)
 		return
 	}
 	n.Switch = sw
-	n.LFT.Top = sw.LinearFDBTop
-	n.LFT.ForgetAbove(sw.LinearFDBTop)
+	c.install.TopSet(n, &sw)
 	if sw.PortStateChange {
 		c.askRegion(it.Node(), "a port of "+c.Fabric.Where(it.Node(), -1).String()+" changed state during the sweep")
 	}
@@ -431,7 +430,7 @@ func (c *Core) startArm() {
 	c.reg.wide = c.reg.wide || c.armAll && c.reg.on
 	c.armAll = false
 	c.bothEnds()
-	running := !c.quiet()
+	running := !c.install.Quiet()
 	last := int32(-1) // the switch whose port 0 was asked for
 	c.Scope(func(p *topo.Port) {
 		if c.moves(p) && p.Info.PortState == ib.StateInit {

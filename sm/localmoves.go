@@ -22,7 +22,7 @@ func (c *Core) noteLocal() {
 		c.localMoves = nil
 		return
 	}
-	was, now := c.served.Graph, r.Graph
+	was, now := c.install.Served().Graph, r.Graph
 	note := func(l ib.LID) {
 		if int(l) >= len(was.LIDOwner) || int(l) >= len(now.LIDOwner) {
 			return

@@ -59,19 +59,19 @@ func (c *Core) Abort() {
 	c.persistWait = false
 	c.jobGen++
 	c.jobDone = nil
-	c.resumeAt, c.lightAt, c.retryAt, c.auditAt = mad.Never, mad.Never, mad.Never, mad.Never
+	c.lightAt, c.retryAt, c.auditAt = mad.Never, mad.Never, mad.Never
+	c.install.Cancel()
 	c.enter(notice.PhaseIdle)
 }
 
 // forgetTables: installed means read back in this mastership.
 func (c *Core) forgetTables() {
-	clear(c.lfts)
-	clear(c.mfts)
+	c.install.Reset()
 	c.heldTrees = heldTrees{}
 	clear(c.lanesOf)
 	c.guids.Reset()
 	c.vports.Reset()
 	c.placements.Reset()
 	c.forgetLanes()
-	c.served, c.current, c.held, c.lanesSetUp = nil, nil, nil, false
+	c.lanesSetUp = false
 }

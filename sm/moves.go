@@ -5,16 +5,11 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
-	"heddle/mad"
-	"heddle/route"
 	"heddle/route/move"
 	"heddle/route/transition"
 	"heddle/sm/config"
-	"heddle/sm/forward"
-	"heddle/sm/history"
 	"heddle/sm/job"
 	"heddle/sm/notice"
-	"heddle/sm/work"
 )
 
 // LIDs that are to lead to another port take the entries of a LID that is there
@@ -25,28 +20,20 @@ import (
 
 // moves is what the phase is about.
 type moves struct {
-	step  moveStep
-	list  []move.Request
-	by    []ib.GUID // the placement whose LID a request moves; 0: that of a function nobody uses
-	res   *move.Result
-	errs  int // Core.errs when it began
-	again int // times that blocks of the stage were written again
+	step moveStep
+	list []move.Request
+	by   []ib.GUID // the placement whose LID a request moves; 0: that of a function nobody uses
+	res  *move.Result
+	errs int // Core.errs when it began
 }
 
 type moveStep uint8
 
 const (
-	moveJob  moveStep = iota
-	moveRoom          // blocks that LinearFDBTop is about to be raised over
-	moveTop
-	moveStage
-	moveDrain
-	moveFloat // ports get LIDs that float, or their own back
+	moveJob     moveStep = iota
+	moveInstall          // the blocks are written
+	moveFloat            // ports get LIDs that float, or their own back
 )
-
-// moveAgain is how often blocks that a switch did not acknowledge are written again, each
-// time with all retries.
-const moveAgain = 2
 
 func (c *Core) startMoveJob() {
 	c.jobGen++
@@ -60,11 +47,11 @@ func (c *Core) startMoveJob() {
 	if in.Options.NoWait {
 		in.Options.Repath, in.Options.RepathTime = true, max(c.Config.RepathTime, 0)
 	}
-	if c.current != nil && c.served != nil && c.current.Tables == c.served.Tables {
-		in.Proof = c.current.Proof
+	if c.install.Current() != nil && c.install.Served() != nil && c.install.Current().Tables == c.install.Served().Tables {
+		in.Proof = c.install.Current().Proof
 	}
-	if c.served != nil && c.served.Graph == c.Fabric.Graph {
-		in.Tables = c.served.Tables
+	if c.install.Served() != nil && c.install.Served().Graph == c.Fabric.Graph {
+		in.Tables = c.install.Served().Tables
 		if mc := in.Tables.Multicast; mc != nil {
 			in.Options.Groups = job.Accepted(c.routeGroups(), mc)
 		}
@@ -74,102 +61,44 @@ func (c *Core) startMoveJob() {
 
 // moved takes the phase on when its items are done.
 func (c *Core) moved() bool {
-	m := &c.mv
-	if c.resumeAt != mad.Never {
-		return false
-	}
-	switch m.step {
+	switch c.mv.step {
 	case moveFloat:
 		c.floatsSet()
-	case moveJob:
-		r := c.jobDone
-		if r == nil {
-			return false
-		}
-		c.jobDone = nil
-		if r.Move == nil {
-			c.moveBySweep(r.Err.Error(), false)
-			return true
-		}
-		why := r.Move.Unordered
-		if why == "" && !c.levelsStay(r.Move) {
-			why = "there are several lanes, and hosts or packets may still be on others than the LIDs are to have"
-		}
-		if why != "" {
-			c.moveBySweep(why, false)
-			if r.Move.Proof.OK() {
-				c.moveAim = &job.Solution{Graph: r.Move.Graph, Tables: r.Move.Tables, Proof: r.Move.Proof}
-			}
-			return true
-		}
-		m.res = r.Move
-		if m.res.Risk != nil {
-			c.tellRisk(m.res)
-		}
-		c.dist = distribution{block: c.moveBlock}
-		for i := range m.res.Stages {
-			st := &m.res.Stages[i]
-			c.dist.stages = append(c.dist.stages, transition.Stage{LFT: st.Blocks, Drain: st.Drain, DrainHops: st.Hops})
-		}
-		c.rememberMove()
-		m.step = moveRoom
-		c.enter(notice.PhaseMove)
-		if m.res.Grown {
-			c.makeRoom()
-		}
-	case moveRoom:
-		if c.Errs > m.errs {
-			c.moveBySweep("a switch did not take a block", true)
-			return true
-		}
-		m.step = moveTop
-		c.enter(notice.PhaseMove)
-		if m.res.Grown {
-			for _, ni := range c.Fabric.SwitchNode {
-				if n := &c.Fabric.Nodes[ni]; n.LFT.Top < m.res.Tables.TopLID {
-					c.Add(work.Make(work.OpSetSwitch, ni, 0, 3))
-				}
-			}
-		}
-	case moveTop, moveDrain:
-		if c.Errs > m.errs {
-			c.moveBySweep("a switch did not take its part", true)
-			return true
-		}
-		if c.dist.next == len(c.dist.stages) {
-			c.movesDone()
-			return true
-		}
-		st := &c.dist.stages[c.dist.next]
-		c.dist.next++
-		m.step, m.again = moveStage, 0
-		c.enter(notice.PhaseMove)
-		for _, b := range st.LFT {
-			c.Add(work.Make(work.OpSetLFT, c.Fabric.SwitchNode[b.Switch], 0, uint32(b.Block)))
-		}
-	case moveStage:
-		st := &c.dist.stages[c.dist.next-1]
-		if c.Errs > m.errs && m.again < moveAgain {
-			m.again++
-			m.errs = c.Errs
-			c.enter(notice.PhaseMove)
-			for _, b := range st.LFT {
-				ni := c.Fabric.SwitchNode[b.Switch]
-				if !forward.BitGet(c.Fabric.Nodes[ni].LFT.Known, int(b.Block)) {
-					c.Add(work.Make(work.OpSetLFT, ni, 0, uint32(b.Block)))
-				}
-			}
-			return true
-		}
-		m.step = moveDrain
-		if wait := st.Drain; wait > 0 && c.Errs == m.errs {
-			if c.Config.DrainTime > 0 {
-				wait = c.Config.DrainTime
-			}
-			c.resumeAt = c.Now.Add(wait)
-			return false
-		}
+		return true
+	case moveInstall:
+		return c.install.Continue()
 	}
+	r := c.jobDone
+	if r == nil {
+		return false
+	}
+	c.jobDone = nil
+	if r.Move == nil {
+		c.moveBySweep(r.Err.Error(), false)
+		return true
+	}
+	why := r.Move.Unordered
+	if why == "" && !c.install.MovesMix(r.Move) {
+		why = "there are several lanes, and hosts or packets may still be on others than the LIDs are to have"
+	}
+	if why != "" {
+		c.moveBySweep(why, false)
+		if r.Move.Proof.OK() {
+			c.moveAim = &job.Solution{Graph: r.Move.Graph, Tables: r.Move.Tables, Proof: r.Move.Proof}
+		}
+		return true
+	}
+	c.mv.res, c.mv.step = r.Move, moveInstall
+	if r.Move.Risk != nil {
+		c.tellRisk(r.Move)
+	}
+	c.install.BeginMoves(r.Move, c.mv.list, func(failed string) {
+		if failed != "" {
+			c.moveBySweep(failed, true)
+			return
+		}
+		c.movesDone()
+	})
 	return true
 }
 
@@ -181,93 +110,12 @@ func (c *Core) tellRisk(r *move.Result) {
 	c.placements.AtRisk()
 }
 
-// levelsStay reports whether this phase may carry a move out where there are several lanes: if
-// nothing may be under way on levels or tables that move.New was not given. A sweep gives them.
-// What changes no path between switches goes with all of them.
-func (c *Core) levelsStay(r *move.Result) bool {
-	if t := c.served.Tables; t.SL == nil && t.Lanes == nil {
-		return true
-	}
-	return len(r.Stages) == 0 || r.Local || r.Held == 0 && len(r.Discarded) == 0 && !c.lanesUnsure && !c.levelsHeld() && len(c.past.Recent(c.Now, c.Fabric.Graph)) == 0
-}
-
-// makeRoom writes blocks that no switch forwards by yet and whose content is not known,
-// so that LinearFDBTop can be raised over them.
-func (c *Core) makeRoom() {
-	for _, ni := range c.Fabric.SwitchNode {
-		l := c.Fabric.Nodes[ni].LFT
-		for b := range route.RowLen(c.mv.res.Tables.TopLID) / route.BlockLen {
-			if !forward.BitGet(l.Known, b) {
-				c.Add(work.Make(work.OpSetLFT, ni, 0, uint32(b)))
-			}
-		}
-	}
-}
-
-// moveBlock is what stage k of the move writes to a block; before the first it is what is in
-// force.
-func (c *Core) moveBlock(k int, b route.BlockDiff, dst *[route.BlockLen]byte) {
-	if k < 0 {
-		c.served.Tables.Block(b.Switch, b.Block, dst)
-		return
-	}
-	c.mv.res.Block(k, b, dst)
-}
-
-// topWanted is the LinearFDBTop that switches are to have.
-func (c *Core) topWanted() ib.LID {
-	if c.Phase == notice.PhaseMove && c.mv.res != nil {
-		return c.mv.res.Tables.TopLID
-	}
-	return c.wanted.TopLID
-}
-
-// recentMoves bounds the memory for tables that packets may remember: a move of one LID
-// may leave another row at every switch, and there may be hundreds of moves before the
-// first is forgotten. Of more than fit the oldest are left out: a plan for a change of
-// routes then counts less than the worst that may be under way, as far as VMs are
-// concerned that moved that long ago.
-const recentMoves = 256 << 20 // bytes
-
-// mostRecent is how many states that is.
-func (c *Core) mostRecent() int {
-	t := c.mv.res.Tables
-	return min(max(recentMoves/(max(len(t.LFT), 1)*route.RowLen(t.TopLID)), 8), 64)
-}
-
-// rememberMove is rememberTables for a move.
-func (c *Core) rememberMove() {
-	if len(c.mv.res.Stages) == 0 || c.mv.res.Local || c.quiet() {
-		return // packets take the same channels before and after
-	}
-	for _, ni := range c.Fabric.SwitchNode {
-		c.Fabric.Nodes[ni].LFT.Shared = true
-	}
-	hops := history.LongestPath
-	if p := c.mv.res.Proof; p != nil {
-		hops = min(hops, 2*(p.MaxHops()+1))
-	}
-	lids := map[ib.LID]bool{}
-	for _, q := range c.mv.list {
-		lids[q.LID] = true
-		if q.Kind == move.Swap {
-			lids[q.With] = true
-		}
-	}
-	c.past.BeginMove(c.Now, c.Fabric.Graph, c.served.Tables, c.mv.res.Tables, lids, hops, c.mostRecent()-2)
-}
-
 // movesDone puts what the switches hold now into force.
 func (c *Core) movesDone() {
 	m, f := &c.mv, c.Fabric
-	was, now := c.served.Tables, m.res.Tables
-	c.past.EndMove(c.Now, was, now)
 	c.noteLocal()
 	f.Graph = c.withBases(m.res.Graph)
-	c.wanted = now
-	c.shareRows()
-	c.served = &job.Solution{Graph: f.Graph, Tables: now}
-	c.current = &job.Solution{Graph: m.res.Graph, Tables: now, Proof: m.res.Proof}
+	c.install.Moved(m.res)
 	c.movedSnap = true
 	for i, g := range m.by {
 		if g != 0 && i < len(m.res.Moved) {

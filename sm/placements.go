@@ -3,7 +3,6 @@ package sm
 import (
 	"heddle/ib"
 	"heddle/route/move"
-	"heddle/sm/job"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
@@ -90,9 +89,7 @@ func (c *Core) baseChanged() {
 		return
 	}
 	c.Fabric.Graph = h
-	if c.served != nil && c.served.Graph == was {
-		c.served = &job.Solution{Graph: h, Tables: c.served.Tables}
-	}
+	c.install.Regraph(was, h)
 	c.floatSnap = true
 }
 

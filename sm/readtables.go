@@ -59,7 +59,7 @@ func (c *Core) wantTables(ni int32) {
 // readSmall has the tables of a small subnet read, or what is not known of them.
 func (c *Core) readSmall() {
 	if c.Config.ReadLanes > 0 && c.Up && c.Fabric.Graph != nil && len(c.Fabric.SwitchNode) <= c.Config.ReadLanes {
-		c.scopeNodes(func(ni int32, _ *topo.Node) { c.wantTables(ni) })
+		c.ScopeNodes(func(ni int32, _ *topo.Node) { c.wantTables(ni) })
 	}
 }
 

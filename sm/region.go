@@ -252,7 +252,7 @@ func (c *Core) Scope(fn func(p *topo.Port)) {
 }
 
 // scopeNodes is scope for nodes.
-func (c *Core) scopeNodes(fn func(ni int32, n *topo.Node)) {
+func (c *Core) ScopeNodes(fn func(ni int32, n *topo.Node)) {
 	f := c.Fabric
 	if !c.reg.on || c.reg.wide {
 		for i := range f.Nodes {

@@ -87,10 +87,10 @@ func (c *Core) descOf(g ib.GUID) string {
 // repairWritten is called when a block is acknowledged in a transition.
 func (c *Core) repairWritten(s int32, b int) {
 	r := &c.rp
-	if r.rep == nil || c.dist.res == nil {
+	if r.rep == nil {
 		return
 	}
-	if k := c.dist.next - 1; k >= 0 && k < len(r.found.Writes) {
+	if k := c.install.Stage(); k >= 0 && k < len(r.found.Writes) {
 		if _, ok := slices.BinarySearchFunc(r.found.Writes[k], route.BlockDiff{Switch: s, Block: uint16(b)}, compareBlocks); ok {
 			r.at = c.Now
 		}
@@ -112,11 +112,10 @@ func (c *Core) endRepair() {
 		r.open = r.open && (c.Errs > 0 || c.again)
 		return
 	}
-	d := &c.dist
 	switch {
-	case c.refused, d.res == nil:
+	case c.refused, c.install.Result() == nil:
 		rep.Left = rep.Broken
-	case d.next < len(d.res.Plan.Stages) || c.lftErrs > 0:
+	case !c.install.Complete():
 		rep.Left = r.found.Pairs.Still(c.installed())
 	}
 	rep.Late = min(rep.Late, rep.Broken-rep.Left)

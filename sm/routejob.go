@@ -5,31 +5,20 @@ import (
 	"strconv"
 	"time"
 
-	"heddle/ib"
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/config"
-	"heddle/sm/forward"
-	"heddle/sm/history"
 	"heddle/sm/job"
 	"heddle/sm/notice"
-	"heddle/sm/topo"
 	"heddle/subnet"
 )
 
 // installed is what the switches of the graph hold, as read back or
 // acknowledged.
 func (c *Core) installed() *route.Tables {
-	g := c.Fabric.Graph
-	t := &route.Tables{Engine: "installed", LFT: make([][]byte, len(g.Switches)), NumVLs: 1, Multicast: c.installedTrees()}
-	for s, ni := range c.Fabric.SwitchNode {
-		l := c.Fabric.Nodes[ni].LFT
-		t.LFT[s] = l.Installed()
-		if l != nil {
-			t.TopLID = max(t.TopLID, l.Top)
-		}
-	}
+	t := c.install.Rows()
+	t.Multicast = c.installedTrees()
 	return t
 }
 
@@ -46,32 +35,21 @@ func (c *Core) startJob() {
 	}
 	j := &job.Job{
 		Gen: c.jobGen, Graph: c.Fabric.Graph, Engines: c.Config.Engines, Explicit: c.Config.Explicit, AllowUnsafe: c.Config.AllowUnsafe,
-		Options: opt, Mode: job.Full, Base: c.base, Groups: c.routeGroups(), Installed: inst, Served: c.served,
+		Options: opt, Mode: job.Full, Base: c.base, Groups: c.routeGroups(), Installed: inst, Served: c.install.Served(),
 		Transition: transition.Options{
-			Quiet: c.quiet(), SwitchLifetime: transition.Lifetime(c.Config.PacketLife),
+			Quiet: c.install.Quiet(), SwitchLifetime: transition.Lifetime(c.Config.PacketLife),
 			HOQLife: transition.Lifetime(max(c.Config.HOQLife, c.Config.LeafHOQLife)),
 			SMPTime: c.meanRTT(), Window: c.Engine.Window(), RepathTime: max(c.Config.RepathTime, 0), MaxVLs: c.Config.MaxVLs,
-			Recent: c.past.Recent(c.Now, c.Fabric.Graph),
+			Recent: c.install.Recent(),
 		},
 	}
-	if c.levelsHeld() {
-		j.Transition.Held = c.held
-	}
-	if j.Transition.Quiet {
-		if c.lanesUnsure || len(c.mix.Wrote)+len(c.mix.Doubt) > 0 {
-			c.lanesSetUp = false
-		}
-		c.lanesUnsure = false // all are set up before traffic flows that needs them
-		c.mix = forward.NewStagedLanes()
-	}
-	if len(c.mix.Doubt) > 0 {
-		c.lanesUnsure = true // they could not be read back
-	}
-	j.Transition.LanesUnknown = c.lanesUnsure
-	j.Lanes = c.mix.Clone()
+	j.Transition.Held = c.install.Held()
+	var setUp bool
+	j.Lanes, j.Transition.LanesUnknown, setUp = c.install.Lanes(j.Transition.Quiet)
+	c.lanesSetUp = c.lanesSetUp && setUp
 	if !j.Transition.Quiet {
-		j.Transition.Frozen, j.Transition.Left = c.outside()
-		j.Transition.Lost = c.lostCables()
+		j.Transition.Frozen, j.Transition.Left = c.install.Outside()
+		j.Transition.Lost = c.install.LostLinks()
 	}
 	j.Policy = c.Config.Transition
 	j.PortGUID, j.DrainTime = c.Config.PortGUID, c.Config.DrainTime
@@ -79,7 +57,7 @@ func (c *Core) startJob() {
 		j.Rounds = c.rounds
 		j.Tried = true
 	}
-	j.Remembered = c.remembered() > 0
+	j.Remembered = c.install.Remembered() > 0
 	j.Patient = c.running() && !c.anew && c.Config.ImproveDelay > 0
 	switch c.Config.Transition {
 	case config.TransitionDiscard:
@@ -118,37 +96,18 @@ func (c *Core) startJob() {
 	c.out.Jobs = append(c.out.Jobs, j)
 }
 
-// levelsHeld reports whether hosts may use other service levels than those of the tables in
-// force, or packets may still be under way on them.
-func (c *Core) levelsHeld() bool {
-	return c.held != nil && (c.Config.RepathTime <= 0 || c.Now.Sub(c.heldAt) < c.Config.RepathTime+c.past.Flight())
-}
-
 // movedSolution is the solution in force where LIDs moved since the engine's, or the engine's
 // is still to follow in rounds, and
 // nothing else is to change but groups: nil otherwise. The engine would find other entries for
 // those LIDs, and hosts would be told of other paths because a VM is in a group.
 func (c *Core) movedSolution() *job.Solution {
-	s := c.current
-	if c.base == nil || s == nil || c.base.Graph == c.Fabric.Graph && c.base.Tables == s.Tables || s.Proof == nil || s.Graph != c.Fabric.Graph || c.served == nil || c.served.Tables != s.Tables {
+	s := c.install.Current()
+	if c.base == nil || s == nil || c.base.Graph == c.Fabric.Graph && c.base.Tables == s.Tables || s.Proof == nil || s.Graph != c.Fabric.Graph || c.install.Served() == nil || c.install.Served().Tables != s.Tables {
 		return nil
 	}
 	u := *s
 	u.Engine, u.Passed, u.Report = c.base.Engine, c.base.Passed, s.Proof.Report()
 	return &u
-}
-
-// quiet reports whether no data packet can be in the subnet: no link between
-// switches is Armed or Active.
-func (c *Core) quiet() bool {
-	for i := range c.Fabric.Ports {
-		p := &c.Fabric.Ports[i]
-		if p.Has(topo.PortLinked) && p.Num != 0 && c.Fabric.Nodes[p.Node].IsSwitch() && p.Info.PortState >= ib.StateArmed &&
-			c.Fabric.Nodes[p.Peer.Node].IsSwitch() {
-			return false
-		}
-	}
-	return true
 }
 
 // meanRTT is the mean round trip of this manager's SMPs so far.
@@ -240,7 +199,8 @@ func (c *Core) routed() bool {
 	if c.improving && c.engine != r.Engine {
 		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Text: r.Engine + " will do again and replaces " + c.engine})
 	}
-	if c.wanted = r.Tables; c.base != r.Base {
+	c.install.Want(r.Tables)
+	if c.base != r.Base {
 		c.base, c.localMoves = r.Base, nil
 	}
 	c.planImprove(r)
@@ -258,7 +218,7 @@ func (c *Core) routed() bool {
 	}
 	if c.needLanesFirst() {
 		c.lanesPre = true
-		c.dist = distribution{res: r}
+		c.install.Await(r)
 		c.enter(notice.PhaseLanes)
 		for i := range c.Fabric.Ports {
 			c.portLanes(&c.Fabric.Ports[i])
@@ -283,7 +243,7 @@ func (c *Core) planImprove(r *job.Result) {
 	switch {
 	case c.Config.ImproveDelay <= 0:
 	case r.Partial && round && r.Moved == 0 && r.Remembered:
-		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.remembered()))
+		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.install.Remembered()))
 	case r.Partial && round && r.Moved == 0:
 		// All that is left waits for what is left: it stays as it is.
 		if c.NoteOnce("stalled") {
@@ -291,30 +251,10 @@ func (c *Core) planImprove(r *job.Result) {
 				r.Engine + " do not mix with them, and all pairs work"})
 		}
 	case r.Partial:
-		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.leftAfter()))
+		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.install.LeftAfter()))
 	case r.Kept && c.triedFor != c.Fabric.Graph:
 		c.improveAt = c.Now.Add(c.Config.ImproveDelay)
 	}
-}
-
-// leftAfter is how long packets that meet tables now remember them: on one lane
-// for two switches (transition.Recent), else for a path.
-func (c *Core) leftAfter() time.Duration {
-	worst := c.past.Flight()
-	if c.wanted != nil && c.wanted.NumVLs <= 1 {
-		return 2 * worst / history.LongestPath
-	}
-	return worst / 4
-}
-
-// remembered is how long packets, or hosts with service levels that they were told
-// earlier, stand for tables before those in force; 0 if none do or they always will.
-func (c *Core) remembered() (d time.Duration) {
-	d = c.past.Left(c.Now)
-	if c.levelsHeld() && c.Config.RepathTime > 0 {
-		d = max(d, c.heldAt.Add(c.Config.RepathTime+c.past.Flight()).Sub(c.Now))
-	}
-	return d
 }
 
 // reroute asks for tables without looking at the fabric. It is a full sweep

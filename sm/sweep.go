@@ -172,7 +172,8 @@ func (c *Core) keepSmall(finished bool) {
 	if len(c.Todo.Buf) > 4096 {
 		c.Todo = work.Queue{}
 	}
-	c.result, c.dist.res = nil, nil
+	c.result = nil
+	c.install.Drop()
 }
 
 func countsText(n subnet.Counts) string {
@@ -188,6 +189,8 @@ func countsText(n subnet.Counts) string {
 }
 
 func (c *Core) statSweep(r *notice.SweepReport) {
+	n := c.install.Counts()
+	r.BlocksSent, r.GroupBlocks, r.TopsSent = n.LFT, n.Multicast, n.Tops
 	var st mad.Stats
 	c.Engine.Stats(&st)
 	for _, a := range st.Attrs {
@@ -366,7 +369,7 @@ func (c *Core) publishSweep() {
 	c.fillHead(s)
 	s.SweepNanos = int64(c.Now.Sub(c.sweepStart))
 	s.Problems = append(c.heldProblems(), f.Problems...)
-	s.Graph, s.Tables = f.Graph, c.told()
+	s.Graph, s.Tables = f.Graph, c.install.Told()
 	c.movedSnap = false
 	touched := make([]int32, 0, len(r.nodes))
 	if len(r.nodes) > 0 {
@@ -462,7 +465,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		}
 		return s
 	}
-	s.Graph, s.Tables = f.Graph, c.told()
+	s.Graph, s.Tables = f.Graph, c.install.Told()
 	c.movedSnap, c.floatSnap = false, false
 	s.SwitchNode = make([]int32, len(f.SwitchNode))
 	for i, ni := range f.SwitchNode {

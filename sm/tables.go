@@ -6,7 +6,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/sm/forward"
+	"heddle/sm/install"
 	"heddle/sm/topo"
 	"heddle/sm/work"
 	"heddle/subnet"
@@ -56,7 +56,6 @@ func intern[T comparable](rows *[]T, at map[T]uint16, t *T) uint16 {
 
 // forgetLanes is for a new mastership.
 func (c *Core) forgetLanes() {
-	c.mix = forward.NewStagedLanes()
 	clear(c.laneTabs)
 	clear(c.reading)
 	c.laneRows, c.reads, c.readDone = newLaneRows(), nil, false
@@ -142,7 +141,7 @@ func (c *Core) holdLane(it work.Item, comp *mad.Completion) {
 	case err != nil && !mad.Unanswered(err) && it.Op() != work.OpSetSL:
 		k = unreadable
 	}
-	if it.Op() == work.OpSetSL && x&slAllIn != 0 {
+	if it.Op() == work.OpSetSL && x&install.AllInputs != 0 {
 		for in := range c.Fabric.Nodes[ni].Info.NumPorts + 1 {
 			c.holdSL(ni, in, p, k)
 		}
@@ -154,12 +153,12 @@ func (c *Core) holdLane(it work.Item, comp *mad.Completion) {
 // takeLanes forgets the tables of nodes that may have lost them: those that are
 // new or were reset.
 func (c *Core) takeLanes() {
-	c.dropMix()
+	c.install.ForgetLanes()
 	if len(c.laneTabs) == 0 {
 		return
 	}
 	f := c.Fabric
-	c.scopeNodes(func(ni int32, n *topo.Node) {
+	c.ScopeNodes(func(ni int32, n *topo.Node) {
 		l := c.laneTabs[n.Info.NodeGUID]
 		if l == nil {
 			return

@@ -11,7 +11,7 @@ func (c *Core) nextTimer() mad.Time {
 		return mad.Never
 	}
 	t := c.Engine.NextTimer()
-	for _, u := range [...]mad.Time{c.resumeAt, c.trapAt, c.mastership.Next(), c.pkeys.NextMembers()} {
+	for _, u := range [...]mad.Time{c.install.Next(), c.trapAt, c.mastership.Next(), c.pkeys.NextMembers()} {
 		t = min(t, u)
 	}
 	if c.presses() {
@@ -40,10 +40,7 @@ func (c *Core) onTimers() {
 	}
 	c.mastership.Due()
 	c.pkeys.RetryMembers()
-	if c.resumeAt <= c.Now {
-		c.resumeAt = mad.Never
-		c.onResume()
-	}
+	c.install.Due()
 	if c.stallAt() <= c.Now {
 		c.lookAtPaths()
 	}

@@ -102,10 +102,10 @@ func (c *Core) treesOf(list []route.Tree, block uint16) []route.Tree {
 // servedTree is the tree of a group that was last distributed, nil if it has
 // none.
 func (c *Core) servedTree(l ib.LID) *route.Tree {
-	if c.served == nil || c.served.Tables.Multicast == nil {
+	if c.install.Served() == nil || c.install.Served().Tables.Multicast == nil {
 		return nil
 	}
-	trees := c.served.Tables.Multicast.Trees
+	trees := c.install.Served().Tables.Multicast.Trees
 	i, ok := slices.BinarySearchFunc(trees, l, func(t route.Tree, l ib.LID) int { return cmp.Compare(t.MLID, l) })
 	if !ok {
 		return nil

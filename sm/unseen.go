@@ -560,7 +560,7 @@ func (c *Core) skip(it work.Item) {
 		u.owes = c.Now
 	}
 	c.Errs++
-	c.lftErrs++
+	c.install.NotTaken()
 	p0 := c.Fabric.PortOf(it.Node(), 0)
 	if p0.Has(topo.PortFailed) {
 		return // it is told

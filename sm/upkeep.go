@@ -77,7 +77,7 @@ func (c *Core) publishHeld() {
 	*s = *old
 	c.fillHead(s)
 	if c.movedSnap {
-		s.Graph, s.Tables = c.Fabric.Graph, c.told()
+		s.Graph, s.Tables = c.Fabric.Graph, c.install.Told()
 		c.movedSnap = false
 	}
 	c.readDone = false

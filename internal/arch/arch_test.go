@@ -64,6 +64,7 @@ var rules = []rule{
 	{"sm/forward", []string{"subnet", "route/...", "mad", "fabric", "ib/..."}, true, "what switches hold is known by blocks, whoever reads them"},
 	{"sm/guid", []string{"sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "alias GUIDs: who asks for them, and who depends on them, is behind interfaces"},
 	{"sm/history", []string{"route/...", "mad", "fabric", "ib/..."}, true, "what packets remember are tables, whoever wrote them"},
+	{"sm/install", []string{"sm/config", "sm/env", "sm/forward", "sm/history", "sm/job", "sm/notice", "sm/topo", "sm/work", "route/...", "mad", "fabric", "ib/..."}, true, "tables are written in stages, whoever wants them"},
 	{"sm/job", []string{"sm/config", "sm/forward", "sm/notice", "subnet", "route/...", "fabric", "ib/..."}, true, "what is computed is a pure function of values, whoever wants it"},
 	{"sm/lid", []string{"subnet", "store", "ib/..."}, true, "who has which LID is a value, whoever decides it"},
 	{"sm/pkey", []string{"mad", "ib/..."}, true, "what P_Key tables hold is known by blocks, whoever reads them"},

@@ -1,4 +1,4 @@
-package sm
+package install
 
 import (
 	"cmp"
@@ -11,39 +11,38 @@ import (
 	"heddle/sm/topo"
 )
 
-// outsider is a switch that was part of the subnet and is not any more,
-// although a link to it is up: its agent does not answer, but it still
-// forwards by what it holds.
-type outsider struct {
+// excluded is a switch that was part of the subnet and is no longer, although a link to it is up:
+// its agent does not answer, but it still forwards by what it holds.
+type excluded struct {
 	row    []byte
 	cables []transition.FrozenCable
 }
 
-// outside tells a planner what forwards beside the graph: switches that were
-// left out, and cables between switches of which an end did not answer.
-func (c *Core) outside() (frozen []transition.Frozen, left []transition.LeftCable) {
-	g := c.Fabric.Graph
-	if s := c.served; s != nil && s.Graph != g {
+// Outside lists what forwards and is not in the graph: excluded switches, and links between
+// switches of which an end did not answer.
+func (x *Installer) Outside() (frozen []transition.Frozen, left []transition.LeftCable) {
+	g := x.Fabric.Graph
+	if s := x.served; s != nil && s.Graph != g {
 		d := fabric.Diff(s.Graph, g)
-		left = c.missed(s, d)
+		left = x.missed(s, d)
 	}
-	for guid, o := range c.outsiders {
+	for guid, o := range x.excluded {
 		f := transition.Frozen{GUID: guid, Row: o.row}
 		if _, back := g.SwitchByGUID(guid); back {
-			delete(c.outsiders, guid)
+			delete(x.excluded, guid)
 			continue
 		}
 		linked := false
 		for _, k := range o.cables {
 			at, ok := g.SwitchByGUID(k.Peer)
-			if ok && !c.carries(at, k.PeerPort) {
+			if ok && !x.carries(at, k.PeerPort) {
 				continue
 			}
 			linked = linked || ok
 			f.Cables = append(f.Cables, k)
 		}
 		if !linked {
-			delete(c.outsiders, guid) // it is off, or nothing leads to it
+			delete(x.excluded, guid) // it is off, or nothing leads to it
 			continue
 		}
 		frozen = append(frozen, f)
@@ -52,32 +51,32 @@ func (c *Core) outside() (frozen []transition.Frozen, left []transition.LeftCabl
 	return frozen, left
 }
 
-// missed notes the switches of the solution in use that the graph has not, and
-// lists the cables that it should have.
-func (c *Core) missed(s *job.Solution, d *fabric.Delta) (left []transition.LeftCable) {
+// missed keeps the switches of the solution in use that the graph lacks, and lists the links that
+// it should have.
+func (x *Installer) missed(s *job.Solution, d *fabric.Delta) (left []transition.LeftCable) {
 	was := s.Graph
 	for i := range was.Switches {
 		if d.OldSwitch[i] >= 0 {
 			continue
 		}
 		guid := was.Switches[i].GUID
-		o := &outsider{row: s.Tables.LFT[i]}
-		if l := c.lfts[guid]; l != nil && l.Installed() != nil {
+		o := &excluded{row: s.Tables.LFT[i]}
+		if l := x.linear[guid]; l != nil && l.Installed() != nil {
 			o.row = l.Installed()
 			l.Shared = true
 		}
 		for _, ch := range was.Channels[was.Off[i]:was.Off[i+1]] {
 			o.cables = append(o.cables, transition.FrozenCable{Port: ch.OutPort, Peer: was.Switches[ch.To].GUID, PeerPort: ch.InPort, VLs: ch.VLs})
 		}
-		if c.outsiders == nil {
-			c.outsiders = map[ib.GUID]*outsider{}
+		if x.excluded == nil {
+			x.excluded = map[ib.GUID]*excluded{}
 		}
-		c.outsiders[guid] = o
+		x.excluded[guid] = o
 	}
 	for i, now := range d.OldChannel {
 		ch := &was.Channels[i]
 		a, b := d.OldSwitch[ch.From], d.OldSwitch[ch.To]
-		if now < 0 && a >= 0 && b >= 0 && int(ch.Rev) > i && c.carries(a, ch.OutPort) && c.carries(b, ch.InPort) {
+		if now < 0 && a >= 0 && b >= 0 && int(ch.Rev) > i && x.carries(a, ch.OutPort) && x.carries(b, ch.InPort) {
 			left = append(left, transition.LeftCable{
 				Switch: was.Switches[ch.From].GUID, Port: ch.OutPort, Peer: was.Switches[ch.To].GUID, PeerPort: ch.InPort, VLs: ch.VLs,
 			})
@@ -86,9 +85,8 @@ func (c *Core) missed(s *job.Solution, d *fabric.Delta) (left []transition.LeftC
 	return left
 }
 
-// carries reports whether data may go over a port of a switch of the graph, as
-// far as is known.
-func (c *Core) carries(s int32, port uint8) bool {
-	p := c.Fabric.PortOf(c.Fabric.SwitchNode[s], port)
+// carries reports whether data may go over a port of a switch of the graph, as far as is known.
+func (x *Installer) carries(s int32, port uint8) bool {
+	p := x.Fabric.PortOf(x.Fabric.SwitchNode[s], port)
 	return !p.Has(topo.PortKnown) || p.Info.PortState >= ib.StateArmed
 }
