@@ -89,14 +89,8 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, false)))
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
 		return c.pkeys.Build(it, get, set)
-	case work.OpGetLFT:
-		get(smp.AttrLFT, x)
-	case work.OpSetLFT:
-		c.install.FillLinear(n, uint16(x), (*[64]byte)(set(smp.AttrLFT, x)))
-	case work.OpGetMFT:
-		get(smp.AttrMFT, smp.MFTMod(uint16(x), p))
-	case work.OpSetMFT:
-		c.install.FillMulticast(n, uint16(x), p, set(smp.AttrMFT, smp.MFTMod(uint16(x), p)))
+	case work.OpGetLFT, work.OpSetLFT, work.OpGetMFT, work.OpSetMFT:
+		return c.install.Build(it, get, set)
 	case work.OpGetSL, work.OpBackSL:
 		get(smp.AttrSLtoVL, slMod(&f.Nodes[n], uint8(x), p))
 	case work.OpSetSL:
@@ -182,12 +176,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onDownDone(it, &comp)
 	case work.OpGetLFT:
 		c.onGetLFT(it, &comp)
-	case work.OpSetLFT:
-		c.install.LinearSet(it, &comp)
-	case work.OpGetMFT:
-		c.install.MulticastRead(it, &comp)
-	case work.OpSetMFT:
-		c.install.MulticastSet(it, &comp)
+	case work.OpSetLFT, work.OpGetMFT, work.OpSetMFT:
+		c.install.Answered(it, &comp)
 	case work.OpGetSL:
 		c.onGetSL(it, &comp)
 	case work.OpBackSL:

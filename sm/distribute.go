@@ -93,7 +93,7 @@ func (c *Core) readBack() bool {
 func (c *Core) onGetLFT(it work.Item, comp *mad.Completion) {
 	l := c.Fabric.Nodes[it.Node()].LFT
 	if c.Phase != notice.PhaseLight || l == nil {
-		c.install.LinearRead(it, comp)
+		c.install.Answered(it, comp)
 		return
 	}
 	// The audit of a suspect block.

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
@@ -9,8 +10,39 @@ import (
 	"heddle/sm/work"
 )
 
-// LinearSet takes the answer to a Set(LinearForwardingTable).
-func (x *Installer) LinearSet(it work.Item, comp *mad.Completion) {
+// Build turns an item that reads or writes a forwarding table into a request.
+func (x *Installer) Build(it work.Item, get func(ib.AttrID, uint32), set func(ib.AttrID, uint32) []byte) bool {
+	switch it.Op() {
+	case work.OpGetLFT:
+		get(smp.AttrLFT, it.Extra())
+	case work.OpSetLFT:
+		x.fillLinear(it.Node(), uint16(it.Extra()), (*[route.BlockLen]byte)(set(smp.AttrLFT, it.Extra())))
+	case work.OpGetMFT:
+		get(smp.AttrMFT, smp.MFTMod(uint16(it.Extra()), it.Port()))
+	case work.OpSetMFT:
+		x.fillMulticast(it.Node(), uint16(it.Extra()), it.Port(), set(smp.AttrMFT, smp.MFTMod(uint16(it.Extra()), it.Port())))
+	default:
+		return false
+	}
+	return true
+}
+
+// Answered takes the answer to an item that Build built.
+func (x *Installer) Answered(it work.Item, comp *mad.Completion) {
+	switch it.Op() {
+	case work.OpGetLFT:
+		x.linearRead(it, comp)
+	case work.OpSetLFT:
+		x.linearSet(it, comp)
+	case work.OpGetMFT:
+		x.multicastRead(it, comp)
+	case work.OpSetMFT:
+		x.multicastSet(it, comp)
+	}
+}
+
+// linearSet takes the answer to a Set(LinearForwardingTable).
+func (x *Installer) linearSet(it work.Item, comp *mad.Completion) {
 	n := &x.Fabric.Nodes[it.Node()]
 	l, b := n.LFT, int(it.Extra())
 	if l == nil {
@@ -43,8 +75,8 @@ func (x *Installer) LinearSet(it work.Item, comp *mad.Completion) {
 	}
 }
 
-// LinearRead takes the answer to a Get(LinearForwardingTable) of a block that is not known.
-func (x *Installer) LinearRead(it work.Item, comp *mad.Completion) {
+// linearRead takes the answer to a Get(LinearForwardingTable) of a block that is not known.
+func (x *Installer) linearRead(it work.Item, comp *mad.Completion) {
 	n := &x.Fabric.Nodes[it.Node()]
 	err := work.Answer(comp)
 	switch {
@@ -56,8 +88,8 @@ func (x *Installer) LinearRead(it work.Item, comp *mad.Completion) {
 	}
 }
 
-// MulticastRead takes the answer to a Get(MulticastForwardingTable) of a block that is not known.
-func (x *Installer) MulticastRead(it work.Item, comp *mad.Completion) {
+// multicastRead takes the answer to a Get(MulticastForwardingTable) of a block that is not known.
+func (x *Installer) multicastRead(it work.Item, comp *mad.Completion) {
 	var t smp.MFT
 	err := work.Answer(comp)
 	if err == nil {
@@ -71,8 +103,8 @@ func (x *Installer) MulticastRead(it work.Item, comp *mad.Completion) {
 	x.sweep.GroupsChanged(it.Node(), uint16(it.Extra()))
 }
 
-// MulticastSet takes the answer to a Set(MulticastForwardingTable).
-func (x *Installer) MulticastSet(it work.Item, comp *mad.Completion) {
+// multicastSet takes the answer to a Set(MulticastForwardingTable).
+func (x *Installer) multicastSet(it work.Item, comp *mad.Completion) {
 	m := x.Fabric.Nodes[it.Node()].MFT
 	block, position := uint16(it.Extra()), it.Port()
 	var t smp.MFT
@@ -116,7 +148,7 @@ func (x *Installer) Doubt(it work.Item) {
 		if n.MFT != nil {
 			var t smp.MFT
 			var data [smp.DataLen]byte
-			x.FillMulticast(it.Node(), uint16(it.Extra()), it.Port(), data[:])
+			x.fillMulticast(it.Node(), uint16(it.Extra()), it.Port(), data[:])
 			_ = t.Decode(data[:]) // it is our own
 			n.MFT.Doubt(uint16(it.Extra()), it.Port(), &t)
 			x.sweep.GroupsChanged(it.Node(), uint16(it.Extra()))

@@ -351,8 +351,8 @@ func (x *Installer) Stop() (failing bool) {
 	return failing
 }
 
-// FillLinear fills a Set(LinearForwardingTable) with what the stage under way writes to a block.
-func (x *Installer) FillLinear(ni int32, block uint16, dst *[route.BlockLen]byte) {
+// fillLinear fills a Set(LinearForwardingTable) with what the stage under way writes to a block.
+func (x *Installer) fillLinear(ni int32, block uint16, dst *[route.BlockLen]byte) {
 	d := &x.change
 	b := route.BlockDiff{Switch: x.Fabric.Nodes[ni].GraphSwitch, Block: block}
 	switch {
@@ -365,8 +365,8 @@ func (x *Installer) FillLinear(ni int32, block uint16, dst *[route.BlockLen]byte
 	}
 }
 
-// FillMulticast fills a Set(MulticastForwardingTable) with what the stage under way writes.
-func (x *Installer) FillMulticast(ni int32, block uint16, position uint8, dst []byte) {
+// fillMulticast fills a Set(MulticastForwardingTable) with what the stage under way writes.
+func (x *Installer) fillMulticast(ni int32, block uint16, position uint8, dst []byte) {
 	var t smp.MFT
 	b := transition.McastBlock{Switch: x.Fabric.Nodes[ni].GraphSwitch, Block: block, Position: position}
 	x.change.result.Plan.McastBlock(x.change.next-1, b, (*[smp.MFTBlockMLIDs]uint16)(&t))
