@@ -10,6 +10,7 @@ import (
 	"heddle/sm/config"
 	"heddle/sm/damp"
 	"heddle/sm/env"
+	"heddle/sm/group"
 	"heddle/sm/guid"
 	"heddle/sm/install"
 	"heddle/sm/job"
@@ -102,6 +103,7 @@ type Core struct {
 	persistWait bool
 
 	install *install.Installer
+	groups  *group.Groups
 
 	// Routing.
 	jobGen  uint64
@@ -111,12 +113,9 @@ type Core struct {
 	planJob *job.Job // the last one, with PlanOnly
 	changed bool     // routing has to be computed in this sweep
 	base    *job.Solution
-	regrant bool    // LIDs have other owners than the graph says
-	groups  []Group // multicast groups, ascending MLID
+	regrant bool // LIDs have other owners than the graph says
 
 	wantGroups bool // the groups changed
-	memberAt   memberMemo
-	heldTrees  heldTrees
 	guids      *guid.Tables
 	pkeys      *pkeymgr.Manager
 	vports     *vport.Manager
@@ -200,6 +199,7 @@ func New(cfg config.Config) *Core {
 	}
 	c.Sweeper = c
 	c.install = install.New(&c.Env, c, cfg.Flight())
+	c.groups = group.New(&c.Env, link{c}, c.install)
 	c.mastership = mastership.New(&c.Env, c)
 	c.wire()
 	return c

@@ -57,7 +57,7 @@ func (c *Core) allInit(ni int32) bool {
 func (c *Core) needReadback() bool {
 	need := c.install.DoubtsLanes()
 	c.install.Missing(func(int32, int) { need = true })
-	c.missingMFT(func(int32, uint16, uint8) { need = true })
+	c.groups.Missing(func(int32, uint16, uint8) { need = true })
 	return need
 }
 
@@ -77,7 +77,7 @@ func (c *Core) readBack() bool {
 			c.report.BlocksRead++
 			c.Add(work.Make(work.OpGetLFT, ni, 0, uint32(b)))
 		})
-		c.missingMFT(func(ni int32, b uint16, pos uint8) {
+		c.groups.Missing(func(ni int32, b uint16, pos uint8) {
 			c.report.BlocksRead++
 			c.Add(work.Make(work.OpGetMFT, ni, pos, uint32(b)))
 		})

@@ -67,7 +67,7 @@ func (c *Core) Abort() {
 // forgetTables: installed means read back in this mastership.
 func (c *Core) forgetTables() {
 	c.install.Reset()
-	c.heldTrees = heldTrees{}
+	c.groups.Reset()
 	clear(c.lanesOf)
 	c.guids.Reset()
 	c.vports.Reset()

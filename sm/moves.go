@@ -53,7 +53,7 @@ func (c *Core) startMoveJob() {
 	if c.install.Served() != nil && c.install.Served().Graph == c.Fabric.Graph {
 		in.Tables = c.install.Served().Tables
 		if mc := in.Tables.Multicast; mc != nil {
-			in.Options.Groups = job.Accepted(c.routeGroups(), mc)
+			in.Options.Groups = job.Accepted(c.groups.Route(), mc)
 		}
 	}
 	c.out.Jobs = append(c.out.Jobs, &job.Job{Gen: c.jobGen, Graph: c.Fabric.Graph, Move: in})

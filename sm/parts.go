@@ -9,6 +9,7 @@ import (
 	"heddle/sm/placement"
 	"heddle/sm/topo"
 	"heddle/sm/vport"
+	"heddle/subnet"
 )
 
 // wire makes the parts of a manager and connects them. Each part names what it needs of others
@@ -32,7 +33,7 @@ func (l link) Touch(port ib.GUID) { l.c.pkeys.Touch(port) }
 func (l link) Names(g ib.GUID) bool { return l.c.pkeys.Names(g) }
 
 // MemberMoved implements guid.Groups.
-func (l link) MemberMoved(g ib.GUID) { l.c.memberMoved(g) }
+func (l link) MemberMoved(g ib.GUID) { l.c.groups.MemberMoved(g) }
 
 // Ready implements vport.PKeys.
 func (l link) Ready(r vport.Ref) bool { return l.c.pkeys.Ready(r) }
@@ -59,3 +60,28 @@ func (l link) AskRegion(node int32, why string) { l.c.askRegion(node, why) }
 
 // Publish implements pkeymgr.Discovery.
 func (l link) Publish() { l.c.publishHeld() }
+
+// PortOf implements group.Locator.
+func (l link) PortOf(member ib.GUID) ib.GUID {
+	if r, ok := l.c.vports.Find(member); ok {
+		return r.Adapter.PortGUID()
+	}
+	return l.c.guids.Holder(member)
+}
+
+// setGroups takes the multicast groups of the subnet.
+func (c *Core) setGroups(groups []Group) {
+	c.groups.Set(groups)
+	c.wantGroups, c.hurry.wanted = true, true
+	if c.State == subnet.Master && c.started {
+		c.AskSweep("the multicast groups changed")
+	}
+}
+
+// routeMoved has groups routed anew of which a member came to another port.
+func (c *Core) routeMoved() {
+	if c.groups.Moved() {
+		c.wantGroups, c.hurry.wanted = true, true
+		c.AskSweep("a member of a multicast group is at another port")
+	}
+}

@@ -18,7 +18,7 @@ import (
 // acknowledged.
 func (c *Core) installed() *route.Tables {
 	t := c.install.Rows()
-	t.Multicast = c.installedTrees()
+	t.Multicast = c.groups.Installed()
 	return t
 }
 
@@ -35,7 +35,7 @@ func (c *Core) startJob() {
 	}
 	j := &job.Job{
 		Gen: c.jobGen, Graph: c.Fabric.Graph, Engines: c.Config.Engines, Explicit: c.Config.Explicit, AllowUnsafe: c.Config.AllowUnsafe,
-		Options: opt, Mode: job.Full, Base: c.base, Groups: c.routeGroups(), Installed: inst, Served: c.install.Served(),
+		Options: opt, Mode: job.Full, Base: c.base, Groups: c.groups.Route(), Installed: inst, Served: c.install.Served(),
 		Transition: transition.Options{
 			Quiet: c.install.Quiet(), SwitchLifetime: transition.Lifetime(c.Config.PacketLife),
 			HOQLife: transition.Lifetime(max(c.Config.HOQLife, c.Config.LeafHOQLife)),
@@ -163,7 +163,7 @@ func (c *Core) routed() bool {
 		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Warn, Text: r.Engine + ": " + r.Tables.Note})
 	}
 	for _, g := range r.Refused {
-		c.groupRefused(g.MLID, g.Reason)
+		c.groups.Refused(g.MLID, g.Reason)
 	}
 	c.report.Engine, c.report.PassedOver, c.report.Updated = r.Engine, r.Passed, r.Updated
 	if c.Config.PlanOnly {

@@ -229,9 +229,7 @@ func (c *Core) showLanes(g ib.GUID) *subnet.LaneTables {
 // mftChanged is called when a block of a switch's multicast table is read or
 // written.
 func (c *Core) mftChanged(ni int32, block uint16) {
-	if c.heldTrees.blocks != nil {
-		c.heldTrees.blocks[block] = true
-	}
+	c.groups.BlockChanged(block)
 	m := c.Fabric.Nodes[ni].MFT
 	m.Shown = nil
 	if !m.Listed {

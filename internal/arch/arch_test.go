@@ -62,6 +62,7 @@ var rules = []rule{
 	{"sm/env", []string{"sm/config", "sm/notice", "sm/topo", "sm/work", "store", "subnet", "mad", "ib/..."}, true, "the common environment must not depend on the parts"},
 	{"sm/env/envtest", []string{"sm/env", "sm/config", "sm/notice", "sm/topo", "sm/work", "store", "subnet", "fabric", "mad", "ib/..."}, false, "test support: one part alone"},
 	{"sm/forward", []string{"subnet", "route/...", "mad", "fabric", "ib/..."}, true, "what switches hold is known by blocks, whoever reads them"},
+	{"sm/group", []string{"sm/env", "sm/forward", "sm/job", "sm/notice", "subnet", "route/...", "mad", "fabric", "ib/..."}, true, "groups are ports and trees, whoever routes and writes them"},
 	{"sm/guid", []string{"sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "alias GUIDs: who asks for them, and who depends on them, is behind interfaces"},
 	{"sm/history", []string{"route/...", "mad", "fabric", "ib/..."}, true, "what packets remember are tables, whoever wrote them"},
 	{"sm/install", []string{"sm/config", "sm/env", "sm/forward", "sm/history", "sm/job", "sm/notice", "sm/topo", "sm/work", "route/...", "mad", "fabric", "ib/..."}, true, "tables are written in stages, whoever wants them"},

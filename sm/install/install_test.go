@@ -245,7 +245,7 @@ func (x *fixture) ScopeNodes(fn func(ni int32, n *topo.Node)) {
 func (x *fixture) TakeDown()                         {}
 func (x *fixture) TookDown() int                     { return 0 }
 func (x *fixture) AddLanes(_ []transition.LaneTable) {}
-func (x *fixture) PublishTold() { x.Printf("hosts learn of the new service levels\n") }
+func (x *fixture) PublishTold()                      { x.Printf("hosts learn of the new service levels\n") }
 
 func (x *fixture) AuditAt(at mad.Time)         { x.Printf("  read again in %v\n", at.Sub(x.Now)) }
 func (x *fixture) BlockWritten(int32, int)     {}

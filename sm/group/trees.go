@@ -1,4 +1,4 @@
-package sm
+package group
 
 import (
 	"cmp"
@@ -19,13 +19,13 @@ type heldTrees struct {
 	trees    []route.Tree        // ascending MLID
 }
 
-// installedTrees are the trees as the switches hold them, nil if there is none.
-func (c *Core) installedTrees() *route.Multicast {
-	h := &c.heldTrees
-	if g := c.Fabric.Graph; len(h.switches) != len(g.Switches) || len(g.Switches) > 0 && &h.switches[0] != &g.Switches[0] {
+// Installed returns the trees as the switches hold them, nil if there is none.
+func (gs *Groups) Installed() *route.Multicast {
+	h := &gs.held
+	if g := gs.Fabric.Graph; len(h.switches) != len(g.Switches) || len(g.Switches) > 0 && &h.switches[0] != &g.Switches[0] {
 		*h = heldTrees{switches: g.Switches, blocks: map[uint16]bool{}}
-		for _, ni := range c.Fabric.SwitchNode {
-			if m := c.Fabric.Nodes[ni].MFT; m != nil {
+		for _, ni := range gs.Fabric.SwitchNode {
+			if m := gs.Fabric.Nodes[ni].MFT; m != nil {
 				for key := range m.Blocks {
 					h.blocks[uint16(key)] = true
 				}
@@ -43,7 +43,7 @@ func (c *Core) installedTrees() *route.Multicast {
 			}
 		}
 		for b := range h.blocks {
-			kept = c.treesOf(kept, b)
+			kept = gs.treesOf(kept, b)
 		}
 		slices.SortFunc(kept, func(a, b route.Tree) int { return cmp.Compare(a.MLID, b.MLID) })
 		h.trees = kept
@@ -54,8 +54,8 @@ func (c *Core) installedTrees() *route.Multicast {
 	}
 	for i := range h.trees {
 		t := &h.trees[i]
-		t.SL = c.treeSL(t.MLID)
-		if was := c.servedTree(t.MLID); was != nil && len(was.Switches) > 0 && &was.Switches[0] != &t.Switches[0] && slices.Equal(was.Switches, t.Switches) && slices.Equal(was.Ports, t.Ports) {
+		t.SL = gs.treeSL(t.MLID)
+		if was := gs.servedTree(t.MLID); was != nil && len(was.Switches) > 0 && &was.Switches[0] != &t.Switches[0] && slices.Equal(was.Switches, t.Switches) && slices.Equal(was.Ports, t.Ports) {
 			t.Switches, t.Ports = was.Switches, was.Ports
 		}
 	}
@@ -63,10 +63,10 @@ func (c *Core) installedTrees() *route.Multicast {
 }
 
 // treesOf appends the trees of a block of the tables.
-func (c *Core) treesOf(list []route.Tree, block uint16) []route.Tree {
+func (gs *Groups) treesOf(list []route.Tree, block uint16) []route.Tree {
 	var trees [smp.MFTBlockMLIDs]route.Tree
-	for s, ni := range c.Fabric.SwitchNode {
-		n := &c.Fabric.Nodes[ni]
+	for s, ni := range gs.Fabric.SwitchNode {
+		n := &gs.Fabric.Nodes[ni]
 		if n.MFT == nil {
 			continue
 		}
@@ -101,11 +101,11 @@ func (c *Core) treesOf(list []route.Tree, block uint16) []route.Tree {
 
 // servedTree is the tree of a group that was last distributed, nil if it has
 // none.
-func (c *Core) servedTree(l ib.LID) *route.Tree {
-	if c.install.Served() == nil || c.install.Served().Tables.Multicast == nil {
+func (gs *Groups) servedTree(l ib.LID) *route.Tree {
+	if gs.tables.Served() == nil || gs.tables.Served().Tables.Multicast == nil {
 		return nil
 	}
-	trees := c.install.Served().Tables.Multicast.Trees
+	trees := gs.tables.Served().Tables.Multicast.Trees
 	i, ok := slices.BinarySearchFunc(trees, l, func(t route.Tree, l ib.LID) int { return cmp.Compare(t.MLID, l) })
 	if !ok {
 		return nil
