@@ -59,40 +59,7 @@ func (j *Job) lost(b *Breakage) (ports []transition.LostPort, rows []transition.
 		}
 		return ports, nil
 	}
-	was := s.Graph
-	add := func(f notice.Fault) {
-		if len(b.Faults) < maxFaults {
-			b.Faults = append(b.Faults, f)
-		} else {
-			b.More++
-		}
-	}
-	at := make([]int32, len(was.Switches)) // by switch of was: its index in g, -1
-	if was == g {
-		for i := range at {
-			at[i] = int32(i)
-		}
-	} else {
-		d := fabric.Diff(was, g)
-		copy(at, d.OldSwitch)
-		for i, now := range d.OldSwitch {
-			if now < 0 && !j.forwards(was.Switches[i].GUID) {
-				add(notice.Fault{Kind: notice.FaultSwitch, Node: was.Switches[i].GUID})
-			}
-		}
-		for c, now := range d.OldChannel {
-			ch := &was.Channels[c]
-			from, to := d.OldSwitch[ch.From], d.OldSwitch[ch.To]
-			a, z := was.Switches[ch.From].GUID, was.Switches[ch.To].GUID
-			if now >= 0 || from < 0 || j.carries(a, ch.OutPort, z) {
-				continue
-			}
-			ports = append(ports, transition.LostPort{Switch: from, Port: ch.OutPort})
-			if to >= 0 && int(ch.Rev) > c {
-				add(notice.Fault{Kind: notice.FaultLink, Node: a, Port: ch.OutPort, Peer: z, PeerPort: ch.InPort})
-			}
-		}
-	}
+	at, ports := j.lostLinks(b)
 	for i, now := range at {
 		if now < 0 || i >= len(s.Tables.LFT) || j.Installed.LFT[now] == nil {
 			continue
@@ -103,10 +70,52 @@ func (j *Job) lost(b *Breakage) (ports []transition.LostPort, rows []transition.
 		}
 		rows = append(rows, transition.LostRow{Switch: now, Was: had})
 		if len(have) == 0 && len(had) > 0 {
-			add(notice.Fault{Kind: notice.FaultTable, Node: g.Switches[now].GUID})
+			b.add(notice.Fault{Kind: notice.FaultTable, Node: g.Switches[now].GUID})
 		}
 	}
 	return ports, rows
+}
+
+// add adds a fault to those that a Repair names.
+func (b *Breakage) add(f notice.Fault) {
+	if len(b.Faults) < maxFaults {
+		b.Faults = append(b.Faults, f)
+	} else {
+		b.More++
+	}
+}
+
+// lostLinks compares the graph with that of the tables last distributed. at has the index in the
+// graph of each switch of the other, or -1; ports are those that led to another switch.
+func (j *Job) lostLinks(b *Breakage) (at []int32, ports []transition.LostPort) {
+	was := j.Served.Graph
+	at = make([]int32, len(was.Switches))
+	if was == j.Graph {
+		for i := range at {
+			at[i] = int32(i)
+		}
+		return at, nil
+	}
+	d := fabric.Diff(was, j.Graph)
+	copy(at, d.OldSwitch)
+	for i, now := range d.OldSwitch {
+		if now < 0 && !j.forwards(was.Switches[i].GUID) {
+			b.add(notice.Fault{Kind: notice.FaultSwitch, Node: was.Switches[i].GUID})
+		}
+	}
+	for c, now := range d.OldChannel {
+		ch := &was.Channels[c]
+		from, to := d.OldSwitch[ch.From], d.OldSwitch[ch.To]
+		a, z := was.Switches[ch.From].GUID, was.Switches[ch.To].GUID
+		if now >= 0 || from < 0 || j.carries(a, ch.OutPort, z) {
+			continue
+		}
+		ports = append(ports, transition.LostPort{Switch: from, Port: ch.OutPort})
+		if to >= 0 && int(ch.Rev) > c {
+			b.add(notice.Fault{Kind: notice.FaultLink, Node: a, Port: ch.OutPort, Peer: z, PeerPort: ch.InPort})
+		}
+	}
+	return at, ports
 }
 
 // forwards reports whether a switch that is no part of the graph still forwards.

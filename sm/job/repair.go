@@ -45,24 +45,27 @@ func (j *Job) between(r *Result, inst *route.Tables, t transition.Options) {
 		j.repair(r, f, inst, t)
 		return
 	}
-	if j.Mode != Full || j.Patient {
-		defer func() {
-			if !immediate(r.Plan) && (r.Plan.Fitted == nil || !r.Plan.Fitted.Past) {
-				j.stay(r, inst, t)
-			}
-		}()
-	}
 	if r.Aim == 0 {
 		r.Aim = j.Aim
 	}
 	r.Lifts, t.Lifted = j.Lifts, j.Lifts > 0
+	j.approach(r, inst, t)
+	if (j.Mode != Full || j.Patient) && !immediate(r.Plan) && (r.Plan.Fitted == nil || !r.Plan.Fitted.Past) {
+		j.stay(r, inst, t)
+	}
+}
+
+// approach makes the result a round that leads from the installed tables toward the wanted ones.
+// No pair is broken.
+func (j *Job) approach(r *Result, inst *route.Tables, t transition.Options) {
 	wanted := r.Tables
 	if j.Balance && j.Mode == Improve {
 		r.Balance, r.Waiting = true, r.Plan.LIDsChanged
 		j.relieve(r, inst, wanted, t)
 		return
 	}
-	if f = transition.Approach(j.Graph, inst, r.Tables, t); f != nil && f.Later {
+	f := transition.Approach(j.Graph, inst, r.Tables, t)
+	if f != nil && f.Later {
 		j.stay(r, inst, t)
 		r.Moved = 1 // others can follow
 		return
