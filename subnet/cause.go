@@ -2,8 +2,8 @@ package subnet
 
 import "fmt"
 
-// Cause says why a placement waits or is refused. Programs branch on it; LeaseReport.Reason has
-// the same for people.
+// Cause says why a placement waits or is refused. Programs branch on it;
+// LeaseReport.Reason is the same in words.
 type Cause uint8
 
 // The causes.
@@ -25,7 +25,7 @@ const (
 	CauseFunctionUnread // the function has not been read yet
 	CauseOtherGUID      // the function shows another GUID
 	CauseFunctionHeld   // the function still holds the address of another placement
-	CauseFunctionTaken  // the function, or a port that has room for one, is kept for another placement
+	CauseFunctionTaken  // the function, or a port with room for one, is reserved for another placement
 	CauseComingUp       // the function is being brought up
 	CauseNotTaken       // the function or port does not take the address
 	CauseNotGivenUp     // the function that has the address does not give it up
@@ -33,11 +33,11 @@ const (
 	// Of the address.
 
 	CauseGUIDTaken // the GUID is that of a port of the subnet
-	CauseLIDKind   // the port cannot give the kind of LID that is asked for
+	CauseLIDKind   // the port cannot provide the requested kind of LID
 	CauseNoLID     // no LID is left
-	CauseTableFull // the LID asked for is above the smallest forwarding table
-	CauseLIDTaken  // the LID asked for is another port's or function's
-	CauseLIDInUse  // another LID than the one asked for may be in use
+	CauseTableFull // the requested LID is above the smallest forwarding table
+	CauseLIDTaken  // the requested LID belongs to another port or function
+	CauseLIDInUse  // another LID than the requested one may be in use
 	CauseNotStored // the LID could not be stored
 	CauseNoRoute   // the LID could not be routed to the port
 

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Check reports what is not as this package promises it: entries of virtual ports
-// that do not fit their physical ports, and lookups that are not those of the ports.
-// It is for tests of what builds snapshots; it takes as long as Finish.
+// Check reports violations of this package's promises: entries of virtual ports that
+// contradict their physical ports, and lookups that contradict the ports. It is for
+// tests of snapshot builders; it takes as long as Finish.
 func (s *Snapshot) Check() error {
 	var errs []error
 	bad := func(i int, format string, args ...any) {

@@ -2,8 +2,8 @@ package subnet
 
 import "heddle/fabric"
 
-// Fabric is the subnet as a fabric, node by node in the same order: for what
-// works on fabrics, such as layouts and dump files. It is made anew each time.
+// Fabric is the subnet as a fabric with the same order of nodes, for functions
+// on fabrics such as layouts and dump files. It is built on each call.
 func (s *Snapshot) Fabric() *fabric.Fabric {
 	f := &fabric.Fabric{Nodes: make([]fabric.Node, len(s.Nodes))}
 	for i := range s.Nodes {

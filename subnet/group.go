@@ -22,7 +22,7 @@ type Alias struct {
 	Port  ib.GUID // port GUID
 	Index uint8
 	GUID  ib.GUID
-	// Carries: an administrator gave it, so what the partitions give to this GUID counts for
-	// Port. Without it an alias is an address only.
+	// Carries: an administrator set it, so Port gets the partitions granted to this GUID.
+	// Otherwise an alias is only an address.
 	Carries bool
 }

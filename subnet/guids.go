@@ -29,8 +29,8 @@ func (p *Port) Alias(index uint8) ib.GUID {
 	return p.Aliases[index]
 }
 
-// PortByPortGUID returns the index in Ports of the end port whose own GUID it
-// is, or -1.
+// PortByPortGUID returns the index in Ports of the end port with that port
+// GUID, or -1.
 func (s *Snapshot) PortByPortGUID(g ib.GUID) int32 {
 	i, ok := slices.BinarySearchFunc(s.guidPort, g, func(r guidRef, g ib.GUID) int { return cmp.Compare(r.guid, g) })
 	if !ok || s.guidPort[i].alias {
@@ -39,8 +39,8 @@ func (s *Snapshot) PortByPortGUID(g ib.GUID) int32 {
 	return s.guidPort[i].port
 }
 
-// SameGUIDs reports whether two snapshots share their list of GUIDs, as they do between
-// which no end port came or went or got another address.
+// SameGUIDs reports whether two snapshots share their list of GUIDs, which they do if
+// no end port was added, removed or changed an address.
 func SameGUIDs(a, b *Snapshot) bool { return sameRefs(a.guidPort, b.guidPort) }
 
 func sameRefs(a, b []guidRef) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
@@ -48,13 +48,13 @@ func sameRefs(a, b []guidRef) bool { return len(a) == len(b) && (len(a) == 0 || 
 // DiffEndPorts compares the end ports of two snapshots by port GUID: gone is
 // called for each that new does not have, with its index in old.Ports, and came
 // for each that old does not have, with its index in new.Ports, both in ascending
-// order of GUIDs. Either snapshot may be nil, which has none. Where the two share
-// their list, as snapshots do between which no end port came or went and no
-// alias changed, nothing is compared; where new was carried over from old, what
-// differs; else it takes time proportional to the end ports.
+// order of GUIDs. Either snapshot may be nil, which has none. If the two share
+// their list, because no end port was added or removed and no alias changed,
+// nothing is compared; if new was derived from old by Carry, only the
+// differences; otherwise it takes time proportional to the end ports.
 func DiffEndPorts(old, new *Snapshot, gone, came func(i int32)) { //nolint:revive // old and new are what they are
 	a, b := differing(old, new)
-	var x, y ib.GUID // the last of each: where two ports show a GUID, that is one address
+	var x, y ib.GUID // the last of each: two ports with one GUID are one address
 	for {
 		for len(a) > 0 && (a[0].alias || a[0].guid == x) {
 			a = a[1:]
@@ -97,9 +97,9 @@ func differing(old, new *Snapshot) (a, b []guidRef) { //nolint:revive // likewis
 	return a, b
 }
 
-// DiffPlaces calls fn for the GUIDs that end ports have in two snapshots, as their own
-// or as an alias, but with another LID or at another physical port, in ascending
-// order; was and is are the indices in Ports of who has them. It takes the time of
+// DiffPlaces calls fn, in ascending order, for the GUIDs that end ports have in both
+// snapshots, as their own or as an alias, but with another LID or at another physical
+// port; was and is are the indices in Ports of their ports. It takes the time of
 // DiffEndPorts.
 func DiffPlaces(old, new *Snapshot, fn func(g ib.GUID, was, is int32)) { //nolint:revive // likewise
 	a, b := differing(old, new)

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// lookups are addresses of end ports: what is to be put into the lookups of a
-// Snapshot, or taken out of them.
+// lookups are addresses of end ports to add to the lookups of a Snapshot, or to
+// remove from them.
 type lookups struct {
 	guids  []guidRef
 	lidsOf []lidRef
 
-	ends, vports, lids int // what they count for
+	ends, vports, lids int // changes of the snapshot's counts
 }
 
 // lidRef is a port's range of LIDs, 2^lmc from lid on.
@@ -21,8 +21,8 @@ type lidRef struct {
 	port int32
 }
 
-// add adds what the port with index i in Ports is found by. An end that cannot be
-// reached is found by nothing; nor is a virtual port by a LID that it shares.
+// add adds the lookup keys of the port with index i in Ports. An unreachable end
+// port has none; a virtual port has none for a LID that it shares.
 func (l *lookups) add(s *Snapshot, i int32, sign int) {
 	p := &s.Ports[i]
 	if p.EndPort < 0 {
@@ -45,8 +45,8 @@ func (l *lookups) add(s *Snapshot, i int32, sign int) {
 	}
 }
 
-// replace gives s lookups with l added to those of old, without those in gone. old
-// is nil for none.
+// replace sets the lookups of s to those of old, without gone and with l. old may
+// be nil.
 func (l *lookups) replace(s, old *Snapshot, gone *lookups) {
 	if old == nil {
 		old, gone = &Snapshot{}, &lookups{}
@@ -61,16 +61,17 @@ func (l *lookups) replace(s, old *Snapshot, gone *lookups) {
 	}
 }
 
-// delta is what tells guidPort from that of the snapshot that this one was carried
-// over from, whose first entry from is: in order.
+// delta is the difference between guidPort and that of the snapshot from which
+// this one was derived; from is that snapshot's first entry. Both lists are
+// ordered.
 type delta struct {
 	from       *guidRef
 	gone, came []guidRef
 }
 
-// replaceGUIDs is list without gone, which is part of it, and with added; all are in
-// order. If that is nothing it is list itself; if it is the same, as where a port has
-// another LID, it is a copy, by which comparisons know that there is something.
+// replaceGUIDs returns list without gone, which is part of it, and with added; all
+// are ordered. Without changes it returns list itself. If only an attribute such as a
+// LID changed, it returns a copy, so that comparisons notice.
 func replaceGUIDs(list, gone, added []guidRef) []guidRef {
 	if len(gone)+len(added) == 0 && list != nil {
 		return list
@@ -179,15 +180,15 @@ func comparePlace(a, b *Virtual) int {
 	return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Index, b.Index))
 }
 
-// VPorts are the entries of virtual ports, all behind those of nodes.
+// VPorts are the entries of virtual ports, which follow those of nodes.
 func (s *Snapshot) VPorts() []Port { return s.Ports[min(int(s.vfirst), len(s.Ports)):] }
 
 // FirstVPort is the index in Ports of the first virtual port, len(Ports) if there is
 // none.
 func (s *Snapshot) FirstVPort() int32 { return s.vfirst }
 
-// Physical is the index in Ports of the physical port behind the one with index i: i
-// itself but for virtual ports.
+// Physical is the index in Ports of the physical port of the port with index i: i
+// itself unless that is virtual.
 func (s *Snapshot) Physical(i int32) int32 {
 	if i >= s.vfirst {
 		if v := s.Ports[i].Virtual; v != nil {
@@ -218,9 +219,8 @@ func (s *Snapshot) VPort(port int32, index uint16) int32 {
 	return from + int32(i)
 }
 
-// NeedsGRH reports whether packets to and from a port, an index in Ports, must have
-// a GRH: those of a virtual port that shares its LID, where another one is the
-// default.
+// NeedsGRH reports whether packets to and from a port, an index in Ports, need a
+// GRH: those of a virtual port that shares the LID of another.
 func (s *Snapshot) NeedsGRH(i int32) bool {
 	if i < s.vfirst {
 		return false

@@ -4,10 +4,9 @@ import "heddle/ib"
 
 // Sharing of partitions (IBA §10.9.3): two ports share one if a key of each has
 // the same 15 bits and one of the two is a full member. A port always shares
-// with itself. One whose table was not read counts as full member of the
-// default partition and of no other: that is what every port begins with (IBA
-// §10.9.1), and nothing that a tenant has is opened by an agent that does not
-// answer.
+// with itself. A port with an unread table counts as full member of the default
+// partition only: that is every port's initial table (IBA §10.9.1), and a
+// silent agent gains access to no tenant's partition.
 
 var unread = []ib.PKey{ib.PKeyDefaultFull}
 

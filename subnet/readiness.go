@@ -7,7 +7,7 @@ import (
 	"heddle/ib"
 )
 
-// MemberState is how far a member of a partition has come.
+// MemberState is the state of a member of a partition.
 type MemberState uint8
 
 // The states.
@@ -15,8 +15,8 @@ const (
 	// MemberAbsent: no port, virtual port that is up, or alias has its GUID. It is
 	// given its key when it appears.
 	MemberAbsent MemberState = iota
-	// MemberPending: it is on the fabric, and its hardware is not known to hold the
-	// key, or not as it should; Why says what is missing.
+	// MemberPending: it is on the fabric, but its hardware is not known to hold the
+	// key with the right membership; Why names the missing step.
 	MemberPending
 	// MemberReady: its own table holds the key, and that of the switch port before it
 	// if that enforces partitions; and it can be reached.
@@ -36,27 +36,27 @@ func (s MemberState) String() string {
 type MemberReadiness struct {
 	GUID  ib.GUID
 	State MemberState
-	Port  int32  // index in Snapshot.Ports of who has the GUID, -1 if absent
-	Why   string // of MemberPending: what is missing
+	Port  int32  // index in Snapshot.Ports of the port with the GUID, -1 if absent
+	Why   string // of MemberPending: the missing step
 }
 
-// Readiness says which members of a partition have its P_Key in their hardware,
-// as it was read back or acknowledged.
+// Readiness reports which members of a partition have its P_Key in their
+// hardware, as read back or acknowledged.
 type Readiness struct {
 	PKey                   ib.PKey
-	Members                []MemberReadiness // as they were asked for, each GUID once
+	Members                []MemberReadiness // in the order of the request, each GUID once
 	Absent, Pending, Ready int
 }
 
 // Done reports whether every member that is on the fabric has the key.
 func (r *Readiness) Done() bool { return r.Pending == 0 }
 
-// Ready says how far the P_Key k has got with some members, by their GUIDs: port
-// GUIDs, alias GUIDs or those of virtual ports. With bit 15 they are to be full
-// members, without it limited ones. Where several GUIDs share one table, as
-// aliases do, that is a full member's if one of them is: then a limited one is
-// content with it. It takes time in proportion to guids, and to all virtual ports
-// if a GUID is not found.
+// Ready reports the state of P_Key k at some members, given by port GUID, alias
+// GUID or GUID of a virtual port. Bit 15 of k requires full membership; without
+// it limited membership suffices. Several GUIDs may share one table, as aliases
+// do; it holds the full membership if one of them needs it, which also satisfies
+// a limited one. It takes time proportional to guids, and to all virtual ports if
+// a GUID is not found.
 func (s *Snapshot) Ready(k ib.PKey, guids []ib.GUID) Readiness {
 	r := Readiness{PKey: k, Members: make([]MemberReadiness, 0, len(guids))}
 	seen := make(map[ib.GUID]int, len(guids)) // index in r.Members
@@ -96,7 +96,7 @@ func (s *Snapshot) Ready(k ib.PKey, guids []ib.GUID) Readiness {
 	return r
 }
 
-// lacks says what keeps a port from meeting others with a key, "" if nothing does.
+// lacks is the reason why a port cannot use a key; "": it can.
 func (s *Snapshot) lacks(i int32, k ib.PKey) string {
 	if i < 0 {
 		return ""
@@ -107,11 +107,11 @@ func (s *Snapshot) lacks(i int32, k ib.PKey) string {
 	case p.PKeys == nil:
 		return "its P_Key table was not read yet"
 	case k.IsFull() && !full && limited:
-		return "it is a limited member yet, and is to be a full one"
+		return "it is still a limited member, and must become a full one"
 	case k.IsFull() && !full, !full && !limited:
 		return "its P_Key table does not hold the key yet"
 	case !k.IsFull() && full && !limited && len(p.Aliases) == 0:
-		return "it is a full member yet, and is to be a limited one"
+		return "it is still a full member, and must become a limited one"
 	case p.EndPort < 0:
 		return "its virtual port is not up yet: " + p.State().String()
 	}

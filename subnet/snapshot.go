@@ -1,12 +1,12 @@
-// Package subnet is the published state of a subnet: what the manager found,
-// which addresses it gave out, the tables it installed, and the state of every
-// link. A Snapshot is built once, after a sweep, and never changed: SA
-// queries, the API, metrics and dumps read it from any goroutine without
-// locks, and nobody sees half a change.
+// Package subnet is the published state of a subnet: the discovered nodes, the
+// assigned addresses, the installed tables, and the state of every link. A
+// Snapshot is built once, after a sweep, and is immutable: SA queries, the API,
+// metrics and dumps read it from any goroutine without locks, and never see a
+// partial change.
 //
 // Nodes are in ascending node-GUID order, the ports of a node in port order,
-// and all lookups are by dense index; GUIDs, LIDs and GIDs are resolved once at
-// the border.
+// and all lookups are by dense index; GUIDs, LIDs and GIDs are resolved once,
+// on input.
 package subnet
 
 import (
@@ -69,21 +69,21 @@ type Node struct {
 	Unseen bool
 }
 
-// Port is one port of a node. Of CAs and routers only the ports that were
-// found (those with a cable into this subnet) are Known.
+// Port is one port of a node. Of CAs and routers only the discovered ports
+// (those with a link into this subnet) are Known.
 type Port struct {
 	GUID    ib.GUID // port GUID; switch external ports have that of port 0
 	Info    smp.PortInfo
-	Peer    Ref     // the far end of the cable, NoRef if none is known
+	Peer    Ref     // the far end of the link, NoRef if unknown
 	Node    int32   // its node
 	EndPort int32   // index in Graph.EndPorts, -1 if it has no LID
 	LID     ib.LID  // base LID given to it; external switch ports have that of port 0
-	LMC     uint8   // likewise
+	LMC     uint8   // the same
 	Num     uint8   // port number
 	MTU     ib.MTU  // of the link: NeighborMTU, MTUCap for ports without a link
 	Rate    ib.Rate // of the link
 	Known   bool    // Info was read in the last sweep
-	Held    bool    // the link fails again and again and is kept out
+	Held    bool    // the link fails repeatedly and is held down
 	// PKeys is the P_Key table as it was read back or acknowledged, by index,
 	// without the empty entries at its end; nil if it was not read. Ports with
 	// equal tables share it.
@@ -91,8 +91,8 @@ type Port struct {
 	// Aliases are the alias GUIDs that the port acknowledged, by index in its
 	// GUIDInfo table; index 0 is the port GUID itself and 0 here. nil: none.
 	Aliases []ib.GUID
-	// Virtual is set on the entry of a virtual port, which comes behind those of
-	// all physical ports (vport.go).
+	// Virtual is set on the entry of a virtual port, which follows those of all
+	// physical ports (vport.go).
 	Virtual *Virtual
 	// Adapter is set on a physical port that can hold virtual functions.
 	Adapter *Adapter
@@ -116,8 +116,8 @@ type Problem struct {
 	Node string // node GUID, description, port and directed path, as notices print them
 	GUID ib.GUID
 	Port uint8
-	Kind string // the kind of notice that told it
-	Text string // what is wrong
+	Kind string // kind of the notice that reported it
+	Text string // the problem
 }
 
 // Counts are the numbers of a snapshot.
@@ -127,7 +127,7 @@ type Counts struct {
 	VPorts                 int // virtual ports that can be reached
 	LIDs                   int // LIDs given, LMC ranges in full
 	Unseen                 int // nodes that do not answer and have not left
-	Links                  int // cables between two known ports
+	Links                  int // links between two known ports
 	LinksActive            int // of them with both ends Active
 	Problems               int
 }
@@ -148,16 +148,16 @@ type Snapshot struct {
 	SMs      []SM   // other managers, ascending GUID
 
 	Nodes []Node
-	// Ports are those of the nodes, node by node, and behind them virtual ports, by
-	// the index of their physical port and their own.
+	// Ports are those of the nodes, node by node, followed by virtual ports in
+	// order of their physical port and their index.
 	Ports    []Port
 	Problems []Problem
 	Counts   Counts
 
-	// Graph and Tables are what is installed; nil until a master has brought
-	// the subnet up. Row s of Tables.LFT belongs to Graph.Switches[s]. Tables is
-	// nil too after a sweep that found other switches and was broken off before
-	// its tables were installed.
+	// Graph and Tables are the installed state; nil until a master has brought the
+	// subnet up. Row s of Tables.LFT belongs to Graph.Switches[s]. Tables is also
+	// nil after a sweep that found other switches and was aborted before it
+	// installed its tables.
 	Graph       *fabric.Graph
 	Tables      *route.Tables
 	SwitchNode  []int32 // node index of Graph.Switches[s]
@@ -167,22 +167,22 @@ type Snapshot struct {
 	Transition  string   // mode of the last change and its reason
 	PacketLife  uint8    // lifetime code of every path, 4.096 µs × 2^n
 	SweepNanos  int64    // how long the last sweep took
-	// Partitions is the policy that is in force, nil before there is one, with the
-	// members that were added to BasePartitions, the one that people gave.
+	// Partitions is the policy in force, nil before there is one: BasePartitions,
+	// which the administrator set, with the members added to it.
 	Partitions     *partition.Policy
 	BasePartitions *partition.Policy
-	// Lanes, by node, and MFTs, by switch of the graph, are what is known of
-	// lane and multicast tables; SLtoVL, VLArb and MFTBlocks read them.
+	// Lanes, by node, and MFTs, by switch of the graph, are the known lane and
+	// multicast tables; SLtoVL, VLArb and MFTBlocks read them.
 	Lanes []*LaneTables
 	MFTs  [][]MFTBlock
 
-	// Unsure are ports without a LID, ascending port GUID, of which is not known whether they
-	// left: they do not answer, or are behind a switch that was left out because it does
-	// not. What their hosts registered stays.
+	// Unsure are ports without a LID, by ascending port GUID, that may still be in the
+	// subnet: they do not answer, or are behind an excluded switch that does not. Their
+	// hosts' registrations stay.
 	Unsure []ib.GUID
 	// Veiled: this manager has not seen all of the subnet since it became master. Any port
-	// may be in what it has not, but for those in Gone, ascending port GUID: where they were
-	// when this manager, or one before it, knew them was seen.
+	// may be in the unseen part, except those in Gone (ascending port GUID), whose last
+	// known locations were seen.
 	Veiled bool
 	Gone   []ib.GUID
 
@@ -202,8 +202,8 @@ type guidRef struct {
 	alias bool
 }
 
-// Finish builds the lookups and counts. The builder of a snapshot calls it
-// once before publishing; nobody else does.
+// Finish builds the lookups and counts. The builder of a snapshot calls it once
+// before publishing; others must not.
 func (s *Snapshot) Finish() {
 	c := Counts{Problems: len(s.Problems)}
 	s.vfirst = int32(len(s.Ports))
@@ -248,13 +248,13 @@ func (s *Snapshot) Finish() {
 	s.lay()
 }
 
-// Carry finishes a snapshot that is a copy of old, a finished one, but for the
-// head, the problems, the state, links, LIDs and alias GUIDs of some nodes' ports,
-// and virtual ports; nodes are all those, and those that such a link joins, as it was
-// or as it is. vports are the indices in Ports of the virtual ports that differ, if
-// there are as many as before and in the same order; without them, or if there are
-// not, all are compared. It takes time proportional to what differs, but for copies
-// of the lookups by GUID and by LID where an address changed.
+// Carry finishes a snapshot that is a copy of old, a finished one, with changes only
+// in the head, the problems, the state, links, LIDs and alias GUIDs of some nodes'
+// ports, and virtual ports. nodes are all those nodes, and those at the far end of a
+// changed link, before or after the change. vports are the indices in Ports of the
+// changed virtual ports, if their number and order stayed; otherwise all are
+// compared. It takes time proportional to the changes, plus copies of the lookups by
+// GUID and by LID if an address changed.
 func (s *Snapshot) Carry(old *Snapshot, nodes []int32, vports ...int32) {
 	c := old.Counts
 	c.Problems = len(s.Problems)
@@ -291,8 +291,8 @@ func (s *Snapshot) IsUnsure(g ib.GUID) bool {
 	return ok
 }
 
-// MayHide reports whether a port that has not been seen since this manager became master may
-// be where nobody has looked yet.
+// MayHide reports whether a port that has not been seen since this manager became master
+// may be in an unseen part of the subnet.
 func (s *Snapshot) MayHide(g ib.GUID) bool {
 	if !s.Veiled {
 		return false
@@ -317,11 +317,11 @@ func (s *Snapshot) PortIndex(r Ref) int32 {
 	return s.Nodes[r.Node].First + int32(r.Port)
 }
 
-// TopLID is the highest LID that a port has, 0 without one.
+// TopLID is the highest LID of any port, 0 without one.
 func (s *Snapshot) TopLID() ib.LID { return ib.LID(max(len(s.lidPort), 1) - 1) }
 
-// PortByLID returns the index in Ports of the end port that lid leads to, or -1: the
-// one that owns it, not virtual ports that share it.
+// PortByLID returns the index in Ports of the end port to which packets for lid go,
+// or -1: its owner, not virtual ports that share it.
 func (s *Snapshot) PortByLID(lid ib.LID) int32 {
 	if int(lid) >= len(s.lidPort) {
 		return -1

@@ -8,20 +8,20 @@ import (
 )
 
 // LaneTables are the SL-to-VL mapping and the VL arbitration tables of a node,
-// as its manager read them or had them acknowledged. They are immutable, and
-// nodes with equal tables may share them. An entry of SL and Arb is 1 plus an
-// index in SLRows or ArbRows; 0 and above: not known.
+// as read or acknowledged. They are immutable, and nodes with equal tables may
+// share them. An entry of SL and Arb is 1 plus an index in SLRows or ArbRows; 0
+// or out of range: unknown.
 type LaneTables struct {
-	SL      []uint16 // switches: by input port × (ports + 1) + output port; else by port
+	SL      []uint16 // switches: by input port × (ports + 1) + output port; others: by port
 	Arb     []uint16 // by port × 4 + block - 1
 	SLRows  []smp.SLtoVL
 	ArbRows []smp.VLArb
-	// Complete: every table that the node shows is known.
+	// Complete: every table of the node is known.
 	Complete bool
 }
 
-// LanesComplete reports whether all SL-to-VL and VL arbitration tables that a
-// node shows are known.
+// LanesComplete reports whether all SL-to-VL and VL arbitration tables of a
+// node are known.
 func (s *Snapshot) LanesComplete(node int32) bool {
 	return int(node) < len(s.Lanes) && s.Lanes[node] != nil && s.Lanes[node].Complete
 }
@@ -35,9 +35,9 @@ type MFTBlock struct {
 }
 
 // SLtoVL is the SL-to-VL mapping table of a switch for packets from port in to
-// port out, 0 and equal ones included. A port of a CA or router has one table:
-// out is the port and in does not count. ok is false where the manager neither
-// read nor wrote it; ports that have no such table map every SL to VL 0.
+// port out; in and out may be 0, or equal. A port of a CA or router has one
+// table: out is the port and in is ignored. ok is false if the manager neither
+// read nor wrote it; ports without such a table map every SL to VL 0.
 func (s *Snapshot) SLtoVL(node int32, in, out uint8) (t smp.SLtoVL, ok bool) {
 	n := &s.Nodes[node]
 	at := int(out)
@@ -90,9 +90,9 @@ func HasVLArb(p *smp.PortInfo, block uint8) bool {
 	return p.VLCap > 1 && int(most) > int(block-1)%2*32
 }
 
-// MFTBlocks are the blocks of the multicast table of a switch that the manager
-// read or had acknowledged, in ascending order of block and position: those that
-// hold a group. Nobody sends to the MLIDs of others. It is not to be changed.
+// MFTBlocks are the known blocks of a switch's multicast table that hold a
+// group, in ascending order of block and position. MLIDs of other blocks are
+// unused. The list must not be changed.
 func (s *Snapshot) MFTBlocks(node int32) []MFTBlock {
 	if i := s.Nodes[node].SwitchIndex; i >= 0 && int(i) < len(s.MFTs) {
 		return s.MFTs[i]
@@ -100,7 +100,7 @@ func (s *Snapshot) MFTBlocks(node int32) []MFTBlock {
 	return nil
 }
 
-// MFT is one of MFTBlocks; ok is false if it is not known.
+// MFT is one of MFTBlocks; ok is false if it is unknown.
 func (s *Snapshot) MFT(node int32, block uint16, position uint8) (t smp.MFT, ok bool) {
 	l := s.MFTBlocks(node)
 	i, ok := slices.BinarySearchFunc(l, MFTBlock{Block: block, Position: position}, CompareMFTBlocks)

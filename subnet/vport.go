@@ -7,29 +7,28 @@ import (
 	"heddle/ib/smp"
 )
 
-// Virtual functions and virtual ports. A VPort is an end port like any other to
-// those who ask for it by GUID, GID or LID, so it has an entry of its own in
-// Snapshot.Ports, behind those of the nodes' ports: its GUID, LID, P_Keys,
-// aliases and state are its own, the rest (Node, Num, Peer, EndPort, MTU, Rate)
-// is what it shares with its physical port. LMC is 0, and Virtual is set. One that
-// cannot be reached (not Armed or Active, no LID, its port not in the subnet) has
-// EndPort -1 and is found by no lookup of addresses.
+// Virtual functions and virtual ports. Queried by GUID, GID or LID, a VPort is an
+// end port like any other, so it has an entry in Snapshot.Ports, after those of
+// the nodes' ports. GUID, LID, P_Keys, aliases and state are its own; the rest
+// (Node, Num, Peer, EndPort, MTU, Rate) is that of its physical port. LMC is 0,
+// and Virtual is set. An unreachable VPort (not Armed or Active, no LID, its port
+// not in the subnet) has EndPort -1 and is in no lookup of addresses.
 
 // Model is how a port of a channel adapter holds the addresses of virtual
 // functions.
 type Model uint8
 
-// The models, from what a port says it can do.
+// Models, derived from a port's capabilities.
 const (
-	NoFunctions Model = iota // it has one address and room for no other
-	// SharedPort: one LID and one P_Key table for all functions; a function is
-	// known by an alias GUID at its index of the port's GUID table (ConnectX-3).
+	NoFunctions Model = iota // it has one address and no space for others
+	// SharedPort: one LID and one P_Key table for all functions; an alias GUID at
+	// its index of the port's GUID table identifies a function (ConnectX-3).
 	SharedPort
 	// VSwitch: every function has a LID, a GUID and a P_Key table of its own, all
 	// written by the manager (Tasoulas et al., 2015).
 	VSwitch
 	// VPorts: IBTA virtualization. GUIDs come from the hypervisor; a VPort shares
-	// its port's LID, or another VPort's, or asks for one of its own.
+	// the LID of its port or of another VPort, or requests its own.
 	VPorts
 )
 
@@ -47,24 +46,24 @@ func (m Model) String() string {
 	return fmt.Sprintf("model(%d)", uint8(m))
 }
 
-// Virtual is what the entry of a VPort in Snapshot.Ports has besides. It is
-// immutable.
+// Virtual holds the additional fields of a VPort's entry in Snapshot.Ports. It
+// is immutable.
 type Virtual struct {
 	Port   int32  // index in Snapshot.Ports of its physical port
 	Index  uint16 // VPort index there, from 1
-	OwnLID bool   // its LID is its own; else it is the default of no LID, and packets to and from it need a GRH
+	OwnLID bool   // it owns its LID; otherwise packets to and from it need a GRH
 	Info   smp.VPortInfo
 	Node   smp.VNodeInfo
 	Desc   string // VNodeDescription up to the first NUL
 }
 
-// Adapter is what a physical port of a channel adapter says about its virtual
-// ports or functions. It is immutable.
+// Adapter describes the virtual ports or functions of a physical port of a
+// channel adapter. It is immutable.
 type Adapter struct {
 	Model Model
 	// Info is its VirtualizationInfo; zero on a SharedPort.
 	Info smp.VirtualizationInfo
-	// Functions is how many functions it can hold, besides the port itself.
+	// Functions is how many functions it can hold, in addition to the port itself.
 	Functions int
 }
 
@@ -102,14 +101,13 @@ type LIDKind uint8
 
 // The kinds.
 const (
-	// SharedLID: that of the port or VPort that the hardware says.
+	// SharedLID: the LID of the port or VPort that the hardware names.
 	SharedLID LIDKind = iota
-	// OwnLID: one that goes with the GUID wherever it goes, the lowest that is free.
+	// OwnLID: a LID that moves with the GUID, the lowest free one.
 	OwnLID
 	// FloatingLID: as OwnLID, on a SharedPort: while the lease is placed the port
 	// itself has this LID instead of its own (LIDtracker: Tasoulas et al., 2014,
-	// §IV-A). It takes the highest that is free, and a port holds one lease at a
-	// time.
+	// §IV-A). It is the highest free LID, and a port holds one lease at a time.
 	FloatingLID
 )
 
@@ -125,14 +123,14 @@ func (k LIDKind) String() string {
 	return fmt.Sprintf("lid(%d)", uint8(k))
 }
 
-// MoveMode says which switches' entries change where a LID moves.
+// MoveMode selects the switches whose entries change when a LID moves.
 type MoveMode uint8
 
 // The modes.
 const (
-	// MoveAuto: as MoveMinimal where both places hang on the same switch, which alone
-	// changes then; as MoveBalanced elsewhere. So no move of one LID to a place that no
-	// other gives up has to wait for packets to drain.
+	// MoveAuto: as MoveMinimal if both locations are on the same switch, which alone
+	// changes then; otherwise as MoveBalanced. So no move of one LID to a free location
+	// has to wait for packets to drain.
 	MoveAuto MoveMode = iota
 	// MoveBalanced: those of every switch where they differ from the entries that the LID
 	// copies or swaps. The engine's balance stays.
@@ -154,32 +152,34 @@ func (m MoveMode) String() string {
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
 
-// Lease is the address of a virtual machine's interface and where it is to be:
-// what the address manager wants and the subnet manager makes so. GUID is its key.
+// Lease is the address of a virtual machine's interface and its intended location:
+// the address manager decides it and the subnet manager carries it out. GUID is
+// its key.
 type Lease struct {
 	GUID    ib.GUID // port GUID of the interface (vGUID)
 	Place   Place   // the zero Place: nowhere; the LID stays reserved
 	LIDKind LIDKind
-	LID     ib.LID    // the one it must have; 0 = what it had before, else any
+	LID     ib.LID    // the requested LID; 0: the previous one, otherwise any
 	Mode    MoveMode  // how the LID's entries move
 	Aliases []ib.GUID // more GUIDs, for the VPort's GUID table from index 1 on
 }
 
-// LeaseState is how far the subnet manager has come with a Lease.
+// LeaseState is the subnet manager's state of a Lease.
 type LeaseState uint8
 
 // The states.
 const (
-	// LeaseWaiting: its place is not there, not up, or somebody else's still.
+	// LeaseWaiting: its location does not exist, is not up, or is still in use by
+	// another lease.
 	LeaseWaiting LeaseState = iota
 	// LeaseMoving: it is being put in its place.
 	LeaseMoving
-	// LeasePlaced: the address works at its place, or, without a place, nowhere
-	// any more.
+	// LeasePlaced: the address works at its location, or, without a location, was
+	// removed everywhere.
 	LeasePlaced
-	// LeaseRefused: it cannot be so; Reason says why. Nothing is where it was not
-	// before. It is tried again after sm's RetryInterval, when the lease is set again,
-	// or when the place comes back.
+	// LeaseRefused: it is impossible; Reason says why. Nothing was moved. It is
+	// retried after sm's RetryInterval, when the lease is set again, or when the
+	// location returns.
 	LeaseRefused
 )
 
@@ -197,14 +197,14 @@ func (s LeaseState) String() string {
 	return fmt.Sprintf("lease(%d)", uint8(s))
 }
 
-// LeaseReport says that the state of a Lease changed.
+// LeaseReport reports a change of a Lease's state.
 type LeaseReport struct {
 	GUID   ib.GUID
-	Place  Place // what the report is about: the place asked for when it was made
+	Place  Place // the location requested when the report was made
 	State  LeaseState
 	LID    ib.LID // that the interface is reached at, 0 if none
 	Cause  Cause  // of LeaseRefused and LeaseWaiting: why, for programs
-	Reason string // the same for people, and what to do
+	Reason string // the same in words, with the remedy
 	SMPs   int    // of LeasePlaced: LFT blocks that this lease's LID took, by the paper's count
 	AtRisk bool   // of LeasePlaced: a transient cycle of credits was possible while its LID moved
 }

@@ -6,9 +6,9 @@ import (
 	"heddle/ib"
 )
 
-// wire is a port as walks see it: 12 bytes instead of a whole Port, so that
-// those of a full subnet stay in a processor's cache while millions of paths
-// are asked for.
+// wire is the part of a port that walks need: 12 bytes instead of a whole Port,
+// so that those of a full subnet stay in a processor's cache during millions of
+// path queries.
 type wire struct {
 	far  int32 // index in Ports of the far end, -1 if no packet can leave by the port
 	sw   int32 // index in Graph.Switches of the far node, -1 for an end
@@ -16,14 +16,14 @@ type wire struct {
 	rate ib.Rate
 }
 
-// crossing is a switch as walks see it: the index in Ports of its port 0, and
-// how many ports it has besides.
+// crossing is the part of a switch that walks need: the index in Ports of its
+// port 0, and its number of external ports.
 type crossing struct {
 	first int32
 	ports uint8
 }
 
-// lay builds what walks read.
+// lay builds the data for walks.
 func (s *Snapshot) lay() {
 	n := int32(0)
 	for i := range s.Nodes {
@@ -42,7 +42,7 @@ func (s *Snapshot) lay() {
 }
 
 // layAgain is lay for a snapshot that differs in the ports of some nodes from
-// the one it was copied from.
+// the one from which it was copied.
 func (s *Snapshot) layAgain(nodes []int32) {
 	if len(nodes) == 0 {
 		return
@@ -78,14 +78,14 @@ type PathAttr struct {
 	Hops uint8 // switches crossed
 }
 
-// MaxHops is the length of the longest path that is walked, in switches: as far
-// as a directed route reaches (IBA §14.2.1.2), and one more.
+// MaxHops is the length of the longest path that is walked, in switches: the
+// reach of a directed route (IBA §14.2.1.2) plus one.
 const MaxHops = 65
 
 // Path walks the installed tables from port src (index in Ports) to lid and
-// returns what the path can carry; a virtual port sends and receives through its
-// physical one. ok is false where there is none: an entry
-// is missing or leads elsewhere, or a link on the way is not Active.
+// returns the attributes of the path; a virtual port sends and receives through
+// its physical one. ok is false if there is no path: an entry is missing or
+// leads elsewhere, or a link of the path is not Active.
 func (s *Snapshot) Path(src int32, lid ib.LID) (a PathAttr, ok bool) {
 	w := s.walk(src, lid)
 	for !w.done {
@@ -109,16 +109,15 @@ func (s *Snapshot) RoundTrip(src int32, slid ib.LID, dst int32, dlid ib.LID) (th
 	return w.attr, v.attr, w.ok, v.ok
 }
 
-// Hop is a switch on a path: packets come in by port In and leave by Out, both
-// 0 where the path begins or ends at the switch itself.
+// Hop is a switch on a path: packets enter by port In and leave by Out, both 0
+// where the path begins or ends at the switch itself.
 type Hop struct {
 	Node    int32
 	In, Out uint8
 }
 
-// Trace appends the switches that a packet from port src (index in Ports) to
-// lid crosses to hops. ok is false where Path has none; what was walked of it
-// is appended all the same.
+// Trace appends the switches on the path from port src (index in Ports) to lid
+// to hops. ok is false if Path finds none; the hops walked are appended anyway.
 func (s *Snapshot) Trace(src int32, lid ib.LID, hops []Hop) (_ []Hop, ok bool) {
 	w := s.walk(src, lid)
 	for !w.done {
@@ -127,13 +126,13 @@ func (s *Snapshot) Trace(src int32, lid ib.LID, hops []Hop) (_ []Hop, ok bool) {
 	return hops, w.ok
 }
 
-// walker is a packet on its way, at the switch sw.
+// walker is a packet at the switch sw.
 type walker struct {
 	s        *Snapshot
 	dst      int32 // index in Ports
 	sw       int32 // index in Graph.Switches
 	first    int32 // the first switch
-	in       int32 // index in Ports of the port that it came in by
+	in       int32 // index in Ports of its ingress port
 	lid      ib.LID
 	attr     PathAttr
 	steps    uint8
@@ -148,7 +147,7 @@ func (s *Snapshot) walk(src int32, lid ib.LID) (w walker) {
 	if w.dst < 0 || src < 0 {
 		return w
 	}
-	src, w.dst = s.Physical(src), s.Physical(w.dst) // what is between virtual ports of one port stays in the adapter
+	src, w.dst = s.Physical(src), s.Physical(w.dst) // packets between virtual ports of one port stay in the adapter
 	p := &s.Ports[src]
 	w.attr.MTU, w.attr.Rate = p.MTU, p.Rate
 	if src == w.dst {

@@ -2,8 +2,8 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// n is how many were counted. It is that of the buckets, so that it fits them while
-// others go on counting.
+// n is the sum of the buckets, so that it matches them while others continue to
+// count.
 func (c *Counts) n() (n uint64) {
 	for _, b := range c.Buckets {
 		n += b

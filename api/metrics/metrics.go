@@ -1,6 +1,6 @@
-// Package metrics shows in Prometheus' form what a manager counts and publishes.
-// The names are in docs/metrics.md. It counts nothing itself: a daemon supplies
-// Values when it is asked.
+// Package metrics presents a manager's counters and published state in
+// Prometheus' format. The names are in docs/metrics.md. It counts nothing
+// itself: a daemon supplies Values on each scrape.
 package metrics
 
 import (
@@ -15,7 +15,7 @@ import (
 	"heddle/vm"
 )
 
-// Values are what is shown at one moment. Pointers may be nil.
+// Values are the values of one scrape. Pointers may be nil.
 type Values struct {
 	SM   sm.Status
 	Snap *subnet.Snapshot
@@ -37,16 +37,16 @@ type Count struct {
 	N      uint64
 }
 
-// Counts are the histogram of some label, if that is not empty, by powers of two:
-// Buckets[i] are those below 2^i, the last one all above.
+// Counts is a histogram by powers of two, with a label if that is not empty:
+// Buckets[i] counts values below 2^i, the last bucket all above.
 type Counts struct {
 	Label   string
 	Buckets []uint64
 	Sum     uint64 // of all; nanoseconds, where microseconds are counted
 }
 
-// New returns what /metrics shows. now is called for each scrape, so a large fabric
-// costs nothing in between.
+// New returns the contents of /metrics. now is called for each scrape, so a large
+// fabric costs nothing in between.
 func New(now func() Values) prometheus.Gatherer {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(

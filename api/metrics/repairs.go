@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Repairs are what is counted of repairs of faults.
+// Repairs are the counters of repairs.
 type Repairs struct {
 	Policy string
 	Count  uint64 // sweeps that found broken pairs
@@ -53,7 +53,7 @@ func newRepairCollector() *repairCollector {
 	return &repairCollector{
 		count:  describe("repairs_total", "Sweeps that found broken pairs.", "policy"),
 		pairs:  describe("repair_pairs_total", "Broken pairs that were connected."),
-		drains: describe("repair_drains_total", "Waits of repairs for packets under way to leave."),
+		drains: describe("repair_drains_total", "Waits of repairs for packets in flight to leave."),
 		atRisk: describe("repair_at_risk_total", "Repairs in which a transient cycle was possible."),
 		took:   describe("repair_seconds", "Seconds from the first sign of a fault to the answer that acknowledges the last block that connects a broken pair."),
 	}

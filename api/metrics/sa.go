@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// SA is what the SA counts.
+// SA has the counters of the SA.
 type SA struct {
 	Requests []Count  // attribute, method
 	Took     []Counts // by attribute: microseconds from arrival to answer
@@ -14,7 +14,7 @@ type SA struct {
 	Persist  Counts // microseconds
 	Queues   []Queue
 	Reports  uint64
-	// ReportsBack are Reports that came back undelivered.
+	// ReportsBack counts Reports returned as undelivered.
 	ReportsBack uint64
 	Lost        []Count // what
 	NoticesCut  uint64
@@ -31,7 +31,7 @@ type Queue struct {
 	Requests, Requesters int // that wait
 }
 
-// saCollector shows what the SA counts.
+// saCollector presents the counters of the SA.
 type saCollector struct {
 	requests, answers, busy, dropped, unsent, returned *prometheus.Desc
 	took, batches, persist                             *prometheus.Desc
@@ -49,18 +49,18 @@ func newSACollector() *saCollector {
 		busy:          desc("sa_busy_total", "SA requests answered BUSY.", "reason"),
 		dropped:       desc("sa_dropped_total", "SA requests that must not be answered: a wrong SM_Key, a stranger, no master."),
 		unsent:        desc("sa_unsent_total", "SA answers and Reports that the port did not take."),
-		returned:      desc("sa_returned_total", "SA answers that came back undelivered."),
+		returned:      desc("sa_returned_total", "SA answers returned as undelivered."),
 		took:          desc("sa_answer_seconds", "Seconds from the arrival of an SA request to its answer.", "attribute"),
-		batches:       desc("sa_batch_requests", "Requests that change something in one step of the SA."),
+		batches:       desc("sa_batch_requests", "Requests that change state in one step of the SA."),
 		persist:       desc("sa_persist_seconds", "Seconds to store the changes of one step of the SA."),
 		waiting:       desc("sa_queue_requests", "SA requests that wait.", "queue"),
 		requesters:    desc("sa_queue_requesters", "LIDs that have SA requests waiting.", "queue"),
 		reports:       desc("sa_reports_total", "Reports sent to subscribers, repetitions included."),
-		reportsBack:   desc("sa_reports_returned_total", "Reports that came back undelivered."),
-		lost:          desc("sa_lost_total", "What the SA's loop had no room for.", "what"),
+		reportsBack:   desc("sa_reports_returned_total", "Reports returned as undelivered."),
+		lost:          desc("sa_lost_total", "Events dropped because the SA's queue was full.", "what"),
 		unsaved:       desc("sa_unsaved_changes", "Changes that were acknowledged and wait for a store that cannot be written."),
-		noticesCut:    desc("sa_notices_cut_total", "Notices of the SA that were not told because there were too many."),
-		transfers:     desc("sa_rmpp_transfers", "RMPP transfers under way, where the port itself segments.", "direction"),
+		noticesCut:    desc("sa_notices_cut_total", "Notices of the SA that were suppressed because there were too many."),
+		transfers:     desc("sa_rmpp_transfers", "RMPP transfers in progress, if the port itself segments.", "direction"),
 		groups:        desc("sa_groups", "Multicast groups."),
 		members:       desc("sa_group_members", "Ports in multicast groups."),
 		services:      desc("sa_services", "Services registered."),

@@ -7,7 +7,7 @@ import (
 	"heddle/vm"
 )
 
-// VM is what the address manager counts.
+// VM has the counters of the address manager.
 type VM struct {
 	Ops             []Count  // operation, result
 	Took            []Counts // by operation: microseconds
@@ -16,7 +16,7 @@ type VM struct {
 	NoticesCut      uint64
 }
 
-// vmCollector shows what the address manager counts.
+// vmCollector presents the counters of the address manager.
 type vmCollector struct {
 	interfaces, journal, guids, guidsUsed, lids, lidsUsed *prometheus.Desc
 	members, ops, took, placed, refused, blocks, cut      *prometheus.Desc
@@ -34,11 +34,11 @@ func newVMCollector() *vmCollector {
 		lidsUsed:    desc("vm_pool_lids_used", "LIDs that are given, to ports, functions and interfaces."),
 		members:     desc("vm_members", "Members of partitions that were added by themselves."),
 		ops:         desc("vm_operations_total", "Operations answered.", "operation", "result"),
-		took:        desc("vm_operation_seconds", "Seconds from an operation's turn to its answer, where that says it is done.", "operation"),
+		took:        desc("vm_operation_seconds", "Seconds from the start of an operation to its successful answer.", "operation"),
 		placed:      desc("vm_placed_total", "Addresses that the subnet manager put in their place, or took from it."),
 		refused:     desc("vm_refused_total", "Addresses that could not be put in their place."),
-		blocks:      desc("vm_lft_blocks_total", "LFT blocks written for addresses that were put in their place, each address by itself."),
-		cut:         desc("vm_notices_cut_total", "Notices about interfaces that were not told because there were too many."),
+		blocks:      desc("vm_lft_blocks_total", "LFT blocks written for placed addresses, counted for each address separately."),
+		cut:         desc("vm_notices_cut_total", "Notices about interfaces that were suppressed because there were too many."),
 		vports:      desc("vports", "Virtual ports that can be reached."),
 		hypervisors: desc("hypervisors", "Ports that can hold virtual functions.", "model"),
 	}

@@ -10,19 +10,19 @@ import (
 	"heddle/subnet"
 )
 
-// Artist draws the fabric for the page. It keeps the drawing of one snapshot, as
-// many pages look at it, and what it has drawn before, so that what is gone is
-// drawn as gone and not left out. Any goroutine may use it.
+// Artist draws the fabric for the page. It keeps the drawing of one snapshot for
+// several pages, and what it has drawn before, so that lost nodes and links are
+// drawn as lost. It is safe for concurrent use.
 type Artist struct {
 	mu     sync.Mutex
 	made   bool               // guarded by mu
 	last   api.Drawing        // guarded by mu
 	hosts  map[ib.GUID]int    // most hosts a switch has had; guarded by mu
-	cables map[[2]ib.GUID]int // most cables two switches have had; guarded by mu
+	cables map[[2]ib.GUID]int // most links two switches have had; guarded by mu
 }
 
-// remember raises what was drawn before to what is there now, and puts what
-// is missing now into d.
+// remember updates the maxima drawn so far, and adds the missing nodes and
+// links to d.
 func (c *Artist) remember(d *api.Drawing, s *subnet.Snapshot) {
 	if c.hosts == nil {
 		c.hosts, c.cables = map[ib.GUID]int{}, map[[2]ib.GUID]int{}
@@ -98,7 +98,7 @@ func draw(s *subnet.Snapshot) api.Drawing {
 				if active {
 					up[i]++
 				}
-			case s.Nodes[j].SwitchIndex >= 0 && j > i: // each cable once, no loopback
+			case s.Nodes[j].SwitchIndex >= 0 && j > i: // each link once, no loopback
 				k := [2]int{i, j}
 				l := cables[k]
 				if l == nil {

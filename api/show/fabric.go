@@ -7,7 +7,7 @@ import (
 	"heddle/subnet"
 )
 
-// Nodes lists what the last sweep found, in GUID order; s may be nil.
+// Nodes lists the nodes found by the last sweep, in GUID order; s may be nil.
 func Nodes(s *subnet.Snapshot) []api.Node {
 	if s == nil {
 		return nil
@@ -41,7 +41,7 @@ func Nodes(s *subnet.Snapshot) []api.Node {
 	return out
 }
 
-// Links lists the cables, in order of the lower of their node GUIDs; s may be nil.
+// Links lists the links, in order of the lower of their node GUIDs; s may be nil.
 func Links(s *subnet.Snapshot) []api.Link {
 	if s == nil {
 		return nil
@@ -50,7 +50,7 @@ func Links(s *subnet.Snapshot) []api.Link {
 	for i := range s.Ports {
 		p := &s.Ports[i]
 		if p.Virtual != nil {
-			break // they come last, and share the cable of their physical port
+			break // virtual ports come last, and share the link of their physical port
 		}
 		q := s.Port(p.Peer)
 		if q == nil || p.Peer.Node < p.Node || p.Peer.Node == p.Node && p.Peer.Port < p.Num {

@@ -9,8 +9,8 @@ import (
 	"heddle/vm"
 )
 
-// HypervisorPort resolves what people call a hypervisor by: the GUID of its port
-// or node, or its node description. A port GUID need not be on the fabric.
+// HypervisorPort resolves a hypervisor's name: the GUID of its port or node, or
+// its node description. A port GUID need not be on the fabric.
 func HypervisorPort(s *subnet.Snapshot, name string) (ib.GUID, error) {
 	if name == "" {
 		return 0, fmt.Errorf("%w: which hypervisor? Name it by port GUID, node GUID or node description", vm.ErrInvalid)
@@ -51,13 +51,13 @@ func HypervisorPort(s *subnet.Snapshot, name string) (ib.GUID, error) {
 	case isGUID:
 		return g, nil // not there yet
 	case s == nil || !s.Up:
-		return 0, fmt.Errorf("%w: the subnet is not up yet, so nobody is known by the name %q", api.ErrBusy, name)
+		return 0, fmt.Errorf("%w: the subnet is not up yet, so the name %q is unknown", api.ErrBusy, name)
 	}
 	return 0, fmt.Errorf("%w: no port with virtual functions has this port GUID, node GUID or node description: %q", vm.ErrInvalid, name)
 }
 
-// unseen is the port of a node that is not known to have virtual functions, or not
-// yet: the address manager waits until it is known, or says why it cannot be used.
+// unseen is the port of a node without known virtual functions: the address
+// manager waits until they are known, or reports why the port cannot be used.
 func unseen(s *subnet.Snapshot, name string, g ib.GUID, isGUID bool) (found ib.GUID, err error) {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -107,12 +107,12 @@ var moveModes = map[string]subnet.MoveMode{"": subnet.MoveAuto, "auto": subnet.M
 
 var guidKinds = map[string]vm.GUIDKind{"static": vm.StaticGUID, "pool": vm.PoolGUID, "function": vm.FunctionGUID}
 
-// interfaceOf is what an operation wants to create.
+// interfaceOf is the interface that an operation creates.
 func interfaceOf(op *api.VMOperation) (vm.Interface, error) {
 	x := vm.Interface{Name: op.Name, GUIDKind: guidKinds[op.GUIDKind], LIDKind: lidKinds[op.LIDKind], LID: ib.LID(op.LID), Mode: moveModes[op.Mode]}
 	switch op.Name {
 	case "pools", ".", "..":
-		return x, fmt.Errorf("%w: name %q means something else in the API", vm.ErrInvalid, op.Name)
+		return x, fmt.Errorf("%w: name %q is reserved in the API", vm.ErrInvalid, op.Name)
 	}
 	guid := func(s string) (ib.GUID, error) {
 		g, err := ib.ParseGUID(s)
@@ -128,7 +128,7 @@ func interfaceOf(op *api.VMOperation) (vm.Interface, error) {
 		}
 	}
 	if op.GUIDKind == "static" && op.GUID == "" {
-		return x, fmt.Errorf("%w: guid_kind static wants a guid: give one, or leave guid_kind out for one of the pool", vm.ErrInvalid)
+		return x, fmt.Errorf("%w: guid_kind static needs a guid; give one, or omit guid_kind for one from the pool", vm.ErrInvalid)
 	}
 	for _, s := range op.Aliases {
 		g, err := guid(s)
@@ -141,8 +141,8 @@ func interfaceOf(op *api.VMOperation) (vm.Interface, error) {
 	return x, err
 }
 
-// Operation is what an operation of the API asks the address manager for; s may be
-// nil.
+// Operation converts an operation of the API to one of the address manager; s may
+// be nil.
 func Operation(s *subnet.Snapshot, op *api.VMOperation) (vm.Op, error) {
 	var at subnet.Place
 	if op.Hypervisor != "" || op.Op == "attach" || op.Op == "migrate" || op.Op == "move" {

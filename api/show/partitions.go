@@ -14,9 +14,9 @@ import (
 	"heddle/vm"
 )
 
-// Partitions shows a policy as people may change it, base, and the partitions
-// that are in force, p, which have the members that virtual machines add; what the
-// ports of the subnet have of them, and how far they are carried out.
+// Partitions shows the editable policy, base, and the partitions in force, p,
+// which include the members of virtual machines; the P_Keys that the ports have,
+// and the state of the programming.
 func Partitions(s *subnet.Snapshot, base, p *partition.Policy, st *sm.PartitionStatus) api.Partitions {
 	var text strings.Builder
 	_ = base.Format(&text) // a Builder takes everything
@@ -55,8 +55,8 @@ func Partitions(s *subnet.Snapshot, base, p *partition.Policy, st *sm.PartitionS
 // maxNamed is how many GUIDs a PartitionReady names of each kind.
 const maxNamed = 1000
 
-// PartitionReady says how far a P_Key is in the hardware of its members; v may be
-// nil.
+// PartitionReady reports the state of a P_Key in the hardware of its members; v
+// may be nil.
 func PartitionReady(s *subnet.Snapshot, v *vm.View, key ib.PKey) (api.PartitionReady, error) {
 	members, known := partitionMembers(s, v, key)
 	if !known {
@@ -91,9 +91,9 @@ func btoi(b bool) int {
 	return 0
 }
 
-// partitionMembers are the port GUIDs that are members of a partition, and whether
-// full ones: those that the policy names, or means by a class, those that were
-// added, and interfaces. known is false if nobody has the P_Key.
+// partitionMembers maps the port GUIDs of a partition's members to full
+// membership: those that the policy names, directly or by a class, the added ones,
+// and interfaces. known is false if no partition has the P_Key.
 func partitionMembers(s *subnet.Snapshot, v *vm.View, key ib.PKey) (full map[ib.GUID]bool, known bool) {
 	full = map[ib.GUID]bool{}
 	if v != nil {
@@ -112,7 +112,7 @@ func partitionMembers(s *subnet.Snapshot, v *vm.View, key ib.PKey) (full map[ib.
 			for _, k := range x.Keys {
 				if k.PKey == key {
 					known = true
-					if x.GUID != 0 { // else it is to have a function's, and is nowhere
+					if x.GUID != 0 { // otherwise it will have a function's, and is on none
 						full[x.GUID] = full[x.GUID] || k.Full
 					}
 				}

@@ -11,9 +11,8 @@ import (
 	"heddle/vm"
 )
 
-// findPort resolves what people call an end port by: LID, GUID (port or
-// alias), GID, or node description. A node with several ports is found by its
-// first.
+// findPort resolves the name of an end port: LID, GUID (port or alias), GID, or
+// node description. A node with several ports stands for its first.
 func findPort(s *subnet.Snapshot, name string) (int32, error) {
 	if s == nil || !s.Up {
 		return -1, fmt.Errorf("the subnet is not up yet")
@@ -47,7 +46,7 @@ func findPort(s *subnet.Snapshot, name string) (int32, error) {
 		}
 		if p := firstEnd(s, int32(i)); p >= 0 {
 			if found >= 0 {
-				return -1, fmt.Errorf("%q: several nodes are described so; name one by LID or GUID", name)
+				return -1, fmt.Errorf("%q: several nodes have this description; use a LID or GUID", name)
 			}
 			found = p
 		}
@@ -83,7 +82,7 @@ func findEnd(s *subnet.Snapshot, v *vm.View, name string) (int32, error) {
 	return i, err
 }
 
-// Path is the way from one end port to another, each named by LID, GUID, GID,
+// Path is the path from one end port to another, each named by LID, GUID, GID,
 // node description or name of an interface; s and v may be nil.
 func Path(s *subnet.Snapshot, v *vm.View, from, to string) (api.Path, error) {
 	a, err := findEnd(s, v, from)

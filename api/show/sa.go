@@ -56,7 +56,7 @@ func Services(v *sa.View) []api.Service {
 	return out
 }
 
-// Subscriptions shows who wants to hear of notices; v may be nil.
+// Subscriptions lists the subscriptions to notices; v may be nil.
 func Subscriptions(v *sa.View) []api.Subscription {
 	if v == nil {
 		return nil
@@ -81,7 +81,7 @@ func Subscriptions(v *sa.View) []api.Subscription {
 	return out
 }
 
-// SAKey shows what makes SA requests trusted.
+// SAKey shows the key that makes SA requests trusted.
 func SAKey(o *sa.Options) api.SAKey {
 	k := api.SAKey{OwnHost: o.TrustLocal}
 	if o.SAKey != 0 {

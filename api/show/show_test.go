@@ -73,7 +73,7 @@ func TestReady(t *testing.T) {
 		{State{SM: unseen}, true, "3 nodes do not answer"},
 		{State{SM: sm.Status{State: subnet.Standby}}, true, "standby"},
 		{State{SM: sm.Status{State: subnet.Discovering, Phase: sm.PhaseDiscover}}, false, "DISCOVERING, "},
-		{State{SM: up, Unsaved: 2, UnsavedErr: errors.New("no space")}, false, "2 changes that hosts were told of are lost if the manager ends now: the store cannot be written: no space"},
+		{State{SM: up, Unsaved: 2, UnsavedErr: errors.New("no space")}, false, "2 acknowledged changes are lost if the manager ends now: the store cannot be written: no space"},
 	} {
 		if ready, why := Ready(&c.state); ready != c.ready || !strings.Contains(why, c.why) {
 			t.Errorf("%v, %q; want %v, %q", ready, why, c.ready, c.why)

@@ -1,7 +1,6 @@
-// Package show turns what the cores publish into what the API, the status page and
-// the events show, and what the API is asked for into what the cores are asked for.
-// It is functions over values: the loops of package daemon call it with the state
-// that they hold.
+// Package show converts published state into the types of the API, the status page
+// and the events, and API requests into operations of the cores. It consists of
+// functions over values: the loops of package daemon call it with their state.
 package show
 
 import (
@@ -16,8 +15,8 @@ import (
 	"heddle/vm"
 )
 
-// State is what a manager shows: the status of its core, and what the cores have
-// published; pointers are nil before the first.
+// State is the input: the status of a manager's core, and the published state of
+// the cores; pointers are nil before the first.
 type State struct {
 	SM   sm.Status
 	Snap *subnet.Snapshot
@@ -33,8 +32,7 @@ type State struct {
 	UnsavedErr error
 }
 
-// Status is the state in a few numbers. What the SA counted is for the caller to
-// add.
+// Status summarizes the state. The caller adds the counters of the SA.
 func Status(x *State) api.Status {
 	st := &x.SM
 	out := api.Status{
@@ -108,14 +106,15 @@ func partitionStatus(st *sm.Status) api.PartitionStatus {
 	return api.PartitionStatus{Count: p.Count, Settled: p.Settled, Pending: p.Pending, Quarantined: len(p.Quarantined)}
 }
 
-// Ready says whether the subnet is up (or this manager is a working standby), with
-// the reason where it is not.
+// Ready reports whether the subnet is up (or this manager is a working standby),
+// otherwise with the reason.
 func Ready(x *State) (bool, string) {
 	st := &x.SM
 	switch {
 	case st.Up && x.Unsaved > 0:
-		// The subnet works and hosts are served, but what they were told is not safe.
-		return false, fmt.Sprintf("subnet up, but %d changes that hosts were told of are lost if the manager ends now: the store cannot be written: %v", x.Unsaved, x.UnsavedErr)
+		// The subnet works and hosts are served, but acknowledged changes may be
+		// lost.
+		return false, fmt.Sprintf("subnet up, but %d acknowledged changes are lost if the manager ends now: the store cannot be written: %v", x.Unsaved, x.UnsavedErr)
 	case st.Up && st.OwnSilent:
 		return true, "subnet up as last read: the agent of the manager's own port does not answer"
 	case st.Up && st.Unseen > 0:

@@ -27,7 +27,7 @@ func VM(s *subnet.Snapshot, x *vm.Interface) api.VM {
 		Hypervisor: placeRow(s, x.Place), Dest: placeRow(s, x.Dest),
 	}
 	if x.Place == (subnet.Place{}) && x.Dest == (subnet.Place{}) && x.Doing == "" {
-		out.Lease = "none" // whatever was last said of it: it is nowhere, and is to be nowhere
+		out.Lease = "none" // regardless of the last report: it is on no function, and none is requested
 	}
 	if x.GUID != 0 {
 		out.GUID = x.GUID.String()
@@ -101,7 +101,7 @@ func VMs(s *subnet.Snapshot, v *vm.View, f api.VMFilter) (api.VMList, error) {
 	return out, nil
 }
 
-// Pools says how many GUIDs and LIDs are left; v may be nil.
+// Pools reports the free GUIDs and LIDs; v may be nil.
 func Pools(v *vm.View) api.VMPools {
 	if v == nil {
 		return api.VMPools{}
