@@ -36,9 +36,6 @@ var toSplit = []string{
 	"internal/routetest.Wear.Step",
 	"route/check.updater.local",
 	"route/check.verifier.slow",
-	"route/engine/ftree.tree.labelLevel",
-	"route/engine/sssp.incremental",
-	"route/engine/updn.ranker.find",
 	"route/transition.mixer.search",
 	"vm.Core.place",
 }

@@ -121,6 +121,12 @@ func (t *tree) labelLevel(l int, inner, outer, pods union) {
 		}
 		i = j
 	}
+	t.levelWidths(l, outer, width)
+}
+
+// levelWidths gives the switches of level l the width of their outer plane, and
+// the number of ports that its labels take.
+func (t *tree) levelWidths(l int, outer union, width []int32) {
 	parallel := make([]int32, t.n) // by outer plane: most links between two switches
 	for _, s := range t.order {
 		if int(t.level[s]) != l {

@@ -80,18 +80,11 @@ func (r *router) change(m *memo, d *fabric.Delta) *layer.Change {
 	return c
 }
 
-// incremental is the update of sssp; nil if it is better to compute from scratch.
-func incremental(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric.Delta, o route.Options) *router {
-	old := from.Graph
-	if o.Rebalance || m.asked != engine.Asked(o) || len(from.Tables.LFT) != len(old.Switches) || len(limits(old)) > 0 || len(limits(g)) > 0 {
-		return nil
-	}
-	if !engine.Whole(from.Tables) {
-		return nil
-	}
+// rows are tables of g with the rows of older ones, and whether each is shared.
+func rows(name string, from route.Solution, g *fabric.Graph, d *fabric.Delta) (t *route.Tables, shared []bool) {
 	width := route.RowLen(g.TopLID)
-	t := &route.Tables{Engine: name, LFT: make([][]byte, len(g.Switches)), TopLID: g.TopLID, NumVLs: 1}
-	shared := make([]bool, len(g.Switches))
+	t = &route.Tables{Engine: name, LFT: make([][]byte, len(g.Switches)), TopLID: g.TopLID, NumVLs: 1}
+	shared = make([]bool, len(g.Switches))
 	for s, k := range d.Switch {
 		var row []byte
 		if k >= 0 {
@@ -106,6 +99,19 @@ func incremental(name string, from route.Solution, m *memo, g *fabric.Graph, d *
 			t.LFT[s][l] = route.Drop
 		}
 	}
+	return t, shared
+}
+
+// incremental is the update of sssp; nil if it is better to compute from scratch.
+func incremental(name string, from route.Solution, m *memo, g *fabric.Graph, d *fabric.Delta, o route.Options) *router {
+	old := from.Graph
+	if o.Rebalance || m.asked != engine.Asked(o) || len(from.Tables.LFT) != len(old.Switches) || len(limits(old)) > 0 || len(limits(g)) > 0 {
+		return nil
+	}
+	if !engine.Whole(from.Tables) {
+		return nil
+	}
+	t, shared := rows(name, from, g, d)
 	r := newRouter(g, o, t, shared)
 	r.prev = make([][]byte, len(g.Switches))
 	for s, k := range d.Switch {
@@ -118,7 +124,7 @@ func incremental(name string, from route.Solution, m *memo, g *fabric.Graph, d *
 			continue
 		}
 		for s := range t.LFT { // without an owner
-			if int(l) < width {
+			if int(l) < route.RowLen(g.TopLID) {
 				r.set(int32(s), l, route.Drop)
 			}
 		}

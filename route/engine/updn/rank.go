@@ -177,22 +177,12 @@ func (r *ranker) prepare() {
 	}
 }
 
-// find sets roots in the parts that have none in first.
-func (r *ranker) find(isRoot []bool, first []int32, workers int) {
-	var from []int32
-	for s := range r.n {
-		if r.weight[s] > 0 && first[r.part[s]] < 0 {
-			from = append(from, int32(s))
-		}
-	}
-	dist := make([]uint16, len(from)*r.n)
-	workers = max(workers, 1)
-	queues := make([][]int32, workers)
-	route.ForEach(workers, len(from), func(w, i int) {
-		queues[w] = r.distances(from[i], dist[i*r.n:(i+1)*r.n], queues[w])
-	})
-	reach := make([]int32, r.n)
-	sum := make([]int64, r.n)
+// reaches are, by switch of a part without a root, the least distance within which
+// more than half of the part's CA ports lie, and the sum of the distances to them.
+// dist has a row for each switch of from.
+func (r *ranker) reaches(from []int32, dist []uint16, first []int32) (reach []int32, sum []int64) {
+	reach = make([]int32, r.n)
+	sum = make([]int64, r.n)
 	longest := 0
 	for _, d := range dist {
 		if d != unreached {
@@ -220,6 +210,24 @@ func (r *ranker) find(isRoot []bool, first []int32, workers int) {
 			}
 		}
 	}
+	return reach, sum
+}
+
+// find sets roots in the parts that have none in first.
+func (r *ranker) find(isRoot []bool, first []int32, workers int) {
+	var from []int32
+	for s := range r.n {
+		if r.weight[s] > 0 && first[r.part[s]] < 0 {
+			from = append(from, int32(s))
+		}
+	}
+	dist := make([]uint16, len(from)*r.n)
+	workers = max(workers, 1)
+	queues := make([][]int32, workers)
+	route.ForEach(workers, len(from), func(w, i int) {
+		queues[w] = r.distances(from[i], dist[i*r.n:(i+1)*r.n], queues[w])
+	})
+	reach, sum := r.reaches(from, dist, first)
 	best, chosen := slices.Clone(first), slices.Clone(first) // by part: of least reach, the first root
 	for s := range int32(r.n) {
 		k := r.part[s]
