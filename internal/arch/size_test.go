@@ -34,9 +34,7 @@ var longFuncs = map[string]string{
 var toSplit = []string{
 	"internal/abitest.requestResponse",
 	"internal/routetest.Wear.Step",
-	"route/check.updater.local",
 	"route/check.verifier.slow",
-	"route/transition.mixer.search",
 	"vm.Core.place",
 }
 

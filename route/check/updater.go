@@ -151,19 +151,10 @@ func (s *side) deps(list []op, u int32, isCA bool) []op {
 // regionMost is the largest region that is processed switch by switch.
 const regionMost = 64
 
-// local updates a LID by the switches upstream of changed entries; false if it
-// verified the whole LID instead.
-func (c *updater) local(l int, at []int32) bool {
+// upstream sets the region: the changed switches and those that send a LID to
+// them. It is false if there are more than regionMost.
+func (c *updater) upstream(l int, at []int32, dst int32) bool {
 	j := c.old.j
-	dst, port, isCA := j.destination(l)
-	if dst < 0 || len(at) > regionMost || slices.Contains(at, dst) {
-		c.column(l)
-		return false
-	}
-	if c.old.ch == nil {
-		c.old.room()
-		c.now.room()
-	}
 	c.round++
 	c.region = c.region[:0]
 	for _, s := range at {
@@ -180,7 +171,6 @@ func (c *updater) local(l int, at []int32) bool {
 			}
 			if r := j.g.Channels[k].Rev; r >= 0 && j.channel(u, l) == r {
 				if len(c.region) == regionMost {
-					c.column(l)
 					return false
 				}
 				c.stamp[u] = c.round
@@ -188,6 +178,26 @@ func (c *updater) local(l int, at []int32) bool {
 				c.region = append(c.region, u)
 			}
 		}
+	}
+	return true
+}
+
+// local updates a LID by the switches upstream of changed entries; false if it
+// verified the whole LID instead.
+func (c *updater) local(l int, at []int32) bool {
+	j := c.old.j
+	dst, port, isCA := j.destination(l)
+	if dst < 0 || len(at) > regionMost || slices.Contains(at, dst) {
+		c.column(l)
+		return false
+	}
+	if c.old.ch == nil {
+		c.old.room()
+		c.now.room()
+	}
+	if !c.upstream(l, at, dst) {
+		c.column(l)
+		return false
 	}
 	for _, u := range c.region {
 		c.now.ch[u] = c.now.j.channel(u, l)

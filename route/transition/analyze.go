@@ -282,6 +282,13 @@ func (x *mixer) search(ch *change, v *verdict, rooted bool) *discards {
 			return d
 		}
 	}
+	x.searchTrees(ch, v, d, ins, w)
+	return d
+}
+
+// searchTrees decides which multicast trees are dropped before they are written,
+// and which are held until all else is written.
+func (x *mixer) searchTrees(ch *change, v *verdict, d *discards, ins *inserter, w *walker) {
 	for i, k := range ch.trees {
 		w.edges = w.edges[:0]
 		x.treeDeps(w, k, newEntries|newLanes|oldSLs|newSLs)
@@ -299,7 +306,6 @@ func (x *mixer) search(ch *change, v *verdict, rooted bool) *discards {
 			d.trees = append(d.trees, i)
 		}
 	}
-	return d
 }
 
 // tryRooted inserts the dependencies of rooted order.
