@@ -1,9 +1,6 @@
 package lab
 
 import (
-	"fmt"
-	"time"
-
 	"heddle/mad"
 	"heddle/shell"
 	"heddle/vm"
@@ -35,16 +32,4 @@ func (m *Manager) DoVM(done func(i int, r *vm.Reply), ops ...vm.Op) {
 	if !m.Dead {
 		m.shared.Ask(&shell.Ask{Ops: ops, Answer: done})
 	}
-}
-
-// VM does an operation and runs events until it is answered, at most for a
-// minute of virtual time.
-func (m *Manager) VM(op vm.Op) vm.Reply {
-	var got *vm.Reply
-	m.DoVM(func(_ int, r *vm.Reply) { c := *r; got = &c }, op)
-	err := m.c.RunUntil(time.Minute, func() bool { return got != nil || m.Dead })
-	if got == nil {
-		return vm.Reply{Err: fmt.Errorf("lab: %T is not answered: %w", op, err)}
-	}
-	return *got
 }
