@@ -96,7 +96,10 @@ func (gs *Groups) Route() []route.Group {
 	at := func(mlid ib.LID, x *subnet.Group) memberList {
 		l, ok := m.of[mlid]
 		if !ok || !oneList(l.members, x.Members) || !oneList(l.senders, x.Senders) {
-			l = memberList{members: x.Members, senders: x.Senders, at: gs.membersAt(g, x.Members), sendAt: gs.membersAt(g, x.Senders)}
+			l = memberList{
+				members: x.Members, senders: x.Senders,
+				at: gs.membersAt(g, x.Members), sendAt: gs.membersAt(g, x.Senders),
+			}
 		}
 		next[mlid] = l
 		return l
@@ -178,7 +181,9 @@ func endPortsOf(g *fabric.Graph, guids []ib.GUID) (out []int32, others []ib.GUID
 		}
 		for near := 0; next < len(g.EndPorts) && g.EndPorts[next].GUID < u; next++ {
 			if near++; near > 8 {
-				i, _ := slices.BinarySearchFunc(g.EndPorts[next:], u, func(e fabric.EndPort, u ib.GUID) int { return cmp.Compare(e.GUID, u) })
+				i, _ := slices.BinarySearchFunc(g.EndPorts[next:], u, func(e fabric.EndPort, u ib.GUID) int {
+					return cmp.Compare(e.GUID, u)
+				})
 				next += i
 				break
 			}
@@ -197,7 +202,10 @@ func endPortsOf(g *fabric.Graph, guids []ib.GUID) (out []int32, others []ib.GUID
 // Refused tells, once, why a group has no tree.
 func (gs *Groups) Refused(mlid ib.LID, why string) {
 	if gs.NoteOnce("group " + mlid.String() + why) {
-		gs.Notify(notice.Notice{Kind: notice.KindGroupRefused, Level: notice.Warn, Text: "multicast group " + mlid.String() + " has no tree: " + why})
+		gs.Notify(notice.Notice{
+			Kind: notice.KindGroupRefused, Level: notice.Warn,
+			Text: "multicast group " + mlid.String() + " has no tree: " + why,
+		})
 	}
 }
 

@@ -22,7 +22,8 @@ type heldTrees struct {
 // Installed returns the trees as the switches hold them, nil if there is none.
 func (gs *Groups) Installed() *route.Multicast {
 	h := &gs.held
-	if g := gs.Fabric.Graph; len(h.switches) != len(g.Switches) || len(g.Switches) > 0 && &h.switches[0] != &g.Switches[0] {
+	g := gs.Fabric.Graph
+	if len(h.switches) != len(g.Switches) || len(g.Switches) > 0 && &h.switches[0] != &g.Switches[0] {
 		*h = heldTrees{switches: g.Switches, blocks: map[uint16]bool{}}
 		for _, ni := range gs.Fabric.SwitchNode {
 			if m := gs.Fabric.Nodes[ni].MFT; m != nil {
@@ -55,7 +56,9 @@ func (gs *Groups) Installed() *route.Multicast {
 	for i := range h.trees {
 		t := &h.trees[i]
 		t.SL = gs.treeSL(t.MLID)
-		if was := gs.servedTree(t.MLID); was != nil && len(was.Switches) > 0 && &was.Switches[0] != &t.Switches[0] && slices.Equal(was.Switches, t.Switches) && slices.Equal(was.Ports, t.Ports) {
+		was := gs.servedTree(t.MLID)
+		if was != nil && len(was.Switches) > 0 && &was.Switches[0] != &t.Switches[0] &&
+			slices.Equal(was.Switches, t.Switches) && slices.Equal(was.Ports, t.Ports) {
 			t.Switches, t.Ports = was.Switches, was.Ports
 		}
 	}

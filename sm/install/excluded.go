@@ -66,7 +66,9 @@ func (x *Installer) missed(s *job.Solution, d *fabric.Delta) (left []transition.
 			l.Shared = true
 		}
 		for _, ch := range was.Channels[was.Off[i]:was.Off[i+1]] {
-			o.cables = append(o.cables, transition.FrozenCable{Port: ch.OutPort, Peer: was.Switches[ch.To].GUID, PeerPort: ch.InPort, VLs: ch.VLs})
+			o.cables = append(o.cables, transition.FrozenCable{
+				Port: ch.OutPort, Peer: was.Switches[ch.To].GUID, PeerPort: ch.InPort, VLs: ch.VLs,
+			})
 		}
 		if x.excluded == nil {
 			x.excluded = map[ib.GUID]*excluded{}
@@ -78,7 +80,8 @@ func (x *Installer) missed(s *job.Solution, d *fabric.Delta) (left []transition.
 		a, b := d.OldSwitch[ch.From], d.OldSwitch[ch.To]
 		if now < 0 && a >= 0 && b >= 0 && int(ch.Rev) > i && x.carries(a, ch.OutPort) && x.carries(b, ch.InPort) {
 			left = append(left, transition.LeftCable{
-				Switch: was.Switches[ch.From].GUID, Port: ch.OutPort, Peer: was.Switches[ch.To].GUID, PeerPort: ch.InPort, VLs: ch.VLs,
+				Switch: was.Switches[ch.From].GUID, Port: ch.OutPort,
+				Peer: was.Switches[ch.To].GUID, PeerPort: ch.InPort, VLs: ch.VLs,
 			})
 		}
 	}

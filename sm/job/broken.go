@@ -23,7 +23,7 @@ type Breakage struct {
 	Writes [][]route.BlockDiff // by stage of the plan: the blocks that connect pairs, ascending
 }
 
-// broken counts what is broken, and what the plan does about it. It comes after the plan, so that
+// broken counts the broken pairs, and those that the plan connects. It runs after the plan, so that
 // it does not delay proved tables. nil: nothing is known to be broken.
 func (j *Job) broken(r *Result) *Breakage {
 	if j.Transition.Quiet && j.Policy != config.TransitionStatic2003 || len(j.Installed.LFT) != len(j.Graph.Switches) {
@@ -43,9 +43,9 @@ func (j *Job) broken(r *Result) *Breakage {
 	return b
 }
 
-// lost lists what went since tables were last distributed in full: ports that
-// led to another switch, and rows with entries that led somewhere. A manager that
-// distributed none yet takes all entries over ports without a link for lost.
+// lost lists what was lost since tables were last distributed in full: ports that led to another
+// switch, and rows with entries. For a manager that has distributed none yet, all ports without a
+// link are lost.
 func (j *Job) lost(b *Breakage) (ports []transition.LostPort, rows []transition.LostRow) {
 	g := j.Graph
 	s := j.Served
@@ -118,12 +118,12 @@ func (j *Job) lostLinks(b *Breakage) (at []int32, ports []transition.LostPort) {
 	return at, ports
 }
 
-// forwards reports whether a switch that is no part of the graph still forwards.
+// forwards reports whether an excluded switch still forwards.
 func (j *Job) forwards(g ib.GUID) bool {
 	return slices.ContainsFunc(j.Transition.Frozen, func(f transition.Frozen) bool { return f.GUID == g })
 }
 
-// carries reports whether data may still go over a cable that is no channel of the graph.
+// carries reports whether data may still go over a link that is no channel of the graph.
 func (j *Job) carries(from ib.GUID, port uint8, to ib.GUID) bool {
 	for i := range j.Transition.Left {
 		l := &j.Transition.Left[i]
@@ -133,7 +133,8 @@ func (j *Job) carries(from ib.GUID, port uint8, to ib.GUID) bool {
 	}
 	for i := range j.Transition.Frozen {
 		f := &j.Transition.Frozen[i]
-		if f.GUID == to && slices.ContainsFunc(f.Cables, func(k transition.FrozenCable) bool { return k.Peer == from && k.PeerPort == port }) {
+		there := func(k transition.FrozenCable) bool { return k.Peer == from && k.PeerPort == port }
+		if f.GUID == to && slices.ContainsFunc(f.Cables, there) {
 			return true
 		}
 	}

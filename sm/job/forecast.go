@@ -77,7 +77,8 @@ func (p *Plan) Forecast(faults []notice.Fault, workers int) (*Forecast, error) {
 		}
 		return 0
 	})
-	if !ok || g.EndPorts[own].Switch < 0 || slices.Contains(x.Switches, g.EndPorts[own].Switch) || slices.Contains(x.EndPorts, int32(own)) {
+	if !ok || g.EndPorts[own].Switch < 0 ||
+		slices.Contains(x.Switches, g.EndPorts[own].Switch) || slices.Contains(x.EndPorts, int32(own)) {
 		return nil, ErrCutOff
 	}
 	// What the manager cannot reach is not there for it.
@@ -161,7 +162,8 @@ func (j *Job) after(s *Solution, h *fabric.Graph) *Job {
 	k.Groups = groupsOn(j.Groups, s.Graph, h)
 	k.Options.Previous, k.Options.Rebalance = inst, false
 	t := &k.Transition
-	t.Quiet, t.LanesUnknown, t.Held, t.Recent, t.Frozen, t.Left = j.Policy == config.TransitionStatic2003, false, nil, nil, nil, nil
+	t.Quiet, t.LanesUnknown = j.Policy == config.TransitionStatic2003, false
+	t.Held, t.Recent, t.Frozen, t.Left = nil, nil, nil, nil
 	return &k
 }
 
@@ -269,7 +271,9 @@ func NewPlannedStage(st *transition.Stage) PlannedStage {
 // Sets counts the SMPs of a forecast by attribute.
 func (f *Forecast) Sets() []PlannedSMPs {
 	rows := []PlannedSMPs{
-		{Attr: smp.AttrSLtoVL, What: "lane tables"}, {Attr: smp.AttrLFT, What: "forwarding blocks"}, {Attr: smp.AttrMFT, What: "multicast blocks"},
+		{Attr: smp.AttrSLtoVL, What: "lane tables"},
+		{Attr: smp.AttrLFT, What: "forwarding blocks"},
+		{Attr: smp.AttrMFT, What: "multicast blocks"},
 	}
 	for _, st := range f.Stages {
 		rows[0].N += st.SL2VL

@@ -195,7 +195,8 @@ func (j *Job) plan(r *Result, workers int) {
 		// A manager before us made these tables, so it gave the levels that
 		// we would.
 		u := *inst
-		u.NumVLs, u.SL, u.Class, u.NumClasses, u.Lanes = r.Tables.NumVLs, r.Tables.SL, r.Tables.Class, r.Tables.NumClasses, r.Tables.Lanes
+		u.NumVLs, u.SL, u.Lanes = r.Tables.NumVLs, r.Tables.SL, r.Tables.Lanes
+		u.Class, u.NumClasses = r.Tables.Class, r.Tables.NumClasses
 		inst = &u
 	}
 	r.Installed = inst

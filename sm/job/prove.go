@@ -46,7 +46,9 @@ func (j *Job) prove(t *route.Tables, b *Solution, d *fabric.Delta, o route.Optio
 		u = &without
 		u.Multicast = &route.Multicast{}
 		for _, g := range j.Groups {
-			u.Multicast.Refused = append(u.Multicast.Refused, route.RefusedGroup{MLID: g.MLID, Reason: "the trees do not verify: " + err.Error()})
+			u.Multicast.Refused = append(u.Multicast.Refused, route.RefusedGroup{
+				MLID: g.MLID, Reason: "the trees do not verify: " + err.Error(),
+			})
 		}
 		return u, p, nil
 	}

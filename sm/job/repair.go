@@ -7,10 +7,9 @@ import (
 	"heddle/sm/config"
 )
 
-// What is in the way of a plan from the installed tables to an engine's is
-// never waited for while pairs are broken. These are connected first, by tables between the
-// two (transition.Repair); the engine's follow in rounds when the fabric is quiet
-// (transition.Approach), so no round has to wait either.
+// While pairs are broken, no plan from the installed tables to those of an engine waits. The pairs
+// are connected first, by tables between the two (transition.Repair). The engine's tables follow in
+// rounds when the fabric is quiet (transition.Approach), so that no round has to wait either.
 
 // immediate reports whether a plan can be carried out without a wait and
 // without discarding anything.
@@ -103,7 +102,8 @@ func (j *Job) relieve(r *Result, inst, wanted *route.Tables, t transition.Option
 	if f == nil {
 		return
 	}
-	if j.round(r, inst, f, t); r.Moved > 0 || j.Remembered || r.Report.MaxChannelLoad <= r.Aim || j.Lifts >= maxLifts || t.RepathTime <= 0 {
+	j.round(r, inst, f, t)
+	if r.Moved > 0 || j.Remembered || r.Report.MaxChannelLoad <= r.Aim || j.Lifts >= maxLifts || t.RepathTime <= 0 {
 		return
 	}
 	if f = transition.Lift(j.Graph, inst, wanted, t); f != nil && f.Levels > 0 {
@@ -151,7 +151,8 @@ func (j *Job) stay(r *Result, inst *route.Tables, t transition.Options) {
 		p := transition.New(j.Graph, inst, s.Tables, t)
 		if !immediate(p) && p.EntriesChanged == 0 {
 			// Packets may be in a circle by way of a link that is back.
-			p = transition.NewRepair(j.Graph, inst, s.Tables, &transition.Fitted{First: s.Tables, Tables: s.Tables, Past: true}, t, j.strict())
+			same := &transition.Fitted{First: s.Tables, Tables: s.Tables, Past: true}
+			p = transition.NewRepair(j.Graph, inst, s.Tables, same, t, j.strict())
 		}
 		if p != nil && (immediate(p) || p.Fitted != nil) {
 			r.replace(s, p)
