@@ -100,8 +100,8 @@ func (c *Core) assignAnew() ([]store.Op, bool) {
 func (c *Core) graphRegion() {
 	f, r := c.Fabric, &c.reg
 	g := f.Graph
-	if r.born || r.died || r.anew || c.regrant || c.hostsMoved() {
-		c.changed = true
+	if r.born || r.died || r.anew || c.routing.regrant || c.hostsMoved() {
+		c.routing.changed = true
 		if r.anew {
 			c.listGraph()
 		} else {
@@ -157,7 +157,7 @@ func (c *Core) graphRegion() {
 	h.Off[len(g.Switches)] = int32(len(h.Channels))
 	linkChannels(&h)
 	f.Graph = &h
-	c.changed = true
+	c.routing.changed = true
 }
 
 // hostsMoved reports whether an end port of the region hangs on another port

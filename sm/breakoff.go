@@ -56,8 +56,8 @@ func (c *Core) breakOff(why string) {
 	} else {
 		c.unanswered(c.doubt)
 	}
-	if c.Phase == notice.PhaseLanes && c.lanesPre {
-		c.lanesPre = false
+	if c.Phase == notice.PhaseLanes && c.laneState.lanesPre {
+		c.laneState.lanesPre = false
 		c.install.Drop()
 	}
 	switch {
@@ -76,16 +76,16 @@ func (c *Core) breakOff(why string) {
 			c.last = nil
 		}
 		c.carry.moved = true
-		c.unfinished = c.unfinished || c.changed && c.Phase != notice.PhaseArm && c.Phase != notice.PhaseActivate
+		c.unfinished = c.unfinished || c.routing.changed && c.Phase != notice.PhaseArm && c.Phase != notice.PhaseActivate
 	}
 	c.wantFull = c.wantFull || c.Errs > 0
 	c.sound = true // but for that the fabric is known; what is not finished is carried over
-	if c.anew {
-		c.wantRoute = c.wantRoute || !c.improving
+	if c.routing.anew {
+		c.routing.wantRoute = c.routing.wantRoute || !c.routing.improving
 	}
-	if c.improving {
-		c.improving = false
-		c.improveAt = c.Now.Add(c.Config.ImproveDelay)
+	if c.routing.improving {
+		c.routing.improving = false
+		c.routing.improveAt = c.Now.Add(c.Config.ImproveDelay)
 	}
 	c.install.WantServed() // what hosts can learn until then
 	c.endReport(why)

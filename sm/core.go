@@ -3,7 +3,6 @@ package sm
 import (
 	"time"
 
-	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
@@ -13,7 +12,6 @@ import (
 	"heddle/sm/group"
 	"heddle/sm/guid"
 	"heddle/sm/install"
-	"heddle/sm/job"
 	"heddle/sm/lid"
 	"heddle/sm/mastership"
 	"heddle/sm/notice"
@@ -105,15 +103,8 @@ type Core struct {
 	install *install.Installer
 	groups  *group.Groups
 
-	// Routing.
-	jobGen  uint64
-	jobsOut int    // jobs whose results have not come back, stale ones too
-	jobLast uint64 // generation of the last job asked for
-	jobDone *job.Result
-	planJob *job.Job // the last one, with PlanOnly
-	changed bool     // routing has to be computed in this sweep
-	base    *job.Solution
-	regrant bool // LIDs have other owners than the graph says
+	routing   routing
+	laneState laneState
 
 	wantGroups bool // the groups changed
 	guids      *guid.Tables
@@ -122,31 +113,8 @@ type Core struct {
 	placements *placement.Machine
 	mv         moves
 	moveCount  MoveStatus
-	localMoves []job.LocalMove // since base
-	moveAim    *job.Solution   // to which the sweep that comes next is to move LIDs, if it finds nothing else; no engine's
 
-	laneTabs    map[ib.GUID]*laneTables
-	laneRows    laneRows
-	tablesShown []int32 // nodes whose lane or multicast tables changed since the last snapshot
-	reads       []tableRead
-	reading     map[ib.GUID]bool // nodes of reads
-	readDone    bool             // all tables of a node were asked for since the last snapshot
-	lanesSetUp  bool             // SL2VL and VL arbitration were set up in this mastership
-	lanesPre    bool             // … are being set up before the first tables that need them
-	lanesOf     map[ib.GUID]laneUse
-
-	wantRoute bool // the next sweep computes tables from scratch, whatever it finds
-	anew      bool // this one does
-	rebalance bool // without regard to what is installed
-	improving bool // only to try the engines before the one in use
-	improveAt mad.Time
-	triedFor  *fabric.Graph // for which better tables than those of base were looked for
-	rounds    job.Rounds    // as in Job, for that graph
-	fullAt    mad.Time
-	result    *job.Result
-	engine    string
-	passed    []string
-	transit   string
+	fullAt mad.Time
 
 	reactivate  mad.Time
 	lightAt     mad.Time
@@ -186,16 +154,16 @@ func New(cfg config.Config) *Core {
 		unseen: map[ib.GUID]*unseen{}, asOther: map[topo.PortID]claim{},
 		lids: lid.New(), mkeys: map[ib.GUID]ib.MKey{},
 		neighbors: map[topo.PortID]ib.GUID{},
-		lanesOf:   map[ib.GUID]laneUse{},
-		laneTabs:  map[ib.GUID]*laneTables{},
-		laneRows:  newLaneRows(),
 		lightAt:   mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
-		trapAt: mad.Never, reactivate: mad.Never, improveAt: mad.Never, fullAt: mad.Never,
+		trapAt: mad.Never, reactivate: mad.Never, fullAt: mad.Never,
 		pressAt: mad.Never, breakAt: mad.Never, heldLookAt: mad.Never,
-		transit: "none yet",
-		rp:      repairing{signed: mad.Never, at: mad.Never},
-		damped:  damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
-		hurry:   newHurry(),
+		routing: routing{improveAt: mad.Never, transit: "none yet"},
+		laneState: laneState{
+			laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), lanesOf: map[ib.GUID]laneUse{},
+		},
+		rp:     repairing{signed: mad.Never, at: mad.Never},
+		damped: damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
+		hurry:  newHurry(),
 	}
 	c.Sweeper = c
 	c.install = install.New(&c.Env, c, cfg.Flight())
@@ -230,10 +198,10 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.onJobDone(ev.Result)
 	case Sweep:
 		c.wantAudit = c.wantAudit || ev.Audit
-		c.rebalance = c.rebalance || ev.Rebalance
+		c.routing.rebalance = c.routing.rebalance || ev.Rebalance
 		c.AskFullSweep("asked for by command")
 	case Reroute:
-		c.rebalance = c.rebalance || ev.Rebalance
+		c.routing.rebalance = c.routing.rebalance || ev.Rebalance
 		c.reroute("new tables asked for by command")
 	case SetGroups:
 		c.setGroups(ev.Groups)

@@ -65,14 +65,14 @@ func (c *Core) startSweep(why string) {
 	if c.Config.SweepInterval > 0 && c.running() {
 		c.lightAt = c.Now.Add(c.Config.SweepInterval) // peeks, if it lasts so long
 	}
-	c.jobGen++ // a result of the sweep before is stale
-	c.jobDone = nil
+	c.routing.jobGen++ // a result of the sweep before is stale
+	c.routing.jobDone = nil
 	c.report = notice.SweepReport{Reason: why, Region: part}
-	c.wantFull, c.sound, c.changed = false, false, false
-	c.anew = c.wantRoute
-	c.changed = c.anew || c.wantGroups || c.regrant || c.unfinished
+	c.wantFull, c.sound, c.routing.changed = false, false, false
+	c.routing.anew = c.routing.wantRoute
+	c.routing.changed = c.routing.anew || c.wantGroups || c.routing.regrant || c.unfinished
 	c.wantGroups, c.unfinished = false, false
-	c.wantRoute = false
+	c.routing.wantRoute = false
 	c.Engine.Stats(&c.madBase)
 	c.phaseStart, c.sweepStart = c.Now, c.Now
 	c.signSweep()
@@ -89,12 +89,12 @@ func (c *Core) startDiscover() {
 	c.lightMissed, c.lookNow = c.lightMissed[:0], false
 	c.carry = carry{nodes: c.carry.nodes[:0]}
 	c.Engine.Cancel(uint64(work.OpPeek)<<56, uint64(work.OpPeekPort)<<56|1<<56-1)
-	c.improving = false
+	c.routing.improving = false
 	if c.Fabric != nil && c.Fabric.Graph != nil {
 		c.last = c.Fabric
 	}
 	c.Fabric = topo.New(c.last)
-	c.tablesShown = c.tablesShown[:0] // indices of another fabric; the next snapshot shows all
+	c.laneState.tablesShown = c.laneState.tablesShown[:0] // indices of another fabric; the next snapshot shows all
 	c.collectKeys()
 	c.mastership.Forget()
 	c.late = c.late[:0]

@@ -26,7 +26,7 @@ func (c *Core) takeLFTs() {
 		p0 := f.PortOf(ni, 0)
 		reset := p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.smLID() || c.allInit(ni)
 		changed, foreign := c.install.Take(ni, reset, c.wantAudit)
-		c.changed = c.changed || changed
+		c.routing.changed = c.routing.changed || changed
 		if foreign {
 			c.Notify(notice.Notice{
 				Kind: notice.KindForeignChange, Level: notice.Warn, Where: f.Where(ni, -1),
@@ -69,7 +69,7 @@ func (c *Core) startReadback() bool {
 }
 
 func (c *Core) readBack() bool {
-	if c.jobsOut > 0 {
+	if c.routing.jobsOut > 0 {
 		return false // a stale job still reads the rows; its result resumes us
 	}
 	if c.Total == 0 {

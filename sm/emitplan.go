@@ -15,8 +15,8 @@ import (
 // emitPlan ends a plan-only run.
 func (c *Core) emitPlan(r *job.Result) {
 	f := c.Fabric
-	p := &job.Plan{Engine: r.Engine, Passed: r.Passed, Master: c.mastership.Master(), Job: c.planJob, Solution: r.Base}
-	c.planJob = nil
+	p := &job.Plan{Engine: r.Engine, Passed: r.Passed, Master: c.mastership.Master(), Job: c.routing.planJob, Solution: r.Base}
+	c.routing.planJob = nil
 	if r.Err != nil {
 		p.Refused = r.Err.Error()
 	}

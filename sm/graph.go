@@ -106,7 +106,7 @@ func (c *Core) buildGraph() {
 	g.Off[len(f.SwitchNode)] = int32(len(g.Channels))
 	linkChannels(g)
 	f.Graph = c.grantLIDs(g)
-	c.regrant = false
+	c.routing.regrant = false
 }
 
 // channels appends the channels that leave switch s of the graph.

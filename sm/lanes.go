@@ -41,10 +41,10 @@ func (c *Core) startLanes() bool {
 	if !c.lanesMatter() {
 		// What a port that comes up has from earlier tables, or from its last manager, is read
 		// when lanes matter again.
-		c.Scope(func(p *topo.Port) { c.lanesSetUp = c.lanesSetUp && p.Info.PortState != ib.StateInit })
+		c.Scope(func(p *topo.Port) { c.laneState.lanesSetUp = c.laneState.lanesSetUp && p.Info.PortState != ib.StateInit })
 		return true
 	}
-	if c.lanesSetUp {
+	if c.laneState.lanesSetUp {
 		c.Scope(func(p *topo.Port) {
 			if p.Info.PortState == ib.StateInit {
 				c.portLanes(p)
@@ -108,7 +108,7 @@ func (c *Core) hostLanes() {
 	f := c.Fabric
 	for s, ni := range f.SwitchNode {
 		n := &f.Nodes[ni]
-		was, ok := c.lanesOf[n.Info.NodeGUID]
+		was, ok := c.laneState.lanesOf[n.Info.NodeGUID]
 		if !ok || was.lanes == c.install.Wanted().Lanes && was.s == int32(s) {
 			continue
 		}
@@ -153,7 +153,7 @@ func (c *Core) stageLanes(list []transition.LaneTable) {
 // needLanesFirst reports whether the lanes have to be set up before tables that
 // need them may be written: the subnet ran on single-lane tables so far.
 func (c *Core) needLanesFirst() bool {
-	return c.lanesMatter() && !c.lanesSetUp && !c.firstTime && !c.install.Quiet()
+	return c.lanesMatter() && !c.laneState.lanesSetUp && !c.firstTime && !c.install.Quiet()
 }
 
 // slMod is the modifier of the SL2VL table for packets from port in to port
@@ -179,7 +179,7 @@ func (c *Core) slWanted(n int32, in, out uint8) smp.SLtoVL {
 	if p := c.Fabric.PortOf(n, out); p.Has(topo.PortLinked) {
 		vls = c.lanes(p)
 	}
-	if c.lanesPre || nd.GraphSwitch < 0 {
+	if c.laneState.lanesPre || nd.GraphSwitch < 0 {
 		return forward.SLtoVL(nil, 0, in, out, vls)
 	}
 	return forward.SLtoVL(c.install.Wanted().Lanes, nd.GraphSwitch, in, out, vls)
@@ -240,7 +240,7 @@ func (c *Core) onSetLane(it work.Item, comp *mad.Completion) {
 		c.install.LaneSet(it, comp, err)
 	}
 	if err != nil && it.Op() == work.OpSetSL && c.install.Stage() >= 0 && c.Phase != notice.PhaseLanes {
-		c.lanesSetUp = false
+		c.laneState.lanesSetUp = false
 		c.SetFailed(it.Node(), int(it.Port()), "Set(SLtoVLMappingTable)", err)
 		return
 	}
@@ -258,24 +258,24 @@ func (c *Core) laneError(it work.Item, err error) {
 }
 
 func (c *Core) lanesSet() bool {
-	if c.lanesPre {
-		c.lanesPre = false
+	if c.laneState.lanesPre {
+		c.laneState.lanesPre = false
 		if c.Errs > 0 {
 			c.endSweep()
 			return true
 		}
-		c.lanesSetUp = true
+		c.laneState.lanesSetUp = true
 		for s, ni := range c.Fabric.SwitchNode {
-			c.lanesOf[c.Fabric.Nodes[ni].Info.NodeGUID] = laneUse{nil, int32(s)}
+			c.laneState.lanesOf[c.Fabric.Nodes[ni].Info.NodeGUID] = laneUse{nil, int32(s)}
 		}
-		c.startDistribution(c.result)
+		c.startDistribution(c.routing.result)
 		return true
 	}
 	if c.lanesMatter() && c.Errs == 0 {
-		c.lanesSetUp = true
-		if c.changed {
+		c.laneState.lanesSetUp = true
+		if c.routing.changed {
 			for s, ni := range c.Fabric.SwitchNode {
-				c.lanesOf[c.Fabric.Nodes[ni].Info.NodeGUID] = laneUse{c.install.Wanted().Lanes, int32(s)}
+				c.laneState.lanesOf[c.Fabric.Nodes[ni].Info.NodeGUID] = laneUse{c.install.Wanted().Lanes, int32(s)}
 			}
 		}
 	}

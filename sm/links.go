@@ -27,7 +27,7 @@ func (c *Core) configure() bool {
 		c.placements.AssignFloating()
 		c.listGraph()
 		c.buildGraph()
-		c.changed = true
+		c.routing.changed = true
 	}
 	c.takeLFTs()
 	c.guids.Discovered(!c.reg.on)
@@ -129,7 +129,7 @@ func (c *Core) startSets() {
 	}
 	// Routing can be computed while the ports are being set up, unless it has
 	// to wait for what switches hold.
-	if c.changed && !c.needReadback() {
+	if c.routing.changed && !c.needReadback() {
 		c.startJob()
 	}
 }

@@ -15,11 +15,11 @@ const maxLocalMoves = 1 << 12
 // noteLocal notes the moves that were just carried out, if they are local.
 func (c *Core) noteLocal() {
 	r := c.mv.res
-	if !r.Local || c.base == nil {
+	if !r.Local || c.routing.base == nil {
 		return
 	}
-	if len(c.localMoves)+2*len(c.mv.list) > maxLocalMoves {
-		c.localMoves = nil
+	if len(c.routing.localMoves)+2*len(c.mv.list) > maxLocalMoves {
+		c.routing.localMoves = nil
 		return
 	}
 	was, now := c.install.Served().Graph, r.Graph
@@ -28,7 +28,7 @@ func (c *Core) noteLocal() {
 			return
 		}
 		if a, b := was.LIDOwner[l], now.LIDOwner[l]; a >= 0 && b >= 0 && a != b {
-			c.localMoves = append(c.localMoves, job.LocalMove{LID: l, From: was.EndPorts[a].GUID, To: now.EndPorts[b].GUID})
+			c.routing.localMoves = append(c.routing.localMoves, job.LocalMove{LID: l, From: was.EndPorts[a].GUID, To: now.EndPorts[b].GUID})
 		}
 	}
 	var done []ib.LID

@@ -57,8 +57,8 @@ func (c *Core) Abort() {
 	c.dropMoves()
 	c.mastership.Canceled()
 	c.persistWait = false
-	c.jobGen++
-	c.jobDone = nil
+	c.routing.jobGen++
+	c.routing.jobDone = nil
 	c.lightAt, c.retryAt, c.auditAt = mad.Never, mad.Never, mad.Never
 	c.install.Cancel()
 	c.enter(notice.PhaseIdle)
@@ -68,10 +68,10 @@ func (c *Core) Abort() {
 func (c *Core) forgetTables() {
 	c.install.Reset()
 	c.groups.Reset()
-	clear(c.lanesOf)
+	clear(c.laneState.lanesOf)
 	c.guids.Reset()
 	c.vports.Reset()
 	c.placements.Reset()
 	c.forgetLanes()
-	c.lanesSetUp = false
+	c.laneState.lanesSetUp = false
 }

@@ -36,9 +36,9 @@ const (
 )
 
 func (c *Core) startMoveJob() {
-	c.jobGen++
-	c.jobsOut++
-	c.jobLast, c.jobDone = c.jobGen, nil
+	c.routing.jobGen++
+	c.routing.jobsOut++
+	c.routing.jobLast, c.routing.jobDone = c.routing.jobGen, nil
 	in := &job.Moves{Requests: c.mv.list, Options: move.Options{
 		SwitchLifetime: transition.Lifetime(c.Config.PacketLife), HOQLife: transition.Lifetime(max(c.Config.HOQLife, c.Config.LeafHOQLife)),
 		Unsafe: c.Config.AllowUnsafe, NoWait: c.Config.Transition == config.TransitionAvailability,
@@ -56,7 +56,7 @@ func (c *Core) startMoveJob() {
 			in.Options.Groups = job.Accepted(c.groups.Route(), mc)
 		}
 	}
-	c.out.Jobs = append(c.out.Jobs, &job.Job{Gen: c.jobGen, Graph: c.Fabric.Graph, Move: in})
+	c.out.Jobs = append(c.out.Jobs, &job.Job{Gen: c.routing.jobGen, Graph: c.Fabric.Graph, Move: in})
 }
 
 // moved takes the phase on when its items are done.
@@ -68,11 +68,11 @@ func (c *Core) moved() bool {
 	case moveInstall:
 		return c.install.Continue()
 	}
-	r := c.jobDone
+	r := c.routing.jobDone
 	if r == nil {
 		return false
 	}
-	c.jobDone = nil
+	c.routing.jobDone = nil
 	if r.Move == nil {
 		c.moveBySweep(r.Err.Error(), false)
 		return true
@@ -84,7 +84,7 @@ func (c *Core) moved() bool {
 	if why != "" {
 		c.moveBySweep(why, false)
 		if r.Move.Proof.OK() {
-			c.moveAim = &job.Solution{Graph: r.Move.Graph, Tables: r.Move.Tables, Proof: r.Move.Proof}
+			c.routing.moveAim = &job.Solution{Graph: r.Move.Graph, Tables: r.Move.Tables, Proof: r.Move.Proof}
 		}
 		return true
 	}
@@ -136,8 +136,8 @@ func (c *Core) movesDone() {
 // something was written it reads everything first.
 func (c *Core) moveBySweep(why string, full bool) {
 	c.Notify(notice.Notice{Kind: notice.KindMoved, Level: notice.Info, Text: "LIDs are routed anew instead of being moved: " + why})
-	c.mv, c.moveAim = moves{}, nil
-	c.regrant = true
+	c.mv, c.routing.moveAim = moves{}, nil
+	c.routing.regrant = true
 	c.enter(notice.PhaseIdle)
 	if full {
 		c.AskFullSweep("LIDs of virtual functions moved")

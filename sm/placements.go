@@ -23,7 +23,7 @@ func (l link) WhyNot() string { return l.c.whyNoRoute() }
 
 // RouteAnew implements placement.Router.
 func (l link) RouteAnew(why string) {
-	l.c.wantRoute, l.c.regrant = true, true
+	l.c.routing.wantRoute, l.c.routing.regrant = true, true
 	l.c.AskSweep(why)
 }
 

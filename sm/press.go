@@ -92,15 +92,15 @@ func (c *Core) stopUpkeep() {
 
 // lanesUnread has the lane tables of a node read that are not known.
 func (c *Core) lanesUnread(g ib.GUID) {
-	if l := c.laneTabs[g]; l != nil {
+	if l := c.laneState.laneTabs[g]; l != nil {
 		l.complete = false
 	}
-	for i := range c.reads {
-		if c.reads[i].guid == g {
-			c.reads[i].at = 0
+	for i := range c.laneState.reads {
+		if c.laneState.reads[i].guid == g {
+			c.laneState.reads[i].at = 0
 			return
 		}
 	}
-	c.reads = append(c.reads, tableRead{guid: g})
-	c.reading[g] = true
+	c.laneState.reads = append(c.laneState.reads, tableRead{guid: g})
+	c.laneState.reading[g] = true
 }

@@ -34,7 +34,7 @@ func (c *Core) readTables(nodes []ib.GUID) {
 	}
 	for _, g := range nodes {
 		if ni, ok := c.Fabric.Find(g); ok {
-			if l := c.laneTabs[g]; l != nil {
+			if l := c.laneState.laneTabs[g]; l != nil {
 				l.tries = 0
 			}
 			c.wantTables(ni)
@@ -44,15 +44,15 @@ func (c *Core) readTables(nodes []ib.GUID) {
 
 func (c *Core) wantTables(ni int32) {
 	n := &c.Fabric.Nodes[ni]
-	if l := c.laneTabs[n.Info.NodeGUID]; !n.OK() || n.Flags&topo.NodeGone != 0 || l != nil && (l.complete || l.tries >= readTries) {
+	if l := c.laneState.laneTabs[n.Info.NodeGUID]; !n.OK() || n.Flags&topo.NodeGone != 0 || l != nil && (l.complete || l.tries >= readTries) {
 		return
 	}
-	if c.reading == nil {
-		c.reading = map[ib.GUID]bool{}
+	if c.laneState.reading == nil {
+		c.laneState.reading = map[ib.GUID]bool{}
 	}
-	if !c.reading[n.Info.NodeGUID] {
-		c.reading[n.Info.NodeGUID] = true
-		c.reads = append(c.reads, tableRead{guid: n.Info.NodeGUID})
+	if !c.laneState.reading[n.Info.NodeGUID] {
+		c.laneState.reading[n.Info.NodeGUID] = true
+		c.laneState.reads = append(c.laneState.reads, tableRead{guid: n.Info.NodeGUID})
 	}
 }
 
@@ -66,14 +66,14 @@ func (c *Core) readSmall() {
 // upkeepReads asks for the next tables until most requests are made.
 func (c *Core) upkeepReads(most int) {
 	// Those that wait are at the end, in no order of time.
-	for len(c.reads) > 0 && c.Pending < most {
-		r := &c.reads[0]
+	for len(c.laneState.reads) > 0 && c.Pending < most {
+		r := &c.laneState.reads[0]
 		if r.after > c.Now {
-			k := slices.IndexFunc(c.reads, func(r tableRead) bool { return r.after <= c.Now })
+			k := slices.IndexFunc(c.laneState.reads, func(r tableRead) bool { return r.after <= c.Now })
 			if k < 0 {
 				return
 			}
-			c.reads[0], c.reads[k] = c.reads[k], c.reads[0]
+			c.laneState.reads[0], c.laneState.reads[k] = c.laneState.reads[k], c.laneState.reads[0]
 		}
 		ni, ok := c.Fabric.Find(r.guid)
 		if ok && c.readNext(ni, r, most) {
@@ -83,20 +83,20 @@ func (c *Core) upkeepReads(most int) {
 			l := c.lanesOfNode(ni)
 			if l.complete = true; !l.listed {
 				l.listed = true
-				c.tablesShown = append(c.tablesShown, ni)
+				c.laneState.tablesShown = append(c.laneState.tablesShown, ni)
 			}
-			c.readDone = true
+			c.laneState.readDone = true
 		}
-		delete(c.reading, r.guid)
-		c.reads = c.reads[1:]
+		delete(c.laneState.reading, r.guid)
+		c.laneState.reads = c.laneState.reads[1:]
 	}
 }
 
 // readDue is when there is something to read.
 func (c *Core) readDue() mad.Time {
 	t := mad.Never
-	for i := range c.reads {
-		if t = min(t, c.reads[i].after); t <= c.Now {
+	for i := range c.laneState.reads {
+		if t = min(t, c.laneState.reads[i].after); t <= c.Now {
 			break
 		}
 	}
@@ -148,13 +148,13 @@ func (c *Core) onReadLane(it work.Item, comp *mad.Completion) {
 	g := c.Fabric.Nodes[it.Node()].Info.NodeGUID
 	l := c.lanesOfNode(it.Node())
 	l.complete = false
-	i := slices.IndexFunc(c.reads, func(r tableRead) bool { return r.guid == g })
+	i := slices.IndexFunc(c.laneState.reads, func(r tableRead) bool { return r.guid == g })
 	if i < 0 { // it failed with the last of them
-		i = len(c.reads)
-		c.reads = append(c.reads, tableRead{guid: g})
-		c.reading[g] = true
+		i = len(c.laneState.reads)
+		c.laneState.reads = append(c.laneState.reads, tableRead{guid: g})
+		c.laneState.reading[g] = true
 	}
-	r := &c.reads[i]
+	r := &c.laneState.reads[i]
 	if r.after > c.Now {
 		return // so did another request of the portion
 	}
@@ -163,8 +163,8 @@ func (c *Core) onReadLane(it work.Item, comp *mad.Completion) {
 	if l.tries++; l.tries < readTries {
 		return
 	}
-	delete(c.reading, g)
-	c.reads = slices.Delete(c.reads, i, i+1)
+	delete(c.laneState.reading, g)
+	c.laneState.reads = slices.Delete(c.laneState.reads, i, i+1)
 	c.Notify(notice.Notice{
 		Kind: notice.KindNodeSilent, Level: notice.Info, Where: c.Fabric.Where(it.Node(), int(it.Port())), Err: comp.Err,
 		Text: "reading its lane tables is given up; they are read when somebody asks for them again",

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"heddle/fabric"
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/transition"
@@ -13,6 +14,36 @@ import (
 	"heddle/sm/notice"
 	"heddle/subnet"
 )
+
+// routing is what the manager computed, and what it is to compute and when.
+type routing struct {
+	jobGen  uint64      // results of older generations are stale
+	jobsOut int         // jobs whose results have not come back, stale ones too
+	jobLast uint64      // generation of the last job asked for
+	jobDone *job.Result // result to be taken; nil: there is none
+	planJob *job.Job    // the last one, with PlanOnly
+	result  *job.Result // of this sweep
+
+	base       *job.Solution   // for the next job: the engine's last solution; nil: there is none
+	localMoves []job.LocalMove // since base
+	// moveAim has the tables to which the next sweep is to move LIDs, if it finds nothing else. No
+	// engine computed them.
+	moveAim *job.Solution
+	engine  string   // whose tables are installed
+	passed  []string // "engine: reason" of each engine before it in the chain
+	transit string   // mode of the last transition, with the reason
+
+	changed   bool // this sweep computes tables
+	regrant   bool // LIDs have other owners than the graph says
+	wantRoute bool // the next sweep computes tables from scratch, whatever it finds
+	anew      bool // this sweep does
+	rebalance bool // without regard to what is installed
+
+	improving bool          // this sweep only looks for better tables
+	improveAt mad.Time      // when the next one of these is due
+	triedFor  *fabric.Graph // for which better tables than those of base were looked for
+	rounds    job.Rounds    // for that graph
+}
 
 // installed is what the switches of the graph hold, as read back or
 // acknowledged.
@@ -24,9 +55,9 @@ func (c *Core) installed() *route.Tables {
 
 // startJob asks for tables. The result comes back as JobDone.
 func (c *Core) startJob() {
-	c.jobGen++
-	c.jobsOut++
-	c.jobLast, c.jobDone = c.jobGen, nil
+	c.routing.jobGen++
+	c.routing.jobsOut++
+	c.routing.jobLast, c.routing.jobDone = c.routing.jobGen, nil
 	inst := c.installed()
 	opt := c.Config.Route
 	opt.Seed, opt.MaxVLs = c.Config.RouteSeed, c.Config.MaxVLs
@@ -34,8 +65,8 @@ func (c *Core) startJob() {
 		opt.Roots = c.Config.Roots
 	}
 	j := &job.Job{
-		Gen: c.jobGen, Graph: c.Fabric.Graph, Engines: c.Config.Engines, Explicit: c.Config.Explicit, AllowUnsafe: c.Config.AllowUnsafe,
-		Options: opt, Mode: job.Full, Base: c.base, Groups: c.groups.Route(), Installed: inst, Served: c.install.Served(),
+		Gen: c.routing.jobGen, Graph: c.Fabric.Graph, Engines: c.Config.Engines, Explicit: c.Config.Explicit, AllowUnsafe: c.Config.AllowUnsafe,
+		Options: opt, Mode: job.Full, Base: c.routing.base, Groups: c.groups.Route(), Installed: inst, Served: c.install.Served(),
 		Transition: transition.Options{
 			Quiet: c.install.Quiet(), SwitchLifetime: transition.Lifetime(c.Config.PacketLife),
 			HOQLife: transition.Lifetime(max(c.Config.HOQLife, c.Config.LeafHOQLife)),
@@ -46,19 +77,19 @@ func (c *Core) startJob() {
 	j.Transition.Held = c.install.Held()
 	var setUp bool
 	j.Lanes, j.Transition.LanesUnknown, setUp = c.install.Lanes(j.Transition.Quiet)
-	c.lanesSetUp = c.lanesSetUp && setUp
+	c.laneState.lanesSetUp = c.laneState.lanesSetUp && setUp
 	if !j.Transition.Quiet {
 		j.Transition.Frozen, j.Transition.Left = c.install.Outside()
 		j.Transition.Lost = c.install.LostLinks()
 	}
 	j.Policy = c.Config.Transition
 	j.PortGUID, j.DrainTime = c.Config.PortGUID, c.Config.DrainTime
-	if c.triedFor == c.Fabric.Graph {
-		j.Rounds = c.rounds
+	if c.routing.triedFor == c.Fabric.Graph {
+		j.Rounds = c.routing.rounds
 		j.Tried = true
 	}
 	j.Remembered = c.install.Remembered() > 0
-	j.Patient = c.running() && !c.anew && c.Config.ImproveDelay > 0
+	j.Patient = c.running() && !c.routing.anew && c.Config.ImproveDelay > 0
 	switch c.Config.Transition {
 	case config.TransitionDiscard:
 		j.Transition.Force = transition.ModeDiscard
@@ -71,27 +102,27 @@ func (c *Core) startJob() {
 		j.Options.Previous = inst
 	}
 	switch {
-	case c.rebalance:
+	case c.routing.rebalance:
 		j.Options.Rebalance, j.Options.Previous = true, nil
-	case c.improving && c.reg.on:
-		if c.base == nil || c.base.Graph != c.Fabric.Graph {
+	case c.routing.improving && c.reg.on:
+		if c.routing.base == nil || c.routing.base.Graph != c.Fabric.Graph {
 			// Something changed just now: that comes first.
-			c.improving, c.anew = false, false
+			c.routing.improving, c.routing.anew = false, false
 			j.Mode = job.Update
 			break
 		}
 		j.Mode = job.Improve
-	case c.reg.on && !c.anew:
+	case c.reg.on && !c.routing.anew:
 		j.Mode = job.Update
 		if s := c.movedSolution(); s != nil {
-			j.Base, j.EngineBase = s, c.base
+			j.Base, j.EngineBase = s, c.routing.base
 		} else {
-			j.Local = slices.Clone(c.localMoves)
+			j.Local = slices.Clone(c.routing.localMoves)
 		}
-		j.MoveTo, c.moveAim = c.moveAim, nil
+		j.MoveTo, c.routing.moveAim = c.routing.moveAim, nil
 	}
 	if c.Config.PlanOnly {
-		c.planJob = j
+		c.routing.planJob = j
 	}
 	c.out.Jobs = append(c.out.Jobs, j)
 }
@@ -102,11 +133,11 @@ func (c *Core) startJob() {
 // those LIDs, and hosts would be told of other paths because a VM is in a group.
 func (c *Core) movedSolution() *job.Solution {
 	s := c.install.Current()
-	if c.base == nil || s == nil || c.base.Graph == c.Fabric.Graph && c.base.Tables == s.Tables || s.Proof == nil || s.Graph != c.Fabric.Graph || c.install.Served() == nil || c.install.Served().Tables != s.Tables {
+	if c.routing.base == nil || s == nil || c.routing.base.Graph == c.Fabric.Graph && c.routing.base.Tables == s.Tables || s.Proof == nil || s.Graph != c.Fabric.Graph || c.install.Served() == nil || c.install.Served().Tables != s.Tables {
 		return nil
 	}
 	u := *s
-	u.Engine, u.Passed, u.Report = c.base.Engine, c.base.Passed, s.Proof.Report()
+	u.Engine, u.Passed, u.Report = c.routing.base.Engine, c.routing.base.Passed, s.Proof.Report()
 	return &u
 }
 
@@ -127,11 +158,11 @@ func (c *Core) meanRTT() time.Duration {
 }
 
 func (c *Core) onJobDone(r *job.Result) {
-	c.jobsOut--
-	if r == nil || r.Gen != c.jobGen {
+	c.routing.jobsOut--
+	if r == nil || r.Gen != c.routing.jobGen {
 		return // of a sweep that was given up
 	}
-	c.jobDone = r
+	c.routing.jobDone = r
 }
 
 // routed takes the result of the job.
@@ -139,18 +170,18 @@ func (c *Core) routed() bool {
 	if c.persistWait {
 		return false
 	}
-	if !c.changed {
+	if !c.routing.changed {
 		return c.startLanes() // of a sweep of a region that found nothing to route anew
 	}
-	r := c.jobDone
+	r := c.routing.jobDone
 	if r == nil {
-		if c.jobLast != c.jobGen { // not asked for in this sweep
+		if c.routing.jobLast != c.routing.jobGen { // not asked for in this sweep
 			c.startJob()
 		}
 		return false
 	}
-	c.jobDone = nil
-	c.result = r
+	c.routing.jobDone = nil
+	c.routing.result = r
 	if r.Fallback != "" {
 		c.Notify(notice.Notice{Kind: notice.KindEnginePassed, Level: notice.Info, Text: "tables could not be carried over the change, all are computed anew: " + r.Fallback})
 	}
@@ -196,20 +227,20 @@ func (c *Core) routed() bool {
 		c.endSweep()
 		return true
 	}
-	if c.improving && c.engine != r.Engine {
-		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Text: r.Engine + " will do again and replaces " + c.engine})
+	if c.routing.improving && c.routing.engine != r.Engine {
+		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Text: r.Engine + " will do again and replaces " + c.routing.engine})
 	}
 	c.install.Want(r.Tables)
-	if c.base != r.Base {
-		c.base, c.localMoves = r.Base, nil
+	if c.routing.base != r.Base {
+		c.routing.base, c.routing.localMoves = r.Base, nil
 	}
 	c.planImprove(r)
-	c.anew, c.improving, c.rebalance = false, false, false
-	c.engine, c.passed = r.Engine, r.Passed
-	c.transit = r.Plan.Mode.String() + ": " + r.Plan.Reason
-	c.report.Transition = c.transit
+	c.routing.anew, c.routing.improving, c.routing.rebalance = false, false, false
+	c.routing.engine, c.routing.passed = r.Engine, r.Passed
+	c.routing.transit = r.Plan.Mode.String() + ": " + r.Plan.Reason
+	c.report.Transition = c.routing.transit
 	if r.Plan.Mode != transition.ModeNone {
-		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Dur: r.Plan.Predicted, Text: r.Engine + ", " + c.transit +
+		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Dur: r.Plan.Predicted, Text: r.Engine + ", " + c.routing.transit +
 			", " + planText(r.Plan)})
 	}
 	if r.Plan.NeedsRepath {
@@ -217,7 +248,7 @@ func (c *Core) routed() bool {
 			" pairs of ports change: their hosts must resolve the paths again"})
 	}
 	if c.needLanesFirst() {
-		c.lanesPre = true
+		c.laneState.lanesPre = true
 		c.install.Await(r)
 		c.enter(notice.PhaseLanes)
 		for i := range c.Fabric.Ports {
@@ -235,15 +266,15 @@ func (c *Core) planImprove(r *job.Result) {
 	if r.Base != r.Next && !r.Partial {
 		return // only groups changed, or LIDs moved: what is planned stays
 	}
-	c.improveAt = mad.Never
-	round := c.improving || c.rebalance || c.anew
-	if c.improving {
-		c.triedFor, c.rounds = c.Fabric.Graph, r.Rounds
+	c.routing.improveAt = mad.Never
+	round := c.routing.improving || c.routing.rebalance || c.routing.anew
+	if c.routing.improving {
+		c.routing.triedFor, c.routing.rounds = c.Fabric.Graph, r.Rounds
 	}
 	switch {
 	case c.Config.ImproveDelay <= 0:
 	case r.Partial && round && r.Moved == 0 && r.Remembered:
-		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.install.Remembered()))
+		c.routing.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.install.Remembered()))
 	case r.Partial && round && r.Moved == 0:
 		// All that is left waits for what is left: it stays as it is.
 		if c.NoteOnce("stalled") {
@@ -251,9 +282,9 @@ func (c *Core) planImprove(r *job.Result) {
 				r.Engine + " do not mix with them, and all pairs work"})
 		}
 	case r.Partial:
-		c.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.install.LeftAfter()))
-	case r.Kept && c.triedFor != c.Fabric.Graph:
-		c.improveAt = c.Now.Add(c.Config.ImproveDelay)
+		c.routing.improveAt = c.Now.Add(max(c.Config.ImproveDelay, c.install.LeftAfter()))
+	case r.Kept && c.routing.triedFor != c.Fabric.Graph:
+		c.routing.improveAt = c.Now.Add(c.Config.ImproveDelay)
 	}
 }
 
@@ -263,7 +294,7 @@ func (c *Core) reroute(why string) {
 	if c.State != subnet.Master {
 		return // a new master computes from scratch anyway
 	}
-	c.wantRoute = true
+	c.routing.wantRoute = true
 	c.AskSweep(why)
 }
 

@@ -39,7 +39,7 @@ func (c *Core) Status() Status {
 	s.Partitions = c.pkeys.Status()
 	s.Virtual = c.vports.Status()
 	s.Moves = c.moveStatus()
-	s.Improving = c.improving || c.improveAt != mad.Never
+	s.Improving = c.routing.improving || c.routing.improveAt != mad.Never
 	switch {
 	case c.State == subnet.Master:
 		s.Master = subnet.SM{GUID: c.Config.PortGUID, LID: s.LID, Priority: c.Config.Priority, State: subnet.Master}

@@ -21,6 +21,21 @@ import (
 // unreadable stands for a table that an agent refuses to show.
 const unreadable = 0xFFFF
 
+// laneState is what is known of lane tables, and how far setting them up and reading them is.
+type laneState struct {
+	laneTabs    map[ib.GUID]*laneTables // by node GUID
+	laneRows    laneRows
+	tablesShown []int32 // nodes whose lane or multicast tables changed since the last snapshot
+
+	reads    []tableRead
+	reading  map[ib.GUID]bool // nodes of reads
+	readDone bool             // all tables of a node were asked for since the last snapshot
+
+	lanesSetUp bool // SL2VL and VL arbitration were set up in this mastership
+	lanesPre   bool // they are being set up before the first tables that need them
+	lanesOf    map[ib.GUID]laneUse
+}
+
 // laneTables are those of a node. Both lists are as in subnet.LaneTables.
 type laneTables struct {
 	sl, arb  []uint16
@@ -56,22 +71,22 @@ func intern[T comparable](rows *[]T, at map[T]uint16, t *T) uint16 {
 
 // forgetLanes is for a new mastership.
 func (c *Core) forgetLanes() {
-	clear(c.laneTabs)
-	clear(c.reading)
-	c.laneRows, c.reads, c.readDone = newLaneRows(), nil, false
+	clear(c.laneState.laneTabs)
+	clear(c.laneState.reading)
+	c.laneState.laneRows, c.laneState.reads, c.laneState.readDone = newLaneRows(), nil, false
 }
 
 // lanesOfNode are the tables of a node, which are made if there are none.
 func (c *Core) lanesOfNode(ni int32) *laneTables {
 	n := &c.Fabric.Nodes[ni]
-	l := c.laneTabs[n.Info.NodeGUID]
+	l := c.laneState.laneTabs[n.Info.NodeGUID]
 	if l == nil {
 		ports := int(n.Info.NumPorts) + 1
 		l = &laneTables{sl: make([]uint16, ports), arb: make([]uint16, 4*ports)}
 		if n.IsSwitch() {
 			l.sl = make([]uint16, ports*ports)
 		}
-		c.laneTabs[n.Info.NodeGUID] = l
+		c.laneState.laneTabs[n.Info.NodeGUID] = l
 	}
 	return l
 }
@@ -109,7 +124,7 @@ func (c *Core) changeLanes(ni int32, l *laneTables) {
 	}
 	if !l.listed {
 		l.listed = true
-		c.tablesShown = append(c.tablesShown, ni)
+		c.laneState.tablesShown = append(c.laneState.tablesShown, ni)
 	}
 }
 
@@ -122,7 +137,7 @@ func (c *Core) holdLane(it work.Item, comp *mad.Completion) {
 		k := uint16(0)
 		switch {
 		case err == nil && t.Decode(smp.Data(comp.MAD)) == nil:
-			k = intern(&c.laneRows.arb, c.laneRows.arbAt, &t)
+			k = intern(&c.laneState.laneRows.arb, c.laneState.laneRows.arbAt, &t)
 		case err != nil && !mad.Unanswered(err) && it.Op() != work.OpSetArb:
 			k = unreadable
 		}
@@ -137,7 +152,7 @@ func (c *Core) holdLane(it work.Item, comp *mad.Completion) {
 	}
 	switch {
 	case err == nil && t.Decode(smp.Data(from)) == nil:
-		k = intern(&c.laneRows.sl, c.laneRows.slAt, &t)
+		k = intern(&c.laneState.laneRows.sl, c.laneState.laneRows.slAt, &t)
 	case err != nil && !mad.Unanswered(err) && it.Op() != work.OpSetSL:
 		k = unreadable
 	}
@@ -154,12 +169,12 @@ func (c *Core) holdLane(it work.Item, comp *mad.Completion) {
 // new or were reset.
 func (c *Core) takeLanes() {
 	c.install.ForgetLanes()
-	if len(c.laneTabs) == 0 {
+	if len(c.laneState.laneTabs) == 0 {
 		return
 	}
 	f := c.Fabric
 	c.ScopeNodes(func(ni int32, n *topo.Node) {
-		l := c.laneTabs[n.Info.NodeGUID]
+		l := c.laneState.laneTabs[n.Info.NodeGUID]
 		if l == nil {
 			return
 		}
@@ -174,19 +189,19 @@ func (c *Core) takeLanes() {
 			}
 		}
 		if lost {
-			delete(c.laneTabs, n.Info.NodeGUID)
-			c.tablesShown = append(c.tablesShown, ni)
-			for i := range c.reads {
-				if c.reads[i].guid == n.Info.NodeGUID {
-					c.reads[i].at = 0
+			delete(c.laneState.laneTabs, n.Info.NodeGUID)
+			c.laneState.tablesShown = append(c.laneState.tablesShown, ni)
+			for i := range c.laneState.reads {
+				if c.laneState.reads[i].guid == n.Info.NodeGUID {
+					c.laneState.reads[i].at = 0
 				}
 			}
 		}
 	})
 	if !c.reg.on {
-		for g := range c.laneTabs {
+		for g := range c.laneState.laneTabs {
 			if _, ok := f.Find(g); !ok {
-				delete(c.laneTabs, g)
+				delete(c.laneState.laneTabs, g)
 			}
 		}
 	}
@@ -195,7 +210,7 @@ func (c *Core) takeLanes() {
 // showLanes is the published form of the tables of a node, nil if nothing is
 // known. Nodes with equal tables share it.
 func (c *Core) showLanes(g ib.GUID) *subnet.LaneTables {
-	l := c.laneTabs[g]
+	l := c.laneState.laneTabs[g]
 	if l == nil {
 		return nil
 	}
@@ -209,14 +224,14 @@ func (c *Core) showLanes(g ib.GUID) *subnet.LaneTables {
 			h = (h ^ uint64(v)) * 1099511628211
 		}
 	}
-	r := &c.laneRows
+	r := &c.laneState.laneRows
 	// Nodes that share have the same rows: these are only appended.
 	if s := r.same[h]; s != nil && slices.Equal(s.SL, l.sl) && slices.Equal(s.Arb, l.arb) && s.Complete == l.complete {
 		l.sl, l.arb, l.shown = s.SL, s.Arb, s
 		return s
 	}
 	l.shown = &subnet.LaneTables{SL: l.sl, Arb: l.arb, SLRows: r.sl, ArbRows: r.arb, Complete: l.complete}
-	if c.reading[g] {
+	if c.laneState.reading[g] {
 		return l.shown // there is more to come
 	}
 	if len(r.same) >= 1<<12 { // mostly of the past
@@ -234,15 +249,15 @@ func (c *Core) mftChanged(ni int32, block uint16) {
 	m.Shown = nil
 	if !m.Listed {
 		m.Listed = true
-		c.tablesShown = append(c.tablesShown, ni)
+		c.laneState.tablesShown = append(c.laneState.tablesShown, ni)
 	}
 }
 
 // showTables fills the tables of a snapshot that is built anew.
 func (c *Core) showTables(s *subnet.Snapshot) {
 	f := c.Fabric
-	c.tablesShown = c.tablesShown[:0]
-	if len(c.laneTabs) > 0 {
+	c.laneState.tablesShown = c.laneState.tablesShown[:0]
+	if len(c.laneState.laneTabs) > 0 {
 		s.Lanes = make([]*subnet.LaneTables, len(s.Nodes))
 		for i := range s.Nodes {
 			s.Lanes[i] = c.showLanes(s.Nodes[i].Info.NodeGUID)
@@ -258,7 +273,7 @@ func (c *Core) showTables(s *subnet.Snapshot) {
 func (c *Core) carryTables(s, old *subnet.Snapshot) {
 	f := c.Fabric
 	lanes, mfts := false, false
-	for _, ni := range c.tablesShown {
+	for _, ni := range c.laneState.tablesShown {
 		n := &f.Nodes[ni]
 		if n.Flags&topo.NodeGone != 0 {
 			continue
@@ -281,5 +296,5 @@ func (c *Core) carryTables(s, old *subnet.Snapshot) {
 			s.MFTs[n.GraphSwitch] = n.MFT.Show()
 		}
 	}
-	c.tablesShown = c.tablesShown[:0]
+	c.laneState.tablesShown = c.laneState.tablesShown[:0]
 }

@@ -71,9 +71,9 @@ func (c *Core) onTimers() {
 		c.AskFullSweep("trying again what was left out")
 	case c.damped.Next() <= c.Now:
 		c.releaseDamped()
-	case c.improveAt <= c.Now:
-		c.improveAt = mad.Never
-		c.improving = true
+	case c.routing.improveAt <= c.Now:
+		c.routing.improveAt = mad.Never
+		c.routing.improving = true
 		c.reroute("better tables than those in force are looked for")
 	case c.fullAt <= c.Now:
 		c.fullAt = mad.Never

@@ -49,7 +49,7 @@ func (c *Core) upkeepDone() bool {
 // idleTimer is when the next thing is due that is done between sweeps.
 func (c *Core) idleTimer() mad.Time {
 	t := mad.Never
-	for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate, c.damped.Next(), c.improveAt, c.fullAt} {
+	for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate, c.damped.Next(), c.routing.improveAt, c.fullAt} {
 		t = min(t, u)
 	}
 	return t
@@ -62,7 +62,7 @@ func (c *Core) publishHeld() {
 	if c.Fabric == nil || c.Fabric.Graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
-	if len(c.guids.Changed()) == 0 && !c.readDone && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
+	if len(c.guids.Changed()) == 0 && !c.laneState.readDone && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
 		return
 	}
 	if c.placements.Midway() && c.movedSnap {
@@ -80,7 +80,7 @@ func (c *Core) publishHeld() {
 		s.Graph, s.Tables = c.Fabric.Graph, c.install.Told()
 		c.movedSnap = false
 	}
-	c.readDone = false
+	c.laneState.readDone = false
 	c.carryTables(s, old)
 	nodes, vports := c.showHeld(s, old, nil)
 	if c.veilNews {
