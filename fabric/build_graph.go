@@ -8,10 +8,10 @@ import (
 	"heddle/ib"
 )
 
-// GraphOptions say what a Graph is to hold.
+// GraphOptions configure a Graph.
 type GraphOptions struct {
-	// Up reports whether the link at this port is up; both ends are asked.
-	// nil: every cable is.
+	// Up reports whether the link at this port is up; it is called for both ends.
+	// nil: every link is.
 	Up func(Ref) bool
 	// LinearFDBCap of every switch; 0: 49152, a full unicast LID space.
 	LinearFDBCap uint16
@@ -19,8 +19,8 @@ type GraphOptions struct {
 	FDBCap func(node int) uint16
 	// VLs is the number of data VLs of every link, 1–15; 0: 1.
 	VLs uint8
-	// MoreLIDs gives LIDs that a CA port has beside its range: those of its
-	// virtual functions or virtual ports. nil: none has.
+	// MoreLIDs returns the LIDs of a CA port outside its range: those of its
+	// virtual functions or virtual ports. nil: none.
 	MoreLIDs func(Ref) []ib.LID
 }
 
@@ -40,7 +40,7 @@ func (f *Fabric) SwitchNodes() []int32 {
 	return sw
 }
 
-// EndPortRefs lists the ports that Graph makes EndPorts of, in their order:
+// EndPortRefs lists the ports that become the Graph's EndPorts, in their order:
 // port 0 of every switch, every port of a CA or router whose link is up.
 func (f *Fabric) EndPortRefs(o GraphOptions) []Ref {
 	ends := endPorts(f)
@@ -50,15 +50,15 @@ func (f *Fabric) EndPortRefs(o GraphOptions) []Ref {
 	return slices.DeleteFunc(ends, func(e Ref) bool { return e.Port != 0 && !f.up(e, o.Up) })
 }
 
-// up reports whether the cable at a cabled port is up at both ends.
+// up reports whether the link at a connected port is up at both ends.
 func (f *Fabric) up(r Ref, up func(Ref) bool) bool {
 	return up == nil || up(r) && up(f.Nodes[r.Node].Ports[r.Port].Peer)
 }
 
 // Graph makes the Graph of a fabric with the LIDs that its ports have. Netlists
-// say nothing of the MTU; it is 4096 bytes everywhere. End
-// ports without a LID are there but own none. It fails with a *LIDError if
-// two ports claim a LID, or a range leaves the unicast space.
+// do not contain the MTU, so it is 4096 bytes everywhere. End ports without a
+// LID are included. It fails with a *LIDError if two ports claim a LID, or a
+// range leaves the unicast space.
 func (f *Fabric) Graph(o GraphOptions) (*Graph, error) {
 	order := f.SwitchNodes()
 	index := make([]int32, len(f.Nodes)) // node → switch, -1 otherwise

@@ -23,11 +23,11 @@ const (
 	MaxDescLen = 64
 )
 
-// BuildError says what is wrong with a fabric that a Builder was told to make.
+// BuildError is a mistake in the calls of a Builder.
 type BuildError struct {
 	Op     string // "add switch", "connect", "build"
 	Object string // the node or port
-	Reason string // what is wrong and what to do
+	Reason string // the problem and the remedy
 }
 
 // Error gives all three parts.
@@ -35,11 +35,11 @@ func (e *BuildError) Error() string {
 	return "fabric: " + e.Op + " " + e.Object + ": " + e.Reason
 }
 
-// Builder makes a Fabric. Mistakes are kept and reported by Build, so calls
-// need not be checked one by one. The zero Builder is ready for use.
+// Builder makes a Fabric. It collects mistakes for Build, so calls need not be
+// checked one by one. The zero Builder is ready for use.
 type Builder struct {
-	// Width and Speed are those of cables that Connect makes from now on.
-	// The zero values mean 4x and EDR.
+	// Width and Speed apply to the links that Connect makes from now on. The zero
+	// values mean 4x and EDR.
 	Width ib.LinkWidth
 	Speed ib.LinkSpeed
 	// AllowDuplicateGUIDs lets Build pass nodes with equal GUIDs, as faulty
@@ -54,7 +54,7 @@ type Builder struct {
 	slab  []Port
 }
 
-// maxKeptErrors bounds what Build reports.
+// maxKeptErrors bounds the errors that Build reports.
 const maxKeptErrors = 10
 
 func (b *Builder) fail(op, object, reason string) {
@@ -107,15 +107,15 @@ func (b *Builder) Add(t ib.NodeType, id string, n int) int {
 	return i
 }
 
-// What nodes are by default.
+// Defaults of nodes.
 const (
 	defaultVendorID uint32 = 0x0002C9
 	defaultDeviceID uint16 = 0
 	defaultRevision uint32 = 0xA1
 )
 
-// makePorts cuts the ports of a node from a slab, so that a fabric is a few
-// large blocks rather than one small one per node.
+// makePorts cuts the ports of a node from a slab, so that a fabric consists of
+// a few large allocations.
 func (b *Builder) makePorts(n int) []Port {
 	if cap(b.slab)-len(b.slab) < n {
 		b.slab = make([]Port, 0, max(n, 4096))
@@ -174,7 +174,7 @@ func (b *Builder) SetLID(i, p int, lid ib.LID, lmc uint8) {
 	n.Ports[p].LID, n.Ports[p].LMC, n.Ports[p].NumLIDs = lid, lmc, 0
 }
 
-// Connect plugs a cable into port ap of node a and port cp of node c.
+// Connect links port ap of node a to port cp of node c.
 func (b *Builder) Connect(a, ap, c, cp int) {
 	w, s := b.Width, b.Speed
 	if w == 0 {
@@ -215,8 +215,8 @@ func (b *Builder) connect(a, ap, c, cp int, w ib.LinkWidth, s ib.LinkSpeed) {
 	p.Width, p.Speed, q.Width, q.Speed = w, s, w, s
 }
 
-// Build checks what the fabric as a whole must satisfy and returns it. The
-// Builder must not be used any more. All nodes are in the order of Add.
+// Build checks the fabric as a whole and returns it. The Builder must not be
+// used afterward. All nodes are in the order of Add.
 func (b *Builder) Build() (*Fabric, error) {
 	b.checkNodes()
 	if b.more > 0 {
@@ -265,9 +265,9 @@ func (b *Builder) checkNodes() {
 	}
 }
 
-// checkID says what is wrong with the id of a node, "" if nothing is. The
-// first '#' separates the name of a module from the rest; apart from that '#'
-// and '@' are reserved, as they are for ibsim.
+// checkID returns what is wrong with the ID of a node, "" if it is valid. The
+// first '#' separates the name of a module from the rest; otherwise '#' and '@'
+// are reserved, as for ibsim.
 func checkID(id string) string {
 	switch {
 	case id == "":
@@ -302,7 +302,7 @@ func typeWord(t ib.NodeType) string {
 	return "node"
 }
 
-// quoteName quotes a name for an error, shortening what is too long to read.
+// quoteName quotes a name for an error, and shortens long ones.
 func quoteName(s string) string {
 	if len(s) > 80 {
 		s = s[:80] + "…"

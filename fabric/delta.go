@@ -6,27 +6,27 @@ import (
 	"heddle/ib"
 )
 
-// Delta says how one Graph became another: what is the same, under which
-// index, and what is not.
+// Delta describes the change from one Graph to another: which parts are the
+// same, with their indices, and which are not.
 type Delta struct {
-	// Switch gives, by switch of the new graph, its index in the old one, or
-	// -1; OldSwitch the other way round. Switches are the same if their GUID is.
+	// Switch gives, by switch of the new graph, its index in the old one, or -1;
+	// OldSwitch is the inverse. Switches are identified by GUID.
 	Switch, OldSwitch []int32
-	// Channel gives, by channel of the new graph, its index in the old one,
-	// or -1; OldChannel the other way round. Channels are the same if they join
-	// the same ports of the same switches.
+	// Channel gives, by channel of the new graph, its index in the old one, or -1;
+	// OldChannel is the inverse. Channels are the same if they join the same ports
+	// of the same switches.
 	Channel, OldChannel []int32
-	// LIDs are those, ascending, whose destination is not the same: the end
-	// port that owns the LID, or the switch or port that it hangs on.
+	// LIDs, ascending, are those whose destination changed: the end port that owns
+	// the LID, or its switch or switch port.
 	LIDs []ib.LID
-	// SameSwitches says that both graphs have the same switches, so that
-	// indices and rows need no translation; SameChannels the same of channels.
+	// SameSwitches says that both graphs have the same switches, so that indices
+	// and rows need no translation; SameChannels says the same of channels.
 	SameSwitches, SameChannels bool
 }
 
-// SameWires reports whether two graphs share their switches and channels, as
-// those do of which one was made from the other by other LIDs (WithLIDs,
-// route/move). That they do not share them does not say that they differ.
+// SameWires reports whether two graphs share the memory of their switches and
+// channels, as they do if one was derived from the other by changing LIDs
+// (WithLIDs, route/move). False does not mean that they differ.
 func SameWires(a, b *Graph) bool {
 	return shared(a.Switches, b.Switches) && shared(a.Off, b.Off) && shared(a.Channels, b.Channels)
 }
@@ -51,7 +51,7 @@ func Diff(old, now *Graph) *Delta {
 	return d
 }
 
-// newDelta is Diff but for the LIDs.
+// newDelta is Diff without the LIDs.
 func newDelta(old, now *Graph) *Delta {
 	d := &Delta{
 		Switch: make([]int32, len(now.Switches)), OldSwitch: make([]int32, len(old.Switches)),
@@ -143,8 +143,8 @@ func fill(a []int32) {
 }
 
 // match walks two ascending lists and calls pair for each element of either:
-// (i, j) where they are equal, with -1 for what only the other has. It reports
-// whether the lists are equal.
+// (i, j) if equal, with -1 for a missing one. It reports whether the lists are
+// equal.
 func match(n, m int, compare func(i, j int) int, pair func(i, j int32)) bool {
 	same := true
 	i, j := 0, 0

@@ -2,8 +2,8 @@ package fabric
 
 import "fmt"
 
-// Diff says in one line what the first difference between f and g is, "" if
-// there is none.
+// Diff describes the first difference between f and g in one line, "" if there
+// is none.
 func (f *Fabric) Diff(g *Fabric) string {
 	if len(f.Nodes) != len(g.Nodes) {
 		return fmt.Sprintf("%d nodes and %d nodes", len(f.Nodes), len(g.Nodes))

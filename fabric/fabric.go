@@ -1,7 +1,6 @@
-// Package fabric says what an InfiniBand subnet is made of: nodes, ports and
-// the cables between them. A Fabric is what a netlist describes; a Graph is
-// the same thing as routing algorithms want it, dense indices into flat
-// slices.
+// Package fabric describes the structure of an InfiniBand subnet: nodes, ports
+// and the links between them. A Fabric corresponds to a netlist; a Graph is its
+// form for routing algorithms, with dense indices into flat slices.
 //
 // Fabrics come from three places: a Builder, ReadNetlist (the text that
 // ibnetdiscover prints and ibsim reads) and Generate (fat trees, tori,
@@ -24,8 +23,8 @@ import (
 	"heddle/ib"
 )
 
-// Fabric is a set of nodes and the cables between them. Nodes keep the order
-// in which they were added or read; indices into Nodes name them.
+// Fabric is a set of nodes and the links between them. Nodes keep the order in
+// which they were added or read; indices into Nodes identify them.
 type Fabric struct {
 	Nodes []Node
 	// Console are the console commands (`do` lines) of a netlist in the order
@@ -54,12 +53,11 @@ type Node struct {
 
 // Port is a port of a node.
 //
-// A cabled port has the width and speed that its link comes up with, which
-// are those of the port at the other end, too. Where there is no cable both
-// are 0.
+// A connected port has the width and speed of its link, which are those of the
+// far end too. Without a cable both are 0.
 type Port struct {
 	GUID    ib.GUID // external switch ports have the switch's
-	Peer    Ref     // the other end of the cable; NoRef if there is none
+	Peer    Ref     // the far end of the cable; NoRef if there is none
 	LID     ib.LID  // base LID, 0 if it has none
 	NumLIDs uint16  // LIDs from LID upwards; 0: 1<<LMC
 	LMC     uint8   // 0–7
@@ -79,7 +77,7 @@ func NoRef() Ref { return Ref{Node: -1} }
 // Valid reports whether r names a port at all.
 func (r Ref) Valid() bool { return r.Node >= 0 }
 
-// Cabled reports whether a cable is plugged in.
+// Cabled reports whether the port has a cable.
 func (p *Port) Cabled() bool { return p.Peer.Node >= 0 }
 
 // LIDCount is how many LIDs the port has, 0 if it has none.
@@ -112,8 +110,8 @@ func (f *Fabric) Port(r Ref) *Port {
 	return &f.Nodes[r.Node].Ports[r.Port]
 }
 
-// PortName says which port r is: the id of the node and, in brackets, the
-// number of the port.
+// PortName names a port: the ID of the node and, in brackets, the number of the
+// port.
 func (f *Fabric) PortName(r Ref) string {
 	if r.Node < 0 || int(r.Node) >= len(f.Nodes) {
 		return "no port"
@@ -121,8 +119,8 @@ func (f *Fabric) PortName(r Ref) string {
 	return portName(f.Nodes[r.Node].ID, int(r.Port))
 }
 
-// Find returns the index of the node with this id or, if no id fits, of the
-// first with this description; -1 if there is none. It looks at every node.
+// Find returns the index of the node with this ID or, if there is none, of the
+// first with this description; otherwise -1. It scans all nodes.
 func (f *Fabric) Find(name string) int {
 	for i := range f.Nodes {
 		if f.Nodes[i].ID == name {
@@ -137,8 +135,8 @@ func (f *Fabric) Find(name string) int {
 	return -1
 }
 
-// FindGUID returns the index of the first node with this node GUID, -1 if
-// there is none. It looks at every node.
+// FindGUID returns the index of the first node with this node GUID, or -1. It
+// scans all nodes.
 func (f *Fabric) FindGUID(g ib.GUID) int {
 	for i := range f.Nodes {
 		if f.Nodes[i].GUID == g {
@@ -158,8 +156,8 @@ func (f *Fabric) Count(t ib.NodeType) (n int) {
 	return n
 }
 
-// Links calls yield for every cable once, the end with the smaller Ref first,
-// in ascending order of it.
+// Links calls yield for every link once, the end with the smaller Ref first, in
+// ascending order of it.
 func (f *Fabric) Links(yield func(a, b Ref) bool) {
 	for i := range f.Nodes {
 		ports := f.Nodes[i].Ports
@@ -175,7 +173,7 @@ func (f *Fabric) Links(yield func(a, b Ref) bool) {
 	}
 }
 
-// NumLinks is how many cables there are.
+// NumLinks is the number of links.
 func (f *Fabric) NumLinks() (n int) {
 	for range f.Links {
 		n++

@@ -5,7 +5,7 @@ import "heddle/ib"
 // NoLID fills Graph.LIDOwner where no end port has the LID.
 const NoLID = -1
 
-// Channel is one direction of a cable between two switches.
+// Channel is one direction of a link between two switches.
 type Channel struct {
 	From, To int32 // switch indices
 	OutPort  uint8 // port of From
@@ -55,9 +55,9 @@ type Graph struct {
 	EndPorts []EndPort
 	// TopLID is the highest LID given to an end port.
 	TopLID ib.LID
-	// LIDOwner[lid] is the index of the end port that has the LID or NoLID;
-	// it has TopLID+1 entries. It, and not LID and LMC, says which LIDs a port
-	// has: they need not follow one another.
+	// LIDOwner[lid] is the index of the end port that has the LID, or NoLID; it
+	// has TopLID+1 entries. It defines a port's LIDs, which need not be
+	// consecutive, not LID and LMC.
 	LIDOwner []int32
 	// PortChannel[s][p] is the channel that leaves switch s by port p, or -1.
 	PortChannel [][]int32

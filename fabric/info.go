@@ -17,16 +17,17 @@ type Info struct {
 	Routers    int            `json:"routers"`
 	Ports      int            `json:"ports"`        // of all nodes, port 0 not counted
 	EndPorts   int            `json:"endports"`     // switches, and cabled CA and router ports
-	Links      int            `json:"links"`        // cables
+	Links      int            `json:"links"`        // links
 	SwitchLink int            `json:"switch_links"` // of them between switches
-	LinkTypes  map[string]int `json:"link_types"`   // cables by width and speed
-	Components int            `json:"components"`   // parts that no cable joins
-	Diameter   int            `json:"diameter"`     // most cables between two switches of one part
-	MinDegree  int            `json:"min_degree"`   // cables to other switches, over the switches
+	LinkTypes  map[string]int `json:"link_types"`   // links by width and speed
+	Components int            `json:"components"`   // connected components
+	Diameter   int            `json:"diameter"`     // longest distance between two switches of one component, in links
+	MinDegree  int            `json:"min_degree"`   // links to other switches, over the switches
 	MaxDegree  int            `json:"max_degree"`
-	Degrees    map[int]int    `json:"degrees"`  // switches by degree
-	Levels     []int          `json:"levels"`   // switches by Layout level, leaves first
-	FatTree    bool           `json:"fat_tree"` // every cable between switches joins neighbouring levels, and hosts hang on the first alone
+	Degrees    map[int]int    `json:"degrees"` // switches by degree
+	Levels     []int          `json:"levels"`  // switches by Layout level, leaves first
+	// every link between switches joins adjacent levels, and hosts are on the first only
+	FatTree bool `json:"fat_tree"`
 }
 
 // Info examines the fabric. Its cost is one breadth-first search for each
@@ -102,7 +103,7 @@ func (f *Fabric) Info() Info {
 	return in
 }
 
-// diameter is the longest of all shortest ways between two switches.
+// diameter is the longest of all shortest paths between two switches.
 func diameter(adj [][]int32) (most int) {
 	dist, queue := make([]int32, len(adj)), make([]int32, 0, len(adj))
 	for s := range adj {
@@ -124,7 +125,7 @@ func diameter(adj [][]int32) (most int) {
 	return most
 }
 
-// components counts the parts of the fabric that no cable joins.
+// components counts the connected components of the fabric.
 func (f *Fabric) components() (n int) {
 	root := make([]int32, len(f.Nodes))
 	for i := range root {
@@ -147,10 +148,10 @@ func (f *Fabric) components() (n int) {
 	return n
 }
 
-// Layout puts the switches on levels, by node index, from 1: those with CAs
-// or routers are on the first, every other one above its lowest neighbour.
-// Other nodes, and switches that no host reaches, are on level 0. In a fat
-// tree these are its levels; a torus has only one.
+// Layout assigns levels to the switches, by node index, from 1: those with CAs
+// or routers are on the first, every other one above its lowest adjacent
+// switch. Other nodes, and switches that no host reaches, are on level 0. In a
+// fat tree these are its levels; a torus has only one.
 func (f *Fabric) Layout() []int {
 	level := make([]int, len(f.Nodes))
 	var queue []int32
@@ -179,7 +180,7 @@ func (f *Fabric) Layout() []int {
 	return level
 }
 
-// String tells it in lines for people.
+// String formats the information in lines.
 func (in Info) String() string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

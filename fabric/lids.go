@@ -8,14 +8,14 @@ import (
 	"heddle/ib"
 )
 
-// LIDError says that the LIDs of a fabric cannot be used.
+// LIDError reports that the LIDs of a fabric are invalid.
 type LIDError struct {
-	LID    ib.LID // 0 if it is not about one LID
+	LID    ib.LID // 0 if it does not concern one LID
 	A, B   string // the ports, B only for a duplicate
 	Reason string
 }
 
-// Error names the LID, the ports and what to do.
+// Error names the LID, the ports and the remedy.
 func (e *LIDError) Error() string {
 	s := "fabric: "
 	if e.LID != 0 {
@@ -36,12 +36,12 @@ type LIDGrant struct {
 	EndPort int32
 }
 
-// WithLIDs is the graph with LIDs more: those that virtual functions or virtual
-// ports have of their own, each at the CA port that they share. LIDs may have
-// any order and values; that a port's LIDs come and go changes nothing else, so
-// Diff names just them. What does not change is shared with g. It fails with a
-// *LIDError if a LID is taken or not unicast, or the port is none that can
-// have more: a switch's, or one without a LID of its own.
+// WithLIDs is the graph with additional LIDs: those of virtual functions or
+// virtual ports, each at the CA port that they share. LIDs may have any order
+// and values. Adding or removing them changes nothing else, so Diff names only
+// them, and unchanged parts are shared with g. It fails with a *LIDError if a
+// LID is in use or not unicast, or if the port cannot have more: a switch's, or
+// one without a LID of its own.
 func (g *Graph) WithLIDs(more []LIDGrant) (*Graph, error) {
 	h := *g
 	h.LIDOwner = slices.Clone(g.LIDOwner)
@@ -54,13 +54,14 @@ func (g *Graph) WithLIDs(more []LIDGrant) (*Graph, error) {
 	return &h, nil
 }
 
-// SwitchByGUID is the index of the switch with a node GUID, and whether there is one.
+// SwitchByGUID returns the index of the switch with a node GUID, and whether it
+// exists.
 func (g *Graph) SwitchByGUID(guid ib.GUID) (int32, bool) {
 	i, ok := slices.BinarySearchFunc(g.Switches, guid, func(s SwitchNode, guid ib.GUID) int { return cmp.Compare(s.GUID, guid) })
 	return int32(i), ok
 }
 
-// grant is own for LIDs beside a port's range.
+// grant is own for LIDs outside a port's range.
 func (g *Graph) grant(more []LIDGrant, name func(e int32) string) error {
 	for _, m := range more {
 		if m.EndPort < 0 || int(m.EndPort) >= len(g.EndPorts) {
@@ -95,13 +96,12 @@ func (g *Graph) own(grants []LIDGrant, name func(e int32) string) error {
 	return nil
 }
 
-// AssignLIDs gives LIDs to every end port of a fabric in ascending order of
-// port GUID, from 1 upwards, one to port 0 of a switch and perPort to every
-// cabled port of a CA or router. If perPort is a power of two up to 128 the
-// port has an LMC and its base LID is aligned, as IBA §4.1.3 wants it;
-// otherwise the LIDs follow one another as those of a vSwitch HCA's virtual
-// functions do. Where the LIDs run out an error is returned and f is left as
-// it was.
+// AssignLIDs assigns LIDs to every end port of a fabric in ascending order of
+// port GUID, from 1 up: one to port 0 of a switch and perPort to every
+// connected port of a CA or router. If perPort is a power of two up to 128 the
+// port has an LMC and its base LID is aligned, as IBA §4.1.3 requires;
+// otherwise the LIDs are consecutive, like those of a vSwitch HCA's virtual
+// functions. If the LIDs run out it returns an error and does not change f.
 func AssignLIDs(f *Fabric, perPort int) error {
 	if perPort < 1 || perPort > int(ib.LIDMaxUnicast) {
 		return &LIDError{Reason: fmt.Sprintf("%d LIDs a port were asked for; use 1 to %d", perPort, ib.LIDMaxUnicast)}

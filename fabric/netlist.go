@@ -13,10 +13,10 @@ import (
 	"heddle/ib"
 )
 
-// NetlistOptions say what a netlist may do. The zero value suits text from
-// strangers: no file is read, no command accepted, sizes are bounded.
+// NetlistOptions configure the reading of a netlist. The zero value suits
+// untrusted text: no file is read, no command accepted, sizes are bounded.
 type NetlistOptions struct {
-	Name    string // what errors call the text; "netlist" if empty
+	Name    string // name of the text in errors; "netlist" if empty
 	Include fs.FS  // where `include "FILE"` reads; nil: not allowed
 	AllowDo bool   // accept `do COMMAND` into Fabric.Console
 	// AllowDuplicateGUIDs accepts nodes with equal GUIDs, as ibsim -I does.
@@ -50,7 +50,7 @@ func (o *NetlistOptions) fill() {
 	}
 }
 
-// NetlistError says where a netlist is wrong, what is wrong and what to do.
+// NetlistError is a mistake in a netlist, with its position and the remedy.
 type NetlistError struct {
 	File      string
 	Line, Col int    // from 1; 0: the text as a whole
@@ -70,13 +70,13 @@ func (e *NetlistError) Error() string {
 // Unwrap returns the cause.
 func (e *NetlistError) Unwrap() error { return e.Err }
 
-// ReadNetlist reads a fabric in the text form that ibnetdiscover prints and
-// ibsim reads. It accepts all that ibsim accepts (lines it does not know are
-// ignored), and beyond that the speeds NDR and XDR and the port GUIDs that
-// ibnetdiscover prints. Mistakes are *NetlistError.
+// ReadNetlist reads a fabric in the text format of ibnetdiscover and ibsim. It
+// accepts all that ibsim accepts (unknown lines are ignored), and in addition
+// the speeds NDR and XDR and the port GUIDs that ibnetdiscover prints. Mistakes
+// are *NetlistError.
 //
-// A line that tells nothing about a node is ignored, so a text without any
-// node gives an error rather than an empty fabric.
+// A line that does not describe a node is ignored, so a text without any node
+// gives an error rather than an empty fabric.
 func ReadNetlist(r io.Reader, o NetlistOptions) (*Fabric, error) {
 	o.fill()
 	n := &netlist{
@@ -85,7 +85,7 @@ func ReadNetlist(r io.Reader, o NetlistOptions) (*Fabric, error) {
 		base: [4]ib.GUID{ib.NodeCA: FirstCAGUID, ib.NodeSwitch: FirstSwitchGUID},
 		next: [4]ib.GUID{ib.NodeCA: FirstCAGUID, ib.NodeSwitch: FirstSwitchGUID},
 	}
-	n.b.AllowDuplicateGUIDs = true // checked here, where the line is known
+	n.b.AllowDuplicateGUIDs = true // checked here, where the line number is known
 	if err := n.file(r, o.Name); err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ type cableEnd struct {
 	peer     int32 // index into netlist.nameList
 	port     uint8
 	peerPort uint8
-	alias    bool // `@[n]`: the other end says where the cable goes
+	alias    bool // `@[n]`: the far end gives the destination
 	viaAlias bool // peer is MODULE@ALIAS
 	width    ib.LinkWidth
 	basic    speeds
@@ -158,7 +158,7 @@ type netlist struct {
 	ext     speeds
 	pending notes
 
-	node     int // whose ports are being listed, -1: none
+	node     int // node whose ports are being listed, -1: none
 	ports    int // external ports so far, plus one a node
 	ends     []cableEnd
 	endOf    []int32 // index into ends +1, by endBase[node]+port
@@ -172,7 +172,7 @@ type netlist struct {
 	console  []string
 }
 
-// notes are what a netlist of ours says about the next node in comments.
+// notes are a netlist's comments on the next node, as WriteNetlist writes them.
 type notes struct {
 	desc      string
 	hasDesc   bool
@@ -190,14 +190,14 @@ func (n *netlist) errAt(at place, format string, a ...any) error {
 	return &NetlistError{File: n.files[at.file], Line: int(at.line), Col: int(at.col), Reason: fmt.Sprintf(format, a...)}
 }
 
-// err is an error at column col (from 0) of the present line.
+// err is an error at column col (from 0) of the current line.
 func (n *netlist) err(col int, format string, a ...any) error {
 	return n.errAt(n.at(col), format, a...)
 }
 
 func (n *netlist) at(col int) place { return place{n.file32, n.line, int32(col) + 1} }
 
-// place says where a port line is.
+// place describes the position of a port line.
 func (n *netlist) place(p place) string {
 	s := "line " + strconv.Itoa(int(p.line))
 	if len(n.files) > 1 {
@@ -206,7 +206,7 @@ func (n *netlist) place(p place) string {
 	return s
 }
 
-// file reads one file. A node does not go on in another file.
+// file reads one file. A node must be complete within one file.
 func (n *netlist) file(r io.Reader, name string) error {
 	oldFile, oldLine := n.file32, n.line
 	defer func() { n.file32, n.line, n.node = oldFile, oldLine, -1 }()
@@ -250,13 +250,13 @@ func trimEOL(b []byte) []byte {
 	return b
 }
 
-// keywords lead the lines that ibsim knows.
+// keywords begin ibsim's lines.
 var keywords = []string{
 	"Switch", "Hca", "Ca", "Rt", "switchguid", "hcaguids", "caguid", "rtguid",
 	"vendid", "devid", "sysimgguid", "width", "speed", "extspeed", "module", "include", "do",
 }
 
-// run reads a line that begins with a keyword; what follows it is at column
+// run reads a line that begins with a keyword; its arguments begin at column
 // at.
 func (n *netlist) run(keyword string, l []byte, at int) error {
 	switch keyword {

@@ -128,7 +128,7 @@ func (n *netlist) nodeHeader(l []byte, at int, t ib.NodeType) error {
 // headerEnds are the words that end a description without quotes.
 var headerEnds = []string{" enhanced port ", " base port ", " lid ", " lmc "}
 
-// headerTail reads what follows the id of a node: the description and, for
+// headerTail reads the line after the ID of a node: the description and, for
 // switches, the kind, LID and LMC of port 0.
 func (n *netlist) headerTail(l []byte, at int, node *Node) error {
 	hash := bytes.IndexByte(l[at:], '#')
@@ -141,7 +141,7 @@ func (n *netlist) headerTail(l []byte, at int, node *Node) error {
 	at = skipSpace(l, at+hash+1)
 	var desc []byte
 	if at < len(l) && l[at] == '"' {
-		// A description may have quotes of its own: the last one counts.
+		// A description may contain quotes: the last one ends it.
 		end := bytes.LastIndexByte(l, '"')
 		if end == at {
 			end = len(l)

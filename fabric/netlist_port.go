@@ -58,8 +58,8 @@ func (n *netlist) portLine(l []byte) error {
 	return nil
 }
 
-// afterPort reads what may stand between the number of a port and the peer:
-// "[ext 5]" of a chassis, "(GUID)" of the port.
+// afterPort reads the optional fields between the number of a port and the
+// peer: "[ext 5]" of a chassis, "(GUID)" of the port.
 func (n *netlist) afterPort(l []byte, at int, node *Node, num int) (int, error) {
 	for at < len(l) {
 		switch l[at] {
@@ -85,7 +85,7 @@ func (n *netlist) afterPort(l []byte, at int, node *Node, num int) (int, error) 
 	return at, nil
 }
 
-// newAlias gives a port the name by which other modules know it.
+// newAlias gives a port the name by which other modules refer to it.
 func (n *netlist) newAlias(name string, col, at int, e cableEnd) (int, error) {
 	if bytes.ContainsAny([]byte(name), "#@") {
 		return 0, n.err(col, "alias %s: '#' and '@' are reserved", quoteName(name))
@@ -98,8 +98,8 @@ func (n *netlist) newAlias(name string, col, at int, e cableEnd) (int, error) {
 	return at, nil
 }
 
-// peer reads what follows the name of the peer: the number of its port, which
-// is 1 if it is not given, and what ibnetdiscover adds.
+// peer reads the line after the name of the peer: the number of its port, 1 by
+// default, and the fields that ibnetdiscover adds.
 func (n *netlist) peer(l []byte, name string, at int, e *cableEnd) (int, error) {
 	e.peerPort = 1
 	if k := bytes.IndexByte([]byte(name), '@'); k >= 0 {
@@ -256,7 +256,7 @@ func (n *netlist) link() error {
 	for i := range n.ends {
 		e := &n.ends[i]
 		if e.alias && !n.b.nodes[e.node].Ports[e.port].Cabled() {
-			n.b.nodes[e.node].Ports[e.port].LID = 0 // nobody came for it
+			n.b.nodes[e.node].Ports[e.port].LID = 0 // no other end refers to it
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func parseUint(l []byte, at int) (v uint64, end int, ok bool) {
 	return v, end, err == nil
 }
 
-// parseDecimal reads decimal digits, stopping at what is none.
+// parseDecimal reads decimal digits up to the first other character.
 func parseDecimal(l []byte, at int) (v, end int, ok bool) {
 	end = at
 	for end < len(l) && isDigit(l[end]) && v < 1<<24 {
@@ -82,7 +82,7 @@ func parseHex(l []byte, at int) (v uint64, end int, ok bool) {
 	return v, end, end > at
 }
 
-// quoted reads a "…" and returns what is between the quotes and the column
+// quoted reads a "…" and returns the text between the quotes and the column
 // after them.
 func quoted(l []byte, at int) (s string, end int, ok bool) {
 	if at >= len(l) || l[at] != '"' {

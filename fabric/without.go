@@ -1,14 +1,14 @@
 package fabric
 
-// Loss is what fails of a Graph, by index: switches, cables between switches (by
-// one of their two channels, the other fails too), and end ports, whose own cable fails.
+// Loss is a set of failures of a Graph, by index: switches, links between switches (by
+// one of their two channels, the other fails too), and end ports, whose own link fails.
 type Loss struct {
 	Switches, Channels, EndPorts []int32
 }
 
-// Without returns g after a loss. End ports keep their LIDs; those that fail, those of
-// switches that fail, and those that hang on these are gone, and nobody owns their LIDs.
-// What remains need not be connected: see Graph.Reach.
+// Without returns g after a loss. Remaining end ports keep their LIDs. Failed end ports,
+// and those of failed switches, are removed, and their LIDs have no owner. The rest need
+// not be connected: see Graph.Reach.
 func (g *Graph) Without(x Loss) *Graph {
 	r := &Graph{TopLID: g.TopLID}
 	index := make([]int32, len(g.Switches))
