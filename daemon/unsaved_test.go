@@ -57,11 +57,11 @@ func TestNotReadyWhileUnsaved(t *testing.T) {
 		if answers != 3 || readyAtAnswer {
 			t.Errorf("%d answers; ready when the last was sent: %v", answers, readyAtAnswer)
 		}
-		ready(false, "2 changes")
+		ready(false, "2 acknowledged changes")
 		mem.FailNext = 1
 		<-time.After(11 * time.Second)
 		l.shell.Step(sa.Timer{})
-		ready(false, "2 changes")
+		ready(false, "2 acknowledged changes")
 		<-time.After(11 * time.Second)
 		l.shell.Step(sa.Timer{})
 		ready(true, "subnet up")

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"heddle/ib"
 	wire "heddle/ib/sa"
 	"heddle/mad"
 	"heddle/sa"

@@ -41,7 +41,9 @@ func (c *Core) startLanes() bool {
 	if !c.lanesMatter() {
 		// What a port that comes up has from earlier tables, or from its last manager, is read
 		// when lanes matter again.
-		c.Scope(func(p *topo.Port) { c.laneState.lanesSetUp = c.laneState.lanesSetUp && p.Info.PortState != ib.StateInit })
+		c.Scope(func(p *topo.Port) {
+			c.laneState.lanesSetUp = c.laneState.lanesSetUp && p.Info.PortState != ib.StateInit
+		})
 		return true
 	}
 	if c.laneState.lanesSetUp {

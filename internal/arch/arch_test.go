@@ -333,7 +333,7 @@ func TestNoMutableExports(t *testing.T) {
 			for _, s := range g.Specs {
 				for _, n := range s.(*ast.ValueSpec).Names {
 					if n.IsExported() && !strings.HasPrefix(n.Name, "Err") {
-						t.Errorf("%s: %s can be changed by whoever imports %s: make it a constant or a function", f.name, n.Name, f.pkg)
+						t.Errorf("%s: %s can be changed by every importer of %s; make it a constant or a function", f.name, n.Name, f.pkg)
 					}
 				}
 			}
