@@ -142,7 +142,7 @@ func (w *words) intOption(name string, def, lo, hi int) (int, error) {
 	return n, nil
 }
 
-// known fails if there is an option that nobody asked for.
+// known fails if there is an unknown option.
 func (w *words) known() error {
 	least := ""
 	for n := range w.opts {

@@ -8,7 +8,7 @@
 //	plan := transition.New(g, installed, t, transition.Options{…})
 //
 // Everything is a pure function of its arguments: the same graph, options and
-// tables give the same result, whatever the number of workers. Tables are plain
+// tables give the same result for any number of workers. Tables are plain
 // values: any number of goroutines may read them, but a writer needs exclusive
 // access. LIDs are inputs: this package assigns none.
 package route

@@ -12,7 +12,7 @@ type Values struct {
 	defaults map[string]string // of this command, where they are its own
 }
 
-// New returns values of which none was given.
+// New returns Values without any setting.
 func New() *Values {
 	return &Values{Config: Defaults(), from: map[string]string{}, defaults: map[string]string{}}
 }

@@ -73,7 +73,7 @@ func (s *Subnet) kick(p, quiet int32) {
 	})
 }
 
-// everyone as the quiet port of trainNow: nobody reports.
+// everyone as the quiet port of trainNow: no port reports.
 const everyone = -2
 
 // trainNow brings the link at p up if both ends are ready and have a width and

@@ -250,8 +250,8 @@ func (c *updater) channelTo(s *side, u int32, l int, dst int32) int32 {
 	return s.j.channel(u, l)
 }
 
-// resolve finds how far packets of the region's switches go; false if they go
-// round.
+// resolve finds how far packets of the region's switches go; false if they
+// loop.
 func (c *updater) resolve(s *side, l int, dst int32, port uint8) bool {
 	const notYet, open = -1, -2
 	j := s.j
@@ -297,7 +297,7 @@ func (c *updater) resolve(s *side, l int, dst int32, port uint8) bool {
 	return true
 }
 
-// outside follows entries that are the same on both sides; -1: they go round.
+// outside follows entries that are the same on both sides; -1: they form a loop.
 func (c *updater) outside(s *side, v int32, l int, dst int32, port uint8) (dist int32, ok bool) {
 	for dist = range int32(s.j.n + 1) {
 		if v == dst {

@@ -65,7 +65,7 @@ type scratch struct {
 	sw      planes      // those of traffic between switch port 0s
 	used    uint32      // lanes of delivered paths with a CA at one end
 	lanes   uint32      // lanes of all packets between switches
-	round   bool        // some packets of the LID at hand go round
+	round   bool        // some packets of the current LID loop
 	bad     bool        // some connected switch does not deliver the LID at hand
 	state   []laneState // by switch, in mode general
 	refused bool        // some packets of the LID at hand are on a lane that a link does not have

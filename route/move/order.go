@@ -139,7 +139,7 @@ func (m *mover) plan(cols []*column) (*planner, error) {
 	return p, nil
 }
 
-// do puts the entries of step k into stages.
+// do assigns the entries of step k to stages.
 func (p *planner) do(k int) error {
 	var now, later []*column
 	for _, c := range p.cols {

@@ -433,7 +433,7 @@ func (q *local) loops(cells []cell) bool {
 	return false
 }
 
-// installedLoops reports whether the installed entries alone go round.
+// installedLoops reports whether the installed entries alone loop.
 func (q *local) installedLoops(cells []cell) bool {
 	for _, c := range cells {
 		u := c.s

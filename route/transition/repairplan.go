@@ -92,7 +92,7 @@ func NewRepair(g *fabric.Graph, installed, final *route.Tables, r *Fitted, o Opt
 	return p
 }
 
-// canWait reports whether the second step can wait until nobody follows old
+// canWait reports whether the second step can wait until no packet follows old
 // entries or service levels.
 func (r *Fitted) canWait() bool { return r.Tables != nil && !r.Stale && r.NewLevels == 0 }
 
@@ -379,7 +379,7 @@ func (b *builder) finishTrees(r *Fitted, last int, strict bool) bool {
 }
 
 // ringsLast has the trees whose old and new masks close a ring completed at stage at, when all
-// switches have cut them: else a packet could go round, for as long as a switch does not take its
+// switches have cut them: otherwise a packet could loop for as long as a switch does not take its
 // block. It reports whether there are any.
 func (b *builder) ringsLast(at int) (any bool) {
 	c := &b.p.content

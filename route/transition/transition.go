@@ -255,7 +255,7 @@ type Stage struct {
 	MFT       []McastBlock      // contents: Plan.McastBlock
 	Drain     time.Duration     // how long to wait after the last acknowledgment
 	DrainHops int               // switches on the longest path that has to empty
-	Repath    time.Duration     // how long to wait, besides, for hosts to use new levels
+	Repath    time.Duration     // additional wait until hosts use new levels
 }
 
 // New plans the change from the installed to the wanted tables of one graph.

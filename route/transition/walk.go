@@ -119,7 +119,7 @@ func (x *mixer) load(w *walker, l ib.LID, sp spec) {
 }
 
 // fromAnywhere reports whether any switch may send data packets to l: to a CA
-// or router port, or to a LID that nobody owns (any more), all may; to a
+// or router port, or to a LID without an owner, all may; to a
 // switch port 0 only CAs do, as far as deadlocks are concerned.
 func (x *mixer) fromAnywhere(l ib.LID) bool {
 	if x.alone[l] != 0 {
@@ -273,7 +273,7 @@ func (x *mixer) start(w *walker, l ib.LID, sp spec) {
 		case !all && !x.hasCA[s]:
 			w.arrive[s] = 0
 		case s >= x.managed:
-			w.arrive[s] = x.levels // nobody knows what its hosts use
+			w.arrive[s] = x.levels // its hosts' levels are unknown
 		default:
 			w.arrive[s] = x.levelsOf(int32(s), l, sp)
 		}

@@ -15,12 +15,12 @@
 //   - SetIsSM is refused (reply type 0) while another client of the port
 //     holds IsSM.
 //   - Requests that the simulation knows to be lost come back at once with
-//     status 110, as with ibsim. Requests that nobody answers come back so
+//     status 110, as with ibsim. Unanswered requests return the same way
 //     after Options.AnswerTimeout, because clients under ibsim-run have no
 //     timers of their own. A request is never completed twice: an answer that
 //     comes after its request was returned is dropped.
 //   - Only requests are returned. Answers, notices, TrapRepress and RMPP
-//     acknowledgments that are lost are lost silently: nobody waits for them,
+//     acknowledgments that are lost are lost silently: no program waits for them,
 //     and the preload library would hand them to the wrong agent.
 //   - TrapRepress reaches the node it is sent to. Where it answers a trap that
 //     a client sent, it is handed to that client: OpenSM waits for it, and
@@ -59,8 +59,8 @@
 // lock and writes the answers with one system call per client. Nothing is
 // allocated per message.
 //
-// A client that does not read blocks nobody. What its socket does not take
-// waits in a queue of Options.Queue messages; when that is full too, newer
+// A client that does not read blocks no other. Messages that its socket rejects
+// wait in a queue of Options.Queue messages; when that is full too, newer
 // messages for it are lost and counted. A lost answer leaves its request open,
 // so AnswerTimeout completes it once the client reads again.
 package ibsimd

@@ -19,8 +19,8 @@ const maxHandles = 8192
 
 // conn serves one mounted file system: one loop reads requests from its
 // /dev/fuse descriptor and handles them under the driver's lock. Replies are
-// written when that is free again, by whoever had it: to write one wakes a
-// program, which takes longer than all the rest, and other mounts would wait
+// written after that is released, by the goroutine that held it: a write wakes a
+// program, which takes longer than everything else, and other mounts would wait
 // for it. No handler blocks.
 type conn struct {
 	srv  *Server
