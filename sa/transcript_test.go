@@ -346,13 +346,13 @@ func (b *desk) details(attr ib.AttrID, method ib.Method, data []byte) string {
 	}
 	switch {
 	case attr == wire.AttrMCMemberRecord && method == ib.MethodGetTableResp:
-		out := ""
+		var out strings.Builder
 		for _, r := range records(b.t, data) {
 			var x wire.MCMemberRecord
 			must(x.Decode(r))
-			out += fmt.Sprintf(", %s (%s)", hostWith(x.PortGID.GUID()), states(x.JoinState))
+			out.WriteString(fmt.Sprintf(", %s (%s)", hostWith(x.PortGID.GUID()), states(x.JoinState)))
 		}
-		return out
+		return out.String()
 	case attr == wire.AttrMCMemberRecord:
 		var x wire.MCMemberRecord
 		must(x.Decode(body))
@@ -371,13 +371,13 @@ func (b *desk) details(attr ib.AttrID, method ib.Method, data []byte) string {
 	case attr == wire.AttrGUIDInfoRecord:
 		var x wire.GUIDInfoRecord
 		must(x.Decode(body))
-		out := ""
+		var out strings.Builder
 		for i, g := range x.GUIDInfo {
 			if g != 0 {
-				out += fmt.Sprintf(", %d: %v", i, g)
+				out.WriteString(fmt.Sprintf(", %d: %v", i, g))
 			}
 		}
-		return out
+		return out.String()
 	}
 	return ""
 }
@@ -450,11 +450,11 @@ func (b *desk) effects(out *sa.Output) {
 	if out.GroupsChanged {
 		for i := range out.Groups {
 			g := &out.Groups[i]
-			line := ""
+			var line strings.Builder
 			for _, m := range g.Members {
-				line += " " + hostWith(m)
+				line.WriteString(" " + hostWith(m))
 			}
-			b.say("sm: group %s, MLID %v:%s", mgidName(g.MGID), g.MLID, line)
+			b.say("sm: group %s, MLID %v:%s", mgidName(g.MGID), g.MLID, line.String())
 		}
 		if len(out.Groups) == 0 {
 			b.say("sm: no groups")
@@ -476,11 +476,11 @@ func (b *desk) effects(out *sa.Output) {
 
 func (b *desk) show() {
 	for _, g := range b.view.Groups {
-		line := ""
+		var line strings.Builder
 		for _, m := range g.Members {
-			line += fmt.Sprintf(" %s (%s)", hostWith(m.PortGID.GUID()), states(m.JoinState))
+			line.WriteString(fmt.Sprintf(" %s (%s)", hostWith(m.PortGID.GUID()), states(m.JoinState)))
 		}
-		b.say("group %s, MLID %v:%s", mgidName(g.MGID), g.MLID, line)
+		b.say("group %s, MLID %v:%s", mgidName(g.MGID), g.MLID, line.String())
 	}
 	for _, s := range b.view.Services {
 		b.say("service %#x: %q at %s, %s", s.Record.ServiceID, s.Record.Name(), hostWith(s.Record.ServiceGID.GUID()), seconds(s.Record.ServiceLease))
