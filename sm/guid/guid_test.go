@@ -71,13 +71,13 @@ func list(l []ib.GUID) string {
 	if len(l) == 0 {
 		return " no alias"
 	}
-	s := ""
+	var s strings.Builder
 	for i, g := range l {
 		if g != 0 {
-			s += " " + strconv.Itoa(i) + ":" + short(g)
+			s.WriteString(" " + strconv.Itoa(i) + ":" + short(g))
 		}
 	}
-	return s
+	return s.String()
 }
 
 func short(g ib.GUID) string { return "0x" + strconv.FormatUint(uint64(g), 16) }

@@ -270,18 +270,18 @@ func (b *stage) show() {
 }
 
 func keys(l []ib.PKey) string {
-	s := ""
+	var s strings.Builder
 	for _, k := range partition.Trim(l) {
 		if k == 0 {
-			s += " -"
+			s.WriteString(" -")
 		} else {
-			s += fmt.Sprintf(" %04x", uint16(k))
+			s.WriteString(fmt.Sprintf(" %04x", uint16(k)))
 		}
 	}
-	if s == "" {
+	if s.String() == "" {
 		return " none"
 	}
-	return s
+	return s.String()
 }
 
 // answer is the agent of a port.
