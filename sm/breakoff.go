@@ -24,12 +24,12 @@ const maxBreaks = 8
 // running reports whether the subnet is one in which faults matter more than the end
 // of a sweep.
 func (c *Core) running() bool {
-	return c.State == subnet.Master && c.Up && !c.firstTime && !c.WaitHandover && !c.Config.PlanOnly && c.Fabric != nil && c.Fabric.Self != subnet.NoRef()
+	return c.State == subnet.Master && c.Up && !c.sweep.firstTime && !c.WaitHandover && !c.Config.PlanOnly && c.Fabric != nil && c.Fabric.Self != subnet.NoRef()
 }
 
 // breakable reports whether the sweep under way may be broken off now.
 func (c *Core) breakable() bool {
-	if !c.running() || c.breaks >= maxBreaks || c.Config.Transition == config.TransitionStatic2003 || c.persistWait {
+	if !c.running() || c.breaking.count >= maxBreaks || c.Config.Transition == config.TransitionStatic2003 || c.sweep.persistWait {
 		return false
 	}
 	switch c.Phase {
@@ -47,8 +47,8 @@ func (c *Core) breakable() bool {
 
 // breakOff ends the sweep under way and begins the next.
 func (c *Core) breakOff(why string) {
-	c.breaks++
-	c.breakAt = mad.Never
+	c.breaking.count++
+	c.breaking.at = mad.Never
 	late := c.Phase != notice.PhaseDiscover
 	if c.Phase == notice.PhaseDiscard || c.Phase == notice.PhaseDrain || c.Phase == notice.PhaseDistribute || c.Phase == notice.PhaseTop {
 		c.unanswered(c.doubt) // of the stage under way
@@ -62,24 +62,24 @@ func (c *Core) breakOff(why string) {
 	}
 	switch {
 	case !late:
-		c.wantFull = true
+		c.next.full = true
 	case c.reg.on && !c.reg.wide:
 		for _, n := range c.reg.nodes {
 			c.carryNode(n)
 		}
 	default:
-		c.carry.wide = true
+		c.breaking.carry.wide = true
 	}
 	if late {
 		if !c.reg.on {
 			c.compare() // says what came and went
 			c.last = nil
 		}
-		c.carry.moved = true
-		c.unfinished = c.unfinished || c.routing.changed && c.Phase != notice.PhaseArm && c.Phase != notice.PhaseActivate
+		c.breaking.carry.moved = true
+		c.sweep.unfinished = c.sweep.unfinished || c.routing.changed && c.Phase != notice.PhaseArm && c.Phase != notice.PhaseActivate
 	}
-	c.wantFull = c.wantFull || c.Errs > 0
-	c.sound = true // but for that the fabric is known; what is not finished is carried over
+	c.next.full = c.next.full || c.Errs > 0
+	c.sweep.sound = true // but for that the fabric is known; what is not finished is carried over
 	if c.routing.anew {
 		c.routing.wantRoute = c.routing.wantRoute || !c.routing.improving
 	}
@@ -94,12 +94,12 @@ func (c *Core) breakOff(why string) {
 
 // endReport tells of a sweep that is broken off.
 func (c *Core) endReport(why string) {
-	r := c.report
-	r.Phases[c.Phase] += c.Now.Sub(c.phaseStart)
-	c.phaseStart = c.Now
-	r.Took = c.Now.Sub(c.sweepStart)
+	r := c.sweep.report
+	r.Phases[c.Phase] += c.Now.Sub(c.sweep.phaseStart)
+	c.sweep.phaseStart = c.Now
+	r.Took = c.Now.Sub(c.sweep.start)
 	c.statSweep(&r)
 	r.Problems, r.Again, r.Broken = len(c.Fabric.Problems), true, true
 	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary() + "; broken off: " + why, Report: &r})
-	c.lastReport = &r
+	c.sweep.lastReport = &r
 }

@@ -1,8 +1,6 @@
 package sm
 
 import (
-	"time"
-
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
@@ -18,7 +16,6 @@ import (
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
 	"heddle/sm/topo"
-	"heddle/sm/trap"
 	"heddle/sm/vport"
 	"heddle/subnet"
 )
@@ -28,113 +25,43 @@ type ref = subnet.Ref
 // Core is one subnet manager. See the package comment for how it is driven.
 type Core struct {
 	env.Env
+
+	// The parts with packages of their own.
 	mastership *mastership.Machine
-
-	out *Output
-	req mad.Request // scratch
-
-	started  bool
-	stopping bool
-
-	// The sweep under way.
-	phaseStart mad.Time
-	sweepStart mad.Time
-	armAll     bool // links came up that were not brought up because no tables could be installed
-	refused    bool // no tables could be installed
-	again      bool // something changed meanwhile
-	againWhy   string
-	report     notice.SweepReport
-	attempts   int // sweeps in a row that ended with errs or again
-	conflicts  int // fingerprint of the disagreements of the last discovery
-	recheck    bool
-	descRead   bool // a light sweep read a description
-	madBase    mad.Stats
-
-	reg      region
-	carry    carry
-	breaks   int      // sweeps in a row that were broken off
-	breakAt  mad.Time // the sweep under way is broken off
-	breakWhy string
-	// Switches that traps named while a sweep was under way, to be peeked at.
-	peeks      []ib.GUID
-	trappers   []heldTraps // switches that sent a trap a short while ago
-	heldLookAt mad.Time    // when they are peeked at next
-	answeredAt mad.Time    // when an item was finished last
-	stalls     int         // times that paths were looked at since
-	stalledAt  mad.Time    // when the paths were looked at last
-	cutNew     bool        // a sweep of a region found a link down in this step
-	// The tables of the last sweep are written in part.
-	unfinished bool
-	mute       []muteSwitch
-	lookNow    bool                // a light sweep is due at once
-	looked     mad.Time            // when all switches were asked last
-	watch      time.Duration       // between the light sweeps after a fault; 0: the usual interval
-	watchAt    mad.Time            // of the next of them
-	auditing   bool                // PhaseLight is an audit
-	unseen     map[ib.GUID]*unseen // nodes of the fabric that do not answer
-	asOther    map[topo.PortID]claim
-	veiled     bool // not all has been seen in this mastership (veil.go)
-	veilNews   bool // what is behind the veil may be less than the last snapshot says
-	late       []lateNode
-	hurry      hurry
-	// Switches that a light sweep that was cut short had no answer from.
-	lightMissed []ib.GUID
-	rp          repairing
-	suspects    []suspicion // what the next sweep looks at, if it is one of a region
-	wantFull    bool        // the next sweep reads everything
-	sound       bool        // the last sweep went through without an error, so c.f is what there is
-	damped      *damp.Links
-
-	last *topo.Topology // of the sweep before, for comparing
-	gen  uint64         // of the last snapshot
-	// LIDs moved since: its graph and tables are older ones.
-	movedSnap bool
-	floatSnap bool // … and ports have other LIDs
-
-	// What lasts beyond a sweep, keyed by GUID: resolved once at discovery.
-	lids      *lid.Table
-	mkeys     map[ib.GUID]ib.MKey
-	keyList   []ib.MKey // the different ones, ascending
-	neighbors map[topo.PortID]ib.GUID
-	firstTime bool // first configuring sweep of this mastership
-
-	persistWait bool
-
-	install *install.Installer
-	groups  *group.Groups
-
-	routing   routing
-	laneState laneState
-
-	wantGroups bool // the groups changed
+	install    *install.Installer
+	groups     *group.Groups
 	guids      *guid.Tables
 	pkeys      *pkeymgr.Manager
 	vports     *vport.Manager
 	placements *placement.Machine
-	mv         moves
-	moveCount  MoveStatus
+	damped     *damp.Links
+	lids       *lid.Table
 
-	fullAt mad.Time
+	// The states of the other parts (state.go).
+	sweep      sweepState
+	next       nextSweep
+	breaking   breakState
+	peeking    peekState
+	lightState lightState
+	absent     absentState
+	trapping   trapState
+	schedule   schedule
+	shown      shownState
+	keys       mkeyState
+	moveState  moveState
+	reg        region
+	hurry      hurry
+	rp         repairing
+	routing    routing
+	laneState  laneState
 
-	reactivate  mad.Time
-	lightAt     mad.Time
-	retryAt     mad.Time
-	retryWait   int // doublings of RetryInterval
-	auditAt     mad.Time
-	trapAt      mad.Time // sweep asked for by traps
-	lastTrapRun mad.Time
-	trapRuns    int
-	sweepWhy    string
-	wantSweep   bool
-	pressAt     mad.Time // wantSweep does not wait longer for what is between sweeps
-	urgent      bool     // … and not for LIDs that are being moved either
-	wantAudit   bool
-	traps       trap.Table
-	trapCount   uint64
-	falseTraps  uint64
-	lights      uint64
-	lastReport  *notice.SweepReport
-	upCounts    subnet.Counts
+	last      *topo.Topology          // of the sweep before, for comparing
+	neighbors map[topo.PortID]ib.GUID // stored: who was behind each port
+
+	started  bool
+	stopping bool
+	out      *Output
+	req      mad.Request // scratch
 }
 
 // New returns a manager that waits for Start. It panics on a Config that no
@@ -151,13 +78,17 @@ func New(cfg config.Config) *Core {
 				TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
 			}),
 		},
-		unseen: map[ib.GUID]*unseen{}, asOther: map[topo.PortID]claim{},
-		lids: lid.New(), mkeys: map[ib.GUID]ib.MKey{},
-		neighbors: map[topo.PortID]ib.GUID{},
-		lightAt:   mad.Never, watchAt: mad.Never, retryAt: mad.Never, auditAt: mad.Never,
-		trapAt: mad.Never, reactivate: mad.Never, fullAt: mad.Never,
-		pressAt: mad.Never, breakAt: mad.Never, heldLookAt: mad.Never,
-		routing: routing{improveAt: mad.Never, transit: "none yet"},
+		lids:       lid.New(),
+		neighbors:  map[topo.PortID]ib.GUID{},
+		absent:     absentState{nodes: map[ib.GUID]*unseen{}, asOther: map[topo.PortID]claim{}},
+		keys:       mkeyState{byPort: map[ib.GUID]ib.MKey{}},
+		lightState: lightState{at: mad.Never, watchAt: mad.Never, auditAt: mad.Never},
+		trapping:   trapState{sweepAt: mad.Never},
+		schedule:   schedule{retryAt: mad.Never, reactivateAt: mad.Never, fullAt: mad.Never},
+		next:       nextSweep{pressAt: mad.Never},
+		breaking:   breakState{at: mad.Never},
+		peeking:    peekState{heldAt: mad.Never},
+		routing:    routing{improveAt: mad.Never, transit: "none yet"},
 		laneState: laneState{
 			laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), lanesOf: map[ib.GUID]laneUse{},
 		},
@@ -197,7 +128,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case JobDone:
 		c.onJobDone(ev.Result)
 	case Sweep:
-		c.wantAudit = c.wantAudit || ev.Audit
+		c.next.audit = c.next.audit || ev.Audit
 		c.routing.rebalance = c.routing.rebalance || ev.Rebalance
 		c.AskFullSweep("asked for by command")
 	case Reroute:
@@ -237,7 +168,7 @@ func (c *Core) onStart(ev Start) {
 	if st := ev.Stored; st != nil {
 		c.lids.Load(st.LIDs)
 		for _, e := range st.MKeys {
-			c.mkeys[e.GUID] = e.MKey
+			c.keys.byPort[e.GUID] = e.MKey
 		}
 		for _, e := range st.Neighbors {
 			c.neighbors[topo.PortID{Node: e.Node, Port: e.Port}] = e.Peer
@@ -284,7 +215,7 @@ func (c *Core) onPortLost() {
 func (c *Core) pump() {
 	for !c.stopping {
 		c.press()
-		if c.cutNew {
+		if c.peeking.cutNew {
 			c.resend()
 		}
 		c.peek()

@@ -64,7 +64,7 @@ func (c *Core) releaseDamped() {
 			}
 		}
 	}
-	if len(c.suspects) > 0 && c.State == subnet.Master {
+	if len(c.next.suspects) > 0 && c.State == subnet.Master {
 		c.AskSweep("a link that failed repeatedly was quiet for long enough")
 	}
 }

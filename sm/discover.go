@@ -22,7 +22,7 @@ import (
 
 // askSweep wants a full sweep: now if nothing is under way, else after it.
 func (c *Core) AskFullSweep(why string) {
-	c.wantFull = true
+	c.next.full = true
 	c.AskSweep(why)
 }
 
@@ -30,19 +30,19 @@ func (c *Core) AskFullSweep(why string) {
 func (c *Core) AskSweep(why string) {
 	c.noteSign()
 	if c.BetweenSweeps() {
-		c.wantSweep, c.sweepWhy = true, why
-		c.pressAt = min(c.pressAt, c.Now.Add(pressTime))
+		c.next.wanted, c.next.why = true, why
+		c.next.pressAt = min(c.next.pressAt, c.Now.Add(pressTime))
 		return
 	}
-	c.again, c.againWhy = true, why
+	c.sweep.again, c.sweep.againWhy = true, why
 }
 
 // startAskedSweep starts a sweep that was asked for, if there is one.
 func (c *Core) startAskedSweep() bool {
-	if !c.wantSweep || c.State == subnet.Standby || c.State == subnet.NotActive {
+	if !c.next.wanted || c.State == subnet.Standby || c.State == subnet.NotActive {
 		return false
 	}
-	c.startSweep(c.sweepWhy)
+	c.startSweep(c.next.why)
 	return true
 }
 
@@ -54,27 +54,27 @@ func (c *Core) startSweep(why string) {
 	c.cancelAll()
 	c.pkeys.DropAsked()
 	c.mastership.Canceled()
-	c.wantSweep, c.again, c.recheck = false, false, false
-	c.Errs, c.refused = 0, false
-	c.trapAt, c.lightAt = mad.Never, mad.Never
+	c.next.wanted, c.sweep.again, c.sweep.recheck = false, false, false
+	c.Errs, c.sweep.refused = 0, false
+	c.trapping.sweepAt, c.lightState.at = mad.Never, mad.Never
 	c.install.NewSweep()
 	if !part {
-		c.retryAt = mad.Never // a region may be elsewhere than what was left out
+		c.schedule.retryAt = mad.Never // a region may be elsewhere than what was left out
 	}
-	c.pressAt, c.urgent, c.breakAt, c.peeks = mad.Never, false, mad.Never, c.peeks[:0]
+	c.next.pressAt, c.next.urgent, c.breaking.at, c.peeking.switches = mad.Never, false, mad.Never, c.peeking.switches[:0]
 	if c.Config.SweepInterval > 0 && c.running() {
-		c.lightAt = c.Now.Add(c.Config.SweepInterval) // peeks, if it lasts so long
+		c.lightState.at = c.Now.Add(c.Config.SweepInterval) // peeks, if it lasts so long
 	}
 	c.routing.jobGen++ // a result of the sweep before is stale
 	c.routing.jobDone = nil
-	c.report = notice.SweepReport{Reason: why, Region: part}
-	c.wantFull, c.sound, c.routing.changed = false, false, false
+	c.sweep.report = notice.SweepReport{Reason: why, Region: part}
+	c.next.full, c.sweep.sound, c.routing.changed = false, false, false
 	c.routing.anew = c.routing.wantRoute
-	c.routing.changed = c.routing.anew || c.wantGroups || c.routing.regrant || c.unfinished
-	c.wantGroups, c.unfinished = false, false
+	c.routing.changed = c.routing.anew || c.next.groups || c.routing.regrant || c.sweep.unfinished
+	c.next.groups, c.sweep.unfinished = false, false
 	c.routing.wantRoute = false
-	c.Engine.Stats(&c.madBase)
-	c.phaseStart, c.sweepStart = c.Now, c.Now
+	c.Engine.Stats(&c.sweep.madBase)
+	c.sweep.phaseStart, c.sweep.start = c.Now, c.Now
 	c.signSweep()
 	c.Notify(notice.Notice{Kind: notice.KindSweepStart, Level: notice.Info, Text: why})
 	if part {
@@ -85,9 +85,9 @@ func (c *Core) startSweep(why string) {
 }
 
 func (c *Core) startDiscover() {
-	c.suspects, c.mute = c.suspects[:0], c.mute[:0]
-	c.lightMissed, c.lookNow = c.lightMissed[:0], false
-	c.carry = carry{nodes: c.carry.nodes[:0]}
+	c.next.suspects, c.lightState.mute = c.next.suspects[:0], c.lightState.mute[:0]
+	c.lightState.missed, c.lightState.now = c.lightState.missed[:0], false
+	c.breaking.carry = carry{nodes: c.breaking.carry.nodes[:0]}
 	c.Engine.Cancel(uint64(work.OpPeek)<<56, uint64(work.OpPeekPort)<<56|1<<56-1)
 	c.routing.improving = false
 	if c.Fabric != nil && c.Fabric.Graph != nil {
@@ -97,7 +97,7 @@ func (c *Core) startDiscover() {
 	c.laneState.tablesShown = c.laneState.tablesShown[:0] // indices of another fabric; the next snapshot shows all
 	c.collectKeys()
 	c.mastership.Forget()
-	c.late = c.late[:0]
+	c.absent.late = c.absent.late[:0]
 	c.enter(notice.PhaseDiscover)
 	c.Add(work.Make(work.OpNodeInfo, -1, 0, 0))
 }
@@ -108,14 +108,14 @@ const maxKeys = 8
 // collectKeys lists the different keys that the store knows of. There is one
 // as a rule, two while the keys of a subnet are being changed.
 func (c *Core) collectKeys() {
-	c.keyList = c.keyList[:0]
-	for _, k := range c.mkeys {
-		if !slices.Contains(c.keyList, k) {
-			c.keyList = append(c.keyList, k)
+	c.keys.list = c.keys.list[:0]
+	for _, k := range c.keys.byPort {
+		if !slices.Contains(c.keys.list, k) {
+			c.keys.list = append(c.keys.list, k)
 		}
 	}
-	slices.Sort(c.keyList)
-	c.keyList = c.keyList[:min(len(c.keyList), maxKeys)]
+	slices.Sort(c.keys.list)
+	c.keys.list = c.keys.list[:min(len(c.keys.list), maxKeys)]
 }
 
 // mkeyGuess is the key to try on the unknown node behind r at the given try:
@@ -130,17 +130,17 @@ func (c *Core) mkeyGuess(r ref, try uint32) (ib.MKey, bool) {
 			n++
 		}
 	}
-	if len(c.mkeys) > 0 {
+	if len(c.keys.byPort) > 0 {
 		g := c.Config.PortGUID
 		if r.Node >= 0 {
 			g = c.neighbors[topo.PortID{Node: c.Fabric.Nodes[r.Node].Info.NodeGUID, Port: r.Port}]
 		}
-		if k, ok := c.mkeys[g]; ok {
+		if k, ok := c.keys.byPort[g]; ok {
 			add(k)
 		}
 	}
 	add(c.Config.MKey)
-	for _, k := range c.keyList {
+	for _, k := range c.keys.list {
 		add(k)
 	}
 	add(0)
@@ -156,8 +156,8 @@ func (c *Core) nextHiddenKey(try uint32) (ib.MKey, bool) {
 	if try == 0 {
 		return c.Config.MKey, true
 	}
-	if int(try) <= len(c.keyList) {
-		return c.keyList[try-1], true
+	if int(try) <= len(c.keys.list) {
+		return c.keys.list[try-1], true
 	}
 	return 0, false
 }
@@ -196,7 +196,7 @@ func (c *Core) onNodeInfo(it work.Item, comp *mad.Completion) {
 	}
 	used, _ := c.mkeyGuess(from, it.Extra())
 	if c.elsewhere(from, ni.NodeGUID) {
-		c.late = append(c.late, lateNode{from, ni, used})
+		c.absent.late = append(c.absent.late, lateNode{from, ni, used})
 		return
 	}
 	c.found(from, &ni, used)
@@ -489,17 +489,17 @@ func (c *Core) discovered() bool {
 			}
 		}
 	}
-	if bad := c.checkLinks(false); bad != 0 && bad != c.conflicts && !c.recheck {
+	if bad := c.checkLinks(false); bad != 0 && bad != c.sweep.conflicts && !c.sweep.recheck {
 		// A cable may have been moved while we looked: look once more.
-		c.recheck = true
-		c.report.Reason += "; the ends of a link disagreed, discovered again"
-		problems := c.again
+		c.sweep.recheck = true
+		c.sweep.report.Reason += "; the ends of a link disagreed, discovered again"
+		problems := c.sweep.again
 		c.startDiscover()
-		c.again = problems
+		c.sweep.again = problems
 		return true
 	}
 	c.settleUnseen()
-	c.conflicts = c.checkLinks(true)
+	c.sweep.conflicts = c.checkLinks(true)
 	c.markFlaps()
 	c.linkUp()
 	c.markNew()
@@ -611,7 +611,7 @@ func (c *Core) ownPortDown(read bool) bool {
 	}
 	c.Errs = 0
 	c.endSweep()
-	c.retryAt = mad.Never
-	c.reactivate = c.Now.Add(c.Config.RetryInterval)
+	c.schedule.retryAt = mad.Never
+	c.schedule.reactivateAt = c.Now.Add(c.Config.RetryInterval)
 	return true
 }

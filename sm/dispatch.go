@@ -203,7 +203,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onLightProbe(it, &comp)
 	case work.OpLightDesc:
 		c.onNodeDesc(it, &comp)
-		c.descRead = c.descRead || c.Fabric.Nodes[it.Node()].Flags&topo.NodeDesc != 0
+		c.lightState.descRead = c.lightState.descRead || c.Fabric.Nodes[it.Node()].Flags&topo.NodeDesc != 0
 	case work.OpLightSM:
 		c.mastership.Seen(it, &comp)
 	case work.OpLightPort:

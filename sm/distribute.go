@@ -25,7 +25,7 @@ func (c *Core) takeLFTs() {
 		}
 		p0 := f.PortOf(ni, 0)
 		reset := p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.smLID() || c.allInit(ni)
-		changed, foreign := c.install.Take(ni, reset, c.wantAudit)
+		changed, foreign := c.install.Take(ni, reset, c.next.audit)
 		c.routing.changed = c.routing.changed || changed
 		if foreign {
 			c.Notify(notice.Notice{
@@ -34,7 +34,7 @@ func (c *Core) takeLFTs() {
 			})
 		}
 	})
-	c.wantAudit = false
+	c.next.audit = false
 }
 
 // allInit reports whether every link of a switch came up anew, as after a
@@ -74,11 +74,11 @@ func (c *Core) readBack() bool {
 	}
 	if c.Total == 0 {
 		c.install.Missing(func(ni int32, b int) {
-			c.report.BlocksRead++
+			c.sweep.report.BlocksRead++
 			c.Add(work.Make(work.OpGetLFT, ni, 0, uint32(b)))
 		})
 		c.groups.Missing(func(ni int32, b uint16, pos uint8) {
-			c.report.BlocksRead++
+			c.sweep.report.BlocksRead++
 			c.Add(work.Make(work.OpGetMFT, ni, pos, uint32(b)))
 		})
 		c.install.DoubtedLanes(func(ni int32, k forward.LaneKey) { c.Add(work.Make(work.OpBackSL, ni, k.Out, uint32(k.In))) })
@@ -99,7 +99,7 @@ func (c *Core) onGetLFT(it work.Item, comp *mad.Completion) {
 	// The audit of a suspect block.
 	if work.Answer(comp) != nil { // it is still to be made
 		forward.BitSet(&l.Suspect, int(it.Extra()))
-		c.auditAt = c.Now.Add(mad.LateCopy)
+		c.lightState.auditAt = c.Now.Add(mad.LateCopy)
 		return
 	}
 	c.audited(it.Node(), int(it.Extra()), (*[route.BlockLen]byte)(smp.Data(comp.MAD)))
@@ -123,7 +123,7 @@ func (c *Core) Enter(p notice.Phase) { c.enter(p) }
 func (c *Core) TakeDown() { c.startDown() }
 
 // TookDown implements install.Sweep.
-func (c *Core) TookDown() int { return c.report.Downed }
+func (c *Core) TookDown() int { return c.sweep.report.Downed }
 
 // AddLanes implements install.Sweep.
 func (c *Core) AddLanes(list []transition.LaneTable) { c.stageLanes(list) }
@@ -132,7 +132,7 @@ func (c *Core) AddLanes(list []transition.LaneTable) { c.stageLanes(list) }
 func (c *Core) PublishTold() { c.publishSweep() }
 
 // AuditAt implements install.Sweep.
-func (c *Core) AuditAt(at mad.Time) { c.auditAt = at }
+func (c *Core) AuditAt(at mad.Time) { c.lightState.auditAt = at }
 
 // BlockWritten implements install.Sweep.
 func (c *Core) BlockWritten(s int32, block int) { c.repairWritten(s, block) }
@@ -169,7 +169,7 @@ func (c *Core) startDown() {
 	}
 	slices.SortStableFunc(list, func(a, b far) int { return b.hops - a.hops })
 	for _, x := range list {
-		c.report.Downed++
+		c.sweep.report.Downed++
 		c.Add(work.Make(work.OpDown, x.p.Node, x.p.Num, 0))
 	}
 }

@@ -68,26 +68,26 @@ func (c *Core) laneDoubt(it work.Item) {
 }
 
 func (c *Core) carryNode(n int32) {
-	if c.Fabric.Nodes[n].Flags&topo.NodeGone == 0 && !slices.Contains(c.carry.nodes, n) {
-		c.carry.nodes = append(c.carry.nodes, n)
+	if c.Fabric.Nodes[n].Flags&topo.NodeGone == 0 && !slices.Contains(c.breaking.carry.nodes, n) {
+		c.breaking.carry.nodes = append(c.breaking.carry.nodes, n)
 	}
 }
 
 // takeOver makes what a broken-off sweep left part of the region.
 func (c *Core) takeOver() {
-	for _, n := range c.carry.nodes {
+	for _, n := range c.breaking.carry.nodes {
 		if c.Fabric.Nodes[n].Flags&topo.NodeGone == 0 {
 			c.touch(n)
 		}
 	}
-	c.reg.moved, c.reg.wide = c.carry.moved, c.carry.wide
-	c.carry = carry{nodes: c.carry.nodes[:0]}
+	c.reg.moved, c.reg.wide = c.breaking.carry.moved, c.breaking.carry.wide
+	c.breaking.carry = carry{nodes: c.breaking.carry.nodes[:0]}
 }
 
 // stopMove gives up a move of LIDs, because of a fault. The sweep that follows routes the
 // LIDs to where they are to be, from what is installed.
 func (c *Core) stopMove() {
-	m := &c.mv
+	m := &c.moveState.now
 	if m.step == moveFloat {
 		c.install.Cancel()
 		// A port that did not answer may have taken the LID: the placement is rolled
@@ -98,8 +98,8 @@ func (c *Core) stopMove() {
 	}
 	c.unanswered(c.doubt)
 	failing := c.install.Stop()
-	c.unfinished = c.unfinished || m.step != moveJob
-	why := c.sweepWhy
+	c.sweep.unfinished = c.sweep.unfinished || m.step != moveJob
+	why := c.next.why
 	c.moveBySweep(why, m.step != moveJob && failing)
-	c.sweepWhy = why
+	c.next.why = why
 }

@@ -102,7 +102,7 @@ func (c *Core) emitPlan(r *job.Result) {
 	p.SecondsAt = seconds
 	c.install.Want(r.Tables)
 	c.enter(notice.PhaseIdle)
-	c.wantSweep = false
+	c.next.wanted = false
 	c.Publish()
 	p.Snapshot = c.Snapshot
 	c.out.Plan = p

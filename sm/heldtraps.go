@@ -36,13 +36,13 @@ func (c *Core) trapGap() time.Duration {
 // holdsTraps notes that a switch has sent a trap.
 func (c *Core) holdsTraps(g ib.GUID) {
 	h := heldTraps{g, c.Now.Add(c.trapGap())}
-	if i := slices.IndexFunc(c.trappers, func(h heldTraps) bool { return h.guid == g }); i >= 0 {
-		c.trappers[i] = h
-	} else if len(c.trappers) < maxHeld {
-		c.trappers = append(c.trappers, h)
+	if i := slices.IndexFunc(c.peeking.trappers, func(h heldTraps) bool { return h.guid == g }); i >= 0 {
+		c.peeking.trappers[i] = h
+	} else if len(c.peeking.trappers) < maxHeld {
+		c.peeking.trappers = append(c.peeking.trappers, h)
 	}
-	if c.heldLookAt == mad.Never {
-		c.heldLookAt = c.Now.Add(heldLook)
+	if c.peeking.heldAt == mad.Never {
+		c.peeking.heldAt = c.Now.Add(heldLook)
 	}
 }
 
@@ -63,17 +63,17 @@ func (c *Core) heldTimer() mad.Time {
 	if !c.running() || c.Fabric.Graph == nil || !c.BetweenSweeps() && !c.peekable() {
 		return mad.Never
 	}
-	return c.heldLookAt
+	return c.peeking.heldAt
 }
 
 // lookHeld peeks at the switches that hold traps back.
 func (c *Core) lookHeld() {
-	c.trappers = slices.DeleteFunc(c.trappers, func(h heldTraps) bool { return h.until <= c.Now })
-	c.heldLookAt = mad.Never
-	if len(c.trappers) > 0 {
-		c.heldLookAt = c.Now.Add(heldLook)
+	c.peeking.trappers = slices.DeleteFunc(c.peeking.trappers, func(h heldTraps) bool { return h.until <= c.Now })
+	c.peeking.heldAt = mad.Never
+	if len(c.peeking.trappers) > 0 {
+		c.peeking.heldAt = c.Now.Add(heldLook)
 	}
-	for _, h := range c.trappers {
+	for _, h := range c.peeking.trappers {
 		if n, ok := c.Fabric.Find(h.guid); ok && c.Fabric.Nodes[n].IsSwitch() {
 			c.askBeside(work.Make(work.OpPeek, n, 0, 0), mad.Urgent)
 		}

@@ -65,13 +65,13 @@ func (c *Core) hurryWait() time.Duration {
 
 // hurryAt is when the requests under way are to be hurried.
 func (c *Core) hurryAt() mad.Time {
-	if !c.hurry.wanted || c.Pending == 0 || c.Engine.Outstanding() == 0 || !c.running() || c.veiled {
+	if !c.hurry.wanted || c.Pending == 0 || c.Engine.Outstanding() == 0 || !c.running() || c.absent.veiled {
 		return mad.Never
 	}
 	switch c.Phase {
 	case notice.PhaseDiscover, notice.PhaseAssign, notice.PhaseReadback, notice.PhaseDiscard, notice.PhaseDistribute,
 		notice.PhaseTop, notice.PhaseLanes, notice.PhaseArm, notice.PhaseActivate:
-		return max(c.answeredAt, c.phaseStart, c.hurry.at).Add(c.hurryWait())
+		return max(c.peeking.answeredAt, c.sweep.phaseStart, c.hurry.at).Add(c.hurryWait())
 	}
 	return mad.Never
 }
@@ -168,7 +168,7 @@ func (c *Core) onLate(it work.Item, comp *mad.Completion) {
 		return
 	}
 	a.open--
-	u := c.unseen[a.guid]
+	u := c.absent.nodes[a.guid]
 	again := it.Extra()&1 == lateAgain
 	var ni smp.NodeInfo
 	if work.Answer(comp) == nil && ni.Decode(smp.Data(comp.MAD)) == nil && ni.NodeGUID == a.guid {

@@ -66,28 +66,28 @@ func (c *Core) lightSwitches() {
 			}
 		}
 	}
-	c.auditing = false
-	c.lightAt = mad.Never
+	c.lightState.auditing = false
+	c.lightState.at = mad.Never
 	if c.Config.SweepInterval > 0 {
-		c.lightAt = c.Now.Add(c.Config.SweepInterval)
+		c.lightState.at = c.Now.Add(c.Config.SweepInterval)
 	}
 }
 
 func (c *Core) lightDone() bool {
 	c.enter(notice.PhaseIdle)
-	c.lights++
-	if !c.auditing {
+	c.lightState.count++
+	if !c.lightState.auditing {
 		c.watched()
 	}
-	if c.descRead {
-		c.descRead = false
+	if c.lightState.descRead {
+		c.lightState.descRead = false
 		c.Publish()
 	}
-	if !c.wantSweep && !c.auditing {
+	if !c.next.wanted && !c.lightState.auditing {
 		c.armLight()
 	}
-	c.auditing = false
-	return c.wantSweep
+	c.lightState.auditing = false
+	return c.next.wanted
 }
 
 // stopLight ends a light sweep, or an audit, because a sweep is due. What has no
@@ -99,18 +99,18 @@ func (c *Core) stopLight() {
 		case work.OpLightSwitch:
 			n := &c.Fabric.Nodes[it.Node()]
 			n.Flags &^= topo.NodeLight
-			c.lightMissed = append(c.lightMissed, n.Info.NodeGUID)
+			c.lightState.missed = append(c.lightState.missed, n.Info.NodeGUID)
 		case work.OpLightProbe: // what was silent before may still be
 		case work.OpGetLFT:
 			if l := c.Fabric.Nodes[it.Node()].LFT; l != nil {
 				forward.BitSet(&l.Suspect, int(it.Extra()))
 			}
-			c.auditAt = c.Now
+			c.lightState.auditAt = c.Now
 		default:
-			c.lookNow = true
+			c.lightState.now = true
 		}
 	})
-	c.auditing = false
+	c.lightState.auditing = false
 	c.enter(notice.PhaseIdle)
 }
 
@@ -149,11 +149,11 @@ func (c *Core) askAround(n int32, why string) {
 			around++
 		}
 	}
-	if around == 0 || len(c.mute) >= maxSilent {
+	if around == 0 || len(c.lightState.mute) >= maxSilent {
 		c.AskFullSweep(why)
 		return
 	}
-	c.mute = append(c.mute, muteSwitch{g, slices.Clone(f.Path(f.Nodes[n].Path))})
+	c.lightState.mute = append(c.lightState.mute, muteSwitch{g, slices.Clone(f.Path(f.Nodes[n].Path))})
 	c.AskSweep(why)
 }
 
@@ -169,17 +169,17 @@ type muteSwitch struct {
 // sweep, at once, will tell. Any other needs a full sweep.
 func (c *Core) settleMute() {
 	f := c.Fabric
-	for _, m := range c.mute {
+	for _, m := range c.lightState.mute {
 		n, ok := f.Find(m.guid)
 		switch {
 		case !ok || f.Nodes[n].Flags&topo.NodeGone != 0:
 		case bytes.Equal(m.path, f.Path(f.Nodes[n].Path)):
 			c.giveUp(f.Where(n, -1).String() + " is linked and did not answer")
 		default:
-			c.lookNow = true
+			c.lightState.now = true
 		}
 	}
-	c.mute = c.mute[:0]
+	c.lightState.mute = c.lightState.mute[:0]
 }
 
 func (c *Core) onLightProbe(it work.Item, comp *mad.Completion) {
@@ -230,7 +230,7 @@ func (c *Core) startAudit() {
 		return
 	}
 	c.enter(notice.PhaseLight)
-	c.auditing = true
+	c.lightState.auditing = true
 	for _, ni := range c.Fabric.SwitchNode {
 		l := c.Fabric.Nodes[ni].LFT
 		if l == nil || c.Fabric.Nodes[ni].Flags&topo.NodeUnseen != 0 {

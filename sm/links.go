@@ -55,19 +55,19 @@ func (c *Core) keyOps() []store.Op {
 	f := c.Fabric
 	var ops []store.Op
 	want := c.Config.MKey
-	if want == 0 && len(c.mkeys) == 0 {
+	if want == 0 && len(c.keys.byPort) == 0 {
 		return nil
 	}
 	put := func(g ib.GUID, key ib.MKey) {
-		if k, ok := c.mkeys[g]; ok && k == key {
+		if k, ok := c.keys.byPort[g]; ok && k == key {
 			return
 		}
-		c.mkeys[g] = key
+		c.keys.byPort[g] = key
 		ops = append(ops, store.Op{Kind: store.PutMKey, GUID: g, MKey: key})
 	}
 	drop := func(g ib.GUID) {
-		if _, ok := c.mkeys[g]; ok {
-			delete(c.mkeys, g)
+		if _, ok := c.keys.byPort[g]; ok {
+			delete(c.keys.byPort, g)
 			ops = append(ops, store.Op{Kind: store.DeleteMKey, GUID: g})
 		}
 	}
@@ -76,7 +76,7 @@ func (c *Core) keyOps() []store.Op {
 		if p.LID == 0 {
 			return
 		}
-		_, ok := c.mkeys[p.GUID]
+		_, ok := c.keys.byPort[p.GUID]
 		switch shown := p.Info.MKey; {
 		case shown != 0 && shown != want:
 			put(p.GUID, shown)
@@ -139,9 +139,9 @@ func (c *Core) setPortIfDiffers(n int32, p *topo.Port) {
 		return
 	}
 	if w, ext, ok := c.portWanted(n, p.Num); ok && c.differs(&w, &p.Info, ext) {
-		c.report.PortSets++
+		c.sweep.report.PortSets++
 		if p.Has(topo.PortEnd) && w.LID != p.Info.LID {
-			c.report.LIDsSet++
+			c.sweep.report.LIDsSet++
 		}
 		c.Add(work.Make(work.OpSetPort, n, p.Num, 0))
 	}
@@ -174,7 +174,7 @@ func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 		// A port that the last snapshot has not, or not as an end of the subnet,
 		// has lost its groups and subscriptions: its node may well have been there
 		// by another port.
-		isNew := c.firstTime || nd.Flags&topo.NodeNew != 0 || p.Info.MasterSMLID != w.MasterSMLID || p.Info.LID != w.LID ||
+		isNew := c.sweep.firstTime || nd.Flags&topo.NodeNew != 0 || p.Info.MasterSMLID != w.MasterSMLID || p.Info.LID != w.LID ||
 			p.Has(topo.PortLinked) && c.Snapshot != nil && c.Snapshot.PortByPortGUID(p.GUID) < 0
 		w.ClientReregister = isNew && !cfg.NoReregister && !nd.IsSwitch() &&
 			p.Info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported)
@@ -410,7 +410,7 @@ func (c *Core) onPortAgain(it work.Item, comp *mad.Completion) {
 
 // assigned ends the phase of Sets.
 func (c *Core) assigned() bool {
-	if c.persistWait {
+	if c.sweep.persistWait {
 		return false
 	}
 	if own := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port); own.LID == 0 || own.Info.LID != own.LID {
@@ -427,14 +427,14 @@ func (c *Core) assigned() bool {
 // startArm moves every link of the subnet that is in Init to Armed.
 func (c *Core) startArm() {
 	c.enter(notice.PhaseArm)
-	c.reg.wide = c.reg.wide || c.armAll && c.reg.on
-	c.armAll = false
+	c.reg.wide = c.reg.wide || c.sweep.armAll && c.reg.on
+	c.sweep.armAll = false
 	c.bothEnds()
 	running := !c.install.Quiet()
 	last := int32(-1) // the switch whose port 0 was asked for
 	c.Scope(func(p *topo.Port) {
 		if c.moves(p) && p.Info.PortState == ib.StateInit {
-			c.report.Armed++
+			c.sweep.report.Armed++
 			c.Add(work.Make(work.OpArm, p.Node, p.Num, 0))
 			if p.Num == 0 {
 				return
@@ -501,7 +501,7 @@ func (c *Core) armed() bool {
 				return // the far end did not come along
 			}
 		}
-		c.report.Activated++
+		c.sweep.report.Activated++
 		c.Add(work.Make(work.OpActive, p.Node, p.Num, 0))
 	})
 	return true

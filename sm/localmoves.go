@@ -14,11 +14,11 @@ const maxLocalMoves = 1 << 12
 
 // noteLocal notes the moves that were just carried out, if they are local.
 func (c *Core) noteLocal() {
-	r := c.mv.res
+	r := c.moveState.now.res
 	if !r.Local || c.routing.base == nil {
 		return
 	}
-	if len(c.routing.localMoves)+2*len(c.mv.list) > maxLocalMoves {
+	if len(c.routing.localMoves)+2*len(c.moveState.now.list) > maxLocalMoves {
 		c.routing.localMoves = nil
 		return
 	}
@@ -32,7 +32,7 @@ func (c *Core) noteLocal() {
 		}
 	}
 	var done []ib.LID
-	for _, q := range c.mv.list {
+	for _, q := range c.moveState.now.list {
 		for _, l := range [2]ib.LID{q.LID, q.With} {
 			if (l == q.LID || q.Kind == move.Swap) && !slices.Contains(done, l) {
 				done = append(done, l)

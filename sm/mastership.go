@@ -13,7 +13,7 @@ func (c *Core) decide() bool {
 // Begin implements mastership.Manager.
 func (c *Core) Begin() {
 	c.ReadAnew()
-	c.attempts = 0
+	c.sweep.attempts = 0
 	c.forgetTables()
 	c.pkeys.BecomeMaster()
 	c.lids.NewMastership()
@@ -27,19 +27,19 @@ func (c *Core) Restart() {
 }
 
 // ReadAnew implements mastership.Manager.
-func (c *Core) ReadAnew() { c.firstTime, c.veiled = true, true }
+func (c *Core) ReadAnew() { c.sweep.firstTime, c.absent.veiled = true, true }
 
 // End implements mastership.Manager.
 func (c *Core) End() {
 	c.pkeys.Forget()
 	c.Up = false
 	c.Abort()
-	c.wantSweep = false
+	c.next.wanted = false
 }
 
 // Rediscover implements mastership.Manager.
 func (c *Core) Rediscover(why string) {
-	c.wantSweep, c.sweepWhy = true, why
+	c.next.wanted, c.next.why = true, why
 	if c.Phase != notice.PhaseIdle {
 		c.Abort()
 	}
@@ -48,7 +48,7 @@ func (c *Core) Rediscover(why string) {
 // Abort implements mastership.Manager.
 func (c *Core) Abort() {
 	c.endRegion()
-	c.sound = false
+	c.sweep.sound = false
 	c.Engine.CancelAll()
 	c.hurry.forget()
 	c.guids.DropAsked()
@@ -56,10 +56,10 @@ func (c *Core) Abort() {
 	c.vports.DropAsked()
 	c.dropMoves()
 	c.mastership.Canceled()
-	c.persistWait = false
+	c.sweep.persistWait = false
 	c.routing.jobGen++
 	c.routing.jobDone = nil
-	c.lightAt, c.retryAt, c.auditAt = mad.Never, mad.Never, mad.Never
+	c.lightState.at, c.schedule.retryAt, c.lightState.auditAt = mad.Never, mad.Never, mad.Never
 	c.install.Cancel()
 	c.enter(notice.PhaseIdle)
 }

@@ -39,7 +39,7 @@ func (c *Core) startMoveJob() {
 	c.routing.jobGen++
 	c.routing.jobsOut++
 	c.routing.jobLast, c.routing.jobDone = c.routing.jobGen, nil
-	in := &job.Moves{Requests: c.mv.list, Options: move.Options{
+	in := &job.Moves{Requests: c.moveState.now.list, Options: move.Options{
 		SwitchLifetime: transition.Lifetime(c.Config.PacketLife), HOQLife: transition.Lifetime(max(c.Config.HOQLife, c.Config.LeafHOQLife)),
 		Unsafe: c.Config.AllowUnsafe, NoWait: c.Config.Transition == config.TransitionAvailability,
 	}}
@@ -61,7 +61,7 @@ func (c *Core) startMoveJob() {
 
 // moved takes the phase on when its items are done.
 func (c *Core) moved() bool {
-	switch c.mv.step {
+	switch c.moveState.now.step {
 	case moveFloat:
 		c.floatsSet()
 		return true
@@ -88,11 +88,11 @@ func (c *Core) moved() bool {
 		}
 		return true
 	}
-	c.mv.res, c.mv.step = r.Move, moveInstall
+	c.moveState.now.res, c.moveState.now.step = r.Move, moveInstall
 	if r.Move.Risk != nil {
 		c.tellRisk(r.Move)
 	}
-	c.install.BeginMoves(r.Move, c.mv.list, func(failed string) {
+	c.install.BeginMoves(r.Move, c.moveState.now.list, func(failed string) {
 		if failed != "" {
 			c.moveBySweep(failed, true)
 			return
@@ -105,30 +105,30 @@ func (c *Core) moved() bool {
 // tellRisk tells which cycle is possible while the LIDs move.
 func (c *Core) tellRisk(r *move.Result) {
 	k := notice.NewRisk(r.Risk, func(s int32) ib.GUID { return c.Fabric.Nodes[c.Fabric.SwitchNode[s]].Info.NodeGUID }, c.descOf)
-	c.moveCount.AtRisk++
+	c.moveState.count.AtRisk++
 	c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: k.String()})
 	c.placements.AtRisk()
 }
 
 // movesDone puts what the switches hold now into force.
 func (c *Core) movesDone() {
-	m, f := &c.mv, c.Fabric
+	m, f := &c.moveState.now, c.Fabric
 	c.noteLocal()
 	f.Graph = c.withBases(m.res.Graph)
 	c.install.Moved(m.res)
-	c.movedSnap = true
+	c.shown.moved = true
 	for i, g := range m.by {
 		if g != 0 && i < len(m.res.Moved) {
 			c.placements.Moved(g, m.res.Moved[i].SMPs)
 		}
 	}
-	c.moveCount.LIDs += uint64(len(m.list))
-	c.moveCount.Blocks += uint64(m.res.Writes)
-	c.moveCount.Unmerged += uint64(m.res.Unmerged)
-	c.moveCount.Batches++
+	c.moveState.count.LIDs += uint64(len(m.list))
+	c.moveState.count.Blocks += uint64(m.res.Writes)
+	c.moveState.count.Unmerged += uint64(m.res.Unmerged)
+	c.moveState.count.Batches++
 	c.Notify(notice.Notice{Kind: notice.KindMoved, Level: notice.Info, Text: "LIDs moved: " + strconv.Itoa(len(m.list)) + ", LFT blocks: " + strconv.Itoa(m.res.Writes) +
 		" (each LID by itself: " + strconv.Itoa(m.res.Unmerged) + "), stages: " + strconv.Itoa(len(m.res.Stages)) + "; " + m.res.Reason})
-	c.mv = moves{}
+	c.moveState.now = moves{}
 	c.enter(notice.PhaseIdle)
 }
 
@@ -136,7 +136,7 @@ func (c *Core) movesDone() {
 // something was written it reads everything first.
 func (c *Core) moveBySweep(why string, full bool) {
 	c.Notify(notice.Notice{Kind: notice.KindMoved, Level: notice.Info, Text: "LIDs are routed anew instead of being moved: " + why})
-	c.mv, c.routing.moveAim = moves{}, nil
+	c.moveState.now, c.routing.moveAim = moves{}, nil
 	c.routing.regrant = true
 	c.enter(notice.PhaseIdle)
 	if full {
@@ -148,7 +148,7 @@ func (c *Core) moveBySweep(why string, full bool) {
 
 // whyNoRoute says why a sweep did not route LIDs.
 func (c *Core) whyNoRoute() string {
-	if c.refused {
+	if c.sweep.refused {
 		return "no engine has tables that may be installed"
 	}
 	return "some switch did not take its part of the forwarding tables, or the port is cut off"

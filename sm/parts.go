@@ -72,7 +72,7 @@ func (l link) PortOf(member ib.GUID) ib.GUID {
 // setGroups takes the multicast groups of the subnet.
 func (c *Core) setGroups(groups []Group) {
 	c.groups.Set(groups)
-	c.wantGroups, c.hurry.wanted = true, true
+	c.next.groups, c.hurry.wanted = true, true
 	if c.State == subnet.Master && c.started {
 		c.AskSweep("the multicast groups changed")
 	}
@@ -81,7 +81,7 @@ func (c *Core) setGroups(groups []Group) {
 // routeMoved has groups routed anew of which a member came to another port.
 func (c *Core) routeMoved() {
 	if c.groups.Moved() {
-		c.wantGroups, c.hurry.wanted = true, true
+		c.next.groups, c.hurry.wanted = true, true
 		c.AskSweep("a member of a multicast group is at another port")
 	}
 }

@@ -49,8 +49,8 @@ func (c *Core) peekable() bool {
 
 // peekAt has a switch looked at that a trap named.
 func (c *Core) peekAt(g ib.GUID) {
-	if g != 0 && !slices.Contains(c.peeks, g) {
-		c.peeks = append(c.peeks, g)
+	if g != 0 && !slices.Contains(c.peeking.switches, g) {
+		c.peeking.switches = append(c.peeking.switches, g)
 	}
 }
 
@@ -59,21 +59,21 @@ func (c *Core) peek() {
 	if !c.running() || c.Fabric.Graph == nil || c.Phase == notice.PhaseDiscover || c.Phase == notice.PhaseAssign {
 		return
 	}
-	if len(c.peeks) > 0 {
+	if len(c.peeking.switches) > 0 {
 		var ports []ref
-		for _, g := range c.peeks {
+		for _, g := range c.peeking.switches {
 			if n, ok := c.Fabric.Find(g); ok && c.Fabric.Nodes[n].IsSwitch() {
 				c.askBeside(work.Make(work.OpPeek, n, 0, 0), mad.Urgent)
 				ports = c.onPath(ports, c.Fabric.Nodes[n].Via) // over which the link may be that is down
 			}
 		}
-		c.peeks = c.peeks[:0]
+		c.peeking.switches = c.peeking.switches[:0]
 		for _, v := range ports {
 			c.askBeside(work.Make(work.OpPeekPort, v.Node, v.Port, 0), mad.Urgent)
 		}
 	}
-	if c.lightAt <= c.Now && c.peekable() {
-		c.lightAt = c.Now.Add(c.Config.SweepInterval)
+	if c.lightState.at <= c.Now && c.peekable() {
+		c.lightState.at = c.Now.Add(c.Config.SweepInterval)
 		for _, n := range c.Fabric.SwitchNode {
 			c.askBeside(work.Make(work.OpPeek, n, 0, 0), mad.Normal)
 		}
@@ -132,11 +132,11 @@ func (c *Core) onPeekPort(it work.Item, comp *mad.Completion) {
 	case c.BetweenSweeps():
 		c.noteSign()
 		c.suspectNode(it.Node())
-		if soon < c.trapAt {
-			c.trapAt, c.sweepWhy = soon, why
+		if soon < c.trapping.sweepAt {
+			c.trapping.sweepAt, c.next.why = soon, why
 		}
-	case c.breakAt == mad.Never:
-		c.breakAt, c.breakWhy = soon, why
+	case c.breaking.at == mad.Never:
+		c.breaking.at, c.breaking.why = soon, why
 		fallthrough
 	default:
 		c.askRegion(it.Node(), why)
@@ -145,7 +145,7 @@ func (c *Core) onPeekPort(it work.Item, comp *mad.Completion) {
 
 // moving notes that the phase gets on. An answer that shows a port on a path as it was is
 // not enough: the looks at a path to a node that is mute would never become less frequent.
-func (c *Core) moving() { c.answeredAt, c.stalls = c.Now, 0 }
+func (c *Core) moving() { c.peeking.answeredAt, c.peeking.stalls = c.Now, 0 }
 
 // stallAt is when the paths are to be looked at because nothing is answered.
 func (c *Core) stallAt() mad.Time {
@@ -155,9 +155,9 @@ func (c *Core) stallAt() mad.Time {
 	switch c.Phase {
 	case notice.PhaseDiscover, notice.PhaseAssign, notice.PhaseReadback, notice.PhaseDiscard, notice.PhaseDistribute, notice.PhaseTop, notice.PhaseLanes, notice.PhaseArm, notice.PhaseActivate, notice.PhaseMove:
 		wait := c.Config.SMPTimeout / stallPart
-		t := max(c.answeredAt, c.phaseStart).Add(wait << min(c.stalls, maxStalls))
-		if c.stalls > maxStalls { // it is past already
-			t = max(t, c.stalledAt.Add(wait<<maxStalls))
+		t := max(c.peeking.answeredAt, c.sweep.phaseStart).Add(wait << min(c.peeking.stalls, maxStalls))
+		if c.peeking.stalls > maxStalls { // it is past already
+			t = max(t, c.peeking.stalledAt.Add(wait<<maxStalls))
 		}
 		return t
 	}
@@ -175,8 +175,8 @@ func (c *Core) onPath(ports []ref, v ref) []ref {
 
 // lookAtPaths asks the ports on the paths to nodes that owe answers.
 func (c *Core) lookAtPaths() {
-	c.stalls++
-	c.stalledAt = c.Now
+	c.peeking.stalls++
+	c.peeking.stalledAt = c.Now
 	var ports, asked []ref
 	f := c.Fabric
 	c.Engine.Pending(func(token uint64, _ bool) {
@@ -211,7 +211,7 @@ func (c *Core) lookAtPaths() {
 // resend sends the unanswered requests of a sweep of a region again whose path leads over
 // a link that was found to be down, by another path: nobody waits for their time-outs.
 func (c *Core) resend() {
-	c.cutNew = false
+	c.peeking.cutNew = false
 	if c.Phase != notice.PhaseDiscover || !c.reg.on || c.reg.give != "" || c.Pending == 0 {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 // persist hands ops to the shell; the sweep waits for Persisted.
 func (c *Core) persist(ops []store.Op) {
 	c.Save(ops)
-	c.persistWait = true
+	c.sweep.persistWait = true
 }
 
 func (c *Core) onPersisted(ev Persisted) {
@@ -17,10 +17,10 @@ func (c *Core) onPersisted(ev Persisted) {
 	}
 	c.pkeys.Saved(ev.Gen, ev.Err)
 	c.placements.Saved(ev.Gen, ev.Err)
-	if !c.persistWait || ev.Gen != c.SaveGen {
+	if !c.sweep.persistWait || ev.Gen != c.SaveGen {
 		return
 	}
-	c.persistWait = false
+	c.sweep.persistWait = false
 	if ev.Err != nil {
 		c.Notify(notice.Notice{
 			Kind: notice.KindPersistFailed, Level: notice.Error, Err: ev.Err,

@@ -41,10 +41,10 @@ func (c *Core) enter(p notice.Phase) {
 			Kind: notice.KindInternal, Level: notice.Error,
 			Text: "phase " + p.String() + " began in phase " + c.Phase.String() + ", which is a mistake of the program: please report it; the fabric is read again",
 		})
-		c.wantFull, c.again, c.againWhy = true, true, "a phase was left out"
+		c.next.full, c.sweep.again, c.sweep.againWhy = true, true, "a phase was left out"
 	}
-	c.report.Phases[c.Phase] += c.Now.Sub(c.phaseStart)
-	c.Phase, c.phaseStart = p, c.Now
+	c.sweep.report.Phases[c.Phase] += c.Now.Sub(c.sweep.phaseStart)
+	c.Phase, c.sweep.phaseStart = p, c.Now
 	c.Pending, c.Total = 0, 0
 	c.Todo.Clear()
 	c.pkeys.PhaseEnded()

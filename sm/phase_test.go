@@ -36,7 +36,7 @@ func TestFollows(t *testing.T) {
 	c.out, c.Output = &out, &out
 	c.enter(notice.PhaseActivate)
 	if len(out.Notices) != 1 || out.Notices[0].Kind != notice.KindInternal || !strings.Contains(out.Notices[0].Text, "phase activate began in phase idle") ||
-		!c.wantFull || !c.again {
+		!c.next.full || !c.sweep.again {
 		t.Errorf("told %v", out.Notices)
 	}
 }

@@ -31,11 +31,11 @@ func (l link) RouteAnew(why string) {
 func (l link) RouteGroups() { l.c.routeMoved() }
 
 // SweepAsked implements placement.Router.
-func (l link) SweepAsked() bool { return l.c.wantSweep }
+func (l link) SweepAsked() bool { return l.c.next.wanted }
 
 // Move implements placement.Router.
 func (l link) Move(list []move.Request, placements []ib.GUID) {
-	l.c.mv = moves{list: list, by: placements, errs: l.c.Errs}
+	l.c.moveState.now = moves{list: list, by: placements, errs: l.c.Errs}
 	l.c.enter(notice.PhaseMove)
 	l.c.startMoveJob()
 }
@@ -47,7 +47,7 @@ func (l link) SetPortLID(p *topo.Port, begun bool) bool {
 		return begun
 	}
 	if !begun {
-		c.mv = moves{step: moveFloat, errs: c.Errs}
+		c.moveState.now = moves{step: moveFloat, errs: c.Errs}
 		c.enter(notice.PhaseMove)
 	}
 	c.Add(work.Make(work.OpSetPort, p.Node, p.Num, 0))
@@ -59,24 +59,24 @@ func (l link) ShowNow() { l.c.showNow() }
 
 // PublishPorts implements placement.Snapshots.
 func (l link) PublishPorts() {
-	if l.c.floatSnap {
+	if l.c.shown.ports {
 		l.c.Publish()
 	}
 }
 
 // PortsChanged implements placement.Snapshots.
-func (l link) PortsChanged() bool { return l.c.floatSnap }
+func (l link) PortsChanged() bool { return l.c.shown.ports }
 
 // Report implements placement.Snapshots.
 func (l link) Report(list []subnet.LeaseReport) { l.c.out.Leases = append(l.c.out.Leases, list...) }
 
 // floatsSet ends the phase in which ports got their LIDs.
 func (c *Core) floatsSet() {
-	failed := c.Errs > c.mv.errs
+	failed := c.Errs > c.moveState.now.errs
 	if c.placements.PortsSet(failed); failed {
 		c.AskFullSweep("a port did not take its LID")
 	}
-	c.mv = moves{}
+	c.moveState.now = moves{}
 	c.enter(notice.PhaseIdle)
 	c.baseChanged()
 }
@@ -90,17 +90,17 @@ func (c *Core) baseChanged() {
 	}
 	c.Fabric.Graph = h
 	c.install.Regraph(was, h)
-	c.floatSnap = true
+	c.shown.ports = true
 }
 
 // dropMoves gives up what is under way: answers will not be seen.
 func (c *Core) dropMoves() {
 	c.placements.Abort()
-	c.mv = moves{}
+	c.moveState.now = moves{}
 }
 
 func (c *Core) moveStatus() MoveStatus {
-	s, n := c.moveCount, c.placements.Status()
+	s, n := c.moveState.count, c.placements.Status()
 	s.LIDLimit, s.LIDsUsed = n.LIDs.Limit, n.LIDs.Used()
 	s.Ports, s.Functions, s.Interfaces = n.LIDs.Ports, n.LIDs.Functions, n.LIDs.Placements
 	s.Leases, s.Waiting = n.Placements, n.Nowhere

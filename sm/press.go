@@ -23,18 +23,18 @@ const pressTime = 10 * time.Millisecond
 func (c *Core) presses() bool {
 	switch c.Phase {
 	case notice.PhaseLight, notice.PhaseUpkeep:
-		return c.wantSweep
+		return c.next.wanted
 	case notice.PhaseMove:
 		// Moves are asked for by people who wait, and their drains are bounded: only a
 		// fault is more urgent.
-		return c.wantSweep && c.urgent
+		return c.next.wanted && c.next.urgent
 	}
 	return false
 }
 
 // press cuts what is between sweeps short if a sweep has waited long enough.
 func (c *Core) press() {
-	if !c.presses() || c.pressAt > c.Now {
+	if !c.presses() || c.next.pressAt > c.Now {
 		return
 	}
 	switch c.Phase {

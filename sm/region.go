@@ -53,11 +53,11 @@ type region struct {
 func (c *Core) suspect(g ib.GUID, port uint8) {
 	s := suspicion{g, port}
 	switch {
-	case slices.Contains(c.suspects, s):
-	case len(c.suspects) >= maxSuspects:
-		c.wantFull = true
+	case slices.Contains(c.next.suspects, s):
+	case len(c.next.suspects) >= maxSuspects:
+		c.next.full = true
 	default:
-		c.suspects = append(c.suspects, s)
+		c.next.suspects = append(c.next.suspects, s)
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *Core) suspectLID(lid ib.LID, all bool) ib.GUID {
 		i = c.Snapshot.PortByLID(lid)
 	}
 	if i < 0 {
-		c.wantFull = true
+		c.next.full = true
 		return 0
 	}
 	p := &c.Snapshot.Ports[i]
@@ -98,24 +98,24 @@ func (c *Core) suspectNode(n int32) {
 		c.suspect(c.Fabric.Nodes[q.Node].Info.NodeGUID, wholeSwitch)
 		c.suspect(nd.Info.NodeGUID, nd.Info.LocalPortNum)
 	} else {
-		c.wantFull = true
+		c.next.full = true
 	}
 }
 
 // regionFits reports whether the next sweep may be one of a region.
 func (c *Core) regionFits() bool {
 	f := c.Fabric
-	if c.wantFull || c.wantAudit || !c.sound || !c.Up || c.State != subnet.Master || c.firstTime || c.WaitHandover || c.Config.PlanOnly ||
+	if c.next.full || c.next.audit || !c.sweep.sound || !c.Up || c.State != subnet.Master || c.sweep.firstTime || c.WaitHandover || c.Config.PlanOnly ||
 		f == nil || f.Graph == nil || f.Gone > 64+len(f.Nodes)/8 {
 		return false
 	}
-	for _, s := range c.suspects {
+	for _, s := range c.next.suspects {
 		n, ok := f.Find(s.guid)
 		if !ok || !c.plain(n) {
 			return false
 		}
 	}
-	for g := range c.unseen { // what is behind a switch that was left out has no links to be found by
+	for g := range c.absent.nodes { // what is behind a switch that was left out has no links to be found by
 		if n, ok := f.Find(g); ok && !f.Nodes[n].OK() {
 			return false
 		}
@@ -144,7 +144,7 @@ func (c *Core) startRegion() {
 	c.reg = region{on: true, nodes: c.reg.nodes[:0], cut: c.reg.cut[:0]}
 	c.enter(notice.PhaseDiscover)
 	c.collectKeys()
-	for _, s := range c.suspects {
+	for _, s := range c.next.suspects {
 		n, _ := f.Find(s.guid)
 		if s.port == wholeSwitch {
 			c.touch(n)
@@ -154,7 +154,7 @@ func (c *Core) startRegion() {
 		c.touch(n)
 		c.Add(work.Make(work.OpReread, n, s.port, 0))
 	}
-	c.suspects = c.suspects[:0]
+	c.next.suspects = c.next.suspects[:0]
 	c.takeOver()
 }
 
@@ -162,15 +162,15 @@ func (c *Core) startRegion() {
 // It reports whether it does.
 func (c *Core) joinRegion() bool {
 	f := c.Fabric
-	if c.Phase != notice.PhaseDiscover || !c.reg.on || c.reg.give != "" || c.wantFull {
+	if c.Phase != notice.PhaseDiscover || !c.reg.on || c.reg.give != "" || c.next.full {
 		return false
 	}
-	for _, s := range c.suspects {
+	for _, s := range c.next.suspects {
 		if n, ok := f.Find(s.guid); !ok || !c.plainBut(n) {
 			return false
 		}
 	}
-	for _, s := range c.suspects {
+	for _, s := range c.next.suspects {
 		n, _ := f.Find(s.guid)
 		c.touch(n)
 		switch nd := &f.Nodes[n]; {
@@ -184,7 +184,7 @@ func (c *Core) joinRegion() bool {
 			}
 		}
 	}
-	c.suspects = c.suspects[:0]
+	c.next.suspects = c.next.suspects[:0]
 	return true
 }
 
@@ -275,8 +275,8 @@ func (c *Core) explored() bool {
 		c.repath()
 	}
 	if r.give != "" {
-		c.report.Reason += "; " + r.give + ", so everything is read"
-		c.report.Region = false
+		c.sweep.report.Reason += "; " + r.give + ", so everything is read"
+		c.sweep.report.Region = false
 		c.tellRegion()
 		c.endRegion()
 		c.startDiscover()
@@ -348,7 +348,7 @@ func (c *Core) readSwitch(n int32) {
 		return
 	}
 	nd.Flags |= topo.NodeRead
-	c.report.Read++
+	c.sweep.report.Read++
 	c.Add(work.Make(work.OpSwitchInfo, n, 0, 0))
 	for p := range f.NodePorts(n) {
 		c.Add(work.Make(work.OpReread, n, uint8(p), 0))

@@ -37,8 +37,8 @@ func (c *Core) signSweep() {
 func (c *Core) startRepair(r *job.Result) {
 	p := r.Plan
 	if p != nil && p.Risk != nil && p.Mode != transition.ModeRefused {
-		c.report.Risk = c.riskOf(r)
-		c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: c.report.Risk.String()})
+		c.sweep.report.Risk = c.riskOf(r)
+		c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: c.sweep.report.Risk.String()})
 		c.placements.AtRisk()
 	}
 	b := r.Broken
@@ -46,8 +46,8 @@ func (c *Core) startRepair(r *job.Result) {
 		return
 	}
 	rep := &notice.Repair{
-		Reason: c.report.Reason, Faults: slices.Clone(b.Faults), More: b.More, Policy: c.Config.Transition,
-		Broken: b.Pairs.N, Late: b.Late, First: b.Pairs.N - b.Late, Risk: c.report.Risk,
+		Reason: c.sweep.report.Reason, Faults: slices.Clone(b.Faults), More: b.More, Policy: c.Config.Transition,
+		Broken: b.Pairs.N, Late: b.Late, First: b.Pairs.N - b.Late, Risk: c.sweep.report.Risk,
 	}
 	rep.Name(c.descOf)
 	if p != nil {
@@ -109,11 +109,11 @@ func (c *Core) endRepair() {
 	r := &c.rp
 	rep := r.rep
 	if rep == nil {
-		r.open = r.open && (c.Errs > 0 || c.again)
+		r.open = r.open && (c.Errs > 0 || c.sweep.again)
 		return
 	}
 	switch {
-	case c.refused, c.install.Result() == nil:
+	case c.sweep.refused, c.install.Result() == nil:
 		rep.Left = rep.Broken
 	case !c.install.Complete():
 		rep.Left = r.found.Pairs.Still(c.installed())
@@ -127,7 +127,7 @@ func (c *Core) endRepair() {
 	if rep.Left > 0 || rep.Risk != nil {
 		n.Level = notice.Warn
 	}
-	c.report.Repair = rep
+	c.sweep.report.Repair = rep
 	c.Notify(n)
 	r.open = rep.Left > 0
 	r.rep, r.found = nil, nil

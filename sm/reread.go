@@ -64,7 +64,7 @@ func (c *Core) onReread(it work.Item, comp *mad.Completion) {
 	case !p.LinkUp():
 		if was {
 			c.unlink(at)
-			c.cutNew = true
+			c.peeking.cutNew = true
 			c.moving()
 		}
 		p.Peer = subnet.NoRef()

@@ -167,7 +167,7 @@ func (c *Core) onJobDone(r *job.Result) {
 
 // routed takes the result of the job.
 func (c *Core) routed() bool {
-	if c.persistWait {
+	if c.sweep.persistWait {
 		return false
 	}
 	if !c.routing.changed {
@@ -196,7 +196,7 @@ func (c *Core) routed() bool {
 	for _, g := range r.Refused {
 		c.groups.Refused(g.MLID, g.Reason)
 	}
-	c.report.Engine, c.report.PassedOver, c.report.Updated = r.Engine, r.Passed, r.Updated
+	c.sweep.report.Engine, c.sweep.report.PassedOver, c.sweep.report.Updated = r.Engine, r.Passed, r.Updated
 	if c.Config.PlanOnly {
 		c.emitPlan(r)
 		return true
@@ -213,7 +213,7 @@ func (c *Core) routed() bool {
 			n.Level = notice.Debug // told before; it is still so
 		}
 		c.Notify(n)
-		c.refused = true
+		c.sweep.refused = true
 		c.endSweep()
 		return true
 	case r.Unsafe != "":
@@ -223,7 +223,7 @@ func (c *Core) routed() bool {
 		// Our own lifetimes are limited (or this would not be offered), so
 		// only an operator's unlimited ones lead here.
 		c.Notify(notice.Notice{Kind: notice.KindRouteRefused, Level: notice.Error, Text: "the change of tables cannot be made safely: " + r.Plan.Reason})
-		c.refused = true
+		c.sweep.refused = true
 		c.endSweep()
 		return true
 	}
@@ -238,7 +238,7 @@ func (c *Core) routed() bool {
 	c.routing.anew, c.routing.improving, c.routing.rebalance = false, false, false
 	c.routing.engine, c.routing.passed = r.Engine, r.Passed
 	c.routing.transit = r.Plan.Mode.String() + ": " + r.Plan.Reason
-	c.report.Transition = c.routing.transit
+	c.sweep.report.Transition = c.routing.transit
 	if r.Plan.Mode != transition.ModeNone {
 		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Dur: r.Plan.Predicted, Text: r.Engine + ", " + c.routing.transit +
 			", " + planText(r.Plan)})

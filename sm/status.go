@@ -17,7 +17,7 @@ func (c *Core) Status() Status {
 	s := Status{
 		State: c.State, Phase: c.Phase, Todo: c.Total, Done: c.Total - c.Pending, Up: c.Up,
 		PortGUID: c.Config.PortGUID, LID: c.ownLID(), Priority: c.Config.Priority,
-		Sweeps: c.Sweeps, Light: c.lights, Traps: c.trapCount, FalseTraps: c.falseTraps, Last: c.lastReport,
+		Sweeps: c.Sweeps, Light: c.lightState.count, Traps: c.trapping.count, FalseTraps: c.trapping.falseCount, Last: c.sweep.lastReport,
 	}
 	var st mad.Stats
 	c.Engine.Stats(&st)
@@ -52,7 +52,7 @@ func (c *Core) Status() Status {
 // Quiescent reports whether the core is between sweeps with none asked for:
 // nothing but timers and the fabric will make it do anything.
 func (c *Core) Quiescent() bool {
-	return c.Phase == notice.PhaseIdle && !c.wantSweep && c.trapAt == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.vports.Unshown())
+	return c.Phase == notice.PhaseIdle && !c.next.wanted && c.trapping.sweepAt == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.vports.Unshown())
 }
 
 // AttrStat counts the SMPs of one attribute.

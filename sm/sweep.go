@@ -21,7 +21,7 @@ const maxAttempts = 3
 // subnet is up, and arms what comes next.
 func (c *Core) endSweep() {
 	finished := c.Phase == notice.PhaseActivate
-	c.breaks, c.breakAt = 0, mad.Never
+	c.breaking.count, c.breaking.at = 0, mad.Never
 	c.enter(notice.PhaseIdle)
 	c.Sweeps++
 	if !c.reg.on {
@@ -31,79 +31,79 @@ func (c *Core) endSweep() {
 	c.pkeys.LookAll()
 	// Routes that are refused do not make the fabric less known, but what came
 	// up is still to be brought up.
-	c.sound = c.Errs == 0 && (finished || c.refused)
-	if c.sound && c.refused {
-		c.armAll = true
+	c.sweep.sound = c.Errs == 0 && (finished || c.sweep.refused)
+	if c.sweep.sound && c.sweep.refused {
+		c.sweep.armAll = true
 	}
-	c.wantFull = c.wantFull || c.Errs > 0
+	c.next.full = c.next.full || c.Errs > 0
 	c.endRepair()
-	r := c.report
-	r.Took = c.Now.Sub(c.sweepStart)
+	r := c.sweep.report
+	r.Took = c.Now.Sub(c.sweep.start)
 	c.statSweep(&r)
 	c.Prune()
 	r.Problems = len(c.Fabric.Problems)
 	c.compare()
 
-	mendable := c.Errs > 0 || c.again || c.refused
+	mendable := c.Errs > 0 || c.sweep.again || c.sweep.refused
 	if finished {
-		c.firstTime = c.firstTime && c.Errs > 0
+		c.sweep.firstTime = c.sweep.firstTime && c.Errs > 0
 	}
 	// The same fabric gives the same tables: there is no haste after a refusal.
-	immediately := (c.Errs > 0 || c.again) && c.State == subnet.Master && c.attempts < maxAttempts
-	if c.again && c.State != subnet.Standby {
-		immediately = c.attempts < maxAttempts
+	immediately := (c.Errs > 0 || c.sweep.again) && c.State == subnet.Master && c.sweep.attempts < maxAttempts
+	if c.sweep.again && c.State != subnet.Standby {
+		immediately = c.sweep.attempts < maxAttempts
 	}
 	r.Again = immediately
-	c.hurry.wanted = c.wantGroups || c.hurry.wanted && immediately
+	c.hurry.wanted = c.next.groups || c.hurry.wanted && immediately
 	if c.State == subnet.Master && finished && !immediately && !c.Up {
 		c.Up = true
 	}
 	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary(), Report: &r})
-	c.lastReport = &r
+	c.sweep.lastReport = &r
 	wasUp := c.Snapshot != nil && c.Snapshot.Up
 	c.publishSweep()
 	c.readSmall()
 	if !r.Region {
-		c.looked = c.Now
+		c.lightState.lastAt = c.Now
 	}
 	if c.lostLinks() {
 		c.cutEndsHoldTraps()
-		c.lookNow = true
-		c.watch, c.watchAt = 2*watchFirst, c.Now.Add(watchFirst)
+		c.lightState.now = true
+		c.lightState.watch, c.lightState.watchAt = 2*watchFirst, c.Now.Add(watchFirst)
 	}
 	c.endRegion()
 	if c.Up && !wasUp && c.State == subnet.Master {
 		counts := c.Snapshot.Counts
-		c.upCounts = counts
+		c.sweep.upCounts = counts
 		c.Notify(notice.Notice{Kind: notice.KindSubnetUp, Level: notice.Info, Dur: r.Took, Up: &counts, Report: &r, Text: countsText(counts)})
 	}
 	c.keepSmall(finished)
 	switch {
 	case immediately:
-		c.attempts++
-		c.sweepWhy = "something failed in the sweep before"
-		if c.again {
-			c.sweepWhy = c.againWhy
+		c.sweep.attempts++
+		c.next.why = "something failed in the sweep before"
+		if c.sweep.again {
+			c.next.why = c.sweep.againWhy
 		}
-		c.wantSweep = true
-	case c.again && c.State == subnet.Master:
-		c.trapAt, c.sweepWhy = c.Now.Add(c.Config.TrapMinGap), c.againWhy
-	case mendable && !c.refused || c.Errs > 0 || len(c.Fabric.Problems) > 0:
+		c.next.wanted = true
+	case c.sweep.again && c.State == subnet.Master:
+		c.trapping.sweepAt, c.next.why = c.Now.Add(c.Config.TrapMinGap), c.sweep.againWhy
+	case mendable && !c.sweep.refused || c.Errs > 0 || len(c.Fabric.Problems) > 0:
 		// Left out for now; the interval grows while nothing changes.
-		if c.retryAt == mad.Never {
-			c.retryAt = c.Now.Add(c.Config.RetryInterval << min(c.retryWait, 4))
-			c.retryWait++
+		if c.schedule.retryAt == mad.Never {
+			c.schedule.retryAt = c.Now.Add(c.Config.RetryInterval << min(c.schedule.retryWait, 4))
+			c.schedule.retryWait++
 		}
 	default:
-		c.retryAt, c.retryWait = mad.Never, 0
+		c.schedule.retryAt, c.schedule.retryWait = mad.Never, 0
 	}
 	if !mendable {
-		c.attempts = 0
+		c.sweep.attempts = 0
 	}
-	c.again = false
+	c.sweep.again = false
 	c.armLight()
-	if c.Config.FullInterval > 0 && c.fullAt == mad.Never {
-		c.fullAt = c.Now.Add(c.Config.FullInterval)
+	if c.Config.FullInterval > 0 && c.schedule.fullAt == mad.Never {
+		c.schedule.fullAt = c.Now.Add(c.Config.FullInterval)
 	}
 }
 
@@ -124,21 +124,21 @@ const (
 
 // lightWithin brings the next light sweep forward, also if another sweep comes first.
 func (c *Core) lightWithin(d time.Duration) {
-	c.watchAt = min(c.watchAt, c.Now.Add(d))
-	c.lightAt = min(c.lightAt, c.watchAt)
+	c.lightState.watchAt = min(c.lightState.watchAt, c.Now.Add(d))
+	c.lightState.at = min(c.lightState.at, c.lightState.watchAt)
 }
 
 // watched is called when all switches have been asked.
 func (c *Core) watched() {
-	c.looked = c.Now
-	if c.watchAt > c.Now {
+	c.lightState.lastAt = c.Now
+	if c.lightState.watchAt > c.Now {
 		return
 	}
-	c.watchAt = mad.Never
-	if c.watch > 0 {
-		c.watchAt = c.Now.Add(c.watch)
-		if c.watch *= 2; c.watch > watchLast {
-			c.watch = 0
+	c.lightState.watchAt = mad.Never
+	if c.lightState.watch > 0 {
+		c.lightState.watchAt = c.Now.Add(c.lightState.watch)
+		if c.lightState.watch *= 2; c.lightState.watch > watchLast {
+			c.lightState.watch = 0
 		}
 	}
 }
@@ -146,22 +146,22 @@ func (c *Core) watched() {
 // armLight sets the time of the next light sweep. Sweeps of a region do not put it off:
 // with hosts that join and leave all the time there would never be one.
 func (c *Core) armLight() {
-	c.lightAt = mad.Never
-	if c.wantSweep {
+	c.lightState.at = mad.Never
+	if c.next.wanted {
 		return // it is armed, and what is to be looked at now remembered, until after that
 	}
-	for _, g := range c.lightMissed {
+	for _, g := range c.lightState.missed {
 		_, there := c.Fabric.Find(g)
-		c.lookNow = c.lookNow || there
+		c.lightState.now = c.lightState.now || there
 	}
-	c.lightMissed = c.lightMissed[:0]
+	c.lightState.missed = c.lightState.missed[:0]
 	if c.State == subnet.Master && c.Config.SweepInterval > 0 && !c.WaitHandover {
-		c.lightAt = min(c.looked.Add(c.Config.SweepInterval), c.watchAt)
-		if c.lookNow {
-			c.lightAt = c.Now
+		c.lightState.at = min(c.lightState.lastAt.Add(c.Config.SweepInterval), c.lightState.watchAt)
+		if c.lightState.now {
+			c.lightState.at = c.Now
 		}
 	}
-	c.lookNow = false
+	c.lightState.now = false
 }
 
 // keepSmall drops what is not needed between sweeps.
@@ -198,7 +198,7 @@ func (c *Core) statSweep(r *notice.SweepReport) {
 		r.Retried += a.Retried
 		r.TimedOut += a.TimedOut
 	}
-	for _, a := range c.madBase.Attrs {
+	for _, a := range c.sweep.madBase.Attrs {
 		r.SMPs -= a.Sent - a.Retried
 		r.Retried -= a.Retried
 		r.TimedOut -= a.TimedOut
@@ -269,8 +269,8 @@ func (c *Core) markNew() {
 // Publish builds a snapshot of what is known and hands it out.
 func (c *Core) Publish() {
 	s := c.buildSnapshot()
-	c.gen++
-	s.Gen = c.gen
+	c.shown.gen++
+	s.Gen = c.shown.gen
 	s.Finish()
 	c.Snapshot = s
 	c.out.Publish = s
@@ -288,8 +288,8 @@ func (c *Core) PublishState() {
 	if c.State != subnet.Master {
 		s.Up = false
 	}
-	c.gen++
-	s.Gen = c.gen
+	c.shown.gen++
+	s.Gen = c.shown.gen
 	if c.Snapshot == nil {
 		s.Finish()
 	}
@@ -359,7 +359,7 @@ func (c *Core) publishSweep() {
 		c.PublishState()
 		return
 	}
-	if !r.on || old == nil || c.SnapshotFabric != c.Fabric || r.born || r.died || r.anew || r.moved || r.wide || c.floatSnap || old.Graph == nil {
+	if !r.on || old == nil || c.SnapshotFabric != c.Fabric || r.born || r.died || r.anew || r.moved || r.wide || c.shown.ports || old.Graph == nil {
 		c.Publish()
 		return
 	}
@@ -367,10 +367,10 @@ func (c *Core) publishSweep() {
 	s := &subnet.Snapshot{}
 	*s = *old
 	c.fillHead(s)
-	s.SweepNanos = int64(c.Now.Sub(c.sweepStart))
+	s.SweepNanos = int64(c.Now.Sub(c.sweep.start))
 	s.Problems = append(c.heldProblems(), f.Problems...)
 	s.Graph, s.Tables = f.Graph, c.install.Told()
-	c.movedSnap = false
+	c.shown.moved = false
 	touched := make([]int32, 0, len(r.nodes))
 	if len(r.nodes) > 0 {
 		s.Ports = slices.Clone(old.Ports)
@@ -398,15 +398,15 @@ func (c *Core) publishSweep() {
 		c.showVeil(s)
 	}
 	s.Carry(old, touched, vports...)
-	c.gen++
-	s.Gen = c.gen
+	c.shown.gen++
+	s.Gen = c.shown.gen
 	c.Snapshot = s
 	c.out.Publish = s
 }
 
 func (c *Core) buildSnapshot() *subnet.Snapshot {
 	f := c.Fabric
-	s := &subnet.Snapshot{Self: subnet.NoRef(), SweepNanos: int64(c.Now.Sub(c.sweepStart))}
+	s := &subnet.Snapshot{Self: subnet.NoRef(), SweepNanos: int64(c.Now.Sub(c.sweep.start))}
 	c.fillHead(s)
 	if f == nil {
 		return s
@@ -466,7 +466,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		return s
 	}
 	s.Graph, s.Tables = f.Graph, c.install.Told()
-	c.movedSnap, c.floatSnap = false, false
+	c.shown.moved, c.shown.ports = false, false
 	s.SwitchNode = make([]int32, len(f.SwitchNode))
 	for i, ni := range f.SwitchNode {
 		s.SwitchNode[i] = at[ni]

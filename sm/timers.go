@@ -11,16 +11,16 @@ func (c *Core) nextTimer() mad.Time {
 		return mad.Never
 	}
 	t := c.Engine.NextTimer()
-	for _, u := range [...]mad.Time{c.install.Next(), c.trapAt, c.mastership.Next(), c.pkeys.NextMembers()} {
+	for _, u := range [...]mad.Time{c.install.Next(), c.trapping.sweepAt, c.mastership.Next(), c.pkeys.NextMembers()} {
 		t = min(t, u)
 	}
 	if c.presses() {
-		t = min(t, c.pressAt)
+		t = min(t, c.next.pressAt)
 	}
 	if c.Phase == notice.PhaseLight || c.peekable() {
-		t = min(t, c.lightAt)
+		t = min(t, c.lightState.at)
 	}
-	t = min(t, c.stallAt(), c.hurryAt(), c.breakAt, c.heldTimer())
+	t = min(t, c.stallAt(), c.hurryAt(), c.breaking.at, c.heldTimer())
 	if c.Phase == notice.PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.MayUpkeep() {
@@ -32,11 +32,11 @@ func (c *Core) nextTimer() mad.Time {
 
 // onTimers does what has come due.
 func (c *Core) onTimers() {
-	if c.trapAt <= c.Now {
-		c.trapAt = mad.Never
-		c.lastTrapRun = c.Now
-		c.urgent = true
-		c.AskSweep(c.sweepWhy)
+	if c.trapping.sweepAt <= c.Now {
+		c.trapping.sweepAt = mad.Never
+		c.trapping.lastSweep = c.Now
+		c.next.urgent = true
+		c.AskSweep(c.next.why)
 	}
 	c.mastership.Due()
 	c.pkeys.RetryMembers()
@@ -50,24 +50,24 @@ func (c *Core) onTimers() {
 	if c.heldTimer() <= c.Now {
 		c.lookHeld()
 	}
-	if c.breakAt <= c.Now {
-		c.breakAt = mad.Never
+	if c.breaking.at <= c.Now {
+		c.breaking.at = mad.Never
 		if c.breakable() {
-			c.breakOff(c.breakWhy)
+			c.breakOff(c.breaking.why)
 		}
 	}
-	if c.Phase == notice.PhaseLight && c.lightAt <= c.Now {
+	if c.Phase == notice.PhaseLight && c.lightState.at <= c.Now {
 		c.lightSwitches() // some owe answers; the others are asked in time all the same
 	}
 	if c.Phase != notice.PhaseIdle {
 		return
 	}
 	switch {
-	case c.reactivate <= c.Now:
-		c.reactivate = mad.Never
+	case c.schedule.reactivateAt <= c.Now:
+		c.schedule.reactivateAt = mad.Never
 		c.AskFullSweep("our port had no link")
-	case c.retryAt <= c.Now:
-		c.retryAt = mad.Never
+	case c.schedule.retryAt <= c.Now:
+		c.schedule.retryAt = mad.Never
 		c.AskFullSweep("trying again what was left out")
 	case c.damped.Next() <= c.Now:
 		c.releaseDamped()
@@ -75,14 +75,14 @@ func (c *Core) onTimers() {
 		c.routing.improveAt = mad.Never
 		c.routing.improving = true
 		c.reroute("better tables than those in force are looked for")
-	case c.fullAt <= c.Now:
-		c.fullAt = mad.Never
+	case c.schedule.fullAt <= c.Now:
+		c.schedule.fullAt = mad.Never
 		c.AskFullSweep("it is time for a full sweep")
-	case c.auditAt <= c.Now:
-		c.auditAt = mad.Never
+	case c.lightState.auditAt <= c.Now:
+		c.lightState.auditAt = mad.Never
 		c.startAudit()
-	case c.lightAt <= c.Now:
-		c.lightAt = mad.Never
+	case c.lightState.at <= c.Now:
+		c.lightState.at = mad.Never
 		c.startLight()
 	}
 }

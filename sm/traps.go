@@ -37,7 +37,7 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		}
 		return
 	}
-	c.trapCount++
+	c.trapping.count++
 	c.repress(p, m)
 	kind := trap.Kind(&n)
 	lids, port := trap.Claims(&n)
@@ -66,7 +66,7 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 	if c.Snapshot.Nodes[c.Snapshot.Ports[from].Node].Info.NodeType != ib.NodeSwitch {
 		src.Port, port = 0, 0 // it can only be the one that sends
 	}
-	k := c.traps.Count(c.Now, src)
+	k := c.trapping.table.Count(c.Now, src)
 	if k < trap.Noisy {
 		c.out.Traps = append(c.out.Traps, Trap{Notice: n, From: p.Addr})
 	}
@@ -198,25 +198,25 @@ func (c *Core) sweepOnTrap(issuer ib.GUID, why string) {
 		return
 	}
 	c.noteSign()
-	if c.trapAt == mad.Never {
+	if c.trapping.sweepAt == mad.Never {
 		c.planTrapSweep(why)
 	}
-	if c.trapAt > c.Now.Add(c.Config.TrapSettle) {
+	if c.trapping.sweepAt > c.Now.Add(c.Config.TrapSettle) {
 		c.peekAt(issuer) // a link that is down does not wait
 	}
 }
 
 // planTrapSweep sets the time of a sweep that a trap asks for.
 func (c *Core) planTrapSweep(why string) {
-	if c.Now.Sub(c.lastTrapRun) > 10*c.Config.TrapMinGap {
-		c.trapRuns = 0
+	if c.Now.Sub(c.trapping.lastSweep) > 10*c.Config.TrapMinGap {
+		c.trapping.sweeps = 0
 	}
-	c.trapRuns++
-	c.trapAt = c.Now.Add(c.Config.TrapSettle)
-	if c.trapRuns > maxAttempts {
-		c.trapAt = max(c.trapAt, c.lastTrapRun.Add(c.Config.TrapMinGap))
+	c.trapping.sweeps++
+	c.trapping.sweepAt = c.Now.Add(c.Config.TrapSettle)
+	if c.trapping.sweeps > maxAttempts {
+		c.trapping.sweepAt = max(c.trapping.sweepAt, c.trapping.lastSweep.Add(c.Config.TrapMinGap))
 	}
-	c.sweepWhy = why
+	c.next.why = why
 }
 
 // lightSoon brings the next light sweep forward.
@@ -235,7 +235,7 @@ func (c *Core) onTrap144(n *smp.Notice, issuer ib.LID) {
 		i, p, ok := c.portByLID(issuer)
 		switch {
 		case !ok: // nor do we know whether it was read before or after
-			c.wantFull = true
+			c.next.full = true
 			c.sweepOnTrap(0, "trap 144: the description of LID "+issuer.String()+" changed")
 		default:
 			c.Fabric.Nodes[i].Flags &^= topo.NodeDesc // until it is read the light sweeps ask for it

@@ -45,10 +45,10 @@ func (c *Core) falseTrap(n *smp.Notice, from int32, claimed ib.LID) {
 	if from >= 0 {
 		s.LID = c.Snapshot.Ports[from].LID
 	}
-	c.falseTraps++
-	if c.traps.Count(c.Now, s) > 1 {
+	c.trapping.falseCount++
+	if c.trapping.table.Count(c.Now, s) > 1 {
 		if c.Phase == notice.PhaseIdle {
-			c.lightAt = min(c.lightAt, c.Now.Add(trap.Window))
+			c.lightState.at = min(c.lightState.at, c.Now.Add(trap.Window))
 		}
 		return
 	}

@@ -51,10 +51,10 @@ type unseen struct {
 
 // unseenAs is what is known about an unseen node.
 func (c *Core) unseenAs(g ib.GUID) *unseen {
-	u := c.unseen[g]
+	u := c.absent.nodes[g]
 	if u == nil {
 		u = &unseen{since: c.Now, owes: mad.Never}
-		c.unseen[g] = u
+		c.absent.nodes[g] = u
 	}
 	return u
 }
@@ -128,15 +128,15 @@ const claimTimes = 3
 // third time that it is of another. Random bytes never do.
 func (c *Core) believed(at topo.PortID, was, now nature) bool {
 	if was == now {
-		delete(c.asOther, at)
+		delete(c.absent.asOther, at)
 		return true
 	}
-	x := c.asOther[at]
+	x := c.absent.asOther[at]
 	if x.nature != now {
 		x = claim{nature: now}
 	}
 	x.times++
-	c.asOther[at] = x
+	c.absent.asOther[at] = x
 	return x.times >= claimTimes
 }
 
@@ -244,8 +244,8 @@ func (c *Core) elsewhere(from ref, g ib.GUID) bool {
 // lateFound takes the nodes that say that they are one which was elsewhere, now that this
 // place was looked at. It reports whether there is more to ask.
 func (c *Core) lateFound() bool {
-	list := c.late
-	c.late = nil
+	list := c.absent.late
+	c.absent.late = nil
 	for i := range list {
 		c.found(list[i].from, &list[i].ni, list[i].used)
 	}
@@ -260,7 +260,7 @@ func (c *Core) askedBefore(r ref) bool {
 	if !ok || c.Config.SweepInterval <= 0 {
 		return false
 	}
-	u := c.unseen[c.last.Nodes[b.Node].Info.NodeGUID]
+	u := c.absent.nodes[c.last.Nodes[b.Node].Info.NodeGUID]
 	return u != nil && !u.heard && c.Now < u.asked.Add(c.Config.SweepInterval+c.Config.SweepInterval/2)
 }
 
@@ -394,7 +394,7 @@ func (c *Core) askThrough(n int32) {
 			continue
 		}
 		was, ok := c.wasBehind(at)
-		if !ok && (at == f.Self || c.veiled) { // somebody may be there who has not answered yet
+		if !ok && (at == f.Self || c.absent.veiled) { // somebody may be there who has not answered yet
 			c.askBehind(n, uint8(k))
 			continue
 		}
@@ -483,7 +483,7 @@ func (c *Core) disbelieve(n int32) {
 // settleUnseen forgets what is known of silences that are over, and tells of them.
 func (c *Core) settleUnseen() {
 	var over []int32
-	for g, u := range c.unseen {
+	for g, u := range c.absent.nodes {
 		n, ok := c.Fabric.Find(g)
 		if ok && c.Fabric.Nodes[n].Flags&topo.NodeUnseen != 0 {
 			u.kept = true
@@ -496,13 +496,13 @@ func (c *Core) settleUnseen() {
 	}
 	slices.Sort(over)
 	for _, n := range over {
-		u := c.unseen[c.Fabric.Nodes[n].Info.NodeGUID]
+		u := c.absent.nodes[c.Fabric.Nodes[n].Info.NodeGUID]
 		c.Notify(notice.Notice{
 			Kind: notice.KindNodeAnswers, Level: notice.Info, Where: c.Fabric.Where(n, -1), Dur: c.Now.Sub(u.since),
 			Text: "answers again; it stayed in the subnet as it was last read",
 		})
 	}
-	maps.DeleteFunc(c.unseen, func(_ ib.GUID, u *unseen) bool { return u.over })
+	maps.DeleteFunc(c.absent.nodes, func(_ ib.GUID, u *unseen) bool { return u.over })
 }
 
 // unsure lists the end ports that have no LID because they, or the switch before them, do

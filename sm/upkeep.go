@@ -40,7 +40,7 @@ func (c *Core) upkeepDone() bool {
 	c.enter(notice.PhaseIdle)
 	c.guids.UpkeepDone()
 	c.publishHeld()
-	if !c.placements.Midway() || !c.movedSnap { // its end shows them
+	if !c.placements.Midway() || !c.shown.moved { // its end shows them
 		c.vports.ShowLater()
 	}
 	return true
@@ -49,7 +49,7 @@ func (c *Core) upkeepDone() bool {
 // idleTimer is when the next thing is due that is done between sweeps.
 func (c *Core) idleTimer() mad.Time {
 	t := mad.Never
-	for _, u := range [...]mad.Time{c.lightAt, c.retryAt, c.auditAt, c.reactivate, c.damped.Next(), c.routing.improveAt, c.fullAt} {
+	for _, u := range [...]mad.Time{c.lightState.at, c.schedule.retryAt, c.lightState.auditAt, c.schedule.reactivateAt, c.damped.Next(), c.routing.improveAt, c.schedule.fullAt} {
 		t = min(t, u)
 	}
 	return t
@@ -62,13 +62,13 @@ func (c *Core) publishHeld() {
 	if c.Fabric == nil || c.Fabric.Graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
-	if len(c.guids.Changed()) == 0 && !c.laneState.readDone && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.movedSnap && !c.floatSnap && !c.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
+	if len(c.guids.Changed()) == 0 && !c.laneState.readDone && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.shown.moved && !c.shown.ports && !c.absent.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
 		return
 	}
-	if c.placements.Midway() && c.movedSnap {
+	if c.placements.Midway() && c.shown.moved {
 		return // the LIDs lead to places that are not what they are to be
 	}
-	if c.floatSnap {
+	if c.shown.ports {
 		c.Publish()
 		return
 	}
@@ -76,19 +76,19 @@ func (c *Core) publishHeld() {
 	s := &subnet.Snapshot{}
 	*s = *old
 	c.fillHead(s)
-	if c.movedSnap {
+	if c.shown.moved {
 		s.Graph, s.Tables = c.Fabric.Graph, c.install.Told()
-		c.movedSnap = false
+		c.shown.moved = false
 	}
 	c.laneState.readDone = false
 	c.carryTables(s, old)
 	nodes, vports := c.showHeld(s, old, nil)
-	if c.veilNews {
+	if c.absent.veilNews {
 		c.showVeil(s)
 	}
 	s.Carry(old, nodes, vports...)
-	c.gen++
-	s.Gen = c.gen
+	c.shown.gen++
+	s.Gen = c.shown.gen
 	c.Snapshot = s
 	c.out.Publish = s
 }

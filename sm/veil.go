@@ -26,22 +26,22 @@ import (
 // veilMoved has the next snapshot say anew what is behind the veil.
 func (c *Core) veilMoved() {
 	if c.Snapshot != nil && (c.Snapshot.Veiled || len(c.Snapshot.Unsure) > 0) {
-		c.veilNews = true
+		c.absent.veilNews = true
 	}
 }
 
 // showVeil fills in what a snapshot says of ports that were not found.
 func (c *Core) showVeil(s *subnet.Snapshot) {
-	c.veilNews = false
+	c.absent.veilNews = false
 	s.Veiled, s.Gone = false, nil
 	s.Unsure = c.unsure()
-	if !c.veiled {
+	if !c.absent.veiled {
 		return
 	}
 	hidden, all, some := c.hidden()
 	s.Veiled = some || slices.ContainsFunc(c.vports.All(), (*vport.Adapter).ToBeMet)
 	if !s.Veiled {
-		c.veiled = false // who falls silent from now on was seen
+		c.absent.veiled = false // who falls silent from now on was seen
 		return
 	}
 	s.Unsure = append(s.Unsure, hidden...)

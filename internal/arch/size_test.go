@@ -62,7 +62,6 @@ var smFuncs = []string{
 // wideStructs are structs over maxFields.
 var wideStructs = map[string]string{
 	"ib/smp.PortInfo":         "a wire attribute has the fields of its table in the specification",
-	"sm.Core":                 "waits for the redesign of sm",
 	"sm/config.Config":        "one field for each setting of the manager; package settings has the table",
 	"route/engine/ftree.tree": "waits: levels, groups and loads of a fat tree are to be structs of their own",
 }

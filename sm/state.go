@@ -1,0 +1,129 @@
+package sm
+
+import (
+	"time"
+
+	"heddle/ib"
+	"heddle/mad"
+	"heddle/sm/notice"
+	"heddle/sm/topo"
+	"heddle/sm/trap"
+	"heddle/subnet"
+)
+
+// This file has the states of the parts of a manager that have no package of their own. Each
+// comment names the files that write the state.
+
+// sweepState is the state of the sweep under way, or of the last one (sweep.go, discover.go,
+// region.go).
+type sweepState struct {
+	start       mad.Time
+	phaseStart  mad.Time
+	report      notice.SweepReport
+	madBase     mad.Stats // the engine's counters when the sweep began
+	firstTime   bool      // first sweep of this mastership that configures
+	attempts    int       // sweeps in a row that failed in part, or during which something changed
+	again       bool      // something changed since the sweep began
+	againWhy    string
+	recheck     bool // the ends of a link disagreed, and the subnet was discovered once more
+	conflicts   int  // fingerprint of the disagreements of the last discovery
+	refused     bool // no tables could be installed
+	armAll      bool // links came up that were not armed because no tables could be installed
+	persistWait bool // LIDs and M_Keys are being stored
+	unfinished  bool // the tables of the last sweep are written in part
+	sound       bool // the last sweep had no error: Fabric is what there is
+	lastReport  *notice.SweepReport
+	upCounts    subnet.Counts
+}
+
+// nextSweep is what the next sweep is to do, and why (discover.go, region.go).
+type nextSweep struct {
+	wanted   bool
+	why      string
+	full     bool        // it reads everything
+	suspects []suspicion // else what it reads
+	audit    bool        // it reads all tables back
+	groups   bool        // multicast groups have changed
+	pressAt  mad.Time    // when it stops waiting for the work between sweeps
+	urgent   bool        // it does not wait for moves of LIDs either
+}
+
+// breakState has the sweeps that were broken off, and what they left over (breakoff.go).
+type breakState struct {
+	count int      // sweeps in a row that were broken off
+	at    mad.Time // when the sweep under way is broken off
+	why   string
+	carry carry
+}
+
+// peekState finds faults while a sweep is under way (peek.go, heldtraps.go).
+type peekState struct {
+	switches   []ib.GUID   // named by traps since the sweep began
+	answeredAt mad.Time    // when the last item ended
+	stalls     int         // times that paths were looked at since
+	stalledAt  mad.Time    // when they were looked at last
+	cutNew     bool        // a region sweep found a link down in this step
+	trappers   []heldTraps // switches that have just sent a trap
+	heldAt     mad.Time    // when they are looked at next
+}
+
+// lightState is the state of light sweeps and audits (light.go).
+type lightState struct {
+	at       mad.Time      // of the next one
+	now      bool          // one is due now
+	lastAt   mad.Time      // when all switches had been asked
+	watch    time.Duration // until the one after the next, after a fault; 0: the usual interval
+	watchAt  mad.Time
+	auditAt  mad.Time
+	auditing bool // PhaseLight is an audit
+	mute     []muteSwitch
+	missed   []ib.GUID // switches that had not answered when one was cut short
+	descRead bool      // a NodeDescription was read
+	count    uint64
+}
+
+// absentState has the nodes that do not answer (unseen.go, veil.go).
+type absentState struct {
+	nodes    map[ib.GUID]*unseen
+	asOther  map[topo.PortID]claim
+	late     []lateNode
+	veiled   bool // not all nodes have been seen in this mastership
+	veilNews bool // nodes may have gone since the last snapshot
+}
+
+// trapState counts traps, and has the sweep that they asked for (traps.go).
+type trapState struct {
+	table      trap.Table
+	count      uint64
+	falseCount uint64
+	sweepAt    mad.Time
+	lastSweep  mad.Time
+	sweeps     int
+}
+
+// schedule has the times of work between sweeps; mad.Never where there is none (timers.go).
+type schedule struct {
+	fullAt       mad.Time // a full sweep that nothing asked for
+	reactivateAt mad.Time // our own port is looked at again
+	retryAt      mad.Time // what was left out is tried again
+	retryWait    int      // doublings of RetryInterval
+}
+
+// shownState says what the last snapshot lacks (sweep.go, upkeep.go).
+type shownState struct {
+	gen   uint64 // of the last snapshot
+	moved bool   // LIDs have moved: its graph and tables are older
+	ports bool   // ports have other LIDs
+}
+
+// mkeyState has the M_Keys of the subnet (links.go, discover.go).
+type mkeyState struct {
+	byPort map[ib.GUID]ib.MKey
+	list   []ib.MKey // the different ones, ascending
+}
+
+// moveState is the move of LIDs under way, and the count of those before (moves.go).
+type moveState struct {
+	now   moves
+	count MoveStatus
+}
