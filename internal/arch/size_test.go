@@ -44,7 +44,6 @@ var smFuncs = []string{
 	"sm.Core.assignLIDs",
 	"sm.Core.assignRegion",
 	"sm.Core.build",
-	"sm.Core.buildSnapshot",
 	"sm.Core.emitPlan",
 	"sm.Core.endSweep",
 	"sm.Core.onCompletion",
