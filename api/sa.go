@@ -95,7 +95,7 @@ type Service struct {
 	GID   string `json:"gid"`
 	PKey  string `json:"pkey"`
 	Name  string `json:"name"`
-	Lease uint32 `json:"lease_seconds" doc:"4294967295: for ever"`
+	Lease uint32 `json:"lease_seconds" doc:"4294967295: forever"`
 }
 
 // Subscription is a port's subscription to notices.

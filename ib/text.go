@@ -23,7 +23,7 @@ func equalFold(a, b string) bool { return strings.EqualFold(a, b) }
 
 // ParseGUID reads 16 hex digits or fewer with or without 0x, or the forms
 // with separators that the field uses: 0002:c903:0000:1234 and
-// 00:02:c9:03:00:00:12:34 (dashes likewise), each group complete.
+// 00:02:c9:03:00:00:12:34 (or with dashes), each group complete.
 func ParseGUID(s string) (GUID, error) {
 	t := s
 	if sep := strings.IndexAny(t, ":-"); sep == 2 || sep == 4 {

@@ -384,7 +384,7 @@ func (b *desk) details(attr ib.AttrID, method ib.Method, data []byte) string {
 
 func seconds(n uint32) string {
 	if n == wire.ServiceLeaseForever {
-		return "for ever"
+		return "forever"
 	}
 	return fmt.Sprintf("for %d s", n)
 }

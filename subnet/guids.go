@@ -81,7 +81,7 @@ func DiffEndPorts(old, new *Snapshot, gone, came func(i int32)) { //nolint:reviv
 
 // differing are the parts of the lists of GUIDs of two snapshots, either of which may
 // be nil, that can differ.
-func differing(old, new *Snapshot) (a, b []guidRef) { //nolint:revive // likewise
+func differing(old, new *Snapshot) (a, b []guidRef) { //nolint:revive // old and new are what they are
 	if old != nil {
 		a = old.guidPort
 	}
@@ -101,7 +101,7 @@ func differing(old, new *Snapshot) (a, b []guidRef) { //nolint:revive // likewis
 // snapshots, as their own or as an alias, but with another LID or at another physical
 // port; was and is are the indices in Ports of their ports. It takes the time of
 // DiffEndPorts.
-func DiffPlaces(old, new *Snapshot, fn func(g ib.GUID, was, is int32)) { //nolint:revive // likewise
+func DiffPlaces(old, new *Snapshot, fn func(g ib.GUID, was, is int32)) { //nolint:revive // old and new are what they are
 	a, b := differing(old, new)
 	for len(a) > 0 && len(b) > 0 {
 		switch g := a[0].guid; {

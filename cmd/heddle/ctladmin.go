@@ -196,7 +196,7 @@ func printServices(w io.Writer, body []byte) error {
 	for _, s := range list {
 		lease := fmt.Sprintf("%d s", s.Lease)
 		if s.Lease == 1<<32-1 {
-			lease = "for ever"
+			lease = "forever"
 		}
 		fmt.Fprintf(t, "%s\t%q\t%s\t%s\t%s\n", s.ID, s.Name, s.GID, s.PKey, lease)
 	}

@@ -24,8 +24,8 @@ const (
 	passDone
 )
 
-// touchMembers has the tables looked at of those who are members by some GUIDs. It reports false if it
-// is not known who that is.
+// touchMembers marks the tables of the ports that are members by the given GUIDs, to be looked at. It
+// reports false if those ports are not known.
 func (m *Manager) touchMembers(guids []ib.GUID) bool {
 	if len(guids) > manyTouched || !m.MayUpkeep() || !m.BetweenSweeps() {
 		return false

@@ -253,7 +253,7 @@ func (m *Manager) answeredStates(a *Adapter, block uint32, comp *mad.Completion)
 			v.tries, v.retryAt = tries, at
 		}
 		if st >= ib.StateArmed && v.state == st && m.Now < v.lateUntil {
-			v.known &^= knowInfo // likewise, if a copy of our last Set brought it up again
+			v.known &^= knowInfo // a copy of our last Set may have brought it up again after it was down
 		}
 		m.setState(r, st)
 		if st > ib.StateDown || a.first {

@@ -21,7 +21,7 @@ const (
 
 	OpSetSwitch // Set(SwitchInfo): extra 1 clear PortStateChange, 2 lower the top, 3 raise it
 	OpSetPort   // Set(PortInfo) without a change of state
-	OpSetPKeys  // likewise
+	OpSetPKeys  // Set(P_KeyTable); extra: block
 	OpArm
 	OpActive
 	OpDown // static2003 only
@@ -32,7 +32,7 @@ const (
 	OpGetArb // VLArb; extra: part
 	OpSetArb
 	OpGetMFT // port: position, extra: block
-	OpSetMFT // likewise
+	OpSetMFT // Set(MulticastForwardingTable); port and extra as of OpGetMFT
 
 	OpPortAgain // PortInfo after PortStateChange was cleared
 	OpReread    // PortInfo of a port that is known, in a sweep of a region; extra: RereadPath
@@ -50,24 +50,24 @@ const (
 	OpOwnInfo // our own PortInfo, for a trap to the master; extra: its change flags
 
 	OpGetGUIDs // GUIDInfo; extra: block
-	OpSetGUIDs // likewise
-	OpReadSL   // as opGetSL, for those who want to know
-	OpReadArb  // as opGetArb, likewise
-	OpBackSL   // as opGetSL, of a table in doubt
+	OpSetGUIDs // Set(GUIDInfo); extra: block
+	OpReadSL   // as OpGetSL, for those who want to know
+	OpReadArb  // as OpGetArb, for the same purpose
+	OpBackSL   // as OpGetSL, of a table in doubt
 
 	// Of virtual ports; port is the physical one. extra: VPort index in 15:0, block
-	// in 23:16, but for opGetVStates.
+	// in 23:16, but for OpGetVStates.
 	OpGetVirt    // VirtualizationInfo
-	OpSetVirt    // likewise
+	OpSetVirt    // Set(VirtualizationInfo)
 	OpGetVStates // VPortState; extra: block
 	OpGetVPort   // VPortInfo
-	OpSetVPort   // likewise
+	OpSetVPort   // Set(VPortInfo)
 	OpGetVNode   // VNodeInfo
 	OpGetVDesc   // VNodeDescription
 	OpGetVGUIDs  // VPortGUIDInfo
-	OpSetVGUIDs  // likewise
+	OpSetVGUIDs  // Set(VPortGUIDInfo)
 	OpGetVPKeys  // VPortPartitionTable
-	OpSetVPKeys  // likewise
+	OpSetVPKeys  // Set(VPortPartitionTable)
 	OpLightVirt  // VirtualizationInfo, in a light sweep
 
 	OpEnforce  // Set(PortInfo) of what a switch port enforces, between sweeps
