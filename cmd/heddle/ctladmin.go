@@ -79,7 +79,8 @@ and whether all ports have acknowledged theirs.`
 		Short: "Replace the partitions with those of a file ('-' is standard input)",
 		Long: `Replaces the partitions, in one transaction, by those of a file in the format of
 OpenSM's partitions.conf. A file with an error changes nothing. It writes only to
-the ports that the change affects, and removes P_Keys before it grants others. 'heddle ctl partitions' shows when all ports have acknowledged.`,
+the ports that the change affects, and removes P_Keys before it grants others. 'heddle ctl partitions'
+shows when all ports have acknowledged.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("partitions apply: want one file")

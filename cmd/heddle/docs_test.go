@@ -51,7 +51,11 @@ func reference(root *cobra.Command) []byte {
 			continue
 		}
 		list = append(list, c)
-		fmt.Fprintf(&b, "- [`%s`](#%s): %s\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), c.Short)
+		line := fmt.Sprintf("- [`%s`](#%s):", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"))
+		if len(line)+1+len(c.Short) > 100 {
+			line += "\n "
+		}
+		fmt.Fprintf(&b, "%s %s\n", line, c.Short)
 	}
 	for _, c := range list {
 		manual(&b, c)
