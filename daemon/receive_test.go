@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"heddle/api"
@@ -15,6 +16,7 @@ import (
 // script is a port whose packets are all there at once, or by and by, and that
 // takes room answers without waiting. It runs on one goroutine.
 type script struct {
+	mu sync.Mutex // of TrySend
 	pipe
 	in       []*mad.Packet
 	each     int // so many are there before Recv waits for the next; 0 = all
@@ -51,6 +53,8 @@ func (s *script) TryRecv(p *mad.Packet) (bool, error) {
 }
 
 func (s *script) TrySend(ps []mad.Packet) (int, error) {
+	s.mu.Lock() // several workers send
+	defer s.mu.Unlock()
 	s.received = 0
 	n := min(len(ps), s.room)
 	s.room -= n
@@ -180,11 +184,11 @@ func TestReceiverDoesNotWait(t *testing.T) {
 		seen <- tidOf(p.Data)
 		return nil
 	}
-	defer d.administer(nil)()
 	got := map[uint64]bool{}
 	for _, p := range s.answers {
 		got[tidOf(p.Data)] = true
 	}
+	defer d.administer(nil)() // workers: from here on answers are not ours alone
 	for len(got) < n {
 		if id := <-seen; got[id] {
 			t.Fatalf("%d was answered twice", id)
