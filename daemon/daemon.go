@@ -83,6 +83,8 @@ type Config struct {
 	// how many altogether (at most 65,535); 0: those of settings. Changes, tables
 	// and other queries wait in different queues. What is more is answered BUSY.
 	QueuePerRequester, Queue int
+	// Cores is how many processors answers and routing jobs share; 0: what the runtime has.
+	Cores int
 	// VM are the settings of the address manager.
 	VM vm.Config
 }
@@ -122,6 +124,7 @@ type Daemon struct {
 	ask        chan chan sm.Status
 	lost       chan error
 	jobSlot    chan struct{} // one computation at a time
+	cores      int           // Config.Cores, never 0
 
 	// The SA.
 	unsaved atomic.Pointer[unsavedChanges] // nil: none
@@ -167,6 +170,7 @@ func New(cfg Config) *Daemon {
 		ask:      make(chan chan sm.Status),
 		lost:     make(chan error, 1),
 		jobSlot:  make(chan struct{}, 1),
+		cores:    cmp.Or(cfg.Cores, runtime.GOMAXPROCS(0)),
 
 		single:  !cfg.Port.SegmentsRMPP(),
 		queries: newQueue(each, total),
@@ -179,9 +183,8 @@ func New(cfg Config) *Daemon {
 	d.shared.WakeSM, d.shared.WakeSA, d.shared.WakeVM = d.smMail.ring, d.saMail.ring, d.vmMail.ring
 	d.shared.Standing = cfg.Groups
 	d.options.Store(cfg.SA)
-	cores := runtime.GOMAXPROCS(0)
-	d.sa.workers = make([]answerStats, cores)
-	d.sa.tables = make([]answerStats, min(maxTableWorkers, max(1, cores-1)))
+	d.sa.workers = make([]answerStats, d.cores)
+	d.sa.tables = make([]answerStats, min(maxTableWorkers, max(1, d.cores-1)))
 	return d
 }
 

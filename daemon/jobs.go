@@ -12,7 +12,7 @@ import (
 // left to the SA; until then nobody can ask it anything.
 func (d *Daemon) compute(j *sm.Job) {
 	d.jobSlot <- struct{}{}
-	workers := runtime.GOMAXPROCS(0)
+	workers := d.cores
 	if d.upAt.Load() != 0 {
 		workers = max(1, workers-1)
 		giveWay()

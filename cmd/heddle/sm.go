@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -219,6 +221,23 @@ func suit(c *sm.Config, p mad.Transport) {
 	}
 }
 
+// spareThreads is how many goroutines may run beyond one for each processor. The one that receives
+// spends its time in system calls, and a routing job or a sweep has the processor for up to 10 ms
+// at a time: with one goroutine for each of two processors a request then waits for the Go
+// scheduler's time slice. With two more the kernel decides, which prefers threads that mostly wait.
+// Under five hostile senders on two cores the p99 of an answer inside the manager fell from
+// 2 to 5 ms to 0.4 to 0.9 ms.
+const spareThreads = 2
+
+// addThreads allows that, unless GOMAXPROCS says otherwise, and returns the number of processors.
+var addThreads = sync.OnceValue(func() (processors int) {
+	processors = runtime.GOMAXPROCS(0)
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(processors + spareThreads)
+	}
+	return processors
+})
+
 // manage runs a daemon with its API until the command's context ends.
 func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	defer m.port.Close()
@@ -227,7 +246,7 @@ func (f smFlags) manage(cmd *cobra.Command, m managed) error {
 	out := cmd.OutOrStdout()
 	cfg := daemon.Config{
 		Port: m.port, PortName: m.name, Core: m.core, Store: m.store, Log: m.log, Once: m.once,
-		ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM,
+		Cores: addThreads(), ClaimWait: f.ClaimWait, Queue: f.Queue, QueuePerRequester: f.QueueEach, Registry: f.Registry, VM: f.VM,
 	}
 	if err := f.administer(&cfg, m.log); err != nil {
 		return err

@@ -26,34 +26,41 @@ import (
 	"heddle/transport/ibsim"
 )
 
-// hostileEnv makes this test binary a host that sends nonsense: "SOCKET NODE SEED COUNT RATE".
+// hostileEnv makes this test binary a host that sends nonsense: "SOCKET NODE SEED COUNT RATE TARGET".
+// With a COUNT of 0 it only takes what it gets, until it is killed.
 const hostileEnv = "INTEROP_HOSTILE"
 
 // sendNonsense sends random and mutated MADs to the manager, RATE a second.
 func sendNonsense() {
 	var sock, node string
 	var seed, count, rate int
+	var target ib.LID
 	fail := func(err error) {
 		if err != nil {
 			fmt.Println("FAILED", err)
 			os.Exit(1)
 		}
 	}
-	_, err := fmt.Sscan(os.Getenv(hostileEnv), &sock, &node, &seed, &count, &rate)
+	_, err := fmt.Sscan(os.Getenv(hostileEnv), &sock, &node, &seed, &count, &rate, (*uint16)(&target))
 	fail(err)
 	c, err := ibsim.Dial(context.Background(), ibsim.Options{SockName: sock, Node: node})
 	fail(err)
-	go func() { // it takes no notice of answers
+	drain := func() { // it takes no notice of what it gets
 		var p mad.Packet
 		for c.Recv(&p) == nil {
 		}
-	}()
+	}
 	fmt.Println("READY")
+	if count == 0 {
+		drain()
+		return
+	}
+	go drain()
 	_, _ = fmt.Scanln() // nothing is sent before all are there
 	rng := rand.New(rand.NewPCG(uint64(seed), 11))
 	began := time.Now()
 	for i := range count {
-		to, qp, m := nonsense(rng)
+		to, qp, m := nonsense(rng, target)
 		m.SetTID(uint64(i))
 		fail(c.Send(&mad.Packet{Addr: to, LocalQP: qp, Data: m[:]}))
 		if ahead := time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(rate))); ahead > time.Millisecond {
@@ -68,8 +75,8 @@ const hostileSM ib.LID = 1
 
 // nonsense is what a hostile host sends: requests of the SA about what others have, with keys
 // that everybody knows; beginnings of RMPP transfers; SMPs; traps in any name; anything.
-func nonsense(rng *rand.Rand) (to mad.Addr, qp uint32, m ib.MAD) {
-	to, qp = mad.Addr{LID: hostileSM, QP: 1}, 1
+func nonsense(rng *rand.Rand, target ib.LID) (to mad.Addr, qp uint32, m ib.MAD) {
+	to, qp = mad.Addr{LID: target, QP: 1}, 1
 	lid := func() ib.LID { return ib.LID(rng.IntN(24)) }
 	host := func() ib.GID { return gid(ib.GUID(0x100001 + 2*rng.IntN(16))) }
 	bcast := partition.Broadcast(partition.DefaultKey).MGID
@@ -142,12 +149,13 @@ var hostileGroup = mustGID("ff12:a01c::77")
 
 // TestHostileSenders: five hosts send 40,000 random and mutated MADs each, 5,000 per
 // second, to a manager that also serves a polite client. The polite client gets its
-// answers after at most one retry, its p99 grows at most by a factor of 4,
+// answers after at most one retry, its p99 grows at most by a factor of 4 (against the worst of no
+// flood and of the same flood at another host, which shows what the senders take from the machine),
 // registrations of honest hosts stay, and the log stays short.
 func TestHostileSenders(t *testing.T) {
 	need.Long(t)
 	b := testNet{name: "hostile", gen: []string{"xgft", "2", "4,4", "1,2"}}.build(t)
-	_, env := b.simulate(t)
+	sim, env := b.simulate(t)
 	sock := strings.TrimPrefix(env[0], "IBSIM_SOCKNAME=")
 	addr := freeAddr(t)
 	token := filepath.Join(b.dir, "token")
@@ -223,22 +231,39 @@ func TestHostileSenders(t *testing.T) {
 	}
 	const queries = 1500
 	calm := polite.ask(queries, 5*time.Millisecond)
+	// The senders, the simulator and the client share processors with the manager. What that costs
+	// the client shows a flood at a host that takes no notice of it.
+	cutOff := ask(t, sock, b.cas[10])
+	elsewhere := cutOff.ownLID()
+	cutOff.c.Close()
+	flood := func(target ib.LID) politeFigures {
+		host := func(i, count int) program {
+			p := start(t, b.dir, []string{hostileEnv + "=" + fmt.Sprint(sock, " ", b.cas[i], " ", i, " ", count, " 5000 ", uint16(target))}, os.Args[0])
+			p.await("READY\n", 0, upTime)
+			return p
+		}
+		if target != hostileSM {
+			defer host(10, 0).Kill()
+		}
+		var senders []program
+		for i := range 5 {
+			senders = append(senders, host(1+i, 40_000))
+		}
+		manager, fabric := cpuTime(t, sm.Pid()), cpuTime(t, sim.Pid())
+		for _, s := range senders {
+			fmt.Fprintln(s.In)
+		}
+		f := polite.ask(queries, 5*time.Millisecond)
+		t.Logf("flood at LID %d: %v; manager %v, simulator %v of the processor", target, f, cpuTime(t, sm.Pid())-manager, cpuTime(t, sim.Pid())-fabric)
+		for _, s := range senders {
+			s.await("SENT .*\n", 0, time.Minute)
+			s.Kill()
+		}
+		return f
+	}
+	machine := flood(elsewhere)
 	logged := strings.Count(sm.Output(), "\n")
-	var senders []program
-	for i := range 5 {
-		senders = append(senders, start(t, b.dir, []string{hostileEnv + "=" + fmt.Sprint(sock, " ", b.cas[1+i], " ", i+1, " 40000 5000")}, os.Args[0]))
-	}
-	for _, s := range senders {
-		s.await("READY\n", 0, upTime)
-	}
-	for _, s := range senders {
-		fmt.Fprintln(s.In)
-	}
-	flooded := polite.ask(queries, 5*time.Millisecond)
-	for _, s := range senders {
-		s.await("SENT .*\n", 0, time.Minute)
-		t.Log(strings.TrimSpace(s.Output()))
-	}
+	flooded := flood(hostileSM)
 	rest := polite.ask(200, 5*time.Millisecond)
 	lines := strings.Count(sm.Output(), "\n") - logged
 	kinds := map[string]int{}
@@ -250,8 +275,8 @@ func TestHostileSenders(t *testing.T) {
 	if calm.lost+flooded.lost+rest.lost > 0 {
 		t.Errorf("queries that were repeated once are lost: %d, %d during the flood, %d after it", calm.lost, flooded.lost, rest.lost)
 	}
-	if limit := 4 * max(calm.p99, rest.p99, time.Millisecond); flooded.p99 > limit {
-		t.Errorf("p99 is %v during the flood, %v before it and %v after", flooded.p99, calm.p99, rest.p99)
+	if flooded.p99 > 4*max(calm.p99, rest.p99, machine.p99) {
+		t.Errorf("p99 is %v during the flood, %v before it, %v after it and %v during one at another host", flooded.p99, calm.p99, rest.p99, machine.p99)
 	}
 	if lines > 2000 {
 		t.Errorf("the log grew by %d lines", lines)
@@ -364,4 +389,19 @@ func (k *politeClient) try(m *ib.MAD) int {
 		}
 	}
 	return 0
+}
+
+// cpuTime is what a process has used of the processor.
+func cpuTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	var user, sys int
+	if _, err := fmt.Sscan(f[11]+" "+f[12], &user, &sys); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(user+sys) * 10 * time.Millisecond
 }

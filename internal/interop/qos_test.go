@@ -77,15 +77,19 @@ func (a *asker) exchange(to mad.Addr, qp uint32, m *ib.MAD) *ib.MAD {
 }
 
 // smLID is where the asker's port believes the manager to be.
-func (a *asker) smLID() ib.LID {
+func (a *asker) smLID() ib.LID { return a.portInfo().MasterSMLID }
+
+// ownLID is the LID of the asker's port.
+func (a *asker) ownLID() ib.LID { return a.portInfo().LID }
+
+func (a *asker) portInfo() (pi smp.PortInfo) {
 	a.t.Helper()
 	var m ib.MAD
 	smp.NewDR(&m, ib.MethodGet, smp.AttrPortInfo, 1, 0, nil)
-	var pi smp.PortInfo
 	if err := pi.Decode(smp.Data(a.exchange(mad.Addr{LID: ib.LIDPermissive}, 0, &m))); err != nil {
 		a.t.Fatal(err)
 	}
-	return pi.MasterSMLID
+	return pi
 }
 
 func gid(g ib.GUID) ib.GID { return ib.MakeGID(ib.DefaultSubnetPrefix, g) }
