@@ -56,15 +56,8 @@ func (c *Core) place(e *entry, port ib.GUID, fn uint16) (at subnet.Place, known 
 	if port == 0 {
 		return at, false, invalid("interface %q: no port has GUID 0", e.Name)
 	}
-	u := c.others(e, port)
-	switch {
-	case u.n > 0 && e.LIDKind == subnet.FloatingLID:
-		return at, false, conflict("interface %q: its floating LID is to be that of all of port %v, which %d other interfaces use: take a port without any, or another LID kind", e.Name, port, u.n)
-	case u.floating > 0:
-		return at, false, conflict("interface %q: port %v has the floating LID of another interface, which has it for itself: take another port", e.Name, port)
-	}
-	if name, ok := c.byPlace[at]; ok && name != e.Name {
-		return at, false, conflict("interface %q: %v is interface %q's, which %s: take another function, or 0 for any", e.Name, at, name, c.holds(name, at))
+	if err := c.checkNeighbors(e, at); err != nil {
+		return at, false, err
 	}
 	s, i := c.port(port)
 	if i < 0 {
@@ -83,26 +76,52 @@ func (c *Core) place(e *entry, port ib.GUID, fn uint16) (at subnet.Place, known 
 	if a == nil || a.Model == subnet.NoFunctions {
 		return at, false, conflict("interface %q: port %v of %q cannot hold virtual functions: it has no room for another GUID", e.Name, port, s.Nodes[p.Node].Desc)
 	}
-	switch {
-	case a.Model == subnet.VPorts && e.GUIDKind == FunctionGUID:
-		return at, true, conflict("interface %q: the functions of port %v (model %v) get their GUIDs from the hypervisor, so the manager can give them none: create the interface with the GUID of its VM", e.Name, port, a.Model)
-	case int(fn) > a.Functions:
-		return at, true, invalid("interface %q: port %v has the functions 1 to %d, and not %d", e.Name, port, a.Functions, fn)
-	case a.Model == subnet.SharedPort && e.LIDKind == subnet.OwnLID:
-		return at, true, conflict("interface %q: port %v is a shared port, with one LID for all its functions: create the interface with a shared LID, or with a floating one", e.Name, port)
-	case a.Model == subnet.SharedPort && len(e.Aliases) > 0:
-		return at, true, conflict("interface %q: port %v is a shared port, where a function has one GUID: create the interface without aliases", e.Name, port)
-	case a.Model != subnet.SharedPort && e.LIDKind == subnet.FloatingLID:
-		return at, true, conflict("interface %q: LIDs float on shared ports, and port %v is of model %v: create the interface with an own LID", e.Name, port, a.Model)
-	case e.LIDKind == subnet.FloatingLID && port == s.PortGUID:
-		return at, true, conflict("interface %q: port %v is that of the subnet manager, whose LID all others know, so no other can float there: take another hypervisor", e.Name, port)
-	case fn != 0:
+	if err := checkAdapter(e, at, a, port == s.PortGUID); err != nil {
+		return at, true, err
+	}
+	if fn != 0 {
 		return at, true, nil
 	}
 	if at.Function = c.freeFunction(e, s, i); at.Function == 0 {
 		return at, true, noRoom("interface %q: all %d functions of port %v are taken: detach an interface from it, or take another port", e.Name, a.Functions, port)
 	}
 	return at, true, nil
+}
+
+// checkNeighbors says why other interfaces keep e from a place.
+func (c *Core) checkNeighbors(e *entry, at subnet.Place) error {
+	port := at.Port
+	u := c.others(e, port)
+	switch {
+	case u.n > 0 && e.LIDKind == subnet.FloatingLID:
+		return conflict("interface %q: its floating LID is to be that of all of port %v, which %d other interfaces use: take a port without any, or another LID kind", e.Name, port, u.n)
+	case u.floating > 0:
+		return conflict("interface %q: port %v has the floating LID of another interface, which has it for itself: take another port", e.Name, port)
+	}
+	if name, ok := c.byPlace[at]; ok && name != e.Name {
+		return conflict("interface %q: %v is interface %q's, which %s: take another function, or 0 for any", e.Name, at, name, c.holds(name, at))
+	}
+	return nil
+}
+
+// checkAdapter says why an adapter cannot hold e at a place. own: the port is the manager's.
+func checkAdapter(e *entry, at subnet.Place, a *subnet.Adapter, own bool) error {
+	port, fn := at.Port, at.Function
+	switch {
+	case a.Model == subnet.VPorts && e.GUIDKind == FunctionGUID:
+		return conflict("interface %q: the functions of port %v (model %v) get their GUIDs from the hypervisor, so the manager can give them none: create the interface with the GUID of its VM", e.Name, port, a.Model)
+	case int(fn) > a.Functions:
+		return invalid("interface %q: port %v has the functions 1 to %d, and not %d", e.Name, port, a.Functions, fn)
+	case a.Model == subnet.SharedPort && e.LIDKind == subnet.OwnLID:
+		return conflict("interface %q: port %v is a shared port, with one LID for all its functions: create the interface with a shared LID, or with a floating one", e.Name, port)
+	case a.Model == subnet.SharedPort && len(e.Aliases) > 0:
+		return conflict("interface %q: port %v is a shared port, where a function has one GUID: create the interface without aliases", e.Name, port)
+	case a.Model != subnet.SharedPort && e.LIDKind == subnet.FloatingLID:
+		return conflict("interface %q: LIDs float on shared ports, and port %v is of model %v: create the interface with an own LID", e.Name, port, a.Model)
+	case e.LIDKind == subnet.FloatingLID && own:
+		return conflict("interface %q: port %v is that of the subnet manager, whose LID all others know, so no other can float there: take another hypervisor", e.Name, port)
+	}
+	return nil
 }
 
 // holds says how an interface has a place.

@@ -40,19 +40,8 @@ func requestResponse(e *Env) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case len(rm) != ib.MADLen:
-		return fmt.Errorf("request of %d bytes", len(rm))
-	case rh.ID != p.bid || rh.Status != 0 || rh.TimeoutMS != 0 || rh.Length != umadabi.HeaderLen+ib.MADLen:
-		return fmt.Errorf("header %+v", rh)
-	case rh.QPN != 1 || rh.GRHPresent != e.To.GRHPresent:
-		return fmt.Errorf("address %+v", rh)
-	case uint32(tid(rm)) != 0xCAFE0001:
-		return fmt.Errorf("transaction %#x: the low half changed", tid(rm))
-	case tid(rm)>>32 == 0x12345678 || uint32(tid(rm)>>32)&0xFFFF == 0:
-		return fmt.Errorf("transaction %#x: the upper half is not the kernel's", tid(rm))
-	case !bytes.Equal(rm[:8], req[:8]) || !bytes.Equal(rm[16:], req[16:]):
-		return errors.New("the request's bytes changed")
+	if err := p.checkRequest(e, req, rh, rm); err != nil {
+		return err
 	}
 	rm[3] |= 0x80
 	if err := p.b.write(answerTo(rh, p.bid), rm); err != nil {
@@ -62,6 +51,34 @@ func requestResponse(e *Env) error {
 	if err != nil {
 		return fmt.Errorf("requester: %w", err)
 	}
+	if err := p.checkResponse(e, rm, h, m); err != nil {
+		return err
+	}
+	return p.secondResponse(rh, rm)
+}
+
+// checkRequest compares a request with 0xCAFE0001 in its transaction ID with what the
+// responder read.
+func (p *pair) checkRequest(e *Env, sent []byte, h umadabi.Header, m []byte) error {
+	switch {
+	case len(m) != ib.MADLen:
+		return fmt.Errorf("request of %d bytes", len(m))
+	case h.ID != p.bid || h.Status != 0 || h.TimeoutMS != 0 || h.Length != umadabi.HeaderLen+ib.MADLen:
+		return fmt.Errorf("header %+v", h)
+	case h.QPN != 1 || h.GRHPresent != e.To.GRHPresent:
+		return fmt.Errorf("address %+v", h)
+	case uint32(tid(m)) != 0xCAFE0001:
+		return fmt.Errorf("transaction %#x: the low half changed", tid(m))
+	case tid(m)>>32 == 0x12345678 || uint32(tid(m)>>32)&0xFFFF == 0:
+		return fmt.Errorf("transaction %#x: the upper half is not the kernel's", tid(m))
+	case !bytes.Equal(m[:8], sent[:8]) || !bytes.Equal(m[16:], sent[16:]):
+		return errors.New("the request's bytes changed")
+	}
+	return nil
+}
+
+// checkResponse compares a response with what the requester read.
+func (p *pair) checkResponse(e *Env, sent []byte, h umadabi.Header, m []byte) error {
 	mask := ^uint64(0)
 	if e.ShortTID {
 		mask >>= 16
@@ -69,13 +86,17 @@ func requestResponse(e *Env) error {
 	switch {
 	case h.ID != p.aid || h.Status != 0 || h.Length != umadabi.HeaderLen+ib.MADLen:
 		return fmt.Errorf("header of the response %+v", h)
-	case tid(m)&mask != tid(rm)&mask:
-		return fmt.Errorf("transaction %#x of the response, %#x was sent", tid(m), tid(rm))
-	case !bytes.Equal(m[16:], rm[16:]) || m[3] != 0x81:
+	case tid(m)&mask != tid(sent)&mask:
+		return fmt.Errorf("transaction %#x of the response, %#x was sent", tid(m), tid(sent))
+	case !bytes.Equal(m[16:], sent[16:]) || m[3] != 0x81:
 		return errors.New("the response's bytes changed")
 	}
-	// A second copy answers no request any more. While the hardware still sends
-	// the first, it is refused as a duplicate.
+	return nil
+}
+
+// secondResponse writes the response rm again. It answers no request any more, so nobody
+// reads it. While the hardware still sends the first copy, it is refused as a duplicate.
+func (p *pair) secondResponse(rh umadabi.Header, rm []byte) error {
 	for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
 		err := p.b.write(answerTo(rh, p.bid), rm)
 		if err == nil {

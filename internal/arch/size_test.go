@@ -30,14 +30,6 @@ var longFuncs = map[string]string{
 	"subnet.Snapshot.Check":        "a table: one case for each promise of the package",
 }
 
-// toSplit are functions over the limits for which there is no argument.
-var toSplit = []string{
-	"internal/abitest.requestResponse",
-	"internal/routetest.Wear.Step",
-	"route/check.verifier.slow",
-	"vm.Core.place",
-}
-
 // smFuncs are the functions of sm and the packages below it that wait for its
 // redesign.
 var smFuncs = []string{
@@ -53,9 +45,6 @@ var smFuncs = []string{
 	"sm.Core.portWanted",
 	"sm.Core.repath",
 	"sm.Core.routed",
-	"sm/vport.Manager.Discovered",
-	"sm/vport.Manager.answeredStates",
-	"sm/vport.Manager.set",
 }
 
 // wideStructs are structs over maxFields.
@@ -182,16 +171,13 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	allowed := maps.Clone(longFuncs)
-	for _, name := range toSplit {
-		allowed[name] = "is to be split"
-	}
 	for _, name := range smFuncs {
 		if !strings.HasPrefix(name, "sm.") && !strings.HasPrefix(name, "sm/") {
 			t.Errorf("smFuncs: %s is not of sm", name)
 		}
 		allowed[name] = "waits for the redesign of sm"
 	}
-	funcs.check(t, "longFuncs, toSplit or smFuncs", allowed)
+	funcs.check(t, "longFuncs or smFuncs", allowed)
 	structs.check(t, "wideStructs", wideStructs)
 	files.check(t, "longFiles", longFiles)
 	packages.check(t, "largePackages", largePackages)

@@ -72,17 +72,10 @@ func (w *Wear) Step(draw func(k int) int) string {
 		}
 	}
 	if len(w.cables) == 0 || len(hosts) == 0 {
-		s := draw(len(w.switchUp))
-		w.switchUp[s] = !w.switchUp[s]
-		return fmt.Sprintf("switch %d up: %v", s, w.switchUp[s])
+		return w.toggleSwitch(draw)
 	}
 	if len(w.vms) > 0 && draw(3) > 0 {
-		i := draw(len(w.vms))
-		w.vms[i].EndPort = int32(hosts[draw(len(hosts))])
-		if j := draw(len(w.vms)); draw(4) == 0 && j != i {
-			w.vms[i].LID, w.vms[j].LID = w.vms[j].LID, w.vms[i].LID
-		}
-		return fmt.Sprintf("VM with LID %d moved to host %d", w.vms[i].LID, w.vms[i].EndPort)
+		return w.moveVM(draw, hosts)
 	}
 	switch draw(12) {
 	case 0, 1, 2:
@@ -100,9 +93,7 @@ func (w *Wear) Step(draw func(k int) int) string {
 		}
 		return "some links up"
 	case 5:
-		s := draw(len(w.switchUp))
-		w.switchUp[s] = !w.switchUp[s]
-		return fmt.Sprintf("switch %d up: %v", s, w.switchUp[s])
+		return w.toggleSwitch(draw)
 	case 6:
 		for s := range w.switchUp {
 			w.switchUp[s] = true
@@ -118,16 +109,44 @@ func (w *Wear) Step(draw func(k int) int) string {
 		a.Port, b.Port = b.Port, a.Port
 		return "two hosts changed places"
 	case 10:
-		i, j := draw(len(w.cables)), draw(len(w.cables))
-		p, q := &w.cables[i], &w.cables[j]
-		if p.a.From != q.b.From && q.a.From != p.b.From && i != j {
-			p.b, q.b = q.b, p.b
-			for _, c := range []*cable{p, q} {
-				c.a.To, c.a.InPort, c.b.To, c.b.InPort = c.b.From, c.b.OutPort, c.a.From, c.a.OutPort
-			}
-		}
-		return fmt.Sprintf("cables %d and %d crossed", i, j)
+		return w.crossCables(draw)
 	}
+	return w.allUp()
+}
+
+// toggleSwitch fails or restores a switch.
+func (w *Wear) toggleSwitch(draw func(k int) int) string {
+	s := draw(len(w.switchUp))
+	w.switchUp[s] = !w.switchUp[s]
+	return fmt.Sprintf("switch %d up: %v", s, w.switchUp[s])
+}
+
+// moveVM moves the LID of a virtual machine to a host. In one case of four it also
+// exchanges LIDs with another.
+func (w *Wear) moveVM(draw func(k int) int, hosts []int) string {
+	i := draw(len(w.vms))
+	w.vms[i].EndPort = int32(hosts[draw(len(hosts))])
+	if j := draw(len(w.vms)); draw(4) == 0 && j != i {
+		w.vms[i].LID, w.vms[j].LID = w.vms[j].LID, w.vms[i].LID
+	}
+	return fmt.Sprintf("VM with LID %d moved to host %d", w.vms[i].LID, w.vms[i].EndPort)
+}
+
+// crossCables exchanges the far ends of two cables, unless a switch would be connected to itself.
+func (w *Wear) crossCables(draw func(k int) int) string {
+	i, j := draw(len(w.cables)), draw(len(w.cables))
+	p, q := &w.cables[i], &w.cables[j]
+	if p.a.From != q.b.From && q.a.From != p.b.From && i != j {
+		p.b, q.b = q.b, p.b
+		for _, c := range []*cable{p, q} {
+			c.a.To, c.a.InPort, c.b.To, c.b.InPort = c.b.From, c.b.OutPort, c.a.From, c.a.OutPort
+		}
+	}
+	return fmt.Sprintf("cables %d and %d crossed", i, j)
+}
+
+// allUp restores all links and hosts.
+func (w *Wear) allUp() string {
 	for i := range w.cables {
 		w.cables[i].up = true
 	}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"heddle/fabric"
 	"heddle/ib"
 )
 
@@ -69,10 +70,7 @@ func (j *verifier) loopHeads(w *scratch, at []int32, s int32) {
 	}
 	head := at[u]
 	if head == here { // a loop not met before, and u is on it
-		head = u
-		for v := j.to[w.ch[u]]; v != u; v = j.to[w.ch[v]] {
-			head = min(head, v)
-		}
+		head = j.loopHead(w, u)
 	}
 	for u = s; at[u] == here; u = j.to[w.ch[u]] {
 		at[u] = head
@@ -94,64 +92,30 @@ func (j *verifier) slow(w *scratch, fails []Failure, l ib.LID, owner int32, entr
 	dst := &j.g.EndPorts[owner]
 	isCA := dst.Type != ib.NodeSwitch
 	lost, refused := make([]int64, j.n), make([]int64, j.n)
-	var path []int32
+	var p laneWalk
 	for e := range j.g.EndPorts {
 		src := &j.g.EndPorts[e]
 		if int32(e) == owner || src.Switch < 0 || j.lidsOf[e] == 0 {
 			continue
 		}
-		path = path[:0]
-		at, in := src.Switch, src.Port
-		sl := j.level(at, int(l))
-		used, ok, bad := uint32(0), false, false
-		for range j.n + 1 {
-			if at == dst.Switch {
-				ok = entries[at] == dst.Port
-				if exits := j.exitsOf(at, in, dst.Port); ok && exits != nil && exits[sl] >= 15 {
-					ok, bad = false, true
-				}
-				break
-			}
-			c := w.ch[at]
-			if c < 0 {
-				break
-			}
-			lane, has := j.lane(at, in, c, sl)
-			if !has {
-				bad = true
-				break
-			}
-			used |= 1 << lane
-			path = append(path, c)
-			at, in = j.to[c], j.g.Channels[c].InPort
-		}
+		j.walkLanes(w, &p, src, dst, l, entries)
 		switch {
-		case ok:
+		case p.end == delivered:
 			if isCA || src.Type != ib.NodeSwitch {
-				w.used |= used
+				w.used |= p.used
 			}
 			if isCA && src.Type != ib.NodeSwitch {
-				w.part.paths++
-				w.part.hops += int64(len(path))
-				w.part.maxHops = max(w.part.maxHops, int32(len(path)))
-				for _, c := range path {
-					w.load[c]++
-				}
+				w.countPath(p.path)
 			}
 			continue
 		case j.comp[src.Switch] != j.comp[dst.Switch]:
 			continue
-		case bad:
-			refused[at] += j.lidsOf[e]
+		case p.end == noLane:
+			refused[p.at] += j.lidsOf[e]
+		case len(p.path) > j.n: // a loop
+			lost[j.loopHead(w, p.at)] += j.lidsOf[e]
 		default:
-			if len(path) > j.n { // going round: name the loop's lowest switch
-				head := at
-				for u := j.to[w.ch[at]]; u != at; u = j.to[w.ch[u]] {
-					head = min(head, u)
-				}
-				at = head
-			}
-			lost[at] += j.lidsOf[e]
+			lost[p.at] += j.lidsOf[e]
 		}
 		w.part.unreachable += j.lidsOf[e]
 	}
@@ -164,4 +128,71 @@ func (j *verifier) slow(w *scratch, fails []Failure, l ib.LID, owner int32, entr
 		}
 	}
 	return fails
+}
+
+// laneWalk is the path of one source's packets to one LID, with their lanes.
+type laneWalk struct {
+	path []int32 // channels in their order
+	at   int32   // the switch where it ends
+	end  laneEnd
+	used uint32 // set of lanes on its links
+}
+
+// laneEnd is how a laneWalk ends.
+type laneEnd uint8
+
+const (
+	dropped   laneEnd = iota // no entry, a wrong port, or a loop
+	delivered                // at the end port that has the LID
+	noLane                   // its lane does not exist on the next link
+)
+
+// walkLanes follows the packets from an end port to a LID of dst. It reuses p.path.
+func (j *verifier) walkLanes(w *scratch, p *laneWalk, src, dst *fabric.EndPort, l ib.LID, entries []byte) {
+	p.path, p.at, p.end, p.used = p.path[:0], src.Switch, dropped, 0
+	in := src.Port
+	sl := j.level(p.at, int(l))
+	for range j.n + 1 {
+		if p.at == dst.Switch {
+			if entries[p.at] != dst.Port {
+				return
+			}
+			p.end = delivered
+			if exits := j.exitsOf(p.at, in, dst.Port); exits != nil && exits[sl] >= 15 {
+				p.end = noLane
+			}
+			return
+		}
+		c := w.ch[p.at]
+		if c < 0 {
+			return
+		}
+		lane, has := j.lane(p.at, in, c, sl)
+		if !has {
+			p.end = noLane
+			return
+		}
+		p.used |= 1 << lane
+		p.path = append(p.path, c)
+		p.at, in = j.to[c], j.g.Channels[c].InPort
+	}
+}
+
+// countPath adds a path between CAs to the sums.
+func (w *scratch) countPath(path []int32) {
+	w.part.paths++
+	w.part.hops += int64(len(path))
+	w.part.maxHops = max(w.part.maxHops, int32(len(path)))
+	for _, c := range path {
+		w.load[c]++
+	}
+}
+
+// loopHead is the lowest switch of the loop that switch s is on.
+func (j *verifier) loopHead(w *scratch, s int32) int32 {
+	head := s
+	for u := j.to[w.ch[s]]; u != s; u = j.to[w.ch[u]] {
+		head = min(head, u)
+	}
+	return head
 }

@@ -223,43 +223,13 @@ func (m *Manager) answeredStates(a *Adapter, block uint32, comp *mad.Completion)
 		err = t.Decode(smp.Data(comp.MAD))
 	}
 	if err != nil {
-		if a.step == adapterStates {
-			// Refused: the top index may have changed meanwhile.
-			if !mad.Unanswered(err) && a.clears < maxClears {
-				n := a.clears + 1
-				m.lookAdapter(a)
-				a.clears = n
-				return
-			}
-			m.failed(a, "reading the states of its virtual ports", err)
-		}
+		m.statesFailed(a, err)
 		return
 	}
 	for k, st := range t {
-		i := block*smp.VPortsPerBlock + uint32(k)
-		if i == 0 || i > uint32(a.info.VPortIndexTop) {
-			continue
+		if i := block*smp.VPortsPerBlock + uint32(k); i != 0 && i <= uint32(a.info.VPortIndexTop) {
+			m.stateRead(a, uint16(i), st)
 		}
-		v := a.VPort(uint16(i))
-		held := a.wasOn || a.kind.assigned && m.Config.VSwitchPrepopulate // it may hold an address
-		if v == nil && st <= ib.StateDown && !(a.first && held) {
-			continue
-		}
-		v = a.ensure(uint16(i))
-		r := Ref{a, v.index}
-		if st == ib.StateInit && v.state == st {
-			tries, at := v.tries, v.retryAt
-			v.forget() // it may have been down meanwhile
-			v.tries, v.retryAt = tries, at
-		}
-		if st >= ib.StateArmed && v.state == st && m.Now < v.lateUntil {
-			v.known &^= knowInfo // a copy of our last Set may have brought it up again after it was down
-		}
-		m.setState(r, st)
-		if st > ib.StateDown || a.first {
-			m.Look(r)
-		}
-		a.running = a.running || a.first && v.state == ib.StateActive && v.found
 	}
 	if a.step != adapterStates || a.statesAsked() {
 		return
@@ -273,6 +243,45 @@ func (m *Manager) answeredStates(a *Adapter, block uint32, comp *mad.Completion)
 	a.step = adapterKnown
 	m.needs.Placements.Changed(Ref{a, 0})
 	m.touchKeys(Ref{a, 0})
+}
+
+// statesFailed: a block of the states of VPorts could not be read. One that is refused may be above a
+// top index that has changed, so VirtualizationInfo is read again, at most maxClears times.
+func (m *Manager) statesFailed(a *Adapter, err error) {
+	if a.step != adapterStates {
+		return
+	}
+	if mad.Unanswered(err) || a.clears >= maxClears {
+		m.failed(a, "reading the states of its virtual ports", err)
+		return
+	}
+	n := a.clears + 1
+	m.lookAdapter(a)
+	a.clears = n
+}
+
+// stateRead takes the state of VPort i as a block of states shows it.
+func (m *Manager) stateRead(a *Adapter, i uint16, st ib.PortState) {
+	v := a.VPort(i)
+	held := a.wasOn || a.kind.assigned && m.Config.VSwitchPrepopulate // it may hold an address
+	if v == nil && st <= ib.StateDown && !(a.first && held) {
+		return
+	}
+	v = a.ensure(i)
+	r := Ref{a, v.index}
+	if st == ib.StateInit && v.state == st {
+		tries, at := v.tries, v.retryAt
+		v.forget() // it may have been down since the last read
+		v.tries, v.retryAt = tries, at
+	}
+	if st >= ib.StateArmed && v.state == st && m.Now < v.lateUntil {
+		v.known &^= knowInfo // a copy of our last Set may have brought it up again after it was down
+	}
+	m.setState(r, st)
+	if st > ib.StateDown || a.first {
+		m.Look(r)
+	}
+	a.running = a.running || a.first && v.state == ib.StateActive && v.found
 }
 
 // statesAsked reports whether blocks of states are still to come. While they are

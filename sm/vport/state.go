@@ -26,48 +26,10 @@ func (m *Manager) Discovered(whole bool) {
 	if m.Config.PlanOnly {
 		return
 	}
-	f := m.Fabric
 	known := len(m.list)
 	m.Sweeper.Scope(func(p *topo.Port) {
-		n := &f.Nodes[p.Node]
-		if n.Info.NodeType != ib.NodeCA || p.Num == 0 {
-			return
-		}
-		a := m.byPort[p.GUID]
-		vports := m.Config.Virtualization != config.VirtualIgnore && p.Info.IsVirtualizationSupported()
-		switch {
-		case p.LID == 0 || !n.OK() || !vports && p.Info.GUIDCap <= 1:
-			if a != nil && (p.LID != 0 || m.EndPort(p.GUID) == nil) {
-				m.drop(a)
-			}
-			return
-		case a == nil:
-			a = &Adapter{port: p.GUID, at: subnet.NoRef(), kind: noKind}
-			m.byPort[p.GUID] = a
-			m.list = append(m.list, a)
-		}
-		back := a.at.Node < 0
-		a.at = subnet.Ref{Node: p.Node, Port: p.Num}
-		if !vports {
-			if !a.kind.shared {
-				m.downAll(a)
-			}
-			a.kind, a.step, a.functions = sharedKind, adapterKnown, int(p.Info.GUIDCap)-1
-			m.showAdapter(a)
-			if back {
-				m.needs.Placements.AdapterChanged(a) // placements wait for it
-			}
-			return
-		}
-		reset := p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID
-		if back || a.kind.shared || n.Flags&topo.NodeNew != 0 || reset {
-			m.fresh(a)
-		}
-		if a.step < adapterKnown || len(a.look) > 0 || m.Config.SweepInterval <= 0 && whole {
-			m.lookAdapter(a)
-		}
-		if len(a.vports) > 0 {
-			m.relist = true // entries of VPorts have a copy of the port's
+		if n := &m.Fabric.Nodes[p.Node]; n.Info.NodeType == ib.NodeCA && p.Num != 0 {
+			m.discoveredPort(n, p, whole)
 		}
 	})
 	if whole {
@@ -79,6 +41,46 @@ func (m *Manager) Discovered(whole bool) {
 	}
 	if len(m.list) > known {
 		slices.SortFunc(m.list, func(a, b *Adapter) int { return cmp.Compare(a.port, b.port) })
+	}
+}
+
+// discoveredPort joins a discovered CA port with its adapter, if it can be one.
+func (m *Manager) discoveredPort(n *topo.Node, p *topo.Port, whole bool) {
+	a := m.byPort[p.GUID]
+	vports := m.Config.Virtualization != config.VirtualIgnore && p.Info.IsVirtualizationSupported()
+	switch {
+	case p.LID == 0 || !n.OK() || !vports && p.Info.GUIDCap <= 1:
+		if a != nil && (p.LID != 0 || m.EndPort(p.GUID) == nil) {
+			m.drop(a)
+		}
+		return
+	case a == nil:
+		a = &Adapter{port: p.GUID, at: subnet.NoRef(), kind: noKind}
+		m.byPort[p.GUID] = a
+		m.list = append(m.list, a)
+	}
+	back := a.at.Node < 0
+	a.at = subnet.Ref{Node: p.Node, Port: p.Num}
+	if !vports {
+		if !a.kind.shared {
+			m.downAll(a)
+		}
+		a.kind, a.step, a.functions = sharedKind, adapterKnown, int(p.Info.GUIDCap)-1
+		m.showAdapter(a)
+		if back {
+			m.needs.Placements.AdapterChanged(a) // placements wait for it
+		}
+		return
+	}
+	reset := p.Info.PortState <= ib.StateInit || p.Info.LID != p.LID
+	if back || a.kind.shared || n.Flags&topo.NodeNew != 0 || reset {
+		m.fresh(a)
+	}
+	if a.step < adapterKnown || len(a.look) > 0 || m.Config.SweepInterval <= 0 && whole {
+		m.lookAdapter(a)
+	}
+	if len(a.vports) > 0 {
+		m.relist = true // entries of VPorts have a copy of the port's
 	}
 }
 

@@ -324,24 +324,7 @@ func (m *Manager) set(r Ref, want *Want, hold, keys bool) {
 		}
 		v.refused, v.refusals = nil, 0
 	}
-	s := v.info
-	s.ClearForSet()
-	wrong := false
-	if v.info.LIDRequired {
-		s.VPortLID = want.LID
-		wrong = v.info.VPortLID != want.LID
-	}
-	if r.Adapter.kind.assigned {
-		s.PortGUID = want.GUID
-		switch {
-		case want.GUID != 0:
-			wrong = wrong || v.info.PortGUID != want.GUID
-		case v.own == 0 || v.own != v.info.PortGUID:
-			// Whether it has its own GUID is not known. Nobody meets it while it is
-			// down and has no LID.
-			wrong = wrong || v.state > ib.StateDown || v.info.VPortLID != 0
-		}
-	}
+	s, wrong := addressed(r, want)
 	switch {
 	case hold && (want.Up || !wrong):
 		return
@@ -378,6 +361,31 @@ func (m *Manager) set(r Ref, want *Want, hold, keys bool) {
 		v.state > ib.StateDown && !m.Config.NoReregister
 	v.sending = &s
 	m.ask(work.OpSetVPort, r, 0)
+}
+
+// addressed is the VPortInfo that gives a VPort the wanted address. It reports whether the VPort has
+// another.
+func addressed(r Ref, want *Want) (s smp.VPortInfo, wrong bool) {
+	v := r.VPort()
+	s = v.info
+	s.ClearForSet()
+	if v.info.LIDRequired {
+		s.VPortLID = want.LID
+		wrong = v.info.VPortLID != want.LID
+	}
+	if !r.Adapter.kind.assigned {
+		return s, wrong
+	}
+	s.PortGUID = want.GUID
+	switch {
+	case want.GUID != 0:
+		wrong = wrong || v.info.PortGUID != want.GUID
+	case v.own == 0 || v.own != v.info.PortGUID:
+		// It is not known whether the VPort has its own GUID. The GUID does no harm while
+		// the VPort is down and has no LID.
+		wrong = wrong || v.state > ib.StateDown || v.info.VPortLID != 0
+	}
+	return s, wrong
 }
 
 // refuse: a VPort does not take what it is to hold.
