@@ -25,13 +25,34 @@ type tree struct {
 	compute []ib.GUID // sorted; nil: every CA
 	io      []ib.GUID
 
-	part     []int32 // by switch: its connected part
-	partSize []int32
-	hasCA    []bool  // by part
-	cas      []int32 // by switch: CA and router ports with LIDs
-	lidOff   []int32 // LIDs attached to switch s are lids[lidOff[s]:lidOff[s+1]], port by port
-	lids     []ib.LID
+	components
+	attached
+	ranks
+	layout
+	columnLinks
+	detours
 
+	doubt bool // the tables must be searched for cycles
+}
+
+// components are the connected parts of the graph.
+type components struct {
+	part     []int32 // by switch: its part
+	place    []int32 // by switch: its position in its part
+	partSize []int32
+	hasCA    []bool   // by part
+	plain    [][]byte // by part without CAs: next ports, by position in the part
+}
+
+// attached are the end ports of each switch.
+type attached struct {
+	cas    []int32 // by switch: CA and router ports with LIDs
+	lidOff []int32 // LIDs attached to switch s are lids[lidOff[s]:lidOff[s+1]], port by port
+	lids   []ib.LID
+}
+
+// ranks say which links go up.
+type ranks struct {
 	height int    // the highest level
 	level  []int8 // by switch, 0 the lowest; -1 in a part without CAs
 	order  []int32
@@ -41,7 +62,10 @@ type tree struct {
 	dn     []int32
 	below  []uint64   // by switch: those that it can go down to, itself too
 	reach  [][]uint64 // [p][switch]: those with a path up, at most to level p, then down
+}
 
+// layout numbers switches, their links up and their CA ports.
+type layout struct {
 	label  []int32 // by switch: its digit for the switches below it
 	width  []int32 // by switch: digits of the switches above it
 	start  []int32 // by switch: the number of its first CA port
@@ -50,21 +74,24 @@ type tree struct {
 	slot   []int32
 	base   []int32 // by switch: how many that are
 	ghosts []ghost
+}
 
+// columnLinks are the links of each destination's column.
+type columnLinks struct {
 	dst   []int32    // by destination: its switch, or -1
 	key   []int32    // by destination: its number
 	pos   [][]uint16 // [level][destination]: the digit of its column's link up from this level
 	chain [][]int32  // [level][destination]: that link, as a channel up; -1 for none
 	plan  [][]uint16 // [level][destination]: the digit without missing links
 	peer  [][]uint16 // [level][destination]: the label of its column's switch
+}
 
-	pivot  []int32 // by part; -1 for none
-	exit   []uint8 // by switch: the port toward its component's pivot
-	many   [][]int32
-	plain  [][]byte // by part without CAs: next ports, by position in the part
-	place  []int32  // by switch: its position in its part
-	doubt  bool     // the tables must be searched for cycles
-	lonely [][2]int32
+// detours route pairs without a path up then down.
+type detours struct {
+	pivot  []int32    // by part; -1 for none
+	exit   []uint8    // by switch: the port toward its component's pivot
+	many   [][]int32  // by part with several pivots: that of each pair, by positions; -1 for none
+	lonely [][2]int32 // switches with CAs that have no path up then down to each other
 }
 
 // Maker implements route.Memory.
