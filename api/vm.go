@@ -62,7 +62,8 @@ type VM struct {
 	Hypervisor *VMPlace `json:"hypervisor,omitempty"`
 	Dest       *VMPlace `json:"destination,omitempty" doc:"reserved for it during a migration"`
 	Doing      string   `json:"doing,omitempty" doc:"the stored, unfinished operation"`
-	Lease      string   `json:"lease" doc:"the subnet manager's last state of the placement: waiting, moving, placed or refused; none: it is on no function"`
+	Placement  string   `json:"placement" doc:"the subnet manager's last state of the placement: waiting, moving, placed or refused; none: it is on no function"`
+	Lease      string   `json:"lease" doc:"the same as placement, under the name of version 0.1"`
 	Reason     string   `json:"reason,omitempty" doc:"why it waits, was refused or was rolled back"`
 	Waiting    bool     `json:"waiting,omitempty" doc:"the request is stored and will be carried out"`
 }

@@ -188,7 +188,7 @@ func TestVMOverTheAPI(t *testing.T) {
 			const guid = "0x020000000000bb01"
 			r.host(`vm place web "host-3" 2 ` + guid)
 			v := do("POST", "/v1/vms", `{"name":"web","guid":"`+guid+`","lid_kind":"`+c.kind+`","keys":[{"pkey":"0x5"}],"hypervisor":"host-3","function":2}`, 201)
-			if v.State != "attached" || v.Waiting || v.Lease != "placed" || v.Hypervisor == nil || v.Hypervisor.Description != "host-3" || v.Hypervisor.Function != 2 {
+			if v.State != "attached" || v.Waiting || v.Placement != "placed" || v.Hypervisor == nil || v.Hypervisor.Description != "host-3" || v.Hypervisor.Function != 2 {
 				t.Fatalf("created: %+v", v)
 			}
 			at := func(host string) {
@@ -212,7 +212,7 @@ func TestVMOverTheAPI(t *testing.T) {
 			}
 			at("host-3")
 			ready()
-			if again := do("POST", "/v1/vms/web/attach", `{"hypervisor":"host-3","function":2}`, 200); again.Lease != "placed" {
+			if again := do("POST", "/v1/vms/web/attach", `{"hypervisor":"host-3","function":2}`, 200); again.Placement != "placed" {
 				t.Errorf("attached again: %+v", again)
 			}
 			do("POST", "/v1/vms/web/attach", `{"hypervisor":"host-9"}`, 409)

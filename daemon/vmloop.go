@@ -14,7 +14,7 @@ import (
 )
 
 // vmLoop is the goroutine that owns the address manager's core: interfaces of
-// virtual machines, memberships, and the leases that it wants of the manager's
+// virtual machines, memberships, and the placements that it wants of the manager's
 // core. Its writes to the store hold up neither that one nor the SA. It is the
 // edge of the core's driver (shell.VMEdge).
 type vmLoop struct {
@@ -56,14 +56,14 @@ func (l *vmLoop) Answered(op vm.Op, r *vm.Reply, took time.Duration) { l.d.vm.st
 func (l *vmLoop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
 
 // Reported adds up what the subnet manager reports.
-func (l *vmLoop) Reported(list []subnet.LeaseReport) {
+func (l *vmLoop) Reported(list []subnet.PlacementReport) {
 	s := &l.d.vm.stats
 	for i := range list {
 		switch r := &list[i]; r.State {
-		case subnet.LeasePlaced:
+		case subnet.PlacementPlaced:
 			bump(&s.placed)
 			s.blocks.Store(s.blocks.Load() + uint64(max(0, r.SMPs)))
-		case subnet.LeaseRefused:
+		case subnet.PlacementRefused:
 			bump(&s.refused)
 		}
 	}

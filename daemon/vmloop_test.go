@@ -47,7 +47,7 @@ func managed(t *testing.T, state subnet.SMState, step func(ev vm.Event, out *vm.
 // TestVMReportsAreCounted: what the subnet manager says of placements.
 func TestVMReportsAreCounted(t *testing.T) {
 	d, l, core := managed(t, subnet.NotActive, func(vm.Event, *vm.Output) {})
-	smSays(d, sm.Output{Leases: []subnet.LeaseReport{{GUID: 5, State: subnet.LeasePlaced, SMPs: 2}, {GUID: 6, State: subnet.LeaseRefused}}})
+	smSays(d, sm.Output{Placements: []subnet.PlacementReport{{GUID: 5, State: subnet.PlacementPlaced, SMPs: 2}, {GUID: 6, State: subnet.PlacementRefused}}})
 	l.shell.Mail()
 	if s := &d.vm.stats; s.placed.Load() != 1 || s.refused.Load() != 1 || s.blocks.Load() != 2 {
 		t.Errorf("counted %d placed, %d refused, %d blocks", s.placed.Load(), s.refused.Load(), s.blocks.Load())
@@ -96,7 +96,7 @@ func TestVMWaits(t *testing.T) {
 		}
 		go func() {
 			<-time.After(time.Minute)
-			smSays(d, sm.Output{Leases: []subnet.LeaseReport{{GUID: 1}}})
+			smSays(d, sm.Output{Placements: []subnet.PlacementReport{{GUID: 1}}})
 		}()
 		if out, err = d.Perform(ctx, ops[:1]); err != nil || out[0].Waiting || out[0].Interface.State != vm.Attached {
 			t.Errorf("who waits: %+v, %v", out, err)
@@ -186,13 +186,13 @@ func TestVMBatch(t *testing.T) {
 func TestVMOutlasts(t *testing.T) {
 	const port, guid = ib.GUID(0x11), ib.GUID(0xAA)
 	for _, c := range []struct {
-		end  subnet.LeaseState
+		end  subnet.PlacementState
 		wait time.Duration
 		want string
 	}{
-		{subnet.LeasePlaced, time.Minute, "200 attached"},
-		{subnet.LeaseRefused, time.Minute, "409 created"},
-		{subnet.LeasePlaced, 10 * time.Second, "202 attached, doing attach"},
+		{subnet.PlacementPlaced, time.Minute, "200 attached"},
+		{subnet.PlacementRefused, time.Minute, "409 created"},
+		{subnet.PlacementPlaced, 10 * time.Second, "202 attached, doing attach"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, _ := newPiped(func(*mad.Packet) error { return nil }, Config{})
@@ -212,9 +212,9 @@ func TestVMOutlasts(t *testing.T) {
 			go func() {
 				at := subnet.Place{Port: port, Function: 1}
 				<-time.After(time.Second)
-				smSays(d, sm.Output{Leases: []subnet.LeaseReport{{GUID: guid, Place: at, State: subnet.LeaseMoving}}})
+				smSays(d, sm.Output{Placements: []subnet.PlacementReport{{GUID: guid, Place: at, State: subnet.PlacementMoving}}})
 				<-time.After(17 * time.Second)
-				smSays(d, sm.Output{Leases: []subnet.LeaseReport{{GUID: guid, Place: at, State: c.end, LID: 7, Reason: "the hypervisor does not take it"}}})
+				smSays(d, sm.Output{Placements: []subnet.PlacementReport{{GUID: guid, Place: at, State: c.end, LID: 7, Reason: "the hypervisor does not take it"}}})
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), c.wait)
 			defer cancel()
@@ -243,11 +243,11 @@ func TestVMOutlasts(t *testing.T) {
 // subnet manager last said: nothing goes on that would end.
 func TestVMNothingGoesOn(t *testing.T) {
 	d, _, _ := managed(t, subnet.Master, func(vm.Event, *vm.Output) {})
-	for lease, refused := range map[subnet.LeaseState]bool{subnet.LeaseMoving: false, subnet.LeaseWaiting: false, subnet.LeaseRefused: true} {
-		i := vm.Interface{Name: "web", State: vm.Attached, Place: subnet.Place{Port: 1, Function: 1}, Lease: lease}
+	for placement, refused := range map[subnet.PlacementState]bool{subnet.PlacementMoving: false, subnet.PlacementWaiting: false, subnet.PlacementRefused: true} {
+		i := vm.Interface{Name: "web", State: vm.Attached, Place: subnet.Place{Port: 1, Function: 1}, Placement: placement}
 		r := d.outlast(t.Context(), vm.Attach{Name: "web"}, vm.Reply{Interface: i, Waiting: true})
 		if r.Waiting || (r.Err != nil) != refused {
-			t.Errorf("%v: %+v", lease, r)
+			t.Errorf("%v: %+v", placement, r)
 		}
 	}
 }

@@ -158,9 +158,9 @@ var errEnded = errors.New("the manager has ended")
 // drain first, and returns how it ended, or as what it goes on when ctx ends.
 func (d *Daemon) outlast(ctx context.Context, op vm.Op, r vm.Reply) vm.Reply {
 	name := opName(op)
-	for r.Waiting && r.Interface.Doing != "" && r.Interface.Lease == subnet.LeaseMoving {
+	for r.Waiting && r.Interface.Doing != "" && r.Interface.Placement == subnet.PlacementMoving {
 		more := d.vm.next()
-		if r = r.Now(d.interfaceNow(name)); !r.Waiting || r.Interface.Lease != subnet.LeaseMoving {
+		if r = r.Now(d.interfaceNow(name)); !r.Waiting || r.Interface.Placement != subnet.PlacementMoving {
 			break
 		}
 		select {

@@ -65,9 +65,9 @@ func vmResultSlot(r *vm.Reply) int {
 type vmStats struct {
 	ops        [vmOps][vmResults]atomic.Uint64
 	took       [vmOps]histogram // from the core's step to the reply, waiting ones not counted
-	placed     atomic.Uint64    // leases
-	refused    atomic.Uint64    // leases
-	blocks     atomic.Uint64    // LFT blocks for leases that were placed
+	placed     atomic.Uint64    // placements
+	refused    atomic.Uint64    // placements
+	blocks     atomic.Uint64    // LFT blocks written for completed placements
 	noticesCut atomic.Uint64
 }
 

@@ -35,7 +35,7 @@ type Cluster struct {
 	Managers []*Manager
 
 	lids   map[ib.GUID]ib.LID // every LID that a port was ever seen with
-	floats map[ib.GUID]bool   // ports whose LID may change: a lease's LID floats there
+	floats map[ib.GUID]bool   // ports whose LID may change: a placement's LID floats there
 	// leftLIDs: VPorts that are down may show the same LID, as hosts take them down
 	// when nobody unsets it.
 	leftLIDs bool
@@ -66,13 +66,13 @@ func DefaultConfig() sm.Config {
 // Manager is a core on a port of the simulated subnet, with the shell that
 // drives it in virtual time.
 type Manager struct {
-	Node    string
-	Store   *store.Memory
-	Snap    *subnet.Snapshot
-	Plan    *sm.Plan
-	Notices []sm.Notice
-	Traps   []sm.Trap // those that subscribers would hear of
-	Leases  []subnet.LeaseReport
+	Node       string
+	Store      *store.Memory
+	Snap       *subnet.Snapshot
+	Plan       *sm.Plan
+	Notices    []sm.Notice
+	Traps      []sm.Trap // those that subscribers would hear of
+	Placements []subnet.PlacementReport
 	// SANotices are those of the SA.
 	SANotices []sa.Notice
 	// VMNotices are those of the address manager.
@@ -93,10 +93,10 @@ type Manager struct {
 	OnReceive func(p *mad.Packet)
 	// OnPublish, if set, is called when a snapshot has been published.
 	OnPublish func()
-	// OnVMs and OnLeases, if set, are called with what the address manager publishes
+	// OnVMs and OnPlacements, if set, are called with what the address manager publishes
 	// and before what it asks for is carried out.
-	OnVMs    func(*vm.View)
-	OnLeases func(sm.SetLeases)
+	OnVMs        func(*vm.View)
+	OnPlacements func(sm.SetPlacements)
 	// Clock, if set, is a real clock by which the time that the core takes for
 	// its steps, that routing jobs take to find and prove tables, and to plan
 	// the transition, is added up in StepCPU, JobCPU and PlanCPU.
@@ -269,8 +269,8 @@ func (m *Manager) SetPartitions(p *partition.Policy, tag uint64) {
 	m.sm.Step(sm.SetPartitions{Policy: p, Tag: tag})
 }
 
-// SetLeases changes leases, as an address manager does.
-func (m *Manager) SetLeases(ev sm.SetLeases) { m.sm.Step(ev) }
+// SetPlacements changes placements, as an address manager does.
+func (m *Manager) SetPlacements(ev sm.SetPlacements) { m.sm.Step(ev) }
 
 // SetMembers replaces the memberships that are added to the partitions.
 func (m *Manager) SetMembers(l []partition.Partition, tag uint64) {

@@ -16,8 +16,8 @@ import (
 type smCore struct{ m *Manager }
 
 func (c smCore) Step(now mad.Time, ev sm.Event, out *sm.Output) {
-	if l, ok := ev.(sm.SetLeases); ok && c.m.OnLeases != nil {
-		c.m.OnLeases(l)
+	if l, ok := ev.(sm.SetPlacements); ok && c.m.OnPlacements != nil {
+		c.m.OnPlacements(l)
 	}
 	began := c.m.clock()
 	c.m.core.Step(now, ev, out)
@@ -94,7 +94,7 @@ func (e smEdge) Wake(t mad.Time) {
 
 func (e smEdge) Stepped(ev sm.Event, out *sm.Output) {
 	m := e.m
-	m.Leases = append(m.Leases, out.Leases...)
+	m.Placements = append(m.Placements, out.Placements...)
 	m.Traps = append(m.Traps, out.Traps...)
 	if out.Stopped {
 		m.Stopped = true
@@ -164,7 +164,7 @@ func (e vmEdge) Published(v *vm.View) {
 	}
 }
 
-func (e vmEdge) Reported([]subnet.LeaseReport) {}
+func (e vmEdge) Reported([]subnet.PlacementReport) {}
 
 func (e vmEdge) Answered(vm.Op, *vm.Reply, time.Duration) {}
 

@@ -64,7 +64,7 @@ func TestMoveOutage(t *testing.T) {
 					for i := range 4 {
 						k.put(fmt.Sprint("v", i), k.social(2+3*i), 1+i, subnet.OwnLID)
 					}
-					k.set(subnet.LeasePlaced, k.all()...)
+					k.set(subnet.PlacementPlaced, k.all()...)
 					for step := range 3 {
 						for i := range 4 {
 							n := fmt.Sprint("v", i)
@@ -73,7 +73,7 @@ func TestMoveOutage(t *testing.T) {
 							k.Run(time.Minute)
 							r, _ := k.last(l.GUID)
 							began := k.Sim.Now()
-							k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{l}})
+							k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{l}})
 							if err := k.RunUntil(10*time.Minute, func() bool {
 								s, _ := k.Sim.VM(n)
 								return s.State == ib.StateActive && s.LID == r.LID && k.delivers(r.LID, l.Place.Port)
@@ -83,7 +83,7 @@ func TestMoveOutage(t *testing.T) {
 							took := k.Sim.Now().Sub(began)
 							worst[p], sum[p] = max(worst[p], took), sum[p]+took
 							moves[p]++
-							k.wait(subnet.LeasePlaced, l)
+							k.wait(subnet.PlacementPlaced, l)
 						}
 					}
 					if p == 0 {

@@ -39,7 +39,7 @@ func moveCloud(t testing.TB, kind string, params []string, chain RepairChain) *c
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &cloud{t: t, Cluster: c, cfg: ProductionConfig(chain), lease: map[string]subnet.Lease{}, serves: true}
+	k := &cloud{t: t, Cluster: c, cfg: ProductionConfig(chain), placement: map[string]subnet.Placement{}, serves: true}
 	for i := range f.Nodes {
 		if n := &f.Nodes[i]; !n.IsSwitch() && n.Ports[1].Cabled() {
 			k.hosts = append(k.hosts, n.ID)
@@ -91,7 +91,7 @@ func (k *cloud) countSets() (most func() int) {
 // at is the host of a VM.
 func (k *cloud) at(vm string) int {
 	for i := range k.hosts {
-		if k.place(i, 0).Port == k.lease[vm].Place.Port {
+		if k.place(i, 0).Port == k.placement[vm].Place.Port {
 			return i
 		}
 	}
@@ -138,7 +138,7 @@ func TestMoveSets(t *testing.T) {
 				for i, n := range names {
 					k.put(n, k.social(2+3*i), 1+i, subnet.OwnLID)
 				}
-				k.set(subnet.LeasePlaced, k.all()...)
+				k.set(subnet.PlacementPlaced, k.all()...)
 				k.Run(time.Minute)
 				for step := range 4 {
 					for i, n := range names {
@@ -155,7 +155,7 @@ func TestMoveSets(t *testing.T) {
 						what := fmt.Sprintf("%s, %s, %v: %s from host %d to %d", net.kind, chain.Name, mode, n, at, host)
 						most := k.countSets()
 						began, risks := k.Sim.Now(), len(told(k.m, sm.KindTransientCycle))
-						k.set(subnet.LeasePlaced, l)
+						k.set(subnet.PlacementPlaced, l)
 						k.checkTables()
 						if leaf && k.lfts != 1 {
 							t.Errorf("%s: %d LFT Sets inside a leaf", what, k.lfts)
@@ -169,7 +169,7 @@ func TestMoveSets(t *testing.T) {
 						r, _ := k.last(l.GUID)
 						n := len(told(k.m, sm.KindTransientCycle)) - risks
 						if r.AtRisk != (n > 0) || leaf && r.AtRisk {
-							t.Errorf("%s: %d times a risk was told, and the lease says %v", what, n, r.AtRisk)
+							t.Errorf("%s: %d times a risk was told, and the placement says %v", what, n, r.AtRisk)
 						}
 						risky += n
 						moved[chain.Name]++

@@ -149,7 +149,7 @@ func TestFunctionGUIDs(t *testing.T) {
 			start()
 			if err := k.RunUntil(time.Minute, func() bool {
 				i := k.m.VMs().Interface("web")
-				return i.Lease == subnet.LeasePlaced && i.GUID == next && k.m.Idle()
+				return i.Placement == subnet.PlacementPlaced && i.GUID == next && k.m.Idle()
 			}); err != nil {
 				t.Fatalf("%v: %+v\n%s", err, k.m.VMs().Interface("web"), tail(k.m))
 			}

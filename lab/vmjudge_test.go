@@ -50,19 +50,19 @@ type VMJudge struct {
 	back []mad.Time         // when packets could pass the link of a host again, by index in Hosts
 	wild map[ib.GUID]ib.LID // those that wild VPorts with LIDs of their own had
 
-	views   []viewSeen               // of the last keysLag, ascending
-	left    map[sim.VF]mad.Time      // when a function last went down
-	begins  []sim.VF                 // made Active by the Set under way
-	leases  map[ib.GUID]subnet.Place // that the address manager asked for last
-	moves   map[ib.GUID]moving
-	parted  map[sim.VF][]ib.GUID // of moves: at functions that went down at this moment
-	faulted mad.Time             // when something last failed
+	views      []viewSeen               // of the last keysLag, ascending
+	left       map[sim.VF]mad.Time      // when a function last went down
+	begins     []sim.VF                 // made Active by the Set under way
+	placements map[ib.GUID]subnet.Place // that the address manager asked for last
+	moves      map[ib.GUID]moving
+	parted     map[sim.VF][]ib.GUID // of moves: at functions that went down at this moment
+	faulted    mad.Time             // when something last failed
 }
 
 // NewVMJudge makes a judge that looks on whenever a Set was carried out.
 func NewVMJudge(c *Cluster, hosts []VMHost) *VMJudge {
 	j := &VMJudge{c: c, Hosts: hosts, Wild: map[string]ib.GUID{}, host: map[ib.GUID]int{}, wild: map[ib.GUID]ib.LID{}}
-	j.left, j.leases, j.moves, j.parted = map[sim.VF]mad.Time{}, map[ib.GUID]subnet.Place{}, map[ib.GUID]moving{}, map[sim.VF][]ib.GUID{}
+	j.left, j.placements, j.moves, j.parted = map[sim.VF]mad.Time{}, map[ib.GUID]subnet.Place{}, map[ib.GUID]moving{}, map[sim.VF][]ib.GUID{}
 	for i := range hosts {
 		j.host[hosts[i].GUID] = i
 	}

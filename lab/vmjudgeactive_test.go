@@ -121,20 +121,20 @@ func (j *VMJudge) begun(f sim.VF) {
 // manager, both of which are up.
 type moving struct{ from, to subnet.Place }
 
-// Leased notes what the address manager asks for; shown is the snapshot in force.
-func (j *VMJudge) Leased(put []subnet.Lease, drop []ib.GUID, all bool, shown *subnet.Snapshot) {
+// Placed notes what the address manager asks for; shown is the snapshot in force.
+func (j *VMJudge) Placed(put []subnet.Placement, drop []ib.GUID, all bool, shown *subnet.Snapshot) {
 	if all { // it starts
 		clear(j.moves)
-		clear(j.leases)
+		clear(j.placements)
 	}
 	for _, g := range drop {
 		delete(j.moves, g)
-		delete(j.leases, g)
+		delete(j.placements, g)
 	}
 	for i := range put {
 		l := &put[i]
-		from := j.leases[l.GUID]
-		j.leases[l.GUID] = l.Place
+		from := j.placements[l.GUID]
+		j.placements[l.GUID] = l.Place
 		if from == l.Place {
 			continue
 		}

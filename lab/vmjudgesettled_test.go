@@ -48,7 +48,7 @@ func (j *VMJudge) Settled(m *Manager, reach map[ib.GUID]bool) error {
 		var list []string
 		for i := range v.All() {
 			if i.Doing != "" {
-				list = append(list, fmt.Sprintf("%s %s %v to %v: %v %s", i.Name, i.Doing, i.Place, i.Dest, i.Lease, i.Reason))
+				list = append(list, fmt.Sprintf("%s %s %v to %v: %v %s", i.Name, i.Doing, i.Place, i.Dest, i.Placement, i.Reason))
 			}
 		}
 		return fmt.Errorf("lab: %d operations are in the journal: %s", v.Journal, strings.Join(list, "; "))
@@ -130,8 +130,8 @@ func (j *VMJudge) placed(m *Manager, v *vm.View, i *vm.Interface) error {
 	switch {
 	case !ok || at != i.Place:
 		return fmt.Errorf("it is to be at %v, its VM is at %v", i.Place, at)
-	case i.Lease != subnet.LeasePlaced || i.Doing != "":
-		return fmt.Errorf("its lease at %v is %v (%s), %q is under way", at, i.Lease, i.Reason, i.Doing)
+	case i.Placement != subnet.PlacementPlaced || i.Doing != "":
+		return fmt.Errorf("its placement at %v is %v (%s), %q is under way", at, i.Placement, i.Reason, i.Doing)
 	case st.State != ib.StateActive:
 		return fmt.Errorf("%v is %v", at, st.State)
 	case st.GID.GUID() != i.GUID:

@@ -195,7 +195,7 @@ func (t *VMTrial) start(node string, st *store.Memory) error {
 	t.m = m
 	t.Judge.fault() // what the one before did is forgotten
 	m.OnVMs = t.Judge.Told
-	m.OnLeases = func(l sm.SetLeases) { t.Judge.Leased(l.Put, l.Drop, l.All, m.Snap) }
+	m.OnPlacements = func(l sm.SetPlacements) { t.Judge.Placed(l.Put, l.Drop, l.All, m.Snap) }
 	m.OnPublish = func() {
 		if m.Up() && m.Snap.Tables != nil {
 			t.InForce[m.Snap.Engine] = true

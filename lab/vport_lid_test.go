@@ -95,7 +95,7 @@ func TestVPortTrustsNoLID(t *testing.T) {
 	}
 }
 
-// TestVPortAliases: more GUIDs of a VPort go where its lease goes; what is left in a
+// TestVPortAliases: more GUIDs of a VPort go where its placement goes; what is left in a
 // table by the one before is emptied before the next comes up; each is found in the
 // snapshot.
 func TestVPortAliases(t *testing.T) {
@@ -103,8 +103,8 @@ func TestVPortAliases(t *testing.T) {
 	k.up()
 	a := k.put("a", 1, 1, subnet.SharedLID)
 	a.Aliases = []ib.GUID{vGUID(1), 0, vGUID(3)}
-	k.lease["a"] = a
-	k.set(subnet.LeasePlaced, a)
+	k.placement["a"] = a
+	k.set(subnet.PlacementPlaced, a)
 	holds := func(host, function int, want ...ib.GUID) {
 		t.Helper()
 		at := k.place(host, function)
@@ -122,17 +122,17 @@ func TestVPortAliases(t *testing.T) {
 		}
 	}
 	holds(1, 1, 0, vGUID(1), 0, vGUID(3))
-	k.set(subnet.LeasePlaced, k.move("a", 5, 2))
+	k.set(subnet.PlacementPlaced, k.move("a", 5, 2))
 	holds(5, 2, 0, vGUID(1), 0, vGUID(3))
 	b := k.put("b", 1, 1, subnet.SharedLID)
-	k.set(subnet.LeasePlaced, b)
+	k.set(subnet.PlacementPlaced, b)
 	holds(1, 1)
 	// Too many: the table has 8 entries, one of which is the VPort's own.
-	a = k.lease["a"]
+	a = k.placement["a"]
 	for i := range 8 {
 		a.Aliases = append(a.Aliases, vGUID(10+i))
 	}
-	k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{a}})
+	k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{a}})
 	k.Run(3 * time.Second)
 	holds(5, 2, 0, vGUID(1), 0, vGUID(3))
 	// A manager that takes over finds them.

@@ -128,7 +128,7 @@ func TestVPortKeyCost(t *testing.T) {
 }
 
 // TestVSwitchKeys: a function of a vSwitch is given the keys of the address that a
-// lease brings to it, before that, and loses them with it.
+// placement brings to it, before that, and loses them with it.
 func TestVSwitchKeys(t *testing.T) {
 	c, err := NewCluster(gen(t, "irregular", "16"), sim.Config{})
 	if err != nil {
@@ -143,7 +143,7 @@ func TestVSwitchKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.SetMembers([]partition.Partition{vmKeys("vm", 6, 1), vmKeys("other", 7, 2)}, 1)
-	m.SetLeases(sm.SetLeases{All: true})
+	m.SetPlacements(sm.SetPlacements{All: true})
 	if err := m.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -175,18 +175,18 @@ func TestVSwitchKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lease := func(i int, at subnet.Place) subnet.Lease {
-		return subnet.Lease{GUID: vmGUID(i), Place: at, LIDKind: subnet.OwnLID}
+	placement := func(i int, at subnet.Place) subnet.Placement {
+		return subnet.Placement{GUID: vmGUID(i), Place: at, LIDKind: subnet.OwnLID}
 	}
-	m.SetLeases(sm.SetLeases{Put: []subnet.Lease{lease(1, place(h[0], 1)), lease(2, place(h[0], 2))}})
+	m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{placement(1, place(h[0], 1)), placement(2, place(h[0], 2))}})
 	mustKeys(t, c, m, h[0], 1, 0xFFFF, 0x8006)
 	mustKeys(t, c, m, h[0], 2, 0xFFFF, 0x8007)
 
 	moveVM(t, c, 1, h[1], 3)
-	m.SetLeases(sm.SetLeases{Put: []subnet.Lease{lease(1, place(h[1], 3))}})
+	m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{placement(1, place(h[1], 3))}})
 	mustKeys(t, c, m, h[1], 3, 0xFFFF, 0x8006)
 	moveVM(t, c, 2, h[0], 1) // into what the other one left
-	m.SetLeases(sm.SetLeases{Put: []subnet.Lease{lease(2, place(h[0], 1))}})
+	m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{placement(2, place(h[0], 1))}})
 	mustKeys(t, c, m, h[0], 1, 0xFFFF, 0x8007)
 	if ups < 4 {
 		t.Errorf("%d functions were made Active", ups)

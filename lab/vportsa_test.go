@@ -163,7 +163,7 @@ func TestVMAsksSA(t *testing.T) {
 	}
 }
 
-// TestVMKeepsItsPaths: a virtual machine is moved by its lease, on every kind of
+// TestVMKeepsItsPaths: a virtual machine is moved by its placement, on every kind of
 // hypervisor. With a LID of its own every path to and from it is as it was, and nobody is
 // told of anything; with a shared one the LID is another, and those are told who
 // asked for that. It stays in its groups, keeps its services, and asks from where it is.
@@ -183,7 +183,7 @@ func TestVMKeepsItsPaths(t *testing.T) {
 		k.start(nil)
 		k.up()
 		a, b := k.put("a", 1, 1, x.kind), k.put("b", 4, 2, x.kind)
-		k.set(subnet.LeasePlaced, a, b)
+		k.set(subnet.PlacementPlaced, a, b)
 		vmA, vmB := openVM(t, k.Cluster, "a"), openVM(t, k.Cluster, "b")
 		host, err := k.Client(k.hosts[6])
 		if err != nil {
@@ -230,11 +230,11 @@ func TestVMKeepsItsPaths(t *testing.T) {
 		for _, place := range [][2]int{{2, 3}, {5, 3}, {7, 1}} {
 			before := paths()
 			told, k.lfts = nil, 0
-			l := k.lease["a"] // the manager is told first, as by who starts a migration
+			l := k.placement["a"] // the manager is told first, as by who starts a migration
 			l.Place = k.place(place[0], place[1])
-			k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{l}})
+			k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{l}})
 			k.move("a", place[0], place[1])
-			k.wait(subnet.LeasePlaced, l)
+			k.wait(subnet.PlacementPlaced, l)
 			k.Run(100 * time.Millisecond)
 			after := paths()
 			want, lid := before, k.m.Snap.Ports[k.m.Snap.PortByGUID(a.GUID)].LID

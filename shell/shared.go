@@ -40,15 +40,15 @@ type Shared struct {
 	Standing []subnet.Group
 
 	// For the subnet manager:
-	members box[[]partition.Partition]
-	leases  box[leaseChange]
-	groups  box[[]subnet.Group]
-	aliases box[[]subnet.Alias]
-	reads   box[[]ib.GUID]
+	members    box[[]partition.Partition]
+	placements box[placementChange]
+	groups     box[[]subnet.Group]
+	aliases    box[[]subnet.Alias]
+	reads      box[[]ib.GUID]
 	// For the SA:
 	traps box[[]sa.Trap]
 	// For the address manager:
-	reports box[[]subnet.LeaseReport]
+	reports box[[]subnet.PlacementReport]
 	asks    box[[]*Ask]
 }
 
@@ -86,11 +86,11 @@ func wake(fn func()) {
 }
 
 // report tells the address manager what became of placements.
-func (s *Shared) report(list []subnet.LeaseReport) {
+func (s *Shared) report(list []subnet.PlacementReport) {
 	if s.WakeVM == nil || len(list) == 0 {
 		return
 	}
-	s.reports.update(func(waiting []subnet.LeaseReport) []subnet.LeaseReport { return append(waiting, list...) })
+	s.reports.update(func(waiting []subnet.PlacementReport) []subnet.PlacementReport { return append(waiting, list...) })
 	s.WakeVM()
 }
 
@@ -171,21 +171,21 @@ func (s *Shared) setMembers(list []partition.Partition) {
 	wake(s.WakeSM)
 }
 
-// setLeases gives the subnet manager a change of placements.
-func (s *Shared) setLeases(c leaseChange) {
-	s.leases.update(func(waiting leaseChange) leaseChange { return waiting.then(c) })
+// setPlacements gives the subnet manager a change of placements.
+func (s *Shared) setPlacements(c placementChange) {
+	s.placements.update(func(waiting placementChange) placementChange { return waiting.then(c) })
 	wake(s.WakeSM)
 }
 
-// leaseChange is an sm.SetLeases that has not been given to the core.
-type leaseChange struct {
-	put  []subnet.Lease
+// placementChange is an sm.SetPlacements that has not been given to the core.
+type placementChange struct {
+	put  []subnet.Placement
 	drop []ib.GUID
 	all  bool
 }
 
 // then is c and after it n, as one change.
-func (c leaseChange) then(n leaseChange) leaseChange {
+func (c placementChange) then(n placementChange) placementChange {
 	if n.all {
 		return n
 	}
@@ -196,7 +196,7 @@ func (c leaseChange) then(n leaseChange) leaseChange {
 	for _, g := range n.drop {
 		replaced[g] = true
 	}
-	out := leaseChange{all: c.all}
+	out := placementChange{all: c.all}
 	for i := range c.put {
 		if !replaced[c.put[i].GUID] {
 			out.put = append(out.put, c.put[i])

@@ -135,12 +135,12 @@ func (e saNotes) Tell(l []sa.Notice)         { e.w.tell("sa", len(l)) }
 
 type vmNotes struct{ w *world }
 
-func (e vmNotes) Now() mad.Time                   { return 1 }
-func (e vmNotes) Apply(ops []store.Op) error      { return e.w.apply("vm", ops) }
-func (e vmNotes) Wake(at mad.Time)                { e.w.wake("vm", at) }
-func (e vmNotes) Published(*vm.View)              { e.w.note("vm published %v", e.w.shared.VMs.Load() != nil) }
-func (e vmNotes) Reported(l []subnet.LeaseReport) { e.w.note("vm reported %d", len(l)) }
-func (e vmNotes) Tell(l []vm.Notice)              { e.w.tell("vm", len(l)) }
+func (e vmNotes) Now() mad.Time                       { return 1 }
+func (e vmNotes) Apply(ops []store.Op) error          { return e.w.apply("vm", ops) }
+func (e vmNotes) Wake(at mad.Time)                    { e.w.wake("vm", at) }
+func (e vmNotes) Published(*vm.View)                  { e.w.note("vm published %v", e.w.shared.VMs.Load() != nil) }
+func (e vmNotes) Reported(l []subnet.PlacementReport) { e.w.note("vm reported %d", len(l)) }
+func (e vmNotes) Tell(l []vm.Notice)                  { e.w.tell("vm", len(l)) }
 func (e vmNotes) Answered(op vm.Op, r *vm.Reply, _ time.Duration) {
 	e.w.note("vm answered %T, tag %d", op, r.Tag)
 }
@@ -152,7 +152,7 @@ func (w *world) wantEverything() {
 			*out = sm.Output{
 				Persist: make([]store.Op, 2), PersistGen: 7, IsSM: sm.IsSMClaim, Sends: make([]mad.Packet, 2), Jobs: make([]*sm.Job, 1),
 				Publish: &subnet.Snapshot{}, Notices: make([]sm.Notice, 1), Plan: &sm.Plan{}, Traps: make([]sm.Trap, 2),
-				Leases: make([]subnet.LeaseReport, 1), Timer: 9,
+				Placements: make([]subnet.PlacementReport, 1), Timer: 9,
 			}
 		}
 	}
@@ -167,7 +167,7 @@ func (w *world) wantEverything() {
 	w.vmDoes = func(ev vm.Event, out *vm.Output) {
 		if r, ok := ev.(vm.Requests); ok {
 			*out = vm.Output{
-				Persist: make([]store.Op, 2), PersistGen: 7, Publish: &vm.View{}, PartitionsChanged: true, LeasesChanged: true,
+				Persist: make([]store.Op, 2), PersistGen: 7, Publish: &vm.View{}, PartitionsChanged: true, PlacementsChanged: true,
 				Replies: []vm.Reply{{Tag: r.List[0].Tag}, {Tag: 99}}, Notices: make([]vm.Notice, 1), Timer: 9,
 			}
 		}
@@ -214,7 +214,7 @@ func TestOrder(t *testing.T) {
 			Answer: func(i int, r *vm.Reply) { w.note("answer %d", i) },
 		})
 		w.want(t, "vm", "vm vm.Requests",
-			"vm store 2", "vm published true", "sm sm.SetMembers", "sm sm.SetLeases",
+			"vm store 2", "vm published true", "sm sm.SetMembers", "sm sm.SetPlacements",
 			"vm answered vm.Finish, tag 1", "answer 0", "vm tell 1", "vm wake 9",
 			"vm vm.Persisted", persisted, "taken")
 	}
@@ -257,12 +257,12 @@ func TestHalt(t *testing.T) {
 func TestStart(t *testing.T) {
 	w := newWorld(true)
 	w.saDoes = func(_ sa.Event, out *sa.Output) { out.GroupsChanged, out.AliasesChanged = true, true }
-	w.vmDoes = func(_ vm.Event, out *vm.Output) { out.PartitionsChanged, out.LeasesChanged = true, true }
+	w.vmDoes = func(_ vm.Event, out *vm.Output) { out.PartitionsChanged, out.PlacementsChanged = true, true }
 	w.sa.Start(nil, 0)
 	w.vm.Start(nil)
 	w.sm.Start(nil, &partition.Policy{})
 	w.want(t, "start", "sa sa.Start", "sa unsaved 3", "vm vm.Start",
-		"sm sm.SetMembers", "sm sm.SetLeases", "sm sm.SetGroups", "sm sm.SetAliases", "sm sm.Start", "sm sm.SetPartitions")
+		"sm sm.SetMembers", "sm sm.SetPlacements", "sm sm.SetGroups", "sm sm.SetAliases", "sm sm.Start", "sm sm.SetPartitions")
 }
 
 // TestMail: what waits is one event of each kind, the newest snapshot comes before
@@ -285,7 +285,7 @@ func TestMail(t *testing.T) {
 		}
 	}
 	w.sm.Mail()
-	w.want(t, "sm", "sm sm.SetMembers", "sm sm.SetLeases", "sm sm.SetGroups", "sm sm.SetAliases", "sm sm.ReadTables")
+	w.want(t, "sm", "sm sm.SetMembers", "sm sm.SetPlacements", "sm sm.SetGroups", "sm sm.SetAliases", "sm sm.ReadTables")
 	w.sa.Mail()
 	w.want(t, "sa", "sa sa.Published", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3", "sa sa.Trap", "sa unsaved 3")
 	w.vm.Mail()
@@ -356,22 +356,22 @@ func TestTrapsInTurns(t *testing.T) {
 	}
 }
 
-func TestLeaseChangesAddUp(t *testing.T) {
-	at := func(g ib.GUID, fn uint16) subnet.Lease {
-		return subnet.Lease{GUID: g, Place: subnet.Place{Port: 1, Function: fn}}
+func TestPlacementChangesAddUp(t *testing.T) {
+	at := func(g ib.GUID, fn uint16) subnet.Placement {
+		return subnet.Placement{GUID: g, Place: subnet.Place{Port: 1, Function: fn}}
 	}
 	for _, c := range []struct {
 		name string
-		in   []leaseChange
-		want leaseChange
+		in   []placementChange
+		want placementChange
 	}{
-		{"the later counts", []leaseChange{{put: []subnet.Lease{at(1, 1), at(2, 1)}}, {put: []subnet.Lease{at(1, 2)}}}, leaseChange{put: []subnet.Lease{at(2, 1), at(1, 2)}}},
-		{"put, then dropped", []leaseChange{{put: []subnet.Lease{at(1, 1)}}, {drop: []ib.GUID{1}}}, leaseChange{drop: []ib.GUID{1}}},
-		{"dropped, then put", []leaseChange{{drop: []ib.GUID{1, 3}}, {put: []subnet.Lease{at(1, 1)}}}, leaseChange{drop: []ib.GUID{3}, put: []subnet.Lease{at(1, 1)}}},
-		{"all, then more", []leaseChange{{put: []subnet.Lease{at(1, 1), at(2, 1)}, all: true}, {put: []subnet.Lease{at(3, 1)}, drop: []ib.GUID{1}}}, leaseChange{put: []subnet.Lease{at(2, 1), at(3, 1)}, all: true}},
-		{"all forgets", []leaseChange{{put: []subnet.Lease{at(1, 1)}, drop: []ib.GUID{2}}, {put: []subnet.Lease{at(3, 1)}, all: true}}, leaseChange{put: []subnet.Lease{at(3, 1)}, all: true}},
+		{"the later counts", []placementChange{{put: []subnet.Placement{at(1, 1), at(2, 1)}}, {put: []subnet.Placement{at(1, 2)}}}, placementChange{put: []subnet.Placement{at(2, 1), at(1, 2)}}},
+		{"put, then dropped", []placementChange{{put: []subnet.Placement{at(1, 1)}}, {drop: []ib.GUID{1}}}, placementChange{drop: []ib.GUID{1}}},
+		{"dropped, then put", []placementChange{{drop: []ib.GUID{1, 3}}, {put: []subnet.Placement{at(1, 1)}}}, placementChange{drop: []ib.GUID{3}, put: []subnet.Placement{at(1, 1)}}},
+		{"all, then more", []placementChange{{put: []subnet.Placement{at(1, 1), at(2, 1)}, all: true}, {put: []subnet.Placement{at(3, 1)}, drop: []ib.GUID{1}}}, placementChange{put: []subnet.Placement{at(2, 1), at(3, 1)}, all: true}},
+		{"all forgets", []placementChange{{put: []subnet.Placement{at(1, 1)}, drop: []ib.GUID{2}}, {put: []subnet.Placement{at(3, 1)}, all: true}}, placementChange{put: []subnet.Placement{at(3, 1)}, all: true}},
 	} {
-		var got leaseChange
+		var got placementChange
 		for _, n := range c.in {
 			got = got.then(n)
 		}

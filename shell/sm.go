@@ -93,8 +93,8 @@ func (s *SM) handleEvent(ev sm.Event) {
 	if v, ok := s.shared.members.take(); ok {
 		s.carryOut(sm.SetMembers{Partitions: v})
 	}
-	if v, ok := s.shared.leases.take(); ok {
-		s.carryOut(sm.SetLeases{Put: v.put, Drop: v.drop, All: v.all})
+	if v, ok := s.shared.placements.take(); ok {
+		s.carryOut(sm.SetPlacements{Put: v.put, Drop: v.drop, All: v.all})
 	}
 	if v, ok := s.shared.groups.take(); ok {
 		s.carryOut(sm.SetGroups{Groups: v})
@@ -143,7 +143,7 @@ func (s *SM) do(out *sm.Output) {
 		wake(s.shared.WakeSA)
 		wake(s.shared.WakeVM)
 	}
-	s.shared.report(out.Leases)
+	s.shared.report(out.Placements)
 	for i := range out.Traps {
 		if !s.shared.trap(&out.Traps[i]) {
 			s.edge.TrapLost()

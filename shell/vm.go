@@ -22,7 +22,7 @@ type VMEdge interface {
 	// Published is told of a view that Shared.VMs already shows.
 	Published(v *vm.View)
 	// Reported is told of reports of the subnet manager before the core is.
-	Reported(list []subnet.LeaseReport)
+	Reported(list []subnet.PlacementReport)
 	// Answered is told of the answer to an operation, and how long it took.
 	Answered(op vm.Op, r *vm.Reply, took time.Duration)
 	Tell(list []vm.Notice)
@@ -145,8 +145,8 @@ func (v *VM) carryOut(ev vm.Event) {
 	if out.PartitionsChanged {
 		v.shared.setMembers(out.Partitions)
 	}
-	if out.LeasesChanged {
-		v.shared.setLeases(leaseChange{out.Put, out.Drop, out.All})
+	if out.PlacementsChanged {
+		v.shared.setPlacements(placementChange{out.Put, out.Drop, out.All})
 	}
 	for i := range out.Replies {
 		v.answer(&out.Replies[i])

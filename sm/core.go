@@ -140,7 +140,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.pkeys.Set(ev.Policy, ev.Tag)
 	case SetAliases:
 		c.guids.Set(ev.Aliases)
-	case SetLeases:
+	case SetPlacements:
 		c.placements.Set(placement.Change{Put: ev.Put, Drop: ev.Drop, All: ev.All})
 	case SetMembers:
 		c.pkeys.SetMembers(ev.Partitions, ev.Tag)

@@ -67,14 +67,14 @@ type SetPartitions struct {
 // back; the snapshot shows what is acknowledged.
 type SetAliases struct{ Aliases []subnet.Alias }
 
-// SetLeases changes the addresses of virtual machines' interfaces and where they
-// are to be: Put replaces the leases of those GUIDs, Drop ends others; with All
-// every lease that is not in Put ends. Leases are durable with who sets them: the
-// manager stores only the LIDs that it gave. What becomes of each is told in
-// Output.Leases, also of one that is put again as it was: who puts a lease waits
-// for a report. All of one event move together, in common LFT blocks.
-type SetLeases struct {
-	Put  []subnet.Lease
+// SetPlacements changes the addresses of virtual machines' interfaces and where they
+// are to be: Put replaces the placements of those GUIDs, Drop ends others; with All
+// every placement that is not in Put ends. The caller stores the placements; the
+// manager stores only the LIDs that it assigned. Output.Placements reports the outcome
+// of each, also of one that is put again unchanged, because the caller waits for a
+// report. All placements of one event move together, in common LFT blocks.
+type SetPlacements struct {
+	Put  []subnet.Placement
 	Drop []ib.GUID
 	All  bool
 }
@@ -112,7 +112,7 @@ func (Reroute) event()       {}
 func (SetGroups) event()     {}
 func (SetPartitions) event() {}
 func (SetAliases) event()    {}
-func (SetLeases) event()     {}
+func (SetPlacements) event() {}
 func (SetMembers) event()    {}
 func (ReadTables) event()    {}
 func (PortLost) event()      {}
@@ -147,10 +147,10 @@ type Output struct {
 	Plan       *job.Plan
 	// Traps are the traps that were taken, for subscribers: all but those of a
 	// source that keeps sending them.
-	Traps   []Trap
-	Leases  []subnet.LeaseReport // in the order in which it happened
-	Timer   mad.Time
-	Stopped bool // Stop is complete; the core wants no further events
+	Traps      []Trap
+	Placements []subnet.PlacementReport // in the order in which it happened
+	Timer      mad.Time
+	Stopped    bool // Stop is complete; the core wants no further events
 
 	bufs []*ib.MAD
 }
@@ -162,7 +162,7 @@ func (o *Output) Reset() {
 	clear(o.Persist)
 	*o = Output{
 		Persist: o.Persist[:0], Sends: o.Sends[:0], Jobs: o.Jobs[:0], Notices: o.Notices[:0],
-		Traps: o.Traps[:0], Leases: o.Leases[:0], Timer: mad.Never, bufs: o.bufs,
+		Traps: o.Traps[:0], Placements: o.Placements[:0], Timer: mad.Never, bufs: o.bufs,
 	}
 }
 

@@ -31,8 +31,8 @@ func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {
 		grant(c.lids.OfFunction(p), p.Port)
 	}
 	c.placements.EachLID(grant)
-	// One that a lease has is also its function's: both say the same port, but while it
-	// moves, and then the function's counts.
+	// The LID of a placement is also its function's. Both name the same port except during
+	// a move, and then the function's counts.
 	slices.SortStableFunc(list, func(a, b fabric.LIDGrant) int { return cmp.Compare(a.LID, b.LID) })
 	list = slices.CompactFunc(list, func(a, b fabric.LIDGrant) bool { return a.LID == b.LID })
 	h, err := g.WithLIDs(list)

@@ -13,9 +13,9 @@ import (
 // what cannot be: ports that are not there, LIDs of others.
 func TestGrantLIDs(t *testing.T) {
 	c := found(config.Defaults(), 100, show{guid: 100}, show{guid: 101}, show{guid: 102})
-	var put []subnet.Lease
+	var put []subnet.Placement
 	for i, port := range []ib.GUID{101, 102, 999, 101} {
-		put = append(put, subnet.Lease{GUID: 0x1000 + ib.GUID(i), Place: subnet.Place{Port: port, Function: 1}, LIDKind: subnet.OwnLID})
+		put = append(put, subnet.Placement{GUID: 0x1000 + ib.GUID(i), Place: subnet.Place{Port: port, Function: 1}, LIDKind: subnet.OwnLID})
 		c.lids.Give(put[i].GUID, 5+ib.LID(i))
 	}
 	c.placements.Set(placement.Change{Put: put})

@@ -68,7 +68,9 @@ func (l link) PublishPorts() {
 func (l link) PortsChanged() bool { return l.c.shown.ports }
 
 // Report implements placement.Snapshots.
-func (l link) Report(list []subnet.LeaseReport) { l.c.out.Leases = append(l.c.out.Leases, list...) }
+func (l link) Report(list []subnet.PlacementReport) {
+	l.c.out.Placements = append(l.c.out.Placements, list...)
+}
 
 // floatsSet ends the phase in which ports got their LIDs.
 func (c *Core) floatsSet() {
@@ -103,6 +105,6 @@ func (c *Core) moveStatus() MoveStatus {
 	s, n := c.moveState.count, c.placements.Status()
 	s.LIDLimit, s.LIDsUsed = n.LIDs.Limit, n.LIDs.Used()
 	s.Ports, s.Functions, s.Interfaces = n.LIDs.Ports, n.LIDs.Functions, n.LIDs.Placements
-	s.Leases, s.Waiting = n.Placements, n.Nowhere
+	s.Placements, s.Waiting = n.Placements, n.Nowhere
 	return s
 }

@@ -98,10 +98,10 @@ type Status struct {
 type MoveStatus struct {
 	// LIDLimit is how many LIDs the smallest forwarding table holds; LIDsUsed how
 	// many are given or kept for somebody: Ports, Functions (of prepopulated
-	// vSwitches) and Interfaces (leases and VPorts) have them.
+	// vSwitches) and Interfaces (placements and VPorts) have them.
 	LIDLimit, LIDsUsed           int
 	Ports, Functions, Interfaces int
-	Leases, Waiting              int // leases; those of them that are nowhere
+	Placements, Waiting          int // Waiting: placements without a location
 
 	Batches  uint64 // times that LIDs were moved
 	LIDs     uint64 // moves of LIDs

@@ -3,7 +3,7 @@ package subnet
 import "fmt"
 
 // Cause says why a placement waits or is refused. Programs branch on it;
-// LeaseReport.Reason is the same in words.
+// PlacementReport.Reason is the same in words.
 type Cause uint8
 
 // The causes.

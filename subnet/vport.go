@@ -96,7 +96,7 @@ func (p Place) String() string {
 	return fmt.Sprintf("%v/%d", p.Port, p.Function)
 }
 
-// LIDKind is which LID the holder of a Lease is reached at.
+// LIDKind says which LID leads to the interface of a Placement.
 type LIDKind uint8
 
 // The kinds.
@@ -105,9 +105,9 @@ const (
 	SharedLID LIDKind = iota
 	// OwnLID: a LID that moves with the GUID, the lowest free one.
 	OwnLID
-	// FloatingLID: as OwnLID, on a SharedPort: while the lease is placed the port
+	// FloatingLID: as OwnLID, on a SharedPort: while the interface is there the port
 	// itself has this LID instead of its own (LIDtracker: Tasoulas et al., 2014,
-	// §IV-A). It is the highest free LID, and a port holds one lease at a time.
+	// §IV-A). It is the highest free LID, and a port holds one placement at a time.
 	FloatingLID
 )
 
@@ -152,10 +152,10 @@ func (m MoveMode) String() string {
 	return fmt.Sprintf("mode(%d)", uint8(m))
 }
 
-// Lease is the address of a virtual machine's interface and its intended location:
+// Placement is the address of a virtual machine's interface and its intended location:
 // the address manager decides it and the subnet manager carries it out. GUID is
 // its key.
-type Lease struct {
+type Placement struct {
 	GUID    ib.GUID // port GUID of the interface (vGUID)
 	Place   Place   // the zero Place: nowhere; the LID stays reserved
 	LIDKind LIDKind
@@ -164,47 +164,47 @@ type Lease struct {
 	Aliases []ib.GUID // more GUIDs, for the VPort's GUID table from index 1 on
 }
 
-// LeaseState is the subnet manager's state of a Lease.
-type LeaseState uint8
+// PlacementState is the subnet manager's state of a Placement.
+type PlacementState uint8
 
 // The states.
 const (
-	// LeaseWaiting: its location does not exist, is not up, or is still in use by
-	// another lease.
-	LeaseWaiting LeaseState = iota
-	// LeaseMoving: it is being put in its place.
-	LeaseMoving
-	// LeasePlaced: the address works at its location, or, without a location, was
+	// PlacementWaiting: its location does not exist, is not up, or is still in use by
+	// another placement.
+	PlacementWaiting PlacementState = iota
+	// PlacementMoving: the move to its location is in progress.
+	PlacementMoving
+	// PlacementPlaced: the address works at its location, or, without a location, was
 	// removed everywhere.
-	LeasePlaced
-	// LeaseRefused: it is impossible; Reason says why. Nothing was moved. It is
-	// retried after sm's RetryInterval, when the lease is set again, or when the
+	PlacementPlaced
+	// PlacementRefused: it is impossible; Reason says why. Nothing was moved. It is
+	// retried after sm's RetryInterval, when the placement is set again, or when the
 	// location returns.
-	LeaseRefused
+	PlacementRefused
 )
 
-func (s LeaseState) String() string {
+func (s PlacementState) String() string {
 	switch s {
-	case LeaseWaiting:
+	case PlacementWaiting:
 		return "waiting"
-	case LeaseMoving:
+	case PlacementMoving:
 		return "moving"
-	case LeasePlaced:
+	case PlacementPlaced:
 		return "placed"
-	case LeaseRefused:
+	case PlacementRefused:
 		return "refused"
 	}
-	return fmt.Sprintf("lease(%d)", uint8(s))
+	return fmt.Sprintf("placement(%d)", uint8(s))
 }
 
-// LeaseReport reports a change of a Lease's state.
-type LeaseReport struct {
+// PlacementReport reports a change of a Placement's state.
+type PlacementReport struct {
 	GUID   ib.GUID
 	Place  Place // the location requested when the report was made
-	State  LeaseState
+	State  PlacementState
 	LID    ib.LID // that the interface is reached at, 0 if none
-	Cause  Cause  // of LeaseRefused and LeaseWaiting: why, for programs
+	Cause  Cause  // of PlacementRefused and PlacementWaiting: why, for programs
 	Reason string // the same in words, with the remedy
-	SMPs   int    // of LeasePlaced: LFT blocks that this lease's LID took, by the paper's count
-	AtRisk bool   // of LeasePlaced: a transient cycle of credits was possible while its LID moved
+	SMPs   int    // of PlacementPlaced: LFT blocks that this placement's LID took, by the paper's count
+	AtRisk bool   // of PlacementPlaced: a transient cycle of credits was possible while its LID moved
 }

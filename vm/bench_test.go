@@ -12,7 +12,7 @@ import (
 // population is a core with n interfaces, one function after the other of 3,000
 // hypervisors, all placed. The subnet is the one of §V-A of the vSwitch paper.
 func population(tb testing.TB, n int) *rig {
-	r := &rig{t: tb, replies: map[uint64]Reply{}, leases: map[ib.GUID]subnet.Lease{}}
+	r := &rig{t: tb, replies: map[uint64]Reply{}, placements: map[ib.GUID]subnet.Placement{}}
 	r.c = New(Config{})
 	var out Output
 	quiet := func(ev Event) {
@@ -57,10 +57,10 @@ func population(tb testing.TB, n int) *rig {
 func vmName(i int) string        { return fmt.Sprintf("tenant-%02d/vm-%05d", i%100, i) }
 func hyper(i int) ib.GUID        { return ib.GUID(0x100000 + i) }
 func placeOf(i int) subnet.Place { return at(hyper(i/16), uint16(1+i%16)) }
-func placed(list []subnet.Lease) []subnet.LeaseReport {
-	var out []subnet.LeaseReport
+func placed(list []subnet.Placement) []subnet.PlacementReport {
+	var out []subnet.PlacementReport
 	for i, l := range list {
-		out = append(out, subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: subnet.LeasePlaced, LID: ib.LID(1 + i%49000)})
+		out = append(out, subnet.PlacementReport{GUID: l.GUID, Place: l.Place, State: subnet.PlacementPlaced, LID: ib.LID(1 + i%49000)})
 	}
 	return out
 }
@@ -85,7 +85,7 @@ func migrations(b *testing.B, r *rig, n, batch, round int) {
 		gen := o.PersistGen
 		o = step(Persisted{Gen: gen})
 		if len(o.Put) != batch {
-			b.Fatalf("%d leases put, want %d: %+v", len(o.Put), batch, o.Replies)
+			b.Fatalf("%d placements put, want %d: %+v", len(o.Put), batch, o.Replies)
 		}
 		o = step(Reports{placed(o.Put)})
 		o = step(Persisted{Gen: o.PersistGen})

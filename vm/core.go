@@ -57,7 +57,7 @@ type Core struct {
 // item is a request or a report.
 type item struct {
 	req *Request
-	rep *subnet.LeaseReport
+	rep *subnet.PlacementReport
 }
 
 // waiter is a request that is answered when an operation has ended.
@@ -150,11 +150,11 @@ func (c *Core) onStart(records []store.Record) {
 		}
 	}
 	for e := range c.list.all() {
-		if l, ok := e.lease(); ok {
+		if l, ok := e.placement(); ok {
 			c.out.Put = append(c.out.Put, l)
 		}
 	}
-	c.out.All, c.out.LeasesChanged = true, true
+	c.out.All, c.out.PlacementsChanged = true, true
 	c.out.Partitions, c.out.PartitionsChanged = c.members.commit(), true
 	if n := len(c.busy); n > 0 {
 		c.tell("vm_resumed", false, "%d operations that were not finished go on", n)

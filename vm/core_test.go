@@ -25,14 +25,14 @@ type rig struct {
 	now   mad.Time
 	tag   uint64
 
-	view    *View
-	leases  map[ib.GUID]subnet.Lease
-	replies map[uint64]Reply
-	notices []Notice
-	parts   int // times that memberships were told
-	out     Output
+	view       *View
+	placements map[ib.GUID]subnet.Placement
+	replies    map[uint64]Reply
+	notices    []Notice
+	parts      int // times that memberships were told
+	out        Output
 
-	// obey has leases reported as placed at once.
+	// obey has placements reported as placed at once.
 	obey   bool
 	refuse map[subnet.Place]string // and these as refused
 	cause  subnet.Cause            // of refusals
@@ -52,7 +52,7 @@ func (r *rig) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.c, r.leases, r.replies, r.view = New(Config{}), map[ib.GUID]subnet.Lease{}, map[uint64]Reply{}, nil
+	r.c, r.placements, r.replies, r.view = New(Config{}), map[ib.GUID]subnet.Placement{}, map[uint64]Reply{}, nil
 	r.step(Start{Records: st.Records})
 }
 
@@ -71,7 +71,7 @@ func (r *rig) step(ev Event) {
 }
 
 // effects takes what the core told, and returns what the subnet manager says.
-func (r *rig) effects(out *Output) []subnet.LeaseReport {
+func (r *rig) effects(out *Output) []subnet.PlacementReport {
 	if out.Publish != nil {
 		r.view = out.Publish
 	}
@@ -85,21 +85,21 @@ func (r *rig) effects(out *Output) []subnet.LeaseReport {
 		r.replies[a.Tag] = a
 	}
 	r.notices = append(r.notices, out.Notices...)
-	if !out.LeasesChanged {
+	if !out.PlacementsChanged {
 		return nil
 	}
 	if out.All {
-		clear(r.leases)
+		clear(r.placements)
 	}
 	for _, g := range out.Drop {
-		delete(r.leases, g)
+		delete(r.placements, g)
 	}
-	var list []subnet.LeaseReport
+	var list []subnet.PlacementReport
 	for _, l := range out.Put {
-		r.leases[l.GUID] = l
-		rep := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: subnet.LeasePlaced}
+		r.placements[l.GUID] = l
+		rep := subnet.PlacementReport{GUID: l.GUID, Place: l.Place, State: subnet.PlacementPlaced}
 		if why := r.refuse[l.Place]; why != "" {
-			rep.State, rep.Cause, rep.Reason = subnet.LeaseRefused, r.cause, why
+			rep.State, rep.Cause, rep.Reason = subnet.PlacementRefused, r.cause, why
 		} else if l.LIDKind != subnet.SharedLID {
 			if rep.LID = l.LID; rep.LID == 0 {
 				r.lid++
@@ -162,8 +162,8 @@ func (r *rig) is(name string, st State, at subnet.Place) {
 	if i == nil || i.State != st || i.Place != at || i.Doing != "" {
 		r.t.Fatalf("%+v, want %v at %v", i, st, at)
 	}
-	if l, has := r.leases[i.GUID]; has && l.Place != at || !has && at != (subnet.Place{}) {
-		r.t.Fatalf("%+v has the lease %+v", i, l)
+	if l, has := r.placements[i.GUID]; has && l.Place != at || !has && at != (subnet.Place{}) {
+		r.t.Fatalf("%+v has the placement %+v", i, l)
 	}
 }
 
@@ -281,8 +281,8 @@ func TestLife(t *testing.T) {
 	lid := i.LID
 	r.is("web", Attached, at(hyperA, 1))
 	i = r.ok(Migrate{"web", at(hyperB, 3)})
-	if i.State != Migrating || r.leases[i.GUID].Place != at(hyperA, 1) {
-		t.Fatalf("%+v, lease %+v", i, r.leases[i.GUID])
+	if i.State != Migrating || r.placements[i.GUID].Place != at(hyperA, 1) {
+		t.Fatalf("%+v, placement %+v", i, r.placements[i.GUID])
 	}
 	r.lid = lid - 1 // the subnet manager keeps it
 	i = r.ok(Finish{"web"})
@@ -301,7 +301,7 @@ func TestLife(t *testing.T) {
 		t.Fatal(r.view.Journal)
 	}
 	r.ok(Delete{Name: "web"})
-	if st, _ := r.store.Load(); len(st.Records) != 0 || r.view.Len() != 0 || len(r.leases) != 0 {
-		t.Fatalf("left: %+v, %d interfaces, leases %v", st.Records, r.view.Len(), r.leases)
+	if st, _ := r.store.Load(); len(st.Records) != 0 || r.view.Len() != 0 || len(r.placements) != 0 {
+		t.Fatalf("left: %+v, %d interfaces, placements %v", st.Records, r.view.Len(), r.placements)
 	}
 }

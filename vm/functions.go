@@ -102,7 +102,7 @@ func (c *Core) bind(e *entry, p subnet.Place) error {
 	return nil
 }
 
-// take gives e the GUID of the function where its lease is to be, if it is to have
+// take gives e the GUID of the function where its placement is to be, if it is to have
 // that: the one of Finish's destination, else of its place.
 func (c *Core) take(e *entry) {
 	if e.GUIDKind != FunctionGUID {

@@ -35,12 +35,12 @@ func TestFunctionGUID(t *testing.T) {
 	}
 	r.restart()
 	r.up()
-	// The lease of the old GUID ends, that of the new one and its P_Keys begin, in one.
+	// The placement of the old GUID ends, that of the new one and its P_Keys begin, in one.
 	if i := r.ok(Finish{"web"}); i.GUID != two || i.DestGUID != 0 || i.Place != at(sharedB, 3) {
 		t.Fatalf("%+v", i)
 	}
-	if _, left := r.leases[one]; left || r.leases[two].Place != at(sharedB, 3) || !r.told("vm_migrated", one.String(), two.String()) {
-		t.Fatalf("%v %v", r.leases, r.notices)
+	if _, left := r.placements[one]; left || r.placements[two].Place != at(sharedB, 3) || !r.told("vm_migrated", one.String(), two.String()) {
+		t.Fatalf("%v %v", r.placements, r.notices)
 	}
 	r.has(5, two)
 	want := []FunctionAddress{{at(sharedA, 1), one}, {at(sharedB, 3), two}}
@@ -50,8 +50,8 @@ func TestFunctionGUID(t *testing.T) {
 	if i := r.ok(Detach{"web"}); i.GUID != 0 || i.LID != 0 {
 		t.Fatalf("%+v", i)
 	}
-	if len(r.leases) != 0 {
-		t.Fatalf("%v", r.leases)
+	if len(r.placements) != 0 {
+		t.Fatalf("%v", r.placements)
 	}
 	r.has(5)
 	r.restart()
@@ -65,8 +65,8 @@ func TestFunctionGUID(t *testing.T) {
 	}
 	r.ok(Delete{"other", true})
 	r.ok(Delete{"web", true})
-	if p := r.view.Pools; p.GUIDsUsed != 3 || len(r.leases) != 0 {
-		t.Fatalf("%+v %v: functions keep theirs", p, r.leases)
+	if p := r.view.Pools; p.GUIDsUsed != 3 || len(r.placements) != 0 {
+		t.Fatalf("%+v %v: functions keep theirs", p, r.placements)
 	}
 	// A static one at a function with a GUID has its own.
 	if i := r.ok(Attach{"db", at(sharedB, 3)}); i.GUID != two+1 {
@@ -102,27 +102,27 @@ func TestFunctionGUIDGoesBack(t *testing.T) {
 	r.ok(Migrate{"web", at(sharedB, 1)})
 	r.fails(Finish{"web"}, ErrConflict, "does not take it")
 	r.is("web", Attached, at(hyperA, 1))
-	if i := r.view.Interface("web"); i.GUID != one || i.DestGUID != 0 || len(r.leases) != 1 || r.leases[one].Place != at(hyperA, 1) {
-		t.Fatalf("%+v %v", i, r.leases)
+	if i := r.view.Interface("web"); i.GUID != one || i.DestGUID != 0 || len(r.placements) != 1 || r.placements[one].Place != at(hyperA, 1) {
+		t.Fatalf("%+v %v", i, r.placements)
 	}
 	r.has(5, one)
 	delete(r.refuse, at(sharedB, 1))
 	r.ok(Migrate{"web", at(sharedB, 1)})
 	r.obey = false
 	finish := r.ask(Finish{"web"})[0]
-	if _, left := r.leases[one]; left || r.leases[two].Place != at(sharedB, 1) {
-		t.Fatalf("%v", r.leases)
+	if _, left := r.placements[one]; left || r.placements[two].Place != at(sharedB, 1) {
+		t.Fatalf("%v", r.placements)
 	}
 	r.has(5, two)
 	r.restart() // and it goes on
 	r.up()
-	if r.leases[two].Place != at(sharedB, 1) || len(r.leases) != 1 {
-		t.Fatalf("%v", r.leases)
+	if r.placements[two].Place != at(sharedB, 1) || len(r.placements) != 1 {
+		t.Fatalf("%v", r.placements)
 	}
 	r.obey = true
 	r.ok(RollBack{"web"})
-	if i := r.view.Interface("web"); i.GUID != one || r.leases[one].Place != at(hyperA, 1) || len(r.leases) != 1 {
-		t.Fatalf("%+v %v", i, r.leases)
+	if i := r.view.Interface("web"); i.GUID != one || r.placements[one].Place != at(hyperA, 1) || len(r.placements) != 1 {
+		t.Fatalf("%+v %v", i, r.placements)
 	}
 	r.has(5, one)
 	if a, ok := r.replies[finish]; ok && a.Err == nil {
@@ -139,8 +139,8 @@ func TestFunctionGUIDPlaces(t *testing.T) {
 	r.fails(Attach{"web", at(vportB, 1)}, ErrConflict, "GUIDs from the hypervisor")
 	r.fails(Attach{"web", at(plain, 1)}, ErrConflict, "cannot hold")
 	for _, p := range []subnet.Place{at(vportA, 2), at(hyperA, 2)} {
-		if a := r.do(Attach{"web", p}); !a.Waiting || a.Interface.GUID != 0 || len(r.leases) != 0 {
-			t.Fatalf("%+v %v", a, r.leases)
+		if a := r.do(Attach{"web", p}); !a.Waiting || a.Interface.GUID != 0 || len(r.placements) != 0 {
+			t.Fatalf("%+v %v", a, r.placements)
 		}
 		if i := r.ok(Detach{"web"}); i.State != Created {
 			t.Fatalf("%+v", i)
@@ -172,7 +172,7 @@ func TestFunctionGUIDPlaces(t *testing.T) {
 }
 
 // TestFunctionGUIDHandedOn: who comes in the same transaction in which another one goes
-// has its GUID, whose lease is not dropped.
+// has its GUID, whose placement is not dropped.
 func TestFunctionGUIDHandedOn(t *testing.T) {
 	r := newRig(t)
 	r.up()
@@ -181,8 +181,8 @@ func TestFunctionGUIDHandedOn(t *testing.T) {
 	}
 	r.ok(Attach{"a", at(sharedA, 1)})
 	tags := r.ask(Delete{"a", true}, Attach{"b", at(sharedA, 1)})
-	if a := r.replies[tags[1]]; a.Err != nil || a.Interface.GUID != defaultFirst || r.leases[defaultFirst].Place != at(sharedA, 1) {
-		t.Fatalf("%+v %v", a, r.leases)
+	if a := r.replies[tags[1]]; a.Err != nil || a.Interface.GUID != defaultFirst || r.placements[defaultFirst].Place != at(sharedA, 1) {
+		t.Fatalf("%+v %v", a, r.placements)
 	}
 }
 

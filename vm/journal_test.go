@@ -104,27 +104,27 @@ func TestSourceGone(t *testing.T) {
 	r.ok(Migrate{"web", at(hyperB, 2)})
 	r.fails(Finish{"web"}, ErrConflict, "it died")
 	r.is("web", Attached, at(hyperA, 1))
-	if i := r.view.Interface("web"); i.Lease != subnet.LeaseRefused || !strings.Contains(i.Reason, "it died") {
+	if i := r.view.Interface("web"); i.Placement != subnet.PlacementRefused || !strings.Contains(i.Reason, "it died") {
 		t.Errorf("%+v", i)
 	}
 	// The subnet manager tries again until it works; nothing is to be done here.
 	r.now = r.now.Add(time.Hour)
-	if r.step(Timer{}); r.out.LeasesChanged || r.out.Timer != mad.Never {
-		t.Errorf("leases set again: %v, timer %v", r.out.Put, r.out.Timer)
+	if r.step(Timer{}); r.out.PlacementsChanged || r.out.Timer != mad.Never {
+		t.Errorf("placements set again: %v, timer %v", r.out.Put, r.out.Timer)
 	}
-	web := subnet.LeaseReport{GUID: r.view.Interface("web").GUID, Place: at(hyperA, 1), LID: 101}
+	web := subnet.PlacementReport{GUID: r.view.Interface("web").GUID, Place: at(hyperA, 1), LID: 101}
 	for range 3 {
-		web.State, web.Cause, web.Reason = subnet.LeaseMoving, subnet.CauseNone, ""
-		r.step(Reports{[]subnet.LeaseReport{web}})
-		web.State, web.Cause, web.Reason = subnet.LeaseRefused, subnet.CauseNotTaken, "it died"
-		r.step(Reports{[]subnet.LeaseReport{web}})
-		if i := r.view.Interface("web"); i.Lease != subnet.LeaseRefused {
+		web.State, web.Cause, web.Reason = subnet.PlacementMoving, subnet.CauseNone, ""
+		r.step(Reports{[]subnet.PlacementReport{web}})
+		web.State, web.Cause, web.Reason = subnet.PlacementRefused, subnet.CauseNotTaken, "it died"
+		r.step(Reports{[]subnet.PlacementReport{web}})
+		if i := r.view.Interface("web"); i.Placement != subnet.PlacementRefused {
 			t.Fatalf("%+v", i)
 		}
 	}
-	web.State, web.Cause, web.Reason = subnet.LeasePlaced, subnet.CauseNone, ""
-	r.step(Reports{[]subnet.LeaseReport{web}})
-	if i := r.view.Interface("web"); i.Lease != subnet.LeasePlaced || r.out.LeasesChanged {
+	web.State, web.Cause, web.Reason = subnet.PlacementPlaced, subnet.CauseNone, ""
+	r.step(Reports{[]subnet.PlacementReport{web}})
+	if i := r.view.Interface("web"); i.Placement != subnet.PlacementPlaced || r.out.PlacementsChanged {
 		t.Errorf("%+v", i)
 	}
 }
@@ -170,17 +170,17 @@ func TestRestartInTheMiddle(t *testing.T) {
 	g := r.view.Interface("web").GUID
 	r.restart()
 	r.is2("web", Migrating, DoingFinish)
-	if r.view.Journal != 1 || r.leases[g].Place != at(hyperB, 2) {
-		t.Fatalf("journal %d, lease %+v", r.view.Journal, r.leases[g])
+	if r.view.Journal != 1 || r.placements[g].Place != at(hyperB, 2) {
+		t.Fatalf("journal %d, placement %+v", r.view.Journal, r.placements[g])
 	}
 	r.up()
-	r.step(Reports{[]subnet.LeaseReport{{GUID: g, Place: at(hyperB, 2), State: subnet.LeaseMoving}}})
-	r.step(Reports{[]subnet.LeaseReport{{GUID: g, Place: at(hyperB, 2), State: subnet.LeasePlaced, LID: 77}}})
+	r.step(Reports{[]subnet.PlacementReport{{GUID: g, Place: at(hyperB, 2), State: subnet.PlacementMoving}}})
+	r.step(Reports{[]subnet.PlacementReport{{GUID: g, Place: at(hyperB, 2), State: subnet.PlacementPlaced, LID: 77}}})
 	r.is("web", Attached, at(hyperB, 2))
 	r.ask(Detach{"web"})
 	r.restart()
 	r.is2("web", Attached, DoingDetach)
-	r.step(Reports{[]subnet.LeaseReport{{GUID: g, State: subnet.LeasePlaced, LID: 77}}})
+	r.step(Reports{[]subnet.PlacementReport{{GUID: g, State: subnet.PlacementPlaced, LID: 77}}})
 	r.is("web", Detached, subnet.Place{})
 	if i := r.view.Interface("web"); i.LID != 77 || r.view.Journal != 0 {
 		t.Fatalf("%+v, journal %d", i, r.view.Journal)
@@ -196,13 +196,13 @@ func TestRollBackOnTheWay(t *testing.T) {
 	finish := r.ask(Finish{"web"})[0]
 	back := r.ask(RollBack{"web"})[0]
 	r.is2("web", Attached, DoingRollBack)
-	if r.leases[g].Place != at(hyperA, 1) {
-		t.Fatalf("%+v", r.leases[g])
+	if r.placements[g].Place != at(hyperA, 1) {
+		t.Fatalf("%+v", r.placements[g])
 	}
 	// What is said of the other place is past.
-	r.step(Reports{[]subnet.LeaseReport{{GUID: g, Place: at(hyperB, 2), State: subnet.LeasePlaced, LID: 5}}})
+	r.step(Reports{[]subnet.PlacementReport{{GUID: g, Place: at(hyperB, 2), State: subnet.PlacementPlaced, LID: 5}}})
 	r.is2("web", Attached, DoingRollBack)
-	r.step(Reports{[]subnet.LeaseReport{{GUID: g, Place: at(hyperA, 1), State: subnet.LeasePlaced, LID: 5}}})
+	r.step(Reports{[]subnet.PlacementReport{{GUID: g, Place: at(hyperA, 1), State: subnet.PlacementPlaced, LID: 5}}})
 	r.is("web", Attached, at(hyperA, 1))
 	if r.replies[finish].Err == nil || r.replies[back].Err != nil {
 		t.Fatalf("finish %+v, roll back %+v", r.replies[finish], r.replies[back])
@@ -213,7 +213,7 @@ func TestRollBackOnTheWay(t *testing.T) {
 func TestStoreFails(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	r.ok(Migrate{"web", at(hyperB, 2)})
-	before, puts := durable(r.view), len(r.leases)
+	before, puts := durable(r.view), len(r.placements)
 	for _, op := range []Op{
 		Create{Interface{Name: "db", GUID: 5}},
 		Finish{"web"},
@@ -226,7 +226,7 @@ func TestStoreFails(t *testing.T) {
 		r.store.FailNext = 1
 		parts := r.parts
 		r.fails(op, ErrStore, "injected")
-		if after := durable(r.view); after != before || len(r.leases) != puts || r.parts != parts {
+		if after := durable(r.view); after != before || len(r.placements) != puts || r.parts != parts {
 			t.Fatalf("%T: became\n%s", op, after)
 		}
 	}
@@ -249,7 +249,7 @@ func TestReportNotStored(t *testing.T) {
 	tag := r.ask(Finish{"web"})[0]
 	g := r.view.Interface("web").GUID
 	r.store.FailNext = 2
-	r.step(Reports{[]subnet.LeaseReport{{GUID: g, Place: at(hyperB, 2), State: subnet.LeasePlaced, LID: 101}}})
+	r.step(Reports{[]subnet.PlacementReport{{GUID: g, Place: at(hyperB, 2), State: subnet.PlacementPlaced, LID: 101}}})
 	if _, told := r.replies[tag]; told || !r.told("vm_store") {
 		t.Fatal("told what is not stored")
 	}
@@ -305,8 +305,8 @@ func TestWaits(t *testing.T) {
 	r.up(gone...)
 	r.obey = true
 	r.up()
-	for g, l := range r.leases { // told before, when nobody obeyed
-		r.step(Reports{[]subnet.LeaseReport{{GUID: g, Place: l.Place, State: subnet.LeasePlaced, LID: ib.LID(g & 0xFFF)}}})
+	for g, l := range r.placements { // told before, when nobody obeyed
+		r.step(Reports{[]subnet.PlacementReport{{GUID: g, Place: l.Place, State: subnet.PlacementPlaced, LID: ib.LID(g & 0xFFF)}}})
 	}
 	r.is("any", Attached, at(hyperA, 2))
 	r.is("one", Attached, at(hyperA, 1))
@@ -317,7 +317,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestPatience: who asks is not kept waiting for ever.
+// TestPatience: a request that waits is answered after patience at most.
 func TestPatience(t *testing.T) {
 	r := newRig(t)
 	r.up()
@@ -339,7 +339,7 @@ func TestPatience(t *testing.T) {
 		t.Fatal("too early")
 	}
 	g := r.view.Interface("web").GUID
-	r.step(Reports{[]subnet.LeaseReport{{GUID: g, Place: at(hyperA, 1), State: subnet.LeasePlaced, LID: 9}}})
+	r.step(Reports{[]subnet.PlacementReport{{GUID: g, Place: at(hyperA, 1), State: subnet.PlacementPlaced, LID: 9}}})
 	if a, ok := r.replies[second]; !ok || a.Waiting || a.Err != nil || a.Interface.LID != 9 {
 		t.Fatalf("%+v %v", a, ok)
 	}

@@ -228,8 +228,8 @@ func TestTwin(t *testing.T) {
 				if v.guid == 0 && i.DestGUID != w.guids[v.dest] {
 					t.Fatalf("seed %d, %+v: %q will have GUID %v, want %v", seed, what, i.Name, i.DestGUID, w.guids[v.dest])
 				}
-				if l := r.leases[i.GUID]; l.Place != i.Place {
-					t.Fatalf("seed %d, %+v: %q is at %v, its lease at %v", seed, what, i.Name, i.Place, l.Place)
+				if l := r.placements[i.GUID]; l.Place != i.Place {
+					t.Fatalf("seed %d, %+v: %q is at %v, its placement at %v", seed, what, i.Name, i.Place, l.Place)
 				}
 			}
 			if len(r.view.Functions) != len(w.guids) {

@@ -160,9 +160,9 @@ func (c *Core) attach(r *Request, e *entry, at subnet.Place) error {
 	}
 	n := c.update(e, func(n *entry) {
 		n.State, n.before, n.Place, n.Doing, n.anyFunction = Attached, e.State, to, DoingAttach, at.Function == 0
-		n.last, n.why, n.Lease = noMigration, "", subnet.LeaseMoving
+		n.last, n.why, n.Placement = noMigration, "", subnet.PlacementMoving
 		if n.Reason = c.awaited(at.Port); !known {
-			n.Lease, n.Reason = subnet.LeaseWaiting, c.unknown(at.Port)
+			n.Placement, n.Reason = subnet.PlacementWaiting, c.unknown(at.Port)
 		}
 	})
 	c.await(r, n.Name, DoingAttach)
@@ -185,7 +185,7 @@ func (c *Core) attachAgain(r *Request, e *entry, at subnet.Place) error {
 			c.still(e.Name)
 		}
 	default:
-		c.tx.acts = append(c.tx.acts, act{kind: actReply, name: e.Name, tag: r.Tag, wait: e.Lease != subnet.LeasePlaced && e.State == Attached})
+		c.tx.acts = append(c.tx.acts, act{kind: actReply, name: e.Name, tag: r.Tag, wait: e.Placement != subnet.PlacementPlaced && e.State == Attached})
 	}
 	return nil
 }
@@ -229,14 +229,14 @@ func (c *Core) migrate(e *entry, to subnet.Place) error {
 	if err != nil {
 		return err
 	}
-	if e.Doing == DoingRollBack { // which its lease goes on with
+	if e.Doing == DoingRollBack { // which its placement goes on with
 		c.end(e.Name, DoingFinish, conflict("interface %q was rolled back and is at %v", e.Name, e.Place))
 		c.still(e.Name)
 	}
 	c.update(e, func(n *entry) {
 		n.State, n.Dest, n.Doing, n.anyFunction = Migrating, at, "", to.Function == 0
 		n.last, n.why = noMigration, ""
-		if n.Lease == subnet.LeasePlaced {
+		if n.Placement == subnet.PlacementPlaced {
 			n.Reason = ""
 		}
 	})
@@ -271,7 +271,7 @@ func (c *Core) finish(r *Request, e *entry) {
 		}
 		e = c.update(e, func(n *entry) {
 			n.Dest, n.Doing = c.follow(e), DoingFinish
-			n.Lease, n.Reason = subnet.LeaseMoving, c.awaited(e.Dest.Port)
+			n.Placement, n.Reason = subnet.PlacementMoving, c.awaited(e.Dest.Port)
 		})
 	}
 	c.await(r, e.Name, DoingFinish)
@@ -320,7 +320,7 @@ func (c *Core) detach(r *Request, e *entry) {
 		c.end(e.Name, "", conflict("interface %q was detached meanwhile", e.Name))
 		c.update(e, func(n *entry) {
 			n.State, n.before, n.Place, n.Doing, n.anyFunction = e.before, Created, subnet.Place{}, "", false
-			n.Lease, n.Reason = subnet.LeaseWaiting, ""
+			n.Placement, n.Reason = subnet.PlacementWaiting, ""
 		})
 		c.reply(r, e.Name, nil)
 		return
@@ -328,7 +328,7 @@ func (c *Core) detach(r *Request, e *entry) {
 		c.end(e.Name, "", conflict("interface %q was detached meanwhile", e.Name))
 		c.update(e, func(n *entry) {
 			n.State, n.before, n.Dest, n.Doing, n.anyFunction = Attached, Created, subnet.Place{}, DoingDetach, false
-			n.last, n.why, n.Lease, n.Reason = noMigration, "", subnet.LeaseMoving, ""
+			n.last, n.why, n.Placement, n.Reason = noMigration, "", subnet.PlacementMoving, ""
 			if c.up() == nil {
 				n.Reason = "waits until the subnet is up"
 			}

@@ -40,9 +40,9 @@ func (e *entry) places(yield func(subnet.Place) bool) {
 	_ = (e.Place.Function == 0 || yield(e.Place)) && (e.Dest.Function == 0 || yield(e.Dest))
 }
 
-// lease is what the subnet manager is to do for it; ok is false if nothing.
-func (e *entry) lease() (l subnet.Lease, ok bool) {
-	l = subnet.Lease{GUID: e.GUID, LIDKind: e.LIDKind, Mode: e.Mode, Aliases: e.Aliases}
+// placement is what the subnet manager is to do for it; ok is false if nothing.
+func (e *entry) placement() (l subnet.Placement, ok bool) {
+	l = subnet.Placement{GUID: e.GUID, LIDKind: e.LIDKind, Mode: e.Mode, Aliases: e.Aliases}
 	if e.Pinned {
 		l.LID = e.LID
 	}

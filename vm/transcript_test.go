@@ -261,8 +261,8 @@ func (b *desk) keys(words []string) (list []Membership) {
 }
 
 // report reads a line of sm.
-func (b *desk) report(w []string) subnet.LeaseReport {
-	r := subnet.LeaseReport{Place: b.place(w[2])}
+func (b *desk) report(w []string) subnet.PlacementReport {
+	r := subnet.PlacementReport{Place: b.place(w[2])}
 	if i := b.view.Interface(w[1]); i != nil {
 		r.GUID = i.GUID
 	}
@@ -275,15 +275,15 @@ func (b *desk) report(w []string) subnet.LeaseReport {
 	r.Reason = strings.Join(rest, " ")
 	switch w[0] {
 	case "placed":
-		r.State = subnet.LeasePlaced
+		r.State = subnet.PlacementPlaced
 	case "moving":
-		r.State = subnet.LeaseMoving
+		r.State = subnet.PlacementMoving
 	case "waiting":
-		r.State = subnet.LeaseWaiting
+		r.State = subnet.PlacementWaiting
 	case "refused":
-		r.State, r.Cause = subnet.LeaseRefused, subnet.CauseNotTaken
+		r.State, r.Cause = subnet.PlacementRefused, subnet.CauseNotTaken
 	case "refused-no-lid":
-		r.State, r.Cause = subnet.LeaseRefused, subnet.CauseNoLID
+		r.State, r.Cause = subnet.PlacementRefused, subnet.CauseNoLID
 	default:
 		b.t.Fatalf("sm: what is %q?", w[0])
 	}
@@ -353,7 +353,7 @@ func (b *desk) wants(out *Output) {
 	if out.PartitionsChanged {
 		b.say("sm: memberships:%s", b.memberships(out))
 	}
-	if !out.LeasesChanged {
+	if !out.PlacementsChanged {
 		return
 	}
 	if out.All {

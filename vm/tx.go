@@ -105,22 +105,22 @@ func (c *Core) settleIdle() {
 		if is == nil || is.Doing != DoingRollBack && is.Doing != DoingDetach || was != nil && was.Doing == is.Doing {
 			continue
 		}
-		old, had := leaseOf(was)
-		l, has := is.lease()
-		if has == had && equalLease(&old, &l) {
-			c.settle(is, &subnet.LeaseReport{GUID: is.GUID, Place: l.Place, State: subnet.LeasePlaced, LID: is.LID})
+		old, had := placementOf(was)
+		l, has := is.placement()
+		if has == had && equalPlacement(&old, &l) {
+			c.settle(is, &subnet.PlacementReport{GUID: is.GUID, Place: l.Place, State: subnet.PlacementPlaced, LID: is.LID})
 		}
 	}
 }
 
-func leaseOf(e *entry) (l subnet.Lease, ok bool) {
+func placementOf(e *entry) (l subnet.Placement, ok bool) {
 	if e == nil {
 		return l, false
 	}
-	return e.lease()
+	return e.placement()
 }
 
-func equalLease(a, b *subnet.Lease) bool {
+func equalPlacement(a, b *subnet.Placement) bool {
 	return a.GUID == b.GUID && a.Place == b.Place && a.LIDKind == b.LIDKind && a.LID == b.LID && a.Mode == b.Mode &&
 		slices.Equal(a.Aliases, b.Aliases)
 }
@@ -132,10 +132,10 @@ func (c *Core) commit() {
 	c.functions.commit()
 	for _, name := range t.order {
 		was, is := t.before[name], c.named[name]
-		old, had := leaseOf(was)
-		l, has := leaseOf(is)
+		old, had := placementOf(was)
+		l, has := placementOf(is)
 		switch {
-		case has && (!had || !equalLease(&old, &l)):
+		case has && (!had || !equalPlacement(&old, &l)):
 			c.out.Put = append(c.out.Put, l)
 		case had && !has:
 			c.out.Drop = append(c.out.Drop, old.GUID)
@@ -151,16 +151,16 @@ func (c *Core) commit() {
 			}
 		}
 	}
-	// A GUID that passed from one interface to another has a new lease.
+	// A GUID that passed from one interface to another has a new placement.
 	c.out.Drop = slices.DeleteFunc(c.out.Drop, func(g ib.GUID) bool {
 		e := c.named[c.byGUID[g]]
 		if e == nil || e.GUID != g {
 			return false
 		}
-		_, has := e.lease()
+		_, has := e.placement()
 		return has
 	})
-	c.out.LeasesChanged = c.out.LeasesChanged || len(c.out.Put)+len(c.out.Drop) > 0
+	c.out.PlacementsChanged = c.out.PlacementsChanged || len(c.out.Put)+len(c.out.Drop) > 0
 	if c.members.dirty() {
 		c.out.Partitions, c.out.PartitionsChanged = c.members.commit(), true
 		c.changed = true

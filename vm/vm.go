@@ -1,7 +1,7 @@
 // Package vm is the address manager: it knows the network interfaces of virtual
 // machines, which addresses each has (GUIDs, and so GIDs, P_Keys, and a LID of its
 // own if it wants one), on which virtual function it is, and takes them from one
-// hypervisor to another. What it decides are leases (subnet.Lease), which the
+// hypervisor to another. What it decides are placements (subnet.Placement), which the
 // subnet manager makes so in hardware, and memberships of partitions.
 //
 // Core is a state machine like sm.Core and sa.Core: the shell gives it events, one
@@ -108,9 +108,9 @@ type Interface struct {
 	// Doing is the operation that is stored and not finished: one of the Doing
 	// constants. Empty if nothing is under way.
 	Doing string
-	// Lease is what the subnet manager last said of it; not stored.
-	Lease  subnet.LeaseState
-	Reason string // why it waits, was refused, or was rolled back
+	// Placement is what the subnet manager last said of it; not stored.
+	Placement subnet.PlacementState
+	Reason    string // why it waits, was refused, or was rolled back
 }
 
 // Errors of operations. They are wrapped by what says which interface or value is
@@ -142,8 +142,8 @@ type Start struct{ Records []store.Record }
 // Published is a new state of the subnet.
 type Published struct{ Snap *subnet.Snapshot }
 
-// Reports are what the subnet manager said of leases, in its order.
-type Reports struct{ List []subnet.LeaseReport }
+// Reports are what the subnet manager said of placements, in its order.
+type Reports struct{ List []subnet.PlacementReport }
 
 // Requests are operations, in the order in which they came. Those of one event are
 // stored together and move together.
@@ -283,7 +283,7 @@ func (r Reply) Now(i Interface) Reply {
 	if r.Interface = i; i.Doing != "" {
 		return r
 	}
-	if r.Waiting = false; i.Lease == subnet.LeaseRefused || to != (subnet.Place{}) && i.Place != to {
+	if r.Waiting = false; i.Placement == subnet.PlacementRefused || to != (subnet.Place{}) && i.Place != to {
 		r.Err = conflict("interface %q is %v: %s", i.Name, i.State, i.Reason)
 	}
 	return r
@@ -315,14 +315,14 @@ type Output struct {
 	// manager's SetMembers.
 	Partitions        []partition.Partition
 	PartitionsChanged bool
-	// Put and Drop, with LeasesChanged, are for its SetLeases; All: Put is all there is.
-	Put           []subnet.Lease
-	Drop          []ib.GUID
-	All           bool
-	LeasesChanged bool
-	Replies       []Reply
-	Notices       []Notice
-	Timer         mad.Time
+	// Put and Drop, with PlacementsChanged, are for its SetPlacements; All: Put is all there is.
+	Put               []subnet.Placement
+	Drop              []ib.GUID
+	All               bool
+	PlacementsChanged bool
+	Replies           []Reply
+	Notices           []Notice
+	Timer             mad.Time
 }
 
 // Notice is something worth logging.

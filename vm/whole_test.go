@@ -98,8 +98,8 @@ func TestCrashAtEachWrite(t *testing.T) {
 			}
 			if i := r.view.Interface("web"); i != nil {
 				got = fmt.Sprint(i.State, i.Place)
-				if i.Doing != "" || i.Dest != (subnet.Place{}) || r.leases[i.GUID].Place != i.Place {
-					t.Errorf("%T, died at %d: %+v, lease %+v", c.op, p, i, r.leases[i.GUID])
+				if i.Doing != "" || i.Dest != (subnet.Place{}) || r.placements[i.GUID].Place != i.Place {
+					t.Errorf("%T, died at %d: %+v, placement %+v", c.op, p, i, r.placements[i.GUID])
 				}
 			}
 			if got != want || r.view.Journal != 0 {
@@ -191,9 +191,9 @@ func TestReplyNow(t *testing.T) {
 		{"it moved", moving, []Interface{{Name: "web", State: Attached, Place: at(hyperB, 1)}}, "done"},
 		{"it moved to where its VPort turned up", moving, []Interface{follows, {Name: "web", State: Attached, Place: at(hyperB, 2)}}, "done"},
 		{"it went back", moving, []Interface{{Name: "web", State: Attached, Place: at(hyperA, 1), Reason: "rolled back: S1"}}, "conflict: interface \"web\" is attached: rolled back: S1"},
-		{"it is attached", attaching, []Interface{{Name: "web", State: Attached, Place: at(hyperA, 1), Lease: subnet.LeasePlaced}}, "done"},
-		{"nothing goes on, and it is refused", Interface{Name: "web", State: Attached, Place: at(hyperA, 1)}, []Interface{{Name: "web", State: Attached, Place: at(hyperA, 1), Lease: subnet.LeaseRefused, Reason: "no"}}, "conflict: interface \"web\" is attached: no"},
-		{"it was refused", attaching, []Interface{{Name: "web", Lease: subnet.LeaseRefused, Reason: "no"}}, "conflict: interface \"web\" is created: no"},
+		{"it is attached", attaching, []Interface{{Name: "web", State: Attached, Place: at(hyperA, 1), Placement: subnet.PlacementPlaced}}, "done"},
+		{"nothing goes on, and it is refused", Interface{Name: "web", State: Attached, Place: at(hyperA, 1)}, []Interface{{Name: "web", State: Attached, Place: at(hyperA, 1), Placement: subnet.PlacementRefused, Reason: "no"}}, "conflict: interface \"web\" is attached: no"},
+		{"it was refused", attaching, []Interface{{Name: "web", Placement: subnet.PlacementRefused, Reason: "no"}}, "conflict: interface \"web\" is created: no"},
 	} {
 		r := Reply{Interface: c.was, Waiting: true}
 		for _, i := range c.views {

@@ -27,15 +27,15 @@ type world struct {
 	gone   map[ib.GUID]bool         // hypervisors that are away
 	bound  map[subnet.Place]ib.GUID // of functions, that were published once
 
-	c       *Core
-	now     mad.Time
-	view    *View
-	leases  map[ib.GUID]subnet.Lease
-	todo    []ib.GUID // leases that were put and not reported on
-	waiting map[ib.GUID]bool
-	reports []subnet.LeaseReport // made and not taken
-	due     mad.Time
-	unsaved *Persisted // the store's answer, not told yet
+	c          *Core
+	now        mad.Time
+	view       *View
+	placements map[ib.GUID]subnet.Placement
+	todo       []ib.GUID // placements that were put and not reported on
+	waiting    map[ib.GUID]bool
+	reports    []subnet.PlacementReport // made and not taken
+	due        mad.Time
+	unsaved    *Persisted // the store's answer, not told yet
 
 	tag  uint64
 	open map[uint64]Op // requests without a reply
@@ -58,7 +58,7 @@ func (w *world) boot() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.c, w.leases, w.todo, w.waiting, w.reports = New(Config{}), map[ib.GUID]subnet.Lease{}, nil, map[ib.GUID]bool{}, nil
+	w.c, w.placements, w.todo, w.waiting, w.reports = New(Config{}), map[ib.GUID]subnet.Placement{}, nil, map[ib.GUID]bool{}, nil
 	w.open, w.unsaved, w.view = map[uint64]Op{}, nil, nil
 	w.step(Start{Records: st.Records})
 	w.publish()
@@ -118,9 +118,9 @@ func (w *world) step(ev Event) {
 	w.check()
 }
 
-// take is the subnet manager's SetLeases.
+// take is the subnet manager's SetPlacements.
 func (w *world) take(out *Output) {
-	if !out.LeasesChanged {
+	if !out.PlacementsChanged {
 		return
 	}
 	for _, l := range out.Put {
@@ -129,28 +129,28 @@ func (w *world) take(out *Output) {
 		}
 	}
 	if out.All {
-		clear(w.leases)
+		clear(w.placements)
 		w.todo = nil
 	}
 	for _, g := range out.Drop {
-		if _, ok := w.leases[g]; !ok {
-			w.t.Fatalf("GUID %v is dropped and has no lease", g)
+		if _, ok := w.placements[g]; !ok {
+			w.t.Fatalf("GUID %v is dropped and has no placement", g)
 		}
-		delete(w.leases, g)
+		delete(w.placements, g)
 	}
 	for _, l := range out.Put {
-		w.leases[l.GUID] = l
+		w.placements[l.GUID] = l
 		w.todo = append(w.todo, l.GUID)
 	}
-	// Hardware that no lease asks for is cleaned.
+	// Hardware that no placement asks for is cleaned.
 	for g := range w.where {
-		if _, ok := w.leases[g]; !ok {
+		if _, ok := w.placements[g]; !ok {
 			delete(w.where, g)
 		}
 	}
 }
 
-// manage has the subnet manager deal with one lease.
+// manage has the subnet manager deal with one placement.
 func (w *world) manage() {
 	if len(w.todo) == 0 {
 		return
@@ -158,11 +158,11 @@ func (w *world) manage() {
 	i := w.choose(len(w.todo))
 	g := w.todo[i]
 	w.todo = slices.Delete(w.todo, i, i+1)
-	l, ok := w.leases[g]
+	l, ok := w.placements[g]
 	if !ok {
 		return
 	}
-	r := subnet.LeaseReport{GUID: g, Place: l.Place, State: subnet.LeasePlaced, LID: ib.LID(1000 + g%1000)}
+	r := subnet.PlacementReport{GUID: g, Place: l.Place, State: subnet.PlacementPlaced, LID: ib.LID(1000 + g%1000)}
 	holder := ib.GUID(0)
 	for o, p := range w.where {
 		if p == l.Place && o != g {
@@ -174,14 +174,14 @@ func (w *world) manage() {
 		delete(w.where, g)
 		r.LID = 0
 	case w.gone[l.Place.Port]:
-		r.State, r.Reason = subnet.LeaseWaiting, "its port is not there"
+		r.State, r.Reason = subnet.PlacementWaiting, "its port is not there"
 		w.waiting[g] = true
 	case holder != 0:
-		r.State, r.Reason = subnet.LeaseWaiting, "somebody else's still"
+		r.State, r.Reason = subnet.PlacementWaiting, "somebody else's still"
 		w.waiting[g] = true
 	case !w.calm && w.where[g] != l.Place && w.choose(3) == 0:
 		w.refusals++
-		r.State, r.Cause, r.Reason, r.LID = subnet.LeaseRefused, subnet.CauseNoLID, "test", 0
+		r.State, r.Cause, r.Reason, r.LID = subnet.PlacementRefused, subnet.CauseNoLID, "test", 0
 	default:
 		w.where[g] = l.Place
 	}
@@ -228,8 +228,8 @@ func (w *world) act() {
 // wake has the subnet manager look again at what waits, and at what a hypervisor
 // lost when it was away.
 func (w *world) wake() {
-	for _, g := range slices.Sorted(maps.Keys(w.leases)) {
-		if w.waiting[g] || w.where[g] != w.leases[g].Place && !w.gone[w.leases[g].Place.Port] {
+	for _, g := range slices.Sorted(maps.Keys(w.placements)) {
+		if w.waiting[g] || w.where[g] != w.placements[g].Place && !w.gone[w.placements[g].Place.Port] {
 			w.todo = append(w.todo, g)
 		}
 	}
@@ -384,12 +384,12 @@ func (w *world) stored() {
 	if a, b := durable(w.view), durable(out.Publish); a != b {
 		w.t.Fatalf("published:\n%sstored:\n%s", a, b)
 	}
-	put := map[ib.GUID]subnet.Lease{}
+	put := map[ib.GUID]subnet.Placement{}
 	for _, l := range out.Put {
 		put[l.GUID] = l
 	}
-	if !maps.EqualFunc(put, w.leases, func(a, b subnet.Lease) bool { return equalLease(&a, &b) }) {
-		w.t.Fatalf("a restart would put %v, and these are put: %v", put, w.leases)
+	if !maps.EqualFunc(put, w.placements, func(a, b subnet.Placement) bool { return equalPlacement(&a, &b) }) {
+		w.t.Fatalf("a restart would put %v, and these are put: %v", put, w.placements)
 	}
 	if a, b := fmt.Sprint(out.Partitions), fmt.Sprint(w.c.members.list); a != b {
 		w.t.Fatalf("a restart would tell the partitions %v, and these were: %v", a, b)
@@ -404,7 +404,7 @@ func durable(v *View) string {
 	var b strings.Builder
 	for i := range v.All() {
 		x := *i
-		x.Lease, x.Reason = 0, ""
+		x.Placement, x.Reason = 0, ""
 		fmt.Fprintf(&b, "%+v\n", x)
 	}
 	fmt.Fprintf(&b, "%v\n%v\n", v.Partitions, v.Functions)
@@ -433,7 +433,7 @@ func (w *world) settle() {
 	}
 	w.saved()
 	if len(w.open) > 0 || w.view.Journal != 0 || len(w.todo)+len(w.waiting) > 0 {
-		w.t.Fatalf("not settled: requests %v, journal %d, leases to do %v, waiting %v\n%s", w.open, w.view.Journal, w.todo, w.waiting, durable(w.view))
+		w.t.Fatalf("not settled: requests %v, journal %d, placements to do %v, waiting %v\n%s", w.open, w.view.Journal, w.todo, w.waiting, durable(w.view))
 	}
 	for i := range w.view.All() {
 		at := w.where[i.GUID]

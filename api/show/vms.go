@@ -23,12 +23,13 @@ func Interface(v *vm.View, name string) (*vm.Interface, bool) {
 func VM(s *subnet.Snapshot, x *vm.Interface) api.VM {
 	out := api.VM{
 		Name: x.Name, State: x.State.String(), GUIDKind: x.GUIDKind.String(), Dynamic: x.GUIDKind == vm.PoolGUID, LIDKind: x.LIDKind.String(), LID: int(x.LID),
-		Pinned: x.Pinned, Mode: x.Mode.String(), Keys: make([]api.VMKey, len(x.Keys)), Doing: x.Doing, Lease: x.Lease.String(), Reason: x.Reason,
+		Pinned: x.Pinned, Mode: x.Mode.String(), Keys: make([]api.VMKey, len(x.Keys)), Doing: x.Doing, Placement: x.Placement.String(), Reason: x.Reason,
 		Hypervisor: placeRow(s, x.Place), Dest: placeRow(s, x.Dest),
 	}
 	if x.Place == (subnet.Place{}) && x.Dest == (subnet.Place{}) && x.Doing == "" {
-		out.Lease = "none" // regardless of the last report: it is on no function, and none is requested
+		out.Placement = "none" // regardless of the last report: it is on no function, and none is requested
 	}
+	out.Lease = out.Placement
 	if x.GUID != 0 {
 		out.GUID = x.GUID.String()
 		if s != nil {

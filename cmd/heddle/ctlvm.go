@@ -387,21 +387,21 @@ func keysText(v *api.VM) string {
 
 func printVMs(w io.Writer, list []api.VM) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tSTATE\tAT\tGUID\tLID\tP_KEYS\tLEASE")
+	fmt.Fprintln(t, "NAME\tSTATE\tAT\tGUID\tLID\tP_KEYS\tPLACEMENT")
 	for i := range list {
 		v := &list[i]
-		lease := v.Lease
-		if lease == "none" {
-			lease = "-"
+		placement := v.Placement
+		if placement == "none" {
+			placement = "-"
 		}
 		if v.Reason != "" {
-			lease += ": " + v.Reason
+			placement += ": " + v.Reason
 		}
 		guid := v.GUID
 		if guid == "" {
 			guid = "-"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.State, where(v), guid, lidText(v), keysText(v), lease)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.State, where(v), guid, lidText(v), keysText(v), placement)
 	}
 	return t.Flush()
 }
@@ -439,7 +439,7 @@ func printVM(w io.Writer, body []byte) error {
 		keys = "those of the partitions"
 	}
 	row("P_Keys", "%s", keys)
-	row("lease", "%s", v.Lease)
+	row("placement", "%s", v.Placement)
 	if v.Doing != "" {
 		row("under way", "%s", v.Doing)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkMigrations migrates VMs in the full subnet, 2,853 hypervisors and 648
-// switches, by leases as an address manager sets them: a thousand at once, ten at
+// switches, by placements as an address manager sets them: a thousand at once, ten at
 // once, and alone. cpu-ms/vm is processor time of the manager's core and jobs for one
 // VM, its SMPs included but not their way to a device.
 func BenchmarkMigrations(b *testing.B) {

@@ -123,7 +123,7 @@ func newWire(o wireOptions) (*wire, error) {
 	if err := w.m.Start(); err != nil {
 		return nil, err
 	}
-	w.m.SetLeases(sm.SetLeases{All: true}) // an address manager without VMs
+	w.m.SetPlacements(sm.SetPlacements{All: true}) // an address manager without VMs
 	if err := w.c.RunUntil(time.Hour, w.quiet); err != nil {
 		return nil, fmt.Errorf("the subnet does not come up: %w", err)
 	}
@@ -293,20 +293,20 @@ func (w *wire) measure(f func() error) (wireCost, error) {
 	return w.cost, nil
 }
 
-// lease is where a VM is to be.
-func (v *wireVM) lease(at subnet.Place) subnet.Lease {
-	return subnet.Lease{GUID: v.guid, Place: at, LIDKind: subnet.OwnLID, LID: v.lid, Mode: leaseMode(v.mode)}
+// placement is where a VM is to be.
+func (v *wireVM) placement(at subnet.Place) subnet.Placement {
+	return subnet.Placement{GUID: v.guid, Place: at, LIDKind: subnet.OwnLID, LID: v.lid, Mode: placementMode(v.mode)}
 }
 
 // create starts all VMs.
 func (w *wire) create() (wireCost, error) {
 	return w.measure(func() error {
-		var put []subnet.Lease
+		var put []subnet.Placement
 		for _, v := range w.vms {
 			if err := w.c.Sim.PlaceVM(v.name, v.on, sim.VMOptions{GUID: v.guid, OwnLID: true}); err != nil {
 				return err
 			}
-			put = append(put, v.lease(v.from))
+			put = append(put, v.placement(v.from))
 		}
 		reports, err := w.set(put)
 		for i, v := range w.vms {
@@ -317,15 +317,15 @@ func (w *wire) create() (wireCost, error) {
 }
 
 // migrate takes VMs to their other places, all at once.
-func (w *wire) migrate(vms ...*wireVM) (wireCost, []subnet.LeaseReport, error) {
-	var reports []subnet.LeaseReport
+func (w *wire) migrate(vms ...*wireVM) (wireCost, []subnet.PlacementReport, error) {
+	var reports []subnet.PlacementReport
 	cost, err := w.measure(func() error {
-		var put []subnet.Lease
+		var put []subnet.Placement
 		for _, v := range vms {
 			if err := w.c.Sim.MoveVM(v.name, v.off); err != nil {
 				return err
 			}
-			put = append(put, v.lease(v.to))
+			put = append(put, v.placement(v.to))
 			v.from, v.to, v.on, v.off = v.to, v.from, v.off, v.on
 		}
 		var err error
@@ -335,27 +335,27 @@ func (w *wire) migrate(vms ...*wireVM) (wireCost, []subnet.LeaseReport, error) {
 	return cost, reports, err
 }
 
-// set sets leases and waits until all are in their places.
-func (w *wire) set(put []subnet.Lease) ([]subnet.LeaseReport, error) {
-	reports := make([]subnet.LeaseReport, len(put))
+// set sets placements and waits until all are in their places.
+func (w *wire) set(put []subnet.Placement) ([]subnet.PlacementReport, error) {
+	reports := make([]subnet.PlacementReport, len(put))
 	index := make(map[ib.GUID]int, len(put))
 	for i := range put {
 		index[put[i].GUID] = i
 	}
-	left, seen := len(put), len(w.m.Leases)
+	left, seen := len(put), len(w.m.Placements)
 	var refused error
-	w.m.SetLeases(sm.SetLeases{Put: put})
+	w.m.SetPlacements(sm.SetPlacements{Put: put})
 	err := w.c.RunUntil(time.Hour, func() bool {
-		for ; seen < len(w.m.Leases); seen++ {
-			r := w.m.Leases[seen]
+		for ; seen < len(w.m.Placements); seen++ {
+			r := w.m.Placements[seen]
 			i, ok := index[r.GUID]
 			if !ok || r.Place != put[i].Place {
 				continue
 			}
 			switch {
-			case r.State == subnet.LeaseRefused:
+			case r.State == subnet.PlacementRefused:
 				refused = fmt.Errorf("the manager does not place %v at %v: %s", r.GUID, r.Place, r.Reason)
-			case r.State == subnet.LeasePlaced && reports[i].State != subnet.LeasePlaced:
+			case r.State == subnet.PlacementPlaced && reports[i].State != subnet.PlacementPlaced:
 				reports[i] = r
 				left--
 			}
@@ -366,7 +366,7 @@ func (w *wire) set(put []subnet.Lease) ([]subnet.LeaseReport, error) {
 		return reports, refused
 	}
 	if err != nil {
-		return reports, fmt.Errorf("%d of %d leases are not placed: %w", left, len(put), err)
+		return reports, fmt.Errorf("%d of %d placements are not complete: %w", left, len(put), err)
 	}
 	return reports, nil
 }
@@ -389,8 +389,8 @@ func (w *wire) partner(v *wireVM) (ib.LID, error) {
 	return w.c.Sim.PortInfo(v.off.Node, int(v.off.Port)).LID, nil
 }
 
-// leaseMode is a mode of moves as a lease says it.
-func leaseMode(m move.Mode) subnet.MoveMode {
+// placementMode is the mode of a placement for a mode of moves.
+func placementMode(m move.Mode) subnet.MoveMode {
 	if m == move.Minimal {
 		return subnet.MoveMinimal
 	}

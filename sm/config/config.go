@@ -104,7 +104,7 @@ type Config struct {
 	Virtualization VirtualMode
 	// VSwitchPrepopulate gives every virtual function of a vSwitch adapter a LID
 	// when the adapter is found, used or not, which the engine routes (§V-A of the
-	// vSwitch paper). Without it a function has one only while a lease is placed
+	// vSwitch paper). Without it a function has one only while a placement is placed
 	// there (§V-B).
 	VSwitchPrepopulate bool
 	// MaxVirtualPorts is how many ports' virtual ports are brought up at a time.

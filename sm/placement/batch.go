@@ -153,7 +153,7 @@ func (m *Machine) gather() bool {
 		if l.state == Refused {
 			l.become(RollingBack)
 		} else if !l.hasFailed() {
-			m.report(l, subnet.LeaseMoving, failure{})
+			m.report(l, subnet.PlacementMoving, failure{})
 		}
 	}
 	m.tell()
@@ -197,7 +197,7 @@ func (m *Machine) dropBlocked() {
 					m.settle(l)
 					continue
 				}
-				m.report(l, subnet.LeaseWaiting, because(subnet.CauseFunctionHeld, "function %v is still held by GUID %v", t, h.GUID))
+				m.report(l, subnet.PlacementWaiting, because(subnet.CauseFunctionHeld, "function %v is still held by GUID %v", t, h.GUID))
 				continue
 			}
 			keep = append(keep, l)
@@ -214,7 +214,7 @@ func (m *Machine) retryRefused() {
 	tried := false
 	for _, l := range m.list {
 		if l.state == Refused && !l.implied {
-			again := l.Lease
+			again := l.Placement
 			m.set(&again)
 			tried = true
 		}
@@ -239,11 +239,11 @@ func (m *Machine) settle(l *placement) {
 		if !l.implied {
 			m.again = min(m.again, m.Now.Add(m.Config.RetryInterval))
 		}
-		m.report(l, subnet.LeaseRefused, l.failed)
+		m.report(l, subnet.PlacementRefused, l.failed)
 	default:
 		l.back = subnet.Place{}
 		if l.held == l.Place {
-			m.report(l, subnet.LeasePlaced, failure{})
+			m.report(l, subnet.PlacementPlaced, failure{})
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (m *Machine) floatWaits(l *placement) {
 		delete(m.leaves, at)
 	}
 	if !l.hasFailed() {
-		m.report(l, subnet.LeaseWaiting, because(subnet.CausePortSilent, "port %v has its LID still, and does not answer", l.unfloats))
+		m.report(l, subnet.PlacementWaiting, because(subnet.CausePortSilent, "port %v has its LID still, and does not answer", l.unfloats))
 	}
 	m.retry = min(m.retry, m.Now.Add(m.Config.RetryInterval))
 	m.look(l)
@@ -119,7 +119,7 @@ func (m *Machine) readyFloat(l *placement, p *topo.Port) bool {
 	if l.held == t {
 		m.settle(l)
 	} else if !l.hasFailed() {
-		m.report(l, subnet.LeaseMoving, failure{})
+		m.report(l, subnet.PlacementMoving, failure{})
 	}
 	return false
 }

@@ -269,7 +269,7 @@ func (m *Machine) Saved(gen uint64, err error) {
 	m.gen, m.saveErr = 0, err
 	if err != nil {
 		for _, l := range m.batch {
-			m.report(l, subnet.LeaseWaiting, because(subnet.CauseNotStored, "its LID could not be stored: %v", err))
+			m.report(l, subnet.PlacementWaiting, because(subnet.CauseNotStored, "its LID could not be stored: %v", err))
 		}
 		m.retry = m.Now.Add(m.Config.RetryInterval)
 		m.tell()

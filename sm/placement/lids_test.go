@@ -83,7 +83,7 @@ func TestReserve(t *testing.T) {
 // TestSetBeforeLoad: placements are set before the store was read, and have the LIDs that it held.
 func TestSetBeforeLoad(t *testing.T) {
 	b := newStage()
-	b.m.Set(Change{All: true, Put: []subnet.Lease{{GUID: 5, LIDKind: subnet.OwnLID, Place: subnet.Place{Port: 9, Function: 1}}, {GUID: 6}}})
+	b.m.Set(Change{All: true, Put: []subnet.Placement{{GUID: 5, LIDKind: subnet.OwnLID, Place: subnet.Place{Port: 9, Function: 1}}, {GUID: 6}}})
 	b.lids.Load([]store.LIDEntry{{GUID: 5, LID: 23}})
 	b.m.Load(nil)
 	if l := b.m.byGUID[5]; l == nil || b.m.lidOf(l) != 23 || b.m.withLID(23) != l || l.port != 9 {

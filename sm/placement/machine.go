@@ -1,7 +1,7 @@
 // Package placement puts the addresses of virtual machines where they are to be.
 //
 // A placement says which virtual function is to hold an address: a GUID, with the LID that goes
-// with it (subnet.Lease). Machine is a part of a subnet manager. It owns the placements, how far
+// with it (subnet.Placement). Machine is a part of a subnet manager. It owns the placements, how far
 // each is carried out (State), and what snapshots show of addresses on their way. Its inputs are
 // the placements wanted (Set), what functions and ports were seen to hold (Changed, Refused,
 // AliasesHeld), and the ends of what it began (Saved, Moved, PortsSet). Its outputs are what a
@@ -110,7 +110,7 @@ type Snapshots interface {
 	// PortsChanged reports whether ports have other LIDs than the last snapshot says.
 	PortsChanged() bool
 	// Report tells how far placements have come, in order.
-	Report(list []subnet.LeaseReport)
+	Report(list []subnet.PlacementReport)
 }
 
 // Needs are the parts that a Machine depends on.
@@ -150,7 +150,7 @@ type Machine struct {
 	began    mad.Time // of the step
 	unread   bool     // some place was being read when a batch was gathered
 	settleBy mad.Time // until then a batch waits for such places; 0: none does
-	reports  []subnet.LeaseReport
+	reports  []subnet.PlacementReport
 	retry    mad.Time // when the step under way is looked at again
 	again    mad.Time // when refused placements are tried again
 
@@ -180,9 +180,9 @@ func (m *Machine) Connect(n Needs) {
 // Next is when Advance is to be called in any case.
 func (m *Machine) Next() mad.Time { return min(m.retry, m.again, m.entryEnd) }
 
-// placement is a subnet.Lease and how far it is carried out.
+// placement is a subnet.Placement and how far it is carried out.
 type placement struct {
-	subnet.Lease
+	subnet.Placement
 	state   State
 	implied bool // nobody set it: a VPort asked for a LID, which stays with its GUID
 
@@ -202,7 +202,7 @@ type placement struct {
 	leaving bool         // of the batch: held is to give it up
 	queued  bool         // in dirty
 	looked  bool         // its place was asked whether it is up, since it was set
-	told    subnet.LeaseReport
+	told    subnet.PlacementReport
 	entry   *heldEntry // what snapshots show of it while it is on its way
 }
 
@@ -231,7 +231,7 @@ func (l *placement) target() subnet.Place {
 // Change is a change of the placements wanted: Put replaces those of the same GUIDs, Drop ends
 // others. With All, every placement that is not in Put ends.
 type Change struct {
-	Put  []subnet.Lease
+	Put  []subnet.Placement
 	Drop []ib.GUID
 	All  bool
 }

@@ -55,17 +55,17 @@ func (m *Machine) Set(ev Change) {
 }
 
 // set sets one placement.
-func (m *Machine) set(n *subnet.Lease) {
+func (m *Machine) set(n *subnet.Placement) {
 	l := m.byGUID[n.GUID]
 	if l == nil {
 		l = m.add(n.GUID)
 		m.heldAsAlias(l)
 	}
-	l.Lease = *n
+	l.Placement = *n
 	l.Aliases = slices.Clone(n.Aliases)
 	l.become(Waiting)
 	l.implied, l.looked, l.failed = false, false, failure{}
-	l.told = subnet.LeaseReport{}
+	l.told = subnet.PlacementReport{}
 	if n.Place != (subnet.Place{}) && m.wants[n.Place] == nil {
 		m.wants[n.Place] = l
 	}
@@ -85,7 +85,7 @@ func (m *Machine) set(n *subnet.Lease) {
 
 // add adds a placement. Its LID is the one that the store has for its GUID.
 func (m *Machine) add(g ib.GUID) *placement {
-	l := &placement{Lease: subnet.Lease{GUID: g}}
+	l := &placement{Placement: subnet.Placement{GUID: g}}
 	if m.EndPort(g) == nil {
 		m.lids.Claim(g)
 	}
@@ -224,7 +224,7 @@ func (m *Machine) Reset() {
 	for _, l := range m.list {
 		l.floats, l.unfloats = 0, 0
 		l.held, l.holds, l.back = subnet.Place{}, subnet.Place{}, subnet.Place{}
-		l.leaving, l.queued, l.told = false, false, subnet.LeaseReport{}
+		l.leaving, l.queued, l.told = false, false, subnet.PlacementReport{}
 		if l.state != Ended {
 			l.port = l.Place.Port
 			m.look(l)

@@ -199,7 +199,7 @@ func (b *stage) SetPortLID(p *topo.Port, begun bool) bool {
 	return true
 }
 
-func (b *stage) Report(list []subnet.LeaseReport) {
+func (b *stage) Report(list []subnet.PlacementReport) {
 	for _, r := range list {
 		b.Printf("report: %s at %s is %v", short(r.GUID), b.place(r.Place), r.State)
 		if r.LID != 0 {
@@ -370,7 +370,7 @@ func (b *stage) do(t *testing.T, d *datadriven.TestData) {
 		c := Change{All: d.HasArg("all")}
 		for l := range strings.Lines(d.Input) {
 			w := strings.Fields(l)
-			p := subnet.Lease{GUID: ib.GUID(number(t, w[0])), Place: b.parse(t, w[1])}
+			p := subnet.Placement{GUID: ib.GUID(number(t, w[0])), Place: b.parse(t, w[1])}
 			p.LIDKind = map[string]subnet.LIDKind{"shared": subnet.SharedLID, "own": subnet.OwnLID, "floating": subnet.FloatingLID}[w[2]]
 			for _, x := range w[3:] {
 				if a, ok := strings.CutPrefix(x, "alias="); ok {

@@ -66,7 +66,7 @@ func (m *Machine) readyOwnLID(l *placement, a *vport.Adapter, v *vport.Port) boo
 		l.held = t
 		m.settle(l)
 	} else if !l.hasFailed() {
-		m.report(l, subnet.LeaseMoving, failure{})
+		m.report(l, subnet.PlacementMoving, failure{})
 	}
 	return false
 }
@@ -104,7 +104,7 @@ func (m *Machine) waitFor(l *placement, f failure) {
 	if l.hasFailed() {
 		m.settle(l)
 	} else {
-		m.report(l, subnet.LeaseWaiting, f)
+		m.report(l, subnet.PlacementWaiting, f)
 	}
 }
 

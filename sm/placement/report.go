@@ -10,22 +10,22 @@ import (
 
 // reported are the states of placements, by what is reported of them.
 var reported = [...]State{
-	subnet.LeaseWaiting: Waiting, subnet.LeaseMoving: Moving, subnet.LeasePlaced: Placed, subnet.LeaseRefused: Refused,
+	subnet.PlacementWaiting: Waiting, subnet.PlacementMoving: Moving, subnet.PlacementPlaced: Placed, subnet.PlacementRefused: Refused,
 }
 
 // report reports how far a placement has come, if that is news.
-func (m *Machine) report(l *placement, s subnet.LeaseState, f failure) {
-	if s >= subnet.LeasePlaced {
+func (m *Machine) report(l *placement, s subnet.PlacementState, f failure) {
+	if s >= subnet.PlacementPlaced {
 		m.freeEntry(l)
 	}
-	if s == subnet.LeaseRefused || !l.unwanted() && !l.hasFailed() {
+	if s == subnet.PlacementRefused || !l.unwanted() && !l.hasFailed() {
 		l.become(reported[s])
 	}
 	if l.implied || l.unwanted() {
 		return
 	}
-	r := subnet.LeaseReport{GUID: l.GUID, Place: l.Place, State: s, Cause: f.cause, Reason: f.why}
-	if s == subnet.LeasePlaced {
+	r := subnet.PlacementReport{GUID: l.GUID, Place: l.Place, State: s, Cause: f.cause, Reason: f.why}
+	if s == subnet.PlacementPlaced {
 		r.SMPs, r.AtRisk = l.smps, l.atRisk
 		if r.LID = m.lidOf(l); r.LID == 0 {
 			r.LID = m.sharedLID(l.held)
@@ -65,7 +65,7 @@ func (m *Machine) tell() {
 	if len(m.reports) == 0 {
 		return
 	}
-	if slices.ContainsFunc(m.reports, func(r subnet.LeaseReport) bool { return r.State >= subnet.LeasePlaced }) {
+	if slices.ContainsFunc(m.reports, func(r subnet.PlacementReport) bool { return r.State >= subnet.PlacementPlaced }) {
 		m.snapshots.ShowNow()
 	}
 	m.snapshots.Report(m.reports)

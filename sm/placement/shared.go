@@ -131,7 +131,7 @@ func (m *Machine) readyShared(l *placement, p *topo.Port) bool {
 		return m.refuseTarget(l, because(subnet.CauseNotTaken,
 			"port %v does not take alias GUIDs at index %d", t.Port, t.Function))
 	default:
-		m.report(l, subnet.LeaseMoving, failure{})
+		m.report(l, subnet.PlacementMoving, failure{})
 	}
 	return false
 }

@@ -12,12 +12,12 @@ import (
 
 // report takes a report of the subnet manager about a placement. A report about a place that is no
 // longer asked for is outdated.
-func (c *Core) report(r *subnet.LeaseReport) {
+func (c *Core) report(r *subnet.PlacementReport) {
 	e := c.named[c.byGUID[r.GUID]]
 	if e == nil || e.GUID != r.GUID {
 		return
 	}
-	l, ok := e.lease()
+	l, ok := e.placement()
 	if !ok || l.Place != r.Place {
 		return
 	}
@@ -25,15 +25,15 @@ func (c *Core) report(r *subnet.LeaseReport) {
 		return // that it is nowhere yet ends no attach
 	}
 	switch r.State {
-	case subnet.LeasePlaced:
+	case subnet.PlacementPlaced:
 		c.settle(e, r)
-	case subnet.LeaseRefused:
+	case subnet.PlacementRefused:
 		c.refused(e, r)
-	case subnet.LeaseMoving, subnet.LeaseWaiting:
+	case subnet.PlacementMoving, subnet.PlacementWaiting:
 		c.update(e, func(e *entry) {
-			e.Lease, e.Reason = r.State, cmpReason(r.Reason, e.why)
+			e.Placement, e.Reason = r.State, cmpReason(r.Reason, e.why)
 		})
-		if r.State == subnet.LeaseWaiting && c.awaited(r.Place.Port) != "" && r.Place != (subnet.Place{}) {
+		if r.State == subnet.PlacementWaiting && c.awaited(r.Place.Port) != "" && r.Place != (subnet.Place{}) {
 			c.still(e.Name)
 		}
 	}
@@ -56,10 +56,10 @@ func clip(s string) string {
 }
 
 // settle ends the operation of e: its address is at its place.
-func (c *Core) settle(e *entry, r *subnet.LeaseReport) {
+func (c *Core) settle(e *entry, r *subnet.PlacementReport) {
 	doing := e.Doing
 	n := c.update(e, func(n *entry) {
-		n.Lease, n.Doing, n.anyFunction, n.before = subnet.LeasePlaced, "", n.anyFunction && doing == "", Created
+		n.Placement, n.Doing, n.anyFunction, n.before = subnet.PlacementPlaced, "", n.anyFunction && doing == "", Created
 		switch doing {
 		case DoingAttach, DoingFinish:
 			n.why = ""
@@ -123,7 +123,7 @@ func atLID(e *entry) string {
 }
 
 // refused ends the operation of e: the place cannot have its address, which is where it was.
-func (c *Core) refused(e *entry, r *subnet.LeaseReport) {
+func (c *Core) refused(e *entry, r *subnet.PlacementReport) {
 	reason := clip(r.Reason)
 	if reason == "" {
 		reason = "the subnet manager gave no reason"
@@ -135,7 +135,7 @@ func (c *Core) refused(e *entry, r *subnet.LeaseReport) {
 		c.goBack(e, reason)
 	case DoingRollBack:
 		n := c.update(e, func(n *entry) {
-			n.Lease, n.Doing = subnet.LeaseRefused, ""
+			n.Placement, n.Doing = subnet.PlacementRefused, ""
 			n.why = clip(cmpReason(n.why, "rolled back") + "; and back where it was: " + reason)
 			n.Reason = n.why
 		})
@@ -148,8 +148,8 @@ func (c *Core) refused(e *entry, r *subnet.LeaseReport) {
 		c.tell("vm_refused", true, "interface %q (GUID %v) cannot be detached from %v: %s", n.Name, n.GUID, n.Place, reason)
 		c.end(n.Name, "", refusal(n, r.Cause, reason))
 	default:
-		n := c.update(e, func(n *entry) { n.Lease, n.Reason = subnet.LeaseRefused, reason })
-		if e.Lease != subnet.LeaseRefused {
+		n := c.update(e, func(n *entry) { n.Placement, n.Reason = subnet.PlacementRefused, reason })
+		if e.Placement != subnet.PlacementRefused {
 			c.tell("vm_refused", true, "interface %q (GUID %v) cannot be at %v: %s", n.Name, n.GUID, r.Place, reason)
 		}
 	}
@@ -168,7 +168,7 @@ func (c *Core) notAttached(e *entry, err error) {
 	n := c.update(e, func(n *entry) {
 		n.State, n.before, n.Place, n.Doing, n.anyFunction = e.before, Created, subnet.Place{}, "", false
 		n.why = clip(fmt.Sprintf("not attached to %v: %v", e.Place, err))
-		n.Lease, n.Reason = subnet.LeaseRefused, n.why
+		n.Placement, n.Reason = subnet.PlacementRefused, n.why
 	})
 	c.tell("vm_refused", true, "interface %q (GUID %v) is %v: %s", n.Name, e.GUID, n.State, n.why)
 	c.end(n.Name, "", err)
@@ -187,7 +187,7 @@ func (c *Core) goBack(e *entry, reason string) {
 // rollBack gives up the destination of e. If its address is on the way there, it has to come back.
 func (e *entry) rollBack() {
 	if e.Doing == DoingFinish {
-		e.Doing, e.Lease = DoingRollBack, subnet.LeaseMoving
+		e.Doing, e.Placement = DoingRollBack, subnet.PlacementMoving
 	}
 	e.State, e.Dest, e.last, e.anyFunction = Attached, subnet.Place{}, rolledBack, false
 }
@@ -228,7 +228,7 @@ func (c *Core) lookAttach(e *entry) {
 	case err != nil:
 		c.notAttached(e, err)
 	case known && (at != e.Place || e.GUID == 0):
-		c.update(e, func(n *entry) { n.Place, n.Lease, n.Reason = at, subnet.LeaseMoving, "" })
+		c.update(e, func(n *entry) { n.Place, n.Placement, n.Reason = at, subnet.PlacementMoving, "" })
 	case !known:
 		if why := c.unknown(e.Place.Port); why != e.Reason {
 			c.update(e, func(n *entry) { n.Reason = why })

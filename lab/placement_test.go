@@ -23,13 +23,13 @@ import (
 type cloud struct {
 	t testing.TB
 	*Cluster
-	m     *Manager
-	cfg   sm.Config
-	hosts []string
-	vms   []string
-	lease map[string]subnet.Lease
-	lfts  int // Set(LinearForwardingTable) that the manager sent
-	hyper int // Set(VPortInfo)
+	m         *Manager
+	cfg       sm.Config
+	hosts     []string
+	vms       []string
+	placement map[string]subnet.Placement
+	lfts      int // Set(LinearForwardingTable) that the manager sent
+	hyper     int // Set(VPortInfo)
 
 	serves bool // the manager has an SA
 }
@@ -54,7 +54,7 @@ func layCloud(t testing.TB, leaves, hosts int, h sim.Hypervisor, sc sim.Config, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &cloud{t: t, Cluster: c, cfg: DefaultConfig(), lease: map[string]subnet.Lease{}}
+	k := &cloud{t: t, Cluster: c, cfg: DefaultConfig(), placement: map[string]subnet.Placement{}}
 	if change != nil {
 		change(&k.cfg)
 	}
@@ -103,39 +103,39 @@ func (k *cloud) place(host, function int) subnet.Place {
 	return subnet.Place{Port: k.Fabric.Nodes[n].Ports[1].GUID, Function: uint16(function)}
 }
 
-// put starts a VM on a function, and says what lease is to be set for it.
-func (k *cloud) put(name string, host, function int, kind subnet.LIDKind) subnet.Lease {
+// put starts a VM on a function, and says what placement is to be set for it.
+func (k *cloud) put(name string, host, function int, kind subnet.LIDKind) subnet.Placement {
 	k.t.Helper()
 	g := ib.GUID(0x0200_0000_0000_1000) + ib.GUID(len(k.vms))
 	if err := k.Sim.PlaceVM(name, vf(k.t, k.Cluster, k.hosts[host], function), sim.VMOptions{GUID: g, OwnLID: kind == subnet.OwnLID}); err != nil {
 		k.t.Fatal(err)
 	}
 	k.vms = append(k.vms, name)
-	l := subnet.Lease{GUID: g, Place: k.place(host, function), LIDKind: kind}
-	k.lease[name] = l
+	l := subnet.Placement{GUID: g, Place: k.place(host, function), LIDKind: kind}
+	k.placement[name] = l
 	return l
 }
 
-// move is the host's part of a migration, and the lease that follows it.
-func (k *cloud) move(name string, host, function int) subnet.Lease {
+// move is the host's part of a migration, and the placement that follows it.
+func (k *cloud) move(name string, host, function int) subnet.Placement {
 	k.t.Helper()
 	if err := k.Sim.MoveVM(name, vf(k.t, k.Cluster, k.hosts[host], function)); err != nil {
 		k.t.Fatal(err)
 	}
-	l := k.lease[name]
+	l := k.placement[name]
 	l.Place = k.place(host, function)
-	k.lease[name] = l
+	k.placement[name] = l
 	return l
 }
 
-// set gives leases to the manager and runs until each is as far as said.
-func (k *cloud) set(want subnet.LeaseState, ls ...subnet.Lease) {
+// set gives placements to the manager and runs until each is as far as said.
+func (k *cloud) set(want subnet.PlacementState, ls ...subnet.Placement) {
 	k.t.Helper()
-	k.m.SetLeases(sm.SetLeases{Put: ls})
+	k.m.SetPlacements(sm.SetPlacements{Put: ls})
 	k.wait(want, ls...)
 }
 
-func (k *cloud) wait(want subnet.LeaseState, ls ...subnet.Lease) {
+func (k *cloud) wait(want subnet.PlacementState, ls ...subnet.Placement) {
 	k.t.Helper()
 	err := k.RunUntil(10*time.Minute, func() bool {
 		for _, l := range ls {
@@ -156,17 +156,17 @@ func (k *cloud) wait(want subnet.LeaseState, ls ...subnet.Lease) {
 }
 
 // last is the last report on a GUID.
-func (k *cloud) last(g ib.GUID) (subnet.LeaseReport, bool) {
-	for _, r := range slices.Backward(k.m.Leases) {
+func (k *cloud) last(g ib.GUID) (subnet.PlacementReport, bool) {
+	for _, r := range slices.Backward(k.m.Placements) {
 		if r.GUID == g {
 			return r, true
 		}
 	}
-	return subnet.LeaseReport{}, false
+	return subnet.PlacementReport{}, false
 }
 
 func (k *cloud) reports() (s string) {
-	for _, r := range k.m.Leases {
+	for _, r := range k.m.Placements {
 		s += fmt.Sprintf("%v at %v: %v LID %v SMPs %d %s\n", r.GUID, r.Place, r.State, r.LID, r.SMPs, r.Reason)
 	}
 	return s
@@ -192,11 +192,11 @@ func (k *cloud) check() {
 		if s.At.Node < 0 {
 			continue
 		}
-		p := k.m.Snap.PortByGUID(k.lease[a].GUID)
+		p := k.m.Snap.PortByGUID(k.placement[a].GUID)
 		if p < 0 || k.m.Snap.Ports[p].LID != s.LID || s.State != ib.StateActive {
 			k.t.Fatalf("%s is %v at LID %v; the snapshot has entry %d\n%s\n%s", a, s.State, s.LID, p, k.reports(), tail(k.m))
 		}
-		if o, ok := lids[s.LID]; ok && k.lease[a].LIDKind != subnet.SharedLID {
+		if o, ok := lids[s.LID]; ok && k.placement[a].LIDKind != subnet.SharedLID {
 			k.t.Fatalf("%s and %s have LID %v", a, o, s.LID)
 		}
 		lids[s.LID] = a
@@ -234,15 +234,15 @@ func (k *cloud) probe(a, b string) {
 	}
 }
 
-// TestLeaseMigration: a VM takes its LID, GUID and P_Keys along: from the leaf's other
+// TestPlacementMigration: a VM takes its LID, GUID and P_Keys along: from the leaf's other
 // hosts, to another leaf and back, for the fewest LFT SMPs and one to each hypervisor.
-func TestLeaseMigration(t *testing.T) {
-	for _, x := range leaseModels {
+func TestPlacementMigration(t *testing.T) {
+	for _, x := range placementModels {
 		t.Run(x.name, func(t *testing.T) {
 			k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1}, x.cfg)
 			k.up()
 			a, b := k.put("a", 1, 1, subnet.OwnLID), k.put("b", 4, 2, subnet.OwnLID)
-			k.set(subnet.LeasePlaced, a, b)
+			k.set(subnet.PlacementPlaced, a, b)
 			k.check()
 			was, _ := k.last(a.GUID)
 			for _, host := range []int{2, 5, 4} {
@@ -250,7 +250,7 @@ func TestLeaseMigration(t *testing.T) {
 				l.Mode = subnet.MoveMinimal
 				k.Run(time.Second)
 				k.lfts, k.hyper = 0, 0
-				k.set(subnet.LeasePlaced, l)
+				k.set(subnet.PlacementPlaced, l)
 				k.check()
 				r, _ := k.last(a.GUID)
 				if r.LID != was.LID {
@@ -264,17 +264,17 @@ func TestLeaseMigration(t *testing.T) {
 	}
 }
 
-// TestLeaseSharedLID: VPorts that share their port's LID need no route at all.
-func TestLeaseSharedLID(t *testing.T) {
+// TestPlacementSharedLID: VPorts that share their port's LID need no route at all.
+func TestPlacementSharedLID(t *testing.T) {
 	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4}, sim.Config{Seed: 1}, nil)
 	k.up()
 	k.put("a", 1, 1, subnet.SharedLID)
 	k.put("b", 4, 2, subnet.SharedLID)
-	k.set(subnet.LeasePlaced, k.all()...)
+	k.set(subnet.PlacementPlaced, k.all()...)
 	k.check()
 	for _, host := range []int{2, 5, 4} {
 		k.lfts = 0
-		k.set(subnet.LeasePlaced, k.move("a", host, 3))
+		k.set(subnet.PlacementPlaced, k.move("a", host, 3))
 		k.check()
 		if k.lfts > 0 {
 			t.Errorf("%d LFT SMPs", k.lfts)
@@ -282,7 +282,7 @@ func TestLeaseSharedLID(t *testing.T) {
 	}
 }
 
-// TestVPortsTakeTheirLIDs: without any lease the LID of a VPort goes with its GUID.
+// TestVPortsTakeTheirLIDs: without any placement the LID of a VPort goes with its GUID.
 func TestVPortsTakeTheirLIDs(t *testing.T) {
 	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4, OwnLIDs: true}, sim.Config{Seed: 1}, nil)
 	k.up()
@@ -304,29 +304,29 @@ func TestVPortsTakeTheirLIDs(t *testing.T) {
 	}
 }
 
-func TestLeaseShared(t *testing.T) {
+func TestPlacementShared(t *testing.T) {
 	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.SharedPort, VFs: 4}, sim.Config{Seed: 1}, nil)
 	k.up()
 	a, b := k.put("a", 1, 1, subnet.SharedLID), k.put("b", 4, 2, subnet.SharedLID)
-	k.set(subnet.LeasePlaced, a, b)
+	k.set(subnet.PlacementPlaced, a, b)
 	k.checkTables()
 	for _, host := range []int{2, 5, 4} {
-		k.set(subnet.LeasePlaced, k.move("a", host, 3))
+		k.set(subnet.PlacementPlaced, k.move("a", host, 3))
 		k.checkTables()
 		k.probe("a", "b")
 	}
 }
 
-// TestLeaseLife: a lease without a place keeps its LID, which nobody else gets; one
+// TestPlacementLife: a placement without a place keeps its LID, which nobody else gets; one
 // that ended gives it back.
-func TestLeaseLife(t *testing.T) {
-	for _, x := range leaseModels {
+func TestPlacementLife(t *testing.T) {
+	for _, x := range placementModels {
 		t.Run(x.name, func(t *testing.T) {
 			k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1}, x.cfg)
 			k.up()
 			a := k.put("a", 1, 1, subnet.OwnLID)
 			k.put("b", 4, 2, subnet.OwnLID)
-			k.set(subnet.LeasePlaced, k.all()...)
+			k.set(subnet.PlacementPlaced, k.all()...)
 			k.check()
 			free := k.m.Status().Moves.LIDsUsed
 			was, _ := k.last(a.GUID)
@@ -334,25 +334,25 @@ func TestLeaseLife(t *testing.T) {
 				t.Fatal(err)
 			}
 			a.Place = subnet.Place{}
-			k.lease["a"] = a
-			k.set(subnet.LeasePlaced, a)
+			k.placement["a"] = a
+			k.set(subnet.PlacementPlaced, a)
 			k.check()
 			if r, _ := k.last(a.GUID); r.LID != was.LID || k.m.Snap.PortByGUID(a.GUID) >= 0 {
 				t.Errorf("detached: %+v, was %+v", r, was)
 			}
 			// Another VM comes to the function that it left.
 			k.put("c", 1, 1, subnet.OwnLID)
-			k.set(subnet.LeasePlaced, k.lease["c"])
+			k.set(subnet.PlacementPlaced, k.placement["c"])
 			k.check()
-			if r, _ := k.last(k.lease["c"].GUID); r.LID == was.LID {
+			if r, _ := k.last(k.placement["c"].GUID); r.LID == was.LID {
 				t.Errorf("c has a's LID %v", r.LID)
 			}
 			if err := k.Sim.PlaceVM("a", vf(t, k.Cluster, k.hosts[7], 2), sim.VMOptions{GUID: a.GUID, OwnLID: true}); err != nil {
 				t.Fatal(err)
 			}
 			a.Place = k.place(7, 2)
-			k.lease["a"] = a
-			k.set(subnet.LeasePlaced, a)
+			k.placement["a"] = a
+			k.set(subnet.PlacementPlaced, a)
 			k.check()
 			if r, _ := k.last(a.GUID); r.LID != was.LID {
 				t.Errorf("attached again: %+v, was %+v", r, was)
@@ -364,7 +364,7 @@ func TestLeaseLife(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				k.m.SetLeases(sm.SetLeases{Drop: []ib.GUID{k.lease[n].GUID}})
+				k.m.SetPlacements(sm.SetPlacements{Drop: []ib.GUID{k.placement[n].GUID}})
 				k.Run(time.Second)
 				k.up()
 				if i == 1 {
@@ -376,25 +376,25 @@ func TestLeaseLife(t *testing.T) {
 				k.vms = slices.DeleteFunc(k.vms, func(v string) bool { return v == n })
 				k.check()
 			}
-			if st := k.m.Status().Moves; st.LIDsUsed > free && x.name != "vport" || st.Leases != 1 {
+			if st := k.m.Status().Moves; st.LIDsUsed > free && x.name != "vport" || st.Placements != 1 {
 				t.Errorf("%+v, %d LIDs before\n%s", st, free, k.reports())
 			}
 		})
 	}
 }
 
-// TestLeaseNoLID: when the LIDs run out it is said how many there are and who has them;
+// TestPlacementNoLID: when the LIDs run out it is said how many there are and who has them;
 // one that is given back is given out again.
-func TestLeaseNoLID(t *testing.T) {
+func TestPlacementNoLID(t *testing.T) {
 	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 8}, sim.Config{Seed: 1, LinearFDBCap: 20}, nil)
 	k.up() // 6 switches and 9 hosts
 	for i := range 5 {
 		k.put(fmt.Sprint("v", i), 1+i, 1, subnet.OwnLID)
 	}
-	k.m.SetLeases(sm.SetLeases{Put: k.all()})
-	k.wait(subnet.LeasePlaced, k.all()[:4]...)
-	last := k.lease["v4"]
-	k.wait(subnet.LeaseRefused, last)
+	k.m.SetPlacements(sm.SetPlacements{Put: k.all()})
+	k.wait(subnet.PlacementPlaced, k.all()[:4]...)
+	last := k.placement["v4"]
+	k.wait(subnet.PlacementRefused, last)
 	r, _ := k.last(last.GUID)
 	if r.Cause != subnet.CauseNoLID {
 		t.Errorf("cause %v", r.Cause)
@@ -402,8 +402,8 @@ func TestLeaseNoLID(t *testing.T) {
 	if want := "no LID left: all 19 that the smallest forwarding table holds are in use: 15 by ports, 0 by functions that always have one, 4 by interfaces, 0 of them without a place; delete"; !strings.HasPrefix(r.Reason, want) {
 		t.Errorf("%q, want %q", r.Reason, want)
 	}
-	k.m.SetLeases(sm.SetLeases{Drop: []ib.GUID{k.lease["v0"].GUID}, Put: []subnet.Lease{last}})
-	k.wait(subnet.LeasePlaced, last) // it is tried again, though nobody sets it again
+	k.m.SetPlacements(sm.SetPlacements{Drop: []ib.GUID{k.placement["v0"].GUID}, Put: []subnet.Placement{last}})
+	k.wait(subnet.PlacementPlaced, last) // it is tried again, though nobody sets it again
 	k.vms = k.vms[1:]
 	if err := k.Sim.RemoveVM("v0"); err != nil {
 		t.Fatal(err)
@@ -412,20 +412,20 @@ func TestLeaseNoLID(t *testing.T) {
 	k.check()
 	// Asked-for LIDs: of somebody else, beyond the tables.
 	for lid, want := range map[ib.LID]subnet.Cause{1: subnet.CauseLIDTaken, 20: subnet.CauseTableFull} {
-		p := k.lease["v1"]
+		p := k.placement["v1"]
 		p.GUID, p.Place, p.LID = 0x99, k.place(8, 3), lid
 		if err := k.Sim.EnableVPort(vf(t, k.Cluster, k.hosts[8], 3)); err != nil {
 			t.Fatal(err)
 		}
-		k.set(subnet.LeaseRefused, p)
+		k.set(subnet.PlacementRefused, p)
 		if r, _ := k.last(p.GUID); r.Cause != want {
 			t.Errorf("LID %d: %v (%s), want %v", lid, r.Cause, r.Reason, want)
 		}
 	}
 }
 
-// TestLeaseGroups: multicast goes where a member that is a VM went.
-func TestLeaseGroups(t *testing.T) {
+// TestPlacementGroups: multicast goes where a member that is a VM went.
+func TestPlacementGroups(t *testing.T) {
 	for _, h := range []sim.Hypervisor{{Model: sim.VSwitch, VFs: 4}, {Model: sim.VPorts, VFs: 4}, {Model: sim.SharedPort, VFs: 4}} {
 		k := newCloud(t, 3, 3, h, sim.Config{Seed: 1}, nil)
 		k.up()
@@ -434,15 +434,15 @@ func TestLeaseGroups(t *testing.T) {
 			kind = subnet.OwnLID
 		}
 		a, b := k.put("a", 1, 1, kind), k.put("b", 4, 2, kind)
-		k.set(subnet.LeasePlaced, a, b)
+		k.set(subnet.PlacementPlaced, a, b)
 		k.m.SetGroups([]sm.Group{groupOf(0xC000, a.GUID, b.GUID)})
 		for _, host := range []int{1, 2, 5, 8} {
 			if host > 1 {
-				k.set(subnet.LeasePlaced, k.move("a", host, 3))
+				k.set(subnet.PlacementPlaced, k.move("a", host, 3))
 			}
 			k.Run(time.Second)
 			k.up()
-			if err := delivered(k.Cluster, groupOf(0xC000, k.lease["a"].Place.Port, b.Place.Port)); err != nil {
+			if err := delivered(k.Cluster, groupOf(0xC000, k.placement["a"].Place.Port, b.Place.Port)); err != nil {
 				t.Errorf("%v, a at %s: %v\n%s", h.Model, k.hosts[host], err, tail(k.m))
 			}
 			k.checkTables()
@@ -450,11 +450,11 @@ func TestLeaseGroups(t *testing.T) {
 	}
 }
 
-// TestLeaseBatch: what is set together moves together: in fewer LFT blocks than one at a
-// time, and in one snapshot. Balanced leases take the entries of the destination's PF,
+// TestPlacementBatch: what is set together moves together: in fewer LFT blocks than one at a
+// time, and in one snapshot. Balanced placements take the entries of the destination's PF,
 // minimal ones change as little as can be.
-func TestLeaseBatch(t *testing.T) {
-	for _, x := range leaseModels {
+func TestPlacementBatch(t *testing.T) {
+	for _, x := range placementModels {
 		for _, mode := range []subnet.MoveMode{subnet.MoveMinimal, subnet.MoveBalanced} {
 			t.Run(fmt.Sprint(x.name, mode), func(t *testing.T) {
 				k := newCloud(t, 4, 4, x.h, sim.Config{Seed: 1}, x.cfg)
@@ -462,11 +462,11 @@ func TestLeaseBatch(t *testing.T) {
 				for i := range 12 {
 					n := fmt.Sprint("v", i)
 					k.put(n, 1+i%6, 1+i/6, subnet.OwnLID)
-					l := k.lease[n]
+					l := k.placement[n]
 					l.Mode = mode
-					k.lease[n] = l
+					k.placement[n] = l
 				}
-				k.set(subnet.LeasePlaced, k.all()...)
+				k.set(subnet.PlacementPlaced, k.all()...)
 				k.check()
 				for i := range 12 {
 					k.move(fmt.Sprint("v", i), 8+i%6, 1+i/6)
@@ -479,7 +479,7 @@ func TestLeaseBatch(t *testing.T) {
 					old, now := 0, 0
 					for i := range 12 {
 						s := k.m.Snap
-						p := s.PortByGUID(k.lease[fmt.Sprint("v", i)].GUID)
+						p := s.PortByGUID(k.placement[fmt.Sprint("v", i)].GUID)
 						if p < 0 {
 							continue
 						}
@@ -493,7 +493,7 @@ func TestLeaseBatch(t *testing.T) {
 						mixed++
 					}
 				}
-				k.set(subnet.LeasePlaced, k.all()...)
+				k.set(subnet.PlacementPlaced, k.all()...)
 				k.m.OnPublish = nil
 				k.check()
 				after := k.m.Status().Moves
@@ -532,21 +532,21 @@ func (k *cloud) lidOf(g ib.GUID) ib.LID {
 	return k.m.Snap.Ports[k.m.Snap.PortByGUID(g)].LID
 }
 
-// TestLeaseInsideLeaf: what the paper promises: inside a leaf 1 LFT SMP for a copy, 1
+// TestPlacementInsideLeaf: what the paper promises: inside a leaf 1 LFT SMP for a copy, 1
 // or 2 for a swap as the LIDs share a block or not, and one SMP to each hypervisor.
-func TestLeaseInsideLeaf(t *testing.T) {
-	for _, x := range leaseModels {
+func TestPlacementInsideLeaf(t *testing.T) {
+	for _, x := range placementModels {
 		k := newCloud(t, 4, 4, x.h, sim.Config{Seed: 1}, x.cfg)
 		k.up()
 		a := k.put("a", 4, 1, subnet.OwnLID)
-		k.set(subnet.LeasePlaced, a)
+		k.set(subnet.PlacementPlaced, a)
 		for i, host := range []int{5, 6, 7, 4} {
 			k.move("a", host, 2)
 			k.Run(time.Second)
 			k.lfts, k.hyper = 0, 0
-			l := k.lease["a"]
+			l := k.placement["a"]
 			l.Mode = subnet.MoveMode(i % 3)
-			k.set(subnet.LeasePlaced, l)
+			k.set(subnet.PlacementPlaced, l)
 			k.check()
 			r, _ := k.last(a.GUID)
 			most := 1
@@ -560,9 +560,9 @@ func TestLeaseInsideLeaf(t *testing.T) {
 	}
 }
 
-// TestLeaseExchange: VMs change places, two or three at once.
-func TestLeaseExchange(t *testing.T) {
-	for _, x := range leaseModels {
+// TestPlacementExchange: VMs change places, two or three at once.
+func TestPlacementExchange(t *testing.T) {
+	for _, x := range placementModels {
 		k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1}, x.cfg)
 		k.up()
 		at := []int{1, 4, 7}
@@ -570,10 +570,10 @@ func TestLeaseExchange(t *testing.T) {
 		for i, n := range names {
 			k.put(n, at[i], 1, subnet.OwnLID)
 		}
-		k.set(subnet.LeasePlaced, k.all()...)
+		k.set(subnet.PlacementPlaced, k.all()...)
 		lid := map[string]ib.LID{}
 		for _, n := range names {
-			lid[n] = k.lidOf(k.lease[n].GUID)
+			lid[n] = k.lidOf(k.placement[n].GUID)
 		}
 		for _, n := range names {
 			if err := k.Sim.DetachVM(n); err != nil {
@@ -582,34 +582,34 @@ func TestLeaseExchange(t *testing.T) {
 		}
 		for i, n := range names {
 			host := at[(i+1)%3]
-			l := k.lease[n]
+			l := k.placement[n]
 			if err := k.Sim.PlaceVM(n, vf(t, k.Cluster, k.hosts[host], 1), sim.VMOptions{GUID: l.GUID, OwnLID: true}); err != nil {
 				t.Fatal(err)
 			}
 			l.Place = k.place(host, 1)
-			k.lease[n] = l
+			k.placement[n] = l
 		}
-		k.set(subnet.LeasePlaced, k.all()...)
+		k.set(subnet.PlacementPlaced, k.all()...)
 		k.check()
 		for _, n := range names {
-			if now := k.lidOf(k.lease[n].GUID); now != lid[n] {
+			if now := k.lidOf(k.placement[n].GUID); now != lid[n] {
 				t.Errorf("%s: LID %v of %s became %v", x.name, lid[n], n, now)
 			}
 		}
 	}
 }
 
-// TestLeaseNotices: functions are told of by the GUIDs that they have while they
+// TestPlacementNotices: functions are told of by the GUIDs that they have while they
 // are up, not by those that they had before or have afterwards.
-func TestLeaseNotices(t *testing.T) {
+func TestPlacementNotices(t *testing.T) {
 	k := newCloud(t, 2, 3, sim.Hypervisor{Model: sim.VSwitch, VFs: 2}, sim.Config{}, nil)
 	k.up()
-	k.set(subnet.LeasePlaced, k.put("web", 1, 1, subnet.OwnLID))
-	k.set(subnet.LeasePlaced, k.move("web", 4, 2))
+	k.set(subnet.PlacementPlaced, k.put("web", 1, 1, subnet.OwnLID))
+	k.set(subnet.PlacementPlaced, k.move("web", 4, 2))
 	if l := told(k.m, sm.KindMoved); len(l) != 2 || !strings.Contains(l[1], "LIDs moved: 1, LFT blocks: ") {
 		t.Errorf("told of moves: %q", l)
 	}
-	g := k.lease["web"].GUID.String()
+	g := k.placement["web"].GUID.String()
 	for kind, want := range map[sm.Kind]int{sm.KindVPortUp: 2, sm.KindVPortDown: 1} {
 		lines := told(k.m, kind)
 		n := 0

@@ -11,16 +11,16 @@ import (
 	"heddle/subnet"
 )
 
-// TestLeaseFloating: LIDtracker's way: the port has the LID of its one VM, from the
+// TestPlacementFloating: LIDtracker's way: the port has the LID of its one VM, from the
 // top of the LIDs down, and its own again when the VM leaves.
-func TestLeaseFloating(t *testing.T) {
+func TestPlacementFloating(t *testing.T) {
 	for _, serves := range []bool{false, true} {
 		t.Run(fmt.Sprint("SA ", serves), func(t *testing.T) { testFloating(t, serves) })
 	}
 }
 
 // testFloating is for a manager that serves the SA, as the daemon's does, or does not. The
-// one that does has tables of GUIDs read before anybody says what leases there are.
+// one that does has tables of GUIDs read before anybody says what placements there are.
 func testFloating(t *testing.T, serves bool) {
 	k := layCloud(t, 3, 3, sim.Hypervisor{Model: sim.SharedPort, VFs: 4}, sim.Config{Seed: 1, LinearFDBCap: 1024}, nil)
 	k.serves = serves
@@ -38,7 +38,7 @@ func testFloating(t *testing.T, serves bool) {
 			want := base[i]
 			for n, h := range at {
 				if h == i {
-					r, _ := k.last(k.lease[n].GUID)
+					r, _ := k.last(k.placement[n].GUID)
 					want = r.LID
 				}
 			}
@@ -52,15 +52,15 @@ func testFloating(t *testing.T, serves bool) {
 	}
 	k.put("a", 1, 1, subnet.FloatingLID)
 	k.put("b", 4, 2, subnet.FloatingLID)
-	k.set(subnet.LeasePlaced, k.all()...)
+	k.set(subnet.PlacementPlaced, k.all()...)
 	check(map[string]int{"a": 1, "b": 4})
-	a, _ := k.last(k.lease["a"].GUID)
-	b, _ := k.last(k.lease["b"].GUID)
+	a, _ := k.last(k.placement["a"].GUID)
+	b, _ := k.last(k.placement["b"].GUID)
 	if a.LID != 1023 || b.LID != 1022 {
 		t.Errorf("LIDs %v and %v, want the highest, 1023 and 1022", a.LID, b.LID)
 	}
 	for _, host := range []int{2, 5, 8, 1} {
-		k.set(subnet.LeasePlaced, k.move("a", host, 3))
+		k.set(subnet.PlacementPlaced, k.move("a", host, 3))
 		check(map[string]int{"a": host, "b": 4})
 		if r, _ := k.last(a.GUID); r.LID != a.LID {
 			t.Errorf("LID %v became %v", a.LID, r.LID)
@@ -69,13 +69,13 @@ func testFloating(t *testing.T, serves bool) {
 	// One more has no room there.
 	c := k.put("c", 4, 3, subnet.SharedLID)
 	c.LIDKind = subnet.FloatingLID
-	k.set(subnet.LeaseRefused, c)
-	k.m.SetLeases(sm.SetLeases{Drop: []ib.GUID{c.GUID}})
+	k.set(subnet.PlacementRefused, c)
+	k.m.SetPlacements(sm.SetPlacements{Drop: []ib.GUID{c.GUID}})
 	k.vms = k.vms[:2]
 	if err := k.Sim.RemoveVM("c"); err != nil {
 		t.Fatal(err)
 	}
-	// Another manager finds them as they are; leases may come late.
+	// Another manager finds them as they are; placements may come late.
 	for _, late := range []bool{false, true} {
 		k.m.Kill()
 		k.start(k.m.Store)
@@ -83,8 +83,8 @@ func testFloating(t *testing.T, serves bool) {
 			k.up()
 			k.Run(time.Second)
 		}
-		k.m.SetLeases(sm.SetLeases{Put: k.all(), All: true})
-		k.wait(subnet.LeasePlaced, k.all()...)
+		k.m.SetPlacements(sm.SetPlacements{Put: k.all(), All: true})
+		k.wait(subnet.PlacementPlaced, k.all()...)
 		check(map[string]int{"a": 1, "b": 4})
 	}
 	k.m.Sweep(true)
@@ -93,10 +93,10 @@ func testFloating(t *testing.T, serves bool) {
 	if err := k.Sim.DetachVM("a"); err != nil {
 		t.Fatal(err)
 	}
-	l := k.lease["a"]
+	l := k.placement["a"]
 	l.Place = subnet.Place{}
-	k.lease["a"] = l
-	k.set(subnet.LeasePlaced, l)
+	k.placement["a"] = l
+	k.set(subnet.PlacementPlaced, l)
 	k.vms = []string{"b"}
 	check(map[string]int{"b": 4})
 }

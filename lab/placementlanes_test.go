@@ -18,12 +18,12 @@ import (
 	"heddle/subnet"
 )
 
-// TestLeaseLanes: addresses come, move and go where tables need several lanes: the
+// TestPlacementLanes: addresses come, move and go where tables need several lanes: the
 // switches' tables deliver every LID without deadlock on the lanes that their
 // SL-to-VL tables hold, VMs reach each other at the service levels that the SA tells,
 // and a level that is in use does not change but for hosts that had RepathTime to
 // learn of it.
-func TestLeaseLanes(t *testing.T) {
+func TestPlacementLanes(t *testing.T) {
 	for _, x := range []struct {
 		net string
 		e   route.Engine
@@ -39,31 +39,31 @@ func TestLeaseLanes(t *testing.T) {
 				for i, n := range names {
 					k.put(n, 1+2*i, 1, subnet.OwnLID)
 				}
-				k.set(subnet.LeasePlaced, k.all()...)
+				k.set(subnet.PlacementPlaced, k.all()...)
 				k.lanes()
 				for i, n := range names {
 					for step := range 3 {
 						l := k.move(n, 1+(2*i+3*step+3)%8, 2+i)
 						l.Mode = mode
 						k.Run(100 * time.Millisecond)
-						k.set(subnet.LeasePlaced, l)
+						k.set(subnet.PlacementPlaced, l)
 						k.lanes()
 					}
 				}
-				gone := k.lease["b"]
+				gone := k.placement["b"]
 				if err := k.Sim.RemoveVM("b"); err != nil {
 					t.Fatal(err)
 				}
 				r, _ := k.last(gone.GUID)
-				k.m.SetLeases(sm.SetLeases{Drop: []ib.GUID{gone.GUID}})
+				k.m.SetPlacements(sm.SetPlacements{Drop: []ib.GUID{gone.GUID}})
 				k.vms = []string{"a", "c", "d"}
 				k.Run(5 * time.Second)
 				k.up()
 				if x := k.m.Snap.PortByGUID(gone.GUID); x >= 0 {
-					t.Errorf("the snapshot has the GUID of a lease that ended at port %d", x)
+					t.Errorf("the snapshot has the GUID of a placement that ended at port %d", x)
 				}
 				if x := k.m.Snap.PortByLID(r.LID); r.LID == 0 || x >= 0 {
-					t.Errorf("LID %v of a lease that ended is at port %d", r.LID, x)
+					t.Errorf("LID %v of a placement that ended is at port %d", r.LID, x)
 				}
 				k.lanes()
 				if w.err != nil || w.looks == 0 {
@@ -83,7 +83,7 @@ func laneCloud(t *testing.T, net string, e route.Engine) *cloud {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &cloud{t: t, Cluster: c, cfg: TrialConfig(), lease: map[string]subnet.Lease{}, serves: true}
+	k := &cloud{t: t, Cluster: c, cfg: TrialConfig(), placement: map[string]subnet.Placement{}, serves: true}
 	k.cfg.Engines = []route.Engine{e, updn.Engine{}}
 	k.cfg.RepathTime = 100 * time.Millisecond
 	k.cfg.Transition = sm.TransitionStrict

@@ -11,10 +11,10 @@ import (
 	"heddle/subnet"
 )
 
-// TestLeaseIsAlwaysSomewhere: while VMs migrate, one at a time and several, with sweeps in
+// TestPlacementIsAlwaysSomewhere: while VMs migrate, one at a time and several, with sweeps in
 // between, every snapshot has each of their GUIDs, at its LID, at the old place or
 // the new one. Other VMs that come meanwhile are shown.
-func TestLeaseIsAlwaysSomewhere(t *testing.T) {
+func TestPlacementIsAlwaysSomewhere(t *testing.T) {
 	for _, x := range []struct {
 		h    sim.Hypervisor
 		kind subnet.LIDKind
@@ -33,14 +33,14 @@ func TestLeaseIsAlwaysSomewhere(t *testing.T) {
 			for i, n := range names {
 				k.put(n, 1+i, 1, x.kind)
 			}
-			k.set(subnet.LeasePlaced, k.all()...)
+			k.set(subnet.PlacementPlaced, k.all()...)
 			was := map[string]subnet.Place{}
 			snapshots := 0
 			k.m.OnPublish = func() {
 				snapshots++
 				s := k.m.Snap
 				for _, n := range names {
-					l := k.lease[n]
+					l := k.placement[n]
 					p := s.PortByGUID(l.GUID)
 					if p < 0 {
 						t.Errorf("snapshot %d: %s is nowhere", s.Gen, n)
@@ -61,30 +61,30 @@ func TestLeaseIsAlwaysSomewhere(t *testing.T) {
 			}
 			for round := range 6 {
 				for i, n := range names {
-					was[n] = k.lease[n].Place
-					l := k.lease[n]
+					was[n] = k.placement[n].Place
+					l := k.placement[n]
 					l.Place = k.place(1+(i+2*round+2)%8, 1+(round+1)%2)
-					k.lease[n] = l
+					k.placement[n] = l
 				}
 				// The manager is told first, as by who starts a migration.
 				for i := range names {
 					if round%2 == 0 {
-						k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{k.lease[names[i]]}})
+						k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{k.placement[names[i]]}})
 						k.Run(time.Duration(round*i) * 10 * time.Microsecond)
 					}
 				}
 				if round%2 == 1 {
-					k.m.SetLeases(sm.SetLeases{Put: k.all()})
+					k.m.SetPlacements(sm.SetPlacements{Put: k.all()})
 				}
 				k.m.Sweep(round%3 == 0)
 				k.Run(time.Duration(round) * 30 * time.Microsecond)
 				for i, n := range names {
 					k.move(n, 1+(i+2*round+2)%8, 1+(round+1)%2)
 				}
-				k.wait(subnet.LeasePlaced, k.all()...)
+				k.wait(subnet.PlacementPlaced, k.all()...)
 				for _, n := range names {
-					p := k.m.Snap.PortByGUID(k.lease[n].GUID)
-					if p < 0 || k.m.Snap.Ports[k.m.Snap.Physical(p)].GUID != k.lease[n].Place.Port {
+					p := k.m.Snap.PortByGUID(k.placement[n].GUID)
+					if p < 0 || k.m.Snap.Ports[k.m.Snap.Physical(p)].GUID != k.placement[n].Place.Port {
 						t.Errorf("%s is placed, and shown at entry %d", n, p)
 					}
 				}
@@ -97,16 +97,16 @@ func TestLeaseIsAlwaysSomewhere(t *testing.T) {
 	}
 }
 
-// TestLeaseNotHeldForEver: a lease whose new place stays down is shown where it was for as long
-// as a hypervisor may need, and not longer; what else comes up meanwhile is shown.
-func TestLeaseNotHeldForEver(t *testing.T) {
+// TestPlacementHoldEnds: while the new function of a placement stays down, snapshots show the old
+// location, but only for as long as a hypervisor may need. Other VMs that come up are shown.
+func TestPlacementHoldEnds(t *testing.T) {
 	k := newCloud(t, 3, 3, sim.Hypervisor{Model: sim.VPorts, VFs: 4}, sim.Config{Seed: 1}, nil)
 	k.up()
 	a := k.put("a", 1, 1, subnet.SharedLID)
-	k.set(subnet.LeasePlaced, a)
+	k.set(subnet.PlacementPlaced, a)
 	shown := func(g ib.GUID) bool { return k.m.Snap.PortByGUID(g) >= 0 }
 	a.Place = k.place(5, 1)
-	k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{a}})
+	k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{a}})
 	if err := k.Sim.DetachVM("a"); err != nil {
 		t.Fatal(err)
 	}
@@ -120,13 +120,13 @@ func TestLeaseNotHeldForEver(t *testing.T) {
 		t.Error("a is shown for longer than 10 s")
 	}
 	// One whose host takes it down before anybody says that it moves is gone.
-	k.set(subnet.LeasePlaced, b)
+	k.set(subnet.PlacementPlaced, b)
 	if err := k.Sim.DetachVM("b"); err != nil {
 		t.Fatal(err)
 	}
 	k.Run(time.Second)
 	b.Place = k.place(6, 1)
-	k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{b}})
+	k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{b}})
 	k.Run(time.Second)
 	if shown(b.GUID) {
 		t.Error("b is down, and shown")

@@ -9,10 +9,10 @@ import (
 	"heddle/subnet"
 )
 
-// TestLeaseAuto: a lease that says no mode moves by one LFT SMP inside a leaf, and to
+// TestPlacementAuto: a placement that says no mode moves by one LFT SMP inside a leaf, and to
 // other leaves, one VM after the other, without ever waiting for packets to drain. The
 // same moves, minimal, do wait under the policy that waits.
-func TestLeaseAuto(t *testing.T) {
+func TestPlacementAuto(t *testing.T) {
 	for _, mode := range []subnet.MoveMode{subnet.MoveAuto, subnet.MoveMinimal} {
 		t.Run(mode.String(), func(t *testing.T) {
 			k := newCloud(t, 4, 4, sim.Hypervisor{Model: sim.VPorts, VFs: 8, OwnLIDs: true}, sim.Config{Seed: 1}, func(c *sm.Config) { c.Transition = sm.TransitionStrict })
@@ -21,15 +21,15 @@ func TestLeaseAuto(t *testing.T) {
 			for i, n := range names {
 				k.put(n, 2+2*i, 1+i, subnet.OwnLID)
 			}
-			k.set(subnet.LeasePlaced, k.all()...)
+			k.set(subnet.PlacementPlaced, k.all()...)
 			waited := 0
 			move := func(n string, host int, leaf bool) {
-				l := k.move(n, host, int(k.lease[n].Place.Function))
+				l := k.move(n, host, int(k.placement[n].Place.Function))
 				l.Mode = mode
 				k.Run(time.Second)
 				k.lfts = 0
 				at := k.Sim.Now()
-				k.set(subnet.LeasePlaced, l)
+				k.set(subnet.PlacementPlaced, l)
 				k.checkTables()
 				if leaf && k.lfts != 1 {
 					t.Errorf("%s to %s: %d LFT SMPs inside a leaf", n, k.hosts[host], k.lfts)

@@ -15,8 +15,8 @@ import (
 	"heddle/subnet"
 )
 
-// leaseModels are the ways in which functions have LIDs of their own.
-var leaseModels = []struct {
+// placementModels are the kinds of adapters whose functions have LIDs of their own.
+var placementModels = []struct {
 	name string
 	h    sim.Hypervisor
 	cfg  func(*sm.Config)
@@ -26,32 +26,32 @@ var leaseModels = []struct {
 	{"vport", sim.Hypervisor{Model: sim.VPorts, VFs: 4, OwnLIDs: true}, nil},
 }
 
-// all are the leases of all VMs.
-func (k *cloud) all() (list []subnet.Lease) {
+// all are the placements of all VMs.
+func (k *cloud) all() (list []subnet.Placement) {
 	for _, n := range k.vms {
-		list = append(list, k.lease[n])
+		list = append(list, k.placement[n])
 	}
 	return list
 }
 
-// TestLeaseKill kills the manager after every packet of a migration; another one with
+// TestPlacementKill kills the manager after every packet of a migration; another one with
 // its store, or with an empty one, ends it, forwards or back.
-func TestLeaseKill(t *testing.T) {
-	for _, x := range leaseModels {
-		for _, how := range []string{"forwards", "back", "without a store", "leases late"} {
+func TestPlacementKill(t *testing.T) {
+	for _, x := range placementModels {
+		for _, how := range []string{"forwards", "back", "without a store", "placements late"} {
 			t.Run(x.name+" "+how, func(t *testing.T) {
 				killed := 0
 				for n := 1; ; n++ {
 					k := newCloud(t, 3, 3, x.h, sim.Config{Seed: uint64(n), HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond}, x.cfg)
 					k.up()
 					a, b, c := k.put("a", 1, 1, subnet.OwnLID), k.put("b", 4, 2, subnet.OwnLID), k.put("c", 7, 1, subnet.OwnLID)
-					k.set(subnet.LeasePlaced, a, b, c)
+					k.set(subnet.PlacementPlaced, a, b, c)
 					k.check()
 					was, _ := k.last(a.GUID)
 					moved := k.move("a", 5, 3)
 					k.Run(time.Second)
 					k.m.KillAfter = n
-					k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{moved}})
+					k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{moved}})
 					k.Run(time.Second)
 					if !k.m.Dead {
 						if killed < 5 {
@@ -68,12 +68,12 @@ func TestLeaseKill(t *testing.T) {
 						k.move("a", 1, 1)
 					}
 					k.start(st)
-					if how == "leases late" {
+					if how == "placements late" {
 						k.up()
 						k.Run(time.Second)
 					}
-					k.m.SetLeases(sm.SetLeases{Put: k.all(), All: true})
-					k.wait(subnet.LeasePlaced, k.all()...)
+					k.m.SetPlacements(sm.SetPlacements{Put: k.all(), All: true})
+					k.wait(subnet.PlacementPlaced, k.all()...)
 					k.check()
 					if now, _ := k.last(a.GUID); now.LID != was.LID && how != "without a store" {
 						t.Fatalf("killed after %d packets: LID %v became %v\n%s", n, was.LID, now.LID, tail(k.m))
@@ -84,10 +84,10 @@ func TestLeaseKill(t *testing.T) {
 	}
 }
 
-// TestLeaseLoss: with packets lost on the way, and links that fail meanwhile, VMs
-// end where their leases say.
-func TestLeaseLoss(t *testing.T) {
-	for _, x := range leaseModels {
+// TestPlacementLoss: with packets lost on the way, and links that fail meanwhile, VMs
+// end where their placements say.
+func TestPlacementLoss(t *testing.T) {
+	for _, x := range placementModels {
 		for seed := range uint64(6) {
 			t.Run(fmt.Sprint(x.name, seed), func(t *testing.T) {
 				k := newCloud(t, 3, 3, x.h, sim.Config{Seed: seed, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond}, x.cfg)
@@ -95,16 +95,16 @@ func TestLeaseLoss(t *testing.T) {
 				k.put("a", 1, 1, subnet.OwnLID)
 				k.put("b", 4, 2, subnet.OwnLID)
 				k.put("c", 7, 1, subnet.OwnLID)
-				k.set(subnet.LeasePlaced, k.all()...)
+				k.set(subnet.PlacementPlaced, k.all()...)
 				k.Sim.SetDrop(0.05)
 				for i, host := range []int{2, 5, 8, 1} {
-					ls := []subnet.Lease{k.move("a", host, 3), k.move("b", (host+1)%8+1, 4)}
-					k.m.SetLeases(sm.SetLeases{Put: ls})
+					ls := []subnet.Placement{k.move("a", host, 3), k.move("b", (host+1)%8+1, 4)}
+					k.m.SetPlacements(sm.SetPlacements{Put: ls})
 					if i == 1 {
 						k.Run(20 * time.Microsecond)
 					}
 				}
-				k.wait(subnet.LeasePlaced, k.all()...)
+				k.wait(subnet.PlacementPlaced, k.all()...)
 				k.Sim.SetDrop(0)
 				k.Run(time.Minute)
 				k.up()
@@ -114,15 +114,15 @@ func TestLeaseLoss(t *testing.T) {
 	}
 }
 
-// TestLeaseRefused: a function that does not take an address leaves it where it was.
-func TestLeaseRefused(t *testing.T) {
-	for _, x := range leaseModels {
+// TestPlacementRefused: a function that does not take an address leaves it where it was.
+func TestPlacementRefused(t *testing.T) {
+	for _, x := range placementModels {
 		t.Run(x.name, func(t *testing.T) {
 			k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1, HopLatency: time.Microsecond}, x.cfg)
 			k.up()
 			a := k.put("a", 1, 1, subnet.OwnLID)
 			k.put("b", 4, 2, subnet.OwnLID)
-			k.set(subnet.LeasePlaced, k.all()...)
+			k.set(subnet.PlacementPlaced, k.all()...)
 			// The VM runs at both ends for a while; the destination is a device that takes
 			// no state but its own.
 			bad := k.place(5, 3)
@@ -130,7 +130,7 @@ func TestLeaseRefused(t *testing.T) {
 				enableVPort(t, k.Cluster, k.hosts[5], 3)
 			} else {
 				k.move("a", 5, 3)
-				k.lease["a"] = a
+				k.placement["a"] = a
 			}
 			k.Run(time.Second)
 			dest := k.Fabric.Find(k.hosts[5])
@@ -143,7 +143,7 @@ func TestLeaseRefused(t *testing.T) {
 			}
 			l := a
 			l.Place = bad
-			k.set(subnet.LeaseRefused, l)
+			k.set(subnet.PlacementRefused, l)
 			if r, _ := k.last(a.GUID); r.Cause != subnet.CauseNotTaken {
 				t.Errorf("%+v", r)
 			}
@@ -151,7 +151,7 @@ func TestLeaseRefused(t *testing.T) {
 			if x.h.Model == sim.VPorts {
 				k.move("a", 1, 1)
 			}
-			k.set(subnet.LeasePlaced, a)
+			k.set(subnet.PlacementPlaced, a)
 			k.check()
 		})
 	}
@@ -171,19 +171,19 @@ func (k *cloud) goesTo(p *mad.Packet, node int) bool {
 	return at == node
 }
 
-// TestLeaseDestinationGone: a hypervisor that leaves while an address is on its way to it:
+// TestPlacementDestinationGone: a hypervisor that leaves while an address is on its way to it:
 // the VM is where it was, and can be reached there.
-func TestLeaseDestinationGone(t *testing.T) {
-	for _, x := range leaseModels {
+func TestPlacementDestinationGone(t *testing.T) {
+	for _, x := range placementModels {
 		for n := 1; n <= 8; n++ {
 			t.Run(fmt.Sprint(x.name, n), func(t *testing.T) {
 				k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1, HopLatency: time.Microsecond}, x.cfg)
 				k.up()
 				a := k.put("a", 1, 1, subnet.OwnLID)
 				k.put("b", 4, 2, subnet.OwnLID)
-				k.set(subnet.LeasePlaced, k.all()...)
+				k.set(subnet.PlacementPlaced, k.all()...)
 				k.move("a", 5, 3)
-				l := k.lease["a"]
+				l := k.placement["a"]
 				k.Run(time.Second)
 				sent, count := 0, k.m.OnSend
 				k.m.OnSend = func(p *mad.Packet) {
@@ -196,16 +196,16 @@ func TestLeaseDestinationGone(t *testing.T) {
 						})
 					}
 				}
-				k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{l}})
+				k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{l}})
 				k.Run(30 * time.Second)
 				k.up()
 				r, _ := k.last(a.GUID)
-				if r.State == subnet.LeaseMoving {
+				if r.State == subnet.PlacementMoving {
 					t.Fatalf("%+v\n%s\n%s", r, k.reports(), tail(k.m))
 				}
 				// The VM manager puts it back, and the hypervisor too.
 				k.move("a", 1, 1)
-				k.set(subnet.LeasePlaced, a)
+				k.set(subnet.PlacementPlaced, a)
 				k.check()
 				if err := k.Sim.LinkUp(k.hosts[5], 1); err != nil {
 					t.Fatal(err)
@@ -218,14 +218,14 @@ func TestLeaseDestinationGone(t *testing.T) {
 	}
 }
 
-// TestLeaseStorm: VMs come, move and go while links fail and come back and the manager
-// dies, with packets lost: in the end every address is where its lease says, and works.
-func TestLeaseStorm(t *testing.T) {
+// TestPlacementStorm: VMs come, move and go while links fail and come back and the manager
+// dies, with packets lost: in the end every address is where its placement says, and works.
+func TestPlacementStorm(t *testing.T) {
 	seeds := uint64(9)
 	if os.Getenv("HEDDLE_LONG") != "" {
 		seeds = 1000
 	}
-	for _, x := range leaseModels {
+	for _, x := range placementModels {
 		for seed := range seeds {
 			t.Run(fmt.Sprint(x.name, seed), func(t *testing.T) {
 				k := newCloud(t, 3, 3, x.h, sim.Config{Seed: seed, HopLatency: time.Microsecond, SMALatency: 5 * time.Microsecond}, x.cfg)
@@ -246,7 +246,7 @@ func TestLeaseStorm(t *testing.T) {
 					k.put(n, host, fn, subnet.OwnLID)
 					used[k.place(host, fn)] = n
 				}
-				k.set(subnet.LeasePlaced, k.all()...)
+				k.set(subnet.PlacementPlaced, k.all()...)
 				if seed%3 == 2 {
 					k.Sim.SetDrop(0.03)
 				}
@@ -274,15 +274,15 @@ func TestLeaseStorm(t *testing.T) {
 					default:
 						n := k.vms[rng.IntN(len(k.vms))]
 						host, fn := free()
-						delete(used, k.lease[n].Place)
+						delete(used, k.placement[n].Place)
 						k.move(n, host, fn)
 						used[k.place(host, fn)] = n
-						k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{k.lease[n]}})
+						k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{k.placement[n]}})
 					}
 					k.Run(time.Duration(rng.IntN(2000)) * time.Microsecond)
 					if k.m.Dead {
 						k.start(k.m.Store)
-						k.m.SetLeases(sm.SetLeases{Put: k.all(), All: true})
+						k.m.SetPlacements(sm.SetPlacements{Put: k.all(), All: true})
 					}
 				}
 				k.m.KillAfter = 0
@@ -291,7 +291,7 @@ func TestLeaseStorm(t *testing.T) {
 					_ = k.Sim.LinkUp(d.node, d.port)
 				}
 				k.Run(time.Minute)
-				k.wait(subnet.LeasePlaced, k.all()...)
+				k.wait(subnet.PlacementPlaced, k.all()...)
 				k.up()
 				k.check()
 			})
@@ -299,18 +299,18 @@ func TestLeaseStorm(t *testing.T) {
 	}
 }
 
-// TestLeaseTakeover: a manager that knows nothing but the leases finds the LIDs of VMs in
+// TestPlacementTakeover: a manager that knows nothing but the placements finds the LIDs of VMs in
 // their functions, and changes nothing.
-func TestLeaseTakeover(t *testing.T) {
-	for _, x := range leaseModels {
+func TestPlacementTakeover(t *testing.T) {
+	for _, x := range placementModels {
 		for _, late := range []bool{false, true} {
 			k := newCloud(t, 3, 3, x.h, sim.Config{Seed: 1}, x.cfg)
 			k.up()
 			for i := range 5 {
 				k.put(fmt.Sprint("v", i), 1+i, 1+i%3, subnet.OwnLID)
 			}
-			k.set(subnet.LeasePlaced, k.all()...)
-			k.set(subnet.LeasePlaced, k.move("v0", 7, 2), k.move("v3", 8, 1))
+			k.set(subnet.PlacementPlaced, k.all()...)
+			k.set(subnet.PlacementPlaced, k.move("v0", 7, 2), k.move("v3", 8, 1))
 			k.check()
 			was := map[ib.GUID]ib.LID{}
 			for _, l := range k.all() {
@@ -322,8 +322,8 @@ func TestLeaseTakeover(t *testing.T) {
 				k.up()
 				k.Run(time.Second)
 			}
-			k.m.SetLeases(sm.SetLeases{Put: k.all(), All: true})
-			k.wait(subnet.LeasePlaced, k.all()...)
+			k.m.SetPlacements(sm.SetPlacements{Put: k.all(), All: true})
+			k.wait(subnet.PlacementPlaced, k.all()...)
 			k.check()
 			for _, l := range k.all() {
 				if now := k.lidOf(l.GUID); now != was[l.GUID] {

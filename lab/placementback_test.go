@@ -9,9 +9,9 @@ import (
 	"heddle/subnet"
 )
 
-// TestLeaseHostBack: a lease that was set while its host was away is carried out when
+// TestPlacementHostBack: a placement that was set while its host was away is carried out when
 // the host is back, without anybody asking again.
-func TestLeaseHostBack(t *testing.T) {
+func TestPlacementHostBack(t *testing.T) {
 	for _, h := range []sim.Hypervisor{
 		{Model: sim.SharedPort, VFs: 4}, {Model: sim.VSwitch, VFs: 4}, {Model: sim.VPorts, VFs: 4},
 	} {
@@ -27,15 +27,15 @@ func TestLeaseHostBack(t *testing.T) {
 				kind = subnet.OwnLID
 			}
 			l := k.put("a", 4, 2, kind)
-			k.m.SetLeases(sm.SetLeases{Put: []subnet.Lease{l}})
+			k.m.SetPlacements(sm.SetPlacements{Put: []subnet.Placement{l}})
 			k.Run(time.Second)
-			if r, _ := k.last(l.GUID); r.State != subnet.LeaseWaiting {
-				t.Fatalf("the lease is %v (%s)", r.State, r.Reason)
+			if r, _ := k.last(l.GUID); r.State != subnet.PlacementWaiting {
+				t.Fatalf("the placement is %v (%s)", r.State, r.Reason)
 			}
 			if err := k.Sim.LinkUp(k.hosts[4], 1); err != nil {
 				t.Fatal(err)
 			}
-			k.wait(subnet.LeasePlaced, l)
+			k.wait(subnet.PlacementPlaced, l)
 			k.checkTables()
 		})
 	}
