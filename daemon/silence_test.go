@@ -188,8 +188,8 @@ func TestTableThatWaitedFindsNoTransfer(t *testing.T) {
 	}
 }
 
-// TestTablesHoldNobody: while as many hosts as there are cores have tables made
-// that take for ever, who asks for one path gets it.
+// TestTablesHoldNobody: while as many hosts as there are cores request tables that are
+// never complete, another host gets the path record that it requests.
 func TestTablesHoldNobody(t *testing.T) {
 	snap := bringUp(t, "xgft", "2", "6,8", "1,3")
 	from := lids(snap)

@@ -135,7 +135,7 @@ func TestFlapDamping(t *testing.T) {
 		}
 		x.c.Run(15 * time.Second)
 		if !x.linked() {
-			t.Fatalf("host %v: held for ever", host)
+			t.Fatalf("host %v: its link is held and never released", host)
 		}
 	}
 }

@@ -117,8 +117,8 @@ func TestRMPPReceivingShare(t *testing.T) {
 	}
 }
 
-// A peer that acknowledges now and then so as to keep a transfer for ever does
-// not.
+// TestRMPPSlowPeer: a peer that acknowledges just often enough cannot keep a transfer
+// open without end.
 func TestRMPPSlowPeer(t *testing.T) {
 	s, err := NewRMPPSender(nil, message(ib.ClassSA, 0x92, 1, 10<<20), false)
 	if err != nil {

@@ -138,16 +138,16 @@ func (x *multicast) load(c *Core, r *store.Record) error {
 	case r.Table == store.TableMembers:
 		mgid, m, by, err := decodeMember(r.Key, r.Value)
 		if err != nil {
-			return fmt.Errorf("store: member of a multicast group, key %x: %w", r.Key, err)
+			return fmt.Errorf("sa: member of a multicast group, key %x: %w", r.Key, err)
 		}
 		g := x.group(mgid)
 		if g == nil {
 			x.dropMember(c, &mcGroup{Group: Group{MGID: mgid}}, &m)
-			return fmt.Errorf("store: port %v is a member of the multicast group %v, which is not stored; the membership is deleted", m.PortGID, mgid)
+			return fmt.Errorf("sa: port %v is a member of the multicast group %v, which is not stored; the membership is deleted", m.PortGID, mgid)
 		}
 		i, is := g.member(m.PortGID.GUID())
 		if is {
-			return fmt.Errorf("store: port %v is twice in the multicast group %v", m.PortGID, mgid)
+			return fmt.Errorf("sa: port %v is twice in the multicast group %v", m.PortGID, mgid)
 		}
 		x.touch(c, g)
 		g.Members = append(g.Members, Member{})
@@ -159,17 +159,17 @@ func (x *multicast) load(c *Core, r *store.Record) error {
 		x.count(g, &m, 1)
 	case string(r.Key) == string(stateKey):
 		if len(r.Value) != stateLen || r.Value[0] != stateVersion {
-			return fmt.Errorf("store: state of the multicast groups: %w", errVersion)
+			return fmt.Errorf("sa: state of the multicast groups: %w", errVersion)
 		}
 		x.counter = binary.BigEndian.Uint32(r.Value[2:])
 		x.takeover.foreign = r.Value[1]&stateForeign != 0
 	default:
 		g, err := decodeGroup(r.Key, r.Value)
 		if err != nil {
-			return fmt.Errorf("store: multicast group, key %x: %w", r.Key, err)
+			return fmt.Errorf("sa: multicast group, key %x: %w", r.Key, err)
 		}
 		if x.group(g.MGID) != nil {
-			return fmt.Errorf("store: the multicast group %v is stored twice", g.MGID)
+			return fmt.Errorf("sa: the multicast group %v is stored twice", g.MGID)
 		}
 		x.insert(c, &mcGroup{Group: g})
 	}

@@ -140,7 +140,7 @@ func TestWaitForAllTables(t *testing.T) {
 		}
 	}
 
-	// It does not wait for ever for the last node.
+	// It answers without the last node after a time.
 	r.publish(s)
 	r.replies = nil
 	r.step(sa.Requests{List: []sa.Request{{From: mad.Addr{LID: 2, QP: 1}, Data: q}}})

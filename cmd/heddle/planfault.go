@@ -104,7 +104,7 @@ func foretell(p *sm.Plan, list []namedFault) (*sm.Forecast, error) {
 	f, err := p.Forecast(faults, runtime.GOMAXPROCS(0))
 	switch {
 	case errors.Is(err, sm.ErrNoTables) || errors.Is(err, sm.ErrCutOff):
-		return nil, fmt.Errorf("--fault: %s", strings.TrimPrefix(err.Error(), "sm: "))
+		return nil, fmt.Errorf("--fault: %s", strings.TrimPrefix(err.Error(), "job: "))
 	case err != nil:
 		return nil, fmt.Errorf("--fault: %w; %s", err, listThem)
 	}

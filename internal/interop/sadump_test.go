@@ -150,7 +150,7 @@ func TestOpenSMDump(t *testing.T) {
 	svc.Data64 = [2]uint64{0x6400000000000001, 0x6400000000000002}
 	first.ask(ib.MethodSet, wire.AttrServiceRecord, 1<<37-1, 0, &svc)
 	ever := wire.ServiceRecord{ServiceID: 0x1001, ServiceGID: gid(2), ServicePKey: 0xFFFF, ServiceLease: wire.ServiceLeaseForever}
-	copy(ever.ServiceName[:], "for ever")
+	copy(ever.ServiceName[:], "forever")
 	second.ask(ib.MethodSet, wire.AttrServiceRecord, 0x57, 0, &ever)
 
 	var aliases wire.GUIDInfoRecord

@@ -48,7 +48,8 @@ type wildEnd struct {
 	lmc        uint8
 }
 
-// fromBytes draws numbers from text, then for ever from what the text says.
+// fromBytes draws numbers from the bytes of text, and after its end from a generator
+// seeded by it.
 func fromBytes(text []byte) func(k int) int {
 	sum := uint64(len(text))
 	for _, c := range text {

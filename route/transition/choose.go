@@ -184,7 +184,7 @@ func (b *builder) allLanes() {
 	}
 	b.discard(d)
 	if d.waits() && b.o.RepathTime <= 0 {
-		b.refuse("; but hosts may keep service levels that can deadlock on the wanted tables for ever")
+		b.refuse("; but hosts may permanently keep service levels that can deadlock on the wanted tables")
 		return
 	}
 	b.limited()

@@ -62,11 +62,11 @@ func TestDumpOfOpenSM(t *testing.T) {
 		got = append(got, fmt.Sprintf("%v LID %d QP %d hears of trap %d from %v, LIDs %d", s.GID, s.Addr.LID, s.Addr.QP, s.Info.TrapNumber, s.Info.GID, s.Info.LIDRangeBegin))
 	}
 	for _, s := range v.Services {
-		until := "ever"
+		until := "forever"
 		if s.Until != mad.Never {
-			until = time.Duration(s.Until).String()
+			until = "for " + time.Duration(s.Until).String()
 		}
-		got = append(got, fmt.Sprintf("service %#x %q of %v key %x for %s, %x", s.Record.ServiceID, s.Record.Name(), s.Record.ServiceGID, s.Record.ServiceKey, until, s.Record.Data16))
+		got = append(got, fmt.Sprintf("service %#x %q of %v key %x %s, %x", s.Record.ServiceID, s.Record.Name(), s.Record.ServiceGID, s.Record.ServiceKey, until, s.Record.Data16))
 	}
 	for _, r := range recs {
 		if r.Table == store.TableAliases {
@@ -82,7 +82,7 @@ func TestDumpOfOpenSM(t *testing.T) {
 		"fe80::10:3 LID 5 QP 1 hears of trap 64 from ::, LIDs 65535",
 		"fe80::10:5 LID 8 QP 1 hears of trap 144 from fe80::10:3, LIDs 0",
 		`service 0x1000 "it's a 'name' = x" of fe80::10:3 key 01000000000000000000000000000002 for 10m0s, [1600 1601 1602 1603 1604 1605 1606 1607]`,
-		`service 0x1001 "for ever" of fe80::10:5 key 00000000000000000000000000000000 for ever, [0 0 0 0 0 0 0 0]`,
+		`service 0x1001 "forever" of fe80::10:5 key 00000000000000000000000000000000 forever, [0 0 0 0 0 0 0 0]`,
 		"alias 000000000010000301 02001405000000000100140500000000" + "01",
 		"alias 000000000010000302 02000000000000a1a10000000000000000",
 	}

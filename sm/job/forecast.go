@@ -49,8 +49,8 @@ type CutLID struct {
 
 // Errors of Plan.Forecast.
 var (
-	ErrNoTables = errors.New("sm: nothing can be foretold, because no proved tables would be installed")
-	ErrCutOff   = errors.New("sm: the manager itself would be cut off from all switches, and could repair nothing")
+	ErrNoTables = errors.New("job: no forecast is possible, because no proved tables would be installed")
+	ErrCutOff   = errors.New("job: the fault would cut the manager off from all switches, so it could repair nothing")
 )
 
 // Forecast foretells what happens if all faults come at once; their Kind, Node and Port

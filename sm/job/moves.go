@@ -1,7 +1,7 @@
 package job
 
 import (
-	"fmt"
+	"errors"
 
 	"heddle/fabric"
 	"heddle/route"
@@ -20,7 +20,7 @@ type Moves struct {
 // run carries the requests out.
 func (in *Moves) run(g *fabric.Graph, workers int) (*move.Result, error) {
 	if in.Tables == nil {
-		return nil, fmt.Errorf("sm: no tables are in force for the subnet as it is")
+		return nil, errors.New("job: no tables are installed for the current subnet")
 	}
 	o := in.Options
 	o.Workers = max(workers, 1)

@@ -32,12 +32,12 @@ func functionOp(p subnet.Place, l ib.LID) store.Op {
 // parseFunction is the inverse of functionOp; it refuses what that does not write.
 func parseFunction(r *store.Record) (p subnet.Place, l ib.LID, err error) {
 	if len(r.Key) != 10 || len(r.Value) != 2 {
-		return p, 0, fmt.Errorf("sm: LID of a function: %d bytes of key and %d of value are stored instead of 10 and 2", len(r.Key), len(r.Value))
+		return p, 0, fmt.Errorf("lid: LID of a function: %d bytes of key and %d of value are stored instead of 10 and 2", len(r.Key), len(r.Value))
 	}
 	p = subnet.Place{Port: ib.GUID(binary.BigEndian.Uint64(r.Key)), Function: binary.BigEndian.Uint16(r.Key[8:])}
 	l = ib.LID(binary.BigEndian.Uint16(r.Value))
 	if p.Port == 0 || !l.IsUnicast() {
-		return p, 0, fmt.Errorf("sm: LID of function %v: LID %d is stored, which is not unicast, or no port", p, l)
+		return p, 0, fmt.Errorf("lid: LID of function %v: LID %d is stored, which is not unicast, or no port", p, l)
 	}
 	return p, l, nil
 }
@@ -53,7 +53,7 @@ func (t *Table) LoadFunctions(list []store.Record, prepopulate bool, bad func(er
 		}
 		p, l, err := parseFunction(&list[i])
 		if o, twice := taken[l]; err == nil && twice {
-			err = fmt.Errorf("sm: LID %d is stored for functions %v and %v", l, o, p)
+			err = fmt.Errorf("lid: LID %d is stored for functions %v and %v", l, o, p)
 		}
 		if err != nil {
 			bad(err)

@@ -85,7 +85,7 @@ func freedOps(freed map[ib.PKey][]string, added map[ib.PKey]string) []store.Op {
 	}
 	b, err := json.Marshal(storedFreed{partitionVersion, freed, added}) // keys ascending
 	if err != nil {
-		panic("sm: a map of names cannot be encoded: " + err.Error())
+		panic("pkeymgr: a map of names cannot be encoded: " + err.Error())
 	}
 	return []store.Op{putPartitions(recordFreed, b)}
 }
@@ -112,17 +112,17 @@ func decodePartitions(list []store.Record) (st storedPartitions, err error) {
 		case recordPolicy:
 			var v storedPolicy
 			if err := unmarshalRecord(r.Value, &v, &v.Version); err != nil {
-				return storedPartitions{}, fmt.Errorf("sm: the stored policy: %w", err)
+				return storedPartitions{}, fmt.Errorf("pkeymgr: the stored policy: %w", err)
 			}
 			p := &partition.Policy{Partitions: v.Partitions}
 			if err := p.Validate(); err != nil {
-				return storedPartitions{}, fmt.Errorf("sm: the stored policy: %w", err)
+				return storedPartitions{}, fmt.Errorf("pkeymgr: the stored policy: %w", err)
 			}
 			st.policy = p
 		case recordFreed:
 			var v storedFreed
 			if err := unmarshalRecord(r.Value, &v, &v.Version); err != nil {
-				return storedPartitions{}, fmt.Errorf("sm: the stored P_Keys in quarantine: %w", err)
+				return storedPartitions{}, fmt.Errorf("pkeymgr: the stored P_Keys in quarantine: %w", err)
 			}
 			st.freed, st.added = v.Freed, v.Added
 		}

@@ -54,7 +54,7 @@ func (l *placement) become(to State) {
 		return
 	}
 	if !l.state.mayBecome(to) {
-		panic(fmt.Sprintf("sm: placement of GUID %v: %v cannot become %v", l.GUID, l.state, to))
+		panic(fmt.Sprintf("placement: placement of GUID %v: %v cannot become %v", l.GUID, l.state, to))
 	}
 	if onBecome != nil {
 		onBecome(l.state, to)
@@ -115,7 +115,7 @@ var stepTransitions = [NumSteps][]Step{
 // next is to, which it checks.
 func (s Step) next(to Step) Step {
 	if s != to && !slices.Contains(stepTransitions[s], to) {
-		panic(fmt.Sprintf("sm: a batch of placements that is %v cannot be %v", s, to))
+		panic(fmt.Sprintf("placement: a batch of placements that is %v cannot be %v", s, to))
 	}
 	if s != to && onStep != nil {
 		onStep(s, to)

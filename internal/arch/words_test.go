@@ -1,0 +1,93 @@
+package arch
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// placementPackages decide, carry out, drive or show placements of addresses, which older versions
+// called leases. Elsewhere a lease is that of a service, an M_Key or a file.
+var placementPackages = []string{"subnet", "shell", "sm", "vm"}
+
+// TestGlossary looks for the old name in identifiers. Those with release, MKey or Service are about
+// other things.
+func TestGlossary(t *testing.T) {
+	other := strings.NewReplacer("release", "", "mkeylease", "", "servicelease", "")
+	for _, f := range sources(t) {
+		root, _, _ := strings.Cut(f.pkg, "/")
+		if !slices.Contains(placementPackages, root) {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && strings.Contains(other.Replace(strings.ToLower(id.Name)), "lease") {
+				t.Errorf("%s: %s is to be named placement", f.name, id.Name)
+			}
+			return true
+		})
+	}
+}
+
+// errorPrefixes are packages whose errors name another package, with the reason.
+var errorPrefixes = map[string]string{
+	"sm/config":    "sm",    // users know it as sm.Config
+	"store/boltdb": "store", // its errors are for people, who know the store
+}
+
+// TestErrorPrefixes: an error that begins with the name of a package begins with that of its own.
+func TestErrorPrefixes(t *testing.T) {
+	names := map[string]bool{}
+	for _, f := range sources(t) {
+		names[path.Base(f.pkg)] = true
+	}
+	for _, f := range sources(t) {
+		if f.test {
+			continue
+		}
+		own := path.Base(f.pkg)
+		if p, ok := errorPrefixes[f.pkg]; ok {
+			own = p
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 || !isError(call.Fun) {
+				return true
+			}
+			text, ok := firstWords(call.Args[0])
+			if before, _, found := strings.Cut(text, ": "); ok && found && names[before] && before != own {
+				t.Errorf("%s: an error begins with %q: write %q", f.name, before+":", own+":")
+			}
+			return true
+		})
+	}
+}
+
+// isError reports whether a function makes an error, or panics.
+func isError(fun ast.Expr) bool {
+	switch x := fun.(type) {
+	case *ast.Ident:
+		return x.Name == "panic"
+	case *ast.SelectorExpr:
+		return x.Sel.Name == "Errorf" || x.Sel.Name == "New" || x.Sel.Name == "Sprintf"
+	}
+	return false
+}
+
+// firstWords is the string literal that an expression begins with.
+func firstWords(e ast.Expr) (string, bool) {
+	for {
+		switch x := e.(type) {
+		case *ast.BinaryExpr:
+			e = x.X
+		case *ast.BasicLit:
+			s, err := strconv.Unquote(x.Value)
+			return s, err == nil && x.Kind == token.STRING
+		default:
+			return "", false
+		}
+	}
+}
