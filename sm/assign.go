@@ -197,7 +197,7 @@ func (c *Core) assignLIDs() []store.Op {
 			give(e, r)
 		}
 	}
-	if c.sweep.firstTime {
+	if c.FirstSweep {
 		// Where two Active ports claim one range the one that the store names
 		// keeps it, else the lower GUID.
 		for pass := range 2 {
@@ -334,11 +334,11 @@ func (c *Core) noteMove(p *topo.Port) {
 		return // what it shows is a VM's
 	case had && old.Base != p.LID:
 		text = "its LID " + old.Base.String() + " cannot be kept (alignment, LMC or the smallest forwarding table)"
-	case !had && c.sweep.firstTime && c.inUse(p) && p.Info.LID != p.LID:
+	case !had && c.FirstSweep && c.inUse(p) && p.Info.LID != p.LID:
 		text = "it shows LID " + p.Info.LID.String() + ", which another port has or which does not fit"
 	case !had && stored != 0 && stored != p.LID && p.Info.LID != p.LID:
 		text = "its stored LID " + stored.String() + " is in use by another port or does not fit"
-	case !had && !c.sweep.firstTime && p.Info.LID.IsUnicast() && p.Info.LID != p.LID && c.inUse(p):
+	case !had && !c.FirstSweep && p.Info.LID.IsUnicast() && p.Info.LID != p.LID && c.inUse(p):
 		text = "it joined with LID " + p.Info.LID.String() + ", which another port has"
 	default:
 		return

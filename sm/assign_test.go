@@ -33,7 +33,7 @@ func withLMC(lmc uint8) config.Config {
 // on its ports, as in hosts; the first is our own.
 func found(cfg config.Config, fdbcap uint16, hosts ...show) *Core {
 	c := New(cfg)
-	c.sweep.firstTime = true
+	c.FirstSweep = true
 	c.Fabric = topo.New(nil)
 	f := c.Fabric
 	add := func(ni smp.NodeInfo) int32 { return f.AddNode(&ni, f.AddPath(nil)) }
@@ -159,7 +159,7 @@ func TestAssign(t *testing.T) {
 				fdb = 0xC000
 			}
 			c := found(withLMC(x.lmc), fdb, x.hosts...)
-			c.sweep.firstTime = !x.later
+			c.FirstSweep = !x.later
 			storedLIDs(c, x.stored)
 			for g, r := range x.before {
 				c.lids.Assign(g, r)
@@ -209,7 +209,7 @@ func TestAssign(t *testing.T) {
 				p := &c.Fabric.Ports[i]
 				p.Info.LID, p.LID = p.LID, 0
 			}
-			c.sweep.firstTime = false
+			c.FirstSweep = false
 			if ops := c.assignLIDs(); len(ops) != 0 || c.given() != before {
 				t.Errorf("a second time: %d operations, given %s", len(ops), c.given())
 			}

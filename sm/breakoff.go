@@ -4,7 +4,6 @@ import (
 	"heddle/mad"
 	"heddle/sm/config"
 	"heddle/sm/notice"
-	"heddle/subnet"
 )
 
 // A sweep that is under way is broken off when another fault takes paths away: its plan
@@ -21,20 +20,14 @@ import (
 // something fails all the time, changes with long drains would otherwise never end.
 const maxBreaks = 8
 
-// running reports whether the subnet is one in which faults matter more than the end
-// of a sweep.
-func (c *Core) running() bool {
-	return c.State == subnet.Master && c.Up && !c.sweep.firstTime && !c.WaitHandover && !c.Config.PlanOnly && c.Fabric != nil && c.Fabric.Self != subnet.NoRef()
-}
-
 // breakable reports whether the sweep under way may be broken off now.
 func (c *Core) breakable() bool {
-	if !c.running() || c.breaking.count >= maxBreaks || c.Config.Transition == config.TransitionStatic2003 || c.sweep.persistWait {
+	if !c.Running() || c.breaking.count >= maxBreaks || c.Config.Transition == config.TransitionStatic2003 || c.sweep.persistWait {
 		return false
 	}
 	switch c.Phase {
 	case notice.PhaseDiscover:
-		return !c.reg.on // regions take a new fault in
+		return !c.Region // regions take a new fault in
 	case notice.PhaseAssign, notice.PhaseReadback, notice.PhaseRoute, notice.PhaseArm, notice.PhaseActivate:
 		return true
 	case notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop:
@@ -63,7 +56,7 @@ func (c *Core) breakOff(why string) {
 	switch {
 	case !late:
 		c.next.full = true
-	case c.reg.on && !c.reg.wide:
+	case c.Region && !c.reg.wide:
 		for _, n := range c.reg.nodes {
 			c.carryNode(n)
 		}
@@ -71,9 +64,9 @@ func (c *Core) breakOff(why string) {
 		c.breaking.carry.wide = true
 	}
 	if late {
-		if !c.reg.on {
+		if !c.Region {
 			c.compare() // says what came and went
-			c.last = nil
+			c.Last = nil
 		}
 		c.breaking.carry.moved = true
 		c.sweep.unfinished = c.sweep.unfinished || c.routing.changed && c.Phase != notice.PhaseArm && c.Phase != notice.PhaseActivate
@@ -94,9 +87,9 @@ func (c *Core) breakOff(why string) {
 
 // endReport tells of a sweep that is broken off.
 func (c *Core) endReport(why string) {
-	r := c.sweep.report
-	r.Phases[c.Phase] += c.Now.Sub(c.sweep.phaseStart)
-	c.sweep.phaseStart = c.Now
+	r := c.Report
+	r.Phases[c.Phase] += c.Now.Sub(c.PhaseStart)
+	c.PhaseStart = c.Now
 	r.Took = c.Now.Sub(c.sweep.start)
 	c.statSweep(&r)
 	r.Problems, r.Again, r.Broken = len(c.Fabric.Problems), true, true

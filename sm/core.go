@@ -55,7 +55,6 @@ type Core struct {
 	routing    routing
 	laneState  laneState
 
-	last      *topo.Topology          // of the sweep before, for comparing
 	neighbors map[topo.PortID]ib.GUID // stored: who was behind each port
 
 	started  bool

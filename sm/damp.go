@@ -81,7 +81,7 @@ func (c *Core) dampedWhere(l *damp.Link) notice.Where {
 
 // markFlaps finds the links that failed since the last sweep, in a full one.
 func (c *Core) markFlaps() {
-	f, g := c.Fabric, c.last
+	f, g := c.Fabric, c.Last
 	if g == nil || g == f || !c.Up {
 		return
 	}

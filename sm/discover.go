@@ -62,19 +62,19 @@ func (c *Core) startSweep(why string) {
 		c.schedule.retryAt = mad.Never // a region may be elsewhere than what was left out
 	}
 	c.next.pressAt, c.next.urgent, c.breaking.at, c.peeking.switches = mad.Never, false, mad.Never, c.peeking.switches[:0]
-	if c.Config.SweepInterval > 0 && c.running() {
+	if c.Config.SweepInterval > 0 && c.Running() {
 		c.lightState.at = c.Now.Add(c.Config.SweepInterval) // peeks, if it lasts so long
 	}
 	c.routing.jobGen++ // a result of the sweep before is stale
 	c.routing.jobDone = nil
-	c.sweep.report = notice.SweepReport{Reason: why, Region: part}
+	c.Report = notice.SweepReport{Reason: why, Region: part}
 	c.next.full, c.sweep.sound, c.routing.changed = false, false, false
 	c.routing.anew = c.routing.wantRoute
 	c.routing.changed = c.routing.anew || c.next.groups || c.routing.regrant || c.sweep.unfinished
 	c.next.groups, c.sweep.unfinished = false, false
 	c.routing.wantRoute = false
 	c.Engine.Stats(&c.sweep.madBase)
-	c.sweep.phaseStart, c.sweep.start = c.Now, c.Now
+	c.PhaseStart, c.sweep.start = c.Now, c.Now
 	c.signSweep()
 	c.Notify(notice.Notice{Kind: notice.KindSweepStart, Level: notice.Info, Text: why})
 	if part {
@@ -91,9 +91,9 @@ func (c *Core) startDiscover() {
 	c.Engine.Cancel(uint64(work.OpPeek)<<56, uint64(work.OpPeekPort)<<56|1<<56-1)
 	c.routing.improving = false
 	if c.Fabric != nil && c.Fabric.Graph != nil {
-		c.last = c.Fabric
+		c.Last = c.Fabric
 	}
-	c.Fabric = topo.New(c.last)
+	c.Fabric = topo.New(c.Last)
 	c.laneState.tablesShown = c.laneState.tablesShown[:0] // indices of another fabric; the next snapshot shows all
 	c.collectKeys()
 	c.mastership.Forget()
@@ -224,7 +224,7 @@ func (c *Core) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
 		return
 	}
 	to := ref{Node: idx, Port: ni.LocalPortNum}
-	if c.reg.on {
+	if c.Region {
 		if c.metAgain(from, to); c.reg.give != "" {
 			return
 		}
@@ -260,7 +260,7 @@ func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
 	idx := f.AddNode(ni, path)
 	n := &f.Nodes[idx]
 	n.Via = from
-	if c.reg.on {
+	if c.Region {
 		c.touch(idx)
 		n.Flags |= topo.NodeNew
 		c.reg.born = true
@@ -296,7 +296,7 @@ func (c *Core) newPort(from, at ref, ni *smp.NodeInfo, used ib.MKey) {
 	q := f.Port(at)
 	q.GUID = ni.PortGUID
 	q.MKey = used
-	if c.reg.on {
+	if c.Region {
 		c.touch(at.Node)
 		c.reg.born = c.reg.born || q.LID == 0
 	}
@@ -347,7 +347,7 @@ func (c *Core) onPortInfo(it work.Item, comp *mad.Completion) {
 			err = errNature
 		}
 	}
-	if p.Has(topo.PortAsked) && !c.reg.on {
+	if p.Has(topo.PortAsked) && !c.Region {
 		if err == nil {
 			p.Info.PortState = pi.PortState
 		}
@@ -444,7 +444,7 @@ func (c *Core) onSwitchInfo(it work.Item, comp *mad.Completion) {
 		err = sw.Decode(smp.Data(comp.MAD))
 	}
 	o := c.lastNode(it.Node())
-	if c.reg.on {
+	if c.Region {
 		o = n
 	}
 	if err == nil && o != nil && o.Flags&topo.NodeSwitchInfo != 0 && c.changedSwitch(n, &o.Switch, &sw) {
@@ -460,7 +460,7 @@ func (c *Core) onSwitchInfo(it work.Item, comp *mad.Completion) {
 
 // discovered ends a discovery.
 func (c *Core) discovered() bool {
-	if c.reg.on {
+	if c.Region {
 		return c.explored()
 	}
 	if c.keepUnseen() || c.lateFound() {
@@ -492,7 +492,7 @@ func (c *Core) discovered() bool {
 	if bad := c.checkLinks(false); bad != 0 && bad != c.sweep.conflicts && !c.sweep.recheck {
 		// A cable may have been moved while we looked: look once more.
 		c.sweep.recheck = true
-		c.sweep.report.Reason += "; the ends of a link disagreed, discovered again"
+		c.Report.Reason += "; the ends of a link disagreed, discovered again"
 		problems := c.sweep.again
 		c.startDiscover()
 		c.sweep.again = problems
@@ -605,7 +605,7 @@ func (c *Core) ownPortDown(read bool) bool {
 	c.Notify(notice.Notice{Kind: notice.KindPortDown, Level: notice.Error, Where: c.Fabric.Where(c.Fabric.Self.Node, int(c.Fabric.Self.Port)), Text: text})
 	if c.State == subnet.Master {
 		c.Up = false
-		c.last = nil
+		c.Last = nil
 		c.pkeys.Forget()
 		c.mastership.NoLink()
 	}

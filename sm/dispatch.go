@@ -165,7 +165,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys, work.OpEnforce, work.OpEnforced:
 		c.pkeys.Answered(it, &comp)
 	case work.OpSMInfo:
-		c.mastership.Read(it, &comp, c.reg.on)
+		c.mastership.Read(it, &comp, c.Region)
 	case work.OpSetSwitch:
 		c.onSetSwitch(it, &comp)
 	case work.OpSetPort:

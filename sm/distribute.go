@@ -74,11 +74,11 @@ func (c *Core) readBack() bool {
 	}
 	if c.Total == 0 {
 		c.install.Missing(func(ni int32, b int) {
-			c.sweep.report.BlocksRead++
+			c.Report.BlocksRead++
 			c.Add(work.Make(work.OpGetLFT, ni, 0, uint32(b)))
 		})
 		c.groups.Missing(func(ni int32, b uint16, pos uint8) {
-			c.sweep.report.BlocksRead++
+			c.Report.BlocksRead++
 			c.Add(work.Make(work.OpGetMFT, ni, pos, uint32(b)))
 		})
 		c.install.DoubtedLanes(func(ni int32, k forward.LaneKey) { c.Add(work.Make(work.OpBackSL, ni, k.Out, uint32(k.In))) })
@@ -123,7 +123,7 @@ func (c *Core) Enter(p notice.Phase) { c.enter(p) }
 func (c *Core) TakeDown() { c.startDown() }
 
 // TookDown implements install.Sweep.
-func (c *Core) TookDown() int { return c.sweep.report.Downed }
+func (c *Core) TookDown() int { return c.Report.Downed }
 
 // AddLanes implements install.Sweep.
 func (c *Core) AddLanes(list []transition.LaneTable) { c.stageLanes(list) }
@@ -145,7 +145,7 @@ func (c *Core) GroupsChanged(ni int32, block uint16) { c.mftChanged(ni, block) }
 func (c *Core) startDown() {
 	f := c.Fabric
 	c.enter(notice.PhaseDiscard)
-	c.reg.wide = c.reg.on
+	c.reg.wide = c.Region
 	type far struct {
 		hops int
 		p    *topo.Port
@@ -169,7 +169,7 @@ func (c *Core) startDown() {
 	}
 	slices.SortStableFunc(list, func(a, b far) int { return b.hops - a.hops })
 	for _, x := range list {
-		c.sweep.report.Downed++
+		c.Report.Downed++
 		c.Add(work.Make(work.OpDown, x.p.Node, x.p.Num, 0))
 	}
 }

@@ -60,7 +60,7 @@ func (c *Core) cutEndsHoldTraps() {
 
 // heldTimer is when the switches that hold traps back are to be peeked at.
 func (c *Core) heldTimer() mad.Time {
-	if !c.running() || c.Fabric.Graph == nil || !c.BetweenSweeps() && !c.peekable() {
+	if !c.Running() || c.Fabric.Graph == nil || !c.BetweenSweeps() && !c.peekable() {
 		return mad.Never
 	}
 	return c.peeking.heldAt

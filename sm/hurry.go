@@ -65,13 +65,13 @@ func (c *Core) hurryWait() time.Duration {
 
 // hurryAt is when the requests under way are to be hurried.
 func (c *Core) hurryAt() mad.Time {
-	if !c.hurry.wanted || c.Pending == 0 || c.Engine.Outstanding() == 0 || !c.running() || c.absent.veiled {
+	if !c.hurry.wanted || c.Pending == 0 || c.Engine.Outstanding() == 0 || !c.Running() || c.absent.veiled {
 		return mad.Never
 	}
 	switch c.Phase {
 	case notice.PhaseDiscover, notice.PhaseAssign, notice.PhaseReadback, notice.PhaseDiscard, notice.PhaseDistribute,
 		notice.PhaseTop, notice.PhaseLanes, notice.PhaseArm, notice.PhaseActivate:
-		return max(c.peeking.answeredAt, c.sweep.phaseStart, c.hurry.at).Add(c.hurryWait())
+		return max(c.peeking.answeredAt, c.PhaseStart, c.hurry.at).Add(c.hurryWait())
 	}
 	return mad.Never
 }
@@ -99,7 +99,7 @@ func (c *Core) about(it work.Item) (ib.GUID, bool) {
 	}
 	if it.Op() == work.OpNodeInfo {
 		if b, ok := c.wasBehind(ref{Node: it.Node(), Port: it.Port()}); ok {
-			return c.last.Nodes[b.Node].Info.NodeGUID, true
+			return c.Last.Nodes[b.Node].Info.NodeGUID, true
 		}
 		return 0, false
 	}
@@ -108,11 +108,11 @@ func (c *Core) about(it work.Item) (ib.GUID, bool) {
 	}
 	n := &c.Fabric.Nodes[it.Node()]
 	g := n.Info.NodeGUID
-	if c.Phase == notice.PhaseDiscover && !c.reg.on {
-		if c.last == nil {
+	if c.Phase == notice.PhaseDiscover && !c.Region {
+		if c.Last == nil {
 			return 0, false
 		}
-		_, ok := c.last.Find(g)
+		_, ok := c.Last.Find(g)
 		return g, ok
 	}
 	return g, n.Flags&topo.NodeNew == 0

@@ -155,7 +155,7 @@ func (c *Core) stageLanes(list []transition.LaneTable) {
 // needLanesFirst reports whether the lanes have to be set up before tables that
 // need them may be written: the subnet ran on single-lane tables so far.
 func (c *Core) needLanesFirst() bool {
-	return c.lanesMatter() && !c.laneState.lanesSetUp && !c.sweep.firstTime && !c.install.Quiet()
+	return c.lanesMatter() && !c.laneState.lanesSetUp && !c.FirstSweep && !c.install.Quiet()
 }
 
 // slMod is the modifier of the SL2VL table for packets from port in to port

@@ -15,7 +15,7 @@ import (
 func (c *Core) configure() bool {
 	c.enter(notice.PhaseAssign)
 	var ops []store.Op
-	if c.reg.on {
+	if c.Region {
 		var fits bool
 		if ops, fits = c.assignRegion(); !fits {
 			return c.explored()
@@ -30,8 +30,8 @@ func (c *Core) configure() bool {
 		c.routing.changed = true
 	}
 	c.takeLFTs()
-	c.guids.Discovered(!c.reg.on)
-	c.vports.Discovered(!c.reg.on)
+	c.guids.Discovered(!c.Region)
+	c.vports.Discovered(!c.Region)
 	c.takeLanes()
 	ops = append(ops, c.keyOps()...)
 	if c.Config.PlanOnly {
@@ -91,7 +91,7 @@ func (c *Core) keyOps() []store.Op {
 	})
 	if changing && want != 0 {
 		put(0, want)
-	} else if !changing && !c.reg.on {
+	} else if !changing && !c.Region {
 		drop(0)
 	}
 	c.Scope(func(p *topo.Port) {
@@ -139,9 +139,9 @@ func (c *Core) setPortIfDiffers(n int32, p *topo.Port) {
 		return
 	}
 	if w, ext, ok := c.portWanted(n, p.Num); ok && c.differs(&w, &p.Info, ext) {
-		c.sweep.report.PortSets++
+		c.Report.PortSets++
 		if p.Has(topo.PortEnd) && w.LID != p.Info.LID {
-			c.sweep.report.LIDsSet++
+			c.Report.LIDsSet++
 		}
 		c.Add(work.Make(work.OpSetPort, n, p.Num, 0))
 	}
@@ -174,7 +174,7 @@ func (c *Core) portWanted(n int32, num uint8) (w smp.PortInfo, ext, ok bool) {
 		// A port that the last snapshot has not, or not as an end of the subnet,
 		// has lost its groups and subscriptions: its node may well have been there
 		// by another port.
-		isNew := c.sweep.firstTime || nd.Flags&topo.NodeNew != 0 || p.Info.MasterSMLID != w.MasterSMLID || p.Info.LID != w.LID ||
+		isNew := c.FirstSweep || nd.Flags&topo.NodeNew != 0 || p.Info.MasterSMLID != w.MasterSMLID || p.Info.LID != w.LID ||
 			p.Has(topo.PortLinked) && c.Snapshot != nil && c.Snapshot.PortByPortGUID(p.GUID) < 0
 		w.ClientReregister = isNew && !cfg.NoReregister && !nd.IsSwitch() &&
 			p.Info.CapabilityMask.Has(ib.CapIsClientReregistrationSupported)
@@ -391,7 +391,7 @@ func (c *Core) onSetSwitch(it work.Item, comp *mad.Completion) {
 func (c *Core) readAgain(n int32) {
 	for i := range c.Fabric.NodePorts(n) {
 		p := c.Fabric.PortOf(n, uint8(i))
-		if p.Has(topo.PortKnown) && (p.Num != 0 && p.Info.PortState != ib.StateInit || p.Num == 0 && !c.reg.on && p.LID != 0 && p.Info.LID == p.LID) {
+		if p.Has(topo.PortKnown) && (p.Num != 0 && p.Info.PortState != ib.StateInit || p.Num == 0 && !c.Region && p.LID != 0 && p.Info.LID == p.LID) {
 			c.Add(work.Make(work.OpPortAgain, n, p.Num, 0))
 		}
 	}
@@ -427,14 +427,14 @@ func (c *Core) assigned() bool {
 // startArm moves every link of the subnet that is in Init to Armed.
 func (c *Core) startArm() {
 	c.enter(notice.PhaseArm)
-	c.reg.wide = c.reg.wide || c.sweep.armAll && c.reg.on
+	c.reg.wide = c.reg.wide || c.sweep.armAll && c.Region
 	c.sweep.armAll = false
 	c.bothEnds()
 	running := !c.install.Quiet()
 	last := int32(-1) // the switch whose port 0 was asked for
 	c.Scope(func(p *topo.Port) {
 		if c.moves(p) && p.Info.PortState == ib.StateInit {
-			c.sweep.report.Armed++
+			c.Report.Armed++
 			c.Add(work.Make(work.OpArm, p.Node, p.Num, 0))
 			if p.Num == 0 {
 				return
@@ -457,7 +457,7 @@ func (c *Core) startArm() {
 // bothEnds makes the far end of each link of a region that is not Active a part of it: a sweep
 // before may have moved that end alone.
 func (c *Core) bothEnds() {
-	if !c.reg.on || c.reg.wide {
+	if !c.Region || c.reg.wide {
 		return
 	}
 	for _, n := range c.reg.nodes[:len(c.reg.nodes):len(c.reg.nodes)] {
@@ -501,7 +501,7 @@ func (c *Core) armed() bool {
 				return // the far end did not come along
 			}
 		}
-		c.sweep.report.Activated++
+		c.Report.Activated++
 		c.Add(work.Make(work.OpActive, p.Node, p.Num, 0))
 	})
 	return true

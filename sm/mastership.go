@@ -27,7 +27,7 @@ func (c *Core) Restart() {
 }
 
 // ReadAnew implements mastership.Manager.
-func (c *Core) ReadAnew() { c.sweep.firstTime, c.absent.veiled = true, true }
+func (c *Core) ReadAnew() { c.FirstSweep, c.absent.veiled = true, true }
 
 // End implements mastership.Manager.
 func (c *Core) End() {

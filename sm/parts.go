@@ -45,7 +45,7 @@ func (l link) Shown(t *pkey.Table) []ib.PKey { return l.c.pkeys.Shown(t) }
 func (l link) AdapterMet() { l.c.veilMoved() }
 
 // Last implements pkeymgr.Discovery.
-func (l link) Last() *topo.Topology { return l.c.last }
+func (l link) Last() *topo.Topology { return l.c.Last }
 
 // Plausible implements pkeymgr.Discovery.
 func (l link) Plausible(p *topo.Port, info *smp.PortInfo) error {

@@ -42,7 +42,7 @@ const maxPeeks = 256
 func (c *Core) peekable() bool {
 	switch c.Phase {
 	case notice.PhaseReadback, notice.PhaseRoute, notice.PhaseDiscard, notice.PhaseDrain, notice.PhaseDistribute, notice.PhaseTop, notice.PhaseLanes, notice.PhaseArm, notice.PhaseActivate, notice.PhaseMove:
-		return c.running() && c.Fabric.Graph != nil
+		return c.Running() && c.Fabric.Graph != nil
 	}
 	return false
 }
@@ -56,7 +56,7 @@ func (c *Core) peekAt(g ib.GUID) {
 
 // peek sends the peeks that are due.
 func (c *Core) peek() {
-	if !c.running() || c.Fabric.Graph == nil || c.Phase == notice.PhaseDiscover || c.Phase == notice.PhaseAssign {
+	if !c.Running() || c.Fabric.Graph == nil || c.Phase == notice.PhaseDiscover || c.Phase == notice.PhaseAssign {
 		return
 	}
 	if len(c.peeking.switches) > 0 {
@@ -112,7 +112,7 @@ func (c *Core) onPeek(it work.Item, comp *mad.Completion) {
 // onPeekPort takes the state of a port that leads to another switch.
 func (c *Core) onPeekPort(it work.Item, comp *mad.Completion) {
 	var pi smp.PortInfo
-	if !c.running() || work.Answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
+	if !c.Running() || work.Answer(comp) != nil || pi.Decode(smp.Data(comp.MAD)) != nil {
 		return
 	}
 	if !c.Fabric.Has(ref{Node: it.Node(), Port: it.Port()}) {
@@ -149,13 +149,13 @@ func (c *Core) moving() { c.peeking.answeredAt, c.peeking.stalls = c.Now, 0 }
 
 // stallAt is when the paths are to be looked at because nothing is answered.
 func (c *Core) stallAt() mad.Time {
-	if c.Pending == 0 || c.Engine.Outstanding() == 0 || !c.running() {
+	if c.Pending == 0 || c.Engine.Outstanding() == 0 || !c.Running() {
 		return mad.Never
 	}
 	switch c.Phase {
 	case notice.PhaseDiscover, notice.PhaseAssign, notice.PhaseReadback, notice.PhaseDiscard, notice.PhaseDistribute, notice.PhaseTop, notice.PhaseLanes, notice.PhaseArm, notice.PhaseActivate, notice.PhaseMove:
 		wait := c.Config.SMPTimeout / stallPart
-		t := max(c.peeking.answeredAt, c.sweep.phaseStart).Add(wait << min(c.peeking.stalls, maxStalls))
+		t := max(c.peeking.answeredAt, c.PhaseStart).Add(wait << min(c.peeking.stalls, maxStalls))
 		if c.peeking.stalls > maxStalls { // it is past already
 			t = max(t, c.peeking.stalledAt.Add(wait<<maxStalls))
 		}
@@ -195,7 +195,7 @@ func (c *Core) lookAtPaths() {
 		ports = c.onPath(ports, v)
 	})
 	for _, v := range ports {
-		if !c.reg.on || c.Phase != notice.PhaseDiscover {
+		if !c.Region || c.Phase != notice.PhaseDiscover {
 			c.askBeside(work.Make(work.OpPeekPort, v.Node, v.Port, 0), mad.Urgent)
 			continue
 		}
@@ -212,7 +212,7 @@ func (c *Core) lookAtPaths() {
 // a link that was found to be down, by another path: nobody waits for their time-outs.
 func (c *Core) resend() {
 	c.peeking.cutNew = false
-	if c.Phase != notice.PhaseDiscover || !c.reg.on || c.reg.give != "" || c.Pending == 0 {
+	if c.Phase != notice.PhaseDiscover || !c.Region || c.reg.give != "" || c.Pending == 0 {
 		return
 	}
 	f := c.Fabric

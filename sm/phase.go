@@ -43,8 +43,8 @@ func (c *Core) enter(p notice.Phase) {
 		})
 		c.next.full, c.sweep.again, c.sweep.againWhy = true, true, "a phase was left out"
 	}
-	c.sweep.report.Phases[c.Phase] += c.Now.Sub(c.sweep.phaseStart)
-	c.Phase, c.sweep.phaseStart = p, c.Now
+	c.Report.Phases[c.Phase] += c.Now.Sub(c.PhaseStart)
+	c.Phase, c.PhaseStart = p, c.Now
 	c.Pending, c.Total = 0, 0
 	c.Todo.Clear()
 	c.pkeys.PhaseEnded()

@@ -16,7 +16,7 @@ import (
 // problem reports something that is left out and remembers it for the
 // snapshot.
 func (c *Core) Problem(at notice.Where, n notice.Notice) {
-	if c.reg.on && c.Phase == notice.PhaseDiscover {
+	if c.Region && c.Phase == notice.PhaseDiscover {
 		if !n.Where.Known {
 			n.Where = at
 		}
@@ -58,10 +58,10 @@ func (c *Core) silent(r ref, err error) {
 		n.Text = "our own node does not answer on the local port; it is asked again. If another program has put an M_Key on the port, name it (--m-key) or reset the adapter"
 	} else {
 		n.Peer = c.Fabric.Where(r.Node, int(r.Port))
-		if c.last != nil && c.last != c.Fabric { // say who was there before
-			if i, ok := c.last.Find(c.Fabric.Nodes[r.Node].Info.NodeGUID); ok && int(r.Port) <= int(c.last.Nodes[i].Info.NumPorts) {
-				if q := c.last.PortOf(i, r.Port).Peer; q.Node >= 0 {
-					was := c.last.Where(q.Node, int(q.Port))
+		if c.Last != nil && c.Last != c.Fabric { // say who was there before
+			if i, ok := c.Last.Find(c.Fabric.Nodes[r.Node].Info.NodeGUID); ok && int(r.Port) <= int(c.Last.Nodes[i].Info.NumPorts) {
+				if q := c.Last.PortOf(i, r.Port).Peer; q.Node >= 0 {
+					was := c.Last.Where(q.Node, int(q.Port))
 					was.Path = at.Path
 					n.Where = was
 				}

@@ -35,7 +35,6 @@ type suspicion struct {
 
 // region is the state of a sweep of a region.
 type region struct {
-	on    bool
 	give  string  // why everything must be read instead
 	nodes []int32 // touched, in the order found
 	cut   [][2]ref
@@ -105,7 +104,7 @@ func (c *Core) suspectNode(n int32) {
 // regionFits reports whether the next sweep may be one of a region.
 func (c *Core) regionFits() bool {
 	f := c.Fabric
-	if c.next.full || c.next.audit || !c.sweep.sound || !c.Up || c.State != subnet.Master || c.sweep.firstTime || c.WaitHandover || c.Config.PlanOnly ||
+	if c.next.full || c.next.audit || !c.sweep.sound || !c.Up || c.State != subnet.Master || c.FirstSweep || c.WaitHandover || c.Config.PlanOnly ||
 		f == nil || f.Graph == nil || f.Gone > 64+len(f.Nodes)/8 {
 		return false
 	}
@@ -141,7 +140,8 @@ func (c *Core) plain(n int32) bool {
 // startRegion begins to look at the suspects.
 func (c *Core) startRegion() {
 	f := c.Fabric
-	c.reg = region{on: true, nodes: c.reg.nodes[:0], cut: c.reg.cut[:0]}
+	c.Region = true
+	c.reg = region{nodes: c.reg.nodes[:0], cut: c.reg.cut[:0]}
 	c.enter(notice.PhaseDiscover)
 	c.collectKeys()
 	for _, s := range c.next.suspects {
@@ -162,7 +162,7 @@ func (c *Core) startRegion() {
 // It reports whether it does.
 func (c *Core) joinRegion() bool {
 	f := c.Fabric
-	if c.Phase != notice.PhaseDiscover || !c.reg.on || c.reg.give != "" || c.next.full {
+	if c.Phase != notice.PhaseDiscover || !c.Region || c.reg.give != "" || c.next.full {
 		return false
 	}
 	for _, s := range c.next.suspects {
@@ -198,7 +198,7 @@ func (c *Core) touch(n int32) {
 
 // endRegion forgets the marks of a sweep of a region.
 func (c *Core) endRegion() {
-	if !c.reg.on {
+	if !c.Region {
 		return
 	}
 	for _, n := range c.reg.nodes {
@@ -208,14 +208,14 @@ func (c *Core) endRegion() {
 			ports[i].Flags &^= topo.PortAsked
 		}
 	}
-	c.reg.on = false
+	c.Region = false
 }
 
 // lostLinks reports whether the region lost a link between switches. Then traps of
 // other faults may have been on paths that were broken, so all switches are
 // asked at once instead of waiting for agents to repeat them.
 func (c *Core) lostLinks() bool {
-	if !c.reg.on {
+	if !c.Region {
 		return false
 	}
 	for _, x := range c.reg.cut {
@@ -237,7 +237,7 @@ func (c *Core) giveUp(why string) {
 // or all.
 func (c *Core) Scope(fn func(p *topo.Port)) {
 	f := c.Fabric
-	if !c.reg.on || c.reg.wide {
+	if !c.Region || c.reg.wide {
 		for i := range f.Ports {
 			fn(&f.Ports[i])
 		}
@@ -254,7 +254,7 @@ func (c *Core) Scope(fn func(p *topo.Port)) {
 // scopeNodes is scope for nodes.
 func (c *Core) ScopeNodes(fn func(ni int32, n *topo.Node)) {
 	f := c.Fabric
-	if !c.reg.on || c.reg.wide {
+	if !c.Region || c.reg.wide {
 		for i := range f.Nodes {
 			fn(int32(i), &f.Nodes[i])
 		}
@@ -275,8 +275,8 @@ func (c *Core) explored() bool {
 		c.repath()
 	}
 	if r.give != "" {
-		c.sweep.report.Reason += "; " + r.give + ", so everything is read"
-		c.sweep.report.Region = false
+		c.Report.Reason += "; " + r.give + ", so everything is read"
+		c.Report.Region = false
 		c.tellRegion()
 		c.endRegion()
 		c.startDiscover()
@@ -348,7 +348,7 @@ func (c *Core) readSwitch(n int32) {
 		return
 	}
 	nd.Flags |= topo.NodeRead
-	c.sweep.report.Read++
+	c.Report.Read++
 	c.Add(work.Make(work.OpSwitchInfo, n, 0, 0))
 	for p := range f.NodePorts(n) {
 		c.Add(work.Make(work.OpReread, n, uint8(p), 0))

@@ -37,8 +37,8 @@ func (c *Core) signSweep() {
 func (c *Core) startRepair(r *job.Result) {
 	p := r.Plan
 	if p != nil && p.Risk != nil && p.Mode != transition.ModeRefused {
-		c.sweep.report.Risk = c.riskOf(r)
-		c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: c.sweep.report.Risk.String()})
+		c.Report.Risk = c.riskOf(r)
+		c.Notify(notice.Notice{Kind: notice.KindTransientCycle, Level: notice.Warn, Text: c.Report.Risk.String()})
 		c.placements.AtRisk()
 	}
 	b := r.Broken
@@ -46,8 +46,8 @@ func (c *Core) startRepair(r *job.Result) {
 		return
 	}
 	rep := &notice.Repair{
-		Reason: c.sweep.report.Reason, Faults: slices.Clone(b.Faults), More: b.More, Policy: c.Config.Transition,
-		Broken: b.Pairs.N, Late: b.Late, First: b.Pairs.N - b.Late, Risk: c.sweep.report.Risk,
+		Reason: c.Report.Reason, Faults: slices.Clone(b.Faults), More: b.More, Policy: c.Config.Transition,
+		Broken: b.Pairs.N, Late: b.Late, First: b.Pairs.N - b.Late, Risk: c.Report.Risk,
 	}
 	rep.Name(c.descOf)
 	if p != nil {
@@ -127,7 +127,7 @@ func (c *Core) endRepair() {
 	if rep.Left > 0 || rep.Risk != nil {
 		n.Level = notice.Warn
 	}
-	c.sweep.report.Repair = rep
+	c.Report.Repair = rep
 	c.Notify(n)
 	r.open = rep.Left > 0
 	r.rep, r.found = nil, nil

@@ -89,7 +89,7 @@ func (c *Core) startJob() {
 		j.Tried = true
 	}
 	j.Remembered = c.install.Remembered() > 0
-	j.Patient = c.running() && !c.routing.anew && c.Config.ImproveDelay > 0
+	j.Patient = c.Running() && !c.routing.anew && c.Config.ImproveDelay > 0
 	switch c.Config.Transition {
 	case config.TransitionDiscard:
 		j.Transition.Force = transition.ModeDiscard
@@ -104,7 +104,7 @@ func (c *Core) startJob() {
 	switch {
 	case c.routing.rebalance:
 		j.Options.Rebalance, j.Options.Previous = true, nil
-	case c.routing.improving && c.reg.on:
+	case c.routing.improving && c.Region:
 		if c.routing.base == nil || c.routing.base.Graph != c.Fabric.Graph {
 			// Something changed just now: that comes first.
 			c.routing.improving, c.routing.anew = false, false
@@ -112,7 +112,7 @@ func (c *Core) startJob() {
 			break
 		}
 		j.Mode = job.Improve
-	case c.reg.on && !c.routing.anew:
+	case c.Region && !c.routing.anew:
 		j.Mode = job.Update
 		if s := c.movedSolution(); s != nil {
 			j.Base, j.EngineBase = s, c.routing.base
@@ -196,7 +196,7 @@ func (c *Core) routed() bool {
 	for _, g := range r.Refused {
 		c.groups.Refused(g.MLID, g.Reason)
 	}
-	c.sweep.report.Engine, c.sweep.report.PassedOver, c.sweep.report.Updated = r.Engine, r.Passed, r.Updated
+	c.Report.Engine, c.Report.PassedOver, c.Report.Updated = r.Engine, r.Passed, r.Updated
 	if c.Config.PlanOnly {
 		c.emitPlan(r)
 		return true
@@ -238,7 +238,7 @@ func (c *Core) routed() bool {
 	c.routing.anew, c.routing.improving, c.routing.rebalance = false, false, false
 	c.routing.engine, c.routing.passed = r.Engine, r.Passed
 	c.routing.transit = r.Plan.Mode.String() + ": " + r.Plan.Reason
-	c.sweep.report.Transition = c.routing.transit
+	c.Report.Transition = c.routing.transit
 	if r.Plan.Mode != transition.ModeNone {
 		c.Notify(notice.Notice{Kind: notice.KindRouted, Level: notice.Info, Dur: r.Plan.Predicted, Text: r.Engine + ", " + c.routing.transit +
 			", " + planText(r.Plan)})

@@ -18,10 +18,7 @@ import (
 // region.go).
 type sweepState struct {
 	start       mad.Time
-	phaseStart  mad.Time
-	report      notice.SweepReport
 	madBase     mad.Stats // the engine's counters when the sweep began
-	firstTime   bool      // first sweep of this mastership that configures
 	attempts    int       // sweeps in a row that failed in part, or during which something changed
 	again       bool      // something changed since the sweep began
 	againWhy    string

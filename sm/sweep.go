@@ -23,7 +23,7 @@ func (c *Core) endSweep() {
 	c.breaking.count, c.breaking.at = 0, mad.Never
 	c.enter(notice.PhaseIdle)
 	c.Sweeps++
-	if !c.reg.on {
+	if !c.Region {
 		c.FullSweeps++
 	}
 	defer c.forgetNew()
@@ -36,7 +36,7 @@ func (c *Core) endSweep() {
 	}
 	c.next.full = c.next.full || c.Errs > 0
 	c.endRepair()
-	r := c.sweep.report
+	r := c.Report
 	r.Took = c.Now.Sub(c.sweep.start)
 	c.statSweep(&r)
 	c.Prune()
@@ -45,7 +45,7 @@ func (c *Core) endSweep() {
 
 	mendable := c.Errs > 0 || c.sweep.again || c.sweep.refused
 	if finished {
-		c.sweep.firstTime = c.sweep.firstTime && c.Errs > 0
+		c.FirstSweep = c.FirstSweep && c.Errs > 0
 	}
 	// The same fabric gives the same tables: there is no haste after a refusal.
 	immediately := (c.Errs > 0 || c.sweep.again) && c.State == subnet.Master && c.sweep.attempts < maxAttempts
@@ -166,7 +166,7 @@ func (c *Core) armLight() {
 // keepSmall drops what is not needed between sweeps.
 func (c *Core) keepSmall(finished bool) {
 	if finished && c.State == subnet.Master {
-		c.last = nil
+		c.Last = nil
 	}
 	if len(c.Todo.Buf) > 4096 {
 		c.Todo = work.Queue{}
@@ -207,7 +207,7 @@ func (c *Core) statSweep(r *notice.SweepReport) {
 // compare tells what appeared and what disappeared since the last sweep, once
 // a first one is there to compare with.
 func (c *Core) compare() {
-	if c.last == nil || c.Fabric == nil || len(c.Fabric.Nodes) == 0 {
+	if c.Last == nil || c.Fabric == nil || len(c.Fabric.Nodes) == 0 {
 		return
 	}
 	report := func(a, b *topo.Topology, k notice.Kind, text string) {
@@ -222,13 +222,13 @@ func (c *Core) compare() {
 			c.Notify(notice.Notice{Kind: k, Level: notice.Info, Where: a.Where(int32(i), -1), Text: text})
 		}
 	}
-	report(c.Fabric, c.last, notice.KindNodeNew, "joined the subnet")
-	report(c.last, c.Fabric, notice.KindNodeGone, "left the subnet")
+	report(c.Fabric, c.Last, notice.KindNodeNew, "joined the subnet")
+	report(c.Last, c.Fabric, notice.KindNodeGone, "left the subnet")
 	c.compareLinks()
 }
 
 func (c *Core) compareLinks() {
-	f, g := c.Fabric, c.last
+	f, g := c.Fabric, c.Last
 	n := 0
 	for i := range f.Nodes {
 		if !f.Nodes[i].IsSwitch() {
@@ -275,7 +275,7 @@ func (c *Core) publishSweep() {
 		c.PublishState()
 		return
 	}
-	if !r.on || old == nil || c.SnapshotFabric != c.Fabric || r.born || r.died || r.anew || r.moved || r.wide || c.shown.ports || old.Graph == nil {
+	if !c.Region || old == nil || c.SnapshotFabric != c.Fabric || r.born || r.died || r.anew || r.moved || r.wide || c.shown.ports || old.Graph == nil {
 		c.Publish()
 		return
 	}

@@ -198,7 +198,7 @@ func (c *Core) takeLanes() {
 			}
 		}
 	})
-	if !c.reg.on {
+	if !c.Region {
 		for g := range c.laneState.laneTabs {
 			if _, ok := f.Find(g); !ok {
 				delete(c.laneState.laneTabs, g)

@@ -78,7 +78,7 @@ func (c *Core) sendsNothing(it work.Item) bool {
 
 // keeps reports whether nodes of the last fabric stand for those that do not answer.
 func (c *Core) keeps() bool {
-	return !c.reg.on && c.State == subnet.Master && c.last != nil && c.last != c.Fabric && c.last.Graph != nil && !c.Config.PlanOnly
+	return !c.Region && c.State == subnet.Master && c.Last != nil && c.Last != c.Fabric && c.Last.Graph != nil && !c.Config.PlanOnly
 }
 
 // wasBehind is the port of the last fabric that r, of this one, was linked to. The link is
@@ -88,25 +88,25 @@ func (c *Core) wasBehind(r ref) (ref, bool) {
 		return subnet.NoRef(), false
 	}
 	if r.Node < 0 {
-		return c.last.Self, true
+		return c.Last.Self, true
 	}
 	n := &c.Fabric.Nodes[r.Node]
-	i, ok := c.last.Find(n.Info.NodeGUID)
-	if !ok || r.Port > c.last.Nodes[i].Info.NumPorts || c.last.Nodes[i].Info.NodeType != n.Info.NodeType {
+	i, ok := c.Last.Find(n.Info.NodeGUID)
+	if !ok || r.Port > c.Last.Nodes[i].Info.NumPorts || c.Last.Nodes[i].Info.NodeType != n.Info.NodeType {
 		return subnet.NoRef(), false
 	}
-	was, now := c.last.PortOf(i, r.Port), c.Fabric.Port(r)
+	was, now := c.Last.PortOf(i, r.Port), c.Fabric.Port(r)
 	if was.Peer.Node < 0 || !now.Has(topo.PortKnown) || !now.LinkUp() || now.Info.PortState < min(was.Info.PortState, ib.StateActive) {
 		return subnet.NoRef(), false
 	}
 	// A port of a switch that was left out has no link of the subnet, but a cable.
-	return was.Peer, was.Has(topo.PortLinked) || !c.last.Nodes[was.Peer.Node].OK() || !c.last.Nodes[i].OK()
+	return was.Peer, was.Has(topo.PortLinked) || !c.Last.Nodes[was.Peer.Node].OK() || !c.Last.Nodes[i].OK()
 }
 
 // ledTo reports whether the link at a port has led to another one since before.
 func (c *Core) ledTo(from, to ref) bool {
 	was, ok := c.wasBehind(from)
-	return ok && was.Port == to.Port && c.last.Nodes[was.Node].Info.NodeGUID == c.Fabric.Nodes[to.Node].Info.NodeGUID
+	return ok && was.Port == to.Port && c.Last.Nodes[was.Node].Info.NodeGUID == c.Fabric.Nodes[to.Node].Info.NodeGUID
 }
 
 // errNature: what a port or switch can do does not change while it runs.
@@ -161,11 +161,11 @@ func (c *Core) lastNode(n int32) *topo.Node {
 	if !c.keeps() {
 		return nil
 	}
-	i, ok := c.last.Find(c.Fabric.Nodes[n].Info.NodeGUID)
-	if !ok || c.last.Nodes[i].Info.NumPorts != c.Fabric.Nodes[n].Info.NumPorts || c.last.Nodes[i].Info.NodeType != c.Fabric.Nodes[n].Info.NodeType {
+	i, ok := c.Last.Find(c.Fabric.Nodes[n].Info.NodeGUID)
+	if !ok || c.Last.Nodes[i].Info.NumPorts != c.Fabric.Nodes[n].Info.NumPorts || c.Last.Nodes[i].Info.NodeType != c.Fabric.Nodes[n].Info.NodeType {
 		return nil
 	}
-	return &c.last.Nodes[i]
+	return &c.Last.Nodes[i]
 }
 
 // lastPort is a port as it was in the last fabric, nil if it was not read then.
@@ -174,7 +174,7 @@ func (c *Core) lastPort(n int32, num uint8) *topo.Port {
 	if o == nil {
 		return nil
 	}
-	if p := &c.last.Ports[int(o.First)+int(num)]; p.Has(topo.PortKnown) {
+	if p := &c.Last.Ports[int(o.First)+int(num)]; p.Has(topo.PortKnown) {
 		return p
 	}
 	return nil
@@ -190,12 +190,12 @@ func (c *Core) sameAsBefore(from ref, ni *smp.NodeInfo) error {
 		return nil
 	}
 	if from.Node >= 0 {
-		i, _ := c.last.Find(c.Fabric.Nodes[from.Node].Info.NodeGUID)
-		if c.last.PortOf(i, from.Port).Info.PortState < ib.StateArmed {
+		i, _ := c.Last.Find(c.Fabric.Nodes[from.Node].Info.NodeGUID)
+		if c.Last.PortOf(i, from.Port).Info.PortState < ib.StateArmed {
 			return nil
 		}
 	}
-	o := &c.last.Nodes[was.Node]
+	o := &c.Last.Nodes[was.Node]
 	of := func(g ib.GUID, i *smp.NodeInfo, num uint8) nature {
 		if from.Node < 0 {
 			num = 0
@@ -229,16 +229,16 @@ func (c *Core) elsewhere(from ref, g ib.GUID) bool {
 	if _, found := c.Fabric.Find(g); found {
 		return false
 	}
-	if _, ok := c.last.Find(g); !ok {
+	if _, ok := c.Last.Find(g); !ok {
 		return false
 	}
 	n := &c.Fabric.Nodes[from.Node]
-	i, ok := c.last.Find(n.Info.NodeGUID)
-	if !ok || from.Port > c.last.Nodes[i].Info.NumPorts {
+	i, ok := c.Last.Find(n.Info.NodeGUID)
+	if !ok || from.Port > c.Last.Nodes[i].Info.NumPorts {
 		return true
 	}
-	p := c.last.PortOf(i, from.Port)
-	return p.Peer.Node < 0 || p.Has(topo.PortBadPeer) || c.last.Nodes[p.Peer.Node].Info.NodeGUID != g
+	p := c.Last.PortOf(i, from.Port)
+	return p.Peer.Node < 0 || p.Has(topo.PortBadPeer) || c.Last.Nodes[p.Peer.Node].Info.NodeGUID != g
 }
 
 // lateFound takes the nodes that say that they are one which was elsewhere, now that this
@@ -260,14 +260,14 @@ func (c *Core) askedBefore(r ref) bool {
 	if !ok || c.Config.SweepInterval <= 0 {
 		return false
 	}
-	u := c.absent.nodes[c.last.Nodes[b.Node].Info.NodeGUID]
+	u := c.absent.nodes[c.Last.Nodes[b.Node].Info.NodeGUID]
 	return u != nil && !u.heard && c.Now < u.asked.Add(c.Config.SweepInterval+c.Config.SweepInterval/2)
 }
 
 // silentBehind notes silence behind r, of a node that was there.
 func (c *Core) silentBehind(r ref) {
 	if b, ok := c.wasBehind(r); ok {
-		c.unseenAs(c.last.Nodes[b.Node].Info.NodeGUID).silent(c.Now)
+		c.unseenAs(c.Last.Nodes[b.Node].Info.NodeGUID).silent(c.Now)
 	}
 }
 
@@ -277,7 +277,7 @@ func (c *Core) keepUnseen() bool {
 	if !c.keeps() {
 		return false
 	}
-	f, own := c.Fabric, c.last.Self
+	f, own := c.Fabric, c.Last.Self
 	if len(f.Nodes) == 0 {
 		if own.Node < 0 {
 			return false
@@ -331,7 +331,7 @@ func (c *Core) keepSilent() bool {
 // keepBehind keeps the node behind a silent port.
 func (c *Core) keepBehind(at, was ref) {
 	f := c.Fabric
-	o := &c.last.Nodes[was.Node]
+	o := &c.Last.Nodes[was.Node]
 	n, found := f.Find(o.Info.NodeGUID)
 	switch {
 	case !found:
@@ -341,7 +341,7 @@ func (c *Core) keepBehind(at, was ref) {
 		return
 	case !o.IsSwitch() && !f.PortOf(n, was.Port).Has(topo.PortKnown): // reached by another port of it
 		q := f.PortOf(n, was.Port)
-		q.Keep(c.last.Port(was))
+		q.Keep(c.Last.Port(was))
 		q.Path = f.AddPath(c.hop(at))
 	case f.Nodes[n].Flags&topo.NodeUnseen == 0:
 		return // it answers elsewhere: it is this cable that does not carry SMPs
@@ -360,7 +360,7 @@ func (c *Core) join(a, b ref) {
 // keepNode puts a node of the last fabric into this one, as it was last read.
 func (c *Core) keepNode(was ref, path topo.PathRef, via ref) int32 {
 	f := c.Fabric
-	o := &c.last.Nodes[was.Node]
+	o := &c.Last.Nodes[was.Node]
 	u := c.unseenAs(o.Info.NodeGUID)
 	i := f.AddNode(&o.Info, path)
 	n := &f.Nodes[i]
@@ -368,13 +368,13 @@ func (c *Core) keepNode(was ref, path topo.PathRef, via ref) int32 {
 	n.Info.LocalPortNum = was.Port
 	n.Flags = o.Flags&(topo.NodeSwitchInfo|topo.NodeDesc) | topo.NodeUnseen
 	if !o.IsSwitch() {
-		f.PortOf(i, was.Port).Keep(c.last.Port(was))
+		f.PortOf(i, was.Port).Keep(c.Last.Port(was))
 		f.PortOf(i, was.Port).Path = path
 		n.Info.PortGUID = f.PortOf(i, was.Port).GUID
 		return i
 	}
-	for k := range c.last.NodePorts(was.Node) {
-		f.PortOf(i, uint8(k)).Keep(c.last.PortOf(was.Node, uint8(k)))
+	for k := range c.Last.NodePorts(was.Node) {
+		f.PortOf(i, uint8(k)).Keep(c.Last.PortOf(was.Node, uint8(k)))
 	}
 	f.PortOf(i, 0).Path = path
 	// Our first switch stays: without it there is no subnet.
@@ -407,7 +407,7 @@ func (c *Core) askThrough(n int32) {
 			}
 			continue
 		}
-		m, found := f.Find(c.last.Nodes[was.Node].Info.NodeGUID)
+		m, found := f.Find(c.Last.Nodes[was.Node].Info.NodeGUID)
 		if !found {
 			c.askBehind(n, uint8(k))
 			continue
@@ -430,11 +430,11 @@ func (c *Core) keepParts() bool {
 	f := c.Fabric
 	for i := range f.Nodes {
 		n := &f.Nodes[i]
-		j, ok := c.last.Find(n.Info.NodeGUID)
+		j, ok := c.Last.Find(n.Info.NodeGUID)
 		if !ok || n.Flags&topo.NodeUnseen != 0 {
 			continue
 		}
-		o := &c.last.Nodes[j]
+		o := &c.Last.Nodes[j]
 		if o.Info.NumPorts != n.Info.NumPorts || o.Info.NodeType != n.Info.NodeType {
 			continue
 		}
@@ -450,7 +450,7 @@ func (c *Core) keepParts() bool {
 			if p.Has(topo.PortKnown) || !n.IsSwitch() && !p.Path.Set {
 				continue
 			}
-			was := c.last.PortOf(j, uint8(k))
+			was := c.Last.PortOf(j, uint8(k))
 			if !was.Has(topo.PortKnown) {
 				continue
 			}

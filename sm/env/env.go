@@ -17,8 +17,9 @@ import (
 	"heddle/subnet"
 )
 
-// Env is the environment of the parts of one manager. The core alone writes its fields; the parts
-// read them, and call the methods.
+// Env is the environment of the parts of one manager. The core writes its fields; discovery writes
+// Fabric, Last and Region, and mastership writes State. The other parts read them, add to Errs and
+// Report, and call the methods.
 type Env struct {
 	Config config.Config
 	Engine *mad.Engine
@@ -33,7 +34,16 @@ type Env struct {
 	Sweeps       uint64 // sweeps that ended
 	FullSweeps   uint64
 
+	PhaseStart mad.Time
+	Region     bool // the sweep under way, or the last one, explores a region instead of everything
+	FirstSweep bool // no sweep of this mastership has configured the subnet yet
+	// Report is the report of the sweep under way. Each part counts its own work in it.
+	Report notice.SweepReport
+
 	Fabric *topo.Topology // being discovered or the one that is managed
+	// Last is the subnet that was managed before the discovery under way began; nil when
+	// a sweep has finished. It may be Fabric itself between sweeps.
+	Last *topo.Topology
 	// Snapshot is what was published last, SnapshotFabric what it was built from, and
 	// SnapshotIndex has the indices in it by node of that fabric.
 	Snapshot       *subnet.Snapshot
@@ -132,6 +142,12 @@ func (e *Env) BetweenSweeps() bool {
 		return true
 	}
 	return false
+}
+
+// Running reports whether the subnet is one in which faults matter more than the end of a
+// sweep: it is ours, it is up, and it was configured once.
+func (e *Env) Running() bool {
+	return e.State == subnet.Master && e.Up && !e.FirstSweep && !e.WaitHandover && !e.Config.PlanOnly && e.Fabric != nil && e.Fabric.Self != subnet.NoRef()
 }
 
 // MayUpkeep reports whether the fabric is ours to write to between sweeps.
