@@ -100,7 +100,7 @@ func (c *Core) lidLimit(eps []endPort) int {
 				text = "it has no linear forwarding table, only a random one, which is not supported; the switch is left out"
 			}
 			c.Problem(notice.Where{}, notice.Notice{Kind: notice.KindTableTooSmall, Level: notice.Error, Where: f.Where(int32(i), -1), Text: text})
-			c.leaveOut(int32(i), text)
+			c.Fabric.Exclude(int32(i), text)
 			continue
 		}
 		limit = min(limit, int(n.Switch.LinearFDBCap))
@@ -165,14 +165,14 @@ func (c *Core) joined(eps []endPort, size int) int {
 func (c *Core) assignLIDs() []store.Op {
 	f := c.Fabric
 	eps := c.endPorts()
-	outBefore := c.countOut()
+	outBefore := c.Fabric.Excluded()
 	limit := c.lidLimit(eps)
 	c.lids.SetLimit(limit)
-	if c.countOut() != outBefore { // links of the switches left out are gone
+	if c.Fabric.Excluded() != outBefore { // links of the switches left out are gone
 		for i := range f.Ports {
 			f.Ports[i].Flags &^= topo.PortLinked
 		}
-		c.linkUp()
+		c.Fabric.MarkLinks()
 		eps = c.endPorts()
 	}
 	sp := &lid.Space{Limit: limit}
@@ -273,15 +273,6 @@ func (c *Core) byNeed(eps []endPort) []endPort {
 	out := slices.Clone(eps)
 	slices.SortStableFunc(out, func(a, b endPort) int { return rank(a) - rank(b) })
 	return out
-}
-
-func (c *Core) countOut() (n int) {
-	for i := range c.Fabric.Nodes {
-		if !c.Fabric.Nodes[i].OK() {
-			n++
-		}
-	}
-	return n
 }
 
 // inUse reports whether connections may depend on the LID that a port shows.

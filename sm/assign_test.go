@@ -55,7 +55,7 @@ func found(cfg config.Config, fdbcap uint16, hosts ...show) *Core {
 	}
 	c.out = &Output{}
 	c.Output = c.out
-	c.linkUp()
+	c.Fabric.MarkLinks()
 	return c
 }
 

@@ -84,9 +84,9 @@ func (c *Core) assignAnew() ([]store.Op, bool) {
 	for i := range f.Ports {
 		f.Ports[i].LID, f.Ports[i].LMC = 0, 0
 	}
-	out := c.countOut()
+	out := c.Fabric.Excluded()
 	ops := c.assignLIDs()
-	if len(f.Problems) > 0 || c.countOut() != out {
+	if len(f.Problems) > 0 || c.Fabric.Excluded() != out {
 		c.Unsaved = append(c.Unsaved, ops...)
 		c.giveUp("not every port could be given a LID")
 		return nil, false

@@ -229,7 +229,7 @@ func (c *Core) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
 			return
 		}
 	}
-	c.link(from, to)
+	c.Fabric.Measure(from, to)
 	if q := f.Port(to); !n.IsSwitch() && q.Peer == subnet.NoRef() {
 		c.newPort(from, to, ni, used)
 	}
@@ -255,7 +255,7 @@ func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
 	if from.Node < 0 {
 		path = f.AddPath(nil)
 	} else {
-		path = f.AddPath(c.hop(from))
+		path = f.AddPath(c.Fabric.Hop(from))
 	}
 	idx := f.AddNode(ni, path)
 	n := &f.Nodes[idx]
@@ -270,7 +270,7 @@ func (c *Core) newNode(from ref, ni *smp.NodeInfo, used ib.MKey) {
 		f.Self = at
 		c.Config.PortGUID = ni.PortGUID
 	} else {
-		c.link(from, at)
+		c.Fabric.Measure(from, at)
 	}
 	c.Add(work.Make(work.OpNodeDesc, idx, ni.LocalPortNum, 0))
 	if !n.IsSwitch() {
@@ -303,24 +303,11 @@ func (c *Core) newPort(from, at ref, ni *smp.NodeInfo, used ib.MKey) {
 	if from.Node < 0 {
 		q.Path = f.Nodes[at.Node].Path
 	} else {
-		q.Path = f.AddPath(c.hop(from))
+		q.Path = f.AddPath(c.Fabric.Hop(from))
 		q.Peer = from
 		q.Flags |= topo.PortProved
 	}
 	c.Add(work.Make(work.OpPortInfo, at.Node, at.Port, 0))
-}
-
-// hop is the directed route through port r.
-func (c *Core) hop(r ref) []byte {
-	p := c.Fabric.AgentPath(r.Node, r.Port)
-	return append(slices.Clone(p), r.Port)
-}
-
-// link notes that asking through a reached b.
-func (c *Core) link(a, b ref) {
-	p := c.Fabric.Port(a)
-	p.Peer = b
-	p.Flags |= topo.PortMeasured
 }
 
 // onPortInfo takes a PortInfo of the discovery.
@@ -483,9 +470,9 @@ func (c *Core) discovered() bool {
 		n := &f.Nodes[i]
 		if n.IsSwitch() {
 			if n.Flags&topo.NodeSwitchInfo == 0 {
-				c.leaveOut(int32(i), "SwitchInfo could not be read")
+				c.Fabric.Exclude(int32(i), "SwitchInfo could not be read")
 			} else if !f.PortOf(int32(i), 0).Has(topo.PortKnown) {
-				c.leaveOut(int32(i), "PortInfo of port 0 could not be read")
+				c.Fabric.Exclude(int32(i), "PortInfo of port 0 could not be read")
 			}
 		}
 	}
@@ -501,7 +488,7 @@ func (c *Core) discovered() bool {
 	c.settleUnseen()
 	c.sweep.conflicts = c.checkLinks(true)
 	c.markFlaps()
-	c.linkUp()
+	c.Fabric.MarkLinks()
 	c.markNew()
 	if f.Nodes[0].Flags&topo.NodeOut != 0 {
 		c.Errs++
@@ -522,7 +509,7 @@ func (c *Core) readResetAgain() bool {
 		if !n.IsSwitch() || n.Flags&(topo.NodeSwitchInfo|topo.NodeAgain) != topo.NodeSwitchInfo {
 			continue
 		}
-		if p0 := f.PortOf(int32(i), 0); p0.Has(topo.PortKnown) && p0.Info.LID != 0 && c.allInit(int32(i)) {
+		if p0 := f.PortOf(int32(i), 0); p0.Has(topo.PortKnown) && p0.Info.LID != 0 && c.Fabric.AllInit(int32(i)) {
 			n.Flags |= topo.NodeAgain
 			c.Add(work.Make(work.OpSwitchInfo, int32(i), 0, 0))
 			c.Add(work.Make(work.OpPortInfo, int32(i), 0, 0))
@@ -530,14 +517,6 @@ func (c *Core) readResetAgain() bool {
 		}
 	}
 	return asked
-}
-
-// leaveOut takes a node out of the subnet.
-func (c *Core) leaveOut(n int32, why string) {
-	nd := &c.Fabric.Nodes[n]
-	nd.Flags |= topo.NodeOut
-	nd.Reason = why
-	nd.LFT = nil
 }
 
 // checkLinks compares what the two ends of each link say. It returns a
@@ -582,17 +561,6 @@ func (c *Core) checkLinks(report bool) int {
 		}
 	}
 	return sum
-}
-
-// linkUp marks the links that are part of the subnet.
-func (c *Core) linkUp() {
-	f := c.Fabric
-	for i := range f.Ports {
-		p := &f.Ports[i]
-		if c.linkable(p) {
-			p.Flags |= topo.PortLinked
-		}
-	}
 }
 
 // ownPortDown: our port has no link (or cannot be read), so there is no

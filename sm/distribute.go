@@ -24,7 +24,7 @@ func (c *Core) takeLFTs() {
 			return
 		}
 		p0 := f.PortOf(ni, 0)
-		reset := p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.smLID() || c.allInit(ni)
+		reset := p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.smLID() || c.Fabric.AllInit(ni)
 		changed, foreign := c.install.Take(ni, reset, c.next.audit)
 		c.routing.changed = c.routing.changed || changed
 		if foreign {
@@ -35,23 +35,6 @@ func (c *Core) takeLFTs() {
 		}
 	})
 	c.next.audit = false
-}
-
-// allInit reports whether every link of a switch came up anew, as after a
-// reset.
-func (c *Core) allInit(ni int32) bool {
-	any := false
-	for i := range c.Fabric.NodePorts(ni) {
-		p := c.Fabric.PortOf(ni, uint8(i))
-		if p.Num == 0 || !p.Has(topo.PortKnown) || p.Info.PortState == ib.StateDown {
-			continue
-		}
-		if p.Info.PortState >= ib.StateArmed {
-			return false
-		}
-		any = true
-	}
-	return any
 }
 
 func (c *Core) needReadback() bool {

@@ -233,7 +233,7 @@ func (c *Core) resend() {
 			list = append(list, sent{it, path(it)})
 		}
 	})
-	c.repath()
+	c.reg.moved = c.Fabric.Repath(c.reg.cut, c.reg.nodes) || c.reg.moved
 	for _, s := range list {
 		now := path(s.it)
 		if now == s.path {

@@ -272,7 +272,7 @@ func (c *Core) explored() bool {
 	f := c.Fabric
 	if r.give == "" {
 		c.relink()
-		c.repath()
+		c.reg.moved = c.Fabric.Repath(c.reg.cut, c.reg.nodes) || c.reg.moved
 	}
 	if r.give != "" {
 		c.Report.Reason += "; " + r.give + ", so everything is read"
@@ -312,7 +312,7 @@ func (c *Core) readFarEnds() bool {
 	for i := 0; i < len(c.reg.nodes); i++ {
 		n := c.reg.nodes[i]
 		nd := &f.Nodes[n]
-		if nd.Flags&(topo.NodeRead|topo.NodeReset|topo.NodeAgain) == topo.NodeRead && nd.Path.Set && c.allInit(n) {
+		if nd.Flags&(topo.NodeRead|topo.NodeReset|topo.NodeAgain) == topo.NodeRead && nd.Path.Set && c.Fabric.AllInit(n) {
 			// It may have been reset after its port 0 was read.
 			nd.Flags |= topo.NodeAgain
 			c.Add(work.Make(work.OpSwitchInfo, n, 0, 0))

@@ -54,9 +54,7 @@ func (c *Core) regionKnown() bool {
 		return c.explored()
 	}
 	c.tellRegion()
-	if len(f.Paths) > 1<<16 && len(f.Paths) > 4*c.pathBytes() {
-		c.packPaths()
-	}
+	f.PackPaths()
 	c.mastership.Refresh()
 	return c.decide()
 }

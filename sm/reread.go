@@ -133,13 +133,7 @@ func (c *Core) plainBut(n int32) bool {
 // unlink takes a link out that is down or was down.
 func (c *Core) unlink(a ref) {
 	f := c.Fabric
-	p := f.Port(a)
-	b := p.Peer
-	q := f.Port(b)
-	for _, x := range [2]*topo.Port{p, q} {
-		x.Peer = subnet.NoRef()
-		x.Flags &^= topo.PortLinked | topo.PortMeasured | topo.PortProved
-	}
+	b := f.Unlink(a)
 	if a == f.Self || b == f.Self {
 		c.giveUp("our own link changed")
 		return
@@ -177,11 +171,11 @@ func (c *Core) metAgain(from, to ref) {
 		if nd.Path.Set || q.Peer != subnet.NoRef() {
 			return
 		}
-		nd.Path, nd.Via = f.AddPath(c.hop(from)), from
+		nd.Path, nd.Via = f.AddPath(c.Fabric.Hop(from)), from
 		return
 	}
 	if !nd.Path.Set {
-		nd.Path, nd.Via = f.AddPath(c.hop(from)), from
+		nd.Path, nd.Via = f.AddPath(c.Fabric.Hop(from)), from
 	}
 	if q.Peer == subnet.NoRef() {
 		// The answer proves the far end as well, as in a full discovery, and
@@ -207,7 +201,7 @@ func (c *Core) relink() {
 		ports := f.NodePorts(n)
 		for k := range ports {
 			p := &ports[k]
-			if p.Has(topo.PortLinked) || p.Peer == subnet.NoRef() || !c.linkable(p) {
+			if p.Has(topo.PortLinked) || p.Peer == subnet.NoRef() || !c.Fabric.Linkable(p) {
 				continue
 			}
 			p.Flags |= topo.PortLinked
@@ -215,16 +209,4 @@ func (c *Core) relink() {
 			c.touch(p.Peer.Node)
 		}
 	}
-}
-
-// linkable reports whether a link is part of the subnet: both ends known, up,
-// agreeing, and of nodes that are not left out.
-func (c *Core) linkable(p *topo.Port) bool {
-	f := c.Fabric
-	if p.Peer == subnet.NoRef() || !p.Has(topo.PortKnown) || p.Has(topo.PortBadPeer|topo.PortHeld) {
-		return false
-	}
-	q := f.Port(p.Peer)
-	return q.Has(topo.PortKnown) && p.LinkUp() && q.LinkUp() && !q.Has(topo.PortBadPeer) && !q.Has(topo.PortHeld) &&
-		f.Nodes[p.Node].OK() && f.Nodes[q.Node].OK() && q.Peer == (ref{Node: p.Node, Port: p.Num})
 }

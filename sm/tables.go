@@ -181,7 +181,7 @@ func (c *Core) takeLanes() {
 		lost := n.Flags&(topo.NodeNew|topo.NodeReset) != 0 || !n.OK()
 		if n.IsSwitch() {
 			p0 := f.PortOf(ni, 0)
-			lost = lost || p0.Info.LID != p0.LID || c.allInit(ni)
+			lost = lost || p0.Info.LID != p0.LID || c.Fabric.AllInit(ni)
 		} else {
 			for i := range f.NodePorts(ni) {
 				p := f.PortOf(ni, uint8(i))

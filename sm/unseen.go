@@ -335,26 +335,18 @@ func (c *Core) keepBehind(at, was ref) {
 	n, found := f.Find(o.Info.NodeGUID)
 	switch {
 	case !found:
-		n = c.keepNode(was, f.AddPath(c.hop(at)), at)
-		c.join(at, ref{Node: n, Port: was.Port})
+		n = c.keepNode(was, f.AddPath(c.Fabric.Hop(at)), at)
+		c.Fabric.Join(at, ref{Node: n, Port: was.Port})
 		c.askThrough(n)
 		return
 	case !o.IsSwitch() && !f.PortOf(n, was.Port).Has(topo.PortKnown): // reached by another port of it
 		q := f.PortOf(n, was.Port)
 		q.Keep(c.Last.Port(was))
-		q.Path = f.AddPath(c.hop(at))
+		q.Path = f.AddPath(c.Fabric.Hop(at))
 	case f.Nodes[n].Flags&topo.NodeUnseen == 0:
 		return // it answers elsewhere: it is this cable that does not carry SMPs
 	}
-	c.join(at, ref{Node: n, Port: was.Port})
-}
-
-// join notes a link between two ports that are not known to lead elsewhere.
-func (c *Core) join(a, b ref) {
-	p, q := c.Fabric.Port(a), c.Fabric.Port(b)
-	if p.Peer == subnet.NoRef() && q.Peer == subnet.NoRef() {
-		p.Peer, q.Peer = b, a
-	}
+	c.Fabric.Join(at, ref{Node: n, Port: was.Port})
 }
 
 // keepNode puts a node of the last fabric into this one, as it was last read.
@@ -380,7 +372,7 @@ func (c *Core) keepNode(was ref, path topo.PathRef, via ref) int32 {
 	// Our first switch stays: without it there is no subnet.
 	near := via.Node < 0 || via.Node == f.Self.Node
 	if !o.OK() || u.owes != mad.Never && c.Now >= u.owes.Add(owesTime) && !near {
-		c.leaveOut(i, "it does not answer, and needs other tables than it has")
+		c.Fabric.Exclude(i, "it does not answer, and needs other tables than it has")
 	}
 	return i
 }
@@ -417,7 +409,7 @@ func (c *Core) askThrough(n int32) {
 		case !q.Has(topo.PortKnown) && f.Nodes[m].Info.NodeType != ib.NodeSwitch:
 			c.askBehind(n, uint8(k))
 		case q.Peer == subnet.NoRef() && c.ledTo(to, at):
-			c.join(at, to)
+			c.Fabric.Join(at, to)
 		default: // the far end says that the link is down, or leads elsewhere
 			f.Port(at).Info.PortState = ib.StateDown
 		}

@@ -43,7 +43,6 @@ var smFuncs = []string{
 	"sm.Core.onReread",
 	"sm.Core.onTrap",
 	"sm.Core.portWanted",
-	"sm.Core.repath",
 	"sm.Core.routed",
 }
 
