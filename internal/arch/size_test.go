@@ -33,8 +33,6 @@ var longFuncs = map[string]string{
 // smFuncs are the functions of sm and the packages below it that wait for its
 // redesign.
 var smFuncs = []string{
-	"sm.Core.assignLIDs",
-	"sm.Core.assignRegion",
 	"sm.Core.build",
 	"sm.Core.emitPlan",
 	"sm.Core.endSweep",

@@ -7,9 +7,10 @@
 // floats. A placement and a function may have the same LID: the function is then the one that
 // holds the placement's address.
 //
-// Inputs are decisions: which port or placement gets which LID. Outputs are the store operations
-// that make them durable; the caller stores them before the LIDs are used. Package sm decides
-// which LIDs ports get (assign.go), package placement which LIDs placements and functions get.
+// AssignPorts and AssignRegion decide which LIDs the ports of a discovered subnet get, after a full
+// sweep and after a sweep of a region. They are functions of the table and the subnet. Package
+// placement decides which LIDs placements and functions get. Outputs are the store operations that
+// make the decisions durable; the caller stores them before the LIDs are used.
 package lid
 
 import (
