@@ -4,6 +4,7 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/absent"
 	"heddle/sm/config"
 	"heddle/sm/damp"
 	"heddle/sm/env"
@@ -36,6 +37,7 @@ type Core struct {
 	placements *placement.Machine
 	damped     *damp.Links
 	lids       *lid.Table
+	absent     *absent.Nodes
 
 	// The states of the other parts (state.go).
 	sweep      sweepState
@@ -43,13 +45,13 @@ type Core struct {
 	breaking   breakState
 	peeking    peekState
 	lightState lightState
-	absent     absentState
 	trapping   trapState
 	schedule   schedule
 	shown      shownState
 	keys       mkeyState
 	moveState  moveState
 	reg        region
+	late       []lateNode
 	hurry      hurry
 	rp         repairing
 	routing    routing
@@ -79,7 +81,6 @@ func New(cfg config.Config) *Core {
 		},
 		lids:       lid.New(),
 		neighbors:  map[topo.PortID]ib.GUID{},
-		absent:     absentState{nodes: map[ib.GUID]*unseen{}, asOther: map[topo.PortID]claim{}},
 		keys:       mkeyState{byPort: map[ib.GUID]ib.MKey{}},
 		lightState: lightState{at: mad.Never, watchAt: mad.Never, auditAt: mad.Never},
 		trapping:   trapState{sweepAt: mad.Never},
@@ -222,7 +223,7 @@ func (c *Core) pump() {
 			room := c.Engine.Window() - c.Engine.Outstanding()
 			for c.Todo.N > 0 && c.Engine.Queued() < max(room, 1) {
 				it := c.Todo.Pop()
-				if c.sendsNothing(it) {
+				if c.absent.Skips(it) {
 					c.skip(it)
 				} else if c.build(it, &c.req) {
 					c.req.Token = uint64(it)

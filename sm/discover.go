@@ -97,7 +97,7 @@ func (c *Core) startDiscover() {
 	c.laneState.tablesShown = c.laneState.tablesShown[:0] // indices of another fabric; the next snapshot shows all
 	c.collectKeys()
 	c.mastership.Forget()
-	c.absent.late = c.absent.late[:0]
+	c.late = c.late[:0]
 	c.enter(notice.PhaseDiscover)
 	c.Add(work.Make(work.OpNodeInfo, -1, 0, 0))
 }
@@ -173,7 +173,7 @@ func (c *Core) onNodeInfo(it work.Item, comp *mad.Completion) {
 			err = saneNodeInfo(&ni, from.Node < 0)
 		}
 		if err == nil {
-			err = c.sameAsBefore(from, &ni)
+			err = c.absent.PlausibleNode(from, &ni)
 		}
 		if err != nil {
 			c.garbage(f.Behind(from), smp.AttrNodeInfo, err)
@@ -191,12 +191,12 @@ func (c *Core) onNodeInfo(it work.Item, comp *mad.Completion) {
 		if from.Node >= 0 {
 			f.Port(from).Flags |= topo.PortSilent
 		}
-		c.silentBehind(from)
+		c.absent.SilentBehind(from)
 		return
 	}
 	used, _ := c.mkeyGuess(from, it.Extra())
-	if c.elsewhere(from, ni.NodeGUID) {
-		c.absent.late = append(c.absent.late, lateNode{from, ni, used})
+	if c.absent.Elsewhere(from, ni.NodeGUID) {
+		c.late = append(c.late, lateNode{from, ni, used})
 		return
 	}
 	c.found(from, &ni, used)
@@ -212,7 +212,7 @@ func (c *Core) found(from ref, ni *smp.NodeInfo, used ib.MKey) {
 	}
 	n := &f.Nodes[idx]
 	if n.Flags&topo.NodeUnseen != 0 {
-		c.unseenAs(ni.NodeGUID).heard = true
+		c.absent.Heard(ni.NodeGUID)
 		c.AskFullSweep("what did not answer before does now: " + f.Where(idx, -1).String())
 	}
 	if n.Info.NodeType != ni.NodeType || n.Info.NumPorts != ni.NumPorts ||
@@ -330,8 +330,8 @@ func (c *Core) onPortInfo(it work.Item, comp *mad.Completion) {
 		err = fmt.Errorf("port state %d", pi.PortState)
 	}
 	if err == nil {
-		if was := c.lastPort(n, num); was != nil && c.changedNature(was, &pi) {
-			err = errNature
+		if was := c.absent.LastPort(n, num); was != nil {
+			err = c.absent.Plausible(was, &pi)
 		}
 	}
 	if p.Has(topo.PortAsked) && !c.Region {
@@ -406,7 +406,7 @@ func (c *Core) askBehind(n int32, p uint8) {
 		})
 		return
 	}
-	if at := (ref{Node: n, Port: p}); c.askedBefore(at) {
+	if at := (ref{Node: n, Port: p}); c.absent.AskedBefore(at) {
 		c.Fabric.Port(at).Flags |= topo.PortSilent
 		c.silent(at, mad.ErrTimeout)
 		return
@@ -430,12 +430,12 @@ func (c *Core) onSwitchInfo(it work.Item, comp *mad.Completion) {
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
 	}
-	o := c.lastNode(it.Node())
+	o := c.absent.LastNode(it.Node())
 	if c.Region {
 		o = n
 	}
-	if err == nil && o != nil && o.Flags&topo.NodeSwitchInfo != 0 && c.changedSwitch(n, &o.Switch, &sw) {
-		err = errNature
+	if err == nil && o != nil && o.Flags&topo.NodeSwitchInfo != 0 {
+		err = c.absent.PlausibleSwitch(n, &o.Switch, &sw)
 	}
 	if err != nil {
 		c.unread(it.Node(), -1, smp.AttrSwitchInfo, err)
@@ -485,7 +485,7 @@ func (c *Core) discovered() bool {
 		c.sweep.again = problems
 		return true
 	}
-	c.settleUnseen()
+	c.absent.Settle()
 	c.sweep.conflicts = c.checkLinks(true)
 	c.markFlaps()
 	c.Fabric.MarkLinks()
@@ -540,7 +540,7 @@ func (c *Core) checkLinks(report bool) int {
 			continue
 		}
 		// An end behind which nobody answered, and that led here before, still does.
-		if q.Peer == subnet.NoRef() && q.Has(topo.PortSilent) && c.ledTo(b, a) {
+		if q.Peer == subnet.NoRef() && q.Has(topo.PortSilent) && c.absent.LedTo(b, a) {
 			q.Peer = a
 			continue
 		}

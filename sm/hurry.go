@@ -65,7 +65,7 @@ func (c *Core) hurryWait() time.Duration {
 
 // hurryAt is when the requests under way are to be hurried.
 func (c *Core) hurryAt() mad.Time {
-	if !c.hurry.wanted || c.Pending == 0 || c.Engine.Outstanding() == 0 || !c.Running() || c.absent.veiled {
+	if !c.hurry.wanted || c.Pending == 0 || c.Engine.Outstanding() == 0 || !c.Running() || c.absent.Veiled() {
 		return mad.Never
 	}
 	switch c.Phase {
@@ -98,7 +98,7 @@ func (c *Core) about(it work.Item) (ib.GUID, bool) {
 		return 0, false
 	}
 	if it.Op() == work.OpNodeInfo {
-		if b, ok := c.wasBehind(ref{Node: it.Node(), Port: it.Port()}); ok {
+		if b, ok := c.absent.WasBehind(ref{Node: it.Node(), Port: it.Port()}); ok {
 			return c.Last.Nodes[b.Node].Info.NodeGUID, true
 		}
 		return 0, false
@@ -168,23 +168,22 @@ func (c *Core) onLate(it work.Item, comp *mad.Completion) {
 		return
 	}
 	a.open--
-	u := c.absent.nodes[a.guid]
+	awaited := c.absent.Awaited(a.guid)
 	again := it.Extra()&1 == lateAgain
 	var ni smp.NodeInfo
 	if work.Answer(comp) == nil && ni.Decode(smp.Data(comp.MAD)) == nil && ni.NodeGUID == a.guid {
 		if !again || c.Now < a.since.Add(2*c.Config.SMPTimeout) {
 			h.patient[a.guid] = c.Now
 		}
-		if u != nil && !u.heard {
-			u.heard = true
+		if awaited {
+			c.absent.Heard(a.guid)
 			c.AskFullSweep("what did not answer in time does now: " + a.guid.String())
 		}
 	} else if again {
-		if u != nil && !u.heard {
-			u.silent(c.Now)
+		if awaited {
+			c.absent.Silent(a.guid)
 		}
-		owes := u != nil && u.owes != mad.Never && c.Now < u.owes.Add(owesTime)
-		if mad.Unanswered(comp.Err) && (c.Now < a.since.Add(askTime) || owes) && c.askLate(a, it.Extra()) {
+		if mad.Unanswered(comp.Err) && (c.Now < a.since.Add(askTime) || c.absent.Owes(a.guid)) && c.askLate(a, it.Extra()) {
 			return
 		}
 	}

@@ -198,11 +198,11 @@ func (c *Core) onLightProbe(it work.Item, comp *mad.Completion) {
 	switch {
 	case err == nil:
 		if known >= 0 {
-			c.unseenAs(f.Nodes[known].Info.NodeGUID).heard = true
+			c.absent.Heard(f.Nodes[known].Info.NodeGUID)
 		}
 		c.AskFullSweep("what did not answer before does now: " + f.Behind(at).String())
 	case known >= 0 && f.Nodes[known].Flags&topo.NodeUnseen != 0:
-		c.unseenAs(f.Nodes[known].Info.NodeGUID).silent(c.Now)
+		c.absent.Silent(f.Nodes[known].Info.NodeGUID)
 		if _, more := c.mkeyGuess(at, it.Extra()+1); more {
 			c.Add(work.Make(work.OpLightProbe, at.Node, at.Port, it.Extra()+1))
 		}

@@ -300,8 +300,8 @@ func (c *Core) onSetPort(it work.Item, comp *mad.Completion) {
 		c.SetFailed(n, int(num), "Set(PortInfo)", work.Unchanged(comp)) // refused whole: the answer is what we sent
 		return
 	}
-	if c.changedNature(p, &pi) {
-		c.SetFailed(n, int(num), "Set(PortInfo)", errNature)
+	if err := c.absent.Plausible(p, &pi); err != nil {
+		c.SetFailed(n, int(num), "Set(PortInfo)", err)
 		return
 	}
 	pi.ClientReregister = false
@@ -352,8 +352,8 @@ func (c *Core) onSetSwitch(it work.Item, comp *mad.Completion) {
 	if err == nil {
 		err = sw.Decode(smp.Data(comp.MAD))
 	}
-	if err == nil && c.changedSwitch(n, &n.Switch, &sw) {
-		err = errNature
+	if err == nil {
+		err = c.absent.PlausibleSwitch(n, &n.Switch, &sw)
 	}
 	if it.Extra() == 1 {
 		if err != nil {
@@ -527,8 +527,8 @@ func (c *Core) onSetState(it work.Item, comp *mad.Completion) {
 		c.SetFailed(n, int(num), what, err)
 		return
 	}
-	if c.changedNature(p, &pi) {
-		c.SetFailed(n, int(num), what, errNature)
+	if err := c.absent.Plausible(p, &pi); err != nil {
+		c.SetFailed(n, int(num), what, err)
 		return
 	}
 	pi.ClientReregister = false

@@ -27,7 +27,10 @@ func (c *Core) Restart() {
 }
 
 // ReadAnew implements mastership.Manager.
-func (c *Core) ReadAnew() { c.FirstSweep, c.absent.veiled = true, true }
+func (c *Core) ReadAnew() {
+	c.FirstSweep = true
+	c.absent.Veil()
+}
 
 // End implements mastership.Manager.
 func (c *Core) End() {

@@ -3,6 +3,7 @@ package sm
 import (
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/absent"
 	"heddle/sm/guid"
 	"heddle/sm/pkey"
 	"heddle/sm/pkeymgr"
@@ -20,6 +21,7 @@ func (c *Core) wire() {
 	c.guids = guid.New(&c.Env, l, l, c.placements)
 	c.vports = vport.New(&c.Env, vport.Needs{Placements: c.placements, PKeys: l, Groups: l, Aliases: c.guids, Discovery: l})
 	c.pkeys = pkeymgr.New(&c.Env, pkeymgr.Needs{Aliases: c.guids, VPorts: c.vports, Placements: c.placements, Discovery: l})
+	c.absent = absent.New(&c.Env, absent.Needs{Keys: l, LIDs: c.lids, VPorts: c.vports})
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l})
 }
 
@@ -42,17 +44,17 @@ func (l link) Ready(r vport.Ref) bool { return l.c.pkeys.Ready(r) }
 func (l link) Shown(t *pkey.Table) []ib.PKey { return l.c.pkeys.Shown(t) }
 
 // AdapterMet implements vport.Discovery.
-func (l link) AdapterMet() { l.c.veilMoved() }
+func (l link) AdapterMet() { l.c.absent.AdapterMet() }
+
+// Neighbors implements absent.Keys.
+func (l link) Neighbors() map[topo.PortID]ib.GUID { return l.c.neighbors }
 
 // Last implements pkeymgr.Discovery.
 func (l link) Last() *topo.Topology { return l.c.Last }
 
 // Plausible implements pkeymgr.Discovery.
 func (l link) Plausible(p *topo.Port, info *smp.PortInfo) error {
-	if l.c.changedNature(p, info) {
-		return errNature
-	}
-	return nil
+	return l.c.absent.Plausible(p, info)
 }
 
 // AskRegion implements pkeymgr.Discovery.

@@ -51,7 +51,7 @@ func (c *Core) silent(r ref, err error) {
 		Kind: notice.KindNodeSilent, Level: notice.Warn, Where: at, Err: err,
 		Text: "the link is up but the far end does not answer; it is left out and asked again",
 	}
-	if _, was := c.wasBehind(r); was {
+	if _, was := c.absent.WasBehind(r); was {
 		n.Text = "the link is up but the far end does not answer; it stays in the subnet as it was last read, and is asked again"
 	}
 	if r.Node < 0 {

@@ -23,7 +23,7 @@ func (c *Core) onReread(it work.Item, comp *mad.Completion) {
 		c.giveUp("no good answer from " + f.Where(n, int(num)).String())
 		return
 	}
-	if p.Has(topo.PortKnown) && c.changedNature(p, &pi) {
+	if p.Has(topo.PortKnown) && c.absent.Plausible(p, &pi) != nil {
 		c.giveUp("nonsense from " + f.Where(n, int(num)).String())
 		return
 	}

@@ -102,7 +102,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	}
 	s.Problems = append(c.heldProblems(), f.Problems...)
 	portAt := c.showNodes(s)
-	c.showVeil(s)
+	c.absent.Show(s)
 	c.guids.AllShown()
 	c.pkeys.AllShown()
 	if f.Self.Node >= 0 {

@@ -6,7 +6,6 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sm/notice"
-	"heddle/sm/topo"
 	"heddle/sm/trap"
 	"heddle/subnet"
 )
@@ -77,15 +76,6 @@ type lightState struct {
 	missed   []ib.GUID // switches that had not answered when one was cut short
 	descRead bool      // a NodeDescription was read
 	count    uint64
-}
-
-// absentState has the nodes that do not answer (unseen.go, veil.go).
-type absentState struct {
-	nodes    map[ib.GUID]*unseen
-	asOther  map[topo.PortID]claim
-	late     []lateNode
-	veiled   bool // not all nodes have been seen in this mastership
-	veilNews bool // nodes may have gone since the last snapshot
 }
 
 // trapState counts traps, and has the sweep that they asked for (traps.go).

@@ -34,7 +34,7 @@ func (c *Core) Status() Status {
 		s.Retried += a.Retried
 		s.TimedOut += a.TimedOut
 	}
-	s.Unseen, s.OwnSilent = c.silence()
+	s.Unseen, s.OwnSilent = c.absent.Count()
 	s.Damped = c.dampedLinks()
 	s.Partitions = c.pkeys.Status()
 	s.Virtual = c.vports.Status()

@@ -311,7 +311,7 @@ func (c *Core) publishSweep() {
 	c.carryTables(s, old)
 	touched, vports := c.showHeld(s, old, touched)
 	if old.Veiled || len(old.Unsure) > 0 {
-		c.showVeil(s)
+		c.absent.Show(s)
 	}
 	s.Carry(old, touched, vports...)
 	c.shown.gen++

@@ -62,7 +62,7 @@ func (c *Core) publishHeld() {
 	if c.Fabric == nil || c.Fabric.Graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
-	if len(c.guids.Changed()) == 0 && !c.laneState.readDone && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.shown.moved && !c.shown.ports && !c.absent.veilNews || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
+	if len(c.guids.Changed()) == 0 && !c.laneState.readDone && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.shown.moved && !c.shown.ports && !c.absent.ToShow() || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
 		return
 	}
 	if c.placements.Midway() && c.shown.moved {
@@ -83,8 +83,8 @@ func (c *Core) publishHeld() {
 	c.laneState.readDone = false
 	c.carryTables(s, old)
 	nodes, vports := c.showHeld(s, old, nil)
-	if c.absent.veilNews {
-		c.showVeil(s)
+	if c.absent.ToShow() {
+		c.absent.Show(s)
 	}
 	s.Carry(old, nodes, vports...)
 	c.shown.gen++

@@ -57,6 +57,7 @@ var rules = []rule{
 	{"store", []string{"ib/..."}, true, "persistent state consists of wire values"},
 	{"store/boltdb", []string{"store", "ib/..."}, false, "an edge: the file of a store"},
 	{"sm", []string{"sm/...", "subnet", "partition", "store", "route/...", "mad", "fabric", "ib/..."}, true, "the manager is a core and imports no edge"},
+	{"sm/absent", []string{"sm/env", "sm/lid", "sm/notice", "sm/topo", "sm/vport", "sm/work", "subnet", "mad", "ib/..."}, true, "absent nodes: discovery and light sweeps report silence, and decide nothing about it"},
 	{"sm/damp", []string{"mad", "ib/..."}, true, "flapping links are identified by ports, independent of discovery"},
 	{"sm/election", []string{"subnet", "ib/..."}, true, "election rules depend only on the managers' reports"},
 	{"sm/env", []string{"sm/config", "sm/notice", "sm/topo", "sm/work", "store", "subnet", "mad", "ib/..."}, true, "the common environment must not depend on the parts"},
