@@ -81,6 +81,7 @@ var rules = []rule{
 	{"shell", []string{"sm", "sa", "vm", "subnet", "partition", "store", "mad", "ib/..."}, true, "the order of effects is the same in real and in virtual time, so shell has no edge"},
 	{"settings", []string{"sm", "sa", "vm", "route/engine/auto", "ib/..."}, true, "the table of settings depends on the cores' configurations, not on flags or files"},
 	{"sim", []string{"mad", "fabric", "ib/..."}, true, "the simulated subnet must not depend on a manager"},
+	{"sim/dataplane", []string{"sim/dataplane/...", "fabric", "ib/..."}, true, "packets depend on devices through an interface, and the simulated devices must not depend on packets"},
 	{"sim/live", []string{"sim", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
 	{"sim/ibsimd", []string{"sim", "sim/live", "mad", "fabric", "ib/..."}, false, "an edge of the simulator"},
 	{"sim/umadfs", []string{"sim", "sim/live", "sim/umadfs/kernel", "mad", "fabric", "ib/...", "internal/umadabi"}, false, "an edge of the simulator"},

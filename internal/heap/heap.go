@@ -5,6 +5,8 @@
 // keys and ties, the order in which they leave depends only on these.
 package heap
 
+import "slices"
+
 // Key is the type of keys.
 type Key interface{ ~int32 | ~int64 | ~uint64 }
 
@@ -33,6 +35,20 @@ func (h *Heap[K, V]) Len() int { return len(h.items) }
 
 // Min returns the smallest item, which stays; it is valid until the heap is changed. The heap must not be empty.
 func (h *Heap[K, V]) Min() *Item[K, V] { return &h.items[0] }
+
+// Clone returns a copy with the same items, which shares nothing with h but Moved.
+func (h *Heap[K, V]) Clone() Heap[K, V] {
+	return Heap[K, V]{Moved: h.Moved, items: slices.Clone(h.items)}
+}
+
+// All calls yield for every item, in no particular order.
+func (h *Heap[K, V]) All(yield func(Item[K, V]) bool) {
+	for _, x := range h.items {
+		if !yield(x) {
+			return
+		}
+	}
+}
 
 // Reset removes all items and keeps their memory, without calling Moved.
 func (h *Heap[K, V]) Reset() {

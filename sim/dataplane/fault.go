@@ -1,0 +1,126 @@
+package dataplane
+
+import "heddle/fabric"
+
+// CutLink cuts the cable at a port: what is on it is lost, and both ports are
+// down whatever Tables says, until RestoreLink.
+func (e *Engine) CutLink(r fabric.Ref) {
+	p := e.port(r)
+	if e.out[p].peer < 0 || e.cut[p] {
+		return
+	}
+	q := e.out[p].peer
+	e.cut[p], e.cut[q] = true, true
+	e.refreshPort(p)
+	e.refreshPort(q)
+	e.arbitrateTouched()
+}
+
+// RestoreLink puts a cable back. Its ports carry data when Tables says that they
+// are Active, with the credits of what their buffers still hold left out.
+func (e *Engine) RestoreLink(r fabric.Ref) {
+	p := e.port(r)
+	if e.out[p].peer < 0 || !e.cut[p] {
+		return
+	}
+	q := e.out[p].peer
+	e.cut[p], e.cut[q] = false, false
+	e.refreshPort(p)
+	e.refreshPort(q)
+	e.arbitrateTouched()
+}
+
+// FailNode cuts all cables of a node, and loses what its buffers hold.
+func (e *Engine) FailNode(n int32) {
+	nd := &e.nodes[n]
+	for j := int32(1); j < nd.radix; j++ {
+		e.CutLink(fabric.Ref{Node: n, Port: uint8(j)})
+	}
+	for j := range nd.radix {
+		i := nd.first + j
+		for k := range e.stride * e.radix() {
+			for qi := i*e.stride*e.radix() + k; e.inLanes[qi].head >= 0; {
+				e.dropHead(qi, NodeFailed)
+			}
+		}
+	}
+	e.arbitrateTouched()
+}
+
+func (e *Engine) refreshPort(p int32) {
+	nd := &e.nodes[e.out[p].node]
+	a := e.tables.Port(nd.ref, e.out[p].num)
+	e.setPort(p, &a)
+}
+
+// portInactive drops what waits for a port that sends no data any more. A host
+// keeps its packets.
+func (e *Engine) portInactive(p int32) {
+	for v := range e.stride {
+		e.dropWaiting(p, uint8(v), Inactive)
+	}
+}
+
+// linkDown loses what is on the cable towards input i and has not come in whole:
+// packets still on the wire, one that is partly in the buffer, and the rest of
+// one that a switch is passing on, whose next node sees the bad end.
+func (e *Engine) linkDown(i int32) {
+	up := e.in[i].up
+	u := &e.out[up]
+	h := e.out[i].source
+	for ev := range e.q.All {
+		if ev.Key == uint32(evEligible|i) || h >= 0 && ev.Key == uint32(evDeliver|h) {
+			if p := &e.packets[ev.Arg]; p.tail > e.now {
+				p.flags |= flagLost
+			}
+		}
+	}
+	if h >= 0 || u.busy+u.cable <= e.now {
+		return
+	}
+	tail := u.busy + u.cable
+	for k := range e.stride * e.radix() {
+		if e.losePartial(i, i*e.stride*e.radix()+k, tail) {
+			return
+		}
+	}
+	nd := &e.nodes[e.in[i].node]
+	for j := range nd.radix {
+		o := &e.out[nd.first+j]
+		if o.reading == i && o.busy > e.now && o.sending == u.sending {
+			e.packets[o.sending].flags |= flagBadEnd
+		}
+	}
+}
+
+// losePartial drops the packet of a queue whose tail was to come at the given
+// time.
+func (e *Engine) losePartial(i, qi int32, tail Time) bool {
+	q := &e.inLanes[qi]
+	last := int32(-1)
+	for id := q.head; id >= 0; id = e.packets[id].next {
+		p := &e.packets[id]
+		if p.tail != tail {
+			last = id
+			continue
+		}
+		if last < 0 {
+			if p.mc >= 0 {
+				e.endCopies(i, id)
+			}
+			e.popHead(qi, i, id)
+		} else {
+			if p.mc >= 0 {
+				e.freeCopies(p.mc)
+			}
+			e.packets[last].next = p.next
+			if q.tail == id {
+				q.tail = last
+			}
+			e.in[i].n--
+		}
+		e.dropAt(i, id, LostOnWire)
+		return true
+	}
+	return false
+}

@@ -1,0 +1,202 @@
+package dataplane
+
+import (
+	"math/bits"
+
+	"heddle/ib"
+)
+
+// copyState is a multicast packet in a buffer: the outputs that have not had it
+// yet. It holds its blocks until the last copy leaves. Copies are sent one after
+// another, each when its output takes it, so no copy waits for another: that
+// could close a cycle.
+type copyState struct {
+	ports PortMask
+	lanes [256]uint8
+	next  int32
+}
+
+// groups holds the copyStates.
+type groups struct {
+	copies []copyState
+	free   int32
+}
+
+// first is the lowest port left.
+func (c *copyState) first() int {
+	for w, m := range c.ports {
+		if m != 0 {
+			return w<<6 + bits.TrailingZeros64(m)
+		}
+	}
+	return -1
+}
+
+func (c *copyState) each(yield func(port uint8) bool) {
+	for w := range c.ports {
+		for m := c.ports[w]; m != 0; m &= m - 1 {
+			if !yield(uint8(w<<6 + bits.TrailingZeros64(m))) {
+				return
+			}
+		}
+	}
+}
+
+// eligibleGroup looks up a multicast packet.
+func (e *Engine) eligibleGroup(i, id int32) {
+	p, in := &e.packets[id], &e.in[i]
+	nd := &e.nodes[in.node]
+	ci := e.groups.free
+	if ci < 0 {
+		ci = int32(len(e.groups.copies))
+		e.groups.copies = append(e.groups.copies, copyState{})
+	} else {
+		e.groups.free = e.groups.copies[ci].next
+	}
+	c := &e.groups.copies[ci]
+	c.ports = PortMask{}
+	e.tables.Multicast(nd.ref, p.dlid, &c.ports)
+	left, n, lost := c.ports, 0, NoRoute
+	lostAt := i
+	for out := range c.each {
+		if int32(out) >= nd.radix || out == in.num {
+			left[out>>6] &^= 1 << (out & 63)
+			continue
+		}
+		vl, why := e.leave(nd, in, out, p)
+		if why != numCauses {
+			left[out>>6] &^= 1 << (out & 63)
+			if lostAt != i {
+				e.dropCopy(lostAt, lost)
+			}
+			lost, lostAt = why, nd.first+int32(out)
+			continue
+		}
+		c.lanes[out] = vl
+		n++
+	}
+	c.ports = left
+	if n == 0 {
+		e.freeCopies(ci)
+		e.dropFor(lostAt, i, id, lost)
+		return
+	}
+	if lostAt != i {
+		e.dropCopy(lostAt, lost)
+	}
+	f := uint8(c.first())
+	p.out, p.vl = f, c.lanes[f]
+	if n == 1 {
+		e.freeCopies(ci)
+	} else {
+		p.mc = ci
+	}
+	e.enqueue(i, id)
+}
+
+// dropCopy counts a copy that could not be made.
+func (e *Engine) dropCopy(port int32, why Cause) {
+	e.stat.Copies++
+	e.stat.Dropped[why]++
+	e.faults[port].drops[why]++
+}
+
+func (e *Engine) freeCopies(ci int32) {
+	e.groups.copies[ci].next = e.groups.free
+	e.groups.free = ci
+}
+
+// requestGroup shows a multicast packet to its outputs: to all of them, or to one
+// after another if each output has a queue of its own.
+func (e *Engine) requestGroup(i, id int32) {
+	p := &e.packets[id]
+	first := e.nodes[e.in[i].node].first
+	if e.voq {
+		e.request(first+int32(p.out), p.vl, i)
+		return
+	}
+	c := &e.groups.copies[p.mc]
+	for out := range c.each {
+		e.request(first+int32(out), c.lanes[out], i)
+	}
+}
+
+// copyFor reports whether the packet of a copyState is for a lane of an output.
+func (e *Engine) copyFor(p *packet, out, vl uint8) bool {
+	if e.voq {
+		return p.out == out && p.vl == vl
+	}
+	c := &e.groups.copies[p.mc]
+	return c.ports.Has(out) && c.lanes[out] == vl
+}
+
+func (e *Engine) touchCopies(nd *node, ci int32) {
+	for out := range e.groups.copies[ci].each {
+		if oi := nd.first + int32(out); e.out[oi].busy <= e.now {
+			e.touched.add(oi)
+		}
+	}
+}
+
+// takeCopy takes the copy for an output out of the packet of c: the packet
+// itself if it is the last.
+func (e *Engine) takeCopy(c candidate, out, vl uint8) (id int32, last bool) {
+	p := &e.packets[c.packet]
+	ci := p.mc
+	cs := &e.groups.copies[ci]
+	cs.ports[out>>6] &^= 1 << (out & 63)
+	next := cs.first()
+	p.out, p.vl = out, vl
+	if next < 0 {
+		p.mc = -1
+		e.freeCopies(ci)
+		e.popHead(c.queue, c.input, c.packet)
+		return c.packet, true
+	}
+	if e.voq {
+		p.mc = -1
+		e.popHead(c.queue, c.input, c.packet)
+		p = &e.packets[c.packet]
+		p.mc, p.out, p.vl = ci, uint8(next), cs.lanes[next]
+		e.enqueue(c.input, c.packet)
+	} else {
+		p.out, p.vl = uint8(next), cs.lanes[next]
+		e.clearRequest(&e.in[c.input], c.input, out, vl)
+	}
+	id = e.newPacket()
+	e.packets[id] = e.packets[c.packet]
+	q := &e.packets[id]
+	q.mc, q.next, q.out, q.vl = -1, -1, out, vl
+	q.flags &^= flagExposed
+	e.stat.live++
+	e.stat.Copies++
+	return id, false
+}
+
+// endCopies takes back the requests of a multicast packet that is dropped.
+func (e *Engine) endCopies(i, id int32) {
+	p := &e.packets[id]
+	ci := p.mc
+	if p.flags&flagExposed != 0 && !e.voq {
+		left := e.groups.copies[ci].ports
+		e.groups.copies[ci].ports = PortMask{}
+		for w := range left {
+			for m := left[w]; m != 0; m &= m - 1 {
+				if out := uint8(w<<6 + bits.TrailingZeros64(m)); out != p.out {
+					e.clearRequest(&e.in[i], i, out, e.groups.copies[ci].lanes[out])
+				}
+			}
+		}
+	}
+	p.mc = -1
+	e.freeCopies(ci)
+}
+
+// SetGroup makes hosts members of a multicast group on a Plain: the tree is the
+// union of the unicast paths from every switch to the members.
+func (p *Plain) SetGroup(sw int32, mlid ib.LID, ports PortMask) {
+	if p.MFT[sw] == nil {
+		p.MFT[sw] = map[ib.LID]PortMask{}
+	}
+	p.MFT[sw][mlid] = ports
+}

@@ -1,0 +1,307 @@
+package dataplane
+
+import (
+	"math/bits"
+
+	"heddle/fabric"
+	"heddle/ib"
+)
+
+// Cause is why a packet was lost.
+type Cause uint8
+
+// The causes. The comments name the counter of the port where the packet was
+// lost (IBA §16.1.3.5 and §16.1.4).
+const (
+	SourceFull   Cause = iota // its queue at the source was full; no counter
+	LostOnWire                // the cable failed before it was in (PortRcvErrors)
+	BadEnd                    // the cable failed while a switch was passing it on (PortRcvRemotePhysicalErrors)
+	NotReceiving              // the input is in Init or down (no counter)
+	NoRoute                   // no LFT or MFT entry, or back through the input (PortRcvSwitchRelayErrors)
+	NoLane                    // its service level has no lane at the output (PortRcvSwitchRelayErrors)
+	TooLong                   // longer than the MTU of the next port (PortXmitDiscards, NeighborMTU)
+	Inactive                  // the output is not Active (PortXmitDiscards, Inactive)
+	HeadOfQueue               // head of queue life (PortXmitDiscards, HOQLife)
+	Stalled                   // the output lane is stalled (PortXmitDiscards, HOQLife)
+	Expired                   // lifetime in the switch (PortXmitDiscards, SwLifetime)
+	FilteredIn                // partition filter (PortRcvConstraintErrors)
+	FilteredOut               // partition filter (PortXmitConstraintErrors)
+	WrongHost                 // came to a port that does not have its LID (no counter)
+	NodeFailed                // in the buffer of a switch that failed
+	numCauses
+
+	// NumCauses is how many there are.
+	NumCauses = int(numCauses)
+)
+
+var causeNames = [numCauses]string{
+	"queue full at the source", "on a cable that failed", "bad end", "input not receiving", "no route", "no lane", "longer than the MTU", "output inactive",
+	"head of queue life", "lane stalled", "packet lifetime", "partition filter of the input", "partition filter of the output", "wrong host",
+	"in a switch that failed",
+}
+
+// String prints "head of queue life".
+func (c Cause) String() string {
+	if c < numCauses {
+		return causeNames[c]
+	}
+	return "unknown"
+}
+
+// Stats counts since New or ResetStats. Of packets that were made before, only
+// the end is counted.
+type Stats struct {
+	Since     Time
+	Created   uint64 // packets that streams made, those lost at the source included
+	Copies    uint64 // made of multicast packets on their way
+	Delivered uint64
+	Bytes     uint64 // delivered, headers included
+	Dropped   [NumCauses]uint64
+	// Latency is from creation to the last byte at the host; Network from the start
+	// at the source.
+	Latency, Network Histogram
+	// Hash is a sum over all deliveries of (time, end port, stream, number): equal
+	// for equal histories, whatever the order in which they were computed.
+	Hash uint64
+
+	live uint64 // packets at sources, on wires and in buffers
+}
+
+// Drops is the number of packets lost, SourceFull included.
+func (s *Stats) Drops() (n uint64) {
+	for _, d := range s.Dropped {
+		n += d
+	}
+	return n
+}
+
+// FlowStats counts the packets of a stream.
+type FlowStats struct {
+	Created, Delivered, Dropped uint64
+	Bytes                       uint64 // delivered
+	Latest                      Time   // last delivery
+}
+
+// Delivery is a packet at its destination.
+type Delivery struct {
+	At, Created, Injected Time
+	Stream, Host          int
+	Seq                   uint32 // its number in the stream
+	Bytes                 int
+	SL                    ib.SL
+	Lane                  ib.VL
+}
+
+// Drop is a packet that was lost.
+type Drop struct {
+	At, Created Time
+	Stream      int
+	Seq         uint32
+	Cause       Cause
+	Port        fabric.Ref // where
+	DLID        ib.LID
+}
+
+// SetHooks sets what is called for packets.
+func (e *Engine) SetHooks(h Hooks) { e.hooks = h }
+
+// Stats returns the counts so far.
+func (e *Engine) Stats() *Stats {
+	c := *e.stat
+	return &c
+}
+
+// Live is the number of packets at sources, on wires and in buffers.
+func (e *Engine) Live() uint64 { return e.stat.live }
+
+// Flow returns the counts of a stream.
+func (e *Engine) Flow(stream int) FlowStats { return e.flows[stream] }
+
+// NumStreams is the number of streams.
+func (e *Engine) NumStreams() int { return len(e.streams) }
+
+// ResetStats begins to count anew, at the end of a warm-up. The counters of ports
+// go on, as those of devices do.
+func (e *Engine) ResetStats() {
+	live := e.stat.live
+	*e.stat = Stats{Since: e.now, live: live}
+	clear(e.flows)
+}
+
+func (e *Engine) delivered(hi int32, p *packet) {
+	st, f := e.stat, &e.flows[p.stream]
+	st.live--
+	st.Delivered++
+	st.Bytes += uint64(p.bytes)
+	st.Latency.add(e.now - p.created)
+	st.Network.add(e.now - p.injected)
+	f.Delivered++
+	f.Bytes += uint64(p.bytes)
+	f.Latest = e.now
+	x := rng(uint64(e.now)) ^ rng(uint64(hi)<<32|uint64(p.stream)) ^ rng(uint64(p.seq)<<40)
+	st.Hash += x.next()
+	if e.hooks.OnDeliver != nil {
+		e.hooks.OnDeliver(&Delivery{
+			At: e.now, Created: p.created, Injected: p.injected, Stream: int(p.stream), Host: int(hi), Seq: p.seq,
+			Bytes: int(p.bytes), SL: p.sl, Lane: ib.VL(p.lane),
+		})
+	}
+	e.acknowledge(p.stream)
+}
+
+// acknowledge tells the source of a closed loop that a packet is gone.
+func (e *Engine) acknowledge(stream int32) {
+	if s := &e.streams[stream]; s.Arrival == Closed {
+		e.push(e.now+s.AckDelay, evAck, stream, 0)
+	}
+}
+
+// dropped counts a lost packet and releases it.
+func (e *Engine) dropped(port, id int32, why Cause) {
+	p := &e.packets[id]
+	e.stat.live--
+	e.stat.Dropped[why]++
+	e.faults[port].drops[why]++
+	e.flows[p.stream].Dropped++
+	if e.hooks.OnDrop != nil {
+		e.hooks.OnDrop(&Drop{At: e.now, Created: p.created, Stream: int(p.stream), Seq: p.seq, Cause: why, Port: e.ref(port), DLID: p.dlid})
+	}
+	e.acknowledge(p.stream)
+	e.release(id)
+}
+
+// dropAt loses a packet at input i; its blocks come free at once.
+func (e *Engine) dropAt(i, id int32, why Cause) { e.dropFor(i, i, id, why) }
+
+// dropFor loses a packet that is in the buffer of input i, and counts it at a
+// port.
+func (e *Engine) dropFor(port, i, id int32, why Cause) {
+	p := &e.packets[id]
+	e.addRead(e.in[i].up*e.stride+int32(p.lane), e.now, e.now, Rate{1, 1}, p.blocks)
+	e.dropped(port, id, why)
+}
+
+// dropRead loses a packet whose blocks come free anyway.
+func (e *Engine) dropRead(port, id int32, why Cause) { e.dropped(port, id, why) }
+
+// dropHead loses the head of a queue, for the output that it waits for.
+func (e *Engine) dropHead(qi int32, why Cause) {
+	i, id := e.inputOf(qi), e.inLanes[qi].head
+	out := e.nodes[e.in[i].node].first + int32(e.packets[id].out)
+	if e.packets[id].mc >= 0 {
+		e.endCopies(i, id)
+	}
+	e.popHead(qi, i, id)
+	e.dropFor(out, i, id, why)
+}
+
+// dropNew loses a packet before it has a record.
+func (e *Engine) dropNew(si int32, why Cause) {
+	s := &e.streams[si]
+	e.stat.Dropped[why]++
+	e.flows[si].Dropped++
+	e.faults[e.hosts[s.Src].port].drops[why]++
+	if e.hooks.OnDrop != nil {
+		e.hooks.OnDrop(&Drop{At: e.now, Created: e.now, Stream: int(si), Seq: s.seq - 1, Cause: why, Port: e.hosts[s.Src].ref})
+	}
+}
+
+// PortCounters are the counters of a port since New (IBA §16.1.3.5): never
+// cleared, so readers subtract.
+type PortCounters struct {
+	XmitWords, XmitPackets uint64 // 4-byte words, LRH to ICRC
+	RcvWords, RcvPackets   uint64
+	XmitWait               Time // a packet waited and none was sent
+	Dropped                [NumCauses]uint64
+}
+
+// Port returns the counters of a port; port 0 of a switch is its management port.
+func (e *Engine) Port(r fabric.Ref) PortCounters {
+	p := e.port(r)
+	o, in := &e.out[p], &e.in[p]
+	c := PortCounters{
+		XmitWords: o.words, XmitPackets: o.packets, RcvWords: in.words, RcvPackets: in.packets, XmitWait: o.waited, Dropped: e.faults[p].drops,
+	}
+	if o.reqs > 0 {
+		c.XmitWait += max(0, e.now-o.waitFrom)
+	}
+	return c
+}
+
+// Lane returns what a lane of a port has sent, and how long packets waited for it
+// while it sent none.
+func (e *Engine) Lane(r fabric.Ref, vl ib.VL) (packets uint64, wait Time) {
+	l := &e.outLanes[e.port(r)*e.stride+int32(vl)]
+	wait = l.waited
+	if l.reqs > 0 {
+		wait += max(0, e.now-l.waitFrom)
+	}
+	return uint64(l.packets), wait
+}
+
+// Histogram counts times in logarithmic buckets, 64 to an octave: a quantile is
+// at most 1.1 % too high.
+type Histogram struct {
+	N        uint64
+	Sum      Time
+	Min, Max Time
+	counts   [48 * 64]uint32
+}
+
+// histBase is the time below which times are not told apart.
+const histBase = 6 // bits: 64 ps
+
+func (h *Histogram) add(t Time) {
+	if h.N == 0 || t < h.Min {
+		h.Min = t
+	}
+	h.Max = max(h.Max, t)
+	h.N++
+	h.Sum += t
+	h.counts[histBucket(t)]++
+}
+
+func histBucket(t Time) int {
+	n := bits.Len64(uint64(t))
+	if n <= histBase+1 {
+		return int(t) >> 1 & 63
+	}
+	return min((n-histBase-1)<<6+int(uint64(t)>>(n-histBase-1)&63), 48*64-1)
+}
+
+// Mean is the mean.
+func (h *Histogram) Mean() Time {
+	if h.N == 0 {
+		return 0
+	}
+	return h.Sum / Time(h.N)
+}
+
+// Quantile is the time that the share q of all times does not exceed.
+func (h *Histogram) Quantile(q float64) Time {
+	want, n := q*float64(h.N), 0.0
+	for i, c := range h.counts {
+		if n += float64(c); n >= want && c > 0 {
+			k := uint(i >> 6)
+			if k == 0 {
+				return min(Time(i&63+1)<<1, h.Max)
+			}
+			return min(Time(64+i&63+1)<<k, h.Max)
+		}
+	}
+	return h.Max
+}
+
+// Jain is the fairness index of J. R. Jain: 1 if all are equal, 1/n if one has
+// all.
+func Jain(x []float64) float64 {
+	sum, sq := 0.0, 0.0
+	for _, v := range x {
+		sum += v
+		sq += v * v
+	}
+	if sq == 0 {
+		return 1
+	}
+	return sum * sum / (float64(len(x)) * sq)
+}

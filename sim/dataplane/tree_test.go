@@ -1,0 +1,152 @@
+package dataplane
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"heddle/fabric"
+	"heddle/ib"
+	"heddle/route"
+	"heddle/route/engine/ftree"
+)
+
+// tree is a fat tree with the d-mod-k tables of route/engine/ftree.
+type tree struct {
+	f   *fabric.Fabric
+	top *Topology
+	g   *fabric.Graph
+	rt  *route.Tables
+	sw  []int32 // node of each switch of g
+}
+
+func newTree(t testing.TB, topo fabric.Topology, r Rate) *tree {
+	t.Helper()
+	f, err := fabric.Generate(topo, fabric.GenerateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := fabric.AssignLIDs(f, 1); err != nil {
+		t.Fatal(err)
+	}
+	x := &tree{f: f}
+	if x.top, err = FromFabric(f, DefaultCable); err != nil {
+		t.Fatal(err)
+	}
+	for i := range x.top.Links {
+		x.top.Links[i].Rate = r
+	}
+	if x.g, err = f.Graph(fabric.GraphOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if x.rt, err = (ftree.Engine{}).Compute(x.g, route.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range x.g.Switches {
+		x.sw = append(x.sw, int32(f.FindGUID(x.g.Switches[i].GUID)))
+	}
+	return x
+}
+
+// tables are those of the tree as Tables.
+func (x *tree) tables(lanes int) *Plain {
+	p := NewPlain(x.top, lanes)
+	for i, n := range x.sw {
+		p.LFT[n] = x.rt.LFT[i]
+	}
+	for i := range x.f.Nodes {
+		for j := range x.f.Nodes[i].Ports {
+			if l := x.f.Nodes[i].Ports[j].LID; l != 0 {
+				p.Attr[i][j].LID = l
+			}
+		}
+	}
+	return p
+}
+
+// leaf is the switch of each host.
+func (x *tree) leaf(e *Engine) []int32 {
+	out := make([]int32, e.NumHosts())
+	for h := range out {
+		out[h] = x.f.Port(e.HostPort(h)).Peer.Node
+	}
+	return out
+}
+
+// permute adds a saturated stream from each host to its image.
+func permute(t testing.TB, e *Engine, perm []int, bytes int) {
+	for h, d := range perm {
+		if h != d {
+			mustAdd(t, e, Stream{Src: h, To: To(d), Bytes: bytes})
+		}
+	}
+}
+
+func randomPerm(n int, seed uint64) []int {
+	return rand.New(rand.NewPCG(seed, 0)).Perm(n)
+}
+
+// usedUplinks counts the (leaf, root) pairs that inter-leaf flows of a permutation
+// use, and flows inside leaves.
+func (x *tree) usedUplinks(e *Engine, p Tables, perm []int) (up, inside int) {
+	leaf := x.leaf(e)
+	used := map[[2]int32]bool{}
+	for h, d := range perm {
+		if leaf[h] == leaf[d] {
+			if h != d {
+				inside++
+			}
+			continue
+		}
+		r := e.HostPort(d)
+		out := p.Route(leaf[h], x.f.Port(r).LID)
+		used[[2]int32{leaf[h], int32(out)}] = true
+	}
+	return len(used), inside
+}
+
+var _ = ib.LID(0)
+
+func TestV17(t *testing.T) {
+	x := newTree(t, fabric.FatTree{Hosts: 648}, qdr)
+	for seed := range uint64(1) {
+		for _, in := range []Queueing{FIFO, VOQ} {
+			p := x.tables(1)
+			c := testConfig()
+			c.Input = in
+			c.Buffer = 33 * 16
+			e := mustNew(t, x.top, p, c)
+			perm := randomPerm(e.NumHosts(), seed)
+			permute(t, e, perm, rc2k)
+			warm, dur := 100*Microsecond, 200*Microsecond
+			e.Run(warm)
+			e.ResetStats()
+			e.Run(warm + dur)
+			mustCheck(t, e)
+			up, inside := x.usedUplinks(e, p, perm)
+			got := float64(e.Stats().Delivered) * float64(qdr.Time(rc2k)) / float64(dur) / 648
+			want := float64(up+inside) / 648
+			t.Logf("%v seed %d: %.4f, want %.4f; events %d delivered %d", in, seed, got, want, e.Events(), e.Stats().Delivered)
+		}
+	}
+}
+
+func BenchmarkUniform648(b *testing.B) {
+	x := newTree(b, fabric.FatTree{Hosts: 648}, qdr)
+	c := Defaults()
+	c.DetectEvery = -1
+	e := mustNew(b, x.top, x.tables(1), c)
+	for h := range e.NumHosts() {
+		mustAdd(b, e, Stream{Src: h, To: ToAny(), Bytes: rc2k})
+	}
+	e.Run(100 * Microsecond)
+	b.ReportAllocs()
+	b.ResetTimer()
+	ev, del, start := e.Events(), e.Stats().Delivered, e.Now()
+	for i := range b.N {
+		e.Run(start + Time(i+1)*10*Microsecond)
+	}
+	b.ReportMetric(float64(e.Events()-ev)/b.Elapsed().Seconds()/1e6, "Mevents/s")
+	b.ReportMetric(float64(e.Stats().Delivered-del)/b.Elapsed().Seconds()/1e6, "Mpackets/s")
+	b.ReportMetric(float64(e.Events()-ev)/float64(e.Stats().Delivered-del), "events/packet")
+	b.ReportMetric(float64(e.Stats().Delivered-del)/648/float64(e.Now()-start)*float64(qdr.Time(rc2k)), "accepted")
+}

@@ -1,0 +1,270 @@
+// Package wheel is the event queue of the data plane: a timing wheel whose
+// events leave in the order of (time, key, argument), whatever the order in
+// which they were put in.
+//
+// The wheel has a power of two of buckets, each a power of two of picoseconds
+// wide; a two-level bitmap finds the next bucket that is not empty. Events are
+// linked by index in one slice without pointers, so the collector scans nothing.
+// The bucket that is being emptied is sorted. What lies beyond the last bucket
+// waits in a heap. R. Brown's calendar queue (1988) resizes itself; the delays
+// of a fabric lie in a known band (10 ns to some µs), so this one need not.
+//
+// A Queue belongs to one goroutine.
+package wheel
+
+import (
+	"math/bits"
+	"slices"
+
+	"heddle/internal/heap"
+)
+
+// Event is an entry of the queue.
+type Event struct {
+	At  int64  // time
+	Key uint32 // orders events of one time
+	Arg int32  // orders events of one time and key
+}
+
+// before is the order of the queue.
+func (a *Event) before(b *Event) bool {
+	if a.At != b.At {
+		return a.At < b.At
+	}
+	if a.Key != b.Key {
+		return a.Key < b.Key
+	}
+	return a.Arg < b.Arg
+}
+
+// tie is Key and Arg as the second key of the heap.
+func (a *Event) tie() uint64 { return uint64(a.Key)<<32 | uint64(uint32(a.Arg)^1<<31) }
+
+// node is an event in a bucket, linked by index.
+type node struct {
+	ev   Event
+	next int32
+}
+
+// Queue is an event queue. New makes one.
+type Queue struct {
+	shift uint  // a bucket is 1<<shift wide
+	mask  int64 // buckets - 1
+	base  int64 // number of the current bucket: time >> shift
+	n     int   // events, far ones included
+
+	cur   []Event // events of the current bucket, the next one last
+	heads []int32 // first node of each other bucket, -1: none
+	nodes []node
+	free  int32
+
+	words []uint64 // a bit for each bucket with events
+	sums  []uint64 // a bit for each word that is not 0
+	far   heap.Heap[int64, int32]
+}
+
+// New returns an empty queue at time 0 with 1<<buckets buckets (at least 64) of
+// 1<<shift time units each.
+func New(shift, buckets uint) *Queue {
+	n := int64(1) << max(buckets, 6)
+	q := &Queue{
+		shift: shift, mask: n - 1, free: -1,
+		heads: make([]int32, n), words: make([]uint64, n/64), sums: make([]uint64, (n/64+63)/64),
+	}
+	for i := range q.heads {
+		q.heads[i] = -1
+	}
+	return q
+}
+
+// Len is the number of events.
+func (q *Queue) Len() int { return q.n }
+
+// Push puts an event in. One before the current bucket is the next to leave.
+func (q *Queue) Push(at int64, key uint32, arg int32) {
+	q.n++
+	b := at >> q.shift
+	d := b - q.base
+	if d <= 0 {
+		q.insert(Event{at, key, arg})
+		return
+	}
+	if d > q.mask {
+		e := Event{at, key, arg}
+		// Arg is in the tie too, so that the order is whole.
+		q.far.Push(at, e.tie(), arg)
+		return
+	}
+	i := q.free
+	if i < 0 {
+		i = int32(len(q.nodes))
+		q.nodes = append(q.nodes, node{})
+	} else {
+		q.free = q.nodes[i].next
+	}
+	slot := b & q.mask
+	head := q.heads[slot]
+	q.nodes[i] = node{Event{at, key, arg}, head}
+	q.heads[slot] = i
+	if head < 0 {
+		w := slot >> 6
+		q.words[w] |= 1 << (slot & 63)
+		q.sums[w>>6] |= 1 << (w & 63)
+	}
+}
+
+// insert puts e in its place of the current bucket.
+func (q *Queue) insert(e Event) {
+	c := append(q.cur, e)
+	i := len(c) - 1
+	for i > 0 && c[i-1].before(&e) {
+		c[i] = c[i-1]
+		i--
+	}
+	c[i] = e
+	q.cur = c
+}
+
+// Next is the time of the first event. The queue must not be empty.
+func (q *Queue) Next() int64 {
+	if len(q.cur) == 0 {
+		q.advance()
+	}
+	return q.cur[len(q.cur)-1].At
+}
+
+// PopAt takes out the first event if its time is t, which Next has returned.
+func (q *Queue) PopAt(t int64) (Event, bool) {
+	n := len(q.cur) - 1
+	if n < 0 || q.cur[n].At != t {
+		return Event{}, false
+	}
+	e := q.cur[n]
+	q.cur = q.cur[:n]
+	q.n--
+	return e, true
+}
+
+// advance makes the next bucket with events the current one.
+func (q *Queue) advance() {
+	b := int64(-1)
+	if d := q.nextBucket(); d >= 0 {
+		b = q.base + d
+	}
+	if q.far.Len() > 0 {
+		if f := q.far.Min().Key >> q.shift; b < 0 || f < b {
+			b = f
+		}
+	}
+	if b < 0 {
+		panic("wheel: Next of an empty queue")
+	}
+	q.base = b
+	slot := b & q.mask
+	if i := q.heads[slot]; i >= 0 {
+		q.heads[slot] = -1
+		w := slot >> 6
+		if q.words[w] &^= 1 << (slot & 63); q.words[w] == 0 {
+			q.sums[w>>6] &^= 1 << (w & 63)
+		}
+		for i >= 0 {
+			n := &q.nodes[i]
+			q.cur = append(q.cur, n.ev)
+			next := n.next
+			n.next = q.free
+			q.free = i
+			i = next
+		}
+	}
+	for q.far.Len() > 0 && q.far.Min().Key>>q.shift == b {
+		x := q.far.Pop()
+		q.cur = append(q.cur, Event{x.Key, uint32(x.Tie >> 32), x.Value})
+	}
+	q.sortCurrent()
+}
+
+// sortCurrent sorts the current bucket, the first event last.
+func (q *Queue) sortCurrent() {
+	c := q.cur
+	if len(c) > 24 {
+		slices.SortFunc(c, func(a, b Event) int {
+			switch {
+			case b.before(&a):
+				return -1
+			case a.before(&b):
+				return 1
+			}
+			return 0
+		})
+		return
+	}
+	for i := 1; i < len(c); i++ {
+		e := c[i]
+		j := i
+		for j > 0 && c[j-1].before(&e) {
+			c[j] = c[j-1]
+			j--
+		}
+		c[j] = e
+	}
+}
+
+// nextBucket is how many buckets after the current one the next bucket with
+// events is, -1 if there is none.
+func (q *Queue) nextBucket() int64 {
+	start := (q.base + 1) & q.mask
+	w := start >> 6
+	if m := q.words[w] >> (start & 63); m != 0 {
+		return 1 + int64(bits.TrailingZeros64(m))
+	}
+	// Whole words after w, round the wheel, and w itself at last.
+	nw := int64(len(q.words))
+	for k := int64(1); k <= nw; {
+		i := (w + k) % nw
+		if m := q.sums[i>>6] >> (i & 63); m == 0 {
+			// The rest of this summary word is empty.
+			k += min(64-i&63, nw-i)
+			continue
+		} else if s := int64(bits.TrailingZeros64(m)); s > 0 {
+			k += s
+			continue
+		}
+		slot := i<<6 + int64(bits.TrailingZeros64(q.words[i]))
+		return (slot-q.base-1)&q.mask + 1
+	}
+	return -1
+}
+
+// Clone returns a copy that shares nothing with q.
+func (q *Queue) Clone() *Queue {
+	c := *q
+	c.cur = slices.Clone(q.cur)
+	c.heads = slices.Clone(q.heads)
+	c.nodes = slices.Clone(q.nodes)
+	c.words = slices.Clone(q.words)
+	c.sums = slices.Clone(q.sums)
+	c.far = q.far.Clone()
+	return &c
+}
+
+// All calls yield for every event, in no particular order. It is for checks and
+// faults: it takes time proportional to the buckets.
+func (q *Queue) All(yield func(Event) bool) {
+	for _, e := range q.cur {
+		if !yield(e) {
+			return
+		}
+	}
+	for _, h := range q.heads {
+		for i := h; i >= 0; i = q.nodes[i].next {
+			if !yield(q.nodes[i].ev) {
+				return
+			}
+		}
+	}
+	for x := range q.far.All {
+		if !yield(Event{x.Key, uint32(x.Tie >> 32), x.Value}) {
+			return
+		}
+	}
+}
