@@ -13,10 +13,10 @@ import (
 	"heddle/sm/install"
 	"heddle/sm/lid"
 	"heddle/sm/mastership"
+	"heddle/sm/mkey"
 	"heddle/sm/notice"
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
-	"heddle/sm/topo"
 	"heddle/sm/vport"
 	"heddle/subnet"
 )
@@ -38,6 +38,7 @@ type Core struct {
 	damped     *damp.Links
 	lids       *lid.Table
 	absent     *absent.Nodes
+	mkeys      *mkey.Keys
 
 	// The states of the other parts (state.go).
 	sweep      sweepState
@@ -48,7 +49,6 @@ type Core struct {
 	trapping   trapState
 	schedule   schedule
 	shown      shownState
-	keys       mkeyState
 	moveState  moveState
 	reg        region
 	late       []lateNode
@@ -56,8 +56,6 @@ type Core struct {
 	rp         repairing
 	routing    routing
 	laneState  laneState
-
-	neighbors map[topo.PortID]ib.GUID // stored: who was behind each port
 
 	started  bool
 	stopping bool
@@ -80,8 +78,6 @@ func New(cfg config.Config) *Core {
 			}),
 		},
 		lids:       lid.New(),
-		neighbors:  map[topo.PortID]ib.GUID{},
-		keys:       mkeyState{byPort: map[ib.GUID]ib.MKey{}},
 		lightState: lightState{at: mad.Never, watchAt: mad.Never, auditAt: mad.Never},
 		trapping:   trapState{sweepAt: mad.Never},
 		schedule:   schedule{retryAt: mad.Never, reactivateAt: mad.Never, fullAt: mad.Never},
@@ -98,6 +94,7 @@ func New(cfg config.Config) *Core {
 	}
 	c.Sweeper = c
 	c.install = install.New(&c.Env, c, cfg.Flight())
+	c.mkeys = mkey.New(&c.Env)
 	c.groups = group.New(&c.Env, link{c}, c.install)
 	c.mastership = mastership.New(&c.Env, c)
 	c.wire()
@@ -167,12 +164,7 @@ func (c *Core) onStart(ev Start) {
 	c.started = true
 	if st := ev.Stored; st != nil {
 		c.lids.Load(st.LIDs)
-		for _, e := range st.MKeys {
-			c.keys.byPort[e.GUID] = e.MKey
-		}
-		for _, e := range st.Neighbors {
-			c.neighbors[topo.PortID{Node: e.Node, Port: e.Port}] = e.Peer
-		}
+		c.mkeys.Load(st)
 		c.pkeys.Load(st.Records)
 		c.placements.Load(st.Records)
 	} else {

@@ -3,7 +3,6 @@ package sm
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"heddle/ib"
 	"heddle/ib/smp"
@@ -95,71 +94,11 @@ func (c *Core) startDiscover() {
 	}
 	c.Fabric = topo.New(c.Last)
 	c.laneState.tablesShown = c.laneState.tablesShown[:0] // indices of another fabric; the next snapshot shows all
-	c.collectKeys()
+	c.mkeys.Collect()
 	c.mastership.Forget()
 	c.late = c.late[:0]
 	c.enter(notice.PhaseDiscover)
 	c.Add(work.Make(work.OpNodeInfo, -1, 0, 0))
-}
-
-// maxKeys bounds the keys that are tried on a port that does not answer.
-const maxKeys = 8
-
-// collectKeys lists the different keys that the store knows of. There is one
-// as a rule, two while the keys of a subnet are being changed.
-func (c *Core) collectKeys() {
-	c.keys.list = c.keys.list[:0]
-	for _, k := range c.keys.byPort {
-		if !slices.Contains(c.keys.list, k) {
-			c.keys.list = append(c.keys.list, k)
-		}
-	}
-	slices.Sort(c.keys.list)
-	c.keys.list = c.keys.list[:min(len(c.keys.list), maxKeys)]
-}
-
-// mkeyGuess is the key to try on the unknown node behind r at the given try:
-// the one stored for whoever was there last, the configured one, any other
-// that some port of the subnet may have, none. A wrong key shows as silence.
-func (c *Core) mkeyGuess(r ref, try uint32) (ib.MKey, bool) {
-	var keys [maxKeys + 3]ib.MKey
-	n := 0
-	add := func(k ib.MKey) {
-		if !slices.Contains(keys[:n], k) {
-			keys[n] = k
-			n++
-		}
-	}
-	if len(c.keys.byPort) > 0 {
-		g := c.Config.PortGUID
-		if r.Node >= 0 {
-			g = c.neighbors[topo.PortID{Node: c.Fabric.Nodes[r.Node].Info.NodeGUID, Port: r.Port}]
-		}
-		if k, ok := c.keys.byPort[g]; ok {
-			add(k)
-		}
-	}
-	add(c.Config.MKey)
-	for _, k := range c.keys.list {
-		add(k)
-	}
-	add(0)
-	if int(try) >= n {
-		return 0, false
-	}
-	return keys[try], true
-}
-
-// nextHiddenKey is the key to read a port with whose key is hidden from the
-// one used before (M_KeyProtectBits 1): only the right key shows itself.
-func (c *Core) nextHiddenKey(try uint32) (ib.MKey, bool) {
-	if try == 0 {
-		return c.Config.MKey, true
-	}
-	if int(try) <= len(c.keys.list) {
-		return c.keys.list[try-1], true
-	}
-	return 0, false
 }
 
 // onNodeInfo takes the answer of whoever is behind from, or of our own node.
@@ -179,7 +118,7 @@ func (c *Core) onNodeInfo(it work.Item, comp *mad.Completion) {
 			c.garbage(f.Behind(from), smp.AttrNodeInfo, err)
 		}
 	} else if mad.Unanswered(err) {
-		if _, more := c.mkeyGuess(from, it.Extra()+1); more {
+		if _, more := c.mkeys.Guess(from, it.Extra()+1); more {
 			c.Add(work.Make(work.OpNodeInfo, it.Node(), it.Port(), it.Extra()+1))
 			return
 		}
@@ -194,7 +133,7 @@ func (c *Core) onNodeInfo(it work.Item, comp *mad.Completion) {
 		c.absent.SilentBehind(from)
 		return
 	}
-	used, _ := c.mkeyGuess(from, it.Extra())
+	used, _ := c.mkeys.Guess(from, it.Extra())
 	if c.absent.Elsewhere(from, ni.NodeGUID) {
 		c.late = append(c.late, lateNode{from, ni, used})
 		return
@@ -354,7 +293,7 @@ func (c *Core) onPortInfo(it work.Item, comp *mad.Completion) {
 	}
 	if ap == p && p.Info.MKey == 0 && p.Info.MKeyProtectBits == 1 {
 		for try := it.Extra() >> 1; ; try++ {
-			k, more := c.nextHiddenKey(try)
+			k, more := c.mkeys.NextHidden(try)
 			if !more {
 				break
 			}

@@ -22,7 +22,7 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		return false
 	}
 	if it.Op() == work.OpNodeInfo || it.Op() == work.OpLightProbe {
-		key, _ := c.mkeyGuess(ref{Node: n, Port: p}, x)
+		key, _ := c.mkeys.Guess(ref{Node: n, Port: p}, x)
 		var path []byte
 		if n >= 0 {
 			var buf [smp.MaxHops + 1]byte

@@ -203,7 +203,7 @@ func (c *Core) onLightProbe(it work.Item, comp *mad.Completion) {
 		c.AskFullSweep("what did not answer before does now: " + f.Behind(at).String())
 	case known >= 0 && f.Nodes[known].Flags&topo.NodeUnseen != 0:
 		c.absent.Silent(f.Nodes[known].Info.NodeGUID)
-		if _, more := c.mkeyGuess(at, it.Extra()+1); more {
+		if _, more := c.mkeys.Guess(at, it.Extra()+1); more {
 			c.Add(work.Make(work.OpLightProbe, at.Node, at.Port, it.Extra()+1))
 		}
 	}

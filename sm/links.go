@@ -33,7 +33,7 @@ func (c *Core) configure() bool {
 	c.guids.Discovered(!c.Region)
 	c.vports.Discovered(!c.Region)
 	c.takeLanes()
-	ops = append(ops, c.keyOps()...)
+	ops = append(ops, c.mkeys.Ops(!c.Region)...)
 	if c.Config.PlanOnly {
 		return c.startReadback()
 	}
@@ -43,69 +43,6 @@ func (c *Core) configure() bool {
 	}
 	c.startSets()
 	return true
-}
-
-// keyOps lists the keys and neighbours to remember before keys are set. The
-// store always holds every key that some port of the subnet may have: each
-// port is stored with the key that it shows until it shows the new one, which
-// is stored aside (for GUID 0) before any port gets it. So a manager that dies
-// in the middle of a change, and is then given a third key, still finds its
-// way in.
-func (c *Core) keyOps() []store.Op {
-	f := c.Fabric
-	var ops []store.Op
-	want := c.Config.MKey
-	if want == 0 && len(c.keys.byPort) == 0 {
-		return nil
-	}
-	put := func(g ib.GUID, key ib.MKey) {
-		if k, ok := c.keys.byPort[g]; ok && k == key {
-			return
-		}
-		c.keys.byPort[g] = key
-		ops = append(ops, store.Op{Kind: store.PutMKey, GUID: g, MKey: key})
-	}
-	drop := func(g ib.GUID) {
-		if _, ok := c.keys.byPort[g]; ok {
-			delete(c.keys.byPort, g)
-			ops = append(ops, store.Op{Kind: store.DeleteMKey, GUID: g})
-		}
-	}
-	changing := false
-	c.Scope(func(p *topo.Port) {
-		if p.LID == 0 {
-			return
-		}
-		_, ok := c.keys.byPort[p.GUID]
-		switch shown := p.Info.MKey; {
-		case shown != 0 && shown != want:
-			put(p.GUID, shown)
-			changing = true
-		case shown == 0 && ok && p.Info.MKeyProtectBits == 1:
-			changing = true // it may have a key that we do not see
-		case want == 0:
-			drop(p.GUID) // the key is gone for good
-		default:
-			put(p.GUID, want)
-		}
-	})
-	if changing && want != 0 {
-		put(0, want)
-	} else if !changing && !c.Region {
-		drop(0)
-	}
-	c.Scope(func(p *topo.Port) {
-		if !p.Has(topo.PortLinked) || p.Num == 0 {
-			return
-		}
-		np := topo.PortID{Node: f.Nodes[p.Node].Info.NodeGUID, Port: p.Num}
-		peer := f.AgentPort(p.Peer.Node, p.Peer.Port).GUID
-		if f.Nodes[p.Node].IsSwitch() && c.neighbors[np] != peer {
-			c.neighbors[np] = peer
-			ops = append(ops, store.Op{Kind: store.PutNeighbor, GUID: np.Node, Port: np.Port, Peer: peer})
-		}
-	})
-	return ops
 }
 
 // startSets puts the Sets that move no port's state on the list: our own port

@@ -21,7 +21,7 @@ func (c *Core) wire() {
 	c.guids = guid.New(&c.Env, l, l, c.placements)
 	c.vports = vport.New(&c.Env, vport.Needs{Placements: c.placements, PKeys: l, Groups: l, Aliases: c.guids, Discovery: l})
 	c.pkeys = pkeymgr.New(&c.Env, pkeymgr.Needs{Aliases: c.guids, VPorts: c.vports, Placements: c.placements, Discovery: l})
-	c.absent = absent.New(&c.Env, absent.Needs{Keys: l, LIDs: c.lids, VPorts: c.vports})
+	c.absent = absent.New(&c.Env, absent.Needs{Keys: c.mkeys, LIDs: c.lids, VPorts: c.vports})
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l})
 }
 
@@ -45,9 +45,6 @@ func (l link) Shown(t *pkey.Table) []ib.PKey { return l.c.pkeys.Shown(t) }
 
 // AdapterMet implements vport.Discovery.
 func (l link) AdapterMet() { l.c.absent.AdapterMet() }
-
-// Neighbors implements absent.Keys.
-func (l link) Neighbors() map[topo.PortID]ib.GUID { return l.c.neighbors }
 
 // Last implements pkeymgr.Discovery.
 func (l link) Last() *topo.Topology { return l.c.Last }

@@ -138,7 +138,7 @@ func (c *Core) startRegion() {
 	c.Region = true
 	c.reg = region{nodes: c.reg.nodes[:0], cut: c.reg.cut[:0]}
 	c.enter(notice.PhaseDiscover)
-	c.collectKeys()
+	c.mkeys.Collect()
 	for _, s := range c.next.suspects {
 		n, _ := f.Find(s.guid)
 		if s.port == wholeSwitch {

@@ -103,12 +103,6 @@ type shownState struct {
 	ports bool   // ports have other LIDs
 }
 
-// mkeyState has the M_Keys of the subnet (links.go, discover.go).
-type mkeyState struct {
-	byPort map[ib.GUID]ib.MKey
-	list   []ib.MKey // the different ones, ascending
-}
-
 // moveState is the move of LIDs under way, and the count of those before (moves.go).
 type moveState struct {
 	now   moves
