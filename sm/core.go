@@ -6,12 +6,12 @@ import (
 	"heddle/mad"
 	"heddle/sm/absent"
 	"heddle/sm/config"
-	"heddle/sm/damp"
 	"heddle/sm/env"
 	"heddle/sm/group"
 	"heddle/sm/guid"
 	"heddle/sm/install"
 	"heddle/sm/lid"
+	"heddle/sm/linkmgr"
 	"heddle/sm/mastership"
 	"heddle/sm/mkey"
 	"heddle/sm/notice"
@@ -35,9 +35,9 @@ type Core struct {
 	pkeys      *pkeymgr.Manager
 	vports     *vport.Manager
 	placements *placement.Machine
-	damped     *damp.Links
 	lids       *lid.Table
 	absent     *absent.Nodes
+	links      *linkmgr.Manager
 	mkeys      *mkey.Keys
 
 	// The states of the other parts (state.go).
@@ -88,9 +88,8 @@ func New(cfg config.Config) *Core {
 		laneState: laneState{
 			laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), lanesOf: map[ib.GUID]laneUse{},
 		},
-		rp:     repairing{signed: mad.Never, at: mad.Never},
-		damped: damp.New(damp.Config{Free: cfg.DampFree, Hold: cfg.DampHold, Delay: cfg.DampDelay, Quiet: cfg.DampQuiet}),
-		hurry:  newHurry(),
+		rp:    repairing{signed: mad.Never, at: mad.Never},
+		hurry: newHurry(),
 	}
 	c.Sweeper = c
 	c.install = install.New(&c.Env, c, cfg.Flight())

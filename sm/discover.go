@@ -334,7 +334,7 @@ func (c *Core) endPortFound(n int32, p *topo.Port) {
 
 // askBehind asks who is at the far end of a port that is up.
 func (c *Core) askBehind(n int32, p uint8) {
-	if c.noteHeld(ref{Node: n, Port: p}, false) {
+	if c.links.KeptOut(ref{Node: n, Port: p}, false) {
 		return
 	}
 	if len(c.Fabric.AgentPath(n, p)) >= smp.MaxHops {
@@ -426,7 +426,7 @@ func (c *Core) discovered() bool {
 	}
 	c.absent.Settle()
 	c.sweep.conflicts = c.checkLinks(true)
-	c.markFlaps()
+	c.links.Compare()
 	c.Fabric.MarkLinks()
 	c.markNew()
 	if f.Nodes[0].Flags&topo.NodeOut != 0 {

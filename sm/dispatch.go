@@ -60,33 +60,12 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		get(smp.AttrSwitchInfo, 0)
 	case work.OpPortInfo:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
-	case work.OpLightPort, work.OpPortAgain, work.OpReread, work.OpEnforced, work.OpPeekPort:
+	case work.OpLightPort, work.OpReread, work.OpEnforced, work.OpPeekPort:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.PortOf(n, p).Has(topo.PortNoExt)))
 	case work.OpSMInfo, work.OpLightSM:
 		get(smp.AttrSMInfo, 0)
-	case work.OpSetSwitch:
-		c.buildSetSwitch(n, x, set(smp.AttrSwitchInfo, 0))
-	case work.OpSetPort, work.OpEnforce:
-		pi, ext, ok := c.portWanted(n, p)
-		if !ok {
-			return false
-		}
-		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, ext)))
-	case work.OpArm, work.OpActive, work.OpDown:
-		// What is wanted, not what was read: an answer with nonsense in it must
-		// not become the port's key or LID.
-		pi, _, _ := c.portWanted(n, p)
-		pi.LinkWidthEnabled, pi.LinkSpeedEnabled, pi.LinkSpeedExtEnabled = 0, 0, 0
-		pi.OperationalVLs, pi.ClientReregister = 0, false
-		switch it.Op() {
-		case work.OpArm:
-			pi.PortState = ib.StateArmed
-		case work.OpActive:
-			pi.PortState = ib.StateActive
-		default:
-			pi.PortState = ib.StateDown
-		}
-		pi.Put(set(smp.AttrPortInfo, smp.PortInfoMod(p, false)))
+	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpEnforce, work.OpArm, work.OpActive, work.OpDown:
+		return c.links.Build(it, get, set)
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
 		return c.pkeys.Build(it, get, set)
 	case work.OpGetLFT, work.OpSetLFT, work.OpGetMFT, work.OpSetMFT:
@@ -166,14 +145,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.pkeys.Answered(it, &comp)
 	case work.OpSMInfo:
 		c.mastership.Read(it, &comp, c.Region)
-	case work.OpSetSwitch:
-		c.onSetSwitch(it, &comp)
-	case work.OpSetPort:
-		c.onSetPort(it, &comp)
-	case work.OpArm, work.OpActive:
-		c.onSetState(it, &comp)
-	case work.OpDown:
-		c.onDownDone(it, &comp)
+	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpArm, work.OpActive, work.OpDown:
+		c.links.Answered(it, &comp)
 	case work.OpGetLFT:
 		c.onGetLFT(it, &comp)
 	case work.OpSetLFT, work.OpGetMFT, work.OpSetMFT:
@@ -187,8 +160,6 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onGetArb(it, &comp)
 	case work.OpSetSL, work.OpSetArb:
 		c.onSetLane(it, &comp)
-	case work.OpPortAgain:
-		c.onPortAgain(it, &comp)
 	case work.OpReread:
 		c.onReread(it, &comp)
 	case work.OpReadSL, work.OpReadArb:

@@ -1,9 +1,6 @@
 package sm
 
 import (
-	"slices"
-
-	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/route"
@@ -24,7 +21,7 @@ func (c *Core) takeLFTs() {
 			return
 		}
 		p0 := f.PortOf(ni, 0)
-		reset := p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.smLID() || c.Fabric.AllInit(ni)
+		reset := p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.links.SMLID() || c.Fabric.AllInit(ni)
 		changed, foreign := c.install.Take(ni, reset, c.next.audit)
 		c.routing.changed = c.routing.changed || changed
 		if foreign {
@@ -123,47 +120,9 @@ func (c *Core) BlockWritten(s int32, block int) { c.repairWritten(s, block) }
 // GroupsChanged implements install.Sweep.
 func (c *Core) GroupsChanged(ni int32, block uint16) { c.mftChanged(ni, block) }
 
-// startDown takes every link down, the farthest first, so that the way to
-// each is still there (static2003 only).
+// startDown takes every link down (static2003 only).
 func (c *Core) startDown() {
-	f := c.Fabric
 	c.enter(notice.PhaseDiscard)
 	c.reg.wide = c.Region
-	type far struct {
-		hops int
-		p    *topo.Port
-	}
-	var list []far
-	for i := range f.Ports {
-		p := &f.Ports[i]
-		if !p.Has(topo.PortLinked) || p.Num == 0 || p.Info.PortState < ib.StateArmed || !f.Nodes[p.Node].IsSwitch() {
-			continue
-		}
-		// Each cable once, from the end that is nearer to us.
-		q := f.Port(p.Peer)
-		hp, hq := len(f.AgentPath(p.Node, p.Num)), len(f.AgentPath(q.Node, q.Num))
-		if f.Nodes[q.Node].IsSwitch() && (hq < hp || hq == hp && q.Node < p.Node) {
-			continue
-		}
-		if q.Node == f.Self.Node {
-			continue // the last one cannot be reached once it is down
-		}
-		list = append(list, far{hp, p})
-	}
-	slices.SortStableFunc(list, func(a, b far) int { return b.hops - a.hops })
-	for _, x := range list {
-		c.Report.Downed++
-		c.Add(work.Make(work.OpDown, x.p.Node, x.p.Num, 0))
-	}
-}
-
-// onDownDone: both ends come back in Init, whatever the answer shows.
-func (c *Core) onDownDone(it work.Item, comp *mad.Completion) {
-	p := c.Fabric.PortOf(it.Node(), it.Port())
-	if comp.Err != nil {
-		c.SetFailed(it.Node(), int(it.Port()), "taking the link down", comp.Err)
-		return
-	}
-	p.Info.PortState = ib.StateInit
-	c.Fabric.Port(p.Peer).Info.PortState = ib.StateInit
+	c.links.TakeDown()
 }

@@ -33,10 +33,10 @@ func (c *Core) emitPlan(r *job.Result) {
 			}
 			p.LIDs = append(p.LIDs, job.PlannedLID{Where: f.Where(q.Node, int(q.Num)), GUID: q.GUID, Old: q.Info.LID, New: q.LID, Why: why})
 		}
-		if w, ext, ok := c.portWanted(q.Node, q.Num); ok && c.differs(&w, &q.Info, ext) {
+		if c.links.Differs(q) {
 			sets[smp.AttrPortInfo]++
 		}
-		if c.moves(q) {
+		if c.links.Moves(q) {
 			switch q.Info.PortState {
 			case ib.StateInit:
 				sets[planMove] += 2
@@ -47,7 +47,7 @@ func (c *Core) emitPlan(r *job.Result) {
 	}
 	slices.SortFunc(p.LIDs, func(a, b job.PlannedLID) int { return cmp.Compare(a.GUID, b.GUID) })
 	for i := range f.Nodes {
-		if n := &f.Nodes[i]; n.IsSwitch() && n.OK() && (n.Switch.PortStateChange || n.Switch.LifeTimeValue != c.Config.PacketLife) {
+		if n := &f.Nodes[i]; n.IsSwitch() && n.OK() && c.links.SwitchDiffers(n) {
 			sets[smp.AttrSwitchInfo]++
 		}
 	}

@@ -65,7 +65,7 @@ func (c *Core) startLanes() bool {
 func (c *Core) portLanes(p *topo.Port) {
 	f := c.Fabric
 	n := &f.Nodes[p.Node]
-	if p.Num == 0 || !c.moves(p) || c.lanes(p) <= 1 {
+	if p.Num == 0 || !c.links.Moves(p) || c.lanes(p) <= 1 {
 		return
 	}
 	if f.AgentPort(p.Node, p.Num).Info.CapabilityMask.Has(ib.CapIsSLMappingSupported) {

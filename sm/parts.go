@@ -5,6 +5,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/sm/absent"
 	"heddle/sm/guid"
+	"heddle/sm/linkmgr"
 	"heddle/sm/pkey"
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
@@ -22,6 +23,7 @@ func (c *Core) wire() {
 	c.vports = vport.New(&c.Env, vport.Needs{Placements: c.placements, PKeys: l, Groups: l, Aliases: c.guids, Discovery: l})
 	c.pkeys = pkeymgr.New(&c.Env, pkeymgr.Needs{Aliases: c.guids, VPorts: c.vports, Placements: c.placements, Discovery: l})
 	c.absent = absent.New(&c.Env, absent.Needs{Keys: c.mkeys, LIDs: c.lids, VPorts: c.vports})
+	c.links = linkmgr.New(&c.Env, linkmgr.Needs{Discovery: l, Identity: c.absent, Tables: c.install, PKeys: c.pkeys})
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l})
 }
 

@@ -75,7 +75,7 @@ func (c *Core) onReread(it work.Item, comp *mad.Completion) {
 		if was && old.PortState >= ib.StateArmed {
 			c.unlink(at)
 		}
-		if c.noteHeld(at, old.PortState != pi.PortState) {
+		if c.links.KeptOut(at, old.PortState != pi.PortState) {
 			return
 		}
 		if p.Peer != subnet.NoRef() {
@@ -92,7 +92,7 @@ func (c *Core) onReread(it work.Item, comp *mad.Completion) {
 		}
 		return
 	}
-	c.noteHeld(at, old.PortState != pi.PortState)
+	c.links.KeptOut(at, old.PortState != pi.PortState)
 	if at == f.Self {
 		c.giveUp("our own link changed")
 	}
@@ -139,7 +139,7 @@ func (c *Core) unlink(a ref) {
 		return
 	}
 	c.reg.cut = append(c.reg.cut, [2]ref{a, b})
-	c.noteFlap(a, b)
+	c.links.LinkFailed(a, b)
 	c.suspicious(a.Node)
 	c.suspicious(b.Node)
 }

@@ -100,7 +100,7 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 	if f == nil {
 		return s
 	}
-	s.Problems = append(c.heldProblems(), f.Problems...)
+	s.Problems = append(c.links.Problems(), f.Problems...)
 	portAt := c.showNodes(s)
 	c.absent.Show(s)
 	c.guids.AllShown()

@@ -1,13 +1,11 @@
 package sm
 
 import (
-	"time"
-
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/linkmgr"
 	"heddle/sm/notice"
 	"heddle/sm/pkeymgr"
-	"heddle/sm/topo"
 	"heddle/sm/vport"
 	"heddle/subnet"
 )
@@ -35,7 +33,7 @@ func (c *Core) Status() Status {
 		s.TimedOut += a.TimedOut
 	}
 	s.Unseen, s.OwnSilent = c.absent.Count()
-	s.Damped = c.dampedLinks()
+	s.Damped = c.links.Damped()
 	s.Partitions = c.pkeys.Status()
 	s.Virtual = c.vports.Status()
 	s.Moves = c.moveStatus()
@@ -114,13 +112,7 @@ type MoveStatus struct {
 type PartitionStatus = pkeymgr.Status
 
 // DampedLink is a link that is kept out of the subnet for a while.
-type DampedLink struct {
-	Where    topo.Where    // one end, a switch port
-	Failures int           // in a row
-	Held     bool          // held down; else only let back in later
-	Quiet    time.Duration // how long it must be quiet
-	Left     time.Duration // how much of that is left
-}
+type DampedLink = linkmgr.DampedLink
 
 // VirtualStatus counts virtual ports. See package vport.
 type VirtualStatus = vport.Status

@@ -284,7 +284,7 @@ func (c *Core) publishSweep() {
 	*s = *old
 	c.fillHead(s)
 	s.SweepNanos = int64(c.Now.Sub(c.sweep.start))
-	s.Problems = append(c.heldProblems(), f.Problems...)
+	s.Problems = append(c.links.Problems(), f.Problems...)
 	s.Graph, s.Tables = f.Graph, c.install.Told()
 	c.shown.moved = false
 	touched := make([]int32, 0, len(r.nodes))

@@ -3,6 +3,7 @@ package sm
 import (
 	"heddle/mad"
 	"heddle/sm/notice"
+	"heddle/subnet"
 )
 
 // nextTimer is the earliest moment at which something is due.
@@ -69,8 +70,8 @@ func (c *Core) onTimers() {
 	case c.schedule.retryAt <= c.Now:
 		c.schedule.retryAt = mad.Never
 		c.AskFullSweep("trying again what was left out")
-	case c.damped.Next() <= c.Now:
-		c.releaseDamped()
+	case c.links.NextRelease() <= c.Now:
+		c.releaseLinks()
 	case c.routing.improveAt <= c.Now:
 		c.routing.improveAt = mad.Never
 		c.routing.improving = true
@@ -84,5 +85,15 @@ func (c *Core) onTimers() {
 	case c.lightState.at <= c.Now:
 		c.lightState.at = mad.Never
 		c.startLight()
+	}
+}
+
+// releaseLinks has the next sweep read the switches whose links are no longer kept out.
+func (c *Core) releaseLinks() {
+	for _, g := range c.links.Release() {
+		c.suspect(g, wholeSwitch)
+	}
+	if len(c.next.suspects) > 0 && c.State == subnet.Master {
+		c.AskSweep("a link that failed repeatedly was quiet for long enough")
 	}
 }

@@ -40,7 +40,6 @@ var smFuncs = []string{
 	"sm.Core.onPortInfo",
 	"sm.Core.onReread",
 	"sm.Core.onTrap",
-	"sm.Core.portWanted",
 	"sm.Core.routed",
 }
 

@@ -95,6 +95,9 @@ func (e *Env) Add(it work.Item) {
 // Finish ends an item.
 func (e *Env) Finish() { e.Pending-- }
 
+// Failed counts a failed item that another sweep may repair.
+func (e *Env) Failed() { e.Errs++ }
+
 // Send sends a packet from our port.
 func (e *Env) Send(p *mad.Packet) {
 	e.ActCount++

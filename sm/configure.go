@@ -1,0 +1,112 @@
+package sm
+
+import (
+	"heddle/ib"
+	"heddle/sm/notice"
+	"heddle/store"
+)
+
+// configure assigns LIDs and sets the parameters of every port, without moving the state of any
+// port. It runs after a discovery, if we are the master.
+func (c *Core) configure() bool {
+	c.enter(notice.PhaseAssign)
+	var ops []store.Op
+	if c.Region {
+		var fits bool
+		if ops, fits = c.assignRegion(); !fits {
+			return c.explored()
+		}
+		c.placements.AssignFloating()
+		c.graphRegion()
+	} else {
+		ops = c.assignLIDs()
+		c.placements.AssignFloating()
+		c.listGraph()
+		c.buildGraph()
+		c.routing.changed = true
+	}
+	c.takeLFTs()
+	c.guids.Discovered(!c.Region)
+	c.vports.Discovered(!c.Region)
+	c.takeLanes()
+	ops = append(ops, c.mkeys.Ops(!c.Region)...)
+	if c.Config.PlanOnly {
+		return c.startReadback()
+	}
+	if len(ops)+len(c.Unsaved) > 0 {
+		c.persist(ops)
+		return false
+	}
+	c.startSets()
+	return true
+}
+
+// startSets lists the Sets that do not change the state of a port: our own port first, then
+// switches, P_Key tables, end ports and external switch ports.
+func (c *Core) startSets() {
+	c.links.SetOwn()
+	c.ScopeNodes(c.links.SetSwitch)
+	c.Scope(c.pkeys.Sweep)
+	c.links.SetPorts()
+	// Routing can be computed while the ports are being configured, unless it has to wait for
+	// what switches hold.
+	if c.routing.changed && !c.needReadback() {
+		c.startJob()
+	}
+}
+
+// assigned ends the phase of Sets.
+func (c *Core) assigned() bool {
+	if c.sweep.persistWait {
+		return false
+	}
+	if own := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port); own.LID == 0 || own.Info.LID != own.LID {
+		c.endSweep() // without a LID of our own no answer reaches us; the failed Set was reported
+		return true
+	}
+	if c.needReadback() {
+		return c.startReadback()
+	}
+	c.enter(notice.PhaseRoute)
+	return true
+}
+
+// startArm moves every link of the subnet that is in Init to Armed.
+func (c *Core) startArm() {
+	c.enter(notice.PhaseArm)
+	c.reg.wide = c.reg.wide || c.sweep.armAll && c.Region
+	c.sweep.armAll = false
+	c.bothEnds()
+	c.links.Arm(!c.install.Quiet())
+}
+
+// bothEnds adds the far end of each link of the region that is not Active to the region: an
+// earlier sweep may have moved that end alone.
+func (c *Core) bothEnds() {
+	if !c.Region || c.reg.wide {
+		return
+	}
+	for _, n := range c.reg.nodes[:len(c.reg.nodes):len(c.reg.nodes)] {
+		ports := c.Fabric.NodePorts(n)
+		for i := range ports {
+			if p := &ports[i]; p.Num != 0 && c.links.Moves(p) {
+				if q := c.Fabric.Port(p.Peer); p.Info.PortState < ib.StateActive || q.Info.PortState < ib.StateActive {
+					c.touch(q.Node)
+				}
+			}
+		}
+	}
+}
+
+// armed ends the phase in which links become Armed.
+func (c *Core) armed() bool {
+	c.enter(notice.PhaseActivate)
+	c.links.Activate()
+	return true
+}
+
+// activated ends the configuring part of a sweep.
+func (c *Core) activated() bool {
+	c.endSweep()
+	return true
+}
