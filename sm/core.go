@@ -11,6 +11,7 @@ import (
 	"heddle/sm/guid"
 	"heddle/sm/install"
 	"heddle/sm/lid"
+	"heddle/sm/light"
 	"heddle/sm/linkmgr"
 	"heddle/sm/mastership"
 	"heddle/sm/mkey"
@@ -37,25 +38,25 @@ type Core struct {
 	placements *placement.Machine
 	lids       *lid.Table
 	absent     *absent.Nodes
+	light      *light.Sweep
 	links      *linkmgr.Manager
 	mkeys      *mkey.Keys
 
 	// The states of the other parts (state.go).
-	sweep      sweepState
-	next       nextSweep
-	breaking   breakState
-	peeking    peekState
-	lightState lightState
-	trapping   trapState
-	schedule   schedule
-	shown      shownState
-	moveState  moveState
-	reg        region
-	late       []lateNode
-	hurry      hurry
-	rp         repairing
-	routing    routing
-	laneState  laneState
+	sweep     sweepState
+	next      nextSweep
+	breaking  breakState
+	peeking   peekState
+	trapping  trapState
+	schedule  schedule
+	shown     shownState
+	moveState moveState
+	reg       region
+	late      []lateNode
+	hurry     hurry
+	rp        repairing
+	routing   routing
+	laneState laneState
 
 	started  bool
 	stopping bool
@@ -77,14 +78,13 @@ func New(cfg config.Config) *Core {
 				TransportTimed: cfg.TransportTimed, FirstTID: cfg.FirstTID,
 			}),
 		},
-		lids:       lid.New(),
-		lightState: lightState{at: mad.Never, watchAt: mad.Never, auditAt: mad.Never},
-		trapping:   trapState{sweepAt: mad.Never},
-		schedule:   schedule{retryAt: mad.Never, reactivateAt: mad.Never, fullAt: mad.Never},
-		next:       nextSweep{pressAt: mad.Never},
-		breaking:   breakState{at: mad.Never},
-		peeking:    peekState{heldAt: mad.Never},
-		routing:    routing{improveAt: mad.Never, transit: "none yet"},
+		lids:     lid.New(),
+		trapping: trapState{sweepAt: mad.Never},
+		schedule: schedule{retryAt: mad.Never, reactivateAt: mad.Never, fullAt: mad.Never},
+		next:     nextSweep{pressAt: mad.Never},
+		breaking: breakState{at: mad.Never},
+		peeking:  peekState{heldAt: mad.Never},
+		routing:  routing{improveAt: mad.Never, transit: "none yet"},
 		laneState: laneState{
 			laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), lanesOf: map[ib.GUID]laneUse{},
 		},

@@ -55,15 +55,13 @@ func (c *Core) startSweep(why string) {
 	c.mastership.Canceled()
 	c.next.wanted, c.sweep.again, c.sweep.recheck = false, false, false
 	c.Errs, c.sweep.refused = 0, false
-	c.trapping.sweepAt, c.lightState.at = mad.Never, mad.Never
+	c.trapping.sweepAt = mad.Never
+	c.light.SweepBegins()
 	c.install.NewSweep()
 	if !part {
 		c.schedule.retryAt = mad.Never // a region may be elsewhere than what was left out
 	}
 	c.next.pressAt, c.next.urgent, c.breaking.at, c.peeking.switches = mad.Never, false, mad.Never, c.peeking.switches[:0]
-	if c.Config.SweepInterval > 0 && c.Running() {
-		c.lightState.at = c.Now.Add(c.Config.SweepInterval) // peeks, if it lasts so long
-	}
 	c.routing.jobGen++ // a result of the sweep before is stale
 	c.routing.jobDone = nil
 	c.Report = notice.SweepReport{Reason: why, Region: part}
@@ -84,8 +82,8 @@ func (c *Core) startSweep(why string) {
 }
 
 func (c *Core) startDiscover() {
-	c.next.suspects, c.lightState.mute = c.next.suspects[:0], c.lightState.mute[:0]
-	c.lightState.missed, c.lightState.now = c.lightState.missed[:0], false
+	c.next.suspects = c.next.suspects[:0]
+	c.light.Forget()
 	c.breaking.carry = carry{nodes: c.breaking.carry.nodes[:0]}
 	c.Engine.Cancel(uint64(work.OpPeek)<<56, uint64(work.OpPeekPort)<<56|1<<56-1)
 	c.routing.improving = false
@@ -351,15 +349,6 @@ func (c *Core) askBehind(n int32, p uint8) {
 		return
 	}
 	c.Add(work.Make(work.OpNodeInfo, n, p, 0))
-}
-
-func (c *Core) onNodeDesc(it work.Item, comp *mad.Completion) {
-	n := &c.Fabric.Nodes[it.Node()]
-	var d smp.NodeDescription
-	if err := work.Answer(comp); err == nil && d.Decode(smp.Data(comp.MAD)) == nil {
-		n.Desc = d.String()
-		n.Flags |= topo.NodeDesc
-	}
 }
 
 func (c *Core) onSwitchInfo(it work.Item, comp *mad.Completion) {

@@ -54,13 +54,15 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		return c.vports.Build(it, get, set)
 	case work.OpImageNow:
 		get(smp.AttrNodeInfo, 0)
-	case work.OpNodeDesc, work.OpLightDesc, work.OpDescNow:
+	case work.OpNodeDesc, work.OpDescNow:
 		get(smp.AttrNodeDescription, 0)
-	case work.OpSwitchInfo, work.OpLightSwitch, work.OpPeek:
+	case work.OpSwitchInfo, work.OpPeek:
 		get(smp.AttrSwitchInfo, 0)
 	case work.OpPortInfo:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
-	case work.OpLightPort, work.OpReread, work.OpEnforced, work.OpPeekPort:
+	case work.OpLightSwitch, work.OpLightDesc, work.OpLightPort:
+		return c.light.Build(it, get, set)
+	case work.OpReread, work.OpEnforced, work.OpPeekPort:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.PortOf(n, p).Has(topo.PortNoExt)))
 	case work.OpSMInfo, work.OpLightSM:
 		get(smp.AttrSMInfo, 0)
@@ -136,7 +138,7 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case work.OpNodeInfo:
 		c.onNodeInfo(it, &comp)
 	case work.OpNodeDesc:
-		c.onNodeDesc(it, &comp)
+		c.TakeDescription(it, &comp)
 	case work.OpSwitchInfo:
 		c.onSwitchInfo(it, &comp)
 	case work.OpPortInfo:
@@ -168,17 +170,10 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.guids.Answered(it, &comp)
 	case work.OpGetVirt, work.OpSetVirt, work.OpGetVStates, work.OpGetVPort, work.OpSetVPort, work.OpGetVNode, work.OpGetVDesc, work.OpGetVGUIDs, work.OpSetVGUIDs, work.OpLightVirt:
 		c.vports.Answered(it, &comp)
-	case work.OpLightSwitch:
-		c.onLightSwitch(it, &comp)
-	case work.OpLightProbe:
-		c.onLightProbe(it, &comp)
-	case work.OpLightDesc:
-		c.onNodeDesc(it, &comp)
-		c.lightState.descRead = c.lightState.descRead || c.Fabric.Nodes[it.Node()].Flags&topo.NodeDesc != 0
+	case work.OpLightSwitch, work.OpLightProbe, work.OpLightDesc, work.OpLightPort:
+		c.light.Answered(it, &comp)
 	case work.OpLightSM:
 		c.mastership.Seen(it, &comp)
-	case work.OpLightPort:
-		c.onLightPort(it, &comp)
 	}
 }
 

@@ -1,9 +1,7 @@
 package sm
 
 import (
-	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/route"
 	"heddle/route/transition"
 	"heddle/sm/forward"
 	"heddle/sm/job"
@@ -76,13 +74,7 @@ func (c *Core) onGetLFT(it work.Item, comp *mad.Completion) {
 		c.install.Answered(it, comp)
 		return
 	}
-	// The audit of a suspect block.
-	if work.Answer(comp) != nil { // it is still to be made
-		forward.BitSet(&l.Suspect, int(it.Extra()))
-		c.lightState.auditAt = c.Now.Add(mad.LateCopy)
-		return
-	}
-	c.audited(it.Node(), int(it.Extra()), (*[route.BlockLen]byte)(smp.Data(comp.MAD)))
+	c.light.Answered(it, comp)
 }
 
 // startDistribution begins a transition.
@@ -112,7 +104,7 @@ func (c *Core) AddLanes(list []transition.LaneTable) { c.stageLanes(list) }
 func (c *Core) PublishTold() { c.publishSweep() }
 
 // AuditAt implements install.Sweep.
-func (c *Core) AuditAt(at mad.Time) { c.lightState.auditAt = at }
+func (c *Core) AuditAt(at mad.Time) { c.light.AuditAt(at) }
 
 // BlockWritten implements install.Sweep.
 func (c *Core) BlockWritten(s int32, block int) { c.repairWritten(s, block) }

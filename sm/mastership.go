@@ -62,7 +62,8 @@ func (c *Core) Abort() {
 	c.sweep.persistWait = false
 	c.routing.jobGen++
 	c.routing.jobDone = nil
-	c.lightState.at, c.schedule.retryAt, c.lightState.auditAt = mad.Never, mad.Never, mad.Never
+	c.light.Disarm()
+	c.schedule.retryAt = mad.Never
 	c.install.Cancel()
 	c.enter(notice.PhaseIdle)
 }

@@ -5,6 +5,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/sm/absent"
 	"heddle/sm/guid"
+	"heddle/sm/light"
 	"heddle/sm/linkmgr"
 	"heddle/sm/pkey"
 	"heddle/sm/pkeymgr"
@@ -24,6 +25,7 @@ func (c *Core) wire() {
 	c.pkeys = pkeymgr.New(&c.Env, pkeymgr.Needs{Aliases: c.guids, VPorts: c.vports, Placements: c.placements, Discovery: l})
 	c.absent = absent.New(&c.Env, absent.Needs{Keys: c.mkeys, LIDs: c.lids, VPorts: c.vports})
 	c.links = linkmgr.New(&c.Env, linkmgr.Needs{Discovery: l, Identity: c.absent, Tables: c.install, PKeys: c.pkeys})
+	c.light = light.New(&c.Env, light.Needs{Discovery: l, Absent: c.absent, Keys: c.mkeys, Publisher: c})
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l})
 }
 

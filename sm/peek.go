@@ -72,8 +72,8 @@ func (c *Core) peek() {
 			c.askBeside(work.Make(work.OpPeekPort, v.Node, v.Port, 0), mad.Urgent)
 		}
 	}
-	if c.lightState.at <= c.Now && c.peekable() {
-		c.lightState.at = c.Now.Add(c.Config.SweepInterval)
+	if c.light.Next() <= c.Now && c.peekable() {
+		c.light.Postpone()
 		for _, n := range c.Fabric.SwitchNode {
 			c.askBeside(work.Make(work.OpPeek, n, 0, 0), mad.Normal)
 		}

@@ -31,7 +31,7 @@ func (c *Core) regionKnown() bool {
 			c.dropUnreachable(n)
 		}
 	}
-	c.settleMute()
+	c.light.SettleMute()
 	if r.died && len(f.Problems) > 0 {
 		c.giveUp("room was made for what was left out before")
 	}

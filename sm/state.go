@@ -1,8 +1,6 @@
 package sm
 
 import (
-	"time"
-
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sm/notice"
@@ -61,21 +59,6 @@ type peekState struct {
 	cutNew     bool        // a region sweep found a link down in this step
 	trappers   []heldTraps // switches that have just sent a trap
 	heldAt     mad.Time    // when they are looked at next
-}
-
-// lightState is the state of light sweeps and audits (light.go).
-type lightState struct {
-	at       mad.Time      // of the next one
-	now      bool          // one is due now
-	lastAt   mad.Time      // when all switches had been asked
-	watch    time.Duration // until the one after the next, after a fault; 0: the usual interval
-	watchAt  mad.Time
-	auditAt  mad.Time
-	auditing bool // PhaseLight is an audit
-	mute     []muteSwitch
-	missed   []ib.GUID // switches that had not answered when one was cut short
-	descRead bool      // a NodeDescription was read
-	count    uint64
 }
 
 // trapState counts traps, and has the sweep that they asked for (traps.go).

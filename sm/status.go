@@ -15,7 +15,7 @@ func (c *Core) Status() Status {
 	s := Status{
 		State: c.State, Phase: c.Phase, Todo: c.Total, Done: c.Total - c.Pending, Up: c.Up,
 		PortGUID: c.Config.PortGUID, LID: c.ownLID(), Priority: c.Config.Priority,
-		Sweeps: c.Sweeps, Light: c.lightState.count, Traps: c.trapping.count, FalseTraps: c.trapping.falseCount, Last: c.sweep.lastReport,
+		Sweeps: c.Sweeps, Light: c.light.Count(), Traps: c.trapping.count, FalseTraps: c.trapping.falseCount, Last: c.sweep.lastReport,
 	}
 	var st mad.Stats
 	c.Engine.Stats(&st)

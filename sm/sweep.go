@@ -3,7 +3,6 @@ package sm
 import (
 	"slices"
 	"strconv"
-	"time"
 
 	"heddle/mad"
 	"heddle/sm/notice"
@@ -63,12 +62,11 @@ func (c *Core) endSweep() {
 	c.publishSweep()
 	c.readSmall()
 	if !r.Region {
-		c.lightState.lastAt = c.Now
+		c.light.AllRead()
 	}
 	if c.lostLinks() {
 		c.cutEndsHoldTraps()
-		c.lightState.now = true
-		c.lightState.watch, c.lightState.watchAt = 2*watchFirst, c.Now.Add(watchFirst)
+		c.light.Watch()
 	}
 	c.endRegion()
 	if c.Up && !wasUp && c.State == subnet.Master {
@@ -100,7 +98,7 @@ func (c *Core) endSweep() {
 		c.sweep.attempts = 0
 	}
 	c.sweep.again = false
-	c.armLight()
+	c.light.Arm(c.next.wanted)
 	if c.Config.FullInterval > 0 && c.schedule.fullAt == mad.Never {
 		c.schedule.fullAt = c.Now.Add(c.Config.FullInterval)
 	}
@@ -111,56 +109,6 @@ func (c *Core) forgetNew() {
 	for i := range c.Fabric.Nodes {
 		c.Fabric.Nodes[i].Flags &^= topo.NodeNew | topo.NodeAgain
 	}
-}
-
-// After a fault light sweeps follow each other at growing intervals for a while. The
-// traps of a further fault may be lost where the first broke their paths, and an agent
-// that has just sent one holds the next back for up to a second.
-const (
-	watchFirst = 25 * time.Millisecond
-	watchLast  = 800 * time.Millisecond
-)
-
-// lightWithin brings the next light sweep forward, also if another sweep comes first.
-func (c *Core) lightWithin(d time.Duration) {
-	c.lightState.watchAt = min(c.lightState.watchAt, c.Now.Add(d))
-	c.lightState.at = min(c.lightState.at, c.lightState.watchAt)
-}
-
-// watched is called when all switches have been asked.
-func (c *Core) watched() {
-	c.lightState.lastAt = c.Now
-	if c.lightState.watchAt > c.Now {
-		return
-	}
-	c.lightState.watchAt = mad.Never
-	if c.lightState.watch > 0 {
-		c.lightState.watchAt = c.Now.Add(c.lightState.watch)
-		if c.lightState.watch *= 2; c.lightState.watch > watchLast {
-			c.lightState.watch = 0
-		}
-	}
-}
-
-// armLight sets the time of the next light sweep. Sweeps of a region do not put it off:
-// with hosts that join and leave all the time there would never be one.
-func (c *Core) armLight() {
-	c.lightState.at = mad.Never
-	if c.next.wanted {
-		return // it is armed, and what is to be looked at now remembered, until after that
-	}
-	for _, g := range c.lightState.missed {
-		_, there := c.Fabric.Find(g)
-		c.lightState.now = c.lightState.now || there
-	}
-	c.lightState.missed = c.lightState.missed[:0]
-	if c.State == subnet.Master && c.Config.SweepInterval > 0 && !c.WaitHandover {
-		c.lightState.at = min(c.lightState.lastAt.Add(c.Config.SweepInterval), c.lightState.watchAt)
-		if c.lightState.now {
-			c.lightState.at = c.Now
-		}
-	}
-	c.lightState.now = false
 }
 
 // keepSmall drops what is not needed between sweeps.

@@ -3,7 +3,6 @@ package sm
 import (
 	"heddle/mad"
 	"heddle/sm/notice"
-	"heddle/subnet"
 )
 
 // nextTimer is the earliest moment at which something is due.
@@ -19,7 +18,7 @@ func (c *Core) nextTimer() mad.Time {
 		t = min(t, c.next.pressAt)
 	}
 	if c.Phase == notice.PhaseLight || c.peekable() {
-		t = min(t, c.lightState.at)
+		t = min(t, c.light.Next())
 	}
 	t = min(t, c.stallAt(), c.hurryAt(), c.breaking.at, c.heldTimer())
 	if c.Phase == notice.PhaseIdle {
@@ -57,8 +56,8 @@ func (c *Core) onTimers() {
 			c.breakOff(c.breaking.why)
 		}
 	}
-	if c.Phase == notice.PhaseLight && c.lightState.at <= c.Now {
-		c.lightSwitches() // some owe answers; the others are asked in time all the same
+	if c.Phase == notice.PhaseLight && c.light.Next() <= c.Now {
+		c.light.AskSwitches() // some owe answers; the others are asked in time all the same
 	}
 	if c.Phase != notice.PhaseIdle {
 		return
@@ -79,21 +78,9 @@ func (c *Core) onTimers() {
 	case c.schedule.fullAt <= c.Now:
 		c.schedule.fullAt = mad.Never
 		c.AskFullSweep("it is time for a full sweep")
-	case c.lightState.auditAt <= c.Now:
-		c.lightState.auditAt = mad.Never
+	case c.light.NextAudit() <= c.Now:
 		c.startAudit()
-	case c.lightState.at <= c.Now:
-		c.lightState.at = mad.Never
+	case c.light.Next() <= c.Now:
 		c.startLight()
-	}
-}
-
-// releaseLinks has the next sweep read the switches whose links are no longer kept out.
-func (c *Core) releaseLinks() {
-	for _, g := range c.links.Release() {
-		c.suspect(g, wholeSwitch)
-	}
-	if len(c.next.suspects) > 0 && c.State == subnet.Master {
-		c.AskSweep("a link that failed repeatedly was quiet for long enough")
 	}
 }

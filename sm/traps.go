@@ -76,7 +76,7 @@ func (c *Core) onTrap(p *mad.Packet, m *ib.MAD) {
 		fallthrough
 	case k > trap.Noisy:
 		if c.Phase == notice.PhaseIdle { // also where light sweeps are off
-			c.lightWithin(trap.Window)
+			c.light.Within(trap.Window)
 		}
 		return
 	}
@@ -222,7 +222,7 @@ func (c *Core) planTrapSweep(why string) {
 // lightSoon brings the next light sweep forward.
 func (c *Core) lightSoon() {
 	if c.Phase == notice.PhaseIdle && c.State == subnet.Master && c.Up {
-		c.lightWithin(c.Config.TrapSettle)
+		c.light.Within(c.Config.TrapSettle)
 	}
 }
 
@@ -268,6 +268,6 @@ func (c *Core) onDescNow(it work.Item, comp *mad.Completion) {
 	if c.Phase != notice.PhaseIdle || c.Fabric == nil || int(it.Node()) >= len(c.Fabric.Nodes) {
 		return
 	}
-	c.onNodeDesc(it, comp)
+	c.TakeDescription(it, comp)
 	c.Publish()
 }

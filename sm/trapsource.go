@@ -48,7 +48,7 @@ func (c *Core) falseTrap(n *smp.Notice, from int32, claimed ib.LID) {
 	c.trapping.falseCount++
 	if c.trapping.table.Count(c.Now, s) > 1 {
 		if c.Phase == notice.PhaseIdle {
-			c.lightState.at = min(c.lightState.at, c.Now.Add(trap.Window))
+			c.light.By(c.Now.Add(trap.Window))
 		}
 		return
 	}

@@ -69,6 +69,7 @@ var rules = []rule{
 	{"sm/install", []string{"sm/config", "sm/env", "sm/forward", "sm/history", "sm/job", "sm/notice", "sm/topo", "sm/work", "route/...", "mad", "fabric", "ib/..."}, true, "tables are written in stages, independent of what they are for"},
 	{"sm/job", []string{"sm/config", "sm/forward", "sm/notice", "subnet", "route/...", "fabric", "ib/..."}, true, "a job is a pure function of values"},
 	{"sm/lid", []string{"sm/notice", "sm/topo", "subnet", "store", "fabric", "ib/..."}, true, "LIDs are assigned by a function of a table and a discovered subnet"},
+	{"sm/light", []string{"sm/env", "sm/forward", "sm/notice", "sm/topo", "sm/work", "subnet", "route", "mad", "ib/..."}, true, "light sweeps ask; what to read then is for discovery to decide"},
 	{"sm/linkmgr", []string{"sm/config", "sm/damp", "sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "ports and links: tables, partitions and discovery are behind interfaces"},
 	{"sm/mkey", []string{"sm/env", "sm/topo", "store", "subnet", "ib/..."}, true, "M_Keys are those of ports, as read and as stored, independent of who sets them"},
 	{"sm/pkey", []string{"mad", "ib/..."}, true, "what P_Key tables hold is known by blocks, whoever reads them"},

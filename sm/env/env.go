@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"heddle/ib"
+	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sm/config"
 	"heddle/sm/notice"
@@ -97,6 +98,16 @@ func (e *Env) Finish() { e.Pending-- }
 
 // Failed counts a failed item that another sweep may repair.
 func (e *Env) Failed() { e.Errs++ }
+
+// TakeDescription takes the answer to a Get(NodeDescription).
+func (e *Env) TakeDescription(it work.Item, comp *mad.Completion) {
+	n := &e.Fabric.Nodes[it.Node()]
+	var d smp.NodeDescription
+	if err := work.Answer(comp); err == nil && d.Decode(smp.Data(comp.MAD)) == nil {
+		n.Desc = d.String()
+		n.Flags |= topo.NodeDesc
+	}
+}
 
 // Send sends a packet from our port.
 func (e *Env) Send(p *mad.Packet) {
