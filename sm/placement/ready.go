@@ -91,6 +91,7 @@ func (m *Machine) refuseTarget(l *placement, f failure) bool {
 	if t := l.target(); !l.hasFailed() {
 		l.fail(f)
 		l.back = l.held
+		m.mergeAliases() // if it is back where it was, the GUID stays there
 		if l.target() != t {
 			return m.ready(l)
 		}

@@ -24,6 +24,8 @@ func (m *Machine) aliases() (list []subnet.Alias) {
 		case l.held != (subnet.Place{}) && !m.sharedPort(l.held.Port),
 			l.held == (subnet.Place{}) && m.heldByVPort(l) != (subnet.Place{}):
 			continue // a function of another kind still holds it
+		case l.held == t && !l.leaving:
+			// It stays, also if the port cannot have it as it is wanted now: then it is refused.
 		case l.LIDKind == subnet.OwnLID, l.LIDKind == subnet.FloatingLID && l.floats != t.Port:
 			continue // it cannot be, or not yet
 		}
