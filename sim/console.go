@@ -591,6 +591,7 @@ func (s *Subnet) setCounter(p int32, attr, field string, v uint64) bool {
 			return true
 		}
 		i := find(trafficNames, field)
+		s.countData(p)
 		c := &s.ports[p].cnt
 		switch {
 		case i < 0:

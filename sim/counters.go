@@ -67,6 +67,9 @@ const (
 	relayDLID       = 3 // DLID mapping
 	relayVL         = 4 // VL mapping
 	discardInactive = 0
+	discardMTU      = 1 // longer than the neighbor's MTU
+	discardLifetime = 2 // of packets in a switch
+	discardHOQ      = 3 // head of queue life
 )
 
 // pmState is the state of a port's PMA besides its traffic counters.

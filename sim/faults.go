@@ -181,6 +181,9 @@ func (s *Subnet) NodeDown(node string) error {
 	for p := d.first + 1; p <= d.first+int32(d.nports); p++ {
 		s.fall(p, -1)
 	}
+	if s.data != nil {
+		s.data.engine.FailNode(int32(i))
+	}
 	return nil
 }
 
@@ -199,6 +202,9 @@ func (s *Subnet) NodeUp(node string) error {
 	}
 	d.down = false
 	s.reset(int32(i), false)
+	if s.data != nil {
+		s.restoreData(int32(i))
+	}
 	for p := d.first + 1; p <= d.first+int32(d.nports); p++ {
 		s.kick(p, -1)
 	}

@@ -372,3 +372,8 @@ func (s *Subnet) Tables(node int) *Tables {
 	}
 	return &Tables{Info: w.info, LFT: slices.Clone(w.lft)}
 }
+
+// portRef names a port.
+func (s *Subnet) portRef(p int32) fabric.Ref {
+	return fabric.Ref{Node: s.ports[p].dev, Port: s.ports[p].num}
+}

@@ -82,6 +82,9 @@ func (s *Subnet) Step() bool {
 		return false
 	}
 	e := s.k.q.Pop()
+	if s.data != nil {
+		s.catchUp(e.Key)
+	}
 	s.k.now = e.Key
 	switch e.Value.kind {
 	case evFunc:
@@ -99,6 +102,9 @@ func (s *Subnet) RunUntil(t mad.Time) {
 		s.Step()
 	}
 	s.k.now = max(s.k.now, t)
+	if s.data != nil {
+		s.catchUp(s.k.now)
+	}
 }
 
 // stream is one entity's random stream (SplitMix64, Steele, Lea and Flood

@@ -38,6 +38,7 @@ func (s *Subnet) setState(p int32, st ib.PortState) {
 		return
 	}
 	pt.state = st
+	s.dataChanged(pt.dev)
 	s.stats.PortTransitions++
 	if s.OnChange != nil {
 		s.OnChange(Change{At: s.k.now, Kind: ChangeState, Node: int(pt.dev), Port: pt.num, Old: old, New: st})
@@ -118,6 +119,9 @@ func (s *Subnet) fall(p, quiet int32) {
 		s.setState(x, ib.StateDown)
 	}
 	if fell {
+		if s.data != nil {
+			s.refreshData() // what is on the wire is lost, even if the link trains at once
+		}
 		q := s.ports[p].peer
 		s.reportChange(p, quiet)
 		s.reportChange(q, quiet)

@@ -73,13 +73,19 @@ func (s *Subnet) pmaPorts(f *flight, d *device, data []byte, set bool,
 	fn func(first, last int32, data []byte, set bool) ib.Status,
 ) ib.Status {
 	sel := data[1]
+	first, last := d.first+int32(sel), d.first+int32(sel)
 	switch {
 	case d.isSwitch() && sel == pm.AllPorts:
-		return fn(d.first+1, d.first+int32(d.nports), data, set)
+		first, last = d.first+1, d.first+int32(d.nports)
 	case sel > d.nports, !d.isSwitch() && sel != s.ports[f.port].num:
 		return ib.StatusInvalidField
 	}
-	return fn(d.first+int32(sel), d.first+int32(sel), data, set)
+	if s.data != nil {
+		for p := first; p <= last; p++ {
+			s.countData(p)
+		}
+	}
+	return fn(first, last, data, set)
 }
 
 // errSel is the CounterSelect bit of PortCounters for each error counter.
@@ -321,6 +327,7 @@ func setMask3(b []byte, bit int) { b[(bit+2)/8] |= 0x80 >> ((bit + 2) % 8) }
 
 // sampled reads the counters that the sampler's 15 selectors name.
 func (s *Subnet) sampled(p int32, sm *sampler) (v [15]uint64) {
+	s.countData(p)
 	c := &s.ports[p].cnt
 	for i := range v {
 		switch binary.BigEndian.Uint16(sm.control[38+2*i:]) {

@@ -54,6 +54,9 @@ func (s *Subnet) sma(f *flight, d *device) {
 	}
 	s.stats.SMPs++
 	st := s.attribute(&r, attr)
+	if r.set {
+		s.dataChanged(d.node)
+	}
 	if r.set && st == ib.StatusOK && s.OnChange != nil {
 		s.OnChange(Change{At: s.k.now, Kind: ChangeSet, Node: int(d.node), Port: s.ports[r.in].num, Attr: attr, AttrMod: r.am})
 	}

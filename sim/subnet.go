@@ -36,6 +36,7 @@ type Subnet struct {
 	hash    uint64
 	stats   Stats
 	pairs   *Pairs // pairs that the console watches
+	data    *data  // packets between hosts; nil: none
 
 	// OnChange, if set, gets every change that a management datagram or a fault
 	// makes to a device.
