@@ -49,8 +49,7 @@ func (c *Core) breakOff(why string) {
 	} else {
 		c.unanswered(c.doubt)
 	}
-	if c.Phase == notice.PhaseLanes && c.laneState.lanesPre {
-		c.laneState.lanesPre = false
+	if c.Phase == notice.PhaseLanes && c.lanes.CancelFirst() {
 		c.install.Drop()
 	}
 	switch {

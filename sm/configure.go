@@ -21,14 +21,15 @@ func (c *Core) configure() bool {
 	} else {
 		ops = c.assignLIDs()
 		c.placements.AssignFloating()
-		c.listGraph()
+		c.Fabric.ListGraph()
 		c.buildGraph()
 		c.routing.changed = true
 	}
 	c.takeLFTs()
 	c.guids.Discovered(!c.Region)
 	c.vports.Discovered(!c.Region)
-	c.takeLanes()
+	c.install.ForgetLanes()
+	c.lanes.Discovered(!c.Region)
 	ops = append(ops, c.mkeys.Ops(!c.Region)...)
 	if c.Config.PlanOnly {
 		return c.startReadback()

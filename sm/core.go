@@ -10,6 +10,7 @@ import (
 	"heddle/sm/group"
 	"heddle/sm/guid"
 	"heddle/sm/install"
+	"heddle/sm/lane"
 	"heddle/sm/lid"
 	"heddle/sm/light"
 	"heddle/sm/linkmgr"
@@ -31,6 +32,7 @@ type Core struct {
 	// The parts with packages of their own.
 	mastership *mastership.Machine
 	install    *install.Installer
+	lanes      *lane.Tables
 	groups     *group.Groups
 	guids      *guid.Tables
 	pkeys      *pkeymgr.Manager
@@ -56,7 +58,6 @@ type Core struct {
 	hurry     hurry
 	rp        repairing
 	routing   routing
-	laneState laneState
 
 	started  bool
 	stopping bool
@@ -85,11 +86,8 @@ func New(cfg config.Config) *Core {
 		breaking: breakState{at: mad.Never},
 		peeking:  peekState{heldAt: mad.Never},
 		routing:  routing{improveAt: mad.Never, transit: "none yet"},
-		laneState: laneState{
-			laneTabs: map[ib.GUID]*laneTables{}, laneRows: newLaneRows(), lanesOf: map[ib.GUID]laneUse{},
-		},
-		rp:    repairing{signed: mad.Never, at: mad.Never},
-		hurry: newHurry(),
+		rp:       repairing{signed: mad.Never, at: mad.Never},
+		hurry:    newHurry(),
 	}
 	c.Sweeper = c
 	c.install = install.New(&c.Env, c, cfg.Flight())
@@ -141,7 +139,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case SetMembers:
 		c.pkeys.SetMembers(ev.Partitions, ev.Tag)
 	case ReadTables:
-		c.readTables(ev.Nodes)
+		c.lanes.Read(ev.Nodes)
 	case PortLost:
 		c.onPortLost()
 	case Stop:

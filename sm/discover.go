@@ -91,7 +91,8 @@ func (c *Core) startDiscover() {
 		c.Last = c.Fabric
 	}
 	c.Fabric = topo.New(c.Last)
-	c.laneState.tablesShown = c.laneState.tablesShown[:0] // indices of another fabric; the next snapshot shows all
+	c.lanes.NewFabric()
+	c.install.NewFabric()
 	c.mkeys.Collect()
 	c.mastership.Forget()
 	c.late = c.late[:0]

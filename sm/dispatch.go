@@ -4,7 +4,6 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
-	"heddle/sm/install"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
@@ -72,22 +71,8 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 		return c.pkeys.Build(it, get, set)
 	case work.OpGetLFT, work.OpSetLFT, work.OpGetMFT, work.OpSetMFT:
 		return c.install.Build(it, get, set)
-	case work.OpGetSL, work.OpBackSL:
-		get(smp.AttrSLtoVL, slMod(&f.Nodes[n], uint8(x), p))
-	case work.OpSetSL:
-		t := c.slWanted(n, uint8(x), p)
-		mod := slMod(&f.Nodes[n], uint8(x), p)
-		if x&install.AllInputs != 0 {
-			mod = smp.SLtoVLAllIn | uint32(p)
-		}
-		t.Put(set(smp.AttrSLtoVL, mod))
-	case work.OpGetArb:
-		get(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.Nodes[n], p)))
-	case work.OpSetArb:
-		t := c.arbWanted(n, p, uint16(x))
-		t.Put(set(smp.AttrVLArb, smp.VLArbMod(uint16(x), arbPort(&f.Nodes[n], p))))
-	case work.OpReadSL, work.OpReadArb:
-		c.buildRead(it, get)
+	case work.OpGetSL, work.OpSetSL, work.OpBackSL, work.OpReadSL, work.OpGetArb, work.OpSetArb, work.OpReadArb:
+		return c.lanes.Build(it, get, set)
 	case work.OpGetGUIDs, work.OpSetGUIDs:
 		return c.guids.Build(it, get, set)
 	default:
@@ -153,19 +138,10 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.onGetLFT(it, &comp)
 	case work.OpSetLFT, work.OpGetMFT, work.OpSetMFT:
 		c.install.Answered(it, &comp)
-	case work.OpGetSL:
-		c.onGetSL(it, &comp)
-	case work.OpBackSL:
-		c.holdLane(it, &comp)
-		c.install.LaneRead(it, &comp)
-	case work.OpGetArb:
-		c.onGetArb(it, &comp)
-	case work.OpSetSL, work.OpSetArb:
-		c.onSetLane(it, &comp)
+	case work.OpGetSL, work.OpSetSL, work.OpBackSL, work.OpReadSL, work.OpGetArb, work.OpSetArb, work.OpReadArb:
+		c.lanes.Answered(it, &comp)
 	case work.OpReread:
 		c.onReread(it, &comp)
-	case work.OpReadSL, work.OpReadArb:
-		c.onReadLane(it, &comp)
 	case work.OpGetGUIDs, work.OpSetGUIDs:
 		c.guids.Answered(it, &comp)
 	case work.OpGetVirt, work.OpSetVirt, work.OpGetVStates, work.OpGetVPort, work.OpSetVPort, work.OpGetVNode, work.OpGetVDesc, work.OpGetVGUIDs, work.OpSetVGUIDs, work.OpLightVirt:

@@ -98,7 +98,7 @@ func (c *Core) TakeDown() { c.startDown() }
 func (c *Core) TookDown() int { return c.Report.Downed }
 
 // AddLanes implements install.Sweep.
-func (c *Core) AddLanes(list []transition.LaneTable) { c.stageLanes(list) }
+func (c *Core) AddLanes(list []transition.LaneTable) { c.lanes.Stage(list) }
 
 // PublishTold implements install.Sweep.
 func (c *Core) PublishTold() { c.publishSweep() }
@@ -110,11 +110,40 @@ func (c *Core) AuditAt(at mad.Time) { c.light.AuditAt(at) }
 func (c *Core) BlockWritten(s int32, block int) { c.repairWritten(s, block) }
 
 // GroupsChanged implements install.Sweep.
-func (c *Core) GroupsChanged(ni int32, block uint16) { c.mftChanged(ni, block) }
+func (c *Core) GroupsChanged(block uint16) { c.groups.BlockChanged(block) }
 
 // startDown takes every link down (static2003 only).
 func (c *Core) startDown() {
 	c.enter(notice.PhaseDiscard)
 	c.reg.wide = c.Region
 	c.links.TakeDown()
+}
+
+// needLanesFirst reports whether lanes have to be set up before the tables that need them are
+// written: the subnet ran on tables with one lane so far.
+func (c *Core) needLanesFirst() bool {
+	return c.lanes.Matter() && !c.lanes.SetUp() && !c.FirstSweep && !c.install.Quiet()
+}
+
+// startLanes begins the phase in which SL-to-VL and VL arbitration tables are set up.
+func (c *Core) startLanes() bool {
+	c.enter(notice.PhaseLanes)
+	c.lanes.Start()
+	return true
+}
+
+// lanesSet ends the phase of startLanes, or that before the first tables that need lanes.
+func (c *Core) lanesSet() bool {
+	switch {
+	case !c.lanes.First():
+		c.lanes.Done(c.routing.changed)
+		c.startArm()
+	case c.Errs > 0:
+		c.lanes.FirstDone()
+		c.endSweep()
+	default:
+		c.lanes.FirstDone()
+		c.startDistribution(c.routing.result)
+	}
+	return true
 }

@@ -3,8 +3,6 @@ package sm
 import (
 	"slices"
 
-	"heddle/sm/forward"
-	"heddle/sm/install"
 	"heddle/sm/topo"
 	"heddle/sm/work"
 )
@@ -34,7 +32,7 @@ func (c *Core) doubt(it work.Item, sent bool) {
 		}
 	case work.OpSetSL, work.OpSetArb:
 		if sent {
-			c.laneDoubt(it)
+			c.lanes.Doubt(it)
 		}
 	case work.OpSetSwitch:
 		if !sent {
@@ -49,22 +47,6 @@ func (c *Core) doubt(it work.Item, sent bool) {
 			c.suspect(nd.Info.NodeGUID, it.Port())
 		}
 	}
-}
-
-// laneDoubt notes that a lane table may have been written.
-func (c *Core) laneDoubt(it work.Item) {
-	if it.Op() == work.OpSetArb {
-		c.holdArb(it.Node(), it.Port(), it.Extra(), 0)
-		return
-	}
-	if c.install.InStage() {
-		c.install.LaneDoubted(it)
-	}
-	if !c.Fabric.Nodes[it.Node()].IsSwitch() {
-		c.holdSL(it.Node(), 0, it.Port(), 0)
-		return
-	}
-	install.EachLane(&c.Fabric.Nodes[it.Node()], it, func(k forward.LaneKey) { c.holdSL(it.Node(), k.In, k.Out, 0) })
 }
 
 func (c *Core) carryNode(n int32) {

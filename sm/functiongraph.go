@@ -11,6 +11,12 @@ import (
 	"heddle/sm/notice"
 )
 
+// buildGraph makes the graph of what is listed, with the LIDs of virtual functions.
+func (c *Core) buildGraph() {
+	c.Fabric.Graph = c.grantLIDs(c.Fabric.BuildGraph(c.Config.MaxOpVLs))
+	c.routing.regrant = false
+}
+
 // grantLIDs is the graph with the LIDs of virtual functions at their owners: where
 // they are, or are about to be.
 func (c *Core) grantLIDs(g *fabric.Graph) *fabric.Graph {

@@ -22,7 +22,7 @@ func TestGrantLIDs(t *testing.T) {
 	}
 	c.placements.Set(placement.Change{Put: put})
 	c.assignLIDs()
-	c.listGraph()
+	c.Fabric.ListGraph()
 	c.buildGraph()
 	c.lids.Give(0x1003, c.EndPort(102).LID)
 	c.lids.SetFunction(subnet.Place{Port: 102, Function: 7}, 30)

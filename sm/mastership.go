@@ -72,10 +72,8 @@ func (c *Core) Abort() {
 func (c *Core) forgetTables() {
 	c.install.Reset()
 	c.groups.Reset()
-	clear(c.laneState.lanesOf)
+	c.lanes.Reset()
 	c.guids.Reset()
 	c.vports.Reset()
 	c.placements.Reset()
-	c.forgetLanes()
-	c.laneState.lanesSetUp = false
 }

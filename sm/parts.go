@@ -5,6 +5,7 @@ import (
 	"heddle/ib/smp"
 	"heddle/sm/absent"
 	"heddle/sm/guid"
+	"heddle/sm/lane"
 	"heddle/sm/light"
 	"heddle/sm/linkmgr"
 	"heddle/sm/pkey"
@@ -25,6 +26,7 @@ func (c *Core) wire() {
 	c.pkeys = pkeymgr.New(&c.Env, pkeymgr.Needs{Aliases: c.guids, VPorts: c.vports, Placements: c.placements, Discovery: l})
 	c.absent = absent.New(&c.Env, absent.Needs{Keys: c.mkeys, LIDs: c.lids, VPorts: c.vports})
 	c.links = linkmgr.New(&c.Env, linkmgr.Needs{Discovery: l, Identity: c.absent, Tables: c.install, PKeys: c.pkeys})
+	c.lanes = lane.New(&c.Env, c.install, l, c.links)
 	c.light = light.New(&c.Env, light.Needs{Discovery: l, Absent: c.absent, Keys: c.mkeys, Publisher: c})
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l})
 }
@@ -63,6 +65,9 @@ func (l link) AskRegion(node int32, why string) { l.c.askRegion(node, why) }
 
 // Publish implements pkeymgr.Discovery.
 func (l link) Publish() { l.c.publishHeld() }
+
+// ScopeNodes implements lane.Sweep.
+func (l link) ScopeNodes(fn func(ni int32, n *topo.Node)) { l.c.ScopeNodes(fn) }
 
 // PortOf implements group.Locator.
 func (l link) PortOf(member ib.GUID) ib.GUID {

@@ -3,7 +3,6 @@ package sm
 import (
 	"time"
 
-	"heddle/ib"
 	"heddle/sm/notice"
 	"heddle/sm/work"
 )
@@ -82,25 +81,10 @@ func (c *Core) stopUpkeep() {
 		case work.OpEnforce, work.OpEnforced:
 			c.pkeys.Canceled(it)
 		case work.OpReadSL, work.OpReadArb:
-			c.lanesUnread(c.Fabric.Nodes[it.Node()].Info.NodeGUID)
+			c.lanes.Canceled(it)
 		}
 	})
 	c.pkeys.DropAsked()
 	c.vports.DropAsked()
 	c.upkeepDone()
-}
-
-// lanesUnread has the lane tables of a node read that are not known.
-func (c *Core) lanesUnread(g ib.GUID) {
-	if l := c.laneState.laneTabs[g]; l != nil {
-		l.complete = false
-	}
-	for i := range c.laneState.reads {
-		if c.laneState.reads[i].guid == g {
-			c.laneState.reads[i].at = 0
-			return
-		}
-	}
-	c.laneState.reads = append(c.laneState.reads, tableRead{guid: g})
-	c.laneState.reading[g] = true
 }

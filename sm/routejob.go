@@ -77,7 +77,9 @@ func (c *Core) startJob() {
 	j.Transition.Held = c.install.Held()
 	var setUp bool
 	j.Lanes, j.Transition.LanesUnknown, setUp = c.install.Lanes(j.Transition.Quiet)
-	c.laneState.lanesSetUp = c.laneState.lanesSetUp && setUp
+	if !setUp {
+		c.lanes.SetUpAnew()
+	}
 	if !j.Transition.Quiet {
 		j.Transition.Frozen, j.Transition.Left = c.install.Outside()
 		j.Transition.Lost = c.install.LostLinks()
@@ -248,12 +250,9 @@ func (c *Core) routed() bool {
 			" pairs of ports change: their hosts must resolve the paths again"})
 	}
 	if c.needLanesFirst() {
-		c.laneState.lanesPre = true
 		c.install.Await(r)
 		c.enter(notice.PhaseLanes)
-		for i := range c.Fabric.Ports {
-			c.portLanes(&c.Fabric.Ports[i])
-		}
+		c.lanes.StartFirst()
 		return true
 	}
 	c.startDistribution(r)

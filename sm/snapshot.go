@@ -77,7 +77,7 @@ func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
 	}
 	if p.Has(topo.PortLinked) {
 		q.Peer = ref{Node: at[p.Peer.Node], Port: p.Peer.Port}
-		q.Rate = c.rate(p)
+		q.Rate = c.Fabric.Rate(p)
 		q.MTU = p.Info.NeighborMTU
 	}
 	if q.MTU < 1 || q.MTU > 5 {
@@ -85,7 +85,7 @@ func (c *Core) snapPort(at []int32, p *topo.Port) subnet.Port {
 	}
 	if q.Rate == 0 && p.Num == 0 {
 		// Port 0 of a switch has no link, but may say how fast it is.
-		if q.Rate = c.rate(p); q.Rate == 0 {
+		if q.Rate = c.Fabric.Rate(p); q.Rate == 0 {
 			q.Rate = ib.RateOf(ib.Width4x, ib.SpeedSDR)
 		}
 	}
@@ -126,7 +126,8 @@ func (c *Core) buildSnapshot() *subnet.Snapshot {
 		q.EndPort, q.LID, q.LMC = int32(e), f.Graph.EndPorts[e].LID, f.Graph.EndPorts[e].LMC
 	}
 	c.vports.Append(s)
-	c.showTables(s)
+	c.lanes.Show(s)
+	c.install.ShowMulticast(s)
 	if s.Tables != nil && len(s.Tables.LFT) != len(f.SwitchNode) {
 		s.Tables = nil // of another set of switches: nothing was installed for this one
 	}

@@ -60,7 +60,7 @@ func (c *Core) endSweep() {
 	c.sweep.lastReport = &r
 	wasUp := c.Snapshot != nil && c.Snapshot.Up
 	c.publishSweep()
-	c.readSmall()
+	c.lanes.ReadSmall()
 	if !r.Region {
 		c.light.AllRead()
 	}
@@ -256,7 +256,8 @@ func (c *Core) publishSweep() {
 			q.EndPort = e
 		}
 	}
-	c.carryTables(s, old)
+	c.lanes.Update(s, old)
+	c.install.UpdateMulticast(s, old)
 	touched, vports := c.showHeld(s, old, touched)
 	if old.Veiled || len(old.Unsure) > 0 {
 		c.absent.Show(s)

@@ -24,7 +24,7 @@ func (c *Core) nextTimer() mad.Time {
 	if c.Phase == notice.PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.MayUpkeep() {
-			t = min(t, c.guids.Next(), c.readDue(), c.pkeys.Next(), c.vports.Next(), c.placements.Next())
+			t = min(t, c.guids.Next(), c.lanes.Next(), c.pkeys.Next(), c.vports.Next(), c.placements.Next())
 		}
 	}
 	return t

@@ -21,7 +21,7 @@ func (c *Core) startUpkeep() bool {
 	if !c.MayUpkeep() {
 		return false
 	}
-	if !c.guids.Due() && c.readDue() > c.Now && !c.pkeys.Due() && !c.vports.Due() {
+	if !c.guids.Due() && c.lanes.Next() > c.Now && !c.pkeys.Due() && !c.vports.Due() {
 		return false
 	}
 	if c.idleTimer() <= c.Now {
@@ -31,7 +31,7 @@ func (c *Core) startUpkeep() bool {
 	c.pkeys.Upkeep(upkeepPortion)
 	c.guids.Upkeep(upkeepPortion)
 	c.vports.Upkeep(upkeepPortion)
-	c.upkeepReads(upkeepPortion)
+	c.lanes.Upkeep(upkeepPortion)
 	return true
 }
 
@@ -62,7 +62,7 @@ func (c *Core) publishHeld() {
 	if c.Fabric == nil || c.Fabric.Graph == nil {
 		return // it is not ours to manage: what was known is of another fabric
 	}
-	if len(c.guids.Changed()) == 0 && !c.laneState.readDone && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.shown.moved && !c.shown.ports && !c.absent.ToShow() || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
+	if len(c.guids.Changed()) == 0 && !c.lanes.ToShow() && !c.pkeys.ToShow() && !c.vports.ToShow() && !c.shown.moved && !c.shown.ports && !c.absent.ToShow() || c.Snapshot == nil || c.SnapshotFabric != c.Fabric {
 		return
 	}
 	if c.placements.Midway() && c.shown.moved {
@@ -80,8 +80,9 @@ func (c *Core) publishHeld() {
 		s.Graph, s.Tables = c.Fabric.Graph, c.install.Told()
 		c.shown.moved = false
 	}
-	c.laneState.readDone = false
-	c.carryTables(s, old)
+	c.lanes.Shown()
+	c.lanes.Update(s, old)
+	c.install.UpdateMulticast(s, old)
 	nodes, vports := c.showHeld(s, old, nil)
 	if c.absent.ToShow() {
 		c.absent.Show(s)

@@ -203,3 +203,6 @@ func (e *Env) WherePort(g ib.GUID) topo.Where {
 	}
 	return topo.Where{}
 }
+
+// Lanes is how many data VLs the link at a port has or will have, 1 to 15.
+func (e *Env) Lanes(p *topo.Port) uint8 { return e.Fabric.Lanes(p, e.Config.MaxOpVLs) }

@@ -100,7 +100,7 @@ func (x *Installer) multicastRead(it work.Item, comp *mad.Completion) {
 		return
 	}
 	x.Fabric.Nodes[it.Node()].MFT.Set(uint16(it.Extra()), it.Port(), &t)
-	x.sweep.GroupsChanged(it.Node(), uint16(it.Extra()))
+	x.multicastChanged(it.Node(), uint16(it.Extra()))
 }
 
 // multicastSet takes the answer to a Set(MulticastForwardingTable).
@@ -115,12 +115,12 @@ func (x *Installer) multicastSet(it work.Item, comp *mad.Completion) {
 	}
 	if err != nil {
 		m.Doubt(block, position, &t)
-		x.sweep.GroupsChanged(it.Node(), block)
+		x.multicastChanged(it.Node(), block)
 		x.Sweeper.SetFailed(it.Node(), -1, "Set(MulticastForwardingTable)", err)
 		return
 	}
 	m.Set(block, position, &t)
-	x.sweep.GroupsChanged(it.Node(), block)
+	x.multicastChanged(it.Node(), block)
 }
 
 // TopSet is called when a switch has acknowledged LinearFDBTop.
@@ -151,7 +151,7 @@ func (x *Installer) Doubt(it work.Item) {
 			x.fillMulticast(it.Node(), uint16(it.Extra()), it.Port(), data[:])
 			_ = t.Decode(data[:]) // it is our own
 			n.MFT.Doubt(uint16(it.Extra()), it.Port(), &t)
-			x.sweep.GroupsChanged(it.Node(), uint16(it.Extra()))
+			x.multicastChanged(it.Node(), uint16(it.Extra()))
 		}
 	case work.OpSetSwitch:
 		if it.Extra() != 1 && n.LFT != nil {

@@ -48,8 +48,8 @@ type Sweep interface {
 	AuditAt(at mad.Time)
 	// BlockWritten tells of an acknowledged LFT block of a switch of the graph.
 	BlockWritten(s int32, block int)
-	// GroupsChanged tells that a block of a switch's multicast table was read, written or forgotten.
-	GroupsChanged(ni int32, block uint16)
+	// GroupsChanged tells that a block of multicast tables was read, written or forgotten.
+	GroupsChanged(block uint16)
 }
 
 // Counts is how many Sets a sweep sent.
@@ -80,6 +80,8 @@ type Installer struct {
 	heldAt   mad.Time         // when that began
 	past     *history.History // tables and links that packets in flight may have met
 	excluded map[ib.GUID]*excluded
+
+	changed []int32 // switches whose multicast tables changed since the last snapshot
 
 	change   change
 	counts   Counts
@@ -207,10 +209,10 @@ func (x *Installer) Take(ni int32, reset, audit bool) (changed, foreign bool) {
 	n.MFT = m
 	if l.Known == nil && (m.Blocks != nil || m.Maybe != nil) {
 		for key := range m.Blocks {
-			x.sweep.GroupsChanged(ni, uint16(key))
+			x.multicastChanged(ni, uint16(key))
 		}
 		for key := range m.Maybe {
-			x.sweep.GroupsChanged(ni, uint16(key))
+			x.multicastChanged(ni, uint16(key))
 		}
 		m.Forget(changed)
 	}

@@ -247,6 +247,6 @@ func (x *fixture) TookDown() int                     { return 0 }
 func (x *fixture) AddLanes(_ []transition.LaneTable) {}
 func (x *fixture) PublishTold()                      { x.Printf("hosts learn of the new service levels\n") }
 
-func (x *fixture) AuditAt(at mad.Time)         { x.Printf("  read again in %v\n", at.Sub(x.Now)) }
-func (x *fixture) BlockWritten(int32, int)     {}
-func (x *fixture) GroupsChanged(int32, uint16) {}
+func (x *fixture) AuditAt(at mad.Time)     { x.Printf("  read again in %v\n", at.Sub(x.Now)) }
+func (x *fixture) BlockWritten(int32, int) {}
+func (x *fixture) GroupsChanged(uint16)    {}

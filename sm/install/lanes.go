@@ -2,30 +2,19 @@ package install
 
 import (
 	"heddle/ib/smp"
-	"heddle/mad"
 	"heddle/sm/forward"
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
 )
 
-// AllInputs in the extra field of work.OpSetSL stands for all input ports: they share one table.
-const AllInputs = 0x100
-
-// EachLane calls fn for the tables of a switch that a work.OpSetSL writes.
-func EachLane(n *topo.Node, it work.Item, fn func(k forward.LaneKey)) {
-	if !n.IsSwitch() || it.Port() == 0 {
-		return
-	}
-	for in := range int(n.Info.NumPorts) + 1 {
-		if in != int(it.Port()) && (it.Extra()&AllInputs != 0 || uint32(in) == it.Extra()) {
-			fn(forward.LaneKey{Node: n.Info.NodeGUID, In: uint8(in), Out: it.Port()})
-		}
-	}
-}
-
 func (x *Installer) eachLane(it work.Item, fn func(k forward.LaneKey)) {
-	EachLane(&x.Fabric.Nodes[it.Node()], it, fn)
+	n := &x.Fabric.Nodes[it.Node()]
+	if n.IsSwitch() {
+		it.EachInput(n.Info.NumPorts, func(in uint8) {
+			fn(forward.LaneKey{Node: n.Info.NodeGUID, In: in, Out: it.Port()})
+		})
+	}
 }
 
 // InStage reports whether the SL-to-VL tables that are being set are those of a stage.
@@ -33,38 +22,17 @@ func (x *Installer) InStage() bool {
 	return x.change.result != nil && x.change.next > 0 && x.Phase != notice.PhaseLanes
 }
 
-// LaneSet takes the answer to the Set of an SL-to-VL table of a stage: err is nil if it is
-// acknowledged.
-func (x *Installer) LaneSet(it work.Item, comp *mad.Completion, err error) {
-	var t smp.SLtoVL
-	if err != nil || t.Decode(smp.Data(comp.Request)) != nil {
-		x.LaneDoubted(it)
-		return
-	}
-	x.laneWritten(it, &t)
-}
-
-// LaneRead takes the answer to the Get of an SL-to-VL table that was in doubt.
-func (x *Installer) LaneRead(it work.Item, comp *mad.Completion) {
-	var t smp.SLtoVL
-	err := work.Answer(comp)
-	if err == nil {
-		err = t.Decode(smp.Data(comp.MAD))
-	}
-	if err != nil {
-		x.lanesUnsure = true
-		x.Sweeper.SetFailed(it.Node(), int(it.Port()), "reading back a lane table", err)
-		return
-	}
-	x.laneWritten(it, &t)
-}
-
-func (x *Installer) laneWritten(it work.Item, row *smp.SLtoVL) {
+// LaneWritten is called when a switch is known to hold an SL-to-VL table of a stage: it was
+// acknowledged, or read back.
+func (x *Installer) LaneWritten(it work.Item, row smp.SLtoVL) {
 	x.eachLane(it, func(k forward.LaneKey) {
-		x.lanes.Wrote[k] = *row
+		x.lanes.Wrote[k] = row
 		delete(x.lanes.Doubt, k)
 	})
 }
+
+// LaneUnread is called when an SL-to-VL table in doubt could not be read back.
+func (x *Installer) LaneUnread() { x.lanesUnsure = true }
 
 // LaneDoubted is called when the Set of an SL-to-VL table of a stage was not answered.
 func (x *Installer) LaneDoubted(it work.Item) {

@@ -27,8 +27,8 @@ const (
 	OpDown // static2003 only
 	OpGetLFT
 	OpSetLFT
-	OpGetSL // SL2VL; extra: input port
-	OpSetSL
+	OpGetSL  // SL2VL; extra: input port
+	OpSetSL  // extra: input port, or AllInputs
 	OpGetArb // VLArb; extra: part
 	OpSetArb
 	OpGetMFT // port: position, extra: block
@@ -79,6 +79,9 @@ const (
 	OpLate     // NodeInfo of a node that was hurried in vain; extra: which (sm/hurry.go)
 )
 
+// AllInputs in the extra field of OpSetSL stands for all input ports: they share one table.
+const AllInputs = 0x100
+
 // RereadPath marks an OpReread that looks for the place where a path is cut.
 const RereadPath = 1
 
@@ -95,6 +98,19 @@ func (i Item) Port() uint8 { return uint8(i >> 24) }
 
 // Extra is 24 bits whose meaning the operation gives.
 func (i Item) Extra() uint32 { return uint32(i) & 0xFFFFFF }
+
+// EachInput calls fn with the input ports whose tables an OpSetSL writes to a switch with so many
+// external ports.
+func (i Item) EachInput(ports uint8, fn func(in uint8)) {
+	if i.Port() == 0 {
+		return
+	}
+	for in := range int(ports) + 1 {
+		if in != int(i.Port()) && (i.Extra()&AllInputs != 0 || uint32(in) == i.Extra()) {
+			fn(uint8(in))
+		}
+	}
+}
 
 // Beside reports whether the item belongs to no phase.
 func (i Item) Beside() bool {
