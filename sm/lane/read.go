@@ -147,6 +147,9 @@ func (t *Tables) wasRead(it work.Item, comp *mad.Completion) {
 	l := t.of(it.Node())
 	l.complete = false
 	i := slices.IndexFunc(t.reads, func(r read) bool { return r.guid == g })
+	if i < 0 && l.tries >= readTries {
+		return // given up, and reported, with another item of the portion
+	}
 	if i < 0 { // the last item of the node failed
 		i = len(t.reads)
 		t.reads = append(t.reads, read{guid: g})
