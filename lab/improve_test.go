@@ -71,7 +71,7 @@ func TestImprove(t *testing.T) {
 	}
 	c.Run(time.Second)
 	is("updn", "whole: a link is missing")
-	if !strings.Contains(strings.Join(m.Events(sm.Info), "\n"), "could not be carried over the change") {
+	if !strings.Contains(strings.Join(m.Events(sm.Info), "\n"), "could not be updated incrementally") {
 		t.Error("that the update failed is not told")
 	}
 	c.Run(10 * time.Second)

@@ -4,15 +4,17 @@ package sm
 // If nothing of it changed the graph stays the same.
 func (c *Core) graphRegion() {
 	f, r := c.Fabric, &c.reg
-	if !r.born && !r.died && !r.anew && !c.routing.regrant && !f.HostsMoved(r.nodes) {
-		c.routing.changed = f.UpdateChannels(r.nodes, c.Config.MaxOpVLs) || c.routing.changed
+	if !r.born && !r.died && !r.anew && !c.router.Regranting() && !f.HostsMoved(r.nodes) {
+		if f.UpdateChannels(r.nodes, c.Config.MaxOpVLs) {
+			c.router.Change()
+		}
 		return
 	}
-	c.routing.changed = true
+	c.router.Change()
 	if r.anew {
 		f.ListGraph()
 	} else {
 		f.RelistGraph(r.nodes, r.added)
 	}
-	c.buildGraph()
+	c.router.BuildGraph()
 }

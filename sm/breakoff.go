@@ -68,17 +68,11 @@ func (c *Core) breakOff(why string) {
 			c.Last = nil
 		}
 		c.breaking.carry.moved = true
-		c.sweep.unfinished = c.sweep.unfinished || c.routing.changed && c.Phase != notice.PhaseArm && c.Phase != notice.PhaseActivate
+		c.sweep.unfinished = c.sweep.unfinished || c.router.Changed() && c.Phase != notice.PhaseArm && c.Phase != notice.PhaseActivate
 	}
 	c.next.full = c.next.full || c.Errs > 0
 	c.sweep.sound = true // but for that the fabric is known; what is not finished is carried over
-	if c.routing.anew {
-		c.routing.wantRoute = c.routing.wantRoute || !c.routing.improving
-	}
-	if c.routing.improving {
-		c.routing.improving = false
-		c.routing.improveAt = c.Now.Add(c.Config.ImproveDelay)
-	}
+	c.router.BreakOff()
 	c.install.WantServed() // what hosts can learn until then
 	c.endReport(why)
 	c.startSweep(why)

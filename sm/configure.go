@@ -22,8 +22,8 @@ func (c *Core) configure() bool {
 		ops = c.assignLIDs()
 		c.placements.AssignFloating()
 		c.Fabric.ListGraph()
-		c.buildGraph()
-		c.routing.changed = true
+		c.router.BuildGraph()
+		c.router.Change()
 	}
 	c.takeLFTs()
 	c.guids.Discovered(!c.Region)
@@ -51,8 +51,8 @@ func (c *Core) startSets() {
 	c.links.SetPorts()
 	// Routing can be computed while the ports are being configured, unless it has to wait for
 	// what switches hold.
-	if c.routing.changed && !c.needReadback() {
-		c.startJob()
+	if c.router.Changed() && !c.needReadback() {
+		c.router.Start()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"heddle/sm/install"
 	"heddle/sm/lane"
 	"heddle/sm/lid"
+	"heddle/sm/lidmove"
 	"heddle/sm/light"
 	"heddle/sm/linkmgr"
 	"heddle/sm/mastership"
@@ -19,6 +20,7 @@ import (
 	"heddle/sm/notice"
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
+	"heddle/sm/routing"
 	"heddle/sm/vport"
 	"heddle/subnet"
 )
@@ -32,6 +34,8 @@ type Core struct {
 	// The parts with packages of their own.
 	mastership *mastership.Machine
 	install    *install.Installer
+	router     *routing.Router
+	mover      *lidmove.Mover
 	lanes      *lane.Tables
 	groups     *group.Groups
 	guids      *guid.Tables
@@ -45,19 +49,16 @@ type Core struct {
 	mkeys      *mkey.Keys
 
 	// The states of the other parts (state.go).
-	sweep     sweepState
-	next      nextSweep
-	breaking  breakState
-	peeking   peekState
-	trapping  trapState
-	schedule  schedule
-	shown     shownState
-	moveState moveState
-	reg       region
-	late      []lateNode
-	hurry     hurry
-	rp        repairing
-	routing   routing
+	sweep    sweepState
+	next     nextSweep
+	breaking breakState
+	peeking  peekState
+	trapping trapState
+	schedule schedule
+	shown    shownState
+	reg      region
+	late     []lateNode
+	hurry    hurry
 
 	started  bool
 	stopping bool
@@ -85,8 +86,6 @@ func New(cfg config.Config) *Core {
 		next:     nextSweep{pressAt: mad.Never},
 		breaking: breakState{at: mad.Never},
 		peeking:  peekState{heldAt: mad.Never},
-		routing:  routing{improveAt: mad.Never, transit: "none yet"},
-		rp:       repairing{signed: mad.Never, at: mad.Never},
 		hurry:    newHurry(),
 	}
 	c.Sweeper = c
@@ -120,14 +119,18 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case Persisted:
 		c.onPersisted(ev)
 	case JobDone:
-		c.onJobDone(ev.Result)
+		c.router.Done(ev.Result)
 	case Sweep:
 		c.next.audit = c.next.audit || ev.Audit
-		c.routing.rebalance = c.routing.rebalance || ev.Rebalance
+		if ev.Rebalance {
+			c.router.Rebalance()
+		}
 		c.AskFullSweep("asked for by command")
 	case Reroute:
-		c.routing.rebalance = c.routing.rebalance || ev.Rebalance
-		c.reroute("new tables asked for by command")
+		if ev.Rebalance {
+			c.router.Rebalance()
+		}
+		c.router.Reroute("new tables asked for by command")
 	case SetGroups:
 		c.setGroups(ev.Groups)
 	case SetPartitions:
@@ -263,7 +266,7 @@ func (c *Core) nextPhase() bool {
 	case notice.PhaseLight:
 		return c.lightDone()
 	case notice.PhaseMove:
-		return c.moved()
+		return c.mover.Continue()
 	case notice.PhaseUpkeep:
 		return c.upkeepDone()
 	}

@@ -27,7 +27,7 @@ func (c *Core) AskFullSweep(why string) {
 
 // ask wants a sweep: of the suspects, unless everything is to be read.
 func (c *Core) AskSweep(why string) {
-	c.noteSign()
+	c.router.Sign()
 	if c.BetweenSweeps() {
 		c.next.wanted, c.next.why = true, why
 		c.next.pressAt = min(c.next.pressAt, c.Now.Add(pressTime))
@@ -62,17 +62,12 @@ func (c *Core) startSweep(why string) {
 		c.schedule.retryAt = mad.Never // a region may be elsewhere than what was left out
 	}
 	c.next.pressAt, c.next.urgent, c.breaking.at, c.peeking.switches = mad.Never, false, mad.Never, c.peeking.switches[:0]
-	c.routing.jobGen++ // a result of the sweep before is stale
-	c.routing.jobDone = nil
 	c.Report = notice.SweepReport{Reason: why, Region: part}
-	c.next.full, c.sweep.sound, c.routing.changed = false, false, false
-	c.routing.anew = c.routing.wantRoute
-	c.routing.changed = c.routing.anew || c.next.groups || c.routing.regrant || c.sweep.unfinished
+	c.next.full, c.sweep.sound = false, false
+	c.router.NewSweep(c.next.groups || c.sweep.unfinished)
 	c.next.groups, c.sweep.unfinished = false, false
-	c.routing.wantRoute = false
 	c.Engine.Stats(&c.sweep.madBase)
 	c.PhaseStart, c.sweep.start = c.Now, c.Now
-	c.signSweep()
 	c.Notify(notice.Notice{Kind: notice.KindSweepStart, Level: notice.Info, Text: why})
 	if part {
 		c.startRegion()
@@ -86,7 +81,7 @@ func (c *Core) startDiscover() {
 	c.light.Forget()
 	c.breaking.carry = carry{nodes: c.breaking.carry.nodes[:0]}
 	c.Engine.Cancel(uint64(work.OpPeek)<<56, uint64(work.OpPeekPort)<<56|1<<56-1)
-	c.routing.improving = false
+	c.router.ReadsAll()
 	if c.Fabric != nil && c.Fabric.Graph != nil {
 		c.Last = c.Fabric
 	}

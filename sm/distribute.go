@@ -21,7 +21,9 @@ func (c *Core) takeLFTs() {
 		p0 := f.PortOf(ni, 0)
 		reset := p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.links.SMLID() || c.Fabric.AllInit(ni)
 		changed, foreign := c.install.Take(ni, reset, c.next.audit)
-		c.routing.changed = c.routing.changed || changed
+		if changed {
+			c.router.Change()
+		}
 		if foreign {
 			c.Notify(notice.Notice{
 				Kind: notice.KindForeignChange, Level: notice.Warn, Where: f.Where(ni, -1),
@@ -47,7 +49,7 @@ func (c *Core) startReadback() bool {
 }
 
 func (c *Core) readBack() bool {
-	if c.routing.jobsOut > 0 {
+	if c.router.Reading() {
 		return false // a stale job still reads the rows; its result resumes us
 	}
 	if c.Total == 0 {
@@ -107,7 +109,7 @@ func (c *Core) PublishTold() { c.publishSweep() }
 func (c *Core) AuditAt(at mad.Time) { c.light.AuditAt(at) }
 
 // BlockWritten implements install.Sweep.
-func (c *Core) BlockWritten(s int32, block int) { c.repairWritten(s, block) }
+func (c *Core) BlockWritten(s int32, block int) { c.router.Written(s, block) }
 
 // GroupsChanged implements install.Sweep.
 func (c *Core) GroupsChanged(block uint16) { c.groups.BlockChanged(block) }
@@ -136,14 +138,14 @@ func (c *Core) startLanes() bool {
 func (c *Core) lanesSet() bool {
 	switch {
 	case !c.lanes.First():
-		c.lanes.Done(c.routing.changed)
+		c.lanes.Done(c.router.Changed())
 		c.startArm()
 	case c.Errs > 0:
 		c.lanes.FirstDone()
 		c.endSweep()
 	default:
 		c.lanes.FirstDone()
-		c.startDistribution(c.routing.result)
+		c.startDistribution(c.install.Result())
 	}
 	return true
 }

@@ -69,19 +69,18 @@ func (c *Core) takeOver() {
 // stopMove gives up a move of LIDs, because of a fault. The sweep that follows routes the
 // LIDs to where they are to be, from what is installed.
 func (c *Core) stopMove() {
-	m := &c.moveState.now
-	if m.step == moveFloat {
+	if c.mover.SettingPorts() {
 		c.install.Cancel()
 		// A port that did not answer may have taken the LID: the placement is rolled
 		// back.
 		c.unanswered(func(work.Item, bool) { c.Errs++ })
-		c.floatsSet()
+		c.mover.PortsSet()
 		return
 	}
 	c.unanswered(c.doubt)
-	failing := c.install.Stop()
-	c.sweep.unfinished = c.sweep.unfinished || m.step != moveJob
+	failing, writing := c.install.Stop(), c.mover.Writing()
+	c.sweep.unfinished = c.sweep.unfinished || writing
 	why := c.next.why
-	c.moveBySweep(why, m.step != moveJob && failing)
+	c.mover.LeaveToSweep(why, writing && failing)
 	c.next.why = why
 }

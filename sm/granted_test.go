@@ -23,12 +23,12 @@ func TestGrantLIDs(t *testing.T) {
 	c.placements.Set(placement.Change{Put: put})
 	c.assignLIDs()
 	c.Fabric.ListGraph()
-	c.buildGraph()
+	c.router.BuildGraph()
 	c.lids.Give(0x1003, c.EndPort(102).LID)
 	c.lids.SetFunction(subnet.Place{Port: 102, Function: 7}, 30)
-	c.buildGraph()
+	c.router.BuildGraph()
 	for lid, want := range map[ib.LID]ib.GUID{5: 101, 6: 102, 7: 0, 30: 102, c.EndPort(102).LID: 102} {
-		if got := c.ownerOf(lid); got != want {
+		if got := c.router.Owner(lid); got != want {
 			t.Errorf("LID %v leads to port %v, want %v", lid, got, want)
 		}
 	}

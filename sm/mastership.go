@@ -60,8 +60,7 @@ func (c *Core) Abort() {
 	c.dropMoves()
 	c.mastership.Canceled()
 	c.sweep.persistWait = false
-	c.routing.jobGen++
-	c.routing.jobDone = nil
+	c.router.Stale()
 	c.light.Disarm()
 	c.schedule.retryAt = mad.Never
 	c.install.Cancel()

@@ -5,12 +5,15 @@ import (
 	"heddle/ib/smp"
 	"heddle/sm/absent"
 	"heddle/sm/guid"
+	"heddle/sm/job"
 	"heddle/sm/lane"
+	"heddle/sm/lidmove"
 	"heddle/sm/light"
 	"heddle/sm/linkmgr"
 	"heddle/sm/pkey"
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
+	"heddle/sm/routing"
 	"heddle/sm/topo"
 	"heddle/sm/vport"
 	"heddle/subnet"
@@ -21,6 +24,8 @@ import (
 func (c *Core) wire() {
 	l := link{c}
 	c.placements = placement.New(&c.Env, c.lids)
+	c.router = routing.New(&c.Env, c.install, routing.Needs{Groups: c.groups, LIDs: c.lids, Placements: c.placements, Lanes: c.lanes, Jobs: l})
+	c.mover = lidmove.New(&c.Env, c.install, lidmove.Needs{Router: c.router, Groups: c.groups, Placements: c.placements, Conductor: l})
 	c.guids = guid.New(&c.Env, l, l, c.placements)
 	c.vports = vport.New(&c.Env, vport.Needs{Placements: c.placements, PKeys: l, Groups: l, Aliases: c.guids, Discovery: l})
 	c.pkeys = pkeymgr.New(&c.Env, pkeymgr.Needs{Aliases: c.guids, VPorts: c.vports, Placements: c.placements, Discovery: l})
@@ -68,6 +73,9 @@ func (l link) Publish() { l.c.publishHeld() }
 
 // ScopeNodes implements lane.Sweep.
 func (l link) ScopeNodes(fn func(ni int32, n *topo.Node)) { l.c.ScopeNodes(fn) }
+
+// RunJob implements routing.Jobs.
+func (l link) RunJob(j *job.Job) { l.c.out.Jobs = append(l.c.out.Jobs, j) }
 
 // PortOf implements group.Locator.
 func (l link) PortOf(member ib.GUID) ib.GUID {

@@ -130,7 +130,7 @@ func (c *Core) onPeekPort(it work.Item, comp *mad.Completion) {
 	soon := c.Now.Add(pressTime)
 	switch {
 	case c.BetweenSweeps():
-		c.noteSign()
+		c.router.Sign()
 		c.suspectNode(it.Node())
 		if soon < c.trapping.sweepAt {
 			c.trapping.sweepAt, c.next.why = soon, why

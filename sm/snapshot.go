@@ -44,7 +44,7 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 	s.State, s.Up = c.State, c.Up
 	s.Prefix, s.PortGUID, s.Priority = c.Config.Prefix, c.Config.PortGUID, c.Config.Priority
 	s.SMKey, s.ActCount = c.Config.SMKey, c.ActCount
-	s.Engine, s.PassedOver, s.Transition = c.routing.engine, c.routing.passed, c.routing.transit
+	c.router.Show(s)
 	s.PacketLife = c.Config.SubnetTimeOut
 	s.Partitions, s.BasePartitions = c.pkeys.InForce(), c.pkeys.Base()
 	s.LID = c.ownLID()

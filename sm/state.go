@@ -85,9 +85,3 @@ type shownState struct {
 	moved bool   // LIDs have moved: its graph and tables are older
 	ports bool   // ports have other LIDs
 }
-
-// moveState is the move of LIDs under way, and the count of those before (moves.go).
-type moveState struct {
-	now   moves
-	count MoveStatus
-}

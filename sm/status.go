@@ -3,6 +3,7 @@ package sm
 import (
 	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/lidmove"
 	"heddle/sm/linkmgr"
 	"heddle/sm/notice"
 	"heddle/sm/pkeymgr"
@@ -37,7 +38,7 @@ func (c *Core) Status() Status {
 	s.Partitions = c.pkeys.Status()
 	s.Virtual = c.vports.Status()
 	s.Moves = c.moveStatus()
-	s.Improving = c.routing.improving || c.routing.improveAt != mad.Never
+	s.Improving = c.router.Improving()
 	switch {
 	case c.State == subnet.Master:
 		s.Master = subnet.SM{GUID: c.Config.PortGUID, LID: s.LID, Priority: c.Config.Priority, State: subnet.Master}
@@ -101,11 +102,7 @@ type MoveStatus struct {
 	Ports, Functions, Interfaces int
 	Placements, Waiting          int // Waiting: placements without a location
 
-	Batches  uint64 // times that LIDs were moved
-	LIDs     uint64 // moves of LIDs
-	Blocks   uint64 // LFT blocks written for them
-	Unmerged uint64 // … that would have been, one move at a time
-	AtRisk   uint64 // batches while which a transient cycle was possible
+	lidmove.Counts
 }
 
 // PartitionStatus tells how far the partitions in force are carried out.

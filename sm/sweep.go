@@ -34,7 +34,7 @@ func (c *Core) endSweep() {
 		c.sweep.armAll = true
 	}
 	c.next.full = c.next.full || c.Errs > 0
-	c.endRepair()
+	c.router.EndRepair(c.sweep.refused, c.sweep.again)
 	r := c.Report
 	r.Took = c.Now.Sub(c.sweep.start)
 	c.statSweep(&r)
@@ -119,7 +119,6 @@ func (c *Core) keepSmall(finished bool) {
 	if len(c.Todo.Buf) > 4096 {
 		c.Todo = work.Queue{}
 	}
-	c.routing.result = nil
 	c.install.Drop()
 }
 

@@ -71,10 +71,8 @@ func (c *Core) onTimers() {
 		c.AskFullSweep("trying again what was left out")
 	case c.links.NextRelease() <= c.Now:
 		c.releaseLinks()
-	case c.routing.improveAt <= c.Now:
-		c.routing.improveAt = mad.Never
-		c.routing.improving = true
-		c.reroute("better tables than those in force are looked for")
+	case c.router.Next() <= c.Now:
+		c.router.Improve()
 	case c.schedule.fullAt <= c.Now:
 		c.schedule.fullAt = mad.Never
 		c.AskFullSweep("it is time for a full sweep")

@@ -197,7 +197,7 @@ func (c *Core) sweepOnTrap(issuer ib.GUID, why string) {
 		}
 		return
 	}
-	c.noteSign()
+	c.router.Sign()
 	if c.trapping.sweepAt == mad.Never {
 		c.planTrapSweep(why)
 	}

@@ -49,7 +49,7 @@ func (c *Core) upkeepDone() bool {
 // idleTimer is when the next thing is due that is done between sweeps.
 func (c *Core) idleTimer() mad.Time {
 	t := mad.Never
-	for _, u := range [...]mad.Time{c.light.Next(), c.schedule.retryAt, c.light.NextAudit(), c.schedule.reactivateAt, c.links.NextRelease(), c.routing.improveAt, c.schedule.fullAt} {
+	for _, u := range [...]mad.Time{c.light.Next(), c.schedule.retryAt, c.light.NextAudit(), c.schedule.reactivateAt, c.links.NextRelease(), c.router.Next(), c.schedule.fullAt} {
 		t = min(t, u)
 	}
 	return t

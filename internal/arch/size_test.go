@@ -34,13 +34,11 @@ var longFuncs = map[string]string{
 // redesign.
 var smFuncs = []string{
 	"sm.Core.build",
-	"sm.Core.emitPlan",
 	"sm.Core.endSweep",
 	"sm.Core.onCompletion",
 	"sm.Core.onPortInfo",
 	"sm.Core.onReread",
 	"sm.Core.onTrap",
-	"sm.Core.routed",
 }
 
 // wideStructs are structs over maxFields.
@@ -59,7 +57,6 @@ var largePackages = map[string]string{
 	"route/transition": "the planners of one subject share the mixer of old and new tables; none is of use without it",
 	"sa":               "answers are one pure function over one snapshot, and the registries share its outputs; the wire formats are ib/sa",
 	"sim":              "agents, links and switches of one device model change each other's state at each event; its shells are packages below it",
-	"sm":               "waits for its redesign",
 }
 
 // complexity is one more than the branches of a function: if, for, case, select

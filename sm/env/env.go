@@ -196,6 +196,19 @@ func (e *Env) EndPort(g ib.GUID) *topo.Port {
 	return &f.Ports[f.EndPort[i]]
 }
 
+// DescOf is the description of a node that is or was there; "" if it is not known.
+func (e *Env) DescOf(node ib.GUID) string {
+	if i, ok := e.Fabric.ByGUID[node]; ok && e.Fabric.Nodes[i].Desc != "" {
+		return e.Fabric.Nodes[i].Desc
+	}
+	if e.Snapshot != nil {
+		if i := e.Snapshot.NodeByGUID(node); i >= 0 {
+			return e.Snapshot.Nodes[i].Desc
+		}
+	}
+	return ""
+}
+
 // WherePort is where the end port of a port GUID is, the zero Where if the fabric has none.
 func (e *Env) WherePort(g ib.GUID) topo.Where {
 	if p := e.EndPort(g); p != nil {
