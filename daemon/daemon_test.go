@@ -103,6 +103,12 @@ func (r *rig) awaitUp() *subnet.Snapshot {
 	case s := <-r.up:
 		return s
 	case err := <-r.end:
+		select {
+		case s := <-r.up: // both had happened, and select took this one
+			r.end <- err
+			return s
+		default:
+		}
 		close(r.end)
 		r.t.Fatalf("Run ended before the subnet was up: %v", err)
 	case <-time.After(need.Patience):
