@@ -24,14 +24,14 @@ import (
 func (c *Core) wire() {
 	l := link{c}
 	c.placements = placement.New(&c.Env, c.lids)
-	c.router = routing.New(&c.Env, c.install, routing.Needs{Groups: c.groups, LIDs: c.lids, Placements: c.placements, Lanes: c.lanes, Jobs: l})
-	c.mover = lidmove.New(&c.Env, c.install, lidmove.Needs{Router: c.router, Groups: c.groups, Placements: c.placements, Conductor: l})
 	c.guids = guid.New(&c.Env, l, l, c.placements)
 	c.vports = vport.New(&c.Env, vport.Needs{Placements: c.placements, PKeys: l, Groups: l, Aliases: c.guids, Discovery: l})
 	c.pkeys = pkeymgr.New(&c.Env, pkeymgr.Needs{Aliases: c.guids, VPorts: c.vports, Placements: c.placements, Discovery: l})
 	c.absent = absent.New(&c.Env, absent.Needs{Keys: c.mkeys, LIDs: c.lids, VPorts: c.vports})
 	c.links = linkmgr.New(&c.Env, linkmgr.Needs{Discovery: l, Identity: c.absent, Tables: c.install, PKeys: c.pkeys})
 	c.lanes = lane.New(&c.Env, c.install, l, c.links)
+	c.router = routing.New(&c.Env, c.install, routing.Needs{Groups: c.groups, LIDs: c.lids, Placements: c.placements, Lanes: c.lanes, Jobs: l})
+	c.mover = lidmove.New(&c.Env, c.install, lidmove.Needs{Router: c.router, Groups: c.groups, Placements: c.placements, Conductor: l})
 	c.light = light.New(&c.Env, light.Needs{Discovery: l, Absent: c.absent, Keys: c.mkeys, Publisher: c})
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l})
 }
