@@ -21,6 +21,7 @@ import (
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
 	"heddle/sm/routing"
+	"heddle/sm/trap"
 	"heddle/sm/vport"
 	"heddle/subnet"
 )
@@ -46,6 +47,7 @@ type Core struct {
 	absent     *absent.Nodes
 	light      *light.Sweep
 	links      *linkmgr.Manager
+	traps      *trap.Receiver
 	mkeys      *mkey.Keys
 
 	// The states of the other parts (state.go).
@@ -53,7 +55,6 @@ type Core struct {
 	next     nextSweep
 	breaking breakState
 	peeking  peekState
-	trapping trapState
 	schedule schedule
 	shown    shownState
 	reg      region
@@ -81,11 +82,9 @@ func New(cfg config.Config) *Core {
 			}),
 		},
 		lids:     lid.New(),
-		trapping: trapState{sweepAt: mad.Never},
 		schedule: schedule{retryAt: mad.Never, reactivateAt: mad.Never, fullAt: mad.Never},
 		next:     nextSweep{pressAt: mad.Never},
 		breaking: breakState{at: mad.Never},
-		peeking:  peekState{heldAt: mad.Never},
 		hurry:    newHurry(),
 	}
 	c.Sweeper = c
@@ -300,6 +299,6 @@ func (c *Core) onRequest(p *mad.Packet, m *ib.MAD) {
 	case m.AttrID() == smp.AttrSMInfo && m.Method() == ib.MethodSet:
 		c.mastership.Set(p, m)
 	case m.AttrID() == smp.AttrNotice && m.Method() == ib.MethodTrap:
-		c.onTrap(p, m)
+		c.traps.Receive(p, m)
 	}
 }

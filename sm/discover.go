@@ -55,7 +55,7 @@ func (c *Core) startSweep(why string) {
 	c.mastership.Canceled()
 	c.next.wanted, c.sweep.again, c.sweep.recheck = false, false, false
 	c.Errs, c.sweep.refused = 0, false
-	c.trapping.sweepAt = mad.Never
+	c.traps.SweepBegins()
 	c.light.SweepBegins()
 	c.install.NewSweep()
 	if !part {

@@ -7,7 +7,6 @@ import (
 	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
-	"heddle/subnet"
 )
 
 // build turns an item into a request. It reports false if there is nothing
@@ -51,9 +50,7 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 			r.Retries = -1
 		}
 		return c.vports.Build(it, get, set)
-	case work.OpImageNow:
-		get(smp.AttrNodeInfo, 0)
-	case work.OpNodeDesc, work.OpDescNow:
+	case work.OpNodeDesc:
 		get(smp.AttrNodeDescription, 0)
 	case work.OpSwitchInfo, work.OpPeek:
 		get(smp.AttrSwitchInfo, 0)
@@ -93,8 +90,8 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		return
 	case work.OpAcknowledge:
 		return
-	case work.OpDescNow:
-		c.onDescNow(it, &comp)
+	case work.OpDescNow, work.OpImageNow:
+		c.traps.Answered(it, &comp)
 		return
 	case work.OpOwnInfo:
 		c.mastership.OwnInfo(it, &comp)
@@ -104,9 +101,6 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		return
 	case work.OpPeekPort:
 		c.onPeekPort(it, &comp)
-		return
-	case work.OpImageNow:
-		c.onImageNow(it, &comp)
 		return
 	case work.OpLate:
 		c.onLate(it, &comp)
@@ -165,15 +159,4 @@ func (c *Core) SetFailed(n int32, p int, what string, err error) {
 		kind, text = notice.KindMKeyRefused, what+" is not answered: the port is locked with an M_Key we do not have; give it with the configuration"
 	}
 	c.Problem(notice.Where{}, notice.Notice{Kind: kind, Level: notice.Warn, Where: c.Fabric.Where(n, p), Err: err, Text: text})
-}
-
-func (c *Core) ownLID() ib.LID {
-	if c.Fabric == nil || c.Fabric.Self == subnet.NoRef() {
-		return 0
-	}
-	p := c.Fabric.AgentPort(c.Fabric.Self.Node, c.Fabric.Self.Port)
-	if p.LID != 0 && p.Info.LID == p.LID {
-		return p.LID
-	}
-	return p.Info.LID
 }

@@ -15,6 +15,7 @@ import (
 	"heddle/sm/placement"
 	"heddle/sm/routing"
 	"heddle/sm/topo"
+	"heddle/sm/trap"
 	"heddle/sm/vport"
 	"heddle/subnet"
 )
@@ -33,6 +34,7 @@ func (c *Core) wire() {
 	c.router = routing.New(&c.Env, c.install, routing.Needs{Groups: c.groups, LIDs: c.lids, Placements: c.placements, Lanes: c.lanes, Jobs: l})
 	c.mover = lidmove.New(&c.Env, c.install, lidmove.Needs{Router: c.router, Groups: c.groups, Placements: c.placements, Conductor: l})
 	c.light = light.New(&c.Env, light.Needs{Discovery: l, Absent: c.absent, Keys: c.mkeys, Publisher: c})
+	c.traps = trap.New(&c.Env, trap.Needs{Sweeps: l, Light: c.light, VPorts: c.vports, Subscribers: l, Publisher: c})
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l})
 }
 

@@ -132,8 +132,8 @@ func (c *Core) onPeekPort(it work.Item, comp *mad.Completion) {
 	case c.BetweenSweeps():
 		c.router.Sign()
 		c.suspectNode(it.Node())
-		if soon < c.trapping.sweepAt {
-			c.trapping.sweepAt, c.next.why = soon, why
+		if c.traps.Hasten(soon) {
+			c.next.why = why
 		}
 	case c.breaking.at == mad.Never:
 		c.breaking.at, c.breaking.why = soon, why

@@ -47,7 +47,7 @@ func (c *Core) fillHead(s *subnet.Snapshot) {
 	c.router.Show(s)
 	s.PacketLife = c.Config.SubnetTimeOut
 	s.Partitions, s.BasePartitions = c.pkeys.InForce(), c.pkeys.Base()
-	s.LID = c.ownLID()
+	s.LID = c.OwnLID()
 	s.Master = subnet.SM{}
 	switch {
 	case c.State == subnet.Master && !c.WaitHandover:

@@ -4,7 +4,6 @@ import (
 	"heddle/ib"
 	"heddle/mad"
 	"heddle/sm/notice"
-	"heddle/sm/trap"
 	"heddle/subnet"
 )
 
@@ -50,25 +49,13 @@ type breakState struct {
 	carry carry
 }
 
-// peekState finds faults while a sweep is under way (peek.go, heldtraps.go).
+// peekState finds faults while a sweep is under way (peek.go).
 type peekState struct {
-	switches   []ib.GUID   // named by traps since the sweep began
-	answeredAt mad.Time    // when the last item ended
-	stalls     int         // times that paths were looked at since
-	stalledAt  mad.Time    // when they were looked at last
-	cutNew     bool        // a region sweep found a link down in this step
-	trappers   []heldTraps // switches that have just sent a trap
-	heldAt     mad.Time    // when they are looked at next
-}
-
-// trapState counts traps, and has the sweep that they asked for (traps.go).
-type trapState struct {
-	table      trap.Table
-	count      uint64
-	falseCount uint64
-	sweepAt    mad.Time
-	lastSweep  mad.Time
-	sweeps     int
+	switches   []ib.GUID // named by traps since the sweep began
+	answeredAt mad.Time  // when the last item ended
+	stalls     int       // times that paths were looked at since
+	stalledAt  mad.Time  // when they were looked at last
+	cutNew     bool      // a region sweep found a link down in this step
 }
 
 // schedule has the times of work between sweeps; mad.Never where there is none (timers.go).

@@ -15,9 +15,10 @@ import (
 func (c *Core) Status() Status {
 	s := Status{
 		State: c.State, Phase: c.Phase, Todo: c.Total, Done: c.Total - c.Pending, Up: c.Up,
-		PortGUID: c.Config.PortGUID, LID: c.ownLID(), Priority: c.Config.Priority,
-		Sweeps: c.Sweeps, Light: c.light.Count(), Traps: c.trapping.count, FalseTraps: c.trapping.falseCount, Last: c.sweep.lastReport,
+		PortGUID: c.Config.PortGUID, LID: c.OwnLID(), Priority: c.Config.Priority,
+		Sweeps: c.Sweeps, Light: c.light.Count(), Last: c.sweep.lastReport,
 	}
+	s.Traps, s.FalseTraps = c.traps.Counts()
 	var st mad.Stats
 	c.Engine.Stats(&st)
 	s.Window, s.InFlight = st.Window, st.Outstanding
@@ -51,7 +52,7 @@ func (c *Core) Status() Status {
 // Quiescent reports whether the core is between sweeps with none asked for:
 // nothing but timers and the fabric will make it do anything.
 func (c *Core) Quiescent() bool {
-	return c.Phase == notice.PhaseIdle && !c.next.wanted && c.trapping.sweepAt == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.vports.Unshown())
+	return c.Phase == notice.PhaseIdle && !c.next.wanted && c.traps.Next() == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.vports.Unshown())
 }
 
 // AttrStat counts the SMPs of one attribute.

@@ -84,7 +84,8 @@ func (c *Core) endSweep() {
 		}
 		c.next.wanted = true
 	case c.sweep.again && c.State == subnet.Master:
-		c.trapping.sweepAt, c.next.why = c.Now.Add(c.Config.TrapMinGap), c.sweep.againWhy
+		c.traps.SweepAt(c.Now.Add(c.Config.TrapMinGap))
+		c.next.why = c.sweep.againWhy
 	case mendable && !c.sweep.refused || c.Errs > 0 || len(c.Fabric.Problems) > 0:
 		// Left out for now; the interval grows while nothing changes.
 		if c.schedule.retryAt == mad.Never {

@@ -11,7 +11,7 @@ func (c *Core) nextTimer() mad.Time {
 		return mad.Never
 	}
 	t := c.Engine.NextTimer()
-	for _, u := range [...]mad.Time{c.install.Next(), c.trapping.sweepAt, c.mastership.Next(), c.pkeys.NextMembers()} {
+	for _, u := range [...]mad.Time{c.install.Next(), c.traps.Next(), c.mastership.Next(), c.pkeys.NextMembers()} {
 		t = min(t, u)
 	}
 	if c.presses() {
@@ -32,12 +32,7 @@ func (c *Core) nextTimer() mad.Time {
 
 // onTimers does what has come due.
 func (c *Core) onTimers() {
-	if c.trapping.sweepAt <= c.Now {
-		c.trapping.sweepAt = mad.Never
-		c.trapping.lastSweep = c.Now
-		c.next.urgent = true
-		c.AskSweep(c.next.why)
-	}
+	c.traps.Due()
 	c.mastership.Due()
 	c.pkeys.RetryMembers()
 	c.install.Due()
@@ -48,7 +43,7 @@ func (c *Core) onTimers() {
 		c.hurryUp()
 	}
 	if c.heldTimer() <= c.Now {
-		c.lookHeld()
+		c.traps.Look()
 	}
 	if c.breaking.at <= c.Now {
 		c.breaking.at = mad.Never
@@ -81,4 +76,13 @@ func (c *Core) onTimers() {
 	case c.light.Next() <= c.Now:
 		c.startLight()
 	}
+}
+
+// heldTimer is when switches that hold traps back are asked for news: while faults are dealt with,
+// and what switches say is comparable with what is known of them.
+func (c *Core) heldTimer() mad.Time {
+	if !c.Running() || c.Fabric.Graph == nil || !c.BetweenSweeps() && !c.peekable() {
+		return mad.Never
+	}
+	return c.traps.NextLook()
 }

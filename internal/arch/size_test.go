@@ -33,12 +33,10 @@ var longFuncs = map[string]string{
 // smFuncs are the functions of sm and the packages below it that wait for its
 // redesign.
 var smFuncs = []string{
-	"sm.Core.build",
 	"sm.Core.endSweep",
 	"sm.Core.onCompletion",
 	"sm.Core.onPortInfo",
 	"sm.Core.onReread",
-	"sm.Core.onTrap",
 }
 
 // wideStructs are structs over maxFields.

@@ -96,6 +96,18 @@ func (e *Env) Add(it work.Item) {
 // Finish ends an item.
 func (e *Env) Finish() { e.Pending-- }
 
+// OwnLID is the LID of our port, 0 if it has none.
+func (e *Env) OwnLID() ib.LID {
+	if e.Fabric == nil || e.Fabric.Self == subnet.NoRef() {
+		return 0
+	}
+	p := e.Fabric.AgentPort(e.Fabric.Self.Node, e.Fabric.Self.Port)
+	if p.LID != 0 && p.Info.LID == p.LID {
+		return p.LID
+	}
+	return p.Info.LID
+}
+
 // Failed counts a failed item that another sweep may repair.
 func (e *Env) Failed() { e.Errs++ }
 

@@ -18,6 +18,7 @@ import (
 	"heddle/mad"
 	"heddle/sm/env"
 	"heddle/sm/forward"
+	"heddle/sm/notice"
 	"heddle/sm/topo"
 	"heddle/sm/work"
 	"heddle/subnet"
@@ -141,6 +142,13 @@ func (s *Sweep) By(at mad.Time) { s.at = min(s.at, at) }
 func (s *Sweep) Within(d time.Duration) {
 	s.watchAt = min(s.watchAt, s.Now.Add(d))
 	s.By(s.watchAt)
+}
+
+// Soon brings the next light sweep forward if the subnet is up and nothing else is under way.
+func (s *Sweep) Soon() {
+	if s.Phase == notice.PhaseIdle && s.State == subnet.Master && s.Up {
+		s.Within(s.Config.TrapSettle)
+	}
 }
 
 // Arm sets the time of the next light sweep. Region sweeps do not postpone it: where hosts join

@@ -1,74 +1,295 @@
 package trap
 
 import (
+	"strconv"
 	"testing"
+	"time"
 
+	"github.com/cockroachdb/datadriven"
+
+	"heddle/fabric"
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/mad"
+	"heddle/sm/env/envtest"
+	"heddle/sm/notice"
+	"heddle/sm/topo"
+	"heddle/sm/work"
+	"heddle/subnet"
 )
 
-func TestCount(t *testing.T) {
-	var tab Table
-	s := Source{LID: 7, Trap: smp.TrapPortStateChange, Port: 3}
-	now := mad.Time(0)
-	for want := uint32(1); want < 2*Noisy; want++ {
-		now = now.Add(Window) // not longer than Window: it goes on
-		if k := tab.Count(now, s); k != want {
-			t.Fatalf("arrival %d counts as %d", want, k)
+// TestTranscripts drives the traps of a subnet of a switch with LID 9 and two hosts, h1 and h2, at
+// its ports 1 and 2, which have LIDs 1 and 2. h1 is the manager's own. Commands:
+//
+//	trap NUMBER [from=LID] [issuer=LID] [port=N] [about=description|capabilities|sm] [vendor=N]
+//	     [times=N]         traps arrive. issuer: the LID in the notice, if it is not from. Of
+//	                       several, what the last one does is shown
+//	phase NAME             what the manager is doing
+//	state NAME             the state of the mastership
+//	down                   the subnet is not up yet
+//	join                   the region sweep under way can take in what is suspected
+//	answer                 what was asked is answered with something new
+//	pass D                 virtual time passes; what is due is done
+//	sweep                  the sweep that was asked for begins and ends
+//	defer D                the last sweep wants another one later
+//	hasten D               a peek found a link down: the next sweep is wanted by then
+//	next                   when the next sweep is due
+//	counts                 how many traps there were
+func TestTranscripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		x := newFixture()
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			x.do(t, d)
+			x.requests()
+			return x.Record()
+		})
+	})
+}
+
+type fixture struct {
+	*envtest.Board
+	r     *Receiver
+	join  bool
+	asked []work.Item
+}
+
+func newFixture() *fixture {
+	x := &fixture{Board: envtest.New(2)}
+	f := x.Fabric
+	f.Nodes[0].Desc = "switch"
+	f.PortOf(0, 0).LID = 9
+	f.EndPort = append(f.EndPort, f.Nodes[0].First)
+	f.Graph = &fabric.Graph{LIDOwner: []int32{-1, 0, 1, -1, -1, -1, -1, -1, -1, 2}}
+	s := &subnet.Snapshot{Self: f.Self}
+	for i := range f.Nodes {
+		n := &f.Nodes[i]
+		n.Flags |= topo.NodeDesc
+		s.Nodes = append(s.Nodes, subnet.Node{Info: n.Info, Desc: n.Desc, First: int32(len(s.Ports)), OK: true})
+		ports := f.NodePorts(int32(i))
+		for k := range ports {
+			q := subnet.Port{
+				GUID: n.Info.PortGUID, Node: int32(i), Num: uint8(k), LID: ports[k].LID, Peer: ports[k].Peer, EndPort: -1,
+			}
+			if q.LID != 0 {
+				q.EndPort = 0
+			}
+			s.Ports = append(s.Ports, q)
 		}
 	}
-	if k := tab.Count(now, Source{LID: 8, Trap: s.Trap, Port: 3}); k != 1 {
-		t.Errorf("another source counts as %d", k)
+	s.Finish()
+	x.Snapshot, x.SnapshotFabric, x.Output = s, f, x
+	x.Phase, x.Config.SubnetTimeOut = notice.PhaseIdle, 15 // agents hold traps back for 134 ms
+	x.Engine = mad.NewEngine(mad.Config{Window: 4, MaxWindow: 4, Timeout: time.Second, Retries: 3})
+	x.r = New(&x.Env, Needs{x, x, x, x, x})
+	return x
+}
+
+// Send implements env.Output: TrapRepress.
+func (x *fixture) Send(p *mad.Packet) {
+	x.Printf("%v to LID %d\n", (*ib.MAD)(p.Data).Method(), p.Addr.LID)
+}
+
+// SuspectLID implements Sweeps.
+func (x *fixture) SuspectLID(lid ib.LID, whole bool) ib.GUID {
+	if lid == 9 && whole {
+		x.Printf("the next sweep reads the switch\n")
+		return envtest.SwitchGUID
 	}
-	if k := tab.Count(now.Add(Window+1), s); k != 1 {
-		t.Errorf("after a pause it counts as %d", k)
+	x.Printf("the next sweep reads LID %d\n", lid)
+	return 0
+}
+
+// ReadAll implements Sweeps.
+func (x *fixture) ReadAll() { x.Printf("the next sweep reads everything\n") }
+
+// Join implements Sweeps.
+func (x *fixture) Join() bool {
+	if x.join {
+		x.Printf("the sweep under way takes it in\n")
+	}
+	return x.join
+}
+
+// Peek implements Sweeps.
+func (x *fixture) Peek(g ib.GUID) {
+	if g != 0 {
+		x.Printf("the switch is asked for news\n")
 	}
 }
 
-// TestFull: a sender that makes up LIDs fills the table; who is in it is counted on, new
-// ones are ignored until there is room again.
-func TestFull(t *testing.T) {
-	var tab Table
-	for i := range maxSources {
-		tab.Count(mad.Time(i), Source{LID: ib.LID(i), Port: uint8(i >> 16)})
+// Sign implements Sweeps.
+func (x *fixture) Sign() {}
+
+// Plan implements Sweeps.
+func (x *fixture) Plan(why string) { x.Printf("sweep planned: %s\n", why) }
+
+// Begin implements Sweeps.
+func (x *fixture) Begin() { x.Printf("the sweep begins\n") }
+
+// Soon implements LightSweeps.
+func (x *fixture) Soon() { x.Printf("light sweep soon\n") }
+
+// Within implements LightSweeps.
+func (x *fixture) Within(d time.Duration) { x.Printf("light sweep within %v\n", d) }
+
+// By implements LightSweeps.
+func (x *fixture) By(at mad.Time) { x.Printf("light sweep in %v at most\n", at.Sub(x.Now)) }
+
+// Trapped implements VPorts.
+func (x *fixture) Trapped(trap uint16, from ib.LID) {
+	x.Printf("VPorts of LID %d changed (%d)\n", from, trap)
+}
+
+// Deliver implements Subscribers.
+func (x *fixture) Deliver(n smp.Notice, from mad.Addr) {
+	x.Printf("subscribers: trap %s from LID %d\n", number(&n), from.LID)
+}
+
+// Publish implements Publisher.
+func (x *fixture) Publish() { x.Printf("publish\n") }
+
+func (x *fixture) do(t *testing.T, d *datadriven.TestData) {
+	arg := func(i int) string { return d.CmdArgs[i].Key }
+	duration := func() time.Duration {
+		w, err := time.ParseDuration(arg(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
 	}
-	now := mad.Time(maxSources)
-	if k := tab.Count(now, Source{LID: 1, Port: 99}); k <= Noisy {
-		t.Errorf("a new source counts as %d although the table is full", k)
-	}
-	if k := tab.Count(now, Source{LID: 1}); k != 2 {
-		t.Errorf("one that is known counts as %d", k)
-	}
-	if k := tab.Count(now.Add(2*Window), Source{LID: 1, Port: 99}); k != 1 || len(tab.src) != 1 {
-		t.Errorf("later it counts as %d, %d are remembered", k, len(tab.src))
+	switch d.Cmd {
+	case "trap":
+		x.trap(t, d)
+	case "phase":
+		x.Phase = map[string]notice.Phase{
+			"idle": notice.PhaseIdle, "discover": notice.PhaseDiscover, "distribute": notice.PhaseDistribute,
+		}[arg(0)]
+	case "state":
+		x.State = map[string]subnet.SMState{"master": subnet.Master, "standby": subnet.Standby}[arg(0)]
+	case "down":
+		x.Up = false
+	case "join":
+		x.join = true
+	case "answer":
+		for _, it := range x.asked {
+			x.answer(it)
+		}
+		x.asked = x.asked[:0]
+	case "pass":
+		for end := x.Now.Add(duration()); ; {
+			x.Now = max(x.Now, min(end, x.r.Next(), x.r.NextLook()))
+			x.r.Due()
+			if x.r.NextLook() <= x.Now {
+				x.r.Look()
+				x.requests()
+			}
+			if x.Now >= end {
+				break
+			}
+		}
+	case "sweep":
+		x.r.SweepBegins()
+	case "defer":
+		x.r.SweepAt(x.Now.Add(duration()))
+	case "hasten":
+		x.Printf("%v\n", x.r.Hasten(x.Now.Add(duration())))
+	case "next":
+		if x.r.Next() == mad.Never {
+			x.Printf("no sweep is due\n")
+			break
+		}
+		x.Printf("sweep in %v\n", x.r.Next().Sub(x.Now))
+	case "counts":
+		all, untrue := x.r.Counts()
+		x.Printf("%d traps, %d of them false\n", all, untrue)
+	default:
+		t.Fatalf("unknown command %s", d.Cmd)
 	}
 }
 
-func TestClaims(t *testing.T) {
-	port := smp.NewTrap(smp.TrapLocalPhyErrors, smp.ProducerSwitch, 4, smp.DetailPort{LID: 5, PortNum: 6})
-	image := smp.NewTrap(smp.TrapSystemImageGUID, smp.ProducerCA, 9, smp.DetailImage{LID: 9})
-	vendor := port
-	vendor.IsGeneric = false
-	odd := port
-	odd.TrapNumber = 77
-	for _, c := range []struct {
-		name string
-		n    smp.Notice
-		kind uint16
-		lids [2]ib.LID
-		port uint8
-	}{
-		{"errors on a port", port, smp.TrapLocalPhyErrors, [2]ib.LID{4, 5}, 6},
-		{"another image GUID", image, smp.TrapSystemImageGUID, [2]ib.LID{9, 9}, 0},
-		{"a vendor's", vendor, Vendor, [2]ib.LID{4}, 0},
-		{"an unknown number", odd, Unknown, [2]ib.LID{4}, 0},
-	} {
-		if k := Kind(&c.n); k != c.kind {
-			t.Errorf("%s: kind %d, want %d", c.name, k, c.kind)
+// trap lets traps arrive.
+func (x *fixture) trap(t *testing.T, d *datadriven.TestData) {
+	num := func(key string, or int) int {
+		for _, a := range d.CmdArgs {
+			if a.Key == key {
+				n, err := strconv.Atoi(a.Vals[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
 		}
-		if l, p := Claims(&c.n); l != c.lids || p != c.port {
-			t.Errorf("%s: LIDs %v port %d, want %v and %d", c.name, l, p, c.lids, c.port)
-		}
+		return or
 	}
+	number, err := strconv.Atoi(d.CmdArgs[0].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := ib.LID(num("from", 9))
+	issuer := ib.LID(num("issuer", int(from)))
+	n := smp.Notice{IsGeneric: true, TrapNumber: uint16(number), IssuerLID: issuer}
+	switch n.TrapNumber {
+	case smp.TrapPortStateChange:
+		smp.DetailLID{LID: issuer}.Put(&n.DataDetails)
+	case smp.TrapLocalPhyErrors:
+		smp.DetailPort{LID: issuer, PortNum: uint8(num("port", 0))}.Put(&n.DataDetails)
+	case smp.TrapSystemImageGUID:
+		smp.DetailImage{LID: issuer, SystemImageGUID: 0x77}.Put(&n.DataDetails)
+	case smp.TrapLocalChange:
+		c := smp.DetailChange{LID: issuer, OtherLocalChanges: true}
+		for _, a := range d.CmdArgs[1:] {
+			switch {
+			case a.Key != "about":
+			case a.Vals[0] == "description":
+				c.ChangeFlags = smp.ChangeNodeDescription
+			case a.Vals[0] == "sm":
+				c.CapabilityMask = ib.CapIsSM
+			}
+		}
+		c.Put(&n.DataDetails)
+	}
+	if v := num("vendor", 0); v != 0 {
+		n.IsGeneric, n.Producer = false, uint32(v)
+	}
+	var m ib.MAD
+	smp.NewLID(&m, ib.MethodTrap, smp.AttrNotice, 0, 0)
+	n.Put(smp.Data(&m))
+	for i := range num("times", 1) {
+		if i > 0 {
+			x.Record()
+			x.Printf("after %d others:\n", i)
+		}
+		x.r.Receive(&mad.Packet{Addr: mad.Addr{LID: from}, Data: m[:]}, &m)
+	}
+}
+
+// requests writes down what was asked.
+func (x *fixture) requests() {
+	x.Engine.Pending(func(token uint64, _ bool) {
+		it := work.Item(token)
+		what := map[work.Op]string{
+			work.OpPeek: "PortStateChange", work.OpDescNow: "NodeDescription", work.OpImageNow: "NodeInfo",
+		}[it.Op()]
+		x.Printf("%s of %s is read\n", what, x.Fabric.Nodes[it.Node()].Desc)
+		x.asked = append(x.asked, it)
+	})
+	x.Engine.CancelAll()
+}
+
+// answer answers a request with something new.
+func (x *fixture) answer(it work.Item) {
+	var m ib.MAD
+	n := &x.Fabric.Nodes[it.Node()]
+	switch it.Op() {
+	case work.OpDescNow:
+		copy(smp.Data(&m), "new "+n.Desc)
+	case work.OpImageNow:
+		ni := n.Info
+		ni.SystemImageGUID = 0x77
+		ni.Put(smp.Data(&m))
+	default:
+		return
+	}
+	x.r.Answered(it, &mad.Completion{Token: uint64(it), MAD: &m})
+	x.Printf("%q has SystemImageGUID %v\n", n.Desc, n.Info.SystemImageGUID)
 }
