@@ -50,7 +50,7 @@ func (m *Manager) LinkFailed(a, b ref) {
 			Kind: notice.KindLinkHeld, Level: notice.Warn,
 			Where: f.Where(a.Node, int(a.Port)), Peer: f.Where(b.Node, int(b.Port)),
 			Text: "the link failed " + strconv.Itoa(l.Failures) + " times in a row and is held down until it has been quiet for " +
-				l.Until.Sub(l.Last).String() + ": look at the cable",
+				l.Until.Sub(l.Last).String() + ": check the cable",
 		})
 	}
 }

@@ -40,7 +40,7 @@ func (m *Manager) answeredPort(it work.Item, comp *mad.Completion) {
 		}
 	}
 	if p.Has(topo.PortEnd) && (pi.LID != p.LID || pi.LMC != p.LMC) {
-		m.Sweeper.SetFailed(n, int(num), "giving LID "+p.LID.String(), work.Unchanged(comp))
+		m.Sweeper.SetFailed(n, int(num), "assigning LID "+p.LID.String(), work.Unchanged(comp))
 		return
 	}
 	// An agent may apply part of a Set and answer with an error status. Another sweep would
@@ -48,7 +48,7 @@ func (m *Manager) answeredPort(it work.Item, comp *mad.Completion) {
 	if st := smp.StatusOf(comp.MAD); st != 0 && before.PortState == pi.PortState {
 		m.Notify(notice.Notice{
 			Kind: notice.KindSetFailed, Level: notice.Debug, Where: f.Where(n, int(num)), Err: &work.StatusError{Status: st},
-			Text: "Set(PortInfo) was answered with an error; what the port now shows is taken",
+			Text: "Set(PortInfo) was answered with an error; the values that the port shows are used",
 		})
 	}
 }

@@ -52,10 +52,10 @@ func (r *Receiver) reject(n *smp.Notice, from int32, claimed ib.LID) {
 	r.needs.Light.Soon()
 	w := notice.Notice{
 		Kind: notice.KindTrapFalse, Level: notice.Warn,
-		Text: "trap " + number(n) + " came from a LID that nobody has: it does not count",
+		Text: "trap " + number(n) + " came from a LID that is not assigned; it is ignored",
 	}
 	if from >= 0 {
-		w.Text = "trap " + number(n) + " in the name of LID " + claimed.String() + " came from here: it does not count"
+		w.Text = "trap " + number(n) + " claims to be from LID " + claimed.String() + " but came from this port; it is ignored"
 		w.Where = r.where(from)
 	}
 	r.Notify(w)
@@ -78,7 +78,7 @@ func (r *Receiver) tell(k notice.Kind, lv notice.Level, lid ib.LID, port uint8, 
 			n.Where.Port = int(port)
 		}
 	} else {
-		n.Text += " from LID " + lid.String() + ", which nobody has"
+		n.Text += " from LID " + lid.String() + ", which is not assigned"
 	}
 	r.Notify(n)
 }

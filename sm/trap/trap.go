@@ -200,7 +200,7 @@ func (r *Receiver) noisy(n *smp.Notice, from mad.Addr, src Source, port uint8) b
 	}
 	if k == Noisy {
 		r.tell(notice.KindTrapStorm, notice.Warn, src.LID, port,
-			"trap "+number(n)+" keeps coming and is ignored until it stops: look at the cable and the device")
+			"trap "+number(n)+" is repeated too often and is ignored until it stops: check the cable and the device")
 	}
 	if r.Phase == notice.PhaseIdle { // also where light sweeps are off
 		r.needs.Light.Within(Window)
@@ -215,7 +215,7 @@ func (r *Receiver) handle(n *smp.Notice, from int32, port uint8) {
 		return
 	}
 	if Kind(n) == Vendor {
-		r.tell(notice.KindTrap, notice.Info, issuer, 0, "vendor trap of "+strconv.Itoa(int(n.Producer)))
+		r.tell(notice.KindTrap, notice.Info, issuer, 0, "vendor trap, vendor ID "+strconv.Itoa(int(n.Producer)))
 		return
 	}
 	switch n.TrapNumber {
@@ -228,10 +228,10 @@ func (r *Receiver) handle(n *smp.Notice, from int32, port uint8) {
 		r.readImage(from)
 	case smp.TrapLocalPhyErrors, smp.TrapBufferOverrun, smp.TrapFlowCtlWatchdog:
 		r.tell(notice.KindPortUnhealthy, notice.Warn, issuer, port,
-			"trap "+number(n)+": errors on the link pass the threshold")
+			"trap "+number(n)+": link errors exceed the threshold")
 		r.needs.Light.Soon()
 	case smp.TrapBadMKey, smp.TrapBadPKey, smp.TrapBadQKey, smp.TrapBadPKeySwitchPort:
-		r.tell(notice.KindSecurity, notice.Warn, issuer, 0, "trap "+number(n)+": somebody used a wrong key")
+		r.tell(notice.KindSecurity, notice.Warn, issuer, 0, "trap "+number(n)+": a wrong key was used")
 		r.needs.Light.Soon()
 	default:
 		r.tell(notice.KindTrap, notice.Info, issuer, 0, "trap "+number(n))
@@ -252,7 +252,7 @@ func (r *Receiver) virtual(n *smp.Notice, issuer ib.LID) bool {
 		var d smp.DetailVPortKey
 		d.Get(&n.DataDetails)
 		r.tell(notice.KindSecurity, notice.Warn, issuer, 0,
-			"trap "+strconv.Itoa(int(trap))+": somebody used a wrong key at VPort "+strconv.Itoa(int(d.VPortIndex)))
+			"trap "+strconv.Itoa(int(trap))+": a wrong key was used at VPort "+strconv.Itoa(int(d.VPortIndex)))
 	default:
 		return false
 	}
