@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"heddle/ib"
+	"heddle/internal/vmtest"
 	"heddle/vm"
 )
 
@@ -153,7 +154,9 @@ func TestUFMPlugin(t *testing.T) {
 	p.remove(0x123, a) // nobody has heard of it
 	want(map[string]string{b: "0x0005", c: "0x7ffe"})
 	// Interfaces of virtual machines hold GUIDs too.
-	web := vm.ViewOf(vm.Interface{Name: "later", GUIDKind: vm.FunctionGUID, Keys: []vm.Membership{{PKey: 5}}}, vm.Interface{Name: "web", GUID: 0xAA, Keys: []vm.Membership{{PKey: 5}}})
+	web := vmtest.View(t,
+		vm.Create{I: vm.Interface{Name: "later", GUIDKind: vm.FunctionGUID, Keys: []vm.Membership{{PKey: 5}}}},
+		vm.Create{I: vm.Interface{Name: "web", GUID: 0xAA, Keys: []vm.Membership{{PKey: 5}}}})
 	web.Partitions = f.view.Partitions
 	f.view = web
 	want(map[string]string{b: "0x0005", c: "0x7ffe", "00000000000000aa": "0x0005"})

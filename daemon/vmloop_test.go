@@ -13,6 +13,7 @@ import (
 	"heddle/api"
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/vmtest"
 	"heddle/mad"
 	"heddle/shell"
 	"heddle/sm"
@@ -60,6 +61,7 @@ func TestVMReportsAreCounted(t *testing.T) {
 // TestVMWaits: who does not wait long enough is told what is stored and goes on;
 // the others get the answer.
 func TestVMWaits(t *testing.T) {
+	web := vmtest.View(t, vm.Create{I: vm.Interface{Name: "web"}}, vm.Attach{Name: "web", At: subnet.Place{Port: 1, Function: 1}})
 	synctest.Test(t, func(t *testing.T) {
 		var tags []uint64
 		d, l, _ := managed(t, subnet.Master, func(ev vm.Event, out *vm.Output) {
@@ -72,7 +74,7 @@ func TestVMWaits(t *testing.T) {
 					}
 					tags = append(tags, r.Tag)
 				}
-				out.Publish = vm.ViewOf(vm.Interface{Name: "web", Doing: "attach"})
+				out.Publish = web
 			case vm.Reports:
 				for _, tag := range tags {
 					out.Replies = append(out.Replies, vm.Reply{Tag: tag, Interface: vm.Interface{Name: "web", State: vm.Attached}})

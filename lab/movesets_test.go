@@ -8,6 +8,7 @@ import (
 
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/internal/routetest"
 	"heddle/mad"
 	"heddle/route"
 	"heddle/route/engine/file"
@@ -60,7 +61,7 @@ func fileChain(t testing.TB, kind string, params []string) RepairChain {
 	k.start(nil)
 	k.up()
 	var b bytes.Buffer
-	if err := osmdump.WriteLFTs(&b, k.m.Snap.Graph, k.m.Snap.Tables); err != nil {
+	if err := routetest.WriteLFTs(&b, k.m.Snap.Graph, k.m.Snap.Tables); err != nil {
 		t.Fatal(err)
 	}
 	d, err := osmdump.ReadRoutes(&b)

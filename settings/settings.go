@@ -174,9 +174,3 @@ func (e *Refused) Error() string {
 	}
 	return text
 }
-
-// Example is a value that a setting takes and that is not its default.
-func Example(s *Setting) string {
-	c := Defaults()
-	return s.value.other(&c)
-}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"heddle/internal/settingstest"
 	"heddle/sa"
 	"heddle/sm"
 	"heddle/vm"
@@ -40,7 +41,7 @@ func TestTable(t *testing.T) {
 		if !reflect.DeepEqual(v.Config, Defaults()) && s.Name != "sa-key" {
 			t.Errorf("%s: setting it to its default %q changes something", s.Name, s.Default())
 		}
-		text := s.value.other(&v.Config)
+		text := other(t, s)
 		if err := v.Set(s.Name, text, "here"); err != nil {
 			t.Errorf("%q is refused: %v", text, err)
 		}
@@ -154,7 +155,7 @@ func TestEveryFieldIsSet(t *testing.T) {
 	set := map[string]bool{}
 	for _, s := range All() {
 		c, d := Defaults(), Defaults()
-		if err := s.value.set(&c, s.value.other(&c)); err != nil {
+		if err := s.value.set(&c, other(t, s)); err != nil {
 			t.Fatal(err)
 		}
 		for name, pair := range map[string][2]any{
@@ -221,4 +222,12 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%v: %q, want %q", c.set, said, c.want)
 		}
 	}
+}
+
+// other is a value of a setting that is not its default.
+func other(t *testing.T, s *Setting) string {
+	return settingstest.Other(t, s.Name, s.Type(), s.Words(), s.Default(), func(text string) bool {
+		c := Defaults()
+		return s.value.set(&c, text) == nil && !reflect.DeepEqual(c, Defaults())
+	})
 }

@@ -104,7 +104,7 @@ var subnetTable = []Setting{
 				}
 				return "0x" + strconv.FormatUint(c.SAKey.Key, 16)
 			},
-			want: "a 64-bit number, or empty for a random one", example: "0x77",
+			want: "a 64-bit number, or empty for a random one",
 		},
 	},
 }
@@ -237,7 +237,7 @@ var hostTable = []Setting{
 				c.VM.GUIDFirst, c.VM.GUIDLast = a, b
 				return nil
 			},
-			show: poolText, want: "FIRST-LAST, two GUIDs such as 0x0200000000000001-0x02000000ffffffff", example: "0x0200000000000011-0x0200000000000fff",
+			show: poolText, want: "FIRST-LAST, two GUIDs such as 0x0200000000000001-0x02000000ffffffff",
 		},
 	},
 }

@@ -19,8 +19,6 @@ type value interface {
 	wanted() string           // the range, for messages: "a whole number from 0 to 15"
 	brief(unit string) string // the range, for help: "0 to 15"
 	words() []string
-	// other is a valid value that differs from that of c.
-	other(c *Config) string
 }
 
 // errRange is a value outside the range that wanted gives.
@@ -57,13 +55,6 @@ func (n number[T]) brief(unit string) string {
 		text += ", 0 = " + n.zero
 	}
 	return text
-}
-
-func (n number[T]) other(c *Config) string {
-	if v := *n.at(c); v < n.max {
-		return fmt.Sprint(v + 1)
-	}
-	return fmt.Sprint(n.min)
 }
 
 // longest bounds every time, so that sums and multiples fit.
@@ -114,8 +105,6 @@ func (d span) brief(string) string {
 	return "0 = " + d.zero
 }
 
-func (d span) other(c *Config) string { return Time(*d.at(c) + 3*time.Second) }
-
 // Time formats a time without the trailing zeros of time.Duration.String.
 func Time(d time.Duration) string {
 	s := d.String()
@@ -145,11 +134,10 @@ func (b boolean) set(c *Config, text string) error {
 	return nil
 }
 
-func (b boolean) text(c *Config) string  { return strconv.FormatBool(*b.at(c)) }
-func (b boolean) wanted() string         { return "true or false" }
-func (b boolean) brief(string) string    { return "true or false" }
-func (b boolean) words() []string        { return nil }
-func (b boolean) other(c *Config) string { return strconv.FormatBool(!*b.at(c)) }
+func (b boolean) text(c *Config) string { return strconv.FormatBool(*b.at(c)) }
+func (b boolean) wanted() string        { return "true or false" }
+func (b boolean) brief(string) string   { return "true or false" }
+func (b boolean) words() []string       { return nil }
 
 // text is any text, as a file's name.
 type text struct{ at func(*Config) *string }
@@ -160,7 +148,6 @@ func (t text) text(c *Config) string         { return *t.at(c) }
 func (t text) wanted() string                { return "a text" }
 func (t text) brief(string) string           { return "" }
 func (t text) words() []string               { return nil }
-func (t text) other(c *Config) string        { return *t.at(c) + "x" }
 
 // list is words separated by commas. The caller checks them, because it knows,
 // for example, the engines.
@@ -182,11 +169,10 @@ func (l list) set(c *Config, s string) error {
 	return nil
 }
 
-func (l list) text(c *Config) string  { return strings.Join(*l.at(c), ",") }
-func (l list) wanted() string         { return "words separated by commas" }
-func (l list) brief(string) string    { return "" }
-func (l list) words() []string        { return l.known }
-func (l list) other(c *Config) string { return "x,y" }
+func (l list) text(c *Config) string { return strings.Join(*l.at(c), ",") }
+func (l list) wanted() string        { return "words separated by commas" }
+func (l list) brief(string) string   { return "" }
+func (l list) words() []string       { return l.known }
 
 // choice is one of a set of words.
 type choice[T comparable] struct {
@@ -230,15 +216,6 @@ func (x choice[T]) words() (names []string) {
 		names = append(names, w.name)
 	}
 	return names
-}
-
-func (x choice[T]) other(c *Config) string {
-	for _, w := range x.all {
-		if w.v != *x.at(c) {
-			return w.name
-		}
-	}
-	return ""
 }
 
 // orList is "a, b or c".
@@ -330,8 +307,6 @@ func (m mask[T]) brief(string) string {
 	return strings.Join(m.words()[2:], ",") + ", all, or keep to leave ports unchanged"
 }
 
-func (m mask[T]) other(c *Config) string { return m.bits[0].name }
-
 // key is a 64-bit number.
 type key[T ~uint64] struct{ at func(*Config) *T }
 
@@ -353,17 +328,15 @@ func (k key[T]) text(c *Config) string {
 	return strconv.FormatUint(uint64(*k.at(c)), 10)
 }
 
-func (k key[T]) wanted() string         { return "a 64-bit number" }
-func (k key[T]) brief(string) string    { return "64 bits" }
-func (k key[T]) words() []string        { return nil }
-func (k key[T]) other(c *Config) string { return fmt.Sprintf("%#x", uint64(*k.at(c))+17) }
+func (k key[T]) wanted() string      { return "a 64-bit number" }
+func (k key[T]) brief(string) string { return "64 bits" }
+func (k key[T]) words() []string     { return nil }
 
 // special is a value with a form of its own.
 type special struct {
-	parse   func(c *Config, s string) error
-	show    func(c *Config) string
-	want    string
-	example string
+	parse func(c *Config, s string) error
+	show  func(c *Config) string
+	want  string
 }
 
 func (x special) kind() string                  { return "text" }
@@ -372,4 +345,3 @@ func (x special) text(c *Config) string         { return x.show(c) }
 func (x special) wanted() string                { return x.want }
 func (x special) brief(string) string           { return "" }
 func (x special) words() []string               { return nil }
-func (x special) other(*Config) string          { return x.example }

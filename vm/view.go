@@ -19,15 +19,6 @@ type View struct {
 	list table
 }
 
-// ViewOf is a View of interfaces, for tests of who reads Views.
-func ViewOf(list ...Interface) *View {
-	v := &View{}
-	for i := range list {
-		v.list.put(&entry{Interface: list[i]})
-	}
-	return v
-}
-
 // Len is how many interfaces there are.
 func (v *View) Len() int { return v.list.n }
 

@@ -78,7 +78,10 @@ func TestViewFrom(t *testing.T) {
 	for i := range 1000 {
 		list = append(list, Interface{Name: fmt.Sprintf("%04d", 2*i)})
 	}
-	v := ViewOf(list...)
+	v := &View{}
+	for i := range list {
+		v.list.put(&entry{Interface: list[i]})
+	}
 	if v.Len() != 1000 || v.Interface("0002") == nil || v.Interface("0001") != nil || (&View{}).Interface("a") != nil {
 		t.Fatal(v.Len())
 	}

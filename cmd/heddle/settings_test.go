@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"heddle/internal/settingstest"
 	"heddle/settings"
 )
 
@@ -80,7 +81,10 @@ func TestSettingsEverywhere(t *testing.T) {
 // same sets a setting in each way, to a value that is not its default.
 func same(t *testing.T, command string, s *settings.Setting) {
 	t.Helper()
-	text := settings.Example(s)
+	text := settingstest.Other(t, s.Name, s.Type(), s.Words(), s.Default(), func(text string) bool {
+		v := settings.New()
+		return v.Set(s.Name, text, "test") == nil && !reflect.DeepEqual(v.Config, settings.Defaults())
+	})
 	given := map[string]settings.Config{}
 	for _, way := range []string{"flag", "variable", "file"} {
 		root := newRoot()

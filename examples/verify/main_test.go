@@ -9,9 +9,9 @@ import (
 
 	"heddle/fabric"
 	"heddle/internal/fabrictest"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/minhop"
-	"heddle/route/osmdump"
 )
 
 // TestRun: tables without cycles pass, shortest paths around a ring do not.
@@ -36,7 +36,7 @@ func TestRun(t *testing.T) {
 		if err := fabric.WriteNetlist(&netlist, f); err != nil {
 			t.Fatal(err)
 		}
-		if err := osmdump.WriteLFTs(&dump, g, tables); err != nil {
+		if err := routetest.WriteLFTs(&dump, g, tables); err != nil {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()

@@ -117,8 +117,8 @@ var algorithms = []string{"internal/heap", "internal/toposort"}
 
 // testSupport are packages that no program may contain.
 var testSupport = []string{
-	"internal/abitest", "internal/fabrictest", "internal/ibtools", "internal/madtest", "internal/need", "internal/routetest", "internal/storetest",
-	"internal/wiretest",
+	"internal/abitest", "internal/fabrictest", "internal/ibtools", "internal/madtest", "internal/need", "internal/routetest",
+	"internal/settingstest", "internal/storetest", "internal/vmtest", "internal/wiretest",
 }
 
 // impure are the imports that a pure package must not have, with the reason.

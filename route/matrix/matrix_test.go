@@ -311,7 +311,7 @@ func (fromFile) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error)
 		return nil, err
 	}
 	var b bytes.Buffer
-	if err := osmdump.WriteLFTs(&b, g, tb); err != nil {
+	if err := routetest.WriteLFTs(&b, g, tb); err != nil {
 		return nil, err
 	}
 	d, err := osmdump.ReadRoutes(&b)

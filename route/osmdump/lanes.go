@@ -124,49 +124,6 @@ func pad(b []byte, to int) []byte {
 	return b
 }
 
-// WriteLFTs writes the unicast tables as opensm-lfts.dump, the form that
-// OpenSM's and our own file engine read: LIDs without a route are left out,
-// and the port that owns each LID is named.
-func WriteLFTs(w io.Writer, g *fabric.Graph, t *route.Tables) error {
-	out := bufio.NewWriterSize(w, 1<<16)
-	var line []byte
-	for s := range g.Switches {
-		sw := &g.Switches[s]
-		line = appendDec(append(line[:0], "Unicast lids [0-"...), int(t.TopLID), 1)
-		line = appendDec(append(line, "] of switch Lid "...), int(g.EndPorts[sw.EndPort].LID), 1)
-		line, _ = sw.GUID.AppendText(append(line, " guid "...))
-		line = append(line, " (''):\n"...)
-		out.Write(line)
-		for l := 1; l <= int(t.TopLID); l++ {
-			p := t.Entry(int32(s), ib.LID(l))
-			if p == route.Drop {
-				continue
-			}
-			line = appendHex(append(line[:0], "0x"...), uint64(l), 4)
-			line = appendDec(append(line, ' '), int(p), 3)
-			line = append(line, " # "...)
-			if l < len(g.LIDOwner) && g.LIDOwner[l] != fabric.NoLID {
-				e := &g.EndPorts[g.LIDOwner[l]]
-				kind := "Channel Adapter"
-				switch e.Type {
-				case ib.NodeSwitch:
-					kind = "Switch"
-				case ib.NodeRouter:
-					kind = "Router"
-				}
-				line, _ = e.GUID.AppendText(append(append(line, kind...), " portguid "...))
-				line = append(line, ": ''\n"...)
-			} else {
-				line = append(line, "unknown node and type\n"...)
-			}
-			out.Write(line)
-		}
-		line = append(appendDec(line[:0], int(t.TopLID), 1), " lids dumped\n"...)
-		out.Write(line)
-	}
-	return out.Flush()
-}
-
 // Groups are the trees of tables in the form that WriteMCFDBs takes.
 func Groups(g *fabric.Graph, m *route.Multicast) []Multicast {
 	if m == nil {

@@ -3,7 +3,6 @@
 // work with Heddle:
 //
 //   - opensm.fdbs: WriteFDBs
-//   - opensm-lfts.dump: WriteLFTs
 //   - opensm.mcfdbs: WriteMCFDBs
 //   - opensm-subnet.lst: WriteSubnet
 //   - opensm-sl2vl.dump: WriteSL2VL

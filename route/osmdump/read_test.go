@@ -10,6 +10,7 @@ import (
 
 	"heddle/fabric"
 	"heddle/ib"
+	"heddle/internal/routetest"
 	"heddle/route"
 	"heddle/route/engine/torus"
 	"heddle/route/engine/updn"
@@ -149,7 +150,7 @@ func TestFormats(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", b.String(), want)
 	}
 	b.Reset()
-	if err := osmdump.WriteLFTs(&b, g, tb); err != nil {
+	if err := routetest.WriteLFTs(&b, g, tb); err != nil {
 		t.Fatal(err)
 	}
 	want := `Unicast lids [0-4] of switch Lid 3 guid 0x0000000000200000 (''):
@@ -183,7 +184,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		var a, b, sl, vl bytes.Buffer
 		for _, err := range []error{
-			osmdump.WriteLFTs(&a, g, tb), osmdump.WriteFDBs(&b, g, tb), osmdump.WritePathSL(&sl, g, tb), osmdump.WriteSL2VL(&vl, g, tb),
+			routetest.WriteLFTs(&a, g, tb), osmdump.WriteFDBs(&b, g, tb), osmdump.WritePathSL(&sl, g, tb), osmdump.WriteSL2VL(&vl, g, tb),
 		} {
 			if err != nil {
 				t.Fatal(err)

@@ -116,9 +116,6 @@ func (k Kind) String() string {
 // Where names a port for people.
 type Where = topo.Where
 
-// PathString prints a directed path as diagnostics take it: 0,1,7.
-func PathString(p []byte) string { return topo.PathString(p) }
-
 // Notice is a typed fact for logs, events and people.
 type Notice struct {
 	Kind  Kind

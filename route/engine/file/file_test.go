@@ -48,7 +48,7 @@ func routes(t testing.TB, write func(b *bytes.Buffer) error) *osmdump.Routes {
 }
 
 func lfts(t testing.TB, g *fabric.Graph, tb *route.Tables) *osmdump.Routes {
-	return routes(t, func(b *bytes.Buffer) error { return osmdump.WriteLFTs(b, g, tb) })
+	return routes(t, func(b *bytes.Buffer) error { return routetest.WriteLFTs(b, g, tb) })
 }
 
 func fdbs(t testing.TB, g *fabric.Graph, tb *route.Tables) *osmdump.Routes {
