@@ -119,6 +119,7 @@ var algorithms = []string{"internal/heap", "internal/toposort"}
 var testSupport = []string{
 	"internal/abitest", "internal/fabrictest", "internal/ibtools", "internal/madtest", "internal/need", "internal/routetest",
 	"internal/settingstest", "internal/storetest", "internal/vmtest", "internal/wiretest",
+	"sm/env/envtest",
 }
 
 // impure are the imports that a pure package must not have, with the reason.
