@@ -89,12 +89,12 @@ func TestVMWaits(t *testing.T) {
 		defer end()
 		out, err := d.Perform(impatient, ops)
 		if err != nil || !out[0].Waiting || out[0].Interface.Name != "web" || !errors.Is(out[1].Err, vm.ErrNotFound) || out[1].Waiting {
-			t.Errorf("who does not wait: %+v, %v", out, err)
+			t.Errorf("an impatient request: %+v, %v", out, err)
 		}
 		over, end := context.WithCancel(ctx)
 		end()
 		if out, err = d.Perform(over, ops); err != nil || !out[0].Waiting || !errors.Is(out[1].Err, vm.ErrNotFound) {
-			t.Errorf("who does not wait at all: %+v, %v", out, err)
+			t.Errorf("a request that does not wait: %+v, %v", out, err)
 		}
 		go func() {
 			<-time.After(time.Minute)

@@ -65,7 +65,7 @@ func placed(list []subnet.Placement) []subnet.PlacementReport {
 	return out
 }
 
-// migrations takes n interfaces elsewhere, batch at a time.
+// migrations moves n interfaces, batch at a time.
 func migrations(b *testing.B, r *rig, n, batch, round int) {
 	var out Output
 	now := mad.Time(0)
@@ -141,8 +141,8 @@ func BenchmarkPublished(b *testing.B) {
 	}
 }
 
-// BenchmarkCreate makes and deletes one interface among 46,000, with a P_Key that
-// 460 have.
+// BenchmarkCreate makes and deletes one interface among 46,000, with a P_Key that 460
+// interfaces have.
 func BenchmarkCreate(b *testing.B) {
 	r := population(b, 46000)
 	b.ReportAllocs()

@@ -16,16 +16,15 @@ const (
 	// patience is how long an operation waits for the subnet manager before it is
 	// answered as Waiting.
 	patience = 5 * time.Second
-	// retryStore is how long the core waits before it tries again to store what
-	// the subnet manager told and the store did not take.
+	// retryStore is how long the core waits between attempts to store reports of the subnet
+	// manager after the store failed.
 	retryStore = 10 * time.Second
 )
 
-// Core is the address manager. One transaction is under way at a time: events
-// that come while it is being stored wait, and then are one transaction
-// together. What a transaction changes is in the tables of the Core at once, and
-// taken back if it cannot be stored; the published View never shows it before it
-// is.
+// Core is the address manager. One transaction is in progress at a time. Events that arrive
+// while it is being stored wait; together they form the next transaction. A transaction changes
+// the tables of the Core immediately, and undoes the changes if they cannot be stored. The
+// published View shows only what is stored.
 type Core struct {
 	cfg     Config
 	now     mad.Time
@@ -38,19 +37,18 @@ type Core struct {
 	functions functions
 	pool      pool
 
-	queue []item // not dealt with yet
-	look  bool   // the snapshot was not compared with what is under way yet
-	// retryAt is when reports in the queue that the store did not take may be
-	// tried again.
+	queue []item // not processed yet
+	look  bool   // the snapshot has not been compared with the operations in progress
+	// retryAt is when reports that could not be stored may be tried again.
 	retryAt mad.Time
-	tx      *tx // under way; nil: none
+	tx      *tx // in progress; nil: none
 	gen     uint64
 
 	waits map[string][]waiter // replies that are due when an operation ends, by interface
-	due   []deadline          // ascending; of those in waits, and of some that are answered
+	due   []deadline          // ascending; of those in waits, and of some that have been answered
 
 	view    *View
-	changed bool // the view did since it was published
+	changed bool // the view has changed since it was published
 	fading  map[ib.GUID]bool
 }
 
@@ -64,8 +62,8 @@ type item struct {
 type waiter struct {
 	tag uint64
 	op  string   // one of the Doing constants
-	at  mad.Time // it is answered as Waiting then
-	// create: it is a Create, whose interface is there if the attach fails.
+	at  mad.Time // when it is answered as Waiting
+	// create: the request is a Create, whose interface exists even if the attach fails.
 	create bool
 }
 
@@ -98,7 +96,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 		c.snap, c.look = ev.Snap, true
 	case Reports:
 		for i := range ev.List {
-			r := ev.List[i] // the list is the caller's
+			r := ev.List[i] // a copy: the list belongs to the caller
 			c.queue = append(c.queue, item{rep: &r})
 		}
 	case Requests:
@@ -109,7 +107,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case Persisted:
 		if c.tx != nil && ev.Gen == c.gen {
 			c.onPersisted(ev.Err)
-			c.publish() // before what comes next changes anything
+			c.publish() // before the next transaction changes anything
 		}
 	case Timer:
 	}
@@ -122,8 +120,7 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	c.out = nil
 }
 
-// onStart takes what the store held, and has the subnet manager put it where it
-// is to be.
+// onStart loads the stored records and passes all placements to the subnet manager.
 func (c *Core) onStart(records []store.Record) {
 	if c.started {
 		return
@@ -176,7 +173,7 @@ func (c *Core) loadInterface(r *store.Record) error {
 	return nil
 }
 
-// clash says which of e's names, addresses and places another interface has.
+// clash reports the name, address or place of e that belongs to another interface.
 func (c *Core) clash(e *entry) error {
 	if c.named[e.Name] != nil {
 		return errors.New("it is there twice")
@@ -200,7 +197,7 @@ func (c *Core) clash(e *entry) error {
 	return nil
 }
 
-// work deals with what has come, as one transaction.
+// work processes the queue as one transaction.
 func (c *Core) work() {
 	if !c.started || c.tx != nil || !c.look && len(c.queue) == 0 {
 		return
@@ -212,7 +209,7 @@ func (c *Core) work() {
 	c.retryAt = 0
 	if c.look {
 		c.look = false
-		c.lookAround()
+		c.snapshotChanged()
 	}
 	items := c.queue
 	c.queue = nil
@@ -235,8 +232,8 @@ func (c *Core) work() {
 	c.out.PersistGen = c.gen
 }
 
-// asked reports whether a request is in the queue: it is tried at once, and with it
-// what the store did not take.
+// asked reports whether a request is in the queue. It is tried immediately, together with
+// reports that could not be stored.
 func (c *Core) asked() bool {
 	for i := range c.queue {
 		if c.queue[i].req != nil {
@@ -251,8 +248,8 @@ func (c *Core) onPersisted(err error) {
 		c.commit()
 		return
 	}
-	// Nothing was told or done: all is as before. Who asked is told; what the
-	// subnet manager reported stays true and is tried again.
+	// Nothing was published or passed on, so the state is as before. Requests are answered with
+	// the error. Reports of the subnet manager remain true and are tried again.
 	t := c.tx
 	c.undo()
 	c.look = true
@@ -271,8 +268,8 @@ func (c *Core) onPersisted(err error) {
 	c.tell("vm_store", true, "what changed of interfaces could not be stored, and is as before: %v", err)
 }
 
-// lastReports are the last one of each GUID, in the order of these. A failing store
-// must not make a list without end.
+// lastReports keeps the last report of each GUID, in their order, so that the list stays
+// bounded while the store fails.
 func lastReports(list []item) []item {
 	last := make(map[ib.GUID]int, len(list))
 	for i := range list {
@@ -295,7 +292,7 @@ func (c *Core) shown(name string) Interface {
 	return Interface{Name: ""}
 }
 
-// expire answers those who have waited long enough.
+// expire answers requests whose time is over.
 func (c *Core) expire() {
 	for len(c.due) > 0 && c.due[0].at <= c.now {
 		c.answerWaiting(c.due[0].name, c.due[0].at)
@@ -303,8 +300,8 @@ func (c *Core) expire() {
 	}
 }
 
-// answerWaiting answers those who wait for an interface and have until then at
-// most; their operation goes on.
+// answerWaiting answers requests that wait for an interface with a deadline up to then. Their
+// operation continues.
 func (c *Core) answerWaiting(name string, until mad.Time) {
 	list := c.waits[name]
 	left := list[:0]
@@ -325,7 +322,7 @@ func (c *Core) answerWaiting(name string, until mad.Time) {
 func (c *Core) nextTimer() mad.Time {
 	t := mad.Never
 	if c.tx != nil {
-		return t // Persisted comes first
+		return t // the Persisted event comes first
 	}
 	if len(c.due) > 0 {
 		t = c.due[0].at
@@ -336,7 +333,7 @@ func (c *Core) nextTimer() mad.Time {
 	return t
 }
 
-// publish shows what is stored.
+// publish publishes the stored state.
 func (c *Core) publish() {
 	if !c.started || c.tx != nil || !c.changed {
 		return

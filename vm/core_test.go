@@ -16,8 +16,8 @@ import (
 	"heddle/subnet"
 )
 
-// rig drives a core as its shell does, with a store and a subnet manager that
-// does what it is told to.
+// rig drives a core as its shell does, with a store and a subnet manager that carries out all
+// placements.
 type rig struct {
 	t     testing.TB
 	c     *Core
@@ -32,7 +32,7 @@ type rig struct {
 	parts      int // times that memberships were told
 	out        Output
 
-	// obey has placements reported as placed at once.
+	// obey: placements are reported as placed immediately.
 	obey   bool
 	refuse map[subnet.Place]string // and these as refused
 	cause  subnet.Cause            // of refusals
@@ -56,7 +56,7 @@ func (r *rig) start() {
 	r.step(Start{Records: st.Records})
 }
 
-// step hands the core an event, and does what it asks for.
+// step passes an event to the core, and carries out its output.
 func (r *rig) step(ev Event) {
 	for events := []Event{ev}; len(events) > 0; events = events[1:] {
 		r.out.Reset()
@@ -70,7 +70,7 @@ func (r *rig) step(ev Event) {
 	}
 }
 
-// effects takes what the core told, and returns what the subnet manager says.
+// effects records the output of the core, and returns the reports of the subnet manager.
 func (r *rig) effects(out *Output) []subnet.PlacementReport {
 	if out.Publish != nil {
 		r.view = out.Publish
@@ -137,7 +137,7 @@ func (r *rig) do(op Op) Reply {
 	return a
 }
 
-// ok is do of what must succeed.
+// ok is do for an operation that must succeed.
 func (r *rig) ok(op Op) Interface {
 	r.t.Helper()
 	a := r.do(op)
@@ -147,7 +147,8 @@ func (r *rig) ok(op Op) Interface {
 	return a.Interface
 }
 
-// fails is do of what must fail as want, in words that has some in common with.
+// fails is do for an operation that must fail with the error want and a text that contains
+// words.
 func (r *rig) fails(op Op, want error, words string) {
 	r.t.Helper()
 	if a := r.do(op); !errors.Is(a.Err, want) || !strings.Contains(a.Err.Error(), words) {
@@ -263,7 +264,7 @@ func snapshot(gone []ib.GUID, vports ...seenVPort) *subnet.Snapshot {
 	return s
 }
 
-// up has the core see the subnet.
+// up shows the subnet to the core.
 func (r *rig) up(gone ...ib.GUID) { r.step(Published{snapshot(gone)}) }
 
 // TestLife: an interface from its creation to its end.

@@ -12,15 +12,15 @@ import (
 	"heddle/subnet"
 )
 
-// functions are the GUIDs of virtual functions: the "GUID administration index table"
-// of each hypervisor. A function gets one when the first interface that wants it comes
-// there, and keeps it, whoever is there later.
+// functions are the GUIDs of virtual functions: the "GUID administration index table" of each
+// hypervisor. A function gets one when the first interface of kind FunctionGUID is placed
+// there, and keeps it for later interfaces.
 type functions struct {
 	guid   map[subnet.Place]ib.GUID
 	owner  map[ib.GUID]subnet.Place
 	fresh  []subnet.Place // of this transaction
 	unread map[string]bool
-	shown  []FunctionAddress // as last published; it is never changed
+	shown  []FunctionAddress // as last published; immutable
 }
 
 // FunctionAddress is the GUID of a virtual function.
@@ -49,7 +49,7 @@ func (f *functions) ops() []store.Op {
 	return ops
 }
 
-// undo takes back what this transaction gave.
+// undo removes the GUIDs that this transaction assigned.
 func (f *functions) undo(pool *pool) {
 	for _, p := range f.fresh {
 		g := f.guid[p]
@@ -63,8 +63,8 @@ func (f *functions) undo(pool *pool) {
 	f.fresh = nil
 }
 
-// commit brings what is shown up to date. That costs as much as functions have GUIDs,
-// and is due once for each of them.
+// commit updates the published list. It costs time proportional to the number of GUIDs, once
+// for each new GUID.
 func (f *functions) commit() {
 	if len(f.fresh) == 0 {
 		return
@@ -81,7 +81,7 @@ func comparePlaces(a, b subnet.Place) int {
 	return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Function, b.Function))
 }
 
-// bind gives the function p a GUID of the pool, if e is to have it and it has none.
+// bind assigns a GUID of the pool to function p, if e uses the function's GUID and p has none.
 func (c *Core) bind(e *entry, p subnet.Place) error {
 	f := &c.functions
 	if e.GUIDKind != FunctionGUID || f.guid[p] != 0 {
@@ -102,8 +102,8 @@ func (c *Core) bind(e *entry, p subnet.Place) error {
 	return nil
 }
 
-// take gives e the GUID of the function where its placement is to be, if it is to have
-// that: the one of Finish's destination, else of its place.
+// take gives e the GUID of its function, if e is of kind FunctionGUID: that of the destination
+// during Finish, otherwise that of its place.
 func (c *Core) take(e *entry) {
 	if e.GUIDKind != FunctionGUID {
 		return
@@ -149,7 +149,7 @@ func decodeFunction(key, v []byte) (a FunctionAddress, err error) {
 	return a, checkGUID(a.GUID)
 }
 
-// loadFunction takes the record of a function's GUID.
+// loadFunction loads the record of a function's GUID.
 func (c *Core) loadFunction(r *store.Record) error {
 	f := &c.functions
 	a, err := decodeFunction(r.Key, r.Value)

@@ -11,8 +11,8 @@ import (
 	"heddle/subnet"
 )
 
-// TestFunctionGUID: an interface has the GUID of the function where it is; that stays
-// when it goes, over a restart too, and is the next one's.
+// TestFunctionGUID: an interface has the GUID of its function. The function keeps it when the
+// interface leaves, also over a restart, and the next interface has it.
 func TestFunctionGUID(t *testing.T) {
 	r := newRig(t)
 	r.up()
@@ -31,7 +31,7 @@ func TestFunctionGUID(t *testing.T) {
 	}
 	r.fails(Create{Interface{Name: "db", GUID: two}}, ErrConflict, "function "+at(sharedB, 3).String())
 	if i := r.ok(Create{Interface{Name: "db"}}); i.GUID != two+1 {
-		t.Fatalf("%+v: the pool gave what a function has", i)
+		t.Fatalf("%+v: the pool assigned the GUID of a function", i)
 	}
 	r.restart()
 	r.up()
@@ -66,7 +66,7 @@ func TestFunctionGUID(t *testing.T) {
 	r.ok(Delete{"other", true})
 	r.ok(Delete{"web", true})
 	if p := r.view.Pools; p.GUIDsUsed != 3 || len(r.placements) != 0 {
-		t.Fatalf("%+v %v: functions keep theirs", p, r.placements)
+		t.Fatalf("%+v %v: want the GUIDs kept by the functions", p, r.placements)
 	}
 	// A static one at a function with a GUID has its own.
 	if i := r.ok(Attach{"db", at(sharedB, 3)}); i.GUID != two+1 {
@@ -74,7 +74,7 @@ func TestFunctionGUID(t *testing.T) {
 	}
 }
 
-// has checks who is told to be in a partition.
+// has checks the members of a partition as the subnet manager received them.
 func (r *rig) has(k ib.PKey, want ...ib.GUID) {
 	r.t.Helper()
 	var got []ib.GUID
@@ -90,8 +90,7 @@ func (r *rig) has(k ib.PKey, want ...ib.GUID) {
 	}
 }
 
-// TestFunctionGUIDGoesBack: a migration that is refused, or given up on its way, ends
-// with the old GUID.
+// TestFunctionGUIDGoesBack: a migration that is refused or rolled back ends with the old GUID.
 func TestFunctionGUIDGoesBack(t *testing.T) {
 	r := newRig(t)
 	r.up()
@@ -171,8 +170,8 @@ func TestFunctionGUIDPlaces(t *testing.T) {
 	}
 }
 
-// TestFunctionGUIDHandedOn: who comes in the same transaction in which another one goes
-// has its GUID, whose placement is not dropped.
+// TestFunctionGUIDHandedOn: when one interface leaves a function and another comes in the same
+// transaction, the second has the GUID, and its placement is not dropped.
 func TestFunctionGUIDHandedOn(t *testing.T) {
 	r := newRig(t)
 	r.up()

@@ -21,7 +21,7 @@ func attached(t *testing.T, kind subnet.LIDKind) *rig {
 	return r
 }
 
-// told reports whether a notice of that kind says all the words.
+// told reports whether a notice of that kind contains all the words.
 func (r *rig) told(kind string, words ...string) bool {
 next:
 	for _, n := range r.notices {
@@ -38,10 +38,10 @@ next:
 	return false
 }
 
-// restart ends the core's life and begins another.
+// restart replaces the core by a new one with the same store.
 func (r *rig) restart() { r.start() }
 
-// TestAttachRefused: the interface is again what it was before.
+// TestAttachRefused: after a refused attach the interface has its old state.
 func TestAttachRefused(t *testing.T) {
 	r := newRig(t)
 	r.up()
@@ -66,8 +66,8 @@ func TestAttachRefused(t *testing.T) {
 	}
 }
 
-// TestFinishRefused: what cannot be at its new place is back at the old one, and
-// says why.
+// TestFinishRefused: an interface whose new place refuses it is at the old place, with the
+// reason.
 func TestFinishRefused(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	r.refuse[at(hyperB, 2)] = "switch S1 does not take block 0"
@@ -96,8 +96,7 @@ func TestFinishRefused(t *testing.T) {
 	r.fails(RollBack{"web"}, ErrConflict, "finished")
 }
 
-// TestSourceGone: the place where it was refuses too; the address is to be there all
-// the same.
+// TestSourceGone: the old place refuses a rollback too; the address stays assigned to it.
 func TestSourceGone(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	r.refuse[at(hyperB, 2)], r.refuse[at(hyperA, 1)] = "no", "it died"
@@ -129,8 +128,8 @@ func TestSourceGone(t *testing.T) {
 	}
 }
 
-// TestDestinationVanishes: before Finish that is refused; during it the interface
-// goes back.
+// TestDestinationVanishes: if the destination vanishes before Finish, Finish is refused; during
+// Finish the interface is rolled back.
 func TestDestinationVanishes(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	r.fails(Migrate{"web", at(absent, 1)}, ErrConflict, "not in the subnet")
@@ -142,7 +141,7 @@ func TestDestinationVanishes(t *testing.T) {
 	r.obey = false
 	tag := r.ask(Finish{"web"})[0]
 	if _, early := r.replies[tag]; early {
-		t.Fatal("told before the subnet manager was done")
+		t.Fatal("replied before the subnet manager was done")
 	}
 	r.obey = true
 	r.up(hyperB)
@@ -153,7 +152,7 @@ func TestDestinationVanishes(t *testing.T) {
 	r.is("web", Attached, at(hyperA, 1))
 }
 
-// is2 checks the state and what is under way.
+// is2 checks the state and the operation in progress.
 func (r *rig) is2(name string, st State, doing string) {
 	r.t.Helper()
 	if i := r.view.Interface(name); i.State != st || i.Doing != doing {
@@ -161,7 +160,7 @@ func (r *rig) is2(name string, st State, doing string) {
 	}
 }
 
-// TestRestartInTheMiddle: what was under way goes on.
+// TestRestartInTheMiddle: operations in progress continue after a restart.
 func TestRestartInTheMiddle(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	r.ok(Migrate{"web", at(hyperB, 2)})
@@ -187,7 +186,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestRollBackOnTheWay: a migration that is given up while it goes on.
+// TestRollBackOnTheWay: a migration is rolled back during Finish.
 func TestRollBackOnTheWay(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	g := r.view.Interface("web").GUID
@@ -209,7 +208,7 @@ func TestRollBackOnTheWay(t *testing.T) {
 	}
 }
 
-// TestStoreFails: nothing is told or done, and all is as before.
+// TestStoreFails: nothing is published or passed on, and the state is as before.
 func TestStoreFails(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	r.ok(Migrate{"web", at(hyperB, 2)})
@@ -240,8 +239,7 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// TestReportNotStored: what the subnet manager did is true; it is stored when that
-// is possible, and told then.
+// TestReportNotStored: a report that cannot be stored is stored and published later.
 func TestReportNotStored(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	r.ok(Migrate{"web", at(hyperB, 2)})
@@ -251,12 +249,12 @@ func TestReportNotStored(t *testing.T) {
 	r.store.FailNext = 2
 	r.step(Reports{[]subnet.PlacementReport{{GUID: g, Place: at(hyperB, 2), State: subnet.PlacementPlaced, LID: 101}}})
 	if _, told := r.replies[tag]; told || !r.told("vm_store") {
-		t.Fatal("told what is not stored")
+		t.Fatal("published state that is not stored")
 	}
 	r.is2("web", Migrating, DoingFinish)
 	r.step(Timer{}) // too early
 	if r.store.FailNext != 1 {
-		t.Fatal("tried again at once")
+		t.Fatal("tried again immediately")
 	}
 	for range 2 {
 		r.now = r.out.Timer
@@ -269,8 +267,8 @@ func TestReportNotStored(t *testing.T) {
 	r.is("web", Attached, at(hyperB, 2))
 }
 
-// TestWaits: a place that is not there is waited for, its function chosen when it
-// is known what it can hold, and what cannot be is refused then.
+// TestWaits: an operation waits for an absent port. When its functions have been read, one is
+// chosen, or the operation is refused.
 func TestWaits(t *testing.T) {
 	r := newRig(t)
 	r.ok(Create{Interface{Name: "early", LIDKind: subnet.OwnLID}})
@@ -345,7 +343,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestOvertaken: who waits for what is undone meanwhile is told.
+// TestOvertaken: a request that waits for an operation is answered when another one undoes it.
 func TestOvertaken(t *testing.T) {
 	r := newRig(t)
 	r.up()
@@ -363,8 +361,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// TestOneBatch: what comes in one event is stored in one write and moves together,
-// and what it undoes is not done.
+// TestOneBatch: operations of one event are stored in one write and move together. An operation
+// that a later one undoes is not carried out.
 func TestOneBatch(t *testing.T) {
 	r := newRig(t)
 	r.up()

@@ -9,7 +9,7 @@ import (
 	"heddle/store"
 )
 
-// members are who has which P_Key: by its interface, or by itself (AddMembers).
+// members says which GUIDs have which P_Keys: through an interface, or directly (AddMembers).
 type members struct {
 	keys    map[ib.PKey]*group
 	given   int                  // memberships of AddMembers
@@ -20,20 +20,20 @@ type members struct {
 	ops []store.Op     // of this transaction
 	log []memberChange // of this transaction
 
-	list  []partition.Partition // as last told, ascending
+	list  []partition.Partition // as last passed to the subnet manager, ascending
 	shown []Members             // as last published, ascending
 }
 
 // group is a partition.
 type group struct {
-	made          bool // by AddMembers: it stays without members
+	made          bool // by AddMembers: it exists also without members
 	index0, ipoib bool
 	who           map[ib.GUID]grant
 	moved         map[ib.GUID]struct{} // whose grant changed in this transaction
-	list          []partition.Member   // as last told, ascending by GUID; it is never changed
+	list          []partition.Member   // as last passed on, ascending by GUID; immutable
 }
 
-// grant is what a GUID has of a partition, by itself and by its interface.
+// grant is the membership of a GUID in a partition, direct and through its interface.
 type grant struct{ self, iface as }
 
 type as uint8
@@ -51,7 +51,7 @@ func asOf(isFull bool) as {
 	return limited
 }
 
-// membership is what a grant comes to: full if either says so.
+// membership is the result of a grant: full if either membership is full.
 func (g grant) membership() partition.Membership {
 	if max(g.self, g.iface) == full {
 		return partition.Full
@@ -59,8 +59,8 @@ func (g grant) membership() partition.Membership {
 	return partition.Limited
 }
 
-// memberChange is what AddMembers or RemoveMembers changed, as it was. GUID 0: of
-// the partition.
+// memberChange is the old state of what AddMembers or RemoveMembers changed. GUID 0: of the
+// partition.
 type memberChange struct {
 	pkey                ib.PKey
 	guid                ib.GUID
@@ -72,7 +72,7 @@ func (m *members) init() {
 	m.keys, m.known, m.touched = map[ib.PKey]*group{}, map[ib.GUID]int{}, map[ib.PKey]struct{}{}
 }
 
-// knows reports whether a GUID is a member of a partition by itself.
+// knows reports whether a GUID is a direct member of a partition.
 func (m *members) knows(g ib.GUID) bool { return m.known[g] > 0 }
 
 func (m *members) group(k ib.PKey) *group {
@@ -84,7 +84,7 @@ func (m *members) group(k ib.PKey) *group {
 	return g
 }
 
-// peek is the partition, an empty one if there is none.
+// peek returns the partition, or an empty one if it does not exist.
 func (m *members) peek(k ib.PKey) *group {
 	if g := m.keys[k]; g != nil {
 		return g
@@ -125,8 +125,7 @@ func (m *members) regrant(old, new *entry) { //nolint:revive // old and new are 
 	give(new, true)
 }
 
-// setSelf makes guid a member by itself, or none, and reports whether that is a
-// change.
+// setSelf sets or removes the direct membership of guid and reports whether that is a change.
 func (m *members) setSelf(k ib.PKey, guid ib.GUID, to as) bool {
 	v := m.peek(k).who[guid]
 	if v.self == to {
@@ -147,7 +146,7 @@ func (m *members) setSelf(k ib.PKey, guid ib.GUID, to as) bool {
 	return true
 }
 
-// setMade sets what a partition of AddMembers is.
+// setMade sets the attributes of a partition of AddMembers.
 func (m *members) setMade(k ib.PKey, made, index0, ipoib bool) bool {
 	if g := m.peek(k); g.made == made && g.index0 == index0 && g.ipoib == ipoib {
 		return false
@@ -164,7 +163,7 @@ func (m *members) setMade(k ib.PKey, made, index0, ipoib bool) bool {
 	return true
 }
 
-// change is setSelf, stored and to be undone.
+// change is setSelf with a store operation and an entry for undo.
 func (m *members) change(k ib.PKey, guid ib.GUID, to as) {
 	was := m.peek(k).who[guid].self
 	if !m.setSelf(k, guid, to) {
@@ -178,7 +177,7 @@ func (m *members) change(k ib.PKey, guid ib.GUID, to as) {
 	}
 }
 
-// changeMade is setMade, stored and to be undone.
+// changeMade is setMade with a store operation and an entry for undo.
 func (m *members) changeMade(k ib.PKey, made, index0, ipoib bool) {
 	g := m.peek(k)
 	was := memberChange{pkey: k, made: g.made, index0: g.index0, ipoib: g.ipoib}
@@ -235,7 +234,7 @@ func (c *Core) removeMembers(op *RemoveMembers) error {
 	m := &c.members
 	g := m.keys[op.PKey]
 	if g == nil {
-		return nil // nobody is a member: it is as was asked for
+		return nil // there are no members, so the request is fulfilled
 	}
 	guids := op.GUIDs
 	if op.All {
@@ -250,7 +249,7 @@ func (c *Core) removeMembers(op *RemoveMembers) error {
 	return nil
 }
 
-// selves are the members by themselves, ascending.
+// selves are the direct members, ascending.
 func (g *group) selves() []ib.GUID {
 	var list []ib.GUID
 	for guid, v := range g.who {
@@ -264,8 +263,8 @@ func (g *group) selves() []ib.GUID {
 
 func (m *members) dirty() bool { return len(m.touched) > 0 }
 
-// undo takes back what AddMembers and RemoveMembers did in this transaction.
-// What interfaces did has been taken back with them.
+// undo reverts AddMembers and RemoveMembers of this transaction. Memberships of interfaces have
+// been reverted with their interfaces.
 func (m *members) undo() {
 	for _, u := range slices.Backward(m.log) {
 		if u.guid == 0 {
@@ -287,8 +286,8 @@ func (m *members) undo() {
 
 func (g *group) empty() bool { return !g.made && len(g.who) == 0 }
 
-// commit returns all partitions. It costs as much as there are partitions, and
-// members of those that this transaction changed.
+// commit returns all partitions. It costs time proportional to the number of partitions, and of
+// members of those that changed.
 func (m *members) commit() []partition.Partition {
 	changed := make([]ib.PKey, 0, len(m.touched))
 	for k := range m.touched {
@@ -355,8 +354,8 @@ func (g *group) merge() {
 	g.list = append(list, old...)
 }
 
-// partition is g as the subnet manager is told of it. It is named by its P_Key, so
-// that what was revoked is kept back from others and not from itself.
+// partition is g as the subnet manager receives it. Its name is its P_Key, so that the
+// quarantine of a revoked key applies to other partitions and not to the same one.
 func (g *group) partition(k ib.PKey) partition.Partition {
 	p := partition.Partition{Name: k.String(), PKey: k, Index0: g.index0, Members: g.list}
 	if g.ipoib {

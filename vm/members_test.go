@@ -11,7 +11,7 @@ import (
 	"heddle/partition"
 )
 
-// TestMembers: AddMembers and RemoveMembers as UFM's calls have it.
+// TestMembers: AddMembers and RemoveMembers as UFM's calls use them.
 func TestMembers(t *testing.T) {
 	r := newRig(t)
 	a, b, c := ib.GUID(0xA), ib.GUID(0xB), ib.GUID(0xC)
@@ -52,7 +52,7 @@ func TestMembers(t *testing.T) {
 	all("[{0x0005 0x0005 false 0 false [0x000000000000000a 0x000000000000000c] []} {0x0007 0x0007 false 0 false [0x000000000000000a] []}]")
 	for _, p := range r.out.Partitions {
 		if p.PKey == 5 && p.Members[0].As != partition.Full {
-			t.Fatal("limited, and full by itself")
+			t.Fatal("limited through its interface, and full directly")
 		}
 	}
 	r.ok(RemoveMembers{PKey: 5, GUIDs: []ib.GUID{a, c}})
@@ -75,7 +75,7 @@ func TestMembers(t *testing.T) {
 	want(Members{PKey: 0x7FFF, Full: []ib.GUID{a}})
 }
 
-// TestBroadcastLimit: a policy has room for so many groups.
+// TestBroadcastLimit: the number of partitions with a broadcast group is bounded.
 func TestBroadcastLimit(t *testing.T) {
 	r := newRig(t)
 	var ops []Op
@@ -95,11 +95,11 @@ func TestBroadcastLimit(t *testing.T) {
 	}
 }
 
-// view2 are the partitions as they were told.
+// view2 are the partitions as the subnet manager received them.
 func (r *rig) view2() []partition.Partition { return r.c.members.list }
 
-// TestMembersTwin: lists that are brought up to date are those of a twin that
-// makes them anew.
+// TestMembersTwin: lists that are updated incrementally equal those of a model that makes them
+// anew.
 func TestMembersTwin(t *testing.T) {
 	for seed := range 30 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 7))

@@ -10,8 +10,8 @@ import (
 	"heddle/subnet"
 )
 
-// twin is what an address manager is to do, without storing, waiting or indexes: the
-// table of docs/vm.md as plainly as it can be written.
+// twin is a model of an address manager without store, waiting or indices: the table of
+// docs/vm.md as simple code.
 type twin struct {
 	vms    map[string]*twinVM
 	refuse func(subnet.Place) bool
@@ -61,7 +61,7 @@ func (w *twin) taken(p subnet.Place) bool {
 	return false
 }
 
-// choose is the place that is meant, and whether it can be had.
+// choose is the place that an operation names, and whether it is free.
 func (w *twin) choose(p subnet.Place) (subnet.Place, error) {
 	n := w.size[p.Port]
 	if n == 0 || int(p.Function) > n {
@@ -100,7 +100,7 @@ func nameOf(op Op) string {
 	return ""
 }
 
-// do is what comes of an operation: whether it succeeds.
+// do carries out an operation in the model and reports whether it succeeds.
 func (w *twin) do(op Op) bool {
 	switch op := op.(type) {
 	case Create:
@@ -178,7 +178,8 @@ func (w *twin) do(op Op) bool {
 	return true
 }
 
-// TestTwin: thousands of operations, with refusals, full disks and restarts, come to what the twin says.
+// TestTwin: thousands of operations, with refusals, full disks and restarts, lead to the state
+// of the model.
 func TestTwin(t *testing.T) {
 	succeeded, failed := 0, 0
 	for seed := range 60 {
@@ -258,7 +259,7 @@ func TestTwin(t *testing.T) {
 					t.Fatalf("seed %d, %+v: %v", seed, o, a.Err)
 				}
 				if r.store.FailNext == 0 && durable(r.view) != before {
-					t.Fatalf("seed %d: a write failed, and it is\n%s, was\n%s", seed, durable(r.view), before)
+					t.Fatalf("seed %d: a write failed; the state is\n%s, was\n%s", seed, durable(r.view), before)
 				} else if r.store.FailNext == 1 { // nothing was to be stored
 					w.do(o)
 				}
@@ -286,6 +287,6 @@ func TestTwin(t *testing.T) {
 	}
 	t.Logf("%d succeeded, %d failed", succeeded, failed)
 	if succeeded < 2000 || failed < 2000 {
-		t.Error("this proves little")
+		t.Error("too few operations failed or succeeded for a meaningful test")
 	}
 }

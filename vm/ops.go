@@ -6,9 +6,8 @@ import (
 	"heddle/subnet"
 )
 
-// request does what an operation asks for, as far as it is the core's to do, and
-// has it answered when that is stored, or when the subnet manager has done the
-// rest.
+// request carries out the core's part of an operation. The request is answered when this is
+// stored, or when the subnet manager has done its part.
 func (c *Core) request(r *Request) {
 	switch op := r.Op.(type) {
 	case Create:
@@ -42,7 +41,7 @@ func (c *Core) request(r *Request) {
 	}
 }
 
-// with calls f with the interface of that name, or answers that there is none.
+// with calls f with the interface of that name, or answers that it does not exist.
 func (c *Core) with(r *Request, name string, f func(*entry)) {
 	if e := c.named[name]; e != nil {
 		f(e)
@@ -63,7 +62,7 @@ func (c *Core) create(r *Request, i *Interface) {
 	}
 	if old := c.named[n.Name]; old != nil {
 		if !old.same(n) {
-			err = conflict("interface %q is there with other addresses or P_Keys (GUID %v, %v LID): delete it first, or take another name", n.Name, old.GUID, old.LIDKind)
+			err = conflict("interface %q exists with other addresses or P_Keys (GUID %v, %v LID): delete it first, or take another name", n.Name, old.GUID, old.LIDKind)
 		}
 		c.created(r, old, i.Place, err)
 		return
@@ -79,15 +78,15 @@ func (c *Core) create(r *Request, i *Interface) {
 	}
 	c.change(nil, e)
 	if e.GUIDKind == FunctionGUID {
-		c.tell("vm_created", false, "interface %q has the GUID of the function where it will be", e.Name)
+		c.tell("vm_created", false, "interface %q gets the GUID of its function when it has a place", e.Name)
 	} else {
 		c.tell("vm_created", false, "interface %q has GUID %v", e.Name, e.GUID)
 	}
 	c.created(r, e, i.Place, nil)
 }
 
-// created answers the Create of e, which is there, unless err says that it is another
-// one; with a place it is attached first.
+// created answers the Create of e, which exists. err says that the existing interface differs.
+// With a place it is attached first.
 func (c *Core) created(r *Request, e *entry, at subnet.Place, err error) {
 	if err != nil || at == (subnet.Place{}) {
 		c.reply(r, e.Name, err)
@@ -98,44 +97,44 @@ func (c *Core) created(r *Request, e *entry, at subnet.Place, err error) {
 	}
 }
 
-// notAttached is what a Create is told whose interface cannot be at its place.
+// notAttached is the error of a Create whose interface cannot be at its place.
 func notAttached(err error) error { return fmt.Errorf("it is created, but not attached: %w", err) }
 
-// mayCreate says which of e's addresses another one has.
+// mayCreate reports an address of e that belongs to another interface or port.
 func (c *Core) mayCreate(e *entry) error {
 	if c.unread[e.Name] {
-		return conflict("an interface %q is stored in a form that this version cannot read: take another name", e.Name)
+		return conflict("the stored interface %q is in a format that this version cannot read: take another name", e.Name)
 	}
 	if c.list.n >= maxInterfaces {
-		return noRoom("%d interfaces, and there can be no more: delete some", c.list.n)
+		return noRoom("there are %d interfaces, the maximum: delete some", c.list.n)
 	}
 	for _, g := range e.guids() {
 		if name, ok := c.byGUID[g]; ok {
-			return conflict("interface %q: GUID %v is interface %q's: take another one, or none for a dynamic one", e.Name, g, name)
+			return conflict("interface %q: GUID %v belongs to interface %q: choose another GUID, or omit it", e.Name, g, name)
 		}
 		if p, ok := c.functions.owner[g]; ok {
-			return conflict("interface %q: GUID %v is that of function %v: take another one, or none for a dynamic one", e.Name, g, p)
+			return conflict("interface %q: GUID %v belongs to function %v: choose another GUID, or omit it", e.Name, g, p)
 		}
 		if at := c.shownAt(g); at != "" {
-			return conflict("interface %q: GUID %v is %s: take another one, or none for a dynamic one", e.Name, g, at)
+			return conflict("interface %q: GUID %v belongs to %s: choose another GUID, or omit it", e.Name, g, at)
 		}
 	}
 	if !e.Pinned {
 		return nil
 	}
 	if name, ok := c.byLID[e.LID]; ok {
-		return conflict("interface %q: LID %d is interface %q's: take another one, or none for any", e.Name, e.LID, name)
+		return conflict("interface %q: LID %d belongs to interface %q: choose another LID, or omit it", e.Name, e.LID, name)
 	}
 	s := c.up()
 	if s == nil {
-		return nil // the subnet manager says if it cannot be
+		return nil // the subnet manager refuses it if it is impossible
 	}
 	if i := s.PortByLID(e.LID); i >= 0 && s.Ports[i].GUID != e.GUID {
 		p := &s.Ports[i]
-		return conflict("interface %q: LID %d is that of port %v of %q: take another one, or none for any", e.Name, e.LID, p.GUID, s.Nodes[p.Node].Desc)
+		return conflict("interface %q: LID %d belongs to port %v of %q: choose another LID, or omit it", e.Name, e.LID, p.GUID, s.Nodes[p.Node].Desc)
 	}
 	if c.pool.lids > 0 && int(e.LID) > c.pool.lids {
-		return conflict("interface %q: LID %d: the smallest forwarding table of the subnet ends at LID %d: take a lower one, or none for any", e.Name, e.LID, c.pool.lids)
+		return conflict("interface %q: LID %d: the smallest forwarding table of the subnet ends at LID %d: choose a lower LID, or omit it", e.Name, e.LID, c.pool.lids)
 	}
 	return nil
 }
@@ -145,8 +144,8 @@ func matches(at, p subnet.Place) bool {
 	return at.Port == p.Port && (at.Function == 0 || at.Function == p.Function)
 }
 
-// attach gives e a place, and answers r when it is there. An error says why it cannot
-// be there; then nothing is changed, and r is not answered.
+// attach gives e a place, and answers r when e is there. If it returns an error, nothing has
+// changed and r is not answered.
 func (c *Core) attach(r *Request, e *entry, at subnet.Place) error {
 	if e.State == Attached || e.State == Migrating {
 		return c.attachAgain(r, e, at)
@@ -172,13 +171,13 @@ func (c *Core) attach(r *Request, e *entry, at subnet.Place) error {
 	return nil
 }
 
-// attachAgain is attach of what is attached.
+// attachAgain is attach of an interface that is attached.
 func (c *Core) attachAgain(r *Request, e *entry, at subnet.Place) error {
 	switch {
 	case !matches(at, e.Place):
 		return conflict("interface %q is at %v: detach it first, or migrate it", e.Name, e.Place)
 	case e.Doing == DoingDetach:
-		return conflict("interface %q is being detached from %v: ask again when it is", e.Name, e.Place)
+		return conflict("interface %q is being detached from %v: repeat the request when that is done", e.Name, e.Place)
 	case e.Doing == DoingAttach || e.Doing == DoingRollBack:
 		c.await(r, e.Name, e.Doing)
 		if c.awaited(at.Port) != "" {
@@ -190,8 +189,8 @@ func (c *Core) attachAgain(r *Request, e *entry, at subnet.Place) error {
 	return nil
 }
 
-// move keeps a place for e and moves it there. What migrate takes, finish does not
-// refuse in the same step.
+// move reserves a place for e and moves it there. After migrate succeeds, finish cannot fail in
+// the same step.
 func (c *Core) move(r *Request, e *entry, to subnet.Place) {
 	if err := c.migrate(e, to); err != nil {
 		c.reply(r, e.Name, err)
@@ -200,7 +199,7 @@ func (c *Core) move(r *Request, e *entry, to subnet.Place) {
 	c.finish(r, c.named[e.Name])
 }
 
-// migrate keeps a place for e, or says why it cannot be there.
+// migrate reserves a place for e, or says why e cannot be there.
 func (c *Core) migrate(e *entry, to subnet.Place) error {
 	switch {
 	case e.State == Created || e.State == Detached:
@@ -216,11 +215,11 @@ func (c *Core) migrate(e *entry, to subnet.Place) error {
 	if err == nil && !known {
 		switch s, i := c.port(to.Port); {
 		case s == nil:
-			err = conflict("interface %q: the subnet is not up, so it cannot be said whether it can go to port %v: ask again when it is", e.Name, to.Port)
+			err = conflict("interface %q: the subnet is not up, so port %v cannot be checked: repeat the request when it is up", e.Name, to.Port)
 		case i < 0:
-			err = conflict("interface %q: port %v is not in the subnet: see that its host is on and its cable is in, then ask again", e.Name, to.Port)
+			err = conflict("interface %q: port %v is not in the subnet: check that its host is on and its cable connected, then repeat the request", e.Name, to.Port)
 		default:
-			err = conflict("interface %q: port %v was not yet asked what it can hold: ask again in a second", e.Name, to.Port)
+			err = conflict("interface %q: the virtual functions of port %v have not been read yet: repeat the request in a second", e.Name, to.Port)
 		}
 	}
 	if err == nil {
@@ -229,7 +228,7 @@ func (c *Core) migrate(e *entry, to subnet.Place) error {
 	if err != nil {
 		return err
 	}
-	if e.Doing == DoingRollBack { // which its placement goes on with
+	if e.Doing == DoingRollBack { // its placement continues with the rollback
 		c.end(e.Name, DoingFinish, conflict("interface %q was rolled back and is at %v", e.Name, e.Place))
 		c.still(e.Name)
 	}
@@ -244,7 +243,7 @@ func (c *Core) migrate(e *entry, to subnet.Place) error {
 	if e.GUIDKind == FunctionGUID {
 		with = ", where its GUID will be " + c.functions.guid[at].String()
 	}
-	c.tell("vm_migrating", false, "interface %q (GUID %v) is at %v and has a place at %v%s", e.Name, e.GUID, e.Place, at, with)
+	c.tell("vm_migrating", false, "interface %q (GUID %v) is at %v and has a place reserved at %v%s", e.Name, e.GUID, e.Place, at, with)
 	return nil
 }
 
@@ -252,7 +251,7 @@ func (c *Core) finish(r *Request, e *entry) {
 	if e.State != Migrating {
 		switch {
 		case e.Doing == DoingRollBack || e.last == rolledBack && e.State == Attached:
-			c.reply(r, e.Name, conflict("interface %q stays at %v, its migration was rolled back (%s): migrate it anew", e.Name, e.Place, cmpReason(e.why, "as was asked for")))
+			c.reply(r, e.Name, conflict("interface %q stays at %v, because its migration was rolled back (%s): migrate it again", e.Name, e.Place, cmpReason(e.why, "as requested")))
 		case e.State == Attached && e.last == finished && e.Doing == "":
 			c.reply(r, e.Name, nil)
 		default:
@@ -266,7 +265,7 @@ func (c *Core) finish(r *Request, e *entry) {
 			return
 		}
 		if c.absent(e.Dest.Port) {
-			c.reply(r, e.Name, conflict("interface %q: port %v is not in the subnet any more: roll the migration back, or see that its host is on and its cable is in and ask again", e.Name, e.Dest.Port))
+			c.reply(r, e.Name, conflict("interface %q: port %v is not in the subnet any more: roll the migration back, or check that its host is on and its cable connected and repeat the request", e.Name, e.Dest.Port))
 			return
 		}
 		e = c.update(e, func(n *entry) {
@@ -299,7 +298,7 @@ func (c *Core) rollBack(r *Request, e *entry) {
 			n.rollBack()
 		})
 		if e.Doing == "" {
-			c.tell("vm_rolled_back", false, "interface %q (GUID %v) stays at %v and gives up %v", e.Name, e.GUID, e.Place, was)
+			c.tell("vm_rolled_back", false, "interface %q (GUID %v) stays at %v and releases %v", e.Name, e.GUID, e.Place, was)
 			c.reply(r, e.Name, nil)
 			return
 		}
@@ -316,8 +315,8 @@ func (c *Core) detach(r *Request, e *entry) {
 		c.reply(r, e.Name, nil)
 		return
 	case e.Doing == DoingDetach:
-	case e.Place.Function == 0 || e.GUID == 0: // it waits for a place, and was nowhere
-		c.end(e.Name, "", conflict("interface %q was detached meanwhile", e.Name))
+	case e.Place.Function == 0 || e.GUID == 0: // it waits for a place and had none before
+		c.end(e.Name, "", conflict("interface %q was detached during the operation", e.Name))
 		c.update(e, func(n *entry) {
 			n.State, n.before, n.Place, n.Doing, n.anyFunction = e.before, Created, subnet.Place{}, "", false
 			n.Placement, n.Reason = subnet.PlacementWaiting, ""
@@ -325,7 +324,7 @@ func (c *Core) detach(r *Request, e *entry) {
 		c.reply(r, e.Name, nil)
 		return
 	default:
-		c.end(e.Name, "", conflict("interface %q was detached meanwhile", e.Name))
+		c.end(e.Name, "", conflict("interface %q was detached during the operation", e.Name))
 		c.update(e, func(n *entry) {
 			n.State, n.before, n.Dest, n.Doing, n.anyFunction = Attached, Created, subnet.Place{}, DoingDetach, false
 			n.last, n.why, n.Placement, n.Reason = noMigration, "", subnet.PlacementMoving, ""
@@ -350,9 +349,9 @@ func (c *Core) remove(r *Request, op Delete) {
 		c.reply(r, e.Name, conflict("interface %q is at %v: detach it first, or delete it by force", e.Name, e.Place))
 		return
 	}
-	c.end(e.Name, "", fmt.Errorf("%w: %q was deleted meanwhile", ErrNotFound, e.Name))
+	c.end(e.Name, "", fmt.Errorf("%w: %q was deleted during the operation", ErrNotFound, e.Name))
 	c.change(e, nil)
-	c.tell("vm_deleted", false, "interface %q (GUID %v) is no more", e.Name, e.GUID)
+	c.tell("vm_deleted", false, "interface %q (GUID %v) was deleted", e.Name, e.GUID)
 	c.reply(r, "", nil)
 }
 

@@ -10,7 +10,7 @@ import (
 	"heddle/subnet"
 )
 
-// TestCreate: what a new interface may be called and have.
+// TestCreate: names and addresses of new interfaces.
 func TestCreate(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -43,17 +43,17 @@ func TestCreate(t *testing.T) {
 		{"multicast LID", Interface{Name: "b", LIDKind: subnet.OwnLID, LID: 0xC000}, ErrInvalid, "49152"},
 		{"a LID beyond the tables", Interface{Name: "b", LIDKind: subnet.OwnLID, LID: 1024}, ErrConflict, "1023"},
 		{"web's LID", Interface{Name: "b", LIDKind: subnet.OwnLID, LID: 300}, ErrConflict, `interface "web"`},
-		{"a port's LID", Interface{Name: "b", LIDKind: subnet.OwnLID, LID: 1}, ErrConflict, "that of port"},
+		{"a port's LID", Interface{Name: "b", LIDKind: subnet.OwnLID, LID: 1}, ErrConflict, "belongs to port"},
 		{"a function's", Interface{Name: "b", GUIDKind: FunctionGUID}, nil, ""},
-		{"a function's, and one", Interface{Name: "b", GUIDKind: FunctionGUID, GUID: 5}, ErrInvalid, "of kind function"},
-		{"of the pool, and one", Interface{Name: "b", GUIDKind: PoolGUID, GUID: 5}, ErrInvalid, "of kind pool"},
+		{"a function's, and one", Interface{Name: "b", GUIDKind: FunctionGUID, GUID: 5}, ErrInvalid, "kind is function"},
+		{"of the pool, and one", Interface{Name: "b", GUIDKind: PoolGUID, GUID: 5}, ErrInvalid, "kind is pool"},
 		{"a function's, own LID", Interface{Name: "b", GUIDKind: FunctionGUID, LIDKind: subnet.OwnLID}, ErrInvalid, "shared LID"},
 		{"a function's, aliases", Interface{Name: "b", GUIDKind: FunctionGUID, Aliases: []ib.GUID{5}}, ErrInvalid, "alias"},
 		{"GUID kind 3", Interface{Name: "b", GUIDKind: 3}, ErrInvalid, "kind 3"},
 		{"P_Keys", Interface{Name: "b", Keys: []Membership{{0x7FFF, true}, {1, false}, {1, false}}}, nil, ""},
 		{"P_Key 0", Interface{Name: "b", Keys: []Membership{{0, false}}}, ErrInvalid, "0x0000"},
 		{"P_Key with its membership", Interface{Name: "b", Keys: []Membership{{0x8001, false}}}, ErrInvalid, "membership bit"},
-		{"full and limited", Interface{Name: "b", Keys: []Membership{{1, false}, {1, true}}}, ErrInvalid, "say which"},
+		{"full and limited", Interface{Name: "b", Keys: []Membership{{1, false}, {1, true}}}, ErrInvalid, "both as full and as limited"},
 		{"many P_Keys", Interface{Name: "b", Keys: make([]Membership, 1025)}, ErrInvalid, "1025"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestCreate(t *testing.T) {
 			if c.want != nil {
 				r.fails(Create{c.i}, c.want, c.words)
 				if r.view.Len() != 1 {
-					t.Error("it is there all the same")
+					t.Error("it exists although it was refused")
 				}
 				return
 			}
@@ -76,7 +76,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateAgain: the same is the same, and anything else is not.
+// TestCreateAgain: a repeated Create succeeds; one that differs is refused.
 func TestCreateAgain(t *testing.T) {
 	r := newRig(t)
 	r.up()
@@ -98,7 +98,7 @@ func TestCreateAgain(t *testing.T) {
 	r.is("web", Attached, at(hyperA, 1))
 }
 
-// TestPlaces: which interface may be at which place.
+// TestPlaces: which interfaces are accepted at which places.
 func TestPlaces(t *testing.T) {
 	for _, c := range []struct {
 		what  string
@@ -124,7 +124,7 @@ func TestPlaces(t *testing.T) {
 		{"floating LID beside another VM", subnet.FloatingLID, at(sharedA, 0), ErrConflict, "1 other", 0},
 		{"floating LID at the subnet manager's port", subnet.FloatingLID, at(sharedSM, 1), ErrConflict, "subnet manager", 0},
 		{"shared LID at the subnet manager's port", subnet.SharedLID, at(sharedSM, 1), nil, "", 1},
-		{"a place that is taken", subnet.OwnLID, at(hyperA, 1), ErrConflict, `"sits"'s, which is there`, 0},
+		{"a place that is taken", subnet.OwnLID, at(hyperA, 1), ErrConflict, `taken by interface "sits", which is there`, 0},
 		{"a place that is kept", subnet.OwnLID, at(hyperC, 1), ErrConflict, "migrating there", 0},
 		{"the rest of its port", subnet.OwnLID, at(hyperC, 0), nil, "", 2},
 	} {
@@ -168,8 +168,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestWrongState: operations that do not fit the state, and those that are done
-// already.
+// TestWrongState: operations that the state does not permit, and repeated operations.
 func TestWrongState(t *testing.T) {
 	states := []string{"none", "created", "attached", "migrating", "detached"}
 	ops := []Op{Attach{"web", at(hyperA, 1)}, Attach{"web", at(hyperC, 1)}, Migrate{"web", at(hyperB, 1)}, Finish{"web"}, RollBack{"web"}, Detach{"web"}, Delete{"web", false}, Delete{"web", true}, SetKeys{"web", nil}}
@@ -216,9 +215,9 @@ func TestWrongState(t *testing.T) {
 	}
 }
 
-// TestFunctionOfVPort: where the core chooses, it takes the function whose VPort
-// shows the GUID, follows it as long as nothing is placed, and leaves those of
-// others alone.
+// TestFunctionOfVPort: where the core chooses, it takes the function whose VPort shows the
+// GUID, follows that VPort until the interface is placed, and does not take functions with
+// foreign GUIDs.
 func TestFunctionOfVPort(t *testing.T) {
 	r := newRig(t)
 	r.ok(Create{Interface{Name: "web", GUID: 0x902}})
@@ -230,7 +229,7 @@ func TestFunctionOfVPort(t *testing.T) {
 	r.obey = false
 	r.ask(Attach{"db", at(vportA, 0)})
 	if i := r.view.Interface("db"); i.Place != at(vportA, 2) {
-		t.Fatalf("%+v: function 1 is somebody else's", i)
+		t.Fatalf("%+v: function 1 has a foreign GUID", i)
 	}
 	r.obey = true
 	r.step(Published{snapshot(nil, seenVPort{vportA, 3, 0x902, ib.StateActive}, seenVPort{vportA, 4, 0x903, ib.StateInit})})
@@ -249,7 +248,7 @@ func TestFunctionOfVPort(t *testing.T) {
 	r.is("db", Attached, at(vportA, 2))
 }
 
-// TestGUIDPool: the lowest that is free, and none that somebody else has.
+// TestGUIDPool: the pool assigns the lowest GUID that nothing else has.
 func TestGUIDPool(t *testing.T) {
 	r := newRig(t)
 	r.c = New(Config{GUIDFirst: hyperA - 2, GUIDLast: hyperA + 4})
@@ -291,7 +290,7 @@ func TestGUIDPool(t *testing.T) {
 	}
 }
 
-// TestLIDPool: ports, and interfaces that keep a LID while they are nowhere.
+// TestLIDPool: LIDs of ports, and of interfaces without a place.
 func TestLIDPool(t *testing.T) {
 	r := newRig(t)
 	if p := r.view.Pools; p.LIDs != 0 || p.LIDsUsed != 0 {

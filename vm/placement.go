@@ -10,8 +10,8 @@ import (
 	"heddle/subnet"
 )
 
-// report takes a report of the subnet manager about a placement. A report about a place that is no
-// longer asked for is outdated.
+// report processes a report of the subnet manager about a placement. A report about a place
+// that is no longer requested is outdated.
 func (c *Core) report(r *subnet.PlacementReport) {
 	e := c.named[c.byGUID[r.GUID]]
 	if e == nil || e.GUID != r.GUID {
@@ -22,7 +22,7 @@ func (c *Core) report(r *subnet.PlacementReport) {
 		return
 	}
 	if e.Doing == DoingAttach && e.Place.Function == 0 {
-		return // that it is nowhere yet ends no attach
+		return // the attach still waits for a function
 	}
 	switch r.State {
 	case subnet.PlacementPlaced:
@@ -73,7 +73,7 @@ func (c *Core) settle(e *entry, r *subnet.PlacementReport) {
 		switch {
 		case n.Pinned:
 		case n.GUIDKind == FunctionGUID && n.State == Detached:
-			n.LID = 0 // it was the function's
+			n.LID = 0 // it belonged to the function
 		case r.LID.IsUnicast():
 			n.LID = r.LID
 		case n.LIDKind == subnet.SharedLID:
@@ -94,12 +94,12 @@ func (c *Core) settle(e *entry, r *subnet.PlacementReport) {
 		if r.AtRisk {
 			risk = "; a transient cycle was possible"
 		}
-		c.tell("vm_migrated", false, "interface %q (GUID %v) is at %v%s, and was at %v%s; LFT blocks: %d%s", n.Name, n.GUID, n.Place, at, e.Place, with, r.SMPs, risk)
+		c.tell("vm_migrated", false, "interface %q (GUID %v) is at %v%s, before at %v%s; LFT blocks: %d%s", n.Name, n.GUID, n.Place, at, e.Place, with, r.SMPs, risk)
 		c.end(n.Name, "", nil)
 	case DoingRollBack:
 		c.backAgain(n)
 	case DoingDetach:
-		c.tell("vm_detached", false, "interface %q (GUID %v) has no place any more; it was at %v", n.Name, e.GUID, e.Place)
+		c.tell("vm_detached", false, "interface %q (GUID %v) has no place any more (before: %v)", n.Name, e.GUID, e.Place)
 		c.end(n.Name, "", nil)
 	}
 }
@@ -122,7 +122,8 @@ func atLID(e *entry) string {
 	return fmt.Sprintf(", LID %d", e.LID)
 }
 
-// refused ends the operation of e: the place cannot have its address, which is where it was.
+// refused ends the operation of e: its place cannot hold the address, which stays at the old
+// place.
 func (c *Core) refused(e *entry, r *subnet.PlacementReport) {
 	reason := clip(r.Reason)
 	if reason == "" {
@@ -139,7 +140,7 @@ func (c *Core) refused(e *entry, r *subnet.PlacementReport) {
 			n.why = clip(cmpReason(n.why, "rolled back") + "; and back where it was: " + reason)
 			n.Reason = n.why
 		})
-		c.tell("vm_refused", true, "interface %q (GUID %v) is to be at %v again and cannot: %s", n.Name, n.GUID, n.Place, reason)
+		c.tell("vm_refused", true, "interface %q (GUID %v) cannot return to %v: %s", n.Name, n.GUID, n.Place, reason)
 		c.end(n.Name, "", refusal(n, r.Cause, reason))
 	case DoingDetach:
 		n := c.update(e, func(n *entry) {
@@ -163,7 +164,7 @@ func refusal(e *entry, cause subnet.Cause, reason string) error {
 	return conflict("interface %q: %s", e.Name, reason)
 }
 
-// notAttached ends an attach that is refused: e is as it was before.
+// notAttached ends an attach that is refused. The state of e is what it was before.
 func (c *Core) notAttached(e *entry, err error) {
 	n := c.update(e, func(n *entry) {
 		n.State, n.before, n.Place, n.Doing, n.anyFunction = e.before, Created, subnet.Place{}, "", false
@@ -181,10 +182,11 @@ func (c *Core) goBack(e *entry, reason string) {
 		n.rollBack()
 		n.Reason = n.why
 	})
-	c.tell("vm_rolled_back", true, "interface %q (GUID %v) goes back to %v: it cannot be at %v: %s", n.Name, n.GUID, n.Place, e.Dest, reason)
+	c.tell("vm_rolled_back", true, "interface %q (GUID %v) is rolled back to %v, because it cannot be at %v: %s", n.Name, n.GUID, n.Place, e.Dest, reason)
 }
 
-// rollBack gives up the destination of e. If its address is on the way there, it has to come back.
+// rollBack releases the destination of e. If its address may be there already, the subnet
+// manager moves it back.
 func (e *entry) rollBack() {
 	if e.Doing == DoingFinish {
 		e.Doing, e.Placement = DoingRollBack, subnet.PlacementMoving
@@ -192,9 +194,9 @@ func (e *entry) rollBack() {
 	e.State, e.Dest, e.last, e.anyFunction = Attached, subnet.Place{}, rolledBack, false
 }
 
-// lookAround compares the operations in progress with a new state of the subnet: it looks at
-// places that appeared, and gives up those that are gone.
-func (c *Core) lookAround() {
+// snapshotChanged compares the operations in progress with a new state of the subnet. It continues
+// those whose places appeared, and ends those whose places are gone.
+func (c *Core) snapshotChanged() {
 	for g := range c.fading {
 		if c.snap == nil || c.snap.PortByGUID(g) < 0 {
 			delete(c.fading, g)
@@ -249,8 +251,8 @@ func (c *Core) lookFinish(e *entry) {
 	}
 }
 
-// askedFunction is the function to ask for at a place: if the core chose the function, the one
-// whose VPort shows the GUID, or the chosen one if none does.
+// askedFunction is the function to request at a place. If the core chose it, that is the one
+// whose VPort shows the GUID, or else the chosen one.
 func (c *Core) askedFunction(e *entry, at subnet.Place) uint16 {
 	if !e.anyFunction || at.Function == 0 {
 		return at.Function
@@ -266,7 +268,8 @@ func (c *Core) follow(e *entry) subnet.Place {
 	return c.seen(e, e.Dest)
 }
 
-// seen is the place on at's port whose VPort shows e's GUID and is free; at, if there is none.
+// seen is the free place on the port of at whose VPort shows the GUID of e, or at if there is
+// none.
 func (c *Core) seen(e *entry, at subnet.Place) subnet.Place {
 	s, i := c.port(at.Port)
 	if i < 0 || s.Ports[i].Adapter == nil || s.Ports[i].Adapter.Model != subnet.VPorts {
@@ -288,8 +291,8 @@ func (c *Core) seen(e *entry, at subnet.Place) subnet.Place {
 	return at
 }
 
-// shownAt names the end port of the subnet that has a GUID, for people; it is empty if there is
-// none, or if an interface may take the GUID over.
+// shownAt names, for messages, the end port of the subnet that has a GUID. It is empty if there
+// is none, or if an interface may take the GUID over.
 func (c *Core) shownAt(g ib.GUID) string {
 	if c.snap == nil || c.fading[g] {
 		return ""
@@ -307,7 +310,7 @@ func (c *Core) shownAt(g ib.GUID) string {
 		return fmt.Sprintf("the GUID of port %d of %q", p.Num, node)
 	}
 	if a := c.snap.Ports[p.Virtual.Port].Adapter; a != nil && a.Model == subnet.VPorts {
-		return "" // it comes from the hypervisor, with the VM
+		return "" // the hypervisor assigns it with the VM
 	}
 	return fmt.Sprintf("the GUID of virtual function %d of port %d of %q", p.Virtual.Index, p.Num, node)
 }

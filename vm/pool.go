@@ -15,20 +15,19 @@ const (
 	defaultLast  ib.GUID = 0x02000000FFFFFFFF
 )
 
-// pool gives out GUIDs, and counts them and LIDs. LIDs are the subnet manager's to
-// give.
+// pool assigns GUIDs, and counts GUIDs and LIDs. The subnet manager assigns LIDs.
 type pool struct {
 	first, last ib.GUID
 	used        uint64  // by interfaces, as GUID or alias, and by functions
 	next        ib.GUID // all GUIDs of the pool before it are taken
-	// skipped is the lowest GUID before next that only the fabric or a membership
-	// takes, which may change; 0 if there is none.
+	// skipped is the lowest GUID before next that only the fabric or a membership uses, so that
+	// it may become free; 0 if there is none.
 	skipped ib.GUID
 
 	snap  *subnet.Snapshot // that the following was counted in
 	lids  int              // highest LID that every switch can forward; 0 if not known
 	given int              // LIDs that ports and functions have
-	kept  int              // LIDs that interfaces have besides
+	kept  int              // LIDs reserved for interfaces that the graph does not show
 }
 
 func (p *pool) init(cfg Config) { p.first, p.last, p.next = cfg.GUIDFirst, cfg.GUIDLast, cfg.GUIDFirst }
@@ -47,9 +46,8 @@ func (p *pool) size() uint64 {
 	return max(n+1, n) // all 2^64 count as one less
 }
 
-// take returns the lowest GUID that nobody has: no interface, no function, no port of the fabric
-// and no member of a partition by itself, and that is not among those of the
-// interface that it is for.
+// take returns the lowest free GUID: one that no interface, function, port of the fabric or
+// direct member of a partition has, and that is not among those of the interface itself.
 func (p *pool) take(c *Core, mine []ib.GUID) (ib.GUID, error) {
 	if p.skipped != 0 {
 		p.next, p.skipped = min(p.next, p.skipped), 0
@@ -72,17 +70,17 @@ func (p *pool) take(c *Core, mine []ib.GUID) (ib.GUID, error) {
 		}
 		p.next = g + 1
 	}
-	return 0, noRoom("no GUID left: interfaces and functions have %d of the %d from %v to %v, others have the rest: delete interfaces, or give the manager a larger range", p.used, p.size(), p.first, p.last)
+	return 0, noRoom("no GUID left: interfaces and functions have %d of the %d from %v to %v, others use the rest: delete interfaces, or configure a larger range", p.used, p.size(), p.first, p.last)
 }
 
-// freed is told that no interface has a GUID any more.
+// freed is called when no interface has a GUID any more.
 func (p *pool) freed(g ib.GUID) {
 	if p.has(g) {
 		p.next = min(p.next, g)
 	}
 }
 
-// count adds an interface to what is used, or with -1 takes it out.
+// count adds an interface to the counts, or with -1 removes it.
 func (p *pool) count(e *entry, sign int) {
 	if p.has(e.GUID) && e.GUIDKind != FunctionGUID {
 		p.used += uint64(sign)
@@ -95,8 +93,8 @@ func (p *pool) count(e *entry, sign int) {
 	p.kept += sign * p.keeps(e)
 }
 
-// keeps is how many LIDs e has that the graph does not show: its own while it has no
-// place, and the one that a port has for itself while another floats there.
+// keeps is how many LIDs e reserves that the graph does not show: its own while it has no
+// place, and the base LID of a port while the LID of e floats there.
 func (p *pool) keeps(e *entry) int {
 	n := 0
 	if e.ownLID() && !p.routed(e.LID) {
@@ -112,7 +110,7 @@ func (p *pool) routed(l ib.LID) bool {
 	return p.snap != nil && p.snap.Graph != nil && int(l) < len(p.snap.Graph.LIDOwner) && p.snap.Graph.LIDOwner[l] >= 0
 }
 
-// look counts the LIDs of a new state of the subnet.
+// look counts the LIDs of a new snapshot.
 func (p *pool) look(c *Core) {
 	p.snap, p.lids, p.given, p.kept = c.snap, 0, 0, 0
 	for e := range c.list.all() {

@@ -12,9 +12,9 @@ import (
 	"heddle/subnet"
 )
 
-// What is stored of interfaces and memberships is described in
-// docs/format/store.md. Each value begins with the version of its layout. A record
-// decodes whole or not at all, and encodes to the same bytes.
+// docs/format/store.md describes the records of interfaces and memberships. Each value begins
+// with the version of its layout. A record decodes whole or not at all, and encodes to the same
+// bytes.
 const (
 	interfaceVersion = 1
 	partitionVersion = 1
@@ -93,8 +93,8 @@ func storedKind(flags byte) GUIDKind {
 	return StaticGUID
 }
 
-// storedGUID is the GUID in the record of an interface: one of a function is in the
-// record of that.
+// storedGUID is the GUID in the record of an interface. The GUID of a function is in the
+// function's own record.
 func (e *entry) storedGUID() ib.GUID {
 	if e.GUIDKind == FunctionGUID {
 		return 0
@@ -123,8 +123,7 @@ func list(b []byte, size int) (values, rest []byte, err error) {
 	return b[:n], b[n:], nil
 }
 
-// decodeInterface reads the record of an interface, and refuses one that could
-// not have been stored.
+// decodeInterface reads the record of an interface. It refuses records that no core stores.
 func decodeInterface(key, v []byte) (*entry, error) {
 	switch {
 	case len(v) == 0 || v[0] != interfaceVersion:
@@ -178,14 +177,14 @@ func decodeInterface(key, v []byte) (*entry, error) {
 	return e, nil
 }
 
-// check says what is wrong with an interface from a store.
+// check validates an interface from a store.
 func (e *entry) check() error {
 	i := e.Interface
 	if !e.Pinned {
 		i.LID = 0
 	}
 	if i.GUIDKind == PoolGUID {
-		i.GUIDKind = StaticGUID // as one that was chosen
+		i.GUIDKind = StaticGUID // validated like a chosen one
 	}
 	n, err := normal(&i)
 	switch {
@@ -218,7 +217,7 @@ func (e *entry) check() error {
 	return nil
 }
 
-// partitionKey and memberKey are the keys of what AddMembers made.
+// partitionKey and memberKey are the keys of the records of AddMembers.
 func partitionKey(k ib.PKey) []byte { return binary.BigEndian.AppendUint16(nil, uint16(k)) }
 
 func memberKey(k ib.PKey, g ib.GUID) []byte {

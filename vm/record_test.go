@@ -47,8 +47,8 @@ func samples() []*entry {
 	}
 }
 
-// TestInterfaceRecord: what is stored is read as it was, byte for byte; what is cut
-// off is not read.
+// TestInterfaceRecord: records survive decoding and encoding byte for byte; truncated records
+// are refused.
 func TestInterfaceRecord(t *testing.T) {
 	for _, e := range samples() {
 		v := e.encode()
@@ -106,7 +106,7 @@ func TestWireOfRecord(t *testing.T) {
 	}
 }
 
-// TestFunctionRecord: the same of the GUID of a function.
+// TestFunctionRecord: the same for the GUID of a function.
 func TestFunctionRecord(t *testing.T) {
 	op := putFunction(subnet.Place{Port: 0x0102030405060708, Function: 0x0304}, 0xA1)
 	key, v := []byte{1, 2, 3, 4, 5, 6, 7, 8, 3, 4}, []byte{1, 0, 0, 0, 0, 0, 0, 0, 0xA1}
@@ -149,7 +149,7 @@ func TestFunctionRecord(t *testing.T) {
 	r.fails(Attach{"d", at(hyperA, 1)}, ErrConflict, "cannot read")
 }
 
-// TestRecordsThatCannotBe: states that no core stores are not taken.
+// TestRecordsThatCannotBe: states that no core stores are refused.
 func TestRecordsThatCannotBe(t *testing.T) {
 	a, b := at(hyperA, 1), at(hyperB, 2)
 	for what, f := range map[string]func(*entry){
@@ -178,8 +178,8 @@ func TestRecordsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestDamagedStore: what cannot be read is told and left alone, and nothing takes its
-// name; what two records both have counts for the first.
+// TestDamagedStore: records that cannot be read are reported and kept, and their names stay
+// reserved. If two records have the same address, the first one counts.
 func TestDamagedStore(t *testing.T) {
 	one := &entry{Interface: Interface{Name: "one", GUID: 5, State: Attached, Place: at(hyperA, 1)}}
 	two := &entry{Interface: Interface{Name: "two", GUID: 6, State: Attached, Place: at(hyperA, 1)}}
@@ -204,7 +204,7 @@ func TestDamagedStore(t *testing.T) {
 	}
 }
 
-// FuzzInterfaceRecord: what decodes encodes to the same bytes.
+// FuzzInterfaceRecord: a record that decodes encodes to the same bytes.
 func FuzzInterfaceRecord(f *testing.F) {
 	for _, e := range samples() {
 		f.Add([]byte(e.Name), e.encode())
@@ -235,7 +235,7 @@ func FuzzInterfaceRecord(f *testing.F) {
 	})
 }
 
-// FuzzFunctionRecord: likewise.
+// FuzzFunctionRecord: a record that decodes encodes to the same bytes.
 func FuzzFunctionRecord(f *testing.F) {
 	for _, op := range []store.Op{putFunction(at(hyperA, 1), defaultFirst), putFunction(at(^ib.GUID(0), 0xFFFF), ^ib.GUID(0))} {
 		f.Add(op.Record.Key, op.Record.Value)
@@ -251,7 +251,7 @@ func FuzzFunctionRecord(f *testing.F) {
 	})
 }
 
-// FuzzMembershipRecord: likewise.
+// FuzzMembershipRecord: a record that decodes encodes to the same bytes.
 func FuzzMembershipRecord(f *testing.F) {
 	for _, op := range []store.Op{putPartition(5, true, false), putPartition(0x7FFF, false, true), putMember(5, 1, true), putMember(5, ^ib.GUID(0), false)} {
 		f.Add(op.Record.Key, op.Record.Value)

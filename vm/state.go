@@ -7,13 +7,13 @@ import (
 	"heddle/subnet"
 )
 
-// entry is an interface and what else is known of it. It is never changed: a change
-// is another entry in its place, as Views have the old one.
+// entry is an interface with the core's own fields. It is immutable, because Views share it: a
+// change replaces the entry.
 type entry struct {
 	Interface
-	before      State   // of one that is being attached: what it was
+	before      State   // during an attach: the state before
 	last        outcome // how its last migration ended
-	anyFunction bool    // of the place it is going to: the core chose the function
+	anyFunction bool    // the core chose the function of the next place
 	// why is the part of Reason that is stored: why it was refused or rolled back.
 	why string
 }
@@ -22,7 +22,7 @@ type entry struct {
 type outcome uint8
 
 const (
-	noMigration outcome = iota // since it was attached, or one is going on
+	noMigration outcome = iota // none since it was attached, or one is in progress
 	finished
 	rolledBack
 )
@@ -30,17 +30,17 @@ const (
 // guids are all GUIDs of the interface.
 func (e *entry) guids() []ib.GUID {
 	if e.GUID == 0 {
-		return e.Aliases // it has none yet
+		return e.Aliases // it has no GUID of its own yet
 	}
 	return append([]ib.GUID{e.GUID}, e.Aliases...)
 }
 
-// places yields those that it has or keeps, known by their function.
+// places yields the places, with a function, that it has or reserves.
 func (e *entry) places(yield func(subnet.Place) bool) {
 	_ = (e.Place.Function == 0 || yield(e.Place)) && (e.Dest.Function == 0 || yield(e.Dest))
 }
 
-// placement is what the subnet manager is to do for it; ok is false if nothing.
+// placement is what the subnet manager is to carry out for it; ok is false if nothing.
 func (e *entry) placement() (l subnet.Placement, ok bool) {
 	l = subnet.Placement{GUID: e.GUID, LIDKind: e.LIDKind, Mode: e.Mode, Aliases: e.Aliases}
 	if e.Pinned {
@@ -52,13 +52,13 @@ func (e *entry) placement() (l subnet.Placement, ok bool) {
 	case e.Doing != DoingDetach && e.Place.Function != 0:
 		l.Place = e.Place
 	}
-	// One that was nowhere yet has nothing that could be taken away; and a VPort
-	// that already shows its GUID is not taken down by Create.
+	// A new interface has no address to remove, and Create must not take down a VPort that
+	// already shows the GUID.
 	unplaced := e.State == Created || e.Doing == DoingAttach && e.before == Created
 	return l, e.GUID != 0 && (l.Place != subnet.Place{} || e.LIDKind != subnet.SharedLID || !unplaced)
 }
 
-// storedAs reports whether the records of the two are the same.
+// storedAs reports whether both have the same record.
 func (e *entry) storedAs(o *entry) bool {
 	return e.Name == o.Name && e.storedGUID() == o.storedGUID() && e.GUIDKind == o.GUIDKind && slices.Equal(e.Aliases, o.Aliases) &&
 		e.LIDKind == o.LIDKind && e.LID == o.LID && e.Pinned == o.Pinned && e.Mode == o.Mode && slices.Equal(e.Keys, o.Keys) &&
@@ -66,22 +66,22 @@ func (e *entry) storedAs(o *entry) bool {
 		e.before == o.before && e.last == o.last && e.anyFunction == o.anyFunction && e.why == o.why
 }
 
-// ownLID reports whether its LID is nobody else's.
+// ownLID reports whether its LID belongs to it alone.
 func (e *entry) ownLID() bool { return e.LIDKind != subnet.SharedLID && e.LID != 0 }
 
-// state are the interfaces and what finds them.
+// state holds the interfaces and their indices.
 type state struct {
-	list    table              // which Views share
-	named   map[string]*entry  // the same by name: most of what is asked for, and several times
+	list    table              // shared with Views
+	named   map[string]*entry  // the same by name, for the most frequent lookup
 	byGUID  map[ib.GUID]string // aliases too
 	byPlace map[subnet.Place]string
 	byLID   map[ib.LID]string
 	byPort  map[ib.GUID]users
-	busy    map[string]struct{} // that are doing something
+	busy    map[string]struct{} // with an operation in progress
 	unread  map[string]bool     // names of records that could not be read
 }
 
-// users are how many interfaces have or keep places at a port.
+// users counts the interfaces that have or reserve places at a port.
 type users struct{ n, floating int }
 
 func (s *state) init() {
@@ -90,8 +90,8 @@ func (s *state) init() {
 	s.byPort, s.busy, s.unread = map[ib.GUID]users{}, map[string]struct{}{}, map[string]bool{}
 }
 
-// replace puts an interface in the place of another one, or of none, in all that
-// finds it. Either may be nil; both have the same name.
+// replace replaces an interface in the list and all indices. Either may be nil; both have the
+// same name.
 func (c *Core) replace(old, new *entry) { //nolint:revive // old and new are what they are
 	if old != nil {
 		for p := range old.places {
@@ -156,7 +156,7 @@ func (c *Core) use(e *entry, sign int) {
 	}
 }
 
-// others are how many places at a port interfaces but e have or keep.
+// others counts the places at a port that interfaces other than e have or reserve.
 func (c *Core) others(e *entry, port ib.GUID) users {
 	u := c.byPort[port]
 	for _, p := range [...]subnet.Place{e.Place, e.Dest} {

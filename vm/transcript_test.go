@@ -17,10 +17,10 @@ import (
 	"heddle/subnet"
 )
 
-// TestTranscripts runs the scenarios of testdata, one a file: what an address manager
-// is told, and everything that it wants done, in its order. Hypervisors A, B (4
-// virtual functions each) and C (2) are vSwitches; S has a shared port, V has VPorts.
-// A/2 is function 2 of A, A any function. Commands:
+// TestTranscripts runs the scenarios of testdata, one per file: the events of an address
+// manager, and all of its output in its order. Hypervisors A, B (4 virtual functions each) and
+// C (2) are vSwitches; S has a shared port, V has VPorts. A/2 is function 2 of A, A any
+// function. Commands:
 //
 //	start                 the manager starts with what its store holds; what was before is lost
 //	subnet [without X…]   the subnet manager publishes the subnet, without some hypervisors
@@ -36,8 +36,8 @@ import (
 //	run D                 time passes
 //	show                  interfaces as they are published
 //
-// A line of what happens begins with who has to do it: store, sm (placements and
-// memberships for the subnet manager), reply, event.
+// A line of output begins with its recipient: store, sm (placements and memberships for the
+// subnet manager), reply, event.
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		if strings.Contains(path, "fuzz") {
@@ -56,7 +56,7 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// desk is a core whose shell writes down what it does.
+// desk is a core and a shell that writes down its output.
 type desk struct {
 	t      *testing.T
 	c      *Core
@@ -290,7 +290,7 @@ func (b *desk) report(w []string) subnet.PlacementReport {
 	return r
 }
 
-// step gives the core an event and writes down what it wants, in that order.
+// step passes an event to the core and writes down its output in order.
 func (b *desk) step(ev Event) {
 	for ev != nil {
 		out := &b.wanted
@@ -338,7 +338,7 @@ func (b *desk) step(ev Event) {
 	}
 }
 
-// died reports whether the manager dies here.
+// died reports whether the manager dies at this point.
 func (b *desk) died(when string) bool {
 	if b.crash != when {
 		return false
@@ -348,7 +348,7 @@ func (b *desk) died(when string) bool {
 	return true
 }
 
-// wants writes down what the subnet manager is to do.
+// wants writes down the output for the subnet manager.
 func (b *desk) wants(out *Output) {
 	if out.PartitionsChanged {
 		b.say("sm: memberships:%s", b.memberships(out))
@@ -412,7 +412,7 @@ func (b *desk) record(op *store.Op) string {
 	return fmt.Sprintf("%s membership % x", verb, r.Key)
 }
 
-// state is what an interface is, where, and what it is doing.
+// state is the state of an interface, its places and its operation in progress.
 func (b *desk) state(i *Interface) string {
 	s := i.State.String()
 	if i.Place != (subnet.Place{}) {

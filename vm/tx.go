@@ -9,13 +9,13 @@ import (
 	"heddle/subnet"
 )
 
-// tx is a transaction: what some events change, until it is stored.
+// tx is a transaction: the changes of one or more events, until they are stored.
 type tx struct {
-	before  map[string]*entry // what the interfaces that it touches were; nil: not there
+	before  map[string]*entry // the interfaces that it touches, as they were; nil: not there
 	order   []string          // their names, as they were touched
 	acts    []act
 	notices []Notice
-	reports []item // that it rests on
+	reports []item // that caused it
 }
 
 // act is what is done for requests once the transaction is stored.
@@ -23,12 +23,13 @@ type act struct {
 	kind actKind
 	name string
 	tag  uint64
-	op   string // actWait, and actEnd: those who wait for it; "" all
+	op   string // actWait, and actEnd: the operation that requests wait for; "" all
 	err  error
 	wait bool // actReply: Waiting
-	// rests: the reply, though it is an error, rests on what the transaction stores.
+	// rests: the reply, although an error, is valid only if the transaction is stored.
 	rests bool
-	// create: actWait: the request is a Create, whose interface is there if the attach fails.
+	// create: actWait: the request is a Create, whose interface exists even if the attach
+	// fails.
 	create bool
 }
 
@@ -37,12 +38,12 @@ type actKind uint8
 const (
 	actReply actKind = iota // the request is answered
 	actWait                 // it is answered when the operation has ended
-	actEnd                  // those who wait are answered
-	actStill                // those who wait are told that it goes on
+	actEnd                  // waiting requests are answered
+	actStill                // waiting requests are answered as Waiting
 )
 
-// change replaces an interface in this transaction: old is what it is now, nil if it
-// is not there, and so is new if it ends.
+// change replaces an interface in this transaction. old is its present state, nil if it is new;
+// new is nil if it ends.
 func (c *Core) change(old, new *entry) { //nolint:revive // old and new are what they are
 	e := old
 	if e == nil {
@@ -55,7 +56,7 @@ func (c *Core) change(old, new *entry) { //nolint:revive // old and new are what
 	c.replace(old, new)
 }
 
-// update puts a copy of e, with what f changes, into e's place in this transaction.
+// update replaces e by a copy that f has changed.
 func (c *Core) update(e *entry, f func(*entry)) *entry {
 	n := *e
 	f(&n)
@@ -64,7 +65,7 @@ func (c *Core) update(e *entry, f func(*entry)) *entry {
 	return &n
 }
 
-// undo takes the transaction back.
+// undo reverts the transaction.
 func (c *Core) undo() {
 	t := c.tx
 	c.tx = nil
@@ -97,8 +98,8 @@ func (c *Core) interfaceOps() []store.Op {
 	return ops
 }
 
-// settleIdle ends what this transaction began and undid: the subnet manager sees no
-// change and would say nothing.
+// settleIdle ends operations that this transaction both began and undid. The subnet manager
+// sees no change, so it would not report them.
 func (c *Core) settleIdle() {
 	for _, name := range c.tx.order {
 		was, is := c.tx.before[name], c.named[name]
@@ -125,7 +126,7 @@ func equalPlacement(a, b *subnet.Placement) bool {
 		slices.Equal(a.Aliases, b.Aliases)
 }
 
-// commit does what the transaction is for, which is stored.
+// commit carries out the acts of a stored transaction.
 func (c *Core) commit() {
 	t := c.tx
 	c.tx = nil
@@ -140,7 +141,7 @@ func (c *Core) commit() {
 		case had && !has:
 			c.out.Drop = append(c.out.Drop, old.GUID)
 		}
-		if had && has && old.GUID != l.GUID { // deleted, and another one of that name
+		if had && has && old.GUID != l.GUID { // deleted, and created again under that name
 			c.out.Drop = append(c.out.Drop, old.GUID)
 		}
 		if had {
@@ -213,12 +214,14 @@ func (c *Core) await(r *Request, name, op string) {
 	c.tx.acts = append(c.tx.acts, act{kind: actWait, name: name, tag: r.Tag, op: op, create: create})
 }
 
-// still answers those who wait for an interface: what they wait for takes longer.
+// still answers requests that wait for an interface as Waiting, because the operation takes
+// longer.
 func (c *Core) still(name string) {
 	c.tx.acts = append(c.tx.acts, act{kind: actStill, name: name})
 }
 
-// end answers those who wait for an operation on an interface, or with "" for any.
+// end answers requests that wait for an operation on an interface, or with "" for any
+// operation.
 func (c *Core) end(name, op string, err error) {
 	c.tx.acts = append(c.tx.acts, act{kind: actEnd, name: name, op: op, err: err})
 }

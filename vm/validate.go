@@ -12,14 +12,14 @@ import (
 	"heddle/subnet"
 )
 
-// Limits of what is kept, so that nobody who may ask fills the memory or the store.
+// Limits that keep clients from filling the memory or the store.
 const (
 	maxName       = 128     // characters of a name
 	maxAliases    = 254     // of an interface: GUIDInfo tables have 8 bits of entries, two of them its own
 	maxKeys       = 1024    // P_Keys of an interface; adapters hold 128, or less
 	maxReason     = 512     // bytes of a Reason that is stored
 	maxInterfaces = 1 << 18 // far above the LIDs of a subnet, as interfaces may share them
-	maxFunctions  = 1 << 18 // that have GUIDs of their own, since the store was made
+	maxFunctions  = 1 << 18 // with GUIDs of their own; they are never freed
 	maxMembers    = 1 << 21 // GUIDs that AddMembers made members, one for each partition
 	// maxIPoIB is how many partitions AddMembers may give a broadcast group; a
 	// quarter of what a policy can have is left to files.
@@ -38,7 +38,7 @@ func noRoom(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrNoRoom, fmt.Errorf(format, args...))
 }
 
-// checkName says what is wrong with the name of an interface.
+// checkName validates the name of an interface.
 func checkName(name string) error {
 	if name == "" || len(name) > maxName {
 		return invalid("the name of an interface has 1 to %d characters, not %d", maxName, len(name))
@@ -51,7 +51,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkPKey says what is wrong with a P_Key that has no membership bit.
+// checkPKey validates a P_Key without membership bit.
 func checkPKey(k ib.PKey) error {
 	if k == 0 || k > partition.DefaultKey {
 		return invalid("P_Key %v: it is 0x0001 to %v, without the membership bit", k, partition.DefaultKey)
@@ -59,18 +59,18 @@ func checkPKey(k ib.PKey) error {
 	return nil
 }
 
-// checkGUID says what is wrong with a GUID that an interface is to have.
+// checkGUID validates a GUID that was requested for an interface.
 func checkGUID(g ib.GUID) error {
 	switch g {
 	case 0:
 		return invalid("no port has GUID 0")
 	case sa.WellKnownGUID:
-		return invalid("GUID %v is that of the subnet administrator for virtual ports: take another one", g)
+		return invalid("GUID %v is reserved for the subnet administrator of virtual ports: choose another one", g)
 	}
 	return nil
 }
 
-// normal is what a Create asks for, its P_Keys ascending, or what is wrong with it.
+// normal validates the interface of a Create and sorts its P_Keys.
 func normal(i *Interface) (*Interface, error) {
 	if err := checkName(i.Name); err != nil {
 		return nil, err
@@ -88,11 +88,11 @@ func normal(i *Interface) (*Interface, error) {
 	case i.GUIDKind >= guidKinds:
 		return nil, invalid("interface %q: GUID kind %d is not known", i.Name, i.GUIDKind)
 	case i.GUID != 0 && i.GUIDKind != StaticGUID:
-		return nil, invalid("interface %q: GUID %v is for an interface with a static one, and this one's is to be of kind %v: leave one of the two out", i.Name, i.GUID, i.GUIDKind)
+		return nil, invalid("interface %q: a GUID (%v) was given, but the GUID kind is %v: omit one of the two", i.Name, i.GUID, i.GUIDKind)
 	case i.GUIDKind == FunctionGUID && i.LIDKind != subnet.SharedLID:
-		return nil, invalid("interface %q: its GUID stays with the function when it goes, and LIDs are kept for GUIDs, so no %v LID can go with it: ask for a shared LID, or a GUID of its own", i.Name, i.LIDKind)
+		return nil, invalid("interface %q: its GUID belongs to the function, and a LID belongs to a GUID, so it cannot have a LID of kind %v: request a shared LID, or a GUID of its own", i.Name, i.LIDKind)
 	case i.GUIDKind == FunctionGUID && len(i.Aliases) > 0:
-		return nil, invalid("interface %q: its GUID is the function's, so no alias GUIDs can go with it: leave them out, or ask for a GUID of its own", i.Name)
+		return nil, invalid("interface %q: its GUID belongs to the function, so it cannot have alias GUIDs: omit them, or request a GUID of its own", i.Name)
 	case i.LIDKind > subnet.FloatingLID:
 		return nil, invalid("interface %q: LID kind %d is not known", i.Name, i.LIDKind)
 	case i.Mode > subnet.MoveMinimal:
@@ -100,7 +100,7 @@ func normal(i *Interface) (*Interface, error) {
 	case i.LID != 0 && !i.LID.IsUnicast():
 		return nil, invalid("interface %q: LID %d is no unicast LID (1 to %d)", i.Name, i.LID, ib.LIDMaxUnicast)
 	case i.LID != 0 && i.LIDKind == subnet.SharedLID:
-		return nil, invalid("interface %q: LID %d is for an interface with a LID of its own, and this one shares its port's: ask for an own or floating LID, or for none", i.Name, i.LID)
+		return nil, invalid("interface %q: LID %d was given, but the interface shares the LID of its port: request an own or floating LID, or omit the LID", i.Name, i.LID)
 	case len(i.Aliases) > maxAliases:
 		return nil, invalid("interface %q: %d alias GUIDs, %d at most", i.Name, len(i.Aliases), maxAliases)
 	}
@@ -110,7 +110,7 @@ func normal(i *Interface) (*Interface, error) {
 			return nil, fmt.Errorf("interface %q: alias: %w", i.Name, err)
 		}
 		if seen[a] {
-			return nil, invalid("interface %q: GUID %v is there twice", i.Name, a)
+			return nil, invalid("interface %q: GUID %v is given twice", i.Name, a)
 		}
 		seen[a] = true
 	}
@@ -138,7 +138,7 @@ func normalKeys(list []Membership) ([]Membership, error) {
 	out = slices.Compact(out)
 	for i := 1; i < len(out); i++ {
 		if out[i].PKey == out[i-1].PKey {
-			return nil, invalid("P_Key %v as full and as limited member: say which", out[i].PKey)
+			return nil, invalid("P_Key %v is given both as full and as limited member", out[i].PKey)
 		}
 	}
 	if len(out) == 0 {
@@ -147,8 +147,8 @@ func normalKeys(list []Membership) ([]Membership, error) {
 	return out, nil
 }
 
-// same reports whether a Create asks for what e is: n is normal. What it left to
-// the core to choose is as it was chosen.
+// same reports whether e is what a Create requests; n is normal. A value that the Create leaves
+// to the core matches any choice.
 func (e *entry) same(n *Interface) bool {
 	return (n.GUID == 0 && n.GUIDKind == e.GUIDKind || n.GUID != 0 && n.GUID == e.storedGUID()) &&
 		n.LIDKind == e.LIDKind && n.Mode == e.Mode &&

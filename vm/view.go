@@ -6,12 +6,11 @@ import (
 	"strings"
 )
 
-// View is what a Core keeps, for who asks. It is immutable, and shares with the
-// View before it what has not changed: a new one costs the same with ten
-// interfaces as with ten thousand.
+// View is the published state of a Core. It is immutable and shares unchanged parts with the
+// View before it, so that a new one costs the same with ten interfaces as with ten thousand.
 type View struct {
 	Gen        uint64
-	Partitions []Members         // those of AddMembers, by P_Key
+	Partitions []Members         // partitions of AddMembers, by P_Key
 	Functions  []FunctionAddress // functions that have GUIDs of their own, by place
 	Journal    int               // operations that are stored and not finished
 	Pools      Pools
@@ -22,8 +21,7 @@ type View struct {
 // Len is how many interfaces there are.
 func (v *View) Len() int { return v.list.n }
 
-// Interface returns the interface of that name, nil if there is none. It is the
-// View's: nobody changes it.
+// Interface returns the interface of that name, nil if there is none. It must not be changed.
 func (v *View) Interface(name string) *Interface {
 	if e := v.list.get(name); e != nil {
 		return &e.Interface
@@ -31,10 +29,10 @@ func (v *View) Interface(name string) *Interface {
 	return nil
 }
 
-// All yields the interfaces by name. They are the View's: nobody changes them.
+// All yields the interfaces by name. They must not be changed.
 func (v *View) All() iter.Seq[*Interface] { return v.From("") }
 
-// From yields the interfaces by name, those before name left out.
+// From yields the interfaces in the order of their names, beginning with name.
 func (v *View) From(name string) iter.Seq[*Interface] {
 	return func(yield func(*Interface) bool) {
 		i, j, _ := v.list.find(name)
@@ -51,29 +49,28 @@ func (v *View) From(name string) iter.Seq[*Interface] {
 // maxChunk is how many interfaces of a table are copied at most to change one.
 const maxChunk = 256
 
-// table is a list of interfaces by name, which is copied in constant time: freeze
-// gives the copy away, and chunks that a copy may have are copied before they
-// change. None of its chunks is empty.
+// table is a list of interfaces by name that is copied in constant time: freeze returns a copy,
+// and chunks that a copy may share are copied before they change. No chunk is empty.
 type table struct {
 	chunks []*chunk
 	n      int
 	gen    uint64
-	owned  bool // chunks itself is nobody else's
+	owned  bool // the slice chunks is not shared
 }
 
 type chunk struct {
-	gen  uint64 // that of the table when it was made: equal, nobody else has it
+	gen  uint64 // that of the table when it was made; if equal, it is not shared
 	list []*entry
 }
 
-// freeze returns a copy of t, which nobody changes any more.
+// freeze returns an immutable copy of t.
 func (t *table) freeze() table {
 	t.gen++
 	t.owned = false
 	return table{chunks: t.chunks, n: t.n}
 }
 
-// all yields what is in t, which is not to change meanwhile.
+// all yields the entries of t, which must not change during the iteration.
 func (t *table) all() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, c := range t.chunks {
@@ -108,8 +105,8 @@ func (t *table) get(name string) *entry {
 	return nil
 }
 
-// own makes the chunks, and with i ≥ 0 chunk i, t's alone, with room for one more
-// each.
+// own copies the slice of chunks, and with i ≥ 0 chunk i, if they are shared. Both get room for
+// one more.
 func (t *table) own(i int) {
 	if !t.owned {
 		t.chunks = append(make([]*chunk, 0, len(t.chunks)+8), t.chunks...)
@@ -121,7 +118,7 @@ func (t *table) own(i int) {
 	}
 }
 
-// put takes e in, in the place of one of the same name.
+// put inserts e, or replaces the entry of the same name.
 func (t *table) put(e *entry) {
 	i, j, ok := t.find(e.Name)
 	if len(t.chunks) == 0 {
@@ -150,7 +147,7 @@ func (t *table) put(e *entry) {
 	}
 }
 
-// drop takes out the interface of that name.
+// drop removes the interface of that name.
 func (t *table) drop(name string) {
 	i, j, ok := t.find(name)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTable: against a map; and copies that were given away stay what they were.
+// TestTable: a table agrees with a map, and its frozen copies do not change.
 func TestTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var tab table
@@ -72,7 +72,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestViewFrom: reading goes on where it ended.
+// TestViewFrom: an iteration can continue from a name.
 func TestViewFrom(t *testing.T) {
 	var list []Interface
 	for i := range 1000 {

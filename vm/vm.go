@@ -1,16 +1,15 @@
-// Package vm is the address manager: it knows the network interfaces of virtual
-// machines, which addresses each has (GUIDs, and so GIDs, P_Keys, and a LID of its
-// own if it wants one), on which virtual function it is, and takes them from one
-// hypervisor to another. What it decides are placements (subnet.Placement), which the
-// subnet manager makes so in hardware, and memberships of partitions.
+// Package vm is the address manager. It keeps the network interfaces of virtual machines with
+// their addresses (GUIDs and thus GIDs, P_Keys, and optionally a LID of their own) and their
+// virtual functions, and moves them between hypervisors. It decides placements
+// (subnet.Placement), which the subnet manager carries out in hardware, and memberships of
+// partitions.
 //
-// Core is a state machine like sm.Core and sa.Core: the shell gives it events, one
-// at a time, and does what the output lists, in the order of its fields. Every
-// operation is stored before it is told or done: a manager that dies in the middle
-// of one finishes it, or undoes it, when it is started again. Operations are
-// idempotent: one that was done already is answered as if it had just been.
+// Core is a state machine like sm.Core and sa.Core: the shell gives it events, one at a time,
+// and does what the output lists, in the order of its fields. Every operation is stored before
+// it is answered or carried out. After a crash, a restarted manager finishes or undoes the
+// operation. Operations are idempotent: a repeated one is answered like the first.
 //
-// Create with a place and Move have several parts, and one record like the others.
+// Create with a place and Move consist of several operations, but store one record.
 //
 //	created ──attach──► attached ──migrate──► migrating ──finish──► attached, elsewhere
 //	   │                   │  ▲                   │
@@ -29,14 +28,14 @@ import (
 	"heddle/subnet"
 )
 
-// State is where an interface stands.
+// State is the state of an interface.
 type State uint8
 
 // The states.
 const (
 	Created   State = iota // it has addresses and no place
 	Attached               // it has a place
-	Migrating              // it has a place, and another one is kept for it
+	Migrating              // it has a place, and another one is reserved for it
 	Detached               // it had a place; its addresses stay with it
 )
 
@@ -57,16 +56,15 @@ const (
 	DoingDetach   = "detach"
 )
 
-// GUIDKind says whose the GUID of an interface is.
+// GUIDKind says where the GUID of an interface comes from.
 type GUIDKind uint8
 
-// The kinds. What the first two say goes with the interface wherever it goes (the
-// static vGUIDs of Tasoulas et al., "A Signalling Method"; those of a function are
-// their dynamic ones).
+// The kinds. GUIDs of the first two stay with the interface when it moves (the static vGUIDs of
+// Tasoulas et al., "A Signalling Method"; those of a function are their dynamic ones).
 const (
-	StaticGUID   GUIDKind = iota // the interface's: who created it chose it
+	StaticGUID   GUIDKind = iota // the interface's: given at its creation
 	PoolGUID                     // the interface's: the manager chose it from its pool
-	FunctionGUID                 // the virtual function's: the interface has it while it is there
+	FunctionGUID                 // the virtual function's: the interface has it while it is on that function
 	guidKinds
 )
 
@@ -90,31 +88,30 @@ type Interface struct {
 	// Name is its key, chosen by who created it: 1–128 characters of letters, digits
 	// and ._:-/ .
 	Name string
-	// GUID is its port GUID (vGUID). One of the pool is given back when the interface
-	// is deleted. With a FunctionGUID it is that of the function where it is, or, once
-	// Finish was asked for, where it goes; 0 while it has none.
+	// GUID is its port GUID (vGUID). A PoolGUID becomes free when the interface is deleted. A
+	// FunctionGUID is that of the current function, or of the destination once Finish was
+	// requested; 0 while there is none.
 	GUID     ib.GUID
 	GUIDKind GUIDKind
 	DestGUID ib.GUID // FunctionGUID, Migrating: that of Dest; else 0
 	Aliases  []ib.GUID
 	LIDKind  subnet.LIDKind
-	LID      ib.LID          // the one it asked for; else the one that it was last placed with, 0 before
-	Pinned   bool            // it asked for LID
+	LID      ib.LID          // the requested one, otherwise that of the last placement; 0 before
+	Pinned   bool            // it requested LID
 	Mode     subnet.MoveMode // how its LID moves
 	Keys     []Membership
 	State    State
 	Place    subnet.Place // Attached, Migrating
 	Dest     subnet.Place // Migrating
-	// Doing is the operation that is stored and not finished: one of the Doing
-	// constants. Empty if nothing is under way.
+	// Doing is the operation in progress, one of the Doing constants; empty if there is none.
 	Doing string
-	// Placement is what the subnet manager last said of it; not stored.
+	// Placement is the last state that the subnet manager reported; not stored.
 	Placement subnet.PlacementState
 	Reason    string // why it waits, was refused, or was rolled back
 }
 
-// Errors of operations. They are wrapped by what says which interface or value is
-// concerned, and what to do.
+// Errors of operations. They are wrapped in a text that names the interface or value, and what
+// to do.
 var (
 	ErrNotFound = errors.New("no such interface")
 	ErrConflict = errors.New("conflict") // with another interface, or with the state of this one
@@ -123,14 +120,14 @@ var (
 	ErrStore    = errors.New("could not be stored")
 )
 
-// Config is what a Core is told at start.
+// Config is the configuration of a Core.
 type Config struct {
-	// GUIDFirst to GUIDLast is the pool, of interfaces and functions; that of Defaults
-	// if both are 0, which is no GUID.
+	// GUIDFirst to GUIDLast is the pool for interfaces and functions. If both are 0, New uses
+	// Defaults.
 	GUIDFirst, GUIDLast ib.GUID
 }
 
-// Defaults returns the configuration of a Core that was told nothing.
+// Defaults returns the default configuration.
 func Defaults() Config { return Config{GUIDFirst: defaultFirst, GUIDLast: defaultLast} }
 
 // Event is something that happens to a Core.
@@ -142,7 +139,7 @@ type Start struct{ Records []store.Record }
 // Published is a new state of the subnet.
 type Published struct{ Snap *subnet.Snapshot }
 
-// Reports are what the subnet manager said of placements, in its order.
+// Reports are the subnet manager's reports on placements, in their order.
 type Reports struct{ List []subnet.PlacementReport }
 
 // Requests are operations, in the order in which they came. Those of one event are
@@ -175,11 +172,10 @@ func (Timer) event()     {}
 // Op is an operation: one of the types below.
 type Op interface{ op() }
 
-// Create makes an interface. Of I count Name, GUID (0: one of the pool, unless GUIDKind
-// is FunctionGUID), Aliases, LIDKind, LID (0: any), Mode, Keys and Place. With a
-// FunctionGUID it has no aliases and a SharedLID. With a Place it is also attached
-// there, in the same record, and the reply is that of Attach: if it cannot be there,
-// it is Created all the same.
+// Create makes an interface. It reads of I: Name, GUID (0: one of the pool, unless GUIDKind is
+// FunctionGUID), Aliases, LIDKind, LID (0: any), Mode, Keys and Place. With a FunctionGUID it
+// has no aliases and a SharedLID. With a Place it is also attached there, in the same record,
+// and the reply is that of Attach. If it cannot be there, it is Created without a place.
 type Create struct{ I Interface }
 
 // Attach gives an interface its place. Function 0 is any that is free.
@@ -188,33 +184,33 @@ type Attach struct {
 	At   subnet.Place
 }
 
-// Migrate keeps a place at another hypervisor for an interface. Nothing moves
-// before Finish. Function 0 is any that is free.
+// Migrate reserves a place at another hypervisor for an interface. Nothing moves before Finish.
+// Function 0 is any that is free.
 type Migrate struct {
 	Name string
 	To   subnet.Place
 }
 
-// Finish moves a migrating interface's addresses to the place kept for it. If they
-// cannot be there it stays, or is put back, where it was. An interface that the last
-// Finish moved is finished already; one that was rolled back is not.
+// Finish moves the addresses of a migrating interface to the reserved place. If they cannot be
+// there, the interface stays at the old place or returns to it. A repeated Finish of a
+// migration that succeeded succeeds; after a rollback it fails.
 type Finish struct{ Name string }
 
-// Move is Migrate and Finish in one record. If the interface cannot be at To, it
-// stays, or is put back, where it was, and no place is kept for it.
+// Move is Migrate and Finish in one record. If the interface cannot be at To, it stays at the
+// old place or returns to it, and no place remains reserved.
 type Move struct {
 	Name string
 	To   subnet.Place
 }
 
-// RollBack gives up a migration that was not finished.
+// RollBack ends a migration that is not finished; the interface stays at the old place.
 type RollBack struct{ Name string }
 
-// Detach takes an interface from its place. It keeps its addresses.
+// Detach removes an interface from its place. It keeps its addresses.
 type Detach struct{ Name string }
 
-// Delete ends an interface that has no place, or, with Force, any. One that is not
-// there is as good as deleted.
+// Delete deletes an interface without a place, or with Force any interface. Deleting an
+// interface that does not exist succeeds.
 type Delete struct {
 	Name  string
 	Force bool
@@ -226,24 +222,23 @@ type SetKeys struct {
 	Keys []Membership
 }
 
-// AddMembers makes GUIDs members of a partition by themselves, whether they are on
-// the fabric or not; a GUID that is a member already takes the new membership. The
-// partition is made if it is not there; Index0 and IPoIB are added to what it has.
-// A GUID that is also given the P_Key by its interface is a full member if either
-// says so.
+// AddMembers makes GUIDs direct members of a partition, whether they are in the fabric or not.
+// A GUID that is a member already gets the new membership. A partition that does not exist is
+// created; Index0 and IPoIB are added to an existing one. A GUID that also has the P_Key
+// through its interface is a full member if either membership is full.
 type AddMembers struct {
 	PKey   ib.PKey // 15 bits
 	GUIDs  []ib.GUID
 	Full   bool
 	Index0 bool // of the partition
 	IPoIB  bool // the partition has the IPv4 broadcast group
-	// Replace: the GUIDs are all members that the partition has by themselves, and
-	// Index0 and IPoIB are as they are here.
+	// Replace: these GUIDs replace the direct members of the partition, and Index0 and IPoIB
+	// replace its attributes.
 	Replace bool
 }
 
-// RemoveMembers undoes AddMembers; All ends the whole partition. Without members
-// and without All a partition that AddMembers made stays, empty.
+// RemoveMembers undoes AddMembers. With All it removes the whole partition; without All an
+// empty partition of AddMembers remains.
 type RemoveMembers struct {
 	PKey  ib.PKey
 	GUIDs []ib.GUID
@@ -262,19 +257,19 @@ func (SetKeys) op()       {}
 func (AddMembers) op()    {}
 func (RemoveMembers) op() {}
 
-// Reply is the end of an operation: what was asked is stored, or Err says why not.
-// Attach, Finish, Move, RollBack and Detach are answered when the subnet manager has made
-// it so (or cannot), unless the subnet is not up or the place is not there: then at
-// once, with Waiting. So they are too when it takes longer than five seconds.
+// Reply answers an operation: it is stored, or Err says why not. Attach, Finish, Move, RollBack
+// and Detach are answered when the subnet manager has carried them out or refused them. If the
+// subnet is not up, the place is absent, or it takes longer than five seconds, they are
+// answered with Waiting.
 type Reply struct {
 	Tag       uint64
 	Err       error
 	Interface Interface // as it is then; the zero value after Delete
-	Waiting   bool      // it is stored and will be done; Interface.Reason says what it waits for
+	Waiting   bool      // it is stored and will be carried out; Interface.Reason says what it waits for
 }
 
-// Now is a Waiting reply as of a later view, in which the interface is i: how its
-// operation ended, or Waiting still.
+// Now updates a Waiting reply by a later view, in which the interface is i: the end of its
+// operation, or still Waiting.
 func (r Reply) Now(i Interface) Reply {
 	if !r.Waiting {
 		return r
@@ -289,7 +284,7 @@ func (r Reply) Now(i Interface) Reply {
 	return r
 }
 
-// Members are those of a partition by themselves.
+// Members are the direct members of a partition.
 type Members struct {
 	PKey    ib.PKey // 15 bits
 	Index0  bool
@@ -298,11 +293,11 @@ type Members struct {
 	Limited []ib.GUID
 }
 
-// Pools says how much is left.
+// Pools counts what is used and what there is.
 type Pools struct {
 	GUIDs, GUIDsUsed uint64 // of the pool; by interfaces and functions
-	// LIDs is how many the subnet can have, bounded by the smallest LinearFDBCap;
-	// LIDsUsed how many are given, to ports, functions and interfaces.
+	// LIDs is how many the subnet can have, bounded by the smallest LinearFDBCap; LIDsUsed how
+	// many ports, functions and interfaces have.
 	LIDs, LIDsUsed int
 }
 

@@ -8,8 +8,8 @@ import (
 	"heddle/subnet"
 )
 
-// TestOneRecord: a Create with a place and a Move are one write of one record, before
-// the subnet manager hears of anything.
+// TestOneRecord: a Create with a place and a Move are one write of one record, before anything
+// is passed to the subnet manager.
 func TestOneRecord(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	for _, op := range []Op{
@@ -24,7 +24,7 @@ func TestOneRecord(t *testing.T) {
 		}
 		gen, rec := out.PersistGen, out.Persist[0].Record
 		if e, err := decodeInterface(rec.Key, rec.Value); err != nil || e.Doing == "" {
-			t.Errorf("%T: the record is %+v, %v: nothing goes on by it", op, e, err)
+			t.Errorf("%T: the record is %+v, %v: a restart would not continue it", op, e, err)
 		}
 		out.Reset()
 		r.c.Step(r.now, Persisted{Gen: gen}, &out)
@@ -34,9 +34,8 @@ func TestOneRecord(t *testing.T) {
 	}
 }
 
-// crashAt asks for op in a manager that dies at a point: before write p/2 if p is
-// even, else after it and before anything that follows. It reports whether it came
-// to that.
+// crashAt requests op from a manager that dies at point p: before write p/2 if p is even,
+// otherwise just after it. It reports whether the point was reached.
 func (r *rig) crashAt(op Op, p int) (died bool) {
 	r.tag++
 	writes := 0
@@ -60,8 +59,8 @@ func (r *rig) crashAt(op Op, p int) (died bool) {
 	return false
 }
 
-// TestCrashAtEachWrite: an operation of several parts is not there at all, or comes to
-// its end, wherever the manager dies; what is refused is as it was before.
+// TestCrashAtEachWrite: wherever the manager dies, an operation of several parts either has no
+// effect or is completed. After a refusal the state is as before.
 func TestCrashAtEachWrite(t *testing.T) {
 	home, away := at(hyperA, 1), at(hyperB, 2)
 	for _, c := range []struct {
@@ -115,8 +114,8 @@ func TestCrashAtEachWrite(t *testing.T) {
 	}
 }
 
-// TestCreateNotAttached: what cannot be at its place is created all the same, and the
-// reply says so; a store that takes nothing is told instead.
+// TestCreateNotAttached: an interface that cannot be at its place is created without one, and
+// the reply says so. If the store fails, the reply says that instead.
 func TestCreateNotAttached(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	op := Create{Interface{Name: "db", GUID: 5, LIDKind: subnet.OwnLID, Place: at(hyperA, 1)}}
@@ -147,8 +146,8 @@ func TestCreateNotAttached(t *testing.T) {
 	r.fails(op, ErrConflict, "delete it first")
 }
 
-// TestMoveRefused: what cannot be reserved changes nothing, and a Move that is asked
-// for again answers as before.
+// TestMoveRefused: a Move whose place cannot be reserved changes nothing, and a repeated Move
+// gets the same answer.
 func TestMoveRefused(t *testing.T) {
 	r := attached(t, subnet.OwnLID)
 	r.fails(Move{"web", at(absent, 1)}, ErrConflict, "not in the subnet")
@@ -175,7 +174,7 @@ func TestMoveRefused(t *testing.T) {
 	}
 }
 
-// TestReplyNow: how an operation ended that was answered as Waiting.
+// TestReplyNow: the end of an operation that was answered as Waiting.
 func TestReplyNow(t *testing.T) {
 	moving := Interface{Name: "web", State: Migrating, Place: at(hyperA, 1), Dest: at(hyperB, 1), Doing: DoingFinish}
 	attaching := Interface{Name: "web", State: Attached, Place: at(hyperA, 1), Doing: DoingAttach}

@@ -16,9 +16,8 @@ import (
 	"heddle/subnet"
 )
 
-// world is a core with a store, hardware, and a subnet manager that takes its
-// time and refuses at will. Core and subnet manager die and start together; store
-// and hardware stay.
+// world is a core with a store, hardware, and a subnet manager that is slow and refuses at
+// random. Core and subnet manager die and start together; store and hardware survive.
 type world struct {
 	t      testing.TB
 	choose func(n int) int // 0 … n-1
@@ -69,7 +68,7 @@ func (w *world) crash() {
 	w.boot()
 }
 
-// dies reports whether both die at this very point.
+// dies reports whether both die at this point.
 func (w *world) dies() bool { return !w.calm && w.choose(40) == 0 }
 
 // publish shows the core the subnet.
@@ -77,7 +76,7 @@ func (w *world) publish() {
 	w.step(Published{snapshot(slices.Sorted(maps.Keys(w.gone)))})
 }
 
-// step hands the core one event. The store's answer is told later.
+// step passes one event to the core. The store answers later.
 func (w *world) step(ev Event) {
 	var out Output
 	out.Reset()
@@ -150,7 +149,7 @@ func (w *world) take(out *Output) {
 	}
 }
 
-// manage has the subnet manager deal with one placement.
+// manage lets the subnet manager process one placement.
 func (w *world) manage() {
 	if len(w.todo) == 0 {
 		return
@@ -188,7 +187,7 @@ func (w *world) manage() {
 	w.reports = append(w.reports, r)
 }
 
-// act is one random thing that happens.
+// act makes one random event.
 func (w *world) act() {
 	switch w.choose(10) {
 	case 0, 1:
@@ -225,8 +224,8 @@ func (w *world) act() {
 	}
 }
 
-// wake has the subnet manager look again at what waits, and at what a hypervisor
-// lost when it was away.
+// wake lets the subnet manager retry placements that wait, and those that a returning
+// hypervisor lost.
 func (w *world) wake() {
 	for _, g := range slices.Sorted(maps.Keys(w.placements)) {
 		if w.waiting[g] || w.where[g] != w.placements[g].Place && !w.gone[w.placements[g].Place.Port] {
@@ -243,7 +242,7 @@ func (w *world) saved() {
 	}
 }
 
-// ask asks for up to four operations at once.
+// ask requests up to four operations at a time.
 func (w *world) ask() {
 	var ev Requests
 	for range 1 + w.choose(4) {
@@ -306,7 +305,7 @@ func (w *world) op() Op {
 	}
 }
 
-// check is what holds at all times of what is published and stored.
+// check checks the invariants of published and stored state.
 func (w *world) check() {
 	w.t.Helper()
 	if w.view == nil {
@@ -399,7 +398,7 @@ func (w *world) stored() {
 	}
 }
 
-// durable is what of a View survives.
+// durable is the part of a View that survives a restart.
 func durable(v *View) string {
 	var b strings.Builder
 	for i := range v.All() {
@@ -411,7 +410,7 @@ func durable(v *View) string {
 	return b.String()
 }
 
-// settle lets everything come to its end, without faults, and checks where it is.
+// settle runs until nothing is in progress, without faults, and checks the final state.
 func (w *world) settle() {
 	w.calm = true
 	clear(w.gone)
@@ -442,13 +441,13 @@ func (w *world) settle() {
 		}
 	}
 	if len(w.where) > w.view.Len() {
-		w.t.Fatalf("hardware holds %v, which nobody has", w.where)
+		w.t.Fatalf("hardware holds %v, which belongs to no interface", w.where)
 	}
 }
 
-// TestCrashes: whatever is asked, refused, unplugged, not stored, and wherever the
-// manager dies, nothing is had twice, what is told is stored, and in the end
-// everything is at one place and the journal empty.
+// TestCrashes: under random operations, refusals, unplugged hosts, store failures and crashes,
+// no address is used twice, everything published is stored, and at the end each interface is at
+// one place and the journal is empty.
 func TestCrashes(t *testing.T) {
 	worlds, steps := 150, 400
 	switch {
@@ -476,7 +475,7 @@ func TestCrashes(t *testing.T) {
 	}
 	t.Logf("%d crashes, %d refusals, %d writes that failed", crashes, refusals, full)
 	if crashes < worlds || refusals < worlds || full < worlds {
-		t.Error("too little goes wrong")
+		t.Error("too few faults occurred for a meaningful test")
 	}
 }
 
