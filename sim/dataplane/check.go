@@ -87,8 +87,8 @@ func (e *Engine) checkAwake() error {
 			}
 			continue
 		}
-		if o.gate > e.now {
-			continue
+		if o.armed || o.gate > e.now {
+			continue // events of this very instant are still to come
 		}
 		for v := range e.stride {
 			l := &e.outLanes[oi*e.stride+v]
@@ -99,7 +99,7 @@ func (e *Engine) checkAwake() error {
 				if err := e.checkReaders(oi, o, uint8(v)); err != nil {
 					return err
 				}
-			} else if need := e.packets[c.packet].blocks; e.available(l) >= int32(need) && o.table < 0 {
+			} else if need := e.packets[c.packet].blocks; e.available(l) >= int32(need) && o.table < 0 && l.armedAt > e.now {
 				return fmt.Errorf("dataplane: %s could send a packet on lane %d and does not", name, v)
 			} else if t := e.coveredAt(l, int32(need)); t != Never && l.armedAt > t {
 				return fmt.Errorf("dataplane: nothing will tell %s that lane %d has credits", name, v)
@@ -127,7 +127,7 @@ func (e *Engine) checkReaders(oi int32, o *outPort, vl uint8) error {
 			continue
 		}
 		in := &e.in[nd.first+num]
-		if r := &e.out[in.readBy]; in.busy <= e.now || !r.armed {
+		if !e.out[in.readBy].armed {
 			return fmt.Errorf("dataplane: nothing will tell %s that input %d is free", e.top.PortName(e.ref(oi)), num)
 		}
 	}

@@ -65,7 +65,7 @@ func (e *Engine) coveredAt(l *outLane, need int32) Time {
 	n, last := l.avail, Time(0)
 	for i := l.readHead; i >= 0; i = e.reads[i].next {
 		r := &e.reads[i]
-		if r.start < last {
+		if r.start < last || r.next >= 0 && e.reads[r.next].start < r.end {
 			return e.coveredSearch(l, need)
 		}
 		if n+r.blocks >= need {
@@ -107,7 +107,9 @@ func (e *Engine) coveredSearch(l *outLane, need int32) Time {
 // if that is known. If not, the next read at the far end calls it again.
 func (e *Engine) awaitCredits(ol int32, l *outLane) {
 	t := e.coveredAt(l, int32(l.need))
-	if t < l.armedAt {
+	if t == Never {
+		e.armDetector()
+	} else if t < l.armedAt {
 		l.armedAt = max(t, e.now)
 		e.push(l.armedAt, evCredit, ol, 0)
 	}

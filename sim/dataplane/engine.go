@@ -46,16 +46,19 @@ type Engine struct {
 	shared    map[sendKey]int32
 	streams   []stream
 
-	stat   *Stats
-	flows  []FlowStats
-	faults []portFaults
-	groups groups
-	limits limits
-	events uint64
-	hooks  Hooks
+	stat    *Stats
+	flows   []FlowStats
+	faults  []portFaults
+	groups  groups
+	limits  limits
+	events  uint64
+	det     detector
+	running bool
+	hooks   Hooks
 }
 
-// Hooks are called for packets; each may be nil. They must not call the Engine.
+// Hooks are called for packets; each may be nil. Of the Engine they may call
+// Post, and what reads it.
 type Hooks struct {
 	OnDeliver func(d *Delivery)
 	OnDrop    func(d *Drop)
@@ -324,7 +327,7 @@ func (e *Engine) Run(until Time) {
 		if Time(t) >= until {
 			break
 		}
-		e.now = Time(t)
+		e.now, e.running = Time(t), true
 		for {
 			ev, ok := e.q.PopAt(t)
 			if !ok {
@@ -333,6 +336,7 @@ func (e *Engine) Run(until Time) {
 			e.events++
 			e.handle(ev)
 		}
+		e.running = false
 		e.arbitrateTouched()
 	}
 	e.now = max(e.now, until)
@@ -412,6 +416,9 @@ func (s *portSet) take() int32 {
 // in the order of port numbers. A choice can bring the head of another queue to
 // light, so ports may come again.
 func (e *Engine) arbitrateTouched() {
+	if e.running {
+		return // at the end of the instant
+	}
 	for {
 		p := e.touched.take()
 		if p < 0 {

@@ -9,8 +9,11 @@ import (
 
 // Rates of the tests.
 var (
-	ddr = LinkRate(ib.Width4x, ib.SpeedDDR)
-	qdr = LinkRate(ib.Width4x, ib.SpeedQDR)
+	sdr1 = LinkRate(ib.Width1x, ib.SpeedSDR)
+	edr  = LinkRate(ib.Width4x, ib.SpeedEDR)
+	ndr  = LinkRate(ib.Width4x, ib.SpeedNDR)
+	ddr  = LinkRate(ib.Width4x, ib.SpeedDDR)
+	qdr  = LinkRate(ib.Width4x, ib.SpeedQDR)
 )
 
 // Lengths of RC middle packets.

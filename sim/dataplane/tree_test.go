@@ -8,6 +8,7 @@ import (
 	"heddle/ib"
 	"heddle/route"
 	"heddle/route/engine/ftree"
+	"heddle/route/engine/vftree"
 )
 
 // tree is a fat tree with the d-mod-k tables of route/engine/ftree.
@@ -104,32 +105,6 @@ func (x *tree) usedUplinks(e *Engine, p Tables, perm []int) (up, inside int) {
 	return len(used), inside
 }
 
-var _ = ib.LID(0)
-
-func TestV17(t *testing.T) {
-	x := newTree(t, fabric.FatTree{Hosts: 648}, qdr)
-	for seed := range uint64(1) {
-		for _, in := range []Queueing{FIFO, VOQ} {
-			p := x.tables(1)
-			c := testConfig()
-			c.Input = in
-			c.Buffer = 33 * 16
-			e := mustNew(t, x.top, p, c)
-			perm := randomPerm(e.NumHosts(), seed)
-			permute(t, e, perm, rc2k)
-			warm, dur := 100*Microsecond, 200*Microsecond
-			e.Run(warm)
-			e.ResetStats()
-			e.Run(warm + dur)
-			mustCheck(t, e)
-			up, inside := x.usedUplinks(e, p, perm)
-			got := float64(e.Stats().Delivered) * float64(qdr.Time(rc2k)) / float64(dur) / 648
-			want := float64(up+inside) / 648
-			t.Logf("%v seed %d: %.4f, want %.4f; events %d delivered %d", in, seed, got, want, e.Events(), e.Stats().Delivered)
-		}
-	}
-}
-
 func BenchmarkUniform648(b *testing.B) {
 	x := newTree(b, fabric.FatTree{Hosts: 648}, qdr)
 	c := Defaults()
@@ -149,4 +124,22 @@ func BenchmarkUniform648(b *testing.B) {
 	b.ReportMetric(float64(e.Stats().Delivered-del)/b.Elapsed().Seconds()/1e6, "Mpackets/s")
 	b.ReportMetric(float64(e.Events()-ev)/float64(e.Stats().Delivered-del), "events/packet")
 	b.ReportMetric(float64(e.Stats().Delivered-del)/648/float64(e.Now()-start)*float64(qdr.Time(rc2k)), "accepted")
+}
+
+// lanes are the tables of the tree, and the service levels of vftree: Algorithm 1
+// of W. L. Guay et al. (2011) on its leaves.
+func (x *tree) lanes(n int) (*Plain, func(src, dst int) ib.SL) {
+	p := x.tables(n)
+	var leaf []int32 // of each host
+	number := map[int32]int32{}
+	for i := range x.f.Nodes {
+		if nd := &x.f.Nodes[i]; !nd.IsSwitch() {
+			sw := nd.Ports[1].Peer.Node
+			if _, ok := number[sw]; !ok {
+				number[sw] = int32(len(number))
+			}
+			leaf = append(leaf, number[sw])
+		}
+	}
+	return p, func(src, dst int) ib.SL { return ib.SL(vftree.Lane(leaf[src], leaf[dst], n)) }
 }

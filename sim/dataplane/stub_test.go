@@ -1,0 +1,3 @@
+package dataplane
+
+var faultCases, programCases []vcase
