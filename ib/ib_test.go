@@ -414,6 +414,10 @@ func TestSpeeds(t *testing.T) {
 		if s > ib.SpeedSDR && s.LaneGbps() <= (s-1).LaneGbps() {
 			t.Errorf("%v is not faster than %v", s, s-1)
 		}
+		// 8b/10b, 64b/66b, or a code with overhead like it.
+		if code := s.DataGbps() / s.LaneGbps(); s > 0 && (code > 0.97 || code < 0.79 || s > ib.SpeedQDR && code < 0.94) {
+			t.Errorf("%v: the line code leaves %v of the rate", s, code)
+		}
 		if p, err := ib.ParseLinkSpeed(s.String()); err != nil || p != s {
 			t.Error(p, err)
 		}

@@ -114,6 +114,18 @@ func (s LinkSpeed) LaneGbps() float64 {
 	return laneGbps[s]
 }
 
+// dataGbps is what a lane carries after the line code: 8b/10b up to QDR, 64b/66b
+// or a code with the same data rate from FDR10 on.
+var dataGbps = [numSpeeds]float64{0, 2, 4, 8, 10, 14.0625 * 64 / 66, 25, 50, 100, 200}
+
+// DataGbps is the data rate of one lane in Gb/s: without the line code.
+func (s LinkSpeed) DataGbps() float64 {
+	if s >= numSpeeds {
+		return 0
+	}
+	return dataGbps[s]
+}
+
 // String prints "EDR".
 func (s LinkSpeed) String() string {
 	if s >= numSpeeds {
