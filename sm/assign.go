@@ -5,6 +5,12 @@ import (
 	"heddle/store"
 )
 
+// regionLIDs is what the assignment in a sweep of a region changed.
+type regionLIDs struct {
+	added []int32 // end ports that have LIDs now, as indices in Topology.Ports
+	anew  bool    // the LIDs of the whole subnet were assigned
+}
+
 func (c *Core) lidRules() lid.Rules {
 	return lid.Rules{LMC: c.Config.LMC, LMCPort0: c.Config.LMCPort0, FirstSweep: c.FirstSweep}
 }
@@ -24,18 +30,18 @@ func (c *Core) assignLIDs() []store.Op {
 // before, if no other port has them, else it does what a full sweep does. It reports false if
 // everything must be read.
 func (c *Core) assignRegion() (ops []store.Op, ok bool) {
-	if !c.reg.born {
+	if !c.discovery.Joined() {
 		return nil, true
 	}
-	added, ops, outcome := c.lids.AssignRegion(c.Fabric, c.reg.nodes, c.lidRules())
+	added, ops, outcome := c.lids.AssignRegion(c.Fabric, c.discovery.Nodes(), c.lidRules())
 	switch outcome {
 	case lid.SmallerTable:
-		c.giveUp("a switch with a smaller table came")
+		c.discovery.GiveUp("a switch with a smaller table came")
 		return nil, false
 	case lid.NeedAll:
 		return c.assignAnew()
 	}
-	c.reg.added = append(c.reg.added, added...)
+	c.regionLIDs.added = added
 	return ops, true
 }
 
@@ -44,7 +50,7 @@ func (c *Core) assignRegion() (ops []store.Op, ok bool) {
 func (c *Core) assignAnew() ([]store.Op, bool) {
 	f := c.Fabric
 	if len(f.Problems) > 0 {
-		c.giveUp("LIDs are needed, and something was wrong before")
+		c.discovery.GiveUp("LIDs are needed, and something was wrong before")
 		return nil, false
 	}
 	for i := range f.Ports {
@@ -54,9 +60,9 @@ func (c *Core) assignAnew() ([]store.Op, bool) {
 	ops := c.assignLIDs()
 	if len(f.Problems) > 0 || f.Excluded() != out {
 		c.Unsaved = append(c.Unsaved, ops...)
-		c.giveUp("not every port could be given a LID")
+		c.discovery.GiveUp("not every port could be given a LID")
 		return nil, false
 	}
-	c.reg.anew = true
+	c.regionLIDs.anew = true
 	return ops, true
 }

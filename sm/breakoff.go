@@ -2,6 +2,7 @@ package sm
 
 import (
 	"heddle/mad"
+	"heddle/sm/agenda"
 	"heddle/sm/config"
 	"heddle/sm/notice"
 )
@@ -13,7 +14,7 @@ import (
 // known; blocks whose Set was not answered are in doubt and are read back first.
 //
 // A sweep is broken off only if a port is read as down that leads to another switch, or
-// to a node that owes an answer (see peek.go). Traps without news, hosts that come and go,
+// to a node that owes an answer (package peek). Traps without news, hosts that come and go,
 // and links that return leave it alone: for them a new plan would only mean more waits.
 
 // maxBreaks is how many sweeps in a row are broken off. Then one is carried through: where
@@ -38,6 +39,25 @@ func (c *Core) breakable() bool {
 	return false
 }
 
+// linkDown is called when a peek finds that a link to another switch is down.
+func (c *Core) linkDown(n int32, why string) {
+	// Switches at the other ends of a dead one are about to answer too.
+	soon := c.Now.Add(agenda.Patience)
+	switch {
+	case c.BetweenSweeps():
+		c.router.Sign()
+		c.agenda.SuspectNode(n)
+		if c.traps.Hasten(soon) {
+			c.agenda.Because(why)
+		}
+	case c.breaking.at == mad.Never:
+		c.breaking.at, c.breaking.why = soon, why
+		fallthrough
+	default:
+		c.agenda.AskRegion(n, why)
+	}
+}
+
 // breakOff ends the sweep under way and begins the next.
 func (c *Core) breakOff(why string) {
 	c.breaking.count++
@@ -54,23 +74,25 @@ func (c *Core) breakOff(why string) {
 	}
 	switch {
 	case !late:
-		c.next.full = true
-	case c.Region && !c.reg.wide:
-		for _, n := range c.reg.nodes {
+		c.agenda.ReadAll()
+	case c.Region && !c.discovery.Wide():
+		for _, n := range c.discovery.Nodes() {
 			c.carryNode(n)
 		}
 	default:
-		c.breaking.carry.wide = true
+		c.breaking.carry.Wide = true
 	}
 	if late {
 		if !c.Region {
 			c.compare() // says what came and went
 			c.Last = nil
 		}
-		c.breaking.carry.moved = true
+		c.breaking.carry.Moved = true
 		c.sweep.unfinished = c.sweep.unfinished || c.router.Changed() && c.Phase != notice.PhaseArm && c.Phase != notice.PhaseActivate
 	}
-	c.next.full = c.next.full || c.Errs > 0
+	if c.Errs > 0 {
+		c.agenda.ReadAll()
+	}
 	c.sweep.sound = true // but for that the fabric is known; what is not finished is carried over
 	c.router.BreakOff()
 	c.install.WantServed() // what hosts can learn until then

@@ -14,7 +14,7 @@ func (c *Core) configure() bool {
 	if c.Region {
 		var fits bool
 		if ops, fits = c.assignRegion(); !fits {
-			return c.explored()
+			return c.discovered()
 		}
 		c.placements.AssignFloating()
 		c.graphRegion()
@@ -75,7 +75,9 @@ func (c *Core) assigned() bool {
 // startArm moves every link of the subnet that is in Init to Armed.
 func (c *Core) startArm() {
 	c.enter(notice.PhaseArm)
-	c.reg.wide = c.reg.wide || c.sweep.armAll && c.Region
+	if c.sweep.armAll {
+		c.discovery.Widen()
+	}
 	c.sweep.armAll = false
 	c.bothEnds()
 	c.links.Arm(!c.install.Quiet())
@@ -84,15 +86,15 @@ func (c *Core) startArm() {
 // bothEnds adds the far end of each link of the region that is not Active to the region: an
 // earlier sweep may have moved that end alone.
 func (c *Core) bothEnds() {
-	if !c.Region || c.reg.wide {
+	if !c.Region || c.discovery.Wide() {
 		return
 	}
-	for _, n := range c.reg.nodes[:len(c.reg.nodes):len(c.reg.nodes)] {
+	for _, n := range c.discovery.Nodes() { // not of those that this adds
 		ports := c.Fabric.NodePorts(n)
 		for i := range ports {
 			if p := &ports[i]; p.Num != 0 && c.links.Moves(p) {
 				if q := c.Fabric.Port(p.Peer); p.Info.PortState < ib.StateActive || q.Info.PortState < ib.StateActive {
-					c.touch(q.Node)
+					c.discovery.Touch(q.Node)
 				}
 			}
 		}

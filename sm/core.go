@@ -5,10 +5,13 @@ import (
 	"heddle/ib/smp"
 	"heddle/mad"
 	"heddle/sm/absent"
+	"heddle/sm/agenda"
 	"heddle/sm/config"
+	"heddle/sm/discover"
 	"heddle/sm/env"
 	"heddle/sm/group"
 	"heddle/sm/guid"
+	"heddle/sm/hurry"
 	"heddle/sm/install"
 	"heddle/sm/lane"
 	"heddle/sm/lid"
@@ -18,6 +21,7 @@ import (
 	"heddle/sm/mastership"
 	"heddle/sm/mkey"
 	"heddle/sm/notice"
+	"heddle/sm/peek"
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
 	"heddle/sm/routing"
@@ -45,21 +49,21 @@ type Core struct {
 	placements *placement.Machine
 	lids       *lid.Table
 	absent     *absent.Nodes
+	discovery  *discover.Discovery
+	agenda     *agenda.Agenda
 	light      *light.Sweep
 	links      *linkmgr.Manager
 	traps      *trap.Receiver
 	mkeys      *mkey.Keys
+	peeks      *peek.Peeks
+	hurry      *hurry.Requests
 
 	// The states of the other parts (state.go).
-	sweep    sweepState
-	next     nextSweep
-	breaking breakState
-	peeking  peekState
-	schedule schedule
-	shown    shownState
-	reg      region
-	late     []lateNode
-	hurry    hurry
+	sweep      sweepState
+	breaking   breakState
+	schedule   schedule
+	shown      shownState
+	regionLIDs regionLIDs
 
 	started  bool
 	stopping bool
@@ -83,9 +87,7 @@ func New(cfg config.Config) *Core {
 		},
 		lids:     lid.New(),
 		schedule: schedule{retryAt: mad.Never, reactivateAt: mad.Never, fullAt: mad.Never},
-		next:     nextSweep{pressAt: mad.Never},
 		breaking: breakState{at: mad.Never},
-		hurry:    newHurry(),
 	}
 	c.Sweeper = c
 	c.install = install.New(&c.Env, c, cfg.Flight())
@@ -120,7 +122,9 @@ func (c *Core) Step(now mad.Time, ev Event, out *Output) {
 	case JobDone:
 		c.router.Done(ev.Result)
 	case Sweep:
-		c.next.audit = c.next.audit || ev.Audit
+		if ev.Audit {
+			c.agenda.WantAudit()
+		}
 		if ev.Rebalance {
 			c.router.Rebalance()
 		}
@@ -206,9 +210,7 @@ func (c *Core) onPortLost() {
 func (c *Core) pump() {
 	for !c.stopping {
 		c.press()
-		if c.peeking.cutNew {
-			c.resend()
-		}
+		c.discovery.Resend()
 		c.peek()
 		for {
 			room := c.Engine.Window() - c.Engine.Outstanding()

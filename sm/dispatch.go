@@ -13,26 +13,14 @@ import (
 // left to ask (the node was left out meanwhile).
 func (c *Core) build(it work.Item, r *mad.Request) bool {
 	f := c.Fabric
-	n, p, x := it.Node(), it.Port(), it.Extra()
+	n, p := it.Node(), it.Port()
 	r.Addr = mad.Addr{LID: ib.LIDPermissive}
 	r.Timeout, r.Retries, r.Priority = 0, 0, mad.Normal
 	if n >= 0 && !f.Nodes[n].Path.Set {
 		return false
 	}
 	if it.Op() == work.OpNodeInfo || it.Op() == work.OpLightProbe {
-		key, _ := c.mkeys.Guess(ref{Node: n, Port: p}, x)
-		var path []byte
-		if n >= 0 {
-			var buf [smp.MaxHops + 1]byte
-			path = append(append(buf[:0], f.AgentPath(n, p)...), p)
-		}
-		if x > 0 { // another key: one try after the first is enough
-			r.Retries = 1
-		}
-		if n >= 0 && f.Nodes[n].Flags&topo.NodeUnseen != 0 && it.Op() == work.OpNodeInfo {
-			r.Retries = -1 // what is in the way may let nothing pass
-		}
-		smp.NewDR(&r.MAD, ib.MethodGet, smp.AttrNodeInfo, 0, key, path)
+		c.discovery.BuildNodeInfo(it, r)
 		return true
 	}
 	if !f.Nodes[n].OK() && it.Op() >= work.OpSetSwitch {
@@ -50,15 +38,11 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 			r.Retries = -1
 		}
 		return c.vports.Build(it, get, set)
-	case work.OpNodeDesc:
-		get(smp.AttrNodeDescription, 0)
-	case work.OpSwitchInfo, work.OpPeek:
-		get(smp.AttrSwitchInfo, 0)
-	case work.OpPortInfo:
-		get(smp.AttrPortInfo, smp.PortInfoMod(p, x&1 == 0))
+	case work.OpNodeDesc, work.OpSwitchInfo, work.OpPortInfo, work.OpReread:
+		c.discovery.Build(it, get)
 	case work.OpLightSwitch, work.OpLightDesc, work.OpLightPort:
 		return c.light.Build(it, get, set)
-	case work.OpReread, work.OpEnforced, work.OpPeekPort:
+	case work.OpEnforced:
 		get(smp.AttrPortInfo, smp.PortInfoMod(p, !f.PortOf(n, p).Has(topo.PortNoExt)))
 	case work.OpSMInfo, work.OpLightSM:
 		get(smp.AttrSMInfo, 0)
@@ -96,32 +80,25 @@ func (c *Core) onCompletion(comp mad.Completion) {
 	case work.OpOwnInfo:
 		c.mastership.OwnInfo(it, &comp)
 		return
-	case work.OpPeek:
-		c.onPeek(it, &comp)
-		return
-	case work.OpPeekPort:
-		c.onPeekPort(it, &comp)
+	case work.OpPeek, work.OpPeekPort:
+		c.peeks.Answered(it, &comp)
 		return
 	case work.OpLate:
-		c.onLate(it, &comp)
+		c.hurry.Answered(it, &comp)
 		return
 	}
 	if comp.Hurried && mad.Unanswered(comp.Err) {
-		c.hurriedInVain(it, &comp)
+		c.hurry.Unanswered(it, &comp)
 	}
 	if it.Op() != work.OpReread || it.Extra() != work.RereadPath {
-		c.moving()
+		c.peeks.Progress()
 	}
 	c.Finish()
 	switch it.Op() {
-	case work.OpNodeInfo:
-		c.onNodeInfo(it, &comp)
-	case work.OpNodeDesc:
-		c.TakeDescription(it, &comp)
-	case work.OpSwitchInfo:
-		c.onSwitchInfo(it, &comp)
-	case work.OpPortInfo:
-		c.onPortInfo(it, &comp)
+	case work.OpNodeInfo, work.OpNodeDesc, work.OpSwitchInfo, work.OpPortInfo, work.OpReread:
+		if c.discovery.Answered(it, &comp); c.discovery.CutFound() {
+			c.peeks.Progress()
+		}
 	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys, work.OpEnforce, work.OpEnforced:
 		c.pkeys.Answered(it, &comp)
 	case work.OpSMInfo:
@@ -134,8 +111,6 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.install.Answered(it, &comp)
 	case work.OpGetSL, work.OpSetSL, work.OpBackSL, work.OpReadSL, work.OpGetArb, work.OpSetArb, work.OpReadArb:
 		c.lanes.Answered(it, &comp)
-	case work.OpReread:
-		c.onReread(it, &comp)
 	case work.OpGetGUIDs, work.OpSetGUIDs:
 		c.guids.Answered(it, &comp)
 	case work.OpGetVirt, work.OpSetVirt, work.OpGetVStates, work.OpGetVPort, work.OpSetVPort, work.OpGetVNode, work.OpGetVDesc, work.OpGetVGUIDs, work.OpSetVGUIDs, work.OpLightVirt:
@@ -159,4 +134,17 @@ func (c *Core) SetFailed(n int32, p int, what string, err error) {
 		kind, text = notice.KindMKeyRefused, what+" is not answered: the port is locked with an M_Key we do not have; give it with the configuration"
 	}
 	c.Problem(notice.Where{}, notice.Notice{Kind: kind, Level: notice.Warn, Where: c.Fabric.Where(n, p), Err: err, Text: text})
+}
+
+// skip finishes an item about a node that is not asked, because it does not answer.
+func (c *Core) skip(it work.Item) {
+	c.Finish()
+	switch it.Op() {
+	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys:
+		c.pkeys.Skipped(it)
+	default:
+		if c.absent.Skipped(it) {
+			c.install.NotTaken()
+		}
+	}
 }

@@ -13,14 +13,14 @@ import (
 // takeLFTs joins the switches of a new discovery with what is known of their
 // tables. A switch that shows signs of a reset has lost them.
 func (c *Core) takeLFTs() {
-	f := c.Fabric
+	f, audit := c.Fabric, c.agenda.Audit()
 	c.ScopeNodes(func(ni int32, n *topo.Node) {
 		if n.GraphSwitch < 0 {
 			return
 		}
 		p0 := f.PortOf(ni, 0)
 		reset := p0.Info.LID != p0.LID || p0.Info.MasterSMLID != c.links.SMLID() || c.Fabric.AllInit(ni)
-		changed, foreign := c.install.Take(ni, reset, c.next.audit)
+		changed, foreign := c.install.Take(ni, reset, audit)
 		if changed {
 			c.router.Change()
 		}
@@ -31,7 +31,6 @@ func (c *Core) takeLFTs() {
 			})
 		}
 	})
-	c.next.audit = false
 }
 
 func (c *Core) needReadback() bool {
@@ -117,7 +116,7 @@ func (c *Core) GroupsChanged(block uint16) { c.groups.BlockChanged(block) }
 // startDown takes every link down (static2003 only).
 func (c *Core) startDown() {
 	c.enter(notice.PhaseDiscard)
-	c.reg.wide = c.Region
+	c.discovery.Widen()
 	c.links.TakeDown()
 }
 

@@ -10,13 +10,6 @@ import (
 // Requests that are canceled may have been carried out. What they were about is in
 // doubt: it is forgotten here, and read by the next sweep, which takes its nodes over.
 
-// carry is what a sweep of a region takes over from one that was broken off.
-type carry struct {
-	nodes []int32 // of Core.f: in doubt, or not finished
-	moved bool    // the last snapshot does not show all that changed
-	wide  bool    // the whole fabric is to be set up
-}
-
 // doubt notes that an item was not finished. If its request was sent it may have been
 // carried out, now or as long as a copy of it is under way.
 func (c *Core) doubt(it work.Item, sent bool) {
@@ -39,31 +32,20 @@ func (c *Core) doubt(it work.Item, sent bool) {
 			return
 		}
 		c.install.Doubt(it)
-		c.suspect(nd.Info.NodeGUID, wholeSwitch) // PortStateChange may be cleared, or the top raised
+		c.agenda.SuspectSwitch(nd.Info.NodeGUID) // PortStateChange may be cleared, or the top raised
 	case work.OpPortAgain: // what it was to find out is not known
 		if nd.IsSwitch() {
-			c.suspect(nd.Info.NodeGUID, wholeSwitch)
+			c.agenda.SuspectSwitch(nd.Info.NodeGUID)
 		} else {
-			c.suspect(nd.Info.NodeGUID, it.Port())
+			c.agenda.Suspect(nd.Info.NodeGUID, it.Port())
 		}
 	}
 }
 
 func (c *Core) carryNode(n int32) {
-	if c.Fabric.Nodes[n].Flags&topo.NodeGone == 0 && !slices.Contains(c.breaking.carry.nodes, n) {
-		c.breaking.carry.nodes = append(c.breaking.carry.nodes, n)
+	if c.Fabric.Nodes[n].Flags&topo.NodeGone == 0 && !slices.Contains(c.breaking.carry.Nodes, n) {
+		c.breaking.carry.Nodes = append(c.breaking.carry.Nodes, n)
 	}
-}
-
-// takeOver makes what a broken-off sweep left part of the region.
-func (c *Core) takeOver() {
-	for _, n := range c.breaking.carry.nodes {
-		if c.Fabric.Nodes[n].Flags&topo.NodeGone == 0 {
-			c.touch(n)
-		}
-	}
-	c.reg.moved, c.reg.wide = c.breaking.carry.moved, c.breaking.carry.wide
-	c.breaking.carry = carry{nodes: c.breaking.carry.nodes[:0]}
 }
 
 // stopMove gives up a move of LIDs, because of a fault. The sweep that follows routes the
@@ -80,7 +62,7 @@ func (c *Core) stopMove() {
 	c.unanswered(c.doubt)
 	failing, writing := c.install.Stop(), c.mover.Writing()
 	c.sweep.unfinished = c.sweep.unfinished || writing
-	why := c.next.why
+	why := c.agenda.Why()
 	c.mover.LeaveToSweep(why, writing && failing)
-	c.next.why = why
+	c.agenda.Because(why)
 }

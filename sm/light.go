@@ -3,6 +3,7 @@ package sm
 import (
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/sm/discover"
 	"heddle/sm/notice"
 	"heddle/sm/work"
 	"heddle/subnet"
@@ -31,8 +32,8 @@ func (c *Core) startAudit() {
 // lightDone ends a light sweep or an audit.
 func (c *Core) lightDone() bool {
 	c.enter(notice.PhaseIdle)
-	c.light.Done(c.next.wanted)
-	return c.next.wanted
+	c.light.Done(c.agenda.Wanted())
+	return c.agenda.Wanted()
 }
 
 // stopLight cuts a light sweep or an audit short, because a sweep is due.
@@ -45,18 +46,18 @@ func (c *Core) stopLight() {
 // releaseLinks has the next sweep read the switches whose links are no longer kept out.
 func (c *Core) releaseLinks() {
 	for _, g := range c.links.Release() {
-		c.suspect(g, wholeSwitch)
+		c.agenda.SuspectSwitch(g)
 	}
-	if len(c.next.suspects) > 0 && c.State == subnet.Master {
+	if len(c.agenda.Suspects()) > 0 && c.State == subnet.Master {
 		c.AskSweep("a link that failed repeatedly was quiet for long enough")
 	}
 }
 
 // SuspectSwitch implements light.Discovery.
-func (l link) SuspectSwitch(node ib.GUID) { l.c.suspect(node, wholeSwitch) }
+func (l link) SuspectSwitch(node ib.GUID) { l.c.agenda.SuspectSwitch(node) }
 
 // GiveUp implements light.Discovery.
-func (l link) GiveUp(why string) { l.c.giveUp(why) }
+func (l link) GiveUp(why string) { l.c.discovery.GiveUp(why) }
 
 // Sane implements light.Discovery.
-func (l link) Sane(ni *smp.NodeInfo, own bool) error { return saneNodeInfo(ni, own) }
+func (l link) Sane(ni *smp.NodeInfo, own bool) error { return discover.CheckNodeInfo(ni, own) }

@@ -37,12 +37,12 @@ func (c *Core) End() {
 	c.pkeys.Forget()
 	c.Up = false
 	c.Abort()
-	c.next.wanted = false
+	c.agenda.Drop()
 }
 
 // Rediscover implements mastership.Manager.
 func (c *Core) Rediscover(why string) {
-	c.next.wanted, c.next.why = true, why
+	c.agenda.Want(why)
 	if c.Phase != notice.PhaseIdle {
 		c.Abort()
 	}
@@ -50,10 +50,10 @@ func (c *Core) Rediscover(why string) {
 
 // Abort implements mastership.Manager.
 func (c *Core) Abort() {
-	c.endRegion()
+	c.discovery.EndRegion()
 	c.sweep.sound = false
 	c.Engine.CancelAll()
-	c.hurry.forget()
+	c.hurry.Forget()
 	c.guids.DropAsked()
 	c.pkeys.DropAsked()
 	c.vports.DropAsked()

@@ -4,12 +4,17 @@ import (
 	"heddle/ib"
 	"heddle/ib/smp"
 	"heddle/sm/absent"
+	"heddle/sm/agenda"
+	"heddle/sm/discover"
 	"heddle/sm/guid"
+	"heddle/sm/hurry"
 	"heddle/sm/job"
 	"heddle/sm/lane"
 	"heddle/sm/lidmove"
 	"heddle/sm/light"
 	"heddle/sm/linkmgr"
+	"heddle/sm/notice"
+	"heddle/sm/peek"
 	"heddle/sm/pkey"
 	"heddle/sm/pkeymgr"
 	"heddle/sm/placement"
@@ -32,9 +37,13 @@ func (c *Core) wire() {
 	c.links = linkmgr.New(&c.Env, linkmgr.Needs{Discovery: l, Identity: c.absent, Tables: c.install, PKeys: c.pkeys})
 	c.lanes = lane.New(&c.Env, c.install, l, c.links)
 	c.router = routing.New(&c.Env, c.install, routing.Needs{Groups: c.groups, LIDs: c.lids, Placements: c.placements, Lanes: c.lanes, Jobs: l})
+	c.agenda = agenda.New(&c.Env, c.router)
 	c.mover = lidmove.New(&c.Env, c.install, lidmove.Needs{Router: c.router, Groups: c.groups, Placements: c.placements, Conductor: l})
 	c.light = light.New(&c.Env, light.Needs{Discovery: l, Absent: c.absent, Keys: c.mkeys, Publisher: c})
 	c.traps = trap.New(&c.Env, trap.Needs{Sweeps: l, Light: c.light, VPorts: c.vports, Subscribers: l, Publisher: c})
+	c.discovery = discover.New(&c.Env, discover.Needs{Absent: c.absent, Keys: c.mkeys, Links: c.links, Managers: c.mastership, PKeys: c.pkeys, Sweeps: l})
+	c.peeks = peek.New(&c.Env, peek.Needs{Sweeps: l, Discovery: c.discovery})
+	c.hurry = hurry.New(&c.Env, c.absent)
 	c.placements.Connect(placement.Needs{Functions: c.vports, Tables: c.guids, Router: l, Snapshots: l})
 }
 
@@ -59,6 +68,27 @@ func (l link) Shown(t *pkey.Table) []ib.PKey { return l.c.pkeys.Shown(t) }
 // AdapterMet implements vport.Discovery.
 func (l link) AdapterMet() { l.c.absent.AdapterMet() }
 
+// BeginFull implements discover.Sweeps.
+func (l link) BeginFull() { l.c.beginFull() }
+
+// SettleMute implements discover.Sweeps.
+func (l link) SettleMute() { l.c.light.SettleMute() }
+
+// PortChanged implements peek.Sweeps.
+func (l link) PortChanged(node int32, why string) { l.c.agenda.AskRegion(node, why) }
+
+// LinkDown implements peek.Sweeps.
+func (l link) LinkDown(node int32, why string) { l.c.linkDown(node, why) }
+
+// Problem implements env.Sweeper.
+func (c *Core) Problem(at notice.Where, n notice.Notice) { c.discovery.Problem(at, n) }
+
+// Scope implements env.Sweeper.
+func (c *Core) Scope(fn func(p *topo.Port)) { c.discovery.Scope(fn) }
+
+// ScopeNodes implements install.Sweep.
+func (c *Core) ScopeNodes(fn func(n int32, nd *topo.Node)) { c.discovery.ScopeNodes(fn) }
+
 // Last implements pkeymgr.Discovery.
 func (l link) Last() *topo.Topology { return l.c.Last }
 
@@ -68,7 +98,7 @@ func (l link) Plausible(p *topo.Port, info *smp.PortInfo) error {
 }
 
 // AskRegion implements pkeymgr.Discovery.
-func (l link) AskRegion(node int32, why string) { l.c.askRegion(node, why) }
+func (l link) AskRegion(node int32, why string) { l.c.agenda.AskRegion(node, why) }
 
 // Publish implements pkeymgr.Discovery.
 func (l link) Publish() { l.c.publishHeld() }
@@ -90,7 +120,8 @@ func (l link) PortOf(member ib.GUID) ib.GUID {
 // setGroups takes the multicast groups of the subnet.
 func (c *Core) setGroups(groups []Group) {
 	c.groups.Set(groups)
-	c.next.groups, c.hurry.wanted = true, true
+	c.agenda.RouteGroups()
+	c.hurry.Want()
 	if c.State == subnet.Master && c.started {
 		c.AskSweep("the multicast groups changed")
 	}
@@ -99,7 +130,8 @@ func (c *Core) setGroups(groups []Group) {
 // routeMoved has groups routed anew of which a member came to another port.
 func (c *Core) routeMoved() {
 	if c.groups.Moved() {
-		c.next.groups, c.hurry.wanted = true, true
+		c.agenda.RouteGroups()
+		c.hurry.Want()
 		c.AskSweep("a member of a multicast group is at another port")
 	}
 }

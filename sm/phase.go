@@ -41,7 +41,8 @@ func (c *Core) enter(p notice.Phase) {
 			Kind: notice.KindInternal, Level: notice.Error,
 			Text: "phase " + p.String() + " began in phase " + c.Phase.String() + ", which is a mistake of the program: please report it; the fabric is read again",
 		})
-		c.next.full, c.sweep.again, c.sweep.againWhy = true, true, "a phase was left out"
+		c.agenda.ReadAll()
+		c.agenda.Again("a phase was left out")
 	}
 	c.Report.Phases[c.Phase] += c.Now.Sub(c.PhaseStart)
 	c.Phase, c.PhaseStart = p, c.Now

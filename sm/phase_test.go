@@ -36,7 +36,12 @@ func TestFollows(t *testing.T) {
 	c.out, c.Output = &out, &out
 	c.enter(notice.PhaseActivate)
 	if len(out.Notices) != 1 || out.Notices[0].Kind != notice.KindInternal || !strings.Contains(out.Notices[0].Text, "phase activate began in phase idle") ||
-		!c.next.full || !c.sweep.again {
+		!c.agenda.ReadsAll() || !demandedAgain(c) {
 		t.Errorf("told %v", out.Notices)
 	}
+}
+
+func demandedAgain(c *Core) bool {
+	_, again := c.agenda.Demanded()
+	return again
 }

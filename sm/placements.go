@@ -31,7 +31,7 @@ func (l link) RouteAnew(why string) {
 func (l link) RouteGroups() { l.c.routeMoved() }
 
 // SweepAsked implements placement.Router.
-func (l link) SweepAsked() bool { return l.c.next.wanted }
+func (l link) SweepAsked() bool { return l.c.agenda.Wanted() }
 
 // Move implements placement.Router.
 func (l link) Move(list []move.Request, placements []ib.GUID) { l.c.mover.Move(list, placements) }

@@ -1,39 +1,13 @@
 package sm
 
 import (
-	"time"
-
 	"heddle/sm/notice"
 	"heddle/sm/work"
 )
 
-// A sweep that was asked for does not wait until all requests of what goes on between
-// sweeps are answered or have timed out: a dead switch, which is what it may be
-// about, takes 3 s for each of them. It begins when nothing is under way any more, or
-// at pressAt; then what is unanswered is canceled and asked again later.
-
-// pressTime is how long a sweep that was asked for waits at most for what goes on
-// between sweeps. The answers of a whole light sweep come within a few milliseconds
-// (1,620 switches take 50 windows of round trips), so the neighbors of a dead switch
-// join one region; a fault of which they tell must be handled within 100 ms.
-const pressTime = 10 * time.Millisecond
-
-// presses reports whether a sweep waits for a phase that may be cut short.
-func (c *Core) presses() bool {
-	switch c.Phase {
-	case notice.PhaseLight, notice.PhaseUpkeep:
-		return c.next.wanted
-	case notice.PhaseMove:
-		// Moves are asked for by people who wait, and their drains are bounded: only a
-		// fault is more urgent.
-		return c.next.wanted && c.next.urgent
-	}
-	return false
-}
-
-// press cuts what is between sweeps short if a sweep has waited long enough.
+// press cuts the work between sweeps short if a sweep has waited for it long enough.
 func (c *Core) press() {
-	if !c.presses() || c.next.pressAt > c.Now {
+	if c.agenda.PressAt() > c.Now {
 		return
 	}
 	switch c.Phase {
@@ -88,3 +62,6 @@ func (c *Core) stopUpkeep() {
 	c.vports.DropAsked()
 	c.upkeepDone()
 }
+
+// cancelAll cancels all requests but those of package hurry, whose operation is the last.
+func (c *Core) cancelAll() { c.Engine.Cancel(0, uint64(work.OpLate)<<56-1) }

@@ -46,7 +46,7 @@ func (c *Core) emitPlan(r *job.Result) {
 	p := c.router.Plan(r, c.links, c.mastership.Master())
 	c.install.Want(r.Tables)
 	c.enter(notice.PhaseIdle)
-	c.next.wanted = false
+	c.agenda.Drop()
 	c.Publish()
 	p.Snapshot = c.Snapshot
 	c.out.Plan = p

@@ -1,8 +1,8 @@
 package sm
 
 import (
-	"heddle/ib"
 	"heddle/mad"
+	"heddle/sm/discover"
 	"heddle/sm/notice"
 	"heddle/subnet"
 )
@@ -10,35 +10,18 @@ import (
 // This file has the states of the parts of a manager that have no package of their own. Each
 // comment names the files that write the state.
 
-// sweepState is the state of the sweep under way, or of the last one (sweep.go, discover.go,
-// region.go).
+// sweepState is the state of the sweep under way, or of the last one (sweep.go).
 type sweepState struct {
 	start       mad.Time
 	madBase     mad.Stats // the engine's counters when the sweep began
 	attempts    int       // sweeps in a row that failed in part, or during which something changed
-	again       bool      // something changed since the sweep began
-	againWhy    string
-	recheck     bool // the ends of a link disagreed, and the subnet was discovered once more
-	conflicts   int  // fingerprint of the disagreements of the last discovery
-	refused     bool // no tables could be installed
-	armAll      bool // links came up that were not armed because no tables could be installed
-	persistWait bool // LIDs and M_Keys are being stored
-	unfinished  bool // the tables of the last sweep are written in part
-	sound       bool // the last sweep had no error: Fabric is what there is
+	refused     bool      // no tables could be installed
+	armAll      bool      // links came up that were not armed because no tables could be installed
+	persistWait bool      // LIDs and M_Keys are being stored
+	unfinished  bool      // the tables of the last sweep are written in part
+	sound       bool      // the last sweep had no error: Fabric is what there is
 	lastReport  *notice.SweepReport
 	upCounts    subnet.Counts
-}
-
-// nextSweep is what the next sweep is to do, and why (discover.go, region.go).
-type nextSweep struct {
-	wanted   bool
-	why      string
-	full     bool        // it reads everything
-	suspects []suspicion // else what it reads
-	audit    bool        // it reads all tables back
-	groups   bool        // multicast groups have changed
-	pressAt  mad.Time    // when it stops waiting for the work between sweeps
-	urgent   bool        // it does not wait for moves of LIDs either
 }
 
 // breakState has the sweeps that were broken off, and what they left over (breakoff.go).
@@ -46,16 +29,7 @@ type breakState struct {
 	count int      // sweeps in a row that were broken off
 	at    mad.Time // when the sweep under way is broken off
 	why   string
-	carry carry
-}
-
-// peekState finds faults while a sweep is under way (peek.go).
-type peekState struct {
-	switches   []ib.GUID // named by traps since the sweep began
-	answeredAt mad.Time  // when the last item ended
-	stalls     int       // times that paths were looked at since
-	stalledAt  mad.Time  // when they were looked at last
-	cutNew     bool      // a region sweep found a link down in this step
+	carry discover.Carry
 }
 
 // schedule has the times of work between sweeps; mad.Never where there is none (timers.go).

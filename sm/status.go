@@ -52,7 +52,7 @@ func (c *Core) Status() Status {
 // Quiescent reports whether the core is between sweeps with none asked for:
 // nothing but timers and the fabric will make it do anything.
 func (c *Core) Quiescent() bool {
-	return c.Phase == notice.PhaseIdle && !c.next.wanted && c.traps.Next() == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.vports.Unshown())
+	return c.Phase == notice.PhaseIdle && !c.agenda.Wanted() && c.traps.Next() == mad.Never && c.Engine.Idle() && !(c.MayUpkeep() && c.vports.Unshown())
 }
 
 // AttrStat counts the SMPs of one attribute.

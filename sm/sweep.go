@@ -11,12 +11,12 @@ import (
 	"heddle/subnet"
 )
 
-// maxAttempts is how many sweeps in a row are made at once when something
-// failed or changed meanwhile, before the subnet is declared up without it.
+// maxAttempts is how many sweeps follow each other immediately because something failed or changed
+// meanwhile, before the subnet is declared up without it.
 const maxAttempts = 3
 
-// endSweep closes a full sweep: it publishes what was reached, says that the
-// subnet is up, and arms what comes next.
+// endSweep closes a sweep: it publishes what was reached, reports that the subnet is up, and sets
+// the times of what comes next.
 func (c *Core) endSweep() {
 	finished := c.Phase == notice.PhaseActivate
 	c.breaking.count, c.breaking.at = 0, mad.Never
@@ -27,65 +27,87 @@ func (c *Core) endSweep() {
 	}
 	defer c.forgetNew()
 	c.pkeys.LookAll()
-	// Routes that are refused do not make the fabric less known, but what came
-	// up is still to be brought up.
+	// Refused routes do not make the subnet less known, but links that came up are still to be
+	// brought up.
 	c.sweep.sound = c.Errs == 0 && (finished || c.sweep.refused)
 	if c.sweep.sound && c.sweep.refused {
 		c.sweep.armAll = true
 	}
-	c.next.full = c.next.full || c.Errs > 0
-	c.router.EndRepair(c.sweep.refused, c.sweep.again)
-	r := c.Report
-	r.Took = c.Now.Sub(c.sweep.start)
-	c.statSweep(&r)
+	if c.Errs > 0 {
+		c.agenda.ReadAll()
+	}
+	_, again := c.agenda.Demanded()
+	c.router.EndRepair(c.sweep.refused, again)
+	r := c.closeReport()
 	c.Prune()
-	r.Problems = len(c.Fabric.Problems)
 	c.compare()
-
-	mendable := c.Errs > 0 || c.sweep.again || c.sweep.refused
 	if finished {
 		c.FirstSweep = c.FirstSweep && c.Errs > 0
 	}
-	// The same fabric gives the same tables: there is no haste after a refusal.
-	immediately := (c.Errs > 0 || c.sweep.again) && c.State == subnet.Master && c.sweep.attempts < maxAttempts
-	if c.sweep.again && c.State != subnet.Standby {
-		immediately = c.sweep.attempts < maxAttempts
-	}
-	r.Again = immediately
-	c.hurry.wanted = c.next.groups || c.hurry.wanted && immediately
-	if c.State == subnet.Master && finished && !immediately && !c.Up {
+	r.Again = c.repeats()
+	c.hurry.SweepEnded(c.agenda.RoutesGroups() || c.hurry.Wanted() && r.Again)
+	wasUp := c.Snapshot != nil && c.Snapshot.Up
+	if c.State == subnet.Master && finished && !r.Again && !c.Up {
 		c.Up = true
 	}
-	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary(), Report: &r})
-	c.sweep.lastReport = &r
-	wasUp := c.Snapshot != nil && c.Snapshot.Up
+	c.Notify(notice.Notice{Kind: notice.KindSweepEnd, Level: notice.Info, Dur: r.Took, Text: r.Summary(), Report: r})
+	c.sweep.lastReport = r
 	c.publishSweep()
 	c.lanes.ReadSmall()
 	if !r.Region {
 		c.light.AllRead()
 	}
-	if c.lostLinks() {
+	if c.discovery.LostLinks() {
 		c.cutEndsHoldTraps()
 		c.light.Watch()
 	}
-	c.endRegion()
+	c.discovery.EndRegion()
 	if c.Up && !wasUp && c.State == subnet.Master {
 		counts := c.Snapshot.Counts
 		c.sweep.upCounts = counts
-		c.Notify(notice.Notice{Kind: notice.KindSubnetUp, Level: notice.Info, Dur: r.Took, Up: &counts, Report: &r, Text: countsText(counts)})
+		c.Notify(notice.Notice{Kind: notice.KindSubnetUp, Level: notice.Info, Dur: r.Took, Up: &counts, Report: r, Text: countsText(counts)})
 	}
 	c.keepSmall(finished)
+	c.planNext(r.Again)
+	c.light.Arm(c.agenda.Wanted())
+	if c.Config.FullInterval > 0 && c.schedule.fullAt == mad.Never {
+		c.schedule.fullAt = c.Now.Add(c.Config.FullInterval)
+	}
+}
+
+// closeReport completes the report of the sweep.
+func (c *Core) closeReport() *notice.SweepReport {
+	r := c.Report
+	r.Took = c.Now.Sub(c.sweep.start)
+	c.statSweep(&r)
+	r.Problems = len(c.Fabric.Problems)
+	return &r
+}
+
+// repeats reports whether the next sweep follows immediately, because something failed or changed
+// in this one. The same subnet gives the same tables, so a refusal of routes is no reason.
+func (c *Core) repeats() bool {
+	_, again := c.agenda.Demanded()
+	if again && c.State != subnet.Standby {
+		return c.sweep.attempts < maxAttempts
+	}
+	return (c.Errs > 0 || again) && c.State == subnet.Master && c.sweep.attempts < maxAttempts
+}
+
+// planNext asks for the next sweep, immediately or at a time.
+func (c *Core) planNext(immediately bool) {
+	againWhy, again := c.agenda.Demanded()
+	mendable := c.Errs > 0 || again || c.sweep.refused
 	switch {
 	case immediately:
 		c.sweep.attempts++
-		c.next.why = "something failed in the sweep before"
-		if c.sweep.again {
-			c.next.why = c.sweep.againWhy
+		if !again {
+			againWhy = "something failed in the sweep before"
 		}
-		c.next.wanted = true
-	case c.sweep.again && c.State == subnet.Master:
+		c.agenda.Want(againWhy)
+	case again && c.State == subnet.Master:
 		c.traps.SweepAt(c.Now.Add(c.Config.TrapMinGap))
-		c.next.why = c.sweep.againWhy
+		c.agenda.Because(againWhy)
 	case mendable && !c.sweep.refused || c.Errs > 0 || len(c.Fabric.Problems) > 0:
 		// Left out for now; the interval grows while nothing changes.
 		if c.schedule.retryAt == mad.Never {
@@ -98,14 +120,10 @@ func (c *Core) endSweep() {
 	if !mendable {
 		c.sweep.attempts = 0
 	}
-	c.sweep.again = false
-	c.light.Arm(c.next.wanted)
-	if c.Config.FullInterval > 0 && c.schedule.fullAt == mad.Never {
-		c.schedule.fullAt = c.Now.Add(c.Config.FullInterval)
-	}
+	c.agenda.Ended()
 }
 
-// forgetNew: what was new in a full sweep is so no more.
+// forgetNew clears the new-node marks of a full sweep.
 func (c *Core) forgetNew() {
 	for i := range c.Fabric.Nodes {
 		c.Fabric.Nodes[i].Flags &^= topo.NodeNew | topo.NodeAgain
@@ -203,27 +221,17 @@ func (c *Core) compareLinks() {
 	}
 }
 
-// markNew finds the nodes that were not in the last sweep of this mastership.
-func (c *Core) markNew() {
-	for i := range c.Fabric.Nodes {
-		n := &c.Fabric.Nodes[i]
-		if c.Snapshot == nil || !c.Snapshot.Up || c.Snapshot.NodeByGUID(n.Info.NodeGUID) < 0 {
-			n.Flags |= topo.NodeNew
-		}
-	}
-}
-
 // publishSweep publishes what a sweep found. After a sweep of a region that
 // changed no node and no address the last snapshot is carried over.
 func (c *Core) publishSweep() {
-	old, r := c.Snapshot, &c.reg
+	old := c.Snapshot
 	if c.State == subnet.Master && c.Up && c.Fabric.Graph == nil && old != nil {
 		// It came to nothing, as when our own node did not answer: the subnet is as it
 		// was, as far as we know.
 		c.PublishState()
 		return
 	}
-	if !c.Region || old == nil || c.SnapshotFabric != c.Fabric || r.born || r.died || r.anew || r.moved || r.wide || c.shown.ports || old.Graph == nil {
+	if !c.Region || old == nil || c.SnapshotFabric != c.Fabric || c.discovery.Joined() || c.discovery.Left() || c.regionLIDs.anew || c.discovery.Moved() || c.discovery.Wide() || c.shown.ports || old.Graph == nil {
 		c.Publish()
 		return
 	}
@@ -235,12 +243,12 @@ func (c *Core) publishSweep() {
 	s.Problems = append(c.links.Problems(), f.Problems...)
 	s.Graph, s.Tables = f.Graph, c.install.Told()
 	c.shown.moved = false
-	touched := make([]int32, 0, len(r.nodes))
-	if len(r.nodes) > 0 {
+	touched := make([]int32, 0, len(c.discovery.Nodes()))
+	if len(c.discovery.Nodes()) > 0 {
 		s.Ports = slices.Clone(old.Ports)
 		s.Nodes = slices.Clone(old.Nodes)
 	}
-	for _, n := range r.nodes {
+	for _, n := range c.discovery.Nodes() {
 		if f.Nodes[n].Flags&topo.NodeGone != 0 {
 			continue
 		}

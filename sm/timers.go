@@ -14,13 +14,11 @@ func (c *Core) nextTimer() mad.Time {
 	for _, u := range [...]mad.Time{c.install.Next(), c.traps.Next(), c.mastership.Next(), c.pkeys.NextMembers()} {
 		t = min(t, u)
 	}
-	if c.presses() {
-		t = min(t, c.next.pressAt)
-	}
-	if c.Phase == notice.PhaseLight || c.peekable() {
+	t = min(t, c.agenda.PressAt())
+	if c.Phase == notice.PhaseLight || c.peeks.Useful() {
 		t = min(t, c.light.Next())
 	}
-	t = min(t, c.stallAt(), c.hurryAt(), c.breaking.at, c.heldTimer())
+	t = min(t, c.peeks.Next(), c.hurry.Next(c.peeks.Progressed()), c.breaking.at, c.heldTimer())
 	if c.Phase == notice.PhaseIdle {
 		t = min(t, c.idleTimer())
 		if c.MayUpkeep() {
@@ -36,11 +34,11 @@ func (c *Core) onTimers() {
 	c.mastership.Due()
 	c.pkeys.RetryMembers()
 	c.install.Due()
-	if c.stallAt() <= c.Now {
-		c.lookAtPaths()
+	if c.peeks.Next() <= c.Now {
+		c.peeks.Stalled()
 	}
-	if c.hurryAt() <= c.Now {
-		c.hurryUp()
+	if c.hurry.Next(c.peeks.Progressed()) <= c.Now {
+		c.hurry.Send()
 	}
 	if c.heldTimer() <= c.Now {
 		c.traps.Look()
@@ -81,8 +79,17 @@ func (c *Core) onTimers() {
 // heldTimer is when switches that hold traps back are asked for news: while faults are dealt with,
 // and what switches say is comparable with what is known of them.
 func (c *Core) heldTimer() mad.Time {
-	if !c.Running() || c.Fabric.Graph == nil || !c.BetweenSweeps() && !c.peekable() {
+	if !c.Running() || c.Fabric.Graph == nil || !c.BetweenSweeps() && !c.peeks.Useful() {
 		return mad.Never
 	}
 	return c.traps.NextLook()
+}
+
+// peek sends the peeks that are due.
+func (c *Core) peek() {
+	c.peeks.Send()
+	if c.light.Next() <= c.Now && c.peeks.Useful() {
+		c.light.Postpone()
+		c.peeks.All()
+	}
 }

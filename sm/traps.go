@@ -10,7 +10,7 @@ import (
 // cutEndsHoldTraps says that the switches at the ends of links that a region sweep found down have
 // sent traps, even if these were lost on the way.
 func (c *Core) cutEndsHoldTraps() {
-	for _, x := range c.reg.cut {
+	for _, x := range c.discovery.Cut() {
 		for _, at := range x {
 			n := &c.Fabric.Nodes[at.Node]
 			if n.IsSwitch() && n.Flags&topo.NodeGone == 0 && !c.Fabric.Port(at).Has(topo.PortLinked) {
@@ -21,27 +21,27 @@ func (c *Core) cutEndsHoldTraps() {
 }
 
 // SuspectLID implements trap.Sweeps.
-func (l link) SuspectLID(lid ib.LID, whole bool) ib.GUID { return l.c.suspectLID(lid, whole) }
+func (l link) SuspectLID(lid ib.LID, whole bool) ib.GUID { return l.c.agenda.SuspectLID(lid, whole) }
 
 // ReadAll implements trap.Sweeps.
-func (l link) ReadAll() { l.c.next.full = true }
+func (l link) ReadAll() { l.c.agenda.ReadAll() }
 
 // Join implements trap.Sweeps.
 func (l link) Join() bool { return l.c.joinRegion() }
 
 // Peek implements trap.Sweeps.
-func (l link) Peek(node ib.GUID) { l.c.peekAt(node) }
+func (l link) Peek(node ib.GUID) { l.c.peeks.At(node) }
 
 // Sign implements trap.Sweeps.
 func (l link) Sign() { l.c.router.Sign() }
 
 // Plan implements trap.Sweeps.
-func (l link) Plan(why string) { l.c.next.why = why }
+func (l link) Plan(why string) { l.c.agenda.Because(why) }
 
 // Begin implements trap.Sweeps.
 func (l link) Begin() {
-	l.c.next.urgent = true
-	l.c.AskSweep(l.c.next.why)
+	l.c.agenda.Urgent()
+	l.c.agenda.Ask(l.c.agenda.Why())
 }
 
 // Deliver implements trap.Subscribers.

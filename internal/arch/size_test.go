@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -28,15 +27,6 @@ var longFuncs = map[string]string{
 	"partition.Partition.validate": "a table: one case for each rule",
 	"vm.entry.check":               "a table: one case for each rule that a stored record must satisfy",
 	"subnet.Snapshot.Check":        "a table: one case for each promise of the package",
-}
-
-// smFuncs are the functions of sm and the packages below it that wait for its
-// redesign.
-var smFuncs = []string{
-	"sm.Core.endSweep",
-	"sm.Core.onCompletion",
-	"sm.Core.onPortInfo",
-	"sm.Core.onReread",
 }
 
 // wideStructs are structs over maxFields.
@@ -160,14 +150,7 @@ func TestSizes(t *testing.T) {
 			packages[pkg] = fmt.Sprintf("%d lines without tests (at most %d)", n, maxPackageLines)
 		}
 	}
-	allowed := maps.Clone(longFuncs)
-	for _, name := range smFuncs {
-		if !strings.HasPrefix(name, "sm.") && !strings.HasPrefix(name, "sm/") {
-			t.Errorf("smFuncs: %s is not of sm", name)
-		}
-		allowed[name] = "waits for the redesign of sm"
-	}
-	funcs.check(t, "longFuncs or smFuncs", allowed)
+	funcs.check(t, "longFuncs", longFuncs)
 	structs.check(t, "wideStructs", wideStructs)
 	files.check(t, "longFiles", longFiles)
 	packages.check(t, "largePackages", largePackages)

@@ -127,6 +127,18 @@ func (e *Env) Send(p *mad.Packet) {
 	e.Output.Send(p)
 }
 
+// Ask sends a Get to the agent of the item's node that no phase waits for. If the engine's queue is
+// full nothing is sent: the requests in it tell as much.
+func (e *Env) Ask(it work.Item, attr ib.AttrID, mod uint32, priority mad.Priority) {
+	f, n, p := e.Fabric, it.Node(), it.Port()
+	if !f.Nodes[n].Path.Set || !f.Nodes[n].OK() {
+		return
+	}
+	r := mad.Request{Token: uint64(it), Addr: mad.Addr{LID: ib.LIDPermissive}, Priority: priority}
+	smp.NewDR(&r.MAD, ib.MethodGet, attr, mod, f.AgentPort(n, p).MKey, f.AgentPath(n, p))
+	_ = e.Engine.Submit(&r)
+}
+
 // Notify tells a fact.
 func (e *Env) Notify(n notice.Notice) { e.Output.Notify(n) }
 

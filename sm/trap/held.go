@@ -58,7 +58,7 @@ func (r *Receiver) Look() {
 	}
 	for _, h := range r.holders {
 		if n, ok := r.Fabric.Find(h.guid); ok && r.Fabric.Nodes[n].IsSwitch() {
-			r.ask(work.Make(work.OpPeek, n, 0, 0), smp.AttrSwitchInfo, mad.Urgent)
+			r.Ask(work.Make(work.OpPeek, n, 0, 0), smp.AttrSwitchInfo, 0, mad.Urgent)
 		}
 	}
 }

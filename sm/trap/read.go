@@ -30,7 +30,7 @@ func (r *Receiver) localChange(n *smp.Notice, issuer ib.LID) {
 	}
 	r.Fabric.Nodes[node].Flags &^= topo.NodeDesc // light sweeps ask for it until it is read
 	if r.Phase == notice.PhaseIdle {
-		r.ask(work.Make(work.OpDescNow, node, port, 0), smp.AttrNodeDescription, mad.Normal)
+		r.Ask(work.Make(work.OpDescNow, node, port, 0), smp.AttrNodeDescription, 0, mad.Normal)
 	}
 }
 
@@ -52,20 +52,7 @@ func (r *Receiver) readImage(from int32) {
 	if p := r.Fabric.PortOf(n, port); p == nil || !p.Has(topo.PortKnown) && port != 0 {
 		return
 	}
-	r.ask(work.Make(work.OpImageNow, n, port, 0), smp.AttrNodeInfo, mad.Normal)
-}
-
-// ask sends a Get to a node that no phase waits for. If the queue is full, the requests in it
-// find out as much.
-func (r *Receiver) ask(it work.Item, attr ib.AttrID, p mad.Priority) {
-	f := r.Fabric
-	if n := &f.Nodes[it.Node()]; !n.OK() || !n.Path.Set {
-		return
-	}
-	req := mad.Request{Token: uint64(it), Addr: mad.Addr{LID: ib.LIDPermissive}, Priority: p}
-	key := f.AgentPort(it.Node(), it.Port()).MKey
-	smp.NewDR(&req.MAD, ib.MethodGet, attr, 0, key, f.AgentPath(it.Node(), it.Port()))
-	_ = r.Engine.Submit(&req)
+	r.Ask(work.Make(work.OpImageNow, n, port, 0), smp.AttrNodeInfo, 0, mad.Normal)
 }
 
 // Answered takes the end of a request.

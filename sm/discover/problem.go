@@ -1,4 +1,4 @@
-package sm
+package discover
 
 import (
 	"errors"
@@ -13,14 +13,14 @@ import (
 	"heddle/subnet"
 )
 
-// problem reports something that is left out and remembers it for the
-// snapshot.
-func (c *Core) Problem(at notice.Where, n notice.Notice) {
-	if c.Region && c.Phase == notice.PhaseDiscover {
+// Problem reports something that is left out, and keeps it for the snapshot. A region discovery
+// gives up instead; at is the place if the notice has none.
+func (d *Discovery) Problem(at notice.Where, n notice.Notice) {
+	if d.Region && d.Phase == notice.PhaseDiscover {
 		if !n.Where.Known {
 			n.Where = at
 		}
-		c.giveUp(n.Kind.String() + ": " + n.Where.String())
+		d.GiveUp(n.Kind.String() + ": " + n.Where.String())
 		return
 	}
 	if !n.Where.Known {
@@ -30,83 +30,84 @@ func (c *Core) Problem(at notice.Where, n notice.Notice) {
 	if n.Err != nil {
 		text = strings.TrimPrefix(text+": "+n.Err.Error(), ": ")
 	}
-	c.Fabric.Problems = append(c.Fabric.Problems, subnet.Problem{
+	d.Fabric.Problems = append(d.Fabric.Problems, subnet.Problem{
 		Node: n.Where.String(), GUID: n.Where.Node, Port: uint8(max(n.Where.Port, 0)), Kind: n.Kind.String(), Text: text,
 	})
-	// Not the LIDs nor the descriptions: those may come later than the problem.
+	// LIDs and descriptions are no part of the key: they may become known later.
 	key := n.Kind.String() + n.Where.Node.String() + strconv.Itoa(n.Where.Port) + n.Peer.Node.String() + strconv.Itoa(n.Peer.Port)
 	if n.Where.Node == 0 && !n.Peer.Known {
-		key += topo.PathString(n.Where.Path) // all that tells it from another unknown node
+		key += topo.PathString(n.Where.Path) // the path alone distinguishes unknown nodes
 	}
-	if !c.NoteOnce(key) {
-		n.Level = notice.Debug // told before; it is still so
+	if !d.NoteOnce(key) {
+		n.Level = notice.Debug // reported before, and still true
 	}
-	c.Notify(n)
+	d.Notify(n)
 }
 
-// silent reports that nobody answers behind r.
-func (c *Core) silent(r ref, err error) {
-	at := c.Fabric.Behind(r)
+// silent reports that no node answers behind port r.
+func (d *Discovery) silent(r ref, err error) {
+	at := d.Fabric.Behind(r)
 	n := notice.Notice{
 		Kind: notice.KindNodeSilent, Level: notice.Warn, Where: at, Err: err,
 		Text: "the link is up but the far end does not answer; it is left out and asked again",
 	}
-	if _, was := c.absent.WasBehind(r); was {
+	if _, was := d.absent.WasBehind(r); was {
 		n.Text = "the link is up but the far end does not answer; it stays in the subnet as it was last read, and is asked again"
 	}
 	if r.Node < 0 {
 		n.Text = "our own node does not answer on the local port; it is asked again. If another program has put an M_Key on the port, name it (--m-key) or reset the adapter"
 	} else {
-		n.Peer = c.Fabric.Where(r.Node, int(r.Port))
-		if c.Last != nil && c.Last != c.Fabric { // say who was there before
-			if i, ok := c.Last.Find(c.Fabric.Nodes[r.Node].Info.NodeGUID); ok && int(r.Port) <= int(c.Last.Nodes[i].Info.NumPorts) {
-				if q := c.Last.PortOf(i, r.Port).Peer; q.Node >= 0 {
-					was := c.Last.Where(q.Node, int(q.Port))
+		n.Peer = d.Fabric.Where(r.Node, int(r.Port))
+		if d.Last != nil && d.Last != d.Fabric { // name the node that was there before
+			if i, ok := d.Last.Find(d.Fabric.Nodes[r.Node].Info.NodeGUID); ok && int(r.Port) <= int(d.Last.Nodes[i].Info.NumPorts) {
+				if q := d.Last.PortOf(i, r.Port).Peer; q.Node >= 0 {
+					was := d.Last.Where(q.Node, int(q.Port))
 					was.Path = at.Path
 					n.Where = was
 				}
 			}
 		}
 	}
-	c.Problem(at, n)
+	d.Problem(at, n)
 }
 
-func (c *Core) garbage(at notice.Where, attr ib.AttrID, err error) {
-	c.Problem(at, notice.Notice{
+// garbage reports an answer that cannot be true.
+func (d *Discovery) garbage(at notice.Where, attr ib.AttrID, err error) {
+	d.Problem(at, notice.Notice{
 		Kind: notice.KindNodeGarbage, Level: notice.Warn, Err: err,
 		Text: "left out, because it answers Get(" + ib.AttrName(ib.ClassSubnDR, attr) + ") with nonsense",
 	})
 }
 
 // unread reports an attribute of a known node that could not be read.
-func (c *Core) unread(n int32, p int, attr ib.AttrID, err error) {
+func (d *Discovery) unread(n int32, p int, attr ib.AttrID, err error) {
 	kind, what := notice.KindNodeSilent, "does not answer"
 	if !mad.Unanswered(err) {
 		kind, what = notice.KindNodeGarbage, "answers nonsense to"
 		var se *work.StatusError
 		if !errors.As(err, &se) {
-			c.Fabric.Nodes[n].Flags |= topo.NodeNonsense
+			d.Fabric.Nodes[n].Flags |= topo.NodeNonsense
 		}
 	}
 	rest := "the port is left out"
-	if p <= 0 || !c.Fabric.Nodes[n].IsSwitch() {
+	if p <= 0 || !d.Fabric.Nodes[n].IsSwitch() {
 		rest = "the node is left out"
 	}
-	c.Problem(notice.Where{}, notice.Notice{
-		Kind: kind, Level: notice.Warn, Where: c.Fabric.Where(n, p), Err: err,
+	d.Problem(notice.Where{}, notice.Notice{
+		Kind: kind, Level: notice.Warn, Where: d.Fabric.Where(n, p), Err: err,
 		Text: what + " Get(" + ib.AttrName(ib.ClassSubnDR, attr) + "); " + rest + " and asked again",
 	})
 }
 
-// duplicate reports a second node or port with a GUID that is taken.
-func (c *Core) duplicate(from ref, idx int32, port int, why string) {
-	f := c.Fabric
+// duplicate reports a second node or port with the same GUID.
+func (d *Discovery) duplicate(from ref, idx int32, port int, why string) {
+	f := d.Fabric
 	if from.Node >= 0 {
 		f.Port(from).Flags |= topo.PortBadPeer | topo.PortSilent
 	}
 	second := f.Where(idx, port)
 	second.Path = f.Behind(from).Path
-	c.Problem(notice.Where{}, notice.Notice{
+	d.Problem(notice.Where{}, notice.Notice{
 		Kind: notice.KindDuplicateGUID, Level: notice.Error, Where: second, Peer: f.Where(idx, port),
 		Text: "this node GUID is already in use by the second node named (" + why + "); this one is left out: give it a GUID of its own",
 	})
