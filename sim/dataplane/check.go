@@ -59,6 +59,9 @@ func (e *Engine) Check() error {
 	if live != e.stat.live {
 		return fmt.Errorf("dataplane: %d packets found, %d counted", live, e.stat.live)
 	}
+	if s := e.stat; s.made+s.Created+s.Copies != s.gone+s.Delivered+s.Drops()+live {
+		return fmt.Errorf("dataplane: %d packets made, %d delivered or lost, %d on their way", s.made+s.Created+s.Copies, s.gone+s.Delivered+s.Drops(), live)
+	}
 	for i := range e.outLanes {
 		l := &e.outLanes[i]
 		for r := l.readHead; r >= 0; r = e.reads[r].next {
@@ -95,11 +98,18 @@ func (e *Engine) checkAwake() error {
 			if l.reqs == 0 {
 				continue
 			}
-			if c, ok := e.peek(oi, o, uint8(v)); !ok {
-				if err := e.checkReaders(oi, o, uint8(v)); err != nil {
-					return err
+			need := l.need
+			if need == 0 {
+				c := e.peek(oi, o, uint8(v))
+				if c.input < 0 {
+					if err := e.checkReaders(oi, o, uint8(v)); err != nil {
+						return err
+					}
+					continue
 				}
-			} else if need := e.packets[c.packet].blocks; e.available(l) >= int32(need) && o.table < 0 && l.armedAt > e.now {
+				need = e.packets[c.packet].blocks
+			}
+			if e.available(l) >= int32(need) && o.table < 0 && l.armedAt > e.now {
 				return fmt.Errorf("dataplane: %s could send a packet on lane %d and does not", name, v)
 			} else if t := e.coveredAt(l, int32(need)); t != Never && l.armedAt > t {
 				return fmt.Errorf("dataplane: nothing will tell %s that lane %d has credits", name, v)
@@ -109,13 +119,13 @@ func (e *Engine) checkAwake() error {
 	return nil
 }
 
-// peek is next without the arrangement of a credit event.
-func (e *Engine) peek(oi int32, o *outPort, vl uint8) (candidate, bool) {
+// peek is the packet that a lane of an output could send.
+func (e *Engine) peek(oi int32, o *outPort, vl uint8) candidate {
 	if o.source >= 0 {
 		s := e.hostLanes[o.source*e.stride+int32(vl)].head
-		return candidate{queue: s, packet: e.sendq[s].q.head}, true
+		return candidate{queue: s, packet: e.sendq[s].q.head}
 	}
-	return e.chooseInput(oi, o, vl)
+	return e.inTurn(oi*e.stride+int32(vl), o, vl, e.busyIn[e.nodes[o.node].busyOff:][:e.words])
 }
 
 // checkReaders reports an input that has a packet for a lane, is being read, and

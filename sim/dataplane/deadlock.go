@@ -182,7 +182,7 @@ func (e *Engine) eachTarget(b int32, fn func(target int32, p *packet) bool) bool
 // waits for credits that only a new read there can give; -1 if it will move.
 func (e *Engine) awaited(oi int32, vl uint8) int32 {
 	o := &e.out[oi]
-	if !o.active || o.busy > e.now || o.sink >= 0 {
+	if !o.active || o.sink >= 0 {
 		return -1
 	}
 	ol := oi*e.stride + int32(vl)
@@ -191,8 +191,7 @@ func (e *Engine) awaited(oi int32, vl uint8) int32 {
 	for i := l.readHead; i >= 0; i = e.reads[i].next {
 		n += e.reads[i].blocks
 	}
-	c, ok := e.chooseInput(oi, o, vl)
-	if !ok || n >= int32(e.packets[c.packet].blocks) || l.capacity < int32(e.packets[c.packet].blocks) {
+	if need := int32(l.need); need == 0 || n >= need || l.capacity < need {
 		return -1
 	}
 	return o.peer*e.stride + int32(vl)

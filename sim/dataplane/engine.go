@@ -24,13 +24,12 @@ type Engine struct {
 	nodes    []node
 	out      []outPort
 	in       []inPort
-	cut      []bool     // cables that are cut, by port
-	linked   []bool     // ports that are not down
 	outLanes []outLane  // by port and lane
 	inLanes  []queue    // by port and lane, and output if voq
 	voqOuts  []PortMask // by port and lane: outputs with packets, if voq
 	requests []uint64   // inputs with a packet, by output and lane
 	busyIn   []uint64   // inputs that cannot be read, by node
+	noneBusy []uint64   // the empty set
 	arbs     []arbTable
 
 	packets    []packet
@@ -115,9 +114,9 @@ func (e *Engine) addNodes() {
 	}
 	e.words = int32((widest + 63) / 64)
 	np, nl := int(ports), int(ports*e.stride)
-	e.out, e.in, e.cut = make([]outPort, np), make([]inPort, np), make([]bool, np)
+	e.out, e.in = make([]outPort, np), make([]inPort, np)
 	e.outLanes, e.requests = make([]outLane, nl), make([]uint64, nl*int(e.words))
-	e.faults, e.linked = make([]portFaults, np), make([]bool, np)
+	e.faults = make([]portFaults, np)
 	e.touched = newPortSet(np)
 	off, nq := int32(0), nl
 	if e.voq {
@@ -141,7 +140,7 @@ func (e *Engine) addNodes() {
 			e.in[p] = inPort{node: int32(i), num: uint8(j), up: -1, readBy: -1}
 		}
 	}
-	e.busyIn = make([]uint64, off)
+	e.busyIn, e.noneBusy = make([]uint64, off), make([]uint64, e.words)
 	e.addHosts()
 }
 
@@ -246,11 +245,11 @@ func (e *Engine) setPort(p int32, a *PortAttr) {
 	if h := o.source; h >= 0 {
 		e.hosts[h].lid, e.hosts[h].lids = a.LID, max(a.LIDs, 1)
 	}
-	up := !e.cut[p] && a.State != ib.StateDown
-	if e.in[p].up >= 0 && e.linked[p] && !up {
+	up := !e.faults[p].cut && a.State != ib.StateDown
+	if e.in[p].up >= 0 && e.faults[p].linked && !up {
 		e.linkDown(p)
 	}
-	e.linked[p] = up
+	e.faults[p].linked = up
 	active := up && a.State == ib.StateActive
 	in.active = up && (a.State == ib.StateActive || a.State == ib.StateArmed)
 	in.filter = a.FilterIn

@@ -6,11 +6,11 @@ import "heddle/fabric"
 // down whatever Tables says, until RestoreLink.
 func (e *Engine) CutLink(r fabric.Ref) {
 	p := e.port(r)
-	if e.out[p].peer < 0 || e.cut[p] {
+	if e.out[p].peer < 0 || e.faults[p].cut {
 		return
 	}
 	q := e.out[p].peer
-	e.cut[p], e.cut[q] = true, true
+	e.faults[p].cut, e.faults[q].cut = true, true
 	e.refreshPort(p)
 	e.refreshPort(q)
 	e.arbitrateTouched()
@@ -20,11 +20,11 @@ func (e *Engine) CutLink(r fabric.Ref) {
 // are Active, with the credits of what their buffers still hold left out.
 func (e *Engine) RestoreLink(r fabric.Ref) {
 	p := e.port(r)
-	if e.out[p].peer < 0 || !e.cut[p] {
+	if e.out[p].peer < 0 || !e.faults[p].cut {
 		return
 	}
 	q := e.out[p].peer
-	e.cut[p], e.cut[q] = false, false
+	e.faults[p].cut, e.faults[q].cut = false, false
 	e.refreshPort(p)
 	e.refreshPort(q)
 	e.arbitrateTouched()

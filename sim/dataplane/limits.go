@@ -5,6 +5,8 @@ type portFaults struct {
 	hoqLife    Time
 	stallCount uint8
 	filterOut  bool
+	cut        bool // its cable is cut
+	linked     bool // it is not down
 	drops      [NumCauses]uint64
 }
 

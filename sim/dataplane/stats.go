@@ -64,7 +64,8 @@ type Stats struct {
 	// for equal histories, whatever the order in which they were computed.
 	Hash uint64
 
-	live uint64 // packets at sources, on wires and in buffers
+	live       uint64 // packets at sources, on wires and in buffers
+	made, gone uint64 // before Since
 }
 
 // Drops is the number of packets lost, SourceFull included.
@@ -123,8 +124,8 @@ func (e *Engine) NumStreams() int { return len(e.streams) }
 // ResetStats begins to count anew, at the end of a warm-up. The counters of ports
 // go on, as those of devices do.
 func (e *Engine) ResetStats() {
-	live := e.stat.live
-	*e.stat = Stats{Since: e.now, live: live}
+	s := e.stat
+	*s = Stats{Since: e.now, live: s.live, made: s.made + s.Created + s.Copies, gone: s.gone + s.Delivered + s.Drops()}
 	clear(e.flows)
 }
 

@@ -161,13 +161,12 @@ func (e *Engine) AddStream(s Stream) (int, error) {
 		at += st.rng.exp(s.Gap)
 	case OnOff:
 		st.until = at + st.rng.exp(s.On)
-	case Posted:
-		if s.Start <= e.now {
-			return n, nil
-		}
 	}
 	if st.pulls() {
 		e.sendq[st.queue].stream = int32(n)
+	}
+	if s.Arrival == Posted && s.Start <= e.now {
+		return n, nil
 	}
 	st.timed = true
 	e.push(at, evSource, int32(n), 0)

@@ -211,6 +211,11 @@ func (e *Engine) unrequest(oi int32, vl uint8, i int32) {
 	ol := oi*e.stride + int32(vl)
 	e.requests[ol*e.words+int32(num>>6)] &^= 1 << (num & 63)
 	e.dropRequest(o, &e.outLanes[ol], vl)
+	// What was dropped may have had the turn, and kept a smaller packet waiting.
+	e.outLanes[ol].need = 0
+	if o.reqs > 0 && o.busy <= e.now {
+		e.touched.add(oi)
+	}
 }
 
 func (e *Engine) dropRequest(o *outPort, l *outLane, vl uint8) {
@@ -228,40 +233,50 @@ func (e *Engine) dropRequest(o *outPort, l *outLane, vl uint8) {
 // candidate is the packet that a lane of an output would send.
 type candidate struct{ queue, packet, input int32 }
 
-// candidateOf finds the next packet for a lane of an output. With round robin the
-// input whose turn it is keeps it until its packet has credits, or small packets
-// would overtake large ones without end. ok is false if there is none, or it
-// lacks credits: then the credit event is arranged.
+// candidateOf finds the next packet for a lane of an output. The input whose turn
+// it is keeps it until its packet has credits, or small packets would overtake
+// large ones without end; if it only has to be read for another output first, the
+// turn passes. ok is false if there is no packet, or it lacks credits: then the
+// credit event is arranged.
 func (e *Engine) candidateOf(oi int32, o *outPort, vl uint8) (c candidate, ok bool) {
 	ol := oi*e.stride + int32(vl)
 	l := &e.outLanes[ol]
-	if c, ok = e.chooseInput(oi, o, vl); !ok {
-		l.need = 0
+	c = e.inTurn(ol, o, vl, e.noneBusy)
+	need := e.packets[c.packet].blocks
+	if !e.covered(l, need) {
+		l.need = need
+		e.awaitCredits(ol, l)
 		return c, false
 	}
-	need := e.packets[c.packet].blocks
-	if e.covered(l, need) {
-		l.need = 0
+	l.need = 0
+	nd := &e.nodes[o.node]
+	num := c.input - nd.first
+	if e.busyIn[nd.busyOff+num>>6]>>(num&63)&1 == 0 {
 		return c, true
 	}
-	l.need = need
-	e.awaitCredits(ol, l)
-	return c, false
+	if c = e.inTurn(ol, o, vl, e.busyIn[nd.busyOff:][:e.words]); c.input < 0 {
+		return c, false
+	}
+	if need := e.packets[c.packet].blocks; !e.covered(l, need) {
+		l.need = need
+		e.awaitCredits(ol, l)
+		return c, false
+	}
+	return c, true
 }
 
-// chooseInput finds the next packet for a lane of an output.
-func (e *Engine) chooseInput(oi int32, o *outPort, vl uint8) (c candidate, ok bool) {
-	ol := oi*e.stride + int32(vl)
+// inTurn finds the packet whose turn it is among inputs that are not busy; the
+// input is -1 if there is none.
+func (e *Engine) inTurn(ol int32, o *outPort, vl uint8, busy []uint64) candidate {
 	nd := &e.nodes[o.node]
-	reqs, busy := e.requests[ol*e.words:][:e.words], e.busyIn[nd.busyOff:][:e.words]
+	reqs := e.requests[ol*e.words:][:e.words]
 	if e.cfg.Choice == OldestFirst {
 		return e.oldest(nd, o, vl, reqs, busy)
 	}
-	num := nextInput(reqs, busy, e.outLanes[ol].rr)
-	if num < 0 {
-		return c, false
+	if num := nextInput(reqs, busy, e.outLanes[ol].rr); num >= 0 {
+		return e.headFor(nd.first+num, o.num, vl)
 	}
-	return e.headFor(nd.first+num, o.num, vl), true
+	return candidate{input: -1}
 }
 
 // nextInput is the first input after last, in a circle, that requests and can be
@@ -321,17 +336,17 @@ func (e *Engine) isFor(q int32, out, vl uint8) bool {
 }
 
 // oldest is the head that has waited longest; of equals that of the lowest input.
-func (e *Engine) oldest(nd *node, o *outPort, vl uint8, reqs, busy []uint64) (best candidate, ok bool) {
-	first := Never
+func (e *Engine) oldest(nd *node, o *outPort, vl uint8, reqs, busy []uint64) candidate {
+	best, first := candidate{input: -1}, Never
 	for w := range reqs {
 		for m := reqs[w] &^ busy[w]; m != 0; m &= m - 1 {
 			c := e.headFor(nd.first+int32(w<<6+bits.TrailingZeros64(m)), o.num, vl)
 			if t := e.packets[c.packet].since; t < first {
-				best, first, ok = c, t, true
+				best, first = c, t
 			}
 		}
 	}
-	return best, ok
+	return best
 }
 
 // arbitrate starts a transmission at a port that is free and has a packet whose

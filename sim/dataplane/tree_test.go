@@ -11,7 +11,8 @@ import (
 	"heddle/route/engine/vftree"
 )
 
-// tree is a fat tree with the d-mod-k tables of route/engine/ftree.
+// tree is a fabric with tables of an engine; mostly a fat tree with the d-mod-k
+// tables of route/engine/ftree.
 type tree struct {
 	f   *fabric.Fabric
 	top *Topology
@@ -21,6 +22,12 @@ type tree struct {
 }
 
 func newTree(t testing.TB, topo fabric.Topology, r Rate) *tree {
+	t.Helper()
+	return newRouted(t, topo, r, ftree.Engine{})
+}
+
+// newRouted is a fabric of any kind with the tables of an engine.
+func newRouted(t testing.TB, topo fabric.Topology, r Rate, by route.Engine) *tree {
 	t.Helper()
 	f, err := fabric.Generate(topo, fabric.GenerateOptions{})
 	if err != nil {
@@ -36,10 +43,10 @@ func newTree(t testing.TB, topo fabric.Topology, r Rate) *tree {
 	for i := range x.top.Links {
 		x.top.Links[i].Rate = r
 	}
-	if x.g, err = f.Graph(fabric.GraphOptions{}); err != nil {
+	if x.g, err = f.Graph(fabric.GraphOptions{VLs: 8}); err != nil {
 		t.Fatal(err)
 	}
-	if x.rt, err = (ftree.Engine{}).Compute(x.g, route.Options{}); err != nil {
+	if x.rt, err = by.Compute(x.g, route.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range x.g.Switches {
@@ -142,4 +149,29 @@ func (x *tree) lanes(n int) (*Plain, func(src, dst int) ib.SL) {
 		}
 	}
 	return p, func(src, dst int) ib.SL { return ib.SL(vftree.Lane(leaf[src], leaf[dst], n)) }
+}
+
+// engineLanes are the tables with the engine's own service levels and lanes.
+func (x *tree) engineLanes() (p *Plain, sl func(src, dst int) ib.SL, lanes int) {
+	lanes = x.rt.NumVLs
+	p = x.tables(lanes)
+	index := map[int32]int32{} // node → switch of the graph
+	for i, n := range x.sw {
+		index[n] = int32(i)
+	}
+	p.SLtoVL = func(n int32, in, out uint8, sl ib.SL) ib.VL {
+		if s, ok := index[n]; ok {
+			return x.rt.VL(s, in, out, sl, uint8(lanes))
+		}
+		return ib.VL(int(sl) % lanes)
+	}
+	var leaf []int32
+	var lid []ib.LID
+	for i := range x.f.Nodes {
+		if nd := &x.f.Nodes[i]; !nd.IsSwitch() {
+			leaf = append(leaf, index[nd.Ports[1].Peer.Node])
+			lid = append(lid, nd.Ports[1].LID)
+		}
+	}
+	return p, func(src, dst int) ib.SL { return x.rt.PathSL(leaf[src], lid[dst]) }, lanes
 }

@@ -1,3 +1,0 @@
-package dataplane
-
-var faultCases, programCases []vcase
