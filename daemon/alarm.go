@@ -31,11 +31,10 @@ func (a *alarm) set(now, due mad.Time) {
 	a.timer.Reset(max(0, due.Sub(now)))
 }
 
-// rang notes that the deadline has come.
+// rang records that the deadline has passed.
 func (a *alarm) rang() { a.due = mad.Never }
 
-// bell wakes a goroutine: it holds something from when it is rung until somebody
-// listens.
+// bell wakes a goroutine: once rung it stays rung until one receives from it.
 type bell chan struct{}
 
 func newBell() bell { return make(bell, 1) }

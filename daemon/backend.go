@@ -16,11 +16,10 @@ import (
 	"heddle/vm"
 )
 
-// askTime is how long a reader waits for the loop before it takes the last
-// status that the loop left.
+// askTime is how long a reader waits for the loop before it uses the last published status.
 const askTime = 200 * time.Millisecond
 
-// fresh returns the core's status: asked of the loop, or the last one known.
+// fresh returns the core's status: a new one from the loop, or the last published one.
 func (d *Daemon) fresh() sm.Status {
 	reply := make(chan sm.Status, 1)
 	t := time.NewTimer(askTime)
@@ -37,7 +36,7 @@ func (d *Daemon) fresh() sm.Status {
 	return sm.Status{}
 }
 
-// state is what can be shown of the manager now.
+// state is the published state of the manager.
 func (d *Daemon) state() *show.State {
 	x := &show.State{
 		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Port: d.cfg.PortName, Started: d.started,
@@ -98,7 +97,7 @@ func (d *Daemon) SetPartitions(ctx context.Context, name, config string) (api.Pa
 	}
 	s := d.Snapshot()
 	if s == nil || s.State != subnet.Master {
-		return api.Partitions{}, errors.New("nothing was changed: this manager is not the master of a subnet; ask the one that is")
+		return api.Partitions{}, errors.New("nothing was changed: this manager is not the master of a subnet; ask the master")
 	}
 	if err := d.ApplyPartitions(ctx, p); err != nil {
 		return api.Partitions{}, err

@@ -11,7 +11,7 @@ import (
 	"heddle/mad"
 )
 
-// taken is a port that somebody else has claimed until it was asked for some times.
+// taken is a port that another process holds for the first few attempts to claim it.
 type taken struct {
 	mad.Transport
 	left atomic.Int32 // < 0: without end
@@ -27,8 +27,8 @@ func (p *taken) SetIsSM(on bool) error {
 	return p.Transport.SetIsSM(on)
 }
 
-// TestClaimWaits: a manager that is started again before it is known that the one before is
-// dead waits for its port, and says so.
+// TestClaimWaits: a manager that is restarted before the port of the killed one is released
+// waits for the port, and says so.
 func TestClaimWaits(t *testing.T) {
 	p := &taken{}
 	p.left.Store(3)
@@ -45,11 +45,11 @@ func TestClaimWaits(t *testing.T) {
 		}
 	}
 	if told != 1 {
-		t.Errorf("it was told %d times that the port is waited for", told)
+		t.Errorf("%d notices say that the port is awaited", told)
 	}
 }
 
-// TestClaimFails: a port that another manager keeps is not waited for without end.
+// TestClaimFails: the wait for a port that another manager keeps is bounded.
 func TestClaimFails(t *testing.T) {
 	p := &taken{}
 	p.left.Store(-1)

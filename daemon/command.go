@@ -10,8 +10,8 @@ import (
 	"heddle/sm"
 )
 
-// command is what an operator wants of the loop: an event for the core, or other
-// partitions. Who asked for those is told, once, whether they are in force.
+// command is an operator's request to the loop: an event for the core, or new partitions, whose
+// outcome is sent once to told.
 type command struct {
 	ev         sm.Event
 	partitions *partition.Policy
@@ -26,22 +26,22 @@ func (d *Daemon) Reroute(_ context.Context, rebalance bool) error {
 	return d.command(sm.Reroute{Rebalance: rebalance})
 }
 
-// command hands the core an event that an operator asked for.
+// command passes an operator's event to the core.
 func (d *Daemon) command(ev sm.Event) error {
 	select {
 	case d.commands <- command{ev: ev}:
 		return nil
 	default:
-		return errors.New("a sweep or rerouting has been asked for already and has not begun yet")
+		return errors.New("another sweep or rerouting was requested and has not begun yet")
 	}
 }
 
 // changeTime is how long a change of partitions may take until it is stored.
 const changeTime = 20 * time.Second
 
-// ApplyPartitions replaces the partitions, of a standby too. It returns when
-// they are stored and in force, or with the reason why nothing was changed;
-// the ports follow.
+// ApplyPartitions replaces the partitions, also on a standby. It returns when they are stored
+// and in force, or with the reason why nothing was changed. P_Key tables are written
+// afterwards.
 func (d *Daemon) ApplyPartitions(ctx context.Context, p *partition.Policy) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, changeTime, fmt.Errorf("it took more than %v", changeTime))
 	defer cancel()
@@ -58,11 +58,11 @@ func (d *Daemon) ApplyPartitions(ctx context.Context, p *partition.Policy) error
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("whether the partitions are stored is not known yet: %w", context.Cause(ctx))
+		return fmt.Errorf("it is not known yet whether the partitions are stored: %w", context.Cause(ctx))
 	}
 }
 
-// command does what an operator asked for.
+// command carries out an operator's request.
 func (l *loop) command(c command) {
 	if c.partitions == nil {
 		l.shell.Step(c.ev)
@@ -73,8 +73,8 @@ func (l *loop) command(c command) {
 	l.shell.Step(sm.SetPartitions{Policy: c.partitions, Tag: l.tag})
 }
 
-// changed tells who waits for it that a change of partitions is in force, or why
-// it is not.
+// changed reports to the waiting caller that a change of partitions is in force, or why it is
+// not.
 func (l *loop) changed(n *sm.Notice) {
 	if told := l.changes[n.Tag]; told != nil {
 		told <- n.Err
@@ -82,7 +82,7 @@ func (l *loop) changed(n *sm.Notice) {
 	}
 }
 
-// unchanged tells those who still wait at the end.
+// unchanged reports to the remaining callers that the manager ends.
 func (l *loop) unchanged() {
 	for _, told := range l.changes {
 		told <- errors.New("the manager has ended")

@@ -1,9 +1,8 @@
-// Package daemon runs the managers in real time. It owns the clock, the port, the
-// store and the workers, and is the edge of package shell, which drives the cores:
-// one goroutine has the subnet manager's, a second the SA's, a third the address
-// manager's. Queries pass through none of them: workers answer them, on all
-// processors, from what those have published. What the API and the metrics show is
-// made by api/show and api/metrics.
+// Package daemon runs the managers in real time. It owns the clock, the port, the store and the
+// workers, and implements the effects of package shell, which drives the cores: the subnet
+// manager's core in one goroutine, the SA's in a second, the address manager's in a third.
+// Workers on all processors answer queries from the published state, without these goroutines.
+// Packages api/show and api/metrics present the published state.
 //
 // A Daemon is made by New, run once by Run, and serves the API (it implements
 // api.Backend) from any goroutine while it runs.
@@ -40,27 +39,27 @@ var (
 	ErrPortLost = errors.New("the port is lost")
 	// ErrStandby: with Once, another manager is master.
 	ErrStandby = errors.New("another subnet manager is master")
-	// ErrBusy: the port cannot be claimed, another manager runs on it.
+	// ErrBusy: the port cannot be claimed, because another manager runs on it.
 	ErrBusy = errors.New("the port cannot be claimed (is another subnet manager running on it?)")
 	// ErrRefused: with Once, the subnet cannot be brought up.
 	ErrRefused = errors.New("the subnet was not brought up")
 )
 
-// Config is what a daemon is made of. Port, Core and Store are required.
+// Config configures a daemon. Port, Core and Store are required.
 type Config struct {
 	Port     mad.Transport
-	PortName string // as the user gave it, for messages
-	// ClaimWait is how long the start waits for a port that somebody else has claimed, which
-	// may have been killed just now; 0 = not at all.
+	PortName string // as given by the user, for messages
+	// ClaimWait is how long the start waits for a port that another process has claimed and may
+	// release soon, because it was killed; 0 = no wait.
 	ClaimWait time.Duration
 	Core      sm.Config
 	Store     store.Store
-	Groups    []sm.Group // multicast groups that are always there
-	// Partitions replace those that are stored; nil: they stand, or everybody is
-	// a full member of the default partition.
+	Groups    []sm.Group // permanent multicast groups
+	// Partitions replace the stored partitions. If nil, the stored ones stay; without any,
+	// every port is a full member of the default partition.
 	Partitions *partition.Policy
-	// PartitionsErr says why Partitions could not be read, so that those that
-	// are stored stand: it is told at the start.
+	// PartitionsErr says why Partitions could not be read, so that the stored ones stay; it is
+	// logged at the start.
 	PartitionsErr error
 	Log           *slog.Logger
 	// Once ends Run when the subnet is up, with everything left Active.
@@ -71,17 +70,16 @@ type Config struct {
 	OnPublish func(*subnet.Snapshot)
 	// OnPlan is called with the result of Core.PlanOnly.
 	OnPlan func(*sm.Plan)
-	// Progress is called about ten times a second while a sweep goes on.
+	// Progress is called about ten times a second during a sweep.
 	Progress func(sm.Status)
-	// SA are the settings of answers; nil: no request is trusted.
+	// SA are the options of answers; nil: no request is trusted.
 	SA *sa.Options
-	// Registry are the settings of what the SA keeps. What the daemon knows by
-	// itself it fills in: SAKey, TrustLocal, FirstTID and TransportTimed. It begins
-	// with sa.Defaults().
+	// Registry configures the SA's core; begin with sa.Defaults(). The daemon sets SAKey,
+	// TrustLocal, FirstTID and TransportTimed.
 	Registry sa.Config
-	// QueuePerRequester is how many SA requests of one port may wait, and Queue
-	// how many altogether (at most 65,535); 0: those of settings. Changes, tables
-	// and other queries wait in different queues. What is more is answered BUSY.
+	// QueuePerRequester is how many SA requests of one port may wait, and Queue how many
+	// altogether (at most 65,535); 0: those of settings. Changes, tables and other queries wait
+	// in separate queues. Further requests are answered BUSY.
 	QueuePerRequester, Queue int
 	// Cores is how many processors answers and routing jobs share; 0: what the runtime has.
 	Cores int
@@ -90,10 +88,10 @@ type Config struct {
 }
 
 const (
-	smpQueue    = 4096 // packets for the core; the port's own queues bound what is outstanding
+	smpQueue    = 4096 // packets for the core
 	reportQueue = 1024 // answers to Reports, and traps, for the SA's loop
-	// maxTableWorkers bounds the memory of tables that are being made, 128 MiB
-	// each at most (sa.Answer).
+	// maxTableWorkers bounds the memory of table responses in preparation, at most 128 MiB each
+	// (sa.Answer).
 	maxTableWorkers = 4
 	stopTime        = 5 * time.Second
 	progressEvery   = 100 * time.Millisecond
@@ -107,7 +105,7 @@ type Daemon struct {
 	started time.Time // epoch of mad.Time
 	events  *ring
 
-	shared  shell.Shared              // what the cores publish, and have for each other
+	shared  shell.Shared              // published state, and mail between the cores
 	upAt    atomic.Int64              // Unix nanoseconds; 0 while the subnet is not up
 	status  atomic.Pointer[sm.Status] // as of the last notice or snapshot
 	phases  phaseTimes
@@ -115,8 +113,8 @@ type Daemon struct {
 	repairs repairs
 
 	packets chan *mad.Packet // to the loop
-	smpsCut atomic.Uint64    // packets that found too many there
-	// Notices that were left out for their number, by the loop alone.
+	smpsCut atomic.Uint64    // packets dropped because packets was full
+	// The number of suppressed notices; written by the loop alone.
 	noticesCut atomic.Uint64
 	free       freeList
 	jobs       chan *sm.JobResult
@@ -129,7 +127,7 @@ type Daemon struct {
 	// The SA.
 	unsaved atomic.Pointer[unsavedChanges] // nil: none
 	options atomic.Pointer[sa.Options]
-	single  bool // the port cannot segment, whoever asks
+	single  bool // the port cannot segment
 	sa      saStats
 	recv    receiver // of receive
 
@@ -138,7 +136,7 @@ type Daemon struct {
 	tables  *queue // queries that may take long
 	changes *queue
 	reports chan *mad.Packet
-	// Something waits in shared for a loop:
+	// Rung when something waits in shared for a loop:
 	smMail, saMail, vmMail bell
 
 	vm vmSide // the address manager
@@ -191,11 +189,11 @@ func New(cfg Config) *Daemon {
 // Snapshot is the newest published state, nil before the first.
 func (d *Daemon) Snapshot() *subnet.Snapshot { return d.shared.Snap.Load() }
 
-// View is what the SA keeps, as queries see it; nil before Run.
+// View is the SA's registry as queries see it; nil before Run.
 func (d *Daemon) View() *sa.View { return d.shared.View.Load() }
 
-// SetOptions changes the settings of answers, for requests whose turn comes
-// after it. What makes a request trusted stays that of the start.
+// SetOptions changes the options of answers for later requests. The options that decide whether
+// a request is trusted stay those of the start.
 func (d *Daemon) SetOptions(o sa.Options) {
 	o.SAKey, o.TrustLocal = d.cfg.SA.SAKey, d.cfg.SA.TrustLocal
 	d.options.Store(&o)
@@ -222,8 +220,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return l.run(stored)
 }
 
-// administer restores what the SA kept and starts its goroutines; end stops
-// them and waits for them.
+// administer restores the SA's stored state and starts its goroutines; end stops them and waits
+// for them.
 func (d *Daemon) administer(records []store.Record) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -239,8 +237,8 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 		running.Go(func() { w.run(ctx) })
 	}
 	return func() {
-		// Whoever floods must not keep the workers here, and whoever waits need
-		// not wait for a time-out of his own.
+		// At the end, queued requests must not occupy the workers. They are answered BUSY, so
+		// that requesters need not wait for a timeout.
 		waited := slices.Concat(d.queries.end(), d.tables.end(), d.changes.end())
 		cancel()
 		running.Wait()
@@ -250,7 +248,7 @@ func (d *Daemon) administer(records []store.Record) (end func()) {
 	}
 }
 
-// freeList recycles packets between the receiver and whoever used them.
+// freeList recycles packets between the receiver and the other goroutines.
 type freeList chan *mad.Packet
 
 func (f freeList) get() *mad.Packet {

@@ -281,8 +281,8 @@ func TestPortLost(t *testing.T) {
 	close(r.end)
 }
 
-// TestJoinReachesTheSwitches: a host that joins a group gets its answer, the
-// manager routes the group, and metrics tell of it.
+// TestJoinReachesTheSwitches: a host that joins a group gets its answer, the manager routes the
+// group, and metrics count it.
 func TestJoinReachesTheSwitches(t *testing.T) {
 	r := newRig(t, false, "xgft", "2", "4,4", "1,2")
 	snap := r.awaitUp()
@@ -332,7 +332,7 @@ func TestJoinReachesTheSwitches(t *testing.T) {
 	}
 }
 
-// metrics is what a scrape shows.
+// metrics are the values of one scrape.
 func metrics(t *testing.T, d *daemon.Daemon) string {
 	t.Helper()
 	srv := httptest.NewServer(api.New(d, api.Options{Metrics: d.Metrics()}))
@@ -376,7 +376,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	for name := range served {
 		if !told[name] {
-			t.Errorf("docs/metrics.md does not tell of %s", name)
+			t.Errorf("docs/metrics.md does not have %s", name)
 		}
 	}
 	for name := range told {

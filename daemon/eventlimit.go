@@ -14,8 +14,8 @@ import (
 
 // eventLimit bounds the events and log lines that hosts can cause, so that they neither fill
 // the log nor push other events out of the ring: by source and kind, by kind, and in all, in
-// each limitSpan. What is left out is counted and told, by kind, when the span is over. Pure,
-// not safe for concurrent use; it remembers no more sources than it lets through.
+// each limitSpan. Suppressed events are counted, and logged by kind at the end of the span.
+// Pure, not safe for concurrent use; it keeps no more sources than it admits.
 type eventLimit struct {
 	began mad.Time
 	told  int
@@ -34,8 +34,8 @@ type limitedSource struct {
 	told int
 }
 
-// What is told in limitSpan at most. The same source has few different things to say in that
-// time; a kind may concern many hosts at once, as when a switch fails.
+// Limits per limitSpan. One source has few different events in that time; one kind may concern
+// many hosts at once, for example when a switch fails.
 const (
 	limitSpan   = 10 * time.Second
 	limitSource = 10
@@ -43,15 +43,15 @@ const (
 	limitAll    = 300
 )
 
-// cutEvents are the events of a kind that were left out.
+// cutEvents counts the suppressed events of a kind.
 type cutEvents struct {
 	kind string
 	n    uint64
 }
 
-// allow reports whether one more event may be told at now, of a kind and caused by the port
-// with a LID; 0, which only kinds bound: not known, or nobody's. cut is what was left out of the span before, if a new
-// one begins.
+// allow reports whether one more event of a kind, caused by the port with a LID, is admitted at
+// now. LID 0, an unknown source, is limited only by kind. If a new span begins, cut has the
+// suppressed events of the last one.
 func (l *eventLimit) allow(now mad.Time, kind string, from ib.LID) (ok bool, cut []cutEvents) {
 	if len(l.kinds) == 0 || now.Sub(l.began) >= limitSpan {
 		cut = l.end()
@@ -84,7 +84,7 @@ func (l *eventLimit) allow(now mad.Time, kind string, from ib.LID) (ok bool, cut
 	return true, cut
 }
 
-// end ends a span and returns what was left out of it.
+// end ends a span and returns its suppressed events.
 func (l *eventLimit) end() (cut []cutEvents) {
 	for _, k := range l.kinds {
 		if k.cut > 0 {
@@ -96,7 +96,7 @@ func (l *eventLimit) end() (cut []cutEvents) {
 	return cut
 }
 
-// due is when what was left out is to be told, mad.Never if nothing was.
+// due is when suppressed events are to be logged, mad.Never if there are none.
 func (l *eventLimit) due() mad.Time {
 	for i := range l.kinds {
 		if l.kinds[i].cut > 0 {
@@ -106,16 +106,16 @@ func (l *eventLimit) due() mad.Time {
 	return mad.Never
 }
 
-// tellCut tells what was left out.
+// tellCut logs the suppressed events.
 func (d *Daemon) tellCut(cut []cutEvents) {
 	for _, c := range cut {
-		d.note(slog.LevelWarn, "events_cut", fmt.Sprintf("%d further events of the kind %s were left out: hosts cause more of them than anybody reads", c.n, c.kind),
+		d.note(slog.LevelWarn, "events_cut", fmt.Sprintf("%d further events of kind %s were not logged: their number exceeds the limit per ten seconds", c.n, c.kind),
 			map[string]string{"of": c.kind, "count": fmt.Sprint(c.n)})
 	}
 }
 
-// limited are the kinds of notices of the subnet manager that any host can cause as often as
-// it likes, by traps or as another manager.
+// limited are the kinds of notices that any host can cause at will, by traps or as another
+// manager.
 var limited = map[sm.Kind]bool{
 	sm.KindTrap: true, sm.KindTrapStorm: true, sm.KindTrapFalse: true, sm.KindPortUnhealthy: true, sm.KindSecurity: true,
 	sm.KindOtherSM: true, sm.KindNodeGarbage: true,

@@ -15,8 +15,8 @@ import (
 	"heddle/store"
 )
 
-// TestEventLimit: events are bounded by source, by kind and in all; none is lost without
-// being counted, and one kind or source does not silence another.
+// TestEventLimit: events are limited by source, by kind and in total. All suppressed events are
+// counted, and one kind or source does not suppress another.
 func TestEventLimit(t *testing.T) {
 	var l eventLimit
 	told, cut := 0, uint64(0)
@@ -36,7 +36,7 @@ func TestEventLimit(t *testing.T) {
 		}
 	}
 	if !add(0, "security", 8) || !add(0, "trap", 7) {
-		t.Error("a noisy source silences others, or its other kinds")
+		t.Error("a source over its limit suppresses others, or its other kinds")
 	}
 	for i := range 1000 {
 		add(1, "trap", ib.LID(i+100))
@@ -48,13 +48,13 @@ func TestEventLimit(t *testing.T) {
 		add(2, string(rune('a'+i%26)), 0)
 	}
 	if told != limitAll || l.due() != mad.Time(0).Add(limitSpan) {
-		t.Errorf("%d were told, want %d; the rest is due at %v", told, limitAll, l.due())
+		t.Errorf("%d were logged, want %d; the rest is due at %v", told, limitAll, l.due())
 	}
 	if !add(mad.Time(0).Add(limitSpan), "security", 7) || uint64(told)+cut != 1000+2+1000+1+10_000+1 {
 		t.Errorf("%d told and %d cut", told, cut)
 	}
 	if l.due() != mad.Never || len(l.end()) != 0 {
-		t.Error("more was left out than was")
+		t.Error("more events were suppressed than occurred")
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range 100_000 {
@@ -65,8 +65,8 @@ func TestEventLimit(t *testing.T) {
 	}
 }
 
-// TestCutEventsAreTold: what was left out is told when the span is over, though no event
-// comes after it.
+// TestCutEventsAreTold: suppressed events are logged at the end of the span, also if no event
+// follows.
 func TestCutEventsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
@@ -77,10 +77,10 @@ func TestCutEventsAreTold(t *testing.T) {
 			l.tell(&sm.Notice{Kind: sm.KindSubnetUp, Level: sm.Info})
 		}
 		if n := strings.Count(said.String(), "kind=security"); n != limitSource {
-			t.Errorf("%d security events are told, want %d", n, limitSource)
+			t.Errorf("%d security events are logged, want %d", n, limitSource)
 		}
 		if n := strings.Count(said.String(), "kind=subnet_up"); n != 50 {
-			t.Errorf("%d events that no host causes are told, want 50", n)
+			t.Errorf("%d events that no host causes are logged, want 50", n)
 		}
 		began := time.Now()
 		<-l.cut.timer.C
@@ -88,8 +88,8 @@ func TestCutEventsAreTold(t *testing.T) {
 			t.Errorf("the rest is told after %v", took)
 		}
 		d.tellCut(l.told.end())
-		if !strings.Contains(said.String(), "40 further events of the kind security") || d.noticesCut.Load() != 40 {
-			t.Errorf("what was left out is not told; %d are counted:\n%s", d.noticesCut.Load(), &said)
+		if !strings.Contains(said.String(), "40 further events of kind security") || d.noticesCut.Load() != 40 {
+			t.Errorf("suppressed events are not logged; %d are counted:\n%s", d.noticesCut.Load(), &said)
 		}
 	})
 }

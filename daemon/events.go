@@ -9,8 +9,8 @@ import (
 // keptEvents is how many events the ring keeps; older ones are in the log.
 const keptEvents = 1000
 
-// ring keeps the newest events and wakes whoever waits for more. Any
-// goroutine may use it.
+// ring keeps the newest events and wakes readers that wait for more. It is safe for concurrent
+// use.
 type ring struct {
 	mu    sync.Mutex
 	last  uint64      // number of the newest event; guarded by mu
@@ -23,7 +23,7 @@ func newRing(limit int) *ring {
 	return &ring{more: make(chan struct{}), limit: limit}
 }
 
-// add numbers e and keeps it; the oldest goes when the ring is full.
+// add numbers e and keeps it; a full ring drops its oldest event.
 func (r *ring) add(e api.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,15 +38,14 @@ func (r *ring) add(e api.Event) {
 	r.more = make(chan struct{})
 }
 
-// since returns the kept events after number n, and a channel that is closed
-// when there is another.
+// since returns the kept events after number n, and a channel that is closed at the next event.
 func (r *ring) since(n uint64) ([]api.Event, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n > r.last {
-		n = 0 // a number of an earlier run: nothing of this one was seen
+		n = 0 // a number of an earlier run
 	}
-	first := r.last - uint64(len(r.kept)) // number before the oldest kept
+	first := r.last - uint64(len(r.kept)) // the number before the oldest kept event
 	skip := 0
 	if n > first {
 		skip = int(min(n-first, uint64(len(r.kept))))

@@ -5,58 +5,56 @@ import (
 	"heddle/mad"
 )
 
-// query is a request that waits for its turn.
+// query is a request in a queue.
 type query struct {
 	p  *mad.Packet
 	at mad.Time // arrival
-	// quick says that the answer is short and soon made, so that the receiver
-	// may make it.
+	// quick says that the answer is short and fast to compute, so that the receiver may compute
+	// it.
 	quick bool
 }
 
-// refusal is why a fair queue does not take a request.
+// refusal is why a fair queue refuses a request.
 type refusal uint8
 
 const (
 	accepted       refusal = iota
-	sourceFull             // the requester has its share waiting already
-	everythingFull         // nobody has room
-	ended                  // nobody takes requests any more
+	sourceFull             // the requester has used its share
+	everythingFull         // the queue is full
+	ended                  // the queue has ended
 )
 
-// fair is a bounded queue of requests: first come, first served within one
-// source LID, round-robin between them. So whoever floods waits behind itself:
-// with n requesters waiting, a request is served after at most n others for
-// each one that its own requester has before it.
+// fair is a bounded queue of requests: in order of arrival within one source LID, round-robin
+// between source LIDs. A flood delays only its own requester: with n requesters waiting, a
+// request is served after at most n others for each earlier one of its own requester.
 //
-// A source may have perSource requests waiting, but no more than half of the
-// places that are free. However many sources flood, they leave room for one
-// that comes new. Pure, not safe for concurrent use, and nothing is allocated
-// after newFair.
+// A source may have perSource requests waiting, but no more than half of the free places. So
+// there is always room for a new source. Pure, not safe for concurrent use, and nothing is
+// allocated after newFair.
 type fair struct {
 	perSource int
-	slots     []slot   // slot 0 is nobody
+	slots     []slot   // slot 0 is not used
 	free      uint16   // first slot of the free list
 	left      int      // slots in it
 	src       []source // by LID
-	turn      ib.LID   // the source that was served last; meaningful if waiting > 0
-	waiting   int      // sources that have something
+	turn      ib.LID   // the source that was served last; valid if waiting > 0
+	waiting   int      // sources with requests
 }
 
 type slot struct {
 	q    query
-	next uint16 // in the source's line, or in the free list; 0 = none
+	next uint16 // in the source's queue, or in the free list; 0 = none
 }
 
-// source is one requester's line. Those with something in it form a ring in
-// the order of their turns.
+// source is the queue of one requester. Sources with requests form a ring in the order in which
+// they are served.
 type source struct {
 	head, tail uint16 // slots
 	n          uint16
-	next       ib.LID // meaningful if n > 0
+	next       ib.LID // valid if n > 0
 }
 
-// maxFair is the largest total: slots are numbered by 16 bits, 0 is nobody.
+// maxFair is the largest total: slots are numbered by 16 bits, and 0 is not used.
 const maxFair = 1<<16 - 1
 
 // newFair returns a queue of total places, 1 to maxFair.
@@ -71,7 +69,7 @@ func newFair(perSource, total int) *fair {
 // len is how many requests wait.
 func (f *fair) len() int { return len(f.slots) - 1 - f.left }
 
-// put adds a request from lid at the end of that requester's line.
+// put adds a request from lid at the end of that requester's queue.
 func (f *fair) put(lid ib.LID, q query) refusal {
 	s := &f.src[lid]
 	switch {
@@ -95,7 +93,7 @@ func (f *fair) put(lid ib.LID, q query) refusal {
 	return accepted
 }
 
-// enter gives lid the last turn of the ring.
+// enter adds lid at the end of the ring.
 func (f *fair) enter(lid ib.LID, s *source) {
 	if f.waiting == 0 {
 		s.next = lid
@@ -107,8 +105,7 @@ func (f *fair) enter(lid ib.LID, s *source) {
 	f.waiting++
 }
 
-// take moves the next requests into b, one of each requester in turn, and
-// returns how many there were.
+// take moves the next requests into b, one of each requester in turn, and returns their number.
 func (f *fair) take(b []query) int {
 	n := 0
 	for ; n < len(b) && f.waiting > 0; n++ {

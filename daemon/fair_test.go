@@ -9,7 +9,7 @@ import (
 	"heddle/mad"
 )
 
-// naiveFair is what fair must do, without thought for speed.
+// naiveFair is a simple model of fair.
 type naiveFair struct {
 	perSource, total, n int
 	lines               map[ib.LID][]mad.Time
@@ -46,8 +46,8 @@ func (f *naiveFair) take() (mad.Time, bool) {
 	return at, true
 }
 
-// TestFairModel: any sequence of puts and takes gives what the naive queue
-// gives, in its order: nothing is lost, doubled or left behind.
+// TestFairModel: any sequence of puts and takes gives the same requests in the same order as
+// the model.
 func TestFairModel(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -89,8 +89,8 @@ func TestFairModel(t *testing.T) {
 	}
 }
 
-// TestFairShare: a requester is served after one request of each other one for
-// each of its own, however much those have waiting.
+// TestFairShare: a requester waits for at most one request of each other one per request of its
+// own, however many those have queued.
 func TestFairShare(t *testing.T) {
 	const others = 50
 	f := newFair(1000, 8000)
@@ -120,8 +120,8 @@ func TestFairShare(t *testing.T) {
 	}
 }
 
-// TestFairRoom: whatever number of requesters flood, one that comes new finds
-// room, and one alone may have its share.
+// TestFairRoom: however many requesters flood, a new one finds room, and a single one may fill
+// its share.
 func TestFairRoom(t *testing.T) {
 	for _, flooders := range []int{1, 2, 10, 100, 500} {
 		f := newFair(1024, 8192)

@@ -17,7 +17,7 @@ import (
 	"heddle/transport/rmpp"
 )
 
-// asker is a host's port that asks one question at a time.
+// asker is a host's port that sends one request at a time.
 type asker struct {
 	t    *testing.T
 	port *live.Port
@@ -65,7 +65,7 @@ func (a *asker) send(m *ib.MAD) {
 	}
 }
 
-// ask sends m and returns the status of its answer, which must come.
+// ask sends m and returns the status of its answer; without one the test fails.
 func (a *asker) ask(m *ib.MAD) ib.Status {
 	a.tid++
 	m.SetTID(a.tid)
@@ -84,8 +84,7 @@ func (a *asker) ask(m *ib.MAD) ib.Status {
 	}
 }
 
-// nonsense is a MAD that somebody hostile might send: a request of the SA with
-// anything in it, or bytes of any kind.
+// nonsense is a MAD of a hostile sender: an SA request with random contents, or random bytes.
 func nonsense(rng *rand.Rand, smLID ib.LID) *ib.MAD {
 	methods := []ib.Method{
 		ib.MethodGet, ib.MethodGetTable, ib.MethodSet, ib.MethodDelete, ib.MethodGetMulti, ib.MethodGetTraceTable,
@@ -124,8 +123,8 @@ func nonsense(rng *rand.Rand, smLID ib.LID) *ib.MAD {
 	return &m
 }
 
-// TestHostileHosts: hosts that send nonsense as fast as they can crash nothing,
-// make nothing grow, and do not keep the SA from answering others.
+// TestHostileHosts: hosts that send random MADs as fast as they can do not crash the manager,
+// do not make it grow, and do not keep the SA from answering others.
 func TestHostileHosts(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -8,8 +8,8 @@ import (
 	"heddle/sm"
 )
 
-// compute runs a routing job, one at a time. While the subnet is up a core is
-// left to the SA; until then nobody can ask it anything.
+// compute runs a routing job, one at a time. While the subnet is up it leaves one processor to
+// the SA.
 func (d *Daemon) compute(j *sm.Job) {
 	d.jobSlot <- struct{}{}
 	workers := d.cores
@@ -22,17 +22,16 @@ func (d *Daemon) compute(j *sm.Job) {
 	d.jobs <- r
 }
 
-// jobNice is how far a routing job stands back behind the threads that answer.
-// Less, and requesters wait for its time slices; much more, and the collector
-// waits for it when it must stop all threads.
+// jobNice is the nice value of a routing job. With a lower one, answers wait for time slices of
+// the job; with a much higher one, the garbage collector waits for the job when it stops all
+// threads.
 const jobNice = 10
 
-// giveWay lowers the priority of the thread of the calling goroutine, and of no
-// other: the thread ends with the goroutine. Where processors are few, or busy
-// with other programs, one core too many for the job is one too few for the SA.
+// giveWay lowers the priority of the calling goroutine's thread alone; the thread ends with the
+// goroutine. It keeps the SA responsive where there are few processors, or other programs use
+// them.
 func giveWay() {
 	runtime.LockOSThread() // and never unlock
-	// It cannot fail for one's own thread; if it did, the job would only be in
-	// the way.
+	// It cannot fail for the own thread, and a failure would only slow answers.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), jobNice)
 }

@@ -18,8 +18,8 @@ import (
 	"heddle/store"
 )
 
-// client is a port with a whole subnet of requesters behind it. It asks as
-// much as it is told to, with a bounded number of questions under way.
+// client is a port with the requesters of a whole subnet. The number of its outstanding
+// requests is bounded.
 type client struct {
 	room  chan struct{}
 	start chan int // how many to ask next; closed at the end
@@ -41,7 +41,7 @@ func newClient(lids []ib.LID, window int) *client {
 	}
 }
 
-// ask has n questions asked and returns when all are answered.
+// ask sends n requests and returns when all are answered.
 func (c *client) ask(n int) {
 	c.goal.Add(int64(n))
 	c.start <- n
@@ -105,8 +105,7 @@ func (c *client) SegmentsRMPP() bool { return true }
 func (c *client) MaxInFlight() int   { return 0 }
 func (c *client) Close() error       { return nil }
 
-// memory is what this process holds: live heap and resident pages, in bytes,
-// and goroutines.
+// memory is what this process uses: live heap and resident pages, in bytes, and goroutines.
 func memory(t *testing.T) (heap, resident, goroutines int) {
 	t.Helper()
 	debug.FreeOSMemory() // collects first
@@ -123,8 +122,8 @@ func memory(t *testing.T) (heap, resident, goroutines int) {
 	return int(m.HeapAlloc), pages * os.Getpagesize(), runtime.NumGoroutine()
 }
 
-// TestMemoryFlat: what the SA holds does not grow with what it has answered,
-// from a tenth of the queries to all of them. With HEDDLE_LONG these are 10^8.
+// TestMemoryFlat: the SA's memory does not grow with the number of answers, from a tenth of the
+// queries to all of them. With HEDDLE_LONG these are 10^8.
 func TestMemoryFlat(t *testing.T) {
 	queries := 300_000
 	if os.Getenv("HEDDLE_LONG") != "" {

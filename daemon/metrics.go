@@ -19,7 +19,7 @@ type phaseTimes struct {
 func (p *phaseTimes) add(r *sm.SweepReport) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.sweeps) < 4096 { // nobody scrapes: the newest are lost, the counters in Status are not
+	if len(p.sweeps) < 4096 { // without a scraper the newest reports are lost; the counters in Status are complete
 		p.sweeps = append(p.sweeps, *r)
 	}
 }
@@ -35,7 +35,7 @@ func (p *phaseTimes) take() []sm.SweepReport {
 // Metrics returns what /metrics shows.
 func (d *Daemon) Metrics() prometheus.Gatherer { return metrics.New(d.values) }
 
-// values are what is shown now.
+// values are the values of the metrics.
 func (d *Daemon) values() metrics.Values {
 	return metrics.Values{
 		SM: d.fresh(), Snap: d.Snapshot(), View: d.View(), VMs: d.Interfaces(), Sweeps: d.phases.take(),
@@ -44,7 +44,7 @@ func (d *Daemon) values() metrics.Values {
 	}
 }
 
-// transferCounter is a port that segments by itself.
+// transferCounter is a port that segments RMPP messages itself.
 type transferCounter interface {
 	Transfers() (sending, receiving int)
 }

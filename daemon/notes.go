@@ -13,7 +13,7 @@ import (
 	"heddle/sm"
 )
 
-// tell logs a notice of the core and keeps it as an event.
+// tell logs a notice of the core and adds it to the events.
 func (d *Daemon) tell(n *sm.Notice) {
 	text, attrs := show.Notice(n)
 	if n.Kind == sm.KindSweepEnd && n.Report != nil {
@@ -27,7 +27,7 @@ func (d *Daemon) tell(n *sm.Notice) {
 
 var levels = [...]slog.Level{sm.Debug: slog.LevelDebug, sm.Info: slog.LevelInfo, sm.Warn: slog.LevelWarn, sm.Error: slog.LevelError}
 
-// note logs a fact and, from level info up, keeps it as an event.
+// note logs a fact and, from level info up, adds it to the events.
 func (d *Daemon) note(level slog.Level, kind, text string, attrs map[string]string) {
 	if d.log.Enabled(context.Background(), level) {
 		list := make([]slog.Attr, 0, len(attrs)+1)

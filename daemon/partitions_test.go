@@ -39,9 +39,9 @@ func put(t *testing.T, url, body string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// TestPartitionsOverTheAPI: who replaces the partitions is answered when they are
-// stored, or told why they are not and then finds the old ones; how far they are
-// carried out can be watched to the end.
+// TestPartitionsOverTheAPI: a replacement of the partitions is answered when it is stored. If
+// it fails, the answer says why, and the old partitions stay. The API shows the progress of
+// writing P_Key tables until it is complete.
 func TestPartitionsOverTheAPI(t *testing.T) {
 	full := make(chan struct{})
 	st := &fullStore{Store: store.NewMemory(), full: full}
@@ -95,7 +95,7 @@ func TestPartitionsOverTheAPI(t *testing.T) {
 	}
 }
 
-// fullStore takes nothing any more when full is closed.
+// fullStore fails every write once full is closed.
 type fullStore struct {
 	store.Store
 	full chan struct{}

@@ -8,11 +8,11 @@ import (
 	"heddle/settings"
 )
 
-// queue is a fair queue between goroutines. Packets that were answered come
-// back to whoever fills it, under the same lock.
+// queue is a fair queue between goroutines. Answered packets return to the receiver under the
+// same lock.
 type queue struct {
-	// bell holds something while requests wait and somebody ought to look.
-	// Who takes some but not all rings it again for the next.
+	// bell is rung while requests wait. A goroutine that takes some but not all requests rings
+	// it again.
 	bell bell
 
 	mu    sync.Mutex
@@ -26,16 +26,15 @@ func newQueue(perSource, total int) *queue {
 	return &queue{bell: newBell(), fair: newFair(perSource, total)}
 }
 
-// put gives p to the queue, in the line of requester, unless it is refused.
-// spare is a packet for the next receive, or nil if there is none.
+// put adds p to the queue of requester, unless it is refused. spare is a packet for the next
+// receive, or nil if there is none.
 func (q *queue) put(requester ib.LID, p *mad.Packet, at mad.Time) (spare *mad.Packet, r refusal) {
 	spare, _, r = q.add(requester, query{p: p, at: at}, 0)
 	return spare, r
 }
 
-// add is put for who may answer requests itself that are quick: if it is true
-// that nothing else waits, and no more than most, the caller is to take them
-// and nobody else is told.
+// add is put for the receiver, which may answer quick requests itself. If only quick requests
+// wait, and no more than most, the receiver takes them and no worker is woken.
 func (q *queue) add(requester ib.LID, x query, most int) (spare *mad.Packet, own bool, r refusal) {
 	q.mu.Lock()
 	if q.over {
@@ -59,9 +58,9 @@ func (q *queue) add(requester ib.LID, x query, most int) (spare *mad.Packet, own
 	return spare, own, r
 }
 
-// take gives back the packets of the requests in done that are still there,
-// and moves requests that wait into b: all that fit, or only the part of one
-// of share takers. It does not block. After end it takes nothing.
+// take returns the remaining packets of the requests in done, and moves waiting requests into
+// b: all that fit, or only the part of one of share takers. It does not block. After end it
+// takes nothing.
 func (q *queue) take(b, done []query, share int) int {
 	q.mu.Lock()
 	q.giveBack(done)
@@ -75,9 +74,8 @@ func (q *queue) take(b, done []query, share int) int {
 	return n
 }
 
-// takeQuick is take for who gave them to the queue: it takes nothing where one
-// waits that is not quick, and rings only then. more reports that quick ones
-// are left.
+// takeQuick is take for the receiver. If a request waits that is not quick, it takes nothing
+// and rings the bell. more reports that quick requests are left.
 func (q *queue) takeQuick(b, done []query) (n int, more bool) {
 	q.mu.Lock()
 	q.giveBack(done)
@@ -93,7 +91,7 @@ func (q *queue) takeQuick(b, done []query) (n int, more bool) {
 	return n, more
 }
 
-// giveBack keeps packets that were answered; mu is held.
+// giveBack keeps answered packets for reuse; mu is held.
 func (q *queue) giveBack(done []query) {
 	for i := range done {
 		if p := done[i].p; p != nil && cap(p.Data) <= keptData && len(q.spare) < maxSpare {
@@ -113,7 +111,7 @@ func (q *queue) next(b []query) int {
 	return n
 }
 
-// end has the queue refuse what comes, and returns what waited.
+// end makes the queue refuse further requests, and returns those that waited.
 func (q *queue) end() []query {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,13 +120,13 @@ func (q *queue) end() []query {
 	return rest[:q.next(rest)]
 }
 
-// Packets that are kept for later: how many, and how large at most.
+// Packets kept for reuse: their number, and their largest size.
 const (
 	maxSpare = settings.DefaultQueue
 	keptData = 16 * ib.MADLen
 )
 
-// load is how many requests wait, and of how many requesters.
+// load counts the waiting requests and their requesters.
 func (q *queue) load() (requests, requesters int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// ownMost is how many quick requests may wait for the receiver; where more
-	// do, workers are worth waking.
+	// ownMost is how many quick requests may wait for the receiver. With more, workers are
+	// woken.
 	ownMost = 4 * maxBatch
 	// drainMost is how many packets are received before the receiver answers
 	// some again. What waits in the port is not fair to anybody.
@@ -26,14 +26,14 @@ type receiver struct {
 	port   mad.Burster // nil: one that sends or receives one packet at a time
 	tables bool        // port takes RMPP messages without waiting
 	w      worker
-	n      int // of w.batch that were answered, to be given back
-	// handed says that another goroutine was given something: a thread that
-	// waits in a call does not run it.
+	n      int // answered requests of w.batch, whose packets are to be returned
+	// handed says that another goroutine has new work, which does not run while this thread
+	// blocks in a call.
 	handed bool
-	mine   bool // quick requests wait, and no worker has been told
+	mine   bool // quick requests wait, and no worker was woken
 }
 
-// most is how many requests may wait for the receiver.
+// most is the largest number of requests that may wait for the receiver.
 func (r *receiver) most() int {
 	if r.port == nil {
 		return 0
@@ -41,7 +41,7 @@ func (r *receiver) most() int {
 	return ownMost
 }
 
-// burstsOf is the port as one that moves several packets at once, or nil.
+// burstsOf returns the port if it moves several packets at once, or nil.
 func burstsOf(t mad.Transport) mad.Burster {
 	if b, ok := t.(mad.Burster); ok && b.Bursts() {
 		return b
@@ -49,8 +49,8 @@ func burstsOf(t mad.Transport) mad.Burster {
 	return nil
 }
 
-// receive takes what the port brings, and answers what is quick. It returns
-// when the port is closed or lost.
+// receive distributes received packets, and answers quick requests. It returns when the port is
+// closed or lost.
 func (d *Daemon) receive() {
 	r := &d.recv
 	if r.port = burstsOf(d.cfg.Port); r.port != nil {
@@ -62,12 +62,11 @@ func (d *Daemon) receive() {
 		ok, err := true, error(nil)
 		switch {
 		case r.handed && r.port != nil:
-			// Whoever has something from us now runs on this thread, and what
-			// he asks may be answered when we are back.
+			// Goroutines with new work run on this thread now.
 			r.handed = false
 			runtime.Gosched()
 			if ok, err = r.port.TryRecv(p); !ok && err == nil {
-				ok, err = r.port.TryRecv(p) // now it is asked, whatever it had before
+				ok, err = r.port.TryRecv(p) // read again after the other goroutines ran
 			}
 			if !ok && err == nil {
 				continue
@@ -93,7 +92,7 @@ func (d *Daemon) receive() {
 	}
 }
 
-// answer answers a batch of the requests that wait for the receiver.
+// answer answers a batch of requests that wait for the receiver.
 func (r *receiver) answer() {
 	w := &r.w
 	r.n, r.mine = w.from.takeQuick(w.batch[:], w.batch[:r.n])
@@ -104,25 +103,24 @@ func (r *receiver) answer() {
 	w.held = 0
 }
 
-// pass gives a request whose answer would have to wait for room in the port to
-// the workers.
+// pass hands a request to the workers because its answer would block on the port.
 func (r *receiver) pass(q *query) {
 	x := query{p: q.p, at: q.at}
 	q.p = nil
 	if _, _, no := r.w.from.add(r.w.d.requester(x.p.Addr.LID), x, 0); no != accepted {
-		bump(&r.w.stats.unsent) // the requester will ask again
+		bump(&r.w.stats.unsent) // the requester repeats the request
 	}
 }
 
-// sort hands on what was received: SMPs to the manager's loop, SA requests to
-// the queues, answers to Reports to the SA's loop. Everything else is for agents
-// that this manager does not have. It returns a packet for the next receive.
+// sort distributes a received packet: SMPs to the manager's loop, SA requests to the queues,
+// responses to Reports to the SA's loop. It drops other packets, because the manager has no
+// agents for them. It returns a packet for the next receive.
 func (d *Daemon) sort(p *mad.Packet) *mad.Packet {
 	switch kind := shell.KindOf(p); kind {
 	case shell.SMP:
 		if p.Status == mad.Received && !ib.Method(p.Data[3]).IsResponse() && len(d.packets) > smpQueue/2 {
-			// Nobody asked for it: a storm of traps, say. It must not keep
-			// answers from the manager, nor requests from the SA.
+			// It is unsolicited, a trap for example. A storm of traps must not displace answers
+			// to the manager or requests to the SA.
 			bump(&d.smpsCut)
 			return p
 		}
@@ -131,9 +129,8 @@ func (d *Daemon) sort(p *mad.Packet) *mad.Packet {
 			d.recv.handed = true
 			return d.packet(nil)
 		default:
-			// Answers that nobody asked for, or a loop that waits for its
-			// disk: it asks again for those that it misses, and the SA
-			// does not wait for it.
+			// Responses without a request, or the loop waits for its disk. The loop repeats
+			// requests whose responses are missing, so the SA need not wait for it.
 			bump(&d.smpsCut)
 		}
 	case shell.Other:

@@ -13,8 +13,8 @@ import (
 	"heddle/store"
 )
 
-// script is a port whose packets are all there at once, or by and by, and that
-// takes room answers without waiting. It runs on one goroutine.
+// script is a port whose packets arrive at once or gradually, and that accepts room answers
+// without blocking. It runs on one goroutine.
 type script struct {
 	mu sync.Mutex // of TrySend
 	pipe
@@ -92,7 +92,7 @@ func withScript(t *testing.T, s *script) (*Daemon, []ib.LID) {
 	return d, lids(snap)
 }
 
-// rung reports whether a worker has been told to look.
+// rung reports whether a worker was woken.
 func rung(q *queue) bool {
 	select {
 	case <-q.bell:
@@ -102,8 +102,8 @@ func rung(q *queue) bool {
 	}
 }
 
-// TestReceiverAnswers: what is quick is answered without waking anybody, once
-// nothing more is there, and counted.
+// TestReceiverAnswers: quick requests are answered without waking a worker once no more packets
+// wait, and counted.
 func TestReceiverAnswers(t *testing.T) {
 	for _, each := range []int{1, 3, 0} {
 		s := &script{each: each, room: 1000}
@@ -130,8 +130,8 @@ func TestReceiverAnswers(t *testing.T) {
 	}
 }
 
-// TestReceiverIsFair: a requester that asks much does not have others wait, by
-// more than the turns of the queue.
+// TestReceiverIsFair: a requester with many requests delays others by no more than the queue's
+// round-robin.
 func TestReceiverIsFair(t *testing.T) {
 	s := &script{room: 1000}
 	d, from := withScript(t, s)
@@ -146,8 +146,8 @@ func TestReceiverIsFair(t *testing.T) {
 	}
 }
 
-// TestReceiverDrains: however much is there, some is answered after so many
-// packets, and workers are told.
+// TestReceiverDrains: with any number of packets waiting, requests are answered after drainMost
+// packets, and workers are woken.
 func TestReceiverDrains(t *testing.T) {
 	s := &script{room: 10000}
 	d, from := withScript(t, s)
@@ -159,12 +159,11 @@ func TestReceiverDrains(t *testing.T) {
 		t.Errorf("%d packets were received before an answer, want %d", s.longest, drainMost)
 	}
 	if !rung(d.queries) {
-		t.Error("no worker was told")
+		t.Error("no worker was woken")
 	}
 }
 
-// TestReceiverDoesNotWait: answers for which the port has no room are the
-// workers' to send.
+// TestReceiverDoesNotWait: answers for which the port has no room are sent by the workers.
 func TestReceiverDoesNotWait(t *testing.T) {
 	s := &script{room: 3}
 	d, from := withScript(t, s)
@@ -198,8 +197,8 @@ func TestReceiverDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestReceiverLeavesWork: where a request waits that is not quick, the workers
-// get all, in their turn.
+// TestReceiverLeavesWork: if a request waits that is not quick, the workers get all requests,
+// in order.
 func TestReceiverLeavesWork(t *testing.T) {
 	s := &script{room: 1000}
 	d, from := withScript(t, s)
@@ -211,7 +210,7 @@ func TestReceiverLeavesWork(t *testing.T) {
 		t.Errorf("%d requests wait and %d were answered, want 3 and 0", waiting, len(s.answers))
 	}
 	if !rung(d.queries) {
-		t.Error("no worker was told")
+		t.Error("no worker was woken")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"heddle/sm"
 )
 
-// keptRepairs is how many repairs the API lists; older ones are in the log.
+// keptRepairs is the number of repairs that the API lists; older ones are in the log.
 const keptRepairs = 32
 
 // repairs keeps the last repairs of faults and counts all of them. Any goroutine may use it.
@@ -41,7 +41,7 @@ func (k *repairs) add(r *sm.Repair, now time.Time) {
 	}
 }
 
-// list returns those that are kept, the newest first.
+// list returns the kept repairs, the newest first.
 func (k *repairs) list() []api.Repair {
 	k.mu.Lock()
 	defer k.mu.Unlock()

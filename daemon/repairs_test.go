@@ -12,8 +12,8 @@ import (
 	"heddle/sim"
 )
 
-// TestRepairIsTold: a link fails, and the API, the events and the metrics say what
-// that broke and that it was repaired.
+// TestRepairIsTold: when a link fails, the API, the events and the metrics show what it broke
+// and its repair.
 func TestRepairIsTold(t *testing.T) {
 	r := newRig(t, false, "xgft", "2", "4,4", "1,2")
 	snap := r.awaitUp()
@@ -46,7 +46,7 @@ func TestRepairIsTold(t *testing.T) {
 		select {
 		case <-more:
 		case <-limit:
-			t.Fatalf("no repair of %s port %d is told", id, port)
+			t.Fatalf("no repair of %s port %d is reported", id, port)
 		}
 	}
 	p := list[0]
@@ -67,6 +67,6 @@ func TestRepairIsTold(t *testing.T) {
 		found = found || e.Kind == "repair" && strings.Contains(e.Message, "lost: ")
 	}
 	if !found {
-		t.Errorf("no event tells of the repair: %+v", events)
+		t.Errorf("no event reports the repair: %+v", events)
 	}
 }

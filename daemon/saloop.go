@@ -12,25 +12,24 @@ import (
 	"heddle/store"
 )
 
-// saLoop is the goroutine that owns the SA's core: what changes groups,
-// services, subscriptions and alias GUIDs, and the Reports. Queries do not
-// pass through it. It is the edge of the core's driver (shell.SAEdge).
+// saLoop is the goroutine that owns the SA's core: changes of groups, services, subscriptions
+// and alias GUIDs, and the Reports. Queries do not pass through it. It implements shell.SAEdge.
 type saLoop struct {
 	d      *Daemon
 	shell  *shell.SA
 	alarm  alarm
 	told   eventLimit
 	failed error // of the store, the last one
-	cut    alarm // when what told left out is to be told
+	cut    alarm // when suppressed notices are to be logged
 
 	src   sa.Source
 	req   sa.Request
 	reply mad.Packet
 	buf   []byte
 	batch [maxChanges]query
-	n     int          // of batch, whose packets have not been given back
-	list  []sa.Request // of batch, those that the core is to see
-	of    []int        // where they stand in batch
+	n     int          // of batch, whose packets have not been returned
+	list  []sa.Request // those of batch for the core
+	of    []int        // their indices in batch
 }
 
 func newSALoop(d *Daemon) *saLoop {
@@ -38,7 +37,7 @@ func newSALoop(d *Daemon) *saLoop {
 	cfg.SAKey, cfg.TrustLocal = d.cfg.SA.SAKey, d.cfg.SA.TrustLocal
 	cfg.FirstTID, cfg.TransportTimed = d.cfg.Core.FirstTID, d.cfg.Core.TransportTimed
 	if d.cfg.Core.NoReregister {
-		cfg.RejoinTime = 0 // nobody was asked to join again
+		cfg.RejoinTime = 0 // no host was asked to join again
 	}
 	l := &saLoop{d: d, alarm: newAlarm(), cut: newAlarm()}
 	l.shell = shell.NewSA(sa.NewCore(cfg), l, &d.shared)
@@ -74,8 +73,8 @@ func (l *saLoop) run(ctx context.Context) {
 	}
 }
 
-// change takes what waits, up to a batch, and makes one step of it: one write
-// to the store for all.
+// change takes the waiting changes, up to a batch, as one step of the core, so that they share
+// one write to the store.
 func (l *saLoop) change() {
 	d := l.d
 	l.n = d.changes.take(l.batch[:], l.batch[:l.n], 1)
@@ -93,7 +92,7 @@ func (l *saLoop) change() {
 		switch d.answer(q.p, &l.src, &l.req, &l.reply, &l.buf, &d.sa.changing) {
 		case sa.Drop:
 			bump(&d.sa.changing.dropped)
-		case sa.Answered: // refused: nothing to change
+		case sa.Answered: // refused, so nothing changes
 			d.sa.changing.took[attrSlot(q.p.Data)].addTime(d.now().Sub(q.at))
 		case sa.ForCore:
 			l.list, l.of = append(l.list, l.req), append(l.of, i)
@@ -109,7 +108,7 @@ func (l *saLoop) change() {
 		q := &l.batch[i]
 		d.sa.changing.took[attrSlot(q.p.Data)].addTime(now.Sub(q.at))
 	}
-	clear(l.list) // the packets go back
+	clear(l.list) // the packets are returned
 }
 
 func (l *saLoop) Now() mad.Time { return l.d.now() }
@@ -126,7 +125,7 @@ func (l *saLoop) Apply(ops []store.Op) error {
 
 func (l *saLoop) Published(*sa.View) {}
 
-// Unsaved says whether acknowledged changes wait for the store, for the readiness probe.
+// Unsaved reports, for the readiness probe, whether acknowledged changes wait for the store.
 func (l *saLoop) Unsaved(n int) {
 	was := l.d.unsaved.Load()
 	switch {
@@ -156,14 +155,13 @@ func (l *saLoop) Report(p *mad.Packet) {
 
 func (l *saLoop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
 
-// unsavedChanges are changes that the SA has acknowledged and the store has not taken.
+// unsavedChanges are changes that the SA has acknowledged and the store has not saved.
 type unsavedChanges struct {
 	n   int
 	err error
 }
 
-// Tell logs what the SA has to say and keeps it as events, as far as the
-// limit goes.
+// Tell logs the SA's notices and adds them to the events, within the limit.
 func (l *saLoop) Tell(notices []sa.Notice) {
 	for i := range notices {
 		n := &notices[i]
@@ -182,22 +180,22 @@ func (l *saLoop) Tell(notices []sa.Notice) {
 	l.cut.set(l.d.now(), l.told.due())
 }
 
-// noticeLimit keeps hosts that join and leave all day from filling the log
-// and from pushing other events out of the ring.
+// noticeLimit keeps hosts that join and leave continuously from filling the log and displacing
+// other events in the ring.
 type noticeLimit struct {
 	began mad.Time
 	told  int
 	cut   int
 }
 
-// At most noticesPerSpan notices are told in noticeSpan.
+// At most noticesPerSpan notices are logged in each noticeSpan.
 const (
 	noticesPerSpan = 200
 	noticeSpan     = 10 * time.Second
 )
 
-// allow reports whether one more notice may be told at now, and how many were
-// not told before a new span began.
+// allow reports whether one more notice is admitted at now. If a new span begins, it also
+// returns how many were suppressed in the last one.
 func (n *noticeLimit) allow(now mad.Time) (ok bool, cut int) {
 	if n.told == 0 || now.Sub(n.began) >= noticeSpan {
 		cut = n.cut

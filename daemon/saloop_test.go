@@ -33,7 +33,7 @@ func joinRequest(s *subnet.Snapshot, lid ib.LID, n int) *mad.Packet {
 	return &mad.Packet{Addr: mad.Addr{LID: lid, QP: 1}, LocalQP: 1, Data: m[:]}
 }
 
-// watchedStore tells of each Apply, and fails those that fail names.
+// watchedStore reports each Apply, and fails those that fail selects.
 type watchedStore struct {
 	store.Store
 	applied func(ops []store.Op)
@@ -48,15 +48,15 @@ func (w *watchedStore) Apply(ops []store.Op) error {
 	return w.Store.Apply(ops)
 }
 
-// receiveSA hands on a packet of the SA class, as the receiver does.
+// receiveSA distributes a packet of the SA class, as the receiver does.
 func receiveSA(d *Daemon, p *mad.Packet) {
 	if kind := shell.KindOf(p); kind != shell.Other && kind != shell.SMP {
 		d.receiveSA(p, kind)
 	}
 }
 
-// smCore takes the place of the subnet manager's core: it notes its events, and
-// answers each with the same output.
+// smCore replaces the subnet manager's core: it records its events, and answers each with the
+// same output.
 type smCore struct {
 	events []sm.Event
 	says   sm.Output
@@ -90,9 +90,8 @@ func routed(d *Daemon) []sm.Group {
 	return nil
 }
 
-// TestChangesAreStoredTogether: requests that wait together are one write to
-// the store, and no answer goes out before it; whoever asks after the answer
-// sees what it said; a disk that is full keeps nobody from joining.
+// TestChangesAreStoredTogether: requests that wait together share one write to the store, and
+// are answered after it. Later queries see the change. A full disk does not prevent joins.
 func TestChangesAreStoredTogether(t *testing.T) {
 	for _, fail := range []error{nil, errors.New("no space")} {
 		t.Run(fmt.Sprint(fail), func(t *testing.T) {
@@ -137,8 +136,8 @@ func TestChangesAreStoredTogether(t *testing.T) {
 	}
 }
 
-// TestRestoredBeforeTheFirstAnswer: what was stored is seen by the first query
-// and given to the manager before its first sweep.
+// TestRestoredBeforeTheFirstAnswer: the first query sees the stored state, and the manager gets
+// it before its first sweep.
 func TestRestoredBeforeTheFirstAnswer(t *testing.T) {
 	snap := bringUp(t, "xgft", "1", "4", "1")
 	from := lids(snap)
@@ -171,8 +170,7 @@ func TestRestoredBeforeTheFirstAnswer(t *testing.T) {
 	}
 }
 
-// TestNoticeLimit: what is too much in a span is counted and told of when the
-// next one begins.
+// TestNoticeLimit: notices above the limit are counted, and reported when the next span begins.
 func TestNoticeLimit(t *testing.T) {
 	var n noticeLimit
 	told := 0
@@ -182,15 +180,14 @@ func TestNoticeLimit(t *testing.T) {
 		}
 	}
 	if told != noticesPerSpan {
-		t.Errorf("%d were told, want %d", told, noticesPerSpan)
+		t.Errorf("%d were logged, want %d", told, noticesPerSpan)
 	}
 	if ok, cut := n.allow(mad.Time(0).Add(noticeSpan)); !ok || cut != 2*noticesPerSpan {
 		t.Errorf("in the next span: %v, %d left out", ok, cut)
 	}
 }
 
-// TestTrapsNeverHoldTheManager: traps that the SA's loop has no time for are
-// lost and counted.
+// TestTrapsNeverHoldTheManager: traps that find the SA's queue full are dropped and counted.
 func TestTrapsNeverHoldTheManager(t *testing.T) {
 	d, _ := newPiped(nil, Config{})
 	for range shell.MaxTraps + 10 {
@@ -201,8 +198,7 @@ func TestTrapsNeverHoldTheManager(t *testing.T) {
 	}
 }
 
-// TestSetOptions: the next answer is made by the new settings, with the old
-// key.
+// TestSetOptions: the next answer uses the new options, with the old key.
 func TestSetOptions(t *testing.T) {
 	snap := bringUp(t, "xgft", "1", "4", "1")
 	from := lids(snap)

@@ -11,8 +11,8 @@ import (
 	wire "heddle/ib/sa"
 )
 
-// saAttrs are the attributes that are counted apart; any other is counted as
-// "other", so that nobody can make new series by asking for nonsense.
+// saAttrs are the attributes with counters of their own. All others count as "other", so that
+// requests for invalid attributes cannot create new series.
 var saAttrs = [...]ib.AttrID{
 	wire.AttrClassPortInfo, wire.AttrNotice, wire.AttrInformInfo, wire.AttrNodeRecord, wire.AttrPortInfoRecord,
 	wire.AttrSLtoVLRecord, wire.AttrSwitchInfoRecord, wire.AttrLFTRecord, wire.AttrRFTRecord, wire.AttrMFTRecord,
@@ -21,7 +21,7 @@ var saAttrs = [...]ib.AttrID{
 	wire.AttrTraceRecord, wire.AttrMultiPathRecord, wire.AttrInformInfoRecord,
 }
 
-// saMethods are the methods that are counted apart.
+// saMethods are the methods with counters of their own.
 var saMethods = [...]ib.Method{
 	ib.MethodGet, ib.MethodSet, ib.MethodGetTable, ib.MethodGetTraceTable, ib.MethodGetMulti, ib.MethodDelete,
 }
@@ -31,7 +31,7 @@ const (
 	methodSlots = len(saMethods) + 1
 )
 
-// attrSlotOf and methodSlotOf number what is counted apart.
+// attrSlotOf and methodSlotOf number the counters.
 var attrSlotOf, methodSlotOf = slotTables()
 
 func slotTables() (attrs, methods [256]uint8) {
@@ -73,10 +73,10 @@ func methodSlotName(i int) string {
 type busyReason uint8
 
 const (
-	busyRequester     busyReason = iota // it has its share waiting
+	busyRequester     busyReason = iota // it has used its share of the queue
 	busyQueue                           // the queue is full
-	busyLate                            // it waited so long that the requester has given up
-	busyPeerTransfers                   // the requester has its share of RMPP transfers
+	busyLate                            // it waited longer than the requester does
+	busyPeerTransfers                   // it has used its share of RMPP transfers
 	busyTransfers                       // no room for one more RMPP transfer
 	busyStopping                        // the manager stops
 	busyReasons       = iota
@@ -122,22 +122,22 @@ func (h *histogram) values(label string) (c metrics.Counts) {
 	return c
 }
 
-// answerStats is what one goroutine that answers counts. Nobody else writes to
-// it, so that the goroutines do not take cache lines from each other.
+// answerStats are the counters of one answering goroutine. It is their only writer, so
+// goroutines do not contend for cache lines.
 type answerStats struct {
 	took    [attrSlots]histogram // arrival to answer sent
-	dropped atomic.Uint64        // requests that must not be answered
-	unsent  atomic.Uint64        // answers that the port did not take
+	dropped atomic.Uint64        // requests that get no answer
+	unsent  atomic.Uint64        // answers that the port refused
 	busy    [busyReasons]atomic.Uint64
 	_       [64]byte
 }
 
-// saStats counts what the SA does. Any goroutine may read it.
+// saStats are the SA's counters. Any goroutine may read them.
 type saStats struct {
 	// By the receiver alone.
 	requests  [attrSlots][methodSlots]atomic.Uint64
-	returned  atomic.Uint64 // answers of ours that came back undelivered
-	lostRep   atomic.Uint64 // answers to Reports that found the SA's queue full
+	returned  atomic.Uint64 // our answers that came back undelivered
+	lostRep   atomic.Uint64 // responses to Reports dropped because the SA's queue was full
 	receiving answerStats
 
 	workers, tables []answerStats
@@ -148,7 +148,7 @@ type saStats struct {
 	persist     histogram // time of an Apply
 	reports     atomic.Uint64
 	reportsBack atomic.Uint64 // Reports that came back undelivered
-	noticesCut  atomic.Uint64 // notices that were not told, for their number
+	noticesCut  atomic.Uint64 // suppressed notices
 
 	lostTraps atomic.Uint64 // by the manager's loop alone
 }
@@ -164,7 +164,7 @@ func (s *saStats) each(f func(*answerStats)) {
 	}
 }
 
-// addTo adds what is counted to what is shown of the SA.
+// addTo adds the counters to the SA's metrics.
 func (s *saStats) addTo(out *api.SAStatus) {
 	for a := range s.requests {
 		for m := range s.requests[a] {

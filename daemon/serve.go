@@ -14,18 +14,17 @@ import (
 )
 
 const (
-	// maxBatch is how many requests a worker takes at once, and maxChanges how
-	// many changes are stored in one go.
+	// maxBatch is how many requests a worker takes at a time, and maxChanges how many changes
+	// are stored in one write.
 	maxBatch   = 16
 	maxChanges = 256
-	// lateAfter is how long a request may wait. Whoever sent it has given up
-	// by then and asks again, so work on it is lost.
+	// lateAfter is how long a request may wait. After that its sender has timed out and repeats
+	// it, so an answer would be useless.
 	lateAfter = 5 * time.Second
 	// keptAnswer bounds the buffer that a worker keeps from one answer to the
 	// next.
 	keptAnswer = 1 << 20
-	// maxRequest is how much of a request is kept. There is none that is longer;
-	// what a hostile one has more would fill the queues.
+	// maxRequest bounds the size of a queued request. No valid request is longer.
 	maxRequest = ib.MADLen
 )
 
@@ -45,7 +44,7 @@ func (d *Daemon) receiveSA(p *mad.Packet, kind shell.Kind) *mad.Packet {
 		select {
 		case d.reports <- p:
 			return nil
-		default: // as if it had been lost; the Report is sent again
+		default: // treated as lost; the Report is repeated
 			bump(&d.sa.lostRep)
 			return p
 		}
@@ -57,7 +56,7 @@ func (d *Daemon) receiveSA(p *mad.Packet, kind shell.Kind) *mad.Packet {
 	q, x := d.queries, query{p: p, at: d.now()}
 	switch {
 	case kind == shell.Change:
-		q = d.changes // straight to the loop that makes changes
+		q = d.changes // directly to the loop of changes
 	case long(p.Data):
 		q = d.tables
 	default:
@@ -81,9 +80,8 @@ func (d *Daemon) receiveSA(p *mad.Packet, kind shell.Kind) *mad.Packet {
 	return spare
 }
 
-// long reports whether a query may take as long as thousands of others: a table
-// of which the first component, by which records are found, is not given, or
-// paths of which one end is open.
+// long reports whether a query may cost as much as thousands of others: a table request without
+// its first component, by which records are found, or a path request with one end open.
 func long(m []byte) bool {
 	if len(m) < wire.HeaderLen {
 		return false
@@ -95,9 +93,9 @@ func long(m []byte) bool {
 	return ib.Method(m[3]) == ib.MethodGetTable && mask&1 == 0
 }
 
-// quick reports whether a query has one record for an answer that is found
-// without a search: one path from here to there, and what the SA can. With
-// tables the records of one LID are quick as well.
+// quick reports whether the answer to a query is one record that is found without a search: one
+// path between two ports, or the SA's ClassPortInfo. With tables, the records of one LID are
+// quick too.
 func quick(m []byte, tables bool) bool {
 	if len(m) < wire.HeaderLen {
 		return false
@@ -112,14 +110,13 @@ func quick(m []byte, tables bool) bool {
 	return false
 }
 
-// refusals is what a requester is told, and counted under, whose request a
-// queue does not take.
+// refusals are the reasons, for answers and counters, by refusal of a queue.
 var refusals = [...]busyReason{sourceFull: busyRequester, everythingFull: busyQueue, ended: busyStopping}
 
-// requester is in whose line a request from lid waits: all LIDs of a physical port
-// are one requester, with those of its virtual ports, and so are all that belong to
-// nobody. A VPort has no line of its own: the LID is what hardware vouches for, and
-// who has many virtual machines on a host has no more of the SA than others.
+// requester is the LID under which a request from lid is queued: all LIDs of a physical port
+// and its virtual ports are one requester, and so are all unassigned LIDs. VPorts have no
+// queues of their own, so a host with many virtual machines gets no larger share of the SA than
+// others.
 func (d *Daemon) requester(lid ib.LID) ib.LID {
 	s := d.Snapshot()
 	if s == nil {
@@ -132,8 +129,8 @@ func (d *Daemon) requester(lid ib.LID) ib.LID {
 	return s.Ports[s.Physical(i)].LID
 }
 
-// answer answers p from what is published, unless it is a change. src, req,
-// reply and buf are the caller's, used again and again.
+// answer answers p from the published state, unless it is a change. src, req, reply and buf
+// belong to the caller, which reuses them.
 func (d *Daemon) answer(p *mad.Packet, src *sa.Source, req *sa.Request, reply *mad.Packet, buf *[]byte, stats *answerStats) sa.Verdict {
 	data, v := d.compose(p, src, req, *buf)
 	if v == sa.Answered {
@@ -160,19 +157,19 @@ func (d *Daemon) reply(p, answer *mad.Packet, stats *answerStats) {
 	}
 }
 
-// unsent sees to the request p whose answer the port did not take. A long one
-// for which there is no transfer left becomes BUSY.
+// unsent handles an answer to p that the port refused. A long answer without a free RMPP
+// transfer becomes BUSY.
 func (d *Daemon) unsent(p *mad.Packet, err error, stats *answerStats) {
 	switch {
 	case errors.Is(err, mad.ErrRMPPBusy):
-		// The requester asked again while its answer is on the way.
+		// The requester repeated the request while its answer was being sent.
 	case errors.Is(err, mad.ErrRMPPPeer):
 		d.busy(p, busyPeerTransfers, stats)
 	case errors.Is(err, mad.ErrRMPPFull):
 		d.busy(p, busyTransfers, stats)
 	default:
 		bump(&stats.unsent)
-		d.log.Debug("an SA answer could not be sent; the requester will ask again",
+		d.log.Debug("an SA answer could not be sent; the requester repeats its request",
 			"kind", "send_failed", "lid", p.Addr.LID, "err", err)
 	}
 }
@@ -185,7 +182,7 @@ func askedFor(answer *mad.Packet) *mad.Packet {
 	return &mad.Packet{Addr: answer.Addr, Data: m[:]}
 }
 
-// busy answers a request that is not worked on.
+// busy answers a request BUSY.
 func (d *Daemon) busy(p *mad.Packet, why busyReason, stats *answerStats) {
 	var b [ib.MADLen]byte
 	data, ok := sa.Busy(&sa.Request{From: p.Addr, Data: p.Data}, b[:0])

@@ -80,8 +80,8 @@ func pathQuery(src, dst ib.LID, tid uint64) *mad.Packet {
 	return &mad.Packet{Addr: mad.Addr{LID: src, QP: 1}, LocalQP: 1, Data: m[:]}
 }
 
-// pipe is a port whose far end is the test: it sends what in brings, and
-// answers go to out, which must not keep them.
+// pipe is a port driven by the test: it receives the packets of in, and passes answers to out,
+// which must not keep them.
 type pipe struct {
 	in  chan *mad.Packet
 	out func(p *mad.Packet) error
@@ -114,8 +114,8 @@ func newPiped(out func(p *mad.Packet) error, c Config) (*Daemon, *pipe) {
 func statusOf(b []byte) ib.Status { return ib.Status(binary.BigEndian.Uint16(b[4:])) }
 func tidOf(b []byte) uint64       { return binary.BigEndian.Uint64(b[8:]) }
 
-// TestAnswersWhileSnapshotsChange: every query is answered once, and by one
-// snapshot or the other, never by half of each.
+// TestAnswersWhileSnapshotsChange: every query is answered once, from one of the snapshots,
+// never from parts of both.
 func TestAnswersWhileSnapshotsChange(t *testing.T) {
 	const queries, window = 20000, 500
 	var versions [2]*subnet.Snapshot
@@ -184,8 +184,8 @@ func TestAnswersWhileSnapshotsChange(t *testing.T) {
 	}
 }
 
-// TestFloodOfOne: a requester that has filled its share is answered BUSY at
-// once, and another one is served as if it were not there.
+// TestFloodOfOne: a requester that has filled its share is answered BUSY immediately, and
+// another one is served without delay.
 func TestFloodOfOne(t *testing.T) {
 	snap := bringUp(t, "xgft", "1", "4", "1")
 	from := lids(snap)
@@ -228,8 +228,8 @@ func TestFloodOfOne(t *testing.T) {
 	}
 }
 
-// TestLate: a request whose requester has given up is answered BUSY without
-// work; the worker's clock decides.
+// TestLate: a request older than lateAfter, by the worker's clock, is answered BUSY without
+// work.
 func TestLate(t *testing.T) {
 	snap := bringUp(t, "xgft", "1", "4", "1")
 	var got []ib.Status
@@ -248,8 +248,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestFullTransfers: an answer for which the port has no transfer left becomes
-// BUSY; one that is on its way already is not answered again.
+// TestFullTransfers: an answer without a free transfer becomes BUSY. A repeated request whose
+// answer is being sent gets no second answer.
 func TestFullTransfers(t *testing.T) {
 	snap := bringUp(t, "xgft", "1", "4", "1")
 	var fail error
@@ -280,8 +280,8 @@ func TestFullTransfers(t *testing.T) {
 	}
 }
 
-// FuzzServe: whatever the SA class brings, it is answered once, dropped, or
-// given to the core; nothing crashes and packets come back.
+// FuzzServe: every packet of the SA class is answered once, dropped, or passed to the core;
+// nothing crashes, and packets are returned.
 func FuzzServe(f *testing.F) {
 	f.Add(uint16(1), pathQuery(1, 2, 3).Data)
 	for _, method := range saMethods {
@@ -322,9 +322,8 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// stream is a port in front of an SA that is kept as busy as it can be: up to
-// window path queries of random ports are under way. It costs as little as can
-// be, so that a benchmark measures the daemon.
+// stream is a port that keeps an SA fully loaded: up to window path queries of random ports are
+// outstanding. It is cheap, so that a benchmark measures the daemon.
 type stream struct {
 	pipe
 	ask      ib.MAD // but for the LIDs
@@ -381,9 +380,9 @@ func (s *stream) Send(p *mad.Packet) error {
 	return nil
 }
 
-// BenchmarkServe is the whole way of a PathRecord query through the daemon:
-// receive, queue, worker, answer, count. ns/op is the time from one answer to
-// the next, cpu-ns/op what an answer costs, on a machine that others use too.
+// BenchmarkServe is the whole path of a PathRecord query through the daemon: receive, queue,
+// worker, answer, count. ns/op is the time from one answer to the next, cpu-ns/op what an
+// answer costs, on a machine that others use too.
 func BenchmarkServe(b *testing.B) {
 	for _, c := range []struct {
 		name   string
@@ -414,7 +413,7 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used of all processors.
+// processorTime is the CPU time of this process.
 func processorTime(tb testing.TB) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

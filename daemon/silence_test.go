@@ -18,7 +18,7 @@ import (
 	"heddle/subnet"
 )
 
-// inTime fails the test if done does not come.
+// inTime fails the test unless done is closed in time.
 func inTime[T any](t *testing.T, what string, done <-chan T) {
 	t.Helper()
 	select {
@@ -28,7 +28,7 @@ func inTime[T any](t *testing.T, what string, done <-chan T) {
 	}
 }
 
-// torrent brings requests as fast as they are taken, until it is told to stop.
+// torrent delivers requests as fast as they are received, until it is stopped.
 type torrent struct {
 	pipe
 	rng   *rand.Rand
@@ -48,8 +48,8 @@ func (s *torrent) Recv(p *mad.Packet) error {
 	return nil
 }
 
-// TestStopInAFlood: who floods does not keep a manager from stopping, and all
-// requests that wait then, or come later, are answered.
+// TestStopInAFlood: a flood does not keep a manager from stopping, and all requests that wait
+// then, or arrive later, are answered.
 func TestStopInAFlood(t *testing.T) {
 	snap := bringUp(t, "xgft", "2", "4,4", "1,2")
 	for _, c := range []struct {
@@ -88,9 +88,8 @@ func TestStopInAFlood(t *testing.T) {
 	}
 }
 
-// TestManagerHoldsNobody: while the manager's loop waits, for its disk say,
-// answers to SMPs that nobody asked for, however many, do not keep the SA from
-// its requests.
+// TestManagerHoldsNobody: while the manager's loop waits for its disk, for example, any number
+// of unsolicited SMP responses do not keep the SA from its requests.
 func TestManagerHoldsNobody(t *testing.T) {
 	snap := bringUp(t, "xgft", "1", "4", "1")
 	from := lids(snap)
@@ -117,8 +116,8 @@ func TestManagerHoldsNobody(t *testing.T) {
 	}
 }
 
-// TestOnePortIsOneRequester: a port cannot have more than its share by asking
-// from all of its LIDs, nor a stranger by making LIDs up.
+// TestOnePortIsOneRequester: a port cannot exceed its share by using all of its LIDs, and
+// invented LIDs share one queue.
 func TestOnePortIsOneRequester(t *testing.T) {
 	const share, lmc = 50, 3
 	core := sm.Defaults()
@@ -143,12 +142,12 @@ func TestOnePortIsOneRequester(t *testing.T) {
 		receiveSA(d, pathQuery(0xB000+ib.LID(i), from[2], 1))
 	}
 	if busy != 9*share {
-		t.Errorf("%d of %d requests of strangers were refused", busy, 10*share)
+		t.Errorf("%d of %d requests from invented LIDs were refused", busy, 10*share)
 	}
 }
 
-// TestTableThatWaitedFindsNoTransfer: a table that the core answers later becomes
-// BUSY as well when no transfer is left for it.
+// TestTableThatWaitedFindsNoTransfer: a table that the core answers later also becomes BUSY
+// when no transfer is free.
 func TestTableThatWaitedFindsNoTransfer(t *testing.T) {
 	snap := bringUp(t, "xgft", "1", "4", "1")
 	whole := *snap
@@ -229,8 +228,8 @@ func TestTablesHoldNobody(t *testing.T) {
 	}
 }
 
-// TestSlowStore: while the store writes, changes wait up to their bound and are
-// then answered BUSY at once, and queries are answered as ever.
+// TestSlowStore: while the store writes, changes wait up to their bound and are then answered
+// BUSY immediately, and queries are answered without delay.
 func TestSlowStore(t *testing.T) {
 	const share, joins = 20, 100
 	snap := bringUp(t, "xgft", "1", "4", "1")

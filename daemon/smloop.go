@@ -14,8 +14,7 @@ import (
 	"heddle/subnet"
 )
 
-// loop is the goroutine that owns the subnet manager's core. It is the edge of
-// its driver (shell.SMEdge).
+// loop is the goroutine that owns the subnet manager's core. It implements shell.SMEdge.
 type loop struct {
 	d     *Daemon
 	ctx   context.Context
@@ -29,7 +28,7 @@ type loop struct {
 	claimed    bool // IsSM was ours
 	sendFailed uint64
 
-	changes map[uint64]chan<- error // of partitions, by tag: who waits to hear that one is stored
+	changes map[uint64]chan<- error // of partitions, by tag: the callers that wait until they are stored
 	tag     uint64                  // of the last one
 }
 
@@ -43,7 +42,7 @@ func (l *loop) run(stored *store.State) error {
 	d := l.d
 	l.shell.Start(stored, d.cfg.Partitions)
 	if err := d.cfg.PartitionsErr; err != nil {
-		d.note(slog.LevelError, sm.KindPartitionsRefused.String(), "the partitions given at the start cannot be read, so those that are stored stay in force: mend the file and send SIGHUP",
+		d.note(slog.LevelError, sm.KindPartitionsRefused.String(), "the partitions given at the start cannot be read, so the stored ones stay in force: correct the file and send SIGHUP",
 			map[string]string{"err": err.Error()})
 	}
 	cancelled := l.ctx.Done()
@@ -94,7 +93,7 @@ func (l *loop) run(stored *store.State) error {
 	return l.result
 }
 
-// stop ends the run with err once the core has let go of the subnet.
+// stop ends the run with err when the core has stopped.
 func (l *loop) stop(err error) {
 	if l.stopping {
 		return
@@ -128,11 +127,11 @@ func (l *loop) SetIsSM(on bool) error {
 	return nil
 }
 
-// claimEvery is how often a port is claimed that somebody else has.
+// claimEvery is the interval of attempts to claim a port that another process has.
 const claimEvery = 50 * time.Millisecond
 
-// claim sets IsSM of the port. A manager that was killed may have it for a moment still, until
-// the kernel or the simulator has noticed: that is waited for.
+// claim sets IsSM of the port. If a killed manager still holds it, because the kernel or the
+// simulator has not released it yet, claim waits.
 func (l *loop) claim() error {
 	d := l.d
 	err := d.cfg.Port.SetIsSM(true)
@@ -140,7 +139,7 @@ func (l *loop) claim() error {
 	if err == nil || wait <= 0 {
 		return err
 	}
-	d.note(slog.LevelWarn, "issm", "the port is claimed by another manager, or by one that was killed just now: waiting up to "+wait.String(),
+	d.note(slog.LevelWarn, "issm", "the port is claimed by another manager, which may have been killed just now: waiting up to "+wait.String(),
 		map[string]string{"err": err.Error()})
 	limit, again := time.NewTimer(wait), time.NewTicker(claimEvery)
 	defer limit.Stop()
@@ -163,7 +162,7 @@ func (l *loop) Send(p *mad.Packet) {
 	if err := l.d.cfg.Port.Send(p); err != nil {
 		l.sendFailed++
 		if l.sendFailed == 1 || l.sendFailed%1000 == 0 {
-			l.d.note(slog.LevelWarn, "send_failed", "the port does not take a MAD; it will be sent again",
+			l.d.note(slog.LevelWarn, "send_failed", "the port refused a MAD, which will be sent again",
 				map[string]string{"err": err.Error(), "count": fmt.Sprint(l.sendFailed)})
 		}
 	}
@@ -179,7 +178,7 @@ func (l *loop) Published(s *subnet.Snapshot) {
 
 func (l *loop) TrapLost() {
 	bump(&l.d.sa.lostTraps)
-	l.d.note(slog.LevelDebug, "trap_not_forwarded", "too many traps at once: subscribers will not hear of this one", nil)
+	l.d.note(slog.LevelDebug, "trap_not_forwarded", "too many traps at a time: this one is not forwarded to subscribers", nil)
 }
 
 func (l *loop) Tell(list []sm.Notice) {
@@ -193,7 +192,7 @@ func (l *loop) Tell(list []sm.Notice) {
 	}
 }
 
-// tell tells a notice, as far as the limit of its kind goes.
+// tell logs a notice, within the limit of its kind.
 func (l *loop) tell(n *sm.Notice) {
 	if limited[n.Kind] && n.Level > sm.Debug {
 		ok, cut := l.told.allow(l.d.now(), n.Kind.String(), n.Where.LID)
@@ -216,9 +215,8 @@ func (l *loop) Planned(p *sm.Plan) {
 
 func (l *loop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
 
-// Stepped copies the status when something worth telling happened; whoever wants
-// it fresher asks the loop. With Once it ends the run when there is nothing more
-// to wait for.
+// Stepped publishes the status after a notice or snapshot; fresh reads a newer one from the
+// loop. With Once it ends the run when nothing is left to wait for.
 func (l *loop) Stepped(_ sm.Event, out *sm.Output) {
 	if len(out.Notices) == 0 && out.Publish == nil {
 		return

@@ -14,8 +14,8 @@ import (
 	"heddle/store"
 )
 
-// TestNotReadyWhileUnsaved: a change that was acknowledged and not stored makes the probe say
-// so, before the answer goes out, until it is stored.
+// TestNotReadyWhileUnsaved: while an acknowledged change is not stored, the readiness probe
+// fails, from before the answer is sent until the change is stored.
 func TestNotReadyWhileUnsaved(t *testing.T) {
 	snap := bringUp(t, "xgft", "1", "4", "1")
 	from := lids(snap)

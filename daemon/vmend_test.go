@@ -23,7 +23,7 @@ import (
 	"heddle/vm"
 )
 
-// hypervisors makes some hosts of a rig's subnet hypervisors.
+// hypervisors turns some hosts of a rig's subnet into hypervisors.
 func (r *rig) hypervisors(model sim.Model, functions int, hosts ...string) {
 	r.t.Helper()
 	r.sim.Do(func(s *sim.Subnet) {
@@ -35,7 +35,7 @@ func (r *rig) hypervisors(model sim.Model, functions int, hosts ...string) {
 	})
 }
 
-// host does something on the simulator's console.
+// host executes a command on the simulator's console.
 func (r *rig) host(line string) {
 	r.t.Helper()
 	r.sim.Do(func(s *sim.Subnet) {
@@ -45,7 +45,7 @@ func (r *rig) host(line string) {
 	})
 }
 
-// ufmCall makes a request of the UFM calls, as the ufm plugin of ib-kubernetes does.
+// ufmCall sends a request of UFM's API, as the ufm plugin of ib-kubernetes does.
 func ufmCall(t *testing.T, url, method, path, body string) []byte {
 	t.Helper()
 	req, err := http.NewRequest(method, url+path, strings.NewReader(body))
@@ -66,7 +66,7 @@ func ufmCall(t *testing.T, url, method, path, body string) []byte {
 	return b.Bytes()
 }
 
-// eventually asks again whenever there may be news, until ok.
+// eventually repeats a check after each change until it succeeds.
 func eventually(t *testing.T, what string, news <-chan struct{}, ok func() bool) {
 	t.Helper()
 	limit := time.After(need.Patience)
@@ -79,9 +79,9 @@ func eventually(t *testing.T, what string, news <-chan struct{}, ok func() bool)
 	}
 }
 
-// TestUFMMembersOnTheFabric: members that are not on the fabric are kept and listed,
-// they have the P_Key as soon as they appear, before they can send, and readiness
-// says so; a manager that is started anew knows them all.
+// TestUFMMembersOnTheFabric: members that are not on the fabric are kept and listed, they have
+// the P_Key as soon as they appear, before they can send, and readiness says so; a restarted
+// manager has them all.
 func TestUFMMembersOnTheFabric(t *testing.T) {
 	kept := store.NewMemory()
 	const here, later = "020000000000aa01", "020000000000aa02"
@@ -142,8 +142,8 @@ func withModel(d *daemon.Daemon, model string) (list []api.Hypervisor) {
 	return list
 }
 
-// TestVMOverTheAPI: an interface is created, attached and moved between hypervisors
-// of each model, over HTTP, and is found at its address by others all the time.
+// TestVMOverTheAPI: an interface is created, attached and moved between hypervisors of each
+// model, over HTTP, and other hosts reach it at its address throughout.
 func TestVMOverTheAPI(t *testing.T) {
 	for _, c := range []struct {
 		model sim.Model
@@ -252,8 +252,9 @@ func TestVMOverTheAPI(t *testing.T) {
 	}
 }
 
-// TestFunctionGUIDOverTheAPI: an interface with the GUID of its function shows none
-// before it has a place, the next one before it is there, and hypervisors show all.
+// TestFunctionGUIDOverTheAPI: an interface with the GUID of its function shows no GUID before
+// it has a place, and the next GUID during a migration; hypervisors show the GUIDs of all
+// functions.
 func TestFunctionGUIDOverTheAPI(t *testing.T) {
 	r := newRigWith(t, func(*daemon.Config) {}, "xgft", "2", "4,4", "1,1")
 	srv := httptest.NewServer(api.New(r.d, api.Options{AllowWrite: true}))

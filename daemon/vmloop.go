@@ -13,10 +13,9 @@ import (
 	"heddle/vm"
 )
 
-// vmLoop is the goroutine that owns the address manager's core: interfaces of
-// virtual machines, memberships, and the placements that it wants of the manager's
-// core. Its writes to the store hold up neither that one nor the SA. It is the
-// edge of the core's driver (shell.VMEdge).
+// vmLoop is the goroutine that owns the address manager's core: interfaces of virtual machines,
+// memberships, and placements for the subnet manager. Its writes to the store delay neither the
+// subnet manager nor the SA. It implements shell.VMEdge.
 type vmLoop struct {
 	d     *Daemon
 	shell *shell.VM
@@ -55,7 +54,7 @@ func (l *vmLoop) Answered(op vm.Op, r *vm.Reply, took time.Duration) { l.d.vm.st
 
 func (l *vmLoop) Wake(at mad.Time) { l.alarm.set(l.d.now(), at) }
 
-// Reported adds up what the subnet manager reports.
+// Reported counts the subnet manager's reports.
 func (l *vmLoop) Reported(list []subnet.PlacementReport) {
 	s := &l.d.vm.stats
 	for i := range list {
@@ -69,14 +68,13 @@ func (l *vmLoop) Reported(list []subnet.PlacementReport) {
 	}
 }
 
-// Tell logs what the core has to say and keeps it as events, as far as the
-// limit goes.
+// Tell logs the core's notices and adds them to the events, within the limit.
 func (l *vmLoop) Tell(notices []vm.Notice) {
 	for i := range notices {
 		n := &notices[i]
 		allowed, cut := l.told.allow(l.d.now())
 		if cut > 0 {
-			l.d.note(slog.LevelWarn, "vm_notices_cut", fmt.Sprintf("%d notices about interfaces of virtual machines were left out: more came than anybody reads", cut), nil)
+			l.d.note(slog.LevelWarn, "vm_notices_cut", fmt.Sprintf("%d notices about interfaces of virtual machines were not logged: their number exceeds the limit", cut), nil)
 		}
 		if !allowed {
 			bump(&l.d.vm.stats.noticesCut)

@@ -21,7 +21,7 @@ import (
 	"heddle/vm"
 )
 
-// scripted is a core that notes its events and does what a test says.
+// scripted is a core that records its events and returns the outputs of a test.
 type scripted struct {
 	events []vm.Event
 	step   func(ev vm.Event, out *vm.Output)
@@ -45,7 +45,7 @@ func managed(t *testing.T, state subnet.SMState, step func(ev vm.Event, out *vm.
 	return d, l, core
 }
 
-// TestVMReportsAreCounted: what the subnet manager says of placements.
+// TestVMReportsAreCounted: the subnet manager's reports on placements are counted.
 func TestVMReportsAreCounted(t *testing.T) {
 	d, l, core := managed(t, subnet.NotActive, func(vm.Event, *vm.Output) {})
 	smSays(d, sm.Output{Placements: []subnet.PlacementReport{{GUID: 5, State: subnet.PlacementPlaced, SMPs: 2}, {GUID: 6, State: subnet.PlacementRefused}}})
@@ -58,8 +58,8 @@ func TestVMReportsAreCounted(t *testing.T) {
 	}
 }
 
-// TestVMWaits: who does not wait long enough is told what is stored and goes on;
-// the others get the answer.
+// TestVMWaits: a request that ends before its operation is answered with what is stored and in
+// progress; others get the final answer.
 func TestVMWaits(t *testing.T) {
 	web := vmtest.View(t, vm.Create{I: vm.Interface{Name: "web"}}, vm.Attach{Name: "web", At: subnet.Place{Port: 1, Function: 1}})
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestVMWaits(t *testing.T) {
 	})
 }
 
-// TestVMNotHere: a manager that cannot do it says why, and does nothing.
+// TestVMNotHere: a manager that cannot carry out operations says why, and changes nothing.
 func TestVMNotHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, l, core := managed(t, subnet.Standby, func(vm.Event, *vm.Output) {})
@@ -124,7 +124,7 @@ func TestVMNotHere(t *testing.T) {
 		}
 		for d.shared.Ask(&shell.Ask{}) { // until there is no room
 		}
-		if _, err := d.Perform(t.Context(), []vm.Op{vm.Create{}}); !errors.Is(err, api.ErrBusy) || !strings.Contains(err.Error(), "again") {
+		if _, err := d.Perform(t.Context(), []vm.Op{vm.Create{}}); !errors.Is(err, api.ErrBusy) || !strings.Contains(err.Error(), "repeat") {
 			t.Errorf("too many: %v", err)
 		}
 		l.shell.Mail()
@@ -136,8 +136,8 @@ func TestVMNotHere(t *testing.T) {
 	})
 }
 
-// TestVMBatch: the operations of a request that mean something are handed to the
-// address manager at once, and each has its own outcome.
+// TestVMBatch: the valid operations of a request are passed to the address manager as one
+// batch, and each has its own outcome.
 func TestVMBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rounds []string
@@ -182,9 +182,8 @@ func TestVMBatch(t *testing.T) {
 	})
 }
 
-// TestVMOutlasts: an operation that takes longer than the core lets anybody wait,
-// as packets must drain first, is waited for all the same, until who asked has
-// waited enough; how it ends is told.
+// TestVMOutlasts: an operation that takes longer than the core's limit for replies, because
+// packets must drain first, is awaited up to the limit of the request, and its end is reported.
 func TestVMOutlasts(t *testing.T) {
 	const port, guid = ib.GUID(0x11), ib.GUID(0xAA)
 	for _, c := range []struct {
@@ -241,8 +240,8 @@ func TestVMOutlasts(t *testing.T) {
 	}
 }
 
-// TestVMNothingGoesOn: an attach that was done before is not waiting, whatever the
-// subnet manager last said: nothing goes on that would end.
+// TestVMNothingGoesOn: a repeated attach does not wait, whatever the subnet manager last
+// reported, because no operation is in progress.
 func TestVMNothingGoesOn(t *testing.T) {
 	d, _, _ := managed(t, subnet.Master, func(vm.Event, *vm.Output) {})
 	for placement, refused := range map[subnet.PlacementState]bool{subnet.PlacementMoving: false, subnet.PlacementWaiting: false, subnet.PlacementRefused: true} {

@@ -15,19 +15,19 @@ import (
 	"heddle/vm"
 )
 
-// vmSide is what a Daemon has of its address manager beside what it publishes.
+// vmSide is a Daemon's part of the address manager.
 type vmSide struct {
-	more  chan struct{} // closed when there is a newer view; guarded by mu
+	more  chan struct{} // closed at the next view; guarded by mu
 	mu    sync.Mutex
 	stats vmStats
-	ended chan struct{} // closed when no operation is answered any more
+	ended chan struct{} // closed when operations are no longer answered
 }
 
 func newVMSide() vmSide {
 	return vmSide{more: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// published wakes who waits for a new view.
+// published wakes goroutines that wait for a new view.
 func (v *vmSide) published() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -41,15 +41,15 @@ type vmReply struct {
 	r vm.Reply
 }
 
-// next is closed when there is a newer view than the one of now.
+// next is closed when a view newer than the current one is published.
 func (v *vmSide) next() <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.more
 }
 
-// manageAddresses restores what the address manager kept and starts its
-// goroutine; end stops it and waits for it.
+// manageAddresses restores the address manager's stored state and starts its goroutine; end
+// stops it and waits for it.
 func (d *Daemon) manageAddresses(core shell.VMCore, records []store.Record) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -63,11 +63,11 @@ func (d *Daemon) manageAddresses(core shell.VMCore, records []store.Record) (end
 	}
 }
 
-// Interfaces is what the address manager keeps; nil before Run.
+// Interfaces is the address manager's view; nil before Run.
 func (d *Daemon) Interfaces() *vm.View { return d.shared.VMs.Load() }
 
-// master reports, as an error, that this manager is not the master, and who is.
-// The store is local: what a standby changed, the master would not know.
+// master reports, as an error, that this manager is not the master, and who is. The store is
+// local, so the master would not learn of changes on a standby.
 func (d *Daemon) master() error {
 	st := d.status.Load()
 	switch {
@@ -76,7 +76,7 @@ func (d *Daemon) master() error {
 	case st != nil && st.Master.GUID != 0:
 		return fmt.Errorf("%w: ask the master, port GUID %v%s", api.ErrNotMaster, st.Master.GUID, d.described(st.Master))
 	}
-	return fmt.Errorf("%w, and it is not known yet who is", api.ErrNotMaster)
+	return fmt.Errorf("%w, and the master is not known yet", api.ErrNotMaster)
 }
 
 // described names another manager's node, if a snapshot shows it.
@@ -91,10 +91,9 @@ func (d *Daemon) described(m subnet.SM) string {
 	return ""
 }
 
-// Perform hands operations to the address manager, all at once, and returns when
-// each is answered. When ctx ends first, those that are not are told as Waiting:
-// they are stored and go on. An error says that none was done, or that it is not
-// known.
+// Perform passes operations to the address manager as one batch, and returns when each is
+// answered. If ctx ends first, the others are returned as Waiting: they are stored and
+// continue. An error says that none was carried out, or that this is not known.
 func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
 	if err := d.master(); err != nil {
 		return nil, err
@@ -105,17 +104,17 @@ func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
 	if len(ops) == 0 {
 		return nil, nil
 	}
-	replies, taken := make(chan vmReply, len(ops)), make(chan struct{}) // room for all
+	replies, taken := make(chan vmReply, len(ops)), make(chan struct{}) // with room for all replies
 	a := &shell.Ask{Ops: ops, Taken: func() { close(taken) }, Answer: func(i int, r *vm.Reply) { replies <- vmReply{i, *r} }}
 	if !d.shared.Ask(a) {
-		return nil, fmt.Errorf("%w: %d requests wait for the address manager; ask again in a second", api.ErrBusy, shell.MaxAsks)
+		return nil, fmt.Errorf("%w: %d requests wait for the address manager; repeat the request in a second", api.ErrBusy, shell.MaxAsks)
 	}
 	limit := time.NewTimer(changeTime)
 	defer limit.Stop()
 	select {
 	case <-taken:
 	case <-limit.C:
-		return nil, fmt.Errorf("%w: after %v it is not known whether this is stored; ask what the interface is now", api.ErrBusy, changeTime)
+		return nil, fmt.Errorf("%w: after %v it is not known whether this is stored; query the interface", api.ErrBusy, changeTime)
 	case <-d.vm.ended:
 		return nil, errEnded
 	}
@@ -126,7 +125,7 @@ func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
 		left--
 	}
 	for over := false; left > 0; {
-		select { // what is there already counts, even if nobody waits for more
+		select { // replies that are available count, even after the end
 		case r := <-replies:
 			take(r)
 			continue
@@ -154,8 +153,8 @@ func (d *Daemon) Perform(ctx context.Context, ops []vm.Op) ([]vm.Reply, error) {
 
 var errEnded = errors.New("the manager has ended")
 
-// outlast waits for an operation that goes on, as one does for which packets must
-// drain first, and returns how it ended, or as what it goes on when ctx ends.
+// outlast waits for an operation in progress, such as a move that waits until packets have
+// drained. It returns its end, or its state when ctx ends.
 func (d *Daemon) outlast(ctx context.Context, op vm.Op, r vm.Reply) vm.Reply {
 	name := opName(op)
 	for r.Waiting && r.Interface.Doing != "" && r.Interface.Placement == subnet.PlacementMoving {
@@ -172,13 +171,12 @@ func (d *Daemon) outlast(ctx context.Context, op vm.Op, r vm.Reply) vm.Reply {
 		}
 	}
 	if r.Interface.Doing == "" {
-		r = r.Now(r.Interface) // nothing goes on that could be waited for
+		r = r.Now(r.Interface) // no operation is in progress
 	}
 	return r
 }
 
-// interfaceNow is an interface as it was last published; only its name if it is
-// not there.
+// interfaceNow is an interface as last published; only its name if it does not exist.
 func (d *Daemon) interfaceNow(name string) vm.Interface {
 	if i, ok := show.Interface(d.Interfaces(), name); ok {
 		return *i

@@ -9,7 +9,7 @@ import (
 	"heddle/vm"
 )
 
-// Operations and how they end, as they are counted.
+// Operations and their results, for the counters.
 const (
 	vmOps     = 11
 	vmResults = 8
@@ -61,7 +61,7 @@ func vmResultSlot(r *vm.Reply) int {
 	return 0
 }
 
-// vmStats counts what the address manager does. Its loop alone writes.
+// vmStats are the address manager's counters. Its loop is the only writer.
 type vmStats struct {
 	ops        [vmOps][vmResults]atomic.Uint64
 	took       [vmOps]histogram // from the core's step to the reply, waiting ones not counted

@@ -10,12 +10,12 @@ import (
 	"heddle/sa"
 )
 
-// worker answers queries from whatever is published when their turn comes.
+// worker answers queries from the state that is published when it serves them.
 type worker struct {
 	d     *Daemon
 	from  *queue
 	peers int // workers that take from it, this one included
-	most  int // requests it takes at once, up to maxBatch
+	most  int // requests it takes at a time, up to maxBatch
 	src   sa.Source
 	req   sa.Request
 	reply mad.Packet
@@ -23,8 +23,8 @@ type worker struct {
 	batch [maxBatch]query
 	stats *answerStats
 
-	// Answers that wait until the batch is through, if the port takes several
-	// of their kind at once, and their requests.
+	// Answers held until the end of the batch, if the port sends several of their kind at once,
+	// and their requests.
 	burst   mad.Burster
 	held    int
 	answers [maxBatch]mad.Packet
@@ -40,8 +40,8 @@ func (w *worker) run(ctx context.Context) {
 		case n > 0:
 			looked = false
 		case !looked:
-			// To look again after the receiver has had its turn is cheaper than
-			// to sleep and be woken.
+			// Polling once more after the receiver has run is cheaper than blocking and being
+			// woken.
 			looked = true
 			runtime.Gosched()
 			continue
@@ -70,8 +70,8 @@ func (w *worker) serveAll(qs []query) {
 	}
 }
 
-// serve answers one query at time now, and returns the time after it. A query
-// that turns out to be a change is passed on.
+// serve answers one query at time now, and returns the time after it. A query that turns out to
+// be a change is passed to the loop of changes.
 func (w *worker) serve(q *query, now mad.Time) mad.Time {
 	d := w.d
 	if now.Sub(q.at) > lateAfter {
@@ -119,7 +119,7 @@ func (w *worker) send(q *query, answer *mad.Packet) mad.Time {
 	return now
 }
 
-// took notes that q was done with by now.
+// took counts q, finished at now.
 func (w *worker) took(q *query, now mad.Time) {
 	w.stats.took[attrSlot(q.p.Data)].addTime(now.Sub(q.at))
 }

@@ -6,24 +6,23 @@ import (
 	"heddle/mad"
 )
 
-// Kind says what a packet that came in is to a manager.
+// Kind is the kind of a received packet.
 type Kind uint8
 
 // The kinds.
 const (
-	// Other is for agents that a manager does not have, or an answer that nobody
-	// waits for.
+	// Other is for agents that a manager does not have, or a response without a request.
 	Other Kind = iota
 	// SMP is for the subnet manager.
 	SMP
-	// Query is an SA request that sa.Answer answers from what is published, or,
-	// rarely, passes on to the SA's core.
+	// Query is an SA request that sa.Answer answers from the published state, or, rarely,
+	// passes on to the SA's core.
 	Query
-	// Change is an SA request that changes what the SA keeps, unless sa.Answer
-	// refuses it. Those of one requester keep their order.
+	// Change is an SA request that changes the SA's registry, unless sa.Answer refuses it.
+	// Changes of one requester keep their order.
 	Change
-	// ReportAnswer answers a Report of the SA, or is one that came back
-	// undelivered. It is for the SA's core.
+	// ReportAnswer is a response to a Report of the SA, or a Report that came back undelivered.
+	// It is for the SA's core.
 	ReportAnswer
 	// Returned is an answer of the SA that came back undelivered.
 	Returned

@@ -8,7 +8,7 @@ import (
 	"heddle/mad"
 )
 
-// TestKindOf: every packet goes to one reader, and what no reader wants to none.
+// TestKindOf: every packet has one kind; packets without a reader are Other.
 func TestKindOf(t *testing.T) {
 	packet := func(class ib.Class, method ib.Method) *mad.Packet {
 		var m ib.MAD

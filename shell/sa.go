@@ -7,38 +7,38 @@ import (
 	"heddle/subnet"
 )
 
-// SACore is sa.Core, or what takes its place in a test.
+// SACore is sa.Core, or a test's substitute.
 type SACore interface {
 	Step(now mad.Time, ev sa.Event, out *sa.Output)
 	// Unsaved is how many acknowledged changes are not stored.
 	Unsaved() int
 }
 
-// SAEdge is where the effects of an sa.Core take place.
+// SAEdge carries out the effects of an sa.Core.
 type SAEdge interface {
 	Clock
 	Store
 	Timer
-	// Published is told of a view that Shared.View already shows.
+	// Published is called with a view after Shared.View has it.
 	Published(v *sa.View)
-	// Unsaved is told, before any reply, how many acknowledged changes are not
+	// Unsaved is called before any reply with the number of acknowledged changes that are not
 	// stored.
 	Unsaved(n int)
-	// Reply sends an answer. The requester asks again for one that is lost.
+	// Reply sends an answer. If it is lost, the requester repeats the request.
 	Reply(p *mad.Packet)
 	// Report sends a Report; the core repeats one that is not answered.
 	Report(p *mad.Packet)
 	Tell(list []sa.Notice)
 }
 
-// SA drives the core of a subnet administrator. Queries do not pass through it:
-// sa.Answer needs only what Shared shows.
+// SA drives the core of a subnet administrator. Queries do not pass through it: sa.Answer needs
+// only the state in Shared.
 type SA struct {
 	queue[sa.Event]
 	core   SACore
 	edge   SAEdge
 	shared *Shared
-	seen   *subnet.Snapshot // by the core
+	seen   *subnet.Snapshot // the snapshot that the core has
 	out    sa.Output
 	reply  mad.Packet
 }
@@ -50,17 +50,17 @@ func NewSA(core SACore, edge SAEdge, shared *Shared) *SA {
 	return s
 }
 
-// Start restores what the store held; wall is the time in Unix nanoseconds.
+// Start restores the stored state; wall is the time in Unix nanoseconds.
 func (s *SA) Start(records []store.Record, wall int64) {
 	s.Step(sa.Start{Records: records, Wall: wall})
 }
 
-// Step gives the core an event, or queues it while another one is carried out.
-// What rests on a snapshot needs Mail first: a requester that sa.Answer knows must
-// be known to the core.
+// Step passes an event to the core, or queues it while another one is carried out. Before
+// requests, call Mail: the core must have the snapshot by which sa.Answer accepted their
+// senders.
 func (s *SA) Step(ev sa.Event) { s.run(ev) }
 
-// Mail shows the core the newest snapshot, and then gives it what else waits.
+// Mail passes the newest snapshot to the core, and then the other waiting events.
 func (s *SA) Mail() { s.run(nil) }
 
 func (s *SA) handleEvent(ev sa.Event) {
@@ -77,8 +77,7 @@ func (s *SA) handleEvent(ev sa.Event) {
 	}
 }
 
-// carryOut gives the core one event and does what it wants, in the order of
-// sa.Output.
+// carryOut passes one event to the core and carries out its output, in the order of sa.Output.
 func (s *SA) carryOut(ev sa.Event) {
 	if s.halted {
 		return

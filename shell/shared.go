@@ -23,20 +23,20 @@ const (
 	MaxAsks = 1024
 )
 
-// Shared is what the cores of one manager publish, and what they have for each
-// other. Any goroutine may use it. Its fields are set before the first Start.
+// Shared holds the published state of the cores of one manager, and the mail between them. Any
+// goroutine may use it. Its fields are set before the first Start.
 type Shared struct {
-	// What the cores have published; nil before the first.
+	// The published state; nil before the first.
 	Snap atomic.Pointer[subnet.Snapshot]
 	View atomic.Pointer[sa.View]
 	VMs  atomic.Pointer[vm.View]
 
-	// Each is called when something waits for a core, by the goroutine that
-	// brought it, and has Mail called on that core's goroutine. Several calls
-	// may lead to one. Nil: there is no such core, and nothing is kept for it.
+	// Each is called by a sender when mail waits for a core, and must have Mail called on that
+	// core's goroutine. Several calls may lead to one Mail. Nil: there is no such core, and its
+	// mail is dropped.
 	WakeSM, WakeSA, WakeVM func()
-	// Standing are multicast groups that are routed beside those of the SA,
-	// unless the SA has their MGID or MLID.
+	// Standing are multicast groups that are routed in addition to those of the SA, unless the
+	// SA has their MGID or MLID.
 	Standing []subnet.Group
 
 	// For the subnet manager:
@@ -62,7 +62,7 @@ type box[T any] struct {
 // put replaces the value.
 func (b *box[T]) put(v T) { b.update(func(T) T { return v }) }
 
-// update makes a new value of the one that waits, the zero value if none does.
+// update replaces the waiting value, or the zero value if none waits, by a new one.
 func (b *box[T]) update(fn func(waiting T) T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +85,7 @@ func wake(fn func()) {
 	}
 }
 
-// report tells the address manager what became of placements.
+// report passes reports on placements to the address manager.
 func (s *Shared) report(list []subnet.PlacementReport) {
 	if s.WakeVM == nil || len(list) == 0 {
 		return
@@ -94,8 +94,7 @@ func (s *Shared) report(list []subnet.PlacementReport) {
 	s.WakeVM()
 }
 
-// trap passes a trap on to the SA, for its subscribers. It reports whether there
-// was room.
+// trap passes a trap to the SA for its subscribers. It reports whether there was room.
 func (s *Shared) trap(t *sm.Trap) (ok bool) {
 	if s.WakeSA == nil {
 		return true
@@ -112,8 +111,7 @@ func (s *Shared) trap(t *sm.Trap) (ok bool) {
 	return ok
 }
 
-// takeTraps takes the traps that have waited longest, and has Mail called again if
-// there are more.
+// takeTraps takes the oldest traps, and has Mail called again if more wait.
 func (s *Shared) takeTraps() (list []sa.Trap) {
 	left := 0
 	s.traps.update(func(waiting []sa.Trap) []sa.Trap {
@@ -128,14 +126,13 @@ func (s *Shared) takeTraps() (list []sa.Trap) {
 	return list
 }
 
-// setGroups gives the subnet manager the groups of the SA and those that stand.
+// setGroups passes the groups of the SA and the standing groups to the subnet manager.
 func (s *Shared) setGroups(groups []subnet.Group) {
 	s.groups.put(withStanding(groups, s.Standing))
 	wake(s.WakeSM)
 }
 
-// withStanding is groups and after them those of standing whose MGID and MLID no
-// other one has.
+// withStanding appends to groups those of standing whose MGID and MLID are not used.
 func withStanding(groups, standing []subnet.Group) []subnet.Group {
 	if len(standing) == 0 {
 		return groups
@@ -153,38 +150,38 @@ func withStanding(groups, standing []subnet.Group) []subnet.Group {
 	return out
 }
 
-// setAliases gives the subnet manager all alias GUIDs.
+// setAliases passes all alias GUIDs to the subnet manager.
 func (s *Shared) setAliases(list []subnet.Alias) {
 	s.aliases.put(list)
 	wake(s.WakeSM)
 }
 
-// read asks the subnet manager for the lane tables of nodes.
+// read requests lane tables of nodes from the subnet manager.
 func (s *Shared) read(nodes []ib.GUID) {
 	s.reads.update(func(waiting []ib.GUID) []ib.GUID { return append(waiting, nodes...) })
 	wake(s.WakeSM)
 }
 
-// setMembers gives the subnet manager all memberships that the address manager adds.
+// setMembers passes all memberships of the address manager to the subnet manager.
 func (s *Shared) setMembers(list []partition.Partition) {
 	s.members.put(list)
 	wake(s.WakeSM)
 }
 
-// setPlacements gives the subnet manager a change of placements.
+// setPlacements passes a change of placements to the subnet manager.
 func (s *Shared) setPlacements(c placementChange) {
 	s.placements.update(func(waiting placementChange) placementChange { return waiting.then(c) })
 	wake(s.WakeSM)
 }
 
-// placementChange is an sm.SetPlacements that has not been given to the core.
+// placementChange is an sm.SetPlacements that has not been passed to the core.
 type placementChange struct {
 	put  []subnet.Placement
 	drop []ib.GUID
 	all  bool
 }
 
-// then is c and after it n, as one change.
+// then combines c and the later n into one change.
 func (c placementChange) then(n placementChange) placementChange {
 	if n.all {
 		return n
@@ -208,13 +205,13 @@ func (c placementChange) then(n placementChange) placementChange {
 		}
 	}
 	out.put = append(out.put, n.put...)
-	if !c.all { // what is not put ends anyway
+	if !c.all { // placements that are not put end without being named
 		out.drop = append(out.drop, n.drop...)
 	}
 	return out
 }
 
-// Ask hands operations to the address manager. It reports whether there was room.
+// Ask passes operations to the address manager. It reports whether there was room.
 func (s *Shared) Ask(a *Ask) (ok bool) {
 	s.asks.update(func(waiting []*Ask) []*Ask {
 		if ok = len(waiting) < MaxAsks; !ok {

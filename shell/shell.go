@@ -1,8 +1,8 @@
-// Package shell carries out what the cores of a manager want done. It owns the
-// order of the effects in an output, the events that report their results, and
-// what passes between the cores. It performs no effect itself: SMEdge, SAEdge and
-// VMEdge do. Package daemon supplies edges in real time, package lab in virtual
-// time, so tests in lab run what production runs.
+// Package shell carries out the outputs of a manager's cores. It defines the order of the
+// effects in an output and the events that report their results, and passes mail between the
+// cores. The effects themselves are those of SMEdge, SAEdge and VMEdge, which package daemon
+// implements in real time and package lab in virtual time. So tests in lab run the order of
+// effects that production runs.
 //
 // SM, SA and VM each drive one core, and each belongs to one goroutine (lab has
 // one for all three). Shared joins them and is safe for concurrent use. Nothing
@@ -14,7 +14,7 @@ import (
 	"heddle/store"
 )
 
-// Clock tells the time.
+// Clock returns the time.
 type Clock interface{ Now() mad.Time }
 
 // Store is the part of store.Store that cores write to. Apply returns when ops are
@@ -25,13 +25,13 @@ type Store interface {
 
 // Timer wakes a core.
 type Timer interface {
-	// Wake asks for the Timer event of the core at a time, instead of any
-	// earlier request; mad.Never: for none. The event may also come earlier.
+	// Wake requests the Timer event of the core at a time, in place of the previous request;
+	// mad.Never: no event. The event may also come earlier.
 	Wake(at mad.Time)
 }
 
-// queue hands events to a core one by one, in the order in which they came. An
-// event that comes while another one is carried out waits for its turn.
+// queue passes events to a core one by one in order of arrival. An event that arrives while
+// another is carried out waits.
 type queue[E any] struct {
 	handle func(E)
 	events []E
@@ -41,8 +41,8 @@ type queue[E any] struct {
 
 func (q *queue[E]) add(ev E) { q.events = append(q.events, ev) }
 
-// run handles ev, and all that follows from it. Called from within run it only
-// adds ev.
+// run processes ev and the events that result from it. Called from within run it only queues
+// ev.
 func (q *queue[E]) run(ev E) {
 	q.add(ev)
 	if q.busy {
@@ -59,8 +59,8 @@ func (q *queue[E]) run(ev E) {
 	q.events, q.busy = q.events[:0], false
 }
 
-// Halt ends the driver at once, in the middle of an output too: it carries out
-// nothing more, and takes no events.
+// Halt ends the driver immediately, also in the middle of an output: it carries out no further
+// effects and takes no events.
 func (q *queue[E]) Halt() { q.halted = true }
 
 // Halted reports whether the driver has ended.

@@ -18,8 +18,8 @@ import (
 	"heddle/vm"
 )
 
-// world notes in one list what three scripted cores are told, and what is done of
-// what they want.
+// world records in one list the events of three scripted cores, and the effects of their
+// outputs.
 type world struct {
 	log    []string
 	shared Shared
@@ -34,8 +34,8 @@ type world struct {
 	onSend func()
 }
 
-// newWorld makes drivers that are driven at once, as those of lab are, or else with
-// mail that waits until it is looked for.
+// newWorld makes drivers whose mail is delivered immediately, as in lab, or waits until Mail is
+// called.
 func newWorld(atOnce bool) *world {
 	w := &world{
 		smDoes: func(sm.Event, *sm.Output) {}, saDoes: func(sa.Event, *sa.Output) {}, vmDoes: func(vm.Event, *vm.Output) {}, onSend: func() {},
@@ -50,7 +50,7 @@ func newWorld(atOnce bool) *world {
 
 func (w *world) note(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
 
-// took returns what was noted, and forgets it.
+// took returns the record and clears it.
 func (w *world) took() string {
 	s := strings.Join(w.log, "\n")
 	w.log = nil
@@ -145,7 +145,7 @@ func (e vmNotes) Answered(op vm.Op, r *vm.Reply, _ time.Duration) {
 	e.w.note("vm answered %T, tag %d", op, r.Tag)
 }
 
-// wants are outputs that want everything at once, of the first event.
+// wants are outputs with every effect, for the first event.
 func (w *world) wantEverything() {
 	w.smDoes = func(ev sm.Event, out *sm.Output) {
 		if _, ok := ev.(sm.Timer); ok {
@@ -181,8 +181,8 @@ func (w *world) want(t *testing.T, what string, lines ...string) {
 	}
 }
 
-// TestOrder: the effects of an output take place in the documented order, whatever
-// happens meanwhile, and their results come back as events.
+// TestOrder: the effects of an output take place in the documented order, also when events
+// arrive during them, and their results return as events.
 func TestOrder(t *testing.T) {
 	for _, full := range []error{nil, errors.New("no space")} {
 		w := newWorld(true)
@@ -220,7 +220,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestHalt: a manager that ends in the middle of an output does nothing more of it,
+// TestHalt: a manager that is halted in the middle of an output carries out no further effects
 // and takes no events.
 func TestHalt(t *testing.T) {
 	w := newWorld(true)
@@ -252,8 +252,7 @@ func TestHalt(t *testing.T) {
 	}
 }
 
-// TestStart: what the other cores restored is known to the subnet manager before it
-// starts.
+// TestStart: the subnet manager gets the restored state of the other cores before it starts.
 func TestStart(t *testing.T) {
 	w := newWorld(true)
 	w.saDoes = func(_ sa.Event, out *sa.Output) { out.GroupsChanged, out.AliasesChanged = true, true }
@@ -265,8 +264,8 @@ func TestStart(t *testing.T) {
 		"sm sm.SetMembers", "sm sm.SetPlacements", "sm sm.SetGroups", "sm sm.SetAliases", "sm sm.Start", "sm sm.SetPartitions")
 }
 
-// TestMail: what waits is one event of each kind, the newest snapshot comes before
-// what rests on it, and each value is given once.
+// TestMail: waiting mail is one event of each kind, the newest snapshot comes first, and each
+// value is passed once.
 func TestMail(t *testing.T) {
 	w := newWorld(false)
 	w.sm.Start(nil, nil)
@@ -296,7 +295,7 @@ func TestMail(t *testing.T) {
 	w.want(t, "nothing waits")
 }
 
-// TestNoReader: nothing is kept for a core that is not there.
+// TestNoReader: mail for a core that does not exist is dropped.
 func TestNoReader(t *testing.T) {
 	w := newWorld(true)
 	w.shared.WakeSA, w.shared.WakeVM = nil, nil
@@ -311,8 +310,7 @@ func TestNoReader(t *testing.T) {
 	}
 }
 
-// TestBounds: writers that are faster than their reader are told that there is no
-// room.
+// TestBounds: writers that are faster than their reader learn that there is no room.
 func TestBounds(t *testing.T) {
 	w := newWorld(false)
 	for i := range MaxTraps + 1 {
@@ -327,8 +325,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestTrapsInTurns: a storm of traps is passed on in parts, in its order, between
-// which other events have their turn.
+// TestTrapsInTurns: a storm of traps is passed on in order and in parts, and other events are
+// processed between the parts.
 func TestTrapsInTurns(t *testing.T) {
 	w := newWorld(false)
 	rung := 0
@@ -381,8 +379,8 @@ func TestPlacementChangesAddUp(t *testing.T) {
 	}
 }
 
-// TestStandingGroups: groups of the configuration are routed beside the SA's,
-// unless the SA has their MGID or MLID.
+// TestStandingGroups: groups of the configuration are routed in addition to the SA's, unless
+// the SA has their MGID or MLID.
 func TestStandingGroups(t *testing.T) {
 	group := func(mgid ib.GUID, mlid ib.LID) sm.Group {
 		return sm.Group{MGID: ib.MakeGID(0xFF12_0000_0000_0000, mgid), MLID: mlid}

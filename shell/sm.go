@@ -8,40 +8,38 @@ import (
 	"heddle/subnet"
 )
 
-// SMCore is sm.Core, or what takes its place in a test.
+// SMCore is sm.Core, or a test's substitute.
 type SMCore interface {
 	Step(now mad.Time, ev sm.Event, out *sm.Output)
 }
 
 // SMPort is the port of a subnet manager.
 type SMPort interface {
-	// SetIsSM sets or clears CapabilityMask.IsSM. An error ends the manager
-	// before it sends anything more: two managers on one port would take each
-	// other's answers.
+	// SetIsSM sets or clears CapabilityMask.IsSM. An error ends the manager before it sends
+	// again: two managers on one port would receive each other's responses.
 	SetIsSM(on bool) error
 	// Send sends an SMP; the core repeats one that is lost.
 	Send(p *mad.Packet)
 }
 
-// Pool computes routing jobs. The result of each comes back as the event
-// sm.JobDone.
+// Pool computes routing jobs. Each result returns as the event sm.JobDone.
 type Pool interface{ Compute(j *sm.Job) }
 
-// SMEdge is where the effects of an sm.Core take place.
+// SMEdge carries out the effects of an sm.Core.
 type SMEdge interface {
 	Clock
 	Store
 	SMPort
 	Pool
 	Timer
-	// Published is told of a snapshot that Shared.Snap already shows.
+	// Published is called with a snapshot after Shared.Snap has it.
 	Published(s *subnet.Snapshot)
-	// TrapLost is told of a trap for which the SA had no room.
+	// TrapLost is called for a trap for which the SA had no room.
 	TrapLost()
 	Tell(list []sm.Notice)
 	Planned(p *sm.Plan)
-	// Stepped is told of each step, when its output has been carried out or the
-	// driver halted.
+	// Stepped is called after each step, when its output has been carried out or the driver
+	// halted.
 	Stepped(ev sm.Event, out *sm.Output)
 }
 
@@ -62,10 +60,9 @@ func NewSM(core SMCore, edge SMEdge, shared *Shared) *SM {
 	return s
 }
 
-// Start starts the core with what the store held; SA and VM, where they exist, have
-// started before. What they restored is known from the start, so that nobody loses
-// an address, a P_Key or a group because the manager was started again. A policy
-// replaces the stored one.
+// Start starts the core with the stored state. SA and VM, where they exist, must have been
+// started before: their groups, P_Keys and addresses then apply from the first sweep, and no
+// host loses one by a restart of the manager. A policy replaces the stored one.
 func (s *SM) Start(stored *store.State, policy *partition.Policy) {
 	s.started = true
 	s.Mail()
@@ -75,10 +72,10 @@ func (s *SM) Start(stored *store.State, policy *partition.Policy) {
 	}
 }
 
-// Step gives the core an event, or queues it while another one is carried out.
+// Step passes an event to the core, or queues it while another one is carried out.
 func (s *SM) Step(ev sm.Event) { s.run(ev) }
 
-// Mail gives the core what the other cores have for it.
+// Mail passes the mail of the other cores to the core.
 func (s *SM) Mail() {
 	if s.started {
 		s.run(nil)
@@ -107,8 +104,7 @@ func (s *SM) handleEvent(ev sm.Event) {
 	}
 }
 
-// carryOut gives the core one event and does what it wants, in the order of
-// sm.Output.
+// carryOut passes one event to the core and carries out its output, in the order of sm.Output.
 func (s *SM) carryOut(ev sm.Event) {
 	if s.halted {
 		return

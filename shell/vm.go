@@ -9,32 +9,32 @@ import (
 	"heddle/vm"
 )
 
-// VMCore is vm.Core, or what takes its place in a test.
+// VMCore is vm.Core, or a test's substitute.
 type VMCore interface {
 	Step(now mad.Time, ev vm.Event, out *vm.Output)
 }
 
-// VMEdge is where the effects of a vm.Core take place.
+// VMEdge carries out the effects of a vm.Core.
 type VMEdge interface {
 	Clock
 	Store
 	Timer
-	// Published is told of a view that Shared.VMs already shows.
+	// Published is called with a view after Shared.VMs has it.
 	Published(v *vm.View)
-	// Reported is told of reports of the subnet manager before the core is.
+	// Reported is called with reports of the subnet manager before the core gets them.
 	Reported(list []subnet.PlacementReport)
-	// Answered is told of the answer to an operation, and how long it took.
+	// Answered is called with the answer to an operation and the time it took.
 	Answered(op vm.Op, r *vm.Reply, took time.Duration)
 	Tell(list []vm.Notice)
 }
 
-// Ask is operations that somebody waits for.
+// Ask is a batch of operations whose caller waits.
 type Ask struct {
 	Ops []vm.Op
 	// Taken, if not nil, is called when the core has stored or refused them.
 	Taken func()
-	// Answer, if not nil, is called once for each operation, with its number. r
-	// lives for the call.
+	// Answer, if not nil, is called once for each operation, with its number. r is valid during
+	// the call.
 	Answer func(i int, r *vm.Reply)
 }
 
@@ -51,12 +51,12 @@ type VM struct {
 	core   VMCore
 	edge   VMEdge
 	shared *Shared
-	seen   *subnet.Snapshot // by the core
+	seen   *subnet.Snapshot // the snapshot that the core has
 	out    vm.Output
 
 	tag   uint64 // of the last operation
 	asked map[uint64]asked
-	taken []*Ask // by the core, whose Taken has not been called
+	taken []*Ask // passed to the core, Taken not called yet
 }
 
 // NewVM returns a driver that waits for Start.
@@ -66,11 +66,11 @@ func NewVM(core VMCore, edge VMEdge, shared *Shared) *VM {
 	return v
 }
 
-// Start restores what the store held. The placements and memberships that follow
-// from it wait for the subnet manager, which takes them before it starts.
+// Start restores the stored state. Its placements and memberships wait for the subnet manager,
+// which takes them before it starts.
 func (v *VM) Start(records []store.Record) { v.Step(vm.Start{Records: records}) }
 
-// Step gives the core an event, or queues it while another one is carried out.
+// Step passes an event to the core, or queues it while another one is carried out.
 func (v *VM) Step(ev vm.Event) {
 	v.run(ev)
 	if v.busy {
@@ -85,8 +85,8 @@ func (v *VM) Step(ev vm.Event) {
 	v.taken = v.taken[:0]
 }
 
-// Mail shows the core the newest snapshot, and then gives it what else waits:
-// reports rest on the snapshot that was published before them.
+// Mail passes the newest snapshot to the core, and then the other waiting events: reports refer
+// to the snapshot that was published before them.
 func (v *VM) Mail() { v.Step(nil) }
 
 func (v *VM) handleEvent(ev vm.Event) {
@@ -107,7 +107,7 @@ func (v *VM) handleEvent(ev vm.Event) {
 	}
 }
 
-// request makes one step of the operations that wait: one write stores them, and
+// request passes the waiting operations to the core in one step: one write stores them, and
 // their LIDs move in common blocks.
 func (v *VM) request(asks []*Ask) {
 	now := v.edge.Now()
@@ -123,8 +123,7 @@ func (v *VM) request(asks []*Ask) {
 	v.carryOut(vm.Requests{List: list})
 }
 
-// carryOut gives the core one event and does what it wants, in the order of
-// vm.Output.
+// carryOut passes one event to the core and carries out its output, in the order of vm.Output.
 func (v *VM) carryOut(ev vm.Event) {
 	if v.halted {
 		return
