@@ -13,8 +13,8 @@ var (
 	ErrValue = errors.New("impossible value")
 )
 
-// DecodeError says why bytes from the wire are not what they should be. The
-// value that was to be decoded is untouched.
+// DecodeError describes malformed bytes from the wire. The destination of the decoder is
+// unchanged.
 type DecodeError struct {
 	Type string // the attribute or header, "PortInfo"
 	Want int    // bytes expected
@@ -57,8 +57,7 @@ func lenError(typ string, got, want int) error {
 	return &DecodeError{Type: typ, Want: want, Got: got, Err: err}
 }
 
-// BadValue is the error of a decoder that meets a value with which nobody
-// could do anything.
+// BadValue is the error of a decoder for a value that no reader could interpret.
 func BadValue(typ, field string, v int) error {
 	return &DecodeError{Type: typ, Field: field, Got: v, Err: ErrValue}
 }

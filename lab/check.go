@@ -11,10 +11,10 @@ import (
 	"heddle/sim"
 )
 
-// Check judges what the fabric really holds in the part that a manager can
-// reach: every connected pair delivered, no loop, no credit cycle, no LID
-// twice, changed or beyond a switch's table, every link Active. It looks at
-// the simulated switches, never at what the manager believes.
+// Check verifies what the fabric really holds in the part that a manager can reach: every
+// connected pair delivered, no loop, no credit cycle, no LID twice, changed or beyond a
+// switch's table, every link Active. It looks at the simulated switches, never at what the
+// manager believes.
 func (c *Cluster) Check(m *Manager) error {
 	reach := c.reachable(m)
 	sub, lft, err := c.held(reach)
@@ -56,9 +56,9 @@ func (c *Cluster) held(reach map[ib.GUID]bool) (*fabric.Graph, [][]byte, error) 
 	return part(g, rows, func(guid ib.GUID) bool { return reach[guid] })
 }
 
-// dropUnused takes LIDs out that functions hold which are down, where no switch leads
-// to them: hosts leave them behind, and managers need not mind. One that somebody else
-// holds who is up is that one's. With leftLIDs it is no matter where they lead to.
+// dropUnused removes LIDs of functions that are down if no switch routes them: hosts leave them
+// behind, and managers may ignore them. A LID that an active function also holds belongs to
+// that function. With leftLIDs the routes of such LIDs do not matter.
 func (c *Cluster) dropUnused(g *fabric.Graph, rows [][]byte) {
 	index := map[ib.GUID]int32{}
 	for i := range g.EndPorts {
@@ -129,8 +129,8 @@ func (c *Cluster) lidsUnique(g *fabric.Graph, reach map[ib.GUID]bool) error {
 	return nil
 }
 
-// heldLanes adds the service levels that the manager tells and, where there is
-// more than one, the SL-to-VL tables that the switches hold.
+// heldLanes adds the service levels that the manager publishes and, where there is more than
+// one, the SL-to-VL tables that the switches hold.
 func (c *Cluster) heldLanes(m *Manager, g *fabric.Graph, t *route.Tables) {
 	told := m.Snap.Tables
 	if told == nil || told.SL == nil && told.Lanes == nil || len(told.LFT) != len(g.Switches) {

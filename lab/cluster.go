@@ -89,12 +89,12 @@ type Manager struct {
 	KillAfterVMWrites int
 	// OnSend, if set, sees every packet before it is sent.
 	OnSend func(p *mad.Packet)
-	// OnReceive, if set, sees every packet that comes in, before the core has it.
+	// OnReceive, if set, is called with every received packet before the core gets it.
 	OnReceive func(p *mad.Packet)
 	// OnPublish, if set, is called when a snapshot has been published.
 	OnPublish func()
-	// OnVMs and OnPlacements, if set, are called with what the address manager publishes
-	// and before what it asks for is carried out.
+	// OnVMs and OnPlacements, if set, are called with what the address manager publishes and
+	// before its output is carried out.
 	OnVMs        func(*vm.View)
 	OnPlacements func(sm.SetPlacements)
 	// Clock, if set, is a real clock by which the time that the core takes for

@@ -12,9 +12,9 @@ import (
 	"heddle/vm"
 )
 
-// recording is a running hash of all that the managers of one cluster do: what a change to the
-// code that is to change nothing must leave as it is. Each hash covers the virtual time
-// as well, so two recordings that agree went the same way step by step.
+// recording is a running hash of all that the managers of one cluster do: a refactoring must
+// not change it. Each hash covers the virtual time as well, so equal recordings mean equal
+// behavior, step by step.
 type recording struct {
 	packets, ops, told   int
 	wire, store, notices hash.Hash64
@@ -42,7 +42,7 @@ func (m *Manager) sends(p *mad.Packet) {
 	m.ep.Send(p)
 }
 
-// persist stores what a core wants to be durable.
+// persist stores the records of a core's output.
 func (m *Manager) persist(ops []store.Op) error {
 	if r := m.c.record; r != nil {
 		r.ops += len(ops)
@@ -52,7 +52,7 @@ func (m *Manager) persist(ops []store.Op) error {
 	return m.Store.Apply(ops)
 }
 
-// tell keeps what the subnet manager told.
+// tell records the notices of the subnet manager.
 func (m *Manager) tell(list []sm.Notice) {
 	m.Notices = append(m.Notices, list...)
 	for i := range list {
@@ -67,7 +67,7 @@ func (m *Manager) tell(list []sm.Notice) {
 	}
 }
 
-// tellSA keeps what the SA told.
+// tellSA records the notices of the SA.
 func (m *Manager) tellSA(list []sa.Notice) {
 	m.SANotices = append(m.SANotices, list...)
 	if r := m.c.record; r != nil {
@@ -77,7 +77,7 @@ func (m *Manager) tellSA(list []sa.Notice) {
 	}
 }
 
-// tellVM keeps what the address manager told.
+// tellVM records the notices of the address manager.
 func (m *Manager) tellVM(list []vm.Notice) {
 	m.VMNotices = append(m.VMNotices, list...)
 	if r := m.c.record; r != nil {

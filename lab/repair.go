@@ -45,9 +45,9 @@ type RepairTrial struct {
 type RepairFault struct {
 	What string
 	At   mad.Time
-	// Broken counts the pairs (switch with a host, LID) that the fault broke
-	// although a path exists. Late ones among them broke when the manager wrote
-	// what it had planned before it could know of the fault.
+	// Broken counts the pairs (switch with a host, LID) that the fault broke although a path
+	// exists. Late ones among them broke when the manager wrote what it had planned before it
+	// could detect the fault.
 	Broken, Late int
 	// Time is from the fault until the last of these pairs worked again; those
 	// that a later fault cut off do not count.
@@ -182,7 +182,7 @@ func (t *RepairTrial) gap() time.Duration {
 	return time.Duration(d * float64(t.MaxGap))
 }
 
-// damage takes links out before the manager starts. No switch is cut off.
+// damage removes links before the manager starts. No switch is cut off.
 func (t *RepairTrial) damage() {
 	for range t.Damage {
 		links := t.links()
@@ -249,8 +249,8 @@ func (t *RepairTrial) partWithout(link fabric.Ref, node int) (n int) {
 	return n
 }
 
-// fail takes out a random link or, one time in three, a random switch: one
-// that leaves the manager more than half of the switches that are up.
+// fail removes a random link or, one time in three, a random switch: one that leaves the
+// manager more than half of the switches that are up.
 func (t *RepairTrial) fail() bool {
 	links := t.links()
 	var sw []int

@@ -19,7 +19,7 @@ import (
 	"heddle/route/engine/vftree"
 )
 
-// RepairChain is a chain of engines and what it is called.
+// RepairChain is a chain of engines with its name.
 type RepairChain struct {
 	Name    string
 	Engines []route.Engine

@@ -95,7 +95,7 @@ func (w *repairWatch) linksUp() map[fabric.Ref]bool {
 	return up
 }
 
-// count adds what was sent since the last fault.
+// count adds the SMPs sent since the last fault.
 func (w *repairWatch) count() {
 	if n := len(w.rows); n > 0 {
 		w.rows[n-1].SMPs, w.rows[n-1].Writes = w.m.Sent-w.sent, w.m.Writes-w.wrote

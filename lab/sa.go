@@ -20,8 +20,8 @@ type administrator struct {
 	buf   []byte
 }
 
-// ServeSA gives an attached manager a subnet administrator; call it before
-// Start. What it keeps is in the manager's store.
+// ServeSA gives an attached manager a subnet administrator; call it before Start. Its state is
+// in the manager's store.
 func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
 	a := &administrator{m: m, opt: opt, armed: mad.Never, timed: mad.Never, rmpp: mad.NewRMPP(mad.RMPPConfig{})}
 	a.shell = shell.NewSA(sa.NewCore(cfg), saEdge{a}, &m.shared)
@@ -29,7 +29,7 @@ func (m *Manager) ServeSA(cfg sa.Config, opt sa.Options) {
 	m.sa = a
 }
 
-// View is what the manager's SA keeps, as queries see it.
+// View is the state of the manager's SA as queries see it.
 func (m *Manager) View() *sa.View { return m.shared.View.Load() }
 
 // source is what the SA's answers are made from.
@@ -37,7 +37,7 @@ func (a *administrator) source() *sa.Source {
 	return &sa.Source{Snap: a.m.Snap, View: a.m.View(), Opt: &a.opt}
 }
 
-// receive takes an SA packet from the port.
+// receive passes an SA packet from the port on.
 func (a *administrator) receive(p *mad.Packet) {
 	whole, kind := a.rmpp.Receive(a.m.c.Sim.Now(), p, a.raw, noDone)
 	a.arm()

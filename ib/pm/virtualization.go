@@ -7,10 +7,9 @@ const VPortCountersExtendedLen = 80
 // the nth.
 const SelVPortAll uint16 = 0x01FF
 
-// VPortCountersExtended is the attribute of that name, 80 bytes: what a virtual
-// port has of the traffic of its physical port. It is asked of the PMA of the
-// physical port, with Cap2Virtualization. (Proposed: the IBTA's public text
-// names the counters and no more.)
+// VPortCountersExtended is the attribute of that name, 80 bytes: the part of a virtual port in
+// the traffic of its physical port. The PMA of the physical port answers it, with
+// Cap2Virtualization. (Proposed: the IBTA's public text names the counters and no more.)
 type VPortCountersExtended struct {
 	PortSelect            uint8  // physical port of the adapter
 	CounterSelect         uint16 // which counters a Set writes

@@ -7,8 +7,7 @@ import (
 	"heddle/ib"
 )
 
-// Details is Notice.DataDetails: what a trap has to say, in a form of its own
-// for each trap.
+// Details is Notice.DataDetails: the details of a trap, in a layout that depends on the trap.
 type Details = [NoticeDetailsLen]byte
 
 // Detail is the typed form of DataDetails. Every type here is one; Get reads
@@ -220,8 +219,8 @@ func (t DetailKey) Put(d *Details) {
 // DetailSwitchPKey belongs to trap 259: a packet with a wrong P_Key at an
 // external port of a switch.
 type DetailSwitchPKey struct {
-	// DataValid tells which fields count: bit 0 LID1, 1 LID2, 2 PKey, 3 SL,
-	// 4 QP1, 5 QP2, 6 GID1, 7 GID2.
+	// DataValid says which fields are valid: bit 0 LID1, 1 LID2, 2 PKey, 3 SL, 4 QP1, 5 QP2, 6
+	// GID1, 7 GID2.
 	DataValid  uint16
 	LID1, LID2 ib.LID
 	PKey       ib.PKey
@@ -278,7 +277,7 @@ func (t DetailVendor) Put(d *Details) {
 	binary.BigEndian.PutUint16(d[52:], t.TrapNumber)
 }
 
-// DetailRaw is what nothing here knows, byte for byte.
+// DetailRaw is the undecoded details of a trap that this package does not know.
 type DetailRaw Details
 
 // Get reads d.

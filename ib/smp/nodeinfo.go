@@ -32,9 +32,8 @@ type NodeInfo struct {
 	VendorID        uint32 // 24 bits: IEEE OUI
 }
 
-// Decode reads the attribute. It refuses a node type that does not exist, a
-// port count outside 1–254 and a local port beyond the count: whoever indexes
-// by them need not look again.
+// Decode reads the attribute. It refuses a node type that does not exist, a port count outside
+// 1–254 and a local port beyond the count: callers may index by them without further checks.
 func (n *NodeInfo) Decode(b []byte) error {
 	if len(b) != NodeInfoLen && len(b) != DataLen {
 		return check("NodeInfo", b, NodeInfoLen)

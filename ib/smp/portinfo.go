@@ -146,9 +146,9 @@ func (p *PortInfo) Put(b []byte) {
 	b[63] = byte(p.LinkSpeedExtEnabled) & 0x1F
 }
 
-// ActiveSpeed is the speed of the link as this PortInfo alone tells it, read
-// with PortInfoExtSpeeds in the modifier. On a switch the capability bits live
-// in port 0's PortInfo, and FDR10 in a vendor attribute: see ActiveSpeedOf.
+// ActiveSpeed is the speed of the link according to this PortInfo alone, which was read with
+// PortInfoExtSpeeds in the modifier. On a switch the capability bits live in port 0's PortInfo,
+// and FDR10 in a vendor attribute: see ActiveSpeedOf.
 func (p *PortInfo) ActiveSpeed() ib.LinkSpeed { return p.ActiveSpeedOf(p.CapabilityMask, false) }
 
 // ActiveSpeedOf is the speed of the link, given the capability mask that

@@ -83,11 +83,10 @@ const (
 	dirBit     = 0x8000
 )
 
-// NewDR makes m a purely directed-route request: both permissive LIDs,
-// hop pointer 0, everything not named here 0 (IBA §14.2.2). path lists the
-// output ports: path[0] is the requester's own port, path[1] the port of the
-// first switch, and so on; empty for the local node. NewDR panics if path is
-// longer than MaxHops, which no caller may let happen.
+// NewDR makes m a purely directed-route request: both permissive LIDs, hop pointer 0,
+// everything not named here 0 (IBA §14.2.2). path lists the output ports: path[0] is the
+// requester's own port, path[1] the port of the first switch, and so on; empty for the local
+// node. NewDR panics if path is longer than MaxHops, which callers must exclude.
 func NewDR(m *ib.MAD, method ib.Method, attr ib.AttrID, attrMod uint32, mkey ib.MKey, path []byte) {
 	if len(path) > MaxHops {
 		panic("smp: directed route of more than 63 hops")

@@ -6,11 +6,10 @@ import (
 	"heddle/ib"
 )
 
-// The attributes of InfiniBand virtualization: virtual ports (VPorts) that
-// share one physical port of a channel adapter. They are asked of the physical
-// port, with its M_Key. The text of the IBTA's annex is not public; ids and
-// layouts are those of shipping devices, and what no public source gives
-// is marked "proposed": those places are defined here and in attrmod.go only.
+// The attributes of InfiniBand virtualization: virtual ports (VPorts) that share one physical
+// port of a channel adapter. They are asked of the physical port, with its M_Key. The text of
+// the IBTA's annex is not public; ids and layouts are those of shipping devices, and layouts
+// without a public source are marked "proposed": they are defined here and in attrmod.go only.
 
 // Sizes of the attributes of this file in bytes.
 const (
@@ -20,8 +19,8 @@ const (
 	VPortStateLen         = 64
 )
 
-// VirtualizationRevision is the only revision of VirtualizationInfo that is
-// known: leave ports with another one alone.
+// VirtualizationRevision is the only revision of VirtualizationInfo that is known: do not
+// manage ports with another revision.
 const VirtualizationRevision = 0
 
 // IsVirtualizationSupported reports whether the port, which must be one of a
@@ -30,11 +29,11 @@ func (p *PortInfo) IsVirtualizationSupported() bool {
 	return p.CapabilityMask.Has(ib.CapIsCapabilityMask2Supported) && p.CapabilityMask2.Has(ib.Cap2IsVirtualizationSupported)
 }
 
-// VirtCapIsVSwitch is a bit of VirtualizationInfo.CapabilityMask: the adapter
-// is a switch inside. Every VPort has a LID of its own, and a Set of VPortInfo
-// writes PortGUID too (0: the one the adapter was made with), so that one SMP
-// sets or unsets the addresses of a virtual function. Proposed: it stands for
-// the SMP to the hypervisor of Tasoulas et al. (2015), who give no format.
+// VirtCapIsVSwitch is a bit of VirtualizationInfo.CapabilityMask: the adapter contains a
+// switch. Every VPort has a LID of its own, and a Set of VPortInfo writes PortGUID too (0: the
+// one the adapter was made with), so that one SMP sets or unsets the addresses of a virtual
+// function. Proposed: it stands for the SMP to the hypervisor of Tasoulas et al. (2015), who
+// give no format.
 const VirtCapIsVSwitch uint8 = 1 << 0
 
 // VirtualizationInfo is the attribute of that name, 64 bytes: what a physical
@@ -96,7 +95,7 @@ type VPortInfo struct {
 	PortGUID         ib.GUID
 	PortProfile      uint64 // opaque; read only
 	SLMask           uint16 // bit n: may use SL n, 0 for all (proposed place)
-	LocalPortNum     uint8  // in its VNode, from 1; 0 on devices that do not tell (proposed place)
+	LocalPortNum     uint8  // in its VNode, from 1; 0: not given (proposed place)
 }
 
 // Decode reads the attribute.
@@ -133,9 +132,9 @@ func (p *VPortInfo) Put(b []byte) {
 	clear(b[31:])
 }
 
-// ClearForSet makes a VPortInfo that was read fit to be the base of a Set: the
-// state does not change and the one-shot ClientReregister is off. The
-// counters stay: to write back what was read clears none that counts.
+// ClearForSet makes a VPortInfo that was read fit to be the base of a Set: the state does not
+// change and the one-shot ClientReregister is off. The counters stay: writing back the values
+// that were read clears no counter.
 func (p *VPortInfo) ClearForSet() { p.VPortState, p.ClientReregister = ib.StateNoChange, false }
 
 // VNodeInfo is the attribute of that name, 64 bytes, read only: the virtual

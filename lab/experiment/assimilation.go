@@ -210,7 +210,7 @@ func (s scratch) Compute(g *fabric.Graph, o route.Options) (*route.Tables, error
 	return s.e.Compute(g, o)
 }
 
-// assimilate takes each switch of f away and puts it back.
+// assimilate removes and restores each switch of f in turn.
 func assimilate(f *fabric.Fabric, seed uint64, p profile, m method, clock func() time.Duration, gone, back *mean) error {
 	cfg := managerConfig(p, m)
 	c, err := lab.NewCluster(f, sim.Config{Seed: seed, HopLatency: hopLatency, SMALatency: smaLatency, NoTraps: true})
@@ -261,8 +261,8 @@ func assimilate(f *fabric.Fabric, seed uint64, p profile, m method, clock func()
 	return nil
 }
 
-// measure lets the manager notice what has changed and adds up what it does
-// about it. An answer is awaited for timeout.
+// measure lets the manager detect the change and adds up what it does about it. An answer is
+// awaited for timeout.
 func measure(c *lab.Cluster, m *lab.Manager, static bool, timeout time.Duration, sum *mean) error {
 	before, began := m.Snap, c.Sim.Now()
 	m.Notices = m.Notices[:0]

@@ -85,7 +85,7 @@ type wireOptions struct {
 	seed   uint64
 }
 
-// newWire brings a subnet up whose hypervisors have vSwitch adapters.
+// newWire brings up a subnet whose hypervisors have vSwitch adapters.
 func newWire(o wireOptions) (*wire, error) {
 	f, err := fabric.Generate(fabric.FatTree{Hosts: o.hosts}, fabric.GenerateOptions{})
 	if err != nil {
@@ -316,7 +316,7 @@ func (w *wire) create() (wireCost, error) {
 	})
 }
 
-// migrate takes VMs to their other places, all at once.
+// migrate moves VMs to their other places, as one batch.
 func (w *wire) migrate(vms ...*wireVM) (wireCost, []subnet.PlacementReport, error) {
 	var reports []subnet.PlacementReport
 	cost, err := w.measure(func() error {
@@ -371,7 +371,7 @@ func (w *wire) set(put []subnet.Placement) ([]subnet.PlacementReport, error) {
 	return reports, nil
 }
 
-// foretold is what the paper's count of a migration is, by the tables in force.
+// foretold is the paper's SMP count of a migration, for the installed tables.
 func (w *wire) foretold(v *wireVM) (move.Survey, error) {
 	with, err := w.partner(v)
 	if err != nil {
