@@ -123,8 +123,8 @@ var algorithms = []string{"internal/heap", "internal/toposort"}
 
 // testSupport are packages that no program may contain.
 var testSupport = []string{
-	"internal/abitest", "internal/fabrictest", "internal/ibtools", "internal/madtest", "internal/need", "internal/routetest",
-	"internal/settingstest", "internal/storetest", "internal/vmtest", "internal/wiretest",
+	"internal/abitest", "internal/fabrictest", "internal/ibtools", "internal/installtest", "internal/madtest",
+	"internal/need", "internal/routetest", "internal/settingstest", "internal/storetest", "internal/vmtest", "internal/wiretest",
 	"sm/env/envtest",
 }
 
