@@ -25,14 +25,15 @@ func (c *Core) configure() bool {
 		c.router.BuildGraph()
 		c.router.Change()
 	}
-	c.takeLFTs()
+	c.takeTables()
 	c.guids.Discovered(!c.Region)
 	c.vports.Discovered(!c.Region)
 	c.install.ForgetLanes()
 	c.lanes.Discovered(!c.Region)
 	ops = append(ops, c.mkeys.Ops(!c.Region)...)
 	if c.Config.PlanOnly {
-		return c.startReadback()
+		c.enter(notice.PhaseReadback)
+		return true
 	}
 	if len(ops)+len(c.Unsaved) > 0 {
 		c.persist(ops)
@@ -66,7 +67,8 @@ func (c *Core) assigned() bool {
 		return true
 	}
 	if c.needReadback() {
-		return c.startReadback()
+		c.enter(notice.PhaseReadback)
+		return true
 	}
 	c.enter(notice.PhaseRoute)
 	return true

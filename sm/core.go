@@ -90,7 +90,7 @@ func New(cfg config.Config) *Core {
 		breaking: breakState{at: mad.Never},
 	}
 	c.Sweeper = c
-	c.install = install.New(&c.Env, c, cfg.Flight())
+	c.install = install.New(&c.Env, link{c}, cfg.Flight())
 	c.mkeys = mkey.New(&c.Env)
 	c.groups = group.New(&c.Env, link{c}, c.install)
 	c.mastership = mastership.New(&c.Env, c)

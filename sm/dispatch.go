@@ -9,8 +9,8 @@ import (
 	"heddle/sm/work"
 )
 
-// build turns an item into a request. It reports false if there is nothing
-// left to ask (the node was left out meanwhile).
+// build turns an item into a request. It reports false if nothing is left to ask, because the node
+// was excluded in the meantime.
 func (c *Core) build(it work.Item, r *mad.Request) bool {
 	f := c.Fabric
 	n, p := it.Node(), it.Port()
@@ -65,26 +65,8 @@ func (c *Core) build(it work.Item, r *mad.Request) bool {
 // onCompletion takes the end of a request.
 func (c *Core) onCompletion(comp mad.Completion) {
 	it := work.Item(comp.Token)
-	switch it.Op() {
-	case work.OpPoll:
-		c.mastership.Polled(&comp)
-		return
-	case work.OpHandover:
-		c.mastership.HandoverDone(&comp)
-		return
-	case work.OpAcknowledge:
-		return
-	case work.OpDescNow, work.OpImageNow:
-		c.traps.Answered(it, &comp)
-		return
-	case work.OpOwnInfo:
-		c.mastership.OwnInfo(it, &comp)
-		return
-	case work.OpPeek, work.OpPeekPort:
-		c.peeks.Answered(it, &comp)
-		return
-	case work.OpLate:
-		c.hurry.Answered(it, &comp)
+	if it.Beside() {
+		c.answeredBeside(it, &comp)
 		return
 	}
 	if comp.Hurried && mad.Unanswered(comp.Err) {
@@ -94,36 +76,63 @@ func (c *Core) onCompletion(comp mad.Completion) {
 		c.peeks.Progress()
 	}
 	c.Finish()
+	c.answered(it, &comp)
+}
+
+// answeredBeside takes the end of a request that belongs to no phase.
+func (c *Core) answeredBeside(it work.Item, comp *mad.Completion) {
 	switch it.Op() {
-	case work.OpNodeInfo, work.OpNodeDesc, work.OpSwitchInfo, work.OpPortInfo, work.OpReread:
-		if c.discovery.Answered(it, &comp); c.discovery.CutFound() {
-			c.peeks.Progress()
-		}
-	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys, work.OpEnforce, work.OpEnforced:
-		c.pkeys.Answered(it, &comp)
-	case work.OpSMInfo:
-		c.mastership.Read(it, &comp, c.Region)
-	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpArm, work.OpActive, work.OpDown:
-		c.links.Answered(it, &comp)
-	case work.OpGetLFT:
-		c.onGetLFT(it, &comp)
-	case work.OpSetLFT, work.OpGetMFT, work.OpSetMFT:
-		c.install.Answered(it, &comp)
-	case work.OpGetSL, work.OpSetSL, work.OpBackSL, work.OpReadSL, work.OpGetArb, work.OpSetArb, work.OpReadArb:
-		c.lanes.Answered(it, &comp)
-	case work.OpGetGUIDs, work.OpSetGUIDs:
-		c.guids.Answered(it, &comp)
-	case work.OpGetVirt, work.OpSetVirt, work.OpGetVStates, work.OpGetVPort, work.OpSetVPort, work.OpGetVNode, work.OpGetVDesc, work.OpGetVGUIDs, work.OpSetVGUIDs, work.OpLightVirt:
-		c.vports.Answered(it, &comp)
-	case work.OpLightSwitch, work.OpLightProbe, work.OpLightDesc, work.OpLightPort:
-		c.light.Answered(it, &comp)
-	case work.OpLightSM:
-		c.mastership.Seen(it, &comp)
+	case work.OpPoll:
+		c.mastership.Polled(comp)
+	case work.OpHandover:
+		c.mastership.HandoverDone(comp)
+	case work.OpDescNow, work.OpImageNow:
+		c.traps.Answered(it, comp)
+	case work.OpOwnInfo:
+		c.mastership.OwnInfo(it, comp)
+	case work.OpPeek, work.OpPeekPort:
+		c.peeks.Answered(it, comp)
+	case work.OpLate:
+		c.hurry.Answered(it, comp)
 	}
 }
 
-// setFailed reports a Set that did not do what it should, and makes the sweep
-// end with another try to come.
+// answered takes the end of a request of the phase.
+func (c *Core) answered(it work.Item, comp *mad.Completion) {
+	switch it.Op() {
+	case work.OpNodeInfo, work.OpNodeDesc, work.OpSwitchInfo, work.OpPortInfo, work.OpReread:
+		if c.discovery.Answered(it, comp); c.discovery.CutFound() {
+			c.peeks.Progress()
+		}
+	case work.OpSMInfo:
+		c.mastership.Read(it, comp, c.Region)
+	case work.OpLightSwitch, work.OpLightProbe, work.OpLightDesc, work.OpLightPort:
+		c.light.Answered(it, comp)
+	case work.OpLightSM:
+		c.mastership.Seen(it, comp)
+	case work.OpPKeys, work.OpSetPKeys, work.OpGetVPKeys, work.OpSetVPKeys, work.OpEnforce, work.OpEnforced:
+		c.pkeys.Answered(it, comp)
+	case work.OpPortAgain, work.OpSetSwitch, work.OpSetPort, work.OpArm, work.OpActive, work.OpDown:
+		c.links.Answered(it, comp)
+	case work.OpGetLFT:
+		if c.Phase == notice.PhaseLight && c.Fabric.Nodes[it.Node()].LFT != nil {
+			c.light.Answered(it, comp) // of an audit
+		} else {
+			c.install.Answered(it, comp)
+		}
+	case work.OpSetLFT, work.OpGetMFT, work.OpSetMFT:
+		c.install.Answered(it, comp)
+	case work.OpGetSL, work.OpSetSL, work.OpBackSL, work.OpReadSL, work.OpGetArb, work.OpSetArb, work.OpReadArb:
+		c.lanes.Answered(it, comp)
+	case work.OpGetGUIDs, work.OpSetGUIDs:
+		c.guids.Answered(it, comp)
+	default:
+		c.vports.Answered(it, comp)
+	}
+}
+
+// SetFailed implements env.Sweeper: it reports a Set that did not have its effect, and has the
+// sweep repeated.
 func (c *Core) SetFailed(n int32, p int, what string, err error) {
 	c.Errs++
 	if p >= 0 {

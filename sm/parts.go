@@ -3,6 +3,8 @@ package sm
 import (
 	"heddle/ib"
 	"heddle/ib/smp"
+	"heddle/mad"
+	"heddle/route/transition"
 	"heddle/sm/absent"
 	"heddle/sm/agenda"
 	"heddle/sm/discover"
@@ -103,8 +105,33 @@ func (l link) AskRegion(node int32, why string) { l.c.agenda.AskRegion(node, why
 // Publish implements pkeymgr.Discovery.
 func (l link) Publish() { l.c.publishHeld() }
 
-// ScopeNodes implements lane.Sweep.
+// ScopeNodes implements install.Sweep and lane.Sweep.
 func (l link) ScopeNodes(fn func(ni int32, n *topo.Node)) { l.c.ScopeNodes(fn) }
+
+// TakeDown implements install.Sweep.
+func (l link) TakeDown() {
+	l.c.enter(notice.PhaseDiscard)
+	l.c.discovery.Widen()
+	l.c.links.TakeDown()
+}
+
+// TookDown implements install.Sweep.
+func (l link) TookDown() int { return l.c.Report.Downed }
+
+// AddLanes implements install.Sweep.
+func (l link) AddLanes(list []transition.LaneTable) { l.c.lanes.Stage(list) }
+
+// PublishTold implements install.Sweep.
+func (l link) PublishTold() { l.c.publishSweep() }
+
+// AuditAt implements install.Sweep.
+func (l link) AuditAt(at mad.Time) { l.c.light.AuditAt(at) }
+
+// BlockWritten implements install.Sweep.
+func (l link) BlockWritten(s int32, block int) { l.c.router.Written(s, block) }
+
+// GroupsChanged implements install.Sweep.
+func (l link) GroupsChanged(block uint16) { l.c.groups.BlockChanged(block) }
 
 // RunJob implements routing.Jobs.
 func (l link) RunJob(j *job.Job) { l.c.out.Jobs = append(l.c.out.Jobs, j) }

@@ -39,7 +39,7 @@ func (l link) Move(list []move.Request, placements []ib.GUID) { l.c.mover.Move(l
 // SetPortLID implements placement.Router.
 func (l link) SetPortLID(p *topo.Port, begun bool) bool { return l.c.mover.SetPortLID(p, begun) }
 
-// Enter implements lidmove.Conductor.
+// Enter implements install.Sweep and lidmove.Conductor.
 func (l link) Enter(p notice.Phase) { l.c.enter(p) }
 
 // LIDsMoved implements lidmove.Conductor.

@@ -65,7 +65,7 @@ var rules = []rule{
 	{"sm/env", []string{"sm/config", "sm/notice", "sm/topo", "sm/work", "store", "subnet", "mad", "ib/..."}, true, "the common environment must not depend on the parts"},
 	{"sm/env/envtest", []string{"sm/env", "sm/config", "sm/notice", "sm/topo", "sm/work", "store", "subnet", "fabric", "mad", "ib/..."}, false, "test support: one part alone"},
 	{"sm/forward", []string{"subnet", "route/...", "mad", "fabric", "ib/..."}, true, "what switches hold is known by blocks, independent of reading and writing"},
-	{"sm/group", []string{"sm/env", "sm/forward", "sm/job", "sm/notice", "subnet", "route/...", "mad", "fabric", "ib/..."}, true, "groups are ports and trees, independent of routing and writing"},
+	{"sm/group", []string{"sm/env", "sm/forward", "sm/job", "sm/notice", "sm/work", "subnet", "route/...", "mad", "fabric", "ib/..."}, true, "groups are ports and trees, independent of routing and writing"},
 	{"sm/guid", []string{"sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "alias GUIDs: who asks for them, and who depends on them, is behind interfaces"},
 	{"sm/history", []string{"route/...", "mad", "fabric", "ib/..."}, true, "what packets remember are tables, whoever wrote them"},
 	{"sm/hurry", []string{"sm/absent", "sm/env", "sm/notice", "sm/topo", "sm/work", "subnet", "mad", "ib/..."}, true, "hurried requests: absent nodes say who is silent, and the phase says nothing more than its time"},

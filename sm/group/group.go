@@ -16,6 +16,7 @@ import (
 	"heddle/sm/forward"
 	"heddle/sm/job"
 	"heddle/sm/notice"
+	"heddle/sm/work"
 	"heddle/subnet"
 )
 
@@ -250,4 +251,19 @@ func (gs *Groups) treeSL(l ib.LID) ib.SL {
 		}
 	}
 	return 0
+}
+
+// MustRead reports whether blocks are to be read back before a job.
+func (gs *Groups) MustRead() bool {
+	must := false
+	gs.Missing(func(int32, uint16, uint8) { must = true })
+	return must
+}
+
+// ReadBack lists the Gets of the blocks that hold a group and are not known.
+func (gs *Groups) ReadBack() {
+	gs.Missing(func(ni int32, block uint16, pos uint8) {
+		gs.Report.BlocksRead++
+		gs.Add(work.Make(work.OpGetMFT, ni, pos, uint32(block)))
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"heddle/ib/smp"
 	"heddle/sm/forward"
 	"heddle/sm/notice"
-	"heddle/sm/topo"
 	"heddle/sm/work"
 )
 
@@ -39,28 +38,6 @@ func (x *Installer) LaneDoubted(it work.Item) {
 	x.eachLane(it, func(k forward.LaneKey) { x.lanes.Doubt[k] = true })
 }
 
-// DoubtedLanes calls fn for the SL-to-VL tables to be read back, in a fixed order.
-func (x *Installer) DoubtedLanes(fn func(ni int32, k forward.LaneKey)) {
-	for _, k := range x.lanes.Doubted() {
-		if ni, ok := x.Fabric.Find(k.Node); ok {
-			fn(ni, k)
-		}
-	}
-}
-
-// ForgetLanes drops what a transition wrote to switches that are gone or were reset: the tables of
-// their links are set up before data flows.
-func (x *Installer) ForgetLanes() {
-	x.lanes.Forget(func(k forward.LaneKey) bool {
-		ni, ok := x.Fabric.Find(k.Node)
-		if !ok {
-			return true
-		}
-		n := &x.Fabric.Nodes[ni]
-		return n.Flags&(topo.NodeNew|topo.NodeReset) != 0 || n.GraphSwitch < 0 || k.Out > n.Info.NumPorts
-	})
-}
-
 // Lanes are the SL-to-VL tables of a transition that has not ended, for a job. unknown says that
 // switches may hold others. In a quiet subnet the tables do not matter, because all are set up
 // before traffic flows that needs them: setUp is false if that is to be done.
@@ -76,6 +53,3 @@ func (x *Installer) Lanes(quiet bool) (m forward.StagedLanes, unknown, setUp boo
 	}
 	return x.lanes.Clone(), x.lanesUnsure, setUp
 }
-
-// DoubtsLanes reports whether SL-to-VL tables are to be read back.
-func (x *Installer) DoubtsLanes() bool { return len(x.lanes.Doubt) > 0 }
